@@ -1,0 +1,1 @@
+//! Early entry from the boot protocol; hands over to `crate::boot`.

@@ -1,0 +1,1 @@
+//! The entry stubs and the functions they call.

@@ -1,0 +1,36 @@
+//! The arm64 processor: see `arch/mod.rs` for what each file owes.
+
+pub mod boot;
+pub mod console;
+pub mod entry;
+pub mod exception;
+pub mod frame;
+pub mod interrupt;
+pub mod irq;
+pub mod mmu;
+pub mod patch;
+pub mod platform;
+pub mod ptrace;
+pub mod signal;
+pub mod smp;
+pub mod switch;
+pub mod time;
+pub mod uaccess;
+
+/// The name `uname` and the tools use.
+pub const UTS_MACHINE: &str = "aarch64";
+/// `AT_PLATFORM` of the auxiliary vector.
+pub const ELF_PLATFORM: &str = "aarch64";
+/// `e_machine` of the programs this kernel runs.
+pub const ELF_MACHINE: u16 = 183;
+
+/// The system call table of the native ABI, built from the handlers the rooms register.
+pub const NATIVE_ABI: limen_linux_abi::sysno::Abi = limen_linux_abi::sysno::AARCH64;
+
+/// Builds the native system call table (see [`limen_linux_abi::syscall_table`]).
+macro_rules! native_syscall_table {
+    ($handlers:expr, $default:expr, $len:expr) => {
+        limen_linux_abi::syscall_table!(aarch64, $handlers, $default, $len)
+    };
+}
+pub(crate) use native_syscall_table;

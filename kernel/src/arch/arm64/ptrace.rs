@@ -1,0 +1,1 @@
+//! Register sets as tracers and core dumps see them.

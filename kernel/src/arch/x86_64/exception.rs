@@ -1,0 +1,1 @@
+//! Decoding of faults; calls the threshold with the right handler.

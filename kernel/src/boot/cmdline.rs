@@ -1,0 +1,49 @@
+//! The kernel command line: options for the kernel, the rest for init (arguments without `=`, and after `--`, become
+//! arguments; with `=` and without a dot, environment), as Linux does.
+
+use alloc::string::String;
+
+static mut RAW: [u8; 4096] = [0; 4096];
+static LEN: core::sync::atomic::AtomicUsize = core::sync::atomic::AtomicUsize::new(0);
+
+/// Keeps a copy. Called once, first.
+pub fn init(line: &str) {
+    let line = line.trim();
+    let n = line.len().min(4096);
+    // SAFETY: called once, before any other CPU or reader exists.
+    unsafe {
+        core::ptr::copy_nonoverlapping(line.as_ptr(), (&raw mut RAW).cast::<u8>(), n);
+    }
+    LEN.store(n, core::sync::atomic::Ordering::Release);
+}
+
+/// The whole line.
+pub fn raw() -> &'static str {
+    let n = LEN.load(core::sync::atomic::Ordering::Acquire);
+    // SAFETY: the first `n` bytes were written before `LEN` and never change; they came from a `str`.
+    unsafe {
+        core::str::from_utf8_unchecked(core::slice::from_raw_parts((&raw const RAW).cast::<u8>(), n))
+    }
+}
+
+/// The words before `--`.
+pub fn words() -> impl Iterator<Item = &'static str> {
+    raw().split_ascii_whitespace().take_while(|w| *w != "--")
+}
+
+/// The value of `name=value`, the last one given.
+pub fn value(name: &str) -> Option<&'static str> {
+    words().filter_map(|w| w.strip_prefix(name)?.strip_prefix('=')).last()
+}
+
+/// Whether the bare word `name` was given.
+pub fn flag(name: &str) -> bool {
+    words().any(|w| w == name)
+}
+
+/// The line as `/proc/cmdline` shows it.
+pub fn for_proc() -> String {
+    let mut s = String::from(raw());
+    s.push('\n');
+    s
+}

@@ -1,0 +1,25 @@
+//! The Limen kernel: the bootable binary. Rooms and who may know whom: see `ARCHITECTURE.md`.
+
+#![no_std]
+#![no_main]
+#![feature(allocator_api)]
+#![allow(dead_code)] // while the rooms are being furnished; goes at the end
+
+extern crate alloc;
+
+#[macro_use]
+mod log;
+mod arch;
+mod boot;
+mod driver;
+mod fs;
+mod mm;
+mod panic;
+mod sched;
+mod signal;
+mod sync;
+mod syscall;
+mod task;
+mod threshold;
+mod time;
+mod trace;

@@ -1,0 +1,56 @@
+//! Memory: page frames, the kernel heap, kernel mappings, address spaces, page faults, and the typed door to user memory.
+
+mod heap;
+pub mod user;
+
+use crate::boot::BootInfo;
+use bitflags::bitflags;
+
+/// log2 of the page size.
+pub const PAGE_SHIFT: usize = crate::arch::mmu::PAGE_SHIFT;
+/// Bytes of a page.
+pub const PAGE_SIZE: usize = 1 << PAGE_SHIFT;
+
+/// A physical address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(transparent)]
+pub struct PhysAddr(u64);
+
+impl PhysAddr {
+    /// From a number.
+    pub const fn new(addr: u64) -> Self {
+        Self(addr)
+    }
+    /// As a number.
+    pub const fn as_u64(self) -> u64 {
+        self.0
+    }
+    /// As a machine word.
+    pub const fn as_usize(self) -> usize {
+        self.0 as usize
+    }
+}
+
+bitflags! {
+    /// Access permissions.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Prot: u8 {
+        /// Loads.
+        const READ = 1;
+        /// Stores.
+        const WRITE = 2;
+        /// Instruction fetches.
+        const EXEC = 4;
+    }
+}
+
+/// Brings up frames, heap and kernel mappings. Boot CPU, interrupts off.
+pub fn init(info: &BootInfo<'_>) {
+    let _ = info;
+}
+
+/// A page fault, decoded by the architecture. Runs as the threshold's fault handler. User mode: resolves it or sends the signal.
+/// Kernel mode with an exception-table entry at the faulting instruction: resolves it or moves the frame to the fix-up. Anything else panics.
+pub fn handle_fault(frame: &mut crate::arch::frame::Frame, addr: usize, access: Prot, from_user: bool) {
+    let _ = (frame, addr, access, from_user);
+}

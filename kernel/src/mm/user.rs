@@ -1,0 +1,119 @@
+//! User memory: typed pointers that cannot be dereferenced by accident, and the checked copies.
+
+use crate::arch::{mmu::USER_END, uaccess};
+use core::marker::PhantomData;
+use limen_linux_abi::Errno;
+
+/// Types that may be copied byte for byte between kernel and user space: no padding that could leak, every bit pattern valid.
+///
+/// # Safety
+/// The implementer has no padding bytes, no pointers, and accepts any bit pattern.
+pub unsafe trait Plain: Copy + 'static {}
+
+macro_rules! plain {
+    // SAFETY: integers have no padding and accept any bits.
+    ($($t:ty)*) => { $(unsafe impl Plain for $t {})* };
+}
+plain!(u8 u16 u32 u64 usize i8 i16 i32 i64 isize);
+// SAFETY: an array has no padding beyond its elements'.
+unsafe impl<T: Plain, const N: usize> Plain for [T; N] {}
+
+/// A pointer into user memory, as passed by user space: unchecked, possibly null, possibly wild.
+#[repr(transparent)]
+pub struct UserPtr<T> {
+    addr: usize,
+    _type: PhantomData<*mut T>,
+}
+
+impl<T> Clone for UserPtr<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<T> Copy for UserPtr<T> {}
+
+// SAFETY: it is only a number.
+unsafe impl<T> Send for UserPtr<T> {}
+// SAFETY: it is only a number.
+unsafe impl<T> Sync for UserPtr<T> {}
+
+impl<T> UserPtr<T> {
+    /// From the address user space passed.
+    #[inline(always)]
+    pub const fn new(addr: usize) -> Self {
+        Self { addr, _type: PhantomData }
+    }
+    /// The address.
+    #[inline(always)]
+    pub const fn addr(self) -> usize {
+        self.addr
+    }
+    /// Whether it is null.
+    #[inline(always)]
+    pub const fn is_null(self) -> bool {
+        self.addr == 0
+    }
+    /// `None` if null: for optional arguments.
+    #[inline(always)]
+    pub fn non_null(self) -> Option<Self> {
+        if self.addr == 0 { None } else { Some(self) }
+    }
+    /// The same address as another type.
+    #[inline(always)]
+    pub const fn cast<U>(self) -> UserPtr<U> {
+        UserPtr::new(self.addr)
+    }
+    /// `n` elements further.
+    #[inline(always)]
+    pub const fn add(self, n: usize) -> Self {
+        Self::new(self.addr.wrapping_add(n.wrapping_mul(size_of::<T>())))
+    }
+}
+
+impl<T: Plain> UserPtr<T> {
+    /// Reads the value; `EFAULT` if it is not there.
+    #[inline]
+    pub fn read(self) -> Result<T, Errno> {
+        let mut value = core::mem::MaybeUninit::<T>::uninit();
+        check(self.addr, size_of::<T>())?;
+        // SAFETY: `value` has room for a `T`; the range was checked.
+        let left = unsafe { uaccess::copy_from_user(value.as_mut_ptr().cast(), self.addr, size_of::<T>()) };
+        if left != 0 {
+            return Err(Errno::EFAULT);
+        }
+        // SAFETY: all bytes were written, and `T` accepts any bits.
+        Ok(unsafe { value.assume_init() })
+    }
+    /// Writes the value; `EFAULT` if it can't be.
+    #[inline]
+    pub fn write(self, value: T) -> Result<(), Errno> {
+        check(self.addr, size_of::<T>())?;
+        // SAFETY: `value` is readable for its size; the range was checked.
+        let left = unsafe { uaccess::copy_to_user(self.addr, (&raw const value).cast(), size_of::<T>()) };
+        if left != 0 { Err(Errno::EFAULT) } else { Ok(()) }
+    }
+}
+
+/// Whether `addr..addr + len` lies in the user part (`access_ok`).
+#[inline(always)]
+pub fn check(addr: usize, len: usize) -> Result<(), Errno> {
+    if len <= USER_END && addr <= USER_END - len { Ok(()) } else { Err(Errno::EFAULT) }
+}
+
+/// Copies from user memory; all or `EFAULT`.
+#[inline]
+pub fn read_bytes(to: &mut [u8], from: usize) -> Result<(), Errno> {
+    check(from, to.len())?;
+    // SAFETY: `to` is ours; the user range was checked.
+    let left = unsafe { uaccess::copy_from_user(to.as_mut_ptr(), from, to.len()) };
+    if left != 0 { Err(Errno::EFAULT) } else { Ok(()) }
+}
+
+/// Copies to user memory; all or `EFAULT`.
+#[inline]
+pub fn write_bytes(to: usize, from: &[u8]) -> Result<(), Errno> {
+    check(to, from.len())?;
+    // SAFETY: `from` is ours; the user range was checked.
+    let left = unsafe { uaccess::copy_to_user(to, from.as_ptr(), from.len()) };
+    if left != 0 { Err(Errno::EFAULT) } else { Ok(()) }
+}

@@ -1,0 +1,84 @@
+//! The preempt count of the running thread.
+
+use crate::arch::smp;
+use crate::task::ThreadInfo;
+use core::sync::atomic::Ordering;
+use limen_entry::ThreadFlags;
+
+/// One level of disabled preemption.
+pub const PREEMPT: u32 = 1;
+/// One level of hardware interrupt.
+pub const HARDIRQ: u32 = 1 << 16;
+/// One level of NMI.
+pub const NMI: u32 = 1 << 20;
+
+/// The running thread's info.
+#[inline(always)]
+pub fn current_info() -> &'static ThreadInfo {
+    // SAFETY: `smp::current` is always valid; a running thread outlives every use it makes of its own info.
+    unsafe { &*smp::current() }
+}
+
+/// Adds to the preempt count. Only this thread and interrupts on top of it (which restore the count) change it, so no atomic
+/// read-modify-write is needed.
+#[inline(always)]
+pub fn add(n: u32) {
+    let count = &current_info().preempt_count;
+    count.store(count.load(Ordering::Relaxed) + n, Ordering::Relaxed);
+    core::sync::atomic::compiler_fence(Ordering::SeqCst);
+}
+
+/// Subtracts from the preempt count.
+#[inline(always)]
+pub fn sub(n: u32) {
+    core::sync::atomic::compiler_fence(Ordering::SeqCst);
+    let count = &current_info().preempt_count;
+    count.store(count.load(Ordering::Relaxed) - n, Ordering::Relaxed);
+}
+
+/// The preempt count.
+#[inline(always)]
+pub fn count() -> u32 {
+    current_info().preempt_count.load(Ordering::Relaxed)
+}
+
+/// Turns preemption off (nests).
+#[inline(always)]
+pub fn disable() {
+    add(PREEMPT);
+}
+
+/// Turns preemption on again and, if it is due, gives up the CPU.
+#[inline(always)]
+pub fn enable() {
+    sub(PREEMPT);
+    check_resched();
+}
+
+/// Turns preemption on again without looking whether a reschedule is due.
+#[inline(always)]
+pub fn enable_no_resched() {
+    sub(PREEMPT);
+}
+
+/// Gives up the CPU if that is due and allowed here.
+#[inline(always)]
+pub fn check_resched() {
+    if current_info().work.has(ThreadFlags::NEED_RESCHED) {
+        resched();
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn resched() {
+    if count() == 0 && crate::arch::irq::enabled() {
+        super::schedule();
+    }
+}
+
+/// Whether this code runs in a hardware interrupt or NMI.
+#[inline(always)]
+pub fn in_interrupt() -> bool {
+    count() >= HARDIRQ
+}

@@ -1,0 +1,181 @@
+//! Spinlocks. [`SpinLock`] keeps preemption off while held and must never be taken in an interrupt handler; [`IrqSpinLock`] keeps
+//! interrupts off and may be taken anywhere.
+
+use crate::arch::irq;
+use crate::sched::preempt;
+use core::cell::UnsafeCell;
+use core::ops::{Deref, DerefMut};
+use core::sync::atomic::{AtomicBool, Ordering};
+
+struct Raw(AtomicBool);
+
+impl Raw {
+    #[inline(always)]
+    fn lock(&self) {
+        while self.0.compare_exchange_weak(false, true, Ordering::Acquire, Ordering::Relaxed).is_err() {
+            while self.0.load(Ordering::Relaxed) {
+                irq::spin_hint();
+            }
+        }
+    }
+    #[inline(always)]
+    fn try_lock(&self) -> bool {
+        self.0.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+    #[inline(always)]
+    fn unlock(&self) {
+        self.0.store(false, Ordering::Release);
+    }
+}
+
+/// A spinlock for data never touched by interrupt handlers.
+pub struct SpinLock<T: ?Sized> {
+    raw: Raw,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: the lock gives one holder at a time exclusive access; moving the value between holders needs `T: Send`.
+unsafe impl<T: ?Sized + Send> Sync for SpinLock<T> {}
+// SAFETY: owning the lock is owning the value.
+unsafe impl<T: ?Sized + Send> Send for SpinLock<T> {}
+
+impl<T> SpinLock<T> {
+    /// An unlocked lock.
+    pub const fn new(value: T) -> Self {
+        Self { raw: Raw(AtomicBool::new(false)), value: UnsafeCell::new(value) }
+    }
+    /// The value, when nobody else can hold the lock any more.
+    pub fn into_inner(self) -> T {
+        self.value.into_inner()
+    }
+}
+
+impl<T: ?Sized> SpinLock<T> {
+    /// Takes the lock; preemption is off until the guard is dropped.
+    #[inline]
+    pub fn lock(&self) -> SpinGuard<'_, T> {
+        preempt::disable();
+        self.raw.lock();
+        SpinGuard { lock: self }
+    }
+    /// Takes the lock if it is free.
+    #[inline]
+    pub fn try_lock(&self) -> Option<SpinGuard<'_, T>> {
+        preempt::disable();
+        if self.raw.try_lock() {
+            Some(SpinGuard { lock: self })
+        } else {
+            preempt::enable();
+            None
+        }
+    }
+    /// The value, through exclusive access to the lock itself.
+    pub fn get_mut(&mut self) -> &mut T {
+        self.value.get_mut()
+    }
+}
+
+/// Holds a [`SpinLock`].
+pub struct SpinGuard<'a, T: ?Sized> {
+    lock: &'a SpinLock<T>,
+}
+
+impl<T: ?Sized> Deref for SpinGuard<'_, T> {
+    type Target = T;
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        // SAFETY: the guard holds the lock.
+        unsafe { &*self.lock.value.get() }
+    }
+}
+
+impl<T: ?Sized> DerefMut for SpinGuard<'_, T> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: the guard holds the lock, exclusively.
+        unsafe { &mut *self.lock.value.get() }
+    }
+}
+
+impl<T: ?Sized> Drop for SpinGuard<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        self.lock.raw.unlock();
+        preempt::enable();
+    }
+}
+
+/// A spinlock for data that interrupt handlers touch, too.
+pub struct IrqSpinLock<T: ?Sized> {
+    raw: Raw,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: as for `SpinLock`.
+unsafe impl<T: ?Sized + Send> Sync for IrqSpinLock<T> {}
+// SAFETY: as for `SpinLock`.
+unsafe impl<T: ?Sized + Send> Send for IrqSpinLock<T> {}
+
+impl<T> IrqSpinLock<T> {
+    /// An unlocked lock.
+    pub const fn new(value: T) -> Self {
+        Self { raw: Raw(AtomicBool::new(false)), value: UnsafeCell::new(value) }
+    }
+}
+
+impl<T: ?Sized> IrqSpinLock<T> {
+    /// Takes the lock; interrupts are off until the guard is dropped (then as they were before).
+    #[inline]
+    pub fn lock(&self) -> IrqSpinGuard<'_, T> {
+        let flags = irq::local_save();
+        preempt::disable();
+        self.raw.lock();
+        IrqSpinGuard { lock: self, flags }
+    }
+    /// Takes the lock if it is free.
+    #[inline]
+    pub fn try_lock(&self) -> Option<IrqSpinGuard<'_, T>> {
+        let flags = irq::local_save();
+        preempt::disable();
+        if self.raw.try_lock() {
+            Some(IrqSpinGuard { lock: self, flags })
+        } else {
+            preempt::enable_no_resched();
+            irq::local_restore(flags);
+            None
+        }
+    }
+}
+
+/// Holds an [`IrqSpinLock`].
+pub struct IrqSpinGuard<'a, T: ?Sized> {
+    lock: &'a IrqSpinLock<T>,
+    flags: irq::Flags,
+}
+
+impl<T: ?Sized> Deref for IrqSpinGuard<'_, T> {
+    type Target = T;
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        // SAFETY: the guard holds the lock.
+        unsafe { &*self.lock.value.get() }
+    }
+}
+
+impl<T: ?Sized> DerefMut for IrqSpinGuard<'_, T> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: the guard holds the lock, exclusively.
+        unsafe { &mut *self.lock.value.get() }
+    }
+}
+
+impl<T: ?Sized> Drop for IrqSpinGuard<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        self.lock.raw.unlock();
+        preempt::enable_no_resched();
+        irq::local_restore(self.flags);
+        preempt::check_resched();
+    }
+}

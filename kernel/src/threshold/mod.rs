@@ -1,0 +1,153 @@
+//! The kernel's side of the threshold: what `limen_entry`'s steps do here. The architecture's stubs call the functions below
+//! with the saved frame; nothing else does.
+
+use crate::arch::frame::Frame;
+use crate::arch::irq;
+use crate::sched::preempt;
+use limen_entry::token::{IrqsOff, Watching};
+use limen_entry::{FaultIrqs, Kernel, ThreadFlags, WorkWords};
+
+/// The kernel, as the threshold sees it.
+struct Limen;
+
+impl Kernel for Limen {
+    type Frame = Frame;
+
+    #[inline(always)]
+    fn irqs_enable(&self, off: IrqsOff) {
+        let IrqsOff { .. } = off;
+        irq::local_enable();
+    }
+    #[inline(always)]
+    fn irqs_disable(&self) -> IrqsOff {
+        irq::local_disable();
+        IrqsOff::established()
+    }
+    #[inline(always)]
+    fn on_interrupt_stack<R>(&self, irqs: &IrqsOff, f: impl FnOnce() -> R) -> R {
+        let _ = irqs;
+        stack::on_interrupt_stack(f)
+    }
+    #[inline(always)]
+    fn hardirq_enter(&self, _: &Watching) {
+        preempt::add(preempt::HARDIRQ);
+    }
+    #[inline(always)]
+    fn hardirq_exit(&self, _: &Watching) {
+        preempt::sub(preempt::HARDIRQ);
+    }
+    #[inline(always)]
+    fn nmi_enter(&self, _: &Frame) -> u32 {
+        preempt::add(preempt::NMI + preempt::HARDIRQ);
+        0
+    }
+    #[inline(always)]
+    fn nmi_exit(&self, _: &Frame, _: u32) {
+        preempt::sub(preempt::NMI + preempt::HARDIRQ);
+    }
+    #[inline(always)]
+    fn preemptible(&self) -> bool {
+        preempt::count() == 0
+    }
+    fn preempt_schedule(&self, irqs: IrqsOff, watching: &Watching) -> IrqsOff {
+        // The scheduler wants preemption off across its own entry, and interrupts on for its bookkeeping.
+        let mut irqs = irqs;
+        loop {
+            self.irqs_enable(irqs);
+            self.schedule(watching);
+            irqs = self.irqs_disable();
+            if !self.work().has(ThreadFlags::NEED_RESCHED) {
+                return irqs;
+            }
+        }
+    }
+    #[inline(always)]
+    fn work(&self) -> &WorkWords {
+        &preempt::current_info().work
+    }
+    #[inline(always)]
+    fn dispatch(&self, frame: &mut Frame, number: isize, _: &Watching) {
+        crate::syscall::dispatch(frame, number as usize);
+    }
+    #[inline(always)]
+    fn schedule(&self, _: &Watching) {
+        crate::sched::schedule();
+    }
+    fn signals(&self, frame: &mut Frame, _: &Watching) {
+        crate::signal::deliver_pending(frame);
+    }
+    fn finish_fork(&self, frame: &mut Frame, _: &Watching) {
+        let _ = frame;
+    }
+}
+
+mod stack {
+    use crate::arch::{smp, switch};
+    use crate::sched::preempt;
+    use core::mem::{ManuallyDrop, MaybeUninit};
+
+    struct Job<F, R> {
+        f: ManuallyDrop<F>,
+        result: MaybeUninit<R>,
+    }
+
+    extern "C" fn run<F: FnOnce() -> R, R>(data: *mut u8) {
+        // SAFETY: `on_interrupt_stack` passes a `Job<F, R>` whose closure has not been taken yet.
+        let job = unsafe { &mut *data.cast::<Job<F, R>>() };
+        // SAFETY: taken exactly once, here.
+        let f = unsafe { ManuallyDrop::take(&mut job.f) };
+        job.result.write(f());
+    }
+
+    /// Runs `f` on this CPU's interrupt stack. An interrupt that arrived on it already stays there.
+    #[inline(always)]
+    pub fn on_interrupt_stack<F: FnOnce() -> R, R>(f: F) -> R {
+        if preempt::count() & (0xf << 16) > preempt::HARDIRQ {
+            return f();
+        }
+        let mut job = Job { f: ManuallyDrop::new(f), result: MaybeUninit::uninit() };
+        // SAFETY: interrupts are off, so this is the only interrupt on this CPU: its interrupt stack is free. `job` outlives the call.
+        unsafe {
+            let top = (*smp::cpu_local()).irq_stack_top;
+            switch::call_on_stack(top, run::<F, R>, (&raw mut job).cast());
+            job.result.assume_init()
+        }
+    }
+}
+
+/// A system call. Interrupts are off; the stub restores the frame afterwards.
+#[inline(always)]
+pub fn syscall(frame: &mut Frame) {
+    limen_entry::syscall(&Limen, frame, IrqsOff::established());
+}
+
+/// A hardware interrupt.
+#[inline(always)]
+pub fn interrupt(frame: &mut Frame, handler: impl FnOnce(&mut Frame)) {
+    limen_entry::interrupt(&Limen, frame, IrqsOff::established(), handler);
+}
+
+/// A fault whose handler runs with the interrupts of the faulting context.
+#[inline(always)]
+pub fn fault(frame: &mut Frame, handler: impl FnOnce(&mut Frame)) {
+    limen_entry::fault(&Limen, frame, IrqsOff::established(), FaultIrqs::AsInterrupted, handler);
+}
+
+/// A fault whose handler must keep interrupts off.
+#[inline(always)]
+pub fn fault_irqs_off(frame: &mut Frame, handler: impl FnOnce(&mut Frame)) {
+    limen_entry::fault(&Limen, frame, IrqsOff::established(), FaultIrqs::Off, handler);
+}
+
+/// An NMI.
+#[inline(always)]
+pub fn nmi(frame: &mut Frame, handler: impl FnOnce(&mut Frame)) {
+    limen_entry::nmi(&Limen, frame, IrqsOff::established(), handler);
+}
+
+/// The first return of a new thread. Called by the architecture's `ret_from_fork` stub with the frame at the top of the
+/// thread's kernel stack.
+#[inline(always)]
+pub fn return_from_fork(frame: &mut Frame) {
+    limen_entry::return_from_fork(&Limen, frame);
+}

