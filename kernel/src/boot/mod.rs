@@ -29,8 +29,13 @@ pub struct BootInfo<'a> {
 /// Called by the architecture on the boot CPU: interrupts off, kernel map final (W^X), console, local block and exceptions working,
 /// no heap yet.
 pub fn start(info: &BootInfo<'_>) -> ! {
-    info!("Limen {} on {}", env!("CARGO_PKG_VERSION"), crate::arch::UTS_MACHINE);
     cmdline::init(info.command_line);
+    crate::log::init();
+    info!(
+        "Limen {} on {}",
+        env!("CARGO_PKG_VERSION"),
+        crate::arch::UTS_MACHINE
+    );
     crate::mm::init(info);
     crate::arch::platform::init();
     crate::time::init();
