@@ -25,6 +25,7 @@ fn enter_from_kernel<K: Kernel>(k: &K) -> (FromKernel, Watching) {
     k.lockdep_irqs_off();
     let was_idle = k.context_irq_enter_if_idle();
     let watching = Watching::established();
+    k.instrumentation_begin(&watching);
     if !was_idle {
         k.context_irq_check_tick(&watching);
     }
@@ -48,12 +49,14 @@ fn return_to_kernel<K: Kernel>(
         k.trace_irqs_on(&watching);
         k.lockdep_irqs_on_prepare();
         let Watching { .. } = watching;
+        k.instrumentation_end();
         if from.was_idle {
             k.context_irq_exit();
         }
         k.lockdep_irqs_on();
     } else {
         let Watching { .. } = watching;
+        k.instrumentation_end();
         if from.was_idle {
             k.context_irq_exit();
         }
@@ -132,6 +135,10 @@ fn run_fault<K: Kernel>(
 #[inline(always)]
 pub fn nmi<K: Kernel>(k: &K, frame: &mut K::Frame, _irqs: IrqsOff, handler: impl FnOnce(&mut K::Frame)) {
     let state = k.nmi_enter(frame);
+    let watching = Watching::established();
+    k.instrumentation_begin(&watching);
     handler(frame);
+    let Watching { .. } = watching;
+    k.instrumentation_end();
     k.nmi_exit(frame, state);
 }

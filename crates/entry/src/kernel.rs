@@ -107,6 +107,13 @@ pub trait Kernel {
     #[inline(always)]
     fn trace_irqs_on(&self, _watching: &Watching) {}
 
+    /// From here on code may be traced and instrumented. Marks the place in the linked image; costs nothing.
+    #[inline(always)]
+    fn instrumentation_begin(&self, _watching: &Watching) {}
+    /// No tracing or instrumentation after this place.
+    #[inline(always)]
+    fn instrumentation_end(&self) {}
+
     // --- interrupts ---
 
     /// A hardware interrupt begins (`irq_enter`: preempt count, tick accounting).

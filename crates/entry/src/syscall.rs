@@ -21,6 +21,7 @@ pub fn syscall<K: Kernel>(k: &K, frame: &mut K::Frame, irqs: IrqsOff) {
 pub fn return_from_fork<K: Kernel>(k: &K, frame: &mut K::Frame) {
     // The thread starts inside the scheduler's switch: RCU watches, interrupts are on once the switch is finished.
     let watching = Watching::established();
+    k.instrumentation_begin(&watching);
     k.finish_fork(frame, &watching);
     exit_side(k, frame);
     let irqs = finish(k, frame, &watching);

@@ -29,6 +29,7 @@ pub(crate) fn enter_from_user<K: Kernel>(k: &K, frame: &K::Frame, _irqs: &IrqsOf
     k.lockdep_irqs_off();
     k.context_user_exit();
     let watching = Watching::established();
+    k.instrumentation_begin(&watching);
     k.trace_irqs_off(&watching);
     watching
 }
@@ -125,6 +126,7 @@ pub(crate) fn exit_to_user<K: Kernel>(k: &K, frame: &mut K::Frame, irqs: IrqsOff
     k.trace_irqs_on(&watching);
     k.lockdep_irqs_on_prepare();
     let Watching { .. } = watching;
+    k.instrumentation_end();
     k.context_user_enter();
     k.last_step(frame, &irqs);
     k.lockdep_irqs_on();

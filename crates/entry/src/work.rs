@@ -114,7 +114,10 @@ pub struct WorkWords {
 impl WorkWords {
     /// No work.
     pub const fn new() -> Self {
-        Self { flags: AtomicU32::new(0), syscall: AtomicU32::new(0) }
+        Self {
+            flags: AtomicU32::new(0),
+            syscall: AtomicU32::new(0),
+        }
     }
 
     /// The thread flags now.

@@ -21,9 +21,7 @@ pub fn init(line: &str) {
 pub fn raw() -> &'static str {
     let n = LEN.load(core::sync::atomic::Ordering::Acquire);
     // SAFETY: the first `n` bytes were written before `LEN` and never change; they came from a `str`.
-    unsafe {
-        core::str::from_utf8_unchecked(core::slice::from_raw_parts((&raw const RAW).cast::<u8>(), n))
-    }
+    unsafe { core::str::from_utf8_unchecked(core::slice::from_raw_parts((&raw const RAW).cast::<u8>(), n)) }
 }
 
 /// The words before `--`.
@@ -33,7 +31,9 @@ pub fn words() -> impl Iterator<Item = &'static str> {
 
 /// The value of `name=value`, the last one given.
 pub fn value(name: &str) -> Option<&'static str> {
-    words().filter_map(|w| w.strip_prefix(name)?.strip_prefix('=')).last()
+    words()
+        .filter_map(|w| w.strip_prefix(name)?.strip_prefix('='))
+        .last()
 }
 
 /// Whether the bare word `name` was given.

@@ -41,7 +41,10 @@ impl<T> UserPtr<T> {
     /// From the address user space passed.
     #[inline(always)]
     pub const fn new(addr: usize) -> Self {
-        Self { addr, _type: PhantomData }
+        Self {
+            addr,
+            _type: PhantomData,
+        }
     }
     /// The address.
     #[inline(always)]
@@ -97,7 +100,11 @@ impl<T: Plain> UserPtr<T> {
 /// Whether `addr..addr + len` lies in the user part (`access_ok`).
 #[inline(always)]
 pub fn check(addr: usize, len: usize) -> Result<(), Errno> {
-    if len <= USER_END && addr <= USER_END - len { Ok(()) } else { Err(Errno::EFAULT) }
+    if len <= USER_END && addr <= USER_END - len {
+        Ok(())
+    } else {
+        Err(Errno::EFAULT)
+    }
 }
 
 /// Copies from user memory; all or `EFAULT`.

@@ -12,7 +12,11 @@ struct Raw(AtomicBool);
 impl Raw {
     #[inline(always)]
     fn lock(&self) {
-        while self.0.compare_exchange_weak(false, true, Ordering::Acquire, Ordering::Relaxed).is_err() {
+        while self
+            .0
+            .compare_exchange_weak(false, true, Ordering::Acquire, Ordering::Relaxed)
+            .is_err()
+        {
             while self.0.load(Ordering::Relaxed) {
                 irq::spin_hint();
             }
@@ -20,7 +24,9 @@ impl Raw {
     }
     #[inline(always)]
     fn try_lock(&self) -> bool {
-        self.0.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        self.0
+            .compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed)
+            .is_ok()
     }
     #[inline(always)]
     fn unlock(&self) {
@@ -42,7 +48,10 @@ unsafe impl<T: ?Sized + Send> Send for SpinLock<T> {}
 impl<T> SpinLock<T> {
     /// An unlocked lock.
     pub const fn new(value: T) -> Self {
-        Self { raw: Raw(AtomicBool::new(false)), value: UnsafeCell::new(value) }
+        Self {
+            raw: Raw(AtomicBool::new(false)),
+            value: UnsafeCell::new(value),
+        }
     }
     /// The value, when nobody else can hold the lock any more.
     pub fn into_inner(self) -> T {
@@ -119,7 +128,10 @@ unsafe impl<T: ?Sized + Send> Send for IrqSpinLock<T> {}
 impl<T> IrqSpinLock<T> {
     /// An unlocked lock.
     pub const fn new(value: T) -> Self {
-        Self { raw: Raw(AtomicBool::new(false)), value: UnsafeCell::new(value) }
+        Self {
+            raw: Raw(AtomicBool::new(false)),
+            value: UnsafeCell::new(value),
+        }
     }
 }
 

@@ -89,7 +89,10 @@ macro_rules! syscall_fn {
 /// Runs system call `number` and puts its result into the frame.
 #[inline(always)]
 pub fn dispatch(frame: &mut Frame, number: usize) {
-    let handler = table::NATIVE.get(number).copied().unwrap_or(table::unknown as Handler);
+    let handler = table::NATIVE
+        .get(number)
+        .copied()
+        .unwrap_or(table::unknown as Handler);
     let result = handler(&mut Call { frame });
     frame.set_result(result);
 }

@@ -20,7 +20,11 @@ pub struct ThreadInfo {
 impl ThreadInfo {
     /// For a thread that is not running yet.
     pub const fn new() -> Self {
-        Self { work: WorkWords::new(), preempt_count: AtomicU32::new(0), cpu: AtomicU32::new(0) }
+        Self {
+            work: WorkWords::new(),
+            preempt_count: AtomicU32::new(0),
+            cpu: AtomicU32::new(0),
+        }
     }
 }
 

@@ -24,6 +24,14 @@ impl Kernel for Limen {
         IrqsOff::established()
     }
     #[inline(always)]
+    fn instrumentation_begin(&self, _: &Watching) {
+        mark::begin();
+    }
+    #[inline(always)]
+    fn instrumentation_end(&self) {
+        mark::end();
+    }
+    #[inline(always)]
     fn on_interrupt_stack<R>(&self, irqs: &IrqsOff, f: impl FnOnce() -> R) -> R {
         let _ = irqs;
         stack::on_interrupt_stack(f)
@@ -81,6 +89,41 @@ impl Kernel for Limen {
     }
 }
 
+/// Marks in the linked image, read by the build's check that nothing runs instrumented too early.
+mod mark {
+    use core::arch::asm;
+
+    /// From here on code may be instrumented.
+    #[inline(always)]
+    pub fn begin() {
+        // SAFETY: emits no instruction, only an address into a section that is not loaded.
+        unsafe {
+            asm!(
+                "771:",
+                ".pushsection .noinstr.begin,\"\",%progbits",
+                ".quad 771b",
+                ".popsection",
+                options(nostack, preserves_flags)
+            )
+        }
+    }
+
+    /// No instrumentation after this place.
+    #[inline(always)]
+    pub fn end() {
+        // SAFETY: as above.
+        unsafe {
+            asm!(
+                "772:",
+                ".pushsection .noinstr.end,\"\",%progbits",
+                ".quad 772b",
+                ".popsection",
+                options(nostack, preserves_flags)
+            )
+        }
+    }
+}
+
 mod stack {
     use crate::arch::{smp, switch};
     use crate::sched::preempt;
@@ -105,7 +148,10 @@ mod stack {
         if preempt::count() & (0xf << 16) > preempt::HARDIRQ {
             return f();
         }
-        let mut job = Job { f: ManuallyDrop::new(f), result: MaybeUninit::uninit() };
+        let mut job = Job {
+            f: ManuallyDrop::new(f),
+            result: MaybeUninit::uninit(),
+        };
         // SAFETY: interrupts are off, so this is the only interrupt on this CPU: its interrupt stack is free. `job` outlives the call.
         unsafe {
             let top = (*smp::cpu_local()).irq_stack_top;
@@ -130,7 +176,13 @@ pub fn interrupt(frame: &mut Frame, handler: impl FnOnce(&mut Frame)) {
 /// A fault whose handler runs with the interrupts of the faulting context.
 #[inline(always)]
 pub fn fault(frame: &mut Frame, handler: impl FnOnce(&mut Frame)) {
-    limen_entry::fault(&Limen, frame, IrqsOff::established(), FaultIrqs::AsInterrupted, handler);
+    limen_entry::fault(
+        &Limen,
+        frame,
+        IrqsOff::established(),
+        FaultIrqs::AsInterrupted,
+        handler,
+    );
 }
 
 /// A fault whose handler must keep interrupts off.

@@ -1,0 +1,236 @@
+//! The proof that nothing runs instrumented before the threshold has established the kernel's state, taken from the linked image.
+//!
+//! Code that runs before that point lives in the section `.noinstr.text`. Where the state becomes established, the kernel
+//! emits a *begin* mark (an address in the section `.noinstr.begin`), and where it ends an *end* mark (`.noinstr.end`); neither
+//! is an instruction. This check follows every path through every function of the section, starting with "not established",
+//! and fails if a path calls or jumps out of the section, or through a pointer, while the state is not established. It
+//! also fails if a function of the section has a patchable entry.
+
+mod arm64;
+mod x86_64;
+
+use anyhow::{Context, Result, bail};
+use object::{Object, ObjectSection, ObjectSymbol, SymbolKind};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::ops::Range;
+use std::path::Path;
+
+/// What one instruction does to the flow of control. `length` is in bytes.
+pub(crate) struct Step {
+    pub length: u64,
+    pub flow: Flow,
+}
+
+/// Flow of control after an instruction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Flow {
+    /// The next instruction.
+    Next,
+    /// A jump that is always taken.
+    Jump(u64),
+    /// The next instruction or the target.
+    Branch(u64),
+    /// A call to a known address; continues with the next instruction.
+    Call(u64),
+    /// A jump through a register or memory.
+    IndirectJump,
+    /// A call through a register or memory.
+    IndirectCall,
+    /// Return, exception return, trap: the path ends.
+    End,
+}
+
+/// What was checked.
+#[derive(Debug)]
+pub struct Report {
+    /// Functions in the section.
+    pub functions: usize,
+    /// Bytes of code in the section.
+    pub bytes: u64,
+    /// Begin marks found.
+    pub marks: usize,
+}
+
+struct Image<'a> {
+    /// The section's address range and its bytes.
+    range: Range<u64>,
+    code: &'a [u8],
+    begin: BTreeSet<u64>,
+    end: BTreeSet<u64>,
+    /// Functions of the whole image by address.
+    names: BTreeMap<u64, String>,
+}
+
+impl Image<'_> {
+    fn name(&self, address: u64) -> String {
+        match self.names.range(..=address).next_back() {
+            Some((&start, name)) => format!("{name}+{:#x}", address - start),
+            None => format!("{address:#x}"),
+        }
+    }
+}
+
+/// Checks the linked kernel at `path`.
+pub fn check(path: &Path) -> Result<Report> {
+    let data = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    check_image(&data).with_context(|| format!("{}", path.display()))
+}
+
+fn check_image(data: &[u8]) -> Result<Report> {
+    let file = object::File::parse(data)?;
+    let decode: fn(&[u8], u64) -> Step = match file.architecture() {
+        object::Architecture::X86_64 => x86_64::decode,
+        object::Architecture::Aarch64 => arm64::decode,
+        other => bail!("no decoder for {other:?}"),
+    };
+    let section = file
+        .section_by_name(".noinstr.text")
+        .context("the image has no .noinstr.text section: the linker script must keep it as a section of its own")?;
+    let range = section.address()..section.address() + section.size();
+    let names: BTreeMap<u64, String> = file
+        .symbols()
+        .filter(|s| s.kind() == SymbolKind::Text)
+        .filter_map(|s| Some((s.address(), format!("{:#}", rustc_demangle::demangle(s.name().ok()?)))))
+        .collect();
+    let image = Image {
+        code: section.data()?,
+        begin: marks(&file, ".noinstr.begin")?,
+        end: marks(&file, ".noinstr.end")?,
+        names,
+        range: range.clone(),
+    };
+    if image.begin.is_empty() {
+        bail!("the image has no begin marks (.noinstr.begin): nothing would ever be established");
+    }
+    for address in marks(&file, "__patchable_function_entries")? {
+        if range.contains(&address) {
+            bail!("{} may not be traced but has a patchable entry", image.name(address));
+        }
+    }
+    let starts: Vec<u64> = image.names.range(range.clone()).map(|(&address, _)| address).collect();
+    if starts.is_empty() {
+        bail!(".noinstr.text holds no function");
+    }
+    let mut errors = BTreeSet::new();
+    for &start in &starts {
+        walk(&image, decode, start, &mut errors);
+    }
+    if !errors.is_empty() {
+        let list: Vec<String> = errors.into_iter().collect();
+        bail!("reachable before the kernel's state is established:\n  {}", list.join("\n  "));
+    }
+    Ok(Report { functions: starts.len(), bytes: range.end - range.start, marks: image.begin.len() })
+}
+
+/// The addresses a section lists, eight bytes each.
+fn marks(file: &object::File<'_>, name: &str) -> Result<BTreeSet<u64>> {
+    let Some(section) = file.section_by_name(name) else { return Ok(BTreeSet::new()) };
+    let data = section.data()?;
+    Ok(data.chunks_exact(8).map(|c| u64::from_le_bytes(c.try_into().expect("eight bytes"))).collect())
+}
+
+/// Follows every path from `start`, which begins with the state not established.
+fn walk(image: &Image<'_>, decode: fn(&[u8], u64) -> Step, start: u64, errors: &mut BTreeSet<String>) {
+    let mut seen = HashSet::new();
+    let mut todo = vec![(start, false)];
+    while let Some((mut at, mut established)) = todo.pop() {
+        loop {
+            if image.begin.contains(&at) {
+                established = true;
+            }
+            if image.end.contains(&at) {
+                established = false;
+            }
+            if !image.range.contains(&at) || !seen.insert((at, established)) {
+                break;
+            }
+            let step = decode(&image.code[(at - image.range.start) as usize..], at);
+            let mut complain = |what: String| {
+                if !established {
+                    errors.insert(format!("{}: {what}", image.name(at)));
+                }
+            };
+            match step.flow {
+                Flow::Next => {}
+                Flow::End => break,
+                Flow::Call(target) => {
+                    if !image.range.contains(&target) {
+                        complain(format!("calls {}", image.name(target)));
+                    }
+                }
+                Flow::IndirectCall => complain("calls through a pointer".into()),
+                Flow::IndirectJump => {
+                    complain("jumps through a pointer".into());
+                    break;
+                }
+                Flow::Jump(target) => {
+                    if !image.range.contains(&target) {
+                        complain(format!("jumps to {}", image.name(target)));
+                        break;
+                    }
+                    at = target;
+                    continue;
+                }
+                Flow::Branch(target) => {
+                    if image.range.contains(&target) {
+                        todo.push((target, established));
+                    } else {
+                        complain(format!("branches to {}", image.name(target)));
+                    }
+                }
+            }
+            at += step.length;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A section of arm64 instructions at 0x1000; `outside` calls go to 0x8000.
+    fn run(words: &[u32], begin: &[u64], end: &[u64]) -> Vec<String> {
+        let code: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
+        let image = Image {
+            range: 0x1000..0x1000 + code.len() as u64,
+            code: &code,
+            begin: begin.iter().copied().collect(),
+            end: end.iter().copied().collect(),
+            names: BTreeMap::from([(0x1000, "stub".to_string()), (0x8000, "outside".to_string())]),
+        };
+        let mut errors = BTreeSet::new();
+        walk(&image, arm64::decode, 0x1000, &mut errors);
+        errors.into_iter().collect()
+    }
+
+    const RET: u32 = 0xd65f_03c0;
+    const NOP: u32 = 0xd503_201f;
+    const BLR_X0: u32 = 0xd63f_0000;
+
+    fn bl(from: u64, to: u64) -> u32 {
+        0x9400_0000 | ((((to as i64 - from as i64) >> 2) as u32) & 0x03ff_ffff)
+    }
+
+    #[test]
+    fn a_call_before_the_mark_is_found() {
+        assert_eq!(run(&[bl(0x1000, 0x8000), RET], &[], &[]), ["stub+0x0: calls outside+0x0"]);
+    }
+
+    #[test]
+    fn a_call_between_the_marks_is_fine_and_one_after_is_not() {
+        let code = [NOP, bl(0x1004, 0x8000), NOP, bl(0x100c, 0x8000), RET];
+        assert_eq!(run(&code, &[0x1004], &[0x1008]), ["stub+0xc: calls outside+0x0"]);
+    }
+
+    #[test]
+    fn pointers_and_every_path_count() {
+        // cbz x0, +8 skips the begin mark.
+        let code = [0xb400_0040, NOP, BLR_X0, RET];
+        assert_eq!(run(&code, &[0x1004], &[]), ["stub+0x8: calls through a pointer"]);
+    }
+
+    #[test]
+    fn loops_end() {
+        assert!(run(&[NOP, 0x17ff_ffff], &[], &[]).is_empty());
+    }
+}
