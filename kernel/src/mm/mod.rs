@@ -11,6 +11,11 @@ pub const PAGE_SHIFT: usize = crate::arch::mmu::PAGE_SHIFT;
 /// Bytes of a page.
 pub const PAGE_SIZE: usize = 1 << PAGE_SHIFT;
 
+/// log2 of a kernel stack's size (thread and interrupt stacks). A stack is the upper half of a slot of twice its size that is
+/// aligned to its own size; the lower half is not mapped. One bit of the stack pointer then tells an overflow, which is what entry
+/// code that has no register to spare tests.
+pub const STACK_SHIFT: usize = 15;
+
 /// A physical address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(transparent)]
