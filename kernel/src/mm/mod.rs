@@ -59,3 +59,20 @@ pub fn init(info: &BootInfo<'_>) {
 pub fn handle_fault(frame: &mut crate::arch::frame::Frame, addr: usize, access: Prot, from_user: bool) {
     let _ = (frame, addr, access, from_user);
 }
+
+/// A thread's kernel stack. (Stand-in until the memory room's own lands.)
+pub struct KernelStack;
+
+impl KernelStack {
+    /// A fresh stack.
+    pub fn new() -> Option<Self> {
+        None
+    }
+    /// Its upper end.
+    pub fn top(&self) -> usize {
+        0
+    }
+}
+
+/// The address space of a process. (Stand-in until the memory room's own lands.)
+pub struct AddressSpace;

@@ -1,7 +1,21 @@
 //! The scheduler: per-CPU queues, preemption, wait queues, cross-CPU calls, idle.
 
 pub mod cpu;
+mod current;
+pub mod entity;
 pub mod preempt;
+
+pub use current::{CurrentTask, current};
+
+/// Where threads wait. (Stand-in until the scheduler's own lands.)
+pub struct WaitQueue;
+
+impl WaitQueue {
+    /// An empty queue.
+    pub const fn new() -> Self {
+        Self
+    }
+}
 
 /// Prepares the boot CPU: the code that runs becomes its idle thread.
 pub fn init() {}

@@ -1,6 +1,24 @@
 //! Tasks: threads, processes, process groups and sessions, credentials, fork, exec, exit and wait.
 
+#![allow(unused_imports)] // while the rooms are being furnished
+
+pub mod creds;
+pub mod fork;
+pub mod pid;
+pub mod process;
+pub mod rlimit;
+pub mod session;
+pub mod thread;
+
+pub use crate::sched::{CurrentTask, current};
+pub use creds::Creds;
+pub use pid::{all_processes, find_process, find_task};
+pub use process::{ExitState, Process, Usage};
+pub use thread::{NewTask, Task, TaskFlags};
+
 use crate::boot::PhysRange;
+use crate::sync::SpinLock;
+use alloc::sync::{Arc, Weak};
 use core::sync::atomic::AtomicU32;
 use limen_entry::WorkWords;
 
@@ -26,6 +44,43 @@ impl ThreadInfo {
             cpu: AtomicU32::new(0),
         }
     }
+}
+
+/// What kernel threads share: their process (id 0, never in the table) and root's credentials.
+static KERNEL: SpinLock<Option<(Arc<Process>, Arc<Creds>)>> = SpinLock::new(None);
+
+fn kernel() -> (Arc<Process>, Arc<Creds>) {
+    let mut kernel = KERNEL.lock();
+    kernel
+        .get_or_insert_with(|| {
+            let group = session::ProcessGroup::new(0, session::Session::new(0));
+            let process = Process::new(
+                0,
+                &Weak::new(),
+                group,
+                rlimit::Limits::new(fork::max_threads()),
+                crate::signal::ProcessSignals::new(),
+                0,
+            );
+            (Arc::new(process), Arc::new(Creds::root()))
+        })
+        .clone()
+}
+
+/// The process kernel threads belong to. Needs the heap, nothing else: the scheduler makes idle threads before [`init`].
+pub fn kernel_process() -> Arc<Process> {
+    kernel().0
+}
+
+/// Root's credentials.
+pub fn root_creds() -> Arc<Creds> {
+    kernel().1
+}
+
+/// The soft limit of the running process ([`rlimit::which`]).
+#[inline]
+pub fn rlimit(which: usize) -> u64 {
+    current().process.limits.soft(which)
 }
 
 /// Prepares process identifiers and the like.

@@ -1,0 +1,96 @@
+//! Signals that wait for delivery.
+
+use super::{SIGRTMIN, SigInfo, SigSet};
+use alloc::vec::Vec;
+
+/// Pending signals of a thread or of a process. Ordinary signals are there at most once, real-time signals queue up in order.
+#[derive(Debug, Default)]
+pub struct Pending {
+    set: SigSet,
+    /// Details, oldest first. A member of `set` may be missing here (memory was short): it is delivered without details.
+    queue: Vec<SigInfo>,
+}
+
+/// What became of a signal that was to be queued.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Queued {
+    /// It is pending now.
+    Yes,
+    /// An ordinary signal that was pending already.
+    Already,
+    /// A real-time signal for which there was no room.
+    NoRoom,
+}
+
+impl Pending {
+    /// Nothing pending.
+    pub const fn new() -> Self {
+        Self {
+            set: SigSet::EMPTY,
+            queue: Vec::new(),
+        }
+    }
+    /// Which signals are pending.
+    #[inline]
+    pub fn set(&self) -> SigSet {
+        self.set
+    }
+    /// How many are queued with details.
+    pub fn len(&self) -> usize {
+        self.queue.len()
+    }
+    /// Adds a signal. `room`: whether the user's limit allows another queue entry.
+    pub fn push(&mut self, info: SigInfo, room: bool) -> Queued {
+        let sig = info.signal();
+        if sig < SIGRTMIN && self.set.has(sig) {
+            return Queued::Already;
+        }
+        if !room || self.queue.try_reserve(1).is_err() {
+            // A real-time signal sent with `sigqueue` must not lose its value silently; others are marked all the same.
+            if sig >= SIGRTMIN && info.is_from_user() && info.code() != super::info::code::USER {
+                return Queued::NoRoom;
+            }
+        } else {
+            self.queue.push(info);
+        }
+        self.set = self.set.with(sig);
+        Queued::Yes
+    }
+    /// Marks a signal pending without details (SIGKILL for the threads of a dying process).
+    pub fn mark(&mut self, sig: u32) {
+        self.set = self.set.with(sig);
+    }
+    /// Takes the next signal that is not in `blocked`: faults first, then by number.
+    pub fn take(&mut self, blocked: SigSet) -> Option<SigInfo> {
+        let ready = self.set.minus(blocked);
+        let sig = match ready.and(SigSet::SYNCHRONOUS).first() {
+            Some(sig) => sig,
+            None => ready.first()?,
+        };
+        Some(self.take_signal(sig))
+    }
+    /// Takes the oldest `sig`, which is pending.
+    fn take_signal(&mut self, sig: u32) -> SigInfo {
+        let Some(at) = self.queue.iter().position(|info| info.signal() == sig) else {
+            self.set = self.set.without(sig);
+            return SigInfo::user(sig, 0, 0);
+        };
+        let info = self.queue.remove(at);
+        if sig < SIGRTMIN || !self.queue.iter().any(|info| info.signal() == sig) {
+            self.set = self.set.without(sig);
+        }
+        info
+    }
+    /// Forgets all signals of `set`.
+    pub fn discard(&mut self, set: SigSet) {
+        if !self.set.and(set).is_empty() {
+            self.set = self.set.minus(set);
+            self.queue.retain(|info| !set.has(info.signal()));
+        }
+    }
+    /// Forgets everything.
+    pub fn clear(&mut self) {
+        self.set = SigSet::EMPTY;
+        self.queue.clear();
+    }
+}

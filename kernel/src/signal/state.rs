@@ -1,0 +1,164 @@
+//! The signal state of threads and processes.
+
+use super::{NSIG, Pending, SigSet};
+use crate::sched::WaitQueue;
+use crate::sync::IrqSpinLock;
+use alloc::sync::Arc;
+use bitflags::bitflags;
+
+bitflags! {
+    /// `sa_flags` (`asm-generic/signal-defs.h`).
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+    pub struct ActionFlags: u32 {
+        /// No SIGCHLD when children stop.
+        const NOCLDSTOP = 1;
+        /// Children do not become zombies.
+        const NOCLDWAIT = 2;
+        /// The handler takes three arguments.
+        const SIGINFO = 4;
+        /// `sa_restorer` is given.
+        const RESTORER = 0x0400_0000;
+        /// Run the handler on the alternate stack.
+        const ONSTACK = 0x0800_0000;
+        /// Interrupted calls are restarted.
+        const RESTART = 0x1000_0000;
+        /// The signal is not blocked while its handler runs.
+        const NODEFER = 0x4000_0000;
+        /// Back to the default action once the handler runs.
+        const RESETHAND = 0x8000_0000;
+    }
+}
+
+/// `SIG_DFL`.
+pub const DEFAULT: usize = 0;
+/// `SIG_IGN`.
+pub const IGNORE: usize = 1;
+
+/// What a process does on a signal.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Action {
+    /// [`DEFAULT`], [`IGNORE`] or the handler's address.
+    pub handler: usize,
+    /// Flags.
+    pub flags: ActionFlags,
+    /// Where the handler returns to.
+    pub restorer: usize,
+    /// What is blocked while the handler runs.
+    pub mask: SigSet,
+}
+
+/// The actions of all signals; shared by threads, and by processes made with `CLONE_SIGHAND`.
+pub struct Actions {
+    /// One per signal, from signal 1.
+    pub table: IrqSpinLock<[Action; NSIG as usize]>,
+    /// Readers of signalfds of these processes wait here.
+    pub signalfd: WaitQueue,
+}
+
+impl Actions {
+    /// Everything at its default.
+    pub fn new() -> Self {
+        Self::with([Action::default(); NSIG as usize])
+    }
+    /// With these actions.
+    pub fn with(table: [Action; NSIG as usize]) -> Self {
+        Self {
+            table: IrqSpinLock::new(table),
+            signalfd: WaitQueue::new(),
+        }
+    }
+    /// One signal's action.
+    #[inline]
+    pub fn get(&self, sig: u32) -> Action {
+        self.table.lock()[sig as usize - 1]
+    }
+}
+
+/// Where handlers with `SA_ONSTACK` run.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AltStack {
+    /// Lowest address.
+    pub sp: usize,
+    /// `SS_DISABLE` or `SS_AUTODISARM`.
+    pub flags: u32,
+    /// Bytes; 0: there is none.
+    pub size: usize,
+}
+
+/// A thread's own signal state.
+#[derive(Debug, Default)]
+pub struct TaskSignals {
+    /// Blocked signals.
+    pub blocked: SigSet,
+    /// The mask to return to after a call that replaced it for its duration (`RESTORE_SIGMASK`).
+    pub saved: Option<SigSet>,
+    /// What `rt_sigtimedwait` waits for; these wake the thread although they are blocked.
+    pub awaited: SigSet,
+    /// Signals for this thread.
+    pub pending: Pending,
+    /// The alternate stack.
+    pub altstack: AltStack,
+    /// It takes part in a group stop that is under way and has not stopped yet.
+    pub stop_pending: bool,
+    /// It has stopped (is counted as such).
+    pub stopped: bool,
+}
+
+impl TaskSignals {
+    /// Nothing blocked, nothing pending.
+    pub fn new() -> Self {
+        Self::default()
+    }
+}
+
+/// What a parent may still have to be told about its child's stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum StopNews {
+    /// Nothing.
+    #[default]
+    None,
+    /// It stopped, by this signal.
+    Stopped(u32),
+    /// It continued.
+    Continued,
+}
+
+/// A process's signal state.
+pub struct ProcessSignals {
+    /// What it does on each signal.
+    pub actions: Arc<Actions>,
+    /// Signals for any of its threads.
+    pub pending: Pending,
+    /// It ends, with this wait status; every thread is on its way out.
+    pub group_exit: Option<i32>,
+    /// All other threads end because this thread calls exec.
+    pub exec: Option<i32>,
+    /// A stop is under way or complete: the signal that caused it.
+    pub stop_signal: Option<u32>,
+    /// How many threads have not stopped yet.
+    pub stop_remaining: usize,
+    /// Whether all have.
+    pub stopped: bool,
+    /// What `wait` may report.
+    pub news: StopNews,
+}
+
+impl ProcessSignals {
+    /// Everything at its default.
+    pub fn new() -> Self {
+        Self::with(Arc::new(Actions::new()))
+    }
+    /// With these actions.
+    pub fn with(actions: Arc<Actions>) -> Self {
+        Self {
+            actions,
+            pending: Pending::new(),
+            group_exit: None,
+            exec: None,
+            stop_signal: None,
+            stop_remaining: 0,
+            stopped: false,
+            news: StopNews::None,
+        }
+    }
+}

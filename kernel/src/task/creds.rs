@@ -1,0 +1,178 @@
+//! Credentials: who a thread acts as. Immutable once shared: a change makes a new [`Creds`] and replaces the thread's pointer.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+/// Capabilities Linux defines (`CAP_LAST_CAP + 1`).
+pub const CAP_COUNT: u32 = 41;
+/// Every capability.
+pub const CAP_ALL: u64 = (1 << CAP_COUNT) - 1;
+
+/// Capability numbers (`linux/capability.h`).
+#[allow(missing_docs)]
+pub mod cap {
+    pub const CHOWN: u32 = 0;
+    pub const DAC_OVERRIDE: u32 = 1;
+    pub const DAC_READ_SEARCH: u32 = 2;
+    pub const FOWNER: u32 = 3;
+    pub const FSETID: u32 = 4;
+    pub const KILL: u32 = 5;
+    pub const SETGID: u32 = 6;
+    pub const SETUID: u32 = 7;
+    pub const SETPCAP: u32 = 8;
+    pub const LINUX_IMMUTABLE: u32 = 9;
+    pub const NET_BIND_SERVICE: u32 = 10;
+    pub const NET_BROADCAST: u32 = 11;
+    pub const NET_ADMIN: u32 = 12;
+    pub const NET_RAW: u32 = 13;
+    pub const IPC_LOCK: u32 = 14;
+    pub const IPC_OWNER: u32 = 15;
+    pub const SYS_MODULE: u32 = 16;
+    pub const SYS_RAWIO: u32 = 17;
+    pub const SYS_CHROOT: u32 = 18;
+    pub const SYS_PTRACE: u32 = 19;
+    pub const SYS_PACCT: u32 = 20;
+    pub const SYS_ADMIN: u32 = 21;
+    pub const SYS_BOOT: u32 = 22;
+    pub const SYS_NICE: u32 = 23;
+    pub const SYS_RESOURCE: u32 = 24;
+    pub const SYS_TIME: u32 = 25;
+    pub const SYS_TTY_CONFIG: u32 = 26;
+    pub const MKNOD: u32 = 27;
+    pub const LEASE: u32 = 28;
+    pub const SETFCAP: u32 = 31;
+    pub const SYSLOG: u32 = 34;
+    pub const WAKE_ALARM: u32 = 35;
+}
+
+/// What file system operations check with `capable` and drop with the file system user id (`CAP_FS_SET`).
+const FS_CAPS: u64 = 1 << cap::CHOWN
+    | 1 << cap::MKNOD
+    | 1 << cap::DAC_OVERRIDE
+    | 1 << cap::DAC_READ_SEARCH
+    | 1 << cap::FOWNER
+    | 1 << cap::FSETID
+    | 1 << cap::LINUX_IMMUTABLE
+    | 1 << 32;
+
+/// Secure bits (`linux/securebits.h`).
+#[allow(missing_docs)]
+pub mod securebits {
+    pub const NOROOT: u32 = 1 << 0;
+    pub const NO_SETUID_FIXUP: u32 = 1 << 2;
+    pub const KEEP_CAPS: u32 = 1 << 4;
+    pub const NO_CAP_AMBIENT_RAISE: u32 = 1 << 6;
+    pub const ALL: u32 = 0xff;
+    /// The lock bits: each is one above the bit it locks.
+    pub const LOCKS: u32 = 0xaa;
+}
+
+/// A thread's credentials.
+#[derive(Clone, Debug)]
+pub struct Creds {
+    /// Real user id.
+    pub uid: u32,
+    /// Effective user id.
+    pub euid: u32,
+    /// Saved user id.
+    pub suid: u32,
+    /// User id for file access.
+    pub fsuid: u32,
+    /// Real group id.
+    pub gid: u32,
+    /// Effective group id.
+    pub egid: u32,
+    /// Saved group id.
+    pub sgid: u32,
+    /// Group id for file access.
+    pub fsgid: u32,
+    /// Supplementary groups, ascending.
+    pub groups: Arc<[u32]>,
+    /// Capabilities in force.
+    pub effective: u64,
+    /// Capabilities that may be put in force.
+    pub permitted: u64,
+    /// Capabilities handed on through exec of files that ask for them.
+    pub inheritable: u64,
+    /// The limit of what exec can give.
+    pub bounding: u64,
+    /// Capabilities handed on through exec of any file.
+    pub ambient: u64,
+    /// Secure bits ([`securebits`]).
+    pub securebits: u32,
+}
+
+impl Creds {
+    /// The first process's: root with everything.
+    pub fn root() -> Self {
+        Self {
+            uid: 0,
+            euid: 0,
+            suid: 0,
+            fsuid: 0,
+            gid: 0,
+            egid: 0,
+            sgid: 0,
+            fsgid: 0,
+            groups: Arc::from(Vec::new()),
+            effective: CAP_ALL,
+            permitted: CAP_ALL,
+            inheritable: 0,
+            bounding: CAP_ALL,
+            ambient: 0,
+            securebits: 0,
+        }
+    }
+
+    /// Whether capability `cap` is in force.
+    #[inline]
+    pub fn capable(&self, cap: u32) -> bool {
+        self.effective & (1 << cap) != 0
+    }
+
+    /// Whether `gid` is the file-access group or a supplementary one (`in_group_p`).
+    pub fn in_group(&self, gid: u32) -> bool {
+        gid == self.fsgid || self.groups.binary_search(&gid).is_ok()
+    }
+
+    /// Whether `gid` is the effective group or a supplementary one (`in_egroup_p`).
+    pub fn in_effective_group(&self, gid: u32) -> bool {
+        gid == self.egid || self.groups.binary_search(&gid).is_ok()
+    }
+
+    /// What a change of the real, effective and saved user ids from `old`'s does to the capabilities.
+    pub fn fix_caps_after_setuid(&mut self, old: &Creds) {
+        if self.securebits & securebits::NO_SETUID_FIXUP != 0 {
+            return;
+        }
+        let had_root = old.uid == 0 || old.euid == 0 || old.suid == 0;
+        let has_root = self.uid == 0 || self.euid == 0 || self.suid == 0;
+        if had_root && !has_root {
+            if self.securebits & securebits::KEEP_CAPS == 0 {
+                self.permitted = 0;
+                self.effective = 0;
+            }
+            // Linux clears the ambient set even when capabilities are kept.
+            self.ambient = 0;
+        }
+        if old.euid == 0 && self.euid != 0 {
+            self.effective = 0;
+        }
+        if old.euid != 0 && self.euid == 0 {
+            self.effective = self.permitted;
+        }
+    }
+
+    /// What a change of the file-access user id does to the capabilities.
+    pub fn fix_caps_after_setfsuid(&mut self, old: &Creds) {
+        if self.securebits & securebits::NO_SETUID_FIXUP != 0 {
+            return;
+        }
+        if old.fsuid == 0 && self.fsuid != 0 {
+            self.effective &= !FS_CAPS;
+        }
+        if old.fsuid != 0 && self.fsuid == 0 {
+            self.effective |= self.permitted & FS_CAPS;
+        }
+    }
+}

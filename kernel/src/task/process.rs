@@ -1,0 +1,237 @@
+//! [`Process`]: what the threads of one program share and what goes on after the last of them, until the parent has waited.
+//!
+//! Locks, outermost first: [`TREE`] (who is whose parent, group membership changes, exit states), a process's `signals`, a thread's
+//! `signals`. The tree lock is taken by fork, exit, wait and changes of group or session, never by a system call that only asks.
+
+use super::rlimit::Limits;
+use super::session::ProcessGroup;
+use super::{Task, pid};
+use crate::fs::File;
+use crate::sched::WaitQueue;
+use crate::signal::ProcessSignals;
+use crate::sync::{IrqSpinLock, SpinLock};
+use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
+
+/// Guards the family tree: parents, children, exit states (`tasklist_lock`).
+pub static TREE: SpinLock<()> = SpinLock::new(());
+
+/// How far a process is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum ExitState {
+    /// It has running threads.
+    Alive = 0,
+    /// All threads ended; the parent has not waited yet.
+    Zombie = 1,
+    /// Waited for, or nobody wanted to.
+    Dead = 2,
+}
+
+/// Who is related to whom; guarded by [`TREE`] as to consistency, by its own lock as to access.
+pub struct Family {
+    /// The parent; dangling only for the first process and the kernel's own.
+    pub parent: Weak<Process>,
+    /// Children, zombies included.
+    pub children: Vec<Arc<Process>>,
+}
+
+/// Times and counts of threads that ended and of children waited for.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Usage {
+    /// User time, nanoseconds.
+    pub user_ns: u64,
+    /// System time, nanoseconds.
+    pub system_ns: u64,
+    /// Faults without storage access.
+    pub minor_faults: u64,
+    /// Faults with storage access.
+    pub major_faults: u64,
+    /// Switches because it waited.
+    pub voluntary_switches: u64,
+    /// Switches because it was preempted.
+    pub involuntary_switches: u64,
+    /// Largest resident set, pages.
+    pub max_rss: u64,
+}
+
+impl Usage {
+    /// Adds another's.
+    pub fn add(&mut self, other: &Usage) {
+        self.user_ns += other.user_ns;
+        self.system_ns += other.system_ns;
+        self.minor_faults += other.minor_faults;
+        self.major_faults += other.major_faults;
+        self.voluntary_switches += other.voluntary_switches;
+        self.involuntary_switches += other.involuntary_switches;
+        self.max_rss = self.max_rss.max(other.max_rss);
+    }
+}
+
+/// One process.
+pub struct Process {
+    /// Its id.
+    pub tgid: i32,
+    /// The parent's id, kept up to date so that `getppid` takes no lock.
+    pub ppid: AtomicI32,
+    family: SpinLock<Family>,
+    threads: IrqSpinLock<Vec<Arc<Task>>>,
+    group: IrqSpinLock<Arc<ProcessGroup>>,
+    exe: SpinLock<Option<Arc<File>>>,
+    /// Resource limits.
+    pub limits: Limits,
+    /// Actions, shared pending signals, stops. See [`crate::signal`].
+    pub signals: IrqSpinLock<ProcessSignals>,
+    /// Parents sleep here for changes of their children's states.
+    pub child_wait: WaitQueue,
+    /// Pidfd pollers and the like: notified when the process has ended.
+    pub exit_wait: WaitQueue,
+    exit_state: AtomicU32,
+    /// The wait status of the whole process, once it is a zombie.
+    pub exit_code: AtomicI32,
+    /// The signal its parent gets at its end.
+    pub exit_signal: AtomicI32,
+    /// Called `exec` since it was forked: `setpgid` by the parent fails.
+    pub did_exec: AtomicBool,
+    /// `PR_SET_CHILD_SUBREAPER`.
+    pub child_subreaper: AtomicBool,
+    /// Some ancestor may be a subreaper.
+    pub has_subreaper: AtomicBool,
+    /// `PR_SET_DUMPABLE`.
+    pub dumpable: AtomicU32,
+    /// Of ended threads.
+    pub dead_threads: SpinLock<Usage>,
+    /// Of children waited for.
+    pub dead_children: SpinLock<Usage>,
+    /// Start, CLOCK_MONOTONIC nanoseconds.
+    pub start_ns: u64,
+    /// `oom_score_adj`.
+    pub oom_score_adj: AtomicI32,
+    /// Bytes read and written, for `/proc/pid/io`.
+    pub io: [AtomicU64; 2],
+}
+
+impl Process {
+    /// A new process without threads.
+    pub fn new(
+        tgid: i32,
+        parent: &Weak<Process>,
+        group: Arc<ProcessGroup>,
+        limits: Limits,
+        signals: ProcessSignals,
+        exit_signal: i32,
+    ) -> Self {
+        let (ppid, subreaper) = match parent.upgrade() {
+            Some(p) => (
+                p.tgid,
+                p.child_subreaper.load(Ordering::Relaxed) || p.has_subreaper.load(Ordering::Relaxed),
+            ),
+            None => (0, false),
+        };
+        Self {
+            tgid,
+            ppid: AtomicI32::new(ppid),
+            family: SpinLock::new(Family {
+                parent: parent.clone(),
+                children: Vec::new(),
+            }),
+            threads: IrqSpinLock::new(Vec::new()),
+            group: IrqSpinLock::new(group),
+            exe: SpinLock::new(None),
+            limits,
+            signals: IrqSpinLock::new(signals),
+            child_wait: WaitQueue::new(),
+            exit_wait: WaitQueue::new(),
+            exit_state: AtomicU32::new(ExitState::Alive as u32),
+            exit_code: AtomicI32::new(0),
+            exit_signal: AtomicI32::new(exit_signal),
+            did_exec: AtomicBool::new(false),
+            child_subreaper: AtomicBool::new(false),
+            has_subreaper: AtomicBool::new(subreaper),
+            dumpable: AtomicU32::new(1),
+            dead_threads: SpinLock::new(Usage::default()),
+            dead_children: SpinLock::new(Usage::default()),
+            start_ns: crate::arch::time::now_ns(),
+            oom_score_adj: AtomicI32::new(0),
+            io: [AtomicU64::new(0), AtomicU64::new(0)],
+        }
+    }
+
+    /// The parent, `None` for the first process.
+    pub fn parent(&self) -> Option<Arc<Process>> {
+        self.family.lock().parent.upgrade()
+    }
+    /// Parent and children; consistent with those of others only under [`TREE`].
+    pub fn family(&self) -> crate::sync::SpinGuard<'_, Family> {
+        self.family.lock()
+    }
+    /// Its threads now, the leader first.
+    pub fn threads(&self) -> Vec<Arc<Task>> {
+        self.threads.lock().clone()
+    }
+    /// Runs `f` on the list of threads (interrupts off, short).
+    #[inline]
+    pub fn with_threads<R>(&self, f: impl FnOnce(&mut Vec<Arc<Task>>) -> R) -> R {
+        f(&mut self.threads.lock())
+    }
+    /// How many threads it has.
+    pub fn thread_count(&self) -> usize {
+        self.threads.lock().len()
+    }
+    /// The leading thread, as long as it is there (it may be a zombie itself).
+    pub fn leader(&self) -> Option<Arc<Task>> {
+        self.threads.lock().first().cloned()
+    }
+    /// Its process group.
+    pub fn group(&self) -> Arc<ProcessGroup> {
+        self.group.lock().clone()
+    }
+    /// Its process group's id.
+    pub fn pgrp(&self) -> i32 {
+        self.group.lock().id
+    }
+    /// Its session's id.
+    pub fn sid(&self) -> i32 {
+        self.group.lock().session.id
+    }
+    /// Moves it to another group; under [`TREE`].
+    pub(super) fn set_group(self: &Arc<Self>, group: Arc<ProcessGroup>) {
+        group.join(self);
+        let old = core::mem::replace(&mut *self.group.lock(), group);
+        old.leave(self);
+    }
+    /// The file it executes.
+    pub fn exe(&self) -> Option<Arc<File>> {
+        self.exe.lock().clone()
+    }
+    /// Sets the file it executes; returns the old one.
+    pub fn set_exe(&self, exe: Option<Arc<File>>) -> Option<Arc<File>> {
+        core::mem::replace(&mut *self.exe.lock(), exe)
+    }
+    /// How far it is gone.
+    pub fn exit_state(&self) -> ExitState {
+        match self.exit_state.load(Ordering::Acquire) {
+            0 => ExitState::Alive,
+            1 => ExitState::Zombie,
+            _ => ExitState::Dead,
+        }
+    }
+    pub(super) fn set_exit_state(&self, state: ExitState) {
+        self.exit_state.store(state as u32, Ordering::Release);
+    }
+    /// Whether it is the first process, which nothing may kill.
+    #[inline]
+    pub fn is_init(&self) -> bool {
+        self.tgid == 1
+    }
+    /// The address space of its first thread that has one.
+    pub fn mm(&self) -> Option<Arc<crate::mm::AddressSpace>> {
+        self.threads().iter().find_map(|task| task.mm())
+    }
+}
+
+/// The first process, once it is started.
+pub fn init_process() -> Option<Arc<Process>> {
+    pid::find_process(1)
+}
