@@ -1,7 +1,19 @@
 //! Memory: page frames, the kernel heap, kernel mappings, address spaces, page faults, and the typed door to user memory.
 
+mod dma;
+pub mod frame;
 mod heap;
+mod page;
+mod stack;
+pub mod table;
 pub mod user;
+pub mod vmap;
+
+pub use dma::DmaBuffer;
+pub use frame::free_reserved;
+pub use page::Page;
+pub use stack::KernelStack;
+pub use vmap::map_device;
 
 use crate::boot::BootInfo;
 use bitflags::bitflags;
@@ -51,27 +63,29 @@ bitflags! {
 
 /// Brings up frames, heap and kernel mappings. Boot CPU, interrupts off.
 pub fn init(info: &BootInfo<'_>) {
-    let _ = info;
+    frame::init(info);
+    vmap::init();
+    info!(
+        "Memory: {} KiB free of {} KiB",
+        frame::free_count() * PAGE_SIZE / 1024,
+        info.memory.iter().map(|r| r.size).sum::<u64>() / 1024
+    );
+}
+
+/// A page for user data, with arbitrary content. `None`: memory is exhausted.
+pub fn alloc_page() -> Option<Page> {
+    Page::alloc(frame::For::User)
+}
+
+/// A zeroed page for user data. `None`: memory is exhausted.
+pub fn alloc_zeroed_page() -> Option<Page> {
+    Page::alloc_zeroed(frame::For::User)
 }
 
 /// A page fault, decoded by the architecture. Runs as the threshold's fault handler. User mode: resolves it or sends the signal.
 /// Kernel mode with an exception-table entry at the faulting instruction: resolves it or moves the frame to the fix-up. Anything else panics.
 pub fn handle_fault(frame: &mut crate::arch::frame::Frame, addr: usize, access: Prot, from_user: bool) {
     let _ = (frame, addr, access, from_user);
-}
-
-/// A thread's kernel stack. (Stand-in until the memory room's own lands.)
-pub struct KernelStack;
-
-impl KernelStack {
-    /// A fresh stack.
-    pub fn new() -> Option<Self> {
-        None
-    }
-    /// Its upper end.
-    pub fn top(&self) -> usize {
-        0
-    }
 }
 
 /// The address space of a process. (Stand-in until the memory room's own lands.)

@@ -139,6 +139,14 @@ pub fn flush_kernel(start: usize, end: usize) {
     let _ = (start, end);
 }
 
+/// After invalid kernel entries of a range became valid: whatever the processor needs before they are used (often nothing).
+#[inline(always)]
+pub fn update_kernel(start: usize, end: usize) {
+    let _ = (start, end);
+    // SAFETY: barriers only: the stores to the tables are visible to walks before the next instruction.
+    unsafe { core::arch::asm!("dsb ishst", "isb", options(nostack, preserves_flags)) };
+}
+
 /// Makes newly written code in the page at `phys` visible to instruction fetch, before it is mapped executable.
 pub fn sync_instructions(phys: PhysAddr) {
     let _ = phys;

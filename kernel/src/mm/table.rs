@@ -1,0 +1,104 @@
+//! Page tables in memory, for user address spaces and the kernel's own dynamic mappings alike: reaching an entry, making the tables on
+//! the way. What an entry means is `arch::mmu::Entry`'s business.
+
+use super::frame::{self, For, Pfn};
+use super::{PAGE_SHIFT, PhysAddr};
+use crate::arch::mmu::{self, Entry, LEVELS, TABLE_SHIFT};
+use core::sync::atomic::{AtomicU64, Ordering};
+
+/// Entries of one table.
+pub const ENTRIES: usize = 1 << TABLE_SHIFT;
+
+/// A table page: entries are changed by several CPUs and by the processor itself.
+pub type Table = [AtomicU64; ENTRIES];
+
+/// The table at `phys`.
+///
+/// The reference is 'static although tables are freed: callers hold the address space's lock (or own it), which keeps its tables.
+#[inline(always)]
+pub fn table(phys: PhysAddr) -> &'static Table {
+    // SAFETY: table pages are whole frames in the linear map, only ever accessed as atomics while they are tables.
+    unsafe { &*mmu::phys_to_virt(phys).cast::<Table>() }
+}
+
+/// Bytes that one entry of a table of `level` covers, as a shift.
+#[inline(always)]
+pub const fn level_shift(level: usize) -> usize {
+    PAGE_SHIFT + level * TABLE_SHIFT
+}
+
+/// The index into a table of `level` for `addr`.
+#[inline(always)]
+pub const fn index(addr: usize, level: usize) -> usize {
+    addr >> level_shift(level) & (ENTRIES - 1)
+}
+
+/// Reads an entry.
+#[inline(always)]
+pub fn load(slot: &AtomicU64) -> Entry {
+    Entry(slot.load(Ordering::Acquire))
+}
+
+/// Writes an entry.
+#[inline(always)]
+pub fn store(slot: &AtomicU64, entry: Entry) {
+    slot.store(entry.0, Ordering::Release);
+}
+
+/// The slot of the page at `addr`, if all tables on the way exist.
+#[inline]
+pub fn find(root: PhysAddr, addr: usize) -> Option<&'static AtomicU64> {
+    let mut at = root;
+    let mut level = LEVELS - 1;
+    while level > 0 {
+        let entry = load(&table(at)[index(addr, level)]);
+        if !entry.is_table() {
+            return None;
+        }
+        at = entry.phys();
+        level -= 1;
+    }
+    Some(&table(at)[index(addr, 0)])
+}
+
+/// The slot of the page at `addr`; tables on the way are made (counted in `made`). `None`: no memory. Several CPUs may do this at once.
+#[inline]
+pub fn find_or_make(root: PhysAddr, addr: usize, whom: For, made: &mut usize) -> Option<&'static AtomicU64> {
+    let mut at = root;
+    let mut level = LEVELS - 1;
+    while level > 0 {
+        let slot = &table(at)[index(addr, level)];
+        let entry = load(slot);
+        at = if entry.is_table() {
+            entry.phys()
+        } else {
+            make(slot, whom, made)?
+        };
+        level -= 1;
+    }
+    Some(&table(at)[index(addr, 0)])
+}
+
+#[cold]
+#[inline(never)]
+fn make(slot: &AtomicU64, whom: For, made: &mut usize) -> Option<PhysAddr> {
+    let new = new_table(whom)?;
+    let entry = Entry::table(frame::phys(new));
+    match slot.compare_exchange(Entry::EMPTY.0, entry.0, Ordering::AcqRel, Ordering::Acquire) {
+        Ok(_) => {
+            *made += 1;
+            Some(frame::phys(new))
+        }
+        Err(found) => {
+            frame::free(new);
+            Some(Entry(found).phys())
+        }
+    }
+}
+
+/// A zeroed table page.
+pub fn new_table(whom: For) -> Option<Pfn> {
+    let pfn = frame::alloc(whom)?;
+    mmu::clear_page(frame::phys(pfn));
+    Some(pfn)
+}
