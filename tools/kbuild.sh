@@ -12,5 +12,7 @@ esac
 case $profile in dev) p=kernel-dev ;; release) p=kernel ;; esac
 flags="$flags -Clink-arg=-zseparate-code -Zunstable-options"
 CARGO_ENCODED_RUSTFLAGS= ; unset CARGO_ENCODED_RUSTFLAGS
-RUSTFLAGS="$flags" RUSTC=/usr/bin/rustc RUSTC_BOOTSTRAP=1 exec /usr/bin/cargo build -p limen-kernel --profile $p \
+RUSTFLAGS="$flags" RUSTC=/usr/bin/rustc RUSTC_BOOTSTRAP=1 /usr/bin/cargo build -p limen-kernel --profile $p \
     --target $target --target-dir target/kernel/$arch -Zbuild-std=core,alloc,compiler_builtins -Zbuild-std-features=compiler-builtins-mem "$@"
+# The symbol table for backtraces, filled in place.
+RUSTC=/usr/bin/rustc /usr/bin/cargo run -q --release -p limen-embed-symbols -- target/kernel/$arch/$target/$p/limen-kernel

@@ -4,6 +4,7 @@ mod dma;
 pub mod frame;
 mod heap;
 mod page;
+pub mod peek;
 mod stack;
 pub mod table;
 pub mod user;

@@ -1,4 +1,38 @@
-//! Backtraces.
+//! Backtraces: the chain of frame pointers, which every architecture lays out alike (at the frame pointer: the caller's frame pointer, then
+//! the return address), shown with symbols. Called by the panic handler and by fault reports.
 
-/// Prints the call chain of the caller.
-pub fn print_here() {}
+use super::symbols::Symbol;
+use crate::arch::stack::frame_pointer;
+use crate::mm::peek::stack_word;
+
+/// Deepest chain shown.
+const DEPTH: usize = 64;
+
+/// Calls `f` with each return address from the frame at `fp` on outwards.
+pub fn walk(fp: usize, mut f: impl FnMut(usize)) {
+    let word = size_of::<usize>();
+    let mut fp = fp;
+    let mut from = fp;
+    for _ in 0..DEPTH {
+        let (Some(next), Some(ip)) = (stack_word(from, fp), stack_word(from, fp.wrapping_add(word))) else {
+            return;
+        };
+        if ip == 0 {
+            return;
+        }
+        f(ip);
+        (from, fp) = (fp, next);
+    }
+}
+
+/// Logs the call chain of the caller.
+#[inline(never)]
+pub fn print_here() {
+    log!(Emerg, "Call trace:");
+    walk(frame_pointer(), print);
+}
+
+fn print(ip: usize) {
+    // A return address may already be the next function's if the call never returns.
+    log!(Emerg, "  [<{:016x}>] {}", ip, Symbol(ip - 1));
+}

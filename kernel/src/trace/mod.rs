@@ -1,3 +1,4 @@
 //! Looking at the kernel: symbols, backtraces, tracing.
 
 pub mod backtrace;
+pub mod symbols;

@@ -13,6 +13,7 @@ pub mod platform;
 pub mod ptrace;
 pub mod signal;
 pub mod smp;
+pub mod stack;
 pub mod switch;
 pub mod time;
 pub mod uaccess;
