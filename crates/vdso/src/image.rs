@@ -1,0 +1,310 @@
+//! The ELF shared object around the vDSO's code: header page with program headers, symbol table, hash table, version definition and
+//! dynamic section (System V gABI chapters 4 and 5; symbol versioning as in the GNU specification). 64-bit, little-endian.
+
+/// A function of the vDSO.
+#[derive(Clone, Copy, Debug)]
+pub struct Symbol {
+    /// Its name.
+    pub name: &'static str,
+    /// Offset from the start of the code.
+    pub offset: usize,
+    /// Size in bytes.
+    pub size: usize,
+}
+
+/// What the object is.
+#[derive(Clone, Copy, Debug)]
+pub struct Description<'a> {
+    /// `e_machine`.
+    pub machine: u16,
+    /// `DT_SONAME`, for example `linux-vdso.so.1`.
+    pub soname: &'a str,
+    /// The version every symbol carries, for example `LINUX_2.6`.
+    pub version: &'a str,
+    /// Its functions.
+    pub symbols: &'a [Symbol],
+    /// Where the code begins in the object (a multiple of the page size; everything before is the header).
+    pub code_offset: usize,
+    /// Size of the code in bytes.
+    pub code_size: usize,
+}
+
+/// The header does not fit in front of the code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooBig;
+
+const EHDR: usize = 64;
+const PHDR: usize = 56;
+const SYM: usize = 24;
+const VERDEF: usize = 20;
+const VERDAUX: usize = 8;
+const DYN: usize = 16;
+const DYNAMIC_ENTRIES: usize = 10;
+
+const PT_LOAD: u32 = 1;
+const PT_DYNAMIC: u32 = 2;
+
+/// The System V hash of a symbol name.
+const fn sysv_hash(name: &str) -> u32 {
+    let bytes = name.as_bytes();
+    let mut h: u32 = 0;
+    let mut i = 0;
+    while i < bytes.len() {
+        h = (h << 4).wrapping_add(bytes[i] as u32);
+        let g = h & 0xf000_0000;
+        h ^= g >> 24;
+        h &= !g;
+        i += 1;
+    }
+    h
+}
+
+/// Writes little-endian fields one after the other.
+struct Writer<'a> {
+    out: &'a mut [u8],
+    at: usize,
+}
+
+impl Writer<'_> {
+    fn bytes(&mut self, b: &[u8]) {
+        if let Some(to) = self.out.get_mut(self.at..self.at + b.len()) {
+            to.copy_from_slice(b);
+        }
+        self.at += b.len();
+    }
+    fn u16(&mut self, v: u16) {
+        self.bytes(&v.to_le_bytes());
+    }
+    fn u32(&mut self, v: u32) {
+        self.bytes(&v.to_le_bytes());
+    }
+    fn u64(&mut self, v: usize) {
+        self.bytes(&(v as u64).to_le_bytes());
+    }
+    fn align(&mut self, to: usize) {
+        self.at = self.at.next_multiple_of(to);
+    }
+    fn program_header(&mut self, kind: u32, flags: u32, offset: usize, size: usize, align: usize) {
+        self.u32(kind);
+        self.u32(flags);
+        self.u64(offset);
+        self.u64(offset);
+        self.u64(offset);
+        self.u64(size);
+        self.u64(size);
+        self.u64(align);
+    }
+}
+
+/// Builds the header into `out`, the zeroed memory in front of the code (`code_offset` bytes).
+pub fn build(out: &mut [u8], d: &Description<'_>) -> Result<(), TooBig> {
+    if out.len() < d.code_offset {
+        return Err(TooBig);
+    }
+    let symbols = d.symbols.len() + 1;
+    // Where everything goes.
+    let hash = EHDR + 2 * PHDR;
+    let dynsym = (hash + 4 * (2 + 1 + symbols)).next_multiple_of(8);
+    let dynstr = dynsym + symbols * SYM;
+    let names: usize = d.symbols.iter().map(|s| s.name.len() + 1).sum();
+    let soname_at = 1 + names;
+    let version_at = soname_at + d.soname.len() + 1;
+    let dynstr_size = version_at + d.version.len() + 1;
+    let versym = (dynstr + dynstr_size).next_multiple_of(2);
+    let verdef = (versym + 2 * symbols).next_multiple_of(8);
+    let dynamic = (verdef + 2 * (VERDEF + VERDAUX)).next_multiple_of(8);
+    let end = dynamic + DYNAMIC_ENTRIES * DYN;
+    if end > d.code_offset {
+        return Err(TooBig);
+    }
+    let total = d.code_offset + d.code_size;
+
+    let mut w = Writer { out, at: 0 };
+    w.bytes(&[0x7f, b'E', b'L', b'F', 2, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    w.u16(3); // ET_DYN
+    w.u16(d.machine);
+    w.u32(1);
+    w.u64(d.code_offset); // e_entry
+    w.u64(EHDR); // e_phoff
+    w.u64(0); // e_shoff
+    w.u32(0);
+    w.u16(EHDR as u16);
+    w.u16(PHDR as u16);
+    w.u16(2);
+    w.u16(64);
+    w.u16(0);
+    w.u16(0);
+
+    w.program_header(PT_LOAD, 5, 0, total, 4096);
+    w.program_header(PT_DYNAMIC, 4, dynamic, DYNAMIC_ENTRIES * DYN, 8);
+
+    // One bucket: a chain through all symbols. Lookups happen once per program and symbol.
+    w.u32(1);
+    w.u32(symbols as u32);
+    w.u32(if symbols > 1 { 1 } else { 0 });
+    w.u32(0);
+    for i in 1..symbols {
+        w.u32(if i + 1 < symbols { i as u32 + 1 } else { 0 });
+    }
+
+    w.at = dynsym + SYM;
+    let mut name_at = 1;
+    for s in d.symbols {
+        w.u32(name_at as u32);
+        w.bytes(&[0x12, 0]); // STB_GLOBAL, STT_FUNC
+        w.u16(1); // in a section: defined, and relative to the load address
+        w.u64(d.code_offset + s.offset);
+        w.u64(s.size);
+        name_at += s.name.len() + 1;
+    }
+
+    w.at = dynstr + 1;
+    for name in d.symbols.iter().map(|s| s.name).chain([d.soname, d.version]) {
+        w.bytes(name.as_bytes());
+        w.bytes(&[0]);
+    }
+
+    w.at = versym;
+    w.u16(0);
+    for _ in d.symbols {
+        w.u16(2);
+    }
+
+    w.align(8);
+    for (flags, index, name, name_at, next) in [
+        (1, 1, d.soname, soname_at, VERDEF + VERDAUX),
+        (0, 2, d.version, version_at, 0),
+    ] {
+        w.u16(1);
+        w.u16(flags);
+        w.u16(index);
+        w.u16(1);
+        w.u32(sysv_hash(name));
+        w.u32(VERDEF as u32);
+        w.u32(next as u32);
+        w.u32(name_at as u32);
+        w.u32(0);
+    }
+
+    w.at = dynamic;
+    for (tag, value) in [
+        (14usize, soname_at),  // DT_SONAME
+        (4, hash),             // DT_HASH
+        (5, dynstr),           // DT_STRTAB
+        (6, dynsym),           // DT_SYMTAB
+        (10, dynstr_size),     // DT_STRSZ
+        (11, SYM),             // DT_SYMENT
+        (0x6fff_fff0, versym), // DT_VERSYM
+        (0x6fff_fffc, verdef), // DT_VERDEF
+        (0x6fff_fffd, 2),      // DT_VERDEFNUM
+        (0, 0),
+    ] {
+        w.u64(tag);
+        w.u64(value);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use object::read::elf::{FileHeader, ProgramHeader, Sym};
+    use object::{Endianness, elf};
+
+    const SYMBOLS: &[Symbol] = &[
+        Symbol {
+            name: "__vdso_clock_gettime",
+            offset: 0,
+            size: 100,
+        },
+        Symbol {
+            name: "__vdso_gettimeofday",
+            offset: 112,
+            size: 60,
+        },
+        Symbol {
+            name: "__vdso_getcpu",
+            offset: 200,
+            size: 30,
+        },
+    ];
+
+    fn description() -> Description<'static> {
+        Description {
+            machine: elf::EM_X86_64,
+            soname: "linux-vdso.so.1",
+            version: "LINUX_2.6",
+            symbols: SYMBOLS,
+            code_offset: 4096,
+            code_size: 500,
+        }
+    }
+
+    #[test]
+    fn a_reader_finds_everything() {
+        let mut out = vec![0u8; 8192];
+        build(&mut out, &description()).unwrap();
+        let e = Endianness::Little;
+        let header = elf::FileHeader64::<Endianness>::parse(&*out).unwrap();
+        let segments = header.program_headers(e, &*out).unwrap();
+        assert_eq!(segments[0].p_memsz(e), 4096 + 500);
+        let mut tags = std::collections::BTreeMap::new();
+        let dynamic = segments
+            .iter()
+            .find_map(|s| s.dynamic(e, &*out).unwrap())
+            .unwrap();
+        for d in dynamic {
+            tags.insert(d.d_tag.get(e), d.d_val.get(e) as usize);
+        }
+        let string = |at: usize| {
+            let at = tags[&5] + at;
+            let end = out[at..].iter().position(|&b| b == 0).unwrap();
+            std::str::from_utf8(&out[at..at + end]).unwrap()
+        };
+        assert_eq!(string(tags[&14]), "linux-vdso.so.1");
+        let symbols: &[elf::Sym64<Endianness>] =
+            object::slice_from_bytes(&out[tags[&6]..], SYMBOLS.len() + 1)
+                .unwrap()
+                .0;
+        for (got, want) in symbols[1..].iter().zip(SYMBOLS) {
+            assert_eq!(string(got.st_name(e) as usize), want.name);
+            assert_eq!(got.st_value(e) as usize, 4096 + want.offset);
+            assert_eq!(got.st_size(e) as usize, want.size);
+        }
+        // The hash chain reaches every symbol.
+        let word = |at: usize| u32::from_le_bytes(out[at..at + 4].try_into().unwrap()) as usize;
+        let hash = tags[&4];
+        assert_eq!((word(hash), word(hash + 4)), (1, 4));
+        let mut i = word(hash + 8);
+        let mut found = vec![];
+        while i != 0 {
+            found.push(i);
+            i = word(hash + 12 + 4 * i);
+        }
+        assert_eq!(found, [1, 2, 3]);
+        // Versions: every symbol has index 2, and index 2 is the version asked for.
+        let half = |at: usize| u16::from_le_bytes(out[at..at + 2].try_into().unwrap()) as usize;
+        let (versym, verdef) = (tags[&0x6fff_fff0], tags[&0x6fff_fffc]);
+        assert_eq!((half(versym), half(versym + 2), half(versym + 6)), (0, 2, 2));
+        let second = verdef + word(verdef + 16);
+        assert_eq!(half(second + 4), 2);
+        assert_eq!(word(second + 8), 0x3ae75f6); // readelf -V of any vDSO shows this hash for LINUX_2.6
+        assert_eq!(string(word(second + 20)), "LINUX_2.6");
+    }
+
+    #[test]
+    fn too_small_a_header_is_refused() {
+        let mut out = vec![0u8; 8192];
+        assert_eq!(
+            build(
+                &mut out,
+                &Description {
+                    code_offset: 256,
+                    ..description()
+                }
+            ),
+            Err(TooBig)
+        );
+        assert_eq!(build(&mut out[..100], &description()), Err(TooBig));
+    }
+}
