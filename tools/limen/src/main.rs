@@ -1,6 +1,50 @@
-//! The host program behind the `limen` command.
+//! `limen`, the host side of the Limen kernel: one command that builds the kernel, runs Linux programs on it in a
+//! virtual machine of their own, and tests it. The shell script `limen` at the top of the tree builds and starts this
+//! program; people and CI call that script.
+
+mod accel;
+mod agent;
+mod arch;
+mod build;
+mod cli;
+mod cpio;
+mod elf;
+mod guest_files;
+mod image;
+mod initrd;
+mod kernel;
+mod linux;
+mod machine;
+mod noinstr;
+mod packages;
+mod program;
+mod pump;
+mod relay;
+mod root;
+mod run;
+mod session;
+mod status;
+mod term;
+mod test;
+mod toolchain;
+mod tree;
+
+use clap::Parser;
 
 fn main() {
-    eprintln!("limen: not built yet");
-    std::process::exit(2);
+    let cli = cli::Cli::parse();
+    let result = match cli.command {
+        cli::Command::Run(options) => run::run(&options),
+        cli::Command::Build(options) => build::build(&options).map(|()| 0),
+        cli::Command::Test(options) => test::test(&options),
+        cli::Command::Root(options) => root::root(&options).map(|()| 0),
+    };
+    let status = match result {
+        Ok(status) => status,
+        Err(error) => {
+            eprintln!("limen: {error:#}");
+            status::of_error(&error)
+        }
+    };
+    std::process::exit(status);
 }

@@ -1,0 +1,48 @@
+/*
+ * What the files of the guest agent share: the run description the host packed, and the state of the relays.
+ * The protocol with the host is described in docs/running.md.
+ */
+#ifndef LIMEN_AGENT_H
+#define LIMEN_AGENT_H
+
+#include "sys.h"
+
+#define MAX_WORDS 4096 /* arguments, and separately environment strings, of the program */
+#define BUFFER (64 * 1024)
+
+/* What /.limen/run said. Pointers go into the text of that file. */
+struct run {
+    char *argv[MAX_WORDS + 1];
+    char *envp[MAX_WORDS + 1];
+    char *cwd;
+    char *terminal; /* device path of the terminal, or NULL when nothing is a terminal */
+    int tty_fds;    /* bit n: descriptor n of the program is the terminal */
+    int rows, cols;
+    int signal_ready; /* tell the host when the program is about to start */
+};
+
+/* One direction of bytes: from a descriptor to another, through a buffer. */
+struct relay {
+    int from, to;
+    int from_done;  /* no more bytes will be read */
+    int to_broken;  /* the reader is gone: what comes is thrown away */
+    int told;       /* the host knows that this stream ended */
+    uint64_t total; /* bytes written to `to` */
+    uint64_t limit; /* bytes after which `from` has ended; all ones while not known */
+    uint64_t taken; /* bytes read from `from` */
+    size_t start, end;
+    char *buffer;
+};
+
+void *memset(void *to, int c, size_t n);
+void *memcpy(void *to, const void *from, size_t n);
+size_t text_length(const char *s);
+int text_equal(const char *a, const char *b);
+void say(const char *text);
+char *put_number(char *at, uint64_t value);
+
+/* Runs until the program has ended and everything it wrote is with the host. Returns its wait status. */
+int relay_until_exit(int control, struct relay *in, struct relay *out, struct relay *err, int terminal, int program);
+void send_message(int control, const char *word, const uint64_t *numbers, int count);
+
+#endif

@@ -1,0 +1,265 @@
+/*
+ * The guest agent's one loop: moves bytes between the program's pipes and the ports to the host, obeys the host's
+ * messages (window size, signals, end of input), reaps orphans, and ends when the program has ended and all its
+ * output is with the host. Called once, by init.c.
+ */
+#include "agent.h"
+
+#if NEEDS_RESTORER
+extern void limen_restorer(void);
+#endif
+
+static void on_child(int sig) { (void)sig; /* its only work is to interrupt ppoll */ }
+
+static void catch_children(void) {
+    struct kernel_sigaction action;
+    uint64_t block = (uint64_t)1 << (SIGCHLD - 1);
+    memset(&action, 0, sizeof action);
+    action.handler = on_child;
+#if NEEDS_RESTORER
+    action.flags = 0x04000000; /* SA_RESTORER */
+    action.restorer = limen_restorer;
+#endif
+    /* Blocked except inside ppoll, so that no child's end falls between the check and the wait. */
+    sys(__NR_rt_sigprocmask, SIG_BLOCK, &block, 0, sizeof block, 0);
+    sys(__NR_rt_sigaction, SIGCHLD, &action, 0, sizeof block, 0);
+    /* A write to a pipe whose reader is gone must be an error here, not the end of process 1. */
+    memset(&action, 0, sizeof action);
+    action.handler = SIG_IGN;
+    sys(__NR_rt_sigaction, SIGPIPE, &action, 0, sizeof block, 0);
+}
+
+void send_message(int control, const char *word, const uint64_t *numbers, int count) {
+    char line[128], *at = line;
+    size_t sent = 0;
+    while (*word) *at++ = *word++;
+    for (int i = 0; i < count; i++) {
+        *at++ = ' ';
+        at = put_number(at, numbers[i]);
+    }
+    *at++ = '\n';
+    while (sent < (size_t)(at - line)) {
+        long n = sys_write(control, line + sent, (size_t)(at - line) - sent);
+        if (n > 0) {
+            sent += (size_t)n;
+        } else if (n == -EAGAIN_) {
+            struct pollfd wait = {control, POLLOUT, 0};
+            int64_t limit[2] = {1, 0};
+            sys6(__NR_ppoll, (long)&wait, 1, (long)limit, 0, 0, 0);
+        } else if (n != -EINTR_) {
+            return;
+        }
+    }
+}
+
+static void close_end(int *fd) {
+    if (*fd >= 0) sys_close(*fd);
+    *fd = -1;
+}
+
+/* Reads into an empty buffer. */
+static void fill(struct relay *r) {
+    size_t room = BUFFER;
+    long n;
+    if (r->limit - r->taken < room) room = (size_t)(r->limit - r->taken);
+    if (room == 0) {
+        r->from_done = 1;
+        return;
+    }
+    n = sys_read(r->from, r->buffer, room);
+    if (n > 0) {
+        r->taken += (uint64_t)n;
+        r->start = 0;
+        r->end = r->to_broken ? 0 : (size_t)n;
+    } else if (n == 0) {
+        r->from_done = 1;
+    } else if (n != -EAGAIN_ && n != -EINTR_) {
+        r->from_done = 1;
+    }
+}
+
+static void drain(struct relay *r) {
+    long n = sys_write(r->to, r->buffer + r->start, r->end - r->start);
+    if (n > 0) {
+        r->start += (size_t)n;
+        r->total += (uint64_t)n;
+    } else if (n != -EAGAIN_ && n != -EINTR_) {
+        r->to_broken = 1;
+        r->start = r->end;
+    }
+    if (r->start == r->end) r->start = r->end = 0;
+}
+
+static int pending(const struct relay *r) { return r->end > r->start; }
+
+/* One message of the host: a word and up to two numbers. */
+static void obey(const char *line, struct relay *in, struct relay *out, struct relay *err, int terminal, int program) {
+    uint64_t numbers[2] = {0, 0};
+    int count = 0;
+    char word[16];
+    size_t n = 0;
+    while (*line && *line != ' ' && n < sizeof word - 1) word[n++] = *line++;
+    word[n] = 0;
+    while (*line == ' ' && count < 2) {
+        line++;
+        while (*line >= '0' && *line <= '9') numbers[count] = numbers[count] * 10 + (uint64_t)(*line++ - '0');
+        count++;
+    }
+    if (text_equal(word, "winsize") && terminal >= 0) {
+        uint16_t size[4] = {(uint16_t)numbers[0], (uint16_t)numbers[1], 0, 0};
+        sys_ioctl(terminal, TIOCSWINSZ, size);
+    } else if (text_equal(word, "signal")) {
+        /* The program leads its session and group: a group in the foreground of a terminal gets it too. */
+        sys_kill(-program, (int)numbers[0]);
+    } else if (text_equal(word, "eof")) {
+        in->limit = numbers[0];
+    } else if (text_equal(word, "broken")) {
+        struct relay *r = numbers[0] == 1 ? out : err;
+        /* Nobody reads this stream any more: closing our end lets the program find out as usual. */
+        r->to_broken = 1;
+        r->from_done = 1;
+        r->start = r->end = 0;
+        close_end(&r->from);
+    }
+}
+
+static void read_messages(int control, struct relay *in, struct relay *out, struct relay *err, int terminal,
+                          int program) {
+    static char line[256];
+    static size_t used;
+    for (;;) {
+        long n = sys_read(control, line + used, sizeof line - used);
+        if (n <= 0) return;
+        used += (size_t)n;
+        for (;;) {
+            size_t end = 0;
+            while (end < used && line[end] != '\n') end++;
+            if (end == used) break;
+            line[end] = 0;
+            obey(line, in, out, err, terminal, program);
+            memcpy(line, line + end + 1, used - end - 1); /* forward copy: safe towards lower addresses */
+            used -= end + 1;
+        }
+        if (used == sizeof line) used = 0; /* not one of ours */
+    }
+}
+
+/* Reaps whatever ended. Returns 1 and the status once the program itself did. */
+static int reap(int program, int *status) {
+    int found = 0;
+    for (;;) {
+        int s = 0;
+        long pid = sys6(__NR_wait4, -1, (long)&s, WNOHANG_, 0, 0, 0);
+        if (pid == -EINTR_) continue;
+        if (pid <= 0) return found;
+        if (pid == program) {
+            *status = s;
+            found = 1;
+        }
+    }
+}
+
+static int add(struct pollfd *set, int *count, int fd, short events) {
+    set[*count].fd = fd;
+    set[*count].events = events;
+    set[*count].revents = 0;
+    return (*count)++;
+}
+
+/* Moves what a stream of the program has, as far as it goes without waiting. */
+static void pump(struct relay *r) {
+    if (!r->from_done && r->from >= 0 && !pending(r)) fill(r);
+    if (pending(r)) drain(r);
+}
+
+static void tell_end(int control, const char *word, struct relay *r, uint64_t number) {
+    uint64_t numbers[2] = {number, r->total};
+    if (r->told) return;
+    r->told = 1;
+    send_message(control, word, numbers, 2);
+}
+
+int relay_until_exit(int control, struct relay *in, struct relay *out, struct relay *err, int terminal, int program) {
+    struct relay *streams[2] = {out, err};
+    int status = 0, ended = 0;
+    uint64_t none = 0;
+
+    catch_children();
+    if (in->to < 0) in->from_done = 1;
+    for (int i = 0; i < 2; i++)
+        if (streams[i]->from < 0) streams[i]->from_done = streams[i]->told = 1;
+
+    for (;;) {
+        struct pollfd set[8];
+        int count = 0, in_slot = -1, slots[2] = {-1, -1};
+        int64_t at_once[2] = {0, 0};
+        long n;
+
+        if (reap(program, &status)) ended = 1;
+        read_messages(control, in, out, err, terminal, program);
+
+        /* Input: the end is known by count, because a port has no end of its own. */
+        if (in->to >= 0) {
+            if (in->taken >= in->limit) in->from_done = 1;
+            if ((in->from_done && !pending(in)) || in->to_broken || ended) {
+                close_end(&in->to);
+                if (in->to_broken) tell_end(control, "stdin-closed", in, 0);
+            }
+        }
+        /* Output: a stream every writer has closed is told to the host, which closes its own. */
+        for (int i = 0; i < 2; i++) {
+            struct relay *r = streams[i];
+            if (r->from_done && !pending(r)) {
+                close_end(&r->from);
+                tell_end(control, "closed", r, (uint64_t)i + 1);
+            }
+        }
+
+        add(set, &count, control, POLLIN);
+        if (in->to >= 0) {
+            /* With nothing to write, POLLERR on the pipe still says that its reader went away. */
+            in_slot = add(set, &count, pending(in) ? in->to : in->from, pending(in) ? POLLOUT : POLLIN);
+            if (!pending(in)) add(set, &count, in->to, 0);
+        }
+        for (int i = 0; i < 2; i++) {
+            struct relay *r = streams[i];
+            if (pending(r)) slots[i] = add(set, &count, r->to, POLLOUT);
+            else if (!r->from_done && r->from >= 0) slots[i] = add(set, &count, r->from, POLLIN);
+        }
+        n = sys6(__NR_ppoll, (long)set, count, (long)(ended ? at_once : NULL), (long)&none, sizeof none, 0);
+        if (n < 0 && n != -EINTR_) {
+            say("poll does not work");
+            return status;
+        }
+        if (n < 0) continue;
+        if (in_slot >= 0) {
+            if (set[in_slot].revents && !pending(in)) {
+                fill(in);
+                if (pending(in)) drain(in);
+            } else if (set[in_slot].revents) {
+                drain(in);
+            } else if (in_slot + 1 < count && set[in_slot + 1].fd == in->to && (set[in_slot + 1].revents & POLLERR)) {
+                in->to_broken = 1;
+            }
+        }
+        for (int i = 0; i < 2; i++)
+            if (slots[i] >= 0 && set[slots[i]].revents) pump(streams[i]);
+
+        if (ended) {
+            /* What the program left in its pipes goes out; what other processes may still write does not count. */
+            int idle = 1;
+            for (int i = 0; i < 2; i++) {
+                if (pending(streams[i])) {
+                    idle = 0;
+                } else if (slots[i] >= 0 && set[slots[i]].revents) {
+                    idle = 0;
+                }
+            }
+            if (idle) return status;
+            if (n == 0) {
+                int64_t moment[2] = {0, 1000000};
+                sys(__NR_nanosleep, moment, 0, 0, 0, 0);
+            }
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! Builds the kernel: cargo with the standard library's source, one target folder per architecture, and the file the
+//! boot loader wants (the ELF for x86_64's PVH, a flat image for arm64).
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+
+use crate::arch::Arch;
+use crate::cli::BuildOptions;
+use crate::{noinstr, toolchain, tree};
+
+/// What distinguishes one kernel build from another.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Kernel {
+    /// The processor it is for.
+    pub arch: Arch,
+    /// Cargo profile.
+    pub profile: String,
+    /// Cargo features, separated by commas.
+    pub features: String,
+}
+
+/// A built kernel.
+pub struct Built {
+    /// What QEMU gets.
+    pub image: PathBuf,
+    /// The ELF with symbols, for debuggers.
+    pub elf: PathBuf,
+}
+
+/// `limen build`.
+pub fn build(options: &BuildOptions) -> Result<()> {
+    let arches: Vec<Arch> = options.arch.map_or_else(|| Arch::ALL.to_vec(), |a| vec![a]);
+    for arch in arches {
+        let kernel = Kernel { arch, profile: options.profile.clone(), features: options.features.clone() };
+        let built = kernel.build(options.verbose)?;
+        let size = std::fs::metadata(&built.image)?.len();
+        eprintln!("limen: {} ({size} bytes)", built.image.display());
+    }
+    Ok(())
+}
+
+impl Kernel {
+    /// The folder cargo builds this kernel in. Features get their own, so that switching does not rebuild `core`.
+    fn target_dir(&self) -> PathBuf {
+        tree::target().join("kernel").join(self.arch.name())
+    }
+
+    fn built(&self) -> Built {
+        let flavour = if self.features.is_empty() { String::new() } else { format!("-{}", self.features.replace(',', "-")) };
+        let profile = if self.profile == "kernel" { String::new() } else { format!("-{}", self.profile) };
+        let image = self.target_dir().join(format!("limen-{}{profile}{flavour}", self.arch));
+        Built { elf: image.with_extension("elf"), image }
+    }
+
+    /// The built kernel; builds it when it is missing or older than its source.
+    pub fn ensure(&self, verbose: bool) -> Result<Built> {
+        let built = self.built();
+        let root = tree::root();
+        let of = ["kernel", "crates", "Cargo.toml", "Cargo.lock", "tools/limen/src/build.rs", "tools/symbols"].map(|p| root.join(p));
+        if tree::fresh(&built.image, &of) {
+            return Ok(built);
+        }
+        self.build(verbose)
+    }
+
+    /// Runs cargo.
+    pub fn build(&self, verbose: bool) -> Result<Built> {
+        let tools = toolchain::find()?;
+        tools.need_source()?;
+        let root = tree::root();
+        if !root.join("kernel/src/main.rs").is_file() {
+            bail!("{} has no kernel/; give a kernel image with --kernel", root.display());
+        }
+        let mut cargo = self.cargo(&tools, "build")?;
+        if verbose {
+            eprintln!("limen: {} at {}", tools.version, tools.rustc.display());
+            eprintln!("limen: {cargo:?}");
+        }
+        eprintln!("limen: building the kernel for {} ({})", self.arch, self.profile);
+        let done = cargo.stdout(std::io::stderr()).status().context("cannot start cargo")?;
+        if !done.success() {
+            bail!("the kernel does not build; cargo's messages are above");
+        }
+        let made = self.target_dir().join(self.arch.kernel_target()).join(&self.profile).join("limen-kernel");
+        let checked = noinstr::check(&made)?;
+        if verbose {
+            eprintln!(
+                "limen: {} functions ({} bytes) that run before the state is established call nothing traceable",
+                checked.functions, checked.bytes
+            );
+        }
+        let built = self.built();
+        let mut elf = std::fs::read(&made).with_context(|| format!("cannot read {}", made.display()))?;
+        limen_embed_symbols::embed(&mut elf)?;
+        replace(&built.elf, &elf)?;
+        match self.arch {
+            Arch::X86_64 => replace(&built.image, &elf)?,
+            Arch::Arm64 => replace(&built.image, &flatten(&elf)?)?,
+        }
+        Ok(built)
+    }
+
+    /// The cargo command for a subcommand (`build`, `clippy`) on the kernel.
+    pub fn cargo(&self, tools: &toolchain::Toolchain, subcommand: &str) -> Result<std::process::Command> {
+        let mut cargo = tools.cargo();
+        let linker = tools.linker()?;
+        cargo
+            .args([subcommand, "-p", "limen-kernel", "--target", self.arch.kernel_target()])
+            .args(["--profile", &self.profile, "-Zbuild-std=core,alloc,compiler_builtins"])
+            .args(["-Zbuild-std-features=compiler-builtins-mem", "--target-dir"])
+            .arg(self.target_dir())
+            .env("CARGO_ENCODED_RUSTFLAGS", flags(self.arch, &linker).join("\u{1f}"));
+        if !self.features.is_empty() {
+            cargo.args(["--features", &self.features]);
+        }
+        Ok(cargo)
+    }
+}
+
+/// The compiler flags of the kernel, the same for its own code and for `core`.
+fn flags(arch: Arch, linker: &Path) -> Vec<String> {
+    let linker_script = Path::new("kernel/src/arch").join(arch.name()).join("link.ld");
+    let mut flags = vec![
+        format!("-Clinker={}", linker.display()),
+        format!("-Clink-arg=-T{}", linker_script.display()),
+        "-Clink-arg=--build-id=none".to_owned(),
+        "-Crelocation-model=static".to_owned(),
+        "-Cforce-frame-pointers=yes".to_owned(),
+    ];
+    let more: &[&str] = match arch {
+        Arch::X86_64 => &["-Ccode-model=kernel", "-Clink-arg=-zmax-page-size=4096"],
+        Arch::Arm64 => &["-Clink-arg=-zmax-page-size=65536"],
+    };
+    flags.extend(more.iter().map(|f| (*f).to_owned()));
+    flags.extend(["-Clink-arg=-zseparate-code", "-Zunstable-options"].map(str::to_owned));
+    flags
+}
+
+/// Writes a file so that nobody ever sees half of it.
+fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
+    let new = path.with_extension(format!("new-{}", std::process::id()));
+    std::fs::write(&new, bytes).with_context(|| format!("cannot write {}", new.display()))?;
+    std::fs::rename(&new, path).with_context(|| format!("cannot make {}", path.display()))
+}
+
+/// The loadable parts of an ELF file, laid out by physical address from the lowest: arm64's `Image`.
+fn flatten(elf_bytes: &[u8]) -> Result<Vec<u8>> {
+    let elf = goblin::elf::Elf::parse(elf_bytes).context("the linker made no ELF file")?;
+    let load = || elf.program_headers.iter().filter(|p| p.p_type == goblin::elf::program_header::PT_LOAD && p.p_filesz > 0);
+    let base = load().map(|p| p.p_paddr).min().context("the kernel has nothing to load")?;
+    let end = load().map(|p| p.p_paddr + p.p_filesz).max().unwrap_or(base);
+    if end - base > 256 << 20 {
+        bail!("the kernel's segments are {} bytes apart; its link.ld must give them neighbouring load addresses", end - base);
+    }
+    let mut image = vec![0; (end - base) as usize];
+    for p in load() {
+        let at = (p.p_paddr - base) as usize;
+        let from = p.p_offset as usize;
+        let size = p.p_filesz as usize;
+        image[at..at + size].copy_from_slice(elf_bytes.get(from..from + size).context("the kernel's ELF file is cut short")?);
+    }
+    Ok(image)
+}

@@ -1,0 +1,167 @@
+//! The command line of `limen`: its subcommands and their options.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::arch::Arch;
+
+/// Runs Linux programs on the Limen kernel, and builds and tests that kernel.
+#[derive(Parser)]
+#[command(name = "limen", version, arg_required_else_help = true)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Subcommand)]
+pub enum Command {
+    /// Run a program (or a shell) in a virtual machine of its own
+    Run(RunOptions),
+    /// Build the kernel
+    Build(BuildOptions),
+    /// Run everything CI runs
+    Test(TestOptions),
+    /// Pack a directory and host programs into an initramfs
+    Root(RootOptions),
+}
+
+/// Which accelerator QEMU uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Accel {
+    /// KVM when a probe has booted with it, else TCG
+    Auto,
+    /// KVM, or an error
+    Kvm,
+    /// QEMU's own translator
+    Tcg,
+}
+
+#[derive(Args)]
+pub struct RunOptions {
+    /// Architecture of the guest [default: the program's, else the host's]
+    #[arg(long)]
+    pub arch: Option<Arch>,
+    /// Number of processors
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=512))]
+    pub smp: u32,
+    /// Memory of the guest, such as 64M or 2G
+    #[arg(long, value_name = "SIZE", default_value = "512M")]
+    pub mem: String,
+    /// Directory that becomes the guest's root; PROGRAM is then looked up inside it
+    #[arg(long, value_name = "DIR", conflicts_with = "initrd")]
+    pub root: Option<PathBuf>,
+    /// Your own initramfs (newc cpio; plain, gzip, zstd or lz4) with its own /init; ARGS go to that init
+    #[arg(long, value_name = "FILE")]
+    pub initrd: Option<PathBuf>,
+    /// A Linux kernel image to run instead of Limen
+    #[arg(long, value_name = "FILE")]
+    pub kernel: Option<PathBuf>,
+    /// More words for the kernel's command line
+    #[arg(long, value_name = "STR", allow_hyphen_values = true)]
+    pub append: Vec<String>,
+    /// End the run after this many seconds, with status 124
+    #[arg(long, value_name = "SECONDS")]
+    pub timeout: Option<f64>,
+    /// Wait for a debugger before the first instruction
+    #[arg(long)]
+    pub gdb: bool,
+    /// Say what is done: QEMU's command line, the accelerator, the kernel's log
+    #[arg(short, long)]
+    pub verbose: bool,
+    /// QEMU's machine: microvm or q35 on x86_64, virt on arm64 (options after a comma are passed on)
+    #[arg(long)]
+    pub machine: Option<String>,
+    /// QEMU's processor model
+    #[arg(long, default_value = "max")]
+    pub cpu: String,
+    /// The accelerator
+    #[arg(long, value_enum, default_value = "auto")]
+    pub accel: Accel,
+    /// Put a host file or directory into the guest, at the same place or at GUEST
+    #[arg(long, value_name = "HOST[:GUEST]")]
+    pub add: Vec<String>,
+    /// Put another host program into the guest, with its interpreter and libraries
+    #[arg(long, value_name = "PROGRAM")]
+    pub with: Vec<String>,
+    /// Set an environment variable of the program, or hand over the host's
+    #[arg(long, value_name = "NAME[=VALUE]")]
+    pub env: Vec<String>,
+    /// Directory the program starts in
+    #[arg(long, value_name = "DIR", default_value = "/")]
+    pub cwd: String,
+    /// Build the kernel with this cargo profile
+    #[arg(long, default_value = "kernel")]
+    pub profile: String,
+    /// Build the kernel with these cargo features
+    #[arg(long, value_name = "LIST", default_value = "")]
+    pub features: String,
+    /// Write the kernel's log to this file as well
+    #[arg(long, value_name = "FILE")]
+    pub log: Option<PathBuf>,
+    /// One more argument for QEMU, as it is
+    #[arg(long, value_name = "ARG", allow_hyphen_values = true)]
+    pub qemu_arg: Vec<String>,
+    /// The program and its arguments [default: a BusyBox shell]
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    pub program: Vec<String>,
+}
+
+#[derive(Args)]
+pub struct BuildOptions {
+    /// Architecture to build for
+    #[arg(long)]
+    pub arch: Option<Arch>,
+    /// Cargo profile: kernel (as shipped) or kernel-dev (quick to build, all checks)
+    #[arg(long, default_value = "kernel")]
+    pub profile: String,
+    /// Cargo features of the kernel
+    #[arg(long, value_name = "LIST", default_value = "")]
+    pub features: String,
+    /// Say which toolchain is used and what it is told
+    #[arg(short, long)]
+    pub verbose: bool,
+}
+
+#[derive(Args)]
+pub struct TestOptions {
+    /// Only the tests of this architecture (and those of none)
+    #[arg(long)]
+    pub arch: Option<Arch>,
+    /// Only the tests whose name contains this
+    #[arg(long, value_name = "NAME")]
+    pub only: Vec<String>,
+    /// List the tests instead of running them
+    #[arg(long)]
+    pub list: bool,
+    /// Leave out the tests that take long
+    #[arg(long)]
+    pub quick: bool,
+    /// Steps that run at the same time
+    #[arg(short, long, default_value_t = 2)]
+    pub jobs: usize,
+    /// Run the whole-system tests on this Linux image instead of Limen, to check the tests
+    #[arg(long, value_name = "FILE")]
+    pub kernel: Option<PathBuf>,
+}
+
+#[derive(Args)]
+pub struct RootOptions {
+    /// Directory to pack
+    pub dir: Option<PathBuf>,
+    /// Where the initramfs goes
+    #[arg(short, long, value_name = "FILE")]
+    pub output: PathBuf,
+    /// Architecture of the programs
+    #[arg(long)]
+    pub arch: Option<Arch>,
+    /// Put a host file or directory in, at the same place or at GUEST
+    #[arg(long, value_name = "HOST[:GUEST]")]
+    pub add: Vec<String>,
+    /// Put a host program in, with its interpreter and libraries
+    #[arg(long, value_name = "PROGRAM")]
+    pub with: Vec<String>,
+    /// Put BusyBox in, with a link for each of its programs
+    #[arg(long)]
+    pub busybox: bool,
+}

@@ -1,0 +1,185 @@
+//! Reads ELF files as the kernel and the dynamic loader do: which architecture, which interpreter, and where each
+//! needed library comes from. Used by `program.rs` to decide what must come along into the guest.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use goblin::elf::Elf;
+
+use crate::arch::Arch;
+use crate::status;
+
+/// What matters of one ELF file.
+pub struct Info {
+    /// `e_machine`, for messages about architectures that are not ours.
+    pub machine: u16,
+    /// 64-bit, little-endian, as all our architectures are so far.
+    pub ordinary: bool,
+    /// Executable or position-independent executable, rather than an object file or a core dump.
+    pub runnable: bool,
+    /// The dynamic loader it asks for.
+    pub interpreter: Option<String>,
+    needed: Vec<String>,
+    rpath: Vec<String>,
+    runpath: Vec<String>,
+}
+
+impl Info {
+    /// The architecture, when it is one of ours.
+    pub fn arch(&self) -> Option<Arch> {
+        if self.ordinary { Arch::of_elf_machine(self.machine) } else { None }
+    }
+}
+
+/// Whether these first bytes are those of an ELF file.
+pub fn is_elf(bytes: &[u8]) -> bool {
+    bytes.starts_with(b"\x7fELF")
+}
+
+/// Reads the headers and the dynamic section of the file at `path`.
+pub fn read(path: &Path, bytes: &[u8]) -> Result<Info> {
+    let broken = || format!("{} starts like an ELF file but is damaged", path.display());
+    let elf = Elf::parse(bytes).with_context(broken)?;
+    let split = |list: &[&str]| -> Vec<String> {
+        list.iter().flat_map(|s| s.split(':')).filter(|s| !s.is_empty()).map(str::to_owned).collect()
+    };
+    Ok(Info {
+        machine: elf.header.e_machine,
+        ordinary: elf.is_64 && elf.little_endian,
+        runnable: matches!(elf.header.e_type, goblin::elf::header::ET_EXEC | goblin::elf::header::ET_DYN),
+        interpreter: elf.interpreter.map(str::to_owned),
+        needed: elf.libraries.iter().map(|s| (*s).to_owned()).collect(),
+        rpath: split(&elf.rpaths),
+        runpath: split(&elf.runpaths),
+    })
+}
+
+/// Finds libraries in the order `ld.so` documents: the loader's own `RPATH` chain, `LD_LIBRARY_PATH`, `RUNPATH`,
+/// the cache of `ldconfig`, and the standard directories.
+pub struct Libraries {
+    arch: Arch,
+    cache: BTreeMap<String, Vec<PathBuf>>,
+    environment: Vec<PathBuf>,
+}
+
+impl Libraries {
+    /// Reads the host's library cache.
+    pub fn new(arch: Arch) -> Libraries {
+        let mut cache: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
+        let ldconfig = crate::tree::find_tool("ldconfig");
+        let listing = ldconfig.and_then(|l| std::process::Command::new(l).arg("-p").output().ok());
+        let text = listing.map(|o| String::from_utf8_lossy(&o.stdout).into_owned()).unwrap_or_default();
+        for line in text.lines() {
+            // "\tlibz.so.1 (libc6,x86-64) => /lib/x86_64-linux-gnu/libz.so.1"
+            let Some((left, path)) = line.split_once(" => ") else { continue };
+            let Some(name) = left.split_whitespace().next() else { continue };
+            cache.entry(name.to_owned()).or_default().push(PathBuf::from(path));
+        }
+        let environment = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+        let environment = std::env::split_paths(&environment).filter(|p| !p.as_os_str().is_empty()).collect();
+        Libraries { arch, cache, environment }
+    }
+
+    /// Everything `path` needs, directly and through its libraries: the places its loader will look them up at.
+    /// A library that is found nowhere is an error that names it.
+    pub fn of(&self, path: &Path, info: Info) -> Result<BTreeSet<PathBuf>> {
+        let mut found: BTreeSet<PathBuf> = BTreeSet::new();
+        let mut by_name: BTreeSet<String> = BTreeSet::new();
+        // What an object inherits: the RPATHs of those that asked for it.
+        let mut todo: Vec<(PathBuf, Info, Vec<PathBuf>)> = vec![(path.to_owned(), info, Vec::new())];
+        while let Some((object, info, inherited)) = todo.pop() {
+            let origin = std::fs::canonicalize(&object).unwrap_or(object.clone());
+            let origin = origin.parent().unwrap_or(Path::new("/")).to_owned();
+            let expand = |list: &[String]| -> Vec<PathBuf> {
+                let origin = origin.to_string_lossy();
+                list.iter()
+                    .map(|p| {
+                        p.replace("${ORIGIN}", &origin)
+                            .replace("$ORIGIN", &origin)
+                            .replace("$LIB", &format!("lib/{}", self.arch.gnu()))
+                            .replace("$PLATFORM", self.arch.name())
+                    })
+                    .map(PathBuf::from)
+                    .collect()
+            };
+            let mut rpath = if info.runpath.is_empty() { expand(&info.rpath) } else { Vec::new() };
+            rpath.extend(inherited);
+            let runpath = expand(&info.runpath);
+            for name in &info.needed {
+                if by_name.contains(name) {
+                    continue;
+                }
+                let Some(library) = self.find(name, &rpath, &runpath) else {
+                    return Err(status::error(
+                        status::CANNOT_RUN,
+                        format!(
+                            "{} needs the library {name}, which is not on this host; install the package that has it \
+                             (apt-file search {name}) or set LD_LIBRARY_PATH",
+                            object.display()
+                        ),
+                    ));
+                };
+                by_name.insert(name.clone());
+                let bytes = std::fs::read(&library)
+                    .with_context(|| format!("cannot read {}", library.display()))?;
+                let info = read(&library, &bytes)?;
+                found.insert(library.clone());
+                todo.push((library, info, rpath.clone()));
+            }
+        }
+        Ok(found)
+    }
+
+    fn find(&self, name: &str, rpath: &[PathBuf], runpath: &[PathBuf]) -> Option<PathBuf> {
+        if name.contains('/') {
+            return Some(PathBuf::from(name)).filter(|p| self.usable(p));
+        }
+        let gnu = self.arch.gnu();
+        let standard = [format!("/lib/{gnu}"), format!("/usr/lib/{gnu}"), "/lib64".into(), "/usr/lib64".into()];
+        let standard = standard.into_iter().chain(["/lib".into(), "/usr/lib".into()]).map(PathBuf::from);
+        let cross = PathBuf::from(format!("/usr/{gnu}/lib"));
+        let from_cache = self.cache.get(name).into_iter().flatten().cloned();
+        let before = rpath.iter().chain(&self.environment).chain(runpath).map(|d| d.join(name));
+        before
+            .chain(from_cache)
+            .chain(standard.map(|d| d.join(name)))
+            .chain([cross.join(name)])
+            .find(|p| self.usable(p))
+    }
+
+    /// The loader passes over files of another architecture.
+    fn usable(&self, path: &Path) -> bool {
+        let Ok(header) = read_start(path, 20) else { return false };
+        is_elf(&header)
+            && header.len() == 20
+            && Arch::of_elf_machine(u16::from_le_bytes([header[18], header[19]])) == Some(self.arch)
+    }
+}
+
+/// The first `n` bytes of a file, or fewer when it is shorter.
+pub fn read_start(path: &Path, n: u64) -> std::io::Result<Vec<u8>> {
+    use std::io::Read;
+    let mut bytes = Vec::new();
+    std::fs::File::open(path)?.take(n).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_test_itself_is_understood() {
+        let path = std::env::current_exe().unwrap();
+        let bytes = std::fs::read(&path).unwrap();
+        let info = read(&path, &bytes).unwrap();
+        assert!(info.runnable && info.ordinary);
+        let arch = info.arch();
+        assert_eq!(arch, Arch::host());
+        if let (Some(arch), Some(_)) = (arch, &info.interpreter) {
+            let libraries = Libraries::new(arch).of(&path, info).unwrap();
+            assert!(libraries.iter().any(|p| p.to_string_lossy().contains("libc.so")));
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! A Linux image given with `--kernel`: what it is, and the virtio modules of its own package that the agent needs,
+//! in the order they must be loaded. Debian builds virtio as modules; a kernel that has them built in needs none.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::arch::Arch;
+use crate::{packages, tree};
+
+/// What a kernel file turned out to be.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A Linux image: bzImage or arm64 `Image`.
+    Linux,
+    /// A Limen image (it names itself), so Limen's command line options apply.
+    Limen,
+}
+
+/// Looks at the kernel file: its kind and its architecture.
+pub fn identify(path: &Path, bytes: &[u8]) -> Result<(Kind, Arch)> {
+    let word = |at: usize| bytes.get(at..at + 4);
+    if word(0x202).is_some() && word(0x202) == Some(b"HdrS") {
+        return Ok((Kind::Linux, Arch::X86_64));
+    }
+    if word(0x38) == Some(b"ARM\x64") {
+        // Limen's image says so in a string; Linux's banner starts with its own name.
+        let kind = if find(bytes, b"Linux version ").is_some() { Kind::Linux } else { Kind::Limen };
+        return Ok((kind, Arch::Arm64));
+    }
+    if bytes.starts_with(b"\x7fELF") && bytes.len() > 20 {
+        let machine = u16::from_le_bytes([bytes[18], bytes[19]]);
+        if let Some(arch) = Arch::of_elf_machine(machine) {
+            let kind = if find(bytes, b"Linux version ").is_some() { Kind::Linux } else { Kind::Limen };
+            return Ok((kind, arch));
+        }
+    }
+    if bytes.starts_with(&[0x1f, 0x8b]) || bytes.starts_with(b"MZ") {
+        bail!(
+            "{}: this image is compressed or an EFI program; give the plain arm64 Image or x86 bzImage",
+            path.display()
+        );
+    }
+    bail!("{} is no kernel image; give a bzImage (x86_64), an Image (arm64) or a PVH ELF", path.display())
+}
+
+fn find(bytes: &[u8], what: &[u8]) -> Option<usize> {
+    // The first byte is rare enough to make this quick on tens of megabytes.
+    let mut at = 0;
+    while let Some(next) = bytes[at..].iter().position(|b| *b == what[0]) {
+        at += next;
+        if bytes[at..].starts_with(what) {
+            return Some(at);
+        }
+        at += 1;
+    }
+    None
+}
+
+/// The release of a Linux image, as `uname -r` will say.
+pub fn release(bytes: &[u8]) -> Option<String> {
+    let at = if bytes.get(0x202..0x206) == Some(b"HdrS") {
+        0x200 + usize::from(u16::from_le_bytes([*bytes.get(0x20e)?, *bytes.get(0x20f)?]))
+    } else {
+        find(bytes, b"Linux version ")? + b"Linux version ".len()
+    };
+    let text = bytes.get(at..at + 100)?;
+    let text = text.split(|b| *b == b' ' || *b == 0).next()?;
+    Some(String::from_utf8_lossy(text).into_owned())
+}
+
+/// The folder of modules that belongs to an image: beside it as in its package, or installed on this host.
+pub fn module_dir(kernel: &Path, release: &str) -> Option<PathBuf> {
+    let near = kernel.canonicalize().ok()?;
+    let mut places: Vec<PathBuf> = near.ancestors().skip(1).take(3).map(|d| d.join("lib/modules").join(release)).collect();
+    places.extend(near.ancestors().skip(1).take(3).map(|d| d.join("usr/lib/modules").join(release)));
+    places.push(PathBuf::from("/lib/modules").join(release));
+    places.into_iter().find(|p| p.is_dir())
+}
+
+/// The modules for the agent's channel, each with its content, dependencies first.
+pub fn virtio_modules(dir: &Path) -> Result<Vec<(String, Vec<u8>)>> {
+    let mut index: BTreeMap<String, PathBuf> = BTreeMap::new();
+    let mut todo = vec![dir.join("kernel/drivers/virtio"), dir.join("kernel/drivers/char")];
+    while let Some(folder) = todo.pop() {
+        for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
+            let path = entry.path();
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if path.is_dir() {
+                todo.push(path);
+            } else if let Some((stem, _)) = name.split_once(".ko") {
+                index.insert(stem.replace('-', "_"), path);
+            }
+        }
+    }
+    let mut modules = Vec::new();
+    let mut done = BTreeSet::new();
+    for wanted in ["virtio_mmio", "virtio_pci", "virtio_console", "virtio_rng"] {
+        load_order(wanted, &index, &mut done, &mut modules)?;
+    }
+    Ok(modules)
+}
+
+fn load_order(
+    name: &str,
+    index: &BTreeMap<String, PathBuf>,
+    done: &mut BTreeSet<String>,
+    modules: &mut Vec<(String, Vec<u8>)>,
+) -> Result<()> {
+    // What is not in the index is built in.
+    let Some(path) = index.get(name) else { return Ok(()) };
+    if !done.insert(name.to_owned()) {
+        return Ok(());
+    }
+    let content = unpacked(path)?;
+    for dependency in dependencies(&content) {
+        load_order(&dependency, index, done, modules)?;
+    }
+    modules.push((name.to_owned(), content));
+    Ok(())
+}
+
+/// A module's bytes; newer Debian releases compress them.
+fn unpacked(path: &Path) -> Result<Vec<u8>> {
+    let tool = match path.extension().and_then(|e| e.to_str()) {
+        Some("xz") => "xz",
+        Some("zst") => "zstd",
+        Some("gz") => "gzip",
+        _ => return std::fs::read(path).with_context(|| format!("cannot read {}", path.display())),
+    };
+    packages::ensure_tool(tool, &[if tool == "xz" { "xz-utils" } else { tool }])?;
+    let output = Command::new(tool).arg("-dc").arg(path).output()?;
+    if !output.status.success() {
+        bail!("{tool} cannot unpack {}", path.display());
+    }
+    Ok(output.stdout)
+}
+
+/// The `depends=` entry of a module's `.modinfo`.
+fn dependencies(module: &[u8]) -> Vec<String> {
+    let Ok(elf) = goblin::elf::Elf::parse(module) else { return Vec::new() };
+    let section = elf.section_headers.iter().find(|s| elf.shdr_strtab.get_at(s.sh_name) == Some(".modinfo"));
+    let Some(range) = section.and_then(|s| s.file_range()) else { return Vec::new() };
+    let info = module.get(range).unwrap_or_default();
+    info.split(|b| *b == 0)
+        .filter_map(|entry| entry.strip_prefix(b"depends="))
+        .flat_map(|list| list.split(|b| *b == b','))
+        .filter(|name| !name.is_empty())
+        .map(|name| String::from_utf8_lossy(name).replace('-', "_"))
+        .collect()
+}
+
+/// Debian's current image of an architecture, fetched into the tree: for comparisons.
+pub fn debian_image(arch: Arch) -> Result<PathBuf> {
+    let package = format!("linux-image-{}", arch.debian());
+    let image = packages::dependency(arch, &package, "linux-image-")?;
+    let dir = packages::fetch(arch, &image)?;
+    let boot = dir.join("boot");
+    std::fs::read_dir(&boot)
+        .with_context(|| format!("cannot read {}", boot.display()))?
+        .flatten()
+        .map(|e| e.path())
+        .find(|p| p.file_name().is_some_and(|n| n.to_string_lossy().starts_with("vmlinuz")))
+        .with_context(|| format!("{image} has no vmlinuz below {}", tree::root().display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn images_are_told_apart() {
+        let mut bytes = vec![0u8; 4096];
+        bytes[0x202..0x206].copy_from_slice(b"HdrS");
+        bytes[0x20e..0x210].copy_from_slice(&0x300u16.to_le_bytes());
+        bytes[0x500..0x50b].copy_from_slice(b"6.1.0-1 (x)");
+        assert_eq!(identify(Path::new("k"), &bytes).unwrap(), (Kind::Linux, Arch::X86_64));
+        assert_eq!(release(&bytes).unwrap(), "6.1.0-1");
+        let mut arm = vec![0u8; 4096];
+        arm[0x38..0x3c].copy_from_slice(b"ARM\x64");
+        assert_eq!(identify(Path::new("k"), &arm).unwrap(), (Kind::Limen, Arch::Arm64));
+        assert!(identify(Path::new("k"), b"hello").is_err());
+    }
+}

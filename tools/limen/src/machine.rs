@@ -1,0 +1,177 @@
+//! QEMU's command line for a run. `docs/running.md` describes the machine from the guest's side: it is the contract
+//! between this file and the kernel.
+
+use std::path::PathBuf;
+
+use anyhow::{Result, bail};
+
+use crate::arch::Arch;
+use crate::status;
+
+/// What the machine is made of.
+pub struct Machine {
+    pub arch: Arch,
+    /// QEMU's machine with its options; `None` for the default of the kernel.
+    pub machine: Option<String>,
+    pub cpu: String,
+    pub smp: u32,
+    /// Memory in MiB.
+    pub memory: u64,
+    pub kernel: PathBuf,
+    pub limen: bool,
+    pub initrd: Option<PathBuf>,
+    /// Words for the kernel's command line besides those that belong to the machine.
+    pub append: Vec<String>,
+    pub kvm: bool,
+    pub gdb: bool,
+    /// Whether the agent's ports are there (they are not with the user's own init).
+    pub ports: bool,
+    /// Whether there is a virtio terminal (`hvc0`).
+    pub terminal: bool,
+    pub extra: Vec<String>,
+}
+
+/// The file descriptors QEMU inherits: the other ends of our sockets.
+pub struct Channels {
+    pub log: i32,
+    pub terminal: Option<i32>,
+    pub control: Option<i32>,
+    pub stdio: Option<i32>,
+    pub stderr: Option<i32>,
+}
+
+/// The QEMU status for a panic: `isa-debug-exit` gives `(value << 1) | 1`, semihosting gives any.
+const PANIC_VALUE: i32 = (status::PANIC - 1) / 2;
+const _: () = assert!((PANIC_VALUE << 1) | 1 == status::PANIC);
+
+/// A size as QEMU takes it, in MiB: a number with K, M or G; a bare number is MiB.
+pub fn parse_memory(text: &str) -> Result<u64> {
+    let (digits, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
+    let scale = match unit.to_ascii_uppercase().trim_end_matches("IB").trim_end_matches('B') {
+        "" | "M" => 1024,
+        "K" => 1,
+        "G" => 1024 * 1024,
+        "T" => 1024 * 1024 * 1024,
+        _ => bail!("--mem {text}: not a size; give a number with K, M or G, such as 64M"),
+    };
+    let kib = digits.parse::<u64>().ok().and_then(|n| n.checked_mul(scale));
+    match kib {
+        Some(kib) if kib >= 1024 && kib <= 1 << 40 => Ok(kib / 1024),
+        Some(_) => bail!("--mem {text}: give at least 1M and at most 1024T"),
+        None => bail!("--mem {text}: not a size; give a number with K, M or G, such as 64M"),
+    }
+}
+
+impl Machine {
+    /// The kind of machine, without its options.
+    pub fn kind(&self) -> String {
+        let given = self.machine.as_deref().and_then(|m| m.split(',').next());
+        given.unwrap_or_else(|| self.default_kind()).to_owned()
+    }
+
+    fn default_kind(&self) -> &'static str {
+        match (self.arch, self.limen) {
+            (Arch::X86_64, true) => "microvm",
+            (Arch::X86_64, false) => "q35",
+            (Arch::Arm64, _) => "virt",
+        }
+    }
+
+    /// The name of the serial port that carries the kernel's log.
+    fn log_console(&self) -> &'static str {
+        match self.arch {
+            Arch::X86_64 => "ttyS0",
+            Arch::Arm64 => "ttyAMA0",
+        }
+    }
+
+    /// The kernel's command line.
+    pub fn command_line(&self, verbose: bool) -> String {
+        let mut words: Vec<String> = vec![format!("console={}", self.log_console())];
+        if self.limen {
+            let how = match self.arch {
+                Arch::X86_64 => "isa-debug-exit",
+                Arch::Arm64 => "semihosting",
+            };
+            words.push(format!("limen.panic_exit={how}"));
+        } else {
+            words.push("panic=-1".into());
+            if !verbose {
+                words.push("quiet".into());
+            }
+        }
+        words.extend(self.append.iter().cloned());
+        words.join(" ")
+    }
+
+    /// Everything after QEMU's own name.
+    pub fn arguments(&self, channels: &Channels, verbose: bool) -> Vec<String> {
+        let mut a: Vec<String> = Vec::new();
+        let mut add = |words: &[&str]| a.extend(words.iter().map(|w| (*w).to_owned()));
+        add(&["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]);
+        let kind = self.kind();
+        let machine = match (&self.machine, kind.as_str()) {
+            (Some(given), _) if given.contains(',') => given.clone(),
+            // Without ACPI, QEMU tells the kernel of the virtio devices on its command line.
+            (_, "microvm") => "microvm,acpi=off".to_owned(),
+            (_, "virt") => "virt,gic-version=2".to_owned(),
+            (_, kind) => kind.to_owned(),
+        };
+        add(&["-machine", &machine]);
+        add(&["-accel", if self.kvm { "kvm" } else { "tcg,thread=multi" }]);
+        let cpu = if self.kvm && self.cpu == "max" { "host" } else { &self.cpu };
+        add(&["-cpu", cpu, "-smp", &self.smp.to_string(), "-m", &format!("{}M", self.memory)]);
+        add(&["-kernel", &self.kernel.to_string_lossy()]);
+        if let Some(initrd) = &self.initrd {
+            add(&["-initrd", &initrd.to_string_lossy()]);
+        }
+        add(&["-append", &self.command_line(verbose)]);
+        match self.arch {
+            Arch::X86_64 => add(&["-device", "isa-debug-exit,iobase=0xf4,iosize=4"]),
+            Arch::Arm64 if self.kvm => {}
+            Arch::Arm64 => add(&["-semihosting-config", "enable=on,target=native"]),
+        }
+        add(&["-chardev", &format!("socket,id=log,fd={}", channels.log), "-serial", "chardev:log"]);
+        let bus = if kind == "microvm" || kind == "virt" { "device" } else { "pci" };
+        if bus == "device" {
+            add(&["-global", "virtio-mmio.force-legacy=false"]);
+        }
+        if self.ports || self.terminal {
+            add(&["-device", &format!("virtio-serial-{bus},id=ports,max_ports=4")]);
+        }
+        if let Some(fd) = channels.terminal {
+            add(&["-chardev", &format!("socket,id=terminal,fd={fd}")]);
+            add(&["-device", "virtconsole,bus=ports.0,nr=0,chardev=terminal,name=limen.terminal"]);
+        }
+        let ports = [("control", channels.control), ("stdio", channels.stdio), ("stderr", channels.stderr)];
+        for (number, (name, fd)) in ports.into_iter().enumerate() {
+            if let Some(fd) = fd {
+                add(&["-chardev", &format!("socket,id={name},fd={fd}")]);
+                let number = number + 1;
+                add(&["-device", &format!("virtserialport,bus=ports.0,nr={number},chardev={name},name=limen.{name}")]);
+            }
+        }
+        add(&["-device", &format!("virtio-rng-{bus}")]);
+        if self.gdb {
+            add(&["-gdb", "tcp:127.0.0.1:1234", "-S"]);
+        }
+        a.extend(self.extra.iter().cloned());
+        a
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes() {
+        assert_eq!(parse_memory("64M").unwrap(), 64);
+        assert_eq!(parse_memory("64").unwrap(), 64);
+        assert_eq!(parse_memory("2G").unwrap(), 2048);
+        assert_eq!(parse_memory("2048k").unwrap(), 2);
+        for bad in ["", "M", "12X", "-5M", "1K", "99999999999999999999"] {
+            assert!(parse_memory(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Debian packages: installs those of this host that are missing, and fetches single packages of any architecture
+//! into the tree without touching the host's package state.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+use crate::arch::Arch;
+use crate::tree;
+
+/// Makes sure that `tool` is on the host; `packages` bring it.
+pub fn ensure_tool(tool: &str, packages: &[&str]) -> Result<PathBuf> {
+    if let Some(path) = tree::find_tool(tool) {
+        return Ok(path);
+    }
+    install(packages)?;
+    tree::find_tool(tool)
+        .with_context(|| format!("{tool} is missing although {} is installed", packages.join(" ")))
+}
+
+/// Installs packages as root or through sudo; without either, says which line to run.
+pub fn install(packages: &[&str]) -> Result<()> {
+    let line = format!("apt-get update && apt-get install -y --no-install-recommends {}", packages.join(" "));
+    let apt = tree::find_tool("apt-get");
+    let root = rustix::process::geteuid().is_root();
+    let sudo = !root
+        && tree::find_tool("sudo").is_some()
+        && Command::new("sudo").args(["-n", "true"]).stderr(Stdio::null()).status().is_ok_and(|s| s.success());
+    if apt.is_none() || !(root || sudo) {
+        bail!("{} must be installed; run this as root: {line}", packages.join(" "));
+    }
+    eprintln!("limen: installing {}", packages.join(" "));
+    let mut shell = if root { Command::new("sh") } else { Command::new("sudo") };
+    if sudo {
+        shell.args(["-n", "sh"]);
+    }
+    let done = shell
+        .args(["-c", &line])
+        .env("DEBIAN_FRONTEND", "noninteractive")
+        .stdout(std::io::stderr())
+        .stdin(Stdio::null())
+        .status()
+        .context("cannot start apt-get")?;
+    if !done.success() {
+        bail!("apt-get could not install {}; run this as root to see why: {line}", packages.join(" "));
+    }
+    Ok(())
+}
+
+/// Fetches `package` for `arch` (with `version`'s worth of freshness Debian's mirror has today) and unpacks it below
+/// `target/limen/packages`. Fetched once; the folder is the result.
+pub fn fetch(arch: Arch, package: &str) -> Result<PathBuf> {
+    let made = tree::cache(&format!("packages/{}", arch.debian()))?.join(package);
+    if made.is_dir() {
+        return Ok(made);
+    }
+    let apt = Apt::new(arch)?;
+    eprintln!("limen: fetching {package} for {arch}");
+    let work = tree::cache(&format!("packages/{}", arch.debian()))?.join(format!(".{package}-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&work);
+    std::fs::create_dir_all(work.join("root"))?;
+    apt.run("apt-get", &["-qq", "download", package], &work)
+        .with_context(|| format!("cannot fetch {package}; is the network there?"))?;
+    let deb = std::fs::read_dir(&work)?
+        .flatten()
+        .map(|e| e.path())
+        .find(|p| p.extension().is_some_and(|x| x == "deb"))
+        .with_context(|| format!("apt-get fetched no {package}"))?;
+    let done = Command::new("dpkg-deb").arg("-x").arg(&deb).arg(work.join("root")).status();
+    if !done.context("cannot start dpkg-deb")?.success() {
+        bail!("dpkg-deb could not unpack {}", deb.display());
+    }
+    if std::fs::rename(work.join("root"), &made).is_err() && !made.is_dir() {
+        bail!("cannot make {}", made.display());
+    }
+    let _ = std::fs::remove_dir_all(&work);
+    Ok(made)
+}
+
+/// The name of a package that `package` depends on and that starts with `prefix`.
+pub fn dependency(arch: Arch, package: &str, prefix: &str) -> Result<String> {
+    let remembered = tree::cache(&format!("packages/{}", arch.debian()))?.join(format!("{package}.depends"));
+    if let Ok(name) = std::fs::read_to_string(&remembered) {
+        return Ok(name);
+    }
+    let apt = Apt::new(arch)?;
+    let text = apt.run("apt-cache", &["depends", package], Path::new("/"))?;
+    let name = text
+        .split_whitespace()
+        .find(|w| w.starts_with(prefix))
+        .with_context(|| format!("{package} depends on no {prefix}*"))?
+        .to_owned();
+    std::fs::write(&remembered, &name)?;
+    Ok(name)
+}
+
+/// A private package state for one architecture.
+struct Apt {
+    options: Vec<String>,
+}
+
+impl Apt {
+    fn new(arch: Arch) -> Result<Apt> {
+        let a = arch.debian();
+        if tree::find_tool("apt-get").is_none() {
+            bail!("apt-get is missing: fetching Debian packages needs a Debian host; give --root or --initrd instead");
+        }
+        let dir = tree::cache(&format!("apt/{a}"))?;
+        for sub in ["lists/partial", "cache/archives/partial"] {
+            std::fs::create_dir_all(dir.join(sub))?;
+        }
+        std::fs::write(dir.join("status"), "")?;
+        let keys = "/usr/share/keyrings/debian-archive-keyring.gpg";
+        let source = format!("deb [signed-by={keys}] http://deb.debian.org/debian bookworm main\n");
+        let sources = dir.join("sources.list");
+        std::fs::write(&sources, source)?;
+        let d = dir.display();
+        let options = [
+            format!("APT::Architecture={a}"),
+            format!("APT::Architectures={a}"),
+            format!("Dir::State::lists={d}/lists"),
+            format!("Dir::State::status={d}/status"),
+            format!("Dir::Cache={d}/cache"),
+            format!("Dir::Etc::sourcelist={d}/sources.list"),
+            "Dir::Etc::sourceparts=/dev/null".to_owned(),
+            "Acquire::Languages=none".to_owned(),
+            "Acquire::Retries=3".to_owned(),
+            "APT::Sandbox::User=root".to_owned(),
+        ];
+        let options = options.into_iter().flat_map(|o| ["-o".to_owned(), o]).collect();
+        let apt = Apt { options };
+        let marker = dir.join("updated");
+        if !marker.exists() {
+            eprintln!("limen: fetching Debian's package list for {arch}");
+            apt.run("apt-get", &["-qq", "update"], &dir).context("cannot fetch the package list; is the network there?")?;
+            std::fs::write(marker, "")?;
+        }
+        Ok(apt)
+    }
+
+    fn run(&self, tool: &str, arguments: &[&str], dir: &Path) -> Result<String> {
+        let output = Command::new(tool)
+            .args(&self.options)
+            .args(arguments)
+            .current_dir(dir)
+            .stdin(Stdio::null())
+            .output()
+            .with_context(|| format!("cannot start {tool}"))?;
+        if !output.status.success() {
+            let text = String::from_utf8_lossy(&output.stderr);
+            bail!("{tool} {}: {}", arguments.join(" "), text.lines().next().unwrap_or("failed"));
+        }
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+}

@@ -1,0 +1,387 @@
+//! The one loop of a run: bytes between our standard streams and the guest's, the agent's messages, the kernel's log,
+//! signals and time. `session.rs` sets it up.
+
+use std::io::Write;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGWINCH};
+
+use crate::relay::Relay;
+use crate::session::{Ending, Options, Qemu};
+use crate::term;
+
+/// After the program's end, how long the machine has to switch itself off.
+const POWER_OFF: Duration = Duration::from_secs(3);
+/// After SIGTERM went to the program, how long it has to end.
+const GRACE: Duration = Duration::from_secs(5);
+/// Ctrl-]: the key that ends the run.
+const ESCAPE: u8 = 0x1d;
+/// How much of the kernel's log is kept.
+const LOG_LIMIT: usize = 16 << 20;
+
+/// Signals that end or change a run, as flags beside one socket that wakes the loop.
+pub struct Signals {
+    wake: UnixStream,
+    flags: [(i32, Arc<AtomicBool>); 4],
+}
+
+impl Signals {
+    /// Starts listening for the rest of this process's life.
+    pub fn new() -> Result<Signals> {
+        let (wake, write) = UnixStream::pair()?;
+        wake.set_nonblocking(true)?;
+        let flags = [SIGINT, SIGTERM, SIGHUP, SIGWINCH].map(|s| (s, Arc::new(AtomicBool::new(false))));
+        for (signal, flag) in &flags {
+            signal_hook::flag::register(*signal, Arc::clone(flag))?;
+            signal_hook::low_level::pipe::register(*signal, write.try_clone()?)?;
+        }
+        Ok(Signals { wake, flags })
+    }
+
+    fn take(&self, signal: i32) -> bool {
+        self.flags.iter().any(|(s, flag)| *s == signal && flag.swap(false, Ordering::SeqCst))
+    }
+
+    fn drain(&self) {
+        let mut buffer = [0; 64];
+        while matches!(rustix::io::read(&self.wake, &mut buffer), Ok(n) if n > 0) {}
+    }
+}
+
+/// Our ends of QEMU's channels.
+pub struct Sockets {
+    pub control: UnixStream,
+    pub stdio: UnixStream,
+    pub stderr: UnixStream,
+    pub terminal: UnixStream,
+    pub log: UnixStream,
+}
+
+/// Everything the loop works on.
+pub struct Pump<'a> {
+    options: &'a Options,
+    sockets: Sockets,
+    /// Our stdin to the program, its stdout and stderr to ours, what is typed, what the terminal shows.
+    relays: [Relay; 5],
+    /// The kernel's log.
+    pub log_bytes: Vec<u8>,
+    log_file: Option<std::fs::File>,
+    log_ended: bool,
+    /// The agent's unfinished line, and messages not yet sent to it.
+    line: Vec<u8>,
+    messages: Vec<u8>,
+    control_ended: bool,
+    said_eof: bool,
+    said_broken: [bool; 2],
+    /// The agent said that stdout or stderr ended after so many bytes.
+    closes: [Option<u64>; 2],
+    /// How the program ended, and how many bytes it wrote to stdout and stderr.
+    ending: Option<(Ending, u64, u64)>,
+}
+
+const INPUT: usize = 0;
+const OUTPUT: usize = 1;
+const ERRORS: usize = 2;
+const TYPED: usize = 3;
+const SHOWN: usize = 4;
+
+/// What a descriptor in the poll set is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Slot {
+    Wake,
+    Child,
+    Log,
+    Control,
+    From(usize),
+    To(usize),
+}
+
+impl<'a> Pump<'a> {
+    pub fn new(options: &'a Options, sockets: Sockets, log_file: Option<std::fs::File>) -> Pump<'a> {
+        let mut relays = [(); 5].map(|()| Relay::new());
+        let typed = options.terminals & 1 != 0;
+        // Without streams the program's input is empty; with a terminal it is what is typed.
+        relays[INPUT].ended = !options.streams || typed || options.own;
+        relays[TYPED].ended = !typed && !options.own;
+        relays[SHOWN].ended = options.terminals == 0 || options.own;
+        Pump {
+            options,
+            sockets,
+            relays,
+            log_bytes: Vec::new(),
+            log_file,
+            log_ended: false,
+            line: Vec::new(),
+            messages: Vec::new(),
+            control_ended: false,
+            said_eof: false,
+            said_broken: [false; 2],
+            closes: [None; 2],
+            ending: None,
+        }
+    }
+
+    /// Where a relay's bytes come from and go to.
+    fn ends(&self, relay: usize) -> (BorrowedFd<'_>, BorrowedFd<'_>) {
+        let s = &self.sockets;
+        match relay {
+            INPUT => (rustix::stdio::stdin(), s.stdio.as_fd()),
+            OUTPUT => (s.stdio.as_fd(), rustix::stdio::stdout()),
+            ERRORS => (s.stderr.as_fd(), rustix::stdio::stderr()),
+            TYPED if self.options.own => (rustix::stdio::stdin(), s.log.as_fd()),
+            TYPED => (rustix::stdio::stdin(), s.terminal.as_fd()),
+            _ => (s.terminal.as_fd(), term::output(self.options.terminals).unwrap_or(rustix::stdio::stdout())),
+        }
+    }
+
+    /// Runs until something ends it.
+    pub fn run(&mut self, qemu: &mut Qemu, signals: &Signals) -> Result<Ending> {
+        let pid = rustix::process::Pid::from_child(&qemu.child);
+        let exit = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())
+            .context("pidfd_open does not work; Linux 5.3 or newer is needed")?;
+        let mut deadline = self.options.timeout.map(|t| (Instant::now() + t, Ending::Timeout));
+        let mut exited: Option<i32> = None;
+        loop {
+            self.after();
+            if let Some(done) = self.finished(exited, &mut deadline) {
+                return Ok(done);
+            }
+            let wait = deadline.map(|(at, _)| at.saturating_duration_since(Instant::now()));
+            let ready = self.wait(signals, exited.is_none().then_some(exit.as_fd()), wait)?;
+            if let Some(ending) = self.obey(signals, &mut deadline) {
+                return Ok(ending);
+            }
+            for slot in ready {
+                match slot {
+                    Slot::Child => {
+                        use std::os::unix::process::ExitStatusExt;
+                        let status = qemu.child.wait().context("cannot wait for QEMU")?;
+                        exited = Some(status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0)));
+                    }
+                    Slot::Log => self.read_log(),
+                    Slot::Control => self.talk(),
+                    Slot::From(r) if self.fill(r) => return Ok(Ending::Interrupted(SIGINT)),
+                    Slot::To(r) => self.drain(r),
+                    Slot::From(_) | Slot::Wake => {}
+                }
+            }
+        }
+    }
+
+    /// Signals and time. Some of them end the run.
+    fn obey(&mut self, signals: &Signals, deadline: &mut Option<(Instant, Ending)>) -> Option<Ending> {
+        signals.drain();
+        if signals.take(SIGWINCH) {
+            let (rows, columns) = term::size(self.options.terminals);
+            self.send(&format!("winsize {rows} {columns}\n"));
+        }
+        for signal in [SIGINT, SIGHUP] {
+            if signals.take(signal) {
+                return Some(Ending::Interrupted(signal));
+            }
+        }
+        if signals.take(SIGTERM) {
+            let again = matches!(deadline, Some((_, Ending::Interrupted(_))));
+            if again || !self.options.streams || self.options.own {
+                return Some(Ending::Interrupted(SIGTERM));
+            }
+            self.send(&format!("signal {SIGTERM}\n"));
+            *deadline = Some((Instant::now() + GRACE, Ending::Interrupted(SIGTERM)));
+        }
+        deadline.filter(|(at, _)| Instant::now() >= *at).map(|(_, ending)| ending)
+    }
+
+    /// Whether the run is over, and how.
+    fn finished(&self, exited: Option<i32>, deadline: &mut Option<(Instant, Ending)>) -> Option<Ending> {
+        let drained = |r: usize| self.relays[r].ended && !self.relays[r].pending();
+        let Some((ending, out, err)) = self.ending else {
+            let status = exited?;
+            // QEMU is gone: what its sockets still hold is all there will be.
+            let rest = [OUTPUT, ERRORS, SHOWN].into_iter().any(|r| !drained(r)) || !self.log_ended || !self.control_ended;
+            return if rest { None } else { Some(Ending::Qemu(status)) };
+        };
+        let whole = |r: usize, n: u64| {
+            let relay = &self.relays[r];
+            relay.broken || relay.taken >= n && !relay.pending()
+        };
+        if !(whole(OUTPUT, out) && whole(ERRORS, err)) {
+            return None;
+        }
+        if exited.is_some() && drained(SHOWN) && self.log_ended {
+            return Some(ending);
+        }
+        // The machine switches itself off now; one that does not is ended.
+        if !matches!(deadline, Some((_, Ending::Program(_) | Ending::NotStarted(_)))) {
+            *deadline = Some((Instant::now() + POWER_OFF, ending));
+        }
+        None
+    }
+
+    /// Waits until something can be done; returns what.
+    fn wait(&self, signals: &Signals, exit: Option<BorrowedFd<'_>>, wait: Option<Duration>) -> Result<Vec<Slot>> {
+        let (read, write) = (PollFlags::IN, PollFlags::OUT);
+        let mut slots = vec![Slot::Wake];
+        let mut fds = vec![PollFd::from_borrowed_fd(signals.wake.as_fd(), read)];
+        let mut add = |slot, fd, flags| {
+            slots.push(slot);
+            fds.push(PollFd::from_borrowed_fd(fd, flags));
+        };
+        if let Some(exit) = exit {
+            add(Slot::Child, exit, read);
+        }
+        if !self.log_ended {
+            add(Slot::Log, self.sockets.log.as_fd(), read);
+        }
+        if !self.control_ended {
+            let flags = if self.messages.is_empty() { read } else { read | write };
+            add(Slot::Control, self.sockets.control.as_fd(), flags);
+        }
+        for (r, relay) in self.relays.iter().enumerate() {
+            let (from, to) = self.ends(r);
+            if relay.pending() {
+                add(Slot::To(r), to, write);
+            } else if relay.wants() {
+                add(Slot::From(r), from, read);
+            }
+        }
+        let limit = wait.map(|w| Timespec {
+            tv_sec: i64::try_from(w.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: i64::from(w.subsec_nanos()),
+        });
+        match poll(&mut fds, limit.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error).context("poll does not work"),
+        }
+        Ok(slots.into_iter().zip(&fds).filter(|(_, fd)| !fd.revents().is_empty()).map(|(s, _)| s).collect())
+    }
+
+    /// Reads from a relay's source. True when the user typed the key that ends the run.
+    fn fill(&mut self, r: usize) -> bool {
+        let mut relay = std::mem::replace(&mut self.relays[r], Relay::none());
+        relay.fill(self.ends(r).0);
+        let mut escape = false;
+        if r == TYPED
+            && let Some(at) = relay.waiting().iter().position(|b| *b == ESCAPE)
+        {
+            relay.truncate(at);
+            escape = true;
+        }
+        self.relays[r] = relay;
+        escape
+    }
+
+    fn drain(&mut self, r: usize) {
+        let mut relay = std::mem::replace(&mut self.relays[r], Relay::none());
+        relay.drain(self.ends(r).1);
+        self.relays[r] = relay;
+    }
+
+    /// What follows from the state of the streams.
+    fn after(&mut self) {
+        if self.options.streams && !self.said_eof && self.relays[INPUT].ended && !self.relays[INPUT].pending() {
+            self.said_eof = true;
+            self.send(&format!("eof {}\n", self.relays[INPUT].taken));
+        }
+        for (i, r) in [OUTPUT, ERRORS].into_iter().enumerate() {
+            if self.relays[r].broken && !self.said_broken[i] {
+                self.said_broken[i] = true;
+                self.send(&format!("broken {}\n", i + 1));
+            }
+            if self.closes[i].is_some_and(|n| self.relays[r].taken >= n) && !self.relays[r].pending() {
+                self.closes[i] = None;
+                close_standard(i + 1);
+            }
+        }
+    }
+
+    fn read_log(&mut self) {
+        let mut buffer = [0; 16384];
+        match rustix::io::read(&self.sockets.log, &mut buffer) {
+            Ok(0) => self.log_ended = true,
+            Ok(n) => {
+                let bytes = &buffer[..n];
+                if self.log_bytes.len() < LOG_LIMIT {
+                    self.log_bytes.extend_from_slice(bytes);
+                }
+                if let Some(file) = &mut self.log_file {
+                    let _ = file.write_all(bytes);
+                }
+                if self.options.own {
+                    // The serial port is this init's console: its output and the log are one stream.
+                    let mut out = std::io::stdout();
+                    let _ = out.write_all(bytes).and_then(|()| out.flush());
+                } else if self.options.verbose {
+                    let _ = std::io::stderr().write_all(bytes);
+                }
+            }
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {}
+            Err(_) => self.log_ended = true,
+        }
+    }
+
+    /// Queues a message for the agent.
+    fn send(&mut self, message: &str) {
+        self.messages.extend_from_slice(message.as_bytes());
+    }
+
+    /// Sends what is queued and reads what the agent says.
+    fn talk(&mut self) {
+        while !self.messages.is_empty() {
+            match rustix::io::write(&self.sockets.control, &self.messages) {
+                Ok(n) => drop(self.messages.drain(..n)),
+                Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => break,
+                Err(_) => self.messages.clear(),
+            }
+        }
+        let mut buffer = [0; 512];
+        match rustix::io::read(&self.sockets.control, &mut buffer) {
+            Ok(0) => self.control_ended = true,
+            Ok(n) => self.line.extend_from_slice(&buffer[..n]),
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {}
+            Err(_) => self.control_ended = true,
+        }
+        while let Some(end) = self.line.iter().position(|b| *b == b'\n') {
+            let line: Vec<u8> = self.line.drain(..=end).collect();
+            self.hear(&String::from_utf8_lossy(&line));
+        }
+    }
+
+    /// One message of the agent. What is not understood comes from a damaged guest and is passed over.
+    fn hear(&mut self, line: &str) {
+        let mut words = line.split_whitespace();
+        let word = words.next();
+        let numbers: Vec<u64> = words.filter_map(|w| w.parse().ok()).collect();
+        match (word, numbers.as_slice()) {
+            (Some("exit"), [status, out, err]) => {
+                let (out, err) = if self.options.streams { (*out, *err) } else { (0, 0) };
+                self.ending = Some((Ending::Program(*status as i32), out, err));
+            }
+            (Some("exec"), [errno]) => self.ending = Some((Ending::NotStarted(*errno as i32), 0, 0)),
+            (Some("closed"), [stream @ 1..=2, n]) => self.closes[*stream as usize - 1] = Some(*n),
+            (Some("stdin-closed"), _) => {
+                self.relays[INPUT].ended = true;
+                self.relays[INPUT].broken = true;
+                self.relays[INPUT].truncate(0);
+                close_standard(0);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Closes one of our standard streams, so that whoever is at its other end notices.
+fn close_standard(stream: usize) {
+    let Ok(null) = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null") else { return };
+    let _ = match stream {
+        0 => rustix::stdio::dup2_stdin(&null),
+        1 => rustix::stdio::dup2_stdout(&null),
+        // Our own messages still need stderr.
+        _ => Ok(()),
+    };
+}

@@ -1,0 +1,148 @@
+//! One QEMU, from its start to its end: its sockets, the agent's messages, our standard streams, signals, time.
+//! Whatever happens, QEMU is gone when `run` returns; if this process is killed, the kernel takes QEMU along.
+
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use crate::machine::{Channels, Machine};
+use crate::pump::{Pump, Signals, Sockets};
+use crate::term;
+
+/// How a run is to be done, besides its machine.
+pub struct Options {
+    /// Bit n: our standard descriptor n is a terminal, and the program's shall be the guest's.
+    pub terminals: u32,
+    /// Hand our standard streams to the program; otherwise it has empty ones.
+    pub streams: bool,
+    /// The user's own init runs: the serial port is its console, and what is typed goes there.
+    pub own: bool,
+    pub timeout: Option<Duration>,
+    pub verbose: bool,
+    /// A file that gets the kernel's log too.
+    pub log: Option<std::path::PathBuf>,
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// The program ended with this wait status.
+    Program(i32),
+    /// The agent could not start the program: an errno.
+    NotStarted(i32),
+    Timeout,
+    /// The user, or a signal of this number, ended the run.
+    Interrupted(i32),
+    /// QEMU ended by itself, with this status, and the agent had said nothing.
+    Qemu(i32),
+}
+
+/// The end of a run and what there is to say about it.
+pub struct Outcome {
+    pub ending: Ending,
+    /// The kernel's log.
+    pub log: Vec<u8>,
+    /// What QEMU itself said.
+    pub qemu: String,
+}
+
+/// The QEMU process; dropping the value ends it.
+pub struct Qemu {
+    pub child: Child,
+}
+
+impl Drop for Qemu {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Our end and QEMU's end of a channel.
+fn channel() -> Result<(UnixStream, UnixStream)> {
+    let (ours, theirs) = UnixStream::pair().context("cannot make a socket pair")?;
+    ours.set_nonblocking(true)?;
+    // QEMU inherits its end by number.
+    rustix::io::fcntl_setfd(&theirs, rustix::io::FdFlags::empty())?;
+    Ok((ours, theirs))
+}
+
+/// Runs a machine until the program, the machine, the time or the user ends it.
+pub fn run(machine: &Machine, options: &Options) -> Result<Outcome> {
+    let (control, control_q) = channel()?;
+    let (stdio, stdio_q) = channel()?;
+    let (stderr, stderr_q) = channel()?;
+    let (terminal, terminal_q) = channel()?;
+    let (log, log_q) = channel()?;
+    let (said, said_q) = UnixStream::pair()?;
+    let ports = |s: &UnixStream| machine.ports.then_some(s.as_raw_fd());
+    let channels = Channels {
+        log: log_q.as_raw_fd(),
+        terminal: machine.terminal.then_some(terminal_q.as_raw_fd()),
+        control: ports(&control_q),
+        stdio: ports(&stdio_q),
+        stderr: ports(&stderr_q),
+    };
+    let program = machine.arch.qemu().0;
+    let arguments = machine.arguments(&channels, options.verbose);
+    if options.verbose {
+        eprintln!("limen: {program} {}", shell_words(&arguments));
+    }
+    let signals = Signals::new()?;
+    let mut command = Command::new(program);
+    command.args(&arguments).stdin(Stdio::null()).stdout(Stdio::null());
+    command.env("QEMU_AUDIO_DRV", "none");
+    // Its own group: the terminal's Ctrl-C is ours to handle.
+    command.process_group(0);
+    if options.verbose {
+        command.stderr(Stdio::inherit());
+    } else {
+        command.stderr(Stdio::from(std::os::fd::OwnedFd::from(said_q.try_clone()?)));
+    }
+    let parent = rustix::process::getpid();
+    // SAFETY: between fork and exec only two system calls run; nothing is allocated and no lock is taken.
+    unsafe {
+        command.pre_exec(move || {
+            rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
+            if rustix::process::getppid() != Some(parent) {
+                return Err(std::io::Error::from(rustix::io::Errno::SRCH));
+            }
+            Ok(())
+        });
+    }
+    let child = command.spawn().with_context(|| format!("cannot start {program}"))?;
+    let mut qemu = Qemu { child };
+    // It holds QEMU's end of the socket for messages, which must not stay open here.
+    drop(command);
+    drop((control_q, stdio_q, stderr_q, terminal_q, log_q, said_q));
+
+    let log_file = match &options.log {
+        Some(path) => Some(std::fs::File::create(path).with_context(|| format!("cannot write {}", path.display()))?),
+        None => None,
+    };
+    let sockets = Sockets { control, stdio, stderr, terminal, log };
+    let mut pump = Pump::new(options, sockets, log_file);
+    let raw = if options.terminals != 0 { term::Raw::enter(options.terminals)? } else { None };
+    let ending = pump.run(&mut qemu, &signals);
+    drop(raw);
+    drop(qemu);
+    let mut said_text = String::new();
+    use std::io::Read;
+    said.set_nonblocking(true)?;
+    let _ = (&said).read_to_string(&mut said_text);
+    Ok(Outcome { ending: ending?, log: pump.log_bytes, qemu: said_text })
+}
+
+/// The arguments as a shell would take them, for `-v`.
+fn shell_words(words: &[String]) -> String {
+    let plain = |w: &&String| !w.is_empty() && w.chars().all(|c| c.is_ascii_alphanumeric() || "-_=,./:@+".contains(c));
+    let quoted: Vec<String> = words
+        .iter()
+        .map(|w| if plain(&w) { w.clone() } else { format!("'{}'", w.replace('\'', "'\\''")) })
+        .collect();
+    quoted.join(" ")
+}

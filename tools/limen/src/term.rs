@@ -1,0 +1,69 @@
+//! The host's terminal: raw while a run owns it, as it was on every ending; its size.
+
+use std::io::IsTerminal;
+use std::os::fd::BorrowedFd;
+
+use anyhow::{Context, Result};
+use rustix::termios::{OptionalActions, OutputModes, Termios, tcgetattr, tcgetwinsize, tcsetattr};
+
+/// Which of this process's standard descriptors are terminals: bit 0 for stdin, 1 for stdout, 2 for stderr.
+pub fn standard_terminals() -> u32 {
+    u32::from(std::io::stdin().is_terminal())
+        | u32::from(std::io::stdout().is_terminal()) << 1
+        | u32::from(std::io::stderr().is_terminal()) << 2
+}
+
+/// The descriptor through which the terminal is written to, when there is one.
+pub fn output(terminals: u32) -> Option<BorrowedFd<'static>> {
+    match terminals {
+        t if t & 2 != 0 => Some(rustix::stdio::stdout()),
+        t if t & 4 != 0 => Some(rustix::stdio::stderr()),
+        t if t & 1 != 0 => Some(rustix::stdio::stdin()),
+        _ => None,
+    }
+}
+
+/// Rows and columns of the terminal, or the size of a VT100.
+pub fn size(terminals: u32) -> (u16, u16) {
+    let size = output(terminals).and_then(|fd| tcgetwinsize(fd).ok());
+    match size {
+        Some(size) if size.ws_row > 0 && size.ws_col > 0 => (size.ws_row, size.ws_col),
+        _ => (24, 80),
+    }
+}
+
+/// A terminal in raw mode. Dropping the value restores it.
+pub struct Raw {
+    before: Termios,
+    fd: BorrowedFd<'static>,
+}
+
+impl Raw {
+    /// When stdin is a terminal, everything typed belongs to the guest. When only an output is, just the translation
+    /// of line ends goes: the guest's terminal has done it.
+    pub fn enter(terminals: u32) -> Result<Option<Raw>> {
+        let Some(fd) = (if terminals & 1 != 0 { Some(rustix::stdio::stdin()) } else { output(terminals) }) else {
+            return Ok(None);
+        };
+        let before = tcgetattr(fd).context("cannot read the terminal's settings")?;
+        let mut raw = before.clone();
+        if terminals & 1 != 0 {
+            raw.make_raw();
+        } else {
+            raw.output_modes.remove(OutputModes::OPOST);
+        }
+        // From the background this would stop us; a terminal we do not own stays as it is.
+        let foreground = rustix::termios::tcgetpgrp(fd).ok() == Some(rustix::process::getpgrp());
+        if !foreground {
+            return Ok(None);
+        }
+        tcsetattr(fd, OptionalActions::Drain, &raw).context("cannot set the terminal to raw mode")?;
+        Ok(Some(Raw { before, fd }))
+    }
+}
+
+impl Drop for Raw {
+    fn drop(&mut self) {
+        let _ = tcsetattr(self.fd, OptionalActions::Drain, &self.before);
+    }
+}
