@@ -91,3 +91,8 @@ pub fn handle_fault(frame: &mut crate::arch::frame::Frame, addr: usize, access: 
 
 /// The address space of a process. (Stand-in until the memory room's own lands.)
 pub struct AddressSpace;
+
+impl AddressSpace {
+    /// Loads it on this CPU; the scheduler calls this in a switch, interrupts off.
+    pub fn activate(&self) {}
+}

@@ -1,37 +1,195 @@
 //! The scheduler: per-CPU queues, preemption, wait queues, cross-CPU calls, idle.
+//!
+//! Who calls it: everything that sleeps (through [`WaitQueue`] and the sleeping locks), the threshold (reschedule work, preemption), the task
+//! room (new and ending threads), system calls of `syscall::sched`. It calls the architecture (`switch`, `smp`), `time` (the tick) and
+//! `mm` (which address space is loaded).
 
+mod balance;
+pub mod call;
 pub mod cpu;
+mod cpuset;
 mod current;
 pub mod entity;
+mod fair;
+mod kthread;
+pub mod policy;
 pub mod preempt;
+mod queue;
+mod run;
+pub mod stats;
+mod wait;
+mod wake;
 
+pub use call::on_each_cpu;
+pub use cpuset::CpuSet;
 pub use current::{CurrentTask, current};
+pub use entity::{Policy, TaskState};
+pub use kthread::{end_thread, spawn_kthread, start_thread};
+pub use run::{CpuData, activate_mm, cpu, leave_mm, online, preempt_current, ready, schedule, this_cpu};
+pub use wait::{WaitQueue, Waiter};
+pub use wake::{wake_new_task, wake_task};
 
-/// Where threads wait. (Stand-in until the scheduler's own lands.)
-pub struct WaitQueue;
-
-impl WaitQueue {
-    /// An empty queue.
-    pub const fn new() -> Self {
-        Self
-    }
-}
+use crate::arch::{irq, smp};
+use crate::mm::KernelStack;
+use crate::sync::MAX_CPUS;
+use crate::task::Task;
+use crate::time::Timer;
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use core::sync::atomic::Ordering;
+use entity::ContextCell;
+use limen_entry::ThreadFlags;
 
 /// Prepares the boot CPU: the code that runs becomes its idle thread.
-pub fn init() {}
+pub fn init() {
+    let idle = new_idle();
+    let count = preempt::count();
+    idle.info.preempt_count.store(count, Ordering::Relaxed);
+    let info = &raw const idle.info;
+    let top = idle.stack.top();
+    run::add_cpu(0, idle);
+    // SAFETY: interrupts are off; the boot thread is this thread from now on. It goes on running on the boot stack; its own stack is only
+    // where an entry from user mode would begin, and the idle thread has no user mode.
+    unsafe { smp::set_current(info, top) };
+    run::ONLINE.fetch_or(1, Ordering::Release);
+}
 
-/// Starts the other CPUs and waits until they are online.
-pub fn start_secondaries() {}
+fn new_idle() -> Arc<Task> {
+    let stack = KernelStack::new().expect("memory for an idle thread");
+    let context = ContextCell::new(crate::arch::switch::Context::running());
+    Arc::new(Task::new_kernel("swapper", stack, context, true))
+}
+
+/// Starts the other CPUs and waits until they are online (or a second has passed: then they are left out).
+pub fn start_secondaries() {
+    let count = smp::count().min(MAX_CPUS);
+    let mut wanted = CpuSet::EMPTY.with(0);
+    for n in 1..count {
+        let idle = new_idle();
+        let stack_top = idle.stack.top();
+        let irq_stack = KernelStack::new().expect("memory for an interrupt stack");
+        idle.info.cpu.store(n as u32, Ordering::Relaxed);
+        let local = Box::leak(Box::new(cpu::CpuLocal {
+            this: core::ptr::null(),
+            current: &raw const idle.info,
+            kernel_stack_top: stack_top,
+            scratch: [0; 2],
+            irq_stack_top: irq_stack.top(),
+            id: n,
+        }));
+        local.this = &raw const *local;
+        core::mem::forget(irq_stack);
+        run::add_cpu(n, idle);
+        match smp::start(n, local, stack_top) {
+            Ok(()) => wanted = wanted.with(n),
+            Err(e) => warning!("CPU {n} does not start: {e:?}"),
+        }
+    }
+    let limit = crate::time::now_ns() + 1_000_000_000;
+    while online() != wanted {
+        if crate::time::now_ns() > limit {
+            warning!("CPUs {:#x} of {:#x} are online", online().bits(), wanted.bits());
+            break;
+        }
+        irq::spin_hint();
+    }
+    info!("{} of {} CPUs online", online().count(), count);
+}
 
 /// A secondary CPU reports for duty.
-pub fn secondary_online() {}
+pub fn secondary_online() {
+    run::ONLINE.fetch_or(1 << smp::cpu_id(), Ordering::Release);
+}
 
 /// The idle loop: sleeps until there is work. Never returns.
 pub fn idle() -> ! {
+    run::IDLE.fetch_or(1 << smp::cpu_id(), Ordering::Relaxed);
+    irq::local_enable();
     loop {
-        crate::arch::irq::enable_and_wait();
+        let work = &preempt::current_info().work;
+        irq::local_disable();
+        // From the check to the sleep interrupts are off, so a wake-up's interrupt ends the sleep at once.
+        if work.has(ThreadFlags::RESCHED) {
+            irq::local_enable();
+            schedule();
+            run::IDLE.fetch_or(1 << smp::cpu_id(), Ordering::Relaxed);
+        } else {
+            irq::enable_and_wait();
+        }
     }
 }
 
-/// Gives the CPU to the most deserving thread.
-pub fn schedule() {}
+/// In debug builds: complains if the caller must not sleep.
+#[inline(always)]
+#[track_caller]
+pub fn might_sleep() {
+    #[cfg(any(debug_assertions, feature = "lockdep"))]
+    if preempt::count() != 0 {
+        sleeping_in_atomic(core::panic::Location::caller());
+    }
+}
+
+#[cfg(any(debug_assertions, feature = "lockdep"))]
+#[cold]
+#[inline(never)]
+fn sleeping_in_atomic(at: &core::panic::Location<'_>) {
+    use core::sync::atomic::AtomicU32;
+    static SAID: AtomicU32 = AtomicU32::new(0);
+    if SAID.fetch_add(1, Ordering::Relaxed) < 8 {
+        warning!(
+            "BUG: sleeping function called from invalid context at {at}, preempt_count {:#x}",
+            preempt::count()
+        );
+        crate::trace::backtrace::print_here();
+    }
+}
+
+/// The timer that ends sleeps of `task` (made at its first sleep with a deadline).
+pub(crate) fn sleep_timer(task: &Arc<Task>) -> &Timer {
+    task.sched.sleep_timer.get_or_init(|| {
+        let task = Arc::downgrade(task);
+        Timer::new(move || {
+            if let Some(task) = task.upgrade() {
+                wake_task(&task, TaskState::NORMAL);
+            }
+        })
+    })
+}
+
+/// The CPU's tick: charges time, ends slices, evens out load. In the timer interrupt, interrupts off.
+pub(crate) fn tick(cpu: &'static CpuData, now: u64) {
+    let rq = &cpu.rq;
+    rq.lock.lock();
+    let inner = rq.inner();
+    rq.update_curr(inner, now);
+    // SAFETY: the running task is alive.
+    let curr = unsafe { &*inner.curr };
+    if inner.curr != inner.idle {
+        cpu.stats.tick(now, curr);
+        let level = curr.sched.effective_rt.load(Ordering::Relaxed);
+        let expired = if level > 0 {
+            curr.sched.policy() == Policy::RoundRobin
+                && curr.sched.rr_used.load(Ordering::Relaxed) >= fair::RR_SLICE
+                && inner.rt.highest() == level
+        } else {
+            inner
+                .fair
+                .least_key()
+                .is_some_and(|least| curr.sched.fair.key() > least)
+        };
+        if expired {
+            // First ask politely; a tick later insist.
+            let lazy = curr.info.work.has(ThreadFlags::NEED_RESCHED_LAZY);
+            curr.info.work.set(if lazy {
+                ThreadFlags::NEED_RESCHED
+            } else {
+                ThreadFlags::NEED_RESCHED_LAZY
+            });
+        }
+    }
+    rq.lock.unlock();
+    stats::update_load(now);
+    if online().count() > 1 {
+        balance::at_tick(cpu);
+    }
+}

@@ -73,7 +73,7 @@ pub fn check_resched() {
 #[inline(never)]
 fn resched() {
     if count() == 0 && crate::arch::irq::enabled() {
-        super::schedule();
+        super::preempt_current();
     }
 }
 

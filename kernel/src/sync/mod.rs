@@ -1,8 +1,37 @@
 //! Locks and the like. Sleeping locks build on `sched::WaitQueue`.
 
+mod mutex;
+mod once;
+pub mod pairing;
+mod raw;
+mod rwlock;
+mod seqlock;
 mod spin;
 
+pub use mutex::{Mutex, MutexGuard};
+pub use once::{Lazy, Once};
+pub use raw::RawSpinLock;
+pub use rwlock::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+pub use seqlock::SeqLock;
 pub use spin::{IrqSpinGuard, IrqSpinLock, SpinGuard, SpinLock};
 
 /// The most CPUs a kernel can use (`NR_CPUS`).
 pub const MAX_CPUS: usize = 64;
+
+/// Runs `f` with preemption off.
+#[inline(always)]
+pub fn without_preemption<R>(f: impl FnOnce() -> R) -> R {
+    crate::sched::preempt::disable();
+    let r = f();
+    crate::sched::preempt::enable();
+    r
+}
+
+/// Runs `f` with interrupts (and thereby preemption) off.
+#[inline(always)]
+pub fn without_interrupts<R>(f: impl FnOnce() -> R) -> R {
+    let flags = crate::arch::irq::local_save();
+    let r = f();
+    crate::arch::irq::local_restore(flags);
+    r
+}

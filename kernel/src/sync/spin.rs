@@ -1,42 +1,15 @@
 //! Spinlocks. [`SpinLock`] keeps preemption off while held and must never be taken in an interrupt handler; [`IrqSpinLock`] keeps
 //! interrupts off and may be taken anywhere.
 
+use super::RawSpinLock;
 use crate::arch::irq;
 use crate::sched::preempt;
 use core::cell::UnsafeCell;
 use core::ops::{Deref, DerefMut};
-use core::sync::atomic::{AtomicBool, Ordering};
-
-struct Raw(AtomicBool);
-
-impl Raw {
-    #[inline(always)]
-    fn lock(&self) {
-        while self
-            .0
-            .compare_exchange_weak(false, true, Ordering::Acquire, Ordering::Relaxed)
-            .is_err()
-        {
-            while self.0.load(Ordering::Relaxed) {
-                irq::spin_hint();
-            }
-        }
-    }
-    #[inline(always)]
-    fn try_lock(&self) -> bool {
-        self.0
-            .compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed)
-            .is_ok()
-    }
-    #[inline(always)]
-    fn unlock(&self) {
-        self.0.store(false, Ordering::Release);
-    }
-}
 
 /// A spinlock for data never touched by interrupt handlers.
 pub struct SpinLock<T: ?Sized> {
-    raw: Raw,
+    raw: RawSpinLock,
     value: UnsafeCell<T>,
 }
 
@@ -49,7 +22,7 @@ impl<T> SpinLock<T> {
     /// An unlocked lock.
     pub const fn new(value: T) -> Self {
         Self {
-            raw: Raw(AtomicBool::new(false)),
+            raw: RawSpinLock::new(),
             value: UnsafeCell::new(value),
         }
     }
@@ -116,7 +89,7 @@ impl<T: ?Sized> Drop for SpinGuard<'_, T> {
 
 /// A spinlock for data that interrupt handlers touch, too.
 pub struct IrqSpinLock<T: ?Sized> {
-    raw: Raw,
+    raw: RawSpinLock,
     value: UnsafeCell<T>,
 }
 
@@ -129,7 +102,7 @@ impl<T> IrqSpinLock<T> {
     /// An unlocked lock.
     pub const fn new(value: T) -> Self {
         Self {
-            raw: Raw(AtomicBool::new(false)),
+            raw: RawSpinLock::new(),
             value: UnsafeCell::new(value),
         }
     }

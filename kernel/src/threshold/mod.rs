@@ -57,12 +57,12 @@ impl Kernel for Limen {
     fn preemptible(&self) -> bool {
         preempt::count() == 0
     }
-    fn preempt_schedule(&self, irqs: IrqsOff, watching: &Watching) -> IrqsOff {
-        // The scheduler wants preemption off across its own entry, and interrupts on for its bookkeeping.
+    fn preempt_schedule(&self, irqs: IrqsOff, _: &Watching) -> IrqsOff {
+        // The interrupted code may be on its way to sleep: `preempt_current` keeps it runnable whatever its state says.
         let mut irqs = irqs;
         loop {
             self.irqs_enable(irqs);
-            self.schedule(watching);
+            crate::sched::preempt_current();
             irqs = self.irqs_disable();
             if !self.work().has(ThreadFlags::NEED_RESCHED) {
                 return irqs;
@@ -84,8 +84,8 @@ impl Kernel for Limen {
     fn signals(&self, frame: &mut Frame, _: &Watching) {
         crate::signal::deliver_pending(frame);
     }
-    fn finish_fork(&self, frame: &mut Frame, _: &Watching) {
-        let _ = frame;
+    fn finish_fork(&self, _: &mut Frame, _: &Watching) {
+        crate::sched::start_thread();
     }
 }
 
@@ -170,7 +170,14 @@ pub fn syscall(frame: &mut Frame) {
 /// A hardware interrupt.
 #[inline(always)]
 pub fn interrupt(frame: &mut Frame, handler: impl FnOnce(&mut Frame)) {
-    limen_entry::interrupt(&Limen, frame, IrqsOff::established(), handler);
+    limen_entry::interrupt(&Limen, frame, IrqsOff::established(), |frame| {
+        if crate::sched::ready() {
+            crate::sched::this_cpu()
+                .stats
+                .begin_interrupt(limen_entry::Frame::from_user(frame));
+        }
+        handler(frame);
+    });
 }
 
 /// A fault whose handler runs with the interrupts of the faulting context.

@@ -1,7 +1,56 @@
 //! Clocks, timers and the timer interrupt.
 
-/// Brings the room up.
-pub fn init() {}
+mod timer;
 
-/// This CPU's timer event fired. Called by the architecture inside `threshold::interrupt`.
-pub fn timer_interrupt() {}
+pub use timer::{Timer, TimerBase, tick_needed, timer_interrupt};
+
+use crate::sync::SeqLock;
+use core::sync::atomic::{AtomicI32, Ordering};
+use limen_linux_abi::Errno;
+
+/// Nanoseconds of a second.
+pub const NSEC_PER_SEC: u64 = 1_000_000_000;
+
+/// CLOCK_REALTIME minus CLOCK_MONOTONIC, nanoseconds.
+static WALL_OFFSET: SeqLock<u64> = SeqLock::new(0);
+
+/// CLOCK_TAI minus CLOCK_REALTIME, seconds.
+static TAI_OFFSET: AtomicI32 = AtomicI32::new(0);
+
+/// Brings the room up: reads the machine's real-time clock.
+pub fn init() {
+    if let Some(seconds) = crate::arch::platform::wall_clock() {
+        WALL_OFFSET.write(|o| *o = (seconds * NSEC_PER_SEC).wrapping_sub(now_ns()));
+    }
+}
+
+/// CLOCK_MONOTONIC: nanoseconds since boot.
+#[inline(always)]
+pub fn now_ns() -> u64 {
+    crate::arch::time::now_ns()
+}
+
+/// CLOCK_REALTIME: nanoseconds since 1970.
+#[inline]
+pub fn realtime_ns() -> u64 {
+    WALL_OFFSET.read().wrapping_add(now_ns())
+}
+
+/// Sets CLOCK_REALTIME.
+pub fn set_realtime_ns(ns: u64) {
+    WALL_OFFSET.write(|o| *o = ns.wrapping_sub(now_ns()));
+}
+
+/// CLOCK_TAI minus CLOCK_REALTIME, seconds.
+pub fn tai_offset() -> i32 {
+    TAI_OFFSET.load(Ordering::Relaxed)
+}
+
+/// Sleeps until CLOCK_MONOTONIC reaches `deadline_ns`. `ERESTARTSYS` if a signal is pending before.
+pub fn sleep_until(deadline_ns: u64) -> Result<(), Errno> {
+    static NOBODY_WAKES: crate::sched::WaitQueue = crate::sched::WaitQueue::new();
+    match NOBODY_WAKES.wait_until_deadline(deadline_ns, || false) {
+        Ok(_) => Ok(()),
+        Err(e) => Err(e),
+    }
+}

@@ -1,0 +1,74 @@
+//! Moving runnable tasks between CPUs: a CPU that is about to idle takes one from a busier CPU, and busy CPUs even out at the tick.
+
+use super::entity::on_rq;
+use super::run::{self, CpuData, IDLE, Inner, online};
+use super::wake::lag_of;
+use crate::task::Task;
+use core::sync::atomic::Ordering;
+use limen_entry::ThreadFlags;
+
+/// Called with `cpu`'s queue locked, interrupts off, nothing to run. Lets the lock go and takes it again.
+pub(super) fn pull_when_idle(cpu: &'static CpuData, _inner: &mut Inner) {
+    if online().count() == 1 {
+        return;
+    }
+    cpu.rq.lock.unlock();
+    pull(cpu, 2);
+    cpu.rq.lock.lock();
+}
+
+/// At the tick of a CPU with `mine` runnable tasks: evens out with a CPU that has clearly more, and lets an idle CPU look for work.
+pub(super) fn at_tick(cpu: &'static CpuData) {
+    let mine = cpu.rq.running();
+    if mine >= 2 {
+        let idle = IDLE.load(Ordering::Relaxed);
+        if idle != 0
+            && let Some(other) = run::cpu(idle.trailing_zeros() as usize)
+        {
+            other.rq.lock.lock();
+            run::resched_curr(other, other.rq.inner(), ThreadFlags::NEED_RESCHED);
+            other.rq.lock.unlock();
+        }
+    } else {
+        pull(cpu, mine + 2);
+    }
+}
+
+/// Moves one waiting task from the busiest CPU with at least `least` runnable tasks to `cpu`. No queue is locked; interrupts are off.
+fn pull(cpu: &'static CpuData, least: u32) {
+    let mut busiest: Option<&'static CpuData> = None;
+    for n in online().without(cpu.id).iter() {
+        let Some(other) = run::cpu(n) else { continue };
+        let running = other.rq.running();
+        if running >= least && busiest.is_none_or(|b| running > b.rq.running()) {
+            busiest = Some(other);
+        }
+    }
+    let Some(from) = busiest else { return };
+    // Only tried: its owner may be busy with it, and there will be another occasion.
+    if !from.rq.lock.try_lock() {
+        return;
+    }
+    let inner = from.rq.inner();
+    let movable = |t: &Task| t.sched.affinity().contains(cpu.id) && !t.sched.on_cpu.load(Ordering::Acquire);
+    let found = inner.rt.find(movable).or_else(|| inner.fair.find(movable));
+    // SAFETY: queued tasks are alive; this one stays so: marked as migrating, nobody else moves it.
+    let Some(task) = (unsafe { found.and_then(|t| t.as_ref()) }) else {
+        from.rq.lock.unlock();
+        return;
+    };
+    from.rq.take(inner, task, on_rq::MIGRATING);
+    let lag = lag_of(
+        task.sched.fair.key(),
+        from.rq.min_vruntime.load(Ordering::Relaxed),
+    );
+    from.rq.lock.unlock();
+
+    cpu.rq.lock.lock();
+    let inner = cpu.rq.inner();
+    let base = cpu.rq.min_vruntime.load(Ordering::Relaxed);
+    task.sched.fair.set_key(base.saturating_add_signed(lag));
+    task.info.cpu.store(cpu.id as u32, Ordering::Release);
+    cpu.rq.add(inner, task);
+    cpu.rq.lock.unlock();
+}

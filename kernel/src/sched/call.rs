@@ -1,0 +1,107 @@
+//! Cross-CPU calls: run a function on other CPUs and wait until all have.
+
+use super::CpuSet;
+use super::run::{self, online, ready, this_cpu};
+use crate::arch::interrupt::{Ipi, send_ipi};
+use crate::arch::irq;
+use crate::sched::preempt;
+use crate::sync::MAX_CPUS;
+use core::cell::UnsafeCell;
+use core::mem::MaybeUninit;
+use core::ptr;
+use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+
+/// One call for one CPU; lies on the caller's stack until `pending` of the call is zero.
+struct Node {
+    next: *mut Node,
+    f: *const (dyn Fn() + Sync),
+    pending: *const AtomicUsize,
+}
+
+/// The calls waiting for a CPU: a stack anyone pushes onto and the CPU takes whole.
+pub struct CallQueue {
+    head: AtomicPtr<Node>,
+}
+
+impl CallQueue {
+    /// Nothing waits.
+    pub const fn new() -> Self {
+        Self {
+            head: AtomicPtr::new(ptr::null_mut()),
+        }
+    }
+}
+
+/// Runs what other CPUs asked this one to run. The architecture calls it in its handler of [`Ipi::Call`]; interrupts are off.
+pub fn run_calls() {
+    if !ready() {
+        return;
+    }
+    let mut at = this_cpu().calls.head.swap(ptr::null_mut(), Ordering::AcqRel);
+    while !at.is_null() {
+        // SAFETY: the caller keeps the node and the function alive until `pending` drops; `next` is read before that.
+        unsafe {
+            let next = (*at).next;
+            let pending = (*at).pending;
+            (*(*at).f)();
+            (*pending).fetch_sub(1, Ordering::Release);
+            at = next;
+        }
+    }
+}
+
+/// Runs `f` on every online CPU of `cpus`, this one included if it is among them, and returns when all have finished. On the others it runs
+/// in an interrupt. Works with interrupts off, too (calls for this CPU are served while waiting), but not while a lock is held
+/// that `f` or an interrupt handler of another CPU wants.
+pub fn on_each_cpu(cpus: CpuSet, f: &(dyn Fn() + Sync)) {
+    preempt::disable();
+    let here = crate::arch::smp::cpu_id();
+    let others = cpus.and(online()).without(here);
+    if !others.is_empty() {
+        let pending = AtomicUsize::new(others.count());
+        let nodes: [UnsafeCell<MaybeUninit<Node>>; MAX_CPUS] =
+            [const { UnsafeCell::new(MaybeUninit::uninit()) }; MAX_CPUS];
+        for n in others.iter() {
+            let Some(cpu) = run::cpu(n) else { continue };
+            // SAFETY: the lifetime is only widened for the time until `pending` is zero, and this function does not return before.
+            let f: *const (dyn Fn() + Sync) =
+                unsafe { core::mem::transmute::<&(dyn Fn() + Sync), &'static (dyn Fn() + Sync)>(f) };
+            let node = nodes[n].get().cast::<Node>();
+            let mut head = cpu.calls.head.load(Ordering::Relaxed);
+            loop {
+                // SAFETY: the node is ours until it is published by the exchange.
+                unsafe {
+                    node.write(Node {
+                        next: head,
+                        f,
+                        pending: &raw const pending,
+                    })
+                };
+                match cpu
+                    .calls
+                    .head
+                    .compare_exchange_weak(head, node, Ordering::AcqRel, Ordering::Relaxed)
+                {
+                    Ok(_) => break,
+                    Err(now) => head = now,
+                }
+            }
+            // Whoever finds the stack empty interrupts; later callers ride along.
+            if head.is_null() {
+                send_ipi(n, Ipi::Call);
+            }
+        }
+        if cpus.contains(here) {
+            crate::sync::without_interrupts(f);
+        }
+        while pending.load(Ordering::Acquire) != 0 {
+            if !irq::enabled() {
+                run_calls();
+            }
+            irq::spin_hint();
+        }
+    } else if cpus.contains(here) {
+        crate::sync::without_interrupts(f);
+    }
+    preempt::enable();
+}

@@ -1,0 +1,67 @@
+//! Policies, priorities, nice values and affinity, as the system calls set them.
+
+use super::entity::Policy;
+use super::{CpuSet, wake};
+use crate::task::Task;
+use core::sync::atomic::Ordering;
+use limen_linux_abi::Errno;
+
+/// Sets policy, real-time priority (0 for the fair policies, 1 to 99 else) and nice value of `task`. Permissions are the caller's business.
+pub fn set_policy(task: &Task, policy: Policy, rt_priority: u8, nice: i32, reset_on_fork: bool) {
+    wake::requeue(task, || task.sched.set_policy_fields(policy, rt_priority, nice));
+    task.sched.reset_on_fork.store(reset_on_fork, Ordering::Relaxed);
+}
+
+/// Sets the nice value.
+pub fn set_nice(task: &Task, nice: i32) {
+    let s = &task.sched;
+    let inherited = s.effective_rt.load(Ordering::Relaxed);
+    wake::requeue(task, || {
+        s.set_policy_fields(s.policy(), s.rt_priority(), nice);
+        s.effective_rt.store(inherited, Ordering::Relaxed);
+    });
+}
+
+/// Whether a fork resets the child's policy.
+pub fn reset_on_fork(task: &Task) -> bool {
+    task.sched.reset_on_fork.load(Ordering::Relaxed)
+}
+
+/// Lets `task` run at real-time priority `level` at least (priority inheritance); 0 ends it.
+pub fn inherit(task: &Task, level: u8) {
+    let s = &task.sched;
+    let effective = level.max(s.rt_priority());
+    if s.effective_rt.load(Ordering::Relaxed) != effective {
+        wake::requeue(task, || s.effective_rt.store(effective, Ordering::Relaxed));
+    }
+}
+
+/// The real-time priority `task` runs at, inheritance included.
+pub fn effective_priority(task: &Task) -> u8 {
+    task.sched.effective_rt.load(Ordering::Relaxed)
+}
+
+/// Restricts `task` to `cpus`. `EINVAL` if none of them is online.
+pub fn set_affinity(task: &Task, cpus: CpuSet) -> Result<(), Errno> {
+    if cpus.and(super::online()).is_empty() {
+        return Err(Errno::EINVAL);
+    }
+    wake::set_affinity(task, cpus);
+    Ok(())
+}
+
+/// The running thread lets others of its rank go first (`sched_yield`).
+#[inline]
+pub fn yield_now() {
+    let alone = crate::sync::without_preemption(|| super::this_cpu().rq.running() <= 1);
+    if alone {
+        return;
+    }
+    crate::sync::without_interrupts(|| {
+        let rq = &super::this_cpu().rq;
+        rq.lock.lock();
+        rq.inner().yielding = true;
+        rq.lock.unlock();
+    });
+    super::schedule();
+}

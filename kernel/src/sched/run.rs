@@ -1,0 +1,463 @@
+//! Run queues, `schedule`, and the hand-over from one thread to the next.
+//!
+//! Each CPU has a run queue under its own lock. A task is *on* a queue while it runs or waits to run. `schedule` takes the queue's lock,
+//! chooses, switches, and the thread that was switched *to* gives the lock back (`finish_switch`), clears `on_cpu` of the one
+//! before, and from then on another CPU may run it. So a task never runs on two CPUs, and a wake-up that finds its task still on its
+//! way out waits for `on_cpu`.
+
+use super::cpuset::CpuSet;
+use super::entity::{TaskState, on_rq};
+use super::fair;
+use super::queue::{FairQueue, RtQueue};
+use super::stats::CpuStats;
+use crate::arch::{irq, smp, switch};
+use crate::mm::AddressSpace;
+use crate::sched::preempt;
+use crate::sync::{MAX_CPUS, RawSpinLock};
+use crate::task::Task;
+use crate::time::now_ns;
+use alloc::sync::Arc;
+use core::cell::UnsafeCell;
+use core::ptr;
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use limen_entry::ThreadFlags;
+
+/// What the scheduler has for each CPU.
+pub struct CpuData {
+    /// Its number.
+    pub id: usize,
+    /// Its run queue.
+    pub rq: RunQueue,
+    /// Cross-CPU calls waiting for it.
+    pub calls: super::call::CallQueue,
+    /// Its timers.
+    pub timers: crate::time::TimerBase,
+    /// Its time accounting.
+    pub stats: CpuStats,
+}
+
+static CPUS: [AtomicPtr<CpuData>; MAX_CPUS] = [const { AtomicPtr::new(ptr::null_mut()) }; MAX_CPUS];
+
+/// CPUs that run the idle thread.
+pub(super) static IDLE: AtomicU64 = AtomicU64::new(0);
+/// CPUs that schedule.
+pub(super) static ONLINE: AtomicU64 = AtomicU64::new(0);
+
+/// CPUs that take part.
+#[inline]
+pub fn online() -> CpuSet {
+    CpuSet::from_bits(ONLINE.load(Ordering::Acquire))
+}
+
+/// The data of CPU `n`, `None` if there is no such CPU.
+#[inline(always)]
+pub fn cpu(n: usize) -> Option<&'static CpuData> {
+    // SAFETY: set once to a leaked allocation.
+    unsafe { CPUS.get(n)?.load(Ordering::Acquire).as_ref() }
+}
+
+/// This CPU's data. The caller must not be migrated while it uses it.
+#[inline(always)]
+pub fn this_cpu() -> &'static CpuData {
+    let data = CPUS[smp::cpu_id() % MAX_CPUS].load(Ordering::Relaxed);
+    // SAFETY: `add_cpu` ran for a CPU before it schedules; the allocation is never freed.
+    unsafe { &*data }
+}
+
+/// Whether `this_cpu` may be used already.
+#[inline(always)]
+pub fn ready() -> bool {
+    !CPUS[smp::cpu_id() % MAX_CPUS].load(Ordering::Relaxed).is_null()
+}
+
+/// Makes the data of CPU `n`, with its idle thread (whose count is given away for good).
+pub(super) fn add_cpu(n: usize, idle: Arc<Task>) {
+    idle.sched.set_state_relaxed(TaskState::RUNNING);
+    idle.sched.on_cpu.store(true, Ordering::Relaxed);
+    idle.sched.on_rq.store(on_rq::QUEUED, Ordering::Relaxed);
+    idle.sched.set_policy_fields(super::Policy::Idle, 0, 0);
+    idle.info.cpu.store(n as u32, Ordering::Relaxed);
+    let idle = Arc::into_raw(idle);
+    let data = alloc::boxed::Box::new(CpuData {
+        id: n,
+        rq: RunQueue::new(idle),
+        calls: super::call::CallQueue::new(),
+        timers: crate::time::TimerBase::new(),
+        stats: CpuStats::new(),
+    });
+    CPUS[n].store(alloc::boxed::Box::into_raw(data), Ordering::Release);
+}
+
+/// A CPU's run queue.
+pub struct RunQueue {
+    pub(super) lock: RawSpinLock,
+    inner: UnsafeCell<Inner>,
+    /// Runnable tasks, the running one included, the idle thread not. Written under the lock.
+    pub(super) nr_running: AtomicU32,
+    /// Least virtual run time; written under the lock.
+    pub(super) min_vruntime: AtomicU64,
+    /// The running task; written under the lock.
+    pub(super) curr: AtomicPtr<Task>,
+    /// Switches.
+    pub(super) switches: AtomicU64,
+}
+
+// SAFETY: `inner` is touched only under `lock` (which a switch hands to the next thread of the same CPU).
+unsafe impl Sync for RunQueue {}
+// SAFETY: as above.
+unsafe impl Send for RunQueue {}
+
+/// What the lock protects.
+pub(super) struct Inner {
+    pub fair: FairQueue,
+    pub rt: RtQueue,
+    pub curr: *const Task,
+    pub idle: *const Task,
+    /// `sched_yield` asked: others of the same rank go first.
+    pub yielding: bool,
+    /// Between choosing and `finish_switch`: who ran before.
+    prev: *const Task,
+    /// `prev` must go to another CPU: its affinity changed.
+    evict_prev: bool,
+    /// The user address space this CPU has loaded (kernel threads and idle leave it there).
+    active_mm: Option<Arc<AddressSpace>>,
+    /// The one it had before, to be dropped when the lock is free.
+    old_mm: Option<Arc<AddressSpace>>,
+}
+
+impl RunQueue {
+    fn new(idle: *const Task) -> Self {
+        Self {
+            lock: RawSpinLock::new(),
+            inner: UnsafeCell::new(Inner {
+                fair: FairQueue::new(),
+                rt: RtQueue::new(),
+                curr: idle,
+                idle,
+                yielding: false,
+                prev: ptr::null(),
+                evict_prev: false,
+                active_mm: None,
+                old_mm: None,
+            }),
+            nr_running: AtomicU32::new(0),
+            min_vruntime: AtomicU64::new(0),
+            curr: AtomicPtr::new(idle.cast_mut()),
+            switches: AtomicU64::new(0),
+        }
+    }
+
+    /// What the lock protects. The caller holds the lock.
+    #[inline(always)]
+    #[allow(clippy::mut_from_ref)]
+    pub(super) fn inner(&self) -> &mut Inner {
+        debug_assert!(self.lock.is_locked());
+        // SAFETY: the lock is held by the caller, who keeps one such borrow at a time (private to the scheduler).
+        unsafe { &mut *self.inner.get() }
+    }
+
+    /// Runnable tasks now.
+    #[inline(always)]
+    pub fn running(&self) -> u32 {
+        self.nr_running.load(Ordering::Relaxed)
+    }
+
+    /// Charges the running task for the time since the last charge.
+    #[inline]
+    pub(super) fn update_curr(&self, inner: &Inner, now: u64) {
+        // SAFETY: the running task is alive.
+        let curr = unsafe { &*inner.curr };
+        let s = &curr.sched;
+        let ran = now.saturating_sub(s.exec_start.load(Ordering::Relaxed));
+        s.exec_start.store(now, Ordering::Relaxed);
+        if inner.curr == inner.idle {
+            return;
+        }
+        s.sum_exec
+            .store(s.sum_exec.load(Ordering::Relaxed) + ran, Ordering::Relaxed);
+        if s.effective_rt.load(Ordering::Relaxed) == 0 {
+            let key = s.fair.key() + fair::virtual_time(ran, s.weight.load(Ordering::Relaxed));
+            s.fair.set_key(key);
+            let least = inner.fair.least_key().map_or(key, |k| k.min(key));
+            if least > self.min_vruntime.load(Ordering::Relaxed) {
+                self.min_vruntime.store(least, Ordering::Relaxed);
+            }
+        } else {
+            s.rr_used
+                .store(s.rr_used.load(Ordering::Relaxed) + ran, Ordering::Relaxed);
+        }
+    }
+
+    /// Adds a task that becomes runnable (or arrives from another CPU).
+    pub(super) fn add(&self, inner: &mut Inner, task: &Task) {
+        task.sched.on_rq.store(on_rq::QUEUED, Ordering::Release);
+        self.nr_running.store(self.running() + 1, Ordering::Relaxed);
+        Self::queue(inner, task, false);
+    }
+
+    /// Takes a task that is queued (not running) off this CPU.
+    pub(super) fn take(&self, inner: &mut Inner, task: &Task, mark: u8) {
+        Self::unqueue(inner, task);
+        self.nr_running.store(self.running() - 1, Ordering::Relaxed);
+        task.sched.on_rq.store(mark, Ordering::Release);
+    }
+
+    /// Puts a runnable task that does not run into its class's queue.
+    pub(super) fn queue(inner: &mut Inner, task: &Task, front: bool) {
+        match task.sched.effective_rt.load(Ordering::Relaxed) {
+            0 => inner.fair.insert(task, task.sched.fair.key()),
+            level => inner.rt.insert(task, level, front),
+        }
+    }
+
+    /// The inverse of `queue`.
+    pub(super) fn unqueue(inner: &mut Inner, task: &Task) {
+        match task.sched.effective_rt.load(Ordering::Relaxed) {
+            0 => inner.fair.remove(task),
+            _ => inner.rt.remove(task),
+        }
+    }
+
+    /// Chooses who runs next; the chosen one is in no queue. `prev_runs`: the running task may go on.
+    #[inline]
+    fn pick(&self, inner: &mut Inner, prev_runs: bool) -> *const Task {
+        let prev = inner.curr;
+        let yielding = core::mem::take(&mut inner.yielding);
+        let rt = inner.rt.highest();
+        if prev_runs {
+            // SAFETY: the running task is alive.
+            let task = unsafe { &*prev };
+            let level = task.sched.effective_rt.load(Ordering::Relaxed);
+            if level > 0 {
+                let expired = yielding
+                    || task.sched.policy() == super::Policy::RoundRobin
+                        && task.sched.rr_used.load(Ordering::Relaxed) >= fair::RR_SLICE;
+                if expired {
+                    task.sched.rr_used.store(0, Ordering::Relaxed);
+                }
+                if rt < level || rt == level && !expired {
+                    return prev;
+                }
+                inner.rt.insert(task, level, !expired);
+            } else if rt > 0 {
+                inner.fair.insert(task, task.sched.fair.key());
+            } else {
+                match inner.fair.least_key() {
+                    None => return prev,
+                    Some(least) => {
+                        let mut key = task.sched.fair.key();
+                        if yielding && key <= least {
+                            key = least + 1;
+                        }
+                        if key <= least {
+                            return prev;
+                        }
+                        inner.fair.insert(task, key);
+                    }
+                }
+            }
+        }
+        if rt > 0 || prev_runs && inner.rt.highest() > 0 {
+            return inner.rt.pop().unwrap_or(inner.idle);
+        }
+        inner.fair.pop().unwrap_or(inner.idle)
+    }
+}
+
+/// Sets a reschedule flag on whoever runs on `cpu` and sees to it that it is noticed. Under that run queue's lock.
+pub(super) fn resched_curr(cpu: &CpuData, inner: &Inner, flag: ThreadFlags) {
+    // SAFETY: the running task is alive.
+    let work = unsafe { &(*inner.curr).info.work };
+    if work.has(ThreadFlags::NEED_RESCHED) || work.has(flag) {
+        return;
+    }
+    let before = work.set(flag);
+    if cpu.id != smp::cpu_id() && !before.contains(ThreadFlags::POLLING_NRFLAG) {
+        crate::arch::interrupt::send_ipi(cpu.id, crate::arch::interrupt::Ipi::Reschedule);
+    }
+}
+
+/// The running thread gives up the CPU according to its state: if it is not `RUNNING`, it sleeps until it is woken; otherwise it only
+/// lets others go first if they are more deserving. Interrupts are on, no spinlock is held.
+pub fn schedule() {
+    debug_assert!(
+        preempt::count() == 0,
+        "schedule with preempt count {:#x}",
+        preempt::count()
+    );
+    loop {
+        preempt::disable();
+        switch_away(false);
+        preempt::enable_no_resched();
+        if !preempt::current_info().work.has(ThreadFlags::NEED_RESCHED) {
+            return;
+        }
+    }
+}
+
+/// The running thread is preempted: whatever its state says, it stays runnable (it may be about to look at what it waits for).
+/// Interrupts are on, the preempt count is zero.
+pub fn preempt_current() {
+    loop {
+        preempt::disable();
+        switch_away(true);
+        preempt::enable_no_resched();
+        if !preempt::current_info().work.has(ThreadFlags::NEED_RESCHED) {
+            return;
+        }
+    }
+}
+
+/// One decision and, if it is for another thread, the switch.
+fn switch_away(preempted: bool) {
+    irq::local_disable();
+    let cpu = this_cpu();
+    let rq = &cpu.rq;
+    rq.lock.lock();
+    let inner = rq.inner();
+    let prev_ptr = inner.curr;
+    // SAFETY: the running task is alive.
+    let prev = unsafe { &*prev_ptr };
+    let now = now_ns();
+    rq.update_curr(inner, now);
+    let idle = prev_ptr == inner.idle;
+    let mut runs = !idle;
+    let mut voluntary = false;
+    let state = prev.sched.state();
+    if !preempted && state != TaskState::RUNNING && !idle {
+        if state.contains(TaskState::INTERRUPTIBLE) && prev.signal_pending()
+            || state.contains(TaskState::WAKEKILL) && prev.fatal_signal_pending()
+        {
+            prev.sched.set_state_relaxed(TaskState::RUNNING);
+        } else {
+            runs = false;
+            voluntary = true;
+            rq.nr_running.store(rq.running() - 1, Ordering::Relaxed);
+            prev.sched.on_rq.store(on_rq::NO, Ordering::Release);
+        }
+    }
+    if runs && !prev.sched.affinity().contains(cpu.id) && !prev.sched.affinity().and(online()).is_empty() {
+        runs = false;
+        inner.evict_prev = true;
+        rq.nr_running.store(rq.running() - 1, Ordering::Relaxed);
+        prev.sched.on_rq.store(on_rq::MIGRATING, Ordering::Release);
+    }
+    if prev.info.work.has(ThreadFlags::RESCHED) {
+        prev.info.work.clear(ThreadFlags::RESCHED);
+    }
+    let mut next_ptr = rq.pick(inner, runs);
+    if next_ptr == inner.idle && !idle {
+        // About to idle: take something from a busier CPU. The lock is let go meanwhile, so look again afterwards. Whoever wakes
+        // `prev` meanwhile waits for `on_cpu`.
+        super::balance::pull_when_idle(cpu, inner);
+        next_ptr = rq.pick(inner, false);
+    }
+    if next_ptr == prev_ptr {
+        rq.lock.unlock();
+        crate::time::tick_needed(cpu, rq.running());
+        irq::local_enable();
+        return;
+    }
+    let counter = if voluntary {
+        &prev.sched.voluntary
+    } else {
+        &prev.sched.involuntary
+    };
+    counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    // SAFETY: the chosen task is alive: runnable tasks own a count of themselves.
+    let next = unsafe { &*next_ptr };
+    if idle {
+        IDLE.fetch_and(!(1 << cpu.id), Ordering::Relaxed);
+        cpu.stats.leave_idle(now);
+    } else if next_ptr == inner.idle {
+        IDLE.fetch_or(1 << cpu.id, Ordering::Relaxed);
+        cpu.stats.enter_idle(now);
+    }
+    inner.curr = next_ptr;
+    inner.prev = prev_ptr;
+    rq.curr.store(next_ptr.cast_mut(), Ordering::Relaxed);
+    rq.switches
+        .store(rq.switches.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    next.sched.on_cpu.store(true, Ordering::Relaxed);
+    next.sched.exec_start.store(now, Ordering::Relaxed);
+    next.info.cpu.store(cpu.id as u32, Ordering::Relaxed);
+    crate::time::tick_needed(cpu, rq.running());
+    switch_mm(inner, next);
+    // SAFETY: interrupts are off; `next` runs nowhere (it was queued here, under our lock); its stack becomes the current one.
+    unsafe {
+        smp::set_current(&next.info, next.stack.top());
+        switch::switch(prev.context.get(), next.context.get());
+    }
+    // `prev` is running again, perhaps on another CPU.
+    finish_switch();
+}
+
+/// Loads `next`'s address space if it has one and it is not loaded already.
+#[inline]
+fn switch_mm(inner: &mut Inner, next: &Task) {
+    let Some(mm) = next.mm() else { return };
+    if inner
+        .active_mm
+        .as_ref()
+        .is_some_and(|active| Arc::ptr_eq(active, &mm))
+    {
+        return;
+    }
+    mm.activate();
+    inner.old_mm = inner.active_mm.replace(mm);
+}
+
+/// The second half of a switch, on the stack of the thread switched to: lets the one before go, gives the lock back, turns interrupts
+/// on. Every new thread calls it first.
+pub(super) fn finish_switch() {
+    let cpu = this_cpu();
+    let inner = cpu.rq.inner();
+    let prev_ptr = core::mem::replace(&mut inner.prev, ptr::null());
+    let old_mm = inner.old_mm.take();
+    let evict = core::mem::take(&mut inner.evict_prev);
+    // SAFETY: the thread before is alive until its count is dropped below.
+    let prev = unsafe { &*prev_ptr };
+    let dead =
+        prev.sched.state().contains(TaskState::DEAD) && prev.sched.on_rq.load(Ordering::Relaxed) == on_rq::NO;
+    prev.sched.on_cpu.store(false, Ordering::Release);
+    cpu.rq.lock.unlock();
+    irq::local_enable();
+    if evict {
+        super::wake::place_evicted(prev);
+    }
+    drop(old_mm);
+    if dead {
+        // SAFETY: the count every started thread owns of itself; it never runs again, so nobody else gives it back.
+        drop(unsafe { Arc::from_raw(prev_ptr) });
+    }
+}
+
+/// Makes `mm` the address space of the running thread's CPU (exec, and kernel threads that borrow one). The thread's own `mm` must be
+/// set to the same first.
+pub fn activate_mm(mm: &Arc<AddressSpace>) {
+    let old = crate::sync::without_interrupts(|| {
+        let rq = &this_cpu().rq;
+        rq.lock.lock();
+        let inner = rq.inner();
+        mm.activate();
+        let old = inner.active_mm.replace(mm.clone());
+        rq.lock.unlock();
+        old
+    });
+    drop(old);
+}
+
+/// Leaves the user address space this CPU has loaded (exit: memory goes away even if the CPU idles afterwards).
+pub fn leave_mm() {
+    let old = crate::sync::without_interrupts(|| {
+        let rq = &this_cpu().rq;
+        rq.lock.lock();
+        let old = rq.inner().active_mm.take();
+        if old.is_some() {
+            crate::arch::mmu::switch_to_kernel();
+        }
+        rq.lock.unlock();
+        old
+    });
+    drop(old);
+}

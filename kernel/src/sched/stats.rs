@@ -1,0 +1,209 @@
+//! Time accounting: of CPUs (`/proc/stat`), of tasks, and the load averages.
+//!
+//! Run time and idle time are exact (timestamps at switches). How a CPU's busy time divides into user and system is sampled at the
+//! tick: each tick charges the time since the last one to the mode it interrupted, as Linux's tick accounting does.
+
+use super::run::{self, online};
+use crate::sync::SpinLock;
+use crate::task::Task;
+use crate::time::now_ns;
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// One CPU's times, nanoseconds. Written by that CPU only.
+pub struct CpuStats {
+    user: AtomicU64,
+    nice: AtomicU64,
+    system: AtomicU64,
+    idle: AtomicU64,
+    /// When it went idle, 0 if it is not.
+    idle_since: AtomicU64,
+    /// Up to when busy time is charged.
+    charged: AtomicU64,
+    /// Device and timer interrupts.
+    interrupts: AtomicU64,
+    /// The interrupt being handled came from user mode.
+    from_user: AtomicBool,
+}
+
+impl CpuStats {
+    pub(super) const fn new() -> Self {
+        Self {
+            user: AtomicU64::new(0),
+            nice: AtomicU64::new(0),
+            system: AtomicU64::new(0),
+            idle: AtomicU64::new(0),
+            idle_since: AtomicU64::new(0),
+            charged: AtomicU64::new(0),
+            interrupts: AtomicU64::new(0),
+            from_user: AtomicBool::new(false),
+        }
+    }
+    /// An interrupt arrived, from user mode or not.
+    #[inline(always)]
+    pub fn begin_interrupt(&self, from_user: bool) {
+        self.from_user.store(from_user, Ordering::Relaxed);
+        add(&self.interrupts, 1);
+    }
+    #[inline]
+    pub(super) fn enter_idle(&self, now: u64) {
+        add(
+            &self.system,
+            now.saturating_sub(self.charged.load(Ordering::Relaxed)),
+        );
+        self.idle_since.store(now.max(1), Ordering::Relaxed);
+    }
+    #[inline]
+    pub(super) fn leave_idle(&self, now: u64) {
+        let since = self.idle_since.swap(0, Ordering::Relaxed);
+        if since != 0 {
+            add(&self.idle, now.saturating_sub(since));
+        }
+        self.charged.store(now, Ordering::Relaxed);
+    }
+    /// Charges the time since the last tick (or the end of idling) to the mode and task the tick interrupted.
+    pub(super) fn tick(&self, now: u64, task: &Task) {
+        let since = now.saturating_sub(self.charged.load(Ordering::Relaxed));
+        self.charged.store(now, Ordering::Relaxed);
+        let user = self.from_user.load(Ordering::Relaxed);
+        add(
+            if user {
+                &task.sched.user_samples
+            } else {
+                &task.sched.system_samples
+            },
+            since.max(1),
+        );
+        let to = match (user, task.sched.nice() > 0) {
+            (true, true) => &self.nice,
+            (true, false) => &self.user,
+            (false, _) => &self.system,
+        };
+        add(to, since);
+    }
+}
+
+#[inline(always)]
+fn add(to: &AtomicU64, n: u64) {
+    to.store(to.load(Ordering::Relaxed) + n, Ordering::Relaxed);
+}
+
+/// A CPU's times as `/proc/stat` wants them, nanoseconds.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CpuTimes {
+    /// User mode, nice 0 or less.
+    pub user: u64,
+    /// User mode, nice above 0.
+    pub nice: u64,
+    /// Kernel mode.
+    pub system: u64,
+    /// Idle.
+    pub idle: u64,
+}
+
+/// The times of CPU `n`.
+pub fn cpu_times(n: usize) -> CpuTimes {
+    let Some(cpu) = run::cpu(n) else {
+        return CpuTimes::default();
+    };
+    let s = &cpu.stats;
+    let since = s.idle_since.load(Ordering::Relaxed);
+    let idle_now = if since != 0 {
+        now_ns().saturating_sub(since)
+    } else {
+        0
+    };
+    CpuTimes {
+        user: s.user.load(Ordering::Relaxed),
+        nice: s.nice.load(Ordering::Relaxed),
+        system: s.system.load(Ordering::Relaxed),
+        idle: s.idle.load(Ordering::Relaxed) + idle_now,
+    }
+}
+
+/// Context switches since boot, all CPUs.
+pub fn total_switches() -> u64 {
+    online()
+        .iter()
+        .filter_map(run::cpu)
+        .map(|c| c.rq.switches.load(Ordering::Relaxed))
+        .sum()
+}
+
+/// Interrupts since boot, all CPUs.
+pub fn total_interrupts() -> u64 {
+    online()
+        .iter()
+        .filter_map(run::cpu)
+        .map(|c| c.stats.interrupts.load(Ordering::Relaxed))
+        .sum()
+}
+
+/// Runnable tasks, all CPUs.
+pub fn total_running() -> u32 {
+    online().iter().filter_map(run::cpu).map(|c| c.rq.running()).sum()
+}
+
+/// The run time of a task so far, nanoseconds.
+pub fn run_time_ns(task: &Task) -> u64 {
+    let s = &task.sched;
+    let total = s.sum_exec.load(Ordering::Relaxed);
+    if s.on_cpu.load(Ordering::Relaxed) && s.state() == super::TaskState::RUNNING {
+        total + now_ns().saturating_sub(s.exec_start.load(Ordering::Relaxed))
+    } else {
+        total
+    }
+}
+
+/// The run time of a task so far as (user, system), nanoseconds; their sum is exact.
+pub fn user_system_ns(task: &Task) -> (u64, u64) {
+    let total = run_time_ns(task);
+    let user = task.sched.user_samples.load(Ordering::Relaxed);
+    let system = task.sched.system_samples.load(Ordering::Relaxed);
+    if system == 0 {
+        return (total, 0);
+    }
+    let user_part = (u128::from(total) * u128::from(user) / u128::from(user + system)) as u64;
+    (user_part, total - user_part)
+}
+
+/// Fixed-point one of the load averages (as in `/proc/loadavg` and `sysinfo`, which shifts by 5 more).
+pub const LOAD_ONE: u64 = 1 << 11;
+
+struct Load {
+    next: u64,
+    averages: [u64; 3],
+}
+
+static LOAD: SpinLock<Load> = SpinLock::new(Load {
+    next: 5_000_000_000,
+    averages: [0; 3],
+});
+
+/// `exp(-5s/1min)`, 5 min, 15 min in fixed point.
+const DECAY: [u64; 3] = [1884, 2014, 2037];
+
+/// The load averages over 1, 5 and 15 minutes, in units of 1/[`LOAD_ONE`].
+pub fn load_averages() -> [u64; 3] {
+    update_load(now_ns());
+    LOAD.lock().averages
+}
+
+/// Brings the averages up to date: one step per 5 seconds passed. Called from ticks (which exist while something runs) and by readers.
+pub(super) fn update_load(now: u64) {
+    let Some(mut load) = LOAD.try_lock() else { return };
+    if now < load.next {
+        return;
+    }
+    let active = u64::from(total_running()) * LOAD_ONE;
+    // Without ticks nothing ran: what passed before the last period passed idle.
+    let mut periods = (now - load.next) / 5_000_000_000 + 1;
+    load.next += periods * 5_000_000_000;
+    periods = periods.min(720);
+    for i in 0..periods {
+        let active = if i + 1 == periods { active } else { 0 };
+        for (average, decay) in load.averages.iter_mut().zip(DECAY) {
+            let up = u64::from(active >= *average) * (LOAD_ONE - 1);
+            *average = (*average * decay + active * (LOAD_ONE - decay) + up) / LOAD_ONE;
+        }
+    }
+}

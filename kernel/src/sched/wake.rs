@@ -1,0 +1,284 @@
+//! Waking tasks, starting new ones, and choosing the CPU for them.
+
+use super::entity::{TaskState, on_rq};
+use super::fair;
+use super::run::{self, CpuData, IDLE, Inner, online, resched_curr, this_cpu};
+use crate::arch::irq;
+use crate::arch::smp;
+use crate::sched::preempt;
+use crate::sync::without_interrupts;
+use crate::task::Task;
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicU8, Ordering, fence};
+use limen_entry::ThreadFlags;
+
+/// Makes `task` runnable if its state is one of `mask`. `false`: it was not asleep like that. Any context.
+pub fn wake_task(task: &Arc<Task>, mask: TaskState) -> bool {
+    without_interrupts(|| {
+        let s = &task.sched;
+        s.wake_lock.lock();
+        preempt::disable();
+        let woken = wake_locked(task, mask);
+        s.wake_lock.unlock();
+        preempt::enable_no_resched();
+        woken
+    })
+    .then(preempt::check_resched)
+    .is_some()
+}
+
+/// Under `wake_lock`, interrupts off.
+fn wake_locked(task: &Task, mask: TaskState) -> bool {
+    let s = &task.sched;
+    // What the caller wrote before is visible to the task if we find it still awake.
+    fence(Ordering::SeqCst);
+    if !s.state().intersects(mask) {
+        return false;
+    }
+    loop {
+        match s.on_rq.load(Ordering::Acquire) {
+            on_rq::NO => break,
+            on_rq::QUEUED => {
+                // On its way to sleep, but not there yet: it just stays runnable.
+                let cpu = lock_queue_of(task);
+                let still = s.on_rq.load(Ordering::Relaxed) == on_rq::QUEUED;
+                if still {
+                    s.set_state_relaxed(TaskState::RUNNING);
+                }
+                cpu.rq.lock.unlock();
+                if still {
+                    return true;
+                }
+            }
+            _ => irq::spin_hint(),
+        }
+    }
+    s.set_state_relaxed(TaskState::WAKING);
+    // It may still be on its stack on the way out of its CPU. Whoever switches it away holds no lock we hold.
+    while s.on_cpu.load(Ordering::Acquire) {
+        irq::spin_hint();
+    }
+    let last = task.info.cpu.load(Ordering::Relaxed) as usize;
+    let target = select_cpu(task, last);
+    enqueue(task, target, Arrival::Woken { last });
+    true
+}
+
+/// Locks the run queue of the CPU the task is on. Interrupts are off.
+pub(super) fn lock_queue_of(task: &Task) -> &'static CpuData {
+    loop {
+        let n = task.info.cpu.load(Ordering::Acquire) as usize;
+        if let Some(cpu) = run::cpu(n) {
+            cpu.rq.lock.lock();
+            if task.info.cpu.load(Ordering::Relaxed) as usize == n {
+                return cpu;
+            }
+            cpu.rq.lock.unlock();
+        }
+        irq::spin_hint();
+    }
+}
+
+/// The CPU for a task that becomes runnable: the last one if it idles, any idle one, else the last one (or the first allowed).
+fn select_cpu(task: &Task, last: usize) -> &'static CpuData {
+    let online = online();
+    let mut allowed = task.sched.affinity().and(online);
+    if allowed.is_empty() {
+        allowed = online;
+    }
+    let idle = IDLE.load(Ordering::Relaxed) & allowed.bits();
+    let here = smp::cpu_id();
+    let n = if allowed.contains(last) && (idle & (1 << last) != 0 || idle == 0) {
+        last
+    } else if idle != 0 {
+        idle.trailing_zeros() as usize
+    } else if allowed.contains(here) {
+        here
+    } else {
+        allowed.first().unwrap_or(here)
+    };
+    run::cpu(n).unwrap_or_else(this_cpu)
+}
+
+/// Where a task comes from when it is queued.
+#[derive(Clone, Copy)]
+enum Arrival {
+    /// It slept and was last on that CPU.
+    Woken { last: usize },
+    /// It never ran.
+    New,
+    /// It was runnable elsewhere; its key is relative to the queue's least already.
+    Moved { lag: i64 },
+}
+
+/// Queues a task on `cpu` and sees whether it should run at once. Interrupts off.
+fn enqueue(task: &Task, cpu: &'static CpuData, arrival: Arrival) {
+    let rq = &cpu.rq;
+    rq.lock.lock();
+    let inner = rq.inner();
+    let s = &task.sched;
+    let least = rq.min_vruntime.load(Ordering::Relaxed);
+    let key = match arrival {
+        Arrival::New => least + 1,
+        Arrival::Moved { lag } => least.saturating_add_signed(lag),
+        Arrival::Woken { last } if last == cpu.id => {
+            s.fair.key().max(least.saturating_sub(fair::SLEEPER_CREDIT))
+        }
+        Arrival::Woken { last } => {
+            let old = run::cpu(last).map_or(least, |c| c.rq.min_vruntime.load(Ordering::Relaxed));
+            least.saturating_add_signed(lag_of(s.fair.key(), old))
+        }
+    };
+    s.fair.set_key(key);
+    s.rr_used.store(0, Ordering::Relaxed);
+    task.info.cpu.store(cpu.id as u32, Ordering::Release);
+    rq.add(inner, task);
+    s.set_state_relaxed(TaskState::RUNNING);
+    check_preempt(cpu, inner, task);
+    rq.lock.unlock();
+}
+
+/// How far a key is from its queue's least, within what another queue should honour.
+pub(super) fn lag_of(key: u64, least: u64) -> i64 {
+    let lag = key.wrapping_sub(least) as i64;
+    lag.clamp(-(fair::SLEEPER_CREDIT as i64), 10 * fair::SLICE as i64)
+}
+
+/// A task was queued on `cpu`: preempts the running one if the new one is more deserving, or makes sure the tick runs.
+pub(super) fn check_preempt(cpu: &CpuData, inner: &Inner, task: &Task) {
+    // SAFETY: the running task is alive.
+    let curr = unsafe { &*inner.curr };
+    let level = task.sched.effective_rt.load(Ordering::Relaxed);
+    let running = curr.sched.effective_rt.load(Ordering::Relaxed);
+    let flag = if inner.curr == inner.idle || level > running {
+        ThreadFlags::NEED_RESCHED
+    } else if level > 0 || running > 0 {
+        ThreadFlags::empty()
+    } else if task.sched.policy() != super::Policy::Normal {
+        ThreadFlags::empty()
+    } else if curr.sched.policy() == super::Policy::Idle {
+        ThreadFlags::NEED_RESCHED_LAZY
+    } else {
+        cpu.rq.update_curr(inner, crate::time::now_ns());
+        if curr.sched.fair.key() > task.sched.fair.key() + fair::WAKEUP_GRANULARITY {
+            ThreadFlags::NEED_RESCHED_LAZY
+        } else {
+            ThreadFlags::empty()
+        }
+    };
+    if !flag.is_empty() {
+        resched_curr(cpu, inner, flag);
+    } else if cpu.rq.running() == 2 {
+        if cpu.id == smp::cpu_id() {
+            crate::time::tick_needed(cpu, 2);
+        } else {
+            // Its tick may be off: let it look.
+            resched_curr(cpu, inner, ThreadFlags::NEED_RESCHED_LAZY);
+        }
+    }
+}
+
+/// Starts a task that never ran. The scheduler keeps a count of it until it has ended.
+pub fn wake_new_task(task: &Arc<Task>) {
+    // The count the running thread owns of itself; `finish_switch` gives it back.
+    let _ = Arc::into_raw(task.clone());
+    // A new thread starts inside the second half of a switch.
+    task.info.preempt_count.store(preempt::PREEMPT, Ordering::Relaxed);
+    without_interrupts(|| {
+        task.sched.wake_lock.lock();
+        let here = smp::cpu_id();
+        let target = select_cpu(task, here);
+        enqueue(task, target, Arrival::New);
+        task.sched.wake_lock.unlock();
+    });
+    preempt::check_resched();
+}
+
+/// A task that was switched away from because it may not run here any more: queues it where it may. Interrupts on.
+pub(super) fn place_evicted(task: &Task) {
+    without_interrupts(|| {
+        let last = task.info.cpu.load(Ordering::Relaxed) as usize;
+        let lag = run::cpu(last).map_or(0, |c| {
+            lag_of(task.sched.fair.key(), c.rq.min_vruntime.load(Ordering::Relaxed))
+        });
+        enqueue(task, select_cpu(task, last), Arrival::Moved { lag });
+    });
+}
+
+/// Changes what decides a task's place in its queue (`change` sets policy, priority or weight), wherever the task is.
+pub(super) fn requeue(task: &Task, change: impl FnOnce()) {
+    without_interrupts(|| {
+        task.sched.wake_lock.lock();
+        let cpu = loop {
+            let cpu = lock_queue_of(task);
+            if task.sched.on_rq.load(Ordering::Relaxed) != on_rq::MIGRATING {
+                break cpu;
+            }
+            cpu.rq.lock.unlock();
+            irq::spin_hint();
+        };
+        let inner = cpu.rq.inner();
+        let running = core::ptr::eq(inner.curr, task);
+        let queued = is_queued(&task.sched.on_rq) && !running;
+        if running {
+            cpu.rq.update_curr(inner, crate::time::now_ns());
+        }
+        if queued {
+            run::RunQueue::unqueue(inner, task);
+        }
+        let was_rt = task.sched.effective_rt.load(Ordering::Relaxed) > 0;
+        change();
+        if was_rt && task.sched.effective_rt.load(Ordering::Relaxed) == 0 {
+            task.sched
+                .fair
+                .set_key(cpu.rq.min_vruntime.load(Ordering::Relaxed));
+        }
+        if queued {
+            run::RunQueue::queue(inner, task, false);
+            check_preempt(cpu, inner, task);
+        }
+        if running {
+            // It may have lost its right to the CPU; looking costs little.
+            resched_curr(cpu, inner, ThreadFlags::NEED_RESCHED);
+        }
+        cpu.rq.lock.unlock();
+        task.sched.wake_lock.unlock();
+    });
+    preempt::check_resched();
+}
+
+fn is_queued(mark: &AtomicU8) -> bool {
+    mark.load(Ordering::Relaxed) == on_rq::QUEUED
+}
+
+/// Changes where a task may run; if it is where it may not be, it moves.
+pub(super) fn set_affinity(task: &Task, cpus: super::CpuSet) {
+    without_interrupts(|| {
+        task.sched.wake_lock.lock();
+        let cpu = loop {
+            let cpu = lock_queue_of(task);
+            if task.sched.on_rq.load(Ordering::Relaxed) != on_rq::MIGRATING {
+                break cpu;
+            }
+            cpu.rq.lock.unlock();
+            irq::spin_hint();
+        };
+        task.sched.affinity.store(cpus.bits(), Ordering::Relaxed);
+        let inner = cpu.rq.inner();
+        if is_queued(&task.sched.on_rq) && !cpus.contains(cpu.id) {
+            if core::ptr::eq(inner.curr, task) {
+                resched_curr(cpu, inner, ThreadFlags::NEED_RESCHED);
+                cpu.rq.lock.unlock();
+            } else {
+                cpu.rq.take(inner, task, on_rq::MIGRATING);
+                let lag = lag_of(task.sched.fair.key(), cpu.rq.min_vruntime.load(Ordering::Relaxed));
+                cpu.rq.lock.unlock();
+                enqueue(task, select_cpu(task, cpu.id), Arrival::Moved { lag });
+            }
+        } else {
+            cpu.rq.lock.unlock();
+        }
+        task.sched.wake_lock.unlock();
+    });
+    preempt::check_resched();
+}

@@ -1,0 +1,136 @@
+//! A lock whose waiters sleep. Not for interrupt handlers and not while a spinlock is held.
+
+use crate::sched::WaitQueue;
+use core::cell::UnsafeCell;
+use core::ops::{Deref, DerefMut};
+use core::sync::atomic::{AtomicU32, Ordering};
+use limen_linux_abi::Errno;
+
+const FREE: u32 = 0;
+const HELD: u32 = 1;
+/// Held, and somebody may be asleep waiting.
+const CONTENDED: u32 = 2;
+
+/// A sleeping lock.
+pub struct Mutex<T: ?Sized> {
+    state: AtomicU32,
+    waiters: WaitQueue,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: one holder at a time has exclusive access; moving the value between holders needs `T: Send`.
+unsafe impl<T: ?Sized + Send> Sync for Mutex<T> {}
+// SAFETY: owning the lock is owning the value.
+unsafe impl<T: ?Sized + Send> Send for Mutex<T> {}
+
+impl<T> Mutex<T> {
+    /// An unlocked lock.
+    pub const fn new(value: T) -> Self {
+        Self {
+            state: AtomicU32::new(FREE),
+            waiters: WaitQueue::new(),
+            value: UnsafeCell::new(value),
+        }
+    }
+    /// The value, when nobody else can hold the lock any more.
+    pub fn into_inner(self) -> T {
+        self.value.into_inner()
+    }
+}
+
+impl<T: ?Sized> Mutex<T> {
+    #[inline(always)]
+    fn acquire(&self) -> bool {
+        self.state
+            .compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed)
+            .is_ok()
+    }
+    /// For a waiter: whoever waited leaves the mark, because others may be waiting still.
+    fn acquire_contended(&self) -> bool {
+        self.state.swap(CONTENDED, Ordering::Acquire) == FREE
+    }
+    /// Takes the lock, sleeping until it is free.
+    #[inline]
+    #[track_caller]
+    pub fn lock(&self) -> MutexGuard<'_, T> {
+        crate::sched::might_sleep();
+        if !self.acquire() {
+            self.waiters
+                .wait_until_uninterruptible(|| self.acquire_contended());
+        }
+        MutexGuard { lock: self }
+    }
+    /// Takes the lock; a fatal signal ends the wait with `EINTR`.
+    #[track_caller]
+    pub fn lock_killable(&self) -> Result<MutexGuard<'_, T>, Errno> {
+        crate::sched::might_sleep();
+        if !self.acquire() {
+            self.waiters
+                .wait_until_killable(|| self.acquire_contended())
+                .map_err(|_| Errno::EINTR)?;
+        }
+        Ok(MutexGuard { lock: self })
+    }
+    /// Takes the lock; any signal ends the wait with `ERESTARTSYS`.
+    #[track_caller]
+    pub fn lock_interruptible(&self) -> Result<MutexGuard<'_, T>, Errno> {
+        crate::sched::might_sleep();
+        if !self.acquire() {
+            self.waiters.wait_until(|| self.acquire_contended())?;
+        }
+        Ok(MutexGuard { lock: self })
+    }
+    /// Takes the lock if it is free.
+    #[inline]
+    pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        if self.acquire() {
+            Some(MutexGuard { lock: self })
+        } else {
+            None
+        }
+    }
+    /// The value, through exclusive access to the lock itself.
+    pub fn get_mut(&mut self) -> &mut T {
+        self.value.get_mut()
+    }
+}
+
+/// Holds a [`Mutex`].
+pub struct MutexGuard<'a, T: ?Sized> {
+    lock: &'a Mutex<T>,
+}
+
+// SAFETY: sharing the guard shares the value.
+unsafe impl<T: ?Sized + Sync> Sync for MutexGuard<'_, T> {}
+
+impl<T: ?Sized> Deref for MutexGuard<'_, T> {
+    type Target = T;
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        // SAFETY: the guard holds the lock.
+        unsafe { &*self.lock.value.get() }
+    }
+}
+
+impl<T: ?Sized> DerefMut for MutexGuard<'_, T> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: the guard holds the lock, exclusively.
+        unsafe { &mut *self.lock.value.get() }
+    }
+}
+
+impl<T: ?Sized> Drop for MutexGuard<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.lock.state.swap(FREE, Ordering::Release) == CONTENDED {
+            self.lock.waiters.wake_one();
+        }
+    }
+}
+
+impl<T: Default> Default for Mutex<T> {
+    fn default() -> Self {
+        Self::new(T::default())
+    }
+}

@@ -1,0 +1,99 @@
+//! Values made once: [`Once`] is set by hand or at first use, [`Lazy`] makes its own.
+
+use super::RawSpinLock;
+use core::cell::UnsafeCell;
+use core::mem::MaybeUninit;
+use core::ops::Deref;
+use core::sync::atomic::{AtomicBool, Ordering};
+
+/// A cell that is written at most once and can be read without a lock.
+pub struct Once<T> {
+    done: AtomicBool,
+    lock: RawSpinLock,
+    value: UnsafeCell<MaybeUninit<T>>,
+}
+
+// SAFETY: the value is written once, under the lock, before `done` is released; afterwards only shared references exist.
+unsafe impl<T: Send + Sync> Sync for Once<T> {}
+// SAFETY: owning the cell is owning the value.
+unsafe impl<T: Send> Send for Once<T> {}
+
+impl<T> Once<T> {
+    /// An empty cell.
+    pub const fn new() -> Self {
+        Self {
+            done: AtomicBool::new(false),
+            lock: RawSpinLock::new(),
+            value: UnsafeCell::new(MaybeUninit::uninit()),
+        }
+    }
+    /// The value, if set.
+    #[inline(always)]
+    pub fn get(&self) -> Option<&T> {
+        if self.done.load(Ordering::Acquire) {
+            // SAFETY: `done` says it was written, and it is never written again.
+            Some(unsafe { (*self.value.get()).assume_init_ref() })
+        } else {
+            None
+        }
+    }
+    /// Sets the value; gives it back if there is one already.
+    pub fn set(&self, value: T) -> Result<(), T> {
+        super::without_preemption(|| {
+            self.lock.lock();
+            let free = !self.done.load(Ordering::Relaxed);
+            let result = if free {
+                // SAFETY: under the lock and not set: nobody else looks at it.
+                unsafe { (*self.value.get()).write(value) };
+                self.done.store(true, Ordering::Release);
+                Ok(())
+            } else {
+                Err(value)
+            };
+            self.lock.unlock();
+            result
+        })
+    }
+    /// The value, made by `f` if there is none. If several threads race, each may run `f`; one result is kept.
+    #[inline]
+    pub fn get_or_init(&self, f: impl FnOnce() -> T) -> &T {
+        if let Some(value) = self.get() {
+            return value;
+        }
+        let _ = self.set(f());
+        self.get().expect("just set")
+    }
+}
+
+impl<T> Drop for Once<T> {
+    fn drop(&mut self) {
+        if *self.done.get_mut() {
+            // SAFETY: written, and dropped only here.
+            unsafe { self.value.get_mut().assume_init_drop() }
+        }
+    }
+}
+
+/// A static that makes its value at first use. The function may run more than once if CPUs race; one value is kept.
+pub struct Lazy<T, F = fn() -> T> {
+    once: Once<T>,
+    make: F,
+}
+
+impl<T, F: Fn() -> T> Lazy<T, F> {
+    /// With the function that makes the value.
+    pub const fn new(make: F) -> Self {
+        Self {
+            once: Once::new(),
+            make,
+        }
+    }
+}
+
+impl<T, F: Fn() -> T> Deref for Lazy<T, F> {
+    type Target = T;
+    #[inline]
+    fn deref(&self) -> &T {
+        self.once.get_or_init(|| (self.make)())
+    }
+}
