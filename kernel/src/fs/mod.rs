@@ -1,29 +1,53 @@
-//! Files: the VFS, the in-memory file system, descriptors, paths, pipes, polling.
+//! Files: the VFS, the in-memory file system, descriptors, paths, pipes, polling. Called by system calls, exec and memory mappings.
+//!
+//! What is what: an open file description ([`File`], `file.rs`) has operations ([`FileOps`]) and a place ([`Path`]): a mount and a
+//! dentry (`dentry.rs`), whose inode (`inode.rs`) is the file itself. `walk.rs` resolves paths, `open.rs` opens, `names.rs` makes,
+//! removes and moves names. `docs/fs.md` tells it as a story, with the order of locks.
 
-/// Brings the room up.
-pub fn init() {}
+pub mod anon;
+pub mod context;
+pub mod dentry;
+pub mod devices;
+pub mod fcntl;
+pub mod fdtable;
+pub mod file;
+pub mod inode;
+pub mod inotify;
+pub mod io;
+pub mod locks;
+pub mod mount;
+pub mod names;
+pub mod open;
+pub mod path;
+pub mod perm;
+pub mod pipe;
+pub mod poll;
+pub mod readdir;
+pub mod regular;
+pub mod superblock;
+pub mod tmpfs;
+pub mod walk;
 
-use alloc::sync::Arc;
+pub use context::FsContext;
+pub use devices::{register_block_device, register_char_device};
+pub use fdtable::FdTable;
+pub use file::{File, FileMode, FileOps, MapBacking};
+pub use inode::{Dev, FileType, Inode};
+pub use io::{IoDst, IoSrc};
+pub use open::open_path;
+pub use path::Path;
+pub use poll::{PollEvents, PollTable};
 
-/// An open file. (Stand-in until the file room's own lands.)
-pub struct File;
+/// `RLIMIT_FSIZE`.
+pub const RLIMIT_FSIZE: usize = 1;
+/// `RLIMIT_NOFILE`.
+pub const RLIMIT_NOFILE: usize = 7;
 
-/// Descriptors. (Stand-in until the file room's own lands.)
-pub struct FdTable;
-
-impl FdTable {
-    /// An empty table.
-    pub fn new() -> Arc<Self> {
-        Arc::new(Self)
-    }
-}
-
-/// Root directory, working directory and umask of a thread. (Stand-in until the file room's own lands.)
-pub struct FsContext;
-
-impl FsContext {
-    /// The context of the first process: the first root, umask 022.
-    pub fn initial() -> Arc<Self> {
-        Arc::new(Self)
-    }
+/// Brings the room up: the file system types, and an empty tmpfs as the first root.
+pub fn init() {
+    superblock::register_fs_type(&tmpfs::TMPFS);
+    superblock::register_fs_type(&tmpfs::RAMFS);
+    superblock::register_fs_type(&devices::DEVTMPFS);
+    let root = tmpfs::new_tree("rootfs", "", true).expect("no options");
+    mount::init(root);
 }

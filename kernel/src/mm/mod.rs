@@ -1,5 +1,7 @@
 //! Memory: page frames, the kernel heap, kernel mappings, address spaces, page faults, and the typed door to user memory.
 
+mod cache;
+pub mod copy;
 mod dma;
 pub mod frame;
 mod heap;
@@ -10,6 +12,7 @@ pub mod table;
 pub mod user;
 pub mod vmap;
 
+pub use cache::{CacheMapping, PageAccount, PageCache};
 pub use dma::DmaBuffer;
 pub use frame::free_reserved;
 pub use page::Page;

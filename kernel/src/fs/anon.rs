@@ -1,0 +1,102 @@
+//! Files outside any tree: pipes, sockets, eventfds and the like. Each still has an inode and a place (in an internal mount), so that
+//! everything that takes a path from a descriptor works alike.
+
+use crate::fs::dentry::Dentry;
+use crate::fs::file::{File, FileMode, FileOps};
+use crate::fs::inode::{Dev, FileType, Inode, InodeOps, NewInode, NoOps, new_root};
+use crate::fs::mount::Mount;
+use crate::fs::path::Path;
+use crate::fs::superblock::{StatFs, SuperBlock, SuperOps};
+use crate::sync::SpinLock;
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::sync::Arc;
+use limen_linux_abi::Errno;
+
+struct Internal(u64);
+
+impl SuperOps for Internal {
+    fn statfs(&self) -> StatFs {
+        StatFs { magic: self.0, block_size: 4096, ..StatFs::default() }
+    }
+}
+
+/// Anonymous inodes can't be opened through `/proc/<pid>/fd`.
+struct Anonymous;
+
+impl InodeOps for Anonymous {
+    fn open(&self, _: &Arc<Inode>, _: u32) -> Result<Option<Arc<dyn FileOps>>, Errno> {
+        Err(Errno::ENXIO)
+    }
+}
+
+/// One internal mount, made on first use.
+struct Lazy {
+    mount: SpinLock<Option<Arc<Mount>>>,
+    name: &'static str,
+    magic: u64,
+}
+
+impl Lazy {
+    const fn new(name: &'static str, magic: u64) -> Self {
+        Self { mount: SpinLock::new(None), name, magic }
+    }
+    fn get(&self) -> Arc<Mount> {
+        if let Some(m) = self.mount.lock().as_ref() {
+            return m.clone();
+        }
+        let sb = SuperBlock::new(self.name, Box::new(Internal(self.magic)), true);
+        let new = Mount::new_internal(new_root(&sb, Box::new(NoOps), 0o555));
+        self.mount.lock().get_or_insert(new).clone()
+    }
+}
+
+static PIPES: Lazy = Lazy::new("pipefs", 0x5049_5045);
+static SOCKETS: Lazy = Lazy::new("sockfs", 0x534f_434b);
+static ANON: Lazy = Lazy::new("anon_inodefs", 0x0904_1934);
+/// One shared place per class of anonymous file.
+static CLASSES: SpinLock<BTreeMap<&'static str, Path>> = SpinLock::new(BTreeMap::new());
+
+fn place(mnt: Arc<Mount>, inode: Arc<Inode>, label: &[u8]) -> Path {
+    Path { dentry: Dentry::new_detached(inode, label), mnt }
+}
+
+fn owned(kind: FileType, mode: u32) -> NewInode<'static> {
+    let creds = crate::task::current().creds();
+    NewInode { kind, mode, uid: creds.fsuid, gid: creds.fsgid, rdev: Dev::default(), target: b"" }
+}
+
+/// A place for a new pipe.
+pub fn pipe_place() -> Path {
+    let mnt = PIPES.get();
+    let inode = Inode::new(&mnt.root.inode.sb, Box::new(NoOps), &owned(FileType::Fifo, 0o600));
+    let label = format!("pipe:[{}]", inode.ino);
+    place(mnt, Arc::new(inode), label.as_bytes())
+}
+
+/// A place for a new socket.
+pub fn socket_place() -> Path {
+    let mnt = SOCKETS.get();
+    let inode = Inode::new(&mnt.root.inode.sb, Box::new(Anonymous), &owned(FileType::Socket, 0o777));
+    let label = format!("socket:[{}]", inode.ino);
+    place(mnt, Arc::new(inode), label.as_bytes())
+}
+
+/// An anonymous file of class `name` (`[eventfd]`).
+pub fn file(name: &'static str, ops: Arc<dyn FileOps>, flags: u32) -> Arc<File> {
+    let known = CLASSES.lock().get(name).cloned();
+    let path = known.unwrap_or_else(|| {
+        let mnt = ANON.get();
+        let new = NewInode { mode: 0o600, uid: 0, gid: 0, ..owned(FileType::Regular, 0) };
+        let inode = Inode::new(&mnt.root.inode.sb, Box::new(Anonymous), &new);
+        let path = place(mnt, Arc::new(inode), format!("anon_inode:{name}").as_bytes());
+        CLASSES.lock().entry(name).or_insert(path).clone()
+    });
+    File::new(ops, path, flags, FileMode::STREAM | FileMode::NO_PREAD)
+}
+
+/// A place outside the tree for a file of another file system (memfds).
+pub fn detached(inode: Arc<Inode>, label: &[u8]) -> Path {
+    place(ANON.get(), inode, label)
+}

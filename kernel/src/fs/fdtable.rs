@@ -1,0 +1,307 @@
+//! Descriptor tables: small numbers to open files. Shared by the threads of a process (`CLONE_FILES`), copied by fork.
+
+use crate::fs::file::File;
+use crate::sync::SpinLock;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use limen_linux_abi::Errno;
+
+/// The hard ceiling of any table (`sysctl_nr_open`).
+pub const NR_OPEN: usize = 1 << 20;
+
+#[derive(Default)]
+struct Table {
+    files: Vec<Option<Arc<File>>>,
+    /// Close-on-exec, one bit per descriptor.
+    cloexec: Vec<u64>,
+    /// Every descriptor below is in use.
+    lowest: usize,
+    /// How many are reserved: numbers given to an open that is not finished.
+    reserved: Vec<u64>,
+}
+
+impl Table {
+    fn bit(map: &[u64], fd: usize) -> bool {
+        map.get(fd / 64).is_some_and(|w| w >> (fd % 64) & 1 != 0)
+    }
+    fn set_bit(map: &mut [u64], fd: usize, on: bool) {
+        let (word, mask) = (&mut map[fd / 64], 1 << (fd % 64));
+        if on { *word |= mask } else { *word &= !mask }
+    }
+    fn used(&self, fd: usize) -> bool {
+        self.files.get(fd).is_some_and(Option::is_some) || Self::bit(&self.reserved, fd)
+    }
+    fn find_free(&self, from: usize) -> usize {
+        let mut fd = from.max(self.lowest);
+        while self.used(fd) {
+            fd += 1;
+        }
+        fd
+    }
+    fn put(&mut self, fd: usize, file: Arc<File>, cloexec: bool) -> Option<Arc<File>> {
+        Self::set_bit(&mut self.cloexec, fd, cloexec);
+        Self::set_bit(&mut self.reserved, fd, false);
+        if fd == self.lowest {
+            self.lowest += 1;
+        }
+        self.files[fd].replace(file)
+    }
+    fn clear(&mut self, fd: usize) -> Option<Arc<File>> {
+        let file = self.files.get_mut(fd)?.take()?;
+        self.lowest = self.lowest.min(fd);
+        Some(file)
+    }
+}
+
+/// A descriptor table.
+pub struct FdTable {
+    table: SpinLock<Table>,
+}
+
+impl FdTable {
+    /// An empty table.
+    pub fn new() -> Arc<Self> {
+        Arc::new(Self { table: SpinLock::new(Table::default()) })
+    }
+
+    /// A copy that shares the open files (fork, `unshare(CLONE_FILES)`).
+    pub fn copy(&self) -> Result<Arc<Self>, Errno> {
+        let new = Self::new();
+        loop {
+            let len = self.table.lock().files.len();
+            new.grow(len)?;
+            let old = self.table.lock();
+            let mut t = new.table.lock();
+            if old.files.len() > t.files.len() {
+                continue;
+            }
+            for (to, from) in t.files.iter_mut().zip(&old.files) {
+                to.clone_from(from);
+            }
+            let words = old.cloexec.len();
+            t.cloexec[..words].copy_from_slice(&old.cloexec);
+            t.lowest = t.files.iter().position(Option::is_none).unwrap_or(t.files.len());
+            drop(t);
+            return Ok(new);
+        }
+    }
+
+    /// The file behind `fd`; `EBADF` for none, and for an `O_PATH` one.
+    #[inline]
+    pub fn get(&self, fd: i32) -> Result<Arc<File>, Errno> {
+        let file = self.get_any(fd)?;
+        if file.mode().contains(crate::fs::file::FileMode::PATH) {
+            return Err(Errno::EBADF);
+        }
+        Ok(file)
+    }
+
+    /// The file behind `fd`, `O_PATH` descriptors included.
+    #[inline]
+    pub fn get_any(&self, fd: i32) -> Result<Arc<File>, Errno> {
+        match self.table.lock().files.get(fd as u32 as usize) {
+            Some(Some(file)) => Ok(file.clone()),
+            _ => Err(Errno::EBADF),
+        }
+    }
+
+    /// Makes room for descriptors below `len`. Allocates without the lock.
+    fn grow(&self, len: usize) -> Result<(), Errno> {
+        loop {
+            let have = self.table.lock().files.len();
+            if len <= have {
+                return Ok(());
+            }
+            let size = len.next_multiple_of(64).max((have * 2).min(NR_OPEN)).max(64);
+            let (mut files, mut cloexec, mut reserved) = (Vec::new(), Vec::new(), Vec::new());
+            files.try_reserve_exact(size).map_err(|_| Errno::ENOMEM)?;
+            cloexec.try_reserve_exact(size / 64).map_err(|_| Errno::ENOMEM)?;
+            reserved.try_reserve_exact(size / 64).map_err(|_| Errno::ENOMEM)?;
+            let mut t = self.table.lock();
+            if t.files.len() != have {
+                continue;
+            }
+            files.append(&mut t.files);
+            files.resize_with(size, || None);
+            cloexec.extend_from_slice(&t.cloexec);
+            cloexec.resize(size / 64, 0);
+            reserved.extend_from_slice(&t.reserved);
+            reserved.resize(size / 64, 0);
+            let old = (
+                core::mem::replace(&mut t.files, files),
+                core::mem::replace(&mut t.cloexec, cloexec),
+                core::mem::replace(&mut t.reserved, reserved),
+            );
+            drop(t);
+            drop(old);
+            return Ok(());
+        }
+    }
+
+    /// The lowest free descriptor not below `from`, reserved; `EMFILE` at the limit.
+    fn reserve(&self, from: usize) -> Result<usize, Errno> {
+        let limit = (crate::task::rlimit(crate::fs::RLIMIT_NOFILE) as usize).min(NR_OPEN);
+        loop {
+            let mut t = self.table.lock();
+            let fd = t.find_free(from);
+            if fd >= limit {
+                return Err(Errno::EMFILE);
+            }
+            if fd < t.files.len() {
+                Table::set_bit(&mut t.reserved, fd, true);
+                return Ok(fd);
+            }
+            drop(t);
+            self.grow(fd + 1)?;
+        }
+    }
+
+    /// Gives `file` the lowest free descriptor.
+    pub fn install(&self, file: Arc<File>, cloexec: bool) -> Result<i32, Errno> {
+        self.install_from(file, 0, cloexec)
+    }
+
+    /// Gives `file` the lowest free descriptor not below `from` (`F_DUPFD`).
+    pub fn install_from(&self, file: Arc<File>, from: usize, cloexec: bool) -> Result<i32, Errno> {
+        let fd = self.reserve(from)?;
+        let old = self.table.lock().put(fd, file, cloexec);
+        drop(old);
+        Ok(fd as i32)
+    }
+
+    /// Gives two files descriptors, or neither.
+    pub fn install_pair(&self, a: Arc<File>, b: Arc<File>, cloexec: bool) -> Result<[i32; 2], Errno> {
+        let first = self.install(a, cloexec)?;
+        match self.install(b, cloexec) {
+            Ok(second) => Ok([first, second]),
+            Err(e) => {
+                let _ = self.close(first);
+                Err(e)
+            }
+        }
+    }
+
+    /// `dup2`/`dup3`: `file` becomes `fd`, closing what was there.
+    pub fn install_at(&self, file: Arc<File>, fd: i32, cloexec: bool) -> Result<(), Errno> {
+        let index = fd as usize;
+        if fd < 0 || index >= (crate::task::rlimit(crate::fs::RLIMIT_NOFILE) as usize).min(NR_OPEN) {
+            return Err(Errno::EBADF);
+        }
+        self.grow(index + 1)?;
+        let mut t = self.table.lock();
+        if t.files[index].is_none() && Table::bit(&t.reserved, index) {
+            return Err(Errno::EBUSY);
+        }
+        let old = t.put(index, file, cloexec);
+        drop(t);
+        if let Some(old) = old {
+            self.flush(&old);
+        }
+        Ok(())
+    }
+
+    /// Closes `fd`.
+    pub fn close(&self, fd: i32) -> Result<(), Errno> {
+        let file = self.table.lock().clear(fd as u32 as usize).ok_or(Errno::EBADF)?;
+        self.flush(&file);
+        Ok(())
+    }
+
+    fn flush(&self, file: &Arc<File>) {
+        if file.mode().contains(crate::fs::file::FileMode::PATH) {
+            return;
+        }
+        file.ops().flush(file);
+        crate::fs::locks::descriptor_closed(file, self);
+    }
+
+    /// Close-on-exec of `fd`.
+    pub fn cloexec(&self, fd: i32) -> Result<bool, Errno> {
+        let t = self.table.lock();
+        let fd = fd as u32 as usize;
+        if t.files.get(fd).is_none_or(Option::is_none) {
+            return Err(Errno::EBADF);
+        }
+        Ok(Table::bit(&t.cloexec, fd))
+    }
+
+    /// Changes close-on-exec of `fd`.
+    pub fn set_cloexec(&self, fd: i32, on: bool) -> Result<(), Errno> {
+        let mut t = self.table.lock();
+        let fd = fd as u32 as usize;
+        if t.files.get(fd).is_none_or(Option::is_none) {
+            return Err(Errno::EBADF);
+        }
+        Table::set_bit(&mut t.cloexec, fd, on);
+        Ok(())
+    }
+
+    /// Closes (or marks close-on-exec) every descriptor of `first..=last` for which `pick` holds.
+    fn for_range(&self, first: usize, last: usize, pick: impl Fn(&Table, usize) -> bool) {
+        let mut fd = first;
+        loop {
+            let mut t = self.table.lock();
+            let end = t.files.len();
+            while fd < end && fd <= last && !(t.files[fd].is_some() && pick(&t, fd)) {
+                fd += 1;
+            }
+            if fd >= end || fd > last {
+                return;
+            }
+            let file = t.clear(fd);
+            drop(t);
+            if let Some(file) = file {
+                self.flush(&file);
+            }
+            fd += 1;
+        }
+    }
+
+    /// `close_range`.
+    pub fn close_range(&self, first: u32, last: u32, only_cloexec: bool) {
+        if only_cloexec {
+            let mut t = self.table.lock();
+            let end = t.files.len().min((last as usize).saturating_add(1));
+            for fd in (first as usize)..end {
+                Table::set_bit(&mut t.cloexec, fd, true);
+            }
+        } else {
+            self.for_range(first as usize, last as usize, |_, _| true);
+        }
+    }
+
+    /// Closes what is marked close-on-exec. Called by exec, on a table nobody else shares.
+    pub fn close_on_exec(&self) {
+        self.for_range(0, usize::MAX, |t, fd| Table::bit(&t.cloexec, fd));
+    }
+
+    /// Closes everything. Called when the last user of the table exits.
+    pub fn close_all(&self) {
+        self.for_range(0, usize::MAX, |_, _| true);
+    }
+
+    /// Every open descriptor, ascending (`/proc/<pid>/fd`).
+    pub fn list(&self) -> Vec<(i32, Arc<File>, bool)> {
+        let t = self.table.lock();
+        (0..t.files.len())
+            .filter_map(|fd| Some((fd as i32, t.files[fd].clone()?, Table::bit(&t.cloexec, fd))))
+            .collect()
+    }
+
+    /// The open descriptors not below `from`, without the files: at most `max` (`/proc/<pid>/fd` in steps).
+    pub fn next_open(&self, from: usize) -> Option<(i32, Arc<File>)> {
+        let t = self.table.lock();
+        (from..t.files.len()).find_map(|fd| Some((fd as i32, t.files[fd].clone()?)))
+    }
+
+    /// The size of the table (`FDSize`).
+    pub fn size(&self) -> usize {
+        self.table.lock().files.len().max(64)
+    }
+}
+
+impl Drop for FdTable {
+    fn drop(&mut self) {
+        self.close_all();
+    }
+}

@@ -1,0 +1,246 @@
+//! Opening: from a path to an open file.
+
+use crate::fs::devices;
+use crate::fs::file::{File, FileMode, FileOps, PathOnly};
+use crate::fs::inode::{Dev, FileType, Inode};
+use crate::fs::mount::{MS_NODEV, MS_NOEXEC};
+use crate::fs::names::{self, New};
+use crate::fs::path::Path;
+use crate::fs::perm::{self, EXEC, READ, WRITE};
+use crate::fs::readdir::DirOps;
+use crate::fs::regular::{self, Regular};
+use crate::fs::walk::{AT_FDCWD, LastKind, Text, Walk, Walker, walker};
+use crate::fs::{dentry::Dentry, inotify, pipe};
+use crate::sync::SpinLock;
+use crate::task::Creds;
+use alloc::sync::Arc;
+use limen_linux_abi::{Errno, raw::general as abi};
+
+/// `__O_TMPFILE`, the bit apart from `O_DIRECTORY`.
+pub const O_TMPFILE_BIT: u32 = 0o20000000;
+
+/// What `openat2` takes.
+#[derive(Clone, Copy, Debug)]
+pub struct How {
+    /// `O_*`.
+    pub flags: u32,
+    /// Permission bits of a new file, umask applied.
+    pub mode: u32,
+    /// `RESOLVE_*`, as walk flags.
+    pub resolve: Walk,
+}
+
+/// Shared operation objects of the kinds that have no state of their own.
+struct Shared {
+    regular: Arc<dyn FileOps>,
+    directory: Arc<dyn FileOps>,
+    path: Arc<dyn FileOps>,
+}
+
+static SHARED: SpinLock<Option<Shared>> = SpinLock::new(None);
+
+fn shared(pick: impl FnOnce(&Shared) -> &Arc<dyn FileOps>) -> Arc<dyn FileOps> {
+    let mut s = SHARED.lock();
+    let s = s.get_or_insert_with(|| Shared {
+        regular: Arc::new(Regular),
+        directory: Arc::new(DirOps),
+        path: Arc::new(PathOnly),
+    });
+    pick(s).clone()
+}
+
+/// Opens by path, for the running task.
+pub fn open(dirfd: i32, path: &[u8], how: &How) -> Result<Arc<File>, Errno> {
+    let mut flags = how.flags;
+    if flags & abi::O_PATH != 0 {
+        flags &= abi::O_PATH | abi::O_DIRECTORY | abi::O_NOFOLLOW | abi::O_CLOEXEC;
+    }
+    let mut walk = how.resolve;
+    if flags & abi::O_NOFOLLOW == 0 {
+        walk |= Walk::FOLLOW;
+    }
+    let mut w = walker(dirfd, path, walk)?;
+    if flags & O_TMPFILE_BIT != 0 {
+        return tmpfile(w, path, how);
+    }
+    if flags & abi::O_CREAT != 0 {
+        return create(w, path, flags, how.mode);
+    }
+    w.all(path)?;
+    finish(w.cur, flags, &w.creds, true)
+}
+
+fn create(mut w: Walker, path: &[u8], flags: u32, mode: u32) -> Result<Arc<File>, Errno> {
+    let mut text = Text::new(path);
+    loop {
+        let last = w.parent(&mut text)?;
+        let LastKind::Name(range) = &last.kind else {
+            w.finish_dots(&last)?;
+            return Err(if flags & abi::O_EXCL != 0 { Errno::EEXIST } else { Errno::EISDIR });
+        };
+        if last.slash {
+            return Err(Errno::EISDIR);
+        }
+        let name = text.get(range);
+        match w.cur.dentry.lookup(name) {
+            Ok(_) if flags & abi::O_EXCL != 0 => return Err(Errno::EEXIST),
+            Ok(child) => {
+                let target = w.enter(child, flags & abi::O_NOFOLLOW == 0)?;
+                if let Some(target) = target {
+                    w.continue_with(&mut text, target)?;
+                    continue;
+                }
+                if w.cur.dentry.inode.kind == FileType::Directory {
+                    return Err(if flags & abi::O_DIRECTORY != 0 { Errno::EINVAL } else { Errno::EISDIR });
+                }
+                return finish(w.cur, flags, &w.creds, true);
+            }
+            Err(Errno::ENOENT) => {
+                let new = New { kind: FileType::Regular, mode, rdev: Dev::default(), target: b"" };
+                match names::create(&w.cur, name, &w.creds, &new) {
+                    Ok(child) => {
+                        let path = Path { mnt: w.cur.mnt.clone(), dentry: child };
+                        // A new file is opened whatever its mode says, and needs no truncation.
+                        return finish(path, flags & !abi::O_TRUNC, &w.creds, false);
+                    }
+                    // Somebody was faster: open theirs.
+                    Err(Errno::EEXIST) if flags & abi::O_EXCL == 0 => {
+                        let child = w.cur.dentry.lookup(name)?;
+                        if child.inode.kind != FileType::Symlink {
+                            w.cur.dentry = child;
+                            return finish(w.cur, flags, &w.creds, true);
+                        }
+                    }
+                    Err(e) => return Err(e),
+                }
+            }
+            Err(e) => return Err(e),
+        }
+    }
+}
+
+fn tmpfile(mut w: Walker, path: &[u8], how: &How) -> Result<Arc<File>, Errno> {
+    if how.flags & abi::O_ACCMODE == abi::O_RDONLY {
+        return Err(Errno::EINVAL);
+    }
+    w.all(path)?;
+    if w.cur.dentry.inode.kind != FileType::Directory {
+        return Err(Errno::ENOTDIR);
+    }
+    perm::path_permission(&w.cur, WRITE | EXEC, &w.creds)?;
+    let new = New { kind: FileType::Regular, mode: how.mode, rdev: Dev::default(), target: b"" };
+    let inode = names::new_inode(&w.cur, &w.creds, &new)?;
+    inode.set_nlink(0);
+    let label = alloc::format!("#{}", inode.ino);
+    let dentry = Dentry::new(&w.cur.dentry, label.as_bytes(), inode);
+    dentry.set_unlinked();
+    let path = Path { mnt: w.cur.mnt.clone(), dentry };
+    let flags = how.flags & !(O_TMPFILE_BIT | abi::O_DIRECTORY | abi::O_TRUNC);
+    let keep = how.flags & (O_TMPFILE_BIT | abi::O_DIRECTORY);
+    finish(path, flags | keep, &w.creds, false)
+}
+
+/// Opens what was found at `path`, checking permissions unless it was just made.
+pub fn finish(path: Path, flags: u32, creds: &Creds, check: bool) -> Result<Arc<File>, Errno> {
+    let inode = path.dentry.inode.clone();
+    if flags & abi::O_DIRECTORY != 0
+        && flags & O_TMPFILE_BIT == 0
+        && inode.kind != FileType::Directory
+    {
+        return Err(Errno::ENOTDIR);
+    }
+    if flags & abi::O_PATH != 0 {
+        return Ok(File::new(shared(|s| &s.path), path, flags, FileMode::STREAM));
+    }
+    let access = flags & abi::O_ACCMODE;
+    let mut want = match access {
+        abi::O_RDONLY => READ,
+        abi::O_WRONLY => WRITE,
+        _ => READ | WRITE,
+    };
+    match inode.kind {
+        FileType::Symlink => return Err(Errno::ELOOP),
+        FileType::Directory if want & WRITE != 0 || flags & abi::O_TRUNC != 0 => return Err(Errno::EISDIR),
+        FileType::CharDevice | FileType::BlockDevice if path.mnt.flags() & MS_NODEV != 0 => {
+            return Err(Errno::EACCES);
+        }
+        _ => {}
+    }
+    let truncate = flags & abi::O_TRUNC != 0 && inode.kind == FileType::Regular;
+    if truncate {
+        want |= WRITE;
+    }
+    if check {
+        perm::path_permission(&path, want, creds)?;
+    }
+    if flags & abi::O_NOATIME != 0 && !perm::owner_or_capable(&inode, creds) {
+        return Err(Errno::EPERM);
+    }
+    let writes = access == abi::O_WRONLY || access == abi::O_RDWR;
+    if !writes && !truncate {
+        return with_ops(path, &inode, flags);
+    }
+    // Held while the file is being opened; the open file has its own.
+    inode.get_write()?;
+    let result = with_ops(path, &inode, flags).and_then(|file| {
+        if truncate {
+            regular::set_size(&inode, 0)?;
+            inotify::modified(&file);
+        }
+        Ok(file)
+    });
+    inode.put_write();
+    result
+}
+
+fn with_ops(path: Path, inode: &Arc<Inode>, flags: u32) -> Result<Arc<File>, Errno> {
+    let (ops, mode) = match inode.ops.open(inode, flags)? {
+        Some(ops) => (ops, FileMode::empty()),
+        None => match inode.kind {
+            FileType::Regular => (shared(|s| &s.regular), FileMode::empty()),
+            FileType::Directory => (shared(|s| &s.directory), FileMode::empty()),
+            FileType::CharDevice => (devices::open(inode, flags)?, FileMode::STREAM),
+            FileType::BlockDevice => (devices::open(inode, flags)?, FileMode::empty()),
+            FileType::Fifo => (pipe::open_fifo(inode, flags)?, FileMode::STREAM | FileMode::NO_PREAD),
+            FileType::Symlink => return Err(Errno::ELOOP),
+            FileType::Socket => return Err(Errno::ENXIO),
+        },
+    };
+    let file = File::new(ops, path, flags, mode);
+    inotify::opened(&file);
+    Ok(file)
+}
+
+/// Opens by path for the kernel itself (init, exec), with the running task's root and identity.
+pub fn open_path(path: &str, flags: u32, mode: u32) -> Result<Arc<File>, Errno> {
+    open(AT_FDCWD, path.as_bytes(), &How { flags, mode, resolve: Walk::empty() })
+}
+
+/// Opens a program to execute it: a regular file, executable by the running task, on a mount that allows it.
+pub fn open_exec(dirfd: i32, path: &[u8], nofollow: bool, empty: bool) -> Result<Arc<File>, Errno> {
+    let mut walk = if nofollow { Walk::empty() } else { Walk::FOLLOW };
+    if empty {
+        walk |= Walk::EMPTY;
+    }
+    let mut w = walker(dirfd, path, walk)?;
+    if !path.is_empty() {
+        w.all(path)?;
+    }
+    let inode = w.cur.dentry.inode.clone();
+    match inode.kind {
+        FileType::Symlink => return Err(Errno::ELOOP),
+        FileType::Regular => {}
+        _ => return Err(Errno::EACCES),
+    }
+    if w.cur.mnt.flags() & MS_NOEXEC != 0 {
+        return Err(Errno::EACCES);
+    }
+    perm::permission(&inode, EXEC, &w.creds)?;
+    let ops = match inode.ops.open(&inode, abi::O_RDONLY)? {
+        Some(ops) => ops,
+        None => shared(|s| &s.regular),
+    };
+    inotify::opened_inode(&w.cur.dentry);
+    Ok(File::new(ops, w.cur, abi::O_RDONLY, FileMode::EXEC))
+}
+

@@ -1,0 +1,87 @@
+//! A place in the tree: a mount and a name in it; and how it is written out.
+
+use crate::fs::dentry::Dentry;
+use crate::fs::mount::Mount;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+/// A place in the tree.
+#[derive(Clone)]
+pub struct Path {
+    /// In which mount.
+    pub mnt: Arc<Mount>,
+    /// Which name.
+    pub dentry: Arc<Dentry>,
+}
+
+impl PartialEq for Path {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.dentry, &other.dentry) && Arc::ptr_eq(&self.mnt, &other.mnt)
+    }
+}
+
+impl Path {
+    /// The place above (through mount points); `None` at the very top.
+    pub fn up(&self) -> Option<Path> {
+        let mut place = self.clone();
+        while Arc::ptr_eq(&place.dentry, &place.mnt.root) {
+            place = place.mnt.mountpoint()?;
+        }
+        let dentry = place.dentry.parent()?;
+        Some(Path { mnt: place.mnt, dentry })
+    }
+
+    /// If something is mounted here, the root of the topmost mount.
+    #[inline]
+    pub fn cross_mounts(&mut self) {
+        while self.dentry.is_mountpoint() {
+            let Some(mnt) = crate::fs::mount::mounted_on(self) else { return };
+            *self = Path { dentry: mnt.root.clone(), mnt };
+        }
+    }
+
+    /// The absolute name as seen from `root`, and whether `root` was really above.
+    pub fn absolute(&self, root: &Path) -> (Vec<u8>, bool) {
+        if self.mnt.is_internal() {
+            return (self.dentry.name().to_vec(), true);
+        }
+        let mut parts = Vec::new();
+        let mut place = self.clone();
+        let reached = loop {
+            if place == *root {
+                break true;
+            }
+            if Arc::ptr_eq(&place.dentry, &place.mnt.root) {
+                match place.mnt.mountpoint() {
+                    Some(p) => place = p,
+                    None => break false,
+                }
+                continue;
+            }
+            let (parent, name) = place.dentry.position();
+            let Some(parent) = parent else { break false };
+            parts.push(name);
+            place.dentry = parent;
+        };
+        let mut out = Vec::new();
+        for name in parts.iter().rev() {
+            out.push(b'/');
+            out.extend_from_slice(name);
+        }
+        if out.is_empty() {
+            out.push(b'/');
+        }
+        (out, reached)
+    }
+
+    /// The name as `/proc` shows it to the running task: from its root, with " (deleted)" for a removed name.
+    pub fn display(&self) -> String {
+        let root = crate::fs::context::current_root();
+        let (mut name, _) = self.absolute(&root);
+        if self.dentry.is_unlinked() {
+            name.extend_from_slice(b" (deleted)");
+        }
+        String::from_utf8(name).unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned())
+    }
+}

@@ -1,0 +1,123 @@
+//! Who may do what to a file.
+
+use crate::fs::inode::{FileType, Inode};
+use crate::fs::path::Path;
+use crate::task::Creds;
+use limen_linux_abi::Errno;
+
+/// Execute, or search of a directory.
+pub const EXEC: u32 = 1;
+/// Write.
+pub const WRITE: u32 = 2;
+/// Read.
+pub const READ: u32 = 4;
+
+/// `CAP_CHOWN`.
+pub const CAP_CHOWN: u32 = 0;
+/// `CAP_DAC_OVERRIDE`.
+pub const CAP_DAC_OVERRIDE: u32 = 1;
+/// `CAP_DAC_READ_SEARCH`.
+pub const CAP_DAC_READ_SEARCH: u32 = 2;
+/// `CAP_FOWNER`.
+pub const CAP_FOWNER: u32 = 3;
+/// `CAP_FSETID`.
+pub const CAP_FSETID: u32 = 4;
+/// `CAP_SYS_CHROOT`.
+pub const CAP_SYS_CHROOT: u32 = 18;
+/// `CAP_SYS_ADMIN`.
+pub const CAP_SYS_ADMIN: u32 = 21;
+/// `CAP_SYS_RESOURCE`.
+pub const CAP_SYS_RESOURCE: u32 = 24;
+/// `CAP_MKNOD`.
+pub const CAP_MKNOD: u32 = 27;
+/// `CAP_LEASE`.
+pub const CAP_LEASE: u32 = 28;
+/// `CAP_SETFCAP`.
+pub const CAP_SETFCAP: u32 = 31;
+
+/// Whether the file-system identity of `creds` is in group `gid`.
+pub fn in_group(creds: &Creds, gid: u32) -> bool {
+    creds.fsgid == gid || creds.groups.contains(&gid)
+}
+
+/// Checks `mask` against the inode's owner, group, mode and the caller's capabilities. `EACCES` if refused.
+#[inline]
+pub fn permission(inode: &Inode, mask: u32, creds: &Creds) -> Result<(), Errno> {
+    let mode = inode.mode();
+    // Most checks are searches of directories everybody may search.
+    if mask == EXEC && mode & 0o111 == 0o111 && inode.kind == FileType::Directory {
+        return Ok(());
+    }
+    check(inode, mode, mask, creds)
+}
+
+fn check(inode: &Inode, mode: u32, mask: u32, creds: &Creds) -> Result<(), Errno> {
+    if let Some(verdict) = inode.ops.permission(inode, mask) {
+        return verdict;
+    }
+    let bits = if creds.fsuid == inode.uid() {
+        mode >> 6
+    } else if in_group(creds, inode.gid()) {
+        mode >> 3
+    } else {
+        mode
+    };
+    if mask & !bits & 7 == 0 {
+        return Ok(());
+    }
+    let directory = inode.kind == FileType::Directory;
+    if (directory || mask & EXEC == 0 || mode & 0o111 != 0) && creds.capable(CAP_DAC_OVERRIDE) {
+        return Ok(());
+    }
+    let search = if directory { mask & WRITE == 0 } else { mask == READ };
+    if search && creds.capable(CAP_DAC_READ_SEARCH) { Ok(()) } else { Err(Errno::EACCES) }
+}
+
+/// As [`permission`], and `EROFS` for a write through a read-only mount to what lives on the file system.
+pub fn path_permission(path: &Path, mask: u32, creds: &Creds) -> Result<(), Errno> {
+    if mask & WRITE != 0 {
+        match path.dentry.inode.kind {
+            FileType::Regular | FileType::Directory | FileType::Symlink => path.mnt.check_writable()?,
+            _ => {}
+        }
+    }
+    permission(&path.dentry.inode, mask, creds)
+}
+
+/// Whether the caller owns the inode or may act as if.
+pub fn owner_or_capable(inode: &Inode, creds: &Creds) -> bool {
+    creds.fsuid == inode.uid() || creds.capable(CAP_FOWNER)
+}
+
+/// Whether an entry naming `victim` may be removed from `dir`: write and search on the directory, and its sticky bit.
+pub fn may_delete(dir: &Path, victim: &Inode, creds: &Creds) -> Result<(), Errno> {
+    path_permission(dir, WRITE | EXEC, creds)?;
+    let d = &dir.dentry.inode;
+    if d.mode() & 0o1000 != 0
+        && victim.uid() != creds.fsuid
+        && d.uid() != creds.fsuid
+        && !creds.capable(CAP_FOWNER)
+    {
+        return Err(Errno::EPERM);
+    }
+    Ok(())
+}
+
+/// A write by somebody without `CAP_FSETID` takes set-user-ID and, if group-executable, set-group-ID away.
+pub fn drop_privilege_bits(inode: &Inode) {
+    let mode = inode.mode();
+    if mode & 0o6000 == 0 || inode.kind != FileType::Regular {
+        return;
+    }
+    if crate::task::current().creds().capable(CAP_FSETID) {
+        return;
+    }
+    let mut new = mode & !0o4000;
+    if new & 0o2010 == 0o2010 {
+        new &= !0o2000;
+    }
+    if new != mode {
+        inode.set_mode(new);
+        inode.touch_changed();
+    }
+}

@@ -1,0 +1,105 @@
+//! Directory listings: `getdents64` over anything that has entries.
+
+use crate::fs::dentry::{Dentry, FIRST_COOKIE};
+use crate::fs::file::{File, FileOps};
+use crate::fs::inode::FileType;
+use crate::fs::io::{IoDst, IoSrc};
+use crate::syscall::SysResult;
+use alloc::sync::Arc;
+use limen_linux_abi::Errno;
+
+/// What takes the entries of a listing; in `linux_dirent64` form if they go to user space.
+pub struct DirSink<'a> {
+    emit: &'a mut dyn FnMut(&[u8], u64, FileType, u64) -> bool,
+    /// The cookie to continue from.
+    pub pos: u64,
+}
+
+impl<'a> DirSink<'a> {
+    /// `emit(name, ino, kind, next_cookie)` says whether it took the entry.
+    pub fn new(pos: u64, emit: &'a mut dyn FnMut(&[u8], u64, FileType, u64) -> bool) -> Self {
+        Self { emit, pos }
+    }
+    /// Adds an entry; `next` is the cookie of what comes after it. `false`: no room, stop.
+    pub fn add(&mut self, name: &[u8], ino: u64, kind: FileType, next: u64) -> bool {
+        let taken = (self.emit)(name, ino, kind, next);
+        if taken {
+            self.pos = next;
+        }
+        taken
+    }
+}
+
+/// Made-up entries have cookies from here on, after any real ones.
+const MADE_UP: u64 = 1 << 62;
+
+/// The operations of an open directory.
+pub struct DirOps;
+
+impl FileOps for DirOps {
+    fn read(&self, _: &File, _: &mut IoDst<'_>, _: Option<u64>) -> SysResult {
+        Err(Errno::EISDIR)
+    }
+    fn write(&self, _: &File, _: &mut IoSrc<'_>, _: Option<u64>) -> SysResult {
+        Err(Errno::EISDIR)
+    }
+    fn seek(&self, file: &File, offset: i64, whence: u32) -> Result<u64, Errno> {
+        let mut pos = file.pos.lock();
+        let new = match whence {
+            0 => offset,
+            1 => (*pos as i64).checked_add(offset).ok_or(Errno::EINVAL)?,
+            _ => return Err(Errno::EINVAL),
+        };
+        *pos = u64::try_from(new).map_err(|_| Errno::EINVAL)?;
+        Ok(*pos)
+    }
+    fn fsync(&self, _: &File) -> Result<(), Errno> {
+        Ok(())
+    }
+    fn readdir(&self, file: &File, sink: &mut DirSink<'_>) -> Result<(), Errno> {
+        let dentry = &file.path.dentry;
+        list(dentry, &file.path.up().map_or(dentry.inode.ino, |p| p.dentry.inode.ino), sink)?;
+        if file.path.mnt.flags() & crate::fs::mount::MS_NOATIME == 0 {
+            dentry.inode.touch_accessed();
+        }
+        Ok(())
+    }
+}
+
+fn list(dentry: &Arc<Dentry>, parent_ino: &u64, sink: &mut DirSink<'_>) -> Result<(), Errno> {
+    let inode = &dentry.inode;
+    if sink.pos == 0 && !sink.add(b".", inode.ino, FileType::Directory, 1) {
+        return Ok(());
+    }
+    if sink.pos == 1 && !sink.add(b"..", *parent_ino, FileType::Directory, FIRST_COOKIE) {
+        return Ok(());
+    }
+    while sink.pos < MADE_UP {
+        // One entry at a time: the copy to user space may sleep, so the lock can't be held across it.
+        let next = dentry.lock_dir()?.next(sink.pos).map(|(cookie, d)| (cookie, d.clone()));
+        match next {
+            Some((cookie, child)) => {
+                if !sink.add(&child.name(), child.inode.ino, child.inode.kind, cookie + 1) {
+                    return Ok(());
+                }
+            }
+            None if dentry.lock_dir()?.is_dead() => return Ok(()),
+            None if inode.ops.writable_directory() => return Ok(()),
+            None => sink.pos = MADE_UP,
+        }
+    }
+    // The file system counts its own entries from 2; a pinned entry appears among them, too, so it must not appear twice.
+    let mut inner_pos = sink.pos - MADE_UP + FIRST_COOKIE;
+    let mut emit = |name: &[u8], ino: u64, kind: FileType, next: u64| {
+        if dentry.lock_dir().is_ok_and(|d| d.get(name).is_some()) {
+            sink.pos = next - FIRST_COOKIE + MADE_UP;
+            return true;
+        }
+        sink.add(name, ino, kind, next - FIRST_COOKIE + MADE_UP)
+    };
+    let mut inner = DirSink::new(inner_pos, &mut emit);
+    inode.ops.list(inode, inner_pos, &mut inner)?;
+    inner_pos = inner.pos;
+    let _ = inner_pos;
+    Ok(())
+}

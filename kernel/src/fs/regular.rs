@@ -1,0 +1,216 @@
+//! Regular files whose contents are a page cache: tmpfs files and memfds.
+
+use crate::fs::file::{File, FileOps, MapBacking};
+use crate::fs::inode::{FileType, Inode};
+use crate::fs::io::{IoDst, IoSrc};
+use crate::fs::{RLIMIT_FSIZE, perm};
+use crate::mm::{PAGE_SHIFT, PAGE_SIZE, PageCache};
+use crate::syscall::SysResult;
+use alloc::sync::Arc;
+use core::sync::atomic::Ordering;
+use limen_linux_abi::{Errno, raw::general as abi};
+
+/// The largest file (`MAX_LFS_FILESIZE`).
+pub const MAX_SIZE: u64 = i64::MAX as u64;
+/// `F_SEAL_SHRINK`.
+pub const SEAL_SHRINK: u32 = 2;
+/// `F_SEAL_GROW`.
+pub const SEAL_GROW: u32 = 4;
+/// `F_SEAL_WRITE`.
+pub const SEAL_WRITE: u32 = 8;
+/// `F_SEAL_FUTURE_WRITE`.
+pub const SEAL_FUTURE_WRITE: u32 = 16;
+const FALLOC_KEEP_SIZE: u32 = 1;
+const FALLOC_PUNCH_HOLE: u32 = 2;
+const FALLOC_ZERO_RANGE: u32 = 16;
+
+/// The operations of an open regular file.
+pub struct Regular;
+
+fn pages(inode: &Inode) -> Result<&Arc<PageCache>, Errno> {
+    inode.pages.as_ref().ok_or(Errno::EINVAL)
+}
+
+/// `RLIMIT_FSIZE`: how much of a write of `len` at `pos` may happen; `EFBIG` (with `SIGXFSZ`) if nothing.
+fn limit(pos: u64, len: usize) -> Result<usize, Errno> {
+    let max = crate::task::rlimit(RLIMIT_FSIZE);
+    if max < MAX_SIZE && pos >= max && len != 0 {
+        crate::fs::fcntl::signal_current(25);
+        return Err(Errno::EFBIG);
+    }
+    if pos >= MAX_SIZE && len != 0 {
+        return Err(Errno::EFBIG);
+    }
+    Ok(len.min((max.min(MAX_SIZE) - pos.min(max)).min(usize::MAX as u64) as usize))
+}
+
+impl FileOps for Regular {
+    fn read(&self, file: &File, dst: &mut IoDst<'_>, pos: Option<u64>) -> SysResult {
+        let inode = file.inode();
+        let pages = pages(inode)?;
+        let n = match pos {
+            Some(pos) => pages.read_at(pos, dst)?,
+            None => {
+                let mut pos = file.pos.lock();
+                let n = pages.read_at(*pos, dst)?;
+                *pos += n as u64;
+                n
+            }
+        };
+        if file.flags() & abi::O_NOATIME == 0 && file.path.mnt.flags() & crate::fs::mount::MS_NOATIME == 0 {
+            inode.touch_accessed();
+        }
+        Ok(n)
+    }
+
+    fn write(&self, file: &File, src: &mut IoSrc<'_>, pos: Option<u64>) -> SysResult {
+        let inode = file.inode();
+        let pages = pages(inode)?;
+        let mut own = if pos.is_none() { Some(file.pos.lock()) } else { None };
+        let _writing = inode.write_lock.lock();
+        let mut at = match (&own, pos) {
+            (Some(p), _) => **p,
+            (None, p) => p.unwrap_or(0),
+        };
+        if file.flags() & abi::O_APPEND != 0 {
+            at = pages.size();
+        }
+        let len = src.remaining();
+        if len == 0 {
+            return Ok(0);
+        }
+        src.truncate(limit(at, len)?);
+        let seals = inode.seals.load(Ordering::Relaxed);
+        if seals != 0 {
+            if seals & (SEAL_WRITE | SEAL_FUTURE_WRITE) != 0 {
+                return Err(Errno::EPERM);
+            }
+            if seals & SEAL_GROW != 0 && at + src.remaining() as u64 > pages.size() {
+                if at >= pages.size() {
+                    return Err(Errno::EPERM);
+                }
+                src.truncate((pages.size() - at) as usize);
+            }
+        }
+        let n = pages.write_at(at, src)?;
+        if let Some(own) = &mut own {
+            **own = at + n as u64;
+        }
+        inode.touch_modified();
+        perm::drop_privilege_bits(inode);
+        Ok(n)
+    }
+
+    fn mmap(&self, file: &File) -> Result<MapBacking, Errno> {
+        let inode = file.inode();
+        let pages = pages(inode)?.clone();
+        inode.touch_accessed();
+        Ok(MapBacking::Pages(pages))
+    }
+
+    fn fsync(&self, _: &File) -> Result<(), Errno> {
+        Ok(())
+    }
+
+    fn fallocate(&self, file: &File, mode: u32, offset: u64, len: u64) -> Result<(), Errno> {
+        let inode = file.inode();
+        let pages = pages(inode)?;
+        let end = offset.checked_add(len).filter(|e| *e <= MAX_SIZE).ok_or(Errno::EFBIG)?;
+        if mode & !(FALLOC_KEEP_SIZE | FALLOC_PUNCH_HOLE | FALLOC_ZERO_RANGE) != 0 {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        let _writing = inode.write_lock.lock();
+        let seals = inode.seals.load(Ordering::Relaxed);
+        if mode & FALLOC_PUNCH_HOLE != 0 {
+            if mode & FALLOC_KEEP_SIZE == 0 || mode & FALLOC_ZERO_RANGE != 0 {
+                return Err(Errno::EOPNOTSUPP);
+            }
+            if seals & (SEAL_WRITE | SEAL_FUTURE_WRITE) != 0 {
+                return Err(Errno::EPERM);
+            }
+            pages.punch(offset, end.min(pages.size().next_multiple_of(PAGE_SIZE as u64)).max(offset));
+            inode.touch_modified();
+            return Ok(());
+        }
+        if seals & SEAL_GROW != 0 && end > pages.size() {
+            return Err(Errno::EPERM);
+        }
+        limit(end - 1, 1)?;
+        if mode & FALLOC_ZERO_RANGE != 0 {
+            pages.punch(offset, end.min(pages.size()).max(offset));
+        }
+        for index in offset >> PAGE_SHIFT..end.div_ceil(PAGE_SIZE as u64) {
+            pages.get_or_create(index)?;
+            if index % 256 == 0 && crate::task::current().signal_pending() {
+                return Err(Errno::EINTR);
+            }
+        }
+        if mode & FALLOC_KEEP_SIZE == 0 {
+            pages.grow(end);
+        }
+        inode.touch_changed();
+        Ok(())
+    }
+}
+
+/// Changes a regular file's size (`truncate`, `O_TRUNC`); permissions are the caller's business.
+pub fn set_size(inode: &Arc<Inode>, size: u64) -> Result<(), Errno> {
+    match inode.kind {
+        FileType::Regular => {}
+        FileType::Directory => return Err(Errno::EISDIR),
+        _ => return Err(Errno::EINVAL),
+    }
+    if size > MAX_SIZE {
+        return Err(Errno::EFBIG);
+    }
+    let Some(pages) = &inode.pages else { return Ok(()) };
+    let _writing = inode.write_lock.lock();
+    let old = pages.size();
+    if size > old {
+        limit(size - 1, 1)?;
+    }
+    let seals = inode.seals.load(Ordering::Relaxed);
+    if (size < old && seals & SEAL_SHRINK != 0) || (size > old && seals & SEAL_GROW != 0) {
+        return Err(Errno::EPERM);
+    }
+    pages.truncate(size);
+    inode.touch_modified();
+    perm::drop_privilege_bits(inode);
+    Ok(())
+}
+
+/// `lseek` on anything with a position.
+pub fn seek(file: &File, offset: i64, whence: u32) -> Result<u64, Errno> {
+    if file.mode().contains(crate::fs::file::FileMode::STREAM) {
+        return Err(Errno::ESPIPE);
+    }
+    let inode = file.inode();
+    let mut pos = file.pos.lock();
+    let size = inode.size();
+    let base = match whence {
+        0 => 0,
+        1 => *pos as i64,
+        2 => size as i64,
+        3 | 4 => {
+            let from = u64::try_from(offset).ok().filter(|o| *o < size).ok_or(Errno::ENXIO)?;
+            let found = match (&inode.pages, whence) {
+                (Some(p), 3) => {
+                    let index = p.next_present(from >> PAGE_SHIFT).ok_or(Errno::ENXIO)?;
+                    (index << PAGE_SHIFT).max(from)
+                }
+                (Some(p), _) => (p.next_absent(from >> PAGE_SHIFT) << PAGE_SHIFT).max(from).min(size),
+                (None, 3) => from,
+                (None, _) => size,
+            };
+            if found >= size && whence == 3 {
+                return Err(Errno::ENXIO);
+            }
+            *pos = found;
+            return Ok(found);
+        }
+        _ => return Err(Errno::EINVAL),
+    };
+    let new = base.checked_add(offset).ok_or(Errno::EOVERFLOW)?;
+    *pos = u64::try_from(new).map_err(|_| Errno::EINVAL)?;
+    Ok(*pos)
+}

@@ -1,0 +1,257 @@
+//! tmpfs: files in memory. Directories are their dentries' children (`fs/dentry.rs`), contents are page caches; what is left is making
+//! inodes and keeping the accounts. Also serves rootfs and devtmpfs.
+
+use crate::fs::dentry::Dentry;
+use crate::fs::inode::{FileType, Inode, InodeOps, Link, NewInode, new_root};
+use crate::fs::superblock::{FsType, StatFs, SuperBlock, SuperOps};
+use crate::mm::{PAGE_SIZE, PageAccount, PageCache};
+use crate::sync::SpinLock;
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt::Write;
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use limen_linux_abi::Errno;
+
+/// `TMPFS_MAGIC`.
+const MAGIC: u64 = 0x0102_1994;
+/// What an empty name costs in a directory's size (`BOGO_DIRENT_SIZE`).
+const DIRENT_SIZE: u64 = 20;
+
+/// tmpfs.
+pub static TMPFS: FsType = FsType { name: "tmpfs", needs_device: false, mount: |_, data| new_tree("tmpfs", data, false) };
+/// `ramfs`: the same thing (its options are a subset).
+pub static RAMFS: FsType = FsType { name: "ramfs", needs_device: false, mount: |_, data| new_tree("ramfs", data, false) };
+
+/// Limits and use of one instance.
+pub struct Account {
+    max_pages: AtomicUsize,
+    pages: AtomicUsize,
+    max_inodes: AtomicU64,
+    inodes: AtomicU64,
+}
+
+impl PageAccount for Account {
+    fn charge(&self) -> bool {
+        let max = self.max_pages.load(Ordering::Relaxed);
+        self.pages.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| (n < max).then_some(n + 1)).is_ok()
+    }
+    fn uncharge(&self, n: usize) {
+        self.pages.fetch_sub(n, Ordering::Relaxed);
+    }
+}
+
+/// Mount options.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Options {
+    size: Option<usize>,
+    inodes: Option<u64>,
+    mode: Option<u32>,
+    uid: Option<u32>,
+    gid: Option<u32>,
+}
+
+impl Options {
+    fn parse(data: &str) -> Result<Self, Errno> {
+        let mut o = Self::default();
+        let bad = |_| Errno::EINVAL;
+        for option in data.split(',').filter(|o| !o.is_empty()) {
+            let (name, value) = option.split_once('=').unwrap_or((option, ""));
+            match name {
+                "size" => o.size = Some(bytes(value)?.div_ceil(PAGE_SIZE as u64) as usize),
+                "nr_blocks" => o.size = Some(bytes(value)? as usize),
+                "nr_inodes" => o.inodes = Some(bytes(value)?),
+                "mode" => o.mode = Some(u32::from_str_radix(value, 8).map_err(bad)? & 0o7777),
+                "uid" => o.uid = Some(value.parse().map_err(bad)?),
+                "gid" => o.gid = Some(value.parse().map_err(bad)?),
+                "huge" | "mpol" | "inode32" | "inode64" | "noswap" | "strictatime" | "relatime" => {}
+                _ => return Err(Errno::EINVAL),
+            }
+        }
+        Ok(o)
+    }
+}
+
+/// A number with `k`, `m`, `g` or, for sizes, `%` of memory.
+fn bytes(text: &str) -> Result<u64, Errno> {
+    let (digits, unit) = match text.find(|c: char| !c.is_ascii_digit()) {
+        Some(at) => text.split_at(at),
+        None => (text, ""),
+    };
+    let n: u64 = digits.parse().map_err(|_| Errno::EINVAL)?;
+    let factor = match unit {
+        "" => 1,
+        "k" | "K" => 1 << 10,
+        "m" | "M" => 1 << 20,
+        "g" | "G" => 1 << 30,
+        "%" => return Ok((total_pages() as u64 * PAGE_SIZE as u64 / 100).saturating_mul(n)),
+        _ => return Err(Errno::EINVAL),
+    };
+    Ok(n.saturating_mul(factor))
+}
+
+fn total_pages() -> usize {
+    crate::mm::total_pages()
+}
+
+/// An instance's answers.
+pub struct Super {
+    /// Its accounts, shared with its files' pages.
+    pub account: Arc<Account>,
+    options: SpinLock<Options>,
+}
+
+impl SuperOps for Super {
+    fn statfs(&self) -> StatFs {
+        let a = &self.account;
+        let (max, files) = (a.max_pages.load(Ordering::Relaxed), a.max_inodes.load(Ordering::Relaxed));
+        let unlimited = max == usize::MAX;
+        StatFs {
+            magic: MAGIC,
+            block_size: PAGE_SIZE as u64,
+            blocks: if unlimited { 0 } else { max as u64 },
+            free: if unlimited { 0 } else { max.saturating_sub(a.pages.load(Ordering::Relaxed)) as u64 },
+            files: if unlimited { 0 } else { files },
+            files_free: if unlimited { 0 } else { files.saturating_sub(a.inodes.load(Ordering::Relaxed)) },
+        }
+    }
+    fn show_options(&self, out: &mut String) {
+        let o = self.options.lock().clone();
+        if let Some(pages) = o.size {
+            let _ = write!(out, ",size={}k", pages * PAGE_SIZE / 1024);
+        }
+        if let Some(n) = o.inodes {
+            let _ = write!(out, ",nr_inodes={n}");
+        }
+        if let Some(mode) = o.mode.filter(|m| *m != 0o1777) {
+            let _ = write!(out, ",mode={mode:03o}");
+        }
+        if let Some(uid) = o.uid.filter(|u| *u != 0) {
+            let _ = write!(out, ",uid={uid}");
+        }
+        if let Some(gid) = o.gid.filter(|g| *g != 0) {
+            let _ = write!(out, ",gid={gid}");
+        }
+    }
+    fn remount(&self, data: &str) -> Result<(), Errno> {
+        let new = Options::parse(data)?;
+        let a = &self.account;
+        if let Some(size) = new.size {
+            if size != 0 && size < a.pages.load(Ordering::Relaxed) {
+                return Err(Errno::EINVAL);
+            }
+            a.max_pages.store(if size == 0 { usize::MAX } else { size }, Ordering::Relaxed);
+        }
+        if let Some(inodes) = new.inodes {
+            if inodes != 0 && inodes < a.inodes.load(Ordering::Relaxed) {
+                return Err(Errno::EINVAL);
+            }
+            a.max_inodes.store(if inodes == 0 { u64::MAX } else { inodes }, Ordering::Relaxed);
+        }
+        let mut o = self.options.lock();
+        o.size = new.size.or(o.size);
+        o.inodes = new.inodes.or(o.inodes);
+        Ok(())
+    }
+}
+
+/// Directories and files without anything special.
+struct Node;
+/// Symbolic links hold their target.
+struct Symlink(Box<[u8]>);
+
+fn account(sb: &SuperBlock) -> Result<&Arc<Account>, Errno> {
+    Ok(&sb.ops.downcast::<Super>().ok_or(Errno::EINVAL)?.account)
+}
+
+fn evict(inode: &mut Inode) {
+    if let Ok(a) = account(&inode.sb) {
+        a.inodes.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl InodeOps for Node {
+    fn create(&self, dir: &Arc<Inode>, new: &NewInode<'_>) -> Result<Arc<Inode>, Errno> {
+        make(&dir.sb, new)
+    }
+    fn writable_directory(&self) -> bool {
+        true
+    }
+    fn size(&self, inode: &Inode) -> u64 {
+        // Two for a directory itself; subdirectories and files are not counted apart, so this is a plausible, not an exact, figure.
+        if inode.kind == FileType::Directory { u64::from(inode.nlink()) * DIRENT_SIZE } else { 0 }
+    }
+    fn evict(&self, inode: &mut Inode) {
+        evict(inode);
+    }
+}
+
+impl InodeOps for Symlink {
+    fn follow(&self, _: &Arc<Inode>) -> Result<Link, Errno> {
+        let mut text = Vec::new();
+        text.try_reserve_exact(self.0.len()).map_err(|_| Errno::ENOMEM)?;
+        text.extend_from_slice(&self.0);
+        Ok(Link::Text(text))
+    }
+    fn size(&self, _: &Inode) -> u64 {
+        self.0.len() as u64
+    }
+    fn evict(&self, inode: &mut Inode) {
+        evict(inode);
+    }
+}
+
+/// A new inode of `sb`. `ENOSPC` at the limit of inodes.
+pub fn make(sb: &Arc<SuperBlock>, new: &NewInode<'_>) -> Result<Arc<Inode>, Errno> {
+    let a = account(sb)?;
+    let max = a.max_inodes.load(Ordering::Relaxed);
+    a.inodes
+        .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| (n < max).then_some(n + 1))
+        .map_err(|_| Errno::ENOSPC)?;
+    let ops: Box<dyn InodeOps> = match new.kind {
+        FileType::Symlink => Box::new(Symlink(Box::from(new.target))),
+        _ => Box::new(Node),
+    };
+    let mut inode = Inode::new(sb, ops, new);
+    if new.kind == FileType::Regular {
+        inode.pages = Some(PageCache::new(Some(a.clone())));
+    }
+    Ok(Arc::new(inode))
+}
+
+/// Adds an entry to a directory from inside the kernel. `EEXIST` if the name is taken.
+pub fn add(dir: &Arc<Dentry>, name: &[u8], new: &NewInode<'_>) -> Result<Arc<Dentry>, Errno> {
+    let inode = make(&dir.inode.sb, new)?;
+    crate::fs::names::insert_new(dir, name, inode)
+}
+
+/// A new instance. `fs_type` is the name it goes by.
+pub fn new_tree(fs_type: &'static str, data: &str, persistent: bool) -> Result<Arc<Dentry>, Errno> {
+    let mut options = Options::parse(data)?;
+    let half = (total_pages() / 2).max(64);
+    let limit = match options.size {
+        None => half,
+        Some(0) => usize::MAX,
+        Some(n) => n,
+    };
+    if fs_type == "tmpfs" {
+        options.mode = options.mode.or(Some(0o1777));
+    }
+    let account = Arc::new(Account {
+        max_pages: AtomicUsize::new(if fs_type == "ramfs" { usize::MAX } else { limit }),
+        pages: AtomicUsize::new(0),
+        max_inodes: AtomicU64::new(match options.inodes {
+            Some(0) => u64::MAX,
+            Some(n) => n,
+            None => half as u64,
+        }),
+        inodes: AtomicU64::new(1),
+    });
+    let mode = options.mode.unwrap_or(0o755);
+    let (uid, gid) = (options.uid.unwrap_or(0), options.gid.unwrap_or(0));
+    let sb = SuperBlock::new(fs_type, Box::new(Super { account, options: SpinLock::new(options) }), persistent);
+    let root = new_root(&sb, Box::new(Node), mode);
+    root.inode.set_owner(uid, gid);
+    Ok(root)
+}

@@ -1,0 +1,138 @@
+//! Copies to and from user memory that may end early (file I/O returns what was copied), C strings, and scatter lists. Called by the
+//! file system's `IoDst`/`IoSrc` and by path-taking system calls.
+
+use super::user::check;
+use crate::arch::uaccess;
+use alloc::vec::Vec;
+use core::mem::MaybeUninit;
+use limen_linux_abi::Errno;
+
+/// Longest path including its NUL (`PATH_MAX`).
+pub const PATH_MAX: usize = 4096;
+/// What most paths fit into without touching the heap.
+const INLINE: usize = 192;
+
+/// Copies to user memory; returns how many bytes arrived (0 for a range outside the user part).
+#[inline]
+pub fn copy_out(to: usize, from: &[u8]) -> usize {
+    if check(to, from.len()).is_err() {
+        return 0;
+    }
+    // SAFETY: `from` is ours; the user range was checked.
+    from.len() - unsafe { uaccess::copy_to_user(to, from.as_ptr(), from.len()) }
+}
+
+/// Copies from user memory; returns how many bytes arrived (0 for a range outside the user part).
+#[inline]
+pub fn copy_in(to: &mut [u8], from: usize) -> usize {
+    if check(from, to.len()).is_err() {
+        return 0;
+    }
+    // SAFETY: `to` is ours; the user range was checked.
+    to.len() - unsafe { uaccess::copy_from_user(to.as_mut_ptr(), from, to.len()) }
+}
+
+/// Zeroes user memory; returns how many bytes were cleared.
+#[inline]
+pub fn clear(to: usize, len: usize) -> usize {
+    if check(to, len).is_err() {
+        return 0;
+    }
+    // SAFETY: the user range was checked.
+    len - unsafe { uaccess::clear_user(to, len) }
+}
+
+/// A string copied from user space: short ones live on the stack, uninitialised beyond their length.
+pub struct UserString {
+    inline: [MaybeUninit<u8>; INLINE],
+    len: usize,
+    heap: Option<Vec<u8>>,
+}
+
+impl UserString {
+    /// Reads a NUL-terminated string shorter than `max` bytes; `ENAMETOOLONG` if there is no NUL in time, `EFAULT` if it is not there.
+    #[inline]
+    pub fn read(addr: usize, max: usize) -> Result<Self, Errno> {
+        let mut s = Self { inline: [MaybeUninit::uninit(); INLINE], len: 0, heap: None };
+        let room = limit(addr, INLINE.min(max))?;
+        // SAFETY: `inline` has room for `room` bytes; `limit` kept the range inside the user part.
+        let n = unsafe { uaccess::copy_string_from_user(s.inline.as_mut_ptr().cast(), addr, room) }
+            .ok_or(Errno::EFAULT)?;
+        if n < room {
+            s.len = n;
+            return Ok(s);
+        }
+        s.read_long(addr, max)?;
+        Ok(s)
+    }
+
+    #[cold]
+    fn read_long(&mut self, addr: usize, max: usize) -> Result<(), Errno> {
+        let mut v = Vec::new();
+        let room = limit(addr, max)?;
+        v.try_reserve_exact(room).map_err(|_| Errno::ENOMEM)?;
+        // SAFETY: the vector has capacity for `room` bytes; `limit` kept the range inside the user part.
+        let n = unsafe { uaccess::copy_string_from_user(v.as_mut_ptr(), addr, room) }.ok_or(Errno::EFAULT)?;
+        if n >= room {
+            return Err(if room < max { Errno::EFAULT } else { Errno::ENAMETOOLONG });
+        }
+        // SAFETY: the first `n` bytes were written.
+        unsafe { v.set_len(n) };
+        self.heap = Some(v);
+        Ok(())
+    }
+
+    /// The bytes, without the NUL.
+    #[inline]
+    pub fn as_bytes(&self) -> &[u8] {
+        match &self.heap {
+            Some(v) => v,
+            // SAFETY: the first `len` bytes were written by the copy.
+            None => unsafe { core::slice::from_raw_parts(self.inline.as_ptr().cast(), self.len) },
+        }
+    }
+}
+
+/// A path argument: see [`UserString::read`].
+#[inline]
+pub fn read_path(addr: usize) -> Result<UserString, Errno> {
+    UserString::read(addr, PATH_MAX)
+}
+
+fn limit(addr: usize, max: usize) -> Result<usize, Errno> {
+    let end = crate::arch::mmu::USER_END;
+    if addr >= end { Err(Errno::EFAULT) } else { Ok(max.min(end - addr)) }
+}
+
+/// One element of a scatter list (`struct iovec`).
+#[derive(Clone, Copy, Debug)]
+pub struct IoVec {
+    /// User address.
+    pub addr: usize,
+    /// Bytes.
+    pub len: usize,
+}
+
+/// Reads `count` iovecs. `EINVAL` for more than 1024 or a negative length; lengths are cut so that the sum fits `MAX_RW_COUNT`.
+pub fn read_iovecs(addr: usize, count: usize) -> Result<Vec<IoVec>, Errno> {
+    if count > 1024 {
+        return Err(Errno::EINVAL);
+    }
+    let mut list = Vec::new();
+    list.try_reserve_exact(count).map_err(|_| Errno::ENOMEM)?;
+    let mut left = MAX_RW;
+    for i in 0..count {
+        let [base, len] = super::user::UserPtr::<[usize; 2]>::new(addr).add(i).read()?;
+        if len > isize::MAX as usize {
+            return Err(Errno::EINVAL);
+        }
+        check(base, len)?;
+        let len = len.min(left);
+        left -= len;
+        list.push(IoVec { addr: base, len });
+    }
+    Ok(list)
+}
+
+/// The most one read or write moves (`MAX_RW_COUNT`).
+pub const MAX_RW: usize = 0x7fff_ffff & !(super::PAGE_SIZE - 1);
