@@ -18,7 +18,11 @@ struct Internal(u64);
 
 impl SuperOps for Internal {
     fn statfs(&self) -> StatFs {
-        StatFs { magic: self.0, block_size: 4096, ..StatFs::default() }
+        StatFs {
+            magic: self.0,
+            block_size: 4096,
+            ..StatFs::default()
+        }
     }
 }
 
@@ -40,7 +44,11 @@ struct Lazy {
 
 impl Lazy {
     const fn new(name: &'static str, magic: u64) -> Self {
-        Self { mount: SpinLock::new(None), name, magic }
+        Self {
+            mount: SpinLock::new(None),
+            name,
+            magic,
+        }
     }
     fn get(&self) -> Arc<Mount> {
         if let Some(m) = self.mount.lock().as_ref() {
@@ -59,12 +67,22 @@ static ANON: Lazy = Lazy::new("anon_inodefs", 0x0904_1934);
 static CLASSES: SpinLock<BTreeMap<&'static str, Path>> = SpinLock::new(BTreeMap::new());
 
 fn place(mnt: Arc<Mount>, inode: Arc<Inode>, label: &[u8]) -> Path {
-    Path { dentry: Dentry::new_detached(inode, label), mnt }
+    Path {
+        dentry: Dentry::new_detached(inode, label),
+        mnt,
+    }
 }
 
 fn owned(kind: FileType, mode: u32) -> NewInode<'static> {
     let creds = crate::task::current().creds();
-    NewInode { kind, mode, uid: creds.fsuid, gid: creds.fsgid, rdev: Dev::default(), target: b"" }
+    NewInode {
+        kind,
+        mode,
+        uid: creds.fsuid,
+        gid: creds.fsgid,
+        rdev: Dev::default(),
+        target: b"",
+    }
 }
 
 /// A place for a new pipe.
@@ -78,7 +96,11 @@ pub fn pipe_place() -> Path {
 /// A place for a new socket.
 pub fn socket_place() -> Path {
     let mnt = SOCKETS.get();
-    let inode = Inode::new(&mnt.root.inode.sb, Box::new(Anonymous), &owned(FileType::Socket, 0o777));
+    let inode = Inode::new(
+        &mnt.root.inode.sb,
+        Box::new(Anonymous),
+        &owned(FileType::Socket, 0o777),
+    );
     let label = format!("socket:[{}]", inode.ino);
     place(mnt, Arc::new(inode), label.as_bytes())
 }
@@ -88,7 +110,12 @@ pub fn file(name: &'static str, ops: Arc<dyn FileOps>, flags: u32) -> Arc<File> 
     let known = CLASSES.lock().get(name).cloned();
     let path = known.unwrap_or_else(|| {
         let mnt = ANON.get();
-        let new = NewInode { mode: 0o600, uid: 0, gid: 0, ..owned(FileType::Regular, 0) };
+        let new = NewInode {
+            mode: 0o600,
+            uid: 0,
+            gid: 0,
+            ..owned(FileType::Regular, 0)
+        };
         let inode = Inode::new(&mnt.root.inode.sb, Box::new(Anonymous), &new);
         let path = place(mnt, Arc::new(inode), format!("anon_inode:{name}").as_bytes());
         CLASSES.lock().entry(name).or_insert(path).clone()

@@ -1,7 +1,7 @@
 //! What a process knows of the tree: its root, its working directory, its umask. Shared by `CLONE_FS`, copied by fork.
 
 use crate::fs::path::Path;
-use crate::sync::{SpinLock};
+use crate::sync::SpinLock;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -21,15 +21,24 @@ impl FsContext {
     pub fn initial() -> Arc<Self> {
         let root = crate::fs::mount::initial_root();
         Arc::new(Self {
-            places: SpinLock::new(Places { cwd: root.clone(), root }),
+            places: SpinLock::new(Places {
+                cwd: root.clone(),
+                root,
+            }),
             umask: AtomicU32::new(0o022),
         })
     }
     /// A copy for a new process.
     pub fn copy(&self) -> Arc<Self> {
         let p = self.places.lock();
-        let places = Places { root: p.root.clone(), cwd: p.cwd.clone() };
-        Arc::new(Self { places: SpinLock::new(places), umask: AtomicU32::new(self.umask()) })
+        let places = Places {
+            root: p.root.clone(),
+            cwd: p.cwd.clone(),
+        };
+        Arc::new(Self {
+            places: SpinLock::new(places),
+            umask: AtomicU32::new(self.umask()),
+        })
     }
     /// The root.
     pub fn root(&self) -> Path {

@@ -152,10 +152,14 @@ pub struct Dentry {
 
 impl Dentry {
     fn build(inode: Arc<Inode>, parent: Option<Arc<Dentry>>, name: Name) -> Arc<Self> {
-        let dir = (inode.kind == FileType::Directory).then(Box::default);
+        let dir = (inode.kind == FileType::Directory).then(|| Box::new(SpinLock::new(Directory::default())));
         Arc::new(Self {
             inode,
-            link: SpinLock::new(LinkState { parent, name, unlinked: false }),
+            link: SpinLock::new(LinkState {
+                parent,
+                name,
+                unlinked: false,
+            }),
             dir,
             mounts: AtomicU32::new(0),
         })

@@ -25,7 +25,11 @@ static BLOCK_DEVICES: SpinLock<BTreeMap<Dev, Arc<Device>>> = SpinLock::new(BTree
 static ROOT: SpinLock<Option<Arc<Dentry>>> = SpinLock::new(None);
 
 /// devtmpfs.
-pub static DEVTMPFS: FsType = FsType { name: "devtmpfs", needs_device: false, mount: |_, _| Ok(root()) };
+pub static DEVTMPFS: FsType = FsType {
+    name: "devtmpfs",
+    needs_device: false,
+    mount: |_, _| Ok(root()),
+};
 
 /// The devtmpfs root, made on first use.
 pub fn root() -> Arc<Dentry> {
@@ -41,8 +45,19 @@ fn add_node(name: &str, kind: FileType, dev: Dev, mode: u32) -> Result<(), Errno
     let mut parts = name.split('/').peekable();
     while let Some(part) = parts.next() {
         let last = parts.peek().is_none();
-        let (kind, mode) = if last { (kind, mode) } else { (FileType::Directory, 0o755) };
-        let new = NewInode { kind, mode, uid: 0, gid: 0, rdev: dev, target: b"" };
+        let (kind, mode) = if last {
+            (kind, mode)
+        } else {
+            (FileType::Directory, 0o755)
+        };
+        let new = NewInode {
+            kind,
+            mode,
+            uid: 0,
+            gid: 0,
+            rdev: dev,
+            target: b"",
+        };
         let child = match dir.lookup(part.as_bytes()) {
             Ok(child) => child,
             Err(_) => tmpfs::add(&dir, part.as_bytes(), &new)?,
@@ -54,17 +69,29 @@ fn add_node(name: &str, kind: FileType, dev: Dev, mode: u32) -> Result<(), Errno
 
 /// Serves character device `dev`, and makes a node `name` (slashes make directories) with permissions `mode` in devtmpfs.
 pub fn register_char_device(name: &str, dev: Dev, mode: u32, open: OpenDevice) {
-    CHAR_DEVICES.lock().insert(dev, Arc::new(Device { name: String::from(name), open }));
+    CHAR_DEVICES.lock().insert(
+        dev,
+        Arc::new(Device {
+            name: String::from(name),
+            open,
+        }),
+    );
     if let Err(e) = add_node(name, FileType::CharDevice, dev, mode) {
-        warn!("devtmpfs: {name}: {e:?}");
+        warning!("devtmpfs: {name}: {e:?}");
     }
 }
 
 /// As [`register_char_device`], for a block device.
 pub fn register_block_device(name: &str, dev: Dev, mode: u32, open: OpenDevice) {
-    BLOCK_DEVICES.lock().insert(dev, Arc::new(Device { name: String::from(name), open }));
+    BLOCK_DEVICES.lock().insert(
+        dev,
+        Arc::new(Device {
+            name: String::from(name),
+            open,
+        }),
+    );
     if let Err(e) = add_node(name, FileType::BlockDevice, dev, mode) {
-        warn!("devtmpfs: {name}: {e:?}");
+        warning!("devtmpfs: {name}: {e:?}");
     }
 }
 
@@ -79,22 +106,32 @@ pub fn add_dev_link(name: &str, target: &str) {
         target: target.as_bytes(),
     };
     if let Err(e) = tmpfs::add(&root(), name.as_bytes(), &new) {
-        warn!("devtmpfs: {name}: {e:?}");
+        warning!("devtmpfs: {name}: {e:?}");
     }
 }
 
 /// A directory in devtmpfs (`/dev/pts`, `/dev/shm`) to mount on.
 pub fn add_dev_directory(name: &str, mode: u32) {
-    let new =
-        NewInode { kind: FileType::Directory, mode, uid: 0, gid: 0, rdev: Dev::default(), target: b"" };
+    let new = NewInode {
+        kind: FileType::Directory,
+        mode,
+        uid: 0,
+        gid: 0,
+        rdev: Dev::default(),
+        target: b"",
+    };
     if let Err(e) = tmpfs::add(&root(), name.as_bytes(), &new) {
-        warn!("devtmpfs: {name}: {e:?}");
+        warning!("devtmpfs: {name}: {e:?}");
     }
 }
 
 /// Opens a device node. `ENXIO` if nobody serves its number.
 pub fn open(inode: &Inode, flags: u32) -> Result<Arc<dyn FileOps>, Errno> {
-    let table = if inode.kind == FileType::BlockDevice { &BLOCK_DEVICES } else { &CHAR_DEVICES };
+    let table = if inode.kind == FileType::BlockDevice {
+        &BLOCK_DEVICES
+    } else {
+        &CHAR_DEVICES
+    };
     let device = table.lock().get(&inode.rdev).cloned().ok_or(Errno::ENXIO)?;
     (device.open)(inode.rdev, flags)
 }

@@ -61,7 +61,9 @@ pub struct FdTable {
 impl FdTable {
     /// An empty table.
     pub fn new() -> Arc<Self> {
-        Arc::new(Self { table: SpinLock::new(Table::default()) })
+        Arc::new(Self {
+            table: SpinLock::new(Table::default()),
+        })
     }
 
     /// A copy that shares the open files (fork, `unshare(CLONE_FILES)`).

@@ -1,7 +1,7 @@
 //! Open file descriptions: what a descriptor refers to, and the operations behind it.
 
-use crate::fs::io::{IoDst, IoSrc};
 use crate::fs::inode::{FileType, Inode};
+use crate::fs::io::{IoDst, IoSrc};
 use crate::fs::path::Path;
 use crate::fs::poll::{PollEvents, PollTable};
 use crate::fs::readdir::DirSink;
@@ -221,7 +221,11 @@ impl File {
         let mask = mask & SETFL_MASK;
         let new = (self.flags() & !mask) | (flags & mask);
         self.ops.set_flags(self, new)?;
-        let _ = self.flags.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |old| Some((old & !mask) | (flags & mask)));
+        let _ = self
+            .flags
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |old| {
+                Some((old & !mask) | (flags & mask))
+            });
         Ok(())
     }
 
@@ -280,7 +284,12 @@ impl File {
 
 impl Drop for File {
     fn drop(&mut self) {
-        let watchers = self.extra.get_mut().take().map(|e| e.watchers).unwrap_or_default();
+        let watchers = self
+            .extra
+            .get_mut()
+            .take()
+            .map(|e| e.watchers)
+            .unwrap_or_default();
         for w in watchers.iter().filter_map(Weak::upgrade) {
             w.file_closed(self);
         }

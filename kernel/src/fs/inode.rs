@@ -255,7 +255,12 @@ impl Inode {
             uid: AtomicU32::new(new.uid),
             gid: AtomicU32::new(new.gid),
             nlink: AtomicU32::new(if new.kind == FileType::Directory { 2 } else { 1 }),
-            times: SpinLock::new(Times { atime: now, mtime: now, ctime: now, btime: now }),
+            times: SpinLock::new(Times {
+                atime: now,
+                mtime: now,
+                ctime: now,
+                btime: now,
+            }),
             writers: AtomicI32::new(0),
             seals: AtomicU32::new(0),
             xattrs: SpinLock::new(None),
@@ -302,9 +307,11 @@ impl Inode {
     }
     /// One more name, but not if there is none any more (or far too many).
     pub fn link(&self) -> Result<(), Errno> {
-        let r = self.nlink.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| {
-            (n != 0 && n < u32::MAX / 2).then_some(n + 1)
-        });
+        let r = self
+            .nlink
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| {
+                (n != 0 && n < u32::MAX / 2).then_some(n + 1)
+            });
         match r {
             Ok(_) => Ok(()),
             Err(0) => Err(Errno::ENOENT),
@@ -317,7 +324,9 @@ impl Inode {
     }
     /// One name less.
     pub fn dec_nlink(&self) {
-        let _ = self.nlink.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1));
+        let _ = self
+            .nlink
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1));
     }
     /// Makes a file without a name nameable (`O_TMPFILE`).
     pub fn revive(&self) {
@@ -365,7 +374,11 @@ impl Inode {
 
     /// Somebody wants to write; `ETXTBSY` while it is being executed.
     pub fn get_write(&self) -> Result<(), Errno> {
-        let r = self.writers.fetch_update(Ordering::Acquire, Ordering::Relaxed, |n| (n >= 0).then_some(n + 1));
+        let r = self
+            .writers
+            .fetch_update(Ordering::Acquire, Ordering::Relaxed, |n| {
+                (n >= 0).then_some(n + 1)
+            });
         r.map(|_| ()).map_err(|_| Errno::ETXTBSY)
     }
     /// The inverse of [`Inode::get_write`].
@@ -374,7 +387,11 @@ impl Inode {
     }
     /// Exec forbids writing; `ETXTBSY` while somebody writes.
     pub fn deny_write(&self) -> Result<(), Errno> {
-        let r = self.writers.fetch_update(Ordering::Acquire, Ordering::Relaxed, |n| (n <= 0).then_some(n - 1));
+        let r = self
+            .writers
+            .fetch_update(Ordering::Acquire, Ordering::Relaxed, |n| {
+                (n <= 0).then_some(n - 1)
+            });
         r.map(|_| ()).map_err(|_| Errno::ETXTBSY)
     }
     /// The inverse of [`Inode::deny_write`].
@@ -410,6 +427,13 @@ pub fn now() -> Time {
 
 /// The dentry of a fresh tree: see [`Dentry::new_root`].
 pub fn new_root(sb: &Arc<SuperBlock>, ops: Box<dyn InodeOps>, mode: u32) -> Arc<Dentry> {
-    let new = NewInode { kind: FileType::Directory, mode, uid: 0, gid: 0, rdev: Dev::default(), target: b"" };
+    let new = NewInode {
+        kind: FileType::Directory,
+        mode,
+        uid: 0,
+        gid: 0,
+        rdev: Dev::default(),
+        target: b"",
+    };
     Dentry::new_root(Arc::new(Inode::with_ino(sb, 1, ops, &new)))
 }

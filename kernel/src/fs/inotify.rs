@@ -21,7 +21,14 @@ pub fn attrib(inode: &Inode) {
     let _ = inode;
 }
 /// Moved.
-pub fn moved(from: &Inode, old: &[u8], to: &Inode, new: &[u8], moved: &Arc<Dentry>, over: Option<&Arc<Dentry>>) {
+pub fn moved(
+    from: &Inode,
+    old: &[u8],
+    to: &Inode,
+    new: &[u8],
+    moved: &Arc<Dentry>,
+    over: Option<&Arc<Dentry>>,
+) {
     let _ = (from, old, to, new, moved, over);
 }
 /// Opened.

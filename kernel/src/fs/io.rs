@@ -6,7 +6,11 @@ use limen_linux_abi::Errno;
 
 enum Mem<'a> {
     User(usize),
-    Vector { addr: usize, left: usize, rest: &'a [IoVec] },
+    Vector {
+        addr: usize,
+        left: usize,
+        rest: &'a [IoVec],
+    },
     Out(&'a mut [u8]),
     In(&'a [u8]),
 }
@@ -20,25 +24,42 @@ struct Cursor<'a> {
 impl<'a> Cursor<'a> {
     fn vector(list: &'a [IoVec]) -> Self {
         let remaining = list.iter().map(|v| v.len).sum();
-        Self { mem: Mem::Vector { addr: 0, left: 0, rest: list }, remaining }
+        Self {
+            mem: Mem::Vector {
+                addr: 0,
+                left: 0,
+                rest: list,
+            },
+            remaining,
+        }
     }
 
     /// Moves `n` bytes at most with `user(addr, offset, len) -> moved` or `kernel(range)`; stops at a fault.
     #[inline]
-    fn advance(&mut self, n: usize, mut user: impl FnMut(usize, usize, usize) -> usize) -> Result<usize, Errno> {
+    fn advance(
+        &mut self,
+        n: usize,
+        mut user: impl FnMut(usize, usize, usize) -> usize,
+    ) -> Result<usize, Errno> {
         let n = n.min(self.remaining);
         match &mut self.mem {
             Mem::User(addr) => {
                 let moved = user(*addr, 0, n);
                 *addr += moved;
                 self.remaining -= moved;
-                if moved == 0 && n != 0 { Err(Errno::EFAULT) } else { Ok(moved) }
+                if moved == 0 && n != 0 {
+                    Err(Errno::EFAULT)
+                } else {
+                    Ok(moved)
+                }
             }
             Mem::Vector { addr, left, rest } => {
                 let mut done = 0;
                 while done < n {
                     if *left == 0 {
-                        let Some((first, tail)) = rest.split_first() else { break };
+                        let Some((first, tail)) = rest.split_first() else {
+                            break;
+                        };
                         (*addr, *left, *rest) = (first.addr, first.len, tail);
                         continue;
                     }
@@ -52,7 +73,11 @@ impl<'a> Cursor<'a> {
                     }
                 }
                 self.remaining -= done;
-                if done == 0 && n != 0 { Err(Errno::EFAULT) } else { Ok(done) }
+                if done == 0 && n != 0 {
+                    Err(Errno::EFAULT)
+                } else {
+                    Ok(done)
+                }
             }
             Mem::Out(_) | Mem::In(_) => Ok(0),
         }
@@ -66,7 +91,10 @@ impl<'a> IoDst<'a> {
     /// A user buffer.
     #[inline(always)]
     pub fn user(addr: usize, len: usize) -> Self {
-        Self(Cursor { mem: Mem::User(addr), remaining: len.min(copy::MAX_RW) })
+        Self(Cursor {
+            mem: Mem::User(addr),
+            remaining: len.min(copy::MAX_RW),
+        })
     }
     /// A user scatter list, as `mm::copy::read_iovecs` gives it.
     pub fn vector(list: &'a [IoVec]) -> Self {
@@ -75,7 +103,10 @@ impl<'a> IoDst<'a> {
     /// A kernel buffer.
     pub fn kernel(buf: &'a mut [u8]) -> Self {
         let remaining = buf.len();
-        Self(Cursor { mem: Mem::Out(buf), remaining })
+        Self(Cursor {
+            mem: Mem::Out(buf),
+            remaining,
+        })
     }
     /// Room left.
     #[inline(always)]
@@ -93,7 +124,8 @@ impl<'a> IoDst<'a> {
             self.0.remaining -= n;
             return Ok(n);
         }
-        self.0.advance(data.len(), |addr, at, n| copy::copy_out(addr, &data[at..at + n]))
+        self.0
+            .advance(data.len(), |addr, at, n| copy::copy_out(addr, &data[at..at + n]))
     }
     /// Zeroes up to `n` bytes.
     #[inline]
@@ -125,7 +157,10 @@ impl<'a> IoSrc<'a> {
     /// A user buffer.
     #[inline(always)]
     pub fn user(addr: usize, len: usize) -> Self {
-        Self(Cursor { mem: Mem::User(addr), remaining: len.min(copy::MAX_RW) })
+        Self(Cursor {
+            mem: Mem::User(addr),
+            remaining: len.min(copy::MAX_RW),
+        })
     }
     /// A user scatter list, as `mm::copy::read_iovecs` gives it.
     pub fn vector(list: &'a [IoVec]) -> Self {
@@ -133,7 +168,10 @@ impl<'a> IoSrc<'a> {
     }
     /// A kernel buffer.
     pub fn kernel(buf: &'a [u8]) -> Self {
-        Self(Cursor { mem: Mem::In(buf), remaining: buf.len() })
+        Self(Cursor {
+            mem: Mem::In(buf),
+            remaining: buf.len(),
+        })
     }
     /// Bytes left.
     #[inline(always)]
@@ -151,7 +189,8 @@ impl<'a> IoSrc<'a> {
             self.0.remaining -= n;
             return Ok(n);
         }
-        self.0.advance(to.len(), |addr, at, n| copy::copy_in(&mut to[at..at + n], addr))
+        self.0
+            .advance(to.len(), |addr, at, n| copy::copy_in(&mut to[at..at + n], addr))
     }
     /// Drops everything (what `/dev/null` does with it).
     #[inline(always)]
@@ -164,5 +203,27 @@ impl<'a> IoSrc<'a> {
             *buf = &buf[..n.min(buf.len())];
         }
         self.0.remaining = self.0.remaining.min(n);
+    }
+}
+
+impl crate::mm::cache::Sink for IoDst<'_> {
+    #[inline]
+    fn remaining(&self) -> usize {
+        IoDst::remaining(self)
+    }
+    #[inline]
+    fn put(&mut self, bytes: &[u8]) -> Result<usize, Errno> {
+        IoDst::put(self, bytes)
+    }
+}
+
+impl crate::mm::cache::Source for IoSrc<'_> {
+    #[inline]
+    fn remaining(&self) -> usize {
+        IoSrc::remaining(self)
+    }
+    #[inline]
+    fn take(&mut self, to: &mut [u8]) -> Result<usize, Errno> {
+        IoSrc::take(self, to)
     }
 }

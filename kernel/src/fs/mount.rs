@@ -42,14 +42,8 @@ pub const MS_RELATIME: u32 = 1 << 21;
 /// `MS_STRICTATIME`.
 pub const MS_STRICTATIME: u32 = 1 << 24;
 /// Flags that belong to a mount.
-const PER_MOUNT: u32 = MS_RDONLY
-    | MS_NOSUID
-    | MS_NODEV
-    | MS_NOEXEC
-    | MS_NOSYMFOLLOW
-    | MS_NOATIME
-    | MS_NODIRATIME
-    | MS_RELATIME;
+const PER_MOUNT: u32 =
+    MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_NOSYMFOLLOW | MS_NOATIME | MS_NODIRATIME | MS_RELATIME;
 /// `MNT_FORCE`.
 const MNT_FORCE: u32 = 1;
 /// `MNT_DETACH`.
@@ -148,7 +142,9 @@ pub fn mounted_on(path: &Path) -> Option<Arc<Mount>> {
 pub fn init(root: Arc<Dentry>) {
     let mnt = Mount::build(root.clone(), 0, b"rootfs", false);
     LIST.lock().push(mnt.clone());
-    ROOT.call_once(|| Path { mnt, dentry: root });
+    if ROOT.set(Path { mnt, dentry: root }).is_err() {
+        warning!("The root is already there");
+    }
 }
 
 /// The first root: where init starts.
@@ -186,7 +182,10 @@ fn detach(mnt: &Arc<Mount>, forget: bool) {
     }
     if forget {
         let mut list = LIST.lock();
-        let old = list.iter().position(|m| Arc::ptr_eq(m, mnt)).map(|i| list.remove(i));
+        let old = list
+            .iter()
+            .position(|m| Arc::ptr_eq(m, mnt))
+            .map(|i| list.remove(i));
         drop(list);
         drop(old);
     }
@@ -195,11 +194,17 @@ fn detach(mnt: &Arc<Mount>, forget: bool) {
 /// Mounts directly below `mnt`.
 fn children(mnt: &Arc<Mount>) -> Vec<Arc<Mount>> {
     let all = LIST.lock().clone();
-    all.into_iter().filter(|m| m.mountpoint().is_some_and(|p| Arc::ptr_eq(&p.mnt, mnt))).collect()
+    all.into_iter()
+        .filter(|m| m.mountpoint().is_some_and(|p| Arc::ptr_eq(&p.mnt, mnt)))
+        .collect()
 }
 
 fn require_admin() -> Result<(), Errno> {
-    if crate::task::current().creds().capable(perm::CAP_SYS_ADMIN) { Ok(()) } else { Err(Errno::EPERM) }
+    if crate::task::current().creds().capable(perm::CAP_SYS_ADMIN) {
+        Ok(())
+    } else {
+        Err(Errno::EPERM)
+    }
 }
 
 /// A new instance of `fs_type` at `at`.
@@ -216,8 +221,20 @@ fn bind_below(from: &Path, to: &Arc<Mount>) -> Result<(), Errno> {
         let Some(at) = m.mountpoint() else { continue };
         if at.dentry.is_below(&from.dentry) {
             let copy = Mount::build(m.root.clone(), m.flags(), m.source.as_bytes(), false);
-            attach(&copy, Path { mnt: to.clone(), dentry: at.dentry.clone() })?;
-            bind_below(&Path { dentry: m.root.clone(), mnt: m }, &copy)?;
+            attach(
+                &copy,
+                Path {
+                    mnt: to.clone(),
+                    dentry: at.dentry.clone(),
+                },
+            )?;
+            bind_below(
+                &Path {
+                    dentry: m.root.clone(),
+                    mnt: m,
+                },
+                &copy,
+            )?;
         }
     }
     Ok(())
@@ -250,7 +267,12 @@ pub fn do_mount(
     if flags & MS_BIND != 0 {
         let from = source_path()?;
         let _change = CHANGE.lock();
-        let mnt = Mount::build(from.dentry.clone(), from.mnt.flags(), from.mnt.source.as_bytes(), false);
+        let mnt = Mount::build(
+            from.dentry.clone(),
+            from.mnt.flags(),
+            from.mnt.source.as_bytes(),
+            false,
+        );
         attach(&mnt, at)?;
         if flags & MS_REC != 0 {
             bind_below(&from, &mnt)?;
@@ -259,7 +281,11 @@ pub fn do_mount(
     }
     if flags & MS_PROPAGATION != 0 {
         // One name space: every mount is private, and saying so is no error.
-        return if Arc::ptr_eq(&at.dentry, &at.mnt.root) { Ok(()) } else { Err(Errno::EINVAL) };
+        return if Arc::ptr_eq(&at.dentry, &at.mnt.root) {
+            Ok(())
+        } else {
+            Err(Errno::EINVAL)
+        };
     }
     if flags & MS_MOVE != 0 {
         let from = source_path()?;
@@ -329,7 +355,9 @@ pub fn pivot_root(new_root: Path, put_old: Path) -> Result<(), Errno> {
         return Err(Errno::EBUSY);
     }
     let is_root = |p: &Path| Arc::ptr_eq(&p.dentry, &p.mnt.root);
-    let Some(root_at) = root.mnt.mountpoint() else { return Err(Errno::EINVAL) };
+    let Some(root_at) = root.mnt.mountpoint() else {
+        return Err(Errno::EINVAL);
+    };
     if !is_root(&root) || !is_root(&new_root) || new_root.mnt.mountpoint().is_none() {
         return Err(Errno::EINVAL);
     }
@@ -342,7 +370,7 @@ pub fn pivot_root(new_root: Path, put_old: Path) -> Result<(), Errno> {
     attach(&root.mnt, put_old)?;
     attach(&new_root.mnt, root_at)?;
     for p in crate::task::all_processes() {
-        if let Some(fs) = p.fs() {
+        for fs in p.threads().iter().filter_map(|t| t.try_fs()) {
             fs.replace(&root, &new_root);
         }
     }
@@ -393,7 +421,11 @@ fn escape(text: &[u8], out: &mut String) {
 fn for_each(root: &Path, mut f: impl FnMut(&Arc<Mount>, &[u8])) {
     let all = LIST.lock().clone();
     for m in &all {
-        let (name, reached) = Path { mnt: m.clone(), dentry: m.root.clone() }.absolute(root);
+        let (name, reached) = Path {
+            mnt: m.clone(),
+            dentry: m.root.clone(),
+        }
+        .absolute(root);
         if reached {
             f(m, &name);
         }

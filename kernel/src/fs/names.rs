@@ -244,7 +244,9 @@ fn lock_both<'a>(from: &'a Arc<Dentry>, to: &'a Arc<Dentry>) -> Result<Locked<'a
 /// `renameat2`.
 pub fn rename(old: &Side<'_>, new: &Side<'_>, creds: &Creds, flags: u32) -> Result<(), Errno> {
     let known = RENAME_NOREPLACE | RENAME_EXCHANGE | RENAME_WHITEOUT;
-    if flags & !known != 0 || (flags & RENAME_EXCHANGE != 0 && flags & (RENAME_NOREPLACE | RENAME_WHITEOUT) != 0) {
+    if flags & !known != 0
+        || (flags & RENAME_EXCHANGE != 0 && flags & (RENAME_NOREPLACE | RENAME_WHITEOUT) != 0)
+    {
         return Err(Errno::EINVAL);
     }
     if flags & RENAME_WHITEOUT != 0 {
@@ -255,7 +257,11 @@ pub fn rename(old: &Side<'_>, new: &Side<'_>, creds: &Creds, flags: u32) -> Resu
     }
     let (from_dir, to_dir) = (&old.dir.dentry, &new.dir.dentry);
     let sb = from_dir.inode.sb.clone();
-    let _order = if Arc::ptr_eq(from_dir, to_dir) { None } else { Some(sb.rename_lock.lock()) };
+    let _order = if Arc::ptr_eq(from_dir, to_dir) {
+        None
+    } else {
+        Some(sb.rename_lock.lock())
+    };
 
     let source = from_dir.lookup(old.name)?;
     let exchange = flags & RENAME_EXCHANGE != 0;
@@ -287,7 +293,11 @@ pub fn rename(old: &Side<'_>, new: &Side<'_>, creds: &Creds, flags: u32) -> Resu
         Some(t) => {
             perm::may_delete(new.dir, &t.inode, creds)?;
             if !exchange && source_is_dir != (target_is_dir == Some(true)) {
-                return Err(if source_is_dir { Errno::ENOTDIR } else { Errno::EISDIR });
+                return Err(if source_is_dir {
+                    Errno::ENOTDIR
+                } else {
+                    Errno::EISDIR
+                });
             }
         }
         None => perm::path_permission(new.dir, WRITE | EXEC, creds)?,
@@ -301,7 +311,10 @@ pub fn rename(old: &Side<'_>, new: &Side<'_>, creds: &Creds, flags: u32) -> Resu
     if source.is_mountpoint() || target.as_ref().is_some_and(|t| t.is_mountpoint()) {
         return Err(Errno::EBUSY);
     }
-    if target.as_ref().is_some_and(|t| Arc::ptr_eq(&t.inode, &source.inode)) {
+    if target
+        .as_ref()
+        .is_some_and(|t| Arc::ptr_eq(&t.inode, &source.inode))
+    {
         return Ok(());
     }
     let new_name: Name = Arc::from(new.name);
@@ -324,7 +337,11 @@ pub fn rename(old: &Side<'_>, new: &Side<'_>, creds: &Creds, flags: u32) -> Resu
         }
         if !same(both.to().get(new.name), target.as_ref()) {
             // Somebody was faster; from the outside this is as if the other call had come second.
-            return Err(if target.is_some() { Errno::ENOENT } else { Errno::EEXIST });
+            return Err(if target.is_some() {
+                Errno::ENOENT
+            } else {
+                Errno::EEXIST
+            });
         }
         let (from_inode, to_inode) = (&from_dir.inode, &to_dir.inode);
         if exchange {
@@ -334,7 +351,11 @@ pub fn rename(old: &Side<'_>, new: &Side<'_>, creds: &Creds, flags: u32) -> Resu
             t.set_position(from_dir, old_name);
             source.set_position(to_dir, new_name);
             if source_is_dir != (target_is_dir == Some(true)) {
-                let (gains, loses) = if source_is_dir { (to_inode, from_inode) } else { (from_inode, to_inode) };
+                let (gains, loses) = if source_is_dir {
+                    (to_inode, from_inode)
+                } else {
+                    (from_inode, to_inode)
+                };
                 gains.inc_nlink();
                 loses.dec_nlink();
             }
@@ -364,6 +385,13 @@ pub fn rename(old: &Side<'_>, new: &Side<'_>, creds: &Creds, flags: u32) -> Resu
     }
     from_dir.inode.touch_modified();
     to_dir.inode.touch_modified();
-    inotify::moved(&from_dir.inode, old.name, &to_dir.inode, new.name, &source, target.as_ref().filter(|_| !exchange));
+    inotify::moved(
+        &from_dir.inode,
+        old.name,
+        &to_dir.inode,
+        new.name,
+        &source,
+        target.as_ref().filter(|_| !exchange),
+    );
     Ok(())
 }

@@ -76,7 +76,11 @@ fn create(mut w: Walker, path: &[u8], flags: u32, mode: u32) -> Result<Arc<File>
         let last = w.parent(&mut text)?;
         let LastKind::Name(range) = &last.kind else {
             w.finish_dots(&last)?;
-            return Err(if flags & abi::O_EXCL != 0 { Errno::EEXIST } else { Errno::EISDIR });
+            return Err(if flags & abi::O_EXCL != 0 {
+                Errno::EEXIST
+            } else {
+                Errno::EISDIR
+            });
         };
         if last.slash {
             return Err(Errno::EISDIR);
@@ -91,15 +95,27 @@ fn create(mut w: Walker, path: &[u8], flags: u32, mode: u32) -> Result<Arc<File>
                     continue;
                 }
                 if w.cur.dentry.inode.kind == FileType::Directory {
-                    return Err(if flags & abi::O_DIRECTORY != 0 { Errno::EINVAL } else { Errno::EISDIR });
+                    return Err(if flags & abi::O_DIRECTORY != 0 {
+                        Errno::EINVAL
+                    } else {
+                        Errno::EISDIR
+                    });
                 }
                 return finish(w.cur, flags, &w.creds, true);
             }
             Err(Errno::ENOENT) => {
-                let new = New { kind: FileType::Regular, mode, rdev: Dev::default(), target: b"" };
+                let new = New {
+                    kind: FileType::Regular,
+                    mode,
+                    rdev: Dev::default(),
+                    target: b"",
+                };
                 match names::create(&w.cur, name, &w.creds, &new) {
                     Ok(child) => {
-                        let path = Path { mnt: w.cur.mnt.clone(), dentry: child };
+                        let path = Path {
+                            mnt: w.cur.mnt.clone(),
+                            dentry: child,
+                        };
                         // A new file is opened whatever its mode says, and needs no truncation.
                         return finish(path, flags & !abi::O_TRUNC, &w.creds, false);
                     }
@@ -128,13 +144,21 @@ fn tmpfile(mut w: Walker, path: &[u8], how: &How) -> Result<Arc<File>, Errno> {
         return Err(Errno::ENOTDIR);
     }
     perm::path_permission(&w.cur, WRITE | EXEC, &w.creds)?;
-    let new = New { kind: FileType::Regular, mode: how.mode, rdev: Dev::default(), target: b"" };
+    let new = New {
+        kind: FileType::Regular,
+        mode: how.mode,
+        rdev: Dev::default(),
+        target: b"",
+    };
     let inode = names::new_inode(&w.cur, &w.creds, &new)?;
     inode.set_nlink(0);
     let label = alloc::format!("#{}", inode.ino);
     let dentry = Dentry::new(&w.cur.dentry, label.as_bytes(), inode);
     dentry.set_unlinked();
-    let path = Path { mnt: w.cur.mnt.clone(), dentry };
+    let path = Path {
+        mnt: w.cur.mnt.clone(),
+        dentry,
+    };
     let flags = how.flags & !(O_TMPFILE_BIT | abi::O_DIRECTORY | abi::O_TRUNC);
     let keep = how.flags & (O_TMPFILE_BIT | abi::O_DIRECTORY);
     finish(path, flags | keep, &w.creds, false)
@@ -143,10 +167,7 @@ fn tmpfile(mut w: Walker, path: &[u8], how: &How) -> Result<Arc<File>, Errno> {
 /// Opens what was found at `path`, checking permissions unless it was just made.
 pub fn finish(path: Path, flags: u32, creds: &Creds, check: bool) -> Result<Arc<File>, Errno> {
     let inode = path.dentry.inode.clone();
-    if flags & abi::O_DIRECTORY != 0
-        && flags & O_TMPFILE_BIT == 0
-        && inode.kind != FileType::Directory
-    {
+    if flags & abi::O_DIRECTORY != 0 && flags & O_TMPFILE_BIT == 0 && inode.kind != FileType::Directory {
         return Err(Errno::ENOTDIR);
     }
     if flags & abi::O_PATH != 0 {
@@ -201,7 +222,10 @@ fn with_ops(path: Path, inode: &Arc<Inode>, flags: u32) -> Result<Arc<File>, Err
             FileType::Directory => (shared(|s| &s.directory), FileMode::empty()),
             FileType::CharDevice => (devices::open(inode, flags)?, FileMode::STREAM),
             FileType::BlockDevice => (devices::open(inode, flags)?, FileMode::empty()),
-            FileType::Fifo => (pipe::open_fifo(inode, flags)?, FileMode::STREAM | FileMode::NO_PREAD),
+            FileType::Fifo => (
+                pipe::open_fifo(inode, flags)?,
+                FileMode::STREAM | FileMode::NO_PREAD,
+            ),
             FileType::Symlink => return Err(Errno::ELOOP),
             FileType::Socket => return Err(Errno::ENXIO),
         },
@@ -213,7 +237,15 @@ fn with_ops(path: Path, inode: &Arc<Inode>, flags: u32) -> Result<Arc<File>, Err
 
 /// Opens by path for the kernel itself (init, exec), with the running task's root and identity.
 pub fn open_path(path: &str, flags: u32, mode: u32) -> Result<Arc<File>, Errno> {
-    open(AT_FDCWD, path.as_bytes(), &How { flags, mode, resolve: Walk::empty() })
+    open(
+        AT_FDCWD,
+        path.as_bytes(),
+        &How {
+            flags,
+            mode,
+            resolve: Walk::empty(),
+        },
+    )
 }
 
 /// Opens a program to execute it: a regular file, executable by the running task, on a mount that allows it.
@@ -243,4 +275,3 @@ pub fn open_exec(dirfd: i32, path: &[u8], nofollow: bool, empty: bool) -> Result
     inotify::opened_inode(&w.cur.dentry);
     Ok(File::new(ops, w.cur, abi::O_RDONLY, FileMode::EXEC))
 }
-

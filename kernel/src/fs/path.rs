@@ -29,15 +29,23 @@ impl Path {
             place = place.mnt.mountpoint()?;
         }
         let dentry = place.dentry.parent()?;
-        Some(Path { mnt: place.mnt, dentry })
+        Some(Path {
+            mnt: place.mnt,
+            dentry,
+        })
     }
 
     /// If something is mounted here, the root of the topmost mount.
     #[inline]
     pub fn cross_mounts(&mut self) {
         while self.dentry.is_mountpoint() {
-            let Some(mnt) = crate::fs::mount::mounted_on(self) else { return };
-            *self = Path { dentry: mnt.root.clone(), mnt };
+            let Some(mnt) = crate::fs::mount::mounted_on(self) else {
+                return;
+            };
+            *self = Path {
+                dentry: mnt.root.clone(),
+                mnt,
+            };
         }
     }
 

@@ -69,8 +69,16 @@ fn check(inode: &Inode, mode: u32, mask: u32, creds: &Creds) -> Result<(), Errno
     if (directory || mask & EXEC == 0 || mode & 0o111 != 0) && creds.capable(CAP_DAC_OVERRIDE) {
         return Ok(());
     }
-    let search = if directory { mask & WRITE == 0 } else { mask == READ };
-    if search && creds.capable(CAP_DAC_READ_SEARCH) { Ok(()) } else { Err(Errno::EACCES) }
+    let search = if directory {
+        mask & WRITE == 0
+    } else {
+        mask == READ
+    };
+    if search && creds.capable(CAP_DAC_READ_SEARCH) {
+        Ok(())
+    } else {
+        Err(Errno::EACCES)
+    }
 }
 
 /// As [`permission`], and `EROFS` for a write through a read-only mount to what lives on the file system.

@@ -67,7 +67,11 @@ pub struct Pipe {
 impl Pipe {
     fn new() -> Arc<Self> {
         Arc::new(Self {
-            ring: Mutex::new(Ring { bufs: VecDeque::new(), slots: DEFAULT_SLOTS, spare: None }),
+            ring: Mutex::new(Ring {
+                bufs: VecDeque::new(),
+                slots: DEFAULT_SLOTS,
+                spare: None,
+            }),
             used: AtomicUsize::new(0),
             slots: AtomicUsize::new(DEFAULT_SLOTS),
             readers: AtomicU32::new(0),
@@ -114,7 +118,8 @@ impl Pipe {
             if nonblock {
                 return Err(Errno::EAGAIN);
             }
-            self.read_wait.wait_until(|| self.has_data() || self.no_writers())?;
+            self.read_wait
+                .wait_until(|| self.has_data() || self.no_writers())?;
         }
         Ok(self.has_data())
     }
@@ -124,7 +129,8 @@ impl Pipe {
             if nonblock {
                 return Err(Errno::EAGAIN);
             }
-            self.write_wait.wait_until(|| self.has_room() || self.no_readers())?;
+            self.write_wait
+                .wait_until(|| self.has_room() || self.no_readers())?;
         }
         self.check_readers()
     }
@@ -226,7 +232,11 @@ impl Pipe {
             }
             if done != 0 || error.is_some() {
                 self.changed(ring, false, freed);
-                return if done != 0 { Ok(done) } else { Err(error.unwrap_or(Errno::EFAULT)) };
+                return if done != 0 {
+                    Ok(done)
+                } else {
+                    Err(error.unwrap_or(Errno::EFAULT))
+                };
             }
             drop(ring);
             if !self.wait_data(nonblock)? {
@@ -247,7 +257,11 @@ impl Pipe {
             let mut ring = self.ring.lock();
             if self.no_readers() {
                 drop(ring);
-                return if done != 0 { Ok(done) } else { self.check_readers().map(|()| 0) };
+                return if done != 0 {
+                    Ok(done)
+                } else {
+                    self.check_readers().map(|()| 0)
+                };
             }
             let before = done;
             let result = fill(&mut ring, src, packets, atomic, &mut done);
@@ -266,7 +280,13 @@ impl Pipe {
 }
 
 /// Moves from `src` into the ring until one of them is exhausted.
-fn fill(ring: &mut Ring, src: &mut IoSrc<'_>, packets: bool, atomic: bool, done: &mut usize) -> Result<(), Errno> {
+fn fill(
+    ring: &mut Ring,
+    src: &mut IoSrc<'_>,
+    packets: bool,
+    atomic: bool,
+    done: &mut usize,
+) -> Result<(), Errno> {
     if let Some(last) = ring.bufs.back_mut()
         && last.own
         && !packets
@@ -292,7 +312,13 @@ fn fill(ring: &mut Ring, src: &mut IoSrc<'_>, packets: bool, atomic: bool, done:
         let n = if packets { PIPE_BUF } else { PAGE_SIZE }.min(src.remaining());
         match src.take(&mut page.bytes_mut()[..n]) {
             Ok(m) => {
-                ring.bufs.push_back(Buf { page, start: 0, len: m, packet: packets, own: true });
+                ring.bufs.push_back(Buf {
+                    page,
+                    start: 0,
+                    len: m,
+                    packet: packets,
+                    own: true,
+                });
                 *done += m;
                 if m < n {
                     return Err(Errno::EFAULT);
@@ -322,7 +348,8 @@ impl FileOps for PipeFile {
     }
     fn write(&self, file: &File, src: &mut IoSrc<'_>, _: Option<u64>) -> SysResult {
         let flags = file.flags();
-        self.pipe.write(src, flags & abi::O_NONBLOCK != 0, flags & abi::O_DIRECT != 0)
+        self.pipe
+            .write(src, flags & abi::O_NONBLOCK != 0, flags & abi::O_DIRECT != 0)
     }
     fn poll(&self, _: &File, table: Option<&mut PollTable<'_>>) -> PollEvents {
         let p = &self.pipe;
@@ -355,7 +382,9 @@ impl FileOps for PipeFile {
     }
     fn ioctl(&self, _: &File, cmd: u32, arg: usize) -> SysResult {
         match cmd {
-            FIONREAD => UserPtr::<i32>::new(arg).write(self.pipe.bytes() as i32).map(|()| 0),
+            FIONREAD => UserPtr::<i32>::new(arg)
+                .write(self.pipe.bytes() as i32)
+                .map(|()| 0),
             _ => Err(Errno::ENOTTY),
         }
     }
@@ -380,7 +409,11 @@ pub fn create(flags: u32) -> (Arc<File>, Arc<File>) {
     let end = |access: u32, path: Path| {
         let mode = mode_of(access);
         pipe.add(mode);
-        let ops = Arc::new(PipeFile { pipe: pipe.clone(), mode, seen_writers: 0 });
+        let ops = Arc::new(PipeFile {
+            pipe: pipe.clone(),
+            mode,
+            seen_writers: 0,
+        });
         let keep = flags & (abi::O_NONBLOCK | abi::O_DIRECT);
         File::new(ops, path, access | keep, FileMode::STREAM | FileMode::NO_PREAD)
     };
@@ -407,7 +440,10 @@ pub fn open_fifo(inode: &Arc<Inode>, flags: u32) -> Result<Arc<dyn FileOps>, Err
     if mode == FileMode::WRITE && nonblock && pipe.no_readers() {
         return Err(Errno::ENXIO);
     }
-    let seen = (pipe.reader_opens.load(Ordering::Acquire), pipe.writer_opens.load(Ordering::Acquire));
+    let seen = (
+        pipe.reader_opens.load(Ordering::Acquire),
+        pipe.writer_opens.load(Ordering::Acquire),
+    );
     pipe.add(mode);
     pipe.read_wait.wake_all();
     pipe.write_wait.wake_all();
@@ -416,10 +452,12 @@ pub fn open_fifo(inode: &Arc<Inode>, flags: u32) -> Result<Arc<dyn FileOps>, Err
             seen_writers = pipe.writer_opens.load(Ordering::Acquire);
             Ok(())
         } else {
-            pipe.read_wait.wait_until(|| pipe.writer_opens.load(Ordering::Acquire) != seen.1 || !pipe.no_writers())
+            pipe.read_wait
+                .wait_until(|| pipe.writer_opens.load(Ordering::Acquire) != seen.1 || !pipe.no_writers())
         }
     } else if mode == FileMode::WRITE && pipe.no_readers() {
-        pipe.write_wait.wait_until(|| pipe.reader_opens.load(Ordering::Acquire) != seen.0 || !pipe.no_readers())
+        pipe.write_wait
+            .wait_until(|| pipe.reader_opens.load(Ordering::Acquire) != seen.0 || !pipe.no_readers())
     } else {
         Ok(())
     };
@@ -427,7 +465,11 @@ pub fn open_fifo(inode: &Arc<Inode>, flags: u32) -> Result<Arc<dyn FileOps>, Err
         pipe.sub(mode);
         return Err(e);
     }
-    Ok(Arc::new(PipeFile { pipe, mode, seen_writers }))
+    Ok(Arc::new(PipeFile {
+        pipe,
+        mode,
+        seen_writers,
+    }))
 }
 
 /// The pipe behind a file, if it is one.

@@ -59,7 +59,10 @@ pub struct PollTable<'a> {
 impl<'a> PollTable<'a> {
     /// A table that registers `waiter`.
     pub fn adding(waiter: &'a Arc<dyn Waiter>) -> Self {
-        Self { waiter, remove: false }
+        Self {
+            waiter,
+            remove: false,
+        }
     }
     /// A table that unregisters `waiter`.
     pub fn removing(waiter: &'a Arc<dyn Waiter>) -> Self {
@@ -116,7 +119,10 @@ pub fn wait(entries: &mut Vec<PollEntry>, deadline: Option<u64>) -> Result<usize
     if ready != 0 || deadline == Some(0) {
         return Ok(ready);
     }
-    let sleeper = Arc::new(Sleeper { triggered: AtomicBool::new(false), queue: WaitQueue::new() });
+    let sleeper = Arc::new(Sleeper {
+        triggered: AtomicBool::new(false),
+        queue: WaitQueue::new(),
+    });
     let waiter: Arc<dyn Waiter> = sleeper.clone();
     for e in entries.iter() {
         if let Some(file) = &e.file {

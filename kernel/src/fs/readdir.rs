@@ -58,7 +58,11 @@ impl FileOps for DirOps {
     }
     fn readdir(&self, file: &File, sink: &mut DirSink<'_>) -> Result<(), Errno> {
         let dentry = &file.path.dentry;
-        list(dentry, &file.path.up().map_or(dentry.inode.ino, |p| p.dentry.inode.ino), sink)?;
+        list(
+            dentry,
+            &file.path.up().map_or(dentry.inode.ino, |p| p.dentry.inode.ino),
+            sink,
+        )?;
         if file.path.mnt.flags() & crate::fs::mount::MS_NOATIME == 0 {
             dentry.inode.touch_accessed();
         }
@@ -76,7 +80,10 @@ fn list(dentry: &Arc<Dentry>, parent_ino: &u64, sink: &mut DirSink<'_>) -> Resul
     }
     while sink.pos < MADE_UP {
         // One entry at a time: the copy to user space may sleep, so the lock can't be held across it.
-        let next = dentry.lock_dir()?.next(sink.pos).map(|(cookie, d)| (cookie, d.clone()));
+        let next = dentry
+            .lock_dir()?
+            .next(sink.pos)
+            .map(|(cookie, d)| (cookie, d.clone()));
         match next {
             Some((cookie, child)) => {
                 if !sink.add(&child.name(), child.inode.ino, child.inode.kind, cookie + 1) {

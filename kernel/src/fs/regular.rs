@@ -66,7 +66,11 @@ impl FileOps for Regular {
     fn write(&self, file: &File, src: &mut IoSrc<'_>, pos: Option<u64>) -> SysResult {
         let inode = file.inode();
         let pages = pages(inode)?;
-        let mut own = if pos.is_none() { Some(file.pos.lock()) } else { None };
+        let mut own = if pos.is_none() {
+            Some(file.pos.lock())
+        } else {
+            None
+        };
         let _writing = inode.write_lock.lock();
         let mut at = match (&own, pos) {
             (Some(p), _) => **p,
@@ -115,7 +119,10 @@ impl FileOps for Regular {
     fn fallocate(&self, file: &File, mode: u32, offset: u64, len: u64) -> Result<(), Errno> {
         let inode = file.inode();
         let pages = pages(inode)?;
-        let end = offset.checked_add(len).filter(|e| *e <= MAX_SIZE).ok_or(Errno::EFBIG)?;
+        let end = offset
+            .checked_add(len)
+            .filter(|e| *e <= MAX_SIZE)
+            .ok_or(Errno::EFBIG)?;
         if mode & !(FALLOC_KEEP_SIZE | FALLOC_PUNCH_HOLE | FALLOC_ZERO_RANGE) != 0 {
             return Err(Errno::EOPNOTSUPP);
         }
@@ -128,7 +135,11 @@ impl FileOps for Regular {
             if seals & (SEAL_WRITE | SEAL_FUTURE_WRITE) != 0 {
                 return Err(Errno::EPERM);
             }
-            pages.punch(offset, end.min(pages.size().next_multiple_of(PAGE_SIZE as u64)).max(offset));
+            pages.punch_hole(
+                offset,
+                end.min(pages.size().next_multiple_of(PAGE_SIZE as u64))
+                    .max(offset),
+            );
             inode.touch_modified();
             return Ok(());
         }
@@ -137,7 +148,7 @@ impl FileOps for Regular {
         }
         limit(end - 1, 1)?;
         if mode & FALLOC_ZERO_RANGE != 0 {
-            pages.punch(offset, end.min(pages.size()).max(offset));
+            pages.punch_hole(offset, end.min(pages.size()).max(offset));
         }
         for index in offset >> PAGE_SHIFT..end.div_ceil(PAGE_SIZE as u64) {
             pages.get_or_create(index)?;
@@ -146,7 +157,9 @@ impl FileOps for Regular {
             }
         }
         if mode & FALLOC_KEEP_SIZE == 0 {
-            pages.grow(end);
+            if end > pages.size() {
+                pages.set_size(end);
+            }
         }
         inode.touch_changed();
         Ok(())
@@ -192,13 +205,18 @@ pub fn seek(file: &File, offset: i64, whence: u32) -> Result<u64, Errno> {
         1 => *pos as i64,
         2 => size as i64,
         3 | 4 => {
-            let from = u64::try_from(offset).ok().filter(|o| *o < size).ok_or(Errno::ENXIO)?;
+            let from = u64::try_from(offset)
+                .ok()
+                .filter(|o| *o < size)
+                .ok_or(Errno::ENXIO)?;
             let found = match (&inode.pages, whence) {
                 (Some(p), 3) => {
-                    let index = p.next_present(from >> PAGE_SHIFT).ok_or(Errno::ENXIO)?;
+                    let index = p.next_data(from >> PAGE_SHIFT).ok_or(Errno::ENXIO)?;
                     (index << PAGE_SHIFT).max(from)
                 }
-                (Some(p), _) => (p.next_absent(from >> PAGE_SHIFT) << PAGE_SHIFT).max(from).min(size),
+                (Some(p), _) => (p.next_hole(from >> PAGE_SHIFT) << PAGE_SHIFT)
+                    .max(from)
+                    .min(size),
                 (None, 3) => from,
                 (None, _) => size,
             };

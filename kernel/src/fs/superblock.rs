@@ -112,7 +112,12 @@ pub fn register_fs_type(fs: &'static FsType) {
 
 /// Finds a type; `ENODEV` if there is none of that name.
 pub fn find_fs_type(name: &[u8]) -> Result<&'static FsType, Errno> {
-    TYPES.lock().iter().find(|t| t.name.as_bytes() == name).copied().ok_or(Errno::ENODEV)
+    TYPES
+        .lock()
+        .iter()
+        .find(|t| t.name.as_bytes() == name)
+        .copied()
+        .ok_or(Errno::ENODEV)
 }
 
 /// `/proc/filesystems`.

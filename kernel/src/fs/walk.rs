@@ -4,9 +4,9 @@
 
 use crate::fs::dentry::Dentry;
 use crate::fs::inode::{FileType, Link};
+use crate::fs::mount::MS_NOSYMFOLLOW;
 use crate::fs::path::Path;
 use crate::fs::perm;
-use crate::fs::mount::MS_NOSYMFOLLOW;
 use crate::task::Creds;
 use alloc::borrow::Cow;
 use alloc::sync::Arc;
@@ -50,7 +50,10 @@ pub struct Text<'a> {
 impl<'a> Text<'a> {
     /// From what user space passed.
     pub fn new(path: &'a [u8]) -> Self {
-        Self { buf: Cow::Borrowed(path), pos: 0 }
+        Self {
+            buf: Cow::Borrowed(path),
+            pos: 0,
+        }
     }
     /// The bytes of a component.
     #[inline]
@@ -107,8 +110,18 @@ impl Walker {
     /// Starts at `start` (used for relative paths), as the running task.
     #[inline]
     pub fn new(start: Path, root: Path, flags: Walk) -> Self {
-        let root = if flags.intersects(Walk::BENEATH | Walk::IN_ROOT) { start.clone() } else { root };
-        Self { cur: start, root, creds: crate::task::current().creds(), flags, links: 0 }
+        let root = if flags.intersects(Walk::BENEATH | Walk::IN_ROOT) {
+            start.clone()
+        } else {
+            root
+        };
+        Self {
+            cur: start,
+            root,
+            creds: crate::task::current().creds(),
+            flags,
+            links: 0,
+        }
     }
 
     fn move_to(&mut self, to: Path) -> Result<(), Errno> {
@@ -121,7 +134,11 @@ impl Walker {
 
     fn up(&mut self) -> Result<(), Errno> {
         if self.cur == self.root {
-            return if self.flags.contains(Walk::BENEATH) { Err(Errno::EXDEV) } else { Ok(()) };
+            return if self.flags.contains(Walk::BENEATH) {
+                Err(Errno::EXDEV)
+            } else {
+                Ok(())
+            };
         }
         if let Some(mut to) = self.cur.up() {
             to.cross_mounts();
@@ -146,7 +163,10 @@ impl Walker {
             return self.follow(&child);
         }
         if child.is_mountpoint() {
-            let mut to = Path { mnt: self.cur.mnt.clone(), dentry: child };
+            let mut to = Path {
+                mnt: self.cur.mnt.clone(),
+                dentry: child,
+            };
             to.cross_mounts();
             self.move_to(to)?;
         } else {
@@ -202,7 +222,10 @@ impl Walker {
                 start += 1;
             }
             if start == buf.len() {
-                return Ok(Last { kind: LastKind::Here, slash: true });
+                return Ok(Last {
+                    kind: LastKind::Here,
+                    slash: true,
+                });
             }
             let mut end = start + 1;
             while end < buf.len() && buf[end] != b'/' {
@@ -220,7 +243,10 @@ impl Walker {
                     b".." => LastKind::Up,
                     _ => LastKind::Name(start..end),
                 };
-                return Ok(Last { kind, slash: end < buf.len() });
+                return Ok(Last {
+                    kind,
+                    slash: end < buf.len(),
+                });
             }
             match name {
                 b"." => {}

@@ -5,27 +5,64 @@
 //! pages holds the inode's write lock; lookups only take the map's spinlock for an instant.
 
 use super::{PAGE_SHIFT, PAGE_SIZE, Page, frame};
-use crate::fs::{IoDst, IoSrc};
 use crate::sync::SpinLock;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
-use alloc::sync::{Arc, Weak};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use limen_linux_abi::Errno;
 
-/// Who pays for pages: a file system with a size limit.
-pub trait PageAccount: Send + Sync {
-    /// One more page; `false` refuses (`ENOSPC`, or `SIGBUS` for a fault).
-    fn charge(&self) -> bool;
-    /// `n` pages are gone.
-    fn uncharge(&self, n: usize);
+/// Where bytes read from a file go.
+pub trait Sink {
+    /// How many more bytes it takes.
+    fn remaining(&self) -> usize;
+    /// Takes some or all of `bytes`; fewer only at an error behind them.
+    fn put(&mut self, bytes: &[u8]) -> Result<usize, Errno>;
 }
 
-/// A mapping of the file into an address space, as far as the file cares.
-pub trait CacheMapping: Send + Sync {
-    /// Pages `first..end` are going away: no translation to them may remain when this returns.
-    fn unmap(&self, first: u64, end: u64);
+/// Where bytes written to a file come from.
+pub trait Source {
+    /// How many more bytes it has.
+    fn remaining(&self) -> usize;
+    /// Fills some or all of `to`; fewer only at its end or an error.
+    fn take(&mut self, to: &mut [u8]) -> Result<usize, Errno>;
+}
+
+/// How many pages the files of one file system may take together.
+#[derive(Debug)]
+pub struct Budget {
+    limit: AtomicUsize,
+    used: AtomicUsize,
+}
+
+impl Budget {
+    /// At most `limit` pages.
+    pub const fn new(limit: usize) -> Self {
+        Self {
+            limit: AtomicUsize::new(limit),
+            used: AtomicUsize::new(0),
+        }
+    }
+    /// The limit, in pages.
+    pub fn limit(&self) -> usize {
+        self.limit.load(Ordering::Relaxed)
+    }
+    /// Pages in use.
+    pub fn used(&self) -> usize {
+        self.used.load(Ordering::Relaxed)
+    }
+    /// Changes the limit (remount).
+    pub fn set_limit(&self, limit: usize) {
+        self.limit.store(limit, Ordering::Relaxed);
+    }
+    fn charge(&self) -> bool {
+        let refused = self.used.fetch_add(1, Ordering::Relaxed) >= self.limit();
+        if refused {
+            self.used.fetch_sub(1, Ordering::Relaxed);
+        }
+        !refused
+    }
 }
 
 /// Pages of one chunk.
@@ -45,7 +82,10 @@ impl Map {
         self.chunks.get(&(index / CHUNK as u64))?[index as usize % CHUNK].as_ref()
     }
     fn slot(&mut self, index: u64) -> &mut Option<Page> {
-        let chunk = self.chunks.entry(index / CHUNK as u64).or_insert_with(|| Box::new([const { None }; CHUNK]));
+        let chunk = self
+            .chunks
+            .entry(index / CHUNK as u64)
+            .or_insert_with(|| Box::new([const { None }; CHUNK]));
         &mut chunk[index as usize % CHUNK]
     }
 }
@@ -54,20 +94,20 @@ impl Map {
 pub struct PageCache {
     map: SpinLock<Map>,
     size: AtomicU64,
-    account: Option<Arc<dyn PageAccount>>,
-    mappings: SpinLock<Vec<Weak<dyn CacheMapping>>>,
-    mapping_count: AtomicUsize,
+    account: Option<Arc<Budget>>,
 }
 
 impl PageCache {
-    /// An empty file's pages, paid for by `account`.
-    pub fn new(account: Option<Arc<dyn PageAccount>>) -> Arc<Self> {
+    /// An empty file in memory.
+    pub fn new() -> Arc<Self> {
+        Self::with(None, None)
+    }
+    /// An empty file in memory that counts against `budget`. (Nothing comes from elsewhere yet.)
+    pub fn with(budget: Option<Arc<Budget>>, _filler: Option<()>) -> Arc<Self> {
         Arc::new(Self {
             map: SpinLock::new(Map::default()),
             size: AtomicU64::new(0),
-            account,
-            mappings: SpinLock::new(Vec::new()),
-            mapping_count: AtomicUsize::new(0),
+            account: budget,
         })
     }
     /// The file's size in bytes.
@@ -76,11 +116,11 @@ impl PageCache {
         self.size.load(Ordering::Acquire)
     }
     /// Sets the size upwards; see [`PageCache::truncate`] for the other direction. The inode's write lock is held.
-    pub fn grow(&self, size: u64) {
-        self.size.fetch_max(size, Ordering::AcqRel);
+    pub fn set_size(&self, size: u64) {
+        self.size.store(size, Ordering::Release);
     }
     /// Pages it has.
-    pub fn page_count(&self) -> usize {
+    pub fn resident(&self) -> usize {
         self.map.lock().count
     }
     /// The page at `index` (in pages), if there is one.
@@ -96,8 +136,12 @@ impl PageCache {
         let page = Page::alloc_zeroed(frame::For::User).ok_or(Errno::ENOMEM)?;
         self.put(index, page)
     }
+    /// Hands over a filled page. The size is the caller's to set.
+    pub fn insert_page(&self, index: u64, page: Page) -> Result<(), Errno> {
+        self.put(index, page).map(drop)
+    }
     /// Adopts `page` as the page at `index` unless there is one already; gives the one that is there afterwards.
-    pub fn put(&self, index: u64, page: Page) -> Result<Page, Errno> {
+    fn put(&self, index: u64, page: Page) -> Result<Page, Errno> {
         if let Some(account) = &self.account
             && !account.charge()
         {
@@ -119,11 +163,11 @@ impl PageCache {
         if let Some(account) = &self.account
             && n != 0
         {
-            account.uncharge(n);
+            account.used.fetch_sub(n, Ordering::Relaxed);
         }
     }
     /// The first page at or after `index` that exists (`SEEK_DATA`).
-    pub fn next_present(&self, index: u64) -> Option<u64> {
+    pub fn next_data(&self, index: u64) -> Option<u64> {
         let map = self.map.lock();
         for (c, chunk) in map.chunks.range(index / CHUNK as u64..) {
             let base = c * CHUNK as u64;
@@ -135,7 +179,7 @@ impl PageCache {
         None
     }
     /// The first page at or after `index` that does not exist (`SEEK_HOLE`).
-    pub fn next_absent(&self, mut index: u64) -> u64 {
+    pub fn next_hole(&self, mut index: u64) -> u64 {
         let map = self.map.lock();
         while map.get(index).is_some() {
             index += 1;
@@ -144,7 +188,7 @@ impl PageCache {
     }
 
     /// Reads from `pos`; 0 at and after the end.
-    pub fn read_at(&self, mut pos: u64, dst: &mut IoDst<'_>) -> Result<usize, Errno> {
+    pub fn read_at(&self, mut pos: u64, dst: &mut dyn Sink) -> Result<usize, Errno> {
         let mut done = 0;
         loop {
             let size = self.size();
@@ -152,10 +196,12 @@ impl PageCache {
                 return Ok(done);
             }
             let offset = pos as usize % PAGE_SIZE;
-            let n = (PAGE_SIZE - offset).min(dst.remaining()).min((size - pos).min(usize::MAX as u64) as usize);
+            let n = (PAGE_SIZE - offset)
+                .min(dst.remaining())
+                .min((size - pos).min(usize::MAX as u64) as usize);
             let moved = match self.get(pos >> PAGE_SHIFT) {
                 Some(page) => dst.put(&page.bytes()[offset..offset + n]),
-                None => dst.put_zeros(n),
+                None => dst.put(&[0; 4096][..n.min(4096)]),
             };
             match moved {
                 Ok(m) => {
@@ -171,7 +217,7 @@ impl PageCache {
     }
 
     /// Writes at `pos`, growing the file. The inode's write lock is held.
-    pub fn write_at(&self, mut pos: u64, src: &mut IoSrc<'_>) -> Result<usize, Errno> {
+    pub fn write_at(&self, mut pos: u64, src: &mut dyn Source) -> Result<usize, Errno> {
         let mut done = 0;
         while src.remaining() != 0 {
             let offset = pos as usize % PAGE_SIZE;
@@ -183,7 +229,7 @@ impl PageCache {
                 Ok(m) => {
                     done += m;
                     pos += m as u64;
-                    self.grow(pos);
+                    self.size.fetch_max(pos, Ordering::AcqRel);
                     if m < n {
                         break;
                     }
@@ -201,7 +247,6 @@ impl PageCache {
             return;
         }
         let first = size.div_ceil(PAGE_SIZE as u64);
-        self.unmap(first, u64::MAX);
         self.remove(first, u64::MAX);
         let tail = size as usize % PAGE_SIZE;
         if tail != 0
@@ -212,7 +257,7 @@ impl PageCache {
     }
 
     /// Makes `start..end` (bytes) read as zeros and frees whole pages of it. The inode's write lock is held.
-    pub fn punch(&self, start: u64, end: u64) {
+    pub fn punch_hole(&self, start: u64, end: u64) {
         let page = PAGE_SIZE as u64;
         let (first, last) = (start.div_ceil(page), end / page);
         let zero = |from: u64, to: u64| {
@@ -229,7 +274,6 @@ impl PageCache {
         zero(start, (first * page).min(end));
         zero((last * page).max(start), end);
         if first < last {
-            self.unmap(first, last);
             self.remove(first, last);
         }
     }
@@ -238,7 +282,9 @@ impl PageCache {
         loop {
             let mut gone = Vec::new();
             let mut map = self.map.lock();
-            let Some((&c, chunk)) = map.chunks.range_mut(first / CHUNK as u64..).next() else { return };
+            let Some((&c, chunk)) = map.chunks.range_mut(first / CHUNK as u64..).next() else {
+                return;
+            };
             let base = c * CHUNK as u64;
             if base >= end {
                 return;
@@ -260,25 +306,12 @@ impl PageCache {
             if !empty {
                 // The first and last chunk may stay, half filled.
                 let next = base + CHUNK as u64;
-                return if next < end && next > first { self.remove(next, end) } else { () };
+                return if next < end && next > first {
+                    self.remove(next, end)
+                } else {
+                    ()
+                };
             }
-        }
-    }
-
-    /// Registers a mapping, to be told of truncation.
-    pub fn add_mapping(&self, mapping: Weak<dyn CacheMapping>) {
-        let mut list = self.mappings.lock();
-        list.retain(|m| m.strong_count() != 0);
-        list.push(mapping);
-        self.mapping_count.store(list.len(), Ordering::Release);
-    }
-    fn unmap(&self, first: u64, end: u64) {
-        if self.mapping_count.load(Ordering::Acquire) == 0 {
-            return;
-        }
-        let list = self.mappings.lock().clone();
-        for m in list.iter().filter_map(Weak::upgrade) {
-            m.unmap(first, end);
         }
     }
 }

@@ -53,7 +53,11 @@ impl UserString {
     /// Reads a NUL-terminated string shorter than `max` bytes; `ENAMETOOLONG` if there is no NUL in time, `EFAULT` if it is not there.
     #[inline]
     pub fn read(addr: usize, max: usize) -> Result<Self, Errno> {
-        let mut s = Self { inline: [MaybeUninit::uninit(); INLINE], len: 0, heap: None };
+        let mut s = Self {
+            inline: [MaybeUninit::uninit(); INLINE],
+            len: 0,
+            heap: None,
+        };
         let room = limit(addr, INLINE.min(max))?;
         // SAFETY: `inline` has room for `room` bytes; `limit` kept the range inside the user part.
         let n = unsafe { uaccess::copy_string_from_user(s.inline.as_mut_ptr().cast(), addr, room) }
@@ -74,7 +78,11 @@ impl UserString {
         // SAFETY: the vector has capacity for `room` bytes; `limit` kept the range inside the user part.
         let n = unsafe { uaccess::copy_string_from_user(v.as_mut_ptr(), addr, room) }.ok_or(Errno::EFAULT)?;
         if n >= room {
-            return Err(if room < max { Errno::EFAULT } else { Errno::ENAMETOOLONG });
+            return Err(if room < max {
+                Errno::EFAULT
+            } else {
+                Errno::ENAMETOOLONG
+            });
         }
         // SAFETY: the first `n` bytes were written.
         unsafe { v.set_len(n) };
@@ -101,7 +109,11 @@ pub fn read_path(addr: usize) -> Result<UserString, Errno> {
 
 fn limit(addr: usize, max: usize) -> Result<usize, Errno> {
     let end = crate::arch::mmu::USER_END;
-    if addr >= end { Err(Errno::EFAULT) } else { Ok(max.min(end - addr)) }
+    if addr >= end {
+        Err(Errno::EFAULT)
+    } else {
+        Ok(max.min(end - addr))
+    }
 }
 
 /// One element of a scatter list (`struct iovec`).

@@ -1,6 +1,6 @@
 //! Memory: page frames, the kernel heap, kernel mappings, address spaces, page faults, and the typed door to user memory.
 
-mod cache;
+pub mod cache;
 pub mod copy;
 mod dma;
 pub mod frame;
@@ -12,7 +12,7 @@ pub mod table;
 pub mod user;
 pub mod vmap;
 
-pub use cache::{CacheMapping, PageAccount, PageCache};
+pub use cache::PageCache;
 pub use dma::DmaBuffer;
 pub use frame::free_reserved;
 pub use page::Page;
@@ -84,6 +84,11 @@ pub fn alloc_page() -> Option<Page> {
 /// A zeroed page for user data. `None`: memory is exhausted.
 pub fn alloc_zeroed_page() -> Option<Page> {
     Page::alloc_zeroed(frame::For::User)
+}
+
+/// Page frames there are in all.
+pub fn total_pages() -> usize {
+    frame::total()
 }
 
 /// A page fault, decoded by the architecture. Runs as the threshold's fault handler. User mode: resolves it or sends the signal.

@@ -4,14 +4,15 @@
 use crate::fs::dentry::Dentry;
 use crate::fs::inode::{FileType, Inode, InodeOps, Link, NewInode, new_root};
 use crate::fs::superblock::{FsType, StatFs, SuperBlock, SuperOps};
-use crate::mm::{PAGE_SIZE, PageAccount, PageCache};
+use crate::mm::cache::Budget;
+use crate::mm::{PAGE_SIZE, PageCache};
 use crate::sync::SpinLock;
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt::Write;
-use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU64, Ordering};
 use limen_linux_abi::Errno;
 
 /// `TMPFS_MAGIC`.
@@ -20,26 +21,23 @@ const MAGIC: u64 = 0x0102_1994;
 const DIRENT_SIZE: u64 = 20;
 
 /// tmpfs.
-pub static TMPFS: FsType = FsType { name: "tmpfs", needs_device: false, mount: |_, data| new_tree("tmpfs", data, false) };
+pub static TMPFS: FsType = FsType {
+    name: "tmpfs",
+    needs_device: false,
+    mount: |_, data| new_tree("tmpfs", data, false),
+};
 /// `ramfs`: the same thing (its options are a subset).
-pub static RAMFS: FsType = FsType { name: "ramfs", needs_device: false, mount: |_, data| new_tree("ramfs", data, false) };
+pub static RAMFS: FsType = FsType {
+    name: "ramfs",
+    needs_device: false,
+    mount: |_, data| new_tree("ramfs", data, false),
+};
 
 /// Limits and use of one instance.
 pub struct Account {
-    max_pages: AtomicUsize,
-    pages: AtomicUsize,
+    pages: Arc<Budget>,
     max_inodes: AtomicU64,
     inodes: AtomicU64,
-}
-
-impl PageAccount for Account {
-    fn charge(&self) -> bool {
-        let max = self.max_pages.load(Ordering::Relaxed);
-        self.pages.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| (n < max).then_some(n + 1)).is_ok()
-    }
-    fn uncharge(&self, n: usize) {
-        self.pages.fetch_sub(n, Ordering::Relaxed);
-    }
 }
 
 /// Mount options.
@@ -105,15 +103,23 @@ pub struct Super {
 impl SuperOps for Super {
     fn statfs(&self) -> StatFs {
         let a = &self.account;
-        let (max, files) = (a.max_pages.load(Ordering::Relaxed), a.max_inodes.load(Ordering::Relaxed));
+        let (max, files) = (a.pages.limit(), a.max_inodes.load(Ordering::Relaxed));
         let unlimited = max == usize::MAX;
         StatFs {
             magic: MAGIC,
             block_size: PAGE_SIZE as u64,
             blocks: if unlimited { 0 } else { max as u64 },
-            free: if unlimited { 0 } else { max.saturating_sub(a.pages.load(Ordering::Relaxed)) as u64 },
+            free: if unlimited {
+                0
+            } else {
+                max.saturating_sub(a.pages.used()) as u64
+            },
             files: if unlimited { 0 } else { files },
-            files_free: if unlimited { 0 } else { files.saturating_sub(a.inodes.load(Ordering::Relaxed)) },
+            files_free: if unlimited {
+                0
+            } else {
+                files.saturating_sub(a.inodes.load(Ordering::Relaxed))
+            },
         }
     }
     fn show_options(&self, out: &mut String) {
@@ -138,16 +144,17 @@ impl SuperOps for Super {
         let new = Options::parse(data)?;
         let a = &self.account;
         if let Some(size) = new.size {
-            if size != 0 && size < a.pages.load(Ordering::Relaxed) {
+            if size != 0 && size < a.pages.used() {
                 return Err(Errno::EINVAL);
             }
-            a.max_pages.store(if size == 0 { usize::MAX } else { size }, Ordering::Relaxed);
+            a.pages.set_limit(if size == 0 { usize::MAX } else { size });
         }
         if let Some(inodes) = new.inodes {
             if inodes != 0 && inodes < a.inodes.load(Ordering::Relaxed) {
                 return Err(Errno::EINVAL);
             }
-            a.max_inodes.store(if inodes == 0 { u64::MAX } else { inodes }, Ordering::Relaxed);
+            a.max_inodes
+                .store(if inodes == 0 { u64::MAX } else { inodes }, Ordering::Relaxed);
         }
         let mut o = self.options.lock();
         o.size = new.size.or(o.size);
@@ -180,7 +187,11 @@ impl InodeOps for Node {
     }
     fn size(&self, inode: &Inode) -> u64 {
         // Two for a directory itself; subdirectories and files are not counted apart, so this is a plausible, not an exact, figure.
-        if inode.kind == FileType::Directory { u64::from(inode.nlink()) * DIRENT_SIZE } else { 0 }
+        if inode.kind == FileType::Directory {
+            u64::from(inode.nlink()) * DIRENT_SIZE
+        } else {
+            0
+        }
     }
     fn evict(&self, inode: &mut Inode) {
         evict(inode);
@@ -207,7 +218,9 @@ pub fn make(sb: &Arc<SuperBlock>, new: &NewInode<'_>) -> Result<Arc<Inode>, Errn
     let a = account(sb)?;
     let max = a.max_inodes.load(Ordering::Relaxed);
     a.inodes
-        .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| (n < max).then_some(n + 1))
+        .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| {
+            (n < max).then_some(n + 1)
+        })
         .map_err(|_| Errno::ENOSPC)?;
     let ops: Box<dyn InodeOps> = match new.kind {
         FileType::Symlink => Box::new(Symlink(Box::from(new.target))),
@@ -215,7 +228,7 @@ pub fn make(sb: &Arc<SuperBlock>, new: &NewInode<'_>) -> Result<Arc<Inode>, Errn
     };
     let mut inode = Inode::new(sb, ops, new);
     if new.kind == FileType::Regular {
-        inode.pages = Some(PageCache::new(Some(a.clone())));
+        inode.pages = Some(PageCache::with(Some(a.pages.clone()), None));
     }
     Ok(Arc::new(inode))
 }
@@ -239,8 +252,7 @@ pub fn new_tree(fs_type: &'static str, data: &str, persistent: bool) -> Result<A
         options.mode = options.mode.or(Some(0o1777));
     }
     let account = Arc::new(Account {
-        max_pages: AtomicUsize::new(if fs_type == "ramfs" { usize::MAX } else { limit }),
-        pages: AtomicUsize::new(0),
+        pages: Arc::new(Budget::new(if fs_type == "ramfs" { usize::MAX } else { limit })),
         max_inodes: AtomicU64::new(match options.inodes {
             Some(0) => u64::MAX,
             Some(n) => n,
@@ -250,7 +262,14 @@ pub fn new_tree(fs_type: &'static str, data: &str, persistent: bool) -> Result<A
     });
     let mode = options.mode.unwrap_or(0o755);
     let (uid, gid) = (options.uid.unwrap_or(0), options.gid.unwrap_or(0));
-    let sb = SuperBlock::new(fs_type, Box::new(Super { account, options: SpinLock::new(options) }), persistent);
+    let sb = SuperBlock::new(
+        fs_type,
+        Box::new(Super {
+            account,
+            options: SpinLock::new(options),
+        }),
+        persistent,
+    );
     let root = new_root(&sb, Box::new(Node), mode);
     root.inode.set_owner(uid, gid);
     Ok(root)
