@@ -1,1 +1,199 @@
-//! Decoding of faults; calls the threshold with the right handler.
+//! Decoding of exceptions and interrupts; calls the threshold with the right handler.
+
+use super::frame::{EFLAGS_TF, Frame};
+use super::{cpu, interrupt, uaccess};
+use crate::mm::Prot;
+use crate::threshold;
+use core::sync::atomic::{AtomicBool, Ordering};
+
+const DIVIDE: u8 = 0;
+const DEBUG: u8 = 1;
+const NMI: u8 = 2;
+const BREAKPOINT: u8 = 3;
+const OVERFLOW: u8 = 4;
+const BOUND: u8 = 5;
+const INVALID_OPCODE: u8 = 6;
+const NO_COPROCESSOR: u8 = 7;
+const DOUBLE_FAULT: u8 = 8;
+const SEGMENT_NOT_PRESENT: u8 = 11;
+const STACK_FAULT: u8 = 12;
+const PAGE_FAULT: u8 = 14;
+const X87_ERROR: u8 = 16;
+const ALIGNMENT: u8 = 17;
+const SIMD_ERROR: u8 = 19;
+
+const SIGILL: u32 = 4;
+const SIGTRAP: u32 = 5;
+const SIGBUS: u32 = 7;
+const SIGFPE: u32 = 8;
+const SIGSEGV: u32 = 11;
+
+const ILL_ILLOPN: i32 = 2;
+const TRAP_TRACE: i32 = 2;
+const BUS_ADRALN: i32 = 1;
+const FPE_INTDIV: i32 = 1;
+const FPE_FLTDIV: i32 = 3;
+const FPE_FLTOVF: i32 = 4;
+const FPE_FLTUND: i32 = 5;
+const FPE_FLTRES: i32 = 6;
+const FPE_FLTINV: i32 = 7;
+const SI_KERNEL: i32 = 0x80;
+
+const NAMES: [&str; 22] = [
+    "divide error",
+    "debug",
+    "NMI",
+    "int3",
+    "overflow",
+    "bounds",
+    "invalid opcode",
+    "device not available",
+    "double fault",
+    "coprocessor segment overrun",
+    "invalid TSS",
+    "segment not present",
+    "stack segment",
+    "general protection fault",
+    "page fault",
+    "reserved",
+    "coprocessor error",
+    "alignment check",
+    "machine check",
+    "simd exception",
+    "virtualization",
+    "control protection",
+];
+
+/// Any vector but the paranoid ones. The frame's own stub restores it afterwards.
+#[inline(always)]
+pub fn trap(frame: &mut Frame, vector: u8, error: usize) {
+    if vector >= 32 {
+        threshold::interrupt(frame, |_| interrupt::dispatch(vector));
+    } else if vector == PAGE_FAULT {
+        let addr = cpu::read_cr2();
+        let access = if error & 1 << 4 != 0 {
+            Prot::EXEC
+        } else if error & 1 << 1 != 0 {
+            Prot::WRITE
+        } else {
+            Prot::READ
+        };
+        // A page that is mapped with reserved bits set means that a table is corrupt.
+        if error & 1 << 3 != 0 {
+            fatal(frame, vector, error);
+        }
+        let from_user = error & 1 << 2 != 0;
+        threshold::fault(frame, |frame| {
+            crate::mm::handle_fault(frame, addr, access, from_user)
+        });
+    } else if vector == DEBUG {
+        threshold::fault_irqs_off(frame, debug);
+    } else {
+        threshold::fault(frame, |frame| exception(frame, vector, error));
+    }
+}
+
+/// A single step or a data breakpoint.
+fn debug(frame: &mut Frame) {
+    let dr6: usize;
+    // SAFETY: reading and resetting the debug status has no other effect.
+    unsafe {
+        core::arch::asm!("mov {}, dr6", out(reg) dr6, options(nomem, nostack, preserves_flags));
+        core::arch::asm!("mov dr6, {}", in(reg) 0xffff_0ff0usize, options(nomem, nostack, preserves_flags));
+    }
+    if frame.cs & 3 == 0 {
+        // Nothing in the kernel steps; a trap flag that leaked in is dropped.
+        frame.eflags &= !EFLAGS_TF;
+        return;
+    }
+    let _ = dr6;
+    frame.eflags &= !EFLAGS_TF;
+    crate::signal::force_fault(SIGTRAP, TRAP_TRACE, frame.rip);
+}
+
+#[cold]
+fn exception(frame: &mut Frame, vector: u8, error: usize) {
+    if frame.cs & 3 == 0 {
+        if let Some(fixup) = uaccess::fixup(frame.rip) {
+            frame.rip = fixup;
+            return;
+        }
+        fatal(frame, vector, error);
+    }
+    let ip = frame.rip;
+    let (signal, code, addr) = match vector {
+        DIVIDE => (SIGFPE, FPE_INTDIV, ip),
+        BREAKPOINT => (SIGTRAP, SI_KERNEL, 0),
+        OVERFLOW | BOUND => (SIGSEGV, SI_KERNEL, 0),
+        INVALID_OPCODE | NO_COPROCESSOR => (SIGILL, ILL_ILLOPN, ip),
+        SEGMENT_NOT_PRESENT | STACK_FAULT => (SIGBUS, SI_KERNEL, 0),
+        ALIGNMENT => (SIGBUS, BUS_ADRALN, 0),
+        X87_ERROR => (SIGFPE, float_code(super::fpu::x87_exceptions()), ip),
+        SIMD_ERROR => (SIGFPE, float_code(super::fpu::simd_exceptions()), ip),
+        _ => (SIGSEGV, SI_KERNEL, 0),
+    };
+    crate::signal::force_fault(signal, code, addr);
+}
+
+/// `si_code` for unmasked floating-point exceptions (the order in which the processor reports them).
+fn float_code(exceptions: u32) -> i32 {
+    if exceptions & 1 != 0 {
+        FPE_FLTINV
+    } else if exceptions & 1 << 2 != 0 {
+        FPE_FLTDIV
+    } else if exceptions & 1 << 3 != 0 {
+        FPE_FLTOVF
+    } else if exceptions & (1 << 1 | 1 << 4) != 0 {
+        FPE_FLTUND
+    } else {
+        FPE_FLTRES
+    }
+}
+
+static PANICKING: AtomicBool = AtomicBool::new(false);
+
+/// NMI, double fault, machine check.
+pub fn paranoid(frame: &mut Frame, vector: u8, error: usize) {
+    match vector {
+        NMI => threshold::nmi(frame, |_| {
+            // Nobody sends NMIs but a host that wants to look at a hanging machine.
+            if !PANICKING.load(Ordering::Relaxed) {
+                log!(Emerg, "NMI received");
+            }
+        }),
+        DOUBLE_FAULT => {
+            // A push that hit a guard page: the stack pointer is still inside or just above it.
+            let cr2 = cpu::read_cr2();
+            if frame.rsp.abs_diff(cr2) <= crate::mm::PAGE_SIZE {
+                log!(
+                    Emerg,
+                    "kernel stack overflow (stack pointer {:#x}, fault at {:#x})",
+                    frame.rsp,
+                    cr2
+                );
+            }
+            fatal(frame, vector, error)
+        }
+        _ => fatal(frame, vector, error),
+    }
+}
+
+/// An exception the kernel cannot survive: registers, call chain, end.
+#[cold]
+pub fn fatal(frame: &Frame, vector: u8, error: usize) -> ! {
+    super::irq::local_disable();
+    PANICKING.store(true, Ordering::Relaxed);
+    let name = NAMES.get(vector as usize).copied().unwrap_or("exception");
+    log!(
+        Emerg,
+        "{} (vector {}, error code {:#x}) on CPU {}, CR2 {:#x}, CR3 {:#x}\n{:?}",
+        name,
+        vector,
+        error,
+        super::smp::cpu_id(),
+        cpu::read_cr2(),
+        cpu::read_cr3(),
+        frame
+    );
+    panic!("{} at {:#x}", name, frame.rip)
+}

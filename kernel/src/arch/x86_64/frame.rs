@@ -1,73 +1,210 @@
 //! The saved register file.
 
+use super::descriptor::{USER_CS, USER_DS};
+use core::fmt;
 use limen_linux_abi::{Errno, Restart};
 
-/// All general registers of the interrupted context, in the order the entry stub saves them.
-#[derive(Clone, Debug)]
+/// All general registers of the interrupted context, in the order the entry stubs save them (the layout of Linux's `pt_regs`, which is also
+/// that of `user_regs_struct` up to `ss`).
+#[derive(Clone, Default)]
 #[repr(C)]
+#[allow(missing_docs)]
 pub struct Frame {
-    regs: [usize; 40],
+    pub r15: usize,
+    pub r14: usize,
+    pub r13: usize,
+    pub r12: usize,
+    pub rbp: usize,
+    pub rbx: usize,
+    pub r11: usize,
+    pub r10: usize,
+    pub r9: usize,
+    pub r8: usize,
+    pub rax: usize,
+    pub rcx: usize,
+    pub rdx: usize,
+    pub rsi: usize,
+    pub rdi: usize,
+    /// The system call number as made; -1 if the frame is not a system call's.
+    pub orig_rax: usize,
+    pub rip: usize,
+    pub cs: usize,
+    pub eflags: usize,
+    pub rsp: usize,
+    pub ss: usize,
 }
+
+const _: () = assert!(size_of::<Frame>() == 21 * 8);
+
+/// Carry flag.
+pub const EFLAGS_CF: usize = 1 << 0;
+/// Always one.
+pub const EFLAGS_FIXED: usize = 1 << 1;
+/// Trap (single step).
+pub const EFLAGS_TF: usize = 1 << 8;
+/// Interrupts on.
+pub const EFLAGS_IF: usize = 1 << 9;
+/// Direction.
+pub const EFLAGS_DF: usize = 1 << 10;
+/// I/O privilege level.
+pub const EFLAGS_IOPL: usize = 3 << 12;
+/// Nested task.
+pub const EFLAGS_NT: usize = 1 << 14;
+/// Resume.
+pub const EFLAGS_RF: usize = 1 << 16;
+/// Alignment check, and the SMAP window.
+pub const EFLAGS_AC: usize = 1 << 18;
+/// What user space may choose of its flags (`FIX_EFLAGS`: AC, OF, DF, TF, SF, ZF, AF, PF, CF, RF).
+pub const EFLAGS_USER: usize =
+    EFLAGS_AC | 1 << 11 | EFLAGS_DF | EFLAGS_TF | 1 << 7 | 1 << 6 | 1 << 4 | 1 << 2 | EFLAGS_CF | EFLAGS_RF;
+
+const NOT_A_SYSCALL: usize = usize::MAX;
+const SYS_RESTART_SYSCALL: usize = 219;
+/// Length of the `syscall` instruction.
+const SYSCALL_LENGTH: usize = 2;
 
 impl Frame {
     /// The register file of a fresh program: everything zero except entry point and stack pointer.
     pub fn new_user(entry: usize, sp: usize) -> Self {
-        let _ = (entry, sp);
-        Self { regs: [0; 40] }
+        Self {
+            rip: entry,
+            rsp: sp,
+            cs: USER_CS,
+            ss: USER_DS,
+            eflags: EFLAGS_IF | EFLAGS_FIXED,
+            orig_rax: NOT_A_SYSCALL,
+            ..Self::default()
+        }
     }
     /// Instruction pointer.
+    #[inline(always)]
     pub fn ip(&self) -> usize {
-        self.regs[0]
+        self.rip
     }
     /// Sets the instruction pointer.
+    #[inline(always)]
     pub fn set_ip(&mut self, ip: usize) {
-        self.regs[0] = ip;
+        self.rip = ip;
     }
     /// Stack pointer.
+    #[inline(always)]
     pub fn sp(&self) -> usize {
-        self.regs[1]
+        self.rsp
     }
     /// Sets the stack pointer.
+    #[inline(always)]
     pub fn set_sp(&mut self, sp: usize) {
-        self.regs[1] = sp;
+        self.rsp = sp;
+    }
+    /// Frame pointer, for backtraces.
+    #[inline(always)]
+    pub fn fp(&self) -> usize {
+        self.rbp
     }
     /// System call argument `n` (0 to 5), as passed.
+    #[inline(always)]
     pub fn arg(&self, n: usize) -> usize {
-        self.regs[n]
+        match n {
+            0 => self.rdi,
+            1 => self.rsi,
+            2 => self.rdx,
+            3 => self.r10,
+            4 => self.r8,
+            _ => self.r9,
+        }
     }
     /// Sets the system call's result.
+    #[inline(always)]
     pub fn set_result(&mut self, result: Result<usize, Errno>) {
-        let _ = result;
+        self.rax = match result {
+            Ok(value) => value,
+            Err(errno) => errno.to_return_value(),
+        };
     }
     /// The raw result register.
+    #[inline(always)]
     pub fn result(&self) -> usize {
-        self.regs[2]
+        self.rax
     }
     /// Changes the system call number (tracers); negative cancels.
     pub fn set_syscall_number(&mut self, number: isize) {
-        let _ = number;
+        self.orig_rax = number as usize;
     }
     /// Makes the frame no longer a system call's (after signal return, exec).
-    pub fn forget_syscall(&mut self) {}
+    pub fn forget_syscall(&mut self) {
+        self.orig_rax = NOT_A_SYSCALL;
+    }
     /// A handler will run: rewinds the instruction pointer so that the call is made again when the handler returns.
-    pub fn rewind_syscall(&mut self) {}
+    pub fn rewind_syscall(&mut self) {
+        self.rax = self.orig_rax;
+        self.rip = self.rip.wrapping_sub(SYSCALL_LENGTH);
+    }
+    /// Whether `sysret` restores exactly this frame. Code and stack segment of a user frame are always the fixed ones; `sysret` must not see
+    /// an instruction pointer that is not canonical (it would fault in kernel mode on the user's stack pointer), and it cannot set RF.
+    #[inline(always)]
+    pub fn fits_sysret(&self) -> bool {
+        self.rcx == self.rip
+            && self.r11 == self.eflags
+            && self.rip < super::mmu::USER_END
+            && self.eflags & (EFLAGS_RF | EFLAGS_TF) == 0
+    }
+    /// Makes `iretq` safe: an instruction pointer that is not canonical would fault in kernel mode. It becomes a kernel address, which faults
+    /// in user mode at once.
+    #[inline(always)]
+    pub fn make_canonical(&mut self) {
+        let top = (self.rip as isize) >> 47;
+        if top != 0 && top != -1 {
+            self.rip |= 0xffff_8000_0000_0000;
+        }
+    }
 }
 
 impl limen_entry::Frame for Frame {
+    #[inline(always)]
     fn from_user(&self) -> bool {
-        false
+        self.cs & 3 != 0
     }
+    #[inline(always)]
     fn interrupts_enabled(&self) -> bool {
-        false
+        self.eflags & EFLAGS_IF != 0
     }
+    #[inline(always)]
     fn syscall_number(&self) -> isize {
-        -1
+        // Numbers are 32 bits wide, as in the C prototype of the system call entry.
+        self.orig_rax as i32 as isize
     }
-    fn preset_result(&mut self) {}
+    #[inline(always)]
+    fn preset_result(&mut self) {
+        self.rax = Errno::ENOSYS.to_return_value();
+    }
+    #[inline(always)]
     fn restart(&self) -> Option<Restart> {
-        None
+        if limen_entry::Frame::syscall_number(self) < 0 {
+            return None;
+        }
+        Errno::from_return_value(self.rax)?.restart()
     }
     fn rearm(&mut self, restart: Restart) {
-        let _ = restart;
+        if restart == Restart::Block {
+            self.orig_rax = SYS_RESTART_SYSCALL;
+        }
+        self.rax = self.orig_rax;
+    }
+}
+
+impl fmt::Debug for Frame {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let r = self;
+        writeln!(f, "RIP: {:04x}:{:016x}  EFLAGS: {:08x}", r.cs, r.rip, r.eflags)?;
+        writeln!(
+            f,
+            "RSP: {:04x}:{:016x}  ORIG_RAX: {:016x}",
+            r.ss, r.rsp, r.orig_rax
+        )?;
+        writeln!(f, "RAX: {:016x} RBX: {:016x} RCX: {:016x}", r.rax, r.rbx, r.rcx)?;
+        writeln!(f, "RDX: {:016x} RSI: {:016x} RDI: {:016x}", r.rdx, r.rsi, r.rdi)?;
+        writeln!(f, "RBP: {:016x} R08: {:016x} R09: {:016x}", r.rbp, r.r8, r.r9)?;
+        writeln!(f, "R10: {:016x} R11: {:016x} R12: {:016x}", r.r10, r.r11, r.r12)?;
+        write!(f, "R13: {:016x} R14: {:016x} R15: {:016x}", r.r13, r.r14, r.r15)
     }
 }

@@ -1,44 +1,71 @@
 //! This CPU's interrupt flag.
 
+use core::arch::asm;
+
+const RFLAGS_IF: usize = 1 << 9;
+
 /// The saved interrupt state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flags(usize);
 
 impl Flags {
     /// Whether interrupts were on.
+    #[inline(always)]
     pub fn enabled(self) -> bool {
-        self.0 != 0
+        self.0 & RFLAGS_IF != 0
     }
+}
+
+#[inline(always)]
+fn rflags() -> usize {
+    let flags: usize;
+    // SAFETY: reads the flags; the stack use is balanced (no red zone in the kernel).
+    unsafe { asm!("pushfq", "pop {}", out(reg) flags, options(nomem, preserves_flags)) }
+    flags
 }
 
 /// Turns interrupts off.
 #[inline(always)]
-pub fn local_disable() {}
+pub fn local_disable() {
+    // SAFETY: turning interrupts off is always allowed. It is a compiler barrier (no `nomem`).
+    unsafe { asm!("cli", options(nostack, preserves_flags)) }
+}
 
 /// Turns interrupts on.
 #[inline(always)]
-pub fn local_enable() {}
+pub fn local_enable() {
+    // SAFETY: callers are where interrupts may be taken; the tables for them are in place before the first call.
+    unsafe { asm!("sti", options(nostack, preserves_flags)) }
+}
 
 /// Turns interrupts off and returns the state before.
 #[inline(always)]
 pub fn local_save() -> Flags {
-    Flags(0)
+    let flags = rflags();
+    local_disable();
+    Flags(flags)
 }
 
 /// Restores a saved state.
 #[inline(always)]
 pub fn local_restore(flags: Flags) {
-    let _ = flags;
+    if flags.enabled() {
+        local_enable();
+    }
 }
 
 /// Whether interrupts are on.
 #[inline(always)]
 pub fn enabled() -> bool {
-    false
+    rflags() & RFLAGS_IF != 0
 }
 
 /// Turns interrupts on and sleeps until one arrives, without a gap in between (idle). Returns with interrupts on.
-pub fn enable_and_wait() {}
+#[inline(always)]
+pub fn enable_and_wait() {
+    // SAFETY: `sti` takes effect after the next instruction, so an interrupt cannot come between the two.
+    unsafe { asm!("sti", "hlt", options(nostack, preserves_flags)) }
+}
 
 /// A hint inside a spinning loop.
 #[inline(always)]

@@ -1,6 +1,8 @@
 //! Page table entries, the address layout, TLB maintenance and the kernel's own map.
 
+use super::cpu;
 use crate::mm::{PhysAddr, Prot};
+use core::sync::atomic::{AtomicU64, Ordering};
 
 /// log2 of the page size.
 pub const PAGE_SHIFT: usize = 12;
@@ -11,7 +13,27 @@ pub const LEVELS: usize = 4;
 /// log2 of the entries of one table.
 pub const TABLE_SHIFT: usize = 9;
 /// Kernel virtual range for dynamic mappings (stacks, device registers), as `(start, end)`.
-pub const VMAP: (usize, usize) = (0, 0);
+pub const VMAP: (usize, usize) = (0xffff_c900_0000_0000, 0xffff_c980_0000_0000);
+/// Where physical address 0 lies in the kernel's linear map of RAM.
+pub const LINEAR_BASE: usize = 0xffff_8880_0000_0000;
+/// The address bits of an entry.
+pub const PHYS_MASK: u64 = 0x000f_ffff_ffff_f000;
+
+const PRESENT: u64 = 1 << 0;
+const WRITE: u64 = 1 << 1;
+const USER: u64 = 1 << 2;
+const WRITE_THROUGH: u64 = 1 << 3;
+const CACHE_DISABLE: u64 = 1 << 4;
+const ACCESSED: u64 = 1 << 5;
+const DIRTY: u64 = 1 << 6;
+const BLOCK: u64 = 1 << 7;
+const GLOBAL: u64 = 1 << 8;
+/// In an entry that is not present: a page that nobody may access (the processor ignores everything then).
+const NO_ACCESS: u64 = 1 << 8;
+const NO_EXECUTE: u64 = 1 << 63;
+
+/// The kernel's root table (physical).
+pub(super) static KERNEL_ROOT: AtomicU64 = AtomicU64::new(0);
 
 /// How a kernel mapping's memory behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,116 +49,219 @@ pub enum MemoryKind {
 #[repr(transparent)]
 pub struct Entry(pub u64);
 
+const fn user_bits(prot: Prot) -> u64 {
+    if prot.is_empty() {
+        return NO_ACCESS;
+    }
+    let mut bits = PRESENT | USER;
+    if prot.contains(Prot::WRITE) {
+        bits |= WRITE;
+    }
+    if !prot.contains(Prot::EXEC) {
+        bits |= NO_EXECUTE;
+    }
+    bits
+}
+
 impl Entry {
     /// Nothing mapped.
     pub const EMPTY: Self = Self(0);
     /// A user page. `prot` without any access bit maps nothing accessible but keeps the frame (`PROT_NONE`): present to [`Entry::is_page`], faults on every access.
     /// Young and, if writable, dirty already.
+    #[inline(always)]
     pub fn user_page(phys: PhysAddr, prot: Prot) -> Self {
-        let _ = (phys, prot);
-        Self(0)
+        let dirty = if prot.contains(Prot::WRITE) { DIRTY } else { 0 };
+        Self(phys.as_u64() | user_bits(prot) | ACCESSED | dirty)
     }
     /// A kernel page (level 0) or block (higher levels).
     pub fn kernel_leaf(phys: PhysAddr, prot: Prot, kind: MemoryKind, level: usize) -> Self {
-        let _ = (phys, prot, kind, level);
-        Self(0)
+        if prot.is_empty() {
+            return Self::EMPTY;
+        }
+        let mut bits = phys.as_u64() | PRESENT | ACCESSED | DIRTY;
+        if cpu::has(cpu::Features::PGE) {
+            bits |= GLOBAL;
+        }
+        if prot.contains(Prot::WRITE) {
+            bits |= WRITE;
+        }
+        if !prot.contains(Prot::EXEC) {
+            bits |= NO_EXECUTE;
+        }
+        if kind == MemoryKind::Device {
+            bits |= CACHE_DISABLE | WRITE_THROUGH;
+        }
+        if level > 0 {
+            bits |= BLOCK;
+        }
+        Self(bits)
     }
-    /// A pointer to a lower table.
+    /// A pointer to a lower table. (The user bit only permits; the leaf decides.)
+    #[inline(always)]
     pub fn table(phys: PhysAddr) -> Self {
-        let _ = phys;
-        Self(0)
+        Self(phys.as_u64() | PRESENT | WRITE | USER | ACCESSED)
     }
     /// Whether nothing is there.
+    #[inline(always)]
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
     /// Whether a lower table is there (asked of levels above 0 only).
+    #[inline(always)]
     pub fn is_table(self) -> bool {
-        false
+        self.0 & (PRESENT | BLOCK) == PRESENT
     }
     /// Whether a page (level 0) is there, `PROT_NONE` included.
+    #[inline(always)]
     pub fn is_page(self) -> bool {
-        false
+        self.0 & (PRESENT | NO_ACCESS) != 0
     }
     /// The page's or table's physical address.
+    #[inline(always)]
     pub fn phys(self) -> PhysAddr {
-        PhysAddr::new(0)
+        PhysAddr::new(self.0 & PHYS_MASK)
     }
     /// The user permissions.
+    #[inline(always)]
     pub fn prot(self) -> Prot {
-        Prot::empty()
+        if self.0 & PRESENT == 0 {
+            return Prot::empty();
+        }
+        let mut prot = Prot::READ;
+        prot.set(Prot::WRITE, self.0 & WRITE != 0);
+        prot.set(Prot::EXEC, self.0 & NO_EXECUTE == 0);
+        prot
     }
     /// The same page with other user permissions.
+    #[inline(always)]
     pub fn with_prot(self, prot: Prot) -> Self {
-        let _ = prot;
-        self
+        Self(self.0 & (PHYS_MASK | ACCESSED | DIRTY) | user_bits(prot))
     }
     /// Whether written since mapped (true if the processor cannot tell and it is writable).
+    #[inline(always)]
     pub fn dirty(self) -> bool {
-        false
+        self.0 & DIRTY != 0
     }
     /// Whether used since last cleared.
+    #[inline(always)]
     pub fn young(self) -> bool {
-        true
+        self.0 & ACCESSED != 0
     }
 }
 
-/// What the processor keeps per address space (address-space identifier, which CPUs it ran on).
+/// What the processor keeps per address space: which CPUs have it loaded.
 #[derive(Debug, Default)]
-pub struct MmContext {}
+pub struct MmContext {
+    active: AtomicU64,
+}
 
 impl MmContext {
     /// For a new address space.
     pub fn new() -> Self {
-        Self {}
+        Self {
+            active: AtomicU64::new(0),
+        }
+    }
+
+    /// CPUs that have it loaded, as a bit set.
+    pub(super) fn active(&self) -> u64 {
+        self.active.load(Ordering::SeqCst)
     }
 }
 
 /// The kernel's linear map: the address where `phys` can be read and written. RAM only.
 #[inline(always)]
 pub fn phys_to_virt(phys: PhysAddr) -> *mut u8 {
-    phys.as_usize() as *mut u8
+    (phys.as_usize() + LINEAR_BASE) as *mut u8
 }
 
 /// The inverse of [`phys_to_virt`].
 #[inline(always)]
 pub fn virt_to_phys(virt: *const u8) -> PhysAddr {
-    PhysAddr::new(virt as u64)
+    PhysAddr::new((virt as usize - LINEAR_BASE) as u64)
 }
 
 /// Fills a fresh, zeroed user root table with what every address space shares with the kernel.
 pub fn init_user_root(root: PhysAddr) {
-    let _ = root;
+    const INDEX: fn(usize) -> usize = |addr| addr >> 39 & 511;
+    // SAFETY: the kernel's root lives for ever and its used top-level entries never change after boot; `root` is the caller's.
+    unsafe {
+        let from = phys_to_virt(kernel_root()).cast::<u64>();
+        let to = phys_to_virt(root).cast::<u64>();
+        let mut at = INDEX(LINEAR_BASE);
+        // RAM: one entry per 512 GiB.
+        while from.add(at).read() != 0 {
+            to.add(at).write(from.add(at).read());
+            at += 1;
+        }
+        for at in [INDEX(VMAP.0), INDEX(super::kmap::KERNEL_BASE)] {
+            to.add(at).write(from.add(at).read());
+        }
+    }
 }
 
 /// The root of the kernel's own table (for the [`VMAP`] range; the same entry format).
+#[inline(always)]
 pub fn kernel_root() -> PhysAddr {
-    PhysAddr::new(0)
+    PhysAddr::new(KERNEL_ROOT.load(Ordering::Relaxed))
 }
 
+/// Which address space each CPU has loaded; null for none.
+static LOADED: [core::sync::atomic::AtomicPtr<MmContext>; crate::sync::MAX_CPUS] =
+    [const { core::sync::atomic::AtomicPtr::new(core::ptr::null_mut()) }; crate::sync::MAX_CPUS];
+
 /// Makes `root` the current user address space of this CPU. Interrupts are off.
+#[inline]
 pub fn switch_to(root: PhysAddr, context: &MmContext) {
-    let _ = (root, context);
+    let cpu = super::smp::cpu_id();
+    let bit = 1u64 << cpu;
+    // The bit is set before the tables are in use: whoever changes them later sees it; who changed them before is seen by the walks.
+    context.active.fetch_or(bit, Ordering::SeqCst);
+    // SAFETY: every user root shares the kernel's part.
+    unsafe { cpu::write_cr3(root.as_u64()) };
+    leave(cpu, core::ptr::from_ref(context).cast_mut());
 }
 
 /// Leaves user address spaces: only kernel mappings are valid on this CPU afterwards (idle, kernel threads that outlive their last user). Interrupts are off.
-pub fn switch_to_kernel() {}
+pub fn switch_to_kernel() {
+    // SAFETY: the kernel's root.
+    unsafe { cpu::write_cr3(kernel_root().as_u64()) };
+    leave(super::smp::cpu_id(), core::ptr::null_mut());
+}
+
+/// This CPU has loaded `next` in place of what it had before.
+#[inline(always)]
+fn leave(cpu: usize, next: *mut MmContext) {
+    let loaded = &LOADED[cpu];
+    let prev = loaded.load(Ordering::Relaxed);
+    if prev != next {
+        loaded.store(next, Ordering::Relaxed);
+        if !prev.is_null() {
+            // SAFETY: an address space is not freed while a CPU has it loaded.
+            unsafe { (*prev).active.fetch_and(!(1 << cpu), Ordering::SeqCst) };
+        }
+    }
+}
 
 /// Forgets cached translations of `[start, end)` of an address space on every CPU that may hold them. `tables_freed`: table pages were removed, too.
 /// On return no CPU uses the old translations. Interrupts on, no spinlock taken with interrupts off is held.
+#[inline]
 pub fn flush_user(context: &MmContext, start: usize, end: usize, tables_freed: bool) {
-    let _ = (context, start, end, tables_freed);
+    // `invlpg` drops the paging-structure caches, too, so `tables_freed` needs nothing more.
+    let _ = tables_freed;
+    super::tlb::flush(Some(context), start, end);
 }
 
 /// After an invalid entry became valid or gained permission: whatever the processor needs before the access is retried (often nothing).
 #[inline(always)]
 pub fn update_user(context: &MmContext, addr: usize) {
+    // Entries that are not valid are not cached, and a fault on a stale weaker one drops it.
     let _ = (context, addr);
 }
 
 /// Forgets cached translations of a kernel range on every CPU.
 pub fn flush_kernel(start: usize, end: usize) {
-    let _ = (start, end);
+    super::tlb::flush(None, start, end);
 }
 
 /// After invalid kernel entries of a range became valid: whatever the processor needs before they are used (often nothing).

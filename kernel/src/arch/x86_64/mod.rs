@@ -1,21 +1,29 @@
 //! The x86_64 processor: see `arch/mod.rs` for what each file owes.
 
+mod acpi;
+mod apic;
 pub mod boot;
 pub mod console;
+pub mod cpu;
+mod descriptor;
 pub mod entry;
 pub mod exception;
+mod fpu;
 pub mod frame;
 pub mod interrupt;
 pub mod irq;
+mod kmap;
 pub mod mmu;
 pub mod patch;
 pub mod platform;
 pub mod ptrace;
+mod pvh;
 pub mod signal;
 pub mod smp;
 pub mod stack;
 pub mod switch;
 pub mod time;
+mod tlb;
 pub mod uaccess;
 
 /// The name `uname` and the tools use.

@@ -1,7 +1,36 @@
 //! The machine around the processor: devices found, power-off, reset.
 
+use super::acpi::{self, Register};
+use super::cpu::{self, Features, inb, outb, outw};
+use super::interrupt::{Irq, LEVEL, LOW};
+use super::{apic, irq, smp};
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+/// Sleep control and reset registers in memory, mapped; 0 if they are ports or missing.
+static SLEEP_REGISTER: AtomicUsize = AtomicUsize::new(0);
+static RESET_REGISTER: AtomicUsize = AtomicUsize::new(0);
+
 /// Called once on the boot CPU when the heap works: finds interrupt controller, timer, CPUs and devices.
-pub fn init() {}
+pub fn init() {
+    let m = acpi::machine();
+    let mapped = crate::mm::map_device(m.local_apic, 0x1000) as usize;
+    if mapped == 0 {
+        panic!("the local APIC could not be mapped");
+    }
+    apic::init(mapped);
+    apic::enable();
+    apic::init_io();
+    smp::init();
+    super::time::start_cpu();
+    for (register, slot) in [
+        (m.sleep, &SLEEP_REGISTER),
+        (m.reset.map(|r| r.0), &RESET_REGISTER),
+    ] {
+        if let Some(Register::Memory(address)) = register {
+            slot.store(crate::mm::map_device(address, 4) as usize, Ordering::Relaxed);
+        }
+    }
+}
 
 /// Where a virtio-over-MMIO device may sit.
 #[derive(Clone, Copy, Debug)]
@@ -14,9 +43,46 @@ pub struct VirtioMmio {
     pub irq: super::interrupt::Irq,
 }
 
-/// The virtio-over-MMIO slots of this machine (empty ones included).
+/// The virtio-over-MMIO slots of this machine (empty ones included): those that ACPI names, and those of the command line (`virtio_mmio.device=SIZE@BASE:IRQ`).
 pub fn virtio_mmio() -> alloc::vec::Vec<VirtioMmio> {
-    alloc::vec::Vec::new()
+    let mut slots: alloc::vec::Vec<VirtioMmio> = acpi::machine()
+        .virtio
+        .iter()
+        .map(|s| VirtioMmio {
+            base: s.base,
+            size: s.size as usize,
+            irq: Irq(s.gsi | if s.trigger.level { LEVEL } else { 0 } | if s.trigger.low { LOW } else { 0 }),
+        })
+        .collect();
+    for word in crate::boot::cmdline::words() {
+        if let Some(slot) = word.strip_prefix("virtio_mmio.device=").and_then(parse_slot)
+            && !slots.iter().any(|s| s.base == slot.base)
+        {
+            slots.push(slot);
+        }
+    }
+    slots
+}
+
+/// `SIZE@BASE:IRQ`, as Linux's option of the same name.
+fn parse_slot(text: &str) -> Option<VirtioMmio> {
+    let number = |t: &str| match t.strip_prefix("0x") {
+        Some(hex) => u64::from_str_radix(hex, 16).ok(),
+        None => t
+            .trim_end_matches(['K', 'k'])
+            .parse::<u64>()
+            .ok()
+            .map(|n| if t.ends_with(['K', 'k']) { n << 10 } else { n }),
+    };
+    let (size, rest) = text.split_once('@')?;
+    let mut parts = rest.split(':');
+    let base = number(parts.next()?)?;
+    let line = number(parts.next()?)?;
+    Some(VirtioMmio {
+        base,
+        size: number(size)? as usize,
+        irq: Irq(line as u32),
+    })
 }
 
 /// How PCI configuration space is reached.
@@ -37,35 +103,172 @@ pub enum PciConfig {
 
 /// The machine's PCI host bridge, if it has one.
 pub fn pci() -> Option<PciConfig> {
-    None
+    const IO_APIC_BASE: u64 = 0xfec0_0000;
+    let (base, first, last) = acpi::machine().ecam?;
+    let (low_end, high_end) = super::kmap::ram_ends();
+    let ecam_end = base + (u64::from(last - first) + 1 << 20);
+    // QEMU's q35 puts the window between the configuration space (or RAM, whichever ends later) and the I/O APIC.
+    let start = ecam_end.max(low_end).next_multiple_of(1 << 24);
+    let window32 = if start < IO_APIC_BASE {
+        (start, IO_APIC_BASE - start)
+    } else {
+        (0, 0)
+    };
+    let start64 = high_end.max(1 << 32).next_multiple_of(1 << 30);
+    let limit = 1u64 << (cpu::cpuid(0x8000_0008, 0).eax & 0xff).clamp(36, 46);
+    let window64 = if start64 + (1 << 30) <= limit {
+        (start64, (limit - start64).min(32 << 30))
+    } else {
+        (0, 0)
+    };
+    Some(PciConfig::Ecam {
+        base,
+        buses: (first, last),
+        window32,
+        window64,
+    })
+}
+
+fn stand_still() -> ! {
+    loop {
+        irq::local_disable();
+        // SAFETY: halts with interrupts off.
+        unsafe { core::arch::asm!("hlt", options(nomem, nostack)) };
+    }
 }
 
 /// Turns the machine off; the host sees status 0.
 pub fn power_off() -> ! {
-    loop {
-        super::irq::spin_hint()
+    const SLEEP_ENABLE_16: u16 = 1 << 13;
+    const SLEEP_ENABLE_8: u8 = 1 << 5;
+    let m = acpi::machine();
+    match m.sleep {
+        // SAFETY: the register ACPI names for this purpose.
+        Some(Register::Port(port)) => unsafe { outw(port, u16::from(m.s5_type) << 10 | SLEEP_ENABLE_16) },
+        Some(Register::Memory(_)) => {
+            let at = SLEEP_REGISTER.load(Ordering::Relaxed) as *mut u8;
+            if !at.is_null() {
+                // SAFETY: as above; mapped at `init`.
+                unsafe { at.write_volatile(m.s5_type << 2 | SLEEP_ENABLE_8) };
+            }
+        }
+        None => {}
     }
+    // QEMU ends after the write, but not at once.
+    stand_still()
 }
 
 /// Restarts the machine.
 pub fn reset() -> ! {
-    power_off()
+    match acpi::machine().reset {
+        // SAFETY: the register ACPI names for this purpose.
+        Some((Register::Port(port), value)) => unsafe { outb(port, value) },
+        Some((Register::Memory(_), value)) => {
+            let at = RESET_REGISTER.load(Ordering::Relaxed) as *mut u8;
+            if !at.is_null() {
+                // SAFETY: as above; mapped at `init`.
+                unsafe { at.write_volatile(value) };
+            }
+        }
+        None => {}
+    }
+    // SAFETY: the keyboard controller's reset line.
+    unsafe { outb(0x64, 0xfe) };
+    stand_still()
 }
+
+/// What a panic writes to QEMU's `isa-debug-exit`; QEMU's status is then twice this plus one.
+const PANIC_CODE: u8 = 0x31;
 
 /// Ends the machine after a panic with the status the host knows as "kernel panic", or stops if it can't.
 pub fn panic_exit() -> ! {
-    loop {
-        super::irq::spin_hint()
+    if cpu::has(Features::HYPERVISOR) {
+        // SAFETY: the debug-exit device if QEMU has it; nothing answers otherwise.
+        unsafe { outb(0xf4, PANIC_CODE) };
     }
+    stand_still()
 }
 
-/// Seconds since 1970 from the machine's real-time clock, `None` if there is none.
+/// Seconds since 1970 from the machine's real-time clock (CMOS, in UTC), `None` if there is none.
 pub fn wall_clock() -> Option<u64> {
-    None
+    let read = |register: u8| {
+        // SAFETY: index and data port of the clock; reading has no effect on it. Bit 7 keeps NMIs as they are (on).
+        unsafe {
+            outb(0x70, register);
+            inb(0x71)
+        }
+    };
+    if read(0x0d) & 0x80 == 0 {
+        return None;
+    }
+    let take = || [0u8, 2, 4, 7, 8, 9, 0x32].map(read);
+    let mut fields = None;
+    for _ in 0..1000 {
+        if read(0x0a) & 0x80 != 0 {
+            continue; // being updated
+        }
+        let first = take();
+        if first == take() {
+            fields = Some(first);
+            break;
+        }
+    }
+    let fields = fields?;
+    let mode = read(0x0b);
+    let binary = mode & 4 != 0;
+    let value = |v: u8| u64::from(if binary { v } else { (v >> 4) * 10 + (v & 15) });
+    let hour = if mode & 2 != 0 {
+        value(fields[2])
+    } else {
+        value(fields[2] & 0x7f) % 12 + if fields[2] & 0x80 != 0 { 12 } else { 0 }
+    };
+    let century = match value(fields[6]) {
+        c @ 19..=21 => c,
+        _ => 20,
+    };
+    let (year, month, day) = (
+        century * 100 + value(fields[5]),
+        value(fields[4]),
+        value(fields[3]),
+    );
+    // Days since 1970 in the proleptic Gregorian calendar, years beginning in March.
+    let (y, m) = if month <= 2 {
+        (year - 1, month + 9)
+    } else {
+        (year, month - 3)
+    };
+    let days = 365 * y + y / 4 - y / 100 + y / 400 + (153 * m + 2) / 5 + day - 1;
+    let days = days.checked_sub(719_468)?;
+    Some(days * 86400 + hour * 3600 + value(fields[1]) * 60 + value(fields[0]))
 }
 
-/// Up to 32 bytes of entropy from the machine (firmware seed, instruction); returns how many were filled.
+/// Up to 32 bytes of entropy from the machine (instructions); returns how many were filled.
 pub fn entropy(out: &mut [u8; 32]) -> usize {
-    let _ = out;
-    0
+    let seed = cpu::has(Features::RDSEED);
+    if !seed && !cpu::has(Features::RDRAND) {
+        return 0;
+    }
+    let mut filled = 0;
+    for chunk in out.chunks_exact_mut(8) {
+        let mut got = None;
+        for _ in 0..16 {
+            let (value, ok): (u64, u8);
+            // SAFETY: the instruction exists.
+            unsafe {
+                if seed {
+                    core::arch::asm!("rdseed {}", "setc {}", out(reg) value, out(reg_byte) ok, options(nomem, nostack));
+                } else {
+                    core::arch::asm!("rdrand {}", "setc {}", out(reg) value, out(reg_byte) ok, options(nomem, nostack));
+                }
+            }
+            if ok != 0 {
+                got = Some(value);
+                break;
+            }
+        }
+        let Some(value) = got else { break };
+        chunk.copy_from_slice(&value.to_le_bytes());
+        filled += 8;
+    }
+    filled
 }

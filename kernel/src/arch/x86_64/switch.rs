@@ -1,35 +1,193 @@
 //! Switching between threads: callee-saved registers, floating point, thread-local storage.
 
+use super::cpu::{self, Features, MSR_FS_BASE, MSR_KERNEL_GS_BASE};
 use super::frame::Frame;
+use super::{entry, fpu, irq, smp};
+use crate::sync::MAX_CPUS;
+use core::arch::{asm, global_asm};
+use core::sync::atomic::{AtomicUsize, Ordering};
 
 /// What is saved of a thread that is not running. Lives in its `Task`; only the CPU that switches the thread touches it.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Context {
     sp: usize,
+    /// Bases of FS and GS in user mode.
+    fs_base: usize,
+    gs_base: usize,
+    /// Its floating-point area; 0 for threads without.
+    fpu: usize,
+    /// It has user state: floating point and segment bases.
+    user: bool,
+    /// The CPU whose registers last held its floating-point state.
+    fpu_cpu: u32,
+}
+
+/// The area whose state each CPU's floating-point registers hold.
+static FPU_OWNER: [AtomicUsize; MAX_CPUS] = [const { AtomicUsize::new(0) }; MAX_CPUS];
+
+const NO_CPU: u32 = u32::MAX;
+/// Callee-saved registers and return address below a new thread's frame.
+const SWITCH_WORDS: usize = 7;
+
+global_asm!(
+    r#"
+.pushsection .text.x86_switch, "ax"
+.balign 16
+.type x86_switch, @function
+x86_switch:
+    push rbp
+    push rbx
+    push r12
+    push r13
+    push r14
+    push r15
+    mov [rdi], rsp
+    mov rsp, rsi
+    pop r15
+    pop r14
+    pop r13
+    pop r12
+    pop rbx
+    pop rbp
+    ret
+.size x86_switch, . - x86_switch
+.popsection
+"#
+);
+
+unsafe extern "C" {
+    fn x86_switch(prev_sp: *mut usize, next_sp: usize);
+}
+
+/// The user's FS base.
+pub fn fs_base() -> usize {
+    if cpu::has(Features::FSGSBASE) {
+        let base;
+        // SAFETY: enabled in CR4.
+        unsafe { asm!("rdfsbase {}", out(reg) base, options(nomem, nostack, preserves_flags)) };
+        base
+    } else {
+        // SAFETY: the register exists.
+        unsafe { cpu::rdmsr(MSR_FS_BASE) as usize }
+    }
+}
+
+/// Sets the user's FS base, a user address.
+pub fn set_fs_base(base: usize) {
+    if cpu::has(Features::FSGSBASE) {
+        // SAFETY: enabled in CR4; the kernel does not use FS.
+        unsafe { asm!("wrfsbase {}", in(reg) base, options(nomem, nostack, preserves_flags)) }
+    } else {
+        // SAFETY: the kernel does not use FS; callers pass canonical addresses.
+        unsafe { cpu::wrmsr(MSR_FS_BASE, base as u64) }
+    }
+}
+
+/// The user's GS base (in the kernel it waits in the other register).
+pub fn gs_base() -> usize {
+    // SAFETY: the register exists.
+    unsafe { cpu::rdmsr(MSR_KERNEL_GS_BASE) as usize }
+}
+
+/// Sets the user's GS base, a canonical address.
+pub fn set_gs_base(base: usize) {
+    // SAFETY: only user mode uses it, after `swapgs`.
+    unsafe { cpu::wrmsr(MSR_KERNEL_GS_BASE, base as u64) }
 }
 
 impl Context {
     /// For a thread that is already running (idle threads).
     pub const fn running() -> Self {
-        Self { sp: 0 }
+        Self {
+            sp: 0,
+            fs_base: 0,
+            gs_base: 0,
+            fpu: 0,
+            user: false,
+            fpu_cpu: NO_CPU,
+        }
     }
 
     /// For a new thread: `frame` is placed at the top of its kernel stack; its first switch ends in the architecture's
     /// `ret_from_fork` stub, which calls `threshold::return_from_fork(frame)` and restores the frame.
     pub fn new(stack_top: usize, frame: &Frame) -> Self {
-        let _ = (stack_top, frame);
-        Self { sp: 0 }
+        let fpu = stack_top - fpu::area_size();
+        let at = user_frame(stack_top);
+        let sp = at as usize - 8 - SWITCH_WORDS * 8;
+        // SAFETY: the stack is the new thread's, which does not run yet; everything written lies at its top.
+        unsafe {
+            fpu::init_area(fpu);
+            at.write(frame.clone());
+            let words = sp as *mut usize;
+            words.write_bytes(0, SWITCH_WORDS);
+            words.add(SWITCH_WORDS - 1).write(entry::ret_from_fork_address());
+        }
+        Self {
+            sp,
+            fs_base: 0,
+            gs_base: 0,
+            fpu,
+            user: false,
+            fpu_cpu: NO_CPU,
+        }
     }
 
     /// The register file of a new thread made from a system call: a copy of the parent's with result 0, and, if given, another
     /// stack pointer and thread-local-storage value.
     pub fn fork_from(&mut self, parent: &Context, sp: Option<usize>, tls: Option<usize>) {
-        let _ = (parent, sp, tls);
+        let frame = (self.sp + SWITCH_WORDS * 8 + 8) as *mut Frame;
+        // SAFETY: `Context::new` put the frame there, and the thread does not run yet.
+        let frame = unsafe { &mut *frame };
+        frame.rax = 0;
+        if let Some(sp) = sp {
+            frame.rsp = sp;
+        }
+        self.user = true;
+        self.fpu_cpu = NO_CPU;
+        let flags = irq::local_save();
+        if !parent.user {
+            fpu::load_initial();
+            FPU_OWNER[smp::cpu_id()].store(0, Ordering::Relaxed);
+        } else {
+            self.fs_base = fs_base();
+            self.gs_base = gs_base();
+        }
+        // SAFETY: the area is the new thread's; the registers hold the state of the running thread, its parent.
+        unsafe { fpu::save(self.fpu) };
+        irq::local_restore(flags);
+        if let Some(tls) = tls {
+            self.fs_base = tls;
+        }
     }
 
     /// A fresh program: floating point and thread-local storage as at the start of `exec`. The context is the running thread's.
-    pub fn reset_for_exec(&mut self) {}
+    pub fn reset_for_exec(&mut self) {
+        let flags = irq::local_save();
+        let cpu = smp::cpu_id();
+        fpu::load_initial();
+        set_fs_base(0);
+        set_gs_base(0);
+        self.user = true;
+        self.fpu_cpu = cpu as u32;
+        FPU_OWNER[cpu].store(self.fpu, Ordering::Relaxed);
+        irq::local_restore(flags);
+    }
+
+    /// The saved segment bases of a thread that is not running: FS and GS.
+    pub fn bases_mut(&mut self) -> (&mut usize, &mut usize) {
+        (&mut self.fs_base, &mut self.gs_base)
+    }
+
+    /// The floating-point area of a thread that is not running; `None` if it has none. Whoever changes it calls [`Context::fpu_changed`].
+    pub fn fpu_area(&self) -> Option<*mut u8> {
+        self.user.then_some(self.fpu as *mut u8)
+    }
+
+    /// The area was changed in memory: no CPU's registers hold the thread's state any more.
+    pub fn fpu_changed(&mut self) {
+        self.fpu_cpu = NO_CPU;
+    }
 }
 
 /// Switches from `prev` (running) to `next`; returns when `prev` runs again. Also switches floating-point state and the TLS register.
@@ -37,19 +195,52 @@ impl Context {
 /// # Safety
 /// Interrupts are off; both contexts stay valid; `next` is not running anywhere.
 pub unsafe fn switch(prev: *mut Context, next: *const Context) {
-    let _ = (prev, next);
+    // SAFETY: both are valid; `next` belongs to this CPU from here on.
+    unsafe {
+        let cpu = smp::cpu_id();
+        if (*prev).user {
+            fpu::save((*prev).fpu);
+            (*prev).fpu_cpu = cpu as u32;
+            (*prev).fs_base = fs_base();
+            (*prev).gs_base = gs_base();
+        }
+        if (*next).user {
+            set_fs_base((*next).fs_base);
+            set_gs_base((*next).gs_base);
+            let owner = &FPU_OWNER[cpu];
+            if owner.load(Ordering::Relaxed) != (*next).fpu || (*next).fpu_cpu != cpu as u32 {
+                fpu::load((*next).fpu);
+                owner.store((*next).fpu, Ordering::Relaxed);
+            }
+        }
+        x86_switch(&raw mut (*prev).sp, (*next).sp);
+    }
 }
 
 /// The user register frame of the running thread, at the top of its kernel stack.
+#[inline(always)]
 pub fn user_frame(stack_top: usize) -> *mut Frame {
-    (stack_top - size_of::<Frame>()) as *mut Frame
+    (stack_top - fpu::area_size() - size_of::<Frame>()) as *mut Frame
 }
 
 /// Runs `f(data)` on another stack (the interrupt stack) and comes back.
 ///
 /// # Safety
 /// `stack_top` is the 16-byte aligned top of a mapped stack nobody else uses.
+#[inline(always)]
 pub unsafe fn call_on_stack(stack_top: usize, f: extern "C" fn(*mut u8), data: *mut u8) {
-    let _ = stack_top;
-    f(data)
+    // SAFETY: the old stack pointer is kept in a register that `f` preserves.
+    unsafe {
+        asm!(
+            "mov r12, rsp",
+            "mov rsp, {top}",
+            "call {f}",
+            "mov rsp, r12",
+            top = in(reg) stack_top,
+            f = in(reg) f,
+            in("rdi") data,
+            out("r12") _,
+            clobber_abi("C"),
+        )
+    }
 }

@@ -1,65 +1,288 @@
-//! Copies to and from user memory that may fault. The window (SMAP, PAN) is open only inside these. Ranges were checked against
+//! Copies to and from user memory that may fault. The window (SMAP) is open only inside these. Ranges were checked against
 //! `USER_END` by the caller (`mm::user`). A page that is not there is faulted in; an unresolvable fault ends the copy.
+//!
+//! Instructions that may fault are listed in `.ex_table` with the place to go on at; those that open and close the window are 3-byte no-operations until
+//! [`init`] finds that the processor has SMAP (`.smap_sites`).
+
+use super::cpu::{self, Features};
+use core::arch::{asm, global_asm};
+
+/// Opens the window.
+macro_rules! open {
+    () => {
+        "661: .byte 0x0f, 0x1f, 0x00
+        .pushsection .smap_sites, \"a\"
+        .quad 661b, 0xcb
+        .popsection"
+    };
+}
+/// Closes it.
+macro_rules! close {
+    () => {
+        "662: .byte 0x0f, 0x1f, 0x00
+        .pushsection .smap_sites, \"a\"
+        .quad 662b, 0xca
+        .popsection"
+    };
+}
+/// The instruction labelled `$at` may fault and goes on at label `$to`.
+macro_rules! may_fault {
+    ($at:literal, $to:literal) => {
+        concat!(
+            ".pushsection .ex_table, \"a\"\n .quad ",
+            $at,
+            ", ",
+            $to,
+            "\n .popsection"
+        )
+    };
+}
+
+global_asm!(
+    r#"
+.pushsection .text.x86_uaccess, "ax"
+.balign 16
+.type x86_copy_user, @function
+x86_copy_user:"#,
+    open!(),
+    r#"
+    mov rcx, rdx
+    shr rcx, 3
+    and edx, 7
+7:  rep movsq
+    mov ecx, edx
+2:  rep movsb
+3:"#,
+    close!(),
+    r#"
+    mov rax, rcx
+    ret
+4:  lea rcx, [rdx + rcx * 8]
+    jmp 2b
+.size x86_copy_user, . - x86_copy_user"#,
+    may_fault!("7b", "4b"),
+    may_fault!("2b", "3b"),
+    r#"
+.balign 16
+.type x86_clear_user, @function
+x86_clear_user:"#,
+    open!(),
+    r#"
+    mov rcx, rsi
+    mov edx, esi
+    and edx, 7
+    shr rcx, 3
+    xor eax, eax
+7:  rep stosq
+    mov ecx, edx
+2:  rep stosb
+3:"#,
+    close!(),
+    r#"
+    mov rax, rcx
+    ret
+4:  lea rcx, [rdx + rcx * 8]
+    jmp 2b
+.size x86_clear_user, . - x86_clear_user"#,
+    may_fault!("7b", "4b"),
+    may_fault!("2b", "3b"),
+    r#"
+.balign 16
+.type x86_copy_string, @function
+x86_copy_string:"#,
+    open!(),
+    r#"
+    mov r8, rsi
+7:  mov al, [rsi]
+    mov [rdi], al
+    inc rsi
+    inc rdi
+    test al, al
+    jz 2f
+    dec rdx
+    jnz 7b
+    inc rsi
+2:  lea rax, [rsi - 1]
+    sub rax, r8
+3:"#,
+    close!(),
+    r#"
+    ret
+4:  mov rax, -1
+    jmp 3b
+.size x86_copy_string, . - x86_copy_string"#,
+    may_fault!("7b", "4b"),
+    ".popsection"
+);
+
+unsafe extern "C" {
+    fn x86_copy_user(to: *mut u8, from: *const u8, len: usize) -> usize;
+    fn x86_clear_user(to: *mut u8, len: usize) -> usize;
+    fn x86_copy_string(to: *mut u8, from: *const u8, max: usize) -> usize;
+    static mut __ex_table_start: [usize; 2];
+    static mut __ex_table_end: [usize; 2];
+    static __smap_sites_start: [usize; 2];
+    static __smap_sites_end: [usize; 2];
+}
+
+/// Sorts the exception table and puts the window instructions in place.
+///
+/// # Safety
+/// Boot CPU, once, while the image is still writable.
+pub unsafe fn init() {
+    // SAFETY: the linker script delimits both tables; nobody else uses them yet; each site is three bytes of text.
+    unsafe {
+        let start = &raw mut __ex_table_start;
+        let len = (&raw mut __ex_table_end).offset_from(start) as usize;
+        core::slice::from_raw_parts_mut(start, len).sort_unstable_by_key(|e| e[0]);
+        if cpu::has(Features::SMAP) {
+            let start = &raw const __smap_sites_start;
+            let len = (&raw const __smap_sites_end).offset_from(start) as usize;
+            for site in core::slice::from_raw_parts(start, len) {
+                (site[0] as *mut [u8; 3]).write([0x0f, 0x01, site[1] as u8]);
+            }
+        }
+    }
+}
+
+/// Where to go on after an unresolvable fault at `ip`, if that instruction is one that may fault.
+pub fn fixup(ip: usize) -> Option<usize> {
+    // SAFETY: the linker script delimits the table; it does not change any more.
+    let table = unsafe {
+        let start = &raw const __ex_table_start;
+        core::slice::from_raw_parts(start, (&raw const __ex_table_end).offset_from(start) as usize)
+    };
+    let at = table.binary_search_by_key(&ip, |e| e[0]).ok()?;
+    Some(table[at][1])
+}
+
+/// Closes the window: on every entry, since user space or an interrupted copy may have left it open.
+#[inline(always)]
+pub fn close_window() {
+    // SAFETY: only the access flag changes.
+    unsafe { asm!(close!(), options(nomem, nostack)) }
+}
 
 /// Copies `len` bytes from user `from` to kernel `to`; returns how many were *not* copied.
 ///
 /// # Safety
 /// `to` is valid for `len` bytes; `from..from+len` lies below `USER_END`.
+#[inline(always)]
 pub unsafe fn copy_from_user(to: *mut u8, from: usize, len: usize) -> usize {
-    let _ = (to, from);
-    len
+    // SAFETY: the caller's promise; faults on the user side end the copy.
+    unsafe { x86_copy_user(to, from as *const u8, len) }
 }
 
 /// Copies `len` bytes from kernel `from` to user `to`; returns how many were *not* copied.
 ///
 /// # Safety
 /// `from` is valid for `len` bytes; `to..to+len` lies below `USER_END`.
+#[inline(always)]
 pub unsafe fn copy_to_user(to: usize, from: *const u8, len: usize) -> usize {
-    let _ = (to, from);
-    len
+    // SAFETY: the caller's promise; faults on the user side end the copy.
+    unsafe { x86_copy_user(to as *mut u8, from, len) }
 }
 
 /// Zeroes user memory; returns how many bytes were *not* cleared.
 ///
 /// # Safety
 /// `to..to+len` lies below `USER_END`.
+#[inline(always)]
 pub unsafe fn clear_user(to: usize, len: usize) -> usize {
-    let _ = to;
-    len
+    // SAFETY: the caller's promise.
+    unsafe { x86_clear_user(to as *mut u8, len) }
 }
 
 /// Reads a naturally aligned user word atomically; `None` on a fault.
 ///
 /// # Safety
 /// `addr..addr+4` lies below `USER_END`.
+#[inline(always)]
 pub unsafe fn load_u32(addr: usize) -> Option<u32> {
-    let _ = addr;
-    None
+    let value: u32;
+    let mut fault = 1u32;
+    // SAFETY: the caller's promise; a fault skips the step that clears `fault`.
+    unsafe {
+        asm!(
+            open!(),
+            "2: mov {value:e}, [{addr}]",
+            "xor {fault:e}, {fault:e}",
+            "3:",
+            close!(),
+            may_fault!("2b", "3b"),
+            value = out(reg) value,
+            addr = in(reg) addr,
+            fault = inout(reg) fault,
+            options(nostack),
+        );
+    }
+    (fault == 0).then_some(value)
 }
 
 /// Writes a naturally aligned user word atomically; `false` on a fault.
 ///
 /// # Safety
 /// `addr..addr+4` lies below `USER_END`.
+#[inline(always)]
 pub unsafe fn store_u32(addr: usize, value: u32) -> bool {
-    let _ = (addr, value);
-    false
+    let mut fault = 1u32;
+    // SAFETY: as `load_u32`.
+    unsafe {
+        asm!(
+            open!(),
+            "2: mov [{addr}], {value:e}",
+            "xor {fault:e}, {fault:e}",
+            "3:",
+            close!(),
+            may_fault!("2b", "3b"),
+            value = in(reg) value,
+            addr = in(reg) addr,
+            fault = inout(reg) fault,
+            options(nostack),
+        );
+    }
+    fault == 0
 }
 
 /// Compare-and-exchange of a naturally aligned user word: the value found, `None` on a fault.
 ///
 /// # Safety
 /// `addr..addr+4` lies below `USER_END`.
+#[inline(always)]
 pub unsafe fn cmpxchg_u32(addr: usize, expected: u32, new: u32) -> Option<u32> {
-    let _ = (addr, expected, new);
-    None
+    let mut found = expected;
+    let mut fault = 1u32;
+    // SAFETY: as `load_u32`.
+    unsafe {
+        asm!(
+            open!(),
+            "2: lock cmpxchg [{addr}], {new:e}",
+            "mov {fault:e}, 0",
+            "3:",
+            close!(),
+            may_fault!("2b", "3b"),
+            new = in(reg) new,
+            addr = in(reg) addr,
+            fault = inout(reg) fault,
+            inout("eax") found,
+            options(nostack),
+        );
+    }
+    (fault == 0).then_some(found)
 }
 
 /// Copies a string up to and including its NUL, at most `max` bytes: the length without the NUL (`max` if there was none), `None` on a fault.
 ///
 /// # Safety
 /// `to` is valid for `max` bytes; `from..from+max` lies below `USER_END`.
+#[inline(always)]
 pub unsafe fn copy_string_from_user(to: *mut u8, from: usize, max: usize) -> Option<usize> {
-    let _ = (to, from, max);
-    None
+    if max == 0 {
+        return Some(0);
+    }
+    // SAFETY: the caller's promise.
+    match unsafe { x86_copy_string(to, from as *const u8, max) } {
+        usize::MAX => None,
+        len => Some(len),
+    }
 }

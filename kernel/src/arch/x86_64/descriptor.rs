@@ -1,0 +1,224 @@
+//! Segments, task state and the interrupt descriptor table. Boot and `smp` load them on each CPU; `smp::set_current` keeps the stack in the
+//! task state up to date.
+
+use super::cpu::{self, Features, wrmsr};
+use crate::sched::cpu::CpuLocal;
+use crate::sync::MAX_CPUS;
+use core::arch::asm;
+use core::cell::UnsafeCell;
+
+/// Kernel code segment.
+pub const KERNEL_CS: usize = 0x10;
+/// Kernel data segment.
+pub const KERNEL_DS: usize = 0x18;
+/// User data segment (the values are those of Linux, which programs can see).
+pub const USER_DS: usize = 0x2b;
+/// User 64-bit code segment.
+pub const USER_CS: usize = 0x33;
+/// Where `sysret` and `syscall` find their segments: user 32-bit code (unused) is the base of the user ones.
+const USER_32_CS: u64 = 0x23;
+const TSS_SELECTOR: u16 = 0x40;
+/// Index of the segment whose limit is the CPU number, for the vDSO's `getcpu`.
+const CPU_NUMBER_INDEX: usize = 15;
+
+/// Stack index in the task state for double faults.
+pub const IST_DOUBLE_FAULT: u8 = 1;
+/// Stack index for NMIs.
+pub const IST_NMI: u8 = 2;
+/// Stack index for machine checks.
+pub const IST_MACHINE_CHECK: u8 = 3;
+
+/// Bytes of one emergency stack.
+pub const IST_STACK: usize = 8192;
+/// Emergency stacks per CPU.
+pub const IST_COUNT: usize = 3;
+
+#[repr(C, packed(4))]
+struct TaskState {
+    _reserved0: u32,
+    rsp: [u64; 3],
+    _reserved1: u64,
+    ist: [u64; 7],
+    _reserved2: u64,
+    _reserved3: u16,
+    io_map: u16,
+}
+
+/// One CPU's tables. 256 bytes, so that finding a CPU's is a shift.
+#[repr(C, align(256))]
+struct CpuTables {
+    gdt: [u64; 16],
+    tss: TaskState,
+}
+
+const _: () = assert!(size_of::<CpuTables>() == 256 && size_of::<TaskState>() == 104);
+
+struct AllTables(UnsafeCell<[CpuTables; MAX_CPUS]>);
+
+// SAFETY: element `n` is written only while CPU `n` is being set up, and afterwards only by CPU `n` with interrupts off.
+unsafe impl Sync for AllTables {}
+
+static TABLES: AllTables = AllTables(UnsafeCell::new(
+    [const {
+        CpuTables {
+            gdt: [0; 16],
+            tss: TaskState {
+                _reserved0: 0,
+                rsp: [0; 3],
+                _reserved1: 0,
+                ist: [0; 7],
+                _reserved2: 0,
+                _reserved3: 0,
+                io_map: size_of::<TaskState>() as u16,
+            },
+        }
+    }; MAX_CPUS],
+));
+
+fn tables(cpu: usize) -> *mut CpuTables {
+    assert!(cpu < MAX_CPUS);
+    // The bound was checked, so the element exists.
+    TABLES.0.get().cast::<CpuTables>().wrapping_add(cpu)
+}
+
+/// Where entries from user mode start on CPU `cpu`.
+///
+/// # Safety
+/// `cpu` is this CPU, interrupts are off, and `top` is the top of the stack of the thread about to run.
+#[inline(always)]
+pub unsafe fn set_kernel_stack(cpu: usize, top: usize) {
+    // SAFETY: `cpu` is a CPU's number, so the element exists; only this CPU touches it.
+    unsafe {
+        let t = TABLES.0.get().cast::<CpuTables>().add(cpu);
+        (&raw mut (*t).tss.rsp).cast::<u64>().write_unaligned(top as u64);
+    }
+}
+
+#[repr(C, packed)]
+struct Pointer {
+    limit: u16,
+    base: u64,
+}
+
+/// Fills and loads this CPU's segments, task state, interrupt table and system call registers, and makes `local` its block.
+///
+/// # Safety
+/// Once per CPU, interrupts off. `local` belongs to this CPU; `ist_base` is the start of [`IST_COUNT`] emergency stacks nobody else uses.
+pub unsafe fn load(local: *const CpuLocal, ist_base: usize) {
+    // SAFETY: `local` is valid by contract.
+    let cpu = unsafe { (*local).id };
+    let t = tables(cpu);
+    // SAFETY: the element is this CPU's alone; everything loaded points to memory that lives for ever.
+    unsafe {
+        let tss = &raw mut (*t).tss;
+        for n in 0..IST_COUNT {
+            // The paranoid entry finds this CPU's block just above the frame, whatever GS holds (see entry.rs).
+            let top = ist_base + (n + 1) * IST_STACK - 16;
+            (top as *mut usize).write(local as usize);
+            (&raw mut (*tss).ist)
+                .cast::<u64>()
+                .add(n)
+                .write_unaligned(top as u64);
+        }
+        let tss_addr = tss as u64;
+        let tss_limit = size_of::<TaskState>() as u64 - 1;
+        let gdt = &mut (*t).gdt;
+        gdt[1] = 0x00cf_9b00_0000_ffff; // kernel 32-bit code (unused)
+        gdt[KERNEL_CS / 8] = 0x00af_9b00_0000_ffff;
+        gdt[KERNEL_DS / 8] = 0x00cf_9300_0000_ffff;
+        gdt[4] = 0x00cf_fb00_0000_ffff; // user 32-bit code
+        gdt[USER_DS / 8] = 0x00cf_f300_0000_ffff;
+        gdt[USER_CS / 8] = 0x00af_fb00_0000_ffff;
+        gdt[8] = tss_limit | (tss_addr & 0x00ff_ffff) << 16 | 0x89 << 40 | (tss_addr >> 24 & 0xff) << 56;
+        gdt[9] = tss_addr >> 32;
+        // Expand-up data, byte limit = CPU number, readable from user mode.
+        gdt[CPU_NUMBER_INDEX] = 0x0040_f500_0000_0000 | cpu as u64;
+        let gdtr = Pointer {
+            limit: size_of::<[u64; 16]>() as u16 - 1,
+            base: gdt.as_ptr() as u64,
+        };
+        asm!(
+            "lgdt [{gdtr}]",
+            "push {cs}",
+            "lea {tmp}, [rip + 2f]",
+            "push {tmp}",
+            "retfq",
+            "2:",
+            "mov ds, {zero:e}",
+            "mov es, {zero:e}",
+            "mov fs, {zero:e}",
+            "mov gs, {zero:e}",
+            "mov ss, {ds:e}",
+            "ltr {tss:x}",
+            gdtr = in(reg) &raw const gdtr,
+            cs = const KERNEL_CS,
+            tmp = out(reg) _,
+            zero = in(reg) 0usize,
+            ds = in(reg) KERNEL_DS,
+            tss = in(reg) TSS_SELECTOR,
+        );
+        let idtr = Pointer {
+            limit: size_of::<[Gate; 256]>() as u16 - 1,
+            base: IDT.0.get() as u64,
+        };
+        asm!("lidt [{}]", in(reg) &raw const idtr, options(readonly, nostack, preserves_flags));
+        // Loading a selector into GS cleared its base.
+        wrmsr(cpu::MSR_GS_BASE, local as u64);
+        wrmsr(cpu::MSR_KERNEL_GS_BASE, 0);
+        wrmsr(cpu::MSR_FS_BASE, 0);
+        wrmsr(cpu::MSR_STAR, (USER_32_CS << 48) | (KERNEL_CS as u64) << 32);
+        wrmsr(cpu::MSR_LSTAR, super::entry::syscall_entry_address() as u64);
+        // Everything user space could set that would harm the kernel, and the direction and trap flags.
+        wrmsr(
+            cpu::MSR_FMASK,
+            (super::frame::EFLAGS_USER
+                | super::frame::EFLAGS_IF
+                | super::frame::EFLAGS_IOPL
+                | super::frame::EFLAGS_NT) as u64,
+        );
+        if cpu::has(Features::RDTSCP) {
+            wrmsr(cpu::MSR_TSC_AUX, cpu as u64);
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Gate {
+    low: u64,
+    high: u64,
+}
+
+#[repr(C, align(4096))]
+struct Idt(UnsafeCell<[Gate; 256]>);
+
+// SAFETY: written once, by the boot CPU before interrupts; read by processors afterwards (and mapped read-only).
+unsafe impl Sync for Idt {}
+
+#[unsafe(link_section = ".ro_after_init")]
+static IDT: Idt = Idt(UnsafeCell::new([Gate { low: 0, high: 0 }; 256]));
+
+/// Fills the interrupt table, shared by all CPUs. Boot CPU, before the final kernel map makes it read-only.
+pub fn init_idt() {
+    for vector in 0..256usize {
+        let ist = match vector {
+            2 => IST_NMI,
+            8 => IST_DOUBLE_FAULT,
+            18 => IST_MACHINE_CHECK,
+            _ => 0,
+        };
+        // Only the breakpoint instructions may be used from user mode.
+        let dpl = if vector == 3 || vector == 4 { 3 } else { 0 };
+        let address = super::entry::stub_address(vector) as u64;
+        let attributes = 0x8e00 | (dpl << 13) | u64::from(ist);
+        let gate = Gate {
+            low: (address & 0xffff)
+                | (KERNEL_CS as u64) << 16
+                | attributes << 32
+                | (address >> 16 & 0xffff) << 48,
+            high: address >> 32,
+        };
+        // SAFETY: only this CPU runs, and the index is below 256.
+        unsafe { IDT.0.get().cast::<Gate>().add(vector).write(gate) };
+    }
+}

@@ -1,0 +1,134 @@
+//! TLB maintenance across CPUs: only those that have the address space loaded are interrupted, and only they are waited for.
+
+use super::interrupt;
+use super::mmu::MmContext;
+use super::{cpu, irq, smp};
+use crate::sched::preempt;
+use crate::sync::MAX_CPUS;
+use core::arch::asm;
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+/// More pages than this are dropped all at once.
+const SINGLE_PAGES: usize = 32;
+
+/// What CPU `n` asks of others. It stays as it is until `pending` is empty.
+struct Request {
+    start: AtomicUsize,
+    end: AtomicUsize,
+    /// Global entries, too.
+    kernel: AtomicUsize,
+    /// CPUs that have not done it yet.
+    pending: AtomicU64,
+}
+
+static REQUESTS: [Request; MAX_CPUS] = [const {
+    Request {
+        start: AtomicUsize::new(0),
+        end: AtomicUsize::new(0),
+        kernel: AtomicUsize::new(0),
+        pending: AtomicU64::new(0),
+    }
+}; MAX_CPUS];
+/// For each CPU, who wants something of it.
+static WANTED_BY: [AtomicU64; MAX_CPUS] = [const { AtomicU64::new(0) }; MAX_CPUS];
+/// CPUs that take interrupts.
+static ONLINE: AtomicU64 = AtomicU64::new(1);
+
+/// This CPU takes interrupts from now on.
+pub fn set_online(cpu: usize) {
+    ONLINE.fetch_or(1 << cpu, Ordering::SeqCst);
+}
+
+/// Drops `[start, end)` (of `context`, or of the kernel) everywhere it may be cached.
+#[inline]
+pub fn flush(context: Option<&MmContext>, start: usize, end: usize) {
+    preempt::disable();
+    // What was written to the tables must be visible before it is decided who may have the old entries.
+    core::sync::atomic::fence(Ordering::SeqCst);
+    let me = 1u64 << smp::cpu_id();
+    let cpus = match context {
+        Some(context) => context.active(),
+        None => ONLINE.load(Ordering::Relaxed) | me,
+    };
+    if cpus & me != 0 {
+        flush_here(start, end, context.is_none());
+    }
+    if cpus & !me != 0 {
+        flush_others(cpus & !me, start, end, context.is_none());
+    }
+    preempt::enable();
+}
+
+#[cold]
+fn flush_others(cpus: u64, start: usize, end: usize, kernel: bool) {
+    let me = smp::cpu_id();
+    let request = &REQUESTS[me];
+    request.start.store(start, Ordering::Relaxed);
+    request.end.store(end, Ordering::Relaxed);
+    request.kernel.store(usize::from(kernel), Ordering::Relaxed);
+    request.pending.store(cpus, Ordering::Release);
+    let mut left = cpus;
+    while left != 0 {
+        let cpu = left.trailing_zeros() as usize;
+        left &= left - 1;
+        WANTED_BY[cpu].fetch_or(1 << me, Ordering::SeqCst);
+        interrupt::send_vector(cpu, interrupt::TLB_VECTOR);
+    }
+    while request.pending.load(Ordering::Acquire) != 0 {
+        // Others may be waiting for this CPU the same way, and interrupts may be off here.
+        serve();
+        irq::spin_hint();
+    }
+}
+
+/// Does what others want of this CPU. From the interrupt, and while waiting.
+pub fn serve() {
+    let me = smp::cpu_id();
+    let mut wanted = WANTED_BY[me].swap(0, Ordering::SeqCst);
+    while wanted != 0 {
+        let from = wanted.trailing_zeros() as usize;
+        wanted &= wanted - 1;
+        let r = &REQUESTS[from];
+        flush_here(
+            r.start.load(Ordering::Relaxed),
+            r.end.load(Ordering::Relaxed),
+            r.kernel.load(Ordering::Relaxed) != 0,
+        );
+        r.pending.fetch_and(!(1 << me), Ordering::AcqRel);
+    }
+}
+
+#[inline(always)]
+fn flush_here(start: usize, end: usize, kernel: bool) {
+    if end - start <= SINGLE_PAGES << 12 {
+        let mut at = start;
+        while at < end {
+            // SAFETY: dropping translations is always allowed.
+            unsafe { asm!("invlpg [{}]", in(reg) at, options(nostack, preserves_flags)) };
+            at += 4096;
+        }
+    } else if kernel {
+        flush_all();
+    } else {
+        // SAFETY: the same root again.
+        unsafe { cpu::write_cr3(cpu::read_cr3()) };
+    }
+}
+
+/// Drops everything, global entries included.
+fn flush_all() {
+    const CR4_PGE: usize = 1 << 7;
+    // SAFETY: turning global pages off and on drops all translations; interrupts are off in between.
+    unsafe {
+        let flags = irq::local_save();
+        let cr4: usize;
+        asm!("mov {}, cr4", out(reg) cr4, options(nomem, nostack, preserves_flags));
+        if cr4 & CR4_PGE != 0 {
+            asm!("mov cr4, {}", in(reg) cr4 & !CR4_PGE, options(nostack, preserves_flags));
+            asm!("mov cr4, {}", in(reg) cr4, options(nostack, preserves_flags));
+        } else {
+            cpu::write_cr3(cpu::read_cr3());
+        }
+        irq::local_restore(flags);
+    }
+}
