@@ -103,4 +103,10 @@ pub struct AddressSpace;
 impl AddressSpace {
     /// Loads it on this CPU; the scheduler calls this in a switch, interrupts off.
     pub fn activate(&self) {}
+
+    /// What identifies the futex word at `addr` among all address spaces: (memory object, offset in it) of a shared mapping; (this
+    /// address space, `addr`) for private memory. `EFAULT` if nothing is mapped there.
+    pub fn futex_key(&self, addr: usize) -> Result<(usize, u64), limen_linux_abi::Errno> {
+        Ok((core::ptr::from_ref(self) as usize, addr as u64))
+    }
 }

@@ -11,6 +11,7 @@ mod cpuset;
 mod current;
 pub mod entity;
 mod fair;
+pub mod futex;
 mod kthread;
 pub mod policy;
 pub mod preempt;

@@ -1,0 +1,342 @@
+//! Futexes: sleeping on a word of user memory.
+//!
+//! Waiters queue in a hash table of buckets by key (address space and address, or the memory object behind a shared mapping). An
+//! entry lies on the waiter's stack. The word is looked at under the bucket's lock, where a page fault may not sleep: if the page is not
+//! there, the lock is let go, the page is brought in, and everything starts again.
+//!
+//! `pi` holds priority-inheriting locks, `robust` what happens to the locks of a dying thread.
+
+mod pi;
+mod robust;
+mod table;
+
+pub use pi::{lock_pi, unlock_pi};
+pub use robust::exit_robust_list;
+
+use super::{TaskState, current, schedule};
+use crate::mm::user::{UserPtr, check};
+use crate::sched::preempt;
+use crate::syscall::SysResult;
+use crate::time::now_ns;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use limen_linux_abi::Errno;
+use table::{Bucket, Entry, bucket_of, lock_two};
+
+/// The waiter mask of plain waits and wakes.
+pub const MATCH_ANY: u32 = u32::MAX;
+/// The thread identifier in a lock word.
+const TID_MASK: u32 = 0x3fff_ffff;
+/// The lock's owner died.
+const OWNER_DIED: u32 = 1 << 30;
+/// Somebody waits in the kernel.
+const WAITERS: u32 = 1 << 31;
+
+/// What a futex is identified by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Key {
+    object: usize,
+    offset: u64,
+}
+
+/// The key of the word at `addr` of the running program.
+fn key_of(addr: usize, shared: bool) -> Result<Key, Errno> {
+    if addr & 3 != 0 {
+        return Err(Errno::EINVAL);
+    }
+    check(addr, 4)?;
+    let mm = current().mm().ok_or(Errno::EFAULT)?;
+    if shared {
+        let (object, offset) = mm.futex_key(addr)?;
+        Ok(Key { object, offset })
+    } else {
+        Ok(Key { object: alloc::sync::Arc::as_ptr(&mm) as usize, offset: addr as u64 })
+    }
+}
+
+/// The word, without sleeping; `None`: it is not there now.
+fn peek(addr: usize) -> Option<u32> {
+    preempt::disable();
+    // SAFETY: `key_of` checked the range. With preemption off a fault is not resolved but reported.
+    let value = unsafe { crate::arch::uaccess::load_u32(addr) };
+    preempt::enable_no_resched();
+    value
+}
+
+/// Compare-and-exchange of the word, without sleeping; `None`: it is not there (writable) now.
+fn exchange(addr: usize, old: u32, new: u32) -> Option<u32> {
+    preempt::disable();
+    // SAFETY: as in `peek`.
+    let value = unsafe { crate::arch::uaccess::cmpxchg_u32(addr, old, new) };
+    preempt::enable_no_resched();
+    value
+}
+
+/// Brings the word's page in, for reading or for writing.
+fn fault_in(addr: usize, write: bool) -> Result<(), Errno> {
+    let word = UserPtr::<u32>::new(addr);
+    let value = word.read()?;
+    if write {
+        // SAFETY: the range is below `USER_END` (`key_of`). Exchanging a value for itself changes nothing and makes the page writable.
+        unsafe { crate::arch::uaccess::cmpxchg_u32(addr, value, value) }.ok_or(Errno::EFAULT)?;
+    }
+    Ok(())
+}
+
+/// `FUTEX_WAIT[_BITSET]`: sleeps while the word at `addr` is `expected`, until woken with a matching mask or CLOCK_MONOTONIC reaches
+/// `deadline`. `EAGAIN`: the word is something else. `ETIMEDOUT`; `ERESTARTSYS` on a signal.
+pub fn wait(addr: usize, shared: bool, expected: u32, deadline: Option<u64>, mask: u32) -> Result<(), Errno> {
+    if mask == 0 {
+        return Err(Errno::EINVAL);
+    }
+    let me = current();
+    let timer = deadline.map(|at| {
+        let timer = super::sleep_timer(&me);
+        timer.arm(at);
+        timer
+    });
+    let result = loop {
+        let key = match key_of(addr, shared) {
+            Ok(key) => key,
+            Err(e) => break Err(e),
+        };
+        let entry = Entry::new(&me, key, mask, false);
+        let bucket = bucket_of(&key);
+        match queue_if(bucket, &entry, addr, expected) {
+            Ok(true) => {}
+            Ok(false) => break Err(Errno::EAGAIN),
+            Err(()) => match fault_in(addr, false) {
+                Ok(()) => continue,
+                Err(e) => break Err(e),
+            },
+        }
+        if entry.is_queued() && deadline.is_none_or(|at| now_ns() < at) {
+            schedule();
+        }
+        me.sched.set_state(TaskState::RUNNING);
+        if !entry.unqueue() {
+            break Ok(());
+        }
+        if deadline.is_some_and(|at| now_ns() >= at) {
+            break Err(Errno::ETIMEDOUT);
+        }
+        if me.signal_pending() {
+            break Err(Errno::ERESTARTSYS);
+        }
+    };
+    if let Some(timer) = timer {
+        timer.cancel();
+    }
+    result
+}
+
+/// Queues `entry` and makes the thread a sleeper if the word is `expected`. `Err`: the word is not there.
+fn queue_if(bucket: &'static Bucket, entry: &Entry, addr: usize, expected: u32) -> Result<bool, ()> {
+    bucket.announce();
+    let mut list = bucket.lock();
+    let result = match peek(addr) {
+        None => Err(()),
+        Some(value) if value != expected => Ok(false),
+        Some(_) => {
+            current().sched.set_state(TaskState::INTERRUPTIBLE);
+            list.push(entry, bucket);
+            Ok(true)
+        }
+    };
+    drop(list);
+    if result != Ok(true) {
+        bucket.retract();
+    }
+    result
+}
+
+/// One futex of [`wait_many`].
+#[derive(Clone, Copy, Debug)]
+pub struct WaitSpec {
+    /// Address of the word.
+    pub addr: usize,
+    /// What it must hold.
+    pub expected: u32,
+    /// Shared between address spaces.
+    pub shared: bool,
+}
+
+/// `futex_waitv`: sleeps until one of `specs` is woken; its index.
+pub fn wait_many(specs: &[WaitSpec], deadline: Option<u64>) -> SysResult {
+    let me = current();
+    let timer = deadline.map(|at| {
+        let timer = super::sleep_timer(&me);
+        timer.arm(at);
+        timer
+    });
+    let result = 'again: loop {
+        let mut entries: Vec<Box<Entry>> = Vec::with_capacity(specs.len());
+        let mut failed = None;
+        for spec in specs {
+            let step = key_of(spec.addr, spec.shared).and_then(|key| {
+                let entry = Box::new(Entry::new(&me, key, MATCH_ANY, false));
+                match queue_if(bucket_of(&key), &entry, spec.addr, spec.expected) {
+                    Ok(true) => {
+                        entries.push(entry);
+                        Ok(true)
+                    }
+                    Ok(false) => Err(Errno::EAGAIN),
+                    Err(()) => Ok(false),
+                }
+            });
+            match step {
+                Ok(true) => {}
+                other => {
+                    failed = Some((spec.addr, other));
+                    break;
+                }
+            }
+        }
+        if failed.is_none()
+            && entries.iter().all(|e| e.is_queued())
+            && deadline.is_none_or(|at| now_ns() < at)
+        {
+            schedule();
+        }
+        me.sched.set_state(TaskState::RUNNING);
+        let mut woken = None;
+        for (i, entry) in entries.iter().enumerate() {
+            if !entry.unqueue() {
+                woken = Some(i);
+            }
+        }
+        if let Some(i) = woken {
+            break Ok(i);
+        }
+        match failed {
+            Some((addr, Ok(_))) => match fault_in(addr, false) {
+                Ok(()) => continue 'again,
+                Err(e) => break Err(e),
+            },
+            Some((_, Err(e))) => break Err(e),
+            None => {}
+        }
+        if deadline.is_some_and(|at| now_ns() >= at) {
+            break Err(Errno::ETIMEDOUT);
+        }
+        if me.signal_pending() {
+            break Err(Errno::ERESTARTSYS);
+        }
+    };
+    if let Some(timer) = timer {
+        timer.cancel();
+    }
+    result
+}
+
+/// `FUTEX_WAKE[_BITSET]`: wakes up to `count` waiters whose mask meets `mask`; how many.
+pub fn wake_masked(addr: usize, shared: bool, count: usize, mask: u32) -> SysResult {
+    if mask == 0 {
+        return Err(Errno::EINVAL);
+    }
+    let key = key_of(addr, shared)?;
+    let bucket = bucket_of(&key);
+    if bucket.nobody() {
+        return Ok(0);
+    }
+    let mut list = bucket.lock();
+    if list.has_pi(&key) {
+        return Err(Errno::EINVAL);
+    }
+    Ok(list.wake(&key, count, mask))
+}
+
+/// Wakes up to `count` plain waiters of the word at `addr`; for the kernel itself (thread end).
+pub fn wake(addr: usize, count: usize, shared: bool) {
+    let _ = wake_masked(addr, shared, count, MATCH_ANY);
+}
+
+/// `FUTEX_[CMP_]REQUEUE`: wakes up to `wake` waiters of `from` and moves up to `requeue` others to `to`, if the word at `from` is `expected`.
+pub fn requeue(
+    from: usize,
+    to: usize,
+    shared: bool,
+    wake: usize,
+    requeue: usize,
+    expected: Option<u32>,
+) -> SysResult {
+    loop {
+        let from_key = key_of(from, shared)?;
+        let to_key = key_of(to, shared)?;
+        let (bucket_from, bucket_to) = (bucket_of(&from_key), bucket_of(&to_key));
+        let (mut a, mut b) = lock_two(bucket_from, bucket_to);
+        if let Some(expected) = expected {
+            match peek(from) {
+                None => {
+                    drop((a, b));
+                    fault_in(from, false)?;
+                    continue;
+                }
+                Some(value) if value != expected => return Err(Errno::EAGAIN),
+                Some(_) => {}
+            }
+        }
+        let woken = a.wake(&from_key, wake, MATCH_ANY);
+        let moved = match &mut b {
+            Some(b) => a.move_to(&from_key, b, &to_key, requeue, bucket_from, bucket_to),
+            None => a.rename(&from_key, &to_key, requeue),
+        };
+        return Ok(woken + moved);
+    }
+}
+
+/// `FUTEX_WAKE_OP`: changes the word at `second` as `op` says, wakes up to `wake` waiters of `first`, and up to `wake_second` of `second` if the
+/// old value compares as `op` says.
+pub fn wake_op(first: usize, second: usize, shared: bool, wake: usize, wake_second: usize, op: u32) -> SysResult {
+    let compare = op >> 24 & 15;
+    let argument = sign_extend_12(op >> 12);
+    let compared = sign_extend_12(op);
+    let operation = op >> 28 & 7;
+    let argument = if op >> 31 != 0 { 1i32.wrapping_shl(argument as u32 & 31) } else { argument };
+    if operation > 4 || compare > 5 {
+        return Err(Errno::ENOSYS);
+    }
+    loop {
+        let first_key = key_of(first, shared)?;
+        let second_key = key_of(second, shared)?;
+        let (mut a, mut b) = lock_two(bucket_of(&first_key), bucket_of(&second_key));
+        let old = loop {
+            let Some(old) = peek(second) else { break None };
+            let new = match operation {
+                0 => argument as u32,
+                1 => old.wrapping_add(argument as u32),
+                2 => old | argument as u32,
+                3 => old & !(argument as u32),
+                _ => old ^ argument as u32,
+            };
+            match exchange(second, old, new) {
+                Some(found) if found == old => break Some(old as i32),
+                Some(_) => {}
+                None => break None,
+            }
+        };
+        let Some(old) = old else {
+            drop((a, b));
+            fault_in(second, true)?;
+            continue;
+        };
+        let mut woken = a.wake(&first_key, wake, MATCH_ANY);
+        let meets = match compare {
+            0 => old == compared,
+            1 => old != compared,
+            2 => old < compared,
+            3 => old <= compared,
+            4 => old > compared,
+            _ => old >= compared,
+        };
+        if meets {
+            let list = b.as_mut().unwrap_or(&mut a);
+            woken += list.wake(&second_key, wake_second, MATCH_ANY);
+        }
+        return Ok(woken);
+    }
+}
+
+const fn sign_extend_12(value: u32) -> i32 {
+    ((value << 20) as i32) >> 20
+}
