@@ -16,3 +16,8 @@ RUSTFLAGS="$flags" RUSTC=/usr/bin/rustc RUSTC_BOOTSTRAP=1 /usr/bin/cargo build -
     --target $target --target-dir target/kernel/$arch -Zbuild-std=core,alloc,compiler_builtins -Zbuild-std-features=compiler-builtins-mem "$@"
 # The symbol table for backtraces, filled in place.
 RUSTC=/usr/bin/rustc /usr/bin/cargo run -q --release -p limen-embed-symbols -- target/kernel/$arch/$target/$p/limen-kernel
+# arm64 boots a flat image.
+if [ "$arch" = arm64 ]; then
+    out=target/kernel/$arch/$target/$p
+    llvm-objcopy-22 -O binary "$out/limen-kernel" "$out/Image"
+fi

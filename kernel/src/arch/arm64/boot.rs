@@ -1,1 +1,165 @@
-//! Early entry from the boot protocol; hands over to `crate::boot`.
+//! From the `Image` boot protocol to `crate::boot`: the devicetree's account of the machine, the final kernel map, the console.
+
+use super::{console, cpu, devicetree, kmap, mmu, smp};
+use crate::boot::{BootInfo, PhysRange};
+use crate::mm::PhysAddr;
+
+/// The most pieces of memory, and of reserved memory, that are looked at.
+const MAX_RANGES: usize = 64;
+
+/// A list on the boot stack.
+struct Ranges {
+    items: [PhysRange; MAX_RANGES],
+    len: usize,
+}
+
+impl Ranges {
+    const fn new() -> Self {
+        Self {
+            items: [PhysRange {
+                start: PhysAddr::new(0),
+                size: 0,
+            }; MAX_RANGES],
+            len: 0,
+        }
+    }
+    fn push(&mut self, start: u64, size: u64) {
+        if size != 0 && self.len < MAX_RANGES {
+            self.items[self.len] = PhysRange {
+                start: PhysAddr::new(start),
+                size,
+            };
+            self.len += 1;
+        }
+    }
+    fn as_slice(&self) -> &[PhysRange] {
+        &self.items[..self.len]
+    }
+}
+
+/// The first Rust function: on the boot stack, interrupts off, on the early tables.
+pub(super) extern "C" fn primary(devicetree_phys: u64, image_phys: u64) -> ! {
+    kmap::init(image_phys);
+    smp::init_boot_cpu();
+    cpu::init_boot();
+
+    let early = kmap::early_devicetree(devicetree_phys);
+    // SAFETY: the boot protocol passes a devicetree of at most 2 MiB, which was just mapped; nobody writes it.
+    let (tree, size) = unsafe {
+        let total = devicetree_size(early);
+        (
+            devicetree::parse(core::slice::from_raw_parts(early, total)),
+            used_size(early),
+        )
+    };
+
+    let mut memory = Ranges::new();
+    for node in tree.all_nodes() {
+        let is_memory = node.property("device_type").and_then(|p| p.as_str()) == Some("memory");
+        if is_memory && devicetree::enabled(&node) {
+            for (start, size) in devicetree::reg(&tree, &node) {
+                // Only what the linear map can hold.
+                if start < 1 << 47 {
+                    memory.push(start, size.min((1 << 47) - start));
+                }
+            }
+        }
+    }
+    memory.items[..memory.len].sort_unstable_by_key(|range| range.start);
+
+    let mut reserved = Ranges::new();
+    reserved.push(devicetree_phys, size as u64);
+    for r in tree.memory_reservations() {
+        reserved.push(r.address() as u64, r.size() as u64);
+    }
+    if let Some(parent) = tree.find_node("/reserved-memory") {
+        for node in parent.children() {
+            for (start, size) in devicetree::reg(&tree, &node) {
+                reserved.push(start, size);
+            }
+        }
+    }
+
+    let chosen = tree.find_node("/chosen");
+    let number = |name| {
+        let value = chosen.as_ref()?.property(name)?.value;
+        devicetree::number(value, 0, value.len() / 4)
+    };
+    let initrd = match (number("linux,initrd-start"), number("linux,initrd-end")) {
+        (Some(start), Some(end)) if end > start => Some(PhysRange {
+            start: PhysAddr::new(start),
+            size: end - start,
+        }),
+        _ => None,
+    };
+    if let Some(initrd) = initrd {
+        reserved.push(initrd.start.as_u64(), initrd.size);
+    }
+    let uart = chosen
+        .as_ref()
+        .and_then(|chosen| chosen.property("stdout-path")?.as_str())
+        .and_then(|path| tree.find_node(path.split(':').next()?))
+        .filter(|node| devicetree::is_compatible(node, "arm,pl011"))
+        .and_then(|node| devicetree::reg(&tree, &node).next());
+
+    let mut map = kmap::Builder::new();
+    map.map_image();
+    for &range in memory.as_slice() {
+        map.map_ram(range);
+    }
+    let uart = uart.map(|(base, _)| map.map_fixed(0, base));
+    let image = map.activate();
+    reserved.push(image.start.as_u64(), image.size);
+    cpu::init();
+    super::time::init();
+    if let Some(base) = uart {
+        console::init(base);
+    }
+
+    // The early mapping is gone; the same bytes are in the linear map, where they stay.
+    let data = mmu::phys_to_virt(PhysAddr::new(devicetree_phys));
+    // SAFETY: in RAM, reserved, and of this size.
+    devicetree::publish(unsafe { core::slice::from_raw_parts(data, devicetree_size(data)) });
+    let command_line = devicetree::tree()
+        .find_node("/chosen")
+        .and_then(|chosen| chosen.property("bootargs")?.as_str())
+        .unwrap_or("");
+
+    crate::boot::start(&BootInfo {
+        memory: memory.as_slice(),
+        reserved: reserved.as_slice(),
+        initrd,
+        command_line,
+    })
+}
+
+/// Field `n` of the devicetree's header.
+///
+/// # Safety
+/// `tree` points to a readable header.
+unsafe fn header(tree: *const u8, n: usize) -> usize {
+    // SAFETY: the header has ten words.
+    u32::from_be(unsafe { tree.cast::<u32>().add(n).read_unaligned() }) as usize
+}
+
+/// The size the header claims, at most what the protocol allows.
+///
+/// # Safety
+/// As for [`header`].
+unsafe fn devicetree_size(tree: *const u8) -> usize {
+    // SAFETY: as the caller promises.
+    unsafe { header(tree, 1) }.min(2 << 20)
+}
+
+/// How much of it is in use: firmware leaves room for additions at the end that nobody needs to keep.
+///
+/// # Safety
+/// As for [`header`].
+unsafe fn used_size(tree: *const u8) -> usize {
+    // SAFETY: as the caller promises.
+    unsafe {
+        let structure = header(tree, 2) + header(tree, 9);
+        let strings = header(tree, 3) + header(tree, 8);
+        structure.max(strings).min(devicetree_size(tree))
+    }
+}

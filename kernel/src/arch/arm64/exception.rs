@@ -1,1 +1,263 @@
-//! Decoding of faults; calls the threshold with the right handler.
+//! Decoding of synchronous exceptions (`ESR_EL1`); calls the threshold with the right handler: page faults go to `mm`, the rest becomes
+//! signals, or the end of the kernel.
+
+use super::frame::Frame;
+use super::{emulate, sysreg, uaccess};
+use crate::mm::Prot;
+use crate::{signal, threshold};
+
+const SIGILL: u32 = 4;
+const SIGTRAP: u32 = 5;
+const SIGBUS: u32 = 7;
+const SIGFPE: u32 = 8;
+const SIGKILL: u32 = 9;
+const SIGSEGV: u32 = 11;
+const ILL_ILLOPC: i32 = 1;
+const TRAP_BRKPT: i32 = 1;
+const TRAP_TRACE: i32 = 2;
+const TRAP_HWBKPT: i32 = 4;
+const BUS_ADRALN: i32 = 1;
+const BUS_OBJERR: i32 = 3;
+const SEGV_MAPERR: i32 = 1;
+const FPE_FLTDIV: i32 = 3;
+const FPE_FLTOVF: i32 = 4;
+const FPE_FLTUND: i32 = 5;
+const FPE_FLTRES: i32 = 6;
+const FPE_FLTINV: i32 = 7;
+const SI_KERNEL: i32 = 0x80;
+
+/// Exception classes (Arm ARM, `ESR_EL1.EC`).
+mod class {
+    pub const UNKNOWN: u64 = 0x00;
+    pub const WFX: u64 = 0x01;
+    pub const FP: u64 = 0x07;
+    pub const BTI: u64 = 0x0d;
+    pub const SVC64: u64 = 0x15;
+    pub const SYS64: u64 = 0x18;
+    pub const INSTRUCTION_USER: u64 = 0x20;
+    pub const INSTRUCTION_KERNEL: u64 = 0x21;
+    pub const PC_ALIGNMENT: u64 = 0x22;
+    pub const DATA_USER: u64 = 0x24;
+    pub const DATA_KERNEL: u64 = 0x25;
+    pub const SP_ALIGNMENT: u64 = 0x26;
+    pub const FP_EXCEPTION: u64 = 0x2c;
+    pub const BREAKPOINT_USER: u64 = 0x30;
+    pub const STEP_USER: u64 = 0x32;
+    pub const WATCHPOINT_USER: u64 = 0x34;
+    pub const BRK64: u64 = 0x3c;
+}
+
+/// What the processor says about an exception.
+#[derive(Clone, Copy, Debug)]
+pub struct Syndrome {
+    /// `ESR_EL1`.
+    pub esr: u64,
+    /// `FAR_EL1`.
+    pub far: u64,
+}
+
+/// What is wrong with a memory access.
+enum Abort {
+    /// Translation, access flag or permission: `mm` may be able to resolve it.
+    Page,
+    Alignment,
+    External,
+    Other,
+}
+
+impl Syndrome {
+    /// Reads it. Before anything that could fault.
+    #[inline(always)]
+    pub fn read() -> Self {
+        Self {
+            esr: sysreg::read!("esr_el1"),
+            far: sysreg::read!("far_el1"),
+        }
+    }
+
+    #[inline(always)]
+    fn class(&self) -> u64 {
+        self.esr >> 26 & 0x3f
+    }
+
+    /// `svc` from AArch64.
+    #[inline(always)]
+    pub fn is_system_call(&self) -> bool {
+        self.class() == class::SVC64
+    }
+
+    fn abort(&self) -> Abort {
+        match self.esr & 0x3f {
+            0x04..=0x0f => Abort::Page,
+            0x21 => Abort::Alignment,
+            0x10 | 0x14..=0x17 => Abort::External,
+            _ => Abort::Other,
+        }
+    }
+
+    fn access(&self) -> Prot {
+        match self.class() {
+            class::INSTRUCTION_USER | class::INSTRUCTION_KERNEL => Prot::EXEC,
+            // Write, unless the write is a cache maintenance instruction's.
+            _ if self.esr & 1 << 6 != 0 && self.esr & 1 << 8 == 0 => Prot::WRITE,
+            _ => Prot::READ,
+        }
+    }
+
+    /// The faulting address without the tag that user mode may keep in the top byte.
+    fn address(&self) -> usize {
+        ((self.far << 8) as i64 >> 8) as usize
+    }
+}
+
+/// Any synchronous exception from user mode but a system call.
+#[inline(always)]
+pub fn from_user(frame: &mut Frame, syndrome: Syndrome) {
+    match syndrome.class() {
+        class::DATA_USER | class::INSTRUCTION_USER => {
+            threshold::fault(frame, |frame| user_abort(frame, &syndrome));
+        }
+        class::BREAKPOINT_USER | class::STEP_USER | class::WATCHPOINT_USER => {
+            threshold::fault_irqs_off(frame, |frame| user_other(frame, &syndrome));
+        }
+        _ => threshold::fault(frame, |frame| user_other(frame, &syndrome)),
+    }
+}
+
+fn user_abort(frame: &mut Frame, syndrome: &Syndrome) {
+    super::switch::note_fault(syndrome.esr, syndrome.far);
+    let addr = syndrome.address();
+    match syndrome.abort() {
+        Abort::Page if addr >= super::mmu::USER_END => signal::force_fault(SIGSEGV, SEGV_MAPERR, addr),
+        Abort::Page => crate::mm::handle_fault(frame, addr, syndrome.access(), true),
+        Abort::Alignment => signal::force_fault(SIGBUS, BUS_ADRALN, addr),
+        Abort::External => signal::force_fault(SIGBUS, BUS_OBJERR, addr),
+        Abort::Other => signal::force_fault(SIGKILL, SI_KERNEL, addr),
+    }
+}
+
+#[cold]
+fn user_other(frame: &mut Frame, syndrome: &Syndrome) {
+    super::switch::note_fault(syndrome.esr, 0);
+    let pc = frame.pc;
+    let (signal, code, addr) = match syndrome.class() {
+        class::WFX => {
+            // `wfi`: nothing to wait for.
+            frame.pc += 4;
+            return;
+        }
+        class::UNKNOWN | class::SYS64 => {
+            if emulate::instruction(frame) {
+                return;
+            }
+            (SIGILL, ILL_ILLOPC, pc)
+        }
+        class::PC_ALIGNMENT => (SIGBUS, BUS_ADRALN, syndrome.far as usize),
+        class::SP_ALIGNMENT => (SIGBUS, BUS_ADRALN, frame.sp),
+        class::FP_EXCEPTION => (SIGFPE, float_code(syndrome.esr), pc),
+        class::BREAKPOINT_USER => (SIGTRAP, TRAP_HWBKPT, pc),
+        class::WATCHPOINT_USER => (SIGTRAP, TRAP_HWBKPT, syndrome.address()),
+        class::STEP_USER => (SIGTRAP, TRAP_TRACE, pc),
+        class::BRK64 => (SIGTRAP, TRAP_BRKPT, pc),
+        // SVE, SME and the like trap because their state is not switched: to programs they are not there.
+        class::BTI | class::FP => (SIGILL, ILL_ILLOPC, pc),
+        _ => (SIGILL, ILL_ILLOPC, pc),
+    };
+    signal::force_fault(signal, code, addr);
+}
+
+/// `si_code` of a trapped floating-point exception; 0 (`FPE_FLTUNK` is 14) if the processor does not say which.
+fn float_code(esr: u64) -> i32 {
+    const TFV: u64 = 1 << 23;
+    match esr {
+        e if e & TFV == 0 => 14,
+        e if e & 1 != 0 => FPE_FLTINV,
+        e if e & 1 << 1 != 0 => FPE_FLTDIV,
+        e if e & 1 << 2 != 0 => FPE_FLTOVF,
+        e if e & 1 << 3 != 0 => FPE_FLTUND,
+        e if e & 1 << 4 != 0 => FPE_FLTRES,
+        _ => 14,
+    }
+}
+
+/// Any synchronous exception from kernel mode. Only copies to and from user memory may fault.
+#[inline(always)]
+pub fn from_kernel(frame: &mut Frame, syndrome: Syndrome) {
+    threshold::fault(frame, |frame| kernel(frame, &syndrome));
+}
+
+fn kernel(frame: &mut Frame, syndrome: &Syndrome) {
+    if syndrome.class() == class::DATA_KERNEL
+        && let Some(fixup) = uaccess::fixup(frame.pc)
+    {
+        let addr = syndrome.address();
+        if matches!(syndrome.abort(), Abort::Page) && addr < super::mmu::USER_END {
+            crate::mm::handle_fault(frame, addr, syndrome.access(), false);
+        } else {
+            frame.pc = fixup;
+        }
+        return;
+    }
+    let what = match (syndrome.class(), syndrome.abort()) {
+        (class::DATA_KERNEL, Abort::Page) if (syndrome.far as usize) < super::mmu::USER_END => {
+            "user memory accessed outside a copy"
+        }
+        (class::DATA_KERNEL, _) => "bad memory access",
+        (class::INSTRUCTION_KERNEL, _) => "bad instruction address",
+        (class::BRK64, _) => "brk instruction",
+        (class::UNKNOWN, _) => "undefined instruction",
+        (class::FP, _) => "floating point used in the kernel",
+        _ => "unexpected exception in the kernel",
+    };
+    die(frame, syndrome, what)
+}
+
+/// An exception the kernel cannot survive: registers, call chain, end.
+#[cold]
+pub fn die(frame: &Frame, syndrome: &Syndrome, what: &str) -> ! {
+    super::irq::local_disable();
+    log!(
+        Emerg,
+        "{}: ESR {:#010x} (class {:#x}), FAR {:#018x}, CPU {}",
+        what,
+        syndrome.esr,
+        syndrome.class(),
+        syndrome.far,
+        super::smp::cpu_id()
+    );
+    log!(
+        Emerg,
+        "pc : {:016x} {}",
+        frame.pc,
+        crate::trace::symbols::Symbol(frame.pc)
+    );
+    log!(
+        Emerg,
+        "lr : {:016x} {}",
+        frame.regs[30],
+        crate::trace::symbols::Symbol(frame.regs[30])
+    );
+    log!(Emerg, "sp : {:016x} pstate: {:08x}", frame.sp, frame.pstate);
+    for n in (0..30).step_by(3) {
+        log!(
+            Emerg,
+            "x{:<2}: {:016x} x{:<2}: {:016x} x{:<2}: {:016x}",
+            n,
+            frame.regs[n],
+            n + 1,
+            frame.regs[n + 1],
+            n + 2,
+            frame.regs[n + 2]
+        );
+    }
+    log!(Emerg, "Call trace of the interrupted code:");
+    crate::trace::backtrace::walk(frame.regs[29], |ip| {
+        log!(
+            Emerg,
+            "  [<{:016x}>] {}",
+            ip,
+            crate::trace::symbols::Symbol(ip - 1)
+        );
+    });
+    panic!("{} at {:#x}", what, frame.pc)
+}

@@ -1,73 +1,170 @@
-//! The saved register file.
+//! The saved register file: what the entry stubs of `entry` push, and what everything else sees of an interrupted context.
+//!
+//! The first 34 words are Linux's `user_pt_regs`, so register sets for tracers and core dumps are a copy.
 
 use limen_linux_abi::{Errno, Restart};
 
+/// `PSTATE.M` and the AArch32 bit.
+pub const PSTATE_MODE_MASK: usize = 0x1f;
+/// EL0, AArch64.
+pub const PSTATE_EL0T: usize = 0;
+/// `PSTATE.I`.
+pub const PSTATE_I: usize = 1 << 7;
+/// `PSTATE.F`.
+pub const PSTATE_F: usize = 1 << 6;
+/// `PSTATE.A`.
+pub const PSTATE_A: usize = 1 << 8;
+/// `PSTATE.D`.
+pub const PSTATE_D: usize = 1 << 9;
+/// `PSTATE.BTYPE`.
+pub const PSTATE_BTYPE: usize = 3 << 10;
+/// `PSTATE.SS`.
+pub const PSTATE_SS: usize = 1 << 21;
+/// `PSTATE.IL`.
+pub const PSTATE_IL: usize = 1 << 20;
+/// N, Z, C and V.
+pub const PSTATE_NZCV: usize = 0xf << 28;
+/// `PSTATE.DIT`.
+pub const PSTATE_DIT: usize = 1 << 24;
+/// `PSTATE.SSBS`.
+pub const PSTATE_SSBS: usize = 1 << 12;
+
+/// `restart_syscall` in the arm64 table.
+const NR_RESTART_SYSCALL: usize = 128;
+
 /// All general registers of the interrupted context, in the order the entry stub saves them.
 #[derive(Clone, Debug)]
-#[repr(C)]
+#[repr(C, align(16))]
 pub struct Frame {
-    regs: [usize; 40],
+    /// x0 to x30.
+    pub regs: [usize; 31],
+    /// The stack pointer.
+    pub sp: usize,
+    /// Where to continue.
+    pub pc: usize,
+    /// The processor state to continue with (`SPSR_EL1`).
+    pub pstate: usize,
+    /// x0 as it was when the system call was made.
+    pub orig_x0: usize,
+    /// The system call number, negative if the frame is not a system call's.
+    pub syscallno: isize,
+    /// A frame record (frame pointer, return address) so that backtraces pass through exceptions; zero at the user boundary.
+    pub record: [usize; 2],
 }
+
+/// Size of a frame; the stubs keep the stack 16-byte aligned with it.
+pub const FRAME_SIZE: usize = size_of::<Frame>();
+const _: () = assert!(FRAME_SIZE % 16 == 0);
+const _: () = assert!(core::mem::offset_of!(Frame, pstate) == 33 * 8);
 
 impl Frame {
     /// The register file of a fresh program: everything zero except entry point and stack pointer.
     pub fn new_user(entry: usize, sp: usize) -> Self {
-        let _ = (entry, sp);
-        Self { regs: [0; 40] }
+        Self {
+            regs: [0; 31],
+            sp,
+            pc: entry,
+            pstate: PSTATE_EL0T,
+            orig_x0: 0,
+            syscallno: -1,
+            record: [0; 2],
+        }
     }
     /// Instruction pointer.
     pub fn ip(&self) -> usize {
-        self.regs[0]
+        self.pc
     }
     /// Sets the instruction pointer.
     pub fn set_ip(&mut self, ip: usize) {
-        self.regs[0] = ip;
+        self.pc = ip;
     }
     /// Stack pointer.
     pub fn sp(&self) -> usize {
-        self.regs[1]
+        self.sp
     }
     /// Sets the stack pointer.
     pub fn set_sp(&mut self, sp: usize) {
-        self.regs[1] = sp;
+        self.sp = sp;
+    }
+    /// The frame pointer, for backtraces.
+    pub fn fp(&self) -> usize {
+        self.regs[29]
     }
     /// System call argument `n` (0 to 5), as passed.
+    #[inline(always)]
     pub fn arg(&self, n: usize) -> usize {
-        self.regs[n]
+        if n == 0 { self.orig_x0 } else { self.regs[n] }
     }
     /// Sets the system call's result.
+    #[inline(always)]
     pub fn set_result(&mut self, result: Result<usize, Errno>) {
-        let _ = result;
+        self.regs[0] = match result {
+            Ok(value) => value,
+            Err(errno) => errno.to_return_value(),
+        };
     }
     /// The raw result register.
+    #[inline(always)]
     pub fn result(&self) -> usize {
-        self.regs[2]
+        self.regs[0]
     }
     /// Changes the system call number (tracers); negative cancels.
     pub fn set_syscall_number(&mut self, number: isize) {
-        let _ = number;
+        self.syscallno = number as i32 as isize;
     }
     /// Makes the frame no longer a system call's (after signal return, exec).
-    pub fn forget_syscall(&mut self) {}
+    #[inline(always)]
+    pub fn forget_syscall(&mut self) {
+        self.syscallno = -1;
+    }
     /// A handler will run: rewinds the instruction pointer so that the call is made again when the handler returns.
-    pub fn rewind_syscall(&mut self) {}
+    pub fn rewind_syscall(&mut self) {
+        self.regs[0] = self.orig_x0;
+        self.pc = self.pc.wrapping_sub(4);
+        self.syscallno = -1;
+    }
+    /// Marks the frame as a system call's, as the stub saved it: number from w8, first argument kept.
+    #[inline(always)]
+    pub(super) fn begin_syscall(&mut self) {
+        self.orig_x0 = self.regs[0];
+        self.syscallno = self.regs[8] as i32 as isize;
+        // The architecture cannot tell the branch type across `svc`; Linux clears it, too.
+        self.pstate &= !PSTATE_BTYPE;
+    }
 }
 
 impl limen_entry::Frame for Frame {
+    #[inline(always)]
     fn from_user(&self) -> bool {
-        false
+        self.pstate & 0xf == PSTATE_EL0T
     }
+    #[inline(always)]
     fn interrupts_enabled(&self) -> bool {
-        false
+        self.pstate & PSTATE_I == 0
     }
+    #[inline(always)]
     fn syscall_number(&self) -> isize {
-        -1
+        self.syscallno
     }
-    fn preset_result(&mut self) {}
+    #[inline(always)]
+    fn preset_result(&mut self) {
+        // x0 is the first argument as well, so it is left alone for calls that will run.
+        if self.syscallno < 0 {
+            self.regs[0] = Errno::ENOSYS.to_return_value();
+        }
+    }
+    #[inline(always)]
     fn restart(&self) -> Option<Restart> {
-        None
+        if self.syscallno < 0 {
+            return None;
+        }
+        Errno::from_return_value(self.regs[0])?.restart()
     }
     fn rearm(&mut self, restart: Restart) {
-        let _ = restart;
+        self.regs[0] = self.orig_x0;
+        if restart == Restart::Block {
+            self.regs[8] = NR_RESTART_SYSCALL;
+            self.syscallno = NR_RESTART_SYSCALL as isize;
+        }
     }
 }

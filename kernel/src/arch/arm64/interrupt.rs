@@ -1,4 +1,10 @@
-//! Interrupt controller, lines and inter-processor interrupts.
+//! Interrupt lines and inter-processor interrupts, on top of the controller (`gic`).
+
+use super::{gic, time};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use limen_linux_abi::Errno;
 
 /// What one CPU can ask of another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,23 +20,134 @@ pub enum Ipi {
 
 /// Sends `ipi` to CPU `cpu` (which is online).
 pub fn send_ipi(cpu: usize, ipi: Ipi) {
-    let _ = (cpu, ipi);
+    gic::send(cpu, ipi as u32);
 }
 
 /// A device interrupt's handler; runs on the interrupt stack with interrupts off.
-pub type Handler = alloc::boxed::Box<dyn Fn() + Send + Sync>;
+pub type Handler = Box<dyn Fn() + Send + Sync>;
 
-/// An interrupt line or message, as the architecture's platform code hands it to drivers.
+/// An interrupt line or message, as the architecture's platform code hands it to drivers: the controller's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Irq(pub u32);
 
+/// What is connected to a line. Never freed: an interrupt may be looking at it.
+struct Line {
+    handler: Handler,
+    name: &'static str,
+    /// How often it came, for `/proc/interrupts`.
+    count: AtomicU32,
+}
+
+/// Every line's connection, by number; made once at boot.
+static LINES: AtomicPtr<AtomicPtr<Line>> = AtomicPtr::new(core::ptr::null_mut());
+/// The virtual timer's private interrupt.
+static TIMER: AtomicU32 = AtomicU32::new(27);
+
+/// Brings the controller up. Boot CPU, heap working.
+pub(super) fn init() {
+    gic::init();
+    let lines: Vec<AtomicPtr<Line>> = (0..gic::lines())
+        .map(|_| AtomicPtr::new(core::ptr::null_mut()))
+        .collect();
+    LINES.store(Vec::leak(lines).as_mut_ptr(), Ordering::Release);
+    let tree = super::devicetree::tree();
+    if let Some(node) = tree.find_compatible(&["arm,armv8-timer"])
+        && let Some((number, _)) = super::devicetree::gic_interrupt(&node, 2)
+    {
+        TIMER.store(number, Ordering::Relaxed);
+    }
+    init_cpu();
+}
+
+/// This CPU's part.
+pub(super) fn init_cpu() {
+    gic::init_cpu();
+    time::set_event(u64::MAX);
+    gic::enable(TIMER.load(Ordering::Relaxed));
+}
+
+fn slot(irq: Irq) -> Option<&'static AtomicPtr<Line>> {
+    let lines = LINES.load(Ordering::Acquire);
+    if lines.is_null() || irq.0 >= gic::lines() {
+        return None;
+    }
+    // SAFETY: the array has `gic::lines()` elements and lives for good.
+    Some(unsafe { &*lines.add(irq.0 as usize) })
+}
+
 /// Connects `handler` to `irq` and unmasks it (delivered to the boot CPU).
-pub fn request(irq: Irq, name: &'static str, handler: Handler) -> Result<(), limen_linux_abi::Errno> {
-    let _ = (irq, name, handler);
-    Err(limen_linux_abi::Errno::ENODEV)
+pub fn request(irq: Irq, name: &'static str, handler: Handler) -> Result<(), Errno> {
+    let slot = slot(irq)
+        .filter(|_| irq.0 >= gic::FIRST_SHARED)
+        .ok_or(Errno::EINVAL)?;
+    let line = Box::into_raw(Box::new(Line {
+        handler,
+        name,
+        count: AtomicU32::new(0),
+    }));
+    if slot
+        .compare_exchange(core::ptr::null_mut(), line, Ordering::AcqRel, Ordering::Relaxed)
+        .is_err()
+    {
+        // SAFETY: nobody else has seen it.
+        drop(unsafe { Box::from_raw(line) });
+        return Err(Errno::EBUSY);
+    }
+    gic::enable(irq.0);
+    Ok(())
 }
 
 /// A message-signalled interrupt: the address and data a PCI device must write, and the [`Irq`] to request. `None` if the machine has none.
 pub fn allocate_msi() -> Option<(u64, u32, Irq)> {
-    None
+    super::platform::allocate_msi()
+}
+
+/// An interrupt arrived. Inside the threshold, on the interrupt stack.
+pub(super) fn handle() {
+    let Some(acknowledged) = gic::acknowledge() else {
+        return;
+    };
+    let number = gic::number(acknowledged);
+    if number == TIMER.load(Ordering::Relaxed) {
+        time::interrupt();
+    } else if number < 16 {
+        // Ended first: what it asks for may be asked again meanwhile.
+        gic::end(acknowledged);
+        match number {
+            n if n == Ipi::Call as u32 => crate::sched::call::run_calls(),
+            n if n == Ipi::Stop as u32 => stop(),
+            _ => {}
+        }
+        return;
+    } else if let Some(slot) = slot(Irq(number)) {
+        let line = slot.load(Ordering::Acquire);
+        if !line.is_null() {
+            // SAFETY: connected lines are never freed.
+            let line = unsafe { &*line };
+            line.count.fetch_add(1, Ordering::Relaxed);
+            (line.handler)();
+        }
+    }
+    gic::end(acknowledged);
+}
+
+/// Another CPU is ending the machine.
+fn stop() -> ! {
+    super::irq::local_disable();
+    loop {
+        // SAFETY: sleeps; nothing wakes this CPU for good.
+        unsafe { core::arch::asm!("wfi", options(nomem, nostack)) }
+    }
+}
+
+/// Calls `f` with each connected line's number, name and count.
+pub fn for_each(mut f: impl FnMut(u32, &'static str, u32)) {
+    for number in 0..gic::lines() {
+        let line = slot(Irq(number)).map_or(core::ptr::null_mut(), |slot| slot.load(Ordering::Acquire));
+        if !line.is_null() {
+            // SAFETY: connected lines are never freed.
+            let line = unsafe { &*line };
+            f(number, line.name, line.count.load(Ordering::Relaxed));
+        }
+    }
 }

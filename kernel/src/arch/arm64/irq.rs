@@ -1,44 +1,71 @@
-//! This CPU's interrupt flag.
+//! This CPU's interrupt flag (`PSTATE.I`). SError is unmasked together with interrupts and stays so; FIQ and debug exceptions are
+//! never used by the kernel and stay masked.
 
-/// The saved interrupt state.
+use core::arch::asm;
+
+/// The saved interrupt state (`DAIF`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flags(usize);
 
 impl Flags {
     /// Whether interrupts were on.
+    #[inline(always)]
     pub fn enabled(self) -> bool {
-        self.0 != 0
+        self.0 & super::frame::PSTATE_I == 0
     }
 }
 
 /// Turns interrupts off.
 #[inline(always)]
-pub fn local_disable() {}
+pub fn local_disable() {
+    // SAFETY: masking interrupts only delays them. Not `nomem`: memory accesses must not move across.
+    unsafe { asm!("msr daifset, #2", options(nostack, preserves_flags)) }
+}
 
 /// Turns interrupts on.
 #[inline(always)]
-pub fn local_enable() {}
+pub fn local_enable() {
+    // SAFETY: the caller says interrupts may arrive here.
+    unsafe { asm!("msr daifclr, #6", options(nostack, preserves_flags)) }
+}
+
+/// The state now.
+#[inline(always)]
+fn read() -> Flags {
+    let daif: usize;
+    // SAFETY: only reads the flags.
+    unsafe { asm!("mrs {}, daif", out(reg) daif, options(nomem, nostack, preserves_flags)) }
+    Flags(daif)
+}
 
 /// Turns interrupts off and returns the state before.
 #[inline(always)]
 pub fn local_save() -> Flags {
-    Flags(0)
+    let flags = read();
+    local_disable();
+    flags
 }
 
 /// Restores a saved state.
 #[inline(always)]
 pub fn local_restore(flags: Flags) {
-    let _ = flags;
+    // SAFETY: `flags` came from `local_save` on this CPU.
+    unsafe { asm!("msr daif, {}", in(reg) flags.0, options(nostack, preserves_flags)) }
 }
 
 /// Whether interrupts are on.
 #[inline(always)]
 pub fn enabled() -> bool {
-    false
+    read().enabled()
 }
 
 /// Turns interrupts on and sleeps until one arrives, without a gap in between (idle). Returns with interrupts on.
-pub fn enable_and_wait() {}
+pub fn enable_and_wait() {
+    // A masked interrupt still ends `wfi`, so an interrupt that came since the caller's last look ends it at once.
+    // SAFETY: waiting for an interrupt has no other effect.
+    unsafe { asm!("dsb sy", "wfi", options(nostack, preserves_flags)) }
+    local_enable();
+}
 
 /// A hint inside a spinning loop.
 #[inline(always)]

@@ -1,17 +1,26 @@
-//! Page table entries, the address layout, TLB maintenance and the kernel's own map.
+//! Page table entries, the address layout, TLB maintenance. The kernel's own map is built in `kmap`, address-space identifiers are
+//! handed out in `asid`. 4K pages, four levels in both halves: user space through `TTBR0_EL1`, the kernel through `TTBR1_EL1`.
 
+use super::{asid, sysreg};
 use crate::mm::{PhysAddr, Prot};
+use core::arch::asm;
+
+pub use super::asid::MmContext;
 
 /// log2 of the page size.
 pub const PAGE_SHIFT: usize = 12;
 /// One past the largest user address (a multiple of the page size).
-pub const USER_END: usize = 0x0000_7fff_ffff_f000;
+pub const USER_END: usize = 1 << 48;
 /// Levels of a user page table; level 0 holds pages, `LEVELS - 1` is the root.
 pub const LEVELS: usize = 4;
 /// log2 of the entries of one table.
 pub const TABLE_SHIFT: usize = 9;
+/// Where the linear map of RAM starts: virtual = physical + this.
+pub const LINEAR_BASE: usize = 0xffff_0000_0000_0000;
 /// Kernel virtual range for dynamic mappings (stacks, device registers), as `(start, end)`.
-pub const VMAP: (usize, usize) = (0, 0);
+pub const VMAP: (usize, usize) = (0xffff_8000_0000_0000, 0xffff_c000_0000_0000);
+/// Where the kernel image is linked.
+pub const IMAGE_BASE: usize = 0xffff_ffff_8000_0000;
 
 /// How a kernel mapping's memory behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +31,21 @@ pub enum MemoryKind {
     Device,
 }
 
+const VALID: u64 = 1;
+/// With `VALID`: a table (levels above 0) or a page (level 0); without it a block.
+const TABLE_OR_PAGE: u64 = 2;
+const ATTR_NORMAL: u64 = 1 << 2;
+const AP_USER: u64 = 1 << 6;
+const AP_READ_ONLY: u64 = 1 << 7;
+const INNER_SHAREABLE: u64 = 3 << 8;
+const ACCESSED: u64 = 1 << 10;
+const NOT_GLOBAL: u64 = 1 << 11;
+const PRIVILEGED_NO_EXEC: u64 = 1 << 53;
+const USER_NO_EXEC: u64 = 1 << 54;
+/// Software: a page that is kept but may not be accessed (`PROT_NONE`); `VALID` is clear.
+const PROT_NONE: u64 = 1 << 58;
+const ADDRESS: u64 = 0x0000_ffff_ffff_f000;
+
 /// One page table entry (any level), as a value. Tables in memory are arrays of `AtomicU64`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
@@ -30,105 +54,186 @@ pub struct Entry(pub u64);
 impl Entry {
     /// Nothing mapped.
     pub const EMPTY: Self = Self(0);
+
+    const fn user_bits(prot: Prot) -> u64 {
+        // Stores without loads, and execution without loads (there is no EPAN), are more than asked for, as on Linux.
+        let common = TABLE_OR_PAGE
+            | ATTR_NORMAL
+            | INNER_SHAREABLE
+            | ACCESSED
+            | NOT_GLOBAL
+            | PRIVILEGED_NO_EXEC
+            | AP_USER;
+        if prot.is_empty() {
+            return common | PROT_NONE | AP_READ_ONLY | USER_NO_EXEC;
+        }
+        common
+            | VALID
+            | if prot.contains(Prot::WRITE) {
+                0
+            } else {
+                AP_READ_ONLY
+            }
+            | if prot.contains(Prot::EXEC) {
+                0
+            } else {
+                USER_NO_EXEC
+            }
+    }
+
     /// A user page. `prot` without any access bit maps nothing accessible but keeps the frame (`PROT_NONE`): present to [`Entry::is_page`], faults on every access.
     /// Young and, if writable, dirty already.
+    #[inline]
     pub fn user_page(phys: PhysAddr, prot: Prot) -> Self {
-        let _ = (phys, prot);
-        Self(0)
+        Self(phys.as_u64() | Self::user_bits(prot))
     }
     /// A kernel page (level 0) or block (higher levels).
     pub fn kernel_leaf(phys: PhysAddr, prot: Prot, kind: MemoryKind, level: usize) -> Self {
-        let _ = (phys, prot, kind, level);
-        Self(0)
+        let mut bits = VALID | INNER_SHAREABLE | ACCESSED | USER_NO_EXEC;
+        if level == 0 {
+            bits |= TABLE_OR_PAGE;
+        }
+        if kind == MemoryKind::Normal {
+            bits |= ATTR_NORMAL;
+        }
+        if !prot.contains(Prot::WRITE) {
+            bits |= AP_READ_ONLY;
+        }
+        if !prot.contains(Prot::EXEC) {
+            bits |= PRIVILEGED_NO_EXEC;
+        }
+        Self(phys.as_u64() | bits)
     }
     /// A pointer to a lower table.
+    #[inline]
     pub fn table(phys: PhysAddr) -> Self {
-        let _ = phys;
-        Self(0)
+        Self(phys.as_u64() | VALID | TABLE_OR_PAGE)
     }
     /// Whether nothing is there.
+    #[inline(always)]
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
     /// Whether a lower table is there (asked of levels above 0 only).
+    #[inline(always)]
     pub fn is_table(self) -> bool {
-        false
+        self.0 & (VALID | TABLE_OR_PAGE) == VALID | TABLE_OR_PAGE
     }
     /// Whether a page (level 0) is there, `PROT_NONE` included.
+    #[inline(always)]
     pub fn is_page(self) -> bool {
-        false
+        self.0 & (VALID | PROT_NONE) != 0
     }
     /// The page's or table's physical address.
+    #[inline(always)]
     pub fn phys(self) -> PhysAddr {
-        PhysAddr::new(0)
+        PhysAddr::new(self.0 & ADDRESS)
     }
     /// The user permissions.
+    #[inline]
     pub fn prot(self) -> Prot {
-        Prot::empty()
+        if self.0 & VALID == 0 {
+            return Prot::empty();
+        }
+        let mut prot = Prot::READ;
+        prot.set(Prot::WRITE, self.0 & AP_READ_ONLY == 0);
+        prot.set(Prot::EXEC, self.0 & USER_NO_EXEC == 0);
+        prot
     }
     /// The same page with other user permissions.
+    #[inline]
     pub fn with_prot(self, prot: Prot) -> Self {
-        let _ = prot;
-        self
+        Self(self.0 & ADDRESS | Self::user_bits(prot))
     }
     /// Whether written since mapped (true if the processor cannot tell and it is writable).
+    #[inline]
     pub fn dirty(self) -> bool {
-        false
+        self.0 & (VALID | AP_READ_ONLY) == VALID
     }
     /// Whether used since last cleared.
+    #[inline]
     pub fn young(self) -> bool {
-        true
-    }
-}
-
-/// What the processor keeps per address space (address-space identifier, which CPUs it ran on).
-#[derive(Debug, Default)]
-pub struct MmContext {}
-
-impl MmContext {
-    /// For a new address space.
-    pub fn new() -> Self {
-        Self {}
+        self.0 & ACCESSED != 0
     }
 }
 
 /// The kernel's linear map: the address where `phys` can be read and written. RAM only.
 #[inline(always)]
 pub fn phys_to_virt(phys: PhysAddr) -> *mut u8 {
-    phys.as_usize() as *mut u8
+    (phys.as_usize() | LINEAR_BASE) as *mut u8
 }
 
 /// The inverse of [`phys_to_virt`].
 #[inline(always)]
 pub fn virt_to_phys(virt: *const u8) -> PhysAddr {
-    PhysAddr::new(virt as u64)
+    PhysAddr::new(virt as u64 & !(LINEAR_BASE as u64))
 }
 
-/// Fills a fresh, zeroed user root table with what every address space shares with the kernel.
+/// Fills a fresh, zeroed user root table with what every address space shares with the kernel: nothing, the kernel has its own half.
 pub fn init_user_root(root: PhysAddr) {
     let _ = root;
 }
 
 /// The root of the kernel's own table (for the [`VMAP`] range; the same entry format).
 pub fn kernel_root() -> PhysAddr {
-    PhysAddr::new(0)
+    super::kmap::root()
 }
 
 /// Makes `root` the current user address space of this CPU. Interrupts are off.
+#[inline]
 pub fn switch_to(root: PhysAddr, context: &MmContext) {
-    let _ = (root, context);
+    let asid = asid::activate(context);
+    // SAFETY: `root` is a user root table that the caller keeps alive while it is current; the identifier is its own.
+    unsafe { sysreg::write!("ttbr0_el1", root.as_u64() | asid << 48) }
+    sysreg::isb();
 }
 
 /// Leaves user address spaces: only kernel mappings are valid on this CPU afterwards (idle, kernel threads that outlive their last user). Interrupts are off.
-pub fn switch_to_kernel() {}
+pub fn switch_to_kernel() {
+    // SAFETY: the table is empty for good, and identifier 0 is nobody else's.
+    unsafe { sysreg::write!("ttbr0_el1", super::kmap::empty_root().as_u64()) }
+    sysreg::isb();
+}
+
+/// More pages than this are not invalidated one by one.
+const FLUSH_ALL_ABOVE: usize = 512;
 
 /// Forgets cached translations of `[start, end)` of an address space on every CPU that may hold them. `tables_freed`: table pages were removed, too.
 /// On return no CPU uses the old translations. Interrupts on, no spinlock taken with interrupts off is held.
 pub fn flush_user(context: &MmContext, start: usize, end: usize, tables_freed: bool) {
-    let _ = (context, start, end, tables_freed);
+    // An address space without an identifier of the current generation has nothing cached under it that is still reachable: a new
+    // generation starts with an empty TLB.
+    let Some(asid) = asid::current(context) else {
+        // The stores that changed the entries must still be seen by later walks.
+        // SAFETY: a barrier.
+        unsafe { asm!("dsb ishst", options(nostack, preserves_flags)) };
+        return;
+    };
+    let pages = (end - start) >> PAGE_SHIFT;
+    // SAFETY: forgetting translations is always allowed; the barriers order it after the stores that changed the tables.
+    unsafe {
+        asm!("dsb ishst", options(nostack, preserves_flags));
+        if pages > FLUSH_ALL_ABOVE {
+            asm!("tlbi aside1is, {}", in(reg) asid << 48, options(nostack, preserves_flags));
+        } else {
+            let mut addr = start;
+            while addr < end {
+                let operand = asid << 48 | (addr as u64 >> 12) & 0xfff_ffff_ffff;
+                if tables_freed {
+                    asm!("tlbi vae1is, {}", in(reg) operand, options(nostack, preserves_flags));
+                } else {
+                    asm!("tlbi vale1is, {}", in(reg) operand, options(nostack, preserves_flags));
+                }
+                addr += 1 << PAGE_SHIFT;
+            }
+        }
+        asm!("dsb ish", options(nostack, preserves_flags));
+    }
 }
 
-/// After an invalid entry became valid or gained permission: whatever the processor needs before the access is retried (often nothing).
+/// After an invalid entry became valid or gained permission: whatever the processor needs before the access is retried. An invalid entry is never
+/// cached; one that gained permission may be, and then faults once more, which the fault handler resolves by doing nothing.
+/// Forgetting the old one here saves that round.
 #[inline(always)]
 pub fn update_user(context: &MmContext, addr: usize) {
     let _ = (context, addr);
@@ -136,7 +241,20 @@ pub fn update_user(context: &MmContext, addr: usize) {
 
 /// Forgets cached translations of a kernel range on every CPU.
 pub fn flush_kernel(start: usize, end: usize) {
-    let _ = (start, end);
+    // SAFETY: as for `flush_user`.
+    unsafe {
+        asm!("dsb ishst", options(nostack, preserves_flags));
+        if (end - start) >> PAGE_SHIFT > FLUSH_ALL_ABOVE {
+            asm!("tlbi vmalle1is", options(nostack, preserves_flags));
+        } else {
+            let mut addr = start;
+            while addr < end {
+                asm!("tlbi vaae1is, {}", in(reg) (addr as u64 >> 12) & 0xfff_ffff_ffff, options(nostack, preserves_flags));
+                addr += 1 << PAGE_SHIFT;
+            }
+        }
+        asm!("dsb ish", "isb", options(nostack, preserves_flags));
+    }
 }
 
 /// After invalid kernel entries of a range became valid: whatever the processor needs before they are used (often nothing).
@@ -149,19 +267,64 @@ pub fn update_kernel(start: usize, end: usize) {
 
 /// Makes newly written code in the page at `phys` visible to instruction fetch, before it is mapped executable.
 pub fn sync_instructions(phys: PhysAddr) {
-    let _ = phys;
+    let ctr = sysreg::read!("ctr_el0");
+    let start = phys_to_virt(phys) as usize;
+    // SAFETY: cleaning data to the point of unification and dropping instruction caches changes no memory contents.
+    unsafe {
+        // CTR_EL0.IDC: data need not be cleaned; DIC: instructions need not be invalidated.
+        if ctr & 1 << 28 == 0 {
+            let line = 4 << (ctr >> 16 & 0xf);
+            let mut addr = start;
+            while addr < start + (1 << PAGE_SHIFT) {
+                asm!("dc cvau, {}", in(reg) addr, options(nostack, preserves_flags));
+                addr += line;
+            }
+        }
+        asm!("dsb ish", options(nostack, preserves_flags));
+        if ctr & 1 << 29 == 0 {
+            // By address would miss aliases in caches indexed by virtual address.
+            asm!("ic ialluis", "dsb ish", options(nostack, preserves_flags));
+        }
+        asm!("isb", options(nostack, preserves_flags));
+    }
 }
 
 /// Zeroes the page at `phys`.
 #[inline(always)]
 pub fn clear_page(phys: PhysAddr) {
-    // SAFETY: the caller owns the page; the linear map makes all RAM writable.
-    unsafe { phys_to_virt(phys).write_bytes(0, 1 << PAGE_SHIFT) }
+    let dczid = sysreg::read!("dczid_el0");
+    let start = phys_to_virt(phys) as usize;
+    let end = start + (1 << PAGE_SHIFT);
+    if dczid & 1 << 4 == 0 {
+        let block = 4usize << (dczid & 0xf);
+        // SAFETY: the caller owns the page; the linear map makes all RAM writable, and a block is not larger than a page.
+        unsafe {
+            asm!("2: dc zva, {at}", "add {at}, {at}, {block}", "cmp {at}, {end}", "b.lo 2b",
+                at = inout(reg) start => _, block = in(reg) block, end = in(reg) end, options(nostack));
+        }
+    } else {
+        // SAFETY: as above.
+        unsafe { phys_to_virt(phys).write_bytes(0, 1 << PAGE_SHIFT) }
+    }
 }
 
 /// Copies the page at `from` to the page at `to`.
 #[inline(always)]
 pub fn copy_page(to: PhysAddr, from: PhysAddr) {
+    let (to, from) = (phys_to_virt(to), phys_to_virt(from));
     // SAFETY: the caller owns both pages, which differ; the linear map covers all RAM.
-    unsafe { core::ptr::copy_nonoverlapping(phys_to_virt(from), phys_to_virt(to), 1 << PAGE_SHIFT) }
+    unsafe {
+        asm!(
+            "2:",
+            "ldp {a}, {b}, [{from}]", "ldp {c}, {d}, [{from}, #16]", "ldp {e}, {f}, [{from}, #32]", "ldp {g}, {h}, [{from}, #48]",
+            "add {from}, {from}, #64",
+            "stp {a}, {b}, [{to}]", "stp {c}, {d}, [{to}, #16]", "stp {e}, {f}, [{to}, #32]", "stp {g}, {h}, [{to}, #48]",
+            "add {to}, {to}, #64",
+            "cmp {from}, {end}",
+            "b.lo 2b",
+            from = inout(reg) from => _, to = inout(reg) to => _, end = in(reg) from.wrapping_add(1 << PAGE_SHIFT),
+            a = out(reg) _, b = out(reg) _, c = out(reg) _, d = out(reg) _, e = out(reg) _, f = out(reg) _, g = out(reg) _, h = out(reg) _,
+            options(nostack)
+        );
+    }
 }

@@ -1,20 +1,29 @@
 //! The arm64 processor: see `arch/mod.rs` for what each file owes.
 
+mod asid;
 pub mod boot;
 pub mod console;
+pub mod cpu;
+mod devicetree;
+mod emulate;
 pub mod entry;
 pub mod exception;
 pub mod frame;
+mod gic;
+mod head;
 pub mod interrupt;
 pub mod irq;
+mod kmap;
 pub mod mmu;
 pub mod patch;
 pub mod platform;
+mod psci;
 pub mod ptrace;
 pub mod signal;
 pub mod smp;
 pub mod stack;
 pub mod switch;
+mod sysreg;
 pub mod time;
 pub mod uaccess;
 

@@ -1,7 +1,67 @@
-//! The machine around the processor: devices found, power-off, reset.
+//! The machine around the processor, as the devicetree tells it: devices, power-off, reset, wall clock, entropy.
+
+use super::interrupt::{self, Irq};
+use super::{devicetree, gic, psci, smp, sysreg};
+use crate::mm::map_device;
+use crate::sync::Once;
+use alloc::vec::Vec;
+use core::arch::asm;
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+
+/// The real-time clock's registers (PL031); zero if there is none.
+static RTC: AtomicUsize = AtomicUsize::new(0);
+
+/// Message interrupts that a GICv2m frame can raise.
+struct Messages {
+    /// Physical address to write a number to.
+    doorbell: u64,
+    next: AtomicU32,
+    end: u32,
+}
+static MESSAGES: Once<Messages> = Once::new();
 
 /// Called once on the boot CPU when the heap works: finds interrupt controller, timer, CPUs and devices.
-pub fn init() {}
+pub fn init() {
+    psci::init();
+    smp::init();
+    interrupt::init();
+    let tree = devicetree::tree();
+    if let Some((base, size)) = find_reg("arm,pl031") {
+        RTC.store(map_device(base, size as usize) as usize, Ordering::Relaxed);
+    }
+    if let Some(node) = tree.find_compatible(&["arm,gic-v2m-frame"])
+        && let Some((base, size)) = devicetree::reg(tree, &node).next()
+    {
+        let registers = map_device(base, size as usize);
+        // SAFETY: the frame's MSI_TYPER register.
+        let typer = unsafe { registers.add(8).cast::<u32>().read_volatile() };
+        let (first, count) = (typer >> 16 & 0x3ff, typer & 0x3ff);
+        let _ = MESSAGES.set(Messages {
+            doorbell: base + 0x40,
+            next: AtomicU32::new(first),
+            end: first + count,
+        });
+    }
+}
+
+fn find_reg(compatible: &str) -> Option<(u64, u64)> {
+    let tree = devicetree::tree();
+    let node = tree.find_compatible(&[compatible])?;
+    devicetree::reg(tree, &node).next()
+}
+
+/// See [`interrupt::allocate_msi`].
+pub(super) fn allocate_msi() -> Option<(u64, u32, Irq)> {
+    let messages = MESSAGES.get()?;
+    let number = messages
+        .next
+        .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| {
+            (n < messages.end).then_some(n + 1)
+        })
+        .ok()?;
+    gic::set_edge(number, true);
+    Some((messages.doorbell, number, Irq(number)))
+}
 
 /// Where a virtio-over-MMIO device may sit.
 #[derive(Clone, Copy, Debug)]
@@ -11,12 +71,31 @@ pub struct VirtioMmio {
     /// Size of the register window, bytes.
     pub size: usize,
     /// Its interrupt.
-    pub irq: super::interrupt::Irq,
+    pub irq: Irq,
 }
 
 /// The virtio-over-MMIO slots of this machine (empty ones included).
-pub fn virtio_mmio() -> alloc::vec::Vec<VirtioMmio> {
-    alloc::vec::Vec::new()
+pub fn virtio_mmio() -> Vec<VirtioMmio> {
+    let tree = devicetree::tree();
+    let mut slots = Vec::new();
+    for node in tree.all_nodes() {
+        if !devicetree::is_compatible(&node, "virtio,mmio") || !devicetree::enabled(&node) {
+            continue;
+        }
+        let (Some((base, size)), Some((number, edge))) = (
+            devicetree::reg(tree, &node).next(),
+            devicetree::gic_interrupt(&node, 0),
+        ) else {
+            continue;
+        };
+        gic::set_edge(number, edge);
+        slots.push(VirtioMmio {
+            base,
+            size: size as usize,
+            irq: Irq(number),
+        });
+    }
+    slots
 }
 
 /// How PCI configuration space is reached.
@@ -37,35 +116,114 @@ pub enum PciConfig {
 
 /// The machine's PCI host bridge, if it has one.
 pub fn pci() -> Option<PciConfig> {
-    None
+    let tree = devicetree::tree();
+    let node = tree.find_compatible(&["pci-host-ecam-generic"])?;
+    let (base, size) = devicetree::reg(tree, &node).next()?;
+    let buses = match node.property("bus-range") {
+        Some(p) => (
+            devicetree::cell(p.value, 0)? as u8,
+            devicetree::cell(p.value, 1)? as u8,
+        ),
+        None => (0, (size >> 20).saturating_sub(1).min(255) as u8),
+    };
+    // Each range: three cells of PCI address (the first says which space), the parent's address, two cells of size.
+    let value = node.property("ranges")?.value;
+    let (address_cells, _) = devicetree::root_cells(tree);
+    let step = 3 + address_cells + 2;
+    let (mut window32, mut window64) = ((0, 0), (0, 0));
+    for n in 0..value.len() / 4 / step {
+        let window = (
+            devicetree::number(value, n * step + 3, address_cells)?,
+            devicetree::number(value, n * step + 3 + address_cells, 2)?,
+        );
+        match devicetree::cell(value, n * step)? >> 24 & 3 {
+            2 => window32 = window,
+            3 => window64 = window,
+            _ => {}
+        }
+    }
+    Some(PciConfig::Ecam {
+        base,
+        buses,
+        window32,
+        window64,
+    })
+}
+
+/// Stops this CPU for good.
+fn halt() -> ! {
+    super::irq::local_disable();
+    loop {
+        // SAFETY: sleeps.
+        unsafe { asm!("wfi", options(nomem, nostack)) }
+    }
 }
 
 /// Turns the machine off; the host sees status 0.
 pub fn power_off() -> ! {
-    loop {
-        super::irq::spin_hint()
-    }
+    psci::system_off();
+    halt()
 }
 
 /// Restarts the machine.
 pub fn reset() -> ! {
-    power_off()
+    psci::system_reset();
+    halt()
 }
 
-/// Ends the machine after a panic with the status the host knows as "kernel panic", or stops if it can't.
+/// The status of a machine that ended with a panic (`docs/running.md`).
+const PANIC_STATUS: u64 = 123;
+
+/// Ends the machine after a panic with the status the host knows as "kernel panic", or stops if it can't. Semihosting is an undefined
+/// instruction where there is no debugger, so the command line must promise one.
 pub fn panic_exit() -> ! {
-    loop {
-        super::irq::spin_hint()
+    if crate::boot::cmdline::value("limen.panic_exit") == Some("semihosting") {
+        const SYS_EXIT_EXTENDED: u64 = 0x20;
+        const APPLICATION_EXIT: u64 = 0x20026;
+        let block = [APPLICATION_EXIT, PANIC_STATUS];
+        // SAFETY: the host ends the machine; `block` is what the call reads.
+        unsafe {
+            asm!("hlt #0xf000", in("x0") SYS_EXIT_EXTENDED, in("x1") &raw const block, options(nostack))
+        }
     }
+    halt()
 }
 
 /// Seconds since 1970 from the machine's real-time clock, `None` if there is none.
 pub fn wall_clock() -> Option<u64> {
-    None
+    match RTC.load(Ordering::Relaxed) {
+        0 => None,
+        // SAFETY: the clock's data register.
+        base => Some(u64::from(unsafe { (base as *const u32).read_volatile() })),
+    }
 }
 
 /// Up to 32 bytes of entropy from the machine (firmware seed, instruction); returns how many were filled.
 pub fn entropy(out: &mut [u8; 32]) -> usize {
-    let _ = out;
-    0
+    let tree = devicetree::tree();
+    let seed = tree
+        .find_node("/chosen")
+        .and_then(|chosen| chosen.property("rng-seed"));
+    let mut filled = 0;
+    if let Some(seed) = seed {
+        filled = seed.value.len().min(32);
+        out[..filled].copy_from_slice(&seed.value[..filled]);
+    }
+    // ID_AA64ISAR0_EL1.RNDR
+    if sysreg::read!("id_aa64isar0_el1") >> 60 != 0 {
+        for chunk in out.chunks_exact_mut(8) {
+            let (value, failed): (u64, u64);
+            // SAFETY: the instruction exists; it reports failure in the flags.
+            unsafe {
+                asm!("mrs {}, S3_3_C2_C4_0", "cset {}, eq", out(reg) value, out(reg) failed, options(nomem, nostack))
+            }
+            if failed == 0 {
+                for (byte, random) in chunk.iter_mut().zip(value.to_le_bytes()) {
+                    *byte ^= random;
+                }
+                filled = 32;
+            }
+        }
+    }
+    filled
 }

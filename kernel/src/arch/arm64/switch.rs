@@ -1,55 +1,308 @@
 //! Switching between threads: callee-saved registers, floating point, thread-local storage.
+//!
+//! The kernel never touches floating-point registers, so while a user thread is current they hold its state, or exactly what is in its
+//! [`Context`]. They are saved when the thread is switched away from, and loaded when one is switched to, unless this CPU still has them: a
+//! thread that sleeps and wakes with only kernel threads (idle) in between gets its registers for free.
 
-use super::frame::Frame;
+use super::frame::{FRAME_SIZE, Frame};
+use super::smp;
+use crate::sched::cpu::CpuLocal;
+use core::arch::{asm, global_asm};
+use core::mem::offset_of;
+
+/// `V0` to `V31`, `FPSR`, `FPCR`: also what a signal frame's `fpsimd_context` carries.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(16))]
+pub struct FpState {
+    /// Vector registers.
+    pub v: [u128; 32],
+    /// Floating-point status.
+    pub fpsr: u32,
+    /// Floating-point control.
+    pub fpcr: u32,
+}
+
+impl FpState {
+    /// A fresh program's.
+    pub const ZERO: Self = Self {
+        v: [0; 32],
+        fpsr: 0,
+        fpcr: 0,
+    };
+}
+
+/// No CPU has this context's floating-point registers.
+const NOWHERE: usize = usize::MAX;
 
 /// What is saved of a thread that is not running. Lives in its `Task`; only the CPU that switches the thread touches it.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Context {
+    /// x19 to x30.
+    callee: [usize; 12],
     sp: usize,
+    /// `TPIDR_EL0`.
+    tls: usize,
+    /// Whether it runs (or will run) in user mode, so has floating-point state.
+    user: bool,
+    /// The CPU that loaded the floating-point registers last.
+    fp_cpu: usize,
+    /// `ESR_EL1` and `FAR_EL1` of the last fault that became a signal, for the signal frame.
+    fault: [u64; 2],
+    fp: FpState,
 }
+
+const _: () = assert!(offset_of!(Context, sp) == 96 && offset_of!(Context, tls) == 104);
+const _: () = assert!(offset_of!(FpState, fpsr) == 512 && offset_of!(FpState, fpcr) == 516);
+
+global_asm!(
+    r#"
+    .text
+    // x0: the context to save to, x1: the one to load.
+    .globl  switch_context
+    .type   switch_context, %function
+switch_context:
+    stp     x19, x20, [x0, #0]
+    stp     x21, x22, [x0, #16]
+    stp     x23, x24, [x0, #32]
+    stp     x25, x26, [x0, #48]
+    stp     x27, x28, [x0, #64]
+    stp     x29, x30, [x0, #80]
+    mov     x9, sp
+    mrs     x10, tpidr_el0
+    stp     x9, x10, [x0, #96]
+    ldp     x19, x20, [x1, #0]
+    ldp     x21, x22, [x1, #16]
+    ldp     x23, x24, [x1, #32]
+    ldp     x25, x26, [x1, #48]
+    ldp     x27, x28, [x1, #64]
+    ldp     x29, x30, [x1, #80]
+    ldp     x9, x10, [x1, #96]
+    mov     sp, x9
+    msr     tpidr_el0, x10
+    ret
+    .size   switch_context, . - switch_context
+
+    // x0: stack top, x1: function, x2: its argument. The frame chain goes on across the stacks.
+    .globl  call_on_stack
+    .type   call_on_stack, %function
+call_on_stack:
+    stp     x29, x30, [sp, #-16]!
+    mov     x29, sp
+    mov     sp, x0
+    mov     x0, x2
+    blr     x1
+    mov     sp, x29
+    ldp     x29, x30, [sp], #16
+    ret
+    .size   call_on_stack, . - call_on_stack
+
+    .arch_extension fp
+    .arch_extension simd
+    .macro fp_all op
+    \op     q0, q1, [x0, #0]
+    \op     q2, q3, [x0, #32]
+    \op     q4, q5, [x0, #64]
+    \op     q6, q7, [x0, #96]
+    \op     q8, q9, [x0, #128]
+    \op     q10, q11, [x0, #160]
+    \op     q12, q13, [x0, #192]
+    \op     q14, q15, [x0, #224]
+    \op     q16, q17, [x0, #256]
+    \op     q18, q19, [x0, #288]
+    \op     q20, q21, [x0, #320]
+    \op     q22, q23, [x0, #352]
+    \op     q24, q25, [x0, #384]
+    \op     q26, q27, [x0, #416]
+    \op     q28, q29, [x0, #448]
+    \op     q30, q31, [x0, #480]
+    .endm
+    .globl  save_fp
+    .type   save_fp, %function
+save_fp:
+    fp_all  stp
+    mrs     x1, fpsr
+    mrs     x2, fpcr
+    add     x3, x0, #512
+    stp     w1, w2, [x3]
+    ret
+    .size   save_fp, . - save_fp
+    .globl  load_fp
+    .type   load_fp, %function
+load_fp:
+    add     x3, x0, #512
+    ldp     w1, w2, [x3]
+    fp_all  ldp
+    msr     fpsr, x1
+    msr     fpcr, x2
+    ret
+    .size   load_fp, . - load_fp
+    "#
+);
+
+unsafe extern "C" {
+    fn switch_context(prev: *mut Context, next: *const Context);
+    #[link_name = "call_on_stack"]
+    fn call_on_stack_asm(stack_top: usize, f: extern "C" fn(*mut u8), data: *mut u8);
+    fn save_fp(to: *mut FpState);
+    fn load_fp(from: *const FpState);
+    fn ret_from_fork();
+}
+
+/// The words of the local block that are this file's.
+const CONTEXT: usize = 0;
+const FP_OWNER: usize = 1;
 
 impl Context {
     /// For a thread that is already running (idle threads).
     pub const fn running() -> Self {
-        Self { sp: 0 }
+        Self {
+            callee: [0; 12],
+            sp: 0,
+            tls: 0,
+            user: false,
+            fp_cpu: NOWHERE,
+            fault: [0; 2],
+            fp: FpState::ZERO,
+        }
     }
 
     /// For a new thread: `frame` is placed at the top of its kernel stack; its first switch ends in the architecture's
     /// `ret_from_fork` stub, which calls `threshold::return_from_fork(frame)` and restores the frame.
     pub fn new(stack_top: usize, frame: &Frame) -> Self {
-        let _ = (stack_top, frame);
-        Self { sp: 0 }
+        let at = user_frame(stack_top);
+        // SAFETY: the caller owns the stack of the new thread, which does not run yet.
+        unsafe {
+            at.write(frame.clone());
+            (*at).record = [0; 2];
+        }
+        let mut context = Self::running();
+        context.callee[11] = ret_from_fork as *const () as usize;
+        context.sp = at as usize;
+        // A kernel thread is made with an empty frame; it has no user state until it executes a program.
+        context.user = frame.pc != 0;
+        context
     }
 
     /// The register file of a new thread made from a system call: a copy of the parent's with result 0, and, if given, another
     /// stack pointer and thread-local-storage value.
     pub fn fork_from(&mut self, parent: &Context, sp: Option<usize>, tls: Option<usize>) {
-        let _ = (parent, sp, tls);
+        let frame = self.sp as *mut Frame;
+        // SAFETY: `new` put the frame there; the thread does not run yet.
+        unsafe {
+            (*frame).regs[0] = 0;
+            if let Some(sp) = sp {
+                (*frame).sp = sp;
+            }
+        }
+        self.tls = tls.unwrap_or_else(thread_pointer);
+        self.user = true;
+        // The parent is the running thread: its state is in the registers.
+        self.fp = if parent.user { read_fp() } else { FpState::ZERO };
     }
 
     /// A fresh program: floating point and thread-local storage as at the start of `exec`. The context is the running thread's.
-    pub fn reset_for_exec(&mut self) {}
+    pub fn reset_for_exec(&mut self) {
+        let flags = super::irq::local_save();
+        self.user = true;
+        self.fault = [0; 2];
+        self.fp = FpState::ZERO;
+        let local = smp::cpu_local().cast_mut();
+        // SAFETY: interrupts are off: this CPU's own block, and the registers are the running thread's.
+        unsafe {
+            (*local).scratch[CONTEXT] = core::ptr::from_mut(self) as usize;
+            load(local, core::ptr::from_mut(self));
+            asm!("msr tpidr_el0, xzr", options(nomem, nostack, preserves_flags));
+        }
+        super::irq::local_restore(flags);
+    }
+}
+
+/// # Safety
+/// Interrupts are off; `local` is this CPU's block; `context` is the one that runs, or is about to.
+unsafe fn load(local: *mut CpuLocal, context: *mut Context) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        load_fp(&raw const (*context).fp);
+        (*context).fp_cpu = (*local).id;
+        (*local).scratch[FP_OWNER] = context as usize;
+    }
 }
 
 /// Switches from `prev` (running) to `next`; returns when `prev` runs again. Also switches floating-point state and the TLS register.
 ///
 /// # Safety
 /// Interrupts are off; both contexts stay valid; `next` is not running anywhere.
+#[inline]
 pub unsafe fn switch(prev: *mut Context, next: *const Context) {
-    let _ = (prev, next);
+    let local = smp::cpu_local().cast_mut();
+    let next = next.cast_mut();
+    // SAFETY: interrupts are off and nobody else touches either context.
+    unsafe {
+        if (*prev).user {
+            save_fp(&raw mut (*prev).fp);
+        }
+        if (*next).user && ((*local).scratch[FP_OWNER] != next as usize || (*next).fp_cpu != (*local).id) {
+            load(local, next);
+        }
+        (*local).scratch[CONTEXT] = next as usize;
+        switch_context(prev, next);
+    }
+}
+
+/// The running thread's context; `None` only on an idle thread before its first switch.
+fn current() -> Option<*mut Context> {
+    let flags = super::irq::local_save();
+    // SAFETY: this CPU's block, interrupts off.
+    let context = unsafe { (*smp::cpu_local()).scratch[CONTEXT] };
+    super::irq::local_restore(flags);
+    (context != 0).then_some(context as *mut Context)
+}
+
+/// Remembers what the processor said about a fault of the running thread, for its signal frame.
+pub fn note_fault(esr: u64, far: u64) {
+    if let Some(context) = current() {
+        // SAFETY: only the running thread touches this field of its own context.
+        unsafe { (*context).fault = [esr, far] }
+    }
+}
+
+/// `ESR_EL1` and `FAR_EL1` of the running thread's last fault.
+pub fn last_fault() -> [u64; 2] {
+    // SAFETY: as above.
+    current().map_or([0; 2], |context| unsafe { (*context).fault })
+}
+
+/// The running user thread's floating-point registers.
+pub fn read_fp() -> FpState {
+    let mut state = FpState::ZERO;
+    // SAFETY: `state` has room; a switch in between saves and restores the registers.
+    unsafe { save_fp(&raw mut state) }
+    state
+}
+
+/// Sets the running user thread's floating-point registers.
+pub fn write_fp(state: &FpState) {
+    // SAFETY: as above.
+    unsafe { load_fp(state) }
+}
+
+/// The running thread's `TPIDR_EL0`.
+pub fn thread_pointer() -> usize {
+    super::sysreg::read!("tpidr_el0") as usize
 }
 
 /// The user register frame of the running thread, at the top of its kernel stack.
 pub fn user_frame(stack_top: usize) -> *mut Frame {
-    (stack_top - size_of::<Frame>()) as *mut Frame
+    (stack_top - FRAME_SIZE) as *mut Frame
 }
 
 /// Runs `f(data)` on another stack (the interrupt stack) and comes back.
 ///
 /// # Safety
 /// `stack_top` is the 16-byte aligned top of a mapped stack nobody else uses.
+#[inline(always)]
 pub unsafe fn call_on_stack(stack_top: usize, f: extern "C" fn(*mut u8), data: *mut u8) {
-    let _ = stack_top;
-    f(data)
+    // SAFETY: as the caller promises.
+    unsafe { call_on_stack_asm(stack_top, f, data) }
 }

@@ -1,0 +1,297 @@
+//! The interrupt controller, GICv2 or GICv3 (Arm IHI 0048, IHI 0069): one interface for `interrupt`. With version 3 the CPU side is system registers.
+
+use super::{devicetree, smp, sysreg};
+use crate::mm::map_device;
+use crate::sync::MAX_CPUS;
+use core::arch::asm;
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+
+// Distributor (and the second half of a redistributor, which looks the same for the private interrupts).
+const CTLR: usize = 0x000;
+const TYPER: usize = 0x004;
+const IGROUPR: usize = 0x080;
+const ISENABLER: usize = 0x100;
+const ICENABLER: usize = 0x180;
+const ICPENDR: usize = 0x280;
+const IPRIORITYR: usize = 0x400;
+const ITARGETSR: usize = 0x800;
+const ICFGR: usize = 0xc00;
+const SGIR: usize = 0xf00;
+const IROUTER: usize = 0x6000;
+// Redistributor.
+const GICR_TYPER: usize = 0x008;
+const GICR_WAKER: usize = 0x014;
+const GICR_PRIVATE: usize = 0x10000;
+// Version 2's CPU interface.
+const GICC_CTLR: usize = 0x00;
+const GICC_PMR: usize = 0x04;
+const GICC_IAR: usize = 0x0c;
+const GICC_EOIR: usize = 0x10;
+
+/// The first shared interrupt.
+pub const FIRST_SHARED: u32 = 32;
+/// Numbers from here on mean "nothing pending".
+const SPECIAL: u32 = 1020;
+/// The one priority that is used.
+const PRIORITY: u32 = 0xa0a0_a0a0;
+
+static VERSION: AtomicUsize = AtomicUsize::new(0);
+static DISTRIBUTOR: AtomicUsize = AtomicUsize::new(0);
+/// Version 2: the CPU interface. Version 3: not used.
+static CPU_INTERFACE: AtomicUsize = AtomicUsize::new(0);
+/// Version 2: each CPU's bit in target fields.
+static TARGET: [AtomicU32; MAX_CPUS] = [const { AtomicU32::new(0) }; MAX_CPUS];
+/// Shared and private interrupt numbers there are.
+static LINES: AtomicU32 = AtomicU32::new(0);
+
+fn read(base: usize, offset: usize) -> u32 {
+    // SAFETY: `base` is a mapped register block of the controller and `offset` one of its registers.
+    unsafe { ((base + offset) as *const u32).read_volatile() }
+}
+
+fn write(base: usize, offset: usize, value: u32) {
+    // SAFETY: as above; the controller's effects are interrupts that this module handles.
+    unsafe { ((base + offset) as *mut u32).write_volatile(value) }
+}
+
+fn distributor() -> usize {
+    DISTRIBUTOR.load(Ordering::Relaxed)
+}
+
+/// How many interrupt numbers the controller has.
+pub fn lines() -> u32 {
+    LINES.load(Ordering::Relaxed)
+}
+
+/// Finds and resets the controller. Boot CPU, once; [`init_cpu`] follows on every CPU.
+pub fn init() {
+    let tree = devicetree::tree();
+    let v2 = [
+        "arm,cortex-a15-gic",
+        "arm,gic-400",
+        "arm,cortex-a9-gic",
+        "arm,cortex-a7-gic",
+    ];
+    let (node, version) = match (tree.find_compatible(&["arm,gic-v3"]), tree.find_compatible(&v2)) {
+        (Some(node), _) => (node, 3),
+        (None, Some(node)) => (node, 2),
+        (None, None) => panic!("the devicetree names no interrupt controller (GICv2 or GICv3)"),
+    };
+    let mut regions = devicetree::reg(tree, &node);
+    let Some((base, size)) = regions.next() else {
+        panic!("the interrupt controller has no registers")
+    };
+    let d = map_device(base, size as usize) as usize;
+    DISTRIBUTOR.store(d, Ordering::Relaxed);
+    VERSION.store(version, Ordering::Relaxed);
+    if version == 2 {
+        let Some((base, size)) = regions.next() else {
+            panic!("the interrupt controller has no CPU interface")
+        };
+        CPU_INTERFACE.store(map_device(base, size as usize) as usize, Ordering::Relaxed);
+    }
+
+    write(d, CTLR, 0);
+    let lines = ((read(d, TYPER) & 0x1f) + 1) * 32;
+    let lines = lines.min(SPECIAL);
+    LINES.store(lines, Ordering::Relaxed);
+    for n in (FIRST_SHARED..lines).step_by(32) {
+        let word = n as usize / 32 * 4;
+        write(d, ICENABLER + word, !0);
+        write(d, ICPENDR + word, !0);
+        if version == 3 {
+            write(d, IGROUPR + word, !0);
+        }
+    }
+    for n in (FIRST_SHARED..lines).step_by(4) {
+        write(d, IPRIORITYR + n as usize, PRIORITY);
+    }
+    if version == 3 {
+        // Affinity routing on, then group 1.
+        write(d, CTLR, 1 << 4);
+        write(d, CTLR, 1 << 4 | 1 << 1);
+    } else {
+        write(d, CTLR, 1);
+    }
+}
+
+/// This CPU's part: private interrupts and the CPU interface.
+pub fn init_cpu() {
+    if VERSION.load(Ordering::Relaxed) == 3 {
+        init_cpu_v3()
+    } else {
+        init_cpu_v2()
+    }
+}
+
+fn private(base: usize) {
+    write(base, ICENABLER, !0);
+    for n in (0..FIRST_SHARED as usize).step_by(4) {
+        write(base, IPRIORITYR + n, PRIORITY);
+    }
+    // The software-generated ones.
+    write(base, ISENABLER, 0xffff);
+}
+
+fn init_cpu_v2() {
+    let (d, c) = (distributor(), CPU_INTERFACE.load(Ordering::Relaxed));
+    // The first words are this CPU's own and read as its bit; on a single-CPU controller as zero.
+    TARGET[smp::cpu_id()].store((read(d, ITARGETSR) & 0xff).max(1), Ordering::Relaxed);
+    private(d);
+    write(c, GICC_PMR, 0xf0);
+    write(c, GICC_CTLR, 1);
+}
+
+fn init_cpu_v3() {
+    let base = redistributor();
+    // Wake it.
+    write(base, GICR_WAKER, read(base, GICR_WAKER) & !2);
+    while read(base, GICR_WAKER) & 4 != 0 {
+        core::hint::spin_loop();
+    }
+    PRIVATE[smp::cpu_id()].store(base + GICR_PRIVATE, Ordering::Relaxed);
+    write(base + GICR_PRIVATE, IGROUPR, !0);
+    private(base + GICR_PRIVATE);
+    let sre = sysreg::read!("S3_0_C12_C12_5");
+    // SAFETY: the CPU interface's system registers: enabled, all priorities, one group, no preemption.
+    unsafe {
+        sysreg::write!("S3_0_C12_C12_5", sre | 1);
+        sysreg::isb();
+        sysreg::write!("S3_0_C4_C6_0", 0xf0u64);
+        sysreg::write!("S3_0_C12_C12_3", 0u64);
+        sysreg::write!("S3_0_C12_C12_4", 0u64);
+        sysreg::write!("S3_0_C12_C12_7", 1u64);
+    }
+    sysreg::isb();
+}
+
+/// Version 3: each CPU's private registers.
+static PRIVATE: [AtomicUsize; MAX_CPUS] = [const { AtomicUsize::new(0) }; MAX_CPUS];
+
+/// This CPU's redistributor, mapped.
+fn redistributor() -> usize {
+    let tree = devicetree::tree();
+    let mpidr = smp::mpidr(smp::cpu_id());
+    let affinity = (mpidr & 0xff_ffff) as u32 | (mpidr >> 32 << 24) as u32;
+    let Some(node) = tree.find_compatible(&["arm,gic-v3"]) else {
+        panic!("the interrupt controller is gone")
+    };
+    let stride = node
+        .property("redistributor-stride")
+        .and_then(|p| devicetree::number(p.value, 0, p.value.len() / 4))
+        .unwrap_or(0x20000);
+    let count = node
+        .property("#redistributor-regions")
+        .and_then(|p| devicetree::cell(p.value, 0))
+        .unwrap_or(1);
+    for (start, size) in devicetree::reg(tree, &node).skip(1).take(count as usize) {
+        let mut at = start;
+        while at < start + size {
+            let base = map_device(at, 0x20000) as usize;
+            let (low, high) = (read(base, GICR_TYPER), read(base, GICR_TYPER + 4));
+            if high == affinity {
+                return base;
+            }
+            // Last of its region.
+            if low & 1 << 4 != 0 {
+                break;
+            }
+            at += stride;
+        }
+    }
+    panic!("CPU {} has no redistributor", smp::cpu_id())
+}
+
+/// Unmasks interrupt `id`: a private one on this CPU, a shared one for the boot CPU.
+pub fn enable(id: u32) {
+    let bit = 1 << (id % 32);
+    if id < FIRST_SHARED {
+        let base = match VERSION.load(Ordering::Relaxed) {
+            3 => PRIVATE[smp::cpu_id()].load(Ordering::Relaxed),
+            _ => distributor(),
+        };
+        write(base, ISENABLER, bit);
+        return;
+    }
+    let d = distributor();
+    if VERSION.load(Ordering::Relaxed) == 3 {
+        let mpidr = smp::mpidr(0);
+        write(d, IROUTER + id as usize * 8, mpidr as u32);
+        write(d, IROUTER + id as usize * 8 + 4, (mpidr >> 32) as u32);
+    } else {
+        let at = ITARGETSR + (id as usize & !3);
+        let shift = id % 4 * 8;
+        write(
+            d,
+            at,
+            read(d, at) & !(0xff << shift) | TARGET[0].load(Ordering::Relaxed) << shift,
+        );
+    }
+    write(d, ISENABLER + id as usize / 32 * 4, bit);
+}
+
+/// Says whether shared interrupt `id` is edge-triggered. Before it is enabled.
+pub fn set_edge(id: u32, edge: bool) {
+    let (d, at, shift) = (distributor(), ICFGR + id as usize / 16 * 4, id % 16 * 2);
+    write(
+        d,
+        at,
+        read(d, at) & !(2 << shift) | u32::from(edge) << (shift + 1),
+    );
+}
+
+/// The interrupt to handle now, to be given to [`end`] afterwards; `None` if there is none after all.
+#[inline(always)]
+pub fn acknowledge() -> Option<u32> {
+    let id = if VERSION.load(Ordering::Relaxed) == 3 {
+        let id = sysreg::read!("S3_0_C12_C12_0") as u32;
+        // SAFETY: a barrier: the acknowledgement comes before what the handler does.
+        unsafe { asm!("dsb sy", options(nostack, preserves_flags)) }
+        id
+    } else {
+        read(CPU_INTERFACE.load(Ordering::Relaxed), GICC_IAR)
+    };
+    (id & 0x3ff < SPECIAL).then_some(id)
+}
+
+/// The number of what [`acknowledge`] returned.
+#[inline(always)]
+pub fn number(acknowledged: u32) -> u32 {
+    acknowledged & 0x3ff
+}
+
+/// Handling is finished.
+#[inline(always)]
+pub fn end(acknowledged: u32) {
+    if VERSION.load(Ordering::Relaxed) == 3 {
+        // SAFETY: ends the interrupt that was acknowledged.
+        unsafe { sysreg::write!("S3_0_C12_C12_1", u64::from(acknowledged)) }
+    } else {
+        write(CPU_INTERFACE.load(Ordering::Relaxed), GICC_EOIR, acknowledged);
+    }
+}
+
+/// Sends software-generated interrupt `id` to `cpu`. What was written before is visible there.
+pub fn send(cpu: usize, id: u32) {
+    // SAFETY: a barrier.
+    unsafe { asm!("dsb ishst", options(nostack, preserves_flags)) }
+    if VERSION.load(Ordering::Relaxed) == 3 {
+        let mpidr = smp::mpidr(cpu);
+        let (a0, a1, a2, a3) = (
+            mpidr & 0xff,
+            mpidr >> 8 & 0xff,
+            mpidr >> 16 & 0xff,
+            mpidr >> 32 & 0xff,
+        );
+        let value = a3 << 48 | (a0 >> 4) << 44 | a2 << 32 | u64::from(id) << 24 | a1 << 16 | 1 << (a0 & 0xf);
+        // SAFETY: interrupts that CPU, which handles it.
+        unsafe { sysreg::write!("S3_0_C12_C11_5", value) }
+        sysreg::isb();
+    } else if distributor() != 0 {
+        write(
+            distributor(),
+            SGIR,
+            TARGET[cpu].load(Ordering::Relaxed) << 16 | id,
+        );
+    }
+}
