@@ -7,7 +7,7 @@ use limen_linux_abi::Errno;
 const LEN: usize = 512;
 
 /// Every list of handlers.
-const LISTS: &[&[(&str, Handler)]] = &[];
+const LISTS: &[&[(&str, Handler)]] = &[crate::arch::syscalls::HANDLERS];
 
 const COUNT: usize = {
     let mut n = 0;

@@ -24,6 +24,7 @@ pub mod smp;
 pub mod stack;
 pub mod switch;
 mod sysreg;
+pub mod syscalls;
 pub mod time;
 pub mod uaccess;
 

@@ -50,6 +50,7 @@ global_asm!(
 
 .pushsection .noinstr.text, "ax"
 .balign 64
+.globl syscall_entry
 .type syscall_entry, @function
 syscall_entry:
     swapgs
@@ -143,6 +144,7 @@ x86_ret_from_fork:
 .size x86_ret_from_fork, . - x86_ret_from_fork
 
 .balign 16
+.globl trap_stubs
 .type trap_stubs, @function
 trap_stubs:
 .set vector, 0

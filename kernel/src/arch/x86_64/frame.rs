@@ -139,6 +139,10 @@ impl Frame {
         self.rax = self.orig_rax;
         self.rip = self.rip.wrapping_sub(SYSCALL_LENGTH);
     }
+    /// Sets the flags user space may choose; the others stay.
+    pub fn set_user_flags(&mut self, flags: usize) {
+        self.eflags = self.eflags & !EFLAGS_USER | flags & EFLAGS_USER;
+    }
     /// Whether `sysret` restores exactly this frame. Code and stack segment of a user frame are always the fixed ones; `sysret` must not see
     /// an instruction pointer that is not canonical (it would fault in kernel mode on the user's stack pointer), and it cannot set RF.
     #[inline(always)]

@@ -22,6 +22,7 @@ pub mod signal;
 pub mod smp;
 pub mod stack;
 pub mod switch;
+pub mod syscalls;
 pub mod time;
 mod tlb;
 pub mod uaccess;

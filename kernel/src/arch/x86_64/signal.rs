@@ -1,6 +1,9 @@
-//! Signal frames: the layout user space knows (`rt_sigframe`, `ucontext`).
+//! Signal frames: the layout user space knows (`struct rt_sigframe`, `ucontext`, `sigcontext` with the floating-point state behind a pointer).
 
-use super::frame::Frame;
+use super::descriptor::{USER_CS, USER_DS};
+use super::frame::{EFLAGS_DF, EFLAGS_RF, EFLAGS_TF, Frame};
+use super::{fpu, mmu};
+use crate::mm::user::{self, Plain, UserPtr};
 use limen_linux_abi::Errno;
 
 /// What the portable signal code wants done.
@@ -26,10 +29,181 @@ pub struct Delivery {
     pub altstack: (usize, u32, usize),
 }
 
+/// `uc_flags`: the floating-point state is followed by extended state.
+const UC_FP_XSTATE: usize = 1;
+/// `uc_flags`: the stack segment is saved, and restored as it is.
+const UC_SIGCONTEXT_SS: usize = 2;
+const UC_STRICT_RESTORE_SS: usize = 4;
+/// Marks extended state, at its start (in the legacy area's unused bytes) and at its end.
+const FP_XSTATE_MAGIC1: u32 = 0x4650_5853;
+const FP_XSTATE_MAGIC2: u32 = 0x4650_5845;
+/// Where the legacy area has room for software: `struct _fpx_sw_bytes`.
+const SW_BYTES: usize = 464;
+/// What the ABI lets leaf functions use below the stack pointer.
+const RED_ZONE: usize = 128;
+
+/// `struct sigcontext` (64-bit).
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct SigContext {
+    /// r8 to r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip, eflags.
+    regs: [usize; 18],
+    cs: u16,
+    gs: u16,
+    fs: u16,
+    ss: u16,
+    err: usize,
+    trapno: usize,
+    oldmask: usize,
+    cr2: usize,
+    fpstate: usize,
+    reserved: [usize; 8],
+}
+
+/// `struct ucontext`.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct UContext {
+    flags: usize,
+    link: usize,
+    stack_sp: usize,
+    stack_flags: u32,
+    _pad: u32,
+    stack_size: usize,
+    context: SigContext,
+    mask: u64,
+}
+
+/// `struct rt_sigframe`.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct SigFrame {
+    restorer: usize,
+    ucontext: UContext,
+    info: [u8; 128],
+}
+
+const _: () = assert!(size_of::<SigContext>() == 256 && size_of::<UContext>() == 304 && size_of::<SigFrame>() == 440);
+
+// SAFETY: integers only, padding spelled out.
+unsafe impl Plain for SigFrame {}
+// SAFETY: integers only, padding spelled out.
+unsafe impl Plain for UContext {}
+
+/// Bytes the largest signal frame takes (`AT_MINSIGSTKSZ`).
+pub fn min_stack() -> usize {
+    size_of::<SigFrame>() + fpu_size() + 64 + 16 + RED_ZONE
+}
+
+fn fpu_size() -> usize {
+    if fpu::components() != 0 { fpu::state_size() + 4 } else { fpu::LEGACY }
+}
+
+/// Writes the floating-point state to the user stack at `at`, 64-byte aligned.
+fn save_fpu(at: usize) -> Result<(), Errno> {
+    user::check(at, fpu_size())?;
+    let components = fpu::components();
+    let mut software = [0u32; 12];
+    if components != 0 {
+        software[0] = FP_XSTATE_MAGIC1;
+        software[1] = fpu_size() as u32;
+        software[2] = components as u32;
+        software[4] = fpu::state_size() as u32;
+        UserPtr::<[u64; 8]>::new(at + fpu::LEGACY).write([0; 8])?;
+    }
+    if !fpu::save_to_user(at) {
+        return Err(Errno::EFAULT);
+    }
+    UserPtr::new(at + SW_BYTES).write(software)?;
+    if components != 0 {
+        UserPtr::new(at + fpu::state_size()).write(FP_XSTATE_MAGIC2)?;
+    }
+    Ok(())
+}
+
+/// Loads the floating-point state from the user's frame.
+fn restore_fpu(at: usize) -> Result<(), Errno> {
+    if at == 0 {
+        fpu::load_initial();
+        return Ok(());
+    }
+    user::check(at, fpu::LEGACY)?;
+    let components = fpu::components();
+    if components != 0 && at.is_multiple_of(64) {
+        let software: [u32; 12] = UserPtr::new(at + SW_BYTES).read()?;
+        let size = fpu::state_size();
+        let extended = software[0] == FP_XSTATE_MAGIC1
+            && software[4] as usize == size
+            && software[1] as usize >= size + 4
+            && user::check(at, size + 4).is_ok()
+            && UserPtr::<u32>::new(at + size).read()? == FP_XSTATE_MAGIC2;
+        if extended {
+            let wanted = components & (u64::from(software[2]) | u64::from(software[3]) << 32);
+            fpu::load_initial_components(components & !wanted);
+            return if fpu::load_from_user(at, wanted) { Ok(()) } else { Err(Errno::EFAULT) };
+        }
+    }
+    if !at.is_multiple_of(16) {
+        return Err(Errno::EFAULT);
+    }
+    fpu::load_initial();
+    if fpu::load_legacy_from_user(at) { Ok(()) } else { Err(Errno::EFAULT) }
+}
+
 /// Builds the signal frame on the user stack and makes `frame` enter the handler. `EFAULT` if the stack is not there.
 pub fn setup(frame: &mut Frame, delivery: &Delivery) -> Result<(), Errno> {
-    let _ = (frame, delivery);
-    Err(Errno::EFAULT)
+    let Some(restorer) = delivery.restorer else {
+        return Err(Errno::EFAULT);
+    };
+    let mut sp = delivery.stack_top;
+    if sp == frame.rsp {
+        sp = sp.wrapping_sub(RED_ZONE);
+    }
+    let fp = sp.wrapping_sub(fpu_size()) & !63;
+    // As after a call: 8 below a multiple of 16.
+    let at = (fp.wrapping_sub(size_of::<SigFrame>()) & !15).wrapping_sub(8);
+    if at >= mmu::USER_END || fp >= mmu::USER_END {
+        return Err(Errno::EFAULT);
+    }
+    save_fpu(fp)?;
+    let extended = if fpu::components() != 0 { UC_FP_XSTATE } else { 0 };
+    let f = &*frame;
+    let context = SigContext {
+        regs: [
+            f.r8, f.r9, f.r10, f.r11, f.r12, f.r13, f.r14, f.r15, f.rdi, f.rsi, f.rbp, f.rbx, f.rdx, f.rax, f.rcx,
+            f.rsp, f.rip, f.eflags,
+        ],
+        cs: USER_CS as u16,
+        gs: 0,
+        fs: 0,
+        ss: USER_DS as u16,
+        err: 0,
+        trapno: 0,
+        oldmask: delivery.mask as usize,
+        cr2: 0,
+        fpstate: fp,
+        reserved: [0; 8],
+    };
+    let ucontext = UContext {
+        flags: extended | UC_SIGCONTEXT_SS | UC_STRICT_RESTORE_SS,
+        link: 0,
+        stack_sp: delivery.altstack.0,
+        stack_flags: delivery.altstack.1,
+        _pad: 0,
+        stack_size: delivery.altstack.2,
+        context,
+        mask: delivery.mask,
+    };
+    UserPtr::new(at).write(SigFrame { restorer, ucontext, info: delivery.info })?;
+    fpu::load_initial();
+    frame.rdi = delivery.signal as usize;
+    frame.rsi = at + core::mem::offset_of!(SigFrame, info);
+    frame.rdx = at + core::mem::offset_of!(SigFrame, ucontext);
+    frame.rax = 0;
+    frame.rip = delivery.handler;
+    frame.rsp = at;
+    frame.eflags &= !(EFLAGS_DF | EFLAGS_RF | EFLAGS_TF);
+    Ok(())
 }
 
 /// What `rt_sigreturn` found in the signal frame.
@@ -44,6 +218,20 @@ pub struct Restored {
 /// Restores all registers (floating point included) from the signal frame at the user stack pointer; user-controlled bits that could
 /// harm the kernel are refused or masked. The frame is no longer a system call's.
 pub fn restore(frame: &mut Frame) -> Result<Restored, Errno> {
-    let _ = frame;
-    Err(Errno::EFAULT)
+    // The handler's return has taken the restorer's address off the stack.
+    let at = frame.rsp.wrapping_sub(8).wrapping_add(core::mem::offset_of!(SigFrame, ucontext));
+    let uc: UContext = UserPtr::new(at).read()?;
+    restore_fpu(uc.context.fpstate)?;
+    let eflags;
+    [
+        frame.r8, frame.r9, frame.r10, frame.r11, frame.r12, frame.r13, frame.r14, frame.r15, frame.rdi, frame.rsi,
+        frame.rbp, frame.rbx, frame.rdx, frame.rax, frame.rcx, frame.rsp, frame.rip, eflags,
+    ] = uc.context.regs;
+    frame.set_user_flags(eflags);
+    // The only code and stack segments there are; whatever the frame says.
+    frame.cs = USER_CS;
+    frame.ss = USER_DS;
+    frame.forget_syscall();
+    Ok(Restored { mask: uc.mask, altstack: (uc.stack_sp, uc.stack_flags, uc.stack_size) })
 }
+

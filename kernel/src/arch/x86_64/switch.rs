@@ -34,6 +34,7 @@ global_asm!(
     r#"
 .pushsection .text.x86_switch, "ax"
 .balign 16
+.globl x86_switch
 .type x86_switch, @function
 x86_switch:
     push rbp

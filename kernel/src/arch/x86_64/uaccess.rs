@@ -38,10 +38,13 @@ macro_rules! may_fault {
     };
 }
 
+pub(super) use {close, may_fault, open};
+
 global_asm!(
     r#"
 .pushsection .text.x86_uaccess, "ax"
 .balign 16
+.globl x86_copy_user
 .type x86_copy_user, @function
 x86_copy_user:"#,
     open!(),
@@ -64,6 +67,7 @@ x86_copy_user:"#,
     may_fault!("2b", "3b"),
     r#"
 .balign 16
+.globl x86_clear_user
 .type x86_clear_user, @function
 x86_clear_user:"#,
     open!(),
@@ -88,6 +92,7 @@ x86_clear_user:"#,
     may_fault!("2b", "3b"),
     r#"
 .balign 16
+.globl x86_copy_string
 .type x86_copy_string, @function
 x86_copy_string:"#,
     open!(),

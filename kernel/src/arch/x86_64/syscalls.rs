@@ -1,0 +1,30 @@
+//! System calls only this architecture has.
+
+use super::mmu::USER_END;
+use super::switch;
+use crate::mm::user::UserPtr;
+use limen_linux_abi::Errno;
+
+const ARCH_SET_GS: i32 = 0x1001;
+const ARCH_SET_FS: i32 = 0x1002;
+const ARCH_GET_FS: i32 = 0x1003;
+const ARCH_GET_GS: i32 = 0x1004;
+const ARCH_GET_CPUID: i32 = 0x1011;
+const ARCH_SET_CPUID: i32 = 0x1012;
+
+crate::syscalls! {
+    fn arch_prctl(code: i32, addr: usize) {
+        let settable = || if addr < USER_END { Ok(addr) } else { Err(Errno::EPERM) };
+        match code {
+            ARCH_SET_FS => switch::set_fs_base(settable()?),
+            ARCH_SET_GS => switch::set_gs_base(settable()?),
+            ARCH_GET_FS => UserPtr::<usize>::new(addr).write(switch::fs_base())?,
+            ARCH_GET_GS => UserPtr::<usize>::new(addr).write(switch::gs_base())?,
+            // `cpuid` always works, and its faulting cannot be turned on.
+            ARCH_GET_CPUID => return Ok(1),
+            ARCH_SET_CPUID => return Err(Errno::ENODEV),
+            _ => return Err(Errno::EINVAL),
+        }
+        Ok(0)
+    }
+}
