@@ -25,6 +25,7 @@ pub mod switch;
 pub mod syscalls;
 pub mod time;
 mod tlb;
+mod trampoline;
 pub mod uaccess;
 
 /// The name `uname` and the tools use.

@@ -83,7 +83,8 @@ struct SigFrame {
     info: [u8; 128],
 }
 
-const _: () = assert!(size_of::<SigContext>() == 256 && size_of::<UContext>() == 304 && size_of::<SigFrame>() == 440);
+const _: () =
+    assert!(size_of::<SigContext>() == 256 && size_of::<UContext>() == 304 && size_of::<SigFrame>() == 440);
 
 // SAFETY: integers only, padding spelled out.
 unsafe impl Plain for SigFrame {}
@@ -96,7 +97,11 @@ pub fn min_stack() -> usize {
 }
 
 fn fpu_size() -> usize {
-    if fpu::components() != 0 { fpu::state_size() + 4 } else { fpu::LEGACY }
+    if fpu::components() != 0 {
+        fpu::state_size() + 4
+    } else {
+        fpu::LEGACY
+    }
 }
 
 /// Writes the floating-point state to the user stack at `at`, 64-byte aligned.
@@ -140,14 +145,22 @@ fn restore_fpu(at: usize) -> Result<(), Errno> {
         if extended {
             let wanted = components & (u64::from(software[2]) | u64::from(software[3]) << 32);
             fpu::load_initial_components(components & !wanted);
-            return if fpu::load_from_user(at, wanted) { Ok(()) } else { Err(Errno::EFAULT) };
+            return if fpu::load_from_user(at, wanted) {
+                Ok(())
+            } else {
+                Err(Errno::EFAULT)
+            };
         }
     }
     if !at.is_multiple_of(16) {
         return Err(Errno::EFAULT);
     }
     fpu::load_initial();
-    if fpu::load_legacy_from_user(at) { Ok(()) } else { Err(Errno::EFAULT) }
+    if fpu::load_legacy_from_user(at) {
+        Ok(())
+    } else {
+        Err(Errno::EFAULT)
+    }
 }
 
 /// Builds the signal frame on the user stack and makes `frame` enter the handler. `EFAULT` if the stack is not there.
@@ -170,8 +183,8 @@ pub fn setup(frame: &mut Frame, delivery: &Delivery) -> Result<(), Errno> {
     let f = &*frame;
     let context = SigContext {
         regs: [
-            f.r8, f.r9, f.r10, f.r11, f.r12, f.r13, f.r14, f.r15, f.rdi, f.rsi, f.rbp, f.rbx, f.rdx, f.rax, f.rcx,
-            f.rsp, f.rip, f.eflags,
+            f.r8, f.r9, f.r10, f.r11, f.r12, f.r13, f.r14, f.r15, f.rdi, f.rsi, f.rbp, f.rbx, f.rdx, f.rax,
+            f.rcx, f.rsp, f.rip, f.eflags,
         ],
         cs: USER_CS as u16,
         gs: 0,
@@ -194,7 +207,11 @@ pub fn setup(frame: &mut Frame, delivery: &Delivery) -> Result<(), Errno> {
         context,
         mask: delivery.mask,
     };
-    UserPtr::new(at).write(SigFrame { restorer, ucontext, info: delivery.info })?;
+    UserPtr::new(at).write(SigFrame {
+        restorer,
+        ucontext,
+        info: delivery.info,
+    })?;
     fpu::load_initial();
     frame.rdi = delivery.signal as usize;
     frame.rsi = at + core::mem::offset_of!(SigFrame, info);
@@ -219,19 +236,24 @@ pub struct Restored {
 /// harm the kernel are refused or masked. The frame is no longer a system call's.
 pub fn restore(frame: &mut Frame) -> Result<Restored, Errno> {
     // The handler's return has taken the restorer's address off the stack.
-    let at = frame.rsp.wrapping_sub(8).wrapping_add(core::mem::offset_of!(SigFrame, ucontext));
+    let at = frame
+        .rsp
+        .wrapping_sub(8)
+        .wrapping_add(core::mem::offset_of!(SigFrame, ucontext));
     let uc: UContext = UserPtr::new(at).read()?;
     restore_fpu(uc.context.fpstate)?;
     let eflags;
     [
-        frame.r8, frame.r9, frame.r10, frame.r11, frame.r12, frame.r13, frame.r14, frame.r15, frame.rdi, frame.rsi,
-        frame.rbp, frame.rbx, frame.rdx, frame.rax, frame.rcx, frame.rsp, frame.rip, eflags,
+        frame.r8, frame.r9, frame.r10, frame.r11, frame.r12, frame.r13, frame.r14, frame.r15, frame.rdi,
+        frame.rsi, frame.rbp, frame.rbx, frame.rdx, frame.rax, frame.rcx, frame.rsp, frame.rip, eflags,
     ] = uc.context.regs;
     frame.set_user_flags(eflags);
     // The only code and stack segments there are; whatever the frame says.
     frame.cs = USER_CS;
     frame.ss = USER_DS;
     frame.forget_syscall();
-    Ok(Restored { mask: uc.mask, altstack: (uc.stack_sp, uc.stack_flags, uc.stack_size) })
+    Ok(Restored {
+        mask: uc.mask,
+        altstack: (uc.stack_sp, uc.stack_flags, uc.stack_size),
+    })
 }
-

@@ -146,8 +146,4 @@ pub(super) fn stop_this_cpu() -> ! {
         unsafe { asm!("hlt", options(nomem, nostack)) };
     }
 }
-/// Starts CPU `cpu`: it runs on `stack_top` with `local` as its block and calls [`crate::boot::secondary`]. Returns once the start was requested.
-pub fn start(cpu: usize, local: &'static CpuLocal, stack_top: usize) -> Result<(), limen_linux_abi::Errno> {
-    let _ = (cpu, local, stack_top);
-    Err(limen_linux_abi::Errno::ENODEV)
-}
+pub use super::trampoline::start;

@@ -34,9 +34,10 @@ static WANTED_BY: [AtomicU64; MAX_CPUS] = [const { AtomicU64::new(0) }; MAX_CPUS
 /// CPUs that take interrupts.
 static ONLINE: AtomicU64 = AtomicU64::new(1);
 
-/// This CPU takes interrupts from now on.
+/// This CPU will take interrupts from now on; what it may have cached before is dropped.
 pub fn set_online(cpu: usize) {
     ONLINE.fetch_or(1 << cpu, Ordering::SeqCst);
+    flush_all();
 }
 
 /// Drops `[start, end)` (of `context`, or of the kernel) everywhere it may be cached.
