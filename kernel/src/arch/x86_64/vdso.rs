@@ -1,0 +1,154 @@
+//! The vDSO's code for x86-64: runs in user mode, from a copy. It is position-independent, calls nothing, and finds its data page
+//! two pages below itself (the header page is in between).
+
+use crate::mm::PAGE_SIZE;
+use core::arch::asm;
+use limen_vdso::{ClockData, clock};
+
+/// The version of every symbol.
+pub const VERSION: &str = "LINUX_2.6";
+
+/// Exported functions: name, address in the kernel image, size as told to debuggers.
+pub const SYMBOLS: &[(&str, fn() -> usize, usize)] = &[
+    ("__vdso_clock_gettime", || vdso_clock_gettime as *const () as usize, 128),
+    ("clock_gettime", || vdso_clock_gettime as *const () as usize, 128),
+    ("__vdso_gettimeofday", || vdso_gettimeofday as *const () as usize, 128),
+    ("gettimeofday", || vdso_gettimeofday as *const () as usize, 128),
+    ("__vdso_time", || vdso_time as *const () as usize, 64),
+    ("time", || vdso_time as *const () as usize, 64),
+    ("__vdso_clock_getres", || vdso_clock_getres as *const () as usize, 64),
+    ("clock_getres", || vdso_clock_getres as *const () as usize, 64),
+    ("__vdso_getcpu", || vdso_getcpu as *const () as usize, 32),
+    ("getcpu", || vdso_getcpu as *const () as usize, 32),
+];
+
+/// Selector of the descriptor whose limit tells CPU (low 12 bits) and node to user mode (`__CPUNODE_SEG`).
+pub const CPU_NODE_SELECTOR: u16 = 0x7b;
+
+unsafe extern "C" {
+    static __vdso_text_start: u8;
+    static __vdso_text_end: u8;
+}
+
+/// The code to copy.
+pub fn text() -> &'static [u8] {
+    let (start, end) = (&raw const __vdso_text_start, &raw const __vdso_text_end);
+    // SAFETY: the linker script defines both around the section, which is mapped and never changes.
+    unsafe { core::slice::from_raw_parts(start, end as usize - start as usize) }
+}
+
+/// Signal handlers return through the C library's own restorer.
+pub fn sigreturn() -> Option<usize> {
+    None
+}
+
+#[inline(always)]
+fn data() -> &'static ClockData {
+    let start: usize;
+    // SAFETY: only computes the address of this copy of the code.
+    unsafe {
+        asm!("lea {}, [rip + __vdso_text_start]", out(reg) start, options(pure, nomem, nostack, preserves_flags));
+    }
+    // SAFETY: exec maps the data page two pages below the code; it is readable and only accessed atomically.
+    unsafe { &*((start - 2 * PAGE_SIZE) as *const ClockData) }
+}
+
+#[inline(always)]
+fn counter() -> u64 {
+    let (low, high): (u32, u32);
+    // SAFETY: reads the time-stamp counter, after all earlier loads.
+    unsafe { asm!("lfence", "rdtsc", out("eax") low, out("edx") high, options(nostack, preserves_flags)) };
+    (high as u64) << 32 | low as u64
+}
+
+#[inline(always)]
+fn syscall2(number: usize, a: usize, b: usize) -> isize {
+    let result;
+    // SAFETY: a system call made for the caller, with the caller's arguments.
+    unsafe {
+        asm!("syscall", inlateout("rax") number => result, in("rdi") a, in("rsi") b,
+            lateout("rcx") _, lateout("r11") _, options(nostack));
+    }
+    result
+}
+
+#[unsafe(link_section = ".vdso.text")]
+extern "C" fn vdso_clock_gettime(id: u32, ts: *mut u64) -> isize {
+    match clock::gettime(data(), counter, id) {
+        Some((seconds, nanoseconds)) => {
+            // SAFETY: the caller's pointer; a wild one is the caller's fault, in user mode.
+            unsafe {
+                ts.write(seconds);
+                ts.wrapping_add(1).write(nanoseconds);
+            }
+            0
+        }
+        None => syscall2(228, id as usize, ts as usize),
+    }
+}
+
+#[unsafe(link_section = ".vdso.text")]
+extern "C" fn vdso_clock_getres(id: u32, ts: *mut u64) -> isize {
+    match clock::getres(data(), id) {
+        Some(nanoseconds) => {
+            if !ts.is_null() {
+                // SAFETY: as above.
+                unsafe {
+                    ts.write(0);
+                    ts.wrapping_add(1).write(nanoseconds);
+                }
+            }
+            0
+        }
+        None => syscall2(229, id as usize, ts as usize),
+    }
+}
+
+#[unsafe(link_section = ".vdso.text")]
+extern "C" fn vdso_gettimeofday(tv: *mut u64, tz: *mut u64) -> isize {
+    let Some((seconds, nanoseconds)) = clock::gettime(data(), counter, 0) else {
+        return syscall2(96, tv as usize, tz as usize);
+    };
+    // SAFETY: as above.
+    unsafe {
+        if !tv.is_null() {
+            tv.write(seconds);
+            tv.wrapping_add(1).write(nanoseconds / 1000);
+        }
+        if !tz.is_null() {
+            tz.write(0);
+        }
+    }
+    0
+}
+
+#[unsafe(link_section = ".vdso.text")]
+extern "C" fn vdso_time(t: *mut u64) -> isize {
+    let Some((seconds, _)) = clock::gettime(data(), counter, 0) else {
+        return syscall2(201, t as usize, 0);
+    };
+    if !t.is_null() {
+        // SAFETY: as above.
+        unsafe { t.write(seconds) };
+    }
+    seconds as isize
+}
+
+#[unsafe(link_section = ".vdso.text")]
+extern "C" fn vdso_getcpu(cpu: *mut u32, node: *mut u32) -> isize {
+    let limit: u32;
+    // SAFETY: reads a descriptor's limit.
+    unsafe {
+        asm!("lsl {0:e}, {1:e}", out(reg) limit, in(reg) CPU_NODE_SELECTOR as u32, options(nomem, nostack));
+    }
+    // SAFETY: as above.
+    unsafe {
+        if !cpu.is_null() {
+            cpu.write(limit & 0xfff);
+        }
+        if !node.is_null() {
+            node.write(limit >> 12);
+        }
+    }
+    0
+}
