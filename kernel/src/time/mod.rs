@@ -1,6 +1,7 @@
 //! Clocks, timers and the timer interrupt.
 
 mod timer;
+pub mod vdso;
 
 pub use timer::{Timer, TimerBase, tick_needed, timer_interrupt};
 
@@ -22,6 +23,15 @@ pub fn init() {
     if let Some(seconds) = crate::arch::platform::wall_clock() {
         WALL_OFFSET.write(|o| *o = (seconds * NSEC_PER_SEC).wrapping_sub(now_ns()));
     }
+    vdso::init();
+    tell_programs();
+}
+
+/// The wall clocks moved: programs read them through the vDSO.
+fn tell_programs() {
+    let realtime = WALL_OFFSET.read();
+    let tai = realtime.wrapping_add_signed(i64::from(tai_offset()) * NSEC_PER_SEC as i64);
+    vdso::set_offsets(realtime, tai);
 }
 
 /// CLOCK_MONOTONIC: nanoseconds since boot.
@@ -39,6 +49,7 @@ pub fn realtime_ns() -> u64 {
 /// Sets CLOCK_REALTIME.
 pub fn set_realtime_ns(ns: u64) {
     WALL_OFFSET.write(|o| *o = ns.wrapping_sub(now_ns()));
+    tell_programs();
 }
 
 /// CLOCK_TAI minus CLOCK_REALTIME, seconds.

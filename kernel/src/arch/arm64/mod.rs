@@ -27,6 +27,7 @@ mod sysreg;
 pub mod syscalls;
 pub mod time;
 pub mod uaccess;
+pub mod vdso;
 
 /// The name `uname` and the tools use.
 pub const UTS_MACHINE: &str = "aarch64";

@@ -65,13 +65,8 @@ pub(super) fn interrupt() {
     crate::time::timer_interrupt();
 }
 
-/// What the vDSO needs to turn the counter into nanoseconds: `ns = (counter * mult) >> shift`, with `counter` readable in user mode.
-pub fn clock_parameters() -> (u32, u32) {
-    let mut mult = TO_NS.load(Ordering::Relaxed);
-    let mut shift = 32;
-    while mult > u64::from(u32::MAX) {
-        mult >>= 1;
-        shift -= 1;
-    }
-    (mult as u32, shift)
+/// What the vDSO needs to turn the counter (`cntvct_el0`, readable in user mode) into nanoseconds: its value at time zero, and
+/// nanoseconds per step as 32.32 fixed point.
+pub fn clock_parameters() -> (u64, u64) {
+    (0, TO_NS.load(Ordering::Relaxed))
 }

@@ -27,6 +27,7 @@ pub mod time;
 mod tlb;
 mod trampoline;
 pub mod uaccess;
+pub mod vdso;
 
 /// The name `uname` and the tools use.
 pub const UTS_MACHINE: &str = "x86_64";

@@ -27,7 +27,8 @@ pub fn now_ns() -> u64 {
     (u128::from(steps) * u128::from(MULT.load(Ordering::Relaxed)) >> 32) as u64
 }
 
-/// What the vDSO needs to turn the counter into nanoseconds: `ns = (counter - base) * mult >> 32`, with the counter (`rdtsc`) readable in user mode.
+/// What the vDSO needs to turn the counter (`rdtsc`) into nanoseconds: its value at time zero, and nanoseconds per step as 32.32
+/// fixed point.
 pub fn clock_parameters() -> (u64, u64) {
     (BASE.load(Ordering::Relaxed), MULT.load(Ordering::Relaxed))
 }
