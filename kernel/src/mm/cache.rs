@@ -1,17 +1,21 @@
-//! A file's pages: the storage of files in memory, and what mappings of a file share. Called by the file system's read, write and
-//! truncate, and by page faults on file mappings.
+//! `PageCache`: a file's pages. It is tmpfs's storage, what file mappings map, and the memory behind shared anonymous mappings. Sparse:
+//! a page that was never written takes no memory and reads as zeros.
 //!
-//! Sparse: pages exist only where something was written (or touched through a shared mapping). Whoever changes the size or removes
-//! pages holds the inode's write lock; lookups only take the map's spinlock for an instant.
+//! Locks: the file room's inode lock (writes, truncation) is outside; the mapping lock of an address space comes next; the locks in here
+//! are innermost and short.
 
-use super::{PAGE_SHIFT, PAGE_SIZE, Page, frame};
+use super::page::{Page, PageKind};
+use super::space::AddressSpace;
+use super::{PAGE_SHIFT, PAGE_SIZE};
 use crate::sync::SpinLock;
+use crate::syscall::SysResult;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
-use alloc::sync::Arc;
+use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use limen_linux_abi::Errno;
+use limen_radix::Radix;
 
 /// Where bytes read from a file go.
 pub trait Sink {
@@ -29,6 +33,12 @@ pub trait Source {
     fn take(&mut self, to: &mut [u8]) -> Result<usize, Errno>;
 }
 
+/// Fetches pages of files whose storage is elsewhere. May sleep.
+pub trait Filler: Send + Sync {
+    /// Fills the zeroed `page` with the file's content at `index`.
+    fn fill(&self, index: u64, page: &Page) -> Result<(), Errno>;
+}
+
 /// How many pages the files of one file system may take together.
 #[derive(Debug)]
 pub struct Budget {
@@ -39,62 +49,50 @@ pub struct Budget {
 impl Budget {
     /// At most `limit` pages.
     pub const fn new(limit: usize) -> Self {
-        Self {
-            limit: AtomicUsize::new(limit),
-            used: AtomicUsize::new(0),
-        }
+        Self { limit: AtomicUsize::new(limit), used: AtomicUsize::new(0) }
     }
     /// The limit, in pages.
     pub fn limit(&self) -> usize {
-        self.limit.load(Ordering::Relaxed)
+        self.limit.load(Relaxed)
     }
     /// Pages in use.
     pub fn used(&self) -> usize {
-        self.used.load(Ordering::Relaxed)
+        self.used.load(Relaxed)
     }
     /// Changes the limit (remount).
     pub fn set_limit(&self, limit: usize) {
-        self.limit.store(limit, Ordering::Relaxed);
+        self.limit.store(limit, Relaxed);
     }
-    fn charge(&self) -> bool {
-        let refused = self.used.fetch_add(1, Ordering::Relaxed) >= self.limit();
-        if refused {
-            self.used.fetch_sub(1, Ordering::Relaxed);
+    fn charge(&self) -> Result<(), Errno> {
+        if self.used.fetch_add(1, Relaxed) >= self.limit() {
+            self.used.fetch_sub(1, Relaxed);
+            return Err(Errno::ENOSPC);
         }
-        !refused
+        Ok(())
     }
 }
 
-/// Pages of one chunk.
-const CHUNK: usize = 32;
+/// Pages in all caches, for `/proc/meminfo`.
+static CACHED: AtomicUsize = AtomicUsize::new(0);
 
-type Chunk = Box<[Option<Page>; CHUNK]>;
+/// Pages in all caches.
+pub fn cached_pages() -> usize {
+    CACHED.load(Relaxed)
+}
 
-#[derive(Default)]
-struct Map {
-    chunks: BTreeMap<u64, Chunk>,
+struct Mapper {
+    space: Weak<AddressSpace>,
+    /// Mappings of the cache in that address space.
     count: usize,
 }
 
-impl Map {
-    #[inline]
-    fn get(&self, index: u64) -> Option<&Page> {
-        self.chunks.get(&(index / CHUNK as u64))?[index as usize % CHUNK].as_ref()
-    }
-    fn slot(&mut self, index: u64) -> &mut Option<Page> {
-        let chunk = self
-            .chunks
-            .entry(index / CHUNK as u64)
-            .or_insert_with(|| Box::new([const { None }; CHUNK]));
-        &mut chunk[index as usize % CHUNK]
-    }
-}
-
-/// The pages of a file.
+/// A file's pages and size.
 pub struct PageCache {
-    map: SpinLock<Map>,
+    pages: SpinLock<Radix<Page>>,
     size: AtomicU64,
-    account: Option<Arc<Budget>>,
+    mappers: SpinLock<BTreeMap<usize, Mapper>>,
+    budget: Option<Arc<Budget>>,
+    filler: Option<Box<dyn Filler>>,
 }
 
 impl PageCache {
@@ -102,215 +100,290 @@ impl PageCache {
     pub fn new() -> Arc<Self> {
         Self::with(None, None)
     }
-    /// An empty file in memory that counts against `budget`. (Nothing comes from elsewhere yet.)
-    pub fn with(budget: Option<Arc<Budget>>, _filler: Option<()>) -> Arc<Self> {
+
+    /// An empty file in memory that counts against `budget`, or one whose content comes from elsewhere.
+    pub fn with(budget: Option<Arc<Budget>>, filler: Option<Box<dyn Filler>>) -> Arc<Self> {
         Arc::new(Self {
-            map: SpinLock::new(Map::default()),
+            pages: SpinLock::new(Radix::new()),
             size: AtomicU64::new(0),
-            account: budget,
+            mappers: SpinLock::new(BTreeMap::new()),
+            budget,
+            filler,
         })
     }
-    /// The file's size in bytes.
+
+    /// Size in bytes.
     #[inline]
     pub fn size(&self) -> u64 {
-        self.size.load(Ordering::Acquire)
+        self.size.load(Relaxed)
     }
-    /// Sets the size upwards; see [`PageCache::truncate`] for the other direction. The inode's write lock is held.
+
+    /// Sets the size without touching pages (a file whose storage is elsewhere grew). [`PageCache::truncate`] is for everything else.
     pub fn set_size(&self, size: u64) {
-        self.size.store(size, Ordering::Release);
+        self.size.store(size, Relaxed);
     }
-    /// Pages it has.
+
+    /// Pages that take memory (`st_blocks`).
     pub fn resident(&self) -> usize {
-        self.map.lock().count
+        self.pages.lock().len()
     }
-    /// The page at `index` (in pages), if there is one.
+
+    /// The page at `index`, if it takes memory.
     #[inline]
     pub fn get(&self, index: u64) -> Option<Page> {
-        self.map.lock().get(index).cloned()
+        self.pages.lock().get(index).cloned()
     }
-    /// The page at `index`, made (zeroed) if there is none. `ENOSPC`: its owner's limit; `ENOMEM`.
+
+    /// The pages that exist among `[first, first + out.len())`.
+    pub(super) fn get_some(&self, first: u64, out: &mut [Option<Page>]) {
+        let pages = self.pages.lock();
+        for (i, slot) in out.iter_mut().enumerate() {
+            *slot = pages.get(first + i as u64).cloned();
+        }
+    }
+
+    /// The page at `index`, made (zeroed, or fetched) if it is not there. `ENOSPC` beyond the budget, `ENOMEM`, or what fetching gave.
     pub fn get_or_create(&self, index: u64) -> Result<Page, Errno> {
         if let Some(page) = self.get(index) {
             return Ok(page);
         }
-        let page = Page::alloc_zeroed(frame::For::User).ok_or(Errno::ENOMEM)?;
-        self.put(index, page)
-    }
-    /// Hands over a filled page. The size is the caller's to set.
-    pub fn insert_page(&self, index: u64, page: Page) -> Result<(), Errno> {
-        self.put(index, page).map(drop)
-    }
-    /// Adopts `page` as the page at `index` unless there is one already; gives the one that is there afterwards.
-    fn put(&self, index: u64, page: Page) -> Result<Page, Errno> {
-        if let Some(account) = &self.account
-            && !account.charge()
-        {
-            return Err(Errno::ENOSPC);
+        let page = super::alloc_zeroed_page().ok_or(Errno::ENOMEM)?;
+        if let Some(filler) = &self.filler {
+            filler.fill(index, &page)?;
         }
-        let mut map = self.map.lock();
-        let slot = map.slot(index);
-        if let Some(other) = slot {
-            let other = other.clone();
-            drop(map);
-            self.uncharge(1);
-            return Ok(other);
-        }
-        *slot = Some(page.clone());
-        map.count += 1;
-        Ok(page)
-    }
-    fn uncharge(&self, n: usize) {
-        if let Some(account) = &self.account
-            && n != 0
-        {
-            account.used.fetch_sub(n, Ordering::Relaxed);
-        }
-    }
-    /// The first page at or after `index` that exists (`SEEK_DATA`).
-    pub fn next_data(&self, index: u64) -> Option<u64> {
-        let map = self.map.lock();
-        for (c, chunk) in map.chunks.range(index / CHUNK as u64..) {
-            let base = c * CHUNK as u64;
-            let from = index.saturating_sub(base) as usize;
-            if let Some(i) = (from..CHUNK).find(|i| chunk[*i].is_some()) {
-                return Some(base + i as u64);
-            }
-        }
-        None
-    }
-    /// The first page at or after `index` that does not exist (`SEEK_HOLE`).
-    pub fn next_hole(&self, mut index: u64) -> u64 {
-        let map = self.map.lock();
-        while map.get(index).is_some() {
-            index += 1;
-        }
-        index
+        self.add(index, page)
     }
 
-    /// Reads from `pos`; 0 at and after the end.
-    pub fn read_at(&self, mut pos: u64, dst: &mut dyn Sink) -> Result<usize, Errno> {
+    /// Puts `page` at `index` unless there is one already; returns the one that is there now.
+    fn add(&self, index: u64, page: Page) -> Result<Page, Errno> {
+        if let Some(budget) = &self.budget {
+            budget.charge()?;
+        }
+        let mut pages = self.pages.lock();
+        if let Some(found) = pages.get(index) {
+            let found = found.clone();
+            drop(pages);
+            self.uncharge(1);
+            return Ok(found);
+        }
+        page.set_kind(PageKind::Cache);
+        pages.insert(index, page.clone());
+        drop(pages);
+        CACHED.fetch_add(1, Relaxed);
+        Ok(page)
+    }
+
+    fn uncharge(&self, pages: usize) {
+        if let Some(budget) = &self.budget {
+            budget.used.fetch_sub(pages, Relaxed);
+        }
+    }
+
+    /// Hands over a filled page (the initramfs unpacker, which has whole pages at hand). The size is the caller's to set.
+    pub fn insert_page(&self, index: u64, page: Page) -> Result<(), Errno> {
+        self.add(index, page).map(drop)
+    }
+
+    /// Reads from `pos` until the sink is full or the file ends. Errors only if nothing was read.
+    pub fn read_at(&self, pos: u64, to: &mut dyn Sink) -> SysResult {
         let mut done = 0;
         loop {
+            let at = pos + done as u64;
             let size = self.size();
-            if pos >= size || dst.remaining() == 0 {
+            let want = (to.remaining() as u64).min(size.saturating_sub(at)) as usize;
+            if want == 0 {
                 return Ok(done);
             }
-            let offset = pos as usize % PAGE_SIZE;
-            let n = (PAGE_SIZE - offset)
-                .min(dst.remaining())
-                .min((size - pos).min(usize::MAX as u64) as usize);
-            let moved = match self.get(pos >> PAGE_SHIFT) {
-                Some(page) => dst.put(&page.bytes()[offset..offset + n]),
-                None => dst.put(&[0; 4096][..n.min(4096)]),
+            let offset = at as usize & (PAGE_SIZE - 1);
+            let n = want.min(PAGE_SIZE - offset);
+            let index = at >> PAGE_SHIFT;
+            let page = match self.get(index) {
+                None if self.filler.is_some() => Some(self.get_or_create(index)),
+                page => page.map(Ok),
             };
-            match moved {
-                Ok(m) => {
-                    done += m;
-                    pos += m as u64;
-                    if m < n {
+            let put = match page {
+                Some(Ok(page)) => to.put(&page.bytes()[offset..offset + n]),
+                Some(Err(e)) => Err(e),
+                None => to.put(&super::zero_page().bytes()[offset..offset + n]),
+            };
+            match put {
+                Ok(n_put) => {
+                    done += n_put;
+                    if n_put < n {
+                        return if done > 0 { Ok(done) } else { Err(Errno::EFAULT) };
+                    }
+                }
+                Err(e) => return if done > 0 { Ok(done) } else { Err(e) },
+            }
+        }
+    }
+
+    /// Writes all the source has at `pos`; the size grows as needed. Errors only if nothing was written. The caller holds the inode's lock.
+    pub fn write_at(&self, pos: u64, from: &mut dyn Source) -> SysResult {
+        let mut done = 0;
+        while from.remaining() > 0 {
+            let at = pos + done as u64;
+            let offset = at as usize & (PAGE_SIZE - 1);
+            let n = from.remaining().min(PAGE_SIZE - offset);
+            let taken = self.write_page(at >> PAGE_SHIFT, offset, n, from);
+            let taken = match taken {
+                Ok(0) => Err(Errno::EFAULT),
+                other => other,
+            };
+            match taken {
+                Ok(n_taken) => {
+                    done += n_taken;
+                    self.size.fetch_max(pos + done as u64, Relaxed);
+                    if n_taken < n {
                         return Ok(done);
                     }
                 }
-                Err(e) => return if done != 0 { Ok(done) } else { Err(e) },
-            }
-        }
-    }
-
-    /// Writes at `pos`, growing the file. The inode's write lock is held.
-    pub fn write_at(&self, mut pos: u64, src: &mut dyn Source) -> Result<usize, Errno> {
-        let mut done = 0;
-        while src.remaining() != 0 {
-            let offset = pos as usize % PAGE_SIZE;
-            let n = (PAGE_SIZE - offset).min(src.remaining());
-            let moved = self
-                .get_or_create(pos >> PAGE_SHIFT)
-                .and_then(|page| src.take(&mut page.bytes_mut()[offset..offset + n]));
-            match moved {
-                Ok(m) => {
-                    done += m;
-                    pos += m as u64;
-                    self.size.fetch_max(pos, Ordering::AcqRel);
-                    if m < n {
-                        break;
-                    }
-                }
-                Err(e) => return if done != 0 { Ok(done) } else { Err(e) },
+                Err(e) => return if done > 0 { Ok(done) } else { Err(e) },
             }
         }
         Ok(done)
     }
 
-    /// Sets the size. Pages beyond are unmapped everywhere and dropped; the rest of the last page is zeroed. The inode's write lock is held.
-    pub fn truncate(&self, size: u64) {
-        let old = self.size.swap(size, Ordering::AcqRel);
-        if size >= old {
-            return;
+    fn write_page(&self, index: u64, offset: usize, n: usize, from: &mut dyn Source) -> SysResult {
+        let existing = match self.get(index) {
+            None if self.filler.is_some() && n < PAGE_SIZE => Some(self.get_or_create(index)?),
+            page => page,
+        };
+        if let Some(page) = existing {
+            page.written();
+            return from.take(&mut page.bytes_mut()[offset..offset + n]);
         }
-        let first = size.div_ceil(PAGE_SIZE as u64);
-        self.remove(first, u64::MAX);
-        let tail = size as usize % PAGE_SIZE;
-        if tail != 0
-            && let Some(page) = self.get(size >> PAGE_SHIFT)
+        // A new page is filled before anybody can see it, so what is overwritten need not be zeroed first.
+        let page = super::alloc_page().ok_or(Errno::ENOMEM)?;
+        page.clear(0, offset);
+        let taken = from.take(&mut page.bytes_mut()[offset..offset + n]);
+        let end = offset + *taken.as_ref().unwrap_or(&0);
+        page.clear(end, PAGE_SIZE - end);
+        let taken = taken?;
+        let bytes = &page.bytes()[offset..end];
+        let there = self.add(index, page.clone())?;
+        if there.pfn() != page.pfn() {
+            // Somebody else (a fault) was faster.
+            there.write(offset, bytes);
+        }
+        Ok(taken)
+    }
+
+    /// Sets the size; pages beyond go away, also from mappings. The caller holds the inode's lock.
+    pub fn truncate(&self, size: u64) {
+        let old = self.size.swap(size, Relaxed);
+        let boundary = size.min(old);
+        let offset = boundary as usize & (PAGE_SIZE - 1);
+        if offset != 0
+            && let Some(page) = self.get(boundary >> PAGE_SHIFT)
         {
-            page.clear(tail, PAGE_SIZE - tail);
+            page.clear(offset, PAGE_SIZE - offset);
+        }
+        if size < old {
+            let first = size.div_ceil(PAGE_SIZE as u64);
+            self.remove(first, u64::MAX, true);
         }
     }
 
-    /// Makes `start..end` (bytes) read as zeros and frees whole pages of it. The inode's write lock is held.
+    /// Makes `[start, end)` read as zeros and frees its whole pages (`FALLOC_FL_PUNCH_HOLE`). The caller holds the inode's lock.
     pub fn punch_hole(&self, start: u64, end: u64) {
-        let page = PAGE_SIZE as u64;
-        let (first, last) = (start.div_ceil(page), end / page);
-        let zero = |from: u64, to: u64| {
-            if let Some(p) = self.get(from >> PAGE_SHIFT)
-                && from < to
+        let page_size = PAGE_SIZE as u64;
+        let (first, last) = (start.div_ceil(page_size), end / page_size);
+        let clear = |from: u64, to: u64| {
+            if from < to
+                && let Some(page) = self.get(from / page_size)
             {
-                p.clear((from % page) as usize, (to - from) as usize);
+                page.clear((from % page_size) as usize, (to - from) as usize);
             }
         };
         if first > last {
-            zero(start, end);
-            return;
+            return clear(start, end);
         }
-        zero(start, (first * page).min(end));
-        zero((last * page).max(start), end);
+        clear(start, first * page_size);
+        clear(last * page_size, end);
         if first < last {
-            self.remove(first, last);
+            self.remove(first, last, false);
         }
     }
 
-    fn remove(&self, first: u64, end: u64) {
+    /// Takes pages out of the file, then out of every mapping (a fault in between can't find them any more), then lets them go.
+    fn remove(&self, first: u64, end: u64, private_too: bool) {
+        let mapped = self.is_mapped();
+        let mut gone = Vec::new();
+        let mut from = first;
+        // In pieces: the lock keeps preemption off.
         loop {
-            let mut gone = Vec::new();
-            let mut map = self.map.lock();
-            let Some((&c, chunk)) = map.chunks.range_mut(first / CHUNK as u64..).next() else {
-                return;
+            let mut pages = self.pages.lock();
+            let stop = match pages.next(from) {
+                Some((index, _)) if index < end => index.saturating_add(256).min(end),
+                _ => break,
             };
-            let base = c * CHUNK as u64;
-            if base >= end {
-                return;
+            pages.remove_range(from, stop, |_, page| gone.push(page));
+            drop(pages);
+            if !mapped {
+                self.release(&mut gone);
             }
-            for i in 0..CHUNK as u64 {
-                if base + i >= first
-                    && base + i < end
-                    && let Some(p) = chunk[i as usize].take()
-                {
-                    gone.push(p);
-                }
-            }
-            let empty = chunk.iter().all(Option::is_none);
-            map.count -= gone.len();
-            let old = if empty { map.chunks.remove(&c) } else { None };
-            drop(map);
-            drop(old);
-            self.uncharge(gone.len());
-            if !empty {
-                // The first and last chunk may stay, half filled.
-                let next = base + CHUNK as u64;
-                return if next < end && next > first {
-                    self.remove(next, end)
-                } else {
-                    ()
-                };
+            from = stop;
+        }
+        if mapped {
+            self.unmap(first, end, private_too);
+        }
+        self.release(&mut gone);
+    }
+
+    fn release(&self, gone: &mut Vec<Page>) {
+        CACHED.fetch_sub(gone.len(), Relaxed);
+        self.uncharge(gone.len());
+        for page in gone.drain(..) {
+            page.set_kind(PageKind::Anonymous);
+        }
+    }
+
+    /// The first index at or after `index` that takes memory (`SEEK_DATA`).
+    pub fn next_data(&self, index: u64) -> Option<u64> {
+        self.pages.lock().next(index).map(|(i, _)| i)
+    }
+
+    /// The first index at or after `index` that takes none (`SEEK_HOLE`).
+    pub fn next_hole(&self, mut index: u64) -> u64 {
+        let pages = self.pages.lock();
+        while pages.get(index).is_some() {
+            index += 1;
+        }
+        index
+    }
+
+    /// Takes `[first, end)` (page indices) out of every address space that maps it. `private_too`: also what was copied on write.
+    fn unmap(&self, first: u64, end: u64, private_too: bool) {
+        let spaces: Vec<Arc<AddressSpace>> =
+            self.mappers.lock().values().filter_map(|m| m.space.upgrade()).collect();
+        for space in spaces {
+            space.unmap_cache(self, first, end, private_too);
+        }
+    }
+
+    /// Whether anybody maps it.
+    pub fn is_mapped(&self) -> bool {
+        !self.mappers.lock().is_empty()
+    }
+
+    /// One more mapping of this cache in `space`.
+    pub(super) fn map_added(&self, space: &Weak<AddressSpace>) {
+        let mut mappers = self.mappers.lock();
+        let entry = mappers.entry(space.as_ptr() as usize);
+        entry.or_insert_with(|| Mapper { space: space.clone(), count: 0 }).count += 1;
+    }
+
+    /// One mapping fewer.
+    pub(super) fn map_removed(&self, space: &Weak<AddressSpace>) {
+        let mut mappers = self.mappers.lock();
+        let key = space.as_ptr() as usize;
+        if let Some(mapper) = mappers.get_mut(&key) {
+            mapper.count -= 1;
+            if mapper.count == 0 {
+                let gone = mappers.remove(&key);
+                drop(mappers);
+                drop(gone);
             }
         }
     }
@@ -318,7 +391,9 @@ impl PageCache {
 
 impl Drop for PageCache {
     fn drop(&mut self) {
-        let count = self.map.get_mut().count;
-        self.uncharge(count);
+        let pages = core::mem::take(self.pages.get_mut());
+        CACHED.fetch_sub(pages.len(), Relaxed);
+        self.uncharge(pages.len());
     }
 }
+

@@ -184,7 +184,9 @@ pub fn alloc(whom: For) -> Option<Pfn> {
     }
     irq::local_restore(flags);
     if let Some(pfn) = got {
-        record(pfn).refs.store(1, Relaxed);
+        let record = record(pfn);
+        record.refs.store(1, Relaxed);
+        record.info.store(0, Relaxed);
     }
     got
 }

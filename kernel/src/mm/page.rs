@@ -7,6 +7,36 @@ use crate::arch::mmu;
 use core::num::NonZeroU32;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
+/// What a page belongs to, kept in its frame's record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PageKind {
+    /// Some process's own memory, or the kernel's.
+    Anonymous,
+    /// A file's.
+    Cache,
+}
+
+/// In `Frame::info`: the page belongs to a file.
+const CACHE: u32 = 1;
+/// In `Frame::info`: instruction fetch sees what was written.
+const SYNCED: u32 = 2;
+
+/// Whether the frame belongs to a file.
+#[inline(always)]
+pub(in crate::mm) fn is_cache(pfn: Pfn) -> bool {
+    frame::record(pfn).info.load(Relaxed) & CACHE != 0
+}
+
+/// Makes sure that instruction fetch sees the frame's content, before it is mapped executable.
+#[inline(always)]
+pub(in crate::mm) fn sync_for_exec(pfn: Pfn) {
+    let info = &frame::record(pfn).info;
+    if info.load(Relaxed) & SYNCED == 0 {
+        mmu::sync_instructions(frame::phys(pfn));
+        info.fetch_or(SYNCED | frame::INFO_OWNED, Relaxed);
+    }
+}
+
 /// A counted reference to a page frame: `clone` counts, `drop` frees the frame with the last one.
 #[derive(Debug)]
 pub struct Page(NonZeroU32);
@@ -43,6 +73,22 @@ impl Page {
     #[inline(always)]
     pub fn is_sole(&self) -> bool {
         frame::record(self.0.get()).refs.load(Acquire) == 1
+    }
+    /// Notes what the page belongs to.
+    pub(in crate::mm) fn set_kind(&self, kind: PageKind) {
+        let info = &frame::record(self.0.get()).info;
+        match kind {
+            PageKind::Cache => info.fetch_or(CACHE | frame::INFO_OWNED, Relaxed),
+            PageKind::Anonymous => info.fetch_and(!CACHE, Relaxed),
+        };
+    }
+    /// The kernel wrote to the page: instruction fetch must be told before it is mapped executable again.
+    #[inline(always)]
+    pub(in crate::mm) fn written(&self) {
+        let info = &frame::record(self.0.get()).info;
+        if info.load(Relaxed) & SYNCED != 0 {
+            info.fetch_and(!SYNCED, Relaxed);
+        }
     }
     /// References to the frame.
     pub fn count(&self) -> u32 {

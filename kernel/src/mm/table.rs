@@ -61,9 +61,9 @@ pub fn find(root: PhysAddr, addr: usize) -> Option<&'static AtomicU64> {
     Some(&table(at)[index(addr, 0)])
 }
 
-/// The slot of the page at `addr`; tables on the way are made (counted in `made`). `None`: no memory. Several CPUs may do this at once.
+/// The slot of the page at `addr`; tables on the way are made (`made` is told of each). `None`: no memory. Several CPUs may do this at once.
 #[inline]
-pub fn find_or_make(root: PhysAddr, addr: usize, whom: For, made: &mut usize) -> Option<&'static AtomicU64> {
+pub fn find_or_make(root: PhysAddr, addr: usize, whom: For, made: impl Fn(Pfn)) -> Option<&'static AtomicU64> {
     let mut at = root;
     let mut level = LEVELS - 1;
     while level > 0 {
@@ -72,7 +72,7 @@ pub fn find_or_make(root: PhysAddr, addr: usize, whom: For, made: &mut usize) ->
         at = if entry.is_table() {
             entry.phys()
         } else {
-            make(slot, whom, made)?
+            make(slot, whom, &made)?
         };
         level -= 1;
     }
@@ -81,12 +81,12 @@ pub fn find_or_make(root: PhysAddr, addr: usize, whom: For, made: &mut usize) ->
 
 #[cold]
 #[inline(never)]
-fn make(slot: &AtomicU64, whom: For, made: &mut usize) -> Option<PhysAddr> {
+fn make(slot: &AtomicU64, whom: For, made: &impl Fn(Pfn)) -> Option<PhysAddr> {
     let new = new_table(whom)?;
     let entry = Entry::table(frame::phys(new));
     match slot.compare_exchange(Entry::EMPTY.0, entry.0, Ordering::AcqRel, Ordering::Acquire) {
         Ok(_) => {
-            *made += 1;
+            made(new);
             Some(frame::phys(new))
         }
         Err(found) => {
@@ -96,9 +96,50 @@ fn make(slot: &AtomicU64, whom: For, made: &mut usize) -> Option<PhysAddr> {
     }
 }
 
+/// The table whose first slot is `first`.
+#[inline(always)]
+pub fn table_of(first: &'static AtomicU64) -> &'static Table {
+    debug_assert!((first as *const AtomicU64 as usize).is_multiple_of(size_of::<Table>()));
+    // SAFETY: the slot is the first of a table, which outlives it (see `table`).
+    unsafe { &*(first as *const AtomicU64).cast::<Table>() }
+}
+
 /// A zeroed table page.
 pub fn new_table(whom: For) -> Option<Pfn> {
     let pfn = frame::alloc(whom)?;
     mmu::clear_page(frame::phys(pfn));
     Some(pfn)
+}
+
+/// Calls `f(address, slot, entry)` for every entry that is not empty for pages in `[start, end)`.
+#[inline(always)]
+pub fn for_each(root: PhysAddr, start: usize, end: usize, mut f: impl FnMut(usize, &'static AtomicU64, Entry)) {
+    let mut addr = start;
+    'outer: while addr < end {
+        let mut at = root;
+        let mut level = LEVELS - 1;
+        while level > 0 {
+            let entry = load(&table(at)[index(addr, level)]);
+            if !entry.is_table() {
+                addr = (addr | ((1 << level_shift(level)) - 1)).wrapping_add(1);
+                if addr == 0 {
+                    return;
+                }
+                continue 'outer;
+            }
+            at = entry.phys();
+            level -= 1;
+        }
+        let leaf = table(at);
+        let stop = end.min((addr | ((1 << level_shift(1)) - 1)).wrapping_add(1));
+        let first = index(addr, 0);
+        let count = stop.wrapping_sub(addr) >> PAGE_SHIFT;
+        for (i, slot) in leaf[first..first + count].iter().enumerate() {
+            let entry = load(slot);
+            if !entry.is_empty() {
+                f(addr + (i << PAGE_SHIFT), slot, entry);
+            }
+        }
+        addr = stop;
+    }
 }

@@ -84,7 +84,7 @@ fn middle() -> usize {
 
 /// The slot for a kernel page. The tables on the way are made and stay.
 pub(super) fn slot(addr: usize) -> Option<&'static AtomicU64> {
-    table::find_or_make(mmu::kernel_root(), addr, For::Kernel, &mut 0)
+    table::find_or_make(mmu::kernel_root(), addr, For::Kernel, |_| ())
 }
 
 /// Whether this code may wait for other CPUs.

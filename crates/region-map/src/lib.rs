@@ -1,0 +1,328 @@
+//! An ordered map of disjoint address ranges: what an address space keeps its mappings in. Ranges live in sorted runs of at most
+//! [`RUN`] so that a lookup is two short binary searches over contiguous memory, and insertion moves at most one run; each run remembers the
+//! largest gap inside it, so a search for room skips runs that have none. The kernel's `mm::space` is the user.
+
+#![cfg_attr(not(test), no_std)]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+use alloc::vec::Vec;
+
+/// Ranges per run at most.
+pub const RUN: usize = 64;
+
+/// A range and what it stands for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Region<V> {
+    /// First address.
+    pub start: usize,
+    /// One past the last address.
+    pub end: usize,
+    /// What it stands for.
+    pub value: V,
+}
+
+#[derive(Clone, Debug)]
+struct Run<V> {
+    items: Vec<Region<V>>,
+    /// An upper bound of the gaps between neighbours inside the run; `usize::MAX` if not known.
+    max_gap: usize,
+}
+
+/// A place in the map; valid until the map is changed by anything but the call that returned it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pos {
+    run: usize,
+    item: usize,
+}
+
+/// The map.
+#[derive(Clone, Debug)]
+pub struct RegionMap<V> {
+    runs: Vec<Run<V>>,
+    len: usize,
+}
+
+impl<V> Default for RegionMap<V> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<V> RegionMap<V> {
+    /// Empty.
+    pub const fn new() -> Self {
+        Self { runs: Vec::new(), len: 0 }
+    }
+
+    /// How many regions.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The place of the first region that ends after `addr` (it contains `addr` or lies above it), or the end.
+    #[inline]
+    pub fn lower(&self, addr: usize) -> Pos {
+        let run = if self.runs.len() <= 1 {
+            0
+        } else {
+            self.runs.partition_point(|r| r.items[r.items.len() - 1].end <= addr)
+        };
+        let item = match self.runs.get(run) {
+            Some(r) => r.items.partition_point(|i| i.end <= addr),
+            None => 0,
+        };
+        // With a single run the whole of it may lie below.
+        if self.runs.get(run).is_some_and(|r| item == r.items.len()) {
+            return Pos { run: run + 1, item: 0 };
+        }
+        Pos { run, item }
+    }
+
+    /// The region at a place; `None` at the end.
+    #[inline]
+    pub fn at(&self, pos: Pos) -> Option<&Region<V>> {
+        self.runs.get(pos.run)?.items.get(pos.item)
+    }
+
+    /// The region that contains `addr`.
+    #[inline]
+    pub fn containing(&self, addr: usize) -> Option<&Region<V>> {
+        self.at(self.lower(addr)).filter(|r| r.start <= addr)
+    }
+
+    /// The place of the first region.
+    pub fn first(&self) -> Pos {
+        Pos { run: 0, item: 0 }
+    }
+
+    /// The next place.
+    #[inline]
+    pub fn next(&self, pos: Pos) -> Pos {
+        match self.runs.get(pos.run) {
+            Some(r) if pos.item + 1 < r.items.len() => Pos { run: pos.run, item: pos.item + 1 },
+            _ => Pos { run: pos.run + 1, item: 0 },
+        }
+    }
+
+    /// The place before; `None` at the first.
+    #[inline]
+    pub fn prev(&self, pos: Pos) -> Option<Pos> {
+        if pos.item > 0 {
+            return Some(Pos { run: pos.run, item: pos.item - 1 });
+        }
+        let run = pos.run.min(self.runs.len()).checked_sub(1)?;
+        Some(Pos { run, item: self.runs[run].items.len() - 1 })
+    }
+
+    /// The region before a place.
+    pub fn before(&self, pos: Pos) -> Option<&Region<V>> {
+        self.at(self.prev(pos)?)
+    }
+
+    /// All regions, ascending.
+    pub fn iter(&self) -> impl Iterator<Item = &Region<V>> {
+        self.runs.iter().flat_map(|r| r.items.iter())
+    }
+
+    /// The regions that overlap `[start, end)`, ascending.
+    pub fn range(&self, start: usize, end: usize) -> impl Iterator<Item = &Region<V>> {
+        let mut pos = self.lower(start);
+        core::iter::from_fn(move || {
+            let region = self.at(pos)?;
+            pos = self.next(pos);
+            (region.start < end).then_some(region)
+        })
+    }
+
+    /// The value at a place, to change.
+    pub fn value_mut(&mut self, pos: Pos) -> Option<&mut V> {
+        Some(&mut self.runs.get_mut(pos.run)?.items.get_mut(pos.item)?.value)
+    }
+
+    /// Moves the bounds of the region at `pos`; it must keep its order and not overlap its neighbours.
+    pub fn set_bounds(&mut self, pos: Pos, start: usize, end: usize) {
+        debug_assert!(start < end);
+        debug_assert!(self.before(pos).is_none_or(|r| r.end <= start));
+        debug_assert!(self.at(self.next(pos)).is_none_or(|r| r.start >= end));
+        let run = &mut self.runs[pos.run];
+        run.max_gap = usize::MAX;
+        let item = &mut run.items[pos.item];
+        item.start = start;
+        item.end = end;
+    }
+
+    /// Adds a region that overlaps no other; returns its place.
+    pub fn insert(&mut self, start: usize, end: usize, value: V) -> Pos {
+        debug_assert!(start < end);
+        let mut pos = self.lower(start);
+        debug_assert!(self.at(pos).is_none_or(|r| r.start >= end));
+        self.len += 1;
+        if self.runs.is_empty() {
+            self.runs.push(Run { items: Vec::with_capacity(8), max_gap: usize::MAX });
+            pos = Pos { run: 0, item: 0 };
+        } else if pos.item == 0 && pos.run > 0 {
+            // Between two runs (or past the last): append to the one before.
+            pos = Pos { run: pos.run - 1, item: self.runs[pos.run - 1].items.len() };
+        }
+        if self.runs[pos.run].items.len() >= RUN {
+            let upper = self.runs[pos.run].items.split_off(RUN / 2);
+            self.runs.insert(pos.run + 1, Run { items: upper, max_gap: usize::MAX });
+            if pos.item > RUN / 2 {
+                pos = Pos { run: pos.run + 1, item: pos.item - RUN / 2 };
+            }
+        }
+        let run = &mut self.runs[pos.run];
+        // A region between two neighbours only makes gaps smaller; at the rim it makes a new one.
+        if pos.item == 0 || pos.item == run.items.len() {
+            run.max_gap = usize::MAX;
+        }
+        run.items.insert(pos.item, Region { start, end, value });
+        pos
+    }
+
+    /// Removes the region at `pos`. Places are not valid afterwards.
+    pub fn remove(&mut self, pos: Pos) -> Region<V> {
+        self.len -= 1;
+        let run = &mut self.runs[pos.run];
+        run.max_gap = usize::MAX;
+        let region = run.items.remove(pos.item);
+        if run.items.is_empty() {
+            self.runs.remove(pos.run);
+        } else if run.items.len() < RUN / 8 && self.runs.len() > 1 {
+            self.join(pos.run);
+        }
+        region
+    }
+
+    fn join(&mut self, run: usize) {
+        let into = if run > 0 { run - 1 } else { run };
+        if let Some(next) = self.runs.get(into + 1)
+            && self.runs[into].items.len() + next.items.len() <= RUN / 2
+        {
+            let mut upper = self.runs.remove(into + 1);
+            self.runs[into].items.append(&mut upper.items);
+            self.runs[into].max_gap = usize::MAX;
+        }
+    }
+
+    /// Splits the region that contains `addr`, if it does not start there: `[start, addr)` keeps the value, `[addr, end)` gets what
+    /// `split(value, addr - start)` returns. Returns whether there was something to split.
+    pub fn split(&mut self, addr: usize, split: impl FnOnce(&V, usize) -> V) -> bool {
+        let pos = self.lower(addr);
+        let Some(region) = self.at(pos) else { return false };
+        if region.start >= addr {
+            return false;
+        }
+        let (start, end) = (region.start, region.end);
+        let value = split(&region.value, addr - start);
+        self.runs[pos.run].items[pos.item].end = addr;
+        self.insert(addr, end, value);
+        true
+    }
+
+    /// Removes every region inside `[start, end)`, giving each to `f`, ascending. The caller has split at both rims.
+    pub fn remove_range(&mut self, start: usize, end: usize, mut f: impl FnMut(Region<V>)) {
+        loop {
+            let pos = self.lower(start);
+            match self.at(pos) {
+                Some(r) if r.start < end => {
+                    debug_assert!(r.start >= start && r.end <= end);
+                    f(self.remove(pos));
+                }
+                _ => return,
+            }
+        }
+    }
+
+    /// The highest `len` bytes within `[low, high)` that no region has, aligned to `align` (a power of two). `room_below(value)` more bytes are
+    /// kept free below each region.
+    pub fn gap_down(
+        &mut self,
+        low: usize,
+        high: usize,
+        len: usize,
+        align: usize,
+        room_below: impl Fn(&V) -> usize,
+    ) -> Option<usize> {
+        let fits = |bottom: usize, top: usize| {
+            let at = top.checked_sub(len)? & !(align - 1);
+            (at >= bottom.max(low)).then_some(at)
+        };
+        let mut top = high;
+        let mut pos = self.lower(high);
+        // A region that straddles `high` bounds it.
+        if let Some(r) = self.at(pos)
+            && r.start < high.saturating_add(room_below(&r.value))
+        {
+            top = top.min(r.start.saturating_sub(room_below(&r.value)));
+        }
+        while let Some(prev) = self.prev(pos) {
+            let run = &self.runs[prev.run];
+            let r = &run.items[prev.item];
+            if top <= low || top - low < len {
+                return None;
+            }
+            if let Some(at) = fits(r.end, top) {
+                return Some(at);
+            }
+            let entire = prev.item + 1 == run.items.len();
+            if entire && run.max_gap < len {
+                top = top.min(run.items[0].start.saturating_sub(room_below(&run.items[0].value)));
+                pos = Pos { run: prev.run, item: 0 };
+                continue;
+            }
+            let mut widest = 0;
+            for i in (0..=prev.item).rev() {
+                let r = &run.items[i];
+                if let Some(at) = fits(r.end, top) {
+                    return Some(at);
+                }
+                top = top.min(r.start.saturating_sub(room_below(&r.value)));
+                if i > 0 {
+                    widest = widest.max(r.start - run.items[i - 1].end);
+                }
+            }
+            if entire {
+                self.runs[prev.run].max_gap = widest;
+            }
+            pos = Pos { run: prev.run, item: 0 };
+        }
+        fits(low, top)
+    }
+
+    /// The lowest `len` bytes within `[low, high)`, as [`RegionMap::gap_down`].
+    pub fn gap_up(
+        &self,
+        low: usize,
+        high: usize,
+        len: usize,
+        align: usize,
+        room_below: impl Fn(&V) -> usize,
+    ) -> Option<usize> {
+        let mut at = low.checked_next_multiple_of(align)?;
+        let mut pos = self.lower(low);
+        loop {
+            let end = at.checked_add(len)?;
+            if end > high {
+                return None;
+            }
+            match self.at(pos) {
+                Some(r) if end > r.start.saturating_sub(room_below(&r.value)) => {
+                    at = at.max(r.end).checked_next_multiple_of(align)?;
+                    pos = self.next(pos);
+                }
+                _ => return Some(at),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,496 @@
+//! Page faults: finding out what belongs at an address and putting it there. See `mm::space` about the rules for entries.
+
+use super::frame::{self, For, Pfn};
+use super::page::{self, Page};
+use super::space::{AddressSpace, Gather, Regions, STACK_GAP};
+use super::vma::{Backing, VmFlags, Vma};
+use super::{PAGE_SHIFT, PAGE_SIZE, PageCache, Prot, oom, table};
+use crate::arch::mmu::{self, Entry, USER_END};
+use crate::signal::info::code;
+use core::sync::atomic::{AtomicU64, Ordering};
+use limen_region_map::Region;
+
+/// Why an access can't be made to work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FaultError {
+    /// Nothing is mapped there.
+    NotMapped,
+    /// The mapping does not allow it.
+    Access,
+    /// Beyond the end of the file.
+    Bus,
+    /// No memory, and the running task is the one to go.
+    NoMemory,
+}
+
+/// File pages mapped along with the one that was touched, if they are in memory already.
+const AROUND: usize = 16;
+
+impl AddressSpace {
+    /// Makes an access to `addr` possible, if the mapping there allows it. May sleep.
+    pub fn fault(&self, addr: usize, access: Prot) -> Result<(), FaultError> {
+        self.resolve(addr, access, false).map(drop)
+    }
+
+    /// As [`AddressSpace::fault`]; returns the frame that is mapped then. `force`: private mappings may be written and everything
+    /// read whatever the permissions (debuggers). With `force` the page is counted: the caller drops the count.
+    fn resolve(&self, addr: usize, access: Prot, force: bool) -> Result<Option<Page>, FaultError> {
+        let at = addr & !(PAGE_SIZE - 1);
+        let mut grown = false;
+        loop {
+            let regions = self.regions.read();
+            let Some(region) = regions.map.containing(addr) else {
+                drop(regions);
+                if grown || !self.grow_stack(addr) {
+                    return Err(FaultError::NotMapped);
+                }
+                grown = true;
+                continue;
+            };
+            if !force || region.value.flags.contains(VmFlags::SPECIAL) {
+                check_access(region.value.flags, access)?;
+            } else if access.contains(Prot::WRITE) && !may_force_write(region.value.flags) {
+                return Err(FaultError::Access);
+            }
+            match self.fill(&regions, region, at, access, force) {
+                Ok(page) => return Ok(page),
+                Err(Stop::Again) => {}
+                Err(Stop::Fail(e)) => return Err(e),
+                Err(Stop::Memory) => {
+                    drop(regions);
+                    oom::make_room().map_err(|_| FaultError::NoMemory)?;
+                }
+            }
+        }
+    }
+
+    /// The page at `addr`, counted, for an access on behalf of somebody else (`/proc/pid/mem`, ptrace, `process_vm_readv`).
+    pub(super) fn page_for(&self, addr: usize, write: bool, force: bool) -> Result<Page, FaultError> {
+        let access = if write { Prot::WRITE } else { Prot::READ };
+        if !force {
+            // The same checks as an access of its own, then take the page that is there.
+            let regions = self.regions.read();
+            if let Some(region) = regions.map.containing(addr) {
+                check_access(region.value.flags, access)?;
+            }
+        }
+        loop {
+            if let Some(page) = self.resolve(addr, access, true)? {
+                return Ok(page);
+            }
+        }
+    }
+
+    fn fill(
+        &self,
+        regions: &Regions,
+        region: &Region<Vma>,
+        at: usize,
+        access: Prot,
+        force: bool,
+    ) -> Result<Option<Page>, Stop> {
+        let slot = self.slot(at).ok_or(Stop::Memory)?;
+        let entry = table::load(slot);
+        let vma = &region.value;
+        let write = access.contains(Prot::WRITE);
+        if entry.is_empty() {
+            return match &vma.backing {
+                Backing::Anonymous => self.fill_anonymous(vma, at, slot, write, force),
+                Backing::File { cache, .. } => self.fill_file(region, cache, at, slot, write, force),
+                Backing::Special(special) => {
+                    let index = vma.index_at(at - region.start) as usize;
+                    let page = special.pages.get(index).ok_or(Stop::Fail(FaultError::Bus))?.clone();
+                    let prot = vma.flags.prot();
+                    if prot.contains(Prot::EXEC) {
+                        page::sync_for_exec(page.pfn());
+                    }
+                    self.install(slot, Entry::EMPTY, page, prot, at, force)
+                }
+            };
+        }
+        let _ = regions;
+        if write && !entry.prot().contains(Prot::WRITE) {
+            return self.break_sharing(vma, at, slot, entry, force);
+        }
+        if force {
+            return Ok(Some(self.counted(entry)));
+        }
+        // Somebody else was faster, or a cached translation was out of date.
+        let prot = vma.flags.prot();
+        let now = entry.prot();
+        if !now.contains(access) && !(access == Prot::READ && !now.is_empty()) {
+            let wanted = if now.contains(Prot::WRITE) { prot } else { prot.difference(Prot::WRITE) };
+            if wanted.contains(Prot::EXEC) {
+                page::sync_for_exec(frame::pfn(entry.phys()));
+            }
+            exchange(slot, entry, entry.with_prot(wanted))?;
+        }
+        mmu::update_user(&self.context, at);
+        Ok(None)
+    }
+
+    fn fill_anonymous(
+        &self,
+        vma: &Vma,
+        at: usize,
+        slot: &AtomicU64,
+        write: bool,
+        force: bool,
+    ) -> Result<Option<Page>, Stop> {
+        let prot = vma.flags.prot();
+        if !write {
+            let zero = super::zero_page();
+            let entry = Entry::user_page(zero.phys(), prot.difference(Prot::WRITE));
+            exchange(slot, Entry::EMPTY, entry)?;
+            mmu::update_user(&self.context, at);
+            return Ok(force.then(|| zero.clone()));
+        }
+        let page = self.new_page().ok_or(Stop::Memory)?;
+        mmu::clear_page(page.phys());
+        if prot.contains(Prot::EXEC) {
+            page::sync_for_exec(page.pfn());
+        }
+        self.install(slot, Entry::EMPTY, page, prot, at, force)
+    }
+
+    /// A page for this address space; the victim of the OOM killer may use the reserve.
+    #[inline(always)]
+    fn new_page(&self) -> Option<Page> {
+        Page::alloc(For::User).or_else(|| if oom::is_dying() { Page::alloc(For::Kernel) } else { None })
+    }
+
+    /// Puts `page` into `slot`, whose content must still be `old`. Its count moves into the entry.
+    #[inline(always)]
+    fn install(
+        &self,
+        slot: &AtomicU64,
+        old: Entry,
+        page: Page,
+        prot: Prot,
+        at: usize,
+        force: bool,
+    ) -> Result<Option<Page>, Stop> {
+        exchange(slot, old, Entry::user_page(page.phys(), prot))?;
+        let counted = force.then(|| page.clone());
+        let counter = if page::is_cache(page.pfn()) { &self.file } else { &self.anon };
+        counter.fetch_add(1, Ordering::Relaxed);
+        let _ = page.into_raw();
+        mmu::update_user(&self.context, at);
+        Ok(counted)
+    }
+
+    fn fill_file(
+        &self,
+        region: &Region<Vma>,
+        cache: &PageCache,
+        at: usize,
+        slot: &AtomicU64,
+        write: bool,
+        force: bool,
+    ) -> Result<Option<Page>, Stop> {
+        let vma = &region.value;
+        let index = vma.index_at(at - region.start);
+        if index >= cache.size().div_ceil(PAGE_SIZE as u64) {
+            return Err(Stop::Fail(FaultError::Bus));
+        }
+        let page = match cache.get(index) {
+            Some(page) => page,
+            None => cache.get_or_create(index).map_err(|e| match e {
+                limen_linux_abi::Errno::ENOMEM => Stop::Memory,
+                _ => Stop::Fail(FaultError::Bus),
+            })?,
+        };
+        let mut prot = vma.flags.prot();
+        if write && !vma.flags.contains(VmFlags::SHARED) {
+            let copy = self.new_page().ok_or(Stop::Memory)?;
+            mmu::copy_page(copy.phys(), page.phys());
+            if prot.contains(Prot::EXEC) {
+                page::sync_for_exec(copy.pfn());
+            }
+            return self.install(slot, Entry::EMPTY, copy, prot, at, force);
+        }
+        if !vma.flags.contains(VmFlags::SHARED) {
+            prot.remove(Prot::WRITE);
+        }
+        if prot.contains(Prot::EXEC) {
+            page::sync_for_exec(page.pfn());
+        }
+        let done = self.install(slot, Entry::EMPTY, page, prot, at, force)?;
+        if !write {
+            self.fill_around(region, cache, at, prot);
+        }
+        Ok(done)
+    }
+
+    /// Maps the neighbours of `at` that are in memory already: a program's text is touched page after page.
+    fn fill_around(&self, region: &Region<Vma>, cache: &PageCache, at: usize, prot: Prot) {
+        let window = (AROUND << PAGE_SHIFT).min(1 << table::level_shift(1));
+        let first = (at & !(window - 1)).max(region.start);
+        let last = ((at & !(window - 1)) + window).min(region.end);
+        let size_pages = cache.size().div_ceil(PAGE_SIZE as u64);
+        let mut found = [const { None }; AROUND];
+        let from = region.value.index_at(first - region.start);
+        let count = ((last - first) >> PAGE_SHIFT).min(size_pages.saturating_sub(from) as usize);
+        cache.get_some(from, &mut found[..count]);
+        let mut added = 0;
+        for (i, page) in found.into_iter().enumerate() {
+            let Some(page) = page else { continue };
+            let addr = first + (i << PAGE_SHIFT);
+            // The same leaf table as `at`'s: it exists.
+            let Some(slot) = table::find(self.root, addr) else { continue };
+            if !table::load(slot).is_empty() {
+                continue;
+            }
+            if prot.contains(Prot::EXEC) {
+                page::sync_for_exec(page.pfn());
+            }
+            if exchange(slot, Entry::EMPTY, Entry::user_page(page.phys(), prot)).is_ok() {
+                let _ = page.into_raw();
+                added += 1;
+            }
+        }
+        if added > 0 {
+            self.file.fetch_add(added, Ordering::Relaxed);
+        }
+    }
+
+    /// A write to a page that is mapped read-only: shared file pages just become writable, private ones are copied unless nobody else has
+    /// them any more.
+    fn break_sharing(
+        &self,
+        vma: &Vma,
+        at: usize,
+        slot: &AtomicU64,
+        entry: Entry,
+        force: bool,
+    ) -> Result<Option<Page>, Stop> {
+        let pfn = frame::pfn(entry.phys());
+        let mut prot = vma.flags.prot();
+        let zero = super::zero_page();
+        if vma.flags.contains(VmFlags::SHARED) {
+            exchange(slot, entry, entry.with_prot(prot))?;
+            mmu::update_user(&self.context, at);
+            return Ok(force.then(|| self.counted(entry)));
+        }
+        if !vma.flags.contains(VmFlags::WRITE) {
+            // Forced: the copy stays read-only for the program itself.
+            prot.remove(Prot::WRITE);
+        }
+        let sole = pfn != zero.pfn() && !page::is_cache(pfn) && is_sole(pfn);
+        if sole {
+            exchange(slot, entry, entry.with_prot(prot))?;
+            mmu::update_user(&self.context, at);
+            return Ok(force.then(|| self.counted(entry)));
+        }
+        let copy = self.new_page().ok_or(Stop::Memory)?;
+        if pfn == zero.pfn() {
+            mmu::clear_page(copy.phys());
+        } else {
+            mmu::copy_page(copy.phys(), entry.phys());
+        }
+        if prot.contains(Prot::EXEC) {
+            page::sync_for_exec(copy.pfn());
+        }
+        exchange(slot, entry, Entry::user_page(copy.phys(), prot))?;
+        let counted = force.then(|| copy.clone());
+        let _ = copy.into_raw();
+        // Other CPUs may still read the old page through cached translations: they must forget it before it can go.
+        mmu::flush_user(&self.context, at, at + PAGE_SIZE, false);
+        if pfn == zero.pfn() {
+            self.anon.fetch_add(1, Ordering::Relaxed);
+        } else {
+            if page::is_cache(pfn) {
+                self.file.fetch_sub(1, Ordering::Relaxed);
+                self.anon.fetch_add(1, Ordering::Relaxed);
+            }
+            drop(Page::from_raw(pfn));
+        }
+        mmu::update_user(&self.context, at);
+        Ok(counted)
+    }
+
+    /// A counted handle of the page an entry maps. The lock is held, so the entry's own count is there.
+    fn counted(&self, entry: Entry) -> Page {
+        let pfn = frame::pfn(entry.phys());
+        page::get(pfn);
+        Page::from_raw(pfn)
+    }
+
+    /// Extends the stack down to `addr` if a stack is above it and its limit allows.
+    #[cold]
+    fn grow_stack(&self, addr: usize) -> bool {
+        let start = addr & !(PAGE_SIZE - 1);
+        let mut regions = self.regions.write();
+        let pos = regions.map.lower(addr);
+        let Some(region) = regions.map.at(pos) else { return false };
+        if region.start <= addr {
+            return true;
+        }
+        let flags = region.value.flags;
+        let (end, old, index) = (region.end, region.start, region.value.index);
+        if !flags.contains(VmFlags::GROWSDOWN) || (end - start) as u64 > super::limits::stack() {
+            return false;
+        }
+        if start < super::space::MMAP_MIN_ADDR {
+            return false;
+        }
+        if let Some(below) = regions.map.before(pos) {
+            let gap = if below.value.flags.intersects(VmFlags::ACCESS)
+                && !below.value.flags.contains(VmFlags::GROWSDOWN)
+            {
+                STACK_GAP
+            } else {
+                0
+            };
+            if below.end.saturating_add(gap) > start {
+                return false;
+            }
+        }
+        let pages = (old - start) >> PAGE_SHIFT;
+        if ((regions.total + pages) << PAGE_SHIFT) as u64 > super::limits::address_space()
+            || super::commit::check(pages).is_err()
+        {
+            return false;
+        }
+        regions.count(flags, pages, true);
+        regions.map.set_bounds(pos, start, end);
+        if let Some(vma) = regions.map.value_mut(pos) {
+            vma.index = index.wrapping_sub(pages as u64);
+        }
+        true
+    }
+
+    /// Faults `[start, end)` in, as far as that works (`MAP_POPULATE`, `mlock`). The first error ends it.
+    pub(super) fn populate(&self, start: usize, end: usize, write: Option<bool>) -> Result<(), FaultError> {
+        let mut at = start;
+        while at < end {
+            let access = {
+                let regions = self.regions.read();
+                let region = regions.map.containing(at).ok_or(FaultError::NotMapped)?;
+                let flags = region.value.flags;
+                match write {
+                    Some(true) => Prot::WRITE,
+                    Some(false) => Prot::READ,
+                    // Private writable memory is going to be written; everything else is read.
+                    None if flags.contains(VmFlags::WRITE) => Prot::WRITE,
+                    None if flags.contains(VmFlags::READ) => Prot::READ,
+                    None => Prot::EXEC,
+                }
+            };
+            self.fault(at, access)?;
+            if super::is_dying() {
+                return Err(FaultError::NoMemory);
+            }
+            at += PAGE_SIZE;
+        }
+        Ok(())
+    }
+
+    /// Changes the permissions of what is mapped in `[start, end)`. The lock is held for writing; `flags` are the new ones.
+    pub(super) fn protect(&self, start: usize, end: usize, flags: VmFlags, gather: &mut Gather) {
+        let prot = flags.prot();
+        table::for_each(self.root, start, end, |addr, slot, entry| {
+            // Writing is allowed only where it was: whether a page must be copied first the fault finds out.
+            let now = entry.prot();
+            let wanted = if now.contains(Prot::WRITE) { prot } else { prot.difference(Prot::WRITE) };
+            if wanted == now {
+                return;
+            }
+            if wanted.contains(Prot::EXEC) && !now.contains(Prot::EXEC) {
+                page::sync_for_exec(frame::pfn(entry.phys()));
+            }
+            table::store(slot, entry.with_prot(wanted));
+            gather.note(addr);
+        });
+    }
+}
+
+/// Why an attempt to fill an entry ended early.
+enum Stop {
+    /// The entry changed underneath.
+    Again,
+    /// There was no page.
+    Memory,
+    /// For good.
+    Fail(FaultError),
+}
+
+#[inline(always)]
+fn exchange(slot: &AtomicU64, old: Entry, new: Entry) -> Result<(), Stop> {
+    match slot.compare_exchange(old.0, new.0, Ordering::AcqRel, Ordering::Relaxed) {
+        Ok(_) => Ok(()),
+        Err(_) => Err(Stop::Again),
+    }
+}
+
+#[inline(always)]
+fn is_sole(pfn: Pfn) -> bool {
+    frame::record(pfn).refs.load(Ordering::Acquire) == 1
+}
+
+/// Whether a mapping allows an access. Anything accessible can be read.
+#[inline(always)]
+fn check_access(flags: VmFlags, access: Prot) -> Result<(), FaultError> {
+    let fine = if access.contains(Prot::WRITE) {
+        flags.contains(VmFlags::WRITE)
+    } else if access.contains(Prot::EXEC) {
+        flags.contains(VmFlags::EXEC)
+    } else {
+        flags.intersects(VmFlags::ACCESS)
+    };
+    if fine { Ok(()) } else { Err(FaultError::Access) }
+}
+
+fn may_force_write(flags: VmFlags) -> bool {
+    flags.contains(VmFlags::WRITE) || flags.is_cow()
+}
+
+/// A page fault, decoded by the architecture. Runs as the threshold's fault handler. User mode: resolves it or sends the signal.
+/// Kernel mode with an exception-table entry at the faulting instruction: resolves it or moves the frame to the fix-up. Anything else panics.
+pub fn handle_fault(frame: &mut crate::arch::frame::Frame, addr: usize, access: Prot, from_user: bool) {
+    if !from_user {
+        return kernel_fault(frame, addr, access);
+    }
+    let result = if addr < USER_END {
+        match super::current_space() {
+            Some(space) => space.fault(addr, access),
+            None => Err(FaultError::NotMapped),
+        }
+    } else {
+        Err(FaultError::NotMapped)
+    };
+    match result {
+        Ok(()) => {}
+        Err(FaultError::NotMapped) => crate::signal::force_fault(crate::signal::SIGSEGV, code::SEGV_MAPERR, addr),
+        Err(FaultError::Access) => crate::signal::force_fault(crate::signal::SIGSEGV, code::SEGV_ACCERR, addr),
+        Err(FaultError::Bus) => crate::signal::force_fault(crate::signal::SIGBUS, code::BUS_ADRERR, addr),
+        Err(FaultError::NoMemory) => oom::kill_current(),
+    }
+}
+
+/// A fault of the kernel itself: only copies to and from user memory may have any.
+fn kernel_fault(frame: &mut crate::arch::frame::Frame, addr: usize, access: Prot) {
+    use crate::arch::{irq, uaccess};
+    if addr < USER_END && uaccess::may_fault(frame) {
+        // Where sleeping is not allowed the copy just fails.
+        if crate::sched::preempt::count() == 0
+            && irq::enabled()
+            && let Some(space) = super::current_space()
+            && space.fault(addr, access).is_ok()
+        {
+            return;
+        }
+        if uaccess::fixup(frame) {
+            return;
+        }
+    }
+    let what = if access.contains(Prot::WRITE) {
+        "write to"
+    } else if access.contains(Prot::EXEC) {
+        "execution of"
+    } else {
+        "read of"
+    };
+    let note = if super::stack::is_guard(addr) { " (kernel stack overflow?)" } else { "" };
+    panic!("unable to handle kernel {what} {addr:#x} at {:#x}{note}", frame.ip());
+}

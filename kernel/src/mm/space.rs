@@ -1,0 +1,599 @@
+//! `AddressSpace`: the memory of a process. Mappings (`Regions`) under one sleeping reader-writer lock, page tables, counters.
+//!
+//! Who may do what: with the lock held for *reading*, entries may only be filled in or upgraded, each with a compare-and-exchange (faults).
+//! Taking entries away, protecting them or moving them needs the lock for *writing*. So a table seen under the read lock stays. Pages that
+//! are taken away are gathered, the TLBs of all CPUs flushed once, and only then the frames go back ([`Gather`]).
+//! User memory must not be touched (copied to or from) while the lock is held: the fault would take it again.
+
+use super::frame::{self, For, FrameList, Pfn};
+use super::lock::RwLock;
+use super::vma::{Backing, VmFlags, Vma};
+use super::{PAGE_SHIFT, PAGE_SIZE, PageCache, PhysAddr, page, table};
+use crate::arch::mmu::{self, Entry, MmContext, USER_END};
+use crate::sync::SpinLock;
+use alloc::string::String;
+use alloc::sync::{Arc, Weak};
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed};
+use limen_linux_abi::Errno;
+use limen_page_alloc::NONE;
+use limen_region_map::{Region, RegionMap};
+
+/// The lowest address user space may map without privilege (`vm.mmap_min_addr`).
+pub const MMAP_MIN_ADDR: usize = 65536;
+/// Bytes kept free below a stack (`stack_guard_gap`, 256 pages).
+pub const STACK_GAP: usize = 256 << PAGE_SHIFT;
+
+/// In a table's `Frame::info`: it was taken out of the tree.
+const TABLE_DEAD: u32 = 1;
+
+/// Where the parts of the program lie, for `/proc` and `prctl`. Addresses.
+#[derive(Clone, Copy, Debug, Default)]
+#[allow(missing_docs)]
+pub struct Layout {
+    pub start_code: usize,
+    pub end_code: usize,
+    pub start_data: usize,
+    pub end_data: usize,
+    pub start_stack: usize,
+    pub arg_start: usize,
+    pub arg_end: usize,
+    pub env_start: usize,
+    pub env_end: usize,
+    /// Where the vDSO is mapped, 0 if it is not.
+    pub vdso: usize,
+}
+
+/// The mappings and what is counted of them (pages).
+pub struct Regions {
+    pub(super) map: RegionMap<Vma>,
+    /// All mapped pages.
+    pub(super) total: usize,
+    /// `mlock`ed pages.
+    pub(super) locked: usize,
+    /// Private writable pages that are not stack.
+    pub(super) data: usize,
+    /// Stack pages.
+    pub(super) stack: usize,
+    /// Executable, not writable pages.
+    pub(super) exec: usize,
+    pub(super) brk_start: usize,
+    pub(super) brk: usize,
+    /// Mappings without a place go below this.
+    pub(super) mmap_base: usize,
+    /// What new mappings get (`mlockall(MCL_FUTURE)`).
+    pub(super) default_flags: VmFlags,
+}
+
+impl Regions {
+    pub(super) fn count(&mut self, flags: VmFlags, pages: usize, add: bool) {
+        let apply = |n: &mut usize| *n = if add { *n + pages } else { n.saturating_sub(pages) };
+        apply(&mut self.total);
+        if flags.contains(VmFlags::LOCKED) {
+            apply(&mut self.locked);
+        }
+        if flags.intersects(VmFlags::GROWSDOWN) {
+            apply(&mut self.stack);
+        } else if flags.contains(VmFlags::WRITE) && !flags.contains(VmFlags::SHARED) {
+            apply(&mut self.data);
+        } else if flags.contains(VmFlags::EXEC) && !flags.contains(VmFlags::WRITE) {
+            apply(&mut self.exec);
+        }
+        if flags.contains(VmFlags::ACCOUNT) {
+            super::commit::adjust(pages, add);
+        }
+    }
+}
+
+/// What is mapped where, for `/proc/pid/maps`.
+pub struct VmaInfo {
+    /// First address.
+    pub start: usize,
+    /// One past the last.
+    pub end: usize,
+    /// Properties.
+    pub flags: VmFlags,
+    /// Byte offset in the file.
+    pub offset: u64,
+    /// Device and inode number, zeros without a file.
+    pub id: (u64, u64),
+    /// Path, `[heap]` and the like, or empty.
+    pub name: String,
+}
+
+/// Sizes in pages, as `/proc/pid/statm` has them.
+#[derive(Clone, Copy, Debug, Default)]
+#[allow(missing_docs)]
+pub struct MemUsage {
+    pub total: usize,
+    pub peak: usize,
+    pub anon: usize,
+    pub file: usize,
+    pub peak_rss: usize,
+    pub exec: usize,
+    pub data: usize,
+    pub stack: usize,
+    pub locked: usize,
+    pub tables: usize,
+}
+
+impl MemUsage {
+    /// Resident pages.
+    pub fn rss(&self) -> usize {
+        self.anon + self.file
+    }
+}
+
+/// The memory of a process.
+pub struct AddressSpace {
+    pub(super) regions: RwLock<Regions>,
+    pub(super) root: PhysAddr,
+    pub(super) context: MmContext,
+    pub(super) anon: AtomicUsize,
+    pub(super) file: AtomicUsize,
+    peak_rss: AtomicUsize,
+    peak_total: AtomicUsize,
+    /// All table pages but the root, linked through their records.
+    tables: AtomicU32,
+    table_count: AtomicUsize,
+    layout: SpinLock<Layout>,
+    pub(super) this: Weak<Self>,
+}
+
+/// Frames taken out of page tables, waiting for the TLBs to forget them.
+pub(super) struct Gather {
+    frames: FrameList,
+    start: usize,
+    end: usize,
+    anon: usize,
+    file: usize,
+    tables_freed: bool,
+}
+
+impl Gather {
+    pub(super) const fn new() -> Self {
+        Self { frames: FrameList::new(), start: usize::MAX, end: 0, anon: 0, file: 0, tables_freed: false }
+    }
+
+    /// Notes that a translation changed.
+    #[inline(always)]
+    pub(super) fn note(&mut self, addr: usize) {
+        self.start = self.start.min(addr);
+        self.end = self.end.max(addr + PAGE_SIZE);
+    }
+
+    /// Takes the page out of `slot`.
+    #[inline(always)]
+    fn take(&mut self, addr: usize, slot: &core::sync::atomic::AtomicU64, entry: Entry, zero: Pfn) {
+        table::store(slot, Entry::EMPTY);
+        self.note(addr);
+        let pfn = frame::pfn(entry.phys());
+        if pfn == zero {
+            return;
+        }
+        if page::is_cache(pfn) {
+            self.file += 1;
+        } else {
+            self.anon += 1;
+        }
+        if page::put(pfn) {
+            self.frames.push(pfn);
+        }
+    }
+
+    /// Flushes and frees.
+    pub(super) fn finish(self, space: &AddressSpace) {
+        if self.start < self.end {
+            mmu::flush_user(&space.context, self.start, self.end, self.tables_freed);
+        }
+        if self.anon != 0 {
+            space.anon.fetch_sub(self.anon, Relaxed);
+        }
+        if self.file != 0 {
+            space.file.fetch_sub(self.file, Relaxed);
+        }
+        frame::free_list(self.frames);
+    }
+}
+
+impl AddressSpace {
+    /// An empty address space. `ENOMEM`.
+    pub fn new() -> Result<Arc<Self>, Errno> {
+        let root = table::new_table(For::Kernel).ok_or(Errno::ENOMEM)?;
+        mmu::init_user_root(frame::phys(root));
+        let regions = Regions {
+            map: RegionMap::new(),
+            total: 0,
+            locked: 0,
+            data: 0,
+            stack: 0,
+            exec: 0,
+            brk_start: 0,
+            brk: 0,
+            mmap_base: super::layout::default_mmap_base(),
+            default_flags: VmFlags::empty(),
+        };
+        Ok(Self::build(root, regions, Layout::default()))
+    }
+
+    fn build(root: Pfn, regions: Regions, layout: Layout) -> Arc<Self> {
+        Arc::new_cyclic(|this| Self {
+            regions: RwLock::new(regions),
+            root: frame::phys(root),
+            context: MmContext::new(),
+            anon: AtomicUsize::new(0),
+            file: AtomicUsize::new(0),
+            peak_rss: AtomicUsize::new(0),
+            peak_total: AtomicUsize::new(0),
+            tables: AtomicU32::new(NONE),
+            table_count: AtomicUsize::new(1),
+            layout: SpinLock::new(layout),
+            this: this.clone(),
+        })
+    }
+
+    /// Makes it the current user address space of this CPU. Interrupts are off; the caller keeps it alive until another one is active.
+    #[inline]
+    pub fn activate(&self) {
+        mmu::switch_to(self.root, &self.context);
+    }
+
+    /// Where the program's parts lie.
+    pub fn layout(&self) -> Layout {
+        *self.layout.lock()
+    }
+
+    /// Changes where the program's parts lie.
+    pub fn update_layout(&self, f: impl FnOnce(&mut Layout)) {
+        f(&mut self.layout.lock());
+    }
+
+    /// The heap as `brk` left it: start and end.
+    pub fn brk_range(&self) -> (usize, usize) {
+        let regions = self.regions.read();
+        (regions.brk_start, regions.brk)
+    }
+
+    /// Sets start and end of the (empty) heap; exec.
+    pub fn set_brk(&self, start: usize) {
+        let mut regions = self.regions.write();
+        regions.brk_start = start;
+        regions.brk = start;
+    }
+
+    /// Sets where mappings without a place go below; exec.
+    pub fn set_mmap_base(&self, base: usize) {
+        self.regions.write().mmap_base = base;
+    }
+
+    /// What is counted of it.
+    pub fn usage(&self) -> MemUsage {
+        let regions = self.regions.read();
+        let mut usage = MemUsage {
+            total: regions.total,
+            peak: 0,
+            anon: self.anon.load(Relaxed),
+            file: self.file.load(Relaxed),
+            peak_rss: 0,
+            exec: regions.exec,
+            data: regions.data,
+            stack: regions.stack,
+            locked: regions.locked,
+            tables: self.table_count.load(Relaxed),
+        };
+        usage.peak_rss = self.peak_rss.fetch_max(usage.rss(), Relaxed).max(usage.rss());
+        usage.peak = self.peak_total.fetch_max(usage.total, Relaxed).max(usage.total);
+        usage
+    }
+
+    /// Resident pages and page tables: how much its end would free.
+    pub fn badness(&self) -> usize {
+        self.anon.load(Relaxed) + self.file.load(Relaxed) + self.table_count.load(Relaxed)
+    }
+
+    pub(super) fn note_peak(&self, regions: &Regions) {
+        self.peak_total.fetch_max(regions.total, Relaxed);
+        self.peak_rss.fetch_max(self.anon.load(Relaxed) + self.file.load(Relaxed), Relaxed);
+    }
+
+    /// Calls `f` for every mapping, ascending. `f` must not touch user memory.
+    pub fn for_each_vma(&self, mut f: impl FnMut(VmaInfo)) {
+        let layout = self.layout();
+        let regions = self.regions.read();
+        for r in regions.map.iter() {
+            let vma = &r.value;
+            let mut info = VmaInfo {
+                start: r.start,
+                end: r.end,
+                flags: vma.flags,
+                offset: 0,
+                id: (0, 0),
+                name: String::new(),
+            };
+            match &vma.backing {
+                Backing::File { file, .. } => {
+                    info.offset = vma.index << PAGE_SHIFT;
+                    match file {
+                        Some(file) => {
+                            info.name = file.path();
+                            info.id = file.id();
+                        }
+                        None => info.name.push_str("/dev/zero (deleted)"),
+                    }
+                }
+                Backing::Special(special) => info.name.push_str(special.name),
+                Backing::Anonymous => {
+                    if r.start < regions.brk && r.end > regions.brk_start {
+                        info.name.push_str("[heap]");
+                    } else if (r.start..r.end).contains(&layout.start_stack) {
+                        info.name.push_str("[stack]");
+                    }
+                }
+            }
+            f(info);
+        }
+    }
+
+    /// Resident pages of `[start, end)`: anonymous, file; for `/proc/pid/smaps`.
+    pub fn resident(&self, start: usize, end: usize) -> (usize, usize) {
+        let (mut anon, mut file) = (0, 0);
+        let zero = super::zero_page().pfn();
+        let _regions = self.regions.read();
+        table::for_each(self.root, start, end, |_, _, entry| {
+            let pfn = frame::pfn(entry.phys());
+            if pfn != zero {
+                *(if page::is_cache(pfn) { &mut file } else { &mut anon }) += 1;
+            }
+        });
+        (anon, file)
+    }
+
+    /// The slot of `addr`, tables made on the way. The lock is held for reading or writing.
+    #[inline]
+    pub(super) fn slot(&self, addr: usize) -> Option<&'static core::sync::atomic::AtomicU64> {
+        table::find_or_make(self.root, addr, For::Kernel, |pfn| self.table_made(pfn))
+    }
+
+    fn table_made(&self, pfn: Pfn) {
+        let link = &frame::record(pfn).a;
+        let mut head = self.tables.load(Relaxed);
+        loop {
+            link.store(head, Relaxed);
+            match self.tables.compare_exchange_weak(head, pfn, AcqRel, Acquire) {
+                Ok(_) => break,
+                Err(now) => head = now,
+            }
+        }
+        self.table_count.fetch_add(1, Relaxed);
+    }
+
+    /// Takes all pages of `[start, end)` away. The lock is held for writing.
+    pub(super) fn zap(&self, start: usize, end: usize, gather: &mut Gather) {
+        let zero = super::zero_page().pfn();
+        table::for_each(self.root, start, end, |addr, slot, entry| gather.take(addr, slot, entry, zero));
+    }
+
+    /// Frees leaf tables whose whole span lies in `[floor, ceiling)` and holds nothing any more. A few are kept for the next mapping.
+    pub(super) fn trim_tables(&self, floor: usize, ceiling: usize, gather: &mut Gather) {
+        let resident = self.anon.load(Relaxed) + self.file.load(Relaxed);
+        if self.table_count.load(Relaxed) < 48 + resident / 128 {
+            return;
+        }
+        let span = 1usize << table::level_shift(1);
+        let mut at = floor.next_multiple_of(span);
+        let mut freed = 0;
+        while at < ceiling && ceiling - at >= span {
+            let (mut node, mut level) = (self.root, mmu::LEVELS - 1);
+            let mut skip = 0;
+            while level > 0 {
+                let slot = &table::table(node)[table::index(at, level)];
+                let entry = table::load(slot);
+                if !entry.is_table() {
+                    skip = level;
+                    break;
+                }
+                node = entry.phys();
+                if level == 1 {
+                    table::store(slot, Entry::EMPTY);
+                    frame::record(frame::pfn(node)).info.store(frame::INFO_OWNED | TABLE_DEAD, Relaxed);
+                    freed += 1;
+                }
+                level -= 1;
+            }
+            let step = if skip == 0 { span } else { 1 << table::level_shift(skip) };
+            let Some(next) = (at & !(step - 1)).checked_add(step) else { break };
+            at = next;
+        }
+        if freed == 0 {
+            return;
+        }
+        self.table_count.fetch_sub(freed, Relaxed);
+        // The dead ones leave the list of tables for the gathered frames. Nobody adds to it: the lock is held for writing.
+        let mut at = self.tables.swap(NONE, Relaxed);
+        let mut kept = NONE;
+        while at != NONE {
+            let record = frame::record(at);
+            let next = record.a.load(Relaxed);
+            if record.info.load(Relaxed) & TABLE_DEAD != 0 {
+                gather.frames.push(at);
+            } else {
+                record.a.store(kept, Relaxed);
+                kept = at;
+            }
+            at = next;
+        }
+        self.tables.store(kept, Relaxed);
+        gather.tables_freed = true;
+        gather.start = gather.start.min(floor);
+        gather.end = gather.end.max(ceiling);
+    }
+}
+
+impl AddressSpace {
+    /// A copy for a child: private memory is shared until either writes. `ENOMEM`.
+    pub fn fork(&self) -> Result<Arc<Self>, Errno> {
+        let root = table::new_table(For::Kernel).ok_or(Errno::ENOMEM)?;
+        mmu::init_user_root(frame::phys(root));
+        let mut parent = self.regions.write();
+        let regions = Regions {
+            map: RegionMap::new(),
+            total: 0,
+            locked: 0,
+            data: 0,
+            stack: 0,
+            exec: 0,
+            brk_start: parent.brk_start,
+            brk: parent.brk,
+            mmap_base: parent.mmap_base,
+            default_flags: VmFlags::empty(),
+        };
+        let child = Self::build(root, regions, self.layout());
+        let mut gather = Gather::new();
+        let copied = self.copy_regions(&mut parent, &child, &mut gather);
+        // Entries were write-protected, whether all went well or not.
+        gather.finish(self);
+        copied?;
+        Ok(child)
+    }
+
+    fn copy_regions(&self, parent: &mut Regions, child: &Arc<Self>, gather: &mut Gather) -> Result<(), Errno> {
+        let mut regions = child.regions.write();
+        let (mut anon, mut file) = (0, 0);
+        for Region { start, end, value } in parent.map.iter() {
+            let (start, end) = (*start, *end);
+            if value.flags.contains(VmFlags::DONTFORK) {
+                continue;
+            }
+            let pages = (end - start) >> PAGE_SHIFT;
+            if value.flags.contains(VmFlags::ACCOUNT) {
+                super::commit::check(pages)?;
+            }
+            let mut vma = value.clone();
+            vma.flags.remove(VmFlags::LOCKED | VmFlags::LOCKONFAULT);
+            if let Some(cache) = vma.cache() {
+                cache.map_added(&child.this);
+            }
+            regions.count(vma.flags, pages, true);
+            let (shared, wipe) = (vma.flags.contains(VmFlags::SHARED), vma.flags.contains(VmFlags::WIPEONFORK));
+            regions.map.insert(start, end, vma);
+            // Shared file pages are found again by faulting.
+            if !(shared || wipe) {
+                self.copy_pages(child, start, end, value.flags.is_cow(), gather, &mut anon, &mut file)?;
+            }
+        }
+        child.anon.store(anon, Relaxed);
+        child.file.store(file, Relaxed);
+        Ok(())
+    }
+
+    /// Copies the entries of a range, write-protecting both sides if the range copies on write.
+    #[allow(clippy::too_many_arguments)]
+    fn copy_pages(
+        &self,
+        child: &Self,
+        start: usize,
+        end: usize,
+        protect: bool,
+        gather: &mut Gather,
+        anon: &mut usize,
+        file: &mut usize,
+    ) -> Result<(), Errno> {
+        let zero = super::zero_page().pfn();
+        let span = 1usize << table::level_shift(1);
+        // The child's leaf table for the span that begins at `leaf_at`.
+        let mut leaf_at = usize::MAX;
+        let mut leaf: Option<&'static table::Table> = None;
+        let mut failed = false;
+        table::for_each(self.root, start, end, |addr, slot, entry| {
+            if failed {
+                return;
+            }
+            if addr & !(span - 1) != leaf_at {
+                leaf_at = addr & !(span - 1);
+                leaf = child.leaf(addr);
+            }
+            let Some(to) = leaf else {
+                failed = true;
+                return;
+            };
+            let mut entry = entry;
+            if protect && entry.prot().contains(super::Prot::WRITE) {
+                entry = entry.with_prot(entry.prot().difference(super::Prot::WRITE));
+                table::store(slot, entry);
+                gather.note(addr);
+            }
+            let pfn = frame::pfn(entry.phys());
+            if pfn != zero {
+                page::get(pfn);
+                *(if page::is_cache(pfn) { &mut *file } else { &mut *anon }) += 1;
+            }
+            table::store(&to[table::index(addr, 0)], entry);
+        });
+        if failed { Err(Errno::ENOMEM) } else { Ok(()) }
+    }
+
+    /// The leaf table that covers `addr`, made if need be.
+    fn leaf(&self, addr: usize) -> Option<&'static table::Table> {
+        let span = 1usize << table::level_shift(1);
+        let first = self.slot(addr & !(span - 1))?;
+        Some(table::table_of(first))
+    }
+
+    /// Takes `[first, end)` (page indices) of `cache` out of every mapping. `private_too`: also pages that were copied on write.
+    pub(super) fn unmap_cache(&self, cache: &PageCache, first: u64, end: u64, private_too: bool) {
+        let regions = self.regions.write();
+        let mut gather = Gather::new();
+        for r in regions.map.iter() {
+            let vma = &r.value;
+            if !vma.cache().is_some_and(|c| core::ptr::eq(Arc::as_ptr(c), cache)) {
+                continue;
+            }
+            let pages = ((r.end - r.start) >> PAGE_SHIFT) as u64;
+            let from = first.max(vma.index);
+            let to = end.min(vma.index.saturating_add(pages));
+            if from >= to {
+                continue;
+            }
+            let start = r.start + (((from - vma.index) as usize) << PAGE_SHIFT);
+            let stop = r.start + (((to - vma.index) as usize) << PAGE_SHIFT);
+            if private_too || vma.flags.contains(VmFlags::SHARED) {
+                self.zap(start, stop, &mut gather);
+            } else {
+                let zero = super::zero_page().pfn();
+                table::for_each(self.root, start, stop, |addr, slot, entry| {
+                    if page::is_cache(frame::pfn(entry.phys())) {
+                        gather.take(addr, slot, entry, zero);
+                    }
+                });
+            }
+        }
+        gather.finish(self);
+    }
+}
+
+impl Drop for AddressSpace {
+    /// Nobody uses it any more, on any CPU. Process context.
+    fn drop(&mut self) {
+        let regions = core::mem::take(&mut self.regions.get_mut().map);
+        let mut gather = Gather::new();
+        for r in regions.iter() {
+            self.zap(r.start, r.end, &mut gather);
+            if r.value.flags.contains(VmFlags::ACCOUNT) {
+                super::commit::adjust((r.end - r.start) >> PAGE_SHIFT, false);
+            }
+            if let Some(cache) = r.value.cache() {
+                cache.map_removed(&self.this);
+            }
+        }
+        let mut table = self.tables.load(Relaxed);
+        while table != NONE {
+            let next = frame::record(table).a.load(Relaxed);
+            gather.frames.push(table);
+            table = next;
+        }
+        gather.frames.push(frame::pfn(self.root));
+        gather.tables_freed = true;
+        gather.start = 0;
+        gather.end = USER_END;
+        gather.finish(self);
+    }
+}

@@ -1,0 +1,179 @@
+//! One mapping of an address space: what is mapped, how it may be accessed, and how it behaves.
+
+use super::cache::PageCache;
+use super::page::Page;
+use super::{PAGE_SHIFT, Prot};
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use bitflags::bitflags;
+
+bitflags! {
+    /// A mapping's properties.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct VmFlags: u32 {
+        /// May be read, written, executed now.
+        const READ = 1;
+        /// See `READ`.
+        const WRITE = 2;
+        /// See `READ`.
+        const EXEC = 4;
+        /// Writes are seen by everybody who maps the same thing.
+        const SHARED = 8;
+        /// `mprotect` may allow reading, writing, executing.
+        const MAYREAD = 0x10;
+        /// See `MAYREAD`.
+        const MAYWRITE = 0x20;
+        /// See `MAYREAD`.
+        const MAYEXEC = 0x40;
+        /// Grows downwards on faults below it (stacks).
+        const GROWSDOWN = 0x100;
+        /// `mlock`ed.
+        const LOCKED = 0x200;
+        /// Not inherited by fork.
+        const DONTFORK = 0x400;
+        /// Zeros in a forked child.
+        const WIPEONFORK = 0x800;
+        /// Not part of core dumps.
+        const DONTDUMP = 0x1000;
+        /// `MAP_NORESERVE`.
+        const NORESERVE = 0x2000;
+        /// Counts in `Committed_AS`.
+        const ACCOUNT = 0x4000;
+        /// `MADV_HUGEPAGE`.
+        const HUGEPAGE = 0x8000;
+        /// `MADV_NOHUGEPAGE`.
+        const NOHUGEPAGE = 0x1_0000;
+        /// `MADV_MERGEABLE`.
+        const MERGEABLE = 0x2_0000;
+        /// `MADV_SEQUENTIAL` and `MADV_RANDOM`.
+        const SEQ_READ = 0x4_0000;
+        /// See `SEQ_READ`.
+        const RAND_READ = 0x8_0000;
+        /// The main stack, shown as `[stack]`.
+        const STACK = 0x10_0000;
+        /// Kernel-owned pages: no splitting off, moving or advising.
+        const SPECIAL = 0x20_0000;
+        /// `MLOCK_ONFAULT`.
+        const LOCKONFAULT = 0x40_0000;
+        /// Pages were write-protected for a device or the like; read, write and execute.
+        const ACCESS = 7;
+        /// All of what `mprotect` may allow.
+        const MAYACCESS = 0x70;
+    }
+}
+
+impl VmFlags {
+    /// The access bits as page permissions.
+    #[inline(always)]
+    pub fn prot(self) -> Prot {
+        Prot::from_bits_truncate(self.bits() as u8 & 7)
+    }
+    /// Access bits from page permissions.
+    #[inline(always)]
+    pub fn from_prot(prot: Prot) -> Self {
+        Self::from_bits_truncate(prot.bits() as u32)
+    }
+    /// Whether it is private memory that may become writable: what copies on write.
+    #[inline(always)]
+    pub fn is_cow(self) -> bool {
+        self.intersection(Self::SHARED.union(Self::MAYWRITE)) == Self::MAYWRITE
+    }
+}
+
+/// What the rest of the kernel knows of a mapped file: the file room implements it for open files.
+pub trait MappedFile: Send + Sync {
+    /// The path, as `/proc/pid/maps` shows it.
+    fn path(&self) -> String;
+    /// Device (encoded as in `stat`) and inode number.
+    fn id(&self) -> (u64, u64);
+}
+
+/// A file to be mapped.
+#[derive(Clone)]
+pub struct FileMap {
+    /// Its pages.
+    pub cache: Arc<PageCache>,
+    /// The open file, kept open by the mapping. `None`: the kernel's own (shared anonymous memory).
+    pub file: Option<Arc<dyn MappedFile>>,
+    /// Byte offset, a multiple of the page size.
+    pub offset: u64,
+    /// What mappings of it may ever allow: `WRITE` only for files open for writing, `EXEC` unless mounted `noexec`.
+    pub may: Prot,
+}
+
+/// Pages the kernel lends to user space (vDSO, time data).
+pub struct SpecialPages {
+    /// The name in `/proc/pid/maps`, brackets included.
+    pub name: &'static str,
+    /// The pages.
+    pub pages: Vec<Page>,
+}
+
+/// What is behind a mapping.
+#[derive(Clone)]
+pub enum Backing {
+    /// Zeros at first, then its own.
+    Anonymous,
+    /// A file's pages.
+    File {
+        /// The pages.
+        cache: Arc<PageCache>,
+        /// The open file.
+        file: Option<Arc<dyn MappedFile>>,
+    },
+    /// The kernel's pages.
+    Special(Arc<SpecialPages>),
+}
+
+/// A mapping (its bounds are the region's).
+#[derive(Clone)]
+pub struct Vma {
+    /// Properties.
+    pub flags: VmFlags,
+    /// What it maps.
+    pub backing: Backing,
+    /// The page index in the file at the mapping's start; for anonymous memory the page number it was made at.
+    pub index: u64,
+}
+
+impl Vma {
+    /// The part that starts `offset` bytes further.
+    pub fn tail(&self, offset: usize) -> Self {
+        Self { index: self.index + (offset >> PAGE_SHIFT) as u64, ..self.clone() }
+    }
+
+    /// Whether `next`, which starts `len` bytes after this one, continues it.
+    pub fn continues(&self, len: usize, next: &Vma) -> bool {
+        if self.flags != next.flags || self.flags.intersects(VmFlags::SPECIAL) {
+            return false;
+        }
+        match (&self.backing, &next.backing) {
+            (Backing::Anonymous, Backing::Anonymous) => true,
+            (Backing::File { cache: a, file: f }, Backing::File { cache: b, file: g }) => {
+                let same_file = match (f, g) {
+                    (None, None) => true,
+                    (Some(f), Some(g)) => core::ptr::addr_eq(Arc::as_ptr(f), Arc::as_ptr(g)),
+                    _ => false,
+                };
+                Arc::ptr_eq(a, b) && same_file && self.index + (len >> PAGE_SHIFT) as u64 == next.index
+            }
+            _ => false,
+        }
+    }
+
+    /// The file's pages, if it maps a file.
+    #[inline(always)]
+    pub fn cache(&self) -> Option<&Arc<PageCache>> {
+        match &self.backing {
+            Backing::File { cache, .. } => Some(cache),
+            _ => None,
+        }
+    }
+
+    /// The file index at `offset` bytes from the mapping's start.
+    #[inline(always)]
+    pub fn index_at(&self, offset: usize) -> u64 {
+        self.index + (offset >> PAGE_SHIFT) as u64
+    }
+}
