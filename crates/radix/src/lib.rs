@@ -53,10 +53,16 @@ impl<T> Default for Radix<T> {
 
 impl<T> Node<T> {
     fn leaf() -> Self {
-        Node::Leaf(Box::new(Leaf { count: 0, items: [const { None }; WAYS] }))
+        Node::Leaf(Box::new(Leaf {
+            count: 0,
+            items: [const { None }; WAYS],
+        }))
     }
     fn inner() -> Self {
-        Node::Inner(Box::new(Inner { count: 0, kids: [const { None }; WAYS] }))
+        Node::Inner(Box::new(Inner {
+            count: 0,
+            kids: [const { None }; WAYS],
+        }))
     }
 }
 
@@ -74,7 +80,10 @@ fn covers(height: u32, index: u64) -> bool {
 impl<T> Radix<T> {
     /// Empty.
     pub const fn new() -> Self {
-        Self { root: Root::One(None), len: 0 }
+        Self {
+            root: Root::One(None),
+            len: 0,
+        }
     }
 
     /// How many values there are.
@@ -120,7 +129,9 @@ impl<T> Radix<T> {
             }
             self.root = Root::Tree { height: 0, node };
         }
-        let Root::Tree { height, node } = &mut self.root else { return None };
+        let Root::Tree { height, node } = &mut self.root else {
+            return None;
+        };
         while !covers(*height, index) {
             let below = core::mem::replace(node, Node::inner());
             *height += 1;
@@ -194,14 +205,29 @@ impl<T> Radix<T> {
 }
 
 /// Removes `[start, last]` below `node`, whose first index is `base`; whether the node is empty afterwards.
-fn prune<T>(node: &mut Node<T>, height: u32, base: u64, start: u64, last: u64, f: &mut impl FnMut(u64, T)) -> bool {
+fn prune<T>(
+    node: &mut Node<T>,
+    height: u32,
+    base: u64,
+    start: u64,
+    last: u64,
+    f: &mut impl FnMut(u64, T),
+) -> bool {
     let step = SHIFT * height;
-    let span = if step + SHIFT >= 64 { u64::MAX } else { (1u64 << (step + SHIFT)) - 1 };
+    let span = if step + SHIFT >= 64 {
+        u64::MAX
+    } else {
+        (1u64 << (step + SHIFT)) - 1
+    };
     if start > base.saturating_add(span) || last < base {
         return false;
     }
     let from = if start <= base { 0 } else { slot(start, height) };
-    let to = if last >= base.saturating_add(span) { WAYS - 1 } else { slot(last, height) };
+    let to = if last >= base.saturating_add(span) {
+        WAYS - 1
+    } else {
+        slot(last, height)
+    };
     match node {
         Node::Leaf(leaf) => {
             for i in from..=to {
@@ -230,9 +256,7 @@ fn prune<T>(node: &mut Node<T>, height: u32, base: u64, start: u64, last: u64, f
 fn seek<T>(node: &Node<T>, height: u32, base: u64, index: u64) -> Option<(u64, &T)> {
     let from = if index <= base { 0 } else { slot(index, height) };
     match node {
-        Node::Leaf(leaf) => {
-            (from..WAYS).find_map(|i| leaf.items[i].as_ref().map(|v| (base + i as u64, v)))
-        }
+        Node::Leaf(leaf) => (from..WAYS).find_map(|i| leaf.items[i].as_ref().map(|v| (base + i as u64, v))),
         Node::Inner(inner) => (from..WAYS).find_map(|i| {
             let at = base + ((i as u64) << (SHIFT * height));
             seek(inner.kids[i].as_ref()?, height - 1, at, index)
@@ -249,7 +273,9 @@ mod tests {
     fn behaves_like_a_map() {
         let mut seed = 7u64;
         let mut below = |n: u64| {
-            seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            seed = seed
+                .wrapping_mul(6364136223846793005)
+                .wrapping_add(1442695040888963407);
             (seed >> 20) % n
         };
         for bits in [1u32, 5, 7, 13, 40] {

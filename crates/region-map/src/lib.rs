@@ -53,7 +53,10 @@ impl<V> Default for RegionMap<V> {
 impl<V> RegionMap<V> {
     /// Empty.
     pub const fn new() -> Self {
-        Self { runs: Vec::new(), len: 0 }
+        Self {
+            runs: Vec::new(),
+            len: 0,
+        }
     }
 
     /// How many regions.
@@ -72,7 +75,8 @@ impl<V> RegionMap<V> {
         let run = if self.runs.len() <= 1 {
             0
         } else {
-            self.runs.partition_point(|r| r.items[r.items.len() - 1].end <= addr)
+            self.runs
+                .partition_point(|r| r.items[r.items.len() - 1].end <= addr)
         };
         let item = match self.runs.get(run) {
             Some(r) => r.items.partition_point(|i| i.end <= addr),
@@ -80,7 +84,10 @@ impl<V> RegionMap<V> {
         };
         // With a single run the whole of it may lie below.
         if self.runs.get(run).is_some_and(|r| item == r.items.len()) {
-            return Pos { run: run + 1, item: 0 };
+            return Pos {
+                run: run + 1,
+                item: 0,
+            };
         }
         Pos { run, item }
     }
@@ -106,8 +113,14 @@ impl<V> RegionMap<V> {
     #[inline]
     pub fn next(&self, pos: Pos) -> Pos {
         match self.runs.get(pos.run) {
-            Some(r) if pos.item + 1 < r.items.len() => Pos { run: pos.run, item: pos.item + 1 },
-            _ => Pos { run: pos.run + 1, item: 0 },
+            Some(r) if pos.item + 1 < r.items.len() => Pos {
+                run: pos.run,
+                item: pos.item + 1,
+            },
+            _ => Pos {
+                run: pos.run + 1,
+                item: 0,
+            },
         }
     }
 
@@ -115,10 +128,16 @@ impl<V> RegionMap<V> {
     #[inline]
     pub fn prev(&self, pos: Pos) -> Option<Pos> {
         if pos.item > 0 {
-            return Some(Pos { run: pos.run, item: pos.item - 1 });
+            return Some(Pos {
+                run: pos.run,
+                item: pos.item - 1,
+            });
         }
         let run = pos.run.min(self.runs.len()).checked_sub(1)?;
-        Some(Pos { run, item: self.runs[run].items.len() - 1 })
+        Some(Pos {
+            run,
+            item: self.runs[run].items.len() - 1,
+        })
     }
 
     /// The region before a place.
@@ -165,17 +184,32 @@ impl<V> RegionMap<V> {
         debug_assert!(self.at(pos).is_none_or(|r| r.start >= end));
         self.len += 1;
         if self.runs.is_empty() {
-            self.runs.push(Run { items: Vec::with_capacity(8), max_gap: usize::MAX });
+            self.runs.push(Run {
+                items: Vec::with_capacity(8),
+                max_gap: usize::MAX,
+            });
             pos = Pos { run: 0, item: 0 };
         } else if pos.item == 0 && pos.run > 0 {
             // Between two runs (or past the last): append to the one before.
-            pos = Pos { run: pos.run - 1, item: self.runs[pos.run - 1].items.len() };
+            pos = Pos {
+                run: pos.run - 1,
+                item: self.runs[pos.run - 1].items.len(),
+            };
         }
         if self.runs[pos.run].items.len() >= RUN {
             let upper = self.runs[pos.run].items.split_off(RUN / 2);
-            self.runs.insert(pos.run + 1, Run { items: upper, max_gap: usize::MAX });
+            self.runs.insert(
+                pos.run + 1,
+                Run {
+                    items: upper,
+                    max_gap: usize::MAX,
+                },
+            );
             if pos.item > RUN / 2 {
-                pos = Pos { run: pos.run + 1, item: pos.item - RUN / 2 };
+                pos = Pos {
+                    run: pos.run + 1,
+                    item: pos.item - RUN / 2,
+                };
             }
         }
         let run = &mut self.runs[pos.run];
@@ -275,7 +309,10 @@ impl<V> RegionMap<V> {
             let entire = prev.item + 1 == run.items.len();
             if entire && run.max_gap < len {
                 top = top.min(run.items[0].start.saturating_sub(room_below(&run.items[0].value)));
-                pos = Pos { run: prev.run, item: 0 };
+                pos = Pos {
+                    run: prev.run,
+                    item: 0,
+                };
                 continue;
             }
             let mut widest = 0;
@@ -292,7 +329,10 @@ impl<V> RegionMap<V> {
             if entire {
                 self.runs[prev.run].max_gap = widest;
             }
-            pos = Pos { run: prev.run, item: 0 };
+            pos = Pos {
+                run: prev.run,
+                item: 0,
+            };
         }
         fits(low, top)
     }

@@ -6,7 +6,10 @@ use std::collections::BTreeMap;
 struct Rng(u64);
 impl Rng {
     fn below(&mut self, n: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        self.0 = self
+            .0
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
         (self.0 >> 33) as usize % n
     }
 }
@@ -16,10 +19,19 @@ fn check(map: &RegionMap<usize>, model: &BTreeMap<usize, (usize, usize)>) {
     let got: Vec<_> = map.iter().map(|r| (r.start, (r.end, r.value))).collect();
     let want: Vec<_> = model.iter().map(|(&s, &v)| (s, v)).collect();
     assert_eq!(got, want);
-    assert!(map.runs.iter().all(|r| !r.items.is_empty() && r.items.len() <= RUN));
+    assert!(
+        map.runs
+            .iter()
+            .all(|r| !r.items.is_empty() && r.items.len() <= RUN)
+    );
 }
 
-fn model_gap_down(model: &BTreeMap<usize, (usize, usize)>, low: usize, high: usize, len: usize) -> Option<usize> {
+fn model_gap_down(
+    model: &BTreeMap<usize, (usize, usize)>,
+    low: usize,
+    high: usize,
+    len: usize,
+) -> Option<usize> {
     let mut top = high;
     for (&s, &(e, _)) in model.iter().rev() {
         if s >= high {
@@ -33,7 +45,12 @@ fn model_gap_down(model: &BTreeMap<usize, (usize, usize)>, low: usize, high: usi
     (top >= low + len).then(|| top - len)
 }
 
-fn model_gap_up(model: &BTreeMap<usize, (usize, usize)>, low: usize, high: usize, len: usize) -> Option<usize> {
+fn model_gap_up(
+    model: &BTreeMap<usize, (usize, usize)>,
+    low: usize,
+    high: usize,
+    len: usize,
+) -> Option<usize> {
     let mut at = low;
     for (&s, &(e, _)) in model {
         if e <= at {
@@ -68,7 +85,11 @@ fn behaves_like_a_sorted_list() {
                     let end = start + rng.below(span / 20 + 2);
                     for addr in [start, end] {
                         map.split(addr, |v, _| *v);
-                        let cut = model.range(..addr).next_back().map(|(&s, &v)| (s, v)).filter(|&(_, (e, _))| e > addr);
+                        let cut = model
+                            .range(..addr)
+                            .next_back()
+                            .map(|(&s, &v)| (s, v))
+                            .filter(|&(_, (e, _))| e > addr);
                         if let Some((s, (e, v))) = cut {
                             model.insert(s, (addr, v));
                             model.insert(addr, (e, v));
@@ -85,9 +106,18 @@ fn behaves_like_a_sorted_list() {
                 _ => {
                     let (a, b) = (rng.below(span + 10), rng.below(span + 10));
                     let (low, high, len) = (a.min(b), a.max(b), 1 + rng.below(12));
-                    assert_eq!(map.gap_down(low, high, len, 1, |_| 0), model_gap_down(&model, low, high, len));
-                    assert_eq!(map.gap_up(low, high, len, 1, |_| 0), model_gap_up(&model, low, high, len));
-                    let want = model.iter().find(|&(&s, &(e, _))| s <= a && a < e).map(|(&s, _)| s);
+                    assert_eq!(
+                        map.gap_down(low, high, len, 1, |_| 0),
+                        model_gap_down(&model, low, high, len)
+                    );
+                    assert_eq!(
+                        map.gap_up(low, high, len, 1, |_| 0),
+                        model_gap_up(&model, low, high, len)
+                    );
+                    let want = model
+                        .iter()
+                        .find(|&(&s, &(e, _))| s <= a && a < e)
+                        .map(|(&s, _)| s);
                     assert_eq!(map.containing(a).map(|r| r.start), want);
                 }
             }

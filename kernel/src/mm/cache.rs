@@ -49,7 +49,10 @@ pub struct Budget {
 impl Budget {
     /// At most `limit` pages.
     pub const fn new(limit: usize) -> Self {
-        Self { limit: AtomicUsize::new(limit), used: AtomicUsize::new(0) }
+        Self {
+            limit: AtomicUsize::new(limit),
+            used: AtomicUsize::new(0),
+        }
     }
     /// The limit, in pages.
     pub fn limit(&self) -> usize {
@@ -355,8 +358,12 @@ impl PageCache {
 
     /// Takes `[first, end)` (page indices) out of every address space that maps it. `private_too`: also what was copied on write.
     fn unmap(&self, first: u64, end: u64, private_too: bool) {
-        let spaces: Vec<Arc<AddressSpace>> =
-            self.mappers.lock().values().filter_map(|m| m.space.upgrade()).collect();
+        let spaces: Vec<Arc<AddressSpace>> = self
+            .mappers
+            .lock()
+            .values()
+            .filter_map(|m| m.space.upgrade())
+            .collect();
         for space in spaces {
             space.unmap_cache(self, first, end, private_too);
         }
@@ -371,7 +378,12 @@ impl PageCache {
     pub(super) fn map_added(&self, space: &Weak<AddressSpace>) {
         let mut mappers = self.mappers.lock();
         let entry = mappers.entry(space.as_ptr() as usize);
-        entry.or_insert_with(|| Mapper { space: space.clone(), count: 0 }).count += 1;
+        entry
+            .or_insert_with(|| Mapper {
+                space: space.clone(),
+                count: 0,
+            })
+            .count += 1;
     }
 
     /// One mapping fewer.
@@ -396,4 +408,3 @@ impl Drop for PageCache {
         self.uncharge(pages.len());
     }
 }
-

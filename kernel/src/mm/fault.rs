@@ -99,7 +99,11 @@ impl AddressSpace {
                 Backing::File { cache, .. } => self.fill_file(region, cache, at, slot, write, force),
                 Backing::Special(special) => {
                     let index = vma.index_at(at - region.start) as usize;
-                    let page = special.pages.get(index).ok_or(Stop::Fail(FaultError::Bus))?.clone();
+                    let page = special
+                        .pages
+                        .get(index)
+                        .ok_or(Stop::Fail(FaultError::Bus))?
+                        .clone();
                     let prot = vma.flags.prot();
                     if prot.contains(Prot::EXEC) {
                         page::sync_for_exec(page.pfn());
@@ -119,7 +123,11 @@ impl AddressSpace {
         let prot = vma.flags.prot();
         let now = entry.prot();
         if !now.contains(access) && !(access == Prot::READ && !now.is_empty()) {
-            let wanted = if now.contains(Prot::WRITE) { prot } else { prot.difference(Prot::WRITE) };
+            let wanted = if now.contains(Prot::WRITE) {
+                prot
+            } else {
+                prot.difference(Prot::WRITE)
+            };
             if wanted.contains(Prot::EXEC) {
                 page::sync_for_exec(frame::pfn(entry.phys()));
             }
@@ -156,7 +164,13 @@ impl AddressSpace {
     /// A page for this address space; the victim of the OOM killer may use the reserve.
     #[inline(always)]
     fn new_page(&self) -> Option<Page> {
-        Page::alloc(For::User).or_else(|| if oom::is_dying() { Page::alloc(For::Kernel) } else { None })
+        Page::alloc(For::User).or_else(|| {
+            if oom::is_dying() {
+                Page::alloc(For::Kernel)
+            } else {
+                None
+            }
+        })
     }
 
     /// Puts `page` into `slot`, whose content must still be `old`. Its count moves into the entry.
@@ -172,7 +186,11 @@ impl AddressSpace {
     ) -> Result<Option<Page>, Stop> {
         exchange(slot, old, Entry::user_page(page.phys(), prot))?;
         let counted = force.then(|| page.clone());
-        let counter = if page::is_cache(page.pfn()) { &self.file } else { &self.anon };
+        let counter = if page::is_cache(page.pfn()) {
+            &self.file
+        } else {
+            &self.anon
+        };
         counter.fetch_add(1, Ordering::Relaxed);
         let _ = page.into_raw();
         mmu::update_user(&self.context, at);
@@ -237,7 +255,9 @@ impl AddressSpace {
             let Some(page) = page else { continue };
             let addr = first + (i << PAGE_SHIFT);
             // The same leaf table as `at`'s: it exists.
-            let Some(slot) = table::find(self.root, addr) else { continue };
+            let Some(slot) = table::find(self.root, addr) else {
+                continue;
+            };
             if !table::load(slot).is_empty() {
                 continue;
             }
@@ -322,7 +342,9 @@ impl AddressSpace {
         let start = addr & !(PAGE_SIZE - 1);
         let mut regions = self.regions.write();
         let pos = regions.map.lower(addr);
-        let Some(region) = regions.map.at(pos) else { return false };
+        let Some(region) = regions.map.at(pos) else {
+            return false;
+        };
         if region.start <= addr {
             return true;
         }
@@ -392,7 +414,11 @@ impl AddressSpace {
         table::for_each(self.root, start, end, |addr, slot, entry| {
             // Writing is allowed only where it was: whether a page must be copied first the fault finds out.
             let now = entry.prot();
-            let wanted = if now.contains(Prot::WRITE) { prot } else { prot.difference(Prot::WRITE) };
+            let wanted = if now.contains(Prot::WRITE) {
+                prot
+            } else {
+                prot.difference(Prot::WRITE)
+            };
             if wanted == now {
                 return;
             }
@@ -461,8 +487,12 @@ pub fn handle_fault(frame: &mut crate::arch::frame::Frame, addr: usize, access: 
     };
     match result {
         Ok(()) => {}
-        Err(FaultError::NotMapped) => crate::signal::force_fault(crate::signal::SIGSEGV, code::SEGV_MAPERR, addr),
-        Err(FaultError::Access) => crate::signal::force_fault(crate::signal::SIGSEGV, code::SEGV_ACCERR, addr),
+        Err(FaultError::NotMapped) => {
+            crate::signal::force_fault(crate::signal::SIGSEGV, code::SEGV_MAPERR, addr)
+        }
+        Err(FaultError::Access) => {
+            crate::signal::force_fault(crate::signal::SIGSEGV, code::SEGV_ACCERR, addr)
+        }
         Err(FaultError::Bus) => crate::signal::force_fault(crate::signal::SIGBUS, code::BUS_ADRERR, addr),
         Err(FaultError::NoMemory) => oom::kill_current(),
     }
@@ -471,18 +501,17 @@ pub fn handle_fault(frame: &mut crate::arch::frame::Frame, addr: usize, access: 
 /// A fault of the kernel itself: only copies to and from user memory may have any.
 fn kernel_fault(frame: &mut crate::arch::frame::Frame, addr: usize, access: Prot) {
     use crate::arch::{irq, uaccess};
-    if addr < USER_END && uaccess::may_fault(frame) {
+    if addr < USER_END
+        && let Some(fixup) = uaccess::fixup(frame.ip())
+    {
         // Where sleeping is not allowed the copy just fails.
-        if crate::sched::preempt::count() == 0
+        let resolved = crate::sched::preempt::count() == 0
             && irq::enabled()
-            && let Some(space) = super::current_space()
-            && space.fault(addr, access).is_ok()
-        {
-            return;
+            && super::current_space().is_some_and(|space| space.fault(addr, access).is_ok());
+        if !resolved {
+            frame.set_ip(fixup);
         }
-        if uaccess::fixup(frame) {
-            return;
-        }
+        return;
     }
     let what = if access.contains(Prot::WRITE) {
         "write to"
@@ -491,6 +520,13 @@ fn kernel_fault(frame: &mut crate::arch::frame::Frame, addr: usize, access: Prot
     } else {
         "read of"
     };
-    let note = if super::stack::is_guard(addr) { " (kernel stack overflow?)" } else { "" };
-    panic!("unable to handle kernel {what} {addr:#x} at {:#x}{note}", frame.ip());
+    let note = if super::stack::is_guard(addr) {
+        " (kernel stack overflow?)"
+    } else {
+        ""
+    };
+    panic!(
+        "unable to handle kernel {what} {addr:#x} at {:#x}{note}",
+        frame.ip()
+    );
 }

@@ -13,7 +13,9 @@ pub fn mmap_base(stack_limit: u64, random: u64) -> usize {
     let random_pages = (random as usize) & ((1 << MMAP_RANDOM_BITS) - 1);
     // The stack's own randomness and guard must fit above.
     let pad = STACK_GAP + (PAGE_SIZE << STACK_RANDOM_BITS);
-    let gap = usize::try_from(stack_limit).unwrap_or(usize::MAX).saturating_add(pad);
+    let gap = usize::try_from(stack_limit)
+        .unwrap_or(usize::MAX)
+        .saturating_add(pad);
     let gap = gap.clamp(128 << 20, USER_END / 6 * 5);
     (USER_END - gap).saturating_sub(random_pages * PAGE_SIZE) & !(PAGE_SIZE - 1)
 }

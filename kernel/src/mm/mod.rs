@@ -1,22 +1,40 @@
 //! Memory: page frames, the kernel heap, kernel mappings, address spaces, page faults, and the typed door to user memory.
 
 pub mod cache;
+pub mod commit;
 pub mod copy;
 mod dma;
+pub mod fault;
 pub mod frame;
 mod heap;
+pub mod layout;
+mod limits;
+mod mmap;
+pub mod oom;
 mod page;
 pub mod peek;
+mod remote;
+mod slot;
+mod space;
 mod stack;
+mod stats;
 pub mod table;
 pub mod user;
+mod vma;
 pub mod vmap;
 
 pub use cache::PageCache;
 pub use dma::DmaBuffer;
+pub use fault::{FaultError, handle_fault};
 pub use frame::free_reserved;
+pub use mmap::{MAX_MAP_COUNT, MapFlags};
+pub use oom::is_dying;
 pub use page::Page;
+pub use slot::{CurrentSpace, MmSlot, current_space};
+pub use space::{AddressSpace, Layout, MMAP_MIN_ADDR, MemUsage, VmaInfo};
 pub use stack::KernelStack;
+pub use stats::{MemStats, stats};
+pub use vma::{FileMap, MappedFile, SpecialPages, VmFlags};
 pub use vmap::map_device;
 
 use crate::boot::BootInfo;
@@ -69,6 +87,8 @@ bitflags! {
 pub fn init(info: &BootInfo<'_>) {
     frame::init(info);
     vmap::init();
+    let zero = Page::alloc_zeroed(frame::For::Kernel).expect("no memory for the page of zeros");
+    let _ = ZERO_PAGE.set(zero);
     info!(
         "Memory: {} KiB free of {} KiB",
         frame::free_count() * PAGE_SIZE / 1024,
@@ -76,37 +96,57 @@ pub fn init(info: &BootInfo<'_>) {
     );
 }
 
-/// A page for user data, with arbitrary content. `None`: memory is exhausted.
-pub fn alloc_page() -> Option<Page> {
-    Page::alloc(frame::For::User)
+/// The page of zeros that stands for untouched memory. Never written, never freed.
+#[inline(always)]
+pub fn zero_page() -> &'static Page {
+    match ZERO_PAGE.get() {
+        Some(page) => page,
+        None => no_zero_page(),
+    }
 }
 
-/// A zeroed page for user data. `None`: memory is exhausted.
+#[cold]
+fn no_zero_page() -> ! {
+    panic!("the memory room is not up yet")
+}
+
+static ZERO_PAGE: crate::sync::Once<Page> = crate::sync::Once::new();
+
+/// A page for user data, with arbitrary content. May sleep and, in the end, call the OOM killer. `None`: the running task is to go, or sleeping
+/// is not allowed here.
+pub fn alloc_page() -> Option<Page> {
+    match Page::alloc(frame::For::User) {
+        Some(page) => Some(page),
+        None => alloc_page_slow(),
+    }
+}
+
+#[cold]
+fn alloc_page_slow() -> Option<Page> {
+    loop {
+        let room = oom::make_room();
+        if let Some(page) = Page::alloc(frame::For::User) {
+            return Some(page);
+        }
+        if room.is_err() {
+            // A task on its way out may use the reserve.
+            return if oom::is_dying() {
+                Page::alloc(frame::For::Kernel)
+            } else {
+                None
+            };
+        }
+    }
+}
+
+/// A zeroed page for user data; see [`alloc_page`].
 pub fn alloc_zeroed_page() -> Option<Page> {
-    Page::alloc_zeroed(frame::For::User)
+    let page = alloc_page()?;
+    crate::arch::mmu::clear_page(page.phys());
+    Some(page)
 }
 
 /// Page frames there are in all.
 pub fn total_pages() -> usize {
     frame::total()
-}
-
-/// A page fault, decoded by the architecture. Runs as the threshold's fault handler. User mode: resolves it or sends the signal.
-/// Kernel mode with an exception-table entry at the faulting instruction: resolves it or moves the frame to the fix-up. Anything else panics.
-pub fn handle_fault(frame: &mut crate::arch::frame::Frame, addr: usize, access: Prot, from_user: bool) {
-    let _ = (frame, addr, access, from_user);
-}
-
-/// The address space of a process. (Stand-in until the memory room's own lands.)
-pub struct AddressSpace;
-
-impl AddressSpace {
-    /// Loads it on this CPU; the scheduler calls this in a switch, interrupts off.
-    pub fn activate(&self) {}
-
-    /// What identifies the futex word at `addr` among all address spaces: (memory object, offset in it) of a shared mapping; (this
-    /// address space, `addr`) for private memory. `EFAULT` if nothing is mapped there.
-    pub fn futex_key(&self, addr: usize) -> Result<(usize, u64), limen_linux_abi::Errno> {
-        Ok((core::ptr::from_ref(self) as usize, addr as u64))
-    }
 }

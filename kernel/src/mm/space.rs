@@ -6,13 +6,14 @@
 //! User memory must not be touched (copied to or from) while the lock is held: the fault would take it again.
 
 use super::frame::{self, For, FrameList, Pfn};
-use super::lock::RwLock;
 use super::vma::{Backing, VmFlags, Vma};
 use super::{PAGE_SHIFT, PAGE_SIZE, PageCache, PhysAddr, page, table};
 use crate::arch::mmu::{self, Entry, MmContext, USER_END};
+use crate::sync::RwLock;
 use crate::sync::SpinLock;
 use alloc::string::String;
 use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed};
 use limen_linux_abi::Errno;
 use limen_page_alloc::NONE;
@@ -147,11 +148,21 @@ pub(super) struct Gather {
     anon: usize,
     file: usize,
     tables_freed: bool,
+    /// Mappings that went away; dropped after the lock, because closing a file may sleep on locks that come before it.
+    pub(super) dead: Vec<Vma>,
 }
 
 impl Gather {
     pub(super) const fn new() -> Self {
-        Self { frames: FrameList::new(), start: usize::MAX, end: 0, anon: 0, file: 0, tables_freed: false }
+        Self {
+            frames: FrameList::new(),
+            start: usize::MAX,
+            end: 0,
+            anon: 0,
+            file: 0,
+            tables_freed: false,
+            dead: Vec::new(),
+        }
     }
 
     /// Notes that a translation changed.
@@ -180,8 +191,9 @@ impl Gather {
         }
     }
 
-    /// Flushes and frees.
-    pub(super) fn finish(self, space: &AddressSpace) {
+    /// Flushes and frees; what it returns is to be dropped without the lock.
+    #[must_use = "drop it after the lock"]
+    pub(super) fn finish(self, space: &AddressSpace) -> Vec<Vma> {
         if self.start < self.end {
             mmu::flush_user(&space.context, self.start, self.end, self.tables_freed);
         }
@@ -192,6 +204,7 @@ impl Gather {
             space.file.fetch_sub(self.file, Relaxed);
         }
         frame::free_list(self.frames);
+        self.dead
     }
 }
 
@@ -292,7 +305,8 @@ impl AddressSpace {
 
     pub(super) fn note_peak(&self, regions: &Regions) {
         self.peak_total.fetch_max(regions.total, Relaxed);
-        self.peak_rss.fetch_max(self.anon.load(Relaxed) + self.file.load(Relaxed), Relaxed);
+        self.peak_rss
+            .fetch_max(self.anon.load(Relaxed) + self.file.load(Relaxed), Relaxed);
     }
 
     /// Calls `f` for every mapping, ascending. `f` must not touch user memory.
@@ -369,7 +383,9 @@ impl AddressSpace {
     /// Takes all pages of `[start, end)` away. The lock is held for writing.
     pub(super) fn zap(&self, start: usize, end: usize, gather: &mut Gather) {
         let zero = super::zero_page().pfn();
-        table::for_each(self.root, start, end, |addr, slot, entry| gather.take(addr, slot, entry, zero));
+        table::for_each(self.root, start, end, |addr, slot, entry| {
+            gather.take(addr, slot, entry, zero)
+        });
     }
 
     /// Frees leaf tables whose whole span lies in `[floor, ceiling)` and holds nothing any more. A few are kept for the next mapping.
@@ -394,13 +410,21 @@ impl AddressSpace {
                 node = entry.phys();
                 if level == 1 {
                     table::store(slot, Entry::EMPTY);
-                    frame::record(frame::pfn(node)).info.store(frame::INFO_OWNED | TABLE_DEAD, Relaxed);
+                    frame::record(frame::pfn(node))
+                        .info
+                        .store(frame::INFO_OWNED | TABLE_DEAD, Relaxed);
                     freed += 1;
                 }
                 level -= 1;
             }
-            let step = if skip == 0 { span } else { 1 << table::level_shift(skip) };
-            let Some(next) = (at & !(step - 1)).checked_add(step) else { break };
+            let step = if skip == 0 {
+                span
+            } else {
+                1 << table::level_shift(skip)
+            };
+            let Some(next) = (at & !(step - 1)).checked_add(step) else {
+                break;
+            };
             at = next;
         }
         if freed == 0 {
@@ -450,12 +474,19 @@ impl AddressSpace {
         let mut gather = Gather::new();
         let copied = self.copy_regions(&mut parent, &child, &mut gather);
         // Entries were write-protected, whether all went well or not.
-        gather.finish(self);
+        let dead = gather.finish(self);
+        drop(parent);
+        drop(dead);
         copied?;
         Ok(child)
     }
 
-    fn copy_regions(&self, parent: &mut Regions, child: &Arc<Self>, gather: &mut Gather) -> Result<(), Errno> {
+    fn copy_regions(
+        &self,
+        parent: &mut Regions,
+        child: &Arc<Self>,
+        gather: &mut Gather,
+    ) -> Result<(), Errno> {
         let mut regions = child.regions.write();
         let (mut anon, mut file) = (0, 0);
         for Region { start, end, value } in parent.map.iter() {
@@ -473,11 +504,22 @@ impl AddressSpace {
                 cache.map_added(&child.this);
             }
             regions.count(vma.flags, pages, true);
-            let (shared, wipe) = (vma.flags.contains(VmFlags::SHARED), vma.flags.contains(VmFlags::WIPEONFORK));
+            let (shared, wipe) = (
+                vma.flags.contains(VmFlags::SHARED),
+                vma.flags.contains(VmFlags::WIPEONFORK),
+            );
             regions.map.insert(start, end, vma);
             // Shared file pages are found again by faulting.
             if !(shared || wipe) {
-                self.copy_pages(child, start, end, value.flags.is_cow(), gather, &mut anon, &mut file)?;
+                self.copy_pages(
+                    child,
+                    start,
+                    end,
+                    value.flags.is_cow(),
+                    gather,
+                    &mut anon,
+                    &mut file,
+                )?;
             }
         }
         child.anon.store(anon, Relaxed);
@@ -524,7 +566,11 @@ impl AddressSpace {
             let pfn = frame::pfn(entry.phys());
             if pfn != zero {
                 page::get(pfn);
-                *(if page::is_cache(pfn) { &mut *file } else { &mut *anon }) += 1;
+                *(if page::is_cache(pfn) {
+                    &mut *file
+                } else {
+                    &mut *anon
+                }) += 1;
             }
             table::store(&to[table::index(addr, 0)], entry);
         });
@@ -566,7 +612,9 @@ impl AddressSpace {
                 });
             }
         }
-        gather.finish(self);
+        let dead = gather.finish(self);
+        drop(regions);
+        drop(dead);
     }
 }
 
@@ -594,6 +642,6 @@ impl Drop for AddressSpace {
         gather.tables_freed = true;
         gather.start = 0;
         gather.end = USER_END;
-        gather.finish(self);
+        drop(gather.finish(self));
     }
 }

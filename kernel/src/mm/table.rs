@@ -63,7 +63,12 @@ pub fn find(root: PhysAddr, addr: usize) -> Option<&'static AtomicU64> {
 
 /// The slot of the page at `addr`; tables on the way are made (`made` is told of each). `None`: no memory. Several CPUs may do this at once.
 #[inline]
-pub fn find_or_make(root: PhysAddr, addr: usize, whom: For, made: impl Fn(Pfn)) -> Option<&'static AtomicU64> {
+pub fn find_or_make(
+    root: PhysAddr,
+    addr: usize,
+    whom: For,
+    made: impl Fn(Pfn),
+) -> Option<&'static AtomicU64> {
     let mut at = root;
     let mut level = LEVELS - 1;
     while level > 0 {
@@ -113,7 +118,12 @@ pub fn new_table(whom: For) -> Option<Pfn> {
 
 /// Calls `f(address, slot, entry)` for every entry that is not empty for pages in `[start, end)`.
 #[inline(always)]
-pub fn for_each(root: PhysAddr, start: usize, end: usize, mut f: impl FnMut(usize, &'static AtomicU64, Entry)) {
+pub fn for_each(
+    root: PhysAddr,
+    start: usize,
+    end: usize,
+    mut f: impl FnMut(usize, &'static AtomicU64, Entry),
+) {
     let mut addr = start;
     'outer: while addr < end {
         let mut at = root;

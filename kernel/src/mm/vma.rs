@@ -140,7 +140,10 @@ pub struct Vma {
 impl Vma {
     /// The part that starts `offset` bytes further.
     pub fn tail(&self, offset: usize) -> Self {
-        Self { index: self.index + (offset >> PAGE_SHIFT) as u64, ..self.clone() }
+        Self {
+            index: self.index + (offset >> PAGE_SHIFT) as u64,
+            ..self.clone()
+        }
     }
 
     /// Whether `next`, which starts `len` bytes after this one, continues it.

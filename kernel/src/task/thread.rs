@@ -2,7 +2,7 @@
 
 use super::{Creds, Process, ThreadInfo};
 use crate::fs::{FdTable, FsContext};
-use crate::mm::{AddressSpace, KernelStack};
+use crate::mm::{AddressSpace, KernelStack, MmSlot};
 use crate::sched::entity::{ContextCell, SchedEntity};
 use crate::signal::TaskSignals;
 use crate::sync::{IrqSpinLock, SpinLock};
@@ -55,7 +55,7 @@ pub struct Task {
     pub process: Arc<Process>,
     flags: AtomicU32,
     creds: SpinLock<Arc<Creds>>,
-    mm: SpinLock<Option<Arc<AddressSpace>>>,
+    mm: MmSlot,
     files: SpinLock<Option<Arc<FdTable>>>,
     fs: SpinLock<Option<Arc<FsContext>>>,
     comm: SpinLock<[u8; 16]>,
@@ -135,7 +135,7 @@ impl Task {
             process: new.process,
             flags: AtomicU32::new(new.flags.bits()),
             creds: SpinLock::new(new.creds),
-            mm: SpinLock::new(new.mm),
+            mm: MmSlot::new(new.mm),
             files: SpinLock::new(new.files),
             fs: SpinLock::new(new.fs),
             comm: SpinLock::new(new.comm),
@@ -229,11 +229,16 @@ impl Task {
     /// Its address space; `None` for kernel threads and threads past their end.
     #[inline]
     pub fn mm(&self) -> Option<Arc<AddressSpace>> {
-        self.mm.lock().clone()
+        self.mm.get()
+    }
+    /// Where its address space is kept, for the memory room and the scheduler.
+    #[inline(always)]
+    pub fn mm_slot(&self) -> &MmSlot {
+        &self.mm
     }
     /// Replaces the address space and returns the old one; the caller activates the new one and drops the old one afterwards.
     pub fn replace_mm(&self, mm: Option<Arc<AddressSpace>>) -> Option<Arc<AddressSpace>> {
-        core::mem::replace(&mut *self.mm.lock(), mm)
+        self.mm.replace(mm)
     }
     /// Its descriptors. Threads past their end and kernel threads have an empty table.
     #[inline]

@@ -1,0 +1,139 @@
+//! When memory runs out: first what is kept for speed is given back, then the process that uses most is killed.
+
+use super::{PAGE_SIZE, frame, heap, stack, vmap};
+use crate::arch::irq;
+use crate::sched::preempt;
+use crate::signal::{self, SIGKILL, SigInfo};
+use crate::task::Process;
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use limen_entry::ThreadFlags;
+
+/// One at a time looks for memory; `/proc/vmstat`'s `oom_kill`.
+static KILLS: AtomicU32 = AtomicU32::new(0);
+
+/// Nothing could be freed, and the running task is on its way out itself.
+#[derive(Clone, Copy, Debug)]
+pub struct OutOfMemory;
+
+/// Processes killed for memory so far.
+pub fn kills() -> u32 {
+    KILLS.load(Relaxed)
+}
+
+/// Whether the running task was chosen (or is being killed anyway) and may use the reserve to get to its end.
+pub fn is_dying() -> bool {
+    let task = crate::sched::current();
+    task.info.work.has(ThreadFlags::MEMDIE) || task.fatal_signal_pending()
+}
+
+/// Gives caches back. Returns whether memory is above the reserve then.
+fn reclaim() -> bool {
+    stack::trim(0);
+    vmap::purge();
+    heap::drain_local();
+    frame::drain_local();
+    if frame::free_in_buddy() <= frame::reserve() && preempt::count() == 0 && irq::enabled() {
+        crate::sched::on_each_cpu(crate::sched::online(), &|| {
+            heap::drain_local();
+            frame::drain_local();
+        });
+    }
+    frame::free_in_buddy() > frame::reserve()
+}
+
+/// A user page could not be had: makes room, or says that the running task is to go. Sleeps.
+pub fn make_room() -> Result<(), OutOfMemory> {
+    if preempt::count() != 0 || !irq::enabled() {
+        return Err(OutOfMemory);
+    }
+    if reclaim() {
+        return Ok(());
+    }
+    if is_dying() {
+        return Err(OutOfMemory);
+    }
+    // A victim that is still on its way out frees memory soon: wait for it rather than kill another one.
+    if let Some(victim) = dying_victim() {
+        for _ in 0..50 {
+            let _ = crate::time::sleep_until(crate::time::now_ns() + 2_000_000);
+            if reclaim() || is_dying() {
+                return if is_dying() { Err(OutOfMemory) } else { Ok(()) };
+            }
+            if victim.mm().is_none() {
+                break;
+            }
+        }
+    }
+    kill_largest();
+    if is_dying() {
+        return Err(OutOfMemory);
+    }
+    let _ = crate::time::sleep_until(crate::time::now_ns() + 1_000_000);
+    Ok(())
+}
+
+/// A process that was chosen before and still has its memory.
+fn dying_victim() -> Option<Arc<Process>> {
+    crate::task::all_processes()
+        .into_iter()
+        .find(|p| p.mm().is_some() && p.threads().iter().any(|t| t.info.work.has(ThreadFlags::MEMDIE)))
+}
+
+/// How much a process would free, in pages, shifted by its `oom_score_adj`; `None` if it must not be killed.
+pub fn badness(process: &Arc<Process>) -> Option<i64> {
+    let adjust = process.oom_score_adj.load(Relaxed) as i64;
+    if process.is_init() || adjust == -1000 {
+        return None;
+    }
+    let points = process.mm()?.badness() as i64;
+    Some((points + adjust * frame::total() as i64 / 1000).max(1))
+}
+
+fn kill_largest() {
+    let victim = crate::task::all_processes()
+        .into_iter()
+        .filter(|p| !p.threads().iter().any(|t| t.info.work.has(ThreadFlags::MEMDIE)))
+        .filter_map(|p| Some((badness(&p)?, p)))
+        .max_by_key(|(points, _)| *points);
+    let Some((_, victim)) = victim else {
+        // Nobody but init is left: wait for what is dying, or give init an error.
+        kill_current();
+        return;
+    };
+    kill(&victim);
+}
+
+fn kill(victim: &Arc<Process>) {
+    KILLS.fetch_add(1, Relaxed);
+    let usage = victim.mm().map(|mm| mm.usage()).unwrap_or_default();
+    let comm = victim.leader().map(|t| t.comm()).unwrap_or_default();
+    let name = comm.split(|&b| b == 0).next().unwrap_or_default();
+    let kib = PAGE_SIZE / 1024;
+    crate::log!(
+        Err,
+        "Out of memory: Killed process {} ({}) total-vm:{}kB, anon-rss:{}kB, file-rss:{}kB, shmem-rss:0kB, UID:{} pgtables:{}kB oom_score_adj:{}",
+        victim.tgid,
+        core::str::from_utf8(name).unwrap_or("?"),
+        usage.total * kib,
+        usage.anon * kib,
+        usage.file * kib,
+        victim.leader().map_or(0, |t| t.creds().uid),
+        usage.tables * kib,
+        victim.oom_score_adj.load(Relaxed),
+    );
+    for thread in victim.threads() {
+        thread.info.work.set(ThreadFlags::MEMDIE);
+    }
+    signal::send_to_process(victim, SIGKILL, SigInfo::kernel(SIGKILL));
+}
+
+/// The running process can't go on without memory it can't get.
+pub fn kill_current() {
+    let task = crate::sched::current();
+    if task.fatal_signal_pending() {
+        return;
+    }
+    task.info.work.set(ThreadFlags::MEMDIE);
+    signal::send_to_process(&task.process, SIGKILL, SigInfo::kernel(SIGKILL));
+}

@@ -1,0 +1,71 @@
+//! Where a task keeps its address space, and how the running thread reaches its own without touching a count.
+
+use super::space::AddressSpace;
+use crate::sync::SpinLock;
+use alloc::sync::Arc;
+use core::marker::PhantomData;
+use core::ops::Deref;
+use core::sync::atomic::{AtomicPtr, Ordering};
+
+/// A task's address space. Others get a counted reference; only the task itself (or whoever makes it) replaces it.
+pub struct MmSlot {
+    owned: SpinLock<Option<Arc<AddressSpace>>>,
+    /// The same, for the task itself.
+    raw: AtomicPtr<AddressSpace>,
+}
+
+fn pointer(mm: &Option<Arc<AddressSpace>>) -> *mut AddressSpace {
+    mm.as_ref()
+        .map_or(core::ptr::null_mut(), |mm| Arc::as_ptr(mm).cast_mut())
+}
+
+impl MmSlot {
+    /// For a new task.
+    pub fn new(mm: Option<Arc<AddressSpace>>) -> Self {
+        Self {
+            raw: AtomicPtr::new(pointer(&mm)),
+            owned: SpinLock::new(mm),
+        }
+    }
+    /// A counted reference.
+    pub fn get(&self) -> Option<Arc<AddressSpace>> {
+        self.owned.lock().clone()
+    }
+    /// Replaces it; returns the old one.
+    pub fn replace(&self, mm: Option<Arc<AddressSpace>>) -> Option<Arc<AddressSpace>> {
+        let mut owned = self.owned.lock();
+        self.raw.store(pointer(&mm), Ordering::Relaxed);
+        core::mem::replace(&mut *owned, mm)
+    }
+    /// Whether it is `mm`.
+    #[inline(always)]
+    pub fn is(&self, mm: *const AddressSpace) -> bool {
+        core::ptr::eq(self.raw.load(Ordering::Relaxed), mm)
+    }
+}
+
+/// The running thread's address space, not counted. Must not be kept across exec or exit.
+pub struct CurrentSpace {
+    space: &'static AddressSpace,
+    _local: PhantomData<*const ()>,
+}
+
+impl Deref for CurrentSpace {
+    type Target = AddressSpace;
+    #[inline(always)]
+    fn deref(&self) -> &AddressSpace {
+        self.space
+    }
+}
+
+/// The running thread's address space; `None` for kernel threads.
+#[inline(always)]
+pub fn current_space() -> Option<CurrentSpace> {
+    let task = crate::sched::current();
+    // SAFETY: the running thread's slot holds a count of what `raw` points to, and only the thread itself replaces it.
+    let space = unsafe { task.mm_slot().raw.load(Ordering::Relaxed).as_ref() }?;
+    Some(CurrentSpace {
+        space,
+        _local: PhantomData,
+    })
+}
