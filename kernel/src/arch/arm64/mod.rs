@@ -29,6 +29,8 @@ pub mod time;
 pub mod uaccess;
 pub mod vdso;
 
+pub use cpu::hwcap;
+
 /// The name `uname` and the tools use.
 pub const UTS_MACHINE: &str = "aarch64";
 /// `AT_PLATFORM` of the auxiliary vector.
