@@ -34,11 +34,6 @@ pub struct Archive {
 }
 
 impl Archive {
-    /// Whether an entry of this name (without a leading `/`) is in already.
-    pub fn contains(&self, name: &str) -> bool {
-        self.names.contains(name.trim_matches('/'))
-    }
-
     /// Adds an entry. The first of a name wins, so that what was asked for explicitly is added first.
     pub fn add(&mut self, name: &str, meta: Meta, content: &[u8]) {
         let name = name.trim_matches('/');
@@ -86,11 +81,6 @@ impl Archive {
     /// Adds a symbolic link.
     pub fn symlink(&mut self, name: &str, target: &str) {
         self.add(name, Meta { mode: S_IFLNK | 0o777, ..Meta::default() }, target.as_bytes());
-    }
-
-    /// Number of bytes so far.
-    pub fn len(&self) -> usize {
-        self.bytes.len()
     }
 
     /// The finished archive.
@@ -155,7 +145,6 @@ mod tests {
     fn entries_are_padded_to_four() {
         let mut archive = Archive::default();
         archive.file("f", 0o600, b"12345");
-        assert_eq!(archive.len() % 4, 0);
         assert_eq!(archive.finish().len() % 4, 0);
     }
 

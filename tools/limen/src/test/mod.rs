@@ -1,10 +1,216 @@
-//! `limen test`: runs everything CI runs.
+//! `limen test`: runs everything CI runs. A step is one line of output; independent steps run at the same time.
+//! `steps` lists them; each file of this folder holds one kind.
+
+mod boots;
+mod busybox;
+mod cargo;
+mod cases;
+mod command;
+mod guest;
+mod host;
+mod lines;
+mod memory;
+mod programs;
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::{Condvar, Mutex};
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
+use crate::arch::Arch;
 use crate::cli::TestOptions;
 
+/// What steps share.
+pub struct Context {
+    /// A Linux image to run the whole-system tests on instead of Limen.
+    pub kernel: Option<PathBuf>,
+}
+
+/// How a step went, when it did not fail.
+pub enum Verdict {
+    /// It passed; a few words about what was done.
+    Passed(String),
+    /// It could not be done here, and why that is all right.
+    Skipped(String),
+}
+
+type Work = Box<dyn Fn(&Context) -> Result<Verdict> + Send + Sync>;
+
+/// One step.
+pub struct Step {
+    name: String,
+    arch: Option<Arch>,
+    /// Left out by `--quick`.
+    long: bool,
+    /// Steps that must have passed before this one makes sense.
+    after: Vec<String>,
+    work: Work,
+}
+
+impl Step {
+    /// A step of no architecture.
+    pub fn new(name: &str, work: impl Fn(&Context) -> Result<Verdict> + Send + Sync + 'static) -> Step {
+        Step { name: name.to_owned(), arch: None, long: false, after: Vec::new(), work: Box::new(work) }
+    }
+
+    /// A step of one architecture, which its name gets.
+    pub fn on(
+        arch: Arch,
+        name: &str,
+        work: impl Fn(&Context) -> Result<Verdict> + Send + Sync + 'static,
+    ) -> Step {
+        Step { arch: Some(arch), ..Step::new(&format!("{name}-{arch}"), work) }
+    }
+
+    /// Marks it as one that takes long.
+    pub fn long(self) -> Step {
+        Step { long: true, ..self }
+    }
+
+    /// Makes it wait for another step, and be skipped when that one fails.
+    pub fn after(mut self, name: impl Into<String>) -> Step {
+        self.after.push(name.into());
+        self
+    }
+}
+
+/// Every step, in the order they start. Long chains come first, so that the end is not one long step alone.
+fn steps() -> Vec<Step> {
+    let mut steps = cargo::first_steps();
+    for arch in Arch::ALL {
+        steps.extend(boots::first_steps(arch));
+    }
+    for arch in Arch::ALL {
+        steps.extend(busybox::steps(arch));
+    }
+    steps.extend(host::steps());
+    for arch in Arch::ALL {
+        steps.extend(programs::steps(arch));
+        steps.extend(memory::steps(arch));
+        steps.extend(boots::more_steps(arch));
+    }
+    steps.extend(command::steps());
+    steps.extend(cargo::last_steps());
+    steps
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Waiting,
+    Running,
+    Passed,
+    Failed,
+    Skipped,
+}
+
 /// Runs the tests; returns the exit status.
-pub fn test(_options: &TestOptions) -> Result<i32> {
-    Ok(0)
+pub fn test(options: &TestOptions) -> Result<i32> {
+    let chosen = |s: &Step| {
+        (options.arch.is_none() || s.arch.is_none() || s.arch == options.arch)
+            && (options.only.is_empty() || options.only.iter().any(|o| s.name.contains(o.as_str())))
+            && !(options.quick && s.long)
+    };
+    let steps: Vec<Step> = steps().into_iter().filter(chosen).collect();
+    if options.list {
+        steps.iter().for_each(|s| println!("{}{}", s.name, if s.long { "  (long)" } else { "" }));
+        return Ok(0);
+    }
+    if steps.is_empty() {
+        anyhow::bail!("no test of that name; limen test --list shows them");
+    }
+    let context = Context { kernel: options.kernel.clone() };
+    let index: BTreeMap<&str, usize> = steps.iter().enumerate().map(|(i, s)| (s.name.as_str(), i)).collect();
+    let states = Mutex::new(vec![State::Waiting; steps.len()]);
+    let changed = Condvar::new();
+    let start = Instant::now();
+    std::thread::scope(|scope| {
+        for _ in 0..options.jobs.max(1) {
+            scope.spawn(|| {
+                while let Some((i, blocked)) = next(&steps, &index, &states, &changed) {
+                    let began = Instant::now();
+                    let result = match &blocked {
+                        Some(why) => Ok(Verdict::Skipped(format!("{why} failed"))),
+                        None => (steps[i].work)(&context),
+                    };
+                    let state = report(&steps[i], &result, began.elapsed());
+                    states.lock().unwrap_or_else(|e| e.into_inner())[i] = state;
+                    changed.notify_all();
+                }
+            });
+        }
+    });
+    let states = states.into_inner().unwrap_or_else(|e| e.into_inner());
+    let count = |wanted: State| states.iter().filter(|s| **s == wanted).count();
+    let failed: Vec<&str> =
+        steps.iter().zip(&states).filter(|(_, s)| **s == State::Failed).map(|(s, _)| s.name.as_str()).collect();
+    println!("in {:.0} s", start.elapsed().as_secs_f64());
+    if !failed.is_empty() {
+        println!("failed: {}", failed.join(" "));
+    }
+    println!("{} passed, {} failed, {} skipped", count(State::Passed), failed.len(), count(State::Skipped));
+    Ok(i32::from(!failed.is_empty()))
+}
+
+/// Takes the next step that can run now; waits while there is none. With it comes the step that keeps it from making
+/// sense, if one failed. `None` when all have been taken.
+fn next(
+    steps: &[Step],
+    index: &BTreeMap<&str, usize>,
+    states: &Mutex<Vec<State>>,
+    changed: &Condvar,
+) -> Option<(usize, Option<String>)> {
+    let mut states = states.lock().unwrap_or_else(|e| e.into_inner());
+    loop {
+        let mut waiting = false;
+        for (i, step) in steps.iter().enumerate() {
+            if states[i] != State::Waiting {
+                continue;
+            }
+            waiting = true;
+            // A step that was not chosen holds nobody up.
+            let before = step.after.iter().filter_map(|n| index.get(n.as_str()).map(|j| (n, states[*j])));
+            let mut ready = true;
+            let mut blocked = None;
+            for (name, state) in before {
+                ready &= !matches!(state, State::Waiting | State::Running);
+                if matches!(state, State::Failed | State::Skipped) {
+                    blocked = Some(name.clone());
+                }
+            }
+            if ready {
+                states[i] = State::Running;
+                return Some((i, blocked));
+            }
+        }
+        if !waiting {
+            return None;
+        }
+        states = changed.wait(states).unwrap_or_else(|e| e.into_inner());
+    }
+}
+
+/// Prints the line of a step, and what it said when it failed.
+fn report(step: &Step, result: &Result<Verdict>, took: Duration) -> State {
+    let (word, state, text) = match result {
+        Ok(Verdict::Passed(text)) => ("ok", State::Passed, text.clone()),
+        Ok(Verdict::Skipped(why)) => ("skipped", State::Skipped, why.clone()),
+        Err(_) => ("FAILED", State::Failed, String::new()),
+    };
+    let mut out = std::io::stdout().lock();
+    let _ = writeln!(out, "{word:7} {:<28} {:6.1} s  {text}", step.name, took.as_secs_f64());
+    if let Err(error) = result {
+        let message = format!("{error:#}");
+        let lines: Vec<&str> = message.lines().collect();
+        for line in lines.iter().take(120) {
+            let _ = writeln!(out, "        | {line}");
+        }
+        if lines.len() > 120 {
+            let _ = writeln!(out, "        | ... {} more lines", lines.len() - 120);
+        }
+    }
+    let _ = out.flush();
+    state
 }

@@ -1,0 +1,89 @@
+//! Boots: every machine, number of processors, processor model and interrupt controller that Limen promises to come up
+//! on; the kernel's self-tests; the configuration with lock validation.
+
+use anyhow::{Result, bail};
+
+use super::guest::Guest;
+use super::{Context, Step, Verdict};
+use crate::arch::Arch;
+
+/// What the first program says when all is well.
+const SCRIPT: &str = "echo up; nproc; cat /proc/self/comm; (echo sub; exit 3); echo $?\n";
+
+fn boot(context: &Context, arch: Arch, smp: u32, options: &[&str]) -> Result<String> {
+    let mut guest = Guest::new(context, arch).smp(smp).timeout(60).script(SCRIPT);
+    for option in options {
+        guest = guest.option(*option);
+    }
+    let began = std::time::Instant::now();
+    let ran = guest.run_well()?;
+    if ran.text() != format!("up\n{smp}\ncat\nsub\n3\n") {
+        bail!("the shell said something else\n{}", ran.everything());
+    }
+    Ok(format!("{} {smp} CPUs {:.1} s", options.join(" "), began.elapsed().as_secs_f64()))
+}
+
+/// The first boot, which the others depend on.
+pub fn first_steps(arch: Arch) -> Vec<Step> {
+    let first = Step::on(arch, "boot", move |context| Ok(Verdict::Passed(boot(context, arch, 1, &[])?)));
+    vec![first.after(format!("build-{arch}"))]
+}
+
+/// All other boots.
+pub fn more_steps(arch: Arch) -> Vec<Step> {
+    let smp = Step::on(arch, "smp", move |context| {
+        let runs: Result<Vec<String>> = [2, 4, 8].map(|n| boot(context, arch, n, &[])).into_iter().collect();
+        Ok(Verdict::Passed(runs?.join(", ")))
+    });
+    let machines = Step::on(arch, "machines", move |context| {
+        let sets: &[&[&str]] = match arch {
+            Arch::X86_64 => &[&["--machine=q35"], &["--machine=microvm"], &["--cpu=qemu64"], &["--mem=6G"]],
+            Arch::Arm64 => &[
+                &["--machine=virt,gic-version=3"],
+                &["--machine=virt,gic-version=2"],
+                &["--machine=virt,virtualization=on"],
+                &["--cpu=cortex-a53"],
+                &["--cpu=cortex-a57"],
+                &["--cpu=cortex-a72"],
+                &["--cpu=cortex-a76"],
+                &["--mem=6G"],
+            ],
+        };
+        let mut said = Vec::new();
+        for set in sets {
+            if context.kernel.is_some() && set.iter().any(|o| o.contains("microvm")) {
+                continue; // Debian's Linux has no drivers for microvm without ACPI
+            }
+            match boot(context, arch, 2, set) {
+                Ok(text) => said.push(text),
+                Err(error) => bail!("{}: {error:#}", set.join(" ")),
+            }
+        }
+        Ok(Verdict::Passed(format!("{} machines and processors", said.len())))
+    });
+    let lockdep = Step::on(arch, "lockdep", move |context| {
+        if context.kernel.is_some() {
+            return Ok(Verdict::Skipped("only for Limen".into()));
+        }
+        let script = "for i in 1 2 3 4 5; do ls -lR /proc/self /sys /dev >/dev/null 2>&1; (seq 1000 | sort | md5sum; sleep 0.1) & done; wait; \
+                      mkdir -p /tmp/a; for i in $(seq 100); do echo $i > /tmp/a/$i; done; rm -r /tmp/a; kill -9 $$\n";
+        let guest = Guest::new(context, arch).smp(4).timeout(240).option("--features=lockdep");
+        let ran = guest.option("--profile=kernel-dev").script(script).run()?;
+        ran.expect(137)?;
+        Ok(Verdict::Passed("no complaint about locks".into()))
+    });
+    let selftest = Step::on(arch, "selftest", move |context| {
+        if context.kernel.is_some() {
+            return Ok(Verdict::Skipped("only for Limen".into()));
+        }
+        let ran = Guest::new(context, arch).smp(2).timeout(120).option("--append=limen.selftest").run()?;
+        let Some(line) = ran.log.lines().find(|l| l.contains("selftest:") && l.contains("passed")) else {
+            bail!("the self-tests did not end\n{}", ran.everything());
+        };
+        ran.clean_log()?;
+        let line = line.split("selftest:").nth(1).unwrap_or_default().trim();
+        Ok(Verdict::Passed(line.to_owned()))
+    });
+    let first = format!("boot-{arch}");
+    vec![smp.after(&first), machines.after(&first), lockdep.after(&first).long(), selftest.after(&first)]
+}

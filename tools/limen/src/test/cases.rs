@@ -1,0 +1,161 @@
+//! Differential tests: many small shell scripts, run in one boot of the kernel under test and in one of Debian's Linux;
+//! each must give the same bytes and the same status. The scripts are in `tests/*/*.sh`, separated by `## case: NAME`.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::{Context as _, Result, bail};
+
+use super::guest::{Guest, Ran};
+use crate::tree;
+
+/// One script.
+pub struct Case {
+    pub name: String,
+    pub text: String,
+}
+
+/// What a script gave.
+#[derive(PartialEq, Eq, Clone)]
+pub struct Given {
+    status: String,
+    stdout: Vec<u8>,
+    stderr: Vec<u8>,
+}
+
+/// Reads the scripts of a folder below `tests/`.
+pub fn read(folder: &str) -> Result<Vec<Case>> {
+    let dir = tree::root().join("tests").join(folder);
+    let mut files: Vec<_> = std::fs::read_dir(&dir)
+        .with_context(|| format!("cannot read {}", dir.display()))?
+        .flatten()
+        .map(|e| e.path())
+        .filter(|p| p.extension().is_some_and(|x| x == "sh"))
+        .collect();
+    files.sort();
+    let mut cases: Vec<Case> = Vec::new();
+    for file in files {
+        let text = std::fs::read_to_string(&file)?;
+        for part in text.split("## case: ").skip(1) {
+            let (name, text) = part.split_once('\n').unwrap_or((part, ""));
+            let name = name.trim().to_owned();
+            if cases.iter().any(|c| c.name == name) {
+                bail!("{}: two cases are called {name}", file.display());
+            }
+            cases.push(Case { name, text: text.to_owned() });
+        }
+    }
+    Ok(cases)
+}
+
+/// Puts the scripts and the script that runs them all into a folder for the guest (`/cases`).
+pub fn prepare(cases: &[Case], dir: &Path, shell: &str) -> Result<()> {
+    let _ = std::fs::remove_dir_all(dir);
+    std::fs::create_dir_all(dir)?;
+    for (i, case) in cases.iter().enumerate() {
+        std::fs::write(dir.join(format!("{i:03}")), &case.text)?;
+    }
+    // Each case has its own folder and session; what it leaves running ends with it.
+    let runner = format!(
+        r#"cd /cases
+for c in [0-9][0-9][0-9]; do
+    printf 'begin %s\n' $c
+    mkdir -p /tmp/$c /tmp/out
+    (cd /tmp/$c && exec env -i PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root USER=root LC_ALL=C.UTF-8 TZ=UTC0 TERM=dumb \
+        timeout -s KILL 100 {shell} /cases/$c) </dev/null >/tmp/out/1 2>/tmp/out/2
+    s=$?
+    printf 'end %s %s %s %s\n' $c $s $(wc -c </tmp/out/1) $(wc -c </tmp/out/2)
+    cat /tmp/out/1 /tmp/out/2
+    cd / && rm -rf /tmp/$c; cd /cases
+done
+echo all done
+"#
+    );
+    std::fs::write(dir.join("run"), runner)?;
+    Ok(())
+}
+
+/// Takes the output of the running script apart.
+pub fn parse(ran: &Ran, count: usize) -> (BTreeMap<usize, Given>, bool) {
+    let mut found = BTreeMap::new();
+    let bytes = &ran.stdout;
+    let mut at = 0;
+    while at < bytes.len() {
+        let end = bytes[at..].iter().position(|b| *b == b'\n').map_or(bytes.len(), |n| at + n);
+        let line = String::from_utf8_lossy(&bytes[at..end]).into_owned();
+        at = (end + 1).min(bytes.len());
+        let words: Vec<&str> = line.split(' ').collect();
+        if let ["end", case, status, out, err] = words[..] {
+            let (Ok(case), Ok(out), Ok(err)) = (case.parse(), out.parse::<usize>(), err.parse::<usize>()) else {
+                continue;
+            };
+            let take = |from: usize, n: usize| bytes.get(from..from + n).unwrap_or_default().to_vec();
+            found.insert(
+                case,
+                Given { status: status.to_owned(), stdout: take(at, out), stderr: take(at + out, err) },
+            );
+            at = (at + out + err).min(bytes.len());
+        } else if line == "all done" {
+            return (found, true);
+        }
+    }
+    let _ = count;
+    (found, false)
+}
+
+/// Runs the cases on both kernels and compares.
+pub fn compare(cases: &[Case], ours: Guest, theirs: Guest) -> Result<String> {
+    let theirs = theirs.run()?;
+    let (expected, complete) = parse(&theirs, cases.len());
+    if !complete {
+        bail!("Linux did not get through the cases; status {}\n{}", theirs.status, theirs.everything());
+    }
+    let ours = ours.run()?;
+    let (found, complete) = parse(&ours, cases.len());
+    let mut wrong = Vec::new();
+    let mut right = 0;
+    for (i, case) in cases.iter().enumerate() {
+        match (found.get(&i), expected.get(&i)) {
+            (Some(a), Some(b)) if a == b => right += 1,
+            (Some(a), Some(b)) => wrong.push(format!("{}:\n{}", case.name, difference(a, b))),
+            (None, _) => wrong.push(format!("{}: not reached", case.name)),
+            (_, None) => wrong.push(format!("{}: Linux did not reach it", case.name)),
+        }
+    }
+    if !complete {
+        wrong.push(format!("it did not get through; status {}\n{}", ours.status, ours.everything()));
+    }
+    if let Err(error) = ours.clean_log() {
+        wrong.push(format!("{error:#}"));
+    }
+    if wrong.is_empty() {
+        return Ok(format!("{right} cases give the same bytes and status as on Linux"));
+    }
+    bail!("{right} of {} cases are the same as on Linux; these are not:\n{}", cases.len(), wrong.join("\n"))
+}
+
+/// The first lines that differ.
+fn difference(ours: &Given, linux: &Given) -> String {
+    let mut text = String::new();
+    if ours.status != linux.status {
+        text += &format!("  status {} instead of {}\n", ours.status, linux.status);
+    }
+    for (name, a, b) in [("stdout", &ours.stdout, &linux.stdout), ("stderr", &ours.stderr, &linux.stderr)] {
+        if a == b {
+            continue;
+        }
+        let (a, b) = (String::from_utf8_lossy(a), String::from_utf8_lossy(b));
+        let (mut x, mut y) = (a.lines(), b.lines());
+        let mut number = 0;
+        loop {
+            number += 1;
+            let (p, q) = (x.next(), y.next());
+            if p != q || p.is_none() {
+                let show = |l: Option<&str>| l.map_or("(the end)".to_owned(), |l| l.chars().take(200).collect());
+                text += &format!("  {name} line {number}: {}\n        instead of: {}\n", show(p), show(q));
+                break;
+            }
+        }
+    }
+    text
+}

@@ -1,0 +1,145 @@
+//! The host's own dynamic programs, unmodified: the scripts of `tests/host`, on the kernel under test and on Linux. Only
+//! on x86_64, where the host's programs run; and Python's own tests.
+
+use anyhow::{Result, bail};
+
+use super::cases;
+use super::guest::Guest;
+use super::{Context, Step, Verdict};
+use crate::arch::Arch;
+use crate::{packages, tree};
+
+/// What the scripts call, and the packages that bring it.
+const PROGRAMS: [(&str, &str); 17] = [
+    ("bash", "bash"),
+    ("ls", "coreutils"),
+    ("grep", "grep"),
+    ("sed", "sed"),
+    ("gawk", "gawk"),
+    ("tar", "tar"),
+    ("gzip", "gzip"),
+    ("xz", "xz-utils"),
+    ("git", "git"),
+    ("perl", "perl"),
+    ("find", "findutils"),
+    ("diff", "diffutils"),
+    ("mount", "mount"),
+    ("ps", "procps"),
+    ("python3", "python3"),
+    ("file", "file"),
+    ("less", "less"),
+];
+
+/// All of coreutils that the scripts use.
+const COREUTILS: &str = "cat chmod chown cp cut date dd df du echo env expr factor false head id install join ln md5sum mkdir mkfifo \
+    mktemp mv nice nl nproc od paste printf pwd readlink realpath rm rmdir seq sha256sum shuf sleep sort split stat stdbuf sum \
+    sync tac tail tee test timeout touch tr true truncate uname uniq unlink wc who yes";
+
+/// The steps.
+pub fn steps() -> Vec<Step> {
+    if Arch::host() != Some(Arch::X86_64) {
+        return Vec::new();
+    }
+    let programs = Step::on(Arch::X86_64, "host-programs", |context| {
+        let cases = cases::read("host")?;
+        let dir = tree::cache("test")?.join("host-cases");
+        cases::prepare(&cases, &dir, "bash")?;
+        let with = programs()?;
+        let guest = |g: Guest| {
+            let g = with.iter().fold(g, |g, w| g.option(w));
+            let g = g.option(format!("--add={}:/cases", dir.display())).option("--mem=1G").smp(2).timeout(600);
+            g.program(&["bash", "/cases/run"])
+        };
+        let theirs = guest(Guest::linux(Arch::X86_64)?);
+        let text = cases::compare(&cases, guest(Guest::new(context, Arch::X86_64)), theirs)?;
+        Ok(Verdict::Passed(text))
+    });
+    let python = Step::on(Arch::X86_64, "python", python).long();
+    let boot = format!("boot-{}", Arch::X86_64);
+    vec![programs.after(&boot), python.after(&boot)]
+}
+
+/// The options that bring every program and what it reads.
+fn programs() -> Result<Vec<String>> {
+    let missing: Vec<&str> =
+        PROGRAMS.iter().filter(|(p, _)| tree::find_tool(p).is_none()).map(|(_, package)| *package).collect();
+    if !missing.is_empty() {
+        packages::install(&missing)?;
+    }
+    let mut options: Vec<String> = PROGRAMS
+        .iter()
+        .filter(|(p, _)| *p != "python3")
+        .map(|(p, _)| format!("--with={p}"))
+        .chain(COREUTILS.split_whitespace().map(|p| format!("--with={p}")))
+        .collect();
+    options.push("--with=/usr/bin/perl".into());
+    for file in ["/usr/lib/git-core/git", "/usr/share/git-core/templates", "/usr/libexec/coreutils"] {
+        if std::path::Path::new(file).exists() {
+            options.push(format!("--add={file}"));
+        }
+    }
+    // Perl's own library is what its base package has.
+    for entry in std::fs::read_dir("/usr/lib/x86_64-linux-gnu")?.flatten() {
+        if entry.file_name().to_string_lossy().starts_with("perl-base") {
+            options.push(format!("--add={}", entry.path().display()));
+        }
+    }
+    Ok(options)
+}
+
+/// Tests of Python's own suite that Limen is asked to pass, and those of their cases that are left out, with the reason.
+const PYTHON_TESTS: [&str; 4] = ["test_grammar", "test_math", "test_json", "test_os"];
+const PYTHON_IGNORED: [(&str, &str); 0] = [];
+
+fn python(context: &Context) -> Result<Verdict> {
+    // Debian's interpreter, with its library and tests as packaged: the host's may be anything.
+    let arch = Arch::X86_64;
+    let dir = tree::cache("test")?.join("python-root");
+    let done = dir.join(".complete");
+    if !done.exists() {
+        let _ = std::fs::remove_dir_all(&dir);
+        std::fs::create_dir_all(&dir)?;
+        for package in [
+            "python3.11-minimal",
+            "libpython3.11-minimal",
+            "libpython3.11-stdlib",
+            "libpython3.11-testsuite",
+        ] {
+            let from = packages::fetch(arch, package)?;
+            let copy = std::process::Command::new("cp").arg("-a").arg(from.join("usr")).arg(&dir).status()?;
+            if !copy.success() {
+                bail!("cannot copy {}", from.display());
+            }
+        }
+        std::fs::write(&done, "")?;
+    }
+    let interpreter = dir.join("usr/bin/python3.11");
+    let mut guest = Guest::new(context, arch).option("--mem=2G").smp(2).timeout(900);
+    guest = guest.option(format!("--with={}", interpreter.display()));
+    let module_libraries = ["libssl.so.3", "libcrypto.so.3", "libffi.so.8", "libbz2.so.1.0", "liblzma.so.5", "libsqlite3.so.0", "libuuid.so.1", "libncursesw.so.6", "libtinfo.so.6", "libdb-5.3.so", "libexpat.so.1", "libz.so.1"];
+    for library in module_libraries {
+        for place in ["/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu"] {
+            let path = std::path::Path::new(place).join(library);
+            if path.exists() {
+                guest = guest.option(format!("--add={}", path.display()));
+                break;
+            }
+        }
+    }
+    guest = guest.option(format!("--add={}/usr:/usr", dir.display()));
+    guest = guest.option("--env=HOME=/root").option("--env=LC_ALL=C.UTF-8").option("--cwd=/tmp");
+    let path = interpreter.to_string_lossy().into_owned();
+    let mut words = vec![path.as_str(), "-m", "test", "--timeout", "200"];
+    for (ignored, _) in PYTHON_IGNORED {
+        words.extend(["-i", ignored]);
+    }
+    words.extend(PYTHON_TESTS);
+    let ran = guest.program(&words).run()?;
+    if ran.status != 0 {
+        let text = ran.text();
+        let lines: Vec<&str> = text.lines().collect();
+        bail!("{}\n{}", lines[lines.len().saturating_sub(100)..].join("\n"), ran.everything());
+    }
+    ran.clean_log()?;
+    Ok(Verdict::Passed(format!("{} pass, {} cases left out", PYTHON_TESTS.join(" "), PYTHON_IGNORED.len())))
+}
