@@ -177,12 +177,24 @@ fn collect(path: &Path, wanted: Option<Arch>, files: &mut BTreeSet<PathBuf>, dep
             format!("{shown} {what}; give a Linux program, or name its interpreter: limen run -- sh {shown}"),
         ));
     }
+    if start.len() < 64 {
+        return Err(status::error(CANNOT_RUN, format!("{shown} is cut short; build it again")));
+    }
+    // Class, byte order and machine come first: they are what makes the rest readable.
+    let machine = if start[5] == 2 { [start[19], start[18]] } else { [start[18], start[19]] };
+    let machine = u16::from_le_bytes(machine);
+    if start[4] != 2 || start[5] != 1 || Arch::of_elf_machine(machine).is_none() {
+        return Err(status::error(
+            CANNOT_RUN,
+            format!("{shown} is for {}; Limen runs x86_64 and arm64 programs", machine_name(machine)),
+        ));
+    }
     let bytes = std::fs::read(path).with_context(|| format!("cannot read {shown}"))?;
     let info = elf::read(path, &bytes).map_err(|e| status::error(CANNOT_RUN, format!("{e:#}; build it again")))?;
     let Some(arch) = info.arch() else {
         return Err(status::error(
             CANNOT_RUN,
-            format!("{shown} is for {}; Limen runs x86_64 and arm64 programs", machine_name(&info)),
+            format!("{shown} is for {}; Limen runs x86_64 and arm64 programs", machine_name(info.machine)),
         ));
     };
     if let Some(wanted) = wanted
@@ -251,8 +263,8 @@ fn collect_script(
     Ok(arch)
 }
 
-fn machine_name(info: &elf::Info) -> String {
-    let name = match info.machine {
+fn machine_name(machine: u16) -> String {
+    let name = match machine {
         3 => "32-bit x86",
         40 => "32-bit Arm",
         8 => "MIPS",

@@ -286,7 +286,11 @@ fn terminal(context: &Context, arch: Arch) -> Result<Verdict> {
     t.wait_for("# ")?;
     t.send("vi /tmp/f\r")?;
     std::thread::sleep(Duration::from_millis(800));
-    t.send("isome text\x1b:wq\r")?;
+    // As typed: vi takes an escape with something right behind it for a function key.
+    for keys in ["i", "some text", "\x1b", ":wq\r"] {
+        std::thread::sleep(Duration::from_millis(400));
+        t.send(keys)?;
+    }
     t.wait_for("# ")?;
     t.send("cat /tmp/f\r")?;
     t.wait_for("some text\r\n")?;
