@@ -17,6 +17,7 @@ pub mod policy;
 pub mod preempt;
 mod queue;
 mod run;
+mod selftest;
 pub mod stats;
 mod wait;
 mod wake;
@@ -26,6 +27,7 @@ pub use cpuset::CpuSet;
 pub use current::{CurrentTask, current};
 pub use entity::{Policy, TaskState};
 pub use kthread::{end_thread, spawn_kthread, start_thread};
+pub use policy::yield_now;
 pub use run::{CpuData, activate_mm, cpu, leave_mm, online, preempt_current, ready, schedule, this_cpu};
 pub use wait::{WaitQueue, Waiter};
 pub use wake::{wake_new_task, wake_task};
@@ -95,6 +97,9 @@ pub fn start_secondaries() {
         irq::spin_hint();
     }
     info!("{} of {} CPUs online", online().count(), count);
+    if crate::boot::cmdline::flag("limen.selftest") {
+        selftest::start();
+    }
 }
 
 /// A secondary CPU reports for duty.

@@ -1,0 +1,92 @@
+//! The scheduler's own test, run at boot with `limen.selftest` on the command line: threads that hand a token round, fight for a lock,
+//! sleep for a while, call other CPUs and move between them. Ends with one line on the console.
+
+use super::{CpuSet, WaitQueue, current, on_each_cpu, online, policy, spawn_kthread, yield_now};
+use crate::sync::Mutex;
+use crate::time::now_ns;
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+struct Shared {
+    token: AtomicUsize,
+    turn: WaitQueue,
+    counter: Mutex<usize>,
+    done: AtomicUsize,
+    finished: WaitQueue,
+}
+
+const THREADS: usize = 8;
+const ROUNDS: usize = 200;
+
+/// Starts the test; it reports when it is done.
+pub fn start() {
+    spawn_kthread("selftest", run);
+}
+
+fn run() {
+    let shared = Arc::new(Shared {
+        token: AtomicUsize::new(0),
+        turn: WaitQueue::new(),
+        counter: Mutex::new(0),
+        done: AtomicUsize::new(0),
+        finished: WaitQueue::new(),
+    });
+    let began = now_ns();
+    for n in 0..THREADS {
+        let s = shared.clone();
+        spawn_kthread("selftest", move || worker(n, &s));
+    }
+    let ended = shared
+        .finished
+        .wait_until_deadline_uninterruptible(began + 20_000_000_000, || shared.done.load(Ordering::Acquire) == THREADS);
+    let total = *shared.counter.lock();
+    if ended && total == THREADS * ROUNDS {
+        info!("selftest sched: passed in {} us", (now_ns() - began) / 1000);
+    } else {
+        warning!("selftest sched: FAILED: {} of {THREADS} threads done, counter {total}", shared.done.load(Ordering::Relaxed));
+    }
+}
+
+fn worker(n: usize, s: &Shared) {
+    for round in 0..ROUNDS {
+        // A token goes round: every hand-over is a wake-up and a sleep.
+        s.turn.wait_until_uninterruptible(|| s.token.load(Ordering::Acquire) % THREADS == n);
+        s.token.fetch_add(1, Ordering::AcqRel);
+        s.turn.wake_all();
+        // A lock held across a yield: others must sleep for it.
+        {
+            let mut counter = s.counter.lock();
+            let before = *counter;
+            if round % 8 == 0 {
+                yield_now();
+            }
+            *counter = before + 1;
+        }
+        if round % 50 == n {
+            let at = now_ns() + 1_000_000;
+            let _ = crate::time::sleep_until(at);
+            if now_ns() < at {
+                warning!("selftest sched: FAILED: woke early");
+            }
+        }
+        if round % 40 == 7 {
+            let cpus = online();
+            let target = cpus.iter().nth((n + round) % cpus.count()).unwrap_or(0);
+            let _ = policy::set_affinity(&current(), CpuSet::single(target));
+            let here = crate::sync::without_preemption(crate::arch::smp::cpu_id);
+            if here != target {
+                warning!("selftest sched: FAILED: on CPU {here}, wanted {target}");
+            }
+            let _ = policy::set_affinity(&current(), CpuSet::ALL);
+            let hits = AtomicUsize::new(0);
+            on_each_cpu(cpus, &|| {
+                hits.fetch_add(1, Ordering::Relaxed);
+            });
+            if hits.load(Ordering::Relaxed) != cpus.count() {
+                warning!("selftest sched: FAILED: cross-CPU call");
+            }
+        }
+    }
+    s.done.fetch_add(1, Ordering::AcqRel);
+    s.finished.wake_all();
+}
