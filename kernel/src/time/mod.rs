@@ -1,13 +1,19 @@
 //! Clocks, timers and the timer interrupt.
 
+pub mod clock;
+pub mod posix;
+pub mod process;
+mod sleep;
 mod timer;
+pub mod timerfd;
 pub mod vdso;
 
+pub use process::{ProcessTimers, thread_exits};
+pub use sleep::sleep_until;
 pub use timer::{Timer, TimerBase, tick_needed, timer_interrupt};
 
 use crate::sync::SeqLock;
 use core::sync::atomic::{AtomicI32, Ordering};
-use limen_linux_abi::Errno;
 
 /// Nanoseconds of a second.
 pub const NSEC_PER_SEC: u64 = 1_000_000_000;
@@ -52,16 +58,12 @@ pub fn set_realtime_ns(ns: u64) {
     tell_programs();
 }
 
+/// Sets CLOCK_TAI minus CLOCK_REALTIME, seconds.
+pub fn set_tai_offset(seconds: i32) {
+    TAI_OFFSET.store(seconds, Ordering::Relaxed);
+}
+
 /// CLOCK_TAI minus CLOCK_REALTIME, seconds.
 pub fn tai_offset() -> i32 {
     TAI_OFFSET.load(Ordering::Relaxed)
-}
-
-/// Sleeps until CLOCK_MONOTONIC reaches `deadline_ns`. `ERESTARTSYS` if a signal is pending before.
-pub fn sleep_until(deadline_ns: u64) -> Result<(), Errno> {
-    static NOBODY_WAKES: crate::sched::WaitQueue = crate::sched::WaitQueue::new();
-    match NOBODY_WAKES.wait_until_deadline(deadline_ns, || false) {
-        Ok(_) => Ok(()),
-        Err(e) => Err(e),
-    }
 }

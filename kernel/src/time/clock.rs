@@ -1,0 +1,112 @@
+//! The clocks user space names by number, fixed ones and those of a process or thread.
+
+use super::{NSEC_PER_SEC, now_ns, realtime_ns, tai_offset};
+use crate::sched::stats::{run_time_ns, user_system_ns};
+use crate::task::{Process, Task, current, find_process, find_task};
+use alloc::sync::Arc;
+use limen_linux_abi::Errno;
+
+/// What a clock number names.
+pub enum Clock {
+    /// CLOCK_REALTIME and its coarse variant.
+    Realtime,
+    /// CLOCK_MONOTONIC, its raw and coarse variants, CLOCK_BOOTTIME (the machine never sleeps).
+    Monotonic,
+    /// CLOCK_TAI.
+    Tai,
+    /// CPU time of a process.
+    Process(Arc<Process>, CpuKind),
+    /// CPU time of a thread.
+    Thread(Arc<Task>, CpuKind),
+}
+
+/// Which CPU time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CpuKind {
+    /// User and system (`CPUCLOCK_PROF`).
+    UserSystem,
+    /// User (`CPUCLOCK_VIRT`).
+    User,
+    /// What the scheduler counted (`CPUCLOCK_SCHED`).
+    Sched,
+}
+
+impl Clock {
+    /// From the number; `EINVAL` if it names nothing.
+    pub fn from_id(id: i32) -> Result<Self, Errno> {
+        Ok(match id {
+            0 | 5 | 8 => Self::Realtime,
+            1 | 4 | 6 | 7 | 9 => Self::Monotonic,
+            11 => Self::Tai,
+            2 => Self::Process(current().process.clone(), CpuKind::Sched),
+            3 => Self::Thread((*current()).clone(), CpuKind::Sched),
+            id if id < 0 => Self::of_pid(id)?,
+            _ => return Err(Errno::EINVAL),
+        })
+    }
+
+    /// Per-process numbers: the complemented identifier, a bit for "thread", two bits for the kind.
+    fn of_pid(id: i32) -> Result<Self, Errno> {
+        let kind = match id & 3 {
+            0 => CpuKind::UserSystem,
+            1 => CpuKind::User,
+            2 => CpuKind::Sched,
+            _ => return Err(Errno::EINVAL),
+        };
+        let pid = !(id >> 3);
+        if id & 4 != 0 {
+            let task = if pid == 0 { (*current()).clone() } else { find_task(pid).ok_or(Errno::EINVAL)? };
+            if !Arc::ptr_eq(&task.process, &current().process) {
+                return Err(Errno::EINVAL);
+            }
+            Ok(Self::Thread(task, kind))
+        } else if pid == 0 {
+            Ok(Self::Process(current().process.clone(), kind))
+        } else {
+            Ok(Self::Process(find_process(pid).ok_or(Errno::EINVAL)?, kind))
+        }
+    }
+
+    /// The clock now, nanoseconds.
+    pub fn now(&self) -> u64 {
+        match self {
+            Self::Realtime => realtime_ns(),
+            Self::Monotonic => now_ns(),
+            Self::Tai => realtime_ns().wrapping_add_signed(i64::from(tai_offset()) * NSEC_PER_SEC as i64),
+            Self::Process(process, kind) => process_time(process, *kind),
+            Self::Thread(task, CpuKind::User) => user_system_ns(task).0,
+            Self::Thread(task, _) => run_time_ns(task),
+        }
+    }
+
+    /// Whether it counts CPU time.
+    pub fn is_cpu(&self) -> bool {
+        matches!(self, Self::Process(..) | Self::Thread(..))
+    }
+
+    /// The CLOCK_MONOTONIC time at which this clock shows `at`, if it is not set meanwhile. `None` for CPU clocks.
+    pub fn to_monotonic(&self, at: u64) -> Option<u64> {
+        match self {
+            Self::Monotonic => Some(at),
+            Self::Realtime | Self::Tai => {
+                let now = self.now();
+                Some(now_ns().saturating_add_signed(at.wrapping_sub(now) as i64))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Resolution of clock `id`, nanoseconds: the coarse clocks are as fine as the others here.
+pub fn resolution(id: i32) -> Result<u64, Errno> {
+    Clock::from_id(id).map(|_| 1)
+}
+
+/// The CPU time of a process: its threads', living and dead.
+pub fn process_time(process: &Process, kind: CpuKind) -> u64 {
+    let living: u64 = process.with_threads(|threads| {
+        threads.iter().map(|t| if kind == CpuKind::User { user_system_ns(t).0 } else { run_time_ns(t) }).sum()
+    });
+    let dead = process.dead_threads.lock();
+    living + dead.user_ns + if kind == CpuKind::User { 0 } else { dead.system_ns }
+}

@@ -1,0 +1,291 @@
+//! A process's interval timers (`setitimer`, `alarm`) and its POSIX timers (`timer_create`), and what the tick does for timers that count
+//! CPU time. Embedded in `Process` as `timers`.
+
+use super::clock::{Clock, CpuKind, process_time};
+use super::posix::PosixTimer;
+use super::{NSEC_PER_SEC, Timer, now_ns};
+use crate::signal::{self, SigInfo};
+use crate::sync::{IrqSpinLock, Once, SpinLock};
+use crate::task::{Process, Task, current, rlimit};
+use alloc::collections::BTreeMap;
+use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, Ordering};
+use limen_linux_abi::Errno;
+
+const SIGKILL: u32 = 9;
+const SIGALRM: u32 = 14;
+const SIGXCPU: u32 = 24;
+const SIGVTALRM: u32 = 26;
+const SIGPROF: u32 = 27;
+
+/// A timer that repeats fires at most this often (nanoseconds), so that no program can keep a CPU in its timer interrupt.
+pub(super) const SHORTEST_REPEAT: u64 = 20_000;
+
+/// When a timer fires next and how often after that, nanoseconds; 0: not at all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Setting {
+    /// Absolute on the timer's clock; 0: disarmed.
+    pub expires: u64,
+    /// Between expiries; 0: once.
+    pub interval: u64,
+}
+
+/// The timers of a process; costs two words until the first one is used.
+pub struct ProcessTimers {
+    inner: Once<Arc<Inner>>,
+    /// Some timer counts CPU time: the tick looks.
+    counts_cpu: AtomicBool,
+}
+
+struct Inner {
+    real: IrqSpinLock<Setting>,
+    real_timer: Once<Timer>,
+    virt: IrqSpinLock<Setting>,
+    prof: IrqSpinLock<Setting>,
+    posix: SpinLock<PosixTimers>,
+    /// Those of `posix` that count CPU time.
+    cpu: IrqSpinLock<Vec<Weak<PosixTimer>>>,
+}
+
+#[derive(Default)]
+struct PosixTimers {
+    next: i32,
+    timers: BTreeMap<i32, Arc<PosixTimer>>,
+}
+
+/// `setitimer`'s kinds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Itimer {
+    /// `ITIMER_REAL`.
+    Real,
+    /// `ITIMER_VIRTUAL`.
+    Virtual,
+    /// `ITIMER_PROF`.
+    Prof,
+}
+
+impl ProcessTimers {
+    /// None.
+    pub const fn new() -> Self {
+        Self { inner: Once::new(), counts_cpu: AtomicBool::new(false) }
+    }
+
+    fn inner(&self) -> &Arc<Inner> {
+        self.inner.get_or_init(|| {
+            Arc::new(Inner {
+                real: IrqSpinLock::new(Setting::default()),
+                real_timer: Once::new(),
+                virt: IrqSpinLock::new(Setting::default()),
+                prof: IrqSpinLock::new(Setting::default()),
+                posix: SpinLock::new(PosixTimers::default()),
+                cpu: IrqSpinLock::new(Vec::new()),
+            })
+        })
+    }
+}
+
+/// Time until expiry and interval, as `getitimer` returns them.
+fn remaining(setting: Setting, now: u64) -> (u64, u64) {
+    match setting.expires {
+        0 => (0, setting.interval),
+        // Armed but due: not yet shown as disarmed.
+        at => (at.saturating_sub(now).max(1000), setting.interval),
+    }
+}
+
+/// `getitimer` of the running process: (nanoseconds left, interval).
+pub fn get_itimer(which: Itimer) -> (u64, u64) {
+    let process = &current().process;
+    let Some(inner) = process.timers.inner.get() else { return (0, 0) };
+    match which {
+        Itimer::Real => remaining(*inner.real.lock(), now_ns()),
+        Itimer::Virtual => remaining(*inner.virt.lock(), process_time(process, CpuKind::User)),
+        Itimer::Prof => remaining(*inner.prof.lock(), process_time(process, CpuKind::UserSystem)),
+    }
+}
+
+/// `setitimer` of the running process: first expiry in `value` nanoseconds (0: off), then every `interval`. Returns what was set.
+pub fn set_itimer(which: Itimer, value: u64, interval: u64) -> (u64, u64) {
+    let process = &current().process;
+    let inner = process.timers.inner();
+    let replace = |slot: &IrqSpinLock<Setting>, now: u64| {
+        let expires = if value == 0 { 0 } else { now.saturating_add(value) };
+        let old = core::mem::replace(&mut *slot.lock(), Setting { expires, interval });
+        remaining(old, now)
+    };
+    match which {
+        Itimer::Real => {
+            let timer = inner.real_timer.get_or_init(|| {
+                let process = Arc::downgrade(process);
+                Timer::new(move || {
+                    if let Some(process) = process.upgrade() {
+                        real_expired(&process);
+                    }
+                })
+            });
+            timer.cancel();
+            let now = now_ns();
+            let old = replace(&inner.real, now);
+            if value != 0 {
+                timer.arm(now.saturating_add(value));
+            }
+            old
+        }
+        Itimer::Virtual => {
+            process.timers.counts_cpu.store(true, Ordering::Relaxed);
+            replace(&inner.virt, process_time(process, CpuKind::User))
+        }
+        Itimer::Prof => {
+            process.timers.counts_cpu.store(true, Ordering::Relaxed);
+            replace(&inner.prof, process_time(process, CpuKind::UserSystem))
+        }
+    }
+}
+
+/// In interrupt context.
+fn real_expired(process: &Arc<Process>) {
+    let Some(inner) = process.timers.inner.get() else { return };
+    let again = {
+        let mut real = inner.real.lock();
+        if real.expires == 0 || real.expires > now_ns() {
+            return;
+        }
+        advance(&mut real, now_ns());
+        real.expires
+    };
+    signal::send_to_process(process, SIGALRM, SigInfo::kernel(SIGALRM));
+    if again != 0
+        && let Some(timer) = inner.real_timer.get()
+    {
+        timer.arm(again.max(now_ns() + SHORTEST_REPEAT));
+    }
+}
+
+/// Moves an expired setting on; how many further expiries it skipped.
+pub(super) fn advance(setting: &mut Setting, now: u64) -> u64 {
+    if setting.interval == 0 {
+        setting.expires = 0;
+        return 0;
+    }
+    let missed = now.saturating_sub(setting.expires) / setting.interval;
+    setting.expires = setting.expires.saturating_add((missed + 1).saturating_mul(setting.interval));
+    missed
+}
+
+/// Adds a POSIX timer to the running process; its identifier.
+pub fn add_posix(make: impl FnOnce(i32) -> Arc<PosixTimer>) -> Result<i32, Errno> {
+    let process = &current().process;
+    let inner = process.timers.inner();
+    let mut posix = inner.posix.lock();
+    if posix.timers.len() as u64 >= rlimit(rlimit_sigpending()) {
+        return Err(Errno::EAGAIN);
+    }
+    let mut id = posix.next;
+    while posix.timers.contains_key(&id) {
+        id = id.checked_add(1).unwrap_or(0);
+    }
+    posix.next = id.checked_add(1).unwrap_or(0);
+    let timer = make(id);
+    posix.timers.insert(id, timer.clone());
+    drop(posix);
+    if timer.clock.is_cpu() {
+        inner.cpu.lock().push(Arc::downgrade(&timer));
+        process.timers.counts_cpu.store(true, Ordering::Relaxed);
+    }
+    Ok(id)
+}
+
+const fn rlimit_sigpending() -> usize {
+    rlimit::which::SIGPENDING
+}
+
+/// The running process's POSIX timer `id`; `EINVAL` if there is none.
+pub fn find_posix(id: i32) -> Result<Arc<PosixTimer>, Errno> {
+    let process = &current().process;
+    let inner = process.timers.inner.get().ok_or(Errno::EINVAL)?;
+    inner.posix.lock().timers.get(&id).cloned().ok_or(Errno::EINVAL)
+}
+
+/// Removes the running process's POSIX timer `id`.
+pub fn remove_posix(id: i32) -> Result<(), Errno> {
+    let process = &current().process;
+    let inner = process.timers.inner.get().ok_or(Errno::EINVAL)?;
+    let timer = inner.posix.lock().timers.remove(&id).ok_or(Errno::EINVAL)?;
+    timer.disarm();
+    Ok(())
+}
+
+/// The running process executes another program: its POSIX timers go, its interval timers stay.
+pub fn exec() {
+    if let Some(inner) = current().process.timers.inner.get() {
+        let old = core::mem::take(&mut inner.posix.lock().timers);
+        for timer in old.values() {
+            timer.disarm();
+        }
+    }
+}
+
+/// A thread ends. With the last one of a process its timers end.
+pub fn thread_exits(task: &Arc<Task>) {
+    let process = &task.process;
+    if process.thread_count() > 1 {
+        return;
+    }
+    if let Some(inner) = process.timers.inner.get() {
+        if let Some(timer) = inner.real_timer.get() {
+            timer.cancel();
+        }
+        *inner.real.lock() = Setting::default();
+        let old = core::mem::take(&mut inner.posix.lock().timers);
+        for timer in old.values() {
+            timer.disarm();
+        }
+    }
+}
+
+/// At the tick, for the task it interrupted: timers and limits that count CPU time. Interrupts off.
+pub(crate) fn cpu_tick(task: &Arc<Task>) {
+    let process = &task.process;
+    let limit = process.limits.soft(rlimit::which::CPU);
+    let counts = process.timers.counts_cpu.load(Ordering::Relaxed);
+    if limit == rlimit::INFINITY && !counts {
+        return;
+    }
+    if limit != rlimit::INFINITY {
+        let used = process_time(process, CpuKind::UserSystem) / NSEC_PER_SEC;
+        let limits = process.limits.get(rlimit::which::CPU);
+        if used >= limits.hard {
+            signal::send_to_process(process, SIGKILL, SigInfo::kernel(SIGKILL));
+        } else if used >= limit {
+            signal::send_to_process(process, SIGXCPU, SigInfo::kernel(SIGXCPU));
+            // Once a second from now on.
+            process.limits.set(rlimit::which::CPU, rlimit::Limit { soft: used + 1, ..limits });
+        }
+    }
+    let Some(inner) = process.timers.inner.get() else { return };
+    for (slot, kind, sig) in [(&inner.virt, CpuKind::User, SIGVTALRM), (&inner.prof, CpuKind::UserSystem, SIGPROF)] {
+        let mut setting = slot.lock();
+        if setting.expires != 0 {
+            let now = process_time(process, kind);
+            if now >= setting.expires {
+                advance(&mut setting, now);
+                drop(setting);
+                signal::send_to_process(process, sig, SigInfo::kernel(sig));
+            }
+        }
+    }
+    let due: Vec<Arc<PosixTimer>> = {
+        let mut cpu = inner.cpu.lock();
+        if cpu.is_empty() {
+            return;
+        }
+        cpu.retain(|t| t.strong_count() > 0);
+        cpu.iter().filter_map(Weak::upgrade).collect()
+    };
+    for timer in due {
+        if !matches!(&timer.clock, Clock::Thread(of, _) if !Arc::ptr_eq(of, task)) {
+            timer.check_cpu();
+        }
+    }
+}

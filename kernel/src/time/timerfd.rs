@@ -1,0 +1,193 @@
+//! Timers as files: `timerfd_create` and friends.
+
+use super::clock::Clock;
+use super::process::Setting;
+use super::{Timer, now_ns};
+use crate::fs::file::{File, FileOps};
+use crate::fs::io::IoDst;
+use crate::fs::poll::{PollEvents, PollTable};
+use crate::sched::WaitQueue;
+use crate::sync::{IrqSpinLock, Once};
+use crate::syscall::SysResult;
+use alloc::format;
+use alloc::string::String;
+use alloc::sync::Arc;
+use limen_linux_abi::Errno;
+
+/// `TFD_NONBLOCK`'s sibling in `ioctl`: sets the tick count (checkpointing).
+const TFD_IOC_SET_TICKS: u32 = 0x4008_5400;
+
+/// The operations of a timer file.
+pub struct TimerFd {
+    id: i32,
+    clock: Clock,
+    state: IrqSpinLock<State>,
+    queue: WaitQueue,
+    timer: Once<Timer>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct State {
+    setting: Setting,
+    /// Expiries not read yet.
+    ticks: u64,
+    /// A repeating timer fired; it is armed again when it is read or asked for, so an unread timer costs nothing.
+    parked: bool,
+}
+
+impl TimerFd {
+    /// A disarmed timer on clock `id`. `EINVAL` for clocks that can't be waited for.
+    pub fn new(id: i32) -> Result<Arc<Self>, Errno> {
+        // REALTIME, MONOTONIC, BOOTTIME and the two alarm clocks.
+        if !matches!(id, 0 | 1 | 7 | 8 | 9) {
+            return Err(Errno::EINVAL);
+        }
+        let new = Arc::new(Self {
+            id,
+            clock: Clock::from_id(id)?,
+            state: IrqSpinLock::new(State::default()),
+            queue: WaitQueue::new(),
+            timer: Once::new(),
+        });
+        let weak = Arc::downgrade(&new);
+        new.timer.get_or_init(|| {
+            Timer::new(move || {
+                if let Some(timer) = weak.upgrade() {
+                    timer.expired();
+                }
+            })
+        });
+        Ok(new)
+    }
+
+    fn arm(&self, expires: u64) {
+        if let Some(timer) = self.timer.get() {
+            timer.arm(self.clock.to_monotonic(expires).unwrap_or(u64::MAX));
+        }
+    }
+
+    /// In interrupt context.
+    fn expired(&self) {
+        let early = {
+            let mut state = self.state.lock();
+            let s = &mut *state;
+            if s.setting.expires == 0 || s.parked {
+                return;
+            }
+            if self.clock.now() < s.setting.expires {
+                Some(s.setting.expires)
+            } else {
+                s.ticks += 1;
+                if s.setting.interval == 0 {
+                    s.setting.expires = 0;
+                } else {
+                    s.parked = true;
+                }
+                None
+            }
+        };
+        match early {
+            // The clock was set back.
+            Some(expires) => self.arm(expires),
+            None => self.queue.wake_all_key(PollEvents::IN.bits()),
+        }
+    }
+
+    /// Counts the expiries since it was parked and arms it again.
+    fn unpark(&self) {
+        let expires = {
+            let mut state = self.state.lock();
+            if !state.parked {
+                return;
+            }
+            let missed = super::process::advance(&mut state.setting, self.clock.now());
+            state.ticks += missed;
+            state.parked = false;
+            state.setting.expires
+        };
+        self.arm(expires.max(1));
+    }
+
+    /// Sets it; `expires` absolute on its clock, 0: off. Returns what was set, the expiry as time left.
+    pub fn set(&self, setting: Setting) -> Setting {
+        if let Some(timer) = self.timer.get() {
+            timer.cancel();
+        }
+        let old = self.get();
+        *self.state.lock() = State { setting, ticks: 0, parked: false };
+        if setting.expires != 0 {
+            self.arm(setting.expires);
+        }
+        old
+    }
+
+    /// What is set, the expiry as time left.
+    pub fn get(&self) -> Setting {
+        self.unpark();
+        let setting = self.state.lock().setting;
+        let expires = match setting.expires {
+            0 => 0,
+            at => at.saturating_sub(self.clock.now()).max(1),
+        };
+        Setting { expires, interval: setting.interval }
+    }
+}
+
+impl FileOps for TimerFd {
+    fn read(&self, file: &File, dst: &mut IoDst<'_>, _: Option<u64>) -> SysResult {
+        if dst.remaining() < 8 {
+            return Err(Errno::EINVAL);
+        }
+        if file.nonblocking() {
+            if self.state.lock().ticks == 0 {
+                return Err(Errno::EAGAIN);
+            }
+        } else {
+            self.queue.wait_until(|| self.state.lock().ticks != 0)?;
+        }
+        self.unpark();
+        let ticks = core::mem::take(&mut self.state.lock().ticks);
+        if ticks == 0 {
+            return Err(Errno::EAGAIN);
+        }
+        dst.put(&ticks.to_ne_bytes())
+    }
+    fn poll(&self, _: &File, table: Option<&mut PollTable<'_>>) -> PollEvents {
+        if let Some(table) = table {
+            table.register(&self.queue);
+        }
+        if self.state.lock().ticks != 0 { PollEvents::IN } else { PollEvents::empty() }
+    }
+    fn ioctl(&self, _: &File, cmd: u32, arg: usize) -> SysResult {
+        if cmd != TFD_IOC_SET_TICKS {
+            return Err(Errno::ENOTTY);
+        }
+        let ticks = crate::mm::user::UserPtr::<u64>::new(arg).read()?;
+        if ticks == 0 {
+            return Err(Errno::EINVAL);
+        }
+        self.state.lock().ticks = ticks;
+        self.queue.wake_all_key(PollEvents::IN.bits());
+        Ok(0)
+    }
+    fn seek(&self, _: &File, _: i64, _: u32) -> Result<u64, Errno> {
+        Err(Errno::ESPIPE)
+    }
+    fn release(&self, _: &File) {
+        if let Some(timer) = self.timer.get() {
+            timer.cancel();
+        }
+    }
+    fn show_fdinfo(&self, _: &File, out: &mut String) {
+        let state = *self.state.lock();
+        let left = state.setting.expires.saturating_sub(now_ns());
+        let time = |ns: u64| format!("({}, {})", ns / 1_000_000_000, ns % 1_000_000_000);
+        out.push_str(&format!(
+            "clockid: {}\nticks: {}\nsettime flags: 00\nit_value: {}\nit_interval: {}\n",
+            self.id,
+            state.ticks,
+            time(left),
+            time(state.setting.interval)
+        ));
+    }
+}
