@@ -6,6 +6,8 @@ use crate::task::Task;
 use core::sync::atomic::Ordering;
 use limen_linux_abi::Errno;
 
+pub use super::fair::{RR_SLICE, SLICE};
+
 /// Sets policy, real-time priority (0 for the fair policies, 1 to 99 else) and nice value of `task`. Permissions are the caller's business.
 pub fn set_policy(task: &Task, policy: Policy, rt_priority: u8, nice: i32, reset_on_fork: bool) {
     wake::requeue(task, || task.sched.set_policy_fields(policy, rt_priority, nice));

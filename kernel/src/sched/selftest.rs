@@ -38,19 +38,25 @@ fn run() {
     }
     let ended = shared
         .finished
-        .wait_until_deadline_uninterruptible(began + 20_000_000_000, || shared.done.load(Ordering::Acquire) == THREADS);
+        .wait_until_deadline_uninterruptible(began + 20_000_000_000, || {
+            shared.done.load(Ordering::Acquire) == THREADS
+        });
     let total = *shared.counter.lock();
     if ended && total == THREADS * ROUNDS {
         info!("selftest sched: passed in {} us", (now_ns() - began) / 1000);
     } else {
-        warning!("selftest sched: FAILED: {} of {THREADS} threads done, counter {total}", shared.done.load(Ordering::Relaxed));
+        warning!(
+            "selftest sched: FAILED: {} of {THREADS} threads done, counter {total}",
+            shared.done.load(Ordering::Relaxed)
+        );
     }
 }
 
 fn worker(n: usize, s: &Shared) {
     for round in 0..ROUNDS {
         // A token goes round: every hand-over is a wake-up and a sleep.
-        s.turn.wait_until_uninterruptible(|| s.token.load(Ordering::Acquire) % THREADS == n);
+        s.turn
+            .wait_until_uninterruptible(|| s.token.load(Ordering::Acquire) % THREADS == n);
         s.token.fetch_add(1, Ordering::AcqRel);
         s.turn.wake_all();
         // A lock held across a yield: others must sleep for it.

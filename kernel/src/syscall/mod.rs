@@ -5,7 +5,10 @@ use crate::arch::frame::Frame;
 use crate::mm::user::UserPtr;
 use limen_linux_abi::Errno;
 
+pub mod futex;
+pub mod sched;
 mod table;
+pub mod time;
 
 /// What a system call returns.
 pub type SysResult = Result<usize, Errno>;

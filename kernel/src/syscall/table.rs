@@ -7,7 +7,12 @@ use limen_linux_abi::Errno;
 const LEN: usize = 512;
 
 /// Every list of handlers.
-const LISTS: &[&[(&str, Handler)]] = &[crate::arch::syscalls::HANDLERS];
+const LISTS: &[&[(&str, Handler)]] = &[
+    crate::arch::syscalls::HANDLERS,
+    super::futex::HANDLERS,
+    super::sched::HANDLERS,
+    super::time::HANDLERS,
+];
 
 const COUNT: usize = {
     let mut n = 0;

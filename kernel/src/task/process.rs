@@ -101,11 +101,13 @@ pub struct Process {
     /// `PR_SET_DUMPABLE`.
     pub dumpable: AtomicU32,
     /// Of ended threads.
-    pub dead_threads: SpinLock<Usage>,
+    pub dead_threads: IrqSpinLock<Usage>,
     /// Of children waited for.
     pub dead_children: SpinLock<Usage>,
     /// Start, CLOCK_MONOTONIC nanoseconds.
     pub start_ns: u64,
+    /// Interval and POSIX timers.
+    pub timers: crate::time::ProcessTimers,
     /// `oom_score_adj`.
     pub oom_score_adj: AtomicI32,
     /// Bytes read and written, for `/proc/pid/io`.
@@ -150,9 +152,10 @@ impl Process {
             child_subreaper: AtomicBool::new(false),
             has_subreaper: AtomicBool::new(subreaper),
             dumpable: AtomicU32::new(1),
-            dead_threads: SpinLock::new(Usage::default()),
+            dead_threads: IrqSpinLock::new(Usage::default()),
             dead_children: SpinLock::new(Usage::default()),
             start_ns: crate::arch::time::now_ns(),
+            timers: crate::time::ProcessTimers::new(),
             oom_score_adj: AtomicI32::new(0),
             io: [AtomicU64::new(0), AtomicU64::new(0)],
         }

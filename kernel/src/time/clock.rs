@@ -55,7 +55,11 @@ impl Clock {
         };
         let pid = !(id >> 3);
         if id & 4 != 0 {
-            let task = if pid == 0 { (*current()).clone() } else { find_task(pid).ok_or(Errno::EINVAL)? };
+            let task = if pid == 0 {
+                (*current()).clone()
+            } else {
+                find_task(pid).ok_or(Errno::EINVAL)?
+            };
             if !Arc::ptr_eq(&task.process, &current().process) {
                 return Err(Errno::EINVAL);
             }
@@ -105,7 +109,16 @@ pub fn resolution(id: i32) -> Result<u64, Errno> {
 /// The CPU time of a process: its threads', living and dead.
 pub fn process_time(process: &Process, kind: CpuKind) -> u64 {
     let living: u64 = process.with_threads(|threads| {
-        threads.iter().map(|t| if kind == CpuKind::User { user_system_ns(t).0 } else { run_time_ns(t) }).sum()
+        threads
+            .iter()
+            .map(|t| {
+                if kind == CpuKind::User {
+                    user_system_ns(t).0
+                } else {
+                    run_time_ns(t)
+                }
+            })
+            .sum()
     });
     let dead = process.dead_threads.lock();
     living + dead.user_ns + if kind == CpuKind::User { 0 } else { dead.system_ns }

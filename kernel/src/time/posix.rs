@@ -87,7 +87,10 @@ impl PosixTimer {
     /// What is set, the expiry as time left.
     pub fn get(&self) -> Setting {
         let mut state = self.state.lock();
-        if matches!(self.notify, Notify::None) && state.setting.expires != 0 && self.clock.now() >= state.setting.expires {
+        if matches!(self.notify, Notify::None)
+            && state.setting.expires != 0
+            && self.clock.now() >= state.setting.expires
+        {
             // Nobody is told, so nobody moved it on.
             advance(&mut state.setting, self.clock.now());
         }
@@ -99,7 +102,10 @@ impl PosixTimer {
             0 => 0,
             at => at.saturating_sub(self.clock.now()).max(1),
         };
-        Setting { expires, interval: setting.interval }
+        Setting {
+            expires,
+            interval: setting.interval,
+        }
     }
 
     /// Expiries that were too close together to be told one by one, since the last signal.

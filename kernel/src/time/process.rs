@@ -68,7 +68,10 @@ pub enum Itimer {
 impl ProcessTimers {
     /// None.
     pub const fn new() -> Self {
-        Self { inner: Once::new(), counts_cpu: AtomicBool::new(false) }
+        Self {
+            inner: Once::new(),
+            counts_cpu: AtomicBool::new(false),
+        }
     }
 
     fn inner(&self) -> &Arc<Inner> {
@@ -97,7 +100,9 @@ fn remaining(setting: Setting, now: u64) -> (u64, u64) {
 /// `getitimer` of the running process: (nanoseconds left, interval).
 pub fn get_itimer(which: Itimer) -> (u64, u64) {
     let process = &current().process;
-    let Some(inner) = process.timers.inner.get() else { return (0, 0) };
+    let Some(inner) = process.timers.inner.get() else {
+        return (0, 0);
+    };
     match which {
         Itimer::Real => remaining(*inner.real.lock(), now_ns()),
         Itimer::Virtual => remaining(*inner.virt.lock(), process_time(process, CpuKind::User)),
@@ -145,7 +150,9 @@ pub fn set_itimer(which: Itimer, value: u64, interval: u64) -> (u64, u64) {
 
 /// In interrupt context.
 fn real_expired(process: &Arc<Process>) {
-    let Some(inner) = process.timers.inner.get() else { return };
+    let Some(inner) = process.timers.inner.get() else {
+        return;
+    };
     let again = {
         let mut real = inner.real.lock();
         if real.expires == 0 || real.expires > now_ns() {
@@ -169,7 +176,9 @@ pub(super) fn advance(setting: &mut Setting, now: u64) -> u64 {
         return 0;
     }
     let missed = now.saturating_sub(setting.expires) / setting.interval;
-    setting.expires = setting.expires.saturating_add((missed + 1).saturating_mul(setting.interval));
+    setting.expires = setting
+        .expires
+        .saturating_add((missed + 1).saturating_mul(setting.interval));
     missed
 }
 
@@ -260,11 +269,22 @@ pub(crate) fn cpu_tick(task: &Arc<Task>) {
         } else if used >= limit {
             signal::send_to_process(process, SIGXCPU, SigInfo::kernel(SIGXCPU));
             // Once a second from now on.
-            process.limits.set(rlimit::which::CPU, rlimit::Limit { soft: used + 1, ..limits });
+            process.limits.set(
+                rlimit::which::CPU,
+                rlimit::Limit {
+                    soft: used + 1,
+                    ..limits
+                },
+            );
         }
     }
-    let Some(inner) = process.timers.inner.get() else { return };
-    for (slot, kind, sig) in [(&inner.virt, CpuKind::User, SIGVTALRM), (&inner.prof, CpuKind::UserSystem, SIGPROF)] {
+    let Some(inner) = process.timers.inner.get() else {
+        return;
+    };
+    for (slot, kind, sig) in [
+        (&inner.virt, CpuKind::User, SIGVTALRM),
+        (&inner.prof, CpuKind::UserSystem, SIGPROF),
+    ] {
         let mut setting = slot.lock();
         if setting.expires != 0 {
             let now = process_time(process, kind);

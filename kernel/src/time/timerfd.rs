@@ -108,13 +108,23 @@ impl TimerFd {
         self.arm(expires.max(1));
     }
 
-    /// Sets it; `expires` absolute on its clock, 0: off. Returns what was set, the expiry as time left.
-    pub fn set(&self, setting: Setting) -> Setting {
+    /// Sets it: `value` nanoseconds from now, or that time of its clock (`absolute`); 0: off. Returns what was set, the expiry as time left.
+    pub fn set_time(&self, value: u64, interval: u64, absolute: bool) -> Setting {
+        let expires = match value {
+            0 => 0,
+            at if absolute => at,
+            ns => self.clock.now().saturating_add(ns),
+        };
+        let setting = Setting { expires, interval };
         if let Some(timer) = self.timer.get() {
             timer.cancel();
         }
         let old = self.get();
-        *self.state.lock() = State { setting, ticks: 0, parked: false };
+        *self.state.lock() = State {
+            setting,
+            ticks: 0,
+            parked: false,
+        };
         if setting.expires != 0 {
             self.arm(setting.expires);
         }
@@ -129,7 +139,10 @@ impl TimerFd {
             0 => 0,
             at => at.saturating_sub(self.clock.now()).max(1),
         };
-        Setting { expires, interval: setting.interval }
+        Setting {
+            expires,
+            interval: setting.interval,
+        }
     }
 }
 
@@ -156,7 +169,11 @@ impl FileOps for TimerFd {
         if let Some(table) = table {
             table.register(&self.queue);
         }
-        if self.state.lock().ticks != 0 { PollEvents::IN } else { PollEvents::empty() }
+        if self.state.lock().ticks != 0 {
+            PollEvents::IN
+        } else {
+            PollEvents::empty()
+        }
     }
     fn ioctl(&self, _: &File, cmd: u32, arg: usize) -> SysResult {
         if cmd != TFD_IOC_SET_TICKS {

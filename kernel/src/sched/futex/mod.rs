@@ -50,7 +50,10 @@ fn key_of(addr: usize, shared: bool) -> Result<Key, Errno> {
         let (object, offset) = mm.futex_key(addr)?;
         Ok(Key { object, offset })
     } else {
-        Ok(Key { object: alloc::sync::Arc::as_ptr(&mm) as usize, offset: addr as u64 })
+        Ok(Key {
+            object: alloc::sync::Arc::as_ptr(&mm) as usize,
+            offset: addr as u64,
+        })
     }
 }
 
@@ -287,12 +290,23 @@ pub fn requeue(
 
 /// `FUTEX_WAKE_OP`: changes the word at `second` as `op` says, wakes up to `wake` waiters of `first`, and up to `wake_second` of `second` if the
 /// old value compares as `op` says.
-pub fn wake_op(first: usize, second: usize, shared: bool, wake: usize, wake_second: usize, op: u32) -> SysResult {
+pub fn wake_op(
+    first: usize,
+    second: usize,
+    shared: bool,
+    wake: usize,
+    wake_second: usize,
+    op: u32,
+) -> SysResult {
     let compare = op >> 24 & 15;
     let argument = sign_extend_12(op >> 12);
     let compared = sign_extend_12(op);
     let operation = op >> 28 & 7;
-    let argument = if op >> 31 != 0 { 1i32.wrapping_shl(argument as u32 & 31) } else { argument };
+    let argument = if op >> 31 != 0 {
+        1i32.wrapping_shl(argument as u32 & 31)
+    } else {
+        argument
+    };
     if operation > 4 || compare > 5 {
         return Err(Errno::ENOSYS);
     }

@@ -101,7 +101,9 @@ enum Step {
 /// Takes a free lock, or sets the waiters bit of a taken one.
 fn take_or_mark(list: &mut List, key: &Key, addr: usize, tid: u32, only_try: bool) -> Result<Step, Errno> {
     loop {
-        let Some(word) = peek(addr) else { return Ok(Step::NotThere) };
+        let Some(word) = peek(addr) else {
+            return Ok(Step::NotThere);
+        };
         let owner = word & TID_MASK;
         let new = if owner == 0 {
             let waiters = if list.has_pi(key) { WAITERS } else { 0 };
@@ -116,7 +118,11 @@ fn take_or_mark(list: &mut List, key: &Key, addr: usize, tid: u32, only_try: boo
         match exchange(addr, word, new) {
             None => return Ok(Step::NotThere),
             Some(found) if found == word => {
-                return Ok(if owner == 0 { Step::Taken } else { Step::OwnedBy(owner) });
+                return Ok(if owner == 0 {
+                    Step::Taken
+                } else {
+                    Step::OwnedBy(owner)
+                });
             }
             Some(_) => {}
         }

@@ -50,7 +50,9 @@ impl Entry {
         loop {
             let bucket = self.bucket.load(Ordering::Acquire);
             // SAFETY: buckets are never freed.
-            let Some(b) = (unsafe { bucket.as_ref() }) else { return false };
+            let Some(b) = (unsafe { bucket.as_ref() }) else {
+                return false;
+            };
             let mut list = b.lock();
             // It may have been moved to another bucket, or woken, before we had the lock.
             if self.bucket.load(Ordering::Relaxed) == bucket {
@@ -89,7 +91,10 @@ impl Bucket {
     fn new() -> Self {
         Self {
             waiters: AtomicUsize::new(0),
-            list: SpinLock::new(List { head: ptr::null(), tail: ptr::null() }),
+            list: SpinLock::new(List {
+                head: ptr::null(),
+                tail: ptr::null(),
+            }),
         }
     }
     /// A waiter is about to look at its word: from now on wakers take the lock.
@@ -123,7 +128,9 @@ impl List {
             None => self.head = entry,
         }
         self.tail = entry;
-        entry.bucket.store(ptr::from_ref(bucket).cast_mut(), Ordering::Relaxed);
+        entry
+            .bucket
+            .store(ptr::from_ref(bucket).cast_mut(), Ordering::Relaxed);
     }
     fn unlink(&mut self, entry: &Entry) {
         // SAFETY: neighbours are queued and alive.

@@ -1,0 +1,126 @@
+//! System calls on futexes. The robust list's address is kept by the task room.
+
+use super::SysResult;
+use super::time::{deadline_after, read_timespec};
+use crate::mm::user::UserPtr;
+use crate::sched::futex::{self, MATCH_ANY, WaitSpec};
+use crate::task::current;
+use crate::time::clock::Clock;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use limen_linux_abi::Errno;
+
+const FUTEX_PRIVATE: u32 = 128;
+const FUTEX_CLOCK_REALTIME: u32 = 256;
+
+/// A wait that a signal interrupted goes on with the same deadline.
+fn wait(
+    addr: usize,
+    shared: bool,
+    expected: u32,
+    deadline: Option<u64>,
+    mask: u32,
+    relative: bool,
+) -> SysResult {
+    match futex::wait(addr, shared, expected, deadline, mask) {
+        Ok(()) => Ok(0),
+        Err(Errno::ERESTARTSYS) if relative && deadline.is_some() => {
+            *current().restart.lock() = Some(Box::new(move || {
+                wait(addr, shared, expected, deadline, mask, relative)
+            }));
+            Err(Errno::ERESTART_RESTARTBLOCK)
+        }
+        Err(e) => Err(e),
+    }
+}
+
+/// The deadline an absolute timeout of clock `id` means.
+fn absolute(id: i32, at: UserPtr<[i64; 2]>) -> Result<Option<u64>, Errno> {
+    match at.non_null() {
+        None => Ok(None),
+        Some(at) => Ok(Clock::from_id(id)?.to_monotonic(read_timespec(at)?)),
+    }
+}
+
+crate::syscalls! {
+    fn futex(addr: usize, op: u32, value: u32, fourth: usize, second: usize, third: u32) {
+        const WAIT: u32 = 0;
+        const WAKE: u32 = 1;
+        const REQUEUE: u32 = 3;
+        const CMP_REQUEUE: u32 = 4;
+        const WAKE_OP: u32 = 5;
+        const LOCK_PI: u32 = 6;
+        const UNLOCK_PI: u32 = 7;
+        const TRYLOCK_PI: u32 = 8;
+        const WAIT_BITSET: u32 = 9;
+        const WAKE_BITSET: u32 = 10;
+        const LOCK_PI2: u32 = 13;
+        let shared = op & FUTEX_PRIVATE == 0;
+        let realtime = op & FUTEX_CLOCK_REALTIME != 0;
+        let command = op & !(FUTEX_PRIVATE | FUTEX_CLOCK_REALTIME);
+        if realtime && !matches!(command, WAIT_BITSET | LOCK_PI2) {
+            return Err(Errno::ENOSYS);
+        }
+        let timeout = UserPtr::<[i64; 2]>::new(fourth);
+        let clock = if realtime { 0 } else { 1 };
+        // Counts are C ints; Linux wakes one even if asked for none.
+        let count = |n: usize| if (n as i32) < 0 { Err(Errno::EINVAL) } else { Ok(n as u32 as usize) };
+        match command {
+            WAIT => {
+                let deadline = timeout.non_null().map(read_timespec).transpose()?.map(deadline_after);
+                wait(addr, shared, value, deadline, MATCH_ANY, true)
+            }
+            WAIT_BITSET => wait(addr, shared, value, absolute(clock, timeout)?, third, false),
+            WAKE => futex::wake_masked(addr, shared, wake_count(value), MATCH_ANY),
+            WAKE_BITSET => futex::wake_masked(addr, shared, wake_count(value), third),
+            REQUEUE => futex::requeue(addr, second, shared, count(value as usize)?, count(fourth)?, None),
+            CMP_REQUEUE => {
+                futex::requeue(addr, second, shared, count(value as usize)?, count(fourth)?, Some(third))
+            }
+            WAKE_OP => futex::wake_op(addr, second, shared, wake_count(value), wake_count(fourth as u32), third),
+            // Its timeout is CLOCK_REALTIME's without the flag.
+            LOCK_PI => futex::lock_pi(addr, shared, absolute(0, timeout)?, false).map(|()| 0),
+            LOCK_PI2 => futex::lock_pi(addr, shared, absolute(clock, timeout)?, false).map(|()| 0),
+            TRYLOCK_PI => futex::lock_pi(addr, shared, None, true).map(|()| 0),
+            UNLOCK_PI => futex::unlock_pi(addr, shared).map(|()| 0),
+            _ => Err(Errno::ENOSYS),
+        }
+    }
+
+    fn futex_waitv(list: usize, count: u32, flags: u32, timeout: UserPtr<[i64; 2]>, clock: i32) {
+        const SIZE_U32: u32 = 2;
+        const PRIVATE: u32 = 128;
+        if flags != 0 || count == 0 || count > 128 {
+            return Err(Errno::EINVAL);
+        }
+        let deadline = if timeout.is_null() {
+            None
+        } else if clock == 0 || clock == 1 {
+            absolute(clock, timeout)?
+        } else {
+            return Err(Errno::EINVAL);
+        };
+        let mut specs = Vec::with_capacity(count as usize);
+        for n in 0..count as usize {
+            // value, address, flags and a reserved word.
+            let [value, addr, rest] = UserPtr::<[u64; 3]>::new(list.wrapping_add(n * 24)).read()?;
+            let (flags, reserved) = split(rest);
+            if reserved != 0 || flags & !(SIZE_U32 | PRIVATE) != 0 || flags & SIZE_U32 == 0 {
+                return Err(Errno::EINVAL);
+            }
+            specs.push(WaitSpec { addr: addr as usize, expected: value as u32, shared: flags & PRIVATE == 0 });
+        }
+        futex::wait_many(&specs, deadline)
+    }
+}
+
+/// Two consecutive 32-bit words read as one 64-bit word.
+fn split(word: u64) -> (u32, u32) {
+    let [a, b, c, d, e, f, g, h] = word.to_ne_bytes();
+    (u32::from_ne_bytes([a, b, c, d]), u32::from_ne_bytes([e, f, g, h]))
+}
+
+/// Linux wakes one waiter when asked for none or a negative number.
+fn wake_count(n: u32) -> usize {
+    (n as i32).max(1) as usize
+}

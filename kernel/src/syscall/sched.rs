@@ -1,0 +1,306 @@
+//! System calls about scheduling.
+
+use super::SysResult;
+use super::time::write_timespec;
+use crate::mm::user::{UserPtr, read_bytes, write_bytes};
+use crate::sched::{self, CpuSet, Policy, online, policy};
+use crate::sync::MAX_CPUS;
+use crate::task::creds::cap;
+use crate::task::rlimit::which::{NICE, RTPRIO};
+use crate::task::{Task, all_processes, current, find_task};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use limen_linux_abi::Errno;
+
+const SCHED_RESET_ON_FORK: u32 = 0x4000_0000;
+/// `SCHED_FLAG_RESET_ON_FORK`, `KEEP_POLICY`, `KEEP_PARAMS` of `sched_setattr`.
+const FLAG_RESET: u64 = 1;
+const FLAG_KEEP_POLICY: u64 = 8;
+const FLAG_KEEP_PARAMS: u64 = 16;
+
+fn target(pid: i32) -> Result<Arc<Task>, Errno> {
+    match pid {
+        0 => Ok((*current()).clone()),
+        n if n < 0 => Err(Errno::EINVAL),
+        n => find_task(n).ok_or(Errno::ESRCH),
+    }
+}
+
+/// Whether the running thread may change how `task` is scheduled (same owner, or privileged).
+fn may_change(task: &Task) -> bool {
+    let me = current().creds();
+    let other = task.creds();
+    me.euid == other.euid || me.euid == other.uid || me.capable(cap::SYS_NICE)
+}
+
+/// Sets policy and parameters with Linux's permission rules. `None` keeps the policy.
+fn set_scheduler(task: &Task, new: Option<u32>, priority: i32, nice: Option<i32>) -> SysResult {
+    let (new_policy, reset) = match new {
+        Some(n) => {
+            let policy = Policy::from_number(n & !SCHED_RESET_ON_FORK).ok_or(Errno::EINVAL)?;
+            (policy, n & SCHED_RESET_ON_FORK != 0)
+        }
+        None => (task.sched.policy(), policy::reset_on_fork(task)),
+    };
+    if new_policy.is_realtime() != (priority != 0) || !(0..=99).contains(&priority) {
+        return Err(Errno::EINVAL);
+    }
+    let nice = nice.unwrap_or(task.sched.nice());
+    if !current().creds().capable(cap::SYS_NICE) {
+        if !may_change(task) {
+            return Err(Errno::EPERM);
+        }
+        let limit = task.process.limits.soft(RTPRIO);
+        let raises = priority > i32::from(task.sched.rt_priority());
+        if new_policy.is_realtime() {
+            if new_policy != task.sched.policy() && limit == 0 || raises && priority as u64 > limit {
+                return Err(Errno::EPERM);
+            }
+        } else if nice < task.sched.nice() && !nice_allowed(task, nice) {
+            return Err(Errno::EPERM);
+        }
+        if task.sched.policy() == Policy::Idle
+            && new_policy != Policy::Idle
+            && !nice_allowed(task, task.sched.nice())
+        {
+            return Err(Errno::EPERM);
+        }
+        if policy::reset_on_fork(task) && !reset {
+            return Err(Errno::EPERM);
+        }
+    }
+    policy::set_policy(task, new_policy, priority as u8, nice, reset);
+    Ok(0)
+}
+
+/// `RLIMIT_NICE`: 20 - nice must not exceed it.
+fn nice_allowed(task: &Task, nice: i32) -> bool {
+    (20 - nice) as u64 <= task.process.limits.soft(NICE)
+}
+
+fn policy_number(task: &Task) -> u32 {
+    task.sched.policy() as u32
+        | if policy::reset_on_fork(task) {
+            SCHED_RESET_ON_FORK
+        } else {
+            0
+        }
+}
+
+/// The threads `setpriority` and `getpriority` mean: of a process (its leader stands for it), a group or a user.
+fn by_who(which: i32, who: i32) -> Result<Vec<Arc<Task>>, Errno> {
+    const PRIO_PROCESS: i32 = 0;
+    const PRIO_PGRP: i32 = 1;
+    const PRIO_USER: i32 = 2;
+    let me = current();
+    let mut found = Vec::new();
+    match which {
+        PRIO_PROCESS => found.push(if who == 0 {
+            (*me).clone()
+        } else {
+            find_task(who).ok_or(Errno::ESRCH)?
+        }),
+        PRIO_PGRP => {
+            let group = if who == 0 { me.process.pgrp() } else { who };
+            for process in all_processes() {
+                if process.pgrp() == group {
+                    process.with_threads(|threads| found.extend(threads.iter().cloned()));
+                }
+            }
+        }
+        PRIO_USER => {
+            let uid = if who == 0 { me.creds().uid } else { who as u32 };
+            for process in all_processes() {
+                process.with_threads(|threads| {
+                    found.extend(threads.iter().filter(|t| t.creds().uid == uid).cloned())
+                });
+            }
+        }
+        _ => return Err(Errno::EINVAL),
+    }
+    if found.is_empty() {
+        Err(Errno::ESRCH)
+    } else {
+        Ok(found)
+    }
+}
+
+/// Bytes of a CPU set as this kernel writes it.
+const SET_BYTES: usize = MAX_CPUS / 8;
+
+crate::syscalls! {
+    fn sched_yield() {
+        sched::yield_now();
+        Ok(0)
+    }
+
+    fn sched_setscheduler(pid: i32, policy: i32, param: UserPtr<i32>) {
+        if policy < 0 || param.is_null() || pid < 0 {
+            return Err(Errno::EINVAL);
+        }
+        let priority = param.read()?;
+        set_scheduler(&*target(pid)?, Some(policy as u32), priority, None)
+    }
+
+    fn sched_getscheduler(pid: i32) {
+        Ok(policy_number(&*target(pid)?) as usize)
+    }
+
+    fn sched_setparam(pid: i32, param: UserPtr<i32>) {
+        if param.is_null() || pid < 0 {
+            return Err(Errno::EINVAL);
+        }
+        let priority = param.read()?;
+        set_scheduler(&*target(pid)?, None, priority, None)
+    }
+
+    fn sched_getparam(pid: i32, param: UserPtr<i32>) {
+        if param.is_null() || pid < 0 {
+            return Err(Errno::EINVAL);
+        }
+        param.write(i32::from(target(pid)?.sched.rt_priority()))?;
+        Ok(0)
+    }
+
+    fn sched_setattr(pid: i32, attr: usize, flags: u32) {
+        // struct sched_attr: size, policy, flags (64), nice, priority, then deadline parameters.
+        const SIZE_VER0: u32 = 48;
+        if attr == 0 || pid < 0 || flags != 0 {
+            return Err(Errno::EINVAL);
+        }
+        let size = match UserPtr::<u32>::new(attr).read()? {
+            0 => SIZE_VER0,
+            n => n,
+        };
+        if size < SIZE_VER0 || size as usize > crate::mm::PAGE_SIZE {
+            let _ = UserPtr::<u32>::new(attr).write(56);
+            return Err(Errno::E2BIG);
+        }
+        // What this kernel does not know must be zero.
+        for at in (56..size as usize).map(|n| attr + n) {
+            if UserPtr::<u8>::new(at).read()? != 0 {
+                let _ = UserPtr::<u32>::new(attr).write(56);
+                return Err(Errno::E2BIG);
+            }
+        }
+        let [_, number] = UserPtr::<[u32; 2]>::new(attr).read()?;
+        let bits = UserPtr::<u64>::new(attr + 8).read()?;
+        let nice = UserPtr::<i32>::new(attr + 16).read()?;
+        let priority = UserPtr::<u32>::new(attr + 20).read()?;
+        if bits & !(FLAG_RESET | FLAG_KEEP_POLICY | FLAG_KEEP_PARAMS) != 0 || (number as i32) < 0 {
+            return Err(Errno::EINVAL);
+        }
+        let task = target(pid)?;
+        let reset = if bits & FLAG_RESET != 0 { SCHED_RESET_ON_FORK } else { 0 };
+        let number = if bits & FLAG_KEEP_POLICY != 0 { task.sched.policy() as u32 } else { number };
+        let (priority, nice) = if bits & FLAG_KEEP_PARAMS != 0 {
+            (i32::from(task.sched.rt_priority()), task.sched.nice())
+        } else {
+            (i32::try_from(priority).map_err(|_| Errno::EINVAL)?, nice.clamp(-20, 19))
+        };
+        set_scheduler(&task, Some(number | reset), priority, Some(nice))
+    }
+
+    fn sched_getattr(pid: i32, attr: usize, size: u32, flags: u32) {
+        const SIZE: usize = 56;
+        if attr == 0 || pid < 0 || flags != 0 || size < 48 || size as usize > crate::mm::PAGE_SIZE {
+            return Err(Errno::EINVAL);
+        }
+        let task = target(pid)?;
+        let mut out = [0u8; SIZE];
+        let n = SIZE.min(size as usize);
+        out[0..4].copy_from_slice(&(n as u32).to_ne_bytes());
+        out[4..8].copy_from_slice(&(task.sched.policy() as u32).to_ne_bytes());
+        out[8..16].copy_from_slice(&u64::from(policy::reset_on_fork(&task)).to_ne_bytes());
+        if !task.sched.policy().is_realtime() {
+            out[16..20].copy_from_slice(&task.sched.nice().to_ne_bytes());
+        }
+        out[20..24].copy_from_slice(&u32::from(task.sched.rt_priority()).to_ne_bytes());
+        // The largest utilisation clamp: none.
+        out[52..56].copy_from_slice(&1024u32.to_ne_bytes());
+        write_bytes(attr, &out[..n])?;
+        Ok(0)
+    }
+
+    fn sched_setaffinity(pid: i32, len: u32, mask: usize) {
+        let mut bytes = [0u8; SET_BYTES];
+        let n = SET_BYTES.min(len as usize);
+        read_bytes(&mut bytes[..n], mask)?;
+        let task = target(pid)?;
+        if !may_change(&task) {
+            return Err(Errno::EPERM);
+        }
+        policy::set_affinity(&task, CpuSet::from_bits(u64::from_le_bytes(bytes)))?;
+        Ok(0)
+    }
+
+    fn sched_getaffinity(pid: i32, len: u32, mask: usize) {
+        if len as usize % size_of::<usize>() != 0 || (len as usize) * 8 < sched::online().count() {
+            return Err(Errno::EINVAL);
+        }
+        let task = target(pid)?;
+        let set = task.sched.affinity().and(online());
+        let n = SET_BYTES.min(len as usize);
+        write_bytes(mask, &set.bits().to_le_bytes()[..n])?;
+        Ok(n)
+    }
+
+    fn sched_get_priority_max(policy: i32) {
+        match policy {
+            1 | 2 => Ok(99),
+            0 | 3 | 5 | 6 => Ok(0),
+            _ => Err(Errno::EINVAL),
+        }
+    }
+
+    fn sched_get_priority_min(policy: i32) {
+        match policy {
+            1 | 2 => Ok(1),
+            0 | 3 | 5 | 6 => Ok(0),
+            _ => Err(Errno::EINVAL),
+        }
+    }
+
+    fn sched_rr_get_interval(pid: i32, at: UserPtr<[i64; 2]>) {
+        let task = target(pid)?;
+        let ns = match task.sched.policy() {
+            Policy::RoundRobin => policy::RR_SLICE,
+            Policy::Fifo => 0,
+            _ => policy::SLICE,
+        };
+        write_timespec(at, ns)?;
+        Ok(0)
+    }
+
+    fn getpriority(which: i32, who: i32) {
+        // Returned as 20 - nice, so that it is never negative.
+        let found = by_who(which, who)?;
+        Ok(found.iter().map(|t| (20 - t.sched.nice()) as usize).max().unwrap_or(20))
+    }
+
+    fn setpriority(which: i32, who: i32, nice: i32) {
+        let nice = nice.clamp(-20, 19);
+        let mut result = Ok(0);
+        for task in by_who(which, who)? {
+            if !may_change(&task) {
+                result = Err(Errno::EPERM);
+            } else if nice < task.sched.nice() && !nice_allowed(&task, nice) && !current().creds().capable(cap::SYS_NICE) {
+                result = Err(Errno::EACCES);
+            } else {
+                policy::set_nice(&task, nice);
+            }
+        }
+        result
+    }
+
+    fn getcpu(cpu: UserPtr<u32>, node: UserPtr<u32>) {
+        let here = crate::sync::without_preemption(crate::arch::smp::cpu_id) as u32;
+        if let Some(cpu) = cpu.non_null() {
+            cpu.write(here)?;
+        }
+        if let Some(node) = node.non_null() {
+            node.write(0)?;
+        }
+        Ok(0)
+    }
+}

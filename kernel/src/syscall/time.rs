@@ -1,0 +1,404 @@
+//! System calls about time: clocks, sleeping, interval timers, POSIX timers, timer files.
+
+use super::SysResult;
+use crate::mm::user::UserPtr;
+use crate::task::creds::cap;
+use crate::task::{current, find_task};
+use crate::time::clock::{Clock, resolution};
+use crate::time::posix::{Notify, PosixTimer};
+use crate::time::process::{self, Itimer, Setting};
+use crate::time::timerfd::TimerFd;
+use crate::time::{NSEC_PER_SEC, now_ns, realtime_ns, set_realtime_ns, sleep_until, tai_offset};
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicI64, AtomicU32, Ordering};
+use limen_linux_abi::Errno;
+
+/// `struct timespec` and `struct __kernel_timespec`.
+type Timespec = [i64; 2];
+/// `struct timeval`.
+type Timeval = [i64; 2];
+
+const TIMER_ABSTIME: u32 = 1;
+
+/// Reads a `timespec` as nanoseconds; `EINVAL` if it is not a valid one.
+pub fn read_timespec(at: UserPtr<Timespec>) -> Result<u64, Errno> {
+    let [seconds, ns] = at.read()?;
+    if seconds < 0 || !(0..NSEC_PER_SEC as i64).contains(&ns) {
+        return Err(Errno::EINVAL);
+    }
+    Ok((seconds as u64)
+        .saturating_mul(NSEC_PER_SEC)
+        .saturating_add(ns as u64))
+}
+
+/// Writes nanoseconds as a `timespec`.
+pub fn write_timespec(at: UserPtr<Timespec>, ns: u64) -> Result<(), Errno> {
+    at.write([(ns / NSEC_PER_SEC) as i64, (ns % NSEC_PER_SEC) as i64])
+}
+
+fn read_timeval(at: UserPtr<Timeval>) -> Result<u64, Errno> {
+    timeval_ns(at.read()?)
+}
+
+fn timeval_ns([seconds, us]: Timeval) -> Result<u64, Errno> {
+    if seconds < 0 || !(0..1_000_000).contains(&us) {
+        return Err(Errno::EINVAL);
+    }
+    Ok((seconds as u64)
+        .saturating_mul(NSEC_PER_SEC)
+        .saturating_add(us as u64 * 1000))
+}
+
+/// Rounded up, so that a timer that runs is not shown as zero.
+fn to_timeval(ns: u64) -> Timeval {
+    let us = ns.div_ceil(1000);
+    [(us / 1_000_000) as i64, (us % 1_000_000) as i64]
+}
+
+/// An absolute deadline from a relative time, far in the future rather than wrapped.
+pub fn deadline_after(ns: u64) -> u64 {
+    now_ns().saturating_add(ns).min(u64::MAX - 1)
+}
+
+fn may_set_time() -> Result<(), Errno> {
+    if current().creds().capable(cap::SYS_TIME) {
+        Ok(())
+    } else {
+        Err(Errno::EPERM)
+    }
+}
+
+/// Sleeps on a relative time; interrupted, it goes on through `restart_syscall` and says how much is left.
+fn sleep_relative(deadline: u64, remaining: usize) -> SysResult {
+    match sleep_until(deadline) {
+        Ok(()) => Ok(0),
+        Err(_) => {
+            if remaining != 0 {
+                write_timespec(UserPtr::new(remaining), deadline.saturating_sub(now_ns()))?;
+            }
+            *current().restart.lock() = Some(Box::new(move || sleep_relative(deadline, remaining)));
+            Err(Errno::ERESTART_RESTARTBLOCK)
+        }
+    }
+}
+
+fn itimer(which: i32) -> Result<Itimer, Errno> {
+    Ok(match which {
+        0 => Itimer::Real,
+        1 => Itimer::Virtual,
+        2 => Itimer::Prof,
+        _ => return Err(Errno::EINVAL),
+    })
+}
+
+/// A pair of `timespec`s: interval, value.
+fn read_itimerspec(at: usize) -> Result<(u64, u64), Errno> {
+    let interval = read_timespec(UserPtr::new(at))?;
+    let value = read_timespec(UserPtr::new(at.wrapping_add(16)))?;
+    Ok((interval, value))
+}
+
+fn write_itimerspec(at: usize, interval: u64, value: u64) -> Result<(), Errno> {
+    write_timespec(UserPtr::new(at), interval)?;
+    write_timespec(UserPtr::new(at.wrapping_add(16)), value)
+}
+
+/// Turns a new setting's value into an expiry on `clock`.
+fn expiry(clock: &Clock, value: u64, absolute: bool) -> u64 {
+    match value {
+        0 => 0,
+        at if absolute => at,
+        ns => clock.now().saturating_add(ns),
+    }
+}
+
+/// What `adjtimex` keeps for those who read it back; the clock itself is the machine's and is not steered.
+static FREQUENCY: AtomicI64 = AtomicI64::new(0);
+static STATUS: AtomicU32 = AtomicU32::new(STA_UNSYNC);
+const STA_UNSYNC: u32 = 0x40;
+
+/// `adjtimex`: the words of `struct timex` (64-bit layout).
+fn adjust(at: UserPtr<[i64; 26]>) -> SysResult {
+    const ADJ_FREQUENCY: u32 = 2;
+    const ADJ_STATUS: u32 = 0x10;
+    const ADJ_TAI: u32 = 0x80;
+    const ADJ_SETOFFSET: u32 = 0x100;
+    const ADJ_NANO: u32 = 0x2000;
+    let mut t = at.read()?;
+    let modes = t[0] as u32;
+    if modes != 0 && modes != 0x8000 | 0x2000 {
+        may_set_time()?;
+        if modes & ADJ_SETOFFSET != 0 {
+            let unit = if modes & ADJ_NANO != 0 { 1 } else { 1000 };
+            let step = t[9]
+                .wrapping_mul(NSEC_PER_SEC as i64)
+                .wrapping_add(t[10].wrapping_mul(unit));
+            set_realtime_ns(realtime_ns().wrapping_add_signed(step));
+        }
+        if modes & ADJ_TAI != 0 {
+            crate::time::set_tai_offset(t[6] as i32);
+        }
+        if modes & ADJ_FREQUENCY != 0 {
+            FREQUENCY.store(t[2].clamp(-32_768_000, 32_768_000), Ordering::Relaxed);
+        }
+        if modes & ADJ_STATUS != 0 {
+            STATUS.store(t[5] as u32 & 0xff, Ordering::Relaxed);
+        }
+    }
+    let now = realtime_ns();
+    let status = STATUS.load(Ordering::Relaxed);
+    t = [0; 26];
+    t[0] = i64::from(modes);
+    t[2] = FREQUENCY.load(Ordering::Relaxed);
+    t[3] = 16_000_000;
+    t[4] = 16_000_000;
+    t[5] = i64::from(status);
+    t[6] = 2;
+    t[7] = 1;
+    t[8] = 32_768_000;
+    t[9] = (now / NSEC_PER_SEC) as i64;
+    t[10] = (now % NSEC_PER_SEC / 1000) as i64;
+    t[11] = 10_000;
+    t[20] = i64::from(tai_offset());
+    at.write(t)?;
+    const TIME_OK: usize = 0;
+    const TIME_ERROR: usize = 5;
+    Ok(if status & STA_UNSYNC != 0 {
+        TIME_ERROR
+    } else {
+        TIME_OK
+    })
+}
+
+crate::syscalls! {
+    fn time(at: UserPtr<i64>) {
+        let seconds = (realtime_ns() / NSEC_PER_SEC) as i64;
+        if let Some(at) = at.non_null() {
+            at.write(seconds)?;
+        }
+        Ok(seconds as usize)
+    }
+
+    fn gettimeofday(tv: UserPtr<Timeval>, tz: UserPtr<[i32; 2]>) {
+        if let Some(tv) = tv.non_null() {
+            let now = realtime_ns();
+            tv.write([(now / NSEC_PER_SEC) as i64, (now % NSEC_PER_SEC / 1000) as i64])?;
+        }
+        if let Some(tz) = tz.non_null() {
+            tz.write([0, 0])?;
+        }
+        Ok(0)
+    }
+
+    fn settimeofday(tv: UserPtr<Timeval>, tz: UserPtr<[i32; 2]>) {
+        let ns = tv.non_null().map(read_timeval).transpose()?;
+        let zone = tz.non_null().map(|tz| tz.read()).transpose()?;
+        may_set_time()?;
+        // The kernel's time zone only ever mattered to old file systems; its range is checked as ever.
+        if zone.is_some_and(|[west, _]| !(-15 * 60..=15 * 60).contains(&west)) {
+            return Err(Errno::EINVAL);
+        }
+        if let Some(ns) = ns {
+            set_realtime_ns(ns);
+        }
+        Ok(0)
+    }
+
+    fn clock_gettime(id: i32, at: UserPtr<Timespec>) {
+        let now = match id {
+            0 | 5 => realtime_ns(),
+            1 | 4 | 6 | 7 => now_ns(),
+            _ => Clock::from_id(id)?.now(),
+        };
+        write_timespec(at, now)?;
+        Ok(0)
+    }
+
+    fn clock_settime(id: i32, at: UserPtr<Timespec>) {
+        if id != 0 {
+            // Other clocks exist but can't be set, or don't exist: the same answer.
+            return Err(Errno::EINVAL);
+        }
+        let ns = read_timespec(at)?;
+        may_set_time()?;
+        set_realtime_ns(ns);
+        Ok(0)
+    }
+
+    fn clock_getres(id: i32, at: UserPtr<Timespec>) {
+        let ns = resolution(id)?;
+        if let Some(at) = at.non_null() {
+            write_timespec(at, ns)?;
+        }
+        Ok(0)
+    }
+
+    fn nanosleep(requested: UserPtr<Timespec>, remaining: usize) {
+        sleep_relative(deadline_after(read_timespec(requested)?), remaining)
+    }
+
+    fn clock_nanosleep(id: i32, flags: u32, requested: UserPtr<Timespec>, remaining: usize) {
+        let clock = Clock::from_id(id)?;
+        let ns = read_timespec(requested)?;
+        if let Clock::Thread(..) = clock {
+            return Err(if id == 3 { Errno::EINVAL } else { Errno::EOPNOTSUPP });
+        }
+        if clock.is_cpu() {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        if flags & TIMER_ABSTIME == 0 {
+            return sleep_relative(deadline_after(ns), remaining);
+        }
+        loop {
+            let deadline = clock.to_monotonic(ns).ok_or(Errno::EOPNOTSUPP)?;
+            sleep_until(deadline).map_err(|_| Errno::ERESTARTNOHAND)?;
+            // The clock may have been set back meanwhile.
+            if clock.now() >= ns {
+                return Ok(0);
+            }
+        }
+    }
+
+    fn adjtimex(at: UserPtr<[i64; 26]>) {
+        adjust(at)
+    }
+
+    fn clock_adjtime(id: i32, at: UserPtr<[i64; 26]>) {
+        if id != 0 {
+            return Err(if (0..=11).contains(&id) { Errno::EOPNOTSUPP } else { Errno::EINVAL });
+        }
+        adjust(at)
+    }
+
+    fn alarm(seconds: u32) {
+        let (left, _) = process::set_itimer(Itimer::Real, u64::from(seconds) * NSEC_PER_SEC, 0);
+        // Never zero if there was one.
+        Ok(if left == 0 { 0 } else { (left + NSEC_PER_SEC / 2).div_euclid(NSEC_PER_SEC).max(1) as usize })
+    }
+
+    fn getitimer(which: i32, at: UserPtr<[Timeval; 2]>) {
+        let (left, interval) = process::get_itimer(itimer(which)?);
+        at.write([to_timeval(interval), to_timeval(left)])?;
+        Ok(0)
+    }
+
+    fn setitimer(which: i32, new: UserPtr<[Timeval; 2]>, old: UserPtr<[Timeval; 2]>) {
+        let which = itimer(which)?;
+        let (interval, value) = match new.non_null() {
+            Some(new) => {
+                let [interval, value] = new.read()?;
+                (timeval_ns(interval)?, timeval_ns(value)?)
+            }
+            // Linux takes a null pointer for "off".
+            None => (0, 0),
+        };
+        let (left, old_interval) = process::set_itimer(which, value, interval);
+        if let Some(old) = old.non_null() {
+            old.write([to_timeval(old_interval), to_timeval(left)])?;
+        }
+        Ok(0)
+    }
+
+    fn timer_create(id: i32, event: usize, out: UserPtr<i32>) {
+        const SIGEV_SIGNAL: i32 = 0;
+        const SIGEV_NONE: i32 = 1;
+        const SIGEV_THREAD: i32 = 2;
+        const SIGEV_THREAD_ID: i32 = 4;
+        const SIGALRM: i32 = 14;
+        let clock = Clock::from_id(id)?;
+        if id == 4 || id == 5 || id == 6 {
+            // Raw and coarse clocks have no timers.
+            return Err(Errno::EOPNOTSUPP);
+        }
+        let me = current();
+        // struct sigevent: value (a word), signo, notify, then the thread's id.
+        let (value, signo, how, tid) = if event == 0 {
+            (None, SIGALRM, SIGEV_SIGNAL, 0)
+        } else {
+            let value = UserPtr::<usize>::new(event).read()?;
+            let [signo, how, tid] = UserPtr::<[i32; 3]>::new(event + size_of::<usize>()).read()?;
+            (Some(value), signo, how, tid)
+        };
+        if how != SIGEV_NONE && !(1..=64).contains(&signo) {
+            return Err(Errno::EINVAL);
+        }
+        let notify = match how {
+            SIGEV_NONE => Notify::None,
+            SIGEV_SIGNAL | SIGEV_THREAD => Notify::Process(Arc::downgrade(&me.process)),
+            SIGEV_THREAD_ID => {
+                let task = find_task(tid).filter(|t| Arc::ptr_eq(&t.process, &me.process)).ok_or(Errno::EINVAL)?;
+                Notify::Thread(Arc::downgrade(&task))
+            }
+            _ => return Err(Errno::EINVAL),
+        };
+        let id = process::add_posix(|id| PosixTimer::new(id, clock, notify, signo as u32, value.unwrap_or(id as usize)))?;
+        if let Err(e) = out.write(id) {
+            process::remove_posix(id)?;
+            return Err(e);
+        }
+        Ok(0)
+    }
+
+    fn timer_settime(id: i32, flags: u32, new: usize, old: usize) {
+        if new == 0 {
+            return Err(Errno::EINVAL);
+        }
+        let (interval, value) = read_itimerspec(new)?;
+        let timer = process::find_posix(id)?;
+        let expires = expiry(&timer.clock, value, flags & TIMER_ABSTIME != 0);
+        let before = timer.set(Setting { expires, interval: if value == 0 { 0 } else { interval } });
+        if old != 0 {
+            write_itimerspec(old, before.interval, before.expires)?;
+        }
+        Ok(0)
+    }
+
+    fn timer_gettime(id: i32, at: usize) {
+        let setting = process::find_posix(id)?.get();
+        write_itimerspec(at, setting.interval, setting.expires)?;
+        Ok(0)
+    }
+
+    fn timer_getoverrun(id: i32) {
+        Ok(process::find_posix(id)?.overrun() as usize)
+    }
+
+    fn timer_delete(id: i32) {
+        process::remove_posix(id)?;
+        Ok(0)
+    }
+
+    fn timerfd_create(id: i32, flags: u32) {
+        const TFD_CLOEXEC: u32 = 0o2_000_000;
+        const TFD_NONBLOCK: u32 = 0o4000;
+        if flags & !(TFD_CLOEXEC | TFD_NONBLOCK) != 0 {
+            return Err(Errno::EINVAL);
+        }
+        const O_RDWR: u32 = 2;
+        let file = crate::fs::anon::file("[timerfd]", TimerFd::new(id)?, O_RDWR | flags & TFD_NONBLOCK);
+        Ok(current().files().install(file, flags & TFD_CLOEXEC != 0)? as usize)
+    }
+
+    fn timerfd_settime(fd: i32, flags: u32, new: usize, old: usize) {
+        const TFD_TIMER_CANCEL_ON_SET: u32 = 2;
+        if flags & !(TIMER_ABSTIME | TFD_TIMER_CANCEL_ON_SET) != 0 {
+            return Err(Errno::EINVAL);
+        }
+        let (interval, value) = read_itimerspec(new)?;
+        let file = current().files().get(fd)?;
+        let timer = file.ops().downcast::<TimerFd>().ok_or(Errno::EINVAL)?;
+        let before = timer.set_time(value, interval, flags & TIMER_ABSTIME != 0);
+        if old != 0 {
+            write_itimerspec(old, before.interval, before.expires)?;
+        }
+        Ok(0)
+    }
+
+    fn timerfd_gettime(fd: i32, at: usize) {
+        let file = current().files().get(fd)?;
+        let setting = file.ops().downcast::<TimerFd>().ok_or(Errno::EINVAL)?.get();
+        write_itimerspec(at, setting.interval, setting.expires)?;
+        Ok(0)
+    }
+}
