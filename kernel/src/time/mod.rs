@@ -61,6 +61,7 @@ pub fn set_realtime_ns(ns: u64) {
 /// Sets CLOCK_TAI minus CLOCK_REALTIME, seconds.
 pub fn set_tai_offset(seconds: i32) {
     TAI_OFFSET.store(seconds, Ordering::Relaxed);
+    tell_programs();
 }
 
 /// CLOCK_TAI minus CLOCK_REALTIME, seconds.
