@@ -222,13 +222,12 @@ pub fn vectors() -> usize {
 
 #[unsafe(link_section = ".noinstr.text")]
 extern "C" fn el0_sync(frame: &mut Frame) {
-    let syndrome = exception::Syndrome::read();
-    if syndrome.is_system_call() {
+    if exception::is_system_call() {
         frame.begin_syscall();
         threshold::syscall(frame);
     } else {
         frame.forget_syscall();
-        exception::from_user(frame, syndrome);
+        exception::from_user(frame, exception::Syndrome::read());
     }
 }
 

@@ -80,12 +80,6 @@ impl Syndrome {
         self.esr >> 26 & 0x3f
     }
 
-    /// `svc` from AArch64.
-    #[inline(always)]
-    pub fn is_system_call(&self) -> bool {
-        self.class() == class::SVC64
-    }
-
     fn abort(&self) -> Abort {
         match self.esr & 0x3f {
             0x04..=0x0f => Abort::Page,
@@ -110,6 +104,12 @@ impl Syndrome {
     }
 }
 
+/// Whether the exception from user mode is `svc`.
+#[inline(always)]
+pub fn is_system_call() -> bool {
+    sysreg::read!("esr_el1") >> 26 & 0x3f == class::SVC64
+}
+
 /// Any synchronous exception from user mode but a system call.
 #[inline(always)]
 pub fn from_user(frame: &mut Frame, syndrome: Syndrome) {
@@ -125,7 +125,7 @@ pub fn from_user(frame: &mut Frame, syndrome: Syndrome) {
 }
 
 fn user_abort(frame: &mut Frame, syndrome: &Syndrome) {
-    super::switch::note_fault(syndrome.esr, syndrome.far);
+    frame.fault = [syndrome.esr, syndrome.far];
     let addr = syndrome.address();
     match syndrome.abort() {
         Abort::Page if addr >= super::mmu::USER_END => signal::force_fault(SIGSEGV, SEGV_MAPERR, addr),
@@ -138,7 +138,7 @@ fn user_abort(frame: &mut Frame, syndrome: &Syndrome) {
 
 #[cold]
 fn user_other(frame: &mut Frame, syndrome: &Syndrome) {
-    super::switch::note_fault(syndrome.esr, 0);
+    frame.fault = [syndrome.esr, 0];
     let pc = frame.pc;
     let (signal, code, addr) = match syndrome.class() {
         class::WFX => {

@@ -10,8 +10,8 @@ use core::arch::global_asm;
 const HCR_EL2: u64 = 1 << 31 | 1 << 41 | 1 << 40;
 /// An early block: valid, normal memory, inner shareable, accessed.
 const EARLY_BLOCK: u64 = 1 | 1 << 2 | 3 << 8 | 1 << 10;
-/// The identity map's block: read-only, executable at EL1 only.
-const IDMAP_BLOCK: u64 = EARLY_BLOCK | 1 << 7 | 1 << 54;
+/// The identity map's block: read-only, executable at EL1 only, not global (its addresses are later those of programs).
+const IDMAP_BLOCK: u64 = EARLY_BLOCK | 1 << 7 | 1 << 11 | 1 << 54;
 
 global_asm!(
     r#"

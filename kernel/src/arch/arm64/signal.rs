@@ -103,7 +103,7 @@ pub fn setup(frame: &mut Frame, delivery: &Delivery) -> Result<(), Errno> {
     let base = record.wrapping_sub(FRAME_SIZE) & !15;
     check(base, FRAME_SIZE + 16)?;
     let fp = switch::read_fp();
-    let [esr, far] = switch::last_fault();
+    let [esr, far] = if frame.syscallno < 0 { frame.fault } else { [0; 2] };
     let context = SigFrame {
         info: delivery.info,
         flags: 0,

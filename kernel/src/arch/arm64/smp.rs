@@ -147,6 +147,16 @@ pub(super) extern "C" fn secondary(local: *const CpuLocal) -> ! {
     // SAFETY: the register is loaded from this CPU's own block, which the starter filled in.
     unsafe { asm!("msr sp_el0, {}", in(reg) (*local).current, options(nostack, preserves_flags)) }
     super::mmu::switch_to_kernel();
+    // The identity map must not stay in the TLB.
+    // SAFETY: forgetting translations is always allowed.
+    unsafe {
+        asm!(
+            "tlbi vmalle1",
+            "dsb nsh",
+            "isb",
+            options(nostack, preserves_flags)
+        )
+    }
     cpu::init();
     super::interrupt::init_cpu();
     crate::boot::secondary()

@@ -47,8 +47,6 @@ pub struct Context {
     user: bool,
     /// The CPU that loaded the floating-point registers last.
     fp_cpu: usize,
-    /// `ESR_EL1` and `FAR_EL1` of the last fault that became a signal, for the signal frame.
-    fault: [u64; 2],
     fp: FpState,
 }
 
@@ -149,9 +147,8 @@ unsafe extern "C" {
     fn ret_from_fork();
 }
 
-/// The words of the local block that are this file's.
-const CONTEXT: usize = 0;
-const FP_OWNER: usize = 1;
+/// The scratch word of the local block that says whose floating-point state the registers hold.
+const FP_OWNER: usize = 0;
 
 impl Context {
     /// For a thread that is already running (idle threads).
@@ -162,7 +159,6 @@ impl Context {
             tls: 0,
             user: false,
             fp_cpu: NOWHERE,
-            fault: [0; 2],
             fp: FpState::ZERO,
         }
     }
@@ -205,12 +201,10 @@ impl Context {
     pub fn reset_for_exec(&mut self) {
         let flags = super::irq::local_save();
         self.user = true;
-        self.fault = [0; 2];
         self.fp = FpState::ZERO;
         let local = smp::cpu_local().cast_mut();
         // SAFETY: interrupts are off: this CPU's own block, and the registers are the running thread's.
         unsafe {
-            (*local).scratch[CONTEXT] = core::ptr::from_mut(self) as usize;
             load(local, core::ptr::from_mut(self));
             asm!("msr tpidr_el0, xzr", options(nomem, nostack, preserves_flags));
         }
@@ -245,32 +239,8 @@ pub unsafe fn switch(prev: *mut Context, next: *const Context) {
         if (*next).user && ((*local).scratch[FP_OWNER] != next as usize || (*next).fp_cpu != (*local).id) {
             load(local, next);
         }
-        (*local).scratch[CONTEXT] = next as usize;
         switch_context(prev, next);
     }
-}
-
-/// The running thread's context; `None` only on an idle thread before its first switch.
-fn current() -> Option<*mut Context> {
-    let flags = super::irq::local_save();
-    // SAFETY: this CPU's block, interrupts off.
-    let context = unsafe { (*smp::cpu_local()).scratch[CONTEXT] };
-    super::irq::local_restore(flags);
-    (context != 0).then_some(context as *mut Context)
-}
-
-/// Remembers what the processor said about a fault of the running thread, for its signal frame.
-pub fn note_fault(esr: u64, far: u64) {
-    if let Some(context) = current() {
-        // SAFETY: only the running thread touches this field of its own context.
-        unsafe { (*context).fault = [esr, far] }
-    }
-}
-
-/// `ESR_EL1` and `FAR_EL1` of the running thread's last fault.
-pub fn last_fault() -> [u64; 2] {
-    // SAFETY: as above.
-    current().map_or([0; 2], |context| unsafe { (*context).fault })
 }
 
 /// The running user thread's floating-point registers.
