@@ -17,6 +17,7 @@ pub mod inode;
 pub mod inotify;
 pub mod io;
 pub mod locks;
+pub mod map;
 pub mod mount;
 pub mod names;
 pub mod open;

@@ -1,6 +1,7 @@
 //! Memory: page frames, the kernel heap, kernel mappings, address spaces, page faults, and the typed door to user memory.
 
 pub mod cache;
+mod change;
 pub mod commit;
 pub mod copy;
 mod dma;
@@ -13,6 +14,7 @@ mod mmap;
 pub mod oom;
 mod page;
 pub mod peek;
+mod remap;
 mod remote;
 mod slot;
 mod space;

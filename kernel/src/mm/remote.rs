@@ -61,7 +61,10 @@ impl AddressSpace {
         match region.value.cache() {
             Some(cache) if region.value.flags.contains(VmFlags::SHARED) => {
                 let index = region.value.index_at(addr - region.start);
-                Ok((Arc::as_ptr(cache) as usize, (index << PAGE_SHIFT) + (addr & (PAGE_SIZE - 1)) as u64))
+                Ok((
+                    Arc::as_ptr(cache) as usize,
+                    (index << PAGE_SHIFT) + (addr & (PAGE_SIZE - 1)) as u64,
+                ))
             }
             _ => Ok((core::ptr::from_ref(self) as usize, addr as u64)),
         }

@@ -7,6 +7,7 @@ use limen_linux_abi::Errno;
 
 pub mod futex;
 pub mod sched;
+mod mm;
 mod table;
 pub mod time;
 

@@ -1,0 +1,270 @@
+//! Memory: `mmap` and its family, `brk`, `madvise`, locking, and access to other processes' memory.
+
+use super::SysResult;
+use crate::fs::map::file_map;
+use crate::mm::copy::{self, IoVec};
+use crate::mm::user::{self, UserPtr};
+use crate::mm::{AddressSpace, MapFlags, PAGE_SHIFT, PAGE_SIZE, Prot, current_space};
+use crate::syscalls;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use limen_linux_abi::Errno;
+
+/// `PROT_GROWSDOWN`.
+const PROT_GROWSDOWN: usize = 0x0100_0000;
+/// `PROT_GROWSUP`.
+const PROT_GROWSUP: usize = 0x0200_0000;
+/// `PROT_SEM`: accepted, means nothing.
+const PROT_SEM: usize = 8;
+/// `MAP_TYPE`.
+const MAP_TYPE: usize = 0xf;
+/// `MAP_SHARED_VALIDATE`: like `MAP_SHARED`, but unknown flags are errors.
+const MAP_SHARED_VALIDATE: usize = 3;
+/// `MAP_HUGETLB`.
+const MAP_HUGETLB: usize = 0x4_0000;
+/// `MAP_SYNC`.
+const MAP_SYNC: usize = 0x8_0000;
+/// Every flag `MAP_SHARED_VALIDATE` knows, the type aside (`LEGACY_MAP_MASK`), `MAP_32BIT` included.
+const MAP_LEGACY: usize = 0x3
+    | 0x10
+    | 0x20
+    | 0x40
+    | 0x100
+    | 0x800
+    | 0x1000
+    | 0x2000
+    | 0x4000
+    | 0x8000
+    | 0x1_0000
+    | 0x2_0000
+    | MAP_HUGETLB
+    | 0x400_0000;
+
+/// The permissions among `PROT_*` bits.
+fn prot_bits(prot: usize) -> Prot {
+    Prot::from_bits_truncate(prot as u8 & 7)
+}
+
+fn space() -> Result<crate::mm::CurrentSpace, Errno> {
+    current_space().ok_or(Errno::ENOMEM)
+}
+
+fn do_mmap(addr: usize, len: usize, prot: usize, flags: usize, fd: i32, offset: u64) -> SysResult {
+    let space = space()?;
+    let kind = flags & MAP_TYPE;
+    let shared = match kind {
+        1 | MAP_SHARED_VALIDATE => true,
+        2 => false,
+        _ => return Err(Errno::EINVAL),
+    };
+    let anonymous = flags & MapFlags::ANONYMOUS.bits() as usize != 0;
+    let mut map_flags = MapFlags::from_bits_truncate((flags & !MAP_TYPE) as u32);
+    map_flags |= if shared {
+        MapFlags::SHARED
+    } else {
+        MapFlags::PRIVATE
+    };
+    let mut prot_bits = prot_bits(prot);
+    // Programs of the old kind may expect to execute whatever they can read (`READ_IMPLIES_EXEC`).
+    const READ_IMPLIES_EXEC: u32 = 0x40_0000;
+    let personality = crate::sched::current()
+        .personality
+        .load(core::sync::atomic::Ordering::Relaxed);
+    if prot_bits.contains(Prot::READ) && personality & READ_IMPLIES_EXEC != 0 {
+        prot_bits |= Prot::EXEC;
+    }
+    let file = if anonymous {
+        if flags & MAP_HUGETLB != 0 {
+            return Err(Errno::ENOMEM);
+        }
+        None
+    } else {
+        let file = crate::sched::current().files().get(fd)?;
+        if len == 0 || flags & MAP_HUGETLB != 0 {
+            return Err(Errno::EINVAL);
+        }
+        if kind == MAP_SHARED_VALIDATE
+            && flags & !MAP_LEGACY & !MapFlags::FIXED_NOREPLACE.bits() as usize != 0
+        {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        if flags & MAP_SYNC != 0 && kind == MAP_SHARED_VALIDATE {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        file_map(&file, offset, shared, prot_bits)?
+    };
+    space.mmap(addr, len, prot_bits, map_flags, file)
+}
+
+/// The process a `process_vm_*` call is about, if the caller may reach its memory.
+fn remote_space(pid: i32) -> Result<Arc<AddressSpace>, Errno> {
+    let task = crate::task::find_task(pid).ok_or(Errno::ESRCH)?;
+    let me = crate::sched::current();
+    if !Arc::ptr_eq(&task.process, &me.process) {
+        let (mine, theirs) = (me.creds(), task.creds());
+        /// `CAP_SYS_PTRACE`.
+        const PTRACE: u32 = 19;
+        let same_user = [theirs.uid, theirs.euid, theirs.suid]
+            .iter()
+            .all(|&u| u == mine.uid)
+            && [theirs.gid, theirs.egid, theirs.sgid]
+                .iter()
+                .all(|&g| g == mine.gid);
+        if !same_user && !mine.capable(PTRACE) {
+            return Err(Errno::EPERM);
+        }
+    }
+    task.mm().ok_or(Errno::ESRCH)
+}
+
+/// Copies between the local and the remote list, as far as it goes; `EFAULT` only if nothing could be copied.
+fn process_vm(
+    pid: i32,
+    local: (usize, usize),
+    remote: (usize, usize),
+    flags: usize,
+    write: bool,
+) -> SysResult {
+    if flags != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let local = copy::read_iovecs(local.0, local.1)?;
+    if remote.1 > 1024 {
+        return Err(Errno::EINVAL);
+    }
+    let mut list: Vec<IoVec> = Vec::new();
+    list.try_reserve_exact(remote.1).map_err(|_| Errno::ENOMEM)?;
+    for i in 0..remote.1 {
+        let [addr, len] = UserPtr::<[usize; 2]>::new(remote.0).add(i).read()?;
+        if len > isize::MAX as usize {
+            return Err(Errno::EINVAL);
+        }
+        list.push(IoVec { addr, len });
+    }
+    if local.iter().all(|v| v.len == 0) || list.iter().all(|v| v.len == 0) {
+        return Ok(0);
+    }
+    let space = remote_space(pid)?;
+    let mut buffer = Vec::new();
+    buffer.try_reserve_exact(PAGE_SIZE).map_err(|_| Errno::ENOMEM)?;
+    buffer.resize(PAGE_SIZE, 0u8);
+    let mut done = 0;
+    let mut local = local.into_iter().filter(|v| v.len != 0);
+    let mut here = local.next();
+    'all: for mut there in list {
+        while there.len > 0 {
+            let Some(mine) = &mut here else { break 'all };
+            let n = there.len.min(mine.len).min(PAGE_SIZE);
+            let chunk = &mut buffer[..n];
+            let moved = if write {
+                let got = copy::copy_in(chunk, mine.addr);
+                space.access_remote(there.addr, &mut chunk[..got], true, false)
+            } else {
+                let got = space.access_remote(there.addr, chunk, false, false);
+                copy::copy_out(mine.addr, &chunk[..got])
+            };
+            done += moved;
+            if moved < n {
+                break 'all;
+            }
+            there.addr = there.addr.wrapping_add(n);
+            there.len -= n;
+            mine.addr += n;
+            mine.len -= n;
+            if mine.len == 0 {
+                here = local.next();
+            }
+        }
+    }
+    if done == 0 { Err(Errno::EFAULT) } else { Ok(done) }
+}
+
+syscalls! {
+    fn mmap(addr: usize, len: usize, prot: usize, flags: usize, fd: i32, offset: usize) {
+        if offset & (PAGE_SIZE - 1) != 0 {
+            return Err(Errno::EINVAL);
+        }
+        do_mmap(addr, len, prot, flags, fd, offset as u64)
+    }
+    fn mmap2(addr: usize, len: usize, prot: usize, flags: usize, fd: i32, offset: usize) {
+        // In units of 4096 bytes, whatever the page size.
+        let bytes = (offset as u64) << 12;
+        if bytes & (PAGE_SIZE as u64 - 1) != 0 {
+            return Err(Errno::EINVAL);
+        }
+        do_mmap(addr, len, prot, flags, fd, bytes)
+    }
+    fn munmap(addr: usize, len: usize) {
+        space()?.munmap(addr, len)
+    }
+    fn mprotect(addr: usize, len: usize, prot: usize) {
+        let grows = prot & (PROT_GROWSDOWN | PROT_GROWSUP);
+        if grows == PROT_GROWSDOWN | PROT_GROWSUP || prot & !(7 | PROT_SEM | PROT_GROWSDOWN | PROT_GROWSUP) != 0 {
+            return Err(Errno::EINVAL);
+        }
+        if grows == PROT_GROWSUP {
+            // No stack grows upwards here.
+            return Err(Errno::EINVAL);
+        }
+        space()?.mprotect(addr, len, prot_bits(prot), grows == PROT_GROWSDOWN)
+    }
+    fn mremap(addr: usize, old_len: usize, new_len: usize, flags: usize, new_addr: usize) {
+        let flags = u32::try_from(flags).map_err(|_| Errno::EINVAL)?;
+        space()?.mremap(addr, old_len, new_len, flags, new_addr)
+    }
+    fn brk(addr: usize) {
+        Ok(space()?.brk(addr))
+    }
+    fn madvise(addr: usize, len: usize, advice: i32) {
+        space()?.madvise(addr, len, advice)
+    }
+    fn mlock(addr: usize, len: usize) {
+        space()?.mlock(addr, len, false)
+    }
+    fn mlock2(addr: usize, len: usize, flags: usize) {
+        if flags & !1 != 0 {
+            return Err(Errno::EINVAL);
+        }
+        space()?.mlock(addr, len, flags == 1)
+    }
+    fn munlock(addr: usize, len: usize) {
+        space()?.munlock(addr, len)
+    }
+    fn mlockall(flags: u32) {
+        space()?.mlockall(Some(flags))
+    }
+    fn munlockall() {
+        space()?.mlockall(None)
+    }
+    fn msync(addr: usize, len: usize, flags: u32) {
+        space()?.msync(addr, len, flags)
+    }
+    fn mincore(addr: usize, len: usize, out: usize) {
+        if addr & (PAGE_SIZE - 1) != 0 {
+            return Err(Errno::EINVAL);
+        }
+        user::check(addr, len).map_err(|_| Errno::ENOMEM)?;
+        let pages = len.div_ceil(PAGE_SIZE);
+        user::check(out, pages)?;
+        let mut done = 0;
+        let mut bits = [0u8; 256];
+        while done < pages {
+            let n = (pages - done).min(bits.len());
+            space()?.mincore(addr + (done << PAGE_SHIFT), &mut bits[..n])?;
+            user::write_bytes(out + done, &bits[..n])?;
+            done += n;
+        }
+        Ok(0)
+    }
+    fn remap_file_pages(addr: usize, size: usize, prot: usize, pgoff: usize, flags: usize) {
+        // Gone from Linux in all but name; nothing uses it.
+        let _ = (addr, size, prot, pgoff, flags);
+        Err(Errno::EINVAL)
+    }
+    fn process_vm_readv(pid: i32, local: usize, n_local: usize, remote: usize, n_remote: usize, flags: usize) {
+        process_vm(pid, (local, n_local), (remote, n_remote), flags, false)
+    }
+    fn process_vm_writev(pid: i32, local: usize, n_local: usize, remote: usize, n_remote: usize, flags: usize) {
+        process_vm(pid, (local, n_local), (remote, n_remote), flags, true)
+    }
+}
