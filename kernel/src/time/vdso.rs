@@ -23,7 +23,11 @@ pub fn init() {
     let text = code::text();
     let symbols: Vec<Symbol> = code::SYMBOLS
         .iter()
-        .map(|&(name, function, size)| Symbol { name, offset: function() - text.as_ptr() as usize, size })
+        .map(|&(name, function, size)| Symbol {
+            name,
+            offset: function() - text.as_ptr() as usize,
+            size,
+        })
         .collect();
     let description = Description {
         machine: crate::arch::ELF_MACHINE,
@@ -45,7 +49,10 @@ pub fn init() {
     for page in &image {
         crate::arch::mmu::sync_instructions(page.phys());
     }
-    let vdso = VDSO.get_or_init(|| Vdso { data: allocate(), image });
+    let vdso = VDSO.get_or_init(|| Vdso {
+        data: allocate(),
+        image,
+    });
     let (base, mult) = crate::arch::time::clock_parameters();
     clock_data(vdso).set_counter(base, mult);
 }
@@ -64,7 +71,9 @@ pub fn set_offsets(realtime: u64, tai: u64) {
 
 /// Offset of the signal-return trampoline in the image, for ABIs whose handlers return through the vDSO.
 pub fn sigreturn_offset() -> usize {
-    code::sigreturn().map_or(0, |function| function - code::text().as_ptr() as usize + PAGE_SIZE)
+    code::sigreturn().map_or(0, |function| {
+        function - code::text().as_ptr() as usize + PAGE_SIZE
+    })
 }
 
 fn clock_data(vdso: &'static Vdso) -> &'static ClockData {

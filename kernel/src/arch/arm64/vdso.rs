@@ -10,10 +10,26 @@ pub const VERSION: &str = "LINUX_2.6.39";
 
 /// Exported functions: name, address in the kernel image, size as told to debuggers.
 pub const SYMBOLS: &[(&str, fn() -> usize, usize)] = &[
-    ("__kernel_rt_sigreturn", || &raw const vdso_rt_sigreturn as usize, 8),
-    ("__kernel_clock_gettime", || vdso_clock_gettime as *const () as usize, 128),
-    ("__kernel_gettimeofday", || vdso_gettimeofday as *const () as usize, 128),
-    ("__kernel_clock_getres", || vdso_clock_getres as *const () as usize, 64),
+    (
+        "__kernel_rt_sigreturn",
+        || &raw const vdso_rt_sigreturn as usize,
+        8,
+    ),
+    (
+        "__kernel_clock_gettime",
+        || vdso_clock_gettime as *const () as usize,
+        128,
+    ),
+    (
+        "__kernel_gettimeofday",
+        || vdso_gettimeofday as *const () as usize,
+        128,
+    ),
+    (
+        "__kernel_clock_getres",
+        || vdso_clock_getres as *const () as usize,
+        64,
+    ),
 ];
 
 unsafe extern "C" {

@@ -78,19 +78,22 @@ pub fn trap(frame: &mut Frame, vector: u8, error: usize) {
         } else {
             Prot::READ
         };
-        // A page that is mapped with reserved bits set means that a table is corrupt.
-        if error & 1 << 3 != 0 {
-            fatal(frame, vector, error);
-        }
         let from_user = error & 1 << 2 != 0;
-        threshold::fault(frame, |frame| {
-            crate::mm::handle_fault(frame, addr, access, from_user)
-        });
+        threshold::fault(frame, |frame| page_fault(frame, addr, error, access, from_user));
     } else if vector == DEBUG {
         threshold::fault_irqs_off(frame, debug);
     } else {
         threshold::fault(frame, |frame| exception(frame, vector, error));
     }
+}
+
+#[inline(always)]
+fn page_fault(frame: &mut Frame, addr: usize, error: usize, access: Prot, from_user: bool) {
+    // An entry with reserved bits set: a table is corrupt.
+    if error & 1 << 3 != 0 {
+        fatal(frame, PAGE_FAULT, error);
+    }
+    crate::mm::handle_fault(frame, addr, access, from_user);
 }
 
 /// A single step or a data breakpoint.
@@ -153,29 +156,33 @@ fn float_code(exceptions: u32) -> i32 {
 static PANICKING: AtomicBool = AtomicBool::new(false);
 
 /// NMI, double fault, machine check.
+#[inline(always)]
 pub fn paranoid(frame: &mut Frame, vector: u8, error: usize) {
-    match vector {
-        NMI => threshold::nmi(frame, |_| {
-            // Nobody sends NMIs but a host that wants to look at a hanging machine.
-            if !PANICKING.load(Ordering::Relaxed) {
-                log!(Emerg, "NMI received");
-            }
-        }),
-        DOUBLE_FAULT => {
-            // A push that hit a guard page: the stack pointer is still inside or just above it.
-            let cr2 = cpu::read_cr2();
-            if frame.rsp.abs_diff(cr2) <= crate::mm::PAGE_SIZE {
-                log!(
-                    Emerg,
-                    "kernel stack overflow (stack pointer {:#x}, fault at {:#x})",
-                    frame.rsp,
-                    cr2
-                );
-            }
-            fatal(frame, vector, error)
+    threshold::nmi(frame, |frame| emergency(frame, vector, error));
+}
+
+#[cold]
+fn emergency(frame: &mut Frame, vector: u8, error: usize) {
+    if vector == NMI {
+        // Nobody sends NMIs but a host that wants to look at a hanging machine.
+        if !PANICKING.load(Ordering::Relaxed) {
+            log!(Emerg, "NMI received on CPU {}\n{:?}", super::smp::cpu_id(), frame);
         }
-        _ => fatal(frame, vector, error),
+        return;
     }
+    if vector == DOUBLE_FAULT {
+        // A push that hit a guard page: the stack pointer is still inside or just above it.
+        let cr2 = cpu::read_cr2();
+        if frame.rsp.abs_diff(cr2) <= crate::mm::PAGE_SIZE {
+            log!(
+                Emerg,
+                "kernel stack overflow (stack pointer {:#x}, fault at {:#x})",
+                frame.rsp,
+                cr2
+            );
+        }
+    }
+    fatal(frame, vector, error)
 }
 
 /// An exception the kernel cannot survive: registers, call chain, end.

@@ -10,13 +10,25 @@ pub const VERSION: &str = "LINUX_2.6";
 
 /// Exported functions: name, address in the kernel image, size as told to debuggers.
 pub const SYMBOLS: &[(&str, fn() -> usize, usize)] = &[
-    ("__vdso_clock_gettime", || vdso_clock_gettime as *const () as usize, 128),
+    (
+        "__vdso_clock_gettime",
+        || vdso_clock_gettime as *const () as usize,
+        128,
+    ),
     ("clock_gettime", || vdso_clock_gettime as *const () as usize, 128),
-    ("__vdso_gettimeofday", || vdso_gettimeofday as *const () as usize, 128),
+    (
+        "__vdso_gettimeofday",
+        || vdso_gettimeofday as *const () as usize,
+        128,
+    ),
     ("gettimeofday", || vdso_gettimeofday as *const () as usize, 128),
     ("__vdso_time", || vdso_time as *const () as usize, 64),
     ("time", || vdso_time as *const () as usize, 64),
-    ("__vdso_clock_getres", || vdso_clock_getres as *const () as usize, 64),
+    (
+        "__vdso_clock_getres",
+        || vdso_clock_getres as *const () as usize,
+        64,
+    ),
     ("clock_getres", || vdso_clock_getres as *const () as usize, 64),
     ("__vdso_getcpu", || vdso_getcpu as *const () as usize, 32),
     ("getcpu", || vdso_getcpu as *const () as usize, 32),
