@@ -13,6 +13,7 @@ pub mod devices;
 pub mod fcntl;
 pub mod fdtable;
 pub mod file;
+pub mod initramfs;
 pub mod inode;
 pub mod inotify;
 pub mod io;

@@ -12,6 +12,7 @@ pub mod layout;
 mod limits;
 mod mmap;
 pub mod oom;
+pub mod initrd;
 mod page;
 pub mod peek;
 mod remap;

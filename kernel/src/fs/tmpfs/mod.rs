@@ -274,3 +274,15 @@ pub fn new_tree(fs_type: &'static str, data: &str, persistent: bool) -> Result<A
     root.inode.set_owner(uid, gid);
     Ok(root)
 }
+
+/// Changes how many pages an instance may take; 0: half of memory, but not less than it has.
+pub fn set_page_limit(sb: &SuperBlock, pages: usize) {
+    if let Ok(a) = account(sb) {
+        let limit = if pages == 0 {
+            (total_pages() / 2).max(a.pages.used())
+        } else {
+            pages
+        };
+        a.pages.set_limit(limit);
+    }
+}
