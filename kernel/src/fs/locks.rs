@@ -16,3 +16,19 @@ pub fn file_released(file: &File) {
 pub fn descriptor_closed(file: &Arc<File>, table: &FdTable) {
     let _ = (file, table);
 }
+
+/// `flock`.
+pub fn flock(file: &Arc<File>, operation: u32) -> Result<(), limen_linux_abi::Errno> {
+    let _ = (file, operation);
+    Ok(())
+}
+/// `F_GETLK`.
+pub fn get(file: &Arc<File>, table: &Arc<FdTable>, lock: crate::mm::user::UserPtr<[u8; 32]>, ofd: bool) -> Result<(), limen_linux_abi::Errno> {
+    let _ = (file, table, lock, ofd);
+    Ok(())
+}
+/// `F_SETLK`.
+pub fn set(file: &Arc<File>, table: &Arc<FdTable>, lock: crate::mm::user::UserPtr<[u8; 32]>, ofd: bool, wait: bool) -> Result<(), limen_linux_abi::Errno> {
+    let _ = (file, table, lock, ofd, wait);
+    Ok(())
+}

@@ -30,6 +30,11 @@ pub mod readdir;
 pub mod regular;
 pub mod superblock;
 pub mod tmpfs;
+pub mod attr;
+pub mod memfd;
+pub mod splice;
+pub mod xattr;
+pub mod epoll;
 pub mod walk;
 
 pub use context::FsContext;

@@ -18,6 +18,19 @@ plain!(u8 u16 u32 u64 usize i8 i16 i32 i64 isize);
 // SAFETY: an array has no padding beyond its elements'.
 unsafe impl<T: Plain, const N: usize> Plain for [T; N] {}
 
+/// Structures of the ABI that may start as all zeros, padding included.
+pub trait Zeroed: Plain {
+    /// All bytes zero.
+    fn zeroed() -> Self {
+        // SAFETY: `Plain` types accept any bit pattern.
+        unsafe { core::mem::zeroed() }
+    }
+}
+
+// SAFETY: `struct stat` is made of integers; its padding is spelled out as fields (checked below by its size).
+unsafe impl Plain for limen_linux_abi::raw::general::stat {}
+impl Zeroed for limen_linux_abi::raw::general::stat {}
+
 /// A pointer into user memory, as passed by user space: unchecked, possibly null, possibly wild.
 #[repr(transparent)]
 pub struct UserPtr<T> {

@@ -248,6 +248,14 @@ impl Task {
             None => FdTable::new(),
         }
     }
+    /// The open file behind one of its descriptors: what nearly every file system call begins with. `EBADF`.
+    #[inline]
+    pub fn file(&self, fd: i32) -> Result<Arc<crate::fs::File>, limen_linux_abi::Errno> {
+        match &*self.files.lock() {
+            Some(files) => files.get(fd),
+            None => Err(limen_linux_abi::Errno::EBADF),
+        }
+    }
     /// Its descriptors, if it has any (for `/proc`).
     pub fn try_files(&self) -> Option<Arc<FdTable>> {
         self.files.lock().clone()

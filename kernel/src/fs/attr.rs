@@ -1,0 +1,194 @@
+//! Attributes: what `stat` shows, and changing owner, permissions and times.
+
+use crate::fs::dentry::Dentry;
+use crate::fs::inode::{Dev, FileType, Inode, Time, now};
+use crate::fs::inotify;
+use crate::fs::path::Path;
+use crate::fs::perm;
+use crate::mm::PAGE_SIZE;
+use limen_linux_abi::Errno;
+
+/// Everything about a file that `stat` and `statx` can show.
+#[derive(Clone, Copy, Debug)]
+pub struct Stat {
+    /// Device of the file system.
+    pub dev: Dev,
+    /// Inode number.
+    pub ino: u64,
+    /// `st_mode`.
+    pub mode: u32,
+    /// Names.
+    pub nlink: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Device number of a device node.
+    pub rdev: Dev,
+    /// Bytes.
+    pub size: u64,
+    /// Units of 512 bytes.
+    pub blocks: u64,
+    /// Times.
+    pub times: crate::fs::inode::Times,
+    /// Mount.
+    pub mnt_id: u64,
+    /// Whether it is the root of a mount.
+    pub mount_root: bool,
+}
+
+/// The size of a directory in memory: what Linux's tmpfs shows.
+fn directory_size(dentry: &Dentry) -> u64 {
+    const ENTRY: u64 = 20;
+    match dentry.lock_dir() {
+        Ok(dir) if dentry.inode.ops.writable_directory() => (dir.len() as u64 + 2) * ENTRY,
+        _ => 0,
+    }
+}
+
+/// What `stat` shows of `path`.
+pub fn stat(path: &Path) -> Stat {
+    let inode = &path.dentry.inode;
+    inode.ops.refresh(inode);
+    let mode = match inode.kind {
+        // Anonymous inodes have no type.
+        FileType::Regular if path.mnt.is_internal() && inode.pages.is_none() => inode.mode(),
+        _ => inode.st_mode(),
+    };
+    Stat {
+        dev: inode.sb.dev,
+        ino: inode.ino,
+        mode,
+        nlink: inode.nlink(),
+        uid: inode.uid(),
+        gid: inode.gid(),
+        rdev: inode.rdev,
+        size: if inode.kind == FileType::Directory { directory_size(&path.dentry) } else { inode.size() },
+        blocks: inode.pages.as_ref().map_or(0, |p| (p.resident() * (PAGE_SIZE / 512)) as u64),
+        times: inode.times(),
+        mnt_id: u64::from(path.mnt.id),
+        mount_root: alloc::sync::Arc::ptr_eq(&path.mnt.root, &path.dentry),
+    }
+}
+
+/// `chmod`.
+pub fn chmod(path: &Path, mode: u32) -> Result<(), Errno> {
+    let inode = &path.dentry.inode;
+    let creds = crate::task::current().creds();
+    path.mnt.check_writable()?;
+    if inode.kind == FileType::Symlink {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    if !perm::owner_or_capable(inode, &creds) {
+        return Err(Errno::EPERM);
+    }
+    let mut mode = mode & 0o7777;
+    if !creds.in_group(inode.gid()) && !creds.capable(perm::CAP_FSETID) {
+        mode &= !0o2000;
+    }
+    inode.set_mode(mode);
+    inode.touch_changed();
+    inotify::attrib(inode);
+    Ok(())
+}
+
+/// `chown`; `u32::MAX` leaves one as it is.
+pub fn chown(path: &Path, uid: u32, gid: u32) -> Result<(), Errno> {
+    let inode = &path.dentry.inode;
+    let creds = crate::task::current().creds();
+    path.mnt.check_writable()?;
+    let (old_uid, old_gid) = (inode.uid(), inode.gid());
+    let (new_uid, new_gid) =
+        (if uid == u32::MAX { old_uid } else { uid }, if gid == u32::MAX { old_gid } else { gid });
+    if !creds.capable(perm::CAP_CHOWN) {
+        let owner = creds.fsuid == old_uid;
+        if uid != u32::MAX && !(owner && new_uid == old_uid) {
+            return Err(Errno::EPERM);
+        }
+        if gid != u32::MAX && !(owner && (new_gid == old_gid || creds.in_group(new_gid))) {
+            return Err(Errno::EPERM);
+        }
+    }
+    inode.set_owner(new_uid, new_gid);
+    if inode.kind != FileType::Directory && (uid != u32::MAX || gid != u32::MAX) {
+        let mode = inode.mode();
+        let mut new = mode & !0o4000;
+        if mode & 0o010 != 0 || (mode & 0o2000 != 0 && !creds.in_group(new_gid) && !creds.capable(perm::CAP_FSETID)) {
+            new &= !0o2000;
+        }
+        inode.set_mode(new);
+    }
+    inode.touch_changed();
+    inotify::attrib(inode);
+    Ok(())
+}
+
+/// One time of `utimensat`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SetTime {
+    /// Leave it.
+    Omit,
+    /// The present.
+    Now,
+    /// This.
+    At(Time),
+}
+
+/// `utimensat`.
+pub fn set_times(path: &Path, atime: SetTime, mtime: SetTime) -> Result<(), Errno> {
+    if (atime, mtime) == (SetTime::Omit, SetTime::Omit) {
+        return Ok(());
+    }
+    let inode = &path.dentry.inode;
+    let creds = crate::task::current().creds();
+    path.mnt.check_writable()?;
+    if !perm::owner_or_capable(inode, &creds) {
+        // Setting both to now needs only the right to write.
+        if (atime, mtime) != (SetTime::Now, SetTime::Now) {
+            return Err(Errno::EPERM);
+        }
+        perm::permission(inode, perm::WRITE, &creds)?;
+    }
+    let now = now();
+    inode.set_times(|t| {
+        let pick = |old: &mut Time, new: SetTime| match new {
+            SetTime::Omit => {}
+            SetTime::Now => *old = now,
+            SetTime::At(time) => *old = time,
+        };
+        pick(&mut t.atime, atime);
+        pick(&mut t.mtime, mtime);
+        t.ctime = now;
+    });
+    inotify::attrib(inode);
+    Ok(())
+}
+
+/// `access`: the rights of the real ids, or of the ids in force.
+pub fn access(path: &Path, mask: u32, effective: bool) -> Result<(), Errno> {
+    let inode: &Inode = &path.dentry.inode;
+    let current = crate::task::current().creds();
+    let mut creds = (*current).clone();
+    if !effective {
+        creds.fsuid = creds.uid;
+        creds.fsgid = creds.gid;
+        if creds.uid != 0 {
+            creds.effective = 0;
+        } else {
+            creds.effective = creds.permitted;
+        }
+    }
+    if mask & perm::EXEC != 0
+        && inode.kind == FileType::Regular
+        && path.mnt.flags() & crate::fs::mount::MS_NOEXEC != 0
+    {
+        return Err(Errno::EACCES);
+    }
+    perm::permission(inode, mask, &creds)?;
+    if mask & perm::WRITE != 0
+        && matches!(inode.kind, FileType::Regular | FileType::Directory | FileType::Symlink)
+    {
+        path.mnt.check_writable()?;
+    }
+    Ok(())
+}

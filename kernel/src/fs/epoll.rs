@@ -1,0 +1,362 @@
+//! epoll: a set of files, of which those that are ready are kept on a list.
+//!
+//! Each watched file has an item that is a `Waiter` on the file's queues. A wake-up puts the item on the ready list (a short
+//! interrupt-safe lock) and wakes who sleeps on the epoll file; whoever collects asks the file again, so a stale entry costs a poll and
+//! nothing else. Locks: an epoll's `items` mutex, then files' own locks; `ready` is innermost. Epoll files in epoll files are bounded
+//! in depth and free of cycles.
+
+use crate::fs::anon;
+use crate::fs::file::{File, FileOps, Watcher};
+use crate::fs::poll::{PollEvents, PollTable};
+use crate::mm::user::{UserPtr, write_bytes};
+use crate::sched::{WaitQueue, Waiter};
+use crate::sync::{IrqSpinLock, Mutex};
+use crate::syscall::SysResult;
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::string::String;
+use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
+use core::fmt::Write;
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use limen_linux_abi::{Errno, raw::general as abi};
+
+const CTL_ADD: i32 = 1;
+const CTL_DEL: i32 = 2;
+const CTL_MOD: i32 = 3;
+const EXCLUSIVE: u32 = 1 << 28;
+const WAKEUP: u32 = 1 << 29;
+const ONESHOT: u32 = 1 << 30;
+const EDGE: u32 = 1 << 31;
+/// How deep epoll files may be nested.
+const MAX_DEPTH: usize = 5;
+/// Bytes of `struct epoll_event`: packed on x86-64 only.
+const EVENT_SIZE: usize = size_of::<abi::epoll_event>();
+
+/// One watched file.
+struct Item {
+    epoll: Weak<Epoll>,
+    fd: i32,
+    file: Weak<File>,
+    /// `EPOLL*`: what is asked for and how.
+    events: AtomicU32,
+    data: AtomicU64,
+    /// On the ready list.
+    queued: AtomicBool,
+    /// Removed: nothing counts any more.
+    dead: AtomicBool,
+    me: Weak<Item>,
+}
+
+impl Item {
+    fn waiter(self: &Arc<Self>) -> Arc<dyn Waiter> {
+        self.clone()
+    }
+    fn asked(&self) -> PollEvents {
+        PollEvents::from_bits_truncate(self.events.load(Ordering::Relaxed)) | PollEvents::ERR | PollEvents::HUP
+    }
+    fn detach(self: &Arc<Self>, file: &File) {
+        self.dead.store(true, Ordering::Release);
+        file.poll(Some(&mut PollTable::removing(&self.waiter())));
+    }
+}
+
+impl Waiter for Item {
+    fn notify(&self, key: u32) {
+        if self.dead.load(Ordering::Acquire) || (key != 0 && key & self.asked().bits() == 0) {
+            return;
+        }
+        if let (Some(epoll), Some(me)) = (self.epoll.upgrade(), self.me.upgrade()) {
+            epoll.mark(me);
+        }
+    }
+}
+
+impl Watcher for Item {
+    fn file_closed(&self, file: &File) {
+        let Some(me) = self.me.upgrade() else { return };
+        me.detach(file);
+        if let Some(epoll) = self.epoll.upgrade() {
+            epoll.forget(&me);
+        }
+    }
+}
+
+/// An epoll instance.
+pub struct Epoll {
+    /// By descriptor number and file.
+    items: Mutex<BTreeMap<(i32, usize), Arc<Item>>>,
+    ready: IrqSpinLock<VecDeque<Arc<Item>>>,
+    /// Who sleeps in `epoll_wait`, and who polls the epoll file.
+    wait: WaitQueue,
+    poll_wait: WaitQueue,
+}
+
+/// Only one change of nesting at a time, so that cycles are seen.
+static NESTING: Mutex<()> = Mutex::new(());
+
+impl Epoll {
+    /// Puts an item on the ready list and wakes waiters. Any context.
+    fn mark(&self, item: Arc<Item>) {
+        if item.queued.swap(true, Ordering::AcqRel) {
+            // Already there; but somebody may have gone to sleep since, having found it not ready.
+            self.wake();
+            return;
+        }
+        self.ready.lock().push_back(item);
+        self.wake();
+    }
+    fn wake(&self) {
+        self.wait.wake_one();
+        self.poll_wait.wake_all();
+    }
+    fn forget(&self, item: &Arc<Item>) {
+        let old = self.items.lock().remove(&(item.fd, item.file.as_ptr().addr()));
+        self.ready.lock().retain(|i| !Arc::ptr_eq(i, item));
+        drop(old);
+    }
+
+    /// Whether an item is really ready: asks the files on the list, dropping those that are not.
+    fn any_ready(&self) -> bool {
+        let n = self.ready.lock().len();
+        for _ in 0..n {
+            let Some(item) = self.ready.lock().front().cloned() else { return false };
+            if let Some(file) = item.file.upgrade()
+                && !item.dead.load(Ordering::Acquire)
+                && file.poll(None).intersects(item.asked())
+            {
+                return true;
+            }
+            let mut ready = self.ready.lock();
+            if ready.front().is_some_and(|f| Arc::ptr_eq(f, &item)) {
+                ready.pop_front();
+                item.queued.store(false, Ordering::Release);
+            }
+        }
+        false
+    }
+
+    /// Collects up to `max` events.
+    fn collect(&self, max: usize, mut emit: impl FnMut(u32, u64) -> Result<(), Errno>) -> SysResult {
+        let mut batch: VecDeque<Arc<Item>> = core::mem::take(&mut *self.ready.lock());
+        let mut again = Vec::new();
+        let mut done = 0;
+        let mut result = Ok(());
+        while done < max
+            && let Some(item) = batch.pop_front()
+        {
+            // Cleared first: a wake-up after the question puts it back.
+            item.queued.store(false, Ordering::Release);
+            let Some(file) = item.file.upgrade() else { continue };
+            if item.dead.load(Ordering::Acquire) {
+                continue;
+            }
+            let events = item.events.load(Ordering::Relaxed);
+            if events & !(EDGE | ONESHOT | EXCLUSIVE | WAKEUP) == 0 {
+                continue;
+            }
+            let found = file.poll(None) & item.asked();
+            if found.is_empty() {
+                continue;
+            }
+            if let Err(e) = emit(found.bits(), item.data.load(Ordering::Relaxed)) {
+                result = Err(e);
+                batch.push_front(item);
+                break;
+            }
+            done += 1;
+            if events & ONESHOT != 0 {
+                item.events.fetch_and(EDGE | ONESHOT | EXCLUSIVE | WAKEUP, Ordering::Relaxed);
+            } else if events & EDGE == 0 {
+                again.push(item);
+            }
+        }
+        // What was not looked at stays in front; level-triggered items go to the end, for fairness.
+        let mut ready = self.ready.lock();
+        for item in batch.into_iter().rev() {
+            item.queued.store(true, Ordering::Release);
+            ready.push_front(item);
+        }
+        for item in again {
+            if !item.queued.swap(true, Ordering::AcqRel) {
+                ready.push_back(item);
+            }
+        }
+        let more = !ready.is_empty();
+        drop(ready);
+        if more && done != 0 {
+            self.wait.wake_one();
+        }
+        if done != 0 { Ok(done) } else { result.map(|()| 0) }
+    }
+
+    /// Whether `target` can be reached from here, and how deep the nesting is.
+    fn depth_to(&self, target: *const Epoll, depth: usize) -> Result<usize, Errno> {
+        if core::ptr::eq(self, target) || depth > MAX_DEPTH {
+            return Err(Errno::ELOOP);
+        }
+        let inner: Vec<Arc<File>> = self.items.lock().values().filter_map(|i| i.file.upgrade()).collect();
+        let mut deepest = depth;
+        for file in inner {
+            if let Some(e) = file.ops().downcast::<EpollFile>() {
+                deepest = deepest.max(e.0.depth_to(target, depth + 1)?);
+            }
+        }
+        Ok(deepest)
+    }
+}
+
+/// The operations of an epoll file.
+struct EpollFile(Arc<Epoll>);
+
+impl FileOps for EpollFile {
+    fn poll(&self, _: &File, table: Option<&mut PollTable<'_>>) -> PollEvents {
+        if let Some(table) = table {
+            table.register(&self.0.poll_wait);
+        }
+        if self.0.any_ready() { PollEvents::READABLE } else { PollEvents::empty() }
+    }
+    fn release(&self, _: &File) {
+        let items = core::mem::take(&mut *self.0.items.lock());
+        for item in items.into_values() {
+            if let Some(file) = item.file.upgrade() {
+                item.detach(&file);
+            }
+        }
+        let ready = core::mem::take(&mut *self.0.ready.lock());
+        drop(ready);
+    }
+    fn show_fdinfo(&self, _: &File, out: &mut String) {
+        for item in self.0.items.lock().values() {
+            let _ = writeln!(
+                out,
+                "tfd: {:8} events: {:8x} data: {:16x}",
+                item.fd,
+                item.events.load(Ordering::Relaxed),
+                item.data.load(Ordering::Relaxed)
+            );
+        }
+    }
+}
+
+/// `epoll_create1`; the caller installs the file.
+pub fn create() -> Arc<File> {
+    let epoll = Arc::new(Epoll {
+        items: Mutex::new(BTreeMap::new()),
+        ready: IrqSpinLock::new(VecDeque::new()),
+        wait: WaitQueue::new(),
+        poll_wait: WaitQueue::new(),
+    });
+    anon::file("[eventpoll]", Arc::new(EpollFile(epoll)), abi::O_RDWR)
+}
+
+fn epoll_of(file: &File) -> Result<&Arc<Epoll>, Errno> {
+    Ok(&file.ops().downcast::<EpollFile>().ok_or(Errno::EINVAL)?.0)
+}
+
+/// Reads `struct epoll_event`: events and data.
+fn read_event(addr: usize) -> Result<(u32, u64), Errno> {
+    let events = UserPtr::<u32>::new(addr).read()?;
+    let data = UserPtr::<u64>::new(addr + EVENT_SIZE - 8).read()?;
+    Ok((events, data))
+}
+
+/// `epoll_ctl`.
+pub fn control(epfile: &Arc<File>, op: i32, fd: i32, file: &Arc<File>, event: usize) -> Result<(), Errno> {
+    let event = if op == CTL_DEL { (0, 0) } else { read_event(event)? };
+    if matches!(file.inode().kind, crate::fs::FileType::Regular | crate::fs::FileType::Directory)
+        && !file.path.mnt.is_internal()
+        || file.is_regular() && file.inode().pages.is_some()
+    {
+        return Err(Errno::EPERM);
+    }
+    if Arc::ptr_eq(epfile, file) {
+        epoll_of(epfile)?;
+        return Err(Errno::EINVAL);
+    }
+    let epoll = epoll_of(epfile)?;
+    let key = (fd, Arc::as_ptr(file).addr());
+    match op {
+        CTL_ADD => {
+            if event.0 & EXCLUSIVE != 0 && file.ops().downcast::<EpollFile>().is_some() {
+                return Err(Errno::EINVAL);
+            }
+            let _nesting = match file.ops().downcast::<EpollFile>() {
+                Some(inner) => {
+                    let guard = NESTING.lock();
+                    inner.0.depth_to(Arc::as_ptr(epoll), 1)?;
+                    Some(guard)
+                }
+                None => None,
+            };
+            let item = Arc::new_cyclic(|me| Item {
+                epoll: Arc::downgrade(epoll),
+                fd,
+                file: Arc::downgrade(file),
+                events: AtomicU32::new(event.0),
+                data: AtomicU64::new(event.1),
+                queued: AtomicBool::new(false),
+                dead: AtomicBool::new(false),
+                me: me.clone(),
+            });
+            {
+                let mut items = epoll.items.lock();
+                if items.contains_key(&key) {
+                    return Err(Errno::EEXIST);
+                }
+                items.insert(key, item.clone());
+            }
+            let watcher: Arc<dyn Watcher> = item.clone();
+            file.watch(Arc::downgrade(&watcher));
+            let found = file.poll(Some(&mut PollTable::adding(&item.waiter())));
+            if found.intersects(item.asked()) {
+                epoll.mark(item);
+            }
+        }
+        CTL_DEL => {
+            let item = epoll.items.lock().remove(&key).ok_or(Errno::ENOENT)?;
+            item.detach(file);
+            epoll.ready.lock().retain(|i| !Arc::ptr_eq(i, &item));
+        }
+        CTL_MOD => {
+            let item = epoll.items.lock().get(&key).cloned().ok_or(Errno::ENOENT)?;
+            if (event.0 | item.events.load(Ordering::Relaxed)) & EXCLUSIVE != 0 {
+                return Err(Errno::EINVAL);
+            }
+            item.data.store(event.1, Ordering::Relaxed);
+            item.events.store(event.0, Ordering::Release);
+            if file.poll(None).intersects(item.asked()) {
+                epoll.mark(item);
+            }
+        }
+        _ => return Err(Errno::EINVAL),
+    }
+    Ok(())
+}
+
+/// `epoll_wait`: events go to user memory at `to`. `deadline` as for `poll::wait`.
+pub fn wait(file: &File, to: usize, max: usize, deadline: Option<u64>) -> SysResult {
+    let epoll = epoll_of(file)?;
+    loop {
+        let mut n = 0;
+        let got = epoll.collect(max, |events, data| {
+            let mut raw = [0u8; 16];
+            raw[..4].copy_from_slice(&events.to_le_bytes());
+            raw[EVENT_SIZE - 8..EVENT_SIZE].copy_from_slice(&data.to_le_bytes());
+            write_bytes(to + n * EVENT_SIZE, &raw[..EVENT_SIZE])?;
+            n += 1;
+            Ok(())
+        })?;
+        if got != 0 || deadline == Some(0) {
+            return Ok(got);
+        }
+        let awake = || !epoll.ready.lock().is_empty();
+        match deadline {
+            None => epoll.wait.wait_until(awake)?,
+            Some(at) => {
+                if !epoll.wait.wait_until_deadline(at, awake)? {
+                    return Ok(0);
+                }
+            }
+        }
+    }
+}

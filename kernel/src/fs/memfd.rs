@@ -1,0 +1,97 @@
+//! `memfd_create`: files in memory without a name, and seals.
+
+use crate::fs::anon;
+use crate::fs::dentry::Dentry;
+use crate::fs::file::{File, FileMode};
+use crate::fs::inode::{Dev, FileType, NewInode};
+use crate::fs::regular::{Regular, SEAL_FUTURE_WRITE, SEAL_GROW, SEAL_SHRINK, SEAL_WRITE};
+use crate::fs::tmpfs;
+use crate::sync::SpinLock;
+use alloc::format;
+use alloc::sync::Arc;
+use core::sync::atomic::Ordering;
+use limen_linux_abi::{Errno, raw::general as abi};
+
+const MFD_CLOEXEC: u32 = 1;
+const MFD_ALLOW_SEALING: u32 = 2;
+const MFD_HUGETLB: u32 = 4;
+const MFD_NOEXEC_SEAL: u32 = 8;
+const MFD_EXEC: u32 = 16;
+/// `F_SEAL_SEAL`.
+const SEAL_SEAL: u32 = 1;
+/// `F_SEAL_EXEC`.
+const SEAL_EXEC: u32 = 32;
+/// Marks an inode that may have seals at all; never shown.
+const SEALABLE: u32 = 1 << 31;
+
+/// The file system memfds are in, made on first use.
+static TREE: SpinLock<Option<Arc<Dentry>>> = SpinLock::new(None);
+
+fn tree() -> Result<Arc<Dentry>, Errno> {
+    if let Some(t) = TREE.lock().as_ref() {
+        return Ok(t.clone());
+    }
+    let new = tmpfs::new_tree("tmpfs", "size=0,nr_inodes=0", true)?;
+    Ok(TREE.lock().get_or_insert(new).clone())
+}
+
+/// `memfd_create`; the caller installs the file.
+pub fn create(name: &[u8], flags: u32) -> Result<Arc<File>, Errno> {
+    if flags & !(MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL | MFD_EXEC) != 0
+        || flags & (MFD_EXEC | MFD_NOEXEC_SEAL) == MFD_EXEC | MFD_NOEXEC_SEAL
+        || flags & MFD_HUGETLB != 0
+    {
+        return Err(Errno::EINVAL);
+    }
+    let creds = crate::task::current().creds();
+    let noexec = flags & MFD_NOEXEC_SEAL != 0;
+    let new = NewInode {
+        kind: FileType::Regular,
+        mode: if noexec { 0o666 } else { 0o777 },
+        uid: creds.fsuid,
+        gid: creds.fsgid,
+        rdev: Dev::default(),
+        target: b"",
+    };
+    let inode = tmpfs::make(&tree()?.inode.sb, &new)?;
+    inode.set_nlink(0);
+    let seals = match (flags & MFD_ALLOW_SEALING != 0, noexec) {
+        (_, true) => SEAL_EXEC,
+        (true, _) => 0,
+        _ => SEAL_SEAL,
+    };
+    inode.seals.store(SEALABLE | seals, Ordering::Relaxed);
+    let label = format!("/memfd:{}", alloc::string::String::from_utf8_lossy(name));
+    let path = anon::detached(inode, label.as_bytes());
+    path.dentry.set_unlinked();
+    Ok(File::new(Arc::new(Regular), path, abi::O_RDWR | abi::O_LARGEFILE, FileMode::empty()))
+}
+
+fn sealable(file: &File) -> Result<u32, Errno> {
+    let seals = file.inode().seals.load(Ordering::Relaxed);
+    if seals & SEALABLE == 0 { Err(Errno::EINVAL) } else { Ok(seals & !SEALABLE) }
+}
+
+/// `F_GET_SEALS`.
+pub fn seals(file: &File) -> Result<u32, Errno> {
+    sealable(file)
+}
+
+/// `F_ADD_SEALS`.
+pub fn add_seals(file: &File, seals: u32) -> Result<(), Errno> {
+    let have = sealable(file)?;
+    if !file.mode().contains(FileMode::WRITE) {
+        return Err(Errno::EPERM);
+    }
+    let known = SEAL_SEAL | SEAL_SHRINK | SEAL_GROW | SEAL_WRITE | SEAL_FUTURE_WRITE | SEAL_EXEC;
+    if seals & !known != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let inode = file.inode();
+    let _writing = inode.write_lock.lock();
+    if have & SEAL_SEAL != 0 {
+        return Err(Errno::EPERM);
+    }
+    inode.seals.fetch_or(seals, Ordering::Relaxed);
+    Ok(())
+}

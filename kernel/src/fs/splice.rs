@@ -1,0 +1,344 @@
+//! Moving data between files without user memory: `sendfile`, `copy_file_range`, `splice`, `tee`, `vmsplice`.
+//!
+//! Files with pages and pipes exchange whole pages by reference where they can; anything else goes through a bounce page.
+
+use crate::fs::file::{File, FileMode};
+use crate::fs::io::{IoDst, IoSrc};
+use crate::fs::pipe::{self, Buf, Pipe};
+use crate::mm::PAGE_SIZE;
+use crate::mm::copy::{IoVec, MAX_RW};
+use crate::mm::user::UserPtr;
+use crate::syscall::SysResult;
+use alloc::sync::Arc;
+use limen_linux_abi::{Errno, raw::general as abi};
+
+/// `SPLICE_F_NONBLOCK`.
+const NONBLOCK: u32 = 2;
+/// `SPLICE_F_*` known.
+pub const KNOWN_FLAGS: u32 = 15;
+
+/// Copies up to `count` bytes; `from`/`to` are positions, `None` for the files' own.
+fn copy(source: &File, mut from: Option<u64>, out: &File, mut to: Option<u64>, count: usize) -> SysResult {
+    let page = crate::mm::alloc_page().ok_or(Errno::ENOMEM)?;
+    let mut done = 0;
+    while done < count {
+        let want = (count - done).min(PAGE_SIZE);
+        let buf = &mut page.bytes_mut()[..want];
+        let n = match source.read(&mut IoDst::kernel(buf), from) {
+            Ok(0) => break,
+            Ok(n) => n,
+            Err(_) if done != 0 => break,
+            Err(e) => return Err(e),
+        };
+        let mut written = 0;
+        while written < n {
+            match out.write(&mut IoSrc::kernel(&page.bytes()[written..n]), to) {
+                Ok(0) => break,
+                Ok(m) => {
+                    written += m;
+                    to = to.map(|t| t + m as u64);
+                }
+                Err(e) => {
+                    if done + written == 0 {
+                        give_back(source, from, n);
+                        return Err(e);
+                    }
+                    break;
+                }
+            }
+        }
+        from = from.map(|f| f + written as u64);
+        done += written;
+        if written < n {
+            give_back(source, from, n - written);
+            break;
+        }
+        if crate::task::current().signal_pending() {
+            break;
+        }
+    }
+    Ok(done)
+}
+
+/// What was read from a file's own position but not written is read again next time.
+fn give_back(source: &File, from: Option<u64>, n: usize) {
+    if from.is_none() && !source.mode().contains(FileMode::STREAM) {
+        let mut pos = source.pos.lock();
+        *pos = pos.saturating_sub(n as u64);
+    }
+}
+
+/// `sendfile`.
+pub fn sendfile(out: &File, source: &File, offset: Option<UserPtr<i64>>, count: usize) -> SysResult {
+    let from = match offset {
+        Some(p) => Some(u64::try_from(p.read()?).map_err(|_| Errno::EINVAL)?),
+        None => None,
+    };
+    if from.is_some() && source.mode().contains(FileMode::NO_PREAD) {
+        return Err(Errno::ESPIPE);
+    }
+    if out.flags() & abi::O_APPEND != 0 {
+        return Err(Errno::EINVAL);
+    }
+    if !source.mode().contains(FileMode::READ) || !out.mode().contains(FileMode::WRITE) {
+        return Err(Errno::EBADF);
+    }
+    let n = copy(source, from, out, None, count.min(MAX_RW))?;
+    if let (Some(p), Some(from)) = (offset, from) {
+        p.write((from + n as u64) as i64)?;
+    }
+    Ok(n)
+}
+
+/// `copy_file_range`.
+pub fn copy_file_range(
+    source: &File,
+    from: Option<UserPtr<i64>>,
+    out: &File,
+    to: Option<UserPtr<i64>>,
+    len: usize,
+) -> SysResult {
+    let position = |p: Option<UserPtr<i64>>, f: &File| -> Result<u64, Errno> {
+        match p {
+            Some(p) => u64::try_from(p.read()?).map_err(|_| Errno::EINVAL),
+            None => Ok(*f.pos.lock()),
+        }
+    };
+    let (start, dest) = (position(from, source)?, position(to, out)?);
+    for f in [source, out] {
+        match f.inode().kind {
+            crate::fs::FileType::Regular => {}
+            crate::fs::FileType::Directory => return Err(Errno::EISDIR),
+            _ => return Err(Errno::EINVAL),
+        }
+    }
+    if !source.mode().contains(FileMode::READ)
+        || !out.mode().contains(FileMode::WRITE)
+        || out.flags() & abi::O_APPEND != 0
+    {
+        return Err(Errno::EBADF);
+    }
+    if !Arc::ptr_eq(&source.inode().sb, &out.inode().sb) && source.inode().pages.is_none() {
+        return Err(Errno::EXDEV);
+    }
+    let len = len.min(MAX_RW).min(source.inode().size().saturating_sub(start).min(MAX_RW as u64) as usize);
+    if Arc::ptr_eq(source.inode(), out.inode())
+        && start < dest.saturating_add(len as u64)
+        && dest < start.saturating_add(len as u64)
+        && len != 0
+    {
+        return Err(Errno::EINVAL);
+    }
+    let n = copy(source, Some(start), out, Some(dest), len)?;
+    let update = |p: Option<UserPtr<i64>>, f: &File, pos: u64| match p {
+        Some(p) => p.write(pos as i64),
+        None => {
+            *f.pos.lock() = pos;
+            Ok(())
+        }
+    };
+    update(from, source, start + n as u64)?;
+    update(to, out, dest + n as u64)?;
+    Ok(n)
+}
+
+/// `splice`.
+pub fn splice(
+    source: &File,
+    from: Option<UserPtr<i64>>,
+    out: &File,
+    to: Option<UserPtr<i64>>,
+    len: usize,
+    flags: u32,
+) -> SysResult {
+    if len == 0 {
+        return Ok(0);
+    }
+    if !source.mode().contains(FileMode::READ) || !out.mode().contains(FileMode::WRITE) {
+        return Err(Errno::EBADF);
+    }
+    let len = len.min(MAX_RW);
+    let position = |p: Option<UserPtr<i64>>, f: &File| -> Result<Option<u64>, Errno> {
+        let Some(p) = p else { return Ok(None) };
+        if f.mode().contains(FileMode::NO_PREAD) {
+            return Err(Errno::ESPIPE);
+        }
+        Ok(Some(u64::try_from(p.read()?).map_err(|_| Errno::EINVAL)?))
+    };
+    let update = |p: Option<UserPtr<i64>>, start: Option<u64>, n: usize| match (p, start) {
+        (Some(p), Some(start)) => p.write((start + n as u64) as i64),
+        _ => Ok(()),
+    };
+    match (pipe::of(source), pipe::of(out)) {
+        (Some(a), Some(b)) => {
+            if from.is_some() || to.is_some() {
+                return Err(Errno::ESPIPE);
+            }
+            if Arc::ptr_eq(a, b) {
+                return Err(Errno::EINVAL);
+            }
+            let nonblock = flags & NONBLOCK != 0 || source.nonblocking() || out.nonblocking();
+            link(a, b, len, nonblock, true)
+        }
+        (Some(a), None) => {
+            if from.is_some() {
+                return Err(Errno::ESPIPE);
+            }
+            let start = position(to, out)?;
+            if out.flags() & abi::O_APPEND != 0 {
+                return Err(Errno::EINVAL);
+            }
+            let n = drain(a, out, start, len, flags & NONBLOCK != 0 || source.nonblocking())?;
+            update(to, start, n)?;
+            Ok(n)
+        }
+        (None, Some(b)) => {
+            if to.is_some() {
+                return Err(Errno::ESPIPE);
+            }
+            let start = position(from, source)?;
+            let n = fill(source, start, b, len, flags & NONBLOCK != 0 || out.nonblocking())?;
+            update(from, start, n)?;
+            Ok(n)
+        }
+        (None, None) => Err(Errno::EINVAL),
+    }
+}
+
+/// From a pipe to a file: what is there, at most `len`.
+fn drain(pipe: &Arc<Pipe>, out: &File, mut to: Option<u64>, len: usize, nonblock: bool) -> SysResult {
+    let mut done = 0;
+    while done < len {
+        let mut ring = pipe.lock();
+        let Some(buf) = ring.bufs.front_mut() else {
+            drop(ring);
+            if done != 0 || !pipe.wait_data(nonblock)? {
+                break;
+            }
+            continue;
+        };
+        // The page stays in the pipe while it is being written out; a reader in between may take it, as with any two readers.
+        let (page, start) = (buf.page.clone(), buf.start);
+        let n = buf.len.min(len - done);
+        let whole = n == buf.len;
+        buf.start += n;
+        buf.len -= n;
+        if whole {
+            ring.bufs.pop_front();
+        }
+        pipe.changed(ring, false, whole);
+        let m = match out.write(&mut IoSrc::kernel(&page.bytes()[start..start + n]), to) {
+            Ok(m) => m,
+            Err(e) if done == 0 => {
+                put_back(pipe, page, start, n);
+                return Err(e);
+            }
+            Err(_) => 0,
+        };
+        done += m;
+        to = to.map(|t| t + m as u64);
+        if m < n {
+            put_back(pipe, page, start + m, n - m);
+            break;
+        }
+    }
+    Ok(done)
+}
+
+/// Returns bytes that could not be written to the front of the pipe.
+fn put_back(pipe: &Arc<Pipe>, page: crate::mm::Page, start: usize, len: usize) {
+    let mut ring = pipe.lock();
+    ring.bufs.push_front(Buf { page, start, len, packet: false, own: false });
+    pipe.changed(ring, true, false);
+}
+
+/// From a file to a pipe: until the pipe is full or the file has no more.
+fn fill(source: &File, mut from: Option<u64>, pipe: &Arc<Pipe>, len: usize, nonblock: bool) -> SysResult {
+    let mut done = 0;
+    while done < len {
+        match pipe.wait_room(nonblock || done != 0) {
+            Ok(()) => {}
+            Err(_) if done != 0 => break,
+            Err(e) => return Err(e),
+        }
+        let page = crate::mm::alloc_page().ok_or(Errno::ENOMEM)?;
+        let want = PAGE_SIZE.min(len - done);
+        let n = match source.read(&mut IoDst::kernel(&mut page.bytes_mut()[..want]), from) {
+            Ok(0) => break,
+            Ok(n) => n,
+            Err(_) if done != 0 => break,
+            Err(e) => return Err(e),
+        };
+        let mut ring = pipe.lock();
+        ring.bufs.push_back(Buf { page, start: 0, len: n, packet: false, own: true });
+        pipe.changed(ring, true, false);
+        done += n;
+        from = from.map(|f| f + n as u64);
+    }
+    Ok(done)
+}
+
+/// `tee` and pipe-to-pipe `splice`: shares buffers of `a` with `b`, taking them out of `a` if `consume`.
+pub fn link(a: &Arc<Pipe>, b: &Arc<Pipe>, len: usize, nonblock: bool, consume: bool) -> SysResult {
+    if Arc::ptr_eq(a, b) {
+        return Err(Errno::EINVAL);
+    }
+    loop {
+        if !a.wait_data(nonblock)? {
+            return Ok(0);
+        }
+        b.wait_room(nonblock)?;
+        // Both locks, the lower address first.
+        let (mut from, mut to);
+        if Arc::as_ptr(a).addr() < Arc::as_ptr(b).addr() {
+            from = a.lock();
+            to = b.lock();
+        } else {
+            to = b.lock();
+            from = a.lock();
+        }
+        let mut done = 0;
+        let mut taken = 0;
+        let mut partial = None;
+        for (i, buf) in from.bufs.iter().enumerate() {
+            if done == len || to.bufs.len() >= to.slots {
+                break;
+            }
+            let n = buf.len.min(len - done);
+            to.bufs.push_back(Buf { page: buf.page.clone(), start: buf.start, len: n, packet: buf.packet, own: false });
+            done += n;
+            if n == buf.len {
+                taken = i + 1;
+            } else {
+                partial = Some(n);
+            }
+        }
+        // What is shared now must not be written behind any more.
+        for buf in from.bufs.iter_mut().take(taken + 1) {
+            buf.own = false;
+        }
+        if consume {
+            from.bufs.drain(..taken);
+            if let (Some(n), Some(first)) = (partial, from.bufs.front_mut()) {
+                first.start += n;
+                first.len -= n;
+            }
+        }
+        a.changed(from, false, consume && taken != 0);
+        b.changed(to, done != 0, false);
+        if done != 0 {
+            return Ok(done);
+        }
+    }
+}
+
+/// `vmsplice`: user memory and a pipe. Pages are copied, never shared with the program.
+pub fn vmsplice(file: &File, list: &[IoVec], flags: u32) -> SysResult {
+    pipe::of(file).ok_or(Errno::EBADF)?;
+    let _ = flags & NONBLOCK;
+    if file.mode().contains(FileMode::WRITE) {
+        file.write(&mut IoSrc::vector(list), None)
+    } else {
+        file.read(&mut IoDst::vector(list), None)
+    }
+}

@@ -1,0 +1,327 @@
+//! System calls on names and directories.
+
+use super::file::file;
+use super::{Call, SysResult};
+use crate::fs::dentry::Dentry;
+use crate::fs::file::FileMode;
+use crate::fs::inode::{Dev, FileType};
+use crate::fs::names::{self, New, Side};
+use crate::fs::path::Path;
+use crate::fs::perm;
+use crate::fs::readdir::DirSink;
+use crate::fs::walk::{AT_FDCWD, Walk, lookup, with_parent};
+use crate::mm::copy::{UserString, copy_out, read_path};
+use crate::mm::user::write_bytes;
+use crate::task::current;
+use alloc::vec::Vec;
+use limen_linux_abi::{Errno, raw::general as abi};
+
+fn umask() -> u32 {
+    current().fs().umask()
+}
+
+fn make(dirfd: i32, path: usize, new: &New<'_>) -> SysResult {
+    let path = read_path(path)?;
+    with_parent(dirfd, path.as_bytes(), Errno::EEXIST, |w, name, slash| {
+        if slash && new.kind != FileType::Directory {
+            return Err(if w.cur.dentry.lookup(name).is_ok() { Errno::EEXIST } else { Errno::ENOENT });
+        }
+        names::create(&w.cur, name, &w.creds, new)?;
+        Ok(0)
+    })
+}
+
+fn do_mkdir(dirfd: i32, path: usize, mode: u32) -> SysResult {
+    let mode = mode & 0o1777 & !umask();
+    make(dirfd, path, &New { kind: FileType::Directory, mode, rdev: Dev::default(), target: b"" })
+}
+
+fn do_mknod(dirfd: i32, path: usize, mode: u32, dev: u32) -> SysResult {
+    let kind = match FileType::from_mode(mode) {
+        None if mode >> 12 & 15 == 0 => FileType::Regular,
+        Some(FileType::Directory) => return Err(Errno::EPERM),
+        Some(FileType::Symlink) | None => return Err(Errno::EINVAL),
+        Some(kind) => kind,
+    };
+    let device = matches!(kind, FileType::CharDevice | FileType::BlockDevice);
+    let rdev = if device { Dev::decode(dev) } else { Dev::default() };
+    make(dirfd, path, &New { kind, mode: mode & 0o7777 & !umask(), rdev, target: b"" })
+}
+
+fn do_symlink(target: usize, dirfd: i32, path: usize) -> SysResult {
+    let target = read_path(target)?;
+    if target.as_bytes().is_empty() {
+        return Err(Errno::ENOENT);
+    }
+    let kind = FileType::Symlink;
+    make(dirfd, path, &New { kind, mode: 0o777, rdev: Dev::default(), target: target.as_bytes() })
+}
+
+fn do_link(old_dir: i32, old: usize, new_dir: i32, new: usize, flags: u32) -> SysResult {
+    if flags & !(abi::AT_SYMLINK_FOLLOW | abi::AT_EMPTY_PATH) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let old = read_path(old)?;
+    let new = read_path(new)?;
+    let mut walk = Walk::empty();
+    if flags & abi::AT_SYMLINK_FOLLOW != 0 {
+        walk |= Walk::FOLLOW;
+    }
+    if flags & abi::AT_EMPTY_PATH != 0 {
+        if old.as_bytes().is_empty() && !current().creds().capable(perm::CAP_DAC_READ_SEARCH) {
+            return Err(Errno::ENOENT);
+        }
+        walk |= Walk::EMPTY;
+    }
+    let source = lookup(old_dir, old.as_bytes(), walk)?;
+    // Only an `O_TMPFILE` file may get a name after it had none.
+    let unnamed = source.dentry.is_unlinked() && source.dentry.name().first() == Some(&b'#');
+    with_parent(new_dir, new.as_bytes(), Errno::EEXIST, |w, name, slash| {
+        if slash {
+            return Err(Errno::ENOENT);
+        }
+        names::link(&w.cur, name, &w.creds, &source, unnamed)?;
+        Ok(0)
+    })
+}
+
+fn do_unlink(dirfd: i32, path: usize, directory: bool) -> SysResult {
+    let path = read_path(path)?;
+    let bytes = path.as_bytes();
+    let not_a_name = match (directory, bytes) {
+        (false, _) => Errno::EISDIR,
+        (true, [.., b'.', b'.']) => Errno::ENOTEMPTY,
+        (true, [.., b'.']) => Errno::EINVAL,
+        (true, _) => Errno::EBUSY,
+    };
+    with_parent(dirfd, bytes, not_a_name, |w, name, slash| {
+        names::remove(&w.cur, name, &w.creds, directory, slash)?;
+        Ok(0)
+    })
+}
+
+fn do_rename(old_dir: i32, old: usize, new_dir: i32, new: usize, flags: u32) -> SysResult {
+    let old = read_path(old)?;
+    let new = read_path(new)?;
+    with_parent(old_dir, old.as_bytes(), Errno::EBUSY, |from, old_name, old_slash| {
+        let not_a_name = if flags & names::RENAME_NOREPLACE != 0 { Errno::EEXIST } else { Errno::EBUSY };
+        with_parent(new_dir, new.as_bytes(), not_a_name, |to, new_name, new_slash| {
+            let old = Side { dir: &from.cur, name: old_name, slash: old_slash };
+            let new = Side { dir: &to.cur, name: new_name, slash: new_slash };
+            names::rename(&old, &new, &from.creds, flags)?;
+            Ok(0)
+        })
+    })
+}
+
+fn do_readlink(dirfd: i32, path: usize, buf: usize, size: i32) -> SysResult {
+    let size = usize::try_from(size).ok().filter(|s| *s > 0).ok_or(Errno::EINVAL)?;
+    let path = read_path(path)?;
+    let empty = path.as_bytes().is_empty();
+    let at = lookup(dirfd, path.as_bytes(), Walk::EMPTY)?;
+    let inode = &at.dentry.inode;
+    if empty && (dirfd == AT_FDCWD || inode.kind != FileType::Symlink) {
+        return Err(Errno::ENOENT);
+    }
+    if inode.kind != FileType::Symlink {
+        return Err(Errno::EINVAL);
+    }
+    let text = inode.ops.readlink(inode)?;
+    inode.touch_accessed();
+    let n = text.len().min(size);
+    write_bytes(buf, &text[..n])?;
+    Ok(n)
+}
+
+fn enter(at: Path) -> SysResult {
+    let task = current();
+    perm::permission(&at.dentry.inode, perm::EXEC, &task.creds())?;
+    task.fs().set_cwd(at);
+    Ok(0)
+}
+
+/// Layouts of directory entries.
+#[derive(Clone, Copy, PartialEq)]
+enum Layout {
+    /// `linux_dirent64`.
+    New,
+    /// `linux_dirent`, the type in the last byte.
+    Old,
+}
+
+fn list(fd: i32, buf: usize, size: u32, layout: Layout) -> SysResult {
+    let file = file(fd)?;
+    if !file.mode().contains(FileMode::READ) {
+        return Err(Errno::EBADF);
+    }
+    let dentry = &file.path.dentry;
+    if dentry.inode.kind != FileType::Directory {
+        return Err(Errno::ENOTDIR);
+    }
+    if is_dead(dentry) {
+        return Err(Errno::ENOENT);
+    }
+    let mut pos = file.pos.lock();
+    let mut used = 0usize;
+    let mut error = None;
+    let mut record = Vec::with_capacity(64);
+    let mut emit = |name: &[u8], ino: u64, kind: FileType, next: u64| {
+        let header = if layout == Layout::New { 19 } else { 18 };
+        let len = (header + name.len() + if layout == Layout::New { 1 } else { 2 }).next_multiple_of(8);
+        if used + len > size as usize {
+            error = Some(Errno::EINVAL);
+            return false;
+        }
+        record.clear();
+        record.extend_from_slice(&ino.to_le_bytes());
+        record.extend_from_slice(&next.to_le_bytes());
+        record.extend_from_slice(&(len as u16).to_le_bytes());
+        if layout == Layout::New {
+            record.push(kind as u8);
+        }
+        record.extend_from_slice(name);
+        record.resize(len, 0);
+        if layout == Layout::Old {
+            record[len - 1] = kind as u8;
+        }
+        if copy_out(buf + used, &record) != len {
+            error = Some(Errno::EFAULT);
+            return false;
+        }
+        used += len;
+        true
+    };
+    let mut sink = DirSink::new(*pos, &mut emit);
+    let result = file.ops().readdir(&file, &mut sink);
+    *pos = sink.pos;
+    if used != 0 {
+        return Ok(used);
+    }
+    result?;
+    match error {
+        Some(e) => Err(e),
+        None => Ok(0),
+    }
+}
+
+fn is_dead(dentry: &Dentry) -> bool {
+    dentry.lock_dir().is_ok_and(|d| d.is_dead())
+}
+
+crate::syscalls! {
+    fn getcwd(buf: usize, size: usize) {
+        let (root, cwd) = current().fs().both();
+        if cwd.dentry.is_unlinked() {
+            return Err(Errno::ENOENT);
+        }
+        let (mut name, reached) = cwd.absolute(&root);
+        if !reached {
+            name.splice(0..0, *b"(unreachable)");
+        }
+        name.push(0);
+        if name.len() > size {
+            return Err(Errno::ERANGE);
+        }
+        write_bytes(buf, &name)?;
+        Ok(name.len())
+    }
+    fn chdir(path: usize) {
+        let path = read_path(path)?;
+        enter(lookup(AT_FDCWD, path.as_bytes(), Walk::FOLLOW | Walk::DIRECTORY)?)
+    }
+    fn fchdir(fd: i32) {
+        let file = current().files().get_any(fd)?;
+        if file.inode().kind != FileType::Directory {
+            return Err(Errno::ENOTDIR);
+        }
+        enter(file.path.clone())
+    }
+    fn chroot(path: usize) {
+        let path = read_path(path)?;
+        let at = lookup(AT_FDCWD, path.as_bytes(), Walk::FOLLOW | Walk::DIRECTORY)?;
+        let task = current();
+        let creds = task.creds();
+        perm::permission(&at.dentry.inode, perm::EXEC, &creds)?;
+        if !creds.capable(perm::CAP_SYS_CHROOT) {
+            return Err(Errno::EPERM);
+        }
+        task.fs().set_root(at);
+        Ok(0)
+    }
+    fn umask(mask: u32) {
+        Ok(current().fs().set_umask(mask) as usize)
+    }
+    fn mkdir(path: usize, mode: u32) {
+        do_mkdir(AT_FDCWD, path, mode)
+    }
+    fn mkdirat(dirfd: i32, path: usize, mode: u32) {
+        do_mkdir(dirfd, path, mode)
+    }
+    fn mknod(path: usize, mode: u32, dev: u32) {
+        do_mknod(AT_FDCWD, path, mode, dev)
+    }
+    fn mknodat(dirfd: i32, path: usize, mode: u32, dev: u32) {
+        do_mknod(dirfd, path, mode, dev)
+    }
+    fn symlink(target: usize, path: usize) {
+        do_symlink(target, AT_FDCWD, path)
+    }
+    fn symlinkat(target: usize, dirfd: i32, path: usize) {
+        do_symlink(target, dirfd, path)
+    }
+    fn link(old: usize, new: usize) {
+        do_link(AT_FDCWD, old, AT_FDCWD, new, 0)
+    }
+    fn linkat(old_dir: i32, old: usize, new_dir: i32, new: usize, flags: u32) {
+        do_link(old_dir, old, new_dir, new, flags)
+    }
+    fn unlink(path: usize) {
+        do_unlink(AT_FDCWD, path, false)
+    }
+    fn rmdir(path: usize) {
+        do_unlink(AT_FDCWD, path, true)
+    }
+    fn unlinkat(dirfd: i32, path: usize, flags: u32) {
+        if flags & !abi::AT_REMOVEDIR != 0 {
+            return Err(Errno::EINVAL);
+        }
+        do_unlink(dirfd, path, flags != 0)
+    }
+    fn rename(old: usize, new: usize) {
+        do_rename(AT_FDCWD, old, AT_FDCWD, new, 0)
+    }
+    fn renameat(old_dir: i32, old: usize, new_dir: i32, new: usize) {
+        do_rename(old_dir, old, new_dir, new, 0)
+    }
+    fn renameat2(old_dir: i32, old: usize, new_dir: i32, new: usize, flags: u32) {
+        do_rename(old_dir, old, new_dir, new, flags)
+    }
+    fn readlink(path: usize, buf: usize, size: i32) {
+        do_readlink(AT_FDCWD, path, buf, size)
+    }
+    fn readlinkat(dirfd: i32, path: usize, buf: usize, size: i32) {
+        do_readlink(dirfd, path, buf, size)
+    }
+    fn getdents64(fd: i32, buf: usize, size: u32) {
+        list(fd, buf, size, Layout::New)
+    }
+    fn getdents(fd: i32, buf: usize, size: u32) {
+        list(fd, buf, size, Layout::Old)
+    }
+    fn mount(source: usize, target: usize, fs_type: usize, flags: u32, data: usize) {
+        super::mount::do_mount(source, target, fs_type, flags, data)
+    }
+    fn umount2(target: usize, flags: u32) {
+        super::mount::do_umount(target, flags)
+    }
+    fn pivot_root(new_root: usize, put_old: usize) {
+        super::mount::do_pivot_root(new_root, put_old)
+    }
+    fn name_to_handle_at(_dirfd: i32, path: usize) {
+        UserString::read(path, crate::mm::copy::PATH_MAX)?;
+        Err(Errno::EOPNOTSUPP)
+    }
+    fn open_by_handle_at(_fd: i32) {
+        if current().creds().capable(perm::CAP_DAC_READ_SEARCH) { Err(Errno::ESTALE) } else { Err(Errno::EPERM) }
+    }
+}

@@ -1,0 +1,457 @@
+//! System calls on descriptors: reading, writing, duplicating, `fcntl`, `ioctl`, and opening.
+
+use super::{Call, SysResult};
+use crate::fs::fdtable::FdTable;
+use crate::fs::file::{File, FileMode};
+use crate::fs::inode::FileType;
+use crate::fs::io::{IoDst, IoSrc};
+use crate::fs::open::{self, How, O_TMPFILE_BIT};
+use crate::fs::regular::MAX_SIZE;
+use crate::fs::walk::{AT_FDCWD, Walk};
+use crate::fs::{inotify, memfd, regular, splice};
+use crate::mm::copy::{self, read_iovecs, read_path};
+use crate::mm::user::{UserPtr, check};
+use crate::task::current;
+use alloc::sync::Arc;
+use limen_linux_abi::{Errno, raw::general as abi};
+
+/// The file behind a descriptor of the running task.
+#[inline]
+pub(super) fn file(fd: i32) -> Result<Arc<File>, Errno> {
+    current().file(fd)
+}
+
+/// The running task's descriptors.
+pub(super) fn files() -> Arc<FdTable> {
+    current().files()
+}
+
+/// A position argument: `EINVAL` if negative, `ESPIPE` if the file has no positions.
+fn position(file: &File, pos: i64) -> Result<Option<u64>, Errno> {
+    let pos = u64::try_from(pos).map_err(|_| Errno::EINVAL)?;
+    if file.mode().contains(FileMode::NO_PREAD) {
+        return Err(Errno::ESPIPE);
+    }
+    Ok(Some(pos))
+}
+
+/// A length argument: `EINVAL` if it is negative as a signed number.
+#[inline(always)]
+fn length(addr: usize, len: usize) -> Result<(), Errno> {
+    if len > isize::MAX as usize {
+        return Err(Errno::EINVAL);
+    }
+    check(addr, len)
+}
+
+/// `RWF_*` flags: `true` if the write must append.
+fn rwf(file: &File, flags: i32, write: bool) -> Result<(), Errno> {
+    const HIPRI: i32 = 1;
+    const DSYNC: i32 = 2;
+    const SYNC: i32 = 4;
+    const NOWAIT: i32 = 8;
+    const APPEND: i32 = 16;
+    let _ = (file, write);
+    if flags & !(HIPRI | DSYNC | SYNC | NOWAIT | APPEND) != 0 || flags & APPEND != 0 {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    if flags & NOWAIT != 0 && !file.is_regular() && !file.nonblocking() {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    Ok(())
+}
+
+fn read_vector(fd: i32, iov: usize, count: usize, pos: Option<i64>, flags: i32) -> SysResult {
+    let file = file(fd)?;
+    let pos = match pos {
+        Some(pos) => position(&file, pos)?,
+        None => None,
+    };
+    if !file.mode().contains(FileMode::READ) {
+        return Err(Errno::EBADF);
+    }
+    rwf(&file, flags, false)?;
+    let list = read_iovecs(iov, count)?;
+    file.read(&mut IoDst::vector(&list), pos)
+}
+
+fn write_vector(fd: i32, iov: usize, count: usize, pos: Option<i64>, flags: i32) -> SysResult {
+    let file = file(fd)?;
+    let pos = match pos {
+        Some(pos) => position(&file, pos)?,
+        None => None,
+    };
+    if !file.mode().contains(FileMode::WRITE) {
+        return Err(Errno::EBADF);
+    }
+    rwf(&file, flags, true)?;
+    let list = read_iovecs(iov, count)?;
+    file.write(&mut IoSrc::vector(&list), pos)
+}
+
+/// `pwritev2`'s offset of -1 means the file's own position.
+fn own_position(pos: i64) -> Option<i64> {
+    if pos == -1 { None } else { Some(pos) }
+}
+
+/// What `open` does with its flags before `openat2` would look at them: unknown ones are ignored.
+fn do_open(dirfd: i32, path: usize, flags: u32, mode: u32) -> SysResult {
+    const KNOWN: u32 = abi::O_ACCMODE
+        | abi::O_CREAT
+        | abi::O_EXCL
+        | abi::O_NOCTTY
+        | abi::O_TRUNC
+        | abi::O_APPEND
+        | abi::O_NONBLOCK
+        | abi::O_SYNC
+        | crate::fs::file::O_ASYNC
+        | abi::O_DIRECT
+        | abi::O_LARGEFILE
+        | abi::O_DIRECTORY
+        | abi::O_NOFOLLOW
+        | abi::O_NOATIME
+        | abi::O_CLOEXEC
+        | abi::O_PATH
+        | O_TMPFILE_BIT;
+    let mut flags = flags & KNOWN;
+    if flags & O_TMPFILE_BIT != 0 && flags & abi::O_DIRECTORY == 0 {
+        return Err(Errno::EINVAL);
+    }
+    if size_of::<usize>() == 8 && flags & abi::O_PATH == 0 {
+        flags |= abi::O_LARGEFILE;
+    }
+    finish_open(dirfd, path, flags, mode, Walk::empty())
+}
+
+fn finish_open(dirfd: i32, path: usize, flags: u32, mode: u32, resolve: Walk) -> SysResult {
+    let path = read_path(path)?;
+    let task = current();
+    let mode = if flags & (abi::O_CREAT | O_TMPFILE_BIT) != 0 { mode & 0o7777 & !task.fs().umask() } else { 0 };
+    let file = open::open(dirfd, path.as_bytes(), &How { flags, mode, resolve })?;
+    Ok(task.files().install(file, flags & abi::O_CLOEXEC != 0)? as usize)
+}
+
+fn do_openat2(dirfd: i32, path: usize, how: usize, size: usize) -> SysResult {
+    if size < 24 {
+        return Err(Errno::EINVAL);
+    }
+    if size > 4096 {
+        return Err(Errno::E2BIG);
+    }
+    let [flags, mode, resolve] = UserPtr::<[u64; 3]>::new(how).read()?;
+    for i in 24..size {
+        if UserPtr::<u8>::new(how + i).read()? != 0 {
+            return Err(Errno::E2BIG);
+        }
+    }
+    let flags = u32::try_from(flags).map_err(|_| Errno::EINVAL)?;
+    let has_mode = flags & (abi::O_CREAT | O_TMPFILE_BIT) != 0;
+    if mode & !0o7777 != 0 || (mode != 0 && !has_mode) || resolve & !0x3f != 0 || resolve & 0x18 == 0x18 {
+        return Err(Errno::EINVAL);
+    }
+    if flags & O_TMPFILE_BIT != 0 && flags & abi::O_DIRECTORY == 0 {
+        return Err(Errno::EINVAL);
+    }
+    if flags & abi::O_CREAT != 0 && flags & abi::O_DIRECTORY != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let path_only = abi::O_PATH | abi::O_DIRECTORY | abi::O_NOFOLLOW | abi::O_CLOEXEC;
+    if flags & abi::O_PATH != 0 && flags & !path_only != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let mut walk = Walk::empty();
+    for (bit, flag) in [
+        (1, Walk::NO_XDEV),
+        (2, Walk::NO_MAGICLINKS),
+        (4, Walk::NO_SYMLINKS | Walk::NO_MAGICLINKS),
+        (8, Walk::BENEATH),
+        (16, Walk::IN_ROOT),
+    ] {
+        if resolve & bit != 0 {
+            walk |= flag;
+        }
+    }
+    if resolve & 32 != 0 && flags & (abi::O_CREAT | abi::O_TRUNC | O_TMPFILE_BIT) != 0 {
+        return Err(Errno::EAGAIN);
+    }
+    finish_open(dirfd, path, flags, mode as u32, walk)
+}
+
+fn dup_to(old: i32, new: i32, cloexec: bool) -> SysResult {
+    let files = files();
+    let file = files.get_any(old)?;
+    files.install_at(file, new, cloexec)?;
+    Ok(new as usize)
+}
+
+/// `ioctl`s every file has.
+fn generic_ioctl(fd: i32, file: &Arc<File>, cmd: u32, arg: usize) -> Option<SysResult> {
+    const FIOCLEX: u32 = 0x5451;
+    const FIONCLEX: u32 = 0x5450;
+    const FIONBIO: u32 = 0x5421;
+    const FIOASYNC: u32 = 0x5452;
+    const FIONREAD: u32 = 0x541b;
+    const FIOQSIZE: u32 = 0x5460;
+    const FIGETBSZ: u32 = 2;
+    let flag = |bit: u32| -> SysResult {
+        let on = UserPtr::<i32>::new(arg).read()? != 0;
+        file.change_flags(if on { bit } else { 0 }, bit)?;
+        Ok(0)
+    };
+    Some(match cmd {
+        FIOCLEX => files().set_cloexec(fd, true).map(|()| 0),
+        FIONCLEX => files().set_cloexec(fd, false).map(|()| 0),
+        FIONBIO => flag(abi::O_NONBLOCK),
+        FIOASYNC => flag(crate::fs::file::O_ASYNC),
+        FIGETBSZ if file.inode().kind == FileType::Regular || file.inode().kind == FileType::Directory => {
+            UserPtr::<i32>::new(arg).write(crate::mm::PAGE_SIZE as i32).map(|()| 0)
+        }
+        FIONREAD if file.is_regular() => {
+            let left = file.inode().size().saturating_sub(*file.pos.lock());
+            UserPtr::<i32>::new(arg).write(left.min(i32::MAX as u64) as i32).map(|()| 0)
+        }
+        FIOQSIZE if file.is_regular() || file.inode().kind == FileType::Directory => {
+            UserPtr::<u64>::new(arg).write(file.inode().size()).map(|()| 0)
+        }
+        _ => return None,
+    })
+}
+
+fn do_truncate(path: usize, size: i64) -> SysResult {
+    let size = u64::try_from(size).map_err(|_| Errno::EINVAL)?;
+    let path = read_path(path)?;
+    let at = crate::fs::walk::lookup(AT_FDCWD, path.as_bytes(), Walk::FOLLOW)?;
+    let inode = &at.dentry.inode;
+    match inode.kind {
+        FileType::Directory => return Err(Errno::EISDIR),
+        FileType::Regular => {}
+        _ => return Err(Errno::EINVAL),
+    }
+    crate::fs::perm::path_permission(&at, crate::fs::perm::WRITE, &current().creds())?;
+    inode.get_write()?;
+    let r = regular::set_size(inode, size);
+    inode.put_write();
+    inotify::modified_inode(&at.dentry);
+    r.map(|()| 0)
+}
+
+fn do_ftruncate(fd: i32, size: i64) -> SysResult {
+    let size = u64::try_from(size).map_err(|_| Errno::EINVAL)?;
+    let file = file(fd)?;
+    if !file.is_regular() || !file.mode().contains(FileMode::WRITE) {
+        return Err(Errno::EINVAL);
+    }
+    regular::set_size(file.inode(), size)?;
+    inotify::modified(&file);
+    Ok(0)
+}
+
+crate::syscalls! {
+    fn read(fd: i32, buf: usize, len: usize) {
+        let file = file(fd)?;
+        length(buf, len)?;
+        file.read(&mut IoDst::user(buf, len), None)
+    }
+    fn write(fd: i32, buf: usize, len: usize) {
+        let file = file(fd)?;
+        length(buf, len)?;
+        file.write(&mut IoSrc::user(buf, len), None)
+    }
+    fn pread64(fd: i32, buf: usize, len: usize, pos: i64) {
+        if pos < 0 {
+            return Err(Errno::EINVAL);
+        }
+        let file = file(fd)?;
+        let pos = position(&file, pos)?;
+        length(buf, len)?;
+        file.read(&mut IoDst::user(buf, len), pos)
+    }
+    fn pwrite64(fd: i32, buf: usize, len: usize, pos: i64) {
+        if pos < 0 {
+            return Err(Errno::EINVAL);
+        }
+        let file = file(fd)?;
+        let pos = position(&file, pos)?;
+        length(buf, len)?;
+        file.write(&mut IoSrc::user(buf, len), pos)
+    }
+    fn readv(fd: i32, iov: usize, count: usize) {
+        read_vector(fd, iov, count, None, 0)
+    }
+    fn writev(fd: i32, iov: usize, count: usize) {
+        write_vector(fd, iov, count, None, 0)
+    }
+    fn preadv(fd: i32, iov: usize, count: usize, pos: i64) {
+        read_vector(fd, iov, count, Some(pos), 0)
+    }
+    fn pwritev(fd: i32, iov: usize, count: usize, pos: i64) {
+        write_vector(fd, iov, count, Some(pos), 0)
+    }
+    fn preadv2(fd: i32, iov: usize, count: usize, pos: i64, _high: usize, flags: i32) {
+        read_vector(fd, iov, count, own_position(pos), flags)
+    }
+    fn pwritev2(fd: i32, iov: usize, count: usize, pos: i64, _high: usize, flags: i32) {
+        write_vector(fd, iov, count, own_position(pos), flags)
+    }
+    fn lseek(fd: i32, offset: i64, whence: u32) {
+        let file = file(fd)?;
+        if whence > 4 {
+            return Err(Errno::EINVAL);
+        }
+        Ok(file.ops().seek(&file, offset, whence)? as usize)
+    }
+    fn open(path: usize, flags: u32, mode: u32) {
+        do_open(AT_FDCWD, path, flags, mode)
+    }
+    fn creat(path: usize, mode: u32) {
+        do_open(AT_FDCWD, path, abi::O_CREAT | abi::O_WRONLY | abi::O_TRUNC, mode)
+    }
+    fn openat(dirfd: i32, path: usize, flags: u32, mode: u32) {
+        do_open(dirfd, path, flags, mode)
+    }
+    fn openat2(dirfd: i32, path: usize, how: usize, size: usize) {
+        do_openat2(dirfd, path, how, size)
+    }
+    fn close(fd: i32) {
+        files().close(fd)?;
+        Ok(0)
+    }
+    fn close_range(first: u32, last: u32, flags: u32) {
+        const UNSHARE: u32 = 2;
+        const CLOEXEC: u32 = 4;
+        if flags & !(UNSHARE | CLOEXEC) != 0 || first > last {
+            return Err(Errno::EINVAL);
+        }
+        if flags & UNSHARE != 0 {
+            let copy = files().copy()?;
+            let old = current().replace_files(Some(copy));
+            drop(old);
+        }
+        files().close_range(first, last, flags & CLOEXEC != 0);
+        Ok(0)
+    }
+    fn dup(fd: i32) {
+        let files = files();
+        let file = files.get_any(fd)?;
+        Ok(files.install(file, false)? as usize)
+    }
+    fn dup2(old: i32, new: i32) {
+        if old == new {
+            files().get_any(old)?;
+            return Ok(new as usize);
+        }
+        dup_to(old, new, false)
+    }
+    fn dup3(old: i32, new: i32, flags: u32) {
+        if flags & !abi::O_CLOEXEC != 0 || old == new {
+            return Err(Errno::EINVAL);
+        }
+        dup_to(old, new, flags != 0)
+    }
+    fn fcntl(fd: i32, cmd: u32, arg: usize) {
+        super::fcntl::do_fcntl(fd, cmd, arg)
+    }
+    fn flock(fd: i32, operation: u32) {
+        crate::fs::locks::flock(&file(fd)?, operation)?;
+        Ok(0)
+    }
+    fn ioctl(fd: i32, cmd: u32, arg: usize) {
+        let file = file(fd)?;
+        if let Some(result) = generic_ioctl(fd, &file, cmd, arg) {
+            return result;
+        }
+        file.ops().ioctl(&file, cmd, arg)
+    }
+    fn fsync(fd: i32) {
+        let file = file(fd)?;
+        file.ops().fsync(&file)?;
+        Ok(0)
+    }
+    fn fdatasync(fd: i32) {
+        let file = file(fd)?;
+        file.ops().fsync(&file)?;
+        Ok(0)
+    }
+    fn sync() {
+        Ok(0)
+    }
+    fn syncfs(fd: i32) {
+        file(fd)?;
+        Ok(0)
+    }
+    fn sync_file_range(fd: i32, offset: i64, len: i64, flags: u32) {
+        let file = file(fd)?;
+        if flags & !7 != 0 || offset < 0 || len < 0 || offset.checked_add(len).is_none() {
+            return Err(Errno::EINVAL);
+        }
+        match file.inode().kind {
+            FileType::Regular | FileType::BlockDevice | FileType::Directory | FileType::Symlink => Ok(0),
+            _ => Err(Errno::ESPIPE),
+        }
+    }
+    fn truncate(path: usize, size: i64) {
+        do_truncate(path, size)
+    }
+    fn ftruncate(fd: i32, size: i64) {
+        do_ftruncate(fd, size)
+    }
+    fn fallocate(fd: i32, mode: u32, offset: i64, len: i64) {
+        let file = file(fd)?;
+        if offset < 0 || len <= 0 {
+            return Err(Errno::EINVAL);
+        }
+        if !file.mode().contains(FileMode::WRITE) {
+            return Err(Errno::EBADF);
+        }
+        match file.inode().kind {
+            FileType::Fifo => return Err(Errno::ESPIPE),
+            FileType::Directory => return Err(Errno::EISDIR),
+            FileType::Regular | FileType::BlockDevice => {}
+            _ => return Err(Errno::ENODEV),
+        }
+        if (offset as u64).saturating_add(len as u64) > MAX_SIZE {
+            return Err(Errno::EFBIG);
+        }
+        file.ops().fallocate(&file, mode, offset as u64, len as u64)?;
+        inotify::modified(&file);
+        Ok(0)
+    }
+    fn fadvise64(fd: i32, offset: i64, len: i64, advice: u32) {
+        let _ = offset;
+        let file = file(fd)?;
+        if file.inode().kind == FileType::Fifo {
+            return Err(Errno::ESPIPE);
+        }
+        if len < 0 || advice > 5 {
+            return Err(Errno::EINVAL);
+        }
+        Ok(0)
+    }
+    fn readahead(fd: i32, offset: i64, count: usize) {
+        let _ = (offset, count);
+        let file = file(fd)?;
+        if !file.mode().contains(FileMode::READ) {
+            return Err(Errno::EBADF);
+        }
+        if file.is_regular() { Ok(0) } else { Err(Errno::EINVAL) }
+    }
+    fn sendfile(out: i32, source: i32, offset: usize, count: usize) {
+        let (out, source) = (file(out)?, file(source)?);
+        splice::sendfile(&out, &source, UserPtr::new(offset).non_null(), count)
+    }
+    fn copy_file_range(source: i32, from: usize, out: i32, to: usize, len: usize, flags: u32) {
+        if flags != 0 {
+            return Err(Errno::EINVAL);
+        }
+        let (source, out) = (file(source)?, file(out)?);
+        splice::copy_file_range(&source, UserPtr::new(from).non_null(), &out, UserPtr::new(to).non_null(), len)
+    }
+    fn memfd_create(name: usize, flags: u32) {
+        let name = copy::UserString::read(name, 250).map_err(|e| match e {
+            Errno::ENAMETOOLONG => Errno::EINVAL,
+            e => e,
+        })?;
+        let file = memfd::create(name.as_bytes(), flags)?;
+        Ok(files().install(file, flags & 1 != 0)? as usize)
+    }
+}

@@ -1,0 +1,80 @@
+//! `mount`, `umount2`, `pivot_root`: arguments.
+
+use super::SysResult;
+use crate::fs::mount;
+use crate::fs::walk::{AT_FDCWD, Walk, lookup};
+use crate::mm::copy::{UserString, copy_in, read_path};
+use alloc::string::String;
+use alloc::vec;
+use limen_linux_abi::Errno;
+
+/// `MS_MGC_VAL`, which old programs put into the upper half of the flags.
+const MAGIC: u32 = 0xc0ed_0000;
+
+/// An optional string; `None` for a null pointer.
+fn optional(addr: usize) -> Result<Option<UserString>, Errno> {
+    if addr == 0 { Ok(None) } else { UserString::read(addr, 4096).map(Some) }
+}
+
+/// The options: up to a page, which may end before its NUL.
+fn options(addr: usize) -> Result<String, Errno> {
+    if addr == 0 {
+        return Ok(String::new());
+    }
+    let mut page = vec![0u8; 4096];
+    let n = copy_in(&mut page, addr);
+    let n = if n == 0 {
+        // The page may end in an unmapped one: fetch what there is.
+        let whole = UserString::read(addr, 4096)?;
+        page[..whole.as_bytes().len()].copy_from_slice(whole.as_bytes());
+        whole.as_bytes().len()
+    } else {
+        n
+    };
+    let end = page[..n].iter().position(|b| *b == 0).unwrap_or(n);
+    page.truncate(end);
+    String::from_utf8(page).map_err(|_| Errno::EINVAL)
+}
+
+/// `mount`.
+pub(super) fn do_mount(source: usize, target: usize, fs_type: usize, flags: u32, data: usize) -> SysResult {
+    let source = optional(source)?;
+    let fs_type = optional(fs_type)?;
+    let data = options(data)?;
+    let target = read_path(target)?;
+    let at = lookup(AT_FDCWD, target.as_bytes(), Walk::FOLLOW)?;
+    let flags = if flags & 0xffff_0000 == MAGIC { flags & 0xffff } else { flags };
+    let source_bytes = source.as_ref().map_or(&b"none"[..], |s| s.as_bytes());
+    let source_path = || match &source {
+        Some(s) => lookup(AT_FDCWD, s.as_bytes(), Walk::FOLLOW),
+        None => Err(Errno::EINVAL),
+    };
+    let special = mount::MS_REMOUNT | mount::MS_BIND | mount::MS_MOVE | mount::MS_PROPAGATION;
+    let fs_type = match &fs_type {
+        Some(t) => t.as_bytes(),
+        None if flags & special != 0 => b"",
+        None => return Err(Errno::EINVAL),
+    };
+    mount::do_mount(source_bytes, source_path, at, fs_type, flags, &data)?;
+    Ok(0)
+}
+
+/// `umount2`.
+pub(super) fn do_umount(target: usize, flags: u32) -> SysResult {
+    let target = read_path(target)?;
+    let walk = if flags & mount::UMOUNT_NOFOLLOW != 0 { Walk::empty() } else { Walk::FOLLOW };
+    let at = lookup(AT_FDCWD, target.as_bytes(), walk)?;
+    mount::umount(at, flags)?;
+    Ok(0)
+}
+
+/// `pivot_root`.
+pub(super) fn do_pivot_root(new_root: usize, put_old: usize) -> SysResult {
+    let new_root = read_path(new_root)?;
+    let put_old = read_path(put_old)?;
+    let walk = Walk::FOLLOW | Walk::DIRECTORY;
+    let new_root = lookup(AT_FDCWD, new_root.as_bytes(), walk)?;
+    let put_old = lookup(AT_FDCWD, put_old.as_bytes(), walk)?;
+    mount::pivot_root(new_root, put_old)?;
+    Ok(0)
+}

@@ -1,0 +1,222 @@
+//! `poll`, `select` and `epoll`: arguments.
+
+use super::file::{file, files};
+use super::{Call, SysResult};
+use crate::fs::epoll;
+use crate::fs::poll::{self, PollEntry, PollEvents};
+use crate::fs::{RLIMIT_NOFILE, fdtable};
+use crate::mm::user::{UserPtr, read_bytes, write_bytes};
+use crate::signal::SigSet;
+use crate::signal::mask::with_mask;
+use alloc::vec;
+use alloc::vec::Vec;
+use limen_linux_abi::Errno;
+
+const NANO: i64 = 1_000_000_000;
+
+/// A relative time becomes a deadline on the monotonic clock; 0 stays 0 ("do not wait").
+fn deadline_in(ns: u64) -> Option<u64> {
+    if ns == 0 { Some(0) } else { Some(crate::time::now_ns().saturating_add(ns)) }
+}
+
+/// A `timespec` (or, with `unit` 1000, a `timeval`) as a deadline; null: none.
+fn deadline(addr: usize, unit: i64) -> Result<Option<u64>, Errno> {
+    let Some(p) = UserPtr::<[i64; 2]>::new(addr).non_null() else { return Ok(None) };
+    let [sec, mut part] = p.read()?;
+    if sec < 0 || part < 0 {
+        return Err(Errno::EINVAL);
+    }
+    part = part.checked_mul(unit).ok_or(Errno::EINVAL)?;
+    if unit == 1 && part >= NANO {
+        return Err(Errno::EINVAL);
+    }
+    Ok(deadline_in((sec as u64).saturating_mul(NANO as u64).saturating_add(part as u64)))
+}
+
+/// Writes the time that is left back, as Linux's `ppoll`, `pselect6` and `select` do.
+fn write_left(addr: usize, deadline: Option<u64>, unit: u64) {
+    if addr == 0 {
+        return;
+    }
+    let left = deadline.map_or(0, |d| d.saturating_sub(crate::time::now_ns()));
+    let _ = UserPtr::<[u64; 2]>::new(addr).write([left / NANO as u64, left % NANO as u64 / unit]);
+}
+
+/// A signal mask argument.
+fn read_mask(addr: usize, size: usize) -> Result<Option<SigSet>, Errno> {
+    if addr == 0 {
+        return Ok(None);
+    }
+    if size != 8 {
+        return Err(Errno::EINVAL);
+    }
+    Ok(Some(SigSet::from_bits(UserPtr::<u64>::new(addr).read()?)))
+}
+
+/// Interrupted waits start again only if no handler ran.
+fn no_hand(result: Result<usize, Errno>) -> SysResult {
+    result.map_err(|e| if e == Errno::ERESTARTSYS { Errno::ERESTARTNOHAND } else { e })
+}
+
+fn do_poll(fds: usize, count: usize, deadline: Option<u64>) -> SysResult {
+    if count as u64 > crate::task::rlimit(RLIMIT_NOFILE) || count > fdtable::NR_OPEN {
+        return Err(Errno::EINVAL);
+    }
+    let mut raw = vec![0u8; count * 8];
+    read_bytes(&mut raw, fds)?;
+    let table = files();
+    let mut entries = Vec::new();
+    entries.try_reserve_exact(count).map_err(|_| Errno::ENOMEM)?;
+    for r in raw.chunks_exact(8) {
+        let fd = i32::from_le_bytes([r[0], r[1], r[2], r[3]]);
+        let events = u32::from(u16::from_le_bytes([r[4], r[5]]));
+        let mut entry = PollEntry {
+            file: None,
+            events: PollEvents::from_bits_truncate(events),
+            revents: PollEvents::empty(),
+        };
+        if fd >= 0 {
+            match table.get(fd) {
+                Ok(file) => entry.file = Some(file),
+                Err(_) => entry.revents = PollEvents::NVAL,
+            }
+        }
+        entries.push(entry);
+    }
+    let ready = poll::wait(&mut entries, deadline)?;
+    for (i, e) in entries.iter().enumerate() {
+        UserPtr::<u16>::new(fds + i * 8 + 6).write(e.revents.bits() as u16)?;
+    }
+    Ok(ready)
+}
+
+/// `select`'s three sets: which events each stands for, and which answers count.
+const SETS: [(PollEvents, PollEvents); 3] = [
+    (
+        PollEvents::READABLE,
+        PollEvents::READABLE.union(PollEvents::RDBAND).union(PollEvents::HUP).union(PollEvents::ERR),
+    ),
+    (PollEvents::WRITABLE, PollEvents::WRITABLE.union(PollEvents::WRBAND).union(PollEvents::ERR)),
+    (PollEvents::PRI, PollEvents::PRI),
+];
+
+fn do_select(count: i32, sets: [usize; 3], deadline: Option<u64>) -> SysResult {
+    let count = usize::try_from(count).map_err(|_| Errno::EINVAL)?;
+    let table = files();
+    let count = count.min(table.size());
+    let bytes = count.div_ceil(64) * 8;
+    let mut wanted = [Vec::new(), Vec::new(), Vec::new()];
+    for (set, addr) in wanted.iter_mut().zip(sets) {
+        set.resize(bytes, 0u8);
+        if addr != 0 {
+            read_bytes(set, addr)?;
+        }
+    }
+    let has = |set: &[u8], fd: usize| set[fd / 8] >> (fd % 8) & 1 != 0;
+    let mut entries = Vec::new();
+    let mut numbers = Vec::new();
+    for fd in 0..count {
+        let mut events = PollEvents::empty();
+        let mut answers = PollEvents::empty();
+        for (set, (ask, answer)) in wanted.iter().zip(SETS) {
+            if has(set, fd) {
+                events |= ask;
+                answers |= answer;
+            }
+        }
+        if !events.is_empty() {
+            let file = Some(table.get(fd as i32)?);
+            entries.push(PollEntry { file, events: events | (answers - PollEvents::ERR - PollEvents::HUP), revents: PollEvents::empty() });
+            numbers.push(fd);
+        }
+    }
+    poll::wait(&mut entries, deadline)?;
+    let mut found = [vec![0u8; bytes], vec![0u8; bytes], vec![0u8; bytes]];
+    let mut ready = 0;
+    for (e, fd) in entries.iter().zip(&numbers) {
+        for (i, (_, answer)) in SETS.iter().enumerate() {
+            if has(&wanted[i], *fd) && e.revents.intersects(*answer) {
+                found[i][fd / 8] |= 1 << (fd % 8);
+                ready += 1;
+            }
+        }
+    }
+    for (set, addr) in found.iter().zip(sets) {
+        if addr != 0 {
+            write_bytes(addr, set)?;
+        }
+    }
+    Ok(ready)
+}
+
+fn do_epoll_wait(fd: i32, to: usize, max: i32, deadline: Option<u64>) -> SysResult {
+    let max = usize::try_from(max).ok().filter(|m| *m > 0 && *m <= i32::MAX as usize / 16).ok_or(Errno::EINVAL)?;
+    let file = file(fd)?;
+    epoll::wait(&file, to, max, deadline).map_err(|e| if e == Errno::ERESTARTSYS { Errno::EINTR } else { e })
+}
+
+/// Milliseconds as a deadline; negative: none.
+fn millis(ms: i32) -> Option<u64> {
+    if ms < 0 { None } else { deadline_in(ms as u64 * 1_000_000) }
+}
+
+crate::syscalls! {
+    fn poll(fds: usize, count: u32, ms: i32) {
+        no_hand(do_poll(fds, count as usize, millis(ms)))
+    }
+    fn ppoll(fds: usize, count: u32, time: usize, mask: usize, size: usize) {
+        let at = deadline(time, 1)?;
+        let mask = read_mask(mask, size)?;
+        let result = with_mask(mask, || no_hand(do_poll(fds, count as usize, at)));
+        write_left(time, at, 1);
+        result
+    }
+    fn select(count: i32, read: usize, write: usize, except: usize, time: usize) {
+        let at = deadline(time, 1000)?;
+        let result = no_hand(do_select(count, [read, write, except], at));
+        write_left(time, at, 1000);
+        result
+    }
+    fn pselect6(count: i32, read: usize, write: usize, except: usize, time: usize, mask: usize) {
+        let at = deadline(time, 1)?;
+        let mask = match UserPtr::<[usize; 2]>::new(mask).non_null() {
+            Some(p) => {
+                let [addr, size] = p.read()?;
+                read_mask(addr, size)?
+            }
+            None => None,
+        };
+        let result = with_mask(mask, || no_hand(do_select(count, [read, write, except], at)));
+        write_left(time, at, 1);
+        result
+    }
+    fn epoll_create(size: i32) {
+        if size <= 0 {
+            return Err(Errno::EINVAL);
+        }
+        Ok(files().install(epoll::create(), false)? as usize)
+    }
+    fn epoll_create1(flags: u32) {
+        const CLOEXEC: u32 = limen_linux_abi::raw::general::O_CLOEXEC;
+        if flags & !CLOEXEC != 0 {
+            return Err(Errno::EINVAL);
+        }
+        Ok(files().install(epoll::create(), flags != 0)? as usize)
+    }
+    fn epoll_ctl(epfd: i32, op: i32, fd: i32, event: usize) {
+        epoll::control(&file(epfd)?, op, fd, &file(fd)?, event)?;
+        Ok(0)
+    }
+    fn epoll_wait(epfd: i32, to: usize, max: i32, ms: i32) {
+        do_epoll_wait(epfd, to, max, millis(ms))
+    }
+    fn epoll_pwait(epfd: i32, to: usize, max: i32, ms: i32, mask: usize, size: usize) {
+        let mask = read_mask(mask, size)?;
+        with_mask(mask, || do_epoll_wait(epfd, to, max, millis(ms)))
+    }
+    fn epoll_pwait2(epfd: i32, to: usize, max: i32, time: usize, mask: usize, size: usize) {
+        let at = deadline(time, 1)?;
+        let mask = read_mask(mask, size)?;
+        with_mask(mask, || do_epoll_wait(epfd, to, max, at))
+    }
+}

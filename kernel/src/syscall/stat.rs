@@ -1,0 +1,351 @@
+//! System calls on attributes: the `stat` family, permissions, owners, times, extended attributes, file system figures.
+
+use super::{Call, SysResult};
+use crate::fs::attr::{self, SetTime, Stat};
+use crate::fs::path::Path;
+use crate::fs::walk::{AT_FDCWD, Walk, lookup};
+use crate::fs::{mount, xattr};
+use crate::mm::PAGE_SIZE;
+use crate::mm::copy::{UserString, read_path};
+use crate::mm::user::{UserPtr, write_bytes};
+use crate::task::current;
+use core::sync::atomic::Ordering;
+use limen_linux_abi::{Errno, raw::general as abi};
+
+const NANO: i64 = 1_000_000_000;
+
+/// Splits a time into seconds and nanoseconds, the latter never negative.
+fn split(time: i64) -> (i64, u32) {
+    (time.div_euclid(NANO), time.rem_euclid(NANO) as u32)
+}
+
+/// Resolves the way `*at` calls with `AT_SYMLINK_NOFOLLOW` and `AT_EMPTY_PATH` do.
+fn resolve(dirfd: i32, path: usize, flags: u32) -> Result<Path, Errno> {
+    let mut walk = if flags & abi::AT_SYMLINK_NOFOLLOW != 0 { Walk::empty() } else { Walk::FOLLOW };
+    if flags & abi::AT_EMPTY_PATH != 0 {
+        if path == 0 {
+            return lookup(dirfd, b"", walk | Walk::EMPTY);
+        }
+        walk |= Walk::EMPTY;
+    }
+    let path = read_path(path)?;
+    lookup(dirfd, path.as_bytes(), walk)
+}
+
+fn of_fd(fd: i32) -> Result<Path, Errno> {
+    Ok(current().files().get(fd)?.path.clone())
+}
+
+fn write_stat(to: usize, s: &Stat) -> SysResult {
+    let (atime, mtime, ctime) = (split(s.times.atime), split(s.times.mtime), split(s.times.ctime));
+    let mut st = <abi::stat as crate::mm::user::Zeroed>::zeroed();
+    st.st_dev = s.dev.encode() as _;
+    st.st_ino = s.ino as _;
+    st.st_mode = s.mode as _;
+    st.st_nlink = s.nlink as _;
+    st.st_uid = s.uid as _;
+    st.st_gid = s.gid as _;
+    st.st_rdev = s.rdev.encode() as _;
+    st.st_size = s.size as _;
+    st.st_blksize = PAGE_SIZE as _;
+    st.st_blocks = s.blocks as _;
+    (st.st_atime, st.st_atime_nsec) = (atime.0 as _, atime.1 as _);
+    (st.st_mtime, st.st_mtime_nsec) = (mtime.0 as _, mtime.1 as _);
+    (st.st_ctime, st.st_ctime_nsec) = (ctime.0 as _, ctime.1 as _);
+    UserPtr::new(to).write(st)?;
+    Ok(0)
+}
+
+fn do_statx(dirfd: i32, path: usize, flags: u32, mask: u32, to: usize) -> SysResult {
+    let known = abi::AT_SYMLINK_NOFOLLOW | abi::AT_NO_AUTOMOUNT | abi::AT_EMPTY_PATH | abi::AT_STATX_SYNC_TYPE;
+    if flags & !known != 0 || flags & abi::AT_STATX_SYNC_TYPE == abi::AT_STATX_SYNC_TYPE || mask & (1 << 31) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let s = attr::stat(&resolve(dirfd, path, flags)?);
+    const ALL: u32 = 0x17ff | 0x800;
+    let mut b = [0u8; 256];
+    let mut put = |at: usize, bytes: &[u8]| b[at..at + bytes.len()].copy_from_slice(bytes);
+    put(0, &ALL.to_le_bytes());
+    put(4, &(PAGE_SIZE as u32).to_le_bytes());
+    let attributes = if s.mount_root { 0x2000u64 } else { 0 };
+    put(8, &attributes.to_le_bytes());
+    put(16, &s.nlink.to_le_bytes());
+    put(20, &s.uid.to_le_bytes());
+    put(24, &s.gid.to_le_bytes());
+    put(28, &(s.mode as u16).to_le_bytes());
+    put(32, &s.ino.to_le_bytes());
+    put(40, &s.size.to_le_bytes());
+    put(48, &s.blocks.to_le_bytes());
+    put(56, &0x2000u64.to_le_bytes());
+    for (at, time) in [(64, s.times.atime), (80, s.times.btime), (96, s.times.ctime), (112, s.times.mtime)] {
+        let (sec, nsec) = split(time);
+        put(at, &sec.to_le_bytes());
+        put(at + 8, &nsec.to_le_bytes());
+    }
+    put(128, &s.rdev.major().to_le_bytes());
+    put(132, &s.rdev.minor().to_le_bytes());
+    put(136, &s.dev.major().to_le_bytes());
+    put(140, &s.dev.minor().to_le_bytes());
+    put(144, &s.mnt_id.to_le_bytes());
+    write_bytes(to, &b)?;
+    Ok(0)
+}
+
+fn do_statfs(to: usize, at: &Path) -> SysResult {
+    let sb = &at.dentry.inode.sb;
+    let s = sb.ops.statfs();
+    const VALID: u64 = 0x20;
+    let f = at.mnt.flags() | sb.flags.load(Ordering::Relaxed);
+    let mut flags = VALID;
+    for (bit, shown) in [
+        (mount::MS_RDONLY, 1u64),
+        (mount::MS_NOSUID, 2),
+        (mount::MS_NODEV, 4),
+        (mount::MS_NOEXEC, 8),
+        (mount::MS_NOATIME, 0x400),
+        (mount::MS_NODIRATIME, 0x800),
+        (mount::MS_NOSYMFOLLOW, 0x2000),
+    ] {
+        if f & bit != 0 {
+            flags |= shown;
+        }
+    }
+    if f & mount::MS_NOATIME == 0 {
+        flags |= 0x1000;
+    }
+    let dev = u64::from(sb.dev.encode());
+    let words: [u64; 15] = [
+        s.magic,
+        if s.block_size == 0 { PAGE_SIZE as u64 } else { s.block_size },
+        s.blocks,
+        s.free,
+        s.free,
+        s.files,
+        s.files_free,
+        dev,
+        255,
+        if s.block_size == 0 { PAGE_SIZE as u64 } else { s.block_size },
+        flags,
+        0,
+        0,
+        0,
+        0,
+    ];
+    UserPtr::new(to).write(words)?;
+    Ok(0)
+}
+
+fn do_chmod(dirfd: i32, path: usize, mode: u32, flags: u32) -> SysResult {
+    if flags & !(abi::AT_SYMLINK_NOFOLLOW | abi::AT_EMPTY_PATH) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    attr::chmod(&resolve(dirfd, path, flags)?, mode)?;
+    Ok(0)
+}
+
+fn do_chown(dirfd: i32, path: usize, uid: u32, gid: u32, flags: u32) -> SysResult {
+    if flags & !(abi::AT_SYMLINK_NOFOLLOW | abi::AT_EMPTY_PATH) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    attr::chown(&resolve(dirfd, path, flags)?, uid, gid)?;
+    Ok(0)
+}
+
+fn do_access(dirfd: i32, path: usize, mode: u32, flags: u32) -> SysResult {
+    if mode & !7 != 0 || flags & !(abi::AT_EACCESS | abi::AT_SYMLINK_NOFOLLOW | abi::AT_EMPTY_PATH) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    // The walk itself uses the ids in force; programs that care are set-user-ID, and Linux's difference there is only the search right.
+    attr::access(&resolve(dirfd, path, flags)?, mode, flags & abi::AT_EACCESS != 0)?;
+    Ok(0)
+}
+
+/// A `timespec` of `utimensat`.
+fn set_time([sec, nsec]: [i64; 2]) -> Result<SetTime, Errno> {
+    const UTIME_NOW: i64 = (1 << 30) - 1;
+    const UTIME_OMIT: i64 = (1 << 30) - 2;
+    match nsec {
+        UTIME_NOW => Ok(SetTime::Now),
+        UTIME_OMIT => Ok(SetTime::Omit),
+        0..NANO => Ok(SetTime::At(sec.saturating_mul(NANO).saturating_add(nsec))),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+fn do_utimensat(dirfd: i32, path: usize, times: Option<[[i64; 2]; 2]>, flags: u32) -> SysResult {
+    if flags & !(abi::AT_SYMLINK_NOFOLLOW | abi::AT_EMPTY_PATH) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let (atime, mtime) = match times {
+        None => (SetTime::Now, SetTime::Now),
+        Some([a, m]) => (set_time(a)?, set_time(m)?),
+    };
+    if (atime, mtime) == (SetTime::Omit, SetTime::Omit) {
+        return Ok(0);
+    }
+    let at = if path == 0 && dirfd != AT_FDCWD { of_fd(dirfd)? } else { resolve(dirfd, path, flags)? };
+    attr::set_times(&at, atime, mtime)?;
+    Ok(0)
+}
+
+/// Seconds and microseconds become a `timespec`.
+fn from_micros(addr: usize) -> Result<Option<[[i64; 2]; 2]>, Errno> {
+    if addr == 0 {
+        return Ok(None);
+    }
+    let mut t = UserPtr::<[[i64; 2]; 2]>::new(addr).read()?;
+    for time in &mut t {
+        if !(0..1_000_000).contains(&time[1]) {
+            return Err(Errno::EINVAL);
+        }
+        time[1] *= 1000;
+    }
+    Ok(Some(t))
+}
+
+fn by_path(path: usize, walk: Walk) -> Result<Path, Errno> {
+    let path = read_path(path)?;
+    lookup(AT_FDCWD, path.as_bytes(), walk)
+}
+
+fn xattr_name(addr: usize) -> Result<UserString, Errno> {
+    match UserString::read(addr, 256) {
+        Ok(s) if s.as_bytes().is_empty() => Err(Errno::ERANGE),
+        Err(Errno::ENAMETOOLONG) => Err(Errno::ERANGE),
+        other => other,
+    }
+}
+
+fn setxattr_at(at: &Path, name: usize, value: usize, size: usize, flags: u32) -> SysResult {
+    xattr::set(at, xattr_name(name)?.as_bytes(), value, size, flags).map(|()| 0)
+}
+
+fn getxattr_at(at: &Path, name: usize, value: usize, size: usize) -> SysResult {
+    xattr::get(at, xattr_name(name)?.as_bytes(), value, size)
+}
+
+crate::syscalls! {
+    fn stat(path: usize, to: usize) {
+        write_stat(to, &attr::stat(&resolve(AT_FDCWD, path, 0)?))
+    }
+    fn lstat(path: usize, to: usize) {
+        write_stat(to, &attr::stat(&resolve(AT_FDCWD, path, abi::AT_SYMLINK_NOFOLLOW)?))
+    }
+    fn fstat(fd: i32, to: usize) {
+        let file = current().files().get_any(fd)?;
+        write_stat(to, &attr::stat(&file.path))
+    }
+    fn newfstatat(dirfd: i32, path: usize, to: usize, flags: u32) {
+        if flags & !(abi::AT_SYMLINK_NOFOLLOW | abi::AT_NO_AUTOMOUNT | abi::AT_EMPTY_PATH) != 0 {
+            return Err(Errno::EINVAL);
+        }
+        write_stat(to, &attr::stat(&resolve(dirfd, path, flags)?))
+    }
+    fn statx(dirfd: i32, path: usize, flags: u32, mask: u32, to: usize) {
+        do_statx(dirfd, path, flags, mask, to)
+    }
+    fn statfs(path: usize, to: usize) {
+        do_statfs(to, &by_path(path, Walk::FOLLOW)?)
+    }
+    fn fstatfs(fd: i32, to: usize) {
+        let file = current().files().get_any(fd)?;
+        do_statfs(to, &file.path)
+    }
+    fn access(path: usize, mode: u32) {
+        do_access(AT_FDCWD, path, mode, 0)
+    }
+    fn faccessat(dirfd: i32, path: usize, mode: u32) {
+        do_access(dirfd, path, mode, 0)
+    }
+    fn faccessat2(dirfd: i32, path: usize, mode: u32, flags: u32) {
+        do_access(dirfd, path, mode, flags)
+    }
+    fn chmod(path: usize, mode: u32) {
+        do_chmod(AT_FDCWD, path, mode, 0)
+    }
+    fn fchmod(fd: i32, mode: u32) {
+        attr::chmod(&of_fd(fd)?, mode)?;
+        Ok(0)
+    }
+    fn fchmodat(dirfd: i32, path: usize, mode: u32) {
+        do_chmod(dirfd, path, mode, 0)
+    }
+    fn fchmodat2(dirfd: i32, path: usize, mode: u32, flags: u32) {
+        do_chmod(dirfd, path, mode, flags)
+    }
+    fn chown(path: usize, uid: u32, gid: u32) {
+        do_chown(AT_FDCWD, path, uid, gid, 0)
+    }
+    fn lchown(path: usize, uid: u32, gid: u32) {
+        do_chown(AT_FDCWD, path, uid, gid, abi::AT_SYMLINK_NOFOLLOW)
+    }
+    fn fchown(fd: i32, uid: u32, gid: u32) {
+        attr::chown(&of_fd(fd)?, uid, gid)?;
+        Ok(0)
+    }
+    fn fchownat(dirfd: i32, path: usize, uid: u32, gid: u32, flags: u32) {
+        do_chown(dirfd, path, uid, gid, flags)
+    }
+    fn utimensat(dirfd: i32, path: usize, times: usize, flags: u32) {
+        let times = match UserPtr::<[[i64; 2]; 2]>::new(times).non_null() {
+            Some(p) => Some(p.read()?),
+            None => None,
+        };
+        do_utimensat(dirfd, path, times, flags)
+    }
+    fn futimesat(dirfd: i32, path: usize, times: usize) {
+        do_utimensat(dirfd, path, from_micros(times)?, 0)
+    }
+    fn utimes(path: usize, times: usize) {
+        do_utimensat(AT_FDCWD, path, from_micros(times)?, 0)
+    }
+    fn utime(path: usize, times: usize) {
+        let times = match UserPtr::<[i64; 2]>::new(times).non_null() {
+            Some(p) => {
+                let [atime, mtime] = p.read()?;
+                Some([[atime, 0], [mtime, 0]])
+            }
+            None => None,
+        };
+        do_utimensat(AT_FDCWD, path, times, 0)
+    }
+    fn setxattr(path: usize, name: usize, value: usize, size: usize, flags: u32) {
+        setxattr_at(&by_path(path, Walk::FOLLOW)?, name, value, size, flags)
+    }
+    fn lsetxattr(path: usize, name: usize, value: usize, size: usize, flags: u32) {
+        setxattr_at(&by_path(path, Walk::empty())?, name, value, size, flags)
+    }
+    fn fsetxattr(fd: i32, name: usize, value: usize, size: usize, flags: u32) {
+        setxattr_at(&of_fd(fd)?, name, value, size, flags)
+    }
+    fn getxattr(path: usize, name: usize, value: usize, size: usize) {
+        getxattr_at(&by_path(path, Walk::FOLLOW)?, name, value, size)
+    }
+    fn lgetxattr(path: usize, name: usize, value: usize, size: usize) {
+        getxattr_at(&by_path(path, Walk::empty())?, name, value, size)
+    }
+    fn fgetxattr(fd: i32, name: usize, value: usize, size: usize) {
+        getxattr_at(&of_fd(fd)?, name, value, size)
+    }
+    fn listxattr(path: usize, list: usize, size: usize) {
+        xattr::list(&by_path(path, Walk::FOLLOW)?, list, size)
+    }
+    fn llistxattr(path: usize, list: usize, size: usize) {
+        xattr::list(&by_path(path, Walk::empty())?, list, size)
+    }
+    fn flistxattr(fd: i32, list: usize, size: usize) {
+        xattr::list(&of_fd(fd)?, list, size)
+    }
+    fn removexattr(path: usize, name: usize) {
+        xattr::remove(&by_path(path, Walk::FOLLOW)?, xattr_name(name)?.as_bytes()).map(|()| 0)
+    }
+    fn lremovexattr(path: usize, name: usize) {
+        xattr::remove(&by_path(path, Walk::empty())?, xattr_name(name)?.as_bytes()).map(|()| 0)
+    }
+    fn fremovexattr(fd: i32, name: usize) {
+        xattr::remove(&of_fd(fd)?, xattr_name(name)?.as_bytes()).map(|()| 0)
+    }
+    fn ustat(_dev: u32, _to: usize) {
+        Err(Errno::EINVAL)
+    }
+}
