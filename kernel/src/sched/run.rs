@@ -395,14 +395,12 @@ fn switch_away(preempted: bool) {
 /// Loads `next`'s address space if it has one and it is not loaded already.
 #[inline]
 fn switch_mm(inner: &mut Inner, next: &Task) {
-    let Some(mm) = next.mm() else { return };
-    if inner
-        .active_mm
-        .as_ref()
-        .is_some_and(|active| Arc::ptr_eq(active, &mm))
-    {
+    let slot = next.mm_slot();
+    let active = inner.active_mm.as_ref().map_or(ptr::null(), Arc::as_ptr);
+    if slot.is(active) || slot.is(ptr::null()) {
         return;
     }
+    let Some(mm) = slot.get() else { return };
     mm.activate();
     inner.old_mm = inner.active_mm.replace(mm);
 }

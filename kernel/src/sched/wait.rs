@@ -143,11 +143,15 @@ impl WaitQueue {
             timer
         });
         let result = loop {
-            if !entry.linked.load(Ordering::Acquire) {
+            {
+                // Under the lock, so that a waker finds the entry linked and the state set, or neither.
                 let mut list = self.list.lock();
-                self.link(&mut list, &entry);
+                if !entry.linked.load(Ordering::Relaxed) {
+                    self.link(&mut list, &entry);
+                }
+                me.sched.set_state_relaxed(state);
             }
-            me.sched.set_state(state);
+            fence(Ordering::SeqCst);
             if cond() {
                 break Ok(true);
             }

@@ -45,13 +45,13 @@ fn key_of(addr: usize, shared: bool) -> Result<Key, Errno> {
         return Err(Errno::EINVAL);
     }
     check(addr, 4)?;
-    let mm = current().mm().ok_or(Errno::EFAULT)?;
+    let mm = crate::mm::current_space().ok_or(Errno::EFAULT)?;
     if shared {
         let (object, offset) = mm.futex_key(addr)?;
         Ok(Key { object, offset })
     } else {
         Ok(Key {
-            object: alloc::sync::Arc::as_ptr(&mm) as usize,
+            object: core::ptr::from_ref(&*mm) as usize,
             offset: addr as u64,
         })
     }

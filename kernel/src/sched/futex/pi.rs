@@ -66,7 +66,12 @@ pub fn lock_pi(addr: usize, shared: bool, deadline: Option<u64>, only_try: bool)
                 break;
             }
             schedule();
-            me.sched.set_state(TaskState::INTERRUPTIBLE);
+            // Under the lock: a waker finds the entry queued and the state set, or neither.
+            let list = bucket.lock();
+            if entry.is_queued() {
+                me.sched.set_state(TaskState::INTERRUPTIBLE);
+            }
+            drop(list);
         }
         me.sched.set_state(TaskState::RUNNING);
         let still_waiting = entry.unqueue();
