@@ -85,10 +85,9 @@ trap_common:
     jz 7f
     swapgs
 7:  sub rsp, {rest} - 8
-    mov [rsp + {rsi}], rsi
+    SAVE_REST
     mov rsi, [rsp + {rdi}]
     mov [rsp + {rdi}], rdi
-    SAVE_REST
     mov rdx, [rsp + {orig_rax}]
     mov qword ptr [rsp + {orig_rax}], -1
     lea rdi, [rsp + 8]
@@ -108,10 +107,9 @@ return_from_trap:
 paranoid_common:
     cld
     sub rsp, {rest} - 8
-    mov [rsp + {rsi}], rsi
+    SAVE_REST
     mov rsi, [rsp + {rdi}]
     mov [rsp + {rdi}], rdi
-    SAVE_REST
     mov ecx, {gs_base}
     rdmsr
     mov ebx, eax
