@@ -63,8 +63,15 @@ pub fn stat(path: &Path) -> Stat {
         uid: inode.uid(),
         gid: inode.gid(),
         rdev: inode.rdev,
-        size: if inode.kind == FileType::Directory { directory_size(&path.dentry) } else { inode.size() },
-        blocks: inode.pages.as_ref().map_or(0, |p| (p.resident() * (PAGE_SIZE / 512)) as u64),
+        size: if inode.kind == FileType::Directory {
+            directory_size(&path.dentry)
+        } else {
+            inode.size()
+        },
+        blocks: inode
+            .pages
+            .as_ref()
+            .map_or(0, |p| (p.resident() * (PAGE_SIZE / 512)) as u64),
         times: inode.times(),
         mnt_id: u64::from(path.mnt.id),
         mount_root: alloc::sync::Arc::ptr_eq(&path.mnt.root, &path.dentry),
@@ -98,8 +105,10 @@ pub fn chown(path: &Path, uid: u32, gid: u32) -> Result<(), Errno> {
     let creds = crate::task::current().creds();
     path.mnt.check_writable()?;
     let (old_uid, old_gid) = (inode.uid(), inode.gid());
-    let (new_uid, new_gid) =
-        (if uid == u32::MAX { old_uid } else { uid }, if gid == u32::MAX { old_gid } else { gid });
+    let (new_uid, new_gid) = (
+        if uid == u32::MAX { old_uid } else { uid },
+        if gid == u32::MAX { old_gid } else { gid },
+    );
     if !creds.capable(perm::CAP_CHOWN) {
         let owner = creds.fsuid == old_uid;
         if uid != u32::MAX && !(owner && new_uid == old_uid) {
@@ -113,7 +122,9 @@ pub fn chown(path: &Path, uid: u32, gid: u32) -> Result<(), Errno> {
     if inode.kind != FileType::Directory && (uid != u32::MAX || gid != u32::MAX) {
         let mode = inode.mode();
         let mut new = mode & !0o4000;
-        if mode & 0o010 != 0 || (mode & 0o2000 != 0 && !creds.in_group(new_gid) && !creds.capable(perm::CAP_FSETID)) {
+        if mode & 0o010 != 0
+            || (mode & 0o2000 != 0 && !creds.in_group(new_gid) && !creds.capable(perm::CAP_FSETID))
+        {
             new &= !0o2000;
         }
         inode.set_mode(new);
@@ -186,7 +197,10 @@ pub fn access(path: &Path, mask: u32, effective: bool) -> Result<(), Errno> {
     }
     perm::permission(inode, mask, &creds)?;
     if mask & perm::WRITE != 0
-        && matches!(inode.kind, FileType::Regular | FileType::Directory | FileType::Symlink)
+        && matches!(
+            inode.kind,
+            FileType::Regular | FileType::Directory | FileType::Symlink
+        )
     {
         path.mnt.check_writable()?;
     }

@@ -52,7 +52,9 @@ impl Item {
         self.clone()
     }
     fn asked(&self) -> PollEvents {
-        PollEvents::from_bits_truncate(self.events.load(Ordering::Relaxed)) | PollEvents::ERR | PollEvents::HUP
+        PollEvents::from_bits_truncate(self.events.load(Ordering::Relaxed))
+            | PollEvents::ERR
+            | PollEvents::HUP
     }
     fn detach(self: &Arc<Self>, file: &File) {
         self.dead.store(true, Ordering::Release);
@@ -119,7 +121,9 @@ impl Epoll {
     fn any_ready(&self) -> bool {
         let n = self.ready.lock().len();
         for _ in 0..n {
-            let Some(item) = self.ready.lock().front().cloned() else { return false };
+            let Some(item) = self.ready.lock().front().cloned() else {
+                return false;
+            };
             if let Some(file) = item.file.upgrade()
                 && !item.dead.load(Ordering::Acquire)
                 && file.poll(None).intersects(item.asked())
@@ -165,7 +169,8 @@ impl Epoll {
             }
             done += 1;
             if events & ONESHOT != 0 {
-                item.events.fetch_and(EDGE | ONESHOT | EXCLUSIVE | WAKEUP, Ordering::Relaxed);
+                item.events
+                    .fetch_and(EDGE | ONESHOT | EXCLUSIVE | WAKEUP, Ordering::Relaxed);
             } else if events & EDGE == 0 {
                 again.push(item);
             }
@@ -194,7 +199,12 @@ impl Epoll {
         if core::ptr::eq(self, target) || depth > MAX_DEPTH {
             return Err(Errno::ELOOP);
         }
-        let inner: Vec<Arc<File>> = self.items.lock().values().filter_map(|i| i.file.upgrade()).collect();
+        let inner: Vec<Arc<File>> = self
+            .items
+            .lock()
+            .values()
+            .filter_map(|i| i.file.upgrade())
+            .collect();
         let mut deepest = depth;
         for file in inner {
             if let Some(e) = file.ops().downcast::<EpollFile>() {
@@ -213,7 +223,11 @@ impl FileOps for EpollFile {
         if let Some(table) = table {
             table.register(&self.0.poll_wait);
         }
-        if self.0.any_ready() { PollEvents::READABLE } else { PollEvents::empty() }
+        if self.0.any_ready() {
+            PollEvents::READABLE
+        } else {
+            PollEvents::empty()
+        }
     }
     fn release(&self, _: &File) {
         let items = core::mem::take(&mut *self.0.items.lock());
@@ -263,8 +277,10 @@ fn read_event(addr: usize) -> Result<(u32, u64), Errno> {
 /// `epoll_ctl`.
 pub fn control(epfile: &Arc<File>, op: i32, fd: i32, file: &Arc<File>, event: usize) -> Result<(), Errno> {
     let event = if op == CTL_DEL { (0, 0) } else { read_event(event)? };
-    if matches!(file.inode().kind, crate::fs::FileType::Regular | crate::fs::FileType::Directory)
-        && !file.path.mnt.is_internal()
+    if matches!(
+        file.inode().kind,
+        crate::fs::FileType::Regular | crate::fs::FileType::Directory
+    ) && !file.path.mnt.is_internal()
         || file.is_regular() && file.inode().pages.is_some()
     {
         return Err(Errno::EPERM);

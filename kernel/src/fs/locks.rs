@@ -23,12 +23,23 @@ pub fn flock(file: &Arc<File>, operation: u32) -> Result<(), limen_linux_abi::Er
     Ok(())
 }
 /// `F_GETLK`.
-pub fn get(file: &Arc<File>, table: &Arc<FdTable>, lock: crate::mm::user::UserPtr<[u8; 32]>, ofd: bool) -> Result<(), limen_linux_abi::Errno> {
+pub fn get(
+    file: &Arc<File>,
+    table: &Arc<FdTable>,
+    lock: crate::mm::user::UserPtr<[u8; 32]>,
+    ofd: bool,
+) -> Result<(), limen_linux_abi::Errno> {
     let _ = (file, table, lock, ofd);
     Ok(())
 }
 /// `F_SETLK`.
-pub fn set(file: &Arc<File>, table: &Arc<FdTable>, lock: crate::mm::user::UserPtr<[u8; 32]>, ofd: bool, wait: bool) -> Result<(), limen_linux_abi::Errno> {
+pub fn set(
+    file: &Arc<File>,
+    table: &Arc<FdTable>,
+    lock: crate::mm::user::UserPtr<[u8; 32]>,
+    ofd: bool,
+    wait: bool,
+) -> Result<(), limen_linux_abi::Errno> {
     let _ = (file, table, lock, ofd, wait);
     Ok(())
 }

@@ -64,12 +64,21 @@ pub fn create(name: &[u8], flags: u32) -> Result<Arc<File>, Errno> {
     let label = format!("/memfd:{}", alloc::string::String::from_utf8_lossy(name));
     let path = anon::detached(inode, label.as_bytes());
     path.dentry.set_unlinked();
-    Ok(File::new(Arc::new(Regular), path, abi::O_RDWR | abi::O_LARGEFILE, FileMode::empty()))
+    Ok(File::new(
+        Arc::new(Regular),
+        path,
+        abi::O_RDWR | abi::O_LARGEFILE,
+        FileMode::empty(),
+    ))
 }
 
 fn sealable(file: &File) -> Result<u32, Errno> {
     let seals = file.inode().seals.load(Ordering::Relaxed);
-    if seals & SEALABLE == 0 { Err(Errno::EINVAL) } else { Ok(seals & !SEALABLE) }
+    if seals & SEALABLE == 0 {
+        Err(Errno::EINVAL)
+    } else {
+        Ok(seals & !SEALABLE)
+    }
 }
 
 /// `F_GET_SEALS`.

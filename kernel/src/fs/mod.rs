@@ -7,9 +7,11 @@
 #![allow(unused_imports)] // while the rooms are being furnished
 
 pub mod anon;
+pub mod attr;
 pub mod context;
 pub mod dentry;
 pub mod devices;
+pub mod epoll;
 pub mod fcntl;
 pub mod fdtable;
 pub mod file;
@@ -19,6 +21,7 @@ pub mod inotify;
 pub mod io;
 pub mod locks;
 pub mod map;
+pub mod memfd;
 pub mod mount;
 pub mod names;
 pub mod open;
@@ -28,14 +31,11 @@ pub mod pipe;
 pub mod poll;
 pub mod readdir;
 pub mod regular;
+pub mod splice;
 pub mod superblock;
 pub mod tmpfs;
-pub mod attr;
-pub mod memfd;
-pub mod splice;
-pub mod xattr;
-pub mod epoll;
 pub mod walk;
+pub mod xattr;
 
 pub use context::FsContext;
 pub use devices::{register_block_device, register_char_device};

@@ -121,7 +121,9 @@ pub fn copy_file_range(
     if !Arc::ptr_eq(&source.inode().sb, &out.inode().sb) && source.inode().pages.is_none() {
         return Err(Errno::EXDEV);
     }
-    let len = len.min(MAX_RW).min(source.inode().size().saturating_sub(start).min(MAX_RW as u64) as usize);
+    let len = len
+        .min(MAX_RW)
+        .min(source.inode().size().saturating_sub(start).min(MAX_RW as u64) as usize);
     if Arc::ptr_eq(source.inode(), out.inode())
         && start < dest.saturating_add(len as u64)
         && dest < start.saturating_add(len as u64)
@@ -248,7 +250,13 @@ fn drain(pipe: &Arc<Pipe>, out: &File, mut to: Option<u64>, len: usize, nonblock
 /// Returns bytes that could not be written to the front of the pipe.
 fn put_back(pipe: &Arc<Pipe>, page: crate::mm::Page, start: usize, len: usize) {
     let mut ring = pipe.lock();
-    ring.bufs.push_front(Buf { page, start, len, packet: false, own: false });
+    ring.bufs.push_front(Buf {
+        page,
+        start,
+        len,
+        packet: false,
+        own: false,
+    });
     pipe.changed(ring, true, false);
 }
 
@@ -270,7 +278,13 @@ fn fill(source: &File, mut from: Option<u64>, pipe: &Arc<Pipe>, len: usize, nonb
             Err(e) => return Err(e),
         };
         let mut ring = pipe.lock();
-        ring.bufs.push_back(Buf { page, start: 0, len: n, packet: false, own: true });
+        ring.bufs.push_back(Buf {
+            page,
+            start: 0,
+            len: n,
+            packet: false,
+            own: true,
+        });
         pipe.changed(ring, true, false);
         done += n;
         from = from.map(|f| f + n as u64);
@@ -305,7 +319,13 @@ pub fn link(a: &Arc<Pipe>, b: &Arc<Pipe>, len: usize, nonblock: bool, consume: b
                 break;
             }
             let n = buf.len.min(len - done);
-            to.bufs.push_back(Buf { page: buf.page.clone(), start: buf.start, len: n, packet: buf.packet, own: false });
+            to.bufs.push_back(Buf {
+                page: buf.page.clone(),
+                start: buf.start,
+                len: n,
+                packet: buf.packet,
+                own: false,
+            });
             done += n;
             if n == buf.len {
                 taken = i + 1;

@@ -39,8 +39,16 @@ fn check(path: &Path, name: &[u8], write: bool) -> Result<(), Errno> {
         };
     }
     if name.starts_with(b"security.") {
-        let cap = if name == b"security.capability" { perm::CAP_SETFCAP } else { perm::CAP_SYS_ADMIN };
-        return if write && !creds.capable(cap) { Err(Errno::EPERM) } else { Ok(()) };
+        let cap = if name == b"security.capability" {
+            perm::CAP_SETFCAP
+        } else {
+            perm::CAP_SYS_ADMIN
+        };
+        return if write && !creds.capable(cap) {
+            Err(Errno::EPERM)
+        } else {
+            Ok(())
+        };
     }
     Err(Errno::EOPNOTSUPP)
 }

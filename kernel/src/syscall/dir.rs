@@ -1,7 +1,7 @@
 //! System calls on names and directories.
 
+use super::SysResult;
 use super::file::file;
-use super::{Call, SysResult};
 use crate::fs::dentry::Dentry;
 use crate::fs::file::FileMode;
 use crate::fs::inode::{Dev, FileType};
@@ -16,7 +16,7 @@ use crate::task::current;
 use alloc::vec::Vec;
 use limen_linux_abi::{Errno, raw::general as abi};
 
-fn umask() -> u32 {
+fn creation_mask() -> u32 {
     current().fs().umask()
 }
 
@@ -24,7 +24,11 @@ fn make(dirfd: i32, path: usize, new: &New<'_>) -> SysResult {
     let path = read_path(path)?;
     with_parent(dirfd, path.as_bytes(), Errno::EEXIST, |w, name, slash| {
         if slash && new.kind != FileType::Directory {
-            return Err(if w.cur.dentry.lookup(name).is_ok() { Errno::EEXIST } else { Errno::ENOENT });
+            return Err(if w.cur.dentry.lookup(name).is_ok() {
+                Errno::EEXIST
+            } else {
+                Errno::ENOENT
+            });
         }
         names::create(&w.cur, name, &w.creds, new)?;
         Ok(0)
@@ -32,8 +36,17 @@ fn make(dirfd: i32, path: usize, new: &New<'_>) -> SysResult {
 }
 
 fn do_mkdir(dirfd: i32, path: usize, mode: u32) -> SysResult {
-    let mode = mode & 0o1777 & !umask();
-    make(dirfd, path, &New { kind: FileType::Directory, mode, rdev: Dev::default(), target: b"" })
+    let mode = mode & 0o1777 & !creation_mask();
+    make(
+        dirfd,
+        path,
+        &New {
+            kind: FileType::Directory,
+            mode,
+            rdev: Dev::default(),
+            target: b"",
+        },
+    )
 }
 
 fn do_mknod(dirfd: i32, path: usize, mode: u32, dev: u32) -> SysResult {
@@ -45,7 +58,16 @@ fn do_mknod(dirfd: i32, path: usize, mode: u32, dev: u32) -> SysResult {
     };
     let device = matches!(kind, FileType::CharDevice | FileType::BlockDevice);
     let rdev = if device { Dev::decode(dev) } else { Dev::default() };
-    make(dirfd, path, &New { kind, mode: mode & 0o7777 & !umask(), rdev, target: b"" })
+    make(
+        dirfd,
+        path,
+        &New {
+            kind,
+            mode: mode & 0o7777 & !creation_mask(),
+            rdev,
+            target: b"",
+        },
+    )
 }
 
 fn do_symlink(target: usize, dirfd: i32, path: usize) -> SysResult {
@@ -54,7 +76,16 @@ fn do_symlink(target: usize, dirfd: i32, path: usize) -> SysResult {
         return Err(Errno::ENOENT);
     }
     let kind = FileType::Symlink;
-    make(dirfd, path, &New { kind, mode: 0o777, rdev: Dev::default(), target: target.as_bytes() })
+    make(
+        dirfd,
+        path,
+        &New {
+            kind,
+            mode: 0o777,
+            rdev: Dev::default(),
+            target: target.as_bytes(),
+        },
+    )
 }
 
 fn do_link(old_dir: i32, old: usize, new_dir: i32, new: usize, flags: u32) -> SysResult {
@@ -103,19 +134,39 @@ fn do_unlink(dirfd: i32, path: usize, directory: bool) -> SysResult {
 fn do_rename(old_dir: i32, old: usize, new_dir: i32, new: usize, flags: u32) -> SysResult {
     let old = read_path(old)?;
     let new = read_path(new)?;
-    with_parent(old_dir, old.as_bytes(), Errno::EBUSY, |from, old_name, old_slash| {
-        let not_a_name = if flags & names::RENAME_NOREPLACE != 0 { Errno::EEXIST } else { Errno::EBUSY };
-        with_parent(new_dir, new.as_bytes(), not_a_name, |to, new_name, new_slash| {
-            let old = Side { dir: &from.cur, name: old_name, slash: old_slash };
-            let new = Side { dir: &to.cur, name: new_name, slash: new_slash };
-            names::rename(&old, &new, &from.creds, flags)?;
-            Ok(0)
-        })
-    })
+    with_parent(
+        old_dir,
+        old.as_bytes(),
+        Errno::EBUSY,
+        |from, old_name, old_slash| {
+            let not_a_name = if flags & names::RENAME_NOREPLACE != 0 {
+                Errno::EEXIST
+            } else {
+                Errno::EBUSY
+            };
+            with_parent(new_dir, new.as_bytes(), not_a_name, |to, new_name, new_slash| {
+                let old = Side {
+                    dir: &from.cur,
+                    name: old_name,
+                    slash: old_slash,
+                };
+                let new = Side {
+                    dir: &to.cur,
+                    name: new_name,
+                    slash: new_slash,
+                };
+                names::rename(&old, &new, &from.creds, flags)?;
+                Ok(0)
+            })
+        },
+    )
 }
 
 fn do_readlink(dirfd: i32, path: usize, buf: usize, size: i32) -> SysResult {
-    let size = usize::try_from(size).ok().filter(|s| *s > 0).ok_or(Errno::EINVAL)?;
+    let size = usize::try_from(size)
+        .ok()
+        .filter(|s| *s > 0)
+        .ok_or(Errno::EINVAL)?;
     let path = read_path(path)?;
     let empty = path.as_bytes().is_empty();
     let at = lookup(dirfd, path.as_bytes(), Walk::EMPTY)?;

@@ -80,7 +80,13 @@ pub(super) fn do_fcntl(fd: i32, cmd: u32, arg: usize) -> SysResult {
             locks::set(&file, &files, UserPtr::new(arg), ofd, wait).map(|()| 0)
         }
         F_SETOWN => {
-            file.set_owner(|o| *o = Owner { pid: arg as i32, thread: false, signal: o.signal });
+            file.set_owner(|o| {
+                *o = Owner {
+                    pid: arg as i32,
+                    thread: false,
+                    signal: o.signal,
+                }
+            });
             Ok(0)
         }
         F_GETOWN => Ok(file.owner().pid as isize as usize),
@@ -92,7 +98,13 @@ pub(super) fn do_fcntl(fd: i32, cmd: u32, arg: usize) -> SysResult {
                 2 => (-pid, false),
                 _ => return Err(Errno::EINVAL),
             };
-            file.set_owner(|o| *o = Owner { pid, thread, signal: o.signal });
+            file.set_owner(|o| {
+                *o = Owner {
+                    pid,
+                    thread,
+                    signal: o.signal,
+                }
+            });
             Ok(0)
         }
         F_GETOWN_EX => {

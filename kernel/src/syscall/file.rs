@@ -1,6 +1,6 @@
 //! System calls on descriptors: reading, writing, duplicating, `fcntl`, `ioctl`, and opening.
 
-use super::{Call, SysResult};
+use super::SysResult;
 use crate::fs::fdtable::FdTable;
 use crate::fs::file::{File, FileMode};
 use crate::fs::inode::FileType;
@@ -126,7 +126,11 @@ fn do_open(dirfd: i32, path: usize, flags: u32, mode: u32) -> SysResult {
 fn finish_open(dirfd: i32, path: usize, flags: u32, mode: u32, resolve: Walk) -> SysResult {
     let path = read_path(path)?;
     let task = current();
-    let mode = if flags & (abi::O_CREAT | O_TMPFILE_BIT) != 0 { mode & 0o7777 & !task.fs().umask() } else { 0 };
+    let mode = if flags & (abi::O_CREAT | O_TMPFILE_BIT) != 0 {
+        mode & 0o7777 & !task.fs().umask()
+    } else {
+        0
+    };
     let file = open::open(dirfd, path.as_bytes(), &How { flags, mode, resolve })?;
     Ok(task.files().install(file, flags & abi::O_CLOEXEC != 0)? as usize)
 }
@@ -204,11 +208,15 @@ fn generic_ioctl(fd: i32, file: &Arc<File>, cmd: u32, arg: usize) -> Option<SysR
         FIONBIO => flag(abi::O_NONBLOCK),
         FIOASYNC => flag(crate::fs::file::O_ASYNC),
         FIGETBSZ if file.inode().kind == FileType::Regular || file.inode().kind == FileType::Directory => {
-            UserPtr::<i32>::new(arg).write(crate::mm::PAGE_SIZE as i32).map(|()| 0)
+            UserPtr::<i32>::new(arg)
+                .write(crate::mm::PAGE_SIZE as i32)
+                .map(|()| 0)
         }
         FIONREAD if file.is_regular() => {
             let left = file.inode().size().saturating_sub(*file.pos.lock());
-            UserPtr::<i32>::new(arg).write(left.min(i32::MAX as u64) as i32).map(|()| 0)
+            UserPtr::<i32>::new(arg)
+                .write(left.min(i32::MAX as u64) as i32)
+                .map(|()| 0)
         }
         FIOQSIZE if file.is_regular() || file.inode().kind == FileType::Directory => {
             UserPtr::<u64>::new(arg).write(file.inode().size()).map(|()| 0)

@@ -8,6 +8,13 @@ use limen_linux_abi::Errno;
 pub mod futex;
 pub mod sched;
 mod mm;
+mod dir;
+mod fcntl;
+mod file;
+mod mount;
+mod pipe;
+mod poll;
+mod stat;
 mod table;
 pub mod time;
 

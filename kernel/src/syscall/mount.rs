@@ -13,7 +13,11 @@ const MAGIC: u32 = 0xc0ed_0000;
 
 /// An optional string; `None` for a null pointer.
 fn optional(addr: usize) -> Result<Option<UserString>, Errno> {
-    if addr == 0 { Ok(None) } else { UserString::read(addr, 4096).map(Some) }
+    if addr == 0 {
+        Ok(None)
+    } else {
+        UserString::read(addr, 4096).map(Some)
+    }
 }
 
 /// The options: up to a page, which may end before its NUL.
@@ -43,7 +47,11 @@ pub(super) fn do_mount(source: usize, target: usize, fs_type: usize, flags: u32,
     let data = options(data)?;
     let target = read_path(target)?;
     let at = lookup(AT_FDCWD, target.as_bytes(), Walk::FOLLOW)?;
-    let flags = if flags & 0xffff_0000 == MAGIC { flags & 0xffff } else { flags };
+    let flags = if flags & 0xffff_0000 == MAGIC {
+        flags & 0xffff
+    } else {
+        flags
+    };
     let source_bytes = source.as_ref().map_or(&b"none"[..], |s| s.as_bytes());
     let source_path = || match &source {
         Some(s) => lookup(AT_FDCWD, s.as_bytes(), Walk::FOLLOW),
@@ -62,7 +70,11 @@ pub(super) fn do_mount(source: usize, target: usize, fs_type: usize, flags: u32,
 /// `umount2`.
 pub(super) fn do_umount(target: usize, flags: u32) -> SysResult {
     let target = read_path(target)?;
-    let walk = if flags & mount::UMOUNT_NOFOLLOW != 0 { Walk::empty() } else { Walk::FOLLOW };
+    let walk = if flags & mount::UMOUNT_NOFOLLOW != 0 {
+        Walk::empty()
+    } else {
+        Walk::FOLLOW
+    };
     let at = lookup(AT_FDCWD, target.as_bytes(), walk)?;
     mount::umount(at, flags)?;
     Ok(0)

@@ -1,7 +1,7 @@
 //! System calls on pipes.
 
+use super::SysResult;
 use super::file::{file, files};
-use super::{Call, SysResult};
 use crate::fs::{pipe, splice};
 use crate::mm::copy::read_iovecs;
 use crate::mm::user::UserPtr;

@@ -1,6 +1,6 @@
 //! System calls on attributes: the `stat` family, permissions, owners, times, extended attributes, file system figures.
 
-use super::{Call, SysResult};
+use super::SysResult;
 use crate::fs::attr::{self, SetTime, Stat};
 use crate::fs::path::Path;
 use crate::fs::walk::{AT_FDCWD, Walk, lookup};
@@ -21,7 +21,11 @@ fn split(time: i64) -> (i64, u32) {
 
 /// Resolves the way `*at` calls with `AT_SYMLINK_NOFOLLOW` and `AT_EMPTY_PATH` do.
 fn resolve(dirfd: i32, path: usize, flags: u32) -> Result<Path, Errno> {
-    let mut walk = if flags & abi::AT_SYMLINK_NOFOLLOW != 0 { Walk::empty() } else { Walk::FOLLOW };
+    let mut walk = if flags & abi::AT_SYMLINK_NOFOLLOW != 0 {
+        Walk::empty()
+    } else {
+        Walk::FOLLOW
+    };
     if flags & abi::AT_EMPTY_PATH != 0 {
         if path == 0 {
             return lookup(dirfd, b"", walk | Walk::EMPTY);
@@ -57,8 +61,12 @@ fn write_stat(to: usize, s: &Stat) -> SysResult {
 }
 
 fn do_statx(dirfd: i32, path: usize, flags: u32, mask: u32, to: usize) -> SysResult {
-    let known = abi::AT_SYMLINK_NOFOLLOW | abi::AT_NO_AUTOMOUNT | abi::AT_EMPTY_PATH | abi::AT_STATX_SYNC_TYPE;
-    if flags & !known != 0 || flags & abi::AT_STATX_SYNC_TYPE == abi::AT_STATX_SYNC_TYPE || mask & (1 << 31) != 0 {
+    let known =
+        abi::AT_SYMLINK_NOFOLLOW | abi::AT_NO_AUTOMOUNT | abi::AT_EMPTY_PATH | abi::AT_STATX_SYNC_TYPE;
+    if flags & !known != 0
+        || flags & abi::AT_STATX_SYNC_TYPE == abi::AT_STATX_SYNC_TYPE
+        || mask & (1 << 31) != 0
+    {
         return Err(Errno::EINVAL);
     }
     let s = attr::stat(&resolve(dirfd, path, flags)?);
@@ -77,7 +85,12 @@ fn do_statx(dirfd: i32, path: usize, flags: u32, mask: u32, to: usize) -> SysRes
     put(40, &s.size.to_le_bytes());
     put(48, &s.blocks.to_le_bytes());
     put(56, &0x2000u64.to_le_bytes());
-    for (at, time) in [(64, s.times.atime), (80, s.times.btime), (96, s.times.ctime), (112, s.times.mtime)] {
+    for (at, time) in [
+        (64, s.times.atime),
+        (80, s.times.btime),
+        (96, s.times.ctime),
+        (112, s.times.mtime),
+    ] {
         let (sec, nsec) = split(time);
         put(at, &sec.to_le_bytes());
         put(at + 8, &nsec.to_le_bytes());
@@ -116,7 +129,11 @@ fn do_statfs(to: usize, at: &Path) -> SysResult {
     let dev = u64::from(sb.dev.encode());
     let words: [u64; 15] = [
         s.magic,
-        if s.block_size == 0 { PAGE_SIZE as u64 } else { s.block_size },
+        if s.block_size == 0 {
+            PAGE_SIZE as u64
+        } else {
+            s.block_size
+        },
         s.blocks,
         s.free,
         s.free,
@@ -124,7 +141,11 @@ fn do_statfs(to: usize, at: &Path) -> SysResult {
         s.files_free,
         dev,
         255,
-        if s.block_size == 0 { PAGE_SIZE as u64 } else { s.block_size },
+        if s.block_size == 0 {
+            PAGE_SIZE as u64
+        } else {
+            s.block_size
+        },
         flags,
         0,
         0,
@@ -183,7 +204,11 @@ fn do_utimensat(dirfd: i32, path: usize, times: Option<[[i64; 2]; 2]>, flags: u3
     if (atime, mtime) == (SetTime::Omit, SetTime::Omit) {
         return Ok(0);
     }
-    let at = if path == 0 && dirfd != AT_FDCWD { of_fd(dirfd)? } else { resolve(dirfd, path, flags)? };
+    let at = if path == 0 && dirfd != AT_FDCWD {
+        of_fd(dirfd)?
+    } else {
+        resolve(dirfd, path, flags)?
+    };
     attr::set_times(&at, atime, mtime)?;
     Ok(0)
 }

@@ -13,6 +13,11 @@ const LISTS: &[&[(&str, Handler)]] = &[
     super::mm::HANDLERS,
     super::sched::HANDLERS,
     super::time::HANDLERS,
+    super::file::HANDLERS,
+    super::dir::HANDLERS,
+    super::stat::HANDLERS,
+    super::pipe::HANDLERS,
+    super::poll::HANDLERS,
 ];
 
 const COUNT: usize = {
