@@ -3,6 +3,7 @@
 mod asid;
 pub mod boot;
 pub mod console;
+mod copy;
 pub mod cpu;
 mod devicetree;
 mod emulate;
