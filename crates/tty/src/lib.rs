@@ -61,7 +61,7 @@ pub enum Fault {
 pub enum Read {
     /// Nothing to read (yet).
     Empty,
-    /// That many bytes were copied, and the read call may take more.
+    /// That many bytes were copied, and the read call may take more: raw mode, or `to` was full before the line's end.
     More(usize),
     /// That many bytes were copied, and the read call ends here: a line's end, or (with 0) end of file.
     Done(usize),
@@ -186,14 +186,15 @@ impl Discipline {
         let line = (end.pos - self.head) as usize;
         let text = line - usize::from(end.eof);
         let n = self.take(to, text);
-        if n == text {
-            // The whole line, with its invisible end of file if it has one.
-            if end.eof {
-                self.bytes.pop_front();
-                self.head += 1;
-            }
-            self.ends.pop_front();
+        if n < text {
+            return Read::More(n);
         }
+        // The whole line, with its invisible end of file if it has one.
+        if end.eof {
+            self.bytes.pop_front();
+            self.head += 1;
+        }
+        self.ends.pop_front();
         Read::Done(n)
     }
 

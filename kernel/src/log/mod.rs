@@ -8,7 +8,7 @@ mod ring;
 use crate::sync::IrqSpinLock;
 use core::fmt::{self, Write};
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering, fence};
-pub use ring::{Cursor, Record};
+pub use ring::{Cursor, Record, SIZE};
 
 /// Severity, numbered as in syslog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -132,7 +132,7 @@ pub fn write_bytes(level: Level, facility: u8, text: &[u8]) {
 }
 
 /// Takes a lock that this very CPU may already hold (an NMI or a fault on top of the log): gives up after a while.
-fn lock_patiently<T>(lock: &IrqSpinLock<T>) -> Option<crate::sync::IrqSpinGuard<'_, T>> {
+pub(crate) fn lock_patiently<T>(lock: &IrqSpinLock<T>) -> Option<crate::sync::IrqSpinGuard<'_, T>> {
     for _ in 0..10_000_000 {
         if let Some(guard) = lock.try_lock() {
             return Some(guard);
@@ -291,8 +291,30 @@ pub fn written() -> u64 {
     WRITTEN.load(Ordering::Acquire)
 }
 
-/// Tells sleeping readers (kmsg, syslog) that there is something new.
-fn readers_wake() {}
+/// Sleeping readers (`/dev/kmsg`, `syslog`).
+pub static READERS: crate::sched::WaitQueue = crate::sched::WaitQueue::new();
+
+/// Tells sleeping readers that there is something new. Who logs may hold a lock that waking needs, so outside of plain thread
+/// context the news waits for a cross-CPU call to this CPU, which comes as an interrupt.
+fn readers_wake() {
+    if READERS.is_empty() || PANICKING.load(Ordering::Relaxed) {
+        return;
+    }
+    if crate::arch::irq::enabled() && crate::sched::preempt::count() == 0 {
+        READERS.wake_all();
+    } else {
+        WAKE_DUE.store(true, Ordering::Release);
+    }
+}
+
+static WAKE_DUE: AtomicBool = AtomicBool::new(false);
+
+/// Does a wake-up that could not be done when its message was logged. Called by the timer interrupt.
+pub fn late_wake() {
+    if WAKE_DUE.load(Ordering::Relaxed) && WAKE_DUE.swap(false, Ordering::Acquire) {
+        READERS.wake_all();
+    }
+}
 
 /// Logs at a level.
 #[macro_export]

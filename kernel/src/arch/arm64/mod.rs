@@ -20,6 +20,7 @@ pub mod patch;
 pub mod platform;
 mod psci;
 pub mod ptrace;
+pub mod serial;
 pub mod signal;
 pub mod smp;
 pub mod stack;

@@ -18,6 +18,7 @@ pub mod patch;
 pub mod platform;
 pub mod ptrace;
 mod pvh;
+pub mod serial;
 pub mod signal;
 pub mod smp;
 pub mod stack;

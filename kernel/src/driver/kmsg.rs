@@ -1,0 +1,297 @@
+//! `/dev/kmsg` and `syslog(2)`: user space's view of the kernel log.
+
+use crate::fs::devices;
+use crate::fs::file::{File, FileOps};
+use crate::fs::inode::Dev;
+use crate::fs::io::{IoDst, IoSrc};
+use crate::fs::poll::{PollEvents, PollTable};
+use crate::log::{self, Cursor, LINE_MAX, Level, Record};
+use crate::sync::SpinLock;
+use crate::syscall::SysResult;
+use crate::task::current;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt::Write;
+use limen_linux_abi::Errno;
+
+/// `CAP_SYSLOG`, `CAP_SYS_ADMIN`.
+const CAP_SYSLOG: u32 = 34;
+const CAP_SYS_ADMIN: u32 = 21;
+
+/// An open `/dev/kmsg`: a place in the log.
+struct Kmsg(SpinLock<Cursor>);
+
+/// Appends bytes as `/dev/kmsg` shows them: what is not printable as `\x..`.
+fn escape(text: &[u8], out: &mut Vec<u8>) {
+    for byte in text {
+        if (b' '..0x7f).contains(byte) && *byte != b'\\' || *byte >= 0x80 {
+            out.push(*byte);
+        } else {
+            let hex = |n: u8| char::from_digit(u32::from(n), 16).unwrap_or('0') as u8;
+            out.extend([b'\\', b'x', hex(byte >> 4), hex(byte & 15)]);
+        }
+    }
+}
+
+impl FileOps for Kmsg {
+    fn read(&self, file: &File, dst: &mut IoDst<'_>, _: Option<u64>) -> SysResult {
+        let mut text = [0; LINE_MAX];
+        let (before, record) = loop {
+            let mut cursor = self.0.lock();
+            let before = *cursor;
+            let (first, record) = log::with_ring(|r| (r.first().seq, r.read(&mut cursor, &mut text)));
+            if before.seq < first {
+                // Records were lost: told once, reading goes on at the oldest.
+                *cursor = log::with_ring(|r| r.first());
+                return Err(Errno::EPIPE);
+            }
+            drop(cursor);
+            if let Some(record) = record {
+                break (before, record);
+            }
+            if file.nonblocking() {
+                return Err(Errno::EAGAIN);
+            }
+            log::READERS.wait_until(|| log::written() > before.seq)?;
+        };
+        let mut out = Vec::new();
+        let priority = u32::from(record.facility) << 3 | u32::from(record.level);
+        let mut head = alloc::string::String::new();
+        let _ = write!(head, "{},{},{},-;", priority, record.seq, record.time_ns / 1000);
+        out.extend_from_slice(head.as_bytes());
+        for (i, line) in text[..record.len].split(|b| *b == b'\n').enumerate() {
+            if i > 0 {
+                out.push(b'\n');
+            }
+            escape(line, &mut out);
+        }
+        out.push(b'\n');
+        if out.len() > dst.remaining() {
+            *self.0.lock() = before;
+            return Err(Errno::EINVAL);
+        }
+        dst.put(&out)
+    }
+
+    fn write(&self, _: &File, src: &mut IoSrc<'_>, _: Option<u64>) -> SysResult {
+        let total = src.remaining();
+        if total > LINE_MAX {
+            return Err(Errno::EINVAL);
+        }
+        let mut text = [0; LINE_MAX];
+        let mut n = 0;
+        while src.remaining() > 0 {
+            n += src.take(&mut text[n..])?;
+        }
+        let mut text = &text[..n];
+        let mut level = Level::Warning;
+        let mut facility = 1;
+        if let Some((number, rest)) = priority(text) {
+            level = Level::from_priority(number);
+            // Nobody but the kernel is the kernel.
+            facility = ((number >> 3) as u8).max(1);
+            text = rest;
+        }
+        log::write_bytes(level, facility, text);
+        Ok(total)
+    }
+
+    fn seek(&self, _: &File, offset: i64, whence: u32) -> Result<u64, Errno> {
+        if offset != 0 {
+            return Err(Errno::ESPIPE);
+        }
+        let to = match whence {
+            0 => log::with_ring(|r| r.first()),
+            2 => log::with_ring(|r| r.end()),
+            // SEEK_DATA: after the last clear
+            3 => *CLEARED.lock(),
+            _ => return Err(Errno::EINVAL),
+        };
+        *self.0.lock() = to;
+        Ok(0)
+    }
+
+    fn poll(&self, _: &File, table: Option<&mut PollTable<'_>>) -> PollEvents {
+        if let Some(table) = table {
+            table.register(&log::READERS);
+        }
+        let cursor = *self.0.lock();
+        if log::with_ring(|r| r.first().seq) > cursor.seq {
+            PollEvents::READABLE | PollEvents::ERR | PollEvents::PRI
+        } else if log::written() > cursor.seq {
+            PollEvents::READABLE
+        } else {
+            PollEvents::empty()
+        }
+    }
+}
+
+/// `<number>` at the front of a message.
+fn priority(text: &[u8]) -> Option<(u32, &[u8])> {
+    let rest = text.strip_prefix(b"<")?;
+    let end = rest.iter().position(|b| *b == b'>')?;
+    let number = core::str::from_utf8(&rest[..end]).ok()?.parse().ok()?;
+    Some((number, &rest[end + 1..]))
+}
+
+/// Where `syslog`'s reading is, what was cleared, and the level before it was turned off.
+static READ: SpinLock<Cursor> = SpinLock::new(Cursor::START);
+static CLEARED: SpinLock<Cursor> = SpinLock::new(Cursor::START);
+static SAVED_LEVEL: SpinLock<Option<u8>> = SpinLock::new(None);
+
+/// A record as `syslog` gives it: every line with priority and time.
+fn show(record: &Record, text: &[u8], out: &mut Vec<u8>) {
+    let mut head = alloc::string::String::new();
+    let us = record.time_ns / 1000;
+    let priority = u32::from(record.facility) << 3 | u32::from(record.level);
+    let _ = write!(head, "<{}>[{:5}.{:06}] ", priority, us / 1_000_000, us % 1_000_000);
+    for line in text.split(|b| *b == b'\n') {
+        out.extend_from_slice(head.as_bytes());
+        out.extend_from_slice(line);
+        out.push(b'\n');
+    }
+}
+
+/// `syslog(2)`.
+pub fn syslog(action: i32, buf: usize, len: i32) -> SysResult {
+    let creds = current().creds();
+    // Reading everything and asking for sizes is everybody's right (`dmesg_restrict=0`).
+    if action != 3 && action != 10 && !creds.capable(CAP_SYSLOG) && !creds.capable(CAP_SYS_ADMIN) {
+        return Err(Errno::EPERM);
+    }
+    match action {
+        0 | 1 => Ok(0),
+        2 => read(user_buffer(buf, len)?),
+        3 | 4 => {
+            let (addr, len) = user_buffer(buf, len)?;
+            let n = read_all(addr, len)?;
+            if action == 4 {
+                clear();
+            }
+            Ok(n)
+        }
+        5 => {
+            clear();
+            Ok(0)
+        }
+        6 => {
+            SAVED_LEVEL.lock().get_or_insert(log::console_level());
+            log::set_console_level(1);
+            Ok(0)
+        }
+        7 => {
+            if let Some(level) = SAVED_LEVEL.lock().take() {
+                log::set_console_level(level);
+            }
+            Ok(0)
+        }
+        8 => {
+            if !(1..=8).contains(&len) {
+                return Err(Errno::EINVAL);
+            }
+            *SAVED_LEVEL.lock() = None;
+            log::set_console_level(len as u8);
+            Ok(0)
+        }
+        9 => {
+            let mut cursor = *READ.lock();
+            let mut text = [0; LINE_MAX];
+            let mut out = Vec::new();
+            let mut total = 0;
+            while let Some(record) = log::with_ring(|r| r.read(&mut cursor, &mut text)) {
+                out.clear();
+                show(&record, &text[..record.len], &mut out);
+                total += out.len();
+            }
+            Ok(total)
+        }
+        10 => Ok(log::SIZE),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+fn user_buffer(buf: usize, len: i32) -> Result<(usize, usize), Errno> {
+    if buf == 0 || len < 0 {
+        return Err(Errno::EINVAL);
+    }
+    crate::mm::user::check(buf, len as usize)?;
+    Ok((buf, len as usize))
+}
+
+fn clear() {
+    *CLEARED.lock() = log::with_ring(|r| r.end());
+}
+
+/// Waits for records and takes as many as fit. A record that does not fit at all is cut.
+fn read((addr, len): (usize, usize)) -> SysResult {
+    if len == 0 {
+        return Ok(0);
+    }
+    log::READERS.wait_until(|| log::written() > READ.lock().seq)?;
+    let mut text = [0; LINE_MAX];
+    let mut out = Vec::new();
+    loop {
+        let mut cursor = READ.lock();
+        let mut next = *cursor;
+        let Some(record) = log::with_ring(|r| r.read(&mut next, &mut text)) else { break };
+        let before = out.len();
+        show(&record, &text[..record.len], &mut out);
+        if out.len() > len && before > 0 {
+            out.truncate(before);
+            break;
+        }
+        *cursor = next;
+    }
+    out.truncate(len);
+    crate::mm::user::write_bytes(addr, &out)?;
+    Ok(out.len())
+}
+
+/// The newest records that fit, oldest first.
+fn read_all(addr: usize, len: usize) -> SysResult {
+    let mut text = [0; LINE_MAX];
+    let start = *CLEARED.lock();
+    // First how long everything is, then from where it fits.
+    let mut lengths = Vec::new();
+    let mut cursor = start;
+    let mut out = Vec::new();
+    while let Some(record) = log::with_ring(|r| r.read(&mut cursor, &mut text)) {
+        out.clear();
+        show(&record, &text[..record.len], &mut out);
+        lengths.push(out.len());
+    }
+    let mut total: usize = lengths.iter().sum();
+    let skip = lengths
+        .iter()
+        .take_while(|n| {
+            let over = total > len;
+            if over {
+                total -= **n;
+            }
+            over
+        })
+        .count();
+    let mut cursor = start;
+    let mut done = 0;
+    for i in 0..lengths.len() {
+        let Some(record) = log::with_ring(|r| r.read(&mut cursor, &mut text)) else { break };
+        if i < skip {
+            continue;
+        }
+        out.clear();
+        show(&record, &text[..record.len], &mut out);
+        if done + out.len() > len {
+            break;
+        }
+        crate::mm::user::write_bytes(addr + done, &out)?;
+        done += out.len();
+    }
+    Ok(done)
+}
+
+/// Makes the device node.
+pub fn init() {
+    devices::register_char_device("kmsg", Dev::new(1, 11), 0o644, |_, _| {
+        Ok(Arc::new(Kmsg(SpinLock::new(log::with_ring(|r| r.first())))))
+    });
+}

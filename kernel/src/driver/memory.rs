@@ -1,0 +1,151 @@
+//! `/dev/null`, `zero`, `full`, `random` and `urandom`.
+
+use crate::fs::devices;
+use crate::fs::file::{File, FileOps, MapBacking};
+use crate::fs::inode::Dev;
+use crate::fs::io::{IoDst, IoSrc};
+use crate::fs::poll::{PollEvents, PollTable};
+use crate::mm::user::UserPtr;
+use crate::syscall::SysResult;
+use alloc::sync::Arc;
+use limen_linux_abi::Errno;
+
+/// `CAP_SYS_ADMIN`.
+const CAP_SYS_ADMIN: u32 = 21;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Null,
+    Zero,
+    Full,
+    Random,
+}
+
+struct Memory(Kind);
+
+impl FileOps for Memory {
+    fn read(&self, file: &File, dst: &mut IoDst<'_>, _: Option<u64>) -> SysResult {
+        match self.0 {
+            Kind::Null => Ok(0),
+            Kind::Zero | Kind::Full => zeros(dst),
+            Kind::Random => {
+                let _ = file;
+                random(dst)
+            }
+        }
+    }
+    fn write(&self, _: &File, src: &mut IoSrc<'_>, _: Option<u64>) -> SysResult {
+        match self.0 {
+            Kind::Null | Kind::Zero => Ok(src.discard()),
+            Kind::Full => Err(Errno::ENOSPC),
+            Kind::Random => {
+                let mut bytes = [0; 256];
+                let mut total = 0;
+                while src.remaining() > 0 {
+                    let n = match src.take(&mut bytes) {
+                        Ok(n) => n,
+                        Err(e) => return if total > 0 { Ok(total) } else { Err(e) },
+                    };
+                    // Whoever wrote it may know it: mixed in, but not counted.
+                    super::random::add_entropy(&bytes[..n], 0);
+                    total += n;
+                }
+                Ok(total)
+            }
+        }
+    }
+    fn seek(&self, _: &File, _: i64, _: u32) -> Result<u64, Errno> {
+        // Any position is as good as any other, and all of them are 0.
+        Ok(0)
+    }
+    fn mmap(&self, _: &File) -> Result<MapBacking, Errno> {
+        if self.0 == Kind::Zero { Ok(MapBacking::Anonymous) } else { Err(Errno::ENODEV) }
+    }
+    fn poll(&self, _: &File, _: Option<&mut PollTable<'_>>) -> PollEvents {
+        PollEvents::READABLE | PollEvents::WRITABLE
+    }
+    fn ioctl(&self, _: &File, cmd: u32, arg: usize) -> SysResult {
+        let admin = || {
+            let creds = crate::task::current().creds();
+            if creds.capable(CAP_SYS_ADMIN) { Ok(()) } else { Err(Errno::EPERM) }
+        };
+        if self.0 != Kind::Random {
+            return Err(Errno::ENOTTY);
+        }
+        match cmd {
+            // RNDGETENTCNT
+            0x8004_5200 => UserPtr::new(arg).write(256i32).map(|()| 0),
+            // RNDADDTOENTCNT: nothing counts entropy down, so nothing has to be added
+            0x4004_5201 => admin().map(|()| 0),
+            // RNDADDENTROPY
+            0x4008_5203 => {
+                admin()?;
+                let [bits, len]: [i32; 2] = UserPtr::new(arg).read()?;
+                let len = usize::try_from(len).map_err(|_| Errno::EINVAL)?;
+                let mut bytes = [0; 256];
+                for at in (0..len).step_by(bytes.len()) {
+                    let n = bytes.len().min(len - at);
+                    crate::mm::user::read_bytes(&mut bytes[..n], arg + 8 + at)?;
+                    super::random::add_entropy(&bytes[..n], (bits.max(0) as usize).min(n * 8));
+                }
+                Ok(0)
+            }
+            // RNDZAPENTCNT, RNDCLEARPOOL, RNDRESEEDCRNG
+            0x5204 | 0x5206 | 0x5207 => admin().map(|()| 0),
+            _ => Err(Errno::EINVAL),
+        }
+    }
+}
+
+fn zeros(dst: &mut IoDst<'_>) -> SysResult {
+    // Long reads must stay interruptible.
+    const STEP: usize = 1 << 20;
+    let mut total = 0;
+    while dst.remaining() > 0 {
+        let step = STEP.min(dst.remaining());
+        match dst.put_zeros(step) {
+            Ok(n) => {
+                total += n;
+                if n < step {
+                    break;
+                }
+            }
+            Err(e) => return if total > 0 { Ok(total) } else { Err(e) },
+        }
+        if crate::task::current().signal_pending() {
+            break;
+        }
+    }
+    Ok(total)
+}
+
+fn random(dst: &mut IoDst<'_>) -> SysResult {
+    let mut bytes = [0; 256];
+    let mut total = 0;
+    while dst.remaining() > 0 {
+        let n = bytes.len().min(dst.remaining());
+        super::random::fill(&mut bytes[..n]);
+        match dst.put(&bytes[..n]) {
+            Ok(put) => {
+                total += put;
+                if put < n {
+                    break;
+                }
+            }
+            Err(e) => return if total > 0 { Ok(total) } else { Err(e) },
+        }
+        if total % 4096 == 0 && crate::task::current().signal_pending() {
+            break;
+        }
+    }
+    Ok(total)
+}
+
+/// Makes the device nodes.
+pub fn init() {
+    devices::register_char_device("null", Dev::new(1, 3), 0o666, |_, _| Ok(Arc::new(Memory(Kind::Null))));
+    devices::register_char_device("zero", Dev::new(1, 5), 0o666, |_, _| Ok(Arc::new(Memory(Kind::Zero))));
+    devices::register_char_device("full", Dev::new(1, 7), 0o666, |_, _| Ok(Arc::new(Memory(Kind::Full))));
+    devices::register_char_device("random", Dev::new(1, 8), 0o666, |_, _| Ok(Arc::new(Memory(Kind::Random))));
+    devices::register_char_device("urandom", Dev::new(1, 9), 0o666, |_, _| Ok(Arc::new(Memory(Kind::Random))));
+}

@@ -1,0 +1,171 @@
+//! Serial ports as terminals: `ttyS0` (16550) and `ttyAMA0` (PL011). The register drivers below know nothing of where their registers are; the
+//! architecture says that ([`crate::arch::serial`]).
+
+mod pl011;
+mod uart16550;
+
+use crate::arch::{interrupt, serial};
+use crate::driver::tty::{self, Driver, Tty};
+use crate::log;
+use crate::sync::IrqSpinLock;
+use alloc::boxed::Box;
+use alloc::sync::{Arc, Weak};
+use limen_tty::{ControlFlags, Fault, Termios};
+
+/// A byte, or what went wrong instead.
+pub type Received = Result<u8, Fault>;
+
+/// A port's registers. All calls are made under the port's lock.
+pub trait Uart: Send {
+    /// Sets the port up: 8 bits, receive interrupts on.
+    fn init(&mut self);
+    /// The next received byte.
+    fn receive(&mut self) -> Option<Received>;
+    /// Whether a byte can be given to [`Uart::transmit`].
+    fn can_transmit(&mut self) -> bool;
+    /// Sends a byte.
+    fn transmit(&mut self, byte: u8);
+    /// Turns the "room to send" interrupt on or off.
+    fn transmit_interrupt(&mut self, on: bool);
+    /// Whether everything was sent.
+    fn idle(&mut self) -> bool;
+    /// Acknowledges interrupts.
+    fn acknowledge(&mut self);
+}
+
+struct Port {
+    uart: IrqSpinLock<Box<dyn Uart>>,
+    tty: crate::sync::Once<Weak<Tty>>,
+}
+
+/// Spins for a byte to leave before it is given up; QEMU's ports are always ready unless the host end is blocked.
+const PATIENCE: usize = 10_000_000;
+/// Bytes handled per interrupt before the terminal sees them.
+const BATCH: usize = 64;
+
+impl Port {
+    fn tty(&self) -> Option<Arc<Tty>> {
+        self.tty.get()?.upgrade()
+    }
+
+    fn interrupt(&self) {
+        let Some(tty) = self.tty() else { return };
+        loop {
+            let mut bytes = [0; BATCH];
+            let mut n = 0;
+            let mut fault = None;
+            let mut uart = self.uart.lock();
+            uart.acknowledge();
+            while n < BATCH && fault.is_none() {
+                match uart.receive() {
+                    Some(Ok(byte)) => {
+                        bytes[n] = byte;
+                        n += 1;
+                    }
+                    Some(Err(e)) => fault = Some(e),
+                    None => break,
+                }
+            }
+            drop(uart);
+            if n == 0 && fault.is_none() {
+                break;
+            }
+            // A serial line can't be held up: what the terminal has no room for is lost.
+            tty.receive(&bytes[..n]);
+            if let Some(fault) = fault {
+                tty.receive_fault(fault);
+            }
+        }
+        self.send(&tty);
+    }
+
+    /// Sends what the device takes now; its interrupt continues.
+    fn send(&self, tty: &Tty) {
+        let mut uart = self.uart.lock();
+        loop {
+            let mut bytes = [0; 16];
+            let mut n = 0;
+            while n < bytes.len() && uart.can_transmit() {
+                if tty.pull(&mut bytes[n..=n]) == 0 {
+                    uart.transmit_interrupt(false);
+                    return;
+                }
+                uart.transmit(bytes[n]);
+                n += 1;
+            }
+            if n < bytes.len() {
+                break;
+            }
+        }
+        uart.transmit_interrupt(true);
+    }
+}
+
+/// The terminal's way to the port.
+struct Line(Arc<Port>);
+
+impl Driver for Line {
+    fn start(&self, tty: &Tty) {
+        self.0.send(tty);
+    }
+    fn drained(&self) -> bool {
+        self.0.uart.lock().idle()
+    }
+    fn modem(&self) -> Option<u32> {
+        // DTR, RTS, CTS, CD, DSR: a line that is always there.
+        Some(0x2 | 0x4 | 0x20 | 0x40 | 0x100)
+    }
+}
+
+impl log::Console for Port {
+    fn write(&self, bytes: &[u8]) {
+        let Some(mut uart) = log::lock_patiently(&self.uart) else { return };
+        for byte in bytes {
+            if *byte == b'\n' {
+                put(&mut **uart, b'\r');
+            }
+            put(&mut **uart, *byte);
+        }
+    }
+}
+
+fn put(uart: &mut dyn Uart, byte: u8) {
+    for _ in 0..PATIENCE {
+        if uart.can_transmit() {
+            uart.transmit(byte);
+            return;
+        }
+        crate::arch::irq::spin_hint();
+    }
+}
+
+/// Starts the machine's serial ports.
+pub fn init() {
+    for (number, found) in serial::ports().into_iter().enumerate() {
+        let number = number as u32;
+        let (name, dev, uart): (_, _, Box<dyn Uart>) = match found.kind {
+            serial::SerialKind::Uart16550 => {
+                ("ttyS", (4, 64 + number), Box::new(uart16550::Uart16550::new(found.registers)))
+            }
+            serial::SerialKind::Pl011 => {
+                ("ttyAMA", (204, 64 + number), Box::new(pl011::Pl011::new(found.registers)))
+            }
+        };
+        let port = Arc::new(Port { uart: IrqSpinLock::new(uart), tty: crate::sync::Once::new() });
+        let mut termios = Termios::standard();
+        termios.control = ControlFlags::from_bits_retain(0o15 | 0o60 | 0o200 | 0o2000 | 0o4000);
+        termios.speed = (9600, 9600);
+        let tty = Tty::new(&alloc::format!("{name}{number}"), dev, termios, Arc::new(Line(port.clone())));
+        let _ = port.tty.set(Arc::downgrade(&tty));
+        port.uart.lock().init();
+        let handler = port.clone();
+        if let Err(e) = interrupt::request(found.irq, "serial", Box::new(move || handler.interrupt())) {
+            warning!("{}: no interrupt: {e:?}", tty.name());
+        }
+        tty::file::register(&tty, 0o600);
+        let log: &'static Arc<Port> = Box::leak(Box::new(port));
+        tty::console::offer(&tty, &**log, true);
+        // Terminals of the machine stay for good.
+        core::mem::forget(tty);
+    }
+}

@@ -1,0 +1,82 @@
+//! `/dev/console`, and which terminals show the kernel's log: `console=` on the command line, the last one named being `/dev/console`; without it,
+//! the first terminal a driver offers.
+
+use super::Tty;
+use crate::boot::cmdline;
+use crate::fs::devices;
+use crate::fs::inode::Dev;
+use crate::sync::IrqSpinLock;
+use alloc::string::String;
+use alloc::sync::Arc;
+use limen_linux_abi::Errno;
+
+static CONSOLE: IrqSpinLock<Option<Arc<Tty>>> = IrqSpinLock::new(None);
+static REDIRECT: IrqSpinLock<Option<Arc<Tty>>> = IrqSpinLock::new(None);
+
+/// Whether `console=` names the terminal `name`; without any `console=`, whether it is a serial port.
+pub fn wanted(name: &str) -> bool {
+    let mut named = cmdline::words().filter_map(|w| w.strip_prefix("console=")).peekable();
+    if named.peek().is_none() {
+        return name.starts_with("tty");
+    }
+    named.any(|c| c.split(',').next() == Some(name))
+}
+
+/// A driver offers a terminal that can be a console; `log` writes kernel messages to its device. The log's early console goes when a driver takes
+/// over the serial port (`serial`).
+pub fn offer(tty: &Arc<Tty>, log: &'static dyn crate::log::Console, serial: bool) {
+    if serial {
+        crate::log::drop_early();
+    }
+    if !wanted(tty.name()) {
+        return;
+    }
+    crate::log::register_console(log, !serial);
+    let last = cmdline::words().filter_map(|w| w.strip_prefix("console=")).last();
+    let preferred = last.is_none_or(|c| c.split(',').next() == Some(tty.name()));
+    let mut console = CONSOLE.lock();
+    if preferred || console.is_none() {
+        *console = Some(tty.clone());
+    }
+}
+
+/// The terminal behind `/dev/console`: the one asked for, or any at all.
+pub fn console() -> Option<Arc<Tty>> {
+    if let Some(tty) = CONSOLE.lock().as_ref() {
+        return Some(tty.clone());
+    }
+    super::all().into_iter().find(|t| t.driver().as_pty().is_none())
+}
+
+/// Its name, for `/sys/class/tty/console/active` and `/proc/consoles`.
+pub fn active() -> String {
+    console().map_or_else(String::new, |t| t.name().into())
+}
+
+/// `TIOCCONS` on a terminal: writes to `/dev/console` go there instead; on the console itself: no more. `EBUSY` if already redirected.
+pub(super) fn redirect(to: Arc<Tty>) -> Result<(), Errno> {
+    let back = console().is_some_and(|c| Arc::ptr_eq(&c, &to));
+    let mut redirect = REDIRECT.lock();
+    let old = match (back, redirect.is_some()) {
+        (true, _) => redirect.take(),
+        (false, true) => return Err(Errno::EBUSY),
+        (false, false) => redirect.replace(to),
+    };
+    drop(redirect);
+    drop(old);
+    Ok(())
+}
+
+/// Where writes to `/dev/console` go instead.
+pub(super) fn redirected() -> Option<Arc<Tty>> {
+    let tty = REDIRECT.lock().clone()?;
+    let gone = tty.state.lock().hung_up;
+    (!gone).then_some(tty)
+}
+
+/// Makes `/dev/console`.
+pub fn init() {
+    devices::register_char_device("console", Dev::new(5, 1), 0o600, |_, _| {
+        console().ok_or(Errno::ENODEV)?.open_console()
+    });
+}

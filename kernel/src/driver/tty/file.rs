@@ -1,0 +1,151 @@
+//! A terminal as an open file, and how device nodes find their terminal.
+
+use super::{Tty, job};
+use crate::fs::devices::{self, OpenDevice};
+use crate::fs::file::{File, FileOps};
+use crate::fs::inode::Dev;
+use crate::fs::io::{IoDst, IoSrc};
+use crate::fs::poll::{PollEvents, PollTable};
+use crate::syscall::SysResult;
+use crate::task::current;
+use alloc::sync::Arc;
+use core::sync::atomic::Ordering;
+use limen_linux_abi::Errno;
+
+/// `O_NOCTTY`.
+const O_NOCTTY: u32 = 0o400;
+/// `O_ACCMODE`, `O_WRONLY`.
+const O_ACCMODE: u32 = 3;
+const O_WRONLY: u32 = 1;
+const TIOCSPGRP: u32 = 0x5410;
+
+/// An open terminal.
+pub struct TtyFile {
+    tty: Arc<Tty>,
+    /// Opened as `/dev/console`: output may be redirected.
+    console: bool,
+}
+
+impl TtyFile {
+    /// The terminal.
+    pub fn tty(&self) -> &Arc<Tty> {
+        &self.tty
+    }
+}
+
+impl Tty {
+    /// Opens the terminal: `flags` are open's. Without `O_NOCTTY` it becomes the controlling terminal of a session leader that has none.
+    pub fn open(self: &Arc<Self>, flags: u32) -> Result<Arc<dyn FileOps>, Errno> {
+        if self.exclusive.load(Ordering::Relaxed) && !current().creds().capable(21) {
+            return Err(Errno::EBUSY);
+        }
+        if self.opens.fetch_add(1, Ordering::AcqRel) == 0 {
+            self.state.lock().hung_up = false;
+        }
+        if let Err(e) = self.driver.open(self) {
+            self.opens.fetch_sub(1, Ordering::AcqRel);
+            return Err(e);
+        }
+        if flags & O_NOCTTY == 0 && flags & O_ACCMODE != O_WRONLY {
+            // Whoever may not have it simply does not get it.
+            if self.job.lock().session == 0 {
+                let _ = self.make_controlling(false);
+            }
+        }
+        Ok(Arc::new(TtyFile { tty: self.clone(), console: false }))
+    }
+
+    /// Opens it as `/dev/console`, which is never made a controlling terminal by opening it.
+    pub fn open_console(self: &Arc<Self>) -> Result<Arc<dyn FileOps>, Errno> {
+        if self.opens.fetch_add(1, Ordering::AcqRel) == 0 {
+            self.state.lock().hung_up = false;
+        }
+        self.driver.open(self)?;
+        Ok(Arc::new(TtyFile { tty: self.clone(), console: true }))
+    }
+
+    fn close(&self) {
+        if self.opens.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.exclusive.store(false, Ordering::Relaxed);
+            self.driver.close(self);
+        }
+    }
+
+    /// Whether somebody has it open.
+    pub fn is_open(&self) -> bool {
+        self.opens.load(Ordering::Acquire) > 0
+    }
+
+    pub(super) fn poll(&self, table: Option<&mut PollTable<'_>>) -> PollEvents {
+        if let Some(table) = table {
+            table.register(&self.input);
+            table.register(&self.output);
+        }
+        let mut events = PollEvents::empty();
+        let state = self.state.lock();
+        let termios = state.disc.termios();
+        let minimum = match (termios.chars[limen_tty::cc::VTIME], termios.chars[limen_tty::cc::VMIN]) {
+            (0, min) => usize::from(min),
+            _ => 1,
+        };
+        if state.disc.ready(minimum) {
+            events |= PollEvents::READABLE;
+        }
+        if state.hung_up {
+            events |= PollEvents::READABLE | PollEvents::WRITABLE | PollEvents::HUP;
+        }
+        drop(state);
+        if self.writable() {
+            events |= PollEvents::WRITABLE;
+        }
+        events
+    }
+}
+
+impl FileOps for TtyFile {
+    fn read(&self, file: &File, dst: &mut IoDst<'_>, _: Option<u64>) -> SysResult {
+        self.tty.read(file, dst)
+    }
+    fn write(&self, file: &File, src: &mut IoSrc<'_>, _: Option<u64>) -> SysResult {
+        if self.console
+            && let Some(other) = super::console::redirected()
+        {
+            return other.write(file, src);
+        }
+        self.tty.write(file, src)
+    }
+    fn poll(&self, _: &File, table: Option<&mut PollTable<'_>>) -> PollEvents {
+        self.tty.poll(table)
+    }
+    fn ioctl(&self, _: &File, cmd: u32, arg: usize) -> SysResult {
+        if self.tty.state.lock().hung_up {
+            return Err(if cmd == TIOCSPGRP { Errno::ENOTTY } else { Errno::EIO });
+        }
+        self.tty.ioctl(false, cmd, arg)
+    }
+    fn release(&self, _: &File) {
+        self.tty.close();
+    }
+    fn seek(&self, _: &File, _: i64, _: u32) -> Result<u64, Errno> {
+        Err(Errno::ESPIPE)
+    }
+}
+
+/// The terminal behind a device number.
+pub fn find(dev: Dev) -> Option<Arc<Tty>> {
+    super::all().into_iter().find(|t| t.dev() == (dev.major(), dev.minor()))
+}
+
+/// Gives `tty` its device node, readable and writable as `mode` says.
+pub fn register(tty: &Arc<Tty>, mode: u32) {
+    const OPEN: OpenDevice = |dev, flags| find(dev).ok_or(Errno::ENXIO)?.open(flags);
+    let (major, minor) = tty.dev();
+    devices::register_char_device(tty.name(), Dev::new(major, minor), mode, OPEN);
+}
+
+/// `/dev/tty`: the controlling terminal, whichever it is.
+pub fn register_current() {
+    devices::register_char_device("tty", Dev::new(5, 0), 0o666, |_, flags| {
+        job::controlling().ok_or(Errno::ENXIO)?.open(flags | O_NOCTTY)
+    });
+}

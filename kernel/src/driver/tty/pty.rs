@@ -1,0 +1,328 @@
+//! Pseudo-terminals: `/dev/ptmx` makes a pair; the slave is an ordinary terminal whose "device" is the master, an open file. Slaves appear in
+//! devpts (see `fs/devpts`).
+
+use super::{Driver, Tty};
+use crate::fs::devices;
+use crate::fs::file::{File, FileOps};
+use crate::fs::inode::Dev;
+use crate::fs::io::{IoDst, IoSrc};
+use crate::fs::poll::{PollEvents, PollTable};
+use crate::mm::user::UserPtr;
+use crate::sched::WaitQueue;
+use crate::sync::IrqSpinLock;
+use crate::syscall::SysResult;
+use crate::task::current;
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, Ordering};
+use limen_linux_abi::Errno;
+use limen_tty::Termios;
+
+/// `TIOCPKT_*`: what packet mode tells the master.
+pub const FLUSHREAD: u8 = 1;
+/// Output was dropped.
+pub const FLUSHWRITE: u8 = 2;
+/// Output was stopped.
+pub const STOP: u8 = 4;
+/// Output goes on.
+pub const START: u8 = 8;
+/// `^S` and `^Q` no longer stop and start.
+pub const NOSTOP: u8 = 16;
+/// They do (again).
+pub const DOSTOP: u8 = 32;
+/// The settings changed, with `EXTPROC`.
+pub const IOCTL: u8 = 64;
+
+/// Major number of slaves.
+const MAJOR: u32 = 136;
+/// Bytes moved at a time, through the kernel stack.
+const CHUNK: usize = 1024;
+
+/// What the two ends share besides the terminal itself.
+pub struct Pair {
+    index: u32,
+    /// Who opened the master: owns the slave's node.
+    owner: (u32, u32),
+    /// The slave may not be opened yet.
+    locked: AtomicBool,
+    packet: AtomicBool,
+    /// The slave was open and is not any more.
+    slave_gone: AtomicBool,
+    /// The master's readers, writers and pollers.
+    wait: WaitQueue,
+}
+
+/// All pairs by index; the flag says whether the master is still open (and the slave has a name).
+static PAIRS: IrqSpinLock<BTreeMap<u32, (Weak<Tty>, bool)>> = IrqSpinLock::new(BTreeMap::new());
+
+impl Drop for Pair {
+    fn drop(&mut self) {
+        PAIRS.lock().remove(&self.index);
+    }
+}
+
+impl Pair {
+    /// Who owns the slave: user and group.
+    pub fn owner(&self) -> (u32, u32) {
+        self.owner
+    }
+    /// Whether the slave may be opened (`TIOCSPTLCK`).
+    pub fn unlocked(&self) -> bool {
+        !self.locked.load(Ordering::Relaxed)
+    }
+}
+
+impl Driver for Pair {
+    fn start(&self, _: &Tty) {
+        self.wait.wake_all();
+    }
+    fn unthrottle(&self, _: &Tty) {
+        self.wait.wake_all();
+    }
+    fn open(&self, tty: &Arc<Tty>) -> Result<(), Errno> {
+        let there = PAIRS.lock().get(&self.index).is_some_and(|p| p.1);
+        if self.locked.load(Ordering::Relaxed) || !there {
+            return Err(Errno::EIO);
+        }
+        let _ = tty;
+        self.slave_gone.store(false, Ordering::Relaxed);
+        Ok(())
+    }
+    fn close(&self, _: &Tty) {
+        self.slave_gone.store(true, Ordering::Relaxed);
+        self.wait.wake_all();
+    }
+    fn as_pty(&self) -> Option<&Pair> {
+        Some(self)
+    }
+}
+
+/// The slave with number `index`, while its master is open.
+pub fn slave(index: u32) -> Option<Arc<Tty>> {
+    let (tty, open) = PAIRS.lock().get(&index).cloned()?;
+    tty.upgrade().filter(|_| open)
+}
+
+/// The slaves that have names, from `index` on.
+pub fn slaves(index: u32) -> Vec<u32> {
+    PAIRS.lock().range(index..).filter(|(_, p)| p.1).map(|(i, _)| *i).collect()
+}
+
+/// Slaves' major number and permissions are devpts' business; this is the number of one.
+pub fn slave_dev(index: u32) -> Dev {
+    Dev::new(MAJOR + index / 256, index % 256)
+}
+
+fn open_master() -> Result<Arc<dyn FileOps>, Errno> {
+    let creds = current().creds();
+    let owner = (creds.fsuid, creds.fsgid);
+    let pair = |index| Pair {
+        index,
+        owner,
+        locked: AtomicBool::new(true),
+        packet: AtomicBool::new(false),
+        slave_gone: AtomicBool::new(false),
+        wait: WaitQueue::new(),
+    };
+    // Take a number first; what it stands for follows when it is made.
+    let index = {
+        let mut pairs = PAIRS.lock();
+        let free = (0..1 << 16).find(|i| !pairs.contains_key(i)).ok_or(Errno::ENOSPC)?;
+        pairs.insert(free, (Weak::new(), false));
+        free
+    };
+    let dev = slave_dev(index);
+    let tty = Tty::new(
+        &format!("pts/{index}"),
+        (dev.major(), dev.minor()),
+        Termios::standard(),
+        Arc::new(pair(index)),
+    );
+    PAIRS.lock().insert(index, (Arc::downgrade(&tty), true));
+    Ok(Arc::new(Master { tty }))
+}
+
+/// An open master.
+struct Master {
+    tty: Arc<Tty>,
+}
+
+impl Master {
+    fn pair(&self) -> &Pair {
+        self.tty.driver().as_pty().expect("a master's terminal is a pseudo-terminal")
+    }
+
+    /// Packet mode's news, if there is any and somebody wants it.
+    fn news(&self) -> bool {
+        self.pair().packet.load(Ordering::Relaxed) && self.tty.state.lock().line.packet != 0
+    }
+
+    fn readable(&self) -> bool {
+        self.news() || self.tty.has_output() || self.pair().slave_gone.load(Ordering::Relaxed)
+    }
+
+    fn room(&self) -> bool {
+        let state = self.tty.state.lock();
+        state.disc.room() > 0 || state.hung_up
+    }
+}
+
+impl FileOps for Master {
+    fn read(&self, file: &File, dst: &mut IoDst<'_>, _: Option<u64>) -> SysResult {
+        let packet = self.pair().packet.load(Ordering::Relaxed);
+        let mut buf = [0; CHUNK];
+        let mut total = 0;
+        while dst.remaining() > 0 {
+            if packet && total == 0 {
+                let news = core::mem::take(&mut self.tty.state.lock().line.packet);
+                if news != 0 {
+                    return dst.put(&[news]);
+                }
+            }
+            // In packet mode data comes after a zero.
+            let head = usize::from(packet && total == 0);
+            let want = (dst.remaining() - head).min(CHUNK);
+            let n = self.tty.pull(&mut buf[..want]);
+            if n > 0 {
+                if head == 1 {
+                    total += dst.put(&[0])?;
+                }
+                match dst.put(&buf[..n]) {
+                    Ok(n) => total += n,
+                    Err(e) => return if total > 0 { Ok(total) } else { Err(e) },
+                }
+                continue;
+            }
+            if total > 0 {
+                break;
+            }
+            if self.pair().slave_gone.load(Ordering::Relaxed) {
+                return Err(Errno::EIO);
+            }
+            if file.nonblocking() {
+                return Err(Errno::EAGAIN);
+            }
+            self.pair().wait.wait_until(|| self.readable())?;
+        }
+        Ok(total)
+    }
+
+    fn write(&self, file: &File, src: &mut IoSrc<'_>, _: Option<u64>) -> SysResult {
+        let mut buf = [0; CHUNK];
+        let mut total = 0;
+        while src.remaining() > 0 {
+            let n = match src.take(&mut buf) {
+                Ok(n) => n,
+                Err(e) => return if total > 0 { Ok(total) } else { Err(e) },
+            };
+            let mut done = 0;
+            while done < n {
+                let taken = self.tty.receive(&buf[done..n]);
+                done += taken;
+                total += taken;
+                if taken > 0 {
+                    continue;
+                }
+                if file.nonblocking() {
+                    return if total > 0 { Ok(total) } else { Err(Errno::EAGAIN) };
+                }
+                if let Err(e) = self.pair().wait.wait_until(|| self.room()) {
+                    return if total > 0 { Ok(total) } else { Err(e) };
+                }
+            }
+        }
+        Ok(total)
+    }
+
+    fn poll(&self, _: &File, table: Option<&mut PollTable<'_>>) -> PollEvents {
+        if let Some(table) = table {
+            table.register(&self.pair().wait);
+        }
+        let mut events = PollEvents::empty();
+        if self.tty.has_output() {
+            events |= PollEvents::READABLE;
+        }
+        if self.news() {
+            events |= PollEvents::READABLE | PollEvents::PRI;
+        }
+        if self.pair().slave_gone.load(Ordering::Relaxed) {
+            events |= PollEvents::HUP;
+        }
+        if self.room() {
+            events |= PollEvents::WRITABLE;
+        }
+        events
+    }
+
+    fn ioctl(&self, _: &File, cmd: u32, arg: usize) -> SysResult {
+        let pair = self.pair();
+        match cmd {
+            // TIOCGPTN
+            0x8004_5430 => UserPtr::new(arg).write(pair.index).map(|()| 0),
+            // TIOCSPTLCK, TIOCGPTLCK
+            0x4004_5431 => {
+                pair.locked.store(UserPtr::<i32>::new(arg).read()? != 0, Ordering::Relaxed);
+                Ok(0)
+            }
+            0x8004_5439 => UserPtr::new(arg).write(i32::from(!pair.unlocked())).map(|()| 0),
+            // TIOCPKT, TIOCGPKT
+            0x5420 => {
+                let on = UserPtr::<i32>::new(arg).read()? != 0;
+                if !pair.packet.swap(on, Ordering::Relaxed) {
+                    self.tty.state.lock().line.packet = 0;
+                }
+                Ok(0)
+            }
+            0x8004_5438 => {
+                let on = pair.packet.load(Ordering::Relaxed);
+                UserPtr::new(arg).write(i32::from(on)).map(|()| 0)
+            }
+            // TIOCSIG
+            0x4004_5436 => match arg {
+                2 | 3 | 20 => {
+                    self.tty.signal_foreground(arg as u32);
+                    Ok(0)
+                }
+                _ => Err(Errno::EINVAL),
+            },
+            // TIOCGPTPEER
+            0x5441 => {
+                let file = crate::fs::open_path(&format!("/dev/{}", self.tty.name()), arg as u32, 0)?;
+                let cloexec = arg as u32 & 0o2000000 != 0;
+                current().files().install(file, cloexec).map(|fd| fd as usize)
+            }
+            // FIONREAD, TIOCOUTQ: what is waiting in either direction
+            0x541b => {
+                let n = self.tty.state.lock().line.out.len();
+                UserPtr::new(arg).write(n as i32).map(|()| 0)
+            }
+            0x5411 => UserPtr::new(arg).write(0i32).map(|()| 0),
+            // TIOCSCTTY, TIOCNOTTY: a master is nobody's controlling terminal
+            0x540e | 0x5422 => Err(Errno::ENOTTY),
+            _ => self.tty.ioctl(true, cmd, arg),
+        }
+    }
+
+    fn release(&self, _: &File) {
+        if let Some(entry) = PAIRS.lock().get_mut(&self.pair().index) {
+            entry.1 = false;
+        }
+        self.tty.hang_up();
+    }
+
+    fn seek(&self, _: &File, _: i64, _: u32) -> Result<u64, Errno> {
+        Err(Errno::ESPIPE)
+    }
+}
+
+/// Makes `/dev/ptmx`.
+pub fn init() {
+    devices::register_char_device("ptmx", Dev::new(5, 2), 0o666, |_, _| open_master());
+}
+
+/// Opens the master, for devpts' own `ptmx`.
+pub fn open_ptmx() -> Result<Arc<dyn FileOps>, Errno> {
+    open_master()
+}

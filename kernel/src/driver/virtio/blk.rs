@@ -1,0 +1,304 @@
+//! virtio-blk: disks as block devices `/dev/vda`, `/dev/vdb`, ... Transfers go through a bounce buffer, one at a time per disk; there is no page
+//! cache in between.
+
+use super::{Device, Memory};
+use crate::fs::devices;
+use crate::fs::file::{File, FileOps};
+use crate::fs::inode::Dev;
+use crate::fs::io::{IoDst, IoSrc};
+use crate::mm::DmaBuffer;
+use crate::mm::user::UserPtr;
+use crate::sched::WaitQueue;
+use crate::sync::{IrqSpinLock, Mutex};
+use crate::syscall::SysResult;
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use bitflags::bitflags;
+use core::sync::atomic::{AtomicU64, Ordering};
+use limen_linux_abi::Errno;
+use virtio_drivers::Error;
+use virtio_drivers::queue::VirtQueue;
+use virtio_drivers::transport::Transport;
+
+const QUEUE: usize = 16;
+/// Bytes of a sector, the unit of addresses.
+pub const SECTOR: usize = 512;
+/// Most bytes of one request.
+const CHUNK: usize = 32 << 10;
+/// Where header and status lie behind the data.
+const HEADER: usize = CHUNK;
+const STATUS: usize = CHUNK + 16;
+/// Major number of virtio disks; each has 16 minors (partitions).
+const MAJOR: u32 = 254;
+
+bitflags! {
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    struct Features: u64 {
+        const RO = 1 << 5;
+        const FLUSH = 1 << 9;
+        const VERSION_1 = 1 << 32;
+    }
+}
+
+/// What is asked of a disk.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Request {
+    Read = 0,
+    Write = 1,
+    Flush = 4,
+}
+
+struct Inner {
+    device: Device,
+    queue: VirtQueue<Memory, QUEUE>,
+}
+
+/// A disk.
+pub struct Disk {
+    /// `vda`.
+    pub name: String,
+    /// Its device number.
+    pub dev: Dev,
+    /// Sectors.
+    pub sectors: u64,
+    read_only: bool,
+    can_flush: bool,
+    inner: IrqSpinLock<Inner>,
+    done: WaitQueue,
+    /// One transfer at a time.
+    buffer: Mutex<DmaBuffer>,
+    /// Reads, sectors read, writes, sectors written.
+    pub statistics: [AtomicU64; 4],
+}
+
+static DISKS: IrqSpinLock<Vec<Arc<Disk>>> = IrqSpinLock::new(Vec::new());
+
+/// All disks.
+pub fn all() -> Vec<Arc<Disk>> {
+    DISKS.lock().clone()
+}
+
+impl Disk {
+    /// Moves `len` bytes between the front of `buffer` and the disk.
+    fn transfer(&self, buffer: &mut DmaBuffer, request: Request, sector: u64, len: usize) -> Result<(), Errno> {
+        let at = buffer.as_ptr();
+        // SAFETY: three disjoint parts of the buffer, which nobody else uses until the transfer is over.
+        let (data, header, status) = unsafe {
+            (
+                core::slice::from_raw_parts_mut(at, len),
+                core::slice::from_raw_parts_mut(at.add(HEADER), 16),
+                core::slice::from_raw_parts_mut(at.add(STATUS), 1),
+            )
+        };
+        header.fill(0);
+        header[..4].copy_from_slice(&(request as u32).to_le_bytes());
+        header[8..].copy_from_slice(&sector.to_le_bytes());
+        status[0] = 0xff;
+        let header = &*header;
+        let mut inner = self.inner.lock();
+        // SAFETY: the parts stay untouched until the token is popped below.
+        let token = unsafe {
+            match request {
+                Request::Read => inner.queue.add(&[header], &mut [&mut *data, &mut *status]),
+                Request::Write => inner.queue.add(&[header, data], &mut [&mut *status]),
+                Request::Flush => inner.queue.add(&[header], &mut [&mut *status]),
+            }
+        };
+        let token = token.map_err(|_| Errno::EIO)?;
+        inner.device.transport.notify(0);
+        drop(inner);
+        self.done.wait_until_uninterruptible(|| self.inner.lock().queue.peek_used() == Some(token));
+        let mut inner = self.inner.lock();
+        // SAFETY: the same parts as were added.
+        let popped = unsafe {
+            match request {
+                Request::Read => inner.queue.pop_used(token, &[header], &mut [data, &mut *status]),
+                Request::Write => inner.queue.pop_used(token, &[header, data], &mut [&mut *status]),
+                Request::Flush => inner.queue.pop_used(token, &[header], &mut [&mut *status]),
+            }
+        };
+        drop(inner);
+        match (popped, buffer.bytes()[STATUS]) {
+            (Ok(_), 0) => {}
+            (Ok(_), 2) => return Err(Errno::EOPNOTSUPP),
+            _ => return Err(Errno::EIO),
+        }
+        let which = match request {
+            Request::Read => 0,
+            Request::Write => 2,
+            Request::Flush => return Ok(()),
+        };
+        self.statistics[which].fetch_add(1, Ordering::Relaxed);
+        self.statistics[which + 1].fetch_add((len / SECTOR) as u64, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn bytes(&self) -> u64 {
+        self.sectors * SECTOR as u64
+    }
+
+    fn read(&self, dst: &mut IoDst<'_>, pos: u64) -> SysResult {
+        let mut buffer = self.buffer.lock();
+        let mut total = 0;
+        while dst.remaining() > 0 && pos + (total as u64) < self.bytes() {
+            let at = pos + total as u64;
+            let inside = (at % SECTOR as u64) as usize;
+            let want = dst.remaining().min(CHUNK - inside).min((self.bytes() - at) as usize);
+            let len = (inside + want).next_multiple_of(SECTOR);
+            if let Err(e) = self.transfer(&mut buffer, Request::Read, at / SECTOR as u64, len) {
+                return if total > 0 { Ok(total) } else { Err(e) };
+            }
+            match dst.put(&buffer.bytes()[inside..inside + want]) {
+                Ok(n) => total += n,
+                Err(e) => return if total > 0 { Ok(total) } else { Err(e) },
+            }
+        }
+        Ok(total)
+    }
+
+    fn write(&self, src: &mut IoSrc<'_>, pos: u64) -> SysResult {
+        if self.read_only {
+            return Err(Errno::EPERM);
+        }
+        if pos >= self.bytes() && src.remaining() > 0 {
+            return Err(Errno::ENOSPC);
+        }
+        let mut buffer = self.buffer.lock();
+        let mut total = 0;
+        while src.remaining() > 0 && pos + (total as u64) < self.bytes() {
+            let at = pos + total as u64;
+            let sector = at / SECTOR as u64;
+            let inside = (at % SECTOR as u64) as usize;
+            let want = src.remaining().min(CHUNK - inside).min((self.bytes() - at) as usize);
+            let len = (inside + want).next_multiple_of(SECTOR);
+            let step = (|| {
+                if inside != 0 || want % SECTOR != 0 {
+                    self.transfer(&mut buffer, Request::Read, sector, len)?;
+                }
+                let n = src.take(&mut buffer.bytes_mut()[inside..inside + want])?;
+                self.transfer(&mut buffer, Request::Write, sector, (inside + n).next_multiple_of(SECTOR))?;
+                Ok(n)
+            })();
+            match step {
+                Ok(n) => total += n,
+                Err(e) => return if total > 0 { Ok(total) } else { Err(e) },
+            }
+        }
+        Ok(total)
+    }
+}
+
+struct DiskFile(Arc<Disk>);
+
+impl FileOps for DiskFile {
+    fn read(&self, file: &File, dst: &mut IoDst<'_>, pos: Option<u64>) -> SysResult {
+        if let Some(pos) = pos {
+            return self.0.read(dst, pos);
+        }
+        let mut pos = file.pos.lock();
+        let n = self.0.read(dst, *pos)?;
+        *pos += n as u64;
+        Ok(n)
+    }
+    fn write(&self, file: &File, src: &mut IoSrc<'_>, pos: Option<u64>) -> SysResult {
+        if let Some(pos) = pos {
+            return self.0.write(src, pos);
+        }
+        let mut pos = file.pos.lock();
+        let n = self.0.write(src, *pos)?;
+        *pos += n as u64;
+        Ok(n)
+    }
+    fn seek(&self, file: &File, offset: i64, whence: u32) -> Result<u64, Errno> {
+        let mut pos = file.pos.lock();
+        let base = match whence {
+            0 => 0,
+            1 => *pos,
+            2 => self.0.bytes(),
+            _ => return Err(Errno::EINVAL),
+        };
+        *pos = base.checked_add_signed(offset).ok_or(Errno::EINVAL)?;
+        Ok(*pos)
+    }
+    fn fsync(&self, _: &File) -> Result<(), Errno> {
+        if !self.0.can_flush {
+            return Ok(());
+        }
+        let mut buffer = self.0.buffer.lock();
+        self.0.transfer(&mut buffer, Request::Flush, 0, 0)
+    }
+    fn ioctl(&self, _: &File, cmd: u32, arg: usize) -> SysResult {
+        match cmd {
+            // BLKGETSIZE64, BLKGETSIZE
+            0x8008_1272 => UserPtr::new(arg).write(self.0.bytes()).map(|()| 0),
+            0x1260 => UserPtr::new(arg).write(self.0.sectors as usize).map(|()| 0),
+            // BLKSSZGET, BLKBSZGET, BLKPBSZGET
+            0x1268 | 0x8008_1270 | 0x127b => UserPtr::new(arg).write(SECTOR as u32).map(|()| 0),
+            // BLKROGET
+            0x125e => UserPtr::new(arg).write(i32::from(self.0.read_only)).map(|()| 0),
+            // BLKFLSBUF: nothing is buffered
+            0x1261 => Ok(0),
+            _ => Err(Errno::ENOTTY),
+        }
+    }
+}
+
+/// Starts a disk.
+pub fn start(mut device: Device) -> Result<(), Error> {
+    let features = device.transport.begin_init(Features::RO | Features::FLUSH | Features::VERSION_1);
+    let queue = VirtQueue::new(&mut device.transport, 0, false, false)?;
+    device.bind(Some(0));
+    let low: u32 = device.transport.read_config_space(0)?;
+    let high: u32 = device.transport.read_config_space(4)?;
+    device.transport.finish_init();
+    let connection = device.connection();
+    let buffer = DmaBuffer::new(STATUS + 1).ok_or(Error::DmaError)?;
+    let mut disks = DISKS.lock();
+    let number = disks.len() as u32;
+    let disk = Arc::new(Disk {
+        name: name(number),
+        dev: Dev::new(MAJOR, number * 16),
+        sectors: u64::from(high) << 32 | u64::from(low),
+        read_only: features.contains(Features::RO),
+        can_flush: features.contains(Features::FLUSH),
+        inner: IrqSpinLock::new(Inner { device, queue }),
+        done: WaitQueue::new(),
+        buffer: Mutex::new(buffer),
+        statistics: Default::default(),
+    });
+    disks.push(disk.clone());
+    drop(disks);
+    let handler = disk.clone();
+    let connected = Device::connect(
+        connection,
+        "virtio-blk",
+        Box::new(move || {
+            handler.inner.lock().device.acknowledge();
+            handler.done.wake_all();
+        }),
+    );
+    if connected.is_err() {
+        return Err(Error::Unsupported);
+    }
+    info!("virtio-blk: {}: {} 512-byte sectors", disk.name, disk.sectors);
+    devices::register_block_device(&disk.name, disk.dev, 0o660, |dev, flags| {
+        let disk = all().into_iter().find(|d| d.dev == dev).ok_or(Errno::ENXIO)?;
+        if disk.read_only && flags & 3 != 0 {
+            return Err(Errno::EROFS);
+        }
+        Ok(Arc::new(DiskFile(disk)))
+    });
+    Ok(())
+}
+
+/// `vda` to `vdz`, then `vdaa`.
+fn name(number: u32) -> String {
+    let letter = |n: u32| char::from(b'a' + (n % 26) as u8);
+    match number / 26 {
+        0 => format!("vd{}", letter(number)),
+        high => format!("vd{}{}", letter(high - 1), letter(number)),
+    }
+}
