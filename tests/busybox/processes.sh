@@ -10,7 +10,7 @@ sleep 0.3 & p=$!; kill -0 $p && echo alive; wait $p; echo $?; kill -0 $p 2>/dev/
 ## case: background-order
 for i in 3 1 2; do (sleep 0.$((i * 2)); echo $i) & done; wait; echo done
 ## case: kill-signals
-sleep 100 & kill $!; wait $!; echo $?; sleep 100 & kill -9 $!; wait $!; echo $?; sleep 100 & kill -INT $!; sleep 0.1; kill -TERM $!; wait $!; echo $?; kill -l | head -n 3; kill 99999999 2>/dev/null; echo $?
+sleep 100 & kill $!; wait $!; echo $?; sleep 100 & kill -9 $!; wait $!; echo $?; sleep 100 & kill -INT $!; sleep 0.1; kill -TERM $! 2>/dev/null; wait $! 2>/dev/null; kill -l | head -n 3; kill 99999999 2>/dev/null; echo $?
 ## case: trap-basic
 trap 'echo got usr1' USR1; kill -USR1 $$; echo after; trap 'echo bye' EXIT; trap '' TERM; kill $$; echo survived; trap - USR1
 ## case: trap-exit
@@ -24,7 +24,7 @@ sleep 0.4 & p=$!; kill -STOP $p; sleep 0.1; sed -n 's/^State:[^A-Z]*\([A-Z]\).*/
 ## case: job-control
 set -m; sleep 0.3 & jobs | sed 's/[0-9]\{2,\}//'; fg %1 > /dev/null; echo $?; sleep 5 & kill %1; wait; jobs
 ## case: job-groups
-set -m; sh -c 'sleep 5 | sleep 5' & sleep 0.3; kill -TERM -$!; wait $!; echo $?; sh -c 'echo $(($$ == $(cut -d" " -f5 /proc/$$/stat)))' & wait
+set -m; sh -c 'sleep 5 | sleep 5' & sleep 0.3; kill -TERM -$! 2>/dev/null; wait $!; sh -c 'echo $(($$ == $(cut -d" " -f5 /proc/$$/stat)))' & wait
 ## case: process-group
 sh -c 'set -- $(cat /proc/self/stat); echo $(($5 > 0)) $(($6 > 0))'; setsid sh -c 'set -- $(cat /proc/$$/stat); [ $1 = $6 ] && echo session leader'
 ## case: orphans

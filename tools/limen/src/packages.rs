@@ -19,8 +19,17 @@ pub fn ensure_tool(tool: &str, packages: &[&str]) -> Result<PathBuf> {
         .with_context(|| format!("{tool} is missing although {} is installed", packages.join(" ")))
 }
 
+/// Keeps other runs of this command from installing or fetching at the same time, while the value lives.
+fn alone() -> Result<std::fs::File> {
+    let path = tree::cache("apt")?.join("lock");
+    let file = std::fs::File::create(&path).with_context(|| format!("cannot write {}", path.display()))?;
+    rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive).context("cannot wait for the lock")?;
+    Ok(file)
+}
+
 /// Installs packages as root or through sudo; without either, says which line to run.
 pub fn install(packages: &[&str]) -> Result<()> {
+    let _alone = alone()?;
     let line = format!("apt-get update && apt-get install -y --no-install-recommends {}", packages.join(" "));
     let apt = tree::find_tool("apt-get");
     let root = rustix::process::geteuid().is_root();
@@ -48,20 +57,29 @@ pub fn install(packages: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Fetches `package` for `arch` (with `version`'s worth of freshness Debian's mirror has today) and unpacks it below
-/// `target/limen/packages`. Fetched once; the folder is the result.
+/// Fetches `package` for `arch`, as Debian's mirror has it today, and unpacks it below `target/limen/packages`. Fetched
+/// once; the folder is the result.
 pub fn fetch(arch: Arch, package: &str) -> Result<PathBuf> {
     let made = tree::cache(&format!("packages/{}", arch.debian()))?.join(package);
     if made.is_dir() {
         return Ok(made);
     }
-    let apt = Apt::new(arch)?;
+    let _alone = alone()?;
+    if made.is_dir() {
+        return Ok(made); // another run was quicker
+    }
+    let mut apt = Apt::new(arch)?;
     eprintln!("limen: fetching {package} for {arch}");
     let work = tree::cache(&format!("packages/{}", arch.debian()))?.join(format!(".{package}-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&work);
     std::fs::create_dir_all(work.join("root"))?;
-    apt.run("apt-get", &["-qq", "download", package], &work)
-        .with_context(|| format!("cannot fetch {package}; is the network there?"))?;
+    if apt.run("apt-get", &["-qq", "download", package], &work).is_err() {
+        // The mirror may have a newer version than our list knows.
+        std::fs::remove_file(tree::cache(&format!("apt/{}", arch.debian()))?.join("updated"))?;
+        apt = Apt::new(arch)?;
+        apt.run("apt-get", &["-qq", "download", package], &work)
+            .with_context(|| format!("cannot fetch {package}; is the network there?"))?;
+    }
     let deb = std::fs::read_dir(&work)?
         .flatten()
         .map(|e| e.path())
@@ -84,11 +102,12 @@ pub fn dependency(arch: Arch, package: &str, prefix: &str) -> Result<String> {
     if let Ok(name) = std::fs::read_to_string(&remembered) {
         return Ok(name);
     }
+    let _alone = alone()?;
     let apt = Apt::new(arch)?;
     let text = apt.run("apt-cache", &["depends", package], Path::new("/"))?;
     let name = text
         .split_whitespace()
-        .find(|w| w.starts_with(prefix))
+        .find(|w| w.starts_with(prefix) && *w != package)
         .with_context(|| format!("{package} depends on no {prefix}*"))?
         .to_owned();
     std::fs::write(&remembered, &name)?;

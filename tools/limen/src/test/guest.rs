@@ -15,7 +15,6 @@ pub struct Guest {
     program: Vec<String>,
     input: Vec<u8>,
     log: PathBuf,
-    what: String,
 }
 
 /// How it went.
@@ -55,9 +54,15 @@ impl Guest {
             program: Vec::new(),
             input: Vec::new(),
             log,
-            what: String::new(),
         }
         .timeout(120)
+    }
+
+    /// The options and the input that decide what it gives.
+    pub fn describe(&self) -> String {
+        let words: Vec<&str> =
+            self.arguments.iter().map(String::as_str).filter(|a| !a.starts_with("--log=")).collect();
+        format!("{} -- {} < {}", words.join(" "), self.program.join(" "), String::from_utf8_lossy(&self.input))
     }
 
     /// One more option of `limen run`.
@@ -102,7 +107,6 @@ impl Guest {
             self.arguments.push("--".into());
             self.arguments.append(&mut self.program);
         }
-        self.what = self.arguments[1..].join(" ");
         let own = std::env::current_exe().context("cannot find this program itself")?;
         let mut child = Command::new(own)
             .args(&self.arguments)
