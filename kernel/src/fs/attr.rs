@@ -95,7 +95,7 @@ pub fn chmod(path: &Path, mode: u32) -> Result<(), Errno> {
     }
     inode.set_mode(mode);
     inode.touch_changed();
-    inotify::attrib(inode);
+    inotify::attrib_at(&path.dentry);
     Ok(())
 }
 
@@ -130,7 +130,7 @@ pub fn chown(path: &Path, uid: u32, gid: u32) -> Result<(), Errno> {
         inode.set_mode(new);
     }
     inode.touch_changed();
-    inotify::attrib(inode);
+    inotify::attrib_at(&path.dentry);
     Ok(())
 }
 
@@ -171,7 +171,7 @@ pub fn set_times(path: &Path, atime: SetTime, mtime: SetTime) -> Result<(), Errn
         pick(&mut t.mtime, mtime);
         t.ctime = now;
     });
-    inotify::attrib(inode);
+    inotify::attrib_at(&path.dentry);
     Ok(())
 }
 

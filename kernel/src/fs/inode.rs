@@ -414,6 +414,7 @@ impl Inode {
 
 impl Drop for Inode {
     fn drop(&mut self) {
+        crate::fs::inotify::inode_gone(self);
         // Take the operations out, so that they can have the rest.
         let ops = core::mem::replace(&mut self.ops, Box::new(NoOps));
         ops.evict(self);

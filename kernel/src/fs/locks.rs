@@ -1,45 +1,401 @@
-//! Advisory locks.
+//! Advisory locks: `flock`, POSIX record locks (per process), and open-file-description record locks.
+//!
+//! An inode's locks are behind one short spinlock; who has to wait sleeps on the inode's queue and tries again after each change.
 
 use crate::fs::fdtable::FdTable;
-use crate::fs::file::File;
+use crate::fs::file::{File, FileMode};
+use crate::fs::inode::Inode;
+use crate::mm::user::UserPtr;
+use crate::sched::WaitQueue;
+use crate::sync::SpinLock;
+use alloc::collections::BTreeMap;
+use alloc::string::String;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU64, Ordering};
+use limen_linux_abi::Errno;
+
+/// Who holds a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Owner {
+    /// A descriptor table (a process), by its address.
+    Table(usize),
+    /// An open file description, by its address.
+    File(usize),
+}
+
+/// A locked range, both ends included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Range {
+    owner: Owner,
+    /// The process that locked it, for `F_GETLK`.
+    pid: i32,
+    write: bool,
+    first: u64,
+    last: u64,
+}
+
+#[derive(Default)]
+struct Lists {
+    /// `flock`: open file and whether exclusive.
+    whole: Vec<(usize, bool)>,
+    ranges: Vec<Range>,
+}
 
 /// The locks of an inode.
-pub struct FileLocks;
+pub struct FileLocks {
+    lists: SpinLock<Lists>,
+    wait: WaitQueue,
+    /// Counts releases: what sleepers look at.
+    released: AtomicU64,
+}
+
+/// Who waits for whom, for `EDEADLK`.
+static WAITING: SpinLock<BTreeMap<Owner, Owner>> = SpinLock::new(BTreeMap::new());
+
+const LOCK_SH: u32 = 1;
+const LOCK_EX: u32 = 2;
+const LOCK_NB: u32 = 4;
+const LOCK_UN: u32 = 8;
+const F_RDLCK: i16 = 0;
+const F_WRLCK: i16 = 1;
+const F_UNLCK: i16 = 2;
+const END: u64 = i64::MAX as u64;
+
+fn id(file: &File) -> usize {
+    core::ptr::from_ref(file).addr()
+}
+
+fn of(inode: &Inode) -> Arc<FileLocks> {
+    let mut slot = inode.locks.lock();
+    slot.get_or_insert_with(|| {
+        Arc::new(FileLocks {
+            lists: SpinLock::new(Lists::default()),
+            wait: WaitQueue::new(),
+            released: AtomicU64::new(0),
+        })
+    })
+    .clone()
+}
+
+impl FileLocks {
+    fn changed(&self) {
+        self.released.fetch_add(1, Ordering::AcqRel);
+        self.wait.wake_all();
+    }
+
+    fn try_flock(&self, who: usize, exclusive: bool) -> bool {
+        let mut l = self.lists.lock();
+        if l.whole.iter().any(|(o, x)| *o != who && (*x || exclusive)) {
+            return false;
+        }
+        l.whole.retain(|(o, _)| *o != who);
+        l.whole.push((who, exclusive));
+        true
+    }
+
+    fn drop_flock(&self, who: usize) {
+        let mut l = self.lists.lock();
+        let before = l.whole.len();
+        l.whole.retain(|(o, _)| *o != who);
+        let gone = l.whole.len() != before;
+        drop(l);
+        if gone {
+            self.changed();
+        }
+    }
+
+    fn drop_ranges(&self, owner: Owner) {
+        let mut l = self.lists.lock();
+        let before = l.ranges.len();
+        l.ranges.retain(|r| r.owner != owner);
+        let gone = l.ranges.len() != before;
+        drop(l);
+        if gone {
+            self.changed();
+        }
+    }
+}
+
+impl Lists {
+    fn conflict(&self, want: &Range) -> Option<Range> {
+        self.ranges
+            .iter()
+            .find(|r| {
+                r.owner != want.owner
+                    && (r.write || want.write)
+                    && r.first <= want.last
+                    && want.first <= r.last
+            })
+            .copied()
+    }
+
+    /// Makes `want` (or nothing, for an unlock) what its owner has in that range.
+    fn apply(&mut self, want: &Range, unlock: bool) {
+        let mut new = Vec::with_capacity(self.ranges.len() + 2);
+        let mut merged = *want;
+        for r in &self.ranges {
+            if r.owner != want.owner || r.last < want.first || r.first > want.last {
+                let touches = r.owner == want.owner
+                    && r.write == want.write
+                    && (r.last.checked_add(1) == Some(merged.first)
+                        || merged.last.checked_add(1) == Some(r.first));
+                if touches && !unlock {
+                    merged.first = merged.first.min(r.first);
+                    merged.last = merged.last.max(r.last);
+                } else {
+                    new.push(*r);
+                }
+                continue;
+            }
+            if !unlock && r.write == want.write {
+                merged.first = merged.first.min(r.first);
+                merged.last = merged.last.max(r.last);
+                continue;
+            }
+            if r.first < want.first {
+                new.push(Range {
+                    last: want.first - 1,
+                    ..*r
+                });
+            }
+            if r.last > want.last {
+                new.push(Range {
+                    first: want.last + 1,
+                    ..*r
+                });
+            }
+        }
+        if !unlock {
+            new.push(merged);
+        }
+        new.sort_by_key(|r| r.first);
+        self.ranges = new;
+    }
+}
+
+/// `flock`.
+pub fn flock(file: &Arc<File>, operation: u32) -> Result<(), Errno> {
+    let locks = of(file.inode());
+    let who = id(file);
+    match operation & !LOCK_NB {
+        LOCK_UN => locks.drop_flock(who),
+        op @ (LOCK_SH | LOCK_EX) => loop {
+            let seen = locks.released.load(Ordering::Acquire);
+            if locks.try_flock(who, op == LOCK_EX) {
+                break;
+            }
+            // Changing the kind of a lock first gives the old one up, as on Linux.
+            locks.drop_flock(who);
+            if operation & LOCK_NB != 0 {
+                return Err(Errno::EAGAIN);
+            }
+            let seen = if locks.released.load(Ordering::Acquire) == seen + 1 {
+                seen + 1
+            } else {
+                seen
+            };
+            locks
+                .wait
+                .wait_until(|| locks.released.load(Ordering::Acquire) != seen)?;
+        },
+        _ => return Err(Errno::EINVAL),
+    }
+    Ok(())
+}
+
+/// `struct flock`, decoded: kind and range.
+fn decode(file: &File, raw: &[u8; 32]) -> Result<(i16, u64, u64), Errno> {
+    let half = |at: usize| i16::from_le_bytes([raw[at], raw[at + 1]]);
+    let long = |at: usize| i64::from_le_bytes(core::array::from_fn(|i| raw[at + i]));
+    let base = match half(2) {
+        0 => 0,
+        1 => *file.pos.lock() as i64,
+        2 => file.inode().size() as i64,
+        _ => return Err(Errno::EINVAL),
+    };
+    let (start, len) = (long(8), long(16));
+    let start = base.checked_add(start).ok_or(Errno::EOVERFLOW)?;
+    if start < 0 {
+        return Err(Errno::EINVAL);
+    }
+    let (first, last) = match len {
+        0 => (start as u64, END),
+        1.. => (
+            start as u64,
+            (start as u64)
+                .checked_add(len as u64 - 1)
+                .filter(|e| *e <= END)
+                .ok_or(Errno::EOVERFLOW)?,
+        ),
+        _ => {
+            let first = start.checked_add(len).filter(|f| *f >= 0).ok_or(Errno::EINVAL)?;
+            (first as u64, start as u64 - 1)
+        }
+    };
+    Ok((half(0), first, last))
+}
+
+fn owner(file: &File, table: &FdTable, ofd: bool) -> (Owner, i32) {
+    if ofd {
+        (Owner::File(id(file)), -1)
+    } else {
+        (
+            Owner::Table(core::ptr::from_ref(table).addr()),
+            crate::task::current().tgid(),
+        )
+    }
+}
+
+/// `F_GETLK`, `F_OFD_GETLK`.
+pub fn get(file: &Arc<File>, table: &Arc<FdTable>, lock: UserPtr<[u8; 32]>, ofd: bool) -> Result<(), Errno> {
+    let mut raw = lock.read()?;
+    if ofd && raw[24..28] != [0; 4] {
+        return Err(Errno::EINVAL);
+    }
+    let (kind, first, last) = decode(file, &raw)?;
+    let write = match kind {
+        F_RDLCK => false,
+        F_WRLCK => true,
+        _ => return Err(Errno::EINVAL),
+    };
+    let (owner, pid) = owner(file, table, ofd);
+    let found = of(file.inode()).lists.lock().conflict(&Range {
+        owner,
+        pid,
+        write,
+        first,
+        last,
+    });
+    match found {
+        None => raw[..2].copy_from_slice(&F_UNLCK.to_le_bytes()),
+        Some(r) => {
+            let kind = if r.write { F_WRLCK } else { F_RDLCK };
+            let len = if r.last == END { 0 } else { r.last - r.first + 1 };
+            raw[..2].copy_from_slice(&kind.to_le_bytes());
+            raw[2..4].copy_from_slice(&0i16.to_le_bytes());
+            raw[8..16].copy_from_slice(&r.first.to_le_bytes());
+            raw[16..24].copy_from_slice(&len.to_le_bytes());
+            raw[24..28].copy_from_slice(&r.pid.to_le_bytes());
+        }
+    }
+    lock.write(raw)
+}
+
+/// `F_SETLK` and friends.
+pub fn set(
+    file: &Arc<File>,
+    table: &Arc<FdTable>,
+    lock: UserPtr<[u8; 32]>,
+    ofd: bool,
+    wait: bool,
+) -> Result<(), Errno> {
+    let raw = lock.read()?;
+    if ofd && raw[24..28] != [0; 4] {
+        return Err(Errno::EINVAL);
+    }
+    let (kind, first, last) = decode(file, &raw)?;
+    let needed = match kind {
+        F_RDLCK => FileMode::READ,
+        F_WRLCK => FileMode::WRITE,
+        F_UNLCK => FileMode::empty(),
+        _ => return Err(Errno::EINVAL),
+    };
+    if !file.mode().contains(needed) {
+        return Err(Errno::EBADF);
+    }
+    let (owner, pid) = owner(file, table, ofd);
+    let want = Range {
+        owner,
+        pid,
+        write: kind == F_WRLCK,
+        first,
+        last,
+    };
+    let locks = of(file.inode());
+    if kind == F_UNLCK {
+        locks.lists.lock().apply(&want, true);
+        locks.changed();
+        return Ok(());
+    }
+    loop {
+        let seen = locks.released.load(Ordering::Acquire);
+        let blocker = {
+            let mut l = locks.lists.lock();
+            match l.conflict(&want) {
+                Some(r) => r,
+                None => {
+                    l.apply(&want, false);
+                    drop(l);
+                    // A write lock that became a read lock may let others in.
+                    locks.changed();
+                    return Ok(());
+                }
+            }
+        };
+        if !wait {
+            return Err(Errno::EAGAIN);
+        }
+        if !ofd {
+            let mut waiting = WAITING.lock();
+            let mut at = blocker.owner;
+            for _ in 0..64 {
+                if at == owner {
+                    return Err(Errno::EDEADLK);
+                }
+                match waiting.get(&at) {
+                    Some(next) => at = *next,
+                    None => break,
+                }
+            }
+            waiting.insert(owner, blocker.owner);
+        }
+        let result = locks
+            .wait
+            .wait_until(|| locks.released.load(Ordering::Acquire) != seen);
+        if !ofd {
+            WAITING.lock().remove(&owner);
+        }
+        result?;
+    }
+}
 
 /// An open file description is gone: its `flock` and open-file-description locks go.
 pub fn file_released(file: &File) {
-    let _ = file;
+    let locks = file.inode().locks.lock().clone();
+    if let Some(locks) = locks {
+        locks.drop_flock(id(file));
+        locks.drop_ranges(Owner::File(id(file)));
+    }
 }
 
 /// A descriptor was closed: the process's POSIX locks on the file go.
 pub fn descriptor_closed(file: &Arc<File>, table: &FdTable) {
-    let _ = (file, table);
+    let locks = file.inode().locks.lock().clone();
+    if let Some(locks) = locks {
+        locks.drop_ranges(Owner::Table(core::ptr::from_ref(table).addr()));
+    }
 }
 
-/// `flock`.
-pub fn flock(file: &Arc<File>, operation: u32) -> Result<(), limen_linux_abi::Errno> {
-    let _ = (file, operation);
-    Ok(())
-}
-/// `F_GETLK`.
-pub fn get(
-    file: &Arc<File>,
-    table: &Arc<FdTable>,
-    lock: crate::mm::user::UserPtr<[u8; 32]>,
-    ofd: bool,
-) -> Result<(), limen_linux_abi::Errno> {
-    let _ = (file, table, lock, ofd);
-    Ok(())
-}
-/// `F_SETLK`.
-pub fn set(
-    file: &Arc<File>,
-    table: &Arc<FdTable>,
-    lock: crate::mm::user::UserPtr<[u8; 32]>,
-    ofd: bool,
-    wait: bool,
-) -> Result<(), limen_linux_abi::Errno> {
-    let _ = (file, table, lock, ofd, wait);
-    Ok(())
+/// One inode's lines of `/proc/locks`; `n` counts on.
+pub fn show(inode: &Inode, n: &mut usize, out: &mut String) {
+    use core::fmt::Write;
+    let Some(locks) = inode.locks.lock().clone() else {
+        return;
+    };
+    let l = locks.lists.lock();
+    for r in &l.ranges {
+        *n += 1;
+        let kind = if matches!(r.owner, Owner::File(_)) {
+            "OFDLCK"
+        } else {
+            "POSIX "
+        };
+        let mode = if r.write { "WRITE" } else { "READ " };
+        let _ = writeln!(
+            out,
+            "{n}: {kind} ADVISORY  {mode} {} 00:00:{} {} {}",
+            r.pid, inode.ino, r.first, r.last
+        );
+    }
 }

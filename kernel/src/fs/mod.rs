@@ -12,6 +12,7 @@ pub mod context;
 pub mod dentry;
 pub mod devices;
 pub mod epoll;
+pub mod eventfd;
 pub mod fcntl;
 pub mod fdtable;
 pub mod file;
@@ -58,5 +59,32 @@ pub fn init() {
     superblock::register_fs_type(&tmpfs::RAMFS);
     superblock::register_fs_type(&devices::DEVTMPFS);
     let root = tmpfs::new_tree("rootfs", "", true).expect("no options");
-    mount::init(root);
+    mount::init(root.clone());
+    populate(&root);
+}
+
+/// What Linux's built-in initramfs holds: a console that init can open before anything is mounted on `/dev`, and a home for root.
+fn populate(root: &alloc::sync::Arc<dentry::Dentry>) {
+    let new = |kind, mode, rdev| inode::NewInode {
+        kind,
+        mode,
+        uid: 0,
+        gid: 0,
+        rdev,
+        target: b"",
+    };
+    let directory =
+        |name: &[u8], mode| tmpfs::add(root, name, &new(FileType::Directory, mode, Dev::default()));
+    let made = directory(b"root", 0o700)
+        .and_then(|_| directory(b"dev", 0o755))
+        .and_then(|dev| {
+            tmpfs::add(
+                &dev,
+                b"console",
+                &new(FileType::CharDevice, 0o600, Dev::new(5, 1)),
+            )
+        });
+    if let Err(e) = made {
+        error!("The root could not be filled: {e:?}");
+    }
 }

@@ -60,6 +60,7 @@ impl FileOps for Regular {
         if file.flags() & abi::O_NOATIME == 0 && file.path.mnt.flags() & crate::fs::mount::MS_NOATIME == 0 {
             inode.touch_accessed();
         }
+        crate::fs::inotify::accessed(file);
         Ok(n)
     }
 
@@ -102,6 +103,7 @@ impl FileOps for Regular {
         }
         inode.touch_modified();
         perm::drop_privilege_bits(inode);
+        crate::fs::inotify::modified(file);
         Ok(n)
     }
 

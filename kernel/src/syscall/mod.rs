@@ -9,6 +9,7 @@ pub mod futex;
 pub mod sched;
 mod mm;
 mod dir;
+mod event;
 mod fcntl;
 mod file;
 mod mount;

@@ -18,6 +18,7 @@ const LISTS: &[&[(&str, Handler)]] = &[
     super::stat::HANDLERS,
     super::pipe::HANDLERS,
     super::poll::HANDLERS,
+    super::event::HANDLERS,
 ];
 
 const COUNT: usize = {
