@@ -17,6 +17,7 @@ use core::mem::offset_of;
 global_asm!(
     r#"
 .macro SAVE_REST
+    mov [rsp + {rsi}], rsi
     mov [rsp + {rdx}], rdx
     mov [rsp + {rcx}], rcx
     mov [rsp + {rax}], rax
@@ -63,7 +64,6 @@ syscall_entry:
     push rax
     sub rsp, {rest}
     mov [rsp + {rdi}], rdi
-    mov [rsp + {rsi}], rsi
     SAVE_REST
     xor ebp, ebp
     lea rdi, [rsp + 8]
