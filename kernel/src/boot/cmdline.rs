@@ -29,6 +29,11 @@ pub fn words() -> impl Iterator<Item = &'static str> {
     raw().split_ascii_whitespace().take_while(|w| *w != "--")
 }
 
+/// The words after `--`: arguments for init.
+pub fn after_dashes() -> impl Iterator<Item = &'static str> {
+    raw().split_ascii_whitespace().skip_while(|w| *w != "--").skip(1)
+}
+
 /// The value of `name=value`, the last one given.
 pub fn value(name: &str) -> Option<&'static str> {
     words()

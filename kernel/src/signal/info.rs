@@ -90,6 +90,11 @@ impl SigInfo {
         info.put(0, &sig.to_ne_bytes());
         info
     }
+    /// The same with another signal number (children that end with another signal than SIGCHLD).
+    pub fn with_signal(mut self, sig: u32) -> Self {
+        self.put(0, &sig.to_ne_bytes());
+        self
+    }
     fn put(&mut self, at: usize, value: &[u8]) {
         self.bytes[at..at + value.len()].copy_from_slice(value);
     }

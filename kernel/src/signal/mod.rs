@@ -1,46 +1,34 @@
 //! Signals: generation, delivery, masks, stops, alternate stacks.
+//!
+//! * [`send`]: who gets a signal and is woken for it;
+//! * [`deliver`]: what a thread does with its signals on the way to user mode;
+//! * [`stop`]: job control;
+//! * [`mask`]: calls that replace the mask for their duration or wait for signals;
+//! * [`signalfd`]: signals read from a descriptor.
 
 #![allow(unused_imports)] // while the rooms are being furnished
 
+pub(crate) mod altstack;
+mod deliver;
 pub mod info;
+pub mod mask;
 mod pending;
+mod send;
 mod set;
+pub mod signalfd;
 mod state;
+pub(crate) mod stop;
 
-pub use info::SigInfo;
+pub(crate) use deliver::{SS_AUTODISARM, shown_flags};
+pub use deliver::{deliver_pending, set_mask, sigreturn};
+pub use info::{SigInfo, parse_signal};
 pub use pending::{Pending, Queued};
+pub use send::{
+    force, force_fatal, force_fault, queue_to_process, queue_to_task, send_to_pgrp, send_to_process,
+    send_to_task,
+};
+pub(crate) use send::{kill_threads, wake};
 pub use set::*;
 pub use state::{
     Action, ActionFlags, Actions, AltStack, DEFAULT, IGNORE, ProcessSignals, StopNews, TaskSignals,
 };
-
-use crate::arch::frame::Frame;
-use crate::task::{Process, Task};
-use alloc::sync::Arc;
-use limen_linux_abi::Errno;
-
-/// Delivers what is pending for the running thread before it returns to user mode; see `limen_entry::Kernel::signals`.
-pub fn deliver_pending(frame: &mut Frame) {
-    let _ = frame;
-}
-
-/// Sends a signal to a process: any of its threads that does not block it takes it.
-pub fn send_to_process(process: &Arc<Process>, sig: u32, info: SigInfo) {
-    let _ = (process, sig, info);
-}
-
-/// Sends a signal to one thread.
-pub fn send_to_task(task: &Arc<Task>, sig: u32, info: SigInfo) {
-    let _ = (task, sig, info);
-}
-
-/// Sends a signal to every process of a group. `ESRCH` if there is none.
-pub fn send_to_pgrp(pgrp: i32, sig: u32, info: SigInfo) -> Result<(), Errno> {
-    let _ = (pgrp, sig, info);
-    Err(Errno::ESRCH)
-}
-
-/// A synchronous fault of the running thread (SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP): cannot be blocked or ignored.
-pub fn force_fault(sig: u32, code: i32, addr: usize) {
-    let _ = (sig, code, addr);
-}

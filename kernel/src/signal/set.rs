@@ -60,6 +60,10 @@ impl SigSet {
         SIGQUIT, SIGILL, SIGTRAP, SIGABRT, SIGFPE, SIGSEGV, SIGBUS, SIGSYS, SIGXCPU, SIGXFSZ,
     ]);
 
+    /// From the word a system call passes.
+    pub const fn from_bits(bits: u64) -> Self {
+        Self(bits)
+    }
     /// The set of the listed signals.
     pub const fn of(signals: &[u32]) -> Self {
         let mut set = 0;

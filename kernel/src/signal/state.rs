@@ -92,8 +92,9 @@ pub struct TaskSignals {
     pub blocked: SigSet,
     /// The mask to return to after a call that replaced it for its duration (`RESTORE_SIGMASK`).
     pub saved: Option<SigSet>,
-    /// What `rt_sigtimedwait` waits for; these wake the thread although they are blocked.
-    pub awaited: SigSet,
+    /// While `rt_sigtimedwait` waits: the mask it lowered for that time. A signal in it counts as blocked when the kernel asks
+    /// whether it would be ignored or fatal.
+    pub real_blocked: SigSet,
     /// Signals for this thread.
     pub pending: Pending,
     /// The alternate stack.
@@ -131,16 +132,22 @@ pub struct ProcessSignals {
     pub pending: Pending,
     /// It ends, with this wait status; every thread is on its way out.
     pub group_exit: Option<i32>,
-    /// All other threads end because this thread calls exec.
+    /// This thread calls exec: all others end.
     pub exec: Option<i32>,
     /// A stop is under way or complete: the signal that caused it.
     pub stop_signal: Option<u32>,
+    /// A stop signal was taken and its stop has not begun; a SIGCONT in between cancels it.
+    pub stop_dequeued: bool,
     /// How many threads have not stopped yet.
     pub stop_remaining: usize,
     /// Whether all have.
     pub stopped: bool,
     /// What `wait` may report.
     pub news: StopNews,
+    /// A continued thread still has to tell the parent.
+    pub tell_continued: bool,
+    /// SIGKILL and signals at their default action do not reach it (the first process).
+    pub unkillable: bool,
 }
 
 impl ProcessSignals {
@@ -156,9 +163,12 @@ impl ProcessSignals {
             group_exit: None,
             exec: None,
             stop_signal: None,
+            stop_dequeued: false,
             stop_remaining: 0,
             stopped: false,
             news: StopNews::None,
+            tell_continued: false,
+            unkillable: false,
         }
     }
 }

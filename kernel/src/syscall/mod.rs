@@ -5,18 +5,22 @@ use crate::arch::frame::Frame;
 use crate::mm::user::UserPtr;
 use limen_linux_abi::Errno;
 
-pub mod futex;
-pub mod sched;
-mod mm;
 mod dir;
 mod event;
 mod fcntl;
 mod file;
+pub mod futex;
+mod ids;
+pub mod misc;
+mod mm;
 mod mount;
 mod pipe;
 mod poll;
+pub mod sched;
+pub mod signal;
 mod stat;
 mod table;
+mod task;
 pub mod time;
 
 /// What a system call returns.

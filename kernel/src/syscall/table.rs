@@ -1,24 +1,30 @@
 //! The native ABI's dispatch table, put together at compile time from the rooms' lists.
 
 use super::{Call, Handler, SysResult};
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use limen_entry::Frame as _;
 use limen_linux_abi::Errno;
 
 /// Longest table of any ABI.
 const LEN: usize = 512;
 
-/// Every list of handlers.
+/// Every list of handlers, a line each.
 const LISTS: &[&[(&str, Handler)]] = &[
     crate::arch::syscalls::HANDLERS,
-    super::futex::HANDLERS,
-    super::mm::HANDLERS,
-    super::sched::HANDLERS,
-    super::time::HANDLERS,
-    super::file::HANDLERS,
     super::dir::HANDLERS,
-    super::stat::HANDLERS,
+    super::event::HANDLERS,
+    super::file::HANDLERS,
+    super::futex::HANDLERS,
+    super::ids::HANDLERS,
+    super::misc::HANDLERS,
+    super::mm::HANDLERS,
     super::pipe::HANDLERS,
     super::poll::HANDLERS,
-    super::event::HANDLERS,
+    super::sched::HANDLERS,
+    super::signal::HANDLERS,
+    super::stat::HANDLERS,
+    super::task::HANDLERS,
+    super::time::HANDLERS,
 ];
 
 const COUNT: usize = {
@@ -51,8 +57,23 @@ const HANDLERS: [(&str, Handler); COUNT] = {
 #[allow(long_running_const_eval)]
 pub static NATIVE: [Handler; LEN] = crate::arch::native_syscall_table!(HANDLERS, unknown as Handler, LEN);
 
-/// Any number without a handler.
+/// Any number without a handler. With `limen.debug` on the command line each is logged, once.
+#[cold]
 pub fn unknown(call: &mut Call<'_>) -> SysResult {
-    let _ = call;
+    static SEEN: [AtomicU32; LEN / 32] = [const { AtomicU32::new(0) }; LEN / 32];
+    let number = call.frame.syscall_number();
+    if let Some(word) = usize::try_from(number).ok().and_then(|n| SEEN.get(n / 32)) {
+        let bit = 1 << (number as usize % 32);
+        if word.load(Relaxed) & bit == 0
+            && crate::boot::cmdline::flag("limen.debug")
+            && word.fetch_or(bit, Relaxed) & bit == 0
+        {
+            let name = (crate::arch::NATIVE_ABI.name_of)(number as usize).unwrap_or("?");
+            let task = crate::task::current();
+            let comm = task.comm();
+            let comm = core::str::from_utf8(&comm).unwrap_or("?").trim_end_matches('\0');
+            info!("{comm}[{}]: unknown system call {number} ({name})", task.tid());
+        }
+    }
     Err(Errno::ENOSYS)
 }

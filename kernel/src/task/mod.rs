@@ -2,13 +2,21 @@
 
 #![allow(unused_imports)] // while the rooms are being furnished
 
+pub mod access;
 pub mod creds;
+pub mod exec;
+pub mod exit;
 pub mod fork;
+pub mod group;
+pub mod init;
 pub mod pid;
+pub mod pidfd;
 pub mod process;
 pub mod rlimit;
 pub mod session;
 pub mod thread;
+pub mod user;
+pub mod wait;
 
 pub use crate::sched::{CurrentTask, current};
 pub use creds::Creds;
@@ -16,7 +24,6 @@ pub use pid::{all_processes, find_process, find_task};
 pub use process::{ExitState, Process, Usage};
 pub use thread::{NewTask, Task, TaskFlags};
 
-use crate::boot::PhysRange;
 use crate::sync::SpinLock;
 use alloc::sync::{Arc, Weak};
 use core::sync::atomic::AtomicU32;
@@ -84,9 +91,13 @@ pub fn rlimit(which: usize) -> u64 {
 }
 
 /// Prepares process identifiers and the like.
-pub fn init() {}
-
-/// Starts the first user program: unpacks `initrd` into the root and executes init as process 1.
-pub fn start_init(initrd: Option<PhysRange>) {
-    let _ = initrd;
+pub fn init() {
+    // As Linux: more CPUs, more processes.
+    let cpus = crate::arch::smp::count() as i32;
+    let max = pid::PID_MAX
+        .load(core::sync::atomic::Ordering::Relaxed)
+        .max(cpus.saturating_mul(1024));
+    pid::PID_MAX.store(max.min(pid::PID_MAX_LIMIT), core::sync::atomic::Ordering::Relaxed);
 }
+
+pub use init::start_init;

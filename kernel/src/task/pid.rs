@@ -125,6 +125,19 @@ pub fn allocate() -> Result<i32, Errno> {
     Ok(pid)
 }
 
+/// Takes the number `pid`, which a caller with the right privilege asked for (`set_tid`). `EEXIST` if it is in use.
+pub fn allocate_exact(pid: i32) -> Result<i32, Errno> {
+    if pid < 1 || pid >= PID_MAX.load(Ordering::Relaxed) {
+        return Err(Errno::EINVAL);
+    }
+    let mut table = TABLE.lock();
+    if table.slot(pid).is_some() {
+        return Err(Errno::EEXIST);
+    }
+    table.take(pid)?;
+    Ok(pid)
+}
+
 /// Gives back a number nothing was registered under.
 pub fn release(pid: i32) {
     TABLE.lock().release(pid);

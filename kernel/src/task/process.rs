@@ -12,7 +12,7 @@ use crate::signal::ProcessSignals;
 use crate::sync::{IrqSpinLock, SpinLock};
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 
 /// Guards the family tree: parents, children, exit states (`tasklist_lock`).
 pub static TREE: SpinLock<()> = SpinLock::new(());
@@ -57,6 +57,28 @@ pub struct Usage {
 }
 
 impl Usage {
+    /// What a thread used so far.
+    pub fn of_task(task: &Task) -> Self {
+        let (user_ns, system_ns) = crate::sched::stats::user_system_ns(task);
+        let (voluntary_switches, involuntary_switches) = task.sched.switches();
+        Self {
+            user_ns,
+            system_ns,
+            minor_faults: task.minor_faults.load(Ordering::Relaxed),
+            major_faults: task.major_faults.load(Ordering::Relaxed),
+            voluntary_switches,
+            involuntary_switches,
+            max_rss: 0,
+        }
+    }
+    /// User time in clock ticks (1/100 s).
+    pub fn user_ticks(&self) -> usize {
+        (self.user_ns / 10_000_000) as usize
+    }
+    /// System time in clock ticks (1/100 s).
+    pub fn system_ticks(&self) -> usize {
+        (self.system_ns / 10_000_000) as usize
+    }
     /// Adds another's.
     pub fn add(&mut self, other: &Usage) {
         self.user_ns += other.user_ns;
@@ -110,8 +132,10 @@ pub struct Process {
     pub timers: crate::time::ProcessTimers,
     /// `oom_score_adj`.
     pub oom_score_adj: AtomicI32,
-    /// Bytes read and written, for `/proc/pid/io`.
-    pub io: [AtomicU64; 2],
+    /// The auxiliary vector its program got, for `/proc/pid/auxv`.
+    pub auxv: SpinLock<Vec<usize>>,
+    /// The real user id, kept for those who ask after the last thread is gone.
+    pub real_uid: AtomicU32,
 }
 
 impl Process {
@@ -157,7 +181,8 @@ impl Process {
             start_ns: crate::arch::time::now_ns(),
             timers: crate::time::ProcessTimers::new(),
             oom_score_adj: AtomicI32::new(0),
-            io: [AtomicU64::new(0), AtomicU64::new(0)],
+            auxv: SpinLock::new(Vec::new()),
+            real_uid: AtomicU32::new(0),
         }
     }
 
@@ -198,11 +223,28 @@ impl Process {
     pub fn sid(&self) -> i32 {
         self.group.lock().session.id
     }
+    /// Enters its first group; under [`TREE`].
+    pub(super) fn enter_group(self: &Arc<Self>, group: Arc<ProcessGroup>) {
+        group.join(self);
+        let old = core::mem::replace(&mut *self.group.lock(), group);
+        drop(old);
+    }
     /// Moves it to another group; under [`TREE`].
     pub(super) fn set_group(self: &Arc<Self>, group: Arc<ProcessGroup>) {
+        if Arc::ptr_eq(&group, &self.group.lock()) {
+            return;
+        }
         group.join(self);
         let old = core::mem::replace(&mut *self.group.lock(), group);
         old.leave(self);
+    }
+    /// Gets another parent; under [`TREE`]. The parents' lists of children are the caller's business.
+    pub(super) fn adopt(&self, parent: &Arc<Process>) {
+        self.family.lock().parent = Arc::downgrade(parent);
+        self.ppid.store(parent.tgid, Ordering::Relaxed);
+        let subreaper =
+            parent.child_subreaper.load(Ordering::Relaxed) || parent.has_subreaper.load(Ordering::Relaxed);
+        self.has_subreaper.store(subreaper, Ordering::Relaxed);
     }
     /// The file it executes.
     pub fn exe(&self) -> Option<Arc<File>> {
@@ -228,6 +270,14 @@ impl Process {
     pub fn is_init(&self) -> bool {
         self.tgid == 1
     }
+    /// What its threads used, ended ones included.
+    pub fn usage(&self) -> Usage {
+        let mut usage = *self.dead_threads.lock();
+        for task in self.threads() {
+            usage.add(&Usage::of_task(&task));
+        }
+        usage
+    }
     /// The address space of its first thread that has one.
     pub fn mm(&self) -> Option<Arc<crate::mm::AddressSpace>> {
         self.threads().iter().find_map(|task| task.mm())
@@ -237,4 +287,14 @@ impl Process {
 /// The first process, once it is started.
 pub fn init_process() -> Option<Arc<Process>> {
     pid::find_process(1)
+}
+
+/// `process` became a subreaper: its descendants must look for one when they are orphaned.
+pub fn mark_descendants(process: &Arc<Process>) {
+    let _tree = TREE.lock();
+    let mut left = process.family().children.clone();
+    while let Some(child) = left.pop() {
+        child.has_subreaper.store(true, Ordering::Relaxed);
+        left.extend(child.family().children.iter().cloned());
+    }
 }

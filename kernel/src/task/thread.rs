@@ -79,6 +79,8 @@ pub struct Task {
     pub parent_death_signal: AtomicI32,
     /// A kernel thread's function, taken when it first runs.
     pub kernel_function: SpinLock<Option<KernelFunction>>,
+    /// The first process's first register file, until it returns to user mode for the first time.
+    pub start_frame: SpinLock<Option<Box<crate::arch::frame::Frame>>>,
     /// What `restart_syscall` goes on with.
     pub restart: SpinLock<Option<RestartFunction>>,
     /// Start, CLOCK_MONOTONIC nanoseconds.
@@ -149,6 +151,7 @@ impl Task {
             exit_code: AtomicI32::new(0),
             parent_death_signal: AtomicI32::new(0),
             kernel_function: SpinLock::new(None),
+            start_frame: SpinLock::new(None),
             restart: SpinLock::new(None),
             start_ns: crate::arch::time::now_ns(),
             timer_slack_ns: AtomicU64::new(50_000),
@@ -185,6 +188,11 @@ impl Task {
         })
     }
 
+    /// The upper end of its kernel stack, where entries from user mode put their frame.
+    #[inline]
+    pub fn stack_top(&self) -> usize {
+        self.stack.top()
+    }
     /// The thread's id.
     #[inline]
     pub fn tid(&self) -> i32 {
@@ -223,6 +231,7 @@ impl Task {
     }
     /// Replaces the credentials; only the thread itself does that.
     pub fn set_creds(&self, creds: Arc<Creds>) {
+        self.process.real_uid.store(creds.uid, Ordering::Relaxed);
         let old = core::mem::replace(&mut *self.creds.lock(), creds);
         drop(old);
     }

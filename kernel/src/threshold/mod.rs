@@ -84,8 +84,9 @@ impl Kernel for Limen {
     fn signals(&self, frame: &mut Frame, _: &Watching) {
         crate::signal::deliver_pending(frame);
     }
-    fn finish_fork(&self, _: &mut Frame, _: &Watching) {
+    fn finish_fork(&self, frame: &mut Frame, _: &Watching) {
         crate::sched::start_thread();
+        crate::task::fork::first_return(frame);
     }
 }
 

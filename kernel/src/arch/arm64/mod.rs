@@ -40,6 +40,9 @@ pub const ELF_PLATFORM: &str = "aarch64";
 /// `e_machine` of the programs this kernel runs.
 pub const ELF_MACHINE: u16 = 183;
 
+/// Whether `clone` takes the thread-local-storage value before the child's id word (`CONFIG_CLONE_BACKWARDS`).
+pub const CLONE_BACKWARDS: bool = true;
+
 /// The system call table of the native ABI, built from the handlers the rooms register.
 pub const NATIVE_ABI: limen_linux_abi::sysno::Abi = limen_linux_abi::sysno::AARCH64;
 

@@ -37,6 +37,9 @@ pub const ELF_PLATFORM: &str = "x86_64";
 /// `e_machine` of the programs this kernel runs.
 pub const ELF_MACHINE: u16 = 62;
 
+/// Whether `clone` takes the thread-local-storage value before the child's id word (`CONFIG_CLONE_BACKWARDS`).
+pub const CLONE_BACKWARDS: bool = false;
+
 /// The system call table of the native ABI, built from the handlers the rooms register.
 pub const NATIVE_ABI: limen_linux_abi::sysno::Abi = limen_linux_abi::sysno::X86_64;
 

@@ -6,6 +6,9 @@ use super::{fpu, mmu};
 use crate::mm::user::{self, Plain, UserPtr};
 use limen_linux_abi::Errno;
 
+/// The least size of an alternate signal stack (`MINSIGSTKSZ`).
+pub const MIN_STACK_SIZE: usize = 2048;
+
 /// What the portable signal code wants done.
 #[derive(Clone, Debug)]
 pub struct Delivery {
@@ -92,7 +95,7 @@ unsafe impl Plain for SigFrame {}
 unsafe impl Plain for UContext {}
 
 /// Bytes the largest signal frame takes (`AT_MINSIGSTKSZ`).
-pub fn min_stack() -> usize {
+pub fn min_frame_size() -> usize {
     size_of::<SigFrame>() + fpu_size() + 64 + 16 + RED_ZONE
 }
 

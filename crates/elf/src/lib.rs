@@ -1,0 +1,255 @@
+//! ELF64 headers, as far as loading a program needs them: every number comes from an untrusted file and is checked here, so that
+//! whoever maps the segments can add them up without fear.
+
+#![cfg_attr(not(test), no_std)]
+#![forbid(unsafe_code)]
+
+/// Bytes of the file header.
+pub const HEADER_SIZE: usize = 64;
+/// Bytes of a program header.
+pub const PROGRAM_HEADER_SIZE: usize = 56;
+/// The most program headers a file may have: all of them fit into 64 KiB, as Linux wants it.
+pub const MAX_PROGRAM_HEADERS: usize = 65536 / PROGRAM_HEADER_SIZE;
+
+/// What is wrong with a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Error {
+    /// Not ELF, or for another machine or purpose: another loader may know it (`ENOEXEC`).
+    NotForUs,
+    /// ELF for this machine, but inconsistent (`ENOEXEC` as well; a broken interpreter is `ELIBBAD`).
+    Broken,
+}
+
+/// What the file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Goes where it says (`ET_EXEC`).
+    Fixed,
+    /// Goes anywhere (`ET_DYN`).
+    Relocatable,
+}
+
+/// The file header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// Where it may go.
+    pub kind: Kind,
+    /// Entry point, as linked.
+    pub entry: u64,
+    /// Where the program headers are in the file.
+    pub program_headers: u64,
+    /// How many there are.
+    pub count: usize,
+    /// `e_flags`.
+    pub flags: u32,
+}
+
+fn u16_at(b: &[u8], at: usize) -> u16 {
+    u16::from_le_bytes([b[at], b[at + 1]])
+}
+fn u32_at(b: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes([b[at], b[at + 1], b[at + 2], b[at + 3]])
+}
+fn u64_at(b: &[u8], at: usize) -> u64 {
+    u64::from(u32_at(b, at)) | u64::from(u32_at(b, at + 4)) << 32
+}
+
+impl Header {
+    /// Reads the header at the start of a little-endian 64-bit file for `machine` (`e_machine`).
+    pub fn parse(bytes: &[u8], machine: u16) -> Result<Self, Error> {
+        if bytes.len() < HEADER_SIZE || bytes[..4] != *b"\x7fELF" || bytes[4] != 2 || bytes[5] != 1 {
+            return Err(Error::NotForUs);
+        }
+        let kind = match u16_at(bytes, 16) {
+            2 => Kind::Fixed,
+            3 => Kind::Relocatable,
+            _ => return Err(Error::NotForUs),
+        };
+        if u16_at(bytes, 18) != machine {
+            return Err(Error::NotForUs);
+        }
+        let count = usize::from(u16_at(bytes, 56));
+        if usize::from(u16_at(bytes, 54)) != PROGRAM_HEADER_SIZE || count == 0 || count > MAX_PROGRAM_HEADERS
+        {
+            return Err(Error::Broken);
+        }
+        let program_headers = u64_at(bytes, 32);
+        program_headers
+            .checked_add((count * PROGRAM_HEADER_SIZE) as u64)
+            .ok_or(Error::Broken)?;
+        Ok(Self {
+            kind,
+            entry: u64_at(bytes, 24),
+            program_headers,
+            count,
+            flags: u32_at(bytes, 48),
+        })
+    }
+
+    /// Bytes of all program headers.
+    pub fn table_size(&self) -> usize {
+        self.count * PROGRAM_HEADER_SIZE
+    }
+}
+
+/// `PT_LOAD`.
+pub const LOAD: u32 = 1;
+/// `PT_INTERP`.
+pub const INTERP: u32 = 3;
+/// `PT_PHDR`.
+pub const PHDR: u32 = 6;
+/// `PT_GNU_STACK`.
+pub const GNU_STACK: u32 = 0x6474_e551;
+/// `PT_GNU_PROPERTY`.
+pub const GNU_PROPERTY: u32 = 0x6474_e553;
+
+/// One program header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// [`LOAD`], [`INTERP`], ...
+    pub kind: u32,
+    /// Bit 0 execute, bit 1 write, bit 2 read.
+    pub flags: u32,
+    /// Where it is in the file.
+    pub offset: u64,
+    /// Where it goes.
+    pub address: u64,
+    /// Bytes in the file.
+    pub file_size: u64,
+    /// Bytes in memory.
+    pub memory_size: u64,
+    /// Alignment.
+    pub align: u64,
+}
+
+/// The program headers in `table`.
+pub fn segments(table: &[u8]) -> impl Iterator<Item = Segment> + '_ {
+    table.chunks_exact(PROGRAM_HEADER_SIZE).map(|b| Segment {
+        kind: u32_at(b, 0),
+        flags: u32_at(b, 4),
+        offset: u64_at(b, 8),
+        address: u64_at(b, 16),
+        file_size: u64_at(b, 32),
+        memory_size: u64_at(b, 40),
+        align: u64_at(b, 48),
+    })
+}
+
+/// What all loadable segments span, as linked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// First byte, rounded down to the page.
+    pub start: u64,
+    /// One past the last, rounded up to the page.
+    pub end: u64,
+    /// The largest alignment asked for, at least a page.
+    pub align: u64,
+}
+
+/// Checks all loadable segments: ascending, inside `0..limit`, file part not larger than the memory part, file offset and address
+/// congruent modulo the page. `page` is the page size.
+pub fn span(table: &[u8], page: u64, limit: u64) -> Result<Span, Error> {
+    let mut span: Option<Span> = None;
+    let mut last = 0;
+    for s in segments(table).filter(|s| s.kind == LOAD) {
+        let end = s.address.checked_add(s.memory_size).ok_or(Error::Broken)?;
+        s.offset.checked_add(s.file_size).ok_or(Error::Broken)?;
+        if s.file_size > s.memory_size
+            || end > limit
+            || s.address < last
+            || s.offset % page != s.address % page
+            || s.offset > i64::MAX as u64 - s.file_size
+        {
+            return Err(Error::Broken);
+        }
+        last = end;
+        if s.memory_size == 0 {
+            continue;
+        }
+        let align = if s.align.is_power_of_two() {
+            s.align.max(page)
+        } else {
+            page
+        };
+        let (start, end) = (s.address / page * page, end.div_ceil(page) * page);
+        span = Some(match span {
+            None => Span { start, end, align },
+            Some(old) => Span {
+                start: old.start,
+                end,
+                align: old.align.max(align),
+            },
+        });
+    }
+    let span = span.ok_or(Error::Broken)?;
+    if span.end > limit {
+        Err(Error::Broken)
+    } else {
+        Ok(span)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn header(machine: u16, kind: u16, count: u16) -> [u8; 64] {
+        let mut b = [0; 64];
+        b[..6].copy_from_slice(b"\x7fELF\x02\x01");
+        b[16..18].copy_from_slice(&kind.to_le_bytes());
+        b[18..20].copy_from_slice(&machine.to_le_bytes());
+        b[24..32].copy_from_slice(&0x40_1000u64.to_le_bytes());
+        b[32..40].copy_from_slice(&64u64.to_le_bytes());
+        b[54..56].copy_from_slice(&56u16.to_le_bytes());
+        b[56..58].copy_from_slice(&count.to_le_bytes());
+        b
+    }
+
+    fn load(address: u64, offset: u64, file: u64, memory: u64) -> Vec<u8> {
+        let mut b = vec![0; 56];
+        b[..4].copy_from_slice(&LOAD.to_le_bytes());
+        for (at, v) in [(8, offset), (16, address), (32, file), (40, memory), (48, 4096)] {
+            b[at..at + 8].copy_from_slice(&v.to_le_bytes());
+        }
+        b
+    }
+
+    #[test]
+    fn headers() {
+        let h = Header::parse(&header(62, 2, 3), 62).unwrap();
+        assert_eq!((h.kind, h.entry, h.count), (Kind::Fixed, 0x40_1000, 3));
+        assert_eq!(Header::parse(&header(62, 2, 3), 183), Err(Error::NotForUs));
+        assert_eq!(Header::parse(&header(62, 1, 3), 62), Err(Error::NotForUs));
+        assert_eq!(Header::parse(&header(62, 3, 0), 62), Err(Error::Broken));
+        assert_eq!(Header::parse(&header(62, 3, 65535), 62), Err(Error::Broken));
+        assert_eq!(Header::parse(b"\x7fELF", 62), Err(Error::NotForUs));
+        let mut far = header(62, 3, 1);
+        far[32..40].copy_from_slice(&u64::MAX.to_le_bytes());
+        assert_eq!(Header::parse(&far, 62), Err(Error::Broken));
+    }
+
+    #[test]
+    fn spans() {
+        let limit = 1 << 47;
+        let two = [load(0x40_0000, 0, 100, 100), load(0x40_1f00, 0xf00, 16, 0x2000)].concat();
+        assert_eq!(
+            span(&two, 4096, limit),
+            Ok(Span {
+                start: 0x40_0000,
+                end: 0x40_4000,
+                align: 4096
+            })
+        );
+        for bad in [
+            load(u64::MAX - 5, 0, 0, 100),
+            load(0x1000, 0, 200, 100),
+            load(0x1001, 0, 100, 100),
+            load(limit, 0, 0, 4096),
+            load(0, u64::MAX & !0xfff, 4096, 4096),
+            [load(0x3000, 0, 0, 0x1000), load(0x2000, 0, 0, 0x1000)].concat(),
+            vec![0; 56],
+        ] {
+            assert_eq!(span(&bad, 4096, limit), Err(Error::Broken));
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! Delivery: what a thread does with its signals on the way to user mode.
+
+use super::{
+    ActionFlags, AltStack, DEFAULT, IGNORE, SIGSEGV, SIGSTOP, SigInfo, SigSet, StopNews, send, stop,
+};
+use crate::arch::{frame::Frame, signal as arch};
+use crate::task::{CurrentTask, current, exit};
+use limen_entry::Frame as _;
+use limen_linux_abi::{Errno, Restart};
+
+/// `SS_ONSTACK`.
+pub const SS_ONSTACK: u32 = 1;
+/// `SS_DISABLE`.
+pub const SS_DISABLE: u32 = 2;
+/// `SS_AUTODISARM`.
+pub const SS_AUTODISARM: u32 = 1 << 31;
+
+/// A signal with a handler to run.
+struct Caught {
+    info: SigInfo,
+    action: super::Action,
+}
+
+/// Delivers what is pending for the running thread before it returns to user mode; see `limen_entry::Kernel::signals`.
+pub fn deliver_pending(frame: &mut Frame) {
+    let task = current();
+    match next(&task) {
+        Some(caught) => enter_handler(&task, frame, &caught),
+        None => restore_saved_mask(&task),
+    }
+}
+
+/// The mask a call replaced for its duration comes back when no handler takes care of it.
+fn restore_saved_mask(task: &CurrentTask) {
+    let shared = task.process.signals.lock();
+    let mut own = task.signals.lock();
+    if let Some(mask) = own.saved.take() {
+        own.blocked = mask;
+        send::recalculate(task, &shared, &own);
+    }
+}
+
+/// Takes the next signal that has a handler; carries out the default actions of those before it. May stop, may not return.
+fn next(task: &CurrentTask) -> Option<Caught> {
+    loop {
+        let mut shared = task.process.signals.lock();
+        if let Some(status) = shared.group_exit {
+            drop(shared);
+            exit::exit_group_by_signal(status);
+        }
+        if shared.exec.is_some_and(|tid| tid != task.tid()) {
+            drop(shared);
+            exit::exit_thread(0);
+        }
+        if shared.tell_continued {
+            shared.tell_continued = false;
+            drop(shared);
+            stop::tell_parent(&task.process, StopNews::Continued);
+            continue;
+        }
+        let mut own = task.signals.lock();
+        if own.stop_pending {
+            drop(own);
+            stop::take_part(task, shared);
+            continue;
+        }
+        let blocked = own.blocked;
+        let synchronous = !own
+            .pending
+            .set()
+            .and(SigSet::SYNCHRONOUS)
+            .minus(blocked)
+            .is_empty();
+        let from_shared = !synchronous && own.pending.set().minus(blocked).is_empty();
+        let taken = if from_shared {
+            shared.pending.take(blocked)
+        } else {
+            own.pending.take(blocked)
+        };
+        let Some(info) = taken else {
+            send::recalculate(task, &shared, &own);
+            return None;
+        };
+        let sig = info.signal();
+        let action = {
+            let mut table = shared.actions.table.lock();
+            let action = table[sig as usize - 1];
+            if action.handler > IGNORE && action.flags.contains(ActionFlags::RESETHAND) {
+                table[sig as usize - 1].handler = DEFAULT;
+            }
+            action
+        };
+        if action.handler == IGNORE {
+            continue;
+        }
+        if action.handler != DEFAULT {
+            send::recalculate(task, &shared, &own);
+            return Some(Caught { info, action });
+        }
+        if SigSet::IGNORED.has(sig) || shared.unkillable {
+            continue;
+        }
+        drop(own);
+        if SigSet::STOP.has(sig) {
+            shared.stop_dequeued = true;
+            drop(shared);
+            if sig == SIGSTOP || !crate::task::exit::is_orphaned(&task.process.group(), None) {
+                stop::begin(task, sig);
+            }
+            continue;
+        }
+        drop(shared);
+        exit::exit_group_by_signal(sig as i32);
+    }
+}
+
+/// Makes the thread enter the handler when it returns to user mode.
+fn enter_handler(task: &CurrentTask, frame: &mut Frame, caught: &Caught) {
+    let sig = caught.info.signal();
+    let flags = caught.action.flags;
+    if let Some(restart) = frame.restart() {
+        let again = match restart {
+            Restart::NoIntr => true,
+            Restart::Sys => flags.contains(ActionFlags::RESTART),
+            Restart::NoHand | Restart::Block => false,
+        };
+        if again {
+            frame.rewind_syscall();
+        } else {
+            frame.set_result(Err(Errno::EINTR));
+        }
+        if restart == Restart::Block {
+            *task.restart.lock() = None;
+        }
+    }
+    frame.forget_syscall();
+    let (mask, altstack) = {
+        let own = task.signals.lock();
+        (own.saved.unwrap_or(own.blocked), own.altstack)
+    };
+    let sp = frame.sp();
+    let stack_top =
+        if flags.contains(ActionFlags::ONSTACK) && !on_altstack(&altstack, sp) && altstack.size != 0 {
+            altstack.sp + altstack.size
+        } else {
+            sp
+        };
+    let delivery = arch::Delivery {
+        signal: sig,
+        info: caught.info.to_bytes(),
+        handler: caught.action.handler,
+        restorer: flags
+            .contains(ActionFlags::RESTORER)
+            .then_some(caught.action.restorer),
+        vdso_sigreturn: vdso_sigreturn(task),
+        siginfo: flags.contains(ActionFlags::SIGINFO),
+        mask: mask.0,
+        stack_top,
+        altstack: (altstack.sp, shown_flags(&altstack, sp), altstack.size),
+    };
+    if arch::setup(frame, &delivery).is_err() {
+        // No room for the frame: the handler can't be told, not even of this.
+        if sig == SIGSEGV {
+            send::force_fatal(SIGSEGV);
+        } else {
+            send::force(SIGSEGV, SigInfo::kernel(SIGSEGV));
+        }
+        return;
+    }
+    let mut more = caught.action.mask;
+    if !flags.contains(ActionFlags::NODEFER) {
+        more = more.with(sig);
+    }
+    let shared = task.process.signals.lock();
+    let mut own = task.signals.lock();
+    own.saved = None;
+    own.blocked = own.blocked.or(more).minus(SigSet::UNBLOCKABLE);
+    if own.altstack.flags & SS_AUTODISARM != 0 {
+        own.altstack = AltStack::default();
+    }
+    send::recalculate(task, &shared, &own);
+}
+
+/// Whether `sp` lies on the alternate stack (never, as far as this goes, on one that disarms itself).
+pub(super) fn on_altstack(altstack: &AltStack, sp: usize) -> bool {
+    altstack.flags & SS_AUTODISARM == 0 && sp > altstack.sp && sp - altstack.sp <= altstack.size
+}
+
+/// The alternate stack's flags as user space sees them.
+pub(crate) fn shown_flags(altstack: &AltStack, sp: usize) -> u32 {
+    let state = if altstack.size == 0 {
+        SS_DISABLE
+    } else if on_altstack(altstack, sp) {
+        SS_ONSTACK
+    } else {
+        0
+    };
+    state | altstack.flags & SS_AUTODISARM
+}
+
+/// The vDSO's `rt_sigreturn` trampoline, 0 if the program has none.
+fn vdso_sigreturn(task: &CurrentTask) -> usize {
+    let offset = crate::time::vdso::sigreturn_offset();
+    if offset == 0 {
+        return 0;
+    }
+    task.mm().map_or(0, |mm| match mm.layout().vdso {
+        0 => 0,
+        vdso => vdso + offset,
+    })
+}
+
+/// `rt_sigreturn`: back to what the handler interrupted. A bad frame ends the process with SIGSEGV.
+pub fn sigreturn(frame: &mut Frame) {
+    let task = current();
+    *task.restart.lock() = None;
+    match arch::restore(frame) {
+        Ok(restored) => {
+            let (sp, flags, size) = restored.altstack;
+            set_mask(&task, SigSet(restored.mask));
+            // As in Linux, a bad stack in the frame is not an error here.
+            let _ = super::altstack::set(&task, AltStack { sp, flags, size }, frame.sp());
+        }
+        Err(_) => {
+            frame.forget_syscall();
+            send::force(SIGSEGV, SigInfo::kernel(SIGSEGV));
+        }
+    }
+}
+
+/// Replaces the running thread's mask. Signals that become blocked for it but wait for the whole process go to another thread.
+pub fn set_mask(task: &CurrentTask, mask: SigSet) {
+    let mask = mask.minus(SigSet::UNBLOCKABLE);
+    let shared = task.process.signals.lock();
+    let newly_blocked = {
+        let mut own = task.signals.lock();
+        let newly = mask.minus(own.blocked);
+        own.blocked = mask;
+        send::recalculate(task, &shared, &own);
+        newly
+    };
+    let orphans = shared.pending.set().and(newly_blocked);
+    if !orphans.is_empty() {
+        send::retarget(task, orphans);
+    }
+}

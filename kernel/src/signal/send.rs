@@ -1,0 +1,321 @@
+//! Sending signals. Everything here may run in an interrupt (terminals, timers) unless it says otherwise.
+//!
+//! Locks: the process's `signals`, then its thread list, then a thread's `signals`.
+
+use super::{
+    DEFAULT, IGNORE, ProcessSignals, Queued, SIGCONT, SIGKILL, SigInfo, SigSet, StopNews, TaskSignals,
+};
+use crate::arch::{interrupt, smp};
+use crate::sched::{self, entity::TaskState, preempt};
+use crate::task::{Process, Task, TaskFlags, pid, rlimit};
+use alloc::sync::Arc;
+use limen_entry::ThreadFlags;
+use limen_linux_abi::Errno;
+
+/// Whom a signal is for.
+#[derive(Clone, Copy)]
+enum Target<'a> {
+    Process,
+    Task(&'a Arc<Task>),
+}
+
+/// Sends a signal to a process: any of its threads that does not block it takes it.
+pub fn send_to_process(process: &Arc<Process>, sig: u32, info: SigInfo) {
+    // A real-time signal that found no room is lost, as for every kernel-made one.
+    let _ = send(process, Target::Process, sig, info, false);
+}
+
+/// Sends a signal to one thread.
+pub fn send_to_task(task: &Arc<Task>, sig: u32, info: SigInfo) {
+    let _ = send(&task.process, Target::Task(task), sig, info, false);
+}
+
+/// Like [`send_to_process`]; `EAGAIN` if a queued real-time signal finds no room.
+pub fn queue_to_process(process: &Arc<Process>, sig: u32, info: SigInfo) -> Result<(), Errno> {
+    send(process, Target::Process, sig, info, false)
+}
+
+/// Like [`send_to_task`]; `EAGAIN` if a queued real-time signal finds no room.
+pub fn queue_to_task(task: &Arc<Task>, sig: u32, info: SigInfo) -> Result<(), Errno> {
+    send(&task.process, Target::Task(task), sig, info, false)
+}
+
+/// Sends a signal to every process of a group. `ESRCH` if there is none.
+pub fn send_to_pgrp(pgrp: i32, sig: u32, info: SigInfo) -> Result<(), Errno> {
+    let group = pid::find_group(pgrp).ok_or(Errno::ESRCH)?;
+    let members = group.members();
+    if members.is_empty() {
+        return Err(Errno::ESRCH);
+    }
+    for process in &members {
+        send_to_process(process, sig, info);
+    }
+    Ok(())
+}
+
+/// A synchronous fault of the running thread (SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP): if it is blocked or ignored, the default
+/// action is taken.
+pub fn force_fault(sig: u32, code: i32, addr: usize) {
+    force(sig, SigInfo::fault(sig, code, addr));
+}
+
+/// [`force_fault`] with any details.
+pub fn force(sig: u32, info: SigInfo) {
+    let task = crate::task::current();
+    {
+        let shared = task.process.signals.lock();
+        let mut table = shared.actions.table.lock();
+        let mut own = task.signals.lock();
+        let action = &mut table[sig as usize - 1];
+        let blocked = own.blocked.has(sig);
+        if blocked || action.handler == IGNORE {
+            action.handler = DEFAULT;
+            own.blocked = own.blocked.without(sig);
+        }
+    }
+    let _ = send(&task.process, Target::Task(&task), sig, info, true);
+}
+
+/// Kills the running thread's process with `sig`, whatever its action is (a fault while the handler's frame is built, a bad
+/// signal frame): SIGSEGV through [`force`] unless that is the signal that failed.
+pub fn force_fatal(sig: u32) {
+    let task = crate::task::current();
+    {
+        let shared = task.process.signals.lock();
+        shared.actions.table.lock()[sig as usize - 1].handler = DEFAULT;
+        let mut own = task.signals.lock();
+        own.blocked = own.blocked.without(sig);
+    }
+    let _ = send(
+        &task.process,
+        Target::Task(&task),
+        sig,
+        SigInfo::kernel(sig),
+        true,
+    );
+}
+
+/// Whether the default action of `sig` ends the process.
+fn default_is_fatal(sig: u32) -> bool {
+    !SigSet::IGNORED.or(SigSet::STOP).has(sig)
+}
+
+fn send(
+    process: &Arc<Process>,
+    target: Target<'_>,
+    sig: u32,
+    info: SigInfo,
+    forced: bool,
+) -> Result<(), Errno> {
+    let mut shared = process.signals.lock();
+    if shared.group_exit.is_some() {
+        return Ok(());
+    }
+    if SigSet::STOP.has(sig) {
+        discard(process, &mut shared, SigSet::of(&[SIGCONT]));
+    } else if sig == SIGCONT {
+        resume(process, &mut shared);
+    }
+    let handler = shared.actions.get(sig).handler;
+    let would_ignore =
+        handler == IGNORE || handler == DEFAULT && (SigSet::IGNORED.has(sig) || shared.unkillable && !forced);
+    let task = match target {
+        Target::Task(task) => Some(task.clone()),
+        Target::Process => None,
+    };
+    if would_ignore {
+        // A blocked signal stays pending: its action may change before it is unblocked.
+        let blocked = match &task {
+            Some(task) => is_blocked(task, sig),
+            None => process.with_threads(|threads| threads.first().is_some_and(|task| is_blocked(task, sig))),
+        };
+        if !blocked || sig == SIGKILL {
+            return Ok(());
+        }
+    }
+    let limit = process.limits.soft(rlimit::which::SIGPENDING).max(1) as usize;
+    let queued = match &task {
+        Some(task) => {
+            let mut own = task.signals.lock();
+            let room = forced || own.pending.len() < limit;
+            own.pending.push(info, room)
+        }
+        None => {
+            let room = shared.pending.len() < limit;
+            shared.pending.push(info, room)
+        }
+    };
+    match queued {
+        Queued::Already => return Ok(()),
+        Queued::NoRoom => return Err(Errno::EAGAIN),
+        Queued::Yes => {}
+    }
+    let chosen = match &task {
+        Some(task) if wants(task, sig) => Some(task.clone()),
+        Some(_) => None,
+        None => process.with_threads(|threads| threads.iter().find(|task| wants(task, sig)).cloned()),
+    };
+    let Some(chosen) = chosen else {
+        notify_signalfd(shared);
+        return Ok(());
+    };
+    let fatal = handler == DEFAULT
+        && default_is_fatal(sig)
+        && (sig == SIGKILL || !chosen.signals.lock().real_blocked.has(sig));
+    if fatal {
+        shared.group_exit = Some(sig as i32);
+        kill_threads(process, None);
+        return Ok(());
+    }
+    wake(&chosen, false);
+    notify_signalfd(shared);
+    Ok(())
+}
+
+/// Wakes readers of signalfds, without the lock.
+fn notify_signalfd(shared: crate::sync::IrqSpinGuard<'_, ProcessSignals>) {
+    let actions = (!shared.actions.signalfd.is_empty()).then(|| shared.actions.clone());
+    drop(shared);
+    if let Some(actions) = actions {
+        actions.signalfd.wake_all();
+    }
+}
+
+fn is_blocked(task: &Task, sig: u32) -> bool {
+    let own = task.signals.lock();
+    own.blocked.or(own.real_blocked).has(sig)
+}
+
+/// Whether `task` would take `sig` now.
+fn wants(task: &Task, sig: u32) -> bool {
+    if task.flags().contains(TaskFlags::EXITING) {
+        return false;
+    }
+    let own = task.signals.lock();
+    sig == SIGKILL || !own.blocked.has(sig)
+}
+
+/// Forgets pending signals of `set` everywhere in the process.
+pub(super) fn discard(process: &Process, shared: &mut ProcessSignals, set: SigSet) {
+    shared.pending.discard(set);
+    process.with_threads(|threads| {
+        for task in threads {
+            task.signals.lock().pending.discard(set);
+        }
+    });
+}
+
+/// SIGCONT was sent: pending stops are forgotten and stopped threads go on, whatever its action is.
+fn resume(process: &Process, shared: &mut ProcessSignals) {
+    let was_stopped = shared.stopped;
+    let stopping = shared.stop_signal.is_some();
+    shared.stop_signal = None;
+    shared.stop_dequeued = false;
+    shared.stop_remaining = 0;
+    shared.stopped = false;
+    if was_stopped {
+        shared.news = StopNews::Continued;
+        shared.tell_continued = true;
+    } else if stopping {
+        // The stop was not complete yet: the parent hears of a stop and a continuation at once.
+        shared.tell_continued = true;
+        shared.news = StopNews::Continued;
+    }
+    shared.pending.discard(SigSet::STOP);
+    process.with_threads(|threads| {
+        for task in threads {
+            {
+                let mut own = task.signals.lock();
+                own.pending.discard(SigSet::STOP);
+                own.stop_pending = false;
+                own.stopped = false;
+            }
+            if stopping || was_stopped {
+                task.info.work.set(ThreadFlags::SIGPENDING);
+                sched::wake_task(task, TaskState::STOPPED);
+            }
+        }
+    });
+}
+
+/// Gives every thread but `except` a SIGKILL: the process ends, or one of its threads calls exec. The process's lock is held.
+pub(crate) fn kill_threads(process: &Process, except: Option<&Task>) -> usize {
+    process.with_threads(|threads| {
+        let mut count = 0;
+        for task in threads {
+            if except.is_some_and(|except| core::ptr::eq(except, &raw const **task)) {
+                continue;
+            }
+            count += 1;
+            {
+                let mut own = task.signals.lock();
+                own.pending.mark(SIGKILL);
+                own.stop_pending = false;
+                own.stopped = false;
+            }
+            task.killed.store(true, core::sync::atomic::Ordering::Relaxed);
+            wake(task, true);
+        }
+        count
+    })
+}
+
+/// Makes a thread look at its signals: wakes it from a sleep that signals (or, `fatal`, only death) may end, or interrupts the CPU it
+/// runs on.
+pub(crate) fn wake(task: &Arc<Task>, fatal: bool) {
+    task.info.work.set(ThreadFlags::SIGPENDING);
+    let mask = if fatal {
+        TaskState::FOR_KILL
+    } else {
+        TaskState::INTERRUPTIBLE
+    };
+    if !sched::wake_task(task, mask) {
+        kick(task);
+    }
+}
+
+/// Interrupts the CPU `task` runs on, so that it looks at its flags. If it does not run there any more, little is lost.
+fn kick(task: &Task) {
+    preempt::disable();
+    let cpu = task.info.cpu.load(core::sync::atomic::Ordering::Relaxed) as usize;
+    if cpu != smp::cpu_id() {
+        interrupt::send_ipi(cpu, interrupt::Ipi::Reschedule);
+    }
+    preempt::enable();
+}
+
+/// Recomputes the flag that brings the running thread here. Both locks are held.
+#[inline]
+pub(super) fn recalculate(task: &Task, shared: &ProcessSignals, own: &TaskSignals) {
+    let deliverable = own.pending.set().or(shared.pending.set()).minus(own.blocked);
+    if deliverable.is_empty()
+        && !own.stop_pending
+        && !shared.tell_continued
+        && shared.group_exit.is_none()
+        && shared.exec.is_none()
+    {
+        task.info.work.clear(ThreadFlags::SIGPENDING);
+    } else {
+        task.info.work.set(ThreadFlags::SIGPENDING);
+    }
+}
+
+/// Signals of the process that `task` no longer takes: wakes another thread for each. The process's lock is held.
+pub(super) fn retarget(task: &Arc<Task>, set: SigSet) {
+    task.process.with_threads(|threads| {
+        let mut left = set;
+        for other in threads.iter().filter(|other| !Arc::ptr_eq(other, task)) {
+            if left.is_empty() {
+                break;
+            }
+            if other.flags().contains(TaskFlags::EXITING) {
+                continue;
+            }
+            let takes = left.minus(other.signals.lock().blocked);
+            if !takes.is_empty() {
+                left = left.minus(takes);
+                wake(other, false);
+            }
+        }
+    });
+}

@@ -1,0 +1,113 @@
+//! Job control: stopping and telling the parent.
+
+use super::{ActionFlags, IGNORE, ProcessSignals, SIGCHLD, SIGCONT, SigInfo, StopNews, info::code, send};
+use crate::sched::{self, entity::TaskState};
+use crate::sync::IrqSpinGuard;
+use crate::task::{CurrentTask, Process, TaskFlags};
+use alloc::sync::Arc;
+
+/// A stop signal at its default action: every thread is to stop; this one does at once.
+pub(super) fn begin(task: &CurrentTask, sig: u32) {
+    let mut shared = task.process.signals.lock();
+    let dequeued = core::mem::take(&mut shared.stop_dequeued);
+    if dequeued && shared.group_exit.is_none() && shared.exec.is_none() {
+        if shared.stop_signal.is_none() {
+            shared.stop_signal = Some(sig);
+        }
+        shared.stopped = false;
+        let mut remaining = 0;
+        task.process.with_threads(|threads| {
+            for other in threads {
+                if other.flags().contains(TaskFlags::EXITING) {
+                    continue;
+                }
+                {
+                    let mut own = other.signals.lock();
+                    if own.stopped {
+                        continue;
+                    }
+                    own.stop_pending = true;
+                }
+                remaining += 1;
+                if !Arc::ptr_eq(other, task) {
+                    send::wake(other, false);
+                }
+            }
+        });
+        shared.stop_remaining = remaining;
+        take_part(task, shared);
+    }
+}
+
+/// This thread stops, as its process does; returns when it continues or is killed.
+pub(super) fn take_part(task: &CurrentTask, mut shared: IrqSpinGuard<'_, ProcessSignals>) {
+    {
+        let mut own = task.signals.lock();
+        own.stop_pending = false;
+        own.stopped = true;
+    }
+    let complete = count_stopped(&mut shared);
+    drop(shared);
+    if let Some(sig) = complete {
+        tell_parent(&task.process, StopNews::Stopped(sig));
+    }
+    loop {
+        {
+            let _shared = task.process.signals.lock();
+            if !task.signals.lock().stopped {
+                return;
+            }
+            task.sched.set_state(TaskState::STOPPED);
+        }
+        sched::schedule();
+    }
+}
+
+/// One thread less to wait for; the stop signal if that was the last.
+fn count_stopped(shared: &mut ProcessSignals) -> Option<u32> {
+    shared.stop_remaining = shared.stop_remaining.saturating_sub(1);
+    let sig = shared.stop_signal?;
+    if shared.stop_remaining == 0 && !shared.stopped {
+        shared.stopped = true;
+        shared.news = StopNews::Stopped(sig);
+        return Some(sig);
+    }
+    None
+}
+
+/// An exiting thread takes no part in a stop under way. Thread context.
+pub(crate) fn leave(task: &CurrentTask) {
+    let complete = {
+        let mut shared = task.process.signals.lock();
+        let pending = core::mem::take(&mut task.signals.lock().stop_pending);
+        if pending { count_stopped(&mut shared) } else { None }
+    };
+    if let Some(sig) = complete {
+        tell_parent(&task.process, StopNews::Stopped(sig));
+    }
+}
+
+/// Tells the parent that its child stopped or continued. Thread context.
+pub(super) fn tell_parent(process: &Arc<Process>, news: StopNews) {
+    let Some(parent) = process.parent() else { return };
+    let (code, status) = match news {
+        StopNews::None => return,
+        StopNews::Stopped(sig) => (code::CLD_STOPPED, sig as i32),
+        StopNews::Continued => (code::CLD_CONTINUED, SIGCONT as i32),
+    };
+    let action = parent.signals.lock().actions.get(SIGCHLD);
+    if action.handler != IGNORE && !action.flags.contains(ActionFlags::NOCLDSTOP) {
+        let uid = crate::task::current().creds().uid;
+        let usage = process.usage();
+        let info = SigInfo::child(
+            code,
+            process.tgid,
+            uid,
+            status,
+            usage.user_ticks(),
+            usage.system_ticks(),
+        );
+        send::send_to_process(&parent, SIGCHLD, info);
+    }
+    parent.child_wait.wake_all();
+}

@@ -1,0 +1,371 @@
+//! System calls about credentials: user and group ids, groups, capabilities.
+
+use super::SysResult;
+use crate::mm::user::{UserPtr, read_bytes, write_bytes};
+use crate::task::creds::{CAP_ALL, Creds, cap, securebits};
+use crate::task::{TaskFlags, current, find_task, user};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use limen_linux_abi::Errno;
+
+/// "Leave as it is."
+const KEEP: u32 = u32::MAX;
+/// The most supplementary groups (`NGROUPS_MAX`).
+const NGROUPS_MAX: usize = 65536;
+
+/// Puts changed credentials in force: the change of capabilities, the user's thread count, and that a process whose ids changed is
+/// not dumpable any more.
+fn commit(old: &Creds, mut new: Creds) -> SysResult {
+    new.fix_caps_after_setuid(old);
+    if new.fsuid != old.fsuid {
+        new.fix_caps_after_setfsuid(old);
+    }
+    let task = current();
+    if old.euid != new.euid || old.egid != new.egid || old.fsuid != new.fsuid || old.fsgid != new.fsgid {
+        task.process
+            .dumpable
+            .store(0, core::sync::atomic::Ordering::Relaxed);
+        task.parent_death_signal
+            .store(0, core::sync::atomic::Ordering::Relaxed);
+    }
+    user::transfer(old.uid, new.uid);
+    task.set_creds(Arc::new(new));
+    Ok(0)
+}
+
+fn may_be(id: u32, ids: &[u32]) -> bool {
+    id == KEEP || ids.contains(&id)
+}
+
+fn setuid_to(uid: u32) -> SysResult {
+    let old = current().creds();
+    if uid == KEEP {
+        return Err(Errno::EINVAL);
+    }
+    let mut new = (*old).clone();
+    if old.capable(cap::SETUID) {
+        new.uid = uid;
+        new.suid = uid;
+    } else if uid != old.uid && uid != old.suid {
+        return Err(Errno::EPERM);
+    }
+    new.euid = uid;
+    new.fsuid = uid;
+    commit(&old, new)
+}
+
+fn setgid_to(gid: u32) -> SysResult {
+    let old = current().creds();
+    if gid == KEEP {
+        return Err(Errno::EINVAL);
+    }
+    let mut new = (*old).clone();
+    if old.capable(cap::SETGID) {
+        new.gid = gid;
+        new.sgid = gid;
+    } else if gid != old.gid && gid != old.sgid {
+        return Err(Errno::EPERM);
+    }
+    new.egid = gid;
+    new.fsgid = gid;
+    commit(&old, new)
+}
+
+/// The thread `capget` is about, 0 for the caller.
+fn capability_creds(pid: i32) -> Result<Arc<Creds>, Errno> {
+    match pid {
+        0 => Ok(current().creds()),
+        ..0 => Err(Errno::EINVAL),
+        _ => Ok(find_task(pid).ok_or(Errno::ESRCH)?.creds()),
+    }
+}
+
+/// How many 32-bit words each set has in a version of the interface; an unknown version is answered with the newest one's number.
+fn capability_words(header: UserPtr<[u32; 2]>) -> Result<Result<(usize, i32), ()>, Errno> {
+    let [version, pid] = header.read()?;
+    match version {
+        0x1998_0330 => Ok(Ok((1, pid as i32))),
+        0x2007_1026 | 0x2008_0522 => Ok(Ok((2, pid as i32))),
+        _ => {
+            header.cast::<u32>().write(0x2008_0522)?;
+            Ok(Err(()))
+        }
+    }
+}
+
+crate::syscalls! {
+    fn getuid() { Ok(current().creds().uid as usize) }
+    fn geteuid() { Ok(current().creds().euid as usize) }
+    fn getgid() { Ok(current().creds().gid as usize) }
+    fn getegid() { Ok(current().creds().egid as usize) }
+
+    fn setuid(uid: u32) { setuid_to(uid) }
+    fn setgid(gid: u32) { setgid_to(gid) }
+
+    fn setreuid(uid: u32, euid: u32) {
+        let old = current().creds();
+        let privileged = old.capable(cap::SETUID);
+        if !privileged && (!may_be(uid, &[old.uid, old.euid]) || !may_be(euid, &[old.uid, old.euid, old.suid])) {
+            return Err(Errno::EPERM);
+        }
+        let mut new = (*old).clone();
+        if uid != KEEP { new.uid = uid; }
+        if euid != KEEP { new.euid = euid; }
+        if uid != KEEP || euid != KEEP && euid != old.uid { new.suid = new.euid; }
+        new.fsuid = new.euid;
+        commit(&old, new)
+    }
+
+    fn setregid(gid: u32, egid: u32) {
+        let old = current().creds();
+        let privileged = old.capable(cap::SETGID);
+        if !privileged && (!may_be(gid, &[old.gid, old.egid]) || !may_be(egid, &[old.gid, old.egid, old.sgid])) {
+            return Err(Errno::EPERM);
+        }
+        let mut new = (*old).clone();
+        if gid != KEEP { new.gid = gid; }
+        if egid != KEEP { new.egid = egid; }
+        if gid != KEEP || egid != KEEP && egid != old.gid { new.sgid = new.egid; }
+        new.fsgid = new.egid;
+        commit(&old, new)
+    }
+
+    fn setresuid(uid: u32, euid: u32, suid: u32) {
+        let old = current().creds();
+        let ids = [old.uid, old.euid, old.suid];
+        if !old.capable(cap::SETUID) && !(may_be(uid, &ids) && may_be(euid, &ids) && may_be(suid, &ids)) {
+            return Err(Errno::EPERM);
+        }
+        let mut new = (*old).clone();
+        if uid != KEEP { new.uid = uid; }
+        if euid != KEEP { new.euid = euid; }
+        if suid != KEEP { new.suid = suid; }
+        new.fsuid = new.euid;
+        commit(&old, new)
+    }
+
+    fn setresgid(gid: u32, egid: u32, sgid: u32) {
+        let old = current().creds();
+        let ids = [old.gid, old.egid, old.sgid];
+        if !old.capable(cap::SETGID) && !(may_be(gid, &ids) && may_be(egid, &ids) && may_be(sgid, &ids)) {
+            return Err(Errno::EPERM);
+        }
+        let mut new = (*old).clone();
+        if gid != KEEP { new.gid = gid; }
+        if egid != KEEP { new.egid = egid; }
+        if sgid != KEEP { new.sgid = sgid; }
+        new.fsgid = new.egid;
+        commit(&old, new)
+    }
+
+    fn getresuid(uid: UserPtr<u32>, euid: UserPtr<u32>, suid: UserPtr<u32>) {
+        let creds = current().creds();
+        uid.write(creds.uid)?;
+        euid.write(creds.euid)?;
+        suid.write(creds.suid)?;
+        Ok(0)
+    }
+
+    fn getresgid(gid: UserPtr<u32>, egid: UserPtr<u32>, sgid: UserPtr<u32>) {
+        let creds = current().creds();
+        gid.write(creds.gid)?;
+        egid.write(creds.egid)?;
+        sgid.write(creds.sgid)?;
+        Ok(0)
+    }
+
+    fn setfsuid(uid: u32) {
+        let old = current().creds();
+        let allowed = [old.uid, old.euid, old.suid, old.fsuid].contains(&uid) || old.capable(cap::SETUID);
+        if allowed && uid != KEEP && uid != old.fsuid {
+            let mut new = (*old).clone();
+            new.fsuid = uid;
+            commit(&old, new)?;
+        }
+        Ok(old.fsuid as usize)
+    }
+
+    fn setfsgid(gid: u32) {
+        let old = current().creds();
+        let allowed = [old.gid, old.egid, old.sgid, old.fsgid].contains(&gid) || old.capable(cap::SETGID);
+        if allowed && gid != KEEP && gid != old.fsgid {
+            let mut new = (*old).clone();
+            new.fsgid = gid;
+            commit(&old, new)?;
+        }
+        Ok(old.fsgid as usize)
+    }
+
+    fn getgroups(size: i32, list: usize) {
+        let groups = current().creds().groups.clone();
+        if size < 0 { return Err(Errno::EINVAL); }
+        if size == 0 { return Ok(groups.len()); }
+        if groups.len() > size as usize { return Err(Errno::EINVAL); }
+        for (n, gid) in groups.iter().enumerate() {
+            UserPtr::<u32>::new(list).add(n).write(*gid)?;
+        }
+        Ok(groups.len())
+    }
+
+    fn setgroups(size: i32, list: usize) {
+        let old = current().creds();
+        if !old.capable(cap::SETGID) { return Err(Errno::EPERM); }
+        if size < 0 || size as usize > NGROUPS_MAX { return Err(Errno::EINVAL); }
+        let size = size as usize;
+        let mut groups: Vec<u32> = Vec::new();
+        groups.try_reserve_exact(size).map_err(|_| Errno::ENOMEM)?;
+        let mut chunk = [0u8; 256];
+        while groups.len() < size {
+            let n = (size - groups.len()).min(chunk.len() / 4);
+            read_bytes(&mut chunk[..n * 4], list.wrapping_add(groups.len() * 4))?;
+            groups.extend(chunk[..n * 4].chunks_exact(4).map(|b| u32::from_ne_bytes([b[0], b[1], b[2], b[3]])));
+        }
+        if groups.contains(&KEEP) { return Err(Errno::EINVAL); }
+        groups.sort_unstable();
+        let mut new = (*old).clone();
+        new.groups = Arc::from(groups);
+        commit(&old, new)
+    }
+
+    fn capget(header: UserPtr<[u32; 2]>, data: usize) {
+        let (words, pid) = match capability_words(header)? {
+            Ok(found) => found,
+            // Asking for the version only.
+            Err(()) => return if data == 0 { Ok(0) } else { Err(Errno::EINVAL) },
+        };
+        let creds = capability_creds(pid)?;
+        if data == 0 { return Ok(0); }
+        let mut out = [0u8; 24];
+        for n in 0..words {
+            for (field, set) in [creds.effective, creds.permitted, creds.inheritable].iter().enumerate() {
+                let at = n * 12 + field * 4;
+                out[at..at + 4].copy_from_slice(&((set >> (32 * n)) as u32).to_ne_bytes());
+            }
+        }
+        write_bytes(data, &out[..words * 12])?;
+        Ok(0)
+    }
+
+    fn capset(header: UserPtr<[u32; 2]>, data: usize) {
+        let Ok((words, pid)) = capability_words(header)? else { return Err(Errno::EINVAL) };
+        if pid != 0 && pid != current().tid() { return Err(Errno::EPERM); }
+        let mut raw = [0u8; 24];
+        read_bytes(&mut raw[..words * 12], data)?;
+        let set = |field: usize| {
+            (0..words).fold(0u64, |set, n| {
+                let at = n * 12 + field * 4;
+                set | u64::from(u32::from_ne_bytes([raw[at], raw[at + 1], raw[at + 2], raw[at + 3]])) << (32 * n)
+            }) & CAP_ALL
+        };
+        let (effective, permitted, inheritable) = (set(0), set(1), set(2));
+        let old = current().creds();
+        if permitted & !old.permitted != 0
+            || effective & !permitted != 0
+            || inheritable & !(old.inheritable | old.bounding) != 0
+            || inheritable & !(old.inheritable | old.permitted) != 0 && !old.capable(cap::SETPCAP)
+        {
+            return Err(Errno::EPERM);
+        }
+        let mut new = (*old).clone();
+        new.effective = effective;
+        new.permitted = permitted;
+        new.inheritable = inheritable;
+        new.ambient &= permitted & inheritable;
+        current().set_creds(Arc::new(new));
+        Ok(0)
+    }
+}
+
+/// The credentials part of `prctl`; `None` if the option is another room's.
+pub fn prctl(option: u32, arg: [usize; 4]) -> Option<SysResult> {
+    const GET_KEEPCAPS: u32 = 7;
+    const SET_KEEPCAPS: u32 = 8;
+    const CAPBSET_READ: u32 = 23;
+    const CAPBSET_DROP: u32 = 24;
+    const GET_SECUREBITS: u32 = 27;
+    const SET_SECUREBITS: u32 = 28;
+    const SET_NO_NEW_PRIVS: u32 = 38;
+    const GET_NO_NEW_PRIVS: u32 = 39;
+    const CAP_AMBIENT: u32 = 47;
+    let task = current();
+    let old = task.creds();
+    let change = |f: &dyn Fn(&mut Creds)| {
+        let mut new = (*old).clone();
+        f(&mut new);
+        task.set_creds(Arc::new(new));
+        Ok(0)
+    };
+    let capability = |arg: usize| {
+        if arg < 64 && CAP_ALL >> arg & 1 != 0 {
+            Ok(1u64 << arg)
+        } else {
+            Err(Errno::EINVAL)
+        }
+    };
+    Some(match option {
+        GET_KEEPCAPS => Ok((old.securebits & securebits::KEEP_CAPS != 0) as usize),
+        SET_KEEPCAPS if arg[0] > 1 => Err(Errno::EINVAL),
+        SET_KEEPCAPS if old.securebits & securebits::KEEP_CAPS << 1 != 0 => Err(Errno::EPERM),
+        SET_KEEPCAPS if arg[0] == 1 => change(&|new| new.securebits |= securebits::KEEP_CAPS),
+        SET_KEEPCAPS => change(&|new| new.securebits &= !securebits::KEEP_CAPS),
+        CAPBSET_READ => capability(arg[0]).map(|bit| (old.bounding & bit != 0) as usize),
+        CAPBSET_DROP if !old.capable(cap::SETPCAP) => Err(Errno::EPERM),
+        CAPBSET_DROP => capability(arg[0]).and_then(|bit| change(&|new| new.bounding &= !bit)),
+        GET_SECUREBITS => Ok(old.securebits as usize),
+        SET_SECUREBITS => {
+            let bits = arg[0] as u32;
+            let locked = old.securebits & securebits::LOCKS;
+            // A lock can't be opened, nor the bit below it changed.
+            let frozen = locked | locked >> 1;
+            if bits & !securebits::ALL != 0
+                || (bits ^ old.securebits) & frozen != 0
+                || !old.capable(cap::SETPCAP)
+            {
+                Err(Errno::EPERM)
+            } else {
+                change(&|new| new.securebits = bits)
+            }
+        }
+        SET_NO_NEW_PRIVS if arg != [1, 0, 0, 0] => Err(Errno::EINVAL),
+        SET_NO_NEW_PRIVS => {
+            task.set_flags(TaskFlags::NO_NEW_PRIVS);
+            Ok(0)
+        }
+        GET_NO_NEW_PRIVS if arg != [0; 4] => Err(Errno::EINVAL),
+        GET_NO_NEW_PRIVS => Ok(task.flags().contains(TaskFlags::NO_NEW_PRIVS) as usize),
+        CAP_AMBIENT => ambient(&old, arg, &change),
+        _ => return None,
+    })
+}
+
+/// `PR_CAP_AMBIENT`.
+fn ambient(old: &Creds, arg: [usize; 4], change: &dyn Fn(&dyn Fn(&mut Creds)) -> SysResult) -> SysResult {
+    const IS_SET: usize = 1;
+    const RAISE: usize = 2;
+    const LOWER: usize = 3;
+    const CLEAR_ALL: usize = 4;
+    if arg[0] == CLEAR_ALL {
+        if arg[1..] != [0; 3] {
+            return Err(Errno::EINVAL);
+        }
+        return change(&|new| new.ambient = 0);
+    }
+    if arg[1] >= 64 || CAP_ALL >> arg[1] & 1 == 0 || arg[2..] != [0; 2] {
+        return Err(Errno::EINVAL);
+    }
+    let bit = 1u64 << arg[1];
+    match arg[0] {
+        IS_SET => Ok((old.ambient & bit != 0) as usize),
+        RAISE => {
+            let refused = old.permitted & old.inheritable & bit == 0
+                || old.securebits & securebits::NO_CAP_AMBIENT_RAISE != 0;
+            if refused {
+                Err(Errno::EPERM)
+            } else {
+                change(&|new| new.ambient |= bit)
+            }
+        }
+        LOWER => change(&|new| new.ambient &= !bit),
+        _ => Err(Errno::EINVAL),
+    }
+}

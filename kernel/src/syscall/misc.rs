@@ -1,0 +1,283 @@
+//! System calls about the machine as a whole, and odds and ends: uname, sysinfo, getrandom, prctl, reboot.
+
+use super::SysResult;
+use crate::driver::random;
+use crate::mm::user::{UserPtr, read_bytes, write_bytes};
+use crate::signal;
+use crate::sync::SpinLock;
+use crate::task::{self, creds::cap, current};
+use core::sync::atomic::Ordering;
+use limen_linux_abi::Errno;
+
+/// What `uname` calls the release: the Linux whose behaviour programs may expect.
+pub const RELEASE: &str = "6.12.0-limen";
+/// What `uname` calls the version.
+pub const VERSION: &str = concat!("#1 SMP PREEMPT Limen ", env!("CARGO_PKG_VERSION"));
+/// Longest name (`__NEW_UTS_LEN`).
+const NAME_MAX: usize = 64;
+/// One field of `struct new_utsname`.
+const FIELD: usize = NAME_MAX + 1;
+
+/// A name that can be set: its bytes and how many count.
+struct Name([u8; NAME_MAX], usize);
+
+impl Name {
+    const fn new(name: &str) -> Self {
+        let mut bytes = [0; NAME_MAX];
+        let mut n = 0;
+        while n < name.len() {
+            bytes[n] = name.as_bytes()[n];
+            n += 1;
+        }
+        Self(bytes, n)
+    }
+}
+
+static HOST: SpinLock<Name> = SpinLock::new(Name::new("(none)"));
+static DOMAIN: SpinLock<Name> = SpinLock::new(Name::new("(none)"));
+
+/// The host name, for `/proc/sys/kernel/hostname`.
+pub fn hostname() -> alloc::vec::Vec<u8> {
+    let name = HOST.lock();
+    name.0[..name.1].to_vec()
+}
+
+/// The domain name, for `/proc/sys/kernel/domainname`.
+pub fn domainname() -> alloc::vec::Vec<u8> {
+    let name = DOMAIN.lock();
+    name.0[..name.1].to_vec()
+}
+
+/// Sets the host name (the boot command line's `hostname=`, `/proc/sys`).
+pub fn set_hostname(name: &[u8]) {
+    let mut new = Name([0; NAME_MAX], name.len().min(NAME_MAX));
+    new.0[..new.1].copy_from_slice(&name[..new.1]);
+    *HOST.lock() = new;
+}
+
+fn set_name(which: &SpinLock<Name>, at: usize, len: i32) -> SysResult {
+    if !current().creds().capable(cap::SYS_ADMIN) {
+        return Err(Errno::EPERM);
+    }
+    let len = usize::try_from(len).map_err(|_| Errno::EINVAL)?;
+    if len > NAME_MAX {
+        return Err(Errno::EINVAL);
+    }
+    let mut new = Name([0; NAME_MAX], len);
+    read_bytes(&mut new.0[..len], at)?;
+    *which.lock() = new;
+    Ok(0)
+}
+
+fn write_utsname(at: usize) -> SysResult {
+    let mut out = [0; 6 * FIELD];
+    let mut field = |n: usize, value: &[u8]| out[n * FIELD..n * FIELD + value.len()].copy_from_slice(value);
+    field(0, b"Linux");
+    field(1, &hostname());
+    field(2, RELEASE.as_bytes());
+    field(3, VERSION.as_bytes());
+    field(4, crate::arch::UTS_MACHINE.as_bytes());
+    field(5, &domainname());
+    write_bytes(at, &out)?;
+    Ok(0)
+}
+
+/// `struct sysinfo` of a 64-bit machine: 112 bytes.
+fn write_sysinfo(at: usize) -> SysResult {
+    let memory = crate::mm::stats();
+    let page = crate::mm::PAGE_SIZE as u64;
+    let loads = crate::sched::stats::load_averages();
+    let mut out = [0u8; 112];
+    let mut put = |at: usize, value: u64| out[at..at + 8].copy_from_slice(&value.to_ne_bytes());
+    put(0, crate::time::now_ns() / 1_000_000_000);
+    for (n, load) in loads.iter().enumerate() {
+        // Load averages have 11 fraction bits, `sysinfo` wants 16.
+        put(8 + 8 * n, load << 5);
+    }
+    put(32, memory.total as u64 * page);
+    put(40, memory.free as u64 * page);
+    out[80..82].copy_from_slice(&(task::user::total().min(u16::MAX.into()) as u16).to_ne_bytes());
+    out[104..108].copy_from_slice(&1u32.to_ne_bytes());
+    write_bytes(at, &out)?;
+    Ok(0)
+}
+
+/// `prctl` options that are about threads and processes.
+fn task_prctl(option: u32, arg: [usize; 4]) -> SysResult {
+    const SET_PDEATHSIG: u32 = 1;
+    const GET_PDEATHSIG: u32 = 2;
+    const GET_DUMPABLE: u32 = 3;
+    const SET_DUMPABLE: u32 = 4;
+    const GET_TIMING: u32 = 13;
+    const SET_TIMING: u32 = 14;
+    const SET_NAME: u32 = 15;
+    const GET_NAME: u32 = 16;
+    const GET_SECCOMP: u32 = 21;
+    const SET_TIMERSLACK: u32 = 29;
+    const GET_TIMERSLACK: u32 = 30;
+    const MCE_KILL_GET: u32 = 34;
+    const SET_CHILD_SUBREAPER: u32 = 36;
+    const GET_CHILD_SUBREAPER: u32 = 37;
+    const GET_TID_ADDRESS: u32 = 40;
+    const SET_THP_DISABLE: u32 = 41;
+    const GET_THP_DISABLE: u32 = 42;
+    const SET_VMA: u32 = 0x5356_4d41;
+    let task = current();
+    match option {
+        SET_PDEATHSIG => {
+            if arg[0] > signal::NSIG as usize {
+                return Err(Errno::EINVAL);
+            }
+            task.parent_death_signal.store(arg[0] as i32, Ordering::Relaxed);
+        }
+        GET_PDEATHSIG => {
+            UserPtr::<i32>::new(arg[0]).write(task.parent_death_signal.load(Ordering::Relaxed))?
+        }
+        GET_DUMPABLE => return Ok(task.process.dumpable.load(Ordering::Relaxed) as usize),
+        SET_DUMPABLE if arg[0] > 1 => return Err(Errno::EINVAL),
+        SET_DUMPABLE => task.process.dumpable.store(arg[0] as u32, Ordering::Relaxed),
+        // Statistical timing is the only kind.
+        GET_TIMING => {}
+        SET_TIMING if arg[0] != 0 => return Err(Errno::EINVAL),
+        SET_TIMING => {}
+        SET_NAME => {
+            let mut name = [0u8; 16];
+            // Up to the NUL: what lies behind it may not be mapped.
+            for (n, byte) in name[..15].iter_mut().enumerate() {
+                *byte = UserPtr::<u8>::new(arg[0]).add(n).read()?;
+                if *byte == 0 {
+                    break;
+                }
+            }
+            task.set_comm(&name);
+        }
+        GET_NAME => write_bytes(arg[0], &task.comm())?,
+        GET_SECCOMP => {}
+        SET_TIMERSLACK => task.timer_slack_ns.store(
+            if arg[0] == 0 { 50_000 } else { arg[0] as u64 },
+            Ordering::Relaxed,
+        ),
+        GET_TIMERSLACK => return Ok(task.timer_slack_ns.load(Ordering::Relaxed) as usize),
+        // PR_MCE_KILL_DEFAULT.
+        MCE_KILL_GET => return Ok(2),
+        SET_CHILD_SUBREAPER => {
+            task.process.child_subreaper.store(arg[0] != 0, Ordering::Relaxed);
+            if arg[0] != 0 {
+                task::process::mark_descendants(&task.process);
+            }
+        }
+        GET_CHILD_SUBREAPER => {
+            let is = task.process.child_subreaper.load(Ordering::Relaxed);
+            UserPtr::<i32>::new(arg[0]).write(is.into())?;
+        }
+        GET_TID_ADDRESS => {
+            UserPtr::<usize>::new(arg[0]).write(task.clear_child_tid.load(Ordering::Relaxed))?
+        }
+        SET_THP_DISABLE if arg[1..] != [0; 3] => return Err(Errno::EINVAL),
+        // There are no huge pages to be had.
+        SET_THP_DISABLE | GET_THP_DISABLE => {}
+        SET_VMA if arg[0] != 0 => return Err(Errno::EINVAL),
+        // Names of anonymous mappings are accepted and not shown.
+        SET_VMA => {}
+        _ => return Err(Errno::EINVAL),
+    }
+    Ok(0)
+}
+
+fn do_reboot(magic1: u32, magic2: u32, command: u32) -> SysResult {
+    const MAGIC1: u32 = 0xfee1_dead;
+    const MAGIC2: [u32; 4] = [672_274_793, 85_072_278, 369_367_448, 537_993_216];
+    const RESTART: u32 = 0x0123_4567;
+    const RESTART2: u32 = 0xa1b2_c3d4;
+    const HALT: u32 = 0xcdef_0123;
+    const CAD_ON: u32 = 0x89ab_cdef;
+    const CAD_OFF: u32 = 0;
+    const POWER_OFF: u32 = 0x4321_fedc;
+    if !current().creds().capable(cap::SYS_BOOT) {
+        return Err(Errno::EPERM);
+    }
+    if magic1 != MAGIC1 || !MAGIC2.contains(&magic2) {
+        return Err(Errno::EINVAL);
+    }
+    match command {
+        CAD_ON | CAD_OFF => Ok(0),
+        RESTART | RESTART2 => {
+            info!("reboot: Restarting system");
+            crate::arch::platform::reset()
+        }
+        // A halted virtual machine would only burn its host's time: it is turned off.
+        HALT | POWER_OFF => {
+            info!("reboot: Power down");
+            crate::arch::platform::power_off()
+        }
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+crate::syscalls! {
+    fn uname(at: usize) { write_utsname(at) }
+    fn sethostname(at: usize, len: i32) { set_name(&HOST, at, len) }
+    fn setdomainname(at: usize, len: i32) { set_name(&DOMAIN, at, len) }
+    fn sysinfo(at: usize) { write_sysinfo(at) }
+
+    fn getrandom(at: usize, len: usize, flags: u32) {
+        // GRND_NONBLOCK, GRND_RANDOM, GRND_INSECURE. The pool is seeded at boot, so nothing ever blocks.
+        if flags & !7 != 0 || flags & 6 == 6 { return Err(Errno::EINVAL); }
+        let len = len.min(i32::MAX as usize & !(crate::mm::PAGE_SIZE - 1));
+        let mut done = 0;
+        let mut chunk = [0; 256];
+        while done < len {
+            let n = (len - done).min(chunk.len());
+            random::fill(&mut chunk[..n]);
+            if let Err(e) = write_bytes(at.wrapping_add(done), &chunk[..n]) {
+                return if done > 0 { Ok(done) } else { Err(e) };
+            }
+            done += n;
+            if done < len && current().signal_pending() { break; }
+        }
+        Ok(done)
+    }
+
+    fn prctl(option: u32, a: usize, b: usize, c: usize, d: usize) {
+        let arg = [a, b, c, d];
+        match super::ids::prctl(option, arg) {
+            Some(result) => result,
+            None => task_prctl(option, arg),
+        }
+    }
+
+    fn personality(persona: u32) {
+        let task = current();
+        let old = task.personality.load(Ordering::Relaxed);
+        if persona != u32::MAX {
+            task.personality.store(persona, Ordering::Relaxed);
+        }
+        Ok(old as usize)
+    }
+
+    fn reboot(magic1: u32, magic2: u32, command: u32) { do_reboot(magic1, magic2, command) }
+
+    fn membarrier(command: u32, flags: u32) {
+        const QUERY: u32 = 0;
+        const SUPPORTED: u32 = 1 | 2 | 4 | 8 | 16 | 32 | 64;
+        if flags != 0 { return Err(Errno::EINVAL); }
+        match command {
+            QUERY => Ok(SUPPORTED as usize),
+            c if c.count_ones() == 1 && c & SUPPORTED != 0 => {
+                // Registrations need nothing; each barrier is a cross-CPU call.
+                if c & (1 | 2 | 8 | 32) != 0 {
+                    crate::sched::on_each_cpu(crate::sched::online(), &|| {
+                        core::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst);
+                    });
+                }
+                Ok(0)
+            }
+            _ => Err(Errno::EINVAL),
+        }
+    }
+
+    fn vhangup() {
+        if !current().creds().capable(cap::SYS_TTY_CONFIG) { return Err(Errno::EPERM); }
+        Ok(0)
+    }
+}

@@ -1,0 +1,326 @@
+//! System calls about signals.
+
+use super::SysResult;
+use crate::mm::user::{UserPtr, read_bytes, write_bytes};
+use crate::signal::{
+    self, Action, ActionFlags, AltStack, SigInfo, SigSet, info, mask, parse_signal, shown_flags,
+};
+use crate::task::{self, Process, Task, current, find_process, find_task};
+use alloc::sync::Arc;
+use limen_linux_abi::Errno;
+
+/// The only size of `sigset_t` the system calls accept, bytes.
+const SET_SIZE: usize = 8;
+
+fn check_set_size(size: usize) -> Result<(), Errno> {
+    if size == SET_SIZE {
+        Ok(())
+    } else {
+        Err(Errno::EINVAL)
+    }
+}
+
+/// Reads an optional signal set, as `ppoll` and its like take it.
+pub fn read_set(at: UserPtr<u64>, size: usize) -> Result<Option<SigSet>, Errno> {
+    match at.non_null() {
+        None => Ok(None),
+        Some(at) => {
+            check_set_size(size)?;
+            Ok(Some(SigSet(at.read()?)))
+        }
+    }
+}
+
+/// Whether the running thread may signal `target` with `sig`.
+fn may_signal(target: &Arc<Process>, sig: Option<u32>) -> Result<(), Errno> {
+    let me = current();
+    if Arc::ptr_eq(&me.process, target) {
+        return Ok(());
+    }
+    let creds = me.creds();
+    if creds.capable(task::creds::cap::KILL) {
+        return Ok(());
+    }
+    let theirs = match target.leader() {
+        Some(leader) => leader.creds(),
+        // A zombie can be signalled by those who could before; nothing comes of it.
+        None => return Ok(()),
+    };
+    let same = [creds.euid, creds.uid]
+        .iter()
+        .any(|id| *id == theirs.suid || *id == theirs.uid);
+    if same || sig == Some(signal::SIGCONT) && me.process.sid() == target.sid() {
+        Ok(())
+    } else {
+        Err(Errno::EPERM)
+    }
+}
+
+fn my_info(sig: u32, code: i32) -> SigInfo {
+    let me = current();
+    SigInfo::from_sender(sig, code, me.tgid(), me.creds().uid)
+}
+
+fn kill_process(process: &Arc<Process>, sig: Option<u32>, info: Option<SigInfo>) -> Result<(), Errno> {
+    may_signal(process, sig)?;
+    let Some(sig) = sig else { return Ok(()) };
+    signal::queue_to_process(
+        process,
+        sig,
+        info.unwrap_or_else(|| my_info(sig, info::code::USER)),
+    )
+}
+
+/// Signals every member of a group; succeeds if any could be signalled.
+fn kill_group(id: i32, sig: Option<u32>) -> SysResult {
+    let group = task::pid::find_group(id).ok_or(Errno::ESRCH)?;
+    kill_all(group.members(), sig, Errno::ESRCH)
+}
+
+fn kill_all(processes: alloc::vec::Vec<Arc<Process>>, sig: Option<u32>, none: Errno) -> SysResult {
+    let mut result = Err(none);
+    for process in processes {
+        match kill_process(&process, sig, None) {
+            Ok(()) => result = Ok(0),
+            Err(e) if result.is_err() => result = Err(e),
+            Err(_) => {}
+        }
+    }
+    result
+}
+
+/// What `kill` does.
+pub fn kill_pid(pid: i32, sig: i32) -> SysResult {
+    let sig = parse_signal(sig)?;
+    match pid {
+        1.. => {
+            let process = find_process(pid).or_else(|| find_task(pid).map(|task| task.process.clone()));
+            kill_process(&process.ok_or(Errno::ESRCH)?, sig, None).map(|()| 0)
+        }
+        0 => kill_group(current().process.pgrp(), sig),
+        -1 => {
+            let me = current().tgid();
+            let mut all = task::all_processes();
+            all.retain(|process| process.tgid != me && !process.is_init());
+            kill_all(all, sig, Errno::ESRCH)
+        }
+        i32::MIN => Err(Errno::ESRCH),
+        _ => kill_group(-pid, sig),
+    }
+}
+
+fn find_thread(tgid: i32, tid: i32) -> Result<Arc<Task>, Errno> {
+    if tid <= 0 || tgid == 0 || tgid < -1 {
+        return Err(Errno::EINVAL);
+    }
+    let task = find_task(tid).ok_or(Errno::ESRCH)?;
+    if tgid > 0 && task.tgid() != tgid {
+        Err(Errno::ESRCH)
+    } else {
+        Ok(task)
+    }
+}
+
+fn kill_thread(tgid: i32, tid: i32, sig: i32, info: Option<SigInfo>) -> SysResult {
+    let task = find_thread(tgid, tid)?;
+    let sig = parse_signal(sig)?;
+    may_signal(&task.process, sig)?;
+    if let Some(sig) = sig {
+        signal::queue_to_task(
+            &task,
+            sig,
+            info.unwrap_or_else(|| my_info(sig, info::code::TKILL)),
+        )?;
+    }
+    Ok(0)
+}
+
+/// Reads a `siginfo_t` that a process sends: it may not claim to come from the kernel, nor, unless to itself, from `kill`.
+pub fn read_info(at: usize, sig: i32, to_self: bool) -> Result<SigInfo, Errno> {
+    let mut bytes = [0; info::SIZE];
+    read_bytes(&mut bytes, at)?;
+    let info = SigInfo::from_user(sig as u32, bytes);
+    if (info.code() >= 0 || info.code() == info::code::TKILL) && !to_self {
+        return Err(Errno::EPERM);
+    }
+    Ok(info)
+}
+
+fn read_action(at: usize) -> Result<Action, Errno> {
+    let raw: [usize; 3] = UserPtr::new(at).read()?;
+    let mask: u64 = UserPtr::new(at + size_of::<[usize; 3]>()).read()?;
+    Ok(Action {
+        handler: raw[0],
+        flags: ActionFlags::from_bits_truncate(raw[1] as u32),
+        restorer: raw[2],
+        mask: SigSet(mask),
+    })
+}
+
+fn write_action(at: usize, action: &Action) -> Result<(), Errno> {
+    UserPtr::new(at).write([action.handler, action.flags.bits() as usize, action.restorer])?;
+    UserPtr::new(at + size_of::<[usize; 3]>()).write(action.mask.0)
+}
+
+/// A `timespec` of two 64-bit words as nanoseconds.
+pub fn read_timespec(at: UserPtr<[i64; 2]>) -> Result<u64, Errno> {
+    let [seconds, nanoseconds] = at.read()?;
+    if seconds < 0 || !(0..1_000_000_000).contains(&nanoseconds) {
+        return Err(Errno::EINVAL);
+    }
+    Ok((seconds as u64)
+        .saturating_mul(1_000_000_000)
+        .saturating_add(nanoseconds as u64))
+}
+
+crate::syscalls! {
+    fn rt_sigaction(sig: i32, new: usize, old: usize, size: usize) {
+        check_set_size(size)?;
+        let sig = parse_signal(sig)?.ok_or(Errno::EINVAL)?;
+        let new = if new == 0 { None } else { Some(read_action(new)?) };
+        let previous = mask::action(sig, new)?;
+        if old != 0 {
+            write_action(old, &previous)?;
+        }
+        Ok(0)
+    }
+
+    fn rt_sigprocmask(how: i32, new: UserPtr<u64>, old: UserPtr<u64>, size: usize) {
+        check_set_size(size)?;
+        let task = current();
+        let blocked = task.signals.lock().blocked;
+        if let Some(new) = new.non_null() {
+            let set = SigSet(new.read()?);
+            signal::set_mask(&task, match how {
+                0 => blocked.or(set),
+                1 => blocked.minus(set),
+                2 => set,
+                _ => return Err(Errno::EINVAL),
+            });
+        }
+        if let Some(old) = old.non_null() {
+            old.write(blocked.0)?;
+        }
+        Ok(0)
+    }
+
+    fn rt_sigpending(set: usize, size: usize) {
+        if size > SET_SIZE {
+            return Err(Errno::EINVAL);
+        }
+        let task = current();
+        let pending = {
+            let shared = task.process.signals.lock();
+            let own = task.signals.lock();
+            own.pending.set().or(shared.pending.set()).and(own.blocked)
+        };
+        write_bytes(set, &pending.0.to_ne_bytes()[..size])?;
+        Ok(0)
+    }
+
+    fn rt_sigtimedwait(set: UserPtr<u64>, at: usize, timeout: UserPtr<[i64; 2]>, size: usize) {
+        check_set_size(size)?;
+        let set = SigSet(set.read()?);
+        let deadline = match timeout.non_null() {
+            None => None,
+            Some(timeout) => Some(crate::time::now_ns().saturating_add(read_timespec(timeout)?)),
+        };
+        let info = mask::timed_wait(set, deadline)?;
+        if at != 0 {
+            write_bytes(at, &info.to_bytes())?;
+        }
+        Ok(info.signal() as usize)
+    }
+
+    fn rt_sigsuspend(set: UserPtr<u64>, size: usize) {
+        check_set_size(size)?;
+        mask::suspend(SigSet(set.read()?))
+    }
+
+    fn pause() { mask::pause() }
+
+    fn rt_sigreturn(call: &mut Call) {
+        signal::sigreturn(call.frame);
+        // The frame is complete: its result register is whatever was interrupted.
+        Ok(call.frame.result())
+    }
+
+    fn sigaltstack(call: &mut Call, new: usize, old: usize) {
+        let task = current();
+        let sp = call.frame.sp();
+        let previous = task.signals.lock().altstack;
+        if new != 0 {
+            let raw: [usize; 3] = UserPtr::new(new).read()?;
+            signal::altstack::set(&task, AltStack { sp: raw[0], flags: raw[1] as u32, size: raw[2] }, sp)?;
+        }
+        if old != 0 {
+            let flags = shown_flags(&previous, sp);
+            UserPtr::new(old).write([previous.sp, flags as usize, previous.size])?;
+        }
+        Ok(0)
+    }
+
+    fn kill(pid: i32, sig: i32) { kill_pid(pid, sig) }
+
+    fn tkill(tid: i32, sig: i32) { kill_thread(-1, tid, sig, None) }
+
+    fn tgkill(tgid: i32, tid: i32, sig: i32) {
+        if tgid <= 0 { return Err(Errno::EINVAL); }
+        kill_thread(tgid, tid, sig, None)
+    }
+
+    fn rt_sigqueueinfo(tgid: i32, sig: i32, info: usize) {
+        let info = read_info(info, sig, tgid == current().tgid())?;
+        let sig = parse_signal(sig)?;
+        let process = find_process(tgid).ok_or(Errno::ESRCH)?;
+        kill_process(&process, sig, Some(info)).map(|()| 0)
+    }
+
+    fn rt_tgsigqueueinfo(tgid: i32, tid: i32, sig: i32, info: usize) {
+        if tgid <= 0 || tid <= 0 { return Err(Errno::EINVAL); }
+        let info = read_info(info, sig, tgid == current().tgid())?;
+        kill_thread(tgid, tid, sig, Some(info))
+    }
+
+    fn pidfd_send_signal(fd: i32, sig: i32, info: usize, flags: u32) {
+        if flags & !7 != 0 || flags.count_ones() > 1 { return Err(Errno::EINVAL); }
+        let process = task::pidfd::process_of(fd)?;
+        let number = parse_signal(sig)?;
+        let info = match info {
+            0 => None,
+            at => {
+                let info = read_info(at, sig, process.tgid == current().tgid())?;
+                let mut stated = [0; 4];
+                read_bytes(&mut stated, at)?;
+                if i32::from_ne_bytes(stated) != sig { return Err(Errno::EINVAL); }
+                Some(info)
+            }
+        };
+        if process.exit_state() == task::ExitState::Dead {
+            return Err(Errno::ESRCH);
+        }
+        // PIDFD_SIGNAL_PROCESS_GROUP.
+        if flags & 4 != 0 {
+            return kill_all(process.group().members(), number, Errno::ESRCH);
+        }
+        kill_process(&process, number, info).map(|()| 0)
+    }
+
+    fn signalfd(fd: i32, set: UserPtr<u64>, size: usize) {
+        check_set_size(size)?;
+        signal::signalfd::open(fd, SigSet(set.read()?), 0)
+    }
+
+    fn signalfd4(fd: i32, set: UserPtr<u64>, size: usize, flags: u32) {
+        check_set_size(size)?;
+        signal::signalfd::open(fd, SigSet(set.read()?), flags)
+    }
+
+    fn restart_syscall() {
+        let function = current().restart.lock().take();
+        match function {
+            Some(function) => function(),
+            None => Err(Errno::EINTR),
+        }
+    }
+}

@@ -1,0 +1,423 @@
+//! System calls about threads and processes: making, ending, waiting, groups and sessions, limits and usage.
+
+use super::SysResult;
+use crate::mm::user::{UserPtr, check, read_bytes};
+use crate::signal;
+use crate::task::fork::{self, CloneArgs, CloneFlags};
+use crate::task::rlimit::{self, Limit};
+use crate::task::wait::{self, Report, WaitOptions, Which};
+use crate::task::{self, Process, Usage, creds::cap, current, exec, exit, find_process, group, pidfd};
+use alloc::sync::Arc;
+use core::sync::atomic::Ordering;
+use limen_linux_abi::Errno;
+
+fn clone_from_registers(call: &mut super::Call<'_>, args: [usize; 5]) -> SysResult {
+    let [flags, stack, parent_tid, fourth, fifth] = args;
+    let (tls, child_tid) = if crate::arch::CLONE_BACKWARDS {
+        (fourth, fifth)
+    } else {
+        (fifth, fourth)
+    };
+    let mut clone_flags = CloneFlags::from_bits_truncate(flags as u64 & 0xffff_ff00);
+    let exit_signal = (flags & 0xff) as i32;
+    if exit_signal > signal::NSIG as i32 || clone_flags.contains(CloneFlags::PIDFD | CloneFlags::DETACHED) {
+        return Err(Errno::EINVAL);
+    }
+    // Two uses of one argument.
+    if clone_flags.contains(CloneFlags::PIDFD | CloneFlags::PARENT_SETTID) {
+        return Err(Errno::EINVAL);
+    }
+    clone_flags.remove(CloneFlags::DETACHED);
+    let args = CloneArgs {
+        flags: clone_flags,
+        pidfd: parent_tid,
+        child_tid,
+        parent_tid,
+        exit_signal,
+        stack,
+        tls,
+        tid: None,
+    };
+    fork::clone(call.frame, &args)
+}
+
+/// `struct clone_args`, as far as it is given.
+fn read_clone_args(at: usize, size: usize) -> Result<CloneArgs, Errno> {
+    const WORDS: usize = 11;
+    if size > crate::mm::PAGE_SIZE {
+        return Err(Errno::E2BIG);
+    }
+    if size < 64 {
+        return Err(Errno::EINVAL);
+    }
+    let mut bytes = [0; WORDS * 8];
+    let known = size.min(bytes.len());
+    read_bytes(&mut bytes[..known], at)?;
+    check_zero(at + known, size - known)?;
+    let word = |n: usize| {
+        let mut b = [0; 8];
+        b.copy_from_slice(&bytes[n * 8..n * 8 + 8]);
+        u64::from_ne_bytes(b)
+    };
+    let (stack, stack_size) = (word(5) as usize, word(6) as usize);
+    let flags = CloneFlags::from_bits(word(0)).ok_or(Errno::EINVAL)?;
+    let exit_signal = word(4);
+    if word(0) & 0xff & !CloneFlags::NEWTIME.bits() != 0
+        || exit_signal > u64::from(signal::NSIG)
+        || flags.contains(CloneFlags::DETACHED)
+        || flags.intersects(CloneFlags::THREAD | CloneFlags::PARENT) && exit_signal != 0
+        || (stack == 0) != (stack_size == 0)
+        || word(9) > 32
+        || (word(8) == 0) != (word(9) == 0)
+    {
+        return Err(Errno::EINVAL);
+    }
+    if stack != 0 {
+        check(stack, stack_size).map_err(|_| Errno::EINVAL)?;
+    }
+    if flags.contains(CloneFlags::INTO_CGROUP) {
+        return Err(Errno::EBADF);
+    }
+    let tid = match word(9) {
+        0 => None,
+        1 => {
+            if !current().creds().capable(cap::SYS_ADMIN) {
+                return Err(Errno::EPERM);
+            }
+            Some(UserPtr::<i32>::new(word(8) as usize).read()?)
+        }
+        // There is one PID namespace.
+        _ => return Err(Errno::EINVAL),
+    };
+    Ok(CloneArgs {
+        flags,
+        pidfd: word(1) as usize,
+        child_tid: word(2) as usize,
+        parent_tid: word(3) as usize,
+        exit_signal: exit_signal as i32,
+        stack: stack.wrapping_add(stack_size),
+        tls: word(7) as usize,
+        tid,
+    })
+}
+
+/// The part of an extensible structure that this kernel does not know must be zero.
+fn check_zero(mut at: usize, mut len: usize) -> Result<(), Errno> {
+    let mut chunk = [0; 64];
+    while len > 0 {
+        let n = len.min(chunk.len());
+        read_bytes(&mut chunk[..n], at)?;
+        if chunk[..n].iter().any(|&b| b != 0) {
+            return Err(Errno::E2BIG);
+        }
+        at += n;
+        len -= n;
+    }
+    Ok(())
+}
+
+/// `struct rusage` as 18 machine words.
+fn rusage_words(usage: &Usage) -> [usize; 18] {
+    let mut words = [0; 18];
+    let micros = |ns: u64| {
+        [
+            (ns / 1_000_000_000) as usize,
+            (ns % 1_000_000_000 / 1000) as usize,
+        ]
+    };
+    words[..2].copy_from_slice(&micros(usage.user_ns));
+    words[2..4].copy_from_slice(&micros(usage.system_ns));
+    words[4] = (usage.max_rss as usize) << (crate::mm::PAGE_SHIFT - 10);
+    words[8] = usage.minor_faults as usize;
+    words[9] = usage.major_faults as usize;
+    words[16] = usage.voluntary_switches as usize;
+    words[17] = usage.involuntary_switches as usize;
+    words
+}
+
+fn write_rusage(at: UserPtr<[usize; 18]>, usage: &Usage) -> Result<(), Errno> {
+    match at.non_null() {
+        Some(at) => at.write(rusage_words(usage)),
+        None => Ok(()),
+    }
+}
+
+fn write_wait_info(at: usize, report: Option<&Report>) -> Result<(), Errno> {
+    if at == 0 {
+        return Ok(());
+    }
+    // si_signo, si_errno, si_code, then pid, uid, status from the union's start: other fields stay as they are, as in Linux.
+    let union = if size_of::<usize>() == 8 { 16 } else { 12 };
+    let (head, body) = match report {
+        Some(r) => (
+            [signal::SIGCHLD as i32, 0, r.code],
+            [r.pid, r.uid as i32, r.value],
+        ),
+        None => ([0; 3], [0; 3]),
+    };
+    UserPtr::new(at).write(head)?;
+    UserPtr::new(at + union).write(body)
+}
+
+fn limit_of(which: u32) -> Result<usize, Errno> {
+    if (which as usize) < rlimit::COUNT {
+        Ok(which as usize)
+    } else {
+        Err(Errno::EINVAL)
+    }
+}
+
+/// Changes a limit of `process` after the checks.
+fn change_limit(process: &Process, which: usize, new: Limit) -> Result<(), Errno> {
+    if new.soft > new.hard {
+        return Err(Errno::EINVAL);
+    }
+    if which == rlimit::which::NOFILE && new.hard > 1 << 20 {
+        return Err(Errno::EPERM);
+    }
+    if new.hard > process.limits.get(which).hard && !current().creds().capable(cap::SYS_RESOURCE) {
+        return Err(Errno::EPERM);
+    }
+    process.limits.set(which, new);
+    Ok(())
+}
+
+/// The process whose limits `prlimit64` is about, if the caller may see or change them.
+fn limits_target(pid: i32) -> Result<Arc<Process>, Errno> {
+    let me = current();
+    if pid == 0 || pid == me.tgid() {
+        return Ok(me.process.clone());
+    }
+    let task = task::find_task(pid).ok_or(Errno::ESRCH)?;
+    let (mine, theirs) = (me.creds(), task.creds());
+    let same = [theirs.euid, theirs.suid, theirs.uid]
+        .iter()
+        .all(|&id| id == mine.uid)
+        && [theirs.egid, theirs.sgid, theirs.gid]
+            .iter()
+            .all(|&id| id == mine.gid);
+    if same || mine.capable(cap::SYS_RESOURCE) {
+        Ok(task.process.clone())
+    } else {
+        Err(Errno::EPERM)
+    }
+}
+
+crate::syscalls! {
+    fn fork(call: &mut Call) { fork::clone(call.frame, &CloneArgs::fork()) }
+
+    fn vfork(call: &mut Call) {
+        let flags = CloneFlags::VFORK | CloneFlags::VM;
+        fork::clone(call.frame, &CloneArgs { flags, ..CloneArgs::fork() })
+    }
+
+    fn clone(call: &mut Call, a: usize, b: usize, c: usize, d: usize, e: usize) {
+        clone_from_registers(call, [a, b, c, d, e])
+    }
+
+    fn clone3(call: &mut Call, args: usize, size: usize) {
+        let args = read_clone_args(args, size)?;
+        fork::clone(call.frame, &args)
+    }
+
+    fn unshare(flags: u64) {
+        let flags = CloneFlags::from_bits(flags).ok_or(Errno::EINVAL)?;
+        fork::unshare(flags)
+    }
+
+    fn setns(fd: i32, kind: u32) {
+        let _ = kind;
+        current().files().get(fd)?;
+        // There is one namespace of each kind, and no descriptor stands for one.
+        Err(Errno::EINVAL)
+    }
+
+    fn execve(call: &mut Call, path: usize, argv: usize, envp: usize) {
+        exec::execve(call.frame, exec::AT_FDCWD, path, argv, envp, 0)
+    }
+
+    fn execveat(call: &mut Call, dirfd: i32, path: usize, argv: usize, envp: usize, flags: u32) {
+        exec::execve(call.frame, dirfd, path, argv, envp, flags)
+    }
+
+    fn exit(code: i32) { exit::exit_thread(exit::status_of_exit(code)) }
+
+    fn exit_group(code: i32) { exit::exit_group(code) }
+
+    fn wait4(pid: i32, status: UserPtr<i32>, options: u32, usage: UserPtr<[usize; 18]>) {
+        let options = WaitOptions::from_bits(options).ok_or(Errno::EINVAL)?;
+        if options.intersects(WaitOptions::EXITED | WaitOptions::NOWAIT) {
+            return Err(Errno::EINVAL);
+        }
+        let which = match pid {
+            i32::MIN => return Err(Errno::ESRCH),
+            -1 => Which::Any,
+            0 => Which::Group(current().process.pgrp()),
+            1.. => Which::Pid(pid),
+            _ => Which::Group(-pid),
+        };
+        let Some(report) = wait::wait(&which, options | WaitOptions::EXITED)? else { return Ok(0) };
+        if let Some(status) = status.non_null() {
+            status.write(report.status)?;
+        }
+        write_rusage(usage, &report.usage)?;
+        Ok(report.pid as usize)
+    }
+
+    fn waitid(kind: u32, id: i32, info: usize, options: u32, usage: UserPtr<[usize; 18]>) {
+        let options = WaitOptions::from_bits(options).ok_or(Errno::EINVAL)?;
+        if !options.intersects(WaitOptions::EXITED | WaitOptions::STOPPED | WaitOptions::CONTINUED) {
+            return Err(Errno::EINVAL);
+        }
+        let mut options = options;
+        let which = match kind {
+            0 => Which::Any,
+            1 if id > 0 => Which::Pid(id),
+            2 if id > 0 => Which::Group(id),
+            2 if id == 0 => Which::Group(current().process.pgrp()),
+            3 if id >= 0 => {
+                let (process, nonblocking) = pidfd::process_and_mode(id)?;
+                if nonblocking {
+                    options |= WaitOptions::NOHANG;
+                }
+                Which::Process(process)
+            }
+            _ => return Err(Errno::EINVAL),
+        };
+        let report = wait::wait(&which, options)?;
+        if let Some(report) = &report {
+            write_rusage(usage, &report.usage)?;
+        } else if kind == 3 && options.contains(WaitOptions::NOHANG) && pidfd::process_and_mode(id)?.1 {
+            return Err(Errno::EAGAIN);
+        }
+        write_wait_info(info, report.as_ref())?;
+        Ok(0)
+    }
+
+    fn getpid() { Ok(current().tgid() as usize) }
+    fn gettid() { Ok(current().tid() as usize) }
+    fn getppid() { Ok(current().process.ppid.load(Ordering::Relaxed) as usize) }
+    fn getpgrp() { Ok(current().process.pgrp() as usize) }
+    fn getpgid(pid: i32) { Ok(group::process_or_self(pid)?.pgrp() as usize) }
+    fn getsid(pid: i32) { Ok(group::process_or_self(pid)?.sid() as usize) }
+    fn setsid() { group::setsid() }
+    fn setpgid(pid: i32, pgid: i32) { group::setpgid(pid, pgid) }
+
+    fn set_tid_address(at: usize) {
+        let task = current();
+        task.clear_child_tid.store(at, Ordering::Relaxed);
+        Ok(task.tid() as usize)
+    }
+
+    fn pidfd_open(pid: i32, flags: u32) {
+        // PIDFD_NONBLOCK and PIDFD_THREAD (which this kernel does not have).
+        const NONBLOCK: u32 = 0o4000;
+        if flags & !NONBLOCK != 0 || pid <= 0 {
+            return Err(Errno::EINVAL);
+        }
+        let process = find_process(pid).ok_or(match task::find_task(pid) {
+            Some(_) => Errno::EINVAL,
+            None => Errno::ESRCH,
+        })?;
+        Ok(pidfd::open(&process, flags & NONBLOCK)? as usize)
+    }
+
+    fn pidfd_getfd(fd: i32, target: i32, flags: u32) {
+        if flags != 0 { return Err(Errno::EINVAL); }
+        let process = pidfd::process_of(fd)?;
+        let leader = process.leader().ok_or(Errno::ESRCH)?;
+        task::access::may_trace(&leader)?;
+        let file = leader.try_files().ok_or(Errno::ESRCH)?.get_any(target)?;
+        Ok(current().files().install(file, true)? as usize)
+    }
+
+    fn getrlimit(which: u32, at: UserPtr<[u64; 2]>) {
+        let limit = current().process.limits.get(limit_of(which)?);
+        at.write([limit.soft, limit.hard])?;
+        Ok(0)
+    }
+
+    fn setrlimit(which: u32, at: UserPtr<[u64; 2]>) {
+        let which = limit_of(which)?;
+        let [soft, hard] = at.read()?;
+        change_limit(&current().process, which, Limit { soft, hard })?;
+        Ok(0)
+    }
+
+    fn prlimit64(pid: i32, which: u32, new: UserPtr<[u64; 2]>, old: UserPtr<[u64; 2]>) {
+        let which = limit_of(which)?;
+        let new = match new.non_null() { Some(new) => Some(new.read()?), None => None };
+        let process = limits_target(pid)?;
+        let previous = process.limits.get(which);
+        if let Some([soft, hard]) = new {
+            change_limit(&process, which, Limit { soft, hard })?;
+        }
+        if let Some(old) = old.non_null() {
+            old.write([previous.soft, previous.hard])?;
+        }
+        Ok(0)
+    }
+
+    fn getrusage(who: i32, at: UserPtr<[usize; 18]>) {
+        let task = current();
+        let mut usage = match who {
+            0 => task.process.usage(),
+            -1 => *task.process.dead_children.lock(),
+            1 => Usage::of_task(&task),
+            _ => return Err(Errno::EINVAL),
+        };
+        if who != -1 && let Some(mm) = task.mm() {
+            usage.max_rss = usage.max_rss.max(mm.usage().peak_rss as u64);
+        }
+        at.write(rusage_words(&usage))?;
+        Ok(0)
+    }
+
+    fn times(at: UserPtr<[usize; 4]>) {
+        let task = current();
+        if let Some(at) = at.non_null() {
+            let own = task.process.usage();
+            let children = *task.process.dead_children.lock();
+            at.write([own.user_ticks(), own.system_ticks(), children.user_ticks(), children.system_ticks()])?;
+        }
+        Ok((crate::time::now_ns() / 10_000_000) as usize)
+    }
+
+    fn get_robust_list(tid: i32, head: UserPtr<usize>, size: UserPtr<usize>) {
+        let target = match tid {
+            0 => current().clone(),
+            _ => task::find_task(tid).ok_or(Errno::ESRCH)?,
+        };
+        task::access::may_trace(&target)?;
+        size.write(3 * size_of::<usize>())?;
+        head.write(target.robust_list.load(Ordering::Relaxed))?;
+        Ok(0)
+    }
+
+    fn set_robust_list(head: usize, size: usize) {
+        if size != 3 * size_of::<usize>() { return Err(Errno::EINVAL); }
+        current().robust_list.store(head, Ordering::Relaxed);
+        Ok(0)
+    }
+
+    fn ptrace(request: i32, pid: i32) {
+        // Tracing is not built yet: attaching is refused as by a Yama that allows nobody.
+        const TRACEME: i32 = 0;
+        if request == TRACEME {
+            return Err(Errno::EPERM);
+        }
+        task::find_task(pid).ok_or(Errno::ESRCH)?;
+        const ATTACH: i32 = 16;
+        const SEIZE: i32 = 0x4206;
+        Err(if request == ATTACH || request == SEIZE { Errno::EPERM } else { Errno::ESRCH })
+    }
+
+    fn kcmp(pid1: i32, pid2: i32, kind: u32, a: usize, b: usize) { task::access::compare(pid1, pid2, kind, a, b) }
+
+    fn process_mrelease(fd: i32, flags: u32) {
+        if flags != 0 { return Err(Errno::EINVAL); }
+        let process = pidfd::process_of(fd)?;
+        if process.signals.lock().group_exit.is_none() { return Err(Errno::EINVAL); }
+        Ok(0)
+    }
+}

@@ -1,0 +1,131 @@
+//! Arguments and environment on their way from the old program to the new one.
+
+use crate::mm::copy::UserString;
+use crate::mm::user::UserPtr;
+use crate::task::rlimit::{self, which};
+use alloc::vec::Vec;
+use limen_linux_abi::Errno;
+
+/// Longest single string, its NUL included (`MAX_ARG_STRLEN`).
+const MAX_STRING: usize = 32 * crate::mm::PAGE_SIZE;
+/// What is always allowed altogether (`ARG_MAX`).
+const ALWAYS: u64 = 131_072;
+/// What is never allowed altogether: three quarters of the usual stack.
+const NEVER: u64 = 6 << 20;
+
+/// All strings, each with its NUL, arguments first.
+pub(super) struct Strings {
+    /// The strings.
+    pub bytes: Vec<u8>,
+    /// How many are arguments.
+    pub argc: usize,
+    /// How many are environment.
+    pub envc: usize,
+    /// Where the environment begins in `bytes`.
+    pub env_start: usize,
+    /// How much room strings and pointers may take.
+    limit: usize,
+}
+
+impl Strings {
+    fn new() -> Self {
+        let quarter = crate::task::rlimit(which::STACK) / 4;
+        let limit = if quarter == rlimit::INFINITY / 4 {
+            NEVER
+        } else {
+            quarter.clamp(ALWAYS, NEVER)
+        };
+        Self {
+            bytes: Vec::new(),
+            argc: 0,
+            envc: 0,
+            env_start: 0,
+            limit: limit as usize,
+        }
+    }
+
+    /// Reads both vectors. `E2BIG` if they are too large.
+    pub fn from_user(argv: usize, envp: usize) -> Result<Self, Errno> {
+        let mut strings = Self::new();
+        strings.argc = strings.read_vector(argv)?;
+        if strings.argc == 0 {
+            // Programs rely on having a name: Linux gives them an empty one.
+            strings.push(b"")?;
+            strings.argc = 1;
+        }
+        strings.env_start = strings.bytes.len();
+        strings.envc = strings.read_vector(envp)?;
+        Ok(strings)
+    }
+
+    /// From the kernel's own lists.
+    pub fn from_kernel(args: &[&str], env: &[&str]) -> Result<Self, Errno> {
+        let mut strings = Self::new();
+        for arg in args {
+            strings.push(arg.as_bytes())?;
+        }
+        strings.argc = args.len();
+        strings.env_start = strings.bytes.len();
+        for entry in env {
+            strings.push(entry.as_bytes())?;
+        }
+        strings.envc = env.len();
+        Ok(strings)
+    }
+
+    fn read_vector(&mut self, vector: usize) -> Result<usize, Errno> {
+        if vector == 0 {
+            return Ok(0);
+        }
+        let mut n = 0;
+        loop {
+            let at = UserPtr::<usize>::new(vector).add(n).read()?;
+            if at == 0 {
+                return Ok(n);
+            }
+            let string = UserString::read(at, MAX_STRING)
+                .map_err(|e| if e == Errno::ENAMETOOLONG { Errno::E2BIG } else { e })?;
+            self.push(string.as_bytes())?;
+            n += 1;
+            if (self.argc + n) * size_of::<usize>() + self.bytes.len() > self.limit {
+                return Err(Errno::E2BIG);
+            }
+            if n % 64 == 0 && crate::task::current().fatal_signal_pending() {
+                return Err(Errno::EINTR);
+            }
+        }
+    }
+
+    fn push(&mut self, string: &[u8]) -> Result<(), Errno> {
+        if self.bytes.len() + string.len() >= self.limit {
+            return Err(Errno::E2BIG);
+        }
+        self.bytes
+            .try_reserve(string.len() + 1)
+            .map_err(|_| Errno::ENOMEM)?;
+        self.bytes.extend_from_slice(string);
+        self.bytes.push(0);
+        Ok(())
+    }
+
+    /// A script runs: `first`, the optional `second` and `third` take the place of the first argument.
+    pub fn replace_first(&mut self, first: &[u8], second: Option<&[u8]>, third: &[u8]) -> Result<(), Errno> {
+        let old = self.bytes.iter().position(|&b| b == 0).map_or(0, |n| n + 1);
+        let mut new = Vec::new();
+        let size = first.len() + second.map_or(0, |s| s.len() + 1) + third.len() + 2;
+        if self.bytes.len() + size > self.limit {
+            return Err(Errno::E2BIG);
+        }
+        new.try_reserve(self.bytes.len() + size)
+            .map_err(|_| Errno::ENOMEM)?;
+        for string in [Some(first), second, Some(third)].into_iter().flatten() {
+            new.extend_from_slice(string);
+            new.push(0);
+        }
+        new.extend_from_slice(&self.bytes[old..]);
+        self.env_start = self.env_start + size - old;
+        self.argc += 1 + usize::from(second.is_some());
+        self.bytes = new;
+        Ok(())
+    }
+}

@@ -1,0 +1,189 @@
+//! The point of no return: the old program ends, the new one begins.
+
+use super::{Program, elf::Image, stack, vdso};
+use crate::arch::frame::Frame;
+use crate::mm::copy;
+use crate::sched::{self, entity::with_current_context};
+use crate::signal::{self, Action, Actions, AltStack, IGNORE};
+use crate::task::creds::{Creds, securebits};
+use crate::task::{CurrentTask, TaskFlags, current, exit, pid};
+use alloc::sync::Arc;
+use core::sync::atomic::Ordering;
+use limen_linux_abi::Errno;
+
+/// `S_ISUID`, `S_ISGID`, `S_IXGRP`.
+const SET_UID: u32 = 0o4000;
+const SET_GID: u32 = 0o2000;
+const GROUP_EXEC: u32 = 0o010;
+/// `MS_NOSUID`.
+const NOSUID: u32 = 2;
+
+/// Makes `image` the running program. An error means that the old program still runs; later trouble kills the process.
+pub(super) fn commit(frame: &mut Frame, program: Program, image: Image) -> Result<(), Errno> {
+    let task = current();
+    let (creds, secure) = new_creds(&task, &program);
+    let vdso = vdso::map(&image.mm)?;
+    // A table shared with another process is left to it.
+    let files = match task.try_files() {
+        Some(files) if Arc::strong_count(&files) > 2 => Some(files.copy()?),
+        _ => None,
+    };
+    become_single(&task)?;
+
+    // From here on there is no way back.
+    exit::release_memory_words(&task);
+    if let Some(files) = files {
+        drop(task.replace_files(Some(files)));
+    }
+    let old = task.replace_mm(Some(image.mm.clone()));
+    sched::activate_mm(&image.mm);
+    exit::release_vfork_parent(&task);
+    drop(old);
+
+    reset_signals(&task);
+    task.files().close_on_exec();
+    task.restart.lock().take();
+    task.set_comm(base_name(&program.filename));
+    let process = &task.process;
+    if secure {
+        task.parent_death_signal.store(0, Ordering::Relaxed);
+    }
+    process
+        .dumpable
+        .store(if secure { 0 } else { 1 }, Ordering::Relaxed);
+    let old_creds = task.creds();
+    crate::task::user::transfer(old_creds.uid, creds.uid);
+    task.set_creds(Arc::new(creds));
+    process
+        .exit_signal
+        .store(signal::SIGCHLD as i32, Ordering::Relaxed);
+    process.did_exec.store(true, Ordering::Relaxed);
+    task.clear_flags(TaskFlags::FORKNOEXEC | TaskFlags::SUPERPRIV | TaskFlags::KTHREAD);
+    drop(process.set_exe(Some(program.file.clone())));
+
+    match fill_memory(&task, &program, &image, secure, vdso) {
+        Ok(sp) => {
+            with_current_context(|context| context.reset_for_exec());
+            *frame = Frame::new_user(image.start, sp);
+            frame.forget_syscall();
+        }
+        Err(_) => signal::force_fatal(signal::SIGKILL),
+    }
+    Ok(())
+}
+
+/// Zeroes what must be zero and builds the stack: the first accesses to the new memory.
+fn fill_memory(
+    task: &CurrentTask,
+    program: &Program,
+    image: &Image,
+    secure: bool,
+    vdso: usize,
+) -> Result<usize, Errno> {
+    for &(start, end) in &image.tails {
+        if copy::clear(start, end - start) != end - start {
+            return Err(Errno::EFAULT);
+        }
+    }
+    let creds = task.creds();
+    let (sp, layout, auxv) = stack::build(program, image, &creds, secure, vdso)?;
+    image
+        .mm
+        .update_layout(|old| *old = crate::mm::Layout { vdso, ..layout });
+    *task.process.auxv.lock() = auxv;
+    Ok(sp)
+}
+
+/// All other threads end; this one becomes the leader. `EAGAIN` if the process is ending or another thread was first.
+fn become_single(task: &CurrentTask) -> Result<(), Errno> {
+    let process = &task.process;
+    {
+        let mut shared = process.signals.lock();
+        if shared.group_exit.is_some() || shared.exec.is_some() {
+            return Err(Errno::EAGAIN);
+        }
+        if process.thread_count() == 1 && task.tid() == process.tgid {
+            return Ok(());
+        }
+        shared.exec = Some(task.tid());
+        signal::kill_threads(process, Some(task));
+    }
+    let waited = process
+        .exit_wait
+        .wait_until_killable(|| process.thread_count() == 1);
+    let mut shared = process.signals.lock();
+    shared.exec = None;
+    if waited.is_err() || shared.group_exit.is_some() {
+        return Err(Errno::EAGAIN);
+    }
+    drop(shared);
+    let tid = task.tid();
+    if tid != process.tgid {
+        pid::forget_task(tid);
+        task.set_tid(process.tgid);
+        pid::register(task, true);
+    }
+    Ok(())
+}
+
+/// Handlers are gone with the program that had them; ignored signals stay ignored, pending ones stay pending.
+fn reset_signals(task: &CurrentTask) {
+    let mut shared = task.process.signals.lock();
+    if Arc::strong_count(&shared.actions) > 1 {
+        let table = *shared.actions.table.lock();
+        shared.actions = Arc::new(Actions::with(table));
+    }
+    for action in shared.actions.table.lock().iter_mut() {
+        let handler = if action.handler == IGNORE {
+            IGNORE
+        } else {
+            signal::DEFAULT
+        };
+        *action = Action {
+            handler,
+            ..Action::default()
+        };
+    }
+    let mut own = task.signals.lock();
+    own.altstack = AltStack::default();
+    own.saved = None;
+}
+
+fn base_name(path: &[u8]) -> &[u8] {
+    path.rsplit(|&b| b == b'/').next().unwrap_or(path)
+}
+
+/// The new program's credentials, and whether it must distrust its environment (`AT_SECURE`).
+fn new_creds(task: &CurrentTask, program: &Program) -> (Creds, bool) {
+    let old = task.creds();
+    let mut new = (*old).clone();
+    let inode = program.file.inode();
+    let mode = inode.mode();
+    let may_set =
+        program.file.path.mnt.flags() & NOSUID == 0 && !task.flags().contains(TaskFlags::NO_NEW_PRIVS);
+    if may_set && mode & SET_UID != 0 {
+        new.euid = inode.uid();
+    }
+    if may_set && mode & (SET_GID | GROUP_EXEC) == SET_GID | GROUP_EXEC {
+        new.egid = inode.gid();
+    }
+    let changed = new.euid != old.euid || new.egid != old.egid;
+    new.suid = new.euid;
+    new.fsuid = new.euid;
+    new.sgid = new.egid;
+    new.fsgid = new.egid;
+    if changed {
+        new.ambient = 0;
+    }
+    let root = new.securebits & securebits::NOROOT == 0 && (new.uid == 0 || new.euid == 0);
+    if root {
+        new.permitted = new.bounding | new.inheritable;
+        new.effective = if new.euid == 0 { new.permitted } else { new.ambient };
+    } else {
+        new.permitted = new.ambient;
+        new.effective = new.ambient;
+    }
+    new.securebits &= !securebits::KEEP_CAPS;
+    let secure = new.euid != new.uid || new.egid != new.gid || (changed && new.uid != 0);
+    (new, secure)
+}

@@ -1,0 +1,142 @@
+//! exec: replacing the running program.
+//!
+//! Everything that can fail is done on a new address space, while the old program is whole. Past the point of no return only memory
+//! can be missing (the stack's first pages); then the process is killed, as in Linux.
+
+mod args;
+mod commit;
+mod elf;
+mod script;
+mod stack;
+mod vdso;
+
+use super::current;
+use crate::arch::frame::Frame;
+use crate::fs::file::File;
+use crate::fs::open;
+use crate::mm::copy::read_path;
+use crate::syscall::SysResult;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use args::Strings;
+use limen_linux_abi::Errno;
+
+/// `AT_FDCWD`.
+pub const AT_FDCWD: i32 = -100;
+const AT_SYMLINK_NOFOLLOW: u32 = 0x100;
+const AT_EMPTY_PATH: u32 = 0x1000;
+/// How often a script's interpreter may be a script.
+const MAX_SCRIPTS: usize = 5;
+/// How much of a file's start decides what it is (`BINPRM_BUF_SIZE`).
+const HEAD: usize = 256;
+
+/// A program about to be executed.
+pub(super) struct Program {
+    /// The file: after scripts, the last interpreter.
+    file: Arc<File>,
+    /// The first bytes of the file.
+    head: [u8; HEAD],
+    /// How many there are.
+    head_len: usize,
+    /// What was asked for (`AT_EXECFN`).
+    filename: Vec<u8>,
+    /// The name of the file now, as a path.
+    interpreter: Vec<u8>,
+    /// Arguments and environment.
+    strings: Strings,
+}
+
+impl Program {
+    fn head(&self) -> &[u8] {
+        &self.head[..self.head_len]
+    }
+
+    fn open(dirfd: i32, path: &[u8], nofollow: bool, empty: bool, strings: Strings) -> Result<Self, Errno> {
+        let file = open::open_exec(dirfd, path, nofollow, empty)?;
+        let mut filename = Vec::new();
+        if dirfd == AT_FDCWD || path.first() == Some(&b'/') {
+            filename.extend_from_slice(path);
+        } else {
+            // The path a script's interpreter can use.
+            filename.extend_from_slice(alloc::format!("/dev/fd/{dirfd}").as_bytes());
+            if !path.is_empty() {
+                filename.push(b'/');
+                filename.extend_from_slice(path);
+            }
+        }
+        let interpreter = filename.clone();
+        let mut program = Self {
+            file,
+            head: [0; HEAD],
+            head_len: 0,
+            filename,
+            interpreter,
+            strings,
+        };
+        program.read_head()?;
+        Ok(program)
+    }
+
+    fn read_head(&mut self) -> Result<(), Errno> {
+        self.head_len = self.file.read_at(&mut self.head, 0)?;
+        Ok(())
+    }
+}
+
+/// `execve` and `execveat`. On success `frame` is the new program's first register file.
+pub fn execve(frame: &mut Frame, dirfd: i32, path: usize, argv: usize, envp: usize, flags: u32) -> SysResult {
+    if flags & !(AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let path = read_path(path)?;
+    let empty = flags & AT_EMPTY_PATH != 0;
+    if path.as_bytes().is_empty() && !empty {
+        return Err(Errno::ENOENT);
+    }
+    if current().creds().uid != 0 {
+        check_process_limit()?;
+    }
+    let strings = Strings::from_user(argv, envp)?;
+    let program = Program::open(
+        dirfd,
+        path.as_bytes(),
+        flags & AT_SYMLINK_NOFOLLOW != 0,
+        empty,
+        strings,
+    )?;
+    run(frame, program)
+}
+
+/// A process whose user has more processes than allowed since it changed its user can't exec.
+fn check_process_limit() -> Result<(), Errno> {
+    let task = current();
+    let limit = task.process.limits.soft(super::rlimit::which::NPROC);
+    let creds = task.creds();
+    let exempt =
+        creds.capable(super::creds::cap::SYS_RESOURCE) || creds.capable(super::creds::cap::SYS_ADMIN);
+    if !exempt && super::user::count(creds.uid) > limit {
+        Err(Errno::EAGAIN)
+    } else {
+        Ok(())
+    }
+}
+
+/// Executes a program for the kernel itself: init. The running thread becomes a user thread with `frame`.
+pub fn kernel_execve(frame: &mut Frame, path: &str, args: &[&str], env: &[&str]) -> SysResult {
+    let strings = Strings::from_kernel(args, env)?;
+    let program = Program::open(AT_FDCWD, path.as_bytes(), false, false, strings)?;
+    run(frame, program)
+}
+
+fn run(frame: &mut Frame, mut program: Program) -> SysResult {
+    for _ in 0..=MAX_SCRIPTS {
+        if program.head().starts_with(b"#!") {
+            script::resolve(&mut program)?;
+            continue;
+        }
+        let image = elf::load(&program)?;
+        commit::commit(frame, program, image)?;
+        return Ok(0);
+    }
+    Err(Errno::ELOOP)
+}

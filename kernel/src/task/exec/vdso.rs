@@ -1,0 +1,29 @@
+//! Mapping the vDSO into a new program.
+
+use crate::mm::{AddressSpace, PAGE_SIZE, Prot, SpecialPages};
+use crate::sync::Once;
+use crate::time::vdso;
+use alloc::sync::Arc;
+use limen_linux_abi::Errno;
+
+/// Clock data and image, made into mappable pages once.
+static PAGES: Once<(Arc<SpecialPages>, Arc<SpecialPages>)> = Once::new();
+
+/// Maps the clock data and, right behind it, the image. Returns the image's address, 0 if there is no vDSO.
+pub(super) fn map(mm: &AddressSpace) -> Result<usize, Errno> {
+    let Some(vdso) = vdso::get() else { return Ok(0) };
+    let (data, image) = PAGES.get_or_init(|| {
+        let special = |name, pages| Arc::new(SpecialPages { name, pages });
+        (
+            special("[vvar]", alloc::vec![vdso.data.clone()]),
+            special("[vdso]", vdso.image.clone()),
+        )
+    });
+    let at = mm.map_special(0, Prot::READ | Prot::EXEC, image.clone())?;
+    // New mappings go below the ones there are, so the page below is free.
+    let below = at - PAGE_SIZE;
+    if mm.map_special(below, Prot::READ, data.clone())? != below {
+        return Err(Errno::ENOMEM);
+    }
+    Ok(at)
+}

@@ -1,0 +1,79 @@
+//! Changing process groups and sessions.
+
+use super::process::TREE;
+use super::session::{ProcessGroup, Session};
+use super::{ExitState, Process, current, find_process, pid};
+use crate::syscall::SysResult;
+use alloc::sync::Arc;
+use core::sync::atomic::Ordering;
+use limen_linux_abi::Errno;
+
+/// The process with id `pid`, the caller's for 0. A thread's id stands for its process.
+pub fn process_or_self(pid: i32) -> Result<Arc<Process>, Errno> {
+    match pid {
+        0 => Ok(current().process.clone()),
+        _ => find_process(pid)
+            .or_else(|| super::find_task(pid).map(|task| task.process.clone()))
+            .ok_or(Errno::ESRCH),
+    }
+}
+
+/// `setsid`: a new session with a new group, led by the caller.
+pub fn setsid() -> SysResult {
+    let process = current().process.clone();
+    let _tree = TREE.lock();
+    if process.pgrp() == process.tgid || pid::find_group(process.tgid).is_some() {
+        return Err(Errno::EPERM);
+    }
+    let session = Session::new(process.tgid);
+    let group = ProcessGroup::new(process.tgid, session);
+    process.set_group(group);
+    Ok(process.tgid as usize)
+}
+
+/// `setpgid`: moves the caller or a child that has not called exec yet into a group of the same session.
+pub fn setpgid(pid: i32, pgid: i32) -> SysResult {
+    if pgid < 0 {
+        return Err(Errno::EINVAL);
+    }
+    let me = current().process.clone();
+    let target = match pid {
+        0 => me.clone(),
+        _ => find_process(pid).ok_or(Errno::ESRCH)?,
+    };
+    let pgid = if pgid == 0 { target.tgid } else { pgid };
+    let _tree = TREE.lock();
+    if target.exit_state() == ExitState::Dead {
+        return Err(Errno::ESRCH);
+    }
+    let mine = me.group();
+    let theirs = target.group();
+    if target.parent().is_some_and(|parent| Arc::ptr_eq(&parent, &me)) {
+        if theirs.session.id != mine.session.id {
+            return Err(Errno::EPERM);
+        }
+        if target.did_exec.load(Ordering::Relaxed) {
+            return Err(Errno::EACCES);
+        }
+    } else if !Arc::ptr_eq(&target, &me) {
+        return Err(Errno::ESRCH);
+    }
+    if theirs.session.id == target.tgid {
+        return Err(Errno::EPERM);
+    }
+    let group = if pgid == target.tgid {
+        match pid::find_group(pgid) {
+            Some(group) => group,
+            None => ProcessGroup::new(pgid, theirs.session.clone()),
+        }
+    } else {
+        pid::find_group(pgid)
+            .filter(|group| !group.members().is_empty())
+            .ok_or(Errno::EPERM)?
+    };
+    if group.session.id != mine.session.id {
+        return Err(Errno::EPERM);
+    }
+    target.set_group(group);
+    Ok(0)
+}

@@ -1,0 +1,203 @@
+//! The first process.
+
+use super::session::{ProcessGroup, Session};
+use super::thread::NewTask;
+use super::{Process, Task, TaskFlags, exec, fork, pid, rlimit, root_creds};
+use crate::arch::frame::Frame;
+use crate::arch::switch::Context;
+use crate::boot::{PhysRange, cmdline};
+use crate::fs::{FdTable, FsContext};
+use crate::mm::KernelStack;
+use crate::sched::entity::{ContextCell, SchedEntity};
+use crate::signal::{ProcessSignals, TaskSignals};
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::String;
+use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
+use limen_linux_abi::Errno;
+
+/// `O_RDWR`.
+const O_RDWR: u32 = 2;
+
+/// Makes process 1, whose thread unpacks `initrd` into the root and executes init.
+pub fn start_init(initrd: Option<PhysRange>) {
+    let stack = KernelStack::new().expect("memory for the first process");
+    let context = Context::new(stack.top(), &Frame::new_user(0, 0));
+    let tid = pid::allocate().expect("the first process id");
+    let session = Session::new(0);
+    let group = ProcessGroup::new(0, session);
+    let mut signals = ProcessSignals::new();
+    signals.unkillable = true;
+    let limits = rlimit::Limits::new(fork::max_threads() / 2);
+    let process = Arc::new(Process::new(tid, &Weak::new(), group.clone(), limits, signals, 0));
+    process.enter_group(group);
+    let mut comm = [0; 16];
+    comm[..4].copy_from_slice(b"init");
+    let task = Arc::new(Task::new(NewTask {
+        tid,
+        process: process.clone(),
+        flags: TaskFlags::KTHREAD,
+        context: ContextCell::new(context),
+        sched: SchedEntity::new(),
+        stack,
+        creds: root_creds(),
+        mm: None,
+        files: Some(FdTable::new()),
+        fs: Some(FsContext::initial()),
+        comm,
+        signals: TaskSignals::new(),
+        exit_signal: 0,
+    }));
+    process.with_threads(|threads| threads.push(task.clone()));
+    pid::register(&task, true);
+    // The count of user threads starts with this one; it can't fail.
+    let _ = super::user::charge(0, rlimit::INFINITY);
+    *task.kernel_function.lock() = Some(Box::new(move || run(initrd)));
+    crate::sched::wake_new_task(&task);
+}
+
+/// The first process's own work, in kernel mode.
+fn run(initrd: Option<PhysRange>) {
+    if let Some(initrd) = initrd {
+        crate::fs::initramfs::unpack(initrd);
+    }
+    open_console();
+    let mut frame = Frame::new_user(0, 0);
+    let (args, env) = init_arguments();
+    start(&mut frame, &args, &env);
+    *super::current().start_frame.lock() = Some(Box::new(frame));
+}
+
+/// Descriptors 0, 1 and 2: the console.
+fn open_console() {
+    let files = super::current().files();
+    match crate::fs::open_path("/dev/console", O_RDWR, 0) {
+        Ok(console) => {
+            for _ in 0..3 {
+                let _ = files.install(console.clone(), false);
+            }
+        }
+        Err(_) => warning!("Warning: unable to open an initial console."),
+    }
+}
+
+/// What the command line leaves for init: words without `=` that the kernel does not know become arguments, words with it the
+/// environment; everything behind `--` is arguments.
+fn init_arguments() -> (Vec<String>, Vec<String>) {
+    let mut args = Vec::new();
+    let mut env: Vec<String> = Vec::from([String::from("HOME=/"), String::from("TERM=linux")]);
+    for word in cmdline::words() {
+        if is_kernel_option(word) {
+            continue;
+        }
+        match word.split_once('=') {
+            // A parameter of a module that this kernel does not have.
+            Some((name, _)) if name.contains('.') => {}
+            Some((name, _)) => {
+                env.retain(|old| old.split_once('=').is_none_or(|(old, _)| old != name));
+                env.push(String::from(word));
+            }
+            None if word.contains('.') => {}
+            None => args.push(String::from(word)),
+        }
+    }
+    args.extend(cmdline::after_dashes().map(String::from));
+    (args, env)
+}
+
+/// Options that are the kernel's, not init's.
+fn is_kernel_option(word: &str) -> bool {
+    const NAMES: &[&str] = &[
+        "init",
+        "rdinit",
+        "console",
+        "earlycon",
+        "quiet",
+        "debug",
+        "loglevel",
+        "root",
+        "rootfstype",
+        "rootflags",
+        "ro",
+        "rw",
+        "panic",
+        "nokaslr",
+        "kaslr",
+        "mem",
+        "maxcpus",
+        "nr_cpus",
+        "nosmp",
+        "norandmaps",
+        "initrd",
+        "noinitrd",
+        "mitigations",
+        "kpti",
+        "nopti",
+        "rodata",
+        "ignore_loglevel",
+        "printk.time",
+        "tsc",
+        "no_timer_check",
+        "reboot",
+        "acpi",
+        "pci",
+        "isolcpus",
+        "nohz",
+        "lpj",
+        "hostname",
+        "oops",
+        "clocksource",
+        "noapic",
+        "nolapic",
+        "idle",
+        "selftest",
+        "virtio_mmio.device",
+        "random.trust_cpu",
+        "random.trust_bootloader",
+    ];
+    let name = word.split('=').next().unwrap_or(word);
+    NAMES.contains(&name)
+}
+
+/// Executes init: what `rdinit=` or `init=` say, else the usual places.
+fn start(frame: &mut Frame, args: &[String], env: &[String]) {
+    let env: Vec<&str> = env.iter().map(String::as_str).collect();
+    let mut try_one = |path: &str| -> Result<(), Errno> {
+        let mut argv = Vec::from([path]);
+        argv.extend(args.iter().map(String::as_str));
+        let result = exec::kernel_execve(frame, path, &argv, &env);
+        if result.is_ok() {
+            info!("Run {path} as init process");
+        }
+        result.map(|_| ())
+    };
+    let ramdisk = cmdline::value("rdinit").unwrap_or("/init");
+    let first = try_one(ramdisk);
+    if first.is_ok() {
+        return;
+    }
+    if cmdline::value("rdinit").is_some() {
+        warning!("Failed to execute {ramdisk} ({first:?})");
+    }
+    if let Some(path) = cmdline::value("init") {
+        match try_one(path) {
+            Ok(()) => return,
+            Err(e) => panic!(
+                "{}",
+                format!("Requested init {path} failed (error -{}).", e.get())
+            ),
+        }
+    }
+    for path in ["/sbin/init", "/etc/init", "/bin/init", "/bin/sh"] {
+        match try_one(path) {
+            Ok(()) => return,
+            Err(Errno::ENOENT) => {}
+            Err(e) => warning!(
+                "Starting init: {path} exists but couldn't execute it (error -{})",
+                e.get()
+            ),
+        }
+    }
+    panic!("No working init found.  Try passing init= option to kernel.");
+}

@@ -1,0 +1,63 @@
+//! Descriptors that stand for processes.
+
+use super::{ExitState, Process, current};
+use crate::fs::anon;
+use crate::fs::file::{File, FileOps};
+use crate::fs::poll::{PollEvents, PollTable};
+use alloc::string::String;
+use alloc::sync::Arc;
+use core::fmt::Write;
+use limen_linux_abi::Errno;
+
+struct PidFd {
+    process: Arc<Process>,
+}
+
+impl FileOps for PidFd {
+    fn poll(&self, _: &File, table: Option<&mut PollTable<'_>>) -> PollEvents {
+        if let Some(table) = table {
+            table.register(&self.process.exit_wait);
+        }
+        match self.process.exit_state() {
+            ExitState::Alive => PollEvents::empty(),
+            ExitState::Zombie => PollEvents::READABLE,
+            ExitState::Dead => PollEvents::READABLE | PollEvents::HUP,
+        }
+    }
+
+    fn show_fdinfo(&self, _: &File, out: &mut String) {
+        let pid = if self.process.exit_state() == ExitState::Dead {
+            -1
+        } else {
+            self.process.tgid
+        };
+        // Writing to a string does not fail.
+        let _ = writeln!(out, "Pid:\t{pid}\nNSpid:\t{pid}");
+    }
+}
+
+/// Opens a pidfd for `process`; `flags` may hold `PIDFD_NONBLOCK` (`O_NONBLOCK`).
+pub fn open(process: &Arc<Process>, flags: u32) -> Result<i32, Errno> {
+    /// `O_RDWR`.
+    const RDWR: u32 = 2;
+    let file = anon::file(
+        "[pidfd]",
+        Arc::new(PidFd {
+            process: process.clone(),
+        }),
+        RDWR | flags,
+    );
+    current().files().install(file, true)
+}
+
+/// The process behind descriptor `fd`, and whether the descriptor is non-blocking. `EBADF` if it is not a pidfd.
+pub fn process_and_mode(fd: i32) -> Result<(Arc<Process>, bool), Errno> {
+    let file = current().files().get(fd)?;
+    let pidfd = file.ops().downcast::<PidFd>().ok_or(Errno::EBADF)?;
+    Ok((pidfd.process.clone(), file.nonblocking()))
+}
+
+/// The process behind descriptor `fd`.
+pub fn process_of(fd: i32) -> Result<Arc<Process>, Errno> {
+    process_and_mode(fd).map(|(process, _)| process)
+}
