@@ -87,8 +87,9 @@ pub(super) fn release_vfork_parent(task: &Task) {
 fn release_mm(task: &Arc<Task>) {
     if let Some(mm) = task.mm() {
         release_memory_words(task);
+        let peak = mm.usage().peak_rss as u64;
         let mut dead = task.process.dead_threads.lock();
-        dead.max_rss = dead.max_rss.max(mm.usage().peak_rss as u64);
+        dead.max_rss = dead.max_rss.max(peak);
         drop(dead);
     }
     if let Some(mm) = task.replace_mm(None) {
