@@ -7,6 +7,7 @@ mod copy;
 pub mod cpu;
 mod devicetree;
 mod emulate;
+pub mod cpuinfo;
 pub mod entry;
 pub mod exception;
 pub mod frame;

@@ -6,6 +6,7 @@ pub mod boot;
 pub mod console;
 pub mod cpu;
 mod descriptor;
+pub mod cpuinfo;
 pub mod entry;
 pub mod exception;
 mod fpu;

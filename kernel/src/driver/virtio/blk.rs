@@ -64,7 +64,8 @@ pub struct Disk {
     pub dev: Dev,
     /// Sectors.
     pub sectors: u64,
-    read_only: bool,
+    /// May not be written.
+    pub read_only: bool,
     can_flush: bool,
     inner: IrqSpinLock<Inner>,
     done: WaitQueue,

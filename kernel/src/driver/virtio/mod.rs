@@ -15,6 +15,7 @@ use alloc::sync::Arc;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, Ordering};
 pub use hal::Memory;
+pub use port::{dev as port_dev, name as port_name};
 use limen_linux_abi::Errno;
 use virtio_drivers::transport::mmio::{MmioTransport, VirtIOHeader};
 use virtio_drivers::transport::{DeviceType, SomeTransport, Transport};

@@ -1,0 +1,70 @@
+//! `/proc/<pid>/fd` and `/proc/<pid>/fdinfo`.
+
+use super::process::{Subject, owner};
+use crate::fs::fdtable::FdTable;
+use crate::fs::inode::{FileType, Link};
+use crate::fs::pseudo::{Directory, Node, with_string};
+use alloc::format;
+use alloc::sync::Arc;
+use core::fmt::Write;
+use limen_linux_abi::Errno;
+
+/// The descriptors of a process: as links, or (`true`) as text about them.
+pub struct Fds(pub Subject, pub bool);
+
+fn table(subject: &Subject) -> Option<Arc<FdTable>> {
+    subject.check().ok()?;
+    subject.task.as_ref()?.try_files()
+}
+
+impl Directory for Fds {
+    fn get(&self, name: &[u8]) -> Option<Node> {
+        let text = core::str::from_utf8(name).ok()?;
+        let fd: i32 = text.parse().ok()?;
+        if fd < 0 || format!("{fd}") != text {
+            return None;
+        }
+        table(&self.0)?.get_any(fd).ok()?;
+        let subject = self.0.clone();
+        if self.1 {
+            return Some(Node::File(
+                0o444,
+                Arc::new(move |out| {
+                    let files = table(&subject).ok_or(Errno::EACCES)?;
+                    let file = files.get_any(fd).map_err(|_| Errno::ENOENT)?;
+                    let cloexec = if files.cloexec(fd).unwrap_or(false) { 0o2000000 } else { 0 };
+                    let _ = writeln!(
+                        out,
+                        "pos:\t{}\nflags:\t0{:o}\nmnt_id:\t{}\nino:\t{}",
+                        *file.pos.lock(),
+                        file.flags() | cloexec,
+                        file.path.mnt.id,
+                        file.inode().ino
+                    );
+                    with_string(out, |s| file.ops().show_fdinfo(&file, s));
+                    Ok(())
+                }),
+                None,
+            ));
+        }
+        Some(Node::Link(Arc::new(move || {
+            let files = table(&subject).ok_or(Errno::EACCES)?;
+            let file = files.get_any(fd).map_err(|_| Errno::ENOENT)?;
+            Ok(Link::Jump(file.path.clone()))
+        })))
+    }
+    fn list(&self, pos: u64, add: &mut dyn FnMut(&[u8], FileType, u64) -> bool) {
+        let Some(files) = table(&self.0) else { return };
+        let kind = if self.1 { FileType::Regular } else { FileType::Symlink };
+        let mut from = pos.saturating_sub(2) as usize;
+        while let Some((fd, _)) = files.next_open(from) {
+            from = fd as usize + 1;
+            if !add(format!("{fd}").as_bytes(), kind, from as u64 + 2) {
+                return;
+            }
+        }
+    }
+    fn owner(&self) -> (u32, u32) {
+        owner(&self.0)
+    }
+}

@@ -1,0 +1,261 @@
+//! The files about a process's memory: `cmdline`, `environ`, `auxv`, `maps`, `smaps`, `mem`.
+
+use super::process::Subject;
+use crate::fs::file::{File, FileOps};
+use crate::fs::inode::{Dev, FileType};
+use crate::fs::io::{IoDst, IoSrc};
+use crate::fs::pseudo::{Node, Text};
+use crate::mm::{AddressSpace, PAGE_SIZE, VmFlags, VmaInfo};
+use crate::syscall::SysResult;
+use alloc::sync::Arc;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::fmt::Write;
+use limen_linux_abi::Errno;
+
+fn space(subject: &Subject) -> Option<Arc<AddressSpace>> {
+    match &subject.task {
+        Some(task) => task.mm(),
+        None => subject.process.mm(),
+    }
+}
+
+fn read(mm: &AddressSpace, from: usize, to: usize) -> Vec<u8> {
+    // Argument areas are a few pages; anything else is not one.
+    let mut bytes = vec![0; to.saturating_sub(from).min(8 << 20)];
+    let n = mm.access_remote(from, &mut bytes, false, false);
+    bytes.truncate(n);
+    bytes
+}
+
+/// `cmdline`: the arguments with their zeros; a title written over them goes on into the environment.
+pub fn cmdline(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
+    let Some(mm) = space(subject) else { return Ok(()) };
+    let layout = mm.layout();
+    let mut bytes = read(&mm, layout.arg_start, layout.arg_end);
+    if bytes.last().is_some_and(|b| *b != 0) {
+        bytes.extend(read(&mm, layout.env_start, layout.env_end));
+        let end = bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len());
+        bytes.truncate(end);
+    }
+    out.0.extend(bytes);
+    Ok(())
+}
+
+/// `environ`: the environment as the program was started with.
+pub fn environ(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
+    let Some(mm) = space(subject) else { return Ok(()) };
+    let layout = mm.layout();
+    out.0.extend(read(&mm, layout.env_start, layout.env_end));
+    Ok(())
+}
+
+/// `auxv`: found on the stack behind the environment pointers.
+pub fn auxv(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
+    let Some(mm) = space(subject) else { return Ok(()) };
+    let layout = mm.layout();
+    let word = size_of::<usize>();
+    let bytes = read(&mm, layout.start_stack, layout.arg_start.min(layout.start_stack + (1 << 20)));
+    let words: Vec<usize> = bytes
+        .chunks_exact(word)
+        .map(|c| c.iter().rev().fold(0, |n, b| n << 8 | usize::from(*b)))
+        .collect();
+    let Some(argc) = words.first() else { return Ok(()) };
+    let environment = argc.saturating_add(2);
+    let Some(end) = words.iter().skip(environment).position(|w| *w == 0) else { return Ok(()) };
+    for pair in words[environment + end + 1..].chunks_exact(2) {
+        out.0.extend(pair[0].to_ne_bytes());
+        out.0.extend(pair[1].to_ne_bytes());
+        if pair[0] == 0 {
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn map_line(out: &mut Text, vma: &VmaInfo) {
+    let flag = |f: VmFlags, yes: char| if vma.flags.contains(f) { yes } else { '-' };
+    let dev = Dev::decode(vma.id.0 as u32);
+    let start = out.0.len();
+    let _ = write!(
+        out,
+        "{:08x}-{:08x} {}{}{}{} {:08x} {:02x}:{:02x} {} ",
+        vma.start,
+        vma.end,
+        flag(VmFlags::READ, 'r'),
+        flag(VmFlags::WRITE, 'w'),
+        flag(VmFlags::EXEC, 'x'),
+        if vma.flags.contains(VmFlags::SHARED) { 's' } else { 'p' },
+        vma.offset,
+        dev.major(),
+        dev.minor(),
+        vma.id.1
+    );
+    if !vma.name.is_empty() {
+        while out.0.len() - start < 73 {
+            out.0.push(b' ');
+        }
+        for byte in vma.name.bytes() {
+            if byte == b'\n' { out.0.extend(b"\\012") } else { out.0.push(byte) }
+        }
+    }
+    out.0.push(b'\n');
+}
+
+fn mappings(mm: &AddressSpace) -> Vec<VmaInfo> {
+    let mut all = Vec::new();
+    mm.for_each_vma(|vma| all.push(vma));
+    all
+}
+
+/// `maps`.
+pub fn maps(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
+    let Some(mm) = space(subject) else { return Ok(()) };
+    mappings(&mm).iter().for_each(|vma| map_line(out, vma));
+    Ok(())
+}
+
+const KIB: usize = PAGE_SIZE / 1024;
+
+fn sizes(out: &mut Text, anon: usize, file: usize, shared: bool, writable: bool) {
+    let rss = (anon + file) * KIB;
+    let dirty = anon * KIB;
+    let (private_dirty, shared_dirty) = if shared { (0, dirty) } else { (dirty, 0) };
+    let (shared_clean, private_clean) = if shared || !writable { (file * KIB, 0) } else { (0, file * KIB) };
+    let rows: [(&str, usize); 16] = [
+        ("Rss", rss),
+        ("Pss", rss),
+        ("Pss_Dirty", dirty),
+        ("Shared_Clean", shared_clean),
+        ("Shared_Dirty", shared_dirty),
+        ("Private_Clean", private_clean),
+        ("Private_Dirty", private_dirty),
+        ("Referenced", rss),
+        ("Anonymous", dirty),
+        ("LazyFree", 0),
+        ("AnonHugePages", 0),
+        ("ShmemPmdMapped", 0),
+        ("FilePmdMapped", 0),
+        ("Swap", 0),
+        ("SwapPss", 0),
+        ("Locked", 0),
+    ];
+    for (name, kib) in rows {
+        let _ = writeln!(out, "{:<16}{kib:8} kB", alloc::format!("{name}:"));
+    }
+}
+
+/// `smaps`.
+pub fn smaps(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
+    let Some(mm) = space(subject) else { return Ok(()) };
+    for vma in mappings(&mm) {
+        map_line(out, &vma);
+        let size = (vma.end - vma.start) / 1024;
+        let _ = writeln!(out, "Size:           {size:8} kB");
+        let page = PAGE_SIZE / 1024;
+        let _ = writeln!(out, "KernelPageSize: {page:8} kB\nMMUPageSize:    {page:8} kB");
+        let (anon, file) = mm.resident(vma.start, vma.end);
+        sizes(out, anon, file, vma.flags.contains(VmFlags::SHARED), vma.flags.contains(VmFlags::WRITE));
+        let _ = write!(out, "THPeligible:           0\nVmFlags:");
+        for (flag, name) in [
+            (VmFlags::READ, "rd"),
+            (VmFlags::WRITE, "wr"),
+            (VmFlags::EXEC, "ex"),
+            (VmFlags::SHARED, "sh"),
+            (VmFlags::MAYREAD, "mr"),
+            (VmFlags::MAYWRITE, "mw"),
+            (VmFlags::MAYEXEC, "me"),
+            (VmFlags::GROWSDOWN, "gd"),
+            (VmFlags::LOCKED, "lo"),
+            (VmFlags::DONTFORK, "dc"),
+            (VmFlags::DONTDUMP, "dd"),
+            (VmFlags::WIPEONFORK, "wf"),
+            (VmFlags::ACCOUNT, "ac"),
+            (VmFlags::NORESERVE, "nr"),
+        ] {
+            if vma.flags.contains(flag) {
+                let _ = write!(out, " {name}");
+            }
+        }
+        out.0.extend(b" \n");
+    }
+    Ok(())
+}
+
+/// `smaps_rollup`.
+pub fn smaps_rollup(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
+    let mm = space(subject).ok_or(Errno::ESRCH)?;
+    let all = mappings(&mm);
+    let (Some(first), Some(last)) = (all.first(), all.last()) else { return Ok(()) };
+    let _ = writeln!(out, "{:08x}-{:08x} ---p 00000000 00:00 0 {:>26}", first.start, last.end, "[rollup]");
+    let (anon, file) = mm.resident(first.start, last.end);
+    sizes(out, anon, file, false, false);
+    Ok(())
+}
+
+/// `mem`: the memory itself, by address.
+pub fn mem(subject: &Subject) -> Node {
+    let subject = subject.clone();
+    Node::Special(
+        0o600,
+        FileType::Regular,
+        Dev::default(),
+        Arc::new(move |_| {
+            subject.check()?;
+            Ok(Arc::new(Mem(space(&subject))))
+        }),
+    )
+}
+
+struct Mem(Option<Arc<AddressSpace>>);
+
+impl FileOps for Mem {
+    fn read(&self, file: &File, dst: &mut IoDst<'_>, pos: Option<u64>) -> SysResult {
+        let Some(mm) = &self.0 else { return Ok(0) };
+        let mut own = if pos.is_none() { Some(file.pos.lock()) } else { None };
+        let start = pos.or(own.as_deref().copied()).unwrap_or(0);
+        let mut bytes = vec![0; PAGE_SIZE.min(dst.remaining())];
+        let mut total = 0;
+        while dst.remaining() > 0 {
+            let want = bytes.len().min(dst.remaining());
+            let n = mm.access_remote(start as usize + total, &mut bytes[..want], false, true);
+            if n == 0 {
+                break;
+            }
+            total += dst.put(&bytes[..n])?;
+        }
+        if let Some(own) = &mut own {
+            **own += total as u64;
+        }
+        if total == 0 && dst.remaining() > 0 { Err(Errno::EIO) } else { Ok(total) }
+    }
+    fn write(&self, file: &File, src: &mut IoSrc<'_>, pos: Option<u64>) -> SysResult {
+        let Some(mm) = &self.0 else { return Ok(0) };
+        let mut own = if pos.is_none() { Some(file.pos.lock()) } else { None };
+        let start = pos.or(own.as_deref().copied()).unwrap_or(0);
+        let mut bytes = vec![0; PAGE_SIZE.min(src.remaining())];
+        let mut total = 0;
+        while src.remaining() > 0 {
+            let n = src.take(&mut bytes)?;
+            let done = mm.access_remote(start as usize + total, &mut bytes[..n], true, true);
+            total += done;
+            if done < n {
+                break;
+            }
+        }
+        if let Some(own) = &mut own {
+            **own += total as u64;
+        }
+        if total == 0 && src.remaining() > 0 { Err(Errno::EIO) } else { Ok(total) }
+    }
+    fn seek(&self, file: &File, offset: i64, whence: u32) -> Result<u64, Errno> {
+        let mut pos = file.pos.lock();
+        // Addresses may be above the largest positive offset.
+        *pos = match whence {
+            0 => offset as u64,
+            1 => pos.wrapping_add(offset as u64),
+            _ => return Err(Errno::EINVAL),
+        };
+        Ok(*pos)
+    }
+}

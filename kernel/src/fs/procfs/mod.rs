@@ -1,0 +1,104 @@
+//! procfs: processes and the kernel as text. `system` has the files about the whole machine, `sys` the settings under `/proc/sys`, `process` the directory
+//! of a process, `status`, `memory` and `descriptors` what is in it.
+
+mod descriptors;
+mod memory;
+mod process;
+mod status;
+mod sys;
+mod system;
+
+use crate::fs::dentry::Dentry;
+use crate::fs::inode::{FileType, Link};
+use crate::fs::pseudo::{self, Directory, Node, Tree};
+use crate::fs::superblock::{FsType, StatFs, SuperBlock, SuperOps};
+use crate::sync::Once;
+use crate::task::{self, current};
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::sync::Arc;
+use limen_linux_abi::Errno;
+
+pub use status::cpu_list;
+
+/// `PROC_SUPER_MAGIC`.
+const MAGIC: u64 = 0x9fa0;
+/// Cookies of processes begin here; what is below belongs to fixed names.
+const PIDS: u64 = 0x1_0000;
+
+/// The file system type.
+pub static PROC: FsType = FsType { name: "proc", needs_device: false, mount };
+
+/// The fixed names.
+pub static TREE: Tree = Tree::new();
+
+struct Super;
+
+impl SuperOps for Super {
+    fn statfs(&self) -> StatFs {
+        StatFs { magic: MAGIC, block_size: 4096, ..StatFs::default() }
+    }
+    fn remount(&self, _: &str) -> Result<(), Errno> {
+        Ok(())
+    }
+}
+
+fn mount(_: &[u8], _: &str) -> Result<Arc<Dentry>, Errno> {
+    static ROOT: Once<Arc<Dentry>> = Once::new();
+    Ok(ROOT
+        .get_or_init(|| {
+            let sb = SuperBlock::new("proc", Box::new(Super), true);
+            pseudo::root(&sb, 0o555, Arc::new(Root))
+        })
+        .clone())
+}
+
+/// `/proc`.
+struct Root;
+
+/// The number a directory of a process is called, without leading zeros.
+fn number(name: &[u8]) -> Option<i32> {
+    let text = core::str::from_utf8(name).ok()?;
+    let pid: i32 = text.parse().ok()?;
+    (pid > 0 && !text.starts_with(['+', '0'])).then_some(pid)
+}
+
+impl Directory for Root {
+    fn get(&self, name: &[u8]) -> Option<Node> {
+        if let Some(node) = TREE.find(name) {
+            return Some(node);
+        }
+        let pid = number(name)?;
+        // A thread's number leads to its process's directory, though it is not listed.
+        let task = task::pid::find_task(pid);
+        let process = task::pid::find_process(pid).or_else(|| task.as_ref().map(|t| t.process.clone()))?;
+        let task = task.or_else(|| process.leader());
+        Some(Node::Directory(0o555, Arc::new(process::ProcessDir::new(process, task, false))))
+    }
+    fn list(&self, pos: u64, add: &mut dyn FnMut(&[u8], FileType, u64) -> bool) {
+        if pos < PIDS && !TREE.walk(pos, add) {
+            return;
+        }
+        let mut from = pos.max(PIDS) - PIDS;
+        while let Some(process) = task::pid::next_process(from as i32) {
+            from = process.tgid as u64 + 1;
+            if !add(format!("{}", process.tgid).as_bytes(), FileType::Directory, PIDS + from) {
+                return;
+            }
+        }
+    }
+}
+
+/// Registers the type and the fixed names.
+pub fn init() {
+    crate::fs::superblock::register_fs_type(&PROC);
+    let text = |f: fn() -> alloc::string::String| -> Node {
+        Node::Link(Arc::new(move || Ok(Link::Text(f().into_bytes()))))
+    };
+    TREE.add("self", text(|| format!("{}", current().tgid())));
+    TREE.add("thread-self", text(|| format!("{}/task/{}", current().tgid(), current().tid())));
+    TREE.add("mounts", Node::link("self/mounts"));
+    TREE.add("net", Node::link("self/net"));
+    system::init();
+    sys::init();
+}

@@ -1,0 +1,295 @@
+//! `/proc/<pid>` and `/proc/<pid>/task/<tid>`: which files there are and who may read them.
+
+use super::{descriptors, memory, status};
+use crate::fs::inode::{FileType, Link};
+use crate::fs::path::Path;
+use crate::fs::pseudo::{Directory, Node, Text, parse, with_string};
+use crate::task::creds::cap;
+use crate::task::{Process, Task, current};
+use alloc::format;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt::Write;
+use core::sync::atomic::Ordering;
+use limen_linux_abi::Errno;
+
+/// A process, and the thread that stands for it (none when it is a zombie).
+#[derive(Clone)]
+pub struct Subject {
+    /// The process.
+    pub process: Arc<Process>,
+    /// The thread whose directory it is, or the leader.
+    pub task: Option<Arc<Task>>,
+    /// Whether it is about one thread only.
+    pub thread: bool,
+}
+
+impl Subject {
+    /// The thread; `ESRCH` once there is none.
+    pub fn task(&self) -> Result<&Arc<Task>, Errno> {
+        self.task.as_ref().ok_or(Errno::ESRCH)
+    }
+
+    /// Whether the running thread may look inside (`PTRACE_MODE_READ_FSCREDS`).
+    pub fn check(&self) -> Result<(), Errno> {
+        let me = current();
+        if me.process.tgid == self.process.tgid {
+            return Ok(());
+        }
+        let mine = me.creds();
+        let theirs = self.task()?.creds();
+        let same = |a: u32, list: [u32; 3]| list.iter().all(|b| *b == a);
+        let ids = same(mine.fsuid, [theirs.uid, theirs.euid, theirs.suid])
+            && same(mine.fsgid, [theirs.gid, theirs.egid, theirs.sgid]);
+        let dumpable = self.process.dumpable.load(Ordering::Relaxed) == 1;
+        if ids && dumpable || mine.capable(cap::SYS_PTRACE) { Ok(()) } else { Err(Errno::EACCES) }
+    }
+}
+
+/// The directory.
+pub struct ProcessDir(Subject);
+
+impl ProcessDir {
+    /// Of `process`, or with `thread` of the thread `task`.
+    pub fn new(process: Arc<Process>, task: Option<Arc<Task>>, thread: bool) -> Self {
+        Self(Subject { process, task, thread })
+    }
+}
+
+type Make = fn(&Subject) -> Node;
+
+fn text(subject: &Subject, show: fn(&Subject, &mut Text) -> Result<(), Errno>) -> Node {
+    let subject = subject.clone();
+    Node::text(move |out| show(&subject, out))
+}
+
+fn private(subject: &Subject, show: fn(&Subject, &mut Text) -> Result<(), Errno>) -> Node {
+    let subject = subject.clone();
+    let show = move |out: &mut Text| {
+        subject.check()?;
+        show(&subject, out)
+    };
+    Node::File(0o400, Arc::new(show), None)
+}
+
+fn readable(subject: &Subject, show: fn(&Subject, &mut Text) -> Result<(), Errno>) -> Node {
+    let subject = subject.clone();
+    Node::text(move |out| {
+        subject.check()?;
+        show(&subject, out)
+    })
+}
+
+fn place(subject: &Subject, get: fn(&Subject) -> Option<Path>) -> Node {
+    let subject = subject.clone();
+    Node::Link(Arc::new(move || {
+        subject.check()?;
+        get(&subject).map(Link::Jump).ok_or(Errno::ENOENT)
+    }))
+}
+
+const ENTRIES: &[(&str, FileType, Make)] = &[
+    ("auxv", FileType::Regular, |s| private(s, memory::auxv)),
+    ("cgroup", FileType::Regular, |s| text(s, |_, out| line(out, "0::/"))),
+    ("cmdline", FileType::Regular, |s| text(s, memory::cmdline)),
+    ("comm", FileType::Regular, comm),
+    ("coredump_filter", FileType::Regular, |s| text(s, |_, out| line(out, "00000033"))),
+    ("cwd", FileType::Symlink, |s| place(s, |s| Some(s.task.as_ref()?.try_fs()?.cwd()))),
+    ("environ", FileType::Regular, |s| private(s, memory::environ)),
+    ("exe", FileType::Symlink, |s| place(s, |s| Some(s.process.exe()?.path.clone()))),
+    ("fd", FileType::Directory, |s| Node::Directory(0o500, Arc::new(descriptors::Fds(s.clone(), false)))),
+    ("fdinfo", FileType::Directory, |s| Node::Directory(0o555, Arc::new(descriptors::Fds(s.clone(), true)))),
+    ("gid_map", FileType::Regular, |s| text(s, |_, out| line(out, "         0          0 4294967295"))),
+    ("io", FileType::Regular, |s| private(s, status::io)),
+    ("limits", FileType::Regular, |s| text(s, status::limits)),
+    ("loginuid", FileType::Regular, |s| text(s, |_, out| number(out, u32::MAX))),
+    ("maps", FileType::Regular, |s| readable(s, memory::maps)),
+    ("mem", FileType::Regular, memory::mem),
+    ("mountinfo", FileType::Regular, |s| text(s, mountinfo)),
+    ("mounts", FileType::Regular, |s| text(s, mounts)),
+    ("net", FileType::Directory, |_| Node::Directory(0o555, Arc::new(super::system::Net))),
+    ("ns", FileType::Directory, |_| Node::Directory(0o511, Arc::new(Namespaces))),
+    ("oom_adj", FileType::Regular, |s| text(s, |_, out| line(out, "0"))),
+    ("oom_score", FileType::Regular, |s| text(s, status::oom_score)),
+    ("oom_score_adj", FileType::Regular, oom_score_adj),
+    ("personality", FileType::Regular, |s| private(s, status::personality)),
+    ("root", FileType::Symlink, |s| place(s, |s| Some(s.task.as_ref()?.try_fs()?.root()))),
+    ("schedstat", FileType::Regular, |s| text(s, status::schedstat)),
+    ("sessionid", FileType::Regular, |s| text(s, |_, out| number(out, u32::MAX))),
+    ("setgroups", FileType::Regular, |s| text(s, |_, out| line(out, "allow"))),
+    ("smaps", FileType::Regular, |s| readable(s, memory::smaps)),
+    ("smaps_rollup", FileType::Regular, |s| readable(s, memory::smaps_rollup)),
+    ("stack", FileType::Regular, |s| private(s, |_, _| Ok(()))),
+    ("stat", FileType::Regular, |s| text(s, status::stat)),
+    ("statm", FileType::Regular, |s| text(s, status::statm)),
+    ("status", FileType::Regular, |s| text(s, status::status)),
+    ("syscall", FileType::Regular, |s| private(s, |_, out| line(out, "running"))),
+    ("timerslack_ns", FileType::Regular, |s| text(s, status::timer_slack)),
+    ("uid_map", FileType::Regular, |s| text(s, |_, out| line(out, "         0          0 4294967295"))),
+    ("wchan", FileType::Regular, |s| text(s, |_, out| write!(out, "0").map_err(|_| Errno::ENOMEM))),
+];
+
+fn line(out: &mut Text, text: &str) -> Result<(), Errno> {
+    out.0.extend_from_slice(text.as_bytes());
+    out.0.push(b'\n');
+    Ok(())
+}
+
+fn number(out: &mut Text, n: u32) -> Result<(), Errno> {
+    let _ = write!(out, "{n}");
+    Ok(())
+}
+
+fn comm(subject: &Subject) -> Node {
+    let (reader, writer) = (subject.clone(), subject.clone());
+    Node::setting(
+        move |out| {
+            out.0.extend_from_slice(status::name(&reader).as_bytes());
+            out.0.push(b'\n');
+            Ok(())
+        },
+        move |text| {
+            if current().process.tgid != writer.process.tgid {
+                return Err(Errno::EINVAL);
+            }
+            writer.task()?.set_comm(text.strip_suffix(b"\n").unwrap_or(text));
+            Ok(())
+        },
+    )
+}
+
+fn oom_score_adj(subject: &Subject) -> Node {
+    let (reader, writer) = (subject.clone(), subject.clone());
+    Node::setting(
+        move |out| {
+            let _ = writeln!(out, "{}", reader.process.oom_score_adj.load(Ordering::Relaxed));
+            Ok(())
+        },
+        move |text| {
+            let new: i32 = parse(text)?;
+            if !(-1000..=1000).contains(&new) {
+                return Err(Errno::EINVAL);
+            }
+            let adj = &writer.process.oom_score_adj;
+            if new < adj.load(Ordering::Relaxed) && !current().creds().capable(cap::SYS_RESOURCE) {
+                return Err(Errno::EACCES);
+            }
+            adj.store(new, Ordering::Relaxed);
+            Ok(())
+        },
+    )
+}
+
+fn mounts(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
+    let root = subject.task()?.try_fs().ok_or(Errno::EINVAL)?.root();
+    with_string(out, |s| crate::fs::mount::show_mounts(&root, s));
+    Ok(())
+}
+
+fn mountinfo(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
+    let root = subject.task()?.try_fs().ok_or(Errno::EINVAL)?.root();
+    with_string(out, |s| crate::fs::mount::show_mountinfo(&root, s));
+    Ok(())
+}
+
+impl Directory for ProcessDir {
+    fn get(&self, name: &[u8]) -> Option<Node> {
+        let subject = &self.0;
+        if name == b"task" && !subject.thread {
+            return Some(Node::Directory(0o555, Arc::new(Tasks(subject.clone()))));
+        }
+        if name == b"children" && subject.thread {
+            return Some(text(subject, children));
+        }
+        let entry = ENTRIES.iter().find(|e| e.0.as_bytes() == name)?;
+        Some((entry.2)(subject))
+    }
+    fn list(&self, pos: u64, add: &mut dyn FnMut(&[u8], FileType, u64) -> bool) {
+        let more = if self.0.thread { ("children", FileType::Regular) } else { ("task", FileType::Directory) };
+        let all = ENTRIES.iter().map(|e| (e.0, e.1)).chain([more]);
+        for (i, (name, kind)) in all.enumerate().skip(pos.saturating_sub(2) as usize) {
+            if !add(name.as_bytes(), kind, i as u64 + 3) {
+                return;
+            }
+        }
+    }
+    fn owner(&self) -> (u32, u32) {
+        owner(&self.0)
+    }
+}
+
+/// Who owns the files of a process: its effective user, unless it must not be looked into.
+pub fn owner(subject: &Subject) -> (u32, u32) {
+    match &subject.task {
+        Some(task) if subject.process.dumpable.load(Ordering::Relaxed) == 1 => {
+            let creds = task.creds();
+            (creds.euid, creds.egid)
+        }
+        _ => (0, 0),
+    }
+}
+
+fn children(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
+    let pids: Vec<i32> = subject.process.family().children.iter().map(|c| c.tgid).collect();
+    for pid in pids {
+        let _ = write!(out, "{pid} ");
+    }
+    Ok(())
+}
+
+/// `/proc/<pid>/task`.
+struct Tasks(Subject);
+
+impl Directory for Tasks {
+    fn get(&self, name: &[u8]) -> Option<Node> {
+        let tid = super::number(name)?;
+        let task = crate::task::pid::find_task(tid).filter(|t| t.process.tgid == self.0.process.tgid);
+        if task.is_none() && tid != self.0.process.tgid {
+            return None;
+        }
+        Some(Node::Directory(0o555, Arc::new(ProcessDir::new(self.0.process.clone(), task, true))))
+    }
+    fn list(&self, pos: u64, add: &mut dyn FnMut(&[u8], FileType, u64) -> bool) {
+        let mut tids: Vec<i32> = self.0.process.threads().iter().map(|t| t.tid()).collect();
+        if tids.is_empty() {
+            tids.push(self.0.process.tgid);
+        }
+        tids.sort_unstable();
+        for tid in tids.into_iter().filter(|t| *t as u64 + 2 >= pos) {
+            if !add(format!("{tid}").as_bytes(), FileType::Directory, tid as u64 + 3) {
+                return;
+            }
+        }
+    }
+    fn owner(&self) -> (u32, u32) {
+        owner(&self.0)
+    }
+}
+
+/// `/proc/<pid>/ns`: everybody is in the first namespace of each kind.
+struct Namespaces;
+
+const NAMESPACES: &[(&str, u32)] = &[
+    ("cgroup", 0xefff_fffb),
+    ("ipc", 0xefff_ffff),
+    ("mnt", 0xf000_0000),
+    ("net", 0xf000_0001),
+    ("pid", 0xefff_fffc),
+    ("time", 0xefff_fffa),
+    ("user", 0xefff_fffd),
+    ("uts", 0xefff_fffe),
+];
+
+impl Directory for Namespaces {
+    fn get(&self, name: &[u8]) -> Option<Node> {
+        let (name, ino) = NAMESPACES.iter().find(|n| n.0.as_bytes() == name)?;
+        Some(Node::link(&format!("{name}:[{ino}]")))
+    }
+    fn list(&self, pos: u64, add: &mut dyn FnMut(&[u8], FileType, u64) -> bool) {
+        for (i, (name, _)) in NAMESPACES.iter().enumerate().skip(pos.saturating_sub(2) as usize) {
+            if !add(name.as_bytes(), FileType::Symlink, i as u64 + 3) {
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,380 @@
+//! The files about a process's state: `stat`, `status`, `statm`, `limits` and smaller ones.
+
+use super::process::Subject;
+use crate::fs::pseudo::Text;
+use crate::mm::PAGE_SIZE;
+use crate::sched::stats::user_system_ns;
+use crate::sched::{Policy, TaskState};
+use crate::signal::SigSet;
+use crate::task::Task;
+use crate::task::process::ExitState;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt::Write;
+use core::sync::atomic::Ordering::Relaxed;
+use limen_linux_abi::Errno;
+
+/// One `USER_HZ` tick.
+const TICK_NS: u64 = 10_000_000;
+const KIB: usize = PAGE_SIZE / 1024;
+
+/// The name of the thread (or of the zombie's last one).
+pub fn name(subject: &Subject) -> String {
+    let Some(task) = &subject.task else { return String::new() };
+    let comm = task.comm();
+    let end = comm.iter().position(|b| *b == 0).unwrap_or(comm.len());
+    String::from_utf8_lossy(&comm[..end]).into_owned()
+}
+
+fn state(subject: &Subject) -> (char, &'static str) {
+    if subject.process.exit_state() != ExitState::Alive {
+        return ('Z', "zombie");
+    }
+    let Some(task) = &subject.task else { return ('Z', "zombie") };
+    let state = task.sched.state();
+    if state.contains(TaskState::ZOMBIE) || state.contains(TaskState::DEAD) {
+        ('Z', "zombie")
+    } else if state.contains(TaskState::STOPPED) {
+        ('T', "stopped")
+    } else if state.contains(TaskState::TRACED) {
+        ('t', "tracing stop")
+    } else if state.contains(TaskState::INTERRUPTIBLE) {
+        ('S', "sleeping")
+    } else if state.contains(TaskState::UNINTERRUPTIBLE) || state.contains(TaskState::KILLABLE) {
+        ('D', "disk sleep")
+    } else {
+        ('R', "running")
+    }
+}
+
+/// The threads the files are about.
+fn threads(subject: &Subject) -> Vec<Arc<Task>> {
+    match (&subject.task, subject.thread) {
+        (Some(task), true) => Vec::from([task.clone()]),
+        _ => subject.process.threads(),
+    }
+}
+
+/// User and system time so far, ns.
+fn times(subject: &Subject) -> (u64, u64) {
+    let (mut user, mut system) = (0, 0);
+    for task in threads(subject) {
+        let (u, s) = user_system_ns(&task);
+        user += u;
+        system += s;
+    }
+    if !subject.thread {
+        let dead = subject.process.dead_threads.lock();
+        user += dead.user_ns;
+        system += dead.system_ns;
+    }
+    (user, system)
+}
+
+/// Signal sets: pending for the thread, for the process, blocked, ignored, caught; and how many are queued.
+fn signals(subject: &Subject) -> ([SigSet; 5], usize) {
+    let mut sets = [SigSet::EMPTY; 5];
+    let mut queued = 0;
+    if let Some(task) = &subject.task {
+        let own = task.signals.lock();
+        sets[0] = own.pending.set();
+        sets[2] = own.blocked;
+        queued += own.pending.len();
+    }
+    let actions = {
+        let shared = subject.process.signals.lock();
+        sets[1] = shared.pending.set();
+        queued += shared.pending.len();
+        shared.actions.clone()
+    };
+    for sig in 1..=64 {
+        match actions.get(sig).handler {
+            0 => {}
+            1 => sets[3] = sets[3].with(sig),
+            _ => sets[4] = sets[4].with(sig),
+        }
+    }
+    (sets, queued)
+}
+
+fn priority(task: &Task) -> (i32, i32) {
+    let nice = task.sched.nice();
+    let rt = i32::from(task.sched.rt_priority());
+    (if rt > 0 { -1 - rt } else { 20 + nice }, nice)
+}
+
+/// `stat`: 52 fields in one line.
+pub fn stat(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
+    let process = &subject.process;
+    let task = subject.task.as_ref();
+    let group = process.group();
+    let terminal = group.session.terminal();
+    let (tty, foreground) = terminal.map_or((0, -1), |t| {
+        let group = t.foreground();
+        (t.number(), if group > 0 { group } else { -1 })
+    });
+    let mm = task.and_then(|t| t.mm());
+    let visible = subject.check().is_ok();
+    let layout = mm.as_ref().filter(|_| visible).map(|m| m.layout());
+    let usage = mm.as_ref().map(|m| m.usage());
+    let brk = mm.as_ref().filter(|_| visible).map_or(0, |m| m.brk_range().0);
+    let (user, system) = times(subject);
+    let children = *process.dead_children.lock();
+    let all = threads(subject);
+    let (mut minor, mut major) = (0, 0);
+    for t in &all {
+        minor += t.minor_faults.load(Relaxed);
+        major += t.major_faults.load(Relaxed);
+    }
+    let ([pending, _, blocked, ignored, caught], _) = signals(subject);
+    let (priority, nice) = task.map_or((20, 0), |t| priority(t));
+    let start = if subject.thread { task.map_or(0, |t| t.start_ns) } else { process.start_ns };
+    let l = |f: fn(&crate::mm::Layout) -> usize| layout.as_ref().map_or(0, f);
+    let _ = write!(
+        out,
+        "{} ({}) {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} 0 {} {} {} {} ",
+        if subject.thread { task.map_or(process.tgid, |t| t.tid()) } else { process.tgid },
+        name(subject),
+        state(subject).0,
+        process.ppid.load(Relaxed),
+        group.id,
+        group.session.id,
+        tty,
+        foreground,
+        0x400100, // PF_RANDOMIZE | PF_SUPERPRIV: what a user process typically shows
+        minor,
+        children.minor_faults,
+        major,
+        children.major_faults,
+        user / TICK_NS,
+        system / TICK_NS,
+        children.user_ns / TICK_NS,
+        children.system_ns / TICK_NS,
+        priority,
+        nice,
+        all.len().max(1),
+        start / TICK_NS,
+        usage.as_ref().map_or(0, |u| u.total * PAGE_SIZE),
+        usage.as_ref().map_or(0, |u| u.rss()),
+        process.limits.soft(crate::task::rlimit::which::RSS),
+    );
+    let _ = writeln!(
+        out,
+        "{} {} {} 0 0 {} {} {} {} 0 0 0 {} {} {} {} 0 0 0 {} {} {} {} {} {} {} {}",
+        l(|l| l.start_code),
+        l(|l| l.end_code),
+        l(|l| l.start_stack),
+        pending.0,
+        blocked.0,
+        ignored.0,
+        caught.0,
+        task.map_or(17, |t| t.exit_signal.load(Relaxed)),
+        task.map_or(0, |t| t.info.cpu.load(Relaxed)),
+        task.map_or(0, |t| t.sched.rt_priority()),
+        task.map_or(0, |t| policy(t.sched.policy())),
+        l(|l| l.start_data),
+        l(|l| l.end_data),
+        brk,
+        l(|l| l.arg_start),
+        l(|l| l.arg_end),
+        l(|l| l.env_start),
+        l(|l| l.env_end),
+        if visible { process.exit_code.load(Relaxed) } else { 0 },
+    );
+    Ok(())
+}
+
+fn policy(policy: Policy) -> u32 {
+    policy as u32
+}
+
+/// `statm`: sizes in pages.
+pub fn statm(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
+    let usage = subject.task.as_ref().and_then(|t| t.mm()).map(|m| m.usage());
+    match usage {
+        Some(u) => {
+            let _ = writeln!(out, "{} {} {} {} 0 {} 0", u.total, u.rss(), u.file, u.exec, u.data + u.stack);
+        }
+        None => out.0.extend(b"0 0 0 0 0 0 0\n"),
+    }
+    Ok(())
+}
+
+/// `status`: the same for people.
+pub fn status(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
+    let process = &subject.process;
+    let task = subject.task.as_ref();
+    let (letter, word) = state(subject);
+    let _ = writeln!(out, "Name:\t{}", name(subject));
+    if let Some(fs) = task.and_then(|t| t.try_fs()) {
+        let _ = writeln!(out, "Umask:\t{:04o}", fs.umask());
+    }
+    let tid = if subject.thread { task.map_or(process.tgid, |t| t.tid()) } else { process.tgid };
+    let _ = writeln!(
+        out,
+        "State:\t{letter} ({word})\nTgid:\t{}\nNgid:\t0\nPid:\t{tid}\nPPid:\t{}\nTracerPid:\t0",
+        process.tgid,
+        process.ppid.load(Relaxed)
+    );
+    let creds = task.map(|t| t.creds());
+    if let Some(c) = &creds {
+        let _ = writeln!(out, "Uid:\t{}\t{}\t{}\t{}", c.uid, c.euid, c.suid, c.fsuid);
+        let _ = writeln!(out, "Gid:\t{}\t{}\t{}\t{}", c.gid, c.egid, c.sgid, c.fsgid);
+    }
+    let _ = writeln!(out, "FDSize:\t{}", task.and_then(|t| t.try_files()).map_or(0, |f| f.size()));
+    out.0.extend(b"Groups:\t");
+    for group in creds.iter().flat_map(|c| c.groups.iter()) {
+        let _ = write!(out, "{group} ");
+    }
+    let _ = writeln!(
+        out,
+        "\nNStgid:\t{}\nNSpid:\t{tid}\nNSpgid:\t{}\nNSsid:\t{}\nKthread:\t0",
+        process.tgid,
+        process.pgrp(),
+        process.sid()
+    );
+    if let Some(u) = task.and_then(|t| t.mm()).map(|m| m.usage()) {
+        let rows = [
+            ("VmPeak", u.peak),
+            ("VmSize", u.total),
+            ("VmLck", u.locked),
+            ("VmPin", 0),
+            ("VmHWM", u.peak_rss),
+            ("VmRSS", u.rss()),
+            ("RssAnon", u.anon),
+            ("RssFile", u.file),
+            ("RssShmem", 0),
+            ("VmData", u.data),
+            ("VmStk", u.stack),
+            ("VmExe", u.exec),
+            ("VmLib", 0),
+            ("VmPTE", u.tables),
+            ("VmSwap", 0),
+        ];
+        for (name, pages) in rows {
+            let _ = writeln!(out, "{name}:\t{:8} kB", pages * KIB);
+        }
+        out.0.extend(b"HugetlbPages:\t       0 kB\nCoreDumping:\t0\nTHP_enabled:\t0\n");
+    }
+    let ([pending, shared, blocked, ignored, caught], queued) = signals(subject);
+    let _ = writeln!(
+        out,
+        "Threads:\t{}\nSigQ:\t{queued}/{}\nSigPnd:\t{:016x}\nShdPnd:\t{:016x}\nSigBlk:\t{:016x}\nSigIgn:\t{:016x}\nSigCgt:\t{:016x}",
+        process.thread_count().max(1),
+        process.limits.soft(crate::task::rlimit::which::SIGPENDING),
+        pending.0,
+        shared.0,
+        blocked.0,
+        ignored.0,
+        caught.0
+    );
+    if let Some(c) = &creds {
+        let _ = writeln!(
+            out,
+            "CapInh:\t{:016x}\nCapPrm:\t{:016x}\nCapEff:\t{:016x}\nCapBnd:\t{:016x}\nCapAmb:\t{:016x}",
+            c.inheritable, c.permitted, c.effective, c.bounding, c.ambient
+        );
+    }
+    out.0.extend(b"NoNewPrivs:\t0\nSeccomp:\t0\nSeccomp_filters:\t0\n");
+    if let Some(task) = task {
+        let online = crate::sched::online();
+        let allowed: Vec<usize> = online.iter().filter(|c| task.sched.affinity().contains(*c)).collect();
+        let mask = allowed.iter().fold(0u64, |m, c| m | 1 << c);
+        let _ = write!(out, "Cpus_allowed:\t{mask:x}\nCpus_allowed_list:\t");
+        cpu_list(out, &allowed);
+        let (voluntary, involuntary) = task.sched.switches();
+        let _ = writeln!(
+            out,
+            "\nMems_allowed:\t1\nMems_allowed_list:\t0\nvoluntary_ctxt_switches:\t{voluntary}\nnonvoluntary_ctxt_switches:\t{involuntary}"
+        );
+    }
+    Ok(())
+}
+
+/// `0-3,5`.
+pub fn cpu_list(out: &mut Text, cpus: &[usize]) {
+    let mut i = 0;
+    while i < cpus.len() {
+        let first = cpus[i];
+        while i + 1 < cpus.len() && cpus[i + 1] == cpus[i] + 1 {
+            i += 1;
+        }
+        let comma = if out.0.last().is_some_and(u8::is_ascii_digit) { "," } else { "" };
+        let _ = match cpus[i] {
+            last if last == first => write!(out, "{comma}{first}"),
+            last => write!(out, "{comma}{first}-{last}"),
+        };
+        i += 1;
+    }
+}
+
+/// `limits`.
+pub fn limits(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
+    const ROWS: [(&str, &str); 16] = [
+        ("Max cpu time", "seconds"),
+        ("Max file size", "bytes"),
+        ("Max data size", "bytes"),
+        ("Max stack size", "bytes"),
+        ("Max core file size", "bytes"),
+        ("Max resident set", "bytes"),
+        ("Max processes", "processes"),
+        ("Max open files", "files"),
+        ("Max locked memory", "bytes"),
+        ("Max address space", "bytes"),
+        ("Max file locks", "locks"),
+        ("Max pending signals", "signals"),
+        ("Max msgqueue size", "bytes"),
+        ("Max nice priority", ""),
+        ("Max realtime priority", ""),
+        ("Max realtime timeout", "us"),
+    ];
+    let _ = writeln!(out, "{:<25} {:<20} {:<20} {:<10}", "Limit", "Soft Limit", "Hard Limit", "Units");
+    for (which, (name, unit)) in ROWS.into_iter().enumerate() {
+        let limit = subject.process.limits.get(which);
+        let show = |n: u64| if n == u64::MAX { String::from("unlimited") } else { alloc::format!("{n}") };
+        let _ = write!(out, "{name:<25} {:<20} {:<20} ", show(limit.soft), show(limit.hard));
+        let _ = if unit.is_empty() { writeln!(out) } else { writeln!(out, "{unit:<10}") };
+    }
+    Ok(())
+}
+
+/// `io`.
+pub fn io(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
+    let [read, written] = subject.process.io.each_ref().map(|n| n.load(Relaxed));
+    let _ = writeln!(
+        out,
+        "rchar: {read}\nwchar: {written}\nsyscr: 0\nsyscw: 0\nread_bytes: 0\nwrite_bytes: 0\ncancelled_write_bytes: 0"
+    );
+    Ok(())
+}
+
+/// `oom_score`: what share of memory it holds, in thousandths, adjusted, on the scale of 0 to 2000 where 666 is nothing.
+pub fn oom_score(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
+    let pages = subject.task.as_ref().and_then(|t| t.mm()).map_or(0, |m| m.badness());
+    let share = (pages * 1000 / crate::mm::total_pages().max(1)) as i32;
+    let adj = subject.process.oom_score_adj.load(Relaxed);
+    let score = if adj == -1000 { 0 } else { ((1000 + share + adj).max(0) * 2) / 3 };
+    let _ = writeln!(out, "{score}");
+    Ok(())
+}
+
+/// `personality`.
+pub fn personality(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
+    let _ = writeln!(out, "{:08x}", subject.task()?.personality.load(Relaxed));
+    Ok(())
+}
+
+/// `schedstat`: time on a CPU, time waiting for one (not measured), slices.
+pub fn schedstat(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
+    let task = subject.task()?;
+    let (voluntary, involuntary) = task.sched.switches();
+    let _ = writeln!(out, "{} 0 {}", crate::sched::stats::run_time_ns(task), voluntary + involuntary);
+    Ok(())
+}
+
+/// `timerslack_ns`.
+pub fn timer_slack(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
+    let _ = writeln!(out, "{}", subject.task()?.timer_slack_ns.load(Relaxed));
+    Ok(())
+}

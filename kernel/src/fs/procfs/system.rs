@@ -1,0 +1,282 @@
+//! The files about the whole machine: `meminfo`, `stat`, `cpuinfo`, `uptime` and the rest of `/proc`'s top level, and `/proc/net`.
+
+use super::TREE;
+use crate::fs::inode::FileType;
+use crate::fs::pseudo::{Directory, Node, Text, with_string};
+use crate::mm::PAGE_SIZE;
+use crate::sched::stats;
+use core::fmt::Write;
+use limen_linux_abi::Errno;
+
+/// One `USER_HZ` tick.
+const TICK_NS: u64 = 10_000_000;
+
+fn add(name: &str, show: fn(&mut Text)) {
+    TREE.add(
+        name,
+        Node::text(move |out| {
+            show(out);
+            Ok(())
+        }),
+    );
+}
+
+/// The version line.
+fn version(out: &mut Text) {
+    use crate::syscall::misc::{RELEASE, VERSION};
+    let _ = writeln!(out, "Linux version {RELEASE} (limen@limen) (rustc) {VERSION}");
+}
+
+fn meminfo(out: &mut Text) {
+    let m = crate::mm::stats();
+    let kib = PAGE_SIZE / 1024;
+    let cached = m.cached * kib;
+    let used = m.total.saturating_sub(m.free + m.cached + m.slab) * kib;
+    let rows = [
+        ("MemTotal", m.total * kib),
+        ("MemFree", m.free * kib),
+        ("MemAvailable", m.available * kib),
+        ("Buffers", 0),
+        ("Cached", cached),
+        ("SwapCached", 0),
+        ("Active", used),
+        ("Inactive", 0),
+        ("Active(anon)", used),
+        ("Inactive(anon)", 0),
+        ("Active(file)", 0),
+        ("Inactive(file)", 0),
+        ("Unevictable", cached),
+        ("Mlocked", 0),
+        ("SwapTotal", 0),
+        ("SwapFree", 0),
+        ("Dirty", 0),
+        ("Writeback", 0),
+        ("AnonPages", used),
+        ("Mapped", 0),
+        ("Shmem", cached),
+        ("KReclaimable", 0),
+        ("Slab", m.slab * kib),
+        ("SReclaimable", 0),
+        ("SUnreclaim", m.slab * kib),
+        ("KernelStack", m.kernel_stack_kib),
+        ("PageTables", 0),
+        ("NFS_Unstable", 0),
+        ("Bounce", 0),
+        ("WritebackTmp", 0),
+        ("CommitLimit", m.commit_limit * kib),
+        ("Committed_AS", m.committed * kib),
+        ("VmallocTotal", 34_359_738_367),
+        ("VmallocUsed", m.vmalloc_used * kib),
+        ("VmallocChunk", 0),
+        ("Percpu", 0),
+    ];
+    for (name, value) in rows {
+        let _ = writeln!(out, "{:<15} {value:8} kB", alloc::format!("{name}:"));
+    }
+    let _ = writeln!(out, "HugePages_Total:       0\nHugePages_Free:        0\nHugePages_Rsvd:        0");
+    let _ = writeln!(out, "HugePages_Surp:        0\nHugepagesize:       2048 kB\nHugetlb:               0 kB");
+}
+
+fn uptime(out: &mut Text) {
+    let up = crate::time::now_ns() / TICK_NS;
+    let idle: u64 = crate::sched::online().iter().map(|c| stats::cpu_times(c).idle).sum::<u64>() / TICK_NS;
+    let _ = writeln!(out, "{}.{:02} {}.{:02}", up / 100, up % 100, idle / 100, idle % 100);
+}
+
+fn loadavg(out: &mut Text) {
+    for load in stats::load_averages() {
+        // Two decimals, rounded as Linux does.
+        let load = load + stats::LOAD_ONE / 200;
+        let _ = write!(out, "{}.{:02} ", load / stats::LOAD_ONE, (load % stats::LOAD_ONE) * 100 / stats::LOAD_ONE);
+    }
+    let threads: usize = crate::task::all_processes().iter().map(|p| p.thread_count()).sum();
+    let _ = writeln!(out, "{}/{threads} {}", stats::total_running(), crate::task::pid::last());
+}
+
+fn stat(out: &mut Text) {
+    let mut total = [0u64; 4];
+    let each = |c| {
+        let t = stats::cpu_times(c);
+        [t.user, t.nice, t.system, t.idle].map(|ns| ns / TICK_NS)
+    };
+    for cpu in crate::sched::online().iter() {
+        let times = each(cpu);
+        (0..4).for_each(|i| total[i] += times[i]);
+    }
+    let [user, nice, system, idle] = total;
+    let _ = writeln!(out, "cpu  {user} {nice} {system} {idle} 0 0 0 0 0 0");
+    for cpu in crate::sched::online().iter() {
+        let [user, nice, system, idle] = each(cpu);
+        let _ = writeln!(out, "cpu{cpu} {user} {nice} {system} {idle} 0 0 0 0 0 0");
+    }
+    let boot = crate::time::realtime_ns().saturating_sub(crate::time::now_ns()) / 1_000_000_000;
+    let _ = writeln!(
+        out,
+        "intr {}\nctxt {}\nbtime {boot}\nprocesses {}\nprocs_running {}\nprocs_blocked 0\nsoftirq 0 0 0 0 0 0 0 0 0 0 0",
+        stats::total_interrupts(),
+        stats::total_switches(),
+        crate::task::pid::last(),
+        stats::total_running()
+    );
+}
+
+fn interrupts(out: &mut Text) {
+    let cpus = crate::sched::online().iter().count();
+    out.0.extend(b"    ");
+    for cpu in crate::sched::online().iter() {
+        let _ = write!(out, "       CPU{cpu:<2}");
+    }
+    out.0.push(b'\n');
+    crate::arch::interrupt::for_each(|number, name, count| {
+        // All of them go to the boot CPU.
+        let _ = write!(out, "{number:3}: {count:10} ");
+        for _ in 1..cpus {
+            let _ = write!(out, "{:10} ", 0);
+        }
+        let _ = writeln!(out, "  {name}");
+    });
+}
+
+fn kallsyms(out: &mut Text) {
+    let Some(table) = crate::trace::symbols::table() else { return };
+    let shown = crate::task::current().creds().capable(34);
+    for i in 0..table.len() {
+        let address = if shown { table.address(i).unwrap_or(0) } else { 0 };
+        let _ = write!(out, "{address:016x} t ");
+        table.name(i, |piece| out.0.extend(piece.bytes()));
+        out.0.push(b'\n');
+    }
+}
+
+fn devices(out: &mut Text) {
+    out.0.extend(b"Character devices:\n");
+    for (major, name) in [
+        (1, "mem"),
+        (4, "ttyS"),
+        (5, "/dev/tty"),
+        (5, "/dev/console"),
+        (5, "/dev/ptmx"),
+        (10, "misc"),
+        (136, "pts"),
+        (229, "hvc"),
+        (247, "virtio-portsdev"),
+    ] {
+        let _ = writeln!(out, "{major:3} {name}");
+    }
+    out.0.extend(b"\nBlock devices:\n254 virtblk\n");
+}
+
+fn partitions(out: &mut Text) {
+    out.0.extend(b"major minor  #blocks  name\n\n");
+    for d in crate::driver::virtio::blk::all() {
+        let _ = writeln!(out, "{:4}  {:7} {:10} {}", d.dev.major(), d.dev.minor(), d.sectors / 2, d.name);
+    }
+}
+
+fn diskstats(out: &mut Text) {
+    for d in crate::driver::virtio::blk::all() {
+        let [reads, read, writes, written] =
+            d.statistics.each_ref().map(|n| n.load(core::sync::atomic::Ordering::Relaxed));
+        let _ = writeln!(
+            out,
+            "{:4} {:7} {} {reads} 0 {read} 0 {writes} 0 {written} 0 0 0 0 0 0 0 0 0 0",
+            d.dev.major(),
+            d.dev.minor(),
+            d.name
+        );
+    }
+}
+
+fn vmstat(out: &mut Text) {
+    let m = crate::mm::stats();
+    let _ = writeln!(out, "nr_free_pages {}\nnr_file_pages {}\nnr_slab_unreclaimable {}", m.free, m.cached, m.slab);
+    out.0.extend(b"pgpgin 0\npgpgout 0\npswpin 0\npswpout 0\npgfault 0\npgmajfault 0\n");
+}
+
+/// `/proc/net` of a machine without network devices.
+pub struct Net;
+
+const NET: &[(&str, &str)] = &[
+    (
+        "dev",
+        "Inter-|   Receive                                                |  Transmit\n face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed\n",
+    ),
+    ("if_inet6", ""),
+    ("protocols", "protocol  size sockets  memory press maxhdr  slab module     cl co di ac io in de sh ss gs se re sp bi br ha uh gp em\n"),
+    (
+        "route",
+        "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT                                                       \n",
+    ),
+    ("sockstat", "sockets: used 0\n"),
+    (
+        "tcp",
+        "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode                                                     \n",
+    ),
+    (
+        "tcp6",
+        "  sl  local_address                         remote_address                        st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n",
+    ),
+    (
+        "udp",
+        "   sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode ref pointer drops             \n",
+    ),
+    (
+        "udp6",
+        "  sl  local_address                         remote_address                        st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode ref pointer drops\n",
+    ),
+    ("unix", "Num       RefCount Protocol Flags    Type St Inode Path\n"),
+];
+
+impl Directory for Net {
+    fn get(&self, name: &[u8]) -> Option<Node> {
+        let text = NET.iter().find(|n| n.0.as_bytes() == name)?.1;
+        Some(Node::text(move |out| {
+            out.0.extend(text.as_bytes());
+            Ok(())
+        }))
+    }
+    fn list(&self, pos: u64, add: &mut dyn FnMut(&[u8], FileType, u64) -> bool) {
+        for (i, (name, _)) in NET.iter().enumerate().skip(pos.saturating_sub(2) as usize) {
+            if !add(name.as_bytes(), FileType::Regular, i as u64 + 3) {
+                return;
+            }
+        }
+    }
+}
+
+/// Registers the files.
+pub fn init() {
+    add("cmdline", |out| with_string(out, |s| s.push_str(&crate::boot::cmdline::for_proc())));
+    add("consoles", |out| {
+        let name = crate::driver::tty::console::active();
+        if let Some(tty) = crate::driver::tty::console::console() {
+            let (major, minor) = tty.dev();
+            let _ = writeln!(out, "{name:<20} -W- (EC p  ) {major:4}:{minor}");
+        }
+    });
+    add("cpuinfo", |out| {
+        for cpu in crate::sched::online().iter() {
+            with_string(out, |s| crate::arch::cpuinfo::show(cpu, s));
+        }
+    });
+    add("devices", devices);
+    add("diskstats", diskstats);
+    add("filesystems", |out| with_string(out, crate::fs::superblock::show_fs_types));
+    add("interrupts", interrupts);
+    TREE.add("kallsyms", Node::text(|out| {
+        kallsyms(out);
+        Ok(())
+    }));
+    add("loadavg", loadavg);
+    add("meminfo", meminfo);
+    add("misc", |out| out.0.extend(b"183 hw_random\n"));
+    add("modules", |_| ());
+    add("partitions", partitions);
+    add("softirqs", |_| ());
+    add("stat", stat);
+    add("swaps", |out| out.0.extend(b"Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n"));
+    add("uptime", uptime);
+    add("version", version);
+    add("vmstat", vmstat);
+    TREE.add("kmsg", Node::File(0o400, alloc::sync::Arc::new(|_: &mut Text| Err(Errno::EAGAIN)), None));
+}

@@ -1,0 +1,303 @@
+//! The common parts of file systems whose files are made up when they are read: `procfs`, `sysfs`, `devpts`. A [`Node`] says what is at a name, a
+//! [`Directory`] which names there are; text files are made when read from the start, and stay the same for the rest of that reading.
+
+use crate::fs::file::{File, FileOps};
+use crate::fs::inode::{Dev, FileType, Inode, InodeOps, Link, NewInode};
+use crate::fs::io::{IoDst, IoSrc};
+use crate::fs::readdir::DirSink;
+use crate::fs::superblock::SuperBlock;
+use crate::sync::{Mutex, SpinLock};
+use crate::syscall::SysResult;
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+use limen_linux_abi::Errno;
+
+/// Text being put together; may hold any bytes.
+#[derive(Default)]
+pub struct Text(pub Vec<u8>);
+
+impl fmt::Write for Text {
+    fn write_str(&mut self, s: &str) -> fmt::Result {
+        self.0.extend_from_slice(s.as_bytes());
+        Ok(())
+    }
+}
+
+/// Makes a file's text.
+pub type Show = Arc<dyn Fn(&mut Text) -> Result<(), Errno> + Send + Sync>;
+/// Takes what was written to a file.
+pub type Store = Arc<dyn Fn(&[u8]) -> Result<(), Errno> + Send + Sync>;
+/// Opens a file of its own kind.
+pub type Open = Arc<dyn Fn(u32) -> Result<Arc<dyn FileOps>, Errno> + Send + Sync>;
+/// Says where a link leads.
+pub type Follow = Arc<dyn Fn() -> Result<Link, Errno> + Send + Sync>;
+
+/// Longest write to a text file.
+const STORE_MAX: usize = 4096;
+
+/// What is at a name.
+#[derive(Clone)]
+pub enum Node {
+    /// A text file.
+    File(u32, Show, Option<Store>),
+    /// A file with operations of its own: permissions, kind, device number.
+    Special(u32, FileType, Dev, Open),
+    /// A symbolic link.
+    Link(Follow),
+    /// A directory.
+    Directory(u32, Arc<dyn Directory>),
+}
+
+/// The names of a directory.
+pub trait Directory: Send + Sync {
+    /// What is at `name`.
+    fn get(&self, name: &[u8]) -> Option<Node>;
+    /// Calls `add(name, kind, next)` for what comes from cookie `pos` (2 at the start) on, until it says `false`.
+    fn list(&self, pos: u64, add: &mut dyn FnMut(&[u8], FileType, u64) -> bool);
+    /// Owner of everything in it.
+    fn owner(&self) -> (u32, u32) {
+        (0, 0)
+    }
+    /// The tree behind it, if names can be added to it.
+    fn tree(&self) -> Option<&Tree> {
+        None
+    }
+}
+
+impl Node {
+    /// A text file everybody may read.
+    pub fn text(show: impl Fn(&mut Text) -> Result<(), Errno> + Send + Sync + 'static) -> Self {
+        Self::File(0o444, Arc::new(show), None)
+    }
+    /// A text file the owner may also write.
+    pub fn setting(
+        show: impl Fn(&mut Text) -> Result<(), Errno> + Send + Sync + 'static,
+        store: impl Fn(&[u8]) -> Result<(), Errno> + Send + Sync + 'static,
+    ) -> Self {
+        Self::File(0o644, Arc::new(show), Some(Arc::new(store)))
+    }
+    /// A link to a fixed text.
+    pub fn link(to: &str) -> Self {
+        let to = to.as_bytes().to_vec();
+        Self::Link(Arc::new(move || Ok(Link::Text(to.clone()))))
+    }
+
+    fn kind(&self) -> FileType {
+        match self {
+            Self::File(..) => FileType::Regular,
+            Self::Special(_, kind, ..) => *kind,
+            Self::Link(_) => FileType::Symlink,
+            Self::Directory(..) => FileType::Directory,
+        }
+    }
+
+    fn inode(self, sb: &Arc<SuperBlock>, ino: u64, (uid, gid): (u32, u32)) -> Inode {
+        let mode = match &self {
+            Self::File(mode, ..) | Self::Special(mode, ..) | Self::Directory(mode, _) => *mode,
+            Self::Link(_) => 0o777,
+        };
+        let rdev = match &self {
+            Self::Special(_, _, rdev, _) => *rdev,
+            _ => Dev::default(),
+        };
+        let new = NewInode { kind: self.kind(), mode, uid, gid, rdev, target: b"" };
+        Inode::with_ino(sb, ino, Box::new(Ops(self)), &new)
+    }
+}
+
+/// A made-up inode.
+struct Ops(Node);
+
+/// A number for `name` in directory `parent` that stays the same.
+fn number(parent: u64, name: &[u8]) -> u64 {
+    let mut hash = parent ^ 0xcbf2_9ce4_8422_2325;
+    for byte in name {
+        hash = (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
+    }
+    // Not 0 or 1, and short enough for 32-bit programs.
+    (hash ^ hash >> 32) & 0x7fff_ffff | 0x1000
+}
+
+impl InodeOps for Ops {
+    fn lookup(&self, dir: &Arc<Inode>, name: &[u8]) -> Result<Arc<Inode>, Errno> {
+        let Node::Directory(_, directory) = &self.0 else { return Err(Errno::ENOTDIR) };
+        let node = directory.get(name).ok_or(Errno::ENOENT)?;
+        let owner = match &node {
+            Node::Directory(_, inner) => inner.owner(),
+            _ => directory.owner(),
+        };
+        Ok(Arc::new(node.inode(&dir.sb, number(dir.ino, name), owner)))
+    }
+    fn list(&self, dir: &Arc<Inode>, pos: u64, sink: &mut DirSink<'_>) -> Result<(), Errno> {
+        let Node::Directory(_, directory) = &self.0 else { return Err(Errno::ENOTDIR) };
+        directory.list(pos, &mut |name, kind, next| sink.add(name, number(dir.ino, name), kind, next));
+        Ok(())
+    }
+    fn follow(&self, _: &Arc<Inode>) -> Result<Link, Errno> {
+        match &self.0 {
+            Node::Link(follow) => follow(),
+            _ => Err(Errno::EINVAL),
+        }
+    }
+    fn open(&self, _: &Arc<Inode>, flags: u32) -> Result<Option<Arc<dyn FileOps>>, Errno> {
+        Ok(match &self.0 {
+            Node::File(_, show, store) => Some(Arc::new(TextFile {
+                show: show.clone(),
+                store: store.clone(),
+                text: Mutex::new(None),
+            })),
+            Node::Special(_, _, _, open) => Some(open(flags)?),
+            _ => None,
+        })
+    }
+}
+
+/// An open text file.
+struct TextFile {
+    show: Show,
+    store: Option<Store>,
+    text: Mutex<Option<Vec<u8>>>,
+}
+
+impl TextFile {
+    fn read_at(&self, dst: &mut IoDst<'_>, pos: u64) -> SysResult {
+        let mut text = self.text.lock();
+        if pos == 0 || text.is_none() {
+            let mut new = Text::default();
+            (self.show)(&mut new)?;
+            *text = Some(new.0);
+        }
+        let bytes = text.as_deref().unwrap_or_default();
+        let rest = bytes.get(pos.min(bytes.len() as u64) as usize..).unwrap_or_default();
+        if rest.is_empty() { Ok(0) } else { dst.put(rest) }
+    }
+}
+
+impl FileOps for TextFile {
+    fn read(&self, file: &File, dst: &mut IoDst<'_>, pos: Option<u64>) -> SysResult {
+        if let Some(pos) = pos {
+            return self.read_at(dst, pos);
+        }
+        let mut pos = file.pos.lock();
+        let n = self.read_at(dst, *pos)?;
+        *pos += n as u64;
+        Ok(n)
+    }
+    fn write(&self, _: &File, src: &mut IoSrc<'_>, _: Option<u64>) -> SysResult {
+        let store = self.store.as_ref().ok_or(Errno::EIO)?;
+        let len = src.remaining();
+        if len > STORE_MAX {
+            return Err(Errno::EINVAL);
+        }
+        let mut bytes = alloc::vec![0; len];
+        let mut n = 0;
+        while n < len {
+            n += src.take(&mut bytes[n..])?;
+        }
+        store(&bytes)?;
+        Ok(len)
+    }
+    fn seek(&self, file: &File, offset: i64, whence: u32) -> Result<u64, Errno> {
+        let mut pos = file.pos.lock();
+        let new = match whence {
+            0 => offset,
+            1 => (*pos as i64).checked_add(offset).ok_or(Errno::EINVAL)?,
+            _ => return Err(Errno::EINVAL),
+        };
+        *pos = u64::try_from(new).map_err(|_| Errno::EINVAL)?;
+        Ok(*pos)
+    }
+}
+
+/// A directory with fixed names, to which more may be added.
+#[derive(Default)]
+pub struct Tree(SpinLock<BTreeMap<Vec<u8>, Node>>);
+
+impl Tree {
+    /// An empty one.
+    pub const fn new() -> Self {
+        Self(SpinLock::new(BTreeMap::new()))
+    }
+
+    /// Puts `node` at `path`, making directories on the way.
+    pub fn add(&self, path: &str, node: Node) {
+        let Some((first, rest)) = path.split_once('/') else {
+            self.0.lock().insert(path.as_bytes().to_vec(), node);
+            return;
+        };
+        let sub = {
+            let mut names = self.0.lock();
+            let entry = names
+                .entry(first.as_bytes().to_vec())
+                .or_insert_with(|| Node::Directory(0o555, Arc::new(Subtree::default())));
+            entry.clone()
+        };
+        if let Node::Directory(_, dir) = sub
+            && let Some(tree) = dir.tree()
+        {
+            tree.add(rest, node);
+        }
+    }
+
+    /// What is at `name`.
+    pub fn find(&self, name: &[u8]) -> Option<Node> {
+        self.0.lock().get(name).cloned()
+    }
+
+    /// Lists as [`Directory::list`], with cookies from 2 on; `false` if `add` said so.
+    pub fn walk(&self, pos: u64, add: &mut dyn FnMut(&[u8], FileType, u64) -> bool) -> bool {
+        let names: Vec<(Vec<u8>, FileType)> =
+            self.0.lock().iter().map(|(name, node)| (name.clone(), node.kind())).collect();
+        let skip = pos.saturating_sub(2) as usize;
+        for (i, (name, kind)) in names.iter().enumerate().skip(skip) {
+            if !add(name, *kind, i as u64 + 3) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// How many names there are.
+    pub fn len(&self) -> usize {
+        self.0.lock().len()
+    }
+}
+
+/// A directory made by [`Tree::add`].
+#[derive(Default)]
+struct Subtree(Tree);
+
+impl Directory for Subtree {
+    fn get(&self, name: &[u8]) -> Option<Node> {
+        self.0.find(name)
+    }
+    fn list(&self, pos: u64, add: &mut dyn FnMut(&[u8], FileType, u64) -> bool) {
+        self.0.walk(pos, add);
+    }
+    fn tree(&self) -> Option<&Tree> {
+        Some(&self.0)
+    }
+}
+
+/// The root of a file system that shows `directory`.
+pub fn root(sb: &Arc<SuperBlock>, mode: u32, directory: Arc<dyn Directory>) -> Arc<crate::fs::dentry::Dentry> {
+    let owner = directory.owner();
+    crate::fs::dentry::Dentry::new_root(Arc::new(Node::Directory(mode, directory).inode(sb, 1, owner)))
+}
+
+/// A number written to a setting.
+pub fn parse<T: core::str::FromStr>(bytes: &[u8]) -> Result<T, Errno> {
+    let text = core::str::from_utf8(bytes).map_err(|_| Errno::EINVAL)?;
+    text.trim_matches(|c: char| c.is_ascii_whitespace() || c == '\0').parse().map_err(|_| Errno::EINVAL)
+}
+
+/// Text as a string for `show_*` functions that append to one.
+pub fn with_string(out: &mut Text, f: impl FnOnce(&mut String)) {
+    let mut s = String::new();
+    f(&mut s);
+    out.0.extend_from_slice(s.as_bytes());
+}
