@@ -214,7 +214,6 @@ impl FileOps for TextFile {
 }
 
 /// A directory with fixed names, to which more may be added.
-#[derive(Default)]
 pub struct Tree(SpinLock<BTreeMap<Vec<u8>, Node>>);
 
 impl Tree {
@@ -233,7 +232,7 @@ impl Tree {
             let mut names = self.0.lock();
             let entry = names
                 .entry(first.as_bytes().to_vec())
-                .or_insert_with(|| Node::Directory(0o555, Arc::new(Subtree::default())));
+                .or_insert_with(|| Node::Directory(0o555, Arc::new(Subtree(Tree::new()))));
             entry.clone()
         };
         if let Node::Directory(_, dir) = sub
@@ -268,7 +267,6 @@ impl Tree {
 }
 
 /// A directory made by [`Tree::add`].
-#[derive(Default)]
 struct Subtree(Tree);
 
 impl Directory for Subtree {
