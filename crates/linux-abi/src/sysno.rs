@@ -22,7 +22,7 @@ macro_rules! syscall_table {
             if let Some(sysno) = $crate::sysno::syscalls::$module::Sysno::new(n) {
                 let mut i = 0;
                 while i < $handlers.len() {
-                    if $crate::sysno::same($handlers[i].0, sysno.name()) {
+                    if $crate::sysno::same($handlers[i].0, $crate::sysno::canonical(sysno.name())) {
                         table[n] = $handlers[i].1;
                     }
                     i += 1;
@@ -35,6 +35,11 @@ macro_rules! syscall_table {
 }
 
 pub use syscalls;
+
+/// One name per call: on the generic numbering the crate calls number 79 by its C library's name.
+pub const fn canonical(name: &'static str) -> &'static str {
+    if same(name, "fstatat") { "newfstatat" } else { name }
+}
 
 /// Whether two names are equal, usable in constants.
 pub const fn same(a: &str, b: &str) -> bool {
@@ -58,7 +63,7 @@ macro_rules! abis {
         pub const $constant: Abi = Abi {
             name: stringify!($module),
             limit: syscalls::$module::Sysno::last().id() as usize + 1,
-            name_of: |n| syscalls::$module::Sysno::new(n).map(|s| s.name()),
+            name_of: |n| syscalls::$module::Sysno::new(n).map(|s| canonical(s.name())),
         };)*
     };
 }
@@ -80,6 +85,7 @@ mod tests {
         assert_eq!((X86_64.name_of)(110), Some("getppid"));
         assert_eq!((AARCH64.name_of)(63), Some("read"));
         assert_eq!((AARCH64.name_of)(173), Some("getppid"));
+        assert_eq!((AARCH64.name_of)(79), Some("newfstatat"));
         assert_eq!((ARM_EABI.name_of)(64), Some("getppid"));
         assert_eq!((POWERPC64.name_of)(64), Some("getppid"));
         assert_eq!((X86_64.name_of)(4000), None);
