@@ -47,7 +47,7 @@ fn panic(info: &PanicInfo<'_>) -> ! {
 
 /// Asks every other CPU to stop and gives them a moment.
 fn stop_others(me: usize) {
-    for cpu in (0..smp::count()).filter(|cpu| *cpu != me) {
+    for cpu in crate::sched::online().iter().filter(|cpu| *cpu != me) {
         crate::arch::interrupt::send_ipi(cpu, Ipi::Stop);
     }
     let until = crate::arch::time::now_ns() + 10_000_000;

@@ -295,7 +295,7 @@ pub fn written() -> u64 {
 pub static READERS: crate::sched::WaitQueue = crate::sched::WaitQueue::new();
 
 /// Tells sleeping readers that there is something new. Who logs may hold a lock that waking needs, so outside of plain thread
-/// context the news waits for a cross-CPU call to this CPU, which comes as an interrupt.
+/// context the news waits for the next timer interrupt.
 fn readers_wake() {
     if READERS.is_empty() || PANICKING.load(Ordering::Relaxed) {
         return;

@@ -11,6 +11,7 @@ mod fcntl;
 mod file;
 pub mod futex;
 mod ids;
+mod log;
 pub mod misc;
 mod mm;
 mod mount;

@@ -16,6 +16,7 @@ const LISTS: &[&[(&str, Handler)]] = &[
     super::file::HANDLERS,
     super::futex::HANDLERS,
     super::ids::HANDLERS,
+    super::log::HANDLERS,
     super::misc::HANDLERS,
     super::mm::HANDLERS,
     super::pipe::HANDLERS,

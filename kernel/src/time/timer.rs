@@ -167,6 +167,7 @@ pub fn timer_interrupt() {
     let cpu = this_cpu();
     let base = &cpu.timers;
     base.programmed.store(u64::MAX, Ordering::Relaxed);
+    crate::log::late_wake();
     let mut now = now_ns();
     if base.tick.load(Ordering::Relaxed) <= now {
         base.tick.store(u64::MAX, Ordering::Relaxed);
