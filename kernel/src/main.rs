@@ -14,6 +14,7 @@ mod boot;
 mod driver;
 mod fs;
 mod mm;
+mod net;
 mod panic;
 mod sched;
 mod signal;

@@ -19,6 +19,7 @@ mod pipe;
 mod poll;
 pub mod sched;
 pub mod signal;
+mod socket;
 mod stat;
 mod table;
 mod task;

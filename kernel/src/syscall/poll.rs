@@ -7,15 +7,10 @@ use crate::fs::poll::{self, PollEntry, PollEvents};
 use crate::fs::{RLIMIT_NOFILE, fdtable};
 use crate::mm::user::{UserPtr, read_bytes, write_bytes};
 use crate::signal::SigSet;
+use crate::signal::mask::with_mask;
 use alloc::vec;
 use alloc::vec::Vec;
 use limen_linux_abi::Errno;
-
-/// Runs `call` with another signal mask. (The signal room's own lands shortly.)
-fn with_mask(mask: Option<SigSet>, call: impl FnOnce() -> SysResult) -> SysResult {
-    let _ = mask;
-    call()
-}
 
 const NANO: i64 = 1_000_000_000;
 

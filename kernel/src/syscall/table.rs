@@ -26,6 +26,8 @@ const LISTS: &[&[(&str, Handler)]] = &[
     super::stat::HANDLERS,
     super::task::HANDLERS,
     super::time::HANDLERS,
+    super::event::HANDLERS,
+    super::socket::HANDLERS,
 ];
 
 const COUNT: usize = {

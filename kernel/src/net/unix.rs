@@ -1,0 +1,562 @@
+//! Local sockets (`AF_UNIX`): stream, datagram and sequenced packets, by pair, by path and by abstract name; descriptors and
+//! credentials travel along.
+//!
+//! A socket's state is behind one short spinlock; data is copied to and from user memory outside it. Two sockets are never locked
+//! together. Descriptors in flight hold their files open; a cycle of sockets in flight to each other is not collected, so a message
+//! carries at most `MAX_FILES`, and queues are bounded.
+
+use crate::fs::file::File;
+use crate::fs::inode::Inode;
+use crate::sched::WaitQueue;
+use crate::sync::{Mutex, SpinLock};
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
+use core::any::Any;
+use limen_linux_abi::Errno;
+
+/// Descriptors in one message (`SCM_MAX_FD`).
+pub const MAX_FILES: usize = 253;
+/// Bytes that may wait in a socket (`net.core.rmem_default`).
+const BUFFER: usize = 212_992;
+/// Messages that may wait in a datagram socket (`net.unix.max_dgram_qlen` is 10; fewer wake-ups with more).
+const MAX_MESSAGES: usize = 256;
+/// Largest piece of a stream that is copied at once.
+pub const PIECE: usize = 32 * 1024;
+
+/// Kinds of socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// `SOCK_STREAM`.
+    Stream = 1,
+    /// `SOCK_DGRAM`.
+    Datagram = 2,
+    /// `SOCK_SEQPACKET`.
+    Packet = 5,
+}
+
+/// A name: the bytes of `sun_path`, an abstract one's leading NUL included.
+pub type Name = Arc<[u8]>;
+
+/// Process, user and group of a sender or peer (`struct ucred`).
+pub type Cred = [u32; 3];
+
+/// The running process's.
+pub fn own_cred() -> Cred {
+    let task = crate::task::current();
+    let creds = task.creds();
+    [task.tgid() as u32, creds.euid, creds.egid]
+}
+
+/// Something sent and not received yet.
+pub struct Message {
+    /// The bytes; those before `at` have been read.
+    pub data: Vec<u8>,
+    /// How much of it has been read.
+    pub at: usize,
+    /// Files that travel along.
+    pub files: Vec<Arc<File>>,
+    /// The sender.
+    pub cred: Cred,
+    /// The sender's name.
+    pub from: Option<Name>,
+}
+
+#[derive(Default)]
+struct State {
+    queue: VecDeque<Message>,
+    bytes: usize,
+    peer: Weak<Sock>,
+    /// It had a peer once.
+    connected: bool,
+    /// Connections that may wait, if it listens.
+    backlog: Option<usize>,
+    /// Connections that wait to be accepted.
+    pending: VecDeque<Arc<Sock>>,
+    name: Option<Name>,
+    /// Nothing more comes in.
+    shut_in: bool,
+    /// Nothing more may be sent.
+    shut_out: bool,
+    /// The socket is gone.
+    closed: bool,
+    /// The error the next call reports.
+    error: Option<Errno>,
+    peer_cred: Cred,
+    /// `SO_PASSCRED`.
+    pass_cred: bool,
+    /// `SO_RCVTIMEO` and `SO_SNDTIMEO`, ns.
+    timeouts: [Option<u64>; 2],
+}
+
+/// A socket.
+pub struct Sock {
+    /// Kind.
+    pub kind: Kind,
+    state: SpinLock<State>,
+    /// One receiver at a time.
+    receiving: Mutex<()>,
+    /// Data, connections, hang-up.
+    pub(super) read_wait: WaitQueue,
+    /// Room in the socket's queue: its senders sleep here.
+    pub(super) write_wait: WaitQueue,
+}
+
+/// Abstract names.
+static ABSTRACT: SpinLock<BTreeMap<Name, Weak<Sock>>> = SpinLock::new(BTreeMap::new());
+
+impl Sock {
+    /// A new socket.
+    pub fn new(kind: Kind) -> Arc<Self> {
+        Arc::new(Self {
+            kind,
+            state: SpinLock::new(State::default()),
+            receiving: Mutex::new(()),
+            read_wait: WaitQueue::new(),
+            write_wait: WaitQueue::new(),
+        })
+    }
+
+    /// Two connected sockets.
+    pub fn pair(kind: Kind) -> (Arc<Self>, Arc<Self>) {
+        let (a, b) = (Self::new(kind), Self::new(kind));
+        let cred = own_cred();
+        a.set_peer(&b, cred);
+        b.set_peer(&a, cred);
+        (a, b)
+    }
+
+    fn set_peer(&self, peer: &Arc<Sock>, cred: Cred) {
+        let mut s = self.state.lock();
+        s.peer = Arc::downgrade(peer);
+        s.connected = true;
+        s.peer_cred = cred;
+    }
+
+    /// Its own name.
+    pub fn name(&self) -> Option<Name> {
+        self.state.lock().name.clone()
+    }
+    /// Its peer, if it has one that is still there.
+    pub fn peer(&self) -> Option<Arc<Sock>> {
+        self.state.lock().peer.upgrade()
+    }
+    /// The peer's name; `ENOTCONN` without one.
+    pub fn peer_name(&self) -> Result<Option<Name>, Errno> {
+        if !self.state.lock().connected {
+            return Err(Errno::ENOTCONN);
+        }
+        Ok(self.peer().and_then(|p| p.name()))
+    }
+    /// The peer's credentials at the time of connection.
+    pub fn peer_cred(&self) -> Cred {
+        self.state.lock().peer_cred
+    }
+    /// Whether it listens.
+    pub fn is_listening(&self) -> bool {
+        self.state.lock().backlog.is_some()
+    }
+    /// Takes the pending error (`SO_ERROR`).
+    pub fn take_error(&self) -> Option<Errno> {
+        self.state.lock().error.take()
+    }
+    /// `SO_PASSCRED`.
+    pub fn pass_cred(&self) -> bool {
+        self.state.lock().pass_cred
+    }
+    /// Sets `SO_PASSCRED`.
+    pub fn set_pass_cred(&self, on: bool) {
+        self.state.lock().pass_cred = on;
+    }
+    /// A timeout in ns: 0 for receiving, 1 for sending.
+    pub fn timeout(&self, which: usize) -> Option<u64> {
+        self.state.lock().timeouts[which]
+    }
+    /// Sets a timeout.
+    pub fn set_timeout(&self, which: usize, ns: Option<u64>) {
+        self.state.lock().timeouts[which] = ns;
+    }
+    /// Bytes waiting (`FIONREAD`): of the first message, for datagrams.
+    pub fn waiting(&self) -> usize {
+        let s = self.state.lock();
+        match self.kind {
+            Kind::Stream => s.bytes,
+            _ => s.queue.front().map_or(0, |m| m.data.len()),
+        }
+    }
+
+    /// `bind`: to an abstract name, or to `inode`, made for it at a path.
+    pub fn bind(self: &Arc<Self>, name: Name, inode: Option<&Arc<Inode>>) -> Result<(), Errno> {
+        let mut s = self.state.lock();
+        if s.name.is_some() {
+            return Err(Errno::EINVAL);
+        }
+        s.name = Some(name.clone());
+        drop(s);
+        match inode {
+            Some(inode) => {
+                let me: Arc<dyn Any + Send + Sync> = self.clone();
+                *inode.socket.lock() = Some(Arc::downgrade(&me));
+            }
+            None => {
+                let mut all = ABSTRACT.lock();
+                if all.get(&name).is_some_and(|w| w.strong_count() != 0) {
+                    drop(all);
+                    self.state.lock().name = None;
+                    return Err(Errno::EADDRINUSE);
+                }
+                all.insert(name, Arc::downgrade(self));
+            }
+        }
+        Ok(())
+    }
+
+    /// `listen`.
+    pub fn listen(&self, backlog: i32) -> Result<(), Errno> {
+        if self.kind == Kind::Datagram {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        let mut s = self.state.lock();
+        if s.connected || s.name.is_none() {
+            return Err(Errno::EINVAL);
+        }
+        s.backlog = Some(backlog.clamp(0, 4096) as usize);
+        s.peer_cred = own_cred();
+        Ok(())
+    }
+
+    /// `connect` to what is bound to a name.
+    pub fn connect(self: &Arc<Self>, to: &Arc<Sock>, nonblock: bool) -> Result<(), Errno> {
+        if to.kind != self.kind {
+            return Err(Errno::EPROTOTYPE);
+        }
+        if self.kind == Kind::Datagram {
+            self.set_peer(to, own_cred());
+            return Ok(());
+        }
+        {
+            let s = self.state.lock();
+            if s.backlog.is_some() {
+                return Err(Errno::EINVAL);
+            }
+            if s.connected {
+                return Err(Errno::EISCONN);
+            }
+        }
+        loop {
+            let mut l = to.state.lock();
+            let Some(backlog) = l.backlog.filter(|_| !l.closed) else {
+                return Err(Errno::ECONNREFUSED);
+            };
+            if l.pending.len() <= backlog {
+                let server = Sock::new(self.kind);
+                {
+                    let mut s = server.state.lock();
+                    s.name = l.name.clone();
+                    s.pass_cred = l.pass_cred;
+                }
+                let cred = l.peer_cred;
+                server.set_peer(self, own_cred());
+                self.set_peer(&server, cred);
+                l.pending.push_back(server);
+                drop(l);
+                to.read_wait.wake_all();
+                return Ok(());
+            }
+            drop(l);
+            if nonblock {
+                return Err(Errno::EAGAIN);
+            }
+            to.write_wait.wait_until(|| {
+                let l = to.state.lock();
+                l.closed || l.backlog.is_none_or(|b| l.pending.len() <= b)
+            })?;
+        }
+    }
+
+    /// `accept`.
+    pub fn accept(&self, nonblock: bool) -> Result<Arc<Sock>, Errno> {
+        loop {
+            let mut s = self.state.lock();
+            if s.backlog.is_none() {
+                return Err(if self.kind == Kind::Datagram {
+                    Errno::EOPNOTSUPP
+                } else {
+                    Errno::EINVAL
+                });
+            }
+            if let Some(sock) = s.pending.pop_front() {
+                drop(s);
+                self.write_wait.wake_all();
+                return Ok(sock);
+            }
+            if s.shut_in {
+                return Err(Errno::EINVAL);
+            }
+            drop(s);
+            self.sleep(&self.read_wait, 0, nonblock, |s| {
+                !s.pending.is_empty() || s.shut_in
+            })?;
+        }
+    }
+
+    /// Sleeps on `queue` until `ready` holds of this socket's state; `EAGAIN` if it may not, or not for so long.
+    fn sleep(
+        &self,
+        queue: &WaitQueue,
+        which: usize,
+        nonblock: bool,
+        ready: impl Fn(&State) -> bool,
+    ) -> Result<(), Errno> {
+        if nonblock {
+            return Err(Errno::EAGAIN);
+        }
+        let cond = || ready(&self.state.lock());
+        match self.timeout(which) {
+            None => queue.wait_until(cond),
+            Some(ns) => {
+                let at = crate::time::now_ns().saturating_add(ns);
+                if queue.wait_until_deadline(at, cond)? {
+                    Ok(())
+                } else {
+                    Err(Errno::EAGAIN)
+                }
+            }
+        }
+    }
+
+    /// Where a message goes: `to`, or the peer.
+    pub fn target(&self, to: Option<Arc<Sock>>) -> Result<Arc<Sock>, Errno> {
+        let s = self.state.lock();
+        if s.shut_out {
+            return Err(Errno::EPIPE);
+        }
+        if let Some(to) = to {
+            return match self.kind {
+                Kind::Datagram if to.kind == Kind::Datagram => Ok(to),
+                Kind::Datagram => Err(Errno::EPROTOTYPE),
+                _ if s.connected => Err(Errno::EISCONN),
+                _ => Err(Errno::EOPNOTSUPP),
+            };
+        }
+        if !s.connected {
+            return Err(Errno::ENOTCONN);
+        }
+        s.peer.upgrade().ok_or(if self.kind == Kind::Datagram {
+            Errno::ECONNREFUSED
+        } else {
+            Errno::EPIPE
+        })
+    }
+
+    /// Puts a message into the queue of this socket, sleeping for room. `sender` is who sends.
+    pub fn deliver(&self, message: Message, sender: &Sock, nonblock: bool) -> Result<(), Errno> {
+        let mut message = Some(message);
+        let gone = if self.kind == Kind::Datagram {
+            Errno::ECONNREFUSED
+        } else {
+            Errno::EPIPE
+        };
+        loop {
+            let mut s = self.state.lock();
+            if s.closed {
+                return Err(gone);
+            }
+            if s.shut_in {
+                return Err(Errno::EPIPE);
+            }
+            let room = s.bytes < BUFFER && (self.kind == Kind::Stream || s.queue.len() < MAX_MESSAGES);
+            if room && let Some(m) = message.take() {
+                s.bytes += m.data.len();
+                s.queue.push_back(m);
+                drop(s);
+                self.read_wait.wake_all();
+                return Ok(());
+            }
+            drop(s);
+            let ready = |s: &State| {
+                s.closed
+                    || s.shut_in
+                    || (s.bytes < BUFFER && (self.kind == Kind::Stream || s.queue.len() < MAX_MESSAGES))
+            };
+            if nonblock {
+                return Err(Errno::EAGAIN);
+            }
+            match sender.timeout(1) {
+                None => self.write_wait.wait_until(|| ready(&self.state.lock()))?,
+                Some(ns) => {
+                    let at = crate::time::now_ns().saturating_add(ns);
+                    if !self
+                        .write_wait
+                        .wait_until_deadline(at, || ready(&self.state.lock()))?
+                    {
+                        return Err(Errno::EAGAIN);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Hands the oldest message to `take`, which says whether it is used up. `Ok(None)`: nothing more will come.
+    pub fn receive<R>(
+        &self,
+        nonblock: bool,
+        mut take: impl FnMut(&mut Message) -> Result<(R, bool), Errno>,
+    ) -> Result<Option<R>, Errno> {
+        loop {
+            let guard = self.receiving.lock();
+            let mut s = self.state.lock();
+            if let Some(mut m) = s.queue.pop_front() {
+                drop(s);
+                let before = m.data.len() - m.at;
+                let result = take(&mut m);
+                let done = matches!(result, Ok((_, true)));
+                let mut s = self.state.lock();
+                if done {
+                    s.bytes -= before.min(s.bytes);
+                } else {
+                    s.bytes -= (before - (m.data.len() - m.at)).min(s.bytes);
+                    s.queue.push_front(m);
+                }
+                drop(s);
+                drop(guard);
+                self.write_wait.wake_all();
+                return result.map(|(r, _)| Some(r));
+            }
+            if let Some(e) = s.error.take() {
+                return Err(e);
+            }
+            if s.shut_in {
+                return Ok(None);
+            }
+            if !s.connected && self.kind != Kind::Datagram {
+                return Err(if self.kind == Kind::Stream {
+                    Errno::EINVAL
+                } else {
+                    Errno::ENOTCONN
+                });
+            }
+            drop(s);
+            drop(guard);
+            self.sleep(&self.read_wait, 0, nonblock, |s| {
+                !s.queue.is_empty() || s.shut_in || s.error.is_some()
+            })?;
+        }
+    }
+
+    /// `shutdown`.
+    pub fn shutdown(&self, read: bool, write: bool) -> Result<(), Errno> {
+        let peer = {
+            let mut s = self.state.lock();
+            if !s.connected && s.backlog.is_none() {
+                return Err(Errno::ENOTCONN);
+            }
+            s.shut_in |= read;
+            s.shut_out |= write;
+            s.peer.upgrade()
+        };
+        if let Some(p) = peer.filter(|_| self.kind != Kind::Datagram) {
+            {
+                let mut s = p.state.lock();
+                s.shut_in |= write;
+                s.shut_out |= read;
+            }
+            p.wake();
+        }
+        self.wake();
+        Ok(())
+    }
+
+    fn wake(&self) {
+        self.read_wait.wake_all();
+        self.write_wait.wake_all();
+    }
+
+    /// The last descriptor is gone.
+    pub fn close(&self) {
+        let (peer, pending, queue, name, unread) = {
+            let mut s = self.state.lock();
+            s.closed = true;
+            s.shut_in = true;
+            s.shut_out = true;
+            let unread = !s.queue.is_empty();
+            (
+                core::mem::take(&mut s.peer).upgrade(),
+                core::mem::take(&mut s.pending),
+                core::mem::take(&mut s.queue),
+                s.name.clone(),
+                unread,
+            )
+        };
+        if let Some(p) = peer.filter(|_| self.kind != Kind::Datagram) {
+            {
+                let mut s = p.state.lock();
+                s.shut_in = true;
+                s.shut_out = true;
+                if unread {
+                    s.error = Some(Errno::ECONNRESET);
+                }
+            }
+            p.wake();
+        }
+        for sock in pending {
+            sock.close();
+        }
+        drop(queue);
+        if let Some(name) = name.filter(|n| n.first() == Some(&0)) {
+            let mut all = ABSTRACT.lock();
+            if all.get(&name).is_some_and(|w| core::ptr::eq(w.as_ptr(), self)) {
+                all.remove(&name);
+            }
+        }
+        self.wake();
+    }
+
+    /// Looks at the state for `poll`: (something to read, room to send, nothing more comes in, both directions shut, error).
+    pub(super) fn readiness(&self) -> (bool, bool, bool, bool, bool) {
+        let s = self.state.lock();
+        let readable = !s.queue.is_empty() || !s.pending.is_empty() || s.shut_in;
+        let hung =
+            s.shut_in && s.shut_out || (!s.connected && s.backlog.is_none() && self.kind != Kind::Datagram);
+        let (shut_in, error, peer) = (s.shut_in, s.error.is_some(), s.peer.upgrade());
+        drop(s);
+        let room = match peer {
+            Some(p) => {
+                let p = p.state.lock();
+                p.bytes < BUFFER && (self.kind == Kind::Stream || p.queue.len() < MAX_MESSAGES)
+            }
+            None => true,
+        };
+        (readable, room, shut_in, hung, error)
+    }
+}
+
+/// The socket bound to an abstract name.
+pub fn find_abstract(name: &[u8]) -> Result<Arc<Sock>, Errno> {
+    ABSTRACT
+        .lock()
+        .get(name)
+        .and_then(Weak::upgrade)
+        .ok_or(Errno::ECONNREFUSED)
+}
+
+/// The socket bound to a path.
+pub fn find_bound(inode: &Inode) -> Result<Arc<Sock>, Errno> {
+    let bound = inode
+        .socket
+        .lock()
+        .as_ref()
+        .and_then(Weak::upgrade)
+        .ok_or(Errno::ECONNREFUSED)?;
+    bound.downcast().map_err(|_| Errno::ECONNREFUSED)
+}
+
+/// Lines of `/proc/net/unix` are for sockets with names; abstract ones are known here.
+pub fn abstract_names() -> Vec<Name> {
+    ABSTRACT
+        .lock()
+        .iter()
+        .filter(|(_, w)| w.strong_count() != 0)
+        .map(|(n, _)| n.clone())
+        .collect()
+}

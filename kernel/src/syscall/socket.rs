@@ -1,0 +1,526 @@
+//! System calls on sockets: arguments.
+
+use super::SysResult;
+use super::file::{file, files};
+use crate::fs::file::File;
+use crate::fs::inode::{Dev, FileType};
+use crate::fs::io::{IoDst, IoSrc};
+use crate::fs::names::{self, New};
+use crate::fs::walk::{AT_FDCWD, Walk, lookup, with_parent};
+use crate::mm::copy::{IoVec, read_iovecs};
+use crate::mm::user::{UserPtr, read_bytes, write_bytes};
+use crate::net::AF_UNIX;
+use crate::net::unix::{self, Kind, MAX_FILES, Name, Sock};
+use crate::net::unix_file::{self, How, Received};
+use crate::task::current;
+use alloc::sync::Arc;
+use alloc::vec;
+use alloc::vec::Vec;
+use limen_linux_abi::{Errno, raw::general as abi};
+
+const SOL_SOCKET: i32 = 1;
+const SCM_RIGHTS: i32 = 1;
+const SCM_CREDENTIALS: i32 = 2;
+const MSG_PEEK: u32 = 2;
+const MSG_CTRUNC: u32 = 8;
+const MSG_TRUNC: u32 = 0x20;
+const MSG_DONTWAIT: u32 = 0x40;
+const MSG_WAITALL: u32 = 0x100;
+const MSG_NOSIGNAL: u32 = 0x4000;
+const MSG_CMSG_CLOEXEC: u32 = 0x4000_0000;
+const MSG_OOB: u32 = 1;
+/// Longest control data taken.
+const MAX_CONTROL: usize = 20480;
+/// Bytes of `struct sockaddr_un`.
+const ADDR_LEN: usize = 110;
+
+fn kind(kind: u32) -> Result<Kind, Errno> {
+    match kind & 0xf {
+        1 => Ok(Kind::Stream),
+        2 | 3 => Ok(Kind::Datagram),
+        5 => Ok(Kind::Packet),
+        _ => Err(Errno::ESOCKTNOSUPPORT),
+    }
+}
+
+/// Checks `socket`'s arguments.
+fn arguments(family: u32, raw: u32, protocol: u32) -> Result<Kind, Errno> {
+    if raw & !(0xf | abi::O_CLOEXEC | abi::O_NONBLOCK) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    if family != AF_UNIX {
+        return Err(Errno::EAFNOSUPPORT);
+    }
+    let kind = kind(raw)?;
+    if protocol != 0 && protocol != AF_UNIX {
+        return Err(Errno::EPROTONOSUPPORT);
+    }
+    Ok(kind)
+}
+
+fn with<R>(fd: i32, f: impl FnOnce(&Arc<File>, &Arc<Sock>) -> Result<R, Errno>) -> Result<R, Errno> {
+    let file = file(fd)?;
+    let sock = unix_file::of(&file)?;
+    f(&file, sock)
+}
+
+/// A name as user space passes it: the bytes after the family.
+fn read_name(addr: usize, len: usize) -> Result<Vec<u8>, Errno> {
+    if !(2..=ADDR_LEN).contains(&len) {
+        return Err(Errno::EINVAL);
+    }
+    let mut raw = vec![0u8; len];
+    read_bytes(&mut raw, addr)?;
+    if u32::from(u16::from_le_bytes([raw[0], raw[1]])) != AF_UNIX {
+        return Err(Errno::EINVAL);
+    }
+    raw.drain(..2);
+    if raw.first().is_some_and(|b| *b != 0) {
+        let end = raw.iter().position(|b| *b == 0).unwrap_or(raw.len());
+        raw.truncate(end);
+    }
+    Ok(raw)
+}
+
+/// The socket a name stands for.
+fn find(name: &[u8]) -> Result<Arc<Sock>, Errno> {
+    match name.first() {
+        None => Err(Errno::EINVAL),
+        Some(0) => unix::find_abstract(name),
+        Some(_) => {
+            let at = lookup(AT_FDCWD, name, Walk::FOLLOW)?;
+            crate::fs::perm::path_permission(&at, crate::fs::perm::WRITE, &current().creds())?;
+            if at.dentry.inode.kind != FileType::Socket {
+                return Err(Errno::ECONNREFUSED);
+            }
+            unix::find_bound(&at.dentry.inode)
+        }
+    }
+}
+
+/// Writes an address and its true length back.
+fn write_name(name: Option<&Name>, addr: usize, len: usize) -> Result<(), Errno> {
+    if addr == 0 || len == 0 {
+        return Ok(());
+    }
+    let room = UserPtr::<i32>::new(len).read()?;
+    let room = usize::try_from(room).map_err(|_| Errno::EINVAL)?;
+    let raw = encode(name);
+    write_bytes(addr, &raw[..raw.len().min(room)])?;
+    UserPtr::<i32>::new(len).write(raw.len() as i32)
+}
+
+fn encode(name: Option<&Name>) -> Vec<u8> {
+    let mut raw = (AF_UNIX as u16).to_le_bytes().to_vec();
+    if let Some(name) = name {
+        raw.extend_from_slice(name);
+        if name.first().is_some_and(|b| *b != 0) {
+            raw.push(0);
+        }
+    }
+    raw
+}
+
+fn do_bind(fd: i32, addr: usize, len: usize) -> SysResult {
+    with(fd, |_, sock| {
+        let name = read_name(addr, len)?;
+        match name.first() {
+            None => {
+                // Linux picks a name: five hexadecimal digits after the NUL.
+                static NEXT: core::sync::atomic::AtomicU32 = core::sync::atomic::AtomicU32::new(1);
+                let n = NEXT.fetch_add(1, core::sync::atomic::Ordering::Relaxed) & 0xfffff;
+                sock.bind(Arc::from(alloc::format!("\0{n:05x}").into_bytes()), None)?;
+            }
+            Some(0) => sock.bind(Arc::from(name), None)?,
+            Some(_) => {
+                if sock.name().is_some() {
+                    return Err(Errno::EINVAL);
+                }
+                let mode = 0o777 & !current().fs().umask();
+                let new = New {
+                    kind: FileType::Socket,
+                    mode,
+                    rdev: Dev::default(),
+                    target: b"",
+                };
+                let made = with_parent(AT_FDCWD, &name, Errno::EADDRINUSE, |w, last, _| {
+                    names::create(&w.cur, last, &w.creds, &new)
+                });
+                let made = made.map_err(|e| if e == Errno::EEXIST { Errno::EADDRINUSE } else { e })?;
+                sock.bind(Arc::from(name), Some(&made.inode))?;
+            }
+        }
+        Ok(0)
+    })
+}
+
+fn do_accept(fd: i32, addr: usize, len: usize, flags: u32) -> SysResult {
+    if flags & !(abi::O_CLOEXEC | abi::O_NONBLOCK) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let sock = with(fd, |file, sock| sock.accept(file.nonblocking()))?;
+    let name = sock.peer_name().ok().flatten();
+    let new = unix_file::file(sock, flags);
+    write_name(name.as_ref(), addr, len)?;
+    Ok(files().install(new, flags & abi::O_CLOEXEC != 0)? as usize)
+}
+
+/// `struct msghdr`.
+struct Header {
+    name: usize,
+    name_len: usize,
+    iov: Vec<IoVec>,
+    control: usize,
+    control_len: usize,
+}
+
+fn read_header(addr: usize) -> Result<Header, Errno> {
+    let [name, name_len, iov, count, control, control_len, _] = UserPtr::<[usize; 7]>::new(addr).read()?;
+    if count > 1024 {
+        return Err(Errno::EMSGSIZE);
+    }
+    Ok(Header {
+        name,
+        name_len: name_len as u32 as usize,
+        iov: read_iovecs(iov, count)?,
+        control,
+        control_len,
+    })
+}
+
+/// The files that control data asks to send.
+fn read_control(addr: usize, len: usize) -> Result<Vec<Arc<File>>, Errno> {
+    let mut files_sent = Vec::new();
+    if len == 0 {
+        return Ok(files_sent);
+    }
+    if len > MAX_CONTROL {
+        return Err(Errno::ENOBUFS);
+    }
+    let mut raw = vec![0u8; len];
+    read_bytes(&mut raw, addr)?;
+    let table = files();
+    let mut rest = &raw[..];
+    while rest.len() >= 16 {
+        let size = usize::from_le_bytes(core::array::from_fn(|i| rest[i]));
+        let word = |at: usize| i32::from_le_bytes(core::array::from_fn(|i| rest[at + i]));
+        if size < 16 || size > rest.len() {
+            return Err(Errno::EINVAL);
+        }
+        match (word(8), word(12)) {
+            (SOL_SOCKET, SCM_RIGHTS) => {
+                for fd in rest[16..size].chunks_exact(4) {
+                    let fd = i32::from_le_bytes([fd[0], fd[1], fd[2], fd[3]]);
+                    files_sent.push(table.get_any(fd)?);
+                }
+                if files_sent.len() > MAX_FILES {
+                    return Err(Errno::EINVAL);
+                }
+            }
+            (SOL_SOCKET, SCM_CREDENTIALS) => {
+                let creds = current().creds();
+                let claimed = [word(16) as u32, word(20) as u32, word(24) as u32];
+                if size < 28 {
+                    return Err(Errno::EINVAL);
+                }
+                if claimed != unix::own_cred() && !creds.capable(crate::fs::perm::CAP_SYS_ADMIN) {
+                    return Err(Errno::EPERM);
+                }
+            }
+            (SOL_SOCKET, _) => return Err(Errno::EINVAL),
+            _ => {}
+        }
+        rest = rest.get(size.next_multiple_of(8)..).unwrap_or(&[]);
+    }
+    Ok(files_sent)
+}
+
+fn send_message(fd: i32, addr: usize, flags: u32) -> SysResult {
+    if flags & MSG_OOB != 0 {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    with(fd, |file, sock| {
+        let h = read_header(addr)?;
+        let sent = read_control(h.control, h.control_len)?;
+        let to = if h.name == 0 || h.name_len == 0 {
+            None
+        } else {
+            Some(find(&read_name(h.name, h.name_len)?)?)
+        };
+        let nonblock = file.nonblocking() || flags & MSG_DONTWAIT != 0;
+        unix_file::send(
+            sock,
+            &mut IoSrc::vector(&h.iov),
+            to,
+            sent,
+            nonblock,
+            flags & MSG_NOSIGNAL != 0,
+        )
+    })
+}
+
+/// Writes what came along as control data; the flags to report and the length used.
+fn write_control(
+    r: Received,
+    pass_cred: bool,
+    to: usize,
+    room: usize,
+    cloexec: bool,
+) -> Result<(u32, usize), Errno> {
+    let (mut flags, mut used) = (0, 0);
+    let mut put = |kind: i32, data: &[u8], used: &mut usize| -> Result<bool, Errno> {
+        let size = 16 + data.len();
+        if *used + size > room {
+            return Ok(false);
+        }
+        let mut raw = size.to_le_bytes().to_vec();
+        raw.extend_from_slice(&SOL_SOCKET.to_le_bytes());
+        raw.extend_from_slice(&kind.to_le_bytes());
+        raw.extend_from_slice(data);
+        write_bytes(to + *used, &raw)?;
+        *used = (*used + size.next_multiple_of(8)).min(room);
+        Ok(true)
+    };
+    if pass_cred {
+        let cred: Vec<u8> = r
+            .cred
+            .unwrap_or_default()
+            .iter()
+            .flat_map(|w| w.to_le_bytes())
+            .collect();
+        if !put(SCM_CREDENTIALS, &cred, &mut used)? {
+            flags |= MSG_CTRUNC;
+        }
+    }
+    if !r.files.is_empty() {
+        let fits = room.saturating_sub(used + 16) / 4;
+        if fits < r.files.len() {
+            flags |= MSG_CTRUNC;
+        }
+        let table = files();
+        let mut fds = Vec::new();
+        for f in r.files.into_iter().take(fits) {
+            match table.install(f, cloexec) {
+                Ok(fd) => fds.extend_from_slice(&fd.to_le_bytes()),
+                Err(_) => {
+                    flags |= MSG_CTRUNC;
+                    break;
+                }
+            }
+        }
+        if !fds.is_empty() {
+            put(SCM_RIGHTS, &fds, &mut used)?;
+        }
+    }
+    Ok((flags, used))
+}
+
+fn how(file: &File, flags: u32) -> How {
+    How {
+        nonblock: file.nonblocking() || flags & MSG_DONTWAIT != 0,
+        peek: flags & MSG_PEEK != 0,
+        wait_all: flags & MSG_WAITALL != 0,
+    }
+}
+
+fn receive_message(fd: i32, addr: usize, flags: u32) -> SysResult {
+    if flags & MSG_OOB != 0 {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    with(fd, |file, sock| {
+        let h = read_header(addr)?;
+        let r = unix_file::receive(sock, &mut IoDst::vector(&h.iov), how(file, flags))?;
+        let (len, full) = (r.len, r.full);
+        let mut out = 0;
+        if sock.kind != Kind::Stream && full > len {
+            out |= MSG_TRUNC;
+        }
+        if h.name != 0 {
+            let raw = if sock.kind == Kind::Datagram {
+                encode(r.from.as_ref())
+            } else {
+                Vec::new()
+            };
+            let raw = if r.from.is_none() { Vec::new() } else { raw };
+            write_bytes(h.name, &raw[..raw.len().min(h.name_len)])?;
+            UserPtr::<u32>::new(addr + 8).write(raw.len() as u32)?;
+        }
+        let cloexec = flags & MSG_CMSG_CLOEXEC != 0;
+        let (more, used) = write_control(r, sock.pass_cred(), h.control, h.control_len, cloexec)?;
+        UserPtr::<usize>::new(addr + 40).write(used)?;
+        UserPtr::<u32>::new(addr + 48).write(out | more)?;
+        Ok(if flags & MSG_TRUNC != 0 { full } else { len })
+    })
+}
+
+/// `sendmmsg` and `recvmmsg`: one after another until one fails.
+fn many(vector: usize, count: u32, mut one: impl FnMut(usize, bool) -> SysResult) -> SysResult {
+    let mut done = 0;
+    for i in 0..count.min(1024) as usize {
+        let at = vector + i * 64;
+        match one(at, i == 0) {
+            Ok(n) => UserPtr::<u32>::new(at + 56).write(n as u32)?,
+            Err(e) if done == 0 => return Err(e),
+            Err(_) => break,
+        }
+        done += 1;
+    }
+    Ok(done)
+}
+
+fn get_option(fd: i32, level: i32, name: u32, value: usize, len: usize) -> SysResult {
+    with(fd, |_, sock| {
+        let room = usize::try_from(UserPtr::<i32>::new(len).read()?).map_err(|_| Errno::EINVAL)?;
+        if level != SOL_SOCKET {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        let time = |which: usize| -> Vec<u8> {
+            let ns = sock.timeout(which).unwrap_or(0);
+            [ns / 1_000_000_000, ns % 1_000_000_000 / 1000]
+                .iter()
+                .flat_map(|w| w.to_le_bytes())
+                .collect()
+        };
+        let int = |n: i32| n.to_le_bytes().to_vec();
+        let data = match name {
+            3 => int(sock.kind as i32),
+            4 => int(sock.take_error().map_or(0, |e| i32::from(e.get()))),
+            2 | 5 | 6 | 9 | 10 | 13 => int(0),
+            7 | 8 => int(212_992),
+            16 => int(i32::from(sock.pass_cred())),
+            17 => sock.peer_cred().iter().flat_map(|w| w.to_le_bytes()).collect(),
+            20 | 21 => time((name - 20) as usize),
+            30 => int(i32::from(sock.is_listening())),
+            38 => int(0),
+            39 => int(AF_UNIX as i32),
+            _ => return Err(Errno::ENOPROTOOPT),
+        };
+        let n = data.len().min(room);
+        write_bytes(value, &data[..n])?;
+        UserPtr::<i32>::new(len).write(n as i32)?;
+        Ok(0)
+    })
+}
+
+fn set_option(fd: i32, level: i32, name: u32, value: usize, len: usize) -> SysResult {
+    with(fd, |_, sock| {
+        if level != SOL_SOCKET {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        if len < 4 {
+            return Err(Errno::EINVAL);
+        }
+        let n = UserPtr::<i32>::new(value).read()?;
+        match name {
+            16 => sock.set_pass_cred(n != 0),
+            20 | 21 => {
+                if len < 16 {
+                    return Err(Errno::EINVAL);
+                }
+                let [sec, usec] = UserPtr::<[u64; 2]>::new(value).read()?;
+                if usec >= 1_000_000 {
+                    return Err(Errno::EDOM);
+                }
+                let ns = sec.saturating_mul(1_000_000_000).saturating_add(usec * 1000);
+                sock.set_timeout((name - 20) as usize, (ns != 0).then_some(ns));
+            }
+            2 | 5 | 6 | 7 | 8 | 9 | 10 | 12 | 13 | 32 | 33 => {}
+            _ => return Err(Errno::ENOPROTOOPT),
+        }
+        Ok(0)
+    })
+}
+
+crate::syscalls! {
+    fn socket(family: u32, raw: u32, protocol: u32) {
+        let sock = Sock::new(arguments(family, raw, protocol)?);
+        Ok(files().install(unix_file::file(sock, raw), raw & abi::O_CLOEXEC != 0)? as usize)
+    }
+    fn socketpair(family: u32, raw: u32, protocol: u32, to: usize) {
+        let kind = arguments(family, raw, protocol).map_err(|e| if e == Errno::EAFNOSUPPORT && family == 2 { Errno::EOPNOTSUPP } else { e })?;
+        let (a, b) = Sock::pair(kind);
+        let table = files();
+        let fds = table.install_pair(unix_file::file(a, raw), unix_file::file(b, raw), raw & abi::O_CLOEXEC != 0)?;
+        if let Err(e) = UserPtr::<[i32; 2]>::new(to).write(fds) {
+            let _ = (table.close(fds[0]), table.close(fds[1]));
+            return Err(e);
+        }
+        Ok(0)
+    }
+    fn bind(fd: i32, addr: usize, len: u32) {
+        do_bind(fd, addr, len as usize)
+    }
+    fn listen(fd: i32, backlog: i32) {
+        with(fd, |_, sock| sock.listen(backlog))?;
+        Ok(0)
+    }
+    fn accept(fd: i32, addr: usize, len: usize) {
+        do_accept(fd, addr, len, 0)
+    }
+    fn accept4(fd: i32, addr: usize, len: usize, flags: u32) {
+        do_accept(fd, addr, len, flags)
+    }
+    fn connect(fd: i32, addr: usize, len: u32) {
+        with(fd, |file, sock| {
+            let target = find(&read_name(addr, len as usize)?)?;
+            sock.connect(&target, file.nonblocking())
+        })?;
+        Ok(0)
+    }
+    fn getsockname(fd: i32, addr: usize, len: usize) {
+        with(fd, |_, sock| write_name(sock.name().as_ref(), addr, len))?;
+        Ok(0)
+    }
+    fn getpeername(fd: i32, addr: usize, len: usize) {
+        with(fd, |_, sock| write_name(sock.peer_name()?.as_ref(), addr, len))?;
+        Ok(0)
+    }
+    fn sendto(fd: i32, buf: usize, len: usize, flags: u32, addr: usize, addr_len: u32) {
+        with(fd, |file, sock| {
+            let to = if addr == 0 { None } else { Some(find(&read_name(addr, addr_len as usize)?)?) };
+            let nonblock = file.nonblocking() || flags & MSG_DONTWAIT != 0;
+            crate::mm::user::check(buf, len)?;
+            unix_file::send(sock, &mut IoSrc::user(buf, len), to, Vec::new(), nonblock, flags & MSG_NOSIGNAL != 0)
+        })
+    }
+    fn recvfrom(fd: i32, buf: usize, len: usize, flags: u32, addr: usize, addr_len: usize) {
+        with(fd, |file, sock| {
+            crate::mm::user::check(buf, len)?;
+            let r = unix_file::receive(sock, &mut IoDst::user(buf, len), how(file, flags))?;
+            if r.from.is_some() {
+                write_name(r.from.as_ref(), addr, addr_len)?;
+            } else if addr != 0 && addr_len != 0 {
+                UserPtr::<i32>::new(addr_len).write(0)?;
+            }
+            Ok(if flags & MSG_TRUNC != 0 { r.full } else { r.len })
+        })
+    }
+    fn sendmsg(fd: i32, message: usize, flags: u32) {
+        send_message(fd, message, flags)
+    }
+    fn recvmsg(fd: i32, message: usize, flags: u32) {
+        receive_message(fd, message, flags)
+    }
+    fn sendmmsg(fd: i32, vector: usize, count: u32, flags: u32) {
+        many(vector, count, |at, _| send_message(fd, at, flags))
+    }
+    fn recvmmsg(fd: i32, vector: usize, count: u32, flags: u32, _timeout: usize) {
+        // After the first message it takes what is there (`MSG_WAITFORONE` is what programs ask for).
+        many(vector, count, |at, first| receive_message(fd, at, if first { flags } else { flags | MSG_DONTWAIT }))
+    }
+    fn shutdown(fd: i32, direction: u32) {
+        with(fd, |_, sock| match direction {
+            0 => sock.shutdown(true, false),
+            1 => sock.shutdown(false, true),
+            2 => sock.shutdown(true, true),
+            _ => Err(Errno::EINVAL),
+        })?;
+        Ok(0)
+    }
+    fn getsockopt(fd: i32, level: i32, name: u32, value: usize, len: usize) {
+        get_option(fd, level, name, value, len)
+    }
+    fn setsockopt(fd: i32, level: i32, name: u32, value: usize, len: u32) {
+        set_option(fd, level, name, value, len as usize)
+    }
+}
