@@ -147,10 +147,9 @@ impl Frame {
     /// an instruction pointer that is not canonical (it would fault in kernel mode on the user's stack pointer), and it cannot set RF.
     #[inline(always)]
     pub fn fits_sysret(&self) -> bool {
-        self.rcx == self.rip
-            && self.r11 == self.eflags
-            && self.rip < super::mmu::USER_END
-            && self.eflags & (EFLAGS_RF | EFLAGS_TF) == 0
+        // One test for all of it; user addresses have at most 47 bits.
+        (self.rcx ^ self.rip) | (self.r11 ^ self.eflags) | (self.eflags & (EFLAGS_RF | EFLAGS_TF)) | (self.rip >> 47)
+            == 0
     }
     /// Makes `iretq` safe: an instruction pointer that is not canonical would fault in kernel mode. It becomes a kernel address, which faults
     /// in user mode at once.

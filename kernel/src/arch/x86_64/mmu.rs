@@ -276,15 +276,15 @@ pub fn sync_instructions(phys: PhysAddr) {
 }
 
 /// Zeroes the page at `phys`.
-#[inline(always)]
+#[inline]
 pub fn clear_page(phys: PhysAddr) {
     // SAFETY: the caller owns the page; the linear map makes all RAM writable.
-    unsafe { phys_to_virt(phys).write_bytes(0, 1 << PAGE_SHIFT) }
+    unsafe { super::page::clear(phys_to_virt(phys)) }
 }
 
 /// Copies the page at `from` to the page at `to`.
-#[inline(always)]
+#[inline]
 pub fn copy_page(to: PhysAddr, from: PhysAddr) {
     // SAFETY: the caller owns both pages, which differ; the linear map covers all RAM.
-    unsafe { core::ptr::copy_nonoverlapping(phys_to_virt(from), phys_to_virt(to), 1 << PAGE_SHIFT) }
+    unsafe { super::page::copy(phys_to_virt(to), phys_to_virt(from)) }
 }

@@ -15,6 +15,7 @@ pub mod interrupt;
 pub mod irq;
 mod kmap;
 pub mod mmu;
+mod page;
 pub mod patch;
 pub mod platform;
 pub mod ptrace;
