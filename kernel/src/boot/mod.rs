@@ -1,6 +1,7 @@
 //! From the architecture's hand-over to the first user program: the order in which the rooms come up.
 
 pub mod cmdline;
+pub mod selftest;
 
 use crate::mm::PhysAddr;
 
@@ -44,6 +45,10 @@ pub fn start(info: &BootInfo<'_>) -> ! {
     crate::fs::init();
     crate::driver::init();
     crate::sched::start_secondaries();
+    if selftest::wanted() {
+        selftest::start();
+        crate::sched::idle()
+    }
     crate::task::start_init(info.initrd);
     crate::sched::idle()
 }

@@ -17,6 +17,7 @@ mod page;
 pub mod peek;
 mod remap;
 mod remote;
+pub mod selftest;
 mod slot;
 mod space;
 mod stack;
