@@ -255,6 +255,8 @@ crate::syscalls! {
         Ok(old as usize)
     }
 
+    fn syslog(action: i32, buf: usize, len: i32) { crate::driver::kmsg::syslog(action, buf, len) }
+
     fn reboot(magic1: u32, magic2: u32, command: u32) { do_reboot(magic1, magic2, command) }
 
     fn membarrier(command: u32, flags: u32) {

@@ -55,6 +55,7 @@ pub fn exit_thread(status: i32) -> ! {
     release_mm(&task);
     drop(task.replace_files(None));
     drop(task.replace_fs(None));
+    crate::time::thread_exits(&task);
     user::uncharge(task.creds().uid);
     leave_process(&task, status);
     task.info.work.clear(limen_entry::ThreadFlags::SIGPENDING);

@@ -42,6 +42,7 @@ pub(super) fn commit(frame: &mut Frame, program: Program, image: Image) -> Resul
 
     reset_signals(&task);
     task.files().close_on_exec();
+    crate::time::program_changed();
     task.restart.lock().take();
     task.set_comm(base_name(&program.filename));
     let process = &task.process;
