@@ -54,6 +54,16 @@ pub fn init() {
     // SAFETY: interrupts are off; the boot thread is this thread from now on. It goes on running on the boot stack; its own stack is only
     // where an entry from user mode would begin, and the idle thread has no user mode.
     unsafe { smp::set_current(info, top) };
+    // An architecture without an interrupt stack of its own for the boot CPU gets one like the others'.
+    // SAFETY: this CPU's block; interrupts are off, nobody else reads it.
+    unsafe {
+        let local = smp::cpu_local().cast_mut();
+        if (*local).irq_stack_top == 0 {
+            let stack = KernelStack::new().expect("memory for an interrupt stack");
+            (*local).irq_stack_top = stack.top();
+            core::mem::forget(stack);
+        }
+    }
     run::ONLINE.fetch_or(1, Ordering::Release);
 }
 
