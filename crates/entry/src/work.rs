@@ -3,7 +3,11 @@
 //! (`asm-generic/thread_info_tif.h`, `linux/thread_info.h`), the same on every processor.
 
 use bitflags::bitflags;
+// The checker for all interleavings (`tests/interleavings.rs`) brings its own atomics.
+#[cfg(not(loom))]
 use core::sync::atomic::{AtomicU32, Ordering};
+#[cfg(loom)]
+use loom::sync::atomic::{AtomicU32, Ordering};
 
 bitflags! {
     /// Thread flags (`TIF_*`). Bits 16 to 31 belong to the architecture.
@@ -113,7 +117,17 @@ pub struct WorkWords {
 
 impl WorkWords {
     /// No work.
+    #[cfg(not(loom))]
     pub const fn new() -> Self {
+        Self {
+            flags: AtomicU32::new(0),
+            syscall: AtomicU32::new(0),
+        }
+    }
+
+    /// No work.
+    #[cfg(loom)]
+    pub fn new() -> Self {
         Self {
             flags: AtomicU32::new(0),
             syscall: AtomicU32::new(0),

@@ -64,6 +64,7 @@ impl Frame for ModelFrame {
     }
     fn rearm(&mut self, restart: Restart) {
         assert_eq!(self.restart.take(), Some(restart));
+        self.result = 0;
         if restart == Restart::Block {
             self.number = RESTART_SYSCALL;
         }
