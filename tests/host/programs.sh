@@ -53,7 +53,7 @@ perl -e 'my $x = 1; my @a = map { $x = ($x * 1103515245 + 12345) % 2147483648 } 
 ## case: procps
 ps -p $$ -o comm=; ps -e -o pid= | awk '$1 == 1' | wc -l; ps aux | head -n 1 | awk '{ print $1, $2, $11 }'; sleep 3 & ps -o stat= -p $! | cut -c1; kill $!; wait 2>/dev/null; [[ $(ps -o ppid= -p $$) -gt 0 ]] && echo ppid
 ## case: bash-signals
-trap 'echo usr1' USR1; kill -USR1 $$; (sleep 0.2; kill -TERM $$) & trap 'echo term' TERM; wait; wait; echo survived; bash -c 'kill -SEGV $$'; echo $?; bash -c 'ulimit -c 0; kill -ABRT $$'; echo $?; timeout -s INT 0.3 bash -c 'trap "echo int; exit 7" INT; while :; do sleep 0.05; done'; echo $?
+trap 'echo usr1' USR1; kill -USR1 $$; (sleep 0.2; kill -TERM $$) & trap 'echo term' TERM; wait; wait; echo survived; { bash -c 'kill -SEGV $$'; echo $?; bash -c 'ulimit -c 0; kill -ABRT $$'; echo $?; } 2>/dev/null; timeout -s INT 3 bash -c 'trap "echo int; exit 7" INT; while :; do sleep 0.05; done'; echo $?
 ## case: pipes-and-substitution
 seq 100000 | tee >(wc -l > n) | sort -rn | head -n 1; sleep 0.3; cat n; diff <(seq 3) <(seq 1 3) && echo equal; for i in {1..50}; do echo $i | cat | cat > /dev/null; done; echo ${PIPESTATUS[@]}; yes | head -c 3000000 | md5sum; cat <(cat <(echo nested))
 ## case: xz-big

@@ -30,7 +30,7 @@ fn alone() -> Result<std::fs::File> {
 /// Installs packages as root or through sudo; without either, says which line to run.
 pub fn install(packages: &[&str]) -> Result<()> {
     let _alone = alone()?;
-    let line = format!("apt-get update && apt-get install -y --no-install-recommends {}", packages.join(" "));
+    let line = format!("apt-get -q update && apt-get -q -o Dpkg::Use-Pty=0 install -y --no-install-recommends {}", packages.join(" "));
     let apt = tree::find_tool("apt-get");
     let root = rustix::process::geteuid().is_root();
     let sudo = !root

@@ -89,7 +89,8 @@ fn programs() -> Result<Vec<String>> {
 
 /// Tests of Python's own suite that Limen is asked to pass, and those of their cases that are left out, with the reason.
 const PYTHON_TESTS: [&str; 4] = ["test_grammar", "test_math", "test_json", "test_os"];
-const PYTHON_IGNORED: [(&str, &str); 0] = [];
+const PYTHON_IGNORED: [(&str, &str); 1] =
+    [("TestSendfile", "sends over a TCP connection to itself; Limen has no network yet")];
 
 fn python(context: &Context) -> Result<Verdict> {
     // Debian's interpreter, with its library and tests as packaged: the host's may be anything.
@@ -129,7 +130,7 @@ fn python(context: &Context) -> Result<Verdict> {
     guest = guest.option(format!("--add={}/usr:/usr", dir.display()));
     guest = guest.option("--env=HOME=/root").option("--env=LC_ALL=C.UTF-8").option("--cwd=/tmp");
     let path = interpreter.to_string_lossy().into_owned();
-    let mut words = vec![path.as_str(), "-m", "test", "--timeout", "200"];
+    let mut words = vec![path.as_str(), "-m", "test", "-W", "--timeout", "400"];
     for (ignored, _) in PYTHON_IGNORED {
         words.extend(["-i", ignored]);
     }
