@@ -26,14 +26,14 @@ pub fn identify(path: &Path, bytes: &[u8]) -> Result<(Kind, Arch)> {
         return Ok((Kind::Linux, Arch::X86_64));
     }
     if word(0x38) == Some(b"ARM\x64") {
-        // Limen's image says so in a string; Linux's banner starts with its own name.
-        let kind = if find(bytes, b"Linux version ").is_some() { Kind::Linux } else { Kind::Limen };
+        // Only Limen knows an option of this name.
+        let kind = if find(bytes, b"limen.panic_exit").is_some() { Kind::Limen } else { Kind::Linux };
         return Ok((kind, Arch::Arm64));
     }
     if bytes.starts_with(b"\x7fELF") && bytes.len() > 20 {
         let machine = u16::from_le_bytes([bytes[18], bytes[19]]);
         if let Some(arch) = Arch::of_elf_machine(machine) {
-            let kind = if find(bytes, b"Linux version ").is_some() { Kind::Linux } else { Kind::Limen };
+            let kind = if find(bytes, b"limen.panic_exit").is_some() { Kind::Limen } else { Kind::Linux };
             return Ok((kind, arch));
         }
     }
@@ -180,6 +180,8 @@ mod tests {
         assert_eq!(release(&bytes).unwrap(), "6.1.0-1");
         let mut arm = vec![0u8; 4096];
         arm[0x38..0x3c].copy_from_slice(b"ARM\x64");
+        assert_eq!(identify(Path::new("k"), &arm).unwrap(), (Kind::Linux, Arch::Arm64));
+        arm[0x800..0x810].copy_from_slice(b"limen.panic_exit");
         assert_eq!(identify(Path::new("k"), &arm).unwrap(), (Kind::Limen, Arch::Arm64));
         assert!(identify(Path::new("k"), b"hello").is_err());
     }
