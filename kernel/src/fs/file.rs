@@ -180,6 +180,10 @@ impl File {
                 _ => {}
             }
         }
+        if mode.contains(FileMode::WRITE) {
+            // Given back when the file is dropped. Whoever opens by path holds one already, so it is not denied.
+            path.dentry.inode.add_writer();
+        }
         let keep = !(abi::O_CREAT | abi::O_EXCL | abi::O_NOCTTY | abi::O_TRUNC | abi::O_CLOEXEC);
         Arc::new(Self {
             ops,
