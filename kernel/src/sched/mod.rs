@@ -203,7 +203,11 @@ pub(crate) fn tick(cpu: &'static CpuData, now: u64) {
             });
         }
     }
+    let busy = inner.curr != inner.idle;
     rq.lock.unlock();
+    if busy {
+        crate::time::process::cpu_tick(&current());
+    }
     stats::update_load(now);
     if online().count() > 1 {
         balance::at_tick(cpu);
