@@ -129,8 +129,9 @@ unsafe impl GlobalAlloc for Heap {
         // SAFETY: interrupts are off, so this CPU's caches are ours.
         let cache = unsafe { &mut (*CACHES[smp::cpu_id()].0.get())[class] };
         let mut object = cache.head;
+        let mut low = false;
         if object.is_null() {
-            object = refill(cache, class);
+            (object, low) = refill(cache, class);
         }
         if !object.is_null() {
             // SAFETY: a free object's first word links to the next one.
@@ -138,6 +139,9 @@ unsafe impl GlobalAlloc for Heap {
             cache.count -= 1;
         }
         irq::local_restore(flags);
+        if low {
+            super::oom::heap_is_low();
+        }
         object
     }
 
@@ -160,10 +164,11 @@ unsafe impl GlobalAlloc for Heap {
     }
 }
 
-/// Fills an empty cache; returns its head (null if there is no memory). Interrupts are off.
+/// Fills an empty cache; returns its head (null if there is no memory) and whether that went into the reserve. Interrupts are off.
 #[cold]
 #[inline(never)]
-fn refill(cache: &mut Cache, class: usize) -> *mut u8 {
+fn refill(cache: &mut Cache, class: usize) -> (*mut u8, bool) {
+    let mut low = false;
     let want = limit(class) / 2;
     let mut partial = PARTIAL[class].lock();
     while cache.count < want {
@@ -173,6 +178,7 @@ fn refill(cache: &mut Cache, class: usize) -> *mut u8 {
                 break;
             }
             let Some(slab) = new_slab(class) else { break };
+            low = frame::free_in_buddy() <= frame::reserve() / 2;
             push_slab(&mut partial, slab);
         }
         let slab = partial.head;
@@ -195,7 +201,7 @@ fn refill(cache: &mut Cache, class: usize) -> *mut u8 {
             remove_slab(&mut partial, slab);
         }
     }
-    cache.head
+    (cache.head, low)
 }
 
 /// Gives objects back to their slabs until `down_to` are left. Interrupts are off.
@@ -303,6 +309,9 @@ fn order_of(layout: &Layout) -> usize {
 
 #[inline(never)]
 fn alloc_large(layout: &Layout) -> *mut u8 {
+    if frame::free_in_buddy() <= frame::reserve() / 2 {
+        super::oom::heap_is_low();
+    }
     let order = order_of(layout);
     if order <= MAX_CONTIGUOUS
         && let Some(block) = frame::alloc_block(order, For::Kernel)

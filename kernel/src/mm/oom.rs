@@ -8,6 +8,7 @@ use crate::task::Process;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use limen_entry::ThreadFlags;
+use limen_linux_abi::Errno;
 
 /// One at a time looks for memory; `/proc/vmstat`'s `oom_kill`.
 static KILLS: AtomicU32 = AtomicU32::new(0);
@@ -56,7 +57,7 @@ pub fn make_room() -> Result<(), OutOfMemory> {
     // A victim that is still on its way out frees memory soon: wait for it rather than kill another one.
     if let Some(victim) = dying_victim() {
         for _ in 0..50 {
-            let _ = crate::time::sleep_until(crate::time::now_ns() + 2_000_000);
+            pause(2_000_000);
             if reclaim() || is_dying() {
                 return if is_dying() { Err(OutOfMemory) } else { Ok(()) };
             }
@@ -69,8 +70,38 @@ pub fn make_room() -> Result<(), OutOfMemory> {
     if is_dying() {
         return Err(OutOfMemory);
     }
-    let _ = crate::time::sleep_until(crate::time::now_ns() + 1_000_000);
+    pause(1_000_000);
     Ok(())
+}
+
+/// Lets others run for `ns` nanoseconds, signals or not.
+fn pause(ns: u64) {
+    let until = crate::time::now_ns() + ns;
+    while crate::time::now_ns() < until {
+        crate::sched::yield_now();
+    }
+}
+
+/// Before the kernel takes memory for something big that a program asked for (a process): memory must be above the reserve, or the
+/// caller on its way out. `ENOMEM`.
+pub fn ensure() -> Result<(), Errno> {
+    if frame::free_in_buddy() > frame::reserve() || is_dying() {
+        return Ok(());
+    }
+    make_room().map_err(|_| Errno::ENOMEM)
+}
+
+/// The heap had to go into the reserve: a task that may sleep makes up for it before it takes more.
+#[cold]
+pub(super) fn heap_is_low() {
+    if preempt::count() != 0 || !irq::enabled() {
+        return;
+    }
+    let task = crate::sched::current();
+    if task.is_kernel_thread() || is_dying() {
+        return;
+    }
+    let _ = make_room();
 }
 
 /// A process that was chosen before and still has its memory.
@@ -106,7 +137,11 @@ fn kill_largest() {
 
 fn kill(victim: &Arc<Process>) {
     KILLS.fetch_add(1, Relaxed);
-    let usage = victim.mm().map(|mm| mm.usage()).unwrap_or_default();
+    // Without its lock: whoever is out of memory may hold it.
+    let mm = victim.mm();
+    let (anon, file, tables) = mm.as_ref().map(|mm| mm.rss()).unwrap_or_default();
+    let total = mm.as_ref().and_then(|mm| mm.try_total()).unwrap_or(anon + file);
+    drop(mm);
     let comm = victim.leader().map(|t| t.comm()).unwrap_or_default();
     let name = comm.split(|&b| b == 0).next().unwrap_or_default();
     let kib = PAGE_SIZE / 1024;
@@ -115,11 +150,11 @@ fn kill(victim: &Arc<Process>) {
         "Out of memory: Killed process {} ({}) total-vm:{}kB, anon-rss:{}kB, file-rss:{}kB, shmem-rss:0kB, UID:{} pgtables:{}kB oom_score_adj:{}",
         victim.tgid,
         core::str::from_utf8(name).unwrap_or("?"),
-        usage.total * kib,
-        usage.anon * kib,
-        usage.file * kib,
+        total * kib,
+        anon * kib,
+        file * kib,
         victim.leader().map_or(0, |t| t.creds().uid),
-        usage.tables * kib,
+        tables * kib,
         victim.oom_score_adj.load(Relaxed),
     );
     for thread in victim.threads() {

@@ -22,6 +22,9 @@ fn pointer(mm: &Option<Arc<AddressSpace>>) -> *mut AddressSpace {
 impl MmSlot {
     /// For a new task.
     pub fn new(mm: Option<Arc<AddressSpace>>) -> Self {
+        if let Some(mm) = &mm {
+            mm.users.fetch_add(1, Ordering::Relaxed);
+        }
         Self {
             raw: AtomicPtr::new(pointer(&mm)),
             owned: SpinLock::new(mm),
@@ -31,16 +34,34 @@ impl MmSlot {
     pub fn get(&self) -> Option<Arc<AddressSpace>> {
         self.owned.lock().clone()
     }
-    /// Replaces it; returns the old one.
+    /// Replaces it; returns the old one. With the last task its pages go at once, even if a CPU still has it loaded. May sleep.
     pub fn replace(&self, mm: Option<Arc<AddressSpace>>) -> Option<Arc<AddressSpace>> {
+        if let Some(mm) = &mm {
+            mm.users.fetch_add(1, Ordering::Relaxed);
+        }
         let mut owned = self.owned.lock();
         self.raw.store(pointer(&mm), Ordering::Relaxed);
-        core::mem::replace(&mut *owned, mm)
+        let old = core::mem::replace(&mut *owned, mm);
+        drop(owned);
+        if let Some(old) = &old
+            && old.users.fetch_sub(1, Ordering::AcqRel) == 1
+        {
+            old.release_pages();
+        }
+        old
     }
     /// Whether it is `mm`.
     #[inline(always)]
     pub fn is(&self, mm: *const AddressSpace) -> bool {
         core::ptr::eq(self.raw.load(Ordering::Relaxed), mm)
+    }
+}
+
+impl Drop for MmSlot {
+    fn drop(&mut self) {
+        if self.owned.get_mut().is_some() {
+            drop(self.replace(None));
+        }
     }
 }
 

@@ -137,6 +137,8 @@ pub struct AddressSpace {
     tables: AtomicU32,
     table_count: AtomicUsize,
     layout: SpinLock<Layout>,
+    /// Tasks that have it.
+    pub(super) users: AtomicUsize,
     pub(super) this: Weak<Self>,
 }
 
@@ -211,6 +213,7 @@ impl Gather {
 impl AddressSpace {
     /// An empty address space. `ENOMEM`.
     pub fn new() -> Result<Arc<Self>, Errno> {
+        super::oom::ensure()?;
         let root = table::new_table(For::Kernel).ok_or(Errno::ENOMEM)?;
         mmu::init_user_root(frame::phys(root));
         let regions = Regions {
@@ -240,6 +243,7 @@ impl AddressSpace {
             tables: AtomicU32::new(NONE),
             table_count: AtomicUsize::new(1),
             layout: SpinLock::new(layout),
+            users: AtomicUsize::new(0),
             this: this.clone(),
         })
     }
@@ -296,6 +300,16 @@ impl AddressSpace {
         usage.peak_rss = self.peak_rss.fetch_max(usage.rss(), Relaxed).max(usage.rss());
         usage.peak = self.peak_total.fetch_max(usage.total, Relaxed).max(usage.total);
         usage
+    }
+
+    /// Mapped pages, if nobody changes the mappings just now.
+    pub fn try_total(&self) -> Option<usize> {
+        Some(self.regions.try_read()?.total)
+    }
+
+    /// Resident pages: anonymous and file; and tables.
+    pub fn rss(&self) -> (usize, usize, usize) {
+        (self.anon.load(Relaxed), self.file.load(Relaxed), self.table_count.load(Relaxed))
     }
 
     /// Resident pages and page tables: how much its end would free.
@@ -364,7 +378,11 @@ impl AddressSpace {
     /// The slot of `addr`, tables made on the way. The lock is held for reading or writing.
     #[inline]
     pub(super) fn slot(&self, addr: usize) -> Option<&'static core::sync::atomic::AtomicU64> {
-        table::find_or_make(self.root, addr, For::Kernel, |pfn| self.table_made(pfn))
+        let made = |pfn| self.table_made(pfn);
+        match table::find_or_make(self.root, addr, For::User, made) {
+            None if super::is_dying() => table::find_or_make(self.root, addr, For::Kernel, made),
+            slot => slot,
+        }
     }
 
     fn table_made(&self, pfn: Pfn) {
@@ -455,6 +473,7 @@ impl AddressSpace {
 impl AddressSpace {
     /// A copy for a child: private memory is shared until either writes. `ENOMEM`.
     pub fn fork(&self) -> Result<Arc<Self>, Errno> {
+        super::oom::ensure()?;
         let root = table::new_table(For::Kernel).ok_or(Errno::ENOMEM)?;
         mmu::init_user_root(frame::phys(root));
         let mut parent = self.regions.write();
@@ -618,13 +637,22 @@ impl AddressSpace {
     }
 }
 
-impl Drop for AddressSpace {
-    /// Nobody uses it any more, on any CPU. Process context.
-    fn drop(&mut self) {
-        let regions = core::mem::take(&mut self.regions.get_mut().map);
+impl AddressSpace {
+    /// The last task that had it is gone: everything mapped goes. The tables stay, as a CPU may still have them loaded.
+    pub(super) fn release_pages(&self) {
+        let mut regions = self.regions.write();
+        self.note_peak(&regions);
+        let map = core::mem::take(&mut regions.map);
         let mut gather = Gather::new();
-        for r in regions.iter() {
-            self.zap(r.start, r.end, &mut gather);
+        self.let_go(&map, &mut gather);
+        let dead = gather.finish(self);
+        drop(regions);
+        drop((map, dead));
+    }
+
+    fn let_go(&self, map: &RegionMap<Vma>, gather: &mut Gather) {
+        for r in map.iter() {
+            self.zap(r.start, r.end, gather);
             if r.value.flags.contains(VmFlags::ACCOUNT) {
                 super::commit::adjust((r.end - r.start) >> PAGE_SHIFT, false);
             }
@@ -632,6 +660,15 @@ impl Drop for AddressSpace {
                 cache.map_removed(&self.this);
             }
         }
+    }
+}
+
+impl Drop for AddressSpace {
+    /// Nobody uses it any more, on any CPU. Process context.
+    fn drop(&mut self) {
+        let regions = core::mem::take(&mut self.regions.get_mut().map);
+        let mut gather = Gather::new();
+        self.let_go(&regions, &mut gather);
         let mut table = self.tables.load(Relaxed);
         while table != NONE {
             let next = frame::record(table).a.load(Relaxed);

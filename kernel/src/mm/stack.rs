@@ -79,7 +79,8 @@ impl KernelStack {
         };
         drop(pool);
         let base = slots_base() + slot * SLOT + STACK_SIZE;
-        if !map(base) {
+        // No new stack out of the last of the memory.
+        if frame::free_in_buddy() <= frame::reserve() / 2 || !map(base) {
             POOL.lock().holes.push(slot as u32);
             return None;
         }
