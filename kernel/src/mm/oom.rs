@@ -6,7 +6,7 @@ use crate::sched::preempt;
 use crate::signal::{self, SIGKILL, SigInfo};
 use crate::task::Process;
 use alloc::sync::Arc;
-use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use limen_entry::ThreadFlags;
 use limen_linux_abi::Errno;
 
@@ -43,11 +43,31 @@ fn reclaim() -> bool {
     frame::free_in_buddy() > frame::reserve()
 }
 
+/// The task that looks for memory just now (its address): one at a time, and what it allocates meanwhile must not start over.
+static SEEKER: AtomicUsize = AtomicUsize::new(0);
+
 /// A user page could not be had: makes room, or says that the running task is to go. Sleeps.
 pub fn make_room() -> Result<(), OutOfMemory> {
     if preempt::count() != 0 || !irq::enabled() {
         return Err(OutOfMemory);
     }
+    let me = Arc::as_ptr(&crate::sched::current()) as usize;
+    match SEEKER.compare_exchange(0, me, Acquire, Relaxed) {
+        Ok(_) => {
+            let result = seek();
+            SEEKER.store(0, Release);
+            result
+        }
+        Err(seeker) if seeker == me => Err(OutOfMemory),
+        Err(_) if is_dying() => Err(OutOfMemory),
+        Err(_) => {
+            pause(1_000_000);
+            Ok(())
+        }
+    }
+}
+
+fn seek() -> Result<(), OutOfMemory> {
     if reclaim() {
         return Ok(());
     }
@@ -98,7 +118,8 @@ pub(super) fn heap_is_low() {
         return;
     }
     let task = crate::sched::current();
-    if task.is_kernel_thread() || is_dying() {
+    let me = Arc::as_ptr(&task) as usize;
+    if task.is_kernel_thread() || is_dying() || SEEKER.load(Relaxed) == me {
         return;
     }
     let _ = make_room();
