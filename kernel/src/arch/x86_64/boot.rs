@@ -4,8 +4,8 @@ use super::{acpi, apic, console, cpu, descriptor, fpu, kmap, pvh, smp, time, uac
 use crate::boot::BootInfo;
 use core::arch::global_asm;
 
-/// Bytes of the boot stack, which becomes the boot CPU's idle stack.
-const BOOT_STACK: usize = 16384;
+/// Bytes of the boot stack, which becomes the boot CPU's idle stack: as large as any other kernel stack.
+const BOOT_STACK: usize = 1 << crate::mm::STACK_SHIFT;
 
 // QEMU loads the image to its physical addresses and clears what follows the file's contents; EBX holds the start info. The boot tables map the
 // first 4 GiB at 0 and the first GiB at KERNEL_BASE; nothing of them survives `kmap::build`, except as the trampoline's tables (`smp`).

@@ -11,7 +11,7 @@ use core::mem::offset_of;
 use core::sync::atomic::{AtomicU32, Ordering};
 
 /// Bytes of the boot CPU's interrupt stack.
-const IRQ_STACK: usize = 16384;
+const IRQ_STACK: usize = 1 << crate::mm::STACK_SHIFT;
 
 #[repr(C, align(4096))]
 struct Stacks(UnsafeCell<[u8; IRQ_STACK + descriptor::IST_COUNT * descriptor::IST_STACK]>);
