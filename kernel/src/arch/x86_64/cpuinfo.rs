@@ -27,7 +27,11 @@ pub fn show(cpu: usize, out: &mut String) {
         vendor[4 * i..4 * i + 4].copy_from_slice(&word.to_le_bytes());
     }
     let family = leaf1.eax >> 8 & 15;
-    let family = if family == 15 { family + (leaf1.eax >> 20 & 0xff) } else { family };
+    let family = if family == 15 {
+        family + (leaf1.eax >> 20 & 0xff)
+    } else {
+        family
+    };
     let model = leaf1.eax >> 4 & 15 | leaf1.eax >> 12 & 0xf0;
     let extended = __cpuid(0x8000_0000).eax;
     let mut name = [0u8; 48];
@@ -65,7 +69,11 @@ pub fn show(cpu: usize, out: &mut String) {
         flags(out, LEAF7_EBX, __cpuid(7).ebx);
     }
     let clflush = leaf1.ebx >> 8 & 0xff;
-    let sizes = if extended >= 0x8000_0008 { __cpuid(0x8000_0008).eax } else { 0x3024 };
+    let sizes = if extended >= 0x8000_0008 {
+        __cpuid(0x8000_0008).eax
+    } else {
+        0x3024
+    };
     let _ = write!(
         out,
         "\nbugs\t\t:\nbogomips\t: 2000.00\nclflush size\t: {}\ncache_alignment\t: 64\naddress sizes\t: {} bits physical, {} bits virtual\npower management:\n\n",

@@ -148,7 +148,10 @@ impl Frame {
     #[inline(always)]
     pub fn fits_sysret(&self) -> bool {
         // One test for all of it; user addresses have at most 47 bits.
-        (self.rcx ^ self.rip) | (self.r11 ^ self.eflags) | (self.eflags & (EFLAGS_RF | EFLAGS_TF)) | (self.rip >> 47)
+        (self.rcx ^ self.rip)
+            | (self.r11 ^ self.eflags)
+            | (self.eflags & (EFLAGS_RF | EFLAGS_TF))
+            | (self.rip >> 47)
             == 0
     }
     /// Makes `iretq` safe: an instruction pointer that is not canonical would fault in kernel mode. It becomes a kernel address, which faults

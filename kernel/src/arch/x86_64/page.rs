@@ -81,7 +81,9 @@ pub unsafe fn copy(to: *mut u8, from: *const u8) {
     if !wide() {
         // 128-bit registers would need a load and a store for 16 bytes, as many as this.
         // SAFETY: the caller's promise.
-        unsafe { asm!("rep movsq", inout("rcx") 512usize => _, inout("rdi") to => _, inout("rsi") from => _, options(nostack, preserves_flags)) };
+        unsafe {
+            asm!("rep movsq", inout("rcx") 512usize => _, inout("rdi") to => _, inout("rsi") from => _, options(nostack, preserves_flags))
+        };
         return;
     }
     preempt::disable();

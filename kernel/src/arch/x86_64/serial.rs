@@ -62,7 +62,11 @@ pub fn ports() -> Vec<Serial> {
         let irq = moved.map_or(Irq(u32::from(line)), |o| {
             Irq(o.gsi | if o.trigger.level { LEVEL } else { 0 } | if o.trigger.low { LOW } else { 0 })
         });
-        found.push(Serial { kind: SerialKind::Uart16550, registers, irq });
+        found.push(Serial {
+            kind: SerialKind::Uart16550,
+            registers,
+            irq,
+        });
     }
     found
 }
