@@ -18,8 +18,8 @@ use alloc::vec;
 use alloc::vec::Vec;
 use limen_cpio::{Header, Reader, Unpack};
 use limen_linux_abi::Errno;
-use miniz_oxide::inflate::stream::{InflateState, inflate};
-use miniz_oxide::{DataFormat, MZFlush, MZStatus};
+use miniz_oxide::inflate::TINFLStatus;
+use miniz_oxide::inflate::core::{DecompressorOxide, decompress, inflate_flags};
 
 /// Bytes handled at a time.
 const PIECE: usize = 64 * 1024;
@@ -279,6 +279,12 @@ impl Stream {
 /// What went wrong with a compressed part.
 type Bad = &'static str;
 
+/// A decoder on the heap. Apart, so that its time on the stack (it is large) ends before anything deep is called.
+#[inline(never)]
+fn inflater() -> Box<DecompressorOxide> {
+    Box::default()
+}
+
 fn gzip(image: &mut Initrd, mut at: u64, out: &mut Stream) -> Result<u64, Bad> {
     const CUT: Bad = "the gzip header is cut off";
     let head = image.bytes(at, PIECE);
@@ -303,20 +309,30 @@ fn gzip(image: &mut Initrd, mut at: u64, out: &mut Stream) -> Result<u64, Bad> {
         skip += 2;
     }
     at += skip as u64;
-    let mut state = InflateState::new_boxed(DataFormat::Raw);
-    let mut buffer = vec![0u8; PIECE].into_boxed_slice();
+    let mut state = inflater();
+    // A ring at least as large as the format's window: what was produced stays readable for back references.
+    let mut ring = vec![0u8; PIECE].into_boxed_slice();
+    let mut pos = 0;
     let mut total = 0u64;
     loop {
         let input = image.bytes(at, PIECE);
-        let r = inflate(&mut state, input, &mut buffer, MZFlush::None);
-        at += r.bytes_consumed as u64;
-        total += r.bytes_written as u64;
-        out.push(&buffer[..r.bytes_written]);
-        match r.status {
-            Ok(MZStatus::StreamEnd) => break,
-            Ok(_) if r.bytes_consumed == 0 && r.bytes_written == 0 => return Err("the gzip data is cut off"),
-            Ok(_) => {}
-            Err(_) => return Err("the gzip data is corrupt"),
+        let more = if at + (input.len() as u64) < image.len() {
+            inflate_flags::TINFL_FLAG_HAS_MORE_INPUT
+        } else {
+            0
+        };
+        let (status, consumed, written) = decompress(&mut state, input, &mut ring, pos, more);
+        at += consumed as u64;
+        total += written as u64;
+        out.push(&ring[pos..pos + written]);
+        pos = (pos + written) % PIECE;
+        match status {
+            TINFLStatus::Done => break,
+            TINFLStatus::NeedsMoreInput | TINFLStatus::HasMoreOutput if consumed != 0 || written != 0 => {}
+            TINFLStatus::NeedsMoreInput | TINFLStatus::FailedCannotMakeProgress => {
+                return Err("the gzip data is cut off");
+            }
+            _ => return Err("the gzip data is corrupt"),
         }
         image.release(at);
     }

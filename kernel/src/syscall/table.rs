@@ -26,7 +26,6 @@ const LISTS: &[&[(&str, Handler)]] = &[
     super::stat::HANDLERS,
     super::task::HANDLERS,
     super::time::HANDLERS,
-    super::event::HANDLERS,
     super::socket::HANDLERS,
 ];
 
