@@ -309,7 +309,11 @@ impl AddressSpace {
 
     /// Resident pages: anonymous and file; and tables.
     pub fn rss(&self) -> (usize, usize, usize) {
-        (self.anon.load(Relaxed), self.file.load(Relaxed), self.table_count.load(Relaxed))
+        (
+            self.anon.load(Relaxed),
+            self.file.load(Relaxed),
+            self.table_count.load(Relaxed),
+        )
     }
 
     /// Resident pages and page tables: how much its end would free.
