@@ -1,6 +1,6 @@
 //! Calls that replace the signal mask while they run, and waiting for signals.
 
-use super::{Action, DEFAULT, IGNORE, SigInfo, SigSet, deliver, send, set_mask};
+use super::{Action, DEFAULT, IGNORE, SigInfo, SigSet, send, set_mask};
 use crate::sched;
 use crate::syscall::SysResult;
 use crate::task::{CurrentTask, current};

@@ -6,8 +6,6 @@
 //! * [`mask`]: calls that replace the mask for their duration or wait for signals;
 //! * [`signalfd`]: signals read from a descriptor.
 
-#![allow(unused_imports)] // while the rooms are being furnished
-
 pub(crate) mod altstack;
 mod deliver;
 pub mod info;
@@ -19,15 +17,14 @@ pub mod signalfd;
 mod state;
 pub(crate) mod stop;
 
-pub(crate) use deliver::{SS_AUTODISARM, shown_flags};
+pub(crate) use deliver::shown_flags;
 pub use deliver::{deliver_pending, set_mask, sigreturn};
 pub use info::{SigInfo, parse_signal};
 pub use pending::{Pending, Queued};
+pub(crate) use send::kill_threads;
 pub use send::{
-    force, force_fatal, force_fault, queue_to_process, queue_to_task, send_to_pgrp, send_to_process,
-    send_to_task,
+    force_fatal, force_fault, queue_to_process, queue_to_task, send_to_pgrp, send_to_process, send_to_task,
 };
-pub(crate) use send::{kill_threads, wake};
 pub use set::*;
 pub use state::{
     Action, ActionFlags, Actions, AltStack, DEFAULT, IGNORE, ProcessSignals, StopNews, TaskSignals,

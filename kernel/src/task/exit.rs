@@ -123,7 +123,7 @@ fn leave_process(task: &Arc<Task>, status: i32) {
         }
     }
     if task.process.thread_count() == 0 {
-        drop(process.set_exe(None));
+        process.set_exe(None);
     }
     pid::forget_task(task.tid());
     // Dropped without the tree lock.

@@ -1,7 +1,5 @@
 //! Tasks: threads, processes, process groups and sessions, credentials, fork, exec, exit and wait.
 
-#![allow(unused_imports)] // while the rooms are being furnished
-
 pub mod access;
 pub mod creds;
 pub mod exec;
@@ -22,7 +20,7 @@ pub use crate::sched::{CurrentTask, current};
 pub use creds::Creds;
 pub use pid::{all_processes, find_process, find_task};
 pub use process::{ExitState, Process, Usage};
-pub use thread::{NewTask, Task, TaskFlags};
+pub use thread::{Task, TaskFlags};
 
 use crate::sync::SpinLock;
 use alloc::sync::{Arc, Weak};

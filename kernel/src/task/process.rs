@@ -91,6 +91,28 @@ impl Usage {
     }
 }
 
+/// The file a process executes: while it does, nobody may open it for writing.
+struct Executed {
+    file: Arc<File>,
+    /// Whether writing is forbidden on behalf of this process. (A writer may have been quicker.)
+    denied: bool,
+}
+
+impl Executed {
+    fn new(file: Arc<File>) -> Self {
+        let denied = file.inode().deny_write().is_ok();
+        Self { file, denied }
+    }
+}
+
+impl Drop for Executed {
+    fn drop(&mut self) {
+        if self.denied {
+            self.file.inode().allow_write();
+        }
+    }
+}
+
 /// One process.
 pub struct Process {
     /// Its id.
@@ -100,7 +122,7 @@ pub struct Process {
     family: SpinLock<Family>,
     threads: IrqSpinLock<Vec<Arc<Task>>>,
     group: IrqSpinLock<Arc<ProcessGroup>>,
-    exe: SpinLock<Option<Arc<File>>>,
+    exe: SpinLock<Option<Executed>>,
     /// Resource limits.
     pub limits: Limits,
     /// Actions, shared pending signals, stops. See [`crate::signal`].
@@ -248,11 +270,13 @@ impl Process {
     }
     /// The file it executes.
     pub fn exe(&self) -> Option<Arc<File>> {
-        self.exe.lock().clone()
+        self.exe.lock().as_ref().map(|exe| exe.file.clone())
     }
-    /// Sets the file it executes; returns the old one.
-    pub fn set_exe(&self, exe: Option<Arc<File>>) -> Option<Arc<File>> {
-        core::mem::replace(&mut *self.exe.lock(), exe)
+    /// Sets the file it executes. May sleep: the old one may be closed for good.
+    pub fn set_exe(&self, exe: Option<Arc<File>>) {
+        let new = exe.map(Executed::new);
+        let old = core::mem::replace(&mut *self.exe.lock(), new);
+        drop(old);
     }
     /// How far it is gone.
     pub fn exit_state(&self) -> ExitState {

@@ -60,7 +60,7 @@ pub(super) fn commit(frame: &mut Frame, program: Program, image: Image) -> Resul
         .store(signal::SIGCHLD as i32, Ordering::Relaxed);
     process.did_exec.store(true, Ordering::Relaxed);
     task.clear_flags(TaskFlags::FORKNOEXEC | TaskFlags::SUPERPRIV | TaskFlags::KTHREAD);
-    drop(process.set_exe(Some(program.file.clone())));
+    process.set_exe(Some(program.file.clone()));
 
     match fill_memory(&task, &program, &image, secure, vdso) {
         Ok(sp) => {

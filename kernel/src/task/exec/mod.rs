@@ -134,6 +134,9 @@ fn run(frame: &mut Frame, mut program: Program) -> SysResult {
             script::resolve(&mut program)?;
             continue;
         }
+        if program.file.inode().has_writers() {
+            return Err(Errno::ETXTBSY);
+        }
         let image = elf::load(&program)?;
         commit::commit(frame, program, image)?;
         return Ok(0);
