@@ -35,12 +35,13 @@ struct Slot {
 
 struct Leaf {
     used: usize,
-    slots: [Slot; LEAF],
+    /// `LEAF` of them, made in place: as an array they would pass over the stack.
+    slots: Box<[Slot]>,
 }
 
 struct Table {
     last: i32,
-    leaves: Vec<Option<Box<Leaf>>>,
+    leaves: Vec<Option<Leaf>>,
 }
 
 static TABLE: IrqSpinLock<Table> = IrqSpinLock::new(Table {
@@ -81,11 +82,9 @@ impl Table {
             self.leaves.try_reserve(more).map_err(|_| Errno::ENOMEM)?;
             self.leaves.resize_with(leaf + 1, || None);
         }
-        let leaf = self.leaves[leaf].get_or_insert_with(|| {
-            Box::new(Leaf {
-                used: 0,
-                slots: core::array::from_fn(|_| Slot::default()),
-            })
+        let leaf = self.leaves[leaf].get_or_insert_with(|| Leaf {
+            used: 0,
+            slots: core::iter::repeat_with(Slot::default).take(LEAF).collect(),
         });
         leaf.used += 1;
         leaf.slots[pid as usize % LEAF].used = true;
