@@ -31,6 +31,13 @@ pub(super) fn at_tick(cpu: &'static CpuData) {
         }
     } else {
         pull(cpu, mine + 2);
+        // An idle CPU does not look at its queue by itself.
+        cpu.rq.lock.lock();
+        let inner = cpu.rq.inner();
+        if inner.curr == inner.idle && cpu.rq.running() > 0 {
+            run::resched_curr(cpu, inner, ThreadFlags::NEED_RESCHED);
+        }
+        cpu.rq.lock.unlock();
     }
 }
 
