@@ -346,8 +346,8 @@ fn switch_away(preempted: bool) {
         prev.info.work.clear(ThreadFlags::RESCHED);
     }
     let mut next_ptr = rq.pick(inner, runs);
-    if next_ptr == inner.idle && !idle {
-        // About to idle: take something from a busier CPU. The lock is let go meanwhile, so look again afterwards. Whoever wakes
+    if next_ptr == inner.idle {
+        // About to idle, or told to look: take something from a busier CPU. The lock is let go meanwhile, so look again afterwards. Whoever wakes
         // `prev` meanwhile waits for `on_cpu`.
         super::balance::pull_when_idle(cpu, inner);
         next_ptr = rq.pick(inner, false);
