@@ -68,9 +68,10 @@ pub fn ports() -> Vec<Serial> {
         if !devicetree::enabled(&node) {
             continue;
         }
-        let (Some((base, size)), Some((number, edge))) =
-            (devicetree::reg(tree, &node).next(), devicetree::gic_interrupt(&node, 0))
-        else {
+        let (Some((base, size)), Some((number, edge))) = (
+            devicetree::reg(tree, &node).next(),
+            devicetree::gic_interrupt(&node, 0),
+        ) else {
             continue;
         };
         let registers = crate::mm::map_device(base, size as usize);
@@ -78,7 +79,11 @@ pub fn ports() -> Vec<Serial> {
             continue;
         }
         gic::set_edge(number, edge);
-        found.push(Serial { kind, registers: SerialRegisters(registers), irq: Irq(number) });
+        found.push(Serial {
+            kind,
+            registers: SerialRegisters(registers),
+            irq: Irq(number),
+        });
     }
     // The tree's order is arbitrary: the lower address is the first port of QEMU's machines.
     found.sort_by_key(|s| s.registers.0 as usize);

@@ -49,7 +49,9 @@ fn set_local(local: *const CpuLocal) {
 
 /// The boot CPU's interrupt stack, and the CPUs the devicetree names, the boot CPU first. Heap working, no interrupt yet.
 pub(super) fn init() {
-    let Some(stack) = crate::mm::KernelStack::new() else { panic!("no memory for an interrupt stack") };
+    let Some(stack) = crate::mm::KernelStack::new() else {
+        panic!("no memory for an interrupt stack")
+    };
     // SAFETY: the boot CPU's own block; nothing uses the field before interrupts go on.
     unsafe { BOOT_LOCAL.irq_stack_top = stack.top() }
     core::mem::forget(stack);
