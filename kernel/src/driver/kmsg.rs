@@ -144,7 +144,13 @@ fn show(record: &Record, text: &[u8], out: &mut Vec<u8>) {
     let mut head = alloc::string::String::new();
     let us = record.time_ns / 1000;
     let priority = u32::from(record.facility) << 3 | u32::from(record.level);
-    let _ = write!(head, "<{}>[{:5}.{:06}] ", priority, us / 1_000_000, us % 1_000_000);
+    let _ = write!(
+        head,
+        "<{}>[{:5}.{:06}] ",
+        priority,
+        us / 1_000_000,
+        us % 1_000_000
+    );
     for line in text.split(|b| *b == b'\n') {
         out.extend_from_slice(head.as_bytes());
         out.extend_from_slice(line);
@@ -233,7 +239,9 @@ fn read((addr, len): (usize, usize)) -> SysResult {
     loop {
         let mut cursor = READ.lock();
         let mut next = *cursor;
-        let Some(record) = log::with_ring(|r| r.read(&mut next, &mut text)) else { break };
+        let Some(record) = log::with_ring(|r| r.read(&mut next, &mut text)) else {
+            break;
+        };
         let before = out.len();
         show(&record, &text[..record.len], &mut out);
         if out.len() > len && before > 0 {
@@ -274,7 +282,9 @@ fn read_all(addr: usize, len: usize) -> SysResult {
     let mut cursor = start;
     let mut done = 0;
     for i in 0..lengths.len() {
-        let Some(record) = log::with_ring(|r| r.read(&mut cursor, &mut text)) else { break };
+        let Some(record) = log::with_ring(|r| r.read(&mut cursor, &mut text)) else {
+            break;
+        };
         if i < skip {
             continue;
         }

@@ -59,7 +59,11 @@ impl FileOps for Memory {
         Ok(0)
     }
     fn mmap(&self, _: &File) -> Result<MapBacking, Errno> {
-        if self.0 == Kind::Zero { Ok(MapBacking::Anonymous) } else { Err(Errno::ENODEV) }
+        if self.0 == Kind::Zero {
+            Ok(MapBacking::Anonymous)
+        } else {
+            Err(Errno::ENODEV)
+        }
     }
     fn poll(&self, _: &File, _: Option<&mut PollTable<'_>>) -> PollEvents {
         PollEvents::READABLE | PollEvents::WRITABLE
@@ -67,7 +71,11 @@ impl FileOps for Memory {
     fn ioctl(&self, _: &File, cmd: u32, arg: usize) -> SysResult {
         let admin = || {
             let creds = crate::task::current().creds();
-            if creds.capable(CAP_SYS_ADMIN) { Ok(()) } else { Err(Errno::EPERM) }
+            if creds.capable(CAP_SYS_ADMIN) {
+                Ok(())
+            } else {
+                Err(Errno::EPERM)
+            }
         };
         if self.0 != Kind::Random {
             return Err(Errno::ENOTTY);
@@ -143,9 +151,19 @@ fn random(dst: &mut IoDst<'_>) -> SysResult {
 
 /// Makes the device nodes.
 pub fn init() {
-    devices::register_char_device("null", Dev::new(1, 3), 0o666, |_, _| Ok(Arc::new(Memory(Kind::Null))));
-    devices::register_char_device("zero", Dev::new(1, 5), 0o666, |_, _| Ok(Arc::new(Memory(Kind::Zero))));
-    devices::register_char_device("full", Dev::new(1, 7), 0o666, |_, _| Ok(Arc::new(Memory(Kind::Full))));
-    devices::register_char_device("random", Dev::new(1, 8), 0o666, |_, _| Ok(Arc::new(Memory(Kind::Random))));
-    devices::register_char_device("urandom", Dev::new(1, 9), 0o666, |_, _| Ok(Arc::new(Memory(Kind::Random))));
+    devices::register_char_device("null", Dev::new(1, 3), 0o666, |_, _| {
+        Ok(Arc::new(Memory(Kind::Null)))
+    });
+    devices::register_char_device("zero", Dev::new(1, 5), 0o666, |_, _| {
+        Ok(Arc::new(Memory(Kind::Zero)))
+    });
+    devices::register_char_device("full", Dev::new(1, 7), 0o666, |_, _| {
+        Ok(Arc::new(Memory(Kind::Full)))
+    });
+    devices::register_char_device("random", Dev::new(1, 8), 0o666, |_, _| {
+        Ok(Arc::new(Memory(Kind::Random)))
+    });
+    devices::register_char_device("urandom", Dev::new(1, 9), 0o666, |_, _| {
+        Ok(Arc::new(Memory(Kind::Random)))
+    });
 }

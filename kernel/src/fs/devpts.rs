@@ -26,19 +26,31 @@ static UID: AtomicU32 = AtomicU32::new(CALLER);
 static GID: AtomicU32 = AtomicU32::new(CALLER);
 
 /// The file system type.
-pub static DEVPTS: FsType = FsType { name: "devpts", needs_device: false, mount };
+pub static DEVPTS: FsType = FsType {
+    name: "devpts",
+    needs_device: false,
+    mount,
+};
 
 struct Super;
 
 impl SuperOps for Super {
     fn statfs(&self) -> StatFs {
-        StatFs { magic: MAGIC, block_size: 4096, ..StatFs::default() }
+        StatFs {
+            magic: MAGIC,
+            block_size: 4096,
+            ..StatFs::default()
+        }
     }
     fn show_options(&self, out: &mut String) {
         if GID.load(Relaxed) != CALLER {
             out.push_str(&format!(",gid={}", GID.load(Relaxed)));
         }
-        out.push_str(&format!(",mode={:03o},ptmxmode={:03o}", MODE.load(Relaxed), PTMX_MODE.load(Relaxed)));
+        out.push_str(&format!(
+            ",mode={:03o},ptmxmode={:03o}",
+            MODE.load(Relaxed),
+            PTMX_MODE.load(Relaxed)
+        ));
     }
     fn remount(&self, data: &str) -> Result<(), Errno> {
         options(data)
@@ -49,7 +61,11 @@ fn options(data: &str) -> Result<(), Errno> {
     for word in data.split(',').filter(|w| !w.is_empty()) {
         let (key, value) = word.split_once('=').unwrap_or((word, ""));
         let decimal = || value.parse::<u32>().map_err(|_| Errno::EINVAL);
-        let octal = || u32::from_str_radix(value, 8).map(|m| m & 0o777).map_err(|_| Errno::EINVAL);
+        let octal = || {
+            u32::from_str_radix(value, 8)
+                .map(|m| m & 0o777)
+                .map_err(|_| Errno::EINVAL)
+        };
         match key {
             "mode" => MODE.store(octal()?, Relaxed),
             "ptmxmode" => PTMX_MODE.store(octal()?, Relaxed),
@@ -69,7 +85,13 @@ fn mount(_: &[u8], data: &str) -> Result<Arc<Dentry>, Errno> {
     Ok(ROOT
         .get_or_init(|| {
             let sb = SuperBlock::new("devpts", Box::new(Super), true);
-            crate::fs::inode::new_root(&sb, Box::new(Root { nodes: SpinLock::new(BTreeMap::new()) }), 0o755)
+            crate::fs::inode::new_root(
+                &sb,
+                Box::new(Root {
+                    nodes: SpinLock::new(BTreeMap::new()),
+                }),
+                0o755,
+            )
         })
         .clone())
 }
@@ -92,7 +114,14 @@ impl InodeOps for Node {
 }
 
 fn node(dir: &Arc<Inode>, which: Option<u32>, mode: u32, (uid, gid): (u32, u32), rdev: Dev) -> Arc<Inode> {
-    let new = NewInode { kind: FileType::CharDevice, mode, uid, gid, rdev, target: b"" };
+    let new = NewInode {
+        kind: FileType::CharDevice,
+        mode,
+        uid,
+        gid,
+        rdev,
+        target: b"",
+    };
     let ino = which.map_or(2, |index| u64::from(index) + 3);
     Arc::new(Inode::with_ino(&dir.sb, ino, Box::new(Node(which)), &new))
 }
@@ -104,7 +133,9 @@ impl InodeOps for Root {
         }
         let text = core::str::from_utf8(name).map_err(|_| Errno::ENOENT)?;
         let index: u32 = text.parse().map_err(|_| Errno::ENOENT)?;
-        let tty = pty::slave(index).filter(|_| format!("{index}") == text).ok_or(Errno::ENOENT)?;
+        let tty = pty::slave(index)
+            .filter(|_| format!("{index}") == text)
+            .ok_or(Errno::ENOENT)?;
         let mut nodes = self.nodes.lock();
         nodes.retain(|_, (_, tty)| tty.strong_count() > 0);
         if let Some((inode, of)) = nodes.get(&index)
@@ -125,7 +156,12 @@ impl InodeOps for Root {
         }
         for index in pty::slaves(pos.saturating_sub(3) as u32) {
             let next = u64::from(index) + 4;
-            if !sink.add(format!("{index}").as_bytes(), next - 1, FileType::CharDevice, next) {
+            if !sink.add(
+                format!("{index}").as_bytes(),
+                next - 1,
+                FileType::CharDevice,
+                next,
+            ) {
                 break;
             }
         }

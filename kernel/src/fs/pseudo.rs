@@ -104,7 +104,14 @@ impl Node {
             Self::Special(_, _, rdev, _) => *rdev,
             _ => Dev::default(),
         };
-        let new = NewInode { kind: self.kind(), mode, uid, gid, rdev, target: b"" };
+        let new = NewInode {
+            kind: self.kind(),
+            mode,
+            uid,
+            gid,
+            rdev,
+            target: b"",
+        };
         Inode::with_ino(sb, ino, Box::new(Ops(self)), &new)
     }
 }
@@ -124,7 +131,9 @@ fn number(parent: u64, name: &[u8]) -> u64 {
 
 impl InodeOps for Ops {
     fn lookup(&self, dir: &Arc<Inode>, name: &[u8]) -> Result<Arc<Inode>, Errno> {
-        let Node::Directory(_, directory) = &self.0 else { return Err(Errno::ENOTDIR) };
+        let Node::Directory(_, directory) = &self.0 else {
+            return Err(Errno::ENOTDIR);
+        };
         let node = directory.get(name).ok_or(Errno::ENOENT)?;
         let owner = match &node {
             Node::Directory(_, inner) => inner.owner(),
@@ -133,8 +142,12 @@ impl InodeOps for Ops {
         Ok(Arc::new(node.inode(&dir.sb, number(dir.ino, name), owner)))
     }
     fn list(&self, dir: &Arc<Inode>, pos: u64, sink: &mut DirSink<'_>) -> Result<(), Errno> {
-        let Node::Directory(_, directory) = &self.0 else { return Err(Errno::ENOTDIR) };
-        directory.list(pos, &mut |name, kind, next| sink.add(name, number(dir.ino, name), kind, next));
+        let Node::Directory(_, directory) = &self.0 else {
+            return Err(Errno::ENOTDIR);
+        };
+        directory.list(pos, &mut |name, kind, next| {
+            sink.add(name, number(dir.ino, name), kind, next)
+        });
         Ok(())
     }
     fn follow(&self, _: &Arc<Inode>) -> Result<Link, Errno> {
@@ -172,7 +185,9 @@ impl TextFile {
             *text = Some(new.0);
         }
         let bytes = text.as_deref().unwrap_or_default();
-        let rest = bytes.get(pos.min(bytes.len() as u64) as usize..).unwrap_or_default();
+        let rest = bytes
+            .get(pos.min(bytes.len() as u64) as usize..)
+            .unwrap_or_default();
         if rest.is_empty() { Ok(0) } else { dst.put(rest) }
     }
 }
@@ -249,8 +264,12 @@ impl Tree {
 
     /// Lists as [`Directory::list`], with cookies from 2 on; `false` if `add` said so.
     pub fn walk(&self, pos: u64, add: &mut dyn FnMut(&[u8], FileType, u64) -> bool) -> bool {
-        let names: Vec<(Vec<u8>, FileType)> =
-            self.0.lock().iter().map(|(name, node)| (name.clone(), node.kind())).collect();
+        let names: Vec<(Vec<u8>, FileType)> = self
+            .0
+            .lock()
+            .iter()
+            .map(|(name, node)| (name.clone(), node.kind()))
+            .collect();
         let skip = pos.saturating_sub(2) as usize;
         for (i, (name, kind)) in names.iter().enumerate().skip(skip) {
             if !add(name, *kind, i as u64 + 3) {
@@ -282,7 +301,11 @@ impl Directory for Subtree {
 }
 
 /// The root of a file system that shows `directory`.
-pub fn root(sb: &Arc<SuperBlock>, mode: u32, directory: Arc<dyn Directory>) -> Arc<crate::fs::dentry::Dentry> {
+pub fn root(
+    sb: &Arc<SuperBlock>,
+    mode: u32,
+    directory: Arc<dyn Directory>,
+) -> Arc<crate::fs::dentry::Dentry> {
     let owner = directory.owner();
     crate::fs::dentry::Dentry::new_root(Arc::new(Node::Directory(mode, directory).inode(sb, 1, owner)))
 }
@@ -290,7 +313,9 @@ pub fn root(sb: &Arc<SuperBlock>, mode: u32, directory: Arc<dyn Directory>) -> A
 /// A number written to a setting.
 pub fn parse<T: core::str::FromStr>(bytes: &[u8]) -> Result<T, Errno> {
     let text = core::str::from_utf8(bytes).map_err(|_| Errno::EINVAL)?;
-    text.trim_matches(|c: char| c.is_ascii_whitespace() || c == '\0').parse().map_err(|_| Errno::EINVAL)
+    text.trim_matches(|c: char| c.is_ascii_whitespace() || c == '\0')
+        .parse()
+        .map_err(|_| Errno::EINVAL)
 }
 
 /// Text as a string for `show_*` functions that append to one.

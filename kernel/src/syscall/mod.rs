@@ -11,7 +11,6 @@ mod fcntl;
 mod file;
 pub mod futex;
 mod ids;
-mod log;
 pub mod misc;
 mod mm;
 mod mount;

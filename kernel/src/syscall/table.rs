@@ -16,7 +16,6 @@ const LISTS: &[&[(&str, Handler)]] = &[
     super::file::HANDLERS,
     super::futex::HANDLERS,
     super::ids::HANDLERS,
-    super::log::HANDLERS,
     super::misc::HANDLERS,
     super::mm::HANDLERS,
     super::pipe::HANDLERS,

@@ -119,7 +119,9 @@ impl Driver for Line {
 
 impl log::Console for Port {
     fn write(&self, bytes: &[u8]) {
-        let Some(mut uart) = log::lock_patiently(&self.uart) else { return };
+        let Some(mut uart) = log::lock_patiently(&self.uart) else {
+            return;
+        };
         for byte in bytes {
             if *byte == b'\n' {
                 put(&mut **uart, b'\r');
@@ -144,18 +146,30 @@ pub fn init() {
     for (number, found) in serial::ports().into_iter().enumerate() {
         let number = number as u32;
         let (name, dev, uart): (_, _, Box<dyn Uart>) = match found.kind {
-            serial::SerialKind::Uart16550 => {
-                ("ttyS", (4, 64 + number), Box::new(uart16550::Uart16550::new(found.registers)))
-            }
-            serial::SerialKind::Pl011 => {
-                ("ttyAMA", (204, 64 + number), Box::new(pl011::Pl011::new(found.registers)))
-            }
+            serial::SerialKind::Uart16550 => (
+                "ttyS",
+                (4, 64 + number),
+                Box::new(uart16550::Uart16550::new(found.registers)),
+            ),
+            serial::SerialKind::Pl011 => (
+                "ttyAMA",
+                (204, 64 + number),
+                Box::new(pl011::Pl011::new(found.registers)),
+            ),
         };
-        let port = Arc::new(Port { uart: IrqSpinLock::new(uart), tty: crate::sync::Once::new() });
+        let port = Arc::new(Port {
+            uart: IrqSpinLock::new(uart),
+            tty: crate::sync::Once::new(),
+        });
         let mut termios = Termios::standard();
         termios.control = ControlFlags::from_bits_retain(0o15 | 0o60 | 0o200 | 0o2000 | 0o4000);
         termios.speed = (9600, 9600);
-        let tty = Tty::new(&alloc::format!("{name}{number}"), dev, termios, Arc::new(Line(port.clone())));
+        let tty = Tty::new(
+            &alloc::format!("{name}{number}"),
+            dev,
+            termios,
+            Arc::new(Line(port.clone())),
+        );
         let _ = port.tty.set(Arc::downgrade(&tty));
         port.uart.lock().init();
         let handler = port.clone();

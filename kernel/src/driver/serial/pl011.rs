@@ -31,7 +31,10 @@ pub struct Pl011 {
 impl Pl011 {
     /// A port with these registers.
     pub fn new(registers: SerialRegisters) -> Self {
-        Self { registers, enabled: 0 }
+        Self {
+            registers,
+            enabled: 0,
+        }
     }
 }
 
@@ -65,7 +68,11 @@ impl Uart for Pl011 {
         self.registers.write32(register::DATA, u32::from(byte));
     }
     fn transmit_interrupt(&mut self, on: bool) {
-        let enabled = if on { self.enabled | INT_TX } else { self.enabled & !INT_TX };
+        let enabled = if on {
+            self.enabled | INT_TX
+        } else {
+            self.enabled & !INT_TX
+        };
         if enabled != self.enabled {
             self.enabled = enabled;
             self.registers.write32(register::INTERRUPT_MASK, enabled);

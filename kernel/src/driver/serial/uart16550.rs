@@ -41,7 +41,11 @@ pub struct Uart16550 {
 impl Uart16550 {
     /// A port with these registers.
     pub fn new(registers: SerialRegisters) -> Self {
-        Self { registers, enabled: 0, room: 0 }
+        Self {
+            registers,
+            enabled: 0,
+            room: 0,
+        }
     }
 }
 

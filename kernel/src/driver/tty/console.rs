@@ -15,7 +15,9 @@ static REDIRECT: IrqSpinLock<Option<Arc<Tty>>> = IrqSpinLock::new(None);
 
 /// Whether `console=` names the terminal `name`; without any `console=`, whether it is a serial port.
 pub fn wanted(name: &str) -> bool {
-    let mut named = cmdline::words().filter_map(|w| w.strip_prefix("console=")).peekable();
+    let mut named = cmdline::words()
+        .filter_map(|w| w.strip_prefix("console="))
+        .peekable();
     if named.peek().is_none() {
         return name.starts_with("tty");
     }

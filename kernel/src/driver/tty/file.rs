@@ -52,7 +52,10 @@ impl Tty {
                 let _ = self.make_controlling(false);
             }
         }
-        Ok(Arc::new(TtyFile { tty: self.clone(), console: false }))
+        Ok(Arc::new(TtyFile {
+            tty: self.clone(),
+            console: false,
+        }))
     }
 
     /// Opens it as `/dev/console`, which is never made a controlling terminal by opening it.
@@ -61,7 +64,10 @@ impl Tty {
             self.state.lock().hung_up = false;
         }
         self.driver.open(self)?;
-        Ok(Arc::new(TtyFile { tty: self.clone(), console: true }))
+        Ok(Arc::new(TtyFile {
+            tty: self.clone(),
+            console: true,
+        }))
     }
 
     fn close(&self) {
@@ -84,7 +90,10 @@ impl Tty {
         let mut events = PollEvents::empty();
         let state = self.state.lock();
         let termios = state.disc.termios();
-        let minimum = match (termios.chars[limen_tty::cc::VTIME], termios.chars[limen_tty::cc::VMIN]) {
+        let minimum = match (
+            termios.chars[limen_tty::cc::VTIME],
+            termios.chars[limen_tty::cc::VMIN],
+        ) {
             (0, min) => usize::from(min),
             _ => 1,
         };
@@ -119,7 +128,11 @@ impl FileOps for TtyFile {
     }
     fn ioctl(&self, _: &File, cmd: u32, arg: usize) -> SysResult {
         if self.tty.state.lock().hung_up {
-            return Err(if cmd == TIOCSPGRP { Errno::ENOTTY } else { Errno::EIO });
+            return Err(if cmd == TIOCSPGRP {
+                Errno::ENOTTY
+            } else {
+                Errno::EIO
+            });
         }
         self.tty.ioctl(false, cmd, arg)
     }
@@ -133,7 +146,9 @@ impl FileOps for TtyFile {
 
 /// The terminal behind a device number.
 pub fn find(dev: Dev) -> Option<Arc<Tty>> {
-    super::all().into_iter().find(|t| t.dev() == (dev.major(), dev.minor()))
+    super::all()
+        .into_iter()
+        .find(|t| t.dev() == (dev.major(), dev.minor()))
 }
 
 /// Gives `tty` its device node, readable and writable as `mode` says.

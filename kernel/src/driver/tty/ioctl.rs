@@ -19,10 +19,13 @@ impl Tty {
             0x802c_542a => UserPtr::new(arg).write(self.termios().to_bytes2()).map(|()| 0),
             0x5405 => UserPtr::new(arg).write(to_termio(&self.termios())).map(|()| 0),
             // TCSETS, TCSETSW, TCSETSF, then the variants with speeds, then the old ones
-            0x5402..=0x5404 => self.set_termios(Termios::from_bytes(&UserPtr::new(arg).read()?), cmd - 0x5402),
-            0x402c_542b..=0x402c_542d => {
-                self.set_termios(Termios::from_bytes2(&UserPtr::new(arg).read()?), cmd - 0x402c_542b)
+            0x5402..=0x5404 => {
+                self.set_termios(Termios::from_bytes(&UserPtr::new(arg).read()?), cmd - 0x5402)
             }
+            0x402c_542b..=0x402c_542d => self.set_termios(
+                Termios::from_bytes2(&UserPtr::new(arg).read()?),
+                cmd - 0x402c_542b,
+            ),
             0x5406..=0x5408 => {
                 let old = self.termios();
                 self.set_termios(from_termio(&UserPtr::new(arg).read()?, old), cmd - 0x5406)
@@ -38,7 +41,8 @@ impl Tty {
             0x540b => self.flush(arg),
             // TIOCEXCL, TIOCNXCL, TIOCGEXCL
             0x540c | 0x540d => {
-                self.exclusive.store(cmd == 0x540c, core::sync::atomic::Ordering::Relaxed);
+                self.exclusive
+                    .store(cmd == 0x540c, core::sync::atomic::Ordering::Relaxed);
                 Ok(0)
             }
             0x8004_5440 => {
@@ -107,7 +111,9 @@ impl Tty {
             }
             0x541a => {
                 let on: i32 = UserPtr::new(arg).read()?;
-                self.state.lock().change(|t| t.control.set(limen_tty::ControlFlags::CLOCAL, on != 0));
+                self.state
+                    .lock()
+                    .change(|t| t.control.set(limen_tty::ControlFlags::CLOCAL, on != 0));
                 Ok(0)
             }
             // TIOCCONS
@@ -127,7 +133,9 @@ impl Tty {
             // TIOCGDEV
             0x8004_5432 => {
                 let (major, minor) = self.dev();
-                UserPtr::new(arg).write(crate::fs::inode::Dev::new(major, minor).encode()).map(|()| 0)
+                UserPtr::new(arg)
+                    .write(crate::fs::inode::Dev::new(major, minor).encode())
+                    .map(|()| 0)
             }
             // TIOCVHANGUP
             0x5437 => {
@@ -148,7 +156,11 @@ impl Tty {
 
     /// For the commands that only the terminal's own session may use.
     fn owned(&self, master: bool) -> Result<(), Errno> {
-        if master || self.is_mine() { Ok(()) } else { Err(Errno::ENOTTY) }
+        if master || self.is_mine() {
+            Ok(())
+        } else {
+            Err(Errno::ENOTTY)
+        }
     }
 
     /// `how`: 0 now, 1 after output has gone, 2 also dropping input.
@@ -163,7 +175,9 @@ impl Tty {
         }
         let old = *state.disc.termios();
         state.change(|t| *t = new);
-        if old.local.contains(limen_tty::LocalFlags::EXTPROC) || new.local.contains(limen_tty::LocalFlags::EXTPROC) {
+        if old.local.contains(limen_tty::LocalFlags::EXTPROC)
+            || new.local.contains(limen_tty::LocalFlags::EXTPROC)
+        {
             state.line.packet |= pty::IOCTL;
         }
         let had = old.input.contains(limen_tty::InputFlags::IXON);

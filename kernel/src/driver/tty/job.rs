@@ -49,12 +49,16 @@ fn ignores(task: &Arc<Task>, sig: u32) -> bool {
 
 /// Whether no process of the group has a parent in another group of its session, who could bring it to the foreground.
 fn orphaned(group: &ProcessGroup) -> bool {
-    !group.members().iter().filter(|p| p.exit_state() == ExitState::Alive).any(|p| {
-        p.parent().is_some_and(|parent| {
-            let theirs = parent.group();
-            theirs.id != group.id && theirs.session.id == group.session.id
+    !group
+        .members()
+        .iter()
+        .filter(|p| p.exit_state() == ExitState::Alive)
+        .any(|p| {
+            p.parent().is_some_and(|parent| {
+                let theirs = parent.group();
+                theirs.id != group.id && theirs.session.id == group.session.id
+            })
         })
-    })
 }
 
 impl Tty {
@@ -126,7 +130,10 @@ impl Tty {
             return Err(Errno::EPERM);
         }
         *ctty = Some(tty);
-        *job = super::Job { session: session.id, foreground: group.id };
+        *job = super::Job {
+            session: session.id,
+            foreground: group.id,
+        };
         Ok(())
     }
 
@@ -156,7 +163,11 @@ impl Tty {
             if let Some(session) = task::pid::find_session(job.session) {
                 let mut ctty = session.ctty.lock();
                 let mine = ctty.clone().and_then(|t| t.into_any().downcast::<Tty>().ok());
-                let old = if mine.is_some_and(|t| core::ptr::eq(&*t, self)) { ctty.take() } else { None };
+                let old = if mine.is_some_and(|t| core::ptr::eq(&*t, self)) {
+                    ctty.take()
+                } else {
+                    None
+                };
                 drop(ctty);
                 drop(old);
             }

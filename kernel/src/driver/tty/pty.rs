@@ -107,7 +107,12 @@ pub fn slave(index: u32) -> Option<Arc<Tty>> {
 
 /// The slaves that have names, from `index` on.
 pub fn slaves(index: u32) -> Vec<u32> {
-    PAIRS.lock().range(index..).filter(|(_, p)| p.1).map(|(i, _)| *i).collect()
+    PAIRS
+        .lock()
+        .range(index..)
+        .filter(|(_, p)| p.1)
+        .map(|(i, _)| *i)
+        .collect()
 }
 
 /// Slaves' major number and permissions are devpts' business; this is the number of one.
@@ -129,7 +134,9 @@ fn open_master() -> Result<Arc<dyn FileOps>, Errno> {
     // Take a number first; what it stands for follows when it is made.
     let index = {
         let mut pairs = PAIRS.lock();
-        let free = (0..1 << 16).find(|i| !pairs.contains_key(i)).ok_or(Errno::ENOSPC)?;
+        let free = (0..1 << 16)
+            .find(|i| !pairs.contains_key(i))
+            .ok_or(Errno::ENOSPC)?;
         pairs.insert(free, (Weak::new(), false));
         free
     };
@@ -151,7 +158,10 @@ struct Master {
 
 impl Master {
     fn pair(&self) -> &Pair {
-        self.tty.driver().as_pty().expect("a master's terminal is a pseudo-terminal")
+        self.tty
+            .driver()
+            .as_pty()
+            .expect("a master's terminal is a pseudo-terminal")
     }
 
     /// Packet mode's news, if there is any and somebody wants it.
@@ -263,7 +273,8 @@ impl FileOps for Master {
             0x8004_5430 => UserPtr::new(arg).write(pair.index).map(|()| 0),
             // TIOCSPTLCK, TIOCGPTLCK
             0x4004_5431 => {
-                pair.locked.store(UserPtr::<i32>::new(arg).read()? != 0, Ordering::Relaxed);
+                pair.locked
+                    .store(UserPtr::<i32>::new(arg).read()? != 0, Ordering::Relaxed);
                 Ok(0)
             }
             0x8004_5439 => UserPtr::new(arg).write(i32::from(!pair.unlocked())).map(|()| 0),

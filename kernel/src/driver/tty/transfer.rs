@@ -21,7 +21,10 @@ impl Tty {
             let state = self.state.lock();
             let termios = state.disc.termios();
             let time = u64::from(termios.chars[cc::VTIME]) * DECISECOND_NS;
-            match (termios.local.contains(LocalFlags::ICANON), termios.chars[cc::VMIN]) {
+            match (
+                termios.local.contains(LocalFlags::ICANON),
+                termios.chars[cc::VMIN],
+            ) {
                 (true, _) => (1, None, None),
                 // The whole read has `VTIME` to get one byte.
                 (false, 0) => (1, None, Some(time)),
@@ -54,7 +57,10 @@ impl Tty {
                         let state = self.state.lock();
                         state.disc.ready(1) || state.hung_up
                     };
-                    match self.input.wait_until_deadline(deadline.unwrap_or(u64::MAX), ready) {
+                    match self
+                        .input
+                        .wait_until_deadline(deadline.unwrap_or(u64::MAX), ready)
+                    {
                         Ok(true) => {}
                         Ok(false) => break,
                         Err(e) => return if total > 0 { Ok(total) } else { Err(e) },
@@ -83,7 +89,14 @@ impl Tty {
 
     /// `write`.
     pub(super) fn write(&self, file: &File, src: &mut IoSrc<'_>) -> SysResult {
-        if self.state.lock().disc.termios().local.contains(LocalFlags::TOSTOP) {
+        if self
+            .state
+            .lock()
+            .disc
+            .termios()
+            .local
+            .contains(LocalFlags::TOSTOP)
+        {
             self.check_background(22)?;
         }
         let mut buf = [0; CHUNK];
@@ -136,7 +149,11 @@ impl Tty {
     /// Whether a write would take at least one byte (whatever it becomes).
     pub(super) fn writable(&self) -> bool {
         let state = self.state.lock();
-        let need = if state.disc.termios().output.contains(OutputFlags::OPOST) { 8 } else { 1 };
+        let need = if state.disc.termios().output.contains(OutputFlags::OPOST) {
+            8
+        } else {
+            1
+        };
         state.hung_up || state.line.out.len() + need <= OUTPUT_SIZE
     }
 

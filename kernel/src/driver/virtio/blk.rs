@@ -84,7 +84,13 @@ pub fn all() -> Vec<Arc<Disk>> {
 
 impl Disk {
     /// Moves `len` bytes between the front of `buffer` and the disk.
-    fn transfer(&self, buffer: &mut DmaBuffer, request: Request, sector: u64, len: usize) -> Result<(), Errno> {
+    fn transfer(
+        &self,
+        buffer: &mut DmaBuffer,
+        request: Request,
+        sector: u64,
+        len: usize,
+    ) -> Result<(), Errno> {
         let at = buffer.as_ptr();
         // SAFETY: three disjoint parts of the buffer, which nobody else uses until the transfer is over.
         let (data, header, status) = unsafe {
@@ -111,7 +117,8 @@ impl Disk {
         let token = token.map_err(|_| Errno::EIO)?;
         inner.device.transport.notify(0);
         drop(inner);
-        self.done.wait_until_uninterruptible(|| self.inner.lock().queue.peek_used() == Some(token));
+        self.done
+            .wait_until_uninterruptible(|| self.inner.lock().queue.peek_used() == Some(token));
         let mut inner = self.inner.lock();
         // SAFETY: the same parts as were added.
         let popped = unsafe {
@@ -147,7 +154,10 @@ impl Disk {
         while dst.remaining() > 0 && pos + (total as u64) < self.bytes() {
             let at = pos + total as u64;
             let inside = (at % SECTOR as u64) as usize;
-            let want = dst.remaining().min(CHUNK - inside).min((self.bytes() - at) as usize);
+            let want = dst
+                .remaining()
+                .min(CHUNK - inside)
+                .min((self.bytes() - at) as usize);
             let len = (inside + want).next_multiple_of(SECTOR);
             if let Err(e) = self.transfer(&mut buffer, Request::Read, at / SECTOR as u64, len) {
                 return if total > 0 { Ok(total) } else { Err(e) };
@@ -173,14 +183,22 @@ impl Disk {
             let at = pos + total as u64;
             let sector = at / SECTOR as u64;
             let inside = (at % SECTOR as u64) as usize;
-            let want = src.remaining().min(CHUNK - inside).min((self.bytes() - at) as usize);
+            let want = src
+                .remaining()
+                .min(CHUNK - inside)
+                .min((self.bytes() - at) as usize);
             let len = (inside + want).next_multiple_of(SECTOR);
             let step = (|| {
                 if inside != 0 || want % SECTOR != 0 {
                     self.transfer(&mut buffer, Request::Read, sector, len)?;
                 }
                 let n = src.take(&mut buffer.bytes_mut()[inside..inside + want])?;
-                self.transfer(&mut buffer, Request::Write, sector, (inside + n).next_multiple_of(SECTOR))?;
+                self.transfer(
+                    &mut buffer,
+                    Request::Write,
+                    sector,
+                    (inside + n).next_multiple_of(SECTOR),
+                )?;
                 Ok(n)
             })();
             match step {
@@ -249,7 +267,9 @@ impl FileOps for DiskFile {
 
 /// Starts a disk.
 pub fn start(mut device: Device) -> Result<(), Error> {
-    let features = device.transport.begin_init(Features::RO | Features::FLUSH | Features::VERSION_1);
+    let features = device
+        .transport
+        .begin_init(Features::RO | Features::FLUSH | Features::VERSION_1);
     let queue = VirtQueue::new(&mut device.transport, 0, false, false)?;
     device.bind(Some(0));
     let low: u32 = device.transport.read_config_space(0)?;

@@ -108,12 +108,18 @@ impl Queues {
     }
 
     fn rx_bytes(&mut self, buffer: usize) -> *mut u8 {
-        let memory = self.memory.as_ref().map_or(core::ptr::null_mut(), DmaBuffer::as_ptr);
+        let memory = self
+            .memory
+            .as_ref()
+            .map_or(core::ptr::null_mut(), DmaBuffer::as_ptr);
         memory.wrapping_add(buffer * RX_SIZE)
     }
 
     fn tx_bytes(&mut self, buffer: usize) -> *mut u8 {
-        let memory = self.memory.as_ref().map_or(core::ptr::null_mut(), DmaBuffer::as_ptr);
+        let memory = self
+            .memory
+            .as_ref()
+            .map_or(core::ptr::null_mut(), DmaBuffer::as_ptr);
         memory.wrapping_add(RX_BUFFERS * RX_SIZE + buffer * TX_SIZE)
     }
 
@@ -148,8 +154,14 @@ impl Queues {
             // SAFETY: the slice that was added under this token.
             let bytes = unsafe { core::slice::from_raw_parts_mut(self.rx_bytes(buffer), RX_SIZE) };
             // SAFETY: as above.
-            let Ok(n) = (unsafe { self.rx.pop_used(token, &[], &mut [bytes]) }) else { break };
-            self.ready.push_back(Piece { buffer, from: 0, to: (n as usize).min(RX_SIZE) });
+            let Ok(n) = (unsafe { self.rx.pop_used(token, &[], &mut [bytes]) }) else {
+                break;
+            };
+            self.ready.push_back(Piece {
+                buffer,
+                from: 0,
+                to: (n as usize).min(RX_SIZE),
+            });
             self.received = true;
         }
         while let Some(token) = self.tx.peek_used() {
@@ -226,7 +238,9 @@ pub fn all_ports() -> Vec<Arc<Port>> {
 
 /// Starts a device.
 pub fn start(mut device: Device, index: u32) -> Result<(), Error> {
-    let features = device.transport.begin_init(Features::MULTIPORT | Features::VERSION_1);
+    let features = device
+        .transport
+        .begin_init(Features::MULTIPORT | Features::VERSION_1);
     let multiport = features.contains(Features::MULTIPORT);
     device.bind(None);
     let mut control = None;
@@ -236,12 +250,22 @@ pub fn start(mut device: Device, index: u32) -> Result<(), Error> {
         device.bind(Some(2));
         device.bind(Some(3));
         let memory = DmaBuffer::new((QUEUE + 1) * CONTROL_SIZE).ok_or(Error::DmaError)?;
-        control = Some(Control { rx, tx, memory, tokens: [0; QUEUE] });
+        control = Some(Control {
+            rx,
+            tx,
+            memory,
+            tokens: [0; QUEUE],
+        });
     }
     let connection = device.connection();
     let console: &'static Console = Box::leak(Box::new(Console {
         index,
-        inner: IrqSpinLock::new(Inner { device, control, ports: Vec::new(), events: VecDeque::with_capacity(64) }),
+        inner: IrqSpinLock::new(Inner {
+            device,
+            control,
+            ports: Vec::new(),
+            events: VecDeque::with_capacity(64),
+        }),
         ports: IrqSpinLock::new(Vec::new()),
         worker: WaitQueue::new(),
         pending: AtomicUsize::new(0),
@@ -250,7 +274,13 @@ pub fn start(mut device: Device, index: u32) -> Result<(), Error> {
         console.inner.lock().add_queues(0)?;
     }
     console.inner.lock().device.transport.finish_init();
-    if Device::connect(connection, "virtio-console", Box::new(move || console.interrupt())).is_err() {
+    if Device::connect(
+        connection,
+        "virtio-console",
+        Box::new(move || console.interrupt()),
+    )
+    .is_err()
+    {
         return Err(Error::Unsupported);
     }
     CONSOLES.lock().push(console);
@@ -267,7 +297,9 @@ pub fn start(mut device: Device, index: u32) -> Result<(), Error> {
         while console.work() {}
         crate::sched::spawn_kthread("virtio-console", move || {
             loop {
-                console.worker.wait_until_uninterruptible(|| console.pending.load(Ordering::Acquire) > 0);
+                console
+                    .worker
+                    .wait_until_uninterruptible(|| console.pending.load(Ordering::Acquire) > 0);
                 console.work();
             }
         });
@@ -285,7 +317,12 @@ impl Inner {
         }
         let index = queue_index(id);
         let rx = Box::new(VirtQueue::new(&mut self.device.transport, index, false, false)?);
-        let tx = Box::new(VirtQueue::new(&mut self.device.transport, index + 1, false, false)?);
+        let tx = Box::new(VirtQueue::new(
+            &mut self.device.transport,
+            index + 1,
+            false,
+            false,
+        )?);
         self.device.bind(Some(index));
         self.device.bind(Some(index + 1));
         self.ports[id as usize] = Some(Queues {
@@ -329,12 +366,16 @@ impl Inner {
         bytes[6..].copy_from_slice(&value.to_le_bytes());
         let bytes = &*bytes;
         // The device always takes control messages at once.
-        let _ = control.tx.add_notify_wait_pop(&[bytes], &mut [], &mut self.device.transport);
+        let _ = control
+            .tx
+            .add_notify_wait_pop(&[bytes], &mut [], &mut self.device.transport);
     }
 
     /// Takes control messages from the device.
     fn reap_control(&mut self) -> bool {
-        let Some(control) = &mut self.control else { return false };
+        let Some(control) = &mut self.control else {
+            return false;
+        };
         let mut any = false;
         while let Some((buffer, n)) = control.pop() {
             let at = control.memory.as_ptr().wrapping_add(buffer * CONTROL_SIZE);
@@ -403,7 +444,10 @@ impl Inner {
         let Some(queues) = self.port(id) else { return &[] };
         // SAFETY: a taken piece lies in a buffer the device has given back.
         unsafe {
-            core::slice::from_raw_parts(queues.rx_bytes(piece.buffer).add(piece.from), piece.to - piece.from)
+            core::slice::from_raw_parts(
+                queues.rx_bytes(piece.buffer).add(piece.from),
+                piece.to - piece.from,
+            )
         }
     }
 
@@ -411,7 +455,10 @@ impl Inner {
     pub fn finish_piece(&mut self, id: u32, piece: Piece, used: usize) {
         let Some(queues) = self.port(id) else { return };
         if piece.from + used < piece.to {
-            queues.ready.push_front(Piece { from: piece.from + used, ..piece });
+            queues.ready.push_front(Piece {
+                from: piece.from + used,
+                ..piece
+            });
             return;
         }
         queues.offer(piece.buffer);
@@ -463,12 +510,17 @@ impl Console {
         let mut i = 0;
         loop {
             // One port at a time: the list is only locked to pick the next.
-            let Some(port) = self.ports.lock().get(i).cloned() else { break };
+            let Some(port) = self.ports.lock().get(i).cloned() else {
+                break;
+            };
             i += 1;
             let (received, room) = match self.inner.lock().port(port.id) {
                 Some(queues) if queues.memory.is_some() => {
                     queues.reap();
-                    (core::mem::take(&mut queues.received), core::mem::take(&mut queues.room))
+                    (
+                        core::mem::take(&mut queues.received),
+                        core::mem::take(&mut queues.room),
+                    )
                 }
                 _ => continue,
             };
@@ -483,7 +535,9 @@ impl Console {
         loop {
             let mut inner = self.inner.lock();
             inner.reap_control();
-            let Some((id, event, value, payload)) = inner.events.pop_front() else { return any };
+            let Some((id, event, value, payload)) = inner.events.pop_front() else {
+                return any;
+            };
             drop(inner);
             any = true;
             self.handle(id, event, value, &payload);
@@ -587,7 +641,10 @@ impl Console {
     fn prepare(&self, id: u32) -> Result<(), Errno> {
         let mut guard = self.inner.lock();
         let Inner { device, ports, .. } = &mut *guard;
-        let queues = ports.get_mut(id as usize).and_then(Option::as_mut).ok_or(Errno::ENODEV)?;
+        let queues = ports
+            .get_mut(id as usize)
+            .and_then(Option::as_mut)
+            .ok_or(Errno::ENODEV)?;
         queues.fill(device)
     }
 

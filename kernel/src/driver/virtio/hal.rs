@@ -11,13 +11,19 @@ pub struct Memory;
 // SAFETY: `dma_alloc` gives zeroed, page-aligned memory that belongs to nobody else; the addresses handed to the device are those of the same memory.
 unsafe impl Hal for Memory {
     fn dma_alloc(pages: usize, _: BufferDirection) -> (u64, NonNull<u8>) {
-        let Some(buffer) = DmaBuffer::new(pages * virtio_drivers::PAGE_SIZE) else { return (0, NonNull::dangling()) };
-        let Some(at) = NonNull::new(buffer.as_ptr()) else { return (0, NonNull::dangling()) };
+        let Some(buffer) = DmaBuffer::new(pages * virtio_drivers::PAGE_SIZE) else {
+            return (0, NonNull::dangling());
+        };
+        let Some(at) = NonNull::new(buffer.as_ptr()) else {
+            return (0, NonNull::dangling());
+        };
         let (phys, _) = buffer.into_raw();
         (phys.as_u64(), at)
     }
     unsafe fn dma_dealloc(phys: u64, _: NonNull<u8>, pages: usize) -> i32 {
-        let pages = (pages * virtio_drivers::PAGE_SIZE).div_ceil(PAGE_SIZE).next_power_of_two();
+        let pages = (pages * virtio_drivers::PAGE_SIZE)
+            .div_ceil(PAGE_SIZE)
+            .next_power_of_two();
         drop(DmaBuffer::from_raw(PhysAddr::new(phys), pages));
         0
     }

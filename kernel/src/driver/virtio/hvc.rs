@@ -35,7 +35,9 @@ impl Driver for Line {
         self.0.feed();
     }
     fn drained(&self) -> bool {
-        let Some(port) = self.0.port.upgrade() else { return true };
+        let Some(port) = self.0.port.upgrade() else {
+            return true;
+        };
         let mut inner = port.console.lock();
         inner.port(port.id).is_none_or(|q| q.all_sent())
     }
@@ -44,15 +46,25 @@ impl Driver for Line {
 /// Makes the terminal of a console port.
 pub fn make(port: &Arc<Port>) {
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let hvc =
-        Arc::new(Hvc { port: Arc::downgrade(port), tty: Once::new(), keep: IrqSpinLock::new(None) });
-    let tty =
-        Tty::new(&format!("hvc{number}"), (MAJOR, number), Termios::standard(), Arc::new(Line(hvc.clone())));
+    let hvc = Arc::new(Hvc {
+        port: Arc::downgrade(port),
+        tty: Once::new(),
+        keep: IrqSpinLock::new(None),
+    });
+    let tty = Tty::new(
+        &format!("hvc{number}"),
+        (MAJOR, number),
+        Termios::standard(),
+        Arc::new(Line(hvc.clone())),
+    );
     let _ = hvc.tty.set(Arc::downgrade(&tty));
     *hvc.keep.lock() = Some(tty.clone());
     let _ = port.terminal.set(hvc.clone());
     tty::file::register(&tty, 0o600);
-    let log: &'static Log = Box::leak(Box::new(Log { hvc: hvc.clone(), line: IrqSpinLock::new(([0; LINE], 0)) }));
+    let log: &'static Log = Box::leak(Box::new(Log {
+        hvc: hvc.clone(),
+        line: IrqSpinLock::new(([0; LINE], 0)),
+    }));
     tty::console::offer(&tty, log, false);
     // What arrived before the terminal was there.
     hvc.feed();
@@ -61,12 +73,17 @@ pub fn make(port: &Arc<Port>) {
 impl Hvc {
     /// The terminal.
     pub fn tty(&self) -> Arc<Tty> {
-        self.tty.get().and_then(Weak::upgrade).expect("a console port keeps its terminal")
+        self.tty
+            .get()
+            .and_then(Weak::upgrade)
+            .expect("a console port keeps its terminal")
     }
 
     /// Hands received bytes to the terminal, in order, as far as it takes them.
     pub fn feed(&self) {
-        let (Some(port), Some(tty)) = (self.port.upgrade(), self.tty.get().and_then(Weak::upgrade)) else { return };
+        let (Some(port), Some(tty)) = (self.port.upgrade(), self.tty.get().and_then(Weak::upgrade)) else {
+            return;
+        };
         let mut inner = port.console.lock();
         let Some(queues) = inner.port(port.id) else { return };
         if core::mem::replace(&mut queues.feeding, true) {
@@ -104,7 +121,9 @@ impl Hvc {
 
     /// Sends the terminal's output as far as there is room.
     pub fn send(&self) {
-        let (Some(port), Some(tty)) = (self.port.upgrade(), self.tty.get().and_then(Weak::upgrade)) else { return };
+        let (Some(port), Some(tty)) = (self.port.upgrade(), self.tty.get().and_then(Weak::upgrade)) else {
+            return;
+        };
         let mut inner = port.console.lock();
         while inner.send(port.id, |to| tty.pull(to)).is_some() {}
     }
@@ -118,7 +137,9 @@ struct Log {
 
 impl log::Console for Log {
     fn write(&self, bytes: &[u8]) {
-        let Some(mut line) = log::lock_patiently(&self.line) else { return };
+        let Some(mut line) = log::lock_patiently(&self.line) else {
+            return;
+        };
         let (text, len) = &mut *line;
         for byte in bytes {
             if *byte == b'\n' && *len < LINE {
@@ -140,10 +161,14 @@ impl log::Console for Log {
 impl Log {
     fn send(&self, text: &[u8]) {
         const { assert!(LINE <= TX_SIZE) };
-        let Some(port) = self.hvc.port.upgrade() else { return };
+        let Some(port) = self.hvc.port.upgrade() else {
+            return;
+        };
         // The host may have stopped reading for good: give up after a while.
         for _ in 0..1_000_000 {
-            let Some(mut inner) = log::lock_patiently(&port.console.inner) else { return };
+            let Some(mut inner) = log::lock_patiently(&port.console.inner) else {
+                return;
+            };
             inner.reap(port.id);
             let put = |to: &mut [u8]| {
                 to[..text.len()].copy_from_slice(text);

@@ -15,8 +15,8 @@ use alloc::sync::Arc;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, Ordering};
 pub use hal::Memory;
-pub use port::{dev as port_dev, name as port_name};
 use limen_linux_abi::Errno;
+pub use port::{dev as port_dev, name as port_name};
 use virtio_drivers::transport::mmio::{MmioTransport, VirtIOHeader};
 use virtio_drivers::transport::{DeviceType, SomeTransport, Transport};
 
@@ -61,7 +61,11 @@ impl Device {
     }
 
     /// Calls `handler` at every interrupt from now on. To be called once, without holding a lock the handler takes.
-    pub fn connect(attention: Connection, name: &'static str, handler: Box<dyn Fn() + Send + Sync>) -> Result<(), Errno> {
+    pub fn connect(
+        attention: Connection,
+        name: &'static str,
+        handler: Box<dyn Fn() + Send + Sync>,
+    ) -> Result<(), Errno> {
         match attention.0 {
             Some(irq) => interrupt::request(irq, name, handler),
             None => {
@@ -126,7 +130,10 @@ pub fn init() {
         // SAFETY: the platform says that there are virtio registers of that size, and they stay mapped.
         match unsafe { MmioTransport::new(header, slot.size) } {
             Ok(transport) => {
-                start(Device { transport: transport.into(), attention: Attention::Line(slot.irq) });
+                start(Device {
+                    transport: transport.into(),
+                    attention: Attention::Line(slot.irq),
+                });
             }
             Err(e) => warning!("virtio-mmio: {:#x}: {e}", slot.base),
         }

@@ -21,7 +21,8 @@ impl Bus0 {
         if f.bus != 0 {
             return None;
         }
-        let at = usize::from(f.device & 31) << 15 | usize::from(f.function & 7) << 12 | usize::from(offset & 0xfc);
+        let at =
+            usize::from(f.device & 31) << 15 | usize::from(f.function & 7) << 12 | usize::from(offset & 0xfc);
         Some(self.base.wrapping_add(at).cast())
     }
 }
@@ -29,7 +30,8 @@ impl Bus0 {
 impl ConfigurationAccess for Bus0 {
     fn read_word(&self, f: DeviceFunction, offset: u8) -> u32 {
         // SAFETY: the whole bus is mapped, and reads are aligned.
-        self.register(f, offset).map_or(u32::MAX, |r| unsafe { r.read_volatile() })
+        self.register(f, offset)
+            .map_or(u32::MAX, |r| unsafe { r.read_volatile() })
     }
     fn write_word(&mut self, f: DeviceFunction, offset: u8, data: u32) {
         if let Some(register) = self.register(f, offset) {
@@ -50,7 +52,10 @@ struct Window {
 
 impl Window {
     fn new((start, size): (u64, u64)) -> Self {
-        Self { next: start, end: start + size }
+        Self {
+            next: start,
+            end: start + size,
+        }
     }
     fn take(&mut self, size: u64) -> Option<u64> {
         let at = self.next.next_multiple_of(size.max(16));
@@ -64,7 +69,15 @@ impl Window {
 
 /// Starts the virtio devices of bus 0.
 pub fn init() {
-    let Some(PciConfig::Ecam { base, window32, window64, .. }) = platform::pci() else { return };
+    let Some(PciConfig::Ecam {
+        base,
+        window32,
+        window64,
+        ..
+    }) = platform::pci()
+    else {
+        return;
+    };
     let base = crate::mm::map_device(base, BUS_SIZE);
     if base.is_null() {
         warning!("pci: no room to map the configuration space");
@@ -97,11 +110,17 @@ pub fn init() {
             warning!("pci {function}: no room for its registers");
             continue;
         }
-        root.set_command(function, Command::MEMORY_SPACE | Command::BUS_MASTER | Command::INTERRUPT_DISABLE);
+        root.set_command(
+            function,
+            Command::MEMORY_SPACE | Command::BUS_MASTER | Command::INTERRUPT_DISABLE,
+        );
         match PciTransport::new::<Memory, _>(&mut root, function) {
             Ok(transport) => {
                 let attention = route(&mut root, &mut config, function).unwrap_or(Attention::None);
-                super::start(Device { transport: transport.into(), attention });
+                super::start(Device {
+                    transport: transport.into(),
+                    attention,
+                });
             }
             Err(e) => warning!("pci {function}: {e}"),
         }
@@ -114,7 +133,12 @@ fn place(root: &mut PciRoot<Bus0>, f: DeviceFunction, low: &mut Window, high: &m
     while index < 6 {
         let bar = root.bar_info(f, index).ok()?;
         let wide = bar.as_ref().is_some_and(BarInfo::takes_two_entries);
-        if let Some(BarInfo::Memory { address_type, address: 0, size, .. }) = bar
+        if let Some(BarInfo::Memory {
+            address_type,
+            address: 0,
+            size,
+            ..
+        }) = bar
             && size > 0
         {
             if address_type == MemoryBarType::Width64 {
@@ -130,7 +154,13 @@ fn place(root: &mut PciRoot<Bus0>, f: DeviceFunction, low: &mut Window, high: &m
 }
 
 /// Maps part of a region of the device.
-fn map_bar(root: &mut PciRoot<Bus0>, f: DeviceFunction, bar: u8, offset: u32, size: usize) -> Option<*mut u8> {
+fn map_bar(
+    root: &mut PciRoot<Bus0>,
+    f: DeviceFunction,
+    bar: u8,
+    offset: u32,
+    size: usize,
+) -> Option<*mut u8> {
     let (address, length) = root.bar_info(f, bar).ok()??.memory_address_size()?;
     if u64::from(offset) + size as u64 > length {
         return None;
@@ -190,7 +220,10 @@ fn route(root: &mut PciRoot<Bus0>, config: &mut Bus0, f: DeviceFunction) -> Opti
     let offset = config.read_word(f, common + 8);
     let registers = map_bar(root, f, bar, offset, 56)?;
     let (address, data, irq) = interrupt::allocate_msi()?;
-    for (i, word) in [address as u32, (address >> 32) as u32, data, 0].into_iter().enumerate() {
+    for (i, word) in [address as u32, (address >> 32) as u32, data, 0]
+        .into_iter()
+        .enumerate()
+    {
         // SAFETY: the first entry of the device's message table, mapped above.
         unsafe { table.cast::<u32>().add(i).write_volatile(word) };
     }

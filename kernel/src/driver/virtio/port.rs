@@ -20,7 +20,10 @@ const CHUNK: usize = 4096;
 /// Makes the port's device node.
 pub fn register(port: &Arc<Port>) {
     devices::register_char_device(&name(port), dev(port), 0o600, |dev, _| {
-        let port = all_ports().into_iter().find(|p| self::dev(p) == dev).ok_or(Errno::ENXIO)?;
+        let port = all_ports()
+            .into_iter()
+            .find(|p| self::dev(p) == dev)
+            .ok_or(Errno::ENXIO)?;
         if port.terminal.get().is_some() {
             return Err(Errno::ENXIO);
         }
@@ -62,7 +65,12 @@ impl PortFile {
                 host_open: q.host_open,
                 gone: q.gone,
             },
-            None => Can { read: true, write: true, host_open: false, gone: true },
+            None => Can {
+                read: true,
+                write: true,
+                host_open: false,
+                gone: true,
+            },
         }
     }
 }
@@ -110,7 +118,9 @@ impl FileOps for PortFile {
         // As Linux: at most 32 KiB in one call.
         src.truncate(32 << 10);
         let mut bytes = alloc::vec::Vec::new();
-        bytes.try_reserve_exact(TX_SIZE.min(src.remaining())).map_err(|_| Errno::ENOMEM)?;
+        bytes
+            .try_reserve_exact(TX_SIZE.min(src.remaining()))
+            .map_err(|_| Errno::ENOMEM)?;
         while src.remaining() > 0 {
             let can = self.can();
             if can.gone {

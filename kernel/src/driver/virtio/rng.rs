@@ -123,8 +123,18 @@ pub fn start(mut device: Device) -> Result<(), virtio_drivers::Error> {
     device.transport.finish_init();
     let connection = device.connection();
     let buffer = DmaBuffer::new(CHUNK).ok_or(virtio_drivers::Error::DmaError)?;
-    let inner = Inner { device, queue, buffer, token: None, got: 0 };
-    let rng = Arc::new(Rng { inner: IrqSpinLock::new(inner), done: WaitQueue::new(), user: Mutex::new(()) });
+    let inner = Inner {
+        device,
+        queue,
+        buffer,
+        token: None,
+        got: 0,
+    };
+    let rng = Arc::new(Rng {
+        inner: IrqSpinLock::new(inner),
+        done: WaitQueue::new(),
+        user: Mutex::new(()),
+    });
     let first = rng.clone();
     if Device::connect(connection, "virtio-rng", Box::new(move || first.interrupt())).is_err() {
         return Err(virtio_drivers::Error::Unsupported);

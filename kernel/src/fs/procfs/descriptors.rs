@@ -32,7 +32,11 @@ impl Directory for Fds {
                 Arc::new(move |out| {
                     let files = table(&subject).ok_or(Errno::EACCES)?;
                     let file = files.get_any(fd).map_err(|_| Errno::ENOENT)?;
-                    let cloexec = if files.cloexec(fd).unwrap_or(false) { 0o2000000 } else { 0 };
+                    let cloexec = if files.cloexec(fd).unwrap_or(false) {
+                        0o2000000
+                    } else {
+                        0
+                    };
                     let _ = writeln!(
                         out,
                         "pos:\t{}\nflags:\t0{:o}\nmnt_id:\t{}\nino:\t{}",
@@ -55,7 +59,11 @@ impl Directory for Fds {
     }
     fn list(&self, pos: u64, add: &mut dyn FnMut(&[u8], FileType, u64) -> bool) {
         let Some(files) = table(&self.0) else { return };
-        let kind = if self.1 { FileType::Regular } else { FileType::Symlink };
+        let kind = if self.1 {
+            FileType::Regular
+        } else {
+            FileType::Symlink
+        };
         let mut from = pos.saturating_sub(2) as usize;
         while let Some((fd, _)) = files.next_open(from) {
             from = fd as usize + 1;

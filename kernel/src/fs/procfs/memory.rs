@@ -55,14 +55,20 @@ pub fn auxv(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
     let Some(mm) = space(subject) else { return Ok(()) };
     let layout = mm.layout();
     let word = size_of::<usize>();
-    let bytes = read(&mm, layout.start_stack, layout.arg_start.min(layout.start_stack + (1 << 20)));
+    let bytes = read(
+        &mm,
+        layout.start_stack,
+        layout.arg_start.min(layout.start_stack + (1 << 20)),
+    );
     let words: Vec<usize> = bytes
         .chunks_exact(word)
         .map(|c| c.iter().rev().fold(0, |n, b| n << 8 | usize::from(*b)))
         .collect();
     let Some(argc) = words.first() else { return Ok(()) };
     let environment = argc.saturating_add(2);
-    let Some(end) = words.iter().skip(environment).position(|w| *w == 0) else { return Ok(()) };
+    let Some(end) = words.iter().skip(environment).position(|w| *w == 0) else {
+        return Ok(());
+    };
     for pair in words[environment + end + 1..].chunks_exact(2) {
         out.0.extend(pair[0].to_ne_bytes());
         out.0.extend(pair[1].to_ne_bytes());
@@ -85,7 +91,11 @@ fn map_line(out: &mut Text, vma: &VmaInfo) {
         flag(VmFlags::READ, 'r'),
         flag(VmFlags::WRITE, 'w'),
         flag(VmFlags::EXEC, 'x'),
-        if vma.flags.contains(VmFlags::SHARED) { 's' } else { 'p' },
+        if vma.flags.contains(VmFlags::SHARED) {
+            's'
+        } else {
+            'p'
+        },
         vma.offset,
         dev.major(),
         dev.minor(),
@@ -96,7 +106,11 @@ fn map_line(out: &mut Text, vma: &VmaInfo) {
             out.0.push(b' ');
         }
         for byte in vma.name.bytes() {
-            if byte == b'\n' { out.0.extend(b"\\012") } else { out.0.push(byte) }
+            if byte == b'\n' {
+                out.0.extend(b"\\012")
+            } else {
+                out.0.push(byte)
+            }
         }
     }
     out.0.push(b'\n');
@@ -121,7 +135,11 @@ fn sizes(out: &mut Text, anon: usize, file: usize, shared: bool, writable: bool)
     let rss = (anon + file) * KIB;
     let dirty = anon * KIB;
     let (private_dirty, shared_dirty) = if shared { (0, dirty) } else { (dirty, 0) };
-    let (shared_clean, private_clean) = if shared || !writable { (file * KIB, 0) } else { (0, file * KIB) };
+    let (shared_clean, private_clean) = if shared || !writable {
+        (file * KIB, 0)
+    } else {
+        (0, file * KIB)
+    };
     let rows: [(&str, usize); 16] = [
         ("Rss", rss),
         ("Pss", rss),
@@ -155,7 +173,13 @@ pub fn smaps(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
         let page = PAGE_SIZE / 1024;
         let _ = writeln!(out, "KernelPageSize: {page:8} kB\nMMUPageSize:    {page:8} kB");
         let (anon, file) = mm.resident(vma.start, vma.end);
-        sizes(out, anon, file, vma.flags.contains(VmFlags::SHARED), vma.flags.contains(VmFlags::WRITE));
+        sizes(
+            out,
+            anon,
+            file,
+            vma.flags.contains(VmFlags::SHARED),
+            vma.flags.contains(VmFlags::WRITE),
+        );
         let _ = write!(out, "THPeligible:           0\nVmFlags:");
         for (flag, name) in [
             (VmFlags::READ, "rd"),
@@ -186,8 +210,14 @@ pub fn smaps(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
 pub fn smaps_rollup(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
     let mm = space(subject).ok_or(Errno::ESRCH)?;
     let all = mappings(&mm);
-    let (Some(first), Some(last)) = (all.first(), all.last()) else { return Ok(()) };
-    let _ = writeln!(out, "{:08x}-{:08x} ---p 00000000 00:00 0 {:>26}", first.start, last.end, "[rollup]");
+    let (Some(first), Some(last)) = (all.first(), all.last()) else {
+        return Ok(());
+    };
+    let _ = writeln!(
+        out,
+        "{:08x}-{:08x} ---p 00000000 00:00 0 {:>26}",
+        first.start, last.end, "[rollup]"
+    );
     let (anon, file) = mm.resident(first.start, last.end);
     sizes(out, anon, file, false, false);
     Ok(())
@@ -212,7 +242,11 @@ struct Mem(Option<Arc<AddressSpace>>);
 impl FileOps for Mem {
     fn read(&self, file: &File, dst: &mut IoDst<'_>, pos: Option<u64>) -> SysResult {
         let Some(mm) = &self.0 else { return Ok(0) };
-        let mut own = if pos.is_none() { Some(file.pos.lock()) } else { None };
+        let mut own = if pos.is_none() {
+            Some(file.pos.lock())
+        } else {
+            None
+        };
         let start = pos.or(own.as_deref().copied()).unwrap_or(0);
         let mut bytes = vec![0; PAGE_SIZE.min(dst.remaining())];
         let mut total = 0;
@@ -227,11 +261,19 @@ impl FileOps for Mem {
         if let Some(own) = &mut own {
             **own += total as u64;
         }
-        if total == 0 && dst.remaining() > 0 { Err(Errno::EIO) } else { Ok(total) }
+        if total == 0 && dst.remaining() > 0 {
+            Err(Errno::EIO)
+        } else {
+            Ok(total)
+        }
     }
     fn write(&self, file: &File, src: &mut IoSrc<'_>, pos: Option<u64>) -> SysResult {
         let Some(mm) = &self.0 else { return Ok(0) };
-        let mut own = if pos.is_none() { Some(file.pos.lock()) } else { None };
+        let mut own = if pos.is_none() {
+            Some(file.pos.lock())
+        } else {
+            None
+        };
         let start = pos.or(own.as_deref().copied()).unwrap_or(0);
         let mut bytes = vec![0; PAGE_SIZE.min(src.remaining())];
         let mut total = 0;
@@ -246,7 +288,11 @@ impl FileOps for Mem {
         if let Some(own) = &mut own {
             **own += total as u64;
         }
-        if total == 0 && src.remaining() > 0 { Err(Errno::EIO) } else { Ok(total) }
+        if total == 0 && src.remaining() > 0 {
+            Err(Errno::EIO)
+        } else {
+            Ok(total)
+        }
     }
     fn seek(&self, file: &File, offset: i64, whence: u32) -> Result<u64, Errno> {
         let mut pos = file.pos.lock();

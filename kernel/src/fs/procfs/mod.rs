@@ -27,7 +27,11 @@ const MAGIC: u64 = 0x9fa0;
 const PIDS: u64 = 0x1_0000;
 
 /// The file system type.
-pub static PROC: FsType = FsType { name: "proc", needs_device: false, mount };
+pub static PROC: FsType = FsType {
+    name: "proc",
+    needs_device: false,
+    mount,
+};
 
 /// The fixed names.
 pub static TREE: Tree = Tree::new();
@@ -36,7 +40,11 @@ struct Super;
 
 impl SuperOps for Super {
     fn statfs(&self) -> StatFs {
-        StatFs { magic: MAGIC, block_size: 4096, ..StatFs::default() }
+        StatFs {
+            magic: MAGIC,
+            block_size: 4096,
+            ..StatFs::default()
+        }
     }
     fn remount(&self, _: &str) -> Result<(), Errno> {
         Ok(())
@@ -73,7 +81,10 @@ impl Directory for Root {
         let task = task::pid::find_task(pid);
         let process = task::pid::find_process(pid).or_else(|| task.as_ref().map(|t| t.process.clone()))?;
         let task = task.or_else(|| process.leader());
-        Some(Node::Directory(0o555, Arc::new(process::ProcessDir::new(process, task, false))))
+        Some(Node::Directory(
+            0o555,
+            Arc::new(process::ProcessDir::new(process, task, false)),
+        ))
     }
     fn list(&self, pos: u64, add: &mut dyn FnMut(&[u8], FileType, u64) -> bool) {
         if pos < PIDS && !TREE.walk(pos, add) {
@@ -82,7 +93,11 @@ impl Directory for Root {
         let mut from = pos.max(PIDS) - PIDS;
         while let Some(process) = task::pid::next_process(from as i32) {
             from = process.tgid as u64 + 1;
-            if !add(format!("{}", process.tgid).as_bytes(), FileType::Directory, PIDS + from) {
+            if !add(
+                format!("{}", process.tgid).as_bytes(),
+                FileType::Directory,
+                PIDS + from,
+            ) {
                 return;
             }
         }
@@ -96,7 +111,10 @@ pub fn init() {
         Node::Link(Arc::new(move || Ok(Link::Text(f().into_bytes()))))
     };
     TREE.add("self", text(|| format!("{}", current().tgid())));
-    TREE.add("thread-self", text(|| format!("{}/task/{}", current().tgid(), current().tid())));
+    TREE.add(
+        "thread-self",
+        text(|| format!("{}/task/{}", current().tgid(), current().tid())),
+    );
     TREE.add("mounts", Node::link("self/mounts"));
     TREE.add("net", Node::link("self/net"));
     system::init();

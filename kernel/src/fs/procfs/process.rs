@@ -42,7 +42,11 @@ impl Subject {
         let ids = same(mine.fsuid, [theirs.uid, theirs.euid, theirs.suid])
             && same(mine.fsgid, [theirs.gid, theirs.egid, theirs.sgid]);
         let dumpable = self.process.dumpable.load(Ordering::Relaxed) == 1;
-        if ids && dumpable || mine.capable(cap::SYS_PTRACE) { Ok(()) } else { Err(Errno::EACCES) }
+        if ids && dumpable || mine.capable(cap::SYS_PTRACE) {
+            Ok(())
+        } else {
+            Err(Errno::EACCES)
+        }
     }
 }
 
@@ -52,7 +56,11 @@ pub struct ProcessDir(Subject);
 impl ProcessDir {
     /// Of `process`, or with `thread` of the thread `task`.
     pub fn new(process: Arc<Process>, task: Option<Arc<Task>>, thread: bool) -> Self {
-        Self(Subject { process, task, thread })
+        Self(Subject {
+            process,
+            task,
+            thread,
+        })
     }
 }
 
@@ -90,43 +98,81 @@ fn place(subject: &Subject, get: fn(&Subject) -> Option<Path>) -> Node {
 
 const ENTRIES: &[(&str, FileType, Make)] = &[
     ("auxv", FileType::Regular, |s| private(s, memory::auxv)),
-    ("cgroup", FileType::Regular, |s| text(s, |_, out| line(out, "0::/"))),
+    ("cgroup", FileType::Regular, |s| {
+        text(s, |_, out| line(out, "0::/"))
+    }),
     ("cmdline", FileType::Regular, |s| text(s, memory::cmdline)),
     ("comm", FileType::Regular, comm),
-    ("coredump_filter", FileType::Regular, |s| text(s, |_, out| line(out, "00000033"))),
-    ("cwd", FileType::Symlink, |s| place(s, |s| Some(s.task.as_ref()?.try_fs()?.cwd()))),
+    ("coredump_filter", FileType::Regular, |s| {
+        text(s, |_, out| line(out, "00000033"))
+    }),
+    ("cwd", FileType::Symlink, |s| {
+        place(s, |s| Some(s.task.as_ref()?.try_fs()?.cwd()))
+    }),
     ("environ", FileType::Regular, |s| private(s, memory::environ)),
-    ("exe", FileType::Symlink, |s| place(s, |s| Some(s.process.exe()?.path.clone()))),
-    ("fd", FileType::Directory, |s| Node::Directory(0o500, Arc::new(descriptors::Fds(s.clone(), false)))),
-    ("fdinfo", FileType::Directory, |s| Node::Directory(0o555, Arc::new(descriptors::Fds(s.clone(), true)))),
-    ("gid_map", FileType::Regular, |s| text(s, |_, out| line(out, "         0          0 4294967295"))),
+    ("exe", FileType::Symlink, |s| {
+        place(s, |s| Some(s.process.exe()?.path.clone()))
+    }),
+    ("fd", FileType::Directory, |s| {
+        Node::Directory(0o500, Arc::new(descriptors::Fds(s.clone(), false)))
+    }),
+    ("fdinfo", FileType::Directory, |s| {
+        Node::Directory(0o555, Arc::new(descriptors::Fds(s.clone(), true)))
+    }),
+    ("gid_map", FileType::Regular, |s| {
+        text(s, |_, out| line(out, "         0          0 4294967295"))
+    }),
     ("io", FileType::Regular, |s| private(s, status::io)),
     ("limits", FileType::Regular, |s| text(s, status::limits)),
-    ("loginuid", FileType::Regular, |s| text(s, |_, out| number(out, u32::MAX))),
+    ("loginuid", FileType::Regular, |s| {
+        text(s, |_, out| number(out, u32::MAX))
+    }),
     ("maps", FileType::Regular, |s| readable(s, memory::maps)),
     ("mem", FileType::Regular, memory::mem),
     ("mountinfo", FileType::Regular, |s| text(s, mountinfo)),
     ("mounts", FileType::Regular, |s| text(s, mounts)),
-    ("net", FileType::Directory, |_| Node::Directory(0o555, Arc::new(super::system::Net))),
-    ("ns", FileType::Directory, |_| Node::Directory(0o511, Arc::new(Namespaces))),
+    ("net", FileType::Directory, |_| {
+        Node::Directory(0o555, Arc::new(super::system::Net))
+    }),
+    ("ns", FileType::Directory, |_| {
+        Node::Directory(0o511, Arc::new(Namespaces))
+    }),
     ("oom_adj", FileType::Regular, |s| text(s, |_, out| line(out, "0"))),
     ("oom_score", FileType::Regular, |s| text(s, status::oom_score)),
     ("oom_score_adj", FileType::Regular, oom_score_adj),
-    ("personality", FileType::Regular, |s| private(s, status::personality)),
-    ("root", FileType::Symlink, |s| place(s, |s| Some(s.task.as_ref()?.try_fs()?.root()))),
+    ("personality", FileType::Regular, |s| {
+        private(s, status::personality)
+    }),
+    ("root", FileType::Symlink, |s| {
+        place(s, |s| Some(s.task.as_ref()?.try_fs()?.root()))
+    }),
     ("schedstat", FileType::Regular, |s| text(s, status::schedstat)),
-    ("sessionid", FileType::Regular, |s| text(s, |_, out| number(out, u32::MAX))),
-    ("setgroups", FileType::Regular, |s| text(s, |_, out| line(out, "allow"))),
+    ("sessionid", FileType::Regular, |s| {
+        text(s, |_, out| number(out, u32::MAX))
+    }),
+    ("setgroups", FileType::Regular, |s| {
+        text(s, |_, out| line(out, "allow"))
+    }),
     ("smaps", FileType::Regular, |s| readable(s, memory::smaps)),
-    ("smaps_rollup", FileType::Regular, |s| readable(s, memory::smaps_rollup)),
+    ("smaps_rollup", FileType::Regular, |s| {
+        readable(s, memory::smaps_rollup)
+    }),
     ("stack", FileType::Regular, |s| private(s, |_, _| Ok(()))),
     ("stat", FileType::Regular, |s| text(s, status::stat)),
     ("statm", FileType::Regular, |s| text(s, status::statm)),
     ("status", FileType::Regular, |s| text(s, status::status)),
-    ("syscall", FileType::Regular, |s| private(s, |_, out| line(out, "running"))),
-    ("timerslack_ns", FileType::Regular, |s| text(s, status::timer_slack)),
-    ("uid_map", FileType::Regular, |s| text(s, |_, out| line(out, "         0          0 4294967295"))),
-    ("wchan", FileType::Regular, |s| text(s, |_, out| write!(out, "0").map_err(|_| Errno::ENOMEM))),
+    ("syscall", FileType::Regular, |s| {
+        private(s, |_, out| line(out, "running"))
+    }),
+    ("timerslack_ns", FileType::Regular, |s| {
+        text(s, status::timer_slack)
+    }),
+    ("uid_map", FileType::Regular, |s| {
+        text(s, |_, out| line(out, "         0          0 4294967295"))
+    }),
+    ("wchan", FileType::Regular, |s| {
+        text(s, |_, out| write!(out, "0").map_err(|_| Errno::ENOMEM))
+    }),
 ];
 
 fn line(out: &mut Text, text: &str) -> Result<(), Errno> {
@@ -205,7 +251,11 @@ impl Directory for ProcessDir {
         Some((entry.2)(subject))
     }
     fn list(&self, pos: u64, add: &mut dyn FnMut(&[u8], FileType, u64) -> bool) {
-        let more = if self.0.thread { ("children", FileType::Regular) } else { ("task", FileType::Directory) };
+        let more = if self.0.thread {
+            ("children", FileType::Regular)
+        } else {
+            ("task", FileType::Directory)
+        };
         let all = ENTRIES.iter().map(|e| (e.0, e.1)).chain([more]);
         for (i, (name, kind)) in all.enumerate().skip(pos.saturating_sub(2) as usize) {
             if !add(name.as_bytes(), kind, i as u64 + 3) {
@@ -247,7 +297,10 @@ impl Directory for Tasks {
         if task.is_none() && tid != self.0.process.tgid {
             return None;
         }
-        Some(Node::Directory(0o555, Arc::new(ProcessDir::new(self.0.process.clone(), task, true))))
+        Some(Node::Directory(
+            0o555,
+            Arc::new(ProcessDir::new(self.0.process.clone(), task, true)),
+        ))
     }
     fn list(&self, pos: u64, add: &mut dyn FnMut(&[u8], FileType, u64) -> bool) {
         let mut tids: Vec<i32> = self.0.process.threads().iter().map(|t| t.tid()).collect();

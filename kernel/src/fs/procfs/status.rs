@@ -21,7 +21,9 @@ const KIB: usize = PAGE_SIZE / 1024;
 
 /// The name of the thread (or of the zombie's last one).
 pub fn name(subject: &Subject) -> String {
-    let Some(task) = &subject.task else { return String::new() };
+    let Some(task) = &subject.task else {
+        return String::new();
+    };
     let comm = task.comm();
     let end = comm.iter().position(|b| *b == 0).unwrap_or(comm.len());
     String::from_utf8_lossy(&comm[..end]).into_owned()
@@ -31,7 +33,9 @@ fn state(subject: &Subject) -> (char, &'static str) {
     if subject.process.exit_state() != ExitState::Alive {
         return ('Z', "zombie");
     }
-    let Some(task) = &subject.task else { return ('Z', "zombie") };
+    let Some(task) = &subject.task else {
+        return ('Z', "zombie");
+    };
     let state = task.sched.state();
     if state.contains(TaskState::ZOMBIE) || state.contains(TaskState::DEAD) {
         ('Z', "zombie")
@@ -129,12 +133,20 @@ pub fn stat(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
     }
     let ([pending, _, blocked, ignored, caught], _) = signals(subject);
     let (priority, nice) = task.map_or((20, 0), |t| priority(t));
-    let start = if subject.thread { task.map_or(0, |t| t.start_ns) } else { process.start_ns };
+    let start = if subject.thread {
+        task.map_or(0, |t| t.start_ns)
+    } else {
+        process.start_ns
+    };
     let l = |f: fn(&crate::mm::Layout) -> usize| layout.as_ref().map_or(0, f);
     let _ = write!(
         out,
         "{} ({}) {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} 0 {} {} {} {} ",
-        if subject.thread { task.map_or(process.tgid, |t| t.tid()) } else { process.tgid },
+        if subject.thread {
+            task.map_or(process.tgid, |t| t.tid())
+        } else {
+            process.tgid
+        },
         name(subject),
         state(subject).0,
         process.ppid.load(Relaxed),
@@ -180,7 +192,11 @@ pub fn stat(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
         l(|l| l.arg_end),
         l(|l| l.env_start),
         l(|l| l.env_end),
-        if visible { process.exit_code.load(Relaxed) } else { 0 },
+        if visible {
+            process.exit_code.load(Relaxed)
+        } else {
+            0
+        },
     );
     Ok(())
 }
@@ -194,7 +210,15 @@ pub fn statm(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
     let usage = subject.task.as_ref().and_then(|t| t.mm()).map(|m| m.usage());
     match usage {
         Some(u) => {
-            let _ = writeln!(out, "{} {} {} {} 0 {} 0", u.total, u.rss(), u.file, u.exec, u.data + u.stack);
+            let _ = writeln!(
+                out,
+                "{} {} {} {} 0 {} 0",
+                u.total,
+                u.rss(),
+                u.file,
+                u.exec,
+                u.data + u.stack
+            );
         }
         None => out.0.extend(b"0 0 0 0 0 0 0\n"),
     }
@@ -210,7 +234,11 @@ pub fn status(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
     if let Some(fs) = task.and_then(|t| t.try_fs()) {
         let _ = writeln!(out, "Umask:\t{:04o}", fs.umask());
     }
-    let tid = if subject.thread { task.map_or(process.tgid, |t| t.tid()) } else { process.tgid };
+    let tid = if subject.thread {
+        task.map_or(process.tgid, |t| t.tid())
+    } else {
+        process.tgid
+    };
     let _ = writeln!(
         out,
         "State:\t{letter} ({word})\nTgid:\t{}\nNgid:\t0\nPid:\t{tid}\nPPid:\t{}\nTracerPid:\t0",
@@ -222,7 +250,11 @@ pub fn status(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
         let _ = writeln!(out, "Uid:\t{}\t{}\t{}\t{}", c.uid, c.euid, c.suid, c.fsuid);
         let _ = writeln!(out, "Gid:\t{}\t{}\t{}\t{}", c.gid, c.egid, c.sgid, c.fsgid);
     }
-    let _ = writeln!(out, "FDSize:\t{}", task.and_then(|t| t.try_files()).map_or(0, |f| f.size()));
+    let _ = writeln!(
+        out,
+        "FDSize:\t{}",
+        task.and_then(|t| t.try_files()).map_or(0, |f| f.size())
+    );
     out.0.extend(b"Groups:\t");
     for group in creds.iter().flat_map(|c| c.groups.iter()) {
         let _ = write!(out, "{group} ");
@@ -255,7 +287,8 @@ pub fn status(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
         for (name, pages) in rows {
             let _ = writeln!(out, "{name}:\t{:8} kB", pages * KIB);
         }
-        out.0.extend(b"HugetlbPages:\t       0 kB\nCoreDumping:\t0\nTHP_enabled:\t0\n");
+        out.0
+            .extend(b"HugetlbPages:\t       0 kB\nCoreDumping:\t0\nTHP_enabled:\t0\n");
     }
     let ([pending, shared, blocked, ignored, caught], queued) = signals(subject);
     let _ = writeln!(
@@ -276,10 +309,14 @@ pub fn status(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
             c.inheritable, c.permitted, c.effective, c.bounding, c.ambient
         );
     }
-    out.0.extend(b"NoNewPrivs:\t0\nSeccomp:\t0\nSeccomp_filters:\t0\n");
+    out.0
+        .extend(b"NoNewPrivs:\t0\nSeccomp:\t0\nSeccomp_filters:\t0\n");
     if let Some(task) = task {
         let online = crate::sched::online();
-        let allowed: Vec<usize> = online.iter().filter(|c| task.sched.affinity().contains(*c)).collect();
+        let allowed: Vec<usize> = online
+            .iter()
+            .filter(|c| task.sched.affinity().contains(*c))
+            .collect();
         let mask = allowed.iter().fold(0u64, |m, c| m | 1 << c);
         let _ = write!(out, "Cpus_allowed:\t{mask:x}\nCpus_allowed_list:\t");
         cpu_list(out, &allowed);
@@ -300,7 +337,11 @@ pub fn cpu_list(out: &mut Text, cpus: &[usize]) {
         while i + 1 < cpus.len() && cpus[i + 1] == cpus[i] + 1 {
             i += 1;
         }
-        let comma = if out.0.last().is_some_and(u8::is_ascii_digit) { "," } else { "" };
+        let comma = if out.0.last().is_some_and(u8::is_ascii_digit) {
+            ","
+        } else {
+            ""
+        };
         let _ = match cpus[i] {
             last if last == first => write!(out, "{comma}{first}"),
             last => write!(out, "{comma}{first}-{last}"),
@@ -329,28 +370,57 @@ pub fn limits(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
         ("Max realtime priority", ""),
         ("Max realtime timeout", "us"),
     ];
-    let _ = writeln!(out, "{:<25} {:<20} {:<20} {:<10}", "Limit", "Soft Limit", "Hard Limit", "Units");
+    let _ = writeln!(
+        out,
+        "{:<25} {:<20} {:<20} {:<10}",
+        "Limit", "Soft Limit", "Hard Limit", "Units"
+    );
     for (which, (name, unit)) in ROWS.into_iter().enumerate() {
         let limit = subject.process.limits.get(which);
-        let show = |n: u64| if n == u64::MAX { String::from("unlimited") } else { alloc::format!("{n}") };
-        let _ = write!(out, "{name:<25} {:<20} {:<20} ", show(limit.soft), show(limit.hard));
-        let _ = if unit.is_empty() { writeln!(out) } else { writeln!(out, "{unit:<10}") };
+        let show = |n: u64| {
+            if n == u64::MAX {
+                String::from("unlimited")
+            } else {
+                alloc::format!("{n}")
+            }
+        };
+        let _ = write!(
+            out,
+            "{name:<25} {:<20} {:<20} ",
+            show(limit.soft),
+            show(limit.hard)
+        );
+        let _ = if unit.is_empty() {
+            writeln!(out)
+        } else {
+            writeln!(out, "{unit:<10}")
+        };
     }
     Ok(())
 }
 
 /// `io`: nothing is counted here.
 pub fn io(_: &Subject, out: &mut Text) -> Result<(), Errno> {
-    out.0.extend(b"rchar: 0\nwchar: 0\nsyscr: 0\nsyscw: 0\nread_bytes: 0\nwrite_bytes: 0\ncancelled_write_bytes: 0\n");
+    out.0.extend(
+        b"rchar: 0\nwchar: 0\nsyscr: 0\nsyscw: 0\nread_bytes: 0\nwrite_bytes: 0\ncancelled_write_bytes: 0\n",
+    );
     Ok(())
 }
 
 /// `oom_score`: what share of memory it holds, in thousandths, adjusted, on the scale of 0 to 2000 where 666 is nothing.
 pub fn oom_score(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
-    let pages = subject.task.as_ref().and_then(|t| t.mm()).map_or(0, |m| m.badness());
+    let pages = subject
+        .task
+        .as_ref()
+        .and_then(|t| t.mm())
+        .map_or(0, |m| m.badness());
     let share = (pages * 1000 / crate::mm::total_pages().max(1)) as i32;
     let adj = subject.process.oom_score_adj.load(Relaxed);
-    let score = if adj == -1000 { 0 } else { ((1000 + share + adj).max(0) * 2) / 3 };
+    let score = if adj == -1000 {
+        0
+    } else {
+        ((1000 + share + adj).max(0) * 2) / 3
+    };
     let _ = writeln!(out, "{score}");
     Ok(())
 }
@@ -365,7 +435,12 @@ pub fn personality(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
 pub fn schedstat(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
     let task = subject.task()?;
     let (voluntary, involuntary) = task.sched.switches();
-    let _ = writeln!(out, "{} 0 {}", crate::sched::stats::run_time_ns(task), voluntary + involuntary);
+    let _ = writeln!(
+        out,
+        "{} 0 {}",
+        crate::sched::stats::run_time_ns(task),
+        voluntary + involuntary
+    );
     Ok(())
 }
 

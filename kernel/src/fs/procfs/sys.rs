@@ -135,7 +135,13 @@ pub fn init() {
     fixed("kernel/random/entropy_avail", "256");
     fixed("kernel/random/poolsize", "256");
     line("kernel/threads-max", || {
-        format!("{}", crate::task::kernel_process().limits.soft(crate::task::rlimit::which::NPROC).min(1 << 30))
+        format!(
+            "{}",
+            crate::task::kernel_process()
+                .limits
+                .soft(crate::task::rlimit::which::NPROC)
+                .min(1 << 30)
+        )
     });
     remembered("kernel/randomize_va_space", 2, 0..=2);
     remembered("kernel/panic", 0, i64::from(i32::MIN)..=i64::from(i32::MAX));

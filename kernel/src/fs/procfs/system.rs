@@ -73,24 +73,54 @@ fn meminfo(out: &mut Text) {
     for (name, value) in rows {
         let _ = writeln!(out, "{:<15} {value:8} kB", alloc::format!("{name}:"));
     }
-    let _ = writeln!(out, "HugePages_Total:       0\nHugePages_Free:        0\nHugePages_Rsvd:        0");
-    let _ = writeln!(out, "HugePages_Surp:        0\nHugepagesize:       2048 kB\nHugetlb:               0 kB");
+    let _ = writeln!(
+        out,
+        "HugePages_Total:       0\nHugePages_Free:        0\nHugePages_Rsvd:        0"
+    );
+    let _ = writeln!(
+        out,
+        "HugePages_Surp:        0\nHugepagesize:       2048 kB\nHugetlb:               0 kB"
+    );
 }
 
 fn uptime(out: &mut Text) {
     let up = crate::time::now_ns() / TICK_NS;
-    let idle: u64 = crate::sched::online().iter().map(|c| stats::cpu_times(c).idle).sum::<u64>() / TICK_NS;
-    let _ = writeln!(out, "{}.{:02} {}.{:02}", up / 100, up % 100, idle / 100, idle % 100);
+    let idle: u64 = crate::sched::online()
+        .iter()
+        .map(|c| stats::cpu_times(c).idle)
+        .sum::<u64>()
+        / TICK_NS;
+    let _ = writeln!(
+        out,
+        "{}.{:02} {}.{:02}",
+        up / 100,
+        up % 100,
+        idle / 100,
+        idle % 100
+    );
 }
 
 fn loadavg(out: &mut Text) {
     for load in stats::load_averages() {
         // Two decimals, rounded as Linux does.
         let load = load + stats::LOAD_ONE / 200;
-        let _ = write!(out, "{}.{:02} ", load / stats::LOAD_ONE, (load % stats::LOAD_ONE) * 100 / stats::LOAD_ONE);
+        let _ = write!(
+            out,
+            "{}.{:02} ",
+            load / stats::LOAD_ONE,
+            (load % stats::LOAD_ONE) * 100 / stats::LOAD_ONE
+        );
     }
-    let threads: usize = crate::task::all_processes().iter().map(|p| p.thread_count()).sum();
-    let _ = writeln!(out, "{}/{threads} {}", stats::total_running(), crate::task::pid::last());
+    let threads: usize = crate::task::all_processes()
+        .iter()
+        .map(|p| p.thread_count())
+        .sum();
+    let _ = writeln!(
+        out,
+        "{}/{threads} {}",
+        stats::total_running(),
+        crate::task::pid::last()
+    );
 }
 
 fn stat(out: &mut Text) {
@@ -138,7 +168,9 @@ fn interrupts(out: &mut Text) {
 }
 
 fn kallsyms(out: &mut Text) {
-    let Some(table) = crate::trace::symbols::table() else { return };
+    let Some(table) = crate::trace::symbols::table() else {
+        return;
+    };
     let shown = crate::task::current().creds().capable(34);
     for i in 0..table.len() {
         let address = if shown { table.address(i).unwrap_or(0) } else { 0 };
@@ -169,14 +201,23 @@ fn devices(out: &mut Text) {
 fn partitions(out: &mut Text) {
     out.0.extend(b"major minor  #blocks  name\n\n");
     for d in crate::driver::virtio::blk::all() {
-        let _ = writeln!(out, "{:4}  {:7} {:10} {}", d.dev.major(), d.dev.minor(), d.sectors / 2, d.name);
+        let _ = writeln!(
+            out,
+            "{:4}  {:7} {:10} {}",
+            d.dev.major(),
+            d.dev.minor(),
+            d.sectors / 2,
+            d.name
+        );
     }
 }
 
 fn diskstats(out: &mut Text) {
     for d in crate::driver::virtio::blk::all() {
-        let [reads, read, writes, written] =
-            d.statistics.each_ref().map(|n| n.load(core::sync::atomic::Ordering::Relaxed));
+        let [reads, read, writes, written] = d
+            .statistics
+            .each_ref()
+            .map(|n| n.load(core::sync::atomic::Ordering::Relaxed));
         let _ = writeln!(
             out,
             "{:4} {:7} {} {reads} 0 {read} 0 {writes} 0 {written} 0 0 0 0 0 0 0 0 0 0",
@@ -189,8 +230,13 @@ fn diskstats(out: &mut Text) {
 
 fn vmstat(out: &mut Text) {
     let m = crate::mm::stats();
-    let _ = writeln!(out, "nr_free_pages {}\nnr_file_pages {}\nnr_slab_unreclaimable {}", m.free, m.cached, m.slab);
-    out.0.extend(b"pgpgin 0\npgpgout 0\npswpin 0\npswpout 0\npgfault 0\npgmajfault 0\n");
+    let _ = writeln!(
+        out,
+        "nr_free_pages {}\nnr_file_pages {}\nnr_slab_unreclaimable {}",
+        m.free, m.cached, m.slab
+    );
+    out.0
+        .extend(b"pgpgin 0\npgpgout 0\npswpin 0\npswpout 0\npgfault 0\npgmajfault 0\n");
 }
 
 /// `/proc/net` of a machine without network devices.
@@ -202,7 +248,10 @@ const NET: &[(&str, &str)] = &[
         "Inter-|   Receive                                                |  Transmit\n face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed\n",
     ),
     ("if_inet6", ""),
-    ("protocols", "protocol  size sockets  memory press maxhdr  slab module     cl co di ac io in de sh ss gs se re sp bi br ha uh gp em\n"),
+    (
+        "protocols",
+        "protocol  size sockets  memory press maxhdr  slab module     cl co di ac io in de sh ss gs se re sp bi br ha uh gp em\n",
+    ),
     (
         "route",
         "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT                                                       \n",
@@ -224,7 +273,10 @@ const NET: &[(&str, &str)] = &[
         "udp6",
         "  sl  local_address                         remote_address                        st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode ref pointer drops\n",
     ),
-    ("unix", "Num       RefCount Protocol Flags    Type St Inode Path\n"),
+    (
+        "unix",
+        "Num       RefCount Protocol Flags    Type St Inode Path\n",
+    ),
 ];
 
 impl Directory for Net {
@@ -246,7 +298,9 @@ impl Directory for Net {
 
 /// Registers the files.
 pub fn init() {
-    add("cmdline", |out| with_string(out, |s| s.push_str(&crate::boot::cmdline::for_proc())));
+    add("cmdline", |out| {
+        with_string(out, |s| s.push_str(&crate::boot::cmdline::for_proc()))
+    });
     add("consoles", |out| {
         let name = crate::driver::tty::console::active();
         if let Some(tty) = crate::driver::tty::console::console() {
@@ -261,12 +315,17 @@ pub fn init() {
     });
     add("devices", devices);
     add("diskstats", diskstats);
-    add("filesystems", |out| with_string(out, crate::fs::superblock::show_fs_types));
+    add("filesystems", |out| {
+        with_string(out, crate::fs::superblock::show_fs_types)
+    });
     add("interrupts", interrupts);
-    TREE.add("kallsyms", Node::text(|out| {
-        kallsyms(out);
-        Ok(())
-    }));
+    TREE.add(
+        "kallsyms",
+        Node::text(|out| {
+            kallsyms(out);
+            Ok(())
+        }),
+    );
     add("loadavg", loadavg);
     add("meminfo", meminfo);
     add("misc", |out| out.0.extend(b"183 hw_random\n"));
@@ -274,9 +333,19 @@ pub fn init() {
     add("partitions", partitions);
     add("softirqs", |_| ());
     add("stat", stat);
-    add("swaps", |out| out.0.extend(b"Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n"));
+    add("swaps", |out| {
+        out.0
+            .extend(b"Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n")
+    });
     add("uptime", uptime);
     add("version", version);
     add("vmstat", vmstat);
-    TREE.add("kmsg", Node::File(0o400, alloc::sync::Arc::new(|_: &mut Text| Err(Errno::EAGAIN)), None));
+    TREE.add(
+        "kmsg",
+        Node::File(
+            0o400,
+            alloc::sync::Arc::new(|_: &mut Text| Err(Errno::EAGAIN)),
+            None,
+        ),
+    );
 }

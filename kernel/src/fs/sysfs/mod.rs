@@ -20,7 +20,11 @@ use limen_linux_abi::Errno;
 const MAGIC: u64 = 0x6265_6572;
 
 /// The file system type.
-pub static SYSFS: FsType = FsType { name: "sysfs", needs_device: false, mount };
+pub static SYSFS: FsType = FsType {
+    name: "sysfs",
+    needs_device: false,
+    mount,
+};
 
 /// The fixed names.
 pub static TREE: Tree = Tree::new();
@@ -29,7 +33,11 @@ struct Super;
 
 impl SuperOps for Super {
     fn statfs(&self) -> StatFs {
-        StatFs { magic: MAGIC, block_size: 4096, ..StatFs::default() }
+        StatFs {
+            magic: MAGIC,
+            block_size: 4096,
+            ..StatFs::default()
+        }
     }
     fn remount(&self, _: &str) -> Result<(), Errno> {
         Ok(())
@@ -67,10 +75,17 @@ struct Made {
 impl Directory for Made {
     fn get(&self, name: &[u8]) -> Option<Node> {
         let name = core::str::from_utf8(name).ok()?;
-        (self.names)().iter().any(|n| n == name).then(|| (self.make)(name))
+        (self.names)()
+            .iter()
+            .any(|n| n == name)
+            .then(|| (self.make)(name))
     }
     fn list(&self, pos: u64, add: &mut dyn FnMut(&[u8], FileType, u64) -> bool) {
-        for (i, name) in (self.names)().iter().enumerate().skip(pos.saturating_sub(2) as usize) {
+        for (i, name) in (self.names)()
+            .iter()
+            .enumerate()
+            .skip(pos.saturating_sub(2) as usize)
+        {
             if !add(name.as_bytes(), FileType::Directory, i as u64 + 3) {
                 return;
             }
@@ -83,7 +98,10 @@ struct Attributes(Vec<(&'static str, Node)>);
 
 impl Directory for Attributes {
     fn get(&self, name: &[u8]) -> Option<Node> {
-        self.0.iter().find(|a| a.0.as_bytes() == name).map(|a| a.1.clone())
+        self.0
+            .iter()
+            .find(|a| a.0.as_bytes() == name)
+            .map(|a| a.1.clone())
     }
     fn list(&self, pos: u64, add: &mut dyn FnMut(&[u8], FileType, u64) -> bool) {
         for (i, (name, _)) in self.0.iter().enumerate().skip(pos.saturating_sub(2) as usize) {
@@ -107,7 +125,10 @@ fn attributes(list: Vec<(&'static str, Node)>) -> Node {
 
 fn device(major: u32, minor: u32, name: &str) -> [(&'static str, Node); 2] {
     let event = format!("MAJOR={major}\nMINOR={minor}\nDEVNAME={name}");
-    [("dev", line(move || format!("{major}:{minor}"))), ("uevent", line(move || event.clone()))]
+    [
+        ("dev", line(move || format!("{major}:{minor}"))),
+        ("uevent", line(move || event.clone())),
+    ]
 }
 
 fn terminal(name: &str) -> Node {
@@ -130,17 +151,28 @@ fn terminal(name: &str) -> Node {
 
 fn terminals() -> Vec<String> {
     let mut names: Vec<String> = ["console", "ptmx", "tty"].map(String::from).into();
-    names.extend(tty::all().iter().filter(|t| t.driver().as_pty().is_none()).map(|t| String::from(t.name())));
+    names.extend(
+        tty::all()
+            .iter()
+            .filter(|t| t.driver().as_pty().is_none())
+            .map(|t| String::from(t.name())),
+    );
     names
 }
 
 fn ports() -> Vec<String> {
-    console::all_ports().iter().map(|p| crate::driver::virtio::port_name(p)).collect()
+    console::all_ports()
+        .iter()
+        .map(|p| crate::driver::virtio::port_name(p))
+        .collect()
 }
 
 fn port(name: &str) -> Node {
     let mut list = Vec::new();
-    if let Some(port) = console::all_ports().into_iter().find(|p| crate::driver::virtio::port_name(p) == name) {
+    if let Some(port) = console::all_ports()
+        .into_iter()
+        .find(|p| crate::driver::virtio::port_name(p) == name)
+    {
         let dev = crate::driver::virtio::port_dev(&port);
         list.extend(device(dev.major(), dev.minor(), name));
         list.push(("name", line(move || port.name.lock().clone())));
@@ -195,7 +227,10 @@ impl Directory for Cpus {
                     ("thread_siblings_list", line(move || format!("{number}"))),
                     ("core_siblings_list", line(cpu_ranges)),
                 ]));
-                Some(attributes(Vec::from([("online", line(|| "1".into())), ("topology", topology)])))
+                Some(attributes(Vec::from([
+                    ("online", line(|| "1".into())),
+                    ("topology", topology),
+                ])))
             }
         }
     }
@@ -221,7 +256,10 @@ pub fn init() {
     TREE.add("devices/system/cpu", Node::Directory(0o755, Arc::new(Cpus)));
     TREE.add("devices/system/node/online", line(|| "0".into()));
     TREE.add("devices/system/node/possible", line(|| "0".into()));
-    TREE.add("devices/system/clocksource/clocksource0/current_clocksource", line(|| "limen".into()));
+    TREE.add(
+        "devices/system/clocksource/clocksource0/current_clocksource",
+        line(|| "limen".into()),
+    );
     made("class/tty", terminals, terminal);
     made("class/virtio-ports", ports, port);
     made("class/block", disks, disk);
@@ -236,7 +274,10 @@ pub fn init() {
     made("fs/cgroup", Vec::new, |_| attributes(Vec::new()));
     made("kernel/debug", Vec::new, |_| attributes(Vec::new()));
     made("kernel/tracing", Vec::new, |_| attributes(Vec::new()));
-    TREE.add("kernel/mm/transparent_hugepage/enabled", line(|| "always madvise [never]".into()));
+    TREE.add(
+        "kernel/mm/transparent_hugepage/enabled",
+        line(|| "always madvise [never]".into()),
+    );
     TREE.add("kernel/uevent_seqnum", line(|| "0".into()));
     TREE.add("kernel/profiling", line(|| "0".into()));
 }
