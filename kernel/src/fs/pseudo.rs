@@ -278,11 +278,6 @@ impl Tree {
         }
         true
     }
-
-    /// How many names there are.
-    pub fn len(&self) -> usize {
-        self.0.lock().len()
-    }
 }
 
 /// A directory made by [`Tree::add`].

@@ -249,15 +249,6 @@ pub fn register_console(console: &'static dyn Console, replay: bool) -> bool {
     true
 }
 
-/// Takes a console off the list.
-pub fn unregister_console(console: &'static dyn Console) {
-    for slot in &mut OUTPUT.lock().consoles {
-        if slot.is_some_and(|(c, _)| core::ptr::addr_eq(c, console)) {
-            *slot = None;
-        }
-    }
-}
-
 /// The early console goes, because a driver has taken over its port or the command line names another console.
 pub fn drop_early() {
     // The early console was registered first and nothing else ever takes slot 0 while it is there.

@@ -26,13 +26,6 @@ pub struct TtyFile {
     console: bool,
 }
 
-impl TtyFile {
-    /// The terminal.
-    pub fn tty(&self) -> &Arc<Tty> {
-        &self.tty
-    }
-}
-
 impl Tty {
     /// Opens the terminal: `flags` are open's. Without `O_NOCTTY` it becomes the controlling terminal of a session leader that has none.
     pub fn open(self: &Arc<Self>, flags: u32) -> Result<Arc<dyn FileOps>, Errno> {
@@ -75,11 +68,6 @@ impl Tty {
             self.exclusive.store(false, Ordering::Relaxed);
             self.driver.close(self);
         }
-    }
-
-    /// Whether somebody has it open.
-    pub fn is_open(&self) -> bool {
-        self.opens.load(Ordering::Acquire) > 0
     }
 
     pub(super) fn poll(&self, table: Option<&mut PollTable<'_>>) -> PollEvents {

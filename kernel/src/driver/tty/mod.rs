@@ -268,12 +268,6 @@ impl Tty {
         !state.line.stopped && !state.line.out.is_empty()
     }
 
-    /// Queues bytes for the device as they are, as far as there is room (kernel messages on a console terminal).
-    pub fn inject_output(&self, bytes: &[u8]) {
-        self.state.lock().line.output(bytes);
-        self.driver.start(self);
-    }
-
     /// Changes the window size and tells the foreground group, if it is another one.
     pub fn resize(&self, size: [u16; 4]) {
         let mut state = self.state.lock();
