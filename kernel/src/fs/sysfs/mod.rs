@@ -207,6 +207,23 @@ fn cpu_ranges() -> String {
     String::from_utf8_lossy(&out.0).into_owned()
 }
 
+fn cpu_mask() -> String {
+    let mask = crate::sched::online()
+        .iter()
+        .fold(0u64, |mask, cpu| mask | 1 << cpu);
+    format!("{mask:x}")
+}
+
+fn node_memory() -> String {
+    let m = crate::mm::stats();
+    let kib = crate::mm::PAGE_SIZE / 1024;
+    let (total, free) = (m.total * kib, m.free * kib);
+    format!(
+        "Node 0 MemTotal:       {total:8} kB\nNode 0 MemFree:        {free:8} kB\nNode 0 MemUsed:        {:8} kB",
+        total - free.min(total)
+    )
+}
+
 /// `/sys/devices/system/cpu`: fixed files, and a directory for each CPU.
 struct Cpus;
 
@@ -256,6 +273,11 @@ pub fn init() {
     TREE.add("devices/system/cpu", Node::Directory(0o755, Arc::new(Cpus)));
     TREE.add("devices/system/node/online", line(|| "0".into()));
     TREE.add("devices/system/node/possible", line(|| "0".into()));
+    // One node with everything: libnuma gives up on a machine that has a node directory but no node.
+    TREE.add("devices/system/node/node0/cpulist", line(cpu_ranges));
+    TREE.add("devices/system/node/node0/cpumap", line(cpu_mask));
+    TREE.add("devices/system/node/node0/distance", line(|| "10".into()));
+    TREE.add("devices/system/node/node0/meminfo", line(node_memory));
     TREE.add(
         "devices/system/clocksource/clocksource0/current_clocksource",
         line(|| "limen".into()),
