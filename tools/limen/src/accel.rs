@@ -40,7 +40,11 @@ fn possible(arch: Arch) -> Result<(), String> {
     if Arch::host() != Some(arch) {
         return Err(format!("this host is no {arch} machine"));
     }
-    match std::fs::OpenOptions::new().read(true).write(true).open("/dev/kvm") {
+    match std::fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open("/dev/kvm")
+    {
         Ok(_) => Ok(()),
         Err(e) => Err(format!("/dev/kvm: {e}")),
     }
@@ -59,11 +63,15 @@ fn verdict(arch: Arch, kernel: &Kernel) -> Result<(bool, String)> {
         kernel.image.display(),
         changed(&kernel.image)
     );
-    let remembered = tree::cache("kvm")?.join(format!("{arch}-{}", if kernel.limen { "limen" } else { "other" }));
+    let remembered =
+        tree::cache("kvm")?.join(format!("{arch}-{}", if kernel.limen { "limen" } else { "other" }));
     if let Ok(text) = std::fs::read_to_string(&remembered)
         && let Some(rest) = text.strip_prefix(&format!("{key}\n"))
     {
-        return Ok((rest.starts_with("yes"), format!("{}, remembered", rest.split_once(' ').map_or("", |r| r.1))));
+        return Ok((
+            rest.starts_with("yes"),
+            format!("{}, remembered", rest.split_once(' ').map_or("", |r| r.1)),
+        ));
     }
     let (works, why) = match probe(arch, kernel) {
         Ok(()) => (true, "a probe booted with KVM".to_owned()),
@@ -100,8 +108,14 @@ fn probe(arch: Arch, kernel: &Kernel) -> Result<()> {
         terminal: false,
         extra: Vec::new(),
     };
-    let options =
-        Options { terminals: 0, streams: false, own: false, timeout: Some(PROBE), verbose: false, log: None };
+    let options = Options {
+        terminals: 0,
+        streams: false,
+        own: false,
+        timeout: Some(PROBE),
+        verbose: false,
+        log: None,
+    };
     let outcome = session::run(&machine, &options)?;
     match outcome.ending {
         Ending::NotStarted(_) => Ok(()),

@@ -21,13 +21,25 @@ pub fn agent(arch: Arch) -> Result<PathBuf> {
         "-fno-tree-loop-distribute-patterns",
         &page,
     ];
-    compile(arch, "init", &[source.join("init.c"), source.join("relay.c")], &flags, &[source])
+    compile(
+        arch,
+        "init",
+        &[source.join("init.c"), source.join("relay.c")],
+        &flags,
+        &[source],
+    )
 }
 
 /// A static program of one C file, `programs/<name>/<name>.c`, linked against the C library.
 pub fn program(arch: Arch, name: &str) -> Result<PathBuf> {
     let dir = tree::root().join("programs").join(name);
-    compile(arch, name, &[dir.join(format!("{name}.c"))], &["-pthread"], &[dir])
+    compile(
+        arch,
+        name,
+        &[dir.join(format!("{name}.c"))],
+        &["-pthread"],
+        &[dir],
+    )
 }
 
 fn compile(arch: Arch, name: &str, sources: &[PathBuf], flags: &[&str], of: &[PathBuf]) -> Result<PathBuf> {
@@ -40,7 +52,16 @@ fn compile(arch: Arch, name: &str, sources: &[PathBuf], flags: &[&str], of: &[Pa
     eprintln!("limen: building programs/{name} for {arch}");
     let new = made.with_extension(format!("new-{}", std::process::id()));
     let output = Command::new(&compiler)
-        .args(["-std=gnu11", "-O2", "-g0", "-Wall", "-Wextra", "-static", "-fno-pic", "-no-pie"])
+        .args([
+            "-std=gnu11",
+            "-O2",
+            "-g0",
+            "-Wall",
+            "-Wextra",
+            "-static",
+            "-fno-pic",
+            "-no-pie",
+        ])
         .args(["-Wl,--build-id=none", "-Wl,-z,noexecstack", "-s", "-o"])
         .arg(&new)
         .args(flags)
@@ -48,7 +69,10 @@ fn compile(arch: Arch, name: &str, sources: &[PathBuf], flags: &[&str], of: &[Pa
         .output()
         .with_context(|| format!("cannot start {compiler}"))?;
     if !output.status.success() {
-        bail!("{compiler} failed on programs/{name}:\n{}", String::from_utf8_lossy(&output.stderr));
+        bail!(
+            "{compiler} failed on programs/{name}:\n{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
     }
     std::fs::rename(&new, &made).with_context(|| format!("cannot make {}", made.display()))?;
     Ok(made)

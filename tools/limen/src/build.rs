@@ -32,7 +32,11 @@ pub struct Built {
 pub fn build(options: &BuildOptions) -> Result<()> {
     let arches: Vec<Arch> = options.arch.map_or_else(|| Arch::ALL.to_vec(), |a| vec![a]);
     for arch in arches {
-        let kernel = Kernel { arch, profile: options.profile.clone(), features: options.features.clone() };
+        let kernel = Kernel {
+            arch,
+            profile: options.profile.clone(),
+            features: options.features.clone(),
+        };
         let built = kernel.build(options.verbose)?;
         let size = std::fs::metadata(&built.image)?.len();
         eprintln!("limen: {} ({size} bytes)", built.image.display());
@@ -47,17 +51,38 @@ impl Kernel {
     }
 
     fn built(&self) -> Built {
-        let flavour = if self.features.is_empty() { String::new() } else { format!("-{}", self.features.replace(',', "-")) };
-        let profile = if self.profile == "kernel" { String::new() } else { format!("-{}", self.profile) };
-        let image = self.target_dir().join(format!("limen-{}{profile}{flavour}", self.arch));
-        Built { elf: image.with_extension("elf"), image }
+        let flavour = if self.features.is_empty() {
+            String::new()
+        } else {
+            format!("-{}", self.features.replace(',', "-"))
+        };
+        let profile = if self.profile == "kernel" {
+            String::new()
+        } else {
+            format!("-{}", self.profile)
+        };
+        let image = self
+            .target_dir()
+            .join(format!("limen-{}{profile}{flavour}", self.arch));
+        Built {
+            elf: image.with_extension("elf"),
+            image,
+        }
     }
 
     /// The built kernel; builds it when it is missing or older than its source.
     pub fn ensure(&self, verbose: bool) -> Result<Built> {
         let built = self.built();
         let root = tree::root();
-        let of = ["kernel", "crates", "Cargo.toml", "Cargo.lock", "tools/limen/src/build.rs", "tools/symbols"].map(|p| root.join(p));
+        let of = [
+            "kernel",
+            "crates",
+            "Cargo.toml",
+            "Cargo.lock",
+            "tools/limen/src/build.rs",
+            "tools/symbols",
+        ]
+        .map(|p| root.join(p));
         if tree::fresh(&built.image, &of) {
             return Ok(built);
         }
@@ -66,7 +91,10 @@ impl Kernel {
 
     /// Builds without a word; cargo's messages are the error when it fails.
     pub fn build_quietly(&self) -> Result<Built> {
-        let output = self.cargo(&toolchain::find()?, "build")?.output().context("cannot start cargo")?;
+        let output = self
+            .cargo(&toolchain::find()?, "build")?
+            .output()
+            .context("cannot start cargo")?;
         if !output.status.success() {
             bail!("{}", String::from_utf8_lossy(&output.stderr));
         }
@@ -79,7 +107,10 @@ impl Kernel {
         tools.need_source()?;
         let root = tree::root();
         if !root.join("kernel/src/main.rs").is_file() {
-            bail!("{} has no kernel/; give a kernel image with --kernel", root.display());
+            bail!(
+                "{} has no kernel/; give a kernel image with --kernel",
+                root.display()
+            );
         }
         let mut cargo = self.cargo(&tools, "build")?;
         if verbose {
@@ -87,7 +118,10 @@ impl Kernel {
             eprintln!("limen: {cargo:?}");
         }
         eprintln!("limen: building the kernel for {} ({})", self.arch, self.profile);
-        let done = cargo.stdout(std::io::stderr()).status().context("cannot start cargo")?;
+        let done = cargo
+            .stdout(std::io::stderr())
+            .status()
+            .context("cannot start cargo")?;
         if !done.success() {
             bail!("the kernel does not build; cargo's messages are above");
         }
@@ -96,12 +130,18 @@ impl Kernel {
 
     /// Checks what cargo linked and makes the files that boot.
     fn finish(&self, verbose: bool) -> Result<Built> {
-        let made = self.target_dir().join(self.arch.kernel_target()).join(&self.profile).join("limen-kernel");
+        let made = self
+            .target_dir()
+            .join(self.arch.kernel_target())
+            .join(&self.profile)
+            .join("limen-kernel");
         // The kernel as shipped must pass, which `limen test` makes sure of; a build with checks on has more to call.
         if self.profile == "kernel" {
             match noinstr::check(&made) {
                 Err(error) => eprintln!("limen: the check of early code fails: {error:#}"),
-                Ok(checked) if verbose => eprintln!("limen: {} functions of early code checked", checked.functions),
+                Ok(checked) if verbose => {
+                    eprintln!("limen: {} functions of early code checked", checked.functions)
+                }
                 Ok(_) => {}
             }
         }
@@ -121,11 +161,24 @@ impl Kernel {
         let mut cargo = tools.cargo();
         let linker = tools.linker()?;
         cargo
-            .args([subcommand, "-p", "limen-kernel", "--target", self.arch.kernel_target()])
-            .args(["--profile", &self.profile, "-Zbuild-std=core,alloc,compiler_builtins"])
+            .args([
+                subcommand,
+                "-p",
+                "limen-kernel",
+                "--target",
+                self.arch.kernel_target(),
+            ])
+            .args([
+                "--profile",
+                &self.profile,
+                "-Zbuild-std=core,alloc,compiler_builtins",
+            ])
             .args(["-Zbuild-std-features=compiler-builtins-mem", "--target-dir"])
             .arg(self.target_dir())
-            .env("CARGO_ENCODED_RUSTFLAGS", flags(self.arch, &linker).join("\u{1f}"));
+            .env(
+                "CARGO_ENCODED_RUSTFLAGS",
+                flags(self.arch, &linker).join("\u{1f}"),
+            );
         if !self.features.is_empty() {
             cargo.args(["--features", &self.features]);
         }
@@ -162,18 +215,32 @@ fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
 /// The loadable parts of an ELF file, laid out by physical address from the lowest: arm64's `Image`.
 fn flatten(elf_bytes: &[u8]) -> Result<Vec<u8>> {
     let elf = goblin::elf::Elf::parse(elf_bytes).context("the linker made no ELF file")?;
-    let load = || elf.program_headers.iter().filter(|p| p.p_type == goblin::elf::program_header::PT_LOAD && p.p_filesz > 0);
-    let base = load().map(|p| p.p_paddr).min().context("the kernel has nothing to load")?;
+    let load = || {
+        elf.program_headers
+            .iter()
+            .filter(|p| p.p_type == goblin::elf::program_header::PT_LOAD && p.p_filesz > 0)
+    };
+    let base = load()
+        .map(|p| p.p_paddr)
+        .min()
+        .context("the kernel has nothing to load")?;
     let end = load().map(|p| p.p_paddr + p.p_filesz).max().unwrap_or(base);
     if end - base > 256 << 20 {
-        bail!("the kernel's segments are {} bytes apart; its link.ld must give them neighbouring load addresses", end - base);
+        bail!(
+            "the kernel's segments are {} bytes apart; its link.ld must give them neighbouring load addresses",
+            end - base
+        );
     }
     let mut image = vec![0; (end - base) as usize];
     for p in load() {
         let at = (p.p_paddr - base) as usize;
         let from = p.p_offset as usize;
         let size = p.p_filesz as usize;
-        image[at..at + size].copy_from_slice(elf_bytes.get(from..from + size).context("the kernel's ELF file is cut short")?);
+        image[at..at + size].copy_from_slice(
+            elf_bytes
+                .get(from..from + size)
+                .context("the kernel's ELF file is cut short")?,
+        );
     }
     Ok(image)
 }

@@ -70,17 +70,38 @@ impl Archive {
 
     /// Adds a directory and its parents with ordinary permissions, where they are missing.
     pub fn directory(&mut self, name: &str) {
-        self.add(name, Meta { mode: S_IFDIR | 0o755, ..Meta::default() }, &[]);
+        self.add(
+            name,
+            Meta {
+                mode: S_IFDIR | 0o755,
+                ..Meta::default()
+            },
+            &[],
+        );
     }
 
     /// Adds a regular file that root owns.
     pub fn file(&mut self, name: &str, permissions: u32, content: &[u8]) {
-        self.add(name, Meta { mode: S_IFREG | permissions, ..Meta::default() }, content);
+        self.add(
+            name,
+            Meta {
+                mode: S_IFREG | permissions,
+                ..Meta::default()
+            },
+            content,
+        );
     }
 
     /// Adds a symbolic link.
     pub fn symlink(&mut self, name: &str, target: &str) {
-        self.add(name, Meta { mode: S_IFLNK | 0o777, ..Meta::default() }, target.as_bytes());
+        self.add(
+            name,
+            Meta {
+                mode: S_IFLNK | 0o777,
+                ..Meta::default()
+            },
+            target.as_bytes(),
+        );
     }
 
     /// The finished archive.
@@ -151,7 +172,10 @@ mod tests {
     #[test]
     fn the_last_link_carries_the_content() {
         let mut archive = Archive::default();
-        let meta = Meta { mode: S_IFREG | 0o644, ..Meta::default() };
+        let meta = Meta {
+            mode: S_IFREG | 0o644,
+            ..Meta::default()
+        };
         archive.add_links(&["x".into(), "y".into()], meta, b"content");
         let text = String::from_utf8_lossy(&archive.finish()).into_owned();
         assert_eq!(text.matches("content").count(), 1);

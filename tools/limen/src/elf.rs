@@ -28,7 +28,11 @@ pub struct Info {
 impl Info {
     /// The architecture, when it is one of ours.
     pub fn arch(&self) -> Option<Arch> {
-        if self.ordinary { Arch::of_elf_machine(self.machine) } else { None }
+        if self.ordinary {
+            Arch::of_elf_machine(self.machine)
+        } else {
+            None
+        }
     }
 }
 
@@ -42,12 +46,19 @@ pub fn read(path: &Path, bytes: &[u8]) -> Result<Info> {
     let broken = || format!("{} starts like an ELF file but is damaged", path.display());
     let elf = Elf::parse(bytes).with_context(broken)?;
     let split = |list: &[&str]| -> Vec<String> {
-        list.iter().flat_map(|s| s.split(':')).filter(|s| !s.is_empty()).map(str::to_owned).collect()
+        list.iter()
+            .flat_map(|s| s.split(':'))
+            .filter(|s| !s.is_empty())
+            .map(str::to_owned)
+            .collect()
     };
     Ok(Info {
         machine: elf.header.e_machine,
         ordinary: elf.is_64 && elf.little_endian,
-        runnable: matches!(elf.header.e_type, goblin::elf::header::ET_EXEC | goblin::elf::header::ET_DYN),
+        runnable: matches!(
+            elf.header.e_type,
+            goblin::elf::header::ET_EXEC | goblin::elf::header::ET_DYN
+        ),
         interpreter: elf.interpreter.map(str::to_owned),
         needed: elf.libraries.iter().map(|s| (*s).to_owned()).collect(),
         rpath: split(&elf.rpaths),
@@ -69,16 +80,31 @@ impl Libraries {
         let mut cache: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
         let ldconfig = crate::tree::find_tool("ldconfig");
         let listing = ldconfig.and_then(|l| std::process::Command::new(l).arg("-p").output().ok());
-        let text = listing.map(|o| String::from_utf8_lossy(&o.stdout).into_owned()).unwrap_or_default();
+        let text = listing
+            .map(|o| String::from_utf8_lossy(&o.stdout).into_owned())
+            .unwrap_or_default();
         for line in text.lines() {
             // "\tlibz.so.1 (libc6,x86-64) => /lib/x86_64-linux-gnu/libz.so.1"
-            let Some((left, path)) = line.split_once(" => ") else { continue };
-            let Some(name) = left.split_whitespace().next() else { continue };
-            cache.entry(name.to_owned()).or_default().push(PathBuf::from(path));
+            let Some((left, path)) = line.split_once(" => ") else {
+                continue;
+            };
+            let Some(name) = left.split_whitespace().next() else {
+                continue;
+            };
+            cache
+                .entry(name.to_owned())
+                .or_default()
+                .push(PathBuf::from(path));
         }
         let environment = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
-        let environment = std::env::split_paths(&environment).filter(|p| !p.as_os_str().is_empty()).collect();
-        Libraries { arch, cache, environment }
+        let environment = std::env::split_paths(&environment)
+            .filter(|p| !p.as_os_str().is_empty())
+            .collect();
+        Libraries {
+            arch,
+            cache,
+            environment,
+        }
     }
 
     /// Everything `path` needs, directly and through its libraries: the places its loader will look them up at.
@@ -103,7 +129,11 @@ impl Libraries {
                     .map(PathBuf::from)
                     .collect()
             };
-            let mut rpath = if info.runpath.is_empty() { expand(&info.rpath) } else { Vec::new() };
+            let mut rpath = if info.runpath.is_empty() {
+                expand(&info.rpath)
+            } else {
+                Vec::new()
+            };
             rpath.extend(inherited);
             let runpath = expand(&info.runpath);
             for name in &info.needed {
@@ -121,8 +151,8 @@ impl Libraries {
                     ));
                 };
                 by_name.insert(name.clone());
-                let bytes = std::fs::read(&library)
-                    .with_context(|| format!("cannot read {}", library.display()))?;
+                let bytes =
+                    std::fs::read(&library).with_context(|| format!("cannot read {}", library.display()))?;
                 let info = read(&library, &bytes)?;
                 found.insert(library.clone());
                 todo.push((library, info, rpath.clone()));
@@ -136,11 +166,23 @@ impl Libraries {
             return Some(PathBuf::from(name)).filter(|p| self.usable(p));
         }
         let gnu = self.arch.gnu();
-        let standard = [format!("/lib/{gnu}"), format!("/usr/lib/{gnu}"), "/lib64".into(), "/usr/lib64".into()];
-        let standard = standard.into_iter().chain(["/lib".into(), "/usr/lib".into()]).map(PathBuf::from);
+        let standard = [
+            format!("/lib/{gnu}"),
+            format!("/usr/lib/{gnu}"),
+            "/lib64".into(),
+            "/usr/lib64".into(),
+        ];
+        let standard = standard
+            .into_iter()
+            .chain(["/lib".into(), "/usr/lib".into()])
+            .map(PathBuf::from);
         let cross = PathBuf::from(format!("/usr/{gnu}/lib"));
         let from_cache = self.cache.get(name).into_iter().flatten().cloned();
-        let before = rpath.iter().chain(&self.environment).chain(runpath).map(|d| d.join(name));
+        let before = rpath
+            .iter()
+            .chain(&self.environment)
+            .chain(runpath)
+            .map(|d| d.join(name));
         before
             .chain(from_cache)
             .chain(standard.map(|d| d.join(name)))
@@ -150,7 +192,9 @@ impl Libraries {
 
     /// The loader passes over files of another architecture.
     fn usable(&self, path: &Path) -> bool {
-        let Ok(header) = read_start(path, 20) else { return false };
+        let Ok(header) = read_start(path, 20) else {
+            return false;
+        };
         is_elf(&header)
             && header.len() == 20
             && Arch::of_elf_machine(u16::from_le_bytes([header[18], header[19]])) == Some(self.arch)

@@ -101,18 +101,32 @@ pub fn add_tree(archive: &mut Archive, dir: &Path, prefix: &str) -> Result<()> {
     let mut todo: Vec<(PathBuf, String)> = vec![(dir.to_owned(), prefix.trim_matches('/').to_owned())];
     while let Some((path, name)) = todo.pop() {
         let shown = path.display();
-        let meta = if path == dir { std::fs::metadata(&path) } else { std::fs::symlink_metadata(&path) };
+        let meta = if path == dir {
+            std::fs::metadata(&path)
+        } else {
+            std::fs::symlink_metadata(&path)
+        };
         let meta = meta.with_context(|| format!("cannot read {shown}"))?;
         let described = describe(&meta);
         let kind = meta.file_type();
         if kind.is_dir() {
             archive.add(&name, described, &[]);
             let entries = std::fs::read_dir(&path).with_context(|| format!("cannot read {shown}"))?;
-            let mut names: Vec<_> = entries.collect::<Result<Vec<_>, _>>()?.into_iter().map(|e| e.file_name()).collect();
+            let mut names: Vec<_> = entries
+                .collect::<Result<Vec<_>, _>>()?
+                .into_iter()
+                .map(|e| e.file_name())
+                .collect();
             names.sort();
             for entry in names.into_iter().rev() {
-                let Some(entry) = entry.to_str() else { bail!("{shown}: a name in it is not UTF-8") };
-                let child = if name.is_empty() { entry.to_owned() } else { format!("{name}/{entry}") };
+                let Some(entry) = entry.to_str() else {
+                    bail!("{shown}: a name in it is not UTF-8")
+                };
+                let child = if name.is_empty() {
+                    entry.to_owned()
+                } else {
+                    format!("{name}/{entry}")
+                };
                 todo.push((path.join(entry), child));
             }
         } else if kind.is_symlink() {
@@ -120,7 +134,11 @@ pub fn add_tree(archive: &mut Archive, dir: &Path, prefix: &str) -> Result<()> {
             archive.add(&name, described, target.to_string_lossy().as_bytes());
         } else if kind.is_file() && meta.nlink() > 1 {
             let key = (meta.dev(), meta.ino());
-            links.entry(key).or_insert_with(|| (described, path.clone(), Vec::new())).2.push(name);
+            links
+                .entry(key)
+                .or_insert_with(|| (described, path.clone(), Vec::new()))
+                .2
+                .push(name);
         } else if kind.is_file() {
             let content = std::fs::read(&path).with_context(|| format!("cannot read {shown}"))?;
             archive.add(&name, described, &content);
@@ -146,8 +164,13 @@ pub fn add_all(archive: &mut Archive, files: &BTreeSet<PathBuf>, arch: Arch) -> 
             Ok(name) => add_plain(archive, file, &Path::new("/lib").join(name))?,
             Err(_) => add_file(archive, file)?,
         }
-        let folder = file.parent().unwrap_or(Path::new("/")).to_string_lossy().into_owned();
-        unusual |= file.to_string_lossy().contains(".so") && !STANDARD.contains(&folder.trim_end_matches(arch.gnu()));
+        let folder = file
+            .parent()
+            .unwrap_or(Path::new("/"))
+            .to_string_lossy()
+            .into_owned();
+        unusual |= file.to_string_lossy().contains(".so")
+            && !STANDARD.contains(&folder.trim_end_matches(arch.gnu()));
     }
     // The loader finds libraries in other places through its cache; entries of files that are not there do no harm.
     if unusual && Path::new("/etc/ld.so.cache").exists() && Arch::host() == Some(arch) {
@@ -164,15 +187,33 @@ pub fn add_basics(archive: &mut Archive) {
     for dir in ["dev", "proc", "sys", "run", "root", "var", "etc"] {
         archive.directory(dir);
     }
-    archive.add("tmp", Meta { mode: S_IFDIR | 0o1777, ..Meta::default() }, &[]);
-    let console = Meta { mode: crate::cpio::S_IFCHR | 0o600, device: (5, 1), ..Meta::default() };
+    archive.add(
+        "tmp",
+        Meta {
+            mode: S_IFDIR | 0o1777,
+            ..Meta::default()
+        },
+        &[],
+    );
+    let console = Meta {
+        mode: crate::cpio::S_IFCHR | 0o600,
+        device: (5, 1),
+        ..Meta::default()
+    };
     archive.add("dev/console", console, &[]);
     let user = "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n";
     let group = "root:x:0:\ntty:x:5:\nnogroup:x:65534:\n";
-    let meta = Meta { mode: S_IFREG | 0o644, ..Meta::default() };
+    let meta = Meta {
+        mode: S_IFREG | 0o644,
+        ..Meta::default()
+    };
     archive.add("etc/passwd", meta, user.as_bytes());
     archive.add("etc/group", meta, group.as_bytes());
     archive.add("etc/hostname", meta, b"limen\n");
     archive.add("etc/hosts", meta, b"127.0.0.1 localhost limen\n::1 localhost\n");
-    archive.add("etc/nsswitch.conf", meta, b"passwd: files\ngroup: files\nhosts: files dns\n");
+    archive.add(
+        "etc/nsswitch.conf",
+        meta,
+        b"passwd: files\ngroup: files\nhosts: files dns\n",
+    );
 }

@@ -73,9 +73,15 @@ pub fn add_busybox(archive: &mut Archive, arch: Arch) -> Result<String> {
     let bytes = std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
     archive.file("bin/busybox", 0o755, &bytes);
     for applet in applets(arch)? {
-        let Some((folder, _)) = applet.rsplit_once('/') else { continue };
+        let Some((folder, _)) = applet.rsplit_once('/') else {
+            continue;
+        };
         let up = "../".repeat(folder.split('/').count());
-        let target = if folder == "bin" { "busybox".to_owned() } else { format!("{up}bin/busybox") };
+        let target = if folder == "bin" {
+            "busybox".to_owned()
+        } else {
+            format!("{up}bin/busybox")
+        };
         archive.symlink(&applet, &target);
     }
     Ok("/bin/busybox".to_owned())
@@ -85,11 +91,19 @@ pub fn add_busybox(archive: &mut Archive, arch: Arch) -> Result<String> {
 /// the same release; another architecture's cannot be asked here.
 fn applets(arch: Arch) -> Result<Vec<String>> {
     let runs_here = Arch::host() == Some(arch);
-    let lister = if runs_here { arch } else { Arch::host().unwrap_or(arch) };
+    let lister = if runs_here {
+        arch
+    } else {
+        Arch::host().unwrap_or(arch)
+    };
     let path = packages::fetch(lister, "busybox-static")?.join("bin/busybox");
     let output = std::process::Command::new(&path).arg("--list-full").output();
     let output = output.with_context(|| format!("cannot start {}", path.display()))?;
-    Ok(String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).filter(|l| l.contains('/')).collect())
+    Ok(String::from_utf8_lossy(&output.stdout)
+        .lines()
+        .map(str::to_owned)
+        .filter(|l| l.contains('/'))
+        .collect())
 }
 
 /// Adds what `--add` and `--with` ask for.
@@ -98,7 +112,8 @@ pub fn add_requests(archive: &mut Archive, arch: Arch, add: &[String], with: &[S
         let found = program::find(name, Some(arch)).with_context(|| format!("--with {name}"))?;
         guest_files::add_all(archive, &found.files, arch)?;
     }
-    add.iter().try_for_each(|spec| guest_files::add_spec(archive, spec))
+    add.iter()
+        .try_for_each(|spec| guest_files::add_spec(archive, spec))
 }
 
 /// Writes an initramfs where QEMU can read it; the file is removed when the value is dropped.
@@ -111,7 +126,8 @@ impl TemporaryFile {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let path = crate::tree::cache("run")?.join(format!("{}-{number}.cpio", std::process::id()));
-        std::fs::write(&path, content).with_context(|| format!("cannot write {}; is the disk full?", path.display()))?;
+        std::fs::write(&path, content)
+            .with_context(|| format!("cannot write {}; is the disk full?", path.display()))?;
         Ok(TemporaryFile(path))
     }
 }

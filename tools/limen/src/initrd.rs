@@ -37,7 +37,11 @@ fn unpack(path: &Path, tool: &str, package: &str) -> Result<Vec<u8>> {
     let output = output.with_context(|| format!("cannot start {tool}"))?;
     if !output.status.success() {
         let why = String::from_utf8_lossy(&output.stderr);
-        bail!("{} cannot be unpacked: {}", path.display(), why.lines().next().unwrap_or("it is damaged"));
+        bail!(
+            "{} cannot be unpacked: {}",
+            path.display(),
+            why.lines().next().unwrap_or("it is damaged")
+        );
     }
     Ok(output.stdout)
 }
@@ -57,10 +61,13 @@ fn names(archive: &[u8]) -> Result<Vec<String>> {
         }
         let field = |n: usize| -> Result<usize> {
             let text = std::str::from_utf8(&archive[at + 6 + 8 * n..at + 14 + 8 * n]).ok();
-            text.and_then(|t| usize::from_str_radix(t, 16).ok()).with_context(damaged)
+            text.and_then(|t| usize::from_str_radix(t, 16).ok())
+                .with_context(damaged)
         };
         let (size, name_size) = (field(6)?, field(11)?);
-        let name = archive.get(at + 110..at + 110 + name_size).with_context(damaged)?;
+        let name = archive
+            .get(at + 110..at + 110 + name_size)
+            .with_context(damaged)?;
         let name = String::from_utf8_lossy(name.strip_suffix(&[0]).unwrap_or(name)).into_owned();
         at = (at + 110 + name_size).next_multiple_of(4);
         at = (at + size).next_multiple_of(4);

@@ -24,16 +24,31 @@ pub struct Kernel {
 /// Finds or builds the kernel of a run.
 pub fn choose(options: &RunOptions, arch: Arch) -> Result<Kernel> {
     let Some(path) = &options.kernel else {
-        let kernel =
-            build::Kernel { arch, profile: options.profile.clone(), features: options.features.clone() };
+        let kernel = build::Kernel {
+            arch,
+            profile: options.profile.clone(),
+            features: options.features.clone(),
+        };
         let built = kernel.ensure(options.verbose)?;
-        return Ok(Kernel { image: built.image, symbols: Some(built.elf), limen: true, modules: Vec::new() });
+        return Ok(Kernel {
+            image: built.image,
+            symbols: Some(built.elf),
+            limen: true,
+            modules: Vec::new(),
+        });
     };
-    let bytes = std::fs::read(path)
-        .with_context(|| format!("cannot read the kernel {}; check the path and its permissions", path.display()))?;
+    let bytes = std::fs::read(path).with_context(|| {
+        format!(
+            "cannot read the kernel {}; check the path and its permissions",
+            path.display()
+        )
+    })?;
     let (kind, kernel_arch) = linux::identify(path, &bytes)?;
     if kernel_arch != arch {
-        anyhow::bail!("{} is an {kernel_arch} kernel; run it with --arch {kernel_arch}", path.display());
+        anyhow::bail!(
+            "{} is an {kernel_arch} kernel; run it with --arch {kernel_arch}",
+            path.display()
+        );
     }
     let mut modules = Vec::new();
     if kind == linux::Kind::Linux {
@@ -42,7 +57,11 @@ pub fn choose(options: &RunOptions, arch: Arch) -> Result<Kernel> {
             modules = linux::virtio_modules(&dir)?;
             if options.verbose {
                 let names: Vec<_> = modules.iter().map(|(n, _)| n.as_str()).collect();
-                eprintln!("limen: Linux {release}, modules {} from {}", names.join(" "), dir.display());
+                eprintln!(
+                    "limen: Linux {release}, modules {} from {}",
+                    names.join(" "),
+                    dir.display()
+                );
             }
         } else if options.initrd.is_none() {
             eprintln!(
@@ -51,7 +70,12 @@ pub fn choose(options: &RunOptions, arch: Arch) -> Result<Kernel> {
             );
         }
     }
-    Ok(Kernel { image: path.clone(), symbols: None, limen: kind == linux::Kind::Limen, modules })
+    Ok(Kernel {
+        image: path.clone(),
+        symbols: None,
+        limen: kind == linux::Kind::Limen,
+        modules,
+    })
 }
 
 /// The architecture of an image given with `--kernel`, for runs that do not say one.

@@ -27,13 +27,21 @@ pub fn identify(path: &Path, bytes: &[u8]) -> Result<(Kind, Arch)> {
     }
     if word(0x38) == Some(b"ARM\x64") {
         // Only Limen knows an option of this name.
-        let kind = if find(bytes, b"limen.panic_exit").is_some() { Kind::Limen } else { Kind::Linux };
+        let kind = if find(bytes, b"limen.panic_exit").is_some() {
+            Kind::Limen
+        } else {
+            Kind::Linux
+        };
         return Ok((kind, Arch::Arm64));
     }
     if bytes.starts_with(b"\x7fELF") && bytes.len() > 20 {
         let machine = u16::from_le_bytes([bytes[18], bytes[19]]);
         if let Some(arch) = Arch::of_elf_machine(machine) {
-            let kind = if find(bytes, b"limen.panic_exit").is_some() { Kind::Limen } else { Kind::Linux };
+            let kind = if find(bytes, b"limen.panic_exit").is_some() {
+                Kind::Limen
+            } else {
+                Kind::Linux
+            };
             return Ok((kind, arch));
         }
     }
@@ -43,7 +51,10 @@ pub fn identify(path: &Path, bytes: &[u8]) -> Result<(Kind, Arch)> {
             path.display()
         );
     }
-    bail!("{} is no kernel image; give a bzImage (x86_64), an Image (arm64) or a PVH ELF", path.display())
+    bail!(
+        "{} is no kernel image; give a bzImage (x86_64), an Image (arm64) or a PVH ELF",
+        path.display()
+    )
 }
 
 fn find(bytes: &[u8], what: &[u8]) -> Option<usize> {
@@ -74,8 +85,18 @@ pub fn release(bytes: &[u8]) -> Option<String> {
 /// The folder of modules that belongs to an image: beside it as in its package, or installed on this host.
 pub fn module_dir(kernel: &Path, release: &str) -> Option<PathBuf> {
     let near = kernel.canonicalize().ok()?;
-    let mut places: Vec<PathBuf> = near.ancestors().skip(1).take(3).map(|d| d.join("lib/modules").join(release)).collect();
-    places.extend(near.ancestors().skip(1).take(3).map(|d| d.join("usr/lib/modules").join(release)));
+    let mut places: Vec<PathBuf> = near
+        .ancestors()
+        .skip(1)
+        .take(3)
+        .map(|d| d.join("lib/modules").join(release))
+        .collect();
+    places.extend(
+        near.ancestors()
+            .skip(1)
+            .take(3)
+            .map(|d| d.join("usr/lib/modules").join(release)),
+    );
     places.push(PathBuf::from("/lib/modules").join(release));
     places.into_iter().find(|p| p.is_dir())
 }
@@ -110,7 +131,9 @@ fn load_order(
     modules: &mut Vec<(String, Vec<u8>)>,
 ) -> Result<()> {
     // What is not in the index is built in.
-    let Some(path) = index.get(name) else { return Ok(()) };
+    let Some(path) = index.get(name) else {
+        return Ok(());
+    };
     if !done.insert(name.to_owned()) {
         return Ok(());
     }
@@ -140,9 +163,16 @@ fn unpacked(path: &Path) -> Result<Vec<u8>> {
 
 /// The `depends=` entry of a module's `.modinfo`.
 fn dependencies(module: &[u8]) -> Vec<String> {
-    let Ok(elf) = goblin::elf::Elf::parse(module) else { return Vec::new() };
-    let section = elf.section_headers.iter().find(|s| elf.shdr_strtab.get_at(s.sh_name) == Some(".modinfo"));
-    let Some(range) = section.and_then(|s| s.file_range()) else { return Vec::new() };
+    let Ok(elf) = goblin::elf::Elf::parse(module) else {
+        return Vec::new();
+    };
+    let section = elf
+        .section_headers
+        .iter()
+        .find(|s| elf.shdr_strtab.get_at(s.sh_name) == Some(".modinfo"));
+    let Some(range) = section.and_then(|s| s.file_range()) else {
+        return Vec::new();
+    };
     let info = module.get(range).unwrap_or_default();
     info.split(|b| *b == 0)
         .filter_map(|entry| entry.strip_prefix(b"depends="))
@@ -162,7 +192,10 @@ pub fn debian_image(arch: Arch) -> Result<PathBuf> {
         .with_context(|| format!("cannot read {}", boot.display()))?
         .flatten()
         .map(|e| e.path())
-        .find(|p| p.file_name().is_some_and(|n| n.to_string_lossy().starts_with("vmlinuz")))
+        .find(|p| {
+            p.file_name()
+                .is_some_and(|n| n.to_string_lossy().starts_with("vmlinuz"))
+        })
         .with_context(|| format!("{image} has no vmlinuz below {}", tree::root().display()))
 }
 
@@ -176,13 +209,22 @@ mod tests {
         bytes[0x202..0x206].copy_from_slice(b"HdrS");
         bytes[0x20e..0x210].copy_from_slice(&0x300u16.to_le_bytes());
         bytes[0x500..0x50b].copy_from_slice(b"6.1.0-1 (x)");
-        assert_eq!(identify(Path::new("k"), &bytes).unwrap(), (Kind::Linux, Arch::X86_64));
+        assert_eq!(
+            identify(Path::new("k"), &bytes).unwrap(),
+            (Kind::Linux, Arch::X86_64)
+        );
         assert_eq!(release(&bytes).unwrap(), "6.1.0-1");
         let mut arm = vec![0u8; 4096];
         arm[0x38..0x3c].copy_from_slice(b"ARM\x64");
-        assert_eq!(identify(Path::new("k"), &arm).unwrap(), (Kind::Linux, Arch::Arm64));
+        assert_eq!(
+            identify(Path::new("k"), &arm).unwrap(),
+            (Kind::Linux, Arch::Arm64)
+        );
         arm[0x800..0x810].copy_from_slice(b"limen.panic_exit");
-        assert_eq!(identify(Path::new("k"), &arm).unwrap(), (Kind::Limen, Arch::Arm64));
+        assert_eq!(
+            identify(Path::new("k"), &arm).unwrap(),
+            (Kind::Limen, Arch::Arm64)
+        );
         assert!(identify(Path::new("k"), b"hello").is_err());
     }
 }

@@ -47,7 +47,11 @@ const _: () = assert!((PANIC_VALUE << 1) | 1 == status::PANIC);
 /// A size as QEMU takes it, in MiB: a number with K, M or G; a bare number is MiB.
 pub fn parse_memory(text: &str) -> Result<u64> {
     let (digits, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
-    let scale = match unit.to_ascii_uppercase().trim_end_matches("IB").trim_end_matches('B') {
+    let scale = match unit
+        .to_ascii_uppercase()
+        .trim_end_matches("IB")
+        .trim_end_matches('B')
+    {
         "" | "M" => 1024,
         "K" => 1,
         "G" => 1024 * 1024,
@@ -123,8 +127,19 @@ impl Machine {
         };
         add(&["-machine", &machine]);
         add(&["-accel", if self.kvm { "kvm" } else { "tcg,thread=multi" }]);
-        let cpu = if self.kvm && self.cpu == "max" { "host" } else { &self.cpu };
-        add(&["-cpu", cpu, "-smp", &self.smp.to_string(), "-m", &format!("{}M", self.memory)]);
+        let cpu = if self.kvm && self.cpu == "max" {
+            "host"
+        } else {
+            &self.cpu
+        };
+        add(&[
+            "-cpu",
+            cpu,
+            "-smp",
+            &self.smp.to_string(),
+            "-m",
+            &format!("{}M", self.memory),
+        ]);
         add(&["-kernel", &self.kernel.to_string_lossy()]);
         if let Some(initrd) = &self.initrd {
             add(&["-initrd", &initrd.to_string_lossy()]);
@@ -135,8 +150,17 @@ impl Machine {
             Arch::Arm64 if self.kvm => {}
             Arch::Arm64 => add(&["-semihosting-config", "enable=on,target=native"]),
         }
-        add(&["-chardev", &format!("socket,id=log,fd={}", channels.log), "-serial", "chardev:log"]);
-        let bus = if kind == "microvm" || kind == "virt" { "device" } else { "pci" };
+        add(&[
+            "-chardev",
+            &format!("socket,id=log,fd={}", channels.log),
+            "-serial",
+            "chardev:log",
+        ]);
+        let bus = if kind == "microvm" || kind == "virt" {
+            "device"
+        } else {
+            "pci"
+        };
         if bus == "device" {
             add(&["-global", "virtio-mmio.force-legacy=false"]);
         }
@@ -145,14 +169,24 @@ impl Machine {
         }
         if let Some(fd) = channels.terminal {
             add(&["-chardev", &format!("socket,id=terminal,fd={fd}")]);
-            add(&["-device", "virtconsole,bus=ports.0,nr=0,chardev=terminal,name=limen.terminal"]);
+            add(&[
+                "-device",
+                "virtconsole,bus=ports.0,nr=0,chardev=terminal,name=limen.terminal",
+            ]);
         }
-        let ports = [("control", channels.control), ("stdio", channels.stdio), ("stderr", channels.stderr)];
+        let ports = [
+            ("control", channels.control),
+            ("stdio", channels.stdio),
+            ("stderr", channels.stderr),
+        ];
         for (number, (name, fd)) in ports.into_iter().enumerate() {
             if let Some(fd) = fd {
                 add(&["-chardev", &format!("socket,id={name},fd={fd}")]);
                 let number = number + 1;
-                add(&["-device", &format!("virtserialport,bus=ports.0,nr={number},chardev={name},name=limen.{name}")]);
+                add(&[
+                    "-device",
+                    &format!("virtserialport,bus=ports.0,nr={number},chardev={name},name=limen.{name}"),
+                ]);
             }
         }
         add(&["-device", &format!("virtio-rng-{bus}")]);

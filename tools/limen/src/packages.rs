@@ -23,24 +23,39 @@ pub fn ensure_tool(tool: &str, packages: &[&str]) -> Result<PathBuf> {
 fn alone() -> Result<std::fs::File> {
     let path = tree::cache("apt")?.join("lock");
     let file = std::fs::File::create(&path).with_context(|| format!("cannot write {}", path.display()))?;
-    rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive).context("cannot wait for the lock")?;
+    rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive)
+        .context("cannot wait for the lock")?;
     Ok(file)
 }
 
 /// Installs packages as root or through sudo; without either, says which line to run.
 pub fn install(packages: &[&str]) -> Result<()> {
     let _alone = alone()?;
-    let line = format!("apt-get -q update && apt-get -q -o Dpkg::Use-Pty=0 install -y --no-install-recommends {}", packages.join(" "));
+    let line = format!(
+        "apt-get -q update && apt-get -q -o Dpkg::Use-Pty=0 install -y --no-install-recommends {}",
+        packages.join(" ")
+    );
     let apt = tree::find_tool("apt-get");
     let root = rustix::process::geteuid().is_root();
     let sudo = !root
         && tree::find_tool("sudo").is_some()
-        && Command::new("sudo").args(["-n", "true"]).stderr(Stdio::null()).status().is_ok_and(|s| s.success());
+        && Command::new("sudo")
+            .args(["-n", "true"])
+            .stderr(Stdio::null())
+            .status()
+            .is_ok_and(|s| s.success());
     if apt.is_none() || !(root || sudo) {
-        bail!("{} must be installed; run this as root: {line}", packages.join(" "));
+        bail!(
+            "{} must be installed; run this as root: {line}",
+            packages.join(" ")
+        );
     }
     eprintln!("limen: installing {}", packages.join(" "));
-    let mut shell = if root { Command::new("sh") } else { Command::new("sudo") };
+    let mut shell = if root {
+        Command::new("sh")
+    } else {
+        Command::new("sudo")
+    };
     if sudo {
         shell.args(["-n", "sh"]);
     }
@@ -52,7 +67,10 @@ pub fn install(packages: &[&str]) -> Result<()> {
         .status()
         .context("cannot start apt-get")?;
     if !done.success() {
-        bail!("apt-get could not install {}; run this as root to see why: {line}", packages.join(" "));
+        bail!(
+            "apt-get could not install {}; run this as root to see why: {line}",
+            packages.join(" ")
+        );
     }
     Ok(())
 }
@@ -70,7 +88,8 @@ pub fn fetch(arch: Arch, package: &str) -> Result<PathBuf> {
     }
     let mut apt = Apt::new(arch)?;
     eprintln!("limen: fetching {package} for {arch}");
-    let work = tree::cache(&format!("packages/{}", arch.debian()))?.join(format!(".{package}-{}", std::process::id()));
+    let work = tree::cache(&format!("packages/{}", arch.debian()))?
+        .join(format!(".{package}-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&work);
     std::fs::create_dir_all(work.join("root"))?;
     if apt.run("apt-get", &["-qq", "download", package], &work).is_err() {
@@ -85,7 +104,11 @@ pub fn fetch(arch: Arch, package: &str) -> Result<PathBuf> {
         .map(|e| e.path())
         .find(|p| p.extension().is_some_and(|x| x == "deb"))
         .with_context(|| format!("apt-get fetched no {package}"))?;
-    let done = Command::new("dpkg-deb").arg("-x").arg(&deb).arg(work.join("root")).status();
+    let done = Command::new("dpkg-deb")
+        .arg("-x")
+        .arg(&deb)
+        .arg(work.join("root"))
+        .status();
     if !done.context("cannot start dpkg-deb")?.success() {
         bail!("dpkg-deb could not unpack {}", deb.display());
     }
@@ -123,7 +146,9 @@ impl Apt {
     fn new(arch: Arch) -> Result<Apt> {
         let a = arch.debian();
         if tree::find_tool("apt-get").is_none() {
-            bail!("apt-get is missing: fetching Debian packages needs a Debian host; give --root or --initrd instead");
+            bail!(
+                "apt-get is missing: fetching Debian packages needs a Debian host; give --root or --initrd instead"
+            );
         }
         let dir = tree::cache(&format!("apt/{a}"))?;
         for sub in ["lists/partial", "cache/archives/partial"] {
@@ -152,7 +177,8 @@ impl Apt {
         let marker = dir.join("updated");
         if !marker.exists() {
             eprintln!("limen: fetching Debian's package list for {arch}");
-            apt.run("apt-get", &["-qq", "update"], &dir).context("cannot fetch the package list; is the network there?")?;
+            apt.run("apt-get", &["-qq", "update"], &dir)
+                .context("cannot fetch the package list; is the network there?")?;
             std::fs::write(marker, "")?;
         }
         Ok(apt)
@@ -168,7 +194,11 @@ impl Apt {
             .with_context(|| format!("cannot start {tool}"))?;
         if !output.status.success() {
             let text = String::from_utf8_lossy(&output.stderr);
-            bail!("{tool} {}: {}", arguments.join(" "), text.lines().next().unwrap_or("failed"));
+            bail!(
+                "{tool} {}: {}",
+                arguments.join(" "),
+                text.lines().next().unwrap_or("failed")
+            );
         }
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }

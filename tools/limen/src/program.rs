@@ -31,7 +31,10 @@ pub fn find(name: &str, arch: Option<Arch>) -> Result<Program> {
 
 fn locate(name: &str) -> Result<PathBuf> {
     if name.is_empty() {
-        return Err(status::error(NOT_FOUND, "the program's name is empty; give a program after --"));
+        return Err(status::error(
+            NOT_FOUND,
+            "the program's name is empty; give a program after --",
+        ));
     }
     if name.contains('/') {
         let path = std::path::absolute(name).with_context(|| format!("cannot make {name} absolute"))?;
@@ -52,7 +55,11 @@ fn locate(name: &str) -> Result<PathBuf> {
     if let Some(candidate) = unfit {
         check_file(&candidate)?;
     }
-    let hint = if Path::new(name).exists() { format!("; did you mean ./{name}?") } else { String::new() };
+    let hint = if Path::new(name).exists() {
+        format!("; did you mean ./{name}?")
+    } else {
+        String::new()
+    };
     Err(status::error(
         NOT_FOUND,
         format!("{name}: no such program on PATH{hint} (install it, or give its path)"),
@@ -62,16 +69,26 @@ fn locate(name: &str) -> Result<PathBuf> {
 /// Finds `name` inside the tree at `root`: its path in the guest, and its architecture where that can be told.
 pub fn find_in_tree(root: &Path, name: &str, wanted: Option<Arch>) -> Result<(String, Option<Arch>)> {
     let places: Vec<String> = if name.contains('/') {
-        vec![format!("/{}", name.trim_start_matches('/').trim_start_matches("./"))]
+        vec![format!(
+            "/{}",
+            name.trim_start_matches('/').trim_start_matches("./")
+        )]
     } else {
-        ["/usr/local/bin", "/usr/bin", "/bin", "/usr/sbin", "/sbin"].iter().map(|d| format!("{d}/{name}")).collect()
+        ["/usr/local/bin", "/usr/bin", "/bin", "/usr/sbin", "/sbin"]
+            .iter()
+            .map(|d| format!("{d}/{name}"))
+            .collect()
     };
     for place in places {
-        let Some(host) = resolve_in_tree(root, &place) else { continue };
+        let Some(host) = resolve_in_tree(root, &place) else {
+            continue;
+        };
         if !host.is_file() {
             continue;
         }
-        let Ok(bytes) = elf::read_start(&host, 64) else { continue };
+        let Ok(bytes) = elf::read_start(&host, 64) else {
+            continue;
+        };
         let arch = (elf::is_elf(&bytes) && bytes.len() >= 20)
             .then(|| Arch::of_elf_machine(u16::from_le_bytes([bytes[18], bytes[19]])))
             .flatten();
@@ -80,13 +97,19 @@ pub fn find_in_tree(root: &Path, name: &str, wanted: Option<Arch>) -> Result<(St
         {
             return Err(status::error(
                 CANNOT_RUN,
-                format!("{place} in {} is an {arch} program; run it with --arch {arch}", root.display()),
+                format!(
+                    "{place} in {} is an {arch} program; run it with --arch {arch}",
+                    root.display()
+                ),
             ));
         }
         return Ok((place, arch));
     }
     let shown = root.display();
-    Err(status::error(NOT_FOUND, format!("{name}: no such program in {shown}; give its path inside that tree")))
+    Err(status::error(
+        NOT_FOUND,
+        format!("{name}: no such program in {shown}; give its path inside that tree"),
+    ))
 }
 
 /// Follows links as they would be followed with `root` as the root directory.
@@ -137,7 +160,10 @@ fn check_file(path: &Path) -> Result<()> {
     let meta = match std::fs::metadata(path) {
         Ok(meta) => meta,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
-            return Err(status::error(NOT_FOUND, format!("{shown}: no such file; check the path")));
+            return Err(status::error(
+                NOT_FOUND,
+                format!("{shown}: no such file; check the path"),
+            ));
         }
         Err(e) => return Err(status::error(CANNOT_RUN, format!("{shown}: {e}"))),
     };
@@ -148,7 +174,10 @@ fn check_file(path: &Path) -> Result<()> {
         ));
     }
     if !meta.is_file() {
-        return Err(status::error(CANNOT_RUN, format!("{shown} is not a regular file")));
+        return Err(status::error(
+            CANNOT_RUN,
+            format!("{shown} is not a regular file"),
+        ));
     }
     if meta.permissions().mode() & 0o111 == 0 {
         return Err(status::error(
@@ -162,39 +191,61 @@ fn check_file(path: &Path) -> Result<()> {
 /// Adds `path` and all it needs to `files`; returns the architecture. `depth` counts script interpreters.
 fn collect(path: &Path, wanted: Option<Arch>, files: &mut BTreeSet<PathBuf>, depth: u32) -> Result<Arch> {
     let shown = path.display();
-    let start = elf::read_start(path, 512).map_err(|e| status::error(CANNOT_RUN, format!("cannot read {shown}: {e}")))?;
+    let start = elf::read_start(path, 512)
+        .map_err(|e| status::error(CANNOT_RUN, format!("cannot read {shown}: {e}")))?;
     if start.starts_with(b"#!") {
         if depth >= 4 {
-            return Err(status::error(CANNOT_RUN, format!("{shown}: scripts interpret each other too deeply")));
+            return Err(status::error(
+                CANNOT_RUN,
+                format!("{shown}: scripts interpret each other too deeply"),
+            ));
         }
         files.insert(path.to_owned());
         return collect_script(path, &start, wanted, files, depth);
     }
     if !elf::is_elf(&start) {
-        let what = if start.is_empty() { "is empty" } else { "is neither an ELF program nor a script with #!" };
+        let what = if start.is_empty() {
+            "is empty"
+        } else {
+            "is neither an ELF program nor a script with #!"
+        };
         return Err(status::error(
             CANNOT_RUN,
             format!("{shown} {what}; give a Linux program, or name its interpreter: limen run -- sh {shown}"),
         ));
     }
     if start.len() < 64 {
-        return Err(status::error(CANNOT_RUN, format!("{shown} is cut short; build it again")));
+        return Err(status::error(
+            CANNOT_RUN,
+            format!("{shown} is cut short; build it again"),
+        ));
     }
     // Class, byte order and machine come first: they are what makes the rest readable.
-    let machine = if start[5] == 2 { [start[19], start[18]] } else { [start[18], start[19]] };
+    let machine = if start[5] == 2 {
+        [start[19], start[18]]
+    } else {
+        [start[18], start[19]]
+    };
     let machine = u16::from_le_bytes(machine);
     if start[4] != 2 || start[5] != 1 || Arch::of_elf_machine(machine).is_none() {
         return Err(status::error(
             CANNOT_RUN,
-            format!("{shown} is for {}; Limen runs x86_64 and arm64 programs", machine_name(machine)),
+            format!(
+                "{shown} is for {}; Limen runs x86_64 and arm64 programs",
+                machine_name(machine)
+            ),
         ));
     }
     let bytes = std::fs::read(path).with_context(|| format!("cannot read {shown}"))?;
-    let info = elf::read(path, &bytes).map_err(|e| status::error(CANNOT_RUN, format!("{e:#}; build it again")))?;
+    let info =
+        elf::read(path, &bytes).map_err(|e| status::error(CANNOT_RUN, format!("{e:#}; build it again")))?;
     let Some(arch) = info.arch() else {
         return Err(status::error(
             CANNOT_RUN,
-            format!("{shown} is for {}; Limen runs x86_64 and arm64 programs", machine_name(info.machine)),
+            format!(
+                "{shown} is for {}; Limen runs x86_64 and arm64 programs",
+                machine_name(info.machine)
+            ),
         ));
     };
     if let Some(wanted) = wanted
@@ -206,7 +257,10 @@ fn collect(path: &Path, wanted: Option<Arch>, files: &mut BTreeSet<PathBuf>, dep
         ));
     }
     if !info.runnable {
-        return Err(status::error(CANNOT_RUN, format!("{shown} is an object file, not a program; link it first")));
+        return Err(status::error(
+            CANNOT_RUN,
+            format!("{shown} is an object file, not a program; link it first"),
+        ));
     }
     files.insert(path.to_owned());
     if let Some(interpreter) = info.interpreter.clone() {
@@ -228,7 +282,12 @@ fn collect(path: &Path, wanted: Option<Arch>, files: &mut BTreeSet<PathBuf>, dep
 
 /// Where a guest path is on this host: there, or in the cross compiler's tree.
 fn host_place(guest: &str, arch: Arch) -> Option<PathBuf> {
-    [PathBuf::from(guest), PathBuf::from(format!("/usr/{}{guest}", arch.gnu()))].into_iter().find(|p| p.exists())
+    [
+        PathBuf::from(guest),
+        PathBuf::from(format!("/usr/{}{guest}", arch.gnu())),
+    ]
+    .into_iter()
+    .find(|p| p.exists())
 }
 
 fn collect_script(
@@ -243,13 +302,18 @@ fn collect_script(
     let line = String::from_utf8_lossy(line).trim().to_owned();
     let mut words = line.split_whitespace();
     let Some(interpreter) = words.next() else {
-        return Err(status::error(CANNOT_RUN, format!("{shown}: its #! line names no interpreter")));
+        return Err(status::error(
+            CANNOT_RUN,
+            format!("{shown}: its #! line names no interpreter"),
+        ));
     };
     let at = PathBuf::from(interpreter);
     if check_file(&at).is_err() {
         return Err(status::error(
             CANNOT_RUN,
-            format!("{shown} needs the interpreter {interpreter}, which is not on this host; install it or change the #! line"),
+            format!(
+                "{shown} needs the interpreter {interpreter}, which is not on this host; install it or change the #! line"
+            ),
         ));
     }
     let arch = collect(&at, wanted, files, depth + 1)?;
@@ -299,6 +363,11 @@ mod tests {
     #[test]
     fn a_shell_brings_its_loader() {
         let program = find("sh", None).unwrap();
-        assert!(program.files.iter().any(|f| f.to_string_lossy().contains("ld-linux")));
+        assert!(
+            program
+                .files
+                .iter()
+                .any(|f| f.to_string_lossy().contains("ld-linux"))
+        );
     }
 }

@@ -45,7 +45,9 @@ impl Signals {
     }
 
     fn take(&self, signal: i32) -> bool {
-        self.flags.iter().any(|(s, flag)| *s == signal && flag.swap(false, Ordering::SeqCst))
+        self.flags
+            .iter()
+            .any(|(s, flag)| *s == signal && flag.swap(false, Ordering::SeqCst))
     }
 
     fn drain(&self) {
@@ -136,7 +138,10 @@ impl<'a> Pump<'a> {
             ERRORS => (s.stderr.as_fd(), rustix::stdio::stderr()),
             TYPED if self.options.own => (rustix::stdio::stdin(), s.log.as_fd()),
             TYPED => (rustix::stdio::stdin(), s.terminal.as_fd()),
-            _ => (s.terminal.as_fd(), term::output(self.options.terminals).unwrap_or(rustix::stdio::stdout())),
+            _ => (
+                s.terminal.as_fd(),
+                term::output(self.options.terminals).unwrap_or(rustix::stdio::stdout()),
+            ),
         }
     }
 
@@ -145,7 +150,10 @@ impl<'a> Pump<'a> {
         let pid = rustix::process::Pid::from_child(&qemu.child);
         let exit = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())
             .context("pidfd_open does not work; Linux 5.3 or newer is needed")?;
-        let mut deadline = self.options.timeout.map(|t| (Instant::now() + t, Ending::Timeout));
+        let mut deadline = self
+            .options
+            .timeout
+            .map(|t| (Instant::now() + t, Ending::Timeout));
         let mut exited: Option<i32> = None;
         loop {
             self.after();
@@ -162,7 +170,11 @@ impl<'a> Pump<'a> {
                     Slot::Child => {
                         use std::os::unix::process::ExitStatusExt;
                         let status = qemu.child.wait().context("cannot wait for QEMU")?;
-                        exited = Some(status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0)));
+                        exited = Some(
+                            status
+                                .code()
+                                .unwrap_or_else(|| 128 + status.signal().unwrap_or(0)),
+                        );
                     }
                     Slot::Log => self.read_log(),
                     Slot::Control => self.talk(),
@@ -194,7 +206,9 @@ impl<'a> Pump<'a> {
             self.send(&format!("signal {SIGTERM}\n"));
             *deadline = Some((Instant::now() + GRACE, Ending::Interrupted(SIGTERM)));
         }
-        deadline.filter(|(at, _)| Instant::now() >= *at).map(|(_, ending)| ending)
+        deadline
+            .filter(|(at, _)| Instant::now() >= *at)
+            .map(|(_, ending)| ending)
     }
 
     /// Whether the run is over, and how.
@@ -203,7 +217,9 @@ impl<'a> Pump<'a> {
         let Some((ending, out, err)) = self.ending else {
             let status = exited?;
             // QEMU is gone: what its sockets still hold is all there will be.
-            let rest = [OUTPUT, ERRORS, SHOWN].into_iter().any(|r| !drained(r)) || !self.log_ended || !self.control_ended;
+            let rest = [OUTPUT, ERRORS, SHOWN].into_iter().any(|r| !drained(r))
+                || !self.log_ended
+                || !self.control_ended;
             return if rest { None } else { Some(Ending::Qemu(status)) };
         };
         let whole = |r: usize, n: u64| {
@@ -224,7 +240,12 @@ impl<'a> Pump<'a> {
     }
 
     /// Waits until something can be done; returns what.
-    fn wait(&self, signals: &Signals, exit: Option<BorrowedFd<'_>>, wait: Option<Duration>) -> Result<Vec<Slot>> {
+    fn wait(
+        &self,
+        signals: &Signals,
+        exit: Option<BorrowedFd<'_>>,
+        wait: Option<Duration>,
+    ) -> Result<Vec<Slot>> {
         let (read, write) = (PollFlags::IN, PollFlags::OUT);
         let mut slots = vec![Slot::Wake];
         let mut fds = vec![PollFd::from_borrowed_fd(signals.wake.as_fd(), read)];
@@ -239,7 +260,11 @@ impl<'a> Pump<'a> {
             add(Slot::Log, self.sockets.log.as_fd(), read);
         }
         if !self.control_ended {
-            let flags = if self.messages.is_empty() { read } else { read | write };
+            let flags = if self.messages.is_empty() {
+                read
+            } else {
+                read | write
+            };
             add(Slot::Control, self.sockets.control.as_fd(), flags);
         }
         for (r, relay) in self.relays.iter().enumerate() {
@@ -258,7 +283,12 @@ impl<'a> Pump<'a> {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error).context("poll does not work"),
         }
-        Ok(slots.into_iter().zip(&fds).filter(|(_, fd)| !fd.revents().is_empty()).map(|(s, _)| s).collect())
+        Ok(slots
+            .into_iter()
+            .zip(&fds)
+            .filter(|(_, fd)| !fd.revents().is_empty())
+            .map(|(s, _)| s)
+            .collect())
     }
 
     /// Reads from a relay's source. True when the user typed the key that ends the run.
@@ -284,7 +314,8 @@ impl<'a> Pump<'a> {
 
     /// What follows from the state of the streams.
     fn after(&mut self) {
-        if self.options.streams && !self.said_eof && self.relays[INPUT].ended && !self.relays[INPUT].pending() {
+        if self.options.streams && !self.said_eof && self.relays[INPUT].ended && !self.relays[INPUT].pending()
+        {
             self.said_eof = true;
             self.send(&format!("eof {}\n", self.relays[INPUT].taken));
         }
@@ -359,7 +390,11 @@ impl<'a> Pump<'a> {
         let numbers: Vec<u64> = words.filter_map(|w| w.parse().ok()).collect();
         match (word, numbers.as_slice()) {
             (Some("exit"), [status, out, err]) => {
-                let (out, err) = if self.options.streams { (*out, *err) } else { (0, 0) };
+                let (out, err) = if self.options.streams {
+                    (*out, *err)
+                } else {
+                    (0, 0)
+                };
                 self.ending = Some((Ending::Program(*status as i32), out, err));
             }
             (Some("exec"), [errno]) => self.ending = Some((Ending::NotStarted(*errno as i32), 0, 0)),
@@ -377,7 +412,13 @@ impl<'a> Pump<'a> {
 
 /// Closes one of our standard streams, so that whoever is at its other end notices.
 fn close_standard(stream: usize) {
-    let Ok(null) = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null") else { return };
+    let Ok(null) = std::fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open("/dev/null")
+    else {
+        return;
+    };
     let _ = match stream {
         0 => rustix::stdio::dup2_stdin(&null),
         1 => rustix::stdio::dup2_stdout(&null),

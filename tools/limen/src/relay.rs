@@ -25,12 +25,28 @@ pub struct Relay {
 
 impl Relay {
     pub fn new() -> Relay {
-        Relay { buffer: vec![0; BUFFER], start: 0, end: 0, taken: 0, given: 0, ended: false, broken: false }
+        Relay {
+            buffer: vec![0; BUFFER],
+            start: 0,
+            end: 0,
+            taken: 0,
+            given: 0,
+            ended: false,
+            broken: false,
+        }
     }
 
     /// A place holder without a buffer.
     pub fn none() -> Relay {
-        Relay { buffer: Vec::new(), start: 0, end: 0, taken: 0, given: 0, ended: true, broken: true }
+        Relay {
+            buffer: Vec::new(),
+            start: 0,
+            end: 0,
+            taken: 0,
+            given: 0,
+            ended: true,
+            broken: true,
+        }
     }
 
     /// Whether there is something to write.

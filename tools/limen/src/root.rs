@@ -27,7 +27,8 @@ pub fn root(options: &RootOptions) -> Result<()> {
     }
     guest_files::add_basics(&mut archive);
     let bytes = archive.finish();
-    std::fs::write(&options.output, &bytes).with_context(|| format!("cannot write {}", options.output.display()))?;
+    std::fs::write(&options.output, &bytes)
+        .with_context(|| format!("cannot write {}", options.output.display()))?;
     eprintln!("limen: {} ({} bytes)", options.output.display(), bytes.len());
     Ok(())
 }

@@ -30,7 +30,9 @@ enum What {
 pub fn run(options: &RunOptions) -> Result<i32> {
     let memory = machine::parse_memory(&options.mem)?;
     let timeout = match options.timeout {
-        Some(t) if !t.is_finite() || t <= 0.0 || t > 1e9 => bail!("--timeout {t}: give a number of seconds above 0"),
+        Some(t) if !t.is_finite() || t <= 0.0 || t > 1e9 => {
+            bail!("--timeout {t}: give a number of seconds above 0")
+        }
         t => t.map(Duration::from_secs_f64),
     };
     let (what, arch) = choose(options)?;
@@ -64,7 +66,10 @@ pub fn run(options: &RunOptions) -> Result<i32> {
     let kvm = accel::choose(options.accel, arch, &kernel, options.verbose)?;
     if options.gdb {
         let symbols = kernel.symbols.as_ref().unwrap_or(&kernel.image);
-        eprintln!("limen: waiting for a debugger: gdb-multiarch -ex 'target remote :1234' {}", symbols.display());
+        eprintln!(
+            "limen: waiting for a debugger: gdb-multiarch -ex 'target remote :1234' {}",
+            symbols.display()
+        );
     }
     let machine = Machine {
         arch,
@@ -82,7 +87,14 @@ pub fn run(options: &RunOptions) -> Result<i32> {
         terminal: !own && terminals != 0,
         extra: options.qemu_arg.clone(),
     };
-    let session = Options { terminals, streams: true, own, timeout, verbose: options.verbose, log: options.log.clone() };
+    let session = Options {
+        terminals,
+        streams: true,
+        own,
+        timeout,
+        verbose: options.verbose,
+        log: options.log.clone(),
+    };
     let outcome = session::run(&machine, &session)?;
     drop(initrd);
     Ok(report(&outcome, options, own))
@@ -91,22 +103,29 @@ pub fn run(options: &RunOptions) -> Result<i32> {
 /// Decides what runs, and on which architecture: the one asked for, the program's, the kernel's, the host's.
 fn choose(options: &RunOptions) -> Result<(What, Arch)> {
     let default = || {
-        options.arch.or_else(|| kernel::arch_of(options)).or(Arch::host()).context(
-            "this host's architecture is not one of Limen's; say which with --arch",
-        )
+        options
+            .arch
+            .or_else(|| kernel::arch_of(options))
+            .or(Arch::host())
+            .context("this host's architecture is not one of Limen's; say which with --arch")
     };
     if options.initrd.is_some() {
         return Ok((What::Own, default()?));
     }
     if let Some(dir) = &options.root {
         if !dir.is_dir() {
-            bail!("--root {}: no such directory; give the tree that becomes the guest's root", dir.display());
+            bail!(
+                "--root {}: no such directory; give the tree that becomes the guest's root",
+                dir.display()
+            );
         }
         let name = options.program.first().map_or("/bin/sh", String::as_str);
         let (path, arch) = program::find_in_tree(dir, name, options.arch)?;
         return Ok((What::InTree(path), arch.map_or_else(default, Ok)?));
     }
-    let Some(name) = options.program.first() else { return Ok((What::Shell, default()?)) };
+    let Some(name) = options.program.first() else {
+        return Ok((What::Shell, default()?));
+    };
     let program = program::find(name, options.arch.or_else(|| kernel::arch_of(options)))?;
     let arch = program.arch;
     Ok((What::Host(program), arch))
@@ -184,7 +203,11 @@ const OLDEST_QEMU: (u32, u32) = (6, 2);
 fn check_qemu(path: &Path) -> Result<()> {
     use std::os::unix::fs::MetadataExt;
     let meta = std::fs::metadata(path)?;
-    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let name = path
+        .file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned();
     let remembered = tree::cache("qemu")?.join(format!("{name}-{}-{}", meta.ino(), meta.mtime()));
     if remembered.exists() {
         return Ok(());
@@ -193,7 +216,9 @@ fn check_qemu(path: &Path) -> Result<()> {
     let output = output.with_context(|| format!("cannot start {}", path.display()))?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let version = text.split("version ").nth(1).unwrap_or_default();
-    let mut numbers = version.split(|c: char| !c.is_ascii_digit()).map(|n| n.parse().unwrap_or(0));
+    let mut numbers = version
+        .split(|c: char| !c.is_ascii_digit())
+        .map(|n| n.parse().unwrap_or(0));
     let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
     if version < OLDEST_QEMU {
         bail!(
@@ -217,7 +242,11 @@ fn report(outcome: &Outcome, options: &RunOptions, own: bool) -> i32 {
         Ending::NotStarted(errno) => {
             let error = std::io::Error::from_raw_os_error(errno);
             eprintln!("limen: the guest could not start the program: {error}");
-            return if errno == 2 { status::NOT_FOUND } else { status::CANNOT_RUN };
+            return if errno == 2 {
+                status::NOT_FOUND
+            } else {
+                status::CANNOT_RUN
+            };
         }
         Ending::Timeout => {
             eprintln!("limen: the time given with --timeout is over");
@@ -243,7 +272,9 @@ fn report(outcome: &Outcome, options: &RunOptions, own: bool) -> i32 {
         eprintln!("limen: QEMU: {}", outcome.qemu.trim());
         return status::HOST;
     }
-    eprintln!("limen: the machine ended (QEMU's status {code}) and did not say how the program ended; its log ends so:");
+    eprintln!(
+        "limen: the machine ended (QEMU's status {code}) and did not say how the program ended; its log ends so:"
+    );
     if !options.verbose {
         show_tail(&log, 30, false);
     }
@@ -253,7 +284,11 @@ fn report(outcome: &Outcome, options: &RunOptions, own: bool) -> i32 {
 /// The first or last lines of a log.
 fn show_tail(log: &str, lines: usize, first: bool) {
     let all: Vec<&str> = log.lines().collect();
-    let part = if first { &all[..all.len().min(lines)] } else { &all[all.len().saturating_sub(lines)..] };
+    let part = if first {
+        &all[..all.len().min(lines)]
+    } else {
+        &all[all.len().saturating_sub(lines)..]
+    };
     for line in part {
         eprintln!("{}", line.trim_end_matches('\r'));
     }

@@ -94,7 +94,10 @@ pub fn run(machine: &Machine, options: &Options) -> Result<Outcome> {
     }
     let signals = Signals::new()?;
     let mut command = Command::new(program);
-    command.args(&arguments).stdin(Stdio::null()).stdout(Stdio::null());
+    command
+        .args(&arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null());
     command.env("QEMU_AUDIO_DRV", "none");
     // Its own group: the terminal's Ctrl-C is ours to handle.
     command.process_group(0);
@@ -114,19 +117,33 @@ pub fn run(machine: &Machine, options: &Options) -> Result<Outcome> {
             Ok(())
         });
     }
-    let child = command.spawn().with_context(|| format!("cannot start {program}"))?;
+    let child = command
+        .spawn()
+        .with_context(|| format!("cannot start {program}"))?;
     let mut qemu = Qemu { child };
     // It holds QEMU's end of the socket for messages, which must not stay open here.
     drop(command);
     drop((control_q, stdio_q, stderr_q, terminal_q, log_q, said_q));
 
     let log_file = match &options.log {
-        Some(path) => Some(std::fs::File::create(path).with_context(|| format!("cannot write {}", path.display()))?),
+        Some(path) => {
+            Some(std::fs::File::create(path).with_context(|| format!("cannot write {}", path.display()))?)
+        }
         None => None,
     };
-    let sockets = Sockets { control, stdio, stderr, terminal, log };
+    let sockets = Sockets {
+        control,
+        stdio,
+        stderr,
+        terminal,
+        log,
+    };
     let mut pump = Pump::new(options, sockets, log_file);
-    let raw = if options.terminals != 0 { term::Raw::enter(options.terminals)? } else { None };
+    let raw = if options.terminals != 0 {
+        term::Raw::enter(options.terminals)?
+    } else {
+        None
+    };
     let ending = pump.run(&mut qemu, &signals);
     drop(raw);
     drop(qemu);
@@ -134,15 +151,29 @@ pub fn run(machine: &Machine, options: &Options) -> Result<Outcome> {
     use std::io::Read;
     said.set_nonblocking(true)?;
     let _ = (&said).read_to_string(&mut said_text);
-    Ok(Outcome { ending: ending?, log: pump.log_bytes, qemu: said_text })
+    Ok(Outcome {
+        ending: ending?,
+        log: pump.log_bytes,
+        qemu: said_text,
+    })
 }
 
 /// The arguments as a shell would take them, for `-v`.
 fn shell_words(words: &[String]) -> String {
-    let plain = |w: &&String| !w.is_empty() && w.chars().all(|c| c.is_ascii_alphanumeric() || "-_=,./:@+".contains(c));
+    let plain = |w: &&String| {
+        !w.is_empty()
+            && w.chars()
+                .all(|c| c.is_ascii_alphanumeric() || "-_=,./:@+".contains(c))
+    };
     let quoted: Vec<String> = words
         .iter()
-        .map(|w| if plain(&w) { w.clone() } else { format!("'{}'", w.replace('\'', "'\\''")) })
+        .map(|w| {
+            if plain(&w) {
+                w.clone()
+            } else {
+                format!("'{}'", w.replace('\'', "'\\''"))
+            }
+        })
         .collect();
     quoted.join(" ")
 }

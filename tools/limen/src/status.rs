@@ -35,7 +35,11 @@ impl std::error::Error for WithStatus {}
 
 /// An error that ends `limen` with `status`.
 pub fn error(status: i32, message: impl Into<String>) -> anyhow::Error {
-    WithStatus { status, message: message.into() }.into()
+    WithStatus {
+        status,
+        message: message.into(),
+    }
+    .into()
 }
 
 /// The exit status that belongs to an error.

@@ -42,7 +42,11 @@ impl Raw {
     /// When stdin is a terminal, everything typed belongs to the guest. When only an output is, just the translation
     /// of line ends goes: the guest's terminal has done it.
     pub fn enter(terminals: u32) -> Result<Option<Raw>> {
-        let Some(fd) = (if terminals & 1 != 0 { Some(rustix::stdio::stdin()) } else { output(terminals) }) else {
+        let Some(fd) = (if terminals & 1 != 0 {
+            Some(rustix::stdio::stdin())
+        } else {
+            output(terminals)
+        }) else {
             return Ok(None);
         };
         let before = tcgetattr(fd).context("cannot read the terminal's settings")?;

@@ -38,7 +38,12 @@ pub fn find() -> Result<Toolchain> {
     };
     let sysroot = PathBuf::from(ask(&["--print", "sysroot"])?);
     let version = ask(&["--version"])?;
-    Ok(Toolchain { cargo, rustc, sysroot, version })
+    Ok(Toolchain {
+        cargo,
+        rustc,
+        sysroot,
+        version,
+    })
 }
 
 impl Toolchain {
@@ -46,8 +51,14 @@ impl Toolchain {
     pub fn cargo(&self) -> Command {
         let mut command = Command::new(&self.cargo);
         // A toolchain file or rustup's own variables must not change the choice.
-        command.current_dir(tree::root()).env("RUSTC", &self.rustc).env("RUSTC_BOOTSTRAP", "1");
-        command.env_remove("RUSTFLAGS").env_remove("CARGO_ENCODED_RUSTFLAGS").env_remove("CARGO_TARGET_DIR");
+        command
+            .current_dir(tree::root())
+            .env("RUSTC", &self.rustc)
+            .env("RUSTC_BOOTSTRAP", "1");
+        command
+            .env_remove("RUSTFLAGS")
+            .env_remove("CARGO_ENCODED_RUSTFLAGS")
+            .env_remove("CARGO_TARGET_DIR");
         command
     }
 
@@ -60,7 +71,10 @@ impl Toolchain {
         if self.rustc.starts_with("/usr/bin") {
             return packages::install(&["rust-web-src"]);
         }
-        bail!("{} has no rust-src; run: rustup component add rust-src", self.sysroot.display());
+        bail!(
+            "{} has no rust-src; run: rustup component add rust-src",
+            self.sysroot.display()
+        );
     }
 
     /// The linker for the kernel: lld, the toolchain's own or Debian's.

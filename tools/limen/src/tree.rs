@@ -34,7 +34,9 @@ pub fn newest(paths: &[PathBuf]) -> SystemTime {
     let mut newest = SystemTime::UNIX_EPOCH;
     let mut todo: Vec<PathBuf> = paths.to_vec();
     while let Some(path) = todo.pop() {
-        let Ok(meta) = std::fs::metadata(&path) else { continue };
+        let Ok(meta) = std::fs::metadata(&path) else {
+            continue;
+        };
         if let Ok(time) = meta.modified() {
             newest = newest.max(time);
         }
@@ -48,7 +50,9 @@ pub fn newest(paths: &[PathBuf]) -> SystemTime {
 
 /// Whether `made` exists and is newer than everything it is made of.
 pub fn fresh(made: &Path, of: &[PathBuf]) -> bool {
-    let Ok(time) = std::fs::metadata(made).and_then(|m| m.modified()) else { return false };
+    let Ok(time) = std::fs::metadata(made).and_then(|m| m.modified()) else {
+        return false;
+    };
     time > newest(of)
 }
 
@@ -56,5 +60,8 @@ pub fn fresh(made: &Path, of: &[PathBuf]) -> bool {
 pub fn find_tool(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let system = ["/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/bin", "/bin"].map(PathBuf::from);
-    std::env::split_paths(&path).chain(system).map(|dir| dir.join(name)).find(|p| p.is_file())
+    std::env::split_paths(&path)
+        .chain(system)
+        .map(|dir| dir.join(name))
+        .find(|p| p.is_file())
 }

@@ -5,7 +5,12 @@ use super::{Flow, Step};
 
 /// Decodes the instruction at `address`.
 pub(crate) fn decode(code: &[u8], address: u64) -> Step {
-    let Some(bytes) = code.get(..4) else { return Step { length: 4, flow: Flow::End } };
+    let Some(bytes) = code.get(..4) else {
+        return Step {
+            length: 4,
+            flow: Flow::End,
+        };
+    };
     let word = u32::from_le_bytes(bytes.try_into().expect("four bytes"));
     let to = |field: u32, bits: u32| -> u64 {
         let offset = (((field << (32 - bits)) as i32) >> (32 - bits)) as i64 * 4;

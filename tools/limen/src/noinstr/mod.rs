@@ -83,14 +83,19 @@ fn check_image(data: &[u8]) -> Result<Report> {
         object::Architecture::Aarch64 => arm64::decode,
         other => bail!("no decoder for {other:?}"),
     };
-    let section = file
-        .section_by_name(".noinstr.text")
-        .context("the image has no .noinstr.text section: the linker script must keep it as a section of its own")?;
+    let section = file.section_by_name(".noinstr.text").context(
+        "the image has no .noinstr.text section: the linker script must keep it as a section of its own",
+    )?;
     let range = section.address()..section.address() + section.size();
     let names: BTreeMap<u64, String> = file
         .symbols()
         .filter(|s| s.kind() == SymbolKind::Text)
-        .filter_map(|s| Some((s.address(), format!("{:#}", rustc_demangle::demangle(s.name().ok()?)))))
+        .filter_map(|s| {
+            Some((
+                s.address(),
+                format!("{:#}", rustc_demangle::demangle(s.name().ok()?)),
+            ))
+        })
         .collect();
     let image = Image {
         code: section.data()?,
@@ -104,10 +109,17 @@ fn check_image(data: &[u8]) -> Result<Report> {
     }
     for address in marks(&file, "__patchable_function_entries")? {
         if range.contains(&address) {
-            bail!("{} may not be traced but has a patchable entry", image.name(address));
+            bail!(
+                "{} may not be traced but has a patchable entry",
+                image.name(address)
+            );
         }
     }
-    let starts: Vec<u64> = image.names.range(range.clone()).map(|(&address, _)| address).collect();
+    let starts: Vec<u64> = image
+        .names
+        .range(range.clone())
+        .map(|(&address, _)| address)
+        .collect();
     if starts.is_empty() {
         bail!(".noinstr.text holds no function");
     }
@@ -117,16 +129,28 @@ fn check_image(data: &[u8]) -> Result<Report> {
     }
     if !errors.is_empty() {
         let list: Vec<String> = errors.into_iter().collect();
-        bail!("reachable before the kernel's state is established:\n  {}", list.join("\n  "));
+        bail!(
+            "reachable before the kernel's state is established:\n  {}",
+            list.join("\n  ")
+        );
     }
-    Ok(Report { functions: starts.len(), bytes: range.end - range.start, marks: image.begin.len() })
+    Ok(Report {
+        functions: starts.len(),
+        bytes: range.end - range.start,
+        marks: image.begin.len(),
+    })
 }
 
 /// The addresses a section lists, eight bytes each.
 fn marks(file: &object::File<'_>, name: &str) -> Result<BTreeSet<u64>> {
-    let Some(section) = file.section_by_name(name) else { return Ok(BTreeSet::new()) };
+    let Some(section) = file.section_by_name(name) else {
+        return Ok(BTreeSet::new());
+    };
     let data = section.data()?;
-    Ok(data.chunks_exact(8).map(|c| u64::from_le_bytes(c.try_into().expect("eight bytes"))).collect())
+    Ok(data
+        .chunks_exact(8)
+        .map(|c| u64::from_le_bytes(c.try_into().expect("eight bytes")))
+        .collect())
 }
 
 /// Follows every path from `start`, which begins with the state not established.
@@ -213,7 +237,10 @@ mod tests {
 
     #[test]
     fn a_call_before_the_mark_is_found() {
-        assert_eq!(run(&[bl(0x1000, 0x8000), RET], &[], &[]), ["stub+0x0: calls outside+0x0"]);
+        assert_eq!(
+            run(&[bl(0x1000, 0x8000), RET], &[], &[]),
+            ["stub+0x0: calls outside+0x0"]
+        );
     }
 
     #[test]

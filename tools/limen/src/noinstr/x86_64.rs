@@ -16,7 +16,10 @@ pub(crate) fn decode(code: &[u8], address: u64) -> Step {
         FlowControl::IndirectCall => Flow::IndirectCall,
         FlowControl::Return | FlowControl::Exception => Flow::End,
     };
-    Step { length: instruction.len().max(1) as u64, flow }
+    Step {
+        length: instruction.len().max(1) as u64,
+        flow,
+    }
 }
 
 #[cfg(test)]

@@ -20,24 +20,38 @@ fn boot(context: &Context, arch: Arch, smp: u32, options: &[&str]) -> Result<Str
     if ran.text() != format!("up\n{smp}\ncat\nsub\n3\n") {
         bail!("the shell said something else\n{}", ran.everything());
     }
-    Ok(format!("{} {smp} CPUs {:.1} s", options.join(" "), began.elapsed().as_secs_f64()))
+    Ok(format!(
+        "{} {smp} CPUs {:.1} s",
+        options.join(" "),
+        began.elapsed().as_secs_f64()
+    ))
 }
 
 /// The first boot, which the others depend on.
 pub fn first_steps(arch: Arch) -> Vec<Step> {
-    let first = Step::on(arch, "boot", move |context| Ok(Verdict::Passed(boot(context, arch, 1, &[])?)));
+    let first = Step::on(arch, "boot", move |context| {
+        Ok(Verdict::Passed(boot(context, arch, 1, &[])?))
+    });
     vec![first.after(format!("build-{arch}"))]
 }
 
 /// All other boots.
 pub fn more_steps(arch: Arch) -> Vec<Step> {
     let smp = Step::on(arch, "smp", move |context| {
-        let runs: Result<Vec<String>> = [2, 4, 8].map(|n| boot(context, arch, n, &[])).into_iter().collect();
+        let runs: Result<Vec<String>> = [2, 4, 8]
+            .map(|n| boot(context, arch, n, &[]))
+            .into_iter()
+            .collect();
         Ok(Verdict::Passed(runs?.join(", ")))
     });
     let machines = Step::on(arch, "machines", move |context| {
         let sets: &[&[&str]] = match arch {
-            Arch::X86_64 => &[&["--machine=q35"], &["--machine=microvm"], &["--cpu=qemu64"], &["--mem=6G"]],
+            Arch::X86_64 => &[
+                &["--machine=q35"],
+                &["--machine=microvm"],
+                &["--cpu=qemu64"],
+                &["--mem=6G"],
+            ],
             Arch::Arm64 => &[
                 &["--machine=virt,gic-version=3"],
                 &["--machine=virt,gic-version=2"],
@@ -67,7 +81,10 @@ pub fn more_steps(arch: Arch) -> Vec<Step> {
         }
         let script = "for i in 1 2 3 4 5; do ls -lR /proc/self /sys /dev >/dev/null 2>&1; (seq 1000 | sort | md5sum; sleep 0.1) & done; wait; \
                       mkdir -p /tmp/a; for i in $(seq 100); do echo $i > /tmp/a/$i; done; rm -r /tmp/a; kill -9 $$\n";
-        let guest = Guest::new(context, arch).smp(4).timeout(240).option("--features=lockdep");
+        let guest = Guest::new(context, arch)
+            .smp(4)
+            .timeout(240)
+            .option("--features=lockdep");
         let ran = guest.option("--profile=kernel-dev").script(script).run()?;
         ran.expect(137)?;
         Ok(Verdict::Passed("no complaint about locks".into()))
@@ -76,8 +93,16 @@ pub fn more_steps(arch: Arch) -> Vec<Step> {
         if context.kernel.is_some() {
             return Ok(Verdict::Skipped("only for Limen".into()));
         }
-        let ran = Guest::new(context, arch).smp(2).timeout(120).option("--append=limen.selftest").run()?;
-        let Some(line) = ran.log.lines().find(|l| l.contains("selftest:") && l.contains("passed")) else {
+        let ran = Guest::new(context, arch)
+            .smp(2)
+            .timeout(120)
+            .option("--append=limen.selftest")
+            .run()?;
+        let Some(line) = ran
+            .log
+            .lines()
+            .find(|l| l.contains("selftest:") && l.contains("passed"))
+        else {
             bail!("the self-tests did not end\n{}", ran.everything());
         };
         ran.clean_log()?;
@@ -85,5 +110,10 @@ pub fn more_steps(arch: Arch) -> Vec<Step> {
         Ok(Verdict::Passed(line.to_owned()))
     });
     let first = format!("boot-{arch}");
-    vec![smp.after(&first), machines.after(&first), lockdep.after(&first).long(), selftest.after(&first)]
+    vec![
+        smp.after(&first),
+        machines.after(&first),
+        lockdep.after(&first).long(),
+        selftest.after(&first),
+    ]
 }

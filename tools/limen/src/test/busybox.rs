@@ -13,8 +13,18 @@ pub fn steps(arch: Arch) -> Vec<Step> {
         let dir = tree::cache("test")?.join(format!("busybox-{arch}"));
         cases::prepare(&cases, &dir, "sh")?;
         let add = format!("--add={}:/cases", dir.display());
-        let guest = |g: Guest| g.option(&add).option("--mem=512M").smp(2).timeout(600).script("sh /cases/run\n");
-        let text = cases::compare(&cases, guest(Guest::new(context, arch)), guest(Guest::linux(arch)?))?;
+        let guest = |g: Guest| {
+            g.option(&add)
+                .option("--mem=512M")
+                .smp(2)
+                .timeout(600)
+                .script("sh /cases/run\n")
+        };
+        let text = cases::compare(
+            &cases,
+            guest(Guest::new(context, arch)),
+            guest(Guest::linux(arch)?),
+        )?;
         Ok(Verdict::Passed(text))
     });
     vec![step.after(format!("boot-{arch}"))]

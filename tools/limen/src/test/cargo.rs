@@ -13,7 +13,9 @@ pub fn first_steps() -> Vec<Step> {
     let mut steps = vec![Step::new("rustfmt", |_| {
         let tools = toolchain::find()?;
         if rustfmt().is_none() {
-            return Ok(Verdict::Skipped("no rustfmt on this host; rustup component add rustfmt".into()));
+            return Ok(Verdict::Skipped(
+                "no rustfmt on this host; rustup component add rustfmt".into(),
+            ));
         }
         let mut cargo = tools.cargo();
         if let Some(path) = rustfmt() {
@@ -27,7 +29,11 @@ pub fn first_steps() -> Vec<Step> {
             if context.kernel.is_some() {
                 return Ok(Verdict::Skipped("--kernel is given".into()));
             }
-            let kernel = build::Kernel { arch, profile: "kernel".into(), features: String::new() };
+            let kernel = build::Kernel {
+                arch,
+                profile: "kernel".into(),
+                features: String::new(),
+            };
             let built = kernel.build_quietly()?;
             let size = std::fs::metadata(&built.image)?.len();
             Ok(Verdict::Passed(format!("{size} bytes")))
@@ -37,7 +43,11 @@ pub fn first_steps() -> Vec<Step> {
                 if context.kernel.is_some() {
                     return Ok(Verdict::Skipped("--kernel is given".into()));
                 }
-                let kernel = build::Kernel { arch, profile: "kernel".into(), features: String::new() };
+                let kernel = build::Kernel {
+                    arch,
+                    profile: "kernel".into(),
+                    features: String::new(),
+                };
                 let checked = noinstr::check(&kernel.ensure(false)?.elf)?;
                 Ok(Verdict::Passed(format!(
                     "{} functions, {} bytes, {} marks: nothing traceable before the state is established",
@@ -70,21 +80,45 @@ pub fn last_steps() -> Vec<Step> {
     });
     let mut steps = vec![crates];
     let lints = Step::new("clippy", |_| {
-        let Some(mut cargo) = lint_cargo() else { return Ok(Verdict::Skipped(NO_CLIPPY.into())) };
-        let flags = ["--workspace", "--exclude", "limen-kernel", "--all-targets", "--target-dir", "target/clippy"];
+        let Some(mut cargo) = lint_cargo() else {
+            return Ok(Verdict::Skipped(NO_CLIPPY.into()));
+        };
+        let flags = [
+            "--workspace",
+            "--exclude",
+            "limen-kernel",
+            "--all-targets",
+            "--target-dir",
+            "target/clippy",
+        ];
         quiet(cargo.arg("clippy").args(flags).args(["--", "-D", "warnings"]))?;
         Ok(Verdict::Passed(String::new()))
     });
     steps.push(lints);
     for arch in Arch::ALL {
         steps.push(Step::on(arch, "clippy-kernel", move |_| {
-            let Some(mut cargo) = lint_cargo() else { return Ok(Verdict::Skipped(NO_CLIPPY.into())) };
+            let Some(mut cargo) = lint_cargo() else {
+                return Ok(Verdict::Skipped(NO_CLIPPY.into()));
+            };
             let target = arch.kernel_target();
             // Clippy's compiler may be another than the one that builds: it brings its own `core` for the target.
             let _ = Command::new("rustup").args(["target", "add", target]).output();
             let flags = build::flags(arch, &toolchain::find()?.linker()?).join("\u{1f}");
-            let options = ["clippy", "-p", "limen-kernel", "--target", target, "--target-dir", "target/clippy"];
-            quiet(cargo.args(options).env("CARGO_ENCODED_RUSTFLAGS", flags).args(["--", "-D", "warnings"]))?;
+            let options = [
+                "clippy",
+                "-p",
+                "limen-kernel",
+                "--target",
+                target,
+                "--target-dir",
+                "target/clippy",
+            ];
+            quiet(
+                cargo
+                    .args(options)
+                    .env("CARGO_ENCODED_RUSTFLAGS", flags)
+                    .args(["--", "-D", "warnings"]),
+            )?;
             Ok(Verdict::Passed(String::new()))
         }));
     }
@@ -102,13 +136,19 @@ const NO_CLIPPY: &str = "no clippy on this host; rustup component add clippy";
 fn lint_cargo() -> Option<Command> {
     let clippy = tree::find_tool("cargo-clippy")?;
     let mut cargo = Command::new(clippy.with_file_name("cargo"));
-    cargo.current_dir(tree::root()).env("RUSTC_BOOTSTRAP", "1").env_remove("RUSTC").env_remove("RUSTFLAGS");
+    cargo
+        .current_dir(tree::root())
+        .env("RUSTC_BOOTSTRAP", "1")
+        .env_remove("RUSTC")
+        .env_remove("RUSTFLAGS");
     Some(cargo)
 }
 
 /// Runs a command; its output is the error when it fails.
 fn quiet(command: &mut Command) -> Result<String> {
-    let output = command.output().with_context(|| format!("cannot start {:?}", command.get_program()))?;
+    let output = command
+        .output()
+        .with_context(|| format!("cannot start {:?}", command.get_program()))?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     if !output.status.success() {
         bail!("{}{}", text, String::from_utf8_lossy(&output.stderr));

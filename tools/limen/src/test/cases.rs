@@ -42,7 +42,10 @@ pub fn read(folder: &str) -> Result<Vec<Case>> {
             if cases.iter().any(|c| c.name == name) {
                 bail!("{}: two cases are called {name}", file.display());
             }
-            cases.push(Case { name, text: text.to_owned() });
+            cases.push(Case {
+                name,
+                text: text.to_owned(),
+            });
         }
     }
     Ok(cases)
@@ -80,18 +83,26 @@ fn parse(bytes: &[u8]) -> (BTreeMap<usize, Given>, bool) {
     let mut found = BTreeMap::new();
     let mut at = 0;
     while at < bytes.len() {
-        let end = bytes[at..].iter().position(|b| *b == b'\n').map_or(bytes.len(), |n| at + n);
+        let end = bytes[at..]
+            .iter()
+            .position(|b| *b == b'\n')
+            .map_or(bytes.len(), |n| at + n);
         let line = String::from_utf8_lossy(&bytes[at..end]).into_owned();
         at = (end + 1).min(bytes.len());
         let words: Vec<&str> = line.split(' ').collect();
         if let ["end", case, status, out, err] = words[..] {
-            let (Ok(case), Ok(out), Ok(err)) = (case.parse(), out.parse::<usize>(), err.parse::<usize>()) else {
+            let (Ok(case), Ok(out), Ok(err)) = (case.parse(), out.parse::<usize>(), err.parse::<usize>())
+            else {
                 continue;
             };
             let take = |from: usize, n: usize| bytes.get(from..from + n).unwrap_or_default().to_vec();
             found.insert(
                 case,
-                Given { status: status.to_owned(), stdout: take(at, out), stderr: take(at + out, err) },
+                Given {
+                    status: status.to_owned(),
+                    stdout: take(at, out),
+                    stderr: take(at + out, err),
+                },
             );
             at = (at + out + err).min(bytes.len());
         } else if line == "all done" {
@@ -116,7 +127,11 @@ fn reference(cases: &[Case], guest: Guest) -> Result<BTreeMap<usize, Given>> {
     let ran = guest.run()?;
     let (found, complete) = parse(&ran.stdout);
     if !complete {
-        bail!("Linux did not get through the cases; status {}\n{}", ran.status, ran.everything());
+        bail!(
+            "Linux did not get through the cases; status {}\n{}",
+            ran.status,
+            ran.everything()
+        );
     }
     std::fs::write(kept, &ran.stdout)?;
     Ok(found)
@@ -138,15 +153,25 @@ pub fn compare(cases: &[Case], ours: Guest, theirs: Guest) -> Result<String> {
         }
     }
     if !complete {
-        wrong.push(format!("it did not get through; status {}\n{}", ours.status, ours.everything()));
+        wrong.push(format!(
+            "it did not get through; status {}\n{}",
+            ours.status,
+            ours.everything()
+        ));
     }
     if let Err(error) = ours.clean_log() {
         wrong.push(format!("{error:#}"));
     }
     if wrong.is_empty() {
-        return Ok(format!("{right} cases give the same bytes and status as on Linux"));
+        return Ok(format!(
+            "{right} cases give the same bytes and status as on Linux"
+        ));
     }
-    bail!("{right} of {} cases are the same as on Linux; these are not:\n{}", cases.len(), wrong.join("\n"))
+    bail!(
+        "{right} of {} cases are the same as on Linux; these are not:\n{}",
+        cases.len(),
+        wrong.join("\n")
+    )
 }
 
 /// The first lines that differ.
@@ -155,7 +180,10 @@ fn difference(ours: &Given, linux: &Given) -> String {
     if ours.status != linux.status {
         text += &format!("  status {} instead of {}\n", ours.status, linux.status);
     }
-    for (name, a, b) in [("stdout", &ours.stdout, &linux.stdout), ("stderr", &ours.stderr, &linux.stderr)] {
+    for (name, a, b) in [
+        ("stdout", &ours.stdout, &linux.stdout),
+        ("stderr", &ours.stderr, &linux.stderr),
+    ] {
         if a == b {
             continue;
         }
@@ -166,8 +194,13 @@ fn difference(ours: &Given, linux: &Given) -> String {
             number += 1;
             let (p, q) = (x.next(), y.next());
             if p != q || p.is_none() {
-                let show = |l: Option<&str>| l.map_or("(the end)".to_owned(), |l| l.chars().take(200).collect());
-                text += &format!("  {name} line {number}: {}\n        instead of: {}\n", show(p), show(q));
+                let show =
+                    |l: Option<&str>| l.map_or("(the end)".to_owned(), |l| l.chars().take(200).collect());
+                text += &format!(
+                    "  {name} line {number}: {}\n        instead of: {}\n",
+                    show(p),
+                    show(q)
+                );
                 break;
             }
         }

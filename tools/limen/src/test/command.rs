@@ -14,12 +14,17 @@ use crate::{agent, tree};
 
 /// The steps.
 pub fn steps() -> Vec<Step> {
-    let Some(host) = Arch::host() else { return Vec::new() };
+    let Some(host) = Arch::host() else {
+        return Vec::new();
+    };
     let boot = format!("boot-{host}");
     let mut steps = vec![Step::new("command-bad-input", bad_input)];
     for arch in Arch::ALL {
-        steps.push(Step::on(arch, "command-status", move |c| statuses(c, arch)).after(format!("boot-{arch}")));
-        steps.push(Step::on(arch, "command-terminal", move |c| terminal(c, arch)).after(format!("boot-{arch}")));
+        steps
+            .push(Step::on(arch, "command-status", move |c| statuses(c, arch)).after(format!("boot-{arch}")));
+        steps.push(
+            Step::on(arch, "command-terminal", move |c| terminal(c, arch)).after(format!("boot-{arch}")),
+        );
     }
     steps.push(Step::new("command-pipe", move |c| big_pipe(c, host)).after(&boot));
     steps.push(Step::new("command-endings", move |c| endings(c, host)).after(&boot));
@@ -55,13 +60,24 @@ fn statuses(context: &Context, arch: Arch) -> Result<Verdict> {
     ran.expect(0).context("a static program")?;
     let ran = Guest::new(context, arch).program(&[&path, "unknown"]).run()?;
     ran.expect(64).context("its status")?;
-    let ran = Guest::new(context, arch).timeout(8).script("echo before; sleep 1000\n").run()?;
-    check("a timeout", ran.status == 124 && ran.stdout == b"before\n", || ran.everything())?;
+    let ran = Guest::new(context, arch)
+        .timeout(8)
+        .script("echo before; sleep 1000\n")
+        .run()?;
+    check(
+        "a timeout",
+        ran.status == 124 && ran.stdout == b"before\n",
+        || ran.everything(),
+    )?;
     if context.kernel.is_none() {
-        let ran = Guest::new(context, arch).script("echo c > /proc/sysrq-trigger; sleep 5\n").run()?;
+        let ran = Guest::new(context, arch)
+            .script("echo c > /proc/sysrq-trigger; sleep 5\n")
+            .run()?;
         check("a panic", ran.status == 123, || ran.everything())?;
     }
-    Ok(Verdict::Passed("exit statuses, signals, streams, timeout, panic".into()))
+    Ok(Verdict::Passed(
+        "exit statuses, signals, streams, timeout, panic".into(),
+    ))
 }
 
 /// 100 MiB through a guest, unharmed.
@@ -75,10 +91,19 @@ fn big_pipe(context: &Context, arch: Arch) -> Result<Verdict> {
         chunk.copy_from_slice(&state.to_le_bytes());
     }
     let began = Instant::now();
-    let ran = Guest::new(context, arch).program(&["cat"]).input(bytes.clone()).timeout(300).run()?;
+    let ran = Guest::new(context, arch)
+        .program(&["cat"])
+        .input(bytes.clone())
+        .timeout(300)
+        .run()?;
     ran.expect(0)?;
-    check("the bytes that came back differ", ran.stdout == bytes, || format!("{} bytes", ran.stdout.len()))?;
-    Ok(Verdict::Passed(format!("100 MiB both ways in {:.1} s", began.elapsed().as_secs_f64())))
+    check("the bytes that came back differ", ran.stdout == bytes, || {
+        format!("{} bytes", ran.stdout.len())
+    })?;
+    Ok(Verdict::Passed(format!(
+        "100 MiB both ways in {:.1} s",
+        began.elapsed().as_secs_f64()
+    )))
 }
 
 /// Input that cannot work: one line each, with what to do, and the right status.
@@ -108,8 +133,15 @@ fn bad_input(context: &Context) -> Result<Verdict> {
     std::fs::write(&no_init, archive.finish())?;
     let no_init = no_init.to_string_lossy().into_owned();
     let folder = dir.to_string_lossy().into_owned();
-    let old = make("qemu-system-x86_64", b"#!/bin/sh\necho 'QEMU emulator version 2.5.0'\n", 0o755)?;
-    let with_old = std::path::Path::new(&old).parent().map(|p| p.to_string_lossy().into_owned()).unwrap_or_default();
+    let old = make(
+        "qemu-system-x86_64",
+        b"#!/bin/sh\necho 'QEMU emulator version 2.5.0'\n",
+        0o755,
+    )?;
+    let with_old = std::path::Path::new(&old)
+        .parent()
+        .map(|p| p.to_string_lossy().into_owned())
+        .unwrap_or_default();
     // What is asked, the status, and a word the message must have.
     let cases: Vec<(Vec<&str>, i32, &str)> = vec![
         (vec!["--", "no-such-program-here"], 127, "PATH"),
@@ -126,33 +158,56 @@ fn bad_input(context: &Context) -> Result<Verdict> {
         (vec!["--root=/no/such/dir"], 125, "no such directory"),
         (vec!["--mem=banana"], 125, "--mem"),
         (vec!["--mem=1M", "--", "true"], 125, "too little"),
-        (vec!["--kernel=/no/such/kernel", "--", "true"], 125, "cannot read the kernel"),
+        (
+            vec!["--kernel=/no/such/kernel", "--", "true"],
+            125,
+            "cannot read the kernel",
+        ),
         (vec!["--kernel", &plain, "--", "true"], 125, "no kernel image"),
         (vec!["--timeout=-3", "--", "true"], 125, "--timeout"),
     ];
-    let kernel = context.kernel.as_ref().map(|k| format!("--kernel={}", k.display()));
+    let kernel = context
+        .kernel
+        .as_ref()
+        .map(|k| format!("--kernel={}", k.display()));
     for (arguments, status, word) in &cases {
         let given = arguments.iter().any(|a| a.starts_with("--kernel"));
         let mut command = Command::new(std::env::current_exe()?);
-        command.arg("run").args(kernel.iter().filter(|_| !given)).args(arguments);
+        command
+            .arg("run")
+            .args(kernel.iter().filter(|_| !given))
+            .args(arguments);
         expect_line(command, *status, word).with_context(|| arguments.join(" "))?;
     }
     if Arch::host() == Some(Arch::X86_64) {
         let mut command = Command::new(std::env::current_exe()?);
         let path = std::env::var("PATH").unwrap_or_default();
-        command.env("PATH", format!("{with_old}:{path}")).args(["run"]).args(&kernel).args(["--", "true"]);
+        command
+            .env("PATH", format!("{with_old}:{path}"))
+            .args(["run"])
+            .args(&kernel)
+            .args(["--", "true"]);
         expect_line(command, 125, "newer").context("an old QEMU")?;
     }
-    Ok(Verdict::Passed(format!("{} kinds, one line each", cases.len() + 1)))
+    Ok(Verdict::Passed(format!(
+        "{} kinds, one line each",
+        cases.len() + 1
+    )))
 }
 
 fn expect_line(mut command: Command, status: i32, word: &str) -> Result<()> {
     let output = command.stdin(Stdio::null()).output()?;
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     // Progress (building, fetching) may come first.
-    let lines: Vec<&str> = text.lines().filter(|l| !l.contains("building") && !l.contains("fetching")).collect();
+    let lines: Vec<&str> = text
+        .lines()
+        .filter(|l| !l.contains("building") && !l.contains("fetching"))
+        .collect();
     if output.status.code() != Some(status) || lines.len() != 1 || !lines[0].contains(word) {
-        bail!("status {:?} instead of {status}, or not one line with {word:?}:\n{text}", output.status.code());
+        bail!(
+            "status {:?} instead of {status}, or not one line with {word:?}:\n{text}",
+            output.status.code()
+        );
     }
     Ok(())
 }
@@ -173,10 +228,22 @@ impl Terminal {
         unlockpt(&master)?;
         let name = ptsname(&master, Vec::new())?;
         let open = || -> Result<OwnedFd> {
-            Ok(std::fs::OpenOptions::new().read(true).write(true).open(name.to_str()?)?.into())
+            Ok(std::fs::OpenOptions::new()
+                .read(true)
+                .write(true)
+                .open(name.to_str()?)?
+                .into())
         };
         let slave = open()?;
-        tcsetwinsize(&slave, Winsize { ws_row: 33, ws_col: 99, ws_xpixel: 0, ws_ypixel: 0 })?;
+        tcsetwinsize(
+            &slave,
+            Winsize {
+                ws_row: 33,
+                ws_col: 99,
+                ws_xpixel: 0,
+                ws_ypixel: 0,
+            },
+        )?;
         // setsid -c makes the terminal the controlling one, as a terminal program does.
         let mut command = Command::new("setsid");
         command.args(["-c", "-w"]).arg(std::env::current_exe()?);
@@ -187,13 +254,21 @@ impl Terminal {
         if !program.is_empty() {
             command.arg("--").args(program);
         }
-        command.env("TERM", "vt100").stdin(open()?).stdout(open()?).stderr(open()?);
+        command
+            .env("TERM", "vt100")
+            .stdin(open()?)
+            .stdout(open()?)
+            .stderr(open()?);
         let child = command.spawn().context("cannot start setsid")?;
         drop(command);
         drop(slave);
         let master = std::fs::File::from(OwnedFd::from(master));
         rustix::io::ioctl_fionbio(&master, true)?;
-        Ok(Terminal { master, child, seen: Vec::new() })
+        Ok(Terminal {
+            master,
+            child,
+            seen: Vec::new(),
+        })
     }
 
     fn send(&mut self, text: &str) -> Result<()> {
@@ -239,7 +314,10 @@ impl Terminal {
             }
             if Instant::now() > limit {
                 let _ = self.child.kill();
-                bail!("it did not end; the terminal showed:\n{}", String::from_utf8_lossy(&self.seen));
+                bail!(
+                    "it did not end; the terminal showed:\n{}",
+                    String::from_utf8_lossy(&self.seen)
+                );
             }
             std::thread::sleep(Duration::from_millis(10));
         }
@@ -308,8 +386,14 @@ fn terminal(context: &Context, arch: Arch) -> Result<Verdict> {
     t.send("sleep 100\r")?;
     std::thread::sleep(Duration::from_millis(300));
     t.send("\x1d")?;
-    check("Ctrl-] did not end the run with 130", t.end()? == 130, String::new)?;
-    Ok(Verdict::Passed("echo, editing, Ctrl-C, Ctrl-D, Ctrl-Z, Ctrl-], size, vi, top".into()))
+    check(
+        "Ctrl-] did not end the run with 130",
+        t.end()? == 130,
+        String::new,
+    )?;
+    Ok(Verdict::Passed(
+        "echo, editing, Ctrl-C, Ctrl-D, Ctrl-Z, Ctrl-], size, vi, top".into(),
+    ))
 }
 
 /// Endings from outside: signals, closed pipes; and no QEMU is left.
@@ -318,11 +402,20 @@ fn endings(context: &Context, arch: Arch) -> Result<Verdict> {
     let start = |script: &str| -> Result<(std::process::Child, String)> {
         let marker = format!("limen-test-{}-{}", std::process::id(), script.len());
         let mut command = Command::new(std::env::current_exe()?);
-        command.args(["run", "--accel=tcg", "--timeout=60", &format!("--arch={arch}"), &format!("--append={marker}")]);
+        command.args([
+            "run",
+            "--accel=tcg",
+            "--timeout=60",
+            &format!("--arch={arch}"),
+            &format!("--append={marker}"),
+        ]);
         if let Some(kernel) = &context.kernel {
             command.arg(format!("--kernel={}", kernel.display()));
         }
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         let mut child = command.spawn()?;
         if let Some(stdin) = &mut child.stdin {
             stdin.write_all(script.as_bytes())?;
@@ -333,31 +426,49 @@ fn endings(context: &Context, arch: Arch) -> Result<Verdict> {
     };
     let left = |marker: &str| -> bool {
         std::thread::sleep(Duration::from_millis(300));
-        std::fs::read_dir("/proc").into_iter().flatten().flatten().any(|e| {
-            let line = std::fs::read(e.path().join("cmdline")).unwrap_or_default();
-            String::from_utf8_lossy(&line).contains(marker) && line.starts_with(b"qemu")
-        })
+        std::fs::read_dir("/proc")
+            .into_iter()
+            .flatten()
+            .flatten()
+            .any(|e| {
+                let line = std::fs::read(e.path().join("cmdline")).unwrap_or_default();
+                String::from_utf8_lossy(&line).contains(marker) && line.starts_with(b"qemu")
+            })
     };
     for (signal, script, status) in [
         (Signal::INT, "echo x; sleep 100\n", Some(130)),
-        (Signal::TERM, "trap 'exit 44' TERM; echo x; while :; do sleep 0.1; done\n", Some(44)),
+        (
+            Signal::TERM,
+            "trap 'exit 44' TERM; echo x; while :; do sleep 0.1; done\n",
+            Some(44),
+        ),
         (Signal::HUP, "echo x; sleep 100 \n", Some(129)),
         (Signal::KILL, "echo x; sleep 100  \n", None),
     ] {
         let (mut child, marker) = start(script)?;
         kill_process(Pid::from_child(&child), signal)?;
         let ended = child.wait()?;
-        check("the status after a signal", ended.code() == status, || format!("{signal:?} gave {ended:?}"))?;
-        check("QEMU is left running", !left(&marker), || format!("after {signal:?}"))?;
+        check("the status after a signal", ended.code() == status, || {
+            format!("{signal:?} gave {ended:?}")
+        })?;
+        check("QEMU is left running", !left(&marker), || {
+            format!("after {signal:?}")
+        })?;
     }
     // A reader that goes away: the writer in the guest learns it.
     let (mut child, marker) = start("yes; echo $? >&2; exit 9\n")?;
     drop(child.stdout.take());
     let output = child.wait_with_output()?;
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
-    check("yes did not learn that nobody reads", text.contains("141"), || format!("{:?} {text}", output.status))?;
+    check(
+        "yes did not learn that nobody reads",
+        text.contains("141"),
+        || format!("{:?} {text}", output.status),
+    )?;
     check("QEMU is left running", !left(&marker), String::new)?;
-    Ok(Verdict::Passed("SIGINT, SIGTERM, SIGHUP, SIGKILL, a closed pipe; nothing is left running".into()))
+    Ok(Verdict::Passed(
+        "SIGINT, SIGTERM, SIGHUP, SIGKILL, a closed pipe; nothing is left running".into(),
+    ))
 }
 
 /// The user's own initramfs, plain and compressed.
@@ -367,12 +478,20 @@ fn own_initrd(context: &Context, arch: Arch) -> Result<Verdict> {
     std::fs::create_dir_all(&dir)?;
     let mut archive = crate::cpio::Archive::default();
     crate::image::add_busybox(&mut archive, arch)?;
-    archive.file("init", 0o755, b"#!/bin/sh\necho own init says $1\nmount -t proc proc /proc\npoweroff -f\n");
+    archive.file(
+        "init",
+        0o755,
+        b"#!/bin/sh\necho own init says $1\nmount -t proc proc /proc\npoweroff -f\n",
+    );
     crate::guest_files::add_basics(&mut archive);
     let plain = dir.join("plain.cpio");
     std::fs::write(&plain, archive.finish())?;
     let mut files = vec![plain.clone()];
-    for (tool, package, ending) in [("gzip", "gzip", "gz"), ("zstd", "zstd", "zst"), ("lz4", "lz4", "lz4")] {
+    for (tool, package, ending) in [
+        ("gzip", "gzip", "gz"),
+        ("zstd", "zstd", "zst"),
+        ("lz4", "lz4", "lz4"),
+    ] {
         crate::packages::ensure_tool(tool, &[package])?;
         let packed = plain.with_extension(format!("cpio.{ending}"));
         let output = Command::new(tool).arg("-c").arg(&plain).output()?;
@@ -380,7 +499,9 @@ fn own_initrd(context: &Context, arch: Arch) -> Result<Verdict> {
         files.push(packed);
     }
     for file in &files {
-        let guest = Guest::new(context, arch).option(format!("--initrd={}", file.display())).program(&["hello"]);
+        let guest = Guest::new(context, arch)
+            .option(format!("--initrd={}", file.display()))
+            .program(&["hello"]);
         let ran = guest.run()?;
         let right = ran.status == 0 && ran.text().contains("own init says hello");
         check(&format!("{}", file.display()), right, || ran.everything())?;

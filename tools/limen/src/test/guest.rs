@@ -39,7 +39,10 @@ impl Guest {
     /// A run on Debian's Linux image.
     pub fn linux(arch: Arch) -> Result<Guest> {
         let mut guest = Guest::plain(arch);
-        guest.arguments.push(format!("--kernel={}", crate::linux::debian_image(arch)?.display()));
+        guest.arguments.push(format!(
+            "--kernel={}",
+            crate::linux::debian_image(arch)?.display()
+        ));
         Ok(guest)
     }
 
@@ -50,7 +53,12 @@ impl Guest {
         let log = crate::tree::cache("test").unwrap_or_default();
         let log = log.join(format!("{}-{number}.log", std::process::id()));
         Guest {
-            arguments: vec!["run".into(), "--accel=tcg".into(), format!("--arch={arch}"), format!("--log={}", log.display())],
+            arguments: vec![
+                "run".into(),
+                "--accel=tcg".into(),
+                format!("--arch={arch}"),
+                format!("--log={}", log.display()),
+            ],
             program: Vec::new(),
             input: Vec::new(),
             log,
@@ -60,9 +68,18 @@ impl Guest {
 
     /// The options and the input that decide what it gives.
     pub fn describe(&self) -> String {
-        let words: Vec<&str> =
-            self.arguments.iter().map(String::as_str).filter(|a| !a.starts_with("--log=")).collect();
-        format!("{} -- {} < {}", words.join(" "), self.program.join(" "), String::from_utf8_lossy(&self.input))
+        let words: Vec<&str> = self
+            .arguments
+            .iter()
+            .map(String::as_str)
+            .filter(|a| !a.starts_with("--log="))
+            .collect();
+        format!(
+            "{} -- {} < {}",
+            words.join(" "),
+            self.program.join(" "),
+            String::from_utf8_lossy(&self.input)
+        )
     }
 
     /// One more option of `limen run`.
@@ -149,15 +166,30 @@ impl Ran {
     /// Fails unless the status is this one and the log is free of complaints.
     pub fn expect(&self, status: i32) -> Result<()> {
         if self.status != status {
-            bail!("status {} instead of {status}\n{}", self.status, self.everything());
+            bail!(
+                "status {} instead of {status}\n{}",
+                self.status,
+                self.everything()
+            );
         }
         self.clean_log()
     }
 
     /// Fails when the kernel's log has a complaint.
     pub fn clean_log(&self) -> Result<()> {
-        const COMPLAINTS: [&str; 6] = ["Kernel panic", "BUG:", "WARNING:", "possible circular locking", "Oops", "lockdep:"];
-        match self.log.lines().find(|l| COMPLAINTS.iter().any(|c| l.contains(c))) {
+        const COMPLAINTS: [&str; 6] = [
+            "Kernel panic",
+            "BUG:",
+            "WARNING:",
+            "possible circular locking",
+            "Oops",
+            "lockdep:",
+        ];
+        match self
+            .log
+            .lines()
+            .find(|l| COMPLAINTS.iter().any(|c| l.contains(c)))
+        {
             Some(line) => bail!("the kernel complained: {line}\n{}", self.everything()),
             None => Ok(()),
         }

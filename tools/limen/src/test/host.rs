@@ -47,7 +47,11 @@ pub fn steps() -> Vec<Step> {
         let with = programs()?;
         let guest = |g: Guest| {
             let g = with.iter().fold(g, |g, w| g.option(w));
-            let g = g.option(format!("--add={}:/cases", dir.display())).option("--mem=1G").smp(2).timeout(600);
+            let g = g
+                .option(format!("--add={}:/cases", dir.display()))
+                .option("--mem=1G")
+                .smp(2)
+                .timeout(600);
             g.program(&["bash", "/cases/run"])
         };
         let theirs = guest(Guest::linux(Arch::X86_64)?);
@@ -61,8 +65,11 @@ pub fn steps() -> Vec<Step> {
 
 /// The options that bring every program and what it reads.
 fn programs() -> Result<Vec<String>> {
-    let missing: Vec<&str> =
-        PROGRAMS.iter().filter(|(p, _)| tree::find_tool(p).is_none()).map(|(_, package)| *package).collect();
+    let missing: Vec<&str> = PROGRAMS
+        .iter()
+        .filter(|(p, _)| tree::find_tool(p).is_none())
+        .map(|(_, package)| *package)
+        .collect();
     if !missing.is_empty() {
         packages::install(&missing)?;
     }
@@ -73,7 +80,11 @@ fn programs() -> Result<Vec<String>> {
         .chain(COREUTILS.split_whitespace().map(|p| format!("--with={p}")))
         .collect();
     options.push("--with=/usr/bin/perl".into());
-    for file in ["/usr/lib/git-core/git", "/usr/share/git-core/templates", "/usr/libexec/coreutils"] {
+    for file in [
+        "/usr/lib/git-core/git",
+        "/usr/share/git-core/templates",
+        "/usr/libexec/coreutils",
+    ] {
         if std::path::Path::new(file).exists() {
             options.push(format!("--add={file}"));
         }
@@ -89,8 +100,10 @@ fn programs() -> Result<Vec<String>> {
 
 /// Tests of Python's own suite that Limen is asked to pass, and those of their cases that are left out, with the reason.
 const PYTHON_TESTS: [&str; 4] = ["test_grammar", "test_math", "test_json", "test_os"];
-const PYTHON_IGNORED: [(&str, &str); 1] =
-    [("TestSendfile", "sends over a TCP connection to itself; Limen has no network yet")];
+const PYTHON_IGNORED: [(&str, &str); 1] = [(
+    "TestSendfile",
+    "sends over a TCP connection to itself; Limen has no network yet",
+)];
 
 fn python(context: &Context) -> Result<Verdict> {
     // Debian's interpreter, with its library and tests as packaged: the host's may be anything.
@@ -107,7 +120,11 @@ fn python(context: &Context) -> Result<Verdict> {
             "libpython3.11-testsuite",
         ] {
             let from = packages::fetch(arch, package)?;
-            let copy = std::process::Command::new("cp").arg("-a").arg(from.join("usr")).arg(&dir).status()?;
+            let copy = std::process::Command::new("cp")
+                .arg("-a")
+                .arg(from.join("usr"))
+                .arg(&dir)
+                .status()?;
             if !copy.success() {
                 bail!("cannot copy {}", from.display());
             }
@@ -117,7 +134,20 @@ fn python(context: &Context) -> Result<Verdict> {
     let interpreter = dir.join("usr/bin/python3.11");
     let mut guest = Guest::new(context, arch).option("--mem=2G").smp(2).timeout(900);
     guest = guest.option(format!("--with={}", interpreter.display()));
-    let module_libraries = ["libssl.so.3", "libcrypto.so.3", "libffi.so.8", "libbz2.so.1.0", "liblzma.so.5", "libsqlite3.so.0", "libuuid.so.1", "libncursesw.so.6", "libtinfo.so.6", "libdb-5.3.so", "libexpat.so.1", "libz.so.1"];
+    let module_libraries = [
+        "libssl.so.3",
+        "libcrypto.so.3",
+        "libffi.so.8",
+        "libbz2.so.1.0",
+        "liblzma.so.5",
+        "libsqlite3.so.0",
+        "libuuid.so.1",
+        "libncursesw.so.6",
+        "libtinfo.so.6",
+        "libdb-5.3.so",
+        "libexpat.so.1",
+        "libz.so.1",
+    ];
     for library in module_libraries {
         for place in ["/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu"] {
             let path = std::path::Path::new(place).join(library);
@@ -128,7 +158,10 @@ fn python(context: &Context) -> Result<Verdict> {
         }
     }
     guest = guest.option(format!("--add={}/usr:/usr", dir.display()));
-    guest = guest.option("--env=HOME=/root").option("--env=LC_ALL=C.UTF-8").option("--cwd=/tmp");
+    guest = guest
+        .option("--env=HOME=/root")
+        .option("--env=LC_ALL=C.UTF-8")
+        .option("--cwd=/tmp");
     let path = interpreter.to_string_lossy().into_owned();
     let mut words = vec![path.as_str(), "-m", "test", "-W", "--timeout", "400"];
     for (ignored, _) in PYTHON_IGNORED {
@@ -139,8 +172,16 @@ fn python(context: &Context) -> Result<Verdict> {
     if ran.status != 0 {
         let text = ran.text();
         let lines: Vec<&str> = text.lines().collect();
-        bail!("{}\n{}", lines[lines.len().saturating_sub(100)..].join("\n"), ran.everything());
+        bail!(
+            "{}\n{}",
+            lines[lines.len().saturating_sub(100)..].join("\n"),
+            ran.everything()
+        );
     }
     ran.clean_log()?;
-    Ok(Verdict::Passed(format!("{} pass, {} cases left out", PYTHON_TESTS.join(" "), PYTHON_IGNORED.len())))
+    Ok(Verdict::Passed(format!(
+        "{} pass, {} cases left out",
+        PYTHON_TESTS.join(" "),
+        PYTHON_IGNORED.len()
+    )))
 }

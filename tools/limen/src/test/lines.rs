@@ -37,7 +37,8 @@ fn folder(dir: &Path) -> Result<(usize, usize)> {
         if !matches!(kind, "rs" | "S" | "s" | "inc") {
             continue;
         }
-        let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        let text =
+            std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
         if kind == "rs" {
             let (r, a) = rust_file(&text);
             rust += r;
@@ -51,7 +52,11 @@ fn folder(dir: &Path) -> Result<(usize, usize)> {
 
 fn is_assembly(line: &str) -> bool {
     let line = line.trim();
-    !(line.is_empty() || line.starts_with("//") || line.starts_with("/*") || line.starts_with('*') || line.starts_with('#'))
+    !(line.is_empty()
+        || line.starts_with("//")
+        || line.starts_with("/*")
+        || line.starts_with('*')
+        || line.starts_with('#'))
 }
 
 fn rust_file(text: &str) -> (usize, usize) {
@@ -63,7 +68,11 @@ fn rust_file(text: &str) -> (usize, usize) {
         if trimmed.is_empty() || (trimmed.starts_with("//") && !in_string) {
             continue;
         }
-        if depth.is_none() && ["asm!(", "global_asm!(", "naked_asm!("].iter().any(|m| trimmed.contains(m)) {
+        if depth.is_none()
+            && ["asm!(", "global_asm!(", "naked_asm!("]
+                .iter()
+                .any(|m| trimmed.contains(m))
+        {
             depth = Some(0);
         }
         let Some(d) = &mut depth else {

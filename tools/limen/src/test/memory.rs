@@ -14,12 +14,18 @@ pub fn steps(arch: Arch) -> Vec<Step> {
             return Ok(Verdict::Skipped("Linux does not boot in 16 MiB".into()));
         }
         let script = "echo hello; ls / | wc -l | awk '{ print ($1 > 3) }'; awk '/MemTotal/ { print $2 }' /proc/meminfo\n";
-        let ran = Guest::new(context, arch).option("--mem=16M").script(script).run_well()?;
+        let ran = Guest::new(context, arch)
+            .option("--mem=16M")
+            .script(script)
+            .run_well()?;
         let text = ran.text();
         let Some(total) = text.strip_prefix("hello\n1\n") else {
             bail!("the shell said something else\n{}", ran.everything());
         };
-        Ok(Verdict::Passed(format!("a shell in 16 MiB; MemTotal {} kB", total.trim())))
+        Ok(Verdict::Passed(format!(
+            "a shell in 16 MiB; MemTotal {} kB",
+            total.trim()
+        )))
     });
     let pressure = Step::on(arch, "memory-pressure", move |context| {
         let program = agent::program(arch, "memory")?;
@@ -34,7 +40,10 @@ pub fn steps(arch: Arch) -> Vec<Step> {
             /memory rounds 1000; echo rounds $?
             echo end\n";
         let guest = Guest::new(context, arch).smp(2).option("--mem=128M").timeout(400);
-        let ran = guest.option(format!("--add={}:/memory", program.display())).script(script).run()?;
+        let ran = guest
+            .option(format!("--add={}:/memory", program.display()))
+            .script(script)
+            .run()?;
         let text = ran.text();
         let wanted = ["eater 0", "alive", "toucher 0", "bomb 0", "1", "rounds 0", "end"];
         let lines: Vec<&str> = text.lines().filter(|l| wanted.contains(l)).collect();
@@ -44,7 +53,12 @@ pub fn steps(arch: Arch) -> Vec<Step> {
         if ran.log.contains("Kernel panic") {
             bail!("the kernel panicked\n{}", ran.everything());
         }
-        Ok(Verdict::Passed(text.lines().find(|l| l.starts_with("free")).unwrap_or_default().to_owned()))
+        Ok(Verdict::Passed(
+            text.lines()
+                .find(|l| l.starts_with("free"))
+                .unwrap_or_default()
+                .to_owned(),
+        ))
     });
     let boot = format!("boot-{arch}");
     vec![small.after(&boot), pressure.after(&boot)]

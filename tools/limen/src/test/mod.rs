@@ -53,7 +53,13 @@ pub struct Step {
 impl Step {
     /// A step of no architecture.
     pub fn new(name: &str, work: impl Fn(&Context) -> Result<Verdict> + Send + Sync + 'static) -> Step {
-        Step { name: name.to_owned(), arch: None, long: false, after: Vec::new(), work: Box::new(work) }
+        Step {
+            name: name.to_owned(),
+            arch: None,
+            long: false,
+            after: Vec::new(),
+            work: Box::new(work),
+        }
     }
 
     /// A step of one architecture, which its name gets.
@@ -62,7 +68,10 @@ impl Step {
         name: &str,
         work: impl Fn(&Context) -> Result<Verdict> + Send + Sync + 'static,
     ) -> Step {
-        Step { arch: Some(arch), ..Step::new(&format!("{name}-{arch}"), work) }
+        Step {
+            arch: Some(arch),
+            ..Step::new(&format!("{name}-{arch}"), work)
+        }
     }
 
     /// Marks it as one that takes long.
@@ -115,14 +124,22 @@ pub fn test(options: &TestOptions) -> Result<i32> {
     };
     let steps: Vec<Step> = steps().into_iter().filter(chosen).collect();
     if options.list {
-        steps.iter().for_each(|s| println!("{}{}", s.name, if s.long { "  (long)" } else { "" }));
+        steps
+            .iter()
+            .for_each(|s| println!("{}{}", s.name, if s.long { "  (long)" } else { "" }));
         return Ok(0);
     }
     if steps.is_empty() {
         anyhow::bail!("no test of that name; limen test --list shows them");
     }
-    let context = Context { kernel: options.kernel.clone() };
-    let index: BTreeMap<&str, usize> = steps.iter().enumerate().map(|(i, s)| (s.name.as_str(), i)).collect();
+    let context = Context {
+        kernel: options.kernel.clone(),
+    };
+    let index: BTreeMap<&str, usize> = steps
+        .iter()
+        .enumerate()
+        .map(|(i, s)| (s.name.as_str(), i))
+        .collect();
     let states = Mutex::new(vec![State::Waiting; steps.len()]);
     let changed = Condvar::new();
     let start = Instant::now();
@@ -144,13 +161,22 @@ pub fn test(options: &TestOptions) -> Result<i32> {
     });
     let states = states.into_inner().unwrap_or_else(|e| e.into_inner());
     let count = |wanted: State| states.iter().filter(|s| **s == wanted).count();
-    let failed: Vec<&str> =
-        steps.iter().zip(&states).filter(|(_, s)| **s == State::Failed).map(|(s, _)| s.name.as_str()).collect();
+    let failed: Vec<&str> = steps
+        .iter()
+        .zip(&states)
+        .filter(|(_, s)| **s == State::Failed)
+        .map(|(s, _)| s.name.as_str())
+        .collect();
     println!("in {:.0} s", start.elapsed().as_secs_f64());
     if !failed.is_empty() {
         println!("failed: {}", failed.join(" "));
     }
-    println!("{} passed, {} failed, {} skipped", count(State::Passed), failed.len(), count(State::Skipped));
+    println!(
+        "{} passed, {} failed, {} skipped",
+        count(State::Passed),
+        failed.len(),
+        count(State::Skipped)
+    );
     Ok(i32::from(!failed.is_empty()))
 }
 
@@ -171,7 +197,10 @@ fn next(
             }
             waiting = true;
             // A step that was not chosen holds nobody up.
-            let before = step.after.iter().filter_map(|n| index.get(n.as_str()).map(|j| (n, states[*j])));
+            let before = step
+                .after
+                .iter()
+                .filter_map(|n| index.get(n.as_str()).map(|j| (n, states[*j])));
             let mut ready = true;
             let mut blocked = None;
             for (name, state) in before {
@@ -200,7 +229,12 @@ fn report(step: &Step, result: &Result<Verdict>, took: Duration) -> State {
         Err(_) => ("FAILED", State::Failed, String::new()),
     };
     let mut out = std::io::stdout().lock();
-    let _ = writeln!(out, "{word:7} {:<28} {:6.1} s  {text}", step.name, took.as_secs_f64());
+    let _ = writeln!(
+        out,
+        "{word:7} {:<28} {:6.1} s  {text}",
+        step.name,
+        took.as_secs_f64()
+    );
     if let Err(error) = result {
         let message = format!("{error:#}");
         let lines: Vec<&str> = message.lines().collect();

@@ -22,13 +22,19 @@ pub fn steps(arch: Arch) -> Vec<Step> {
                  echo alive | tr a-z A-Z; ls / > /dev/null && echo shell works\n"
             );
             let guest = Guest::new(context, arch).smp(2).timeout(500).option("--mem=256M");
-            let ran = guest.option(format!("--add={}:/hostile", program.display())).script(&script).run()?;
+            let ran = guest
+                .option(format!("--add={}:/hostile", program.display()))
+                .script(&script)
+                .run()?;
             let text = ran.text();
             if ran.status != 0 || !text.contains("status 0\nALIVE\nshell works\n") {
                 bail!("as user {uid}: status {}\n{}", ran.status, ran.everything());
             }
             ran.clean_log()?;
-            let calls = text.lines().find_map(|l| l.strip_prefix("calls ")).and_then(|n| n.parse::<u64>().ok());
+            let calls = text
+                .lines()
+                .find_map(|l| l.strip_prefix("calls "))
+                .and_then(|n| n.parse::<u64>().ok());
             total += calls.unwrap_or(0);
         }
         if total < 2_000_000 {
