@@ -112,7 +112,8 @@ impl Kernel for Cpu {
         self.shared.work.clear(ThreadFlags::SIGPENDING);
         self.signals.set(self.signals.get() + 1);
         // What was written before the bit is visible once the bit was seen.
-        self.saw_signal.set(self.saw_signal.get() | self.shared.signal.load(Ordering::Relaxed));
+        self.saw_signal
+            .set(self.saw_signal.get() | self.shared.signal.load(Ordering::Relaxed));
     }
     fn finish_fork(&self, _: &mut Regs, _: &Watching) {}
 }
@@ -157,9 +158,21 @@ fn explore(flags: &'static [ThreadFlags], cpu_side: fn(&Cpu)) {
         cpu.rest_in_user();
         let left = shared.work.flags();
         assert!(left.is_empty(), "lost: {left:?}");
-        assert_eq!(cpu.scheduled.get() > 0, flags.contains(&ThreadFlags::NEED_RESCHED), "a reschedule got lost");
-        assert_eq!(cpu.signals.get() > 0, flags.contains(&ThreadFlags::SIGPENDING), "a signal got lost");
-        assert_eq!(cpu.saw_signal.get(), flags.contains(&ThreadFlags::SIGPENDING), "a signal's data was not visible");
+        assert_eq!(
+            cpu.scheduled.get() > 0,
+            flags.contains(&ThreadFlags::NEED_RESCHED),
+            "a reschedule got lost"
+        );
+        assert_eq!(
+            cpu.signals.get() > 0,
+            flags.contains(&ThreadFlags::SIGPENDING),
+            "a signal got lost"
+        );
+        assert_eq!(
+            cpu.saw_signal.get(),
+            flags.contains(&ThreadFlags::SIGPENDING),
+            "a signal's data was not visible"
+        );
     });
 }
 
@@ -257,5 +270,8 @@ fn looking_once_is_caught() {
 #[test]
 #[should_panic]
 fn clearing_after_the_work_is_caught() {
-    explore(&[ThreadFlags::SIGPENDING, ThreadFlags::NEED_RESCHED], clears_after_the_work);
+    explore(
+        &[ThreadFlags::SIGPENDING, ThreadFlags::NEED_RESCHED],
+        clears_after_the_work,
+    );
 }

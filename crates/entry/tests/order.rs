@@ -7,7 +7,13 @@ use limen_entry::{FaultIrqs, Kernel, SyscallVerdict, SyscallWork, ThreadFlags, T
 use limen_linux_abi::Restart;
 
 const ENTER: [&str; 4] = ["sanity", "lockdep_off", "user_exit", "trace_off"];
-const EXIT: [&str; 5] = ["trace_on", "lockdep_prepare", "user_enter", "last_step", "lockdep_on"];
+const EXIT: [&str; 5] = [
+    "trace_on",
+    "lockdep_prepare",
+    "user_enter",
+    "last_step",
+    "lockdep_on",
+];
 
 /// The log between entry and exit, which must be there and in order.
 fn between(m: &Model) -> Vec<String> {
@@ -65,7 +71,8 @@ fn user_dispatch_hides_the_call_from_everybody() {
 #[test]
 fn emulation_skips_the_call_and_reports_no_exit() {
     let m = Model::in_user();
-    m.work.set_syscall_work(SyscallWork::EMU | SyscallWork::SECCOMP | SyscallWork::EXIT_TRAP);
+    m.work
+        .set_syscall_work(SyscallWork::EMU | SyscallWork::SECCOMP | SyscallWork::EXIT_TRAP);
     let frame = run_syscall(&m, 5);
     assert_eq!(between(&m), ["trace_enter 5", "rseq_check"]);
     assert_eq!(frame.result, -38);
@@ -94,7 +101,10 @@ fn a_tracer_changes_or_cancels_the_call() {
     m.work.set_syscall_work(SyscallWork::TRACE);
     m.at("trace_enter", |_, f| f.number = 77);
     run_syscall(&m, 5);
-    assert_eq!(between(&m), ["trace_enter 5", "dispatch 77", "rseq_check", "trace_exit"]);
+    assert_eq!(
+        between(&m),
+        ["trace_enter 5", "dispatch 77", "rseq_check", "trace_exit"]
+    );
     m.at("trace_enter", |_, f| {
         f.number = -1;
         f.result = 1234;
@@ -110,16 +120,29 @@ fn a_tracer_changes_or_cancels_the_call() {
 #[test]
 fn seccomp_and_tracepoints_see_what_the_tracer_left() {
     let m = Model::in_user();
-    m.work.set_syscall_work(SyscallWork::TRACE | SyscallWork::SECCOMP | SyscallWork::TRACEPOINT);
+    m.work
+        .set_syscall_work(SyscallWork::TRACE | SyscallWork::SECCOMP | SyscallWork::TRACEPOINT);
     m.at("trace_enter", |_, f| f.number = 6);
     m.at("seccomp", |_, f| f.number = 7);
     m.at("sys_enter", |_, f| f.number = 8);
     run_syscall(&m, 5);
-    assert_eq!(between(&m)[..4], ["trace_enter 5", "seccomp 6", "sys_enter 7", "dispatch 8"]);
+    assert_eq!(
+        between(&m)[..4],
+        ["trace_enter 5", "seccomp 6", "sys_enter 7", "dispatch 8"]
+    );
     m.seccomp.set(SyscallVerdict::Skip);
     m.at("seccomp", |_, f| f.result = -1);
     assert_eq!(run_syscall(&m, 5).result, -1);
-    assert_eq!(between(&m), ["trace_enter 5", "seccomp 5", "rseq_check", "sys_exit", "trace_exit"]);
+    assert_eq!(
+        between(&m),
+        [
+            "trace_enter 5",
+            "seccomp 5",
+            "rseq_check",
+            "sys_exit",
+            "trace_exit"
+        ]
+    );
 }
 
 #[test]
@@ -190,7 +213,10 @@ fn work_that_makes_work_is_done_too() {
         m.work.set(ThreadFlags::RSEQ);
     });
     run_syscall(&m, 1);
-    assert_eq!(between(&m), ["dispatch 1", "notify_resume", "schedule", "signals", "rseq"]);
+    assert_eq!(
+        between(&m),
+        ["dispatch 1", "notify_resume", "schedule", "signals", "rseq"]
+    );
 }
 
 #[test]
@@ -204,7 +230,11 @@ fn restarts_without_a_handler_stay_in_the_kernel() {
             m.work.set(ThreadFlags::SIGPENDING);
         });
         assert_eq!(run_syscall(&m, 35).result, 7);
-        let again = if restart == Restart::Block { RESTART_SYSCALL } else { 35 };
+        let again = if restart == Restart::Block {
+            RESTART_SYSCALL
+        } else {
+            35
+        };
         assert_eq!(
             between(&m),
             [
@@ -261,7 +291,16 @@ fn rseq_faults_are_retried_with_interrupts_on() {
     run_syscall(&m, 1);
     assert_eq!(
         between(&m),
-        ["dispatch 1", "rseq", "notify_resume", "rseq", "notify_resume", "rseq", "notify_resume", "rseq"]
+        [
+            "dispatch 1",
+            "rseq",
+            "notify_resume",
+            "rseq",
+            "notify_resume",
+            "rseq",
+            "notify_resume",
+            "rseq"
+        ]
     );
 }
 
@@ -278,7 +317,14 @@ fn an_interrupt_from_user_mode() {
     m.check_user();
     assert_eq!(
         between(&m),
-        ["user_interrupted", "hardirq_enter", "handler", "hardirq_exit", "schedule", "rseq"]
+        [
+            "user_interrupted",
+            "hardirq_enter",
+            "handler",
+            "hardirq_exit",
+            "schedule",
+            "rseq"
+        ]
     );
 }
 
@@ -297,7 +343,10 @@ fn a_slice_extension_defers_a_reschedule_only_if_nothing_else_is_due() {
     m.slice.set(true);
     m.work.set(ThreadFlags::NEED_RESCHED);
     run_syscall(&m, 1);
-    assert!(m.take_log().contains(&"schedule".into()), "system calls don't defer");
+    assert!(
+        m.take_log().contains(&"schedule".into()),
+        "system calls don't defer"
+    );
 }
 
 #[test]
@@ -313,7 +362,10 @@ fn an_interrupt_from_kernel_mode_preempts_when_it_may() {
     assert!(log(ThreadFlags::NEED_RESCHED, 0, true));
     assert!(!log(ThreadFlags::NEED_RESCHED, 1, true), "a lock is held");
     assert!(!log(ThreadFlags::NEED_RESCHED, 0, false), "interrupts were off");
-    assert!(!log(ThreadFlags::NEED_RESCHED_LAZY, 0, true), "lazy waits for user mode");
+    assert!(
+        !log(ThreadFlags::NEED_RESCHED_LAZY, 0, true),
+        "lazy waits for user mode"
+    );
     assert!(!log(ThreadFlags::SIGPENDING, 0, true));
 }
 
@@ -343,23 +395,40 @@ fn an_interrupt_of_the_idle_loop_tells_rcu_and_never_preempts() {
 #[test]
 fn a_kernel_context_with_interrupts_off_stays_so() {
     let m = Model::in_kernel();
-    limen_entry::fault(&m, &mut ModelFrame::kernel(false), m.off(), FaultIrqs::AsInterrupted, |_| {
-        assert!(!m.irqs_on.get());
-    });
-    assert_eq!(m.take_log(), ["lockdep_off", "irq_enter", "check_tick", "trace_off"]);
+    limen_entry::fault(
+        &m,
+        &mut ModelFrame::kernel(false),
+        m.off(),
+        FaultIrqs::AsInterrupted,
+        |_| {
+            assert!(!m.irqs_on.get());
+        },
+    );
+    assert_eq!(
+        m.take_log(),
+        ["lockdep_off", "irq_enter", "check_tick", "trace_off"]
+    );
 }
 
 #[test]
 fn fault_handlers_run_with_the_interrupts_of_the_faulting_context() {
     let m = Model::in_user();
-    limen_entry::fault(&m, &mut ModelFrame::user(), m.off(), FaultIrqs::AsInterrupted, |_| {
-        assert!(m.irqs_on.get());
-        assert!(!m.on_irq_stack.get());
-        m.say("fault");
-    });
+    limen_entry::fault(
+        &m,
+        &mut ModelFrame::user(),
+        m.off(),
+        FaultIrqs::AsInterrupted,
+        |_| {
+            assert!(m.irqs_on.get());
+            assert!(!m.on_irq_stack.get());
+            m.say("fault");
+        },
+    );
     m.check_user();
     assert_eq!(between(&m), ["user_interrupted", "fault"]);
-    limen_entry::fault(&m, &mut ModelFrame::user(), m.off(), FaultIrqs::Off, |_| assert!(!m.irqs_on.get()));
+    limen_entry::fault(&m, &mut ModelFrame::user(), m.off(), FaultIrqs::Off, |_| {
+        assert!(!m.irqs_on.get())
+    });
     m.check_user();
 }
 
@@ -369,15 +438,26 @@ fn an_interrupt_inside_a_fault_inside_a_system_call() {
     m.at("dispatch", |m, _| {
         // A fault on user memory in the middle of the call ...
         m.irqs_on.set(false);
-        limen_entry::fault(m, &mut ModelFrame::kernel(true), limen_entry::token::IrqsOff::established(), FaultIrqs::AsInterrupted, |_| {
-            // ... and an interrupt in its handler, which wants the thread to be rescheduled.
-            m.irqs_on.set(false);
-            limen_entry::interrupt(m, &mut ModelFrame::kernel(true), limen_entry::token::IrqsOff::established(), |_| {
-                m.work.set(ThreadFlags::NEED_RESCHED);
-            });
-            m.irqs_on.set(true);
-            m.instrumentable.set(true);
-        });
+        limen_entry::fault(
+            m,
+            &mut ModelFrame::kernel(true),
+            limen_entry::token::IrqsOff::established(),
+            FaultIrqs::AsInterrupted,
+            |_| {
+                // ... and an interrupt in its handler, which wants the thread to be rescheduled.
+                m.irqs_on.set(false);
+                limen_entry::interrupt(
+                    m,
+                    &mut ModelFrame::kernel(true),
+                    limen_entry::token::IrqsOff::established(),
+                    |_| {
+                        m.work.set(ThreadFlags::NEED_RESCHED);
+                    },
+                );
+                m.irqs_on.set(true);
+                m.instrumentable.set(true);
+            },
+        );
         m.irqs_on.set(true);
         m.instrumentable.set(true);
     });
@@ -407,19 +487,30 @@ fn a_new_thread_leaves_like_a_system_call() {
     limen_entry::return_from_fork(&m, &mut frame);
     m.check_user();
     let log = m.take_log();
-    assert_eq!(log[..5], ["finish_fork", "rseq_check", "trace_exit", "signals", "rseq"]);
+    assert_eq!(
+        log[..5],
+        ["finish_fork", "rseq_check", "trace_exit", "signals", "rseq"]
+    );
     assert_eq!(log[5..], EXIT);
 }
 
 #[test]
 fn flags_that_arrive_whenever_interrupts_go_on_are_all_seen() {
     let m = Model::in_user();
-    for flag in [ThreadFlags::NEED_RESCHED, ThreadFlags::SIGPENDING, ThreadFlags::NOTIFY_RESUME, ThreadFlags::UPROBE] {
+    for flag in [
+        ThreadFlags::NEED_RESCHED,
+        ThreadFlags::SIGPENDING,
+        ThreadFlags::NOTIFY_RESUME,
+        ThreadFlags::UPROBE,
+    ] {
         m.arriving.borrow_mut().push_back(flag);
     }
     run_syscall(&m, 1);
     // The first arrives during the call, the others during the passes of the loop.
-    assert_eq!(between(&m), ["dispatch 1", "schedule", "signals", "notify_resume", "uprobe"]);
+    assert_eq!(
+        between(&m),
+        ["dispatch 1", "schedule", "signals", "notify_resume", "uprobe"]
+    );
     let IrqsOff { .. } = m.off();
     let _ = m.work();
 }

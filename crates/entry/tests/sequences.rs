@@ -10,11 +10,23 @@ use proptest::prelude::*;
 
 #[derive(Clone, Debug)]
 enum Event {
-    Syscall { number: isize, outcomes: Vec<Outcome>, handler: bool },
-    Interrupt { flags: u32, idle_slice: bool },
-    Fault { flags: u32, off: bool },
+    Syscall {
+        number: isize,
+        outcomes: Vec<Outcome>,
+        handler: bool,
+    },
+    Interrupt {
+        flags: u32,
+        idle_slice: bool,
+    },
+    Fault {
+        flags: u32,
+        off: bool,
+    },
     Nmi,
-    Nested { flags: u32 },
+    Nested {
+        flags: u32,
+    },
     Fork,
     SetWork(u32),
     SetFlags(u32),
@@ -28,8 +40,13 @@ enum Event {
 fn outcome() -> impl Strategy<Value = Outcome> {
     prop_oneof![
         any::<i64>().prop_map(Outcome::Done),
-        prop_oneof![Just(Restart::Sys), Just(Restart::NoIntr), Just(Restart::NoHand), Just(Restart::Block)]
-            .prop_map(Outcome::Restart),
+        prop_oneof![
+            Just(Restart::Sys),
+            Just(Restart::NoIntr),
+            Just(Restart::NoHand),
+            Just(Restart::Block)
+        ]
+        .prop_map(Outcome::Restart),
     ]
 }
 
@@ -58,7 +75,11 @@ fn flags(bits: u32) -> ThreadFlags {
 
 fn run(m: &Model, event: Event) {
     match event {
-        Event::Syscall { number, outcomes, handler } => {
+        Event::Syscall {
+            number,
+            outcomes,
+            handler,
+        } => {
             m.handler.set(handler);
             m.outcomes.borrow_mut().extend(outcomes);
             // A call that wants to restart was interrupted by a signal.
@@ -66,7 +87,10 @@ fn run(m: &Model, event: Event) {
             common::run_syscall(m, number);
             m.outcomes.borrow_mut().clear();
         }
-        Event::Interrupt { flags: bits, idle_slice } => {
+        Event::Interrupt {
+            flags: bits,
+            idle_slice,
+        } => {
             m.slice.set(idle_slice);
             limen_entry::interrupt(m, &mut ModelFrame::user(), m.off(), |_| {
                 m.work.set(flags(bits));
@@ -75,7 +99,11 @@ fn run(m: &Model, event: Event) {
             assert!(!m.work.has(ThreadFlags::HRTIMER_REARM));
         }
         Event::Fault { flags: bits, off } => {
-            let mode = if off { FaultIrqs::Off } else { FaultIrqs::AsInterrupted };
+            let mode = if off {
+                FaultIrqs::Off
+            } else {
+                FaultIrqs::AsInterrupted
+            };
             limen_entry::fault(m, &mut ModelFrame::user(), m.off(), mode, |_| {
                 m.work.set(flags(bits));
             });
@@ -114,8 +142,16 @@ fn run(m: &Model, event: Event) {
         }
         Event::Arriving(list) => m.arriving.borrow_mut().extend(list.into_iter().map(flags)),
         Event::RseqFaults(n) => m.rseq_faults.set(n),
-        Event::Tracer(go_on) => m.tracer.set(if go_on { TraceVerdict::Continue } else { TraceVerdict::Skip }),
-        Event::Seccomp(go_on) => m.seccomp.set(if go_on { SyscallVerdict::Continue } else { SyscallVerdict::Skip }),
+        Event::Tracer(go_on) => m.tracer.set(if go_on {
+            TraceVerdict::Continue
+        } else {
+            TraceVerdict::Skip
+        }),
+        Event::Seccomp(go_on) => m.seccomp.set(if go_on {
+            SyscallVerdict::Continue
+        } else {
+            SyscallVerdict::Skip
+        }),
         Event::Dispatch => m.dispatches_user.set(true),
     }
 }

@@ -11,7 +11,7 @@ mod spin;
 pub use mutex::{Mutex, MutexGuard};
 pub use once::{Lazy, Once};
 pub use raw::RawSpinLock;
-pub use rwlock::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+pub use rwlock::RwLock;
 pub use seqlock::SeqLock;
 pub use spin::{IrqSpinGuard, IrqSpinLock, SpinGuard, SpinLock};
 

@@ -34,13 +34,31 @@ pub struct ModelFrame {
 
 impl ModelFrame {
     pub fn syscall(number: isize) -> Self {
-        Self { user: true, irqs: true, number, result: 0, restart: None }
+        Self {
+            user: true,
+            irqs: true,
+            number,
+            result: 0,
+            restart: None,
+        }
     }
     pub fn user() -> Self {
-        Self { user: true, irqs: true, number: -1, result: 0, restart: None }
+        Self {
+            user: true,
+            irqs: true,
+            number: -1,
+            result: 0,
+            restart: None,
+        }
     }
     pub fn kernel(irqs: bool) -> Self {
-        Self { user: false, irqs, number: -1, result: 0, restart: None }
+        Self {
+            user: false,
+            irqs,
+            number: -1,
+            result: 0,
+            restart: None,
+        }
     }
 }
 
@@ -153,7 +171,10 @@ impl Model {
     fn act(&self, name: &'static str, frame: &mut ModelFrame) {
         let found = {
             let mut actions = self.actions.borrow_mut();
-            actions.iter().position(|(n, _)| *n == name).map(|i| actions.remove(i))
+            actions
+                .iter()
+                .position(|(n, _)| *n == name)
+                .map(|i| actions.remove(i))
         };
         if let Some((_, mut f)) = found {
             f(self, frame);
@@ -161,14 +182,24 @@ impl Model {
     }
     /// A hook that may be traced: RCU watches, instrumentation is open.
     fn traced(&self, what: &str) {
-        assert_eq!(self.context.get(), Context::Kernel, "{what} while RCU does not watch");
-        assert!(self.instrumentable.get(), "{what} outside the instrumentable part");
+        assert_eq!(
+            self.context.get(),
+            Context::Kernel,
+            "{what} while RCU does not watch"
+        );
+        assert!(
+            self.instrumentable.get(),
+            "{what} outside the instrumentable part"
+        );
         self.say(what);
     }
     /// A hook of the noinstr part.
     fn quiet(&self, what: &str) {
         assert!(!self.irqs_on.get(), "{what} with interrupts on");
-        assert!(!self.instrumentable.get(), "{what} inside the instrumentable part");
+        assert!(
+            !self.instrumentable.get(),
+            "{what} inside the instrumentable part"
+        );
         self.say(what);
     }
     fn with_irqs(&self, what: &str) {
@@ -183,8 +214,14 @@ impl Model {
     pub fn check_user(&self) {
         assert_eq!(self.context.get(), Context::User);
         assert!(!self.instrumentable.get());
-        assert!(!self.irqs_on.get(), "the stub restores the interrupt state, nobody else");
-        let left = self.work.flags().intersection(ThreadFlags::EXIT_WORK | ThreadFlags::RSEQ);
+        assert!(
+            !self.irqs_on.get(),
+            "the stub restores the interrupt state, nobody else"
+        );
+        let left = self
+            .work
+            .flags()
+            .intersection(ThreadFlags::EXIT_WORK | ThreadFlags::RSEQ);
         assert!(left.is_empty(), "reached user mode with {left:?} set");
         assert_eq!(self.preempt_count.get(), 0);
         assert!(!self.on_irq_stack.get());
