@@ -78,7 +78,12 @@ pub fn last_steps() -> Vec<Step> {
             .sum();
         Ok(Verdict::Passed(format!("{count} tests")))
     });
-    let mut steps = vec![crates];
+    let interleavings = Step::new("interleavings", |_| {
+        let test = ["test", "-p", "limen-entry", "--release", "--test", "interleavings", "--target-dir", "target/loom"];
+        quiet(toolchain::find()?.cargo().args(test).env("RUSTFLAGS", "--cfg loom"))?;
+        Ok(Verdict::Passed("the exit loop loses no flag; wrong loops are caught".into()))
+    });
+    let mut steps = vec![crates, interleavings];
     let lints = Step::new("clippy", |_| {
         let Some(mut cargo) = lint_cargo() else {
             return Ok(Verdict::Skipped(NO_CLIPPY.into()));
