@@ -172,7 +172,6 @@ pub fn timer_interrupt() {
     if base.tick.load(Ordering::Relaxed) <= now {
         base.tick.store(u64::MAX, Ordering::Relaxed);
         sched::tick(cpu, now);
-        super::process::cpu_tick(&crate::task::current());
         tick_needed(cpu, cpu.rq.running());
     }
     loop {
