@@ -75,6 +75,8 @@ impl Machine {
 
     fn default_kind(&self) -> &'static str {
         match (self.arch, self.limen) {
+            // Without ACPI, microvm does not tell how many processors there are.
+            (Arch::X86_64, true) if self.smp > 1 => "q35",
             (Arch::X86_64, true) => "microvm",
             (Arch::X86_64, false) => "q35",
             (Arch::Arm64, _) => "virt",
