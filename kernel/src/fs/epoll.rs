@@ -270,7 +270,7 @@ fn epoll_of(file: &File) -> Result<&Arc<Epoll>, Errno> {
 /// Reads `struct epoll_event`: events and data.
 fn read_event(addr: usize) -> Result<(u32, u64), Errno> {
     let events = UserPtr::<u32>::new(addr).read()?;
-    let data = UserPtr::<u64>::new(addr + EVENT_SIZE - 8).read()?;
+    let data = UserPtr::<u64>::new(addr.wrapping_add(EVENT_SIZE - 8)).read()?;
     Ok((events, data))
 }
 
@@ -358,7 +358,7 @@ pub fn wait(file: &File, to: usize, max: usize, deadline: Option<u64>) -> SysRes
             let mut raw = [0u8; 16];
             raw[..4].copy_from_slice(&events.to_le_bytes());
             raw[EVENT_SIZE - 8..EVENT_SIZE].copy_from_slice(&data.to_le_bytes());
-            write_bytes(to + n * EVENT_SIZE, &raw[..EVENT_SIZE])?;
+            write_bytes(to.wrapping_add(n * EVENT_SIZE), &raw[..EVENT_SIZE])?;
             n += 1;
             Ok(())
         })?;

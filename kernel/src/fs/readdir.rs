@@ -96,7 +96,7 @@ fn list(dentry: &Arc<Dentry>, parent_ino: &u64, sink: &mut DirSink<'_>) -> Resul
         }
     }
     // The file system counts its own entries from 2; a pinned entry appears among them, too, so it must not appear twice.
-    let mut inner_pos = sink.pos - MADE_UP + FIRST_COOKIE;
+    let start = sink.pos - MADE_UP + FIRST_COOKIE;
     let mut emit = |name: &[u8], ino: u64, kind: FileType, next: u64| {
         if dentry.lock_dir().is_ok_and(|d| d.get(name).is_some()) {
             sink.pos = next - FIRST_COOKIE + MADE_UP;
@@ -104,9 +104,7 @@ fn list(dentry: &Arc<Dentry>, parent_ino: &u64, sink: &mut DirSink<'_>) -> Resul
         }
         sink.add(name, ino, kind, next - FIRST_COOKIE + MADE_UP)
     };
-    let mut inner = DirSink::new(inner_pos, &mut emit);
-    inode.ops.list(inode, inner_pos, &mut inner)?;
-    inner_pos = inner.pos;
-    let _ = inner_pos;
+    let mut inner = DirSink::new(start, &mut emit);
+    inode.ops.list(inode, start, &mut inner)?;
     Ok(())
 }

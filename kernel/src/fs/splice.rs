@@ -223,6 +223,8 @@ fn drain(pipe: &Arc<Pipe>, out: &File, mut to: Option<u64>, len: usize, nonblock
         let (page, start) = (buf.page.clone(), buf.start);
         let n = buf.len.min(len - done);
         let whole = n == buf.len;
+        // Shared from here on: nobody may write behind the bytes or reuse the page.
+        buf.own = false;
         buf.start += n;
         buf.len -= n;
         if whole {

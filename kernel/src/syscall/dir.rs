@@ -235,7 +235,7 @@ fn list(fd: i32, buf: usize, size: u32, layout: Layout) -> SysResult {
         if layout == Layout::Old {
             record[len - 1] = kind as u8;
         }
-        if copy_out(buf + used, &record) != len {
+        if copy_out(buf.wrapping_add(used), &record) != len {
             error = Some(Errno::EFAULT);
             return false;
         }

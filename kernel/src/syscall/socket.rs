@@ -268,7 +268,7 @@ fn write_control(
     cloexec: bool,
 ) -> Result<(u32, usize), Errno> {
     let (mut flags, mut used) = (0, 0);
-    let mut put = |kind: i32, data: &[u8], used: &mut usize| -> Result<bool, Errno> {
+    let put = |kind: i32, data: &[u8], used: &mut usize| -> Result<bool, Errno> {
         let size = 16 + data.len();
         if *used + size > room {
             return Ok(false);
@@ -277,7 +277,7 @@ fn write_control(
         raw.extend_from_slice(&SOL_SOCKET.to_le_bytes());
         raw.extend_from_slice(&kind.to_le_bytes());
         raw.extend_from_slice(data);
-        write_bytes(to + *used, &raw)?;
+        write_bytes(to.wrapping_add(*used), &raw)?;
         *used = (*used + size.next_multiple_of(8)).min(room);
         Ok(true)
     };
@@ -357,9 +357,9 @@ fn receive_message(fd: i32, addr: usize, flags: u32) -> SysResult {
 fn many(vector: usize, count: u32, mut one: impl FnMut(usize, bool) -> SysResult) -> SysResult {
     let mut done = 0;
     for i in 0..count.min(1024) as usize {
-        let at = vector + i * 64;
+        let at = vector.wrapping_add(i * 64);
         match one(at, i == 0) {
-            Ok(n) => UserPtr::<u32>::new(at + 56).write(n as u32)?,
+            Ok(n) => UserPtr::<u32>::new(at.wrapping_add(56)).write(n as u32)?,
             Err(e) if done == 0 => return Err(e),
             Err(_) => break,
         }
