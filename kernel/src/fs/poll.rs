@@ -114,7 +114,7 @@ fn scan(entries: &mut [PollEntry]) -> usize {
 
 /// Waits until one of `entries` is ready or the monotonic `deadline` passes (`None`: for ever; 0: does not wait).
 /// Returns how many are ready; `ERESTARTSYS`-like errors from an interrupted sleep are passed through.
-pub fn wait(entries: &mut Vec<PollEntry>, deadline: Option<u64>) -> Result<usize, Errno> {
+pub fn wait(entries: &mut [PollEntry], deadline: Option<u64>) -> Result<usize, Errno> {
     let ready = scan(entries);
     if ready != 0 || deadline == Some(0) {
         return Ok(ready);

@@ -158,11 +158,10 @@ impl FileOps for Regular {
                 return Err(Errno::EINTR);
             }
         }
-        if mode & FALLOC_KEEP_SIZE == 0 {
-            if end > pages.size() {
+        if mode & FALLOC_KEEP_SIZE == 0
+            && end > pages.size() {
                 pages.set_size(end);
             }
-        }
         inode.touch_changed();
         Ok(())
     }

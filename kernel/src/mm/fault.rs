@@ -122,7 +122,7 @@ impl AddressSpace {
         // Somebody else was faster, or a cached translation was out of date.
         let prot = vma.flags.prot();
         let now = entry.prot();
-        if !now.contains(access) && !(access == Prot::READ && !now.is_empty()) {
+        if !now.contains(access) && (access != Prot::READ || now.is_empty()) {
             let wanted = if now.contains(Prot::WRITE) {
                 prot
             } else {

@@ -31,13 +31,13 @@ pub use cache::PageCache;
 pub use dma::DmaBuffer;
 pub use fault::{FaultError, handle_fault};
 pub use frame::free_reserved;
-pub use mmap::{MAX_MAP_COUNT, MapFlags};
+pub use mmap::MapFlags;
 pub use oom::is_dying;
 pub use page::Page;
 pub use slot::{CurrentSpace, MmSlot, current_space};
-pub use space::{AddressSpace, Layout, MMAP_MIN_ADDR, MemUsage, VmaInfo};
+pub use space::{AddressSpace, Layout, MMAP_MIN_ADDR, VmaInfo};
 pub use stack::KernelStack;
-pub use stats::{MemStats, stats};
+pub use stats::stats;
 pub use vma::{FileMap, MappedFile, SpecialPages, VmFlags};
 pub use vmap::map_device;
 

@@ -68,10 +68,10 @@ pub fn init() {
     }
     let root = table::table(mmu::kernel_root());
     let level = LEVELS - 1;
-    for i in table::index(start, level)..=table::index(end - 1, level) {
-        if table::load(&root[i]).is_empty() {
+    for entry in &root[table::index(start, level)..=table::index(end - 1, level)] {
+        if table::load(entry).is_empty() {
             let new = table::new_table(For::Kernel).expect("no memory for the kernel's page tables");
-            table::store(&root[i], Entry::table(frame::phys(new)));
+            table::store(entry, Entry::table(frame::phys(new)));
         }
     }
     AREAS.lock().cursor = middle();

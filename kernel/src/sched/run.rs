@@ -410,7 +410,7 @@ fn switch_mm(inner: &mut Inner, next: &Task) {
 pub(super) fn finish_switch() {
     let cpu = this_cpu();
     let inner = cpu.rq.inner();
-    let prev_ptr = core::mem::replace(&mut inner.prev, ptr::null());
+    let prev_ptr = core::mem::take(&mut inner.prev);
     let old_mm = inner.old_mm.take();
     let evict = core::mem::take(&mut inner.evict_prev);
     // SAFETY: the thread before is alive until its count is dropped below.

@@ -152,9 +152,7 @@ pub(super) fn check_preempt(cpu: &CpuData, inner: &Inner, task: &Task) {
     let running = curr.sched.effective_rt.load(Ordering::Relaxed);
     let flag = if inner.curr == inner.idle || level > running {
         ThreadFlags::NEED_RESCHED
-    } else if level > 0 || running > 0 {
-        ThreadFlags::empty()
-    } else if task.sched.policy() != super::Policy::Normal {
+    } else if level > 0 || running > 0 || task.sched.policy() != super::Policy::Normal {
         ThreadFlags::empty()
     } else if curr.sched.policy() == super::Policy::Idle {
         ThreadFlags::NEED_RESCHED_LAZY

@@ -133,7 +133,8 @@ crate::syscalls! {
     fn setresuid(uid: u32, euid: u32, suid: u32) {
         let old = current().creds();
         let ids = [old.uid, old.euid, old.suid];
-        if !old.capable(cap::SETUID) && !(may_be(uid, &ids) && may_be(euid, &ids) && may_be(suid, &ids)) {
+        let allowed = [uid, euid, suid].into_iter().all(|id| may_be(id, &ids));
+        if !allowed && !old.capable(cap::SETUID) {
             return Err(Errno::EPERM);
         }
         let mut new = (*old).clone();
@@ -147,7 +148,8 @@ crate::syscalls! {
     fn setresgid(gid: u32, egid: u32, sgid: u32) {
         let old = current().creds();
         let ids = [old.gid, old.egid, old.sgid];
-        if !old.capable(cap::SETGID) && !(may_be(gid, &ids) && may_be(egid, &ids) && may_be(sgid, &ids)) {
+        let allowed = [gid, egid, sgid].into_iter().all(|id| may_be(id, &ids));
+        if !allowed && !old.capable(cap::SETGID) {
             return Err(Errno::EPERM);
         }
         let mut new = (*old).clone();

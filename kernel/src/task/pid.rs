@@ -233,11 +233,10 @@ pub fn next_process(from: i32) -> Option<Arc<Process>> {
     let mut leaf = from / LEAF;
     let mut first = from % LEAF;
     while leaf < table.leaves.len() {
-        if let Some(slots) = &table.leaves[leaf] {
-            if let Some(process) = slots.slots[first..].iter().find_map(|slot| slot.process.as_ref()) {
+        if let Some(slots) = &table.leaves[leaf]
+            && let Some(process) = slots.slots[first..].iter().find_map(|slot| slot.process.as_ref()) {
                 return Some(process.clone());
             }
-        }
         leaf += 1;
         first = 0;
     }

@@ -106,7 +106,7 @@ pub fn pci() -> Option<PciConfig> {
     const IO_APIC_BASE: u64 = 0xfec0_0000;
     let (base, first, last) = acpi::machine().ecam?;
     let (low_end, high_end) = super::kmap::ram_ends();
-    let ecam_end = base + (u64::from(last - first) + 1 << 20);
+    let ecam_end = base + ((u64::from(last - first) + 1) << 20);
     // QEMU's q35 puts the window between the configuration space (or RAM, whichever ends later) and the I/O APIC.
     let start = ecam_end.max(low_end).next_multiple_of(1 << 24);
     let window32 = if start < IO_APIC_BASE {

@@ -24,7 +24,7 @@ const LONGEST: u64 = 0x7fff_ffff;
 #[inline]
 pub fn now_ns() -> u64 {
     let steps = rdtsc().wrapping_sub(BASE.load(Ordering::Relaxed));
-    (u128::from(steps) * u128::from(MULT.load(Ordering::Relaxed)) >> 32) as u64
+    ((u128::from(steps) * u128::from(MULT.load(Ordering::Relaxed))) >> 32) as u64
 }
 
 /// What the vDSO needs to turn the counter (`rdtsc`) into nanoseconds: its value at time zero, and nanoseconds per step as 32.32
@@ -56,7 +56,7 @@ fn program(deadline_ns: u64) {
         0
     } else {
         let ns = deadline_ns.saturating_sub(now_ns());
-        let steps = u128::from(ns) * u128::from(TIMER_MULT.load(Ordering::Relaxed)) >> 32;
+        let steps = (u128::from(ns) * u128::from(TIMER_MULT.load(Ordering::Relaxed))) >> 32;
         steps.min(u128::from(LONGEST)) as u64 + 1
     };
     apic::write(apic::TIMER_INITIAL, count as u32);

@@ -189,7 +189,7 @@ impl Disk {
                 .min((self.bytes() - at) as usize);
             let len = (inside + want).next_multiple_of(SECTOR);
             let step = (|| {
-                if inside != 0 || want % SECTOR != 0 {
+                if inside != 0 || !want.is_multiple_of(SECTOR) {
                     self.transfer(&mut buffer, Request::Read, sector, len)?;
                 }
                 let n = src.take(&mut buffer.bytes_mut()[inside..inside + want])?;

@@ -136,7 +136,7 @@ pub(super) fn load(program: &Program) -> Result<Image, Errno> {
         image.base = mapped.bias;
     }
     // The heap follows the program, a random piece further (as much as Linux: 32 MiB on 64-bit).
-    let heap_gap = (random() as usize) % (32 << 20) & !(PAGE_SIZE - 1);
+    let heap_gap = ((random() as usize) % (32 << 20)) & !(PAGE_SIZE - 1);
     image.mm.set_brk(main.end + heap_gap);
     let exec_stack = match elf::segments(&table).find(|s| s.kind == elf::GNU_STACK) {
         Some(segment) => segment.flags & 1 != 0,
@@ -267,7 +267,7 @@ fn map_segment(
         let offset = segment.offset - (from - start) as u64;
         let backing = crate::fs::map::file_map(file, offset, false, prot)?.ok_or(Errno::ENOEXEC)?;
         mm.mmap(start, file_pages_end - start, prot, fixed, Some(backing))?;
-        if segment.memory_size > segment.file_size && file_end % PAGE_SIZE != 0 {
+        if segment.memory_size > segment.file_size && !file_end.is_multiple_of(PAGE_SIZE) {
             // Only writable memory can be zeroed; a read-only segment with a tail keeps what the file has there, as in Linux.
             if prot.contains(Prot::WRITE) {
                 tails.push((file_end, file_pages_end));
