@@ -46,7 +46,11 @@ impl Errno {
     /// The inverse of [`Errno::to_return_value`]; `None` if `value` is not an error.
     pub const fn from_return_value(value: usize) -> Option<Self> {
         let n = value.wrapping_neg();
-        if n >= 1 && n <= MAX_ERRNO as usize { Some(Self::new(n as u16)) } else { None }
+        if n >= 1 && n <= MAX_ERRNO as usize {
+            Some(Self::new(n as u16))
+        } else {
+            None
+        }
     }
 
     /// How the system call restarts if this is a restart code, `None` for an ordinary error.

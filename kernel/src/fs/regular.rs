@@ -158,10 +158,9 @@ impl FileOps for Regular {
                 return Err(Errno::EINTR);
             }
         }
-        if mode & FALLOC_KEEP_SIZE == 0
-            && end > pages.size() {
-                pages.set_size(end);
-            }
+        if mode & FALLOC_KEEP_SIZE == 0 && end > pages.size() {
+            pages.set_size(end);
+        }
         inode.touch_changed();
         Ok(())
     }

@@ -234,9 +234,10 @@ pub fn next_process(from: i32) -> Option<Arc<Process>> {
     let mut first = from % LEAF;
     while leaf < table.leaves.len() {
         if let Some(slots) = &table.leaves[leaf]
-            && let Some(process) = slots.slots[first..].iter().find_map(|slot| slot.process.as_ref()) {
-                return Some(process.clone());
-            }
+            && let Some(process) = slots.slots[first..].iter().find_map(|slot| slot.process.as_ref())
+        {
+            return Some(process.clone());
+        }
         leaf += 1;
         first = 0;
     }

@@ -79,9 +79,25 @@ pub fn last_steps() -> Vec<Step> {
         Ok(Verdict::Passed(format!("{count} tests")))
     });
     let interleavings = Step::new("interleavings", |_| {
-        let test = ["test", "-p", "limen-entry", "--release", "--test", "interleavings", "--target-dir", "target/loom"];
-        quiet(toolchain::find()?.cargo().args(test).env("RUSTFLAGS", "--cfg loom"))?;
-        Ok(Verdict::Passed("the exit loop loses no flag; wrong loops are caught".into()))
+        let test = [
+            "test",
+            "-p",
+            "limen-entry",
+            "--release",
+            "--test",
+            "interleavings",
+            "--target-dir",
+            "target/loom",
+        ];
+        quiet(
+            toolchain::find()?
+                .cargo()
+                .args(test)
+                .env("RUSTFLAGS", "--cfg loom"),
+        )?;
+        Ok(Verdict::Passed(
+            "the exit loop loses no flag; wrong loops are caught".into(),
+        ))
     });
     let mut steps = vec![crates, interleavings];
     let lints = Step::new("clippy", |_| {
