@@ -17,7 +17,7 @@ pub mod policy;
 pub mod preempt;
 mod queue;
 mod run;
-mod selftest;
+pub mod selftest;
 pub mod stats;
 mod wait;
 mod wake;
@@ -107,9 +107,6 @@ pub fn start_secondaries() {
         irq::spin_hint();
     }
     info!("{} of {} CPUs online", online().count(), count);
-    if crate::boot::cmdline::flag("limen.selftest") {
-        selftest::start();
-    }
 }
 
 /// A secondary CPU reports for duty.

@@ -1,5 +1,5 @@
-//! The scheduler's own test, run at boot with `limen.selftest` on the command line: threads that hand a token round, fight for a lock,
-//! sleep for a while, call other CPUs and move between them. Ends with one line on the console.
+//! The scheduler's own test (see `boot::selftest`): threads that hand a token round, fight for a lock,
+//! sleep for a while, call other CPUs and move between them.
 
 use super::{CpuSet, WaitQueue, current, on_each_cpu, online, policy, spawn_kthread, yield_now};
 use crate::sync::Mutex;
@@ -12,23 +12,24 @@ struct Shared {
     turn: WaitQueue,
     counter: Mutex<usize>,
     done: AtomicUsize,
+    failures: AtomicUsize,
     finished: WaitQueue,
 }
 
 const THREADS: usize = 8;
 const ROUNDS: usize = 200;
 
-/// Starts the test; it reports when it is done.
-pub fn start() {
-    spawn_kthread("selftest", run);
-}
+/// The room's tests.
+pub const TESTS: &[crate::boot::selftest::Test] =
+    &[("threads, locks, sleeps, affinity, cross-CPU calls", run)];
 
-fn run() {
+fn run() -> Result<(), &'static str> {
     let shared = Arc::new(Shared {
         token: AtomicUsize::new(0),
         turn: WaitQueue::new(),
         counter: Mutex::new(0),
         done: AtomicUsize::new(0),
+        failures: AtomicUsize::new(0),
         finished: WaitQueue::new(),
     });
     let began = now_ns();
@@ -42,14 +43,16 @@ fn run() {
             shared.done.load(Ordering::Acquire) == THREADS
         });
     let total = *shared.counter.lock();
-    if ended && total == THREADS * ROUNDS {
-        info!("selftest sched: passed in {} us", (now_ns() - began) / 1000);
-    } else {
-        warning!(
-            "selftest sched: FAILED: {} of {THREADS} threads done, counter {total}",
-            shared.done.load(Ordering::Relaxed)
-        );
+    if !ended {
+        return Err("threads hang");
     }
+    if total != THREADS * ROUNDS {
+        return Err("the lock let two in");
+    }
+    if shared.failures.load(Ordering::Relaxed) != 0 {
+        return Err("a sleep, a migration or a cross-CPU call went wrong");
+    }
+    Ok(())
 }
 
 fn worker(n: usize, s: &Shared) {
@@ -72,7 +75,7 @@ fn worker(n: usize, s: &Shared) {
             let at = now_ns() + 1_000_000;
             let _ = crate::time::sleep_until(at);
             if now_ns() < at {
-                warning!("selftest sched: FAILED: woke early");
+                s.failures.fetch_add(1, Ordering::Relaxed);
             }
         }
         if round % 40 == 7 {
@@ -81,7 +84,7 @@ fn worker(n: usize, s: &Shared) {
             let _ = policy::set_affinity(&current(), CpuSet::single(target));
             let here = crate::sync::without_preemption(crate::arch::smp::cpu_id);
             if here != target {
-                warning!("selftest sched: FAILED: on CPU {here}, wanted {target}");
+                s.failures.fetch_add(1, Ordering::Relaxed);
             }
             let _ = policy::set_affinity(&current(), CpuSet::ALL);
             let hits = AtomicUsize::new(0);
@@ -89,7 +92,7 @@ fn worker(n: usize, s: &Shared) {
                 hits.fetch_add(1, Ordering::Relaxed);
             });
             if hits.load(Ordering::Relaxed) != cpus.count() {
-                warning!("selftest sched: FAILED: cross-CPU call");
+                s.failures.fetch_add(1, Ordering::Relaxed);
             }
         }
     }
