@@ -146,8 +146,8 @@ impl Allocator {
         CURRENT.store(generation, Ordering::Release);
         self.used.fill(0);
         self.next = 1;
-        for cpu in 0..MAX_CPUS {
-            let was = ACTIVE[cpu].swap(0, Ordering::AcqRel);
+        for (cpu, active) in ACTIVE.iter().enumerate() {
+            let was = active.swap(0, Ordering::AcqRel);
             // Zero: that CPU has not switched since the last generation began, and still runs with what was reserved then.
             if was != 0 {
                 self.reserved[cpu] = was;

@@ -23,8 +23,9 @@ pub fn publish(data: &'static [u8]) {
 
 /// The tree.
 pub fn tree() -> &'static Fdt<'static> {
+    let tree = &raw const TREE;
     // SAFETY: written once before any reader, by `publish`.
-    match unsafe { &*(&raw const TREE) } {
+    match unsafe { &*tree } {
         Some(tree) => tree,
         None => panic!("the devicetree is asked for before it is there"),
     }

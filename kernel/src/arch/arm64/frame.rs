@@ -57,7 +57,7 @@ pub struct Frame {
 
 /// Size of a frame; the stubs keep the stack 16-byte aligned with it.
 pub const FRAME_SIZE: usize = size_of::<Frame>();
-const _: () = assert!(FRAME_SIZE % 16 == 0);
+const _: () = assert!(FRAME_SIZE.is_multiple_of(16));
 const _: () = assert!(core::mem::offset_of!(Frame, pstate) == 33 * 8);
 
 impl Frame {

@@ -198,7 +198,7 @@ fn find_fpsimd(reserved: usize) -> Result<FpState, Errno> {
                 if end_magic != 0
                     || end_size != 0
                     || data as usize != expected
-                    || bytes % 16 != 0
+                    || !bytes.is_multiple_of(16)
                     || bytes > EXTRA_MAX
                 {
                     return Err(Errno::EFAULT);
@@ -226,7 +226,7 @@ fn find_fpsimd(reserved: usize) -> Result<FpState, Errno> {
 pub fn restore(frame: &mut Frame) -> Result<Restored, Errno> {
     frame.forget_syscall();
     let base = frame.sp;
-    if base % 16 != 0 {
+    if !base.is_multiple_of(16) {
         return Err(Errno::EFAULT);
     }
     check(base, FRAME_SIZE)?;
