@@ -6,22 +6,12 @@ use anyhow::{Context as _, Result, bail};
 
 use super::{Step, Verdict, lines};
 use crate::arch::Arch;
-use crate::{build, noinstr, toolchain, tree};
+use crate::{build, noinstr, packages, toolchain};
 
 /// Steps that others wait for.
 pub fn first_steps() -> Vec<Step> {
     let mut steps = vec![Step::new("rustfmt", |_| {
-        let tools = toolchain::find()?;
-        if rustfmt().is_none() {
-            return Ok(Verdict::Skipped(
-                "no rustfmt on this host; rustup component add rustfmt".into(),
-            ));
-        }
-        let mut cargo = tools.cargo();
-        if let Some(path) = rustfmt() {
-            cargo.env("RUSTFMT", path);
-        }
-        quiet(cargo.args(["fmt", "--all", "--check"]))?;
+        quiet(checking_cargo("cargo-fmt")?.args(["fmt", "--all", "--check"]))?;
         Ok(Verdict::Passed(String::new()))
     })];
     for arch in Arch::ALL {
@@ -101,45 +91,17 @@ pub fn last_steps() -> Vec<Step> {
     });
     let mut steps = vec![crates, interleavings];
     let lints = Step::new("clippy", |_| {
-        let Some(mut cargo) = lint_cargo() else {
-            return Ok(Verdict::Skipped(NO_CLIPPY.into()));
-        };
-        let flags = [
-            "--workspace",
-            "--exclude",
-            "limen-kernel",
-            "--all-targets",
-            "--target-dir",
-            "target/clippy",
-        ];
-        quiet(cargo.arg("clippy").args(flags).args(["--", "-D", "warnings"]))?;
+        let flags = ["--workspace", "--exclude", "limen-kernel", "--all-targets", "--target-dir", "target/clippy"];
+        quiet(checking_cargo("cargo-clippy")?.arg("clippy").args(flags).args(["--", "-D", "warnings"]))?;
         Ok(Verdict::Passed(String::new()))
     });
     steps.push(lints);
     for arch in Arch::ALL {
         steps.push(Step::on(arch, "clippy-kernel", move |_| {
-            let Some(mut cargo) = lint_cargo() else {
-                return Ok(Verdict::Skipped(NO_CLIPPY.into()));
-            };
-            let target = arch.kernel_target();
-            // Clippy's compiler may be another than the one that builds: it brings its own `core` for the target.
-            let _ = Command::new("rustup").args(["target", "add", target]).output();
-            let flags = build::flags(arch, &toolchain::find()?.linker()?).join("\u{1f}");
-            let options = [
-                "clippy",
-                "-p",
-                "limen-kernel",
-                "--target",
-                target,
-                "--target-dir",
-                "target/clippy",
-            ];
-            quiet(
-                cargo
-                    .args(options)
-                    .env("CARGO_ENCODED_RUSTFLAGS", flags)
-                    .args(["--", "-D", "warnings"]),
-            )?;
+            let path = checking_path("cargo-clippy")?;
+            let kernel = build::Kernel { arch, profile: "kernel".into(), features: String::new() };
+            let mut cargo = kernel.cargo(&toolchain::find()?, "clippy")?;
+            quiet(cargo.env("PATH", path).args(["--", "-D", "warnings"]))?;
             Ok(Verdict::Passed(String::new()))
         }));
     }
@@ -147,22 +109,26 @@ pub fn last_steps() -> Vec<Step> {
     steps
 }
 
-fn rustfmt() -> Option<std::path::PathBuf> {
-    tree::find_tool("rustfmt")
+/// `PATH` with the folder of the toolchain that builds first, so that cargo takes that toolchain's `tool`; installs it if it is Debian's
+/// and missing.
+fn checking_path(tool: &str) -> Result<std::ffi::OsString> {
+    let cargo = toolchain::find()?.cargo;
+    let folder = cargo.parent().context("cargo has no folder")?;
+    if !folder.join(tool).is_file() {
+        if folder != std::path::Path::new("/usr/bin") {
+            bail!("{tool} is missing; run: rustup component add {}", if tool == "cargo-fmt" { "rustfmt" } else { "clippy" });
+        }
+        packages::install(&["rust-web-clippy", "rustfmt-web"])?;
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    Ok(std::env::join_paths(std::iter::once(folder.to_owned()).chain(std::env::split_paths(&path)))?)
 }
 
-const NO_CLIPPY: &str = "no clippy on this host; rustup component add clippy";
-
-/// The cargo of the toolchain that has clippy, which need not be the one that builds.
-fn lint_cargo() -> Option<Command> {
-    let clippy = tree::find_tool("cargo-clippy")?;
-    let mut cargo = Command::new(clippy.with_file_name("cargo"));
-    cargo
-        .current_dir(tree::root())
-        .env("RUSTC_BOOTSTRAP", "1")
-        .env_remove("RUSTC")
-        .env_remove("RUSTFLAGS");
-    Some(cargo)
+/// The cargo that builds, set up to find `tool` of its own toolchain.
+fn checking_cargo(tool: &str) -> Result<Command> {
+    let mut cargo = toolchain::find()?.cargo();
+    cargo.env("PATH", checking_path(tool)?);
+    Ok(cargo)
 }
 
 /// Runs a command; its output is the error when it fails.
