@@ -7,7 +7,10 @@ use crate::arch::platform;
 pub type Test = (&'static str, fn() -> Result<(), &'static str>);
 
 /// Every room's tests.
-const ROOMS: &[(&str, &[Test])] = &[("mm", crate::mm::selftest::TESTS), ("sched", crate::sched::selftest::TESTS)];
+const ROOMS: &[(&str, &[Test])] = &[
+    ("mm", crate::mm::selftest::TESTS),
+    ("sched", crate::sched::selftest::TESTS),
+];
 
 /// Fails a test unless the condition holds.
 #[macro_export]

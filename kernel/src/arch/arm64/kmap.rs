@@ -94,7 +94,10 @@ impl Builder {
     pub fn new() -> Self {
         // SAFETY: the linker script places the pool.
         let pool = unsafe { address(&__table_pool_start) };
-        let mut builder = Self { root: core::ptr::null_mut(), next: pool + 3 * PAGE_SIZE };
+        let mut builder = Self {
+            root: core::ptr::null_mut(),
+            next: pool + 3 * PAGE_SIZE,
+        };
         builder.root = builder.table();
         let empty = builder.table();
         EMPTY_ROOT.store(image_to_phys(empty as usize), Ordering::Relaxed);
@@ -106,7 +109,10 @@ impl Builder {
         self.next += PAGE_SIZE;
         // SAFETY: the linker script places the pool.
         let end = unsafe { address(&__table_pool_end) };
-        assert!(self.next <= end, "memory is in too many pieces for the boot page tables");
+        assert!(
+            self.next <= end,
+            "memory is in too many pieces for the boot page tables"
+        );
         // SAFETY: a page of the pool that nobody has yet.
         unsafe { core::ptr::write_bytes(table as *mut u8, 0, PAGE_SIZE) };
         table as *mut u64

@@ -91,15 +91,31 @@ pub fn last_steps() -> Vec<Step> {
     });
     let mut steps = vec![crates, interleavings];
     let lints = Step::new("clippy", |_| {
-        let flags = ["--workspace", "--exclude", "limen-kernel", "--all-targets", "--target-dir", "target/clippy"];
-        quiet(checking_cargo("cargo-clippy")?.arg("clippy").args(flags).args(["--", "-D", "warnings"]))?;
+        let flags = [
+            "--workspace",
+            "--exclude",
+            "limen-kernel",
+            "--all-targets",
+            "--target-dir",
+            "target/clippy",
+        ];
+        quiet(
+            checking_cargo("cargo-clippy")?
+                .arg("clippy")
+                .args(flags)
+                .args(["--", "-D", "warnings"]),
+        )?;
         Ok(Verdict::Passed(String::new()))
     });
     steps.push(lints);
     for arch in Arch::ALL {
         steps.push(Step::on(arch, "clippy-kernel", move |_| {
             let path = checking_path("cargo-clippy")?;
-            let kernel = build::Kernel { arch, profile: "kernel".into(), features: String::new() };
+            let kernel = build::Kernel {
+                arch,
+                profile: "kernel".into(),
+                features: String::new(),
+            };
             let mut cargo = kernel.cargo(&toolchain::find()?, "clippy")?;
             quiet(cargo.env("PATH", path).args(["--", "-D", "warnings"]))?;
             Ok(Verdict::Passed(String::new()))
@@ -116,12 +132,17 @@ fn checking_path(tool: &str) -> Result<std::ffi::OsString> {
     let folder = cargo.parent().context("cargo has no folder")?;
     if !folder.join(tool).is_file() {
         if folder != std::path::Path::new("/usr/bin") {
-            bail!("{tool} is missing; run: rustup component add {}", if tool == "cargo-fmt" { "rustfmt" } else { "clippy" });
+            bail!(
+                "{tool} is missing; run: rustup component add {}",
+                if tool == "cargo-fmt" { "rustfmt" } else { "clippy" }
+            );
         }
         packages::install(&["rust-web-clippy", "rustfmt-web"])?;
     }
     let path = std::env::var_os("PATH").unwrap_or_default();
-    Ok(std::env::join_paths(std::iter::once(folder.to_owned()).chain(std::env::split_paths(&path)))?)
+    Ok(std::env::join_paths(
+        std::iter::once(folder.to_owned()).chain(std::env::split_paths(&path)),
+    )?)
 }
 
 /// The cargo that builds, set up to find `tool` of its own toolchain.
