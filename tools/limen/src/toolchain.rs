@@ -54,6 +54,7 @@ impl Toolchain {
         command
             .current_dir(tree::root())
             .env("RUSTC", &self.rustc)
+            .env("RUSTDOC", self.rustc.with_file_name("rustdoc"))
             .env("RUSTC_BOOTSTRAP", "1");
         command
             .env_remove("RUSTFLAGS")
