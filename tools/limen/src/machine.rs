@@ -75,8 +75,6 @@ impl Machine {
 
     fn default_kind(&self) -> &'static str {
         match (self.arch, self.limen) {
-            // Without ACPI, microvm does not tell how many processors there are.
-            (Arch::X86_64, true) if self.smp > 1 => "q35",
             (Arch::X86_64, true) => "microvm",
             (Arch::X86_64, false) => "q35",
             (Arch::Arm64, _) => "virt",
@@ -122,8 +120,9 @@ impl Machine {
         let kind = self.kind();
         let machine = match (&self.machine, kind.as_str()) {
             (Some(given), _) if given.contains(',') => given.clone(),
-            // Without ACPI, QEMU tells the kernel of the virtio devices on its command line.
-            (_, "microvm") => "microvm,acpi=off".to_owned(),
+            // Debian's Linux finds microvm's devices only through its command line, which QEMU fills without ACPI. Limen reads
+            // ACPI, which tells the processors, too.
+            (_, "microvm") if !self.limen => "microvm,acpi=off".to_owned(),
             (_, "virt") => "virt,gic-version=2".to_owned(),
             (_, kind) => kind.to_owned(),
         };

@@ -6,6 +6,7 @@ mod memory;
 mod process;
 mod status;
 mod sys;
+mod sysrq;
 mod system;
 
 use crate::fs::dentry::Dentry;
@@ -119,4 +120,5 @@ pub fn init() {
     TREE.add("net", Node::link("self/net"));
     system::init();
     sys::init();
+    sysrq::init();
 }
