@@ -245,7 +245,7 @@ mod tests {
             load(0x1000, 0, 200, 100),
             load(0x1001, 0, 100, 100),
             load(limit, 0, 0, 4096),
-            load(0, u64::MAX & !0xfff, 4096, 4096),
+            load(0, !0xfff, 4096, 4096),
             [load(0x3000, 0, 0, 0x1000), load(0x2000, 0, 0, 0x1000)].concat(),
             vec![0; 56],
         ] {
