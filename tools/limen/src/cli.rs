@@ -17,7 +17,7 @@ pub struct Cli {
 #[derive(Subcommand)]
 pub enum Command {
     /// Run a program (or a shell) in a virtual machine of its own
-    Run(RunOptions),
+    Run(Box<RunOptions>),
     /// Build the kernel
     Build(BuildOptions),
     /// Run everything CI runs

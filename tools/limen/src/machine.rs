@@ -60,7 +60,7 @@ pub fn parse_memory(text: &str) -> Result<u64> {
     };
     let kib = digits.parse::<u64>().ok().and_then(|n| n.checked_mul(scale));
     match kib {
-        Some(kib) if kib >= 1024 && kib <= 1 << 40 => Ok(kib / 1024),
+        Some(kib) if (1024..=1 << 40).contains(&kib) => Ok(kib / 1024),
         Some(_) => bail!("--mem {text}: give at least 1M and at most 1024T"),
         None => bail!("--mem {text}: not a size; give a number with K, M or G, such as 64M"),
     }

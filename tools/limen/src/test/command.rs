@@ -262,7 +262,7 @@ impl Terminal {
         let child = command.spawn().context("cannot start setsid")?;
         drop(command);
         drop(slave);
-        let master = std::fs::File::from(OwnedFd::from(master));
+        let master = std::fs::File::from(master);
         rustix::io::ioctl_fionbio(&master, true)?;
         Ok(Terminal {
             master,
