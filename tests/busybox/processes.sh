@@ -48,7 +48,7 @@ cat /proc/self/comm; tr '\0' ' ' < /proc/self/cmdline; echo; ls /proc/self/fd | 
 ## case: ps-free-uptime
 ps | awk 'NR == 1 { print $1 } $1 == 1 { print $4 != "" }'; free | awk 'NR == 2 { print ($2 > $3) }'; uptime | grep -c 'load average'; top -b -n 1 | awk 'NR == 1 { print $1 }'; pidof init | awk '{ print $NF }'; nproc
 ## case: pgrep-pkill
-sleep 77 & ps | grep -c '[s]leep 77'; killall sleep; wait $!; echo $?; ps | grep -c '[s]leep 77'; killall nothere 2>/dev/null; echo $?
+sleep 77 & ps | grep -c '[s]leep 77'; killall sleep; wait $! 2>/dev/null; echo $?; ps | grep -c '[s]leep 77'; killall nothere 2>/dev/null; echo $?
 ## case: users
 id; id -u nobody; whoami; su -s /bin/sh nobody -c 'id -u; id -g; kill -0 1 2>/dev/null; echo $?'; chpst -u 1000:1000 id -u 2>/dev/null; setuidgid nobody id -un
 ## case: uname-hostname
