@@ -42,7 +42,65 @@ pub fn program(arch: Arch, name: &str) -> Result<PathBuf> {
     )
 }
 
+/// The programs of `programs/bench`.
+pub struct Bench {
+    /// `/init` of a benchmark run, with its symbols.
+    pub init: PathBuf,
+    /// A program that ends at once, without a C library, with a static one, with a dynamic one.
+    pub tiny: PathBuf,
+    /// The same.
+    pub fixed: PathBuf,
+    /// The same.
+    pub dynamic: PathBuf,
+    /// `/init` of the boot rows.
+    pub hello: PathBuf,
+}
+
+/// Builds the benchmark programs of one architecture.
+pub fn bench(arch: Arch) -> Result<Bench> {
+    let dir = tree::root().join("programs/bench");
+    let of = [dir.clone(), tree::root().join("programs/init/sys.h")];
+    let bare = [
+        "-static",
+        "-no-pie",
+        "-s",
+        "-nostdlib",
+        "-ffreestanding",
+        "-fno-stack-protector",
+        "-fno-asynchronous-unwind-tables",
+    ];
+    let parts = [
+        "main",
+        "calls",
+        "signals",
+        "faults",
+        "regions",
+        "processes",
+        "switches",
+        "files",
+        "waits",
+        "timers",
+    ];
+    let make = |name: &str, sources: &[&str], flags: &[&str]| {
+        let sources: Vec<PathBuf> = sources.iter().map(|s| dir.join(format!("{s}.c"))).collect();
+        build(arch, name, &sources, flags, &of)
+    };
+    Ok(Bench {
+        // Its symbols stay: the profiler looks two of them up.
+        init: make("bench", &parts, &["-static", "-no-pie", "-pthread"])?,
+        tiny: make("bench-tiny", &["tiny"], &bare)?,
+        fixed: make("bench-static", &["empty"], &["-static", "-no-pie", "-s"])?,
+        dynamic: make("bench-dynamic", &["empty"], &["-s"])?,
+        hello: make("bench-hello", &["hello"], &bare)?,
+    })
+}
+
 fn compile(arch: Arch, name: &str, sources: &[PathBuf], flags: &[&str], of: &[PathBuf]) -> Result<PathBuf> {
+    let flags = [&["-static", "-fno-pic", "-no-pie", "-s"], flags].concat();
+    build(arch, name, sources, &flags, of)
+}
+
+fn build(arch: Arch, name: &str, sources: &[PathBuf], flags: &[&str], of: &[PathBuf]) -> Result<PathBuf> {
     let made = tree::cache(&format!("programs/{arch}"))?.join(name);
     if tree::fresh(&made, of) {
         return Ok(made);
@@ -52,17 +110,8 @@ fn compile(arch: Arch, name: &str, sources: &[PathBuf], flags: &[&str], of: &[Pa
     eprintln!("limen: building programs/{name} for {arch}");
     let new = made.with_extension(format!("new-{}", std::process::id()));
     let output = Command::new(&compiler)
-        .args([
-            "-std=gnu11",
-            "-O2",
-            "-g0",
-            "-Wall",
-            "-Wextra",
-            "-static",
-            "-fno-pic",
-            "-no-pie",
-        ])
-        .args(["-Wl,--build-id=none", "-Wl,-z,noexecstack", "-s", "-o"])
+        .args(["-std=gnu11", "-O2", "-g0", "-Wall", "-Wextra"])
+        .args(["-Wl,--build-id=none", "-Wl,-z,noexecstack", "-o"])
         .arg(&new)
         .args(flags)
         .args(sources)

@@ -22,6 +22,8 @@ pub enum Command {
     Build(BuildOptions),
     /// Run everything CI runs
     Test(TestOptions),
+    /// Count what operations cost, beside Linux
+    Bench(BenchOptions),
     /// Pack a directory and host programs into an initramfs
     Root(RootOptions),
 }
@@ -143,6 +145,46 @@ pub struct TestOptions {
     /// Run the whole-system tests on this Linux image instead of Limen, to check the tests
     #[arg(long, value_name = "FILE")]
     pub kernel: Option<PathBuf>,
+}
+
+#[derive(Args)]
+pub struct BenchOptions {
+    /// Architecture to measure [default: all]
+    #[arg(long)]
+    pub arch: Option<Arch>,
+    /// What to compare with: linux (Debian 12's image), none, or a kernel file
+    #[arg(long, value_name = "linux|none|FILE", default_value = "linux")]
+    pub against: String,
+    /// Only these rows (a * at the end stands for any ending; boot, perf and image size are rows too)
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub only: Vec<String>,
+    /// Write the figures to this file, as docs/bench.md describes
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Write a page with plots to this file
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// Measure nanoseconds of wall clock as well: several runs of each kernel, in turn
+    #[arg(long)]
+    pub wall: bool,
+    /// Compare Limen's counts with bench/limits.toml; status 1 when one got worse
+    #[arg(long, conflicts_with_all = ["update_limits", "wall", "profile"])]
+    pub check: bool,
+    /// Rewrite bench/limits.toml with today's counts
+    #[arg(long, conflicts_with_all = ["wall", "profile"])]
+    pub update_limits: bool,
+    /// Where the kernel's instructions go during a row (NAME or NAME/SIZE, or boot), by symbol
+    #[arg(long, value_name = "NAME", conflicts_with = "wall")]
+    pub profile: Option<String>,
+    /// A Limen kernel to measure instead of the tree's (for --profile, its ELF file with symbols)
+    #[arg(long, value_name = "FILE")]
+    pub kernel: Option<PathBuf>,
+    /// QEMU's processor model [default: max without rep's byte counting and 5-level paging, cortex-a57]
+    #[arg(long)]
+    pub cpu: Option<String>,
+    /// Say what is done
+    #[arg(short, long)]
+    pub verbose: bool,
 }
 
 #[derive(Args)]

@@ -5,6 +5,7 @@
 mod accel;
 mod agent;
 mod arch;
+mod bench;
 mod build;
 mod cli;
 mod cpio;
@@ -37,6 +38,7 @@ fn main() {
         cli::Command::Run(options) => run::run(&options),
         cli::Command::Build(options) => build::build(&options).map(|()| 0),
         cli::Command::Test(options) => test::test(&options),
+        cli::Command::Bench(options) => bench::bench(&options),
         cli::Command::Root(options) => root::root(&options).map(|()| 0),
     };
     let status = match result {

@@ -71,6 +71,21 @@ fn channel() -> Result<(UnixStream, UnixStream)> {
     Ok((ours, theirs))
 }
 
+/// Makes the child die when this process does.
+pub fn ends_with_us(command: &mut Command) {
+    let parent = rustix::process::getpid();
+    // SAFETY: between fork and exec only two system calls run; nothing is allocated and no lock is taken.
+    unsafe {
+        command.pre_exec(move || {
+            rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
+            if rustix::process::getppid() != Some(parent) {
+                return Err(std::io::Error::from(rustix::io::Errno::SRCH));
+            }
+            Ok(())
+        });
+    }
+}
+
 /// Runs a machine until the program, the machine, the time or the user ends it.
 pub fn run(machine: &Machine, options: &Options) -> Result<Outcome> {
     let (control, control_q) = channel()?;
@@ -106,17 +121,7 @@ pub fn run(machine: &Machine, options: &Options) -> Result<Outcome> {
     } else {
         command.stderr(Stdio::from(std::os::fd::OwnedFd::from(said_q.try_clone()?)));
     }
-    let parent = rustix::process::getpid();
-    // SAFETY: between fork and exec only two system calls run; nothing is allocated and no lock is taken.
-    unsafe {
-        command.pre_exec(move || {
-            rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
-            if rustix::process::getppid() != Some(parent) {
-                return Err(std::io::Error::from(rustix::io::Errno::SRCH));
-            }
-            Ok(())
-        });
-    }
+    ends_with_us(&mut command);
     let child = command
         .spawn()
         .with_context(|| format!("cannot start {program}"))?;
@@ -159,7 +164,7 @@ pub fn run(machine: &Machine, options: &Options) -> Result<Outcome> {
 }
 
 /// The arguments as a shell would take them, for `-v`.
-fn shell_words(words: &[String]) -> String {
+pub fn shell_words(words: &[String]) -> String {
     let plain = |w: &&String| {
         !w.is_empty()
             && w.chars()

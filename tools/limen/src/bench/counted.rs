@@ -1,0 +1,228 @@
+//! One counted run: QEMU with `-icount`, a kernel, an initramfs, and the lines its serial port says. Both kernels of a
+//! comparison get the same machine, memory, initramfs and settings from here; only what makes Linux quicker differs.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use crate::arch::Arch;
+use crate::packages;
+use crate::session::{self, Qemu};
+
+/// A kernel to be measured.
+#[derive(Clone)]
+pub struct Kernel {
+    /// How tables call it.
+    pub name: String,
+    /// What QEMU gets.
+    pub image: PathBuf,
+    /// The file with symbols, where there is one.
+    pub symbols: Option<PathBuf>,
+    /// Whether it is Limen.
+    pub limen: bool,
+}
+
+/// How to run it.
+pub struct Run<'a> {
+    /// The machine's architecture.
+    pub arch: Arch,
+    /// The kernel.
+    pub kernel: &'a Kernel,
+    /// The initramfs.
+    pub initrd: &'a Path,
+    /// QEMU's processor model.
+    pub cpu: &'a str,
+    /// MiB.
+    pub memory: u64,
+    /// Words for init.
+    pub words: Vec<String>,
+    /// Whether the guest's clock counts instructions; else it is the host's.
+    pub icount: bool,
+    /// `-plugin` with its options.
+    pub plugin: Option<String>,
+    /// Wall-clock time after which it is given up.
+    pub timeout: Duration,
+    /// Show QEMU's command line and everything the kernel says.
+    pub verbose: bool,
+}
+
+/// What came of it.
+pub struct Ended {
+    /// The lines of the serial port.
+    pub lines: Vec<String>,
+    /// Whether QEMU ended by itself, in time.
+    pub by_itself: bool,
+    /// How long it took, wall clock.
+    pub took: Duration,
+}
+
+/// The processor model that counts fairly. On x86_64: with `erms`, Linux clears and copies by `rep stosb` and `movsb`, and
+/// QEMU counts every byte as an instruction; with `la57` it would walk a level more than most machines have.
+pub fn fair_cpu(arch: Arch) -> &'static str {
+    match arch {
+        Arch::X86_64 => "max,erms=off,fsrm=off,la57=off",
+        Arch::Arm64 => "cortex-a57",
+    }
+}
+
+/// The machine, the same for every kernel.
+pub fn machine(arch: Arch) -> &'static str {
+    match arch {
+        Arch::X86_64 => "q35",
+        Arch::Arm64 => "virt,gic-version=2",
+    }
+}
+
+impl Run<'_> {
+    fn command_line(&self) -> String {
+        let console = match self.arch {
+            Arch::X86_64 => "ttyS0",
+            Arch::Arm64 => "ttyAMA0",
+        };
+        let mut words = vec![format!("console={console}"), "quiet".to_owned()];
+        if self.kernel.limen {
+            // A panic must end the machine, not wait.
+            words.push("panic=-1".to_owned());
+        } else {
+            words.extend(["panic=-1", "mitigations=off"].map(str::to_owned));
+            match self.arch {
+                // Only wall-clock runs on a busy host need it; the same for all.
+                Arch::X86_64 => words.push("no_timer_check".to_owned()),
+                // QEMU's seed for KASLR would switch page table isolation on even so.
+                Arch::Arm64 => words.push("kpti=off".to_owned()),
+            }
+        }
+        if !self.words.is_empty() {
+            words.push("--".to_owned());
+            words.extend(self.words.iter().cloned());
+        }
+        words.join(" ")
+    }
+
+    fn arguments(&self) -> Vec<String> {
+        let memory = format!("{}M", self.memory);
+        let mut a: Vec<String> = [
+            "-nodefaults",
+            "-no-user-config",
+            "-display",
+            "none",
+            "-no-reboot",
+            "-machine",
+            machine(self.arch),
+            "-cpu",
+            self.cpu,
+            "-smp",
+            "1",
+            "-m",
+            &memory,
+            "-accel",
+            "tcg,thread=single",
+            // What guests get for random, and their date: the same every time.
+            "-seed",
+            "1",
+            "-rtc",
+            if self.icount {
+                "base=2026-01-01,clock=vm"
+            } else {
+                "base=2026-01-01"
+            },
+            "-chardev",
+            "stdio,id=log,signal=off",
+            "-serial",
+            "chardev:log",
+            "-kernel",
+            &self.kernel.image.to_string_lossy(),
+            "-initrd",
+            &self.initrd.to_string_lossy(),
+            "-append",
+            &self.command_line(),
+        ]
+        .map(str::to_owned)
+        .to_vec();
+        if self.icount {
+            a.extend(["-icount", "shift=0,sleep=off"].map(str::to_owned));
+        }
+        if let Some(plugin) = &self.plugin {
+            a.extend(["-plugin".to_owned(), plugin.clone()]);
+        }
+        a
+    }
+
+    /// Runs; `on_line` sees each line as it comes.
+    pub fn run(&self, on_line: &mut dyn FnMut(&str)) -> Result<Ended> {
+        let (qemu, package) = self.arch.qemu();
+        packages::ensure_tool(qemu, &[package])?;
+        let arguments = self.arguments();
+        if self.verbose {
+            eprintln!("limen: {qemu} {}", session::shell_words(&arguments));
+        }
+        let mut command = Command::new(qemu);
+        command
+            .args(&arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        session::ends_with_us(&mut command);
+        let began = Instant::now();
+        let child = command.spawn().with_context(|| format!("cannot start {qemu}"))?;
+        let mut qemu = Qemu { child };
+        let (out, err) = (qemu.child.stdout.take(), qemu.child.stderr.take());
+        let (sender, lines_in) = channel();
+        let reader = std::thread::spawn(move || {
+            let Some(out) = out else { return };
+            let mut out = BufReader::new(out);
+            let mut bytes = Vec::new();
+            while out.read_until(b'\n', &mut bytes).is_ok_and(|n| n > 0) {
+                let line = String::from_utf8_lossy(&bytes)
+                    .trim_end_matches(['\r', '\n'])
+                    .to_owned();
+                bytes.clear();
+                if sender.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        let said = std::thread::spawn(move || {
+            let mut text = String::new();
+            let _ = err.map(|mut e| e.read_to_string(&mut text));
+            text
+        });
+        let mut lines = Vec::new();
+        let by_itself = loop {
+            let left = self.timeout.saturating_sub(began.elapsed());
+            match lines_in.recv_timeout(left) {
+                Ok(line) => {
+                    if self.verbose {
+                        eprintln!("limen: | {line}");
+                    }
+                    on_line(&line);
+                    lines.push(line);
+                }
+                Err(RecvTimeoutError::Disconnected) => break true,
+                Err(RecvTimeoutError::Timeout) => break false,
+            }
+        };
+        if by_itself {
+            let status = qemu.child.wait().context("cannot wait for QEMU")?;
+            if !status.success() && lines.is_empty() {
+                let said = said.join().unwrap_or_default();
+                bail!(
+                    "QEMU: {}",
+                    said.lines().next().unwrap_or("it ended with an error")
+                );
+            }
+        }
+        drop(qemu);
+        drop(lines_in);
+        let _ = reader.join();
+        Ok(Ended {
+            lines,
+            by_itself,
+            took: began.elapsed(),
+        })
+    }
+}

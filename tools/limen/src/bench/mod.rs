@@ -1,0 +1,179 @@
+//! `limen bench`: exact instruction counts of Limen beside Linux's, from one command. Under `-icount shift=0,sleep=off` a
+//! guest's nanosecond is an executed instruction, so that counts are the same on every machine, however busy.
+//! `docs/bench.md` says how it is done and what the files mean.
+
+mod counted;
+mod guest;
+mod rows;
+mod table;
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+
+use crate::arch::Arch;
+use crate::build;
+use crate::cli::BenchOptions;
+use crate::linux;
+use counted::{Kernel, Run};
+use guest::Guest;
+use rows::{Figures, Key};
+
+/// Everything measured on one architecture.
+pub struct Report {
+    /// The architecture.
+    pub arch: Arch,
+    /// QEMU's processor model.
+    pub cpu: String,
+    /// The kernels: Limen first.
+    pub kernels: Vec<Measured>,
+}
+
+/// What one kernel gave.
+pub struct Measured {
+    /// The kernel.
+    pub kernel: Kernel,
+    /// Its rows.
+    pub figures: Figures,
+}
+
+impl Report {
+    /// The keys of any kernel, in the order of the catalogue.
+    pub fn keys(&self) -> Vec<Key> {
+        let mut keys: Vec<Key> = Vec::new();
+        for measured in &self.kernels {
+            for key in measured.figures.rows.keys() {
+                if !keys.contains(key) {
+                    keys.push(key.clone());
+                }
+            }
+        }
+        let place = |k: &Key| rows::ROWS.iter().position(|r| r.name == k.0);
+        keys.sort_by_key(|k| (place(k), k.1));
+        keys
+    }
+}
+
+/// Runs the benchmarks; returns the exit status.
+pub fn bench(options: &BenchOptions) -> Result<i32> {
+    let arches: Vec<Arch> = options.arch.map_or_else(|| Arch::ALL.to_vec(), |a| vec![a]);
+    for arch in arches {
+        let report = measure(options, arch)?;
+        table::print(&report);
+    }
+    Ok(0)
+}
+
+/// The kernels to measure: Limen, and what to compare with.
+fn kernels(options: &BenchOptions, arch: Arch) -> Result<Vec<Kernel>> {
+    let mut kernels = vec![limen(options, arch)?];
+    match options.against.as_str() {
+        "none" => {}
+        "linux" => kernels.push(Kernel {
+            name: "Linux".to_owned(),
+            image: linux::debian_image(arch)?,
+            symbols: None,
+            limen: false,
+        }),
+        file => {
+            let bytes = std::fs::read(file)
+                .with_context(|| format!("--against {file}: give linux, none, or a kernel file"))?;
+            let (kind, its_arch) = linux::identify(file.as_ref(), &bytes)?;
+            if its_arch != arch {
+                bail!("--against {file}: that is an {its_arch} kernel; add --arch {its_arch}");
+            }
+            let limen = kind == linux::Kind::Limen;
+            kernels.push(Kernel {
+                name: if limen { "other Limen" } else { "Linux" }.to_owned(),
+                image: file.into(),
+                symbols: None,
+                limen,
+            });
+        }
+    }
+    Ok(kernels)
+}
+
+fn limen(options: &BenchOptions, arch: Arch) -> Result<Kernel> {
+    let (image, symbols) = match &options.kernel {
+        Some(file) => (file.clone(), Some(file.clone())),
+        None => {
+            let kernel = build::Kernel {
+                arch,
+                profile: "kernel".to_owned(),
+                features: String::new(),
+            };
+            let built = kernel.ensure(options.verbose)?;
+            (built.image, Some(built.elf))
+        }
+    };
+    Ok(Kernel {
+        name: "Limen".to_owned(),
+        image,
+        symbols,
+        limen: true,
+    })
+}
+
+/// How long one kernel may take for all rows, wall clock; a busy host needs a few times the usual.
+const PATIENCE: Duration = Duration::from_secs(900);
+/// Guest seconds a kernel sleeps before it is measured. They cost nothing: nothing is executed.
+const SETTLE: u32 = 12;
+const MEMORY: u64 = 512;
+
+fn measure(options: &BenchOptions, arch: Arch) -> Result<Report> {
+    let guest = guest::prepare(arch)?;
+    let cpu = options
+        .cpu
+        .clone()
+        .unwrap_or_else(|| counted::fair_cpu(arch).to_owned());
+    let mut measured = Vec::new();
+    for kernel in kernels(options, arch)? {
+        let figures = rows_of(options, arch, &cpu, &kernel, &guest)?;
+        measured.push(Measured { kernel, figures });
+    }
+    Ok(Report {
+        arch,
+        cpu,
+        kernels: measured,
+    })
+}
+
+/// All rows of one kernel, in one boot.
+fn rows_of(options: &BenchOptions, arch: Arch, cpu: &str, kernel: &Kernel, guest: &Guest) -> Result<Figures> {
+    let mut words = vec![format!("settle={SETTLE}")];
+    if !options.only.is_empty() {
+        words.push(format!("only=calibrate,{}", options.only.join(",")));
+    }
+    let run = Run {
+        arch,
+        kernel,
+        initrd: &guest.rows.0,
+        cpu,
+        memory: MEMORY,
+        words,
+        icount: true,
+        plugin: None,
+        timeout: PATIENCE,
+        verbose: options.verbose,
+    };
+    let name = &kernel.name;
+    eprintln!("limen: {name} on {arch} boots");
+    let ended = run.run(&mut |line| {
+        if let Some(row) = line.strip_prefix("bench-begin ") {
+            let row = row.strip_suffix(" 0").unwrap_or(row);
+            eprintln!("limen: {name} on {arch}: {row}");
+        }
+    })?;
+    let figures = Figures::parse(&ended.lines);
+    if !figures.complete {
+        let from = ended.lines.len().saturating_sub(15);
+        bail!(
+            "{name} did not get through the benchmarks{}; its console ends so:\n{}",
+            if ended.by_itself { "" } else { " in time" },
+            ended.lines[from..].join("\n")
+        );
+    }
+    figures.check_calibration(name)?;
+    Ok(figures)
+}
