@@ -83,7 +83,19 @@ pub fn sendfile(out: &File, source: &File, offset: Option<UserPtr<i64>>, count: 
     if !source.mode().contains(FileMode::READ) || !out.mode().contains(FileMode::WRITE) {
         return Err(Errno::EBADF);
     }
-    let n = copy(source, from, out, None, count.min(MAX_RW))?;
+    let count = count.min(MAX_RW);
+    let n = match pipe::of(out) {
+        Some(pipe) => fill(
+            source,
+            from,
+            pipe,
+            count,
+            source.nonblocking() || out.nonblocking(),
+        )?,
+        // A source that can't be sought in may end in the middle of the copy, and its end would be lost to the caller.
+        None if source.ops().seek(source, 0, abi::SEEK_CUR).is_err() => return Err(Errno::EINVAL),
+        None => copy(source, from, out, None, count)?,
+    };
     if let (Some(p), Some(from)) = (offset, from) {
         p.write((from + n as u64) as i64)?;
     }
@@ -290,6 +302,10 @@ fn fill(source: &File, mut from: Option<u64>, pipe: &Arc<Pipe>, len: usize, nonb
         pipe.changed(ring, true, false);
         done += n;
         from = from.map(|f| f + n as u64);
+        // A short read may be a terminal's line or a socket's last bytes: to wait for more would lose where it ended.
+        if n < want {
+            break;
+        }
     }
     Ok(done)
 }

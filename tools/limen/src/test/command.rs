@@ -216,7 +216,16 @@ fn expect_line(mut command: Command, status: i32, word: &str) -> Result<()> {
 struct Terminal {
     master: std::fs::File,
     child: std::process::Child,
+    /// All it showed, and how much of that is dealt with.
     seen: Vec<u8>,
+    passed: usize,
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
 }
 
 impl Terminal {
@@ -228,11 +237,8 @@ impl Terminal {
         unlockpt(&master)?;
         let name = ptsname(&master, Vec::new())?;
         let open = || -> Result<OwnedFd> {
-            Ok(std::fs::OpenOptions::new()
-                .read(true)
-                .write(true)
-                .open(name.to_str()?)?
-                .into())
+            let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::NOCTTY | rustix::fs::OFlags::CLOEXEC;
+            Ok(rustix::fs::open(&name, flags, rustix::fs::Mode::empty())?)
         };
         let slave = open()?;
         tcsetwinsize(
@@ -268,6 +274,7 @@ impl Terminal {
             master,
             child,
             seen: Vec::new(),
+            passed: 0,
         })
     }
 
@@ -285,27 +292,30 @@ impl Terminal {
         }
     }
 
-    /// Waits for a text, and forgets everything up to it.
-    fn wait_for(&mut self, text: &str) -> Result<String> {
+    /// Waits for a text after the last one waited for.
+    fn wait_for(&mut self, text: &str) -> Result<()> {
         let limit = Instant::now() + Duration::from_secs(60);
         loop {
             self.read();
-            let seen = String::from_utf8_lossy(&self.seen).into_owned();
-            if let Some(at) = seen.find(text) {
-                self.seen = seen.as_bytes()[at + text.len()..].to_vec();
-                return Ok(seen[..at].to_owned());
+            let wanted = text.as_bytes();
+            let new = &self.seen[self.passed..];
+            if let Some(at) = new.windows(wanted.len()).position(|w| w == wanted) {
+                self.passed += at + wanted.len();
+                return Ok(());
             }
             if Instant::now() > limit || matches!(self.child.try_wait(), Ok(Some(_))) {
                 self.read();
-                let seen = String::from_utf8_lossy(&self.seen).into_owned();
-                let _ = self.child.kill();
-                bail!("the terminal never showed {text:?}; it showed:\n{seen}");
+                bail!(
+                    "the terminal never showed {text:?} after what is above the line; it showed:\n{}\n----\n{}",
+                    String::from_utf8_lossy(&self.seen[..self.passed]),
+                    String::from_utf8_lossy(&self.seen[self.passed..])
+                );
             }
             std::thread::sleep(Duration::from_millis(10));
         }
     }
 
-    fn end(mut self) -> Result<i32> {
+    fn end(&mut self) -> Result<i32> {
         let limit = Instant::now() + Duration::from_secs(20);
         loop {
             self.read();
@@ -313,7 +323,6 @@ impl Terminal {
                 return Ok(status.code().unwrap_or(-1));
             }
             if Instant::now() > limit {
-                let _ = self.child.kill();
                 bail!(
                     "it did not end; the terminal showed:\n{}",
                     String::from_utf8_lossy(&self.seen)

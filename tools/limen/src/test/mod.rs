@@ -148,15 +148,29 @@ const PENDING: &[(&str, &str)] = &[
     ),
     ("lockdep-x86_64", "the kernel has no lock validator"),
     ("lockdep-arm64", "the kernel has no lock validator"),
-    (
-        "command-terminal-x86_64",
-        "its terminal stays empty under the harness, though not by hand",
-    ),
-    (
-        "command-terminal-arm64",
-        "its terminal stays empty under the harness, though not by hand",
-    ),
 ];
+
+/// The chosen steps and those that must have passed before them, in order.
+fn with_what_they_need(steps: Vec<Step>, chosen: impl Fn(&Step) -> bool) -> Vec<Step> {
+    let mut wanted: Vec<bool> = steps.iter().map(chosen).collect();
+    let mut again = true;
+    while again {
+        again = false;
+        for i in 0..steps.len() {
+            if wanted[i]
+                && let Some(j) =
+                    (0..steps.len()).find(|&j| !wanted[j] && steps[i].after.contains(&steps[j].name))
+            {
+                wanted[j] = true;
+                again = true;
+            }
+        }
+    }
+    let mut wanted = wanted.into_iter();
+    let mut steps = steps;
+    steps.retain(|_| wanted.next() == Some(true));
+    steps
+}
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
@@ -174,7 +188,7 @@ pub fn test(options: &TestOptions) -> Result<i32> {
             && (options.only.is_empty() || options.only.iter().any(|o| s.name.contains(o.as_str())))
             && !(options.quick && s.long)
     };
-    let steps: Vec<Step> = steps().into_iter().filter(chosen).collect();
+    let steps = with_what_they_need(steps(), chosen);
     if options.list {
         steps
             .iter()
@@ -251,7 +265,6 @@ fn next(
                 continue;
             }
             waiting = true;
-            // A step that was not chosen holds nobody up.
             let before = step
                 .after
                 .iter()
