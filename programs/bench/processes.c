@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "bench.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stddef.h>
 #include <sys/mman.h>
@@ -22,7 +23,7 @@ __attribute__((noinline)) static void one_vfork(const char *path) {
     pid_t child = vfork();
     if (child == 0) {
         if (path) execve(path, arguments, environment);
-        _exit(path != NULL);
+        _exit(path ? errno : 0);
     }
     reap(child);
 }
@@ -39,7 +40,7 @@ static void fork_exec(const char *path) {
         pid_t child = fork();
         if (child == 0) {
             execve(path, arguments, environment);
-            _exit(1);
+            _exit(errno);
         }
         reap(child);
     }

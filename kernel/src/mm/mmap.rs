@@ -486,6 +486,11 @@ impl AddressSpace {
         Ok(())
     }
 
+    /// Where `len` bytes would go now. For an address space that nobody runs in yet: nothing else takes the place.
+    pub fn room_for(&self, len: usize) -> SysResult {
+        self.regions.write().find_place(0, len, USER_END)
+    }
+
     /// Maps the kernel's pages (vDSO, its data) at `hint` or wherever there is room; returns where. The mapping is never writable.
     pub fn map_special(&self, hint: usize, prot: Prot, pages: Arc<SpecialPages>) -> SysResult {
         let len = pages.pages.len() << PAGE_SHIFT;

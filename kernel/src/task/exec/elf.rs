@@ -180,16 +180,8 @@ fn map(
             if size > USER_END / 4 || align > USER_END / 4 {
                 return Err(Errno::ENOMEM);
             }
-            // A piece large enough for any alignment; it is given back, and the segments go into its middle.
-            let whole = size + align - PAGE_SIZE;
-            let at = mm.mmap(
-                0,
-                whole,
-                Prot::empty(),
-                MapFlags::PRIVATE | MapFlags::ANONYMOUS,
-                None,
-            )?;
-            mm.munmap(at, whole)?;
+            // A piece large enough for any alignment; the segments go into its middle.
+            let at = mm.room_for(size + align - PAGE_SIZE)?;
             at.next_multiple_of(align).wrapping_sub(start)
         }
     };

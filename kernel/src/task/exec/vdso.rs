@@ -19,10 +19,11 @@ pub(super) fn map(mm: &AddressSpace) -> Result<usize, Errno> {
             special("[vdso]", vdso.image.clone()),
         )
     });
-    let at = mm.map_special(0, Prot::READ | Prot::EXEC, image.clone())?;
-    // New mappings go below the ones there are, so the page below is free.
-    let below = at - PAGE_SIZE;
-    if mm.map_special(below, Prot::READ, data.clone())? != below {
+    // One place for both: a gap may be there that only the smaller of them fits into.
+    let below = mm.room_for((image.pages.len() + data.pages.len()) * PAGE_SIZE)?;
+    mm.map_special(below, Prot::READ, data.clone())?;
+    let at = below + data.pages.len() * PAGE_SIZE;
+    if mm.map_special(at, Prot::READ | Prot::EXEC, image.clone())? != at {
         return Err(Errno::ENOMEM);
     }
     Ok(at)
