@@ -56,8 +56,6 @@ pub struct Ended {
     pub lines: Vec<String>,
     /// Whether QEMU ended by itself, in time.
     pub by_itself: bool,
-    /// How long it took, wall clock.
-    pub took: Duration,
 }
 
 /// The processor model that counts fairly. On x86_64: with `erms`, Linux clears and copies by `rep stosb` and `movsb`, and
@@ -219,10 +217,6 @@ impl Run<'_> {
         drop(qemu);
         drop(lines_in);
         let _ = reader.join();
-        Ok(Ended {
-            lines,
-            by_itself,
-            took: began.elapsed(),
-        })
+        Ok(Ended { lines, by_itself })
     }
 }

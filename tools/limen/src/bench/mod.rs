@@ -2,8 +2,11 @@
 //! guest's nanosecond is an executed instruction, so that counts are the same on every machine, however busy.
 //! `docs/bench.md` says how it is done and what the files mean.
 
+mod boot;
 mod counted;
 mod guest;
+mod plugin;
+mod profile;
 mod rows;
 mod table;
 
@@ -35,6 +38,8 @@ pub struct Measured {
     pub kernel: Kernel,
     /// Its rows.
     pub figures: Figures,
+    /// Its boot and memory rows.
+    pub boot: boot::Boot,
 }
 
 impl Report {
@@ -57,6 +62,14 @@ impl Report {
 /// Runs the benchmarks; returns the exit status.
 pub fn bench(options: &BenchOptions) -> Result<i32> {
     let arches: Vec<Arch> = options.arch.map_or_else(|| Arch::ALL.to_vec(), |a| vec![a]);
+    if let Some(name) = &options.profile {
+        for arch in arches {
+            let kernel = limen(options, arch)?;
+            let guest = guest::prepare(arch)?;
+            profile::profile(arch, &cpu(options, arch), &kernel, &guest, name, options.verbose)?;
+        }
+        return Ok(0);
+    }
     for arch in arches {
         let report = measure(options, arch)?;
         table::print(&report);
@@ -121,16 +134,37 @@ const PATIENCE: Duration = Duration::from_secs(900);
 const SETTLE: u32 = 12;
 const MEMORY: u64 = 512;
 
+fn cpu(options: &BenchOptions, arch: Arch) -> String {
+    let given = options.cpu.clone();
+    given.unwrap_or_else(|| counted::fair_cpu(arch).to_owned())
+}
+
+/// Whether `--only` lets a row through; the guest's program decides by the same rule.
+fn wanted(options: &BenchOptions, name: &str) -> bool {
+    options.only.is_empty()
+        || options.only.iter().any(|o| match o.strip_suffix('*') {
+            Some(start) => name.starts_with(start),
+            None => name == o,
+        })
+}
+
 fn measure(options: &BenchOptions, arch: Arch) -> Result<Report> {
     let guest = guest::prepare(arch)?;
-    let cpu = options
-        .cpu
-        .clone()
-        .unwrap_or_else(|| counted::fair_cpu(arch).to_owned());
+    let cpu = cpu(options, arch);
     let mut measured = Vec::new();
     for kernel in kernels(options, arch)? {
-        let figures = rows_of(options, arch, &cpu, &kernel, &guest)?;
-        measured.push(Measured { kernel, figures });
+        let figures = if rows::ROWS.iter().any(|r| wanted(options, r.name)) {
+            rows_of(options, arch, &cpu, &kernel, &guest)?
+        } else {
+            Figures::default()
+        };
+        let is_wanted = |name: &str| wanted(options, name);
+        let boot = boot::measure(arch, &cpu, &kernel, &guest, &is_wanted, options.verbose)?;
+        measured.push(Measured {
+            kernel,
+            figures,
+            boot,
+        });
     }
     Ok(Report {
         arch,

@@ -3,6 +3,40 @@
 use super::Report;
 use super::rows::{self, number};
 
+/// The boot and memory rows.
+fn boots(report: &Report) {
+    let mut head = true;
+    for (name, what, value) in super::boot::ROWS {
+        let values: Vec<Option<u64>> = report.kernels.iter().map(|k| value(&k.boot)).collect();
+        if values.iter().all(Option::is_none) {
+            continue;
+        }
+        if head {
+            println!();
+            head = false;
+        }
+        let mut line = format!("{name:<16} {what:<62}");
+        for value in &values {
+            line += &format!(" {:>13}", value.map_or("-".to_owned(), whole));
+        }
+        if let [Some(ours), Some(theirs)] = values[..]
+            && theirs > 0
+        {
+            line += &format!("   {:5.2}", ours as f64 / theirs as f64);
+        }
+        println!("{line}");
+    }
+}
+
+/// A whole number with its thousands apart.
+fn whole(value: u64) -> String {
+    if value < 100 {
+        value.to_string()
+    } else {
+        number(value as f64)
+    }
+}
+
 /// Prints the table of an architecture.
 pub fn print(report: &Report) {
     let names: Vec<&str> = report.kernels.iter().map(|k| k.kernel.name.as_str()).collect();
@@ -19,8 +53,11 @@ pub fn print(report: &Report) {
     if names.len() == 2 {
         head += "   ratio";
     }
-    println!("{head}");
-    for key in report.keys() {
+    let rows = report.keys();
+    if !rows.is_empty() {
+        println!("{head}");
+    }
+    for key in rows {
         let what = rows::find(&key.0).map_or("", |r| r.what);
         let values: Vec<Option<f64>> = report
             .kernels
@@ -38,6 +75,7 @@ pub fn print(report: &Report) {
         }
         println!("{line}");
     }
+    boots(report);
     for measured in &report.kernels {
         for (row, why) in &measured.figures.failed {
             println!("{}: {row} failed: {why}", measured.kernel.name);

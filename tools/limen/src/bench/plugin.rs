@@ -1,0 +1,134 @@
+//! The QEMU plugin that counts every instruction by address (`tools/limen/plugin/count.c`): built when needed, asked for
+//! on QEMU's command line, its output read.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::{packages, tree};
+
+/// The plugin, built when it is missing or older than its source.
+fn built() -> Result<PathBuf> {
+    let source = tree::root().join("tools/limen/plugin/count.c");
+    let made = tree::cache("plugin")?.join("count.so");
+    if tree::fresh(&made, std::slice::from_ref(&source)) {
+        return Ok(made);
+    }
+    packages::ensure_tool("cc", &["gcc", "libc6-dev"])?;
+    let new = made.with_extension(format!("new-{}", std::process::id()));
+    let output = Command::new("cc")
+        .args(["-O2", "-shared", "-fPIC", "-o"])
+        .arg(&new)
+        .arg(&source)
+        .output()
+        .context("cannot start cc")?;
+    if !output.status.success() {
+        bail!(
+            "cc failed on tools/limen/plugin/count.c:\n{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
+    std::fs::rename(&new, &made).with_context(|| format!("cannot make {}", made.display()))?;
+    Ok(made)
+}
+
+/// One run's counting.
+pub struct Counting {
+    output: PathBuf,
+    /// The value of QEMU's `-plugin`.
+    pub option: String,
+}
+
+/// What was executed.
+pub struct Counts {
+    /// How many stretches between the two addresses there were; 0 when everything was counted.
+    pub stretches: u64,
+    /// How often the instruction at an address was executed.
+    pub at: BTreeMap<u64, u64>,
+}
+
+impl Counts {
+    /// All instructions.
+    pub fn total(&self) -> u64 {
+        self.at.values().sum()
+    }
+}
+
+impl Counting {
+    /// Counts everything, or what lies between the execution of two addresses.
+    pub fn new(between: Option<(u64, u64)>) -> Result<Counting> {
+        use std::sync::atomic::{AtomicU32, Ordering};
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let output = tree::cache("run")?.join(format!("{}-{number}.counts", std::process::id()));
+        let mut option = format!("{},output={}", built()?.display(), output.display());
+        if let Some((begin, end)) = between {
+            option += &format!(",begin={begin:x},end={end:x}");
+        }
+        Ok(Counting { output, option })
+    }
+
+    /// Reads the counts after QEMU has ended.
+    pub fn read(&self) -> Result<Counts> {
+        let text = std::fs::read_to_string(&self.output).context(
+            "QEMU's plugin wrote no counts; does this QEMU have plugins (qemu-system-x86_64 -plugin help)?",
+        )?;
+        let mut lines = text.lines();
+        let stretches = lines
+            .next()
+            .and_then(|l| l.strip_prefix("stretches "))
+            .and_then(|n| n.parse().ok())
+            .context("the plugin's output is damaged")?;
+        let at = lines
+            .filter_map(|l| {
+                let (address, count) = l.split_once(' ')?;
+                Some((u64::from_str_radix(address, 16).ok()?, count.parse().ok()?))
+            })
+            .collect();
+        Ok(Counts { stretches, at })
+    }
+}
+
+impl Drop for Counting {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.output);
+    }
+}
+
+/// The addresses of functions in an ELF file: start, size, name, in order.
+pub fn functions(path: &Path) -> Result<Vec<(u64, u64, String)>> {
+    use object::{Object, ObjectSymbol, SymbolKind};
+    let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let file = object::File::parse(&*bytes)
+        .with_context(|| format!("{} is no ELF file with symbols", path.display()))?;
+    let mut found: Vec<(u64, u64, String)> = file
+        .symbols()
+        .filter(|s| {
+            matches!(
+                s.kind(),
+                SymbolKind::Text | SymbolKind::Label | SymbolKind::Unknown
+            )
+        })
+        .filter(|s| s.is_definition() && s.address() != 0)
+        .filter_map(|s| {
+            let name = s.name().ok().filter(|n| !n.is_empty() && !n.starts_with('$'))?;
+            let name = format!("{:#}", rustc_demangle::demangle(name));
+            Some((s.address(), s.size(), name))
+        })
+        .collect();
+    // Of several names at one place, the one that has a size.
+    found.sort_by_key(|f| (f.0, std::cmp::Reverse(f.1)));
+    found.dedup_by_key(|f| f.0);
+    Ok(found)
+}
+
+/// The address of one function.
+pub fn function(path: &Path, name: &str) -> Result<u64> {
+    functions(path)?
+        .into_iter()
+        .find(|f| f.2 == name)
+        .map(|f| f.0)
+        .with_context(|| format!("{} has no function {name}", path.display()))
+}

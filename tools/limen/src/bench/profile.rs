@@ -1,0 +1,179 @@
+//! `limen bench --profile NAME`: where the kernel's instructions go during a row, by symbol. Every instruction between the
+//! start and the end of the measured rounds is counted at its address; nothing is sampled.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+
+use super::counted::{Kernel, Run};
+use super::guest::Guest;
+use super::plugin::{self, Counting, Counts};
+use super::rows::{self, Figures};
+use super::{MEMORY, PATIENCE};
+use crate::arch::Arch;
+
+/// One line of the profile.
+struct Line {
+    instructions: u64,
+    calls: u64,
+}
+
+/// Profiles one row (`NAME` or `NAME/SIZE`) or the boot, and prints the table.
+pub fn profile(
+    arch: Arch,
+    cpu: &str,
+    kernel: &Kernel,
+    guest: &Guest,
+    name: &str,
+    verbose: bool,
+) -> Result<()> {
+    let symbols = kernel
+        .symbols
+        .as_deref()
+        .context("this kernel has no file with symbols")?;
+    let functions = plugin::functions(symbols)?;
+    if functions.is_empty() {
+        bail!(
+            "{} has no symbols; give Limen's ELF file with --kernel",
+            symbols.display()
+        );
+    }
+    let boot = name == "boot";
+    let counting = if boot {
+        Counting::new(None)?
+    } else {
+        let init: &Path = &guest.programs.init;
+        let begin = plugin::function(init, "profile_begin")?;
+        Counting::new(Some((begin, plugin::function(init, "profile_end")?)))?
+    };
+    let (row, size) = name.split_once('/').unwrap_or((name, ""));
+    let mut words = Vec::new();
+    if !boot {
+        let Some(found) = rows::find(row) else {
+            bail!("--profile {name}: no such row; docs/bench.md lists them");
+        };
+        if found.size.is_some() && size.parse::<u64>().is_err() {
+            bail!("--profile {name}: say at which size: {name}/N");
+        }
+        words.push(format!("only={row}"));
+        if found.size.is_some() {
+            words.push(format!("size={size}"));
+        }
+    }
+    eprintln!("limen: {} on {arch}: {name}", kernel.name);
+    let run = Run {
+        arch,
+        kernel,
+        initrd: if boot { &guest.hello.0 } else { &guest.rows.0 },
+        cpu,
+        memory: MEMORY,
+        words,
+        icount: true,
+        plugin: Some(counting.option.clone()),
+        timeout: PATIENCE,
+        verbose,
+    };
+    let ended = run.run(&mut |_| {})?;
+    let counts = counting.read()?;
+    let mut divisor = 1.0;
+    let mut measured = None;
+    if !boot {
+        let figures = Figures::parse(&ended.lines);
+        let Some(figure) = figures.rows.values().next() else {
+            let why = figures.failed.first().map_or("no figures", |f| f.1.as_str());
+            bail!("{name} failed: {why}");
+        };
+        divisor = figure.operations as f64 * counts.stretches.max(1) as f64;
+        measured = Some(figure.rounds.iter().sum::<u64>() as f64 / divisor);
+    }
+    print(arch, name, &counts, &functions, divisor, measured);
+    Ok(())
+}
+
+fn print(
+    arch: Arch,
+    name: &str,
+    counts: &Counts,
+    functions: &[(u64, u64, String)],
+    divisor: f64,
+    measured: Option<f64>,
+) {
+    let mut lines: BTreeMap<&str, Line> = BTreeMap::new();
+    for (&address, &count) in &counts.at {
+        let (symbol, first) = symbol_at(functions, address);
+        let line = lines.entry(symbol).or_insert(Line {
+            instructions: 0,
+            calls: 0,
+        });
+        line.instructions += count;
+        if first {
+            line.calls += count;
+        }
+    }
+    let total = counts.total() as f64;
+    let mut sorted: Vec<(&str, Line)> = lines.into_iter().collect();
+    sorted.sort_by_key(|(_, l)| std::cmp::Reverse(l.instructions));
+    println!();
+    let what = if name == "boot" {
+        "instructions from reset to power-off"
+    } else {
+        "instructions per operation"
+    };
+    println!("{arch}: {name}: {what}, by symbol");
+    println!();
+    println!("{:>14} {:>6} {:>10}  symbol", "instructions", "share", "entered");
+    for (symbol, line) in &sorted {
+        let each = line.instructions as f64 / divisor;
+        // A timer tick in a long row leaves crumbs that say nothing.
+        if each < 0.05 {
+            continue;
+        }
+        println!(
+            "{:>14} {:>5.1}% {:>10}  {symbol}",
+            rows::number(each),
+            100.0 * line.instructions as f64 / total.max(1.0),
+            if line.calls == 0 {
+                "-".to_owned()
+            } else {
+                rows::number(line.calls as f64 / divisor)
+            },
+        );
+    }
+    println!(
+        "{:>14} {:>6} {:>10}  in all",
+        rows::number(total / divisor),
+        "100%",
+        ""
+    );
+    if let Some(measured) = measured {
+        println!(
+            "{:>14} {:>6} {:>10}  by the guest's clock",
+            rows::number(measured),
+            "",
+            ""
+        );
+    }
+}
+
+/// The symbol of an address, and whether it is its first instruction.
+fn symbol_at(functions: &[(u64, u64, String)], address: u64) -> (&str, bool) {
+    // User space is the lower half on every architecture; the kernel's first steps run there too, before paging.
+    let at = functions.partition_point(|f| f.0 <= address);
+    if let Some((start, size, name)) = at.checked_sub(1).and_then(|i| functions.get(i)) {
+        let inside = if *size == 0 {
+            // An assembler label without a size goes on to the next symbol.
+            functions.get(at).is_some_and(|next| address < next.0) && address >> 63 == start >> 63
+        } else {
+            address < start + size
+        };
+        if inside {
+            return (name, address == *start);
+        }
+    }
+    if address >> 63 == 0 {
+        ("(user space, and the kernel before paging)", false)
+    } else {
+        ("(the kernel, outside of any symbol)", false)
+    }
+}
