@@ -1,0 +1,203 @@
+//! Classes of locks: what makes two locks the same to the validator, and what it remembers of how they are used.
+
+use core::fmt;
+use core::panic::Location;
+
+/// A place in the source: where a lock was made or taken.
+pub type Site = &'static Location<'static>;
+
+/// Subclasses a class can have (0 is the class itself).
+pub const SUBCLASSES: usize = 4;
+
+/// A class with its subclass; small, so that locks and threads can remember it. Never zero.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct ClassId(pub(crate) u16);
+
+impl ClassId {
+    /// As a number a lock can keep in an atomic; never zero.
+    #[inline(always)]
+    pub fn to_bits(self) -> u16 {
+        self.0
+    }
+    /// From [`ClassId::to_bits`]; `None` for zero.
+    #[inline(always)]
+    pub fn from_bits(bits: u16) -> Option<Self> {
+        if bits == 0 { None } else { Some(Self(bits)) }
+    }
+    /// Subclass `n` of a class whose own subclass is 0. What is beyond [`SUBCLASSES`] shares the last one.
+    #[inline(always)]
+    pub fn subclass(self, n: usize) -> Self {
+        Self(self.0 + if n < SUBCLASSES { n } else { SUBCLASSES - 1 } as u16)
+    }
+    pub(crate) fn number(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// What kind of lock it is; part of a class's identity, because a lock can contain another made at the same place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// A spinlock not for interrupt handlers.
+    Spin,
+    /// A spinlock that keeps interrupts off.
+    IrqSpin,
+    /// A spinlock of the scheduler, handed from thread to thread.
+    Raw,
+    /// A sleeping lock.
+    Mutex,
+    /// A sleeping lock that can be shared.
+    RwLock,
+    /// The write side of a sequence lock.
+    Seq,
+    /// Not a lock, but something that is waited for like one.
+    Wait,
+}
+
+impl Kind {
+    /// Whether its waiters sleep.
+    #[inline]
+    pub fn sleeps(self) -> bool {
+        matches!(self, Kind::Mutex | Kind::RwLock)
+    }
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Spin => "SpinLock",
+            Kind::IrqSpin => "IrqSpinLock",
+            Kind::Raw => "SchedLock",
+            Kind::Mutex => "Mutex",
+            Kind::RwLock => "RwLock",
+            Kind::Seq => "SeqLock",
+            Kind::Wait => "wait for",
+        }
+    }
+}
+
+/// What identifies a class.
+#[derive(Clone, Copy, Debug)]
+pub struct Key {
+    /// Where locks of the class are made.
+    pub site: Site,
+    /// Their kind.
+    pub kind: Kind,
+    /// What they protect (a type's name); two types at one place of generic code are two classes.
+    pub name: &'static str,
+}
+
+impl PartialEq for Key {
+    // By content: the compiler may keep one place in several copies.
+    fn eq(&self, other: &Self) -> bool {
+        self.site.line() == other.site.line()
+            && self.kind == other.kind
+            && self.site.column() == other.site.column()
+            && self.name == other.name
+            && self.site.file() == other.site.file()
+    }
+}
+
+impl Key {
+    pub(crate) fn hash(&self) -> usize {
+        let mut hash = self.site.line() as usize * 31 + self.site.column() as usize;
+        hash = hash * 31 + self.kind as usize;
+        hash * 31 + self.site.file().len() * 7 + self.name.len()
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (file, line) = (self.site.file(), self.site.line());
+        write!(f, "{}<{}> of {file}:{line}", self.kind.name(), self.name)
+    }
+}
+
+/// How a lock is taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mode {
+    /// Alone.
+    Exclusive,
+    /// Shared, but a waiting writer keeps new readers out: a reader that already has it must not take it again.
+    Shared,
+    /// Shared, and readers never wait for a writer that itself waits.
+    SharedRecursive,
+}
+
+impl Mode {
+    /// Whether others may share it.
+    #[inline]
+    pub fn is_shared(self) -> bool {
+        self != Mode::Exclusive
+    }
+    /// Whether it waits only for a holder that is alone.
+    #[inline]
+    pub fn is_recursive(self) -> bool {
+        self == Mode::SharedRecursive
+    }
+}
+
+/// In which interrupt states a class was seen: a set of the constants.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Usage(pub(crate) u8);
+
+impl Usage {
+    /// Waited for in an interrupt.
+    pub const IN: Usage = Usage(1);
+    /// Waited for in an interrupt, by readers that wait only for a writer that holds it.
+    pub const IN_READ: Usage = Usage(2);
+    /// Held alone with interrupts on.
+    pub const ON: Usage = Usage(4);
+    /// Held shared with interrupts on.
+    pub const ON_READ: Usage = Usage(8);
+
+    pub(crate) const ANY_IN: Usage = Usage(3);
+
+    pub(crate) fn has(self, other: Usage) -> bool {
+        self.0 & other.0 != 0
+    }
+    /// Its number, for tables.
+    pub(crate) fn index(self) -> usize {
+        self.0.trailing_zeros() as usize
+    }
+    /// Waiting for a lock in this mode in an interrupt.
+    pub(crate) fn waited_in_interrupt(mode: Mode) -> Usage {
+        if mode.is_recursive() {
+            Usage::IN_READ
+        } else {
+            Usage::IN
+        }
+    }
+    /// Holding a lock in this mode with interrupts on.
+    pub(crate) fn held_with_interrupts(mode: Mode) -> Usage {
+        if mode.is_shared() {
+            Usage::ON_READ
+        } else {
+            Usage::ON
+        }
+    }
+    /// The name of one state.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Usage::IN => "IN-HARDIRQ-W",
+            Usage::IN_READ => "IN-HARDIRQ-R",
+            Usage::ON => "HARDIRQ-ON-W",
+            _ => "HARDIRQ-ON-R",
+        }
+    }
+}
+
+/// The states of a class as four characters: interrupts on (`+`: held so), in interrupts (`-`: waited for so), each for writers then
+/// readers.
+pub(crate) struct UsageMarks(pub Usage);
+
+impl fmt::Display for UsageMarks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (on, used) in [(Usage::ON, Usage::IN), (Usage::ON_READ, Usage::IN_READ)] {
+            f.write_str(match (self.0.has(on), self.0.has(used)) {
+                (false, false) => ".",
+                (true, false) => "+",
+                (false, true) => "-",
+                (true, true) => "?",
+            })?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,331 @@
+//! The validator: what a lock, an interrupt or the way back to user mode tells it, and which rule each is held against.
+//!
+//! A lock that is taken in a way seen before costs no shared lock: its usage is looked up in one table, the chain of locks held in another. Only
+//! what is new goes to the [`Graph`].
+
+use crate::cache::ChainCache;
+use crate::class::{ClassId, Key, Mode, Site, Usage};
+use crate::context::{Context, Held, chain_key};
+use crate::graph::{End, Found, Full, Graph};
+use crate::report::{Problem, Report};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+
+/// What the validator needs from whoever it works for. `C` and `E` are the [`Graph`]'s.
+pub trait Environment<const C: usize, const E: usize> {
+    /// Runs `f` with the graph, alone. The lock for that is not one the validator is told of.
+    fn with_graph<R>(&self, f: impl FnOnce(&mut Graph<C, E>) -> R) -> R;
+    /// Something is wrong: shows the report. Locks that it takes are not looked at.
+    fn report(&self, report: &Report<'_, C, E>);
+}
+
+/// A lock that is being taken.
+#[derive(Clone, Copy, Debug)]
+pub struct Acquire {
+    /// Which lock: its address.
+    pub instance: usize,
+    /// Its class.
+    pub class: ClassId,
+    /// How it is taken.
+    pub mode: Mode,
+    /// It was only tried, and there it is: nobody waited.
+    pub attempt: bool,
+    /// Its waiters sleep.
+    pub sleeps: bool,
+    /// Where it is taken.
+    pub site: Site,
+}
+
+/// The validator. `N` is the size of the cache of chains, a power of two.
+pub struct Validator<V, const C: usize, const E: usize, const N: usize> {
+    environment: V,
+    on: AtomicBool,
+    /// Reports still to be made; with the last one validation ends.
+    reports: AtomicU32,
+    usage: [AtomicU8; C],
+    chains: ChainCache<N>,
+}
+
+impl<V: Environment<C, E>, const C: usize, const E: usize, const N: usize> Validator<V, C, E, N> {
+    /// Validates from now on, until something is reported.
+    pub const fn new(environment: V) -> Self {
+        Self {
+            environment,
+            on: AtomicBool::new(true),
+            reports: AtomicU32::new(1),
+            usage: [const { AtomicU8::new(0) }; C],
+            chains: ChainCache::new(),
+        }
+    }
+    /// Whether it validates.
+    #[inline(always)]
+    pub fn is_on(&self) -> bool {
+        self.on.load(Ordering::Relaxed)
+    }
+    /// Ends validation.
+    pub fn turn_off(&self) {
+        self.on.store(false, Ordering::Relaxed);
+    }
+    /// Goes on until `n` things were reported: for hunting several at once. What follows the first may be its consequence.
+    pub fn set_reports(&self, n: u32) {
+        self.reports.store(n, Ordering::Relaxed);
+    }
+
+    /// The class of a key, for the caller to remember; `None` when validation is over.
+    pub fn class(&self, context: &mut Context, key: &Key) -> Option<ClassId> {
+        if !self.looks_at(context) {
+            return None;
+        }
+        self.environment.with_graph(|graph| match graph.class(key) {
+            Ok(class) => Some(class),
+            Err(full) => {
+                self.complain(graph, context, Problem::Full(full));
+                None
+            }
+        })
+    }
+
+    #[inline(always)]
+    fn looks_at(&self, context: &Context) -> bool {
+        self.is_on() && !context.busy
+    }
+
+    /// Makes a report, unless enough were made.
+    fn complain(&self, graph: &Graph<C, E>, context: &mut Context, problem: Problem) {
+        let left = self.reports.load(Ordering::Relaxed);
+        if left == 0 || !self.is_on() {
+            return;
+        }
+        self.reports.store(left - 1, Ordering::Relaxed);
+        let last = left == 1 || matches!(problem, Problem::Full(_));
+        if last {
+            self.turn_off();
+        }
+        context.busy = true;
+        self.environment.report(&Report {
+            problem,
+            graph,
+            context,
+            last,
+        });
+        context.busy = false;
+    }
+    fn complain_alone(&self, context: &mut Context, problem: Problem) {
+        self.environment
+            .with_graph(|graph| self.complain(graph, context, problem));
+    }
+
+    /// A lock is about to be taken (or, when only tried, was taken). Interrupts are off in the processor, whatever the context says.
+    pub fn acquire(&self, context: &mut Context, a: &Acquire) {
+        if !self.looks_at(context) {
+            return;
+        }
+        let in_interrupt = context.irq_depth() > 0;
+        let usage = match (in_interrupt, context.irqs_on) {
+            (true, _) if !a.attempt => Usage::waited_in_interrupt(a.mode),
+            (false, true) => Usage::held_with_interrupts(a.mode),
+            _ => Usage(0),
+        };
+        if a.sleeps && !a.attempt && (in_interrupt || context.held().any(|h| !h.sleeps)) {
+            self.complain_alone(context, Problem::InvalidWait { wanted: *a });
+        }
+        let again = context
+            .here()
+            .find(|h| h.class == a.class && !(h.mode.is_shared() && a.mode.is_recursive()))
+            .copied();
+        if let Some(held) = again
+            && !a.attempt
+        {
+            self.complain_alone(context, Problem::Recursion { held, wanted: *a });
+        }
+        let chain = chain_key(context.chain(), a.class, a.mode);
+        let usage_known = usage.0 == 0 || self.usage[a.class.number()].load(Ordering::Relaxed) & usage.0 != 0;
+        let chain_known =
+            a.attempt || context.chain() == crate::context::CHAIN_START || self.chains.has(chain);
+        if !(usage_known && chain_known) {
+            self.learn(context, a, usage, chain);
+        }
+        let held = Held {
+            instance: a.instance,
+            class: a.class,
+            mode: a.mode,
+            irq: context.irq_depth(),
+            sleeps: a.sleeps,
+            site: a.site,
+            chain,
+        };
+        if !context.push(held) {
+            self.complain_alone(context, Problem::Full(Full::Held));
+        }
+    }
+
+    /// Something about this is new.
+    #[cold]
+    fn learn(&self, context: &mut Context, a: &Acquire, usage: Usage, chain: u64) {
+        self.environment.with_graph(|graph| {
+            if usage.0 != 0 {
+                self.mark(graph, context, a.class, usage, a.site);
+            }
+            if a.attempt {
+                return;
+            }
+            let wanted = End {
+                class: a.class,
+                mode: a.mode,
+                site: a.site,
+            };
+            // By index: a report needs the context.
+            let mut n = 0;
+            while let Some(h) = context.nth_here(n) {
+                n += 1;
+                if h.class == a.class {
+                    continue;
+                }
+                let held = End {
+                    class: h.class,
+                    mode: h.mode,
+                    site: h.site,
+                };
+                match graph.depend(held, wanted) {
+                    Some(Found::Circle { held }) => {
+                        self.complain(graph, context, Problem::Circular { held, wanted });
+                    }
+                    Some(found) => self.complain_found(graph, context, found),
+                    None => {}
+                }
+            }
+            self.chains.add(chain);
+        });
+    }
+
+    fn complain_found(&self, graph: &Graph<C, E>, context: &mut Context, found: Found) {
+        let problem = match found {
+            Found::Full(full) => Problem::Full(full),
+            Found::Circle { .. } => return,
+            Found::Inversion {
+                safe,
+                safe_use,
+                unsafe_,
+                unsafe_use,
+            } => Problem::Inversion {
+                safe,
+                safe_use,
+                unsafe_,
+                unsafe_use,
+            },
+        };
+        self.complain(graph, context, problem);
+    }
+
+    /// A class is used in a way perhaps not seen before.
+    fn mark(&self, graph: &mut Graph<C, E>, context: &mut Context, class: ClassId, usage: Usage, site: Site) {
+        match graph.mark(class, usage, site) {
+            Some(Found::Inversion {
+                safe,
+                safe_use,
+                unsafe_,
+                unsafe_use,
+            }) if safe == unsafe_ && safe == class => {
+                let was = if usage == safe_use { unsafe_use } else { safe_use };
+                self.complain(
+                    graph,
+                    context,
+                    Problem::Inconsistent {
+                        class,
+                        was,
+                        now: usage,
+                    },
+                );
+            }
+            Some(found) => self.complain_found(graph, context, found),
+            None => {}
+        }
+        self.usage[class.number()].fetch_or(usage.0, Ordering::Relaxed);
+    }
+
+    /// A lock was given back.
+    pub fn release(&self, context: &mut Context, instance: usize, site: Site) {
+        if self.looks_at(context) && !context.remove(instance) {
+            self.complain_alone(context, Problem::NotHeld { instance, site });
+        }
+    }
+
+    /// Interrupts are about to go on: what is held can be interrupted from now on.
+    pub fn irqs_on(&self, context: &mut Context) {
+        if !self.looks_at(context) || context.irqs_on {
+            return;
+        }
+        if context.irq_depth() == 0 && !context.is_empty() {
+            let mut n = 0;
+            while let Some(h) = context.nth(n) {
+                n += 1;
+                let usage = Usage::held_with_interrupts(h.mode);
+                if self.usage[h.class.number()].load(Ordering::Relaxed) & usage.0 == 0 {
+                    self.environment
+                        .with_graph(|graph| self.mark(graph, context, h.class, usage, h.site));
+                }
+            }
+        }
+        context.irqs_on = true;
+    }
+
+    /// A hardware interrupt begins.
+    #[inline]
+    pub fn enter_irq(&self, context: &mut Context) {
+        context.enter_irq();
+    }
+    /// A hardware interrupt ends: it must have given back what it took.
+    pub fn leave_irq(&self, context: &mut Context) {
+        if self.looks_at(context) && context.here().next().is_some() {
+            self.complain_alone(context, Problem::HeldAtInterruptEnd);
+        }
+        context.leave_irq();
+    }
+
+    /// The thread goes to user mode: it must hold nothing.
+    pub fn at_user(&self, context: &mut Context) {
+        if self.looks_at(context) && !context.is_empty() {
+            self.complain_alone(context, Problem::HeldAtUser);
+            context.clear();
+        }
+    }
+    /// The thread ends: it must hold nothing.
+    pub fn at_thread_end(&self, context: &mut Context) {
+        if self.looks_at(context) && !context.is_empty() {
+            self.complain_alone(context, Problem::HeldAtEnd);
+            context.clear();
+        }
+    }
+    /// The thread may sleep at `site`, or does (`now`): it must hold no spinlock, and be in no interrupt and no other state (`atomic`) that
+    /// forbids it.
+    pub fn sleeps(&self, context: &mut Context, atomic: bool, now: bool, site: Site) {
+        if !self.looks_at(context) {
+            return;
+        }
+        let in_interrupt = context.irq_depth() > 0;
+        if atomic || in_interrupt || context.held().any(|h| !h.sleeps) {
+            let problem = if now {
+                Problem::Scheduling { site }
+            } else {
+                Problem::Sleeping { site }
+            };
+            self.complain_alone(context, problem);
+        }
+    }
+    /// The lock at `instance` goes away: the thread must not hold it.
+    pub fn freed(&self, context: &mut Context, instance: usize) {
+        if !self.looks_at(context) {
+            return;
+        }
+        let found = context.held().find(|h| h.instance == instance).copied();
+        if let Some(held) = found {
+            self.complain_alone(context, Problem::Freed { held });
+        }
+    }
+    /// The processor says interrupts are on (or off). The validator should have been told.
+    pub fn check_irqs(&self, context: &mut Context, on: bool, site: Site) {
+        if self.looks_at(context) && context.irqs_on != on {
+            self.complain_alone(context, Problem::InterruptState { site });
+            context.irqs_on = on;
+        }
+    }
+}
