@@ -116,3 +116,21 @@ pub fn measure(
     }
     Ok(boot)
 }
+
+/// Whether the kernel reaches init with so many MiB.
+pub fn reaches(arch: Arch, cpu: &str, kernel: &Kernel, guest: &Guest, memory: u64) -> Result<bool> {
+    let run = Run {
+        arch,
+        kernel,
+        initrd: &guest.hello.0,
+        cpu,
+        memory,
+        words: Vec::new(),
+        icount: true,
+        plugin: None,
+        timeout: Duration::from_secs(60),
+        verbose: false,
+    };
+    let ended = run.run(&mut |_| {})?;
+    Ok(ended.lines.iter().any(|l| l.contains("hello from init")))
+}

@@ -5,6 +5,9 @@
 mod boot;
 mod counted;
 mod guest;
+mod html;
+mod json;
+mod limits;
 mod plugin;
 mod profile;
 mod rows;
@@ -70,16 +73,86 @@ pub fn bench(options: &BenchOptions) -> Result<i32> {
         }
         return Ok(0);
     }
+    if options.check {
+        let mut bad = 0;
+        for arch in arches {
+            bad += i32::from(!check(options, arch)?);
+        }
+        return Ok(bad.min(1));
+    }
+    let mut reports = Vec::new();
     for arch in arches {
         let report = measure(options, arch)?;
         table::print(&report);
+        reports.push(report);
+    }
+    if let Some(path) = &options.json {
+        json::write(&reports, path)?;
+    }
+    if let Some(path) = &options.html {
+        html::write(&reports, path)?;
+    }
+    if options.update_limits {
+        limits::update(&reports)?;
     }
     Ok(0)
+}
+
+/// Compares one architecture with `bench/limits.toml` and says what got worse; whether nothing did.
+fn check(options: &BenchOptions, arch: Arch) -> Result<bool> {
+    let mut limits = limits::read()?.remove(arch.name()).unwrap_or_default();
+    limits.retain(|row, _| wanted(options, row.split('/').next().unwrap_or_default()));
+    let smallest = limits.remove("smallest-memory");
+    let kernel = limen(options, arch)?;
+    let guest = guest::prepare(arch)?;
+    let cpu = cpu(options, arch);
+    let figures = rows_of(options, arch, &cpu, &kernel, &guest)?;
+    let only_boot = |name: &str| name == "boot" && wanted(options, name);
+    let boot = boot::measure(arch, &cpu, &kernel, &guest, &only_boot, options.verbose)?;
+    let mut failed: Vec<String> = figures
+        .failed
+        .iter()
+        .map(|(row, why)| format!("{row}: {why}"))
+        .collect();
+    if let Some(smallest) = smallest {
+        // A MiB more is the margin.
+        let memory = smallest as u64 + 1;
+        if !boot::reaches(arch, &cpu, &kernel, &guest, memory)? {
+            failed.push(format!("smallest-memory: does not reach init with {memory} MiB"));
+        }
+    }
+    let report = Report {
+        arch,
+        cpu,
+        kernels: vec![Measured {
+            kernel,
+            figures,
+            boot,
+        }],
+    };
+    let counts = limits::counts(&report);
+    let (worse, better) = limits::compare(&limits, &counts);
+    failed.extend(worse);
+    for line in &failed {
+        println!("{arch}: {line}");
+    }
+    println!(
+        "{arch}: {} counts, {} worse, {better} better",
+        counts.len(),
+        failed.len()
+    );
+    if better > 0 {
+        println!("{arch}: limen bench --update-limits --arch {arch} keeps what got better");
+    }
+    Ok(failed.is_empty())
 }
 
 /// The kernels to measure: Limen, and what to compare with.
 fn kernels(options: &BenchOptions, arch: Arch) -> Result<Vec<Kernel>> {
     let mut kernels = vec![limen(options, arch)?];
+    if options.update_limits {
+        return Ok(kernels);
+    }
     match options.against.as_str() {
         "none" => {}
         "linux" => kernels.push(Kernel {

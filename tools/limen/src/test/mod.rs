@@ -1,6 +1,7 @@
 //! `limen test`: runs everything CI runs. A step is one line of output; independent steps run at the same time.
 //! `steps` lists them; each file of this folder holds one kind.
 
+mod bench;
 mod boots;
 mod busybox;
 mod cargo;
@@ -111,6 +112,7 @@ fn steps() -> Vec<Step> {
         steps.extend(programs::steps(arch));
         steps.extend(memory::steps(arch));
         steps.extend(boots::more_steps(arch));
+        steps.extend(bench::steps(arch));
     }
     steps.extend(command::steps());
     steps.extend(cargo::last_steps());
