@@ -3,7 +3,7 @@
  *   settle=SECONDS   sleep first, so that the kernel finishes what it does after boot
  *   only=NAME,...    rows whose name is one of these, or starts with one that ends in `*`
  *   size=N           only this size of theirs
- *   exec=PATH        run this program instead (its arguments follow, one `arg=` each) and print what it prints
+ *   exec=PATH        run this program instead (its arguments follow, one `arg=` each); several are run in turn
  * Prints, on the console, one line per row and size:
  *   bench NAME SIZE OPERATIONS ROUND...     (what each round took, the clock's own cost taken off)
  *   bench-failed NAME SIZE REASON
@@ -171,14 +171,10 @@ static void run_table(const struct row *rows, const char *only, long size) {
     }
 }
 
-static void run_program(char **words, int count) {
-    char *arguments[64];
-    int argc = 0, status = 0;
-    for (int i = 0; i < count && argc < 63; i++) {
-        if (strncmp(words[i], "exec=", 5) == 0) arguments[argc++] = words[i] + 5;
-        if (strncmp(words[i], "arg=", 4) == 0) arguments[argc++] = words[i] + 4;
-    }
-    arguments[argc] = NULL;
+static void run_program(char **arguments) {
+    int status = 0;
+    printf("bench-exec %s\n", arguments[0]);
+    rest(100);
     pid_t child = fork();
     if (child == 0) {
         setenv("PATH", "/usr/bin:/bin", 1);
@@ -189,7 +185,22 @@ static void run_program(char **words, int count) {
         _exit(127);
     }
     waitpid(child, &status, 0);
-    printf("bench-exec %d\n", status);
+    printf("bench-status 0x%x\n", (unsigned)status);
+}
+
+static void run_programs(char **words, int count) {
+    char *arguments[64];
+    int argc = 0;
+    for (int i = 0; i <= count; i++) {
+        int begins = i < count && strncmp(words[i], "exec=", 5) == 0;
+        if (argc > 0 && (begins || i == count)) {
+            arguments[argc] = NULL;
+            run_program(arguments);
+            argc = 0;
+        }
+        if (begins) arguments[argc++] = words[i] + 5;
+        if (i < count && strncmp(words[i], "arg=", 4) == 0 && argc > 0 && argc < 63) arguments[argc++] = words[i] + 4;
+    }
 }
 
 int main(int argc, char **argv) {
@@ -215,7 +226,7 @@ int main(int argc, char **argv) {
     mount("tmpfs", "/tmp", "tmpfs", 0, "mode=1777");
     rest(settle * 1000);
     if (exec) {
-        run_program(argv + 1, argc - 1);
+        run_programs(argv + 1, argc - 1);
     } else {
         const struct row *tables[] = {call_rows,   signal_rows, fault_rows, region_rows, process_rows,
                                       switch_rows, file_rows,   wait_rows,  timer_rows};

@@ -26,23 +26,12 @@ pub fn identify(path: &Path, bytes: &[u8]) -> Result<(Kind, Arch)> {
         return Ok((Kind::Linux, Arch::X86_64));
     }
     if word(0x38) == Some(b"ARM\x64") {
-        // Only Limen knows an option of this name.
-        let kind = if find(bytes, b"limen.panic_exit").is_some() {
-            Kind::Limen
-        } else {
-            Kind::Linux
-        };
-        return Ok((kind, Arch::Arm64));
+        return Ok((kind_of(bytes), Arch::Arm64));
     }
     if bytes.starts_with(b"\x7fELF") && bytes.len() > 20 {
         let machine = u16::from_le_bytes([bytes[18], bytes[19]]);
         if let Some(arch) = Arch::of_elf_machine(machine) {
-            let kind = if find(bytes, b"limen.panic_exit").is_some() {
-                Kind::Limen
-            } else {
-                Kind::Linux
-            };
-            return Ok((kind, arch));
+            return Ok((kind_of(bytes), arch));
         }
     }
     if bytes.starts_with(&[0x1f, 0x8b]) || bytes.starts_with(b"MZ") {
@@ -55,6 +44,16 @@ pub fn identify(path: &Path, bytes: &[u8]) -> Result<(Kind, Arch)> {
         "{} is no kernel image; give a bzImage (x86_64), an Image (arm64) or a PVH ELF",
         path.display()
     )
+}
+
+/// Limen says in its version who it is; only it knows an option of this name.
+fn kind_of(bytes: &[u8]) -> Kind {
+    let marks: [&[u8]; 2] = [b"PREEMPT Limen ", b"limen.panic_exit"];
+    if marks.iter().any(|m| find(bytes, m).is_some()) {
+        Kind::Limen
+    } else {
+        Kind::Linux
+    }
 }
 
 fn find(bytes: &[u8], what: &[u8]) -> Option<usize> {

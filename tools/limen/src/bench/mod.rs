@@ -8,6 +8,7 @@ mod guest;
 mod html;
 mod json;
 mod limits;
+mod perf;
 mod plugin;
 mod profile;
 mod rows;
@@ -226,11 +227,25 @@ fn measure(options: &BenchOptions, arch: Arch) -> Result<Report> {
     let cpu = cpu(options, arch);
     let mut measured = Vec::new();
     for kernel in kernels(options, arch)? {
-        let figures = if rows::ROWS.iter().any(|r| wanted(options, r.name)) {
+        let ours = |r: &&rows::Row| !perf::is(r.name) && wanted(options, r.name);
+        let mut figures = if rows::ROWS.iter().any(|r| ours(&r)) {
             rows_of(options, arch, &cpu, &kernel, &guest)?
         } else {
             Figures::default()
         };
+        // Limits are for what every CI run measures.
+        if !options.update_limits {
+            let is_wanted = |name: &str| wanted(options, name);
+            perf::measure(
+                arch,
+                &cpu,
+                &kernel,
+                &guest,
+                &is_wanted,
+                options.verbose,
+                &mut figures,
+            )?;
+        }
         let is_wanted = |name: &str| wanted(options, name);
         let boot = boot::measure(arch, &cpu, &kernel, &guest, &is_wanted, options.verbose)?;
         measured.push(Measured {

@@ -101,6 +101,10 @@ pub const ROWS: &[Row] = &[
     ),
     row("timer-arm", "timerfd set + taken back"),
     row("timer-expire", "timerfd set to now + read"),
+    row("perf-syscall", "perf bench syscall all: getppid"),
+    row("perf-pipe", "perf bench sched pipe, per round trip"),
+    row("perf-messaging", "perf bench sched messaging, the whole run"),
+    row("perf-futex-hash", "perf bench futex hash, per operation"),
 ];
 
 /// The row of a name.
