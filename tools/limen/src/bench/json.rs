@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde_json::{Map, Value, json};
 
-use super::{Report, boot, counted, rows};
+use super::{Report, boot, counted, rows, wall};
 
 /// Writes the reports.
 pub fn write(reports: &[Report], path: &Path) -> Result<()> {
@@ -66,6 +66,31 @@ fn of_report(report: &Report) -> Value {
             failed.push(json!({ "kernel": measured.kernel.name, "row": row, "why": why }));
         }
     }
+    let wall = report.wall.as_ref().map(|wall| {
+        let rows: Vec<Value> = wall
+            .keys()
+            .iter()
+            .map(|key| {
+                let mut figures = Map::new();
+                for (name, values) in wall.kernels.iter().zip(&wall.rows[*key]) {
+                    figures.insert(
+                        name.clone(),
+                        json!({ "median": wall::median(values), "runs": values }),
+                    );
+                }
+                let size = rows::find(&key.0).and_then(|r| r.size).map(|_| key.1);
+                json!({ "name": key.0, "size": size, "figures": figures })
+            })
+            .collect();
+        let mut boots = Map::new();
+        for (name, values) in wall.kernels.iter().zip(&wall.boots) {
+            boots.insert(
+                name.clone(),
+                json!({ "median": wall::median(values), "runs": values }),
+            );
+        }
+        json!({ "unit": "nanoseconds", "rows": rows, "seconds_to_init": boots })
+    });
     json!({
         "arch": report.arch.name(),
         "machine": counted::machine(report.arch),
@@ -74,6 +99,7 @@ fn of_report(report: &Report) -> Value {
         "kernels": kernels,
         "rows": rows,
         "boot": boots,
+        "wall": wall,
         "failed": failed,
     })
 }

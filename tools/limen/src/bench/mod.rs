@@ -13,6 +13,7 @@ mod plugin;
 mod profile;
 mod rows;
 mod table;
+mod wall;
 
 use std::time::Duration;
 
@@ -34,6 +35,8 @@ pub struct Report {
     pub cpu: String,
     /// The kernels: Limen first.
     pub kernels: Vec<Measured>,
+    /// Wall-clock figures, when they were asked for.
+    pub wall: Option<wall::Wall>,
 }
 
 /// What one kernel gave.
@@ -85,6 +88,9 @@ pub fn bench(options: &BenchOptions) -> Result<i32> {
     for arch in arches {
         let report = measure(options, arch)?;
         table::print(&report);
+        if let Some(wall) = &report.wall {
+            wall::print(arch, wall);
+        }
         reports.push(report);
     }
     if let Some(path) = &options.json {
@@ -130,6 +136,7 @@ fn check(options: &BenchOptions, arch: Arch) -> Result<bool> {
             figures,
             boot,
         }],
+        wall: None,
     };
     let counts = limits::counts(&report);
     let (worse, better) = limits::compare(&limits, &counts);
@@ -254,10 +261,24 @@ fn measure(options: &BenchOptions, arch: Arch) -> Result<Report> {
             boot,
         });
     }
+    let wall = if options.wall {
+        let kernels: Vec<&Kernel> = measured.iter().map(|m: &Measured| &m.kernel).collect();
+        Some(wall::measure(
+            arch,
+            &cpu,
+            &kernels,
+            &guest,
+            &options.only,
+            options.verbose,
+        )?)
+    } else {
+        None
+    };
     Ok(Report {
         arch,
         cpu,
         kernels: measured,
+        wall,
     })
 }
 

@@ -1,0 +1,141 @@
+//! `--wall`: nanoseconds of the host's clock, for those who want to know what emulation makes of it. The kernels take turns,
+//! so that a host that gets busy is so for both; each figure is the median of the runs, with its spread.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+
+use super::counted::{Kernel, Run};
+use super::guest::Guest;
+use super::rows::{self, Figures, Key, number};
+use super::{MEMORY, PATIENCE};
+use crate::arch::Arch;
+
+/// Runs of each kernel.
+pub const RUNS: usize = 5;
+
+/// Nanoseconds per operation of every run, per kernel and row.
+pub struct Wall {
+    /// The names of the kernels, in order.
+    pub kernels: Vec<String>,
+    /// Per row: for each kernel, one figure per run, sorted.
+    pub rows: BTreeMap<Key, Vec<Vec<f64>>>,
+    /// Seconds from the start of QEMU to the hello program's line, per kernel, sorted.
+    pub boots: Vec<Vec<f64>>,
+}
+
+impl Wall {
+    /// The keys in the order of the catalogue.
+    pub fn keys(&self) -> Vec<&Key> {
+        let mut keys: Vec<&Key> = self.rows.keys().collect();
+        keys.sort_by_key(|k| (rows::ROWS.iter().position(|r| r.name == k.0), k.1));
+        keys
+    }
+}
+
+/// The middle of sorted values.
+pub fn median(sorted: &[f64]) -> Option<f64> {
+    sorted.get(sorted.len() / 2).copied()
+}
+
+/// Runs every kernel `RUNS` times, in turn.
+pub fn measure(
+    arch: Arch,
+    cpu: &str,
+    kernels: &[&Kernel],
+    guest: &Guest,
+    only: &[String],
+    verbose: bool,
+) -> Result<Wall> {
+    let mut wall = Wall {
+        kernels: kernels.iter().map(|k| k.name.clone()).collect(),
+        rows: BTreeMap::new(),
+        boots: vec![Vec::new(); kernels.len()],
+    };
+    for number in 1..=RUNS {
+        for (index, kernel) in kernels.iter().enumerate() {
+            eprintln!(
+                "limen: {} on {arch}: wall clock, run {number} of {RUNS}",
+                kernel.name
+            );
+            // Sleeping takes real time here; two seconds let Linux's boot finish.
+            let mut words = vec!["settle=2".to_owned()];
+            if !only.is_empty() {
+                words.push(format!("only={}", only.join(",")));
+            }
+            let run = |initrd, words| Run {
+                arch,
+                kernel,
+                initrd,
+                cpu,
+                memory: MEMORY,
+                words,
+                icount: false,
+                plugin: None,
+                timeout: PATIENCE,
+                verbose,
+            };
+            let ended = run(guest.rows.0.as_path(), words).run(&mut |_| {})?;
+            let figures = Figures::parse(&ended.lines);
+            if !figures.complete {
+                bail!("{} did not get through a run by the wall clock", kernel.name);
+            }
+            for (key, figure) in figures.rows {
+                let all = wall
+                    .rows
+                    .entry(key)
+                    .or_insert_with(|| vec![Vec::new(); kernels.len()]);
+                all[index].push(figure.per_operation());
+            }
+            let began = std::time::Instant::now();
+            let mut arrived: Option<Duration> = None;
+            run(guest.hello.0.as_path(), Vec::new()).run(&mut |line| {
+                if line.contains("hello from init") {
+                    arrived.get_or_insert(began.elapsed());
+                }
+            })?;
+            wall.boots[index].extend(arrived.map(|t| t.as_secs_f64()));
+        }
+    }
+    for list in wall.rows.values_mut().flatten().chain(&mut wall.boots) {
+        list.sort_by(f64::total_cmp);
+    }
+    Ok(wall)
+}
+
+/// `median (least to most)`.
+fn shown(sorted: &[f64]) -> String {
+    match (median(sorted), sorted.first(), sorted.last()) {
+        (Some(middle), Some(least), Some(most)) => {
+            format!("{} ({} to {})", number(middle), number(*least), number(*most))
+        }
+        _ => "-".to_owned(),
+    }
+}
+
+/// Prints the table.
+pub fn print(arch: Arch, wall: &Wall) {
+    println!();
+    println!(
+        "{arch}: nanoseconds of wall clock per operation under emulation, median of {RUNS} runs (least to most)"
+    );
+    println!();
+    let mut head = format!("{:<24}", "row");
+    wall.kernels.iter().for_each(|n| head += &format!(" {n:>36}"));
+    println!("{head}   ratio");
+    let line = |name: &str, values: &[Vec<f64>]| {
+        let mut line = format!("{name:<24}");
+        values.iter().for_each(|v| line += &format!(" {:>36}", shown(v)));
+        if let [Some(ours), Some(theirs)] = values.iter().map(|v| median(v)).collect::<Vec<_>>()[..]
+            && theirs > 0.0
+        {
+            line += &format!("   {:5.2}", ours / theirs);
+        }
+        println!("{line}");
+    };
+    for key in wall.keys() {
+        line(&rows::shown(key), &wall.rows[key]);
+    }
+    line("seconds to init", &wall.boots);
+}
