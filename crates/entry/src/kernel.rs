@@ -69,6 +69,9 @@ pub trait Kernel {
     /// The lock validator learns that interrupts went off.
     #[inline(always)]
     fn lockdep_irqs_off(&self) {}
+    /// The lock validator looks whether the thread, on its way to user mode, still holds a lock.
+    #[inline(always)]
+    fn lockdep_sys_exit(&self, _watching: &Watching) {}
     /// The lock validator prepares for interrupts going on; no lock may be taken afterwards.
     #[inline(always)]
     fn lockdep_irqs_on_prepare(&self) {}

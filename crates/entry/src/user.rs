@@ -123,6 +123,7 @@ fn work_loop<K: Kernel>(
 /// Last steps before user mode, interrupts off, no work left.
 #[inline(always)]
 pub(crate) fn exit_to_user<K: Kernel>(k: &K, frame: &mut K::Frame, irqs: IrqsOff, watching: Watching) {
+    k.lockdep_sys_exit(&watching);
     k.trace_irqs_on(&watching);
     k.lockdep_irqs_on_prepare();
     let Watching { .. } = watching;

@@ -7,7 +7,8 @@ use limen_entry::{FaultIrqs, Kernel, SyscallVerdict, SyscallWork, ThreadFlags, T
 use limen_linux_abi::Restart;
 
 const ENTER: [&str; 4] = ["sanity", "lockdep_off", "user_exit", "trace_off"];
-const EXIT: [&str; 5] = [
+const EXIT: [&str; 6] = [
+    "lockdep_user",
     "trace_on",
     "lockdep_prepare",
     "user_enter",

@@ -31,8 +31,6 @@ pub struct Context {
     irq: u8,
     /// Whether interrupts are on, as far as the validator was told.
     pub irqs_on: bool,
-    /// The validator itself is at work on this thread: what happens meanwhile is not looked at.
-    pub busy: bool,
 }
 
 impl Context {
@@ -43,7 +41,6 @@ impl Context {
             depth: 0,
             irq: 0,
             irqs_on: false,
-            busy: false,
         }
     }
     /// What is held, oldest first.
@@ -64,14 +61,6 @@ impl Context {
     pub(crate) fn here(&self) -> impl DoubleEndedIterator<Item = &Held> {
         let irq = self.irq;
         self.held().filter(move |h| h.irq == irq)
-    }
-    /// The `n`th of [`Context::held`].
-    pub(crate) fn nth(&self, n: usize) -> Option<Held> {
-        self.held().nth(n).copied()
-    }
-    /// The `n`th of [`Context::here`].
-    pub(crate) fn nth_here(&self, n: usize) -> Option<Held> {
-        self.here().nth(n).copied()
     }
     /// The chain key of what is held at this interrupt depth.
     #[inline]

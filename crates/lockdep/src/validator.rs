@@ -14,7 +14,7 @@ use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 pub trait Environment<const C: usize, const E: usize> {
     /// Runs `f` with the graph, alone. The lock for that is not one the validator is told of.
     fn with_graph<R>(&self, f: impl FnOnce(&mut Graph<C, E>) -> R) -> R;
-    /// Something is wrong: shows the report. Locks that it takes are not looked at.
+    /// Something is wrong: shows the report. Whatever this does must not come back to the validator.
     fn report(&self, report: &Report<'_, C, E>);
 }
 
@@ -71,8 +71,8 @@ impl<V: Environment<C, E>, const C: usize, const E: usize, const N: usize> Valid
     }
 
     /// The class of a key, for the caller to remember; `None` when validation is over.
-    pub fn class(&self, context: &mut Context, key: &Key) -> Option<ClassId> {
-        if !self.looks_at(context) {
+    pub fn class(&self, context: &Context, key: &Key) -> Option<ClassId> {
+        if !self.is_on() {
             return None;
         }
         self.environment.with_graph(|graph| match graph.class(key) {
@@ -84,13 +84,8 @@ impl<V: Environment<C, E>, const C: usize, const E: usize, const N: usize> Valid
         })
     }
 
-    #[inline(always)]
-    fn looks_at(&self, context: &Context) -> bool {
-        self.is_on() && !context.busy
-    }
-
     /// Makes a report, unless enough were made.
-    fn complain(&self, graph: &Graph<C, E>, context: &mut Context, problem: Problem) {
+    fn complain(&self, graph: &Graph<C, E>, context: &Context, problem: Problem) {
         let left = self.reports.load(Ordering::Relaxed);
         if left == 0 || !self.is_on() {
             return;
@@ -100,23 +95,21 @@ impl<V: Environment<C, E>, const C: usize, const E: usize, const N: usize> Valid
         if last {
             self.turn_off();
         }
-        context.busy = true;
         self.environment.report(&Report {
             problem,
             graph,
             context,
             last,
         });
-        context.busy = false;
     }
-    fn complain_alone(&self, context: &mut Context, problem: Problem) {
+    fn complain_alone(&self, context: &Context, problem: Problem) {
         self.environment
             .with_graph(|graph| self.complain(graph, context, problem));
     }
 
     /// A lock is about to be taken (or, when only tried, was taken). Interrupts are off in the processor, whatever the context says.
     pub fn acquire(&self, context: &mut Context, a: &Acquire) {
-        if !self.looks_at(context) {
+        if !self.is_on() {
             return;
         }
         let in_interrupt = context.irq_depth() > 0;
@@ -160,7 +153,7 @@ impl<V: Environment<C, E>, const C: usize, const E: usize, const N: usize> Valid
 
     /// Something about this is new.
     #[cold]
-    fn learn(&self, context: &mut Context, a: &Acquire, usage: Usage, chain: u64) {
+    fn learn(&self, context: &Context, a: &Acquire, usage: Usage, chain: u64) {
         self.environment.with_graph(|graph| {
             if usage.0 != 0 {
                 self.mark(graph, context, a.class, usage, a.site);
@@ -173,10 +166,7 @@ impl<V: Environment<C, E>, const C: usize, const E: usize, const N: usize> Valid
                 mode: a.mode,
                 site: a.site,
             };
-            // By index: a report needs the context.
-            let mut n = 0;
-            while let Some(h) = context.nth_here(n) {
-                n += 1;
+            for h in context.here() {
                 if h.class == a.class {
                     continue;
                 }
@@ -197,7 +187,7 @@ impl<V: Environment<C, E>, const C: usize, const E: usize, const N: usize> Valid
         });
     }
 
-    fn complain_found(&self, graph: &Graph<C, E>, context: &mut Context, found: Found) {
+    fn complain_found(&self, graph: &Graph<C, E>, context: &Context, found: Found) {
         let problem = match found {
             Found::Full(full) => Problem::Full(full),
             Found::Circle { .. } => return,
@@ -217,7 +207,7 @@ impl<V: Environment<C, E>, const C: usize, const E: usize, const N: usize> Valid
     }
 
     /// A class is used in a way perhaps not seen before.
-    fn mark(&self, graph: &mut Graph<C, E>, context: &mut Context, class: ClassId, usage: Usage, site: Site) {
+    fn mark(&self, graph: &mut Graph<C, E>, context: &Context, class: ClassId, usage: Usage, site: Site) {
         match graph.mark(class, usage, site) {
             Some(Found::Inversion {
                 safe,
@@ -244,20 +234,18 @@ impl<V: Environment<C, E>, const C: usize, const E: usize, const N: usize> Valid
 
     /// A lock was given back.
     pub fn release(&self, context: &mut Context, instance: usize, site: Site) {
-        if self.looks_at(context) && !context.remove(instance) {
+        if self.is_on() && !context.remove(instance) {
             self.complain_alone(context, Problem::NotHeld { instance, site });
         }
     }
 
     /// Interrupts are about to go on: what is held can be interrupted from now on.
     pub fn irqs_on(&self, context: &mut Context) {
-        if !self.looks_at(context) || context.irqs_on {
+        if !self.is_on() || context.irqs_on {
             return;
         }
         if context.irq_depth() == 0 && !context.is_empty() {
-            let mut n = 0;
-            while let Some(h) = context.nth(n) {
-                n += 1;
+            for h in context.held() {
                 let usage = Usage::held_with_interrupts(h.mode);
                 if self.usage[h.class.number()].load(Ordering::Relaxed) & usage.0 == 0 {
                     self.environment
@@ -275,7 +263,7 @@ impl<V: Environment<C, E>, const C: usize, const E: usize, const N: usize> Valid
     }
     /// A hardware interrupt ends: it must have given back what it took.
     pub fn leave_irq(&self, context: &mut Context) {
-        if self.looks_at(context) && context.here().next().is_some() {
+        if self.is_on() && context.here().next().is_some() {
             self.complain_alone(context, Problem::HeldAtInterruptEnd);
         }
         context.leave_irq();
@@ -283,22 +271,22 @@ impl<V: Environment<C, E>, const C: usize, const E: usize, const N: usize> Valid
 
     /// The thread goes to user mode: it must hold nothing.
     pub fn at_user(&self, context: &mut Context) {
-        if self.looks_at(context) && !context.is_empty() {
+        if self.is_on() && !context.is_empty() {
             self.complain_alone(context, Problem::HeldAtUser);
             context.clear();
         }
     }
     /// The thread ends: it must hold nothing.
     pub fn at_thread_end(&self, context: &mut Context) {
-        if self.looks_at(context) && !context.is_empty() {
+        if self.is_on() && !context.is_empty() {
             self.complain_alone(context, Problem::HeldAtEnd);
             context.clear();
         }
     }
     /// The thread may sleep at `site`, or does (`now`): it must hold no spinlock, and be in no interrupt and no other state (`atomic`) that
     /// forbids it.
-    pub fn sleeps(&self, context: &mut Context, atomic: bool, now: bool, site: Site) {
-        if !self.looks_at(context) {
+    pub fn sleeps(&self, context: &Context, atomic: bool, now: bool, site: Site) {
+        if !self.is_on() {
             return;
         }
         let in_interrupt = context.irq_depth() > 0;
@@ -312,8 +300,8 @@ impl<V: Environment<C, E>, const C: usize, const E: usize, const N: usize> Valid
         }
     }
     /// The lock at `instance` goes away: the thread must not hold it.
-    pub fn freed(&self, context: &mut Context, instance: usize) {
-        if !self.looks_at(context) {
+    pub fn freed(&self, context: &Context, instance: usize) {
+        if !self.is_on() {
             return;
         }
         let found = context.held().find(|h| h.instance == instance).copied();
@@ -323,7 +311,7 @@ impl<V: Environment<C, E>, const C: usize, const E: usize, const N: usize> Valid
     }
     /// The processor says interrupts are on (or off). The validator should have been told.
     pub fn check_irqs(&self, context: &mut Context, on: bool, site: Site) {
-        if self.looks_at(context) && context.irqs_on != on {
+        if self.is_on() && context.irqs_on != on {
             self.complain_alone(context, Problem::InterruptState { site });
             context.irqs_on = on;
         }

@@ -368,7 +368,7 @@ fn leaving_with_a_lock() {
     }
     let world = World::new();
     let m = Machine::new(&world);
-    m.v.sleeps(&mut thread(), true, false, here());
+    m.v.sleeps(&thread(), true, false, here());
     assert!(m.report().contains("sleeping function"));
 }
 
@@ -393,9 +393,9 @@ fn a_lock_that_goes_away() {
     let (a, b) = (m.spin("A"), m.spin("B"));
     let mut c = thread();
     m.take(&mut c, a);
-    m.v.freed(&mut c, b.instance);
+    m.v.freed(&c, b.instance);
     m.silent();
-    m.v.freed(&mut c, a.instance);
+    m.v.freed(&c, a.instance);
     assert!(m.report().starts_with("WARNING: held lock freed!\n"));
 }
 
@@ -420,8 +420,7 @@ fn full_tables_are_said_and_end_validation() {
         .iter()
         .take_while(|&&name| {
             let kind = Kind::Spin;
-            m.v.class(&mut Context::new(), &Key { site, kind, name })
-                .is_some()
+            m.v.class(&Context::new(), &Key { site, kind, name }).is_some()
         })
         .count();
     assert_eq!(got, C / 4 - 1);

@@ -32,6 +32,7 @@ pub struct BootInfo<'a> {
 pub fn start(info: &BootInfo<'_>) -> ! {
     cmdline::init(info.command_line);
     crate::log::init();
+    crate::sync::lockdep::init();
     info!(
         "Limen {} on {}",
         env!("CARGO_PKG_VERSION"),
@@ -47,9 +48,13 @@ pub fn start(info: &BootInfo<'_>) -> ! {
     crate::sched::start_secondaries();
     if selftest::wanted() {
         selftest::start();
+        crate::sync::lockdep::booted();
         crate::sched::idle()
     }
+    #[cfg(feature = "lockdep")]
+    crate::sync::lockdep::selftest::start();
     crate::task::start_init(info.initrd);
+    crate::sync::lockdep::booted();
     crate::sched::idle()
 }
 

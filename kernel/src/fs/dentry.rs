@@ -184,8 +184,13 @@ impl Dentry {
         self.dir.as_deref().ok_or(Errno::ENOTDIR)
     }
     /// Locks the entries.
+    #[cfg_attr(feature = "lockdep", track_caller)]
     pub fn lock_dir(&self) -> Result<SpinGuard<'_, Directory>, Errno> {
         Ok(self.directory()?.lock())
+    }
+    /// Locks the entries while those of `rank` other directories are locked: the second of a rename (1), a victim (2).
+    pub fn lock_dir_nested(&self, rank: usize) -> Result<SpinGuard<'_, Directory>, Errno> {
+        Ok(self.directory()?.lock_nested(rank))
     }
     /// The parent; `None` for a root.
     pub fn parent(&self) -> Option<Arc<Dentry>> {

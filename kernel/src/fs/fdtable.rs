@@ -68,12 +68,14 @@ impl FdTable {
 
     /// A copy that shares the open files (fork, `unshare(CLONE_FILES)`).
     pub fn copy(&self) -> Result<Arc<Self>, Errno> {
-        let new = Self::new();
+        let mut new = Self {
+            table: SpinLock::new(Table::default()),
+        };
         loop {
             let len = self.table.lock().files.len();
             new.grow(len)?;
             let old = self.table.lock();
-            let mut t = new.table.lock();
+            let t = new.table.get_mut();
             if old.files.len() > t.files.len() {
                 continue;
             }
@@ -83,8 +85,8 @@ impl FdTable {
             let words = old.cloexec.len();
             t.cloexec[..words].copy_from_slice(&old.cloexec);
             t.lowest = t.files.iter().position(Option::is_none).unwrap_or(t.files.len());
-            drop(t);
-            return Ok(new);
+            drop(old);
+            return Ok(Arc::new(new));
         }
     }
 

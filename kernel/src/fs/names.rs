@@ -179,7 +179,7 @@ pub fn remove(dir: &Path, name: &[u8], creds: &Creds, directory: bool, slash: bo
 /// Takes a victim's link away: a directory must be empty and is closed for new entries. Its parent's entries are locked.
 fn bury(child: &Arc<Dentry>) -> Result<(), Errno> {
     if child.inode.kind == FileType::Directory {
-        let mut own = child.lock_dir()?;
+        let mut own = child.lock_dir_nested(2)?;
         if !own.is_empty() {
             return Err(Errno::ENOTEMPTY);
         }
@@ -242,10 +242,10 @@ fn lock_both<'a>(from: &'a Arc<Dentry>, to: &'a Arc<Dentry>) -> Result<Locked<'a
     };
     Ok(if from_first {
         let a = from.lock_dir()?;
-        Locked::Two(a, to.lock_dir()?)
+        Locked::Two(a, to.lock_dir_nested(1)?)
     } else {
         let b = to.lock_dir()?;
-        Locked::Two(from.lock_dir()?, b)
+        Locked::Two(from.lock_dir_nested(1)?, b)
     })
 }
 

@@ -1,7 +1,7 @@
 //! Where a task keeps its address space, and how the running thread reaches its own without touching a count.
 
 use super::space::AddressSpace;
-use crate::sync::SpinLock;
+use crate::sync::IrqSpinLock;
 use alloc::sync::Arc;
 use core::marker::PhantomData;
 use core::ops::Deref;
@@ -9,7 +9,8 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 
 /// A task's address space. Others get a counted reference; only the task itself (or whoever makes it) replaces it.
 pub struct MmSlot {
-    owned: SpinLock<Option<Arc<AddressSpace>>>,
+    /// The scheduler looks here while it holds a run queue's lock, which interrupts take.
+    owned: IrqSpinLock<Option<Arc<AddressSpace>>>,
     /// The same, for the task itself.
     raw: AtomicPtr<AddressSpace>,
 }
@@ -27,7 +28,7 @@ impl MmSlot {
         }
         Self {
             raw: AtomicPtr::new(pointer(&mm)),
-            owned: SpinLock::new(mm),
+            owned: IrqSpinLock::new(mm),
         }
     }
     /// A counted reference.

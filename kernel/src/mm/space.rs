@@ -510,7 +510,8 @@ impl AddressSpace {
         child: &Arc<Self>,
         gather: &mut Gather,
     ) -> Result<(), Errno> {
-        let mut regions = child.regions.write();
+        // Nobody else knows the child yet.
+        let mut regions = child.regions.write_nested(1);
         let (mut anon, mut file) = (0, 0);
         for Region { start, end, value } in parent.map.iter() {
             let (start, end) = (*start, *end);

@@ -4,7 +4,7 @@
 use super::cpuset::CpuSet;
 use super::queue::{FairLink, RtLink};
 use crate::arch::switch::Context;
-use crate::sync::RawSpinLock;
+use crate::sync::SchedLock;
 use bitflags::bitflags;
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
@@ -146,7 +146,7 @@ pub struct SchedEntity {
     /// See [`on_rq`]; changed under the run-queue lock.
     pub(super) on_rq: AtomicU8,
     /// Serialises wake-ups of this task and changes of its policy and affinity. Taken before a run-queue lock.
-    pub(super) wake_lock: RawSpinLock,
+    pub(super) wake_lock: SchedLock,
     /// Place in the fair queue; under the run-queue lock.
     pub(super) fair: FairLink,
     /// Place in a real-time queue; under the run-queue lock.
@@ -190,7 +190,7 @@ impl SchedEntity {
             state: AtomicU32::new(TaskState::NEW.bits()),
             on_cpu: AtomicBool::new(false),
             on_rq: AtomicU8::new(on_rq::NO),
-            wake_lock: RawSpinLock::new(),
+            wake_lock: SchedLock::new(),
             fair: FairLink::new(),
             rt: RtLink::new(),
             weight: AtomicU32::new(1024),

@@ -38,6 +38,7 @@ pub fn start_thread() {
 
 /// The running thread never runs again; its memory goes away once it has been switched away from and nobody refers to it.
 pub fn end_thread() -> ! {
+    crate::sync::lockdep::thread_ends();
     current().sched.set_state(TaskState::DEAD);
     loop {
         schedule();

@@ -132,17 +132,19 @@ pub fn idle() -> ! {
     }
 }
 
-/// In debug builds: complains if the caller must not sleep.
+/// In debug builds and with lock validation: complains if the caller must not sleep.
 #[inline(always)]
-#[track_caller]
+#[cfg_attr(any(debug_assertions, feature = "lockdep"), track_caller)]
 pub fn might_sleep() {
-    #[cfg(any(debug_assertions, feature = "lockdep"))]
+    #[cfg(feature = "lockdep")]
+    crate::sync::lockdep::might_sleep(preempt::count());
+    #[cfg(all(debug_assertions, not(feature = "lockdep")))]
     if preempt::count() != 0 {
         sleeping_in_atomic(core::panic::Location::caller());
     }
 }
 
-#[cfg(any(debug_assertions, feature = "lockdep"))]
+#[cfg(all(debug_assertions, not(feature = "lockdep")))]
 #[cold]
 #[inline(never)]
 fn sleeping_in_atomic(at: &core::panic::Location<'_>) {

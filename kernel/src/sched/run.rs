@@ -13,7 +13,7 @@ use super::stats::CpuStats;
 use crate::arch::{irq, smp, switch};
 use crate::mm::AddressSpace;
 use crate::sched::preempt;
-use crate::sync::{MAX_CPUS, RawSpinLock};
+use crate::sync::{MAX_CPUS, SchedLock};
 use crate::task::Task;
 use crate::time::now_ns;
 use alloc::sync::Arc;
@@ -90,7 +90,7 @@ pub(super) fn add_cpu(n: usize, idle: Arc<Task>) {
 
 /// A CPU's run queue.
 pub struct RunQueue {
-    pub(super) lock: RawSpinLock,
+    pub(super) lock: SchedLock,
     inner: UnsafeCell<Inner>,
     /// Runnable tasks, the running one included, the idle thread not. Written under the lock.
     pub(super) nr_running: AtomicU32,
@@ -128,7 +128,7 @@ pub(super) struct Inner {
 impl RunQueue {
     fn new(idle: *const Task) -> Self {
         Self {
-            lock: RawSpinLock::new(),
+            lock: SchedLock::new(),
             inner: UnsafeCell::new(Inner {
                 fair: FairQueue::new(),
                 rt: RtQueue::new(),
@@ -279,7 +279,9 @@ pub(super) fn resched_curr(cpu: &CpuData, inner: &Inner, flag: ThreadFlags) {
 
 /// The running thread gives up the CPU according to its state: if it is not `RUNNING`, it sleeps until it is woken; otherwise it only
 /// lets others go first if they are more deserving. Interrupts are on, no spinlock is held.
+#[cfg_attr(feature = "lockdep", track_caller)]
 pub fn schedule() {
+    crate::sync::lockdep::scheduling();
     debug_assert!(
         preempt::count() == 0,
         "schedule with preempt count {:#x}",
@@ -383,6 +385,7 @@ fn switch_away(preempted: bool) {
     next.info.cpu.store(cpu.id as u32, Ordering::Relaxed);
     crate::time::tick_needed(cpu, rq.running());
     switch_mm(inner, next);
+    rq.lock.hand_over();
     // SAFETY: interrupts are off; `next` runs nowhere (it was queued here, under our lock); its stack becomes the current one.
     unsafe {
         smp::set_current(&next.info, next.stack.top());
@@ -409,6 +412,7 @@ fn switch_mm(inner: &mut Inner, next: &Task) {
 /// on. Every new thread calls it first.
 pub(super) fn finish_switch() {
     let cpu = this_cpu();
+    cpu.rq.lock.take_over();
     let inner = cpu.rq.inner();
     let prev_ptr = core::mem::take(&mut inner.prev);
     let old_mm = inner.old_mm.take();

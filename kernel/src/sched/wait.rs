@@ -53,7 +53,7 @@ pub struct WaitQueue {
 
 impl WaitQueue {
     /// Nobody waits.
-    #[track_caller]
+    #[cfg_attr(feature = "lockdep", track_caller)]
     pub const fn new() -> Self {
         Self {
             head: AtomicPtr::new(ptr::null_mut()),
@@ -310,6 +310,7 @@ impl Drop for WaitQueue {
 }
 
 impl Default for WaitQueue {
+    #[cfg_attr(feature = "lockdep", track_caller)]
     fn default() -> Self {
         Self::new()
     }

@@ -1,5 +1,6 @@
 //! Locks and the like. Sleeping locks build on `sched::WaitQueue`.
 
+pub mod lockdep;
 mod mutex;
 mod once;
 pub mod pairing;
@@ -10,7 +11,7 @@ mod spin;
 
 pub use mutex::{Mutex, MutexGuard};
 pub use once::{Lazy, Once};
-pub use raw::RawSpinLock;
+pub use raw::{RawSpinLock, SchedLock};
 pub use rwlock::RwLock;
 pub use seqlock::SeqLock;
 pub use spin::{IrqSpinGuard, IrqSpinLock, SpinGuard, SpinLock};

@@ -1,5 +1,6 @@
 //! A lock whose waiters sleep. Not for interrupt handlers and not while a spinlock is held.
 
+use super::lockdep::{Dep, Kind, Mode};
 use crate::sched::WaitQueue;
 use core::cell::UnsafeCell;
 use core::ops::{Deref, DerefMut};
@@ -15,6 +16,7 @@ const CONTENDED: u32 = 2;
 pub struct Mutex<T: ?Sized> {
     state: AtomicU32,
     waiters: WaitQueue,
+    dep: Dep,
     value: UnsafeCell<T>,
 }
 
@@ -25,10 +27,12 @@ unsafe impl<T: ?Sized + Send> Send for Mutex<T> {}
 
 impl<T> Mutex<T> {
     /// An unlocked lock.
+    #[cfg_attr(feature = "lockdep", track_caller)]
     pub const fn new(value: T) -> Self {
         Self {
             state: AtomicU32::new(FREE),
             waiters: WaitQueue::new(),
+            dep: Dep::new(),
             value: UnsafeCell::new(value),
         }
     }
@@ -51,9 +55,22 @@ impl<T: ?Sized> Mutex<T> {
     }
     /// Takes the lock, sleeping until it is free.
     #[inline]
-    #[track_caller]
+    #[cfg_attr(any(debug_assertions, feature = "lockdep"), track_caller)]
     pub fn lock(&self) -> MutexGuard<'_, T> {
         crate::sched::might_sleep();
+        self.dep.acquire::<T>(Kind::Mutex, Mode::Exclusive);
+        if !self.acquire() {
+            self.waiters
+                .wait_until_uninterruptible(|| self.acquire_contended());
+        }
+        MutexGuard { lock: self }
+    }
+    /// [`Mutex::lock`] while others of its class are held; `subclass` (1 to 3) stands for the order in which that happens.
+    #[cfg_attr(any(debug_assertions, feature = "lockdep"), track_caller)]
+    pub fn lock_nested(&self, subclass: usize) -> MutexGuard<'_, T> {
+        crate::sched::might_sleep();
+        self.dep
+            .acquire_nested::<T>(Kind::Mutex, Mode::Exclusive, subclass);
         if !self.acquire() {
             self.waiters
                 .wait_until_uninterruptible(|| self.acquire_contended());
@@ -61,29 +78,38 @@ impl<T: ?Sized> Mutex<T> {
         MutexGuard { lock: self }
     }
     /// Takes the lock; a fatal signal ends the wait with `EINTR`.
-    #[track_caller]
+    #[cfg_attr(any(debug_assertions, feature = "lockdep"), track_caller)]
     pub fn lock_killable(&self) -> Result<MutexGuard<'_, T>, Errno> {
         crate::sched::might_sleep();
+        self.dep.acquire::<T>(Kind::Mutex, Mode::Exclusive);
         if !self.acquire() {
             self.waiters
                 .wait_until_killable(|| self.acquire_contended())
-                .map_err(|_| Errno::EINTR)?;
+                .map_err(|_| {
+                    self.dep.release();
+                    Errno::EINTR
+                })?;
         }
         Ok(MutexGuard { lock: self })
     }
     /// Takes the lock; any signal ends the wait with `ERESTARTSYS`.
-    #[track_caller]
+    #[cfg_attr(any(debug_assertions, feature = "lockdep"), track_caller)]
     pub fn lock_interruptible(&self) -> Result<MutexGuard<'_, T>, Errno> {
         crate::sched::might_sleep();
+        self.dep.acquire::<T>(Kind::Mutex, Mode::Exclusive);
         if !self.acquire() {
-            self.waiters.wait_until(|| self.acquire_contended())?;
+            self.waiters
+                .wait_until(|| self.acquire_contended())
+                .inspect_err(|_| self.dep.release())?;
         }
         Ok(MutexGuard { lock: self })
     }
     /// Takes the lock if it is free.
     #[inline]
+    #[cfg_attr(feature = "lockdep", track_caller)]
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         if self.acquire() {
+            self.dep.acquired_by_trying::<T>(Kind::Mutex, Mode::Exclusive);
             Some(MutexGuard { lock: self })
         } else {
             None
@@ -123,6 +149,7 @@ impl<T: ?Sized> DerefMut for MutexGuard<'_, T> {
 impl<T: ?Sized> Drop for MutexGuard<'_, T> {
     #[inline]
     fn drop(&mut self) {
+        self.lock.dep.release();
         if self.lock.state.swap(FREE, Ordering::Release) == CONTENDED {
             self.lock.waiters.wake_one();
         }
@@ -130,6 +157,7 @@ impl<T: ?Sized> Drop for MutexGuard<'_, T> {
 }
 
 impl<T: Default> Default for Mutex<T> {
+    #[cfg_attr(feature = "lockdep", track_caller)]
     fn default() -> Self {
         Self::new(T::default())
     }

@@ -39,7 +39,7 @@ impl<T> Once<T> {
     }
     /// Sets the value; gives it back if there is one already.
     pub fn set(&self, value: T) -> Result<(), T> {
-        super::without_preemption(|| {
+        super::without_interrupts(|| {
             self.lock.lock();
             let free = !self.done.load(Ordering::Relaxed);
             let result = if free {

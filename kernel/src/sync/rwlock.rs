@@ -1,5 +1,6 @@
 //! A sleeping lock with many readers or one writer. A waiting writer keeps new readers out, so writers are not starved.
 
+use super::lockdep::{Dep, Kind, Mode};
 use crate::sched::WaitQueue;
 use core::cell::UnsafeCell;
 use core::ops::{Deref, DerefMut};
@@ -19,6 +20,7 @@ pub struct RwLock<T: ?Sized> {
     state: AtomicU32,
     readers: WaitQueue,
     writers: WaitQueue,
+    dep: Dep,
     value: UnsafeCell<T>,
 }
 
@@ -29,11 +31,13 @@ unsafe impl<T: ?Sized + Send> Send for RwLock<T> {}
 
 impl<T> RwLock<T> {
     /// An unlocked lock.
+    #[cfg_attr(feature = "lockdep", track_caller)]
     pub const fn new(value: T) -> Self {
         Self {
             state: AtomicU32::new(0),
             readers: WaitQueue::new(),
             writers: WaitQueue::new(),
+            dep: Dep::new(),
             value: UnsafeCell::new(value),
         }
     }
@@ -70,9 +74,10 @@ impl<T: ?Sized> RwLock<T> {
     }
     /// Shares the value, sleeping until no writer holds it.
     #[inline]
-    #[track_caller]
+    #[cfg_attr(any(debug_assertions, feature = "lockdep"), track_caller)]
     pub fn read(&self) -> RwLockReadGuard<'_, T> {
         crate::sched::might_sleep();
+        self.dep.acquire::<T>(Kind::RwLock, Mode::Shared);
         if !self.acquire_read() {
             self.readers.wait_until_uninterruptible(|| {
                 self.state.fetch_or(SLEEPERS, Ordering::Relaxed);
@@ -83,8 +88,10 @@ impl<T: ?Sized> RwLock<T> {
     }
     /// Shares the value if no writer holds it or waits for it.
     #[inline]
+    #[cfg_attr(feature = "lockdep", track_caller)]
     pub fn try_read(&self) -> Option<RwLockReadGuard<'_, T>> {
         if self.acquire_read() {
+            self.dep.acquired_by_trying::<T>(Kind::RwLock, Mode::Shared);
             Some(RwLockReadGuard { lock: self })
         } else {
             None
@@ -92,9 +99,25 @@ impl<T: ?Sized> RwLock<T> {
     }
     /// Takes the value alone, sleeping until nobody else holds it.
     #[inline]
-    #[track_caller]
+    #[cfg_attr(any(debug_assertions, feature = "lockdep"), track_caller)]
     pub fn write(&self) -> RwLockWriteGuard<'_, T> {
         crate::sched::might_sleep();
+        self.dep.acquire::<T>(Kind::RwLock, Mode::Exclusive);
+        if !self.acquire_write() {
+            self.writers.wait_until_uninterruptible(|| {
+                self.state.fetch_or(SLEEPERS | WRITER_WAITS, Ordering::Relaxed);
+                self.acquire_write()
+            });
+        }
+        RwLockWriteGuard { lock: self }
+    }
+    /// [`RwLock::write`] while others of its class are held; `subclass` (1 to 3) stands for the order in which that happens.
+    #[inline]
+    #[cfg_attr(any(debug_assertions, feature = "lockdep"), track_caller)]
+    pub fn write_nested(&self, subclass: usize) -> RwLockWriteGuard<'_, T> {
+        crate::sched::might_sleep();
+        self.dep
+            .acquire_nested::<T>(Kind::RwLock, Mode::Exclusive, subclass);
         if !self.acquire_write() {
             self.writers.wait_until_uninterruptible(|| {
                 self.state.fetch_or(SLEEPERS | WRITER_WAITS, Ordering::Relaxed);
@@ -105,8 +128,10 @@ impl<T: ?Sized> RwLock<T> {
     }
     /// Takes the value alone if nobody holds it.
     #[inline]
+    #[cfg_attr(feature = "lockdep", track_caller)]
     pub fn try_write(&self) -> Option<RwLockWriteGuard<'_, T>> {
         if self.acquire_write() {
+            self.dep.acquired_by_trying::<T>(Kind::RwLock, Mode::Exclusive);
             Some(RwLockWriteGuard { lock: self })
         } else {
             None
@@ -171,6 +196,7 @@ impl<T: ?Sized> DerefMut for RwLockWriteGuard<'_, T> {
 impl<T: ?Sized> Drop for RwLockReadGuard<'_, T> {
     #[inline]
     fn drop(&mut self) {
+        self.lock.dep.release();
         let before = self.lock.state.fetch_sub(1, Ordering::Release);
         if before & SLEEPERS != 0 && before & READERS == 1 {
             self.lock.wake();
@@ -181,6 +207,7 @@ impl<T: ?Sized> Drop for RwLockReadGuard<'_, T> {
 impl<T: ?Sized> Drop for RwLockWriteGuard<'_, T> {
     #[inline]
     fn drop(&mut self) {
+        self.lock.dep.release();
         let before = self.lock.state.fetch_and(!WRITER, Ordering::Release);
         if before & SLEEPERS != 0 {
             self.lock.wake();

@@ -1,6 +1,7 @@
 //! A sequence lock: readers never block a writer and never write anything; they read again if a writer was at work.
 
 use super::IrqSpinLock;
+use super::lockdep::{Dep, Kind, Mode};
 use core::cell::UnsafeCell;
 use core::ptr;
 use core::sync::atomic::{AtomicU32, Ordering, fence};
@@ -9,6 +10,7 @@ use core::sync::atomic::{AtomicU32, Ordering, fence};
 pub struct SeqLock<T: Copy> {
     sequence: AtomicU32,
     writers: IrqSpinLock<()>,
+    dep: Dep,
     value: UnsafeCell<T>,
 }
 
@@ -17,16 +19,22 @@ unsafe impl<T: Copy + Send> Sync for SeqLock<T> {}
 
 impl<T: Copy> SeqLock<T> {
     /// With a first value.
+    #[cfg_attr(feature = "lockdep", track_caller)]
     pub const fn new(value: T) -> Self {
         Self {
             sequence: AtomicU32::new(0),
             writers: IrqSpinLock::new(()),
+            dep: Dep::new(),
             value: UnsafeCell::new(value),
         }
     }
     /// A consistent copy. Any context, interrupts included (writers keep interrupts off).
     #[inline]
+    #[cfg_attr(feature = "lockdep", track_caller)]
     pub fn read(&self) -> T {
+        // It waits for a writer, so it counts as a reader that waits for nothing else.
+        self.dep.acquire::<T>(Kind::Seq, Mode::SharedRecursive);
+        self.dep.release();
         loop {
             let before = self.sequence.load(Ordering::Acquire);
             if before & 1 == 0 {
@@ -43,8 +51,10 @@ impl<T: Copy> SeqLock<T> {
         }
     }
     /// Changes the value.
+    #[cfg_attr(feature = "lockdep", track_caller)]
     pub fn write<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
         let _guard = self.writers.lock();
+        self.dep.acquire::<T>(Kind::Seq, Mode::Exclusive);
         let s = self.sequence.load(Ordering::Relaxed);
         self.sequence.store(s.wrapping_add(1), Ordering::Relaxed);
         fence(Ordering::Release);
@@ -54,6 +64,7 @@ impl<T: Copy> SeqLock<T> {
         // SAFETY: as above.
         unsafe { ptr::write_volatile(self.value.get(), value) };
         self.sequence.store(s.wrapping_add(2), Ordering::Release);
+        self.dep.release();
         r
     }
 }

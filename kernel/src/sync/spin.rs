@@ -2,6 +2,7 @@
 //! interrupts off and may be taken anywhere.
 
 use super::RawSpinLock;
+use super::lockdep::{Dep, Kind, Mode};
 use crate::arch::irq;
 use crate::sched::preempt;
 use core::cell::UnsafeCell;
@@ -10,6 +11,7 @@ use core::ops::{Deref, DerefMut};
 /// A spinlock for data never touched by interrupt handlers.
 pub struct SpinLock<T: ?Sized> {
     raw: RawSpinLock,
+    dep: Dep,
     value: UnsafeCell<T>,
 }
 
@@ -20,9 +22,11 @@ unsafe impl<T: ?Sized + Send> Send for SpinLock<T> {}
 
 impl<T> SpinLock<T> {
     /// An unlocked lock.
+    #[cfg_attr(feature = "lockdep", track_caller)]
     pub const fn new(value: T) -> Self {
         Self {
             raw: RawSpinLock::new(),
+            dep: Dep::new(),
             value: UnsafeCell::new(value),
         }
     }
@@ -35,16 +39,30 @@ impl<T> SpinLock<T> {
 impl<T: ?Sized> SpinLock<T> {
     /// Takes the lock; preemption is off until the guard is dropped.
     #[inline]
+    #[cfg_attr(feature = "lockdep", track_caller)]
     pub fn lock(&self) -> SpinGuard<'_, T> {
         preempt::disable();
+        self.dep.acquire::<T>(Kind::Spin, Mode::Exclusive);
+        self.raw.lock();
+        SpinGuard { lock: self }
+    }
+    /// The same while others of its class are held; `subclass` (1 to 3) stands for the order in which that happens.
+    #[inline]
+    #[cfg_attr(feature = "lockdep", track_caller)]
+    pub fn lock_nested(&self, subclass: usize) -> SpinGuard<'_, T> {
+        preempt::disable();
+        self.dep
+            .acquire_nested::<T>(Kind::Spin, Mode::Exclusive, subclass);
         self.raw.lock();
         SpinGuard { lock: self }
     }
     /// Takes the lock if it is free.
     #[inline]
+    #[cfg_attr(feature = "lockdep", track_caller)]
     pub fn try_lock(&self) -> Option<SpinGuard<'_, T>> {
         preempt::disable();
         if self.raw.try_lock() {
+            self.dep.acquired_by_trying::<T>(Kind::Spin, Mode::Exclusive);
             Some(SpinGuard { lock: self })
         } else {
             preempt::enable();
@@ -82,6 +100,7 @@ impl<T: ?Sized> DerefMut for SpinGuard<'_, T> {
 impl<T: ?Sized> Drop for SpinGuard<'_, T> {
     #[inline]
     fn drop(&mut self) {
+        self.lock.dep.release();
         self.lock.raw.unlock();
         preempt::enable();
     }
@@ -90,6 +109,7 @@ impl<T: ?Sized> Drop for SpinGuard<'_, T> {
 /// A spinlock for data that interrupt handlers touch, too.
 pub struct IrqSpinLock<T: ?Sized> {
     raw: RawSpinLock,
+    dep: Dep,
     value: UnsafeCell<T>,
 }
 
@@ -100,9 +120,11 @@ unsafe impl<T: ?Sized + Send> Send for IrqSpinLock<T> {}
 
 impl<T> IrqSpinLock<T> {
     /// An unlocked lock.
+    #[cfg_attr(feature = "lockdep", track_caller)]
     pub const fn new(value: T) -> Self {
         Self {
             raw: RawSpinLock::new(),
+            dep: Dep::new(),
             value: UnsafeCell::new(value),
         }
     }
@@ -111,24 +133,32 @@ impl<T> IrqSpinLock<T> {
 impl<T: ?Sized> IrqSpinLock<T> {
     /// Takes the lock; interrupts are off until the guard is dropped (then as they were before).
     #[inline]
+    #[cfg_attr(feature = "lockdep", track_caller)]
     pub fn lock(&self) -> IrqSpinGuard<'_, T> {
         let flags = irq::local_save();
         preempt::disable();
+        self.dep.acquire::<T>(Kind::IrqSpin, Mode::Exclusive);
         self.raw.lock();
         IrqSpinGuard { lock: self, flags }
     }
     /// Takes the lock if it is free.
     #[inline]
+    #[cfg_attr(feature = "lockdep", track_caller)]
     pub fn try_lock(&self) -> Option<IrqSpinGuard<'_, T>> {
         let flags = irq::local_save();
         preempt::disable();
         if self.raw.try_lock() {
+            self.dep.acquired_by_trying::<T>(Kind::IrqSpin, Mode::Exclusive);
             Some(IrqSpinGuard { lock: self, flags })
         } else {
             preempt::enable_no_resched();
             irq::local_restore(flags);
             None
         }
+    }
+    /// The value, through exclusive access to the lock itself.
+    pub fn get_mut(&mut self) -> &mut T {
+        self.value.get_mut()
     }
 }
 
@@ -158,6 +188,7 @@ impl<T: ?Sized> DerefMut for IrqSpinGuard<'_, T> {
 impl<T: ?Sized> Drop for IrqSpinGuard<'_, T> {
     #[inline]
     fn drop(&mut self) {
+        self.lock.dep.release();
         self.lock.raw.unlock();
         preempt::enable_no_resched();
         irq::local_restore(self.flags);

@@ -369,7 +369,8 @@ fn new_process(parent: &Arc<Task>, tid: i32, args: &CloneArgs) -> Process {
         exit_signal,
     );
     process.set_exe(old.exe());
-    process.auxv.lock().clone_from(&old.auxv.lock());
+    let auxv = old.auxv.lock().clone();
+    *process.auxv.lock() = auxv;
     process
         .real_uid
         .store(old.real_uid.load(Ordering::Relaxed), Ordering::Relaxed);

@@ -38,6 +38,8 @@ pub struct ThreadInfo {
     pub preempt_count: AtomicU32,
     /// The CPU it runs on, or last ran on.
     pub cpu: AtomicU32,
+    /// What it holds, for the lock validator.
+    pub lockdep: crate::sync::lockdep::ThreadState,
 }
 
 impl ThreadInfo {
@@ -47,6 +49,7 @@ impl ThreadInfo {
             work: WorkWords::new(),
             preempt_count: AtomicU32::new(0),
             cpu: AtomicU32::new(0),
+            lockdep: crate::sync::lockdep::ThreadState::new(),
         }
     }
 }

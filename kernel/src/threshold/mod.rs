@@ -4,6 +4,7 @@
 use crate::arch::frame::Frame;
 use crate::arch::irq;
 use crate::sched::preempt;
+use crate::sync::lockdep;
 use limen_entry::token::{IrqsOff, Watching};
 use limen_entry::{FaultIrqs, Kernel, ThreadFlags, WorkWords};
 
@@ -24,6 +25,22 @@ impl Kernel for Limen {
         IrqsOff::established()
     }
     #[inline(always)]
+    fn lockdep_irqs_off(&self) {
+        lockdep::irqs_off();
+    }
+    #[inline(always)]
+    fn lockdep_sys_exit(&self, watching: &Watching) {
+        lockdep::to_user(watching);
+    }
+    #[inline(always)]
+    fn lockdep_irqs_on_prepare(&self) {
+        lockdep::irqs_on();
+    }
+    #[inline(always)]
+    fn lockdep_irqs_on(&self) {
+        lockdep::irqs_on_quiet();
+    }
+    #[inline(always)]
     fn instrumentation_begin(&self, _: &Watching) {
         mark::begin();
     }
@@ -39,18 +56,21 @@ impl Kernel for Limen {
     #[inline(always)]
     fn hardirq_enter(&self, _: &Watching) {
         preempt::add(preempt::HARDIRQ);
+        lockdep::enter_interrupt();
     }
     #[inline(always)]
     fn hardirq_exit(&self, _: &Watching) {
+        lockdep::leave_interrupt();
         preempt::sub(preempt::HARDIRQ);
     }
     #[inline(always)]
     fn nmi_enter(&self, _: &Frame) -> u32 {
         preempt::add(preempt::NMI + preempt::HARDIRQ);
-        0
+        lockdep::enter_nmi()
     }
     #[inline(always)]
-    fn nmi_exit(&self, _: &Frame, _: u32) {
+    fn nmi_exit(&self, _: &Frame, state: u32) {
+        lockdep::leave_nmi(state);
         preempt::sub(preempt::NMI + preempt::HARDIRQ);
     }
     #[inline(always)]

@@ -269,6 +269,9 @@ impl Kernel for Model {
         self.instrumentable.set(false);
         self.quiet("lockdep_off");
     }
+    fn lockdep_sys_exit(&self, _: &Watching) {
+        self.without_irqs("lockdep_user");
+    }
     fn lockdep_irqs_on_prepare(&self) {
         assert!(!self.irqs_on.get());
         self.say("lockdep_prepare");

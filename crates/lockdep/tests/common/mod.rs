@@ -72,7 +72,7 @@ impl<'a> Machine<'a> {
             kind,
             name,
         };
-        let class = self.v.class(&mut Context::new(), &key).expect("room for a class");
+        let class = self.v.class(&Context::new(), &key).expect("room for a class");
         self.next += 16;
         Lock {
             class,

@@ -1,6 +1,7 @@
 //! This CPU's interrupt flag (`PSTATE.I`). SError is unmasked together with interrupts and stays so; FIQ and debug exceptions are
 //! never used by the kernel and stay masked.
 
+use crate::sync::lockdep;
 use core::arch::asm;
 
 /// The saved interrupt state (`DAIF`).
@@ -15,16 +16,16 @@ impl Flags {
     }
 }
 
-/// Turns interrupts off.
+/// Turns interrupts off, without telling the lock validator.
 #[inline(always)]
-pub fn local_disable() {
+pub fn raw_disable() {
     // SAFETY: masking interrupts only delays them. Not `nomem`: memory accesses must not move across.
     unsafe { asm!("msr daifset, #2", options(nostack, preserves_flags)) }
 }
 
-/// Turns interrupts on.
+/// Turns interrupts on, without telling the lock validator.
 #[inline(always)]
-pub fn local_enable() {
+pub fn raw_enable() {
     // SAFETY: the caller says interrupts may arrive here.
     unsafe { asm!("msr daifclr, #6", options(nostack, preserves_flags)) }
 }
@@ -38,19 +39,50 @@ fn read() -> Flags {
     Flags(daif)
 }
 
+/// Turns interrupts off and returns the state before, without telling the lock validator.
+#[inline(always)]
+pub fn raw_save() -> Flags {
+    let flags = read();
+    raw_disable();
+    flags
+}
+
+/// Restores a saved state, without telling the lock validator.
+#[inline(always)]
+pub fn raw_restore(flags: Flags) {
+    // SAFETY: `flags` came from `raw_save` on this CPU.
+    unsafe { asm!("msr daif, {}", in(reg) flags.0, options(nostack, preserves_flags)) }
+}
+
+/// Turns interrupts off.
+#[inline(always)]
+pub fn local_disable() {
+    raw_disable();
+    lockdep::irqs_off();
+}
+
+/// Turns interrupts on.
+#[inline(always)]
+pub fn local_enable() {
+    lockdep::irqs_on();
+    raw_enable();
+}
+
 /// Turns interrupts off and returns the state before.
 #[inline(always)]
 pub fn local_save() -> Flags {
-    let flags = read();
-    local_disable();
+    let flags = raw_save();
+    lockdep::irqs_off();
     flags
 }
 
 /// Restores a saved state.
 #[inline(always)]
 pub fn local_restore(flags: Flags) {
-    // SAFETY: `flags` came from `local_save` on this CPU.
-    unsafe { asm!("msr daif, {}", in(reg) flags.0, options(nostack, preserves_flags)) }
+    if flags.enabled() {
+        lockdep::irqs_on();
+    }
+    raw_restore(flags);
 }
 
 /// Whether interrupts are on.

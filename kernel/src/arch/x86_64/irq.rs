@@ -1,5 +1,6 @@
 //! This CPU's interrupt flag.
 
+use crate::sync::lockdep;
 use core::arch::asm;
 
 const RFLAGS_IF: usize = 1 << 9;
@@ -24,34 +25,65 @@ fn rflags() -> usize {
     flags
 }
 
+/// Turns interrupts off, without telling the lock validator.
+#[inline(always)]
+pub fn raw_disable() {
+    // SAFETY: turning interrupts off is always allowed. It is a compiler barrier (no `nomem`).
+    unsafe { asm!("cli", options(nostack, preserves_flags)) }
+}
+
+/// Turns interrupts on, without telling the lock validator.
+#[inline(always)]
+pub fn raw_enable() {
+    // SAFETY: callers are where interrupts may be taken; the tables for them are in place before the first call.
+    unsafe { asm!("sti", options(nostack, preserves_flags)) }
+}
+
+/// Turns interrupts off and returns the state before, without telling the lock validator.
+#[inline(always)]
+pub fn raw_save() -> Flags {
+    let flags = rflags();
+    raw_disable();
+    Flags(flags)
+}
+
+/// Restores a saved state, without telling the lock validator.
+#[inline(always)]
+pub fn raw_restore(flags: Flags) {
+    if flags.enabled() {
+        raw_enable();
+    }
+}
+
 /// Turns interrupts off.
 #[inline(always)]
 pub fn local_disable() {
-    // SAFETY: turning interrupts off is always allowed. It is a compiler barrier (no `nomem`).
-    unsafe { asm!("cli", options(nostack, preserves_flags)) }
+    raw_disable();
+    lockdep::irqs_off();
 }
 
 /// Turns interrupts on.
 #[inline(always)]
 pub fn local_enable() {
-    // SAFETY: callers are where interrupts may be taken; the tables for them are in place before the first call.
-    unsafe { asm!("sti", options(nostack, preserves_flags)) }
+    lockdep::irqs_on();
+    raw_enable();
 }
 
 /// Turns interrupts off and returns the state before.
 #[inline(always)]
 pub fn local_save() -> Flags {
-    let flags = rflags();
-    local_disable();
-    Flags(flags)
+    let flags = raw_save();
+    lockdep::irqs_off();
+    flags
 }
 
 /// Restores a saved state.
 #[inline(always)]
 pub fn local_restore(flags: Flags) {
     if flags.enabled() {
-        local_enable();
+        lockdep::irqs_on();
     }
+    raw_restore(flags);
 }
 
 /// Whether interrupts are on.
@@ -63,6 +95,7 @@ pub fn enabled() -> bool {
 /// Turns interrupts on and sleeps until one arrives, without a gap in between (idle). Returns with interrupts on.
 #[inline(always)]
 pub fn enable_and_wait() {
+    lockdep::irqs_on();
     // SAFETY: `sti` takes effect after the next instruction, so an interrupt cannot come between the two.
     unsafe { asm!("sti", "hlt", options(nostack, preserves_flags)) }
 }

@@ -1,0 +1,79 @@
+//! Without lock validation: nothing.
+
+use limen_entry::token::Watching;
+
+/// What kind of lock a [`Dep`] is in.
+#[derive(Clone, Copy)]
+pub enum Kind {
+    Spin,
+    IrqSpin,
+    Raw,
+    Mutex,
+    RwLock,
+    Seq,
+}
+
+/// How a lock is taken.
+#[derive(Clone, Copy)]
+pub enum Mode {
+    Exclusive,
+    Shared,
+    SharedRecursive,
+}
+
+/// What a thread has for the validator.
+#[derive(Debug)]
+pub struct ThreadState;
+
+impl ThreadState {
+    pub const fn new() -> Self {
+        Self
+    }
+}
+
+/// What a lock has for the validator.
+pub struct Dep;
+
+impl Dep {
+    #[inline(always)]
+    pub const fn new() -> Self {
+        Self
+    }
+    #[inline(always)]
+    pub fn acquire<T: ?Sized>(&self, _kind: Kind, _mode: Mode) {}
+    #[inline(always)]
+    pub fn acquire_nested<T: ?Sized>(&self, _kind: Kind, _mode: Mode, _subclass: usize) {}
+    #[inline(always)]
+    pub fn acquired_by_trying<T: ?Sized>(&self, _kind: Kind, _mode: Mode) {}
+    #[inline(always)]
+    pub fn release(&self) {}
+}
+
+#[inline(always)]
+pub fn init() {}
+#[inline(always)]
+pub fn booted() {}
+#[inline(always)]
+pub fn irqs_off() {}
+#[inline(always)]
+pub fn irqs_on() {}
+#[inline(always)]
+pub fn irqs_on_quiet() {}
+#[inline(always)]
+pub fn enter_interrupt() {}
+#[inline(always)]
+pub fn leave_interrupt() {}
+#[inline(always)]
+pub fn enter_nmi() -> u32 {
+    0
+}
+#[inline(always)]
+pub fn leave_nmi(_: u32) {}
+#[inline(always)]
+pub fn to_user(_: &Watching) {}
+#[inline(always)]
+pub fn thread_ends() {}
+#[inline(always)]
+pub fn might_sleep(_: u32) {}
+#[inline(always)]
+pub fn scheduling() {}
