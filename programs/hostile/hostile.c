@@ -1,12 +1,15 @@
 /*
  * Calls every system call number with random and boundary arguments, to find out whether user space can hurt the kernel.
- *   hostile CALLS UID SEED
- * A supervisor starts two workers as user UID and replaces each that dies or hangs, until CALLS calls were made. Workers
- * count in shared memory, which a call may overwrite: the supervisor keeps the total to itself and believes a worker's count only
- * where it is possible. The exit status is 0 when the total was reached; how the workers ended does not matter.
+ *   hostile CALLS UID SEED [-v]
+ * A supervisor keeps several workers per processor running as user UID until CALLS calls were made. A worker that waits in a call
+ * is interrupted by a signal and goes on; one that does not go on is killed, one that dies is replaced. Workers count in shared
+ * memory, which a call may overwrite: the supervisor keeps the total to itself and believes a worker's count only where it is
+ * possible. The exit status is 0 when the total was reached and nothing stayed behind: every worker could be killed, no process
+ * is left over. How the workers ended does not matter. With -v it says which calls took the time.
  * Called by tools/limen/src/test/programs.rs.
  */
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
@@ -16,24 +19,33 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/inotify.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
+#include <sys/timerfd.h>
 #include <sys/wait.h>
 #include <time.h>
+#include <ucontext.h>
 #include <unistd.h>
 
-#define WORKERS 2
-#define NUMBERS 480 /* beyond the highest number of any of our architectures */
-#define ROUND 4000  /* calls one worker makes before it is replaced */
+#define WORKERS 12
+#define NUMBERS 480   /* beyond the highest number of any of our architectures */
+#define ROUND 4000    /* calls one worker makes before it is replaced */
+#define TICK 10000000 /* ns between two looks at the workers */
+#define PATIENCE 30   /* looks without a call after which a worker is killed */
+#define MERCY 5      /* seconds within which a killed worker must be gone */
 
 struct shared {
     volatile uint32_t made[WORKERS]; /* calls of the running worker */
-    volatile int number[WORKERS]; /* what each worker is in, for the report of a hang */
+    volatile int number[WORKERS];    /* what each worker is in */
 };
 
 static struct shared *shared;
@@ -50,9 +62,10 @@ static uint64_t next(void) {
  * Left out, each for a reason that has nothing to do with the kernel's safety:
  *   reboot, kexec_*              end the machine, which is what they are for
  *   kill, tkill, tgkill, rt_*sigqueueinfo, pidfd_send_signal   with random targets they end the supervisor and the shell;
- *                                called below with the worker itself as the target
+ *                                `to_itself` calls them with the worker as the target
  *   exit, exit_group             end the worker before it has done anything
- *   pause, rt_sigsuspend, rt_sigtimedwait, ...   only wait; the alarm would end each worker there (called now and then)
+ *   rt_sigreturn                 ends it as well; `signalled` returns from signals with damaged frames
+ *   pause, rt_sigsuspend, ...    only wait, clone only makes processes (called now and then)
  *   syslog, sethostname, setdomainname, settimeofday, clock_settime, adjtimex, swapon, swapoff, umount2, pivot_root,
  *   chroot, mount, move_mount, mount_setattr, unshare, setns, acct, init_module, finit_module, delete_module, vhangup, iopl, ioperm
  *                                as root they take away what the test itself stands on (its root, its shell's terminal)
@@ -166,32 +179,100 @@ static long argument(void) {
     }
 }
 
-static void worker(int slot, int uid, uint64_t seed) {
-    struct rlimit processes = {60, 60}, size = {1 << 20, 1 << 20}, memory = {160 << 20, 160 << 20}, none = {0, 0};
-    struct itimerval alarm_after = {{1, 0}, {3, 0}};
-    int pair[2];
-    state = seed * 0x9e3779b97f4a7c15u + 1;
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    setsid();
-    signal(SIGALRM, SIG_DFL);
-    /* Nothing else lies near: a long read into the area must not reach the counts. */
-    area = mmap(NULL, 64 << 20, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    area = mmap(area + (32 << 20), 65536, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
-    edge = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    munmap(edge + 4096, 4096);
-    edge += 4096;
-    text_only = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    /* Descriptors of several kinds to be misused. */
+static void nothing(int signal) { (void)signal; }
+
+/* Damages the frame it returns to. */
+static void signalled(int signal, siginfo_t *info, void *context) {
+    (void)signal, (void)info;
+    uint64_t *words = context;
+    for (uint64_t left = next() % 4; left > 0; left--)
+        words[next() % (sizeof(ucontext_t) / 8)] = next() % 2 ? (uint64_t)argument() : words[0] ^ 1UL << next() % 64;
+}
+
+/* What makes a worker go on when it waits. Calls take it away, so it is set again and again. */
+static void stay_awake(void) {
+    struct sigaction action = {.sa_handler = nothing};
+    sigset_t none;
+    sigaction(SIGALRM, &action, NULL);
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+/* Calls that take a target, with itself as the target. */
+static void to_itself(pid_t self) {
+    struct sigaction action = {.sa_sigaction = signalled, .sa_flags = SA_SIGINFO | (next() % 2 ? SA_RESTART : SA_NODEFER)};
+    long number = (long)(next() % 66);
+    switch (next() % 8) {
+    case 0:
+    case 1:
+    case 2:
+        sigaction(SIGUSR1, &action, NULL);
+        kill(self, SIGUSR1);
+        break;
+    case 3:
+        if (number == SIGKILL || number == SIGSTOP) break;
+        syscall(SYS_kill, self, number);
+        break;
+    case 4:
+        if (number == SIGKILL || number == SIGSTOP) break;
+        syscall(SYS_tgkill, self, self, number);
+        break;
+    case 5:
+        syscall(SYS_rt_sigqueueinfo, self, SIGRTMIN + number % 8, argument());
+        break;
+    case 6:
+        syscall(SYS_rt_tgsigqueueinfo, self, self, SIGRTMIN + number % 8, argument());
+        break;
+    case 7:
+        syscall(SYS_rt_sigprocmask, SIG_BLOCK, area, NULL, 8);
+        break;
+    }
+}
+
+/* Descriptors of several kinds to be misused, from number 0 on. */
+static void descriptors(void) {
+    int pair[2], terminal;
+    struct itimerspec soon = {{0, 1000000}, {0, 1000000}};
+    sigset_t some;
+    for (int i = 0; i < 64; i++) close(i);
+    sigemptyset(&some);
+    sigaddset(&some, SIGUSR2);
+    terminal = open("/dev/ptmx", O_RDWR | O_NOCTTY);
+    if (unlockpt(terminal) == 0) open(ptsname(terminal), O_RDWR | O_NOCTTY);
+    open("/dev/null", O_RDWR);
     open("file", O_RDWR | O_CREAT, 0666);
     mkdir("dir", 0777);
     mkfifo("fifo", 0666);
     if (symlink("link", "link")) errno = 0;
     open("dir", O_RDONLY | O_DIRECTORY);
     open("fifo", O_RDWR | O_NONBLOCK);
-    open("/dev/zero", O_RDWR);
     open("/proc/self/maps", O_RDONLY);
     if (pipe(pair)) errno = 0;
     if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair)) errno = 0;
+    epoll_create1(0);
+    eventfd(3, 0);
+    timerfd_settime(timerfd_create(CLOCK_MONOTONIC, 0), 0, &soon, NULL);
+    signalfd(-1, &some, 0);
+    inotify_init1(IN_NONBLOCK);
+    memfd_create("m", 0);
+    socket(AF_UNIX, SOCK_DGRAM, 0);
+}
+
+static void worker(int slot, int uid, uint64_t seed) {
+    struct rlimit processes = {60, 60}, size = {1 << 20, 1 << 20}, memory = {64 << 20, 64 << 20}, none = {0, 0};
+    state = seed * 0x9e3779b97f4a7c15u + 1;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    setsid();
+    for (int i = 1; i < NSIG; i++)
+        if (i != SIGSEGV && i != SIGBUS && i != SIGILL && i != SIGFPE && i != SIGTRAP && i != SIGSYS) signal(i, nothing);
+    /* Nothing else lies near: a long read into the area must not reach the counts. */
+    area = mmap(NULL, 16 << 20, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    area = mmap(area + (8 << 20), 65536, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    edge = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    munmap(edge + 4096, 4096);
+    edge += 4096;
+    text_only = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    descriptors();
     setrlimit(RLIMIT_FSIZE, &size);
     setrlimit(RLIMIT_AS, &memory);
     setrlimit(RLIMIT_CORE, &none);
@@ -199,16 +280,13 @@ static void worker(int slot, int uid, uint64_t seed) {
         if (setgroups(0, NULL) || setgid((gid_t)uid) || setuid((uid_t)uid)) _exit(9);
     }
     setrlimit(RLIMIT_NPROC, &processes);
-    setitimer(ITIMER_REAL, &alarm_after, NULL);
     pid_t self = getpid();
     for (int i = 0; i < ROUND; i++) {
         long n = next() % 8 ? (long)(next() % NUMBERS) : (long)(next() % 2 ? (long)next() : (long)(next() % 2048));
         long a[6];
-        if (left_out(n, uid == 0)) {
-            /* Signals to itself, most of which it survives by not having them. */
-            if (next() % 16 == 0) syscall(SYS_rt_sigprocmask, SIG_BLOCK, area, NULL, 8);
-            continue;
-        }
+        if (i % 64 == 0) stay_awake();
+        if (next() % 256 == 0) to_itself(self);
+        if (left_out(n, uid == 0)) continue;
         for (int j = 0; j < 6; j++) a[j] = argument();
         shared->number[slot] = (int)n;
         shared->made[slot] = shared->made[slot] + 1;
@@ -218,67 +296,147 @@ static void worker(int slot, int uid, uint64_t seed) {
     _exit(0);
 }
 
+/* What the supervisor knows of a worker. */
+struct known {
+    pid_t pid;        /* -1: there is none */
+    uint32_t made;    /* its calls at the last look */
+    int idle;         /* looks since it made one */
+    time_t killed;    /* when it was killed, or 0 */
+};
+
+static struct known workers[WORKERS];
+static uint64_t waits[NUMBERS + 1]; /* looks that found a worker where the last one had found it, per call */
+static uint64_t kills[NUMBERS + 1]; /* workers killed there */
+
 /* What worker `slot` made, as far as its count can be true. */
-static uint64_t made(int slot) {
+static uint32_t made(int slot) {
     uint32_t n = shared->made[slot];
     return n <= ROUND ? n : 0;
 }
 
-static pid_t start(int slot, int uid, uint64_t seed) {
+static int number(int slot) {
+    unsigned n = (unsigned)shared->number[slot];
+    return n < NUMBERS ? (int)n : NUMBERS;
+}
+
+static time_t now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec;
+}
+
+static void start(int slot, int uid, uint64_t seed) {
     shared->made[slot] = 0;
-    pid_t child = fork();
-    if (child == 0) worker(slot, uid, seed);
-    return child;
+    workers[slot] = (struct known){.pid = fork()};
+    if (workers[slot].pid == 0) worker(slot, uid, seed);
+}
+
+/* Wakes a worker that waits, kills it if that does not help, and gives up if even that does not. */
+static void look_after(int slot) {
+    struct known *w = &workers[slot];
+    uint32_t calls = made(slot);
+    if (w->killed) {
+        if (now() - w->killed > MERCY) {
+            printf("worker %d cannot be killed in call %d\n", w->pid, shared->number[slot]);
+            exit(1);
+        }
+    } else if (calls != w->made) {
+        w->made = calls;
+        w->idle = 0;
+    } else if (++w->idle < PATIENCE) {
+        waits[number(slot)]++;
+        kill(w->pid, SIGALRM);
+    } else {
+        kills[number(slot)]++;
+        kill(w->pid, SIGKILL);
+        w->killed = now();
+    }
+}
+
+/* Kills all children, those of dead workers among them, until there are none; how many were left, or -1 if some do not die. */
+static int sweep(void) {
+    time_t began = now();
+    int left = 0;
+    while (waitpid(-1, NULL, WNOHANG) >= 0 || errno != ECHILD) {
+        DIR *proc = opendir("/proc");
+        struct dirent *entry;
+        while (proc && (entry = readdir(proc))) {
+            char name[300], line[256] = "", *end;
+            int pid = atoi(entry->d_name), parent = 0;
+            if (pid <= 0) continue;
+            snprintf(name, sizeof name, "/proc/%d/stat", pid);
+            int fd = open(name, O_RDONLY);
+            if (fd >= 0 && read(fd, line, sizeof line - 1) > 0 && (end = strrchr(line, ')')) != NULL)
+                sscanf(end + 1, " %*c %d", &parent);
+            close(fd);
+            if (parent == getpid() && kill(pid, SIGKILL) == 0) left++;
+        }
+        if (proc) closedir(proc);
+        if (now() - began > MERCY) return -1;
+        usleep(2000);
+    }
+    return left;
+}
+
+static void report(uint64_t calls, time_t seconds) {
+    printf("%llu calls a second; call: looks that found a worker waiting, workers killed\n",
+           (unsigned long long)(calls / (uint64_t)(seconds ? seconds : 1)));
+    for (int shown = 0; shown < 25; shown++) {
+        int most = 0;
+        for (int n = 0; n <= NUMBERS; n++)
+            if (waits[n] + 30 * kills[n] > waits[most] + 30 * kills[most]) most = n;
+        if (waits[most] + kills[most] == 0) break;
+        printf("%4d: %llu %llu\n", most, (unsigned long long)waits[most], (unsigned long long)kills[most]);
+        waits[most] = kills[most] = 0;
+    }
 }
 
 int main(int argc, char **argv) {
     uint64_t wanted = argc > 1 ? strtoull(argv[1], NULL, 10) : 100000;
     int uid = argc > 2 ? atoi(argv[2]) : 0;
     uint64_t seed = argc > 3 ? strtoull(argv[3], NULL, 10) : 1;
-    uint64_t calls = 0;
-    pid_t workers[WORKERS];
-    time_t began[WORKERS];
+    int verbose = argc > 4;
+    uint64_t calls = 0, rounds = 0;
+    time_t began = now();
+    struct timespec tick = {0, TICK}, look = {0, 0};
+    sigset_t child;
     shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    for (int i = 0; i < WORKERS; i++) workers[i] = -1;
+    for (int i = 0; i < WORKERS; i++) workers[i].pid = -1;
     prctl(PR_SET_CHILD_SUBREAPER, 1);
+    sigemptyset(&child);
+    sigaddset(&child, SIGCHLD);
+    sigprocmask(SIG_BLOCK, &child, NULL);
     while (calls < wanted) {
-        for (int i = 0; i < WORKERS; i++) {
-            if (workers[i] < 0) {
-                workers[i] = start(i, uid, seed++);
-                began[i] = time(NULL);
-                if (workers[i] < 0) usleep(10000);
-            } else if (time(NULL) - began[i] > 15) {
-                /* It masked its alarm: not the kernel's fault. */
-                kill(workers[i], SIGKILL);
-                began[i] = time(NULL);
-            }
-        }
         int status;
-        pid_t gone = waitpid(-1, &status, WNOHANG);
-        if (gone <= 0) {
-            usleep(2000);
-            continue;
-        }
-        for (int i = 0; i < WORKERS; i++) {
-            if (workers[i] == gone) {
-                kill(-gone, SIGKILL); /* what it forked, in its session's group */
-                workers[i] = -1;
-                calls += made(i);
+        pid_t gone;
+        struct timespec t;
+        for (int i = 0; i < WORKERS; i++)
+            if (workers[i].pid < 0) start(i, uid, seed++), rounds++;
+        sigtimedwait(&child, NULL, &tick);
+        while ((gone = waitpid(-1, &status, WNOHANG)) > 0) {
+            if (WIFSTOPPED(status)) {
+                kill(gone, SIGKILL); /* it asked to be traced */
+                continue;
+            }
+            for (int i = 0; i < WORKERS; i++) {
+                if (workers[i].pid == gone) {
+                    workers[i].pid = -1;
+                    calls += made(i);
+                }
             }
         }
-    }
-    for (int i = 0; i < WORKERS; i++)
-        if (workers[i] > 0) kill(-workers[i], SIGKILL), kill(workers[i], SIGKILL);
-    if (uid) {
-        /* Whatever escaped its group. */
-        pid_t sweep = fork();
-        if (sweep == 0) {
-            if (setuid((uid_t)uid) == 0) kill(-1, SIGKILL);
-            _exit(0);
+        clock_gettime(CLOCK_MONOTONIC, &t);
+        if (t.tv_sec > look.tv_sec || (t.tv_sec == look.tv_sec && t.tv_nsec >= look.tv_nsec)) {
+            look = t;
+            look.tv_nsec += TICK;
+            if (look.tv_nsec >= 1000000000) look.tv_sec++, look.tv_nsec -= 1000000000;
+            for (int i = 0; i < WORKERS; i++)
+                if (workers[i].pid > 0) look_after(i);
         }
     }
-    while (waitpid(-1, NULL, WNOHANG) > 0) {
-    }
-    printf("calls %llu\n", (unsigned long long)calls);
-    return 0;
+    int left = sweep();
+    if (verbose) report(calls, now() - began);
+    printf("calls %llu\nrounds %llu\n", (unsigned long long)calls, (unsigned long long)rounds);
+    if (left < 0) printf("processes that do not die\n");
+    return left < 0;
 }

@@ -64,10 +64,16 @@ bitflags! {
 }
 
 impl VmFlags {
-    /// The access bits as page permissions.
+    /// The access bits as page permissions. Anything accessible can be read: a page of a mapping that may only be written must not
+    /// lose its last permission when it is write-protected.
     #[inline(always)]
     pub fn prot(self) -> Prot {
-        Prot::from_bits_truncate(self.bits() as u8 & 7)
+        let prot = Prot::from_bits_truncate(self.bits() as u8 & 7);
+        if prot.is_empty() {
+            prot
+        } else {
+            prot.union(Prot::READ)
+        }
     }
     /// Access bits from page permissions.
     #[inline(always)]
