@@ -29,6 +29,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <sys/time.h>
 #include <sys/timerfd.h>
 #include <sys/wait.h>
@@ -41,7 +42,8 @@
 #define ROUND 4000    /* calls one worker makes before it is replaced */
 #define TICK 10000000 /* ns between two looks at the workers */
 #define PATIENCE 30   /* looks without a call after which a worker is killed */
-#define MERCY 5      /* seconds within which a killed worker must be gone */
+#define DESCRIPTORS 28 /* a few more than `descriptors` opens */
+#define MERCY 60     /* seconds within which a killed worker must be gone */
 
 struct shared {
     volatile uint32_t made[WORKERS]; /* calls of the running worker */
@@ -134,20 +136,57 @@ static int left_out(long n, int root) {
     return 0;
 }
 
+/*
+ * Which argument of a call names a process that it may end, stop or starve, plus one; 0: none. Root may do so to anyone, and the
+ * supervisor and the shell are not to be hit: such a call gets the worker instead.
+ */
+static int target(long n) {
+    switch (n) {
+    case SYS_prlimit64:
+    case SYS_process_vm_writev:
+    case SYS_sched_setscheduler:
+    case SYS_sched_setparam:
+    case SYS_sched_setaffinity:
+    case SYS_sched_setattr:
+    case SYS_setpgid:
+    case SYS_migrate_pages:
+    case SYS_move_pages:
+        return 1;
+    case SYS_ptrace:
+    case SYS_setpriority:
+    case SYS_ioprio_set:
+        return 2;
+    }
+    return 0;
+}
+
 static char *area;           /* readable and writable */
 static char *edge;           /* the last bytes before an unmapped page */
 static const char *text_only; /* readable */
 
 static const char *const paths[] = {"/", "/proc/self/mem", "/proc/self/maps", "/dev/null", "/dev/zero", "file", "dir",
                                     "fifo", "/proc/self/fd/3", "", ".", "..", "/nonexistent/x", "link", "/tmp/h/new",
-                                    "/proc/self/status", "/sys", "/dev/full", "/proc/1/stat"};
+                                    "/proc/self/status", "/sys", "/dev/full", "/proc/1/stat", "/dev/ptmx", "/dev/tty", "/tmp",
+                                    "/proc/self/task", "/dev/pts/0", "/proc/self/environ", "/dev/urandom", "dir/below"};
 
-static long argument(void) {
+/* A path, at one of two places, for the calls that take two. */
+static long path(void) {
+    char *at = area + 512 + next() % 2 * 64;
+    strcpy(at, paths[next() % (sizeof paths / sizeof *paths)]);
+    return (long)at;
+}
+
+static long argument(int position) {
     static const long boundaries[] = {0, 1, -1, 2, 3, 7, 8, 16, 64, 255, 4095, 4096, 4097, 65535, 65536, 0x7fffffff,
                                       0x80000000L, 0xffffffffL, (long)0x7fffffffffffffff, (long)0x8000000000000000UL,
                                       (long)0xffff800000000000UL, (long)0xffffffff81000000UL, (long)0xffff000000080000UL,
                                       0x00007ffffffff000L, 0x0000fffffffff000L, (long)0xdeadbeefdeadbeefUL, -4096, -100,
                                       0x1000, 0x10, 12, 0x40000000};
+    /* What calls take first is most often a descriptor or a path, then memory: else few get further than their first check. */
+    uint64_t likely = next() % 8;
+    if (position == 0 && likely < 3) return (long)(next() % DESCRIPTORS);
+    if (position < 2 && likely == 3) return path();
+    if (position > 0 && likely == 4) return (long)(area + next() % 8 * 1024);
     switch (next() % 12) {
     case 0:
     case 1:
@@ -163,8 +202,7 @@ static long argument(void) {
     case 6:
         return (long)text_only;
     case 7:
-        strcpy(area + 512, paths[next() % (sizeof paths / sizeof *paths)]);
-        return (long)(area + 512);
+        return path();
     case 8:
         return (long)(1UL << next() % 64);
     case 9:
@@ -186,7 +224,7 @@ static void signalled(int signal, siginfo_t *info, void *context) {
     (void)signal, (void)info;
     uint64_t *words = context;
     for (uint64_t left = next() % 4; left > 0; left--)
-        words[next() % (sizeof(ucontext_t) / 8)] = next() % 2 ? (uint64_t)argument() : words[0] ^ 1UL << next() % 64;
+        words[next() % (sizeof(ucontext_t) / 8)] = next() % 2 ? (uint64_t)argument(5) : words[0] ^ 1UL << next() % 64;
 }
 
 /* What makes a worker go on when it waits. Calls take it away, so it is set again and again. */
@@ -218,15 +256,36 @@ static void to_itself(pid_t self) {
         syscall(SYS_tgkill, self, self, number);
         break;
     case 5:
-        syscall(SYS_rt_sigqueueinfo, self, SIGRTMIN + number % 8, argument());
+        syscall(SYS_rt_sigqueueinfo, self, SIGRTMIN + number % 8, argument(3));
         break;
     case 6:
-        syscall(SYS_rt_tgsigqueueinfo, self, self, SIGRTMIN + number % 8, argument());
+        syscall(SYS_rt_tgsigqueueinfo, self, self, SIGRTMIN + number % 8, argument(3));
         break;
     case 7:
         syscall(SYS_rt_sigprocmask, SIG_BLOCK, area, NULL, 8);
         break;
     }
+}
+
+/* Puts back what the test stands on and calls made by root can take away. */
+static void mend(void) {
+    static const struct {
+        const char *name;
+        unsigned minor;
+    } devices[] = {{"/dev/null", 3}, {"/dev/zero", 5}, {"/dev/full", 7}};
+    struct stat is;
+    for (int i = 0; i < 3; i++) {
+        if (lstat(devices[i].name, &is) == 0 && S_ISCHR(is.st_mode) && (is.st_mode & 0666) == 0666) continue;
+        unlink(devices[i].name);
+        rmdir(devices[i].name);
+        umask(0);
+        mknod(devices[i].name, S_IFCHR | 0666, makedev(1, devices[i].minor));
+    }
+    mkdir("/tmp/h", 0777);
+    if (chdir("/tmp/h")) errno = 0;
+    unlink("file"), rmdir("file");
+    unlink("dir");
+    unlink("fifo"), rmdir("fifo");
 }
 
 /* Descriptors of several kinds to be misused, from number 0 on. */
@@ -263,8 +322,10 @@ static void worker(int slot, int uid, uint64_t seed) {
     state = seed * 0x9e3779b97f4a7c15u + 1;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     setsid();
-    for (int i = 1; i < NSIG; i++)
+    for (int i = 1; i < NSIG; i++) {
         if (i != SIGSEGV && i != SIGBUS && i != SIGILL && i != SIGFPE && i != SIGTRAP && i != SIGSYS) signal(i, nothing);
+        else signal(i, SIG_DFL);
+    }
     /* Nothing else lies near: a long read into the area must not reach the counts. */
     area = mmap(NULL, 16 << 20, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     area = mmap(area + (8 << 20), 65536, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
@@ -272,6 +333,7 @@ static void worker(int slot, int uid, uint64_t seed) {
     munmap(edge + 4096, 4096);
     edge += 4096;
     text_only = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    mend();
     descriptors();
     setrlimit(RLIMIT_FSIZE, &size);
     setrlimit(RLIMIT_AS, &memory);
@@ -280,14 +342,16 @@ static void worker(int slot, int uid, uint64_t seed) {
         if (setgroups(0, NULL) || setgid((gid_t)uid) || setuid((uid_t)uid)) _exit(9);
     }
     setrlimit(RLIMIT_NPROC, &processes);
-    pid_t self = getpid();
+    pid_t self = getpid(), supervisor = getppid();
     for (int i = 0; i < ROUND; i++) {
         long n = next() % 8 ? (long)(next() % NUMBERS) : (long)(next() % 2 ? (long)next() : (long)(next() % 2048));
         long a[6];
         if (i % 64 == 0) stay_awake();
         if (next() % 256 == 0) to_itself(self);
         if (left_out(n, uid == 0)) continue;
-        for (int j = 0; j < 6; j++) a[j] = argument();
+        for (int j = 0; j < 6; j++) a[j] = argument(j);
+        int aim = target(n);
+        if (aim && (uint32_t)a[aim - 1] <= (uint32_t)supervisor) a[aim - 1] = self;
         shared->number[slot] = (int)n;
         shared->made[slot] = shared->made[slot] + 1;
         syscall(n, a[0], a[1], a[2], a[3], a[4], a[5]);
@@ -300,7 +364,7 @@ static void worker(int slot, int uid, uint64_t seed) {
 struct known {
     pid_t pid;        /* -1: there is none */
     uint32_t made;    /* its calls at the last look */
-    int idle;         /* looks since it made one */
+    int idle;         /* looks since its last one */
     time_t killed;    /* when it was killed, or 0 */
 };
 
@@ -403,6 +467,8 @@ int main(int argc, char **argv) {
     shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     for (int i = 0; i < WORKERS; i++) workers[i].pid = -1;
     prctl(PR_SET_CHILD_SUBREAPER, 1);
+    for (int i = 1; i < NSIG; i++)
+        if (i != SIGCHLD) signal(i, SIG_IGN);
     sigemptyset(&child);
     sigaddset(&child, SIGCHLD);
     sigprocmask(SIG_BLOCK, &child, NULL);
@@ -435,6 +501,7 @@ int main(int argc, char **argv) {
         }
     }
     int left = sweep();
+    mend();
     if (verbose) report(calls, now() - began);
     printf("calls %llu\nrounds %llu\n", (unsigned long long)calls, (unsigned long long)rounds);
     if (left < 0) printf("processes that do not die\n");

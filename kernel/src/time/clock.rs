@@ -94,7 +94,12 @@ impl Clock {
             Self::Monotonic => Some(at),
             Self::Realtime | Self::Tai => {
                 let now = self.now();
-                Some(now_ns().saturating_add_signed(at.wrapping_sub(now) as i64))
+                // Either way: the distance may be more than a signed number holds.
+                Some(if at >= now {
+                    now_ns().saturating_add(at - now)
+                } else {
+                    now_ns().saturating_sub(now - at)
+                })
             }
             _ => None,
         }

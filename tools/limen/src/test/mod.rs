@@ -140,14 +140,6 @@ const PENDING: &[(&str, &str)] = &[
         "was not compared with Linux as a whole yet",
     ),
     ("python-x86_64", "its exceptions are not listed yet"),
-    (
-        "hostile-x86_64",
-        "its two million calls take too long for a run of all tests",
-    ),
-    (
-        "hostile-arm64",
-        "its two million calls take too long for a run of all tests",
-    ),
     ("lockdep-x86_64", "the kernel has no lock validator"),
     ("lockdep-arm64", "the kernel has no lock validator"),
 ];
