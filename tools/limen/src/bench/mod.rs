@@ -190,7 +190,12 @@ fn kernels(options: &BenchOptions, arch: Arch) -> Result<Vec<Kernel>> {
 
 fn limen(options: &BenchOptions, arch: Arch) -> Result<Kernel> {
     let (image, symbols) = match &options.kernel {
-        Some(file) => (file.clone(), Some(file.clone())),
+        Some(file) => {
+            // A flat image has its symbols in the file beside it.
+            let beside = file.with_extension("elf");
+            let symbols = if beside.is_file() { beside } else { file.clone() };
+            (file.clone(), Some(symbols))
+        }
         None => {
             let kernel = build::Kernel {
                 arch,
