@@ -1,12 +1,13 @@
 //! Error numbers as system calls return them, and the kernel-internal restart codes.
 
 use core::fmt;
-use core::num::NonZeroU16;
+use core::num::NonZeroUsize;
 
-/// A Linux error number (1 to 4095), or one of the internal restart codes (512 to 516) that never reach user space.
+/// A Linux error number (1 to 4095), or one of the internal restart codes (512 to 516) that never reach user space. A whole
+/// register wide, so that `Result<usize, Errno>` is returned in two registers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(transparent)]
-pub struct Errno(NonZeroU16);
+pub struct Errno(NonZeroUsize);
 
 /// The largest error number a system call's return value can carry (`MAX_ERRNO`).
 pub const MAX_ERRNO: u16 = 4095;
@@ -27,29 +28,28 @@ pub enum Restart {
 impl Errno {
     /// The error with number `n`; `n` must be 1 to 4095.
     pub const fn new(n: u16) -> Self {
-        match NonZeroU16::new(n) {
-            Some(n) if n.get() <= MAX_ERRNO => Self(n),
+        match NonZeroUsize::new(n as usize) {
+            Some(n) if n.get() <= MAX_ERRNO as usize => Self(n),
             _ => panic!("error numbers are 1 to 4095"),
         }
     }
 
     /// The positive number.
     pub const fn get(self) -> u16 {
-        self.0.get()
+        self.0.get() as u16
     }
 
     /// The value a system call returns in its result register on ABIs with negative errors: `-errno`.
     pub const fn to_return_value(self) -> usize {
-        (self.0.get() as usize).wrapping_neg()
+        self.0.get().wrapping_neg()
     }
 
     /// The inverse of [`Errno::to_return_value`]; `None` if `value` is not an error.
     pub const fn from_return_value(value: usize) -> Option<Self> {
         let n = value.wrapping_neg();
-        if n >= 1 && n <= MAX_ERRNO as usize {
-            Some(Self::new(n as u16))
-        } else {
-            None
+        match NonZeroUsize::new(n) {
+            Some(n) if n.get() <= MAX_ERRNO as usize => Some(Self(n)),
+            _ => None,
         }
     }
 

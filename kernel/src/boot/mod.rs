@@ -33,6 +33,7 @@ pub fn start(info: &BootInfo<'_>) -> ! {
     cmdline::init(info.command_line);
     crate::log::init();
     crate::sync::lockdep::init();
+    crate::syscall::init();
     info!(
         "Limen {} on {}",
         env!("CARGO_PKG_VERSION"),

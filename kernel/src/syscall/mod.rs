@@ -24,11 +24,13 @@ mod table;
 mod task;
 pub mod time;
 
+pub use table::init;
+
 /// What a system call returns.
 pub type SysResult = Result<usize, Errno>;
 
-/// A system call's handler.
-pub type Handler = fn(&mut Call<'_>) -> SysResult;
+/// A system call's handler, as the tables have it: returns what goes into the result register.
+pub type Handler = fn(&mut Frame) -> usize;
 
 /// One system call under way: the full register frame.
 pub struct Call<'a> {
@@ -87,29 +89,41 @@ macro_rules! syscalls {
 macro_rules! syscall_fn {
     ($(#[$meta:meta])* $name:ident, ($call:ident: &mut Call $(, $arg:ident: $t:ty)* $(,)?), $body:block) => {
         $(#[$meta])*
-        fn $name($call: &mut $crate::syscall::Call<'_>) -> $crate::syscall::SysResult {
-            let mut _n = 0;
-            $(let $arg = <$t as $crate::syscall::FromArg>::from_arg($call.arg(_n)); _n += 1;)*
-            $body
+        fn $name(frame: &mut $crate::arch::frame::Frame) -> usize {
+            $crate::syscall::handle(frame, #[inline(always)] |$call| {
+                let mut _n = 0;
+                $(let $arg = <$t as $crate::syscall::FromArg>::from_arg($call.arg(_n)); _n += 1;)*
+                $body
+            })
         }
     };
     ($(#[$meta:meta])* $name:ident, ($($arg:ident: $t:ty),* $(,)?), $body:block) => {
         $(#[$meta])*
-        fn $name(_call: &mut $crate::syscall::Call<'_>) -> $crate::syscall::SysResult {
-            let mut _n = 0;
-            $(let $arg = <$t as $crate::syscall::FromArg>::from_arg(_call.arg(_n)); _n += 1;)*
-            $body
+        fn $name(frame: &mut $crate::arch::frame::Frame) -> usize {
+            $crate::syscall::handle(frame, #[inline(always)] |_call| {
+                let mut _n = 0;
+                $(let $arg = <$t as $crate::syscall::FromArg>::from_arg(_call.arg(_n)); _n += 1;)*
+                $body
+            })
         }
     };
+}
+
+/// Calls a handler's body and turns what it returns into the result register's value.
+#[inline(always)]
+pub fn handle(frame: &mut Frame, body: impl FnOnce(&mut Call<'_>) -> SysResult) -> usize {
+    match body(&mut Call { frame }) {
+        Ok(value) => value,
+        Err(errno) => errno.to_return_value(),
+    }
 }
 
 /// Runs system call `number` and puts its result into the frame.
 #[inline(always)]
 pub fn dispatch(frame: &mut Frame, number: usize) {
-    let handler = table::NATIVE
-        .get(number)
-        .copied()
-        .unwrap_or(table::unknown as Handler);
-    let result = handler(&mut Call { frame });
-    frame.set_result(result);
+    let result = match table::NATIVE.get(number) {
+        Some(handler) => handler(frame),
+        None => table::unknown(frame),
+    };
+    frame.set_raw_result(result);
 }

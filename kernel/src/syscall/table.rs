@@ -1,7 +1,8 @@
 //! The native ABI's dispatch table, put together at compile time from the rooms' lists.
 
-use super::{Call, Handler, SysResult};
-use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use super::Handler;
+use crate::arch::frame::Frame;
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use limen_entry::Frame as _;
 use limen_linux_abi::Errno;
 
@@ -59,22 +60,34 @@ const HANDLERS: [(&str, Handler); COUNT] = {
 pub static NATIVE: [Handler; LEN] = crate::arch::native_syscall_table!(HANDLERS, unknown as Handler, LEN);
 
 /// Any number without a handler. With `limen.debug` on the command line each is logged, once.
-#[cold]
-pub fn unknown(call: &mut Call<'_>) -> SysResult {
-    static SEEN: [AtomicU32; LEN / 32] = [const { AtomicU32::new(0) }; LEN / 32];
-    let number = call.frame.syscall_number();
-    if let Some(word) = usize::try_from(number).ok().and_then(|n| SEEN.get(n / 32)) {
-        let bit = 1 << (number as usize % 32);
-        if word.load(Relaxed) & bit == 0
-            && crate::boot::cmdline::flag("limen.debug")
-            && word.fetch_or(bit, Relaxed) & bit == 0
-        {
-            let name = (crate::arch::NATIVE_ABI.name_of)(number as usize).unwrap_or("?");
-            let task = crate::task::current();
-            let comm = task.comm();
-            let comm = core::str::from_utf8(&comm).unwrap_or("?").trim_end_matches('\0');
-            info!("{comm}[{}]: unknown system call {number} ({name})", task.tid());
-        }
+pub fn unknown(frame: &mut Frame) -> usize {
+    if LOG_UNKNOWN.load(Relaxed) {
+        log_unknown(frame);
     }
-    Err(Errno::ENOSYS)
+    Errno::ENOSYS.to_return_value()
+}
+
+/// Whether `limen.debug` is on the command line.
+static LOG_UNKNOWN: AtomicBool = AtomicBool::new(false);
+
+/// Reads the command line. Once, at boot.
+pub fn init() {
+    LOG_UNKNOWN.store(crate::boot::cmdline::flag("limen.debug"), Relaxed);
+}
+
+#[cold]
+fn log_unknown(frame: &Frame) {
+    static SEEN: [AtomicU32; LEN / 32] = [const { AtomicU32::new(0) }; LEN / 32];
+    let number = frame.syscall_number();
+    let Some(word) = usize::try_from(number).ok().and_then(|n| SEEN.get(n / 32)) else {
+        return;
+    };
+    let bit = 1 << (number as usize % 32);
+    if word.fetch_or(bit, Relaxed) & bit == 0 {
+        let name = (crate::arch::NATIVE_ABI.name_of)(number as usize).unwrap_or("?");
+        let task = crate::task::current();
+        let comm = task.comm();
+        let comm = core::str::from_utf8(&comm).unwrap_or("?").trim_end_matches('\0');
+        info!("{comm}[{}]: unknown system call {number} ({name})", task.tid());
+    }
 }

@@ -102,10 +102,15 @@ impl Frame {
     /// Sets the system call's result.
     #[inline(always)]
     pub fn set_result(&mut self, result: Result<usize, Errno>) {
-        self.regs[0] = match result {
+        self.set_raw_result(match result {
             Ok(value) => value,
             Err(errno) => errno.to_return_value(),
-        };
+        });
+    }
+    /// Sets the result register.
+    #[inline(always)]
+    pub fn set_raw_result(&mut self, value: usize) {
+        self.regs[0] = value;
     }
     /// The raw result register.
     #[inline(always)]

@@ -1,6 +1,7 @@
 //! The entry stubs: save every register into a [`Frame`], call one Rust function, restore, return. No policy here.
 //!
-//! * `syscall`: the frame goes to the top of the thread's kernel stack; `sysret` back if the function says that it restores the frame exactly.
+//! * `syscall`: the frame goes to the top of the thread's kernel stack. Back by `sysret` unless the frame is marked as changed: then the registers
+//!   that Rust functions keep are as they were, and the others come from the frame.
 //! * 256 vectors: exceptions and interrupts. GS is exchanged if they came from user mode.
 //! * NMI, double fault and machine check may arrive anywhere, also between an entry and its `swapgs`, and user space can load any GS base. Their stacks
 //!   are this CPU's own, and just above the frame lies the address of the CPU's block: GS is set from there and put back as it was.
@@ -68,14 +69,24 @@ syscall_entry:
     xor ebp, ebp
     lea rdi, [rsp + 8]
     call {syscall}
-    test al, al
-    jz return_from_trap
-    RESTORE_MOST
+    cmp dword ptr [rsp + {cs} + 4], 0
+    jne 8f
+    mov rbp, [rsp + {rbp}]
+    mov r10, [rsp + {r10}]
+    mov r9, [rsp + {r9}]
+    mov r8, [rsp + {r8}]
+    mov rax, [rsp + {rax}]
+    mov rdx, [rsp + {rdx}]
+    mov rsi, [rsp + {rsi}]
+    mov rdi, [rsp + {rdi}]
     mov r11, [rsp + {eflags}]
     mov rcx, [rsp + {rip}]
     mov rsp, [rsp + {rsp}]
     swapgs
     sysretq
+8:  lea rdi, [rsp + 8]
+    call {changed}
+    jmp return_from_trap
 .size syscall_entry, . - syscall_entry
 
 .type trap_common, @function
@@ -192,6 +203,7 @@ trap_stubs:
     eflags = const offset_of!(Frame, eflags) + 8,
     rsp = const offset_of!(Frame, rsp) + 8,
     syscall = sym x86_syscall,
+    changed = sym x86_changed,
     trap = sym x86_trap,
     paranoid = sym x86_paranoid,
     fork = sym x86_return_from_fork,
@@ -218,15 +230,17 @@ pub fn ret_from_fork_address() -> usize {
     x86_ret_from_fork as *const () as usize
 }
 
-/// A system call; whether `sysret` restores the frame.
+/// A system call.
 #[unsafe(link_section = ".noinstr.text")]
-extern "C" fn x86_syscall(frame: &mut Frame) -> bool {
+extern "C" fn x86_syscall(frame: &mut Frame) {
     threshold::syscall(frame);
-    let fits = frame.fits_sysret();
-    if !fits {
-        frame.make_canonical();
-    }
-    fits
+    debug_assert!(frame.is_changed() || frame.fits_sysret());
+}
+
+/// Before the whole of a changed frame is restored.
+#[unsafe(link_section = ".noinstr.text")]
+extern "C" fn x86_changed(frame: &mut Frame) {
+    frame.make_canonical();
 }
 
 /// An exception or interrupt with its vector and error code.

@@ -28,6 +28,7 @@ pub struct Frame {
     /// The system call number as made; -1 if the frame is not a system call's.
     pub orig_rax: usize,
     pub rip: usize,
+    /// The code segment selector (what `iretq` looks at), and [`CHANGED`].
     pub cs: usize,
     pub eflags: usize,
     pub rsp: usize,
@@ -35,6 +36,10 @@ pub struct Frame {
 }
 
 const _: () = assert!(size_of::<Frame>() == 21 * 8);
+
+/// In the slot of `cs`, beyond the selector: something else than the result was changed since the stub saved the frame, so the way back
+/// must restore all of it, with `iretq`. The stub tests the upper half of the slot.
+pub const CHANGED: usize = 1 << 32;
 
 /// Carry flag.
 pub const EFLAGS_CF: usize = 1 << 0;
@@ -69,7 +74,7 @@ impl Frame {
         Self {
             rip: entry,
             rsp: sp,
-            cs: USER_CS,
+            cs: USER_CS | CHANGED,
             ss: USER_DS,
             eflags: EFLAGS_IF | EFLAGS_FIXED,
             orig_rax: NOT_A_SYSCALL,
@@ -84,6 +89,7 @@ impl Frame {
     /// Sets the instruction pointer.
     #[inline(always)]
     pub fn set_ip(&mut self, ip: usize) {
+        self.mark_changed();
         self.rip = ip;
     }
     /// Stack pointer.
@@ -94,6 +100,7 @@ impl Frame {
     /// Sets the stack pointer.
     #[inline(always)]
     pub fn set_sp(&mut self, sp: usize) {
+        self.mark_changed();
         self.rsp = sp;
     }
     /// Frame pointer, for backtraces.
@@ -116,10 +123,15 @@ impl Frame {
     /// Sets the system call's result.
     #[inline(always)]
     pub fn set_result(&mut self, result: Result<usize, Errno>) {
-        self.rax = match result {
+        self.set_raw_result(match result {
             Ok(value) => value,
             Err(errno) => errno.to_return_value(),
-        };
+        });
+    }
+    /// Sets the result register.
+    #[inline(always)]
+    pub fn set_raw_result(&mut self, value: usize) {
+        self.rax = value;
     }
     /// The raw result register.
     #[inline(always)]
@@ -136,23 +148,29 @@ impl Frame {
     }
     /// A handler will run: rewinds the instruction pointer so that the call is made again when the handler returns.
     pub fn rewind_syscall(&mut self) {
+        self.mark_changed();
         self.rax = self.orig_rax;
         self.rip = self.rip.wrapping_sub(SYSCALL_LENGTH);
     }
     /// Sets the flags user space may choose; the others stay.
     pub fn set_user_flags(&mut self, flags: usize) {
+        self.mark_changed();
         self.eflags = self.eflags & !EFLAGS_USER | flags & EFLAGS_USER;
     }
-    /// Whether `sysret` restores exactly this frame. Code and stack segment of a user frame are always the fixed ones; `sysret` must not see
-    /// an instruction pointer that is not canonical (it would fault in kernel mode on the user's stack pointer), and it cannot set RF.
+    /// To be called by whoever changes registers of a system call's frame other than its result: the quick way back restores only what a
+    /// system call itself can change, from the values of its entry.
     #[inline(always)]
+    pub fn mark_changed(&mut self) {
+        self.cs |= CHANGED;
+    }
+    /// Whether it was marked.
+    pub fn is_changed(&self) -> bool {
+        self.cs & CHANGED != 0
+    }
+    /// Whether an unmarked frame is what the quick way back makes of it, for checks. What `syscall` saved is canonical and has no RF; TF comes
+    /// back as it was, and traps before the next instruction.
     pub fn fits_sysret(&self) -> bool {
-        // One test for all of it; user addresses have at most 47 bits.
-        (self.rcx ^ self.rip)
-            | (self.r11 ^ self.eflags)
-            | (self.eflags & (EFLAGS_RF | EFLAGS_TF))
-            | (self.rip >> 47)
-            == 0
+        self.rcx == self.rip && self.r11 == self.eflags && self.rip >> 47 == 0 && self.eflags & EFLAGS_RF == 0
     }
     /// Makes `iretq` safe: an instruction pointer that is not canonical would fault in kernel mode. It becomes a kernel address, which faults
     /// in user mode at once.
@@ -201,7 +219,11 @@ impl limen_entry::Frame for Frame {
 impl fmt::Debug for Frame {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let r = self;
-        writeln!(f, "RIP: {:04x}:{:016x}  EFLAGS: {:08x}", r.cs, r.rip, r.eflags)?;
+        writeln!(
+            f,
+            "RIP: {:04x}:{:016x}  EFLAGS: {:08x}",
+            r.cs as u16, r.rip, r.eflags
+        )?;
         writeln!(
             f,
             "RSP: {:04x}:{:016x}  ORIG_RAX: {:016x}",

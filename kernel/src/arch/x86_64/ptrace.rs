@@ -15,8 +15,33 @@ const GS_BASE: usize = 22;
 pub fn general(frame: &Frame, fs_base: usize, gs_base: usize) -> [usize; GENERAL_WORDS] {
     let f = frame;
     [
-        f.r15, f.r14, f.r13, f.r12, f.rbp, f.rbx, f.r11, f.r10, f.r9, f.r8, f.rax, f.rcx, f.rdx, f.rsi,
-        f.rdi, f.orig_rax, f.rip, f.cs, f.eflags, f.rsp, f.ss, fs_base, gs_base, 0, 0, 0, 0,
+        f.r15,
+        f.r14,
+        f.r13,
+        f.r12,
+        f.rbp,
+        f.rbx,
+        f.r11,
+        f.r10,
+        f.r9,
+        f.r8,
+        f.rax,
+        f.rcx,
+        f.rdx,
+        f.rsi,
+        f.rdi,
+        f.orig_rax,
+        f.rip,
+        f.cs & 0xffff,
+        f.eflags,
+        f.rsp,
+        f.ss,
+        fs_base,
+        gs_base,
+        0,
+        0,
+        0,
+        0,
     ]
 }
 

@@ -216,6 +216,7 @@ pub fn setup(frame: &mut Frame, delivery: &Delivery) -> Result<(), Errno> {
         info: delivery.info,
     })?;
     fpu::load_initial();
+    frame.mark_changed();
     frame.rdi = delivery.signal as usize;
     frame.rsi = at + core::mem::offset_of!(SigFrame, info);
     frame.rdx = at + core::mem::offset_of!(SigFrame, ucontext);
@@ -253,6 +254,7 @@ pub fn restore(frame: &mut Frame) -> Result<Restored, Errno> {
     frame.set_user_flags(eflags);
     // The only code and stack segments there are; whatever the frame says.
     frame.cs = USER_CS;
+    frame.mark_changed();
     frame.ss = USER_DS;
     frame.forget_syscall();
     Ok(Restored {
