@@ -2,7 +2,6 @@
 
 #![no_std]
 #![no_main]
-#![allow(dead_code)] // while the rooms are being furnished; goes at the end
 
 extern crate alloc;
 

@@ -18,7 +18,7 @@
 //! * `smp`: starting CPUs, this CPU's local block.
 //! * `time`: the counter and the per-CPU one-shot event.
 //! * `signal`: building and restoring signal frames.
-//! * `ptrace`: register sets; `patch`: changing code; `platform`: devices, power-off, panic exit.
+//! * `patch`: changing code; `platform`: devices, power-off, panic exit.
 
 #[cfg(target_arch = "x86_64")]
 #[path = "x86_64/mod.rs"]

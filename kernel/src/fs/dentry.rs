@@ -119,10 +119,6 @@ impl Directory {
     pub fn next(&self, from: u64) -> Option<(u64, &Arc<Dentry>)> {
         self.by_cookie.range(from..).next().map(|(c, d)| (*c, d))
     }
-    /// The cookie after all entries so far.
-    pub fn end_cookie(&self) -> u64 {
-        self.next_cookie.max(FIRST_COOKIE)
-    }
     /// Takes everything out (the tree is being thrown away).
     fn take_all(&mut self) -> BTreeMap<u64, Arc<Dentry>> {
         self.by_name = HashMap::default();

@@ -14,13 +14,8 @@ use limen_linux_abi::Errno;
 /// Opens a device: `flags` are open's.
 pub type OpenDevice = fn(dev: Dev, flags: u32) -> Result<Arc<dyn FileOps>, Errno>;
 
-struct Device {
-    name: String,
-    open: OpenDevice,
-}
-
-static CHAR_DEVICES: SpinLock<BTreeMap<Dev, Arc<Device>>> = SpinLock::new(BTreeMap::new());
-static BLOCK_DEVICES: SpinLock<BTreeMap<Dev, Arc<Device>>> = SpinLock::new(BTreeMap::new());
+static CHAR_DEVICES: SpinLock<BTreeMap<Dev, OpenDevice>> = SpinLock::new(BTreeMap::new());
+static BLOCK_DEVICES: SpinLock<BTreeMap<Dev, OpenDevice>> = SpinLock::new(BTreeMap::new());
 /// The root of devtmpfs: one instance for all mounts.
 static ROOT: SpinLock<Option<Arc<Dentry>>> = SpinLock::new(None);
 
@@ -69,13 +64,7 @@ fn add_node(name: &str, kind: FileType, dev: Dev, mode: u32) -> Result<(), Errno
 
 /// Serves character device `dev`, and makes a node `name` (slashes make directories) with permissions `mode` in devtmpfs.
 pub fn register_char_device(name: &str, dev: Dev, mode: u32, open: OpenDevice) {
-    CHAR_DEVICES.lock().insert(
-        dev,
-        Arc::new(Device {
-            name: String::from(name),
-            open,
-        }),
-    );
+    CHAR_DEVICES.lock().insert(dev, open);
     if let Err(e) = add_node(name, FileType::CharDevice, dev, mode) {
         warning!("devtmpfs: {name}: {e:?}");
     }
@@ -83,44 +72,8 @@ pub fn register_char_device(name: &str, dev: Dev, mode: u32, open: OpenDevice) {
 
 /// As [`register_char_device`], for a block device.
 pub fn register_block_device(name: &str, dev: Dev, mode: u32, open: OpenDevice) {
-    BLOCK_DEVICES.lock().insert(
-        dev,
-        Arc::new(Device {
-            name: String::from(name),
-            open,
-        }),
-    );
+    BLOCK_DEVICES.lock().insert(dev, open);
     if let Err(e) = add_node(name, FileType::BlockDevice, dev, mode) {
-        warning!("devtmpfs: {name}: {e:?}");
-    }
-}
-
-/// A symbolic link in devtmpfs (`/dev/fd`, `/dev/stdin`, ...).
-pub fn add_dev_link(name: &str, target: &str) {
-    let new = NewInode {
-        kind: FileType::Symlink,
-        mode: 0o777,
-        uid: 0,
-        gid: 0,
-        rdev: Dev::default(),
-        target: target.as_bytes(),
-    };
-    if let Err(e) = tmpfs::add(&root(), name.as_bytes(), &new) {
-        warning!("devtmpfs: {name}: {e:?}");
-    }
-}
-
-/// A directory in devtmpfs (`/dev/pts`, `/dev/shm`) to mount on.
-pub fn add_dev_directory(name: &str, mode: u32) {
-    let new = NewInode {
-        kind: FileType::Directory,
-        mode,
-        uid: 0,
-        gid: 0,
-        rdev: Dev::default(),
-        target: b"",
-    };
-    if let Err(e) = tmpfs::add(&root(), name.as_bytes(), &new) {
         warning!("devtmpfs: {name}: {e:?}");
     }
 }
@@ -132,11 +85,6 @@ pub fn open(inode: &Inode, flags: u32) -> Result<Arc<dyn FileOps>, Errno> {
     } else {
         &CHAR_DEVICES
     };
-    let device = table.lock().get(&inode.rdev).cloned().ok_or(Errno::ENXIO)?;
-    (device.open)(inode.rdev, flags)
-}
-
-/// The name a number is registered under.
-pub fn name_of(dev: Dev) -> Option<String> {
-    CHAR_DEVICES.lock().get(&dev).map(|d| d.name.clone())
+    let open = table.lock().get(&inode.rdev).copied().ok_or(Errno::ENXIO)?;
+    open(inode.rdev, flags)
 }

@@ -284,14 +284,6 @@ impl FdTable {
         self.for_range(0, usize::MAX, |_, _| true);
     }
 
-    /// Every open descriptor, ascending (`/proc/<pid>/fd`).
-    pub fn list(&self) -> Vec<(i32, Arc<File>, bool)> {
-        let t = self.table.lock();
-        (0..t.files.len())
-            .filter_map(|fd| Some((fd as i32, t.files[fd].clone()?, Table::bit(&t.cloexec, fd))))
-            .collect()
-    }
-
     /// The open descriptors not below `from`, without the files: at most `max` (`/proc/<pid>/fd` in steps).
     pub fn next_open(&self, from: usize) -> Option<(i32, Arc<File>)> {
         let t = self.table.lock();

@@ -46,13 +46,6 @@ pub enum MapBacking {
     Pages(Arc<crate::mm::PageCache>),
     /// Fresh zero pages (`/dev/zero`).
     Anonymous,
-    /// Device memory or the like: physical pages from `phys` on.
-    Physical {
-        /// First byte.
-        phys: u64,
-        /// Bytes.
-        size: u64,
-    },
 }
 
 /// The operations behind an open file. Defaults give Linux's errors for "this kind of file can't do that".
@@ -270,12 +263,6 @@ impl File {
     /// Changes who gets its signals.
     pub fn set_owner(&self, change: impl FnOnce(&mut Owner)) {
         change(&mut self.extra.lock().get_or_insert_default().owner);
-    }
-    /// Sends the file's `SIGIO`, if `O_ASYNC` is on and somebody wants it.
-    pub fn signal_owner(&self) {
-        if self.flags() & O_ASYNC != 0 {
-            crate::fs::fcntl::signal_owner(self.owner());
-        }
     }
     /// Adds somebody to be told of its end.
     pub fn watch(&self, watcher: Weak<dyn Watcher>) {

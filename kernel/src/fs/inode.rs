@@ -167,11 +167,6 @@ pub trait InodeOps: Send + Sync {
     fn refresh(&self, inode: &Inode) {
         let _ = inode;
     }
-    /// A magic link opened for real: a file that has no place in a tree to jump to.
-    fn reopen(&self, inode: &Arc<Inode>) -> Option<Arc<File>> {
-        let _ = inode;
-        None
-    }
     /// Extra permission rule for directories like `/proc/<pid>/fd`; `None`: the ordinary rules.
     fn permission(&self, inode: &Inode, mask: u32) -> Option<Result<(), Errno>> {
         let _ = (inode, mask);
@@ -405,14 +400,6 @@ impl Inode {
     /// Whether somebody has it open for writing.
     pub fn has_writers(&self) -> bool {
         self.writers.load(Ordering::Relaxed) > 0
-    }
-    /// The name used in logs and by `/proc/<pid>/fd` for files outside any tree.
-    pub fn label(&self) -> String {
-        match self.kind {
-            FileType::Fifo => alloc::format!("pipe:[{}]", self.ino),
-            FileType::Socket => alloc::format!("socket:[{}]", self.ino),
-            _ => String::from("anon_inode:"),
-        }
     }
 }
 

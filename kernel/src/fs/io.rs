@@ -140,14 +140,6 @@ impl<'a> IoDst<'a> {
         }
         self.0.advance(n, |addr, _, n| copy::clear(addr, n))
     }
-    /// Makes it end after `n` more bytes.
-    pub fn truncate(&mut self, n: usize) {
-        if let Mem::Out(buf) = &mut self.0.mem {
-            let keep = n.min(buf.len());
-            *buf = &mut core::mem::take(buf)[..keep];
-        }
-        self.0.remaining = self.0.remaining.min(n);
-    }
 }
 
 /// Where a write takes its bytes from.

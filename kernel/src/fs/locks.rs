@@ -376,26 +376,3 @@ pub fn descriptor_closed(file: &Arc<File>, table: &FdTable) {
         locks.drop_ranges(Owner::Table(core::ptr::from_ref(table).addr()));
     }
 }
-
-/// One inode's lines of `/proc/locks`; `n` counts on.
-pub fn show(inode: &Inode, n: &mut usize, out: &mut String) {
-    use core::fmt::Write;
-    let Some(locks) = inode.locks.lock().clone() else {
-        return;
-    };
-    let l = locks.lists.lock();
-    for r in &l.ranges {
-        *n += 1;
-        let kind = if matches!(r.owner, Owner::File(_)) {
-            "OFDLCK"
-        } else {
-            "POSIX "
-        };
-        let mode = if r.write { "WRITE" } else { "READ " };
-        let _ = writeln!(
-            out,
-            "{n}: {kind} ADVISORY  {mode} {} 00:00:{} {} {}",
-            r.pid, inode.ino, r.first, r.last
-        );
-    }
-}

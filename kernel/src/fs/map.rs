@@ -50,6 +50,5 @@ pub fn file_map(file: &Arc<File>, offset: u64, shared: bool, prot: Prot) -> Resu
             }))
         }
         MapBacking::Anonymous => Ok(None),
-        MapBacking::Physical { .. } => Err(Errno::ENODEV),
     }
 }

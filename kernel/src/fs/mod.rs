@@ -4,7 +4,6 @@
 //! dentry (`dentry.rs`), whose inode (`inode.rs`) is the file itself. `walk.rs` resolves paths, `open.rs` opens, `names.rs` makes,
 //! removes and moves names. `docs/fs.md` tells it as a story, with the order of locks.
 
-#![allow(unused_imports)] // while the rooms are being furnished
 
 pub mod anon;
 pub mod attr;
@@ -43,14 +42,10 @@ pub mod walk;
 pub mod xattr;
 
 pub use context::FsContext;
-pub use devices::{register_block_device, register_char_device};
 pub use fdtable::FdTable;
-pub use file::{File, FileMode, FileOps, MapBacking};
-pub use inode::{Dev, FileType, Inode};
-pub use io::{IoDst, IoSrc};
+pub use file::{File, FileMode, MapBacking};
+pub use inode::{Dev, FileType};
 pub use open::open_path;
-pub use path::Path;
-pub use poll::{PollEvents, PollTable};
 
 /// `RLIMIT_FSIZE`.
 pub const RLIMIT_FSIZE: usize = 1;

@@ -39,8 +39,6 @@ pub const MS_REC: u32 = 16384;
 pub const MS_PROPAGATION: u32 = 0xf << 17;
 /// `MS_RELATIME`.
 pub const MS_RELATIME: u32 = 1 << 21;
-/// `MS_STRICTATIME`.
-pub const MS_STRICTATIME: u32 = 1 << 24;
 /// Flags that belong to a mount.
 const PER_MOUNT: u32 =
     MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_NOSYMFOLLOW | MS_NOATIME | MS_NODIRATIME | MS_RELATIME;
@@ -479,9 +477,4 @@ pub fn show_mountinfo(root: &Path, out: &mut String) {
         sb.ops.show_options(out);
         out.push('\n');
     });
-}
-
-/// The mounts' instances, for `sync` and the like.
-pub fn superblocks() -> Vec<Arc<SuperBlock>> {
-    LIST.lock().iter().map(|m| m.root.inode.sb.clone()).collect()
 }

@@ -30,8 +30,6 @@ pub const CAP_SYS_ADMIN: u32 = 21;
 pub const CAP_SYS_RESOURCE: u32 = 24;
 /// `CAP_MKNOD`.
 pub const CAP_MKNOD: u32 = 27;
-/// `CAP_LEASE`.
-pub const CAP_LEASE: u32 = 28;
 /// `CAP_SETFCAP`.
 pub const CAP_SETFCAP: u32 = 31;
 

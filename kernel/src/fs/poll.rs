@@ -7,7 +7,6 @@
 use crate::fs::file::File;
 use crate::sched::{WaitQueue, Waiter};
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 use bitflags::bitflags;
 use core::sync::atomic::{AtomicBool, Ordering};
 use limen_linux_abi::Errno;

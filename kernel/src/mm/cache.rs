@@ -182,11 +182,6 @@ impl PageCache {
         }
     }
 
-    /// Hands over a filled page (the initramfs unpacker, which has whole pages at hand). The size is the caller's to set.
-    pub fn insert_page(&self, index: u64, page: Page) -> Result<(), Errno> {
-        self.add(index, page).map(drop)
-    }
-
     /// Reads from `pos` until the sink is full or the file ends. Errors only if nothing was read.
     pub fn read_at(&self, pos: u64, to: &mut dyn Sink) -> SysResult {
         let mut done = 0;

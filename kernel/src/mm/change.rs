@@ -12,7 +12,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use limen_linux_abi::Errno;
 
 /// `madvise`'s advice.
-#[allow(missing_docs)]
+#[allow(missing_docs, reason = "the names are Linux's")]
 pub mod advice {
     pub const NORMAL: i32 = 0;
     pub const RANDOM: i32 = 1;

@@ -28,7 +28,7 @@ impl DmaBuffer {
         frame::virt(self.pfn)
     }
     /// Bytes.
-    #[allow(clippy::len_without_is_empty)]
+    #[allow(clippy::len_without_is_empty, reason = "it is never empty")]
     pub fn len(&self) -> usize {
         PAGE_SIZE << self.order
     }

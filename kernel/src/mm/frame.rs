@@ -57,12 +57,6 @@ pub fn record(pfn: Pfn) -> &'static Frame {
     unsafe { &*RECORDS.load(Relaxed).wrapping_add(pfn as usize) }
 }
 
-/// Whether `phys` is a frame with a record.
-pub fn is_managed(phys: PhysAddr) -> bool {
-    let pfn = phys.as_u64() >> PAGE_SHIFT;
-    let base = BASE.load(Relaxed) as u64;
-    pfn >= base && pfn < base + LEN.load(Relaxed) as u64
-}
 static LEN: AtomicU32 = AtomicU32::new(0);
 
 /// The physical address of a frame.
@@ -94,10 +88,6 @@ impl FrameList {
     /// Empty.
     pub const fn new() -> Self {
         Self { head: NONE, count: 0 }
-    }
-    /// Frames in it.
-    pub fn len(&self) -> usize {
-        self.count as usize
     }
     /// Whether nothing is in it.
     pub fn is_empty(&self) -> bool {

@@ -17,7 +17,7 @@ pub static MAX_MAP_COUNT: AtomicUsize = AtomicUsize::new(65530);
 bitflags! {
     /// `mmap`'s flags (the generic values; all supported architectures use them).
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    #[allow(missing_docs)]
+    #[allow(missing_docs, reason = "the names are Linux's")]
     pub struct MapFlags: u32 {
         const SHARED = 1;
         const PRIVATE = 2;
@@ -510,23 +510,6 @@ impl AddressSpace {
             },
         );
         Ok(start)
-    }
-
-    /// Makes the bytes `[start, end)`, which lie in one page, zero: the rest of a program's last file page before its zeroed data. Exec.
-    pub fn clear_bytes(&self, start: usize, end: usize) -> Result<(), FaultError> {
-        let zeros = [0u8; 64];
-        let mut at = start;
-        while at < end {
-            let n = (end - at).min(zeros.len());
-            self.write_bytes(at, &zeros[..n])?;
-            at += n;
-        }
-        Ok(())
-    }
-
-    /// Loads the kernel's state of this address space on the running CPU anew (exec, before the first return).
-    pub fn reload(&self) {
-        mmu::switch_to(self.root, &self.context);
     }
 }
 

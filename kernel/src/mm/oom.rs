@@ -17,11 +17,6 @@ static KILLS: AtomicU32 = AtomicU32::new(0);
 #[derive(Clone, Copy, Debug)]
 pub struct OutOfMemory;
 
-/// Processes killed for memory so far.
-pub fn kills() -> u32 {
-    KILLS.load(Relaxed)
-}
-
 /// Whether the running task was chosen (or is being killed anyway) and may use the reserve to get to its end.
 pub fn is_dying() -> bool {
     let task = crate::sched::current();

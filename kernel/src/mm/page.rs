@@ -107,15 +107,6 @@ impl Page {
         debug_assert!(pfn != 0);
         Self(NonZeroU32::new(pfn).unwrap_or(NonZeroU32::MIN))
     }
-    /// Drops the handle; if it was the last one, the frame goes to `list` instead of back to the allocator (so that cached
-    /// translations can be flushed before it is used again).
-    #[inline(always)]
-    pub(in crate::mm) fn release_to(self, list: &mut frame::FrameList) {
-        let pfn = self.into_raw();
-        if put(pfn) {
-            list.push(pfn);
-        }
-    }
     /// Copies bytes out of the page. `offset + to.len()` must lie within the page.
     pub fn read(&self, offset: usize, to: &mut [u8]) {
         assert!(offset <= PAGE_SIZE && to.len() <= PAGE_SIZE - offset);
@@ -141,7 +132,7 @@ impl Page {
         unsafe { core::slice::from_raw_parts(self.as_ptr(), PAGE_SIZE) }
     }
     /// The page's bytes, for filling in (a copy from user space). See [`Page::bytes`] about others.
-    #[allow(clippy::mut_from_ref)]
+    #[allow(clippy::mut_from_ref, reason = "the bytes are not the handle's own; see below")]
     pub fn bytes_mut(&self) -> &mut [u8] {
         // SAFETY: as for `bytes`; concurrent writers store plain bytes only, as with any shared file page.
         unsafe { core::slice::from_raw_parts_mut(self.as_ptr(), PAGE_SIZE) }

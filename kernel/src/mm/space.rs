@@ -29,7 +29,7 @@ const TABLE_DEAD: u32 = 1;
 
 /// Where the parts of the program lie, for `/proc` and `prctl`. Addresses.
 #[derive(Clone, Copy, Debug, Default)]
-#[allow(missing_docs)]
+#[allow(missing_docs, reason = "the fields are their names")]
 pub struct Layout {
     pub start_code: usize,
     pub end_code: usize,
@@ -103,7 +103,7 @@ pub struct VmaInfo {
 
 /// Sizes in pages, as `/proc/pid/statm` has them.
 #[derive(Clone, Copy, Debug, Default)]
-#[allow(missing_docs)]
+#[allow(missing_docs, reason = "the fields are their names")]
 pub struct MemUsage {
     pub total: usize,
     pub peak: usize,
@@ -552,7 +552,7 @@ impl AddressSpace {
     }
 
     /// Copies the entries of a range, write-protecting both sides if the range copies on write.
-    #[allow(clippy::too_many_arguments)]
+    #[allow(clippy::too_many_arguments, reason = "a recursion over two trees at once")]
     fn copy_pages(
         &self,
         child: &Self,

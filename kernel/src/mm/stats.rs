@@ -4,7 +4,7 @@ use super::{cache, commit, frame, heap, stack, vmap};
 
 /// All sizes are pages, except `kernel_stack_kib`.
 #[derive(Clone, Copy, Debug)]
-#[allow(missing_docs)]
+#[allow(missing_docs, reason = "the fields are their names")]
 pub struct MemStats {
     pub total: usize,
     pub free: usize,

@@ -59,11 +59,6 @@ impl<T> UserPtr<T> {
             _type: PhantomData,
         }
     }
-    /// The address.
-    #[inline(always)]
-    pub const fn addr(self) -> usize {
-        self.addr
-    }
     /// Whether it is null.
     #[inline(always)]
     pub const fn is_null(self) -> bool {

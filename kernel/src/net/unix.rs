@@ -550,13 +550,3 @@ pub fn find_bound(inode: &Inode) -> Result<Arc<Sock>, Errno> {
         .ok_or(Errno::ECONNREFUSED)?;
     bound.downcast().map_err(|_| Errno::ECONNREFUSED)
 }
-
-/// Lines of `/proc/net/unix` are for sockets with names; abstract ones are known here.
-pub fn abstract_names() -> Vec<Name> {
-    ABSTRACT
-        .lock()
-        .iter()
-        .filter(|(_, w)| w.strong_count() != 0)
-        .map(|(n, _)| n.clone())
-        .collect()
-}

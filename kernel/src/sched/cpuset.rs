@@ -42,10 +42,6 @@ impl CpuSet {
     pub const fn and(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
-    /// Those in either.
-    pub const fn or(self, other: Self) -> Self {
-        Self(self.0 | other.0)
-    }
     /// With `cpu`.
     #[must_use]
     pub const fn with(self, cpu: usize) -> Self {

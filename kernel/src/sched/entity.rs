@@ -43,25 +43,6 @@ bitflags! {
 impl TaskState {
     /// Runs or wants to run.
     pub const RUNNING: Self = Self::empty();
-
-    /// The letter `/proc/<pid>/stat` and `ps` use.
-    pub const fn letter(self) -> char {
-        if self.contains(Self::DEAD) {
-            'X'
-        } else if self.contains(Self::ZOMBIE) {
-            'Z'
-        } else if self.contains(Self::TRACED) {
-            't'
-        } else if self.contains(Self::STOPPED) {
-            'T'
-        } else if self.contains(Self::INTERRUPTIBLE) {
-            'S'
-        } else if self.contains(Self::UNINTERRUPTIBLE) {
-            'D'
-        } else {
-            'R'
-        }
-    }
 }
 
 /// The saved processor state of a task that is not running. Only the CPU that switches the task touches it, and the task itself while

@@ -76,9 +76,3 @@ fn resched() {
         super::preempt_current();
     }
 }
-
-/// Whether this code runs in a hardware interrupt or NMI.
-#[inline(always)]
-pub fn in_interrupt() -> bool {
-    count() >= HARDIRQ
-}

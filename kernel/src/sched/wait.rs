@@ -199,13 +199,6 @@ impl WaitQueue {
             self.wake(usize::MAX, key);
         }
     }
-    /// Wakes one sleeping thread and hands `key` to the `Waiter`s.
-    #[inline]
-    pub fn wake_one_key(&self, key: u32) {
-        if !self.is_empty() {
-            self.wake(1, key);
-        }
-    }
 
     fn wake(&self, mut threads: usize, key: u32) {
         let mut list = self.list.lock();

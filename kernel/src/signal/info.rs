@@ -3,7 +3,7 @@
 use limen_linux_abi::Errno;
 
 /// `si_code` values.
-#[allow(missing_docs)]
+#[allow(missing_docs, dead_code, reason = "Linux's list, whole")]
 pub mod code {
     pub const USER: i32 = 0;
     pub const KERNEL: i32 = 0x80;

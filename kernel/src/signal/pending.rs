@@ -88,9 +88,4 @@ impl Pending {
             self.queue.retain(|info| !set.has(info.signal()));
         }
     }
-    /// Forgets everything.
-    pub fn clear(&mut self) {
-        self.set = SigSet::EMPTY;
-        self.queue.clear();
-    }
 }

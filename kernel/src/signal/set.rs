@@ -1,7 +1,7 @@
 //! Signal numbers and sets of them.
 
 /// Signal numbers, the same on every architecture Limen supports.
-#[allow(missing_docs)]
+#[allow(missing_docs, dead_code, reason = "Linux's list, whole")]
 mod numbers {
     pub const SIGHUP: u32 = 1;
     pub const SIGINT: u32 = 2;
@@ -55,15 +55,7 @@ impl SigSet {
     pub const STOP: Self = Self::of(&[SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU]);
     /// Ignored by default.
     pub const IGNORED: Self = Self::of(&[SIGCONT, SIGCHLD, SIGWINCH, SIGURG]);
-    /// Dump core by default.
-    pub const CORE: Self = Self::of(&[
-        SIGQUIT, SIGILL, SIGTRAP, SIGABRT, SIGFPE, SIGSEGV, SIGBUS, SIGSYS, SIGXCPU, SIGXFSZ,
-    ]);
 
-    /// From the word a system call passes.
-    pub const fn from_bits(bits: u64) -> Self {
-        Self(bits)
-    }
     /// The set of the listed signals.
     pub const fn of(signals: &[u32]) -> Self {
         let mut set = 0;

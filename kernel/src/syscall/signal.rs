@@ -20,17 +20,6 @@ fn check_set_size(size: usize) -> Result<(), Errno> {
     }
 }
 
-/// Reads an optional signal set, as `ppoll` and its like take it.
-pub fn read_set(at: UserPtr<u64>, size: usize) -> Result<Option<SigSet>, Errno> {
-    match at.non_null() {
-        None => Ok(None),
-        Some(at) => {
-            check_set_size(size)?;
-            Ok(Some(SigSet(at.read()?)))
-        }
-    }
-}
-
 /// Whether the running thread may signal `target` with `sig`.
 fn may_signal(target: &Arc<Process>, sig: Option<u32>) -> Result<(), Errno> {
     let me = current();

@@ -56,7 +56,7 @@ const HANDLERS: [(&str, Handler); COUNT] = {
 };
 
 /// The native table.
-#[allow(long_running_const_eval)]
+#[allow(long_running_const_eval, reason = "some thousand steps, at most a second")]
 pub static NATIVE: [Handler; LEN] = crate::arch::native_syscall_table!(HANDLERS, unknown as Handler, LEN);
 
 /// Any number without a handler. With `limen.debug` on the command line each is logged, once.

@@ -9,7 +9,7 @@ pub const CAP_COUNT: u32 = 41;
 pub const CAP_ALL: u64 = (1 << CAP_COUNT) - 1;
 
 /// Capability numbers (`linux/capability.h`).
-#[allow(missing_docs)]
+#[allow(missing_docs, dead_code, reason = "Linux's list, whole")]
 pub mod cap {
     pub const CHOWN: u32 = 0;
     pub const DAC_OVERRIDE: u32 = 1;
@@ -56,7 +56,7 @@ const FS_CAPS: u64 = 1 << cap::CHOWN
     | 1 << 32;
 
 /// Secure bits (`linux/securebits.h`).
-#[allow(missing_docs)]
+#[allow(missing_docs, reason = "the names are Linux's")]
 pub mod securebits {
     pub const NOROOT: u32 = 1 << 0;
     pub const NO_SETUID_FIXUP: u32 = 1 << 2;
@@ -133,11 +133,6 @@ impl Creds {
     /// Whether `gid` is the file-access group or a supplementary one (`in_group_p`).
     pub fn in_group(&self, gid: u32) -> bool {
         gid == self.fsgid || self.groups.binary_search(&gid).is_ok()
-    }
-
-    /// Whether `gid` is the effective group or a supplementary one (`in_egroup_p`).
-    pub fn in_effective_group(&self, gid: u32) -> bool {
-        gid == self.egid || self.groups.binary_search(&gid).is_ok()
     }
 
     /// What a change of the real, effective and saved user ids from `old`'s does to the capabilities.

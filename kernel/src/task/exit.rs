@@ -313,12 +313,3 @@ pub(super) fn bury(process: &Arc<Process>) {
     process.group().leave(process);
     pid::forget_process(process.tgid);
 }
-
-/// The state a thread shows in `/proc`.
-pub fn shown_state(task: &Task) -> TaskState {
-    if task.flags().contains(TaskFlags::EXITING) {
-        TaskState::ZOMBIE
-    } else {
-        task.sched.state()
-    }
-}

@@ -176,18 +176,6 @@ pub fn forget_process(pid: i32) {
     drop(gone);
 }
 
-/// Exchanges the threads behind two numbers' `task` entries: exec by a thread that was not the leader takes over the leader's number.
-pub fn replace_task(tid: i32, task: &Arc<Task>) {
-    let old;
-    {
-        let mut table = TABLE.lock();
-        old = table
-            .slot_mut(tid)
-            .and_then(|slot| slot.task.replace(task.clone()));
-    }
-    drop(old);
-}
-
 /// Enters a process group or, with `None`, takes it out.
 pub fn set_group(id: i32, group: Option<&Arc<ProcessGroup>>) {
     let mut table = TABLE.lock();

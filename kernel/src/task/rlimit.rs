@@ -8,7 +8,7 @@ pub const INFINITY: u64 = u64::MAX;
 pub const COUNT: usize = 16;
 
 /// Limit numbers (`asm-generic/resource.h`; the same on every architecture Limen supports).
-#[allow(missing_docs)]
+#[allow(missing_docs, dead_code, reason = "Linux's list, whole")]
 pub mod which {
     pub const CPU: usize = 0;
     pub const FSIZE: usize = 1;

@@ -188,11 +188,6 @@ impl Task {
         })
     }
 
-    /// The upper end of its kernel stack, where entries from user mode put their frame.
-    #[inline]
-    pub fn stack_top(&self) -> usize {
-        self.stack.top()
-    }
     /// The thread's id.
     #[inline]
     pub fn tid(&self) -> i32 {

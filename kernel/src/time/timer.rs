@@ -73,23 +73,6 @@ impl Timer {
         self.take_out().is_some()
     }
 
-    /// Unsets it and waits until a callback under way on another CPU has returned. Not from the callback, and not under a lock it takes.
-    pub fn cancel_sync(&self) -> bool {
-        let pending = self.cancel();
-        loop {
-            let running = self.node.value.running.load(Ordering::Acquire);
-            if running == NO_CPU || running == smp::cpu_id() as u32 {
-                return pending;
-            }
-            crate::arch::irq::spin_hint();
-        }
-    }
-
-    /// Whether it is armed and has not fired.
-    pub fn is_armed(&self) -> bool {
-        self.node.value.cpu.load(Ordering::Acquire) != NO_CPU
-    }
-
     /// Under `arming`.
     fn take_out(&self) -> Option<Node> {
         let n = self.node.value.cpu.load(Ordering::Acquire);

@@ -14,7 +14,7 @@ const ROOM: usize = if cfg!(debug_assertions) {
 #[used]
 #[unsafe(no_mangle)]
 #[unsafe(link_section = ".rodata.kallsyms")]
-#[allow(non_upper_case_globals)]
+#[allow(non_upper_case_globals, reason = "the build looks for this name")]
 static __kallsyms_start: [u8; ROOM] = [0xff; ROOM];
 
 /// The table; `None` if the build did not fill it in.

@@ -249,21 +249,6 @@ load_u32_asm:
     ret
     .size   load_u32_asm, . - load_u32_asm
 
-    // x0: address, w1: value; returns 0, or -1.
-    .globl  store_u32_asm
-    .type   store_u32_asm, %function
-store_u32_asm:
-    user_open
-    may_fault 1f
-    stlr    w1, [x0]
-    user_close
-    mov     x0, #0
-    ret
-1:  user_close
-    mov     x0, #-1
-    ret
-    .size   store_u32_asm, . - store_u32_asm
-
     // x0: address, w1: expected, w2: new; returns the word found, or -1.
     .globl  cmpxchg_u32_asm
     .type   cmpxchg_u32_asm, %function

@@ -2,9 +2,6 @@
 
 use flat_device_tree::{Fdt, node::FdtNode};
 
-/// A node with the parent that says how its `reg` is written.
-pub type Node = FdtNode<'static, 'static>;
-
 static mut TREE: Option<Fdt<'static>> = None;
 
 /// The tree in `data`, which must live and stay unchanged as long as the result. Panics if it is none: there is no machine without.

@@ -18,16 +18,8 @@ pub const PSTATE_A: usize = 1 << 8;
 pub const PSTATE_D: usize = 1 << 9;
 /// `PSTATE.BTYPE`.
 pub const PSTATE_BTYPE: usize = 3 << 10;
-/// `PSTATE.SS`.
-pub const PSTATE_SS: usize = 1 << 21;
-/// `PSTATE.IL`.
-pub const PSTATE_IL: usize = 1 << 20;
 /// N, Z, C and V.
 pub const PSTATE_NZCV: usize = 0xf << 28;
-/// `PSTATE.DIT`.
-pub const PSTATE_DIT: usize = 1 << 24;
-/// `PSTATE.SSBS`.
-pub const PSTATE_SSBS: usize = 1 << 12;
 
 /// `restart_syscall` in the arm64 table.
 const NR_RESTART_SYSCALL: usize = 128;
@@ -90,10 +82,6 @@ impl Frame {
     pub fn set_sp(&mut self, sp: usize) {
         self.sp = sp;
     }
-    /// The frame pointer, for backtraces.
-    pub fn fp(&self) -> usize {
-        self.regs[29]
-    }
     /// System call argument `n` (0 to 5), as passed.
     #[inline(always)]
     pub fn arg(&self, n: usize) -> usize {
@@ -116,10 +104,6 @@ impl Frame {
     #[inline(always)]
     pub fn result(&self) -> usize {
         self.regs[0]
-    }
-    /// Changes the system call number (tracers); negative cancels.
-    pub fn set_syscall_number(&mut self, number: isize) {
-        self.syscallno = number as i32 as isize;
     }
     /// Makes the frame no longer a system call's (after signal return, exec).
     #[inline(always)]

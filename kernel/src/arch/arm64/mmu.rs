@@ -119,11 +119,6 @@ impl Entry {
     pub fn is_table(self) -> bool {
         self.0 & (VALID | TABLE_OR_PAGE) == VALID | TABLE_OR_PAGE
     }
-    /// Whether a page (level 0) is there, `PROT_NONE` included.
-    #[inline(always)]
-    pub fn is_page(self) -> bool {
-        self.0 & (VALID | PROT_NONE) != 0
-    }
     /// The page's or table's physical address.
     #[inline(always)]
     pub fn phys(self) -> PhysAddr {
@@ -144,16 +139,6 @@ impl Entry {
     #[inline]
     pub fn with_prot(self, prot: Prot) -> Self {
         Self(self.0 & ADDRESS | Self::user_bits(prot))
-    }
-    /// Whether written since mapped (true if the processor cannot tell and it is writable).
-    #[inline]
-    pub fn dirty(self) -> bool {
-        self.0 & (VALID | AP_READ_ONLY) == VALID
-    }
-    /// Whether used since last cleared.
-    #[inline]
-    pub fn young(self) -> bool {
-        self.0 & ACCESSED != 0
     }
 }
 

@@ -20,7 +20,6 @@ pub mod mmu;
 pub mod patch;
 pub mod platform;
 mod psci;
-pub mod ptrace;
 pub mod serial;
 pub mod signal;
 pub mod smp;

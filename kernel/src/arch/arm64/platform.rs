@@ -105,8 +105,6 @@ pub enum PciConfig {
     Ecam {
         /// Physical base.
         base: u64,
-        /// First and last bus.
-        buses: (u8, u8),
         /// 32-bit memory window for BARs the firmware has not placed: physical start and size.
         window32: (u64, u64),
         /// 64-bit memory window: physical start and size, size 0 if none.
@@ -118,14 +116,7 @@ pub enum PciConfig {
 pub fn pci() -> Option<PciConfig> {
     let tree = devicetree::tree();
     let node = tree.find_compatible(&["pci-host-ecam-generic"])?;
-    let (base, size) = devicetree::reg(tree, &node).next()?;
-    let buses = match node.property("bus-range") {
-        Some(p) => (
-            devicetree::cell(p.value, 0)? as u8,
-            devicetree::cell(p.value, 1)? as u8,
-        ),
-        None => (0, (size >> 20).saturating_sub(1).min(255) as u8),
-    };
+    let (base, _) = devicetree::reg(tree, &node).next()?;
     // Each range: three cells of PCI address (the first says which space), the parent's address, two cells of size.
     let value = node.property("ranges")?.value;
     let (address_cells, _) = devicetree::root_cells(tree);
@@ -144,7 +135,6 @@ pub fn pci() -> Option<PciConfig> {
     }
     Some(PciConfig::Ecam {
         base,
-        buses,
         window32,
         window64,
     })

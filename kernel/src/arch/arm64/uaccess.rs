@@ -9,7 +9,6 @@ unsafe extern "C" {
     fn clear_user_asm(to: usize, len: usize) -> usize;
     fn copy_string_asm(to: *mut u8, from: usize, max: usize) -> isize;
     fn load_u32_asm(addr: usize) -> i64;
-    fn store_u32_asm(addr: usize, value: u32) -> i64;
     fn cmpxchg_u32_asm(addr: usize, expected: u32, new: u32) -> i64;
     static __ex_table_start: [i32; 0];
     static __ex_table_end: [i32; 0];
@@ -74,15 +73,6 @@ pub unsafe fn load_u32(addr: usize) -> Option<u32> {
     // SAFETY: as above.
     let value = unsafe { load_u32_asm(addr) };
     (value >= 0).then_some(value as u32)
-}
-
-/// Writes a naturally aligned user word atomically; `false` on a fault.
-///
-/// # Safety
-/// `addr..addr+4` lies below `USER_END`.
-pub unsafe fn store_u32(addr: usize, value: u32) -> bool {
-    // SAFETY: as above.
-    unsafe { store_u32_asm(addr, value) == 0 }
 }
 
 /// Compare-and-exchange of a naturally aligned user word: the value found, `None` on a fault.

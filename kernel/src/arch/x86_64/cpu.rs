@@ -248,18 +248,6 @@ pub unsafe fn inb(port: u16) -> u8 {
     value
 }
 
-/// Reads a 16-bit word from an I/O port.
-///
-/// # Safety
-/// As [`outb`].
-#[inline(always)]
-pub unsafe fn inw(port: u16) -> u16 {
-    let value: u16;
-    // SAFETY: the caller's promise.
-    unsafe { asm!("in ax, dx", in("dx") port, out("ax") value, options(nomem, nostack, preserves_flags)) }
-    value
-}
-
 /// The address of the last page fault.
 #[inline(always)]
 pub fn read_cr2() -> usize {

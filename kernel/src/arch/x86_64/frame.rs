@@ -8,7 +8,7 @@ use limen_linux_abi::{Errno, Restart};
 /// that of `user_regs_struct` up to `ss`).
 #[derive(Clone, Default)]
 #[repr(C)]
-#[allow(missing_docs)]
+#[allow(missing_docs, reason = "the names are the registers'")]
 pub struct Frame {
     pub r15: usize,
     pub r14: usize,
@@ -103,11 +103,6 @@ impl Frame {
         self.mark_changed();
         self.rsp = sp;
     }
-    /// Frame pointer, for backtraces.
-    #[inline(always)]
-    pub fn fp(&self) -> usize {
-        self.rbp
-    }
     /// System call argument `n` (0 to 5), as passed.
     #[inline(always)]
     pub fn arg(&self, n: usize) -> usize {
@@ -137,10 +132,6 @@ impl Frame {
     #[inline(always)]
     pub fn result(&self) -> usize {
         self.rax
-    }
-    /// Changes the system call number (tracers); negative cancels.
-    pub fn set_syscall_number(&mut self, number: isize) {
-        self.orig_rax = number as usize;
     }
     /// Makes the frame no longer a system call's (after signal return, exec).
     pub fn forget_syscall(&mut self) {

@@ -111,11 +111,6 @@ impl Entry {
     pub fn is_table(self) -> bool {
         self.0 & (PRESENT | BLOCK) == PRESENT
     }
-    /// Whether a page (level 0) is there, `PROT_NONE` included.
-    #[inline(always)]
-    pub fn is_page(self) -> bool {
-        self.0 & (PRESENT | NO_ACCESS) != 0
-    }
     /// The page's or table's physical address.
     #[inline(always)]
     pub fn phys(self) -> PhysAddr {
@@ -136,16 +131,6 @@ impl Entry {
     #[inline(always)]
     pub fn with_prot(self, prot: Prot) -> Self {
         Self(self.0 & (PHYS_MASK | ACCESSED | DIRTY) | user_bits(prot))
-    }
-    /// Whether written since mapped (true if the processor cannot tell and it is writable).
-    #[inline(always)]
-    pub fn dirty(self) -> bool {
-        self.0 & DIRTY != 0
-    }
-    /// Whether used since last cleared.
-    #[inline(always)]
-    pub fn young(self) -> bool {
-        self.0 & ACCESSED != 0
     }
 }
 

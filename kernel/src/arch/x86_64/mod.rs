@@ -18,7 +18,6 @@ pub mod mmu;
 mod page;
 pub mod patch;
 pub mod platform;
-pub mod ptrace;
 mod pvh;
 pub mod serial;
 pub mod signal;

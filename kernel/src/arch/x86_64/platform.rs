@@ -92,8 +92,6 @@ pub enum PciConfig {
     Ecam {
         /// Physical base.
         base: u64,
-        /// First and last bus.
-        buses: (u8, u8),
         /// 32-bit memory window for BARs the firmware has not placed: physical start and size.
         window32: (u64, u64),
         /// 64-bit memory window: physical start and size, size 0 if none.
@@ -123,7 +121,6 @@ pub fn pci() -> Option<PciConfig> {
     };
     Some(PciConfig::Ecam {
         base,
-        buses: (first, last),
         window32,
         window64,
     })

@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 pub enum SerialKind {
     /// A 16550, byte-wide registers.
     Uart16550,
+    #[allow(dead_code, reason = "portable drivers name it; other processors have it")]
     /// An Arm PL011, 32-bit registers.
     Pl011,
 }

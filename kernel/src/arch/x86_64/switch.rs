@@ -174,21 +174,6 @@ impl Context {
         FPU_OWNER[cpu].store(self.fpu, Ordering::Relaxed);
         irq::local_restore(flags);
     }
-
-    /// The saved segment bases of a thread that is not running: FS and GS.
-    pub fn bases_mut(&mut self) -> (&mut usize, &mut usize) {
-        (&mut self.fs_base, &mut self.gs_base)
-    }
-
-    /// The floating-point area of a thread that is not running; `None` if it has none. Whoever changes it calls [`Context::fpu_changed`].
-    pub fn fpu_area(&self) -> Option<*mut u8> {
-        self.user.then_some(self.fpu as *mut u8)
-    }
-
-    /// The area was changed in memory: no CPU's registers hold the thread's state any more.
-    pub fn fpu_changed(&mut self) {
-        self.fpu_cpu = NO_CPU;
-    }
 }
 
 /// Switches from `prev` (running) to `next`; returns when `prev` runs again. Also switches floating-point state and the TLS register.

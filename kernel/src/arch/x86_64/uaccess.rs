@@ -224,31 +224,6 @@ pub unsafe fn load_u32(addr: usize) -> Option<u32> {
     (fault == 0).then_some(value)
 }
 
-/// Writes a naturally aligned user word atomically; `false` on a fault.
-///
-/// # Safety
-/// `addr..addr+4` lies below `USER_END`.
-#[inline(always)]
-pub unsafe fn store_u32(addr: usize, value: u32) -> bool {
-    let mut fault = 1u32;
-    // SAFETY: as `load_u32`.
-    unsafe {
-        asm!(
-            open!(),
-            "2: mov [{addr}], {value:e}",
-            "xor {fault:e}, {fault:e}",
-            "3:",
-            close!(),
-            may_fault!("2b", "3b"),
-            value = in(reg) value,
-            addr = in(reg) addr,
-            fault = inout(reg) fault,
-            options(nostack),
-        );
-    }
-    fault == 0
-}
-
 /// Compare-and-exchange of a naturally aligned user word: the value found, `None` on a fault.
 ///
 /// # Safety
