@@ -7,7 +7,6 @@ use crate::fs::superblock::FsType;
 use crate::fs::tmpfs;
 use crate::sync::SpinLock;
 use alloc::collections::BTreeMap;
-use alloc::string::String;
 use alloc::sync::Arc;
 use limen_linux_abi::Errno;
 

@@ -1,6 +1,5 @@
 //! Signals that files send.
 
-use crate::fs::file::Owner;
 use crate::signal::{self, SigInfo};
 use crate::task;
 

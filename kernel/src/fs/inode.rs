@@ -2,7 +2,7 @@
 //! behind [`InodeOps`].
 
 use crate::fs::dentry::Dentry;
-use crate::fs::file::{File, FileOps};
+use crate::fs::file::FileOps;
 use crate::fs::locks::FileLocks;
 use crate::fs::path::Path;
 use crate::fs::pipe::Pipe;
@@ -12,7 +12,6 @@ use crate::mm::PageCache;
 use crate::sync::{Mutex, SpinLock};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
-use alloc::string::String;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};

@@ -9,7 +9,6 @@ use crate::mm::user::UserPtr;
 use crate::sched::WaitQueue;
 use crate::sync::SpinLock;
 use alloc::collections::BTreeMap;
-use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};

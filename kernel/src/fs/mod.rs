@@ -4,7 +4,6 @@
 //! dentry (`dentry.rs`), whose inode (`inode.rs`) is the file itself. `walk.rs` resolves paths, `open.rs` opens, `names.rs` makes,
 //! removes and moves names. `docs/fs.md` tells it as a story, with the order of locks.
 
-
 pub mod anon;
 pub mod attr;
 pub mod context;

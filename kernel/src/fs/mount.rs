@@ -4,7 +4,7 @@ use crate::fs::dentry::Dentry;
 use crate::fs::inode::FileType;
 use crate::fs::path::Path;
 use crate::fs::perm;
-use crate::fs::superblock::{SuperBlock, find_fs_type};
+use crate::fs::superblock::find_fs_type;
 use crate::sync::{Mutex, Once, SpinLock};
 use alloc::collections::BTreeMap;
 use alloc::string::String;

@@ -1,10 +1,9 @@
 //! Making and removing mappings: `mmap`, `munmap`, `brk`, and what exec needs.
 
-use super::fault::FaultError;
 use super::space::{AddressSpace, Gather, MMAP_MIN_ADDR, Regions, STACK_GAP};
 use super::vma::{Backing, FileMap, SpecialPages, VmFlags, Vma};
 use super::{PAGE_SHIFT, PAGE_SIZE, PageCache, Prot, commit, limits, table};
-use crate::arch::mmu::{self, USER_END};
+use crate::arch::mmu::USER_END;
 use crate::syscall::SysResult;
 use alloc::sync::Arc;
 use bitflags::bitflags;

@@ -132,7 +132,10 @@ impl Page {
         unsafe { core::slice::from_raw_parts(self.as_ptr(), PAGE_SIZE) }
     }
     /// The page's bytes, for filling in (a copy from user space). See [`Page::bytes`] about others.
-    #[allow(clippy::mut_from_ref, reason = "the bytes are not the handle's own; see below")]
+    #[allow(
+        clippy::mut_from_ref,
+        reason = "the bytes are not the handle's own; see below"
+    )]
     pub fn bytes_mut(&self) -> &mut [u8] {
         // SAFETY: as for `bytes`; concurrent writers store plain bytes only, as with any shared file page.
         unsafe { core::slice::from_raw_parts_mut(self.as_ptr(), PAGE_SIZE) }

@@ -149,7 +149,10 @@ impl RunQueue {
 
     /// What the lock protects. The caller holds the lock.
     #[inline(always)]
-    #[allow(clippy::mut_from_ref, reason = "the lock is held, though not by a guard; see below")]
+    #[allow(
+        clippy::mut_from_ref,
+        reason = "the lock is held, though not by a guard; see below"
+    )]
     pub(super) fn inner(&self) -> &mut Inner {
         debug_assert!(self.lock.is_locked());
         // SAFETY: the lock is held by the caller, who keeps one such borrow at a time (private to the scheduler).

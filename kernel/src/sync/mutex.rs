@@ -36,10 +36,6 @@ impl<T> Mutex<T> {
             value: UnsafeCell::new(value),
         }
     }
-    /// The value, when nobody else can hold the lock any more.
-    pub fn into_inner(self) -> T {
-        self.value.into_inner()
-    }
 }
 
 impl<T: ?Sized> Mutex<T> {
@@ -65,33 +61,6 @@ impl<T: ?Sized> Mutex<T> {
         }
         MutexGuard { lock: self }
     }
-    /// [`Mutex::lock`] while others of its class are held; `subclass` (1 to 3) stands for the order in which that happens.
-    #[cfg_attr(any(debug_assertions, feature = "lockdep"), track_caller)]
-    pub fn lock_nested(&self, subclass: usize) -> MutexGuard<'_, T> {
-        crate::sched::might_sleep();
-        self.dep
-            .acquire_nested::<T>(Kind::Mutex, Mode::Exclusive, subclass);
-        if !self.acquire() {
-            self.waiters
-                .wait_until_uninterruptible(|| self.acquire_contended());
-        }
-        MutexGuard { lock: self }
-    }
-    /// Takes the lock; a fatal signal ends the wait with `EINTR`.
-    #[cfg_attr(any(debug_assertions, feature = "lockdep"), track_caller)]
-    pub fn lock_killable(&self) -> Result<MutexGuard<'_, T>, Errno> {
-        crate::sched::might_sleep();
-        self.dep.acquire::<T>(Kind::Mutex, Mode::Exclusive);
-        if !self.acquire() {
-            self.waiters
-                .wait_until_killable(|| self.acquire_contended())
-                .map_err(|_| {
-                    self.dep.release();
-                    Errno::EINTR
-                })?;
-        }
-        Ok(MutexGuard { lock: self })
-    }
     /// Takes the lock; any signal ends the wait with `ERESTARTSYS`.
     #[cfg_attr(any(debug_assertions, feature = "lockdep"), track_caller)]
     pub fn lock_interruptible(&self) -> Result<MutexGuard<'_, T>, Errno> {
@@ -103,21 +72,6 @@ impl<T: ?Sized> Mutex<T> {
                 .inspect_err(|_| self.dep.release())?;
         }
         Ok(MutexGuard { lock: self })
-    }
-    /// Takes the lock if it is free.
-    #[inline]
-    #[cfg_attr(feature = "lockdep", track_caller)]
-    pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
-        if self.acquire() {
-            self.dep.acquired_by_trying::<T>(Kind::Mutex, Mode::Exclusive);
-            Some(MutexGuard { lock: self })
-        } else {
-            None
-        }
-    }
-    /// The value, through exclusive access to the lock itself.
-    pub fn get_mut(&mut self) -> &mut T {
-        self.value.get_mut()
     }
 }
 

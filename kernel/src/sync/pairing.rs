@@ -60,20 +60,6 @@ impl PairingHeap {
     pub const fn new() -> Self {
         Self { root: ptr::null() }
     }
-    /// Whether nothing is queued.
-    #[inline(always)]
-    pub fn is_empty(&self) -> bool {
-        self.root.is_null()
-    }
-    /// The node with the least key.
-    #[inline(always)]
-    pub fn peek(&self) -> Option<*const HeapLink> {
-        if self.root.is_null() {
-            None
-        } else {
-            Some(self.root)
-        }
-    }
     /// The least key.
     #[inline(always)]
     pub fn least_key(&self) -> Option<u64> {

@@ -41,10 +41,6 @@ impl<T> RwLock<T> {
             value: UnsafeCell::new(value),
         }
     }
-    /// The value, when nobody else can hold the lock any more.
-    pub fn into_inner(self) -> T {
-        self.value.into_inner()
-    }
 }
 
 impl<T: ?Sized> RwLock<T> {
@@ -125,17 +121,6 @@ impl<T: ?Sized> RwLock<T> {
             });
         }
         RwLockWriteGuard { lock: self }
-    }
-    /// Takes the value alone if nobody holds it.
-    #[inline]
-    #[cfg_attr(feature = "lockdep", track_caller)]
-    pub fn try_write(&self) -> Option<RwLockWriteGuard<'_, T>> {
-        if self.acquire_write() {
-            self.dep.acquired_by_trying::<T>(Kind::RwLock, Mode::Exclusive);
-            Some(RwLockWriteGuard { lock: self })
-        } else {
-            None
-        }
     }
     /// The value, through exclusive access to the lock itself.
     pub fn get_mut(&mut self) -> &mut T {

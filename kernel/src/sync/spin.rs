@@ -30,10 +30,6 @@ impl<T> SpinLock<T> {
             value: UnsafeCell::new(value),
         }
     }
-    /// The value, when nobody else can hold the lock any more.
-    pub fn into_inner(self) -> T {
-        self.value.into_inner()
-    }
 }
 
 impl<T: ?Sized> SpinLock<T> {

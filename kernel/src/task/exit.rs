@@ -3,7 +3,6 @@
 use super::process::{TREE, init_process};
 use super::session::ProcessGroup;
 use super::{ExitState, Process, Task, TaskFlags, Usage, current, pid, user};
-use crate::sched::entity::TaskState;
 use crate::sched::{self, futex};
 use crate::signal::{self, ActionFlags, IGNORE, SIGCHLD, SIGCONT, SIGHUP, SigInfo, info::code};
 use alloc::sync::Arc;

@@ -3,7 +3,6 @@
 //!
 //! A timer is queued on the CPU that arms it. Locks: a timer's own, then a CPU's heap.
 
-use crate::arch::smp;
 use crate::arch::time::set_event;
 use crate::sched::{self, CpuData, this_cpu};
 use crate::sync::pairing::{ArcHeap, HeapNode};

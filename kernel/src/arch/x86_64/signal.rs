@@ -21,10 +21,16 @@ pub struct Delivery {
     /// `sa_restorer`, if `SA_RESTORER` is set.
     pub restorer: Option<usize>,
     /// Address of the vDSO's `rt_sigreturn` trampoline, for ABIs that use it.
-    #[allow(dead_code, reason = "part of the contract; this processor's programs bring their own")]
+    #[allow(
+        dead_code,
+        reason = "part of the contract; this processor's programs bring their own"
+    )]
     pub vdso_sigreturn: usize,
     /// `SA_SIGINFO` was given.
-    #[allow(dead_code, reason = "part of the contract; the frame is the same with and without here")]
+    #[allow(
+        dead_code,
+        reason = "part of the contract; the frame is the same with and without here"
+    )]
     pub siginfo: bool,
     /// The signal mask to restore when the handler returns.
     pub mask: u64,

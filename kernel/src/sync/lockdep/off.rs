@@ -74,6 +74,4 @@ pub fn to_user(_: &Watching) {}
 #[inline(always)]
 pub fn thread_ends() {}
 #[inline(always)]
-pub fn might_sleep(_: u32) {}
-#[inline(always)]
 pub fn scheduling() {}
