@@ -1,6 +1,7 @@
 //! An ordered map of disjoint address ranges: what an address space keeps its mappings in. Ranges live in sorted runs of at most
 //! [`RUN`] so that a lookup is two short binary searches over contiguous memory, and insertion moves at most one run; each run remembers the
-//! largest gap inside it, so a search for room skips runs that have none. The kernel's `mm::space` is the user.
+//! largest gap inside it, so a search for room skips runs that have none; and the map remembers from where up there was no room, so that
+//! one search after the other does not go over everything again. The kernel's `mm::space` is the user.
 
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
@@ -37,11 +38,30 @@ pub struct Pos {
     item: usize,
 }
 
+/// What the last search from the top found: no room for `len` bytes, aligned to `align`, within `[above, high)`.
+#[derive(Clone, Copy, Debug)]
+struct Full {
+    above: usize,
+    high: usize,
+    len: usize,
+    align: usize,
+}
+
+impl Full {
+    const NOTHING: Full = Full {
+        above: usize::MAX,
+        high: usize::MAX,
+        len: usize::MAX,
+        align: usize::MAX,
+    };
+}
+
 /// The map.
 #[derive(Clone, Debug)]
 pub struct RegionMap<V> {
     runs: Vec<Run<V>>,
     len: usize,
+    full: Full,
 }
 
 impl<V> Default for RegionMap<V> {
@@ -56,6 +76,7 @@ impl<V> RegionMap<V> {
         Self {
             runs: Vec::new(),
             len: 0,
+            full: Full::NOTHING,
         }
     }
 
@@ -173,8 +194,23 @@ impl<V> RegionMap<V> {
         let run = &mut self.runs[pos.run];
         run.max_gap = usize::MAX;
         let item = &mut run.items[pos.item];
+        let (old_start, old_end) = (item.start, item.end);
         item.start = start;
         item.end = end;
+        if start > old_start {
+            self.opened(start);
+        }
+        if end < old_end {
+            self.opened(self.at(self.next(pos)).map_or(usize::MAX, |r| r.start));
+        }
+    }
+
+    /// There may be room now below `top`, the end of a gap that got wider.
+    #[inline]
+    fn opened(&mut self, top: usize) {
+        if top > self.full.above {
+            self.full.above = top;
+        }
     }
 
     /// Adds a region that overlaps no other; returns its place.
@@ -224,6 +260,7 @@ impl<V> RegionMap<V> {
     /// Removes the region at `pos`. Places are not valid afterwards.
     pub fn remove(&mut self, pos: Pos) -> Region<V> {
         self.len -= 1;
+        self.opened(self.at(self.next(pos)).map_or(usize::MAX, |r| r.start));
         let run = &mut self.runs[pos.run];
         run.max_gap = usize::MAX;
         let region = run.items.remove(pos.item);
@@ -285,15 +322,32 @@ impl<V> RegionMap<V> {
         align: usize,
         room_below: impl Fn(&V) -> usize,
     ) -> Option<usize> {
-        let fits = |bottom: usize, top: usize| {
+        // Whether `len` fits between `bottom` and `top`; what is above is remembered as full.
+        let fits = |full: &mut Full, bottom: usize, top: usize| {
             let at = top.checked_sub(len)? & !(align - 1);
-            (at >= bottom.max(low)).then_some(at)
+            if at < bottom.max(low) {
+                return None;
+            }
+            if full.high != high || (len <= full.len && align <= full.align) {
+                *full = Full {
+                    above: top,
+                    high,
+                    len,
+                    align,
+                };
+            }
+            Some(at)
         };
+        // Nothing that was too full for less has room for this.
+        let known = self.full;
         let mut top = high;
-        let mut pos = self.lower(high);
-        // A region that straddles `high` bounds it.
+        if known.high == high && len >= known.len && align >= known.align {
+            top = top.min(known.above);
+        }
+        let mut pos = self.lower(top);
+        // A region that straddles the top bounds it.
         if let Some(r) = self.at(pos)
-            && r.start < high.saturating_add(room_below(&r.value))
+            && r.start < top.saturating_add(room_below(&r.value))
         {
             top = top.min(r.start.saturating_sub(room_below(&r.value)));
         }
@@ -303,7 +357,7 @@ impl<V> RegionMap<V> {
             if top <= low || top - low < len {
                 return None;
             }
-            if let Some(at) = fits(r.end, top) {
+            if let Some(at) = fits(&mut self.full, r.end, top) {
                 return Some(at);
             }
             let entire = prev.item + 1 == run.items.len();
@@ -318,7 +372,7 @@ impl<V> RegionMap<V> {
             let mut widest = 0;
             for i in (0..=prev.item).rev() {
                 let r = &run.items[i];
-                if let Some(at) = fits(r.end, top) {
+                if let Some(at) = fits(&mut self.full, r.end, top) {
                     return Some(at);
                 }
                 top = top.min(r.start.saturating_sub(room_below(&r.value)));
@@ -334,7 +388,7 @@ impl<V> RegionMap<V> {
                 item: 0,
             };
         }
-        fits(low, top)
+        fits(&mut self.full, low, top)
     }
 
     /// The lowest `len` bytes within `[low, high)`, as [`RegionMap::gap_down`].

@@ -128,3 +128,54 @@ fn behaves_like_a_sorted_list() {
         check(&map, &model);
     }
 }
+
+/// The highest place by looking at every address.
+fn highest(map: &RegionMap<usize>, high: usize, len: usize, align: usize) -> Option<usize> {
+    let used: Vec<(usize, usize)> = map.iter().map(|r| (r.start, r.end)).collect();
+    let free = |at: usize| used.iter().all(|&(s, e)| at + len <= s || e <= at);
+    (0..=high.checked_sub(len)?)
+        .rev()
+        .find(|at| at % align == 0 && free(*at))
+}
+
+#[test]
+fn searches_one_after_the_other_find_the_highest_place() {
+    let mut rng = Rng(7);
+    for round in 0..60 {
+        let high = 300 + rng.below(200);
+        let mut map = RegionMap::new();
+        for step in 0..250 {
+            match rng.below(6) {
+                0..=2 => {
+                    let len = 1 + rng.below(if round % 2 == 0 { 2 } else { 9 });
+                    let align = [1, 1, 1, 4, 16][rng.below(5)];
+                    // Now and then with another limit, in between.
+                    let high = if rng.below(10) == 0 { high - 100 } else { high };
+                    let found = map.gap_down(0, high, len, align, |_| 0);
+                    assert_eq!(found, highest(&map, high, len, align));
+                    if let Some(at) = found.filter(|_| rng.below(8) > 0) {
+                        map.insert(at, at + len, step);
+                    }
+                }
+                3 => {
+                    let pos = map.lower(rng.below(high));
+                    if map.at(pos).is_some() {
+                        map.remove(pos);
+                    }
+                }
+                4 => {
+                    let pos = map.lower(rng.below(high));
+                    if let Some(&Region { start, end, .. }) = map.at(pos)
+                        && end - start > 2
+                    {
+                        let (a, b) = (rng.below(2), rng.below(2));
+                        map.set_bounds(pos, start + a, end - b);
+                    }
+                }
+                _ => {
+                    map.split(rng.below(high), |v, _| *v);
+                }
+            }
+        }
+    }
+}

@@ -132,3 +132,15 @@ pub fn function(path: &Path, name: &str) -> Result<u64> {
         .map(|f| f.0)
         .with_context(|| format!("{} has no function {name}", path.display()))
 }
+
+/// Where the loader puts an ELF file's parts, by physical address: start and end.
+pub fn loaded(path: &Path) -> Result<Vec<(u64, u64)>> {
+    let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let elf =
+        goblin::elf::Elf::parse(&bytes).with_context(|| format!("{} is no ELF file", path.display()))?;
+    let load = elf
+        .program_headers
+        .iter()
+        .filter(|p| p.p_type == goblin::elf::program_header::PT_LOAD);
+    Ok(load.map(|p| (p.p_paddr, p.p_paddr + p.p_memsz)).collect())
+}

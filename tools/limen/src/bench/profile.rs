@@ -13,6 +13,14 @@ use super::rows::{self, Figures};
 use super::{MEMORY, PATIENCE};
 use crate::arch::Arch;
 
+/// What addresses mean.
+struct Places {
+    functions: Vec<(u64, u64, String)>,
+    /// The kernel by its physical addresses, where it runs before paging.
+    early: Vec<(u64, u64)>,
+    boot: bool,
+}
+
 /// One line of the profile.
 struct Line {
     instructions: u64,
@@ -87,21 +95,23 @@ pub fn profile(
         divisor = figure.operations as f64 * counts.stretches.max(1) as f64;
         measured = Some(figure.rounds.iter().sum::<u64>() as f64 / divisor);
     }
-    print(arch, name, &counts, &functions, divisor, measured);
+    let places = Places {
+        functions,
+        early: if boot {
+            plugin::loaded(symbols)?
+        } else {
+            Vec::new()
+        },
+        boot,
+    };
+    print(arch, name, &counts, &places, divisor, measured);
     Ok(())
 }
 
-fn print(
-    arch: Arch,
-    name: &str,
-    counts: &Counts,
-    functions: &[(u64, u64, String)],
-    divisor: f64,
-    measured: Option<f64>,
-) {
+fn print(arch: Arch, name: &str, counts: &Counts, places: &Places, divisor: f64, measured: Option<f64>) {
     let mut lines: BTreeMap<&str, Line> = BTreeMap::new();
     for (&address, &count) in &counts.at {
-        let (symbol, first) = symbol_at(functions, address);
+        let (symbol, first) = places.symbol_at(address);
         let line = lines.entry(symbol).or_insert(Line {
             instructions: 0,
             calls: 0,
@@ -156,24 +166,32 @@ fn print(
     }
 }
 
-/// The symbol of an address, and whether it is its first instruction.
-fn symbol_at(functions: &[(u64, u64, String)], address: u64) -> (&str, bool) {
-    // User space is the lower half on every architecture; the kernel's first steps run there too, before paging.
-    let at = functions.partition_point(|f| f.0 <= address);
-    if let Some((start, size, name)) = at.checked_sub(1).and_then(|i| functions.get(i)) {
-        let inside = if *size == 0 {
-            // An assembler label without a size goes on to the next symbol.
-            functions.get(at).is_some_and(|next| address < next.0) && address >> 63 == start >> 63
-        } else {
-            address < start + size
-        };
-        if inside {
-            return (name, address == *start);
+impl Places {
+    /// The symbol of an address, and whether it is its first instruction.
+    fn symbol_at(&self, address: u64) -> (&str, bool) {
+        let at = self.functions.partition_point(|f| f.0 <= address);
+        if let Some((start, size, name)) = at.checked_sub(1).and_then(|i| self.functions.get(i)) {
+            let inside = if *size == 0 {
+                // An assembler label without a size goes on to the next symbol.
+                let next = self.functions.get(at);
+                next.is_some_and(|next| address < next.0) && address >> 63 == start >> 63
+            } else {
+                address < start + size
+            };
+            if inside {
+                return (name, address == *start);
+            }
         }
-    }
-    if address >> 63 == 0 {
-        ("(user space, and the kernel before paging)", false)
-    } else {
-        ("(the kernel, outside of any symbol)", false)
+        // User space is the lower half on every architecture; firmware and the kernel before paging are there, too.
+        let name = if address >> 63 != 0 {
+            "(the kernel, outside of any symbol)"
+        } else if self.early.iter().any(|e| (e.0..e.1).contains(&address)) {
+            "(the kernel before paging)"
+        } else if self.boot {
+            "(firmware, and init)"
+        } else {
+            "(user space)"
+        };
+        (name, false)
     }
 }
