@@ -1,5 +1,6 @@
 //! `bench/limits.toml`: Limen's exact counts, and whether today's are worse. Counts are the same on every machine, so
-//! the margin is small: it is for what a compiler does differently, not for noise.
+//! the margin is small: it is for what a compiler does differently, and for where random addresses fall among page
+//! tables, not for noise.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -10,12 +11,12 @@ use super::{Report, boot, rows};
 use crate::tree;
 
 /// A count may be this much above its limit, and `FEW` instructions.
-const MARGIN: f64 = 0.02;
+const MARGIN: f64 = 0.03;
 const FEW: f64 = 2.0;
 
 const HEAD: &str = "\
 # What Limen's operations cost, in instructions (see docs/bench.md). `limen bench --check` fails when a count is more than
-# 2 % and 2 instructions above its line here; `limen bench --update-limits` rewrites the file.
+# 3 % and 2 instructions above its line here; `limen bench --update-limits` rewrites the file.
 ";
 
 /// Counts by row.
@@ -136,10 +137,10 @@ mod tests {
     #[test]
     fn only_what_got_worse_is_told() {
         let limits = counts(&[("a", 1000.0), ("b", 1000.0), ("c", 10.0), ("d", 5.0)]);
-        let today = counts(&[("a", 1021.0), ("b", 1023.0), ("c", 1.0), ("e", 9.0)]);
+        let today = counts(&[("a", 1031.0), ("b", 1033.0), ("c", 1.0), ("e", 9.0)]);
         let (worse, better) = compare(&limits, &today);
         assert_eq!(worse.len(), 2);
-        assert!(worse[0].starts_with("b: 1,023 instead of 1,000"));
+        assert!(worse[0].starts_with("b: 1,033 instead of 1,000"));
         assert!(worse[1].starts_with("d: was not measured"));
         assert_eq!(better, 1);
     }
