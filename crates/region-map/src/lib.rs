@@ -9,6 +9,7 @@
 extern crate alloc;
 
 use alloc::vec::Vec;
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// Ranges per run at most.
 pub const RUN: usize = 64;
@@ -27,8 +28,51 @@ pub struct Region<V> {
 #[derive(Clone, Debug)]
 struct Run<V> {
     items: Vec<Region<V>>,
-    /// An upper bound of the gaps between neighbours inside the run; `usize::MAX` if not known.
+    /// An upper bound of the gaps between neighbours inside the run.
     max_gap: usize,
+}
+
+impl<V> Run<V> {
+    /// Notes the gaps on both sides of `item`, which is new or has new bounds.
+    fn note_gaps(&mut self, item: usize) {
+        let mut gap = 0;
+        if item > 0 {
+            gap = self.items[item].start - self.items[item - 1].end;
+        }
+        if let Some(next) = self.items.get(item + 1) {
+            gap = gap.max(next.start - self.items[item].end);
+        }
+        self.max_gap = self.max_gap.max(gap);
+    }
+}
+
+/// Where the last search ended: the next one is often for the same place. Only a hint: what it says is checked.
+#[derive(Debug, Default)]
+struct Hint(AtomicUsize);
+
+impl Hint {
+    /// Bits for the item; a run never has more items than that.
+    const ITEM_BITS: u32 = 8;
+    const _FITS: () = assert!(RUN < 1 << Self::ITEM_BITS);
+
+    #[inline(always)]
+    fn get(&self) -> Pos {
+        let raw = self.0.load(Relaxed);
+        Pos {
+            run: raw >> Self::ITEM_BITS,
+            item: raw & ((1 << Self::ITEM_BITS) - 1),
+        }
+    }
+    #[inline(always)]
+    fn set(&self, pos: Pos) {
+        self.0.store(pos.run << Self::ITEM_BITS | pos.item, Relaxed);
+    }
+}
+
+impl Clone for Hint {
+    fn clone(&self) -> Self {
+        Self::default()
+    }
 }
 
 /// A place in the map; valid until the map is changed by anything but the call that returned it.
@@ -62,6 +106,7 @@ pub struct RegionMap<V> {
     runs: Vec<Run<V>>,
     len: usize,
     full: Full,
+    hint: Hint,
 }
 
 impl<V> Default for RegionMap<V> {
@@ -77,6 +122,7 @@ impl<V> RegionMap<V> {
             runs: Vec::new(),
             len: 0,
             full: Full::NOTHING,
+            hint: Hint(AtomicUsize::new(0)),
         }
     }
 
@@ -93,6 +139,21 @@ impl<V> RegionMap<V> {
     /// The place of the first region that ends after `addr` (it contains `addr` or lies above it), or the end.
     #[inline]
     pub fn lower(&self, addr: usize) -> Pos {
+        let pos = self.hint.get();
+        if let Some(run) = self.runs.get(pos.run)
+            && let Some(item) = run.items.get(pos.item)
+            && addr < item.end
+            && (item.start <= addr || pos.item > 0 && run.items[pos.item - 1].end <= addr)
+        {
+            return pos;
+        }
+        let pos = self.search(addr);
+        self.hint.set(pos);
+        pos
+    }
+
+    /// [`RegionMap::lower`] without the hint.
+    fn search(&self, addr: usize) -> Pos {
         let run = if self.runs.len() <= 1 {
             0
         } else {
@@ -192,11 +253,11 @@ impl<V> RegionMap<V> {
         debug_assert!(self.before(pos).is_none_or(|r| r.end <= start));
         debug_assert!(self.at(self.next(pos)).is_none_or(|r| r.start >= end));
         let run = &mut self.runs[pos.run];
-        run.max_gap = usize::MAX;
         let item = &mut run.items[pos.item];
         let (old_start, old_end) = (item.start, item.end);
         item.start = start;
         item.end = end;
+        run.note_gaps(pos.item);
         if start > old_start {
             self.opened(start);
         }
@@ -222,7 +283,7 @@ impl<V> RegionMap<V> {
         if self.runs.is_empty() {
             self.runs.push(Run {
                 items: Vec::with_capacity(8),
-                max_gap: usize::MAX,
+                max_gap: 0,
             });
             pos = Pos { run: 0, item: 0 };
         } else if pos.item == 0 && pos.run > 0 {
@@ -234,11 +295,12 @@ impl<V> RegionMap<V> {
         }
         if self.runs[pos.run].items.len() >= RUN {
             let upper = self.runs[pos.run].items.split_off(RUN / 2);
+            let max_gap = self.runs[pos.run].max_gap;
             self.runs.insert(
                 pos.run + 1,
                 Run {
                     items: upper,
-                    max_gap: usize::MAX,
+                    max_gap,
                 },
             );
             if pos.item > RUN / 2 {
@@ -249,11 +311,10 @@ impl<V> RegionMap<V> {
             }
         }
         let run = &mut self.runs[pos.run];
-        // A region between two neighbours only makes gaps smaller; at the rim it makes a new one.
-        if pos.item == 0 || pos.item == run.items.len() {
-            run.max_gap = usize::MAX;
-        }
         run.items.insert(pos.item, Region { start, end, value });
+        // Between two neighbours it only makes the gap smaller; at the rim there is a new one.
+        run.note_gaps(pos.item);
+        self.hint.set(pos);
         pos
     }
 
@@ -262,8 +323,10 @@ impl<V> RegionMap<V> {
         self.len -= 1;
         self.opened(self.at(self.next(pos)).map_or(usize::MAX, |r| r.start));
         let run = &mut self.runs[pos.run];
-        run.max_gap = usize::MAX;
         let region = run.items.remove(pos.item);
+        if pos.item > 0 && pos.item < run.items.len() {
+            run.note_gaps(pos.item);
+        }
         if run.items.is_empty() {
             self.runs.remove(pos.run);
         } else if run.items.len() < RUN / 8 && self.runs.len() > 1 {
@@ -278,8 +341,11 @@ impl<V> RegionMap<V> {
             && self.runs[into].items.len() + next.items.len() <= RUN / 2
         {
             let mut upper = self.runs.remove(into + 1);
-            self.runs[into].items.append(&mut upper.items);
-            self.runs[into].max_gap = usize::MAX;
+            let joined = &mut self.runs[into];
+            let between = joined.items.len();
+            joined.items.append(&mut upper.items);
+            joined.max_gap = joined.max_gap.max(upper.max_gap);
+            joined.note_gaps(between);
         }
     }
 
@@ -362,11 +428,19 @@ impl<V> RegionMap<V> {
             }
             let entire = prev.item + 1 == run.items.len();
             if entire && run.max_gap < len {
-                top = top.min(run.items[0].start.saturating_sub(room_below(&run.items[0].value)));
-                pos = Pos {
-                    run: prev.run,
-                    item: 0,
-                };
+                // Nothing inside this run, nor in those below it, as long as they are like it.
+                let mut at = prev.run;
+                loop {
+                    let first = &self.runs[at].items[0];
+                    top = top.min(first.start.saturating_sub(room_below(&first.value)));
+                    let Some(below) = at.checked_sub(1) else { break };
+                    let run = &self.runs[below];
+                    if run.max_gap >= len || top.saturating_sub(run.items[run.items.len() - 1].end) >= len {
+                        break;
+                    }
+                    at = below;
+                }
+                pos = Pos { run: at, item: 0 };
                 continue;
             }
             let mut widest = 0;

@@ -26,6 +26,15 @@ fn check(map: &RegionMap<usize>, model: &BTreeMap<usize, (usize, usize)>) {
     );
 }
 
+fn check_lower(map: &RegionMap<usize>, model: &BTreeMap<usize, (usize, usize)>, addr: usize) {
+    let want = model
+        .iter()
+        .find(|(_, (end, _))| *end > addr)
+        .map(|(start, _)| *start);
+    assert_eq!(map.at(map.lower(addr)).map(|r| r.start), want);
+    assert_eq!(map.lower(addr), map.search(addr));
+}
+
 fn model_gap_down(
     model: &BTreeMap<usize, (usize, usize)>,
     low: usize,
@@ -71,6 +80,11 @@ fn behaves_like_a_sorted_list() {
         let mut map = RegionMap::new();
         let mut model = BTreeMap::new();
         for step in 0..20_000 {
+            if step % 7 == 0 {
+                let addr = rng.below(span + 20);
+                check_lower(&map, &model, addr);
+                check_lower(&map, &model, addr + rng.below(3));
+            }
             match rng.below(5) {
                 0..=2 => {
                     let start = rng.below(span);

@@ -9,46 +9,82 @@ use limen_linux_abi::Errno;
 /// The hard ceiling of any table (`sysctl_nr_open`).
 pub const NR_OPEN: usize = 1 << 20;
 
+/// What is known about 64 descriptors, a bit each.
+#[derive(Clone, Copy, Default)]
+struct Word {
+    /// Open, or reserved: the number is given to an open that is not finished.
+    used: u64,
+    /// Close-on-exec.
+    cloexec: u64,
+}
+
+/// Descriptors per [`Word`].
+const WORD: usize = 64;
+
 #[derive(Default)]
 struct Table {
     files: Vec<Option<Arc<File>>>,
-    /// Close-on-exec, one bit per descriptor.
-    cloexec: Vec<u64>,
-    /// Every descriptor below is in use.
-    lowest: usize,
-    /// How many are reserved: numbers given to an open that is not finished.
-    reserved: Vec<u64>,
+    /// As many as `files` needs, whose length is a multiple of [`WORD`].
+    words: Vec<Word>,
+    /// Every word before this one is full.
+    room: usize,
 }
 
 impl Table {
-    fn bit(map: &[u64], fd: usize) -> bool {
-        map.get(fd / 64).is_some_and(|w| w >> (fd % 64) & 1 != 0)
+    fn open(&self, fd: usize) -> bool {
+        self.files.get(fd).is_some_and(Option::is_some)
     }
-    fn set_bit(map: &mut [u64], fd: usize, on: bool) {
-        let (word, mask) = (&mut map[fd / 64], 1 << (fd % 64));
-        if on { *word |= mask } else { *word &= !mask }
+    fn cloexec(&self, fd: usize) -> bool {
+        self.words
+            .get(fd / WORD)
+            .is_some_and(|w| w.cloexec >> (fd % WORD) & 1 != 0)
     }
-    fn used(&self, fd: usize) -> bool {
-        self.files.get(fd).is_some_and(Option::is_some) || Self::bit(&self.reserved, fd)
+    fn set_cloexec(&mut self, fd: usize, on: bool) {
+        let (word, mask) = (&mut self.words[fd / WORD], 1 << (fd % WORD));
+        if on {
+            word.cloexec |= mask
+        } else {
+            word.cloexec &= !mask
+        }
     }
-    fn find_free(&self, from: usize) -> usize {
-        let mut fd = from.max(self.lowest);
-        while self.used(fd) {
-            fd += 1;
+    /// The lowest number from `from` that is not used; it may lie beyond the table.
+    fn find_free(&mut self, from: usize) -> usize {
+        let lowest = self.room * WORD;
+        let mut fd = from.max(lowest);
+        while let Some(word) = self.words.get(fd / WORD) {
+            let free = !word.used >> (fd % WORD);
+            if free != 0 {
+                fd += free.trailing_zeros() as usize;
+                break;
+            }
+            fd = (fd / WORD + 1) * WORD;
+        }
+        if from <= lowest {
+            self.room = fd / WORD;
         }
         fd
     }
-    fn put(&mut self, fd: usize, file: Arc<File>, cloexec: bool) -> Option<Arc<File>> {
-        Self::set_bit(&mut self.cloexec, fd, cloexec);
-        Self::set_bit(&mut self.reserved, fd, false);
-        if fd == self.lowest {
-            self.lowest += 1;
+    /// The lowest number from `from` that is used.
+    fn find_used(&self, from: usize) -> Option<usize> {
+        let mut fd = from;
+        while let Some(word) = self.words.get(fd / WORD) {
+            let used = word.used >> (fd % WORD);
+            if used != 0 {
+                return Some(fd + used.trailing_zeros() as usize);
+            }
+            fd = (fd / WORD + 1) * WORD;
         }
+        None
+    }
+    fn put(&mut self, fd: usize, file: Arc<File>, cloexec: bool) -> Option<Arc<File>> {
+        self.words[fd / WORD].used |= 1 << (fd % WORD);
+        self.set_cloexec(fd, cloexec);
         self.files[fd].replace(file)
     }
     fn clear(&mut self, fd: usize) -> Option<Arc<File>> {
         let file = self.files.get_mut(fd)?.take()?;
-        self.lowest = self.lowest.min(fd);
+        self.words[fd / WORD].used &= !(1 << (fd % WORD));
+        self.room = self.room.min(fd / WORD);
         Some(file)
     }
 }
@@ -79,12 +115,14 @@ impl FdTable {
             if old.files.len() > t.files.len() {
                 continue;
             }
-            for (to, from) in t.files.iter_mut().zip(&old.files) {
-                to.clone_from(from);
+            let mut fd = 0;
+            while let Some(at) = old.find_used(fd) {
+                // A number that is only reserved belongs to the other table's open.
+                if let Some(file) = &old.files[at] {
+                    t.put(at, file.clone(), old.cloexec(at));
+                }
+                fd = at + 1;
             }
-            let words = old.cloexec.len();
-            t.cloexec[..words].copy_from_slice(&old.cloexec);
-            t.lowest = t.files.iter().position(Option::is_none).unwrap_or(t.files.len());
             drop(old);
             return Ok(Arc::new(new));
         }
@@ -116,25 +154,21 @@ impl FdTable {
             if len <= have {
                 return Ok(());
             }
-            let size = len.next_multiple_of(64).max((have * 2).min(NR_OPEN)).max(64);
-            let (mut files, mut cloexec, mut reserved) = (Vec::new(), Vec::new(), Vec::new());
+            let size = len.next_multiple_of(WORD).max((have * 2).min(NR_OPEN)).max(WORD);
+            let (mut files, mut words) = (Vec::new(), Vec::new());
             files.try_reserve_exact(size).map_err(|_| Errno::ENOMEM)?;
-            cloexec.try_reserve_exact(size / 64).map_err(|_| Errno::ENOMEM)?;
-            reserved.try_reserve_exact(size / 64).map_err(|_| Errno::ENOMEM)?;
+            words.try_reserve_exact(size / WORD).map_err(|_| Errno::ENOMEM)?;
             let mut t = self.table.lock();
             if t.files.len() != have {
                 continue;
             }
             files.append(&mut t.files);
             files.resize_with(size, || None);
-            cloexec.extend_from_slice(&t.cloexec);
-            cloexec.resize(size / 64, 0);
-            reserved.extend_from_slice(&t.reserved);
-            reserved.resize(size / 64, 0);
+            words.extend_from_slice(&t.words);
+            words.resize(size / WORD, Word::default());
             let old = (
                 core::mem::replace(&mut t.files, files),
-                core::mem::replace(&mut t.cloexec, cloexec),
-                core::mem::replace(&mut t.reserved, reserved),
+                core::mem::replace(&mut t.words, words),
             );
             drop(t);
             drop(old);
@@ -152,7 +186,7 @@ impl FdTable {
                 return Err(Errno::EMFILE);
             }
             if fd < t.files.len() {
-                Table::set_bit(&mut t.reserved, fd, true);
+                t.words[fd / WORD].used |= 1 << (fd % WORD);
                 return Ok(fd);
             }
             drop(t);
@@ -193,7 +227,7 @@ impl FdTable {
         }
         self.grow(index + 1)?;
         let mut t = self.table.lock();
-        if t.files[index].is_none() && Table::bit(&t.reserved, index) {
+        if !t.open(index) && t.find_used(index) == Some(index) {
             return Err(Errno::EBUSY);
         }
         let old = t.put(index, file, cloexec);
@@ -223,41 +257,44 @@ impl FdTable {
     pub fn cloexec(&self, fd: i32) -> Result<bool, Errno> {
         let t = self.table.lock();
         let fd = fd as u32 as usize;
-        if t.files.get(fd).is_none_or(Option::is_none) {
+        if !t.open(fd) {
             return Err(Errno::EBADF);
         }
-        Ok(Table::bit(&t.cloexec, fd))
+        Ok(t.cloexec(fd))
     }
 
     /// Changes close-on-exec of `fd`.
     pub fn set_cloexec(&self, fd: i32, on: bool) -> Result<(), Errno> {
         let mut t = self.table.lock();
         let fd = fd as u32 as usize;
-        if t.files.get(fd).is_none_or(Option::is_none) {
+        if !t.open(fd) {
             return Err(Errno::EBADF);
         }
-        Table::set_bit(&mut t.cloexec, fd, on);
+        t.set_cloexec(fd, on);
         Ok(())
     }
 
     /// Closes (or marks close-on-exec) every descriptor of `first..=last` for which `pick` holds.
     fn for_range(&self, first: usize, last: usize, pick: impl Fn(&Table, usize) -> bool) {
-        let mut fd = first;
+        let mut from = first;
         loop {
             let mut t = self.table.lock();
-            let end = t.files.len();
-            while fd < end && fd <= last && !(t.files[fd].is_some() && pick(&t, fd)) {
-                fd += 1;
-            }
-            if fd >= end || fd > last {
-                return;
-            }
+            let fd = loop {
+                match t.find_used(from) {
+                    Some(fd) if fd <= last => {
+                        from = fd + 1;
+                        if t.open(fd) && pick(&t, fd) {
+                            break fd;
+                        }
+                    }
+                    _ => return,
+                }
+            };
             let file = t.clear(fd);
             drop(t);
             if let Some(file) = file {
                 self.flush(&file);
             }
-            fd += 1;
         }
     }
 
@@ -267,7 +304,7 @@ impl FdTable {
             let mut t = self.table.lock();
             let end = t.files.len().min((last as usize).saturating_add(1));
             for fd in (first as usize)..end {
-                Table::set_bit(&mut t.cloexec, fd, true);
+                t.set_cloexec(fd, true);
             }
         } else {
             self.for_range(first as usize, last as usize, |_, _| true);
@@ -276,7 +313,7 @@ impl FdTable {
 
     /// Closes what is marked close-on-exec. Called by exec, on a table nobody else shares.
     pub fn close_on_exec(&self) {
-        self.for_range(0, usize::MAX, |t, fd| Table::bit(&t.cloexec, fd));
+        self.for_range(0, usize::MAX, |t, fd| t.cloexec(fd));
     }
 
     /// Closes everything. Called when the last user of the table exits.

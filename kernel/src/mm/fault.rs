@@ -220,6 +220,7 @@ impl AddressSpace {
         };
         let mut prot = vma.flags.prot();
         if write && !vma.flags.contains(VmFlags::SHARED) {
+            vma.private.note();
             let copy = self.new_page().ok_or(Stop::Memory)?;
             mmu::copy_page(copy.phys(), page.phys());
             if prot.contains(Prot::EXEC) {
@@ -302,6 +303,7 @@ impl AddressSpace {
             mmu::update_user(&self.context, at);
             return Ok(force.then(|| self.counted(entry)));
         }
+        vma.private.note();
         let copy = self.new_page().ok_or(Stop::Memory)?;
         if pfn == zero.pfn() {
             mmu::clear_page(copy.phys());

@@ -1,7 +1,7 @@
 //! Making and removing mappings: `mmap`, `munmap`, `brk`, and what exec needs.
 
 use super::space::{AddressSpace, Gather, MMAP_MIN_ADDR, Regions, STACK_GAP};
-use super::vma::{Backing, FileMap, SpecialPages, VmFlags, Vma};
+use super::vma::{Backing, FileMap, PrivatePages, SpecialPages, VmFlags, Vma};
 use super::{PAGE_SHIFT, PAGE_SIZE, PageCache, Prot, commit, limits, table};
 use crate::arch::mmu::USER_END;
 use crate::syscall::SysResult;
@@ -104,6 +104,7 @@ impl Regions {
             && prev.value.continues(start - prev.start, &vma)
         {
             let first = prev.start;
+            prev.value.private.join(&vma.private);
             self.map.set_bounds(prev_pos, first, end);
             self.join_next(space, first);
             return;
@@ -129,6 +130,7 @@ impl Regions {
         if next.start != end || !this.value.continues(end - start, &next.value) {
             return false;
         }
+        this.value.private.join(&next.value.private);
         let gone = self.map.remove(next_pos);
         if let Some(cache) = gone.value.cache() {
             cache.map_removed(&space.this);
@@ -176,19 +178,20 @@ impl Regions {
         end: usize,
         gather: &mut Gather,
     ) -> Result<(), Errno> {
-        let pos = self.map.lower(start);
-        match self.map.at(pos) {
-            Some(r) if r.start < end => {
-                let splits = (r.start < start && r.end > end) as usize;
-                if splits > 0 && self.map.len() >= MAX_MAP_COUNT.load(Relaxed) {
-                    return Err(Errno::ENOMEM);
-                }
-            }
+        let (r_start, r_end) = match self.map.at(self.map.lower(start)) {
+            Some(r) if r.start < end => (r.start, r.end),
             _ => return Ok(()),
+        };
+        if r_start < start && r_end > end && self.map.len() >= MAX_MAP_COUNT.load(Relaxed) {
+            return Err(Errno::ENOMEM);
         }
         space.note_peak(self);
-        self.split_at(space, start);
-        self.split_at(space, end);
+        if r_start < start {
+            self.split_at(space, start);
+        }
+        if r_end != end {
+            self.split_at(space, end);
+        }
         loop {
             let pos = self.map.lower(start);
             match self.map.at(pos) {
@@ -346,6 +349,7 @@ impl AddressSpace {
                         file: file.file,
                     },
                     index,
+                    private: PrivatePages::default(),
                 });
             }
             None if shared => {
@@ -366,6 +370,7 @@ impl AddressSpace {
             flags: account(vm),
             backing,
             index: 0,
+            private: PrivatePages::default(),
         })
     }
 
@@ -444,6 +449,7 @@ impl AddressSpace {
                 flags,
                 backing: Backing::Anonymous,
                 index,
+                private: PrivatePages::default(),
             },
         );
         regions.brk = addr;
@@ -480,6 +486,7 @@ impl AddressSpace {
                 flags,
                 backing: Backing::Anonymous,
                 index,
+                private: PrivatePages::default(),
             },
         );
         Ok(())
@@ -506,6 +513,7 @@ impl AddressSpace {
                 flags,
                 backing: Backing::Special(pages),
                 index: 0,
+                private: PrivatePages::default(),
             },
         );
         Ok(start)

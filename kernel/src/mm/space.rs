@@ -532,9 +532,10 @@ impl AddressSpace {
                 vma.flags.contains(VmFlags::SHARED),
                 vma.flags.contains(VmFlags::WIPEONFORK),
             );
+            let file_only = vma.cache().is_some() && !vma.private.any();
             regions.map.insert(start, end, vma);
-            // Shared file pages are found again by faulting.
-            if !(shared || wipe) {
+            // Pages of files are found again by faulting.
+            if !(shared || wipe || file_only) {
                 self.copy_pages(
                     child,
                     start,

@@ -7,6 +7,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use bitflags::bitflags;
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 bitflags! {
     /// A mapping's properties.
@@ -141,6 +142,39 @@ pub struct Vma {
     pub backing: Backing,
     /// The page index in the file at the mapping's start; for anonymous memory the page number it was made at.
     pub index: u64,
+    /// Whether the process may have pages of its own in it.
+    pub private: PrivatePages,
+}
+
+/// Set once a private mapping of a file got a page that is not the file's. Until then fork need not copy its entries: the child's
+/// faults find the same pages. Set with the regions locked for reading, read with them locked for writing.
+#[derive(Default)]
+pub struct PrivatePages(AtomicBool);
+
+impl PrivatePages {
+    /// Notes that there is one now.
+    #[inline(always)]
+    pub fn note(&self) {
+        if !self.0.load(Relaxed) {
+            self.0.store(true, Relaxed);
+        }
+    }
+    /// Whether there may be one.
+    pub fn any(&self) -> bool {
+        self.0.load(Relaxed)
+    }
+    /// The mapping grows by one that had `other`.
+    pub fn join(&self, other: &Self) {
+        if other.any() {
+            self.note();
+        }
+    }
+}
+
+impl Clone for PrivatePages {
+    fn clone(&self) -> Self {
+        Self(AtomicBool::new(self.any()))
+    }
 }
 
 impl Vma {
