@@ -137,11 +137,16 @@ impl PageCache {
         self.pages.lock().get(index).cloned()
     }
 
-    /// The pages that exist among `[first, first + out.len())`.
-    pub(super) fn get_some(&self, first: u64, out: &mut [Option<Page>]) {
+    /// Calls `f(i, page)` for those of the pages `first + i`, `i < count`, that are there and near the first in the tree. The cache is locked
+    /// meanwhile.
+    #[inline(always)]
+    pub(super) fn each_near(&self, first: u64, count: usize, mut f: impl FnMut(usize, &Page)) {
         let pages = self.pages.lock();
-        for (i, slot) in out.iter_mut().enumerate() {
-            *slot = pages.get(first + i as u64).cloned();
+        let slots = pages.neighbours(first);
+        for (i, slot) in slots[..count.min(slots.len())].iter().enumerate() {
+            if let Some(page) = slot {
+                f(i, page);
+            }
         }
     }
 

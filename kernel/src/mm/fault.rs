@@ -247,29 +247,30 @@ impl AddressSpace {
         let first = (at & !(window - 1)).max(region.start);
         let last = ((at & !(window - 1)) + window).min(region.end);
         let size_pages = cache.size().div_ceil(PAGE_SIZE as u64);
-        let mut found = [const { None }; AROUND];
         let from = region.value.index_at(first - region.start);
         let count = ((last - first) >> PAGE_SHIFT).min(size_pages.saturating_sub(from) as usize);
-        cache.get_some(from, &mut found[..count]);
+        // All in the leaf table of `at`, which exists.
+        let span = 1usize << table::level_shift(1);
+        let Some(leaf) = table::find(self.root, at & !(span - 1)) else {
+            return;
+        };
+        let slots = &table::table_of(leaf)[table::index(first, 0)..];
+        let exec = prot.contains(Prot::EXEC);
         let mut added = 0;
-        for (i, page) in found.into_iter().enumerate() {
-            let Some(page) = page else { continue };
-            let addr = first + (i << PAGE_SHIFT);
-            // The same leaf table as `at`'s: it exists.
-            let Some(slot) = table::find(self.root, addr) else {
-                continue;
-            };
-            if !table::load(slot).is_empty() {
-                continue;
+        cache.each_near(from, count, |i, page| {
+            let pfn = page.pfn();
+            if !table::load(&slots[i]).is_empty() {
+                return;
             }
-            if prot.contains(Prot::EXEC) {
-                page::sync_for_exec(page.pfn());
+            if exec {
+                page::sync_for_exec(pfn);
             }
-            if exchange(slot, Entry::EMPTY, Entry::user_page(page.phys(), prot)).is_ok() {
+            let page = page.clone();
+            if exchange(&slots[i], Entry::EMPTY, Entry::user_page(page.phys(), prot)).is_ok() {
                 let _ = page.into_raw();
                 added += 1;
             }
-        }
+        });
         if added > 0 {
             self.file.fetch_add(added, Ordering::Relaxed);
         }
