@@ -115,9 +115,9 @@ impl Directory {
         self.by_cookie.insert(child.cookie, dentry.clone());
         Some(core::mem::replace(&mut child.dentry, dentry))
     }
-    /// The first entry with a cookie of at least `from`.
-    pub fn next(&self, from: u64) -> Option<(u64, &Arc<Dentry>)> {
-        self.by_cookie.range(from..).next().map(|(c, d)| (*c, d))
+    /// The entries with a cookie of at least `from`.
+    pub fn from(&self, from: u64) -> impl Iterator<Item = (u64, &Arc<Dentry>)> {
+        self.by_cookie.range(from..).map(|(c, d)| (*c, d))
     }
     /// Takes everything out (the tree is being thrown away).
     fn take_all(&mut self) -> BTreeMap<u64, Arc<Dentry>> {

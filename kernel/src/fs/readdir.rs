@@ -6,6 +6,7 @@ use crate::fs::inode::FileType;
 use crate::fs::io::{IoDst, IoSrc};
 use crate::syscall::SysResult;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use limen_linux_abi::Errno;
 
 /// What takes the entries of a listing; in `linux_dirent64` form if they go to user space.
@@ -29,6 +30,9 @@ impl<'a> DirSink<'a> {
         taken
     }
 }
+
+/// Entries taken from a directory at a time.
+const BATCH: usize = 32;
 
 /// Made-up entries have cookies from here on, after any real ones.
 const MADE_UP: u64 = 1 << 62;
@@ -78,21 +82,25 @@ fn list(dentry: &Arc<Dentry>, parent_ino: &u64, sink: &mut DirSink<'_>) -> Resul
     if sink.pos == 1 && !sink.add(b"..", *parent_ino, FileType::Directory, FIRST_COOKIE) {
         return Ok(());
     }
+    // Made before the lock is taken, under which nothing may be allocated.
+    let mut batch = Vec::with_capacity(BATCH);
     while sink.pos < MADE_UP {
-        // One entry at a time: the copy to user space may sleep, so the lock can't be held across it.
-        let next = dentry
-            .lock_dir()?
-            .next(sink.pos)
-            .map(|(cookie, d)| (cookie, d.clone()));
-        match next {
-            Some((cookie, child)) => {
-                if !sink.add(&child.name(), child.inode.ino, child.inode.kind, cookie + 1) {
-                    return Ok(());
-                }
+        // A few entries at a time: the copy to user space may sleep, so the lock can't be held across it.
+        let dead = {
+            let entries = dentry.lock_dir()?;
+            batch.extend(entries.from(sink.pos).take(BATCH).map(|(c, d)| (c, d.clone())));
+            entries.is_dead()
+        };
+        if batch.is_empty() {
+            if dead || inode.ops.writable_directory() {
+                return Ok(());
             }
-            None if dentry.lock_dir()?.is_dead() => return Ok(()),
-            None if inode.ops.writable_directory() => return Ok(()),
-            None => sink.pos = MADE_UP,
+            sink.pos = MADE_UP;
+        }
+        for (cookie, child) in batch.drain(..) {
+            if !sink.add(&child.name(), child.inode.ino, child.inode.kind, cookie + 1) {
+                return Ok(());
+            }
         }
     }
     // The file system counts its own entries from 2; a pinned entry appears among them, too, so it must not appear twice.

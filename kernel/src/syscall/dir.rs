@@ -13,7 +13,6 @@ use crate::fs::walk::{AT_FDCWD, Walk, lookup, with_parent};
 use crate::mm::copy::{UserString, copy_out, read_path};
 use crate::mm::user::write_bytes;
 use crate::task::current;
-use alloc::vec::Vec;
 use limen_linux_abi::{Errno, raw::general as abi};
 
 fn creation_mask() -> u32 {
@@ -215,27 +214,26 @@ fn list(fd: i32, buf: usize, size: u32, layout: Layout) -> SysResult {
     let mut pos = file.pos.lock();
     let mut used = 0usize;
     let mut error = None;
-    let mut record = Vec::with_capacity(64);
+    let (header, end) = match layout {
+        Layout::New => (19, 1),
+        Layout::Old => (18, 2),
+    };
+    // Names have at most 255 bytes.
+    let mut buffer = [0; 280];
     let mut emit = |name: &[u8], ino: u64, kind: FileType, next: u64| {
-        let header = if layout == Layout::New { 19 } else { 18 };
-        let len = (header + name.len() + if layout == Layout::New { 1 } else { 2 }).next_multiple_of(8);
-        if used + len > size as usize {
+        let len = (header + name.len() + end).next_multiple_of(8);
+        let Some(record) = buffer.get_mut(..len).filter(|_| used + len <= size as usize) else {
             error = Some(Errno::EINVAL);
             return false;
-        }
-        record.clear();
-        record.extend_from_slice(&ino.to_le_bytes());
-        record.extend_from_slice(&next.to_le_bytes());
-        record.extend_from_slice(&(len as u16).to_le_bytes());
-        if layout == Layout::New {
-            record.push(kind as u8);
-        }
-        record.extend_from_slice(name);
-        record.resize(len, 0);
-        if layout == Layout::Old {
-            record[len - 1] = kind as u8;
-        }
-        if copy_out(buf.wrapping_add(used), &record) != len {
+        };
+        record[len - 8..].fill(0);
+        record[..8].copy_from_slice(&ino.to_le_bytes());
+        record[8..16].copy_from_slice(&next.to_le_bytes());
+        record[16..18].copy_from_slice(&(len as u16).to_le_bytes());
+        record[header..header + name.len()].copy_from_slice(name);
+        let kind_at = if layout == Layout::New { 18 } else { len - 1 };
+        record[kind_at] = kind as u8;
+        if copy_out(buf.wrapping_add(used), record) != len {
             error = Some(Errno::EFAULT);
             return false;
         }

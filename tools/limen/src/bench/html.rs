@@ -116,7 +116,7 @@ fn bars(out: &mut String, what: &str, values: &[Option<f64>]) {
 const WIDTH: f64 = 340.0;
 const HEIGHT: f64 = 210.0;
 const LEFT: f64 = 62.0;
-const RIGHT: f64 = 12.0;
+const RIGHT: f64 = 24.0;
 const TOP: f64 = 10.0;
 const BOTTOM: f64 = 34.0;
 
