@@ -18,6 +18,9 @@ pub trait Environment<const C: usize, const E: usize> {
     fn report(&self, report: &Report<'_, C, E>);
 }
 
+/// Beside a class's [`Usage`]: its recursion was reported. Only of interest where several reports are wanted.
+const RECURSION_SAID: u8 = 0x80;
+
 /// A lock that is being taken.
 #[derive(Clone, Copy, Debug)]
 pub struct Acquire {
@@ -127,6 +130,7 @@ impl<V: Environment<C, E>, const C: usize, const E: usize, const N: usize> Valid
             .copied();
         if let Some(held) = again
             && !a.attempt
+            && self.usage[a.class.number()].fetch_or(RECURSION_SAID, Ordering::Relaxed) & RECURSION_SAID == 0
         {
             self.complain_alone(context, Problem::Recursion { held, wanted: *a });
         }

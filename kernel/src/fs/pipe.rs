@@ -87,6 +87,10 @@ impl Pipe {
     pub fn lock(&self) -> MutexGuard<'_, Ring> {
         self.ring.lock()
     }
+    /// The same while another pipe of a lower address is locked.
+    pub fn lock_second(&self) -> MutexGuard<'_, Ring> {
+        self.ring.lock_nested(1)
+    }
     /// After the contents were changed under the lock: tells sleepers.
     pub fn changed(&self, ring: MutexGuard<'_, Ring>, readers: bool, writers: bool) {
         self.used.store(ring.bufs.len(), Ordering::Release);

@@ -324,10 +324,10 @@ pub fn link(a: &Arc<Pipe>, b: &Arc<Pipe>, len: usize, nonblock: bool, consume: b
         let (mut from, mut to);
         if Arc::as_ptr(a).addr() < Arc::as_ptr(b).addr() {
             from = a.lock();
-            to = b.lock();
+            to = b.lock_second();
         } else {
             to = b.lock();
-            from = a.lock();
+            from = a.lock_second();
         }
         let mut done = 0;
         let mut taken = 0;

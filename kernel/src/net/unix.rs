@@ -89,6 +89,13 @@ struct State {
     timeouts: [Option<u64>; 2],
 }
 
+impl State {
+    /// Whether it listens and one more connection may wait.
+    fn has_room(&self) -> bool {
+        !self.closed && self.backlog.is_some_and(|b| self.pending.len() <= b)
+    }
+}
+
 /// A socket.
 pub struct Sock {
     /// Kind.
@@ -131,6 +138,28 @@ impl Sock {
         s.peer = Arc::downgrade(peer);
         s.connected = true;
         s.peer_cred = cred;
+    }
+
+    /// Connects a stream socket that is not connected yet.
+    fn join(&self, peer: &Arc<Sock>, cred: Cred) -> Result<(), Errno> {
+        let mut s = self.state.lock();
+        if s.backlog.is_some() {
+            return Err(Errno::EINVAL);
+        }
+        if s.connected {
+            return Err(Errno::EISCONN);
+        }
+        s.peer = Arc::downgrade(peer);
+        s.connected = true;
+        s.peer_cred = cred;
+        Ok(())
+    }
+
+    /// Undoes [`Sock::join`].
+    fn leave(&self) {
+        let mut s = self.state.lock();
+        s.peer = Weak::new();
+        s.connected = false;
     }
 
     /// Its own name.
@@ -244,24 +273,32 @@ impl Sock {
             }
         }
         loop {
-            let mut l = to.state.lock();
-            let Some(backlog) = l.backlog.filter(|_| !l.closed) else {
+            // No two sockets are locked at once: either may be turned into a listener the other connects to, or be the other.
+            let l = to.state.lock();
+            if l.closed || l.backlog.is_none() {
                 return Err(Errno::ECONNREFUSED);
-            };
-            if l.pending.len() <= backlog {
+            }
+            if l.has_room() {
+                let (name, pass_cred, cred) = (l.name.clone(), l.pass_cred, l.peer_cred);
+                drop(l);
                 let server = Sock::new(self.kind);
                 {
                     let mut s = server.state.lock();
-                    s.name = l.name.clone();
-                    s.pass_cred = l.pass_cred;
+                    s.name = name;
+                    s.pass_cred = pass_cred;
                 }
-                let cred = l.peer_cred;
                 server.set_peer(self, own_cred());
-                self.set_peer(&server, cred);
-                l.pending.push_back(server);
+                self.join(&server, cred)?;
+                let mut l = to.state.lock();
+                if l.has_room() {
+                    l.pending.push_back(server);
+                    drop(l);
+                    to.read_wait.wake_all();
+                    return Ok(());
+                }
                 drop(l);
-                to.read_wait.wake_all();
-                return Ok(());
+                self.leave();
+                continue;
             }
             drop(l);
             if nonblock {

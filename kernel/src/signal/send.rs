@@ -64,8 +64,8 @@ pub fn force(sig: u32, info: SigInfo) {
     let task = crate::task::current();
     {
         let shared = task.process.signals.lock();
-        let mut table = shared.actions.table.lock();
         let mut own = task.signals.lock();
+        let mut table = shared.actions.table.lock();
         let action = &mut table[sig as usize - 1];
         let blocked = own.blocked.has(sig);
         if blocked || action.handler == IGNORE {

@@ -110,6 +110,14 @@ impl<T: ?Sized> Drop for MutexGuard<'_, T> {
     }
 }
 
+impl Mutex<u64> {
+    /// The value at some moment, without the lock: for showing it, even while the lock is held for long.
+    pub fn peek(&self) -> u64 {
+        // SAFETY: always initialised. A holder may be writing: any bits are a `u64`, and nothing but a number to be shown depends on them.
+        unsafe { core::ptr::read_volatile(self.value.get()) }
+    }
+}
+
 impl<T: Default> Default for Mutex<T> {
     #[cfg_attr(feature = "lockdep", track_caller)]
     fn default() -> Self {

@@ -111,9 +111,8 @@ fn by_who(which: i32, who: i32) -> Result<Vec<Arc<Task>>, Errno> {
         PRIO_USER => {
             let uid = if who == 0 { me.creds().uid } else { who as u32 };
             for process in all_processes() {
-                process.with_threads(|threads| {
-                    found.extend(threads.iter().filter(|t| t.creds().uid == uid).cloned())
-                });
+                // A copy: the list's lock is taken in interrupts, that of the credentials is not made for it.
+                found.extend(process.threads().into_iter().filter(|t| t.creds().uid == uid));
             }
         }
         _ => return Err(Errno::EINVAL),

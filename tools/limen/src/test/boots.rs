@@ -5,6 +5,7 @@ use anyhow::{Result, bail};
 
 use super::guest::Guest;
 use super::{Context, Step, Verdict};
+use crate::agent;
 use crate::arch::Arch;
 
 /// What the first program says when all is well.
@@ -25,6 +26,85 @@ fn boot(context: &Context, arch: Arch, smp: u32, options: &[&str]) -> Result<Str
         options.join(" "),
         began.elapsed().as_secs_f64()
     ))
+}
+
+/// The kernel's own tests; gives their last line.
+fn selftest(context: &Context, arch: Arch, options: &[&str]) -> Result<String> {
+    let mut guest = Guest::new(context, arch)
+        .smp(2)
+        .timeout(120)
+        .option("--append=limen.selftest");
+    for option in options {
+        guest = guest.option(*option);
+    }
+    let ran = guest.run()?;
+    let Some(line) = ran
+        .log
+        .lines()
+        .find(|l| l.contains("selftest:") && l.contains("passed"))
+    else {
+        bail!("the self-tests did not end\n{}", ran.everything());
+    };
+    ran.clean_log()?;
+    Ok(line
+        .split("selftest:")
+        .nth(1)
+        .unwrap_or_default()
+        .trim()
+        .to_owned())
+}
+
+/// The build with lock validation: all boots, the self-tests and much work, in silence; and every planted fault is found.
+fn lockdep(context: &Context, arch: Arch) -> Result<Verdict> {
+    const KERNEL: [&str; 2] = ["--features=lockdep", "--profile=kernel-dev"];
+    const PLANTED: [(&str, &str); 6] = [
+        ("order", "possible circular locking dependency detected"),
+        ("irq", "inconsistent {HARDIRQ-ON-W} -> {IN-HARDIRQ-W} usage"),
+        ("inversion", "possible irq lock inversion dependency detected"),
+        ("recursion", "possible recursive locking detected"),
+        ("sleep", "BUG: sleeping function called from invalid context"),
+        ("exit", "lock held at task exit time!"),
+    ];
+    if context.kernel.is_some() {
+        return Ok(Verdict::Skipped("only for Limen".into()));
+    }
+    let guest = |smp| {
+        KERNEL
+            .iter()
+            .fold(Guest::new(context, arch).smp(smp), |g, o| g.option(*o))
+    };
+    for smp in [1, 2, 4, 8] {
+        boot(context, arch, smp, &KERNEL)?;
+    }
+    selftest(context, arch, &KERNEL)?;
+    let load = agent::program(arch, "load")?;
+    let hostile = agent::program(arch, "hostile")?;
+    let script = "for i in 1 2 3; do ls -lR /proc/self /sys /dev >/dev/null 2>&1; (seq 1000 | sort | md5sum; sleep 0.1) & done; wait; \
+                  mkdir -p /tmp/h; chmod 777 /tmp/h; cd /tmp/h; /load 10 || exit 1; /hostile 6000 0 7; /hostile 3000 1000 8; kill -9 $$\n";
+    let ran = guest(3)
+        .timeout(240)
+        .option(format!("--add={}:/load", load.display()))
+        .option(format!("--add={}:/hostile", hostile.display()))
+        .script(script)
+        .run()?;
+    ran.expect(137)?;
+    for (name, report) in PLANTED {
+        let ran = guest(2)
+            .timeout(60)
+            .option(format!("--append=limen.lockdep_selftest={name}"))
+            .script("sleep 0.3\n")
+            .run()?;
+        if !ran.log.contains(report) || !ran.log.contains("turning off the locking correctness validator") {
+            bail!("the planted fault {name} was not found\n{}", ran.everything());
+        }
+    }
+    let lines: Vec<String> = ran.text().lines().map(str::to_owned).collect();
+    let rounds = lines.iter().find(|l| l.starts_with("forks ")).cloned();
+    Ok(Verdict::Passed(format!(
+        "silent on 1, 2, 4, 8 CPUs, in self-tests and under load ({}); {} planted faults found",
+        rounds.unwrap_or_default(),
+        PLANTED.len()
+    )))
 }
 
 /// The first boot, which the others depend on.
@@ -75,39 +155,12 @@ pub fn more_steps(arch: Arch) -> Vec<Step> {
         }
         Ok(Verdict::Passed(format!("{} machines and processors", said.len())))
     });
-    let lockdep = Step::on(arch, "lockdep", move |context| {
-        if context.kernel.is_some() {
-            return Ok(Verdict::Skipped("only for Limen".into()));
-        }
-        let script = "for i in 1 2 3 4 5; do ls -lR /proc/self /sys /dev >/dev/null 2>&1; (seq 1000 | sort | md5sum; sleep 0.1) & done; wait; \
-                      mkdir -p /tmp/a; for i in $(seq 100); do echo $i > /tmp/a/$i; done; rm -r /tmp/a; kill -9 $$\n";
-        let guest = Guest::new(context, arch)
-            .smp(4)
-            .timeout(240)
-            .option("--features=lockdep");
-        let ran = guest.option("--profile=kernel-dev").script(script).run()?;
-        ran.expect(137)?;
-        Ok(Verdict::Passed("no complaint about locks".into()))
-    });
+    let lockdep = Step::on(arch, "lockdep", move |context| lockdep(context, arch));
     let selftest = Step::on(arch, "selftest", move |context| {
         if context.kernel.is_some() {
             return Ok(Verdict::Skipped("only for Limen".into()));
         }
-        let ran = Guest::new(context, arch)
-            .smp(2)
-            .timeout(120)
-            .option("--append=limen.selftest")
-            .run()?;
-        let Some(line) = ran
-            .log
-            .lines()
-            .find(|l| l.contains("selftest:") && l.contains("passed"))
-        else {
-            bail!("the self-tests did not end\n{}", ran.everything());
-        };
-        ran.clean_log()?;
-        let line = line.split("selftest:").nth(1).unwrap_or_default().trim();
-        Ok(Verdict::Passed(line.to_owned()))
+        Ok(Verdict::Passed(selftest(context, arch, &[])?))
     });
     let first = format!("boot-{arch}");
     vec![
