@@ -134,7 +134,8 @@ impl Mode {
     }
 }
 
-/// In which interrupt states a class was seen: a set of the constants.
+/// How a class was seen to be waited for and held: a set of the constants. They come in two families with one rule each: a class that was
+/// waited for as the first two say must not be, or lead to, one that was held as the last two say.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Usage(pub(crate) u8);
 
@@ -147,40 +148,82 @@ impl Usage {
     pub const ON: Usage = Usage(4);
     /// Held shared with interrupts on.
     pub const ON_READ: Usage = Usage(8);
+    /// Waited for with interrupts off: the CPU answers no other CPU meanwhile.
+    pub const DEAF: Usage = Usage(0x10);
+    /// The same, by readers that wait only for a writer that holds it.
+    pub const DEAF_READ: Usage = Usage(0x20);
+    /// Held alone while waiting for other CPUs' answers.
+    pub const CALL: Usage = Usage(0x40);
+    /// Held shared while waiting for other CPUs' answers.
+    pub const CALL_READ: Usage = Usage(0x80);
 
-    pub(crate) const ANY_IN: Usage = Usage(3);
+    pub(crate) const NONE: Usage = Usage(0);
+    const READERS: u8 = 0xaa;
 
+    #[inline]
     pub(crate) fn has(self, other: Usage) -> bool {
         self.0 & other.0 != 0
     }
-    /// Its number, for tables.
+    #[inline]
+    pub(crate) fn and(self, other: Usage) -> Usage {
+        Usage(self.0 | other.0)
+    }
+    /// The states of the set, one by one.
+    pub(crate) fn each(self) -> impl Iterator<Item = Usage> {
+        (0..8).map(|i| Usage(1 << i)).filter(move |u| self.has(*u))
+    }
+    /// The number of one state, for tables.
     pub(crate) fn index(self) -> usize {
         self.0.trailing_zeros() as usize
     }
+    /// Whether it is a way of waiting.
+    pub(crate) fn waits(self) -> bool {
+        self.0 & 0x33 != 0
+    }
+    /// Whether it is a reader's.
+    pub(crate) fn is_read(self) -> bool {
+        self.0 & Self::READERS != 0
+    }
+    /// What a class waited for like this must not lead to: held alone, and held shared.
+    pub(crate) fn forbids(self) -> [Usage; 2] {
+        if self.0 & 0xf != 0 {
+            [Usage::ON, Usage::ON_READ]
+        } else {
+            [Usage::CALL, Usage::CALL_READ]
+        }
+    }
+    fn of(exclusive: Usage, read: bool) -> Usage {
+        if read { Usage(exclusive.0 << 1) } else { exclusive }
+    }
     /// Waiting for a lock in this mode in an interrupt.
     pub(crate) fn waited_in_interrupt(mode: Mode) -> Usage {
-        if mode.is_recursive() {
-            Usage::IN_READ
-        } else {
-            Usage::IN
-        }
+        Self::of(Usage::IN, mode.is_recursive())
     }
     /// Holding a lock in this mode with interrupts on.
     pub(crate) fn held_with_interrupts(mode: Mode) -> Usage {
-        if mode.is_shared() {
-            Usage::ON_READ
-        } else {
-            Usage::ON
-        }
+        Self::of(Usage::ON, mode.is_shared())
+    }
+    /// Waiting for a lock in this mode with interrupts off.
+    pub(crate) fn waited_deaf(mode: Mode) -> Usage {
+        Self::of(Usage::DEAF, mode.is_recursive())
+    }
+    /// Holding a lock in this mode while other CPUs are asked.
+    pub(crate) fn held_in_call(mode: Mode) -> Usage {
+        Self::of(Usage::CALL, mode.is_shared())
     }
     /// The name of one state.
     pub(crate) fn name(self) -> &'static str {
-        match self {
-            Usage::IN => "IN-HARDIRQ-W",
-            Usage::IN_READ => "IN-HARDIRQ-R",
-            Usage::ON => "HARDIRQ-ON-W",
-            _ => "HARDIRQ-ON-R",
-        }
+        const NAMES: [&str; 8] = [
+            "IN-HARDIRQ-W",
+            "IN-HARDIRQ-R",
+            "HARDIRQ-ON-W",
+            "HARDIRQ-ON-R",
+            "HARDIRQ-OFF-WAIT-W",
+            "HARDIRQ-OFF-WAIT-R",
+            "CPU-CALL-W",
+            "CPU-CALL-R",
+        ];
+        NAMES[self.index() % 8]
     }
 }
 

@@ -6,7 +6,8 @@
 //!
 //! Interrupts fit into the same picture. A class that is held with interrupts on can be interrupted by any interrupt, which
 //! may wait for any class that interrupts wait for: as if there were a dependency from every class of the former sort to every one of the latter. It
-//! is not stored; chains that would need it are found by looking for a strong chain from one of the latter to one of the former.
+//! is not stored; chains that would need it are found by looking for a strong chain from one of the latter to one of the former. Waiting for the answer
+//! of another CPU, which does not answer while it waits for a lock with interrupts off, is a second rule of the same form.
 
 use crate::class::{ClassId, Key, Mode, SUBCLASSES, Site, Usage};
 
@@ -59,7 +60,7 @@ struct Node {
     next: u16,
     usage: Usage,
     /// Where each state was seen first.
-    seen: [Option<Site>; 4],
+    seen: [Option<Site>; 8],
     /// First dependency from and to it.
     out: u16,
     into: u16,
@@ -69,8 +70,8 @@ impl Node {
     const EMPTY: Self = Self {
         key: None,
         next: 0,
-        usage: Usage(0),
-        seen: [None; 4],
+        usage: Usage::NONE,
+        seen: [None; 8],
         out: 0,
         into: 0,
     };
@@ -129,7 +130,7 @@ pub enum Full {
 pub(crate) enum Found {
     /// A strong closed chain; [`Graph::path`] leads from the class that is wanted to the one that is held.
     Circle { held: End },
-    /// A strong chain (the path) from a class used in interrupts to one held with interrupts on.
+    /// A strong chain (the path) from a class waited for in some way to one that is held as that forbids.
     Inversion {
         safe: ClassId,
         safe_use: Usage,
@@ -269,58 +270,56 @@ impl<const C: usize, const E: usize> Graph<C, E> {
         self.inversion_through(held.class)
     }
 
-    /// `class` is used in a new way. (If it was known, nothing happens.)
+    /// `class` is used in one new way. (If it was known, nothing happens.)
     pub(crate) fn mark(&mut self, class: ClassId, usage: Usage, site: Site) -> Option<Found> {
         let node = &mut self.nodes[class.number()];
         if node.usage.has(usage) {
             return None;
         }
-        node.usage.0 |= usage.0;
+        node.usage = node.usage.and(usage);
         node.seen[usage.index()] = Some(site);
-        if usage.has(Usage::ANY_IN) {
+        if usage.waits() {
             self.inversion_from(class, usage)
         } else {
             self.inversion_through(class)
         }
     }
 
-    /// Looks for a chain from any class used in interrupts that leads to `class`, on to one held with interrupts on.
+    /// Looks for a chain that leads through `class`, from one that is waited for in some way to one that must not be held as it is (the rule of
+    /// [`Usage`]).
     fn inversion_through(&mut self, class: ClassId) -> Option<Found> {
         let used = self.before(class);
         for i in 0..used {
             let safe = ClassId(self.queue[i / 2][i % 2]);
-            for usage in [Usage::IN, Usage::IN_READ] {
-                // The queue belongs to the search: what it held is gathered again after each.
-                if self.usage(safe).has(usage)
-                    && let Some(found) = self.inversion_from(safe, usage)
-                {
+            for usage in self.usage(safe).each().filter(|u| u.waits()) {
+                if let Some(found) = self.inversion_from(safe, usage) {
                     return Some(found);
                 }
-            }
-            if self.usage(safe).has(Usage::ANY_IN) {
+                // The queue belongs to the search: what it held is gathered again after each.
                 self.before(class);
             }
         }
         None
     }
 
-    /// Looks for a strong chain from `safe`, waited for in interrupts like `usage` says, to a class held with interrupts on.
+    /// Looks for a strong chain from `safe`, waited for like `usage` says, to a class held as that forbids.
     fn inversion_from(&mut self, safe: ClassId, usage: Usage) -> Option<Found> {
-        let mut found = (0, Usage::ON);
+        let [alone, shared] = usage.forbids();
+        let mut found = (0, alone);
         let hit = |graph: &Self, class: u16, recursive: bool| {
             let states = graph.nodes[class as usize].usage;
             // A reader that holds it stops only a wait that is not a recursive reader's.
-            let on = if states.has(Usage::ON) {
-                Usage::ON
-            } else if states.has(Usage::ON_READ) && !recursive {
-                Usage::ON_READ
+            let held = if states.has(alone) {
+                alone
+            } else if states.has(shared) && !recursive {
+                shared
             } else {
                 return false;
             };
-            found = (class, on);
+            found = (class, held);
             true
         };
-        self.search(safe, usage == Usage::IN_READ, hit).then_some(())?;
+        self.search(safe, usage.is_read(), hit).then_some(())?;
         Some(Found::Inversion {
             safe,
             safe_use: usage,

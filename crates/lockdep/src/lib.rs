@@ -5,9 +5,10 @@
 //! made at one place of the source are one class. What is learnt is
 //!
 //! * for each pair of classes whether one was waited for while the other was held, and how ([`graph`]);
-//! * for each class whether it was waited for in interrupts and whether it was held with interrupts on ([`Usage`]).
+//! * for each class whether it was waited for in interrupts and whether it was held with interrupts on; whether it was waited for with interrupts off
+//!   and whether it was held while other CPUs were asked to answer an interrupt ([`Usage`]).
 //!
-//! A closed chain of the former, or a chain from a class used in interrupts to one held with interrupts on, is a possible deadlock. Other
+//! A closed chain of the former, or a chain from a class waited for to one held as a pair of the latter has it, is a possible deadlock. Other
 //! rules (taking a lock twice, sleeping while a spinlock is held, giving back what is not held, leaving the kernel with a lock held) need only
 //! the [`Context`] of the thread.
 //!

@@ -16,13 +16,13 @@ pub enum Problem {
         /// What is wanted.
         wanted: End,
     },
-    /// A chain (the graph's path) leads from a class used in interrupts to one held with interrupts on.
+    /// A chain (the graph's path) leads from a class waited for in some way (interrupts, interrupts off) to one held as that forbids.
     Inversion {
-        /// The class used in interrupts.
+        /// The class waited for.
         safe: ClassId,
         /// How.
         safe_use: Usage,
-        /// The class held with interrupts on.
+        /// The class held.
         unsafe_: ClassId,
         /// How.
         unsafe_use: Usage,
@@ -186,12 +186,17 @@ impl<const C: usize, const E: usize> Report<'_, C, E> {
                 unsafe_,
                 unsafe_use,
             } => {
-                writeln!(f, "WARNING: possible irq lock inversion dependency detected")?;
-                writeln!(f, "HARDIRQ-safe -> HARDIRQ-unsafe lock order:")?;
+                let (what, from, to) = if safe_use.forbids()[0] == Usage::ON {
+                    ("irq lock inversion dependency", "HARDIRQ-safe", "HARDIRQ-unsafe")
+                } else {
+                    ("deadlock with a call of other CPUs", "waited-for", "held")
+                };
+                writeln!(f, "WARNING: possible {what} detected")?;
+                writeln!(f, "{from} -> {to} lock order:")?;
                 self.chain(f)?;
-                writeln!(f, "the HARDIRQ-safe lock ({}):", self.name(*safe))?;
+                writeln!(f, "the {from} lock ({}):", self.name(*safe))?;
                 self.used(f, *safe, *safe_use)?;
-                writeln!(f, "the HARDIRQ-unsafe lock ({}):", self.name(*unsafe_))?;
+                writeln!(f, "the {to} lock ({}):", self.name(*unsafe_))?;
                 self.used(f, *unsafe_, *unsafe_use)
             }
             Problem::Inconsistent { class, was, now } => {

@@ -18,9 +18,6 @@ pub trait Environment<const C: usize, const E: usize> {
     fn report(&self, report: &Report<'_, C, E>);
 }
 
-/// Beside a class's [`Usage`]: its recursion was reported. Only of interest where several reports are wanted.
-const RECURSION_SAID: u8 = 0x80;
-
 /// A lock that is being taken.
 #[derive(Clone, Copy, Debug)]
 pub struct Acquire {
@@ -45,6 +42,8 @@ pub struct Validator<V, const C: usize, const E: usize, const N: usize> {
     /// Reports still to be made; with the last one validation ends.
     reports: AtomicU32,
     usage: [AtomicU8; C],
+    /// Classes whose recursion was reported. Only of interest where several reports are wanted.
+    recursive: [AtomicBool; C],
     chains: ChainCache<N>,
 }
 
@@ -56,6 +55,7 @@ impl<V: Environment<C, E>, const C: usize, const E: usize, const N: usize> Valid
             on: AtomicBool::new(true),
             reports: AtomicU32::new(1),
             usage: [const { AtomicU8::new(0) }; C],
+            recursive: [const { AtomicBool::new(false) }; C],
             chains: ChainCache::new(),
         }
     }
@@ -117,9 +117,10 @@ impl<V: Environment<C, E>, const C: usize, const E: usize, const N: usize> Valid
         }
         let in_interrupt = context.irq_depth() > 0;
         let usage = match (in_interrupt, context.irqs_on) {
-            (true, _) if !a.attempt => Usage::waited_in_interrupt(a.mode),
             (false, true) => Usage::held_with_interrupts(a.mode),
-            _ => Usage(0),
+            _ if a.attempt => Usage::NONE,
+            (false, false) => Usage::waited_deaf(a.mode),
+            (true, _) => Usage::waited_in_interrupt(a.mode).and(Usage::waited_deaf(a.mode)),
         };
         if a.sleeps && !a.attempt && (in_interrupt || context.held().any(|h| !h.sleeps)) {
             self.complain_alone(context, Problem::InvalidWait { wanted: *a });
@@ -130,12 +131,12 @@ impl<V: Environment<C, E>, const C: usize, const E: usize, const N: usize> Valid
             .copied();
         if let Some(held) = again
             && !a.attempt
-            && self.usage[a.class.number()].fetch_or(RECURSION_SAID, Ordering::Relaxed) & RECURSION_SAID == 0
+            && !self.recursive[a.class.number()].swap(true, Ordering::Relaxed)
         {
             self.complain_alone(context, Problem::Recursion { held, wanted: *a });
         }
         let chain = chain_key(context.chain(), a.class, a.mode);
-        let usage_known = usage.0 == 0 || self.usage[a.class.number()].load(Ordering::Relaxed) & usage.0 != 0;
+        let usage_known = usage.0 & !self.usage[a.class.number()].load(Ordering::Relaxed) == 0;
         let chain_known =
             a.attempt || context.chain() == crate::context::CHAIN_START || self.chains.has(chain);
         if !(usage_known && chain_known) {
@@ -159,7 +160,7 @@ impl<V: Environment<C, E>, const C: usize, const E: usize, const N: usize> Valid
     #[cold]
     fn learn(&self, context: &Context, a: &Acquire, usage: Usage, chain: u64) {
         self.environment.with_graph(|graph| {
-            if usage.0 != 0 {
+            for usage in usage.each() {
                 self.mark(graph, context, a.class, usage, a.site);
             }
             if a.attempt {
@@ -258,6 +259,20 @@ impl<V: Environment<C, E>, const C: usize, const E: usize, const N: usize> Valid
             }
         }
         context.irqs_on = true;
+    }
+
+    /// The thread is about to wait for other CPUs to answer an interrupt: nobody may wait, deaf to it, for what is held here.
+    pub fn waits_for_cpus(&self, context: &Context) {
+        if !self.is_on() {
+            return;
+        }
+        for h in context.held() {
+            let usage = Usage::held_in_call(h.mode);
+            if !Usage(self.usage[h.class.number()].load(Ordering::Relaxed)).has(usage) {
+                self.environment
+                    .with_graph(|graph| self.mark(graph, context, h.class, usage, h.site));
+            }
+        }
     }
 
     /// A hardware interrupt begins.

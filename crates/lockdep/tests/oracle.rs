@@ -1,6 +1,6 @@
 //! The validator against brute force: random threads take and give back random locks, with and without interrupts. The oracle keeps
 //! every dependency with both its ends, adds one from everything held with interrupts on to everything waited for in interrupts, and looks for closed
-//! strong chains by transitive closure. Validator and oracle must find fault at the very same step, or never.
+//! strong chains by transitive closure; the same for what is held while other CPUs are called and what is waited for with interrupts off. Validator and oracle must find fault at the very same step, or never.
 
 mod common;
 
@@ -20,6 +20,7 @@ enum Step {
     LeaveIrq,
     IrqsOn,
     IrqsOff,
+    Call,
 }
 
 fn step() -> impl Strategy<Value = (usize, Step)> {
@@ -36,6 +37,7 @@ fn step() -> impl Strategy<Value = (usize, Step)> {
         1 => Just(Step::LeaveIrq),
         1 => Just(Step::IrqsOn),
         3 => Just(Step::IrqsOff),
+        1 => Just(Step::Call),
     ];
     (0..THREADS, step)
 }
@@ -50,6 +52,10 @@ struct Oracle {
     on: BTreeSet<(usize, bool)>,
     /// Waited for in interrupts: class, recursive.
     used: BTreeSet<(usize, bool)>,
+    /// Held while other CPUs are called: class, shared.
+    call: BTreeSet<(usize, bool)>,
+    /// Waited for with interrupts off: class, recursive.
+    deaf: BTreeSet<(usize, bool)>,
     /// Per thread: lock, mode, interrupt depth.
     held: [Vec<(usize, Mode, u8)>; THREADS],
     irqs_on: [bool; THREADS],
@@ -59,11 +65,22 @@ struct Oracle {
 impl Oracle {
     fn closed_chain(&self) -> bool {
         let mut all: Vec<Dependency> = self.dependencies.iter().copied().collect();
-        for &(held, shared) in &self.on {
-            for &(wanted, recursive) in &self.used {
-                all.push((held, shared, wanted, recursive));
+        let real = all.clone();
+        for (holds, waits) in [(&self.on, &self.used), (&self.call, &self.deaf)] {
+            // The two rules do not mix: each is looked at with the real dependencies only.
+            all.clone_from(&real);
+            for &(held, shared) in holds {
+                for &(wanted, recursive) in waits {
+                    all.push((held, shared, wanted, recursive));
+                }
+            }
+            if Self::closed(&all) {
+                return true;
             }
         }
+        false
+    }
+    fn closed(all: &[Dependency]) -> bool {
         let n = all.len();
         let mut reach = vec![vec![false; n]; n];
         for (i, a) in all.iter().enumerate() {
@@ -86,6 +103,9 @@ impl Oracle {
         let depth = self.depth[thread];
         let mut bad = false;
         if !attempt {
+            if depth > 0 || !self.irqs_on[thread] {
+                self.deaf.insert((lock, mode == Mode::SharedRecursive));
+            }
             if depth > 0 {
                 self.used.insert((lock, mode == Mode::SharedRecursive));
             }
@@ -106,6 +126,12 @@ impl Oracle {
         }
         self.held[thread].push((lock, mode, depth));
         bad || self.closed_chain()
+    }
+    fn call(&mut self, thread: usize) -> bool {
+        for &(h, m, _) in &self.held[thread] {
+            self.call.insert((h, m != Mode::Exclusive));
+        }
+        self.closed_chain()
     }
     fn irqs_on(&mut self, thread: usize) -> bool {
         self.irqs_on[thread] = true;
@@ -174,6 +200,10 @@ fn run(steps: &[(usize, Step)]) -> Result<bool, TestCaseError> {
                 c.irqs_on = false;
                 oracle.irqs_on[t] = false;
                 false
+            }
+            Step::Call => {
+                m.v.waits_for_cpus(c);
+                oracle.call(t)
             }
             _ => false,
         };

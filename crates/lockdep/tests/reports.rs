@@ -274,6 +274,31 @@ fn an_interrupt_waits_for_what_waits_for_something_held_with_interrupts_on() {
 }
 
 #[test]
+fn a_call_of_other_cpus_with_what_they_wait_for_deaf() {
+    let world = World::new();
+    let mut m = Machine::new(&world);
+    let (a, b) = (m.spin("A"), m.spin("B"));
+    let mut c = thread();
+    m.take(&mut c, b);
+    m.v.waits_for_cpus(&c);
+    m.drop(&mut c, b);
+    irqs_off(&mut c);
+    m.nest(&mut c, &[a]);
+    m.silent();
+    c.irqs_on = true;
+    m.nest(&mut c, &[a, b]);
+    let text = m.report();
+    assert!(
+        text.starts_with("WARNING: possible deadlock with a call of other CPUs detected"),
+        "{text}"
+    );
+    assert!(
+        text.contains("the held lock (SpinLock<B>") && text.contains("{CPU-CALL-W}"),
+        "{text}"
+    );
+}
+
+#[test]
 fn what_an_interrupt_takes_depends_not_on_what_it_interrupted() {
     let world = World::new();
     let mut m = Machine::new(&world);

@@ -58,6 +58,7 @@ pub fn on_each_cpu(cpus: CpuSet, f: &(dyn Fn() + Sync)) {
     let here = crate::arch::smp::cpu_id();
     let others = cpus.and(online()).without(here);
     if !others.is_empty() {
+        crate::sync::lockdep::waits_for_cpus();
         let pending = AtomicUsize::new(others.count());
         let nodes: [UnsafeCell<MaybeUninit<Node>>; MAX_CPUS] =
             [const { UnsafeCell::new(MaybeUninit::uninit()) }; MAX_CPUS];

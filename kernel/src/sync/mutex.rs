@@ -61,6 +61,18 @@ impl<T: ?Sized> Mutex<T> {
         }
         MutexGuard { lock: self }
     }
+    /// [`Mutex::lock`] while others of its class are held; `subclass` (1 to 3) stands for the order in which that happens.
+    #[cfg_attr(any(debug_assertions, feature = "lockdep"), track_caller)]
+    pub fn lock_nested(&self, subclass: usize) -> MutexGuard<'_, T> {
+        crate::sched::might_sleep();
+        self.dep
+            .acquire_nested::<T>(Kind::Mutex, Mode::Exclusive, subclass);
+        if !self.acquire() {
+            self.waiters
+                .wait_until_uninterruptible(|| self.acquire_contended());
+        }
+        MutexGuard { lock: self }
+    }
     /// Takes the lock; any signal ends the wait with `ERESTARTSYS`.
     #[cfg_attr(any(debug_assertions, feature = "lockdep"), track_caller)]
     pub fn lock_interruptible(&self) -> Result<MutexGuard<'_, T>, Errno> {

@@ -72,6 +72,8 @@ pub fn leave_nmi(_: u32) {}
 #[inline(always)]
 pub fn to_user(_: &Watching) {}
 #[inline(always)]
+pub fn waits_for_cpus() {}
+#[inline(always)]
 pub fn thread_ends() {}
 #[inline(always)]
 pub fn scheduling() {}

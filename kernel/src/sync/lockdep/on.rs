@@ -222,6 +222,11 @@ pub fn leave_nmi(before: u32) {
     state().busy.set(before != 0);
 }
 
+/// The thread is about to wait for other CPUs to answer an interrupt.
+pub fn waits_for_cpus() {
+    with_context(|context, _| VALIDATOR.waits_for_cpus(context));
+}
+
 /// The thread goes to user mode.
 pub fn to_user(_: &Watching) {
     with_context(|context, _| VALIDATOR.at_user(context));

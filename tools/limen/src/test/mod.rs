@@ -140,8 +140,6 @@ const PENDING: &[(&str, &str)] = &[
         "was not compared with Linux as a whole yet",
     ),
     ("python-x86_64", "its exceptions are not listed yet"),
-    ("lockdep-x86_64", "the kernel has no lock validator"),
-    ("lockdep-arm64", "the kernel has no lock validator"),
 ];
 
 /// The chosen steps and those that must have passed before them, in order.
