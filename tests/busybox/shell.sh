@@ -64,4 +64,4 @@ echo script $0 $1' > s; chmod +x s; ./s arg; sh s other; . ./s; echo 'echo sourc
 ## case: big-arguments
 x=$(head -c 100000 /dev/zero | tr '\0' y); echo ${#x}; /bin/busybox echo $x | wc -c; env X="$x" /bin/busybox sh -c 'echo ${#X}'; x=$(head -c 140000 /dev/zero | tr '\0' y); /bin/busybox echo $x 2>&1 | wc -c | awk '{ print ($1 > 100000) }'
 ## case: arg-list-limit
-i=0; set --; while [ $i -lt 3000 ]; do set -- "$@" argument$i; i=$((i + 1)); done; /bin/busybox echo "$@" | wc; /bin/busybox printf '%s\n' "$@" | tail -n 1
+i=0; set --; while [ $i -lt 1200 ]; do set -- "$@" argument$i; i=$((i + 1)); done; /bin/busybox echo "$@" | wc; /bin/busybox printf '%s\n' "$@" | tail -n 1

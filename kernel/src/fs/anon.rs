@@ -93,6 +93,11 @@ pub fn pipe_place() -> Path {
     place(mnt, Arc::new(inode), label.as_bytes())
 }
 
+/// Whether this is the place of a `pipe2` pipe, and no FIFO of a file system.
+pub fn is_pipe(inode: &Inode) -> bool {
+    Arc::ptr_eq(&inode.sb, &PIPES.get().root.inode.sb)
+}
+
 /// A place for a new socket.
 pub fn socket_place() -> Path {
     let mnt = SOCKETS.get();

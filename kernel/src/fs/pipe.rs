@@ -425,7 +425,8 @@ pub fn create(flags: u32) -> (Arc<File>, Arc<File>) {
     (reader, end(abi::O_WRONLY, place))
 }
 
-/// Opens a FIFO (or a pipe again, through `/proc`): waits for the other side as POSIX says.
+/// Opens a FIFO: waits for the other side as POSIX says. A pipe opened again through `/proc` (a shell's process
+/// substitution) never waits: its other side may have come and gone already.
 pub fn open_fifo(inode: &Arc<Inode>, flags: u32) -> Result<Arc<dyn FileOps>, Errno> {
     let pipe = {
         let mut known = inode.pipe.lock();
@@ -441,6 +442,14 @@ pub fn open_fifo(inode: &Arc<Inode>, flags: u32) -> Result<Arc<dyn FileOps>, Err
     let mode = mode_of(flags);
     let nonblock = flags & abi::O_NONBLOCK != 0;
     let mut seen_writers = 0;
+    if anon::is_pipe(inode) {
+        pipe.add(mode);
+        return Ok(Arc::new(PipeFile {
+            pipe,
+            mode,
+            seen_writers,
+        }));
+    }
     if mode == FileMode::WRITE && nonblock && pipe.no_readers() {
         return Err(Errno::ENXIO);
     }
