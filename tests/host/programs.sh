@@ -63,4 +63,4 @@ mkdir m; mount -t tmpfs -o size=1m tmpfs m; df --output=size m | tail -n 1; head
 ## case: diff-patch
 seq 50 > a; sed 's/^2$/two/;40d' a > b; diff a b; diff -u a b | tail -n +3 | head -n 5; diff -y --suppress-common-lines a b; cmp a b; diff -q a b; sdiff -s a b 2>/dev/null
 ## case: many-forks
-for ((i = 0; i < 300; i++)); do /bin/true; done; echo $i; for ((i = 0; i < 100; i++)); do (:) & done; wait; echo done; printf '%s\n' {1..200} | xargs -n 1 -P 4 echo | sort -n | md5sum
+for ((i = 0; i < 300; i++)); do /usr/bin/true; done; echo $i; for ((i = 0; i < 100; i++)); do (:) & done; wait; echo done; printf '%s\n' {1..200} | xargs -n 1 -P 4 echo | sort -n | md5sum

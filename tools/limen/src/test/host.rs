@@ -10,28 +10,42 @@ use crate::arch::Arch;
 use crate::{packages, tree};
 
 /// What the scripts call, and the packages that bring it.
-const PROGRAMS: [(&str, &str); 17] = [
+const PROGRAMS: [(&str, &str); 31] = [
     ("bash", "bash"),
     ("ls", "coreutils"),
     ("grep", "grep"),
     ("sed", "sed"),
     ("gawk", "gawk"),
+    ("awk", "gawk"),
     ("tar", "tar"),
     ("gzip", "gzip"),
     ("xz", "xz-utils"),
     ("git", "git"),
+    ("git-upload-pack", "git"),
+    ("git-receive-pack", "git"),
     ("perl", "perl"),
     ("find", "findutils"),
+    ("xargs", "findutils"),
     ("diff", "diffutils"),
+    ("cmp", "diffutils"),
+    ("sdiff", "diffutils"),
     ("mount", "mount"),
+    ("umount", "mount"),
     ("ps", "procps"),
+    ("pkill", "procps"),
+    ("pgrep", "procps"),
+    ("free", "procps"),
+    ("uptime", "procps"),
+    ("vmstat", "procps"),
+    ("top", "procps"),
+    ("dmesg", "util-linux"),
     ("python3", "python3"),
     ("file", "file"),
     ("less", "less"),
 ];
 
 /// All of coreutils that the scripts use.
-const COREUTILS: &str = "cat chmod chown cp cut date dd df du echo env expr factor false head id install join ln md5sum mkdir mkfifo \
+const COREUTILS: &str = "basename cat chmod chown cp cut date dd df du echo env expr factor false head id install join ln md5sum mkdir mkfifo \
     mktemp mv nice nl nproc od paste printf pwd readlink realpath rm rmdir seq sha256sum shuf sleep sort split stat stdbuf sum \
     sync tac tail tee test timeout touch tr true truncate uname uniq unlink wc who yes";
 
@@ -84,6 +98,7 @@ fn programs() -> Result<Vec<String>> {
         "/usr/lib/git-core/git",
         "/usr/share/git-core/templates",
         "/usr/libexec/coreutils",
+        "/usr/lib/locale/C.utf8",
     ] {
         if std::path::Path::new(file).exists() {
             options.push(format!("--add={file}"));

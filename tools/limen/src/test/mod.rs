@@ -127,18 +127,6 @@ fn steps() -> Vec<Step> {
 
 /// Steps that do not pass yet, and why. Each is work to be done, none is a verdict about the test.
 const PENDING: &[(&str, &str)] = &[
-    (
-        "busybox-x86_64",
-        "one of its 156 cases depended on how busy the host is",
-    ),
-    (
-        "busybox-arm64",
-        "was not compared with Linux on this processor yet",
-    ),
-    (
-        "host-programs-x86_64",
-        "was not compared with Linux as a whole yet",
-    ),
     ("python-x86_64", "its exceptions are not listed yet"),
 ];
 
