@@ -476,9 +476,16 @@ fn may_force_write(flags: VmFlags) -> bool {
 
 /// A page fault, decoded by the architecture. Runs as the threshold's fault handler. User mode: resolves it or sends the signal.
 /// Kernel mode with an exception-table entry at the faulting instruction: resolves it or moves the frame to the fix-up. Anything else panics.
-pub fn handle_fault(frame: &mut crate::arch::frame::Frame, addr: usize, access: Prot, from_user: bool) {
+/// True if it became a signal.
+pub fn handle_fault(
+    frame: &mut crate::arch::frame::Frame,
+    addr: usize,
+    access: Prot,
+    from_user: bool,
+) -> bool {
     if !from_user {
-        return kernel_fault(frame, addr, access);
+        kernel_fault(frame, addr, access);
+        return false;
     }
     let result = if addr < USER_END {
         match super::current_space() {
@@ -488,17 +495,18 @@ pub fn handle_fault(frame: &mut crate::arch::frame::Frame, addr: usize, access: 
     } else {
         Err(FaultError::NotMapped)
     };
-    match result {
-        Ok(()) => {}
-        Err(FaultError::NotMapped) => {
-            crate::signal::force_fault(crate::signal::SIGSEGV, code::SEGV_MAPERR, addr)
+    let (signal, code) = match result {
+        Ok(()) => return false,
+        Err(FaultError::NotMapped) => (crate::signal::SIGSEGV, code::SEGV_MAPERR),
+        Err(FaultError::Access) => (crate::signal::SIGSEGV, code::SEGV_ACCERR),
+        Err(FaultError::Bus) => (crate::signal::SIGBUS, code::BUS_ADRERR),
+        Err(FaultError::NoMemory) => {
+            oom::kill_current();
+            return false;
         }
-        Err(FaultError::Access) => {
-            crate::signal::force_fault(crate::signal::SIGSEGV, code::SEGV_ACCERR, addr)
-        }
-        Err(FaultError::Bus) => crate::signal::force_fault(crate::signal::SIGBUS, code::BUS_ADRERR, addr),
-        Err(FaultError::NoMemory) => oom::kill_current(),
-    }
+    };
+    crate::signal::force_fault(signal, code, addr);
+    true
 }
 
 /// A fault of the kernel itself: only copies to and from user memory may have any.

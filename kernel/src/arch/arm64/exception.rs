@@ -129,7 +129,9 @@ fn user_abort(frame: &mut Frame, syndrome: &Syndrome) {
     let addr = syndrome.address();
     match syndrome.abort() {
         Abort::Page if addr >= super::mmu::USER_END => signal::force_fault(SIGSEGV, SEGV_MAPERR, addr),
-        Abort::Page => crate::mm::handle_fault(frame, addr, syndrome.access(), true),
+        Abort::Page => {
+            crate::mm::handle_fault(frame, addr, syndrome.access(), true);
+        }
         Abort::Alignment => signal::force_fault(SIGBUS, BUS_ADRALN, addr),
         Abort::External => signal::force_fault(SIGBUS, BUS_OBJERR, addr),
         Abort::Other => signal::force_fault(SIGKILL, SI_KERNEL, addr),

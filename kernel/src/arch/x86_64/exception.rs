@@ -1,6 +1,7 @@
 //! Decoding of exceptions and interrupts; calls the threshold with the right handler.
 
 use super::frame::{EFLAGS_TF, Frame};
+use super::switch::Fault;
 use super::{cpu, interrupt, uaccess};
 use crate::mm::Prot;
 use crate::threshold;
@@ -93,7 +94,11 @@ fn page_fault(frame: &mut Frame, addr: usize, error: usize, access: Prot, from_u
     if error & 1 << 3 != 0 {
         fatal(frame, PAGE_FAULT, error);
     }
-    crate::mm::handle_fault(frame, addr, access, from_user);
+    if crate::mm::handle_fault(frame, addr, access, from_user) {
+        // Whether something is mapped in the kernel's half is not for user mode to know.
+        let present = usize::from(addr >= super::mmu::USER_END);
+        Fault::remember(PAGE_FAULT, error | present, Some(addr));
+    }
 }
 
 /// A single step or a data breakpoint.
@@ -111,6 +116,7 @@ fn debug(frame: &mut Frame) {
     }
     let _ = dr6;
     frame.eflags &= !EFLAGS_TF;
+    Fault::remember(DEBUG, 0, None);
     crate::signal::force_fault(SIGTRAP, TRAP_TRACE, frame.rip);
 }
 
@@ -135,6 +141,7 @@ fn exception(frame: &mut Frame, vector: u8, error: usize) {
         SIMD_ERROR => (SIGFPE, float_code(super::fpu::simd_exceptions()), ip),
         _ => (SIGSEGV, SI_KERNEL, 0),
     };
+    Fault::remember(vector, error, None);
     crate::signal::force_fault(signal, code, addr);
 }
 

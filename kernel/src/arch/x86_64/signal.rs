@@ -2,6 +2,7 @@
 
 use super::descriptor::{USER_CS, USER_DS};
 use super::frame::{EFLAGS_DF, EFLAGS_RF, EFLAGS_TF, Frame};
+use super::switch::Fault;
 use super::{fpu, mmu};
 use crate::mm::user::{self, Plain, UserPtr};
 use limen_linux_abi::Errno;
@@ -192,6 +193,7 @@ pub fn setup(frame: &mut Frame, delivery: &Delivery) -> Result<(), Errno> {
     save_fpu(fp)?;
     let extended = if fpu::components() != 0 { UC_FP_XSTATE } else { 0 };
     let f = &*frame;
+    let fault = Fault::of_current();
     let context = SigContext {
         regs: [
             f.r8, f.r9, f.r10, f.r11, f.r12, f.r13, f.r14, f.r15, f.rdi, f.rsi, f.rbp, f.rbx, f.rdx, f.rax,
@@ -201,10 +203,10 @@ pub fn setup(frame: &mut Frame, delivery: &Delivery) -> Result<(), Errno> {
         gs: 0,
         fs: 0,
         ss: USER_DS as u16,
-        err: 0,
-        trapno: 0,
+        err: fault.error,
+        trapno: fault.trap,
         oldmask: delivery.mask as usize,
-        cr2: 0,
+        cr2: fault.cr2,
         fpstate: fp,
         reserved: [0; 8],
     };

@@ -21,6 +21,43 @@ pub struct Context {
     user: bool,
     /// The CPU whose registers last held its floating-point state.
     fpu_cpu: u32,
+    /// What signal frames say about the last exception that became a signal.
+    fault: Fault,
+}
+
+/// An exception in user mode as `sigcontext` shows it.
+#[derive(Clone, Copy, Debug)]
+pub struct Fault {
+    /// The vector.
+    pub trap: usize,
+    /// The error code the processor pushed.
+    pub error: usize,
+    /// The address of the last page fault.
+    pub cr2: usize,
+}
+
+impl Fault {
+    const NONE: Fault = Fault {
+        trap: 0,
+        error: 0,
+        cr2: 0,
+    };
+
+    /// The running thread's.
+    pub fn of_current() -> Fault {
+        // SAFETY: only the running thread itself reads or writes this field of its context.
+        unsafe { (*crate::task::current().context.get()).fault }
+    }
+
+    /// Remembers an exception of the running thread; `cr2` if it was a page fault.
+    #[cold]
+    pub fn remember(trap: u8, error: usize, cr2: Option<usize>) {
+        // SAFETY: as above.
+        let fault = unsafe { &mut (*crate::task::current().context.get()).fault };
+        fault.trap = usize::from(trap);
+        fault.error = error;
+        fault.cr2 = cr2.unwrap_or(fault.cr2);
+    }
 }
 
 /// The area whose state each CPU's floating-point registers hold.
@@ -107,6 +144,7 @@ impl Context {
             fpu: 0,
             user: false,
             fpu_cpu: NO_CPU,
+            fault: Fault::NONE,
         }
     }
 
@@ -131,6 +169,7 @@ impl Context {
             fpu,
             user: false,
             fpu_cpu: NO_CPU,
+            fault: Fault::NONE,
         }
     }
 
