@@ -2,6 +2,7 @@
 //! signals, or the end of the kernel.
 
 use super::frame::Frame;
+use super::switch::Fault;
 use super::{emulate, sysreg, uaccess};
 use crate::mm::Prot;
 use crate::{signal, threshold};
@@ -98,6 +99,19 @@ impl Syndrome {
         }
     }
 
+    /// The syndrome as a signal frame shows it. What is mapped in the kernel's half is not for user mode to know: an access there
+    /// always looks like a translation fault of level 0.
+    fn for_user(&self, addr: usize) -> u64 {
+        const CLASS_AND_LENGTH: u64 = 0x3f << 26 | 1 << 25;
+        const WRITE_AND_MAINTENANCE: u64 = 1 << 6 | 1 << 8;
+        const TRANSLATION_LEVEL_0: u64 = 4;
+        match self.class() {
+            _ if addr < super::mmu::USER_END => self.esr,
+            class::DATA_USER => self.esr & (CLASS_AND_LENGTH | WRITE_AND_MAINTENANCE) | TRANSLATION_LEVEL_0,
+            _ => self.esr & CLASS_AND_LENGTH | TRANSLATION_LEVEL_0,
+        }
+    }
+
     /// The faulting address without the tag that user mode may keep in the top byte.
     fn address(&self) -> usize {
         ((self.far << 8) as i64 >> 8) as usize
@@ -125,13 +139,17 @@ pub fn from_user(frame: &mut Frame, syndrome: Syndrome) {
 }
 
 fn user_abort(frame: &mut Frame, syndrome: &Syndrome) {
-    frame.fault = [syndrome.esr, syndrome.far];
     let addr = syndrome.address();
-    match syndrome.abort() {
-        Abort::Page if addr >= super::mmu::USER_END => signal::force_fault(SIGSEGV, SEGV_MAPERR, addr),
-        Abort::Page => {
-            crate::mm::handle_fault(frame, addr, syndrome.access(), true);
+    let abort = syndrome.abort();
+    if matches!(abort, Abort::Page) && addr < super::mmu::USER_END {
+        if crate::mm::handle_fault(frame, addr, syndrome.access(), true) {
+            Fault::remember(syndrome.esr, addr);
         }
+        return;
+    }
+    Fault::remember(syndrome.for_user(addr), addr);
+    match abort {
+        Abort::Page => signal::force_fault(SIGSEGV, SEGV_MAPERR, addr),
         Abort::Alignment => signal::force_fault(SIGBUS, BUS_ADRALN, addr),
         Abort::External => signal::force_fault(SIGBUS, BUS_OBJERR, addr),
         Abort::Other => signal::force_fault(SIGKILL, SI_KERNEL, addr),
@@ -140,7 +158,6 @@ fn user_abort(frame: &mut Frame, syndrome: &Syndrome) {
 
 #[cold]
 fn user_other(frame: &mut Frame, syndrome: &Syndrome) {
-    frame.fault = [syndrome.esr, 0];
     let pc = frame.pc;
     let (signal, code, addr) = match syndrome.class() {
         class::WFX => {
@@ -165,6 +182,10 @@ fn user_other(frame: &mut Frame, syndrome: &Syndrome) {
         class::BTI | class::FP => (SIGILL, ILL_ILLOPC, pc),
         _ => (SIGILL, ILL_ILLOPC, pc),
     };
+    // What programs ask for themselves leaves no trace.
+    if !matches!(syndrome.class(), class::BRK64 | class::FP_EXCEPTION) {
+        Fault::remember(syndrome.esr, 0);
+    }
     signal::force_fault(signal, code, addr);
 }
 

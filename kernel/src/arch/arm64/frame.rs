@@ -40,9 +40,6 @@ pub struct Frame {
     pub orig_x0: usize,
     /// The system call number, negative if the frame is not a system call's.
     pub syscallno: isize,
-    /// `ESR_EL1` and `FAR_EL1` of the fault the frame was saved for, for its signal's frame; zero if it was something else. Meaningless
-    /// while the frame is a system call's.
-    pub fault: [u64; 2],
     /// A frame record (frame pointer, return address) so that backtraces pass through exceptions; zero at the user boundary.
     pub record: [usize; 2],
 }
@@ -62,7 +59,6 @@ impl Frame {
             pstate: PSTATE_EL0T,
             orig_x0: 0,
             syscallno: -1,
-            fault: [0; 2],
             record: [0; 2],
         }
     }
@@ -109,7 +105,6 @@ impl Frame {
     #[inline(always)]
     pub fn forget_syscall(&mut self) {
         self.syscallno = -1;
-        self.fault = [0; 2];
     }
     /// A handler will run: rewinds the instruction pointer so that the call is made again when the handler returns.
     pub fn rewind_syscall(&mut self) {

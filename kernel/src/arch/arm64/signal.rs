@@ -4,7 +4,7 @@
 use super::frame::{
     Frame, PSTATE_A, PSTATE_BTYPE, PSTATE_D, PSTATE_F, PSTATE_I, PSTATE_MODE_MASK, PSTATE_NZCV,
 };
-use super::switch::{self, FpState};
+use super::switch::{self, Fault, FpState};
 use crate::mm::user::{Plain, UserPtr, check};
 use core::mem::offset_of;
 use limen_linux_abi::Errno;
@@ -103,7 +103,7 @@ pub fn setup(frame: &mut Frame, delivery: &Delivery) -> Result<(), Errno> {
     let base = record.wrapping_sub(FRAME_SIZE) & !15;
     check(base, FRAME_SIZE + 16)?;
     let fp = switch::read_fp();
-    let [esr, far] = if frame.syscallno < 0 { frame.fault } else { [0; 2] };
+    let fault = Fault::of_current();
     let context = SigFrame {
         info: delivery.info,
         flags: 0,
@@ -114,7 +114,7 @@ pub fn setup(frame: &mut Frame, delivery: &Delivery) -> Result<(), Errno> {
         stack_size: delivery.altstack.2,
         mask: delivery.mask,
         unused: [0; 16],
-        fault_address: far,
+        fault_address: fault.address as u64,
         regs: frame.regs,
         sp: frame.sp,
         pc: frame.pc,
@@ -127,9 +127,9 @@ pub fn setup(frame: &mut Frame, delivery: &Delivery) -> Result<(), Errno> {
             fpcr: fp.fpcr,
             v: fp.v,
         },
-        tail: match esr {
+        tail: match fault.esr {
             0 => [0; 4],
-            _ => [u64::from(ESR_MAGIC) | 16 << 32, esr, 0, 0],
+            esr => [u64::from(ESR_MAGIC) | 16 << 32, esr, 0, 0],
         },
     };
     UserPtr::<SigFrame>::new(base).write(context)?;

@@ -48,6 +48,35 @@ pub struct Context {
     /// The CPU that loaded the floating-point registers last.
     fp_cpu: usize,
     fp: FpState,
+    /// What signal frames say about the last exception that became a signal.
+    fault: Fault,
+}
+
+/// An exception in user mode as signal frames show it.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Fault {
+    /// `ESR_EL1`; zero if there was none yet.
+    pub esr: u64,
+    /// The address of a bad memory access, else zero.
+    pub address: usize,
+}
+
+impl Fault {
+    const NONE: Fault = Fault { esr: 0, address: 0 };
+
+    /// The running thread's.
+    pub fn of_current() -> Fault {
+        // SAFETY: only the running thread itself reads or writes this field of its context.
+        unsafe { (*crate::task::current().context.get()).fault }
+    }
+
+    /// Remembers an exception of the running thread.
+    #[cold]
+    pub fn remember(esr: u64, address: usize) {
+        // SAFETY: as above.
+        unsafe { (*crate::task::current().context.get()).fault = Fault { esr, address } };
+    }
 }
 
 const _: () = assert!(offset_of!(Context, sp) == 96 && offset_of!(Context, tls) == 104);
@@ -160,6 +189,7 @@ impl Context {
             user: false,
             fp_cpu: NOWHERE,
             fp: FpState::ZERO,
+            fault: Fault::NONE,
         }
     }
 
