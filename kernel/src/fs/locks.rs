@@ -130,8 +130,11 @@ impl Lists {
     }
 
     /// Makes `want` (or nothing, for an unlock) what its owner has in that range.
-    fn apply(&mut self, want: &Range, unlock: bool) {
-        let mut new = Vec::with_capacity(self.ranges.len() + 2);
+    /// `ENOLCK` without memory.
+    fn apply(&mut self, want: &Range, unlock: bool) -> Result<(), Errno> {
+        let mut new = Vec::new();
+        new.try_reserve_exact(self.ranges.len() + 2)
+            .map_err(|_| Errno::ENOLCK)?;
         let mut merged = *want;
         for r in &self.ranges {
             if r.owner != want.owner || r.last < want.first || r.first > want.last {
@@ -168,8 +171,9 @@ impl Lists {
         if !unlock {
             new.push(merged);
         }
-        new.sort_by_key(|r| r.first);
+        new.sort_unstable_by_key(|r| r.first);
         self.ranges = new;
+        Ok(())
     }
 }
 
@@ -313,7 +317,7 @@ pub fn set(
     };
     let locks = of(file.inode());
     if kind == F_UNLCK {
-        locks.lists.lock().apply(&want, true);
+        locks.lists.lock().apply(&want, true)?;
         locks.changed();
         return Ok(());
     }
@@ -324,7 +328,7 @@ pub fn set(
             match l.conflict(&want) {
                 Some(r) => r,
                 None => {
-                    l.apply(&want, false);
+                    l.apply(&want, false)?;
                     drop(l);
                     // A write lock that became a read lock may let others in.
                     locks.changed();

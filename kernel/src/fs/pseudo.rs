@@ -208,7 +208,7 @@ impl FileOps for TextFile {
         if len > STORE_MAX {
             return Err(Errno::EINVAL);
         }
-        let mut bytes = alloc::vec![0; len];
+        let mut bytes = crate::mm::copy::zeroed(len)?;
         let mut n = 0;
         while n < len {
             n += src.take(&mut bytes[n..])?;

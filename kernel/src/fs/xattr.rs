@@ -4,11 +4,11 @@
 use crate::fs::inode::{FileType, Inode};
 use crate::fs::path::Path;
 use crate::fs::perm;
+use crate::mm::copy::zeroed;
 use crate::mm::user::{read_bytes, write_bytes};
 use crate::syscall::SysResult;
 use crate::task::current;
 use alloc::boxed::Box;
-use alloc::vec;
 use alloc::vec::Vec;
 use limen_linux_abi::Errno;
 
@@ -65,7 +65,7 @@ pub fn set(path: &Path, name: &[u8], value: usize, size: usize, flags: u32) -> R
     if size > MAX_VALUE {
         return Err(Errno::E2BIG);
     }
-    let mut data = vec![0u8; size];
+    let mut data = zeroed(size)?;
     read_bytes(&mut data, value)?;
     check(path, name, true)?;
     let inode = &path.dentry.inode;

@@ -148,3 +148,11 @@ pub fn read_iovecs(addr: usize, count: usize) -> Result<Vec<IoVec>, Errno> {
 
 /// The most one read or write moves (`MAX_RW_COUNT`).
 pub const MAX_RW: usize = 0x7fff_ffff & !(super::PAGE_SIZE - 1);
+
+/// `len` zero bytes for something whose size user space chose. `ENOMEM` instead of the end of the kernel.
+pub fn zeroed(len: usize) -> Result<Vec<u8>, Errno> {
+    let mut bytes = Vec::new();
+    bytes.try_reserve_exact(len).map_err(|_| Errno::ENOMEM)?;
+    bytes.resize(len, 0);
+    Ok(bytes)
+}

@@ -11,11 +11,17 @@ use core::mem::MaybeUninit;
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
-/// One call for one CPU; lies on the caller's stack until `pending` of the call is zero.
+/// A call.
+struct Call {
+    f: *const (dyn Fn() + Sync),
+    /// CPUs that have not finished yet.
+    pending: AtomicUsize,
+}
+
+/// One call for one CPU; lies, as the call, on the caller's stack until `pending` is zero.
 struct Node {
     next: *mut Node,
-    f: *const (dyn Fn() + Sync),
-    pending: *const AtomicUsize,
+    call: *const Call,
 }
 
 /// The calls waiting for a CPU: a stack anyone pushes onto and the CPU takes whole.
@@ -42,9 +48,9 @@ pub fn run_calls() {
         // SAFETY: the caller keeps the node and the function alive until `pending` drops; `next` is read before that.
         unsafe {
             let next = (*at).next;
-            let pending = (*at).pending;
-            (*(*at).f)();
-            (*pending).fetch_sub(1, Ordering::Release);
+            let call = (*at).call;
+            (*(*call).f)();
+            (*call).pending.fetch_sub(1, Ordering::Release);
             at = next;
         }
     }
@@ -59,14 +65,17 @@ pub fn on_each_cpu(cpus: CpuSet, f: &(dyn Fn() + Sync)) {
     let others = cpus.and(online()).without(here);
     if !others.is_empty() {
         crate::sync::lockdep::waits_for_cpus();
-        let pending = AtomicUsize::new(others.count());
+        // SAFETY: the lifetime is only widened for the time until `pending` is zero, and this function does not return before.
+        let f_widened: *const (dyn Fn() + Sync) =
+            unsafe { core::mem::transmute::<&(dyn Fn() + Sync), &'static (dyn Fn() + Sync)>(f) };
+        let call = Call {
+            f: f_widened,
+            pending: AtomicUsize::new(others.count()),
+        };
         let nodes: [UnsafeCell<MaybeUninit<Node>>; MAX_CPUS] =
             [const { UnsafeCell::new(MaybeUninit::uninit()) }; MAX_CPUS];
         for n in others.iter() {
             let Some(cpu) = run::cpu(n) else { continue };
-            // SAFETY: the lifetime is only widened for the time until `pending` is zero, and this function does not return before.
-            let f: *const (dyn Fn() + Sync) =
-                unsafe { core::mem::transmute::<&(dyn Fn() + Sync), &'static (dyn Fn() + Sync)>(f) };
             let node = nodes[n].get().cast::<Node>();
             let mut head = cpu.calls.head.load(Ordering::Relaxed);
             loop {
@@ -74,8 +83,7 @@ pub fn on_each_cpu(cpus: CpuSet, f: &(dyn Fn() + Sync)) {
                 unsafe {
                     node.write(Node {
                         next: head,
-                        f,
-                        pending: &raw const pending,
+                        call: &raw const call,
                     })
                 };
                 match cpu
@@ -95,7 +103,7 @@ pub fn on_each_cpu(cpus: CpuSet, f: &(dyn Fn() + Sync)) {
         if cpus.contains(here) {
             crate::sync::without_interrupts(f);
         }
-        while pending.load(Ordering::Acquire) != 0 {
+        while call.pending.load(Ordering::Acquire) != 0 {
             if !irq::enabled() {
                 run_calls();
             }

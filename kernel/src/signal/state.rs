@@ -3,8 +3,11 @@
 use super::{NSIG, Pending, SigSet};
 use crate::sched::WaitQueue;
 use crate::sync::IrqSpinLock;
+use alloc::boxed::Box;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use bitflags::bitflags;
+use limen_linux_abi::Errno;
 
 bitflags! {
     /// `sa_flags` (`asm-generic/signal-defs.h`).
@@ -49,22 +52,40 @@ pub struct Action {
 
 /// The actions of all signals; shared by threads, and by processes made with `CLONE_SIGHAND`.
 pub struct Actions {
-    /// One per signal, from signal 1.
-    pub table: IrqSpinLock<[Action; NSIG as usize]>,
+    /// One per signal, from signal 1. Two KiB: they never lie on a stack.
+    pub table: IrqSpinLock<Box<[Action]>>,
     /// Readers of signalfds of these processes wait here.
     pub signalfd: WaitQueue,
 }
 
 impl Actions {
-    /// Everything at its default.
-    pub fn new() -> Self {
-        Self::with([Action::default(); NSIG as usize])
+    /// Everything at its default. `ENOMEM`.
+    pub fn new() -> Result<Arc<Self>, Errno> {
+        Self::make(|table| table.resize(NSIG as usize, Action::default()))
     }
-    /// With these actions.
-    pub fn with(table: [Action; NSIG as usize]) -> Self {
-        Self {
-            table: IrqSpinLock::new(table),
+    /// The same actions for another process. `ENOMEM`.
+    pub fn copy(&self) -> Result<Arc<Self>, Errno> {
+        Self::make(|table| table.extend_from_slice(&self.table.lock()))
+    }
+    fn make(fill: impl FnOnce(&mut Vec<Action>)) -> Result<Arc<Self>, Errno> {
+        let mut table = Vec::new();
+        table
+            .try_reserve_exact(NSIG as usize)
+            .map_err(|_| Errno::ENOMEM)?;
+        fill(&mut table);
+        Ok(Arc::new(Self {
+            table: IrqSpinLock::new(table.into_boxed_slice()),
             signalfd: WaitQueue::new(),
+        }))
+    }
+    /// What a new program starts with: handlers are gone, what is ignored stays ignored.
+    pub fn forget_handlers(&self) {
+        for action in self.table.lock().iter_mut() {
+            let handler = if action.handler == IGNORE { IGNORE } else { DEFAULT };
+            *action = Action {
+                handler,
+                ..Action::default()
+            };
         }
     }
     /// One signal's action.
@@ -152,8 +173,9 @@ pub struct ProcessSignals {
 
 impl ProcessSignals {
     /// Everything at its default.
+    /// Panics without memory: for the first processes.
     pub fn new() -> Self {
-        Self::with(Arc::new(Actions::new()))
+        Self::with(Actions::new().expect("memory for the first process"))
     }
     /// With these actions.
     pub fn with(actions: Arc<Actions>) -> Self {

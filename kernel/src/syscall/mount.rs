@@ -3,9 +3,8 @@
 use super::SysResult;
 use crate::fs::mount;
 use crate::fs::walk::{AT_FDCWD, Walk, lookup};
-use crate::mm::copy::{UserString, copy_in, read_path};
+use crate::mm::copy::{UserString, copy_in, read_path, zeroed};
 use alloc::string::String;
-use alloc::vec;
 use limen_linux_abi::Errno;
 
 /// `MS_MGC_VAL`, which old programs put into the upper half of the flags.
@@ -25,7 +24,7 @@ fn options(addr: usize) -> Result<String, Errno> {
     if addr == 0 {
         return Ok(String::new());
     }
-    let mut page = vec![0u8; 4096];
+    let mut page = zeroed(4096)?;
     let n = copy_in(&mut page, addr);
     let n = if n == 0 {
         // The page may end in an unmapped one: fetch what there is.

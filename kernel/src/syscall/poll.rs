@@ -5,10 +5,10 @@ use super::file::{file, files};
 use crate::fs::epoll;
 use crate::fs::poll::{self, PollEntry, PollEvents};
 use crate::fs::{RLIMIT_NOFILE, fdtable};
+use crate::mm::copy::zeroed;
 use crate::mm::user::{UserPtr, read_bytes, write_bytes};
 use crate::signal::SigSet;
 use crate::signal::mask::with_mask;
-use alloc::vec;
 use alloc::vec::Vec;
 use limen_linux_abi::Errno;
 
@@ -78,7 +78,7 @@ fn do_poll(fds: usize, count: usize, deadline: Option<u64>) -> SysResult {
     if count as u64 > crate::task::rlimit(RLIMIT_NOFILE) || count > fdtable::NR_OPEN {
         return Err(Errno::EINVAL);
     }
-    let mut raw = vec![0u8; count * 8];
+    let mut raw = zeroed(count * 8)?;
     read_bytes(&mut raw, fds)?;
     let table = files();
     let mut entries = Vec::new();
@@ -129,9 +129,8 @@ fn do_select(count: i32, sets: [usize; 3], deadline: Option<u64>) -> SysResult {
     let table = files();
     let count = count.min(table.size());
     let bytes = count.div_ceil(64) * 8;
-    let mut wanted = [Vec::new(), Vec::new(), Vec::new()];
+    let mut wanted = [zeroed(bytes)?, zeroed(bytes)?, zeroed(bytes)?];
     for (set, addr) in wanted.iter_mut().zip(sets) {
-        set.resize(bytes, 0u8);
         if addr != 0 {
             read_bytes(set, addr)?;
         }
@@ -150,6 +149,8 @@ fn do_select(count: i32, sets: [usize; 3], deadline: Option<u64>) -> SysResult {
         }
         if !events.is_empty() {
             let file = Some(table.get(fd as i32)?);
+            entries.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+            numbers.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
             entries.push(PollEntry {
                 file,
                 events: events | (answers - PollEvents::ERR - PollEvents::HUP),
@@ -159,7 +160,7 @@ fn do_select(count: i32, sets: [usize; 3], deadline: Option<u64>) -> SysResult {
         }
     }
     poll::wait(&mut entries, deadline)?;
-    let mut found = [vec![0u8; bytes], vec![0u8; bytes], vec![0u8; bytes]];
+    let mut found = [zeroed(bytes)?, zeroed(bytes)?, zeroed(bytes)?];
     let mut ready = 0;
     for (e, fd) in entries.iter().zip(&numbers) {
         for (i, (_, answer)) in SETS.iter().enumerate() {

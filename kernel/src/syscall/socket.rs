@@ -7,14 +7,13 @@ use crate::fs::inode::{Dev, FileType};
 use crate::fs::io::{IoDst, IoSrc};
 use crate::fs::names::{self, New};
 use crate::fs::walk::{AT_FDCWD, Walk, lookup, with_parent};
-use crate::mm::copy::{IoVec, read_iovecs};
+use crate::mm::copy::{IoVec, read_iovecs, zeroed};
 use crate::mm::user::{UserPtr, read_bytes, write_bytes};
 use crate::net::AF_UNIX;
 use crate::net::unix::{self, Kind, MAX_FILES, Name, Sock};
 use crate::net::unix_file::{self, How, Received};
 use crate::task::current;
 use alloc::sync::Arc;
-use alloc::vec;
 use alloc::vec::Vec;
 use limen_linux_abi::{Errno, raw::general as abi};
 
@@ -69,7 +68,7 @@ fn read_name(addr: usize, len: usize) -> Result<Vec<u8>, Errno> {
     if !(2..=ADDR_LEN).contains(&len) {
         return Err(Errno::EINVAL);
     }
-    let mut raw = vec![0u8; len];
+    let mut raw = zeroed(len)?;
     read_bytes(&mut raw, addr)?;
     if u32::from(u16::from_le_bytes([raw[0], raw[1]])) != AF_UNIX {
         return Err(Errno::EINVAL);
@@ -197,7 +196,7 @@ fn read_control(addr: usize, len: usize) -> Result<Vec<Arc<File>>, Errno> {
     if len > MAX_CONTROL {
         return Err(Errno::ENOBUFS);
     }
-    let mut raw = vec![0u8; len];
+    let mut raw = zeroed(len)?;
     read_bytes(&mut raw, addr)?;
     let table = files();
     let mut rest = &raw[..];

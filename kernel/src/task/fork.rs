@@ -10,7 +10,7 @@ use crate::mm::KernelStack;
 use crate::mm::user::UserPtr;
 use crate::sched::entity::{ContextCell, SchedEntity, with_current_context};
 use crate::sched::{self, WaitQueue};
-use crate::signal::{self, Action, Actions, AltStack, DEFAULT, IGNORE, ProcessSignals, TaskSignals};
+use crate::signal::{self, AltStack, ProcessSignals, TaskSignals};
 use crate::syscall::SysResult;
 use alloc::sync::{Arc, Weak};
 use bitflags::bitflags;
@@ -250,7 +250,7 @@ pub fn clone(frame: &Frame, args: &CloneArgs) -> SysResult {
     let process = if flags.contains(F::THREAD) {
         parent.process.clone()
     } else {
-        Arc::new(new_process(&parent, tid, args))
+        new_process(&parent, tid, args)?
     };
 
     let mut child_frame = frame.clone();
@@ -330,28 +330,18 @@ pub fn clone(frame: &Frame, args: &CloneArgs) -> SysResult {
     Ok(tid as usize)
 }
 
-/// The process of a new program: limits, group and actions from its parent's.
-fn new_process(parent: &Arc<Task>, tid: i32, args: &CloneArgs) -> Process {
+/// The process of a new program: limits, group and actions from its parent's. `ENOMEM`.
+#[inline(never)]
+fn new_process(parent: &Arc<Task>, tid: i32, args: &CloneArgs) -> Result<Arc<Process>, Errno> {
     use CloneFlags as F;
     let old = &parent.process;
-    let actions = {
-        let shared = old.signals.lock();
-        if args.flags.contains(F::SIGHAND) {
-            shared.actions.clone()
-        } else {
-            let mut table = *shared.actions.table.lock();
-            if args.flags.contains(F::CLEAR_SIGHAND) {
-                for action in &mut table {
-                    let handler = if action.handler == IGNORE { IGNORE } else { DEFAULT };
-                    *action = Action {
-                        handler,
-                        ..Action::default()
-                    };
-                }
-            }
-            Arc::new(Actions::with(table))
+    let mut actions = old.signals.lock().actions.clone();
+    if !args.flags.contains(F::SIGHAND) {
+        actions = actions.copy()?;
+        if args.flags.contains(F::CLEAR_SIGHAND) {
+            actions.forget_handlers();
         }
-    };
+    }
     let (real_parent, exit_signal) = if args.flags.contains(F::PARENT) {
         (
             old.family().parent.clone(),
@@ -380,7 +370,7 @@ fn new_process(parent: &Arc<Task>, tid: i32, args: &CloneArgs) -> Process {
     process
         .oom_score_adj
         .store(old.oom_score_adj.load(Ordering::Relaxed), Ordering::Relaxed);
-    process
+    Ok(process)
 }
 
 /// Makes the new thread known: from here on it can be found, signalled and waited for.

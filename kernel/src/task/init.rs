@@ -30,7 +30,7 @@ pub fn start_init(initrd: Option<PhysRange>) {
     let mut signals = ProcessSignals::new();
     signals.unkillable = true;
     let limits = rlimit::Limits::new(fork::max_threads() / 2);
-    let process = Arc::new(Process::new(tid, &Weak::new(), group.clone(), limits, signals, 0));
+    let process = Process::new(tid, &Weak::new(), group.clone(), limits, signals, 0);
     process.enter_group(group);
     let mut comm = [0; 16];
     comm[..4].copy_from_slice(b"init");

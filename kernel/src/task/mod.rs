@@ -70,7 +70,7 @@ fn kernel() -> (Arc<Process>, Arc<Creds>) {
                 crate::signal::ProcessSignals::new(),
                 0,
             );
-            (Arc::new(process), Arc::new(Creds::root()))
+            (process, Arc::new(Creds::root()))
         })
         .clone()
 }

@@ -155,7 +155,7 @@ pub struct Process {
     /// `oom_score_adj`.
     pub oom_score_adj: AtomicI32,
     /// The auxiliary vector its program got, for `/proc/pid/auxv`.
-    pub auxv: SpinLock<Vec<usize>>,
+    pub auxv: SpinLock<Option<Arc<[usize]>>>,
     /// The real user id, kept for those who ask after the last thread is gone.
     pub real_uid: AtomicU32,
 }
@@ -169,7 +169,7 @@ impl Process {
         limits: Limits,
         signals: ProcessSignals,
         exit_signal: i32,
-    ) -> Self {
+    ) -> Arc<Self> {
         let (ppid, subreaper) = match parent.upgrade() {
             Some(p) => (
                 p.tgid,
@@ -177,7 +177,7 @@ impl Process {
             ),
             None => (0, false),
         };
-        Self {
+        Arc::new(Self {
             tgid,
             ppid: AtomicI32::new(ppid),
             family: SpinLock::new(Family {
@@ -203,9 +203,9 @@ impl Process {
             start_ns: crate::arch::time::now_ns(),
             timers: crate::time::ProcessTimers::new(),
             oom_score_adj: AtomicI32::new(0),
-            auxv: SpinLock::new(Vec::new()),
+            auxv: SpinLock::new(None),
             real_uid: AtomicU32::new(0),
-        }
+        })
     }
 
     /// The parent, `None` for the first process.

@@ -86,6 +86,6 @@ pub fn ports() -> Vec<Serial> {
         });
     }
     // The tree's order is arbitrary: the lower address is the first port of QEMU's machines.
-    found.sort_by_key(|s| s.registers.0 as usize);
+    found.sort_unstable_by_key(|s| s.registers.0 as usize);
     found
 }

@@ -83,17 +83,19 @@ impl FileOps for PortFile {
         let id = self.port.id;
         // A reader that sleeps holds up other readers only until there is data, which one of them gets.
         let _one = self.port.reader.lock_interruptible()?;
-        let mut bytes = [0; CHUNK];
+        let room = CHUNK.min(dst.remaining());
+        let mut bytes = alloc::vec::Vec::new();
+        bytes.try_reserve_exact(room).map_err(|_| Errno::ENOMEM)?;
         loop {
             let mut inner = self.port.console.lock();
             if let Some(piece) = inner.take_piece(id) {
                 // Out of the buffer first: user memory may fault, and the lock must not be held then.
                 let from = inner.piece_bytes(id, piece);
-                let n = from.len().min(CHUNK).min(dst.remaining());
-                bytes[..n].copy_from_slice(&from[..n]);
+                let n = from.len().min(room);
+                bytes.extend_from_slice(&from[..n]);
                 inner.finish_piece(id, piece, n);
                 drop(inner);
-                return if n == 0 { Ok(0) } else { dst.put(&bytes[..n]) };
+                return if n == 0 { Ok(0) } else { dst.put(&bytes) };
             }
             drop(inner);
             let can = self.can();

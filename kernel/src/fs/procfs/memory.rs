@@ -5,10 +5,10 @@ use crate::fs::file::{File, FileOps};
 use crate::fs::inode::{Dev, FileType};
 use crate::fs::io::{IoDst, IoSrc};
 use crate::fs::pseudo::{Node, Text};
+use crate::mm::copy::zeroed;
 use crate::mm::{AddressSpace, PAGE_SIZE, VmFlags, VmaInfo};
 use crate::syscall::SysResult;
 use alloc::sync::Arc;
-use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt::Write;
 use limen_linux_abi::Errno;
@@ -20,21 +20,23 @@ fn space(subject: &Subject) -> Option<Arc<AddressSpace>> {
     }
 }
 
-fn read(mm: &AddressSpace, from: usize, to: usize) -> Vec<u8> {
+fn read(mm: &AddressSpace, from: usize, to: usize) -> Result<Vec<u8>, Errno> {
     // Argument areas are a few pages; anything else is not one.
-    let mut bytes = vec![0; to.saturating_sub(from).min(8 << 20)];
+    let mut bytes = zeroed(to.saturating_sub(from).min(8 << 20))?;
     let n = mm.access_remote(from, &mut bytes, false, false);
     bytes.truncate(n);
-    bytes
+    Ok(bytes)
 }
 
 /// `cmdline`: the arguments with their zeros; a title written over them goes on into the environment.
 pub fn cmdline(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
     let Some(mm) = space(subject) else { return Ok(()) };
     let layout = mm.layout();
-    let mut bytes = read(&mm, layout.arg_start, layout.arg_end);
+    let mut bytes = read(&mm, layout.arg_start, layout.arg_end)?;
     if bytes.last().is_some_and(|b| *b != 0) {
-        bytes.extend(read(&mm, layout.env_start, layout.env_end));
+        let env = read(&mm, layout.env_start, layout.env_end)?;
+        bytes.try_reserve(env.len()).map_err(|_| Errno::ENOMEM)?;
+        bytes.extend_from_slice(&env);
         let end = bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len());
         bytes.truncate(end);
     }
@@ -46,35 +48,18 @@ pub fn cmdline(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
 pub fn environ(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
     let Some(mm) = space(subject) else { return Ok(()) };
     let layout = mm.layout();
-    out.0.extend(read(&mm, layout.env_start, layout.env_end));
+    out.0.extend(read(&mm, layout.env_start, layout.env_end)?);
     Ok(())
 }
 
-/// `auxv`: found on the stack behind the environment pointers.
+/// `auxv`: what the program got, to its end mark.
 pub fn auxv(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
-    let Some(mm) = space(subject) else { return Ok(()) };
-    let layout = mm.layout();
-    let word = size_of::<usize>();
-    let bytes = read(
-        &mm,
-        layout.start_stack,
-        layout.arg_start.min(layout.start_stack + (1 << 20)),
-    );
-    let words: Vec<usize> = bytes
-        .chunks_exact(word)
-        .map(|c| c.iter().rev().fold(0, |n, b| n << 8 | usize::from(*b)))
-        .collect();
-    let Some(argc) = words.first() else { return Ok(()) };
-    let environment = argc.saturating_add(2);
-    let Some(end) = words.iter().skip(environment).position(|w| *w == 0) else {
+    if space(subject).is_none() {
         return Ok(());
-    };
-    for pair in words[environment + end + 1..].chunks_exact(2) {
-        out.0.extend(pair[0].to_ne_bytes());
-        out.0.extend(pair[1].to_ne_bytes());
-        if pair[0] == 0 {
-            break;
-        }
+    }
+    let auxv = subject.process.auxv.lock().clone();
+    for word in auxv.iter().flat_map(|words| words.iter()) {
+        out.0.extend(word.to_ne_bytes());
     }
     Ok(())
 }
@@ -248,7 +233,7 @@ impl FileOps for Mem {
             None
         };
         let start = pos.or(own.as_deref().copied()).unwrap_or(0);
-        let mut bytes = vec![0; PAGE_SIZE.min(dst.remaining())];
+        let mut bytes = zeroed(PAGE_SIZE.min(dst.remaining()))?;
         let mut total = 0;
         while dst.remaining() > 0 {
             let want = bytes.len().min(dst.remaining());
@@ -275,7 +260,7 @@ impl FileOps for Mem {
             None
         };
         let start = pos.or(own.as_deref().copied()).unwrap_or(0);
-        let mut bytes = vec![0; PAGE_SIZE.min(src.remaining())];
+        let mut bytes = zeroed(PAGE_SIZE.min(src.remaining()))?;
         let mut total = 0;
         while src.remaining() > 0 {
             let n = src.take(&mut bytes)?;

@@ -4,7 +4,7 @@ use super::{Program, elf::Image, stack, vdso};
 use crate::arch::frame::Frame;
 use crate::mm::copy;
 use crate::sched::{self, entity::with_current_context};
-use crate::signal::{self, Action, Actions, AltStack, IGNORE};
+use crate::signal::{self, Actions, AltStack};
 use crate::task::creds::{Creds, securebits};
 use crate::task::{CurrentTask, TaskFlags, current, exit, pid};
 use alloc::sync::Arc;
@@ -19,6 +19,7 @@ const GROUP_EXEC: u32 = 0o010;
 const NOSUID: u32 = 2;
 
 /// Makes `image` the running program. An error means that the old program still runs; later trouble kills the process.
+#[inline(never)]
 pub(super) fn commit(frame: &mut Frame, program: Program, image: Image) -> Result<(), Errno> {
     let task = current();
     let (creds, secure) = new_creds(&task, &program);
@@ -29,6 +30,14 @@ pub(super) fn commit(frame: &mut Frame, program: Program, image: Image) -> Resul
         _ => None,
     };
     become_single(&task)?;
+    // So are actions.
+    let actions = task.process.signals.lock().actions.clone();
+    let own_actions = if Arc::strong_count(&actions) > 2 {
+        Some(actions.copy()?)
+    } else {
+        None
+    };
+    drop(actions);
 
     // From here on there is no way back.
     exit::release_memory_words(&task);
@@ -40,7 +49,7 @@ pub(super) fn commit(frame: &mut Frame, program: Program, image: Image) -> Resul
     exit::release_vfork_parent(&task);
     drop(old);
 
-    reset_signals(&task);
+    reset_signals(&task, own_actions);
     task.files().close_on_exec();
     crate::time::program_changed();
     task.restart.lock().take();
@@ -91,7 +100,7 @@ fn fill_memory(
     image
         .mm
         .update_layout(|old| *old = crate::mm::Layout { vdso, ..layout });
-    *task.process.auxv.lock() = auxv;
+    *task.process.auxv.lock() = Some(auxv.into());
     Ok(sp)
 }
 
@@ -128,23 +137,12 @@ fn become_single(task: &CurrentTask) -> Result<(), Errno> {
 }
 
 /// Handlers are gone with the program that had them; ignored signals stay ignored, pending ones stay pending.
-fn reset_signals(task: &CurrentTask) {
+fn reset_signals(task: &CurrentTask, own_actions: Option<Arc<Actions>>) {
     let mut shared = task.process.signals.lock();
-    if Arc::strong_count(&shared.actions) > 1 {
-        let table = *shared.actions.table.lock();
-        shared.actions = Arc::new(Actions::with(table));
+    if let Some(own) = own_actions {
+        shared.actions = own;
     }
-    for action in shared.actions.table.lock().iter_mut() {
-        let handler = if action.handler == IGNORE {
-            IGNORE
-        } else {
-            signal::DEFAULT
-        };
-        *action = Action {
-            handler,
-            ..Action::default()
-        };
-    }
+    shared.actions.forget_handlers();
     let mut own = task.signals.lock();
     own.altstack = AltStack::default();
     own.saved = None;

@@ -59,11 +59,7 @@ fn no_exec(_: elf::Error) -> Errno {
 }
 
 fn read_table(file: &File, header: &Header) -> Result<Vec<u8>, Errno> {
-    let mut table = Vec::new();
-    table
-        .try_reserve_exact(header.table_size())
-        .map_err(|_| Errno::ENOMEM)?;
-    table.resize(header.table_size(), 0);
+    let mut table = crate::mm::copy::zeroed(header.table_size())?;
     if file.read_at(&mut table, header.program_headers)? != table.len() {
         return Err(Errno::ENOEXEC);
     }
@@ -76,7 +72,7 @@ fn read_interpreter_path(file: &File, segment: &Segment) -> Result<Vec<u8>, Errn
     if !(2..=4096).contains(&size) {
         return Err(Errno::ENOEXEC);
     }
-    let mut path = alloc::vec![0; size];
+    let mut path = crate::mm::copy::zeroed(size)?;
     if file.read_at(&mut path, segment.offset)? != size || path.pop() != Some(0) {
         return Err(Errno::ENOEXEC);
     }
@@ -86,6 +82,7 @@ fn read_interpreter_path(file: &File, segment: &Segment) -> Result<Vec<u8>, Errn
 }
 
 /// Maps the program, its interpreter and a stack. `ENOEXEC` for what is no program for this machine.
+#[inline(never)]
 pub(super) fn load(program: &Program) -> Result<Image, Errno> {
     let header = Header::parse(program.head(), crate::arch::ELF_MACHINE).map_err(no_exec)?;
     let table = read_table(&program.file, &header)?;
