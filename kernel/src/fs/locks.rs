@@ -135,6 +135,11 @@ impl Lists {
         let mut new = Vec::new();
         new.try_reserve_exact(self.ranges.len() + 2)
             .map_err(|_| Errno::ENOLCK)?;
+        // In order of their starts; most go to the end.
+        let insert = |new: &mut Vec<Range>, range: Range| {
+            let at = new.partition_point(|r| r.first <= range.first);
+            new.insert(at, range);
+        };
         let mut merged = *want;
         for r in &self.ranges {
             if r.owner != want.owner || r.last < want.first || r.first > want.last {
@@ -146,7 +151,7 @@ impl Lists {
                     merged.first = merged.first.min(r.first);
                     merged.last = merged.last.max(r.last);
                 } else {
-                    new.push(*r);
+                    insert(&mut new, *r);
                 }
                 continue;
             }
@@ -156,22 +161,17 @@ impl Lists {
                 continue;
             }
             if r.first < want.first {
-                new.push(Range {
-                    last: want.first - 1,
-                    ..*r
-                });
+                let last = want.first - 1;
+                insert(&mut new, Range { last, ..*r });
             }
             if r.last > want.last {
-                new.push(Range {
-                    first: want.last + 1,
-                    ..*r
-                });
+                let first = want.last + 1;
+                insert(&mut new, Range { first, ..*r });
             }
         }
         if !unlock {
-            new.push(merged);
+            insert(&mut new, merged);
         }
-        new.sort_unstable_by_key(|r| r.first);
         self.ranges = new;
         Ok(())
     }

@@ -14,7 +14,7 @@ macro_rules! plain {
     // SAFETY: integers have no padding and accept any bits.
     ($($t:ty)*) => { $(unsafe impl Plain for $t {})* };
 }
-plain!(u8 u16 u32 u64 usize i8 i16 i32 i64 isize);
+plain!(u8 u16 u32 u64 u128 usize i8 i16 i32 i64 isize);
 // SAFETY: an array has no padding beyond its elements'.
 unsafe impl<T: Plain, const N: usize> Plain for [T; N] {}
 

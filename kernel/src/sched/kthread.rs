@@ -16,7 +16,7 @@ use alloc::sync::Arc;
 pub fn spawn_kthread(name: &str, f: impl FnOnce() + Send + 'static) -> Arc<Task> {
     let stack = KernelStack::new().expect("memory for a kernel thread");
     let context = Context::new(stack.top(), &Frame::new_user(0, 0));
-    let task = Arc::new(Task::new_kernel(name, stack, ContextCell::new(context), false));
+    let task = Task::new_kernel(name, stack, ContextCell::new(context), false);
     *task.kernel_function.lock() = Some(Box::new(f));
     wake_new_task(&task);
     task

@@ -70,7 +70,7 @@ pub fn init() {
 fn new_idle() -> Arc<Task> {
     let stack = KernelStack::new().expect("memory for an idle thread");
     let context = ContextCell::new(crate::arch::switch::Context::running());
-    Arc::new(Task::new_kernel("swapper", stack, context, true))
+    Task::new_kernel("swapper", stack, context, true)
 }
 
 /// Starts the other CPUs and waits until they are online (or a second has passed: then they are left out).

@@ -297,7 +297,6 @@ pub fn clone(frame: &Frame, args: &CloneArgs) -> SysResult {
         })
     });
     (*task.vfork.lock()).clone_from(&vfork);
-    let task = Arc::new(task);
 
     let pidfd = match flags.contains(F::PIDFD) {
         true => Some(super::pidfd::open(&task.process, 0)?),

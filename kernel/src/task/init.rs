@@ -13,7 +13,7 @@ use crate::signal::{ProcessSignals, TaskSignals};
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
-use alloc::sync::{Arc, Weak};
+use alloc::sync::Weak;
 use alloc::vec::Vec;
 use limen_linux_abi::Errno;
 
@@ -34,7 +34,7 @@ pub fn start_init(initrd: Option<PhysRange>) {
     process.enter_group(group);
     let mut comm = [0; 16];
     comm[..4].copy_from_slice(b"init");
-    let task = Arc::new(Task::new(NewTask {
+    let task = Task::new(NewTask {
         tid,
         process: process.clone(),
         flags: TaskFlags::KTHREAD,
@@ -48,7 +48,7 @@ pub fn start_init(initrd: Option<PhysRange>) {
         comm,
         signals: TaskSignals::new(),
         exit_signal: 0,
-    }));
+    });
     process.with_threads(|threads| threads.push(task.clone()));
     pid::register(&task, true);
     // The count of user threads starts with this one; it can't fail.

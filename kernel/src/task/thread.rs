@@ -126,9 +126,10 @@ pub struct NewTask {
 }
 
 impl Task {
-    /// Makes a thread object; nobody knows of it yet.
-    pub fn new(new: NewTask) -> Self {
-        Self {
+    /// Makes a thread object; nobody knows of it yet. Not inlined: what it is made of and the whole of it are large together.
+    #[inline(never)]
+    pub fn new(new: NewTask) -> Arc<Self> {
+        Arc::new(Self {
             info: ThreadInfo::new(),
             context: new.context,
             sched: new.sched,
@@ -158,12 +159,12 @@ impl Task {
             personality: AtomicU32::new(0),
             minor_faults: AtomicU64::new(0),
             major_faults: AtomicU64::new(0),
-        }
+        })
     }
 
     /// A kernel thread that belongs to the kernel's own process. It does not run before the scheduler is told of it.
     /// `running`: for idle threads, which are running already when they get their object.
-    pub fn new_kernel(name: &str, stack: KernelStack, context: ContextCell, idle: bool) -> Self {
+    pub fn new_kernel(name: &str, stack: KernelStack, context: ContextCell, idle: bool) -> Arc<Self> {
         let mut comm = [0; 16];
         let n = name.len().min(15);
         comm[..n].copy_from_slice(&name.as_bytes()[..n]);

@@ -43,7 +43,6 @@ const FRAME_SIZE: usize = offset_of!(SigFrame, fpsimd) + RESERVED;
 /// The most that an extra record may point to.
 const EXTRA_MAX: u32 = 65536;
 
-#[derive(Clone, Copy)]
 #[repr(C, align(16))]
 struct Fpsimd {
     magic: u32,
@@ -61,10 +60,10 @@ pub fn min_frame_size() -> usize {
     FRAME_SIZE + 16 + 16
 }
 
-/// The part of the frame that is written and read: everything up to the last record.
+/// What lies before the records.
 #[derive(Clone, Copy)]
 #[repr(C, align(16))]
-struct SigFrame {
+struct SigHead {
     info: [u8; 128],
     flags: u64,
     link: u64,
@@ -80,17 +79,22 @@ struct SigFrame {
     pc: usize,
     pstate: usize,
     pad2: u64,
+}
+
+/// The part of the frame that is written and read: everything up to the last record. Piece by piece, so that a kernel stack never holds
+/// the whole.
+#[repr(C, align(16))]
+struct SigFrame {
+    head: SigHead,
     fpsimd: Fpsimd,
     /// The syndrome's record if there was a fault, and the end mark.
     tail: [u64; 4],
 }
 // SAFETY: integers only; the padding the ABI has is in named fields, and the size is a multiple of the alignment.
-unsafe impl Plain for SigFrame {}
-// SAFETY: as above.
-unsafe impl Plain for Fpsimd {}
+unsafe impl Plain for SigHead {}
 
-const UCONTEXT: usize = offset_of!(SigFrame, flags);
-const _: () = assert!(offset_of!(SigFrame, fault_address) == UCONTEXT + 176);
+const UCONTEXT: usize = offset_of!(SigFrame, head.flags);
+const _: () = assert!(offset_of!(SigFrame, head.fault_address) == UCONTEXT + 176);
 const _: () = assert!(offset_of!(SigFrame, fpsimd) == UCONTEXT + 176 + 288);
 const _: () = assert!(size_of::<Fpsimd>() == FPSIMD_SIZE as usize);
 const _: () = assert!(size_of::<SigFrame>() == offset_of!(SigFrame, tail) + 32);
@@ -102,9 +106,9 @@ pub fn setup(frame: &mut Frame, delivery: &Delivery) -> Result<(), Errno> {
     let record = delivery.stack_top.wrapping_sub(16) & !15;
     let base = record.wrapping_sub(FRAME_SIZE) & !15;
     check(base, FRAME_SIZE + 16)?;
-    let fp = switch::read_fp();
+    save_fpsimd(base + offset_of!(SigFrame, fpsimd))?;
     let fault = Fault::of_current();
-    let context = SigFrame {
+    let head = SigHead {
         info: delivery.info,
         flags: 0,
         link: 0,
@@ -120,19 +124,13 @@ pub fn setup(frame: &mut Frame, delivery: &Delivery) -> Result<(), Errno> {
         pc: frame.pc,
         pstate: frame.pstate,
         pad2: 0,
-        fpsimd: Fpsimd {
-            magic: FPSIMD_MAGIC,
-            size: FPSIMD_SIZE,
-            fpsr: fp.fpsr,
-            fpcr: fp.fpcr,
-            v: fp.v,
-        },
-        tail: match fault.esr {
-            0 => [0; 4],
-            esr => [u64::from(ESR_MAGIC) | 16 << 32, esr, 0, 0],
-        },
     };
-    UserPtr::<SigFrame>::new(base).write(context)?;
+    let tail: [u64; 4] = match fault.esr {
+        0 => [0; 4],
+        esr => [u64::from(ESR_MAGIC) | 16 << 32, esr, 0, 0],
+    };
+    UserPtr::new(base + offset_of!(SigFrame, tail)).write(tail)?;
+    UserPtr::new(base).write(head)?;
     UserPtr::<[usize; 2]>::new(record).write([frame.regs[29], frame.regs[30]])?;
 
     frame.regs[0] = delivery.signal as usize;
@@ -146,6 +144,23 @@ pub fn setup(frame: &mut Frame, delivery: &Delivery) -> Result<(), Errno> {
     frame.pc = delivery.handler;
     frame.pstate &= !PSTATE_BTYPE;
     frame.forget_syscall();
+    Ok(())
+}
+
+/// Writes the floating-point record.
+#[inline(never)]
+fn save_fpsimd(at: usize) -> Result<(), Errno> {
+    let fp = switch::read_fp();
+    UserPtr::new(at).write([FPSIMD_MAGIC, FPSIMD_SIZE, fp.fpsr, fp.fpcr])?;
+    UserPtr::new(at + offset_of!(Fpsimd, v)).write(fp.v)
+}
+
+/// Sets the floating-point registers from their record.
+#[inline(never)]
+fn restore_fpsimd(at: usize) -> Result<(), Errno> {
+    let [fpsr, fpcr] = UserPtr::new(at + offset_of!(Fpsimd, fpsr)).read()?;
+    let v = UserPtr::new(at + offset_of!(Fpsimd, v)).read()?;
+    switch::write_fp(&FpState { v, fpsr, fpcr });
     Ok(())
 }
 
@@ -171,8 +186,8 @@ pub fn sanitize_pstate(pstate: &mut usize) -> bool {
     false
 }
 
-/// Finds the floating-point record among those behind the context. `EFAULT` if they are not well formed.
-fn find_fpsimd(reserved: usize) -> Result<FpState, Errno> {
+/// Finds the floating-point record among those behind the context: its address. `EFAULT` if they are not well formed.
+fn find_fpsimd(reserved: usize) -> Result<usize, Errno> {
     let (mut base, mut limit, mut offset) = (reserved, RESERVED, 0);
     let mut found: Option<usize> = None;
     let mut extra = false;
@@ -213,12 +228,7 @@ fn find_fpsimd(reserved: usize) -> Result<FpState, Errno> {
         }
         offset += size as usize;
     }
-    let record = UserPtr::<Fpsimd>::new(found.ok_or(Errno::EFAULT)?).read()?;
-    Ok(FpState {
-        v: record.v,
-        fpsr: record.fpsr,
-        fpcr: record.fpcr,
-    })
+    found.ok_or(Errno::EFAULT)
 }
 
 /// Restores all registers (floating point included) from the signal frame at the user stack pointer; user-controlled bits that could
@@ -230,7 +240,7 @@ pub fn restore(frame: &mut Frame) -> Result<Restored, Errno> {
         return Err(Errno::EFAULT);
     }
     check(base, FRAME_SIZE)?;
-    let context = UserPtr::<SigFrame>::new(base).read()?;
+    let context = UserPtr::<SigHead>::new(base).read()?;
     frame.regs = context.regs;
     frame.sp = context.sp;
     frame.pc = context.pc;
@@ -238,7 +248,7 @@ pub fn restore(frame: &mut Frame) -> Result<Restored, Errno> {
     if !sanitize_pstate(&mut frame.pstate) {
         return Err(Errno::EFAULT);
     }
-    switch::write_fp(&find_fpsimd(base + offset_of!(SigFrame, fpsimd))?);
+    restore_fpsimd(find_fpsimd(base + offset_of!(SigFrame, fpsimd))?)?;
     Ok(Restored {
         mask: context.mask,
         altstack: (context.stack_sp, context.stack_flags, context.stack_size),
