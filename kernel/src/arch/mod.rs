@@ -28,4 +28,7 @@ mod imp;
 #[path = "arm64/mod.rs"]
 mod imp;
 
+mod irq_calls;
+mod vdso_calls;
+
 pub use imp::*;

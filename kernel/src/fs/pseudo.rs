@@ -5,7 +5,7 @@ use crate::fs::file::{File, FileOps};
 use crate::fs::inode::{Dev, FileType, Inode, InodeOps, Link, NewInode};
 use crate::fs::io::{IoDst, IoSrc};
 use crate::fs::readdir::DirSink;
-use crate::fs::superblock::SuperBlock;
+use crate::fs::superblock::{StatFs, SuperBlock, SuperOps};
 use crate::sync::{Mutex, SpinLock};
 use crate::syscall::SysResult;
 use alloc::boxed::Box;
@@ -22,6 +22,8 @@ pub struct Text(pub Vec<u8>);
 
 impl fmt::Write for Text {
     fn write_str(&mut self, s: &str) -> fmt::Result {
+        // As long as user space makes it (a line per mapping or descriptor): without memory it is cut off.
+        self.0.try_reserve(s.len()).map_err(|_| fmt::Error)?;
         self.0.extend_from_slice(s.as_bytes());
         Ok(())
     }
@@ -303,6 +305,34 @@ pub fn root(
 ) -> Arc<crate::fs::dentry::Dentry> {
     let owner = directory.owner();
     crate::fs::dentry::Dentry::new_root(Arc::new(Node::Directory(mode, directory).inode(sb, 1, owner)))
+}
+
+/// An instance without options, of which there is one for all mounts.
+struct Plain {
+    magic: u64,
+}
+
+impl SuperOps for Plain {
+    fn statfs(&self) -> StatFs {
+        StatFs {
+            magic: self.magic,
+            block_size: 4096,
+            ..StatFs::default()
+        }
+    }
+    fn remount(&self, _: &str) -> Result<(), Errno> {
+        Ok(())
+    }
+}
+
+/// The root of a new instance of file system `name` that has no options.
+pub fn instance(
+    name: &'static str,
+    magic: u64,
+    directory: Arc<dyn Directory>,
+) -> Arc<crate::fs::dentry::Dentry> {
+    let sb = SuperBlock::new(name, Box::new(Plain { magic }), true);
+    root(&sb, 0o555, directory)
 }
 
 /// A number written to a setting.

@@ -1,7 +1,7 @@
 //! This CPU's interrupt flag (`PSTATE.I`). SError is unmasked together with interrupts and stays so; FIQ and debug exceptions are
 //! never used by the kernel and stay masked.
 
-use crate::sync::lockdep;
+pub use super::super::irq_calls::{local_disable, local_enable, local_restore, local_save};
 use core::arch::asm;
 
 /// The saved interrupt state (`DAIF`).
@@ -52,37 +52,6 @@ pub fn raw_save() -> Flags {
 pub fn raw_restore(flags: Flags) {
     // SAFETY: `flags` came from `raw_save` on this CPU.
     unsafe { asm!("msr daif, {}", in(reg) flags.0, options(nostack, preserves_flags)) }
-}
-
-/// Turns interrupts off.
-#[inline(always)]
-pub fn local_disable() {
-    raw_disable();
-    lockdep::irqs_off();
-}
-
-/// Turns interrupts on.
-#[inline(always)]
-pub fn local_enable() {
-    lockdep::irqs_on();
-    raw_enable();
-}
-
-/// Turns interrupts off and returns the state before.
-#[inline(always)]
-pub fn local_save() -> Flags {
-    let flags = raw_save();
-    lockdep::irqs_off();
-    flags
-}
-
-/// Restores a saved state.
-#[inline(always)]
-pub fn local_restore(flags: Flags) {
-    if flags.enabled() {
-        lockdep::irqs_on();
-    }
-    raw_restore(flags);
 }
 
 /// Whether interrupts are on.

@@ -156,81 +156,47 @@ pub fn simd_exceptions() -> u32 {
     mxcsr & !(mxcsr >> 7) & 0x3f
 }
 
+/// One instruction that transfers state from or to user memory at `$at`; `false` on a fault.
+macro_rules! transfer {
+    ($instruction:literal, $at:expr $(, $mask:expr)?) => {{
+        let mut fault = 1u32;
+        asm!(
+            open!(),
+            concat!("2: ", $instruction, " [{at}]"),
+            "xor {fault:e}, {fault:e}",
+            "3:",
+            close!(),
+            may_fault!("2b", "3b"),
+            at = in(reg) $at,
+            fault = inout(reg) fault,
+            $(in("eax") $mask as u32, in("edx") ($mask >> 32) as u32,)?
+            options(nostack),
+        );
+        fault == 0
+    }};
+}
+
 /// Writes the registers to user memory at `at`; `false` if it is not there. A page fault is resolved and the whole store starts again.
 pub fn save_to_user(at: usize) -> bool {
     let c = components();
-    let mut fault = 1u32;
     // SAFETY: the caller checked the range and its alignment; a fault skips the step that clears `fault`.
     unsafe {
         if c != 0 {
-            asm!(
-                open!(),
-                "2: xsave64 [{at}]",
-                "xor {fault:e}, {fault:e}",
-                "3:",
-                close!(),
-                may_fault!("2b", "3b"),
-                at = in(reg) at,
-                fault = inout(reg) fault,
-                in("eax") c as u32,
-                in("edx") 0,
-                options(nostack),
-            );
+            transfer!("xsave64", at, c)
         } else {
-            asm!(
-                open!(),
-                "2: fxsave64 [{at}]",
-                "xor {fault:e}, {fault:e}",
-                "3:",
-                close!(),
-                may_fault!("2b", "3b"),
-                at = in(reg) at,
-                fault = inout(reg) fault,
-                options(nostack),
-            );
+            transfer!("fxsave64", at)
         }
     }
-    fault == 0
 }
 
 /// Loads `components` from user memory at `at` (64-byte aligned, range checked); `false` if it is not there or not a valid image.
 pub fn load_from_user(at: usize, components: u64) -> bool {
-    let mut fault = 1u32;
     // SAFETY: the processor refuses bad images; refusals and page faults that cannot be resolved skip the step that clears `fault`.
-    unsafe {
-        asm!(
-            open!(),
-            "2: xrstor64 [{at}]",
-            "xor {fault:e}, {fault:e}",
-            "3:",
-            close!(),
-            may_fault!("2b", "3b"),
-            at = in(reg) at,
-            fault = inout(reg) fault,
-            in("eax") components as u32,
-            in("edx") (components >> 32) as u32,
-            options(nostack),
-        );
-    }
-    fault == 0
+    unsafe { transfer!("xrstor64", at, components) }
 }
 
 /// Loads the legacy state from user memory at `at` (16-byte aligned, range checked); `false` as in [`load_from_user`].
 pub fn load_legacy_from_user(at: usize) -> bool {
-    let mut fault = 1u32;
     // SAFETY: as `load_from_user`.
-    unsafe {
-        asm!(
-            open!(),
-            "2: fxrstor64 [{at}]",
-            "xor {fault:e}, {fault:e}",
-            "3:",
-            close!(),
-            may_fault!("2b", "3b"),
-            at = in(reg) at,
-            fault = inout(reg) fault,
-            options(nostack),
-        );
-    }
-    fault == 0
+    unsafe { transfer!("fxrstor64", at) }
 }

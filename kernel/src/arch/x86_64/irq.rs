@@ -1,5 +1,6 @@
 //! This CPU's interrupt flag.
 
+pub use super::super::irq_calls::{local_disable, local_enable, local_restore, local_save};
 use crate::sync::lockdep;
 use core::arch::asm;
 
@@ -53,37 +54,6 @@ pub fn raw_restore(flags: Flags) {
     if flags.enabled() {
         raw_enable();
     }
-}
-
-/// Turns interrupts off.
-#[inline(always)]
-pub fn local_disable() {
-    raw_disable();
-    lockdep::irqs_off();
-}
-
-/// Turns interrupts on.
-#[inline(always)]
-pub fn local_enable() {
-    lockdep::irqs_on();
-    raw_enable();
-}
-
-/// Turns interrupts off and returns the state before.
-#[inline(always)]
-pub fn local_save() -> Flags {
-    let flags = raw_save();
-    lockdep::irqs_off();
-    flags
-}
-
-/// Restores a saved state.
-#[inline(always)]
-pub fn local_restore(flags: Flags) {
-    if flags.enabled() {
-        lockdep::irqs_on();
-    }
-    raw_restore(flags);
 }
 
 /// Whether interrupts are on.

@@ -1,9 +1,17 @@
 //! The vDSO's code for x86-64: runs in user mode, from a copy. It is position-independent, calls nothing, and finds its data page
 //! two pages below itself (the header page is in between).
 
-use crate::mm::PAGE_SIZE;
+pub use super::super::vdso_calls::text;
+use super::super::vdso_calls::{data, vdso_clock_getres, vdso_clock_gettime, vdso_gettimeofday};
 use core::arch::asm;
-use limen_vdso::{ClockData, clock};
+use limen_vdso::clock;
+
+/// `clock_gettime`.
+pub const CLOCK_GETTIME: usize = 228;
+/// `clock_getres`.
+pub const CLOCK_GETRES: usize = 229;
+/// `gettimeofday`.
+pub const GETTIMEOFDAY: usize = 96;
 
 /// The version of every symbol.
 pub const VERSION: &str = "LINUX_2.6";
@@ -37,44 +45,34 @@ pub const SYMBOLS: &[(&str, fn() -> usize, usize)] = &[
 /// Selector of the descriptor whose limit tells CPU (low 12 bits) and node to user mode (`__CPUNODE_SEG`).
 pub const CPU_NODE_SELECTOR: u16 = 0x7b;
 
-unsafe extern "C" {
-    static __vdso_text_start: u8;
-    static __vdso_text_end: u8;
-}
-
-/// The code to copy.
-pub fn text() -> &'static [u8] {
-    let (start, end) = (&raw const __vdso_text_start, &raw const __vdso_text_end);
-    // SAFETY: the linker script defines both around the section, which is mapped and never changes.
-    unsafe { core::slice::from_raw_parts(start, end as usize - start as usize) }
-}
-
 /// Signal handlers return through the C library's own restorer.
 pub fn sigreturn() -> Option<usize> {
     None
 }
 
+/// Where this copy of the code begins.
 #[inline(always)]
-fn data() -> &'static ClockData {
+pub fn own_start() -> usize {
     let start: usize;
     // SAFETY: only computes the address of this copy of the code.
     unsafe {
         asm!("lea {}, [rip + __vdso_text_start]", out(reg) start, options(pure, nomem, nostack, preserves_flags));
     }
-    // SAFETY: exec maps the data page two pages below the code; it is readable and only accessed atomically.
-    unsafe { &*((start - 2 * PAGE_SIZE) as *const ClockData) }
+    start
 }
 
+/// The counter the clocks are made of.
 #[inline(always)]
-fn counter() -> u64 {
+pub fn counter() -> u64 {
     let (low, high): (u32, u32);
     // SAFETY: reads the time-stamp counter, after all earlier loads.
     unsafe { asm!("lfence", "rdtsc", out("eax") low, out("edx") high, options(nostack, preserves_flags)) };
     (high as u64) << 32 | low as u64
 }
 
+/// A system call, for what the data cannot answer.
 #[inline(always)]
-fn syscall2(number: usize, a: usize, b: usize) -> isize {
+pub fn syscall2(number: usize, a: usize, b: usize) -> isize {
     let result;
     // SAFETY: a system call made for the caller, with the caller's arguments.
     unsafe {
@@ -82,56 +80,6 @@ fn syscall2(number: usize, a: usize, b: usize) -> isize {
             lateout("rcx") _, lateout("r11") _, options(nostack));
     }
     result
-}
-
-#[unsafe(link_section = ".vdso.text")]
-extern "C" fn vdso_clock_gettime(id: u32, ts: *mut u64) -> isize {
-    match clock::gettime(data(), counter, id) {
-        Some((seconds, nanoseconds)) => {
-            // SAFETY: the caller's pointer; a wild one is the caller's fault, in user mode.
-            unsafe {
-                ts.write(seconds);
-                ts.wrapping_add(1).write(nanoseconds);
-            }
-            0
-        }
-        None => syscall2(228, id as usize, ts as usize),
-    }
-}
-
-#[unsafe(link_section = ".vdso.text")]
-extern "C" fn vdso_clock_getres(id: u32, ts: *mut u64) -> isize {
-    match clock::getres(data(), id) {
-        Some(nanoseconds) => {
-            if !ts.is_null() {
-                // SAFETY: as above.
-                unsafe {
-                    ts.write(0);
-                    ts.wrapping_add(1).write(nanoseconds);
-                }
-            }
-            0
-        }
-        None => syscall2(229, id as usize, ts as usize),
-    }
-}
-
-#[unsafe(link_section = ".vdso.text")]
-extern "C" fn vdso_gettimeofday(tv: *mut u64, tz: *mut u64) -> isize {
-    let Some((seconds, nanoseconds)) = clock::gettime(data(), counter, 0) else {
-        return syscall2(96, tv as usize, tz as usize);
-    };
-    // SAFETY: as above.
-    unsafe {
-        if !tv.is_null() {
-            tv.write(seconds);
-            tv.wrapping_add(1).write(nanoseconds / 1000);
-        }
-        if !tz.is_null() {
-            tz.write(0);
-        }
-    }
-    0
 }
 
 #[unsafe(link_section = ".vdso.text")]

@@ -12,10 +12,9 @@ mod system;
 use crate::fs::dentry::Dentry;
 use crate::fs::inode::{FileType, Link};
 use crate::fs::pseudo::{self, Directory, Node, Tree};
-use crate::fs::superblock::{FsType, StatFs, SuperBlock, SuperOps};
+use crate::fs::superblock::FsType;
 use crate::sync::Once;
 use crate::task::{self, current};
-use alloc::boxed::Box;
 use alloc::format;
 use alloc::sync::Arc;
 use limen_linux_abi::Errno;
@@ -37,28 +36,10 @@ pub static PROC: FsType = FsType {
 /// The fixed names.
 pub static TREE: Tree = Tree::new();
 
-struct Super;
-
-impl SuperOps for Super {
-    fn statfs(&self) -> StatFs {
-        StatFs {
-            magic: MAGIC,
-            block_size: 4096,
-            ..StatFs::default()
-        }
-    }
-    fn remount(&self, _: &str) -> Result<(), Errno> {
-        Ok(())
-    }
-}
-
 fn mount(_: &[u8], _: &str) -> Result<Arc<Dentry>, Errno> {
     static ROOT: Once<Arc<Dentry>> = Once::new();
     Ok(ROOT
-        .get_or_init(|| {
-            let sb = SuperBlock::new("proc", Box::new(Super), true);
-            pseudo::root(&sb, 0o555, Arc::new(Root))
-        })
+        .get_or_init(|| pseudo::instance("proc", MAGIC, Arc::new(Root)))
         .clone())
 }
 

@@ -6,9 +6,8 @@ use crate::driver::virtio::{blk, console};
 use crate::fs::dentry::Dentry;
 use crate::fs::inode::FileType;
 use crate::fs::pseudo::{self, Directory, Node, Text, Tree};
-use crate::fs::superblock::{FsType, StatFs, SuperBlock, SuperOps};
+use crate::fs::superblock::FsType;
 use crate::sync::Once;
-use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -29,28 +28,10 @@ pub static SYSFS: FsType = FsType {
 /// The fixed names.
 pub static TREE: Tree = Tree::new();
 
-struct Super;
-
-impl SuperOps for Super {
-    fn statfs(&self) -> StatFs {
-        StatFs {
-            magic: MAGIC,
-            block_size: 4096,
-            ..StatFs::default()
-        }
-    }
-    fn remount(&self, _: &str) -> Result<(), Errno> {
-        Ok(())
-    }
-}
-
 fn mount(_: &[u8], _: &str) -> Result<Arc<Dentry>, Errno> {
     static ROOT: Once<Arc<Dentry>> = Once::new();
     Ok(ROOT
-        .get_or_init(|| {
-            let sb = SuperBlock::new("sysfs", Box::new(Super), true);
-            pseudo::root(&sb, 0o555, Arc::new(Fixed))
-        })
+        .get_or_init(|| pseudo::instance("sysfs", MAGIC, Arc::new(Fixed)))
         .clone())
 }
 

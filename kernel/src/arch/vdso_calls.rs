@@ -1,0 +1,78 @@
+//! The vDSO's functions, the same for every processor: each architecture's `vdso` exports them and owes the four hooks imported below. They
+//! run in user mode, from a copy, so everything they use is inlined.
+
+use super::imp::vdso::{CLOCK_GETRES, CLOCK_GETTIME, GETTIMEOFDAY, counter, own_start, syscall2};
+use crate::mm::PAGE_SIZE;
+use limen_vdso::{ClockData, clock};
+
+unsafe extern "C" {
+    static __vdso_text_start: u8;
+    static __vdso_text_end: u8;
+}
+
+/// The code to copy.
+pub fn text() -> &'static [u8] {
+    let (start, end) = (&raw const __vdso_text_start, &raw const __vdso_text_end);
+    // SAFETY: the linker script defines both around the section, which is mapped and never changes.
+    unsafe { core::slice::from_raw_parts(start, end as usize - start as usize) }
+}
+
+/// The data of this copy.
+#[inline(always)]
+pub(super) fn data() -> &'static ClockData {
+    // SAFETY: exec maps the data page two pages below the code; it is readable and only accessed atomically.
+    unsafe { &*((own_start() - 2 * PAGE_SIZE) as *const ClockData) }
+}
+
+/// `clock_gettime`.
+#[unsafe(link_section = ".vdso.text")]
+pub extern "C" fn vdso_clock_gettime(id: u32, ts: *mut u64) -> isize {
+    match clock::gettime(data(), counter, id) {
+        Some((seconds, nanoseconds)) => {
+            // SAFETY: the caller's pointer; a wild one is the caller's fault, in user mode.
+            unsafe {
+                ts.write(seconds);
+                ts.wrapping_add(1).write(nanoseconds);
+            }
+            0
+        }
+        None => syscall2(CLOCK_GETTIME, id as usize, ts as usize),
+    }
+}
+
+/// `clock_getres`.
+#[unsafe(link_section = ".vdso.text")]
+pub extern "C" fn vdso_clock_getres(id: u32, ts: *mut u64) -> isize {
+    match clock::getres(data(), id) {
+        Some(nanoseconds) => {
+            if !ts.is_null() {
+                // SAFETY: as above.
+                unsafe {
+                    ts.write(0);
+                    ts.wrapping_add(1).write(nanoseconds);
+                }
+            }
+            0
+        }
+        None => syscall2(CLOCK_GETRES, id as usize, ts as usize),
+    }
+}
+
+/// `gettimeofday`.
+#[unsafe(link_section = ".vdso.text")]
+pub extern "C" fn vdso_gettimeofday(tv: *mut u64, tz: *mut u64) -> isize {
+    let Some((seconds, nanoseconds)) = clock::gettime(data(), counter, 0) else {
+        return syscall2(GETTIMEOFDAY, tv as usize, tz as usize);
+    };
+    // SAFETY: as above.
+    unsafe {
+        if !tv.is_null() {
+            tv.write(seconds);
+            tv.wrapping_add(1).write(nanoseconds / 1000);
+        }
+        if !tz.is_null() {
+            tz.write(0);
+        }
+    }
+    0
+}
