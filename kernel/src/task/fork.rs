@@ -253,15 +253,7 @@ pub fn clone(frame: &Frame, args: &CloneArgs) -> SysResult {
         new_process(&parent, tid, args)?
     };
 
-    let mut child_frame = frame.clone();
-    child_frame.set_result(Ok(0));
-    let sp = (args.stack != 0).then_some(args.stack);
-    if let Some(sp) = sp {
-        child_frame.set_sp(sp);
-    }
-    let mut context = Context::new(stack.top(), &child_frame);
-    let tls = flags.contains(F::SETTLS).then_some(args.tls);
-    with_current_context(|parent| context.fork_from(parent, sp, tls));
+    let context = child_context(&stack, frame, args);
 
     let mut task_flags = TaskFlags::FORKNOEXEC;
     task_flags |= parent.flags() & TaskFlags::NO_NEW_PRIVS;
@@ -269,7 +261,7 @@ pub fn clone(frame: &Frame, args: &CloneArgs) -> SysResult {
         tid,
         process,
         flags: task_flags,
-        context: ContextCell::new(context),
+        context,
         sched: SchedEntity::fork_from(&parent.sched),
         stack,
         creds,
@@ -327,6 +319,22 @@ pub fn clone(frame: &Frame, args: &CloneArgs) -> SysResult {
             .wait_until_killable(|| vfork.done.load(Ordering::Acquire));
     }
     Ok(tid as usize)
+}
+
+/// Where a new thread starts: as the caller, whose registers are `frame`, with 0 for the call's result. Not inlined: frames and
+/// contexts are large.
+#[inline(never)]
+fn child_context(stack: &KernelStack, frame: &Frame, args: &CloneArgs) -> ContextCell {
+    let mut child_frame = frame.clone();
+    child_frame.set_result(Ok(0));
+    let sp = (args.stack != 0).then_some(args.stack);
+    if let Some(sp) = sp {
+        child_frame.set_sp(sp);
+    }
+    let mut context = Context::new(stack.top(), &child_frame);
+    let tls = args.flags.contains(CloneFlags::SETTLS).then_some(args.tls);
+    with_current_context(|parent| context.fork_from(parent, sp, tls));
+    ContextCell::new(context)
 }
 
 /// The process of a new program: limits, group and actions from its parent's. `ENOMEM`.
