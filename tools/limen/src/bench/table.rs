@@ -22,9 +22,18 @@ fn boots(report: &Report) {
         if let [Some(ours), Some(theirs)] = values[..]
             && theirs > 0
         {
-            line += &format!("   {:5.2}", ours as f64 / theirs as f64);
+            line += &format!("   {}", ratio(ours as f64 / theirs as f64));
         }
         println!("{line}");
+    }
+}
+
+/// A ratio, with enough digits to say something.
+fn ratio(value: f64) -> String {
+    if value < 0.01 {
+        format!("{value:.4}")
+    } else {
+        format!("{value:6.2}")
     }
 }
 
@@ -71,7 +80,7 @@ pub fn print(report: &Report) {
         if let [Some(ours), Some(theirs)] = values[..]
             && theirs > 0.0
         {
-            line += &format!("   {:5.2}", ours / theirs);
+            line += &format!("   {}", ratio(ours / theirs));
         }
         println!("{line}");
     }
