@@ -9,6 +9,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/futex.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
@@ -28,6 +29,7 @@
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/timerfd.h>
 #include <sys/un.h>
@@ -124,7 +126,20 @@ static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t cond = PTHREAD_COND_INITIALIZER;
 static int turns;
 
+static pthread_mutex_t inherits;
+static unsigned words[64];
+
 static void *turn(void *which) {
+    unsigned *a = &words[(intptr_t)which % 4 * 16], *b = &words[((intptr_t)which + 1) % 4 * 16];
+    for (int i = 0; i < 50; i++) {
+        struct timespec soon = {0, 50000};
+        syscall(SYS_futex, a, FUTEX_WAIT | FUTEX_PRIVATE_FLAG, 0, &soon, NULL, 0);
+        syscall(SYS_futex, a, FUTEX_CMP_REQUEUE | FUTEX_PRIVATE_FLAG, 1, 1L, b, 0);
+        syscall(SYS_futex, b, FUTEX_WAKE_OP | FUTEX_PRIVATE_FLAG, 1, 1L, a, FUTEX_OP(FUTEX_OP_ADD, 0, FUTEX_OP_CMP_EQ, 0));
+        pthread_mutex_lock(&inherits);
+        if (i % 8 == 0) sched_yield();
+        pthread_mutex_unlock(&inherits);
+    }
     for (int i = 0; i < 200; i++) {
         pthread_mutex_lock(&mutex);
         turns++;
@@ -146,12 +161,8 @@ static void threads(void) {
     pthread_t all[6];
     pthread_mutexattr_t attributes;
     pthread_mutexattr_init(&attributes);
-    if (pthread_mutexattr_setprotocol(&attributes, PTHREAD_PRIO_INHERIT) == 0) {
-        pthread_mutex_t inherits;
-        pthread_mutex_init(&inherits, &attributes);
-        pthread_mutex_lock(&inherits);
-        pthread_mutex_unlock(&inherits);
-    }
+    CHECK(pthread_mutexattr_setprotocol(&attributes, PTHREAD_PRIO_INHERIT) == 0);
+    CHECK(pthread_mutex_init(&inherits, &attributes) == 0);
     for (intptr_t i = 0; i < 6; i++) CHECK(pthread_create(&all[i], NULL, turn, (void *)i) == 0);
     cpu_set_t cpus;
     sched_getaffinity(0, sizeof cpus, &cpus);
@@ -160,6 +171,7 @@ static void threads(void) {
     CPU_SET(turns & 1, &one);
     pthread_setaffinity_np(all[0], sizeof one, &one);
     for (int i = 0; i < 6; i++) pthread_join(all[i], NULL);
+    pthread_mutex_destroy(&inherits);
 }
 
 /* --- memory --- */

@@ -62,6 +62,7 @@ pub fn flush(context: Option<&MmContext>, start: usize, end: usize) {
 
 #[cold]
 fn flush_others(cpus: u64, start: usize, end: usize, kernel: bool) {
+    crate::sync::lockdep::waits_for_cpus();
     let me = smp::cpu_id();
     let request = &REQUESTS[me];
     request.start.store(start, Ordering::Relaxed);

@@ -115,6 +115,10 @@ impl Bucket {
     pub fn lock(&self) -> SpinGuard<'_, List> {
         self.list.lock()
     }
+    /// The same while the bucket of a lower address is locked.
+    fn lock_second(&self) -> SpinGuard<'_, List> {
+        self.list.lock_nested(1)
+    }
 }
 
 impl List {
@@ -241,11 +245,11 @@ pub(super) fn lock_two(
         (a.lock(), None)
     } else if ptr::from_ref(a) < ptr::from_ref(b) {
         let first = a.lock();
-        let second = b.lock();
+        let second = b.lock_second();
         (first, Some(second))
     } else {
         let second = b.lock();
-        let first = a.lock();
+        let first = a.lock_second();
         (first, Some(second))
     }
 }
