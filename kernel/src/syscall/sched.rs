@@ -10,6 +10,7 @@ use crate::task::rlimit::which::{NICE, RTPRIO};
 use crate::task::{Task, all_processes, current, find_task};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::sync::atomic::Ordering;
 use limen_linux_abi::Errno;
 
 const SCHED_RESET_ON_FORK: u32 = 0x4000_0000;
@@ -290,6 +291,36 @@ crate::syscalls! {
             }
         }
         result
+    }
+
+    fn ioprio_get(which: i32, who: i32) {
+        // `IOPRIO_WHO_*` are one more than `PRIO_*`. Of several, the best: the least number, but none set is the worst.
+        let found = by_who(which.wrapping_sub(1), who)?;
+        let all = found.iter().map(|t| t.io_priority.load(Ordering::Relaxed));
+        Ok(all.min_by_key(|p| if *p == 0 { u32::MAX } else { *p }).unwrap_or(0) as usize)
+    }
+
+    fn ioprio_set(which: i32, who: i32, priority: i32) {
+        const REAL_TIME: i32 = 1;
+        let (class, level) = (priority >> 13 & 7, priority & 0x1fff);
+        let creds = current().creds();
+        match class {
+            REAL_TIME if !creds.capable(cap::SYS_ADMIN) && !creds.capable(cap::SYS_NICE) => {
+                return Err(Errno::EPERM);
+            }
+            REAL_TIME | 2 if level < 8 => {}
+            0 if level == 0 => {}
+            3 => {}
+            _ => return Err(Errno::EINVAL),
+        }
+        for task in by_who(which.wrapping_sub(1), who)? {
+            let other = task.creds();
+            if other.uid != creds.euid && other.uid != creds.uid && !creds.capable(cap::SYS_NICE) {
+                return Err(Errno::EPERM);
+            }
+            task.io_priority.store(priority as u32, Ordering::Relaxed);
+        }
+        Ok(0)
     }
 
     fn getcpu(cpu: UserPtr<u32>, node: UserPtr<u32>) {

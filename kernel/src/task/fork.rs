@@ -282,6 +282,8 @@ pub fn clone(frame: &Frame, args: &CloneArgs) -> SysResult {
         .store(parent.personality.load(Ordering::Relaxed), Ordering::Relaxed);
     task.timer_slack_ns
         .store(parent.timer_slack_ns.load(Ordering::Relaxed), Ordering::Relaxed);
+    task.io_priority
+        .store(parent.io_priority.load(Ordering::Relaxed), Ordering::Relaxed);
     let vfork = flags.contains(F::VFORK).then(|| {
         Arc::new(VforkDone {
             done: AtomicBool::new(false),

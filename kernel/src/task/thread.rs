@@ -87,6 +87,8 @@ pub struct Task {
     pub start_ns: u64,
     /// `PR_SET_TIMERSLACK`, nanoseconds.
     pub timer_slack_ns: AtomicU64,
+    /// What `ioprio_set` was told, kept for `ioprio_get`: no device of this kernel has a queue to order.
+    pub io_priority: AtomicU32,
     /// `personality`.
     pub personality: AtomicU32,
     /// Faults served without and with waiting for storage (`ru_minflt`, `ru_majflt`).
@@ -156,6 +158,7 @@ impl Task {
             restart: SpinLock::new(None),
             start_ns: crate::arch::time::now_ns(),
             timer_slack_ns: AtomicU64::new(50_000),
+            io_priority: AtomicU32::new(0),
             personality: AtomicU32::new(0),
             minor_faults: AtomicU64::new(0),
             major_faults: AtomicU64::new(0),

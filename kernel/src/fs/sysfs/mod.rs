@@ -221,9 +221,17 @@ impl Directory for Cpus {
                 let topology = attributes(Vec::from([
                     ("core_id", line(move || format!("{number}"))),
                     ("physical_package_id", line(|| "0".into())),
+                    ("die_id", line(|| "0".into())),
                     ("thread_siblings", line(move || format!("{:x}", 1u64 << number))),
                     ("thread_siblings_list", line(move || format!("{number}"))),
+                    ("core_cpus", line(move || format!("{:x}", 1u64 << number))),
+                    ("core_cpus_list", line(move || format!("{number}"))),
+                    ("core_siblings", line(cpu_mask)),
                     ("core_siblings_list", line(cpu_ranges)),
+                    ("package_cpus", line(cpu_mask)),
+                    ("package_cpus_list", line(cpu_ranges)),
+                    ("die_cpus", line(cpu_mask)),
+                    ("die_cpus_list", line(cpu_ranges)),
                 ]));
                 Some(attributes(Vec::from([
                     ("online", line(|| "1".into())),
