@@ -93,3 +93,5 @@ for i in 1 2 3 4 5 6 7 8 9 10; do (exit $i) & done; s=0; for j in $(jobs -p); do
 sh -c 'nohup sh -c "kill -HUP \$\$; echo immune" 2>/dev/null'; cat nohup.out 2>/dev/null; echo end
 ## case: script-tty
 tty; echo $?; stty 2>&1 | head -n 1; echo $?
+## case: pipe-opened-again
+printf 'kept\n' | { sleep 0.3; cat < /proc/self/fd/0; echo end; }; sleep 0.1 | { sleep 0.3; cat /proc/self/fd/0; echo gone; }
