@@ -220,28 +220,23 @@ pub fn free(pfn: Pfn) {
 
 /// Gives back all frames of a list.
 pub fn free_list(mut frames: FrameList) {
-    if frames.is_empty() {
-        return;
-    }
-    let flags = irq::local_save();
-    // SAFETY: interrupts are off, so this CPU's list is ours.
-    let list = unsafe { &mut *PCP[smp::cpu_id()].0.get() };
-    let high = PCP_HIGH.load(Relaxed);
-    let mut budget = 512u32;
-    while let Some(pfn) = frames.pop() {
-        list.push(pfn);
-        if list.count > high {
-            drain(list, high / 2);
-            budget = budget.saturating_sub(high / 2);
-            if budget == 0 {
-                break;
+    // Long lists give interrupts a chance in between.
+    while !frames.is_empty() {
+        let flags = irq::local_save();
+        // SAFETY: interrupts are off, so this CPU's list is ours.
+        let list = unsafe { &mut *PCP[smp::cpu_id()].0.get() };
+        let high = PCP_HIGH.load(Relaxed);
+        let mut budget = 512u32;
+        while budget > 0
+            && let Some(pfn) = frames.pop()
+        {
+            list.push(pfn);
+            if list.count > high {
+                drain(list, high / 2);
+                budget = budget.saturating_sub(high / 2);
             }
         }
-    }
-    irq::local_restore(flags);
-    // Long lists give interrupts a chance in between.
-    while let Some(pfn) = frames.pop() {
-        free(pfn);
+        irq::local_restore(flags);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Boots: every machine, number of processors, processor model and interrupt controller that Limen promises to come up
 //! on; the kernel's self-tests; the configuration with lock validation.
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
 
 use super::guest::Guest;
 use super::{Context, Step, Verdict};
@@ -54,9 +54,11 @@ fn selftest(context: &Context, arch: Arch, options: &[&str]) -> Result<String> {
         .to_owned())
 }
 
+/// Options for a kernel that validates its locks.
+pub const LOCKDEP_KERNEL: [&str; 2] = ["--features=lockdep", "--profile=kernel-dev"];
+
 /// The build with lock validation: all boots, the self-tests and much work, in silence; and every planted fault is found.
 fn lockdep(context: &Context, arch: Arch) -> Result<Verdict> {
-    const KERNEL: [&str; 2] = ["--features=lockdep", "--profile=kernel-dev"];
     const PLANTED: [(&str, &str); 6] = [
         ("order", "possible circular locking dependency detected"),
         ("irq", "inconsistent {HARDIRQ-ON-W} -> {IN-HARDIRQ-W} usage"),
@@ -69,14 +71,15 @@ fn lockdep(context: &Context, arch: Arch) -> Result<Verdict> {
         return Ok(Verdict::Skipped("only for Limen".into()));
     }
     let guest = |smp| {
-        KERNEL
+        LOCKDEP_KERNEL
             .iter()
             .fold(Guest::new(context, arch).smp(smp), |g, o| g.option(*o))
     };
     for smp in [1, 2, 4, 8] {
-        boot(context, arch, smp, &KERNEL)?;
+        boot(context, arch, smp, &LOCKDEP_KERNEL)?;
     }
-    selftest(context, arch, &KERNEL)?;
+    machines(context, arch, &LOCKDEP_KERNEL)?;
+    selftest(context, arch, &LOCKDEP_KERNEL)?;
     let load = agent::program(arch, "load")?;
     let hostile = agent::program(arch, "hostile")?;
     let script = "for i in 1 2 3; do ls -lR /proc/self /sys /dev >/dev/null 2>&1; (seq 1000 | sort | md5sum; sleep 0.1) & done; wait; \
@@ -101,10 +104,37 @@ fn lockdep(context: &Context, arch: Arch) -> Result<Verdict> {
     let lines: Vec<String> = ran.text().lines().map(str::to_owned).collect();
     let rounds = lines.iter().find(|l| l.starts_with("forks ")).cloned();
     Ok(Verdict::Passed(format!(
-        "silent on 1, 2, 4, 8 CPUs, in self-tests and under load ({}); {} planted faults found",
+        "silent on 1, 2, 4, 8 CPUs, all machines, in self-tests and under load ({}); {} planted faults found",
         rounds.unwrap_or_default(),
         PLANTED.len()
     )))
+}
+
+/// Boots on every machine, processor model and interrupt controller, with `options` for each; how many those are.
+fn machines(context: &Context, arch: Arch, options: &[&str]) -> Result<usize> {
+    let sets: &[&str] = match arch {
+        Arch::X86_64 => &["--machine=q35", "--machine=microvm", "--cpu=qemu64", "--mem=6G"],
+        Arch::Arm64 => &[
+            "--machine=virt,gic-version=3",
+            "--machine=virt,gic-version=2",
+            "--machine=virt,virtualization=on",
+            "--cpu=cortex-a53",
+            "--cpu=cortex-a57",
+            "--cpu=cortex-a72",
+            "--cpu=cortex-a76",
+            "--mem=6G",
+        ],
+    };
+    let mut done = 0;
+    for set in sets {
+        if context.kernel.is_some() && set.contains("microvm") {
+            continue; // Debian's Linux has no drivers for microvm without ACPI
+        }
+        let all: Vec<&str> = options.iter().copied().chain([*set]).collect();
+        boot(context, arch, 2, &all).with_context(|| (*set).to_owned())?;
+        done += 1;
+    }
+    Ok(done)
 }
 
 /// The first boot, which the others depend on.
@@ -125,35 +155,8 @@ pub fn more_steps(arch: Arch) -> Vec<Step> {
         Ok(Verdict::Passed(runs?.join(", ")))
     });
     let machines = Step::on(arch, "machines", move |context| {
-        let sets: &[&[&str]] = match arch {
-            Arch::X86_64 => &[
-                &["--machine=q35"],
-                &["--machine=microvm"],
-                &["--cpu=qemu64"],
-                &["--mem=6G"],
-            ],
-            Arch::Arm64 => &[
-                &["--machine=virt,gic-version=3"],
-                &["--machine=virt,gic-version=2"],
-                &["--machine=virt,virtualization=on"],
-                &["--cpu=cortex-a53"],
-                &["--cpu=cortex-a57"],
-                &["--cpu=cortex-a72"],
-                &["--cpu=cortex-a76"],
-                &["--mem=6G"],
-            ],
-        };
-        let mut said = Vec::new();
-        for set in sets {
-            if context.kernel.is_some() && set.iter().any(|o| o.contains("microvm")) {
-                continue; // Debian's Linux has no drivers for microvm without ACPI
-            }
-            match boot(context, arch, 2, set) {
-                Ok(text) => said.push(text),
-                Err(error) => bail!("{}: {error:#}", set.join(" ")),
-            }
-        }
-        Ok(Verdict::Passed(format!("{} machines and processors", said.len())))
+        let count = machines(context, arch, &[])?;
+        Ok(Verdict::Passed(format!("{count} machines and processors")))
     });
     let lockdep = Step::on(arch, "lockdep", move |context| lockdep(context, arch));
     let selftest = Step::on(arch, "selftest", move |context| {
