@@ -26,6 +26,39 @@ pub fn add_file(archive: &mut Archive, path: &Path) -> Result<()> {
     bail!("{}: too many symbolic links", path.display())
 }
 
+/// Adds the symbolic links on the way to `files` (`/lib` is one where `/usr` is merged), and the directories they lead to, so that what is
+/// added before the files themselves does not make directories of them.
+pub fn add_links_to(archive: &mut Archive, files: &BTreeSet<PathBuf>) -> Result<()> {
+    for file in files {
+        if let Some((link, target, rest)) = first_link(file)?
+            && !rest.as_os_str().is_empty()
+        {
+            let base = link.parent().unwrap_or(Path::new("/"));
+            archive.directory(&clean(&base.join(&target)).to_string_lossy());
+            archive.symlink(&link.to_string_lossy(), &target.to_string_lossy());
+        }
+    }
+    Ok(())
+}
+
+/// Adds the descriptions of the terminals `names` that this host has: programs that draw on the screen do not start without.
+pub fn add_terminals(archive: &mut Archive, names: &[&str]) -> Result<()> {
+    for name in names {
+        let Some(letter) = name.get(..1).filter(|_| !name.contains('/')) else {
+            continue;
+        };
+        let place = format!("{letter}/{name}");
+        let found = ["/etc/terminfo", "/lib/terminfo", "/usr/share/terminfo"]
+            .map(|dir| Path::new(dir).join(&place))
+            .into_iter()
+            .find(|path| path.is_file());
+        if let Some(path) = found {
+            add_plain(archive, &path, &Path::new("/usr/share/terminfo").join(&place))?;
+        }
+    }
+    Ok(())
+}
+
 /// The first symbolic link on the way to `path`: the link, its target, and what follows it.
 fn first_link(path: &Path) -> Result<Option<(PathBuf, PathBuf, PathBuf)>> {
     let mut so_far = PathBuf::new();

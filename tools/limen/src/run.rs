@@ -181,9 +181,16 @@ fn describe(
 }
 
 fn fill(archive: &mut Archive, options: &RunOptions, what: &What, arch: Arch) -> Result<()> {
+    if let What::Host(program) = what {
+        guest_files::add_links_to(archive, &program.files)?;
+    }
     image::add_requests(archive, arch, &options.add, &options.with)?;
     match what {
-        What::Host(program) => guest_files::add_all(archive, &program.files, arch)?,
+        What::Host(program) => {
+            guest_files::add_all(archive, &program.files, arch)?;
+            let term = std::env::var("TERM").unwrap_or_default();
+            guest_files::add_terminals(archive, &["dumb", "vt100", &term])?;
+        }
         What::Shell => drop(image::add_busybox(archive, arch)?),
         What::InTree(_) | What::Own => {}
     }
