@@ -72,11 +72,39 @@ pub struct Libraries {
     arch: Arch,
     cache: BTreeMap<String, Vec<PathBuf>>,
     environment: Vec<PathBuf>,
+    musl: Option<Musl>,
+}
+
+/// What musl's loader does instead: it is the C library itself, and looks in the directories of one file.
+struct Musl {
+    file: PathBuf,
+    directories: Vec<PathBuf>,
+}
+
+impl Musl {
+    /// If `interpreter` is musl's loader.
+    fn of(interpreter: &str) -> Option<Musl> {
+        let name = Path::new(interpreter).file_name()?.to_str()?;
+        let machine = name.strip_prefix("ld-musl-")?.split('.').next()?;
+        let file = PathBuf::from(format!("/etc/ld-musl-{machine}.path"));
+        let text =
+            std::fs::read_to_string(&file).unwrap_or_else(|_| "/lib:/usr/local/lib:/usr/lib".to_owned());
+        let directories = text.split([':', '\n']).map(str::trim);
+        let directories = directories.filter(|d| !d.is_empty()).map(PathBuf::from).collect();
+        Some(Musl { file, directories })
+    }
+
+    /// Whether the loader itself is this library.
+    fn has(name: &str) -> bool {
+        const OWN: [&str; 7] = ["c", "pthread", "rt", "m", "dl", "util", "xnet"];
+        let stem = name.strip_prefix("lib").and_then(|n| n.split('.').next());
+        stem.is_some_and(|stem| OWN.contains(&stem))
+    }
 }
 
 impl Libraries {
-    /// Reads the host's library cache.
-    pub fn new(arch: Arch) -> Libraries {
+    /// Reads the host's library cache. `interpreter` is the program's loader.
+    pub fn new(arch: Arch, interpreter: &str) -> Libraries {
         let mut cache: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
         let ldconfig = crate::tree::find_tool("ldconfig");
         let listing = ldconfig.and_then(|l| std::process::Command::new(l).arg("-p").output().ok());
@@ -104,6 +132,7 @@ impl Libraries {
             arch,
             cache,
             environment,
+            musl: Musl::of(interpreter),
         }
     }
 
@@ -111,6 +140,7 @@ impl Libraries {
     /// A library that is found nowhere is an error that names it.
     pub fn of(&self, path: &Path, info: Info) -> Result<BTreeSet<PathBuf>> {
         let mut found: BTreeSet<PathBuf> = BTreeSet::new();
+        found.extend(self.musl.as_ref().map(|m| m.file.clone()).filter(|f| f.is_file()));
         let mut by_name: BTreeSet<String> = BTreeSet::new();
         // What an object inherits: the RPATHs of those that asked for it.
         let mut todo: Vec<(PathBuf, Info, Vec<PathBuf>)> = vec![(path.to_owned(), info, Vec::new())];
@@ -137,7 +167,7 @@ impl Libraries {
             rpath.extend(inherited);
             let runpath = expand(&info.runpath);
             for name in &info.needed {
-                if by_name.contains(name) {
+                if by_name.contains(name) || self.musl.is_some() && Musl::has(name) {
                     continue;
                 }
                 let Some(library) = self.find(name, &rpath, &runpath) else {
@@ -164,6 +194,15 @@ impl Libraries {
     fn find(&self, name: &str, rpath: &[PathBuf], runpath: &[PathBuf]) -> Option<PathBuf> {
         if name.contains('/') {
             return Some(PathBuf::from(name)).filter(|p| self.usable(p));
+        }
+        if let Some(musl) = &self.musl {
+            return rpath
+                .iter()
+                .chain(&self.environment)
+                .chain(runpath)
+                .chain(&musl.directories)
+                .map(|d| d.join(name))
+                .find(|p| self.usable(p));
         }
         let gnu = self.arch.gnu();
         let standard = [
@@ -221,9 +260,18 @@ mod tests {
         assert!(info.runnable && info.ordinary);
         let arch = info.arch();
         assert_eq!(arch, Arch::host());
-        if let (Some(arch), Some(_)) = (arch, &info.interpreter) {
-            let libraries = Libraries::new(arch).of(&path, info).unwrap();
+        if let (Some(arch), Some(loader)) = (arch, info.interpreter.clone()) {
+            let libraries = Libraries::new(arch, &loader).of(&path, info).unwrap();
             assert!(libraries.iter().any(|p| p.to_string_lossy().contains("libc.so")));
         }
+    }
+
+    #[test]
+    fn musl_is_its_own_library() {
+        assert!(Musl::of("/lib64/ld-linux-x86-64.so.2").is_none());
+        let musl = Musl::of("/lib/ld-musl-none.so.1").unwrap();
+        assert_eq!(musl.directories[0], Path::new("/lib"));
+        assert!(Musl::has("libc.so") && Musl::has("libc.musl-x86_64.so.1") && Musl::has("libm.so.6"));
+        assert!(!Musl::has("libcap.so.2") && !Musl::has("libz.so.1"));
     }
 }

@@ -275,7 +275,7 @@ fn collect(path: &Path, wanted: Option<Arch>, files: &mut BTreeSet<PathBuf>, dep
             ));
         };
         files.insert(loader);
-        files.extend(elf::Libraries::new(arch).of(path, info)?);
+        files.extend(elf::Libraries::new(arch, &interpreter).of(path, info)?);
     }
     Ok(arch)
 }
