@@ -219,7 +219,15 @@ pub fn free(pfn: Pfn) {
 }
 
 /// Gives back all frames of a list.
-pub fn free_list(mut frames: FrameList) {
+#[inline(always)]
+pub fn free_list(frames: FrameList) {
+    if !frames.is_empty() {
+        free_all(frames);
+    }
+}
+
+#[inline(never)]
+fn free_all(mut frames: FrameList) {
     // Long lists give interrupts a chance in between.
     while !frames.is_empty() {
         let flags = irq::local_save();
