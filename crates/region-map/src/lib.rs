@@ -428,19 +428,11 @@ impl<V> RegionMap<V> {
             }
             let entire = prev.item + 1 == run.items.len();
             if entire && run.max_gap < len {
-                // Nothing inside this run, nor in those below it, as long as they are like it.
-                let mut at = prev.run;
-                loop {
-                    let first = &self.runs[at].items[0];
-                    top = top.min(first.start.saturating_sub(room_below(&first.value)));
-                    let Some(below) = at.checked_sub(1) else { break };
-                    let run = &self.runs[below];
-                    if run.max_gap >= len || top.saturating_sub(run.items[run.items.len() - 1].end) >= len {
-                        break;
-                    }
-                    at = below;
-                }
-                pos = Pos { run: at, item: 0 };
+                top = top.min(run.items[0].start.saturating_sub(room_below(&run.items[0].value)));
+                pos = Pos {
+                    run: prev.run,
+                    item: 0,
+                };
                 continue;
             }
             let mut widest = 0;

@@ -33,13 +33,8 @@ global_asm!(
     mov [rsp + {r14}], r14
     mov [rsp + {r15}], r15
 .endm
-.macro RESTORE_MOST
-    mov r15, [rsp + {r15}]
-    mov r14, [rsp + {r14}]
-    mov r13, [rsp + {r13}]
-    mov r12, [rsp + {r12}]
+.macro RESTORE_CALL
     mov rbp, [rsp + {rbp}]
-    mov rbx, [rsp + {rbx}]
     mov r10, [rsp + {r10}]
     mov r9, [rsp + {r9}]
     mov r8, [rsp + {r8}]
@@ -47,6 +42,14 @@ global_asm!(
     mov rdx, [rsp + {rdx}]
     mov rsi, [rsp + {rsi}]
     mov rdi, [rsp + {rdi}]
+.endm
+.macro RESTORE_MOST
+    mov r15, [rsp + {r15}]
+    mov r14, [rsp + {r14}]
+    mov r13, [rsp + {r13}]
+    mov r12, [rsp + {r12}]
+    mov rbx, [rsp + {rbx}]
+    RESTORE_CALL
 .endm
 
 .pushsection .noinstr.text, "ax"
@@ -71,14 +74,7 @@ syscall_entry:
     call {syscall}
     cmp dword ptr [rsp + {cs} + 4], 0
     jne 8f
-    mov rbp, [rsp + {rbp}]
-    mov r10, [rsp + {r10}]
-    mov r9, [rsp + {r9}]
-    mov r8, [rsp + {r8}]
-    mov rax, [rsp + {rax}]
-    mov rdx, [rsp + {rdx}]
-    mov rsi, [rsp + {rsi}]
-    mov rdi, [rsp + {rdi}]
+    RESTORE_CALL
     mov r11, [rsp + {eflags}]
     mov rcx, [rsp + {rip}]
     mov rsp, [rsp + {rsp}]

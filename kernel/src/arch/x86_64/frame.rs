@@ -41,6 +41,9 @@ const _: () = assert!(size_of::<Frame>() == 21 * 8);
 /// must restore all of it, with `iretq`. The stub tests the upper half of the slot.
 pub const CHANGED: usize = 1 << 32;
 
+// `sysret` faults in kernel mode, on the user's stack, if the address it returns to is not canonical; a `syscall` instruction can't end there.
+const _: () = assert!(super::mmu::USER_END < 1 << 47);
+
 /// Carry flag.
 pub const EFLAGS_CF: usize = 1 << 0;
 /// Always one.
