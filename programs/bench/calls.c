@@ -18,6 +18,10 @@ static void calibrate(long n) {
 #elif defined(__aarch64__)
         /* A plain subtraction and a branch on the register, so that it is two here too. */
         __asm__ volatile("1: sub %0, %0, #1\n cbnz %0, 1b" : "+r"(count));
+#elif defined(__arm__)
+        __asm__ volatile("1: subs %0, %0, #1\n bne 1b" : "+r"(count) : : "cc");
+#elif defined(__powerpc64__)
+        __asm__ volatile("1: addic. %0, %0, -1\n bne 1b" : "+r"(count) : : "cr0", "xer");
 #else
 #error "programs/bench/calls.c: add a loop of two instructions for this architecture"
 #endif

@@ -16,10 +16,9 @@ __attribute__((used)) void agent_main(long *stack) {
         long n = fd < 0 ? 0 : sys_read((int)fd, text, sizeof text);
         if (n > 0) sys_write(1, text, (size_t)n);
         /* What is on its way to the console must get out. */
-        int64_t wait[2] = {1, 0};
-        sys(__NR_nanosleep, wait, 0, 0, 0, 0);
+        sys_sleep(1, 0);
     }
     sys(__NR_reboot, 0xfee1dead, 672274793, 0x4321fedc, 0, 0);
     sys_exit(1);
 }
-__asm__(".globl _start\n.type _start,@function\n_start:\n" START_ASM);
+ENTRY;

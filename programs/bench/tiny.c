@@ -2,4 +2,4 @@
 #include "../init/sys.h"
 
 __attribute__((used)) void agent_main(void) { sys_exit(0); }
-__asm__(".globl _start\n.type _start,@function\n_start:\n" START_ASM);
+ENTRY;

@@ -180,7 +180,7 @@ static long argument(int position) {
     static const long boundaries[] = {0, 1, -1, 2, 3, 7, 8, 16, 64, 255, 4095, 4096, 4097, 65535, 65536, 0x7fffffff,
                                       0x80000000L, 0xffffffffL, (long)0x7fffffffffffffff, (long)0x8000000000000000UL,
                                       (long)0xffff800000000000UL, (long)0xffffffff81000000UL, (long)0xffff000000080000UL,
-                                      0x00007ffffffff000L, 0x0000fffffffff000L, (long)0xdeadbeefdeadbeefUL, -4096, -100,
+                                      (long)0x00007ffffffff000LL, (long)0x0000fffffffff000LL, (long)0xdeadbeefdeadbeefULL, -4096, -100,
                                       0x1000, 0x10, 12, 0x40000000};
     /* What calls take first is most often a descriptor or a path, then memory: else few get further than their first check. */
     uint64_t likely = next() % 8;

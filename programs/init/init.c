@@ -49,8 +49,18 @@ void say(const char *text) {
 char *put_number(char *at, uint64_t value) {
     char digits[20];
     int n = 0;
-    do digits[n++] = (char)('0' + value % 10);
-    while (value /= 10);
+    do {
+        /* By halves of a word: a division of 64 bits is a library's work on a 32-bit processor. */
+        uint32_t rest = 0;
+        uint64_t quotient = 0;
+        for (int shift = 48; shift >= 0; shift -= 16) {
+            rest = rest << 16 | (uint32_t)(value >> shift & 0xffff);
+            quotient = quotient << 16 | rest / 10;
+            rest %= 10;
+        }
+        digits[n++] = (char)('0' + rest);
+        value = quotient;
+    } while (value);
     while (n) *at++ = digits[--n];
     return at;
 }
@@ -68,8 +78,7 @@ static void fail(const char *text) {
 }
 
 static void sleep_a_millisecond(void) {
-    int64_t wait[2] = {0, 1000000};
-    sys(__NR_nanosleep, wait, 0, 0, 0, 0);
+    sys_sleep(0, 1000000);
 }
 
 /*
@@ -263,4 +272,4 @@ __attribute__((used)) void agent_main(void) {
     power_off();
 }
 
-__asm__(".text\n.globl _start\n.type _start,%function\n_start:\n" START_ASM ".size _start, .-_start\n");
+ENTRY;

@@ -45,7 +45,7 @@ void send_message(int control, const char *word, const uint64_t *numbers, int co
         } else if (n == -EAGAIN_) {
             struct pollfd wait = {control, POLLOUT, 0};
             int64_t limit[2] = {1, 0};
-            sys6(__NR_ppoll, (long)&wait, 1, (long)limit, 0, 0, 0);
+            sys6(NR_PPOLL, (long)&wait, 1, (long)limit, 0, 0, 0);
         } else if (n != -EINTR_) {
             return;
         }
@@ -226,7 +226,7 @@ int relay_until_exit(int control, struct relay *in, struct relay *out, struct re
             if (pending(r)) slots[i] = add(set, &count, r->to, POLLOUT);
             else if (!r->from_done && r->from >= 0) slots[i] = add(set, &count, r->from, POLLIN);
         }
-        n = sys6(__NR_ppoll, (long)set, count, (long)(ended ? at_once : NULL), (long)&none, sizeof none, 0);
+        n = sys6(NR_PPOLL, (long)set, count, (long)(ended ? at_once : NULL), (long)&none, sizeof none, 0);
         if (n < 0 && n != -EINTR_) {
             say("poll does not work");
             return status;
@@ -257,8 +257,7 @@ int relay_until_exit(int control, struct relay *in, struct relay *out, struct re
             }
             if (idle) return status;
             if (n == 0) {
-                int64_t moment[2] = {0, 1000000};
-                sys(__NR_nanosleep, moment, 0, 0, 0, 0);
+                sys_sleep(0, 1000000);
             }
         }
     }

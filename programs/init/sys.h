@@ -8,6 +8,7 @@
 
 #include <asm/ioctls.h>
 #include <asm/signal.h>
+#include <asm/termios.h>
 #include <asm/unistd.h>
 #include <linux/fcntl.h>
 #include <linux/poll.h>
@@ -26,7 +27,8 @@ static inline long sys6(long n, long a, long b, long c, long d, long e, long f) 
                      : "rcx", "r11", "memory");
     return ret;
 }
-#define START_ASM "xor %ebp, %ebp\n mov %rsp, %rdi\n and $-16, %rsp\n call agent_main\n hlt\n"
+#define ENTRY_MODE ""
+#define ENTRY_CODE "xor %ebp, %ebp\n mov %rsp, %rdi\n and $-16, %rsp\n call agent_main\n hlt\n"
 /* x86-64 signal handlers return through a restorer that user space brings along. */
 #define NEEDS_RESTORER 1
 __asm__(".text\n.type limen_restorer,@function\nlimen_restorer:\n mov $15, %eax\n syscall\n.size limen_restorer, .-limen_restorer\n");
@@ -42,11 +44,55 @@ static inline long sys6(long n, long a, long b, long c, long d, long e, long f) 
     __asm__ volatile("svc #0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5) : "memory");
     return x0;
 }
-#define START_ASM "mov x29, #0\n mov x0, sp\n and sp, x0, #-16\n bl agent_main\n brk #0\n"
+#define ENTRY_MODE ""
+#define ENTRY_CODE "mov x29, #0\n mov x0, sp\n and sp, x0, #-16\n bl agent_main\n brk #0\n"
+#define NEEDS_RESTORER 0
+#elif defined(__arm__)
+static inline long sys6(long n, long a, long b, long c, long d, long e, long f) {
+    register long r7 __asm__("r7") = n;
+    register long r0 __asm__("r0") = a;
+    register long r1 __asm__("r1") = b;
+    register long r2 __asm__("r2") = c;
+    register long r3 __asm__("r3") = d;
+    register long r4 __asm__("r4") = e;
+    register long r5 __asm__("r5") = f;
+    __asm__ volatile("svc #0" : "+r"(r0) : "r"(r7), "r"(r1), "r"(r2), "r"(r3), "r"(r4), "r"(r5) : "memory");
+    return r0;
+}
+/* The compiler's own code may be Thumb; the entry is not. */
+#define ENTRY_MODE ".syntax unified\n.arm\n"
+#define ENTRY_CODE "mov fp, #0\n mov lr, #0\n mov r0, sp\n bic sp, sp, #7\n bl agent_main\n udf #0\n"
+#define NEEDS_RESTORER 0
+#elif defined(__powerpc64__)
+static inline long sys6(long n, long a, long b, long c, long d, long e, long f) {
+    register long r0 __asm__("r0") = n;
+    register long r3 __asm__("r3") = a;
+    register long r4 __asm__("r4") = b;
+    register long r5 __asm__("r5") = c;
+    register long r6 __asm__("r6") = d;
+    register long r7 __asm__("r7") = e;
+    register long r8 __asm__("r8") = f;
+    /* An error is told by summary overflow in the first condition field, and is positive. */
+    __asm__ volatile("sc\n bns+ 1f\n neg %1, %1\n 1:"
+                     : "+r"(r0), "+r"(r3), "+r"(r4), "+r"(r5), "+r"(r6), "+r"(r7), "+r"(r8)
+                     :
+                     : "r9", "r10", "r11", "r12", "cr0", "ctr", "xer", "memory");
+    return r3;
+}
+/* The entry is called like a function through a pointer: r12 has its address, from which the table of contents is found. */
+#define ENTRY_MODE ""
+#define ENTRY_CODE                                                                                            \
+    "addis 2, 12, .TOC.-_start@ha\n addi 2, 2, .TOC.-_start@l\n mr 3, 1\n clrrdi 1, 1, 4\n li 0, 0\n"         \
+    " stdu 0, -64(1)\n mtlr 0\n bl agent_main\n nop\n trap\n"
 #define NEEDS_RESTORER 0
 #else
 #error "programs/init/sys.h: add the system call instruction of this architecture"
 #endif
+
+/* Defines the program's entry: calls `agent_main` with the stack pointer that the kernel gave. */
+#define ENTRY                                                                                                 \
+    __asm__(".text\n" ENTRY_MODE ".globl _start\n.type _start,%function\n_start:\n" ENTRY_CODE                  \
+            ".size _start, .-_start\n")
 
 #define sys(n, a, b, c, d, e) sys6((n), (long)(a), (long)(b), (long)(c), (long)(d), (long)(e), 0)
 
@@ -55,8 +101,17 @@ struct kernel_sigaction {
     void (*handler)(int);
     unsigned long flags;
     void (*restorer)(void);
-    uint64_t mask;
+    unsigned long mask[64 / (8 * sizeof(long))];
 };
+
+/* Times of 64 bits, which 32-bit processors have calls of their own for. */
+#if defined(__NR_ppoll_time64)
+#define NR_PPOLL __NR_ppoll_time64
+#define NR_CLOCK_NANOSLEEP __NR_clock_nanosleep_time64
+#else
+#define NR_PPOLL __NR_ppoll
+#define NR_CLOCK_NANOSLEEP __NR_clock_nanosleep
+#endif
 
 #define EINTR_ 4
 #define EAGAIN_ 11
@@ -81,6 +136,10 @@ static inline long sys_mount(const char *what, const char *where, const char *ty
 static inline long sys_fcntl(int fd, int op, long arg) { return sys(__NR_fcntl, fd, op, arg, 0, 0); }
 static inline long sys_ioctl(int fd, long op, void *arg) { return sys(__NR_ioctl, fd, op, arg, 0, 0); }
 static inline long sys_kill(int pid, int sig) { return sys(__NR_kill, pid, sig, 0, 0, 0); }
+static inline void sys_sleep(int64_t seconds, int64_t nanoseconds) {
+    int64_t wait[2] = {seconds, nanoseconds};
+    sys(NR_CLOCK_NANOSLEEP, 0 /* CLOCK_REALTIME */, 0, wait, 0, 0);
+}
 static inline void sys_exit(int code) {
     for (;;) sys(__NR_exit_group, code, 0, 0, 0, 0);
 }

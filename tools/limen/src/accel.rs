@@ -10,7 +10,7 @@ use crate::arch::Arch;
 use crate::cli::Accel;
 use crate::image::{self, Description, TemporaryFile};
 use crate::kernel::Kernel;
-use crate::machine::Machine;
+use crate::machine::{self, Machine};
 use crate::session::{self, Ending, Options};
 use crate::tree;
 
@@ -95,12 +95,13 @@ fn probe(arch: Arch, kernel: &Kernel) -> Result<()> {
     let machine = Machine {
         arch,
         machine: None,
-        cpu: "max".to_owned(),
+        cpu: machine::default_cpu(arch).to_owned(),
         smp: 1,
         memory: 256,
         kernel: kernel.image.clone(),
         limen: kernel.limen,
         initrd: Some(initrd.0.clone()),
+        dtb: None,
         append: Vec::new(),
         kvm: true,
         gdb: false,

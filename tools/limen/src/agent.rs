@@ -11,8 +11,7 @@ use crate::{packages, tree};
 /// The agent of one architecture, built when it is missing or older than its source.
 pub fn agent(arch: Arch) -> Result<PathBuf> {
     let source = tree::root().join("programs/init");
-    let page = if arch == Arch::X86_64 { "4096" } else { "65536" };
-    let page = format!("-Wl,-z,max-page-size={page}");
+    let page = format!("-Wl,-z,max-page-size={}", arch.largest_page());
     let flags = [
         "-nostdlib",
         "-ffreestanding",

@@ -12,17 +12,62 @@ pub enum Arch {
     /// 64-bit Arm.
     #[value(name = "arm64", alias = "aarch64")]
     Arm64,
+    /// 32-bit Arm, v7-A.
+    #[value(
+        name = "arm",
+        alias = "armhf",
+        alias = "armv7",
+        alias = "armv7l",
+        alias = "armv7a"
+    )]
+    Arm,
+    /// 64-bit Power, little-endian.
+    #[value(
+        name = "powerpc64",
+        alias = "ppc64el",
+        alias = "ppc64le",
+        alias = "powerpc64le"
+    )]
+    Powerpc64,
 }
 
 impl Arch {
     /// Every architecture.
-    pub const ALL: [Arch; 2] = [Arch::X86_64, Arch::Arm64];
+    pub const ALL: [Arch; 4] = [Arch::X86_64, Arch::Arm64, Arch::Arm, Arch::Powerpc64];
+
+    /// Those on which everything passes: what `build`, `test` and `bench` do when no `--arch` is given, and so what CI does.
+    /// The others are being ported, and reached by `--arch` alone.
+    pub const SUPPORTED: [Arch; 2] = [Arch::X86_64, Arch::Arm64];
+
+    /// What a command works on: the one asked for, else all supported ones. Says so when the one asked for is not yet.
+    pub fn chosen(asked: Option<Arch>) -> Vec<Arch> {
+        if let Some(arch) = asked
+            && !arch.is_supported()
+        {
+            eprintln!("limen: the port to {arch} is not finished: what fails may be what is missing");
+        }
+        asked.map_or_else(|| Arch::SUPPORTED.to_vec(), |a| vec![a])
+    }
+
+    /// Whether everything passes on it.
+    pub fn is_supported(self) -> bool {
+        Arch::SUPPORTED.contains(&self)
+    }
+
+    /// The names of all, as a sentence lists them.
+    pub fn names() -> String {
+        let names = Arch::ALL.map(Arch::name);
+        let (last, others) = names.split_last().expect("there are architectures");
+        format!("{} and {last}", others.join(", "))
+    }
 
     /// Limen's name, which is Linux's.
     pub fn name(self) -> &'static str {
         match self {
             Arch::X86_64 => "x86_64",
             Arch::Arm64 => "arm64",
+            Arch::Arm => "arm",
+            Arch::Powerpc64 => "powerpc64",
         }
     }
 
@@ -31,6 +76,18 @@ impl Arch {
         match self {
             Arch::X86_64 => "amd64",
             Arch::Arm64 => "arm64",
+            Arch::Arm => "armhf",
+            Arch::Powerpc64 => "ppc64el",
+        }
+    }
+
+    /// Debian's package that depends on its current Linux image.
+    pub fn linux_package(self) -> &'static str {
+        match self {
+            Arch::X86_64 => "linux-image-amd64",
+            Arch::Arm64 => "linux-image-arm64",
+            Arch::Arm => "linux-image-armmp",
+            Arch::Powerpc64 => "linux-image-powerpc64le",
         }
     }
 
@@ -39,6 +96,8 @@ impl Arch {
         match self {
             Arch::X86_64 => "x86_64-linux-gnu",
             Arch::Arm64 => "aarch64-linux-gnu",
+            Arch::Arm => "arm-linux-gnueabihf",
+            Arch::Powerpc64 => "powerpc64le-linux-gnu",
         }
     }
 
@@ -48,6 +107,16 @@ impl Arch {
         match self {
             Arch::X86_64 => (cc, &["gcc", "libc6-dev"]),
             Arch::Arm64 => (cc, &["gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross"]),
+            Arch::Arm => (cc, &["gcc-arm-linux-gnueabihf", "libc6-dev-armhf-cross"]),
+            Arch::Powerpc64 => (cc, &["gcc-powerpc64le-linux-gnu", "libc6-dev-ppc64el-cross"]),
+        }
+    }
+
+    /// The largest page size that its kernels use, for the layout of guest programs.
+    pub fn largest_page(self) -> u32 {
+        match self {
+            Arch::X86_64 | Arch::Arm => 4096,
+            Arch::Arm64 | Arch::Powerpc64 => 65536,
         }
     }
 
@@ -56,6 +125,8 @@ impl Arch {
         match self {
             Arch::X86_64 => "x86_64-unknown-none",
             Arch::Arm64 => "aarch64-unknown-none-softfloat",
+            Arch::Arm => "armv7a-none-eabi",
+            Arch::Powerpc64 => "powerpc64le-unknown-linux-gnu",
         }
     }
 
@@ -64,6 +135,25 @@ impl Arch {
         match self {
             Arch::X86_64 => ("qemu-system-x86_64", "qemu-system-x86"),
             Arch::Arm64 => ("qemu-system-aarch64", "qemu-system-arm"),
+            Arch::Arm => ("qemu-system-arm", "qemu-system-arm"),
+            Arch::Powerpc64 => ("qemu-system-ppc64", "qemu-system-ppc"),
+        }
+    }
+
+    /// The terminal of the console that carries the kernel's log.
+    pub fn log_console(self) -> &'static str {
+        match self {
+            Arch::X86_64 => "ttyS0",
+            Arch::Arm64 | Arch::Arm => "ttyAMA0",
+            Arch::Powerpc64 => "hvc0",
+        }
+    }
+
+    /// The terminal of a run: the first virtio console. On `pseries` the hypervisor's own console is `hvc0`.
+    pub fn terminal(self) -> &'static str {
+        match self {
+            Arch::X86_64 | Arch::Arm64 | Arch::Arm => "/dev/hvc0",
+            Arch::Powerpc64 => "/dev/hvc1",
         }
     }
 
@@ -72,15 +162,26 @@ impl Arch {
         match std::env::consts::ARCH {
             "x86_64" => Some(Arch::X86_64),
             "aarch64" => Some(Arch::Arm64),
+            "arm" => Some(Arch::Arm),
+            "powerpc64" if cfg!(target_endian = "little") => Some(Arch::Powerpc64),
             _ => None,
         }
     }
 
-    /// The architecture a program was built for, from the `e_machine` field of its ELF header.
-    pub fn of_elf_machine(machine: u16) -> Option<Arch> {
-        match machine {
-            62 => Some(Arch::X86_64),
-            183 => Some(Arch::Arm64),
+    /// The architecture a program was built for, from the start of its ELF header: class, byte order and machine.
+    pub fn of_elf(header: &[u8]) -> Option<Arch> {
+        const BITS_32: u8 = 1;
+        const BITS_64: u8 = 2;
+        const LITTLE: u8 = 1;
+        if !header.starts_with(b"\x7fELF") || header.len() < 20 {
+            return None;
+        }
+        let machine = u16::from_le_bytes([header[18], header[19]]);
+        match (header[4], header[5], machine) {
+            (BITS_64, LITTLE, 62) => Some(Arch::X86_64),
+            (BITS_64, LITTLE, 183) => Some(Arch::Arm64),
+            (BITS_32, LITTLE, 40) => Some(Arch::Arm),
+            (BITS_64, LITTLE, 21) => Some(Arch::Powerpc64),
             _ => None,
         }
     }

@@ -1,5 +1,5 @@
 //! Builds the kernel: cargo with the standard library's source, one target folder per architecture, and the file the
-//! boot loader wants (the ELF for x86_64's PVH, a flat image for arm64).
+//! boot loader wants (the ELF for x86_64's PVH and for powerpc64, a flat image for arm64 and arm).
 
 use std::path::{Path, PathBuf};
 
@@ -30,8 +30,7 @@ pub struct Built {
 
 /// `limen build`.
 pub fn build(options: &BuildOptions) -> Result<()> {
-    let arches: Vec<Arch> = options.arch.map_or_else(|| Arch::ALL.to_vec(), |a| vec![a]);
-    for arch in arches {
+    for arch in Arch::chosen(options.arch) {
         let kernel = Kernel {
             arch,
             profile: options.profile.clone(),
@@ -112,6 +111,13 @@ impl Kernel {
                 root.display()
             );
         }
+        if !root.join(linker_script(self.arch)).is_file() {
+            bail!(
+                "there is no port of the kernel to {} yet ({} is missing); give a Linux image with --kernel",
+                self.arch,
+                linker_script(self.arch).display()
+            );
+        }
         let mut cargo = self.cargo(&tools, "build")?;
         if verbose {
             eprintln!("limen: {} at {}", tools.version, tools.rustc.display());
@@ -150,8 +156,8 @@ impl Kernel {
         limen_embed_symbols::embed(&mut elf)?;
         replace(&built.elf, &elf)?;
         match self.arch {
-            Arch::X86_64 => replace(&built.image, &elf)?,
-            Arch::Arm64 => replace(&built.image, &flatten(&elf)?)?,
+            Arch::X86_64 | Arch::Powerpc64 => replace(&built.image, &elf)?,
+            Arch::Arm64 | Arch::Arm => replace(&built.image, &flatten(&elf)?)?,
         }
         Ok(built)
     }
@@ -186,9 +192,13 @@ impl Kernel {
     }
 }
 
-/// The compiler flags of the kernel, the same for its own code and for `core`.
+fn linker_script(arch: Arch) -> PathBuf {
+    Path::new("kernel/src/arch").join(arch.name()).join("link.ld")
+}
+
+/// The compiler flags of the kernel, the same for its own code and for `core`. `tools/kbuild.sh` has the same.
 pub fn flags(arch: Arch, linker: &Path) -> Vec<String> {
-    let linker_script = Path::new("kernel/src/arch").join(arch.name()).join("link.ld");
+    let linker_script = linker_script(arch);
     let mut flags = vec![
         format!("-Clinker={}", linker.display()),
         format!("-Clink-arg=-T{}", linker_script.display()),
@@ -199,6 +209,13 @@ pub fn flags(arch: Arch, linker: &Path) -> Vec<String> {
     let more: &[&str] = match arch {
         Arch::X86_64 => &["-Ccode-model=kernel", "-Clink-arg=-zmax-page-size=4096"],
         Arch::Arm64 => &["-Clink-arg=-zmax-page-size=65536"],
+        Arch::Arm => &["-Clink-arg=-zmax-page-size=4096"],
+        // The target is Linux's: what it would link by itself must stay out, and no register of user space's be touched.
+        Arch::Powerpc64 => &[
+            "-Clinker-flavor=ld.lld",
+            "-Ctarget-feature=-altivec,-vsx",
+            "-Clink-arg=-zmax-page-size=65536",
+        ],
     };
     flags.extend(more.iter().map(|f| (*f).to_owned()));
     flags.extend(["-Clink-arg=-zseparate-code", "-Zunstable-options"].map(str::to_owned));
@@ -212,7 +229,7 @@ fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
     std::fs::rename(&new, path).with_context(|| format!("cannot make {}", path.display()))
 }
 
-/// The loadable parts of an ELF file, laid out by physical address from the lowest: arm64's `Image`.
+/// The loadable parts of an ELF file, laid out by physical address from the lowest: arm64's `Image`, arm's zImage.
 fn flatten(elf_bytes: &[u8]) -> Result<Vec<u8>> {
     let elf = goblin::elf::Elf::parse(elf_bytes).context("the linker made no ELF file")?;
     let load = || {

@@ -71,12 +71,13 @@ pub struct RunOptions {
     /// Say what is done: QEMU's command line, the accelerator, the kernel's log
     #[arg(short, long)]
     pub verbose: bool,
-    /// QEMU's machine: microvm or q35 on x86_64, virt on arm64 (options after a comma are passed on)
+    /// QEMU's machine: microvm or q35 on x86_64, virt on arm64, virt or vexpress-a15 on arm, pseries on powerpc64 (options after a
+    /// comma are passed on)
     #[arg(long)]
     pub machine: Option<String>,
-    /// QEMU's processor model
-    #[arg(long, default_value = "max")]
-    pub cpu: String,
+    /// QEMU's processor model [default: max; cortex-a15 on arm, power9 on powerpc64]
+    #[arg(long)]
+    pub cpu: Option<String>,
     /// The accelerator
     #[arg(long, value_enum, default_value = "auto")]
     pub accel: Accel,
@@ -111,7 +112,7 @@ pub struct RunOptions {
 
 #[derive(Args)]
 pub struct BuildOptions {
-    /// Architecture to build for
+    /// Architecture to build for [default: all that are supported]
     #[arg(long)]
     pub arch: Option<Arch>,
     /// Cargo profile: kernel (as shipped) or kernel-dev (quick to build, all checks)
@@ -127,7 +128,7 @@ pub struct BuildOptions {
 
 #[derive(Args)]
 pub struct TestOptions {
-    /// Only the tests of this architecture (and those of none)
+    /// Only the tests of this architecture (and those of none) [default: all that are supported]
     #[arg(long)]
     pub arch: Option<Arch>,
     /// Only the tests whose name contains this
@@ -149,7 +150,7 @@ pub struct TestOptions {
 
 #[derive(Args)]
 pub struct BenchOptions {
-    /// Architecture to measure [default: all]
+    /// Architecture to measure [default: all that are supported]
     #[arg(long)]
     pub arch: Option<Arch>,
     /// What to compare with: linux (Debian 12's image), none, or a kernel file
@@ -179,7 +180,7 @@ pub struct BenchOptions {
     /// A Limen kernel to measure instead of the tree's (for --profile, its ELF file with symbols)
     #[arg(long, value_name = "FILE")]
     pub kernel: Option<PathBuf>,
-    /// QEMU's processor model [default: max without rep's byte counting and 5-level paging, cortex-a57]
+    /// QEMU's processor model [default: max without rep's byte counting and 5-level paging, cortex-a57, cortex-a15, power9]
     #[arg(long)]
     pub cpu: Option<String>,
     /// Say what is done

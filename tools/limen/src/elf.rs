@@ -12,10 +12,6 @@ use crate::status;
 
 /// What matters of one ELF file.
 pub struct Info {
-    /// `e_machine`, for messages about architectures that are not ours.
-    pub machine: u16,
-    /// 64-bit, little-endian, as all our architectures are so far.
-    pub ordinary: bool,
     /// Executable or position-independent executable, rather than an object file or a core dump.
     pub runnable: bool,
     /// The dynamic loader it asks for.
@@ -23,17 +19,6 @@ pub struct Info {
     needed: Vec<String>,
     rpath: Vec<String>,
     runpath: Vec<String>,
-}
-
-impl Info {
-    /// The architecture, when it is one of ours.
-    pub fn arch(&self) -> Option<Arch> {
-        if self.ordinary {
-            Arch::of_elf_machine(self.machine)
-        } else {
-            None
-        }
-    }
 }
 
 /// Whether these first bytes are those of an ELF file.
@@ -53,8 +38,6 @@ pub fn read(path: &Path, bytes: &[u8]) -> Result<Info> {
             .collect()
     };
     Ok(Info {
-        machine: elf.header.e_machine,
-        ordinary: elf.is_64 && elf.little_endian,
         runnable: matches!(
             elf.header.e_type,
             goblin::elf::header::ET_EXEC | goblin::elf::header::ET_DYN
@@ -234,9 +217,7 @@ impl Libraries {
         let Ok(header) = read_start(path, 20) else {
             return false;
         };
-        is_elf(&header)
-            && header.len() == 20
-            && Arch::of_elf_machine(u16::from_le_bytes([header[18], header[19]])) == Some(self.arch)
+        Arch::of_elf(&header) == Some(self.arch)
     }
 }
 
@@ -257,8 +238,8 @@ mod tests {
         let path = std::env::current_exe().unwrap();
         let bytes = std::fs::read(&path).unwrap();
         let info = read(&path, &bytes).unwrap();
-        assert!(info.runnable && info.ordinary);
-        let arch = info.arch();
+        assert!(info.runnable);
+        let arch = Arch::of_elf(&bytes);
         assert_eq!(arch, Arch::host());
         if let (Some(arch), Some(loader)) = (arch, info.interpreter.clone()) {
             let libraries = Libraries::new(arch, &loader).of(&path, info).unwrap();

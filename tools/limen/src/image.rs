@@ -17,6 +17,8 @@ pub struct Description {
     /// `NAME=VALUE` strings.
     pub environment: Vec<String>,
     pub cwd: String,
+    /// The guest's device for the terminal.
+    pub terminal: &'static str,
     /// Bit n: descriptor n of the program is the terminal.
     pub tty_fds: u32,
     /// The terminal's size in rows and columns, where there is one.
@@ -42,7 +44,7 @@ impl Description {
         self.environment.iter().for_each(|e| line("env", e));
         line("cwd", &self.cwd);
         if self.tty_fds != 0 {
-            line("terminal", "/dev/hvc0");
+            line("terminal", self.terminal);
             line("ttyfds", &self.tty_fds.to_string());
             line("rows", &self.size.0.to_string());
             line("cols", &self.size.1.to_string());

@@ -52,7 +52,7 @@ pub fn choose(options: &RunOptions, arch: Arch) -> Result<Kernel> {
     }
     let mut modules = Vec::new();
     if kind == linux::Kind::Linux {
-        let release = linux::release(&bytes).context("cannot find the release in this Linux image")?;
+        let release = linux::release(path, &bytes).context("cannot find the release in this Linux image")?;
         if let Some(dir) = linux::module_dir(path, &release) {
             modules = linux::virtio_modules(&dir)?;
             if options.verbose {

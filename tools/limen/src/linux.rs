@@ -10,10 +10,13 @@ use anyhow::{Context, Result, bail};
 use crate::arch::Arch;
 use crate::{packages, tree};
 
+/// The word at 0x24 of an arm kernel image.
+const ZIMAGE: u32 = 0x016f_2818;
+
 /// What a kernel file turned out to be.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A Linux image: bzImage or arm64 `Image`.
+    /// A Linux image: bzImage, arm64 `Image`, zImage or `vmlinux`.
     Linux,
     /// A Limen image (it names itself), so Limen's command line options apply.
     Limen,
@@ -28,20 +31,20 @@ pub fn identify(path: &Path, bytes: &[u8]) -> Result<(Kind, Arch)> {
     if word(0x38) == Some(b"ARM\x64") {
         return Ok((kind_of(bytes), Arch::Arm64));
     }
-    if bytes.starts_with(b"\x7fELF") && bytes.len() > 20 {
-        let machine = u16::from_le_bytes([bytes[18], bytes[19]]);
-        if let Some(arch) = Arch::of_elf_machine(machine) {
-            return Ok((kind_of(bytes), arch));
-        }
+    if word(0x24) == Some(&ZIMAGE.to_le_bytes()) {
+        return Ok((kind_of(bytes), Arch::Arm));
+    }
+    if let Some(arch) = Arch::of_elf(bytes) {
+        return Ok((kind_of(bytes), arch));
     }
     if bytes.starts_with(&[0x1f, 0x8b]) || bytes.starts_with(b"MZ") {
         bail!(
-            "{}: this image is compressed or an EFI program; give the plain arm64 Image or x86 bzImage",
+            "{}: this image is compressed or an EFI program; give the plain Image (arm64), bzImage (x86_64) or zImage (arm)",
             path.display()
         );
     }
     bail!(
-        "{} is no kernel image; give a bzImage (x86_64), an Image (arm64) or a PVH ELF",
+        "{} is no kernel image; give a bzImage or a PVH ELF (x86_64), an Image (arm64), a zImage (arm) or a vmlinux (powerpc64)",
         path.display()
     )
 }
@@ -69,8 +72,13 @@ fn find(bytes: &[u8], what: &[u8]) -> Option<usize> {
     None
 }
 
-/// The release of a Linux image, as `uname -r` will say.
-pub fn release(bytes: &[u8]) -> Option<String> {
+/// The release of a Linux image, as `uname -r` will say. A zImage hides it in what it unpacks: its name is asked then.
+pub fn release(path: &Path, bytes: &[u8]) -> Option<String> {
+    if bytes.get(0x24..0x28) == Some(&ZIMAGE.to_le_bytes()) {
+        let name = path.canonicalize().ok()?;
+        let name = name.file_name()?.to_str()?;
+        return name.split_once('-').map(|(_, release)| release.to_owned());
+    }
     let at = if bytes.get(0x202..0x206) == Some(b"HdrS") {
         0x200 + usize::from(u16::from_le_bytes([*bytes.get(0x20e)?, *bytes.get(0x20f)?]))
     } else {
@@ -183,9 +191,7 @@ fn dependencies(module: &[u8]) -> Vec<String> {
 
 /// Debian's current image of an architecture, fetched into the tree: for comparisons.
 pub fn debian_image(arch: Arch) -> Result<PathBuf> {
-    let package = format!("linux-image-{}", arch.debian());
-    let image = packages::dependency(arch, &package, "linux-image-")?;
-    let dir = packages::fetch(arch, &image)?;
+    let (image, dir) = debian_package(arch)?;
     let boot = dir.join("boot");
     std::fs::read_dir(&boot)
         .with_context(|| format!("cannot read {}", boot.display()))?
@@ -193,9 +199,31 @@ pub fn debian_image(arch: Arch) -> Result<PathBuf> {
         .map(|e| e.path())
         .find(|p| {
             p.file_name()
-                .is_some_and(|n| n.to_string_lossy().starts_with("vmlinuz"))
+                .is_some_and(|n| n.to_string_lossy().starts_with("vmlinu"))
         })
-        .with_context(|| format!("{image} has no vmlinuz below {}", tree::root().display()))
+        .with_context(|| {
+            format!(
+                "{image} has no vmlinuz or vmlinux below {}",
+                tree::root().display()
+            )
+        })
+}
+
+/// The name and the folder of the package with Debian's current image.
+fn debian_package(arch: Arch) -> Result<(String, PathBuf)> {
+    let image = packages::dependency(arch, arch.linux_package(), "linux-image-")?;
+    let dir = packages::fetch(arch, &image)?;
+    Ok((image, dir))
+}
+
+/// A devicetree that comes with Debian's current image: for machines that QEMU makes none for.
+pub fn debian_devicetree(arch: Arch, name: &str) -> Result<PathBuf> {
+    let (image, dir) = debian_package(arch)?;
+    let found = dir.join("usr/lib").join(&image).join(name);
+    if !found.is_file() {
+        bail!("{image} has no {name} (looked for {})", found.display());
+    }
+    Ok(found)
 }
 
 #[cfg(test)]
@@ -212,7 +240,7 @@ mod tests {
             identify(Path::new("k"), &bytes).unwrap(),
             (Kind::Linux, Arch::X86_64)
         );
-        assert_eq!(release(&bytes).unwrap(), "6.1.0-1");
+        assert_eq!(release(Path::new("k"), &bytes).unwrap(), "6.1.0-1");
         let mut arm = vec![0u8; 4096];
         arm[0x38..0x3c].copy_from_slice(b"ARM\x64");
         assert_eq!(
@@ -223,6 +251,12 @@ mod tests {
         assert_eq!(
             identify(Path::new("k"), &arm).unwrap(),
             (Kind::Limen, Arch::Arm64)
+        );
+        let mut zimage = vec![0u8; 4096];
+        zimage[0x24..0x28].copy_from_slice(&ZIMAGE.to_le_bytes());
+        assert_eq!(
+            identify(Path::new("k"), &zimage).unwrap(),
+            (Kind::Linux, Arch::Arm)
         );
         assert!(identify(Path::new("k"), b"hello").is_err());
     }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::{Result, bail};
 
 use crate::arch::Arch;
-use crate::status;
+use crate::{linux, status};
 
 /// What the machine is made of.
 pub struct Machine {
@@ -20,6 +20,8 @@ pub struct Machine {
     pub kernel: PathBuf,
     pub limen: bool,
     pub initrd: Option<PathBuf>,
+    /// The devicetree, for machines that do not make their own.
+    pub dtb: Option<PathBuf>,
     /// Words for the kernel's command line besides those that belong to the machine.
     pub append: Vec<String>,
     pub kvm: bool,
@@ -40,9 +42,82 @@ pub struct Channels {
     pub stderr: Option<i32>,
 }
 
-/// The QEMU status for a panic: `isa-debug-exit` gives `(value << 1) | 1`, semihosting gives any.
+/// The value for `isa-debug-exit` at a panic: it gives `(value << 1) | 1`.
 const PANIC_VALUE: i32 = (status::PANIC - 1) / 2;
 const _: () = assert!((PANIC_VALUE << 1) | 1 == status::PANIC);
+
+/// QEMU's status for a panic: `isa-debug-exit` and semihosting carry ours. `pseries` can only say that the guest
+/// panicked, by the firmware's call `ibm,os-term`, which `-action panic=exit-failure` makes a 1.
+pub fn panic_status(arch: Arch) -> i32 {
+    match arch {
+        Arch::X86_64 | Arch::Arm64 | Arch::Arm => status::PANIC,
+        Arch::Powerpc64 => 1,
+    }
+}
+
+/// The processor model of a run that names none: everything QEMU has, where it has a model for that.
+pub fn default_cpu(arch: Arch) -> &'static str {
+    match arch {
+        Arch::X86_64 | Arch::Arm64 => "max",
+        Arch::Arm => "cortex-a15",
+        Arch::Powerpc64 => "power9",
+    }
+}
+
+/// The options of a kind of machine that hold unless others are given.
+pub fn default_options(kind: &str, limen: bool) -> &'static [&'static str] {
+    match kind {
+        // Debian's Linux finds microvm's devices only through its command line, which QEMU fills without ACPI. Limen reads
+        // ACPI, which tells the processors, too.
+        "microvm" if !limen => &["acpi=off"],
+        "virt" => &["gic-version=2"],
+        // VOF is the small firmware that is there in a tenth of a second; SLOF takes four. TCG has none of the
+        // mitigations that the machine promises by default, and says so.
+        "pseries" => &[
+            "x-vof=on",
+            "cap-cfpc=broken",
+            "cap-sbbc=broken",
+            "cap-ibs=broken",
+            "cap-ccf-assist=off",
+        ],
+        _ => &[],
+    }
+}
+
+/// The value of QEMU's `-machine`: `given`, with the defaults of its kind that it does not mention.
+pub fn with_options(given: &str, limen: bool) -> String {
+    let mut parts: Vec<&str> = given.split(',').collect();
+    let kind = parts[0];
+    for option in default_options(kind, limen) {
+        let key = option.split('=').next().unwrap_or_default();
+        if !parts.iter().any(|p| p.split('=').next() == Some(key)) {
+            parts.push(option);
+        }
+    }
+    parts.join(",")
+}
+
+/// The devicetree of a machine that does not make its own: the one of its Linux package.
+pub fn devicetree(arch: Arch, kind: &str) -> Result<Option<PathBuf>> {
+    match kind {
+        "vexpress-a15" => linux::debian_devicetree(arch, "vexpress-v2p-ca15-tc1.dtb").map(Some),
+        _ => Ok(None),
+    }
+}
+
+/// The steps, in MiB, in which a machine takes memory.
+pub fn memory_step(arch: Arch) -> u64 {
+    match arch {
+        Arch::X86_64 | Arch::Arm64 | Arch::Arm => 1,
+        Arch::Powerpc64 => 256,
+    }
+}
+
+/// QEMU's `-m` in MiB and the word for the kernel's command line that leaves it as much as is wanted, if it needs one.
+pub fn memory(arch: Arch, wanted: u64) -> (u64, Option<String>) {
+    let whole = wanted.next_multiple_of(memory_step(arch));
+    (whole, (whole != wanted).then(|| format!("mem={wanted}M")))
+}
 
 /// A size as QEMU takes it, in MiB: a number with K, M or G; a bare number is MiB.
 pub fn parse_memory(text: &str) -> Result<u64> {
@@ -77,25 +152,19 @@ impl Machine {
         match (self.arch, self.limen) {
             (Arch::X86_64, true) => "microvm",
             (Arch::X86_64, false) => "q35",
-            (Arch::Arm64, _) => "virt",
-        }
-    }
-
-    /// The name of the serial port that carries the kernel's log.
-    fn log_console(&self) -> &'static str {
-        match self.arch {
-            Arch::X86_64 => "ttyS0",
-            Arch::Arm64 => "ttyAMA0",
+            (Arch::Arm64 | Arch::Arm, _) => "virt",
+            (Arch::Powerpc64, _) => "pseries",
         }
     }
 
     /// The kernel's command line.
     pub fn command_line(&self, verbose: bool) -> String {
-        let mut words: Vec<String> = vec![format!("console={}", self.log_console())];
+        let mut words: Vec<String> = vec![format!("console={}", self.arch.log_console())];
         if self.limen {
             let how = match self.arch {
                 Arch::X86_64 => "isa-debug-exit",
-                Arch::Arm64 => "semihosting",
+                Arch::Arm64 | Arch::Arm => "semihosting",
+                Arch::Powerpc64 => "os-term",
             };
             words.push(format!("limen.panic_exit={how}"));
         } else {
@@ -108,6 +177,7 @@ impl Machine {
                 words.push("quiet".into());
             }
         }
+        words.extend(memory(self.arch, self.memory).1);
         words.extend(self.append.iter().cloned());
         words.join(" ")
     }
@@ -118,15 +188,8 @@ impl Machine {
         let mut add = |words: &[&str]| a.extend(words.iter().map(|w| (*w).to_owned()));
         add(&["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]);
         let kind = self.kind();
-        let machine = match (&self.machine, kind.as_str()) {
-            (Some(given), _) if given.contains(',') => given.clone(),
-            // Debian's Linux finds microvm's devices only through its command line, which QEMU fills without ACPI. Limen reads
-            // ACPI, which tells the processors, too.
-            (_, "microvm") if !self.limen => "microvm,acpi=off".to_owned(),
-            (_, "virt") => "virt,gic-version=2".to_owned(),
-            (_, kind) => kind.to_owned(),
-        };
-        add(&["-machine", &machine]);
+        let machine = self.machine.as_deref().unwrap_or(&kind);
+        add(&["-machine", &with_options(machine, self.limen)]);
         add(&["-accel", if self.kvm { "kvm" } else { "tcg,thread=multi" }]);
         let cpu = if self.kvm && self.cpu == "max" {
             "host"
@@ -139,17 +202,21 @@ impl Machine {
             "-smp",
             &self.smp.to_string(),
             "-m",
-            &format!("{}M", self.memory),
+            &format!("{}M", memory(self.arch, self.memory).0),
         ]);
         add(&["-kernel", &self.kernel.to_string_lossy()]);
         if let Some(initrd) = &self.initrd {
             add(&["-initrd", &initrd.to_string_lossy()]);
         }
+        if let Some(dtb) = &self.dtb {
+            add(&["-dtb", &dtb.to_string_lossy()]);
+        }
         add(&["-append", &self.command_line(verbose)]);
         match self.arch {
             Arch::X86_64 => add(&["-device", "isa-debug-exit,iobase=0xf4,iosize=4"]),
-            Arch::Arm64 if self.kvm => {}
-            Arch::Arm64 => add(&["-semihosting-config", "enable=on,target=native"]),
+            Arch::Arm64 | Arch::Arm if self.kvm => {}
+            Arch::Powerpc64 => add(&["-action", "panic=exit-failure"]),
+            Arch::Arm64 | Arch::Arm => add(&["-semihosting-config", "enable=on,target=native"]),
         }
         add(&[
             "-chardev",
@@ -157,10 +224,9 @@ impl Machine {
             "-serial",
             "chardev:log",
         ]);
-        let bus = if kind == "microvm" || kind == "virt" {
-            "device"
-        } else {
-            "pci"
+        let bus = match kind.as_str() {
+            "q35" | "pseries" => "pci",
+            _ => "device",
         };
         if bus == "device" {
             add(&["-global", "virtio-mmio.force-legacy=false"]);
@@ -202,6 +268,17 @@ impl Machine {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn machines_keep_what_was_asked_for() {
+        assert_eq!(with_options("virt", true), "virt,gic-version=2");
+        assert_eq!(with_options("virt,gic-version=3", true), "virt,gic-version=3");
+        assert_eq!(with_options("q35", true), "q35");
+        let slof = with_options("pseries,x-vof=off", true);
+        assert!(slof.starts_with("pseries,x-vof=off,cap-") && !slof.contains("x-vof=on"));
+        assert_eq!(memory(Arch::Powerpc64, 512), (512, None));
+        assert_eq!(memory(Arch::Powerpc64, 16), (256, Some("mem=16M".to_owned())));
+    }
 
     #[test]
     fn sizes() {

@@ -89,9 +89,7 @@ pub fn find_in_tree(root: &Path, name: &str, wanted: Option<Arch>) -> Result<(St
         let Ok(bytes) = elf::read_start(&host, 64) else {
             continue;
         };
-        let arch = (elf::is_elf(&bytes) && bytes.len() >= 20)
-            .then(|| Arch::of_elf_machine(u16::from_le_bytes([bytes[18], bytes[19]])))
-            .flatten();
+        let arch = Arch::of_elf(&bytes);
         if let (Some(wanted), Some(arch)) = (wanted, arch)
             && wanted != arch
         {
@@ -221,33 +219,19 @@ fn collect(path: &Path, wanted: Option<Arch>, files: &mut BTreeSet<PathBuf>, dep
         ));
     }
     // Class, byte order and machine come first: they are what makes the rest readable.
-    let machine = if start[5] == 2 {
-        [start[19], start[18]]
-    } else {
-        [start[18], start[19]]
-    };
-    let machine = u16::from_le_bytes(machine);
-    if start[4] != 2 || start[5] != 1 || Arch::of_elf_machine(machine).is_none() {
+    let Some(arch) = Arch::of_elf(&start) else {
         return Err(status::error(
             CANNOT_RUN,
             format!(
-                "{shown} is for {}; Limen runs x86_64 and arm64 programs",
-                machine_name(machine)
+                "{shown} is for {}; Limen runs {} programs",
+                machine_name(&start),
+                Arch::names()
             ),
         ));
-    }
+    };
     let bytes = std::fs::read(path).with_context(|| format!("cannot read {shown}"))?;
     let info =
         elf::read(path, &bytes).map_err(|e| status::error(CANNOT_RUN, format!("{e:#}; build it again")))?;
-    let Some(arch) = info.arch() else {
-        return Err(status::error(
-            CANNOT_RUN,
-            format!(
-                "{shown} is for {}; Limen runs x86_64 and arm64 programs",
-                machine_name(info.machine)
-            ),
-        ));
-    };
     if let Some(wanted) = wanted
         && wanted != arch
     {
@@ -327,12 +311,22 @@ fn collect_script(
     Ok(arch)
 }
 
-fn machine_name(machine: u16) -> String {
+/// What the start of an ELF header says about the machine it is for, where that is none of ours.
+fn machine_name(header: &[u8]) -> String {
+    const BIG: u8 = 2;
+    let big = header[5] == BIG;
+    let machine = [header[18], header[19]];
+    let machine = if big {
+        u16::from_be_bytes(machine)
+    } else {
+        u16::from_le_bytes(machine)
+    };
     let name = match machine {
         3 => "32-bit x86",
-        40 => "32-bit Arm",
+        40 | 183 if big => "big-endian Arm",
         8 => "MIPS",
-        20 | 21 => "Power",
+        20 => "32-bit Power",
+        21 if big => "big-endian Power",
         22 => "S/390",
         243 => "RISC-V",
         258 => "LoongArch",

@@ -51,7 +51,7 @@ pub fn run(options: &RunOptions) -> Result<i32> {
         }
         initrd::read(options.initrd.as_deref().unwrap_or(Path::new("")))?
     } else {
-        let description = describe(options, &what, terminals, kernel.modules.clone());
+        let description = describe(options, &what, arch, terminals, kernel.modules.clone());
         image::compose(arch, &description, |archive| fill(archive, options, &what, arch))?
     };
     let initrd_mib = initrd.len() as u64 >> 20;
@@ -71,15 +71,19 @@ pub fn run(options: &RunOptions) -> Result<i32> {
             symbols.display()
         );
     }
-    let machine = Machine {
+    let mut machine = Machine {
         arch,
         machine: options.machine.clone(),
-        cpu: options.cpu.clone(),
+        cpu: options
+            .cpu
+            .clone()
+            .unwrap_or_else(|| machine::default_cpu(arch).to_owned()),
         smp: options.smp,
         memory,
         kernel: kernel.image.clone(),
         limen: kernel.limen,
         initrd: Some(initrd.0.clone()),
+        dtb: None,
         append,
         kvm,
         gdb: options.gdb,
@@ -87,6 +91,7 @@ pub fn run(options: &RunOptions) -> Result<i32> {
         terminal: !own && terminals != 0,
         extra: options.qemu_arg.clone(),
     };
+    machine.dtb = machine::devicetree(arch, &machine.kind())?;
     let session = Options {
         terminals,
         streams: true,
@@ -97,7 +102,7 @@ pub fn run(options: &RunOptions) -> Result<i32> {
     };
     let outcome = session::run(&machine, &session)?;
     drop(initrd);
-    Ok(report(&outcome, options, own))
+    Ok(report(&outcome, options, arch, own))
 }
 
 /// Decides what runs, and on which architecture: the one asked for, the program's, the kernel's, the host's.
@@ -134,6 +139,7 @@ fn choose(options: &RunOptions) -> Result<(What, Arch)> {
 fn describe(
     options: &RunOptions,
     what: &What,
+    arch: Arch,
     terminals: u32,
     modules: Vec<(String, Vec<u8>)>,
 ) -> Description {
@@ -174,6 +180,7 @@ fn describe(
         arguments,
         environment,
         cwd: options.cwd.clone(),
+        terminal: arch.terminal(),
         tty_fds: terminals,
         size: term::size(terminals),
         modules,
@@ -242,7 +249,7 @@ fn check_qemu(path: &Path) -> Result<()> {
 }
 
 /// Says what must be said about the end of a run, and gives its exit status.
-fn report(outcome: &Outcome, options: &RunOptions, own: bool) -> i32 {
+fn report(outcome: &Outcome, options: &RunOptions, arch: Arch, own: bool) -> i32 {
     let code = match outcome.ending {
         Ending::Program(wait) if wait & 0x7f == 0 => return wait >> 8 & 0xff,
         Ending::Program(wait) => return 128 + (wait & 0x7f),
@@ -264,7 +271,9 @@ fn report(outcome: &Outcome, options: &RunOptions, own: bool) -> i32 {
     };
     let log = String::from_utf8_lossy(&outcome.log);
     let panic = log.find("Kernel panic");
-    if panic.is_some() || code == status::PANIC {
+    // QEMU has words for its own errors, whatever the status.
+    let silent = outcome.qemu.trim().is_empty();
+    if panic.is_some() || code == machine::panic_status(arch) && silent {
         eprintln!("limen: the kernel panicked");
         if !options.verbose {
             show_tail(&log[panic.unwrap_or(0)..], 100, panic.is_some());
@@ -272,10 +281,10 @@ fn report(outcome: &Outcome, options: &RunOptions, own: bool) -> i32 {
         return status::PANIC;
     }
     // isa-debug-exit gives 1 for the value 0, which is how a machine without a power switch ends well.
-    if own && (code == 0 || code == 1 && outcome.qemu.is_empty()) {
+    if own && (code == 0 || code == 1 && silent) {
         return 0;
     }
-    if !outcome.qemu.trim().is_empty() {
+    if !silent {
         eprintln!("limen: QEMU: {}", outcome.qemu.trim());
         return status::HOST;
     }

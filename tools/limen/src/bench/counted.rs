@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 use crate::arch::Arch;
-use crate::packages;
 use crate::session::{self, Qemu};
+use crate::{machine, packages};
 
 /// A kernel to be measured.
 #[derive(Clone)]
@@ -64,6 +64,8 @@ pub fn fair_cpu(arch: Arch) -> &'static str {
     match arch {
         Arch::X86_64 => "max,erms=off,fsrm=off,la57=off",
         Arch::Arm64 => "cortex-a57",
+        Arch::Arm => "cortex-a15",
+        Arch::Powerpc64 => "power9",
     }
 }
 
@@ -71,17 +73,15 @@ pub fn fair_cpu(arch: Arch) -> &'static str {
 pub fn machine(arch: Arch) -> &'static str {
     match arch {
         Arch::X86_64 => "q35",
-        Arch::Arm64 => "virt,gic-version=2",
+        Arch::Arm64 | Arch::Arm => "virt",
+        Arch::Powerpc64 => "pseries",
     }
 }
 
 impl Run<'_> {
     fn command_line(&self) -> String {
-        let console = match self.arch {
-            Arch::X86_64 => "ttyS0",
-            Arch::Arm64 => "ttyAMA0",
-        };
-        let mut words = vec![format!("console={console}"), "quiet".to_owned()];
+        let mut words = vec![format!("console={}", self.arch.log_console()), "quiet".to_owned()];
+        words.extend(machine::memory(self.arch, self.memory).1);
         if self.kernel.limen {
             // A panic must end the machine, not wait.
             words.push("panic=-1".to_owned());
@@ -92,6 +92,7 @@ impl Run<'_> {
                 Arch::X86_64 => words.push("no_timer_check".to_owned()),
                 // QEMU's seed for KASLR would switch page table isolation on even so.
                 Arch::Arm64 => words.push("kpti=off".to_owned()),
+                Arch::Arm | Arch::Powerpc64 => {}
             }
         }
         if !self.words.is_empty() {
@@ -102,7 +103,7 @@ impl Run<'_> {
     }
 
     fn arguments(&self) -> Vec<String> {
-        let memory = format!("{}M", self.memory);
+        let memory = format!("{}M", machine::memory(self.arch, self.memory).0);
         let mut a: Vec<String> = [
             "-nodefaults",
             "-no-user-config",
@@ -110,7 +111,7 @@ impl Run<'_> {
             "none",
             "-no-reboot",
             "-machine",
-            machine(self.arch),
+            &machine::with_options(machine(self.arch), self.kernel.limen),
             "-cpu",
             self.cpu,
             "-smp",

@@ -68,7 +68,7 @@ impl Report {
 
 /// Runs the benchmarks; returns the exit status.
 pub fn bench(options: &BenchOptions) -> Result<i32> {
-    let arches: Vec<Arch> = options.arch.map_or_else(|| Arch::ALL.to_vec(), |a| vec![a]);
+    let arches = Arch::chosen(options.arch);
     if let Some(name) = &options.profile {
         for arch in arches {
             let kernel = limen(options, arch)?;

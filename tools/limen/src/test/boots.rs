@@ -124,6 +124,20 @@ fn machines(context: &Context, arch: Arch, options: &[&str]) -> Result<usize> {
             "--cpu=cortex-a76",
             "--mem=6G",
         ],
+        Arch::Arm => &[
+            "--cpu=cortex-a7",
+            "--cpu=cortex-a15",
+            "--cpu=max",
+            "--machine=virt,virtualization=on",
+            "--machine=vexpress-a15",
+            "--mem=3G",
+        ],
+        Arch::Powerpc64 => &[
+            "--cpu=power9",
+            "--cpu=power10",
+            "--machine=pseries,x-vof=off",
+            "--mem=6G",
+        ],
     };
     let mut done = 0;
     for set in sets {

@@ -161,8 +161,9 @@ enum State {
 
 /// Runs the tests; returns the exit status.
 pub fn test(options: &TestOptions) -> Result<i32> {
+    let arches = Arch::chosen(options.arch);
     let chosen = |s: &Step| {
-        (options.arch.is_none() || s.arch.is_none() || s.arch == options.arch)
+        s.arch.is_none_or(|a| arches.contains(&a))
             && (options.only.is_empty() || options.only.iter().any(|o| s.name.contains(o.as_str())))
             && !(options.quick && s.long)
     };
