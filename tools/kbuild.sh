@@ -7,6 +7,8 @@ flags="-Clinker=/usr/bin/ld.lld-22 -Clink-arg=-Tkernel/src/arch/$arch/link.ld -C
 case $arch in
 x86_64) target=x86_64-unknown-none; flags="$flags -Ccode-model=kernel -Clink-arg=-zmax-page-size=4096" ;;
 arm64) target=aarch64-unknown-none-softfloat; flags="$flags -Clink-arg=-zmax-page-size=65536" ;;
+# No unwind tables; the kernel unwinds by frame pointers. A32 code, soft floating point.
+arm) target=armv7a-none-eabi; flags="$flags -Clink-arg=-zmax-page-size=4096 -Cforce-unwind-tables=no" ;;
 *) echo "unknown architecture $arch" >&2; exit 2 ;;
 esac
 case $profile in dev) p=kernel-dev ;; release) p=kernel ;; esac
@@ -16,8 +18,8 @@ RUSTFLAGS="$flags" RUSTC=/usr/bin/rustc RUSTC_BOOTSTRAP=1 /usr/bin/cargo build -
     --target $target --target-dir target/kernel/$arch -Zbuild-std=core,alloc,compiler_builtins -Zbuild-std-features=compiler-builtins-mem "$@"
 # The symbol table for backtraces, filled in place.
 RUSTC=/usr/bin/rustc /usr/bin/cargo run -q --release -p limen-embed-symbols -- target/kernel/$arch/$target/$p/limen-kernel
-# arm64 boots a flat image.
-if [ "$arch" = arm64 ]; then
+# The Arms boot a flat image.
+if [ "$arch" = arm64 ] || [ "$arch" = arm ]; then
     out=target/kernel/$arch/$target/$p
     llvm-objcopy-22 -O binary "$out/limen-kernel" "$out/Image"
 fi

@@ -28,6 +28,10 @@ mod imp;
 #[path = "arm64/mod.rs"]
 mod imp;
 
+#[cfg(target_arch = "arm")]
+#[path = "arm/mod.rs"]
+mod imp;
+
 mod irq_calls;
 mod vdso_calls;
 

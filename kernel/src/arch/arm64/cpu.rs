@@ -170,3 +170,17 @@ pub fn hwcap() -> (usize, usize) {
     one |= 1 << 2 | 1 << 11;
     (one, two)
 }
+
+/// A number from the processor's random number generator, if it has one and it has any.
+pub fn random() -> Option<u64> {
+    // ID_AA64ISAR0_EL1.RNDR
+    if sysreg::read!("id_aa64isar0_el1") >> 60 == 0 {
+        return None;
+    }
+    let (value, failed): (u64, u64);
+    // SAFETY: the instruction exists; it reports failure in the flags.
+    unsafe {
+        core::arch::asm!("mrs {}, S3_3_C2_C4_0", "cset {}, eq", out(reg) value, out(reg) failed, options(nomem, nostack))
+    }
+    (failed == 0).then_some(value)
+}

@@ -1,25 +1,36 @@
-//! The arm64 processor: see `arch/mod.rs` for what each file owes.
+//! The arm64 processor: see `arch/mod.rs` for what each file owes. What the two Arms share is in `arm_common`.
 
+#[path = "../arm_common/asid.rs"]
 mod asid;
+#[path = "../arm_common/boot.rs"]
 pub mod boot;
+#[path = "../arm_common/console.rs"]
 pub mod console;
 mod copy;
 pub mod cpu;
 pub mod cpuinfo;
+#[path = "../arm_common/descriptor.rs"]
+mod descriptor;
+#[path = "../arm_common/devicetree.rs"]
 mod devicetree;
 mod emulate;
 pub mod entry;
 pub mod exception;
 pub mod frame;
+#[path = "../arm_common/gic.rs"]
 mod gic;
 mod head;
+#[path = "../arm_common/interrupt.rs"]
 pub mod interrupt;
 pub mod irq;
 mod kmap;
 pub mod mmu;
 pub mod patch;
+#[path = "../arm_common/platform.rs"]
 pub mod platform;
+#[path = "../arm_common/psci.rs"]
 mod psci;
+#[path = "../arm_common/serial.rs"]
 pub mod serial;
 pub mod signal;
 pub mod smp;
@@ -27,6 +38,7 @@ pub mod stack;
 pub mod switch;
 pub mod syscalls;
 mod sysreg;
+#[path = "../arm_common/time.rs"]
 pub mod time;
 pub mod uaccess;
 pub mod vdso;

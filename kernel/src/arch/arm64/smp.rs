@@ -144,7 +144,7 @@ pub fn start(cpu: usize, local: &'static CpuLocal, stack_top: usize) -> Result<(
     let entry = kmap::image_to_phys(secondary_entry as *const () as usize);
     // SAFETY: a barrier: what the new CPU reads is written before it starts.
     unsafe { asm!("dsb ish", options(nostack, preserves_flags)) }
-    psci::cpu_on(mpidr(cpu), entry, core::ptr::from_ref(start) as u64)
+    psci::cpu_on(mpidr(cpu), entry, core::ptr::from_ref(start) as usize)
 }
 
 /// A secondary CPU's first Rust function: on its idle stack, interrupts off, on the kernel map.

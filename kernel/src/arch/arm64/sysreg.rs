@@ -62,3 +62,140 @@ pub const TCR_EL1: u64 = 16 // T0SZ
 
 /// `SPSR`: EL1 with its own stack pointer, everything masked.
 pub const SPSR_EL1H_MASKED: u64 = 0x3c5;
+
+pub use shared::*;
+
+/// What the files of `arm_common` ask of the processor, by the same names on both Arms.
+mod shared {
+    use core::arch::asm;
+
+    /// Calls the firmware through the hypervisor. Arguments and result as the SMC calling convention says.
+    ///
+    /// # Safety
+    /// The firmware does what the function number says.
+    pub unsafe fn hvc(function: usize, a: usize, b: usize, c: usize) -> usize {
+        let result;
+        // SAFETY: x0 to x3 in, x0 to x17 clobbered.
+        unsafe {
+            asm!("hvc #0", inout("x0") function => result, inout("x1") a => _, inout("x2") b => _, inout("x3") c => _,
+                clobber_abi("C"), options(nostack))
+        }
+        result
+    }
+    /// Calls the secure firmware.
+    ///
+    /// # Safety
+    /// As for [`hvc`].
+    pub unsafe fn smc(function: usize, a: usize, b: usize, c: usize) -> usize {
+        let result;
+        // SAFETY: as above.
+        unsafe {
+            asm!("smc #0", inout("x0") function => result, inout("x1") a => _, inout("x2") b => _, inout("x3") c => _,
+                clobber_abi("C"), options(nostack))
+        }
+        result
+    }
+    /// Ends the machine through semihosting.
+    ///
+    /// # Safety
+    /// A debugger (or QEMU) was promised; without one the instruction is undefined.
+    pub unsafe fn semihosting(operation: usize, block: *const usize) {
+        // SAFETY: as the caller promises; `block` is what the call reads.
+        unsafe { asm!("hlt #0xf000", in("x0") operation, in("x1") block, options(nostack)) }
+    }
+    /// Sleeps until an interrupt is pending, masked or not.
+    pub fn wfi() {
+        // SAFETY: sleeps.
+        unsafe { asm!("dsb sy", "wfi", options(nostack, preserves_flags)) }
+    }
+    /// What was written before is visible to other CPUs before what is written after.
+    #[inline(always)]
+    pub fn store_barrier() {
+        // SAFETY: a barrier.
+        unsafe { asm!("dsb ishst", options(nostack, preserves_flags)) }
+    }
+    /// Everything before is complete.
+    #[inline(always)]
+    pub fn full_barrier() {
+        // SAFETY: a barrier.
+        unsafe { asm!("dsb sy", options(nostack, preserves_flags)) }
+    }
+    /// Empties the TLB on every CPU, after earlier stores to tables.
+    pub fn flush_all() {
+        // SAFETY: forgetting translations is always allowed.
+        unsafe {
+            asm!(
+                "dsb ishst",
+                "tlbi vmalle1is",
+                "dsb ish",
+                "isb",
+                options(nostack, preserves_flags)
+            )
+        }
+    }
+    /// How wide this processor's address-space identifiers are: 8 or 16 bits.
+    pub fn asid_bits() -> usize {
+        if super::read!("id_aa64mmfr0_el1") >> 4 & 0xf >= 2 {
+            16
+        } else {
+            8
+        }
+    }
+    /// Frequency of the architected counter, in hertz.
+    pub fn counter_frequency() -> u64 {
+        super::read!("cntfrq_el0")
+    }
+    /// The virtual counter, not read early.
+    #[inline(always)]
+    pub fn counter() -> u64 {
+        super::isb();
+        super::read!("cntvct_el0")
+    }
+    /// When this CPU's virtual timer fires.
+    #[inline(always)]
+    pub fn set_timer_compare(value: u64) {
+        // SAFETY: this CPU's own timer; its interrupt is handled.
+        unsafe { super::write!("cntv_cval_el0", value) }
+    }
+    /// `CNTV_CTL`.
+    #[inline(always)]
+    pub fn set_timer_control(value: u64) {
+        // SAFETY: as above.
+        unsafe { super::write!("cntv_ctl_el0", value) }
+        super::isb();
+    }
+    /// GICv3: enables this CPU's interface: all priorities, one group, no preemption.
+    pub fn gic_enable() {
+        let sre = super::read!("S3_0_C12_C12_5");
+        // SAFETY: the interface's own registers.
+        unsafe {
+            super::write!("S3_0_C12_C12_5", sre | 1);
+            super::isb();
+            super::write!("S3_0_C4_C6_0", 0xf0u64);
+            super::write!("S3_0_C12_C12_3", 0u64);
+            super::write!("S3_0_C12_C12_4", 0u64);
+            super::write!("S3_0_C12_C12_7", 1u64);
+        }
+        super::isb();
+    }
+    /// GICv3: `ICC_IAR1`.
+    #[inline(always)]
+    pub fn gic_acknowledge() -> u32 {
+        let id = super::read!("S3_0_C12_C12_0") as u32;
+        full_barrier();
+        id
+    }
+    /// GICv3: `ICC_EOIR1`.
+    #[inline(always)]
+    pub fn gic_end(id: u32) {
+        // SAFETY: ends the interrupt that was acknowledged.
+        unsafe { super::write!("S3_0_C12_C12_1", u64::from(id)) }
+    }
+    /// GICv3: `ICC_SGI1R`.
+    #[inline(always)]
+    pub fn gic_send(value: u64) {
+        // SAFETY: interrupts a CPU, which handles it.
+        unsafe { super::write!("S3_0_C12_C11_5", value) }
+        super::isb();
+    }
+}

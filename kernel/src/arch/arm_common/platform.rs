@@ -5,7 +5,6 @@ use super::{devicetree, gic, psci, smp, sysreg};
 use crate::mm::map_device;
 use crate::sync::Once;
 use alloc::vec::Vec;
-use core::arch::asm;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 /// The real-time clock's registers (PL031); zero if there is none.
@@ -144,8 +143,7 @@ pub fn pci() -> Option<PciConfig> {
 fn halt() -> ! {
     super::irq::local_disable();
     loop {
-        // SAFETY: sleeps.
-        unsafe { asm!("wfi", options(nomem, nostack)) }
+        sysreg::wfi();
     }
 }
 
@@ -162,19 +160,17 @@ pub fn reset() -> ! {
 }
 
 /// The status of a machine that ended with a panic (`docs/running.md`).
-const PANIC_STATUS: u64 = 123;
+const PANIC_STATUS: usize = 123;
 
 /// Ends the machine after a panic with the status the host knows as "kernel panic", or stops if it can't. Semihosting is an undefined
 /// instruction where there is no debugger, so the command line must promise one.
 pub fn panic_exit() -> ! {
     if crate::boot::cmdline::value("limen.panic_exit") == Some("semihosting") {
-        const SYS_EXIT_EXTENDED: u64 = 0x20;
-        const APPLICATION_EXIT: u64 = 0x20026;
+        const SYS_EXIT_EXTENDED: usize = 0x20;
+        const APPLICATION_EXIT: usize = 0x20026;
         let block = [APPLICATION_EXIT, PANIC_STATUS];
-        // SAFETY: the host ends the machine; `block` is what the call reads.
-        unsafe {
-            asm!("hlt #0xf000", in("x0") SYS_EXIT_EXTENDED, in("x1") &raw const block, options(nostack))
-        }
+        // SAFETY: the command line promises that the host listens.
+        unsafe { sysreg::semihosting(SYS_EXIT_EXTENDED, block.as_ptr()) }
     }
     halt()
 }
@@ -199,21 +195,14 @@ pub fn entropy(out: &mut [u8; 32]) -> usize {
         filled = seed.value.len().min(32);
         out[..filled].copy_from_slice(&seed.value[..filled]);
     }
-    // ID_AA64ISAR0_EL1.RNDR
-    if sysreg::read!("id_aa64isar0_el1") >> 60 != 0 {
-        for chunk in out.chunks_exact_mut(8) {
-            let (value, failed): (u64, u64);
-            // SAFETY: the instruction exists; it reports failure in the flags.
-            unsafe {
-                asm!("mrs {}, S3_3_C2_C4_0", "cset {}, eq", out(reg) value, out(reg) failed, options(nomem, nostack))
-            }
-            if failed == 0 {
-                for (byte, random) in chunk.iter_mut().zip(value.to_le_bytes()) {
-                    *byte ^= random;
-                }
-                filled = 32;
-            }
+    for chunk in out.chunks_exact_mut(8) {
+        let Some(value) = super::cpu::random() else {
+            break;
+        };
+        for (byte, random) in chunk.iter_mut().zip(value.to_le_bytes()) {
+            *byte ^= random;
         }
+        filled = 32;
     }
     filled
 }

@@ -3,7 +3,6 @@
 use super::{devicetree, smp, sysreg};
 use crate::mm::map_device;
 use crate::sync::MAX_CPUS;
-use core::arch::asm;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 // Distributor (and the second half of a redistributor, which looks the same for the private interrupts).
@@ -152,17 +151,7 @@ fn init_cpu_v3() {
     PRIVATE[smp::cpu_id()].store(base + GICR_PRIVATE, Ordering::Relaxed);
     write(base + GICR_PRIVATE, IGROUPR, !0);
     private(base + GICR_PRIVATE);
-    let sre = sysreg::read!("S3_0_C12_C12_5");
-    // SAFETY: the CPU interface's system registers: enabled, all priorities, one group, no preemption.
-    unsafe {
-        sysreg::write!("S3_0_C12_C12_5", sre | 1);
-        sysreg::isb();
-        sysreg::write!("S3_0_C4_C6_0", 0xf0u64);
-        sysreg::write!("S3_0_C12_C12_3", 0u64);
-        sysreg::write!("S3_0_C12_C12_4", 0u64);
-        sysreg::write!("S3_0_C12_C12_7", 1u64);
-    }
-    sysreg::isb();
+    sysreg::gic_enable();
 }
 
 /// Version 3: each CPU's private registers.
@@ -244,10 +233,7 @@ pub fn set_edge(id: u32, edge: bool) {
 #[inline(always)]
 pub fn acknowledge() -> Option<u32> {
     let id = if VERSION.load(Ordering::Relaxed) == 3 {
-        let id = sysreg::read!("S3_0_C12_C12_0") as u32;
-        // SAFETY: a barrier: the acknowledgement comes before what the handler does.
-        unsafe { asm!("dsb sy", options(nostack, preserves_flags)) }
-        id
+        sysreg::gic_acknowledge()
     } else {
         read(CPU_INTERFACE.load(Ordering::Relaxed), GICC_IAR)
     };
@@ -264,8 +250,7 @@ pub fn number(acknowledged: u32) -> u32 {
 #[inline(always)]
 pub fn end(acknowledged: u32) {
     if VERSION.load(Ordering::Relaxed) == 3 {
-        // SAFETY: ends the interrupt that was acknowledged.
-        unsafe { sysreg::write!("S3_0_C12_C12_1", u64::from(acknowledged)) }
+        sysreg::gic_end(acknowledged);
     } else {
         write(CPU_INTERFACE.load(Ordering::Relaxed), GICC_EOIR, acknowledged);
     }
@@ -273,8 +258,7 @@ pub fn end(acknowledged: u32) {
 
 /// Sends software-generated interrupt `id` to `cpu`. What was written before is visible there.
 pub fn send(cpu: usize, id: u32) {
-    // SAFETY: a barrier.
-    unsafe { asm!("dsb ishst", options(nostack, preserves_flags)) }
+    sysreg::store_barrier();
     if VERSION.load(Ordering::Relaxed) == 3 {
         let mpidr = smp::mpidr(cpu);
         let (a0, a1, a2, a3) = (
@@ -284,9 +268,7 @@ pub fn send(cpu: usize, id: u32) {
             mpidr >> 32 & 0xff,
         );
         let value = a3 << 48 | (a0 >> 4) << 44 | a2 << 32 | u64::from(id) << 24 | a1 << 16 | 1 << (a0 & 0xf);
-        // SAFETY: interrupts that CPU, which handles it.
-        unsafe { sysreg::write!("S3_0_C12_C11_5", value) }
-        sysreg::isb();
+        sysreg::gic_send(value);
     } else if distributor() != 0 {
         write(
             distributor(),

@@ -51,7 +51,7 @@ pub(super) fn init() {
         .collect();
     LINES.store(Vec::leak(lines).as_mut_ptr(), Ordering::Release);
     let tree = super::devicetree::tree();
-    if let Some(node) = tree.find_compatible(&["arm,armv8-timer"])
+    if let Some(node) = tree.find_compatible(&["arm,armv8-timer", "arm,armv7-timer"])
         && let Some((number, _)) = super::devicetree::gic_interrupt(&node, 2)
     {
         TIMER.store(number, Ordering::Relaxed);
@@ -135,8 +135,7 @@ pub(super) fn handle() {
 fn stop() -> ! {
     super::irq::local_disable();
     loop {
-        // SAFETY: sleeps; nothing wakes this CPU for good.
-        unsafe { core::arch::asm!("wfi", options(nomem, nostack)) }
+        super::sysreg::wfi();
     }
 }
 

@@ -4,8 +4,8 @@
 //! the address space that has it, all others become free, and the TLB is emptied on every CPU. An address space whose identifier is of
 //! an older generation gets a new one the next time it is activated. Identifier 0 belongs to no address space.
 
+use super::sysreg;
 use crate::sync::{IrqSpinLock, MAX_CPUS};
-use core::arch::asm;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 /// The most identifiers a processor can have.
@@ -129,7 +129,7 @@ impl Allocator {
     }
 
     fn find(&mut self) -> Option<usize> {
-        let count = 1 << bits();
+        let count = 1 << sysreg::asid_bits();
         while self.next < count {
             let number = self.next;
             self.next += 1;
@@ -158,25 +158,7 @@ impl Allocator {
             }
         }
         // From here on no CPU can make new entries under a number that is free; drop those that exist.
-        // SAFETY: forgetting translations is always allowed.
-        unsafe {
-            asm!(
-                "dsb ishst",
-                "tlbi vmalle1is",
-                "dsb ish",
-                "isb",
-                options(nostack, preserves_flags)
-            )
-        }
+        sysreg::flush_all();
         generation
-    }
-}
-
-/// How wide this processor's identifiers are: 8 or 16 bits.
-fn bits() -> usize {
-    if super::sysreg::read!("id_aa64mmfr0_el1") >> 4 & 0xf >= 2 {
-        16
-    } else {
-        8
     }
 }

@@ -1,6 +1,6 @@
 //! The firmware's power interface (Arm DEN 0022, PSCI): starting CPUs, power-off, reset.
 
-use core::arch::asm;
+use super::sysreg;
 use core::sync::atomic::{AtomicU8, Ordering};
 use limen_linux_abi::Errno;
 
@@ -11,9 +11,10 @@ const SMC: u8 = 2;
 /// How the firmware is called.
 static METHOD: AtomicU8 = AtomicU8::new(NONE);
 
-const CPU_ON: u64 = 0xc400_0003;
-const SYSTEM_OFF: u64 = 0x8400_0008;
-const SYSTEM_RESET: u64 = 0x8400_0009;
+/// In the calling convention of this kernel's word size.
+const CPU_ON: usize = 0x8400_0003 | ((usize::BITS as usize) & 64) << 24;
+const SYSTEM_OFF: usize = 0x8400_0008;
+const SYSTEM_RESET: usize = 0x8400_0009;
 
 /// Reads the calling method from the devicetree.
 pub fn init() {
@@ -27,28 +28,21 @@ pub fn init() {
     METHOD.store(method, Ordering::Release);
 }
 
-fn call(function: u64, a: u64, b: u64, c: u64) -> i64 {
-    let result: u64;
-    // SAFETY: the SMC calling convention: x0 to x3 in, x0 to x17 clobbered. The firmware does what the function says.
-    unsafe {
+fn call(function: usize, a: usize, b: usize, c: usize) -> i32 {
+    // SAFETY: the functions used here start a CPU or end the machine, as asked.
+    let result = unsafe {
         match METHOD.load(Ordering::Acquire) {
-            HVC => {
-                asm!("hvc #0", inout("x0") function => result, inout("x1") a => _, inout("x2") b => _, inout("x3") c => _,
-                clobber_abi("C"), options(nostack))
-            }
-            SMC => {
-                asm!("smc #0", inout("x0") function => result, inout("x1") a => _, inout("x2") b => _, inout("x3") c => _,
-                clobber_abi("C"), options(nostack))
-            }
+            HVC => sysreg::hvc(function, a, b, c),
+            SMC => sysreg::smc(function, a, b, c),
             _ => return -1,
         }
-    }
-    result as i32 as i64
+    };
+    result as i32
 }
 
-/// Starts the CPU with affinity `mpidr` at physical `entry`, with `context` in x0.
-pub fn cpu_on(mpidr: u64, entry: u64, context: u64) -> Result<(), Errno> {
-    match call(CPU_ON, mpidr, entry, context) {
+/// Starts the CPU with affinity `mpidr` at physical `entry`, with `context` in the first register.
+pub fn cpu_on(mpidr: u64, entry: u64, context: usize) -> Result<(), Errno> {
+    match call(CPU_ON, mpidr as usize, entry as usize, context) {
         0 => Ok(()),
         -4 => Err(Errno::EBUSY),
         -2 => Err(Errno::EINVAL),

@@ -1,4 +1,4 @@
-//! From the `Image` boot protocol to `crate::boot`: the devicetree's account of the machine, the final kernel map, the console.
+//! From the boot protocol to `crate::boot`: the devicetree's account of the machine, the final kernel map, the console.
 
 use super::{console, cpu, devicetree, kmap, mmu, smp};
 use crate::boot::{BootInfo, PhysRange};
@@ -58,9 +58,8 @@ pub(super) extern "C" fn primary(devicetree_phys: u64, image_phys: u64) -> ! {
         let is_memory = node.property("device_type").and_then(|p| p.as_str()) == Some("memory");
         if is_memory && devicetree::enabled(&node) {
             for (start, size) in devicetree::reg(&tree, &node) {
-                // Only what the linear map can hold.
-                if start < 1 << 47 {
-                    memory.push(start, size.min((1 << 47) - start));
+                if let Some((start, size)) = mmu::linear_part(start, size) {
+                    memory.push(start, size);
                 }
             }
         }

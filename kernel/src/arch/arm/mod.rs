@@ -1,0 +1,70 @@
+//! The 32-bit Arm processor, v7-A with the large physical address extension: see `arch/mod.rs` for what each file owes. What the two Arms
+//! share is in `arm_common`.
+
+mod align;
+#[path = "../arm_common/asid.rs"]
+mod asid;
+#[path = "../arm_common/boot.rs"]
+pub mod boot;
+#[path = "../arm_common/console.rs"]
+pub mod console;
+mod copy;
+pub mod cpu;
+pub mod cpuinfo;
+#[path = "../arm_common/descriptor.rs"]
+mod descriptor;
+#[path = "../arm_common/devicetree.rs"]
+mod devicetree;
+pub mod entry;
+pub mod exception;
+pub mod frame;
+#[path = "../arm_common/gic.rs"]
+mod gic;
+mod head;
+#[path = "../arm_common/interrupt.rs"]
+pub mod interrupt;
+pub mod irq;
+mod kmap;
+mod kuser;
+pub mod mmu;
+pub mod patch;
+#[path = "../arm_common/platform.rs"]
+pub mod platform;
+#[path = "../arm_common/psci.rs"]
+mod psci;
+#[path = "../arm_common/serial.rs"]
+pub mod serial;
+pub mod signal;
+pub mod smp;
+pub mod stack;
+pub mod switch;
+pub mod syscalls;
+mod sysreg;
+#[path = "../arm_common/time.rs"]
+pub mod time;
+pub mod uaccess;
+pub mod vdso;
+mod vexpress;
+
+pub use cpu::hwcap;
+
+/// The name `uname` and the tools use.
+pub const UTS_MACHINE: &str = "armv7l";
+/// `AT_PLATFORM` of the auxiliary vector.
+pub const ELF_PLATFORM: &str = "v7l";
+/// `e_machine` of the programs this kernel runs.
+pub const ELF_MACHINE: u16 = 40;
+
+/// Whether `clone` takes the thread-local-storage value before the child's id word (`CONFIG_CLONE_BACKWARDS`).
+pub const CLONE_BACKWARDS: bool = true;
+
+/// The system call table of the native ABI, built from the handlers the rooms register.
+pub const NATIVE_ABI: limen_linux_abi::sysno::Abi = limen_linux_abi::sysno::ARM;
+
+/// Builds the native system call table (see [`limen_linux_abi::syscall_table`]).
+macro_rules! native_syscall_table {
+    ($handlers:expr, $default:expr, $len:expr) => {
+        limen_linux_abi::syscall_table!(arm, $handlers, $default, $len)
+    };
+}
+pub(crate) use native_syscall_table;
