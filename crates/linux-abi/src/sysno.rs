@@ -20,9 +20,10 @@ macro_rules! syscall_table {
         let mut n = 0;
         while n < $len {
             if let Some(sysno) = $crate::sysno::syscalls::$module::Sysno::new(n) {
+                let name = $crate::sysno::handler(stringify!($module), sysno.name());
                 let mut i = 0;
                 while i < $handlers.len() {
-                    if $crate::sysno::same($handlers[i].0, $crate::sysno::canonical(sysno.name())) {
+                    if $crate::sysno::same($handlers[i].0, name) {
                         table[n] = $handlers[i].1;
                     }
                     i += 1;
@@ -36,9 +37,95 @@ macro_rules! syscall_table {
 
 pub use syscalls;
 
-/// One name per call: on the generic numbering the crate calls number 79 by its C library's name.
-pub const fn canonical(name: &'static str) -> &'static str {
-    if same(name, "fstatat") { "newfstatat" } else { name }
+/// Calls whose name in an ABI's list is not that of the handler that does it there. Where words have 32 bits, `getuid` is a call of
+/// 16-bit ids, and the one all other ABIs call so is `getuid32`. An empty name stands for a call that is only there for other word sizes.
+const RENAMED: &[(&str, &[(&str, &str)])] = &[
+    // The crate calls number 79 by its C library's name.
+    ("aarch64", &[("fstatat", "newfstatat")]),
+    (
+        "arm",
+        &[
+            ("chown", "chown16"),
+            ("lchown", "lchown16"),
+            ("fchown", "fchown16"),
+            ("getuid", "getuid16"),
+            ("geteuid", "geteuid16"),
+            ("getgid", "getgid16"),
+            ("getegid", "getegid16"),
+            ("setuid", "setuid16"),
+            ("setgid", "setgid16"),
+            ("setreuid", "setreuid16"),
+            ("setregid", "setregid16"),
+            ("setfsuid", "setfsuid16"),
+            ("setfsgid", "setfsgid16"),
+            ("setresuid", "setresuid16"),
+            ("setresgid", "setresgid16"),
+            ("getresuid", "getresuid16"),
+            ("getresgid", "getresgid16"),
+            ("getgroups", "getgroups16"),
+            ("setgroups", "setgroups16"),
+            ("chown32", "chown"),
+            ("lchown32", "lchown"),
+            ("fchown32", "fchown"),
+            ("getuid32", "getuid"),
+            ("geteuid32", "geteuid"),
+            ("getgid32", "getgid"),
+            ("getegid32", "getegid"),
+            ("setuid32", "setuid"),
+            ("setgid32", "setgid"),
+            ("setreuid32", "setreuid"),
+            ("setregid32", "setregid"),
+            ("setfsuid32", "setfsuid"),
+            ("setfsgid32", "setfsgid"),
+            ("setresuid32", "setresuid"),
+            ("setresgid32", "setresgid"),
+            ("getresuid32", "getresuid"),
+            ("getresgid32", "getresgid"),
+            ("getgroups32", "getgroups"),
+            ("setgroups32", "setgroups"),
+            ("_newselect", "select"),
+            ("ugetrlimit", "getrlimit"),
+            ("fcntl", "fcntl_old"),
+            ("fcntl64", "fcntl"),
+            ("arm_sync_file_range", "sync_file_range2"),
+        ],
+    ),
+    (
+        "powerpc64",
+        &[
+            ("select", ""),
+            ("_newselect", "select"),
+            ("getrlimit", ""),
+            ("ugetrlimit", "getrlimit"),
+            ("sigaction", ""),
+            ("sigreturn", ""),
+            ("sigsuspend", ""),
+            ("sigpending", ""),
+            ("sigprocmask", ""),
+            ("mmap2", ""),
+            ("truncate64", ""),
+            ("ftruncate64", ""),
+            ("fcntl64", ""),
+            ("sendfile64", ""),
+        ],
+    ),
+];
+
+/// The name of the handler that does the call `name` of an ABI, which is given by its module's name in the `syscalls` crate.
+pub const fn handler(abi: &str, name: &'static str) -> &'static str {
+    let mut i = 0;
+    while i < RENAMED.len() {
+        let (of, names) = RENAMED[i];
+        let mut j = 0;
+        while same(of, abi) && j < names.len() {
+            if same(names[j].0, name) {
+                return names[j].1;
+            }
+            j += 1;
+        }
+        i += 1;
+    }
+    name
 }
 
 /// Whether two names are equal, usable in constants.
@@ -63,7 +150,7 @@ macro_rules! abis {
         pub const $constant: Abi = Abi {
             name: stringify!($module),
             limit: syscalls::$module::Sysno::last().id() as usize + 1,
-            name_of: |n| syscalls::$module::Sysno::new(n).map(|s| canonical(s.name())),
+            name_of: |n| syscalls::$module::Sysno::new(n).map(|s| s.name()),
         };)*
     };
 }
@@ -85,7 +172,10 @@ mod tests {
         assert_eq!((X86_64.name_of)(110), Some("getppid"));
         assert_eq!((AARCH64.name_of)(63), Some("read"));
         assert_eq!((AARCH64.name_of)(173), Some("getppid"));
-        assert_eq!((AARCH64.name_of)(79), Some("newfstatat"));
+        assert_eq!(handler("aarch64", (AARCH64.name_of)(79).unwrap()), "newfstatat");
+        assert_eq!(handler("arm", (ARM_EABI.name_of)(199).unwrap()), "getuid");
+        assert_eq!(handler("arm", (ARM_EABI.name_of)(24).unwrap()), "getuid16");
+        assert_eq!(handler("powerpc64", (POWERPC64.name_of)(24).unwrap()), "getuid");
         assert_eq!((ARM_EABI.name_of)(64), Some("getppid"));
         assert_eq!((POWERPC64.name_of)(64), Some("getppid"));
         assert_eq!((X86_64.name_of)(4000), None);

@@ -1,5 +1,5 @@
-//! Terminal settings: flags, control characters, speeds, and their layouts in user memory (the generic ones, which x86, arm and
-//! arm64 share).
+//! Terminal settings: flags, control characters, speeds, and their layouts in user memory. Where an ABI has numbers of its own they come
+//! from `limen_linux_abi`, so settings are kept as programs have them.
 
 #![allow(missing_docs)] // the flags have the names of termios(3), which says what they do
 
@@ -8,25 +8,14 @@ use bitflags::bitflags;
 /// Control characters of a terminal.
 pub const NCCS: usize = 19;
 
+use limen_linux_abi::native::termios as native;
+
 /// Indices of the control characters.
 pub mod cc {
-    pub const VINTR: usize = 0;
-    pub const VQUIT: usize = 1;
-    pub const VERASE: usize = 2;
-    pub const VKILL: usize = 3;
-    pub const VEOF: usize = 4;
-    pub const VTIME: usize = 5;
-    pub const VMIN: usize = 6;
-    pub const VSWTC: usize = 7;
-    pub const VSTART: usize = 8;
-    pub const VSTOP: usize = 9;
-    pub const VSUSP: usize = 10;
-    pub const VEOL: usize = 11;
-    pub const VREPRINT: usize = 12;
-    pub const VDISCARD: usize = 13;
-    pub const VWERASE: usize = 14;
-    pub const VLNEXT: usize = 15;
-    pub const VEOL2: usize = 16;
+    pub use super::native::{
+        VDISCARD, VEOF, VEOL, VEOL2, VERASE, VINTR, VKILL, VLNEXT, VMIN, VQUIT, VREPRINT, VSTART, VSTOP, VSUSP, VTIME,
+        VWERASE,
+    };
 }
 
 bitflags! {
@@ -42,12 +31,12 @@ bitflags! {
         const INLCR = 0o100;
         const IGNCR = 0o200;
         const ICRNL = 0o400;
-        const IUCLC = 0o1000;
-        const IXON = 0o2000;
+        const IUCLC = native::IUCLC;
+        const IXON = native::IXON;
         const IXANY = 0o4000;
-        const IXOFF = 0o10000;
-        const IMAXBEL = 0o20000;
-        const IUTF8 = 0o40000;
+        const IXOFF = native::IXOFF;
+        const IMAXBEL = native::IMAXBEL;
+        const IUTF8 = native::IUTF8;
         const _ = !0;
     }
 }
@@ -57,14 +46,14 @@ bitflags! {
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct OutputFlags: u32 {
         const OPOST = 0o1;
-        const OLCUC = 0o2;
-        const ONLCR = 0o4;
+        const OLCUC = native::OLCUC;
+        const ONLCR = native::ONLCR;
         const OCRNL = 0o10;
         const ONOCR = 0o20;
         const ONLRET = 0o40;
         const OFILL = 0o100;
         /// Both bits of `TABDLY`: tabs become spaces.
-        const XTABS = 0o14000;
+        const XTABS = native::XTABS;
         const _ = !0;
     }
 }
@@ -73,16 +62,16 @@ bitflags! {
     /// `c_cflag`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct ControlFlags: u32 {
-        const CBAUD = 0o10017;
-        const CS8 = 0o60;
-        const CSTOPB = 0o100;
-        const CREAD = 0o200;
-        const PARENB = 0o400;
-        const PARODD = 0o1000;
-        const HUPCL = 0o2000;
-        const CLOCAL = 0o4000;
+        const CBAUD = native::CBAUD;
+        const CS8 = native::CS8;
+        const CSTOPB = native::CSTOPB;
+        const CREAD = native::CREAD;
+        const PARENB = native::PARENB;
+        const PARODD = native::PARODD;
+        const HUPCL = native::HUPCL;
+        const CLOCAL = native::CLOCAL;
         /// An arbitrary speed, in `c_ospeed`.
-        const BOTHER = 0o10000;
+        const BOTHER = native::BOTHER;
         const _ = !0;
     }
 }
@@ -91,22 +80,22 @@ bitflags! {
     /// `c_lflag`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct LocalFlags: u32 {
-        const ISIG = 0o1;
-        const ICANON = 0o2;
-        const XCASE = 0o4;
-        const ECHO = 0o10;
-        const ECHOE = 0o20;
-        const ECHOK = 0o40;
-        const ECHONL = 0o100;
-        const NOFLSH = 0o200;
-        const TOSTOP = 0o400;
-        const ECHOCTL = 0o1000;
-        const ECHOPRT = 0o2000;
-        const ECHOKE = 0o4000;
-        const FLUSHO = 0o10000;
-        const PENDIN = 0o40000;
-        const IEXTEN = 0o100000;
-        const EXTPROC = 0o200000;
+        const ISIG = native::ISIG;
+        const ICANON = native::ICANON;
+        const XCASE = native::XCASE;
+        const ECHO = native::ECHO;
+        const ECHOE = native::ECHOE;
+        const ECHOK = native::ECHOK;
+        const ECHONL = native::ECHONL;
+        const NOFLSH = native::NOFLSH;
+        const TOSTOP = native::TOSTOP;
+        const ECHOCTL = native::ECHOCTL;
+        const ECHOPRT = native::ECHOPRT;
+        const ECHOKE = native::ECHOKE;
+        const FLUSHO = native::FLUSHO;
+        const PENDIN = native::PENDIN;
+        const IEXTEN = native::IEXTEN;
+        const EXTPROC = native::EXTPROC;
         const _ = !0;
     }
 }
@@ -130,8 +119,14 @@ pub struct Termios {
     pub speed: (u32, u32),
 }
 
+/// `B9600`.
+pub const B9600: u32 = 0o15;
 /// `B38400`, what a terminal starts with.
 const B38400: u32 = 0o17;
+/// Bytes of `struct termios`.
+pub const SIZE: usize = native::SIZE;
+/// Bytes of `struct termios2`, or of a `struct termios` that has speeds itself.
+pub const SIZE2: usize = 44;
 
 impl Termios {
     /// What Linux gives a new terminal (`tty_std_termios`).
@@ -181,70 +176,68 @@ impl Termios {
         raw
     }
 
-    /// As `struct termios` (36 bytes).
-    pub fn to_bytes(&self) -> [u8; 36] {
-        let mut out = [0; 36];
+    /// As `struct termios2`: with speeds.
+    pub fn to_bytes2(&self) -> [u8; SIZE2] {
+        let mut out = [0; SIZE2];
         out[0..4].copy_from_slice(&self.input.bits().to_ne_bytes());
         out[4..8].copy_from_slice(&self.output.bits().to_ne_bytes());
         out[8..12].copy_from_slice(&self.control.bits().to_ne_bytes());
         out[12..16].copy_from_slice(&self.local.bits().to_ne_bytes());
-        out[16] = self.discipline;
-        out[17..36].copy_from_slice(&self.chars);
-        out
-    }
-
-    /// As `struct termios2` (44 bytes): with speeds.
-    pub fn to_bytes2(&self) -> [u8; 44] {
-        let mut out = [0; 44];
-        out[..36].copy_from_slice(&self.to_bytes());
+        out[native::LINE_AT] = self.discipline;
+        out[native::CHARS_AT..native::CHARS_AT + NCCS].copy_from_slice(&self.chars);
         out[36..40].copy_from_slice(&self.speed.0.to_ne_bytes());
         out[40..44].copy_from_slice(&self.speed.1.to_ne_bytes());
         out
     }
 
-    /// From `struct termios`; the speed follows from `c_cflag`.
-    pub fn from_bytes(bytes: &[u8; 36]) -> Self {
+    /// As `struct termios`, which ends before the speeds on most ABIs.
+    pub fn to_bytes(&self) -> [u8; SIZE] {
+        let mut out = [0; SIZE];
+        out.copy_from_slice(&self.to_bytes2()[..SIZE]);
+        out
+    }
+
+    /// From `struct termios`; without speeds in it they follow from `c_cflag`.
+    pub fn from_bytes(bytes: &[u8; SIZE]) -> Self {
+        let mut full = [0; SIZE2];
+        full[..SIZE].copy_from_slice(bytes);
+        let mut termios = Self::from_bytes2(&full);
+        if SIZE < SIZE2 && speed_to_baud(termios.control.bits()).is_none() {
+            termios.speed = (38400, 38400);
+        }
+        termios
+    }
+
+    /// From `struct termios2`: its speeds count if `c_cflag` says so (`BOTHER`).
+    pub fn from_bytes2(bytes: &[u8; SIZE2]) -> Self {
         let word = |at: usize| u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
         let mut chars = [0; NCCS];
-        chars.copy_from_slice(&bytes[17..36]);
-        let baud = speed_to_baud(word(8)).unwrap_or(38400);
+        chars.copy_from_slice(&bytes[native::CHARS_AT..native::CHARS_AT + NCCS]);
+        let named = |control: u32| speed_to_baud(control).map(|baud| (baud, baud));
         Self {
             input: InputFlags::from_bits_retain(word(0)),
             output: OutputFlags::from_bits_retain(word(4)),
             control: ControlFlags::from_bits_retain(word(8)),
             local: LocalFlags::from_bits_retain(word(12)),
-            discipline: bytes[16],
+            discipline: bytes[native::LINE_AT],
             chars,
-            speed: (baud, baud),
+            speed: named(word(8)).unwrap_or((word(36), word(40))),
         }
-    }
-
-    /// From `struct termios2`.
-    pub fn from_bytes2(bytes: &[u8; 44]) -> Self {
-        let mut first = [0; 36];
-        first.copy_from_slice(&bytes[..36]);
-        let mut termios = Self::from_bytes(&first);
-        let word = |at: usize| u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
-        if termios.control.bits() & ControlFlags::CBAUD.bits() == ControlFlags::BOTHER.bits() {
-            termios.speed = (word(36), word(40));
-        }
-        termios
     }
 }
 
 /// The bits per second that `c_cflag` names; `None` for `BOTHER`.
 pub fn speed_to_baud(control: u32) -> Option<u32> {
-    const LOW: [u32; 16] = [
-        0, 50, 75, 110, 134, 150, 200, 300, 600, 1200, 1800, 2400, 4800, 9600, 19200, 38400,
+    const SPEEDS: [u32; 31] = [
+        0, 50, 75, 110, 134, 150, 200, 300, 600, 1200, 1800, 2400, 4800, 9600, 19200, 38400, 57600, 115_200, 230_400,
+        460_800, 500_000, 576_000, 921_600, 1_000_000, 1_152_000, 1_500_000, 2_000_000, 2_500_000, 3_000_000, 3_500_000,
+        4_000_000,
     ];
-    const HIGH: [u32; 15] = [
-        57600, 115_200, 230_400, 460_800, 500_000, 576_000, 921_600, 1_000_000, 1_152_000, 1_500_000,
-        2_000_000, 2_500_000, 3_000_000, 3_500_000, 4_000_000,
-    ];
-    let code = (control & 0o17) as usize;
-    if control & 0o10000 == 0 {
-        Some(LOW[code])
-    } else {
-        HIGH.get(code.checked_sub(1)?).copied()
+    let code = control & native::CBAUD;
+    if code == native::BOTHER {
+        return None;
     }
+    // The faster half has a bit of its own, or simply goes on counting.
+    let faster = if code & native::CBAUDEX != 0 { 15 } else { 0 };
+    SPEEDS.get((code & !native::CBAUDEX) as usize + faster).copied()
 }

@@ -8,7 +8,7 @@ use crate::fs::poll::{PollEvents, PollTable};
 use crate::mm::user::UserPtr;
 use crate::syscall::SysResult;
 use alloc::sync::Arc;
-use limen_linux_abi::Errno;
+use limen_linux_abi::{Errno, native::ioc};
 
 /// `CAP_SYS_ADMIN`.
 const CAP_SYS_ADMIN: u32 = 21;
@@ -77,16 +77,20 @@ impl FileOps for Memory {
                 Err(Errno::EPERM)
             }
         };
+        const RNDGETENTCNT: u32 = ioc::read(b'R', 0, 4);
+        const RNDADDTOENTCNT: u32 = ioc::write(b'R', 1, 4);
+        const RNDADDENTROPY: u32 = ioc::write(b'R', 3, 8);
+        const RNDZAPENTCNT: u32 = ioc::none(b'R', 4);
+        const RNDCLEARPOOL: u32 = ioc::none(b'R', 6);
+        const RNDRESEEDCRNG: u32 = ioc::none(b'R', 7);
         if self.0 != Kind::Random {
             return Err(Errno::ENOTTY);
         }
         match cmd {
-            // RNDGETENTCNT
-            0x8004_5200 => UserPtr::new(arg).write(256i32).map(|()| 0),
-            // RNDADDTOENTCNT: nothing counts entropy down, so nothing has to be added
-            0x4004_5201 => admin().map(|()| 0),
-            // RNDADDENTROPY
-            0x4008_5203 => {
+            RNDGETENTCNT => UserPtr::new(arg).write(256i32).map(|()| 0),
+            // Nothing counts entropy down, so nothing has to be added.
+            RNDADDTOENTCNT => admin().map(|()| 0),
+            RNDADDENTROPY => {
                 admin()?;
                 let [bits, len]: [i32; 2] = UserPtr::new(arg).read()?;
                 let len = usize::try_from(len).map_err(|_| Errno::EINVAL)?;
@@ -98,8 +102,7 @@ impl FileOps for Memory {
                 }
                 Ok(0)
             }
-            // RNDZAPENTCNT, RNDCLEARPOOL, RNDRESEEDCRNG
-            0x5204 | 0x5206 | 0x5207 => admin().map(|()| 0),
+            RNDZAPENTCNT | RNDCLEARPOOL | RNDRESEEDCRNG => admin().map(|()| 0),
             _ => Err(Errno::EINVAL),
         }
     }

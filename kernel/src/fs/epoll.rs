@@ -30,7 +30,7 @@ const EDGE: u32 = 1 << 31;
 /// How deep epoll files may be nested.
 const MAX_DEPTH: usize = 5;
 /// Bytes of `struct epoll_event`: packed on x86-64 only.
-const EVENT_SIZE: usize = size_of::<abi::epoll_event>();
+const EVENT_SIZE: usize = size_of::<limen_linux_abi::native::EpollEvent>();
 
 /// One watched file.
 struct Item {

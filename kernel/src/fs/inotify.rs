@@ -180,7 +180,7 @@ impl FileOps for InotifyFile {
         }
     }
     fn ioctl(&self, _: &File, cmd: u32, arg: usize) -> SysResult {
-        const FIONREAD: u32 = 0x541b;
+        use limen_linux_abi::native::ioctl::FIONREAD;
         if cmd != FIONREAD {
             return Err(Errno::ENOTTY);
         }

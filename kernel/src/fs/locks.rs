@@ -5,14 +5,13 @@
 use crate::fs::fdtable::FdTable;
 use crate::fs::file::{File, FileMode};
 use crate::fs::inode::Inode;
-use crate::mm::user::UserPtr;
 use crate::sched::WaitQueue;
 use crate::sync::SpinLock;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
-use limen_linux_abi::Errno;
+use limen_linux_abi::{Errno, LockRequest};
 
 /// Who holds a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -207,17 +206,18 @@ pub fn flock(file: &Arc<File>, operation: u32) -> Result<(), Errno> {
     Ok(())
 }
 
-/// `struct flock`, decoded: kind and range.
-fn decode(file: &File, raw: &[u8; 32]) -> Result<(i16, u64, u64), Errno> {
-    let half = |at: usize| i16::from_le_bytes([raw[at], raw[at + 1]]);
-    let long = |at: usize| i64::from_le_bytes(core::array::from_fn(|i| raw[at + i]));
-    let base = match half(2) {
+/// `struct flock`, decoded: kind and range. An open file description's lock names no process.
+fn decode(file: &File, lock: &LockRequest, ofd: bool) -> Result<(i16, u64, u64), Errno> {
+    if ofd && lock.pid != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let base = match lock.whence {
         0 => 0,
         1 => *file.pos.lock() as i64,
         2 => file.inode().size() as i64,
         _ => return Err(Errno::EINVAL),
     };
-    let (start, len) = (long(8), long(16));
+    let (start, len) = (lock.start, lock.len);
     let start = base.checked_add(start).ok_or(Errno::EOVERFLOW)?;
     if start < 0 {
         return Err(Errno::EINVAL);
@@ -236,7 +236,7 @@ fn decode(file: &File, raw: &[u8; 32]) -> Result<(i16, u64, u64), Errno> {
             (first as u64, start as u64 - 1)
         }
     };
-    Ok((half(0), first, last))
+    Ok((lock.kind, first, last))
 }
 
 fn owner(file: &File, table: &FdTable, ofd: bool) -> (Owner, i32) {
@@ -250,13 +250,9 @@ fn owner(file: &File, table: &FdTable, ofd: bool) -> (Owner, i32) {
     }
 }
 
-/// `F_GETLK`, `F_OFD_GETLK`.
-pub fn get(file: &Arc<File>, table: &Arc<FdTable>, lock: UserPtr<[u8; 32]>, ofd: bool) -> Result<(), Errno> {
-    let mut raw = lock.read()?;
-    if ofd && raw[24..28] != [0; 4] {
-        return Err(Errno::EINVAL);
-    }
-    let (kind, first, last) = decode(file, &raw)?;
+/// `F_GETLK`, `F_OFD_GETLK`: `lock` becomes the answer.
+pub fn get(file: &Arc<File>, table: &Arc<FdTable>, lock: &mut LockRequest, ofd: bool) -> Result<(), Errno> {
+    let (kind, first, last) = decode(file, lock, ofd)?;
     let write = match kind {
         F_RDLCK => false,
         F_WRLCK => true,
@@ -271,33 +267,29 @@ pub fn get(file: &Arc<File>, table: &Arc<FdTable>, lock: UserPtr<[u8; 32]>, ofd:
         last,
     });
     match found {
-        None => raw[..2].copy_from_slice(&F_UNLCK.to_le_bytes()),
+        None => lock.kind = F_UNLCK,
         Some(r) => {
-            let kind = if r.write { F_WRLCK } else { F_RDLCK };
-            let len = if r.last == END { 0 } else { r.last - r.first + 1 };
-            raw[..2].copy_from_slice(&kind.to_le_bytes());
-            raw[2..4].copy_from_slice(&0i16.to_le_bytes());
-            raw[8..16].copy_from_slice(&r.first.to_le_bytes());
-            raw[16..24].copy_from_slice(&len.to_le_bytes());
-            raw[24..28].copy_from_slice(&r.pid.to_le_bytes());
+            *lock = LockRequest {
+                kind: if r.write { F_WRLCK } else { F_RDLCK },
+                whence: 0,
+                start: r.first as i64,
+                len: if r.last == END { 0 } else { (r.last - r.first + 1) as i64 },
+                pid: r.pid,
+            }
         }
     }
-    lock.write(raw)
+    Ok(())
 }
 
 /// `F_SETLK` and friends.
 pub fn set(
     file: &Arc<File>,
     table: &Arc<FdTable>,
-    lock: UserPtr<[u8; 32]>,
+    lock: &LockRequest,
     ofd: bool,
     wait: bool,
 ) -> Result<(), Errno> {
-    let raw = lock.read()?;
-    if ofd && raw[24..28] != [0; 4] {
-        return Err(Errno::EINVAL);
-    }
-    let (kind, first, last) = decode(file, &raw)?;
+    let (kind, first, last) = decode(file, lock, ofd)?;
     let needed = match kind {
         F_RDLCK => FileMode::READ,
         F_WRLCK => FileMode::WRITE,

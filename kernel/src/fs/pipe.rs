@@ -15,6 +15,7 @@ use crate::syscall::SysResult;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use limen_linux_abi::native::ioctl::FIONREAD;
 use limen_linux_abi::{Errno, raw::general as abi};
 
 /// Writes up to this size are not interleaved with others'.
@@ -23,7 +24,6 @@ pub const PIPE_BUF: usize = 4096;
 const DEFAULT_SLOTS: usize = if PAGE_SIZE >= 65536 { 1 } else { 65536 / PAGE_SIZE };
 /// The largest pipe an ordinary user may ask for (`/proc/sys/fs/pipe-max-size`).
 const MAX_SIZE: usize = 1 << 20;
-const FIONREAD: u32 = 0x541b;
 
 /// Some bytes of a page.
 pub struct Buf {

@@ -69,11 +69,8 @@ fn give_back(source: &File, from: Option<u64>, n: usize) {
 }
 
 /// `sendfile`.
-pub fn sendfile(out: &File, source: &File, offset: Option<UserPtr<i64>>, count: usize) -> SysResult {
-    let from = match offset {
-        Some(p) => Some(u64::try_from(p.read()?).map_err(|_| Errno::EINVAL)?),
-        None => None,
-    };
+pub fn sendfile(out: &File, source: &File, from: Option<i64>, count: usize) -> SysResult {
+    let from = from.map(u64::try_from).transpose().map_err(|_| Errno::EINVAL)?;
     if from.is_some() && source.mode().contains(FileMode::NO_PREAD) {
         return Err(Errno::ESPIPE);
     }
@@ -84,7 +81,7 @@ pub fn sendfile(out: &File, source: &File, offset: Option<UserPtr<i64>>, count: 
         return Err(Errno::EBADF);
     }
     let count = count.min(MAX_RW);
-    let n = match pipe::of(out) {
+    Ok(match pipe::of(out) {
         Some(pipe) => fill(
             source,
             from,
@@ -95,11 +92,7 @@ pub fn sendfile(out: &File, source: &File, offset: Option<UserPtr<i64>>, count: 
         // A source that can't be sought in may end in the middle of the copy, and its end would be lost to the caller.
         None if source.ops().seek(source, 0, abi::SEEK_CUR).is_err() => return Err(Errno::EINVAL),
         None => copy(source, from, out, None, count)?,
-    };
-    if let (Some(p), Some(from)) = (offset, from) {
-        p.write((from + n as u64) as i64)?;
-    }
-    Ok(n)
+    })
 }
 
 /// `copy_file_range`.

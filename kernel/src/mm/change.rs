@@ -330,9 +330,9 @@ impl AddressSpace {
 
     /// `mlockall` (`Some(flags)`: `MCL_*`) and `munlockall` (`None`).
     pub fn mlockall(&self, flags: Option<u32>) -> SysResult {
-        const CURRENT: u32 = 1;
-        const FUTURE: u32 = 2;
-        const ONFAULT: u32 = 4;
+        use limen_linux_abi::native::mman::{
+            MCL_CURRENT as CURRENT, MCL_FUTURE as FUTURE, MCL_ONFAULT as ONFAULT,
+        };
         let both = VmFlags::LOCKED | VmFlags::LOCKONFAULT;
         let mut set = VmFlags::empty();
         if let Some(flags) = flags {

@@ -8,13 +8,14 @@ use crate::syscall::SysResult;
 use alloc::sync::Arc;
 use bitflags::bitflags;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use limen_linux_abi::native::{self, mman};
 use limen_linux_abi::Errno;
 
 /// `vm.max_map_count`.
 pub static MAX_MAP_COUNT: AtomicUsize = AtomicUsize::new(65530);
 
 bitflags! {
-    /// `mmap`'s flags (the generic values; all supported architectures use them).
+    /// `mmap`'s flags.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     #[allow(missing_docs, reason = "the names are Linux's")]
     pub struct MapFlags: u32 {
@@ -22,14 +23,14 @@ bitflags! {
         const PRIVATE = 2;
         const FIXED = 0x10;
         const ANONYMOUS = 0x20;
-        /// Below 2 GiB (x86_64 only; elsewhere the bit means nothing).
-        const LOW_2G = 0x40;
-        const GROWSDOWN = 0x100;
-        const LOCKED = 0x2000;
-        const NORESERVE = 0x4000;
-        const POPULATE = 0x8000;
-        const NONBLOCK = 0x1_0000;
-        const STACK = 0x2_0000;
+        /// Below 2 GiB (no bit at all where there is no such flag).
+        const LOW_2G = native::MAP_32BIT;
+        const GROWSDOWN = mman::MAP_GROWSDOWN;
+        const LOCKED = mman::MAP_LOCKED;
+        const NORESERVE = mman::MAP_NORESERVE;
+        const POPULATE = mman::MAP_POPULATE;
+        const NONBLOCK = mman::MAP_NONBLOCK;
+        const STACK = mman::MAP_STACK;
         const FIXED_NOREPLACE = 0x10_0000;
     }
 }
@@ -241,7 +242,7 @@ impl AddressSpace {
         }
         let len = page_up(len).filter(|&l| l <= USER_END).ok_or(Errno::ENOMEM)?;
         let fixed = flags.intersects(MapFlags::FIXED | MapFlags::FIXED_NOREPLACE);
-        let limit = if flags.contains(MapFlags::LOW_2G) && !fixed {
+        let limit = if flags.intersects(MapFlags::LOW_2G) && !fixed {
             1usize << 31
         } else {
             USER_END

@@ -2,7 +2,7 @@
 
 use crate::arch::{mmu::USER_END, uaccess};
 use core::marker::PhantomData;
-use limen_linux_abi::Errno;
+use limen_linux_abi::{Errno, Layout};
 
 /// Types that may be copied byte for byte between kernel and user space: no padding that could leak, every bit pattern valid.
 ///
@@ -18,18 +18,18 @@ plain!(u8 u16 u32 u64 u128 usize i8 i16 i32 i64 isize);
 // SAFETY: an array has no padding beyond its elements'.
 unsafe impl<T: Plain, const N: usize> Plain for [T; N] {}
 
-/// Structures of the ABI that may start as all zeros, padding included.
-pub trait Zeroed: Plain {
-    /// All bytes zero.
-    fn zeroed() -> Self {
-        // SAFETY: `Plain` types accept any bit pattern.
-        unsafe { core::mem::zeroed() }
-    }
-}
+// SAFETY: an integer of 32 bits.
+unsafe impl Plain for crate::syscall::id::Id32 {}
+// SAFETY: an integer of 16 bits.
+unsafe impl Plain for crate::syscall::id::Id16 {}
 
-// SAFETY: `struct stat` is made of integers; its padding is spelled out as fields (checked below by its size).
-unsafe impl Plain for limen_linux_abi::raw::general::stat {}
-impl Zeroed for limen_linux_abi::raw::general::stat {}
+/// A structure of the ABI, as user space has it.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(transparent)]
+pub struct Abi<T: Layout>(pub T);
+
+// SAFETY: only `limen_linux_abi` makes `Layout`s: integers and arrays of them, without padding (asserted there).
+unsafe impl<T: Layout> Plain for Abi<T> {}
 
 /// A pointer into user memory, as passed by user space: unchecked, possibly null, possibly wild.
 #[repr(transparent)]

@@ -195,8 +195,7 @@ impl FileOps for SocketFile {
         events
     }
     fn ioctl(&self, _: &File, cmd: u32, arg: usize) -> SysResult {
-        const FIONREAD: u32 = 0x541b;
-        const TIOCOUTQ: u32 = 0x5411;
+        use limen_linux_abi::native::ioctl::{FIONREAD, TIOCOUTQ};
         let n = match cmd {
             FIONREAD => self.0.waiting(),
             TIOCOUTQ => self.0.peer().map_or(0, |p| p.waiting()),

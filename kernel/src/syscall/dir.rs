@@ -214,22 +214,27 @@ fn list(fd: i32, buf: usize, size: u32, layout: Layout) -> SysResult {
     let mut pos = file.pos.lock();
     let mut used = 0usize;
     let mut error = None;
+    // The number and the position, 64 bits each or a word each, then the length. The type is before the name, or behind its NUL.
+    let word = match layout {
+        Layout::New => 8,
+        Layout::Old => size_of::<usize>(),
+    };
     let (header, end) = match layout {
         Layout::New => (19, 1),
-        Layout::Old => (18, 2),
+        Layout::Old => (2 * word + 2, 2),
     };
     // Names have at most 255 bytes.
     let mut buffer = [0; 280];
     let mut emit = |name: &[u8], ino: u64, kind: FileType, next: u64| {
-        let len = (header + name.len() + end).next_multiple_of(8);
+        let len = (header + name.len() + end).next_multiple_of(word);
         let Some(record) = buffer.get_mut(..len).filter(|_| used + len <= size as usize) else {
             error = Some(Errno::EINVAL);
             return false;
         };
-        record[len - 8..].fill(0);
-        record[..8].copy_from_slice(&ino.to_le_bytes());
-        record[8..16].copy_from_slice(&next.to_le_bytes());
-        record[16..18].copy_from_slice(&(len as u16).to_le_bytes());
+        record[len - word..].fill(0);
+        record[..word].copy_from_slice(&ino.to_le_bytes()[..word]);
+        record[word..2 * word].copy_from_slice(&next.to_le_bytes()[..word]);
+        record[2 * word..2 * word + 2].copy_from_slice(&(len as u16).to_le_bytes());
         record[header..header + name.len()].copy_from_slice(name);
         let kind_at = if layout == Layout::New { 18 } else { len - 1 };
         record[kind_at] = kind as u8;

@@ -2,12 +2,13 @@
 
 use super::SysResult;
 use super::file::files;
-use crate::fs::file::{FileMode, Owner};
+use crate::fs::fdtable::FdTable;
+use crate::fs::file::{File, FileMode, Owner};
 use crate::fs::{RLIMIT_NOFILE, locks, memfd, perm, pipe};
-use crate::mm::user::UserPtr;
+use crate::mm::user::{Abi, UserPtr};
 use crate::task::current;
 use alloc::sync::Arc;
-use limen_linux_abi::{Errno, raw::general as abi};
+use limen_linux_abi::{Errno, Layout, LockRequest, native, raw::general as abi};
 
 const F_DUPFD: u32 = 0;
 const F_GETFD: u32 = 1;
@@ -17,6 +18,10 @@ const F_SETFL: u32 = 4;
 const F_GETLK: u32 = 5;
 const F_SETLK: u32 = 6;
 const F_SETLKW: u32 = 7;
+// The same with `struct flock64`, on ABIs with `fcntl64`.
+const F_GETLK64: u32 = 12;
+const F_SETLK64: u32 = 13;
+const F_SETLKW64: u32 = 14;
 const F_SETOWN: u32 = 8;
 const F_GETOWN: u32 = 9;
 const F_SETSIG: u32 = 10;
@@ -37,8 +42,46 @@ const F_GET_SEALS: u32 = 1034;
 /// `F_UNLCK`.
 const UNLCK: usize = 2;
 
-/// The call.
-pub(super) fn do_fcntl(fd: i32, cmd: u32, arg: usize) -> SysResult {
+/// Which of an ABI's structures the record locks' commands take.
+#[derive(Clone, Copy, PartialEq)]
+enum Locks {
+    /// `struct flock`; `struct flock64` for the commands of `fcntl64` and of open file descriptions.
+    Both,
+    /// `struct flock` for the commands that have always been there, no others.
+    Old,
+}
+
+/// The running task's record locks on `file`.
+fn record_lock<T: Layout>(
+    file: &Arc<File>,
+    files: &Arc<FdTable>,
+    (cmd, at): (u32, UserPtr<Abi<T>>),
+    decode: impl FnOnce(&T) -> LockRequest,
+    answer: impl FnOnce(&mut T, &LockRequest) -> Option<()>,
+) -> SysResult {
+    let ofd = cmd >= F_OFD_GETLK;
+    let wait = matches!(cmd, F_SETLKW | F_SETLKW64 | F_OFD_SETLKW);
+    let mut user = at.read()?;
+    let mut lock = decode(&user.0);
+    if !matches!(cmd, F_GETLK | F_GETLK64 | F_OFD_GETLK) {
+        return locks::set(file, files, &lock, ofd, wait).map(|()| 0);
+    }
+    locks::get(file, files, &mut lock, ofd)?;
+    answer(&mut user.0, &lock).ok_or(Errno::EOVERFLOW)?;
+    at.write(user).map(|()| 0)
+}
+
+/// The call; `fcntl64` on ABIs with 32-bit words.
+pub(super) fn fcntl(fd: i32, cmd: u32, arg: usize) -> SysResult {
+    do_fcntl(fd, cmd, arg, Locks::Both)
+}
+
+/// `fcntl` of ABIs with 32-bit words: it knows nothing of 64-bit positions.
+pub(super) fn fcntl_old(fd: i32, cmd: u32, arg: usize) -> SysResult {
+    do_fcntl(fd, cmd, arg, Locks::Old)
+}
+
+fn do_fcntl(fd: i32, cmd: u32, arg: usize, which: Locks) -> SysResult {
     let files = files();
     let file = files.get_any(fd)?;
     match cmd {
@@ -73,11 +116,22 @@ pub(super) fn do_fcntl(fd: i32, cmd: u32, arg: usize) -> SysResult {
             file.change_flags(flags, crate::fs::file::SETFL_MASK)?;
             Ok(0)
         }
-        F_GETLK | F_OFD_GETLK => locks::get(&file, &files, UserPtr::new(arg), cmd == F_OFD_GETLK).map(|()| 0),
-        F_SETLK | F_SETLKW | F_OFD_SETLK | F_OFD_SETLKW => {
-            let wait = cmd == F_SETLKW || cmd == F_OFD_SETLKW;
-            let ofd = cmd == F_OFD_SETLK || cmd == F_OFD_SETLKW;
-            locks::set(&file, &files, UserPtr::new(arg), ofd, wait).map(|()| 0)
+        F_GETLK | F_SETLK | F_SETLKW => record_lock(
+            &file,
+            &files,
+            (cmd, UserPtr::new(arg)),
+            native::Flock::request,
+            native::Flock::answer,
+        ),
+        F_GETLK64 | F_SETLK64 | F_SETLKW64 if size_of::<usize>() == 8 => Err(Errno::EINVAL),
+        F_GETLK64 | F_SETLK64 | F_SETLKW64 | F_OFD_GETLK | F_OFD_SETLK | F_OFD_SETLKW if which == Locks::Both => {
+            record_lock(
+                &file,
+                &files,
+                (cmd, UserPtr::new(arg)),
+                native::Flock64::request,
+                native::Flock64::answer,
+            )
         }
         F_SETOWN => {
             file.set_owner(|o| {

@@ -10,7 +10,7 @@ use crate::fs::regular::MAX_SIZE;
 use crate::fs::walk::{AT_FDCWD, Walk};
 use crate::fs::{inotify, memfd, regular, splice};
 use crate::mm::copy::{self, read_iovecs, read_path};
-use crate::mm::user::{UserPtr, check};
+use crate::mm::user::{Plain, UserPtr, check};
 use crate::task::current;
 use alloc::sync::Arc;
 use limen_linux_abi::{Errno, raw::general as abi};
@@ -87,6 +87,35 @@ fn write_vector(fd: i32, iov: usize, count: usize, pos: Option<i64>, flags: i32)
     rwf(&file, flags, true)?;
     let list = read_iovecs(iov, count)?;
     file.write(&mut IoSrc::vector(&list), pos)
+}
+
+/// A position in two words, the lower first; where one word holds it, the other means nothing.
+fn join(low: usize, high: usize) -> i64 {
+    if size_of::<usize>() == size_of::<i64>() {
+        low as i64
+    } else {
+        ((high as u64) << 32 | low as u64) as i64
+    }
+}
+
+fn seek(fd: i32, offset: i64, whence: u32) -> Result<u64, Errno> {
+    let file = file(fd)?;
+    if whence > 4 {
+        return Err(Errno::EINVAL);
+    }
+    file.ops().seek(&file, offset, whence)
+}
+
+/// `sendfile`: the offset is as wide as the call has it, and moves on.
+fn send<T: Plain + TryInto<i64> + TryFrom<i64>>(out: i32, source: i32, offset: UserPtr<T>, count: usize) -> SysResult {
+    let (out, source) = (file(out)?, file(source)?);
+    let Some(offset) = offset.non_null() else {
+        return splice::sendfile(&out, &source, None, count);
+    };
+    let from: i64 = offset.read()?.try_into().map_err(|_| Errno::EINVAL)?;
+    let n = splice::sendfile(&out, &source, Some(from), count)?;
+    offset.write(T::try_from(from + n as i64).map_err(|_| Errno::EOVERFLOW)?)?;
+    Ok(n)
 }
 
 /// `pwritev2`'s offset of -1 means the file's own position.
@@ -190,12 +219,8 @@ fn dup_to(old: i32, new: i32, cloexec: bool) -> SysResult {
 
 /// `ioctl`s every file has.
 fn generic_ioctl(fd: i32, file: &Arc<File>, cmd: u32, arg: usize) -> Option<SysResult> {
-    const FIOCLEX: u32 = 0x5451;
-    const FIONCLEX: u32 = 0x5450;
-    const FIONBIO: u32 = 0x5421;
-    const FIOASYNC: u32 = 0x5452;
-    const FIONREAD: u32 = 0x541b;
-    const FIOQSIZE: u32 = 0x5460;
+    use limen_linux_abi::native::FIOQSIZE;
+    use limen_linux_abi::native::ioctl::{FIOASYNC, FIOCLEX, FIONBIO, FIONCLEX, FIONREAD};
     const FIGETBSZ: u32 = 2;
     let flag = |bit: u32| -> SysResult {
         let on = UserPtr::<i32>::new(arg).read()? != 0;
@@ -241,6 +266,28 @@ fn do_truncate(path: usize, size: i64) -> SysResult {
     inode.put_write();
     inotify::modified_inode(&at.dentry);
     r.map(|()| 0)
+}
+
+fn do_sync_file_range(fd: i32, offset: i64, len: i64, flags: u32) -> SysResult {
+    let file = file(fd)?;
+    if flags & !7 != 0 || offset < 0 || len < 0 || offset.checked_add(len).is_none() {
+        return Err(Errno::EINVAL);
+    }
+    match file.inode().kind {
+        FileType::Regular | FileType::BlockDevice | FileType::Directory | FileType::Symlink => Ok(0),
+        _ => Err(Errno::ESPIPE),
+    }
+}
+
+fn advise(fd: i32, _offset: i64, len: i64, advice: u32) -> SysResult {
+    let file = file(fd)?;
+    if file.inode().kind == FileType::Fifo {
+        return Err(Errno::ESPIPE);
+    }
+    if len < 0 || advice > 5 {
+        return Err(Errno::EINVAL);
+    }
+    Ok(0)
 }
 
 fn do_ftruncate(fd: i32, size: i64) -> SysResult {
@@ -289,24 +336,26 @@ crate::syscalls! {
     fn writev(fd: i32, iov: usize, count: usize) {
         write_vector(fd, iov, count, None, 0)
     }
-    fn preadv(fd: i32, iov: usize, count: usize, pos: i64) {
-        read_vector(fd, iov, count, Some(pos), 0)
+    fn preadv(fd: i32, iov: usize, count: usize, low: usize, high: usize) {
+        read_vector(fd, iov, count, Some(join(low, high)), 0)
     }
-    fn pwritev(fd: i32, iov: usize, count: usize, pos: i64) {
-        write_vector(fd, iov, count, Some(pos), 0)
+    fn pwritev(fd: i32, iov: usize, count: usize, low: usize, high: usize) {
+        write_vector(fd, iov, count, Some(join(low, high)), 0)
     }
-    fn preadv2(fd: i32, iov: usize, count: usize, pos: i64, _high: usize, flags: i32) {
-        read_vector(fd, iov, count, own_position(pos), flags)
+    fn preadv2(fd: i32, iov: usize, count: usize, low: usize, high: usize, flags: i32) {
+        read_vector(fd, iov, count, own_position(join(low, high)), flags)
     }
-    fn pwritev2(fd: i32, iov: usize, count: usize, pos: i64, _high: usize, flags: i32) {
-        write_vector(fd, iov, count, own_position(pos), flags)
+    fn pwritev2(fd: i32, iov: usize, count: usize, low: usize, high: usize, flags: i32) {
+        write_vector(fd, iov, count, own_position(join(low, high)), flags)
     }
-    fn lseek(fd: i32, offset: i64, whence: u32) {
-        let file = file(fd)?;
-        if whence > 4 {
-            return Err(Errno::EINVAL);
-        }
-        Ok(file.ops().seek(&file, offset, whence)? as usize)
+    fn lseek(fd: i32, offset: isize, whence: u32) {
+        let at = seek(fd, offset as i64, whence)?;
+        // A position may not fit the word that is returned.
+        isize::try_from(at).map(|at| at as usize).map_err(|_| Errno::EOVERFLOW)
+    }
+    fn _llseek(fd: i32, high: u32, low: u32, to: UserPtr<u64>, whence: u32) {
+        let at = seek(fd, (u64::from(high) << 32 | u64::from(low)) as i64, whence)?;
+        to.write(at).map(|()| 0)
     }
     fn open(path: usize, flags: u32, mode: u32) {
         do_open(AT_FDCWD, path, flags, mode)
@@ -357,7 +406,10 @@ crate::syscalls! {
         dup_to(old, new, flags != 0)
     }
     fn fcntl(fd: i32, cmd: u32, arg: usize) {
-        super::fcntl::do_fcntl(fd, cmd, arg)
+        super::fcntl::fcntl(fd, cmd, arg)
+    }
+    fn fcntl_old(fd: i32, cmd: u32, arg: usize) {
+        super::fcntl::fcntl_old(fd, cmd, arg)
     }
     fn flock(fd: i32, operation: u32) {
         crate::fs::locks::flock(&file(fd)?, operation)?;
@@ -388,19 +440,22 @@ crate::syscalls! {
         Ok(0)
     }
     fn sync_file_range(fd: i32, offset: i64, len: i64, flags: u32) {
-        let file = file(fd)?;
-        if flags & !7 != 0 || offset < 0 || len < 0 || offset.checked_add(len).is_none() {
-            return Err(Errno::EINVAL);
-        }
-        match file.inode().kind {
-            FileType::Regular | FileType::BlockDevice | FileType::Directory | FileType::Symlink => Ok(0),
-            _ => Err(Errno::ESPIPE),
-        }
+        do_sync_file_range(fd, offset, len, flags)
     }
-    fn truncate(path: usize, size: i64) {
+    // The flags come first where 64-bit arguments take register pairs: so there are enough.
+    fn sync_file_range2(fd: i32, flags: u32, offset: i64, len: i64) {
+        do_sync_file_range(fd, offset, len, flags)
+    }
+    fn truncate(path: usize, size: isize) {
+        do_truncate(path, size as i64)
+    }
+    fn truncate64(path: usize, size: i64) {
         do_truncate(path, size)
     }
-    fn ftruncate(fd: i32, size: i64) {
+    fn ftruncate(fd: i32, size: isize) {
+        do_ftruncate(fd, size as i64)
+    }
+    fn ftruncate64(fd: i32, size: i64) {
         do_ftruncate(fd, size)
     }
     fn fallocate(fd: i32, mode: u32, offset: i64, len: i64) {
@@ -424,16 +479,12 @@ crate::syscalls! {
         inotify::modified(&file);
         Ok(0)
     }
-    fn fadvise64(fd: i32, offset: i64, len: i64, advice: u32) {
-        let _ = offset;
-        let file = file(fd)?;
-        if file.inode().kind == FileType::Fifo {
-            return Err(Errno::ESPIPE);
-        }
-        if len < 0 || advice > 5 {
-            return Err(Errno::EINVAL);
-        }
-        Ok(0)
+    fn fadvise64(fd: i32, offset: i64, len: isize, advice: u32) {
+        advise(fd, offset, len as i64, advice)
+    }
+    // The advice comes first where 64-bit arguments take register pairs: so there are enough.
+    fn arm_fadvise64_64(fd: i32, advice: u32, offset: i64, len: i64) {
+        advise(fd, offset, len, advice)
     }
     fn readahead(fd: i32, offset: i64, count: usize) {
         let _ = (offset, count);
@@ -443,9 +494,11 @@ crate::syscalls! {
         }
         if file.is_regular() { Ok(0) } else { Err(Errno::EINVAL) }
     }
-    fn sendfile(out: i32, source: i32, offset: usize, count: usize) {
-        let (out, source) = (file(out)?, file(source)?);
-        splice::sendfile(&out, &source, UserPtr::new(offset).non_null(), count)
+    fn sendfile(out: i32, source: i32, offset: UserPtr<isize>, count: usize) {
+        send(out, source, offset, count)
+    }
+    fn sendfile64(out: i32, source: i32, offset: UserPtr<i64>, count: usize) {
+        send(out, source, offset, count)
     }
     fn copy_file_range(source: i32, from: usize, out: i32, to: usize, len: usize, flags: u32) {
         if flags != 0 {

@@ -1,7 +1,7 @@
 //! System calls on futexes. The robust list's address is kept by the task room.
 
 use super::SysResult;
-use super::time::{deadline_after, read_timespec};
+use super::time::{TimeWord, deadline_after, read_timespec};
 use crate::mm::user::UserPtr;
 use crate::sched::futex::{self, MATCH_ANY, WaitSpec};
 use crate::task::current;
@@ -35,7 +35,7 @@ fn wait(
 }
 
 /// The deadline an absolute timeout of clock `id` means.
-fn absolute(id: i32, at: UserPtr<[i64; 2]>) -> Result<Option<u64>, Errno> {
+fn absolute<T: TimeWord>(id: i32, at: UserPtr<[T; 2]>) -> Result<Option<u64>, Errno> {
     match at.non_null() {
         None => Ok(None),
         Some(at) => Ok(Clock::from_id(id)?.to_monotonic(read_timespec(at)?)),
@@ -43,7 +43,7 @@ fn absolute(id: i32, at: UserPtr<[i64; 2]>) -> Result<Option<u64>, Errno> {
 }
 
 crate::syscalls! {
-    fn futex(addr: usize, op: u32, value: u32, fourth: usize, second: usize, third: u32) {
+    fn futex/futex_time64(addr: usize, op: u32, value: u32, fourth: usize, second: usize, third: u32) {
         const WAIT: u32 = 0;
         const WAKE: u32 = 1;
         const REQUEUE: u32 = 3;
@@ -61,7 +61,7 @@ crate::syscalls! {
         if realtime && !matches!(command, WAIT_BITSET | LOCK_PI2) {
             return Err(Errno::ENOSYS);
         }
-        let timeout = UserPtr::<[i64; 2]>::new(fourth);
+        let timeout = UserPtr::<[Time; 2]>::new(fourth);
         let clock = if realtime { 0 } else { 1 };
         // Counts are C ints; Linux wakes one even if asked for none.
         let count = |n: usize| if (n as i32) < 0 { Err(Errno::EINVAL) } else { Ok(n as u32 as usize) };

@@ -1,6 +1,7 @@
 //! System calls about credentials: user and group ids, groups, capabilities.
 
 use super::SysResult;
+use super::id::IdWord;
 use crate::mm::user::{UserPtr, read_bytes, write_bytes};
 use crate::task::creds::{CAP_ALL, Creds, cap, securebits};
 use crate::task::{TaskFlags, current, find_task, user};
@@ -94,15 +95,15 @@ fn capability_words(header: UserPtr<[u32; 2]>) -> Result<Result<(usize, i32), ()
 }
 
 crate::syscalls! {
-    fn getuid() { Ok(current().creds().uid as usize) }
-    fn geteuid() { Ok(current().creds().euid as usize) }
-    fn getgid() { Ok(current().creds().gid as usize) }
-    fn getegid() { Ok(current().creds().egid as usize) }
+    fn getuid | getuid16() { Ok(Id::shown(current().creds().uid)) }
+    fn geteuid | geteuid16() { Ok(Id::shown(current().creds().euid)) }
+    fn getgid | getgid16() { Ok(Id::shown(current().creds().gid)) }
+    fn getegid | getegid16() { Ok(Id::shown(current().creds().egid)) }
 
-    fn setuid(uid: u32) { setuid_to(uid) }
-    fn setgid(gid: u32) { setgid_to(gid) }
+    fn setuid | setuid16(uid: Id) { setuid_to(uid) }
+    fn setgid | setgid16(gid: Id) { setgid_to(gid) }
 
-    fn setreuid(uid: u32, euid: u32) {
+    fn setreuid | setreuid16(uid: Id, euid: Id) {
         let old = current().creds();
         let privileged = old.capable(cap::SETUID);
         if !privileged && (!may_be(uid, &[old.uid, old.euid]) || !may_be(euid, &[old.uid, old.euid, old.suid])) {
@@ -116,7 +117,7 @@ crate::syscalls! {
         commit(&old, new)
     }
 
-    fn setregid(gid: u32, egid: u32) {
+    fn setregid | setregid16(gid: Id, egid: Id) {
         let old = current().creds();
         let privileged = old.capable(cap::SETGID);
         if !privileged && (!may_be(gid, &[old.gid, old.egid]) || !may_be(egid, &[old.gid, old.egid, old.sgid])) {
@@ -130,7 +131,7 @@ crate::syscalls! {
         commit(&old, new)
     }
 
-    fn setresuid(uid: u32, euid: u32, suid: u32) {
+    fn setresuid | setresuid16(uid: Id, euid: Id, suid: Id) {
         let old = current().creds();
         let ids = [old.uid, old.euid, old.suid];
         let allowed = [uid, euid, suid].into_iter().all(|id| may_be(id, &ids));
@@ -145,7 +146,7 @@ crate::syscalls! {
         commit(&old, new)
     }
 
-    fn setresgid(gid: u32, egid: u32, sgid: u32) {
+    fn setresgid | setresgid16(gid: Id, egid: Id, sgid: Id) {
         let old = current().creds();
         let ids = [old.gid, old.egid, old.sgid];
         let allowed = [gid, egid, sgid].into_iter().all(|id| may_be(id, &ids));
@@ -160,23 +161,23 @@ crate::syscalls! {
         commit(&old, new)
     }
 
-    fn getresuid(uid: UserPtr<u32>, euid: UserPtr<u32>, suid: UserPtr<u32>) {
+    fn getresuid | getresuid16(uid: UserPtr<Id>, euid: UserPtr<Id>, suid: UserPtr<Id>) {
         let creds = current().creds();
-        uid.write(creds.uid)?;
-        euid.write(creds.euid)?;
-        suid.write(creds.suid)?;
+        uid.write(Id::show(creds.uid))?;
+        euid.write(Id::show(creds.euid))?;
+        suid.write(Id::show(creds.suid))?;
         Ok(0)
     }
 
-    fn getresgid(gid: UserPtr<u32>, egid: UserPtr<u32>, sgid: UserPtr<u32>) {
+    fn getresgid | getresgid16(gid: UserPtr<Id>, egid: UserPtr<Id>, sgid: UserPtr<Id>) {
         let creds = current().creds();
-        gid.write(creds.gid)?;
-        egid.write(creds.egid)?;
-        sgid.write(creds.sgid)?;
+        gid.write(Id::show(creds.gid))?;
+        egid.write(Id::show(creds.egid))?;
+        sgid.write(Id::show(creds.sgid))?;
         Ok(0)
     }
 
-    fn setfsuid(uid: u32) {
+    fn setfsuid | setfsuid16(uid: Id) {
         let old = current().creds();
         let allowed = [old.uid, old.euid, old.suid, old.fsuid].contains(&uid) || old.capable(cap::SETUID);
         if allowed && uid != KEEP && uid != old.fsuid {
@@ -184,10 +185,10 @@ crate::syscalls! {
             new.fsuid = uid;
             commit(&old, new)?;
         }
-        Ok(old.fsuid as usize)
+        Ok(Id::shown(old.fsuid))
     }
 
-    fn setfsgid(gid: u32) {
+    fn setfsgid | setfsgid16(gid: Id) {
         let old = current().creds();
         let allowed = [old.gid, old.egid, old.sgid, old.fsgid].contains(&gid) || old.capable(cap::SETGID);
         if allowed && gid != KEEP && gid != old.fsgid {
@@ -195,32 +196,29 @@ crate::syscalls! {
             new.fsgid = gid;
             commit(&old, new)?;
         }
-        Ok(old.fsgid as usize)
+        Ok(Id::shown(old.fsgid))
     }
 
-    fn getgroups(size: i32, list: usize) {
+    fn getgroups | getgroups16(size: i32, list: UserPtr<Id>) {
         let groups = current().creds().groups.clone();
         if size < 0 { return Err(Errno::EINVAL); }
         if size == 0 { return Ok(groups.len()); }
         if groups.len() > size as usize { return Err(Errno::EINVAL); }
         for (n, gid) in groups.iter().enumerate() {
-            UserPtr::<u32>::new(list).add(n).write(*gid)?;
+            list.add(n).write(Id::show(*gid))?;
         }
         Ok(groups.len())
     }
 
-    fn setgroups(size: i32, list: usize) {
+    fn setgroups | setgroups16(size: i32, list: UserPtr<Id>) {
         let old = current().creds();
         if !old.capable(cap::SETGID) { return Err(Errno::EPERM); }
         if size < 0 || size as usize > NGROUPS_MAX { return Err(Errno::EINVAL); }
         let size = size as usize;
         let mut groups: Vec<u32> = Vec::new();
         groups.try_reserve_exact(size).map_err(|_| Errno::ENOMEM)?;
-        let mut chunk = [0u8; 256];
-        while groups.len() < size {
-            let n = (size - groups.len()).min(chunk.len() / 4);
-            read_bytes(&mut chunk[..n * 4], list.wrapping_add(groups.len() * 4))?;
-            groups.extend(chunk[..n * 4].chunks_exact(4).map(|b| u32::from_ne_bytes([b[0], b[1], b[2], b[3]])));
+        for n in 0..size {
+            groups.push(list.add(n).read()?.id());
         }
         if groups.contains(&KEEP) { return Err(Errno::EINVAL); }
         groups.sort_unstable();

@@ -2,12 +2,12 @@
 
 use super::SysResult;
 use crate::driver::random;
-use crate::mm::user::{UserPtr, read_bytes, write_bytes};
+use crate::mm::user::{Abi, UserPtr, read_bytes, write_bytes};
 use crate::signal;
 use crate::sync::SpinLock;
 use crate::task::{self, creds::cap, current};
 use core::sync::atomic::Ordering;
-use limen_linux_abi::Errno;
+use limen_linux_abi::{Errno, SystemInfo, native};
 
 /// What `uname` calls the release: the Linux whose behaviour programs may expect.
 pub const RELEASE: &str = "6.12.0-limen";
@@ -82,23 +82,19 @@ fn write_utsname(at: usize) -> SysResult {
     Ok(0)
 }
 
-/// `struct sysinfo` of a 64-bit machine: 112 bytes.
 fn write_sysinfo(at: usize) -> SysResult {
     let memory = crate::mm::stats();
     let page = crate::mm::PAGE_SIZE as u64;
-    let loads = crate::sched::stats::load_averages();
-    let mut out = [0u8; 112];
-    let mut put = |at: usize, value: u64| out[at..at + 8].copy_from_slice(&value.to_ne_bytes());
-    put(0, crate::time::now_ns() / 1_000_000_000);
-    for (n, load) in loads.iter().enumerate() {
+    let info = SystemInfo {
+        uptime: crate::time::now_ns() / 1_000_000_000,
         // Load averages have 11 fraction bits, `sysinfo` wants 16.
-        put(8 + 8 * n, load << 5);
-    }
-    put(32, memory.total as u64 * page);
-    put(40, memory.free as u64 * page);
-    out[80..82].copy_from_slice(&(task::user::total().min(u16::MAX.into()) as u16).to_ne_bytes());
-    out[104..108].copy_from_slice(&1u32.to_ne_bytes());
-    write_bytes(at, &out)?;
+        loads: crate::sched::stats::load_averages().map(|load| load << 5),
+        total: memory.total as u64 * page,
+        free: memory.free as u64 * page,
+        processes: task::user::total().min(u16::MAX.into()) as u16,
+        ..SystemInfo::default()
+    };
+    UserPtr::new(at).write(Abi(native::Sysinfo::new(&info)))?;
     Ok(0)
 }
 

@@ -8,6 +8,7 @@ use crate::mm::{AddressSpace, MapFlags, PAGE_SHIFT, PAGE_SIZE, Prot, current_spa
 use crate::syscalls;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use limen_linux_abi::native::{self, mman};
 use limen_linux_abi::Errno;
 
 /// `PROT_GROWSDOWN`.
@@ -21,22 +22,22 @@ const MAP_TYPE: usize = 0xf;
 /// `MAP_SHARED_VALIDATE`: like `MAP_SHARED`, but unknown flags are errors.
 const MAP_SHARED_VALIDATE: usize = 3;
 /// `MAP_HUGETLB`.
-const MAP_HUGETLB: usize = 0x4_0000;
+const MAP_HUGETLB: usize = mman::MAP_HUGETLB as usize;
 /// `MAP_SYNC`.
 const MAP_SYNC: usize = 0x8_0000;
 /// Every flag `MAP_SHARED_VALIDATE` knows, the type aside (`LEGACY_MAP_MASK`), `MAP_32BIT` included.
 const MAP_LEGACY: usize = 0x3
     | 0x10
     | 0x20
-    | 0x40
-    | 0x100
-    | 0x800
-    | 0x1000
-    | 0x2000
-    | 0x4000
-    | 0x8000
-    | 0x1_0000
-    | 0x2_0000
+    | native::MAP_32BIT as usize
+    | mman::MAP_GROWSDOWN as usize
+    | mman::MAP_DENYWRITE as usize
+    | mman::MAP_EXECUTABLE as usize
+    | mman::MAP_LOCKED as usize
+    | mman::MAP_NORESERVE as usize
+    | mman::MAP_POPULATE as usize
+    | mman::MAP_NONBLOCK as usize
+    | mman::MAP_STACK as usize
     | MAP_HUGETLB
     | 0x400_0000;
 

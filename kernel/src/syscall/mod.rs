@@ -10,6 +10,7 @@ mod event;
 mod fcntl;
 mod file;
 pub mod futex;
+pub mod id;
 mod ids;
 pub mod misc;
 mod mm;
@@ -38,32 +39,55 @@ pub struct Call<'a> {
     pub frame: &'a mut Frame,
 }
 
-impl Call<'_> {
-    /// Argument `n` (0 to 5), as a register.
+/// How argument registers become a typed value.
+pub trait FromArgs {
+    /// What the body of the call gets.
+    type Value;
+    /// Takes the value from argument `*next` on and moves `*next` past it; narrow integers are truncated as in C.
+    fn take(frame: &Frame, next: &mut usize) -> Self::Value;
+}
+
+macro_rules! from_args {
+    ($($t:ty)*) => { $(impl FromArgs for $t {
+        type Value = Self;
+        #[inline(always)]
+        fn take(frame: &Frame, next: &mut usize) -> Self {
+            let raw = frame.arg(*next);
+            *next += 1;
+            raw as $t
+        }
+    })* };
+}
+from_args!(u8 u16 u32 usize i32 isize);
+
+/// A file offset or size, 64 bits on every ABI. Where a register holds only half of it, it comes in two, of which the first has an
+/// even number (an odd register before it is left out) and holds the lower half.
+impl FromArgs for u64 {
+    type Value = Self;
     #[inline(always)]
-    pub fn arg(&self, n: usize) -> usize {
-        self.frame.arg(n)
+    fn take(frame: &Frame, next: &mut usize) -> Self {
+        if size_of::<usize>() == size_of::<u64>() {
+            return usize::take(frame, next) as u64;
+        }
+        *next = next.next_multiple_of(2);
+        let low = usize::take(frame, next) as u64;
+        low | (usize::take(frame, next) as u64) << 32
     }
 }
 
-/// How an argument register becomes a typed value.
-pub trait FromArg {
-    /// Converts; narrow integers are truncated as in C.
-    fn from_arg(raw: usize) -> Self;
-}
-
-macro_rules! from_arg {
-    ($($t:ty)*) => { $(impl FromArg for $t {
-        #[inline(always)]
-        fn from_arg(raw: usize) -> Self { raw as $t }
-    })* };
-}
-from_arg!(u8 u16 u32 u64 usize i32 i64 isize);
-
-impl<T> FromArg for UserPtr<T> {
+impl FromArgs for i64 {
+    type Value = Self;
     #[inline(always)]
-    fn from_arg(raw: usize) -> Self {
-        UserPtr::new(raw)
+    fn take(frame: &Frame, next: &mut usize) -> Self {
+        u64::take(frame, next) as i64
+    }
+}
+
+impl<T> FromArgs for UserPtr<T> {
+    type Value = Self;
+    #[inline(always)]
+    fn take(frame: &Frame, next: &mut usize) -> Self {
+        UserPtr::new(usize::take(frame, next))
     }
 }
 
@@ -73,36 +97,56 @@ impl<T> FromArg for UserPtr<T> {
 /// syscalls! {
 ///     fn close(fd: i32) { fs::close(fd) }
 ///     fn fork(call: &mut Call) { task::fork(call.frame) }
+///     fn clock_getres/clock_getres_time64(id: i32, at: UserPtr<[Time; 2]>) { ... }
 /// }
 /// ```
+///
+/// A call with two names is two calls with one body, in which `Time` stands for the width of a time's words: a machine word for the
+/// first, 64 bits for the second, which only ABIs with 32-bit words have. `fn getuid | getuid16()` is two calls for which `Id` stands for
+/// the width of user and group ids: the second, of 16 bits, is an old one of such ABIs. `i64` and `u64` arguments are 64 bits wide everywhere; what C
+/// calls `long` is `isize` and `usize`.
 #[macro_export]
 macro_rules! syscalls {
-    ($($(#[$meta:meta])* fn $name:ident($($args:tt)*) $body:block)*) => {
-        $($crate::syscall_fn!($(#[$meta])* $name, ($($args)*), $body);)*
+    ($($(#[$meta:meta])* fn $name:ident $(/ $wide:ident)? $(| $old:ident)? ($($args:tt)*) $body:block)*) => {
+        $($crate::syscall_fn!($(#[$meta])* $name $(/ $wide)? $(| $old)?, ($($args)*), $body);)*
         /// This file's system calls, by name.
-        pub const HANDLERS: &[(&str, $crate::syscall::Handler)] = &[$((stringify!($name), $name as $crate::syscall::Handler)),*];
+        pub const HANDLERS: &[(&str, $crate::syscall::Handler)] = &[$(
+            (stringify!($name), $name as $crate::syscall::Handler),
+            $((stringify!($wide), $wide as $crate::syscall::Handler),)?
+            $((stringify!($old), $old as $crate::syscall::Handler),)?
+        )*];
     };
 }
 
 /// One function of [`syscalls!`].
 #[macro_export]
 macro_rules! syscall_fn {
-    ($(#[$meta:meta])* $name:ident, ($call:ident: &mut Call $(, $arg:ident: $t:ty)* $(,)?), $body:block) => {
+    ($(#[$meta:meta])* $name:ident / $wide:ident, $args:tt, $body:block) => {
+        $crate::syscall_fn!($(#[$meta])* $name { Time = isize }, $args, $body);
+        $crate::syscall_fn!($(#[$meta])* $wide { Time = i64 }, $args, $body);
+    };
+    ($(#[$meta:meta])* $name:ident | $old:ident, $args:tt, $body:block) => {
+        $crate::syscall_fn!($(#[$meta])* $name { Id = $crate::syscall::id::Id32 }, $args, $body);
+        $crate::syscall_fn!($(#[$meta])* $old { Id = $crate::syscall::id::Id16 }, $args, $body);
+    };
+    ($(#[$meta:meta])* $name:ident $({ $alias:ident = $width:ty })?, ($call:ident: &mut Call $(, $arg:ident: $t:ty)* $(,)?), $body:block) => {
         $(#[$meta])*
         fn $name(frame: &mut $crate::arch::frame::Frame) -> usize {
+            $(type $alias = $width;)?
             $crate::syscall::handle(frame, #[inline(always)] |$call| {
                 let mut _n = 0;
-                $(let $arg = <$t as $crate::syscall::FromArg>::from_arg($call.arg(_n)); _n += 1;)*
+                $(let $arg = <$t as $crate::syscall::FromArgs>::take($call.frame, &mut _n);)*
                 $body
             })
         }
     };
-    ($(#[$meta:meta])* $name:ident, ($($arg:ident: $t:ty),* $(,)?), $body:block) => {
+    ($(#[$meta:meta])* $name:ident $({ $alias:ident = $width:ty })?, ($($arg:ident: $t:ty),* $(,)?), $body:block) => {
         $(#[$meta])*
         fn $name(frame: &mut $crate::arch::frame::Frame) -> usize {
+            $(type $alias = $width;)?
             $crate::syscall::handle(frame, #[inline(always)] |_call| {
                 let mut _n = 0;
-                $(let $arg = <$t as $crate::syscall::FromArg>::from_arg(_call.arg(_n)); _n += 1;)*
+                $(let $arg = <$t as $crate::syscall::FromArgs>::take(_call.frame, &mut _n);)*
                 $body
             })
         }

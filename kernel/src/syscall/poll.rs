@@ -2,6 +2,7 @@
 
 use super::SysResult;
 use super::file::{file, files};
+use super::time::TimeWord;
 use crate::fs::epoll;
 use crate::fs::poll::{self, PollEntry, PollEvents};
 use crate::fs::{RLIMIT_NOFILE, fdtable};
@@ -24,11 +25,12 @@ fn deadline_in(ns: u64) -> Option<u64> {
 }
 
 /// A `timespec` (or, with `unit` 1000, a `timeval`) as a deadline; null: none.
-fn deadline(addr: usize, unit: i64) -> Result<Option<u64>, Errno> {
-    let Some(p) = UserPtr::<[i64; 2]>::new(addr).non_null() else {
+fn deadline<T: TimeWord>(at: UserPtr<[T; 2]>, unit: i64) -> Result<Option<u64>, Errno> {
+    let Some(p) = at.non_null() else {
         return Ok(None);
     };
-    let [sec, mut part] = p.read()?;
+    let [sec, part] = p.read()?;
+    let (sec, mut part) = (sec.get(), part.fraction());
     if sec < 0 || part < 0 {
         return Err(Errno::EINVAL);
     }
@@ -44,12 +46,12 @@ fn deadline(addr: usize, unit: i64) -> Result<Option<u64>, Errno> {
 }
 
 /// Writes the time that is left back, as Linux's `ppoll`, `pselect6` and `select` do.
-fn write_left(addr: usize, deadline: Option<u64>, unit: u64) {
-    if addr == 0 {
+fn write_left<T: TimeWord>(at: UserPtr<[T; 2]>, deadline: Option<u64>, unit: i64) {
+    if at.is_null() {
         return;
     }
-    let left = deadline.map_or(0, |d| d.saturating_sub(crate::time::now_ns()));
-    let _ = UserPtr::<[u64; 2]>::new(addr).write([left / NANO as u64, left % NANO as u64 / unit]);
+    let left = deadline.map_or(0, |d| d.saturating_sub(crate::time::now_ns())) as i64;
+    let _ = at.write([T::put(left / NANO), T::put(left % NANO / unit)]);
 }
 
 /// A signal mask argument.
@@ -128,7 +130,7 @@ fn do_select(count: i32, sets: [usize; 3], deadline: Option<u64>) -> SysResult {
     let count = usize::try_from(count).map_err(|_| Errno::EINVAL)?;
     let table = files();
     let count = count.min(table.size());
-    let bytes = count.div_ceil(64) * 8;
+    let bytes = count.div_ceil(usize::BITS as usize) * size_of::<usize>();
     let mut wanted = [zeroed(bytes)?, zeroed(bytes)?, zeroed(bytes)?];
     for (set, addr) in wanted.iter_mut().zip(sets) {
         if addr != 0 {
@@ -200,20 +202,20 @@ crate::syscalls! {
     fn poll(fds: usize, count: u32, ms: i32) {
         no_hand(do_poll(fds, count as usize, millis(ms)))
     }
-    fn ppoll(fds: usize, count: u32, time: usize, mask: usize, size: usize) {
+    fn ppoll/ppoll_time64(fds: usize, count: u32, time: UserPtr<[Time; 2]>, mask: usize, size: usize) {
         let at = deadline(time, 1)?;
         let mask = read_mask(mask, size)?;
         let result = with_mask(mask, || no_hand(do_poll(fds, count as usize, at)));
         write_left(time, at, 1);
         result
     }
-    fn select(count: i32, read: usize, write: usize, except: usize, time: usize) {
+    fn select(count: i32, read: usize, write: usize, except: usize, time: UserPtr<[isize; 2]>) {
         let at = deadline(time, 1000)?;
         let result = no_hand(do_select(count, [read, write, except], at));
         write_left(time, at, 1000);
         result
     }
-    fn pselect6(count: i32, read: usize, write: usize, except: usize, time: usize, mask: usize) {
+    fn pselect6/pselect6_time64(count: i32, read: usize, write: usize, except: usize, time: UserPtr<[Time; 2]>, mask: usize) {
         let at = deadline(time, 1)?;
         let mask = match UserPtr::<[usize; 2]>::new(mask).non_null() {
             Some(p) => {
@@ -250,7 +252,7 @@ crate::syscalls! {
         let mask = read_mask(mask, size)?;
         with_mask(mask, || do_epoll_wait(epfd, to, max, millis(ms)))
     }
-    fn epoll_pwait2(epfd: i32, to: usize, max: i32, time: usize, mask: usize, size: usize) {
+    fn epoll_pwait2(epfd: i32, to: usize, max: i32, time: UserPtr<[i64; 2]>, mask: usize, size: usize) {
         let at = deadline(time, 1)?;
         let mask = read_mask(mask, size)?;
         with_mask(mask, || do_epoll_wait(epfd, to, max, at))

@@ -261,7 +261,7 @@ crate::syscalls! {
         }
     }
 
-    fn sched_rr_get_interval(pid: i32, at: UserPtr<[i64; 2]>) {
+    fn sched_rr_get_interval/sched_rr_get_interval_time64(pid: i32, at: UserPtr<[Time; 2]>) {
         let task = target(pid)?;
         let ns = match task.sched.policy() {
             Policy::RoundRobin => policy::RR_SLICE,

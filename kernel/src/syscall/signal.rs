@@ -1,6 +1,7 @@
 //! System calls about signals.
 
 use super::SysResult;
+use super::time::read_timespec;
 use crate::mm::user::{UserPtr, read_bytes, write_bytes};
 use crate::signal::{
     self, Action, ActionFlags, AltStack, SigInfo, SigSet, info, mask, parse_signal, shown_flags,
@@ -151,17 +152,6 @@ fn write_action(at: usize, action: &Action) -> Result<(), Errno> {
     UserPtr::new(at + size_of::<[usize; 3]>()).write(action.mask.0)
 }
 
-/// A `timespec` of two 64-bit words as nanoseconds.
-pub fn read_timespec(at: UserPtr<[i64; 2]>) -> Result<u64, Errno> {
-    let [seconds, nanoseconds] = at.read()?;
-    if seconds < 0 || !(0..1_000_000_000).contains(&nanoseconds) {
-        return Err(Errno::EINVAL);
-    }
-    Ok((seconds as u64)
-        .saturating_mul(1_000_000_000)
-        .saturating_add(nanoseconds as u64))
-}
-
 crate::syscalls! {
     fn rt_sigaction(sig: i32, new: usize, old: usize, size: usize) {
         check_set_size(size)?;
@@ -207,7 +197,7 @@ crate::syscalls! {
         Ok(0)
     }
 
-    fn rt_sigtimedwait(set: UserPtr<u64>, at: usize, timeout: UserPtr<[i64; 2]>, size: usize) {
+    fn rt_sigtimedwait/rt_sigtimedwait_time64(set: UserPtr<u64>, at: usize, timeout: UserPtr<[Time; 2]>, size: usize) {
         check_set_size(size)?;
         let set = SigSet(set.read()?);
         let deadline = match timeout.non_null() {

@@ -2,6 +2,7 @@
 
 use super::SysResult;
 use super::file::{file, files};
+use super::time::TimeWord;
 use crate::fs::file::File;
 use crate::fs::inode::{Dev, FileType};
 use crate::fs::io::{IoDst, IoSrc};
@@ -15,6 +16,9 @@ use crate::net::unix_file::{self, How, Received};
 use crate::task::current;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use limen_linux_abi::native::socket::{
+    SO_PASSCRED, SO_PEERCRED, SO_RCVLOWAT, SO_RCVTIMEO_OLD, SO_SNDLOWAT, SO_SNDTIMEO_OLD,
+};
 use limen_linux_abi::{Errno, raw::general as abi};
 
 const SOL_SOCKET: i32 = 1;
@@ -28,8 +32,15 @@ const MSG_WAITALL: u32 = 0x100;
 const MSG_NOSIGNAL: u32 = 0x4000;
 const MSG_CMSG_CLOEXEC: u32 = 0x4000_0000;
 const MSG_OOB: u32 = 1;
+/// The timeouts whose words have 64 bits on every ABI.
+const SO_RCVTIMEO_NEW: u32 = 66;
+const SO_SNDTIMEO_NEW: u32 = 67;
 /// Longest control data taken.
 const MAX_CONTROL: usize = 20480;
+/// Bytes of a machine word: `struct msghdr` is seven, some of them half used, and control data is laid out in them.
+const WORD: usize = size_of::<usize>();
+/// Bytes of `struct cmsghdr`.
+const CONTROL_HEADER: usize = WORD + 8;
 /// Bytes of `struct sockaddr_un`.
 const ADDR_LEN: usize = 110;
 
@@ -200,15 +211,15 @@ fn read_control(addr: usize, len: usize) -> Result<Vec<Arc<File>>, Errno> {
     read_bytes(&mut raw, addr)?;
     let table = files();
     let mut rest = &raw[..];
-    while rest.len() >= 16 {
+    while rest.len() >= CONTROL_HEADER {
         let size = usize::from_le_bytes(core::array::from_fn(|i| rest[i]));
         let word = |at: usize| i32::from_le_bytes(core::array::from_fn(|i| rest[at + i]));
-        if size < 16 || size > rest.len() {
+        if size < CONTROL_HEADER || size > rest.len() {
             return Err(Errno::EINVAL);
         }
-        match (word(8), word(12)) {
+        match (word(WORD), word(WORD + 4)) {
             (SOL_SOCKET, SCM_RIGHTS) => {
-                for fd in rest[16..size].chunks_exact(4) {
+                for fd in rest[CONTROL_HEADER..size].chunks_exact(4) {
                     let fd = i32::from_le_bytes([fd[0], fd[1], fd[2], fd[3]]);
                     files_sent.push(table.get_any(fd)?);
                 }
@@ -218,10 +229,10 @@ fn read_control(addr: usize, len: usize) -> Result<Vec<Arc<File>>, Errno> {
             }
             (SOL_SOCKET, SCM_CREDENTIALS) => {
                 let creds = current().creds();
-                let claimed = [word(16) as u32, word(20) as u32, word(24) as u32];
-                if size < 28 {
+                if size < CONTROL_HEADER + 12 {
                     return Err(Errno::EINVAL);
                 }
+                let claimed = [0, 4, 8].map(|at| word(CONTROL_HEADER + at) as u32);
                 if claimed != unix::own_cred() && !creds.capable(crate::fs::perm::CAP_SYS_ADMIN) {
                     return Err(Errno::EPERM);
                 }
@@ -229,7 +240,7 @@ fn read_control(addr: usize, len: usize) -> Result<Vec<Arc<File>>, Errno> {
             (SOL_SOCKET, _) => return Err(Errno::EINVAL),
             _ => {}
         }
-        rest = rest.get(size.next_multiple_of(8)..).unwrap_or(&[]);
+        rest = rest.get(size.next_multiple_of(WORD)..).unwrap_or(&[]);
     }
     Ok(files_sent)
 }
@@ -268,7 +279,7 @@ fn write_control(
 ) -> Result<(u32, usize), Errno> {
     let (mut flags, mut used) = (0, 0);
     let put = |kind: i32, data: &[u8], used: &mut usize| -> Result<bool, Errno> {
-        let size = 16 + data.len();
+        let size = CONTROL_HEADER + data.len();
         if *used + size > room {
             return Ok(false);
         }
@@ -277,7 +288,7 @@ fn write_control(
         raw.extend_from_slice(&kind.to_le_bytes());
         raw.extend_from_slice(data);
         write_bytes(to.wrapping_add(*used), &raw)?;
-        *used = (*used + size.next_multiple_of(8)).min(room);
+        *used = (*used + size.next_multiple_of(WORD)).min(room);
         Ok(true)
     };
     if pass_cred {
@@ -292,7 +303,7 @@ fn write_control(
         }
     }
     if !r.files.is_empty() {
-        let fits = room.saturating_sub(used + 16) / 4;
+        let fits = room.saturating_sub(used + CONTROL_HEADER) / 4;
         if fits < r.files.len() {
             flags |= MSG_CTRUNC;
         }
@@ -342,12 +353,12 @@ fn receive_message(fd: i32, addr: usize, flags: u32) -> SysResult {
             };
             let raw = if r.from.is_none() { Vec::new() } else { raw };
             write_bytes(h.name, &raw[..raw.len().min(h.name_len)])?;
-            UserPtr::<u32>::new(addr + 8).write(raw.len() as u32)?;
+            UserPtr::<u32>::new(addr + WORD).write(raw.len() as u32)?;
         }
         let cloexec = flags & MSG_CMSG_CLOEXEC != 0;
         let (more, used) = write_control(r, sock.pass_cred(), h.control, h.control_len, cloexec)?;
-        UserPtr::<usize>::new(addr + 40).write(used)?;
-        UserPtr::<u32>::new(addr + 48).write(out | more)?;
+        UserPtr::<usize>::new(addr + 5 * WORD).write(used)?;
+        UserPtr::<u32>::new(addr + 6 * WORD).write(out | more)?;
         Ok(if flags & MSG_TRUNC != 0 { full } else { len })
     })
 }
@@ -356,9 +367,10 @@ fn receive_message(fd: i32, addr: usize, flags: u32) -> SysResult {
 fn many(vector: usize, count: u32, mut one: impl FnMut(usize, bool) -> SysResult) -> SysResult {
     let mut done = 0;
     for i in 0..count.min(1024) as usize {
-        let at = vector.wrapping_add(i * 64);
+        // A `struct msghdr` and the length.
+        let at = vector.wrapping_add(i * 8 * WORD);
         match one(at, i == 0) {
-            Ok(n) => UserPtr::<u32>::new(at.wrapping_add(56)).write(n as u32)?,
+            Ok(n) => UserPtr::<u32>::new(at.wrapping_add(7 * WORD)).write(n as u32)?,
             Err(e) if done == 0 => return Err(e),
             Err(_) => break,
         }
@@ -373,11 +385,12 @@ fn get_option(fd: i32, level: i32, name: u32, value: usize, len: usize) -> SysRe
         if level != SOL_SOCKET {
             return Err(Errno::EOPNOTSUPP);
         }
-        let time = |which: usize| -> Vec<u8> {
+        // In words of this many bytes.
+        let time = |which: usize, word: usize| -> Vec<u8> {
             let ns = sock.timeout(which).unwrap_or(0);
             [ns / 1_000_000_000, ns % 1_000_000_000 / 1000]
                 .iter()
-                .flat_map(|w| w.to_le_bytes())
+                .flat_map(|w| w.to_le_bytes().into_iter().take(word))
                 .collect()
         };
         let int = |n: i32| n.to_le_bytes().to_vec();
@@ -386,9 +399,11 @@ fn get_option(fd: i32, level: i32, name: u32, value: usize, len: usize) -> SysRe
             4 => int(sock.take_error().map_or(0, |e| i32::from(e.get()))),
             2 | 5 | 6 | 9 | 10 | 13 => int(0),
             7 | 8 => int(212_992),
-            16 => int(i32::from(sock.pass_cred())),
-            17 => sock.peer_cred().iter().flat_map(|w| w.to_le_bytes()).collect(),
-            20 | 21 => time((name - 20) as usize),
+            SO_PASSCRED => int(i32::from(sock.pass_cred())),
+            SO_PEERCRED => sock.peer_cred().iter().flat_map(|w| w.to_le_bytes()).collect(),
+            SO_RCVTIMEO_OLD | SO_SNDTIMEO_OLD => time(usize::from(name == SO_SNDTIMEO_OLD), WORD),
+            SO_RCVTIMEO_NEW | SO_SNDTIMEO_NEW => time(usize::from(name == SO_SNDTIMEO_NEW), 8),
+            SO_RCVLOWAT | SO_SNDLOWAT => int(1),
             30 => int(i32::from(sock.is_listening())),
             38 => int(0),
             39 => int(AF_UNIX as i32),
@@ -401,6 +416,23 @@ fn get_option(fd: i32, level: i32, name: u32, value: usize, len: usize) -> SysRe
     })
 }
 
+/// A timeout of an option; none if it is zero, and at once if it is negative.
+fn read_timeout<T: TimeWord>(value: usize, len: usize) -> Result<Option<u64>, Errno> {
+    if len < size_of::<[T; 2]>() {
+        return Err(Errno::EINVAL);
+    }
+    let [sec, usec] = UserPtr::<[T; 2]>::new(value).read()?;
+    let usec = u64::try_from(usec.fraction()).map_err(|_| Errno::EDOM)?;
+    if usec >= 1_000_000 {
+        return Err(Errno::EDOM);
+    }
+    let Ok(sec) = u64::try_from(sec.get()) else {
+        return Ok(Some(0));
+    };
+    let ns = sec.saturating_mul(1_000_000_000).saturating_add(usec * 1000);
+    Ok((ns != 0).then_some(ns))
+}
+
 fn set_option(fd: i32, level: i32, name: u32, value: usize, len: usize) -> SysResult {
     with(fd, |_, sock| {
         if level != SOL_SOCKET {
@@ -411,18 +443,16 @@ fn set_option(fd: i32, level: i32, name: u32, value: usize, len: usize) -> SysRe
         }
         let n = UserPtr::<i32>::new(value).read()?;
         match name {
-            16 => sock.set_pass_cred(n != 0),
-            20 | 21 => {
-                if len < 16 {
-                    return Err(Errno::EINVAL);
-                }
-                let [sec, usec] = UserPtr::<[u64; 2]>::new(value).read()?;
-                if usec >= 1_000_000 {
-                    return Err(Errno::EDOM);
-                }
-                let ns = sec.saturating_mul(1_000_000_000).saturating_add(usec * 1000);
-                sock.set_timeout((name - 20) as usize, (ns != 0).then_some(ns));
+            SO_PASSCRED => sock.set_pass_cred(n != 0),
+            SO_RCVTIMEO_OLD | SO_SNDTIMEO_OLD => {
+                let ns = read_timeout::<isize>(value, len)?;
+                sock.set_timeout(usize::from(name == SO_SNDTIMEO_OLD), ns);
             }
+            SO_RCVTIMEO_NEW | SO_SNDTIMEO_NEW => {
+                let ns = read_timeout::<i64>(value, len)?;
+                sock.set_timeout(usize::from(name == SO_SNDTIMEO_NEW), ns);
+            }
+            SO_RCVLOWAT => {}
             2 | 5 | 6 | 7 | 8 | 9 | 10 | 12 | 13 | 32 | 33 => {}
             _ => return Err(Errno::ENOPROTOOPT),
         }
@@ -503,7 +533,7 @@ crate::syscalls! {
     fn sendmmsg(fd: i32, vector: usize, count: u32, flags: u32) {
         many(vector, count, |at, _| send_message(fd, at, flags))
     }
-    fn recvmmsg(fd: i32, vector: usize, count: u32, flags: u32, _timeout: usize) {
+    fn recvmmsg/recvmmsg_time64(fd: i32, vector: usize, count: u32, flags: u32, _timeout: UserPtr<[Time; 2]>) {
         // After the first message it takes what is there (`MSG_WAITFORONE` is what programs ask for).
         many(vector, count, |at, first| receive_message(fd, at, if first { flags } else { flags | MSG_DONTWAIT }))
     }

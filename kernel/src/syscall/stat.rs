@@ -7,10 +7,11 @@ use crate::fs::walk::{AT_FDCWD, Walk, lookup};
 use crate::fs::{mount, xattr};
 use crate::mm::PAGE_SIZE;
 use crate::mm::copy::{UserString, read_path};
-use crate::mm::user::{UserPtr, write_bytes};
+use super::time::TimeWord;
+use crate::mm::user::{Abi, UserPtr, write_bytes};
 use crate::task::current;
 use core::sync::atomic::Ordering;
-use limen_linux_abi::{Errno, raw::general as abi};
+use limen_linux_abi::{Errno, FileStatus, FsStatus, Layout, native, raw::general as abi};
 
 const NANO: i64 = 1_000_000_000;
 
@@ -40,24 +41,42 @@ fn of_fd(fd: i32) -> Result<Path, Errno> {
     Ok(current().files().get(fd)?.path.clone())
 }
 
-fn write_stat(to: usize, s: &Stat) -> SysResult {
-    let (atime, mtime, ctime) = (split(s.times.atime), split(s.times.mtime), split(s.times.ctime));
-    let mut st = <abi::stat as crate::mm::user::Zeroed>::zeroed();
-    st.st_dev = s.dev.encode() as _;
-    st.st_ino = s.ino as _;
-    st.st_mode = s.mode as _;
-    st.st_nlink = s.nlink as _;
-    st.st_uid = s.uid as _;
-    st.st_gid = s.gid as _;
-    st.st_rdev = s.rdev.encode() as _;
-    st.st_size = s.size as _;
-    st.st_blksize = PAGE_SIZE as _;
-    st.st_blocks = s.blocks as _;
-    (st.st_atime, st.st_atime_nsec) = (atime.0 as _, atime.1 as _);
-    (st.st_mtime, st.st_mtime_nsec) = (mtime.0 as _, mtime.1 as _);
-    (st.st_ctime, st.st_ctime_nsec) = (ctime.0 as _, ctime.1 as _);
-    UserPtr::new(to).write(st)?;
+/// `layout` is the constructor of the ABI's structure.
+#[inline(always)]
+fn write_stat<T: Layout>(to: usize, s: &Stat, layout: impl Fn(&FileStatus) -> Option<T>) -> SysResult {
+    let status = FileStatus {
+        dev: s.dev.encode(),
+        ino: s.ino,
+        mode: s.mode,
+        nlink: s.nlink,
+        uid: s.uid,
+        gid: s.gid,
+        rdev: s.rdev.encode(),
+        size: s.size,
+        block_size: PAGE_SIZE as u32,
+        blocks: s.blocks,
+        atime: split(s.times.atime),
+        mtime: split(s.times.mtime),
+        ctime: split(s.times.ctime),
+    };
+    UserPtr::new(to).write(Abi(layout(&status).ok_or(Errno::EOVERFLOW)?))?;
     Ok(0)
+}
+
+fn stat_at<T: Layout>(
+    (dirfd, path, flags): (i32, usize, u32),
+    to: usize,
+    layout: impl Fn(&FileStatus) -> Option<T>,
+) -> SysResult {
+    if flags & !(abi::AT_SYMLINK_NOFOLLOW | abi::AT_NO_AUTOMOUNT | abi::AT_EMPTY_PATH) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    write_stat(to, &attr::stat(&resolve(dirfd, path, flags)?), layout)
+}
+
+fn stat_of<T: Layout>(fd: i32, to: usize, layout: impl Fn(&FileStatus) -> Option<T>) -> SysResult {
+    let file = current().files().get_any(fd)?;
+    write_stat(to, &attr::stat(&file.path), layout)
 }
 
 fn do_statx(dirfd: i32, path: usize, flags: u32, mask: u32, to: usize) -> SysResult {
@@ -104,7 +123,11 @@ fn do_statx(dirfd: i32, path: usize, flags: u32, mask: u32, to: usize) -> SysRes
     Ok(0)
 }
 
-fn do_statfs(to: usize, at: &Path) -> SysResult {
+fn do_statfs<T: Layout>(
+    to: usize,
+    at: &Path,
+    layout: impl Fn(&FsStatus) -> Option<T>,
+) -> SysResult {
     let sb = &at.dentry.inode.sb;
     let s = sb.ops.statfs();
     const VALID: u64 = 0x20;
@@ -126,34 +149,36 @@ fn do_statfs(to: usize, at: &Path) -> SysResult {
     if f & mount::MS_NOATIME == 0 {
         flags |= 0x1000;
     }
-    let dev = u64::from(sb.dev.encode());
-    let words: [u64; 15] = [
-        s.magic,
-        if s.block_size == 0 {
-            PAGE_SIZE as u64
-        } else {
-            s.block_size
-        },
-        s.blocks,
-        s.free,
-        s.free,
-        s.files,
-        s.files_free,
-        dev,
-        255,
-        if s.block_size == 0 {
-            PAGE_SIZE as u64
-        } else {
-            s.block_size
-        },
+    let block_size = if s.block_size == 0 {
+        PAGE_SIZE as u64
+    } else {
+        s.block_size
+    };
+    let status = FsStatus {
+        kind: s.magic,
+        block_size,
+        blocks: s.blocks,
+        free: s.free,
+        available: s.free,
+        files: s.files,
+        files_free: s.files_free,
+        id: [sb.dev.encode(), 0],
+        name_max: 255,
+        fragment_size: block_size,
         flags,
-        0,
-        0,
-        0,
-        0,
-    ];
-    UserPtr::new(to).write(words)?;
+    };
+    UserPtr::new(to).write(Abi(layout(&status).ok_or(Errno::EOVERFLOW)?))?;
     Ok(0)
+}
+
+/// The size that `statfs64` is told: some C libraries count the padding behind the structure where it is aligned.
+fn check_statfs64_size(size: usize) -> Result<(), Errno> {
+    let own = size_of::<native::Statfs64>();
+    if size == own || size == own.next_multiple_of(8) {
+        Ok(())
+    } else {
+        Err(Errno::EINVAL)
+    }
 }
 
 fn do_chmod(dirfd: i32, path: usize, mode: u32, flags: u32) -> SysResult {
@@ -182,7 +207,8 @@ fn do_access(dirfd: i32, path: usize, mode: u32, flags: u32) -> SysResult {
 }
 
 /// A `timespec` of `utimensat`.
-fn set_time([sec, nsec]: [i64; 2]) -> Result<SetTime, Errno> {
+fn set_time<T: TimeWord>([sec, nsec]: [T; 2]) -> Result<SetTime, Errno> {
+    let (sec, nsec) = (sec.get(), nsec.fraction());
     const UTIME_NOW: i64 = (1 << 30) - 1;
     const UTIME_OMIT: i64 = (1 << 30) - 2;
     match nsec {
@@ -193,7 +219,7 @@ fn set_time([sec, nsec]: [i64; 2]) -> Result<SetTime, Errno> {
     }
 }
 
-fn do_utimensat(dirfd: i32, path: usize, times: Option<[[i64; 2]; 2]>, flags: u32) -> SysResult {
+fn do_utimensat<T: TimeWord>(dirfd: i32, path: usize, times: Option<[[T; 2]; 2]>, flags: u32) -> SysResult {
     if flags & !(abi::AT_SYMLINK_NOFOLLOW | abi::AT_EMPTY_PATH) != 0 {
         return Err(Errno::EINVAL);
     }
@@ -214,11 +240,11 @@ fn do_utimensat(dirfd: i32, path: usize, times: Option<[[i64; 2]; 2]>, flags: u3
 }
 
 /// Seconds and microseconds become a `timespec`.
-fn from_micros(addr: usize) -> Result<Option<[[i64; 2]; 2]>, Errno> {
+fn from_micros(addr: usize) -> Result<Option<[[isize; 2]; 2]>, Errno> {
     if addr == 0 {
         return Ok(None);
     }
-    let mut t = UserPtr::<[[i64; 2]; 2]>::new(addr).read()?;
+    let mut t = UserPtr::<[[isize; 2]; 2]>::new(addr).read()?;
     for time in &mut t {
         if !(0..1_000_000).contains(&time[1]) {
             return Err(Errno::EINVAL);
@@ -251,30 +277,47 @@ fn getxattr_at(at: &Path, name: usize, value: usize, size: usize) -> SysResult {
 
 crate::syscalls! {
     fn stat(path: usize, to: usize) {
-        write_stat(to, &attr::stat(&resolve(AT_FDCWD, path, 0)?))
+        stat_at((AT_FDCWD, path, 0), to, native::Stat::new)
+    }
+    fn stat64(path: usize, to: usize) {
+        stat_at((AT_FDCWD, path, 0), to, native::Stat64::new)
     }
     fn lstat(path: usize, to: usize) {
-        write_stat(to, &attr::stat(&resolve(AT_FDCWD, path, abi::AT_SYMLINK_NOFOLLOW)?))
+        stat_at((AT_FDCWD, path, abi::AT_SYMLINK_NOFOLLOW), to, native::Stat::new)
+    }
+    fn lstat64(path: usize, to: usize) {
+        stat_at((AT_FDCWD, path, abi::AT_SYMLINK_NOFOLLOW), to, native::Stat64::new)
     }
     fn fstat(fd: i32, to: usize) {
-        let file = current().files().get_any(fd)?;
-        write_stat(to, &attr::stat(&file.path))
+        stat_of(fd, to, native::Stat::new)
+    }
+    fn fstat64(fd: i32, to: usize) {
+        stat_of(fd, to, native::Stat64::new)
     }
     fn newfstatat(dirfd: i32, path: usize, to: usize, flags: u32) {
-        if flags & !(abi::AT_SYMLINK_NOFOLLOW | abi::AT_NO_AUTOMOUNT | abi::AT_EMPTY_PATH) != 0 {
-            return Err(Errno::EINVAL);
-        }
-        write_stat(to, &attr::stat(&resolve(dirfd, path, flags)?))
+        stat_at((dirfd, path, flags), to, native::Stat::new)
+    }
+    fn fstatat64(dirfd: i32, path: usize, to: usize, flags: u32) {
+        stat_at((dirfd, path, flags), to, native::Stat64::new)
     }
     fn statx(dirfd: i32, path: usize, flags: u32, mask: u32, to: usize) {
         do_statx(dirfd, path, flags, mask, to)
     }
     fn statfs(path: usize, to: usize) {
-        do_statfs(to, &by_path(path, Walk::FOLLOW)?)
+        do_statfs(to, &by_path(path, Walk::FOLLOW)?, native::Statfs::new)
+    }
+    fn statfs64(path: usize, size: usize, to: usize) {
+        check_statfs64_size(size)?;
+        do_statfs(to, &by_path(path, Walk::FOLLOW)?, native::Statfs64::new)
     }
     fn fstatfs(fd: i32, to: usize) {
         let file = current().files().get_any(fd)?;
-        do_statfs(to, &file.path)
+        do_statfs(to, &file.path, native::Statfs::new)
+    }
+    fn fstatfs64(fd: i32, size: usize, to: usize) {
+        check_statfs64_size(size)?;
+        let file = current().files().get_any(fd)?;
+        do_statfs(to, &file.path, native::Statfs64::new)
     }
     fn access(path: usize, mode: u32) {
         do_access(AT_FDCWD, path, mode, 0)
@@ -298,21 +341,21 @@ crate::syscalls! {
     fn fchmodat2(dirfd: i32, path: usize, mode: u32, flags: u32) {
         do_chmod(dirfd, path, mode, flags)
     }
-    fn chown(path: usize, uid: u32, gid: u32) {
+    fn chown | chown16(path: usize, uid: Id, gid: Id) {
         do_chown(AT_FDCWD, path, uid, gid, 0)
     }
-    fn lchown(path: usize, uid: u32, gid: u32) {
+    fn lchown | lchown16(path: usize, uid: Id, gid: Id) {
         do_chown(AT_FDCWD, path, uid, gid, abi::AT_SYMLINK_NOFOLLOW)
     }
-    fn fchown(fd: i32, uid: u32, gid: u32) {
+    fn fchown | fchown16(fd: i32, uid: Id, gid: Id) {
         attr::chown(&of_fd(fd)?, uid, gid)?;
         Ok(0)
     }
     fn fchownat(dirfd: i32, path: usize, uid: u32, gid: u32, flags: u32) {
         do_chown(dirfd, path, uid, gid, flags)
     }
-    fn utimensat(dirfd: i32, path: usize, times: usize, flags: u32) {
-        let times = match UserPtr::<[[i64; 2]; 2]>::new(times).non_null() {
+    fn utimensat/utimensat_time64(dirfd: i32, path: usize, times: UserPtr<[[Time; 2]; 2]>, flags: u32) {
+        let times = match times.non_null() {
             Some(p) => Some(p.read()?),
             None => None,
         };
@@ -325,7 +368,7 @@ crate::syscalls! {
         do_utimensat(AT_FDCWD, path, from_micros(times)?, 0)
     }
     fn utime(path: usize, times: usize) {
-        let times = match UserPtr::<[i64; 2]>::new(times).non_null() {
+        let times = match UserPtr::<[isize; 2]>::new(times).non_null() {
             Some(p) => {
                 let [atime, mtime] = p.read()?;
                 Some([[atime, 0], [mtime, 0]])

@@ -220,8 +220,8 @@ crate::syscalls! {
         fork::clone(call.frame, &args)
     }
 
-    fn unshare(flags: u64) {
-        let flags = CloneFlags::from_bits(flags).ok_or(Errno::EINVAL)?;
+    fn unshare(flags: usize) {
+        let flags = CloneFlags::from_bits(flags as u64).ok_or(Errno::EINVAL)?;
         fork::unshare(flags)
     }
 
@@ -331,15 +331,16 @@ crate::syscalls! {
         Ok(current().files().install(file, true)? as usize)
     }
 
-    fn getrlimit(which: u32, at: UserPtr<[u64; 2]>) {
+    fn getrlimit(which: u32, at: UserPtr<[usize; 2]>) {
         let limit = current().process.limits.get(limit_of(which)?);
-        at.write([limit.soft, limit.hard])?;
+        // What does not fit is as good as unlimited.
+        at.write([limit.soft, limit.hard].map(|n| usize::try_from(n).unwrap_or(usize::MAX)))?;
         Ok(0)
     }
 
-    fn setrlimit(which: u32, at: UserPtr<[u64; 2]>) {
+    fn setrlimit(which: u32, at: UserPtr<[usize; 2]>) {
         let which = limit_of(which)?;
-        let [soft, hard] = at.read()?;
+        let [soft, hard] = at.read()?.map(|n| if n == usize::MAX { u64::MAX } else { n as u64 });
         change_limit(&current().process, which, Limit { soft, hard })?;
         Ok(0)
     }

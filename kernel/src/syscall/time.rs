@@ -1,7 +1,7 @@
 //! System calls about time: clocks, sleeping, interval timers, POSIX timers, timer files.
 
 use super::SysResult;
-use crate::mm::user::UserPtr;
+use crate::mm::user::{Plain, UserPtr};
 use crate::task::creds::cap;
 use crate::task::{current, find_task};
 use crate::time::clock::{Clock, resolution};
@@ -14,16 +14,53 @@ use alloc::sync::Arc;
 use core::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use limen_linux_abi::Errno;
 
-/// `struct timespec` and `struct __kernel_timespec`.
-type Timespec = [i64; 2];
-/// `struct timeval`.
-type Timeval = [i64; 2];
+/// One word of a time: of 64 bits everywhere, and a machine word for the calls that came before that. `[T; 2]` is a `timespec` or a
+/// `timeval`.
+pub trait TimeWord: Plain {
+    /// Seconds, or another signed figure.
+    fn get(self) -> i64;
+    /// Nanoseconds or microseconds: a machine word, in whatever it lies.
+    fn fraction(self) -> i64;
+    /// The figure, cut to the width.
+    fn put(value: i64) -> Self;
+}
+
+impl TimeWord for i64 {
+    #[inline(always)]
+    fn get(self) -> i64 {
+        self
+    }
+    #[inline(always)]
+    fn fraction(self) -> i64 {
+        self as isize as i64
+    }
+    #[inline(always)]
+    fn put(value: i64) -> Self {
+        value
+    }
+}
+
+impl TimeWord for isize {
+    #[inline(always)]
+    fn get(self) -> i64 {
+        self as i64
+    }
+    #[inline(always)]
+    fn fraction(self) -> i64 {
+        self as i64
+    }
+    #[inline(always)]
+    fn put(value: i64) -> Self {
+        value as isize
+    }
+}
 
 const TIMER_ABSTIME: u32 = 1;
 
 /// Reads a `timespec` as nanoseconds; `EINVAL` if it is not a valid one.
-pub fn read_timespec(at: UserPtr<Timespec>) -> Result<u64, Errno> {
+pub fn read_timespec<T: TimeWord>(at: UserPtr<[T; 2]>) -> Result<u64, Errno> {
     let [seconds, ns] = at.read()?;
+    let (seconds, ns) = (seconds.get(), ns.fraction());
     if seconds < 0 || !(0..NSEC_PER_SEC as i64).contains(&ns) {
         return Err(Errno::EINVAL);
     }
@@ -33,15 +70,15 @@ pub fn read_timespec(at: UserPtr<Timespec>) -> Result<u64, Errno> {
 }
 
 /// Writes nanoseconds as a `timespec`.
-pub fn write_timespec(at: UserPtr<Timespec>, ns: u64) -> Result<(), Errno> {
-    at.write([(ns / NSEC_PER_SEC) as i64, (ns % NSEC_PER_SEC) as i64])
+pub fn write_timespec<T: TimeWord>(at: UserPtr<[T; 2]>, ns: u64) -> Result<(), Errno> {
+    at.write([
+        T::put((ns / NSEC_PER_SEC) as i64),
+        T::put((ns % NSEC_PER_SEC) as i64),
+    ])
 }
 
-fn read_timeval(at: UserPtr<Timeval>) -> Result<u64, Errno> {
-    timeval_ns(at.read()?)
-}
-
-fn timeval_ns([seconds, us]: Timeval) -> Result<u64, Errno> {
+fn timeval_ns(time: [isize; 2]) -> Result<u64, Errno> {
+    let [seconds, us] = time.map(|n| n as i64);
     if seconds < 0 || !(0..1_000_000).contains(&us) {
         return Err(Errno::EINVAL);
     }
@@ -51,9 +88,9 @@ fn timeval_ns([seconds, us]: Timeval) -> Result<u64, Errno> {
 }
 
 /// Rounded up, so that a timer that runs is not shown as zero.
-fn to_timeval(ns: u64) -> Timeval {
+fn to_timeval(ns: u64) -> [isize; 2] {
     let us = ns.div_ceil(1000);
-    [(us / 1_000_000) as i64, (us % 1_000_000) as i64]
+    [(us / 1_000_000) as isize, (us % 1_000_000) as isize]
 }
 
 /// An absolute deadline from a relative time, far in the future rather than wrapped.
@@ -70,12 +107,12 @@ fn may_set_time() -> Result<(), Errno> {
 }
 
 /// Sleeps on a relative time; interrupted, it goes on through `restart_syscall` and says how much is left.
-fn sleep_relative(deadline: u64, remaining: usize) -> SysResult {
+fn sleep_relative<T: TimeWord>(deadline: u64, remaining: UserPtr<[T; 2]>) -> SysResult {
     match sleep_until(deadline) {
         Ok(()) => Ok(0),
         Err(_) => {
-            if remaining != 0 {
-                write_timespec(UserPtr::new(remaining), deadline.saturating_sub(now_ns()))?;
+            if let Some(remaining) = remaining.non_null() {
+                write_timespec(remaining, deadline.saturating_sub(now_ns()))?;
             }
             *current().restart.lock() = Some(Box::new(move || sleep_relative(deadline, remaining)));
             Err(Errno::ERESTART_RESTARTBLOCK)
@@ -93,15 +130,15 @@ fn itimer(which: i32) -> Result<Itimer, Errno> {
 }
 
 /// A pair of `timespec`s: interval, value.
-fn read_itimerspec(at: usize) -> Result<(u64, u64), Errno> {
-    let interval = read_timespec(UserPtr::new(at))?;
-    let value = read_timespec(UserPtr::new(at.wrapping_add(16)))?;
-    Ok((interval, value))
+fn read_itimerspec<T: TimeWord>(at: UserPtr<[[T; 2]; 2]>) -> Result<(u64, u64), Errno> {
+    let first = at.cast::<[T; 2]>();
+    Ok((read_timespec(first)?, read_timespec(first.add(1))?))
 }
 
-fn write_itimerspec(at: usize, interval: u64, value: u64) -> Result<(), Errno> {
-    write_timespec(UserPtr::new(at), interval)?;
-    write_timespec(UserPtr::new(at.wrapping_add(16)), value)
+fn write_itimerspec<T: TimeWord>(at: UserPtr<[[T; 2]; 2]>, interval: u64, value: u64) -> Result<(), Errno> {
+    let first = at.cast::<[T; 2]>();
+    write_timespec(first, interval)?;
+    write_timespec(first.add(1), value)
 }
 
 /// Turns a new setting's value into an expiry on `clock`.
@@ -118,14 +155,17 @@ static FREQUENCY: AtomicI64 = AtomicI64::new(0);
 static STATUS: AtomicU32 = AtomicU32::new(STA_UNSYNC);
 const STA_UNSYNC: u32 = 0x40;
 
-/// `adjtimex`: the words of `struct timex` (64-bit layout).
-fn adjust(at: UserPtr<[i64; 26]>) -> SysResult {
+/// Words of `struct timex` that mean something; room for more follows them.
+const TIMEX_WORDS: usize = 21;
+
+/// `adjtimex`. The structure's members are words, or integers each with a word of its own where words are wider.
+fn adjust<T: TimeWord>(at: UserPtr<[T; TIMEX_WORDS]>) -> SysResult {
     const ADJ_FREQUENCY: u32 = 2;
     const ADJ_STATUS: u32 = 0x10;
     const ADJ_TAI: u32 = 0x80;
     const ADJ_SETOFFSET: u32 = 0x100;
     const ADJ_NANO: u32 = 0x2000;
-    let mut t = at.read()?;
+    let t = at.read()?.map(T::get);
     let modes = t[0] as u32;
     if modes != 0 && modes != 0x8000 | 0x2000 {
         may_set_time()?;
@@ -148,7 +188,7 @@ fn adjust(at: UserPtr<[i64; 26]>) -> SysResult {
     }
     let now = realtime_ns();
     let status = STATUS.load(Ordering::Relaxed);
-    t = [0; 26];
+    let mut t = [0; TIMEX_WORDS];
     t[0] = i64::from(modes);
     t[2] = FREQUENCY.load(Ordering::Relaxed);
     t[3] = 16_000_000;
@@ -161,7 +201,7 @@ fn adjust(at: UserPtr<[i64; 26]>) -> SysResult {
     t[10] = (now % NSEC_PER_SEC / 1000) as i64;
     t[11] = 10_000;
     t[20] = i64::from(tai_offset());
-    at.write(t)?;
+    at.write(t.map(T::put))?;
     const TIME_OK: usize = 0;
     const TIME_ERROR: usize = 5;
     Ok(if status & STA_UNSYNC != 0 {
@@ -172,18 +212,25 @@ fn adjust(at: UserPtr<[i64; 26]>) -> SysResult {
 }
 
 crate::syscalls! {
-    fn time(at: UserPtr<i64>) {
-        let seconds = (realtime_ns() / NSEC_PER_SEC) as i64;
+    fn time(at: UserPtr<isize>) {
+        let seconds = (realtime_ns() / NSEC_PER_SEC) as isize;
         if let Some(at) = at.non_null() {
             at.write(seconds)?;
         }
         Ok(seconds as usize)
     }
 
-    fn gettimeofday(tv: UserPtr<Timeval>, tz: UserPtr<[i32; 2]>) {
+    fn stime(at: UserPtr<isize>) {
+        let seconds = u64::try_from(at.read()?).map_err(|_| Errno::EINVAL)?;
+        may_set_time()?;
+        set_realtime_ns(seconds.saturating_mul(NSEC_PER_SEC));
+        Ok(0)
+    }
+
+    fn gettimeofday(tv: UserPtr<[isize; 2]>, tz: UserPtr<[i32; 2]>) {
         if let Some(tv) = tv.non_null() {
             let now = realtime_ns();
-            tv.write([(now / NSEC_PER_SEC) as i64, (now % NSEC_PER_SEC / 1000) as i64])?;
+            tv.write([(now / NSEC_PER_SEC) as isize, (now % NSEC_PER_SEC / 1000) as isize])?;
         }
         if let Some(tz) = tz.non_null() {
             tz.write([0, 0])?;
@@ -191,8 +238,8 @@ crate::syscalls! {
         Ok(0)
     }
 
-    fn settimeofday(tv: UserPtr<Timeval>, tz: UserPtr<[i32; 2]>) {
-        let ns = tv.non_null().map(read_timeval).transpose()?;
+    fn settimeofday(tv: UserPtr<[isize; 2]>, tz: UserPtr<[i32; 2]>) {
+        let ns = match tv.non_null() { Some(tv) => Some(timeval_ns(tv.read()?)?), None => None };
         let zone = tz.non_null().map(|tz| tz.read()).transpose()?;
         may_set_time()?;
         // The kernel's time zone only ever mattered to old file systems; its range is checked as ever.
@@ -205,7 +252,7 @@ crate::syscalls! {
         Ok(0)
     }
 
-    fn clock_gettime(id: i32, at: UserPtr<Timespec>) {
+    fn clock_gettime/clock_gettime64(id: i32, at: UserPtr<[Time; 2]>) {
         let now = match id {
             0 | 5 => realtime_ns(),
             1 | 4 | 6 | 7 => now_ns(),
@@ -215,7 +262,7 @@ crate::syscalls! {
         Ok(0)
     }
 
-    fn clock_settime(id: i32, at: UserPtr<Timespec>) {
+    fn clock_settime/clock_settime64(id: i32, at: UserPtr<[Time; 2]>) {
         if id != 0 {
             // Other clocks exist but can't be set, or don't exist: the same answer.
             return Err(Errno::EINVAL);
@@ -226,7 +273,7 @@ crate::syscalls! {
         Ok(0)
     }
 
-    fn clock_getres(id: i32, at: UserPtr<Timespec>) {
+    fn clock_getres/clock_getres_time64(id: i32, at: UserPtr<[Time; 2]>) {
         let ns = resolution(id)?;
         if let Some(at) = at.non_null() {
             write_timespec(at, ns)?;
@@ -234,11 +281,11 @@ crate::syscalls! {
         Ok(0)
     }
 
-    fn nanosleep(requested: UserPtr<Timespec>, remaining: usize) {
+    fn nanosleep(requested: UserPtr<[isize; 2]>, remaining: UserPtr<[isize; 2]>) {
         sleep_relative(deadline_after(read_timespec(requested)?), remaining)
     }
 
-    fn clock_nanosleep(id: i32, flags: u32, requested: UserPtr<Timespec>, remaining: usize) {
+    fn clock_nanosleep/clock_nanosleep_time64(id: i32, flags: u32, requested: UserPtr<[Time; 2]>, remaining: UserPtr<[Time; 2]>) {
         let clock = Clock::from_id(id)?;
         let ns = read_timespec(requested)?;
         if let Clock::Thread(..) = clock {
@@ -260,11 +307,11 @@ crate::syscalls! {
         }
     }
 
-    fn adjtimex(at: UserPtr<[i64; 26]>) {
+    fn adjtimex(at: UserPtr<[isize; TIMEX_WORDS]>) {
         adjust(at)
     }
 
-    fn clock_adjtime(id: i32, at: UserPtr<[i64; 26]>) {
+    fn clock_adjtime/clock_adjtime64(id: i32, at: UserPtr<[Time; TIMEX_WORDS]>) {
         if id != 0 {
             return Err(if (0..=11).contains(&id) { Errno::EOPNOTSUPP } else { Errno::EINVAL });
         }
@@ -277,13 +324,13 @@ crate::syscalls! {
         Ok(if left == 0 { 0 } else { (left + NSEC_PER_SEC / 2).div_euclid(NSEC_PER_SEC).max(1) as usize })
     }
 
-    fn getitimer(which: i32, at: UserPtr<[Timeval; 2]>) {
+    fn getitimer(which: i32, at: UserPtr<[[isize; 2]; 2]>) {
         let (left, interval) = process::get_itimer(itimer(which)?);
         at.write([to_timeval(interval), to_timeval(left)])?;
         Ok(0)
     }
 
-    fn setitimer(which: i32, new: UserPtr<[Timeval; 2]>, old: UserPtr<[Timeval; 2]>) {
+    fn setitimer(which: i32, new: UserPtr<[[isize; 2]; 2]>, old: UserPtr<[[isize; 2]; 2]>) {
         let which = itimer(which)?;
         let (interval, value) = match new.non_null() {
             Some(new) => {
@@ -340,21 +387,21 @@ crate::syscalls! {
         Ok(0)
     }
 
-    fn timer_settime(id: i32, flags: u32, new: usize, old: usize) {
-        if new == 0 {
+    fn timer_settime/timer_settime64(id: i32, flags: u32, new: UserPtr<[[Time; 2]; 2]>, old: UserPtr<[[Time; 2]; 2]>) {
+        if new.is_null() {
             return Err(Errno::EINVAL);
         }
         let (interval, value) = read_itimerspec(new)?;
         let timer = process::find_posix(id)?;
         let expires = expiry(&timer.clock, value, flags & TIMER_ABSTIME != 0);
         let before = timer.set(Setting { expires, interval: if value == 0 { 0 } else { interval } });
-        if old != 0 {
+        if let Some(old) = old.non_null() {
             write_itimerspec(old, before.interval, before.expires)?;
         }
         Ok(0)
     }
 
-    fn timer_gettime(id: i32, at: usize) {
+    fn timer_gettime/timer_gettime64(id: i32, at: UserPtr<[[Time; 2]; 2]>) {
         let setting = process::find_posix(id)?.get();
         write_itimerspec(at, setting.interval, setting.expires)?;
         Ok(0)
@@ -380,7 +427,7 @@ crate::syscalls! {
         Ok(current().files().install(file, flags & TFD_CLOEXEC != 0)? as usize)
     }
 
-    fn timerfd_settime(fd: i32, flags: u32, new: usize, old: usize) {
+    fn timerfd_settime/timerfd_settime64(fd: i32, flags: u32, new: UserPtr<[[Time; 2]; 2]>, old: UserPtr<[[Time; 2]; 2]>) {
         const TFD_TIMER_CANCEL_ON_SET: u32 = 2;
         if flags & !(TIMER_ABSTIME | TFD_TIMER_CANCEL_ON_SET) != 0 {
             return Err(Errno::EINVAL);
@@ -389,13 +436,13 @@ crate::syscalls! {
         let file = current().files().get(fd)?;
         let timer = file.ops().downcast::<TimerFd>().ok_or(Errno::EINVAL)?;
         let before = timer.set_time(value, interval, flags & TIMER_ABSTIME != 0);
-        if old != 0 {
+        if let Some(old) = old.non_null() {
             write_itimerspec(old, before.interval, before.expires)?;
         }
         Ok(0)
     }
 
-    fn timerfd_gettime(fd: i32, at: usize) {
+    fn timerfd_gettime/timerfd_gettime64(fd: i32, at: UserPtr<[[Time; 2]; 2]>) {
         let file = current().files().get(fd)?;
         let setting = file.ops().downcast::<TimerFd>().ok_or(Errno::EINVAL)?.get();
         write_itimerspec(at, setting.interval, setting.expires)?;

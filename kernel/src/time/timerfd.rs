@@ -15,7 +15,7 @@ use alloc::sync::Arc;
 use limen_linux_abi::Errno;
 
 /// `TFD_NONBLOCK`'s sibling in `ioctl`: sets the tick count (checkpointing).
-const TFD_IOC_SET_TICKS: u32 = 0x4008_5400;
+const TFD_IOC_SET_TICKS: u32 = limen_linux_abi::native::ioc::write(b'T', 0, 8);
 
 /// The operations of a timer file.
 pub struct TimerFd {

@@ -10,7 +10,7 @@ use crate::log;
 use crate::sync::IrqSpinLock;
 use alloc::boxed::Box;
 use alloc::sync::{Arc, Weak};
-use limen_tty::{ControlFlags, Fault, Termios};
+use limen_tty::{B9600, ControlFlags, Fault, Termios};
 
 /// A byte, or what went wrong instead.
 pub type Received = Result<u8, Fault>;
@@ -162,7 +162,11 @@ pub fn init() {
             tty: crate::sync::Once::new(),
         });
         let mut termios = Termios::standard();
-        termios.control = ControlFlags::from_bits_retain(0o15 | 0o60 | 0o200 | 0o2000 | 0o4000);
+        termios.control = ControlFlags::from_bits_retain(B9600)
+            | ControlFlags::CS8
+            | ControlFlags::CREAD
+            | ControlFlags::HUPCL
+            | ControlFlags::CLOCAL;
         termios.speed = (9600, 9600);
         let tty = Tty::new(
             &alloc::format!("{name}{number}"),

@@ -17,7 +17,7 @@ const O_NOCTTY: u32 = 0o400;
 /// `O_ACCMODE`, `O_WRONLY`.
 const O_ACCMODE: u32 = 3;
 const O_WRONLY: u32 = 1;
-const TIOCSPGRP: u32 = 0x5410;
+const TIOCSPGRP: u32 = limen_linux_abi::native::ioctl::TIOCSPGRP;
 
 /// An open terminal.
 pub struct TtyFile {

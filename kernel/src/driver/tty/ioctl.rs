@@ -1,87 +1,128 @@
-//! `ioctl` of terminals: settings, window size, job control, flow control. Numbers are those shared by all architectures but powerpc, mips, sparc.
+//! `ioctl` of terminals: settings, window size, job control, flow control. Numbers that differ between architectures come from
+//! `limen_linux_abi`; the others are named here.
 
 use super::{State, Tty, pty};
 use crate::mm::user::UserPtr;
 use crate::syscall::SysResult;
 use crate::task::current;
+use limen_linux_abi::native::ioc;
+use limen_linux_abi::native::ioctl::*;
+use limen_linux_abi::native::termios::{CHARS_AT, LINE_AT, OLD_CHARS, OLD_SIZE};
+use limen_linux_abi::native::termios2::*;
 use limen_linux_abi::Errno;
 use limen_tty::{Termios, cc};
 
 /// `CAP_SYS_ADMIN`.
 const CAP_SYS_ADMIN: u32 = 21;
 
+const TIOCEXCL: u32 = 0x540c;
+const TIOCNXCL: u32 = 0x540d;
+pub(super) const TIOCSCTTY: u32 = 0x540e;
+const TIOCSTI: u32 = 0x5412;
+const TIOCMGET: u32 = 0x5415;
+const TIOCMBIS: u32 = 0x5416;
+const TIOCMSET: u32 = 0x5418;
+const TIOCGSOFTCAR: u32 = 0x5419;
+const TIOCSSOFTCAR: u32 = 0x541a;
+const TIOCCONS: u32 = 0x541d;
+pub(super) const TIOCNOTTY: u32 = 0x5422;
+const TIOCSETD: u32 = 0x5423;
+const TIOCGETD: u32 = 0x5424;
+const TCSBRKP: u32 = 0x5425;
+const TIOCSBRK: u32 = 0x5427;
+const TIOCCBRK: u32 = 0x5428;
+const TIOCGSID: u32 = 0x5429;
+const TIOCVHANGUP: u32 = 0x5437;
+const TIOCGDEV: u32 = ioc::read(b'T', 0x32, 4);
+const TIOCGEXCL: u32 = ioc::read(b'T', 0x40, 4);
+
+/// When new settings apply.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum When {
+    /// At once.
+    Now,
+    /// After output has gone.
+    Drained,
+    /// After output has gone, and input that nobody has read goes, too.
+    Flush,
+}
+
+impl When {
+    /// What `cmd` means among commands of which these two do not mean "now".
+    fn of(cmd: u32, drained: u32, flush: u32) -> Self {
+        match cmd {
+            _ if cmd == drained => Self::Drained,
+            _ if cmd == flush => Self::Flush,
+            _ => Self::Now,
+        }
+    }
+}
+
 impl Tty {
     /// `master`: asked through the other end of a pseudo-terminal.
     pub(super) fn ioctl(&self, master: bool, cmd: u32, arg: usize) -> SysResult {
         match cmd {
-            // TCGETS, TCGETS2, TCGETA
-            0x5401 => UserPtr::new(arg).write(self.termios().to_bytes()).map(|()| 0),
-            0x802c_542a => UserPtr::new(arg).write(self.termios().to_bytes2()).map(|()| 0),
-            0x5405 => UserPtr::new(arg).write(to_termio(&self.termios())).map(|()| 0),
-            // TCSETS, TCSETSW, TCSETSF, then the variants with speeds, then the old ones
-            0x5402..=0x5404 => {
-                self.set_termios(Termios::from_bytes(&UserPtr::new(arg).read()?), cmd - 0x5402)
+            TCGETS => UserPtr::new(arg).write(self.termios().to_bytes()).map(|()| 0),
+            TCGETS2 => UserPtr::new(arg).write(self.termios().to_bytes2()).map(|()| 0),
+            TCGETA => UserPtr::new(arg).write(to_termio(&self.termios())).map(|()| 0),
+            TCSETS | TCSETSW | TCSETSF => {
+                let new = Termios::from_bytes(&UserPtr::new(arg).read()?);
+                self.set_termios(new, When::of(cmd, TCSETSW, TCSETSF))
             }
-            0x402c_542b..=0x402c_542d => self.set_termios(
-                Termios::from_bytes2(&UserPtr::new(arg).read()?),
-                cmd - 0x402c_542b,
-            ),
-            0x5406..=0x5408 => {
-                let old = self.termios();
-                self.set_termios(from_termio(&UserPtr::new(arg).read()?, old), cmd - 0x5406)
+            TCSETS2 | TCSETSW2 | TCSETSF2 => {
+                let new = Termios::from_bytes2(&UserPtr::new(arg).read()?);
+                self.set_termios(new, When::of(cmd, TCSETSW2, TCSETSF2))
             }
-            // TCSBRK, TCSBRKP: no line here can send a break, so only the waiting for output is left.
-            0x5409 | 0x5425 => {
+            TCSETA | TCSETAW | TCSETAF => {
+                let new = from_termio(&UserPtr::new(arg).read()?, self.termios());
+                self.set_termios(new, When::of(cmd, TCSETAW, TCSETAF))
+            }
+            // No line here can send a break, so only the waiting for output is left.
+            TCSBRK | TCSBRKP => {
                 self.check_background_change()?;
                 self.drain().map(|()| 0)
             }
-            // TIOCSBRK, TIOCCBRK
-            0x5427 | 0x5428 => Ok(0),
-            0x540a => self.flow(arg),
-            0x540b => self.flush(arg),
-            // TIOCEXCL, TIOCNXCL, TIOCGEXCL
-            0x540c | 0x540d => {
+            TIOCSBRK | TIOCCBRK => Ok(0),
+            TCXONC => self.flow(arg),
+            TCFLSH => self.flush(arg),
+            TIOCEXCL | TIOCNXCL => {
                 self.exclusive
-                    .store(cmd == 0x540c, core::sync::atomic::Ordering::Relaxed);
+                    .store(cmd == TIOCEXCL, core::sync::atomic::Ordering::Relaxed);
                 Ok(0)
             }
-            0x8004_5440 => {
+            TIOCGEXCL => {
                 let on = self.exclusive.load(core::sync::atomic::Ordering::Relaxed);
                 UserPtr::new(arg).write(i32::from(on)).map(|()| 0)
             }
-            // TIOCSCTTY, TIOCNOTTY
-            0x540e => {
+            TIOCSCTTY => {
                 let steal = arg == 1 && current().creds().capable(CAP_SYS_ADMIN);
                 self.make_controlling(steal).map(|()| 0)
             }
-            0x5422 => self.give_up().map(|()| 0),
-            // TIOCGPGRP, TIOCSPGRP, TIOCGSID
-            0x540f => {
+            TIOCNOTTY => self.give_up().map(|()| 0),
+            TIOCGPGRP => {
                 self.owned(master)?;
                 UserPtr::new(arg).write(self.job.lock().foreground).map(|()| 0)
             }
-            0x5410 => {
+            TIOCSPGRP => {
                 let group: i32 = UserPtr::new(arg).read()?;
                 self.set_foreground(group).map(|()| 0)
             }
-            0x5429 => {
+            TIOCGSID => {
                 self.owned(master)?;
                 match self.job.lock().session {
                     0 => Err(Errno::ENOTTY),
                     session => UserPtr::new(arg).write(session).map(|()| 0),
                 }
             }
-            // TIOCOUTQ, FIONREAD
-            0x5411 => {
+            TIOCOUTQ => {
                 let n = self.state.lock().line.out.len();
                 UserPtr::new(arg).write(n as i32).map(|()| 0)
             }
-            0x541b => {
+            FIONREAD => {
                 let n = self.state.lock().disc.readable();
                 UserPtr::new(arg).write(n as i32).map(|()| 0)
             }
-            // TIOCSTI
-            0x5412 => {
+            TIOCSTI => {
                 if !self.is_mine() && !current().creds().capable(CAP_SYS_ADMIN) {
                     return Err(Errno::EPERM);
                 }
@@ -89,56 +130,51 @@ impl Tty {
                 self.receive(&[byte]);
                 Ok(0)
             }
-            // TIOCGWINSZ, TIOCSWINSZ
-            0x5413 => {
+            TIOCGWINSZ => {
                 let size = self.state.lock().size;
                 UserPtr::new(arg).write(size).map(|()| 0)
             }
-            0x5414 => {
+            TIOCSWINSZ => {
                 self.resize(UserPtr::new(arg).read()?);
                 Ok(0)
             }
-            // TIOCMGET; setting the lines changes nothing on lines that have none to set.
-            0x5415 => {
+            TIOCMGET => {
                 let lines = self.driver.modem().ok_or(Errno::EINVAL)?;
                 UserPtr::new(arg).write(lines).map(|()| 0)
             }
-            0x5416..=0x5418 => self.driver.modem().map(|_| 0).ok_or(Errno::EINVAL),
-            // TIOCGSOFTCAR, TIOCSSOFTCAR
-            0x5419 => {
+            // Changes nothing on lines that have none to set.
+            TIOCMBIS..=TIOCMSET => self.driver.modem().map(|_| 0).ok_or(Errno::EINVAL),
+            TIOCGSOFTCAR => {
                 let local = self.termios().control.contains(limen_tty::ControlFlags::CLOCAL);
                 UserPtr::new(arg).write(i32::from(local)).map(|()| 0)
             }
-            0x541a => {
+            TIOCSSOFTCAR => {
                 let on: i32 = UserPtr::new(arg).read()?;
                 self.state
                     .lock()
                     .change(|t| t.control.set(limen_tty::ControlFlags::CLOCAL, on != 0));
                 Ok(0)
             }
-            // TIOCCONS
-            0x541d => {
+            TIOCCONS => {
                 if !current().creds().capable(CAP_SYS_ADMIN) {
                     return Err(Errno::EPERM);
                 }
                 super::console::redirect(self.arc().ok_or(Errno::EIO)?)?;
                 Ok(0)
             }
-            // TIOCSETD, TIOCGETD: only N_TTY
-            0x5423 => match UserPtr::<i32>::new(arg).read()? {
+            // Only N_TTY.
+            TIOCSETD => match UserPtr::<i32>::new(arg).read()? {
                 0 => Ok(0),
                 _ => Err(Errno::EINVAL),
             },
-            0x5424 => UserPtr::new(arg).write(0i32).map(|()| 0),
-            // TIOCGDEV
-            0x8004_5432 => {
+            TIOCGETD => UserPtr::new(arg).write(0i32).map(|()| 0),
+            TIOCGDEV => {
                 let (major, minor) = self.dev();
                 UserPtr::new(arg)
                     .write(crate::fs::inode::Dev::new(major, minor).encode())
                     .map(|()| 0)
             }
-            // TIOCVHANGUP
-            0x5437 => {
+            TIOCVHANGUP => {
                 if !current().creds().capable(CAP_SYS_ADMIN) {
                     return Err(Errno::EPERM);
                 }
@@ -163,14 +199,13 @@ impl Tty {
         }
     }
 
-    /// `how`: 0 now, 1 after output has gone, 2 also dropping input.
-    pub(super) fn set_termios(&self, new: Termios, how: u32) -> SysResult {
+    pub(super) fn set_termios(&self, new: Termios, when: When) -> SysResult {
         self.check_background_change()?;
-        if how >= 1 {
+        if when != When::Now {
             self.drain()?;
         }
         let mut state = self.state.lock();
-        if how == 2 {
+        if when == When::Flush {
             state.disc.flush_input();
         }
         let old = *state.disc.termios();
@@ -196,7 +231,7 @@ impl Tty {
         self.driver.start(self);
         // Readers may wait for something else now.
         self.input.wake_all();
-        if how == 2 {
+        if when == When::Flush {
             self.driver.unthrottle(self);
         }
         Ok(0)
@@ -261,24 +296,24 @@ impl State {
     }
 }
 
-/// `struct termio` (18 bytes): the low halves of the flags and eight characters.
-fn to_termio(t: &Termios) -> [u8; 18] {
-    let mut out = [0; 18];
+/// `struct termio`: the low halves of the flags, the discipline and the first characters.
+fn to_termio(t: &Termios) -> [u8; OLD_SIZE] {
+    let mut out = [0; OLD_SIZE];
     let flags = [t.input.bits(), t.output.bits(), t.control.bits(), t.local.bits()];
     for (i, word) in flags.into_iter().enumerate() {
         out[2 * i..2 * i + 2].copy_from_slice(&(word as u16).to_ne_bytes());
     }
     out[8] = t.discipline;
-    out[9..17].copy_from_slice(&t.chars[..8]);
+    out[9..9 + OLD_CHARS].copy_from_slice(&t.chars[..OLD_CHARS]);
     out
 }
 
-fn from_termio(bytes: &[u8; 18], old: Termios) -> Termios {
+fn from_termio(bytes: &[u8; OLD_SIZE], old: Termios) -> Termios {
     let mut full = old.to_bytes();
     for i in 0..4 {
         full[4 * i..4 * i + 2].copy_from_slice(&bytes[2 * i..2 * i + 2]);
     }
-    full[16] = bytes[8];
-    full[17..25].copy_from_slice(&bytes[9..17]);
+    full[LINE_AT] = bytes[8];
+    full[CHARS_AT..CHARS_AT + OLD_CHARS].copy_from_slice(&bytes[9..9 + OLD_CHARS]);
     Termios::from_bytes(&full)
 }

@@ -1,6 +1,7 @@
 //! Pseudo-terminals: `/dev/ptmx` makes a pair; the slave is an ordinary terminal whose "device" is the master, an open file. Slaves appear in
 //! devpts (see `fs/devpts`).
 
+use super::ioctl::{TIOCNOTTY, TIOCSCTTY};
 use super::{Driver, Tty};
 use crate::fs::devices;
 use crate::fs::file::{File, FileOps};
@@ -17,6 +18,8 @@ use alloc::format;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering};
+use limen_linux_abi::native::ioc;
+use limen_linux_abi::native::ioctl::{FIONREAD, TIOCOUTQ};
 use limen_linux_abi::Errno;
 use limen_tty::Termios;
 
@@ -267,51 +270,53 @@ impl FileOps for Master {
     }
 
     fn ioctl(&self, _: &File, cmd: u32, arg: usize) -> SysResult {
+        const TIOCPKT: u32 = 0x5420;
+        const TIOCGPTN: u32 = ioc::read(b'T', 0x30, 4);
+        const TIOCSPTLCK: u32 = ioc::write(b'T', 0x31, 4);
+        const TIOCSIG: u32 = ioc::write(b'T', 0x36, 4);
+        const TIOCGPKT: u32 = ioc::read(b'T', 0x38, 4);
+        const TIOCGPTLCK: u32 = ioc::read(b'T', 0x39, 4);
+        const TIOCGPTPEER: u32 = ioc::none(b'T', 0x41);
         let pair = self.pair();
         match cmd {
-            // TIOCGPTN
-            0x8004_5430 => UserPtr::new(arg).write(pair.index).map(|()| 0),
-            // TIOCSPTLCK, TIOCGPTLCK
-            0x4004_5431 => {
+            TIOCGPTN => UserPtr::new(arg).write(pair.index).map(|()| 0),
+            TIOCSPTLCK => {
                 pair.locked
                     .store(UserPtr::<i32>::new(arg).read()? != 0, Ordering::Relaxed);
                 Ok(0)
             }
-            0x8004_5439 => UserPtr::new(arg).write(i32::from(!pair.unlocked())).map(|()| 0),
-            // TIOCPKT, TIOCGPKT
-            0x5420 => {
+            TIOCGPTLCK => UserPtr::new(arg).write(i32::from(!pair.unlocked())).map(|()| 0),
+            TIOCPKT => {
                 let on = UserPtr::<i32>::new(arg).read()? != 0;
                 if !pair.packet.swap(on, Ordering::Relaxed) {
                     self.tty.state.lock().line.packet = 0;
                 }
                 Ok(0)
             }
-            0x8004_5438 => {
+            TIOCGPKT => {
                 let on = pair.packet.load(Ordering::Relaxed);
                 UserPtr::new(arg).write(i32::from(on)).map(|()| 0)
             }
-            // TIOCSIG
-            0x4004_5436 => match arg {
+            TIOCSIG => match arg {
                 2 | 3 | 20 => {
                     self.tty.signal_foreground(arg as u32);
                     Ok(0)
                 }
                 _ => Err(Errno::EINVAL),
             },
-            // TIOCGPTPEER
-            0x5441 => {
+            TIOCGPTPEER => {
                 let file = crate::fs::open_path(&format!("/dev/{}", self.tty.name()), arg as u32, 0)?;
                 let cloexec = arg as u32 & 0o2000000 != 0;
                 current().files().install(file, cloexec).map(|fd| fd as usize)
             }
-            // FIONREAD, TIOCOUTQ: what is waiting in either direction
-            0x541b => {
+            // What is waiting in either direction.
+            FIONREAD => {
                 let n = self.tty.state.lock().line.out.len();
                 UserPtr::new(arg).write(n as i32).map(|()| 0)
             }
-            0x5411 => UserPtr::new(arg).write(0i32).map(|()| 0),
-            // TIOCSCTTY, TIOCNOTTY: a master is nobody's controlling terminal
-            0x540e | 0x5422 => Err(Errno::ENOTTY),
+            TIOCOUTQ => UserPtr::new(arg).write(0i32).map(|()| 0),
+            // A master is nobody's controlling terminal.
+            TIOCSCTTY | TIOCNOTTY => Err(Errno::ENOTTY),
             _ => self.tty.ioctl(true, cmd, arg),
         }
     }

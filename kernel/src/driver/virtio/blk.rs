@@ -18,7 +18,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use bitflags::bitflags;
 use core::sync::atomic::{AtomicU64, Ordering};
-use limen_linux_abi::Errno;
+use limen_linux_abi::{Errno, native::ioc};
 use virtio_drivers::Error;
 use virtio_drivers::queue::VirtQueue;
 use virtio_drivers::transport::Transport;
@@ -250,16 +250,24 @@ impl FileOps for DiskFile {
         self.0.transfer(&mut buffer, Request::Flush, 0, 0)
     }
     fn ioctl(&self, _: &File, cmd: u32, arg: usize) -> SysResult {
+        const WORD: usize = size_of::<usize>();
+        const BLKROGET: u32 = ioc::none(0x12, 94);
+        const BLKGETSIZE: u32 = ioc::none(0x12, 96);
+        const BLKFLSBUF: u32 = ioc::none(0x12, 97);
+        const BLKSSZGET: u32 = ioc::none(0x12, 104);
+        const BLKBSZGET: u32 = ioc::read(0x12, 112, WORD);
+        const BLKGETSIZE64: u32 = ioc::read(0x12, 114, WORD);
+        const BLKPBSZGET: u32 = ioc::none(0x12, 123);
         match cmd {
-            // BLKGETSIZE64, BLKGETSIZE
-            0x8008_1272 => UserPtr::new(arg).write(self.0.bytes()).map(|()| 0),
-            0x1260 => UserPtr::new(arg).write(self.0.sectors as usize).map(|()| 0),
-            // BLKSSZGET, BLKBSZGET, BLKPBSZGET
-            0x1268 | 0x8008_1270 | 0x127b => UserPtr::new(arg).write(SECTOR as u32).map(|()| 0),
-            // BLKROGET
-            0x125e => UserPtr::new(arg).write(i32::from(self.0.read_only)).map(|()| 0),
-            // BLKFLSBUF: nothing is buffered
-            0x1261 => Ok(0),
+            BLKGETSIZE64 => UserPtr::new(arg).write(self.0.bytes()).map(|()| 0),
+            BLKGETSIZE => {
+                let sectors = usize::try_from(self.0.sectors).map_err(|_| Errno::EFBIG)?;
+                UserPtr::new(arg).write(sectors).map(|()| 0)
+            }
+            BLKSSZGET | BLKBSZGET | BLKPBSZGET => UserPtr::new(arg).write(SECTOR as u32).map(|()| 0),
+            BLKROGET => UserPtr::new(arg).write(i32::from(self.0.read_only)).map(|()| 0),
+            // Nothing is buffered.
+            BLKFLSBUF => Ok(0),
             _ => Err(Errno::ENOTTY),
         }
     }

@@ -1,0 +1,13 @@
+//! The arm64 ABI: Linux's generic one.
+
+pub use super::arm::EpollEvent;
+pub use super::generic::{
+    Flock, Flock as Flock64, StatGeneric as Stat, StatGeneric as Stat64, Statfs, Statfs as Statfs64, Sysinfo, ioc, ioctl, mman, socket, termios,
+    termios2,
+};
+
+/// `MAP_32BIT`: only x86_64 has it.
+pub const MAP_32BIT: u32 = 0;
+
+/// `FIOQSIZE`, which arm numbers otherwise.
+pub const FIOQSIZE: u32 = 0x5460;

@@ -1,0 +1,19 @@
+//! The 64-bit Power ABI, as little-endian Linux uses it.
+
+pub use super::arm::EpollEvent;
+pub use super::generic::{Flock, Flock as Flock64, StatNlinkFirst as Stat, StatNlinkFirst as Stat64, Statfs, Statfs as Statfs64, Sysinfo};
+pub use super::powerpc::{ioc, ioctl, mman, socket, termios};
+
+/// `MAP_32BIT`: only x86_64 has it.
+pub const MAP_32BIT: u32 = 0;
+
+pub use ioctl::FIOQSIZE;
+
+/// No `struct termios2` here, so no numbers for it either: values no command has.
+pub mod termios2 {
+    #![allow(missing_docs, reason = "ioctl_tty(2) says what they do")]
+    pub const TCGETS2: u32 = u32::MAX;
+    pub const TCSETS2: u32 = u32::MAX;
+    pub const TCSETSW2: u32 = u32::MAX;
+    pub const TCSETSF2: u32 = u32::MAX;
+}
