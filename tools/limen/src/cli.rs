@@ -56,7 +56,7 @@ pub struct RunOptions {
     /// Your own initramfs (newc cpio; plain, gzip, zstd or lz4) with its own /init; ARGS go to that init
     #[arg(long, value_name = "FILE")]
     pub initrd: Option<PathBuf>,
-    /// A Linux kernel image to run instead of Limen
+    /// A Linux kernel image to run instead of Limen; `linux` is Debian's
     #[arg(long, value_name = "FILE")]
     pub kernel: Option<PathBuf>,
     /// More words for the kernel's command line
@@ -143,7 +143,7 @@ pub struct TestOptions {
     /// Steps that run at the same time
     #[arg(short, long, default_value_t = 2)]
     pub jobs: usize,
-    /// Run the whole-system tests on this Linux image instead of Limen, to check the tests
+    /// Run the whole-system tests on this Linux image (`linux`: Debian's) instead of Limen, to check the tests
     #[arg(long, value_name = "FILE")]
     pub kernel: Option<PathBuf>,
 }

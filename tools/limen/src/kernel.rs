@@ -21,6 +21,9 @@ pub struct Kernel {
     pub modules: Vec<(String, Vec<u8>)>,
 }
 
+/// What `--kernel` calls Debian's current image, which is fetched.
+pub const LINUX: &str = "linux";
+
 /// Finds or builds the kernel of a run.
 pub fn choose(options: &RunOptions, arch: Arch) -> Result<Kernel> {
     let Some(path) = &options.kernel else {
@@ -36,6 +39,13 @@ pub fn choose(options: &RunOptions, arch: Arch) -> Result<Kernel> {
             limen: true,
             modules: Vec::new(),
         });
+    };
+    let debian;
+    let path = if path.as_os_str() == LINUX {
+        debian = linux::debian_image(arch)?;
+        &debian
+    } else {
+        path
     };
     let bytes = std::fs::read(path).with_context(|| {
         format!(
