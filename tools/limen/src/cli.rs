@@ -177,7 +177,7 @@ pub struct BenchOptions {
     /// Where the kernel's instructions go during a row (NAME or NAME/SIZE, or boot), by symbol
     #[arg(long, value_name = "NAME", conflicts_with = "wall")]
     pub profile: Option<String>,
-    /// A Limen kernel to measure instead of the tree's (for --profile, its ELF file with symbols)
+    /// A Limen kernel to measure instead of the tree's (for --profile, its ELF file with symbols); `linux` measures Debian's
     #[arg(long, value_name = "FILE")]
     pub kernel: Option<PathBuf>,
     /// QEMU's processor model [default: max without rep's byte counting and 5-level paging, cortex-a57, cortex-a15, power9]

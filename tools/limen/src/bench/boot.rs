@@ -6,10 +6,8 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 
 use super::MEMORY;
-use super::counted::{Kernel, Run};
-use super::guest::Guest;
+use super::counted::{Run, Subject};
 use super::plugin::Counting;
-use crate::arch::Arch;
 
 /// What one kernel gave; what was not asked for is `None`.
 #[derive(Default)]
@@ -43,34 +41,23 @@ pub const ROWS: [(&str, &str, fn(&Boot) -> Option<u64>); 5] = [
 const PATIENCE: Duration = Duration::from_secs(240);
 
 /// Measures the rows that `wanted` names.
-pub fn measure(
-    arch: Arch,
-    cpu: &str,
-    kernel: &Kernel,
-    guest: &Guest,
-    wanted: &dyn Fn(&str) -> bool,
-    verbose: bool,
-) -> Result<Boot> {
+pub fn measure(subject: Subject, wanted: &dyn Fn(&str) -> bool) -> Result<Boot> {
     let mut boot = Boot::default();
-    let name = &kernel.name;
+    let (name, arch) = (&subject.kernel.name, subject.arch);
     let run = |memory: u64, words: &[&str], icount: bool, plugin: Option<String>, timeout: Duration| {
         Run {
-            arch,
-            kernel,
-            initrd: &guest.hello.0,
-            cpu,
             memory,
             words: words.iter().map(|w| (*w).to_owned()).collect(),
             icount,
             plugin,
             timeout,
-            verbose,
+            ..subject.boot(&subject.guest.hello.0)
         }
         .run(&mut |_| {})
     };
     let arrived = |lines: &[String]| lines.iter().any(|l| l.contains("hello from init"));
     if wanted("image-size") {
-        boot.image = Some(std::fs::metadata(&kernel.image)?.len());
+        boot.image = Some(std::fs::metadata(&subject.kernel.image)?.len());
     }
     if wanted("boot") {
         eprintln!("limen: {name} on {arch}: boot");
@@ -118,18 +105,11 @@ pub fn measure(
 }
 
 /// Whether the kernel reaches init with so many MiB.
-pub fn reaches(arch: Arch, cpu: &str, kernel: &Kernel, guest: &Guest, memory: u64) -> Result<bool> {
+pub fn reaches(subject: Subject, memory: u64) -> Result<bool> {
     let run = Run {
-        arch,
-        kernel,
-        initrd: &guest.hello.0,
-        cpu,
         memory,
-        words: Vec::new(),
-        icount: true,
-        plugin: None,
         timeout: Duration::from_secs(60),
-        verbose: false,
+        ..subject.boot(&subject.guest.hello.0)
     };
     let ended = run.run(&mut |_| {})?;
     Ok(ended.lines.iter().any(|l| l.contains("hello from init")))

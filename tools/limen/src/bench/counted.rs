@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
+use super::guest::Guest;
+use super::{MEMORY, PATIENCE};
 use crate::arch::Arch;
 use crate::session::{self, Qemu};
 use crate::{machine, packages};
@@ -26,16 +28,42 @@ pub struct Kernel {
     pub limen: bool,
 }
 
-/// How to run it.
-pub struct Run<'a> {
+/// A kernel on a machine, with what it boots from: what every measurement begins with.
+#[derive(Clone, Copy)]
+pub struct Subject<'a> {
     /// The machine's architecture.
     pub arch: Arch,
-    /// The kernel.
-    pub kernel: &'a Kernel,
-    /// The initramfs.
-    pub initrd: &'a Path,
     /// QEMU's processor model.
     pub cpu: &'a str,
+    /// The kernel.
+    pub kernel: &'a Kernel,
+    /// The programs and the initramfs files.
+    pub guest: &'a Guest,
+    /// Show QEMU's command line and everything the kernel says.
+    pub verbose: bool,
+}
+
+impl<'a> Subject<'a> {
+    /// A counted run on `initrd`, as most rows want it.
+    pub fn boot(self, initrd: &'a Path) -> Run<'a> {
+        Run {
+            subject: self,
+            initrd,
+            memory: MEMORY,
+            words: Vec::new(),
+            icount: true,
+            plugin: None,
+            timeout: PATIENCE,
+        }
+    }
+}
+
+/// How to run it.
+pub struct Run<'a> {
+    /// What.
+    pub subject: Subject<'a>,
+    /// The initramfs.
+    pub initrd: &'a Path,
     /// MiB.
     pub memory: u64,
     /// Words for init.
@@ -46,8 +74,6 @@ pub struct Run<'a> {
     pub plugin: Option<String>,
     /// Wall-clock time after which it is given up.
     pub timeout: Duration,
-    /// Show QEMU's command line and everything the kernel says.
-    pub verbose: bool,
 }
 
 /// What came of it.
@@ -80,14 +106,17 @@ pub fn machine(arch: Arch) -> &'static str {
 
 impl Run<'_> {
     fn command_line(&self) -> String {
-        let mut words = vec![format!("console={}", self.arch.log_console()), "quiet".to_owned()];
-        words.extend(machine::memory(self.arch, self.memory).1);
-        if self.kernel.limen {
+        let mut words = vec![
+            format!("console={}", self.subject.arch.log_console()),
+            "quiet".to_owned(),
+        ];
+        words.extend(machine::memory(self.subject.arch, self.memory).1);
+        if self.subject.kernel.limen {
             // A panic must end the machine, not wait.
             words.push("panic=-1".to_owned());
         } else {
             words.extend(["panic=-1", "mitigations=off"].map(str::to_owned));
-            match self.arch {
+            match self.subject.arch {
                 // Only wall-clock runs on a busy host need it; the same for all.
                 Arch::X86_64 => words.push("no_timer_check".to_owned()),
                 // QEMU's seed for KASLR would switch page table isolation on even so.
@@ -103,7 +132,7 @@ impl Run<'_> {
     }
 
     fn arguments(&self) -> Vec<String> {
-        let memory = format!("{}M", machine::memory(self.arch, self.memory).0);
+        let memory = format!("{}M", machine::memory(self.subject.arch, self.memory).0);
         let mut a: Vec<String> = [
             "-nodefaults",
             "-no-user-config",
@@ -111,9 +140,9 @@ impl Run<'_> {
             "none",
             "-no-reboot",
             "-machine",
-            &machine::with_options(machine(self.arch), self.kernel.limen),
+            &machine::with_options(machine(self.subject.arch), self.subject.kernel.limen),
             "-cpu",
-            self.cpu,
+            self.subject.cpu,
             "-smp",
             "1",
             "-m",
@@ -134,7 +163,7 @@ impl Run<'_> {
             "-serial",
             "chardev:log",
             "-kernel",
-            &self.kernel.image.to_string_lossy(),
+            &self.subject.kernel.image.to_string_lossy(),
             "-initrd",
             &self.initrd.to_string_lossy(),
             "-append",
@@ -153,10 +182,10 @@ impl Run<'_> {
 
     /// Runs; `on_line` sees each line as it comes.
     pub fn run(&self, on_line: &mut dyn FnMut(&str)) -> Result<Ended> {
-        let (qemu, package) = self.arch.qemu();
+        let (qemu, package) = self.subject.arch.qemu();
         packages::ensure_tool(qemu, &[package])?;
         let arguments = self.arguments();
-        if self.verbose {
+        if self.subject.verbose {
             eprintln!("limen: {qemu} {}", session::shell_words(&arguments));
         }
         let mut command = Command::new(qemu);
@@ -195,7 +224,7 @@ impl Run<'_> {
             let left = self.timeout.saturating_sub(began.elapsed());
             match lines_in.recv_timeout(left) {
                 Ok(line) => {
-                    if self.verbose {
+                    if self.subject.verbose {
                         eprintln!("limen: | {line}");
                     }
                     on_line(&line);

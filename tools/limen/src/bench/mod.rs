@@ -23,7 +23,7 @@ use crate::arch::Arch;
 use crate::build;
 use crate::cli::BenchOptions;
 use crate::linux;
-use counted::{Kernel, Run};
+use counted::{Kernel, Run, Subject};
 use guest::Guest;
 use rows::{Figures, Key};
 
@@ -73,7 +73,7 @@ pub fn bench(options: &BenchOptions) -> Result<i32> {
         for arch in arches {
             let kernel = limen(options, arch)?;
             let guest = guest::prepare(arch)?;
-            profile::profile(arch, &cpu(options, arch), &kernel, &guest, name, options.verbose)?;
+            profile::profile(subject(options, arch, &cpu(options, arch), &kernel, &guest), name)?;
         }
         return Ok(0);
     }
@@ -113,9 +113,10 @@ fn check(options: &BenchOptions, arch: Arch) -> Result<bool> {
     let kernel = limen(options, arch)?;
     let guest = guest::prepare(arch)?;
     let cpu = cpu(options, arch);
-    let figures = rows_of(options, arch, &cpu, &kernel, &guest)?;
+    let subject = subject(options, arch, &cpu, &kernel, &guest);
+    let figures = rows_of(options, subject)?;
     let only_boot = |name: &str| name == "boot" && wanted(options, name);
-    let boot = boot::measure(arch, &cpu, &kernel, &guest, &only_boot, options.verbose)?;
+    let boot = boot::measure(subject, &only_boot)?;
     let mut failed: Vec<String> = figures
         .failed
         .iter()
@@ -124,7 +125,7 @@ fn check(options: &BenchOptions, arch: Arch) -> Result<bool> {
     if let Some(smallest) = smallest {
         // A MiB more is the margin.
         let memory = smallest as u64 + 1;
-        if !boot::reaches(arch, &cpu, &kernel, &guest, memory)? {
+        if !boot::reaches(subject, memory)? {
             failed.push(format!("smallest-memory: does not reach init with {memory} MiB"));
         }
     }
@@ -163,12 +164,7 @@ fn kernels(options: &BenchOptions, arch: Arch) -> Result<Vec<Kernel>> {
     }
     match options.against.as_str() {
         "none" => {}
-        "linux" => kernels.push(Kernel {
-            name: "Linux".to_owned(),
-            image: linux::debian_image(arch)?,
-            symbols: None,
-            limen: false,
-        }),
+        "linux" => kernels.push(debian(arch)?),
         file => {
             let bytes = std::fs::read(file)
                 .with_context(|| format!("--against {file}: give linux, none, or a kernel file"))?;
@@ -188,8 +184,20 @@ fn kernels(options: &BenchOptions, arch: Arch) -> Result<Vec<Kernel>> {
     Ok(kernels)
 }
 
+/// Debian's image.
+fn debian(arch: Arch) -> Result<Kernel> {
+    Ok(Kernel {
+        name: "Linux".to_owned(),
+        image: linux::debian_image(arch)?,
+        symbols: None,
+        limen: false,
+    })
+}
+
+/// The kernel that is measured: the tree's, or the one that `--kernel` names.
 fn limen(options: &BenchOptions, arch: Arch) -> Result<Kernel> {
     let (image, symbols) = match &options.kernel {
+        Some(file) if file.as_os_str() == crate::kernel::LINUX => return debian(arch),
         Some(file) => {
             // A flat image has its symbols in the file beside it.
             let beside = file.with_extension("elf");
@@ -225,6 +233,22 @@ fn cpu(options: &BenchOptions, arch: Arch) -> String {
     given.unwrap_or_else(|| counted::fair_cpu(arch).to_owned())
 }
 
+fn subject<'a>(
+    options: &BenchOptions,
+    arch: Arch,
+    cpu: &'a str,
+    kernel: &'a Kernel,
+    guest: &'a Guest,
+) -> Subject<'a> {
+    Subject {
+        arch,
+        cpu,
+        kernel,
+        guest,
+        verbose: options.verbose,
+    }
+}
+
 /// Whether `--only` lets a row through; the guest's program decides by the same rule.
 fn wanted(options: &BenchOptions, name: &str) -> bool {
     options.only.is_empty()
@@ -239,27 +263,19 @@ fn measure(options: &BenchOptions, arch: Arch) -> Result<Report> {
     let cpu = cpu(options, arch);
     let mut measured = Vec::new();
     for kernel in kernels(options, arch)? {
+        let subject = subject(options, arch, &cpu, &kernel, &guest);
         let ours = |r: &&rows::Row| !perf::is(r.name) && wanted(options, r.name);
         let mut figures = if rows::ROWS.iter().any(|r| ours(&r)) {
-            rows_of(options, arch, &cpu, &kernel, &guest)?
+            rows_of(options, subject)?
         } else {
             Figures::default()
         };
+        let is_wanted = |name: &str| wanted(options, name);
         // Limits are for what every CI run measures.
         if !options.update_limits {
-            let is_wanted = |name: &str| wanted(options, name);
-            perf::measure(
-                arch,
-                &cpu,
-                &kernel,
-                &guest,
-                &is_wanted,
-                options.verbose,
-                &mut figures,
-            )?;
+            perf::measure(subject, &is_wanted, &mut figures)?;
         }
-        let is_wanted = |name: &str| wanted(options, name);
-        let boot = boot::measure(arch, &cpu, &kernel, &guest, &is_wanted, options.verbose)?;
+        let boot = boot::measure(subject, &is_wanted)?;
         measured.push(Measured {
             kernel,
             figures,
@@ -267,15 +283,11 @@ fn measure(options: &BenchOptions, arch: Arch) -> Result<Report> {
         });
     }
     let wall = if options.wall {
-        let kernels: Vec<&Kernel> = measured.iter().map(|m: &Measured| &m.kernel).collect();
-        Some(wall::measure(
-            arch,
-            &cpu,
-            &kernels,
-            &guest,
-            &options.only,
-            options.verbose,
-        )?)
+        let subjects: Vec<Subject> = measured
+            .iter()
+            .map(|m: &Measured| subject(options, arch, &cpu, &m.kernel, &guest))
+            .collect();
+        Some(wall::measure(&subjects, &options.only)?)
     } else {
         None
     };
@@ -288,24 +300,16 @@ fn measure(options: &BenchOptions, arch: Arch) -> Result<Report> {
 }
 
 /// All rows of one kernel, in one boot.
-fn rows_of(options: &BenchOptions, arch: Arch, cpu: &str, kernel: &Kernel, guest: &Guest) -> Result<Figures> {
+fn rows_of(options: &BenchOptions, subject: Subject) -> Result<Figures> {
     let mut words = vec![format!("settle={SETTLE}")];
     if !options.only.is_empty() {
         words.push(format!("only=calibrate,{}", options.only.join(",")));
     }
     let run = Run {
-        arch,
-        kernel,
-        initrd: &guest.rows.0,
-        cpu,
-        memory: MEMORY,
         words,
-        icount: true,
-        plugin: None,
-        timeout: PATIENCE,
-        verbose: options.verbose,
+        ..subject.boot(&subject.guest.rows.0)
     };
-    let name = &kernel.name;
+    let (name, arch) = (&subject.kernel.name, subject.arch);
     eprintln!("limen: {name} on {arch} boots");
     let ended = run.run(&mut |line| {
         if let Some(row) = line.strip_prefix("bench-begin ") {

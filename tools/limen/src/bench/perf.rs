@@ -3,10 +3,9 @@
 
 use anyhow::{Context, Result, bail};
 
-use super::counted::{Kernel, Run};
-use super::guest::Guest;
+use super::SETTLE;
+use super::counted::{Run, Subject};
 use super::rows::{Figure, Figures};
-use super::{PATIENCE, SETTLE};
 use crate::arch::Arch;
 use crate::cpio::Archive;
 use crate::image::TemporaryFile;
@@ -29,15 +28,8 @@ pub fn is(name: &str) -> bool {
 }
 
 /// Runs what `wanted` names and adds the figures.
-pub fn measure(
-    arch: Arch,
-    cpu: &str,
-    kernel: &Kernel,
-    guest: &Guest,
-    wanted: &dyn Fn(&str) -> bool,
-    verbose: bool,
-    figures: &mut Figures,
-) -> Result<()> {
+pub fn measure(subject: Subject, wanted: &dyn Fn(&str) -> bool, figures: &mut Figures) -> Result<()> {
+    let (arch, kernel) = (subject.arch, subject.kernel);
     let chosen: Vec<_> = COMMANDS.iter().filter(|(name, _)| wanted(name)).collect();
     if arch != Arch::X86_64 || chosen.is_empty() {
         return Ok(());
@@ -49,7 +41,7 @@ pub fn measure(
     let perf = packages::ensure_tool("perf", &["linux-perf"])?;
     let perf = perf.to_string_lossy().into_owned();
     let mut archive = Archive::default();
-    let init = std::fs::read(&guest.programs.init).context("cannot read the benchmark program")?;
+    let init = std::fs::read(&subject.guest.programs.init).context("cannot read the benchmark program")?;
     archive.file("init", 0o755, &init);
     guest_files::add_all(&mut archive, &program::find(&perf, Some(arch))?.files, arch)?;
     guest_files::add_basics(&mut archive);
@@ -61,16 +53,9 @@ pub fn measure(
         words.extend(arguments.iter().map(|a| format!("arg={a}")));
     }
     let run = Run {
-        arch,
-        kernel,
-        initrd: &initrd.0,
-        cpu,
         memory: MEMORY,
         words,
-        icount: true,
-        plugin: None,
-        timeout: PATIENCE,
-        verbose,
+        ..subject.boot(&initrd.0)
     };
     eprintln!("limen: {} on {arch}: perf bench", kernel.name);
     let ended = run.run(&mut |line| {

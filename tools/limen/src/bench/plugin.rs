@@ -7,6 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
+use crate::arch::Arch;
 use crate::{packages, tree};
 
 /// The plugin, built when it is missing or older than its source.
@@ -73,7 +74,7 @@ impl Counting {
     /// Reads the counts after QEMU has ended.
     pub fn read(&self) -> Result<Counts> {
         let text = std::fs::read_to_string(&self.output).context(
-            "QEMU's plugin wrote no counts; does this QEMU have plugins (qemu-system-x86_64 -plugin help)?",
+            "QEMU's plugin wrote no counts; does this QEMU have plugins (qemu-system-* -plugin help)?",
         )?;
         let mut lines = text.lines();
         let stretches = lines
@@ -103,6 +104,8 @@ pub fn functions(path: &Path) -> Result<Vec<(u64, u64, String)>> {
     let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     let file = object::File::parse(&*bytes)
         .with_context(|| format!("{} is no ELF file with symbols", path.display()))?;
+    // The lowest bit of an address says that the function is Thumb code.
+    let thumb = u64::from(file.architecture() == object::Architecture::Arm);
     let mut found: Vec<(u64, u64, String)> = file
         .symbols()
         .filter(|s| {
@@ -115,7 +118,7 @@ pub fn functions(path: &Path) -> Result<Vec<(u64, u64, String)>> {
         .filter_map(|s| {
             let name = s.name().ok().filter(|n| !n.is_empty() && !n.starts_with('$'))?;
             let name = format!("{:#}", rustc_demangle::demangle(name));
-            Some((s.address(), s.size(), name))
+            Some((s.address() & !thumb, s.size(), name))
         })
         .collect();
     // Of several names at one place, the one that has a size.
@@ -134,7 +137,7 @@ pub fn function(path: &Path, name: &str) -> Result<u64> {
 }
 
 /// Where the loader puts an ELF file's parts, by physical address: start and end.
-pub fn loaded(path: &Path) -> Result<Vec<(u64, u64)>> {
+pub fn loaded(arch: Arch, path: &Path) -> Result<Vec<(u64, u64)>> {
     let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     let elf =
         goblin::elf::Elf::parse(&bytes).with_context(|| format!("{} is no ELF file", path.display()))?;
@@ -142,5 +145,9 @@ pub fn loaded(path: &Path) -> Result<Vec<(u64, u64)>> {
         .program_headers
         .iter()
         .filter(|p| p.p_type == goblin::elf::program_header::PT_LOAD);
-    Ok(load.map(|p| (p.p_paddr, p.p_paddr + p.p_memsz)).collect())
+    // QEMU's pseries loads an ELF file that far above what it asks for.
+    let above = if arch == Arch::Powerpc64 { 0x40_0000 } else { 0 };
+    Ok(load
+        .map(|p| (above + p.p_paddr, above + p.p_paddr + p.p_memsz))
+        .collect())
 }

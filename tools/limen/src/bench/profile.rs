@@ -6,15 +6,14 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 
-use super::counted::{Kernel, Run};
-use super::guest::Guest;
+use super::counted::{Run, Subject};
 use super::plugin::{self, Counting, Counts};
 use super::rows::{self, Figures};
-use super::{MEMORY, PATIENCE};
 use crate::arch::Arch;
 
 /// What addresses mean.
 struct Places {
+    arch: Arch,
     functions: Vec<(u64, u64, String)>,
     /// The kernel by its physical addresses, where it runs before paging.
     early: Vec<(u64, u64)>,
@@ -28,14 +27,8 @@ struct Line {
 }
 
 /// Profiles one row (`NAME` or `NAME/SIZE`) or the boot, and prints the table.
-pub fn profile(
-    arch: Arch,
-    cpu: &str,
-    kernel: &Kernel,
-    guest: &Guest,
-    name: &str,
-    verbose: bool,
-) -> Result<()> {
+pub fn profile(subject: Subject, name: &str) -> Result<()> {
+    let (arch, kernel, guest) = (subject.arch, subject.kernel, subject.guest);
     let symbols = kernel
         .symbols
         .as_deref()
@@ -71,16 +64,9 @@ pub fn profile(
     }
     eprintln!("limen: {} on {arch}: {name}", kernel.name);
     let run = Run {
-        arch,
-        kernel,
-        initrd: if boot { &guest.hello.0 } else { &guest.rows.0 },
-        cpu,
-        memory: MEMORY,
         words,
-        icount: true,
         plugin: Some(counting.option.clone()),
-        timeout: PATIENCE,
-        verbose,
+        ..subject.boot(if boot { &guest.hello.0 } else { &guest.rows.0 })
     };
     let ended = run.run(&mut |_| {})?;
     let counts = counting.read()?;
@@ -96,19 +82,20 @@ pub fn profile(
         measured = Some(figure.rounds.iter().sum::<u64>() as f64 / divisor);
     }
     let places = Places {
+        arch,
         functions,
         early: if boot {
-            plugin::loaded(symbols)?
+            plugin::loaded(arch, symbols)?
         } else {
             Vec::new()
         },
         boot,
     };
-    print(arch, name, &counts, &places, divisor, measured);
+    print(name, &counts, &places, divisor, measured);
     Ok(())
 }
 
-fn print(arch: Arch, name: &str, counts: &Counts, places: &Places, divisor: f64, measured: Option<f64>) {
+fn print(name: &str, counts: &Counts, places: &Places, divisor: f64, measured: Option<f64>) {
     let mut lines: BTreeMap<&str, Line> = BTreeMap::new();
     for (&address, &count) in &counts.at {
         let (symbol, first) = places.symbol_at(address);
@@ -130,7 +117,7 @@ fn print(arch: Arch, name: &str, counts: &Counts, places: &Places, divisor: f64,
     } else {
         "instructions per operation"
     };
-    println!("{arch}: {name}: {what}, by symbol");
+    println!("{}: {name}: {what}, by symbol", places.arch);
     println!();
     println!("{:>14} {:>6} {:>10}  symbol", "instructions", "share", "entered");
     for (symbol, line) in &sorted {
@@ -167,6 +154,14 @@ fn print(arch: Arch, name: &str, counts: &Counts, places: &Places, divisor: f64,
 }
 
 impl Places {
+    /// Whether an address is in the kernel's part: all but user space's lower half or, of 32 bits, lower three quarters.
+    fn is_kernel(&self, address: u64) -> bool {
+        match self.arch {
+            Arch::X86_64 | Arch::Arm64 | Arch::Powerpc64 => address >> 63 != 0,
+            Arch::Arm => address >= 0xc000_0000,
+        }
+    }
+
     /// The symbol of an address, and whether it is its first instruction.
     fn symbol_at(&self, address: u64) -> (&str, bool) {
         let at = self.functions.partition_point(|f| f.0 <= address);
@@ -174,7 +169,7 @@ impl Places {
             let inside = if *size == 0 {
                 // An assembler label without a size goes on to the next symbol.
                 let next = self.functions.get(at);
-                next.is_some_and(|next| address < next.0) && address >> 63 == start >> 63
+                next.is_some_and(|next| address < next.0) && self.is_kernel(address) == self.is_kernel(*start)
             } else {
                 address < start + size
             };
@@ -182,8 +177,8 @@ impl Places {
                 return (name, address == *start);
             }
         }
-        // User space is the lower half on every architecture; firmware and the kernel before paging are there, too.
-        let name = if address >> 63 != 0 {
+        // Firmware and the kernel before paging are in the lower part, too.
+        let name = if self.is_kernel(address) {
             "(the kernel, outside of any symbol)"
         } else if self.early.iter().any(|e| (e.0..e.1).contains(&address)) {
             "(the kernel before paging)"

@@ -6,10 +6,8 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 
-use super::counted::{Kernel, Run};
-use super::guest::Guest;
+use super::counted::{Run, Subject};
 use super::rows::{self, Figures, Key, number};
-use super::{MEMORY, PATIENCE};
 use crate::arch::Arch;
 
 /// Runs of each kernel.
@@ -40,24 +38,18 @@ pub fn median(sorted: &[f64]) -> Option<f64> {
 }
 
 /// Runs every kernel `RUNS` times, in turn.
-pub fn measure(
-    arch: Arch,
-    cpu: &str,
-    kernels: &[&Kernel],
-    guest: &Guest,
-    only: &[String],
-    verbose: bool,
-) -> Result<Wall> {
+pub fn measure(subjects: &[Subject], only: &[String]) -> Result<Wall> {
     let mut wall = Wall {
-        kernels: kernels.iter().map(|k| k.name.clone()).collect(),
+        kernels: subjects.iter().map(|s| s.kernel.name.clone()).collect(),
         rows: BTreeMap::new(),
-        boots: vec![Vec::new(); kernels.len()],
+        boots: vec![Vec::new(); subjects.len()],
     };
     for number in 1..=RUNS {
-        for (index, kernel) in kernels.iter().enumerate() {
+        for (index, subject) in subjects.iter().enumerate() {
+            let (kernel, guest) = (subject.kernel, subject.guest);
             eprintln!(
-                "limen: {} on {arch}: wall clock, run {number} of {RUNS}",
-                kernel.name
+                "limen: {} on {}: wall clock, run {number} of {RUNS}",
+                kernel.name, subject.arch
             );
             // Sleeping takes real time here; two seconds let Linux's boot finish.
             let mut words = vec!["settle=2".to_owned()];
@@ -65,16 +57,9 @@ pub fn measure(
                 words.push(format!("only={}", only.join(",")));
             }
             let run = |initrd, words| Run {
-                arch,
-                kernel,
-                initrd,
-                cpu,
-                memory: MEMORY,
                 words,
                 icount: false,
-                plugin: None,
-                timeout: PATIENCE,
-                verbose,
+                ..subject.boot(initrd)
             };
             let ended = run(guest.rows.0.as_path(), words).run(&mut |_| {})?;
             let figures = Figures::parse(&ended.lines);
@@ -85,7 +70,7 @@ pub fn measure(
                 let all = wall
                     .rows
                     .entry(key)
-                    .or_insert_with(|| vec![Vec::new(); kernels.len()]);
+                    .or_insert_with(|| vec![Vec::new(); subjects.len()]);
                 all[index].push(figure.per_operation());
             }
             let began = std::time::Instant::now();

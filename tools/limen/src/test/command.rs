@@ -348,7 +348,7 @@ fn terminal(context: &Context, arch: Arch) -> Result<Verdict> {
     t.wait_for("33 99")?;
     t.wait_for("# ")?;
     t.send("tty; sleep 100\r")?;
-    t.wait_for("/dev/hvc0")?;
+    t.wait_for(arch.terminal())?;
     std::thread::sleep(Duration::from_millis(500));
     t.send("\x03")?;
     t.wait_for("# ")?;
