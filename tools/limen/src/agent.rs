@@ -41,6 +41,12 @@ pub fn program(arch: Arch, name: &str) -> Result<PathBuf> {
     )
 }
 
+/// A static program of one C file from elsewhere.
+pub fn foreign(arch: Arch, name: &str, source: &Path) -> Result<PathBuf> {
+    let source = [source.to_owned()];
+    compile(arch, name, &source, &[], &source)
+}
+
 /// The programs of `programs/bench`.
 pub struct Bench {
     /// `/init` of a benchmark run, with its symbols.

@@ -2,6 +2,11 @@
 
 use clap::ValueEnum;
 
+/// The name of the Debian release that packages come from.
+pub const DEBIAN: &str = "bookworm";
+/// Newer packages for it.
+pub const BACKPORTS: &str = "bookworm-backports";
+
 /// An architecture of the guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 #[value(rename_all = "lower")]
@@ -81,13 +86,14 @@ impl Arch {
         }
     }
 
-    /// Debian's package that depends on its current Linux image.
-    pub fn linux_package(self) -> &'static str {
+    /// The part of Debian 12 and its package that depends on the Linux image to compare with. Debian 12's own for powerpc64 has pages of
+    /// 64 KiB, which makes another kernel of it; the one of the backports has Limen's 4 KiB.
+    pub fn linux_package(self) -> (&'static str, &'static str) {
         match self {
-            Arch::X86_64 => "linux-image-amd64",
-            Arch::Arm64 => "linux-image-arm64",
-            Arch::Arm => "linux-image-armmp",
-            Arch::Powerpc64 => "linux-image-powerpc64le",
+            Arch::X86_64 => (DEBIAN, "linux-image-amd64"),
+            Arch::Arm64 => (DEBIAN, "linux-image-arm64"),
+            Arch::Arm => (DEBIAN, "linux-image-armmp"),
+            Arch::Powerpc64 => (BACKPORTS, "linux-image-powerpc64le"),
         }
     }
 

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use crate::arch::Arch;
+use crate::arch::{self, Arch};
 use crate::{packages, tree};
 
 /// The word at 0x24 of an arm kernel image.
@@ -211,9 +211,40 @@ pub fn debian_image(arch: Arch) -> Result<PathBuf> {
 
 /// The name and the folder of the package with Debian's current image.
 fn debian_package(arch: Arch) -> Result<(String, PathBuf)> {
-    let image = packages::dependency(arch, arch.linux_package(), "linux-image-")?;
+    let image = {
+        let (suite, package) = arch.linux_package();
+        packages::dependency(arch, suite, package, "linux-image-")?
+    };
     let dir = packages::fetch(arch, &image)?;
     Ok((image, dir))
+}
+
+/// One file of Linux's source as Debian 12 has it, fetched into the tree.
+pub fn source_file(arch: Arch, path: &str) -> Result<PathBuf> {
+    let name = Path::new(path).file_name().context("a file has a name")?;
+    let made = tree::cache("linux-source")?.join(name);
+    if made.is_file() {
+        return Ok(made);
+    }
+    let package = packages::dependency(arch, arch::DEBIAN, "linux-source", "linux-source-")?;
+    let dir = packages::fetch(arch, &package)?;
+    let archive = dir.join("usr/src").join(format!("{package}.tar.xz"));
+    packages::ensure_tool("xz", &["xz-utils"])?;
+    let output = Command::new("tar")
+        .arg("-xJOf")
+        .arg(&archive)
+        .args(["--occurrence=1", &format!("{package}/{path}")])
+        .output()
+        .context("cannot start tar")?;
+    if !output.status.success() || output.stdout.is_empty() {
+        bail!(
+            "{} has no {path}: {}",
+            archive.display(),
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
+    std::fs::write(&made, &output.stdout)?;
+    Ok(made)
 }
 
 /// A devicetree that comes with Debian's current image: for machines that QEMU makes none for.

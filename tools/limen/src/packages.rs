@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-use crate::arch::Arch;
+use crate::arch::{self, Arch};
 use crate::tree;
 
 /// Makes sure that `tool` is on the host; `packages` bring it.
@@ -119,15 +119,17 @@ pub fn fetch(arch: Arch, package: &str) -> Result<PathBuf> {
     Ok(made)
 }
 
-/// The name of a package that `package` depends on and that starts with `prefix`.
-pub fn dependency(arch: Arch, package: &str, prefix: &str) -> Result<String> {
-    let remembered = tree::cache(&format!("packages/{}", arch.debian()))?.join(format!("{package}.depends"));
+/// The name of a package that `package` of `suite` depends on and that starts with `prefix`.
+pub fn dependency(arch: Arch, suite: &str, package: &str, prefix: &str) -> Result<String> {
+    let remembered =
+        tree::cache(&format!("packages/{}", arch.debian()))?.join(format!("{package}.{suite}.depends"));
     if let Ok(name) = std::fs::read_to_string(&remembered) {
         return Ok(name);
     }
     let _alone = alone()?;
     let apt = Apt::new(arch)?;
-    let text = apt.run("apt-cache", &["depends", package], Path::new("/"))?;
+    let release = format!("APT::Default-Release={suite}");
+    let text = apt.run("apt-cache", &["-o", &release, "depends", package], Path::new("/"))?;
     let name = text
         .split_whitespace()
         .find(|w| w.starts_with(prefix) && *w != package)
@@ -156,9 +158,14 @@ impl Apt {
         }
         std::fs::write(dir.join("status"), "")?;
         let keys = "/usr/share/keyrings/debian-archive-keyring.gpg";
-        let source = format!("deb [signed-by={keys}] http://deb.debian.org/debian bookworm main\n");
-        let sources = dir.join("sources.list");
-        std::fs::write(&sources, source)?;
+        // What is in both comes from the first, unless the second is asked for by name.
+        let backports = (arch.linux_package().0 == arch::BACKPORTS).then_some(arch::BACKPORTS);
+        let sources = [Some(arch::DEBIAN), backports]
+            .into_iter()
+            .flatten()
+            .map(|suite| format!("deb [signed-by={keys}] http://deb.debian.org/debian {suite} main\n"))
+            .collect::<String>();
+        std::fs::write(dir.join("sources.list"), &sources)?;
         let d = dir.display();
         let options = [
             format!("APT::Architecture={a}"),
@@ -175,11 +182,11 @@ impl Apt {
         let options = options.into_iter().flat_map(|o| ["-o".to_owned(), o]).collect();
         let apt = Apt { options };
         let marker = dir.join("updated");
-        if !marker.exists() {
+        if std::fs::read_to_string(&marker).ok().as_ref() != Some(&sources) {
             eprintln!("limen: fetching Debian's package list for {arch}");
             apt.run("apt-get", &["-qq", "update"], &dir)
                 .context("cannot fetch the package list; is the network there?")?;
-            std::fs::write(marker, "")?;
+            std::fs::write(marker, sources)?;
         }
         Ok(apt)
     }

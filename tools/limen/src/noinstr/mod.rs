@@ -141,15 +141,16 @@ fn check_image(data: &[u8]) -> Result<Report> {
     })
 }
 
-/// The addresses a section lists, eight bytes each.
+/// The addresses a section lists, a pointer's size each.
 fn marks(file: &object::File<'_>, name: &str) -> Result<BTreeSet<u64>> {
     let Some(section) = file.section_by_name(name) else {
         return Ok(BTreeSet::new());
     };
     let data = section.data()?;
+    let size = if file.is_64() { 8 } else { 4 };
     Ok(data
-        .chunks_exact(8)
-        .map(|c| u64::from_le_bytes(c.try_into().expect("eight bytes")))
+        .chunks_exact(size)
+        .map(|c| c.iter().rev().fold(0, |all, byte| all << 8 | u64::from(*byte)))
         .collect())
 }
 

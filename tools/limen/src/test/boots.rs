@@ -79,6 +79,7 @@ fn lockdep(context: &Context, arch: Arch) -> Result<Verdict> {
         boot(context, arch, smp, &LOCKDEP_KERNEL)?;
     }
     machines(context, arch, &LOCKDEP_KERNEL)?;
+    boot(context, arch, 1, &[&LOCKDEP_KERNEL[..], &["--mem=16M"]].concat())?;
     selftest(context, arch, &LOCKDEP_KERNEL)?;
     let load = agent::program(arch, "load")?;
     let hostile = agent::program(arch, "hostile")?;
@@ -104,7 +105,7 @@ fn lockdep(context: &Context, arch: Arch) -> Result<Verdict> {
     let lines: Vec<String> = ran.text().lines().map(str::to_owned).collect();
     let rounds = lines.iter().find(|l| l.starts_with("forks ")).cloned();
     Ok(Verdict::Passed(format!(
-        "silent on 1, 2, 4, 8 CPUs, all machines, in self-tests and under load ({}); {} planted faults found",
+        "silent on 1, 2, 4, 8 CPUs, all machines, in 16 MiB, in self-tests and under load ({}); {} planted faults found",
         rounds.unwrap_or_default(),
         PLANTED.len()
     )))

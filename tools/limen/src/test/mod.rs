@@ -12,6 +12,7 @@ mod host;
 mod lines;
 mod memory;
 mod programs;
+mod selftests;
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -111,6 +112,7 @@ fn steps() -> Vec<Step> {
     for arch in Arch::ALL {
         steps.extend(programs::steps(arch));
         steps.extend(memory::steps(arch));
+        steps.extend(selftests::steps(arch));
         steps.extend(boots::more_steps(arch));
         steps.extend(bench::steps(arch));
     }
