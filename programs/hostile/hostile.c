@@ -39,6 +39,7 @@
 
 #define WORKERS 12
 #define NUMBERS 480   /* beyond the highest number of any of our architectures */
+#define PRIVATE_CALLS 0xf0000 /* of 32-bit Arm */
 #define ROUND 4000    /* calls one worker makes before it is replaced */
 #define TICK 10000000 /* ns between two looks at the workers */
 #define PATIENCE 30   /* looks without a call after which a worker is killed */
@@ -62,13 +63,13 @@ static uint64_t next(void) {
 
 /*
  * Left out, each for a reason that has nothing to do with the kernel's safety:
- *   reboot, kexec_*              end the machine, which is what they are for
+ *   reboot, kexec_*, rtas        end the machine, which is what they are for
  *   kill, tkill, tgkill, rt_*sigqueueinfo, pidfd_send_signal   with random targets they end the supervisor and the shell;
  *                                `to_itself` calls them with the worker as the target
  *   exit, exit_group             end the worker before it has done anything
- *   rt_sigreturn                 ends it as well; `signalled` returns from signals with damaged frames
+ *   rt_sigreturn, sigreturn      end it as well; `signalled` returns from signals with damaged frames
  *   pause, rt_sigsuspend, ...    only wait, clone only makes processes (called now and then)
- *   syslog, sethostname, setdomainname, settimeofday, clock_settime, adjtimex, swapon, swapoff, umount2, pivot_root,
+ *   syslog, sethostname, setdomainname, settimeofday, clock_settime, stime, adjtimex, swapon, swapoff, umount, umount2, pivot_root,
  *   chroot, mount, move_mount, mount_setattr, unshare, setns, acct, init_module, finit_module, delete_module, vhangup, iopl, ioperm
  *                                as root they take away what the test itself stands on (its root, its shell's terminal)
  */
@@ -88,12 +89,22 @@ static int left_out(long n, int root) {
     case SYS_rt_tgsigqueueinfo:
     case 424: /* pidfd_send_signal */
     case SYS_rt_sigreturn:
+#ifdef SYS_sigreturn
+    case SYS_sigreturn:
+#endif
+#ifdef SYS_rtas
+    case SYS_rtas:
+#endif
         return 1;
 #ifdef SYS_pause
     case SYS_pause:
 #endif
+#ifdef SYS_sigsuspend
+    case SYS_sigsuspend:
+#endif
     case SYS_rt_sigsuspend:
     case SYS_rt_sigtimedwait:
+    case 421: /* rt_sigtimedwait_time64 */
         return next() % 64 != 0;
 #ifdef SYS_fork
     case SYS_fork:
@@ -112,6 +123,14 @@ static int left_out(long n, int root) {
     case SYS_clock_settime:
     case SYS_adjtimex:
     case SYS_clock_adjtime:
+    case 404: /* clock_settime64 */
+    case 405: /* clock_adjtime64 */
+#ifdef SYS_stime
+    case SYS_stime:
+#endif
+#ifdef SYS_umount
+    case SYS_umount:
+#endif
     case SYS_swapon:
     case SYS_swapoff:
     case SYS_umount2:
@@ -204,7 +223,7 @@ static long argument(int position) {
     case 7:
         return path();
     case 8:
-        return (long)(1UL << next() % 64);
+        return (long)(1ULL << next() % 64);
     case 9:
         return (long)(next() & 0xffff);
     case 10:
@@ -224,7 +243,7 @@ static void signalled(int signal, siginfo_t *info, void *context) {
     (void)signal, (void)info;
     uint64_t *words = context;
     for (uint64_t left = next() % 4; left > 0; left--)
-        words[next() % (sizeof(ucontext_t) / 8)] = next() % 2 ? (uint64_t)argument(5) : words[0] ^ 1UL << next() % 64;
+        words[next() % (sizeof(ucontext_t) / 8)] = next() % 2 ? (uint64_t)argument(5) : words[0] ^ 1ULL << next() % 64;
 }
 
 /* What makes a worker go on when it waits. Calls take it away, so it is set again and again. */
@@ -345,6 +364,9 @@ static void worker(int slot, int uid, uint64_t seed) {
     pid_t self = getpid(), supervisor = getppid();
     for (int i = 0; i < ROUND; i++) {
         long n = next() % 8 ? (long)(next() % NUMBERS) : (long)(next() % 2 ? (long)next() : (long)(next() % 2048));
+#if defined(__arm__)
+        if (next() % 64 == 0) n = PRIVATE_CALLS + (long)(next() % 16);
+#endif
         long a[6];
         if (i % 64 == 0) stay_awake();
         if (next() % 256 == 0) to_itself(self);
