@@ -31,7 +31,9 @@ struct Check {
 
 impl Check {
     fn new() -> Self {
-        Self { text: INCLUDES.into() }
+        Self {
+            text: INCLUDES.into(),
+        }
     }
 
     fn constants(&mut self, names: &[(&str, u64)]) -> &mut Self {
@@ -130,7 +132,10 @@ macro_rules! check {
             .constant("sizeof(struct termio)", $abi::termios::OLD_SIZE as u64)
             .constant("NCC", $abi::termios::OLD_CHARS as u64)
             .constant("_IO('T', 0x41)", $abi::ioc::none(b'T', 0x41).into())
-            .constant("_IOR('T', 0x30, unsigned int)", $abi::ioc::read(b'T', 0x30, 4).into())
+            .constant(
+                "_IOR('T', 0x30, unsigned int)",
+                $abi::ioc::read(b'T', 0x30, 4).into(),
+            )
             .constant("_IOW('R', 3, int[2])", $abi::ioc::write(b'R', 3, 8).into());
         check
     }};

@@ -13,7 +13,9 @@ mod termios;
 
 use alloc::collections::VecDeque;
 
-pub use termios::{B9600, ControlFlags, InputFlags, LocalFlags, NCCS, OutputFlags, Termios, cc, speed_to_baud};
+pub use termios::{
+    B9600, ControlFlags, InputFlags, LocalFlags, NCCS, OutputFlags, Termios, cc, speed_to_baud,
+};
 
 /// Bytes of input kept for readers (as Linux's `N_TTY_BUF_SIZE`).
 pub const INPUT_SIZE: usize = 4096;

@@ -13,8 +13,8 @@ use limen_linux_abi::native::termios as native;
 /// Indices of the control characters.
 pub mod cc {
     pub use super::native::{
-        VDISCARD, VEOF, VEOL, VEOL2, VERASE, VINTR, VKILL, VLNEXT, VMIN, VQUIT, VREPRINT, VSTART, VSTOP, VSUSP, VTIME,
-        VWERASE,
+        VDISCARD, VEOF, VEOL, VEOL2, VERASE, VINTR, VKILL, VLNEXT, VMIN, VQUIT, VREPRINT, VSTART, VSTOP,
+        VSUSP, VTIME, VWERASE,
     };
 }
 
@@ -229,9 +229,9 @@ impl Termios {
 /// The bits per second that `c_cflag` names; `None` for `BOTHER`.
 pub fn speed_to_baud(control: u32) -> Option<u32> {
     const SPEEDS: [u32; 31] = [
-        0, 50, 75, 110, 134, 150, 200, 300, 600, 1200, 1800, 2400, 4800, 9600, 19200, 38400, 57600, 115_200, 230_400,
-        460_800, 500_000, 576_000, 921_600, 1_000_000, 1_152_000, 1_500_000, 2_000_000, 2_500_000, 3_000_000, 3_500_000,
-        4_000_000,
+        0, 50, 75, 110, 134, 150, 200, 300, 600, 1200, 1800, 2400, 4800, 9600, 19200, 38400, 57600, 115_200,
+        230_400, 460_800, 500_000, 576_000, 921_600, 1_000_000, 1_152_000, 1_500_000, 2_000_000, 2_500_000,
+        3_000_000, 3_500_000, 4_000_000,
     ];
     let code = control & native::CBAUD;
     if code == native::BOTHER {

@@ -209,7 +209,8 @@ pub fn flags(arch: Arch, linker: &Path) -> Vec<String> {
     let more: &[&str] = match arch {
         Arch::X86_64 => &["-Ccode-model=kernel", "-Clink-arg=-zmax-page-size=4096"],
         Arch::Arm64 => &["-Clink-arg=-zmax-page-size=65536"],
-        Arch::Arm => &["-Clink-arg=-zmax-page-size=4096"],
+        // The kernel unwinds by frame pointers.
+        Arch::Arm => &["-Clink-arg=-zmax-page-size=4096", "-Cforce-unwind-tables=no"],
         // The target is Linux's: what it would link by itself must stay out, and no register of user space's be touched.
         Arch::Powerpc64 => &[
             "-Clinker-flavor=ld.lld",

@@ -2,8 +2,8 @@
 
 pub use super::arm::EpollEvent;
 pub use super::generic::{
-    Flock, Flock as Flock64, StatGeneric as Stat, StatGeneric as Stat64, Statfs, Statfs as Statfs64, Sysinfo, ioc, ioctl, mman, socket, termios,
-    termios2,
+    Flock, Flock as Flock64, StatGeneric as Stat, StatGeneric as Stat64, Statfs, Statfs as Statfs64, Sysinfo,
+    ioc, ioctl, mman, socket, termios, termios2,
 };
 
 /// `MAP_32BIT`: only x86_64 has it.

@@ -1,7 +1,10 @@
 //! The 64-bit Power ABI, as little-endian Linux uses it.
 
 pub use super::arm::EpollEvent;
-pub use super::generic::{Flock, Flock as Flock64, StatNlinkFirst as Stat, StatNlinkFirst as Stat64, Statfs, Statfs as Statfs64, Sysinfo};
+pub use super::generic::{
+    Flock, Flock as Flock64, StatNlinkFirst as Stat, StatNlinkFirst as Stat64, Statfs, Statfs as Statfs64,
+    Sysinfo,
+};
 pub use super::powerpc::{ioc, ioctl, mman, socket, termios};
 
 /// `MAP_32BIT`: only x86_64 has it.

@@ -3,8 +3,8 @@
 use super::layouts;
 
 pub use super::generic::{
-    Flock, Flock as Flock64, StatNlinkFirst as Stat, StatNlinkFirst as Stat64, Statfs, Statfs as Statfs64, Sysinfo, ioc, ioctl, mman, socket, termios,
-    termios2,
+    Flock, Flock as Flock64, StatNlinkFirst as Stat, StatNlinkFirst as Stat64, Statfs, Statfs as Statfs64,
+    Sysinfo, ioc, ioctl, mman, socket, termios, termios2,
 };
 
 /// `MAP_32BIT`: a mapping below 2 GiB.

@@ -4,20 +4,24 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result};
 
-use crate::arch::Arch;
 use crate::tree;
 
-/// One phrase per architecture, and one for what they share.
+/// One phrase per architecture, one per folder that some of them share, and one for what they all share.
 pub fn count() -> Result<String> {
     let root = tree::root();
     let mut phrases = Vec::new();
-    for arch in Arch::ALL {
-        let dir = root.join("kernel/src/arch").join(arch.name());
-        if !dir.is_dir() {
-            continue;
-        }
+    let arches = root.join("kernel/src/arch");
+    let mut dirs: Vec<_> = std::fs::read_dir(&arches)
+        .with_context(|| format!("cannot read {}", arches.display()))?
+        .flatten()
+        .map(|e| e.path())
+        .filter(|p| p.is_dir())
+        .collect();
+    dirs.sort();
+    for dir in dirs {
         let (rust, assembly) = folder(&dir)?;
-        phrases.push(format!("{arch}: {rust} lines of Rust, {assembly} of assembly"));
+        let name = dir.file_name().unwrap_or_default().to_string_lossy();
+        phrases.push(format!("{name}: {rust} lines of Rust, {assembly} of assembly"));
     }
     let (kernel, _) = folder(&root.join("kernel/src"))?;
     let (crates, _) = folder(&root.join("crates"))?;
