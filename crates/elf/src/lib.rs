@@ -1,15 +1,35 @@
-//! ELF64 headers, as far as loading a program needs them: every number comes from an untrusted file and is checked here, so that
+//! ELF headers, of 32-bit and 64-bit files, as far as loading a program needs them: every number comes from an untrusted file and is checked here, so that
 //! whoever maps the segments can add them up without fear.
 
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 
-/// Bytes of the file header.
+/// The most bytes a file header has; a file that can be loaded is longer.
 pub const HEADER_SIZE: usize = 64;
-/// Bytes of a program header.
-pub const PROGRAM_HEADER_SIZE: usize = 56;
-/// The most program headers a file may have: all of them fit into 64 KiB, as Linux wants it.
-pub const MAX_PROGRAM_HEADERS: usize = 65536 / PROGRAM_HEADER_SIZE;
+/// The most bytes all program headers of a file may have, as Linux wants it.
+const MAX_TABLE: usize = 65536;
+
+/// How wide a file's addresses are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// `ELFCLASS32`.
+    Bits32,
+    /// `ELFCLASS64`.
+    Bits64,
+}
+
+impl Class {
+    /// The class of programs for the processor this code runs on.
+    pub const NATIVE: Self = if size_of::<usize>() == 8 { Self::Bits64 } else { Self::Bits32 };
+
+    /// Bytes of a program header.
+    pub const fn program_header_size(self) -> usize {
+        match self {
+            Self::Bits32 => 32,
+            Self::Bits64 => 56,
+        }
+    }
+}
 
 /// What is wrong with a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +52,8 @@ pub enum Kind {
 /// The file header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
+    /// How wide its addresses are.
+    pub class: Class,
     /// Where it may go.
     pub kind: Kind,
     /// Entry point, as linked.
@@ -55,9 +77,14 @@ fn u64_at(b: &[u8], at: usize) -> u64 {
 }
 
 impl Header {
-    /// Reads the header at the start of a little-endian 64-bit file for `machine` (`e_machine`).
-    pub fn parse(bytes: &[u8], machine: u16) -> Result<Self, Error> {
-        if bytes.len() < HEADER_SIZE || bytes[..4] != *b"\x7fELF" || bytes[4] != 2 || bytes[5] != 1 {
+    /// Reads the header at the start of a little-endian file of `class` for `machine` (`e_machine`).
+    pub fn parse(bytes: &[u8], machine: u16, class: Class) -> Result<Self, Error> {
+        let wide = class == Class::Bits64;
+        if bytes.len() < HEADER_SIZE
+            || bytes[..4] != *b"\x7fELF"
+            || bytes[4] != if wide { 2 } else { 1 }
+            || bytes[5] != 1
+        {
             return Err(Error::NotForUs);
         }
         let kind = match u16_at(bytes, 16) {
@@ -68,27 +95,33 @@ impl Header {
         if u16_at(bytes, 18) != machine {
             return Err(Error::NotForUs);
         }
-        let count = usize::from(u16_at(bytes, 56));
-        if usize::from(u16_at(bytes, 54)) != PROGRAM_HEADER_SIZE || count == 0 || count > MAX_PROGRAM_HEADERS
-        {
+        // Three addresses of the class's width, then the same fields in both.
+        let (entry, program_headers, rest) = if wide {
+            (u64_at(bytes, 24), u64_at(bytes, 32), 48)
+        } else {
+            (u32_at(bytes, 24).into(), u32_at(bytes, 28).into(), 36)
+        };
+        let size = class.program_header_size();
+        let count = usize::from(u16_at(bytes, rest + 8));
+        if usize::from(u16_at(bytes, rest + 6)) != size || count == 0 || count > MAX_TABLE / size {
             return Err(Error::Broken);
         }
-        let program_headers = u64_at(bytes, 32);
         program_headers
-            .checked_add((count * PROGRAM_HEADER_SIZE) as u64)
+            .checked_add((count * size) as u64)
             .ok_or(Error::Broken)?;
         Ok(Self {
+            class,
             kind,
-            entry: u64_at(bytes, 24),
+            entry,
             program_headers,
             count,
-            flags: u32_at(bytes, 48),
+            flags: u32_at(bytes, rest),
         })
     }
 
     /// Bytes of all program headers.
     pub fn table_size(&self) -> usize {
-        self.count * PROGRAM_HEADER_SIZE
+        self.count * self.class.program_header_size()
     }
 }
 
@@ -122,17 +155,30 @@ pub struct Segment {
     pub align: u64,
 }
 
-/// The program headers in `table`.
-pub fn segments(table: &[u8]) -> impl Iterator<Item = Segment> + '_ {
-    table.chunks_exact(PROGRAM_HEADER_SIZE).map(|b| Segment {
-        kind: u32_at(b, 0),
-        flags: u32_at(b, 4),
-        offset: u64_at(b, 8),
-        address: u64_at(b, 16),
-        file_size: u64_at(b, 32),
-        memory_size: u64_at(b, 40),
-        align: u64_at(b, 48),
-    })
+/// The program headers in `table`, which is of a file of `class`.
+pub fn segments(table: &[u8], class: Class) -> impl Iterator<Item = Segment> + '_ {
+    table
+        .chunks_exact(class.program_header_size())
+        .map(move |b| match class {
+            Class::Bits32 => Segment {
+                kind: u32_at(b, 0),
+                flags: u32_at(b, 24),
+                offset: u32_at(b, 4).into(),
+                address: u32_at(b, 8).into(),
+                file_size: u32_at(b, 16).into(),
+                memory_size: u32_at(b, 20).into(),
+                align: u32_at(b, 28).into(),
+            },
+            Class::Bits64 => Segment {
+                kind: u32_at(b, 0),
+                flags: u32_at(b, 4),
+                offset: u64_at(b, 8),
+                address: u64_at(b, 16),
+                file_size: u64_at(b, 32),
+                memory_size: u64_at(b, 40),
+                align: u64_at(b, 48),
+            },
+        })
 }
 
 /// What all loadable segments span, as linked.
@@ -148,10 +194,10 @@ pub struct Span {
 
 /// Checks all loadable segments: ascending, inside `0..limit`, file part not larger than the memory part, file offset and address
 /// congruent modulo the page. `page` is the page size.
-pub fn span(table: &[u8], page: u64, limit: u64) -> Result<Span, Error> {
+pub fn span(table: &[u8], class: Class, page: u64, limit: u64) -> Result<Span, Error> {
     let mut span: Option<Span> = None;
     let mut last = 0;
-    for s in segments(table).filter(|s| s.kind == LOAD) {
+    for s in segments(table, class).filter(|s| s.kind == LOAD) {
         let end = s.address.checked_add(s.memory_size).ok_or(Error::Broken)?;
         s.offset.checked_add(s.file_size).ok_or(Error::Broken)?;
         if s.file_size > s.memory_size
@@ -216,16 +262,38 @@ mod tests {
 
     #[test]
     fn headers() {
-        let h = Header::parse(&header(62, 2, 3), 62).unwrap();
+        let h = Header::parse(&header(62, 2, 3), 62, Class::Bits64).unwrap();
         assert_eq!((h.kind, h.entry, h.count), (Kind::Fixed, 0x40_1000, 3));
-        assert_eq!(Header::parse(&header(62, 2, 3), 183), Err(Error::NotForUs));
-        assert_eq!(Header::parse(&header(62, 1, 3), 62), Err(Error::NotForUs));
-        assert_eq!(Header::parse(&header(62, 3, 0), 62), Err(Error::Broken));
-        assert_eq!(Header::parse(&header(62, 3, 65535), 62), Err(Error::Broken));
-        assert_eq!(Header::parse(b"\x7fELF", 62), Err(Error::NotForUs));
+        assert_eq!(Header::parse(&header(62, 2, 3), 183, Class::Bits64), Err(Error::NotForUs));
+        assert_eq!(Header::parse(&header(62, 1, 3), 62, Class::Bits64), Err(Error::NotForUs));
+        assert_eq!(Header::parse(&header(62, 3, 0), 62, Class::Bits64), Err(Error::Broken));
+        assert_eq!(Header::parse(&header(62, 3, 65535), 62, Class::Bits64), Err(Error::Broken));
+        assert_eq!(Header::parse(b"\x7fELF", 62, Class::Bits64), Err(Error::NotForUs));
         let mut far = header(62, 3, 1);
         far[32..40].copy_from_slice(&u64::MAX.to_le_bytes());
-        assert_eq!(Header::parse(&far, 62), Err(Error::Broken));
+        assert_eq!(Header::parse(&far, 62, Class::Bits64), Err(Error::Broken));
+    }
+
+    #[test]
+    fn narrow_files() {
+        let mut b = [0; 64];
+        b[..6].copy_from_slice(b"\x7fELF\x01\x01");
+        b[16..20].copy_from_slice(&[2, 0, 40, 0]);
+        b[24..28].copy_from_slice(&0x1_0401u32.to_le_bytes());
+        b[28..32].copy_from_slice(&52u32.to_le_bytes());
+        b[36..40].copy_from_slice(&0x500_0400u32.to_le_bytes());
+        b[42..46].copy_from_slice(&[32, 0, 2, 0]);
+        let h = Header::parse(&b, 40, Class::Bits32).unwrap();
+        assert_eq!((h.entry, h.program_headers, h.count, h.table_size()), (0x1_0401, 52, 2, 64));
+        assert_eq!(h.flags, 0x500_0400);
+        assert_eq!(Header::parse(&b, 40, Class::Bits64), Err(Error::NotForUs));
+        let words: [u32; 8] = [LOAD, 0x1000, 0x1_1000, 0x1_1000, 0x20, 0x3000, 5, 0x1000];
+        let table: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
+        let s = segments(&table, Class::Bits32).next().unwrap();
+        assert_eq!((s.offset, s.address, s.file_size), (0x1000, 0x1_1000, 0x20));
+        assert_eq!((s.memory_size, s.flags, s.align), (0x3000, 5, 0x1000));
+        let found = span(&table, Class::Bits32, 4096, 1 << 32).unwrap();
+        assert_eq!((found.start, found.end), (0x1_1000, 0x1_4000));
     }
 
     #[test]
@@ -233,7 +301,7 @@ mod tests {
         let limit = 1 << 47;
         let two = [load(0x40_0000, 0, 100, 100), load(0x40_1f00, 0xf00, 16, 0x2000)].concat();
         assert_eq!(
-            span(&two, 4096, limit),
+            span(&two, Class::Bits64, 4096, limit),
             Ok(Span {
                 start: 0x40_0000,
                 end: 0x40_4000,
@@ -249,7 +317,7 @@ mod tests {
             [load(0x3000, 0, 0, 0x1000), load(0x2000, 0, 0, 0x1000)].concat(),
             vec![0; 56],
         ] {
-            assert_eq!(span(&bad, 4096, limit), Err(Error::Broken));
+            assert_eq!(span(&bad, Class::Bits64, 4096, limit), Err(Error::Broken));
         }
     }
 }

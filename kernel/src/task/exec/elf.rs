@@ -11,7 +11,7 @@ use crate::task::rlimit::which;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
-use limen_elf::{self as elf, Header, Kind, Segment};
+use limen_elf::{self as elf, Class, Header, Kind, Segment};
 use limen_linux_abi::Errno;
 
 /// `ADDR_NO_RANDOMIZE` of `personality`.
@@ -84,9 +84,9 @@ fn read_interpreter_path(file: &File, segment: &Segment) -> Result<Vec<u8>, Errn
 /// Maps the program, its interpreter and a stack. `ENOEXEC` for what is no program for this machine.
 #[inline(never)]
 pub(super) fn load(program: &Program) -> Result<Image, Errno> {
-    let header = Header::parse(program.head(), crate::arch::ELF_MACHINE).map_err(no_exec)?;
+    let header = Header::parse(program.head(), crate::arch::ELF_MACHINE, Class::NATIVE).map_err(no_exec)?;
     let table = read_table(&program.file, &header)?;
-    let interpreter = match elf::segments(&table).find(|s| s.kind == elf::INTERP) {
+    let interpreter = match elf::segments(&table, header.class).find(|s| s.kind == elf::INTERP) {
         None => None,
         Some(segment) => {
             let path = read_interpreter_path(&program.file, &segment)?;
@@ -126,7 +126,7 @@ pub(super) fn load(program: &Program) -> Result<Image, Errno> {
         if file.read_at(&mut head, 0)? != head.len() {
             return Err(Errno::ELIBBAD);
         }
-        let header = Header::parse(&head, crate::arch::ELF_MACHINE).map_err(bad)?;
+        let header = Header::parse(&head, crate::arch::ELF_MACHINE, Class::NATIVE).map_err(bad)?;
         let table = read_table(file, &header)?;
         let mapped = map(&image.mm, file, &header, &table, None, &mut image.tails)?;
         image.start = mapped.entry;
@@ -135,7 +135,7 @@ pub(super) fn load(program: &Program) -> Result<Image, Errno> {
     // The heap follows the program, a random piece further (as much as Linux: 32 MiB on 64-bit).
     let heap_gap = ((random() as usize) % (32 << 20)) & !(PAGE_SIZE - 1);
     image.mm.set_brk(main.end + heap_gap);
-    let exec_stack = match elf::segments(&table).find(|s| s.kind == elf::GNU_STACK) {
+    let exec_stack = match elf::segments(&table, header.class).find(|s| s.kind == elf::GNU_STACK) {
         Some(segment) => segment.flags & 1 != 0,
         None => false,
     };
@@ -157,7 +157,7 @@ fn map(
     place: Option<usize>,
     tails: &mut Vec<(usize, usize)>,
 ) -> Result<Mapped, Errno> {
-    let span = elf::span(table, PAGE_SIZE as u64, USER_END as u64).map_err(no_exec)?;
+    let span = elf::span(table, header.class, PAGE_SIZE as u64, USER_END as u64).map_err(no_exec)?;
     let (start, end, align) = (span.start as usize, span.end as usize, span.align as usize);
     let size = end - start;
     let bias = match (header.kind, place) {
@@ -194,7 +194,7 @@ fn map(
     if mapped.entry >= USER_END {
         return Err(Errno::ENOEXEC);
     }
-    for segment in elf::segments(table) {
+    for segment in elf::segments(table, header.class) {
         if segment.kind == elf::PHDR {
             mapped.program_headers = bias.wrapping_add(segment.address as usize);
         }

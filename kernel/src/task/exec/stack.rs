@@ -77,7 +77,7 @@ pub(super) fn build(
         (at::PAGESZ, PAGE_SIZE),
         (at::CLKTCK, 100),
         (at::PHDR, image.program_headers.0),
-        (at::PHENT, limen_elf::PROGRAM_HEADER_SIZE),
+        (at::PHENT, limen_elf::Class::NATIVE.program_header_size()),
         (at::PHNUM, image.program_headers.1),
         (at::BASE, image.base),
         (at::FLAGS, 0),
