@@ -248,7 +248,7 @@ impl AddressSpace {
         let last = ((at & !(window - 1)) + window).min(region.end);
         let size_pages = cache.size().div_ceil(PAGE_SIZE as u64);
         let from = region.value.index_at(first - region.start);
-        let count = ((last - first) >> PAGE_SHIFT).min(size_pages.saturating_sub(from) as usize);
+        let count = (((last - first) >> PAGE_SHIFT) as u64).min(size_pages.saturating_sub(from)) as usize;
         // All in the leaf table of `at`, which exists.
         let span = 1usize << table::level_shift(1);
         let Some(leaf) = table::find(self.root, at & !(span - 1)) else {

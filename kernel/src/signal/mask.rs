@@ -112,3 +112,11 @@ pub fn action(sig: u32, new: Option<Action>) -> Result<Action, Errno> {
     send::discard(&task.process, &mut shared, SigSet::of(&[sig]));
     Ok(old)
 }
+
+/// The signals that are pending for the running thread or its process and blocked by it.
+pub fn pending() -> SigSet {
+    let task = current();
+    let shared = task.process.signals.lock();
+    let own = task.signals.lock();
+    own.pending.set().or(shared.pending.set()).and(own.blocked)
+}

@@ -15,6 +15,7 @@ mod ids;
 pub mod misc;
 mod mm;
 mod mount;
+mod old;
 mod pipe;
 mod poll;
 pub mod sched;

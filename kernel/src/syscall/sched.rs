@@ -75,7 +75,7 @@ fn set_scheduler(task: &Task, new: Option<u32>, priority: i32, nice: Option<i32>
 }
 
 /// `RLIMIT_NICE`: 20 - nice must not exceed it.
-fn nice_allowed(task: &Task, nice: i32) -> bool {
+pub(super) fn nice_allowed(task: &Task, nice: i32) -> bool {
     (20 - nice) as u64 <= task.process.limits.soft(NICE)
 }
 

@@ -187,13 +187,7 @@ crate::syscalls! {
         if size > SET_SIZE {
             return Err(Errno::EINVAL);
         }
-        let task = current();
-        let pending = {
-            let shared = task.process.signals.lock();
-            let own = task.signals.lock();
-            own.pending.set().or(shared.pending.set()).and(own.blocked)
-        };
-        write_bytes(set, &pending.0.to_ne_bytes()[..size])?;
+        write_bytes(set, &mask::pending().0.to_ne_bytes()[..size])?;
         Ok(0)
     }
 

@@ -19,6 +19,7 @@ const LISTS: &[&[(&str, Handler)]] = &[
     super::ids::HANDLERS,
     super::misc::HANDLERS,
     super::mm::HANDLERS,
+    super::old::HANDLERS,
     super::pipe::HANDLERS,
     super::poll::HANDLERS,
     super::sched::HANDLERS,

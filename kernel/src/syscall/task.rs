@@ -142,6 +142,21 @@ fn write_rusage(at: UserPtr<[usize; 18]>, usage: &Usage) -> Result<(), Errno> {
     }
 }
 
+/// Waits as `wait4` and `waitpid` do.
+pub(super) fn wait_for(pid: i32, options: WaitOptions) -> Result<Option<Report>, Errno> {
+    if options.intersects(WaitOptions::EXITED | WaitOptions::NOWAIT) {
+        return Err(Errno::EINVAL);
+    }
+    let which = match pid {
+        i32::MIN => return Err(Errno::ESRCH),
+        -1 => Which::Any,
+        0 => Which::Group(current().process.pgrp()),
+        1.. => Which::Pid(pid),
+        _ => Which::Group(-pid),
+    };
+    wait::wait(&which, options | WaitOptions::EXITED)
+}
+
 fn write_wait_info(at: usize, report: Option<&Report>) -> Result<(), Errno> {
     if at == 0 {
         return Ok(());
@@ -246,17 +261,7 @@ crate::syscalls! {
 
     fn wait4(pid: i32, status: UserPtr<i32>, options: u32, usage: UserPtr<[usize; 18]>) {
         let options = WaitOptions::from_bits(options).ok_or(Errno::EINVAL)?;
-        if options.intersects(WaitOptions::EXITED | WaitOptions::NOWAIT) {
-            return Err(Errno::EINVAL);
-        }
-        let which = match pid {
-            i32::MIN => return Err(Errno::ESRCH),
-            -1 => Which::Any,
-            0 => Which::Group(current().process.pgrp()),
-            1.. => Which::Pid(pid),
-            _ => Which::Group(-pid),
-        };
-        let Some(report) = wait::wait(&which, options | WaitOptions::EXITED)? else { return Ok(0) };
+        let Some(report) = wait_for(pid, options)? else { return Ok(0) };
         if let Some(status) = status.non_null() {
             status.write(report.status)?;
         }

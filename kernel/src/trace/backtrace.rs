@@ -1,6 +1,7 @@
 //! Backtraces: the chain of frame pointers, which every architecture lays out alike (at the frame pointer: the caller's frame pointer, then
 //! the return address), shown with symbols. Called by the panic handler and by fault reports.
 
+use super::WORD_DIGITS;
 use super::symbols::Symbol;
 use crate::arch::stack::frame_pointer;
 use crate::mm::peek::stack_word;
@@ -34,5 +35,5 @@ pub fn print_here() {
 
 fn print(ip: usize) {
     // A return address may already be the next function's if the call never returns.
-    log!(Emerg, "  [<{:016x}>] {}", ip, Symbol(ip - 1));
+    log!(Emerg, "  [<{ip:0WORD_DIGITS$x}>] {}", Symbol(ip - 1));
 }

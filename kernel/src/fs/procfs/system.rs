@@ -3,8 +3,10 @@
 use super::TREE;
 use crate::fs::inode::FileType;
 use crate::fs::pseudo::{Directory, Node, Text, with_string};
+use crate::arch::mmu::VMAP;
 use crate::mm::PAGE_SIZE;
 use crate::sched::stats;
+use crate::trace::WORD_DIGITS;
 use core::fmt::Write;
 use limen_linux_abi::Errno;
 
@@ -65,7 +67,7 @@ fn meminfo(out: &mut Text) {
         ("WritebackTmp", 0),
         ("CommitLimit", m.commit_limit * kib),
         ("Committed_AS", m.committed * kib),
-        ("VmallocTotal", 34_359_738_367),
+        ("VmallocTotal", (VMAP.1 - VMAP.0) / 1024),
         ("VmallocUsed", m.vmalloc_used * kib),
         ("VmallocChunk", 0),
         ("Percpu", 0),
@@ -174,7 +176,7 @@ fn kallsyms(out: &mut Text) {
     let shown = crate::task::current().creds().capable(34);
     for i in 0..table.len() {
         let address = if shown { table.address(i).unwrap_or(0) } else { 0 };
-        let _ = write!(out, "{address:016x} t ");
+        let _ = write!(out, "{address:0WORD_DIGITS$x} t ");
         table.name(i, |piece| out.0.extend(piece.bytes()));
         out.0.push(b'\n');
     }
