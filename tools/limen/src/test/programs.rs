@@ -1,5 +1,6 @@
 //! The hostile program (`programs/hostile`): every system call number with random and boundary arguments, as root and as
-//! an ordinary user, on two processors. The kernel must not panic or hang, and a shell must still work afterwards.
+//! an ordinary user, on two processors. The kernel must not panic or hang, and a shell must still work afterwards. And the program
+//! that looks whether system calls keep registers (`programs/registers`).
 
 use anyhow::bail;
 
@@ -51,5 +52,18 @@ pub fn steps(arch: Arch) -> Vec<Step> {
         }
         Ok(Verdict::Passed(format!("{total} calls, as root and as a user")))
     });
-    vec![hostile.after(format!("boot-{arch}")).long()]
+    let registers = Step::on(arch, "registers", move |context| {
+        let program = agent::program(arch, "registers")?;
+        let ran = Guest::new(context, arch)
+            .smp(2)
+            .program(&[&program.to_string_lossy()])
+            .run_well()?;
+        let text = ran.text();
+        let Some(said) = text.strip_suffix("registers kept\n") else {
+            bail!("it said something else\n{}", ran.everything());
+        };
+        Ok(Verdict::Passed(said.lines().collect::<Vec<_>>().join("; ")))
+    });
+    let boot = format!("boot-{arch}");
+    vec![registers.after(&boot), hostile.after(&boot).long()]
 }

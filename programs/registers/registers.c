@@ -1,0 +1,300 @@
+/*
+ * Do system calls keep the registers that the ABI says they keep? Makes every call with a pattern in each of them (stub.h), and looks
+ * at them afterwards: after plain returns, interrupted calls with a handler, restarted calls with and without one, in a fork's
+ * child, and after a failed exec. Run by tools/limen/src/test/programs.rs; prints one line per kind, and `registers kept` at last.
+ */
+#define _GNU_SOURCE
+#include "stub.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define NUMBERS 480      /* beyond the highest number of any of our architectures */
+#define ROUNDS 20
+#define MOST_LOST 16     /* numbers whose call may not come back: those that wait or end */
+
+static struct state state;
+static uint64_t seed = 0x9e3779b97f4a7c15;
+static volatile int handled;
+static int second_way; /* the processor's other instruction for system calls, where it has one */
+static int bad;
+
+static uint64_t next(void) {
+    seed ^= seed << 13;
+    seed ^= seed >> 7;
+    seed ^= seed << 17;
+    return seed;
+}
+
+/* Makes a call and complains about every register that changed. */
+static long call(const char *when, long number, long a, long b, long c, long d, long e, long f) {
+    const long args[6] = {a, b, c, d, e, f};
+    state.number = number;
+    memcpy(state.args, args, sizeof args);
+    for (int i = 0; i < SLOTS; i++) state.before[i] = (unsigned long)next();
+    for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
+        if (kept[i].argument >= 0) state.before[kept[i].slot] = (unsigned long)args[kept[i].argument];
+#if defined(__powerpc64__)
+    state.before[1] &= 0xfff000;
+#endif
+    for (size_t i = 0; i < VECTOR_BYTES; i += 8) {
+        /* Ordinary numbers: no processor makes another of one of these by looking at it. */
+        double x = (double)(next() % 1000000) + 0.5;
+        memcpy(state.vectors_before + i, &x, sizeof x);
+    }
+#if defined(SECOND_WAY)
+    if (second_way) registers_call_scv(&state);
+    else
+#endif
+        registers_call(&state);
+    for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
+        int slot = kept[i].slot;
+#if defined(LINK_REGISTER)
+        if (slot == LINK_REGISTER && second_way) continue;
+#endif
+        if (state.before[slot] == state.after[slot]) continue;
+        printf("%s: call %ld: %s was %#lx and is %#lx (result %ld%s)\n", when, number, kept[i].name, state.before[slot],
+               state.after[slot], state.result, second_way ? ", the second way" : "");
+        bad++;
+    }
+    for (size_t i = 0; i < VECTOR_BYTES; i += 8) {
+        if (memcmp(state.vectors_before + i, state.vectors_after + i, 8) == 0) continue;
+        printf("%s: call %ld: vector registers, byte %zu, changed (result %ld)\n", when, number, i, state.result);
+        bad++;
+        break;
+    }
+    if (bad > 20) exit(1);
+    return state.result;
+}
+
+static void want(const char *when, int right) {
+    if (right) return;
+    printf("%s: the result is %ld\n", when, state.result);
+    bad++;
+}
+
+/* A handler that uses whatever registers it may. */
+static void handler(int signal) {
+    volatile double x = signal;
+    char bytes[256];
+    for (int i = 0; i < 10; i++) x = x * 1.5 + i;
+    memset(bytes, (int)x, sizeof bytes);
+    __asm__ volatile("" : : "r"(bytes) : "memory");
+    handled++;
+}
+
+static void on(int signal, int flags) {
+    struct sigaction action = {.sa_handler = handler, .sa_flags = flags};
+    sigaction(signal, &action, NULL);
+}
+
+/* SIGALRM after so many milliseconds, and again after as many, or never with 0. */
+static void alarm_after(long milliseconds) {
+    struct itimerval at = {{0, milliseconds * 1000}, {0, milliseconds * 1000}};
+    setitimer(ITIMER_REAL, &at, NULL);
+}
+
+static void nap(long milliseconds) {
+    struct timespec t = {milliseconds / 1000, milliseconds % 1000 * 1000000};
+    while (nanosleep(&t, &t) && errno == EINTR) {
+    }
+}
+
+/* Calls that end the caller, or make another of it, or change what it is. */
+static int left_out(long n) {
+    switch (n) {
+    case SYS_exit:
+    case SYS_exit_group:
+    case SYS_clone:
+    case 435: /* clone3 */
+    case SYS_rt_sigreturn:
+#ifdef SYS_sigreturn
+    case SYS_sigreturn:
+#endif
+#ifdef SYS_fork
+    case SYS_fork:
+    case SYS_vfork:
+#endif
+#ifdef SYS_switch_endian
+    case SYS_switch_endian:
+#endif
+        return 1;
+    }
+    return 0;
+}
+
+/* Every number, with arguments that no call can do much with, as an ordinary user. A call that waits is ended and passed over. */
+static void every_number(void) {
+    struct { volatile long number, returned, bad; } *shared;
+    shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    int lost = 0;
+    fflush(stdout);
+    while (shared->number < NUMBERS) {
+        pid_t child = fork();
+        if (child == 0) {
+            if (getuid() == 0 && setuid(1000)) _exit(2);
+            for (; shared->number < NUMBERS; shared->number++) {
+                if (left_out(shared->number)) continue;
+                call("return", shared->number, -1, -1, -1, -1, -1, -1);
+                shared->returned++;
+                shared->bad = bad;
+            }
+            fflush(stdout);
+            _exit(0);
+        }
+        for (long last = -1; waitpid(child, NULL, WNOHANG) == 0; nap(50)) {
+            if (shared->number == last) kill(child, SIGKILL);
+            last = shared->number;
+        }
+        bad += (int)shared->bad;
+        shared->bad = 0;
+        if (shared->number < NUMBERS) {
+            shared->number++;
+            lost++;
+        }
+    }
+    printf("returns: %ld of %d numbers came back\n", shared->returned, NUMBERS);
+    if (lost > MOST_LOST) {
+        printf("%d calls did not come back\n", lost);
+        bad++;
+    }
+    munmap(shared, 4096);
+}
+
+/* Calls that wait, ended by a handler. */
+static void interrupted(void) {
+    int pipes[2];
+    struct timespec long_time = {100, 0};
+    if (pipe(pipes)) exit(2);
+    on(SIGALRM, 0);
+    alarm_after(2);
+    handled = 0;
+    for (int i = 0; i < ROUNDS; i++) {
+        char byte;
+        call("interrupted read", SYS_read, pipes[0], (long)&byte, 1, -1, -1, -1);
+        want("interrupted read", state.result == -EINTR);
+        call("interrupted sleep", SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, (long)&long_time, 0, -1, -1);
+        want("interrupted sleep", state.result == -EINTR);
+        call("interrupted ppoll", SYS_ppoll, 0, 0, 0, 0, 0, -1);
+        want("interrupted ppoll", state.result == -EINTR);
+    }
+    alarm_after(0);
+    printf("signals: %d handlers\n", handled);
+    close(pipes[0]), close(pipes[1]);
+}
+
+/* A read that starts again until there is something to read: after a handler, and after a stop without one. */
+static void restarted(void) {
+    int pipes[2], status;
+    char byte;
+    pid_t self = getpid();
+    on(SIGALRM, SA_RESTART);
+    if (pipe(pipes)) exit(2);
+    handled = 0;
+    for (int i = 0; i < ROUNDS; i++) {
+        fflush(stdout);
+        pid_t child = fork();
+        if (child == 0) {
+            nap(10);
+            _exit(write(pipes[1], "x", 1) != 1);
+        }
+        alarm_after(2);
+        call("restarted read", SYS_read, pipes[0], (long)&byte, 1, -1, -1, -1);
+        alarm_after(0);
+        want("restarted read", state.result == 1);
+        waitpid(child, &status, 0);
+    }
+    int handlers = handled;
+    for (int i = 0; i < 5; i++) {
+        struct timespec t = {0, 60000000};
+        fflush(stdout);
+        pid_t child = fork();
+        if (child == 0) {
+            nap(20);
+            kill(self, SIGSTOP);
+            nap(20);
+            kill(self, SIGCONT);
+            nap(100);
+            _exit(write(pipes[1], "x", 1) != 1);
+        }
+        /* The sleep goes on by restart_syscall, the read by the call itself. */
+        call("restarted sleep", SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, (long)&t, 0, -1, -1);
+        want("restarted sleep", state.result == 0);
+        call("read after a stop", SYS_read, pipes[0], (long)&byte, 1, -1, -1, -1);
+        want("read after a stop", state.result == 1);
+        waitpid(child, &status, 0);
+    }
+    printf("restarts: %d handlers, 5 stops\n", handlers);
+    close(pipes[0]), close(pipes[1]);
+}
+
+static void forked(void) {
+    for (int i = 0; i < ROUNDS; i++) {
+        int status = -1;
+        fflush(stdout);
+        call("fork", SYS_clone, SIGCHLD, 0, 0, 0, 0, -1);
+        if (state.result == 0) {
+            fflush(stdout);
+            _exit(bad != 0);
+        }
+        want("fork", state.result > 0);
+        waitpid((pid_t)state.result, &status, 0);
+        if (status) {
+            printf("fork: the child's registers changed, or it died: status %#x\n", (unsigned)status);
+            bad++;
+        }
+    }
+    printf("forks: %d children\n", ROUNDS);
+}
+
+static void exec_failed(void) {
+    static char *const none[] = {NULL};
+    const char *text = "/tmp/registers-no-program";
+    int fd = open(text, O_WRONLY | O_CREAT | O_TRUNC, 0755);
+    if (fd < 0 || write(fd, "no program\n", 11) != 11) exit(2);
+    close(fd);
+    call("exec", SYS_execve, (long)"/tmp/nothing", (long)none, (long)none, -1, -1, -1);
+    want("exec of nothing", state.result == -ENOENT);
+    call("exec", SYS_execve, (long)"/proc/self/maps", (long)none, (long)none, -1, -1, -1);
+    want("exec of no program", state.result == -EACCES);
+    call("exec", SYS_execve, (long)text, (long)none, (long)none, -1, -1, -1);
+    want("exec of text", state.result == -ENOEXEC);
+    call("exec", SYS_execve, -1, -1, -1, -1, -1, -1);
+    want("exec of a bad pointer", state.result == -EFAULT);
+    unlink(text);
+    printf("execs: 4 failures\n");
+}
+
+static void all(void) {
+    every_number();
+    interrupted();
+    restarted();
+    forked();
+    exec_failed();
+}
+
+int main(void) {
+    all();
+#if defined(SECOND_WAY)
+    if (getauxval(AT_HWCAP2) & 0x00100000 /* PPC_FEATURE2_SCV */) {
+        second_way = 1;
+        all();
+    }
+#endif
+    if (bad) printf("%d registers or results were wrong\n", bad);
+    else printf("registers kept\n");
+    return bad != 0;
+}
