@@ -32,6 +32,10 @@ mod imp;
 #[path = "arm/mod.rs"]
 mod imp;
 
+#[cfg(target_arch = "powerpc64")]
+#[path = "powerpc64/mod.rs"]
+mod imp;
+
 mod irq_calls;
 mod vdso_calls;
 

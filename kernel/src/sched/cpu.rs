@@ -12,8 +12,8 @@ pub struct CpuLocal {
     pub current: *const ThreadInfo,
     /// Where entries from user mode put their frame: the top of the running thread's kernel stack.
     pub kernel_stack_top: usize,
-    /// Two words of scratch for the entry stub.
-    pub scratch: [usize; 2],
+    /// Words of scratch for the entry stub.
+    pub scratch: [usize; 4],
     /// The top of this CPU's interrupt stack.
     pub irq_stack_top: usize,
     /// This CPU's number.

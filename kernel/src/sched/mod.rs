@@ -86,7 +86,7 @@ pub fn start_secondaries() {
             this: core::ptr::null(),
             current: &raw const idle.info,
             kernel_stack_top: stack_top,
-            scratch: [0; 2],
+            scratch: [0; 4],
             irq_stack_top: irq_stack.top(),
             id: n,
         }));

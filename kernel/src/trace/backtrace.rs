@@ -1,9 +1,9 @@
-//! Backtraces: the chain of frame pointers, which every architecture lays out alike (at the frame pointer: the caller's frame pointer, then
-//! the return address), shown with symbols. Called by the panic handler and by fault reports.
+//! Backtraces: the chain of frame pointers (at the frame pointer: the caller's frame pointer, and at the architecture's distance the return
+//! address), shown with symbols. Called by the panic handler and by fault reports.
 
 use super::WORD_DIGITS;
 use super::symbols::Symbol;
-use crate::arch::stack::frame_pointer;
+use crate::arch::stack::{RETURN_ADDRESS, frame_pointer};
 use crate::mm::peek::stack_word;
 
 /// Deepest chain shown.
@@ -11,11 +11,13 @@ const DEPTH: usize = 64;
 
 /// Calls `f` with each return address from the frame at `fp` on outwards.
 pub fn walk(fp: usize, mut f: impl FnMut(usize)) {
-    let word = size_of::<usize>();
     let mut fp = fp;
     let mut from = fp;
     for _ in 0..DEPTH {
-        let (Some(next), Some(ip)) = (stack_word(from, fp), stack_word(from, fp.wrapping_add(word))) else {
+        let (Some(next), Some(ip)) = (
+            stack_word(from, fp),
+            stack_word(from, fp.wrapping_add(RETURN_ADDRESS)),
+        ) else {
             return;
         };
         if ip == 0 {

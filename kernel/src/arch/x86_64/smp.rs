@@ -33,7 +33,7 @@ static BOOT_LOCAL: Local = Local(UnsafeCell::new(CpuLocal {
     this: core::ptr::null(),
     current: &raw const BOOT_THREAD,
     kernel_stack_top: 0,
-    scratch: [0; 2],
+    scratch: [0; 4],
     irq_stack_top: 0,
     id: 0,
 }));

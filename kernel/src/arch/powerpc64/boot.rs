@@ -1,0 +1,157 @@
+//! From Open Firmware to `crate::boot`: the devicetree, the final kernel map, the console. Everything up to [`kmap::activate`] runs with translation off.
+
+use super::openfirmware::{self, Firmware};
+use super::{console, cpu, devicetree, kmap, pid, smp};
+use crate::boot::{BootInfo, PhysRange};
+use crate::mm::PhysAddr;
+
+/// The most pieces of memory, and of reserved memory, that are looked at.
+const MAX_RANGES: usize = 64;
+
+/// A list on the boot stack.
+struct Ranges {
+    items: [PhysRange; MAX_RANGES],
+    len: usize,
+}
+
+impl Ranges {
+    const fn new() -> Self {
+        Self {
+            items: [PhysRange {
+                start: PhysAddr::new(0),
+                size: 0,
+            }; MAX_RANGES],
+            len: 0,
+        }
+    }
+    fn push(&mut self, start: u64, size: u64) {
+        if size != 0 && self.len < MAX_RANGES {
+            self.items[self.len] = PhysRange {
+                start: PhysAddr::new(start),
+                size,
+            };
+            self.len += 1;
+        }
+    }
+    fn as_slice(&self) -> &[PhysRange] {
+        &self.items[..self.len]
+    }
+}
+
+unsafe extern "C" {
+    static __devicetree: u8;
+    static __devicetree_end: u8;
+}
+
+/// The first Rust function: on the boot stack, interrupts and translation off. Initramfs and its size (firmware also puts them in the tree), and
+/// Open Firmware's entry; without one, a flattened tree takes the first place.
+pub(super) extern "C" fn primary(initrd_or_tree: usize, initrd_size: usize, firmware: usize) -> ! {
+    smp::init_boot_cpu();
+    // SAFETY: the linker script gives the tree its room; firmware's entry was passed by firmware.
+    let (data, used) = unsafe {
+        let room = &raw const __devicetree;
+        let size = (&raw const __devicetree_end) as usize - room as usize;
+        if firmware != 0 {
+            let out = core::slice::from_raw_parts_mut(room.cast_mut(), size);
+            let total = openfirmware::flatten(Firmware::new(firmware), out);
+            (core::slice::from_raw_parts(room, total), total)
+        } else {
+            let tree = (super::mmu::LINEAR_BASE | initrd_or_tree) as *const u8;
+            let total = u32::from_be(tree.cast::<u32>().add(1).read()) as usize;
+            assert!(total <= size, "the devicetree is too large");
+            core::ptr::copy_nonoverlapping(tree, room.cast_mut(), total);
+            (core::slice::from_raw_parts(room, total), total)
+        }
+    };
+    kmap::install_vectors();
+    let tree = devicetree::parse(data);
+    devicetree::publish(data);
+    console::init();
+    super::time::init();
+
+    let mut memory = Ranges::new();
+    for node in tree
+        .all_nodes()
+        .filter(|node| devicetree::is_type(node, "memory"))
+    {
+        for (start, size) in devicetree::reg(&tree, &node) {
+            // Only what the linear map can hold.
+            if start < 1 << 47 {
+                memory.push(start, size.min((1 << 47) - start));
+            }
+        }
+    }
+    memory.items[..memory.len].sort_unstable_by_key(|range| range.start);
+
+    let mut reserved = Ranges::new();
+    // Vectors and image, up to the end of the tree.
+    let end = kmap::to_phys(data.as_ptr() as usize) + used as u64;
+    reserved.push(0, end);
+
+    let chosen = tree.find_node("/chosen");
+    let number = |name| devicetree::property(chosen.as_ref()?, name);
+    let passed = match (number("linux,initrd-start"), number("linux,initrd-end")) {
+        (Some(start), Some(end)) if end > start => Some((start, end - start)),
+        _ if firmware != 0 && initrd_size != 0 => Some((initrd_or_tree as u64, initrd_size as u64)),
+        _ => None,
+    };
+    let initrd = passed.map(|(start, size)| PhysRange {
+        start: PhysAddr::new(start),
+        size,
+    });
+    if let Some((start, size)) = passed {
+        reserved.push(start, size);
+    }
+
+    let cpus = tree
+        .all_nodes()
+        .filter(|node| devicetree::is_type(node, "cpu"))
+        .count();
+    let pids = pid::wanted(cpus.min(crate::sync::MAX_CPUS));
+    let roots = place(
+        (pids * pid::ROOT_SIZE) as u64,
+        memory.as_slice(),
+        reserved.as_slice(),
+    );
+    reserved.push(roots, (pids * pid::ROOT_SIZE) as u64);
+    pid::init(roots, pids);
+
+    let mut map = kmap::Builder::new();
+    for &range in memory.as_slice() {
+        map.map_ram(range);
+    }
+    kmap::activate();
+    cpu::init();
+    let command_line = chosen
+        .as_ref()
+        .and_then(|chosen| chosen.property("bootargs")?.as_str())
+        .unwrap_or("");
+
+    crate::boot::start(&BootInfo {
+        memory: memory.as_slice(),
+        reserved: reserved.as_slice(),
+        initrd,
+        command_line,
+    })
+}
+
+/// Room for `size` bytes, aligned for root tables, in `memory` as low as possible but above everything in `reserved` that is not above it.
+fn place(size: u64, memory: &[PhysRange], reserved: &[PhysRange]) -> u64 {
+    let align = pid::ROOT_SIZE as u64;
+    for range in memory {
+        let (mut at, end) = (
+            range.start.as_u64().next_multiple_of(align),
+            range.start.as_u64() + range.size,
+        );
+        while at + size <= end {
+            let clash = reserved
+                .iter()
+                .find(|r| r.start.as_u64() < at + size && at < r.start.as_u64() + r.size);
+            match clash {
+                Some(r) => at = (r.start.as_u64() + r.size).next_multiple_of(align),
+                None => return at,
+            }
+        }
+    }
+    panic!("no room for root tables")
+}

@@ -1,0 +1,59 @@
+//! The polled console used for the kernel log: the hypervisor's terminal.
+
+use super::{devicetree, hcall};
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+/// The terminal's number; all ones until there is one.
+static TERMINAL: AtomicUsize = AtomicUsize::new(usize::MAX);
+/// How often a full terminal is asked before bytes are given up.
+const PATIENCE: usize = 10_000_000;
+
+/// The terminals the machine has: numbers, the console first.
+pub(super) fn terminals() -> impl Iterator<Item = u64> {
+    devicetree::tree()
+        .all_nodes()
+        .filter(|node| {
+            node.compatible()
+                .is_some_and(|all| all.all().any(|name| name == "hvterm1"))
+        })
+        .filter_map(|node| devicetree::property(&node, "reg"))
+}
+
+/// Finds the console.
+pub(super) fn init() {
+    if let Some(number) = terminals().next() {
+        TERMINAL.store(number as usize, Ordering::Release);
+    }
+}
+
+/// Writes up to 16 bytes to terminal `number`; `false` if it is full.
+pub(super) fn put(number: usize, bytes: &[u8]) -> bool {
+    let mut words = [0u8; 16];
+    let n = bytes.len().min(16);
+    words[..n].copy_from_slice(&bytes[..n]);
+    // The hypervisor takes the bytes from the most significant one down.
+    let (first, second) = words.split_at(8);
+    let word = |b: &[u8]| b.iter().fold(0usize, |w, &b| w << 8 | usize::from(b));
+    let (status, _) = hcall::call(hcall::PUT_TERM_CHAR, number, n, word(first), word(second));
+    status != hcall::BUSY
+}
+
+/// Writes bytes to the terminal, waiting for room. May be called from any context, on any CPU.
+pub fn write(bytes: &[u8]) {
+    let number = TERMINAL.load(Ordering::Acquire);
+    if number == usize::MAX {
+        return;
+    }
+    for line in bytes.split_inclusive(|&b| b == b'\n') {
+        let (text, end): (&[u8], &[u8]) = match line.strip_suffix(b"\n") {
+            Some(text) => (text, b"\r\n"),
+            None => (line, b""),
+        };
+        for piece in text.chunks(16).chain([end]) {
+            let mut patience = PATIENCE;
+            while !piece.is_empty() && !put(number, piece) && patience > 0 {
+                patience -= 1;
+            }
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! Which interrupt is what; calls the threshold with the right handler: page faults go to `mm`, the rest becomes signals, or the end of the kernel.
+
+use super::copy::AMR_SHUT;
+use super::frame::{Frame, TRAP_SCV};
+use super::spr::{self, MSR_PR};
+use super::{interrupt, pid, switch, time, uaccess};
+use crate::mm::Prot;
+use crate::{signal, threshold};
+
+const SIGILL: u32 = 4;
+const SIGTRAP: u32 = 5;
+const SIGBUS: u32 = 7;
+const SIGFPE: u32 = 8;
+const SIGSEGV: u32 = 11;
+const ILL_ILLOPC: i32 = 1;
+const ILL_ILLTRP: i32 = 4;
+const ILL_PRVOPC: i32 = 5;
+const TRAP_BRKPT: i32 = 1;
+const TRAP_TRACE: i32 = 2;
+const BUS_ADRALN: i32 = 1;
+const SEGV_MAPERR: i32 = 1;
+const SEGV_BNDERR: i32 = 3;
+const FPE_FLTDIV: i32 = 3;
+const FPE_FLTOVF: i32 = 4;
+const FPE_FLTUND: i32 = 5;
+const FPE_FLTRES: i32 = 6;
+const FPE_FLTINV: i32 = 7;
+const FPE_FLTUNK: i32 = 14;
+
+/// Vectors (Power ISA, book III, chapter 7).
+mod vector {
+    pub const DATA_STORAGE: usize = 0x300;
+    pub const DATA_SEGMENT: usize = 0x380;
+    pub const INSTRUCTION_STORAGE: usize = 0x400;
+    pub const INSTRUCTION_SEGMENT: usize = 0x480;
+    pub const EXTERNAL: usize = 0x500;
+    pub const ALIGNMENT: usize = 0x600;
+    pub const PROGRAM: usize = 0x700;
+    pub const FP_UNAVAILABLE: usize = 0x800;
+    pub const DECREMENTER: usize = 0x900;
+    pub const DOORBELL: usize = 0xa00;
+    pub const TRACE: usize = 0xd00;
+    pub const PERFORMANCE: usize = 0xf00;
+    pub const VEC_UNAVAILABLE: usize = 0xf20;
+    pub const VSX_UNAVAILABLE: usize = 0xf40;
+}
+
+/// Why a page fault happened: permission, store; and bits that page tables cannot resolve (bad tables, bad instruction for the memory).
+const STORE: usize = 0x0200_0000;
+const UNRESOLVABLE: usize = 0x000a_0000 | 0x0400_0000;
+
+/// `SRR1` at a program interrupt: floating point, privileged, trap; otherwise it is an illegal instruction.
+const PROGRAM_FP: usize = 0x10_0000;
+const PROGRAM_PRIVILEGED: usize = 0x4_0000;
+const PROGRAM_TRAP: usize = 0x2_0000;
+/// What a program interrupt, an instruction fault and the like put into `SRR1` besides the machine state.
+const SRR1_STATUS: usize = 0x783f_0000;
+
+/// Any interrupt but a system call.
+#[inline(always)]
+pub fn handle(frame: &mut Frame) {
+    if frame.msr & MSR_PR != 0 {
+        return dispatch(frame);
+    }
+    // The window to user memory is not the interrupted copy's alone: shut for us, and open again for it.
+    let window = spr::read!(spr::AMR);
+    if window == AMR_SHUT {
+        return dispatch(frame);
+    }
+    set_window(AMR_SHUT);
+    dispatch(frame);
+    set_window(window);
+}
+
+#[inline(always)]
+fn set_window(amr: usize) {
+    // SAFETY: shut, or as it was in the context that is gone back to.
+    unsafe { spr::write!(spr::AMR, amr) }
+    spr::isync();
+}
+
+#[inline(always)]
+fn dispatch(frame: &mut Frame) {
+    match frame.trap {
+        vector::DATA_STORAGE => {
+            frame.dar = spr::read!(spr::DAR);
+            frame.dsisr = spr::read!(spr::DSISR);
+            threshold::fault(frame, |frame| {
+                let access = if frame.dsisr & STORE != 0 {
+                    Prot::WRITE
+                } else {
+                    Prot::READ
+                };
+                page_fault(frame, frame.dar, access, frame.dsisr);
+            });
+        }
+        vector::INSTRUCTION_STORAGE => {
+            frame.dsisr = frame.msr & SRR1_STATUS;
+            frame.dar = frame.nip;
+            frame.msr &= !SRR1_STATUS;
+            threshold::fault(frame, |frame| {
+                page_fault(frame, frame.nip, Prot::EXEC, frame.dsisr)
+            });
+        }
+        vector::DECREMENTER => threshold::interrupt(frame, |_| time::interrupt()),
+        vector::EXTERNAL => threshold::interrupt(frame, |_| interrupt::handle()),
+        vector::FP_UNAVAILABLE | vector::VEC_UNAVAILABLE | vector::VSX_UNAVAILABLE
+            if frame.msr & MSR_PR != 0 =>
+        {
+            threshold::fault_irqs_off(frame, switch::use_math);
+        }
+        vector::DOORBELL | vector::PERFORMANCE => threshold::interrupt(frame, |_| ()),
+        vector::TRACE => threshold::fault_irqs_off(frame, other),
+        _ => {
+            if matches!(frame.trap, vector::DATA_SEGMENT | vector::ALIGNMENT) {
+                frame.dar = spr::read!(spr::DAR);
+            }
+            threshold::fault(frame, other);
+        }
+    }
+}
+
+#[inline(always)]
+fn page_fault(frame: &mut Frame, addr: usize, access: Prot, why: usize) {
+    let user = frame.msr & MSR_PR != 0;
+    if addr >= super::mmu::USER_END || why & UNRESOLVABLE != 0 {
+        return bad_access(frame, addr);
+    }
+    if !user && (access == Prot::EXEC || uaccess::fixup(frame.nip).is_none()) {
+        die(frame, "user memory accessed outside a copy");
+    }
+    if pid::sync_root(addr) {
+        return;
+    }
+    crate::mm::handle_fault(frame, addr, access, user);
+    pid::sync_root(addr);
+}
+
+#[cold]
+fn bad_access(frame: &mut Frame, addr: usize) {
+    if frame.msr & MSR_PR != 0 {
+        signal::force_fault(SIGSEGV, SEGV_MAPERR, addr);
+    } else if let Some(fixup) = uaccess::fixup(frame.nip) {
+        frame.nip = fixup;
+    } else {
+        die(frame, "bad memory access");
+    }
+}
+
+#[cold]
+fn other(frame: &mut Frame) {
+    let status = frame.msr & SRR1_STATUS;
+    if frame.msr & MSR_PR == 0 {
+        if let Some(fixup) = uaccess::fixup(frame.nip) {
+            frame.nip = fixup;
+            return;
+        }
+        die(frame, name(frame.trap));
+    }
+    let nip = frame.nip;
+    let (signal, code, addr) = match frame.trap {
+        vector::DATA_SEGMENT => (SIGSEGV, SEGV_BNDERR, frame.dar),
+        vector::INSTRUCTION_SEGMENT => (SIGSEGV, SEGV_BNDERR, nip),
+        vector::ALIGNMENT => (SIGBUS, BUS_ADRALN, frame.dar),
+        vector::TRACE => {
+            frame.msr &= !spr::MSR_STEP;
+            (SIGTRAP, TRAP_TRACE, nip)
+        }
+        vector::PROGRAM => {
+            frame.msr &= !SRR1_STATUS;
+            match status {
+                s if s & PROGRAM_FP != 0 => (SIGFPE, float_code(frame), nip),
+                s if s & PROGRAM_TRAP != 0 => (SIGTRAP, TRAP_BRKPT, nip),
+                s if s & PROGRAM_PRIVILEGED != 0 => (SIGILL, ILL_PRVOPC, nip),
+                _ => (SIGILL, ILL_ILLOPC, nip),
+            }
+        }
+        trap if trap & 0xf000 == TRAP_SCV => {
+            // `scv` other than 0.
+            frame.nip = nip.wrapping_sub(4);
+            (SIGILL, ILL_ILLTRP, nip.wrapping_sub(4))
+        }
+        _ => (SIGILL, ILL_ILLOPC, nip),
+    };
+    signal::force_fault(signal, code, addr);
+}
+
+/// `si_code` of a floating-point exception: the one that is both pending and enabled.
+fn float_code(frame: &Frame) -> i32 {
+    let fpscr = switch::with_math(frame, |math| math.fpscr);
+    let pending = |exception: u64, enable: u64| fpscr & exception != 0 && fpscr & enable != 0;
+    if pending(1 << 29, 1 << 7) {
+        FPE_FLTINV
+    } else if pending(1 << 28, 1 << 6) {
+        FPE_FLTOVF
+    } else if pending(1 << 27, 1 << 5) {
+        FPE_FLTUND
+    } else if pending(1 << 26, 1 << 4) {
+        FPE_FLTDIV
+    } else if pending(1 << 25, 1 << 3) {
+        FPE_FLTRES
+    } else {
+        FPE_FLTUNK
+    }
+}
+
+/// What an interrupt that the kernel does not survive is called.
+pub fn name(trap: usize) -> &'static str {
+    match trap {
+        t if t & 1 != 0 => "kernel stack overflow",
+        0x100 => "system reset",
+        0x200 => "machine check",
+        vector::DATA_SEGMENT => "bad data address",
+        vector::INSTRUCTION_SEGMENT | vector::INSTRUCTION_STORAGE => "bad instruction address",
+        vector::ALIGNMENT => "alignment interrupt",
+        vector::PROGRAM => "illegal instruction or trap",
+        vector::FP_UNAVAILABLE | vector::VEC_UNAVAILABLE | vector::VSX_UNAVAILABLE => {
+            "floating point used in the kernel"
+        }
+        _ => "unexpected interrupt in the kernel",
+    }
+}
+
+/// An interrupt the kernel cannot survive: registers, call chain, end.
+#[cold]
+pub fn die(frame: &Frame, what: &str) -> ! {
+    super::irq::local_disable();
+    let symbol = crate::trace::symbols::Symbol;
+    log!(
+        Emerg,
+        "{}: vector {:#x}, DAR {:#018x}, DSISR {:#010x}, CPU {}",
+        what,
+        frame.trap,
+        frame.dar,
+        frame.dsisr,
+        super::smp::cpu_id()
+    );
+    log!(Emerg, "nip: {:016x} {}", frame.nip, symbol(frame.nip));
+    log!(Emerg, "lr : {:016x} {}", frame.link, symbol(frame.link));
+    log!(
+        Emerg,
+        "msr: {:016x} ctr: {:016x} cr: {:08x} xer: {:08x}",
+        frame.msr,
+        frame.ctr,
+        frame.ccr,
+        frame.xer
+    );
+    for n in (0..32).step_by(4) {
+        log!(
+            Emerg,
+            "r{:<2}: {:016x} {:016x} {:016x} {:016x}",
+            n,
+            frame.gpr[n],
+            frame.gpr[n + 1],
+            frame.gpr[n + 2],
+            frame.gpr[n + 3]
+        );
+    }
+    if frame.msr & MSR_PR == 0 {
+        log!(Emerg, "Call trace of the interrupted code:");
+        crate::trace::backtrace::walk(frame.gpr[1], |ip| {
+            log!(Emerg, "  [<{:016x}>] {}", ip, symbol(ip - 1));
+        });
+    }
+    panic!("{} at {:#x}", what, frame.nip)
+}

@@ -1,0 +1,183 @@
+//! The kernel's own map, built once at boot, with translation still off: the linear map of all RAM with the largest pages (never executable but for
+//! the vectors and the image's text; those and the image's constants read-only). The image lies in it. Nothing is writable and executable.
+
+use super::hcall;
+use super::mmu::{Entry, LEVELS, LINEAR_BASE, MemoryKind, PAGE_SHIFT, TABLE_SHIFT};
+use super::pid;
+use crate::boot::PhysRange;
+use crate::mm::{PAGE_SIZE, PhysAddr, Prot};
+
+unsafe extern "C" {
+    static __image_start: u8;
+    static __text_end: u8;
+    static __rodata_end: u8;
+    static __vectors_load: u8;
+    static __vectors_size: u8;
+    static __boot_stack_guard: u8;
+    static __kernel_root: u8;
+    static __table_pool_start: u8;
+    static __table_pool_end: u8;
+}
+
+/// What the vectors occupy at the start of memory.
+const VECTORS: u64 = 0x8000;
+
+/// The physical address of something in the kernel image or the linear map.
+#[inline(always)]
+pub fn to_phys(address: usize) -> u64 {
+    (address & !LINEAR_BASE) as u64
+}
+
+fn address(symbol: &'static u8) -> usize {
+    core::ptr::from_ref(symbol) as usize
+}
+
+/// The kernel's root table.
+pub fn root() -> PhysAddr {
+    // SAFETY: a linker symbol; only its address is used.
+    PhysAddr::new(to_phys(unsafe { address(&__kernel_root) }))
+}
+
+/// Copies the vectors to where the processor looks for them. Firmware, whose they were, is not called again.
+pub fn install_vectors() {
+    // SAFETY: the linker script places the vectors' bytes; the start of memory is the kernel's now. Code that was never run needs no more than
+    // the barriers to be seen.
+    unsafe {
+        let (from, size) = (address(&__vectors_load), address(&__vectors_size));
+        core::ptr::copy_nonoverlapping(from as *const u8, LINEAR_BASE as *mut u8, size);
+        core::arch::asm!("sync", "icbi 0, {}", "sync", "isync", in(reg) LINEAR_BASE, options(nostack, preserves_flags));
+    }
+}
+
+/// The map under construction.
+pub struct Builder {
+    root: *mut u64,
+    next: usize,
+}
+
+impl Builder {
+    /// An empty map; the tables come from the image's pool.
+    pub fn new() -> Self {
+        // SAFETY: the linker script places root and pool; nobody else uses them.
+        unsafe {
+            let root = address(&__kernel_root) as *mut u64;
+            core::ptr::write_bytes(root.cast::<u8>(), 0, 65536);
+            Self {
+                root,
+                next: address(&__table_pool_start),
+            }
+        }
+    }
+
+    fn table(&mut self) -> *mut u64 {
+        let table = self.next;
+        self.next += PAGE_SIZE;
+        // SAFETY: the linker script places the pool.
+        let end = unsafe { address(&__table_pool_end) };
+        assert!(
+            self.next <= end,
+            "memory is in too many pieces for the boot page tables"
+        );
+        // SAFETY: a page of the pool that nobody has yet.
+        unsafe { core::ptr::write_bytes(table as *mut u8, 0, PAGE_SIZE) };
+        table as *mut u64
+    }
+
+    /// Maps `[phys, phys + size)` in the linear map with the largest leaves that fit; everything is page-aligned.
+    fn map(&mut self, mut phys: u64, mut size: u64, prot: Prot) {
+        while size > 0 {
+            let mut level = 2;
+            while level > 0 {
+                let bytes = 1u64 << (PAGE_SHIFT + TABLE_SHIFT * level);
+                if phys & (bytes - 1) == 0 && size >= bytes {
+                    break;
+                }
+                level -= 1;
+            }
+            let entry = Entry::kernel_leaf(PhysAddr::new(phys), prot, MemoryKind::Normal, level);
+            self.set(phys as usize, level, entry);
+            let bytes = 1u64 << (PAGE_SHIFT + TABLE_SHIFT * level);
+            phys += bytes;
+            size -= bytes;
+        }
+    }
+
+    fn set(&mut self, at: usize, wanted: usize, entry: Entry) {
+        let mut table = self.root;
+        for level in (wanted + 1..LEVELS).rev() {
+            let index = at >> (PAGE_SHIFT + TABLE_SHIFT * level) & 511;
+            // SAFETY: `table` is one of our tables, in the image.
+            let slot = unsafe { table.add(index) };
+            // SAFETY: as above.
+            let current = Entry(unsafe { slot.read() });
+            table = if current.is_empty() {
+                let lower = self.table();
+                // SAFETY: as above.
+                unsafe { slot.write(Entry::table(PhysAddr::new(to_phys(lower as usize))).0) };
+                lower
+            } else {
+                (LINEAR_BASE | current.phys().as_usize()) as *mut u64
+            };
+        }
+        // SAFETY: as above.
+        unsafe {
+            table
+                .add(at >> (PAGE_SHIFT + TABLE_SHIFT * wanted) & 511)
+                .write(entry.0)
+        };
+    }
+
+    /// A range of RAM.
+    pub fn map_ram(&mut self, range: PhysRange) {
+        let start = range.start.as_u64().next_multiple_of(PAGE_SIZE as u64);
+        let end = (range.start.as_u64() + range.size) & !(PAGE_SIZE as u64 - 1);
+        // SAFETY: linker symbols; only their addresses are used.
+        let (image, text, rodata, guard) = unsafe {
+            (
+                to_phys(address(&__image_start)),
+                to_phys(address(&__text_end)),
+                to_phys(address(&__rodata_end)),
+                to_phys(address(&__boot_stack_guard)),
+            )
+        };
+        let (execute, read, write) = (Prot::READ | Prot::EXEC, Prot::READ, Prot::READ | Prot::WRITE);
+        let mut part = |from: u64, to: u64, prot| {
+            let (from, to) = (from.max(start), to.min(end));
+            if from < to {
+                self.map(from, to - from, prot);
+            }
+        };
+        part(0, VECTORS, execute);
+        part(VECTORS, image, write);
+        part(image, text, execute);
+        part(text, rodata, read);
+        part(rodata, guard, write);
+        part(guard + PAGE_SIZE as u64, u64::MAX, write);
+    }
+}
+
+/// Tells the hypervisor where the tables are and turns translation on, for good. The vectors are in place.
+pub fn activate() {
+    unsafe extern "C" {
+        fn turn_translation_on();
+    }
+    set_modes();
+    // New table of process entries, radix trees, the guest invalidates translations itself.
+    const FLAGS: usize = 0x10 | 8 | 4 | 1;
+    let (table, size) = pid::process_table();
+    let (status, _) = hcall::call(hcall::REGISTER_PROCESS_TABLE, FLAGS, table as usize, 0, size);
+    assert!(
+        status == hcall::SUCCESS,
+        "the hypervisor refuses radix page tables (power9 or later is needed): {status}"
+    );
+    // SAFETY: the map has everything at the addresses that are in use.
+    unsafe { turn_translation_on() }
+}
+
+/// On every CPU: interrupts are little-endian, and arrive with translation on.
+pub fn set_modes() {
+    const ENDIAN: usize = 4;
+    const TRANSLATION: usize = 3;
+    hcall::call(hcall::SET_MODE, 1, ENDIAN, 0, 0);
+    hcall::call(hcall::SET_MODE, 3, TRANSLATION, 0, 0);
+}

@@ -1,0 +1,56 @@
+//! The 64-bit Power processor, little-endian, as a guest of a PAPR hypervisor (`pseries`): see `arch/mod.rs` for what each file owes.
+
+pub mod boot;
+pub mod console;
+mod copy;
+pub mod cpu;
+pub mod cpuinfo;
+mod devicetree;
+pub mod entry;
+pub mod exception;
+pub mod frame;
+mod hcall;
+mod head;
+pub mod interrupt;
+pub mod irq;
+mod kmap;
+pub mod mmu;
+mod openfirmware;
+pub mod patch;
+mod pci;
+mod pid;
+pub mod platform;
+mod rtas;
+pub mod serial;
+pub mod signal;
+pub mod smp;
+mod spr;
+pub mod stack;
+pub mod switch;
+pub mod syscalls;
+pub mod time;
+pub mod uaccess;
+pub mod vdso;
+
+pub use cpu::hwcap;
+
+/// The name `uname` and the tools use.
+pub const UTS_MACHINE: &str = "ppc64le";
+/// `AT_PLATFORM` of the auxiliary vector.
+pub const ELF_PLATFORM: &str = "power9";
+/// `e_machine` of the programs this kernel runs.
+pub const ELF_MACHINE: u16 = 21;
+
+/// Whether `clone` takes the thread-local-storage value before the child's id word (`CONFIG_CLONE_BACKWARDS`).
+pub const CLONE_BACKWARDS: bool = true;
+
+/// The system call table of the native ABI, built from the handlers the rooms register.
+pub const NATIVE_ABI: limen_linux_abi::sysno::Abi = limen_linux_abi::sysno::POWERPC64;
+
+/// Builds the native system call table (see [`limen_linux_abi::syscall_table`]).
+macro_rules! native_syscall_table {
+    ($handlers:expr, $default:expr, $len:expr) => {
+        limen_linux_abi::syscall_table!(powerpc64, $handlers, $default, $len)
+    };
+}
+pub(crate) use native_syscall_table;

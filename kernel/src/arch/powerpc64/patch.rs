@@ -1,0 +1,1 @@
+//! Changing code at run time.

@@ -1,0 +1,273 @@
+//! Process identifiers: the number under which the processor finds an address space's tree, through the process table, and tags its translations.
+//!
+//! The processor's root tables are 64 KiB, far more than an address space needs, so they belong to identifiers, not to address spaces: there are as many
+//! as CPUs can use at a time and some more, made at boot. An address space has a root of one page; its entries are copied to the processor's root
+//! when a fault misses them there ([`sync_root`]). They only ever come, never go, until the address space is gone.
+//!
+//! Identifiers are handed out in order. When they run out a new *generation* begins: every CPU's current identifier stays with the address space
+//! that has it, all others become free. An address space whose identifier is of an older generation gets a new one the next time it is activated;
+//! the tree of the former owner is taken out then, and what the TLBs hold of it is forgotten.
+
+use super::mmu::{Entry, LINEAR_BASE, PAGE_SHIFT, TABLE_SHIFT};
+use crate::mm::PhysAddr;
+use crate::sync::{IrqSpinLock, MAX_CPUS};
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+/// The kernel's own identifier is 0; this one has no tree.
+pub const NOBODY: usize = 1;
+/// The first that is handed out.
+const FIRST: usize = 2;
+/// The most identifiers there can be: what the process table has room for.
+const MAX_PIDS: usize = 4096;
+/// The generation is kept above the identifier.
+const GENERATION: u64 = MAX_PIDS as u64;
+/// Bytes of a processor's root.
+pub const ROOT_SIZE: usize = 65536;
+/// Where a root's index begins.
+const ROOT_SHIFT: usize = PAGE_SHIFT + 3 * TABLE_SHIFT;
+
+/// What the processor keeps per address space.
+#[derive(Debug, Default)]
+pub struct MmContext {
+    /// Its identifier and the generation that gave it.
+    id: AtomicU64,
+}
+
+impl MmContext {
+    /// For a new address space.
+    pub const fn new() -> Self {
+        Self {
+            id: AtomicU64::new(0),
+        }
+    }
+}
+
+/// The current generation. Starts at one, so that a fresh context's zero is old.
+static CURRENT: AtomicU64 = AtomicU64::new(GENERATION);
+/// What each CPU runs with (generation and identifier); zero if a new generation has begun since.
+static ACTIVE: [AtomicU64; MAX_CPUS] = [const { AtomicU64::new(0) }; MAX_CPUS];
+/// The address space's root that each CPU runs with, for faults.
+static ROOT: [AtomicU64; MAX_CPUS] = [const { AtomicU64::new(0) }; MAX_CPUS];
+/// Where the processor's roots are (physical), and how many identifiers there are.
+static ROOTS: AtomicUsize = AtomicUsize::new(0);
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+
+struct Allocator {
+    /// Identifiers taken in this generation.
+    used: [u64; MAX_PIDS / 64],
+    /// Where to look next.
+    next: usize,
+    /// What each CPU ran with when this generation began.
+    reserved: [u64; MAX_CPUS],
+}
+
+static ALLOCATOR: IrqSpinLock<Allocator> = IrqSpinLock::new(Allocator {
+    used: [0; MAX_PIDS / 64],
+    next: FIRST,
+    reserved: [0; MAX_CPUS],
+});
+
+unsafe extern "C" {
+    static __process_table: u8;
+}
+
+/// The process table: physical address, and its size as the hypervisor wants it (log2 of bytes, less 12).
+pub fn process_table() -> (u64, usize) {
+    const SIZE: usize = MAX_PIDS * 16;
+    // SAFETY: a linker symbol; only its address is used.
+    let at = unsafe { core::ptr::from_ref(&__process_table) as usize };
+    (super::kmap::to_phys(at), SIZE.ilog2() as usize - 12)
+}
+
+/// How many identifiers a machine with `cpus` CPUs gets.
+pub fn wanted(cpus: usize) -> usize {
+    (FIRST + 12 + 3 * cpus).min(MAX_PIDS)
+}
+
+/// Fills the process table: the kernel's tree, and an empty one for each identifier, whose roots are the `count * ROOT_SIZE` bytes at `roots`.
+pub fn init(roots: u64, count: usize) {
+    let (table, _) = process_table();
+    let table = (LINEAR_BASE | table as usize) as *mut u64;
+    // SAFETY: the linker script places the table; the caller gives the roots away.
+    unsafe {
+        core::ptr::write_bytes(table.cast::<u8>(), 0, MAX_PIDS * 16);
+        core::ptr::write_bytes((LINEAR_BASE | roots as usize) as *mut u8, 0, count * ROOT_SIZE);
+        table.write(process_entry(super::kmap::root().as_u64()));
+        for n in FIRST..count {
+            table
+                .add(n * 2)
+                .write(process_entry(roots + (n * ROOT_SIZE) as u64));
+        }
+    }
+    ROOTS.store(roots as usize, Ordering::Relaxed);
+    COUNT.store(count, Ordering::Release);
+}
+
+/// A tree with a root of 2^13 entries for addresses of 52 bits (`RTS` = 52 - 31, in two parts).
+fn process_entry(root: u64) -> u64 {
+    const RTS: u64 = (21 >> 3) << 61 | (21 & 7) << 5;
+    (RTS | root | 13).to_be()
+}
+
+/// The entry of `pid`'s root for `index`.
+fn root_slot(pid: usize, index: usize) -> &'static AtomicU64 {
+    let at = LINEAR_BASE | (ROOTS.load(Ordering::Relaxed) + pid * ROOT_SIZE + index * 8);
+    // SAFETY: inside the roots, which are only accessed as atomics.
+    unsafe { &*(at as *const AtomicU64) }
+}
+
+/// Makes the processor's root of the current address space agree with the address space's for `addr`, before or after a page fault there. `true`: it did
+/// not, and the access should be tried again.
+#[inline]
+pub fn sync_root(addr: usize) -> bool {
+    let pid = super::spr::read!(super::spr::PIDR);
+    if pid < FIRST
+        || addr >= super::mmu::USER_END
+        || root_slot(pid, addr >> ROOT_SHIFT).load(Ordering::Relaxed) != 0
+    {
+        return false;
+    }
+    copy_entry(addr >> ROOT_SHIFT)
+}
+
+#[cold]
+fn copy_entry(index: usize) -> bool {
+    let flags = super::irq::local_save();
+    // Interrupts are off: identifier and root are those of the running thread's address space.
+    let pid = super::spr::read!(super::spr::PIDR);
+    let root = ROOT[super::smp::cpu_id()].load(Ordering::Relaxed) as usize;
+    let mut copied = false;
+    if pid >= FIRST {
+        // SAFETY: the running address space's root, a page of the linear map that is only accessed as atomics.
+        let entry =
+            unsafe { &*((LINEAR_BASE | (root + index * 8)) as *const AtomicU64) }.load(Ordering::Acquire);
+        if !Entry(entry).is_empty() {
+            root_slot(pid, index).store(entry, Ordering::Release);
+            // SAFETY: a barrier: the entry is there for the next walk.
+            unsafe { core::arch::asm!("ptesync", options(nostack, preserves_flags)) }
+            copied = true;
+        }
+    }
+    super::irq::local_restore(flags);
+    copied
+}
+
+/// The identifier of `context`, if anything may be cached under it.
+#[inline]
+pub fn current(context: &MmContext) -> Option<usize> {
+    let id = context.id.load(Ordering::Acquire);
+    (id != 0).then_some((id & (GENERATION - 1)) as usize)
+}
+
+/// The identifier `context`, whose root is `root`, runs with on this CPU from now on. Interrupts are off.
+#[inline]
+pub fn activate(root: PhysAddr, context: &MmContext) -> usize {
+    let cpu = super::smp::cpu_id();
+    ROOT[cpu].store(root.as_u64(), Ordering::Relaxed);
+    let id = context.id.load(Ordering::Relaxed);
+    let active = &ACTIVE[cpu];
+    let before = active.load(Ordering::Relaxed);
+    // If a new generation begins meanwhile, it takes `before` away and the exchange fails.
+    if before != 0
+        && (id ^ CURRENT.load(Ordering::Acquire)) & !(GENERATION - 1) == 0
+        && active
+            .compare_exchange(before, id, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
+    {
+        return (id & (GENERATION - 1)) as usize;
+    }
+    slow(root, context, active)
+}
+
+#[cold]
+fn slow(root: PhysAddr, context: &MmContext, active: &AtomicU64) -> usize {
+    let mut allocator = ALLOCATOR.lock();
+    let mut id = context.id.load(Ordering::Relaxed);
+    if (id ^ CURRENT.load(Ordering::Relaxed)) & !(GENERATION - 1) != 0 {
+        let (new, fresh) = allocator.assign(id);
+        id = new;
+        if fresh {
+            take_over((id & (GENERATION - 1)) as usize, root);
+        }
+        context.id.store(id, Ordering::Release);
+    }
+    active.store(id, Ordering::Release);
+    (id & (GENERATION - 1)) as usize
+}
+
+/// Puts the tree at `root` under `pid` in place of another.
+fn take_over(pid: usize, root: PhysAddr) {
+    for index in 0..super::mmu::USER_END >> ROOT_SHIFT {
+        // SAFETY: as in `sync_root`.
+        let entry = unsafe { &*((LINEAR_BASE | (root.as_usize() + index * 8)) as *const AtomicU64) }
+            .load(Ordering::Acquire);
+        root_slot(pid, index).store(entry, Ordering::Relaxed);
+    }
+    super::mmu::flush_pid(pid);
+}
+
+impl Allocator {
+    fn take(&mut self, number: usize) -> bool {
+        let (word, bit) = (number / 64, 1u64 << (number % 64));
+        let free = self.used[word] & bit == 0;
+        self.used[word] |= bit;
+        free
+    }
+
+    /// An identifier for a context that last had `old`, and whether it is a new one.
+    fn assign(&mut self, old: u64) -> (u64, bool) {
+        let generation = CURRENT.load(Ordering::Relaxed);
+        let number = old & (GENERATION - 1);
+        if old != 0 {
+            // Still running somewhere since the last generation: keeps its number.
+            let mut kept = false;
+            for reserved in &mut self.reserved {
+                if *reserved == old {
+                    *reserved = generation | number;
+                    kept = true;
+                }
+            }
+            if kept {
+                return (generation | number, false);
+            }
+        }
+        if let Some(number) = self.find() {
+            return (generation | number as u64, true);
+        }
+        let generation = self.new_generation();
+        // There are more numbers than CPUs.
+        let number = self.find().unwrap_or(FIRST);
+        (generation | number as u64, true)
+    }
+
+    fn find(&mut self) -> Option<usize> {
+        let count = COUNT.load(Ordering::Relaxed);
+        while self.next < count {
+            let number = self.next;
+            self.next += 1;
+            if self.take(number) {
+                return Some(number);
+            }
+        }
+        None
+    }
+
+    fn new_generation(&mut self) -> u64 {
+        let generation = CURRENT.load(Ordering::Relaxed) + GENERATION;
+        CURRENT.store(generation, Ordering::Release);
+        self.used.fill(0);
+        self.next = FIRST;
+        for (cpu, active) in ACTIVE.iter().enumerate() {
+            let was = active.swap(0, Ordering::AcqRel);
+            // Zero: that CPU has not switched since the last generation began, and still runs with what was reserved then.
+            if was != 0 {
+                self.reserved[cpu] = was;
+            }
+            let number = self.reserved[cpu] as usize & (MAX_PIDS - 1);
+            if number != 0 {
+                self.take(number);
+            }
+        }
+        generation
+    }
+}

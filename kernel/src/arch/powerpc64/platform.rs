@@ -1,0 +1,106 @@
+//! The machine around the processor: devices, power-off, reset, wall clock, entropy.
+
+use super::interrupt::Irq;
+pub use super::pci::{PciConfig, pci};
+use super::{devicetree, interrupt, rtas, smp};
+use alloc::vec::Vec;
+use core::arch::asm;
+
+/// Called once on the boot CPU when the heap works: finds CPUs and interrupts.
+pub fn init() {
+    smp::init();
+    interrupt::init_cpu();
+}
+
+/// Where a virtio-over-MMIO device may sit.
+#[derive(Clone, Copy, Debug)]
+pub struct VirtioMmio {
+    /// Physical address of its registers.
+    pub base: u64,
+    /// Size of the register window, bytes.
+    pub size: usize,
+    /// Its interrupt.
+    pub irq: Irq,
+}
+
+/// The virtio-over-MMIO slots of this machine: none.
+pub fn virtio_mmio() -> Vec<VirtioMmio> {
+    Vec::new()
+}
+
+/// Stops this CPU for good.
+pub(super) fn halt() -> ! {
+    super::irq::local_disable();
+    // Nothing is to wake it.
+    rtas::call("stop-self", &[], &mut []);
+    loop {
+        super::irq::spin_hint();
+    }
+}
+
+/// Turns the machine off; the host sees status 0.
+pub fn power_off() -> ! {
+    rtas::call("power-off", &[u32::MAX, u32::MAX], &mut [0]);
+    halt()
+}
+
+/// Restarts the machine.
+pub fn reset() -> ! {
+    rtas::call("system-reboot", &[], &mut [0]);
+    halt()
+}
+
+/// Ends the machine after a panic in the way the hypervisor knows as "the guest's system failed", if the command line says that it will; or stops.
+pub fn panic_exit() -> ! {
+    if crate::boot::cmdline::value("limen.panic_exit") == Some("os-term") {
+        static MESSAGE: &[u8] = b"Limen panic\0";
+        let at = super::kmap::to_phys(MESSAGE.as_ptr() as usize) as u32;
+        rtas::call("ibm,os-term", &[at], &mut [0]);
+    }
+    halt()
+}
+
+/// Seconds since 1970 from the machine's real-time clock, `None` if there is none.
+pub fn wall_clock() -> Option<u64> {
+    let mut time = [0; 8];
+    if rtas::call("get-time-of-day", &[], &mut time) != 0 {
+        return None;
+    }
+    let [_, year, month, day, hour, minute, second, _] = time.map(u64::from);
+    if !(1970..10000).contains(&year) || !(1..=12).contains(&month) {
+        return None;
+    }
+    // Days since 1970, counting years from March so that the leap day is last.
+    let (y, m) = if month > 2 {
+        (year, month - 3)
+    } else {
+        (year - 1, month + 9)
+    };
+    let days = 365 * y + y / 4 - y / 100 + y / 400 + (153 * m + 2) / 5 + day - 1 - 719_468;
+    Some(((days * 24 + hour) * 60 + minute) * 60 + second)
+}
+
+/// Up to 32 bytes of entropy from the machine (firmware seed, instruction); returns how many were filled.
+pub fn entropy(out: &mut [u8; 32]) -> usize {
+    let tree = devicetree::tree();
+    let seed = tree
+        .find_node("/chosen")
+        .and_then(|chosen| chosen.property("rng-seed"));
+    let mut filled = 0;
+    if let Some(seed) = seed {
+        filled = seed.value.len().min(32);
+        out[..filled].copy_from_slice(&seed.value[..filled]);
+    }
+    for chunk in out.chunks_exact_mut(8) {
+        let value: u64;
+        // SAFETY: every processor with radix trees has the instruction; all ones say that it failed.
+        unsafe { asm!("darn {}, 1", out(reg) value, options(nomem, nostack, preserves_flags)) }
+        if value != u64::MAX {
+            for (byte, random) in chunk.iter_mut().zip(value.to_le_bytes()) {
+                *byte ^= random;
+            }
+            filled = 32;
+        }
+    }
+    filled
+}

@@ -1,0 +1,165 @@
+//! CPUs: this CPU's local block (r13, which compiled code leaves alone; `SPRG0` keeps it for the entry stubs), the running thread, starting
+//! the others through RTAS.
+
+use super::{cpu, devicetree, kmap, rtas, spr};
+use crate::sched::cpu::CpuLocal;
+use crate::sync::MAX_CPUS;
+use crate::task::ThreadInfo;
+use core::arch::asm;
+use core::mem::offset_of;
+use core::sync::atomic::{AtomicUsize, Ordering};
+use limen_linux_abi::Errno;
+
+/// Words of scratch in the local block: r12 and the condition register on entry, the context whose floating-point registers are loaded, the table
+/// of contents.
+pub const SCRATCH_R12: usize = 0;
+/// See [`SCRATCH_R12`].
+pub const SCRATCH_CR: usize = 1;
+/// See [`SCRATCH_R12`].
+pub const SCRATCH_FP: usize = 2;
+/// See [`SCRATCH_R12`].
+pub const SCRATCH_TOC: usize = 3;
+
+/// The boot CPU's block and its thread until the scheduler has made proper ones.
+static mut BOOT_LOCAL: CpuLocal = CpuLocal {
+    this: &raw const BOOT_LOCAL,
+    current: &raw const BOOT_THREAD,
+    kernel_stack_top: 0,
+    scratch: [0; 4],
+    irq_stack_top: 0,
+    id: 0,
+};
+static BOOT_THREAD: ThreadInfo = ThreadInfo::new();
+
+/// CPUs of the machine.
+static COUNT: AtomicUsize = AtomicUsize::new(1);
+/// The number of each CPU as interrupt server, which is how firmware names it.
+static SERVER: [AtomicUsize; MAX_CPUS] = [const { AtomicUsize::new(0) }; MAX_CPUS];
+
+/// What each secondary CPU finds (`head::secondary_start`): its stack and its local block. In the image, because firmware passes 32 bits.
+static START: [[AtomicUsize; 2]; MAX_CPUS] = [const { [AtomicUsize::new(0), AtomicUsize::new(0)] }; MAX_CPUS];
+
+/// The boot CPU's block and thread. The first thing Rust does.
+pub(super) fn init_boot_cpu() {
+    set_local(&raw const BOOT_LOCAL);
+}
+
+fn set_local(local: *const CpuLocal) {
+    let toc: usize;
+    // SAFETY: the registers are ours, and `local` lives for good; its scratch is this CPU's own.
+    unsafe {
+        asm!("mr {}, 2", out(reg) toc, options(nomem, nostack, preserves_flags));
+        (*local.cast_mut()).scratch[SCRATCH_TOC] = toc;
+        asm!("mr 13, {0}", "mtspr {1}, {0}", in(reg) local, const spr::SPRG0, options(nostack, preserves_flags));
+        // User mode reads its CPU's number here (`getcpu`).
+        spr::write!(spr::SPRG3, (*local).id);
+    }
+}
+
+/// The boot CPU's interrupt stack, and the CPUs the devicetree names, the boot CPU first. Heap working, no interrupt yet.
+pub(super) fn init() {
+    let Some(stack) = crate::mm::KernelStack::new() else {
+        panic!("no memory for an interrupt stack")
+    };
+    // SAFETY: the boot CPU's own block; nothing uses the field before interrupts go on.
+    unsafe { BOOT_LOCAL.irq_stack_top = stack.top() }
+    core::mem::forget(stack);
+    let mut servers: alloc::vec::Vec<usize> = devicetree::cpus()
+        .filter_map(|node| {
+            // One per thread; threads of a core beyond the first are not used.
+            let value = node
+                .property("ibm,ppc-interrupt-server#s")
+                .or(node.property("reg"))?
+                .value;
+            Some(devicetree::cell(value, 0)? as usize)
+        })
+        .collect();
+    // QEMU starts the one with the lowest number.
+    servers.sort_unstable();
+    servers.truncate(MAX_CPUS);
+    for (slot, server) in SERVER.iter().zip(&servers) {
+        slot.store(*server, Ordering::Relaxed);
+    }
+    COUNT.store(servers.len().max(1), Ordering::Release);
+}
+
+/// What firmware calls CPU `cpu`.
+pub(super) fn server(cpu: usize) -> usize {
+    SERVER[cpu].load(Ordering::Relaxed)
+}
+
+/// This CPU's local block. The caller must not be migrated while it uses it (interrupts or preemption off).
+#[inline(always)]
+pub fn cpu_local() -> *const CpuLocal {
+    let local;
+    // SAFETY: only reads the register. (Not `pure`: after a migration it is another.)
+    unsafe { asm!("mr {}, 13", out(reg) local, options(nomem, nostack, preserves_flags)) }
+    local
+}
+
+/// This CPU's number; stable only while preemption is off.
+#[inline(always)]
+pub fn cpu_id() -> usize {
+    // SAFETY: the block lives for good, and its number never changes.
+    unsafe { (*cpu_local()).id }
+}
+
+/// The running thread's info, the first field of its `Task`. Always valid, from the first Rust line on.
+#[inline(always)]
+pub fn current() -> *const ThreadInfo {
+    let thread;
+    // SAFETY: one load from the block of whatever CPU this is, which names the thread that executes it.
+    unsafe {
+        asm!("ld {}, {}(13)", out(reg) thread, const offset_of!(CpuLocal, current), options(nostack, readonly, preserves_flags))
+    }
+    thread
+}
+
+/// Makes `thread` the running thread of this CPU (the context switch, and boot). `kernel_stack_top` is where entries from user mode start.
+///
+/// # Safety
+/// Interrupts are off, and the caller runs (or is about to run) on that thread's stack.
+#[inline(always)]
+pub unsafe fn set_current(thread: *const ThreadInfo, kernel_stack_top: usize) {
+    let local = cpu_local().cast_mut();
+    // SAFETY: this CPU's own block, interrupts off.
+    unsafe {
+        (&raw mut (*local).current).write_volatile(thread);
+        (*local).kernel_stack_top = kernel_stack_top;
+    }
+}
+
+/// How many CPUs the machine has (at least 1; the boot CPU is 0).
+pub fn count() -> usize {
+    COUNT.load(Ordering::Acquire)
+}
+
+/// Starts CPU `cpu`: it runs on `stack_top` with `local` as its block and calls [`crate::boot::secondary`]. Returns once the start was requested.
+pub fn start(cpu: usize, local: &'static CpuLocal, stack_top: usize) -> Result<(), Errno> {
+    unsafe extern "C" {
+        fn secondary_start();
+    }
+    START[cpu][0].store(stack_top, Ordering::Relaxed);
+    START[cpu][1].store(core::ptr::from_ref(local) as usize, Ordering::Relaxed);
+    let entry = kmap::to_phys(secondary_start as *const () as usize);
+    let argument = kmap::to_phys(&raw const START[cpu] as usize);
+    // SAFETY: a barrier: what the new CPU reads is written before it starts.
+    unsafe { asm!("sync", options(nostack, preserves_flags)) }
+    match rtas::call(
+        "start-cpu",
+        &[server(cpu) as u32, entry as u32, argument as u32],
+        &mut [0],
+    ) {
+        0 => Ok(()),
+        _ => Err(Errno::ENODEV),
+    }
+}
+
+/// A secondary CPU's first Rust function: on its idle stack, interrupts off, on the kernel map.
+pub(super) extern "C" fn secondary(local: *const CpuLocal) -> ! {
+    set_local(local);
+    kmap::set_modes();
+    cpu::init();
+    super::interrupt::init_cpu();
+    crate::boot::secondary()
+}

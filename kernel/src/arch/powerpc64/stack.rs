@@ -1,0 +1,14 @@
+//! The kernel stack as a backtrace sees it: each stack frame begins with the address of its caller's, in which, two words up, the callee has put
+//! its return address.
+
+/// Where the return address lies from a frame pointer.
+pub const RETURN_ADDRESS: usize = 16;
+
+/// The frame of the caller: there lie its caller's frame's address and the caller's return address.
+#[inline(always)]
+pub fn frame_pointer() -> usize {
+    let fp: usize;
+    // SAFETY: the back chain of the current stack frame.
+    unsafe { core::arch::asm!("ld {}, 0(1)", out(reg) fp, options(nostack, readonly, preserves_flags)) };
+    fp
+}

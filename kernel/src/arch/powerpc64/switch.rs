@@ -1,0 +1,354 @@
+//! Switching between threads: registers that functions keep, floating point and vectors, user registers that only user mode has.
+//!
+//! Floating-point and vector registers come and go together. The user's `MSR` in a thread's frame says whether they are in the processor; if not, the first
+//! use traps and loads them ([`use_math`]). They are saved when a thread that has them is switched away from; when it comes back and this CPU still
+//! has them, they are its own again for nothing.
+
+use super::entry::LEAST;
+use super::frame::{CR0_SO, FRAME_SIZE, Frame};
+use super::spr::{self, MSR_MATH};
+use super::{irq, smp};
+use core::arch::global_asm;
+use core::mem::offset_of;
+use core::ptr::null_mut;
+
+/// The floating-point and vector registers. A floating-point register is the upper half of its vector-scalar register; the second half of those are the
+/// vector registers.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(16))]
+pub struct FpState {
+    /// Vector-scalar registers.
+    pub vs: [u128; 64],
+    /// Vector status and control, in its last word.
+    pub vscr: u128,
+    /// Floating-point status and control.
+    pub fpscr: u64,
+    /// Which vector registers are in use, for who wants to know.
+    pub vrsave: usize,
+}
+
+impl FpState {
+    /// A fresh program's.
+    pub const ZERO: Self = Self {
+        vs: [0; 64],
+        vscr: 0,
+        fpscr: 0,
+        vrsave: 0,
+    };
+}
+
+/// No CPU has this context's floating-point registers.
+const NOWHERE: usize = usize::MAX;
+
+/// What is saved of a thread that is not running. Lives in its `Task`; only the CPU that switches the thread touches it.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Context {
+    /// r14 to r31.
+    callee: [usize; 18],
+    link: usize,
+    ccr: usize,
+    sp: usize,
+    /// Data stream control and target address.
+    dscr: usize,
+    tar: usize,
+    /// The thread's frame of user registers; null if it never has one (idle).
+    frame: *mut Frame,
+    /// The CPU that loaded the floating-point registers last.
+    fp_cpu: usize,
+    /// Whether it had them when it was switched away from.
+    had_math: bool,
+    fp: FpState,
+}
+
+// SAFETY: the frame is on the thread's own stack, and only whoever may touch the context follows the pointer.
+unsafe impl Send for Context {}
+// SAFETY: as above.
+unsafe impl Sync for Context {}
+
+const _: () = assert!(
+    offset_of!(Context, link) == 144 && offset_of!(Context, ccr) == 152 && offset_of!(Context, sp) == 160
+);
+const _: () = assert!(offset_of!(FpState, vscr) == 1024 && offset_of!(FpState, fpscr) == 1040);
+
+global_asm!(
+    r#"
+    .text
+    // r3: the context to save to, r4: the one to load.
+    .globl  switch_context
+    .type   switch_context, %function
+switch_context:
+    mflr    0
+    mfcr    5
+    .irp n, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31
+    std     \n, 8 * \n - 112(3)
+    .endr
+    std     0, 144(3)
+    std     5, 152(3)
+    std     1, 160(3)
+    ld      0, 144(4)
+    ld      5, 152(4)
+    ld      1, 160(4)
+    .irp n, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31
+    ld      \n, 8 * \n - 112(4)
+    .endr
+    mtlr    0
+    mtcr    5
+    blr
+    .size   switch_context, . - switch_context
+
+    // r3: stack top, r4: function, r5: its argument. The frame chain goes on across the stacks.
+    .globl  call_on_stack
+    .type   call_on_stack, %function
+call_on_stack:
+    mflr    0
+    std     0, 16(1)
+    std     1, -{least}(3)
+    addi    1, 3, -{least}
+    mr      12, 4
+    mtctr   4
+    mr      3, 5
+    bctrl
+    ld      1, 0(1)
+    ld      0, 16(1)
+    mtlr    0
+    blr
+    .size   call_on_stack, . - call_on_stack
+
+    // Lets the kernel touch the registers; r10 keeps the state before.
+    .macro math_on
+    mfmsr   10
+    oris    9, 10, {math_high}
+    ori     9, 9, {math_low}
+    mtmsrd  9
+    isync
+    .endm
+
+    .globl  save_fp
+    .type   save_fp, %function
+save_fp:
+    math_on
+    .irp n, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31
+    stxv    \n, 16 * \n(3)
+    stxv    \n + 32, 16 * \n + 512(3)
+    .endr
+    mffs    0
+    mfvscr  0
+    stxv    32, 1024(3)
+    stfd    0, 1040(3)
+    // They are used again at once by a thread that only yields: as they were.
+    lxv     0, 0(3)
+    lxv     32, 512(3)
+    mtmsrd  10
+    blr
+    .size   save_fp, . - save_fp
+    .globl  load_fp
+    .type   load_fp, %function
+load_fp:
+    math_on
+    lxv     32, 1024(3)
+    lfd     0, 1040(3)
+    mtvscr  0
+    mtfsf   255, 0, 1, 0
+    .irp n, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31
+    lxv     \n, 16 * \n(3)
+    lxv     \n + 32, 16 * \n + 512(3)
+    .endr
+    mtmsrd  10
+    blr
+    .size   load_fp, . - load_fp
+    "#,
+    least = const LEAST,
+    math_high = const MSR_MATH >> 16,
+    math_low = const MSR_MATH & 0xffff,
+);
+
+unsafe extern "C" {
+    fn switch_context(prev: *mut Context, next: *const Context);
+    #[link_name = "call_on_stack"]
+    fn call_on_stack_asm(stack_top: usize, f: extern "C" fn(*mut u8), data: *mut u8);
+    fn save_fp(to: *mut FpState);
+    fn load_fp(from: *const FpState);
+    fn ret_from_fork();
+}
+
+impl Context {
+    /// For a thread that is already running (idle threads).
+    pub const fn running() -> Self {
+        Self {
+            callee: [0; 18],
+            link: 0,
+            ccr: 0,
+            sp: 0,
+            dscr: 0,
+            tar: 0,
+            frame: null_mut(),
+            fp_cpu: NOWHERE,
+            had_math: false,
+            fp: FpState::ZERO,
+        }
+    }
+
+    /// For a new thread: `frame` is placed at the top of its kernel stack; its first switch ends in the architecture's
+    /// `ret_from_fork` stub, which calls `threshold::return_from_fork(frame)` and restores the frame.
+    pub fn new(stack_top: usize, frame: &Frame) -> Self {
+        let at = user_frame(stack_top);
+        let sp = at as usize - LEAST;
+        // SAFETY: the caller owns the stack of the new thread, which does not run yet.
+        unsafe {
+            at.write(frame.clone());
+            (*at).msr &= !MSR_MATH;
+            // The end of the frame chain.
+            (sp as *mut usize).write(0);
+        }
+        let mut context = Self::running();
+        context.link = ret_from_fork as *const () as usize;
+        context.sp = sp;
+        context.frame = at;
+        context
+    }
+
+    /// The register file of a new thread made from a system call: a copy of the parent's with result 0, and, if given, another
+    /// stack pointer and thread-local-storage value.
+    pub fn fork_from(&mut self, parent: &Context, sp: Option<usize>, tls: Option<usize>) {
+        // SAFETY: `new` put the frame there; the thread does not run yet.
+        let frame = unsafe { &mut *self.frame };
+        frame.gpr[3] = 0;
+        frame.ccr &= !CR0_SO;
+        if let Some(sp) = sp {
+            frame.gpr[1] = sp;
+        }
+        if let Some(tls) = tls {
+            frame.gpr[13] = tls;
+        }
+        self.dscr = spr::read!(spr::DSCR);
+        self.tar = spr::read!(spr::TAR);
+        // The parent is the running thread.
+        let flags = irq::local_save();
+        // SAFETY: interrupts are off; a kernel thread's frame has no such bits.
+        unsafe {
+            if (*parent.frame).msr & MSR_MATH != 0 {
+                save_fp(&raw mut self.fp);
+            } else {
+                self.fp = parent.fp;
+            }
+        }
+        self.fp.vrsave = spr::read!(spr::VRSAVE);
+        irq::local_restore(flags);
+    }
+
+    /// A fresh program: floating point and thread-local storage as at the start of `exec`. The context is the running thread's.
+    pub fn reset_for_exec(&mut self) {
+        let flags = irq::local_save();
+        self.fp = FpState::ZERO;
+        self.fp_cpu = NOWHERE;
+        // SAFETY: the running thread's own frame and user registers, interrupts off.
+        unsafe {
+            (*self.frame).msr &= !MSR_MATH;
+            spr::write!(spr::VRSAVE, 0usize);
+            spr::write!(spr::DSCR, 0usize);
+            spr::write!(spr::TAR, 0usize);
+        }
+        irq::local_restore(flags);
+    }
+}
+
+/// Switches from `prev` (running) to `next`; returns when `prev` runs again. Also switches floating-point state and the user's other registers.
+///
+/// # Safety
+/// Interrupts are off; both contexts stay valid; `next` is not running anywhere.
+#[inline]
+pub unsafe fn switch(prev: *mut Context, next: *const Context) {
+    let local = smp::cpu_local().cast_mut();
+    let next = next.cast_mut();
+    // SAFETY: interrupts are off and nobody else touches either context.
+    unsafe {
+        let frame = (*prev).frame;
+        if !frame.is_null() {
+            let math = (*frame).msr & MSR_MATH != 0;
+            (*prev).had_math = math;
+            if math {
+                save_fp(&raw mut (*prev).fp);
+                (*frame).msr &= !MSR_MATH;
+            }
+            (*prev).fp.vrsave = spr::read!(spr::VRSAVE);
+            (*prev).dscr = spr::read!(spr::DSCR);
+            (*prev).tar = spr::read!(spr::TAR);
+        }
+        let frame = (*next).frame;
+        if !frame.is_null() {
+            if (*next).had_math
+                && (*local).scratch[smp::SCRATCH_FP] == next as usize
+                && (*next).fp_cpu == (*local).id
+            {
+                (*frame).msr |= MSR_MATH;
+            }
+            spr::write!(spr::VRSAVE, (*next).fp.vrsave);
+            spr::write!(spr::DSCR, (*next).dscr);
+            spr::write!(spr::TAR, (*next).tar);
+        }
+        switch_context(prev, next);
+    }
+}
+
+/// The running thread used a floating-point or vector register that it does not have: now it has. Interrupts are off.
+pub fn use_math(frame: &mut Frame) {
+    let context = crate::task::current().context.get();
+    let local = smp::cpu_local().cast_mut();
+    // SAFETY: interrupts are off: this CPU's own block, and the running thread's context.
+    unsafe {
+        if (*local).scratch[smp::SCRATCH_FP] != context as usize || (*context).fp_cpu != (*local).id {
+            load_fp(&raw const (*context).fp);
+            (*context).fp_cpu = (*local).id;
+            (*local).scratch[smp::SCRATCH_FP] = context as usize;
+        }
+    }
+    frame.msr |= MSR_MATH;
+}
+
+/// Calls `f` with the running thread's floating-point and vector registers. `frame` is its frame.
+pub fn with_math<R>(frame: &Frame, f: impl FnOnce(&FpState) -> R) -> R {
+    let context = crate::task::current().context.get();
+    let flags = irq::local_save();
+    // SAFETY: interrupts are off: the registers are the running thread's if its frame says so. Only the thread itself, and the switch away from it,
+    // write the saved ones, and that writes what the thread had.
+    let state = unsafe {
+        if frame.msr & MSR_MATH != 0 {
+            save_fp(&raw mut (*context).fp);
+        }
+        (*context).fp.vrsave = spr::read!(spr::VRSAVE);
+        &(*context).fp
+    };
+    irq::local_restore(flags);
+    f(state)
+}
+
+/// Lets `f` change the running thread's registers, which are loaded at its next use of them.
+pub fn change_math<R>(frame: &mut Frame, f: impl FnOnce(&mut FpState) -> R) -> R {
+    let context = crate::task::current().context.get();
+    with_math(frame, |_| ());
+    frame.msr &= !MSR_MATH;
+    // SAFETY: the frame says that the registers are not the thread's, so nobody but us touches the saved ones.
+    let result = unsafe {
+        (*context).fp_cpu = NOWHERE;
+        f(&mut (*context).fp)
+    };
+    // SAFETY: the user's own register.
+    unsafe { spr::write!(spr::VRSAVE, (*context).fp.vrsave) };
+    result
+}
+
+/// The user register frame of the running thread, at the top of its kernel stack.
+pub fn user_frame(stack_top: usize) -> *mut Frame {
+    (stack_top - FRAME_SIZE) as *mut Frame
+}
+
+/// Runs `f(data)` on another stack (the interrupt stack) and comes back.
+///
+/// # Safety
+/// `stack_top` is the 16-byte aligned top of a mapped stack nobody else uses.
+#[inline(always)]
+pub unsafe fn call_on_stack(stack_top: usize, f: extern "C" fn(*mut u8), data: *mut u8) {
+    // SAFETY: as the caller promises.
+    unsafe { call_on_stack_asm(stack_top, f, data) }
+}

@@ -1,0 +1,96 @@
+//! The monotonic counter (the time base) and this CPU's one-shot timer event (the decrementer).
+
+use super::{devicetree, smp, spr};
+use crate::sync::MAX_CPUS;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+/// Nanoseconds per time base step, 32.32 fixed point.
+static TO_NS: AtomicU64 = AtomicU64::new(0);
+/// Time base steps per nanosecond, 32.32 fixed point.
+static TO_STEPS: AtomicU64 = AtomicU64::new(0);
+/// Steps per second.
+static FREQUENCY: AtomicU64 = AtomicU64::new(512_000_000);
+/// When each CPU's event is due, in steps.
+static DUE: [AtomicU64; MAX_CPUS] = [const { AtomicU64::new(u64::MAX) }; MAX_CPUS];
+
+/// The longest the decrementer counts whatever its width: an event further away is armed again.
+const LONGEST: u64 = 0x7fff_ffff;
+
+/// Reads the frequency. Called when the devicetree is there, long before anyone needs the time.
+pub(super) fn init() {
+    let cpu = devicetree::tree()
+        .all_nodes()
+        .find(|node| devicetree::is_type(node, "cpu"));
+    if let Some(frequency) = cpu.and_then(|cpu| devicetree::property(&cpu, "timebase-frequency"))
+        && frequency != 0
+    {
+        FREQUENCY.store(frequency, Ordering::Relaxed);
+    }
+    let frequency = frequency();
+    TO_NS.store(
+        ((1_000_000_000u128 << 32) / u128::from(frequency)) as u64,
+        Ordering::Relaxed,
+    );
+    TO_STEPS.store(
+        ((u128::from(frequency) << 32) / 1_000_000_000) as u64,
+        Ordering::Relaxed,
+    );
+}
+
+/// Time base steps per second.
+pub(super) fn frequency() -> u64 {
+    FREQUENCY.load(Ordering::Relaxed)
+}
+
+#[inline(always)]
+fn counter() -> u64 {
+    spr::read!(spr::TB) as u64
+}
+
+#[inline(always)]
+fn scale(value: u64, factor: u64) -> u64 {
+    ((u128::from(value) * u128::from(factor)) >> 32) as u64
+}
+
+/// Nanoseconds since boot, monotonic and the same on every CPU. (The time base starts at zero with the machine.)
+#[inline]
+pub fn now_ns() -> u64 {
+    scale(counter(), TO_NS.load(Ordering::Relaxed))
+}
+
+fn arm(due: u64) {
+    let steps = due.saturating_sub(counter()).min(LONGEST);
+    // SAFETY: this CPU's own timer; its interrupt is handled.
+    unsafe { spr::write!(spr::DEC, steps) }
+}
+
+/// Programs this CPU's event for `deadline_ns` (as [`now_ns`]; in the past: at once). `u64::MAX` turns it off. When it fires the architecture calls
+/// `crate::time::timer_interrupt()` inside `threshold::interrupt`.
+pub fn set_event(deadline_ns: u64) {
+    let due = if deadline_ns == u64::MAX {
+        u64::MAX
+    } else {
+        scale(deadline_ns, TO_STEPS.load(Ordering::Relaxed)).saturating_add(1)
+    };
+    DUE[smp::cpu_id()].store(due, Ordering::Relaxed);
+    arm(due);
+}
+
+/// The decrementer's interrupt: quiet until the next event is set.
+pub(super) fn interrupt() {
+    let due = &DUE[smp::cpu_id()];
+    let at = due.load(Ordering::Relaxed);
+    if at > counter() {
+        arm(at);
+        return;
+    }
+    due.store(u64::MAX, Ordering::Relaxed);
+    arm(u64::MAX);
+    crate::time::timer_interrupt();
+}
+
+/// What the vDSO needs to turn the counter (the time base, readable in user mode) into nanoseconds: its value at time zero, and
+/// nanoseconds per step as 32.32 fixed point.
+pub fn clock_parameters() -> (u64, u64) {
+    (0, TO_NS.load(Ordering::Relaxed))
+}
