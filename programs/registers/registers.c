@@ -29,7 +29,8 @@
 static struct state state;
 static uint64_t seed = 0x9e3779b97f4a7c15;
 static volatile int handled;
-static int second_way; /* the processor's other instruction for system calls, where it has one */
+static void (*const first_way)(struct state *) = registers_call;
+static void (*enter)(struct state *) = registers_call; /* or the processor's other instruction for system calls, or none */
 static int bad;
 
 static uint64_t next(void) {
@@ -55,19 +56,15 @@ static long call(const char *when, long number, long a, long b, long c, long d, 
         double x = (double)(next() % 1000000) + 0.5;
         memcpy(state.vectors_before + i, &x, sizeof x);
     }
-#if defined(SECOND_WAY)
-    if (second_way) registers_call_scv(&state);
-    else
-#endif
-        registers_call(&state);
+    enter(&state);
     for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
         int slot = kept[i].slot;
 #if defined(LINK_REGISTER)
-        if (slot == LINK_REGISTER && second_way) continue;
+        if (slot == LINK_REGISTER && enter == registers_call_scv) continue;
 #endif
         if (state.before[slot] == state.after[slot]) continue;
         printf("%s: call %ld: %s was %#lx and is %#lx (result %ld%s)\n", when, number, kept[i].name, state.before[slot],
-               state.after[slot], state.result, second_way ? ", the second way" : "");
+               state.after[slot], state.result, enter == first_way ? "" : ", the other way");
         bad++;
     }
     for (size_t i = 0; i < VECTOR_BYTES; i += 8) {
@@ -96,8 +93,8 @@ static void handler(int signal) {
     handled++;
 }
 
-static void on(int signal, int flags) {
-    struct sigaction action = {.sa_handler = handler, .sa_flags = flags};
+static void on(int signal, int flags, int trash) {
+    struct sigaction action = {.sa_handler = trash ? registers_trash : handler, .sa_flags = flags};
     sigaction(signal, &action, NULL);
 }
 
@@ -179,10 +176,10 @@ static void interrupted(void) {
     int pipes[2];
     struct timespec long_time = {100, 0};
     if (pipe(pipes)) exit(2);
-    on(SIGALRM, 0);
     alarm_after(2);
     handled = 0;
     for (int i = 0; i < ROUNDS; i++) {
+        on(SIGALRM, 0, i % 2);
         char byte;
         call("interrupted read", SYS_read, pipes[0], (long)&byte, 1, -1, -1, -1);
         want("interrupted read", state.result == -EINTR);
@@ -201,10 +198,10 @@ static void restarted(void) {
     int pipes[2], status;
     char byte;
     pid_t self = getpid();
-    on(SIGALRM, SA_RESTART);
     if (pipe(pipes)) exit(2);
     handled = 0;
     for (int i = 0; i < ROUNDS; i++) {
+        on(SIGALRM, SA_RESTART, i % 2);
         fflush(stdout);
         pid_t child = fork();
         if (child == 0) {
@@ -278,10 +275,26 @@ static void exec_failed(void) {
     printf("execs: 4 failures\n");
 }
 
+/* No call at all: interrupts, other tasks and handlers while the processor counts. */
+static void spinning(void) {
+    void (*way)(struct state *) = enter;
+    enter = registers_spin;
+    handled = 0;
+    alarm_after(1);
+    for (int i = 0; i < ROUNDS; i++) {
+        on(SIGALRM, SA_RESTART, i % 2);
+        call("spin", 3000000, -1, -1, -1, -1, -1, -1);
+    }
+    alarm_after(0);
+    printf("spins: %d handlers\n", handled);
+    enter = way;
+}
+
 static void all(void) {
     every_number();
     interrupted();
     restarted();
+    spinning();
     forked();
     exec_failed();
 }
@@ -290,7 +303,7 @@ int main(void) {
     all();
 #if defined(SECOND_WAY)
     if (getauxval(AT_HWCAP2) & 0x00100000 /* PPC_FEATURE2_SCV */) {
-        second_way = 1;
+        enter = registers_call_scv;
         all();
     }
 #endif
