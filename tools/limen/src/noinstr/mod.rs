@@ -6,7 +6,9 @@
 //! and fails if a path calls or jumps out of the section, or through a pointer, while the state is not established. It
 //! also fails if a function of the section has a patchable entry.
 
+mod arm;
 mod arm64;
+mod powerpc64;
 mod x86_64;
 
 use anyhow::{Context, Result, bail};
@@ -81,6 +83,8 @@ fn check_image(data: &[u8]) -> Result<Report> {
     let decode: fn(&[u8], u64) -> Step = match file.architecture() {
         object::Architecture::X86_64 => x86_64::decode,
         object::Architecture::Aarch64 => arm64::decode,
+        object::Architecture::Arm => arm::decode,
+        object::Architecture::PowerPc64 => powerpc64::decode,
         other => bail!("no decoder for {other:?}"),
     };
     let section = file.section_by_name(".noinstr.text").context(
