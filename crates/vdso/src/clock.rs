@@ -5,10 +5,53 @@ use crate::data::ClockData;
 
 const NSEC_PER_SEC: u64 = 1_000_000_000;
 
-/// Counter steps to nanoseconds; `mult` is 32.32 fixed point.
+/// `a * b >> 64`, without the 128-bit multiplication that a 32-bit processor would call a function for.
+#[inline(always)]
+const fn multiply_high(a: u64, b: u64) -> u64 {
+    if usize::BITS == 64 {
+        return ((a as u128).wrapping_mul(b as u128) >> 64) as u64;
+    }
+    let [ll, lh, hl, hh] = partial_products(a, b);
+    let middle = (ll >> 32)
+        .wrapping_add(lh & 0xffff_ffff)
+        .wrapping_add(hl & 0xffff_ffff);
+    hh.wrapping_add(lh >> 32)
+        .wrapping_add(hl >> 32)
+        .wrapping_add(middle >> 32)
+}
+
+/// The products of the halves: low times low, low times high, high times low, high times high.
+#[inline(always)]
+const fn partial_products(a: u64, b: u64) -> [u64; 4] {
+    let (al, ah) = (a as u32 as u64, a >> 32);
+    let (bl, bh) = (b as u32 as u64, b >> 32);
+    [
+        al.wrapping_mul(bl),
+        al.wrapping_mul(bh),
+        ah.wrapping_mul(bl),
+        ah.wrapping_mul(bh),
+    ]
+}
+
+/// Counter steps to nanoseconds (and back); `mult` is 32.32 fixed point.
 #[inline(always)]
 pub const fn scale(delta: u64, mult: u64) -> u64 {
-    ((delta as u128).wrapping_mul(mult as u128) >> 32) as u64
+    if usize::BITS == 64 {
+        return ((delta as u128).wrapping_mul(mult as u128) >> 32) as u64;
+    }
+    let [ll, lh, hl, hh] = partial_products(delta, mult);
+    (ll >> 32)
+        .wrapping_add(lh)
+        .wrapping_add(hl)
+        .wrapping_add(hh << 32)
+}
+
+/// Nanoseconds as seconds and the rest, without a division (which a 32-bit processor would call a function for).
+#[inline(always)]
+pub const fn split(ns: u64) -> (u64, u64) {
+    // 10^9 is 2^9 times an odd number; 2^84 / 10^9, rounded up, is exact for the 55 bits left.
+    let seconds = multiply_high(ns >> 9, 0x44_b82f_a09b_5a53) >> 11;
+    (seconds, ns.wrapping_sub(seconds.wrapping_mul(NSEC_PER_SEC)))
 }
 
 /// The `mult` for a counter of `hz` steps per second.
@@ -40,7 +83,7 @@ pub fn gettime(data: &ClockData, counter: impl FnOnce() -> u64, id: u32) -> Opti
         return None;
     };
     let ns = data.monotonic(mult, counter()).wrapping_add(offset);
-    Some((ns / NSEC_PER_SEC, ns % NSEC_PER_SEC))
+    Some(split(ns))
 }
 
 /// The resolution of clock `id` in nanoseconds; `None`: ask the kernel.
@@ -68,6 +111,27 @@ mod tests {
         // 3 GHz for ten years: off by less than a second.
         let ns = scale(3_000_000_000 * 86400 * 3650, mult_for(3_000_000_000));
         assert!(ns.abs_diff(86400 * 3650 * 1_000_000_000) < 1_000_000_000);
+    }
+
+    #[test]
+    fn splitting_is_exact_and_the_narrow_products_agree_with_the_wide_ones() {
+        let mut n = 1u64;
+        for i in 0..200_000u64 {
+            n = n.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(i);
+            for ns in [
+                n,
+                n >> (i % 64),
+                (n >> 30) * NSEC_PER_SEC,
+                ((n >> 30) * NSEC_PER_SEC).wrapping_sub(1),
+                u64::MAX - i,
+            ] {
+                assert_eq!(split(ns), (ns / NSEC_PER_SEC, ns % NSEC_PER_SEC));
+                let [ll, lh, hl, hh] = partial_products(ns, n);
+                let wide =
+                    (u128::from(hh) << 64) + (u128::from(lh) << 32) + (u128::from(hl) << 32) + u128::from(ll);
+                assert_eq!(wide, u128::from(ns) * u128::from(n));
+            }
+        }
     }
 
     #[test]

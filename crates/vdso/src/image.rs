@@ -1,5 +1,5 @@
 //! The ELF shared object around the vDSO's code: header page with program headers, symbol table, hash table, version definition and
-//! dynamic section (System V gABI chapters 4 and 5; symbol versioning as in the GNU specification). 64-bit, little-endian.
+//! dynamic section (System V gABI chapters 4 and 5; symbol versioning as in the GNU specification). 32 or 64 bits, little-endian.
 
 /// A function of the vDSO.
 #[derive(Clone, Copy, Debug)]
@@ -15,6 +15,8 @@ pub struct Symbol {
 /// What the object is.
 #[derive(Clone, Copy, Debug)]
 pub struct Description<'a> {
+    /// Whether it is a 64-bit object, else a 32-bit one.
+    pub wide: bool,
     /// `e_machine`.
     pub machine: u16,
     /// `DT_SONAME`, for example `linux-vdso.so.1`.
@@ -33,12 +35,29 @@ pub struct Description<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooBig;
 
-const EHDR: usize = 64;
-const PHDR: usize = 56;
-const SYM: usize = 24;
+/// Sizes of what differs between the two classes.
+struct Sizes {
+    ehdr: usize,
+    phdr: usize,
+    sym: usize,
+    dynamic: usize,
+}
+
+const NARROW: Sizes = Sizes {
+    ehdr: 52,
+    phdr: 32,
+    sym: 16,
+    dynamic: 8,
+};
+const WIDE: Sizes = Sizes {
+    ehdr: 64,
+    phdr: 56,
+    sym: 24,
+    dynamic: 16,
+};
+
 const VERDEF: usize = 20;
 const VERDAUX: usize = 8;
-const DYN: usize = 16;
 const DYNAMIC_ENTRIES: usize = 10;
 
 const PT_LOAD: u32 = 1;
@@ -63,6 +82,7 @@ const fn sysv_hash(name: &str) -> u32 {
 struct Writer<'a> {
     out: &'a mut [u8],
     at: usize,
+    wide: bool,
 }
 
 impl Writer<'_> {
@@ -78,21 +98,31 @@ impl Writer<'_> {
     fn u32(&mut self, v: u32) {
         self.bytes(&v.to_le_bytes());
     }
-    fn u64(&mut self, v: usize) {
-        self.bytes(&(v as u64).to_le_bytes());
+    /// A number of the class's width.
+    fn word(&mut self, v: usize) {
+        if self.wide {
+            self.bytes(&(v as u64).to_le_bytes());
+        } else {
+            self.u32(v as u32);
+        }
     }
     fn align(&mut self, to: usize) {
         self.at = self.at.next_multiple_of(to);
     }
     fn program_header(&mut self, kind: u32, flags: u32, offset: usize, size: usize, align: usize) {
         self.u32(kind);
-        self.u32(flags);
-        self.u64(offset);
-        self.u64(offset);
-        self.u64(offset);
-        self.u64(size);
-        self.u64(size);
-        self.u64(align);
+        if self.wide {
+            self.u32(flags);
+        }
+        self.word(offset);
+        self.word(offset);
+        self.word(offset);
+        self.word(size);
+        self.word(size);
+        if !self.wide {
+            self.u32(flags);
+        }
+        self.word(align);
     }
 }
 
@@ -102,10 +132,11 @@ pub fn build(out: &mut [u8], d: &Description<'_>) -> Result<(), TooBig> {
         return Err(TooBig);
     }
     let symbols = d.symbols.len() + 1;
+    let sizes = if d.wide { &WIDE } else { &NARROW };
     // Where everything goes.
-    let hash = EHDR + 2 * PHDR;
+    let hash = sizes.ehdr + 2 * sizes.phdr;
     let dynsym = (hash + 4 * (2 + 1 + symbols)).next_multiple_of(8);
-    let dynstr = dynsym + symbols * SYM;
+    let dynstr = dynsym + symbols * sizes.sym;
     let names: usize = d.symbols.iter().map(|s| s.name.len() + 1).sum();
     let soname_at = 1 + names;
     let version_at = soname_at + d.soname.len() + 1;
@@ -113,30 +144,51 @@ pub fn build(out: &mut [u8], d: &Description<'_>) -> Result<(), TooBig> {
     let versym = (dynstr + dynstr_size).next_multiple_of(2);
     let verdef = (versym + 2 * symbols).next_multiple_of(8);
     let dynamic = (verdef + 2 * (VERDEF + VERDAUX)).next_multiple_of(8);
-    let end = dynamic + DYNAMIC_ENTRIES * DYN;
+    let end = dynamic + DYNAMIC_ENTRIES * sizes.dynamic;
     if end > d.code_offset {
         return Err(TooBig);
     }
     let total = d.code_offset + d.code_size;
 
-    let mut w = Writer { out, at: 0 };
-    w.bytes(&[0x7f, b'E', b'L', b'F', 2, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    let mut w = Writer {
+        out,
+        at: 0,
+        wide: d.wide,
+    };
+    w.bytes(&[
+        0x7f,
+        b'E',
+        b'L',
+        b'F',
+        1 + u8::from(d.wide),
+        1,
+        1,
+        0,
+        0,
+        0,
+        0,
+        0,
+        0,
+        0,
+        0,
+        0,
+    ]);
     w.u16(3); // ET_DYN
     w.u16(d.machine);
     w.u32(1);
-    w.u64(d.code_offset); // e_entry
-    w.u64(EHDR); // e_phoff
-    w.u64(0); // e_shoff
+    w.word(d.code_offset); // e_entry
+    w.word(sizes.ehdr); // e_phoff
+    w.word(0); // e_shoff
     w.u32(0);
-    w.u16(EHDR as u16);
-    w.u16(PHDR as u16);
+    w.u16(sizes.ehdr as u16);
+    w.u16(sizes.phdr as u16);
     w.u16(2);
-    w.u16(64);
+    w.u16(if d.wide { 64 } else { 40 });
     w.u16(0);
     w.u16(0);
 
     w.program_header(PT_LOAD, 5, 0, total, 4096);
-    w.program_header(PT_DYNAMIC, 4, dynamic, DYNAMIC_ENTRIES * DYN, 8);
+    w.program_header(PT_DYNAMIC, 4, dynamic, DYNAMIC_ENTRIES * sizes.dynamic, 8);
 
     // One bucket: a chain through all symbols. Lookups happen once per program and symbol.
     w.u32(1);
@@ -147,14 +199,20 @@ pub fn build(out: &mut [u8], d: &Description<'_>) -> Result<(), TooBig> {
         w.u32(if i + 1 < symbols { i as u32 + 1 } else { 0 });
     }
 
-    w.at = dynsym + SYM;
+    w.at = dynsym + sizes.sym;
     let mut name_at = 1;
     for s in d.symbols {
         w.u32(name_at as u32);
+        if !d.wide {
+            w.word(d.code_offset + s.offset);
+            w.word(s.size);
+        }
         w.bytes(&[0x12, 0]); // STB_GLOBAL, STT_FUNC
         w.u16(1); // in a section: defined, and relative to the load address
-        w.u64(d.code_offset + s.offset);
-        w.u64(s.size);
+        if d.wide {
+            w.word(d.code_offset + s.offset);
+            w.word(s.size);
+        }
         name_at += s.name.len() + 1;
     }
 
@@ -193,14 +251,14 @@ pub fn build(out: &mut [u8], d: &Description<'_>) -> Result<(), TooBig> {
         (5, dynstr),           // DT_STRTAB
         (6, dynsym),           // DT_SYMTAB
         (10, dynstr_size),     // DT_STRSZ
-        (11, SYM),             // DT_SYMENT
+        (11, sizes.sym),       // DT_SYMENT
         (0x6fff_fff0, versym), // DT_VERSYM
         (0x6fff_fffc, verdef), // DT_VERDEF
         (0x6fff_fffd, 2),      // DT_VERDEFNUM
         (0, 0),
     ] {
-        w.u64(tag);
-        w.u64(value);
+        w.word(tag);
+        w.word(value);
     }
     Ok(())
 }
@@ -231,6 +289,7 @@ mod tests {
 
     fn description() -> Description<'static> {
         Description {
+            wide: true,
             machine: elf::EM_X86_64,
             soname: "linux-vdso.so.1",
             version: "LINUX_2.6",
@@ -290,6 +349,38 @@ mod tests {
         assert_eq!(half(second + 4), 2);
         assert_eq!(word(second + 8), 0x3ae75f6); // readelf -V of any vDSO shows this hash for LINUX_2.6
         assert_eq!(string(word(second + 20)), "LINUX_2.6");
+    }
+
+    #[test]
+    fn a_reader_finds_the_symbols_of_a_narrow_object() {
+        let mut out = vec![0u8; 8192];
+        let narrow = Description {
+            wide: false,
+            machine: elf::EM_ARM,
+            ..description()
+        };
+        build(&mut out, &narrow).unwrap();
+        let e = Endianness::Little;
+        let header = elf::FileHeader32::<Endianness>::parse(&*out).unwrap();
+        let segments = header.program_headers(e, &*out).unwrap();
+        assert_eq!((segments[0].p_memsz(e), segments[0].p_flags(e)), (4096 + 500, 5));
+        let dynamic = segments
+            .iter()
+            .find_map(|s| s.dynamic(e, &*out).unwrap())
+            .unwrap();
+        let tag = |want| {
+            let entry = dynamic.iter().find(|d| d.d_tag.get(e) == want).unwrap();
+            entry.d_val.get(e) as usize
+        };
+        let symbols: &[elf::Sym32<Endianness>] = object::slice_from_bytes(&out[tag(6)..], SYMBOLS.len() + 1)
+            .unwrap()
+            .0;
+        for (got, want) in symbols[1..].iter().zip(SYMBOLS) {
+            let at = tag(5) + got.st_name(e) as usize;
+            assert!(out[at..].starts_with(want.name.as_bytes()));
+            assert_eq!(got.st_value(e) as usize, 4096 + want.offset);
+            assert_eq!((got.st_size(e) as usize, got.st_info()), (want.size, 0x12));
+        }
     }
 
     #[test]

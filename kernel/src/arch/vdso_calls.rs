@@ -24,15 +24,15 @@ pub(super) fn data() -> &'static ClockData {
     unsafe { &*((own_start() - 2 * PAGE_SIZE) as *const ClockData) }
 }
 
-/// `clock_gettime`.
+/// `clock_gettime`, with seconds and nanoseconds as words.
 #[unsafe(link_section = ".vdso.text")]
-pub extern "C" fn vdso_clock_gettime(id: u32, ts: *mut u64) -> isize {
+pub extern "C" fn vdso_clock_gettime(id: u32, ts: *mut usize) -> isize {
     match clock::gettime(data(), counter, id) {
         Some((seconds, nanoseconds)) => {
             // SAFETY: the caller's pointer; a wild one is the caller's fault, in user mode.
             unsafe {
-                ts.write(seconds);
-                ts.wrapping_add(1).write(nanoseconds);
+                ts.write(seconds as usize);
+                ts.wrapping_add(1).write(nanoseconds as usize);
             }
             0
         }
@@ -42,14 +42,14 @@ pub extern "C" fn vdso_clock_gettime(id: u32, ts: *mut u64) -> isize {
 
 /// `clock_getres`.
 #[unsafe(link_section = ".vdso.text")]
-pub extern "C" fn vdso_clock_getres(id: u32, ts: *mut u64) -> isize {
+pub extern "C" fn vdso_clock_getres(id: u32, ts: *mut usize) -> isize {
     match clock::getres(data(), id) {
         Some(nanoseconds) => {
             if !ts.is_null() {
                 // SAFETY: as above.
                 unsafe {
                     ts.write(0);
-                    ts.wrapping_add(1).write(nanoseconds);
+                    ts.wrapping_add(1).write(nanoseconds as usize);
                 }
             }
             0
@@ -60,18 +60,18 @@ pub extern "C" fn vdso_clock_getres(id: u32, ts: *mut u64) -> isize {
 
 /// `gettimeofday`.
 #[unsafe(link_section = ".vdso.text")]
-pub extern "C" fn vdso_gettimeofday(tv: *mut u64, tz: *mut u64) -> isize {
+pub extern "C" fn vdso_gettimeofday(tv: *mut usize, tz: *mut u64) -> isize {
     let Some((seconds, nanoseconds)) = clock::gettime(data(), counter, 0) else {
         return syscall2(GETTIMEOFDAY, tv as usize, tz as usize);
     };
     // SAFETY: as above.
     unsafe {
         if !tv.is_null() {
-            tv.write(seconds);
-            tv.wrapping_add(1).write(nanoseconds / 1000);
+            tv.write(seconds as usize);
+            tv.wrapping_add(1).write((nanoseconds as u32 / 1000) as usize);
         }
         if !tz.is_null() {
-            tz.write(0);
+            tz.write_unaligned(0);
         }
     }
     0

@@ -60,8 +60,11 @@ const HANDLERS: [(&str, Handler); COUNT] = {
 #[allow(long_running_const_eval, reason = "some thousand steps, at most a second")]
 pub static NATIVE: [Handler; LEN] = crate::arch::native_syscall_table!(HANDLERS, unknown as Handler, LEN);
 
-/// Any number without a handler. With `limen.debug` on the command line each is logged, once.
+/// Any number without a handler: the processor's own calls, else an error. With `limen.debug` on the command line each is logged, once.
 pub fn unknown(frame: &mut Frame) -> usize {
+    if let Some(result) = crate::arch::syscalls::private(frame) {
+        return result;
+    }
     if LOG_UNKNOWN.load(Relaxed) {
         log_unknown(frame);
     }

@@ -30,6 +30,7 @@ pub fn init() {
         })
         .collect();
     let description = Description {
+        wide: usize::BITS == 64,
         machine: crate::arch::ELF_MACHINE,
         soname: "linux-vdso.so.1",
         version: code::VERSION,

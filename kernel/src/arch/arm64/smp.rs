@@ -56,31 +56,13 @@ pub(super) fn init() {
     unsafe { BOOT_LOCAL.irq_stack_top = stack.top() }
     core::mem::forget(stack);
     let boot = MPIDR[0].load(Ordering::Relaxed);
-    let tree = super::devicetree::tree();
-    let mut count = 1;
-    let Some(cpus) = tree.find_node("/cpus") else {
-        return;
-    };
-    let cells = cpus
-        .property("#address-cells")
-        .and_then(|p| super::devicetree::cell(p.value, 0))
-        .unwrap_or(1);
-    for node in cpus.children() {
-        let is_cpu = node.property("device_type").and_then(|p| p.as_str()) == Some("cpu");
-        if !is_cpu || !super::devicetree::enabled(&node) {
-            continue;
+    let count = super::devicetree::cpus(|count, id| {
+        if id & AFFINITY == boot || count >= MAX_CPUS {
+            return false;
         }
-        let id = node
-            .property("reg")
-            .and_then(|p| super::devicetree::number(p.value, 0, cells as usize));
-        if let Some(id) = id
-            && id & AFFINITY != boot
-            && count < MAX_CPUS
-        {
-            MPIDR[count].store(id & AFFINITY, Ordering::Relaxed);
-            count += 1;
-        }
-    }
+        MPIDR[count].store(id & AFFINITY, Ordering::Relaxed);
+        true
+    });
     COUNT.store(count, Ordering::Release);
 }
 
@@ -167,3 +149,9 @@ pub(super) extern "C" fn secondary(local: *const CpuLocal) -> ! {
     super::interrupt::init_cpu();
     crate::boot::secondary()
 }
+
+/// Turns a machine without firmware off, if this is one.
+pub(super) fn board_off() {}
+
+/// Restarts a machine without firmware, if this is one.
+pub(super) fn board_reset() {}

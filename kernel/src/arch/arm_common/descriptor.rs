@@ -1,5 +1,6 @@
 //! Long page table descriptors: what AArch64 has and 32-bit Arm with the large physical address extension. Re-exported by `mmu`.
 
+use super::mmu::KERNEL_NO_USER_EXEC;
 use crate::mm::{PhysAddr, Prot};
 
 /// How a kernel mapping's memory behaves.
@@ -69,7 +70,7 @@ impl Entry {
     }
     /// A kernel page (level 0) or block (higher levels).
     pub fn kernel_leaf(phys: PhysAddr, prot: Prot, kind: MemoryKind, level: usize) -> Self {
-        let mut bits = VALID | INNER_SHAREABLE | ACCESSED | USER_NO_EXEC;
+        let mut bits = VALID | INNER_SHAREABLE | ACCESSED | KERNEL_NO_USER_EXEC;
         if level == 0 {
             bits |= TABLE_OR_PAGE;
         }
@@ -80,7 +81,7 @@ impl Entry {
             bits |= AP_READ_ONLY;
         }
         if !prot.contains(Prot::EXEC) {
-            bits |= PRIVILEGED_NO_EXEC;
+            bits |= PRIVILEGED_NO_EXEC | USER_NO_EXEC;
         }
         Self(phys.as_u64() | bits)
     }

@@ -93,3 +93,29 @@ pub fn enabled(node: &FdtNode<'_, '_>) -> bool {
 pub fn is_compatible(node: &FdtNode<'_, '_>, name: &str) -> bool {
     node.compatible().is_some_and(|all| all.all().any(|c| c == name))
 }
+
+/// Offers the identifier of every CPU the tree names to `take(count so far, id)`, which says whether it counts. Returns the count; the boot
+/// CPU is number 0 and counted already.
+pub fn cpus(mut take: impl FnMut(usize, u64) -> bool) -> usize {
+    let mut count = 1;
+    let Some(cpus) = tree().find_node("/cpus") else {
+        return count;
+    };
+    let cells = cpus
+        .property("#address-cells")
+        .and_then(|p| cell(p.value, 0))
+        .unwrap_or(1);
+    for node in cpus.children() {
+        let is_cpu = node.property("device_type").and_then(|p| p.as_str()) == Some("cpu");
+        if !is_cpu || !enabled(&node) {
+            continue;
+        }
+        let id = node
+            .property("reg")
+            .and_then(|p| number(p.value, 0, cells as usize));
+        if id.is_some_and(|id| take(count, id)) {
+            count += 1;
+        }
+    }
+    count
+}

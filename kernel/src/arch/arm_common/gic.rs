@@ -277,3 +277,10 @@ pub fn send(cpu: usize, id: u32) {
         );
     }
 }
+
+/// Version 2: interrupts the CPU behind interface `number`, which has not told its own bit yet. Only for boards whose secondary CPUs wait so.
+#[allow(dead_code, reason = "not every Arm has such boards")]
+pub fn wake(number: u64) {
+    sysreg::store_barrier();
+    write(distributor(), SGIR, 1 << (16 + number));
+}

@@ -150,12 +150,14 @@ fn halt() -> ! {
 /// Turns the machine off; the host sees status 0.
 pub fn power_off() -> ! {
     psci::system_off();
+    super::smp::board_off();
     halt()
 }
 
 /// Restarts the machine.
 pub fn reset() -> ! {
     psci::system_reset();
+    super::smp::board_reset();
     halt()
 }
 

@@ -2,6 +2,7 @@
 
 use super::sysreg;
 use core::sync::atomic::{AtomicU64, Ordering};
+use limen_vdso::clock::scale;
 
 /// Nanoseconds per counter step, 32.32 fixed point.
 static TO_NS: AtomicU64 = AtomicU64::new(0);
@@ -21,11 +22,6 @@ pub(super) fn init() {
         ((u128::from(frequency) << 32) / 1_000_000_000) as u64,
         Ordering::Relaxed,
     );
-}
-
-#[inline(always)]
-fn scale(value: u64, factor: u64) -> u64 {
-    ((u128::from(value) * u128::from(factor)) >> 32) as u64
 }
 
 /// Nanoseconds since boot, monotonic and the same on every CPU. (The counter starts at zero with the machine.)

@@ -1,0 +1,365 @@
+//! The entry stubs: save every general register into one [`Frame`], call one Rust function, restore, return. No policy.
+//!
+//! Whatever mode the processor enters, the kernel runs in supervisor mode, on the thread's stack; the other modes have a few words of
+//! scratch each, at their stack pointer, for the first instructions. A thread in user mode has an empty kernel stack, so the supervisor's
+//! stack pointer is where its frame goes. All exceptions come with interrupts masked.
+
+use super::frame::{FRAME_SIZE, Frame};
+use super::{exception, mmu};
+use crate::mm::STACK_SHIFT;
+use crate::sync::MAX_CPUS;
+use crate::threshold;
+use core::arch::global_asm;
+use core::mem::offset_of;
+
+/// Bytes of the stack that reports a kernel stack overflow.
+const OVERFLOW_STACK: usize = 16384;
+
+global_asm!(
+    r#"
+    // The return address and state of this mode are at hand; r0 to r12 are the user's. Builds the frame and calls \handler.
+    .macro save_user handler
+    srsdb   sp!, #19
+    cps     #19
+    sub     sp, sp, #8
+    stmia   sp, {{sp, lr}}^
+    push    {{r0-r12}}
+    sub     sp, sp, #{regs}
+    mov     r11, #0
+    mov     r0, sp
+    bl      \handler
+    .endm
+
+    // An exception that may come from user or kernel, taken in mode \mode with its return address \adjust bytes ahead.
+    .macro exception name, mode, adjust, from_user, from_kernel
+    .balign 32
+    .type   \name, %function
+\name:
+    .if     \adjust
+    sub     lr, lr, #\adjust
+    .endif
+    stmia   sp, {{r0, lr}}
+    mrs     r0, spsr
+    tst     r0, #0xf
+    bne     1f
+    ldr     r0, [sp]
+    save_user \from_user
+    b       return_to_user
+1:  str     r0, [sp, #8]
+    mov     r0, sp
+    cps     #19
+    sub     sp, sp, #{size}
+    tst     sp, #{stack_bit}
+    beq     stack_overflow
+    bl_saving_kernel \from_kernel
+    b       return_to_kernel
+    .size   \name, . - \name
+    .endm
+
+    // r0: the scratch words with r0, pc, cpsr. Supervisor mode, a frame's room below the interrupted stack pointer.
+    .macro bl_saving_kernel handler
+    tst     sp, #4                  // a function's prologue may have been interrupted
+    subne   sp, sp, #4
+    str     r1, [sp, #{regs} + 4]
+    add     r1, sp, #{regs} + 8
+    stmia   r1, {{r2-r12}}
+    addeq   r1, sp, #{size}
+    addne   r1, sp, #{size} + 4
+    save_kernel \handler
+    .endm
+
+    // r1: the interrupted stack pointer.
+    .macro save_kernel handler
+    str     r1, [sp, #{sp}]
+    str     lr, [sp, #{lr}]
+    ldmia   r0, {{r1-r3}}
+    str     r1, [sp, #{regs}]
+    str     r2, [sp, #{pc}]
+    str     r3, [sp, #{cpsr}]
+    str     r11, [sp]
+    str     r2, [sp, #4]
+    mov     r11, sp
+    mov     r0, sp
+    bl      \handler
+    .endm
+
+    .section .noinstr.text.vectors, "ax", %progbits
+    .balign 32
+    .globl  exception_vectors
+exception_vectors:
+    b       vector_bad
+    b       vector_undefined
+    b       vector_svc
+    b       vector_prefetch
+    b       vector_data
+    b       vector_bad
+    b       vector_irq
+    b       vector_fiq
+
+    .balign 32
+    .type   vector_svc, %function
+vector_svc:
+    save_user {svc}
+    .size   vector_svc, . - vector_svc
+    // falls through
+
+    .type   return_to_user, %function
+return_to_user:
+    add     sp, sp, #{regs}
+    ldmia   sp, {{r0-r12, sp, lr}}^
+    add     sp, sp, #60
+    rfeia   sp!
+    .size   return_to_user, . - return_to_user
+
+    exception vector_irq, 18, 4, {irq}, {irq_kernel}
+    exception vector_data, 23, 8, {data}, {data_kernel}
+    exception vector_prefetch, 23, 4, {prefetch}, {prefetch_kernel}
+    exception vector_undefined, 27, 0, {undefined}, {undefined_kernel}
+    exception vector_fiq, 17, 4, {fiq}, {fiq_kernel}
+
+    .balign 32
+    .type   vector_bad, %function
+vector_bad:
+    b       vector_bad
+    .size   vector_bad, . - vector_bad
+
+    // The last two words, where the return instruction takes them from, go below the interrupted stack pointer.
+    .balign 32
+    .type   return_to_kernel, %function
+return_to_kernel:
+    ldr     r0, [sp, #{sp}]
+    ldr     r1, [sp, #{pc}]
+    ldr     r2, [sp, #{cpsr}]
+    stmdb   r0!, {{r1, r2}}
+    str     r0, [sp, #{sp}]
+    ldr     lr, [sp, #{lr}]
+    add     r0, sp, #{regs}
+    ldmia   r0, {{r0-r12}}
+    ldr     sp, [sp, #{sp}]
+    rfeia   sp!
+    .size   return_to_kernel, . - return_to_kernel
+
+    // A new thread's first switch ends here, its frame at the stack pointer.
+    .globl  ret_from_fork
+    .type   ret_from_fork, %function
+ret_from_fork:
+    mov     r11, #0
+    mov     r0, sp
+    bl      {fork}
+    b       return_to_user
+    .size   ret_from_fork, . - ret_from_fork
+
+    // As in `bl_saving_kernel`, but the stack is at its end. The report runs on a stack of its own.
+    .type   stack_overflow, %function
+stack_overflow:
+    str     sp, [r0, #12]
+    ldr     sp, ={overflow_stack} + {overflow} - {size}
+    str     r1, [sp, #{regs} + 4]
+    add     r1, sp, #{regs} + 8
+    stmia   r1, {{r2-r12}}
+    ldr     r1, [r0, #12]
+    add     r1, r1, #{size}
+    save_kernel {overflowed}
+    .ltorg
+    .size   stack_overflow, . - stack_overflow
+
+    // r0: this CPU's scratch words, 32 bytes for each of four modes.
+    .text
+    .type   set_mode_stacks, %function
+set_mode_stacks:
+    cps     #18
+    mov     sp, r0
+    cps     #23
+    add     sp, r0, #32
+    cps     #27
+    add     sp, r0, #64
+    cps     #17
+    add     sp, r0, #96
+    cps     #19
+    bx      lr
+    .size   set_mode_stacks, . - set_mode_stacks
+    "#,
+    size = const FRAME_SIZE,
+    regs = const offset_of!(Frame, regs),
+    sp = const offset_of!(Frame, sp),
+    lr = const offset_of!(Frame, lr),
+    pc = const offset_of!(Frame, pc),
+    cpsr = const offset_of!(Frame, cpsr),
+    stack_bit = const 1 << STACK_SHIFT,
+    overflow = const OVERFLOW_STACK,
+    overflow_stack = sym OVERFLOW_STACK_MEMORY,
+    svc = sym svc,
+    irq = sym irq,
+    irq_kernel = sym irq_kernel,
+    fiq = sym fiq,
+    fiq_kernel = sym fiq_kernel,
+    data = sym data,
+    data_kernel = sym data_kernel,
+    prefetch = sym prefetch,
+    prefetch_kernel = sym prefetch_kernel,
+    undefined = sym undefined,
+    undefined_kernel = sym undefined_kernel,
+    fork = sym fork,
+    overflowed = sym overflowed,
+);
+
+const _: () = assert!(
+    offset_of!(Frame, sp) == offset_of!(Frame, regs) + 52 && offset_of!(Frame, cpsr) == FRAME_SIZE - 4
+);
+
+#[repr(C, align(16))]
+struct Stack([u8; OVERFLOW_STACK]);
+
+static mut OVERFLOW_STACK_MEMORY: Stack = Stack([0; OVERFLOW_STACK]);
+
+static mut SCRATCH: [[[u32; 8]; 4]; MAX_CPUS] = [[[0; 8]; 4]; MAX_CPUS];
+
+/// The vector table.
+pub fn vectors() -> usize {
+    unsafe extern "C" {
+        fn exception_vectors();
+    }
+    exception_vectors as *const () as usize
+}
+
+/// Gives this CPU's exception modes their scratch words. Interrupts are off.
+pub fn init_cpu() {
+    unsafe extern "C" {
+        fn set_mode_stacks(scratch: *mut [[u32; 8]; 4]);
+    }
+    // SAFETY: this CPU's own words.
+    unsafe { set_mode_stacks((&raw mut SCRATCH).cast::<[[u32; 8]; 4]>().add(super::smp::cpu_id())) }
+}
+
+/// Runs the handler of an exception from user mode: user space is closed meanwhile.
+#[inline(always)]
+fn from_user(frame: &mut Frame, handler: impl FnOnce(&mut Frame)) {
+    mmu::close_user();
+    handler(frame);
+    mmu::open_user();
+}
+
+/// Runs the handler of an exception from kernel mode: if it came inside a copy loop, user space is closed meanwhile.
+#[inline(always)]
+fn from_kernel(frame: &mut Frame, handler: impl FnOnce(&mut Frame)) {
+    let open = mmu::user_is_open();
+    if open {
+        mmu::close_user();
+    }
+    frame.forget_syscall();
+    handler(frame);
+    if open {
+        mmu::open_user();
+    }
+}
+
+#[unsafe(link_section = ".noinstr.text")]
+extern "C" fn svc(frame: &mut Frame) {
+    from_user(frame, |frame| {
+        frame.begin_syscall();
+        threshold::syscall(frame);
+    });
+}
+
+#[inline(always)]
+fn interrupt(frame: &mut Frame) {
+    threshold::interrupt(frame, |_| super::interrupt::handle());
+}
+
+#[unsafe(link_section = ".noinstr.text")]
+extern "C" fn irq(frame: &mut Frame) {
+    from_user(frame, |frame| {
+        frame.forget_syscall();
+        interrupt(frame);
+    });
+}
+
+#[unsafe(link_section = ".noinstr.text")]
+extern "C" fn irq_kernel(frame: &mut Frame) {
+    from_kernel(frame, interrupt);
+}
+
+#[inline(always)]
+fn unexpected(frame: &mut Frame) {
+    threshold::nmi(frame, |frame| {
+        exception::die(frame, &exception::Syndrome::NONE, "unexpected FIQ")
+    });
+}
+
+#[unsafe(link_section = ".noinstr.text")]
+extern "C" fn fiq(frame: &mut Frame) {
+    from_user(frame, |frame| {
+        frame.forget_syscall();
+        unexpected(frame);
+    });
+}
+
+#[unsafe(link_section = ".noinstr.text")]
+extern "C" fn fiq_kernel(frame: &mut Frame) {
+    from_kernel(frame, unexpected);
+}
+
+#[unsafe(link_section = ".noinstr.text")]
+extern "C" fn data(frame: &mut Frame) {
+    let syndrome = exception::Syndrome::data();
+    from_user(frame, |frame| {
+        frame.forget_syscall();
+        threshold::fault(frame, |frame| exception::user_abort(frame, &syndrome));
+    });
+}
+
+#[unsafe(link_section = ".noinstr.text")]
+extern "C" fn data_kernel(frame: &mut Frame) {
+    let syndrome = exception::Syndrome::data();
+    from_kernel(frame, |frame| {
+        threshold::fault(frame, |frame| exception::kernel_abort(frame, &syndrome));
+    });
+}
+
+#[unsafe(link_section = ".noinstr.text")]
+extern "C" fn prefetch(frame: &mut Frame) {
+    let syndrome = exception::Syndrome::prefetch();
+    from_user(frame, |frame| {
+        frame.forget_syscall();
+        threshold::fault(frame, |frame| exception::user_abort(frame, &syndrome));
+    });
+}
+
+#[unsafe(link_section = ".noinstr.text")]
+extern "C" fn prefetch_kernel(frame: &mut Frame) {
+    let syndrome = exception::Syndrome::prefetch();
+    from_kernel(frame, |frame| {
+        threshold::fault(frame, |frame| exception::kernel_abort(frame, &syndrome));
+    });
+}
+
+#[unsafe(link_section = ".noinstr.text")]
+extern "C" fn undefined(frame: &mut Frame) {
+    from_user(frame, |frame| {
+        frame.forget_syscall();
+        threshold::fault(frame, exception::user_undefined);
+    });
+}
+
+#[unsafe(link_section = ".noinstr.text")]
+extern "C" fn undefined_kernel(frame: &mut Frame) {
+    from_kernel(frame, |frame| {
+        threshold::fault(frame, |frame| {
+            exception::die(frame, &exception::Syndrome::NONE, "undefined instruction")
+        });
+    });
+}
+
+#[unsafe(link_section = ".noinstr.text")]
+extern "C" fn overflowed(frame: &mut Frame) {
+    mmu::close_user();
+    threshold::nmi(frame, |frame| {
+        exception::die(frame, &exception::Syndrome::NONE, "kernel stack overflow")
+    });
+}
+
+#[unsafe(link_section = ".noinstr.text")]
+extern "C" fn fork(frame: &mut Frame) {
+    threshold::return_from_fork(frame);
+    mmu::open_user();
+}

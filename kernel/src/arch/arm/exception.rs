@@ -1,0 +1,226 @@
+//! Decoding of aborts (`DFSR`, `IFSR` in their long-descriptor form) and undefined instructions: page faults go to `mm`, the rest becomes
+//! signals, or the end of the kernel.
+
+use super::frame::Frame;
+use super::switch::Fault;
+use super::{align, sysreg, uaccess};
+use crate::mm::Prot;
+use crate::signal;
+
+const SIGILL: u32 = 4;
+const SIGTRAP: u32 = 5;
+const SIGBUS: u32 = 7;
+const SIGFPE: u32 = 8;
+const SIGKILL: u32 = 9;
+const SIGSEGV: u32 = 11;
+const ILL_ILLOPC: i32 = 1;
+const TRAP_BRKPT: i32 = 1;
+const TRAP_HWBKPT: i32 = 4;
+const BUS_ADRALN: i32 = 1;
+const BUS_OBJERR: i32 = 3;
+const SEGV_MAPERR: i32 = 1;
+const SI_KERNEL: i32 = 0x80;
+
+/// `FSR`: the access was a write, unless it was cache maintenance.
+const FSR_WRITE: u32 = 1 << 11;
+const FSR_MAINTENANCE: u32 = 1 << 13;
+/// What Linux adds to the error code of a prefetch abort.
+const FSR_PREFETCH: u32 = 1 << 31;
+
+/// What the processor says about an abort.
+#[derive(Clone, Copy, Debug)]
+pub struct Syndrome {
+    /// `DFSR` or `IFSR`.
+    pub fsr: u32,
+    /// `DFAR` or `IFAR`.
+    pub far: usize,
+}
+
+/// What is wrong with a memory access.
+enum Abort {
+    /// Translation, access flag or permission: `mm` may be able to resolve it.
+    Page,
+    Alignment,
+    Debug,
+    External,
+    Other,
+}
+
+impl Syndrome {
+    /// For exceptions that have none.
+    pub const NONE: Self = Self { fsr: 0, far: 0 };
+
+    /// Of a data abort. Before anything that could fault.
+    #[inline(always)]
+    pub fn data() -> Self {
+        Self {
+            fsr: sysreg::read!("p15, 0, {}, c5, c0, 0"),
+            far: sysreg::read!("p15, 0, {}, c6, c0, 0") as usize,
+        }
+    }
+
+    /// Of a prefetch abort.
+    #[inline(always)]
+    pub fn prefetch() -> Self {
+        Self {
+            fsr: sysreg::read!("p15, 0, {}, c5, c0, 1") & 0x3fff | FSR_PREFETCH,
+            far: sysreg::read!("p15, 0, {}, c6, c0, 2") as usize,
+        }
+    }
+
+    fn abort(&self) -> Abort {
+        match self.fsr & 0x3f {
+            0x04..=0x0f => Abort::Page,
+            0x21 => Abort::Alignment,
+            0x22 => Abort::Debug,
+            0x10 | 0x14..=0x17 => Abort::External,
+            _ => Abort::Other,
+        }
+    }
+
+    fn access(&self) -> Prot {
+        if self.fsr & FSR_PREFETCH != 0 {
+            Prot::EXEC
+        } else if self.fsr & (FSR_WRITE | FSR_MAINTENANCE) == FSR_WRITE {
+            Prot::WRITE
+        } else {
+            Prot::READ
+        }
+    }
+}
+
+/// A data or prefetch abort from user mode.
+pub fn user_abort(frame: &mut Frame, syndrome: &Syndrome) {
+    let addr = syndrome.far;
+    let abort = syndrome.abort();
+    if matches!(abort, Abort::Page) && addr < super::mmu::USER_END {
+        if crate::mm::handle_fault(frame, addr, syndrome.access(), true) {
+            Fault::remember(syndrome.fsr, addr);
+        }
+        return;
+    }
+    other_abort(frame, syndrome, abort);
+}
+
+#[cold]
+fn other_abort(frame: &mut Frame, syndrome: &Syndrome, abort: Abort) {
+    let addr = syndrome.far;
+    let (signal, code) = match abort {
+        Abort::Page => (SIGSEGV, SEGV_MAPERR),
+        Abort::Alignment => match align::fix(frame, addr) {
+            align::Outcome::Done => return,
+            align::Outcome::Fault(at) => {
+                Fault::remember(syndrome.fsr, at);
+                return signal::force_fault(SIGSEGV, SEGV_MAPERR, at);
+            }
+            align::Outcome::Unknown => (SIGBUS, BUS_ADRALN),
+        },
+        Abort::Debug => (SIGTRAP, TRAP_HWBKPT),
+        Abort::External => (SIGBUS, BUS_OBJERR),
+        Abort::Other => (SIGKILL, SI_KERNEL),
+    };
+    Fault::remember(syndrome.fsr, addr);
+    signal::force_fault(signal, code, addr);
+}
+
+/// An undefined instruction in user mode.
+pub fn user_undefined(frame: &mut Frame) {
+    // The processor leaves the address behind the (first half of the) instruction.
+    frame.pc = frame.pc.wrapping_sub(if frame.thumb() { 2 } else { 4 });
+    let pc = frame.pc;
+    let (signal, code) = if super::switch::float_exception() {
+        (SIGFPE, 0)
+    } else if is_breakpoint(frame) {
+        (SIGTRAP, TRAP_BRKPT)
+    } else {
+        (SIGILL, ILL_ILLOPC)
+    };
+    if signal == SIGILL {
+        Fault::remember_undefined();
+    }
+    signal::force_fault(signal, code, pc);
+}
+
+/// Whether the instruction is one of those that debuggers put for a breakpoint.
+fn is_breakpoint(frame: &Frame) -> bool {
+    let half = |at| crate::mm::user::UserPtr::<u16>::new(at).read().map_or(0, u32::from);
+    let word = half(frame.pc) | half(frame.pc.wrapping_add(2)) << 16;
+    if frame.thumb() {
+        word & 0xffff == 0xde01 || word == 0xa000_f7f0
+    } else {
+        word & 0x0fff_ffff == 0x07f0_01f0
+    }
+}
+
+/// An abort in kernel mode. Only copies to and from user memory may fault.
+pub fn kernel_abort(frame: &mut Frame, syndrome: &Syndrome) {
+    let page = matches!(syndrome.abort(), Abort::Page);
+    if let Some(fixup) = uaccess::fixup(frame.pc) {
+        if page && syndrome.far < super::mmu::USER_END {
+            crate::mm::handle_fault(frame, syndrome.far, syndrome.access(), false);
+        } else {
+            frame.pc = fixup;
+        }
+        return;
+    }
+    let what = match syndrome.fsr & FSR_PREFETCH {
+        0 if page && syndrome.far < super::mmu::USER_END => "user memory accessed outside a copy",
+        0 => "bad memory access",
+        _ => "bad instruction address",
+    };
+    die(frame, syndrome, what)
+}
+
+/// An exception the kernel cannot survive: registers, call chain, end.
+#[cold]
+pub fn die(frame: &Frame, syndrome: &Syndrome, what: &str) -> ! {
+    super::irq::local_disable();
+    log!(
+        Emerg,
+        "{}: FSR {:#010x}, FAR {:#010x}, CPU {}",
+        what,
+        syndrome.fsr,
+        syndrome.far,
+        super::smp::cpu_id()
+    );
+    for (name, at) in [("pc", frame.pc), ("lr", frame.lr)] {
+        log!(
+            Emerg,
+            "{} : {:08x} {}",
+            name,
+            at,
+            crate::trace::symbols::Symbol(at)
+        );
+    }
+    log!(
+        Emerg,
+        "sp : {:08x} psr: {:08x} r12: {:08x}",
+        frame.sp,
+        frame.cpsr,
+        frame.regs[12]
+    );
+    for n in (0..12).step_by(4) {
+        log!(
+            Emerg,
+            "r{:<2}: {:08x} r{:<2}: {:08x} r{:<2}: {:08x} r{:<2}: {:08x}",
+            n,
+            frame.regs[n],
+            n + 1,
+            frame.regs[n + 1],
+            n + 2,
+            frame.regs[n + 2],
+            n + 3,
+            frame.regs[n + 3]
+        );
+    }
+    log!(Emerg, "Call trace of the interrupted code:");
+    crate::trace::backtrace::walk(frame.regs[11], |ip| {
+        log!(
+            Emerg,
+            "  [<{:08x}>] {}",
+            ip,
+            crate::trace::symbols::Symbol(ip - 1)
+        );
+    });
+    panic!("{} at {:#x}", what, frame.pc)
+}

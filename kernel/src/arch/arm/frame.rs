@@ -1,0 +1,168 @@
+//! The saved register file: what the entry stubs of `entry` build, and what everything else sees of an interrupted context.
+
+use limen_linux_abi::{Errno, Restart};
+
+/// `CPSR.M`.
+pub const PSR_MODE_MASK: usize = 0x1f;
+/// User mode.
+pub const PSR_USER: usize = 0x10;
+/// Thumb.
+pub const PSR_T: usize = 1 << 5;
+/// FIQs are masked.
+pub const PSR_F: usize = 1 << 6;
+/// Interrupts are masked.
+pub const PSR_I: usize = 1 << 7;
+/// Asynchronous aborts are masked.
+pub const PSR_A: usize = 1 << 8;
+/// Big-endian data.
+pub const PSR_E: usize = 1 << 9;
+/// The state of an `it` block.
+pub const PSR_IT: usize = 0x3f << 10 | 3 << 25;
+/// Conditions, saturation, GE, and the execution state that user mode may choose.
+pub const PSR_FLAGS: usize = 0xf80f_0000;
+
+/// `restart_syscall` in the arm table.
+const NR_RESTART_SYSCALL: usize = 0;
+
+/// All general registers of the interrupted context, in the order the entry stubs save them.
+#[derive(Clone, Debug)]
+#[repr(C, align(8))]
+pub struct Frame {
+    /// A frame record (frame pointer, return address) so that backtraces pass through exceptions in the kernel. Not set in user frames.
+    pub record: [usize; 2],
+    /// The system call number, negative if the frame is not a system call's.
+    pub syscallno: isize,
+    /// r0 as it was when the system call was made.
+    pub orig_r0: usize,
+    /// Keeps the stack aligned.
+    pub pad: usize,
+    /// r0 to r12.
+    pub regs: [usize; 13],
+    /// r13.
+    pub sp: usize,
+    /// r14.
+    pub lr: usize,
+    /// Where to continue.
+    pub pc: usize,
+    /// The processor state to continue with.
+    pub cpsr: usize,
+}
+
+/// Size of a frame; the stubs keep the stack 8-byte aligned with it.
+pub const FRAME_SIZE: usize = size_of::<Frame>();
+const _: () = assert!(FRAME_SIZE == 88);
+
+impl Frame {
+    /// The register file of a fresh program: everything zero except entry point (odd: Thumb) and stack pointer.
+    pub fn new_user(entry: usize, sp: usize) -> Self {
+        Self {
+            record: [0; 2],
+            syscallno: -1,
+            orig_r0: 0,
+            pad: 0,
+            regs: [0; 13],
+            sp,
+            lr: 0,
+            pc: entry & !1,
+            cpsr: PSR_USER | if entry & 1 != 0 { PSR_T } else { 0 },
+        }
+    }
+    /// Instruction pointer.
+    pub fn ip(&self) -> usize {
+        self.pc
+    }
+    /// Sets the instruction pointer.
+    pub fn set_ip(&mut self, ip: usize) {
+        self.pc = ip;
+    }
+    /// Stack pointer.
+    pub fn sp(&self) -> usize {
+        self.sp
+    }
+    /// Sets the stack pointer.
+    pub fn set_sp(&mut self, sp: usize) {
+        self.sp = sp;
+    }
+    /// Whether it was in Thumb state.
+    #[inline(always)]
+    pub(super) fn thumb(&self) -> bool {
+        self.cpsr & PSR_T != 0
+    }
+    /// System call argument `n` (0 to 6), as passed.
+    #[inline(always)]
+    pub fn arg(&self, n: usize) -> usize {
+        if n == 0 { self.orig_r0 } else { self.regs[n] }
+    }
+    /// Sets the system call's result.
+    #[inline(always)]
+    pub fn set_result(&mut self, result: Result<usize, Errno>) {
+        self.set_raw_result(match result {
+            Ok(value) => value,
+            Err(errno) => errno.to_return_value(),
+        });
+    }
+    /// Sets the result register.
+    #[inline(always)]
+    pub fn set_raw_result(&mut self, value: usize) {
+        self.regs[0] = value;
+    }
+    /// The raw result register.
+    #[inline(always)]
+    pub fn result(&self) -> usize {
+        self.regs[0]
+    }
+    /// Makes the frame no longer a system call's (after signal return, exec).
+    #[inline(always)]
+    pub fn forget_syscall(&mut self) {
+        self.syscallno = -1;
+    }
+    /// A handler will run: rewinds the instruction pointer so that the call is made again when the handler returns.
+    pub fn rewind_syscall(&mut self) {
+        self.regs[0] = self.orig_r0;
+        self.pc = self.pc.wrapping_sub(if self.thumb() { 2 } else { 4 });
+        self.forget_syscall();
+    }
+    /// Marks the frame as a system call's, as the stub saved it: number from r7, first argument kept. (What the `svc` instruction itself
+    /// says belongs to the old ABI, which is not offered.)
+    #[inline(always)]
+    pub(super) fn begin_syscall(&mut self) {
+        self.orig_r0 = self.regs[0];
+        self.syscallno = self.regs[7] as isize;
+    }
+}
+
+impl limen_entry::Frame for Frame {
+    #[inline(always)]
+    fn from_user(&self) -> bool {
+        self.cpsr & 0xf == 0
+    }
+    #[inline(always)]
+    fn interrupts_enabled(&self) -> bool {
+        self.cpsr & PSR_I == 0
+    }
+    #[inline(always)]
+    fn syscall_number(&self) -> isize {
+        self.syscallno
+    }
+    #[inline(always)]
+    fn preset_result(&mut self) {
+        // r0 is the first argument as well, so it is left alone for calls that will run.
+        if self.syscallno < 0 {
+            self.regs[0] = Errno::ENOSYS.to_return_value();
+        }
+    }
+    #[inline(always)]
+    fn restart(&self) -> Option<Restart> {
+        if self.syscallno < 0 {
+            return None;
+        }
+        Errno::from_return_value(self.regs[0])?.restart()
+    }
+    fn rearm(&mut self, restart: Restart) {
+        self.regs[0] = self.orig_r0;
+        if restart == Restart::Block {
+            self.regs[7] = NR_RESTART_SYSCALL;
+            self.syscallno = NR_RESTART_SYSCALL as isize;
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! The kernel's own map, built once at boot before anything else runs on it. RAM that fits is mapped at a constant distance with the largest blocks,
+//! the image within it (text executable and read-only, constants read-only); the kernel helpers' page at the top; a few device pages.
+//! Nothing is writable and executable.
+
+use super::mmu::{
+    Entry, IMAGE_BASE, LEVELS, LINEAR_BASE, MemoryKind, PAGE_SHIFT, TABLE_SHIFT, phys_to_virt, set_phys_base,
+};
+use crate::boot::PhysRange;
+use crate::mm::{PAGE_SIZE, PhysAddr, Prot};
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+
+unsafe extern "C" {
+    static __text_end: u8;
+    static __rodata_end: u8;
+    static __boot_stack_guard: u8;
+    static __table_pool_start: u8;
+    static __table_pool_end: u8;
+}
+
+/// Physical address of the table of the kernel's gigabyte, what `TTBR1` holds. Read by secondary CPUs before their caches are on (`head`).
+pub(super) static KERNEL_TABLE: AtomicU32 = AtomicU32::new(0);
+/// Physical address of the root above it, for walks in software.
+static KERNEL_ROOT: AtomicUsize = AtomicUsize::new(0);
+/// Physical address of a table with nothing in it.
+static EMPTY_ROOT: AtomicUsize = AtomicUsize::new(0);
+
+/// Where device pages needed before `mm` is up are mapped.
+const FIXED: usize = 0xffe0_0000;
+/// Where the devicetree is mapped until the final map is live, in the early tables.
+const EARLY_DEVICETREE: usize = 0xf000_0000;
+
+/// The kernel's root.
+#[inline(always)]
+pub fn root() -> PhysAddr {
+    PhysAddr::new(KERNEL_ROOT.load(Ordering::Relaxed) as u64)
+}
+
+/// A root with nothing in it.
+#[inline(always)]
+pub fn empty_root() -> PhysAddr {
+    PhysAddr::new(EMPTY_ROOT.load(Ordering::Relaxed) as u64)
+}
+
+/// The physical address of something in the kernel image.
+pub fn image_to_phys(address: usize) -> u64 {
+    super::mmu::virt_to_phys(address as *const u8).as_u64()
+}
+
+fn address(symbol: &'static u8) -> usize {
+    core::ptr::from_ref(symbol) as usize
+}
+
+/// Notes where the image is. First of all.
+pub fn init(image_phys: u64) {
+    set_phys_base(image_phys as usize - (IMAGE_BASE - LINEAR_BASE));
+}
+
+/// Makes the devicetree at `phys` readable through the early tables; up to 2 MiB from there, which is the most that is looked at.
+pub fn early_devicetree(phys: u64) -> *const u8 {
+    const BLOCK: u64 = 2 << 20;
+    // The early table is the first page of the pool; it maps 2 MiB blocks of the kernel's gigabyte.
+    let table = (&raw const __table_pool_start).cast_mut().cast::<u64>();
+    let first = (EARLY_DEVICETREE >> 21) & 511;
+    for n in 0..2u64 {
+        let entry = Entry::kernel_leaf(
+            PhysAddr::new((phys & !(BLOCK - 1)) + n * BLOCK),
+            Prot::READ,
+            MemoryKind::Normal,
+            1,
+        );
+        // SAFETY: within the table; that slot was empty.
+        unsafe { table.add(first + n as usize).write_volatile(entry.0) };
+    }
+    super::mmu::update_kernel(EARLY_DEVICETREE, EARLY_DEVICETREE + (4 << 20));
+    (EARLY_DEVICETREE + (phys & (BLOCK - 1)) as usize) as *const u8
+}
+
+/// The map under construction.
+pub struct Builder {
+    root: *mut u64,
+    next: usize,
+}
+
+impl Builder {
+    /// An empty map. The tables come from the pool in the image, after the early table, which is live.
+    pub fn new() -> Self {
+        // SAFETY: the linker script places the pool.
+        let pool = unsafe { address(&__table_pool_start) };
+        let mut builder = Self {
+            root: core::ptr::null_mut(),
+            next: pool + PAGE_SIZE,
+        };
+        builder.root = builder.table();
+        KERNEL_ROOT.store(image_to_phys(builder.root as usize) as usize, Ordering::Relaxed);
+        let empty = builder.table();
+        EMPTY_ROOT.store(image_to_phys(empty as usize) as usize, Ordering::Relaxed);
+        builder
+    }
+
+    fn table(&mut self) -> *mut u64 {
+        let table = self.next;
+        self.next += PAGE_SIZE;
+        // SAFETY: the linker script places the pool.
+        let end = unsafe { address(&__table_pool_end) };
+        assert!(
+            self.next <= end,
+            "memory is in too many pieces for the boot page tables"
+        );
+        // SAFETY: a page of the pool that nobody has yet.
+        unsafe { core::ptr::write_bytes(table as *mut u8, 0, PAGE_SIZE) };
+        table as *mut u64
+    }
+
+    /// Maps `[phys, phys + size)` at `virt` with the largest leaves that fit; everything is page-aligned.
+    fn map(&mut self, mut virt: usize, mut phys: u64, mut size: u64, prot: Prot, kind: MemoryKind) {
+        while size > 0 {
+            let block = 1u64 << (PAGE_SHIFT + TABLE_SHIFT);
+            let level = usize::from((virt as u64 | phys) & (block - 1) == 0 && size >= block);
+            self.set(
+                virt,
+                level,
+                Entry::kernel_leaf(PhysAddr::new(phys), prot, kind, level),
+            );
+            let bytes = 1u64 << (PAGE_SHIFT + TABLE_SHIFT * level);
+            virt = virt.wrapping_add(bytes as usize);
+            phys += bytes;
+            size -= bytes;
+        }
+    }
+
+    fn set(&mut self, virt: usize, at: usize, entry: Entry) {
+        let mut table = self.root;
+        for level in (at + 1..LEVELS).rev() {
+            let index = virt >> (PAGE_SHIFT + TABLE_SHIFT * level) & 511;
+            // SAFETY: `table` is one of our tables, in the image.
+            let slot = unsafe { table.add(index) };
+            // SAFETY: as above.
+            let current = Entry(unsafe { slot.read() });
+            table = if current.is_empty() {
+                let lower = self.table();
+                // SAFETY: as above.
+                unsafe { slot.write(Entry::table(PhysAddr::new(image_to_phys(lower as usize))).0) };
+                lower
+            } else {
+                phys_to_virt(current.phys()).cast()
+            };
+        }
+        // SAFETY: as above.
+        unsafe {
+            table
+                .add(virt >> (PAGE_SHIFT + TABLE_SHIFT * at) & 511)
+                .write(entry.0)
+        };
+    }
+
+    /// The image is part of the linear map; here only what lies outside comes: the kernel helpers' page.
+    pub fn map_image(&mut self) {
+        let entry = Entry::user_page(
+            PhysAddr::new(image_to_phys(super::kuser::page())),
+            Prot::READ | Prot::EXEC,
+        );
+        self.set(super::kuser::ADDRESS, 0, entry);
+    }
+
+    /// A range of RAM in the linear map.
+    pub fn map_ram(&mut self, range: PhysRange) {
+        let start = range.start.as_u64().next_multiple_of(PAGE_SIZE as u64);
+        let end = (range.start.as_u64() + range.size) & !(PAGE_SIZE as u64 - 1);
+        // SAFETY: linker symbols; only their addresses are used.
+        let [text_end, rodata_end, guard] =
+            unsafe { [&__text_end, &__rodata_end, &__boot_stack_guard] }.map(|s| image_to_phys(address(s)));
+        let image = image_to_phys(IMAGE_BASE);
+        let mut part = |from: u64, to: u64, prot| {
+            let (from, to) = (from.max(start), to.min(end));
+            if from < to {
+                let virt = phys_to_virt(PhysAddr::new(from)) as usize;
+                self.map(virt, from, to - from, prot, MemoryKind::Normal);
+            }
+        };
+        part(0, image, Prot::READ | Prot::WRITE);
+        part(image, text_end, Prot::READ | Prot::EXEC);
+        part(text_end, rodata_end, Prot::READ);
+        part(rodata_end, guard, Prot::READ | Prot::WRITE);
+        part(guard + PAGE_SIZE as u64, u64::MAX, Prot::READ | Prot::WRITE);
+    }
+
+    /// Device page `slot` at `phys`; returns where.
+    pub fn map_fixed(&mut self, slot: usize, phys: u64) -> usize {
+        let virt = FIXED + slot * PAGE_SIZE;
+        let page = phys & !(PAGE_SIZE as u64 - 1);
+        self.map(
+            virt,
+            page,
+            PAGE_SIZE as u64,
+            Prot::READ | Prot::WRITE,
+            MemoryKind::Device,
+        );
+        virt + (phys - page) as usize
+    }
+
+    /// Makes the map live, for good. Returns what the kernel occupies: the image without the unused end of the pool.
+    pub fn activate(self) -> PhysRange {
+        unsafe extern "C" {
+            fn replace_kernel_table(table: usize);
+        }
+        // SAFETY: the root is ours; the kernel's gigabyte is its last entry.
+        let table = Entry(unsafe { self.root.add(LINEAR_BASE >> 30).read() }).phys().as_usize();
+        KERNEL_TABLE.store(table as u32, Ordering::Relaxed);
+        // Secondary CPUs read it with their caches off.
+        // SAFETY: cleaning a cache line changes nothing. The identity map of early boot is current, so the function can be called at its
+        // physical address; the new map has this code, this stack and all data at the same addresses as the old one.
+        unsafe {
+            core::arch::asm!("mcr p15, 0, {}, c7, c10, 1", "dsb sy", in(reg) &raw const KERNEL_TABLE, options(nostack, preserves_flags));
+            let f: unsafe extern "C" fn(usize) =
+                core::mem::transmute(image_to_phys(replace_kernel_table as *const () as usize) as usize);
+            f(table);
+        }
+        super::mmu::switch_to_kernel();
+        super::mmu::flush_kernel(0, usize::MAX);
+        PhysRange {
+            start: PhysAddr::new(image_to_phys(IMAGE_BASE)),
+            size: (self.next - IMAGE_BASE) as u64,
+        }
+    }
+}
+

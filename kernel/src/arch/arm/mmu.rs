@@ -1,0 +1,251 @@
+//! Page table entries, the address layout, TLB maintenance. Long descriptors (the large physical address extension): 4K pages, three levels. User
+//! space is the lower three gigabytes, through `TTBR0`; the kernel is the fourth, through `TTBR1`, whose table is of level 1.
+//!
+//! While the kernel runs, user space is closed: `TTBCR` forbids walks through `TTBR0` and hides its identifier, so that not even what is
+//! in the TLB matches ([`close_user`]). The entry functions close and open it, the copy loops open it for a moment.
+
+use super::{asid, sysreg};
+use crate::mm::PhysAddr;
+use core::arch::asm;
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+pub use super::asid::MmContext;
+pub use super::descriptor::{Entry, MemoryKind};
+
+/// log2 of the page size.
+pub const PAGE_SHIFT: usize = 12;
+/// One past the largest user address (a multiple of the page size): 16 MiB below the kernel, as on Linux.
+pub const USER_END: usize = 0xbf00_0000;
+/// Levels of a user page table; level 0 holds pages, `LEVELS - 1` is the root.
+pub const LEVELS: usize = 3;
+/// log2 of the entries of one table.
+pub const TABLE_SHIFT: usize = 9;
+/// Where the linear map of RAM starts.
+pub const LINEAR_BASE: usize = 0xc000_0000;
+/// Its most bytes.
+const LINEAR_SIZE: u64 = 0x2f80_0000;
+/// Kernel virtual range for dynamic mappings (stacks, device registers), as `(start, end)`.
+pub const VMAP: (usize, usize) = (0xf000_0000, 0xff80_0000);
+/// Where the kernel image is linked.
+pub const IMAGE_BASE: usize = 0xc001_0000;
+/// `XN` is for kernel and user: an executable kernel page must not have it.
+pub const KERNEL_NO_USER_EXEC: u64 = 0;
+
+/// Physical address of what is at [`LINEAR_BASE`].
+static PHYS_BASE: AtomicUsize = AtomicUsize::new(0);
+
+/// RAM mapped at [`LINEAR_BASE`] starts at `base`, a multiple of 2 MiB. First of all.
+pub(super) fn set_phys_base(base: usize) {
+    PHYS_BASE.store(base, Ordering::Relaxed);
+}
+
+/// What of a range of RAM the linear map can hold: start and size. The rest is not used.
+pub fn linear_part(start: u64, size: u64) -> Option<(u64, u64)> {
+    let base = PHYS_BASE.load(Ordering::Relaxed) as u64;
+    let (from, to) = (start.max(base), (start + size).min(base + LINEAR_SIZE));
+    (from < to).then(|| (from, to - from))
+}
+
+/// The kernel's linear map: the address where `phys` can be read and written. RAM only.
+#[inline(always)]
+pub fn phys_to_virt(phys: PhysAddr) -> *mut u8 {
+    phys.as_usize()
+        .wrapping_sub(PHYS_BASE.load(Ordering::Relaxed))
+        .wrapping_add(LINEAR_BASE) as *mut u8
+}
+
+/// The inverse of [`phys_to_virt`].
+#[inline(always)]
+pub fn virt_to_phys(virt: *const u8) -> PhysAddr {
+    PhysAddr::new((virt as usize - LINEAR_BASE).wrapping_add(PHYS_BASE.load(Ordering::Relaxed)) as u64)
+}
+
+/// Fills a fresh, zeroed user root table with what every address space shares with the kernel: nothing, the kernel has its own part.
+pub fn init_user_root(root: PhysAddr) {
+    let _ = root;
+}
+
+/// The root of the kernel's own table (for the [`VMAP`] range; the same entry format).
+pub fn kernel_root() -> PhysAddr {
+    super::kmap::root()
+}
+
+/// Closes user space to the kernel. Takes effect at the next barrier at the latest.
+#[inline(always)]
+pub fn close_user() {
+    // SAFETY: the kernel has no business there outside the copy loops.
+    unsafe { sysreg::write!("p15, 0, {}, c2, c0, 2", sysreg::TTBCR_CLOSED) }
+}
+
+/// Opens user space; takes effect with the return to it.
+#[inline(always)]
+pub fn open_user() {
+    // SAFETY: the caller is about to return to user mode, or to a copy loop that was interrupted.
+    unsafe { sysreg::write!("p15, 0, {}, c2, c0, 2", sysreg::TTBCR) }
+}
+
+/// Whether it is open: an interrupt arrived inside a copy loop.
+#[inline(always)]
+pub fn user_is_open() -> bool {
+    sysreg::read!("p15, 0, {}, c2, c0, 2") == sysreg::TTBCR
+}
+
+/// Makes `root` the current user address space of this CPU. Interrupts are off.
+#[inline]
+pub fn switch_to(root: PhysAddr, context: &MmContext) {
+    let asid = asid::activate(context);
+    // SAFETY: `root` is a user root table that the caller keeps alive while it is current; the identifier is its own.
+    unsafe { sysreg::write64!("p15, 0, {}, {}, c2", root.as_u64() | asid << 48) }
+    sysreg::isb();
+}
+
+/// Leaves user address spaces: only kernel mappings are valid on this CPU afterwards (idle, kernel threads that outlive their last user). Interrupts are off.
+pub fn switch_to_kernel() {
+    close_user();
+    // SAFETY: the table is empty for good, and identifier 0 is nobody else's.
+    unsafe { sysreg::write64!("p15, 0, {}, {}, c2", super::kmap::empty_root().as_u64()) }
+    sysreg::isb();
+}
+
+/// More pages than this are not invalidated one by one.
+const FLUSH_ALL_ABOVE: usize = 512;
+
+/// Forgets cached translations of `[start, end)` of an address space on every CPU that may hold them. `tables_freed`: table pages were removed, too.
+/// On return no CPU uses the old translations. Interrupts on, no spinlock taken with interrupts off is held.
+pub fn flush_user(context: &MmContext, start: usize, end: usize, tables_freed: bool) {
+    // v7 has no "last level only".
+    let _ = tables_freed;
+    // An address space without an identifier of the current generation has nothing cached under it that is still reachable: a new
+    // generation starts with an empty TLB.
+    let Some(asid) = asid::current(context) else {
+        // The stores that changed the entries must still be seen by later walks.
+        sysreg::store_barrier();
+        return;
+    };
+    let asid = asid as usize;
+    // SAFETY: forgetting translations is always allowed; the barriers order it after the stores that changed the tables.
+    // TLBIASIDIS and TLBIMVAIS.
+    unsafe {
+        asm!("dsb ishst", options(nostack, preserves_flags));
+        if (end - start) >> PAGE_SHIFT > FLUSH_ALL_ABOVE {
+            asm!("mcr p15, 0, {}, c8, c3, 2", in(reg) asid, options(nostack, preserves_flags));
+        } else {
+            let mut addr = start;
+            while addr < end {
+                asm!("mcr p15, 0, {}, c8, c3, 1", in(reg) addr | asid, options(nostack, preserves_flags));
+                addr += 1 << PAGE_SHIFT;
+            }
+        }
+        asm!("dsb ish", options(nostack, preserves_flags));
+    }
+}
+
+/// After an invalid entry became valid or gained permission: whatever the processor needs before the access is retried. An invalid entry is never
+/// cached; one that gained permission may be, and then faults once more, which the fault handler resolves by doing nothing.
+/// Forgetting the old one here saves that round.
+#[inline(always)]
+pub fn update_user(context: &MmContext, addr: usize) {
+    let _ = (context, addr);
+}
+
+/// Forgets cached translations of a kernel range on every CPU.
+pub fn flush_kernel(start: usize, end: usize) {
+    // SAFETY: as for `flush_user`. TLBIALLIS and TLBIMVAAIS.
+    unsafe {
+        asm!("dsb ishst", options(nostack, preserves_flags));
+        if (end - start) >> PAGE_SHIFT > FLUSH_ALL_ABOVE {
+            asm!("mcr p15, 0, {}, c8, c3, 0", in(reg) 0, options(nostack, preserves_flags));
+        } else {
+            let mut addr = start;
+            while addr < end {
+                asm!("mcr p15, 0, {}, c8, c3, 3", in(reg) addr, options(nostack, preserves_flags));
+                addr += 1 << PAGE_SHIFT;
+            }
+        }
+        asm!("dsb ish", "isb", options(nostack, preserves_flags));
+    }
+}
+
+/// After invalid kernel entries of a range became valid: whatever the processor needs before they are used (often nothing).
+#[inline(always)]
+pub fn update_kernel(start: usize, end: usize) {
+    let _ = (start, end);
+    // SAFETY: barriers only: the stores to the tables are visible to walks before the next instruction.
+    unsafe { asm!("dsb ishst", "isb", options(nostack, preserves_flags)) };
+}
+
+/// The smallest data cache line of the machine, in bytes.
+#[inline(always)]
+pub(super) fn line() -> usize {
+    4 << (sysreg::read!("p15, 0, {}, c0, c0, 1") >> 16 & 0xf)
+}
+
+/// Makes newly written code in the page at `phys` visible to instruction fetch, before it is mapped executable.
+pub fn sync_instructions(phys: PhysAddr) {
+    let start = phys_to_virt(phys) as usize;
+    clean_to_unification(start, start + (1 << PAGE_SHIFT));
+    drop_instructions();
+}
+
+/// Makes all CPUs fetch instructions anew.
+pub(super) fn drop_instructions() {
+    // SAFETY: dropping instruction caches changes no memory contents. By address would miss aliases in caches indexed by virtual
+    // address. ICIALLUIS, BPIALLIS.
+    unsafe {
+        asm!("dsb ish", "mcr p15, 0, {0}, c7, c1, 0", "mcr p15, 0, {0}, c7, c1, 6", "dsb ish", "isb", in(reg) 0, options(nostack, preserves_flags));
+    }
+}
+
+/// Cleans data to where instruction fetch sees it. Kernel addresses.
+fn clean_to_unification(start: usize, end: usize) {
+    let line = line();
+    let mut addr = start & !(line - 1);
+    // SAFETY: cleaning changes no memory contents. DCCMVAU.
+    unsafe {
+        while addr < end {
+            asm!("mcr p15, 0, {}, c7, c11, 1", in(reg) addr, options(nostack, preserves_flags));
+            addr += line;
+        }
+        asm!("dsb ish", options(nostack, preserves_flags));
+    }
+}
+
+/// Zeroes the page at `phys`.
+#[inline(always)]
+pub fn clear_page(phys: PhysAddr) {
+    let start = phys_to_virt(phys);
+    // SAFETY: the caller owns the page; the linear map makes all RAM writable.
+    unsafe {
+        asm!(
+            "mov r0, #0", "mov r1, #0", "mov r2, #0", "mov r3, #0", "mov r4, #0", "mov r5, #0", "mov r8, #0", "mov lr, #0",
+            "2:",
+            ".rept 4",
+            "stmia {at}!, {{r0-r5, r8, lr}}",
+            ".endr",
+            "cmp {at}, {end}",
+            "blo 2b",
+            at = inout(reg) start => _, end = in(reg) start.wrapping_add(1 << PAGE_SHIFT),
+            out("r0") _, out("r1") _, out("r2") _, out("r3") _, out("r4") _, out("r5") _, out("r8") _, out("lr") _, options(nostack)
+        );
+    }
+}
+
+/// Copies the page at `from` to the page at `to`.
+#[inline(always)]
+pub fn copy_page(to: PhysAddr, from: PhysAddr) {
+    let (to, from) = (phys_to_virt(to), phys_to_virt(from));
+    // SAFETY: the caller owns both pages, which differ; the linear map covers all RAM.
+    unsafe {
+        asm!(
+            "2:",
+            ".rept 2",
+            "ldmia {from}!, {{r0-r5, r8, lr}}",
+            "stmia {to}!, {{r0-r5, r8, lr}}",
+            ".endr",
+            "cmp {from}, {end}",
+            "blo 2b",
+            from = inout(reg) from => _, to = inout(reg) to => _, end = in(reg) from.wrapping_add(1 << PAGE_SHIFT),
+            out("r0") _, out("r1") _, out("r2") _, out("r3") _, out("r4") _, out("r5") _, out("r8") _, out("lr") _, options(nostack)
+        );
+    }
+}

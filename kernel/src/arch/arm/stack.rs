@@ -1,0 +1,10 @@
+//! The kernel stack as a backtrace sees it.
+
+/// The frame pointer of the caller: there lie its caller's frame pointer and its return address.
+#[inline(always)]
+pub fn frame_pointer() -> usize {
+    let fp: usize;
+    // SAFETY: only reads a register.
+    unsafe { core::arch::asm!("mov {}, r11", out(reg) fp, options(nomem, nostack, preserves_flags)) };
+    fp
+}

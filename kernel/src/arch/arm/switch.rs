@@ -1,0 +1,346 @@
+//! Switching between threads: callee-saved registers, floating point, thread-local storage.
+//!
+//! The kernel never touches floating-point registers, so while a user thread is current they hold its state, or exactly what is in its
+//! [`Context`]. They are saved when the thread is switched away from, and loaded when one is switched to, unless this CPU still has them: a
+//! thread that sleeps and wakes with only kernel threads (idle) in between gets its registers for free.
+
+use super::frame::{FRAME_SIZE, Frame};
+use super::{smp, sysreg};
+use crate::sched::cpu::CpuLocal;
+use core::arch::global_asm;
+use core::mem::offset_of;
+
+/// `d0` to `d31`, `FPSCR`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(8))]
+pub struct FpState {
+    /// Double-word registers.
+    pub d: [u64; 32],
+    /// Status and control.
+    pub fpscr: u32,
+    /// Keeps the size a multiple of the alignment.
+    pub pad: u32,
+}
+
+impl FpState {
+    /// A fresh program's.
+    pub const ZERO: Self = Self {
+        d: [0; 32],
+        fpscr: 0,
+        pad: 0,
+    };
+}
+
+/// No CPU has this context's floating-point registers.
+const NOWHERE: usize = usize::MAX;
+
+/// What is saved of a thread that is not running. Lives in its `Task`; only the CPU that switches the thread touches it.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Context {
+    /// r4 to r11.
+    callee: [usize; 8],
+    sp: usize,
+    lr: usize,
+    /// `TPIDRURW`: user mode's own.
+    scratch: usize,
+    /// `TPIDRURO`: the thread pointer.
+    tls: usize,
+    /// Whether it runs (or will run) in user mode, so has floating-point state.
+    user: bool,
+    /// The CPU that loaded the floating-point registers last.
+    fp_cpu: usize,
+    fp: FpState,
+    /// What signal frames say about the last exception that became a signal.
+    fault: Fault,
+}
+
+/// An exception in user mode as signal frames show it.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Fault {
+    /// 14 for a bad memory access, 6 for an undefined instruction.
+    pub trap: u32,
+    /// The fault status.
+    pub error: u32,
+    /// The address of a bad memory access.
+    pub address: usize,
+}
+
+impl Fault {
+    const NONE: Fault = Fault {
+        trap: 0,
+        error: 0,
+        address: 0,
+    };
+
+    /// The running thread's.
+    pub fn of_current() -> Fault {
+        // SAFETY: only the running thread itself reads or writes this field of its context.
+        unsafe { (*crate::task::current().context.get()).fault }
+    }
+
+    /// Remembers a bad memory access of the running thread.
+    #[cold]
+    pub fn remember(fsr: u32, address: usize) {
+        let fault = Fault {
+            trap: 14,
+            error: fsr,
+            address,
+        };
+        // SAFETY: as above.
+        unsafe { (*crate::task::current().context.get()).fault = fault }
+    }
+
+    /// Remembers an undefined instruction.
+    #[cold]
+    pub fn remember_undefined() {
+        // SAFETY: as above.
+        let fault = unsafe { &mut (*crate::task::current().context.get()).fault };
+        (fault.trap, fault.error) = (6, 0);
+    }
+}
+
+const _: () = assert!(offset_of!(Context, sp) == 32 && offset_of!(Context, tls) == 44);
+const _: () = assert!(offset_of!(FpState, fpscr) == 256);
+
+global_asm!(
+    r#"
+    .text
+    // r0: the context to save to, r1: the one to load.
+    .globl  switch_context
+    .type   switch_context, %function
+switch_context:
+    stmia   r0!, {{r4-r11}}
+    mrc     p15, 0, r2, c13, c0, 2
+    str     sp, [r0]
+    str     lr, [r0, #4]
+    str     r2, [r0, #8]
+    ldmia   r1!, {{r4-r11}}
+    ldr     sp, [r1]
+    ldr     lr, [r1, #4]
+    ldrd    r2, r3, [r1, #8]
+    mcr     p15, 0, r2, c13, c0, 2
+    mcr     p15, 0, r3, c13, c0, 3
+    clrex                           // a reservation belongs to the thread that made it
+    bx      lr
+    .size   switch_context, . - switch_context
+
+    // r0: stack top, r1: function, r2: its argument. The frame chain goes on across the stacks.
+    .globl  call_on_stack
+    .type   call_on_stack, %function
+call_on_stack:
+    push    {{r11, lr}}
+    mov     r11, sp
+    mov     sp, r0
+    mov     r0, r2
+    blx     r1
+    mov     sp, r11
+    pop     {{r11, pc}}
+    .size   call_on_stack, . - call_on_stack
+
+    .fpu    neon
+    .globl  save_fp
+    .type   save_fp, %function
+save_fp:
+    vstmia  r0!, {{d0-d15}}
+    vstmia  r0!, {{d16-d31}}
+    vmrs    r1, fpscr
+    str     r1, [r0]
+    bx      lr
+    .size   save_fp, . - save_fp
+    .globl  load_fp
+    .type   load_fp, %function
+load_fp:
+    vldmia  r0!, {{d0-d15}}
+    vldmia  r0!, {{d16-d31}}
+    ldr     r1, [r0]
+    vmsr    fpscr, r1
+    bx      lr
+    .size   load_fp, . - load_fp
+    .globl  enable_fp
+    .type   enable_fp, %function
+enable_fp:
+    mov     r0, #1 << 30
+    vmsr    fpexc, r0
+    vmrs    r0, mvfr0
+    vmrs    r1, mvfr1
+    bx      lr
+    .size   enable_fp, . - enable_fp
+    .globl  take_fp_exception
+    .type   take_fp_exception, %function
+take_fp_exception:
+    vmrs    r1, fpexc
+    and     r0, r1, #1 << 31
+    bic     r1, r1, #1 << 31
+    vmsr    fpexc, r1
+    bx      lr
+    .size   take_fp_exception, . - take_fp_exception
+    "#
+);
+
+unsafe extern "C" {
+    fn switch_context(prev: *mut Context, next: *const Context);
+    #[link_name = "call_on_stack"]
+    fn call_on_stack_asm(stack_top: usize, f: extern "C" fn(*mut u8), data: *mut u8);
+    fn save_fp(to: *mut FpState);
+    fn load_fp(from: *const FpState);
+    fn enable_fp() -> u64;
+    fn take_fp_exception() -> u32;
+    fn ret_from_fork();
+}
+
+/// Turns floating point on, on this CPU (which was allowed it). Returns `MVFR0` and, above it, `MVFR1`.
+pub(super) fn init_fp() -> u64 {
+    // SAFETY: access was granted; the registers are nobody's yet.
+    unsafe { enable_fp() }
+}
+
+/// Whether a floating-point operation has an exception to report (which is then taken).
+pub(super) fn float_exception() -> bool {
+    // SAFETY: floating point is on; the register is the running thread's.
+    unsafe { take_fp_exception() != 0 }
+}
+
+/// The scratch word of the local block that says whose floating-point state the registers hold.
+const FP_OWNER: usize = 0;
+
+impl Context {
+    /// For a thread that is already running (idle threads).
+    pub const fn running() -> Self {
+        Self {
+            callee: [0; 8],
+            sp: 0,
+            lr: 0,
+            scratch: 0,
+            tls: 0,
+            user: false,
+            fp_cpu: NOWHERE,
+            fp: FpState::ZERO,
+            fault: Fault::NONE,
+        }
+    }
+
+    /// For a new thread: `frame` is placed at the top of its kernel stack; its first switch ends in the architecture's
+    /// `ret_from_fork` stub, which calls `threshold::return_from_fork(frame)` and restores the frame.
+    pub fn new(stack_top: usize, frame: &Frame) -> Self {
+        let at = user_frame(stack_top);
+        // SAFETY: the caller owns the stack of the new thread, which does not run yet.
+        unsafe { at.write(frame.clone()) }
+        let mut context = Self::running();
+        context.lr = ret_from_fork as *const () as usize;
+        context.sp = at as usize;
+        // A kernel thread is made with an empty frame; it has no user state until it executes a program.
+        context.user = frame.pc != 0;
+        context
+    }
+
+    /// The register file of a new thread made from a system call: a copy of the parent's with result 0, and, if given, another
+    /// stack pointer and thread-local-storage value.
+    pub fn fork_from(&mut self, parent: &Context, sp: Option<usize>, tls: Option<usize>) {
+        let frame = self.sp as *mut Frame;
+        // SAFETY: `new` put the frame there; the thread does not run yet.
+        unsafe {
+            (*frame).regs[0] = 0;
+            if let Some(sp) = sp {
+                (*frame).sp = sp;
+            }
+        }
+        self.tls = tls.unwrap_or(parent.tls);
+        self.scratch = sysreg::read!("p15, 0, {}, c13, c0, 2") as usize;
+        self.user = true;
+        // The parent is the running thread: its state is in the registers.
+        self.fp = if parent.user { read_fp() } else { FpState::ZERO };
+    }
+
+    /// A fresh program: floating point and thread-local storage as at the start of `exec`. The context is the running thread's.
+    pub fn reset_for_exec(&mut self) {
+        let flags = super::irq::local_save();
+        self.user = true;
+        self.fp = FpState::ZERO;
+        self.tls = 0;
+        let local = smp::cpu_local().cast_mut();
+        // SAFETY: interrupts are off: this CPU's own block, and the registers are the running thread's.
+        unsafe {
+            load(local, core::ptr::from_mut(self));
+            sysreg::write!("p15, 0, {}, c13, c0, 2", 0u32);
+            sysreg::write!("p15, 0, {}, c13, c0, 3", 0u32);
+        }
+        super::irq::local_restore(flags);
+    }
+}
+
+/// # Safety
+/// Interrupts are off; `local` is this CPU's block; `context` is the one that runs, or is about to.
+unsafe fn load(local: *mut CpuLocal, context: *mut Context) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        load_fp(&raw const (*context).fp);
+        (*context).fp_cpu = (*local).id;
+        (*local).scratch[FP_OWNER] = context as usize;
+    }
+}
+
+/// Switches from `prev` (running) to `next`; returns when `prev` runs again. Also switches floating-point state and the TLS register.
+///
+/// # Safety
+/// Interrupts are off; both contexts stay valid; `next` is not running anywhere.
+#[inline]
+pub unsafe fn switch(prev: *mut Context, next: *const Context) {
+    let local = smp::cpu_local().cast_mut();
+    let next = next.cast_mut();
+    // SAFETY: interrupts are off and nobody else touches either context.
+    unsafe {
+        if (*prev).user {
+            save_fp(&raw mut (*prev).fp);
+        }
+        if (*next).user && ((*local).scratch[FP_OWNER] != next as usize || (*next).fp_cpu != (*local).id) {
+            load(local, next);
+        }
+        switch_context(prev, next);
+    }
+}
+
+/// The running user thread's floating-point registers.
+pub fn read_fp() -> FpState {
+    let mut state = FpState::ZERO;
+    // SAFETY: `state` has room; a switch in between saves and restores the registers.
+    unsafe { save_fp(&raw mut state) }
+    state
+}
+
+/// Sets the running user thread's floating-point registers.
+pub fn write_fp(state: &FpState) {
+    // SAFETY: as above.
+    unsafe { load_fp(state) }
+}
+
+/// The running thread's thread pointer.
+pub fn thread_pointer() -> usize {
+    sysreg::read!("p15, 0, {}, c13, c0, 3") as usize
+}
+
+/// Sets it.
+pub fn set_thread_pointer(value: usize) {
+    let task = crate::task::current();
+    // SAFETY: the running thread's own context; if a switch comes between the two, it loads the register from the context.
+    unsafe {
+        (*task.context.get()).tls = value;
+        sysreg::write!("p15, 0, {}, c13, c0, 3", value as u32);
+    }
+}
+
+/// The user register frame of the running thread, at the top of its kernel stack.
+pub fn user_frame(stack_top: usize) -> *mut Frame {
+    (stack_top - FRAME_SIZE) as *mut Frame
+}
+
+/// Runs `f(data)` on another stack (the interrupt stack) and comes back.
+///
+/// # Safety
+/// `stack_top` is the 16-byte aligned top of a mapped stack nobody else uses.
+#[inline(always)]
+pub unsafe fn call_on_stack(stack_top: usize, f: extern "C" fn(*mut u8), data: *mut u8) {
+    // SAFETY: as the caller promises.
+    unsafe { call_on_stack_asm(stack_top, f, data) }
+}
