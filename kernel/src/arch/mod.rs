@@ -40,3 +40,18 @@ mod irq_calls;
 mod vdso_calls;
 
 pub use imp::*;
+
+/// Assembler text for the address of a label, in eight bytes on every processor.
+#[cfg(target_pointer_width = "64")]
+macro_rules! mark_address {
+    ($label:literal) => {
+        concat!(".quad ", $label)
+    };
+}
+#[cfg(target_pointer_width = "32")]
+macro_rules! mark_address {
+    ($label:literal) => {
+        concat!(".long ", $label, ", 0")
+    };
+}
+pub(crate) use mark_address;

@@ -122,7 +122,7 @@ mod mark {
             asm!(
                 "771:",
                 ".pushsection .noinstr.begin,\"\",%progbits",
-                ".quad 771b",
+                crate::arch::mark_address!("771b"),
                 ".popsection",
                 options(nostack, preserves_flags)
             )
@@ -137,7 +137,7 @@ mod mark {
             asm!(
                 "772:",
                 ".pushsection .noinstr.end,\"\",%progbits",
-                ".quad 772b",
+                crate::arch::mark_address!("772b"),
                 ".popsection",
                 options(nostack, preserves_flags)
             )

@@ -69,15 +69,15 @@ _start:
 3:  adr     r0, \next
     msr     ELR_hyp, r0
     mov     r0, #0x1d3
-    msr     SPSR_hyp, r0
+    msr     spsr_cxsf, r0
     eret
     .endm
 
     .type   primary_entry, %function
 primary_entry:
     mov     r10, r2                 // devicetree
-    leave_hyp 1f
-1:  ldr     r11, =__image_start
+    leave_hyp 5f
+5:  ldr     r11, =__image_start
     add     r11, r11, r9
     ldr     r4, =__idmap_tables
     add     r4, r4, r9
@@ -120,8 +120,8 @@ primary_entry:
     .globl  secondary_entry
     .type   secondary_entry, %function
 secondary_entry:
-    leave_hyp 1f
-1:  ldr     r0, =__idmap_tables
+    leave_hyp 5f
+5:  ldr     r0, =__idmap_tables
     add     r0, r0, r9
     ldr     r1, ={kernel_table}
     ldr     r1, [r1, r9]

@@ -41,7 +41,7 @@ kuser_page:
     pop     {{r4-r7}}
     bx      lr
     .org    0xfa0                   // memory_barrier
-    dmb     ish
+3:  dmb     ish
     bx      lr
     .org    0xfc0                   // cmpxchg: r0: old, r1: new, r2: pointer
     dmb     ish
@@ -51,8 +51,7 @@ kuser_page:
     teqeq   r3, #1
     beq     2b
     rsbs    r0, r3, #0
-    dmb     ish
-    bx      lr
+    b       3b
     .org    0xfe0                   // get_tls
     mrc     p15, 0, r0, c13, c0, 3
     bx      lr

@@ -59,7 +59,7 @@ pub const ELF_MACHINE: u16 = 40;
 pub const CLONE_BACKWARDS: bool = true;
 
 /// The system call table of the native ABI, built from the handlers the rooms register.
-pub const NATIVE_ABI: limen_linux_abi::sysno::Abi = limen_linux_abi::sysno::ARM;
+pub const NATIVE_ABI: limen_linux_abi::sysno::Abi = limen_linux_abi::sysno::ARM_EABI;
 
 /// Builds the native system call table (see [`limen_linux_abi::syscall_table`]).
 macro_rules! native_syscall_table {

@@ -30,7 +30,6 @@ macro_rules! read64 {
         u64::from(low) | u64::from(high) << 32
     }};
 }
-pub(super) use read64;
 
 /// Writes a 64-bit coprocessor register.
 macro_rules! write64 {
@@ -82,7 +81,7 @@ pub unsafe fn hvc(function: usize, a: usize, b: usize, c: usize) -> usize {
     // SAFETY: r0 to r3 in and out. `hvc #0` by its encoding: the target's base architecture does not have it.
     unsafe {
         asm!(".inst 0xe1400070", inout("r0") function => result, inout("r1") a => _, inout("r2") b => _, inout("r3") c => _,
-            clobber_abi("C"), options(nostack))
+            out("r12") _, out("lr") _, options(nostack))
     }
     result
 }
@@ -96,7 +95,7 @@ pub unsafe fn smc(function: usize, a: usize, b: usize, c: usize) -> usize {
     // SAFETY: as above; `smc #0`.
     unsafe {
         asm!(".inst 0xe1600070", inout("r0") function => result, inout("r1") a => _, inout("r2") b => _, inout("r3") c => _,
-            clobber_abi("C"), options(nostack))
+            out("r12") _, out("lr") _, options(nostack))
     }
     result
 }
