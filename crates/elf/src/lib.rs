@@ -20,7 +20,11 @@ pub enum Class {
 
 impl Class {
     /// The class of programs for the processor this code runs on.
-    pub const NATIVE: Self = if size_of::<usize>() == 8 { Self::Bits64 } else { Self::Bits32 };
+    pub const NATIVE: Self = if size_of::<usize>() == 8 {
+        Self::Bits64
+    } else {
+        Self::Bits32
+    };
 
     /// Bytes of a program header.
     pub const fn program_header_size(self) -> usize {
@@ -264,10 +268,22 @@ mod tests {
     fn headers() {
         let h = Header::parse(&header(62, 2, 3), 62, Class::Bits64).unwrap();
         assert_eq!((h.kind, h.entry, h.count), (Kind::Fixed, 0x40_1000, 3));
-        assert_eq!(Header::parse(&header(62, 2, 3), 183, Class::Bits64), Err(Error::NotForUs));
-        assert_eq!(Header::parse(&header(62, 1, 3), 62, Class::Bits64), Err(Error::NotForUs));
-        assert_eq!(Header::parse(&header(62, 3, 0), 62, Class::Bits64), Err(Error::Broken));
-        assert_eq!(Header::parse(&header(62, 3, 65535), 62, Class::Bits64), Err(Error::Broken));
+        assert_eq!(
+            Header::parse(&header(62, 2, 3), 183, Class::Bits64),
+            Err(Error::NotForUs)
+        );
+        assert_eq!(
+            Header::parse(&header(62, 1, 3), 62, Class::Bits64),
+            Err(Error::NotForUs)
+        );
+        assert_eq!(
+            Header::parse(&header(62, 3, 0), 62, Class::Bits64),
+            Err(Error::Broken)
+        );
+        assert_eq!(
+            Header::parse(&header(62, 3, 65535), 62, Class::Bits64),
+            Err(Error::Broken)
+        );
         assert_eq!(Header::parse(b"\x7fELF", 62, Class::Bits64), Err(Error::NotForUs));
         let mut far = header(62, 3, 1);
         far[32..40].copy_from_slice(&u64::MAX.to_le_bytes());
@@ -284,7 +300,10 @@ mod tests {
         b[36..40].copy_from_slice(&0x500_0400u32.to_le_bytes());
         b[42..46].copy_from_slice(&[32, 0, 2, 0]);
         let h = Header::parse(&b, 40, Class::Bits32).unwrap();
-        assert_eq!((h.entry, h.program_headers, h.count, h.table_size()), (0x1_0401, 52, 2, 64));
+        assert_eq!(
+            (h.entry, h.program_headers, h.count, h.table_size()),
+            (0x1_0401, 52, 2, 64)
+        );
         assert_eq!(h.flags, 0x500_0400);
         assert_eq!(Header::parse(&b, 40, Class::Bits64), Err(Error::NotForUs));
         let words: [u32; 8] = [LOAD, 0x1000, 0x1_1000, 0x1_1000, 0x20, 0x3000, 5, 0x1000];

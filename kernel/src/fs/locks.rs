@@ -273,7 +273,11 @@ pub fn get(file: &Arc<File>, table: &Arc<FdTable>, lock: &mut LockRequest, ofd: 
                 kind: if r.write { F_WRLCK } else { F_RDLCK },
                 whence: 0,
                 start: r.first as i64,
-                len: if r.last == END { 0 } else { (r.last - r.first + 1) as i64 },
+                len: if r.last == END {
+                    0
+                } else {
+                    (r.last - r.first + 1) as i64
+                },
                 pid: r.pid,
             }
         }

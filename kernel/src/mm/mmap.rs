@@ -8,8 +8,8 @@ use crate::syscall::SysResult;
 use alloc::sync::Arc;
 use bitflags::bitflags;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use limen_linux_abi::native::{self, mman};
 use limen_linux_abi::Errno;
+use limen_linux_abi::native::{self, mman};
 
 /// `vm.max_map_count`.
 pub static MAX_MAP_COUNT: AtomicUsize = AtomicUsize::new(65530);

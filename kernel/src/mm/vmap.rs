@@ -50,11 +50,6 @@ pub(super) fn range() -> (usize, usize) {
     )
 }
 
-/// KiB of addresses there are for kernel mappings, for `/proc/meminfo`.
-pub fn total_kib() -> usize {
-    (VMAP.1 - VMAP.0) >> 10
-}
-
 /// Pages in use.
 pub fn used_pages() -> usize {
     USED.load(Relaxed)

@@ -124,7 +124,9 @@ fn do_fcntl(fd: i32, cmd: u32, arg: usize, which: Locks) -> SysResult {
             native::Flock::answer,
         ),
         F_GETLK64 | F_SETLK64 | F_SETLKW64 if size_of::<usize>() == 8 => Err(Errno::EINVAL),
-        F_GETLK64 | F_SETLK64 | F_SETLKW64 | F_OFD_GETLK | F_OFD_SETLK | F_OFD_SETLKW if which == Locks::Both => {
+        F_GETLK64 | F_SETLK64 | F_SETLKW64 | F_OFD_GETLK | F_OFD_SETLK | F_OFD_SETLKW
+            if which == Locks::Both =>
+        {
             record_lock(
                 &file,
                 &files,

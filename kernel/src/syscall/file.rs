@@ -107,7 +107,12 @@ fn seek(fd: i32, offset: i64, whence: u32) -> Result<u64, Errno> {
 }
 
 /// `sendfile`: the offset is as wide as the call has it, and moves on.
-fn send<T: Plain + TryInto<i64> + TryFrom<i64>>(out: i32, source: i32, offset: UserPtr<T>, count: usize) -> SysResult {
+fn send<T: Plain + TryInto<i64> + TryFrom<i64>>(
+    out: i32,
+    source: i32,
+    offset: UserPtr<T>,
+    count: usize,
+) -> SysResult {
     let (out, source) = (file(out)?, file(source)?);
     let Some(offset) = offset.non_null() else {
         return splice::sendfile(&out, &source, None, count);

@@ -47,7 +47,11 @@ impl IdWord for Id16 {
         Self::show(id).0.into()
     }
     fn id(self) -> u32 {
-        if self.0 == u16::MAX { u32::MAX } else { self.0.into() }
+        if self.0 == u16::MAX {
+            u32::MAX
+        } else {
+            self.0.into()
+        }
     }
 }
 

@@ -8,8 +8,8 @@ use crate::mm::{AddressSpace, MapFlags, PAGE_SHIFT, PAGE_SIZE, Prot, current_spa
 use crate::syscalls;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use limen_linux_abi::native::{self, mman};
 use limen_linux_abi::Errno;
+use limen_linux_abi::native::{self, mman};
 
 /// `PROT_GROWSDOWN`.
 const PROT_GROWSDOWN: usize = 0x0100_0000;

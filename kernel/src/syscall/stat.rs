@@ -1,13 +1,13 @@
 //! System calls on attributes: the `stat` family, permissions, owners, times, extended attributes, file system figures.
 
 use super::SysResult;
+use super::time::TimeWord;
 use crate::fs::attr::{self, SetTime, Stat};
 use crate::fs::path::Path;
 use crate::fs::walk::{AT_FDCWD, Walk, lookup};
 use crate::fs::{mount, xattr};
 use crate::mm::PAGE_SIZE;
 use crate::mm::copy::{UserString, read_path};
-use super::time::TimeWord;
 use crate::mm::user::{Abi, UserPtr, write_bytes};
 use crate::task::current;
 use core::sync::atomic::Ordering;
@@ -123,11 +123,7 @@ fn do_statx(dirfd: i32, path: usize, flags: u32, mask: u32, to: usize) -> SysRes
     Ok(0)
 }
 
-fn do_statfs<T: Layout>(
-    to: usize,
-    at: &Path,
-    layout: impl Fn(&FsStatus) -> Option<T>,
-) -> SysResult {
+fn do_statfs<T: Layout>(to: usize, at: &Path, layout: impl Fn(&FsStatus) -> Option<T>) -> SysResult {
     let sb = &at.dentry.inode.sb;
     let s = sb.ops.statfs();
     const VALID: u64 = 0x20;

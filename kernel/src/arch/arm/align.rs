@@ -93,7 +93,11 @@ pub fn fix(frame: &mut Frame, addr: usize) -> Outcome {
 /// The instruction is done: the state of an `it` block moves on.
 fn advance_it(frame: &mut Frame) {
     let it = frame.cpsr >> 8 & 0xfc | frame.cpsr >> 25 & 3;
-    let next = if it & 7 == 0 { 0 } else { it & 0xe0 | it << 1 & 0x1f };
+    let next = if it & 7 == 0 {
+        0
+    } else {
+        it & 0xe0 | it << 1 & 0x1f
+    };
     frame.cpsr = frame.cpsr & !super::frame::PSR_IT | (next & 0xfc) << 8 | (next & 3) << 25;
 }
 
@@ -108,7 +112,9 @@ fn run(frame: &mut Frame, access: &Access) -> Result<(), usize> {
     while let Some(r) = list(count) {
         let place = UserPtr::<[u8; 4]>::new(at);
         let result: Result<(), Errno> = if access.load {
-            place.read().map(|bytes| values[count] = u32::from_le_bytes(bytes))
+            place
+                .read()
+                .map(|bytes| values[count] = u32::from_le_bytes(bytes))
         } else {
             place.write((register(frame, r) as u32).to_le_bytes())
         };
@@ -141,7 +147,11 @@ fn multiple(
 ) -> Access {
     let bytes = registers.count_ones() as usize * 4;
     let at = register(frame, base);
-    let end = if up { at.wrapping_add(bytes) } else { at.wrapping_sub(bytes) };
+    let end = if up {
+        at.wrapping_add(bytes)
+    } else {
+        at.wrapping_sub(bytes)
+    };
     let low = if up { at } else { end };
     Access {
         load,
@@ -170,7 +180,13 @@ fn arm(frame: &Frame, word: u32) -> Option<Access> {
         } else {
             register(frame, (word & 15) as usize)
         };
-        return double(frame, base, (first, first + 1), !bit(5), (offset, up, before, !before || back));
+        return double(
+            frame,
+            base,
+            (first, first + 1),
+            !bit(5),
+            (offset, up, before, !before || back),
+        );
     }
     None
 }
@@ -187,7 +203,11 @@ fn double(
         return None;
     }
     let at = register(frame, base) & if base == 15 { !3 } else { !0 };
-    let end = if up { at.wrapping_add(offset) } else { at.wrapping_sub(offset) };
+    let end = if up {
+        at.wrapping_add(offset)
+    } else {
+        at.wrapping_sub(offset)
+    };
     Some(Access {
         load,
         registers: 0,

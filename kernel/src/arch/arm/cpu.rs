@@ -41,7 +41,10 @@ pub fn hwcap() -> (usize, usize) {
     let isar0 = sysreg::read!("p15, 0, {}, c0, c2, 0");
     let isar5 = sysreg::read!("p15, 0, {}, c0, c2, 5");
     // half, thumb, fastmult, vfp, edsp, vfpv3, tls, lpae, evtstrm
-    let (mut one, mut two) = (1 << 1 | 1 << 2 | 1 << 4 | 1 << 6 | 1 << 7 | 1 << 13 | 1 << 15 | 1 << 20 | 1 << 21, 0);
+    let (mut one, mut two) = (
+        1 << 1 | 1 << 2 | 1 << 4 | 1 << 6 | 1 << 7 | 1 << 13 | 1 << 15 | 1 << 20 | 1 << 21,
+        0,
+    );
     // Register, field, least value, bit (Linux: `uapi/asm/hwcap.h`).
     let first = [
         (mvfr1, 8, 1, 12),  // NEON

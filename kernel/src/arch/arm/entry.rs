@@ -228,7 +228,13 @@ pub fn init_cpu() {
         fn set_mode_stacks(scratch: *mut [[u32; 8]; 4]);
     }
     // SAFETY: this CPU's own words.
-    unsafe { set_mode_stacks((&raw mut SCRATCH).cast::<[[u32; 8]; 4]>().add(super::smp::cpu_id())) }
+    unsafe {
+        set_mode_stacks(
+            (&raw mut SCRATCH)
+                .cast::<[[u32; 8]; 4]>()
+                .add(super::smp::cpu_id()),
+        )
+    }
 }
 
 /// Runs the handler of an exception from user mode: user space is closed meanwhile.

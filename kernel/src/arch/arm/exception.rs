@@ -143,7 +143,11 @@ pub fn user_undefined(frame: &mut Frame) {
 
 /// Whether the instruction is one of those that debuggers put for a breakpoint.
 fn is_breakpoint(frame: &Frame) -> bool {
-    let half = |at| crate::mm::user::UserPtr::<u16>::new(at).read().map_or(0, u32::from);
+    let half = |at| {
+        crate::mm::user::UserPtr::<u16>::new(at)
+            .read()
+            .map_or(0, u32::from)
+    };
     let word = half(frame.pc) | half(frame.pc.wrapping_add(2)) << 16;
     if frame.thumb() {
         word & 0xffff == 0xde01 || word == 0xa000_f7f0

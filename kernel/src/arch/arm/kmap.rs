@@ -204,7 +204,9 @@ impl Builder {
             fn replace_kernel_table(table: usize);
         }
         // SAFETY: the root is ours; the kernel's gigabyte is its last entry.
-        let table = Entry(unsafe { self.root.add(LINEAR_BASE >> 30).read() }).phys().as_usize();
+        let table = Entry(unsafe { self.root.add(LINEAR_BASE >> 30).read() })
+            .phys()
+            .as_usize();
         KERNEL_TABLE.store(table as u32, Ordering::Relaxed);
         // Secondary CPUs read it with their caches off.
         // SAFETY: cleaning a cache line changes nothing. The identity map of early boot is current, so the function can be called at its
@@ -223,4 +225,3 @@ impl Builder {
         }
     }
 }
-

@@ -14,7 +14,7 @@ static mut BOOT_LOCAL: CpuLocal = CpuLocal {
     this: &raw const BOOT_LOCAL,
     current: &raw const BOOT_THREAD,
     kernel_stack_top: 0,
-    scratch: [0; 2],
+    scratch: [0; 4],
     irq_stack_top: 0,
     id: 0,
 };

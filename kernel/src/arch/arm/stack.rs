@@ -1,5 +1,8 @@
 //! The kernel stack as a backtrace sees it.
 
+/// Where the return address lies, from the frame pointer on.
+pub const RETURN_ADDRESS: usize = size_of::<usize>();
+
 /// The frame pointer of the caller: there lie its caller's frame pointer and its return address.
 #[inline(always)]
 pub fn frame_pointer() -> usize {

@@ -44,7 +44,11 @@ pub fn private(frame: &mut Frame) -> Option<usize> {
         // The rest of the private numbers: an illegal instruction, unless they are of the range that must say ENOSYS.
         n if n < 0x7ff => return None,
         n if n <= 0xffff => {
-            crate::signal::force_fault(SIGILL, ILL_ILLTRP, frame.pc.wrapping_sub(if frame.thumb() { 2 } else { 4 }));
+            crate::signal::force_fault(
+                SIGILL,
+                ILL_ILLTRP,
+                frame.pc.wrapping_sub(if frame.thumb() { 2 } else { 4 }),
+            );
             Ok(0)
         }
         _ => return None,

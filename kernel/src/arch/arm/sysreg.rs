@@ -106,7 +106,9 @@ pub unsafe fn smc(function: usize, a: usize, b: usize, c: usize) -> usize {
 /// A debugger (or QEMU) was promised; without one the instruction is a system call from the kernel.
 pub unsafe fn semihosting(operation: usize, block: *const usize) {
     // SAFETY: as the caller promises; `block` is what the call reads. The result comes in r0; the link register is the exception's.
-    unsafe { asm!("svc #0x123456", inout("r0") operation => _, in("r1") block, out("lr") _, options(nostack)) }
+    unsafe {
+        asm!("svc #0x123456", inout("r0") operation => _, in("r1") block, out("lr") _, options(nostack))
+    }
 }
 
 /// Sleeps until an interrupt is pending, masked or not.
@@ -125,7 +127,9 @@ pub fn store_barrier() {
 /// Empties the TLB on every CPU, after earlier stores to tables.
 pub fn flush_all() {
     // SAFETY: forgetting translations is always allowed. TLBIALLIS.
-    unsafe { asm!("dsb ishst", "mcr p15, 0, {0}, c8, c3, 0", "dsb ish", "isb", in(reg) 0, options(nostack, preserves_flags)) }
+    unsafe {
+        asm!("dsb ishst", "mcr p15, 0, {0}, c8, c3, 0", "dsb ish", "isb", in(reg) 0, options(nostack, preserves_flags))
+    }
 }
 
 /// How wide this processor's address-space identifiers are.

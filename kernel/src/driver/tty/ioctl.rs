@@ -5,11 +5,11 @@ use super::{State, Tty, pty};
 use crate::mm::user::UserPtr;
 use crate::syscall::SysResult;
 use crate::task::current;
+use limen_linux_abi::Errno;
 use limen_linux_abi::native::ioc;
 use limen_linux_abi::native::ioctl::*;
 use limen_linux_abi::native::termios::{CHARS_AT, LINE_AT, OLD_CHARS, OLD_SIZE};
 use limen_linux_abi::native::termios2::*;
-use limen_linux_abi::Errno;
 use limen_tty::{Termios, cc};
 
 /// `CAP_SYS_ADMIN`.

@@ -18,9 +18,9 @@ use alloc::format;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering};
+use limen_linux_abi::Errno;
 use limen_linux_abi::native::ioc;
 use limen_linux_abi::native::ioctl::{FIONREAD, TIOCOUTQ};
-use limen_linux_abi::Errno;
 use limen_tty::Termios;
 
 /// `TIOCPKT_*`: what packet mode tells the master.

@@ -1,9 +1,9 @@
 //! The files about the whole machine: `meminfo`, `stat`, `cpuinfo`, `uptime` and the rest of `/proc`'s top level, and `/proc/net`.
 
 use super::TREE;
+use crate::arch::mmu::VMAP;
 use crate::fs::inode::FileType;
 use crate::fs::pseudo::{Directory, Node, Text, with_string};
-use crate::arch::mmu::VMAP;
 use crate::mm::PAGE_SIZE;
 use crate::sched::stats;
 use crate::trace::WORD_DIGITS;
