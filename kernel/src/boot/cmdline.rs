@@ -41,6 +41,20 @@ pub fn value(name: &str) -> Option<&'static str> {
         .last()
 }
 
+/// The value of `name=value` in bytes, which may end in `K`, `M` or `G`; `None` if it is not there or is not a size.
+pub fn size(name: &str) -> Option<u64> {
+    let value = value(name)?;
+    let digits = value.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let shift = match &value[digits.len()..] {
+        "" => 0,
+        "K" | "k" => 10,
+        "M" | "m" => 20,
+        "G" | "g" => 30,
+        _ => return None,
+    };
+    digits.parse::<u64>().ok()?.checked_mul(1 << shift)
+}
+
 /// Whether the bare word `name` was given.
 pub fn flag(name: &str) -> bool {
     words().any(|w| w == name)

@@ -6,7 +6,7 @@
 
 use super::{PAGE_SHIFT, PAGE_SIZE, PhysAddr};
 use crate::arch::{irq, mmu, smp};
-use crate::boot::{BootInfo, PhysRange};
+use crate::boot::{BootInfo, PhysRange, cmdline};
 use crate::sync::{IrqSpinLock, MAX_CPUS};
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering::Relaxed};
@@ -319,13 +319,25 @@ pub fn reserve() -> usize {
     RESERVE.load(Relaxed)
 }
 
-/// Calls `f(start, end)` (frame numbers) for each free run of `memory` without `reserved`.
-fn for_each_free(memory: &[PhysRange], reserved: &[PhysRange], mut f: impl FnMut(u64, u64)) {
+/// The frame where the first `limit` bytes of `memory` end: what lies behind them is not used (`mem=` on the command line).
+fn end_of_first(memory: &[PhysRange], limit: u64) -> u64 {
+    let mut left = limit;
+    for range in memory {
+        if range.size >= left {
+            return (range.start.as_u64() + left) / PAGE_SIZE as u64;
+        }
+        left -= range.size;
+    }
+    u64::MAX
+}
+
+/// Calls `f(start, end)` (frame numbers) for each free run of `memory` without `reserved`, up to the frame `cut`.
+fn for_each_free(memory: &[PhysRange], reserved: &[PhysRange], cut: u64, mut f: impl FnMut(u64, u64)) {
     let page = PAGE_SIZE as u64;
     for range in memory {
         // Frame 0 is never used: a physical address of 0 means "none" here and there.
         let mut at = range.start.as_u64().div_ceil(page).max(1);
-        let end = (range.start.as_u64() + range.size) / page;
+        let end = ((range.start.as_u64() + range.size) / page).min(cut);
         while at < end {
             // The reserved range that begins first among those that end after `at`.
             let next = reserved
@@ -351,12 +363,16 @@ fn for_each_free(memory: &[PhysRange], reserved: &[PhysRange], mut f: impl FnMut
 /// Takes over all memory the boot protocol reported. Boot CPU, once, first.
 pub fn init(info: &BootInfo<'_>) {
     let largest_block = 1u64 << (ORDERS - 1);
+    let cut = match cmdline::size("mem") {
+        Some(limit) => end_of_first(info.memory, limit),
+        None => u64::MAX,
+    };
     let (mut first, mut last, mut best) = (u64::MAX, 0, (0, 0));
-    for_each_free(info.memory, &[], |start, end| {
+    for_each_free(info.memory, &[], cut, |start, end| {
         first = first.min(start);
         last = last.max(end);
     });
-    for_each_free(info.memory, info.reserved, |start, end| {
+    for_each_free(info.memory, info.reserved, cut, |start, end| {
         if end - start > best.1 - best.0 {
             best = (start, end);
         }
@@ -383,7 +399,7 @@ pub fn init(info: &BootInfo<'_>) {
     let records = records();
     let mut buddy = BUDDY.lock();
     buddy.set_len(len as u32);
-    for_each_free(info.memory, info.reserved, |start, end| {
+    for_each_free(info.memory, info.reserved, cut, |start, end| {
         let end = if end == best.1 { end - need } else { end }.min(last);
         if start < end {
             buddy.add_range(&records, (start - base) as u32, (end - base) as u32);

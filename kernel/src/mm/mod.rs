@@ -96,7 +96,12 @@ pub fn init(info: &BootInfo<'_>) {
     info!(
         "Memory: {} KiB free of {} KiB",
         frame::free_count() * PAGE_SIZE / 1024,
-        info.memory.iter().map(|r| r.size).sum::<u64>() / 1024
+        info.memory
+            .iter()
+            .map(|r| r.size)
+            .sum::<u64>()
+            .min(crate::boot::cmdline::size("mem").unwrap_or(u64::MAX))
+            / 1024
     );
 }
 
