@@ -190,16 +190,20 @@ fn enter(at: Path) -> SysResult {
     Ok(0)
 }
 
-/// Layouts of directory entries.
-#[derive(Clone, Copy, PartialEq)]
-enum Layout {
-    /// `linux_dirent64`.
-    New,
-    /// `linux_dirent`, the type in the last byte.
-    Old,
+/// How entries are laid out: as `linux_dirent64` (`NEW`), or as `linux_dirent` with the type in the last byte. Constants, because what the
+/// file system calls for each entry knows no others.
+struct Entry<const NEW: bool>;
+
+impl<const NEW: bool> Entry<NEW> {
+    /// Bytes of the number and of the position, which come first.
+    const WORD: usize = if NEW { 8 } else { size_of::<usize>() };
+    /// Bytes before the name: those two, the length, and a new entry's type.
+    const HEADER: usize = 2 * Self::WORD + if NEW { 3 } else { 2 };
+    /// Bytes behind the name: its NUL, and an old entry's type.
+    const END: usize = if NEW { 1 } else { 2 };
 }
 
-fn list(fd: i32, buf: usize, size: u32, layout: Layout) -> SysResult {
+fn list<const NEW: bool>(fd: i32, buf: usize, size: u32) -> SysResult {
     let file = file(fd)?;
     if !file.mode().contains(FileMode::READ) {
         return Err(Errno::EBADF);
@@ -214,19 +218,12 @@ fn list(fd: i32, buf: usize, size: u32, layout: Layout) -> SysResult {
     let mut pos = file.pos.lock();
     let mut used = 0usize;
     let mut error = None;
-    // The number and the position, 64 bits each or a word each, then the length. The type is before the name, or behind its NUL.
-    let word = match layout {
-        Layout::New => 8,
-        Layout::Old => size_of::<usize>(),
-    };
-    let (header, end) = match layout {
-        Layout::New => (19, 1),
-        Layout::Old => (2 * word + 2, 2),
-    };
     // Names have at most 255 bytes.
     let mut buffer = [0; 280];
     let mut emit = |name: &[u8], ino: u64, kind: FileType, next: u64| {
-        let len = (header + name.len() + end).next_multiple_of(word);
+        let word = Entry::<NEW>::WORD;
+        let header = Entry::<NEW>::HEADER;
+        let len = (header + name.len() + Entry::<NEW>::END).next_multiple_of(word);
         let Some(record) = buffer.get_mut(..len).filter(|_| used + len <= size as usize) else {
             error = Some(Errno::EINVAL);
             return false;
@@ -236,7 +233,7 @@ fn list(fd: i32, buf: usize, size: u32, layout: Layout) -> SysResult {
         record[word..2 * word].copy_from_slice(&next.to_le_bytes()[..word]);
         record[2 * word..2 * word + 2].copy_from_slice(&(len as u16).to_le_bytes());
         record[header..header + name.len()].copy_from_slice(name);
-        let kind_at = if layout == Layout::New { 18 } else { len - 1 };
+        let kind_at = if NEW { 18 } else { len - 1 };
         record[kind_at] = kind as u8;
         if copy_out(buf.wrapping_add(used), record) != len {
             error = Some(Errno::EFAULT);
@@ -357,10 +354,10 @@ crate::syscalls! {
         do_readlink(dirfd, path, buf, size)
     }
     fn getdents64(fd: i32, buf: usize, size: u32) {
-        list(fd, buf, size, Layout::New)
+        list::<true>(fd, buf, size)
     }
     fn getdents(fd: i32, buf: usize, size: u32) {
-        list(fd, buf, size, Layout::Old)
+        list::<false>(fd, buf, size)
     }
     fn mount(source: usize, target: usize, fs_type: usize, flags: u32, data: usize) {
         super::mount::do_mount(source, target, fs_type, flags, data)
