@@ -1,5 +1,6 @@
 //! The machine around the processor, as the devicetree tells it: devices, power-off, reset, wall clock, entropy.
 
+use crate::driver::virtio::pci::PciConfig;
 use super::interrupt::{self, Irq};
 use super::{devicetree, gic, psci, smp, sysreg};
 use crate::mm::map_device;
@@ -95,20 +96,6 @@ pub fn virtio_mmio() -> Vec<VirtioMmio> {
         });
     }
     slots
-}
-
-/// How PCI configuration space is reached.
-#[derive(Clone, Copy, Debug)]
-pub enum PciConfig {
-    /// Memory-mapped (ECAM).
-    Ecam {
-        /// Physical base.
-        base: u64,
-        /// 32-bit memory window for BARs the firmware has not placed: physical start and size.
-        window32: (u64, u64),
-        /// 64-bit memory window: physical start and size, size 0 if none.
-        window64: (u64, u64),
-    },
 }
 
 /// The machine's PCI host bridge, if it has one.

@@ -2,16 +2,8 @@
 
 use super::interrupt::Irq;
 use super::{devicetree, gic};
+use crate::driver::serial::SerialKind;
 use alloc::vec::Vec;
-
-/// What kind of port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SerialKind {
-    /// A 16550, byte-wide registers.
-    Uart16550,
-    /// An Arm PL011, 32-bit registers.
-    Pl011,
-}
 
 /// A port's registers, mapped.
 #[derive(Debug)]
@@ -45,10 +37,8 @@ impl SerialRegisters {
 
 /// A serial port of the machine.
 pub struct Serial {
-    /// What it is.
+    /// What it is, with its registers.
     pub kind: SerialKind,
-    /// Its registers.
-    pub registers: SerialRegisters,
     /// Its interrupt.
     pub irq: Irq,
 }
@@ -58,7 +48,7 @@ pub fn ports() -> Vec<Serial> {
     let tree = devicetree::tree();
     let mut found = Vec::new();
     for node in tree.all_nodes() {
-        let kind = if devicetree::is_compatible(&node, "arm,pl011") {
+        let kind: fn(SerialRegisters) -> SerialKind = if devicetree::is_compatible(&node, "arm,pl011") {
             SerialKind::Pl011
         } else if devicetree::is_compatible(&node, "ns16550a") {
             SerialKind::Uart16550
@@ -79,13 +69,13 @@ pub fn ports() -> Vec<Serial> {
             continue;
         }
         gic::set_edge(number, edge);
-        found.push(Serial {
-            kind,
-            registers: SerialRegisters(registers),
+        let port = Serial {
+            kind: kind(SerialRegisters(registers)),
             irq: Irq(number),
-        });
+        };
+        found.push((base, port));
     }
     // The tree's order is arbitrary: the lower address is the first port of QEMU's machines.
-    found.sort_unstable_by_key(|s| s.registers.0 as usize);
-    found
+    found.sort_unstable_by_key(|(base, _)| *base);
+    found.into_iter().map(|(_, port)| port).collect()
 }

@@ -2,26 +2,23 @@
 
 use super::{devicetree, hcall};
 use core::sync::atomic::{AtomicUsize, Ordering};
+use flat_device_tree::node::FdtNode;
 
 /// The terminal's number; all ones until there is one.
 static TERMINAL: AtomicUsize = AtomicUsize::new(usize::MAX);
 /// How often a full terminal is asked before bytes are given up.
 const PATIENCE: usize = 10_000_000;
 
-/// The terminals the machine has: numbers, the console first.
-pub(super) fn terminals() -> impl Iterator<Item = u64> {
+/// The terminals the machine has, the console first.
+pub(super) fn terminals() -> impl Iterator<Item = FdtNode<'static, 'static>> {
     devicetree::tree()
         .all_nodes()
-        .filter(|node| {
-            node.compatible()
-                .is_some_and(|all| all.all().any(|name| name == "hvterm1"))
-        })
-        .filter_map(|node| devicetree::property(&node, "reg"))
+        .filter(|node| node.compatible().is_some_and(|all| all.all().any(|name| name == "hvterm1")))
 }
 
 /// Finds the console.
 pub(super) fn init() {
-    if let Some(number) = terminals().next() {
+    if let Some(number) = terminals().find_map(|node| devicetree::property(&node, "reg")) {
         TERMINAL.store(number as usize, Ordering::Release);
     }
 }

@@ -1,7 +1,7 @@
 //! The machine around the processor: devices, power-off, reset, wall clock, entropy.
 
 use super::interrupt::Irq;
-pub use super::pci::{PciConfig, pci};
+pub use super::pci::pci;
 use super::{devicetree, interrupt, rtas, smp};
 use alloc::vec::Vec;
 use core::arch::asm;

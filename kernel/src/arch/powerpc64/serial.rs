@@ -1,18 +1,13 @@
 //! Where the machine's serial ports are: the hypervisor's terminals.
 
 use super::interrupt::Irq;
+use super::{console, devicetree, hcall};
+use crate::driver::serial::{Received, SerialKind, Uart};
+use alloc::boxed::Box;
 use alloc::vec::Vec;
+use flat_device_tree::node::FdtNode;
 
-/// What kind of port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SerialKind {
-    /// A 16550, byte-wide registers.
-    Uart16550,
-    /// An Arm PL011, 32-bit registers.
-    Pl011,
-}
-
-/// A port's registers, mapped.
+/// A port's registers, mapped: for the drivers of such ports, of which this machine has none.
 #[derive(Debug)]
 pub struct SerialRegisters(*mut u8);
 
@@ -44,15 +39,77 @@ impl SerialRegisters {
 
 /// A serial port of the machine.
 pub struct Serial {
-    /// What it is.
+    /// What it is, with its registers.
     pub kind: SerialKind,
-    /// Its registers.
-    pub registers: SerialRegisters,
     /// Its interrupt.
     pub irq: Irq,
 }
 
+/// A hypervisor's terminal: calls take and give up to 16 bytes.
+struct Terminal {
+    number: usize,
+    received: [u8; 16],
+    /// What of `received` is still to be taken.
+    left: core::ops::Range<usize>,
+    gathered: [u8; 16],
+    count: usize,
+}
+
+/// How often a full terminal is asked before bytes are given up.
+const PATIENCE: usize = 1_000_000;
+
+impl Uart for Terminal {
+    fn init(&mut self) {
+        hcall::call(hcall::VIO_SIGNAL, self.number, 1, 0, 0);
+    }
+    fn receive(&mut self) -> Option<Received> {
+        if self.left.is_empty() {
+            let (_, [count, first, second]) = hcall::call(hcall::GET_TERM_CHAR, self.number, 0, 0, 0);
+            self.received[..8].copy_from_slice(&first.to_be_bytes());
+            self.received[8..].copy_from_slice(&second.to_be_bytes());
+            self.left = 0..count.min(16);
+        }
+        Some(Ok(self.received[self.left.next()?]))
+    }
+    fn can_transmit(&mut self) -> bool {
+        true
+    }
+    fn transmit(&mut self, byte: u8) {
+        self.gathered[self.count] = byte;
+        self.count += 1;
+        if self.count == self.gathered.len() {
+            self.flush();
+        }
+    }
+    fn transmit_interrupt(&mut self, _: bool) {}
+    fn idle(&mut self) -> bool {
+        true
+    }
+    fn acknowledge(&mut self) {}
+    fn flush(&mut self) {
+        let mut patience = PATIENCE;
+        while self.count > 0 && !console::put(self.number, &self.gathered[..self.count]) && patience > 0 {
+            patience -= 1;
+        }
+        self.count = 0;
+    }
+}
+
 /// The machine's serial ports, the console first.
 pub fn ports() -> Vec<Serial> {
-    Vec::new()
+    let terminal = |node: FdtNode<'_, '_>| {
+        let number = devicetree::property(&node, "reg")? as usize;
+        let irq = devicetree::cell(node.property("interrupts")?.value, 0)?;
+        Some(Serial {
+            kind: SerialKind::Hypervisor(Box::new(Terminal {
+                number,
+                received: [0; 16],
+                left: 0..0,
+                gathered: [0; 16],
+                count: 0,
+            })),
+            irq: Irq(irq),
+        })
+    };
+    console::terminals().filter_map(terminal).collect()
 }

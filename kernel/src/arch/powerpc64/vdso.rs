@@ -52,18 +52,26 @@ vdso_sigtramp:
     sc
     .size   vdso_sigtramp, . - vdso_sigtramp
 
+    // C libraries call these without a stack frame of their own, with what they keep in the red zone and the return address where a callee would put
+    // it: a frame that spares both.
+    .macro enter
+    mflr    0
+    stdu    1, -352(1)
+    std     0, 48(1)
+    .endm
+    .macro leave
+    ld      0, 48(1)
+    addi    1, 1, 352
+    mtlr    0
+    .endm
+
     .macro call_kept name, function
     .globl  \name
     .type   \name, %function
 \name:
-    mflr    0
-    std     0, 16(1)
-    std     1, -32(1)
-    addi    1, 1, -32
+    enter
     bl      \function
-    addi    1, 1, 32
-    ld      0, 16(1)
-    mtlr    0
+    leave
     // Zero, or a negative error.
     crclr   3
     cmpdi   1, 3, 0
@@ -81,19 +89,14 @@ vdso_sigtramp:
     .globl  vdso_time_entry
     .type   vdso_time_entry, %function
 vdso_time_entry:
-    mflr    0
-    std     0, 16(1)
-    std     1, -64(1)
-    addi    1, 1, -64
-    std     3, 48(1)
+    enter
+    std     3, 56(1)
     addi    3, 1, 32
     li      4, 0
     bl      {gettimeofday}
     ld      3, 32(1)
-    ld      4, 48(1)
-    addi    1, 1, 64
-    ld      0, 16(1)
-    mtlr    0
+    ld      4, 56(1)
+    leave
     crclr   3
     cmpdi   1, 4, 0
     beqlr   1

@@ -1,5 +1,6 @@
 //! The machine around the processor: devices found, power-off, reset.
 
+use crate::driver::virtio::pci::PciConfig;
 use super::acpi::{self, Register};
 use super::cpu::{self, Features, inb, outb, outw};
 use super::interrupt::{Irq, LEVEL, LOW};
@@ -83,20 +84,6 @@ fn parse_slot(text: &str) -> Option<VirtioMmio> {
         size: number(size)? as usize,
         irq: Irq(line as u32),
     })
-}
-
-/// How PCI configuration space is reached.
-#[derive(Clone, Copy, Debug)]
-pub enum PciConfig {
-    /// Memory-mapped (ECAM).
-    Ecam {
-        /// Physical base.
-        base: u64,
-        /// 32-bit memory window for BARs the firmware has not placed: physical start and size.
-        window32: (u64, u64),
-        /// 64-bit memory window: physical start and size, size 0 if none.
-        window64: (u64, u64),
-    },
 }
 
 /// The machine's PCI host bridge, if it has one.

@@ -2,17 +2,8 @@
 
 use super::cpu::{inb, outb};
 use super::interrupt::{Irq, LEVEL, LOW};
+use crate::driver::serial::SerialKind;
 use alloc::vec::Vec;
-
-/// What kind of port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SerialKind {
-    /// A 16550, byte-wide registers.
-    Uart16550,
-    #[allow(dead_code, reason = "portable drivers name it; other processors have it")]
-    /// An Arm PL011, 32-bit registers.
-    Pl011,
-}
 
 /// A port's registers: here, I/O ports.
 #[derive(Debug)]
@@ -41,10 +32,8 @@ impl SerialRegisters {
 
 /// A serial port of the machine.
 pub struct Serial {
-    /// What it is.
+    /// What it is, with its registers.
     pub kind: SerialKind,
-    /// Its registers.
-    pub registers: SerialRegisters,
     /// Its interrupt.
     pub irq: Irq,
 }
@@ -64,8 +53,7 @@ pub fn ports() -> Vec<Serial> {
             Irq(o.gsi | if o.trigger.level { LEVEL } else { 0 } | if o.trigger.low { LOW } else { 0 })
         });
         found.push(Serial {
-            kind: SerialKind::Uart16550,
-            registers,
+            kind: SerialKind::Uart16550(registers),
             irq,
         });
     }

@@ -1,16 +1,30 @@
-//! Serial ports as terminals: `ttyS0` (16550) and `ttyAMA0` (PL011). The register drivers below know nothing of where their registers are; the
-//! architecture says that ([`crate::arch::serial`]).
+//! Serial ports as terminals: `ttyS0` (16550), `ttyAMA0` (PL011) and `hvc0` (a hypervisor's terminal). The register drivers below know nothing of where
+//! their registers are; the architecture says that ([`crate::arch::serial`]).
 
 mod pl011;
 mod uart16550;
 
 use crate::arch::{interrupt, serial};
 use crate::driver::tty::{self, Driver, Tty};
+use crate::driver::virtio::hvc;
 use crate::log;
 use crate::sync::IrqSpinLock;
 use alloc::boxed::Box;
 use alloc::sync::{Arc, Weak};
 use limen_tty::{B9600, ControlFlags, Fault, Termios};
+
+/// What kind of port the architecture has found.
+pub enum SerialKind {
+    /// A 16550, byte-wide registers.
+    #[allow(dead_code, reason = "machines differ")]
+    Uart16550(serial::SerialRegisters),
+    /// An Arm PL011, 32-bit registers.
+    #[allow(dead_code, reason = "machines differ")]
+    Pl011(serial::SerialRegisters),
+    /// The hypervisor's terminal, whose driver is the architecture's.
+    #[allow(dead_code, reason = "machines differ")]
+    Hypervisor(Box<dyn Uart>),
+}
 
 /// A byte, or what went wrong instead.
 pub type Received = Result<u8, Fault>;
@@ -31,6 +45,8 @@ pub trait Uart: Send {
     fn idle(&mut self) -> bool;
     /// Acknowledges interrupts.
     fn acknowledge(&mut self);
+    /// Nothing follows for now: what was gathered is sent.
+    fn flush(&mut self) {}
 }
 
 struct Port {
@@ -87,6 +103,7 @@ impl Port {
             let mut n = 0;
             while n < bytes.len() && uart.can_transmit() {
                 if tty.pull(&mut bytes[n..=n]) == 0 {
+                    uart.flush();
                     uart.transmit_interrupt(false);
                     return;
                 }
@@ -128,6 +145,7 @@ impl log::Console for Port {
             }
             put(&mut **uart, *byte);
         }
+        uart.flush();
     }
 }
 
@@ -146,16 +164,11 @@ pub fn init() {
     for (number, found) in serial::ports().into_iter().enumerate() {
         let number = number as u32;
         let (name, dev, uart): (_, _, Box<dyn Uart>) = match found.kind {
-            serial::SerialKind::Uart16550 => (
-                "ttyS",
-                (4, 64 + number),
-                Box::new(uart16550::Uart16550::new(found.registers)),
-            ),
-            serial::SerialKind::Pl011 => (
-                "ttyAMA",
-                (204, 64 + number),
-                Box::new(pl011::Pl011::new(found.registers)),
-            ),
+            SerialKind::Uart16550(registers) => {
+                ("ttyS", (4, 64 + number), Box::new(uart16550::Uart16550::new(registers)))
+            }
+            SerialKind::Pl011(registers) => ("ttyAMA", (204, 64 + number), Box::new(pl011::Pl011::new(registers))),
+            SerialKind::Hypervisor(uart) => ("hvc", (hvc::MAJOR, hvc::number()), uart),
         };
         let port = Arc::new(Port {
             uart: IrqSpinLock::new(uart),

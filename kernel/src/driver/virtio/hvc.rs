@@ -11,11 +11,16 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use limen_tty::Termios;
 
 /// Major number of `hvc` terminals.
-const MAJOR: u32 = 229;
+pub const MAJOR: u32 = 229;
 /// Longest line of the log put together before it is sent.
 const LINE: usize = 1200;
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
+
+/// The next terminal's number: the machine's own come before virtio's.
+pub fn number() -> u32 {
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
 
 /// A terminal on a port.
 pub struct Hvc {
@@ -45,7 +50,7 @@ impl Driver for Line {
 
 /// Makes the terminal of a console port.
 pub fn make(port: &Arc<Port>) {
-    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let number = number();
     let hvc = Arc::new(Hvc {
         port: Arc::downgrade(port),
         tty: Once::new(),

@@ -4,8 +4,8 @@
 pub mod blk;
 pub mod console;
 mod hal;
-mod hvc;
-mod pci;
+pub mod hvc;
+pub mod pci;
 mod port;
 mod rng;
 

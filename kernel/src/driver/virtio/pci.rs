@@ -2,45 +2,101 @@
 
 use super::{Attention, Device, Memory};
 use crate::arch::interrupt;
-use crate::arch::platform::{self, PciConfig};
+use crate::arch::platform;
+use core::sync::atomic::{AtomicU64, Ordering};
 use virtio_drivers::transport::pci::bus::{
     BarInfo, Command, ConfigurationAccess, DeviceFunction, MemoryBarType, PciRoot,
 };
 use virtio_drivers::transport::pci::{PciTransport, virtio_device_type};
 
-/// Configuration space of bus 0, memory-mapped.
-struct Bus0 {
-    base: *mut u8,
+/// How PCI configuration space is reached, as the architecture says.
+#[derive(Clone, Copy, Debug)]
+pub enum PciConfig {
+    /// Memory-mapped (ECAM).
+    #[allow(dead_code, reason = "machines differ")]
+    Ecam {
+        /// Physical base.
+        base: u64,
+        /// 32-bit memory window for BARs the firmware has not placed: physical start and size.
+        window32: (u64, u64),
+        /// 64-bit memory window: physical start and size, size 0 if none.
+        window64: (u64, u64),
+    },
+    /// By calls of firmware, which also hands out messages.
+    #[allow(dead_code, reason = "machines differ")]
+    Firmware {
+        /// What it does.
+        calls: Calls,
+        /// 32-bit memory window: bus address and size.
+        window32: (u64, u64),
+        /// 64-bit memory window: bus address, which is the physical one, and size.
+        window64: (u64, u64),
+        /// What must be added to a 32-bit bus address for the physical one.
+        offset32: u64,
+    },
+}
+
+/// Firmware's functions for bus 0. A function of a device is `device << 3 | function`.
+#[derive(Clone, Copy, Debug)]
+pub struct Calls {
+    /// Reads the aligned word at an offset.
+    pub read: fn(u8, u8) -> u32,
+    /// Writes it.
+    pub write: fn(u8, u8, u32),
+    /// Makes the device send messages: its first one. Firmware fills the message table.
+    pub message: fn(u8) -> Option<interrupt::Irq>,
+}
+
+/// What must be added to bus addresses below 4 GiB.
+static OFFSET32: AtomicU64 = AtomicU64::new(0);
+
+/// The physical address of a bus address.
+pub fn to_phys(bus: u64) -> u64 {
+    if bus >> 32 == 0 {
+        bus + OFFSET32.load(Ordering::Relaxed)
+    } else {
+        bus
+    }
+}
+
+/// Configuration space of bus 0.
+#[derive(Clone, Copy)]
+enum Bus0 {
+    Memory(*mut u8),
+    Firmware(Calls),
 }
 
 /// Bytes of one bus' configuration space.
 const BUS_SIZE: usize = 1 << 20;
 
-impl Bus0 {
-    fn register(&self, f: DeviceFunction, offset: u8) -> Option<*mut u32> {
-        if f.bus != 0 {
-            return None;
-        }
-        let at =
-            usize::from(f.device & 31) << 15 | usize::from(f.function & 7) << 12 | usize::from(offset & 0xfc);
-        Some(self.base.wrapping_add(at).cast())
-    }
+fn number(f: DeviceFunction) -> u8 {
+    f.device << 3 | f.function & 7
+}
+
+fn register(base: *mut u8, f: DeviceFunction, offset: u8) -> *mut u32 {
+    let at = usize::from(number(f)) << 12 | usize::from(offset & 0xfc);
+    base.wrapping_add(at).cast()
 }
 
 impl ConfigurationAccess for Bus0 {
     fn read_word(&self, f: DeviceFunction, offset: u8) -> u32 {
-        // SAFETY: the whole bus is mapped, and reads are aligned.
-        self.register(f, offset)
-            .map_or(u32::MAX, |r| unsafe { r.read_volatile() })
+        match self {
+            _ if f.bus != 0 => u32::MAX,
+            // SAFETY: the whole bus is mapped, and reads are aligned.
+            Bus0::Memory(base) => unsafe { register(*base, f, offset).read_volatile() },
+            Bus0::Firmware(calls) => (calls.read)(number(f), offset & 0xfc),
+        }
     }
     fn write_word(&mut self, f: DeviceFunction, offset: u8, data: u32) {
-        if let Some(register) = self.register(f, offset) {
+        match self {
+            _ if f.bus != 0 => {}
             // SAFETY: as above.
-            unsafe { register.write_volatile(data) };
+            Bus0::Memory(base) => unsafe { register(*base, f, offset).write_volatile(data) },
+            Bus0::Firmware(calls) => (calls.write)(number(f), offset & 0xfc, data),
         }
     }
     unsafe fn unsafe_clone(&self) -> Self {
-        Self { base: self.base }
+        *self
     }
 }
 
@@ -69,23 +125,33 @@ impl Window {
 
 /// Starts the virtio devices of bus 0.
 pub fn init() {
-    let Some(PciConfig::Ecam {
-        base,
-        window32,
-        window64,
-        ..
-    }) = platform::pci()
-    else {
-        return;
+    let Some(machine) = platform::pci() else { return };
+    let (bus, window32, window64) = match machine {
+        PciConfig::Ecam {
+            base,
+            window32,
+            window64,
+        } => {
+            let base = crate::mm::map_device(base, BUS_SIZE);
+            if base.is_null() {
+                warning!("pci: no room to map the configuration space");
+                return;
+            }
+            (Bus0::Memory(base), window32, window64)
+        }
+        PciConfig::Firmware {
+            calls,
+            window32,
+            window64,
+            offset32,
+        } => {
+            OFFSET32.store(offset32, Ordering::Relaxed);
+            (Bus0::Firmware(calls), window32, window64)
+        }
     };
-    let base = crate::mm::map_device(base, BUS_SIZE);
-    if base.is_null() {
-        warning!("pci: no room to map the configuration space");
-        return;
-    }
-    let mut root = PciRoot::new(Bus0 { base });
+    let mut root = PciRoot::new(bus);
     // The root keeps its own handle to itself; both are only used here, one at a time.
-    let mut config = Bus0 { base };
+    let mut config = bus;
     let (mut low, mut high) = (Window::new(window32), Window::new(window64));
     // What the firmware has placed stays; new addresses come after it.
     let devices: alloc::vec::Vec<_> = root.enumerate_bus(0).collect();
@@ -165,7 +231,7 @@ fn map_bar(
     if u64::from(offset) + size as u64 > length {
         return None;
     }
-    let at = crate::mm::map_device(address + u64::from(offset), size);
+    let at = crate::mm::map_device(to_phys(address + u64::from(offset)), size);
     (!at.is_null()).then_some(at)
 }
 
@@ -215,10 +281,14 @@ fn route(root: &mut PciRoot<Bus0>, config: &mut Bus0, f: DeviceFunction) -> Opti
     }
     let (msix, common) = (msix?, common?);
     let table = config.read_word(f, msix + 4);
-    let table = map_bar(root, f, (table & 7) as u8, table & !7, 16)?;
     let bar = config.read_word(f, common + 4) as u8;
     let offset = config.read_word(f, common + 8);
     let registers = map_bar(root, f, bar, offset, 56)?;
+    if let Bus0::Firmware(calls) = config {
+        let irq = (calls.message)(number(f))?;
+        return Some(Attention::Message(irq, CommonConfig { registers }));
+    }
+    let table = map_bar(root, f, (table & 7) as u8, table & !7, 16)?;
     let (address, data, irq) = interrupt::allocate_msi()?;
     for (i, word) in [address as u32, (address >> 32) as u32, data, 0]
         .into_iter()
