@@ -94,10 +94,7 @@ pub(super) extern "C" fn primary(devicetree_phys: u64, image_phys: u64) -> ! {
     if let Some(initrd) = initrd {
         reserved.push(initrd.start.as_u64(), initrd.size);
     }
-    let uart = chosen
-        .as_ref()
-        .and_then(|chosen| chosen.property("stdout-path")?.as_str())
-        .and_then(|path| tree.find_node(path.split(':').next()?))
+    let uart = devicetree::console(&tree)
         .filter(|node| devicetree::is_compatible(node, "arm,pl011"))
         .and_then(|node| devicetree::reg(&tree, &node).next());
 

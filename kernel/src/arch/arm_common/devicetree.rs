@@ -56,30 +56,144 @@ pub fn root_cells(tree: &Fdt<'_>) -> (usize, usize) {
     )
 }
 
-/// Address and size pairs of `reg` of a node directly below the root.
-pub fn reg<'a>(tree: &Fdt<'_>, node: &FdtNode<'_, 'a>) -> impl Iterator<Item = (u64, u64)> + use<'a> {
-    let (address, size) = root_cells(tree);
+/// The most buses between the root and a device.
+const DEPTH: usize = 6;
+
+/// A bus whose children's addresses are not its own: `ranges`, and how many cells its children's addresses, its own, and sizes have.
+type Bus<'a> = (&'a [u8], usize, usize, usize);
+
+/// The way from the root to a device.
+struct Way<'a> {
+    buses: [Bus<'a>; DEPTH],
+    depth: usize,
+    /// How the device itself writes addresses.
+    cells: (usize, usize),
+}
+
+fn cells_of(node: &FdtNode<'_, '_>) -> (usize, usize) {
+    let get = |name| node.property(name).and_then(|p| cell(p.value, 0));
+    (
+        get("#address-cells").unwrap_or(2) as usize,
+        get("#size-cells").unwrap_or(1) as usize,
+    )
+}
+
+/// Looks below `parent` for the node whose `reg` is at `target`.
+fn find_way<'a>(parent: &FdtNode<'_, 'a>, target: *const u8, way: &mut Way<'a>) -> bool {
+    let cells = cells_of(parent);
+    for child in parent.children() {
+        if child
+            .property("reg")
+            .is_some_and(|p| core::ptr::eq(p.value.as_ptr(), target))
+        {
+            way.cells = cells;
+            return true;
+        }
+        if let Some(ranges) = child.property("ranges")
+            && way.depth < DEPTH
+        {
+            let (address, size) = cells_of(&child);
+            way.buses[way.depth] = (ranges.value, address, cells.0, size);
+            way.depth += 1;
+            if find_way(&child, target, way) {
+                return true;
+            }
+            way.depth -= 1;
+        }
+    }
+    false
+}
+
+/// What `address` on a bus is on the one above it.
+fn translate(address: u64, (ranges, own, parent, size): Bus<'_>) -> Option<u64> {
+    if ranges.is_empty() {
+        return Some(address);
+    }
+    let step = own + parent + size;
+    (0..ranges.len() / 4 / step).find_map(|n| {
+        let start = number(ranges, n * step, own)?;
+        let length = number(ranges, n * step + own + parent, size)?;
+        let offset = address.checked_sub(start).filter(|&offset| offset < length)?;
+        Some(number(ranges, n * step + own, parent)? + offset)
+    })
+}
+
+/// Address and size pairs of `reg` of a node, as the processor sees them.
+pub fn reg<'a>(tree: &Fdt<'a>, node: &FdtNode<'_, 'a>) -> impl Iterator<Item = (u64, u64)> + use<'a> {
     let value: &'a [u8] = node.property("reg").map_or(&[], |p| p.value);
+    let mut way = Way {
+        buses: [(&[], 0, 0, 0); DEPTH],
+        depth: 0,
+        cells: root_cells(tree),
+    };
+    if let Some(root) = tree.find_node("/") {
+        find_way(&root, value.as_ptr(), &mut way);
+    }
+    let (address, size) = way.cells;
     let step = address + size;
     (0..).map_while(move |n| {
-        Some((
-            number(value, n * step, address)?,
-            number(value, n * step + address, size)?,
-        ))
+        let mut start = number(value, n * step, address)?;
+        for bus in way.buses[..way.depth].iter().rev() {
+            start = translate(start, *bus)?;
+        }
+        Some((start, number(value, n * step + address, size)?))
     })
 }
 
 /// Entry `n` of the node's `interrupts`, for the GIC's three-cell form: the interrupt number as the controller counts, and whether it is
-/// edge-triggered.
+/// edge-triggered. One cell is a number of a board, whose bus has a map.
 pub fn gic_interrupt(node: &FdtNode<'_, '_>, n: usize) -> Option<(u32, bool)> {
     let value = node.property("interrupts")?.value;
-    let number = cell(value, n * 3 + 1)?;
-    let base = match cell(value, n * 3)? {
+    if value.len() == 4 {
+        return mapped_interrupt(cell(value, 0)?);
+    }
+    gic_cells(value, n * 3)
+}
+
+fn gic_cells(value: &[u8], at: usize) -> Option<(u32, bool)> {
+    let base = match cell(value, at)? {
         0 => 32,
         1 => 16,
         _ => return None,
     };
-    Some((base + number, cell(value, n * 3 + 2)? & 3 != 0))
+    Some((base + cell(value, at + 1)?, cell(value, at + 2)? & 3 != 0))
+}
+
+/// A board's interrupt `number` through the `interrupt-map` of its bus.
+fn mapped_interrupt(number: u32) -> Option<(u32, bool)> {
+    let bus = tree().all_nodes().find(|node| {
+        let cells = node
+            .property("#interrupt-cells")
+            .and_then(|p| cell(p.value, 0));
+        node.property("interrupt-map").is_some() && cells == Some(1)
+    })?;
+    let map = bus.property("interrupt-map")?.value;
+    let own = cells_of(&bus).0;
+    let mut at = 0;
+    loop {
+        let found = cell(map, at + own)?;
+        let parent = tree().find_phandle(cell(map, at + own + 1)?)?;
+        let address = parent
+            .property("#address-cells")
+            .and_then(|p| cell(p.value, 0))
+            .unwrap_or(0);
+        let specifier = at + own + 2 + address as usize;
+        if found == number {
+            return gic_cells(map, specifier);
+        }
+        at = specifier + 3;
+    }
+}
+
+/// The node that `/chosen/stdout-path` names, directly or by an alias.
+pub fn console<'b, 'a>(tree: &'b Fdt<'a>) -> Option<FdtNode<'b, 'a>> {
+    let chosen = tree.find_node("/chosen")?;
+    let path = chosen.property("stdout-path")?.as_str()?.split(':').next()?;
+    if path.starts_with('/') {
+        return tree.find_node(path);
+    }
+    let alias = tree.find_node("/aliases")?.property(path)?.as_str()?;
+    tree.find_node(alias)
 }
 
 /// Whether `status` says the node is in use.
