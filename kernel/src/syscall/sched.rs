@@ -235,7 +235,7 @@ crate::syscalls! {
     }
 
     fn sched_getaffinity(pid: i32, len: u32, mask: usize) {
-        if !(len as usize).is_multiple_of(size_of::<usize>()) || (len as usize) * 8 < sched::online().count() {
+        if !(len as usize).is_multiple_of(size_of::<usize>()) || (len as usize) < sched::online().count().div_ceil(8) {
             return Err(Errno::EINVAL);
         }
         let task = target(pid)?;
