@@ -111,6 +111,9 @@ impl FileOps for Memory {
 fn zeros(dst: &mut IoDst<'_>) -> SysResult {
     // Long reads must stay interruptible.
     const STEP: usize = 1 << 20;
+    if dst.remaining() <= STEP {
+        return dst.put_zeros(dst.remaining());
+    }
     let mut total = 0;
     while dst.remaining() > 0 {
         let step = STEP.min(dst.remaining());
@@ -130,6 +133,8 @@ fn zeros(dst: &mut IoDst<'_>) -> SysResult {
     Ok(total)
 }
 
+/// Not inlined: only this one needs room for a buffer.
+#[inline(never)]
 fn random(dst: &mut IoDst<'_>) -> SysResult {
     let mut bytes = [0; 256];
     let mut total = 0;

@@ -21,8 +21,9 @@ struct Word {
 /// Descriptors per [`Word`].
 const WORD: usize = 64;
 
+/// What the table's lock protects.
 #[derive(Default)]
-struct Table {
+pub struct Table {
     files: Vec<Option<Arc<File>>>,
     /// As many as `files` needs, whose length is a multiple of [`WORD`].
     words: Vec<Word>,
@@ -31,6 +32,14 @@ struct Table {
 }
 
 impl Table {
+    /// The file behind `fd`; `EBADF` for none, and for an `O_PATH` one.
+    #[inline]
+    pub fn get(&self, fd: i32) -> Result<Arc<File>, Errno> {
+        match self.files.get(fd as u32 as usize) {
+            Some(Some(file)) if !file.mode().contains(crate::fs::file::FileMode::PATH) => Ok(file.clone()),
+            _ => Err(Errno::EBADF),
+        }
+    }
     fn open(&self, fd: usize) -> bool {
         self.files.get(fd).is_some_and(Option::is_some)
     }
@@ -131,11 +140,13 @@ impl FdTable {
     /// The file behind `fd`; `EBADF` for none, and for an `O_PATH` one.
     #[inline]
     pub fn get(&self, fd: i32) -> Result<Arc<File>, Errno> {
-        let file = self.get_any(fd)?;
-        if file.mode().contains(crate::fs::file::FileMode::PATH) {
-            return Err(Errno::EBADF);
-        }
-        Ok(file)
+        self.table.lock().get(fd)
+    }
+
+    /// The lock around the table, for its owner's look (`sync::OwnSlot::look`).
+    #[inline(always)]
+    pub fn lock(&self) -> &SpinLock<Table> {
+        &self.table
     }
 
     /// The file behind `fd`, `O_PATH` descriptors included.

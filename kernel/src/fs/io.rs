@@ -34,52 +34,56 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Moves `n` bytes at most with `user(addr, offset, len) -> moved` or `kernel(range)`; stops at a fault.
-    #[inline]
-    fn advance(
+    /// Moves `n` bytes at most to or from the user buffer with `move_(addr, len) -> moved`, if it is one; `EFAULT` if not one moved.
+    #[inline(always)]
+    fn plain(&mut self, n: usize, move_: impl FnOnce(usize, usize) -> usize) -> Option<Result<usize, Errno>> {
+        let Mem::User(addr) = &mut self.mem else {
+            return None;
+        };
+        let n = n.min(self.remaining);
+        let moved = move_(*addr, n);
+        *addr += moved;
+        self.remaining -= moved;
+        Some(if moved == 0 && n != 0 {
+            Err(Errno::EFAULT)
+        } else {
+            Ok(moved)
+        })
+    }
+
+    /// The same over a scatter list, with `move_(addr, offset, len) -> moved`; stops at a fault.
+    fn scattered(
         &mut self,
         n: usize,
-        mut user: impl FnMut(usize, usize, usize) -> usize,
+        mut move_: impl FnMut(usize, usize, usize) -> usize,
     ) -> Result<usize, Errno> {
+        let Mem::Vector { addr, left, rest } = &mut self.mem else {
+            return Ok(0);
+        };
         let n = n.min(self.remaining);
-        match &mut self.mem {
-            Mem::User(addr) => {
-                let moved = user(*addr, 0, n);
-                *addr += moved;
-                self.remaining -= moved;
-                if moved == 0 && n != 0 {
-                    Err(Errno::EFAULT)
-                } else {
-                    Ok(moved)
-                }
+        let mut done = 0;
+        while done < n {
+            if *left == 0 {
+                let Some((first, tail)) = rest.split_first() else {
+                    break;
+                };
+                (*addr, *left, *rest) = (first.addr, first.len, tail);
+                continue;
             }
-            Mem::Vector { addr, left, rest } => {
-                let mut done = 0;
-                while done < n {
-                    if *left == 0 {
-                        let Some((first, tail)) = rest.split_first() else {
-                            break;
-                        };
-                        (*addr, *left, *rest) = (first.addr, first.len, tail);
-                        continue;
-                    }
-                    let want = (*left).min(n - done);
-                    let moved = user(*addr, done, want);
-                    *addr += moved;
-                    *left -= moved;
-                    done += moved;
-                    if moved < want {
-                        break;
-                    }
-                }
-                self.remaining -= done;
-                if done == 0 && n != 0 {
-                    Err(Errno::EFAULT)
-                } else {
-                    Ok(done)
-                }
+            let want = (*left).min(n - done);
+            let moved = move_(*addr, done, want);
+            *addr += moved;
+            *left -= moved;
+            done += moved;
+            if moved < want {
+                break;
             }
-            Mem::Out(_) | Mem::In(_) => Ok(0),
+        }
+        self.remaining -= done;
+        if done == 0 && n != 0 {
+            Err(Errno::EFAULT)
+        } else {
+            Ok(done)
         }
     }
 }
@@ -116,6 +120,13 @@ impl<'a> IoDst<'a> {
     /// Copies as much of `data` as fits; `EFAULT` if not one byte arrived.
     #[inline]
     pub fn put(&mut self, data: &[u8]) -> Result<usize, Errno> {
+        let plain = self
+            .0
+            .plain(data.len(), |addr, n| copy::copy_out(addr, &data[..n]));
+        plain.unwrap_or_else(|| self.put_elsewhere(data))
+    }
+    #[inline(never)]
+    fn put_elsewhere(&mut self, data: &[u8]) -> Result<usize, Errno> {
         if let Mem::Out(buf) = &mut self.0.mem {
             let n = data.len().min(buf.len());
             let (head, tail) = core::mem::take(buf).split_at_mut(n);
@@ -125,11 +136,16 @@ impl<'a> IoDst<'a> {
             return Ok(n);
         }
         self.0
-            .advance(data.len(), |addr, at, n| copy::copy_out(addr, &data[at..at + n]))
+            .scattered(data.len(), |addr, at, n| copy::copy_out(addr, &data[at..at + n]))
     }
     /// Zeroes up to `n` bytes.
     #[inline]
     pub fn put_zeros(&mut self, n: usize) -> Result<usize, Errno> {
+        let plain = self.0.plain(n, copy::clear);
+        plain.unwrap_or_else(|| self.put_zeros_elsewhere(n))
+    }
+    #[inline(never)]
+    fn put_zeros_elsewhere(&mut self, n: usize) -> Result<usize, Errno> {
         if let Mem::Out(buf) = &mut self.0.mem {
             let n = n.min(buf.len());
             let (head, tail) = core::mem::take(buf).split_at_mut(n);
@@ -138,7 +154,7 @@ impl<'a> IoDst<'a> {
             self.0.remaining -= n;
             return Ok(n);
         }
-        self.0.advance(n, |addr, _, n| copy::clear(addr, n))
+        self.0.scattered(n, |addr, _, n| copy::clear(addr, n))
     }
 }
 
@@ -173,6 +189,16 @@ impl<'a> IoSrc<'a> {
     /// Copies as much as there is into `to`; `EFAULT` if not one byte came.
     #[inline]
     pub fn take(&mut self, to: &mut [u8]) -> Result<usize, Errno> {
+        let plain = self
+            .0
+            .plain(to.len(), |addr, n| copy::copy_in(&mut to[..n], addr));
+        match plain {
+            Some(result) => result,
+            None => self.take_elsewhere(to),
+        }
+    }
+    #[inline(never)]
+    fn take_elsewhere(&mut self, to: &mut [u8]) -> Result<usize, Errno> {
         if let Mem::In(buf) = &mut self.0.mem {
             let n = to.len().min(buf.len());
             let (head, tail) = buf.split_at(n);
@@ -182,7 +208,7 @@ impl<'a> IoSrc<'a> {
             return Ok(n);
         }
         self.0
-            .advance(to.len(), |addr, at, n| copy::copy_in(&mut to[at..at + n], addr))
+            .scattered(to.len(), |addr, at, n| copy::copy_in(&mut to[at..at + n], addr))
     }
     /// Drops everything (what `/dev/null` does with it).
     #[inline(always)]

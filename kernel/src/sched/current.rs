@@ -1,11 +1,13 @@
 //! The running thread.
 
 use crate::arch::smp;
-use crate::task::Task;
+use crate::fs::{FdTable, File, FsContext};
+use crate::task::{Creds, Task, root_creds};
 use alloc::sync::Arc;
 use core::marker::PhantomData;
 use core::mem::ManuallyDrop;
 use core::ops::Deref;
+use limen_linux_abi::Errno;
 
 /// The running thread, without touching its count. Not to be sent anywhere.
 pub struct CurrentTask {
@@ -30,5 +32,33 @@ impl Deref for CurrentTask {
     #[inline(always)]
     fn deref(&self) -> &Arc<Task> {
         &self.task
+    }
+}
+
+/// What the running thread holds itself, reached without a lock.
+impl CurrentTask {
+    /// Its credentials.
+    #[inline]
+    pub fn creds(&self) -> Arc<Creds> {
+        // SAFETY: the running thread's own slot.
+        unsafe { self.creds_slot().own() }.unwrap_or_else(root_creds)
+    }
+    /// Its descriptors. Kernel threads and threads past their end have an empty table.
+    #[inline]
+    pub fn files(&self) -> Arc<FdTable> {
+        // SAFETY: the running thread's own slot.
+        unsafe { self.files_slot().own() }.unwrap_or_else(FdTable::new)
+    }
+    /// Its directories and umask; kernel threads and threads past their end see the first root.
+    #[inline]
+    pub fn fs(&self) -> Arc<FsContext> {
+        // SAFETY: the running thread's own slot.
+        unsafe { self.fs_slot().own() }.unwrap_or_else(FsContext::initial)
+    }
+    /// The open file behind one of its descriptors: what nearly every file system call begins with. `EBADF`.
+    #[inline]
+    pub fn file(&self, fd: i32) -> Result<Arc<File>, Errno> {
+        // SAFETY: the running thread's own slot.
+        unsafe { self.files_slot().look(FdTable::lock, |table| table.get(fd)) }.unwrap_or(Err(Errno::EBADF))
     }
 }

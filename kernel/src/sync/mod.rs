@@ -3,6 +3,7 @@
 pub mod lockdep;
 mod mutex;
 mod once;
+mod own;
 pub mod pairing;
 mod raw;
 mod rwlock;
@@ -11,6 +12,7 @@ mod spin;
 
 pub use mutex::{Mutex, MutexGuard};
 pub use once::{Lazy, Once};
+pub use own::OwnSlot;
 pub use raw::{RawSpinLock, SchedLock};
 pub use rwlock::RwLock;
 pub use seqlock::SeqLock;

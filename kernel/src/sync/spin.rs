@@ -69,6 +69,15 @@ impl<T: ?Sized> SpinLock<T> {
     pub fn get_mut(&mut self) -> &mut T {
         self.value.get_mut()
     }
+    /// The value, without the lock.
+    ///
+    /// # Safety
+    /// Nobody changes it while the reference lives.
+    #[inline(always)]
+    pub(super) unsafe fn peek(&self) -> &T {
+        // SAFETY: the caller's promise.
+        unsafe { &*self.value.get() }
+    }
 }
 
 /// Holds a [`SpinLock`].

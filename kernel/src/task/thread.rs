@@ -5,7 +5,7 @@ use crate::fs::{FdTable, FsContext};
 use crate::mm::{AddressSpace, KernelStack, MmSlot};
 use crate::sched::entity::{ContextCell, SchedEntity};
 use crate::signal::TaskSignals;
-use crate::sync::{IrqSpinLock, SpinLock};
+use crate::sync::{IrqSpinLock, OwnSlot, SpinLock};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use bitflags::bitflags;
@@ -54,10 +54,10 @@ pub struct Task {
     /// The process it belongs to.
     pub process: Arc<Process>,
     flags: AtomicU32,
-    creds: SpinLock<Arc<Creds>>,
+    creds: OwnSlot<Creds>,
     mm: MmSlot,
-    files: SpinLock<Option<Arc<FdTable>>>,
-    fs: SpinLock<Option<Arc<FsContext>>>,
+    files: OwnSlot<FdTable>,
+    fs: OwnSlot<FsContext>,
     comm: SpinLock<[u8; 16]>,
     /// Mask, private pending signals, alternate stack. Taken after the process's signal lock.
     pub signals: IrqSpinLock<TaskSignals>,
@@ -139,10 +139,10 @@ impl Task {
             tid: AtomicI32::new(new.tid),
             process: new.process,
             flags: AtomicU32::new(new.flags.bits()),
-            creds: SpinLock::new(new.creds),
+            creds: OwnSlot::new(Some(new.creds)),
             mm: MmSlot::new(new.mm),
-            files: SpinLock::new(new.files),
-            fs: SpinLock::new(new.fs),
+            files: OwnSlot::new(new.files),
+            fs: OwnSlot::new(new.fs),
             comm: SpinLock::new(new.comm),
             signals: IrqSpinLock::new(new.signals),
             killed: AtomicBool::new(false),
@@ -223,16 +223,19 @@ impl Task {
     pub fn is_kernel_thread(&self) -> bool {
         self.flags().contains(TaskFlags::KTHREAD)
     }
-    /// Its credentials.
-    #[inline]
+    /// Its credentials; `CurrentTask` has a cheaper way to the running thread's own.
     pub fn creds(&self) -> Arc<Creds> {
-        self.creds.lock().clone()
+        self.creds.get().unwrap_or_else(super::root_creds)
     }
     /// Replaces the credentials; only the thread itself does that.
     pub fn set_creds(&self, creds: Arc<Creds>) {
         self.process.real_uid.store(creds.uid, Ordering::Relaxed);
-        let old = core::mem::replace(&mut *self.creds.lock(), creds);
-        drop(old);
+        drop(self.creds.replace(Some(creds)));
+    }
+    /// Where its credentials are kept.
+    #[inline(always)]
+    pub fn creds_slot(&self) -> &OwnSlot<Creds> {
+        &self.creds
     }
     /// Its address space; `None` for kernel threads and threads past their end.
     #[inline]
@@ -248,45 +251,31 @@ impl Task {
     pub fn replace_mm(&self, mm: Option<Arc<AddressSpace>>) -> Option<Arc<AddressSpace>> {
         self.mm.replace(mm)
     }
-    /// Its descriptors. Threads past their end and kernel threads have an empty table.
-    #[inline]
-    pub fn files(&self) -> Arc<FdTable> {
-        match &*self.files.lock() {
-            Some(files) => files.clone(),
-            None => FdTable::new(),
-        }
+    /// Where its descriptors are kept: empty for kernel threads and threads past their end.
+    #[inline(always)]
+    pub fn files_slot(&self) -> &OwnSlot<FdTable> {
+        &self.files
     }
-    /// The open file behind one of its descriptors: what nearly every file system call begins with. `EBADF`.
-    #[inline]
-    pub fn file(&self, fd: i32) -> Result<Arc<crate::fs::File>, limen_linux_abi::Errno> {
-        match &*self.files.lock() {
-            Some(files) => files.get(fd),
-            None => Err(limen_linux_abi::Errno::EBADF),
-        }
+    /// Where its directories and umask are kept, likewise.
+    #[inline(always)]
+    pub fn fs_slot(&self) -> &OwnSlot<FsContext> {
+        &self.fs
     }
     /// Its descriptors, if it has any (for `/proc`).
     pub fn try_files(&self) -> Option<Arc<FdTable>> {
-        self.files.lock().clone()
+        self.files.get()
     }
     /// Replaces the descriptors and returns the old ones, to be dropped by the caller.
     pub fn replace_files(&self, files: Option<Arc<FdTable>>) -> Option<Arc<FdTable>> {
-        core::mem::replace(&mut *self.files.lock(), files)
-    }
-    /// Its directories and umask; kernel threads and threads past their end see the first root.
-    #[inline]
-    pub fn fs(&self) -> Arc<FsContext> {
-        match &*self.fs.lock() {
-            Some(fs) => fs.clone(),
-            None => FsContext::initial(),
-        }
+        self.files.replace(files)
     }
     /// Its directories, if it has any (for `/proc`).
     pub fn try_fs(&self) -> Option<Arc<FsContext>> {
-        self.fs.lock().clone()
+        self.fs.get()
     }
     /// Replaces directories and umask and returns the old ones.
     pub fn replace_fs(&self, fs: Option<Arc<FsContext>>) -> Option<Arc<FsContext>> {
-        core::mem::replace(&mut *self.fs.lock(), fs)
+        self.fs.replace(fs)
     }
     /// Its name, NUL-padded (`TASK_COMM_LEN`).
     pub fn comm(&self) -> [u8; 16] {

@@ -27,7 +27,7 @@ struct Line {
 }
 
 /// Profiles one row (`NAME` or `NAME/SIZE`) or the boot, and prints the table.
-pub fn profile(subject: Subject, name: &str) -> Result<()> {
+pub fn profile(subject: Subject, name: &str, json: Option<&Path>) -> Result<()> {
     let (arch, kernel, guest) = (subject.arch, subject.kernel, subject.guest);
     let symbols = kernel
         .symbols
@@ -92,7 +92,35 @@ pub fn profile(subject: Subject, name: &str) -> Result<()> {
         boot,
     };
     print(name, &counts, &places, divisor, measured);
+    if let Some(file) = json {
+        write(file, arch, name, &counts, &places, divisor)?;
+    }
     Ok(())
+}
+
+/// The counts by address, for a look at single instructions; `docs/bench.md` documents the format.
+fn write(file: &Path, arch: Arch, name: &str, counts: &Counts, places: &Places, divisor: f64) -> Result<()> {
+    let addresses: Vec<_> = counts
+        .at
+        .iter()
+        .map(|(address, count)| {
+            serde_json::json!({
+                "address": format!("{address:#x}"),
+                "symbol": places.symbol_at(*address).0,
+                "count": count,
+            })
+        })
+        .collect();
+    let all = serde_json::json!({
+        "format": 1,
+        "tool": "limen bench --profile",
+        "arch": arch.name(),
+        "name": name,
+        "operations": divisor,
+        "addresses": addresses,
+    });
+    let text = serde_json::to_string_pretty(&all)? + "\n";
+    std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))
 }
 
 fn print(name: &str, counts: &Counts, places: &Places, divisor: f64, measured: Option<f64>) {
