@@ -276,8 +276,15 @@ impl<V> RegionMap<V> {
 
     /// Adds a region that overlaps no other; returns its place.
     pub fn insert(&mut self, start: usize, end: usize, value: V) -> Pos {
+        let pos = self.lower(start);
+        self.insert_at(pos, start, end, value)
+    }
+
+    /// [`RegionMap::insert`] for who knows the place, [`RegionMap::lower`] of `start`.
+    pub fn insert_at(&mut self, pos: Pos, start: usize, end: usize, value: V) -> Pos {
+        let mut pos = pos;
         debug_assert!(start < end);
-        let mut pos = self.lower(start);
+        debug_assert!(pos == self.lower(start));
         debug_assert!(self.at(pos).is_none_or(|r| r.start >= end));
         self.len += 1;
         if self.runs.is_empty() {
@@ -320,19 +327,37 @@ impl<V> RegionMap<V> {
 
     /// Removes the region at `pos`. Places are not valid afterwards.
     pub fn remove(&mut self, pos: Pos) -> Region<V> {
+        self.take(pos).0
+    }
+
+    /// Removes the region at `pos`; returns it and the place of the one behind it. Other places are not valid afterwards.
+    pub fn take(&mut self, pos: Pos) -> (Region<V>, Pos) {
         self.len -= 1;
-        self.opened(self.at(self.next(pos)).map_or(usize::MAX, |r| r.start));
+        let single = self.runs.len() == 1;
         let run = &mut self.runs[pos.run];
         let region = run.items.remove(pos.item);
-        if pos.item > 0 && pos.item < run.items.len() {
-            run.note_gaps(pos.item);
-        }
-        if run.items.is_empty() {
+        let next = if run.items.is_empty() {
             self.runs.remove(pos.run);
-        } else if run.items.len() < RUN / 8 && self.runs.len() > 1 {
+            Pos {
+                run: pos.run,
+                item: 0,
+            }
+        } else if run.items.len() < RUN / 8 && !single {
             self.join(pos.run);
-        }
-        region
+            self.lower(region.start)
+        } else if pos.item == run.items.len() {
+            Pos {
+                run: pos.run + 1,
+                item: 0,
+            }
+        } else {
+            if pos.item > 0 {
+                run.note_gaps(pos.item);
+            }
+            pos
+        };
+        self.opened(self.at(next).map_or(usize::MAX, |r| r.start));
+        (region, next)
     }
 
     fn join(&mut self, run: usize) {

@@ -234,20 +234,21 @@ fn free_all(mut frames: FrameList) {
         // SAFETY: interrupts are off, so this CPU's list is ours.
         let list = unsafe { &mut *PCP[smp::cpu_id()].0.get() };
         let high = PCP_HIGH.load(Relaxed);
-        let mut budget = 512u32;
-        while budget > 0
+        while list.count < high
             && let Some(pfn) = frames.pop()
         {
             list.push(pfn);
-            if list.count > high {
-                drain(list, high / 2);
-                budget = budget.saturating_sub(high / 2);
-            }
+        }
+        if !frames.is_empty() {
+            let left = frames.count.saturating_sub(512);
+            drain(&mut frames, left);
         }
         irq::local_restore(flags);
     }
 }
 
+/// Gives frames of `list` back to the buddy allocator until `down_to` are left. Frames that were handed out one after the other mostly
+/// come back so: neighbours go back as one range.
 #[cold]
 #[inline(never)]
 fn drain(list: &mut FrameList, down_to: u32) {
@@ -256,7 +257,18 @@ fn drain(list: &mut FrameList, down_to: u32) {
     while list.count > down_to
         && let Some(pfn) = list.pop()
     {
-        buddy.free(&records, pfn - records.base, 0);
+        let (mut first, mut last) = (pfn, pfn);
+        while list.count > down_to {
+            if list.head == last + 1 {
+                last = list.head;
+            } else if list.head == first - 1 {
+                first = list.head;
+            } else {
+                break;
+            }
+            list.pop();
+        }
+        buddy.add_range(&records, first - records.base, last + 1 - records.base);
     }
 }
 

@@ -113,8 +113,14 @@ impl Regions {
         if let Some(cache) = vma.cache() {
             cache.map_added(&space.this);
         }
-        self.map.insert(start, end, vma);
-        self.join_next(space, start);
+        let joins = self
+            .map
+            .at(pos)
+            .is_some_and(|next| next.start == end && vma.continues(end - start, &next.value));
+        self.map.insert_at(pos, start, end, vma);
+        if joins {
+            self.join_next(space, start);
+        }
     }
 
     /// Joins the region that contains `addr` with the one behind it if that continues it; whether it did.
@@ -179,7 +185,8 @@ impl Regions {
         end: usize,
         gather: &mut Gather,
     ) -> Result<(), Errno> {
-        let (r_start, r_end) = match self.map.at(self.map.lower(start)) {
+        let mut pos = self.map.lower(start);
+        let (r_start, r_end) = match self.map.at(pos) {
             Some(r) if r.start < end => (r.start, r.end),
             _ => return Ok(()),
         };
@@ -187,19 +194,16 @@ impl Regions {
             return Err(Errno::ENOMEM);
         }
         space.note_peak(self);
-        if r_start < start {
+        if r_start < start || r_end != end {
             self.split_at(space, start);
-        }
-        if r_end != end {
             self.split_at(space, end);
+            pos = self.map.lower(start);
         }
-        loop {
-            let pos = self.map.lower(start);
-            match self.map.at(pos) {
-                Some(r) if r.start < end => {}
-                _ => break,
-            }
-            let region = self.map.remove(pos);
+        while let Some(r) = self.map.at(pos)
+            && r.start < end
+        {
+            let (region, next) = self.map.take(pos);
+            pos = next;
             space.zap(region.start, region.end, gather);
             self.count(
                 region.value.flags,
@@ -213,7 +217,9 @@ impl Regions {
                 gather.dead.push(region.value);
             }
         }
-        let pos = self.map.lower(start);
+        if !space.many_tables() {
+            return Ok(());
+        }
         let floor = self.map.before(pos).map_or(0, |r| r.end);
         let ceiling = self.map.at(pos).map_or(USER_END, |r| r.start);
         let span = 1usize << table::level_shift(1);
@@ -292,14 +298,16 @@ impl AddressSpace {
         if let Backing::Anonymous = vma.backing {
             vma.index = (start >> PAGE_SHIFT) as u64;
         }
-        let mut gather = Gather::new();
-        if overlap {
+        let dead = if overlap {
+            let mut gather = Gather::new();
             regions.unmap(self, start, end, &mut gather)?;
-        }
+            gather.finish(self)
+        } else {
+            alloc::vec::Vec::new()
+        };
         let populate = flags.contains(MapFlags::POPULATE) && !flags.contains(MapFlags::NONBLOCK)
             || vma.flags.contains(VmFlags::LOCKED) && !vma.flags.contains(VmFlags::LOCKONFAULT);
         regions.add(self, start, end, vma);
-        let dead = gather.finish(self);
         drop(regions);
         drop(dead);
         if populate {

@@ -410,12 +410,14 @@ impl AddressSpace {
         });
     }
 
-    /// Frees leaf tables whose whole span lies in `[floor, ceiling)` and holds nothing any more. A few are kept for the next mapping.
-    pub(super) fn trim_tables(&self, floor: usize, ceiling: usize, gather: &mut Gather) {
+    /// Whether there are so many tables that empty ones are worth looking for: a few are kept for the next mapping.
+    pub(super) fn many_tables(&self) -> bool {
         let resident = self.anon.load(Relaxed) + self.file.load(Relaxed);
-        if self.table_count.load(Relaxed) < 48 + resident / 128 {
-            return;
-        }
+        self.table_count.load(Relaxed) >= 48 + resident / 128
+    }
+
+    /// Frees leaf tables whose whole span lies in `[floor, ceiling)` and holds nothing any more.
+    pub(super) fn trim_tables(&self, floor: usize, ceiling: usize, gather: &mut Gather) {
         let span = 1usize << table::level_shift(1);
         let mut at = floor.next_multiple_of(span);
         let mut freed = 0;

@@ -86,21 +86,31 @@ impl<T: Plain> UserPtr<T> {
     #[inline]
     pub fn read(self) -> Result<T, Errno> {
         let mut value = core::mem::MaybeUninit::<T>::uninit();
+        self.read_into(&mut value).map(|value| *value)
+    }
+    /// [`UserPtr::read`] for large values, into a place of the caller's. After `EFAULT` some of it may have been written.
+    #[inline]
+    pub fn read_into(self, to: &mut core::mem::MaybeUninit<T>) -> Result<&mut T, Errno> {
         check(self.addr, size_of::<T>())?;
-        // SAFETY: `value` has room for a `T`; the range was checked.
-        let left = unsafe { uaccess::copy_from_user(value.as_mut_ptr().cast(), self.addr, size_of::<T>()) };
+        // SAFETY: `to` has room for a `T`; the range was checked.
+        let left = unsafe { uaccess::copy_from_user(to.as_mut_ptr().cast(), self.addr, size_of::<T>()) };
         if left != 0 {
             return Err(Errno::EFAULT);
         }
         // SAFETY: all bytes were written, and `T` accepts any bits.
-        Ok(unsafe { value.assume_init() })
+        Ok(unsafe { to.assume_init_mut() })
     }
     /// Writes the value; `EFAULT` if it can't be.
     #[inline]
     pub fn write(self, value: T) -> Result<(), Errno> {
+        self.write_from(&value)
+    }
+    /// [`UserPtr::write`] for large values, which are not copied first.
+    #[inline]
+    pub fn write_from(self, value: &T) -> Result<(), Errno> {
         check(self.addr, size_of::<T>())?;
         // SAFETY: `value` is readable for its size; the range was checked.
-        let left = unsafe { uaccess::copy_to_user(self.addr, (&raw const value).cast(), size_of::<T>()) };
+        let left = unsafe { uaccess::copy_to_user(self.addr, (&raw const *value).cast(), size_of::<T>()) };
         if left != 0 { Err(Errno::EFAULT) } else { Ok(()) }
     }
 }

@@ -1,8 +1,7 @@
 //! The alternate signal stack.
 
-use super::AltStack;
+use super::{AltStack, TaskSignals};
 use super::deliver::{SS_AUTODISARM, SS_DISABLE, SS_ONSTACK, on_altstack};
-use crate::task::CurrentTask;
 use limen_linux_abi::Errno;
 
 /// The least size of an alternate stack Linux accepts (`MINSIGSTKSZ`).
@@ -10,31 +9,33 @@ fn min_size() -> usize {
     crate::arch::signal::MIN_STACK_SIZE
 }
 
-/// Replaces the alternate stack; `sp` is the stack pointer in user mode.
-pub fn set(task: &CurrentTask, new: AltStack, sp: usize) -> Result<(), Errno> {
-    let mut own = task.signals.lock();
-    if on_altstack(&own.altstack, sp) && own.altstack.size != 0 {
-        return Err(Errno::EPERM);
-    }
-    let mode = new.flags & !SS_AUTODISARM;
-    if mode != SS_DISABLE && mode != SS_ONSTACK && mode != 0 {
-        return Err(Errno::EINVAL);
-    }
-    if mode == SS_DISABLE {
-        own.altstack = AltStack {
-            sp: 0,
+impl TaskSignals {
+    /// Replaces the alternate stack; `sp` is the stack pointer in user mode. `EPERM` while the thread runs on it; `EINVAL`; `ENOMEM` if
+    /// it is too small.
+    pub fn set_altstack(&mut self, new: AltStack, sp: usize) -> Result<(), Errno> {
+        if on_altstack(&self.altstack, sp) && self.altstack.size != 0 {
+            return Err(Errno::EPERM);
+        }
+        let mode = new.flags & !SS_AUTODISARM;
+        if mode != SS_DISABLE && mode != SS_ONSTACK && mode != 0 {
+            return Err(Errno::EINVAL);
+        }
+        if mode == SS_DISABLE {
+            self.altstack = AltStack {
+                sp: 0,
+                flags: new.flags & SS_AUTODISARM,
+                size: 0,
+            };
+            return Ok(());
+        }
+        if new.size < min_size() {
+            return Err(Errno::ENOMEM);
+        }
+        self.altstack = AltStack {
+            sp: new.sp,
             flags: new.flags & SS_AUTODISARM,
-            size: 0,
+            size: new.size,
         };
-        return Ok(());
+        Ok(())
     }
-    if new.size < min_size() {
-        return Err(Errno::ENOMEM);
-    }
-    own.altstack = AltStack {
-        sp: new.sp,
-        flags: new.flags & SS_AUTODISARM,
-        size: new.size,
-    };
-    Ok(())
 }

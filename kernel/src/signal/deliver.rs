@@ -1,9 +1,11 @@
 //! Delivery: what a thread does with its signals on the way to user mode.
 
 use super::{
-    ActionFlags, AltStack, DEFAULT, IGNORE, SIGSEGV, SIGSTOP, SigInfo, SigSet, StopNews, send, stop,
+    ActionFlags, AltStack, DEFAULT, IGNORE, SIGSEGV, SIGSTOP, SigInfo, SigSet, StopNews, TaskSignals, send,
+    stop,
 };
 use crate::arch::{frame::Frame, signal as arch};
+use crate::signal::Delivery;
 use crate::task::{CurrentTask, current, exit};
 use limen_entry::Frame as _;
 use limen_linux_abi::{Errno, Restart};
@@ -15,10 +17,13 @@ pub const SS_DISABLE: u32 = 2;
 /// `SS_AUTODISARM`.
 pub const SS_AUTODISARM: u32 = 1 << 31;
 
-/// A signal with a handler to run.
+/// A signal with a handler to run. The thread's mask and alternate stack are those for the handler already; here is what they were.
 struct Caught {
     info: SigInfo,
     action: super::Action,
+    blocked: SigSet,
+    saved: Option<SigSet>,
+    altstack: AltStack,
 }
 
 /// Delivers what is pending for the running thread before it returns to user mode; see `limen_entry::Kernel::signals`.
@@ -94,8 +99,23 @@ fn next(task: &CurrentTask) -> Option<Caught> {
             continue;
         }
         if action.handler != DEFAULT {
+            let caught = Caught {
+                info,
+                action,
+                blocked,
+                saved: own.saved.take(),
+                altstack: own.altstack,
+            };
+            let mut more = action.mask;
+            if !action.flags.contains(ActionFlags::NODEFER) {
+                more = more.with(sig);
+            }
+            own.blocked = blocked.or(more).minus(SigSet::UNBLOCKABLE);
+            if own.altstack.flags & SS_AUTODISARM != 0 {
+                own.altstack = AltStack::default();
+            }
             send::recalculate(task, &shared, &own);
-            return Some(Caught { info, action });
+            return Some(caught);
         }
         if SigSet::IGNORED.has(sig) || shared.unkillable {
             continue;
@@ -130,14 +150,11 @@ fn enter_handler(task: &CurrentTask, frame: &mut Frame, caught: &Caught) {
             frame.set_result(Err(Errno::EINTR));
         }
         if restart == Restart::Block {
-            *task.restart.lock() = None;
+            task.restart.forget();
         }
     }
     frame.forget_syscall();
-    let (mask, altstack) = {
-        let own = task.signals.lock();
-        (own.saved.unwrap_or(own.blocked), own.altstack)
-    };
+    let (mask, altstack) = (caught.saved.unwrap_or(caught.blocked), caught.altstack);
     let sp = frame.sp();
     let stack_top =
         if flags.contains(ActionFlags::ONSTACK) && !on_altstack(&altstack, sp) && altstack.size != 0 {
@@ -145,9 +162,9 @@ fn enter_handler(task: &CurrentTask, frame: &mut Frame, caught: &Caught) {
         } else {
             sp
         };
-    let delivery = arch::Delivery {
+    let delivery = Delivery {
         signal: sig,
-        info: caught.info.to_bytes(),
+        info: &caught.info,
         handler: caught.action.handler,
         restorer: flags
             .contains(ActionFlags::RESTORER)
@@ -159,26 +176,26 @@ fn enter_handler(task: &CurrentTask, frame: &mut Frame, caught: &Caught) {
         altstack: (altstack.sp, shown_flags(&altstack, sp), altstack.size),
     };
     if arch::setup(frame, &delivery).is_err() {
-        // No room for the frame: the handler can't be told, not even of this.
-        if sig == SIGSEGV {
-            send::force_fatal(SIGSEGV);
-        } else {
-            send::force(SIGSEGV, SigInfo::kernel(SIGSEGV));
-        }
-        return;
+        no_room(task, caught);
     }
-    let mut more = caught.action.mask;
-    if !flags.contains(ActionFlags::NODEFER) {
-        more = more.with(sig);
+}
+
+/// There was no room for the frame: the handler can't be told, not even of this.
+#[cold]
+fn no_room(task: &CurrentTask, caught: &Caught) {
+    {
+        let shared = task.process.signals.lock();
+        let mut own = task.signals.lock();
+        own.blocked = caught.blocked;
+        own.saved = caught.saved;
+        own.altstack = caught.altstack;
+        send::recalculate(task, &shared, &own);
     }
-    let shared = task.process.signals.lock();
-    let mut own = task.signals.lock();
-    own.saved = None;
-    own.blocked = own.blocked.or(more).minus(SigSet::UNBLOCKABLE);
-    if own.altstack.flags & SS_AUTODISARM != 0 {
-        own.altstack = AltStack::default();
+    if caught.info.signal() == SIGSEGV {
+        send::force_fatal(SIGSEGV);
+    } else {
+        send::force(SIGSEGV, SigInfo::kernel(SIGSEGV));
     }
-    send::recalculate(task, &shared, &own);
 }
 
 /// Whether `sp` lies on the alternate stack (never, as far as this goes, on one that disarms itself).
@@ -213,13 +230,15 @@ fn vdso_sigreturn(task: &CurrentTask) -> usize {
 /// `rt_sigreturn`: back to what the handler interrupted. A bad frame ends the process with SIGSEGV.
 pub fn sigreturn(frame: &mut Frame) {
     let task = current();
-    *task.restart.lock() = None;
+    task.restart.forget();
     match arch::restore(frame) {
         Ok(restored) => {
             let (sp, flags, size) = restored.altstack;
-            set_mask(&task, SigSet(restored.mask));
-            // As in Linux, a bad stack in the frame is not an error here.
-            let _ = super::altstack::set(&task, AltStack { sp, flags, size }, frame.sp());
+            let stack = AltStack { sp, flags, size };
+            replace_mask(&task, SigSet(restored.mask), |own| {
+                // As in Linux, a bad stack in the frame is not an error here.
+                let _ = own.set_altstack(stack, frame.sp());
+            });
         }
         Err(_) => {
             frame.forget_syscall();
@@ -230,12 +249,19 @@ pub fn sigreturn(frame: &mut Frame) {
 
 /// Replaces the running thread's mask. Signals that become blocked for it but wait for the whole process go to another thread.
 pub fn set_mask(task: &CurrentTask, mask: SigSet) {
+    replace_mask(task, mask, |_| {});
+}
+
+/// [`set_mask`], with something else to be changed under the same lock.
+#[inline]
+fn replace_mask(task: &CurrentTask, mask: SigSet, and: impl FnOnce(&mut TaskSignals)) {
     let mask = mask.minus(SigSet::UNBLOCKABLE);
     let shared = task.process.signals.lock();
     let newly_blocked = {
         let mut own = task.signals.lock();
         let newly = mask.minus(own.blocked);
         own.blocked = mask;
+        and(&mut own);
         send::recalculate(task, &shared, &own);
         newly
     };

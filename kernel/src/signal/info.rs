@@ -1,5 +1,7 @@
 //! `siginfo_t`: what a signal tells about itself, kept in the layout user space knows.
 
+use crate::mm::copy;
+use crate::mm::user::UserPtr;
 use limen_linux_abi::Errno;
 
 /// `si_code` values.
@@ -25,25 +27,29 @@ pub mod code {
     pub const TRAP_TRACE: i32 = 2;
 }
 
-/// Bytes of `siginfo_t`.
+/// Bytes of `siginfo_t` as user space has it; beyond what the kernel keeps they are zero.
 pub const SIZE: usize = 128;
+/// 32-bit words the kernel keeps: every layout there is fits.
+const WORDS: usize = 12;
+/// Words of a pointer.
+const POINTER: usize = size_of::<usize>() / 4;
 /// Where the union after the three leading integers starts: it holds pointers, so it is aligned like one.
-const UNION: usize = if size_of::<usize>() == 8 { 16 } else { 12 };
+const UNION: usize = if POINTER == 2 { 4 } else { 3 };
 
-/// A signal's `siginfo_t`.
+/// A signal's `siginfo_t`: its leading words.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(8))]
 pub struct SigInfo {
-    bytes: [u8; SIZE],
+    words: [u32; WORDS],
 }
 
 impl SigInfo {
     /// All zero except number and code.
     pub fn new(sig: u32, code: i32) -> Self {
-        let mut info = Self { bytes: [0; SIZE] };
-        info.put(0, &sig.to_ne_bytes());
-        info.put(8, &code.to_ne_bytes());
-        info
+        let mut words = [0; WORDS];
+        words[0] = sig;
+        words[2] = code as u32;
+        Self { words }
     }
     /// From the kernel (`SI_KERNEL`).
     pub fn kernel(sig: u32) -> Self {
@@ -56,97 +62,111 @@ impl SigInfo {
     /// From a process, with another code (`SI_TKILL`).
     pub fn from_sender(sig: u32, code: i32, pid: i32, uid: u32) -> Self {
         let mut info = Self::new(sig, code);
-        info.put(UNION, &pid.to_ne_bytes());
-        info.put(UNION + 4, &uid.to_ne_bytes());
+        info.words[UNION] = pid as u32;
+        info.words[UNION + 1] = uid;
         info
     }
     /// A fault at `addr`.
     pub fn fault(sig: u32, code: i32, addr: usize) -> Self {
         let mut info = Self::new(sig, code);
-        info.put(UNION, &addr.to_ne_bytes());
+        info.put_pointer(UNION, addr);
         info
     }
     /// A child's change of state; `status` is an exit code or a signal number, times are clock ticks (1/100 s).
     pub fn child(code: i32, pid: i32, uid: u32, status: i32, utime: usize, stime: usize) -> Self {
         let mut info = Self::from_sender(super::SIGCHLD, code, pid, uid);
-        info.put(UNION + 8, &status.to_ne_bytes());
+        info.words[UNION + 2] = status as u32;
         // Times are `long`s after the status, aligned.
-        let at = (UNION + 12).next_multiple_of(size_of::<usize>());
-        info.put(at, &utime.to_ne_bytes());
-        info.put(at + size_of::<usize>(), &stime.to_ne_bytes());
+        let at = (UNION + 3).next_multiple_of(POINTER);
+        info.put_pointer(at, utime);
+        info.put_pointer(at + POINTER, stime);
         info
     }
     /// A POSIX timer's expiry.
     pub fn timer(sig: u32, timer_id: i32, overrun: i32, value: usize) -> Self {
         let mut info = Self::new(sig, code::TIMER);
-        info.put(UNION, &timer_id.to_ne_bytes());
-        info.put(UNION + 4, &overrun.to_ne_bytes());
-        info.put(UNION + 8, &value.to_ne_bytes());
+        info.words[UNION] = timer_id as u32;
+        info.words[UNION + 1] = overrun as u32;
+        info.put_pointer(UNION + 2, value);
         info
     }
-    /// As user space passed it to `rt_sigqueueinfo`; the number is `sig`.
-    pub fn from_user(sig: u32, bytes: [u8; SIZE]) -> Self {
-        let mut info = Self { bytes };
-        info.put(0, &sig.to_ne_bytes());
-        info
+    /// Reads what user space passed to `rt_sigqueueinfo` at `at`; the number is `sig`. `EFAULT`; `E2BIG` if there is more in it than is kept.
+    pub fn read_from(at: usize, sig: u32) -> Result<Self, Errno> {
+        /// The lowest code with a layout of Linux's (`SI_DETHREAD`); lower ones may mean anything.
+        const LOWEST: i32 = -7;
+        let bytes: [u32; SIZE / 4] = UserPtr::new(at).read()?;
+        let (kept, rest) = bytes.split_at(WORDS);
+        let mut info = Self { words: [0; WORDS] };
+        info.words.copy_from_slice(kept);
+        info.words[0] = sig;
+        if info.code() < LOWEST && rest.iter().any(|&word| word != 0) {
+            return Err(Errno::E2BIG);
+        }
+        Ok(info)
+    }
+    /// Writes the whole `siginfo_t` to user memory. `EFAULT`.
+    #[inline]
+    pub fn write_to(&self, at: usize) -> Result<(), Errno> {
+        UserPtr::new(at).write_from(&self.words)?;
+        let (rest, len) = (at.wrapping_add(WORDS * 4), SIZE - WORDS * 4);
+        if copy::clear(rest, len) == len {
+            Ok(())
+        } else {
+            Err(Errno::EFAULT)
+        }
     }
     /// The same with another signal number (children that end with another signal than SIGCHLD).
     pub fn with_signal(mut self, sig: u32) -> Self {
-        self.put(0, &sig.to_ne_bytes());
+        self.words[0] = sig;
         self
     }
-    fn put(&mut self, at: usize, value: &[u8]) {
-        self.bytes[at..at + value.len()].copy_from_slice(value);
+    fn put_pointer(&mut self, at: usize, value: usize) {
+        self.words[at] = value as u32;
+        if POINTER == 2 {
+            self.words[at + 1] = (value as u64 >> 32) as u32;
+        }
     }
-    fn i32_at(&self, at: usize) -> i32 {
-        let mut b = [0; 4];
-        b.copy_from_slice(&self.bytes[at..at + 4]);
-        i32::from_ne_bytes(b)
+    fn pointer(&self, at: usize) -> usize {
+        let high = if POINTER == 2 { self.words[at + 1] } else { 0 };
+        (u64::from(high) << 32 | u64::from(self.words[at])) as usize
     }
     /// The signal number.
+    #[inline(always)]
     pub fn signal(&self) -> u32 {
-        self.i32_at(0) as u32
+        self.words[0]
     }
     /// `si_errno`.
     pub fn errno(&self) -> i32 {
-        self.i32_at(4)
+        self.words[1] as i32
     }
     /// `si_code`.
+    #[inline(always)]
     pub fn code(&self) -> i32 {
-        self.i32_at(8)
+        self.words[2] as i32
     }
     /// `si_pid` (or `si_tid` of a timer).
     pub fn pid(&self) -> i32 {
-        self.i32_at(UNION)
+        self.words[UNION] as i32
     }
     /// `si_uid` (or `si_overrun`).
     pub fn uid(&self) -> u32 {
-        self.i32_at(UNION + 4) as u32
+        self.words[UNION + 1]
     }
     /// `si_status` of a child's signal, `si_int` of a queued one.
     pub fn status(&self) -> i32 {
-        self.i32_at(UNION + 8)
+        self.words[UNION + 2] as i32
     }
     /// `si_addr` of a fault.
     pub fn addr(&self) -> usize {
-        let mut b = [0; size_of::<usize>()];
-        b.copy_from_slice(&self.bytes[UNION..UNION + size_of::<usize>()]);
-        usize::from_ne_bytes(b)
+        self.pointer(UNION)
     }
     /// `si_ptr` of a queued signal or timer.
     pub fn value(&self) -> usize {
-        let at = UNION + 8;
-        let mut b = [0; size_of::<usize>()];
-        b.copy_from_slice(&self.bytes[at..at + size_of::<usize>()]);
-        usize::from_ne_bytes(b)
+        self.pointer(UNION + 2)
     }
     /// Whether a process, not the kernel, made it.
     pub fn is_from_user(&self) -> bool {
         self.code() <= 0
-    }
-    /// The bytes user space gets.
-    pub fn to_bytes(&self) -> [u8; SIZE] {
-        self.bytes
     }
 }
 

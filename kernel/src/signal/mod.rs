@@ -2,12 +2,14 @@
 //!
 //! * [`send`]: who gets a signal and is woken for it;
 //! * [`deliver`]: what a thread does with its signals on the way to user mode;
+//! * [`frame`]: what an architecture is told that builds a signal frame;
 //! * [`stop`]: job control;
 //! * [`mask`]: calls that replace the mask for their duration or wait for signals;
 //! * [`signalfd`]: signals read from a descriptor.
 
 pub(crate) mod altstack;
 mod deliver;
+mod frame;
 pub mod info;
 pub mod mask;
 mod pending;
@@ -19,6 +21,7 @@ pub(crate) mod stop;
 
 pub(crate) use deliver::shown_flags;
 pub use deliver::{deliver_pending, set_mask, sigreturn};
+pub use frame::{Delivery, Restored};
 pub use info::{SigInfo, parse_signal};
 pub use pending::{Pending, Queued};
 pub(crate) use send::kill_threads;

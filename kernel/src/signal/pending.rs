@@ -75,7 +75,11 @@ impl Pending {
             self.set = self.set.without(sig);
             return SigInfo::user(sig, 0, 0);
         };
-        let info = self.queue.remove(at);
+        let info = if at + 1 == self.queue.len() {
+            self.queue.swap_remove(at)
+        } else {
+            self.queue.remove(at)
+        };
         if sig < SIGRTMIN || !self.queue.iter().any(|info| info.signal() == sig) {
             self.set = self.set.without(sig);
         }

@@ -16,7 +16,7 @@ use alloc::sync::Arc;
 use limen_linux_abi::{Errno, raw::general as abi};
 
 /// The file behind a descriptor of the running task.
-#[inline]
+#[inline(always)]
 pub(super) fn file(fd: i32) -> Result<Arc<File>, Errno> {
     current().file(fd)
 }

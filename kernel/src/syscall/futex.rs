@@ -25,7 +25,7 @@ fn wait(
     match futex::wait(addr, shared, expected, deadline, mask) {
         Ok(()) => Ok(0),
         Err(Errno::ERESTARTSYS) if relative && deadline.is_some() => {
-            *current().restart.lock() = Some(Box::new(move || {
+            current().restart.set(Box::new(move || {
                 wait(addr, shared, expected, deadline, mask, relative)
             }));
             Err(Errno::ERESTART_RESTARTBLOCK)

@@ -84,6 +84,10 @@ pub fn kill_pid(pid: i32, sig: i32) -> SysResult {
     let sig = parse_signal(sig)?;
     match pid {
         1.. => {
+            let me = current();
+            if pid == me.tgid() {
+                return kill_process(&me.process, sig, None).map(|()| 0);
+            }
             let process = find_process(pid).or_else(|| find_task(pid).map(|task| task.process.clone()));
             kill_process(&process.ok_or(Errno::ESRCH)?, sig, None).map(|()| 0)
         }
@@ -127,9 +131,7 @@ fn kill_thread(tgid: i32, tid: i32, sig: i32, info: Option<SigInfo>) -> SysResul
 
 /// Reads a `siginfo_t` that a process sends: it may not claim to come from the kernel, nor, unless to itself, from `kill`.
 pub fn read_info(at: usize, sig: i32, to_self: bool) -> Result<SigInfo, Errno> {
-    let mut bytes = [0; info::SIZE];
-    read_bytes(&mut bytes, at)?;
-    let info = SigInfo::from_user(sig as u32, bytes);
+    let info = SigInfo::read_from(at, sig as u32)?;
     if (info.code() >= 0 || info.code() == info::code::TKILL) && !to_self {
         return Err(Errno::EPERM);
     }
@@ -200,7 +202,7 @@ crate::syscalls! {
         };
         let info = mask::timed_wait(set, deadline)?;
         if at != 0 {
-            write_bytes(at, &info.to_bytes())?;
+            info.write_to(at)?;
         }
         Ok(info.signal() as usize)
     }
@@ -224,7 +226,8 @@ crate::syscalls! {
         let previous = task.signals.lock().altstack;
         if new != 0 {
             let raw: [usize; 3] = UserPtr::new(new).read()?;
-            signal::altstack::set(&task, AltStack { sp: raw[0], flags: raw[1] as u32, size: raw[2] }, sp)?;
+            let stack = AltStack { sp: raw[0], flags: raw[1] as u32, size: raw[2] };
+            task.signals.lock().set_altstack(stack, sp)?;
         }
         if old != 0 {
             let flags = shown_flags(&previous, sp);
@@ -290,7 +293,7 @@ crate::syscalls! {
     }
 
     fn restart_syscall() {
-        let function = current().restart.lock().take();
+        let function = current().restart.take();
         match function {
             Some(function) => function(),
             None => Err(Errno::EINTR),

@@ -39,6 +39,42 @@ pub type KernelFunction = Box<dyn FnOnce() + Send>;
 /// How an interrupted call goes on in `restart_syscall`.
 pub type RestartFunction = Box<dyn FnOnce() -> crate::syscall::SysResult + Send>;
 
+/// What `restart_syscall` goes on with, if a call left something. Only the thread itself touches it.
+pub struct Restart {
+    /// Whether there is something: it nearly never is.
+    set: AtomicBool,
+    function: SpinLock<Option<RestartFunction>>,
+}
+
+impl Restart {
+    fn new() -> Self {
+        Self {
+            set: AtomicBool::new(false),
+            function: SpinLock::new(None),
+        }
+    }
+    /// The interrupted call goes on with `function`.
+    pub fn set(&self, function: RestartFunction) {
+        *self.function.lock() = Some(function);
+        self.set.store(true, Ordering::Relaxed);
+    }
+    /// Takes it.
+    pub fn take(&self) -> Option<RestartFunction> {
+        if !self.set.load(Ordering::Relaxed) {
+            return None;
+        }
+        self.set.store(false, Ordering::Relaxed);
+        self.function.lock().take()
+    }
+    /// Nothing will be gone on with.
+    #[inline]
+    pub fn forget(&self) {
+        if self.set.load(Ordering::Relaxed) {
+            drop(self.take());
+        }
+    }
+}
+
 /// One thread.
 #[repr(C)]
 pub struct Task {
@@ -82,7 +118,7 @@ pub struct Task {
     /// The first process's first register file, until it returns to user mode for the first time.
     pub start_frame: SpinLock<Option<Box<crate::arch::frame::Frame>>>,
     /// What `restart_syscall` goes on with.
-    pub restart: SpinLock<Option<RestartFunction>>,
+    pub restart: Restart,
     /// Start, CLOCK_MONOTONIC nanoseconds.
     pub start_ns: u64,
     /// `PR_SET_TIMERSLACK`, nanoseconds.
@@ -155,7 +191,7 @@ impl Task {
             parent_death_signal: AtomicI32::new(0),
             kernel_function: SpinLock::new(None),
             start_frame: SpinLock::new(None),
-            restart: SpinLock::new(None),
+            restart: Restart::new(),
             start_ns: crate::arch::time::now_ns(),
             timer_slack_ns: AtomicU64::new(50_000),
             io_priority: AtomicU32::new(0),

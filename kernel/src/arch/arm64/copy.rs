@@ -235,6 +235,45 @@ copy_string_asm:
     ret
     .size   copy_string_asm, . - copy_string_asm
 
+    // x0: 512 bytes of user memory, for q0 to q31; returns 0, or 1 after a fault.
+    .arch_extension fp
+    .arch_extension simd
+    .macro  fp_pair op, a, b
+    may_fault 1f
+    \op     q\a, q\b, [x0, #16 * \a]
+    .endm
+    .macro  fp_user name, op
+    .globl  \name
+    .type   \name, %function
+\name:
+    user_open
+    fp_pair \op, 0, 1
+    fp_pair \op, 2, 3
+    fp_pair \op, 4, 5
+    fp_pair \op, 6, 7
+    fp_pair \op, 8, 9
+    fp_pair \op, 10, 11
+    fp_pair \op, 12, 13
+    fp_pair \op, 14, 15
+    fp_pair \op, 16, 17
+    fp_pair \op, 18, 19
+    fp_pair \op, 20, 21
+    fp_pair \op, 22, 23
+    fp_pair \op, 24, 25
+    fp_pair \op, 26, 27
+    fp_pair \op, 28, 29
+    fp_pair \op, 30, 31
+    user_close
+    mov     x0, #0
+    ret
+1:  user_close
+    mov     x0, #1
+    ret
+    .size   \name, . - \name
+    .endm
+    fp_user save_fp_user_asm, stp
+    fp_user load_fp_user_asm, ldp
+
     // x0: address; returns the word, or -1.
     .globl  load_u32_asm
     .type   load_u32_asm, %function

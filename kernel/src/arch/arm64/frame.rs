@@ -62,6 +62,11 @@ impl Frame {
             record: [0; 2],
         }
     }
+    /// The registers as Linux's `user_pt_regs` has them: x0 to x30, sp, pc, pstate.
+    pub fn user_regs(&self) -> &[usize; 34] {
+        // SAFETY: the frame is `repr(C)` and begins with these words (asserted above).
+        unsafe { &*(&raw const *self).cast() }
+    }
     /// Instruction pointer.
     pub fn ip(&self) -> usize {
         self.pc

@@ -4,33 +4,13 @@
 use super::frame::{
     Frame, PSTATE_A, PSTATE_BTYPE, PSTATE_D, PSTATE_F, PSTATE_I, PSTATE_MODE_MASK, PSTATE_NZCV,
 };
-use super::switch::{self, Fault, FpState};
-use crate::mm::user::{Plain, UserPtr, check};
-use core::mem::offset_of;
+use super::switch::Fault;
+use super::{sysreg, uaccess};
+use crate::mm::copy;
+use crate::mm::user::{UserPtr, check};
+use crate::signal::{Delivery, Restored};
+use core::mem::{MaybeUninit, offset_of};
 use limen_linux_abi::Errno;
-
-/// What the portable signal code wants done.
-#[derive(Clone, Debug)]
-pub struct Delivery {
-    /// Signal number, 1 to 64.
-    pub signal: u32,
-    /// `siginfo_t`, to be copied as it is.
-    pub info: [u8; 128],
-    /// The handler's address.
-    pub handler: usize,
-    /// `sa_restorer`, if `SA_RESTORER` is set.
-    pub restorer: Option<usize>,
-    /// Address of the vDSO's `rt_sigreturn` trampoline, for ABIs that use it.
-    pub vdso_sigreturn: usize,
-    /// `SA_SIGINFO` was given.
-    pub siginfo: bool,
-    /// The signal mask to restore when the handler returns.
-    pub mask: u64,
-    /// Where the frame goes below: the alternate stack's top, or the interrupted stack pointer.
-    pub stack_top: usize,
-    /// The alternate stack as `uc_stack`: sp, flags, size.
-    pub altstack: (usize, u32, usize),
-}
 
 const FPSIMD_MAGIC: u32 = 0x4650_8001;
 const ESR_MAGIC: u32 = 0x4553_5201;
@@ -60,77 +40,53 @@ pub fn min_frame_size() -> usize {
     FRAME_SIZE + 16 + 16
 }
 
-/// What lies before the records.
-#[derive(Clone, Copy)]
-#[repr(C, align(16))]
-struct SigHead {
-    info: [u8; 128],
-    flags: u64,
-    link: u64,
-    stack_sp: usize,
-    stack_flags: u32,
-    pad: u32,
-    stack_size: usize,
-    mask: u64,
-    unused: [u64; 16],
-    fault_address: u64,
-    regs: [usize; 31],
-    sp: usize,
-    pc: usize,
-    pstate: usize,
-    pad2: u64,
-}
-
-/// The part of the frame that is written and read: everything up to the last record. Piece by piece, so that a kernel stack never holds
-/// the whole.
+/// The frame up to the end of what is written and read: a description, never made as a whole.
 #[repr(C, align(16))]
 struct SigFrame {
-    head: SigHead,
+    info: [u8; 128],
+    /// `uc_flags`, `uc_link`.
+    flags: [u64; 2],
+    /// `uc_stack` (sp, flags, size), `uc_sigmask`.
+    state: [u64; 4],
+    unused: [u64; 16],
+    fault_address: u64,
+    /// x0 to x30, sp, pc, pstate.
+    regs: [usize; 34],
+    pad: u64,
     fpsimd: Fpsimd,
     /// The syndrome's record if there was a fault, and the end mark.
     tail: [u64; 4],
 }
-// SAFETY: integers only; the padding the ABI has is in named fields, and the size is a multiple of the alignment.
-unsafe impl Plain for SigHead {}
 
-const UCONTEXT: usize = offset_of!(SigFrame, head.flags);
-const _: () = assert!(offset_of!(SigFrame, head.fault_address) == UCONTEXT + 176);
+const UCONTEXT: usize = offset_of!(SigFrame, flags);
+const _: () = assert!(offset_of!(SigFrame, fault_address) == UCONTEXT + 176);
 const _: () = assert!(offset_of!(SigFrame, fpsimd) == UCONTEXT + 176 + 288);
 const _: () = assert!(size_of::<Fpsimd>() == FPSIMD_SIZE as usize);
 const _: () = assert!(size_of::<SigFrame>() == offset_of!(SigFrame, tail) + 32);
 const _: () = assert!(FRAME_SIZE == 4688);
 
 /// Builds the signal frame on the user stack and makes `frame` enter the handler. `EFAULT` if the stack is not there.
-pub fn setup(frame: &mut Frame, delivery: &Delivery) -> Result<(), Errno> {
+pub fn setup(frame: &mut Frame, delivery: &Delivery<'_>) -> Result<(), Errno> {
     // A frame record above the signal frame, so that debuggers can walk through the handler.
     let record = delivery.stack_top.wrapping_sub(16) & !15;
     let base = record.wrapping_sub(FRAME_SIZE) & !15;
     check(base, FRAME_SIZE + 16)?;
     save_fpsimd(base + offset_of!(SigFrame, fpsimd))?;
     let fault = Fault::of_current();
-    let head = SigHead {
-        info: delivery.info,
-        flags: 0,
-        link: 0,
-        stack_sp: delivery.altstack.0,
-        stack_flags: delivery.altstack.1,
-        pad: 0,
-        stack_size: delivery.altstack.2,
-        mask: delivery.mask,
-        unused: [0; 16],
-        fault_address: fault.address as u64,
-        regs: frame.regs,
-        sp: frame.sp,
-        pc: frame.pc,
-        pstate: frame.pstate,
-        pad2: 0,
-    };
+    delivery.info.write_to(base)?;
+    let (sp, flags, size) = delivery.altstack;
+    UserPtr::new(base + UCONTEXT).write([0, 0, sp as u64, u64::from(flags), size as u64, delivery.mask])?;
+    let unused = size_of::<[u64; 16]>();
+    if copy::clear(base + offset_of!(SigFrame, unused), unused) != unused {
+        return Err(Errno::EFAULT);
+    }
+    UserPtr::new(base + offset_of!(SigFrame, fault_address)).write(fault.address)?;
+    UserPtr::new(base + offset_of!(SigFrame, regs)).write_from(frame.user_regs())?;
     let tail: [u64; 4] = match fault.esr {
         0 => [0; 4],
         esr => [u64::from(ESR_MAGIC) | 16 << 32, esr, 0, 0],
     };
     UserPtr::new(base + offset_of!(SigFrame, tail)).write(tail)?;
-    UserPtr::new(base).write(head)?;
     UserPtr::<[usize; 2]>::new(record).write([frame.regs[29], frame.regs[30]])?;
 
     frame.regs[0] = delivery.signal as usize;
@@ -147,30 +103,34 @@ pub fn setup(frame: &mut Frame, delivery: &Delivery) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Writes the floating-point record.
+/// Writes the floating-point record (`FPSR` and `FPCR`, which the assembler knows only with floating point on, by their encodings) at `at`, whose range was checked.
 #[inline(never)]
 fn save_fpsimd(at: usize) -> Result<(), Errno> {
-    let fp = switch::read_fp();
-    UserPtr::new(at).write([FPSIMD_MAGIC, FPSIMD_SIZE, fp.fpsr, fp.fpcr])?;
-    UserPtr::new(at + offset_of!(Fpsimd, v)).write(fp.v)
+    let (fpsr, fpcr) = (sysreg::read!("S3_3_C4_C4_1") as u32, sysreg::read!("S3_3_C4_C4_0") as u32);
+    UserPtr::new(at).write([FPSIMD_MAGIC, FPSIMD_SIZE, fpsr, fpcr])?;
+    // SAFETY: the range was checked.
+    if unsafe { uaccess::save_fp(at + offset_of!(Fpsimd, v)) } {
+        Ok(())
+    } else {
+        Err(Errno::EFAULT)
+    }
 }
 
 /// Sets the floating-point registers from their record.
 #[inline(never)]
 fn restore_fpsimd(at: usize) -> Result<(), Errno> {
-    let [fpsr, fpcr] = UserPtr::new(at + offset_of!(Fpsimd, fpsr)).read()?;
-    let v = UserPtr::new(at + offset_of!(Fpsimd, v)).read()?;
-    switch::write_fp(&FpState { v, fpsr, fpcr });
-    Ok(())
-}
-
-/// What `rt_sigreturn` found in the signal frame.
-#[derive(Clone, Copy, Debug)]
-pub struct Restored {
-    /// The signal mask.
-    pub mask: u64,
-    /// The alternate stack: sp, flags, size.
-    pub altstack: (usize, u32, usize),
+    check(at, size_of::<Fpsimd>())?;
+    let [fpsr, fpcr]: [u32; 2] = UserPtr::new(at + offset_of!(Fpsimd, fpsr)).read()?;
+    // SAFETY: the range was checked; any value is allowed in these registers, their reserved bits ignore writes.
+    unsafe {
+        sysreg::write!("S3_3_C4_C4_1", fpsr);
+        sysreg::write!("S3_3_C4_C4_0", fpcr);
+        if uaccess::load_fp(at + offset_of!(Fpsimd, v)) {
+            Ok(())
+        } else {
+            Err(Errno::EFAULT)
+        }
+    }
 }
 
 /// Bits of `PSTATE` that mean nothing at EL0, or that only the kernel may use: dropped.
@@ -240,17 +200,22 @@ pub fn restore(frame: &mut Frame) -> Result<Restored, Errno> {
         return Err(Errno::EFAULT);
     }
     check(base, FRAME_SIZE)?;
-    let context = UserPtr::<SigHead>::new(base).read()?;
-    frame.regs = context.regs;
-    frame.sp = context.sp;
-    frame.pc = context.pc;
-    frame.pstate = context.pstate;
-    if !sanitize_pstate(&mut frame.pstate) {
+    let [sp, flags, size, mask]: [u64; 4] = UserPtr::new(base + offset_of!(SigFrame, state)).read()?;
+    let regs = base + offset_of!(SigFrame, regs);
+    let [new_sp, pc, mut pstate]: [usize; 3] = UserPtr::new(regs + 31 * size_of::<usize>()).read()?;
+    if !sanitize_pstate(&mut pstate) {
+        frame.pstate = pstate;
         return Err(Errno::EFAULT);
     }
+    // SAFETY: initialised memory that only gets new bytes, any of which are valid.
+    let place = unsafe { &mut *(&raw mut frame.regs).cast::<MaybeUninit<[usize; 31]>>() };
+    UserPtr::new(regs).read_into(place)?;
+    frame.sp = new_sp;
+    frame.pc = pc;
+    frame.pstate = pstate;
     restore_fpsimd(find_fpsimd(base + offset_of!(SigFrame, fpsimd))?)?;
     Ok(Restored {
-        mask: context.mask,
-        altstack: (context.stack_sp, context.stack_flags, context.stack_size),
+        mask,
+        altstack: (sp as usize, flags as u32, size as usize),
     })
 }

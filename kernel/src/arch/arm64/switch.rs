@@ -274,17 +274,11 @@ pub unsafe fn switch(prev: *mut Context, next: *const Context) {
 }
 
 /// The running user thread's floating-point registers.
-pub fn read_fp() -> FpState {
+fn read_fp() -> FpState {
     let mut state = FpState::ZERO;
     // SAFETY: `state` has room; a switch in between saves and restores the registers.
     unsafe { save_fp(&raw mut state) }
     state
-}
-
-/// Sets the running user thread's floating-point registers.
-pub fn write_fp(state: &FpState) {
-    // SAFETY: as above.
-    unsafe { load_fp(state) }
 }
 
 /// The running thread's `TPIDR_EL0`.

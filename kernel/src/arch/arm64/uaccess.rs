@@ -8,6 +8,8 @@ unsafe extern "C" {
     fn copy_to_user_asm(to: usize, from: *const u8, len: usize) -> usize;
     fn clear_user_asm(to: usize, len: usize) -> usize;
     fn copy_string_asm(to: *mut u8, from: usize, max: usize) -> isize;
+    fn save_fp_user_asm(to: usize) -> usize;
+    fn load_fp_user_asm(from: usize) -> usize;
     fn load_u32_asm(addr: usize) -> i64;
     fn cmpxchg_u32_asm(addr: usize, expected: u32, new: u32) -> i64;
     static __ex_table_start: [i32; 0];
@@ -63,6 +65,24 @@ pub unsafe fn copy_to_user(to: usize, from: *const u8, len: usize) -> usize {
 pub unsafe fn clear_user(to: usize, len: usize) -> usize {
     // SAFETY: as above.
     unsafe { clear_user_asm(to, len) }
+}
+
+/// Writes the vector registers to 512 bytes of user memory; `false` after a fault.
+///
+/// # Safety
+/// `to..to+512` lies below `USER_END`.
+pub unsafe fn save_fp(to: usize) -> bool {
+    // SAFETY: as above; a switch in between saves and restores the registers.
+    unsafe { save_fp_user_asm(to) == 0 }
+}
+
+/// Sets the running user thread's vector registers from user memory; `false` after a fault, with some of them set.
+///
+/// # Safety
+/// `from..from+512` lies below `USER_END`.
+pub unsafe fn load_fp(from: usize) -> bool {
+    // SAFETY: as above.
+    unsafe { load_fp_user_asm(from) == 0 }
 }
 
 /// Reads a naturally aligned user word atomically; `None` on a fault.

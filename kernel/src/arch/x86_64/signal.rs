@@ -5,41 +5,11 @@ use super::frame::{EFLAGS_DF, EFLAGS_RF, EFLAGS_TF, Frame};
 use super::switch::Fault;
 use super::{fpu, mmu};
 use crate::mm::user::{self, Plain, UserPtr};
+use crate::signal::{Delivery, Restored, info};
 use limen_linux_abi::Errno;
 
 /// The least size of an alternate signal stack (`MINSIGSTKSZ`).
 pub const MIN_STACK_SIZE: usize = 2048;
-
-/// What the portable signal code wants done.
-#[derive(Clone, Debug)]
-pub struct Delivery {
-    /// Signal number, 1 to 64.
-    pub signal: u32,
-    /// `siginfo_t`, to be copied as it is.
-    pub info: [u8; 128],
-    /// The handler's address.
-    pub handler: usize,
-    /// `sa_restorer`, if `SA_RESTORER` is set.
-    pub restorer: Option<usize>,
-    /// Address of the vDSO's `rt_sigreturn` trampoline, for ABIs that use it.
-    #[allow(
-        dead_code,
-        reason = "part of the contract; this processor's programs bring their own"
-    )]
-    pub vdso_sigreturn: usize,
-    /// `SA_SIGINFO` was given.
-    #[allow(
-        dead_code,
-        reason = "part of the contract; the frame is the same with and without here"
-    )]
-    pub siginfo: bool,
-    /// The signal mask to restore when the handler returns.
-    pub mask: u64,
-    /// Where the frame goes below: the alternate stack's top, or the interrupted stack pointer.
-    pub stack_top: usize,
-    /// The alternate stack as `uc_stack`: sp, flags, size.
-    pub altstack: (usize, u32, usize),
-}
 
 /// `uc_flags`: the floating-point state is followed by extended state.
 const UC_FP_XSTATE: usize = 1;
@@ -92,11 +62,15 @@ struct UContext {
 struct SigFrame {
     restorer: usize,
     ucontext: UContext,
-    info: [u8; 128],
 }
 
+/// Where the `siginfo_t` follows.
+const INFO: usize = size_of::<SigFrame>();
+/// Bytes of frame and `siginfo_t`.
+const FRAME_SIZE: usize = INFO + info::SIZE;
+
 const _: () =
-    assert!(size_of::<SigContext>() == 256 && size_of::<UContext>() == 304 && size_of::<SigFrame>() == 440);
+    assert!(size_of::<SigContext>() == 256 && size_of::<UContext>() == 304 && FRAME_SIZE == 440);
 
 // SAFETY: integers only, padding spelled out.
 unsafe impl Plain for SigFrame {}
@@ -105,7 +79,7 @@ unsafe impl Plain for UContext {}
 
 /// Bytes the largest signal frame takes (`AT_MINSIGSTKSZ`).
 pub fn min_frame_size() -> usize {
-    size_of::<SigFrame>() + fpu_size() + 64 + 16 + RED_ZONE
+    FRAME_SIZE + fpu_size() + 64 + 16 + RED_ZONE
 }
 
 fn fpu_size() -> usize {
@@ -176,7 +150,7 @@ fn restore_fpu(at: usize) -> Result<(), Errno> {
 }
 
 /// Builds the signal frame on the user stack and makes `frame` enter the handler. `EFAULT` if the stack is not there.
-pub fn setup(frame: &mut Frame, delivery: &Delivery) -> Result<(), Errno> {
+pub fn setup(frame: &mut Frame, delivery: &Delivery<'_>) -> Result<(), Errno> {
     let Some(restorer) = delivery.restorer else {
         return Err(Errno::EFAULT);
     };
@@ -186,7 +160,7 @@ pub fn setup(frame: &mut Frame, delivery: &Delivery) -> Result<(), Errno> {
     }
     let fp = sp.wrapping_sub(fpu_size()) & !63;
     // As after a call: 8 below a multiple of 16.
-    let at = (fp.wrapping_sub(size_of::<SigFrame>()) & !15).wrapping_sub(8);
+    let at = (fp.wrapping_sub(FRAME_SIZE) & !15).wrapping_sub(8);
     if at >= mmu::USER_END || fp >= mmu::USER_END {
         return Err(Errno::EFAULT);
     }
@@ -220,30 +194,18 @@ pub fn setup(frame: &mut Frame, delivery: &Delivery) -> Result<(), Errno> {
         context,
         mask: delivery.mask,
     };
-    UserPtr::new(at).write(SigFrame {
-        restorer,
-        ucontext,
-        info: delivery.info,
-    })?;
+    UserPtr::new(at).write_from(&SigFrame { restorer, ucontext })?;
+    delivery.info.write_to(at + INFO)?;
     fpu::load_initial();
     frame.mark_changed();
     frame.rdi = delivery.signal as usize;
-    frame.rsi = at + core::mem::offset_of!(SigFrame, info);
+    frame.rsi = at + INFO;
     frame.rdx = at + core::mem::offset_of!(SigFrame, ucontext);
     frame.rax = 0;
     frame.rip = delivery.handler;
     frame.rsp = at;
     frame.eflags &= !(EFLAGS_DF | EFLAGS_RF | EFLAGS_TF);
     Ok(())
-}
-
-/// What `rt_sigreturn` found in the signal frame.
-#[derive(Clone, Copy, Debug)]
-pub struct Restored {
-    /// The signal mask.
-    pub mask: u64,
-    /// The alternate stack: sp, flags, size.
-    pub altstack: (usize, u32, usize),
 }
 
 /// Restores all registers (floating point included) from the signal frame at the user stack pointer; user-controlled bits that could
@@ -254,7 +216,8 @@ pub fn restore(frame: &mut Frame) -> Result<Restored, Errno> {
         .rsp
         .wrapping_sub(8)
         .wrapping_add(core::mem::offset_of!(SigFrame, ucontext));
-    let uc: UContext = UserPtr::new(at).read()?;
+    let mut place = core::mem::MaybeUninit::<UContext>::uninit();
+    let uc = UserPtr::new(at).read_into(&mut place)?;
     restore_fpu(uc.context.fpstate)?;
     let eflags;
     [

@@ -52,7 +52,7 @@ pub(super) fn commit(frame: &mut Frame, program: Program, image: Image) -> Resul
     reset_signals(&task, own_actions);
     task.files().close_on_exec();
     crate::time::program_changed();
-    task.restart.lock().take();
+    task.restart.forget();
     task.set_comm(base_name(&program.filename));
     let process = &task.process;
     if secure {

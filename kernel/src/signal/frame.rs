@@ -1,0 +1,36 @@
+//! What the portable part tells an architecture that builds or reads a signal frame (`arch::signal`).
+
+use super::SigInfo;
+
+/// A handler to be entered.
+#[derive(Debug)]
+#[allow(dead_code, reason = "no architecture needs all of it")]
+pub struct Delivery<'a> {
+    /// Signal number, 1 to 64.
+    pub signal: u32,
+    /// What it says of itself; `SigInfo::write_to` puts it into the frame.
+    pub info: &'a SigInfo,
+    /// The handler's address.
+    pub handler: usize,
+    /// `sa_restorer`, if `SA_RESTORER` is set.
+    pub restorer: Option<usize>,
+    /// Address of the vDSO's `rt_sigreturn` trampoline, for ABIs that use it; 0 if the program has no vDSO.
+    pub vdso_sigreturn: usize,
+    /// `SA_SIGINFO` was given.
+    pub siginfo: bool,
+    /// The signal mask to restore when the handler returns.
+    pub mask: u64,
+    /// Where the frame goes below: the alternate stack's top, or the interrupted stack pointer.
+    pub stack_top: usize,
+    /// The alternate stack as `uc_stack`: sp, flags, size.
+    pub altstack: (usize, u32, usize),
+}
+
+/// What `rt_sigreturn` found in the signal frame.
+#[derive(Clone, Copy, Debug)]
+pub struct Restored {
+    /// The signal mask.
+    pub mask: u64,
+    /// The alternate stack: sp, flags, size.
+    pub altstack: (usize, u32, usize),
+}
