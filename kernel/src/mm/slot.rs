@@ -51,6 +51,19 @@ impl MmSlot {
         }
         old
     }
+    /// Makes it the user address space of this CPU; returns it, not counted. Null and nothing done if there is none.
+    ///
+    /// # Safety
+    /// Interrupts are off; nobody replaces it meanwhile, and the caller keeps it alive until another one is active.
+    #[inline(always)]
+    pub unsafe fn activate(&self) -> *const AddressSpace {
+        let raw = self.raw.load(Ordering::Relaxed);
+        // SAFETY: the slot holds a count of what `raw` points to.
+        if let Some(mm) = unsafe { raw.as_ref() } {
+            mm.activate();
+        }
+        raw
+    }
     /// Whether it is `mm`.
     #[inline(always)]
     pub fn is(&self, mm: *const AddressSpace) -> bool {

@@ -148,6 +148,8 @@ pub struct SchedEntity {
     pub(super) rr_used: AtomicU64,
     /// When the accounting of the running stretch last happened; written by the CPU that runs it.
     pub(super) exec_start: AtomicU64,
+    /// `sched_yield` asked: at the next choice others of the same rank go first. Its own.
+    pub(super) yielding: AtomicBool,
     /// Total run time in nanoseconds.
     pub(super) sum_exec: AtomicU64,
     /// Accounting samples in user and in kernel mode, nanoseconds; only their ratio counts.
@@ -182,6 +184,7 @@ impl SchedEntity {
             nice: AtomicU8::new(20),
             rr_used: AtomicU64::new(0),
             exec_start: AtomicU64::new(0),
+            yielding: AtomicBool::new(false),
             sum_exec: AtomicU64::new(0),
             user_samples: AtomicU64::new(0),
             system_samples: AtomicU64::new(0),

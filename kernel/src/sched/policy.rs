@@ -55,15 +55,10 @@ pub fn set_affinity(task: &Task, cpus: CpuSet) -> Result<(), Errno> {
 /// The running thread lets others of its rank go first (`sched_yield`).
 #[inline]
 pub fn yield_now() {
-    let alone = crate::sync::without_preemption(|| super::this_cpu().rq.running() <= 1);
-    if alone {
+    // Moved to another CPU meanwhile? Then what is found here is old news, and no harm is done.
+    if super::this_cpu().rq.running() <= 1 {
         return;
     }
-    crate::sync::without_interrupts(|| {
-        let rq = &super::this_cpu().rq;
-        rq.lock.lock();
-        rq.inner().yielding = true;
-        rq.lock.unlock();
-    });
+    super::current().sched.yielding.store(true, Ordering::Relaxed);
     super::schedule();
 }

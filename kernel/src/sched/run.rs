@@ -113,15 +113,16 @@ pub(super) struct Inner {
     pub rt: RtQueue,
     pub curr: *const Task,
     pub idle: *const Task,
-    /// `sched_yield` asked: others of the same rank go first.
-    pub yielding: bool,
     /// Between choosing and `finish_switch`: who ran before.
     prev: *const Task,
     /// `prev` must go to another CPU: its affinity changed.
     evict_prev: bool,
-    /// The user address space this CPU has loaded (kernel threads and idle leave it there).
-    active_mm: Option<Arc<AddressSpace>>,
-    /// The one it had before, to be dropped when the lock is free.
+    /// The user address space this CPU has loaded (kernel threads and idle leave it there), null for none. The running thread's own slot
+    /// holds a count of it, or `lazy_mm` does, or whoever is just replacing it in exec.
+    active_mm: *const AddressSpace,
+    /// `active_mm`, counted, while it need not be the running thread's.
+    lazy_mm: Option<Arc<AddressSpace>>,
+    /// What `lazy_mm` was, to be dropped when the lock is free.
     old_mm: Option<Arc<AddressSpace>>,
 }
 
@@ -134,10 +135,10 @@ impl RunQueue {
                 rt: RtQueue::new(),
                 curr: idle,
                 idle,
-                yielding: false,
                 prev: ptr::null(),
                 evict_prev: false,
-                active_mm: None,
+                active_mm: ptr::null(),
+                lazy_mm: None,
                 old_mm: None,
             }),
             nr_running: AtomicU32::new(0),
@@ -225,11 +226,14 @@ impl RunQueue {
     #[inline]
     fn pick(&self, inner: &mut Inner, prev_runs: bool) -> *const Task {
         let prev = inner.curr;
-        let yielding = core::mem::take(&mut inner.yielding);
         let rt = inner.rt.highest();
         if prev_runs {
             // SAFETY: the running task is alive.
             let task = unsafe { &*prev };
+            let yielding = task.sched.yielding.load(Ordering::Relaxed);
+            if yielding {
+                task.sched.yielding.store(false, Ordering::Relaxed);
+            }
             let level = task.sched.effective_rt.load(Ordering::Relaxed);
             if level > 0 {
                 let expired = yielding
@@ -255,7 +259,10 @@ impl RunQueue {
                         if key <= least {
                             return prev;
                         }
+                        // The least one goes first, so that it is taken from a heap without this one.
+                        let next = inner.fair.pop();
                         inner.fair.insert(task, key);
+                        return next.unwrap_or(inner.idle);
                     }
                 }
             }
@@ -398,17 +405,28 @@ fn switch_away(preempted: bool) {
     finish_switch();
 }
 
-/// Loads `next`'s address space if it has one and it is not loaded already.
+/// Loads `next`'s address space if it has one and it is not loaded already. A thread without one borrows what is loaded, which is
+/// counted as long as it does.
 #[inline]
 fn switch_mm(inner: &mut Inner, next: &Task) {
     let slot = next.mm_slot();
-    let active = inner.active_mm.as_ref().map_or(ptr::null(), Arc::as_ptr);
-    if slot.is(active) || slot.is(ptr::null()) {
+    if slot.is(ptr::null()) {
+        if inner.lazy_mm.is_none() && !inner.active_mm.is_null() {
+            // SAFETY: it is loaded, so somebody holds a count of it (see `active_mm`), and it is in an `Arc`.
+            inner.lazy_mm = Some(unsafe {
+                Arc::increment_strong_count(inner.active_mm);
+                Arc::from_raw(inner.active_mm)
+            });
+        }
         return;
     }
-    let Some(mm) = slot.get() else { return };
-    mm.activate();
-    inner.old_mm = inner.active_mm.replace(mm);
+    if !slot.is(inner.active_mm) {
+        // SAFETY: `next` is not running, so its slot does not change, and holds a count.
+        inner.active_mm = unsafe { slot.activate() };
+    }
+    if inner.lazy_mm.is_some() {
+        inner.old_mm = inner.lazy_mm.take();
+    }
 }
 
 /// The second half of a switch, on the stack of the thread switched to: lets the one before go, gives the lock back, turns interrupts
@@ -418,7 +436,7 @@ pub(super) fn finish_switch() {
     cpu.rq.lock.take_over();
     let inner = cpu.rq.inner();
     let prev_ptr = core::mem::take(&mut inner.prev);
-    let old_mm = inner.old_mm.take();
+    let old_mm = if inner.old_mm.is_some() { inner.old_mm.take() } else { None };
     let evict = core::mem::take(&mut inner.evict_prev);
     // SAFETY: the thread before is alive until its count is dropped below.
     let prev = unsafe { &*prev_ptr };
@@ -445,7 +463,8 @@ pub fn activate_mm(mm: &Arc<AddressSpace>) {
         rq.lock.lock();
         let inner = rq.inner();
         mm.activate();
-        let old = inner.active_mm.replace(mm.clone());
+        inner.active_mm = Arc::as_ptr(mm);
+        let old = inner.lazy_mm.take();
         rq.lock.unlock();
         old
     });
@@ -457,10 +476,11 @@ pub fn leave_mm() {
     let old = crate::sync::without_interrupts(|| {
         let rq = &this_cpu().rq;
         rq.lock.lock();
-        let old = rq.inner().active_mm.take();
-        if old.is_some() {
+        let inner = rq.inner();
+        if !core::mem::replace(&mut inner.active_mm, ptr::null()).is_null() {
             crate::arch::mmu::switch_to_kernel();
         }
+        let old = inner.lazy_mm.take();
         rq.lock.unlock();
         old
     });

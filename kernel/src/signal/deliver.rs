@@ -38,7 +38,7 @@ pub fn deliver_pending(frame: &mut Frame) {
 /// The mask a call replaced for its duration comes back when no handler takes care of it.
 fn restore_saved_mask(task: &CurrentTask) {
     let shared = task.process.signals.lock();
-    let mut own = task.signals.lock();
+    let mut own = task.signals.lock_under(&shared);
     if let Some(mask) = own.saved.take() {
         own.blocked = mask;
         send::recalculate(task, &shared, &own);
@@ -63,7 +63,7 @@ fn next(task: &CurrentTask) -> Option<Caught> {
             stop::tell_parent(&task.process, StopNews::Continued);
             continue;
         }
-        let mut own = task.signals.lock();
+        let mut own = task.signals.lock_under(&shared);
         if own.stop_pending {
             drop(own);
             stop::take_part(task, shared);
@@ -88,7 +88,7 @@ fn next(task: &CurrentTask) -> Option<Caught> {
         };
         let sig = info.signal();
         let action = {
-            let mut table = shared.actions.table.lock();
+            let mut table = shared.actions.table.lock_under(&shared);
             let action = table[sig as usize - 1];
             if action.handler > IGNORE && action.flags.contains(ActionFlags::RESETHAND) {
                 table[sig as usize - 1].handler = DEFAULT;
@@ -169,7 +169,6 @@ fn enter_handler(task: &CurrentTask, frame: &mut Frame, caught: &Caught) {
         restorer: flags
             .contains(ActionFlags::RESTORER)
             .then_some(caught.action.restorer),
-        vdso_sigreturn: vdso_sigreturn(task),
         siginfo: flags.contains(ActionFlags::SIGINFO),
         mask: mask.0,
         stack_top,
@@ -185,7 +184,7 @@ fn enter_handler(task: &CurrentTask, frame: &mut Frame, caught: &Caught) {
 fn no_room(task: &CurrentTask, caught: &Caught) {
     {
         let shared = task.process.signals.lock();
-        let mut own = task.signals.lock();
+        let mut own = task.signals.lock_under(&shared);
         own.blocked = caught.blocked;
         own.saved = caught.saved;
         own.altstack = caught.altstack;
@@ -213,18 +212,6 @@ pub(crate) fn shown_flags(altstack: &AltStack, sp: usize) -> u32 {
         0
     };
     state | altstack.flags & SS_AUTODISARM
-}
-
-/// The vDSO's `rt_sigreturn` trampoline, 0 if the program has none.
-fn vdso_sigreturn(task: &CurrentTask) -> usize {
-    let offset = crate::time::vdso::sigreturn_offset();
-    if offset == 0 {
-        return 0;
-    }
-    task.mm().map_or(0, |mm| match mm.layout().vdso {
-        0 => 0,
-        vdso => vdso + offset,
-    })
 }
 
 /// `rt_sigreturn`: back to what the handler interrupted. A bad frame ends the process with SIGSEGV.
@@ -258,7 +245,7 @@ fn replace_mask(task: &CurrentTask, mask: SigSet, and: impl FnOnce(&mut TaskSign
     let mask = mask.minus(SigSet::UNBLOCKABLE);
     let shared = task.process.signals.lock();
     let newly_blocked = {
-        let mut own = task.signals.lock();
+        let mut own = task.signals.lock_under(&shared);
         let newly = mask.minus(own.blocked);
         own.blocked = mask;
         and(&mut own);

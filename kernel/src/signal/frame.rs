@@ -14,8 +14,6 @@ pub struct Delivery<'a> {
     pub handler: usize,
     /// `sa_restorer`, if `SA_RESTORER` is set.
     pub restorer: Option<usize>,
-    /// Address of the vDSO's `rt_sigreturn` trampoline, for ABIs that use it; 0 if the program has no vDSO.
-    pub vdso_sigreturn: usize,
     /// `SA_SIGINFO` was given.
     pub siginfo: bool,
     /// The signal mask to restore when the handler returns.
@@ -24,6 +22,19 @@ pub struct Delivery<'a> {
     pub stack_top: usize,
     /// The alternate stack as `uc_stack`: sp, flags, size.
     pub altstack: (usize, u32, usize),
+}
+
+/// Address of the running program's `rt_sigreturn` trampoline in the vDSO, for ABIs that use it; 0 if it has none.
+#[allow(dead_code, reason = "not every ABI does")]
+pub fn vdso_sigreturn() -> usize {
+    let offset = crate::time::vdso::sigreturn_offset();
+    if offset == 0 {
+        return 0;
+    }
+    crate::mm::current_space().map_or(0, |mm| match mm.layout().vdso {
+        0 => 0,
+        vdso => vdso + offset,
+    })
 }
 
 /// What `rt_sigreturn` found in the signal frame.

@@ -21,6 +21,8 @@ pub(crate) mod stop;
 
 pub(crate) use deliver::shown_flags;
 pub use deliver::{deliver_pending, set_mask, sigreturn};
+#[allow(unused_imports, reason = "not every ABI's handlers return through the vDSO")]
+pub use frame::vdso_sigreturn;
 pub use frame::{Delivery, Restored};
 pub use info::{SigInfo, parse_signal};
 pub use pending::{Pending, Queued};

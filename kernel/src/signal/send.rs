@@ -7,10 +7,14 @@ use super::{
 };
 use crate::arch::{interrupt, smp};
 use crate::sched::{self, entity::TaskState, preempt};
+use crate::sync::IrqSpinGuard;
 use crate::task::{Process, Task, TaskFlags, pid, rlimit};
 use alloc::sync::Arc;
 use limen_entry::ThreadFlags;
 use limen_linux_abi::Errno;
+
+/// A process's signals, locked.
+type Shared<'a> = IrqSpinGuard<'a, ProcessSignals>;
 
 /// Whom a signal is for.
 #[derive(Clone, Copy)]
@@ -64,8 +68,8 @@ pub fn force(sig: u32, info: SigInfo) {
     let task = crate::task::current();
     {
         let shared = task.process.signals.lock();
-        let mut own = task.signals.lock();
-        let mut table = shared.actions.table.lock();
+        let mut own = task.signals.lock_under(&shared);
+        let mut table = shared.actions.table.lock_under(&shared);
         let action = &mut table[sig as usize - 1];
         let blocked = own.blocked.has(sig);
         if blocked || action.handler == IGNORE {
@@ -116,7 +120,7 @@ fn send(
     } else if sig == SIGCONT {
         resume(process, &mut shared);
     }
-    let handler = shared.actions.get(sig).handler;
+    let handler = shared.actions.table.lock_under(&shared)[sig as usize - 1].handler;
     let would_ignore =
         handler == IGNORE || handler == DEFAULT && (SigSet::IGNORED.has(sig) || shared.unkillable && !forced);
     let task = match target {
@@ -126,8 +130,13 @@ fn send(
     if would_ignore {
         // A blocked signal stays pending: its action may change before it is unblocked.
         let blocked = match &task {
-            Some(task) => is_blocked(task, sig),
-            None => process.with_threads(|threads| threads.first().is_some_and(|task| is_blocked(task, sig))),
+            Some(task) => is_blocked(&shared, task, sig),
+            None => {
+                let threads = process.threads_under(&shared);
+                threads
+                    .first()
+                    .is_some_and(|task| is_blocked(&shared, task, sig))
+            }
         };
         if !blocked || sig == SIGKILL {
             return Ok(());
@@ -136,7 +145,7 @@ fn send(
     let limit = process.limits.soft(rlimit::which::SIGPENDING).max(1) as usize;
     let queued = match &task {
         Some(task) => {
-            let mut own = task.signals.lock();
+            let mut own = task.signals.lock_under(&shared);
             let room = forced || own.pending.len() < limit;
             own.pending.push(info, room)
         }
@@ -151,9 +160,15 @@ fn send(
         Queued::Yes => {}
     }
     let chosen = match &task {
-        Some(task) if wants(task, sig) => Some(task.clone()),
+        Some(task) if wants(&shared, task, sig) => Some(task.clone()),
         Some(_) => None,
-        None => process.with_threads(|threads| threads.iter().find(|task| wants(task, sig)).cloned()),
+        None => {
+            let threads = process.threads_under(&shared);
+            threads
+                .iter()
+                .find(|task| wants(&shared, task, sig))
+                .cloned()
+        }
     };
     let Some(chosen) = chosen else {
         notify_signalfd(shared);
@@ -161,7 +176,7 @@ fn send(
     };
     let fatal = handler == DEFAULT
         && default_is_fatal(sig)
-        && (sig == SIGKILL || !chosen.signals.lock().real_blocked.has(sig));
+        && (sig == SIGKILL || !chosen.signals.lock_under(&shared).real_blocked.has(sig));
     if fatal {
         shared.group_exit = Some(sig as i32);
         kill_threads(process, None);
@@ -173,7 +188,8 @@ fn send(
 }
 
 /// Wakes readers of signalfds, without the lock.
-fn notify_signalfd(shared: crate::sync::IrqSpinGuard<'_, ProcessSignals>) {
+#[inline]
+fn notify_signalfd(shared: Shared<'_>) {
     let actions = (!shared.actions.signalfd.is_empty()).then(|| shared.actions.clone());
     drop(shared);
     if let Some(actions) = actions {
@@ -181,17 +197,17 @@ fn notify_signalfd(shared: crate::sync::IrqSpinGuard<'_, ProcessSignals>) {
     }
 }
 
-fn is_blocked(task: &Task, sig: u32) -> bool {
-    let own = task.signals.lock();
+fn is_blocked(shared: &Shared<'_>, task: &Task, sig: u32) -> bool {
+    let own = task.signals.lock_under(shared);
     own.blocked.or(own.real_blocked).has(sig)
 }
 
 /// Whether `task` would take `sig` now.
-fn wants(task: &Task, sig: u32) -> bool {
+fn wants(shared: &Shared<'_>, task: &Task, sig: u32) -> bool {
     if task.flags().contains(TaskFlags::EXITING) {
         return false;
     }
-    let own = task.signals.lock();
+    let own = task.signals.lock_under(shared);
     sig == SIGKILL || !own.blocked.has(sig)
 }
 
@@ -264,6 +280,10 @@ pub(crate) fn kill_threads(process: &Process, except: Option<&Task>) -> usize {
 /// runs on.
 pub(crate) fn wake(task: &Arc<Task>, fatal: bool) {
     task.info.work.set(ThreadFlags::SIGPENDING);
+    if Arc::ptr_eq(task, &sched::current()) {
+        // It is here and awake, and looks at its flags on its way out.
+        return;
+    }
     let mask = if fatal {
         TaskState::FOR_KILL
     } else {

@@ -16,7 +16,7 @@ pub use own::OwnSlot;
 pub use raw::{RawSpinLock, SchedLock};
 pub use rwlock::RwLock;
 pub use seqlock::SeqLock;
-pub use spin::{IrqSpinGuard, IrqSpinLock, SpinGuard, SpinLock};
+pub use spin::{InnerGuard, IrqSpinGuard, IrqSpinLock, SpinGuard, SpinLock};
 
 /// The most CPUs a kernel can use (`NR_CPUS`).
 pub const MAX_CPUS: usize = 64;

@@ -161,9 +161,48 @@ impl<T: ?Sized> IrqSpinLock<T> {
             None
         }
     }
+    /// Takes the lock inside of another one, which keeps interrupts and preemption off longer than this one is held.
+    #[inline]
+    #[cfg_attr(feature = "lockdep", track_caller)]
+    pub fn lock_under<U: ?Sized>(&self, _outer: &IrqSpinGuard<'_, U>) -> InnerGuard<'_, T> {
+        self.dep.acquire::<T>(Kind::IrqSpin, Mode::Exclusive);
+        self.raw.lock();
+        InnerGuard { lock: self }
+    }
     /// The value, through exclusive access to the lock itself.
     pub fn get_mut(&mut self) -> &mut T {
         self.value.get_mut()
+    }
+}
+
+/// Holds an [`IrqSpinLock`] inside of another one ([`IrqSpinLock::lock_under`]); to be dropped before the outer guard.
+pub struct InnerGuard<'a, T: ?Sized> {
+    lock: &'a IrqSpinLock<T>,
+}
+
+impl<T: ?Sized> Deref for InnerGuard<'_, T> {
+    type Target = T;
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        // SAFETY: the guard holds the lock.
+        unsafe { &*self.lock.value.get() }
+    }
+}
+
+impl<T: ?Sized> DerefMut for InnerGuard<'_, T> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: the guard holds the lock, exclusively.
+        unsafe { &mut *self.lock.value.get() }
+    }
+}
+
+impl<T: ?Sized> Drop for InnerGuard<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        debug_assert!(!irq::enabled(), "the outer lock went first");
+        self.lock.dep.release();
+        self.lock.raw.unlock();
     }
 }
 

@@ -9,7 +9,7 @@ use super::{Task, pid};
 use crate::fs::File;
 use crate::sched::WaitQueue;
 use crate::signal::ProcessSignals;
-use crate::sync::{IrqSpinLock, SpinLock};
+use crate::sync::{InnerGuard, IrqSpinGuard, IrqSpinLock, SpinLock};
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
@@ -224,6 +224,11 @@ impl Process {
     #[inline]
     pub fn with_threads<R>(&self, f: impl FnOnce(&mut Vec<Arc<Task>>) -> R) -> R {
         f(&mut self.threads.lock())
+    }
+    /// The list of threads, for who holds the process's signals.
+    #[inline]
+    pub fn threads_under(&self, signals: &IrqSpinGuard<'_, ProcessSignals>) -> InnerGuard<'_, Vec<Arc<Task>>> {
+        self.threads.lock_under(signals)
     }
     /// How many threads it has.
     pub fn thread_count(&self) -> usize {

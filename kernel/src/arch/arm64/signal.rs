@@ -8,7 +8,7 @@ use super::switch::Fault;
 use super::{sysreg, uaccess};
 use crate::mm::copy;
 use crate::mm::user::{UserPtr, check};
-use crate::signal::{Delivery, Restored};
+use crate::signal::{Delivery, Restored, vdso_sigreturn};
 use core::mem::{MaybeUninit, offset_of};
 use limen_linux_abi::Errno;
 
@@ -95,7 +95,7 @@ pub fn setup(frame: &mut Frame, delivery: &Delivery<'_>) -> Result<(), Errno> {
         frame.regs[2] = base + UCONTEXT;
     }
     frame.regs[29] = record;
-    frame.regs[30] = delivery.restorer.unwrap_or(delivery.vdso_sigreturn);
+    frame.regs[30] = delivery.restorer.unwrap_or_else(vdso_sigreturn);
     frame.sp = base;
     frame.pc = delivery.handler;
     frame.pstate &= !PSTATE_BTYPE;

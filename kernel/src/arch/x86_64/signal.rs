@@ -21,6 +21,7 @@ const FP_XSTATE_MAGIC1: u32 = 0x4650_5853;
 const FP_XSTATE_MAGIC2: u32 = 0x4650_5845;
 /// Where the legacy area has room for software: `struct _fpx_sw_bytes`.
 const SW_BYTES: usize = 464;
+const _: () = assert!(SW_BYTES + 48 == fpu::LEGACY);
 /// What the ABI lets leaf functions use below the stack pointer.
 const RED_ZONE: usize = 128;
 
@@ -94,22 +95,23 @@ fn fpu_size() -> usize {
 fn save_fpu(at: usize) -> Result<(), Errno> {
     user::check(at, fpu_size())?;
     let components = fpu::components();
-    let mut software = [0u32; 12];
+    // What the processor leaves alone: the bytes for software, and behind them most of the header, which must be zero.
     if components != 0 {
+        let mut software = [0u32; 12 + 16];
         software[0] = FP_XSTATE_MAGIC1;
         software[1] = fpu_size() as u32;
         software[2] = components as u32;
         software[4] = fpu::state_size() as u32;
-        UserPtr::<[u64; 8]>::new(at + fpu::LEGACY).write([0; 8])?;
-    }
-    if !fpu::save_to_user(at) {
-        return Err(Errno::EFAULT);
-    }
-    UserPtr::new(at + SW_BYTES).write(software)?;
-    if components != 0 {
+        UserPtr::new(at + SW_BYTES).write_from(&software)?;
         UserPtr::new(at + fpu::state_size()).write(FP_XSTATE_MAGIC2)?;
+    } else {
+        UserPtr::new(at + SW_BYTES).write([0u32; 12])?;
     }
-    Ok(())
+    if fpu::save_to_user(at) {
+        Ok(())
+    } else {
+        Err(Errno::EFAULT)
+    }
 }
 
 /// Loads the floating-point state from the user's frame.
