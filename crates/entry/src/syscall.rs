@@ -32,7 +32,8 @@ pub fn return_from_fork<K: Kernel>(k: &K, frame: &mut K::Frame) {
 #[inline(always)]
 fn call<K: Kernel>(k: &K, frame: &mut K::Frame, watching: &Watching) {
     let work = k.work().syscall_work();
-    let number = if work.intersects(SyscallWork::ENTER) {
+    // One test against all bits is cheaper than one against those for the way in; the others come to nothing.
+    let number = if !work.is_empty() {
         enter_work(k, frame, work)
     } else {
         Some(frame.syscall_number())

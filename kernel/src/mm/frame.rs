@@ -192,7 +192,7 @@ fn refill(list: &mut FrameList, whom: For) {
     let batch = PCP_HIGH.load(Relaxed) / 2;
     // The first frame pushed is the last one handed out: push a run backwards so that frames come out ascending.
     while list.count < batch {
-        let order = ((batch - list.count).ilog2() as usize).min(3);
+        let order = ((batch - list.count).ilog2() as usize).min(5);
         let Some((block, order)) = (0..=order)
             .rev()
             .find_map(|o| Some((buddy.alloc(&records, o)?, o)))

@@ -46,10 +46,10 @@ global_asm!(
     mrs     x24, tpidr_el1
     stp     x30, x21, [sp, #240]
     stp     x22, x23, [sp, #{pc}]
-    stp     xzr, xzr, [sp, #{record}]
+    stp     x0, x8, [sp, #{call}]
     ldr     x24, [x24, #{current}]
     msr     sp_el0, x24
-    add     x29, sp, #{record}
+    mov     x29, xzr
     mov     x0, sp
     bl      \handler
     b       return_to_user
@@ -190,6 +190,7 @@ stack_overflow:
     "#,
     size = const FRAME_SIZE,
     pc = const offset_of!(Frame, pc),
+    call = const offset_of!(Frame, orig_x0),
     record = const offset_of!(Frame, record),
     current = const offset_of!(CpuLocal, current),
     shift = const STACK_SHIFT,
@@ -204,6 +205,7 @@ stack_overflow:
     overflowed = sym overflowed,
 );
 
+const _: () = assert!(offset_of!(Frame, syscallno) == offset_of!(Frame, orig_x0) + 8);
 const _: () = assert!(offset_of!(Frame, sp) == 248 && offset_of!(Frame, pstate) == offset_of!(Frame, pc) + 8);
 
 #[repr(C, align(16))]

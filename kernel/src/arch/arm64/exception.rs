@@ -121,7 +121,8 @@ impl Syndrome {
 /// Whether the exception from user mode is `svc`.
 #[inline(always)]
 pub fn is_system_call() -> bool {
-    sysreg::read!("esr_el1") >> 26 & 0x3f == class::SVC64
+    // The upper half has fields of its own.
+    sysreg::read!("esr_el1") as u32 >> 26 == class::SVC64 as u32
 }
 
 /// Any synchronous exception from user mode but a system call.

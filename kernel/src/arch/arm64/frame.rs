@@ -39,7 +39,9 @@ pub struct Frame {
     /// x0 as it was when the system call was made.
     pub orig_x0: usize,
     /// The system call number, negative if the frame is not a system call's.
-    pub syscallno: isize,
+    pub syscallno: i32,
+    /// The upper half of x8, which the stub saves with the lower.
+    _x8: u32,
     /// A frame record (frame pointer, return address) so that backtraces pass through exceptions; zero at the user boundary.
     pub record: [usize; 2],
 }
@@ -59,6 +61,7 @@ impl Frame {
             pstate: PSTATE_EL0T,
             orig_x0: 0,
             syscallno: -1,
+            _x8: 0,
             record: [0; 2],
         }
     }
@@ -117,11 +120,9 @@ impl Frame {
         self.pc = self.pc.wrapping_sub(4);
         self.forget_syscall();
     }
-    /// Marks the frame as a system call's, as the stub saved it: number from w8, first argument kept.
+    /// Marks the frame as a system call's: the stub has stored x0 and x8 where the first argument and the number are kept.
     #[inline(always)]
     pub(super) fn begin_syscall(&mut self) {
-        self.orig_x0 = self.regs[0];
-        self.syscallno = self.regs[8] as i32 as isize;
         // The architecture cannot tell the branch type across `svc`; Linux clears it, too.
         self.pstate &= !PSTATE_BTYPE;
     }
@@ -138,7 +139,7 @@ impl limen_entry::Frame for Frame {
     }
     #[inline(always)]
     fn syscall_number(&self) -> isize {
-        self.syscallno
+        self.syscallno as isize
     }
     #[inline(always)]
     fn preset_result(&mut self) {
@@ -158,7 +159,7 @@ impl limen_entry::Frame for Frame {
         self.regs[0] = self.orig_x0;
         if restart == Restart::Block {
             self.regs[8] = NR_RESTART_SYSCALL;
-            self.syscallno = NR_RESTART_SYSCALL as isize;
+            self.syscallno = NR_RESTART_SYSCALL as i32;
         }
     }
 }

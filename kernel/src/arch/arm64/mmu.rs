@@ -206,10 +206,12 @@ pub fn copy_page(to: PhysAddr, from: PhysAddr) {
     unsafe {
         asm!(
             "2:",
-            "ldp {a}, {b}, [{from}]", "ldp {c}, {d}, [{from}, #16]", "ldp {e}, {f}, [{from}, #32]", "ldp {g}, {h}, [{from}, #48]",
-            "add {from}, {from}, #64",
-            "stp {a}, {b}, [{to}]", "stp {c}, {d}, [{to}, #16]", "stp {e}, {f}, [{to}, #32]", "stp {g}, {h}, [{to}, #48]",
-            "add {to}, {to}, #64",
+            ".irp at, 0, 64, 128, 192",
+            "ldp {a}, {b}, [{from}, #\\at]", "ldp {c}, {d}, [{from}, #\\at + 16]", "ldp {e}, {f}, [{from}, #\\at + 32]", "ldp {g}, {h}, [{from}, #\\at + 48]",
+            "stp {a}, {b}, [{to}, #\\at]", "stp {c}, {d}, [{to}, #\\at + 16]", "stp {e}, {f}, [{to}, #\\at + 32]", "stp {g}, {h}, [{to}, #\\at + 48]",
+            ".endr",
+            "add {from}, {from}, #256",
+            "add {to}, {to}, #256",
             "cmp {from}, {end}",
             "b.lo 2b",
             from = inout(reg) from => _, to = inout(reg) to => _, end = in(reg) from.wrapping_add(1 << PAGE_SHIFT),

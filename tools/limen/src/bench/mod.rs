@@ -73,7 +73,11 @@ pub fn bench(options: &BenchOptions) -> Result<i32> {
         for arch in arches {
             let kernel = limen(options, arch)?;
             let guest = guest::prepare(arch)?;
-            profile::profile(subject(options, arch, &cpu(options, arch), &kernel, &guest), name, options.json.as_deref())?;
+            profile::profile(
+                subject(options, arch, &cpu(options, arch), &kernel, &guest),
+                name,
+                options.json.as_deref(),
+            )?;
         }
         return Ok(0);
     }
