@@ -122,7 +122,10 @@ const GROUP: usize = 8;
 /// Whether all entries are empty.
 #[inline(always)]
 fn none_there(slots: &[AtomicU64; GROUP]) -> bool {
-    slots.iter().fold(0, |all, slot| all | slot.load(Ordering::Relaxed)) == Entry::EMPTY.0
+    slots
+        .iter()
+        .fold(0, |all, slot| all | slot.load(Ordering::Relaxed))
+        == Entry::EMPTY.0
 }
 
 const _: () = assert!(Entry::EMPTY.0 == 0);

@@ -436,7 +436,11 @@ pub(super) fn finish_switch() {
     cpu.rq.lock.take_over();
     let inner = cpu.rq.inner();
     let prev_ptr = core::mem::take(&mut inner.prev);
-    let old_mm = if inner.old_mm.is_some() { inner.old_mm.take() } else { None };
+    let old_mm = if inner.old_mm.is_some() {
+        inner.old_mm.take()
+    } else {
+        None
+    };
     let evict = core::mem::take(&mut inner.evict_prev);
     // SAFETY: the thread before is alive until its count is dropped below.
     let prev = unsafe { &*prev_ptr };

@@ -1,7 +1,7 @@
 //! The alternate signal stack.
 
-use super::{AltStack, TaskSignals};
 use super::deliver::{SS_AUTODISARM, SS_DISABLE, SS_ONSTACK, on_altstack};
+use super::{AltStack, TaskSignals};
 use limen_linux_abi::Errno;
 
 /// The least size of an alternate stack Linux accepts (`MINSIGSTKSZ`).

@@ -133,9 +133,7 @@ fn send(
             Some(task) => is_blocked(&shared, task, sig),
             None => {
                 let threads = process.threads_under(&shared);
-                threads
-                    .first()
-                    .is_some_and(|task| is_blocked(&shared, task, sig))
+                threads.first().is_some_and(|task| is_blocked(&shared, task, sig))
             }
         };
         if !blocked || sig == SIGKILL {
@@ -164,10 +162,7 @@ fn send(
         Some(_) => None,
         None => {
             let threads = process.threads_under(&shared);
-            threads
-                .iter()
-                .find(|task| wants(&shared, task, sig))
-                .cloned()
+            threads.iter().find(|task| wants(&shared, task, sig)).cloned()
         }
     };
     let Some(chosen) = chosen else {

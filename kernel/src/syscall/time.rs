@@ -114,7 +114,9 @@ fn sleep_relative<T: TimeWord>(deadline: u64, remaining: UserPtr<[T; 2]>) -> Sys
             if let Some(remaining) = remaining.non_null() {
                 write_timespec(remaining, deadline.saturating_sub(now_ns()))?;
             }
-            current().restart.set(Box::new(move || sleep_relative(deadline, remaining)));
+            current()
+                .restart
+                .set(Box::new(move || sleep_relative(deadline, remaining)));
             Err(Errno::ERESTART_RESTARTBLOCK)
         }
     }

@@ -227,7 +227,10 @@ impl Process {
     }
     /// The list of threads, for who holds the process's signals.
     #[inline]
-    pub fn threads_under(&self, signals: &IrqSpinGuard<'_, ProcessSignals>) -> InnerGuard<'_, Vec<Arc<Task>>> {
+    pub fn threads_under(
+        &self,
+        signals: &IrqSpinGuard<'_, ProcessSignals>,
+    ) -> InnerGuard<'_, Vec<Arc<Task>>> {
         self.threads.lock_under(signals)
     }
     /// How many threads it has.

@@ -4,31 +4,9 @@
 use super::frame::{Frame, PSR_A, PSR_E, PSR_F, PSR_FLAGS, PSR_I, PSR_IT, PSR_MODE_MASK, PSR_T, PSR_USER};
 use super::switch::{self, Fault, FpState};
 use crate::mm::user::{Plain, UserPtr, check};
+use crate::signal::{Delivery, Restored};
 use core::mem::offset_of;
 use limen_linux_abi::Errno;
-
-/// What the portable signal code wants done.
-#[derive(Clone, Debug)]
-pub struct Delivery {
-    /// Signal number, 1 to 64.
-    pub signal: u32,
-    /// `siginfo_t`, to be copied as it is.
-    pub info: [u8; 128],
-    /// The handler's address.
-    pub handler: usize,
-    /// `sa_restorer`, if `SA_RESTORER` is set.
-    pub restorer: Option<usize>,
-    /// Address of the vDSO's `rt_sigreturn` trampoline, for ABIs that use it.
-    pub vdso_sigreturn: usize,
-    /// `SA_SIGINFO` was given.
-    pub siginfo: bool,
-    /// The signal mask to restore when the handler returns.
-    pub mask: u64,
-    /// Where the frame goes below: the alternate stack's top, or the interrupted stack pointer.
-    pub stack_top: usize,
-    /// The alternate stack as `uc_stack`: sp, flags, size.
-    pub altstack: (usize, u32, usize),
-}
 
 const VFP_MAGIC: u32 = 0x5646_5001;
 const VFP_SIZE: u32 = 288;
@@ -91,7 +69,7 @@ const _: () = assert!(offset_of!(Context, vfp_magic) == 232 && size_of::<Context
 const _: () = assert!(offset_of!(Context, end) == 232 + VFP_SIZE as usize);
 
 /// Builds the signal frame on the user stack and makes `frame` enter the handler. `EFAULT` if the stack is not there.
-pub fn setup(frame: &mut Frame, delivery: &Delivery) -> Result<(), Errno> {
+pub fn setup(frame: &mut Frame, delivery: &Delivery<'_>) -> Result<(), Errno> {
     let info = if delivery.siginfo { INFO } else { 0 };
     let total = info + size_of::<Context>() + TRAILER;
     let base = delivery.stack_top.wrapping_sub(total) & !7;
@@ -128,7 +106,7 @@ pub fn setup(frame: &mut Frame, delivery: &Delivery) -> Result<(), Errno> {
     };
     UserPtr::new(base + info).write(context)?;
     if delivery.siginfo {
-        UserPtr::new(base).write(delivery.info)?;
+        delivery.info.write_to(base)?;
     }
     let restorer = match delivery.restorer {
         Some(restorer) => restorer,
@@ -149,15 +127,6 @@ pub fn setup(frame: &mut Frame, delivery: &Delivery) -> Result<(), Errno> {
     }
     frame.forget_syscall();
     Ok(())
-}
-
-/// What `rt_sigreturn` found in the signal frame.
-#[derive(Clone, Copy, Debug)]
-pub struct Restored {
-    /// The signal mask.
-    pub mask: u64,
-    /// The alternate stack: sp, flags, size.
-    pub altstack: (usize, u32, usize),
 }
 
 /// Makes a user-supplied processor state safe. `false` if it asked for what it may not have; then only what user mode may choose is left.

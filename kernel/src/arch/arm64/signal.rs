@@ -106,7 +106,10 @@ pub fn setup(frame: &mut Frame, delivery: &Delivery<'_>) -> Result<(), Errno> {
 /// Writes the floating-point record (`FPSR` and `FPCR`, which the assembler knows only with floating point on, by their encodings) at `at`, whose range was checked.
 #[inline(never)]
 fn save_fpsimd(at: usize) -> Result<(), Errno> {
-    let (fpsr, fpcr) = (sysreg::read!("S3_3_C4_C4_1") as u32, sysreg::read!("S3_3_C4_C4_0") as u32);
+    let (fpsr, fpcr) = (
+        sysreg::read!("S3_3_C4_C4_1") as u32,
+        sysreg::read!("S3_3_C4_C4_0") as u32,
+    );
     UserPtr::new(at).write([FPSIMD_MAGIC, FPSIMD_SIZE, fpsr, fpcr])?;
     // SAFETY: the range was checked.
     if unsafe { uaccess::save_fp(at + offset_of!(Fpsimd, v)) } {

@@ -1,8 +1,8 @@
 //! The machine around the processor, as the devicetree tells it: devices, power-off, reset, wall clock, entropy.
 
-use crate::driver::virtio::pci::PciConfig;
 use super::interrupt::{self, Irq};
 use super::{devicetree, gic, psci, smp, sysreg};
+use crate::driver::virtio::pci::PciConfig;
 use crate::mm::map_device;
 use crate::sync::Once;
 use alloc::vec::Vec;

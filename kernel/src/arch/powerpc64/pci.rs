@@ -7,9 +7,13 @@ use crate::driver::virtio::pci::{Calls, PciConfig};
 use flat_device_tree::node::FdtNode;
 
 fn bridge() -> Option<FdtNode<'static, 'static>> {
-    devicetree::tree()
-        .all_nodes()
-        .find(|node| devicetree::is_type(node, "pci") && node.property("ibm,msi-ranges").or(node.property("ranges")).is_some())
+    devicetree::tree().all_nodes().find(|node| {
+        devicetree::is_type(node, "pci")
+            && node
+                .property("ibm,msi-ranges")
+                .or(node.property("ranges"))
+                .is_some()
+    })
 }
 
 /// The bridge's unit identifier, as RTAS wants it: two halves.
@@ -19,7 +23,9 @@ fn unit() -> Option<(u32, u32)> {
 }
 
 fn read(function: u8, offset: u8) -> u32 {
-    let Some((high, low)) = unit() else { return u32::MAX };
+    let Some((high, low)) = unit() else {
+        return u32::MAX;
+    };
     let mut results = [0; 2];
     let address = u32::from(function) << 8 | u32::from(offset);
     match rtas::call("ibm,read-pci-config", &[address, high, low, 4], &mut results) {
@@ -41,11 +47,22 @@ fn message(function: u8) -> Option<Irq> {
     let (high, low) = unit()?;
     let address = u32::from(function) << 8;
     let mut results = [0; 4];
-    if rtas::call("ibm,change-msi", &[address, high, low, SET_MSIX, 1, 1], &mut results) != 0 || results[1] < 1 {
+    if rtas::call(
+        "ibm,change-msi",
+        &[address, high, low, SET_MSIX, 1, 1],
+        &mut results,
+    ) != 0
+        || results[1] < 1
+    {
         return None;
     }
     let mut results = [0; 3];
-    if rtas::call("ibm,query-interrupt-source-number", &[address, high, low, 0], &mut results) != 0 {
+    if rtas::call(
+        "ibm,query-interrupt-source-number",
+        &[address, high, low, 0],
+        &mut results,
+    ) != 0
+    {
         return None;
     }
     Some(Irq(results[1]))

@@ -6,31 +6,9 @@ use super::spr::{MSR_FP, MSR_MATH, MSR_USER, MSR_VEC, MSR_VSX};
 use super::switch::{self, FpState};
 use super::vdso::SIGNAL_STACK;
 use crate::mm::user::{Plain, UserPtr, check};
+use crate::signal::{Delivery, Restored, vdso_sigreturn};
 use core::mem::offset_of;
 use limen_linux_abi::Errno;
-
-/// What the portable signal code wants done.
-#[derive(Clone, Debug)]
-pub struct Delivery {
-    /// Signal number, 1 to 64.
-    pub signal: u32,
-    /// `siginfo_t`, to be copied as it is.
-    pub info: [u8; 128],
-    /// The handler's address.
-    pub handler: usize,
-    /// `sa_restorer`, if `SA_RESTORER` is set.
-    pub restorer: Option<usize>,
-    /// Address of the vDSO's `rt_sigreturn` trampoline, for ABIs that use it.
-    pub vdso_sigreturn: usize,
-    /// `SA_SIGINFO` was given.
-    pub siginfo: bool,
-    /// The signal mask to restore when the handler returns.
-    pub mask: u64,
-    /// Where the frame goes below: the alternate stack's top, or the interrupted stack pointer.
-    pub stack_top: usize,
-    /// The alternate stack as `uc_stack`: sp, flags, size.
-    pub altstack: (usize, u32, usize),
-}
 
 /// The least alternate stack (`MINSIGSTKSZ`).
 pub const MIN_STACK_SIZE: usize = 8192;
@@ -168,7 +146,7 @@ fn write_math(math: &FpState, fp_at: usize, v_regs: usize) -> Result<(), Errno> 
 }
 
 /// Builds the signal frame on the user stack and makes `frame` enter the handler. `EFAULT` if the stack is not there.
-pub fn setup(frame: &mut Frame, delivery: &Delivery) -> Result<(), Errno> {
+pub fn setup(frame: &mut Frame, delivery: &Delivery<'_>) -> Result<(), Errno> {
     let base = delivery.stack_top.wrapping_sub(FRAME_SIZE) & !15;
     let sp = base.wrapping_sub(SIGNAL_STACK);
     check(sp, FRAME_SIZE + SIGNAL_STACK)?;
@@ -182,7 +160,7 @@ pub fn setup(frame: &mut Frame, delivery: &Delivery) -> Result<(), Errno> {
     )?;
     let info = base + offset_of!(SigFrame, info);
     UserPtr::<[usize; 2]>::new(base + offset_of!(SigFrame, info_at)).write([info, base])?;
-    UserPtr::<[u8; 128]>::new(info).write(delivery.info)?;
+    delivery.info.write_to(info)?;
     UserPtr::<usize>::new(sp).write(frame.gpr[1])?;
 
     frame.gpr[1] = sp;
@@ -196,7 +174,7 @@ pub fn setup(frame: &mut Frame, delivery: &Delivery) -> Result<(), Errno> {
     }
     frame.gpr[12] = delivery.handler;
     // As on Linux, a restorer of the program is not used.
-    frame.link = delivery.vdso_sigreturn;
+    frame.link = vdso_sigreturn();
     frame.ctr = delivery.handler;
     frame.nip = delivery.handler;
     frame.ccr &= !CR0_SO;
@@ -205,15 +183,6 @@ pub fn setup(frame: &mut Frame, delivery: &Delivery) -> Result<(), Errno> {
     // A handler starts with exceptions and rounding as a program does.
     switch::change_math(frame, |math| math.fpscr = 0);
     Ok(())
-}
-
-/// What `rt_sigreturn` found in the signal frame.
-#[derive(Clone, Copy, Debug)]
-pub struct Restored {
-    /// The signal mask.
-    pub mask: u64,
-    /// The alternate stack: sp, flags, size.
-    pub altstack: (usize, u32, usize),
 }
 
 #[inline(never)]

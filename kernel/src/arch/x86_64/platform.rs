@@ -1,10 +1,10 @@
 //! The machine around the processor: devices found, power-off, reset.
 
-use crate::driver::virtio::pci::PciConfig;
 use super::acpi::{self, Register};
 use super::cpu::{self, Features, inb, outb, outw};
 use super::interrupt::{Irq, LEVEL, LOW};
 use super::{apic, irq, smp};
+use crate::driver::virtio::pci::PciConfig;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 /// Sleep control and reset registers in memory, mapped; 0 if they are ports or missing.

@@ -70,8 +70,7 @@ const INFO: usize = size_of::<SigFrame>();
 /// Bytes of frame and `siginfo_t`.
 const FRAME_SIZE: usize = INFO + info::SIZE;
 
-const _: () =
-    assert!(size_of::<SigContext>() == 256 && size_of::<UContext>() == 304 && FRAME_SIZE == 440);
+const _: () = assert!(size_of::<SigContext>() == 256 && size_of::<UContext>() == 304 && FRAME_SIZE == 440);
 
 // SAFETY: integers only, padding spelled out.
 unsafe impl Plain for SigFrame {}

@@ -164,10 +164,16 @@ pub fn init() {
     for (number, found) in serial::ports().into_iter().enumerate() {
         let number = number as u32;
         let (name, dev, uart): (_, _, Box<dyn Uart>) = match found.kind {
-            SerialKind::Uart16550(registers) => {
-                ("ttyS", (4, 64 + number), Box::new(uart16550::Uart16550::new(registers)))
-            }
-            SerialKind::Pl011(registers) => ("ttyAMA", (204, 64 + number), Box::new(pl011::Pl011::new(registers))),
+            SerialKind::Uart16550(registers) => (
+                "ttyS",
+                (4, 64 + number),
+                Box::new(uart16550::Uart16550::new(registers)),
+            ),
+            SerialKind::Pl011(registers) => (
+                "ttyAMA",
+                (204, 64 + number),
+                Box::new(pl011::Pl011::new(registers)),
+            ),
             SerialKind::Hypervisor(uart) => ("hvc", (hvc::MAJOR, hvc::number()), uart),
         };
         let port = Arc::new(Port {

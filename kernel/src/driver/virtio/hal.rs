@@ -29,7 +29,8 @@ unsafe impl Hal for Memory {
     }
     unsafe fn mmio_phys_to_virt(phys: u64, size: usize) -> NonNull<u8> {
         // Only the PCI transport asks, with the bus's addresses.
-        NonNull::new(crate::mm::map_device(super::pci::to_phys(phys), size)).expect("room for device mappings")
+        NonNull::new(crate::mm::map_device(super::pci::to_phys(phys), size))
+            .expect("room for device mappings")
     }
     unsafe fn share(buffer: NonNull<[u8]>, _: BufferDirection) -> u64 {
         // All buffers of our drivers are in DMA buffers or the heap, that is in the linear map.
