@@ -161,7 +161,11 @@ pub fn activate() {
     unsafe extern "C" {
         fn turn_translation_on();
     }
-    set_modes();
+    // For all CPUs: interrupts are little-endian, and arrive with translation on.
+    const ENDIAN: usize = 4;
+    const TRANSLATION: usize = 3;
+    hcall::call(hcall::SET_MODE, 1, ENDIAN, 0, 0);
+    hcall::call(hcall::SET_MODE, 3, TRANSLATION, 0, 0);
     // New table of process entries, radix trees, the guest invalidates translations itself.
     const FLAGS: usize = 0x10 | 8 | 4 | 1;
     let (table, size) = pid::process_table();
@@ -172,12 +176,4 @@ pub fn activate() {
     );
     // SAFETY: the map has everything at the addresses that are in use.
     unsafe { turn_translation_on() }
-}
-
-/// On every CPU: interrupts are little-endian, and arrive with translation on.
-pub fn set_modes() {
-    const ENDIAN: usize = 4;
-    const TRANSLATION: usize = 3;
-    hcall::call(hcall::SET_MODE, 1, ENDIAN, 0, 0);
-    hcall::call(hcall::SET_MODE, 3, TRANSLATION, 0, 0);
 }

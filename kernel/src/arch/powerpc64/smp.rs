@@ -158,7 +158,6 @@ pub fn start(cpu: usize, local: &'static CpuLocal, stack_top: usize) -> Result<(
 /// A secondary CPU's first Rust function: on its idle stack, interrupts off, on the kernel map.
 pub(super) extern "C" fn secondary(local: *const CpuLocal) -> ! {
     set_local(local);
-    kmap::set_modes();
     cpu::init();
     super::interrupt::init_cpu();
     crate::boot::secondary()
