@@ -41,7 +41,7 @@ mod vdso_calls;
 
 pub use imp::*;
 
-/// Assembler text for the address of a label, in eight bytes on every processor.
+/// Assembler text for the address of a label, as wide as a pointer.
 #[cfg(target_pointer_width = "64")]
 macro_rules! mark_address {
     ($label:literal) => {
@@ -51,7 +51,7 @@ macro_rules! mark_address {
 #[cfg(target_pointer_width = "32")]
 macro_rules! mark_address {
     ($label:literal) => {
-        concat!(".long ", $label, ", 0")
+        concat!(".long ", $label)
     };
 }
 pub(crate) use mark_address;

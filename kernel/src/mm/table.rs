@@ -36,13 +36,13 @@ pub const fn index(addr: usize, level: usize) -> usize {
 /// Reads an entry.
 #[inline(always)]
 pub fn load(slot: &AtomicU64) -> Entry {
-    Entry(slot.load(Ordering::Acquire))
+    Entry(mmu::load_slot(slot))
 }
 
 /// Writes an entry.
 #[inline(always)]
 pub fn store(slot: &AtomicU64, entry: Entry) {
-    slot.store(entry.0, Ordering::Release);
+    mmu::store_slot(slot, entry.0);
 }
 
 /// The slot of the page at `addr`, if all tables on the way exist.

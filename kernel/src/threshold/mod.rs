@@ -215,6 +215,7 @@ pub fn fault(frame: &mut Frame, handler: impl FnOnce(&mut Frame)) {
 
 /// A fault whose handler must keep interrupts off.
 #[inline(always)]
+#[allow(dead_code, reason = "not every processor has such faults")]
 pub fn fault_irqs_off(frame: &mut Frame, handler: impl FnOnce(&mut Frame)) {
     limen_entry::fault(&Limen, frame, IrqsOff::established(), FaultIrqs::Off, handler);
 }

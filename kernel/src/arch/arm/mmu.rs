@@ -7,7 +7,7 @@
 use super::{asid, sysreg};
 use crate::mm::PhysAddr;
 use core::arch::asm;
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 pub use super::asid::MmContext;
 pub use super::descriptor::{Entry, MemoryKind};
@@ -16,6 +16,8 @@ pub use super::descriptor::{Entry, MemoryKind};
 pub const PAGE_SHIFT: usize = 12;
 /// One past the largest user address (a multiple of the page size): 16 MiB below the kernel, as on Linux.
 pub const USER_END: usize = 0xbf00_0000;
+/// What user mode can read and execute in the kernel's part, as `/proc/PID/maps` shows it: start, end, name. Here the kernel helpers.
+pub const GATE: Option<(usize, usize, &str)> = Some((0xffff_0000, 0xffff_1000, "[vectors]"));
 /// Levels of a user page table; level 0 holds pages, `LEVELS - 1` is the root.
 pub const LEVELS: usize = 3;
 /// log2 of the entries of one table.
@@ -44,6 +46,28 @@ pub fn linear_part(start: u64, size: u64) -> Option<(u64, u64)> {
     let base = PHYS_BASE.load(Ordering::Relaxed) as u64;
     let (from, to) = (start.max(base), (start + size).min(base + LINEAR_SIZE));
     (from < to).then(|| (from, to - from))
+}
+
+/// Reads an entry in memory, before anything that follows. With long descriptors aligned double words are read and written at once.
+#[inline(always)]
+pub fn load_slot(slot: &AtomicU64) -> u64 {
+    let (low, high): (u32, u32);
+    // SAFETY: reads the slot.
+    unsafe {
+        asm!("ldrd r2, r3, [{}]", in(reg) slot, out("r2") low, out("r3") high, options(nostack, preserves_flags, readonly))
+    }
+    // What is read through the entry depends on its address: no barrier is needed for order.
+    u64::from(low) | u64::from(high) << 32
+}
+
+/// Writes an entry in memory, after everything before.
+#[inline(always)]
+pub fn store_slot(slot: &AtomicU64, value: u64) {
+    // SAFETY: the slot is an atomic; see above.
+    unsafe {
+        asm!("dmb ish", "strd r2, r3, [{}]", in(reg) slot, in("r2") value as u32, in("r3") (value >> 32) as u32,
+            options(nostack, preserves_flags));
+    }
 }
 
 /// The kernel's linear map: the address where `phys` can be read and written. RAM only.

@@ -4,6 +4,7 @@
 use super::{asid, sysreg};
 use crate::mm::PhysAddr;
 use core::arch::asm;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 pub use super::asid::MmContext;
 pub use super::descriptor::{Entry, MemoryKind};
@@ -12,6 +13,8 @@ pub use super::descriptor::{Entry, MemoryKind};
 pub const PAGE_SHIFT: usize = 12;
 /// One past the largest user address (a multiple of the page size).
 pub const USER_END: usize = 1 << 48;
+/// What user mode can read and execute in the kernel's part, as `/proc/PID/maps` shows it: start, end, name. Here nothing.
+pub const GATE: Option<(usize, usize, &str)> = None;
 /// Levels of a user page table; level 0 holds pages, `LEVELS - 1` is the root.
 pub const LEVELS: usize = 4;
 /// log2 of the entries of one table.
@@ -24,6 +27,18 @@ pub const VMAP: (usize, usize) = (0xffff_8000_0000_0000, 0xffff_c000_0000_0000);
 pub const IMAGE_BASE: usize = 0xffff_ffff_8000_0000;
 /// What every kernel entry has so that user mode cannot execute it: `UXN`.
 pub const KERNEL_NO_USER_EXEC: u64 = 1 << 54;
+
+/// Reads an entry in memory, before anything that follows.
+#[inline(always)]
+pub fn load_slot(slot: &AtomicU64) -> u64 {
+    slot.load(Ordering::Acquire)
+}
+
+/// Writes an entry in memory, after everything before.
+#[inline(always)]
+pub fn store_slot(slot: &AtomicU64, value: u64) {
+    slot.store(value, Ordering::Release);
+}
 
 /// The kernel's linear map: the address where `phys` can be read and written. RAM only.
 #[inline(always)]

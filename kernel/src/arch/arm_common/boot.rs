@@ -3,9 +3,24 @@
 use super::{console, cpu, devicetree, kmap, mmu, smp};
 use crate::boot::{BootInfo, PhysRange};
 use crate::mm::PhysAddr;
+use core::sync::atomic::{AtomicUsize, Ordering};
 
 /// The most pieces of memory, and of reserved memory, that are looked at.
 const MAX_RANGES: usize = 64;
+
+/// MiB of RAM that the linear map has no room for.
+static UNUSED: AtomicUsize = AtomicUsize::new(0);
+
+/// Says how much memory is not used, if any is. When the log works.
+pub(super) fn report() {
+    let unused = UNUSED.load(Ordering::Relaxed);
+    if unused != 0 {
+        crate::log!(
+            Warning,
+            "Memory: {unused} MiB do not fit the kernel's map and are not used"
+        );
+    }
+}
 
 /// A list on the boot stack.
 struct Ranges {
@@ -58,9 +73,12 @@ pub(super) extern "C" fn primary(devicetree_phys: u64, image_phys: u64) -> ! {
         let is_memory = node.property("device_type").and_then(|p| p.as_str()) == Some("memory");
         if is_memory && devicetree::enabled(&node) {
             for (start, size) in devicetree::reg(&tree, &node) {
+                let mut used = 0;
                 if let Some((start, size)) = mmu::linear_part(start, size) {
                     memory.push(start, size);
+                    used = size;
                 }
+                UNUSED.fetch_add(((size - used) >> 20) as usize, Ordering::Relaxed);
             }
         }
     }

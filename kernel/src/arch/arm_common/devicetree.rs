@@ -162,9 +162,7 @@ fn gic_cells(value: &[u8], at: usize) -> Option<(u32, bool)> {
 /// A board's interrupt `number` through the `interrupt-map` of its bus.
 fn mapped_interrupt(number: u32) -> Option<(u32, bool)> {
     let bus = tree().all_nodes().find(|node| {
-        let cells = node
-            .property("#interrupt-cells")
-            .and_then(|p| cell(p.value, 0));
+        let cells = node.property("#interrupt-cells").and_then(|p| cell(p.value, 0));
         node.property("interrupt-map").is_some() && cells == Some(1)
     })?;
     let map = bus.property("interrupt-map")?.value;

@@ -22,6 +22,7 @@ static MESSAGES: Once<Messages> = Once::new();
 
 /// Called once on the boot CPU when the heap works: finds interrupt controller, timer, CPUs and devices.
 pub fn init() {
+    super::boot::report();
     psci::init();
     smp::init();
     interrupt::init();

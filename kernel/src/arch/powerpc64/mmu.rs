@@ -8,6 +8,7 @@ use super::pid;
 use super::spr;
 use crate::mm::{PhysAddr, Prot};
 use core::arch::asm;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 pub use super::pid::MmContext;
 
@@ -15,6 +16,8 @@ pub use super::pid::MmContext;
 pub const PAGE_SHIFT: usize = 12;
 /// One past the largest user address (a multiple of the page size).
 pub const USER_END: usize = 1 << 47;
+/// What user mode can read and execute in the kernel's part, as `/proc/PID/maps` shows it: start, end, name. Here nothing.
+pub const GATE: Option<(usize, usize, &str)> = None;
 /// Levels of a user page table; level 0 holds pages, `LEVELS - 1` is the root.
 pub const LEVELS: usize = 4;
 /// log2 of the entries of one table.
@@ -139,6 +142,18 @@ impl Entry {
     pub fn with_prot(self, prot: Prot) -> Self {
         Self(self.0 & ADDRESS.to_be() | Self::user_bits(prot))
     }
+}
+
+/// Reads an entry in memory, before anything that follows.
+#[inline(always)]
+pub fn load_slot(slot: &AtomicU64) -> u64 {
+    slot.load(Ordering::Acquire)
+}
+
+/// Writes an entry in memory, after everything before.
+#[inline(always)]
+pub fn store_slot(slot: &AtomicU64, value: u64) {
+    slot.store(value, Ordering::Release);
 }
 
 /// The kernel's linear map: the address where `phys` can be read and written. RAM only.

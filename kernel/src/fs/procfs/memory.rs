@@ -104,6 +104,16 @@ fn map_line(out: &mut Text, vma: &VmaInfo) {
 fn mappings(mm: &AddressSpace) -> Vec<VmaInfo> {
     let mut all = Vec::new();
     mm.for_each_vma(|vma| all.push(vma));
+    if let Some((start, end, name)) = crate::arch::mmu::GATE {
+        all.push(VmaInfo {
+            start,
+            end,
+            flags: VmFlags::READ | VmFlags::EXEC,
+            offset: 0,
+            id: (0, 0),
+            name: name.into(),
+        });
+    }
     all
 }
 
