@@ -237,122 +237,114 @@ pub fn init_cpu() {
     }
 }
 
-/// Runs the handler of an exception from user mode: user space is closed meanwhile.
+/// Entered from kernel mode: if that came inside a copy loop, user space is closed until [`leave_kernel`].
 #[inline(always)]
-fn from_user(frame: &mut Frame, handler: impl FnOnce(&mut Frame)) {
-    mmu::close_user();
-    handler(frame);
-    mmu::open_user();
-}
-
-/// Runs the handler of an exception from kernel mode: if it came inside a copy loop, user space is closed meanwhile.
-#[inline(always)]
-fn from_kernel(frame: &mut Frame, handler: impl FnOnce(&mut Frame)) {
+fn enter_kernel(frame: &mut Frame) -> bool {
     let open = mmu::user_is_open();
     if open {
         mmu::close_user();
     }
     frame.forget_syscall();
-    handler(frame);
+    open
+}
+
+/// Back to where [`enter_kernel`] came from.
+#[inline(always)]
+fn leave_kernel(open: bool) {
     if open {
         mmu::open_user();
     }
 }
 
-#[unsafe(link_section = ".noinstr.text")]
-extern "C" fn svc(frame: &mut Frame) {
-    from_user(frame, |frame| {
-        frame.begin_syscall();
-        threshold::syscall(frame);
-    });
+/// Entered from user mode, not by a system call: user space is closed until `mmu::open_user`.
+#[inline(always)]
+fn enter_user(frame: &mut Frame) {
+    mmu::close_user();
+    frame.forget_syscall();
 }
 
-#[inline(always)]
-fn interrupt(frame: &mut Frame) {
-    threshold::interrupt(frame, |_| super::interrupt::handle());
+#[unsafe(link_section = ".noinstr.text")]
+extern "C" fn svc(frame: &mut Frame) {
+    mmu::close_user();
+    frame.begin_syscall();
+    threshold::syscall(frame);
+    mmu::open_user();
 }
 
 #[unsafe(link_section = ".noinstr.text")]
 extern "C" fn irq(frame: &mut Frame) {
-    from_user(frame, |frame| {
-        frame.forget_syscall();
-        interrupt(frame);
-    });
+    enter_user(frame);
+    threshold::interrupt(frame, |_| super::interrupt::handle());
+    mmu::open_user();
 }
 
 #[unsafe(link_section = ".noinstr.text")]
 extern "C" fn irq_kernel(frame: &mut Frame) {
-    from_kernel(frame, interrupt);
+    let open = enter_kernel(frame);
+    threshold::interrupt(frame, |_| super::interrupt::handle());
+    leave_kernel(open);
 }
 
-#[inline(always)]
-fn unexpected(frame: &mut Frame) {
+#[unsafe(link_section = ".noinstr.text")]
+extern "C" fn fiq(frame: &mut Frame) {
+    enter_user(frame);
     threshold::nmi(frame, |frame| {
         exception::die(frame, &exception::Syndrome::NONE, "unexpected FIQ")
     });
 }
 
 #[unsafe(link_section = ".noinstr.text")]
-extern "C" fn fiq(frame: &mut Frame) {
-    from_user(frame, |frame| {
-        frame.forget_syscall();
-        unexpected(frame);
-    });
-}
-
-#[unsafe(link_section = ".noinstr.text")]
 extern "C" fn fiq_kernel(frame: &mut Frame) {
-    from_kernel(frame, unexpected);
+    enter_kernel(frame);
+    threshold::nmi(frame, |frame| {
+        exception::die(frame, &exception::Syndrome::NONE, "unexpected FIQ")
+    });
 }
 
 #[unsafe(link_section = ".noinstr.text")]
 extern "C" fn data(frame: &mut Frame) {
     let syndrome = exception::Syndrome::data();
-    from_user(frame, |frame| {
-        frame.forget_syscall();
-        threshold::fault(frame, |frame| exception::user_abort(frame, &syndrome));
-    });
+    enter_user(frame);
+    threshold::fault(frame, |frame| exception::user_abort(frame, &syndrome));
+    mmu::open_user();
 }
 
 #[unsafe(link_section = ".noinstr.text")]
 extern "C" fn data_kernel(frame: &mut Frame) {
     let syndrome = exception::Syndrome::data();
-    from_kernel(frame, |frame| {
-        threshold::fault(frame, |frame| exception::kernel_abort(frame, &syndrome));
-    });
+    let open = enter_kernel(frame);
+    threshold::fault(frame, |frame| exception::kernel_abort(frame, &syndrome));
+    leave_kernel(open);
 }
 
 #[unsafe(link_section = ".noinstr.text")]
 extern "C" fn prefetch(frame: &mut Frame) {
     let syndrome = exception::Syndrome::prefetch();
-    from_user(frame, |frame| {
-        frame.forget_syscall();
-        threshold::fault(frame, |frame| exception::user_abort(frame, &syndrome));
-    });
+    enter_user(frame);
+    threshold::fault(frame, |frame| exception::user_abort(frame, &syndrome));
+    mmu::open_user();
 }
 
 #[unsafe(link_section = ".noinstr.text")]
 extern "C" fn prefetch_kernel(frame: &mut Frame) {
     let syndrome = exception::Syndrome::prefetch();
-    from_kernel(frame, |frame| {
-        threshold::fault(frame, |frame| exception::kernel_abort(frame, &syndrome));
-    });
+    let open = enter_kernel(frame);
+    threshold::fault(frame, |frame| exception::kernel_abort(frame, &syndrome));
+    leave_kernel(open);
 }
 
 #[unsafe(link_section = ".noinstr.text")]
 extern "C" fn undefined(frame: &mut Frame) {
-    from_user(frame, |frame| {
-        frame.forget_syscall();
-        threshold::fault(frame, exception::user_undefined);
-    });
+    enter_user(frame);
+    threshold::fault(frame, exception::user_undefined);
+    mmu::open_user();
 }
 
 #[unsafe(link_section = ".noinstr.text")]
 extern "C" fn undefined_kernel(frame: &mut Frame) {
-    from_kernel(frame, |frame| {
-        threshold::fault(frame, |frame| {
-            exception::die(frame, &exception::Syndrome::NONE, "undefined instruction")
-        });
+    enter_kernel(frame);
+    threshold::fault(frame, |frame| {
+        exception::die(frame, &exception::Syndrome::NONE, "undefined instruction")
     });
 }
 

@@ -41,7 +41,7 @@ macro_rules! write64 {
 pub(super) use write64;
 
 /// `SCTLR`: M, C, I (memory management unit and caches), Z (branch prediction), U and the like read as one on v7; XP; A (alignment checks) off, V (high
-/// vectors) off, TE (Thumb exceptions) off, EE off, AFE (access flag; always so with long descriptors), SPAN zero (PAN is set on entry where there is one).
+/// vectors) off, TE (Thumb exceptions) off, EE off, AFE (access flag; always so with long descriptors).
 pub const SCTLR: u32 = 1 // M
     | 1 << 2 // C
     | 1 << 3 | 1 << 4 // reserved, one
@@ -50,6 +50,7 @@ pub const SCTLR: u32 = 1 // M
     | 1 << 12 // I
     | 1 << 16 | 1 << 18 // nTWI, nTWE: `wfi` and `wfe` do not trap (v8); reserved, one, before
     | 1 << 22 // U
+    | 1 << 23 // SPAN (v8.1): the kernel closes user space itself; reserved, one, before
     | 1 << 29; // AFE
 
 /// `TTBCR`: long descriptors; the top gigabyte through `TTBR1` (T1SZ 2), the rest through `TTBR0` (T0SZ 0); write-back inner shareable walks.
