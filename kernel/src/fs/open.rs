@@ -182,6 +182,11 @@ pub fn finish(path: Path, flags: u32, creds: &Creds, check: bool) -> Result<Arc<
     match inode.kind {
         FileType::Symlink => return Err(Errno::ELOOP),
         FileType::Directory if want & WRITE != 0 || flags & abi::O_TRUNC != 0 => return Err(Errno::EISDIR),
+        FileType::Regular
+            if regular::max_size(flags) < regular::MAX_SIZE && inode.size() > regular::max_size(flags) =>
+        {
+            return Err(Errno::EOVERFLOW);
+        }
         FileType::CharDevice | FileType::BlockDevice if path.mnt.flags() & MS_NODEV != 0 => {
             return Err(Errno::EACCES);
         }

@@ -31,17 +31,28 @@ fn pages(inode: &Inode) -> Result<&Arc<PageCache>, Errno> {
     inode.pages.as_ref().ok_or(Errno::EINVAL)
 }
 
-/// `RLIMIT_FSIZE`: how much of a write of `len` at `pos` may happen; `EFBIG` (with `SIGXFSZ`) if nothing.
-fn limit(pos: u64, len: usize) -> Result<usize, Errno> {
+/// The largest size of a file that was opened with `flags`: programs whose `off_t` has 32 bits get no file they could not find their way in,
+/// unless they ask for it.
+#[inline(always)]
+pub fn max_size(flags: u32) -> u64 {
+    if size_of::<usize>() == 8 || flags & abi::O_LARGEFILE != 0 {
+        MAX_SIZE
+    } else {
+        i32::MAX as u64
+    }
+}
+
+/// `RLIMIT_FSIZE` and the largest size: how much of a write of `len` at `pos` may happen; `EFBIG` (with `SIGXFSZ`) if nothing.
+fn limit(pos: u64, len: usize, max_size: u64) -> Result<usize, Errno> {
     let max = crate::task::rlimit(RLIMIT_FSIZE);
-    if max < MAX_SIZE && pos >= max && len != 0 {
+    if max < max_size && pos >= max && len != 0 {
         crate::fs::fcntl::signal_current(25);
         return Err(Errno::EFBIG);
     }
-    if pos >= MAX_SIZE && len != 0 {
+    if pos >= max_size && len != 0 {
         return Err(Errno::EFBIG);
     }
-    Ok(len.min((max.min(MAX_SIZE) - pos.min(max)).min(usize::MAX as u64) as usize))
+    Ok(len.min((max.min(max_size) - pos.min(max)).min(usize::MAX as u64) as usize))
 }
 
 impl FileOps for Regular {
@@ -84,7 +95,7 @@ impl FileOps for Regular {
         if len == 0 {
             return Ok(0);
         }
-        src.truncate(limit(at, len)?);
+        src.truncate(limit(at, len, max_size(file.flags()))?);
         let seals = inode.seals.load(Ordering::Relaxed);
         if seals != 0 {
             if seals & (SEAL_WRITE | SEAL_FUTURE_WRITE) != 0 {
@@ -148,7 +159,7 @@ impl FileOps for Regular {
         if seals & SEAL_GROW != 0 && end > pages.size() {
             return Err(Errno::EPERM);
         }
-        limit(end - 1, 1)?;
+        limit(end - 1, 1, MAX_SIZE)?;
         if mode & FALLOC_ZERO_RANGE != 0 {
             pages.punch_hole(offset, end.min(pages.size()).max(offset));
         }
@@ -180,7 +191,7 @@ pub fn set_size(inode: &Arc<Inode>, size: u64) -> Result<(), Errno> {
     let _writing = inode.write_lock.lock();
     let old = pages.size();
     if size > old {
-        limit(size - 1, 1)?;
+        limit(size - 1, 1, MAX_SIZE)?;
     }
     let seals = inode.seals.load(Ordering::Relaxed);
     if (size < old && seals & SEAL_SHRINK != 0) || (size > old && seals & SEAL_GROW != 0) {

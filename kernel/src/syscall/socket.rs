@@ -363,6 +363,42 @@ fn receive_message(fd: i32, addr: usize, flags: u32) -> SysResult {
     })
 }
 
+/// `sendto`: `name` is the receiver's, if any.
+fn do_send(fd: i32, buf: usize, len: usize, flags: u32, name: (usize, usize)) -> SysResult {
+    with(fd, |file, sock| {
+        let to = if name.0 == 0 {
+            None
+        } else {
+            Some(find(&read_name(name.0, name.1)?)?)
+        };
+        let nonblock = file.nonblocking() || flags & MSG_DONTWAIT != 0;
+        crate::mm::user::check(buf, len)?;
+        let mut source = IoSrc::user(buf, len);
+        unix_file::send(
+            sock,
+            &mut source,
+            to,
+            Vec::new(),
+            nonblock,
+            flags & MSG_NOSIGNAL != 0,
+        )
+    })
+}
+
+/// `recvfrom`: `name` is where the sender's goes, and where its length is, if wanted.
+fn do_receive(fd: i32, buf: usize, len: usize, flags: u32, name: (usize, usize)) -> SysResult {
+    with(fd, |file, sock| {
+        crate::mm::user::check(buf, len)?;
+        let r = unix_file::receive(sock, &mut IoDst::user(buf, len), how(file, flags))?;
+        if r.from.is_some() {
+            write_name(r.from.as_ref(), name.0, name.1)?;
+        } else if name.0 != 0 && name.1 != 0 {
+            UserPtr::<i32>::new(name.1).write(0)?;
+        }
+        Ok(if flags & MSG_TRUNC != 0 { r.full } else { r.len })
+    })
+}
+
 /// `sendmmsg` and `recvmmsg`: one after another until one fails.
 fn many(vector: usize, count: u32, mut one: impl FnMut(usize, bool) -> SysResult) -> SysResult {
     let mut done = 0;
@@ -505,24 +541,16 @@ crate::syscalls! {
         Ok(0)
     }
     fn sendto(fd: i32, buf: usize, len: usize, flags: u32, addr: usize, addr_len: u32) {
-        with(fd, |file, sock| {
-            let to = if addr == 0 { None } else { Some(find(&read_name(addr, addr_len as usize)?)?) };
-            let nonblock = file.nonblocking() || flags & MSG_DONTWAIT != 0;
-            crate::mm::user::check(buf, len)?;
-            unix_file::send(sock, &mut IoSrc::user(buf, len), to, Vec::new(), nonblock, flags & MSG_NOSIGNAL != 0)
-        })
+        do_send(fd, buf, len, flags, (addr, addr_len as usize))
+    }
+    fn send(fd: i32, buf: usize, len: usize, flags: u32) {
+        do_send(fd, buf, len, flags, (0, 0))
     }
     fn recvfrom(fd: i32, buf: usize, len: usize, flags: u32, addr: usize, addr_len: usize) {
-        with(fd, |file, sock| {
-            crate::mm::user::check(buf, len)?;
-            let r = unix_file::receive(sock, &mut IoDst::user(buf, len), how(file, flags))?;
-            if r.from.is_some() {
-                write_name(r.from.as_ref(), addr, addr_len)?;
-            } else if addr != 0 && addr_len != 0 {
-                UserPtr::<i32>::new(addr_len).write(0)?;
-            }
-            Ok(if flags & MSG_TRUNC != 0 { r.full } else { r.len })
-        })
+        do_receive(fd, buf, len, flags, (addr, addr_len))
+    }
+    fn recv(fd: i32, buf: usize, len: usize, flags: u32) {
+        do_receive(fd, buf, len, flags, (0, 0))
     }
     fn sendmsg(fd: i32, message: usize, flags: u32) {
         send_message(fd, message, flags)

@@ -1,6 +1,6 @@
 //! The hostile program (`programs/hostile`): every system call number with random and boundary arguments, as root and as
 //! an ordinary user, on two processors. The kernel must not panic or hang, and a shell must still work afterwards. And the program
-//! that looks whether system calls keep registers (`programs/registers`).
+//! that looks whether system calls keep registers (`programs/registers`), and the one that asks for what differs between ABIs (`programs/abi`).
 
 use anyhow::bail;
 
@@ -64,6 +64,23 @@ pub fn steps(arch: Arch) -> Vec<Step> {
         };
         Ok(Verdict::Passed(said.lines().collect::<Vec<_>>().join("; ")))
     });
+    let abi = Step::on(arch, "abi", move |context| {
+        let program = agent::program(arch, "abi")?;
+        let mut guest = Guest::new(context, arch).smp(2);
+        guest = guest.option(format!("--add={}:/abi", program.display()));
+        let ran = guest
+            .script("mkdir /tmp/abi && cd /tmp/abi && exec /abi\n")
+            .run()?;
+        if ran.status != 0 {
+            bail!("status {}\n{}", ran.status, ran.everything());
+        }
+        ran.clean_log()?;
+        Ok(Verdict::Passed(ran.text().trim().to_owned()))
+    });
     let boot = format!("boot-{arch}");
-    vec![registers.after(&boot), hostile.after(&boot).long()]
+    vec![
+        registers.after(&boot),
+        abi.after(&boot),
+        hostile.after(&boot).long(),
+    ]
 }
