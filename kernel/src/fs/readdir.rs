@@ -34,8 +34,8 @@ impl<'a> DirSink<'a> {
 /// Entries taken from a directory at a time.
 const BATCH: usize = 32;
 
-/// Made-up entries have cookies from here on, after any real ones.
-const MADE_UP: u64 = 1 << 62;
+/// Made-up entries have cookies from here on, after any real ones. Small enough for programs whose file positions have 32 bits.
+const MADE_UP: u64 = 1 << 30;
 
 /// The operations of an open directory.
 pub struct DirOps;
@@ -84,7 +84,8 @@ fn list(dentry: &Arc<Dentry>, parent_ino: &u64, sink: &mut DirSink<'_>) -> Resul
     }
     // Made before the lock is taken, under which nothing may be allocated.
     let mut batch = Vec::with_capacity(BATCH);
-    while sink.pos < MADE_UP {
+    let real_only = inode.ops.writable_directory();
+    while real_only || sink.pos < MADE_UP {
         // A few entries at a time: the copy to user space may sleep, so the lock can't be held across it.
         let dead = {
             let entries = dentry.lock_dir()?;
@@ -92,7 +93,7 @@ fn list(dentry: &Arc<Dentry>, parent_ino: &u64, sink: &mut DirSink<'_>) -> Resul
             entries.is_dead()
         };
         if batch.is_empty() {
-            if dead || inode.ops.writable_directory() {
+            if dead || real_only {
                 return Ok(());
             }
             sink.pos = MADE_UP;
