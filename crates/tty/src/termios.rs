@@ -238,6 +238,10 @@ pub fn speed_to_baud(control: u32) -> Option<u32> {
         return None;
     }
     // The faster half has a bit of its own, or simply goes on counting.
+    #[allow(
+        clippy::bad_bit_mask,
+        reason = "where it simply goes on counting there is no such bit"
+    )]
     let faster = if code & native::CBAUDEX != 0 { 15 } else { 0 };
     SPEEDS.get((code & !native::CBAUDEX) as usize + faster).copied()
 }

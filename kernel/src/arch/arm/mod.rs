@@ -51,7 +51,9 @@ pub use cpu::hwcap;
 /// The name `uname` and the tools use.
 pub const UTS_MACHINE: &str = "armv7l";
 /// `AT_PLATFORM` of the auxiliary vector.
-pub const ELF_PLATFORM: &str = "v7l";
+pub const fn elf_platform() -> &'static str {
+    "v7l"
+}
 /// `e_machine` of the programs this kernel runs.
 pub const ELF_MACHINE: u16 = 40;
 
@@ -68,3 +70,8 @@ macro_rules! native_syscall_table {
     };
 }
 pub(crate) use native_syscall_table;
+
+/// What only this architecture's programs find in the auxiliary vector: nothing.
+pub fn more_auxv(_platform: usize) -> impl Iterator<Item = (usize, usize)> {
+    core::iter::empty()
+}

@@ -32,12 +32,10 @@ pub mod time;
 pub mod uaccess;
 pub mod vdso;
 
-pub use cpu::hwcap;
-
 /// The name `uname` and the tools use.
 pub const UTS_MACHINE: &str = "ppc64le";
 /// `AT_PLATFORM` of the auxiliary vector.
-pub const ELF_PLATFORM: &str = "power9";
+pub use cpu::platform as elf_platform;
 /// `e_machine` of the programs this kernel runs.
 pub const ELF_MACHINE: u16 = 21;
 
@@ -54,3 +52,18 @@ macro_rules! native_syscall_table {
     };
 }
 pub(crate) use native_syscall_table;
+
+/// What only this architecture's programs find in the auxiliary vector: the real platform's name, the sizes of cache blocks (data, instructions, none that
+/// is both), and two entries to be ignored that old C libraries use for alignment.
+pub fn more_auxv(platform: usize) -> impl Iterator<Item = (usize, usize)> {
+    const IGNORE: usize = 22;
+    [
+        (24, platform),
+        (19, 128),
+        (20, 128),
+        (21, 0),
+        (IGNORE, IGNORE),
+        (IGNORE, IGNORE),
+    ]
+    .into_iter()
+}

@@ -80,10 +80,11 @@ fn vectors(base: usize) -> usize {
 }
 
 /// Writes the context of `frame` to `base`.
-pub(super) fn write_context(
+fn write_context(
     base: usize,
     frame: &Frame,
     mask: u64,
+    link: u64,
     altstack: (usize, u32, usize),
     signal: u32,
     handler: usize,
@@ -108,7 +109,7 @@ pub(super) fn write_context(
     gp_regs[32..FRAME_REGISTERS].copy_from_slice(&rest);
     UserPtr::new(base).write(Head {
         flags: 0,
-        link: 0,
+        link,
         stack_sp: altstack.0,
         stack_flags: altstack.1,
         pad: 0,
@@ -154,6 +155,7 @@ pub fn setup(frame: &mut Frame, delivery: &Delivery<'_>) -> Result<(), Errno> {
         base,
         frame,
         delivery.mask,
+        0,
         delivery.altstack,
         delivery.signal,
         delivery.handler,
@@ -214,7 +216,7 @@ fn read_math(base: usize, msr: usize) -> Result<FpState, Errno> {
 }
 
 /// Makes `frame` what the context at `base` says. Nothing there can harm the kernel: only byte order and step bits of the machine state are the user's.
-pub(super) fn read_context(frame: &mut Frame, base: usize) -> Result<Restored, Errno> {
+fn read_context(frame: &mut Frame, base: usize) -> Result<Restored, Errno> {
     let head = UserPtr::<Head>::new(base).read()?;
     let math = read_math(base, head.gp_regs[PT_MSR])?;
     let regs = &head.gp_regs;
@@ -242,3 +244,21 @@ pub fn restore(frame: &mut Frame) -> Result<Restored, Errno> {
     check(base, size_of::<Context>())?;
     read_context(frame, base)
 }
+
+/// `swapcontext`: writes the context of `frame` to `to`, leaving what is not registers or mask as it is.
+pub(super) fn save_context(to: usize, frame: &Frame, mask: u64) -> Result<(), Errno> {
+    check(to, size_of::<Context>())?;
+    let old = UserPtr::<Head>::new(to).read()?;
+    let stack = (old.stack_sp, old.stack_flags, old.stack_size);
+    write_context(to, frame, mask, old.link, stack, 0, 0)
+}
+
+/// `swapcontext`: makes `frame` what the context at `from` says; the mask there.
+pub(super) fn load_context(frame: &mut Frame, from: usize) -> Result<u64, Errno> {
+    check(from, size_of::<Context>())?;
+    frame.forget_syscall();
+    Ok(read_context(frame, from)?.mask)
+}
+
+/// Bytes of a context.
+pub(super) const CONTEXT_SIZE: usize = size_of::<Context>();

@@ -67,6 +67,7 @@ pub const TAR: usize = 815;
 macro_rules! read {
     ($number:expr) => {{
         let value: usize;
+        #[allow(unused_unsafe, reason = "also used where other things are unsafe")]
         // SAFETY: reading this register has no side effect.
         unsafe { core::arch::asm!("mfspr {}, {}", out(reg) value, const $number, options(nomem, nostack, preserves_flags)) }
         value

@@ -34,7 +34,9 @@ pub mod vdso;
 /// The name `uname` and the tools use.
 pub const UTS_MACHINE: &str = "x86_64";
 /// `AT_PLATFORM` of the auxiliary vector.
-pub const ELF_PLATFORM: &str = "x86_64";
+pub const fn elf_platform() -> &'static str {
+    "x86_64"
+}
 /// `e_machine` of the programs this kernel runs.
 pub const ELF_MACHINE: u16 = 62;
 
@@ -51,3 +53,8 @@ macro_rules! native_syscall_table {
     };
 }
 pub(crate) use native_syscall_table;
+
+/// What only this architecture's programs find in the auxiliary vector: nothing.
+pub fn more_auxv(_platform: usize) -> impl Iterator<Item = (usize, usize)> {
+    core::iter::empty()
+}

@@ -59,9 +59,9 @@ pub(super) fn build(
     layout.env_start = layout.arg_end;
     layout.env_end = first + strings.bytes.len();
     p = (p & !15) - 16 * (1 + (random::word() as usize & 0x1ff));
-    p -= arch::ELF_PLATFORM.len() + 1;
+    p -= arch::elf_platform().len() + 1;
     let platform = p;
-    write_bytes(p, arch::ELF_PLATFORM.as_bytes())?;
+    write_bytes(p, arch::elf_platform().as_bytes())?;
     p -= 16;
     let random_bytes = p;
     let mut bytes = [0; 16];
@@ -70,6 +70,7 @@ pub(super) fn build(
     p &= !15;
 
     let (hwcap, hwcap2) = arch::cpu::hwcap();
+    let more = arch::more_auxv(platform);
     let pairs = [
         (at::SYSINFO_EHDR, vdso),
         (at::MINSIGSTKSZ, arch::signal::min_frame_size()),
@@ -94,7 +95,7 @@ pub(super) fn build(
         (at::NULL, 0),
     ];
     let mut words = Vec::new();
-    let count = 3 + strings.argc + strings.envc + 2 * pairs.len();
+    let count = 3 + strings.argc + strings.envc + 2 * (pairs.len() + more.size_hint().0);
     words.try_reserve_exact(count).map_err(|_| Errno::ENOMEM)?;
     words.push(strings.argc);
     let mut at = first;
@@ -108,7 +109,7 @@ pub(super) fn build(
     words.extend(pointers.by_ref().take(strings.envc));
     words.push(0);
     let aux_at = words.len();
-    for (key, value) in pairs {
+    for (key, value) in more.chain(pairs) {
         // Without a vDSO there is no entry for it.
         if key == at::SYSINFO_EHDR && value == 0 {
             continue;
