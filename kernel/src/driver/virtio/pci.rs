@@ -286,6 +286,8 @@ fn route(root: &mut PciRoot<Bus0>, config: &mut Bus0, f: DeviceFunction) -> Opti
     let registers = map_bar(root, f, bar, offset, 56)?;
     if let Bus0::Firmware(calls) = config {
         let irq = (calls.message)(number(f))?;
+        // The firmware has filled in the table; turning messages on is left to us.
+        turn_on(config, f, msix);
         return Some(Attention::Message(irq, CommonConfig { registers }));
     }
     let table = map_bar(root, f, (table & 7) as u8, table & !7, 16)?;
@@ -297,8 +299,12 @@ fn route(root: &mut PciRoot<Bus0>, config: &mut Bus0, f: DeviceFunction) -> Opti
         // SAFETY: the first entry of the device's message table, mapped above.
         unsafe { table.cast::<u32>().add(i).write_volatile(word) };
     }
-    let control = config.read_word(f, msix);
-    // Enabled, not masked.
-    config.write_word(f, msix, (control | 1 << 31) & !(1 << 30));
+    turn_on(config, f, msix);
     Some(Attention::Message(irq, CommonConfig { registers }))
+}
+
+/// Lets the device send messages: its capability at `msix` is enabled and not masked.
+fn turn_on(config: &mut Bus0, f: DeviceFunction, msix: u8) {
+    let control = config.read_word(f, msix);
+    config.write_word(f, msix, (control | 1 << 31) & !(1 << 30));
 }
