@@ -3,7 +3,7 @@
 use super::copy::AMR_SHUT;
 use super::frame::{Frame, TRAP_SCV};
 use super::spr::{self, MSR_PR};
-use super::{interrupt, pid, switch, time, uaccess};
+use super::{emulate, interrupt, pid, switch, time, uaccess};
 use crate::mm::Prot;
 use crate::{signal, threshold};
 
@@ -161,7 +161,11 @@ fn other(frame: &mut Frame) {
     let (signal, code, addr) = match frame.trap {
         vector::DATA_SEGMENT => (SIGSEGV, SEGV_BNDERR, frame.dar),
         vector::INSTRUCTION_SEGMENT => (SIGSEGV, SEGV_BNDERR, nip),
-        vector::ALIGNMENT => (SIGBUS, BUS_ADRALN, frame.dar),
+        vector::ALIGNMENT => match emulate::unaligned(frame) {
+            Some(Ok(())) => return,
+            Some(Err(_)) => (SIGSEGV, SEGV_MAPERR, frame.dar),
+            None => (SIGBUS, BUS_ADRALN, frame.dar),
+        },
         vector::TRACE => {
             frame.msr &= !spr::MSR_STEP;
             (SIGTRAP, TRAP_TRACE, nip)
@@ -171,6 +175,7 @@ fn other(frame: &mut Frame) {
             match status {
                 s if s & PROGRAM_FP != 0 => (SIGFPE, float_code(frame), nip),
                 s if s & PROGRAM_TRAP != 0 => (SIGTRAP, TRAP_BRKPT, nip),
+                _ if emulate::instruction(frame) => return,
                 s if s & PROGRAM_PRIVILEGED != 0 => (SIGILL, ILL_PRVOPC, nip),
                 _ => (SIGILL, ILL_ILLOPC, nip),
             }

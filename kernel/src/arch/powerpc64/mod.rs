@@ -6,6 +6,7 @@ mod copy;
 pub mod cpu;
 pub mod cpuinfo;
 mod devicetree;
+mod emulate;
 pub mod entry;
 pub mod exception;
 pub mod frame;

@@ -227,7 +227,7 @@ impl Context {
         let flags = irq::local_save();
         // SAFETY: interrupts are off; a kernel thread's frame has no such bits.
         unsafe {
-            if (*parent.frame).msr & MSR_MATH != 0 {
+            if !parent.frame.is_null() && (*parent.frame).msr & MSR_MATH != 0 {
                 save_fp(&raw mut self.fp);
             } else {
                 self.fp = parent.fp;
