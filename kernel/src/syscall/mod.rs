@@ -12,6 +12,7 @@ mod file;
 pub mod futex;
 pub mod id;
 mod ids;
+mod message;
 pub mod misc;
 mod mm;
 mod mount;

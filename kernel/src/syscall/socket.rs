@@ -2,17 +2,18 @@
 
 use super::SysResult;
 use super::file::{file, files};
+use super::message::{many, receive_message, send_message};
 use super::time::TimeWord;
 use crate::fs::file::File;
 use crate::fs::inode::{Dev, FileType};
 use crate::fs::io::{IoDst, IoSrc};
 use crate::fs::names::{self, New};
 use crate::fs::walk::{AT_FDCWD, Walk, lookup, with_parent};
-use crate::mm::copy::{IoVec, read_iovecs, zeroed};
+use crate::mm::copy::zeroed;
 use crate::mm::user::{UserPtr, read_bytes, write_bytes};
 use crate::net::AF_UNIX;
-use crate::net::unix::{self, Kind, MAX_FILES, Name, Sock};
-use crate::net::unix_file::{self, How, Received};
+use crate::net::unix::{self, Kind, Name, Sock};
+use crate::net::unix_file::{self, How};
 use crate::task::current;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -21,26 +22,17 @@ use limen_linux_abi::native::socket::{
 };
 use limen_linux_abi::{Errno, raw::general as abi};
 
-const SOL_SOCKET: i32 = 1;
-const SCM_RIGHTS: i32 = 1;
-const SCM_CREDENTIALS: i32 = 2;
+pub(super) const SOL_SOCKET: i32 = 1;
 const MSG_PEEK: u32 = 2;
-const MSG_CTRUNC: u32 = 8;
-const MSG_TRUNC: u32 = 0x20;
-const MSG_DONTWAIT: u32 = 0x40;
+pub(super) const MSG_TRUNC: u32 = 0x20;
+pub(super) const MSG_DONTWAIT: u32 = 0x40;
 const MSG_WAITALL: u32 = 0x100;
-const MSG_NOSIGNAL: u32 = 0x4000;
-const MSG_CMSG_CLOEXEC: u32 = 0x4000_0000;
-const MSG_OOB: u32 = 1;
+pub(super) const MSG_NOSIGNAL: u32 = 0x4000;
 /// The timeouts whose words have 64 bits on every ABI.
 const SO_RCVTIMEO_NEW: u32 = 66;
 const SO_SNDTIMEO_NEW: u32 = 67;
-/// Longest control data taken.
-const MAX_CONTROL: usize = 20480;
 /// Bytes of a machine word: `struct msghdr` is seven, some of them half used, and control data is laid out in them.
-const WORD: usize = size_of::<usize>();
-/// Bytes of `struct cmsghdr`.
-const CONTROL_HEADER: usize = WORD + 8;
+pub(super) const WORD: usize = size_of::<usize>();
 /// Bytes of `struct sockaddr_un`.
 const ADDR_LEN: usize = 110;
 
@@ -68,14 +60,17 @@ fn arguments(family: u32, raw: u32, protocol: u32) -> Result<Kind, Errno> {
     Ok(kind)
 }
 
-fn with<R>(fd: i32, f: impl FnOnce(&Arc<File>, &Arc<Sock>) -> Result<R, Errno>) -> Result<R, Errno> {
+pub(super) fn with<R>(
+    fd: i32,
+    f: impl FnOnce(&Arc<File>, &Arc<Sock>) -> Result<R, Errno>,
+) -> Result<R, Errno> {
     let file = file(fd)?;
     let sock = unix_file::of(&file)?;
     f(&file, sock)
 }
 
 /// A name as user space passes it: the bytes after the family.
-fn read_name(addr: usize, len: usize) -> Result<Vec<u8>, Errno> {
+pub(super) fn read_name(addr: usize, len: usize) -> Result<Vec<u8>, Errno> {
     if !(2..=ADDR_LEN).contains(&len) {
         return Err(Errno::EINVAL);
     }
@@ -93,7 +88,7 @@ fn read_name(addr: usize, len: usize) -> Result<Vec<u8>, Errno> {
 }
 
 /// The socket a name stands for.
-fn find(name: &[u8]) -> Result<Arc<Sock>, Errno> {
+pub(super) fn find(name: &[u8]) -> Result<Arc<Sock>, Errno> {
     match name.first() {
         None => Err(Errno::EINVAL),
         Some(0) => unix::find_abstract(name),
@@ -120,7 +115,7 @@ fn write_name(name: Option<&Name>, addr: usize, len: usize) -> Result<(), Errno>
     UserPtr::<i32>::new(len).write(raw.len() as i32)
 }
 
-fn encode(name: Option<&Name>) -> Vec<u8> {
+pub(super) fn encode(name: Option<&Name>) -> Vec<u8> {
     let mut raw = (AF_UNIX as u16).to_le_bytes().to_vec();
     if let Some(name) = name {
         raw.extend_from_slice(name);
@@ -175,192 +170,12 @@ fn do_accept(fd: i32, addr: usize, len: usize, flags: u32) -> SysResult {
     Ok(files().install(new, flags & abi::O_CLOEXEC != 0)? as usize)
 }
 
-/// `struct msghdr`.
-struct Header {
-    name: usize,
-    name_len: usize,
-    iov: Vec<IoVec>,
-    control: usize,
-    control_len: usize,
-}
-
-fn read_header(addr: usize) -> Result<Header, Errno> {
-    let [name, name_len, iov, count, control, control_len, _] = UserPtr::<[usize; 7]>::new(addr).read()?;
-    if count > 1024 {
-        return Err(Errno::EMSGSIZE);
-    }
-    Ok(Header {
-        name,
-        name_len: name_len as u32 as usize,
-        iov: read_iovecs(iov, count)?,
-        control,
-        control_len,
-    })
-}
-
-/// The files that control data asks to send.
-fn read_control(addr: usize, len: usize) -> Result<Vec<Arc<File>>, Errno> {
-    let mut files_sent = Vec::new();
-    if len == 0 {
-        return Ok(files_sent);
-    }
-    if len > MAX_CONTROL {
-        return Err(Errno::ENOBUFS);
-    }
-    let mut raw = zeroed(len)?;
-    read_bytes(&mut raw, addr)?;
-    let table = files();
-    let mut rest = &raw[..];
-    while rest.len() >= CONTROL_HEADER {
-        let size = usize::from_le_bytes(core::array::from_fn(|i| rest[i]));
-        let word = |at: usize| i32::from_le_bytes(core::array::from_fn(|i| rest[at + i]));
-        if size < CONTROL_HEADER || size > rest.len() {
-            return Err(Errno::EINVAL);
-        }
-        match (word(WORD), word(WORD + 4)) {
-            (SOL_SOCKET, SCM_RIGHTS) => {
-                for fd in rest[CONTROL_HEADER..size].chunks_exact(4) {
-                    let fd = i32::from_le_bytes([fd[0], fd[1], fd[2], fd[3]]);
-                    files_sent.push(table.get_any(fd)?);
-                }
-                if files_sent.len() > MAX_FILES {
-                    return Err(Errno::EINVAL);
-                }
-            }
-            (SOL_SOCKET, SCM_CREDENTIALS) => {
-                let creds = current().creds();
-                if size < CONTROL_HEADER + 12 {
-                    return Err(Errno::EINVAL);
-                }
-                let claimed = [0, 4, 8].map(|at| word(CONTROL_HEADER + at) as u32);
-                if claimed != unix::own_cred() && !creds.capable(crate::fs::perm::CAP_SYS_ADMIN) {
-                    return Err(Errno::EPERM);
-                }
-            }
-            (SOL_SOCKET, _) => return Err(Errno::EINVAL),
-            _ => {}
-        }
-        rest = rest.get(size.next_multiple_of(WORD)..).unwrap_or(&[]);
-    }
-    Ok(files_sent)
-}
-
-fn send_message(fd: i32, addr: usize, flags: u32) -> SysResult {
-    if flags & MSG_OOB != 0 {
-        return Err(Errno::EOPNOTSUPP);
-    }
-    with(fd, |file, sock| {
-        let h = read_header(addr)?;
-        let sent = read_control(h.control, h.control_len)?;
-        let to = if h.name == 0 || h.name_len == 0 {
-            None
-        } else {
-            Some(find(&read_name(h.name, h.name_len)?)?)
-        };
-        let nonblock = file.nonblocking() || flags & MSG_DONTWAIT != 0;
-        unix_file::send(
-            sock,
-            &mut IoSrc::vector(&h.iov),
-            to,
-            sent,
-            nonblock,
-            flags & MSG_NOSIGNAL != 0,
-        )
-    })
-}
-
-/// Writes what came along as control data; the flags to report and the length used.
-fn write_control(
-    r: Received,
-    pass_cred: bool,
-    to: usize,
-    room: usize,
-    cloexec: bool,
-) -> Result<(u32, usize), Errno> {
-    let (mut flags, mut used) = (0, 0);
-    let put = |kind: i32, data: &[u8], used: &mut usize| -> Result<bool, Errno> {
-        let size = CONTROL_HEADER + data.len();
-        if *used + size > room {
-            return Ok(false);
-        }
-        let mut raw = size.to_le_bytes().to_vec();
-        raw.extend_from_slice(&SOL_SOCKET.to_le_bytes());
-        raw.extend_from_slice(&kind.to_le_bytes());
-        raw.extend_from_slice(data);
-        write_bytes(to.wrapping_add(*used), &raw)?;
-        *used = (*used + size.next_multiple_of(WORD)).min(room);
-        Ok(true)
-    };
-    if pass_cred {
-        let cred: Vec<u8> = r
-            .cred
-            .unwrap_or_default()
-            .iter()
-            .flat_map(|w| w.to_le_bytes())
-            .collect();
-        if !put(SCM_CREDENTIALS, &cred, &mut used)? {
-            flags |= MSG_CTRUNC;
-        }
-    }
-    if !r.files.is_empty() {
-        let fits = room.saturating_sub(used + CONTROL_HEADER) / 4;
-        if fits < r.files.len() {
-            flags |= MSG_CTRUNC;
-        }
-        let table = files();
-        let mut fds = Vec::new();
-        for f in r.files.into_iter().take(fits) {
-            match table.install(f, cloexec) {
-                Ok(fd) => fds.extend_from_slice(&fd.to_le_bytes()),
-                Err(_) => {
-                    flags |= MSG_CTRUNC;
-                    break;
-                }
-            }
-        }
-        if !fds.is_empty() {
-            put(SCM_RIGHTS, &fds, &mut used)?;
-        }
-    }
-    Ok((flags, used))
-}
-
-fn how(file: &File, flags: u32) -> How {
+pub(super) fn how(file: &File, flags: u32) -> How {
     How {
         nonblock: file.nonblocking() || flags & MSG_DONTWAIT != 0,
         peek: flags & MSG_PEEK != 0,
         wait_all: flags & MSG_WAITALL != 0,
     }
-}
-
-fn receive_message(fd: i32, addr: usize, flags: u32) -> SysResult {
-    if flags & MSG_OOB != 0 {
-        return Err(Errno::EOPNOTSUPP);
-    }
-    with(fd, |file, sock| {
-        let h = read_header(addr)?;
-        let r = unix_file::receive(sock, &mut IoDst::vector(&h.iov), how(file, flags))?;
-        let (len, full) = (r.len, r.full);
-        let mut out = 0;
-        if sock.kind != Kind::Stream && full > len {
-            out |= MSG_TRUNC;
-        }
-        if h.name != 0 {
-            let raw = if sock.kind == Kind::Datagram {
-                encode(r.from.as_ref())
-            } else {
-                Vec::new()
-            };
-            let raw = if r.from.is_none() { Vec::new() } else { raw };
-            write_bytes(h.name, &raw[..raw.len().min(h.name_len)])?;
-            UserPtr::<u32>::new(addr + WORD).write(raw.len() as u32)?;
-        }
-        let cloexec = flags & MSG_CMSG_CLOEXEC != 0;
-        let (more, used) = write_control(r, sock.pass_cred(), h.control, h.control_len, cloexec)?;
-        UserPtr::<usize>::new(addr + 5 * WORD).write(used)?;
-        UserPtr::<u32>::new(addr + 6 * WORD).write(out | more)?;
-        Ok(if flags & MSG_TRUNC != 0 { full } else { len })
-    })
 }
 
 /// `sendto`: `name` is the receiver's, if any.
@@ -397,22 +212,6 @@ fn do_receive(fd: i32, buf: usize, len: usize, flags: u32, name: (usize, usize))
         }
         Ok(if flags & MSG_TRUNC != 0 { r.full } else { r.len })
     })
-}
-
-/// `sendmmsg` and `recvmmsg`: one after another until one fails.
-fn many(vector: usize, count: u32, mut one: impl FnMut(usize, bool) -> SysResult) -> SysResult {
-    let mut done = 0;
-    for i in 0..count.min(1024) as usize {
-        // A `struct msghdr` and the length.
-        let at = vector.wrapping_add(i * 8 * WORD);
-        match one(at, i == 0) {
-            Ok(n) => UserPtr::<u32>::new(at.wrapping_add(7 * WORD)).write(n as u32)?,
-            Err(e) if done == 0 => return Err(e),
-            Err(_) => break,
-        }
-        done += 1;
-    }
-    Ok(done)
 }
 
 fn get_option(fd: i32, level: i32, name: u32, value: usize, len: usize) -> SysResult {
