@@ -190,11 +190,12 @@ pub fn add_tree(archive: &mut Archive, dir: &Path, prefix: &str) -> Result<()> {
 
 /// Adds a program's files. Those from a cross compiler's tree go where the guest's loader looks for them.
 pub fn add_all(archive: &mut Archive, files: &BTreeSet<PathBuf>, arch: Arch) -> Result<()> {
-    let cross = format!("/usr/{}/lib", arch.gnu());
+    let cross = format!("/usr/{}", arch.gnu());
     let mut unusual = false;
     for file in files {
         match file.strip_prefix(&cross) {
-            Ok(name) => add_plain(archive, file, &Path::new("/lib").join(name))?,
+            // The cross compiler's tree is the guest's root; what a link of it names goes to the link's own place.
+            Ok(name) => add_plain(archive, file, &Path::new("/").join(name))?,
             Err(_) => add_file(archive, file)?,
         }
         let folder = file
