@@ -44,11 +44,16 @@ pub(crate) fn exit_work<K: Kernel>(
     watching: &Watching,
     interrupted: Interrupted,
 ) -> (IrqsOff, Next) {
+    // Nearly always: nothing at all, which is quicker to see than nothing of the mask.
+    let flags = k.work().flags();
+    if flags.is_empty() {
+        return (irqs, Next::User);
+    }
     let mask = match interrupted {
         Interrupted::BySyscall => ThreadFlags::ANY_EXIT,
         Interrupted::ByException => ThreadFlags::ANY_IRQ_EXIT,
     };
-    if !k.work().has(mask) {
+    if !flags.intersects(mask) {
         return (irqs, Next::User);
     }
     work_loop(k, frame, irqs, watching, interrupted)

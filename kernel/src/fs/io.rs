@@ -1,79 +1,85 @@
 //! Where bytes go to and come from: a user buffer, a user scatter list, or a kernel slice. Every `FileOps::read` and `write` moves its
 //! data through these, so that a file need not know who asked.
 
-use crate::mm::copy::{self, IoVec};
+use crate::mm::copy::{self, IoVec, UserRange};
 use limen_linux_abi::Errno;
 
 enum Mem<'a> {
-    User(usize),
-    Vector {
-        addr: usize,
-        left: usize,
-        rest: &'a [IoVec],
-    },
+    User(UserRange),
+    Vector(Scattered<'a>),
     Out(&'a mut [u8]),
     In(&'a [u8]),
 }
 
-/// The common part of both directions.
-struct Cursor<'a> {
-    mem: Mem<'a>,
+/// What is left of a scatter list.
+struct Scattered<'a> {
+    addr: usize,
+    /// Bytes left at `addr`.
+    left: usize,
+    rest: &'a [IoVec],
+    /// Bytes left in all.
     remaining: usize,
 }
 
-impl<'a> Cursor<'a> {
-    fn vector(list: &'a [IoVec]) -> Self {
-        let remaining = list.iter().map(|v| v.len).sum();
-        Self {
-            mem: Mem::Vector {
-                addr: 0,
-                left: 0,
-                rest: list,
-            },
-            remaining,
-        }
+/// How a user buffer's copy ended: `EFAULT` if bytes were wanted and not one moved.
+#[inline(always)]
+fn moved(n: usize, wanted: usize, range: &UserRange) -> Result<usize, Errno> {
+    if n == 0 && wanted != 0 && range.len() != 0 {
+        Err(Errno::EFAULT)
+    } else {
+        Ok(n)
+    }
+}
+
+impl<'a> Mem<'a> {
+    #[inline(always)]
+    fn user(addr: usize, len: usize) -> Result<Self, Errno> {
+        let mut range = UserRange::new(addr, len)?;
+        range.truncate(copy::MAX_RW);
+        Ok(Self::User(range))
     }
 
-    /// Moves `n` bytes at most to or from the user buffer with `move_(addr, len) -> moved`, if it is one; `EFAULT` if not one moved.
-    #[inline(always)]
-    fn plain(&mut self, n: usize, move_: impl FnOnce(usize, usize) -> usize) -> Option<Result<usize, Errno>> {
-        let Mem::User(addr) = &mut self.mem else {
-            return None;
-        };
-        let n = n.min(self.remaining);
-        let moved = move_(*addr, n);
-        *addr += moved;
-        self.remaining -= moved;
-        Some(if moved == 0 && n != 0 {
-            Err(Errno::EFAULT)
-        } else {
-            Ok(moved)
+    fn vector(list: &'a [IoVec]) -> Self {
+        Self::Vector(Scattered {
+            addr: 0,
+            left: 0,
+            rest: list,
+            remaining: list.iter().map(|v| v.len).sum(),
         })
     }
 
-    /// The same over a scatter list, with `move_(addr, offset, len) -> moved`; stops at a fault.
-    fn scattered(
+    #[inline(always)]
+    fn remaining(&self) -> usize {
+        match self {
+            Self::User(range) => range.len(),
+            Self::Vector(list) => list.remaining,
+            Self::Out(buf) => buf.len(),
+            Self::In(buf) => buf.len(),
+        }
+    }
+}
+
+impl Scattered<'_> {
+    /// Moves `n` bytes at most with `move_(addr, offset, len) -> moved`; stops at a fault. `EFAULT` if not one moved.
+    fn advance(
         &mut self,
         n: usize,
         mut move_: impl FnMut(usize, usize, usize) -> usize,
     ) -> Result<usize, Errno> {
-        let Mem::Vector { addr, left, rest } = &mut self.mem else {
-            return Ok(0);
-        };
         let n = n.min(self.remaining);
         let mut done = 0;
         while done < n {
-            if *left == 0 {
-                let Some((first, tail)) = rest.split_first() else {
+            if self.left == 0 {
+                let Some((first, tail)) = self.rest.split_first() else {
                     break;
                 };
-                (*addr, *left, *rest) = (first.addr, first.len, tail);
+                (self.addr, self.left, self.rest) = (first.addr, first.len, tail);
                 continue;
             }
-            let want = (*left).min(n - done);
-            let moved = move_(*addr, done, want);
-            *addr += moved;
-            *left -= moved;
+            let want = self.left.min(n - done);
+            let moved = move_(self.addr, done, want);
+            self.addr += moved;
+            self.left -= moved;
             done += moved;
             if moved < want {
                 break;
@@ -89,138 +95,136 @@ impl<'a> Cursor<'a> {
 }
 
 /// Where a read puts its bytes.
-pub struct IoDst<'a>(Cursor<'a>);
+pub struct IoDst<'a>(Mem<'a>);
 
 impl<'a> IoDst<'a> {
-    /// A user buffer.
+    /// A user buffer; `EFAULT` if it is not in the user part.
     #[inline(always)]
-    pub fn user(addr: usize, len: usize) -> Self {
-        Self(Cursor {
-            mem: Mem::User(addr),
-            remaining: len.min(copy::MAX_RW),
-        })
+    pub fn user(addr: usize, len: usize) -> Result<Self, Errno> {
+        Ok(Self(Mem::user(addr, len)?))
     }
     /// A user scatter list, as `mm::copy::read_iovecs` gives it.
     pub fn vector(list: &'a [IoVec]) -> Self {
-        Self(Cursor::vector(list))
+        Self(Mem::vector(list))
     }
     /// A kernel buffer.
     pub fn kernel(buf: &'a mut [u8]) -> Self {
-        let remaining = buf.len();
-        Self(Cursor {
-            mem: Mem::Out(buf),
-            remaining,
-        })
+        Self(Mem::Out(buf))
     }
     /// Room left.
     #[inline(always)]
     pub fn remaining(&self) -> usize {
-        self.0.remaining
+        self.0.remaining()
     }
     /// Copies as much of `data` as fits; `EFAULT` if not one byte arrived.
     #[inline]
     pub fn put(&mut self, data: &[u8]) -> Result<usize, Errno> {
-        let plain = self
-            .0
-            .plain(data.len(), |addr, n| copy::copy_out(addr, &data[..n]));
-        plain.unwrap_or_else(|| self.put_elsewhere(data))
+        match &mut self.0 {
+            Mem::User(range) => moved(range.copy_out(data), data.len(), range),
+            _ => self.put_elsewhere(data),
+        }
     }
     #[inline(never)]
     fn put_elsewhere(&mut self, data: &[u8]) -> Result<usize, Errno> {
-        if let Mem::Out(buf) = &mut self.0.mem {
-            let n = data.len().min(buf.len());
-            let (head, tail) = core::mem::take(buf).split_at_mut(n);
-            head.copy_from_slice(&data[..n]);
-            *buf = tail;
-            self.0.remaining -= n;
-            return Ok(n);
+        match &mut self.0 {
+            Mem::Out(buf) => {
+                let n = data.len().min(buf.len());
+                let (head, tail) = core::mem::take(buf).split_at_mut(n);
+                head.copy_from_slice(&data[..n]);
+                *buf = tail;
+                Ok(n)
+            }
+            Mem::Vector(list) => {
+                list.advance(data.len(), |addr, at, n| copy::copy_out(addr, &data[at..at + n]))
+            }
+            Mem::User(_) | Mem::In(_) => Ok(0),
         }
-        self.0
-            .scattered(data.len(), |addr, at, n| copy::copy_out(addr, &data[at..at + n]))
     }
     /// Zeroes up to `n` bytes.
     #[inline]
     pub fn put_zeros(&mut self, n: usize) -> Result<usize, Errno> {
-        let plain = self.0.plain(n, copy::clear);
-        plain.unwrap_or_else(|| self.put_zeros_elsewhere(n))
+        match &mut self.0 {
+            Mem::User(range) => moved(range.clear(n), n, range),
+            _ => self.put_zeros_elsewhere(n),
+        }
     }
     #[inline(never)]
     fn put_zeros_elsewhere(&mut self, n: usize) -> Result<usize, Errno> {
-        if let Mem::Out(buf) = &mut self.0.mem {
-            let n = n.min(buf.len());
-            let (head, tail) = core::mem::take(buf).split_at_mut(n);
-            head.fill(0);
-            *buf = tail;
-            self.0.remaining -= n;
-            return Ok(n);
+        match &mut self.0 {
+            Mem::Out(buf) => {
+                let n = n.min(buf.len());
+                let (head, tail) = core::mem::take(buf).split_at_mut(n);
+                head.fill(0);
+                *buf = tail;
+                Ok(n)
+            }
+            Mem::Vector(list) => list.advance(n, |addr, _, n| copy::clear(addr, n)),
+            Mem::User(_) | Mem::In(_) => Ok(0),
         }
-        self.0.scattered(n, |addr, _, n| copy::clear(addr, n))
     }
 }
 
 /// Where a write takes its bytes from.
-pub struct IoSrc<'a>(Cursor<'a>);
+pub struct IoSrc<'a>(Mem<'a>);
 
 impl<'a> IoSrc<'a> {
-    /// A user buffer.
+    /// A user buffer; `EFAULT` if it is not in the user part.
     #[inline(always)]
-    pub fn user(addr: usize, len: usize) -> Self {
-        Self(Cursor {
-            mem: Mem::User(addr),
-            remaining: len.min(copy::MAX_RW),
-        })
+    pub fn user(addr: usize, len: usize) -> Result<Self, Errno> {
+        Ok(Self(Mem::user(addr, len)?))
     }
     /// A user scatter list, as `mm::copy::read_iovecs` gives it.
     pub fn vector(list: &'a [IoVec]) -> Self {
-        Self(Cursor::vector(list))
+        Self(Mem::vector(list))
     }
     /// A kernel buffer.
     pub fn kernel(buf: &'a [u8]) -> Self {
-        Self(Cursor {
-            mem: Mem::In(buf),
-            remaining: buf.len(),
-        })
+        Self(Mem::In(buf))
     }
     /// Bytes left.
     #[inline(always)]
     pub fn remaining(&self) -> usize {
-        self.0.remaining
+        self.0.remaining()
     }
     /// Copies as much as there is into `to`; `EFAULT` if not one byte came.
     #[inline]
     pub fn take(&mut self, to: &mut [u8]) -> Result<usize, Errno> {
-        let plain = self
-            .0
-            .plain(to.len(), |addr, n| copy::copy_in(&mut to[..n], addr));
-        match plain {
-            Some(result) => result,
-            None => self.take_elsewhere(to),
+        match &mut self.0 {
+            Mem::User(range) => moved(range.copy_in(to), to.len(), range),
+            _ => self.take_elsewhere(to),
         }
     }
     #[inline(never)]
     fn take_elsewhere(&mut self, to: &mut [u8]) -> Result<usize, Errno> {
-        if let Mem::In(buf) = &mut self.0.mem {
-            let n = to.len().min(buf.len());
-            let (head, tail) = buf.split_at(n);
-            to[..n].copy_from_slice(head);
-            *buf = tail;
-            self.0.remaining -= n;
-            return Ok(n);
+        match &mut self.0 {
+            Mem::In(buf) => {
+                let n = to.len().min(buf.len());
+                let (head, tail) = buf.split_at(n);
+                to[..n].copy_from_slice(head);
+                *buf = tail;
+                Ok(n)
+            }
+            Mem::Vector(list) => {
+                list.advance(to.len(), |addr, at, n| copy::copy_in(&mut to[at..at + n], addr))
+            }
+            Mem::User(_) | Mem::Out(_) => Ok(0),
         }
-        self.0
-            .scattered(to.len(), |addr, at, n| copy::copy_in(&mut to[at..at + n], addr))
     }
     /// Drops everything (what `/dev/null` does with it).
     #[inline(always)]
     pub fn discard(&mut self) -> usize {
-        core::mem::take(&mut self.0.remaining)
+        let n = self.0.remaining();
+        self.0 = Mem::In(&[]);
+        n
     }
     /// Makes it end after `n` more bytes.
     pub fn truncate(&mut self, n: usize) {
-        if let Mem::In(buf) = &mut self.0.mem {
-            *buf = &buf[..n.min(buf.len())];
+        match &mut self.0 {
+            Mem::User(range) => range.truncate(n),
+            Mem::Vector(list) => list.remaining = list.remaining.min(n),
+            Mem::In(buf) => *buf = &buf[..n.min(buf.len())],
+            Mem::Out(_) => {}
         }
-        self.0.remaining = self.0.remaining.min(n);
     }
 }
 

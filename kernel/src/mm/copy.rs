@@ -42,6 +42,63 @@ pub fn clear(to: usize, len: usize) -> usize {
     len - unsafe { uaccess::clear_user(to, len) }
 }
 
+/// A range of user memory that was checked once, and is used up from its start.
+pub struct UserRange {
+    addr: usize,
+    len: usize,
+}
+
+impl UserRange {
+    /// `EFAULT` if it is not in the user part.
+    #[inline(always)]
+    pub fn new(addr: usize, len: usize) -> Result<Self, Errno> {
+        check(addr, len)?;
+        Ok(Self { addr, len })
+    }
+    /// Bytes left.
+    #[inline(always)]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+    /// Leaves out everything beyond `len` bytes.
+    #[inline(always)]
+    pub fn truncate(&mut self, len: usize) {
+        self.len = self.len.min(len);
+    }
+    /// Copies as much of `from` as fits; returns how many bytes arrived.
+    #[inline(always)]
+    pub fn copy_out(&mut self, from: &[u8]) -> usize {
+        let n = self.len.min(from.len());
+        // SAFETY: `from` is ours; what is left of the range was checked.
+        let done = n - unsafe { uaccess::copy_to_user(self.addr, from.as_ptr(), n) };
+        self.skip(done);
+        done
+    }
+    /// Fills as much of `to` as there is; returns how many bytes arrived.
+    #[inline(always)]
+    pub fn copy_in(&mut self, to: &mut [u8]) -> usize {
+        let n = self.len.min(to.len());
+        // SAFETY: `to` is ours; what is left of the range was checked.
+        let done = n - unsafe { uaccess::copy_from_user(to.as_mut_ptr(), self.addr, n) };
+        self.skip(done);
+        done
+    }
+    /// Zeroes up to `n` bytes; returns how many were cleared.
+    #[inline(always)]
+    pub fn clear(&mut self, n: usize) -> usize {
+        let n = self.len.min(n);
+        // SAFETY: what is left of the range was checked.
+        let done = n - unsafe { uaccess::clear_user(self.addr, n) };
+        self.skip(done);
+        done
+    }
+    #[inline(always)]
+    fn skip(&mut self, n: usize) {
+        self.addr += n;
+        self.len -= n;
+    }
+}
+
 /// A string copied from user space: short ones live on the stack, uninitialised beyond their length.
 pub struct UserString {
     inline: [MaybeUninit<u8>; INLINE],

@@ -301,9 +301,9 @@ impl AddressSpace {
         let dead = if overlap {
             let mut gather = Gather::new();
             regions.unmap(self, start, end, &mut gather)?;
-            gather.finish(self)
+            Some(gather.finish(self))
         } else {
-            alloc::vec::Vec::new()
+            None
         };
         let populate = flags.contains(MapFlags::POPULATE) && !flags.contains(MapFlags::NONBLOCK)
             || vma.flags.contains(VmFlags::LOCKED) && !vma.flags.contains(VmFlags::LOCKONFAULT);

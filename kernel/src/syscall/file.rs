@@ -10,7 +10,7 @@ use crate::fs::regular::MAX_SIZE;
 use crate::fs::walk::{AT_FDCWD, Walk};
 use crate::fs::{inotify, memfd, regular, splice};
 use crate::mm::copy::{self, read_iovecs, read_path};
-use crate::mm::user::{Plain, UserPtr, check};
+use crate::mm::user::{Plain, UserPtr};
 use crate::task::current;
 use alloc::sync::Arc;
 use limen_linux_abi::{Errno, raw::general as abi};
@@ -33,15 +33,6 @@ fn position(file: &File, pos: i64) -> Result<Option<u64>, Errno> {
         return Err(Errno::ESPIPE);
     }
     Ok(Some(pos))
-}
-
-/// A length argument: `EINVAL` if it is negative as a signed number.
-#[inline(always)]
-fn length(addr: usize, len: usize) -> Result<(), Errno> {
-    if len > isize::MAX as usize {
-        return Err(Errno::EINVAL);
-    }
-    check(addr, len)
 }
 
 /// `RWF_*` flags: `true` if the write must append.
@@ -309,13 +300,11 @@ fn do_ftruncate(fd: i32, size: i64) -> SysResult {
 crate::syscalls! {
     fn read(fd: i32, buf: usize, len: usize) {
         let file = file(fd)?;
-        length(buf, len)?;
-        file.read(&mut IoDst::user(buf, len), None)
+        file.read(&mut IoDst::user(buf, len)?, None)
     }
     fn write(fd: i32, buf: usize, len: usize) {
         let file = file(fd)?;
-        length(buf, len)?;
-        file.write(&mut IoSrc::user(buf, len), None)
+        file.write(&mut IoSrc::user(buf, len)?, None)
     }
     fn pread64(fd: i32, buf: usize, len: usize, pos: i64) {
         if pos < 0 {
@@ -323,8 +312,7 @@ crate::syscalls! {
         }
         let file = file(fd)?;
         let pos = position(&file, pos)?;
-        length(buf, len)?;
-        file.read(&mut IoDst::user(buf, len), pos)
+        file.read(&mut IoDst::user(buf, len)?, pos)
     }
     fn pwrite64(fd: i32, buf: usize, len: usize, pos: i64) {
         if pos < 0 {
@@ -332,8 +320,7 @@ crate::syscalls! {
         }
         let file = file(fd)?;
         let pos = position(&file, pos)?;
-        length(buf, len)?;
-        file.write(&mut IoSrc::user(buf, len), pos)
+        file.write(&mut IoSrc::user(buf, len)?, pos)
     }
     fn readv(fd: i32, iov: usize, count: usize) {
         read_vector(fd, iov, count, None, 0)
