@@ -108,25 +108,23 @@ impl FileOps for Memory {
     }
 }
 
+/// Long reads must stay interruptible: so many bytes at a time.
+const STEP: usize = 1 << 20;
+
+#[inline]
 fn zeros(dst: &mut IoDst<'_>) -> SysResult {
-    // Long reads must stay interruptible.
-    const STEP: usize = 1 << 20;
-    if dst.remaining() <= STEP {
-        return dst.put_zeros(dst.remaining());
-    }
-    let mut total = 0;
-    while dst.remaining() > 0 {
-        let step = STEP.min(dst.remaining());
-        match dst.put_zeros(step) {
-            Ok(n) => {
-                total += n;
-                if n < step {
-                    break;
-                }
-            }
-            Err(e) => return if total > 0 { Ok(total) } else { Err(e) },
-        }
-        if crate::task::current().signal_pending() {
+    let n = dst.put_zeros(STEP)?;
+    if n < STEP { Ok(n) } else { more_zeros(dst, n) }
+}
+
+/// The rest of a long read, of which `total` bytes are done.
+#[inline(never)]
+fn more_zeros(dst: &mut IoDst<'_>, mut total: usize) -> SysResult {
+    while dst.remaining() > 0 && !crate::task::current().signal_pending() {
+        // Some bytes are there already: a fault only ends the read.
+        let n = dst.put_zeros(STEP).unwrap_or(0);
+        total += n;
+        if n < STEP {
             break;
         }
     }

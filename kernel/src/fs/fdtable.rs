@@ -40,6 +40,14 @@ impl Table {
             _ => Err(Errno::EBADF),
         }
     }
+    /// The file behind `fd`, `O_PATH` ones included.
+    #[inline]
+    pub fn get_any(&self, fd: i32) -> Result<Arc<File>, Errno> {
+        match self.files.get(fd as u32 as usize) {
+            Some(Some(file)) => Ok(file.clone()),
+            _ => Err(Errno::EBADF),
+        }
+    }
     fn open(&self, fd: usize) -> bool {
         self.files.get(fd).is_some_and(Option::is_some)
     }
@@ -152,10 +160,7 @@ impl FdTable {
     /// The file behind `fd`, `O_PATH` descriptors included.
     #[inline]
     pub fn get_any(&self, fd: i32) -> Result<Arc<File>, Errno> {
-        match self.table.lock().files.get(fd as u32 as usize) {
-            Some(Some(file)) => Ok(file.clone()),
-            _ => Err(Errno::EBADF),
-        }
+        self.table.lock().get_any(fd)
     }
 
     /// Makes room for descriptors below `len`. Allocates without the lock.

@@ -212,9 +212,9 @@ impl Regions {
             );
             if let Some(cache) = region.value.cache() {
                 cache.map_removed(&space.this);
-                gather.dead.push(region.value);
+                gather.keep(region.value);
             } else if matches!(region.value.backing, Backing::Special(_)) {
-                gather.dead.push(region.value);
+                gather.keep(region.value);
             }
         }
         if !space.many_tables() {
@@ -301,7 +301,7 @@ impl AddressSpace {
         let dead = if overlap {
             let mut gather = Gather::new();
             regions.unmap(self, start, end, &mut gather)?;
-            Some(gather.finish(self))
+            gather.finish(self)
         } else {
             None
         };
@@ -395,6 +395,7 @@ impl AddressSpace {
     }
 
     /// `munmap`.
+    #[inline]
     pub fn munmap(&self, addr: usize, len: usize) -> SysResult {
         if addr & (PAGE_SIZE - 1) != 0 || len == 0 || addr > USER_END || len > USER_END - addr {
             return Err(Errno::EINVAL);

@@ -124,6 +124,14 @@ impl MemUsage {
     }
 }
 
+/// `fetch_max`, for marks that are rarely passed.
+#[inline(always)]
+fn raise(mark: &AtomicUsize, value: usize) {
+    if value > mark.load(Relaxed) {
+        mark.fetch_max(value, Relaxed);
+    }
+}
+
 /// The memory of a process.
 pub struct AddressSpace {
     pub(super) regions: RwLock<Regions>,
@@ -151,7 +159,7 @@ pub(super) struct Gather {
     file: usize,
     tables_freed: bool,
     /// Mappings that went away; dropped after the lock, because closing a file may sleep on locks that come before it.
-    pub(super) dead: Vec<Vma>,
+    pub(super) dead: Option<Vec<Vma>>,
 }
 
 impl Gather {
@@ -163,8 +171,13 @@ impl Gather {
             anon: 0,
             file: 0,
             tables_freed: false,
-            dead: Vec::new(),
+            dead: None,
         }
+    }
+
+    /// Keeps a mapping that went away until the lock is free.
+    pub(super) fn keep(&mut self, vma: Vma) {
+        self.dead.get_or_insert_default().push(vma);
     }
 
     /// Notes that a translation changed.
@@ -195,7 +208,8 @@ impl Gather {
 
     /// Flushes and frees; what it returns is to be dropped without the lock.
     #[must_use = "drop it after the lock"]
-    pub(super) fn finish(self, space: &AddressSpace) -> Vec<Vma> {
+    #[inline]
+    pub(super) fn finish(self, space: &AddressSpace) -> Option<Vec<Vma>> {
         if self.start < self.end {
             mmu::flush_user(&space.context, self.start, self.end, self.tables_freed);
         }
@@ -322,9 +336,8 @@ impl AddressSpace {
     }
 
     pub(super) fn note_peak(&self, regions: &Regions) {
-        self.peak_total.fetch_max(regions.total, Relaxed);
-        self.peak_rss
-            .fetch_max(self.anon.load(Relaxed) + self.file.load(Relaxed), Relaxed);
+        raise(&self.peak_total, regions.total);
+        raise(&self.peak_rss, self.anon.load(Relaxed) + self.file.load(Relaxed));
     }
 
     /// Calls `f` for every mapping, ascending. `f` must not touch user memory.

@@ -159,18 +159,23 @@ pub fn for_each(
         let first = index(addr, 0);
         let count = stop.wrapping_sub(addr) >> PAGE_SHIFT;
         // Much of what is mapped is not there: empty entries are passed over in groups.
-        let mut at = addr;
-        for group in leaf[first..first + count].chunks(GROUP) {
-            let group_is_empty = <&[AtomicU64; GROUP]>::try_from(group).is_ok_and(none_there);
-            if !group_is_empty {
-                for (i, slot) in group.iter().enumerate() {
-                    let entry = load(slot);
-                    if !entry.is_empty() {
-                        f(at + (i << PAGE_SHIFT), slot, entry);
-                    }
-                }
+        let slots = &leaf[first..first + count];
+        let mut i = 0;
+        while i < count {
+            if let Some(group) = slots[i..].first_chunk::<GROUP>()
+                && none_there(group)
+            {
+                i += GROUP;
+                continue;
             }
-            at = at.wrapping_add(GROUP << PAGE_SHIFT);
+            let end = count.min(i + GROUP);
+            for slot in &slots[i..end] {
+                let entry = load(slot);
+                if !entry.is_empty() {
+                    f(addr + (i << PAGE_SHIFT), slot, entry);
+                }
+                i += 1;
+            }
         }
         addr = stop;
     }

@@ -1,6 +1,7 @@
 //! The running thread.
 
 use crate::arch::smp;
+use crate::fs::fdtable::Table;
 use crate::fs::{FdTable, File, FsContext};
 use crate::task::{Creds, Task, root_creds};
 use alloc::sync::Arc;
@@ -58,7 +59,19 @@ impl CurrentTask {
     /// The open file behind one of its descriptors: what nearly every file system call begins with. `EBADF`.
     #[inline]
     pub fn file(&self, fd: i32) -> Result<Arc<File>, Errno> {
+        self.look_up(|table| table.get(fd))
+    }
+    /// The same for reading and writing, which an `O_PATH` descriptor does not allow anyway.
+    #[inline]
+    pub fn file_for_io(&self, fd: i32) -> Result<Arc<File>, Errno> {
+        self.look_up(|table| table.get_any(fd))
+    }
+    #[inline(always)]
+    fn look_up(&self, look: impl FnOnce(&Table) -> Result<Arc<File>, Errno>) -> Result<Arc<File>, Errno> {
         // SAFETY: the running thread's own slot.
-        unsafe { self.files_slot().look(FdTable::lock, |table| table.get(fd)) }.unwrap_or(Err(Errno::EBADF))
+        unsafe {
+            self.files_slot()
+                .look(FdTable::lock, |table| look(table.ok_or(Errno::EBADF)?))
+        }
     }
 }

@@ -49,7 +49,7 @@ impl<T> OwnSlot<T> {
     }
     /// The owner's look at what a lock inside the object protects: without taking it if nobody else holds a count of the object,
     /// since then nobody else can change it. (Whoever gets one meanwhile, through the slot's lock, can only read: sharing the
-    /// object is up to the owner, who is here.) `look` is short and takes no lock. `None` if the slot is empty.
+    /// object is up to the owner, who is here.) `look` is short and takes no lock; it gets `None` if the slot is empty.
     ///
     /// # Safety
     /// The running thread owns the slot.
@@ -57,18 +57,20 @@ impl<T> OwnSlot<T> {
     pub unsafe fn look<L, R>(
         &self,
         lock: impl for<'a> FnOnce(&'a T) -> &'a SpinLock<L>,
-        look: impl FnOnce(&L) -> R,
-    ) -> Option<R> {
+        look: impl FnOnce(Option<&L>) -> R,
+    ) -> R {
         // SAFETY: the caller's promise.
-        let value = unsafe { self.view() }?;
+        let Some(value) = (unsafe { self.view() }) else {
+            return look(None);
+        };
         let lock = lock(&value);
         if Arc::strong_count(&value) != 1 {
-            return Some(look(&lock.lock()));
+            return look(Some(&lock.lock()));
         }
         // What the last other holder wrote came before it gave its count back.
         fence(Ordering::Acquire);
         // SAFETY: only the running thread could change it, and it does not: `look` takes no lock.
-        Some(look(unsafe { lock.peek() }))
+        look(Some(unsafe { lock.peek() }))
     }
     /// The object, not counted.
     ///

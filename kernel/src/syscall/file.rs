@@ -299,11 +299,11 @@ fn do_ftruncate(fd: i32, size: i64) -> SysResult {
 
 crate::syscalls! {
     fn read(fd: i32, buf: usize, len: usize) {
-        let file = file(fd)?;
+        let file = current().file_for_io(fd)?;
         file.read(&mut IoDst::user(buf, len)?, None)
     }
     fn write(fd: i32, buf: usize, len: usize) {
-        let file = file(fd)?;
+        let file = current().file_for_io(fd)?;
         file.write(&mut IoSrc::user(buf, len)?, None)
     }
     fn pread64(fd: i32, buf: usize, len: usize, pos: i64) {
