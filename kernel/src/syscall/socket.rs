@@ -187,7 +187,7 @@ fn do_send(fd: i32, buf: usize, len: usize, flags: u32, name: (usize, usize)) ->
             Some(find(&read_name(name.0, name.1)?)?)
         };
         let nonblock = file.nonblocking() || flags & MSG_DONTWAIT != 0;
-            let mut source = IoSrc::user(buf, len);
+        let mut source = IoSrc::user(buf, len)?;
         unix_file::send(
             sock,
             &mut source,
@@ -202,7 +202,7 @@ fn do_send(fd: i32, buf: usize, len: usize, flags: u32, name: (usize, usize)) ->
 /// `recvfrom`: `name` is where the sender's goes, and where its length is, if wanted.
 fn do_receive(fd: i32, buf: usize, len: usize, flags: u32, name: (usize, usize)) -> SysResult {
     with(fd, |file, sock| {
-            let r = unix_file::receive(sock, &mut IoDst::user(buf, len)?, how(file, flags))?;
+        let r = unix_file::receive(sock, &mut IoDst::user(buf, len)?, how(file, flags))?;
         if r.from.is_some() {
             write_name(r.from.as_ref(), name.0, name.1)?;
         } else if name.0 != 0 && name.1 != 0 {
