@@ -17,7 +17,14 @@ const NANO: i64 = 1_000_000_000;
 
 /// Splits a time into seconds and nanoseconds, the latter never negative.
 fn split(time: i64) -> (i64, u32) {
-    (time.div_euclid(NANO), time.rem_euclid(NANO) as u32)
+    // Of -1 - n for a time before 1970, so that both parts round the right way.
+    let sign = time >> 63;
+    let (seconds, ns) = limen_vdso::clock::split((time ^ sign) as u64);
+    if sign == 0 {
+        (seconds as i64, ns as u32)
+    } else {
+        (!(seconds as i64), (NANO as u32 - 1) - ns as u32)
+    }
 }
 
 /// Resolves the way `*at` calls with `AT_SYMLINK_NOFOLLOW` and `AT_EMPTY_PATH` do.

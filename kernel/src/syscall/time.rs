@@ -13,6 +13,7 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use limen_linux_abi::Errno;
+use limen_vdso::clock::split;
 
 /// One word of a time: of 64 bits everywhere, and a machine word for the calls that came before that. `[T; 2]` is a `timespec` or a
 /// `timeval`.
@@ -71,10 +72,8 @@ pub fn read_timespec<T: TimeWord>(at: UserPtr<[T; 2]>) -> Result<u64, Errno> {
 
 /// Writes nanoseconds as a `timespec`.
 pub fn write_timespec<T: TimeWord>(at: UserPtr<[T; 2]>, ns: u64) -> Result<(), Errno> {
-    at.write([
-        T::put((ns / NSEC_PER_SEC) as i64),
-        T::put((ns % NSEC_PER_SEC) as i64),
-    ])
+    let (seconds, ns) = split(ns);
+    at.write([T::put(seconds as i64), T::put(ns as i64)])
 }
 
 fn timeval_ns(time: [isize; 2]) -> Result<u64, Errno> {
@@ -231,8 +230,8 @@ crate::syscalls! {
 
     fn gettimeofday(tv: UserPtr<[isize; 2]>, tz: UserPtr<[i32; 2]>) {
         if let Some(tv) = tv.non_null() {
-            let now = realtime_ns();
-            tv.write([(now / NSEC_PER_SEC) as isize, (now % NSEC_PER_SEC / 1000) as isize])?;
+            let (seconds, ns) = split(realtime_ns());
+            tv.write([seconds as isize, (ns as u32 / 1000) as isize])?;
         }
         if let Some(tz) = tz.non_null() {
             tz.write([0, 0])?;
