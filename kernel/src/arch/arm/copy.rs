@@ -1,20 +1,30 @@
 //! Loops over memory: the kernel's `memcpy`, `memmove` and `memset` (the compiler calls them, by their names in the Arm run-time ABI, too), and the
 //! copies to and from user memory, which may fault (`uaccess`).
 //!
-//! An instruction that may fault is listed with the place to go on at in the section `__ex_table`.
+//! User space is opened and closed by `TTBCR` (see `mmu`). An instruction that may fault is listed with the place to go on at in the section `__ex_table`.
 
 use super::sysreg;
 use core::arch::global_asm;
 
 global_asm!(
     r#"
+    // The instruction that follows can be left out (`cpu::options`).
+    .macro pan_site
+    .pushsection __pan_sites, "a"
+    .balign 4
+    .long   9998f - .
+    .popsection
+9998:
+    .endm
     .macro user_open
     ldr     r12, ={open}
+    pan_site
     mcr     p15, 0, r12, c2, c0, 2
     isb
     .endm
     .macro user_close
     ldr     r12, ={closed}
+    pan_site
     mcr     p15, 0, r12, c2, c0, 2
     isb
     .endm

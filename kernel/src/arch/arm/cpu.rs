@@ -9,6 +9,36 @@ static FLOAT: AtomicU64 = AtomicU64::new(0);
 /// Once, on the boot CPU.
 pub fn init_boot() {}
 
+/// What the command line says about the processor: `nopan` leaves user space open to the kernel, to measure what closing it costs. Once,
+/// while the early tables still let text be written.
+pub fn options(words: &str) {
+    unsafe extern "C" {
+        static __pan_sites_start: [i32; 0];
+        static __pan_sites_end: [i32; 0];
+    }
+    const NOP: u32 = 0xe320_f000;
+    if !words.split_ascii_whitespace().any(|word| word == "nopan") {
+        return;
+    }
+    let mut site = (&raw const __pan_sites_start).cast::<i32>();
+    let end = (&raw const __pan_sites_end).cast::<i32>();
+    while site < end {
+        // SAFETY: the section is an array of offsets of instructions that write `TTBCR`. Nothing else runs, and the early tables make text
+        // writable. DCCMVAU.
+        unsafe {
+            let place = site
+                .cast::<u8>()
+                .wrapping_offset(site.read() as isize)
+                .cast_mut()
+                .cast::<u32>();
+            place.write_volatile(NOP);
+            sysreg::write!("p15, 0, {}, c7, c11, 1", place as u32);
+            site = site.add(1);
+        }
+    }
+    super::mmu::drop_instructions();
+}
+
 /// On every CPU, once the final map is live: vectors, traps, what user mode may do.
 pub fn init() {
     super::entry::init_cpu();

@@ -94,18 +94,32 @@ pub fn kernel_root() -> PhysAddr {
     super::kmap::root()
 }
 
+/// Writes `TTBCR`, where that can be left out (`cpu::options`).
+macro_rules! write_ttbcr {
+    ($value:expr) => {
+        asm!(
+            ".pushsection __pan_sites, \"a\"",
+            ".balign 4",
+            ".long 9995f - .",
+            ".popsection",
+            "9995: mcr p15, 0, {}, c2, c0, 2",
+            in(reg) $value, options(nostack, preserves_flags)
+        )
+    };
+}
+
 /// Closes user space to the kernel. Takes effect at the next barrier at the latest.
 #[inline(always)]
 pub fn close_user() {
     // SAFETY: the kernel has no business there outside the copy loops.
-    unsafe { sysreg::write!("p15, 0, {}, c2, c0, 2", sysreg::TTBCR_CLOSED) }
+    unsafe { write_ttbcr!(sysreg::TTBCR_CLOSED) }
 }
 
 /// Opens user space; takes effect with the return to it.
 #[inline(always)]
 pub fn open_user() {
     // SAFETY: the caller is about to return to user mode, or to a copy loop that was interrupted.
-    unsafe { sysreg::write!("p15, 0, {}, c2, c0, 2", sysreg::TTBCR) }
+    unsafe { write_ttbcr!(sysreg::TTBCR) }
 }
 
 /// Whether it is open: an interrupt arrived inside a copy loop.

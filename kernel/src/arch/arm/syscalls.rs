@@ -66,7 +66,7 @@ fn flush(start: usize, end: usize, flags: usize) -> Result<usize, Errno> {
     }
     crate::mm::user::check(start, end - start)?;
     let mut addr = start;
-    while addr < end {
+    while addr < end && !crate::task::current().fatal_signal_pending() {
         let stop = end.min((addr & !(PAGE_SIZE - 1)) + PAGE_SIZE);
         super::uaccess::clean_user(addr, stop)?;
         addr = stop;

@@ -50,6 +50,9 @@ pub fn init_boot() {
     }
 }
 
+/// What the command line says about the processor: nothing. Once, before the final map is live.
+pub fn options(_: &str) {}
+
 /// On every CPU, once the final map is live: vectors, traps, what user mode may do.
 pub fn init() {
     let counts = (1..0xf).contains(&(sysreg::read!("id_aa64dfr0_el1") >> 8 & 0xf));

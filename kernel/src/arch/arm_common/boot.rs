@@ -116,6 +116,11 @@ pub(super) extern "C" fn primary(devicetree_phys: u64, image_phys: u64) -> ! {
         .filter(|node| devicetree::is_compatible(node, "arm,pl011"))
         .and_then(|node| devicetree::reg(&tree, &node).next());
 
+    let words = chosen
+        .as_ref()
+        .and_then(|chosen| chosen.property("bootargs")?.as_str());
+    cpu::options(words.unwrap_or(""));
+
     let mut map = kmap::Builder::new();
     map.map_image();
     for &range in memory.as_slice() {
