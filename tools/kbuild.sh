@@ -9,7 +9,8 @@ x86_64) target=x86_64-unknown-none; flags="$flags -Ccode-model=kernel -Clink-arg
 arm64) target=aarch64-unknown-none-softfloat; flags="$flags -Clink-arg=-zmax-page-size=65536" ;;
 # No unwind tables; the kernel unwinds by frame pointers. A32 code, soft floating point.
 arm) target=armv7a-none-eabi; flags="$flags -Clink-arg=-zmax-page-size=4096 -Cforce-unwind-tables=no" ;;
-powerpc64) target=powerpc64le-unknown-linux-gnu; flags="$flags -Clinker-flavor=ld.lld -Ctarget-feature=-altivec,-vsx -Clink-arg=-zmax-page-size=65536" ;;
+# Stack frames are chained without a frame pointer.
+powerpc64) target=powerpc64le-unknown-linux-gnu; flags="$(echo "$flags" | sed s/-Cforce-frame-pointers=yes//) -Clinker-flavor=ld.lld -Ctarget-feature=-altivec,-vsx -Clink-arg=-zmax-page-size=65536" ;;
 *) echo "unknown architecture $arch" >&2; exit 2 ;;
 esac
 case $profile in dev) p=kernel-dev ;; release) p=kernel ;; esac

@@ -204,8 +204,11 @@ pub fn flags(arch: Arch, linker: &Path) -> Vec<String> {
         format!("-Clink-arg=-T{}", linker_script.display()),
         "-Clink-arg=--build-id=none".to_owned(),
         "-Crelocation-model=static".to_owned(),
-        "-Cforce-frame-pointers=yes".to_owned(),
     ];
+    // Power's stack frames are chained without.
+    if arch != Arch::Powerpc64 {
+        flags.push("-Cforce-frame-pointers=yes".to_owned());
+    }
     let more: &[&str] = match arch {
         Arch::X86_64 => &["-Ccode-model=kernel", "-Clink-arg=-zmax-page-size=4096"],
         Arch::Arm64 => &["-Clink-arg=-zmax-page-size=65536"],

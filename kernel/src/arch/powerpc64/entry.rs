@@ -140,9 +140,9 @@ scv_entry:
     mr      10, 1
     ld      1, {stack}(13)
     addi    1, 1, -{size}
-    std     3, {orig_gpr3}(1)
-    li      3, {scv}
-    std     3, {trap}(1)
+    std     2, {gpr} + 16(1)
+    li      2, {scv}
+    std     2, {trap}(1)
     b       1f
     .size   scv_entry, . - scv_entry
 
@@ -150,12 +150,11 @@ scv_entry:
     .type   system_call_entry, %function
 system_call_entry:
     addi    1, 1, -{size}
-    std     3, {orig_gpr3}(1)
+    std     2, {gpr} + 16(1)
 1:  std     0, {gpr}(1)
     std     0, {syscallno}(1)
     std     10, {gpr} + 8(1)
-    std     2, {gpr} + 16(1)
-    ld      3, {orig_gpr3}(1)
+    std     3, {orig_gpr3}(1)
     std     3, {gpr} + 24(1)
     std     4, {gpr} + 32(1)
     std     5, {gpr} + 40(1)

@@ -113,12 +113,17 @@ impl Frame {
     /// Sets the result register. `sc` wants errors positive, and told by `CR0.SO`.
     #[inline(always)]
     pub fn set_raw_result(&mut self, value: usize) {
-        let error = value > usize::MAX - 4095;
-        if error && self.trap == TRAP_SC {
-            self.gpr[3] = value.wrapping_neg();
+        self.gpr[3] = value;
+        if value > usize::MAX - 4095 {
+            self.tell_error();
+        }
+    }
+    /// The result is an error.
+    #[cold]
+    fn tell_error(&mut self) {
+        if self.trap == TRAP_SC {
+            self.gpr[3] = self.gpr[3].wrapping_neg();
             self.ccr |= CR0_SO;
-        } else {
-            self.gpr[3] = value;
         }
     }
     /// The raw result register: errors negative.
