@@ -1,5 +1,6 @@
 //! Reading the devicetree: what `boot`, `platform` and the interrupt controllers ask of it.
 
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use flat_device_tree::{Fdt, node::FdtNode};
 
 static mut TREE: Option<Fdt<'static>> = None;
@@ -14,8 +15,28 @@ pub fn parse(data: &'static [u8]) -> Fdt<'static> {
 
 /// Keeps the tree for everyone. Called once on the boot CPU before other CPUs run.
 pub fn publish(data: &'static [u8]) {
+    let tree = parse(data);
+    let root = tree.find_node("/");
+    let flat = root.is_some_and(|root| is_flat(&root, root_cells(&tree)));
     // SAFETY: called once, before any reader.
-    unsafe { TREE = Some(parse(data)) }
+    unsafe { TREE = Some(tree) }
+    FLAT.store(flat, Relaxed);
+}
+
+/// No bus with devices below it in the published tree has addresses of its own: looking for the way to a device is spared.
+static FLAT: AtomicBool = AtomicBool::new(false);
+
+/// Whether every bus below `parent` writes addresses as the root does, with `cells`.
+fn is_flat(parent: &FdtNode<'_, '_>, cells: (usize, usize)) -> bool {
+    parent.children().all(|child| {
+        if child.children().next().is_none() {
+            return true;
+        }
+        match child.property("ranges") {
+            Some(ranges) => ranges.value.is_empty() && cells_of(&child) == cells && is_flat(&child, cells),
+            None => true,
+        }
+    })
 }
 
 /// The tree.
@@ -78,29 +99,37 @@ fn cells_of(node: &FdtNode<'_, '_>) -> (usize, usize) {
     )
 }
 
-/// Looks below `parent` for the node whose `reg` is at `target`.
+/// Looks below `parent` for the node whose `reg` is at `target`. Nodes lie in the tree's memory one after the other, each with what is
+/// below it: the last one that begins before `target` holds it.
 fn find_way<'a>(parent: &FdtNode<'_, 'a>, target: *const u8, way: &mut Way<'a>) -> bool {
     let cells = cells_of(parent);
-    for child in parent.children() {
-        if child
-            .property("reg")
-            .is_some_and(|p| core::ptr::eq(p.value.as_ptr(), target))
-        {
-            way.cells = cells;
-            return true;
-        }
-        if let Some(ranges) = child.property("ranges")
-            && way.depth < DEPTH
-        {
-            let (address, size) = cells_of(&child);
-            way.buses[way.depth] = (ranges.value, address, cells.0, size);
-            way.depth += 1;
-            if find_way(&child, target, way) {
-                return true;
-            }
-            way.depth -= 1;
-        }
+    let begins_before = |node: &FdtNode<'_, 'a>| {
+        let first = node.properties().next();
+        first.is_none_or(|p| p.value.as_ptr() <= target)
+    };
+    let Some(child) = parent.children().take_while(begins_before).last() else {
+        return false;
+    };
+    if child
+        .property("reg")
+        .is_some_and(|p| core::ptr::eq(p.value.as_ptr(), target))
+    {
+        way.cells = cells;
+        return true;
     }
+    let Some(ranges) = child.property("ranges") else {
+        return false;
+    };
+    if way.depth == DEPTH {
+        return false;
+    }
+    let (address, size) = cells_of(&child);
+    way.buses[way.depth] = (ranges.value, address, cells.0, size);
+    way.depth += 1;
+    if find_way(&child, target, way) {
+        return true;
+    }
+    way.depth -= 1;
     false
 }
 
@@ -126,7 +155,9 @@ pub fn reg<'a>(tree: &Fdt<'a>, node: &FdtNode<'_, 'a>) -> impl Iterator<Item = (
         depth: 0,
         cells: root_cells(tree),
     };
-    if let Some(root) = tree.find_node("/") {
+    if !FLAT.load(Relaxed)
+        && let Some(root) = tree.find_node("/")
+    {
         find_way(&root, value.as_ptr(), &mut way);
     }
     let (address, size) = way.cells;

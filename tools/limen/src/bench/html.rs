@@ -170,7 +170,7 @@ fn curve(out: &mut String, report: &Report, row: &rows::Row) {
             WIDTH - RIGHT,
             LEFT - 6.0,
             at + 4.0,
-            number(decade).trim_end_matches(".0")
+            short(decade)
         );
         decade *= 10.0;
     }
@@ -178,13 +178,12 @@ fn curve(out: &mut String, report: &Report, row: &rows::Row) {
     sizes.sort_by(f64::total_cmp);
     sizes.dedup();
     for size in sizes {
-        let shown = number(size);
         let _ = writeln!(
             out,
             "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
             x(size),
             HEIGHT - BOTTOM + 15.0,
-            shown.trim_end_matches(".0")
+            short(size)
         );
     }
     let _ = writeln!(
@@ -234,10 +233,37 @@ fn boots(out: &mut String, report: &Report) {
     }
 }
 
+/// A number as the axes have room for it: `10k`, `30M`; sizes that are powers of two as such (`4Ki`).
+fn short(value: f64) -> String {
+    let whole = value as u64;
+    let units = [(1 << 20, "Mi"), (1_000_000, "M"), (1 << 10, "Ki"), (1000, "k")];
+    for (unit, name) in units {
+        if whole >= unit && whole.is_multiple_of(unit) {
+            return format!("{}{name}", whole / unit);
+        }
+    }
+    number(value).trim_end_matches(".0").to_owned()
+}
+
 #[cfg(test)]
 mod tests {
     #[test]
     fn text_is_escaped() {
         assert_eq!(super::escape("a<b & \"c\""), "a&lt;b &amp; &quot;c&quot;");
+    }
+
+    #[test]
+    fn axis_labels_are_short() {
+        let of = [
+            (1.0, "1"),
+            (64.0, "64"),
+            (4096.0, "4Ki"),
+            (1_048_576.0, "1Mi"),
+            (1e4, "10k"),
+            (1e7, "10M"),
+        ];
+        for (value, label) in of {
+            assert_eq!(super::short(value), label);
+        }
     }
 }
