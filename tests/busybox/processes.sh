@@ -10,7 +10,7 @@ sleep 0.3 & p=$!; kill -0 $p && echo alive; wait $p; echo $?; kill -0 $p 2>/dev/
 ## case: background-order
 for i in 3 1 2; do (sleep 0.$((i * 2)); echo $i) & done; wait; echo done
 ## case: kill-signals
-sleep 100 & kill $!; wait $!; echo $?; sleep 100 & kill -9 $!; wait $!; echo $?; sleep 100 & kill -INT $!; sleep 0.1; kill -TERM $! 2>/dev/null; wait $! 2>/dev/null; kill -l | head -n 3; kill 99999999 2>/dev/null; echo $?
+sleep 100 & kill $!; wait $! 2>/dev/null; echo $?; sleep 100 & kill -9 $!; wait $! 2>/dev/null; echo $?; sleep 100 & kill -INT $!; sleep 0.1; kill -TERM $! 2>/dev/null; wait $! 2>/dev/null; kill -l | head -n 3; kill 99999999 2>/dev/null; echo $?
 ## case: trap-basic
 trap 'echo got usr1' USR1; kill -USR1 $$; echo after; trap 'echo bye' EXIT; trap '' TERM; kill $$; echo survived; trap - USR1
 ## case: trap-exit
