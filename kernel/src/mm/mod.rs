@@ -6,6 +6,7 @@ pub mod commit;
 pub mod copy;
 mod dma;
 pub mod fault;
+mod fork;
 pub mod frame;
 mod heap;
 pub mod initrd;

@@ -17,7 +17,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed};
 use limen_linux_abi::Errno;
 use limen_page_alloc::NONE;
-use limen_region_map::{Region, RegionMap};
+use limen_region_map::RegionMap;
 
 /// The lowest address user space may map without privilege (`vm.mmap_min_addr`).
 pub const MMAP_MIN_ADDR: usize = 65536;
@@ -66,6 +66,22 @@ pub struct Regions {
 }
 
 impl Regions {
+    /// No mapping yet, no heap.
+    pub(super) fn new(mmap_base: usize) -> Self {
+        Self {
+            map: RegionMap::new(),
+            total: 0,
+            locked: 0,
+            data: 0,
+            stack: 0,
+            exec: 0,
+            brk_start: 0,
+            brk: 0,
+            mmap_base,
+            default_flags: VmFlags::empty(),
+        }
+    }
+
     pub(super) fn count(&mut self, flags: VmFlags, pages: usize, add: bool) {
         let apply = |n: &mut usize| *n = if add { *n + pages } else { n.saturating_sub(pages) };
         apply(&mut self.total);
@@ -230,22 +246,11 @@ impl AddressSpace {
         super::oom::ensure()?;
         let root = table::new_table(For::Kernel).ok_or(Errno::ENOMEM)?;
         mmu::init_user_root(frame::phys(root));
-        let regions = Regions {
-            map: RegionMap::new(),
-            total: 0,
-            locked: 0,
-            data: 0,
-            stack: 0,
-            exec: 0,
-            brk_start: 0,
-            brk: 0,
-            mmap_base: super::layout::default_mmap_base(),
-            default_flags: VmFlags::empty(),
-        };
+        let regions = Regions::new(super::layout::default_mmap_base());
         Ok(Self::build(root, regions, Layout::default()))
     }
 
-    fn build(root: Pfn, regions: Regions, layout: Layout) -> Arc<Self> {
+    pub(super) fn build(root: Pfn, regions: Regions, layout: Layout) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
             regions: RwLock::new(regions),
             root: frame::phys(root),
@@ -490,140 +495,6 @@ impl AddressSpace {
 }
 
 impl AddressSpace {
-    /// A copy for a child: private memory is shared until either writes. `ENOMEM`.
-    pub fn fork(&self) -> Result<Arc<Self>, Errno> {
-        super::oom::ensure()?;
-        let root = table::new_table(For::Kernel).ok_or(Errno::ENOMEM)?;
-        mmu::init_user_root(frame::phys(root));
-        let mut parent = self.regions.write();
-        let regions = Regions {
-            map: RegionMap::new(),
-            total: 0,
-            locked: 0,
-            data: 0,
-            stack: 0,
-            exec: 0,
-            brk_start: parent.brk_start,
-            brk: parent.brk,
-            mmap_base: parent.mmap_base,
-            default_flags: VmFlags::empty(),
-        };
-        let child = Self::build(root, regions, self.layout());
-        let mut gather = Gather::new();
-        let copied = self.copy_regions(&mut parent, &child, &mut gather);
-        // Entries were write-protected, whether all went well or not.
-        let dead = gather.finish(self);
-        drop(parent);
-        drop(dead);
-        copied?;
-        Ok(child)
-    }
-
-    fn copy_regions(
-        &self,
-        parent: &mut Regions,
-        child: &Arc<Self>,
-        gather: &mut Gather,
-    ) -> Result<(), Errno> {
-        // Nobody else knows the child yet.
-        let mut regions = child.regions.write_nested(1);
-        let (mut anon, mut file) = (0, 0);
-        for Region { start, end, value } in parent.map.iter() {
-            let (start, end) = (*start, *end);
-            if value.flags.contains(VmFlags::DONTFORK) {
-                continue;
-            }
-            let pages = (end - start) >> PAGE_SHIFT;
-            if value.flags.contains(VmFlags::ACCOUNT) {
-                super::commit::check(pages)?;
-            }
-            let mut vma = value.clone();
-            vma.flags.remove(VmFlags::LOCKED | VmFlags::LOCKONFAULT);
-            if let Some(cache) = vma.cache() {
-                cache.map_added(&child.this);
-            }
-            regions.count(vma.flags, pages, true);
-            let (shared, wipe) = (
-                vma.flags.contains(VmFlags::SHARED),
-                vma.flags.contains(VmFlags::WIPEONFORK),
-            );
-            let file_only = vma.cache().is_some() && !vma.private.any();
-            regions.map.insert(start, end, vma);
-            // Pages of files are found again by faulting.
-            if !(shared || wipe || file_only) {
-                self.copy_pages(
-                    child,
-                    start,
-                    end,
-                    value.flags.is_cow(),
-                    gather,
-                    &mut anon,
-                    &mut file,
-                )?;
-            }
-        }
-        child.anon.store(anon, Relaxed);
-        child.file.store(file, Relaxed);
-        Ok(())
-    }
-
-    /// Copies the entries of a range, write-protecting both sides if the range copies on write.
-    #[allow(clippy::too_many_arguments, reason = "a recursion over two trees at once")]
-    fn copy_pages(
-        &self,
-        child: &Self,
-        start: usize,
-        end: usize,
-        protect: bool,
-        gather: &mut Gather,
-        anon: &mut usize,
-        file: &mut usize,
-    ) -> Result<(), Errno> {
-        let zero = super::zero_page().pfn();
-        let span = 1usize << table::level_shift(1);
-        // The child's leaf table for the span that begins at `leaf_at`.
-        let mut leaf_at = usize::MAX;
-        let mut leaf: Option<&'static table::Table> = None;
-        let mut failed = false;
-        table::for_each(self.root, start, end, |addr, slot, entry| {
-            if failed {
-                return;
-            }
-            if addr & !(span - 1) != leaf_at {
-                leaf_at = addr & !(span - 1);
-                leaf = child.leaf(addr);
-            }
-            let Some(to) = leaf else {
-                failed = true;
-                return;
-            };
-            let mut entry = entry;
-            if protect && entry.prot().contains(super::Prot::WRITE) {
-                entry = entry.with_prot(entry.prot().difference(super::Prot::WRITE));
-                table::store(slot, entry);
-                gather.note(addr);
-            }
-            let pfn = frame::pfn(entry.phys());
-            if pfn != zero {
-                page::get(pfn);
-                *(if page::is_cache(pfn) {
-                    &mut *file
-                } else {
-                    &mut *anon
-                }) += 1;
-            }
-            table::store(&to[table::index(addr, 0)], entry);
-        });
-        if failed { Err(Errno::ENOMEM) } else { Ok(()) }
-    }
-
-    /// The leaf table that covers `addr`, made if need be.
-    fn leaf(&self, addr: usize) -> Option<&'static table::Table> {
-        let span = 1usize << table::level_shift(1);
-        let first = self.slot(addr & !(span - 1))?;
-        Some(table::table_of(first))
-    }
-
     /// Takes `[first, end)` (page indices) of `cache` out of every mapping. `private_too`: also pages that were copied on write.
     pub(super) fn unmap_cache(&self, cache: &PageCache, first: u64, end: u64, private_too: bool) {
         let regions = self.regions.write();

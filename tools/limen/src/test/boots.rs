@@ -45,6 +45,9 @@ fn selftest(context: &Context, arch: Arch, options: &[&str]) -> Result<String> {
     else {
         bail!("the self-tests did not end\n{}", ran.everything());
     };
+    if !line.trim_end().ends_with(", 0 failed") {
+        bail!("{}\n{}", line.trim(), ran.everything());
+    }
     ran.clean_log()?;
     Ok(line
         .split("selftest:")
