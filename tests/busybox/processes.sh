@@ -6,31 +6,31 @@ head -c 20000000 /dev/zero | tr '\0' a | md5sum; seq 200000 | sort -n | tail -n 
 ## case: pipe-sigpipe
 yes | head -n 1; (yes; echo "yes said $?" >&2) | head -n 1; sh -c 'trap "" PIPE; yes 2>/dev/null; echo $? >&2' | head -n 1
 ## case: background
-sleep 0.3 & p=$!; kill -0 $p && echo alive; wait $p; echo $?; kill -0 $p 2>/dev/null; echo $?; (sleep 0.1; exit 5) & wait $!; echo $?; wait; echo $?
+sleep 2 & p=$!; kill -0 $p && echo alive; wait $p; echo $?; kill -0 $p 2>/dev/null; echo $?; (sleep 0.1; exit 5) & wait $!; echo $?; wait; echo $?
 ## case: background-order
-for i in 3 1 2; do (sleep 0.$((i * 2)); echo $i) & done; wait; echo done
+for i in 3 1 2; do (sleep $((i - 1)).$((i * 2)); echo $i) & done; wait; echo done
 ## case: kill-signals
-sleep 100 & kill $!; wait $! 2>/dev/null; echo $?; sleep 100 & kill -9 $!; wait $! 2>/dev/null; echo $?; sleep 100 & kill -INT $!; sleep 0.1; kill -TERM $! 2>/dev/null; wait $! 2>/dev/null; kill -l | head -n 3; kill 99999999 2>/dev/null; echo $?
+sleep 100 & kill $!; wait $! 2>/dev/null; echo $?; sleep 100 & kill -9 $!; wait $! 2>/dev/null; echo $?; sleep 100 & sleep 0.5; kill -INT $!; sleep 0.5; kill -TERM $! 2>/dev/null; wait $! 2>/dev/null; kill -l | head -n 3; kill 99999999 2>/dev/null; echo $?
 ## case: trap-basic
 trap 'echo got usr1' USR1; kill -USR1 $$; echo after; trap 'echo bye' EXIT; trap '' TERM; kill $$; echo survived; trap - USR1
 ## case: trap-exit
 sh -c 'trap "echo leaving" EXIT; exit 6'; echo $?; sh -c 'trap "echo int; exit 9" INT; kill -INT $$; sleep 1'; echo $?; sh -c 'trap "echo hup" HUP; kill -HUP $$; echo on'
 ## case: trap-wait
-trap 'echo alarm' ALRM; (sleep 0.2; kill -ALRM $$) & sleep 1 & wait $!; [ $? -gt 128 ] && echo interrupted; wait; echo end
+trap 'echo alarm' ALRM; (sleep 0.5; kill -ALRM $$) & sleep 3 & wait $!; [ $? -gt 128 ] && echo interrupted; wait; echo end
 ## case: trap-child
 sh -c 'trap "" USR1; sh -c "kill -USR1 \$\$; echo ignored in child"'; sh -c 'trap "echo x" USR1; sh -c "kill -USR1 \$\$"; echo $?' 2>/dev/null
 ## case: stop-continue
-sleep 0.4 & p=$!; kill -STOP $p; sleep 0.1; sed -n 's/^State:[^A-Z]*\([A-Z]\).*/\1/p' /proc/$p/status; kill -CONT $p; wait $p; echo $?
+sleep 2 & p=$!; kill -STOP $p; sleep 0.5; sed -n 's/^State:[^A-Z]*\([A-Z]\).*/\1/p' /proc/$p/status; kill -CONT $p; wait $p; echo $?
 ## case: job-control
-set -m; sleep 0.3 & jobs | sed 's/[0-9]\{2,\}//'; fg %1 > /dev/null; echo $?; sleep 5 & kill %1; wait; jobs
+set -m; sleep 2 & jobs | sed 's/[0-9]\{2,\}//'; fg %1 > /dev/null; echo $?; sleep 5 & kill %1; wait; jobs
 ## case: job-groups
-set -m; sh -c 'sleep 5 | sleep 5' & sleep 0.3; kill -TERM -$! 2>/dev/null; wait $!; sh -c 'echo $(($$ == $(cut -d" " -f5 /proc/$$/stat)))' & wait
+set -m; sh -c 'sleep 5 | sleep 5' & sleep 1; kill -TERM -$! 2>/dev/null; wait $!; sh -c 'echo $(($$ == $(cut -d" " -f5 /proc/$$/stat)))' & wait
 ## case: process-group
 sh -c 'set -- $(cat /proc/self/stat); echo $(($5 > 0)) $(($6 > 0))'; setsid sh -c 'set -- $(cat /proc/$$/stat); [ $1 = $6 ] && echo session leader'
 ## case: orphans
-sh -c '(sleep 0.3; echo orphan ppid $(awk "{ print \$4 }" /proc/self/stat > /dev/null; echo ok)) & echo parent leaves'; sleep 0.6
+sh -c '(sleep 0.3; echo orphan ppid $(awk "{ print \$4 }" /proc/self/stat > /dev/null; echo ok)) & echo parent leaves'; sleep 2
 ## case: zombies
-sh -c 'sleep 0.1 & exec sleep 0.5' & sleep 0.3; ps | grep -c '\[sleep\]' | awk '{ print ($1 <= 1) }'; wait; echo reaped
+sh -c 'sleep 0.1 & exec sleep 2' & sleep 1; ps | grep -c '\[sleep\]' | awk '{ print ($1 <= 1) }'; wait; echo reaped
 ## case: exec-builtin
 sh -c 'exec echo replaced; echo never'; (exec > f; echo to file); cat f; sh -c 'exec nosuch' 2>/dev/null; echo $?; sh -c 'exec 2>/dev/null; ls nothere; echo $?'
 ## case: nice-renice
@@ -48,7 +48,7 @@ cat /proc/self/comm; tr '\0' ' ' < /proc/self/cmdline; echo; ls /proc/self/fd | 
 ## case: ps-free-uptime
 ps | awk 'NR == 1 { print $1 } $1 == 1 { print $4 != "" }'; free | awk 'NR == 2 { print ($2 > $3) }'; uptime | grep -c 'load average'; top -b -n 1 | awk 'NR == 1 { print $1 }'; pidof init | awk '{ print $NF }'; nproc
 ## case: pgrep-pkill
-sleep 77 & ps | grep -c '[s]leep 77'; killall sleep; wait $! 2>/dev/null; echo $?; ps | grep -c '[s]leep 77'; killall nothere 2>/dev/null; echo $?
+sleep 77 & n=0; until ps | grep -q '[s]leep 77' || [ $n = 100 ]; do usleep 50000; n=$((n + 1)); done; ps | grep -c '[s]leep 77'; killall sleep; wait $! 2>/dev/null; echo $?; ps | grep -c '[s]leep 77'; killall nothere 2>/dev/null; echo $?
 ## case: users
 id; id -u nobody; whoami; su -s /bin/sh nobody -c 'id -u; id -g; kill -0 1 2>/dev/null; echo $?'; chpst -u 1000:1000 id -u 2>/dev/null; setuidgid nobody id -un
 ## case: uname-hostname
@@ -80,7 +80,7 @@ sh s
 ## case: mkfifo-coproc
 mkfifo in out; (while read x; do echo "got $x"; done < in > out) & exec 3> in 4< out; echo a >&3; read r <&4; echo $r; echo b >&3; read r <&4; echo $r; exec 3>&-; wait; echo closed
 ## case: flock
-(flock 9; echo first; sleep 0.3; echo first done) 9> lock & sleep 0.1; (flock 9; echo second) 9> lock; wait; flock -n lock true; echo $?
+(flock 9; echo first; : > held; sleep 0.5; echo first done) 9> lock & until [ -f held ]; do usleep 10000; done; (flock 9; echo second) 9> lock; wait; flock -n lock true; echo $?
 ## case: watch-inotify-none
 (timeout 1 watch -t -n 1 true > /dev/null 2>&1); echo $?
 ## case: sh-stdin-script
