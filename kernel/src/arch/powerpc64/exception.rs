@@ -3,7 +3,7 @@
 use super::copy::AMR_SHUT;
 use super::frame::{Frame, TRAP_SCV};
 use super::spr::{self, MSR_PR};
-use super::{emulate, interrupt, pid, switch, time, uaccess};
+use super::{emulate, interrupt, pid, smp, switch, time, uaccess};
 use crate::mm::Prot;
 use crate::{signal, threshold};
 
@@ -65,11 +65,14 @@ pub fn handle(frame: &mut Frame) {
     // The window to user memory is not the interrupted copy's alone: shut for us, and open again for it.
     let window = spr::read!(spr::AMR);
     if window == AMR_SHUT {
-        return dispatch(frame);
+        dispatch(frame);
+    } else {
+        set_window(AMR_SHUT);
+        dispatch(frame);
+        set_window(window);
     }
-    set_window(AMR_SHUT);
-    dispatch(frame);
-    set_window(window);
+    // The thread may go on on another CPU than it was interrupted on.
+    frame.gpr[13] = smp::cpu_local() as usize;
 }
 
 #[inline(always)]
