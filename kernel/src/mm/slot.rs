@@ -51,23 +51,12 @@ impl MmSlot {
         }
         old
     }
-    /// Makes it the user address space of this CPU; returns it, not counted. Null and nothing done if there is none.
-    ///
-    /// # Safety
-    /// Interrupts are off; nobody replaces it meanwhile, and the caller keeps it alive until another one is active.
+    /// What it holds, not counted. For the scheduler about a thread that is not running, and for that thread itself: only the thread
+    /// replaces it, and until then the slot holds a count.
     #[inline(always)]
-    pub unsafe fn activate(&self) -> *const AddressSpace {
-        let raw = self.raw.load(Ordering::Relaxed);
-        // SAFETY: the slot holds a count of what `raw` points to.
-        if let Some(mm) = unsafe { raw.as_ref() } {
-            mm.activate();
-        }
-        raw
-    }
-    /// Whether it is `mm`.
-    #[inline(always)]
-    pub fn is(&self, mm: *const AddressSpace) -> bool {
-        core::ptr::eq(self.raw.load(Ordering::Relaxed), mm)
+    pub(crate) fn peek(&self) -> Option<&AddressSpace> {
+        // SAFETY: the slot holds a count of what `raw` points to; see above.
+        unsafe { self.raw.load(Ordering::Relaxed).as_ref() }
     }
 }
 

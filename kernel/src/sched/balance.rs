@@ -65,15 +65,12 @@ fn pull(cpu: &'static CpuData, least: u32) {
         return;
     };
     from.rq.take(inner, task, on_rq::MIGRATING);
-    let lag = lag_of(
-        task.sched.fair.key(),
-        from.rq.min_vruntime.load(Ordering::Relaxed),
-    );
+    let lag = lag_of(task.sched.fair.key(), from.rq.settle_least(inner));
     from.rq.lock.unlock();
 
     cpu.rq.lock.lock();
     let inner = cpu.rq.inner();
-    let base = cpu.rq.min_vruntime.load(Ordering::Relaxed);
+    let base = cpu.rq.settle_least(inner);
     task.sched.fair.set_key(base.saturating_add_signed(lag));
     task.info.cpu.store(cpu.id as u32, Ordering::Release);
     cpu.rq.add(inner, task);

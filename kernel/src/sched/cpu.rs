@@ -18,4 +18,6 @@ pub struct CpuLocal {
     pub irq_stack_top: usize,
     /// This CPU's number.
     pub id: usize,
+    /// What the scheduler has for this CPU; null until it works.
+    pub data: *const super::CpuData,
 }

@@ -50,7 +50,7 @@ pub fn init() {
     idle.info.preempt_count.store(count, Ordering::Relaxed);
     let info = &raw const idle.info;
     let top = idle.stack.top();
-    run::add_cpu(0, idle);
+    let data = run::add_cpu(0, idle);
     // SAFETY: interrupts are off; the boot thread is this thread from now on. It goes on running on the boot stack; its own stack is only
     // where an entry from user mode would begin, and the idle thread has no user mode.
     unsafe { smp::set_current(info, top) };
@@ -58,6 +58,7 @@ pub fn init() {
     // SAFETY: this CPU's block; interrupts are off, nobody else reads it.
     unsafe {
         let local = smp::cpu_local().cast_mut();
+        (*local).data = data;
         if (*local).irq_stack_top == 0 {
             let stack = KernelStack::new().expect("memory for an interrupt stack");
             (*local).irq_stack_top = stack.top();
@@ -89,10 +90,10 @@ pub fn start_secondaries() {
             scratch: [0; 4],
             irq_stack_top: irq_stack.top(),
             id: n,
+            data: run::add_cpu(n, idle),
         }));
         local.this = &raw const *local;
         core::mem::forget(irq_stack);
-        run::add_cpu(n, idle);
         match smp::start(n, local, stack_top) {
             Ok(()) => wanted = wanted.with(n),
             Err(e) => warning!("CPU {n} does not start: {e:?}"),
@@ -116,7 +117,7 @@ pub fn secondary_online() {
 
 /// The idle loop: sleeps until there is work. Never returns.
 pub fn idle() -> ! {
-    run::IDLE.fetch_or(1 << smp::cpu_id(), Ordering::Relaxed);
+    run::IDLE.fetch_or(this_cpu().bit, Ordering::Relaxed);
     irq::local_enable();
     loop {
         let work = &preempt::current_info().work;
@@ -125,7 +126,7 @@ pub fn idle() -> ! {
         if work.has(ThreadFlags::RESCHED) {
             irq::local_enable();
             schedule();
-            run::IDLE.fetch_or(1 << smp::cpu_id(), Ordering::Relaxed);
+            run::IDLE.fetch_or(this_cpu().bit, Ordering::Relaxed);
         } else {
             irq::enable_and_wait();
         }
@@ -177,6 +178,7 @@ pub(crate) fn tick(cpu: &'static CpuData, now: u64) {
     rq.lock.lock();
     let inner = rq.inner();
     rq.update_curr(inner, now);
+    rq.settle_least(inner);
     // SAFETY: the running task is alive.
     let curr = unsafe { &*inner.curr };
     if inner.curr != inner.idle {

@@ -97,6 +97,11 @@ impl RtQueue {
             heads: [(ptr::null(), ptr::null()); LEVELS],
         }
     }
+    /// Whether nothing is queued.
+    #[inline(always)]
+    pub fn is_empty(&self) -> bool {
+        self.nonempty == 0
+    }
     /// The highest priority queued, 0 for none.
     #[inline(always)]
     pub fn highest(&self) -> u8 {

@@ -26,6 +26,8 @@ use limen_entry::ThreadFlags;
 pub struct CpuData {
     /// Its number.
     pub id: usize,
+    /// Its bit in a set of CPUs.
+    pub(super) bit: u64,
     /// Its run queue.
     pub rq: RunQueue,
     /// Cross-CPU calls waiting for it.
@@ -59,19 +61,19 @@ pub fn cpu(n: usize) -> Option<&'static CpuData> {
 /// This CPU's data. The caller must not be migrated while it uses it.
 #[inline(always)]
 pub fn this_cpu() -> &'static CpuData {
-    let data = CPUS[smp::cpu_id() % MAX_CPUS].load(Ordering::Relaxed);
-    // SAFETY: `add_cpu` ran for a CPU before it schedules; the allocation is never freed.
-    unsafe { &*data }
+    // SAFETY: `add_cpu` ran for a CPU before it schedules, and its data is never freed; the block is this CPU's.
+    unsafe { &*(*smp::cpu_local()).data }
 }
 
 /// Whether `this_cpu` may be used already.
 #[inline(always)]
 pub fn ready() -> bool {
-    !CPUS[smp::cpu_id() % MAX_CPUS].load(Ordering::Relaxed).is_null()
+    // SAFETY: the block is this CPU's and always there.
+    unsafe { !(*smp::cpu_local()).data.is_null() }
 }
 
-/// Makes the data of CPU `n`, with its idle thread (whose count is given away for good).
-pub(super) fn add_cpu(n: usize, idle: Arc<Task>) {
+/// Makes the data of CPU `n`, with its idle thread (whose count is given away for good). The CPU's local block is to point to it.
+pub(super) fn add_cpu(n: usize, idle: Arc<Task>) -> *const CpuData {
     idle.sched.set_state_relaxed(TaskState::RUNNING);
     idle.sched.on_cpu.store(true, Ordering::Relaxed);
     idle.sched.on_rq.store(on_rq::QUEUED, Ordering::Relaxed);
@@ -80,12 +82,15 @@ pub(super) fn add_cpu(n: usize, idle: Arc<Task>) {
     let idle = Arc::into_raw(idle);
     let data = alloc::boxed::Box::new(CpuData {
         id: n,
+        bit: 1 << n,
         rq: RunQueue::new(idle),
         calls: super::call::CallQueue::new(),
         timers: crate::time::TimerBase::new(),
         stats: CpuStats::new(),
     });
-    CPUS[n].store(alloc::boxed::Box::into_raw(data), Ordering::Release);
+    let data = alloc::boxed::Box::into_raw(data);
+    CPUS[n].store(data, Ordering::Release);
+    data
 }
 
 /// A CPU's run queue.
@@ -94,10 +99,8 @@ pub struct RunQueue {
     inner: UnsafeCell<Inner>,
     /// Runnable tasks, the running one included, the idle thread not. Written under the lock.
     pub(super) nr_running: AtomicU32,
-    /// Least virtual run time; written under the lock.
+    /// Least virtual run time when [`RunQueue::settle_least`] last looked; written under the lock.
     pub(super) min_vruntime: AtomicU64,
-    /// The running task; written under the lock.
-    pub(super) curr: AtomicPtr<Task>,
     /// Switches.
     pub(super) switches: AtomicU64,
 }
@@ -107,6 +110,16 @@ unsafe impl Sync for RunQueue {}
 // SAFETY: as above.
 unsafe impl Send for RunQueue {}
 
+/// What is left for the thread switched to, once the lock is free.
+mod after {
+    /// The one before must go to another CPU: its affinity changed.
+    pub const EVICT: u8 = 1;
+    /// The one before has ended; its own count of itself is given back.
+    pub const DEAD: u8 = 2;
+    /// An address space is no longer borrowed.
+    pub const DROP_MM: u8 = 4;
+}
+
 /// What the lock protects.
 pub(super) struct Inner {
     pub fair: FairQueue,
@@ -115,8 +128,8 @@ pub(super) struct Inner {
     pub idle: *const Task,
     /// Between choosing and `finish_switch`: who ran before.
     prev: *const Task,
-    /// `prev` must go to another CPU: its affinity changed.
-    evict_prev: bool,
+    /// What `finish_switch` has to do ([`after`]): mostly nothing.
+    after: u8,
     /// The user address space this CPU has loaded (kernel threads and idle leave it there), null for none. The running thread's own slot
     /// holds a count of it, or `lazy_mm` does, or whoever is just replacing it in exec.
     active_mm: *const AddressSpace,
@@ -136,14 +149,13 @@ impl RunQueue {
                 curr: idle,
                 idle,
                 prev: ptr::null(),
-                evict_prev: false,
+                after: 0,
                 active_mm: ptr::null(),
                 lazy_mm: None,
                 old_mm: None,
             }),
             nr_running: AtomicU32::new(0),
             min_vruntime: AtomicU64::new(0),
-            curr: AtomicPtr::new(idle.cast_mut()),
             switches: AtomicU64::new(0),
         }
     }
@@ -167,7 +179,7 @@ impl RunQueue {
     }
 
     /// Charges the running task for the time since the last charge.
-    #[inline]
+    #[inline(always)]
     pub(super) fn update_curr(&self, inner: &Inner, now: u64) {
         // SAFETY: the running task is alive.
         let curr = unsafe { &*inner.curr };
@@ -180,16 +192,32 @@ impl RunQueue {
         s.sum_exec
             .store(s.sum_exec.load(Ordering::Relaxed) + ran, Ordering::Relaxed);
         if s.effective_rt.load(Ordering::Relaxed) == 0 {
-            let key = s.fair.key() + fair::virtual_time(ran, s.weight.load(Ordering::Relaxed));
-            s.fair.set_key(key);
-            let least = inner.fair.least_key().map_or(key, |k| k.min(key));
-            if least > self.min_vruntime.load(Ordering::Relaxed) {
-                self.min_vruntime.store(least, Ordering::Relaxed);
-            }
+            s.fair
+                .set_key(s.fair.key() + fair::virtual_time(ran, s.weight.load(Ordering::Relaxed)));
         } else {
             s.rr_used
                 .store(s.rr_used.load(Ordering::Relaxed) + ran, Ordering::Relaxed);
         }
+    }
+
+    /// The least virtual run time, brought up to date: before a fair task is placed relative to it, and before the running one leaves.
+    /// It never goes back.
+    #[inline]
+    pub(super) fn settle_least(&self, inner: &Inner) -> u64 {
+        // SAFETY: the running task is alive.
+        let curr = unsafe { &(*inner.curr).sched };
+        let running = inner.curr != inner.idle && curr.effective_rt.load(Ordering::Relaxed) == 0;
+        let settled = self.min_vruntime.load(Ordering::Relaxed);
+        let least = match (inner.fair.least_key(), running) {
+            (Some(queued), true) => queued.min(curr.fair.key()),
+            (Some(queued), false) => queued,
+            (None, true) => curr.fair.key(),
+            (None, false) => return settled,
+        };
+        if least > settled {
+            self.min_vruntime.store(least, Ordering::Relaxed);
+        }
+        least.max(settled)
     }
 
     /// Adds a task that becomes runnable (or arrives from another CPU).
@@ -202,6 +230,14 @@ impl RunQueue {
     /// Takes a task that is queued (not running) off this CPU.
     pub(super) fn take(&self, inner: &mut Inner, task: &Task, mark: u8) {
         Self::unqueue(inner, task);
+        self.nr_running.store(self.running() - 1, Ordering::Relaxed);
+        task.sched.on_rq.store(mark, Ordering::Release);
+    }
+
+    /// The running task stops being runnable here.
+    #[inline(always)]
+    fn leaves(&self, inner: &Inner, task: &Task, mark: u8) {
+        self.settle_least(inner);
         self.nr_running.store(self.running() - 1, Ordering::Relaxed);
         task.sched.on_rq.store(mark, Ordering::Release);
     }
@@ -223,8 +259,46 @@ impl RunQueue {
     }
 
     /// Chooses who runs next; the chosen one is in no queue. `prev_runs`: the running task may go on.
-    #[inline]
+    #[inline(always)]
     fn pick(&self, inner: &mut Inner, prev_runs: bool) -> *const Task {
+        // SAFETY: the running task is alive.
+        if inner.rt.is_empty()
+            && (!prev_runs || unsafe { (*inner.curr).sched.effective_rt.load(Ordering::Relaxed) == 0 })
+        {
+            self.pick_fair(inner, prev_runs)
+        } else {
+            self.pick_with_rt(inner, prev_runs)
+        }
+    }
+
+    /// [`RunQueue::pick`] when nobody has a real-time priority.
+    #[inline(always)]
+    fn pick_fair(&self, inner: &mut Inner, prev_runs: bool) -> *const Task {
+        let Some(least) = inner.fair.least_key() else {
+            return if prev_runs { inner.curr } else { inner.idle };
+        };
+        if prev_runs {
+            // SAFETY: the running task is alive.
+            let task = unsafe { &*inner.curr };
+            let mut key = task.sched.fair.key();
+            if task.sched.yielding.load(Ordering::Relaxed) {
+                task.sched.yielding.store(false, Ordering::Relaxed);
+                key = key.max(least + 1);
+            }
+            if key <= least {
+                return inner.curr;
+            }
+            // The least one goes first, so that it is taken from a heap without this one.
+            let next = inner.fair.pop();
+            inner.fair.insert(task, key);
+            return next.unwrap_or(inner.idle);
+        }
+        inner.fair.pop().unwrap_or(inner.idle)
+    }
+
+    /// [`RunQueue::pick`] when the running task or a waiting one has a real-time priority.
+    #[inline(never)]
+    fn pick_with_rt(&self, inner: &mut Inner, prev_runs: bool) -> *const Task {
         let prev = inner.curr;
         let rt = inner.rt.highest();
         if prev_runs {
@@ -246,31 +320,11 @@ impl RunQueue {
                     return prev;
                 }
                 inner.rt.insert(task, level, !expired);
-            } else if rt > 0 {
-                inner.fair.insert(task, task.sched.fair.key());
             } else {
-                match inner.fair.least_key() {
-                    None => return prev,
-                    Some(least) => {
-                        let mut key = task.sched.fair.key();
-                        if yielding && key <= least {
-                            key = least + 1;
-                        }
-                        if key <= least {
-                            return prev;
-                        }
-                        // The least one goes first, so that it is taken from a heap without this one.
-                        let next = inner.fair.pop();
-                        inner.fair.insert(task, key);
-                        return next.unwrap_or(inner.idle);
-                    }
-                }
+                inner.fair.insert(task, task.sched.fair.key());
             }
         }
-        if rt > 0 || prev_runs && inner.rt.highest() > 0 {
-            return inner.rt.pop().unwrap_or(inner.idle);
-        }
-        inner.fair.pop().unwrap_or(inner.idle)
+        inner.rt.pop().unwrap_or(inner.idle)
     }
 }
 
@@ -334,35 +388,34 @@ fn switch_away(preempted: bool) {
     rq.update_curr(inner, now);
     let idle = prev_ptr == inner.idle;
     let mut runs = !idle;
-    let mut voluntary = false;
+    let mut switches = &prev.sched.involuntary;
     let state = prev.sched.state();
-    if !preempted && state != TaskState::RUNNING && !idle {
+    if state != TaskState::RUNNING && !preempted && !idle {
         if state.contains(TaskState::INTERRUPTIBLE) && prev.signal_pending()
             || state.contains(TaskState::WAKEKILL) && prev.fatal_signal_pending()
         {
             prev.sched.set_state_relaxed(TaskState::RUNNING);
         } else {
             runs = false;
-            voluntary = true;
-            rq.nr_running.store(rq.running() - 1, Ordering::Relaxed);
-            prev.sched.on_rq.store(on_rq::NO, Ordering::Release);
+            switches = &prev.sched.voluntary;
+            if state.contains(TaskState::DEAD) {
+                inner.after = after::DEAD;
+            }
+            rq.leaves(inner, prev, on_rq::NO);
         }
     }
-    if runs && !prev.sched.affinity().contains(cpu.id) && !prev.sched.affinity().and(online()).is_empty() {
+    if runs && prev.sched.affinity().bits() & cpu.bit == 0 && !prev.sched.affinity().and(online()).is_empty()
+    {
         runs = false;
-        inner.evict_prev = true;
-        rq.nr_running.store(rq.running() - 1, Ordering::Relaxed);
-        prev.sched.on_rq.store(on_rq::MIGRATING, Ordering::Release);
+        inner.after = after::EVICT;
+        rq.leaves(inner, prev, on_rq::MIGRATING);
     }
     if prev.info.work.has(ThreadFlags::RESCHED) {
         prev.info.work.clear(ThreadFlags::RESCHED);
     }
     let mut next_ptr = rq.pick(inner, runs);
     if next_ptr == inner.idle {
-        // About to idle, or told to look: take something from a busier CPU. The lock is let go meanwhile, so look again afterwards. Whoever wakes
-        // `prev` meanwhile waits for `on_cpu`.
-        super::balance::pull_when_idle(cpu, inner);
-        next_ptr = rq.pick(inner, false);
+        next_ptr = about_to_idle(cpu, inner, !idle, now);
     }
     if next_ptr == prev_ptr {
         rq.lock.unlock();
@@ -370,29 +423,19 @@ fn switch_away(preempted: bool) {
         irq::local_enable();
         return;
     }
-    let counter = if voluntary {
-        &prev.sched.voluntary
-    } else {
-        &prev.sched.involuntary
-    };
-    counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    switches.store(switches.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    if idle {
+        IDLE.fetch_and(!cpu.bit, Ordering::Relaxed);
+        cpu.stats.leave_idle(now);
+    }
     // SAFETY: the chosen task is alive: runnable tasks own a count of themselves.
     let next = unsafe { &*next_ptr };
-    if idle {
-        IDLE.fetch_and(!(1 << cpu.id), Ordering::Relaxed);
-        cpu.stats.leave_idle(now);
-    } else if next_ptr == inner.idle {
-        IDLE.fetch_or(1 << cpu.id, Ordering::Relaxed);
-        cpu.stats.enter_idle(now);
-    }
     inner.curr = next_ptr;
     inner.prev = prev_ptr;
-    rq.curr.store(next_ptr.cast_mut(), Ordering::Relaxed);
     rq.switches
         .store(rq.switches.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     next.sched.on_cpu.store(true, Ordering::Relaxed);
     next.sched.exec_start.store(now, Ordering::Relaxed);
-    next.info.cpu.store(cpu.id as u32, Ordering::Relaxed);
     crate::time::tick_needed(cpu, rq.running());
     switch_mm(inner, next);
     rq.lock.hand_over();
@@ -402,15 +445,27 @@ fn switch_away(preempted: bool) {
         switch::switch(prev.context.get(), next.context.get());
     }
     // `prev` is running again, perhaps on another CPU.
-    finish_switch();
+    switched();
+}
+
+/// Nobody is left to run on this CPU: takes something from a busier one. The lock is let go meanwhile, so looks again afterwards;
+/// whoever wakes the running thread meanwhile waits for `on_cpu`. `entering`: the idle thread is not running already.
+#[inline(never)]
+fn about_to_idle(cpu: &'static CpuData, inner: &mut Inner, entering: bool, now: u64) -> *const Task {
+    super::balance::pull_when_idle(cpu, inner);
+    let next = cpu.rq.pick(inner, false);
+    if next == inner.idle && entering {
+        IDLE.fetch_or(cpu.bit, Ordering::Relaxed);
+        cpu.stats.enter_idle(now);
+    }
+    next
 }
 
 /// Loads `next`'s address space if it has one and it is not loaded already. A thread without one borrows what is loaded, which is
 /// counted as long as it does.
-#[inline]
+#[inline(always)]
 fn switch_mm(inner: &mut Inner, next: &Task) {
-    let slot = next.mm_slot();
-    if slot.is(ptr::null()) {
+    let Some(mm) = next.mm_slot().peek() else {
         if inner.lazy_mm.is_none() && !inner.active_mm.is_null() {
             // SAFETY: it is loaded, so somebody holds a count of it (see `active_mm`), and it is in an `Arc`.
             inner.lazy_mm = Some(unsafe {
@@ -419,44 +474,58 @@ fn switch_mm(inner: &mut Inner, next: &Task) {
             });
         }
         return;
-    }
-    if !slot.is(inner.active_mm) {
-        // SAFETY: `next` is not running, so its slot does not change, and holds a count.
-        inner.active_mm = unsafe { slot.activate() };
+    };
+    if !ptr::eq(mm, inner.active_mm) {
+        // `next` is not running, so its slot does not change, and holds a count.
+        mm.activate();
+        inner.active_mm = mm;
     }
     if inner.lazy_mm.is_some() {
         inner.old_mm = inner.lazy_mm.take();
+        inner.after |= after::DROP_MM;
     }
 }
 
 /// The second half of a switch, on the stack of the thread switched to: lets the one before go, gives the lock back, turns interrupts
-/// on. Every new thread calls it first.
-pub(super) fn finish_switch() {
-    let cpu = this_cpu();
-    cpu.rq.lock.take_over();
-    let inner = cpu.rq.inner();
-    let prev_ptr = core::mem::take(&mut inner.prev);
-    let old_mm = if inner.old_mm.is_some() {
-        inner.old_mm.take()
-    } else {
-        None
-    };
-    let evict = core::mem::take(&mut inner.evict_prev);
+/// on.
+#[inline(always)]
+fn switched() {
+    let rq = &this_cpu().rq;
+    rq.lock.take_over();
+    let inner = rq.inner();
+    if inner.after != 0 {
+        return switched_with_more(rq, inner);
+    }
+    // SAFETY: the thread before is alive: it can't end before `on_cpu` is cleared.
+    unsafe { (*inner.prev).sched.on_cpu.store(false, Ordering::Release) };
+    rq.lock.unlock();
+    irq::local_enable();
+}
+
+/// [`switched`] when something is left to do.
+#[inline(never)]
+fn switched_with_more(rq: &RunQueue, inner: &mut Inner) {
+    let todo = core::mem::take(&mut inner.after);
+    let prev_ptr = inner.prev;
+    let old_mm = inner.old_mm.take();
     // SAFETY: the thread before is alive until its count is dropped below.
     let prev = unsafe { &*prev_ptr };
-    let dead =
-        prev.sched.state().contains(TaskState::DEAD) && prev.sched.on_rq.load(Ordering::Relaxed) == on_rq::NO;
     prev.sched.on_cpu.store(false, Ordering::Release);
-    cpu.rq.lock.unlock();
+    rq.lock.unlock();
     irq::local_enable();
-    if evict {
+    if todo & after::EVICT != 0 {
         super::wake::place_evicted(prev);
     }
     drop(old_mm);
-    if dead {
+    if todo & after::DEAD != 0 {
         // SAFETY: the count every started thread owns of itself; it never runs again, so nobody else gives it back.
         drop(unsafe { Arc::from_raw(prev_ptr) });
     }
+}
+
+/// The second half of the first switch to a thread: every new thread calls it first.
+pub(super) fn finish_switch() {
+    switched();
 }
 
 /// Makes `mm` the address space of the running thread's CPU (exec, and kernel threads that borrow one). The thread's own `mm` must be

@@ -117,7 +117,7 @@ fn enqueue(task: &Task, cpu: &'static CpuData, arrival: Arrival) {
     rq.lock.lock();
     let inner = rq.inner();
     let s = &task.sched;
-    let least = rq.min_vruntime.load(Ordering::Relaxed);
+    let least = rq.settle_least(inner);
     let key = match arrival {
         Arrival::New => least + 1,
         Arrival::Moved { lag } => least.saturating_add_signed(lag),
@@ -227,9 +227,7 @@ pub(super) fn requeue(task: &Task, change: impl FnOnce()) {
         let was_rt = task.sched.effective_rt.load(Ordering::Relaxed) > 0;
         change();
         if was_rt && task.sched.effective_rt.load(Ordering::Relaxed) == 0 {
-            task.sched
-                .fair
-                .set_key(cpu.rq.min_vruntime.load(Ordering::Relaxed));
+            task.sched.fair.set_key(cpu.rq.settle_least(inner));
         }
         if queued {
             run::RunQueue::queue(inner, task, false);
@@ -269,7 +267,7 @@ pub(super) fn set_affinity(task: &Task, cpus: super::CpuSet) {
                 cpu.rq.lock.unlock();
             } else {
                 cpu.rq.take(inner, task, on_rq::MIGRATING);
-                let lag = lag_of(task.sched.fair.key(), cpu.rq.min_vruntime.load(Ordering::Relaxed));
+                let lag = lag_of(task.sched.fair.key(), cpu.rq.settle_least(inner));
                 cpu.rq.lock.unlock();
                 enqueue(task, select_cpu(task, cpu.id), Arrival::Moved { lag });
             }

@@ -17,11 +17,7 @@ impl RawSpinLock {
     /// Takes it.
     #[inline(always)]
     pub fn lock(&self) {
-        while self
-            .0
-            .compare_exchange_weak(false, true, Ordering::Acquire, Ordering::Relaxed)
-            .is_err()
-        {
+        while self.0.swap(true, Ordering::Acquire) {
             while self.0.load(Ordering::Relaxed) {
                 irq::spin_hint();
             }

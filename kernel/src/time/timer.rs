@@ -98,7 +98,7 @@ pub struct TimerBase {
     programmed: AtomicU64,
     /// When the next tick is due; `u64::MAX`: none.
     tick: AtomicU64,
-    /// The tick set is a short one.
+    /// A tick is set, and it is a short one.
     tick_short: AtomicBool,
 }
 
@@ -128,11 +128,10 @@ impl TimerBase {
 #[inline]
 pub fn tick_needed(cpu: &CpuData, running: u32) {
     let base = &cpu.timers;
-    if running == 0 {
+    if base.tick_short.load(Ordering::Relaxed) {
         return;
     }
-    let armed = base.tick.load(Ordering::Relaxed) != u64::MAX;
-    if armed && (running < 2 || base.tick_short.load(Ordering::Relaxed)) {
+    if running == 0 || running == 1 && base.tick.load(Ordering::Relaxed) != u64::MAX {
         return;
     }
     let at = now_ns() + if running > 1 { TICK_BUSY } else { TICK_ALONE };
@@ -153,6 +152,7 @@ pub fn timer_interrupt() {
     let mut now = now_ns();
     if base.tick.load(Ordering::Relaxed) <= now {
         base.tick.store(u64::MAX, Ordering::Relaxed);
+        base.tick_short.store(false, Ordering::Relaxed);
         sched::tick(cpu, now);
         tick_needed(cpu, cpu.rq.running());
     }

@@ -16,6 +16,7 @@ static mut BOOT_LOCAL: CpuLocal = CpuLocal {
     scratch: [0; 4],
     irq_stack_top: 0,
     id: 0,
+    data: core::ptr::null(),
 };
 static BOOT_THREAD: ThreadInfo = ThreadInfo::new();
 
@@ -83,8 +84,12 @@ pub fn cpu_local() -> *const CpuLocal {
 /// This CPU's number; stable only while preemption is off.
 #[inline(always)]
 pub fn cpu_id() -> usize {
-    // SAFETY: the block lives for good, and its number never changes.
-    unsafe { (*cpu_local()).id }
+    // SAFETY: the block lives for good, and its number never changes. CPUs beyond the limit are not started.
+    unsafe {
+        let id = (*cpu_local()).id;
+        core::hint::assert_unchecked(id < MAX_CPUS);
+        id
+    }
 }
 
 /// The running thread's info, the first field of its `Task`. Always valid, from the first Rust line on.

@@ -38,8 +38,10 @@ const NOWHERE: usize = usize::MAX;
 #[derive(Debug)]
 #[repr(C)]
 pub struct Context {
-    /// x19 to x30.
-    callee: [usize; 12],
+    /// x19 and x29; what else lives across a switch the compiler keeps on the stack.
+    kept: [usize; 2],
+    /// Where it goes on.
+    pc: usize,
     sp: usize,
     /// `TPIDR_EL0`.
     tls: usize,
@@ -79,37 +81,13 @@ impl Fault {
     }
 }
 
-const _: () = assert!(offset_of!(Context, sp) == 96 && offset_of!(Context, tls) == 104);
+const _: () =
+    assert!(offset_of!(Context, pc) == 16 && offset_of!(Context, sp) == 24 && offset_of!(Context, tls) == 32);
 const _: () = assert!(offset_of!(FpState, fpsr) == 512 && offset_of!(FpState, fpcr) == 516);
 
 global_asm!(
     r#"
     .text
-    // x0: the context to save to, x1: the one to load.
-    .globl  switch_context
-    .type   switch_context, %function
-switch_context:
-    stp     x19, x20, [x0, #0]
-    stp     x21, x22, [x0, #16]
-    stp     x23, x24, [x0, #32]
-    stp     x25, x26, [x0, #48]
-    stp     x27, x28, [x0, #64]
-    stp     x29, x30, [x0, #80]
-    mov     x9, sp
-    mrs     x10, tpidr_el0
-    stp     x9, x10, [x0, #96]
-    ldp     x19, x20, [x1, #0]
-    ldp     x21, x22, [x1, #16]
-    ldp     x23, x24, [x1, #32]
-    ldp     x25, x26, [x1, #48]
-    ldp     x27, x28, [x1, #64]
-    ldp     x29, x30, [x1, #80]
-    ldp     x9, x10, [x1, #96]
-    mov     sp, x9
-    msr     tpidr_el0, x10
-    ret
-    .size   switch_context, . - switch_context
-
     // x0: stack top, x1: function, x2: its argument. The frame chain goes on across the stacks.
     .globl  call_on_stack
     .type   call_on_stack, %function
@@ -168,7 +146,6 @@ load_fp:
 );
 
 unsafe extern "C" {
-    fn switch_context(prev: *mut Context, next: *const Context);
     #[link_name = "call_on_stack"]
     fn call_on_stack_asm(stack_top: usize, f: extern "C" fn(*mut u8), data: *mut u8);
     fn save_fp(to: *mut FpState);
@@ -183,7 +160,8 @@ impl Context {
     /// For a thread that is already running (idle threads).
     pub const fn running() -> Self {
         Self {
-            callee: [0; 12],
+            kept: [0; 2],
+            pc: 0,
             sp: 0,
             tls: 0,
             user: false,
@@ -203,7 +181,7 @@ impl Context {
             (*at).record = [0; 2];
         }
         let mut context = Self::running();
-        context.callee[11] = ret_from_fork as *const () as usize;
+        context.pc = ret_from_fork as *const () as usize;
         context.sp = at as usize;
         // A kernel thread is made with an empty frame; it has no user state until it executes a program.
         context.user = frame.pc != 0;
@@ -257,7 +235,7 @@ unsafe fn load(local: *mut CpuLocal, context: *mut Context) {
 ///
 /// # Safety
 /// Interrupts are off; both contexts stay valid; `next` is not running anywhere.
-#[inline]
+#[inline(always)]
 pub unsafe fn switch(prev: *mut Context, next: *const Context) {
     let local = smp::cpu_local().cast_mut();
     let next = next.cast_mut();
@@ -269,7 +247,26 @@ pub unsafe fn switch(prev: *mut Context, next: *const Context) {
         if (*next).user && ((*local).scratch[FP_OWNER] != next as usize || (*next).fp_cpu != (*local).id) {
             load(local, next);
         }
-        switch_context(prev, next);
+        asm!(
+            "adr    x9, 2f",
+            "mov    x10, sp",
+            "mrs    x11, tpidr_el0",
+            "stp    x19, x29, [x0]",
+            "stp    x9, x10, [x0, #16]",
+            "str    x11, [x0, #32]",
+            "ldp    x19, x29, [x1]",
+            "ldp    x9, x10, [x1, #16]",
+            "ldr    x11, [x1, #32]",
+            "mov    sp, x10",
+            "msr    tpidr_el0, x11",
+            "br     x9",
+            "2:",
+            inout("x0") prev => _,
+            inout("x1") next => _,
+            out("x20") _, out("x21") _, out("x22") _, out("x23") _, out("x24") _,
+            out("x25") _, out("x26") _, out("x27") _, out("x28") _,
+            clobber_abi("C"),
+        );
     }
 }
 

@@ -205,41 +205,43 @@ pub fn kernel_root() -> PhysAddr {
     PhysAddr::new(KERNEL_ROOT.load(Ordering::Relaxed))
 }
 
-/// Which address space each CPU has loaded; null for none.
+/// Which address space each CPU has loaded; null for none. Compared, never followed: another CPU's may be gone.
 static LOADED: [core::sync::atomic::AtomicPtr<MmContext>; crate::sync::MAX_CPUS] =
     [const { core::sync::atomic::AtomicPtr::new(core::ptr::null_mut()) }; crate::sync::MAX_CPUS];
 
 /// Makes `root` the current user address space of this CPU. Interrupts are off.
-#[inline]
+///
+/// The address space left stays marked as active here: taking it out would cost an atomic operation at every switch, and whoever changes it
+/// next is told that it is not ([`loaded_here`]).
+#[inline(always)]
 pub fn switch_to(root: PhysAddr, context: &MmContext) {
     let cpu = super::smp::cpu_id();
     let bit = 1u64 << cpu;
-    // The bit is set before the tables are in use: whoever changes them later sees it; who changed them before is seen by the walks.
-    context.active.fetch_or(bit, Ordering::SeqCst);
+    // The bit is set before the tables are in use: whoever changes them later sees it; who changed them before is seen by the walks. Only
+    // this CPU takes it back, so what is set stays so.
+    if context.active.load(Ordering::Relaxed) & bit == 0 {
+        context.active.fetch_or(bit, Ordering::SeqCst);
+    }
+    LOADED[cpu].store(core::ptr::from_ref(context).cast_mut(), Ordering::Relaxed);
     // SAFETY: every user root shares the kernel's part.
     unsafe { cpu::write_cr3(root.as_u64()) };
-    leave(cpu, core::ptr::from_ref(context).cast_mut());
 }
 
 /// Leaves user address spaces: only kernel mappings are valid on this CPU afterwards (idle, kernel threads that outlive their last user). Interrupts are off.
 pub fn switch_to_kernel() {
+    LOADED[super::smp::cpu_id()].store(core::ptr::null_mut(), Ordering::Relaxed);
     // SAFETY: the kernel's root.
     unsafe { cpu::write_cr3(kernel_root().as_u64()) };
-    leave(super::smp::cpu_id(), core::ptr::null_mut());
 }
 
-/// This CPU has loaded `next` in place of what it had before.
-#[inline(always)]
-fn leave(cpu: usize, next: *mut MmContext) {
-    let loaded = &LOADED[cpu];
-    let prev = loaded.load(Ordering::Relaxed);
-    if prev != next {
-        loaded.store(next, Ordering::Relaxed);
-        if !prev.is_null() {
-            // SAFETY: an address space is not freed while a CPU has it loaded.
-            unsafe { (*prev).active.fetch_and(!(1 << cpu), Ordering::SeqCst) };
-        }
+/// Whether this CPU has `context` loaded; if it only had it once, it is no longer told of changes. Preemption is off.
+pub(super) fn loaded_here(context: &MmContext) -> bool {
+    let cpu = super::smp::cpu_id();
+    if core::ptr::eq(LOADED[cpu].load(Ordering::Relaxed), context) {
+        return true;
     }
+    context.active.fetch_and(!(1 << cpu), Ordering::SeqCst);
+    false
 }
 
 /// Forgets cached translations of `[start, end)` of an address space on every CPU that may hold them. `tables_freed`: table pages were removed, too.

@@ -36,6 +36,7 @@ static BOOT_LOCAL: Local = Local(UnsafeCell::new(CpuLocal {
     scratch: [0; 4],
     irq_stack_top: 0,
     id: 0,
+    data: core::ptr::null(),
 }));
 
 /// Makes [`cpu_local`] and [`current`] work on the boot CPU.
@@ -78,7 +79,9 @@ pub fn cpu_id() -> usize {
     let id;
     // SAFETY: as for `cpu_local`.
     unsafe {
-        asm!("mov {}, gs:[{}]", out(reg) id, const offset_of!(CpuLocal, id), options(nostack, preserves_flags, readonly))
+        asm!("mov {}, gs:[{}]", out(reg) id, const offset_of!(CpuLocal, id), options(nostack, preserves_flags, readonly));
+        // CPUs beyond the limit are not started.
+        core::hint::assert_unchecked(id < MAX_CPUS);
     }
     id
 }

@@ -4,7 +4,7 @@ use super::cpu::{self, Features, MSR_FS_BASE, MSR_KERNEL_GS_BASE};
 use super::frame::Frame;
 use super::{entry, fpu, irq, smp};
 use crate::sync::MAX_CPUS;
-use core::arch::{asm, global_asm};
+use core::arch::asm;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 /// What is saved of a thread that is not running. Lives in its `Task`; only the CPU that switches the thread touches it.
@@ -64,39 +64,8 @@ impl Fault {
 static FPU_OWNER: [AtomicUsize; MAX_CPUS] = [const { AtomicUsize::new(0) }; MAX_CPUS];
 
 const NO_CPU: u32 = u32::MAX;
-/// Callee-saved registers and return address below a new thread's frame.
-const SWITCH_WORDS: usize = 7;
-
-global_asm!(
-    r#"
-.pushsection .text.x86_switch, "ax"
-.balign 16
-.globl x86_switch
-.type x86_switch, @function
-x86_switch:
-    push rbp
-    push rbx
-    push r12
-    push r13
-    push r14
-    push r15
-    mov [rdi], rsp
-    mov rsp, rsi
-    pop r15
-    pop r14
-    pop r13
-    pop r12
-    pop rbx
-    pop rbp
-    ret
-.size x86_switch, . - x86_switch
-.popsection
-"#
-);
-
-unsafe extern "C" {
-    fn x86_switch(prev_sp: *mut usize, next_sp: usize);
-}
+/// Words below a new thread's frame: where its first switch returns to.
+const SWITCH_WORDS: usize = 1;
 
 /// The user's FS base.
 pub fn fs_base() -> usize {
@@ -122,10 +91,19 @@ pub fn set_fs_base(base: usize) {
     }
 }
 
-/// The user's GS base (in the kernel it waits in the other register).
+/// The user's GS base (in the kernel it waits in the other register). Interrupts are off.
 pub fn gs_base() -> usize {
-    // SAFETY: the register exists.
-    unsafe { cpu::rdmsr(MSR_KERNEL_GS_BASE) as usize }
+    if cpu::has(Features::FSGSBASE) {
+        let base;
+        // SAFETY: enabled in CR4. In between the kernel's base is out of place: nothing is reached through it, and no interrupt comes.
+        unsafe {
+            asm!("swapgs", "rdgsbase {}", "swapgs", out(reg) base, options(nomem, nostack, preserves_flags))
+        };
+        base
+    } else {
+        // SAFETY: the register exists.
+        unsafe { cpu::rdmsr(MSR_KERNEL_GS_BASE) as usize }
+    }
 }
 
 /// Sets the user's GS base, a canonical address.
@@ -219,26 +197,48 @@ impl Context {
 ///
 /// # Safety
 /// Interrupts are off; both contexts stay valid; `next` is not running anywhere.
+#[inline(always)]
 pub unsafe fn switch(prev: *mut Context, next: *const Context) {
     // SAFETY: both are valid; `next` belongs to this CPU from here on.
     unsafe {
         let cpu = smp::cpu_id();
+        // What the processor's register has, if it is known.
+        let mut gs = None;
         if (*prev).user {
             fpu::save((*prev).fpu);
             (*prev).fpu_cpu = cpu as u32;
             (*prev).fs_base = fs_base();
             (*prev).gs_base = gs_base();
+            gs = Some((*prev).gs_base);
         }
         if (*next).user {
             set_fs_base((*next).fs_base);
-            set_gs_base((*next).gs_base);
+            if gs != Some((*next).gs_base) {
+                set_gs_base((*next).gs_base);
+            }
             let owner = &FPU_OWNER[cpu];
             if owner.load(Ordering::Relaxed) != (*next).fpu || (*next).fpu_cpu != cpu as u32 {
                 fpu::load((*next).fpu);
                 owner.store((*next).fpu, Ordering::Relaxed);
             }
         }
-        x86_switch(&raw mut (*prev).sp, (*next).sp);
+        // The two registers the compiler does not let go of are kept on the stack, everything else it keeps where it likes.
+        asm!(
+            "push rbp",
+            "push rbx",
+            "lea rax, [rip + 2f]",
+            "push rax",
+            "mov [rdi], rsp",
+            "mov rsp, rsi",
+            "ret",
+            "2:",
+            "pop rbx",
+            "pop rbp",
+            inout("rdi") &raw mut (*prev).sp => _,
+            inout("rsi") (*next).sp => _,
+            out("r12") _, out("r13") _, out("r14") _, out("r15") _,
+            clobber_abi("sysv64"),
+        );
     }
 }
 

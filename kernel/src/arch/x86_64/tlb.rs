@@ -1,4 +1,5 @@
-//! TLB maintenance across CPUs: only those that have the address space loaded are interrupted, and only they are waited for.
+//! TLB maintenance across CPUs: only those that have the address space loaded, or had it and were not asked since, are interrupted, and
+//! only they are waited for.
 
 use super::interrupt;
 use super::mmu::MmContext;
@@ -6,7 +7,7 @@ use super::{cpu, irq, smp};
 use crate::sched::preempt;
 use crate::sync::MAX_CPUS;
 use core::arch::asm;
-use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
 /// More pages than this are dropped all at once.
 const SINGLE_PAGES: usize = 32;
@@ -15,8 +16,8 @@ const SINGLE_PAGES: usize = 32;
 struct Request {
     start: AtomicUsize,
     end: AtomicUsize,
-    /// Global entries, too.
-    kernel: AtomicUsize,
+    /// The address space, alive until `pending` is empty; null for the kernel's: global entries, too.
+    context: AtomicPtr<MmContext>,
     /// CPUs that have not done it yet.
     pending: AtomicU64,
 }
@@ -25,7 +26,7 @@ static REQUESTS: [Request; MAX_CPUS] = [const {
     Request {
         start: AtomicUsize::new(0),
         end: AtomicUsize::new(0),
-        kernel: AtomicUsize::new(0),
+        context: AtomicPtr::new(core::ptr::null_mut()),
         pending: AtomicU64::new(0),
     }
 }; MAX_CPUS];
@@ -55,19 +56,20 @@ pub fn flush(context: Option<&MmContext>, start: usize, end: usize) {
         flush_here(start, end, context.is_none());
     }
     if cpus & !me != 0 {
-        flush_others(cpus & !me, start, end, context.is_none());
+        flush_others(cpus & !me, start, end, context);
     }
     preempt::enable();
 }
 
 #[cold]
-fn flush_others(cpus: u64, start: usize, end: usize, kernel: bool) {
+fn flush_others(cpus: u64, start: usize, end: usize, context: Option<&MmContext>) {
     crate::sync::lockdep::waits_for_cpus();
     let me = smp::cpu_id();
     let request = &REQUESTS[me];
     request.start.store(start, Ordering::Relaxed);
     request.end.store(end, Ordering::Relaxed);
-    request.kernel.store(usize::from(kernel), Ordering::Relaxed);
+    let context = context.map_or(core::ptr::null(), core::ptr::from_ref);
+    request.context.store(context.cast_mut(), Ordering::Relaxed);
     request.pending.store(cpus, Ordering::Release);
     let mut left = cpus;
     while left != 0 {
@@ -91,11 +93,15 @@ pub fn serve() {
         let from = wanted.trailing_zeros() as usize;
         wanted &= wanted - 1;
         let r = &REQUESTS[from];
-        flush_here(
-            r.start.load(Ordering::Relaxed),
-            r.end.load(Ordering::Relaxed),
-            r.kernel.load(Ordering::Relaxed) != 0,
-        );
+        // SAFETY: whoever asks keeps it until this CPU has taken itself out of `pending`.
+        let context = unsafe { r.context.load(Ordering::Relaxed).as_ref() };
+        if context.is_none_or(super::mmu::loaded_here) {
+            flush_here(
+                r.start.load(Ordering::Relaxed),
+                r.end.load(Ordering::Relaxed),
+                context.is_none(),
+            );
+        }
         r.pending.fetch_and(!(1 << me), Ordering::AcqRel);
     }
 }
