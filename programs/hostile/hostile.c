@@ -376,6 +376,13 @@ static void worker(int slot, int uid, uint64_t seed) {
         if (aim && (uint32_t)a[aim - 1] <= (uint32_t)supervisor) a[aim - 1] = self;
         shared->number[slot] = (int)n;
         shared->made[slot] = shared->made[slot] + 1;
+#ifdef SYS_vfork
+        /* Its child shares this stack: what it calls must not overwrite where `syscall` returns to. */
+        if (n == SYS_vfork) {
+            if (vfork() == 0) _exit(0);
+            continue;
+        }
+#endif
         syscall(n, a[0], a[1], a[2], a[3], a[4], a[5]);
         if (getpid() != self) _exit(0); /* a child of one of the calls */
     }
