@@ -31,7 +31,12 @@ pub fn agent(arch: Arch) -> Result<PathBuf> {
 
 /// A static program of one C file, `programs/<name>/<name>.c`, linked against the C library.
 pub fn program(arch: Arch, name: &str) -> Result<PathBuf> {
-    let dir = tree::root().join("programs").join(name);
+    program_in(arch, name, name)
+}
+
+/// A static program of one C file, `programs/<folder>/<name>.c`.
+pub fn program_in(arch: Arch, folder: &str, name: &str) -> Result<PathBuf> {
+    let dir = tree::root().join("programs").join(folder);
     compile(
         arch,
         name,

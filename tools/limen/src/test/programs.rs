@@ -1,6 +1,6 @@
 //! The hostile program (`programs/hostile`): every system call number with random and boundary arguments, as root and as
 //! an ordinary user, on two processors. The kernel must not panic or hang, and a shell must still work afterwards. And the program
-//! that looks whether system calls keep registers (`programs/registers`), and the one that asks for what differs between ABIs (`programs/abi`).
+//! that looks whether system calls keep registers (`programs/registers`), the storm of faults beside it, and the one that asks for what differs between ABIs (`programs/abi`).
 
 use anyhow::bail;
 
@@ -14,6 +14,9 @@ const CALLS: u32 = 2_100_000;
 
 /// Memory that may be in use after it and was not before: inodes, names and the like that stay cached, in KiB.
 const KEPT: u64 = 16 << 10;
+
+/// How often each thread's timer interrupts its faults.
+const STORM_ROUNDS: &str = "200";
 
 /// The steps of one architecture.
 pub fn steps(arch: Arch) -> Vec<Step> {
@@ -77,10 +80,29 @@ pub fn steps(arch: Arch) -> Vec<Step> {
         ran.clean_log()?;
         Ok(Verdict::Passed(ran.text().trim().to_owned()))
     });
+    let storm = Step::on(arch, "storm", move |context| {
+        let program = agent::program_in(arch, "registers", "storm")?;
+        let mut said = Vec::new();
+        for cpus in [1, 2, 4] {
+            let threads = (cpus * 2).to_string();
+            let ran = Guest::new(context, arch)
+                .smp(cpus)
+                .timeout(300)
+                .program(&[&program.to_string_lossy(), &threads, STORM_ROUNDS])
+                .run_well()?;
+            let Some((what, "nothing lost\n")) = ran.text().split_once('\n').map(|(a, b)| (a.to_owned(), b))
+            else {
+                bail!("{cpus} CPUs: it said something else\n{}", ran.everything());
+            };
+            said.push(what);
+        }
+        Ok(Verdict::Passed(said.join("; ")))
+    });
     let boot = format!("boot-{arch}");
     vec![
         registers.after(&boot),
         abi.after(&boot),
+        storm.after(&boot),
         hostile.after(&boot).long(),
     ]
 }
