@@ -14,6 +14,7 @@ mod fs;
 mod mm;
 mod net;
 mod panic;
+mod rseq;
 mod sched;
 mod signal;
 mod sync;

@@ -1,6 +1,7 @@
 //! What the threshold asks of the kernel ([`Kernel`]) and of a saved register file ([`Frame`]).
 
 use crate::token::{IrqsOff, Watching};
+use crate::user::Interrupted;
 use crate::work::WorkWords;
 use limen_linux_abi::Restart;
 
@@ -154,8 +155,8 @@ pub trait Kernel {
     fn patch_pending(&self, _watching: &Watching) {}
     /// Delivers pending signals: sets up handler frames (turning a restart code into `EINTR` or a rewound instruction), stops, or ends
     /// the task (then it does not return). If no handler ran, the frame is left as it is: the threshold restarts the call.
-    /// Recomputes `SIGPENDING`.
-    fn signals(&self, frame: &mut Self::Frame, watching: &Watching);
+    /// Recomputes `SIGPENDING`. `interrupted`: what brought the thread into the kernel.
+    fn signals(&self, frame: &mut Self::Frame, interrupted: Interrupted, watching: &Watching);
     /// `NOTIFY_RESUME` work (the flag is already clear).
     #[inline(always)]
     fn notify_resume(&self, _frame: &mut Self::Frame, _watching: &Watching) {}
@@ -166,9 +167,10 @@ pub trait Kernel {
     #[inline(always)]
     fn arch_work(&self, _frame: &mut Self::Frame, _bits: u32, _watching: &Watching) {}
     /// Restartable sequences, once per exit, interrupts off, page faults disabled. Clears the flag. `false`: user memory was
-    /// not there; the kernel has arranged for its notify-resume hook to do it, and the loop runs again.
+    /// not there; the kernel has arranged for its notify-resume hook to do it, and the loop runs again. `interrupted`: what brought the
+    /// thread into the kernel; only one interrupted in user mode can be in a critical section.
     #[inline(always)]
-    fn rseq_exit(&self, _frame: &mut Self::Frame, _irqs: &IrqsOff) -> bool {
+    fn rseq_exit(&self, _frame: &mut Self::Frame, _interrupted: Interrupted, _irqs: &IrqsOff) -> bool {
         true
     }
     /// Programs a deferred hardware timer event.

@@ -79,7 +79,7 @@ fn work_loop<K: Kernel>(
                 k.work().clear(ThreadFlags::HRTIMER_REARM);
                 k.hrtimer_rearm(&irqs);
             }
-            if !flags.contains(ThreadFlags::RSEQ) || k.rseq_exit(frame, &irqs) {
+            if !flags.contains(ThreadFlags::RSEQ) || k.rseq_exit(frame, interrupted, &irqs) {
                 return (irqs, Next::User);
             }
             // User memory was not there. Interrupts were off throughout, so only the kernel's own arrangement (notify-resume)
@@ -106,7 +106,7 @@ fn work_loop<K: Kernel>(
             if flags.contains(ThreadFlags::NOTIFY_SIGNAL) {
                 k.work().clear(ThreadFlags::NOTIFY_SIGNAL);
             }
-            k.signals(frame, watching);
+            k.signals(frame, interrupted, watching);
             signals_seen = true;
         }
         if flags.contains(ThreadFlags::NOTIFY_RESUME) {

@@ -8,7 +8,7 @@
 #![cfg(loom)]
 
 use limen_entry::token::{IrqsOff, Watching};
-use limen_entry::{Frame, Kernel, ThreadFlags, WorkWords};
+use limen_entry::{Frame, Interrupted, Kernel, ThreadFlags, WorkWords};
 use limen_linux_abi::Restart;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, Ordering};
@@ -108,7 +108,7 @@ impl Kernel for Cpu {
         self.shared.work.clear(ThreadFlags::RESCHED);
         self.scheduled.set(self.scheduled.get() + 1);
     }
-    fn signals(&self, _: &mut Regs, _: &Watching) {
+    fn signals(&self, _: &mut Regs, _: Interrupted, _: &Watching) {
         self.shared.work.clear(ThreadFlags::SIGPENDING);
         self.signals.set(self.signals.get() + 1);
         // What was written before the bit is visible once the bit was seen.

@@ -38,6 +38,13 @@ impl Deref for CurrentTask {
 
 /// What the running thread holds itself, reached without a lock.
 impl CurrentTask {
+    /// Whether it is in the kernel because it was interrupted in user mode, not because of a system call. Also `true` on the way out of
+    /// `rt_sigreturn`. For threads that have been in user mode.
+    pub fn was_interrupted(&self) -> bool {
+        let frame = crate::arch::switch::user_frame(self.stack.top());
+        // SAFETY: the thread entered the kernel from user mode, so its frame is at the top of its stack; nobody else touches it.
+        limen_entry::Frame::syscall_number(unsafe { &*frame }) < 0
+    }
     /// Its credentials.
     #[inline]
     pub fn creds(&self) -> Arc<Creds> {

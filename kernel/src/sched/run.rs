@@ -36,6 +36,8 @@ pub struct CpuData {
     pub timers: crate::time::TimerBase,
     /// Its time accounting.
     pub stats: CpuStats,
+    /// What it did for restartable sequences.
+    pub rseq: crate::rseq::Counts,
 }
 
 static CPUS: [AtomicPtr<CpuData>; MAX_CPUS] = [const { AtomicPtr::new(ptr::null_mut()) }; MAX_CPUS];
@@ -87,6 +89,7 @@ pub(super) fn add_cpu(n: usize, idle: Arc<Task>) -> *const CpuData {
         calls: super::call::CallQueue::new(),
         timers: crate::time::TimerBase::new(),
         stats: CpuStats::new(),
+        rseq: crate::rseq::Counts::new(),
     });
     let data = alloc::boxed::Box::into_raw(data);
     CPUS[n].store(data, Ordering::Release);
@@ -446,6 +449,7 @@ fn switch_away(preempted: bool) {
     }
     // `prev` is running again, perhaps on another CPU.
     switched();
+    crate::rseq::resumed(prev);
 }
 
 /// Nobody is left to run on this CPU: takes something from a busier one. The lock is let go meanwhile, so looks again afterwards;

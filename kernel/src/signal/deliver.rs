@@ -7,7 +7,7 @@ use super::{
 use crate::arch::{frame::Frame, signal as arch};
 use crate::signal::Delivery;
 use crate::task::{CurrentTask, current, exit};
-use limen_entry::Frame as _;
+use limen_entry::{Frame as _, Interrupted};
 use limen_linux_abi::{Errno, Restart};
 
 /// `SS_ONSTACK`.
@@ -27,10 +27,10 @@ struct Caught {
 }
 
 /// Delivers what is pending for the running thread before it returns to user mode; see `limen_entry::Kernel::signals`.
-pub fn deliver_pending(frame: &mut Frame) {
+pub fn deliver_pending(frame: &mut Frame, interrupted: Interrupted) {
     let task = current();
     match next(&task) {
-        Some(caught) => enter_handler(&task, frame, &caught),
+        Some(caught) => enter_handler(&task, frame, &caught, interrupted),
         None => restore_saved_mask(&task),
     }
 }
@@ -135,7 +135,7 @@ fn next(task: &CurrentTask) -> Option<Caught> {
 }
 
 /// Makes the thread enter the handler when it returns to user mode.
-fn enter_handler(task: &CurrentTask, frame: &mut Frame, caught: &Caught) {
+fn enter_handler(task: &CurrentTask, frame: &mut Frame, caught: &Caught, interrupted: Interrupted) {
     let sig = caught.info.signal();
     let flags = caught.action.flags;
     if let Some(restart) = frame.restart() {
@@ -152,6 +152,9 @@ fn enter_handler(task: &CurrentTask, frame: &mut Frame, caught: &Caught) {
         if restart == Restart::Block {
             task.restart.forget();
         }
+    }
+    if task.rseq.is_registered() && crate::rseq::before_handler(task, frame, interrupted).is_err() {
+        return no_room(task, caught);
     }
     frame.forget_syscall();
     let (mask, altstack) = (caught.saved.unwrap_or(caught.blocked), caught.altstack);

@@ -19,6 +19,7 @@ mod mount;
 mod old;
 mod pipe;
 mod poll;
+mod rseq;
 pub mod sched;
 pub mod signal;
 mod socket;

@@ -22,6 +22,7 @@ const LISTS: &[&[(&str, Handler)]] = &[
     super::old::HANDLERS,
     super::pipe::HANDLERS,
     super::poll::HANDLERS,
+    super::rseq::HANDLERS,
     super::sched::HANDLERS,
     super::signal::HANDLERS,
     super::stat::HANDLERS,

@@ -117,6 +117,8 @@ pub struct Task {
     pub kernel_function: SpinLock<Option<KernelFunction>>,
     /// The first process's first register file, until it returns to user mode for the first time.
     pub start_frame: SpinLock<Option<Box<crate::arch::frame::Frame>>>,
+    /// Its restartable sequences.
+    pub rseq: crate::rseq::Thread,
     /// What `restart_syscall` goes on with.
     pub restart: Restart,
     /// Start, CLOCK_MONOTONIC nanoseconds.
@@ -191,6 +193,7 @@ impl Task {
             parent_death_signal: AtomicI32::new(0),
             kernel_function: SpinLock::new(None),
             start_frame: SpinLock::new(None),
+            rseq: crate::rseq::Thread::new(),
             restart: Restart::new(),
             start_ns: crate::arch::time::now_ns(),
             timer_slack_ns: AtomicU64::new(50_000),

@@ -6,7 +6,7 @@ use crate::arch::irq;
 use crate::sched::preempt;
 use crate::sync::lockdep;
 use limen_entry::token::{IrqsOff, Watching};
-use limen_entry::{FaultIrqs, Kernel, ThreadFlags, WorkWords};
+use limen_entry::{FaultIrqs, Interrupted, Kernel, ThreadFlags, WorkWords};
 
 /// The kernel, as the threshold sees it.
 struct Limen;
@@ -101,8 +101,15 @@ impl Kernel for Limen {
     fn schedule(&self, _: &Watching) {
         crate::sched::schedule();
     }
-    fn signals(&self, frame: &mut Frame, _: &Watching) {
-        crate::signal::deliver_pending(frame);
+    fn signals(&self, frame: &mut Frame, interrupted: Interrupted, _: &Watching) {
+        crate::signal::deliver_pending(frame, interrupted);
+    }
+    fn notify_resume(&self, frame: &mut Frame, _: &Watching) {
+        crate::rseq::resume(frame);
+    }
+    #[inline(always)]
+    fn rseq_exit(&self, frame: &mut Frame, interrupted: Interrupted, _: &IrqsOff) -> bool {
+        crate::rseq::exit(frame, interrupted)
     }
     fn finish_fork(&self, frame: &mut Frame, _: &Watching) {
         crate::sched::start_thread();

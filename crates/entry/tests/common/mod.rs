@@ -3,7 +3,7 @@
 #![allow(dead_code)]
 
 use limen_entry::token::{IrqsOff, Watching};
-use limen_entry::{Frame, Kernel, SyscallVerdict, SyscallWork, ThreadFlags, TraceVerdict, WorkWords};
+use limen_entry::{Frame, Interrupted, Kernel, SyscallVerdict, SyscallWork, ThreadFlags, TraceVerdict, WorkWords};
 use limen_linux_abi::Restart;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -365,7 +365,7 @@ impl Kernel for Model {
         self.with_irqs("patch");
         self.work.clear(ThreadFlags::PATCH_PENDING);
     }
-    fn signals(&self, frame: &mut ModelFrame, _: &Watching) {
+    fn signals(&self, frame: &mut ModelFrame, _: Interrupted, _: &Watching) {
         self.with_irqs("signals");
         self.work.clear(ThreadFlags::SIGPENDING);
         if self.handler.take() {
@@ -386,7 +386,7 @@ impl Kernel for Model {
         self.with_irqs(&format!("arch {bits:#x}"));
         self.work.clear(ThreadFlags::from_bits_retain(bits));
     }
-    fn rseq_exit(&self, _: &mut ModelFrame, _: &IrqsOff) -> bool {
+    fn rseq_exit(&self, _: &mut ModelFrame, _: Interrupted, _: &IrqsOff) -> bool {
         self.without_irqs("rseq");
         let faults = self.rseq_faults.get();
         if faults > 0 {

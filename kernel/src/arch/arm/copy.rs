@@ -286,6 +286,50 @@ cmpxchg_u32_asm:
     pop     {{r4, pc}}
     .ltorg
     .size   cmpxchg_u32_asm, . - cmpxchg_u32_asm
+
+    // r0: struct rseq, r1: identifiers as they shall be, r2: room for identifiers and rseq_cs found; returns 0, or 1 after a fault.
+    .globl  exchange_rseq_asm
+    .type   exchange_rseq_asm, %function
+exchange_rseq_asm:
+    push    {{r4-r11, lr}}
+    ldm     r1, {{r4-r7}}
+    user_open
+    user_fault 2f
+    ldr     r8, [r0]
+    user_fault 2f
+    ldr     r9, [r0, #4]
+    user_fault 2f
+    ldr     r10, [r0, #20]
+    user_fault 2f
+    ldr     r11, [r0, #24]
+    user_fault 2f
+    ldr     r3, [r0, #8]
+    user_fault 2f
+    ldr     lr, [r0, #12]
+    cmp     r8, r4
+    cmpeq   r9, r5
+    cmpeq   r10, r6
+    cmpeq   r11, r7
+    beq     1f
+    user_fault 2f
+    str     r4, [r0]
+    user_fault 2f
+    str     r5, [r0, #4]
+    user_fault 2f
+    str     r6, [r0, #20]
+    user_fault 2f
+    str     r7, [r0, #24]
+1:  user_close
+    stm     r2!, {{r8-r11}}
+    str     r3, [r2]
+    str     lr, [r2, #4]
+    mov     r0, #0
+    pop     {{r4-r11, pc}}
+2:  user_close
+    mov     r0, #1
+    pop     {{r4-r11, pc}}
+    .ltorg
+    .size   exchange_rseq_asm, . - exchange_rseq_asm
     "#,
     open = const sysreg::TTBCR,
     closed = const sysreg::TTBCR_CLOSED,

@@ -308,5 +308,33 @@ cmpxchg_u32_asm:
     mov     x0, #-1
     ret
     .size   cmpxchg_u32_asm, . - cmpxchg_u32_asm
+
+    // x0: struct rseq, x1, x2: identifiers as they shall be, x3: three words for identifiers and rseq_cs found; returns 0, or 1 after a fault.
+    .globl  exchange_rseq_asm
+    .type   exchange_rseq_asm, %function
+exchange_rseq_asm:
+    user_open
+    may_fault 2f
+    ldr     x4, [x0]
+    may_fault 2f
+    ldr     x5, [x0, #8]
+    may_fault 2f
+    ldur    x6, [x0, #20]
+    cmp     x4, x1
+    ccmp    x6, x2, #0, eq
+    b.eq    1f
+    may_fault 2f
+    str     x1, [x0]
+    may_fault 2f
+    stur    x2, [x0, #20]
+1:  user_close
+    stp     x4, x6, [x3]
+    str     x5, [x3, #16]
+    mov     x0, #0
+    ret
+2:  user_close
+    mov     x0, #1
+    ret
+    .size   exchange_rseq_asm, . - exchange_rseq_asm
     "#
 );

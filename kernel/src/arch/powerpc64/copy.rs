@@ -273,5 +273,35 @@ cmpxchg_u32_asm:
     li      3, -1
     blr
     .size   cmpxchg_u32_asm, . - cmpxchg_u32_asm
+
+    // r3: struct rseq, r4, r5: identifiers as they shall be, r6: three words for identifiers and rseq_cs found; returns 0, or 1 after a fault.
+    .globl  exchange_rseq_asm
+    .type   exchange_rseq_asm, %function
+exchange_rseq_asm:
+    user_open
+    may_fault 3f
+    ld      7, 0(3)
+    may_fault 3f
+    ld      8, 8(3)
+    may_fault 3f
+    ld      9, 20(3)
+    cmpld   7, 4
+    bne     1f
+    cmpld   9, 5
+    beq     2f
+1:  may_fault 3f
+    std     4, 0(3)
+    may_fault 3f
+    std     5, 20(3)
+2:  user_close
+    std     7, 0(6)
+    std     9, 8(6)
+    std     8, 16(6)
+    li      3, 0
+    blr
+3:  user_close
+    li      3, 1
+    blr
+    .size   exchange_rseq_asm, . - exchange_rseq_asm
     "#
 );

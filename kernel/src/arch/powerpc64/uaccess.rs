@@ -10,6 +10,7 @@ unsafe extern "C" {
     fn copy_string_asm(to: *mut u8, from: usize, max: usize) -> isize;
     fn load_u32_asm(addr: usize) -> i64;
     fn cmpxchg_u32_asm(addr: usize, expected: u32, new: u32) -> i64;
+    fn exchange_rseq_asm(at: usize, first: u64, second: u64, found: *mut [u64; 3]) -> usize;
     static __ex_table_start: [i32; 0];
     static __ex_table_end: [i32; 0];
 }
@@ -83,6 +84,18 @@ pub unsafe fn cmpxchg_u32(addr: usize, expected: u32, new: u32) -> Option<u32> {
     // SAFETY: as above.
     let value = unsafe { cmpxchg_u32_asm(addr, expected, new) };
     (value >= 0).then_some(value as u32)
+}
+
+/// Loads the identifiers and `rseq_cs` of the `struct rseq` at `at`, and stores `ids` if those found differ, all in one window. Returns the
+/// identifiers found, as two words, and `rseq_cs`; `None` on a fault, after which the first word may have been stored.
+///
+/// # Safety
+/// `at..at+32` lies below `USER_END`.
+pub unsafe fn exchange_rseq(at: usize, ids: [u64; 2]) -> Option<[u64; 3]> {
+    let mut found = [0; 3];
+    // SAFETY: as above; `found` has room for three words.
+    let fault = unsafe { exchange_rseq_asm(at, ids[0], ids[1], &raw mut found) };
+    (fault == 0).then_some(found)
 }
 
 /// Copies a string up to and including its NUL, at most `max` bytes: the length without the NUL (`max` if there was none), `None` on a fault.

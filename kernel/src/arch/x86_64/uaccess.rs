@@ -251,6 +251,49 @@ pub unsafe fn cmpxchg_u32(addr: usize, expected: u32, new: u32) -> Option<u32> {
     (fault == 0).then_some(found)
 }
 
+/// Loads the identifiers and `rseq_cs` of the `struct rseq` at `at`, and stores `ids` if those found differ, all in one window. Returns the
+/// identifiers found, as two words, and `rseq_cs`; `None` on a fault, after which the first word may have been stored.
+///
+/// # Safety
+/// `at..at+32` lies below `USER_END`.
+#[inline(always)]
+pub unsafe fn exchange_rseq(at: usize, ids: [u64; 2]) -> Option<[u64; 3]> {
+    let (first, second, section): (u64, u64, u64);
+    let mut fault = 1u32;
+    // SAFETY: the caller's promise; a fault skips the step that clears `fault`.
+    unsafe {
+        asm!(
+            open!(),
+            "2: mov {first}, [{at}]",
+            "3: mov {second}, [{at} + 20]",
+            "4: mov {section}, [{at} + 8]",
+            "cmp {first}, {x}",
+            "jne 5f",
+            "cmp {second}, {y}",
+            "je 7f",
+            "5: mov [{at}], {x}",
+            "6: mov [{at} + 20], {y}",
+            "7: xor {fault:e}, {fault:e}",
+            "8:",
+            close!(),
+            may_fault!("2b", "8b"),
+            may_fault!("3b", "8b"),
+            may_fault!("4b", "8b"),
+            may_fault!("5b", "8b"),
+            may_fault!("6b", "8b"),
+            first = out(reg) first,
+            second = out(reg) second,
+            section = out(reg) section,
+            at = in(reg) at,
+            x = in(reg) ids[0],
+            y = in(reg) ids[1],
+            fault = inout(reg) fault,
+            options(nostack),
+        );
+    }
+    (fault == 0).then_some([first, second, section])
+}
+
 /// Copies a string up to and including its NUL, at most `max` bytes: the length without the NUL (`max` if there was none), `None` on a fault.
 ///
 /// # Safety

@@ -30,6 +30,8 @@ mod at {
     pub const SECURE: usize = 23;
     pub const RANDOM: usize = 25;
     pub const HWCAP2: usize = 26;
+    pub const RSEQ_FEATURE_SIZE: usize = 27;
+    pub const RSEQ_ALIGN: usize = 28;
     pub const EXECFN: usize = 31;
     pub const SYSINFO_EHDR: usize = 33;
     pub const MINSIGSTKSZ: usize = 51;
@@ -90,6 +92,8 @@ pub(super) fn build(
         (at::SECURE, secure as usize),
         (at::RANDOM, random_bytes),
         (at::HWCAP2, hwcap2),
+        (at::RSEQ_FEATURE_SIZE, limen_rseq::FEATURE_SIZE as usize),
+        (at::RSEQ_ALIGN, limen_rseq::ALIGN),
         (at::EXECFN, exec_name),
         (at::PLATFORM, platform),
         (at::NULL, 0),

@@ -1,0 +1,71 @@
+//! User memory, as `limen_rseq` asks for it.
+
+use crate::arch::uaccess;
+use crate::mm::user::{UserPtr, read_bytes, write_bytes};
+use limen_linux_abi::Errno;
+use limen_rseq::update::{Fault, Ids, Memory, Seen};
+use limen_rseq::{Area, CPU_ID_UNINITIALISED, ORIGINAL_SIZE, Section, field};
+
+/// What a fresh area says.
+pub const UNINITIALISED: Ids = Ids {
+    cpu: CPU_ID_UNINITIALISED,
+    node: 0,
+    cid: 0,
+};
+
+/// The running thread's memory. With interrupts off an access to what is not there fails at once; else it waits until it is.
+pub struct User;
+
+impl Memory for User {
+    #[inline(always)]
+    fn exchange(&mut self, at: usize, ids: [u64; 2]) -> Result<Seen, Fault> {
+        // SAFETY: the area was checked when it was registered.
+        match unsafe { uaccess::exchange_rseq(at, ids) } {
+            Some([first, second, section]) => Ok(Seen {
+                ids: [first, second],
+                section,
+            }),
+            None => Err(Fault),
+        }
+    }
+    fn section_pointer(&mut self, at: usize) -> Result<u64, Fault> {
+        UserPtr::<u64>::new(at + field::RSEQ_CS)
+            .read()
+            .map_err(|_| Fault)
+    }
+    fn clear_section_pointer(&mut self, at: usize) -> Result<(), Fault> {
+        UserPtr::<u64>::new(at + field::RSEQ_CS)
+            .write(0)
+            .map_err(|_| Fault)
+    }
+    fn section(&mut self, at: usize) -> Result<Section, Fault> {
+        let mut bytes = [0; Section::SIZE];
+        read_bytes(&mut bytes, at).map_err(|_| Fault)?;
+        Ok(Section::from_bytes(&bytes))
+    }
+    fn word(&mut self, at: usize) -> Result<u32, Fault> {
+        UserPtr::<u32>::new(at).read().map_err(|_| Fault)
+    }
+}
+
+/// What an area says between its registration and the way out of that call: nothing, and no critical section.
+pub fn initialise(area: &Area, flags: u32) -> Result<(), Errno> {
+    fill(area.at, CPU_ID_UNINITIALISED, flags)?;
+    if area.len > ORIGINAL_SIZE {
+        write_bytes(area.at + ORIGINAL_SIZE as usize, &[0])?;
+    }
+    Ok(())
+}
+
+/// What it says once it is not an area any more.
+pub fn reset(at: usize) -> Result<(), Errno> {
+    fill(at, 0, 0)
+}
+
+fn fill(at: usize, cpu_id_start: u32, flags: u32) -> Result<(), Errno> {
+    let mut bytes = [0; ORIGINAL_SIZE as usize];
+    bytes[field::CPU_ID_START..][..4].copy_from_slice(&cpu_id_start.to_ne_bytes());
+    bytes[field::CPU_ID..][..4].copy_from_slice(&CPU_ID_UNINITIALISED.to_ne_bytes());
+    bytes[field::FLAGS..][..4].copy_from_slice(&flags.to_ne_bytes());
+    write_bytes(at, &bytes)
+}
