@@ -3,6 +3,7 @@
 //! How the thread entered is not noted: whoever handles the way out to user mode knows it (`limen_entry::Interrupted`) and passes it on, so an entry
 //! costs nothing. The record is empty whenever the thread is in user mode.
 
+use crate::{Fatal, Stop};
 use bitflags::bitflags;
 
 bitflags! {
@@ -21,6 +22,8 @@ bitflags! {
         const SLOW = 1 << 4;
         /// Only with `SLOW`: the thread had been interrupted in user mode.
         const USER_IRQ = 1 << 5;
+        /// Only with `SLOW`: what was found in a read-only field, and is overwritten now, was not what the kernel had put there.
+        const BROKEN = 1 << 6;
     }
 }
 
@@ -112,9 +115,14 @@ impl Event {
         }
     }
 
-    /// The work at exit met a fault: the record for doing it again.
-    pub fn failed(self, user_irq: bool) -> Self {
+    /// The work at exit could not be finished: the record for doing it again where sleeping is allowed. Whatever kills the thread is found once more
+    /// then, except what has been overwritten.
+    pub fn failed(self, user_irq: bool, why: Stop) -> Self {
         let irq = if user_irq { Self::USER_IRQ } else { Self::empty() };
-        self.union(Self::SLOW).union(irq)
+        let broken = match why {
+            Stop::Fatal(Fatal::ReadOnly) => Self::BROKEN,
+            _ => Self::empty(),
+        };
+        self.union(Self::SLOW).union(irq).union(broken)
     }
 }

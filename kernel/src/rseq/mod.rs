@@ -156,10 +156,12 @@ pub fn exit(frame: &mut Frame, interrupted: Interrupted) -> bool {
     if work.any() {
         let counts = &sched::this_cpu().rseq;
         let ids = ids_now(&task);
-        let Ok(done) = run(&task, &area, work, ids, rseq.told(), frame.ip()) else {
-            // Whatever it was, it is dealt with where sleeping is allowed.
-            rseq.event.store(event.failed(user_irq).bits(), Relaxed);
-            return false;
+        let done = match run(&task, &area, work, ids, rseq.told(), frame.ip()) {
+            Ok(done) => done,
+            Err(why) => {
+                rseq.event.store(event.failed(user_irq, why).bits(), Relaxed);
+                return false;
+            }
         };
         counts.fast.add();
         if work.ids {
@@ -181,6 +183,9 @@ pub fn resume(frame: &mut Frame) {
     let event = Event::from_bits_retain(rseq.event.swap(0, Relaxed));
     let Some(area) = rseq.area() else { return };
     stats::count(|counts| &counts.slow);
+    if event.contains(Event::BROKEN) {
+        return kill(&task, &area, Stop::Fatal(Fatal::ReadOnly));
+    }
     let work = event.at_exit(area.mode(), false);
     let (ids, told) = (ids_now(&task), rseq.told());
     if work.ids {
@@ -319,7 +324,7 @@ pub fn abort_sections(cpus: CpuSet, mm: &Arc<AddressSpace>) {
     sched::on_each_cpu(cpus, &|| {
         let task = current();
         if let Some(area) = task.rseq.area()
-            && task.mm_slot().is(Arc::as_ptr(mm))
+            && task.mm_slot().peek().is_some_and(|own| core::ptr::eq(own, &raw const **mm))
         {
             task.rseq.add(Event::barrier(area.mode()));
             task.info.work.set(ThreadFlags::RSEQ);
