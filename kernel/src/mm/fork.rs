@@ -6,6 +6,7 @@ use super::space::{AddressSpace, Gather, Regions};
 use super::vma::VmFlags;
 use super::{PAGE_SHIFT, page, table};
 use crate::arch::mmu;
+use crate::sched::membarrier::Registrations;
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering::Relaxed;
 use limen_linux_abi::Errno;
@@ -20,7 +21,12 @@ impl AddressSpace {
         let mut parent = self.regions.write();
         let mut regions = Regions::new(parent.mmap_base);
         (regions.brk_start, regions.brk) = (parent.brk_start, parent.brk);
-        let child = Self::build(root, regions, self.layout());
+        let child = Self::build(
+            root,
+            regions,
+            self.layout(),
+            Registrations::forked(&self.membarrier),
+        );
         let mut gather = Gather::new();
         let copied = self.copy_regions(&mut parent, &child, &mut gather);
         // Entries were write-protected, whether all went well or not.

@@ -9,6 +9,7 @@ use super::frame::{self, For, FrameList, Pfn};
 use super::vma::{Backing, VmFlags, Vma};
 use super::{PAGE_SHIFT, PAGE_SIZE, PageCache, PhysAddr, page, table};
 use crate::arch::mmu::{self, Entry, MmContext, USER_END};
+use crate::sched::membarrier::Registrations;
 use crate::sync::RwLock;
 use crate::sync::SpinLock;
 use alloc::string::String;
@@ -163,6 +164,8 @@ pub struct AddressSpace {
     layout: SpinLock<Layout>,
     /// Tasks that have it.
     pub(super) users: AtomicUsize,
+    /// What it is registered for with `membarrier`.
+    pub membarrier: Registrations,
     pub(super) this: Weak<Self>,
 }
 
@@ -247,10 +250,15 @@ impl AddressSpace {
         let root = table::new_table(For::Kernel).ok_or(Errno::ENOMEM)?;
         mmu::init_user_root(frame::phys(root));
         let regions = Regions::new(super::layout::default_mmap_base());
-        Ok(Self::build(root, regions, Layout::default()))
+        Ok(Self::build(
+            root,
+            regions,
+            Layout::default(),
+            Registrations::new(),
+        ))
     }
 
-    pub(super) fn build(root: Pfn, regions: Regions, layout: Layout) -> Arc<Self> {
+    pub(super) fn build(root: Pfn, regions: Regions, layout: Layout, membarrier: Registrations) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
             regions: RwLock::new(regions),
             root: frame::phys(root),
@@ -263,6 +271,7 @@ impl AddressSpace {
             table_count: AtomicUsize::new(1),
             layout: SpinLock::new(layout),
             users: AtomicUsize::new(0),
+            membarrier,
             this: this.clone(),
         })
     }

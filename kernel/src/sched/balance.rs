@@ -1,5 +1,6 @@
 //! Moving runnable tasks between CPUs: a CPU that is about to idle takes one from a busier CPU, and busy CPUs even out at the tick.
 
+use super::cpuset::CpuSet;
 use super::entity::on_rq;
 use super::run::{self, CpuData, IDLE, Inner, online};
 use super::wake::lag_of;
@@ -18,8 +19,12 @@ pub(super) fn pull_when_idle(cpu: &'static CpuData, _inner: &mut Inner) {
 }
 
 /// At the tick of a CPU with `mine` runnable tasks: evens out with a CPU that has clearly more, and lets an idle CPU look for work.
-pub(super) fn at_tick(cpu: &'static CpuData) {
+/// `urgent`: the highest priority of a real-time task that waits here, 0 for none.
+pub(super) fn at_tick(cpu: &'static CpuData, urgent: u8) {
     let mine = cpu.rq.running();
+    if urgent > 0 {
+        push_realtime(cpu, urgent);
+    }
     if mine >= 2 {
         let idle = IDLE.load(Ordering::Relaxed);
         if idle != 0
@@ -39,6 +44,51 @@ pub(super) fn at_tick(cpu: &'static CpuData) {
         }
         cpu.rq.lock.unlock();
     }
+}
+
+/// The allowed CPU whose running task is the least urgent, if that is less urgent than `level`; `last` if it is not worse than others.
+/// Interrupts off, no queue locked.
+pub(super) fn least_urgent(allowed: CpuSet, level: u8, last: usize) -> Option<&'static CpuData> {
+    let mut best: Option<(u8, &'static CpuData)> = None;
+    let others = allowed.without(last);
+    let here = allowed.contains(last).then_some(last);
+    for n in here.into_iter().chain(others.iter()) {
+        let Some(cpu) = run::cpu(n) else { continue };
+        cpu.rq.lock.lock();
+        let inner = cpu.rq.inner();
+        // SAFETY: the running task is alive.
+        let running = unsafe { &(*inner.curr).sched }
+            .effective_rt
+            .load(Ordering::Relaxed);
+        let running = running.max(inner.rt.highest());
+        cpu.rq.lock.unlock();
+        if running < level && best.is_none_or(|(b, _)| running < b) {
+            best = Some((running, cpu));
+        }
+    }
+    best.map(|(_, cpu)| cpu)
+}
+
+/// Moves a real-time task that waits here, the most urgent of which has priority `level`, to a CPU that runs something less urgent.
+fn push_realtime(cpu: &'static CpuData, level: u8) {
+    let Some(to) = least_urgent(online().without(cpu.id), level, cpu.id) else {
+        return;
+    };
+    cpu.rq.lock.lock();
+    let inner = cpu.rq.inner();
+    let found = inner.rt.find(|t| {
+        t.sched.effective_rt.load(Ordering::Relaxed) == level
+            && t.sched.affinity().contains(to.id)
+            && !t.sched.on_cpu.load(Ordering::Acquire)
+    });
+    // SAFETY: queued tasks are alive; this one stays so: marked as migrating, nobody else moves it.
+    let Some(task) = (unsafe { found.and_then(|t| t.as_ref()) }) else {
+        cpu.rq.lock.unlock();
+        return;
+    };
+    cpu.rq.take(inner, task, on_rq::MIGRATING);
+    cpu.rq.lock.unlock();
+    super::wake::enqueue_moved(task, to);
 }
 
 /// Moves one waiting task from the busiest CPU with at least `least` runnable tasks to `cpu`. No queue is locked; interrupts are off.

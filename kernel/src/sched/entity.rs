@@ -138,6 +138,8 @@ pub struct SchedEntity {
     policy: AtomicU8,
     /// The policy set by the user has a priority that inheritance may exceed: 1 to 99, 0 for fair policies.
     pub(super) rt_priority: AtomicU8,
+    /// The priority lent by those who wait for its locks, 0 for none.
+    pub(super) inherited_rt: AtomicU8,
     /// The effective real-time priority (inheritance included); 0: fair.
     pub(super) effective_rt: AtomicU8,
     /// `SCHED_RESET_ON_FORK`.
@@ -179,6 +181,7 @@ impl SchedEntity {
             weight: AtomicU32::new(1024),
             policy: AtomicU8::new(Policy::Normal as u8),
             rt_priority: AtomicU8::new(0),
+            inherited_rt: AtomicU8::new(0),
             effective_rt: AtomicU8::new(0),
             reset_on_fork: AtomicBool::new(false),
             nice: AtomicU8::new(20),
@@ -253,12 +256,19 @@ impl SchedEntity {
         )
     }
 
+    /// Works out the effective priority. Under the run queue's lock, in no queue.
+    pub(super) fn update_effective(&self) {
+        let inherited = self.inherited_rt.load(Ordering::Relaxed);
+        self.effective_rt
+            .store(inherited.max(self.rt_priority()), Ordering::Relaxed);
+    }
+
     pub(super) fn set_policy_fields(&self, policy: Policy, rt_priority: u8, nice: i32) {
         self.policy.store(policy as u8, Ordering::Relaxed);
         self.nice
             .store((nice.clamp(-20, 19) + 20) as u8, Ordering::Relaxed);
         self.rt_priority.store(rt_priority, Ordering::Relaxed);
-        self.effective_rt.store(rt_priority, Ordering::Relaxed);
+        self.update_effective();
         let weight = if policy == Policy::Idle {
             3
         } else {

@@ -58,3 +58,41 @@ pub const SLEEPER_CREDIT: u64 = 3_000_000;
 
 /// Time slice of `SCHED_RR`, nanoseconds.
 pub const RR_SLICE: u64 = 100_000_000;
+
+/// Of every period, nanoseconds, real-time tasks may keep a CPU from others that wait for it for this long. The share, 95 of 100, is Linux's
+/// (`sched_rt_runtime_us`); its period is a second, in which others starve for longer than is good for anybody.
+const TURN_PERIOD: u64 = 200_000_000;
+const RT_SHARE: u64 = TURN_PERIOD / 100 * 95;
+
+/// Whose turn it is on a CPU that real-time tasks would keep for themselves. Under the run queue's lock.
+pub struct Turns {
+    /// When the period began, CLOCK_MONOTONIC.
+    began: u64,
+    /// The tick before.
+    last: u64,
+    /// How long real-time tasks have run in the period, by the ticks that found one.
+    realtime: u64,
+}
+
+impl Turns {
+    /// At boot.
+    pub const fn new() -> Self {
+        Self {
+            began: 0,
+            last: 0,
+            realtime: 0,
+        }
+    }
+    /// A tick while a real-time task runs (`rt`). Whether it is the turn of the others, if some wait.
+    pub fn tick(&mut self, now: u64, rt: bool) -> bool {
+        let ran = now.saturating_sub(self.last);
+        self.last = now;
+        if now.saturating_sub(self.began) >= TURN_PERIOD {
+            self.began = now;
+            self.realtime = 0;
+        } else if rt {
+            self.realtime += ran;
+        }
+        self.realtime >= RT_SHARE
+    }
+}

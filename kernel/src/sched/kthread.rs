@@ -39,7 +39,14 @@ pub fn start_thread() {
 /// The running thread never runs again; its memory goes away once it has been switched away from and nobody refers to it.
 pub fn end_thread() -> ! {
     crate::sync::lockdep::thread_ends();
-    current().sched.set_state(TaskState::DEAD);
+    let me = current();
+    // Under the lock of wake-ups: one that still saw this thread asleep would overwrite the state, and the thread would go on, or be
+    // queued again after its end.
+    crate::sync::without_interrupts(|| {
+        me.sched.wake_lock.lock();
+        me.sched.set_state(TaskState::DEAD);
+        me.sched.wake_lock.unlock();
+    });
     loop {
         schedule();
     }

@@ -13,6 +13,7 @@ pub mod entity;
 mod fair;
 pub mod futex;
 mod kthread;
+pub mod membarrier;
 pub mod policy;
 pub mod preempt;
 mod queue;
@@ -184,6 +185,12 @@ pub(crate) fn tick(cpu: &'static CpuData, now: u64) {
     if inner.curr != inner.idle {
         cpu.stats.tick(now, curr);
         let level = curr.sched.effective_rt.load(Ordering::Relaxed);
+        let waiting = inner.fair.least_key().is_some();
+        let held = inner.turns.tick(now, level > 0) && (waiting || level == 0);
+        if inner.rt.held != held {
+            inner.rt.held = held;
+            curr.info.work.set(ThreadFlags::NEED_RESCHED);
+        }
         let expired = if level > 0 {
             curr.sched.policy() == Policy::RoundRobin
                 && curr.sched.rr_used.load(Ordering::Relaxed) >= fair::RR_SLICE
@@ -205,12 +212,13 @@ pub(crate) fn tick(cpu: &'static CpuData, now: u64) {
         }
     }
     let busy = inner.curr != inner.idle;
+    let urgent = inner.rt.highest();
     rq.lock.unlock();
     if busy {
         crate::time::process::cpu_tick(&current());
     }
     stats::update_load(now);
     if online().count() > 1 {
-        balance::at_tick(cpu);
+        balance::at_tick(cpu, urgent);
     }
 }

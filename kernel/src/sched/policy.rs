@@ -12,16 +12,13 @@ pub use super::fair::{RR_SLICE, SLICE};
 pub fn set_policy(task: &Task, policy: Policy, rt_priority: u8, nice: i32, reset_on_fork: bool) {
     wake::requeue(task, || task.sched.set_policy_fields(policy, rt_priority, nice));
     task.sched.reset_on_fork.store(reset_on_fork, Ordering::Relaxed);
+    super::futex::priority_changed(task);
 }
 
 /// Sets the nice value.
 pub fn set_nice(task: &Task, nice: i32) {
     let s = &task.sched;
-    let inherited = s.effective_rt.load(Ordering::Relaxed);
-    wake::requeue(task, || {
-        s.set_policy_fields(s.policy(), s.rt_priority(), nice);
-        s.effective_rt.store(inherited, Ordering::Relaxed);
-    });
+    wake::requeue(task, || s.set_policy_fields(s.policy(), s.rt_priority(), nice));
 }
 
 /// Whether a fork resets the child's policy.
@@ -32,9 +29,10 @@ pub fn reset_on_fork(task: &Task) -> bool {
 /// Lets `task` run at real-time priority `level` at least (priority inheritance); 0 ends it.
 pub fn inherit(task: &Task, level: u8) {
     let s = &task.sched;
-    let effective = level.max(s.rt_priority());
-    if s.effective_rt.load(Ordering::Relaxed) != effective {
-        wake::requeue(task, || s.effective_rt.store(effective, Ordering::Relaxed));
+    if s.inherited_rt.swap(level, Ordering::Relaxed) != level
+        && s.effective_rt.load(Ordering::Relaxed) != level.max(s.rt_priority())
+    {
+        wake::requeue(task, || s.update_effective());
     }
 }
 

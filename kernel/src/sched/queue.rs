@@ -83,6 +83,8 @@ const LEVELS: usize = 100;
 pub struct RtQueue {
     /// Bit `n`: list `n` has tasks.
     nonempty: u128,
+    /// It is the turn of the fair tasks (`fair::Turns`): none of these is to be chosen.
+    pub held: bool,
     heads: [(*const Task, *const Task); LEVELS],
 }
 
@@ -94,6 +96,7 @@ impl RtQueue {
     pub const fn new() -> Self {
         Self {
             nonempty: 0,
+            held: false,
             heads: [(ptr::null(), ptr::null()); LEVELS],
         }
     }
@@ -102,10 +105,10 @@ impl RtQueue {
     pub fn is_empty(&self) -> bool {
         self.nonempty == 0
     }
-    /// The highest priority queued, 0 for none.
+    /// The highest priority queued, 0 for none, or none that may run.
     #[inline(always)]
     pub fn highest(&self) -> u8 {
-        if self.nonempty == 0 {
+        if self.nonempty == 0 || self.held {
             0
         } else {
             127 - self.nonempty.leading_zeros() as u8

@@ -127,6 +127,8 @@ mod after {
 pub(super) struct Inner {
     pub fair: FairQueue,
     pub rt: RtQueue,
+    /// Keeps real-time tasks from starving all others.
+    pub turns: fair::Turns,
     pub curr: *const Task,
     pub idle: *const Task,
     /// Between choosing and `finish_switch`: who ran before.
@@ -149,6 +151,7 @@ impl RunQueue {
             inner: UnsafeCell::new(Inner {
                 fair: FairQueue::new(),
                 rt: RtQueue::new(),
+                turns: fair::Turns::new(),
                 curr: idle,
                 idle,
                 prev: ptr::null(),
@@ -173,6 +176,17 @@ impl RunQueue {
         debug_assert!(self.lock.is_locked());
         // SAFETY: the lock is held by the caller, who keeps one such borrow at a time (private to the scheduler).
         unsafe { &mut *self.inner.get() }
+    }
+
+    /// Calls `f` with the user address space the CPU has loaded, under the queue's lock.
+    pub(super) fn with_active_mm<R>(&self, f: impl FnOnce(Option<&AddressSpace>) -> R) -> R {
+        crate::sync::without_interrupts(|| {
+            self.lock.lock();
+            // SAFETY: what is loaded is alive as long as the lock keeps it loaded (see `active_mm`).
+            let result = f(unsafe { self.inner().active_mm.as_ref() });
+            self.lock.unlock();
+            result
+        })
     }
 
     /// Runnable tasks now.
@@ -303,6 +317,18 @@ impl RunQueue {
     #[inline(never)]
     fn pick_with_rt(&self, inner: &mut Inner, prev_runs: bool) -> *const Task {
         let prev = inner.curr;
+        if inner.rt.held {
+            // SAFETY: the running task is alive.
+            let task = unsafe { &*prev };
+            let level = task.sched.effective_rt.load(Ordering::Relaxed);
+            if prev_runs && level == 0 || inner.fair.least_key().is_some() {
+                if prev_runs && level > 0 {
+                    inner.rt.insert(task, level, true);
+                }
+                return self.pick_fair(inner, prev_runs && level == 0);
+            }
+            inner.rt.held = false;
+        }
         let rt = inner.rt.highest();
         if prev_runs {
             // SAFETY: the running task is alive.

@@ -88,6 +88,13 @@ fn select_cpu(task: &Task, last: usize) -> &'static CpuData {
     }
     let idle = IDLE.load(Ordering::Relaxed) & allowed.bits();
     let here = smp::cpu_id();
+    let level = task.sched.effective_rt.load(Ordering::Relaxed);
+    if level > 0
+        && idle == 0
+        && let Some(cpu) = super::balance::least_urgent(allowed, level, last)
+    {
+        return cpu;
+    }
     let n = if allowed.contains(last) && (idle & (1 << last) != 0 || idle == 0) {
         last
     } else if idle != 0 {
@@ -136,6 +143,11 @@ fn enqueue(task: &Task, cpu: &'static CpuData, arrival: Arrival) {
     s.set_state_relaxed(TaskState::RUNNING);
     check_preempt(cpu, inner, task);
     rq.lock.unlock();
+}
+
+/// Queues a runnable task that was taken from another queue on `cpu`. Interrupts off.
+pub(super) fn enqueue_moved(task: &Task, cpu: &'static CpuData) {
+    enqueue(task, cpu, Arrival::Moved { lag: 0 });
 }
 
 /// How far a key is from its queue's least, within what another queue should honour.

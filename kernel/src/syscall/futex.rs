@@ -54,11 +54,13 @@ crate::syscalls! {
         const TRYLOCK_PI: u32 = 8;
         const WAIT_BITSET: u32 = 9;
         const WAKE_BITSET: u32 = 10;
+        const WAIT_REQUEUE_PI: u32 = 11;
+        const CMP_REQUEUE_PI: u32 = 12;
         const LOCK_PI2: u32 = 13;
         let shared = op & FUTEX_PRIVATE == 0;
         let realtime = op & FUTEX_CLOCK_REALTIME != 0;
         let command = op & !(FUTEX_PRIVATE | FUTEX_CLOCK_REALTIME);
-        if realtime && !matches!(command, WAIT_BITSET | LOCK_PI2) {
+        if realtime && !matches!(command, WAIT_BITSET | WAIT_REQUEUE_PI | LOCK_PI2) {
             return Err(Errno::ENOSYS);
         }
         let timeout = UserPtr::<[Time; 2]>::new(fourth);
@@ -73,11 +75,18 @@ crate::syscalls! {
             WAIT_BITSET => wait(addr, shared, value, absolute(clock, timeout)?, third, false),
             WAKE => futex::wake_masked(addr, shared, wake_count(value), MATCH_ANY),
             WAKE_BITSET => futex::wake_masked(addr, shared, wake_count(value), third),
-            REQUEUE => futex::requeue(addr, second, shared, count(value as usize)?, count(fourth)?, None),
+            REQUEUE => futex::requeue(addr, second, (shared, shared), count(value as usize)?, count(fourth)?, None),
             CMP_REQUEUE => {
-                futex::requeue(addr, second, shared, count(value as usize)?, count(fourth)?, Some(third))
+                futex::requeue(addr, second, (shared, shared), count(value as usize)?, count(fourth)?, Some(third))
             }
             WAKE_OP => futex::wake_op(addr, second, shared, wake_count(value), wake_count(fourth as u32), third),
+            WAIT_REQUEUE_PI => {
+                let deadline = absolute(clock, timeout)?;
+                futex::wait_requeue_pi(addr, second, shared, value, deadline, MATCH_ANY).map(|()| 0)
+            }
+            CMP_REQUEUE_PI => {
+                futex::cmp_requeue_pi(addr, second, shared, count(value as usize)?, count(fourth)?, third)
+            }
             // Its timeout is CLOCK_REALTIME's without the flag.
             LOCK_PI => futex::lock_pi(addr, shared, absolute(0, timeout)?, false).map(|()| 0),
             LOCK_PI2 => futex::lock_pi(addr, shared, absolute(clock, timeout)?, false).map(|()| 0),
@@ -88,30 +97,83 @@ crate::syscalls! {
     }
 
     fn futex_waitv(list: usize, count: u32, flags: u32, timeout: UserPtr<[i64; 2]>, clock: i32) {
-        const SIZE_U32: u32 = 2;
-        const PRIVATE: u32 = 128;
-        if flags != 0 || count == 0 || count > 128 {
+        if flags != 0 || count == 0 || count > 128 || list == 0 {
             return Err(Errno::EINVAL);
         }
-        let deadline = if timeout.is_null() {
-            None
-        } else if clock == 0 || clock == 1 {
-            absolute(clock, timeout)?
-        } else {
-            return Err(Errno::EINVAL);
-        };
-        let mut specs = Vec::with_capacity(count as usize);
-        for n in 0..count as usize {
-            // value, address, flags and a reserved word.
-            let [value, addr, rest] = UserPtr::<[u64; 3]>::new(list.wrapping_add(n * 24)).read()?;
-            let (flags, reserved) = split(rest);
-            if reserved != 0 || flags & !(SIZE_U32 | PRIVATE) != 0 || flags & SIZE_U32 == 0 {
-                return Err(Errno::EINVAL);
-            }
-            specs.push(WaitSpec { addr: addr as usize, expected: value as u32, shared: flags & PRIVATE == 0 });
-        }
+        let deadline = deadline_on(clock, timeout)?;
+        let specs = read_waiters(list, count as usize)?;
         futex::wait_many(&specs, deadline)
     }
+
+    fn futex_wake(addr: usize, mask: usize, count: i32, flags: u32) {
+        let shared = shared_of(flags)?;
+        let mask = mask_of(mask)?;
+        if count <= 0 && !addr.is_multiple_of(4) {
+            return Err(Errno::EINVAL);
+        }
+        // Unlike the old call, this one may be asked for none.
+        if count == 0 { Ok(0) } else { futex::wake_masked(addr, shared, wake_count(count as u32), mask) }
+    }
+
+    fn futex_wait(addr: usize, expected: usize, mask: usize, flags: u32, timeout: UserPtr<[i64; 2]>, clock: i32) {
+        let shared = shared_of(flags)?;
+        let mask = mask_of(mask)?;
+        let expected = u32::try_from(expected).map_err(|_| Errno::EINVAL)?;
+        wait(addr, shared, expected, deadline_on(clock, timeout)?, mask, false)
+    }
+
+    fn futex_requeue(list: usize, flags: u32, wake: i32, requeue: i32) {
+        if flags != 0 || list == 0 {
+            return Err(Errno::EINVAL);
+        }
+        let [from, to] = read_waiters(list, 2)?[..] else { return Err(Errno::EINVAL) };
+        if wake < 0 || requeue < 0 {
+            return Err(Errno::EINVAL);
+        }
+        let shared = (from.shared, to.shared);
+        futex::requeue(from.addr, to.addr, shared, wake as usize, requeue as usize, Some(from.expected))
+    }
+}
+
+/// Whether a word with the flags of the newer calls is shared. Words of 32 bits are what there is.
+fn shared_of(flags: u32) -> Result<bool, Errno> {
+    const SIZE_U32: u32 = 2;
+    const SIZES: u32 = 3;
+    if flags & !(SIZES | FUTEX_PRIVATE) != 0 || flags & SIZES != SIZE_U32 {
+        return Err(Errno::EINVAL);
+    }
+    Ok(flags & FUTEX_PRIVATE == 0)
+}
+
+/// A mask, which must not be wider than the word.
+fn mask_of(mask: usize) -> Result<u32, Errno> {
+    u32::try_from(mask).ok().filter(|&m| m != 0).ok_or(Errno::EINVAL)
+}
+
+/// The deadline of a newer call: absolute, of one of two clocks.
+fn deadline_on(clock: i32, timeout: UserPtr<[i64; 2]>) -> Result<Option<u64>, Errno> {
+    if timeout.is_null() {
+        Ok(None)
+    } else if clock == 0 || clock == 1 {
+        absolute(clock, timeout)
+    } else {
+        Err(Errno::EINVAL)
+    }
+}
+
+/// An array of `struct futex_waitv`.
+fn read_waiters(list: usize, count: usize) -> Result<Vec<WaitSpec>, Errno> {
+    let mut specs = Vec::with_capacity(count);
+    for n in 0..count {
+        // Value, address, flags and a reserved word.
+        let [value, addr, rest] = UserPtr::<[u64; 3]>::new(list.wrapping_add(n * 24)).read()?;
+        let (flags, reserved) = split(rest);
+        if reserved != 0 {
+            return Err(Errno::EINVAL);
+        }
+        specs.push(WaitSpec { addr: addr as usize, expected: value as u32, shared: shared_of(flags)? });
+    }
+    Ok(specs)
 }
 
 /// Two consecutive 32-bit words read as one 64-bit word.

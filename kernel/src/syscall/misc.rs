@@ -255,24 +255,7 @@ crate::syscalls! {
 
     fn reboot(magic1: u32, magic2: u32, command: u32) { do_reboot(magic1, magic2, command) }
 
-    fn membarrier(command: u32, flags: u32) {
-        const QUERY: u32 = 0;
-        const SUPPORTED: u32 = 1 | 2 | 4 | 8 | 16 | 32 | 64;
-        if flags != 0 { return Err(Errno::EINVAL); }
-        match command {
-            QUERY => Ok(SUPPORTED as usize),
-            c if c.count_ones() == 1 && c & SUPPORTED != 0 => {
-                // Registrations need nothing; each barrier is a cross-CPU call.
-                if c & (1 | 2 | 8 | 32) != 0 {
-                    crate::sched::on_each_cpu(crate::sched::online(), &|| {
-                        core::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst);
-                    });
-                }
-                Ok(0)
-            }
-            _ => Err(Errno::EINVAL),
-        }
-    }
+    fn membarrier(command: u32, flags: u32, cpu: i32) { crate::sched::membarrier::membarrier(command, flags, cpu) }
 
     fn vhangup() {
         if !current().creds().capable(cap::SYS_TTY_CONFIG) { return Err(Errno::EPERM); }

@@ -62,12 +62,13 @@ pub fn exit_thread(status: i32) -> ! {
 }
 
 /// What must happen before the thread's memory goes: robust futexes, the id word, a waiting `vfork`ing parent.
-/// Also what exec does with the old program's memory.
-pub(super) fn release_memory_words(task: &Arc<Task>) {
+/// Also what exec does with the old program's memory; `last`: the thread ends.
+pub(super) fn release_memory_words(task: &Arc<Task>, last: bool) {
     let robust = task.robust_list.swap(0, Ordering::Relaxed);
     if robust != 0 {
         futex::exit_robust_list(robust);
     }
+    futex::release_waiters(task, last);
     let word = task.clear_child_tid.swap(0, Ordering::Relaxed);
     if word != 0 {
         // A wild pointer harms only its owner.
@@ -87,7 +88,7 @@ pub(super) fn release_vfork_parent(task: &Task) {
 fn release_mm(task: &Arc<Task>) {
     if let Some(mm) = task.mm() {
         task.rseq.forget();
-        release_memory_words(task);
+        release_memory_words(task, true);
         let peak = mm.usage().peak_rss as u64;
         let mut dead = task.process.dead_threads.lock();
         dead.max_rss = dead.max_rss.max(peak);

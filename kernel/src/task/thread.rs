@@ -105,6 +105,8 @@ pub struct Task {
     pub set_child_tid: AtomicUsize,
     /// `set_robust_list`'s head.
     pub robust_list: AtomicUsize,
+    /// Who waits for its priority-inheriting locks.
+    pub pi: crate::sched::futex::PiOwner,
     /// What its `vfork`ing parent waits for.
     pub(super) vfork: SpinLock<Option<Arc<super::fork::VforkDone>>>,
     /// The signal its process's parent gets when it, the leader, ends (0: none).
@@ -187,6 +189,7 @@ impl Task {
             clear_child_tid: AtomicUsize::new(0),
             set_child_tid: AtomicUsize::new(0),
             robust_list: AtomicUsize::new(0),
+            pi: crate::sched::futex::PiOwner::new(),
             vfork: SpinLock::new(None),
             exit_signal: AtomicI32::new(new.exit_signal),
             exit_code: AtomicI32::new(0),

@@ -4,13 +4,17 @@
 //! entry lies on the waiter's stack. The word is looked at under the bucket's lock, where a page fault may not sleep: if the page is not
 //! there, the lock is let go, the page is brought in, and everything starts again.
 //!
-//! `pi` holds priority-inheriting locks, `robust` what happens to the locks of a dying thread.
+//! `pi` holds priority-inheriting locks, `owner` the lists behind them, `requeue` what moves waiters from one word to another, `robust` what happens to the locks of a dying thread.
 
+mod owner;
 mod pi;
+mod requeue;
 mod robust;
 mod table;
 
+pub use owner::{PiOwner, priority_changed, release_waiters};
 pub use pi::{lock_pi, unlock_pi};
+pub use requeue::{cmp_requeue_pi, requeue, wait_requeue_pi};
 pub use robust::exit_robust_list;
 
 use super::{TaskState, current, schedule};
@@ -103,7 +107,7 @@ pub fn wait(addr: usize, shared: bool, expected: u32, deadline: Option<u64>, mas
             Ok(key) => key,
             Err(e) => break Err(e),
         };
-        let entry = Entry::new(&me, key, mask, false);
+        let entry = Entry::new(&me, key, mask);
         let bucket = bucket_of(&key);
         match queue_if(bucket, &entry, addr, expected) {
             Ok(true) => {}
@@ -177,7 +181,7 @@ pub fn wait_many(specs: &[WaitSpec], deadline: Option<u64>) -> SysResult {
         let mut failed = None;
         for spec in specs {
             let step = key_of(spec.addr, spec.shared).and_then(|key| {
-                let entry = Box::new(Entry::new(&me, key, MATCH_ANY, false));
+                let entry = Box::new(Entry::new(&me, key, MATCH_ANY));
                 match queue_if(bucket_of(&key), &entry, spec.addr, spec.expected) {
                     Ok(true) => {
                         entries.push(entry);
@@ -243,7 +247,7 @@ pub fn wake_masked(addr: usize, shared: bool, count: usize, mask: u32) -> SysRes
         return Ok(0);
     }
     let mut list = bucket.lock();
-    if list.has_pi(&key) {
+    if list.has_special(&key) {
         return Err(Errno::EINVAL);
     }
     Ok(list.wake(&key, count, mask))
@@ -252,40 +256,6 @@ pub fn wake_masked(addr: usize, shared: bool, count: usize, mask: u32) -> SysRes
 /// Wakes up to `count` plain waiters of the word at `addr`; for the kernel itself (thread end).
 pub fn wake(addr: usize, count: usize, shared: bool) {
     let _ = wake_masked(addr, shared, count, MATCH_ANY);
-}
-
-/// `FUTEX_[CMP_]REQUEUE`: wakes up to `wake` waiters of `from` and moves up to `requeue` others to `to`, if the word at `from` is `expected`.
-pub fn requeue(
-    from: usize,
-    to: usize,
-    shared: bool,
-    wake: usize,
-    requeue: usize,
-    expected: Option<u32>,
-) -> SysResult {
-    loop {
-        let from_key = key_of(from, shared)?;
-        let to_key = key_of(to, shared)?;
-        let (bucket_from, bucket_to) = (bucket_of(&from_key), bucket_of(&to_key));
-        let (mut a, mut b) = lock_two(bucket_from, bucket_to);
-        if let Some(expected) = expected {
-            match peek(from) {
-                None => {
-                    drop((a, b));
-                    fault_in(from, false)?;
-                    continue;
-                }
-                Some(value) if value != expected => return Err(Errno::EAGAIN),
-                Some(_) => {}
-            }
-        }
-        let woken = a.wake(&from_key, wake, MATCH_ANY);
-        let moved = match &mut b {
-            Some(b) => a.move_to(&from_key, b, &to_key, requeue, bucket_from, bucket_to),
-            None => a.rename(&from_key, &to_key, requeue),
-        };
-        return Ok(woken + moved);
-    }
 }
 
 /// `FUTEX_WAKE_OP`: changes the word at `second` as `op` says, wakes up to `wake` waiters of `first`, and up to `wake_second` of `second` if the
@@ -314,6 +284,9 @@ pub fn wake_op(
         let first_key = key_of(first, shared)?;
         let second_key = key_of(second, shared)?;
         let (mut a, mut b) = lock_two(bucket_of(&first_key), bucket_of(&second_key));
+        if a.has_special(&first_key) || b.as_mut().unwrap_or(&mut a).has_special(&second_key) {
+            return Err(Errno::EINVAL);
+        }
         let old = loop {
             let Some(old) = peek(second) else { break None };
             let new = match operation {

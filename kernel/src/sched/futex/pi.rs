@@ -1,118 +1,192 @@
 //! Priority-inheriting locks: `FUTEX_LOCK_PI`, `FUTEX_TRYLOCK_PI`, `FUTEX_UNLOCK_PI`.
 //!
-//! The word holds the owner's thread identifier. A contender sets the waiters bit, lends the owner its priority and sleeps; the owner's
-//! unlock (in the kernel, because of that bit) hands the lock to the most urgent waiter by writing its identifier. The owner runs
-//! at the highest priority of its waiters; when it gives a lock away it goes back to its own.
+//! The word holds the owner's thread identifier. A contender sets the waiters bit, joins the owner's list (`owner`), which lends the owner its
+//! priority, and sleeps; the owner's unlock (in the kernel, because of that bit) hands the lock to the most urgent waiter by writing
+//! its identifier. When an owner dies without having said which locks it holds, its waiters look again and take over.
 
-use super::table::{Entry, List, bucket_of};
+use super::owner::{attach, detach, propagate, waits_no_more};
+use super::table::{Bucket, Entry, List, PiWait, bucket_of};
 use super::{Key, MATCH_ANY, OWNER_DIED, TID_MASK, WAITERS, exchange, fault_in, key_of, peek};
 use crate::sched::{TaskState, current, policy, schedule, sleep_timer};
+use crate::task::Task;
 use crate::time::now_ns;
+use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 use limen_linux_abi::Errno;
 
-/// Takes the lock at `addr`. `EDEADLK`: it is ours already; `ESRCH`: the word names no thread; `EAGAIN` (`only_try`): taken;
-/// `ETIMEDOUT`; `ERESTARTNOINTR` on a signal.
+/// Takes the lock at `addr`. `EDEADLK`: it is ours already, or its owner waits for us; `ESRCH`: the word names no thread; `EPERM`: it
+/// names one of the kernel's; `EAGAIN` (`only_try`): taken; `ETIMEDOUT`; `ERESTARTNOINTR` on a signal.
 pub fn lock_pi(addr: usize, shared: bool, deadline: Option<u64>, only_try: bool) -> Result<(), Errno> {
     let me = current();
-    let tid = me.tid() as u32;
     let timer = deadline.map(|at| {
         let timer = sleep_timer(&me);
         timer.arm(at);
         timer
     });
-    let result = 'again: loop {
-        let key = match key_of(addr, shared) {
-            Ok(key) => key,
-            Err(e) => break Err(e),
-        };
-        let bucket = bucket_of(&key);
-        let entry = Entry::new(&me, key, MATCH_ANY, true);
-        bucket.announce();
-        let mut list = bucket.lock();
-        let step = take_or_mark(&mut list, &key, addr, tid, only_try);
-        let owner = match step {
-            Ok(Step::Taken) => {
-                drop(list);
-                bucket.retract();
-                break Ok(());
-            }
-            Ok(Step::OwnedBy(owner)) => owner,
-            Ok(Step::NotThere) => {
-                drop(list);
-                bucket.retract();
-                match fault_in(addr, true) {
-                    Ok(()) => continue 'again,
-                    Err(e) => break Err(e),
-                }
-            }
-            Err(e) => {
-                drop(list);
-                bucket.retract();
-                break Err(e);
-            }
-        };
-        let Some(owner) = crate::task::find_task(owner as i32) else {
-            drop(list);
-            bucket.retract();
-            break Err(Errno::ESRCH);
-        };
-        me.sched.set_state(TaskState::INTERRUPTIBLE);
-        list.push(&entry, bucket);
-        lend(&owner, &mut list, &key);
-        drop(list);
-        while entry.is_queued() {
-            if deadline.is_some_and(|at| now_ns() >= at) || me.signal_pending() {
-                break;
-            }
-            schedule();
-            // Under the lock: a waker finds the entry queued and the state set, or neither.
-            let list = bucket.lock();
-            if entry.is_queued() {
-                me.sched.set_state(TaskState::INTERRUPTIBLE);
-            }
-            drop(list);
-        }
-        me.sched.set_state(TaskState::RUNNING);
-        let still_waiting = entry.unqueue();
-        if entry.granted.load(Ordering::Acquire) {
-            break Ok(());
-        }
-        if !still_waiting {
-            // Woken without the lock: its owner died. Look again.
-            continue;
-        }
-        lend(&owner, &mut bucket.lock(), &key);
-        if deadline.is_some_and(|at| now_ns() >= at) {
-            break Err(Errno::ETIMEDOUT);
-        }
-        if me.signal_pending() {
-            break Err(Errno::ERESTARTNOINTR);
-        }
-    };
+    let result = lock_until(addr, shared, deadline, only_try, None);
     if let Some(timer) = timer {
         timer.cancel();
     }
     result
 }
 
-enum Step {
+/// The same with the timer set already. `orphan_of`: the lock's owner, of this identifier, is known to have died.
+pub(super) fn lock_until(
+    addr: usize,
+    shared: bool,
+    deadline: Option<u64>,
+    only_try: bool,
+    mut orphan_of: Option<u32>,
+) -> Result<(), Errno> {
+    let me = current();
+    let tid = me.tid() as u32;
+    let mut ended = None;
+    loop {
+        let key = key_of(addr, shared)?;
+        let bucket = bucket_of(&key);
+        let wait = PiWait::new(key, true);
+        let entry = Entry::with_pi(&me, key, MATCH_ANY, &wait);
+        bucket.announce();
+        let mut list = bucket.lock();
+        let give_up = |list| {
+            drop::<crate::sync::SpinGuard<'_, List>>(list);
+            bucket.retract();
+        };
+        let owner = match take_or_mark(&mut list, &key, addr, tid, orphan_of, only_try) {
+            Ok(Step::OwnedBy(owner)) => owner,
+            Ok(Step::Taken) => {
+                give_up(list);
+                return Ok(());
+            }
+            Ok(Step::NotThere) => {
+                give_up(list);
+                fault_in(addr, true)?;
+                continue;
+            }
+            Err(e) => {
+                give_up(list);
+                return Err(e);
+            }
+        };
+        let owner = match find_owner(owner) {
+            Ok(owner) => owner,
+            Err(e) => {
+                give_up(list);
+                return Err(e);
+            }
+        };
+        if !attach(&entry, &owner) {
+            // It has just ended. If the word was its and stays so, nobody will ever unlock it.
+            give_up(list);
+            if ended.replace(owner.tid()) == Some(owner.tid()) {
+                return Err(Errno::ESRCH);
+            }
+            continue;
+        }
+        me.sched.set_state(TaskState::INTERRUPTIBLE);
+        list.push(&entry, bucket);
+        drop(list);
+        let deadlock = propagate(&owner, Some(&me));
+        if !deadlock {
+            sleep(&entry, deadline);
+        }
+        match leave(&entry, &wait) {
+            Left::Granted => return Ok(()),
+            Left::LetGo(by) => {
+                orphan_of = by;
+                continue;
+            }
+            Left::Waiting => {}
+        }
+        if deadlock {
+            return Err(Errno::EDEADLK);
+        }
+        if deadline.is_some_and(|at| now_ns() >= at) {
+            return Err(Errno::ETIMEDOUT);
+        }
+        if me.signal_pending() {
+            return Err(Errno::ERESTARTNOINTR);
+        }
+    }
+}
+
+/// The thread of an identifier in a lock word.
+pub(super) fn find_owner(tid: u32) -> Result<Arc<Task>, Errno> {
+    let owner = crate::task::find_task(tid as i32).ok_or(Errno::ESRCH)?;
+    if owner.is_kernel_thread() {
+        return Err(Errno::EPERM);
+    }
+    Ok(owner)
+}
+
+/// Sleeps until `entry` is let go, a signal comes or the deadline passes. The state was set when the entry was queued.
+pub(super) fn sleep(entry: &Entry, deadline: Option<u64>) {
+    let me = current();
+    while entry.is_queued() {
+        if deadline.is_some_and(|at| now_ns() >= at) || me.signal_pending() {
+            break;
+        }
+        schedule();
+        entry.sleep_again(&me);
+    }
+    me.sched.set_state(TaskState::RUNNING);
+}
+
+/// How a waiter left the queue.
+pub(super) enum Left {
+    /// The lock was handed to it.
+    Granted,
+    /// It was let go to look again; the lock's owner, of that identifier, died.
+    LetGo(Option<u32>),
+    /// It still waited.
+    Waiting,
+}
+
+/// Takes `entry`, whose thread is the running one, out of every list, and lets those it waited for have their own priority again.
+pub(super) fn leave(entry: &Entry, wait: &PiWait) -> Left {
+    let me = current();
+    me.sched.set_state(TaskState::RUNNING);
+    let waiting = entry.unqueue();
+    if let Some(owner) = waits_no_more(&me) {
+        propagate(&owner, None);
+    }
+    if wait.granted.load(Ordering::Acquire) {
+        Left::Granted
+    } else if waiting {
+        Left::Waiting
+    } else {
+        Left::LetGo(Some(wait.orphan_of.get()).filter(|&tid| tid != 0))
+    }
+}
+
+/// What became of the word.
+pub(super) enum Step {
     Taken,
     OwnedBy(u32),
     /// The page is not there.
     NotThere,
 }
 
-/// Takes a free lock, or sets the waiters bit of a taken one.
-fn take_or_mark(list: &mut List, key: &Key, addr: usize, tid: u32, only_try: bool) -> Result<Step, Errno> {
+/// Takes a free lock for `tid`, or sets the waiters bit of a taken one. Under the bucket's lock. One whose owner is `orphan_of` is as good as free.
+pub(super) fn take_or_mark(
+    list: &mut List,
+    key: &Key,
+    addr: usize,
+    tid: u32,
+    orphan_of: Option<u32>,
+    only_try: bool,
+) -> Result<Step, Errno> {
     loop {
         let Some(word) = peek(addr) else {
             return Ok(Step::NotThere);
         };
         let owner = word & TID_MASK;
-        let new = if owner == 0 {
+        let orphaned = owner != 0 && orphan_of == Some(owner);
+        let free = owner == 0 || orphaned;
+        let new = if free {
             let waiters = if list.has_pi(key) { WAITERS } else { 0 };
-            tid | word & OWNER_DIED | waiters
+            let died = if orphaned { OWNER_DIED } else { word & OWNER_DIED };
+            tid | died | waiters
         } else if owner == tid {
             return Err(Errno::EDEADLK);
         } else if only_try {
@@ -123,27 +197,11 @@ fn take_or_mark(list: &mut List, key: &Key, addr: usize, tid: u32, only_try: boo
         match exchange(addr, word, new) {
             None => return Ok(Step::NotThere),
             Some(found) if found == word => {
-                return Ok(if owner == 0 {
-                    Step::Taken
-                } else {
-                    Step::OwnedBy(owner)
-                });
+                return Ok(if free { Step::Taken } else { Step::OwnedBy(owner) });
             }
             Some(_) => {}
         }
     }
-}
-
-/// Lends `owner` the highest priority among the waiters of `key`.
-fn lend(owner: &crate::task::Task, list: &mut List, key: &Key) {
-    let mut level = 0;
-    list.for_each(key, |_, entry| {
-        if entry.pi {
-            level = level.max(policy::effective_priority(&entry.task()));
-        }
-        true
-    });
-    policy::inherit(owner, level);
 }
 
 /// Gives the lock at `addr` up, to the most urgent waiter if there is one. `EPERM`: it is not ours.
@@ -152,7 +210,7 @@ pub fn unlock_pi(addr: usize, shared: bool) -> Result<(), Errno> {
     let tid = me.tid() as u32;
     loop {
         let key = key_of(addr, shared)?;
-        let bucket = bucket_of(&key);
+        let bucket: &Bucket = bucket_of(&key);
         let mut list = bucket.lock();
         let Some(word) = peek(addr) else {
             drop(list);
@@ -162,52 +220,55 @@ pub fn unlock_pi(addr: usize, shared: bool) -> Result<(), Errno> {
         if word & TID_MASK != tid {
             return Err(Errno::EPERM);
         }
-        let mut best: Option<(u8, u32)> = None;
+        let mut best: Option<(u8, Arc<Task>)> = None;
         let mut waiting = 0;
         list.for_each(&key, |_, entry| {
-            if entry.pi {
-                let task = entry.task();
-                let level = policy::effective_priority(&task);
+            if entry.waits_pi().is_some() {
+                let level = policy::effective_priority(&entry.task());
                 waiting += 1;
-                if best.is_none_or(|(b, _)| level > b) {
-                    best = Some((level, task.tid() as u32));
+                if best.as_ref().is_none_or(|(b, _)| level > *b) {
+                    best = Some((level, (*entry.task()).clone()));
                 }
             }
             true
         });
-        let new = match best {
-            Some((_, next)) => next | if waiting > 1 { WAITERS } else { 0 },
+        let new = match &best {
+            Some((_, next)) => next.tid() as u32 | if waiting > 1 { WAITERS } else { 0 },
             None => 0,
         };
         match exchange(addr, word, new) {
             None => {
                 drop(list);
+                drop(best);
                 fault_in(addr, true)?;
                 continue;
             }
             Some(found) if found != word => continue,
             Some(_) => {}
         }
-        if let Some((_, next)) = best {
-            let mut owner = None;
-            list.for_each(&key, |list, entry| {
-                let mine = entry.pi && entry.task().tid() as u32 == next;
-                if mine {
-                    owner = Some((*entry.task()).clone());
-                    entry.granted.store(true, Ordering::Release);
-                    list.release(entry);
-                }
-                !mine
-            });
-            if let Some(owner) = &owner {
-                lend(owner, &mut list, &key);
+        let Some((_, next)) = best else {
+            return Ok(());
+        };
+        // The others first: they wait for the new owner from now on, which cannot have ended while it is in this queue.
+        list.for_each(&key, |_, entry| {
+            if entry.waits_pi().is_some() && !Arc::ptr_eq(&entry.task(), &next) {
+                detach(entry);
+                attach(entry, &next);
             }
-            drop(list);
-            drop(owner);
-        } else {
-            drop(list);
-        }
-        policy::inherit(&me, 0);
+            true
+        });
+        list.for_each(&key, |list, entry| {
+            let chosen = entry.waits_pi().is_some() && Arc::ptr_eq(&entry.task(), &next);
+            if chosen {
+                detach(entry);
+                drop(waits_no_more(&next));
+                list.grant(entry);
+            }
+            !chosen
+        });
+        drop(list);
+        propagate(&next, None);
+        propagate(&me, None);
         return Ok(());
     }
 }

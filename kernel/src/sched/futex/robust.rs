@@ -1,7 +1,6 @@
 //! Robust futexes: the locks a dying thread holds are marked and their next waiter woken.
 
-use super::table::bucket_of;
-use super::{MATCH_ANY, OWNER_DIED, TID_MASK, WAITERS, exchange, fault_in, key_of, peek, wake};
+use super::{OWNER_DIED, TID_MASK, WAITERS, exchange, fault_in, key_of, peek, wake};
 use crate::mm::user::UserPtr;
 use crate::sched::current;
 use limen_linux_abi::Errno;
@@ -28,7 +27,7 @@ fn walk(head: usize) -> Result<(), Errno> {
         }
         // The next one first: once woken, another thread may free this one.
         let next = read(entry & !1);
-        if entry != pending {
+        if entry & !1 != pending & !1 {
             orphan((entry & !1).wrapping_add(offset), entry & 1 != 0, false)?;
         }
         entry = next?;
@@ -41,7 +40,7 @@ fn walk(head: usize) -> Result<(), Errno> {
 
 /// Marks the lock word at `addr` if the running thread owns it.
 fn orphan(addr: usize, pi: bool, pending: bool) -> Result<(), Errno> {
-    let key = key_of(addr, true)?;
+    key_of(addr, true)?;
     let tid = current().tid() as u32;
     loop {
         let Some(word) = peek(addr) else {
@@ -59,13 +58,8 @@ fn orphan(addr: usize, pi: bool, pending: bool) -> Result<(), Errno> {
         match exchange(addr, word, word & WAITERS | OWNER_DIED) {
             None => fault_in(addr, true)?,
             Some(found) if found == word => {
-                if pi {
-                    // Let all of them look again: the first takes it.
-                    let private = key_of(addr, false)?;
-                    for key in [key, private] {
-                        bucket_of(&key).lock().wake(&key, usize::MAX, MATCH_ANY);
-                    }
-                } else if word & WAITERS != 0 {
+                // The waiters of a priority-inheriting one are let go with the rest of the thread's (`release_waiters`).
+                if !pi && word & WAITERS != 0 {
                     wake_all_keys(addr);
                 }
                 return Ok(());

@@ -1,7 +1,7 @@
 //! The hash table of waiters.
 
 use super::Key;
-use crate::sched::{TaskState, online, wake_task};
+use crate::sched::{TaskState, online, policy, wake_task};
 use crate::sync::{Lazy, SpinGuard, SpinLock};
 use crate::task::Task;
 use alloc::boxed::Box;
@@ -20,25 +20,88 @@ pub(super) struct Entry {
     bucket: AtomicPtr<Bucket>,
     key: Cell<Key>,
     mask: u32,
+    /// The thread's real-time priority when it was queued: the more urgent come first.
+    level: u8,
     task: *const Task,
-    /// Waits for a priority-inheriting lock.
-    pub pi: bool,
-    /// That lock was handed to it.
+    /// What it has beyond a plain waiter, null for one.
+    pi: *const PiWait,
+}
+
+/// What belongs to the entry of a thread that waits for a priority-inheriting lock, or may be moved to one.
+pub(super) struct PiWait {
+    /// It waits for such a lock; before, it waits to be moved to one. Changes once, under the lock of the bucket it is in.
+    pub waits: Cell<bool>,
+    /// The lock it may be moved to.
+    pub target: Key,
+    /// Whose list it is in, null for nobody's; this and the links are `owner`'s.
+    pub owner: Cell<*const Task>,
+    pub next: Cell<*const Entry>,
+    pub prev: Cell<*const Entry>,
+    /// The lock was handed to it.
     pub granted: AtomicBool,
+    /// It was let go because the owner, of this identifier, died; else 0.
+    pub orphan_of: Cell<u32>,
+}
+
+impl PiWait {
+    /// Of a thread that waits for the lock of key `target`, or (not `waits`) to be moved to it.
+    pub fn new(target: Key, waits: bool) -> Self {
+        Self {
+            waits: Cell::new(waits),
+            target,
+            owner: Cell::new(ptr::null()),
+            next: Cell::new(ptr::null()),
+            prev: Cell::new(ptr::null()),
+            granted: AtomicBool::new(false),
+            orphan_of: Cell::new(0),
+        }
+    }
 }
 
 impl Entry {
     /// For the running thread.
-    pub fn new(task: &Arc<Task>, key: Key, mask: u32, pi: bool) -> Self {
+    pub fn new(task: &Arc<Task>, key: Key, mask: u32) -> Self {
+        Self::with_pi(task, key, mask, ptr::null())
+    }
+    /// For the running thread, which waits for a priority-inheriting lock or may be moved to one; `pi` lives as long as the entry.
+    pub fn with_pi(task: &Arc<Task>, key: Key, mask: u32, pi: *const PiWait) -> Self {
         Self {
             next: Cell::new(ptr::null()),
             prev: Cell::new(ptr::null()),
             bucket: AtomicPtr::new(ptr::null_mut()),
             key: Cell::new(key),
             mask,
+            level: policy::effective_priority(task),
             task: Arc::as_ptr(task),
             pi,
-            granted: AtomicBool::new(false),
+        }
+    }
+    /// What it has beyond a plain waiter.
+    pub fn pi(&self) -> Option<&PiWait> {
+        // SAFETY: whoever makes such an entry keeps both on its stack until the entry is in no list any more.
+        unsafe { self.pi.as_ref() }
+    }
+    /// The same if it waits for a priority-inheriting lock.
+    pub fn waits_pi(&self) -> Option<&PiWait> {
+        self.pi().filter(|pi| pi.waits.get())
+    }
+    /// What it waits for. Under the bucket's lock; of one that waits for a priority-inheriting lock it does not change.
+    pub fn key(&self) -> Key {
+        self.key.get()
+    }
+    /// Makes the thread, the running one, a sleeper again if nobody has let the entry go: as one step for whoever does.
+    pub fn sleep_again(&self, me: &Task) {
+        loop {
+            let bucket = self.bucket.load(Ordering::Acquire);
+            // SAFETY: buckets are never freed.
+            let Some(b) = (unsafe { bucket.as_ref() }) else {
+                return;
+            };
+            let _list = b.lock();
+            if self.bucket.load(Ordering::Relaxed) == bucket {
+                me.sched.set_state(TaskState::INTERRUPTIBLE);
+                return;
+            }
         }
     }
     /// Whether nobody has woken it yet.
@@ -56,6 +119,7 @@ impl Entry {
             let mut list = b.lock();
             // It may have been moved to another bucket, or woken, before we had the lock.
             if self.bucket.load(Ordering::Relaxed) == bucket {
+                super::owner::detach(self);
                 list.unlink(self);
                 self.bucket.store(ptr::null_mut(), Ordering::Relaxed);
                 drop(list);
@@ -71,7 +135,7 @@ impl Entry {
     }
 }
 
-/// The waiters of one bucket, oldest first.
+/// The waiters of one bucket: the most urgent first, among equals the oldest.
 pub(super) struct List {
     head: *const Entry,
     tail: *const Entry,
@@ -124,14 +188,28 @@ impl Bucket {
 impl List {
     /// Queues `entry` (announced before).
     pub fn push(&mut self, entry: &Entry, bucket: &'static Bucket) {
-        entry.next.set(ptr::null());
-        entry.prev.set(self.tail);
-        // SAFETY: queued entries are alive.
-        match unsafe { self.tail.as_ref() } {
-            Some(tail) => tail.next.set(entry),
-            None => self.head = entry,
+        let mut before = self.tail;
+        if entry.level > 0 {
+            // SAFETY: queued entries are alive.
+            while let Some(other) = unsafe { before.as_ref() }
+                && other.level < entry.level
+            {
+                before = other.prev.get();
+            }
         }
-        self.tail = entry;
+        entry.prev.set(before);
+        // SAFETY: as above.
+        unsafe {
+            let after = match before.as_ref() {
+                Some(before) => before.next.replace(entry),
+                None => core::mem::replace(&mut self.head, entry),
+            };
+            entry.next.set(after);
+            match after.as_ref() {
+                Some(after) => after.prev.set(entry),
+                None => self.tail = entry,
+            }
+        }
         entry
             .bucket
             .store(ptr::from_ref(bucket).cast_mut(), Ordering::Relaxed);
@@ -164,10 +242,38 @@ impl List {
     pub fn has_pi(&mut self, key: &Key) -> bool {
         let mut found = false;
         self.for_each(key, |_, e| {
-            found |= e.pi;
+            found |= e.waits_pi().is_some();
             !found
         });
         found
+    }
+    /// Whether somebody at `key` is not a plain waiter.
+    pub fn has_special(&mut self, key: &Key) -> bool {
+        let mut found = false;
+        self.for_each(key, |_, e| {
+            found |= e.pi().is_some();
+            !found
+        });
+        found
+    }
+    /// Hands the lock the entry waits for to its thread, and lets the entry go.
+    pub fn grant(&mut self, entry: &Entry) {
+        if let Some(pi) = entry.pi() {
+            pi.granted.store(true, Ordering::Release);
+        }
+        self.release(entry);
+    }
+    /// The entry's thread now waits for a lock of key `to`, in the list of `other` if that is another one.
+    pub fn move_one(&mut self, entry: &Entry, to: &Key, other: Option<&mut Self>, bucket: &'static Bucket) {
+        let old = entry.bucket.load(Ordering::Relaxed);
+        self.unlink(entry);
+        entry.key.set(*to);
+        bucket.announce();
+        other.unwrap_or(self).push(entry, bucket);
+        // SAFETY: buckets are never freed.
+        if let Some(old) = unsafe { old.as_ref() } {
+            old.retract();
+        }
     }
     /// Wakes the entry's thread and lets the entry go: it must not be touched afterwards.
     pub fn release(&mut self, entry: &Entry) {

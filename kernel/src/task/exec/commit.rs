@@ -40,7 +40,7 @@ pub(super) fn commit(frame: &mut Frame, program: Program, image: Image) -> Resul
     drop(actions);
 
     // From here on there is no way back.
-    exit::release_memory_words(&task);
+    exit::release_memory_words(&task, false);
     task.rseq.forget();
     if let Some(files) = files {
         drop(task.replace_files(Some(files)));

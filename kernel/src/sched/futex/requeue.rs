@@ -1,0 +1,230 @@
+//! Moving waiters from one word to another: `FUTEX_REQUEUE`, `FUTEX_CMP_REQUEUE`, and the pair `FUTEX_WAIT_REQUEUE_PI` and `FUTEX_CMP_REQUEUE_PI`,
+//! with which a condition variable hands its waiters to a priority-inheriting lock.
+
+use super::owner::{attach, propagate};
+use super::pi::{Left, Step, find_owner, leave, lock_until, sleep, take_or_mark};
+use super::table::{Entry, PiWait, bucket_of, lock_two};
+use super::{MATCH_ANY, WAITERS, exchange, fault_in, key_of, peek, queue_if};
+use crate::sched::{current, sleep_timer};
+use crate::syscall::SysResult;
+use crate::task::Task;
+use crate::time::now_ns;
+use alloc::sync::Arc;
+use limen_linux_abi::Errno;
+
+/// `FUTEX_[CMP_]REQUEUE`: wakes up to `wake` waiters of `from` and moves up to `requeue` others to `to`, if the word at `from`
+/// is `expected`. `shared`: each of the two.
+pub fn requeue(
+    from: usize,
+    to: usize,
+    shared: (bool, bool),
+    wake: usize,
+    requeue: usize,
+    expected: Option<u32>,
+) -> SysResult {
+    loop {
+        let from_key = key_of(from, shared.0)?;
+        let to_key = key_of(to, shared.1)?;
+        let (bucket_from, bucket_to) = (bucket_of(&from_key), bucket_of(&to_key));
+        let (mut a, mut b) = lock_two(bucket_from, bucket_to);
+        if let Some(expected) = expected {
+            match peek(from) {
+                None => {
+                    drop((a, b));
+                    fault_in(from, false)?;
+                    continue;
+                }
+                Some(value) if value != expected => return Err(Errno::EAGAIN),
+                Some(_) => {}
+            }
+        }
+        if a.has_special(&from_key) {
+            return Err(Errno::EINVAL);
+        }
+        let woken = a.wake(&from_key, wake, MATCH_ANY);
+        let moved = match &mut b {
+            Some(b) => a.move_to(&from_key, b, &to_key, requeue, bucket_from, bucket_to),
+            None => a.rename(&from_key, &to_key, requeue),
+        };
+        return Ok(woken + moved);
+    }
+}
+
+/// `FUTEX_WAIT_REQUEUE_PI`: sleeps while the word at `addr` is `expected` until [`cmp_requeue_pi`] moves it to the lock at `to`, and returns as
+/// that lock's owner. `EAGAIN`: the word was something else, or a signal came after it was moved; `ERESTARTNOINTR`: a signal came before.
+pub fn wait_requeue_pi(
+    addr: usize,
+    to: usize,
+    shared: bool,
+    expected: u32,
+    deadline: Option<u64>,
+    mask: u32,
+) -> Result<(), Errno> {
+    if addr == to || mask == 0 {
+        return Err(Errno::EINVAL);
+    }
+    let me = current();
+    let timer = deadline.map(|at| {
+        let timer = sleep_timer(&me);
+        timer.arm(at);
+        timer
+    });
+    let result = wait_until_moved(addr, to, shared, expected, deadline, mask);
+    if let Some(timer) = timer {
+        timer.cancel();
+    }
+    result
+}
+
+fn wait_until_moved(
+    addr: usize,
+    to: usize,
+    shared: bool,
+    expected: u32,
+    deadline: Option<u64>,
+    mask: u32,
+) -> Result<(), Errno> {
+    let me = current();
+    let wait;
+    let entry = loop {
+        let key = key_of(addr, shared)?;
+        let target = key_of(to, shared)?;
+        if key == target {
+            return Err(Errno::EINVAL);
+        }
+        let this = PiWait::new(target, false);
+        // Only looks: an entry must stay where it is once queued.
+        match peek(addr) {
+            Some(value) if value != expected => return Err(Errno::EAGAIN),
+            Some(_) => {
+                wait = this;
+                break Entry::with_pi(&me, key, mask, &wait);
+            }
+            None => fault_in(addr, false)?,
+        }
+    };
+    loop {
+        match queue_if(bucket_of(&entry.key()), &entry, addr, expected) {
+            Ok(true) => break,
+            Ok(false) => return Err(Errno::EAGAIN),
+            Err(()) => fault_in(addr, false)?,
+        }
+    }
+    sleep(&entry, deadline);
+    match leave(&entry, &wait) {
+        Left::Granted => Ok(()),
+        // The lock's owner died after we were moved: the lock may be ours for the taking.
+        Left::LetGo(orphan_of) => lock_until(to, shared, deadline, false, orphan_of),
+        Left::Waiting if deadline.is_some_and(|at| now_ns() >= at) => Err(Errno::ETIMEDOUT),
+        Left::Waiting if wait.waits.get() => Err(Errno::EAGAIN),
+        Left::Waiting => Err(Errno::ERESTARTNOINTR),
+    }
+}
+
+/// `FUTEX_CMP_REQUEUE_PI`: gives the lock at `to` to the most urgent waiter of `from` if it is free, and moves up to `requeue` others to it. How
+/// many it was in all. `EAGAIN`: the word at `from` is not `expected`; `EINVAL`: a waiter does not wait for this.
+pub fn cmp_requeue_pi(
+    from: usize,
+    to: usize,
+    shared: bool,
+    wake: usize,
+    requeue: usize,
+    expected: u32,
+) -> SysResult {
+    if wake != 1 || from == to {
+        return Err(Errno::EINVAL);
+    }
+    loop {
+        let from_key = key_of(from, shared)?;
+        let to_key = key_of(to, shared)?;
+        if from_key == to_key {
+            return Err(Errno::EINVAL);
+        }
+        let target = bucket_of(&to_key);
+        let (mut a, mut b) = lock_two(bucket_of(&from_key), target);
+        match peek(from) {
+            None => {
+                drop((a, b));
+                fault_in(from, false)?;
+                continue;
+            }
+            Some(value) if value != expected => return Err(Errno::EAGAIN),
+            Some(_) => {}
+        }
+        // The list is in the order of urgency.
+        let mut first: Option<Arc<Task>> = None;
+        let mut fits = true;
+        a.for_each(&from_key, |_, entry| {
+            fits = entry
+                .pi()
+                .is_some_and(|pi| !pi.waits.get() && pi.target == to_key);
+            first = Some((*entry.task()).clone());
+            false
+        });
+        let Some(first) = first else { return Ok(0) };
+        if !fits {
+            return Err(Errno::EINVAL);
+        }
+        let list = b.as_deref_mut().unwrap_or(&mut a);
+        let step = take_or_mark(list, &to_key, to, first.tid() as u32, None, false)?;
+        let (owner, mut done) = match step {
+            Step::NotThere => {
+                drop((a, b));
+                fault_in(to, true)?;
+                continue;
+            }
+            Step::OwnedBy(owner) => (find_owner(owner)?, 0),
+            Step::Taken => (first, 1),
+        };
+        // The new owner, if it is one, is let go last: until then it cannot have ended.
+        let taken = done == 1;
+        let mut moved = 0;
+        let mut failed = None;
+        a.for_each(&from_key, |list, entry| {
+            if taken && Arc::ptr_eq(&entry.task(), &owner) {
+                return true;
+            }
+            if moved >= requeue + usize::from(!taken) {
+                return false;
+            }
+            let Some(pi) = entry.pi().filter(|pi| !pi.waits.get() && pi.target == to_key) else {
+                failed = Some(Errno::EINVAL);
+                return false;
+            };
+            if !attach(entry, &owner) {
+                failed = Some(Errno::ESRCH);
+                return false;
+            }
+            list.move_one(entry, &to_key, b.as_deref_mut(), target);
+            pi.waits.set(true);
+            moved += 1;
+            true
+        });
+        if taken {
+            if moved > 0 {
+                mark_waiters(to);
+            }
+            a.for_each(&from_key, |list, entry| {
+                let chosen = Arc::ptr_eq(&entry.task(), &owner);
+                if chosen {
+                    list.grant(entry);
+                }
+                !chosen
+            });
+        }
+        drop((a, b));
+        done += moved;
+        propagate(&owner, None);
+        return match failed {
+            Some(e) if done == 0 => Err(e),
+            _ => Ok(done),
+        };
+    }
+}
+
+/// Sets the waiters bit of the lock word at `addr`, which was just written.
+fn mark_waiters(addr: usize) {
+    while let Some(word) = peek(addr)
+        && exchange(addr, word, word | WAITERS) != Some(word)
+    {}
+}
