@@ -10,6 +10,7 @@ use super::run::{self, online};
 use super::{CpuSet, current, on_each_cpu};
 use crate::mm::AddressSpace;
 use crate::syscall::SysResult;
+use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU32, Ordering, fence};
 use limen_linux_abi::Errno;
 
@@ -58,7 +59,7 @@ pub fn membarrier(cmd: u32, flags: u32, cpu: i32) -> SysResult {
     if flags != 0 && (cmd != command::RSEQ || flags != FLAG_CPU) {
         return Err(Errno::EINVAL);
     }
-    let mm = crate::mm::current_space().ok_or(Errno::EINVAL)?;
+    let mm = current().mm().ok_or(Errno::EINVAL)?;
     match cmd {
         command::QUERY => return Ok(command::ALL as usize),
         command::GET_REGISTRATIONS => return Ok(mm.membarrier.get() as usize),
@@ -85,8 +86,8 @@ pub fn membarrier(cmd: u32, flags: u32, cpu: i32) -> SysResult {
 }
 
 /// The barriers among the threads of `mm`; only on CPU `only`, if given.
-fn private(mm: &AddressSpace, cmd: u32, only: Option<i32>) -> Result<(), Errno> {
-    let running = || cpus_running(|other| core::ptr::eq(other, mm));
+fn private(mm: &Arc<AddressSpace>, cmd: u32, only: Option<i32>) -> Result<(), Errno> {
+    let running = || cpus_running(|other| core::ptr::eq(other, &raw const **mm));
     let cpus = match only {
         None => running(),
         Some(n) => {
@@ -100,14 +101,9 @@ fn private(mm: &AddressSpace, cmd: u32, only: Option<i32>) -> Result<(), Errno> 
     };
     match cmd {
         command::RSEQ => {
-            // The caller is in no critical section: those make no system calls.
-            let caller = current().tid();
-            barrier(cpus, &|| {
-                fence(Ordering::SeqCst);
-                if current().tid() != caller {
-                    rseq_hit();
-                }
-            });
+            fence(Ordering::SeqCst);
+            crate::rseq::abort_sections(cpus, mm);
+            fence(Ordering::SeqCst);
         }
         command::SYNC_CORE => barrier(cpus, &|| {
             fence(Ordering::SeqCst);
@@ -117,9 +113,6 @@ fn private(mm: &AddressSpace, cmd: u32, only: Option<i32>) -> Result<(), Errno> 
     }
     Ok(())
 }
-
-/// The running thread's critical section, if it was interrupted in one, is to be aborted.
-fn rseq_hit() {}
 
 fn fence_here() {
     fence(Ordering::SeqCst);

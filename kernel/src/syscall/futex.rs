@@ -171,7 +171,11 @@ fn read_waiters(list: usize, count: usize) -> Result<Vec<WaitSpec>, Errno> {
         if reserved != 0 {
             return Err(Errno::EINVAL);
         }
-        specs.push(WaitSpec { addr: addr as usize, expected: value as u32, shared: shared_of(flags)? });
+        specs.push(WaitSpec {
+            addr: addr as usize,
+            expected: value as u32,
+            shared: shared_of(flags)?,
+        });
     }
     Ok(specs)
 }

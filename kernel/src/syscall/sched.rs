@@ -46,7 +46,10 @@ fn set_scheduler(task: &Task, new: Option<u32>, priority: i32, nice: Option<i32>
     if new_policy.is_realtime() != (priority != 0) || !(0..=99).contains(&priority) {
         return Err(Errno::EINVAL);
     }
-    let nice = nice.unwrap_or(task.sched.nice());
+    // The other policies keep what was set for these two.
+    let nice = nice
+        .filter(|_| matches!(new_policy, Policy::Normal | Policy::Batch))
+        .unwrap_or(task.sched.nice());
     if !current().creds().capable(cap::SYS_NICE) {
         if !may_change(task) {
             return Err(Errno::EPERM);

@@ -46,10 +46,40 @@ pub fn program_in(arch: Arch, folder: &str, name: &str) -> Result<PathBuf> {
     )
 }
 
+/// The same with the dynamic C library.
+pub fn dynamic(arch: Arch, name: &str) -> Result<PathBuf> {
+    let dir = tree::root().join("programs").join(name);
+    let source = [dir.join(format!("{name}.c"))];
+    build(
+        arch,
+        &format!("{name}-dynamic"),
+        &source,
+        &["-pthread", "-s"],
+        &[dir],
+    )
+}
+
+/// The same with musl, for this host's own architecture.
+pub fn musl(arch: Arch, name: &str, fixed: bool) -> Result<PathBuf> {
+    let dir = tree::root().join("programs").join(name);
+    let source = [dir.join(format!("{name}.c"))];
+    let (to, flags): (_, &[&str]) = if fixed {
+        (format!("{name}-musl"), &["-pthread", "-s", "-static"])
+    } else {
+        (format!("{name}-musl-dynamic"), &["-pthread", "-s"])
+    };
+    build_with("musl-gcc", arch, &to, &source, flags, &[dir])
+}
+
 /// A static program of one C file from elsewhere.
 pub fn foreign(arch: Arch, name: &str, source: &Path) -> Result<PathBuf> {
     let source = [source.to_owned()];
     compile(arch, name, &source, &[], &source)
+}
+
+/// A static program of several C files from elsewhere, with more flags.
+pub fn foreign_parts(arch: Arch, name: &str, sources: &[PathBuf], flags: &[&str]) -> Result<PathBuf> {
+    compile(arch, name, sources, flags, sources)
 }
 
 /// The programs of `programs/bench`.
@@ -111,15 +141,25 @@ fn compile(arch: Arch, name: &str, sources: &[PathBuf], flags: &[&str], of: &[Pa
 }
 
 fn build(arch: Arch, name: &str, sources: &[PathBuf], flags: &[&str], of: &[PathBuf]) -> Result<PathBuf> {
+    build_with(&arch.compiler().0, arch, name, sources, flags, of)
+}
+
+fn build_with(
+    compiler: &str,
+    arch: Arch,
+    name: &str,
+    sources: &[PathBuf],
+    flags: &[&str],
+    of: &[PathBuf],
+) -> Result<PathBuf> {
     let made = tree::cache(&format!("programs/{arch}"))?.join(name);
     if tree::fresh(&made, of) {
         return Ok(made);
     }
-    let (compiler, needs) = arch.compiler();
-    packages::ensure_tool(&compiler, needs)?;
+    packages::ensure_tool(compiler, arch.compiler().1)?;
     eprintln!("limen: building programs/{name} for {arch}");
     let new = made.with_extension(format!("new-{}", std::process::id()));
-    let output = Command::new(&compiler)
+    let output = Command::new(compiler)
         .args(["-std=gnu11", "-O2", "-g0", "-Wall", "-Wextra"])
         .args(["-Wl,--build-id=none", "-Wl,-z,noexecstack", "-o"])
         .arg(&new)

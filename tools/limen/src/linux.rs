@@ -226,10 +226,7 @@ pub fn source_file(arch: Arch, path: &str) -> Result<PathBuf> {
     if made.is_file() {
         return Ok(made);
     }
-    let package = packages::dependency(arch, arch::DEBIAN, "linux-source", "linux-source-")?;
-    let dir = packages::fetch(arch, &package)?;
-    let archive = dir.join("usr/src").join(format!("{package}.tar.xz"));
-    packages::ensure_tool("xz", &["xz-utils"])?;
+    let (package, archive) = source_archive(arch)?;
     let output = Command::new("tar")
         .arg("-xJOf")
         .arg(&archive)
@@ -245,6 +242,47 @@ pub fn source_file(arch: Arch, path: &str) -> Result<PathBuf> {
     }
     std::fs::write(&made, &output.stdout)?;
     Ok(made)
+}
+
+/// The name of Debian's package of Linux's source, and the archive in it.
+fn source_archive(arch: Arch) -> Result<(String, PathBuf)> {
+    let package = packages::dependency(arch, arch::DEBIAN, "linux-source", "linux-source-")?;
+    let dir = packages::fetch(arch, &package)?;
+    let archive = dir.join("usr/src").join(format!("{package}.tar.xz"));
+    packages::ensure_tool("xz", &["xz-utils"])?;
+    Ok((package, archive))
+}
+
+/// Linux's own tests (`tools/testing/selftests`), of them the folders `folders` and the headers they share, as Debian 12 has them. Unpacked
+/// once for each `name`.
+pub fn selftests(arch: Arch, name: &str, folders: &[&str]) -> Result<PathBuf> {
+    const INSIDE: &str = "tools/testing/selftests";
+    static ONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    let _one = ONE.lock();
+    let place = tree::cache("linux-source")?;
+    let made = place.join(name);
+    if made.is_dir() {
+        return Ok(made.join(INSIDE));
+    }
+    let (package, archive) = source_archive(arch)?;
+    let work = place.join(format!(".{name}-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&work);
+    std::fs::create_dir_all(&work)?;
+    let done = Command::new("tar")
+        .arg("-xJf")
+        .arg(&archive)
+        .arg("-C")
+        .arg(&work)
+        .args(["--strip-components=1", "--wildcards"])
+        .arg(format!("{package}/{INSIDE}/kselftest*.h"))
+        .args(folders.iter().map(|f| format!("{package}/{INSIDE}/{f}/*")))
+        .status()
+        .context("cannot start tar")?;
+    if !done.success() {
+        bail!("{} could not be unpacked", archive.display());
+    }
+    std::fs::rename(&work, &made).with_context(|| format!("cannot make {}", made.display()))?;
+    Ok(made.join(INSIDE))
 }
 
 /// A devicetree that comes with Debian's current image: for machines that QEMU makes none for.

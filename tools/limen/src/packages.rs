@@ -104,19 +104,74 @@ pub fn fetch(arch: Arch, package: &str) -> Result<PathBuf> {
         .map(|e| e.path())
         .find(|p| p.extension().is_some_and(|x| x == "deb"))
         .with_context(|| format!("apt-get fetched no {package}"))?;
-    let done = Command::new("dpkg-deb")
-        .arg("-x")
-        .arg(&deb)
-        .arg(work.join("root"))
-        .status();
-    if !done.context("cannot start dpkg-deb")?.success() {
-        bail!("dpkg-deb could not unpack {}", deb.display());
+    unpack(&deb, &work.join("root"))?;
+    if std::fs::rename(work.join("root"), &made).is_err() && !made.is_dir() {
+        bail!("cannot make {}", made.display());
+    }
+    let _ = std::fs::remove_dir_all(&work);
+    Ok(made)
+}
+
+/// A root directory with `package` for `arch` and everything it needs to run, as Debian's mirror has them today. Made once; documentation
+/// is left out.
+pub fn tree_with(arch: Arch, package: &str) -> Result<PathBuf> {
+    let place = tree::cache(&format!("packages/{}", arch.debian()))?;
+    let made = place.join(format!("{package}.tree"));
+    if made.is_dir() {
+        return Ok(made);
+    }
+    let _alone = alone()?;
+    if made.is_dir() {
+        return Ok(made); // another run was quicker
+    }
+    eprintln!("limen: fetching {package} and what it needs for {arch}");
+    let work = place.join(format!(".{package}.tree-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&work);
+    std::fs::create_dir_all(work.join("root"))?;
+    let fetch = |apt: &Apt| -> Result<()> {
+        // With nothing installed, what would be installed is all that is needed: 'URI' name_version_arch.deb size sum.
+        let list = [
+            "-qq",
+            "-y",
+            "--no-install-recommends",
+            "--print-uris",
+            "install",
+            package,
+        ];
+        let text = apt.run("apt-get", &list, &work)?;
+        let names: Vec<&str> = text
+            .lines()
+            .filter_map(|line| line.split_whitespace().nth(1)?.split('_').next())
+            .collect();
+        apt.run("apt-get", &[&["-qq", "download"], &names[..]].concat(), &work)?;
+        Ok(())
+    };
+    if fetch(&Apt::new(arch)?).is_err() {
+        // The mirror may have newer versions than our list knows.
+        std::fs::remove_file(tree::cache(&format!("apt/{}", arch.debian()))?.join("updated"))?;
+        fetch(&Apt::new(arch)?).with_context(|| format!("cannot fetch {package}; is the network there?"))?;
+    }
+    for file in std::fs::read_dir(&work)?.flatten().map(|e| e.path()) {
+        if file.extension().is_some_and(|x| x == "deb") {
+            unpack(&file, &work.join("root"))?;
+        }
+    }
+    for needless in ["usr/share/doc", "usr/share/man", "usr/share/locale"] {
+        let _ = std::fs::remove_dir_all(work.join("root").join(needless));
     }
     if std::fs::rename(work.join("root"), &made).is_err() && !made.is_dir() {
         bail!("cannot make {}", made.display());
     }
     let _ = std::fs::remove_dir_all(&work);
     Ok(made)
+}
+
+fn unpack(deb: &Path, root: &Path) -> Result<()> {
+    let done = Command::new("dpkg-deb").arg("-x").arg(deb).arg(root).status();
+    if !done.context("cannot start dpkg-deb")?.success() {
+        bail!("dpkg-deb could not unpack {}", deb.display());
+    }
+    Ok(())
 }
 
 /// The name of a package that `package` of `suite` depends on and that starts with `prefix`.

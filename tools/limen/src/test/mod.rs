@@ -13,6 +13,7 @@ mod lines;
 mod memory;
 mod programs;
 mod selftests;
+mod stress;
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -113,6 +114,7 @@ fn steps() -> Vec<Step> {
         steps.extend(programs::steps(arch));
         steps.extend(memory::steps(arch));
         steps.extend(selftests::steps(arch));
+        steps.extend(stress::steps(arch));
         steps.extend(boots::more_steps(arch));
         steps.extend(bench::steps(arch));
     }

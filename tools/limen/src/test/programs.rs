@@ -1,6 +1,7 @@
 //! The hostile program (`programs/hostile`): every system call number with random and boundary arguments, as root and as
 //! an ordinary user, on two processors. The kernel must not panic or hang, and a shell must still work afterwards. And the program
-//! that looks whether system calls keep registers (`programs/registers`), the storm of faults beside it, and the one that asks for what differs between ABIs (`programs/abi`).
+//! that looks whether system calls keep registers (`programs/registers`), the storm of faults beside it, the one with threads
+//! (`programs/threads`), and the one that asks for what differs between ABIs (`programs/abi`).
 
 use anyhow::bail;
 
@@ -98,11 +99,39 @@ pub fn steps(arch: Arch) -> Vec<Step> {
         }
         Ok(Verdict::Passed(said.join("; ")))
     });
+    let threads = Step::on(arch, "threads", move |context| threads(context, arch));
     let boot = format!("boot-{arch}");
     vec![
+        threads.after(&boot),
         registers.after(&boot),
         abi.after(&boot),
         storm.after(&boot),
         hostile.after(&boot).long(),
     ]
+}
+
+/// What programs with threads rely on (`programs/threads`), on four processors: with the C library of Debian, static, and with musl
+/// where this host has it, static and dynamic.
+fn threads(context: &super::Context, arch: Arch) -> anyhow::Result<Verdict> {
+    let mut programs = vec![("glibc", agent::program(arch, "threads")?)];
+    if Arch::host() == Some(arch) {
+        crate::packages::ensure_tool("musl-gcc", &["musl-tools"])?;
+        programs.push(("musl", agent::musl(arch, "threads", true)?));
+        programs.push(("dynamic musl", agent::musl(arch, "threads", false)?));
+        programs.push(("dynamic glibc", agent::dynamic(arch, "threads")?));
+    }
+    let mut said = Vec::new();
+    for (library, program) in programs {
+        let ran = Guest::new(context, arch)
+            .smp(4)
+            .program(&[&program.to_string_lossy()])
+            .run_well()?;
+        let text = ran.text();
+        let last = text.lines().last().unwrap_or_default();
+        if !last.ends_with(" well") {
+            bail!("with {library} it said something else\n{}", ran.everything());
+        }
+        said.push(format!("{library}: {last}"));
+    }
+    Ok(Verdict::Passed(said.join("; ")))
 }

@@ -1,0 +1,86 @@
+//! Debian's `stress-ng`, dynamic and unmodified, on four processors: each stressor for a moment, four of it at a time, with its own checks;
+//! once more with lock validation.
+
+use anyhow::{Result, bail};
+
+use super::boots::LOCKDEP_KERNEL;
+use super::guest::Guest;
+use super::{Context, Step, Verdict};
+use crate::arch::Arch;
+use crate::{packages, tree};
+
+/// The stressors, and what some are told: `vm` would take all memory. What later versions call `sched` is `schedpolicy` in Debian's.
+const STRESSORS: [(&str, &str); 19] = [
+    ("cpu", ""),
+    ("fork", ""),
+    ("clone", ""),
+    ("futex", ""),
+    ("mutex", ""),
+    ("pthread", "pthread-max 64\n"),
+    ("rseq", ""),
+    ("schedpolicy", ""),
+    ("affinity", ""),
+    ("sigrt", ""),
+    ("sigsuspend", ""),
+    ("switch", ""),
+    ("yield", ""),
+    ("membarrier", ""),
+    ("mmap", "mmap-bytes 32m\n"),
+    ("vm", "vm-bytes 64m\n"),
+    ("pipe", ""),
+    ("poll", ""),
+    ("timer", ""),
+];
+
+/// The steps of one architecture.
+pub fn steps(arch: Arch) -> Vec<Step> {
+    if !matches!(arch, Arch::X86_64 | Arch::Arm64) {
+        return Vec::new();
+    }
+    let plain = Step::on(arch, "stress-ng", move |context| stress(context, arch, &[]));
+    let lockdep = Step::on(arch, "stress-ng-lockdep", move |context| {
+        if context.kernel.is_some() {
+            return Ok(Verdict::Skipped("only for Limen".into()));
+        }
+        stress(context, arch, &LOCKDEP_KERNEL)
+    });
+    let boot = format!("boot-{arch}");
+    vec![plain.after(&boot).long(), lockdep.after(&boot).long()]
+}
+
+fn stress(context: &Context, arch: Arch, options: &[&str]) -> Result<Verdict> {
+    let root = packages::tree_with(arch, "stress-ng")?;
+    let job = tree::cache("test")?.join("stress-ng.job");
+    let mut text = "run sequential\ntimeout 1s\nverify\n".to_owned();
+    for (name, more) in STRESSORS {
+        text += &format!("{name} 4\n{more}");
+    }
+    let new = job.with_extension(format!("new-{}-{arch}-{}", std::process::id(), options.len()));
+    std::fs::write(&new, text)?;
+    std::fs::rename(&new, &job)?;
+    let guest = Guest::new(context, arch)
+        .smp(4)
+        .timeout(400)
+        .option("--mem=1G")
+        .option(format!("--root={}", root.display()))
+        .option(format!("--add={}:/job", job.display()));
+    let ran = options
+        .iter()
+        .fold(guest, |g, o| g.option(*o))
+        .program(&["/usr/bin/stress-ng", "--job", "/job"])
+        .run()?;
+    let said = format!("{}{}", ran.text(), String::from_utf8_lossy(&ran.stderr));
+    let bad = said
+        .lines()
+        .find(|l| l.contains("skipped") || l.contains(" fail: ") || l.contains("unsuccessful"));
+    if ran.status != 0 || !said.contains("successful run completed") || bad.is_some() {
+        bail!(
+            "status {}: {}\n{}",
+            ran.status,
+            bad.unwrap_or("it did not end well"),
+            ran.everything()
+        );
+    }
+    ran.clean_log()?;
+    Ok(Verdict::Passed(format!("{} stressors", STRESSORS.len())))
+}
