@@ -107,7 +107,8 @@ pub(super) extern "C" fn primary(initrd_or_tree: usize, initrd_size: usize, firm
         .all_nodes()
         .filter(|node| devicetree::is_type(node, "cpu"))
         .count();
-    let pids = pid::wanted(cpus.min(crate::sync::MAX_CPUS));
+    let size = memory.as_slice().iter().map(|range| range.size).sum();
+    let pids = pid::wanted(cpus.min(crate::sync::MAX_CPUS), size);
     let roots = place(
         (pids * pid::ROOT_SIZE) as u64,
         memory.as_slice(),

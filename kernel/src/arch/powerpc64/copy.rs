@@ -2,9 +2,11 @@
 //! which may fault (`uaccess`).
 //!
 //! The window to user memory is the authority mask (`AMR`): key 0, which all pages have, forbids the kernel user pages but inside these. An
-//! instruction that may fault is listed with the place to go on at in the section `__ex_table`.
+//! instruction that may fault lies in a range that is listed with the place to go on at in the section `__ex_table`.
 
+use super::switch::FpState;
 use core::arch::global_asm;
+use core::mem::offset_of;
 
 /// `AMR` with the window shut: neither loads nor stores.
 pub const AMR_SHUT: usize = 3 << 62;
@@ -22,120 +24,114 @@ global_asm!(
     mtspr   29, 12
     isync
     .endm
-    // The next instruction may fault and then continues at \to.
-    .macro may_fault to
+    // The instructions from \from to \until may fault and then continue at \to.
+    .macro may_fault from, until, to
     .pushsection __ex_table, "a"
     .balign 4
-    .long   9996f - .
-    .long   \to - .
+    .long   \from - ., \until - ., \to - .
     .popsection
-9996:
     .endm
-    .macro user_fault to
-    may_fault \to
+    .macro four op, base, at
+    \op     6, \at(\base)
+    \op     7, \at + 8(\base)
+    \op     8, \at + 16(\base)
+    \op     9, \at + 24(\base)
     .endm
-    .macro kernel_fault to
-    .endm
-    .macro nothing
-    .endm
-    .macro remember_start
-    mr      12, 3
-    .endm
-    .macro return_left
-    li      3, 0
-    .endm
-    .macro return_start
-    mr      3, 12
-    .endm
-
-    // r3: to, r4: from, r5: length; returns what is left, or for memcpy r3. \load and \store say which side may fault.
-    .macro copy name, load, store, before, after, result
+    .macro function name
     .text
     .balign 16
     .globl  \name
     .type   \name, %function
 \name:
+    .endm
+
+    // r3: to, r4: from, r5: length; returns what is left, or for the kernel alone r3. r10 is the way from one to the other, r11 the end.
+    .macro copy name, user
+    function \name
+    subf    10, 3, 4
+    .if \user
     add     11, 3, 5
-    \before
-    srdi.   0, 5, 5
-    beq     2f
+    user_open
+    .else
+    mr      12, 3
+    .endif
+    srdi.   0, 5, 6
+    mtocrf  2, 5
+    mtocrf  1, 5
+    beq     3f
     mtctr   0
-1:  \load\()_fault 8f
-    ld      6, 0(4)
-    \load\()_fault 8f
-    ld      7, 8(4)
-    \load\()_fault 8f
-    ld      8, 16(4)
-    \load\()_fault 8f
-    ld      9, 24(4)
-    addi    4, 4, 32
-    \store\()_fault 7f
-    std     6, 0(3)
-    \store\()_fault 7f
-    std     7, 8(3)
-    \store\()_fault 7f
-    std     8, 16(3)
-    \store\()_fault 7f
-    std     9, 24(3)
-    addi    3, 3, 32
-    bdnz    1b
-2:  andi.   0, 5, 24
-    beq     4f
-    srdi    0, 0, 3
-    mtctr   0
-3:  \load\()_fault 8f
-    ld      6, 0(4)
-    \store\()_fault 8f
-    std     6, 0(3)
-    addi    4, 4, 8
+    addi    4, 4, -8
+    addi    3, 3, -8
+2:  four    ld, 4, 8
+    four    std, 3, 8
+    ld      6, 40(4)
+    ld      7, 48(4)
+    ld      8, 56(4)
+    ldu     9, 64(4)
+    std     6, 40(3)
+    std     7, 48(3)
+    std     8, 56(3)
+    stdu    9, 64(3)
+    bdnz    2b
     addi    3, 3, 8
-    bdnz    3b
-4:  andi.   0, 5, 4
-    beq     5f
-    \load\()_fault 8f
-    lwz     6, 0(4)
-    \store\()_fault 8f
+3:  bf      26, 4f
+    add     4, 3, 10
+    four    ld, 4, 0
+    four    std, 3, 0
+    addi    3, 3, 32
+4:  bf      27, 5f
+    add     4, 3, 10
+    ld      6, 0(4)
+    ld      7, 8(4)
+    std     6, 0(3)
+    std     7, 8(3)
+    addi    3, 3, 16
+5:  bf      28, 6f
+    ldx     6, 3, 10
+    std     6, 0(3)
+    addi    3, 3, 8
+6:  bf      29, 7f
+    lwzx    6, 3, 10
     stw     6, 0(3)
-    addi    4, 4, 4
     addi    3, 3, 4
-5:  andi.   0, 5, 3
-    beq     6f
-    mtctr   0
-51: \load\()_fault 9f
-    lbz     6, 0(4)
-    \store\()_fault 9f
+7:  bf      30, 8f
+    lhzx    6, 3, 10
+    sth     6, 0(3)
+    addi    3, 3, 2
+8:  bf      31, 9f
+    lbzx    6, 3, 10
     stb     6, 0(3)
-    addi    4, 4, 1
-    addi    3, 3, 1
-    bdnz    51b
-6:  \after
-    \result
+9:  .if \user
+    user_close
+    li      3, 0
     blr
     // A wide access failed: go on byte by byte up to the very byte.
-7:  addi    4, 4, -32
-8:  cmpld   3, 11
-    bge     6b
-    \load\()_fault 9f
-    lbz     6, 0(4)
-    \store\()_fault 9f
+1:  addi    3, 3, 8
+10: lbzx    6, 3, 10
     stb     6, 0(3)
-    addi    4, 4, 1
     addi    3, 3, 1
-    b       8b
-9:  user_close
+    cmpld   3, 11
+    blt     10b
+    b       9b
+11: user_close
     subf    3, 3, 11
     blr
+    may_fault 2b, 3b, 1b
+    may_fault 3b, 9b, 10b
+    may_fault 10b, 11b, 11b
+    .else
+    mr      3, 12
+    blr
+    .endif
     .size   \name, . - \name
     .endm
 
-    copy    copy_from_user_asm, user, kernel, user_open, user_close, return_left
-    copy    copy_to_user_asm, kernel, user, user_open, user_close, return_left
-    copy    memcpy, kernel, kernel, remember_start, nothing, return_start
+    copy    copy_from_user_asm, 1
+    copy    copy_to_user_asm, 1
+    copy    memcpy, 0
 
     // Only if the target begins inside the source must the copy go backwards.
-    .globl  memmove
-    .type   memmove, %function
-memmove:
+    function memmove
     subf    6, 4, 3
     cmpld   6, 5
     bge     memcpy
@@ -157,9 +153,7 @@ memmove:
     .size   memmove, . - memmove
 
     // r3: to, r4: byte, r5: length.
-    .globl  memset
-    .type   memset, %function
-memset:
+    function memset
     mr      6, 3
     rlwimi  4, 4, 8, 16, 23
     rlwimi  4, 4, 16, 0, 15
@@ -190,118 +184,173 @@ memset:
     .size   memset, . - memset
 
     // r3: to, r4: length; returns what is left.
-    .globl  clear_user_asm
-    .type   clear_user_asm, %function
-clear_user_asm:
+    function clear_user_asm
     add     11, 3, 4
     li      6, 0
     user_open
     srdi.   0, 4, 3
     beq     2f
     mtctr   0
-1:  may_fault 2f
-    std     6, 0(3)
+1:  std     6, 0(3)
     addi    3, 3, 8
     bdnz    1b
 2:  cmpld   3, 11
     bge     3f
-    may_fault 3f
-    stb     6, 0(3)
+4:  stb     6, 0(3)
     addi    3, 3, 1
     b       2b
 3:  user_close
     subf    3, 3, 11
     blr
+    may_fault 1b, 2b, 2b
+    may_fault 4b, 3b, 3b
     .size   clear_user_asm, . - clear_user_asm
 
-    // r3: to, r4: from, r5: most bytes; returns the length, most if no NUL, or -1.
-    .globl  copy_string_asm
-    .type   copy_string_asm, %function
-copy_string_asm:
+    // r3: to, r4: from, r5: most bytes; returns the length, most if no NUL, or -1. Words first; the one with the NUL, or not there, byte by byte.
+    function copy_string_asm
     li      7, 0
+    li      10, 0
+    addi    8, 5, -8
     user_open
-1:  cmpld   7, 5
-    bge     2f
-    may_fault 3f
+1:  cmpd    7, 8
+    bgt     2f
+    ldx     6, 4, 7
+    cmpb    9, 6, 10
+    cmpdi   9, 0
+    bne     2f
+    stdx    6, 3, 7
+    addi    7, 7, 8
+    b       1b
+2:  cmpld   7, 5
+    bge     4f
     lbzx    6, 4, 7
     stbx    6, 3, 7
     cmpwi   6, 0
-    beq     2f
+    beq     4f
     addi    7, 7, 1
-    b       1b
-2:  user_close
+    b       2b
+3:  li      7, -1
+4:  user_close
     mr      3, 7
     blr
-3:  user_close
-    li      3, -1
-    blr
+    may_fault 1b, 2b, 2b
+    may_fault 2b, 3b, 3b
     .size   copy_string_asm, . - copy_string_asm
 
     // r3: address; returns the word, or -1.
-    .globl  load_u32_asm
-    .type   load_u32_asm, %function
-load_u32_asm:
+    function load_u32_asm
     user_open
-    may_fault 1f
-    lwz     3, 0(3)
+1:  lwz     3, 0(3)
     lwsync
-    user_close
+2:  user_close
     blr
-1:  user_close
-    li      3, -1
-    blr
+3:  li      3, -1
+    b       2b
+    may_fault 1b, 2b, 3b
     .size   load_u32_asm, . - load_u32_asm
 
     // r3: address, r4: expected, r5: new; returns the word found, or -1.
-    .globl  cmpxchg_u32_asm
-    .type   cmpxchg_u32_asm, %function
-cmpxchg_u32_asm:
+    function cmpxchg_u32_asm
     sync
     user_open
-1:  may_fault 3f
-    lwarx   6, 0, 3
+1:  lwarx   6, 0, 3
     cmplw   6, 4
     bne     2f
-    may_fault 3f
     stwcx.  5, 0, 3
     bne     1b
 2:  sync
     user_close
     mr      3, 6
     blr
-3:  user_close
-    li      3, -1
-    blr
+3:  li      6, -1
+    b       2b
+    may_fault 1b, 2b, 3b
     .size   cmpxchg_u32_asm, . - cmpxchg_u32_asm
 
     // r3: struct rseq, r4, r5: identifiers as they shall be, r6: three words for identifiers and rseq_cs found; returns 0, or 1 after a fault.
-    .globl  exchange_rseq_asm
-    .type   exchange_rseq_asm, %function
-exchange_rseq_asm:
+    function exchange_rseq_asm
     user_open
-    may_fault 3f
-    ld      7, 0(3)
-    may_fault 3f
+1:  ld      7, 0(3)
     ld      8, 8(3)
-    may_fault 3f
     ld      9, 20(3)
     cmpld   7, 4
-    bne     1f
+    bne     2f
     cmpld   9, 5
-    beq     2f
-1:  may_fault 3f
-    std     4, 0(3)
-    may_fault 3f
+    beq     3f
+2:  std     4, 0(3)
     std     5, 20(3)
-2:  user_close
+3:  user_close
     std     7, 0(6)
     std     9, 8(6)
     std     8, 16(6)
     li      3, 0
     blr
-3:  user_close
+4:  user_close
     li      3, 1
     blr
+    may_fault 1b, 3b, 4b
     .size   exchange_rseq_asm, . - exchange_rseq_asm
-    "#
+
+    // Floating-point and vector registers between `switch::FpState` (r3) and the two places in a signal frame: floating point (r4), where they lie
+    // apart from the other halves, which follow the vectors (r5). Returns 0, or -1.
+    function store_math_asm
+    user_open
+1:  .set    n, 0
+    .rept 32
+    ld      6, 16 * n + 8(3)
+    ld      7, 16 * n(3)
+    std     6, 8 * n(4)
+    std     7, 544 + 8 * n(5)
+    .set    n, n + 1
+    .endr
+    .rept 33
+    ld      6, 16 * n(3)
+    ld      7, 16 * n + 8(3)
+    std     6, 16 * n - 512(5)
+    std     7, 16 * n - 504(5)
+    .set    n, n + 1
+    .endr
+    ld      6, {fpscr}(3)
+    ld      7, {vrsave}(3)
+    std     6, 256(4)
+    std     7, 528(5)
+2:  li      3, 0
+3:  user_close
+    blr
+4:  li      3, -1
+    b       3b
+    may_fault 1b, 2b, 4b
+    .size   store_math_asm, . - store_math_asm
+
+    function load_math_asm
+    user_open
+1:  .set    n, 0
+    .rept 32
+    ld      6, 8 * n(4)
+    ld      7, 544 + 8 * n(5)
+    std     6, 16 * n + 8(3)
+    std     7, 16 * n(3)
+    .set    n, n + 1
+    .endr
+    .rept 33
+    ld      6, 16 * n - 512(5)
+    ld      7, 16 * n - 504(5)
+    std     6, 16 * n(3)
+    std     7, 16 * n + 8(3)
+    .set    n, n + 1
+    .endr
+    ld      6, 256(4)
+    lwz     7, 528(5)
+    std     6, {fpscr}(3)
+    std     7, {vrsave}(3)
+2:  li      3, 0
+3:  user_close
+    blr
+4:  li      3, -1
+    b       3b
+    may_fault 1b, 2b, 4b
+    .size   load_math_asm, . - load_math_asm
+    "#,
+    fpscr = const offset_of!(FpState, fpscr),
+    vrsave = const offset_of!(FpState, vrsave),
 );

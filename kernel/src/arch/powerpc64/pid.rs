@@ -1,8 +1,8 @@
 //! Process identifiers: the number under which the processor finds an address space's tree, through the process table, and tags its translations.
 //!
 //! The processor's root tables are 64 KiB, far more than an address space needs, so they belong to identifiers, not to address spaces: there are as many
-//! as CPUs can use at a time and some more, made at boot. An address space has a root of one page; its entries are copied to the processor's root
-//! when a fault misses them there ([`sync_root`]). They only ever come, never go, until the address space is gone.
+//! as CPUs can use at a time and some more, in proportion to memory, made at boot. An address space has a root of one page; its entries are copied to
+//! the processor's root when a fault misses them there ([`sync_root`]). They only ever come, never go, until the address space is gone.
 //!
 //! Identifiers are handed out in order. When they run out a new *generation* begins: every CPU's current identifier stays with the address space
 //! that has it, all others become free. An address space whose identifier is of an older generation gets a new one the next time it is activated;
@@ -17,14 +17,16 @@ use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 pub const NOBODY: usize = 1;
 /// The first that is handed out.
 const FIRST: usize = 2;
-/// The most identifiers there can be: what the process table has room for.
-const MAX_PIDS: usize = 4096;
+/// The most identifiers there can be (a multiple of 256: the process table is at least a page).
+const MAX_PIDS: usize = 1024;
 /// The generation is kept above the identifier.
 const GENERATION: u64 = MAX_PIDS as u64;
 /// Bytes of a processor's root.
 pub const ROOT_SIZE: usize = 65536;
 /// Where a root's index begins.
 const ROOT_SHIFT: usize = PAGE_SHIFT + 3 * TABLE_SHIFT;
+/// Entries of a root that user addresses reach.
+const ROOT_ENTRIES: usize = super::mmu::USER_END >> ROOT_SHIFT;
 
 /// What the processor keeps per address space.
 #[derive(Debug, Default)]
@@ -51,6 +53,10 @@ static ROOT: [AtomicU64; MAX_CPUS] = [const { AtomicU64::new(0) }; MAX_CPUS];
 /// Where the processor's roots are (physical), and how many identifiers there are.
 static ROOTS: AtomicUsize = AtomicUsize::new(0);
 static COUNT: AtomicUsize = AtomicUsize::new(0);
+
+/// Which entries of each identifier's root may be in use.
+static FILLED: [[AtomicU64; ROOT_ENTRIES / 64]; MAX_PIDS] =
+    [const { [const { AtomicU64::new(0) }; ROOT_ENTRIES / 64] }; MAX_PIDS];
 
 struct Allocator {
     /// Identifiers taken in this generation.
@@ -79,9 +85,11 @@ pub fn process_table() -> (u64, usize) {
     (super::kmap::to_phys(at), SIZE.ilog2() as usize - 12)
 }
 
-/// How many identifiers a machine with `cpus` CPUs gets.
-pub fn wanted(cpus: usize) -> usize {
-    (FIRST + 12 + 3 * cpus).min(MAX_PIDS)
+/// How many identifiers a machine with `cpus` CPUs and `memory` bytes gets: few, or as many as fit into a hundredth of it.
+pub fn wanted(cpus: usize, memory: u64) -> usize {
+    (FIRST + 12 + 3 * cpus)
+        .max(memory as usize / 100 / ROOT_SIZE)
+        .min(MAX_PIDS)
 }
 
 /// Fills the process table: the kernel's tree, and an empty one for each identifier, whose roots are the `count * ROOT_SIZE` bytes at `roots`.
@@ -91,13 +99,15 @@ pub fn init(roots: u64, count: usize) {
     // SAFETY: the linker script places the table; the caller gives the roots away.
     unsafe {
         core::ptr::write_bytes(table.cast::<u8>(), 0, MAX_PIDS * 16);
-        core::ptr::write_bytes((LINEAR_BASE | roots as usize) as *mut u8, 0, count * ROOT_SIZE);
         table.write(process_entry(super::kmap::root().as_u64()));
         for n in FIRST..count {
             table
                 .add(n * 2)
                 .write(process_entry(roots + (n * ROOT_SIZE) as u64));
         }
+    }
+    for page in 0..count * ROOT_SIZE >> PAGE_SHIFT {
+        super::mmu::clear_page(PhysAddr::new(roots + (page << PAGE_SHIFT) as u64));
     }
     ROOTS.store(roots as usize, Ordering::Relaxed);
     COUNT.store(count, Ordering::Release);
@@ -114,6 +124,18 @@ fn root_slot(pid: usize, index: usize) -> &'static AtomicU64 {
     let at = LINEAR_BASE | (ROOTS.load(Ordering::Relaxed) + pid * ROOT_SIZE + index * 8);
     // SAFETY: inside the roots, which are only accessed as atomics.
     unsafe { &*(at as *const AtomicU64) }
+}
+
+/// Copies one entry of the address space's root at `root` to `pid`'s; whether there is one. The caller keeps `pid` that address space's.
+fn fill(pid: usize, root: usize, index: usize) -> bool {
+    // SAFETY: the address space's root, a page of the linear map that is only accessed as atomics.
+    let entry = unsafe { &*((LINEAR_BASE | (root + index * 8)) as *const AtomicU64) }.load(Ordering::Acquire);
+    if Entry(entry).is_empty() {
+        return false;
+    }
+    FILLED[pid][index / 64].fetch_or(1 << (index % 64), Ordering::Relaxed);
+    root_slot(pid, index).store(entry, Ordering::Release);
+    true
 }
 
 /// Makes the processor's root of the current address space agree with the address space's for `addr`, before or after a page fault there. `true`: it did
@@ -136,17 +158,10 @@ fn copy_entry(index: usize) -> bool {
     // Interrupts are off: identifier and root are those of the running thread's address space.
     let pid = super::spr::read!(super::spr::PIDR);
     let root = ROOT[super::smp::cpu_id()].load(Ordering::Relaxed) as usize;
-    let mut copied = false;
-    if pid >= FIRST {
-        // SAFETY: the running address space's root, a page of the linear map that is only accessed as atomics.
-        let entry =
-            unsafe { &*((LINEAR_BASE | (root + index * 8)) as *const AtomicU64) }.load(Ordering::Acquire);
-        if !Entry(entry).is_empty() {
-            root_slot(pid, index).store(entry, Ordering::Release);
-            // SAFETY: a barrier: the entry is there for the next walk.
-            unsafe { core::arch::asm!("ptesync", options(nostack, preserves_flags)) }
-            copied = true;
-        }
+    let copied = pid >= FIRST && fill(pid, root, index);
+    if copied {
+        // SAFETY: a barrier: the entry is there for the next walk.
+        unsafe { core::arch::asm!("ptesync", options(nostack, preserves_flags)) }
     }
     super::irq::local_restore(flags);
     copied
@@ -190,19 +205,24 @@ fn slow(root: PhysAddr, context: &MmContext, active: &AtomicU64) -> usize {
             take_over((id & (GENERATION - 1)) as usize, root);
         }
         context.id.store(id, Ordering::Release);
+        // Who changes the tree and still sees the old identifier changed it before anything is cached under this one.
+        core::sync::atomic::fence(Ordering::SeqCst);
     }
     active.store(id, Ordering::Release);
     (id & (GENERATION - 1)) as usize
 }
 
-/// Puts the tree at `root` under `pid` in place of another.
+/// Puts the tree at `root` under `pid` in place of another: of its entries, the first and the last, which nearly every program has.
 fn take_over(pid: usize, root: PhysAddr) {
-    for index in 0..super::mmu::USER_END >> ROOT_SHIFT {
-        // SAFETY: as in `sync_root`.
-        let entry = unsafe { &*((LINEAR_BASE | (root.as_usize() + index * 8)) as *const AtomicU64) }
-            .load(Ordering::Acquire);
-        root_slot(pid, index).store(entry, Ordering::Relaxed);
+    for (word, filled) in FILLED[pid].iter().enumerate() {
+        let mut left = filled.swap(0, Ordering::Relaxed);
+        while left != 0 {
+            root_slot(pid, word * 64 + left.trailing_zeros() as usize).store(0, Ordering::Relaxed);
+            left &= left - 1;
+        }
     }
+    fill(pid, root.as_usize(), 0);
+    fill(pid, root.as_usize(), ROOT_ENTRIES - 1);
     super::mmu::flush_pid(pid);
 }
 

@@ -4,19 +4,17 @@
 use super::frame::{CR0_SO, Frame};
 use super::spr::{MSR_FP, MSR_MATH, MSR_USER, MSR_VEC, MSR_VSX};
 use super::switch::{self, FpState};
+use super::uaccess;
 use super::vdso::SIGNAL_STACK;
-use crate::mm::user::{Plain, UserPtr, check};
+use crate::mm::user::{Plain, UserPtr, check, read_bytes};
 use crate::signal::{Delivery, Restored, vdso_sigreturn};
 use core::mem::offset_of;
 use limen_linux_abi::Errno;
 
 /// The least alternate stack (`MINSIGSTKSZ`).
 pub const MIN_STACK_SIZE: usize = 8192;
-/// Words of a register set; those of [`Frame`] come first.
-const REGISTERS: usize = 48;
-const FRAME_REGISTERS: usize = 44;
-/// The machine state among them.
-const PT_MSR: usize = 33;
+/// Words of a register set after the general registers; the first of [`Frame`] come first.
+const MORE_REGISTERS: usize = 16;
 /// Vectors of the vector area: 32 registers, `VSCR`, `VRSAVE`.
 const VECTORS: usize = 34;
 
@@ -38,15 +36,16 @@ struct Head {
     handler: usize,
     old_mask: u64,
     regs: usize,
-    gp_regs: [usize; REGISTERS],
 }
 // SAFETY: integers only; padding is in named fields.
 unsafe impl Plain for Head {}
 
-/// The rest of the context: floating point, where the vectors are, room for them.
+/// The whole context: registers, floating point, where the vectors are, room for them.
 #[repr(C)]
 struct Context {
     head: Head,
+    gpr: [usize; 32],
+    more: [usize; MORE_REGISTERS],
     fp_regs: [u64; 33],
     v_regs: usize,
     vmx_reserve: [u64; 2 * VECTORS + 1 + 32],
@@ -89,24 +88,6 @@ fn write_context(
     signal: u32,
     handler: usize,
 ) -> Result<(), Errno> {
-    let v_regs = vectors(base);
-    let mut gp_regs = [0; REGISTERS];
-    gp_regs[..32].copy_from_slice(&frame.gpr);
-    let rest = [
-        frame.nip,
-        frame.msr & !MSR_MATH | MSR_FP | MSR_VEC | MSR_VSX,
-        frame.orig_gpr3,
-        frame.ctr,
-        frame.link,
-        frame.xer,
-        frame.ccr,
-        1,
-        frame.trap & !1,
-        frame.dar,
-        frame.dsisr,
-        0,
-    ];
-    gp_regs[32..FRAME_REGISTERS].copy_from_slice(&rest);
     UserPtr::new(base).write(Head {
         flags: 0,
         link,
@@ -121,29 +102,29 @@ fn write_context(
         pad2: 0,
         handler,
         old_mask: mask,
-        regs: base + offset_of!(Head, gp_regs),
-        gp_regs,
+        regs: base + offset_of!(Context, gpr),
     })?;
-    let fp_at = base + offset_of!(Context, fp_regs);
-    switch::with_math(frame, |math| write_math(math, fp_at, v_regs))?;
+    UserPtr::new(base + offset_of!(Context, gpr)).write_from(&frame.gpr)?;
+    UserPtr::new(base + offset_of!(Context, more)).write([
+        frame.nip,
+        frame.msr & !MSR_MATH | MSR_FP | MSR_VEC | MSR_VSX,
+        frame.orig_gpr3,
+        frame.ctr,
+        frame.link,
+        frame.xer,
+        frame.ccr,
+        1,
+        frame.trap & !1,
+        frame.dar,
+        frame.dsisr,
+        0,
+    ])?;
+    let v_regs = vectors(base);
+    // SAFETY: the caller has checked that the whole context is below `USER_END`.
+    switch::with_math(frame, |math| unsafe {
+        uaccess::store_math(math, base + offset_of!(Context, fp_regs), v_regs)
+    })?;
     UserPtr::<usize>::new(base + offset_of!(Context, v_regs)).write(v_regs)
-}
-
-#[inline(never)]
-fn write_math(math: &FpState, fp_at: usize, v_regs: usize) -> Result<(), Errno> {
-    let mut fp = [0u64; 33];
-    let mut low = [0u64; 32];
-    for n in 0..32 {
-        fp[n] = (math.vs[n] >> 64) as u64;
-        low[n] = math.vs[n] as u64;
-    }
-    fp[32] = math.fpscr;
-    UserPtr::new(fp_at).write(fp)?;
-    let upper: &[u128; 32] = math.vs[32..].try_into().map_err(|_| Errno::EFAULT)?;
-    UserPtr::<[u128; 32]>::new(v_regs).write(*upper)?;
-    UserPtr::<u128>::new(v_regs + 512).write(math.vscr)?;
-    UserPtr::<[u64; 2]>::new(v_regs + 528).write([math.vrsave as u64, 0])?;
-    UserPtr::new(v_regs + 16 * VECTORS).write(low)
 }
 
 /// Builds the signal frame on the user stack and makes `frame` enter the handler. `EFAULT` if the stack is not there.
@@ -183,56 +164,58 @@ pub fn setup(frame: &mut Frame, delivery: &Delivery<'_>) -> Result<(), Errno> {
     frame.changed = 1;
     frame.forget_syscall();
     // A handler starts with exceptions and rounding as a program does.
-    switch::change_math(frame, |math| math.fpscr = 0);
+    switch::reset_rounding(frame);
     Ok(())
 }
 
-#[inline(never)]
-fn read_math(base: usize, msr: usize) -> Result<FpState, Errno> {
-    let mut math = FpState::ZERO;
-    let fp: [u64; 33] = UserPtr::new(base + offset_of!(Context, fp_regs)).read()?;
-    for (n, fp) in fp[..32].iter().enumerate() {
-        math.vs[n] = u128::from(*fp) << 64;
-    }
-    math.fpscr = fp[32];
+/// Reads what of floating point and vectors `msr` says is there; the rest becomes zero.
+fn read_math(math: &mut FpState, base: usize, msr: usize) -> Result<(), Errno> {
     let v_regs: usize = UserPtr::new(base + offset_of!(Context, v_regs)).read()?;
+    let (at, msr) = if v_regs == 0 {
+        (vectors(base), 0)
+    } else {
+        (v_regs, msr)
+    };
+    check(at, 16 * VECTORS + 256)?;
+    // SAFETY: just checked; the caller has checked the context.
+    unsafe { uaccess::load_math(math, base + offset_of!(Context, fp_regs), at)? };
     if v_regs == 0 {
-        return Ok(math);
+        math.vrsave = 0;
     }
-    check(v_regs, 16 * VECTORS + 256)?;
-    if msr & MSR_VEC != 0 {
-        let upper: [u128; 32] = UserPtr::new(v_regs).read()?;
-        math.vs[32..].copy_from_slice(&upper);
-        math.vscr = UserPtr::new(v_regs + 512).read()?;
+    if msr & MSR_VEC == 0 {
+        math.vs[32..].fill(0);
+        math.vscr = 0;
     }
-    math.vrsave = UserPtr::<u32>::new(v_regs + 528).read()? as usize;
-    if msr & MSR_VSX != 0 {
-        let low: [u64; 32] = UserPtr::new(v_regs + 16 * VECTORS).read()?;
-        for (n, low) in low.iter().enumerate() {
-            math.vs[n] |= u128::from(*low);
-        }
+    if msr & MSR_VSX == 0 {
+        math.vs[..32]
+            .iter_mut()
+            .for_each(|register| *register &= !0 << 64);
     }
-    Ok(math)
+    Ok(())
 }
 
 /// Makes `frame` what the context at `base` says. Nothing there can harm the kernel: only byte order and step bits of the machine state are the user's.
 fn read_context(frame: &mut Frame, base: usize) -> Result<Restored, Errno> {
-    let head = UserPtr::<Head>::new(base).read()?;
-    let math = read_math(base, head.gp_regs[PT_MSR])?;
-    let regs = &head.gp_regs;
-    frame.gpr.copy_from_slice(&regs[..32]);
-    frame.nip = regs[32] & !3;
-    frame.msr = MSR_USER & !1 | regs[PT_MSR] & 1;
-    frame.orig_gpr3 = regs[34];
-    frame.ctr = regs[35];
-    frame.link = regs[36];
-    frame.xer = regs[37];
-    frame.ccr = regs[38];
+    // The alternate stack (address, flags, size) and the mask.
+    let [sp, flags, size, mask]: [usize; 4] = UserPtr::new(base + offset_of!(Head, stack_sp)).read()?;
+    let [nip, msr, orig_gpr3, ctr, link, xer, ccr]: [usize; 7] =
+        UserPtr::new(base + offset_of!(Context, more)).read()?;
+    switch::replace_math(frame, |math| read_math(math, base, msr))?;
+    let len = size_of_val(&frame.gpr);
+    // SAFETY: its own bytes, of integers.
+    let gpr = unsafe { core::slice::from_raw_parts_mut(frame.gpr.as_mut_ptr().cast(), len) };
+    read_bytes(gpr, base + offset_of!(Context, gpr))?;
+    frame.nip = nip & !3;
+    frame.msr = MSR_USER & !1 | msr & 1;
+    frame.orig_gpr3 = orig_gpr3;
+    frame.ctr = ctr;
+    frame.link = link;
+    frame.xer = xer;
+    frame.ccr = ccr;
     frame.changed = 1;
-    switch::change_math(frame, |state| *state = math);
     Ok(Restored {
-        mask: head.mask,
-        altstack: (head.stack_sp, head.stack_flags, head.stack_size),
+        mask: mask as u64,
+        altstack: (sp, flags as u32, size),
     })
 }
 

@@ -49,7 +49,8 @@ pub struct Context {
     link: usize,
     ccr: usize,
     sp: usize,
-    /// Data stream control and target address.
+    /// `VRSAVE`, data stream control and target address.
+    vrsave: usize,
     dscr: usize,
     tar: usize,
     /// The thread's frame of user registers; null if it never has one (idle).
@@ -180,6 +181,7 @@ impl Context {
             link: 0,
             ccr: 0,
             sp: 0,
+            vrsave: 0,
             dscr: 0,
             tar: 0,
             frame: null_mut(),
@@ -233,7 +235,7 @@ impl Context {
                 self.fp = parent.fp;
             }
         }
-        self.fp.vrsave = spr::read!(spr::VRSAVE);
+        self.vrsave = spr::read!(spr::VRSAVE);
         irq::local_restore(flags);
     }
 
@@ -271,7 +273,7 @@ pub unsafe fn switch(prev: *mut Context, next: *const Context) {
                 save_fp(&raw mut (*prev).fp);
                 (*frame).msr &= !MSR_MATH;
             }
-            (*prev).fp.vrsave = spr::read!(spr::VRSAVE);
+            (*prev).vrsave = spr::read!(spr::VRSAVE);
             (*prev).dscr = spr::read!(spr::DSCR);
             (*prev).tar = spr::read!(spr::TAR);
         }
@@ -283,7 +285,7 @@ pub unsafe fn switch(prev: *mut Context, next: *const Context) {
             {
                 (*frame).msr |= MSR_MATH;
             }
-            spr::write!(spr::VRSAVE, (*next).fp.vrsave);
+            spr::write!(spr::VRSAVE, (*next).vrsave);
             spr::write!(spr::DSCR, (*next).dscr);
             spr::write!(spr::TAR, (*next).tar);
         }
@@ -323,19 +325,26 @@ pub fn with_math<R>(frame: &Frame, f: impl FnOnce(&FpState) -> R) -> R {
     f(state)
 }
 
-/// Lets `f` change the running thread's registers, which are loaded at its next use of them.
-pub fn change_math<R>(frame: &mut Frame, f: impl FnOnce(&mut FpState) -> R) -> R {
+/// Lets `f` replace the running thread's registers, which are loaded at its next use of them.
+pub fn replace_math<R>(frame: &mut Frame, f: impl FnOnce(&mut FpState) -> R) -> R {
     let context = crate::task::current().context.get();
-    with_math(frame, |_| ());
     frame.msr &= !MSR_MATH;
-    // SAFETY: the frame says that the registers are not the thread's, so nobody but us touches the saved ones.
-    let result = unsafe {
+    // SAFETY: the frame says that the registers are not the thread's, so nobody but us touches the saved ones. The last is the user's own register.
+    unsafe {
         (*context).fp_cpu = NOWHERE;
-        f(&mut (*context).fp)
-    };
-    // SAFETY: the user's own register.
-    unsafe { spr::write!(spr::VRSAVE, (*context).fp.vrsave) };
-    result
+        let result = f(&mut (*context).fp);
+        spr::write!(spr::VRSAVE, (*context).fp.vrsave);
+        result
+    }
+}
+
+/// Exceptions and rounding as a program starts with. After [`with_math`].
+pub fn reset_rounding(frame: &mut Frame) {
+    let context = crate::task::current().context.get();
+    // SAFETY: only the thread itself, and the switch away from it, write the saved registers, and that writes what the thread has.
+    if unsafe { (*context).fp.fpscr } != 0 {
+        replace_math(frame, |math| math.fpscr = 0);
+    }
 }
 
 /// The user register frame of the running thread, at the top of its kernel stack.

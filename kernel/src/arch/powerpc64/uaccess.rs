@@ -3,6 +3,9 @@
 //!
 //! The loops are in `copy`.
 
+use super::switch::FpState;
+use limen_linux_abi::Errno;
+
 unsafe extern "C" {
     fn copy_from_user_asm(to: *mut u8, from: usize, len: usize) -> usize;
     fn copy_to_user_asm(to: usize, from: *const u8, len: usize) -> usize;
@@ -11,28 +14,28 @@ unsafe extern "C" {
     fn load_u32_asm(addr: usize) -> i64;
     fn cmpxchg_u32_asm(addr: usize, expected: u32, new: u32) -> i64;
     fn exchange_rseq_asm(at: usize, first: u64, second: u64, found: *mut [u64; 3]) -> usize;
+    fn store_math_asm(math: *const FpState, fp: usize, vectors: usize) -> i64;
+    fn load_math_asm(math: *mut FpState, fp: usize, vectors: usize) -> i64;
     static __ex_table_start: [i32; 0];
     static __ex_table_end: [i32; 0];
 }
 
 /// Where to go on if the instruction at `ip` faults and the fault cannot be resolved. `None`: it may not fault.
 pub fn fixup(ip: usize) -> Option<usize> {
-    let mut entry = (&raw const __ex_table_start).cast::<i32>();
-    let end = (&raw const __ex_table_end).cast::<i32>();
-    while entry < end {
-        // SAFETY: the section is an array of pairs of offsets, each relative to itself.
-        let (at, to) = unsafe {
-            let second = entry.add(1);
-            (
-                (entry as usize).wrapping_add_signed(entry.read() as isize),
-                (second as usize).wrapping_add_signed(second.read() as isize),
-            )
-        };
-        if at == ip {
+    let mut word = (&raw const __ex_table_start).cast::<i32>();
+    // An address, relative to the word that holds it.
+    let next = |word: &mut *const i32| {
+        let base = *word as usize;
+        // SAFETY: within the section, an array of triples of such words.
+        let offset = unsafe { word.read() };
+        *word = word.wrapping_add(1);
+        base.wrapping_add_signed(offset as isize)
+    };
+    while word < (&raw const __ex_table_end).cast() {
+        let (from, until, to) = (next(&mut word), next(&mut word), next(&mut word));
+        if (from..until).contains(&ip) {
             return Some(to);
         }
-        // SAFETY: still within the section or one past.
-        entry = unsafe { entry.add(2) };
     }
     None
 }
@@ -106,4 +109,24 @@ pub unsafe fn copy_string_from_user(to: *mut u8, from: usize, max: usize) -> Opt
     // SAFETY: as above.
     let n = unsafe { copy_string_asm(to, from, max) };
     usize::try_from(n).ok()
+}
+
+/// Writes floating-point and vector registers to their two places in a signal frame.
+///
+/// # Safety
+/// 264 bytes at `fp` and 800 at `vectors` lie below `USER_END`.
+pub unsafe fn store_math(math: &FpState, fp: usize, vectors: usize) -> Result<(), Errno> {
+    // SAFETY: as above.
+    let done = unsafe { store_math_asm(math, fp, vectors) };
+    if done == 0 { Ok(()) } else { Err(Errno::EFAULT) }
+}
+
+/// Reads them. After `EFAULT` some may have changed.
+///
+/// # Safety
+/// As for [`store_math`].
+pub unsafe fn load_math(math: &mut FpState, fp: usize, vectors: usize) -> Result<(), Errno> {
+    // SAFETY: as above.
+    let done = unsafe { load_math_asm(math, fp, vectors) };
+    if done == 0 { Ok(()) } else { Err(Errno::EFAULT) }
 }
