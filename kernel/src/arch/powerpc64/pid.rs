@@ -23,6 +23,8 @@ const MAX_PIDS: usize = 1024;
 const GENERATION: u64 = MAX_PIDS as u64;
 /// Bytes of a processor's root.
 pub const ROOT_SIZE: usize = 65536;
+/// Memory that is not much: QEMU gives no machine less, and the kernel may have been told to use only some of it.
+const SMALL: u64 = 256 << 20;
 /// Where a root's index begins.
 const ROOT_SHIFT: usize = PAGE_SHIFT + 3 * TABLE_SHIFT;
 /// Entries of a root that user addresses reach.
@@ -85,11 +87,10 @@ pub fn process_table() -> (u64, usize) {
     (super::kmap::to_phys(at), SIZE.ilog2() as usize - 12)
 }
 
-/// How many identifiers a machine with `cpus` CPUs and `memory` bytes gets: few, or as many as fit into a hundredth of it.
+/// How many identifiers a machine with `cpus` CPUs and `memory` bytes gets: few, and what fits into a 64th of the memory beyond [`SMALL`].
 pub fn wanted(cpus: usize, memory: u64) -> usize {
-    (FIRST + 12 + 3 * cpus)
-        .max(memory as usize / 100 / ROOT_SIZE)
-        .min(MAX_PIDS)
+    let more = memory.saturating_sub(SMALL) as usize / 64 / ROOT_SIZE;
+    (FIRST + 12 + 3 * cpus + more).min(MAX_PIDS)
 }
 
 /// Fills the process table: the kernel's tree, and an empty one for each identifier, whose roots are the `count * ROOT_SIZE` bytes at `roots`.
