@@ -373,6 +373,26 @@ static void terminals(void) {
 static void sockets(void) {
     int pair[2], n = 1, sent[2], from = open("/dev/null", O_RDONLY);
     CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0);
+#ifdef SYS_socketcall
+    {
+        /* socketpair, send, recv, getsockopt; nothing of the kind; arguments that are not there. */
+        int fds[2], type = 0;
+        unsigned len = sizeof type;
+        char got[4] = "";
+        long four[] = {AF_UNIX, SOCK_SEQPACKET, 0, (long)fds};
+        CHECK(syscall(SYS_socketcall, 8, four) == 0);
+        long send[] = {fds[0], (long)"abc", 3, 0}, receive[] = {fds[1], (long)got, 4, MSG_DONTWAIT};
+        CHECK(syscall(SYS_socketcall, 9, send) == 3);
+        CHECK(syscall(SYS_socketcall, 10, receive) == 3 && got[2] == 'c');
+        CHECK(syscall(SYS_socketcall, 10, receive) == -1 && errno == EAGAIN);
+        long option[] = {fds[0], SOL_SOCKET, SO_TYPE, (long)&type, (long)&len};
+        CHECK(syscall(SYS_socketcall, 15, option) == 0 && type == SOCK_SEQPACKET);
+        CHECK(syscall(SYS_socketcall, 0, four) == -1 && errno == EINVAL);
+        CHECK(syscall(SYS_socketcall, 21, four) == -1 && errno == EINVAL);
+        CHECK(syscall(SYS_socketcall, 8, (long *)8) == -1 && errno == EFAULT);
+        close(fds[0]), close(fds[1]);
+    }
+#endif
     struct timeval wait = {0, 20000}, got = {9, 9};
     socklen_t len = sizeof got;
     CHECK(setsockopt(pair[0], SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof wait) == 0);

@@ -1,9 +1,9 @@
 //! System calls on sockets: arguments.
 
-use super::SysResult;
 use super::file::{file, files};
 use super::message::{many, receive_message, send_message};
 use super::time::TimeWord;
+use super::{Handler, SysResult};
 use crate::fs::file::File;
 use crate::fs::inode::{Dev, FileType};
 use crate::fs::io::{IoDst, IoSrc};
@@ -293,7 +293,43 @@ fn set_option(fd: i32, level: i32, name: u32, value: usize, len: usize) -> SysRe
     })
 }
 
+/// The calls that `socketcall` stands for, from 1 on, and how many arguments each has.
+const CALLS: [(Handler, usize); 20] = [
+    (socket, 3),
+    (bind, 3),
+    (connect, 3),
+    (listen, 2),
+    (accept, 3),
+    (getsockname, 3),
+    (getpeername, 3),
+    (socketpair, 4),
+    (send, 4),
+    (recv, 4),
+    (sendto, 6),
+    (recvfrom, 6),
+    (shutdown, 2),
+    (setsockopt, 5),
+    (getsockopt, 5),
+    (sendmsg, 3),
+    (recvmsg, 3),
+    (accept4, 4),
+    (recvmmsg, 5),
+    (sendmmsg, 4),
+];
+
 crate::syscalls! {
+    // The only way to these calls on old ABIs: which, and its arguments in memory.
+    fn socketcall(call: &mut Call, which: u32, at: UserPtr<usize>) {
+        let index = (which as usize).wrapping_sub(1);
+        let (handler, count) = *CALLS.get(index).ok_or(Errno::EINVAL)?;
+        // A frame with those arguments: this one stays as it is, in case the call is made again.
+        let mut frame = call.frame.clone();
+        for n in 0..count {
+            frame.set_arg(n, at.add(n).read()?);
+        }
+        let result = handler(&mut frame);
+        Errno::from_return_value(result).map_or(Ok(result), Err)
+    }
     fn socket(family: u32, raw: u32, protocol: u32) {
         let sock = Sock::new(arguments(family, raw, protocol)?);
         Ok(files().install(unix_file::file(sock, raw), raw & abi::O_CLOEXEC != 0)? as usize)

@@ -91,6 +91,14 @@ impl Frame {
     pub fn arg(&self, n: usize) -> usize {
         if n == 0 { self.orig_x0 } else { self.regs[n] }
     }
+    /// Sets system call argument `n` (0 to 5).
+    pub fn set_arg(&mut self, n: usize, value: usize) {
+        if n == 0 {
+            self.orig_x0 = value;
+        } else {
+            self.regs[n] = value;
+        }
+    }
     /// Sets the system call's result.
     #[inline(always)]
     pub fn set_result(&mut self, result: Result<usize, Errno>) {

@@ -102,6 +102,14 @@ impl Frame {
     pub fn arg(&self, n: usize) -> usize {
         if n == 0 { self.orig_gpr3 } else { self.gpr[3 + n] }
     }
+    /// Sets system call argument `n` (0 to 5).
+    pub fn set_arg(&mut self, n: usize, value: usize) {
+        if n == 0 {
+            self.orig_gpr3 = value;
+        } else {
+            self.gpr[3 + n] = value;
+        }
+    }
     /// Sets the system call's result.
     #[inline(always)]
     pub fn set_result(&mut self, result: Result<usize, Errno>) {

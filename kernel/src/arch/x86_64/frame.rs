@@ -118,6 +118,17 @@ impl Frame {
             _ => self.r9,
         }
     }
+    /// Sets system call argument `n` (0 to 5).
+    pub fn set_arg(&mut self, n: usize, value: usize) {
+        *match n {
+            0 => &mut self.rdi,
+            1 => &mut self.rsi,
+            2 => &mut self.rdx,
+            3 => &mut self.r10,
+            4 => &mut self.r8,
+            _ => &mut self.r9,
+        } = value;
+    }
     /// Sets the system call's result.
     #[inline(always)]
     pub fn set_result(&mut self, result: Result<usize, Errno>) {
