@@ -107,7 +107,7 @@ pub fn init(roots: u64, count: usize) {
                 .write(process_entry(roots + (n * ROOT_SIZE) as u64));
         }
     }
-    for page in 0..count * ROOT_SIZE >> PAGE_SHIFT {
+    for page in 0..(count * ROOT_SIZE) >> PAGE_SHIFT {
         super::mmu::clear_page(PhysAddr::new(roots + (page << PAGE_SHIFT) as u64));
     }
     ROOTS.store(roots as usize, Ordering::Relaxed);
