@@ -1,17 +1,91 @@
 // Time-slice extensions.
 
+#define SLICE_GET 1ul
+#define SLICE_SET 2ul
+#define NOT_SUPPORTED 524
+
 static long slice_prctl(unsigned long a, unsigned long b, unsigned long c)
 {
     long r = prctl(PR_SLICE, a, b, c, 0);
     return r < 0 ? -errno : r;
 }
 
+static long slice_yield(void)
+{
+    return syscall(NR_SLICE_YIELD);
+}
+
+static volatile uint32_t slice_stop;
+
+static void *compete(void *unused)
+{
+    (void)unused;
+    pin(0);
+    while (!slice_stop)
+        for (volatile int i = 0; i < 1000; i++)
+            ;
+    return 0;
+}
+
+// Spins, asking for an extension all the time, until one is granted; at most `ms` milliseconds. How it ends is up to `how`: 0 yield, 1 another system
+// call, 2 by waiting until it is over. Whether one was granted.
+static int granted_once(volatile struct area *area, int how, int ms)
+{
+    struct timespec begin, now;
+    clock_gettime(CLOCK_MONOTONIC, &begin);
+    do {
+        area->request = 1;
+        for (volatile int i = 0; i < 2000 && !area->granted; i++)
+            ;
+        area->request = 0;
+        if (area->granted) {
+            if (how == 0) {
+                CHECK("yielded", slice_yield(), 1);
+            } else if (how == 1) {
+                syscall(SYS_getppid);
+            } else {
+                while (area->granted)
+                    ;
+            }
+            CHECK("granted afterwards", area->granted, 0);
+            CHECK("yield without an extension", slice_yield(), 0);
+            return 1;
+        }
+        clock_gettime(CLOCK_MONOTONIC, &now);
+    } while ((now.tv_sec - begin.tv_sec) * 1000 + (now.tv_nsec - begin.tv_nsec) / 1000000 < ms);
+    return 0;
+}
+
 static void slices(volatile struct area *area, uint32_t len)
 {
-    (void)area;
-    (void)len;
     if (!extended)
         return;
     CHECK("unknown operation", slice_prctl(3, 0, 0), -EINVAL);
-    CHECK("fourth argument", slice_prctl(1, 0, 1), -EINVAL);
+    CHECK("fourth argument", slice_prctl(SLICE_GET, 0, 1), -EINVAL);
+    CHECK("argument of get", slice_prctl(SLICE_GET, 1, 0), -EINVAL);
+    CHECK("argument of set", slice_prctl(SLICE_SET, 2, 0), -EINVAL);
+    CHECK("off at first", slice_prctl(SLICE_GET, 0, 0), 0);
+    CHECK("nothing to yield", slice_yield(), 0);
+    if (len == 32) {
+        CHECK("legacy", slice_prctl(SLICE_SET, 1, 0), -NOT_SUPPORTED);
+        CHECK("flags", area->flags, 0);
+        return;
+    }
+    CHECK("available", area->flags, 0x10);
+    CHECK("enable", slice_prctl(SLICE_SET, 1, 0), 0);
+    CHECK("enabled", slice_prctl(SLICE_GET, 0, 0), 1);
+    CHECK("flags", area->flags, 0x30);
+    pthread_t other;
+    slice_stop = 0;
+    pin(0);
+    pthread_create(&other, 0, compete, 0);
+    for (int how = 0; how < 3; how++)
+        if (!granted_once(area, how, 5000))
+            fail("no extension in five seconds", how, how);
+    slice_stop = 1;
+    pthread_join(other, 0);
+    unpin();
+    CHECK("disable", slice_prctl(SLICE_SET, 0, 0), 0);
+    CHECK("disabled", slice_prctl(SLICE_GET, 0, 0), 0);
+    CHECK("flags", area->flags, 0x10);
 }

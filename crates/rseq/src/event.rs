@@ -24,6 +24,10 @@ bitflags! {
         const USER_IRQ = 1 << 5;
         /// Only with `SLOW`: what was found in a read-only field, and is overwritten now, was not what the kernel had put there.
         const BROKEN = 1 << 6;
+        /// A time-slice extension is over: user memory must say so.
+        const SLICE = 1 << 7;
+        /// Only with `SLOW`, debug mode: a system call was made inside a critical section.
+        const IN_CALL = 1 << 8;
     }
 }
 
@@ -68,9 +72,6 @@ impl Event {
             Mode::Optimised => None,
         }
     }
-
-    /// The thread's concurrency id is to be chosen anew.
-    pub const CID: Self = Self::IDS;
 
     /// `membarrier`'s interrupt found the thread running. Legacy areas are always looked at as a whole.
     pub fn barrier(mode: Mode) -> Self {

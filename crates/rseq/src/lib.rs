@@ -5,7 +5,8 @@
 //! * [`event`]: what happened to a thread since it entered the kernel, and what must be done about it before it is in user mode again;
 //! * [`update`]: doing it: identifiers, critical section, in an order that may fail at any access and be run again;
 //! * [`section`]: what becomes of a critical section;
-//! * [`slice`]: time-slice extensions.
+//! * [`slice`]: time-slice extensions;
+//! * [`cid`]: concurrency ids.
 //!
 //! An area of 32 bytes is *legacy*: whatever it says is written again after each switch and before each signal handler, because programs overwrite it
 //! and rely on that (tcmalloc). A longer one is *optimised*: its identifiers are the kernel's to write, and are written when they change.
@@ -13,7 +14,7 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
-
+pub mod cid;
 pub mod event;
 pub mod register;
 pub mod section;

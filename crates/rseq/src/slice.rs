@@ -4,7 +4,7 @@
 //! The thread then gives up the CPU by itself (`rseq_slice_yield`); any other system call, or the end of the extension, takes it back.
 
 /// Shortest and longest extension, and that of a kernel nobody told anything, nanoseconds.
-pub const LENGTH_NS: (u64, u64, u64) = (5_000, 50_000, 5_000);
+pub const LENGTH_NS: (u32, u32, u32) = (5_000, 50_000, 5_000);
 
 /// `slice_ctrl` as one word.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

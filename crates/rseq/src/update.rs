@@ -103,8 +103,9 @@ pub fn run(
         let seen = memory.exchange(area.at, words)?;
         done.wrote_ids = seen.ids != words;
         if let Some(last) = last {
-            // A run before this one may have met a fault after it had written.
-            if seen.ids != last.words() && done.wrote_ids {
+            // A run before this one may have met a fault after it had written, or between the two words.
+            let strange = |n: usize| seen.ids[n] != last.words()[n] && seen.ids[n] != words[n];
+            if strange(0) || strange(1) {
                 return Err(Stop::Fatal(Fatal::ReadOnly));
             }
         }
@@ -150,4 +151,16 @@ fn leave_section(
     }
     memory.clear_section_pointer(area.at)?;
     Ok(done)
+}
+
+/// Whether a thread at `ip` is inside the critical section its area names. What can't be read says no.
+pub fn inside(memory: &mut impl Memory, area: &Area, ip: usize, user_end: usize) -> bool {
+    let pointer = match memory.section_pointer(area.at) {
+        Ok(pointer) if pointer != 0 && pointer <= (user_end - Section::SIZE) as u64 => pointer,
+        _ => return false,
+    };
+    match memory.section(pointer as usize) {
+        Ok(section) => matches!(section.judge(ip, user_end), Ok(Verdict::Abort(_))),
+        Err(Fault) => false,
+    }
 }

@@ -46,6 +46,7 @@ pub fn start(info: &BootInfo<'_>) -> ! {
     crate::task::init();
     crate::fs::init();
     crate::driver::init();
+    crate::rseq::init();
     crate::sched::start_secondaries();
     if selftest::wanted() {
         selftest::start();

@@ -7,6 +7,7 @@
 pub mod anon;
 pub mod attr;
 pub mod context;
+pub mod debugfs;
 pub mod dentry;
 pub mod devices;
 pub mod devpts;
@@ -59,6 +60,7 @@ pub fn init() {
     superblock::register_fs_type(&devpts::DEVPTS);
     procfs::init();
     sysfs::init();
+    debugfs::init();
     let root = tmpfs::new_tree("rootfs", "", true).expect("no options");
     mount::init(root.clone());
     populate(&root);

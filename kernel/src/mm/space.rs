@@ -162,6 +162,8 @@ pub struct AddressSpace {
     tables: AtomicU32,
     table_count: AtomicUsize,
     layout: SpinLock<Layout>,
+    /// Concurrency ids of its threads.
+    pub cids: crate::rseq::Space,
     /// Tasks that have it.
     pub(super) users: AtomicUsize,
     /// What it is registered for with `membarrier`.
@@ -270,6 +272,7 @@ impl AddressSpace {
             tables: AtomicU32::new(NONE),
             table_count: AtomicUsize::new(1),
             layout: SpinLock::new(layout),
+            cids: crate::rseq::Space::new(),
             users: AtomicUsize::new(0),
             membarrier,
             this: this.clone(),

@@ -142,3 +142,11 @@ pub fn write_bytes(to: usize, from: &[u8]) -> Result<(), Errno> {
     let left = unsafe { uaccess::copy_to_user(to, from.as_ptr(), from.len()) };
     if left != 0 { Err(Errno::EFAULT) } else { Ok(()) }
 }
+
+/// `arch::uaccess::exchange_rseq` of the `struct rseq` at `at`: `EFAULT` if it is not there, after which some of it may have been written.
+#[inline(always)]
+pub fn exchange_rseq(at: usize, ids: [u64; 2]) -> Result<[u64; 3], Errno> {
+    check(at, 32)?;
+    // SAFETY: the range was checked.
+    unsafe { uaccess::exchange_rseq(at, ids) }.ok_or(Errno::EFAULT)
+}

@@ -1,7 +1,6 @@
 //! User memory, as `limen_rseq` asks for it.
 
-use crate::arch::uaccess;
-use crate::mm::user::{UserPtr, read_bytes, write_bytes};
+use crate::mm::user::{UserPtr, exchange_rseq, read_bytes, write_bytes};
 use limen_linux_abi::Errno;
 use limen_rseq::update::{Fault, Ids, Memory, Seen};
 use limen_rseq::{Area, CPU_ID_UNINITIALISED, ORIGINAL_SIZE, Section, field};
@@ -19,19 +18,14 @@ pub struct User;
 impl Memory for User {
     #[inline(always)]
     fn exchange(&mut self, at: usize, ids: [u64; 2]) -> Result<Seen, Fault> {
-        // SAFETY: the area was checked when it was registered.
-        match unsafe { uaccess::exchange_rseq(at, ids) } {
-            Some([first, second, section]) => Ok(Seen {
-                ids: [first, second],
-                section,
-            }),
-            None => Err(Fault),
-        }
+        let [first, second, section] = exchange_rseq(at, ids).map_err(|_| Fault)?;
+        Ok(Seen {
+            ids: [first, second],
+            section,
+        })
     }
     fn section_pointer(&mut self, at: usize) -> Result<u64, Fault> {
-        UserPtr::<u64>::new(at + field::RSEQ_CS)
-            .read()
-            .map_err(|_| Fault)
+        UserPtr::<u64>::new(at + field::RSEQ_CS).read().map_err(|_| Fault)
     }
     fn clear_section_pointer(&mut self, at: usize) -> Result<(), Fault> {
         UserPtr::<u64>::new(at + field::RSEQ_CS)

@@ -4,10 +4,16 @@
 //! thread enters the kernel, and nothing while it is switched away: it looks for itself when it runs again ([`resumed`]), and its way out does the
 //! rest ([`exit`]).
 
+mod cid;
+mod files;
 mod memory;
+mod slice;
 mod stats;
 
-pub use stats::Counts;
+pub use cid::Space;
+pub use files::{init, show};
+pub use slice::{ended_by_call, grant, prctl, yielded};
+pub use stats::{Counts, ThreadCounts};
 
 use crate::arch::frame::Frame;
 use crate::arch::{mmu::USER_END, smp};
@@ -34,6 +40,10 @@ pub struct Thread {
     /// What the area was last told.
     cpu: AtomicU32,
     cid: AtomicU32,
+    /// Its own concurrency id: see `cid`.
+    own_cid: AtomicU32,
+    /// Its time-slice extension: see `slice`.
+    slice: AtomicU32,
     /// What was done for it.
     pub counts: stats::ThreadCounts,
 }
@@ -48,6 +58,8 @@ impl Thread {
             event: AtomicU32::new(0),
             cpu: AtomicU32::new(0),
             cid: AtomicU32::new(0),
+            own_cid: AtomicU32::new(cid::NONE),
+            slice: AtomicU32::new(0),
             counts: stats::ThreadCounts::new(),
         }
     }
@@ -73,12 +85,6 @@ impl Thread {
         self.len.store(area.len, Relaxed);
         self.signature.store(area.signature, Relaxed);
         self.at.store(area.at, Relaxed);
-    }
-
-    /// The area is gone, by the thread's own doing or with its memory.
-    pub fn forget(&self) {
-        self.at.store(0, Relaxed);
-        self.event.store(0, Relaxed);
     }
 
     fn event(&self) -> Event {
@@ -109,15 +115,35 @@ impl Thread {
 /// There is one memory node.
 const NODE: u32 = 0;
 
-/// What the area of the running thread should say.
+/// What the area of the running thread should say; a fault if there is no concurrency id to be had right now.
 #[inline(always)]
-fn ids_now(_task: &Task) -> Ids {
-    let cpu = smp::cpu_id() as u32;
-    Ids {
-        cpu,
+fn ids_now(task: &Task) -> Result<Ids, Stop> {
+    let cpu = smp::cpu_id();
+    let cid = cid::of(task, cpu).ok_or(Stop::Fault)?;
+    Ok(Ids {
+        cpu: cpu as u32,
         node: NODE,
-        cid: cpu,
+        cid,
+    })
+}
+
+/// The running thread's area is gone, by its own doing or with its memory (exec, exit).
+pub fn forget(task: &Task) {
+    let rseq = &task.rseq;
+    if !rseq.is_registered() {
+        return;
     }
+    rseq.at.store(0, Relaxed);
+    rseq.event.store(0, Relaxed);
+    slice::switched(task);
+    slice::set(rseq, false);
+    cid::give_back(task);
+}
+
+/// The running thread ends: forgets, and leaves its counts to its process.
+pub fn ends(task: &Task) {
+    forget(task);
+    task.process.rseq.inherit(&task.rseq.counts);
 }
 
 fn by_exception(interrupted: Interrupted) -> bool {
@@ -138,7 +164,14 @@ fn resumed_with_area(task: &Task) {
     let mode = rseq.area().map_or(Mode::Legacy, |area| area.mode());
     let migrated = rseq.cpu.load(Relaxed) != smp::cpu_id() as u32;
     let user_irq = mode == Mode::Optimised && current().was_interrupted();
-    if let Some(event) = Event::resumed(mode, migrated, user_irq) {
+    let mut event = Event::resumed(mode, migrated, user_irq).unwrap_or_default();
+    if cid::outdated(task) {
+        event |= Event::IDS;
+    }
+    if slice::switched(task) {
+        event |= Event::SLICE;
+    }
+    if !event.is_empty() {
         rseq.add(event);
         task.info.work.set(ThreadFlags::RSEQ);
     }
@@ -148,51 +181,82 @@ fn resumed_with_area(task: &Task) {
 pub fn exit(frame: &mut Frame, interrupted: Interrupted) -> bool {
     let task = current();
     let rseq = &task.rseq;
-    task.info.work.clear(ThreadFlags::RSEQ);
+    let watch = files::watch();
+    if watch == 0 {
+        task.info.work.clear(ThreadFlags::RSEQ);
+    } else {
+        // The flag stays.
+        if watch & files::COUNT != 0 {
+            sched::this_cpu().rseq.exits.add();
+        }
+        if watch & files::DEBUG != 0 && interrupted == Interrupted::BySyscall && in_section(&task, frame) {
+            rseq.add(Event::SLOW | Event::IN_CALL);
+            return false;
+        }
+    }
     let event = rseq.event();
     let Some(area) = rseq.area() else { return true };
     let user_irq = by_exception(interrupted);
     let work = event.at_exit(area.mode(), user_irq);
     if work.any() {
-        let counts = &sched::this_cpu().rseq;
-        let ids = ids_now(&task);
-        let done = match run(&task, &area, work, ids, rseq.told(), frame.ip()) {
+        let told = rseq.told();
+        let done = ids_now(&task).and_then(|ids| Ok((ids, run(&area, work, ids, told, frame.ip())?)));
+        let (ids, done) = match done {
             Ok(done) => done,
             Err(why) => {
                 rseq.event.store(event.failed(user_irq, why).bits(), Relaxed);
                 return false;
             }
         };
-        counts.fast.add();
+        sched::this_cpu().rseq.fast.add();
         if work.ids {
             rseq.set_told(ids);
         }
         finish(&task, frame, &done, event, false);
     }
+    if event.contains(Event::SLICE) && slice::clear(area.at).is_err() {
+        rseq.event.store((Event::SLICE | Event::SLOW).bits(), Relaxed);
+        return false;
+    }
     rseq.event.store(0, Relaxed);
     true
 }
 
+/// Debug mode: whether a thread on its way out of a system call is inside a critical section.
+#[cold]
+fn in_section(task: &Task, frame: &Frame) -> bool {
+    let Some(area) = task.rseq.area() else {
+        return false;
+    };
+    update::inside(&mut User, &area, frame.ip(), USER_END)
+}
+
 /// The notify-resume work of a thread whose area was not there when [`exit`] looked. Interrupts are on.
+#[inline(always)]
 pub fn resume(frame: &mut Frame) {
+    if current().rseq.event().contains(Event::SLOW) {
+        resume_slowly(frame);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn resume_slowly(frame: &mut Frame) {
     let task = current();
     let rseq = &task.rseq;
-    if !rseq.event().contains(Event::SLOW) {
-        return;
-    }
     let event = Event::from_bits_retain(rseq.event.swap(0, Relaxed));
     let Some(area) = rseq.area() else { return };
     stats::count(|counts| &counts.slow);
     if event.contains(Event::BROKEN) {
         return kill(&task, &area, Stop::Fatal(Fatal::ReadOnly));
     }
-    let work = event.at_exit(area.mode(), false);
-    let (ids, told) = (ids_now(&task), rseq.told());
-    if work.ids {
-        // If the thread moves from here on, it must see that it is not where it was told it is.
-        rseq.set_told(ids);
+    if event.contains(Event::IN_CALL) {
+        return kill(&task, &area, Stop::Fatal(Fatal::Syscall));
     }
-    match run(&task, &area, work, ids, told, frame.ip()) {
+    if event.contains(Event::SLICE) && slice::clear(area.at).is_err() {
+        return kill(&task, &area, Stop::Fault);
+    }
+    match run_slowly(&task, &area, event.at_exit(area.mode(), false), frame.ip()) {
         Ok(done) => finish(&task, frame, &done, event, false),
         Err(stop) => kill(&task, &area, stop),
     }
@@ -200,18 +264,15 @@ pub fn resume(frame: &mut Frame) {
 
 /// The running thread is about to enter a handler, which must not look like a part of the critical section it interrupts. Interrupts are on.
 pub fn before_handler(task: &CurrentTask, frame: &mut Frame, interrupted: Interrupted) -> Result<(), Errno> {
-    let rseq = &task.rseq;
-    let Some(area) = rseq.area() else { return Ok(()) };
+    let Some(area) = task.rseq.area() else {
+        return Ok(());
+    };
     let work = Event::at_signal(area.mode(), by_exception(interrupted));
     if !work.any() {
         return Ok(());
     }
     stats::count(|counts| &counts.signal);
-    let (ids, told) = (ids_now(task), rseq.told());
-    if work.ids {
-        rseq.set_told(ids);
-    }
-    match run(task, &area, work, ids, told, frame.ip()) {
+    match run_slowly(task, &area, work, frame.ip()) {
         Ok(done) => {
             finish(task, frame, &done, Event::empty(), true);
             Ok(())
@@ -223,15 +284,26 @@ pub fn before_handler(task: &CurrentTask, frame: &mut Frame, interrupted: Interr
     }
 }
 
+/// [`run`] where the thread may be moved to another CPU meanwhile, and may sleep.
+fn run_slowly(task: &Task, area: &Area, work: Work, ip: usize) -> Result<limen_rseq::Done, Stop> {
+    let told = task.rseq.told();
+    let mut ids = told;
+    if work.ids {
+        loop {
+            // Both of one moment.
+            match crate::sync::without_interrupts(|| ids_now(task)) {
+                Ok(now) => break ids = now,
+                Err(_) => cid::prepare(task),
+            }
+        }
+        // If the thread moves from here on, it must see that it is not where it was told it is.
+        task.rseq.set_told(ids);
+    }
+    run(area, work, ids, told, ip)
+}
+
 #[inline(always)]
-fn run(
-    _task: &Task,
-    area: &Area,
-    work: Work,
-    ids: Ids,
-    told: Ids,
-    ip: usize,
-) -> Result<limen_rseq::Done, Stop> {
+fn run(area: &Area, work: Work, ids: Ids, told: Ids, ip: usize) -> Result<limen_rseq::Done, Stop> {
     let last = (area.mode() == Mode::Optimised).then_some(told);
     update::run(&mut User, area, work, (ids, last), ip, USER_END)
 }
@@ -264,9 +336,7 @@ fn report(task: &Task, area: &Area, stop: Stop) {
         Stop::Fatal(fatal) => fatal,
     };
     let comm = task.comm();
-    let comm = core::str::from_utf8(&comm)
-        .unwrap_or("?")
-        .trim_end_matches('\0');
+    let comm = core::str::from_utf8(&comm).unwrap_or("?").trim_end_matches('\0');
     let (tid, at, reason) = (task.tid(), area.at, fatal.reason());
     match fatal {
         Fatal::Signature(found) => info!(
@@ -288,33 +358,38 @@ pub fn register(at: usize, len: u32, flags: u32, signature: u32) -> SysResult {
     let task = current();
     let rseq = &task.rseq;
     match register::judge(rseq.area(), (at, len, flags, signature), USER_END)? {
-        Action::Register { area, slices: _ } => {
-            memory::initialise(&area, 0)?;
+        Action::Register { area, slices } => {
+            let (flags, slices) = slice::flags(area.mode(), slices);
+            memory::initialise(&area, flags)?;
             rseq.event.store(Event::FORKED.bits(), Relaxed);
             // No CPU, so that whatever it says now is out of date.
             rseq.set_told(memory::UNINITIALISED);
+            slice::set(rseq, slices);
             rseq.set_area(area);
+            cid::prepare(&task);
             task.info.work.set(ThreadFlags::RSEQ);
         }
         Action::Unregister => {
             memory::reset(at)?;
-            rseq.forget();
+            forget(&task);
         }
     }
     Ok(0)
 }
 
-/// `rseq_slice_yield`.
-pub fn slice_yield() -> usize {
-    0
-}
-
-/// A new process (not a thread) inherits its parent's area, of which it has a copy.
-pub fn fork(parent: &Task, child: &Task) {
+/// A new thread, with memory of its own (`copied`) or not. With its own it inherits its parent's area, of which it has a copy.
+pub fn fork(parent: &Task, child: &Task, copied: bool) {
+    if files::watch() != 0 {
+        child.info.work.set(ThreadFlags::RSEQ);
+    }
+    if !copied {
+        return;
+    }
     let Some(area) = parent.rseq.area() else { return };
     let rseq = &child.rseq;
     rseq.set_area(area);
     rseq.set_told(parent.rseq.told());
+    rseq.slice.store(parent.rseq.slice.load(Relaxed) & 1, Relaxed);
     rseq.event.store(Event::FORKED.bits(), Relaxed);
     child.info.work.set(ThreadFlags::RSEQ);
 }
@@ -324,7 +399,10 @@ pub fn abort_sections(cpus: CpuSet, mm: &Arc<AddressSpace>) {
     sched::on_each_cpu(cpus, &|| {
         let task = current();
         if let Some(area) = task.rseq.area()
-            && task.mm_slot().peek().is_some_and(|own| core::ptr::eq(own, &raw const **mm))
+            && task
+                .mm_slot()
+                .peek()
+                .is_some_and(|own| core::ptr::eq(own, &raw const **mm))
         {
             task.rseq.add(Event::barrier(area.mode()));
             task.info.work.set(ThreadFlags::RSEQ);

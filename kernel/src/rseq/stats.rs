@@ -1,10 +1,10 @@
-//! Counters: each CPU's, each thread's.
+//! Counters: each CPU's, each thread's, each process's.
 
 use crate::sched;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use limen_rseq::Event;
 
-/// One counter. Only one CPU, or one thread, adds to it.
+/// One counter. Only one CPU, or one thread, adds one to it.
 pub struct Count(AtomicU64);
 
 impl Count {
@@ -22,41 +22,53 @@ impl Count {
     }
 }
 
-/// What a CPU did. On cache lines of its own.
-#[repr(align(128))]
-pub struct Counts {
-    /// Ways out to user mode, while they are counted.
-    pub exits: Count,
-    /// Handlers entered by a thread whose critical section was to be looked at.
-    pub signal: Count,
-    /// Ways out that found user memory missing.
-    pub slow: Count,
-    /// Ways out that had something to do and did it at once.
-    pub fast: Count,
-    /// Identifiers written.
-    pub ids: Count,
-    /// Critical sections looked for.
-    pub checks: Count,
-    /// Critical sections forgotten because the thread was not in them.
-    pub clears: Count,
-    /// Critical sections aborted.
-    pub fixups: Count,
+macro_rules! counts {
+    ($($(#[$doc:meta])* $name:ident $key:literal,)*) => {
+        /// What a CPU did. On cache lines of its own.
+        #[repr(align(128))]
+        pub struct Counts {
+            $($(#[$doc])* pub $name: Count,)*
+        }
+
+        impl Counts {
+            /// Nothing yet.
+            pub const fn new() -> Self {
+                Self { $($name: Count::new(),)* }
+            }
+        }
+
+        /// The counters, as Linux calls them.
+        pub const NAMES: &[(&str, fn(&Counts) -> &Count)] = &[$(($key, |counts| &counts.$name),)*];
+    };
 }
 
-impl Counts {
-    /// Nothing yet.
-    pub const fn new() -> Self {
-        Self {
-            exits: Count::new(),
-            signal: Count::new(),
-            slow: Count::new(),
-            fast: Count::new(),
-            ids: Count::new(),
-            checks: Count::new(),
-            clears: Count::new(),
-            fixups: Count::new(),
-        }
-    }
+counts! {
+    /// Ways out to user mode, while they are counted.
+    exits "exit:",
+    /// Handlers entered by a thread whose critical section was to be looked at.
+    signal "signal:",
+    /// Ways out that found user memory missing.
+    slow "slowp:",
+    /// Ways out that had something to do and did it at once.
+    fast "fastp:",
+    /// Identifiers written.
+    ids "ids:",
+    /// Critical sections looked for.
+    checks "cs:",
+    /// Critical sections forgotten because the thread was not in them.
+    clears "clear:",
+    /// Critical sections aborted.
+    fixups "fixup:",
+    /// Time-slice extensions granted.
+    granted "sgrant:",
+    /// Those whose time was up.
+    expired "sexpir:",
+    /// Those that were taken back.
+    revoked "srevok:",
+    /// Those given up by `rseq_slice_yield`.
+    yielded "syield:",
+    /// Those that ended by another system call.
+    aborted "sabort:",
 }
 
 /// Adds to one of this CPU's counters where the thread may be moved to another meanwhile.
@@ -64,12 +76,14 @@ pub fn count(which: impl FnOnce(&Counts) -> &Count) {
     crate::sync::without_preemption(|| which(&sched::this_cpu().rseq).add());
 }
 
-/// What was done for a thread.
+/// What was done for a thread, or for the ended threads of a process.
 pub struct ThreadCounts {
     /// Identifiers written.
     pub ids: Count,
     /// Critical sections aborted because it was preempted, moved to another CPU, got a signal, or `membarrier` said so.
     pub aborts: [Count; 4],
+    /// Time-slice extensions granted.
+    pub grants: Count,
 }
 
 impl ThreadCounts {
@@ -78,6 +92,7 @@ impl ThreadCounts {
         Self {
             ids: Count::new(),
             aborts: [const { Count::new() }; 4],
+            grants: Count::new(),
         }
     }
 
@@ -93,5 +108,37 @@ impl ThreadCounts {
             0
         };
         self.aborts[cause].add();
+    }
+
+    /// The thread whose counts are `other` has ended. Several may end at a time.
+    pub fn inherit(&self, other: &Self) {
+        let pairs = [(&self.ids, &other.ids), (&self.grants, &other.grants)];
+        for (to, from) in pairs.into_iter().chain(self.aborts.iter().zip(&other.aborts)) {
+            if from.get() != 0 {
+                to.0.fetch_add(from.0.swap(0, Relaxed), Relaxed);
+            }
+        }
+    }
+}
+
+/// Counts of several threads together.
+#[derive(Default)]
+pub struct Sums {
+    /// As in [`ThreadCounts`].
+    pub ids: u64,
+    /// As in [`ThreadCounts`].
+    pub aborts: [u64; 4],
+    /// As in [`ThreadCounts`].
+    pub grants: u64,
+}
+
+impl Sums {
+    /// Adds one thread's.
+    pub fn add(&mut self, counts: &ThreadCounts) {
+        self.ids += counts.ids.get();
+        self.grants += counts.grants.get();
+        for (sum, count) in self.aborts.iter_mut().zip(&counts.aborts) {
+            *sum += count.get();
+        }
     }
 }

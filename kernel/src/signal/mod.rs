@@ -27,7 +27,8 @@ pub use info::{SigInfo, parse_signal};
 pub use pending::{Pending, Queued};
 pub(crate) use send::kill_threads;
 pub use send::{
-    force, force_fatal, force_fault, queue_to_process, queue_to_task, send_to_pgrp, send_to_process, send_to_task,
+    force, force_fatal, force_fault, queue_to_process, queue_to_task, send_to_pgrp, send_to_process,
+    send_to_task,
 };
 pub use set::*;
 pub use state::{

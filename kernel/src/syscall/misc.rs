@@ -117,6 +117,7 @@ fn task_prctl(option: u32, arg: [usize; 4]) -> SysResult {
     const GET_TID_ADDRESS: u32 = 40;
     const SET_THP_DISABLE: u32 = 41;
     const GET_THP_DISABLE: u32 = 42;
+    const RSEQ_SLICE_EXTENSION: u32 = 79;
     const SET_VMA: u32 = 0x5356_4d41;
     let task = current();
     match option {
@@ -175,6 +176,7 @@ fn task_prctl(option: u32, arg: [usize; 4]) -> SysResult {
         SET_VMA if arg[0] != 0 => return Err(Errno::EINVAL),
         // Names of anonymous mappings are accepted and not shown.
         SET_VMA => {}
+        RSEQ_SLICE_EXTENSION => return crate::rseq::prctl(arg[0], arg[1], [arg[2], arg[3]]),
         _ => return Err(Errno::EINVAL),
     }
     Ok(0)

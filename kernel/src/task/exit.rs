@@ -87,7 +87,7 @@ pub(super) fn release_vfork_parent(task: &Task) {
 
 fn release_mm(task: &Arc<Task>) {
     if let Some(mm) = task.mm() {
-        task.rseq.forget();
+        crate::rseq::ends(task);
         release_memory_words(task, true);
         let peak = mm.usage().peak_rss as u64;
         let mut dead = task.process.dead_threads.lock();

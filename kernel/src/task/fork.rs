@@ -284,9 +284,7 @@ pub fn clone(frame: &Frame, args: &CloneArgs) -> SysResult {
         .store(parent.timer_slack_ns.load(Ordering::Relaxed), Ordering::Relaxed);
     task.io_priority
         .store(parent.io_priority.load(Ordering::Relaxed), Ordering::Relaxed);
-    if !flags.contains(F::VM) {
-        crate::rseq::fork(&parent, &task);
-    }
+    crate::rseq::fork(&parent, &task, !flags.contains(F::VM));
     let vfork = flags.contains(F::VFORK).then(|| {
         Arc::new(VforkDone {
             done: AtomicBool::new(false),

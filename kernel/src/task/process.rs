@@ -156,6 +156,8 @@ pub struct Process {
     pub oom_score_adj: AtomicI32,
     /// The auxiliary vector its program got, for `/proc/pid/auxv`.
     pub auxv: SpinLock<Option<Arc<[usize]>>>,
+    /// What was done for the restartable sequences of its ended threads.
+    pub rseq: crate::rseq::ThreadCounts,
     /// The real user id, kept for those who ask after the last thread is gone.
     pub real_uid: AtomicU32,
 }
@@ -204,6 +206,7 @@ impl Process {
             timers: crate::time::ProcessTimers::new(),
             oom_score_adj: AtomicI32::new(0),
             auxv: SpinLock::new(None),
+            rseq: crate::rseq::ThreadCounts::new(),
             real_uid: AtomicU32::new(0),
         })
     }

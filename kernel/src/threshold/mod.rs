@@ -108,6 +108,13 @@ impl Kernel for Limen {
         crate::rseq::resume(frame);
     }
     #[inline(always)]
+    fn grant_slice_extension(&self, _: &Watching) -> bool {
+        crate::rseq::grant()
+    }
+    fn rseq_slice_end(&self, frame: &mut Frame) {
+        crate::rseq::ended_by_call(frame);
+    }
+    #[inline(always)]
     fn rseq_exit(&self, frame: &mut Frame, interrupted: Interrupted, _: &IrqsOff) -> bool {
         crate::rseq::exit(frame, interrupted)
     }

@@ -3,7 +3,9 @@
 #![allow(dead_code)]
 
 use limen_entry::token::{IrqsOff, Watching};
-use limen_entry::{Frame, Interrupted, Kernel, SyscallVerdict, SyscallWork, ThreadFlags, TraceVerdict, WorkWords};
+use limen_entry::{
+    Frame, Interrupted, Kernel, SyscallVerdict, SyscallWork, ThreadFlags, TraceVerdict, WorkWords,
+};
 use limen_linux_abi::Restart;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;

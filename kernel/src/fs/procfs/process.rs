@@ -157,6 +157,11 @@ const ENTRIES: &[(&str, FileType, Make)] = &[
     ("smaps_rollup", FileType::Regular, |s| {
         readable(s, memory::smaps_rollup)
     }),
+    ("rseq", FileType::Regular, |s| {
+        private(s, |s, out| {
+            crate::rseq::show(&s.process, s.task.as_ref(), s.thread, out)
+        })
+    }),
     ("stack", FileType::Regular, |s| private(s, |_, _| Ok(()))),
     ("stat", FileType::Regular, |s| text(s, status::stat)),
     ("statm", FileType::Regular, |s| text(s, status::statm)),

@@ -41,7 +41,7 @@ pub(super) fn commit(frame: &mut Frame, program: Program, image: Image) -> Resul
 
     // From here on there is no way back.
     exit::release_memory_words(&task, false);
-    task.rseq.forget();
+    crate::rseq::forget(&task);
     if let Some(files) = files {
         drop(task.replace_files(Some(files)));
     }

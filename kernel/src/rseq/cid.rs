@@ -1,0 +1,129 @@
+//! Concurrency ids of an address space; see `limen_rseq::cid`.
+
+use super::Thread;
+use crate::mm::AddressSpace;
+use crate::sched;
+use crate::sync::IrqSpinLock;
+use crate::task::{Task, current};
+use core::sync::atomic::{
+    AtomicBool,
+    Ordering::{Acquire, Relaxed, Release},
+};
+use limen_entry::ThreadFlags;
+use limen_rseq::Event;
+use limen_rseq::cid::{Cids, Mode};
+
+/// An address space's.
+pub struct Space {
+    cids: IrqSpinLock<Cids>,
+    /// The ids are, or are becoming, the CPUs': readable without the lock.
+    of_cpus: AtomicBool,
+}
+
+impl Space {
+    /// Nobody has one.
+    pub const fn new() -> Self {
+        Self {
+            cids: IrqSpinLock::new(Cids::new()),
+            of_cpus: AtomicBool::new(false),
+        }
+    }
+}
+
+/// `Thread::own_cid` of a thread that has none.
+pub const NONE: u32 = u32::MAX;
+/// That of a thread that was told its CPU's.
+const CPUS: u32 = u32::MAX - 1;
+
+fn allowed(task: &Task) -> usize {
+    task.sched.affinity().and(sched::online()).count().max(1)
+}
+
+/// The running thread's, on CPU `cpu`; `None`: there is none to be had right now. Preemption or interrupts are off, or the answer may be out of date.
+#[inline(always)]
+pub fn of(task: &Task, cpu: usize) -> Option<u32> {
+    let own = task.rseq.own_cid.load(Relaxed);
+    let mm = task.mm_slot().peek()?;
+    if own == CPUS && task.rseq.cpu.load(Relaxed) == cpu as u32 {
+        return Some(task.rseq.cid.load(Relaxed));
+    }
+    if own < CPUS && !mm.cids.of_cpus.load(Acquire) {
+        return Some(own);
+    }
+    choose(&task.rseq, mm, cpu, allowed(task))
+}
+
+#[inline(never)]
+fn choose(thread: &Thread, mm: &AddressSpace, cpu: usize, allowed: usize) -> Option<u32> {
+    let mut cids = mm.cids.cids.lock();
+    if cids.mode() != Mode::Threads {
+        // Its own, if it had one, is the CPU's by now, or nobody's.
+        let cid = cids.of_cpu(cpu, sched::online().count());
+        thread
+            .own_cid
+            .store(if cid.is_some() { CPUS } else { NONE }, Relaxed);
+        return cid;
+    }
+    let own = cids.take_for_thread(allowed)?;
+    thread.own_cid.store(own, Relaxed);
+    Some(own)
+}
+
+/// Whether the running thread's id, after a switch, may not be what it was.
+#[inline(always)]
+pub fn outdated(task: &Task) -> bool {
+    task.rseq.own_cid.load(Relaxed) < CPUS
+        && task
+            .mm_slot()
+            .peek()
+            .is_some_and(|mm| mm.cids.of_cpus.load(Acquire))
+}
+
+/// Sees to it that [`of`] has an answer for the running thread. Interrupts are on; nothing is locked.
+pub fn prepare(task: &Task) {
+    let Some(mm) = task.mm() else { return };
+    loop {
+        let there = crate::sync::without_interrupts(|| of(task, crate::arch::smp::cpu_id()).is_some());
+        if there {
+            return;
+        }
+        let begins = {
+            let mut cids = mm.cids.cids.lock();
+            let begins = cids.begin_hand_over();
+            mm.cids.of_cpus.store(true, Release);
+            begins
+        };
+        if !begins {
+            // Somebody else is at it.
+            crate::arch::irq::spin_hint();
+            sched::yield_now();
+            continue;
+        }
+        sched::on_each_cpu(sched::online(), &|| {
+            let running = current();
+            let own = running.rseq.own_cid.load(Relaxed);
+            if own < CPUS
+                && running
+                    .mm_slot()
+                    .peek()
+                    .is_some_and(|its| core::ptr::eq(its, &raw const *mm))
+            {
+                mm.cids.cids.lock().hand_over(crate::arch::smp::cpu_id(), own);
+                running.rseq.own_cid.store(NONE, Relaxed);
+                running.rseq.add(Event::IDS);
+                running.info.work.set(ThreadFlags::RSEQ);
+            }
+        });
+        mm.cids.cids.lock().end_hand_over();
+    }
+}
+
+/// The running thread needs none any more.
+pub fn give_back(task: &Task) {
+    let own = task.rseq.own_cid.swap(NONE, Relaxed);
+    if own < CPUS
+        && let Some(mm) = task.mm_slot().peek()
+    {
+        mm.cids.cids.lock().give_back(own);
+    }
+}
