@@ -357,7 +357,9 @@ static void abort_by_membarrier(uint32_t len)
 {
     struct victim v;
     long has = membarrier(0, 0, 0);
-    if (cpus < 2 || has < 0 || !(has & 128)) {
+    if (cpus < 2)
+        return;
+    if (has < 0 || !(has & 128)) {
         printf("%s: membarrier does not know of rseq, left out\n", name);
         return;
     }

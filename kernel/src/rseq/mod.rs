@@ -394,6 +394,22 @@ pub fn fork(parent: &Task, child: &Task, copied: bool) {
     child.info.work.set(ThreadFlags::RSEQ);
 }
 
+/// A new process is about to be in user mode for the first time, perhaps on another CPU than its parent. Its copy of the area is brought up to date
+/// where its memory may be copied: on the way out it would nearly always be missing.
+pub fn first_return(task: &CurrentTask) {
+    let Some(area) = task.rseq.area() else { return };
+    let work = Work {
+        ids: true,
+        section: false,
+    };
+    // What goes wrong here goes wrong on the way out as well.
+    if let Ok(done) = run_slowly(task, &area, work, 0)
+        && done.wrote_ids
+    {
+        stats::count(|counts| &counts.ids);
+    }
+}
+
 /// `membarrier`'s part: when this returns, no thread of `mm` that runs on one of `cpus` is where it was in a critical section. Interrupts are on.
 pub fn abort_sections(cpus: CpuSet, mm: &Arc<AddressSpace>) {
     sched::on_each_cpu(cpus, &|| {

@@ -427,6 +427,7 @@ pub fn first_return(frame: &mut Frame) {
     if at != 0 {
         let _ = UserPtr::<i32>::new(at).write(task.tid());
     }
+    crate::rseq::first_return(&task);
 }
 
 /// `unshare`: the caller stops sharing what it shared.
