@@ -142,7 +142,11 @@ fn threads(context: &super::Context, arch: Arch) -> anyhow::Result<Verdict> {
 fn rseq(context: &super::Context, arch: Arch) -> anyhow::Result<Verdict> {
     let program = agent::program(arch, "rseq")?;
     let mut said = String::new();
-    for (processors, options) in [(4, "rseq_stats=on"), (4, "rseq_debug=on"), (1, "")] {
+    for (processors, options) in [
+        (4, "rseq_stats=on"),
+        (4, "rseq_debug=on"),
+        (1, "rseq_slice_ext=on"),
+    ] {
         let ran = Guest::new(context, arch)
             .smp(processors)
             .option(format!("--append={options}"))
