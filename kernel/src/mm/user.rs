@@ -92,13 +92,8 @@ impl<T: Plain> UserPtr<T> {
     #[inline]
     pub fn read_into(self, to: &mut core::mem::MaybeUninit<T>) -> Result<&mut T, Errno> {
         check(self.addr, size_of::<T>())?;
-        // SAFETY: `to` has room for a `T`; the range was checked.
-        let left = unsafe { uaccess::copy_from_user(to.as_mut_ptr().cast(), self.addr, size_of::<T>()) };
-        if left != 0 {
-            return Err(Errno::EFAULT);
-        }
-        // SAFETY: all bytes were written, and `T` accepts any bits.
-        Ok(unsafe { to.assume_init_mut() })
+        // SAFETY: the range was checked.
+        unsafe { read_checked(self.addr, to) }
     }
     /// Writes the value; `EFAULT` if it can't be.
     #[inline]
@@ -109,9 +104,88 @@ impl<T: Plain> UserPtr<T> {
     #[inline]
     pub fn write_from(self, value: &T) -> Result<(), Errno> {
         check(self.addr, size_of::<T>())?;
-        // SAFETY: `value` is readable for its size; the range was checked.
-        let left = unsafe { uaccess::copy_to_user(self.addr, (&raw const *value).cast(), size_of::<T>()) };
-        if left != 0 { Err(Errno::EFAULT) } else { Ok(()) }
+        // SAFETY: the range was checked.
+        unsafe { write_checked(self.addr, value) }
+    }
+}
+
+/// # Safety
+/// `addr..addr + size_of::<T>()` lies in the user part.
+#[inline(always)]
+unsafe fn read_checked<T: Plain>(addr: usize, to: &mut core::mem::MaybeUninit<T>) -> Result<&mut T, Errno> {
+    let place = to.as_mut_ptr();
+    // SAFETY: `to` has room for a `T`; the range was checked.
+    let read = unsafe {
+        match size_of::<T>() {
+            4 => uaccess::get_u32(addr).map(|word| place.cast::<u32>().write_unaligned(word)),
+            8 => uaccess::get_u64(addr).map(|word| place.cast::<u64>().write_unaligned(word)),
+            size => (uaccess::copy_from_user(place.cast(), addr, size) == 0).then_some(()),
+        }
+    };
+    match read {
+        // SAFETY: all bytes were written, and `T` accepts any bits.
+        Some(()) => Ok(unsafe { to.assume_init_mut() }),
+        None => Err(Errno::EFAULT),
+    }
+}
+
+/// # Safety
+/// `addr..addr + size_of::<T>()` lies in the user part.
+#[inline(always)]
+unsafe fn write_checked<T: Plain>(addr: usize, value: &T) -> Result<(), Errno> {
+    let value = &raw const *value;
+    // SAFETY: `value` is readable for its size; the range was checked.
+    let written = unsafe {
+        match size_of::<T>() {
+            4 => uaccess::put_u32(addr, value.cast::<u32>().read_unaligned()),
+            8 => uaccess::put_u64(addr, value.cast::<u64>().read_unaligned()),
+            size => uaccess::copy_to_user(addr, value.cast(), size) == 0,
+        }
+    };
+    if written { Ok(()) } else { Err(Errno::EFAULT) }
+}
+
+/// `LEN` bytes of user memory, checked once, read and written in pieces at offsets.
+#[derive(Clone, Copy)]
+pub struct UserBlock<const LEN: usize> {
+    addr: usize,
+}
+
+impl<const LEN: usize> UserBlock<LEN> {
+    /// `EFAULT` if it does not lie in the user part.
+    #[inline(always)]
+    pub fn new(addr: usize) -> Result<Self, Errno> {
+        check(addr, LEN)?;
+        Ok(Self { addr })
+    }
+    /// Its address.
+    #[inline(always)]
+    pub fn addr(self) -> usize {
+        self.addr
+    }
+    /// Reads what is at `offset`; `EFAULT` if it is not there.
+    #[inline(always)]
+    pub fn read<T: Plain>(self, offset: usize) -> Result<T, Errno> {
+        let mut value = core::mem::MaybeUninit::uninit();
+        self.read_into(offset, &mut value).map(|value| *value)
+    }
+    /// [`UserBlock::read`] for large values. After `EFAULT` some of it may have been written.
+    #[inline(always)]
+    pub fn read_into<T: Plain>(
+        self,
+        offset: usize,
+        to: &mut core::mem::MaybeUninit<T>,
+    ) -> Result<&mut T, Errno> {
+        assert!(offset <= LEN && size_of::<T>() <= LEN - offset);
+        // SAFETY: within the block, which was checked.
+        unsafe { read_checked(self.addr + offset, to) }
+    }
+    /// Writes at `offset`; `EFAULT` if it can't be.
+    #[inline(always)]
+    pub fn write<T: Plain>(self, offset: usize, value: &T) -> Result<(), Errno> {
+        assert!(offset <= LEN && size_of::<T>() <= LEN - offset);
+        // SAFETY: within the block, which was checked.
+        unsafe { write_checked(self.addr + offset, value) }
     }
 }
 

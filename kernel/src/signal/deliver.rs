@@ -26,12 +26,24 @@ struct Caught {
     altstack: AltStack,
 }
 
+impl Caught {
+    const NOTHING: Self = Self {
+        info: SigInfo::NOTHING,
+        action: super::Action::DEFAULT,
+        blocked: SigSet::EMPTY,
+        saved: None,
+        altstack: AltStack::NONE,
+    };
+}
+
 /// Delivers what is pending for the running thread before it returns to user mode; see `limen_entry::Kernel::signals`.
 pub fn deliver_pending(frame: &mut Frame, interrupted: Interrupted) {
     let task = current();
-    match next(&task) {
-        Some(caught) => enter_handler(&task, frame, &caught, interrupted),
-        None => restore_saved_mask(&task),
+    let mut caught = Caught::NOTHING;
+    if next(&task, &mut caught) {
+        enter_handler(&task, frame, &caught, interrupted);
+    } else {
+        restore_saved_mask(&task);
     }
 }
 
@@ -45,8 +57,10 @@ fn restore_saved_mask(task: &CurrentTask) {
     }
 }
 
-/// Takes the next signal that has a handler; carries out the default actions of those before it. May stop, may not return.
-fn next(task: &CurrentTask) -> Option<Caught> {
+/// Takes the next signal that has a handler into `caught`; `false` if there is none. Carries out the default actions of those before it. May
+/// stop, may not return.
+#[inline(always)]
+fn next(task: &CurrentTask, caught: &mut Caught) -> bool {
     loop {
         let mut shared = task.process.signals.lock();
         if let Some(status) = shared.group_exit {
@@ -77,35 +91,32 @@ fn next(task: &CurrentTask) -> Option<Caught> {
             .minus(blocked)
             .is_empty();
         let from_shared = !synchronous && own.pending.set().minus(blocked).is_empty();
-        let taken = if from_shared {
-            shared.pending.take(blocked)
+        let pending = if from_shared {
+            &mut shared.pending
         } else {
-            own.pending.take(blocked)
+            &mut own.pending
         };
-        let Some(info) = taken else {
+        let Some(sig) = pending.next(blocked) else {
             send::recalculate(task, &shared, &own);
-            return None;
+            return false;
         };
-        let sig = info.signal();
-        let action = {
+        pending.take(sig, &mut caught.info);
+        let action = &mut caught.action;
+        {
             let mut table = shared.actions.table.lock_under(&shared);
-            let action = table[sig as usize - 1];
+            let entry = &mut table[sig as usize - 1];
+            *action = *entry;
             if action.handler > IGNORE && action.flags.contains(ActionFlags::RESETHAND) {
-                table[sig as usize - 1].handler = DEFAULT;
+                entry.handler = DEFAULT;
             }
-            action
-        };
+        }
         if action.handler == IGNORE {
             continue;
         }
         if action.handler != DEFAULT {
-            let caught = Caught {
-                info,
-                action,
-                blocked,
-                saved: own.saved.take(),
-                altstack: own.altstack,
-            };
+            caught.blocked = blocked;
+            caught.saved = own.saved.take();
+            caught.altstack = own.altstack;
             let mut more = action.mask;
             if !action.flags.contains(ActionFlags::NODEFER) {
                 more = more.with(sig);
@@ -115,7 +126,7 @@ fn next(task: &CurrentTask) -> Option<Caught> {
                 own.altstack = AltStack::default();
             }
             send::recalculate(task, &shared, &own);
-            return Some(caught);
+            return true;
         }
         if SigSet::IGNORED.has(sig) || shared.unkillable {
             continue;

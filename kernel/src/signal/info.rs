@@ -44,6 +44,9 @@ pub struct SigInfo {
 }
 
 impl SigInfo {
+    /// All zero.
+    pub const NOTHING: Self = Self { words: [0; WORDS] };
+
     /// All zero except number and code.
     pub fn new(sig: u32, code: i32) -> Self {
         let mut words = [0; WORDS];
@@ -113,6 +116,16 @@ impl SigInfo {
             Ok(())
         } else {
             Err(Errno::EFAULT)
+        }
+    }
+    /// Fills in the first words of a whole `siginfo_t`, the rest of which is zero (64-bit processors).
+    #[inline(always)]
+    pub fn fill(&self, whole: &mut [u64; SIZE / 8]) {
+        for (to, from) in whole.iter_mut().zip(self.words.as_chunks::<2>().0) {
+            let [first, second] = from.map(u32::to_ne_bytes);
+            *to = u64::from_ne_bytes([
+                first[0], first[1], first[2], first[3], second[0], second[1], second[2], second[3],
+            ]);
         }
     }
     /// The same with another signal number (children that end with another signal than SIGCHLD).

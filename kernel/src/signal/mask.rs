@@ -44,7 +44,10 @@ pub fn take(task: &CurrentTask, set: SigSet) -> Option<SigInfo> {
     let mut shared = task.process.signals.lock();
     let mut own = task.signals.lock();
     let not = SigSet(!set.0);
-    let taken = own.pending.take(not).or_else(|| shared.pending.take(not));
+    let taken = own
+        .pending
+        .take_next(not)
+        .or_else(|| shared.pending.take_next(not));
     send::recalculate(task, &shared, &own);
     taken
 }
@@ -79,7 +82,10 @@ pub fn timed_wait(set: SigSet, deadline_ns: Option<u64>) -> Result<SigInfo, Errn
         let mut own = task.signals.lock();
         own.blocked = core::mem::take(&mut own.real_blocked);
         let not = SigSet(!set.0);
-        let taken = own.pending.take(not).or_else(|| shared.pending.take(not));
+        let taken = own
+            .pending
+            .take_next(not)
+            .or_else(|| shared.pending.take_next(not));
         send::recalculate(&task, &shared, &own);
         taken
     };

@@ -60,30 +60,35 @@ impl Pending {
     pub fn mark(&mut self, sig: u32) {
         self.set = self.set.with(sig);
     }
-    /// Takes the next signal that is not in `blocked`: faults first, then by number.
-    pub fn take(&mut self, blocked: SigSet) -> Option<SigInfo> {
+    /// The signal to take next that is not in `blocked`: faults first, then by number.
+    #[inline]
+    pub fn next(&self, blocked: SigSet) -> Option<u32> {
         let ready = self.set.minus(blocked);
-        let sig = match ready.and(SigSet::SYNCHRONOUS).first() {
-            Some(sig) => sig,
-            None => ready.first()?,
-        };
-        Some(self.take_signal(sig))
+        ready.and(SigSet::SYNCHRONOUS).first().or_else(|| ready.first())
+    }
+    /// Takes the next signal that is not in `blocked`.
+    pub fn take_next(&mut self, blocked: SigSet) -> Option<SigInfo> {
+        let mut info = SigInfo::NOTHING;
+        self.take(self.next(blocked)?, &mut info);
+        Some(info)
     }
     /// Takes the oldest `sig`, which is pending.
-    fn take_signal(&mut self, sig: u32) -> SigInfo {
+    #[inline]
+    pub fn take(&mut self, sig: u32, info: &mut SigInfo) {
         let Some(at) = self.queue.iter().position(|info| info.signal() == sig) else {
             self.set = self.set.without(sig);
-            return SigInfo::user(sig, 0, 0);
+            *info = SigInfo::user(sig, 0, 0);
+            return;
         };
-        let info = if at + 1 == self.queue.len() {
-            self.queue.swap_remove(at)
+        *info = self.queue[at];
+        if at + 1 == self.queue.len() {
+            self.queue.truncate(at);
         } else {
-            self.queue.remove(at)
-        };
+            self.queue.remove(at);
+        }
         if sig < SIGRTMIN || !self.queue.iter().any(|info| info.signal() == sig) {
             self.set = self.set.without(sig);
         }
-        info
     }
     /// Forgets all signals of `set`.
     pub fn discard(&mut self, set: SigSet) {

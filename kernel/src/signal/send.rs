@@ -124,12 +124,12 @@ fn send(
     let would_ignore =
         handler == IGNORE || handler == DEFAULT && (SigSet::IGNORED.has(sig) || shared.unkillable && !forced);
     let task = match target {
-        Target::Task(task) => Some(task.clone()),
+        Target::Task(task) => Some(task),
         Target::Process => None,
     };
     if would_ignore {
         // A blocked signal stays pending: its action may change before it is unblocked.
-        let blocked = match &task {
+        let blocked = match task {
             Some(task) => is_blocked(&shared, task, sig),
             None => {
                 let threads = process.threads_under(&shared);
@@ -141,7 +141,7 @@ fn send(
         }
     }
     let limit = process.limits.soft(rlimit::which::SIGPENDING).max(1) as usize;
-    let queued = match &task {
+    let queued = match task {
         Some(task) => {
             let mut own = task.signals.lock_under(&shared);
             let room = forced || own.pending.len() < limit;
@@ -157,27 +157,30 @@ fn send(
         Queued::NoRoom => return Err(Errno::EAGAIN),
         Queued::Yes => {}
     }
-    let chosen = match &task {
-        Some(task) if wants(&shared, task, sig) => Some(task.clone()),
-        Some(_) => None,
-        None => {
-            let threads = process.threads_under(&shared);
-            threads.iter().find(|task| wants(&shared, task, sig)).cloned()
+    let fatal = {
+        let threads;
+        let chosen = match task {
+            Some(task) => wants(&shared, task, sig).then_some(task),
+            None => {
+                threads = process.threads_under(&shared);
+                threads.iter().find(|task| wants(&shared, task, sig))
+            }
+        };
+        let fatal = handler == DEFAULT
+            && default_is_fatal(sig)
+            && chosen.is_some_and(|chosen| {
+                sig == SIGKILL || !chosen.signals.lock_under(&shared).real_blocked.has(sig)
+            });
+        if !fatal && let Some(chosen) = chosen {
+            wake(chosen, false);
         }
+        fatal
     };
-    let Some(chosen) = chosen else {
-        notify_signalfd(shared);
-        return Ok(());
-    };
-    let fatal = handler == DEFAULT
-        && default_is_fatal(sig)
-        && (sig == SIGKILL || !chosen.signals.lock_under(&shared).real_blocked.has(sig));
     if fatal {
         shared.group_exit = Some(sig as i32);
         kill_threads(process, None);
         return Ok(());
     }
-    wake(&chosen, false);
     notify_signalfd(shared);
     Ok(())
 }

@@ -50,6 +50,16 @@ pub struct Action {
     pub mask: SigSet,
 }
 
+impl Action {
+    /// The default action.
+    pub const DEFAULT: Self = Self {
+        handler: DEFAULT,
+        flags: ActionFlags::empty(),
+        restorer: 0,
+        mask: SigSet::EMPTY,
+    };
+}
+
 /// The actions of all signals; shared by threads, and by processes made with `CLONE_SIGHAND`.
 pub struct Actions {
     /// One per signal, from signal 1. Two KiB: they never lie on a stack.
@@ -104,6 +114,15 @@ pub struct AltStack {
     pub flags: u32,
     /// Bytes; 0: there is none.
     pub size: usize,
+}
+
+impl AltStack {
+    /// None.
+    pub const NONE: Self = Self {
+        sp: 0,
+        flags: 0,
+        size: 0,
+    };
 }
 
 /// A thread's own signal state.

@@ -22,11 +22,16 @@ fn check_set_size(size: usize) -> Result<(), Errno> {
 }
 
 /// Whether the running thread may signal `target` with `sig`.
+#[inline(always)]
 fn may_signal(target: &Arc<Process>, sig: Option<u32>) -> Result<(), Errno> {
-    let me = current();
-    if Arc::ptr_eq(&me.process, target) {
+    if Arc::ptr_eq(&current().process, target) {
         return Ok(());
     }
+    may_signal_other(target, sig)
+}
+
+fn may_signal_other(target: &Arc<Process>, sig: Option<u32>) -> Result<(), Errno> {
+    let me = current();
     let creds = me.creds();
     if creds.capable(task::creds::cap::KILL) {
         return Ok(());
@@ -86,7 +91,9 @@ pub fn kill_pid(pid: i32, sig: i32) -> SysResult {
         1.. => {
             let me = current();
             if pid == me.tgid() {
-                return kill_process(&me.process, sig, None).map(|()| 0);
+                let Some(sig) = sig else { return Ok(0) };
+                return signal::queue_to_process(&me.process, sig, my_info(sig, info::code::USER))
+                    .map(|()| 0);
             }
             let process = find_process(pid).or_else(|| find_task(pid).map(|task| task.process.clone()));
             kill_process(&process.ok_or(Errno::ESRCH)?, sig, None).map(|()| 0)

@@ -6,8 +6,7 @@ use super::frame::{
 };
 use super::switch::Fault;
 use super::{sysreg, uaccess};
-use crate::mm::copy;
-use crate::mm::user::{UserPtr, check};
+use crate::mm::user::{Plain, UserBlock, UserPtr};
 use crate::signal::{Delivery, Restored, vdso_sigreturn};
 use core::mem::{MaybeUninit, offset_of};
 use limen_linux_abi::Errno;
@@ -58,6 +57,18 @@ struct SigFrame {
     tail: [u64; 4],
 }
 
+/// What is written at once.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Start {
+    info: [u64; 16],
+    flags: [u64; 2],
+    state: [u64; 4],
+}
+
+// SAFETY: integers only, no padding.
+unsafe impl Plain for Start {}
+
 const UCONTEXT: usize = offset_of!(SigFrame, flags);
 const _: () = assert!(offset_of!(SigFrame, fault_address) == UCONTEXT + 176);
 const _: () = assert!(offset_of!(SigFrame, fpsimd) == UCONTEXT + 176 + 288);
@@ -70,24 +81,29 @@ pub fn setup(frame: &mut Frame, delivery: &Delivery<'_>) -> Result<(), Errno> {
     // A frame record above the signal frame, so that debuggers can walk through the handler.
     let record = delivery.stack_top.wrapping_sub(16) & !15;
     let base = record.wrapping_sub(FRAME_SIZE) & !15;
-    check(base, FRAME_SIZE + 16)?;
-    save_fpsimd(base + offset_of!(SigFrame, fpsimd))?;
+    let place = UserBlock::<{ FRAME_SIZE + 16 }>::new(base)?;
+    save_fpsimd(&place)?;
     let fault = Fault::of_current();
-    delivery.info.write_to(base)?;
     let (sp, flags, size) = delivery.altstack;
-    UserPtr::new(base + UCONTEXT).write([0, 0, sp as u64, u64::from(flags), size as u64, delivery.mask])?;
-    let unused = size_of::<[u64; 16]>();
-    if copy::clear(base + offset_of!(SigFrame, unused), unused) != unused {
-        return Err(Errno::EFAULT);
-    }
-    UserPtr::new(base + offset_of!(SigFrame, fault_address)).write(fault.address)?;
-    UserPtr::new(base + offset_of!(SigFrame, regs)).write_from(frame.user_regs())?;
-    let tail: [u64; 4] = match fault.esr {
-        0 => [0; 4],
-        esr => [u64::from(ESR_MAGIC) | 16 << 32, esr, 0, 0],
+    let mut start = Start {
+        info: [0; 16],
+        flags: [0; 2],
+        state: [sp as u64, u64::from(flags), size as u64, delivery.mask],
     };
-    UserPtr::new(base + offset_of!(SigFrame, tail)).write(tail)?;
-    UserPtr::<[usize; 2]>::new(record).write([frame.regs[29], frame.regs[30]])?;
+    delivery.info.fill(&mut start.info);
+    place.write(0, &start)?;
+    place.write(offset_of!(SigFrame, fault_address), &fault.address)?;
+    place.write(offset_of!(SigFrame, regs), frame.user_regs())?;
+    const TAIL: usize = offset_of!(SigFrame, tail);
+    if fault.esr == 0 {
+        place.write(TAIL, &0u64)?;
+    } else {
+        place.write(TAIL, &[u64::from(ESR_MAGIC) | 16 << 32, fault.esr, 0, 0])?;
+    }
+    let record = UserBlock::<16>::new(record)?;
+    record.write(0, &frame.regs[29])?;
+    record.write(8, &frame.regs[30])?;
+    let record = record.addr();
 
     frame.regs[0] = delivery.signal as usize;
     if delivery.siginfo {
@@ -103,16 +119,27 @@ pub fn setup(frame: &mut Frame, delivery: &Delivery<'_>) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Writes the floating-point record (`FPSR` and `FPCR`, which the assembler knows only with floating point on, by their encodings) at `at`, whose range was checked.
-#[inline(never)]
-fn save_fpsimd(at: usize) -> Result<(), Errno> {
+/// Two halves of a word of the frame: the first one in memory first.
+#[inline(always)]
+fn halves(word: u64) -> [u32; 2] {
+    [word as u32, (word >> 32) as u32]
+}
+
+/// Writes the floating-point record (`FPSR` and `FPCR`, which the assembler knows only with floating point on, by their encodings).
+#[inline(always)]
+fn save_fpsimd(place: &UserBlock<{ FRAME_SIZE + 16 }>) -> Result<(), Errno> {
+    const AT: usize = offset_of!(SigFrame, fpsimd);
     let (fpsr, fpcr) = (
         sysreg::read!("S3_3_C4_C4_1") as u32,
         sysreg::read!("S3_3_C4_C4_0") as u32,
     );
-    UserPtr::new(at).write([FPSIMD_MAGIC, FPSIMD_SIZE, fpsr, fpcr])?;
+    place.write(AT, &(u64::from(FPSIMD_MAGIC) | u64::from(FPSIMD_SIZE) << 32))?;
+    place.write(
+        AT + offset_of!(Fpsimd, fpsr),
+        &(u64::from(fpsr) | u64::from(fpcr) << 32),
+    )?;
     // SAFETY: the range was checked.
-    if unsafe { uaccess::save_fp(at + offset_of!(Fpsimd, v)) } {
+    if unsafe { uaccess::save_fp(place.addr() + AT + offset_of!(Fpsimd, v)) } {
         Ok(())
     } else {
         Err(Errno::EFAULT)
@@ -120,10 +147,10 @@ fn save_fpsimd(at: usize) -> Result<(), Errno> {
 }
 
 /// Sets the floating-point registers from their record.
-#[inline(never)]
+#[inline(always)]
 fn restore_fpsimd(at: usize) -> Result<(), Errno> {
-    check(at, size_of::<Fpsimd>())?;
-    let [fpsr, fpcr]: [u32; 2] = UserPtr::new(at + offset_of!(Fpsimd, fpsr)).read()?;
+    let record = UserBlock::<{ size_of::<Fpsimd>() }>::new(at)?;
+    let [fpsr, fpcr] = halves(record.read(offset_of!(Fpsimd, fpsr))?);
     // SAFETY: the range was checked; any value is allowed in these registers, their reserved bits ignore writes.
     unsafe {
         sysreg::write!("S3_3_C4_C4_1", fpsr);
@@ -158,7 +185,7 @@ fn find_fpsimd(reserved: usize) -> Result<usize, Errno> {
         if limit - offset < 8 || offset % 16 != 0 {
             return Err(Errno::EFAULT);
         }
-        let [magic, size] = UserPtr::<[u32; 2]>::new(base + offset).read()?;
+        let [magic, size] = halves(UserPtr::new(base + offset).read()?);
         if limit - offset < size as usize {
             return Err(Errno::EFAULT);
         }
@@ -170,7 +197,7 @@ fn find_fpsimd(reserved: usize) -> Result<usize, Errno> {
                 extra = true;
                 let [data, bytes] = UserPtr::<[u64; 2]>::new(base + offset + 8).read()?;
                 let bytes = bytes as u32;
-                let [end_magic, end_size] = UserPtr::<[u32; 2]>::new(base + offset + 32).read()?;
+                let [end_magic, end_size] = halves(UserPtr::new(base + offset + 32).read()?);
                 // It must follow at once, behind its own end mark.
                 let expected = base + offset + 32 + 16;
                 if end_magic != 0
@@ -202,23 +229,30 @@ pub fn restore(frame: &mut Frame) -> Result<Restored, Errno> {
     if !base.is_multiple_of(16) {
         return Err(Errno::EFAULT);
     }
-    check(base, FRAME_SIZE)?;
-    let [sp, flags, size, mask]: [u64; 4] = UserPtr::new(base + offset_of!(SigFrame, state)).read()?;
-    let regs = base + offset_of!(SigFrame, regs);
-    let [new_sp, pc, mut pstate]: [usize; 3] = UserPtr::new(regs + 31 * size_of::<usize>()).read()?;
+    let place = UserBlock::<FRAME_SIZE>::new(base)?;
+    const STATE: usize = offset_of!(SigFrame, state);
+    let (sp, flags, size): (usize, u64, usize) = (
+        place.read(STATE)?,
+        place.read(STATE + 8)?,
+        place.read(STATE + 16)?,
+    );
+    let mask = place.read(STATE + 24)?;
+    const REGS: usize = offset_of!(SigFrame, regs);
+    let (new_sp, pc) = (place.read(REGS + 31 * 8)?, place.read(REGS + 32 * 8)?);
+    let mut pstate = place.read(REGS + 33 * 8)?;
     if !sanitize_pstate(&mut pstate) {
         frame.pstate = pstate;
         return Err(Errno::EFAULT);
     }
     // SAFETY: initialised memory that only gets new bytes, any of which are valid.
-    let place = unsafe { &mut *(&raw mut frame.regs).cast::<MaybeUninit<[usize; 31]>>() };
-    UserPtr::new(regs).read_into(place)?;
+    let regs = unsafe { &mut *(&raw mut frame.regs).cast::<MaybeUninit<[usize; 31]>>() };
+    place.read_into(REGS, regs)?;
     frame.sp = new_sp;
     frame.pc = pc;
     frame.pstate = pstate;
     restore_fpsimd(find_fpsimd(base + offset_of!(SigFrame, fpsimd))?)?;
     Ok(Restored {
         mask,
-        altstack: (sp as usize, flags as u32, size as usize),
+        altstack: (sp, flags as u32, size),
     })
 }

@@ -3,6 +3,18 @@
 //!
 //! The loops are in `copy`.
 
+use core::arch::asm;
+
+/// The instruction labelled 2 may fault and goes on at label 3.
+macro_rules! may_fault {
+    () => {
+        ".pushsection __ex_table, \"a\"
+        .balign 4
+        .long 2b - ., 3b - .
+        .popsection"
+    };
+}
+
 unsafe extern "C" {
     fn copy_from_user_asm(to: *mut u8, from: usize, len: usize) -> usize;
     fn copy_to_user_asm(to: usize, from: *const u8, len: usize) -> usize;
@@ -84,6 +96,102 @@ pub unsafe fn save_fp(to: usize) -> bool {
 pub unsafe fn load_fp(from: usize) -> bool {
     // SAFETY: as above.
     unsafe { load_fp_user_asm(from) == 0 }
+}
+
+/// Reads 32 bits at any address; `None` on a fault.
+///
+/// # Safety
+/// `addr..addr+4` lies below `USER_END`.
+#[inline(always)]
+pub unsafe fn get_u32(addr: usize) -> Option<u32> {
+    let value: u32;
+    let mut fault = 1u32;
+    // SAFETY: the caller's promise; a fault skips the step that clears `fault`. The access is made as user mode would make it, so the
+    // window stays closed.
+    unsafe {
+        asm!(
+            "2: ldtr {value:w}, [{addr}]",
+            "mov {fault:w}, wzr",
+            "3:",
+            may_fault!(),
+            value = out(reg) value,
+            addr = in(reg) addr,
+            fault = inout(reg) fault,
+            options(nostack, preserves_flags),
+        );
+    }
+    (fault == 0).then_some(value)
+}
+
+/// Writes 32 bits at any address; `false` on a fault.
+///
+/// # Safety
+/// `addr..addr+4` lies below `USER_END`.
+#[inline(always)]
+pub unsafe fn put_u32(addr: usize, value: u32) -> bool {
+    let mut fault = 1u32;
+    // SAFETY: as above.
+    unsafe {
+        asm!(
+            "2: sttr {value:w}, [{addr}]",
+            "mov {fault:w}, wzr",
+            "3:",
+            may_fault!(),
+            value = in(reg) value,
+            addr = in(reg) addr,
+            fault = inout(reg) fault,
+            options(nostack, preserves_flags),
+        );
+    }
+    fault == 0
+}
+
+/// Reads 64 bits at any address; `None` on a fault.
+///
+/// # Safety
+/// `addr..addr+8` lies below `USER_END`.
+#[inline(always)]
+pub unsafe fn get_u64(addr: usize) -> Option<u64> {
+    let value: u64;
+    let mut fault = 1u32;
+    // SAFETY: the caller's promise; a fault skips the step that clears `fault`. The access is made as user mode would make it, so the
+    // window stays closed.
+    unsafe {
+        asm!(
+            "2: ldtr {value:x}, [{addr}]",
+            "mov {fault:w}, wzr",
+            "3:",
+            may_fault!(),
+            value = out(reg) value,
+            addr = in(reg) addr,
+            fault = inout(reg) fault,
+            options(nostack, preserves_flags),
+        );
+    }
+    (fault == 0).then_some(value)
+}
+
+/// Writes 64 bits at any address; `false` on a fault.
+///
+/// # Safety
+/// `addr..addr+8` lies below `USER_END`.
+#[inline(always)]
+pub unsafe fn put_u64(addr: usize, value: u64) -> bool {
+    let mut fault = 1u32;
+    // SAFETY: as above.
+    unsafe {
+        asm!(
+            "2: sttr {value:x}, [{addr}]",
+            "mov {fault:w}, wzr",
+            "3:",
+            may_fault!(),
+            value = in(reg) value,
+            addr = in(reg) addr,
+            fault = inout(reg) fault,
+            options(nostack, preserves_flags),
+        );
+    }
+    fault == 0
 }
 
 /// Reads a naturally aligned user word atomically; `None` on a fault.

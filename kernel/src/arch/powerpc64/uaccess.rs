@@ -69,6 +69,50 @@ pub unsafe fn clear_user(to: usize, len: usize) -> usize {
     unsafe { clear_user_asm(to, len) }
 }
 
+/// Reads 32 bits at any address; `None` on a fault.
+///
+/// # Safety
+/// `addr..addr+4` lies below `USER_END`.
+#[inline(always)]
+pub unsafe fn get_u32(addr: usize) -> Option<u32> {
+    let mut value = 0u32;
+    // SAFETY: the caller's promise; `value` has room.
+    let left = unsafe { copy_from_user((&raw mut value).cast(), addr, size_of::<u32>()) };
+    (left == 0).then_some(value)
+}
+
+/// Writes 32 bits at any address; `false` on a fault.
+///
+/// # Safety
+/// `addr..addr+4` lies below `USER_END`.
+#[inline(always)]
+pub unsafe fn put_u32(addr: usize, value: u32) -> bool {
+    // SAFETY: the caller's promise; `value` is readable.
+    unsafe { copy_to_user(addr, (&raw const value).cast(), size_of::<u32>()) == 0 }
+}
+
+/// Reads 64 bits at any address; `None` on a fault.
+///
+/// # Safety
+/// `addr..addr+8` lies below `USER_END`.
+#[inline(always)]
+pub unsafe fn get_u64(addr: usize) -> Option<u64> {
+    let mut value = 0u64;
+    // SAFETY: the caller's promise; `value` has room.
+    let left = unsafe { copy_from_user((&raw mut value).cast(), addr, size_of::<u64>()) };
+    (left == 0).then_some(value)
+}
+
+/// Writes 64 bits at any address; `false` on a fault.
+///
+/// # Safety
+/// `addr..addr+8` lies below `USER_END`.
+#[inline(always)]
+pub unsafe fn put_u64(addr: usize, value: u64) -> bool {
+    // SAFETY: the caller's promise; `value` is readable.
+    unsafe { copy_to_user(addr, (&raw const value).cast(), size_of::<u64>()) == 0 }
+}
+
 /// Reads a naturally aligned user word atomically; `None` on a fault.
 ///
 /// # Safety

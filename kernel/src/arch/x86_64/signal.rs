@@ -1,11 +1,13 @@
 //! Signal frames: the layout user space knows (`struct rt_sigframe`, `ucontext`, `sigcontext` with the floating-point state behind a pointer).
 
 use super::descriptor::{USER_CS, USER_DS};
+use super::fpu;
 use super::frame::{EFLAGS_DF, EFLAGS_RF, EFLAGS_TF, Frame};
 use super::switch::Fault;
-use super::{fpu, mmu};
-use crate::mm::user::{self, Plain, UserPtr};
+use crate::mm::user::{self, Plain, UserBlock, UserPtr};
 use crate::signal::{Delivery, Restored, info};
+use crate::sync::Once;
+use core::mem::offset_of;
 use limen_linux_abi::Errno;
 
 /// The least size of an alternate signal stack (`MINSIGSTKSZ`).
@@ -63,19 +65,41 @@ struct UContext {
 struct SigFrame {
     restorer: usize,
     ucontext: UContext,
+    info: [u64; info::SIZE / 8],
 }
 
-/// Where the `siginfo_t` follows.
-const INFO: usize = size_of::<SigFrame>();
-/// Bytes of frame and `siginfo_t`.
-const FRAME_SIZE: usize = INFO + info::SIZE;
+/// Where the `siginfo_t` is.
+const INFO: usize = offset_of!(SigFrame, info);
+/// Bytes of the frame.
+const FRAME_SIZE: usize = size_of::<SigFrame>();
+/// What of a `ucontext` is read by a return from a handler: from the alternate stack to the floating-point state's address.
+const READ_FROM: usize = offset_of!(UContext, stack_sp);
 
 const _: () = assert!(size_of::<SigContext>() == 256 && size_of::<UContext>() == 304 && FRAME_SIZE == 440);
 
 // SAFETY: integers only, padding spelled out.
 unsafe impl Plain for SigFrame {}
 // SAFETY: integers only, padding spelled out.
-unsafe impl Plain for UContext {}
+unsafe impl Plain for Restorable {}
+
+/// The middle of a `ucontext`.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Restorable {
+    stack_sp: usize,
+    stack_flags: u32,
+    _pad: u32,
+    stack_size: usize,
+    regs: [usize; 18],
+    /// Segments, error code, trap number, old mask, fault address.
+    unread: [usize; 5],
+    fpstate: usize,
+}
+
+const _: () = assert!(
+    READ_FROM + offset_of!(Restorable, fpstate)
+        == offset_of!(UContext, context) + offset_of!(SigContext, fpstate)
+);
 
 /// Bytes the largest signal frame takes (`AT_MINSIGSTKSZ`).
 pub fn min_frame_size() -> usize {
@@ -90,18 +114,27 @@ fn fpu_size() -> usize {
     }
 }
 
+/// What the processor leaves alone of a saved state, which depends on the machine only: the bytes for software, and behind them the header.
+static SOFTWARE: Once<[u32; 12 + 16]> = Once::new();
+
+fn software() -> &'static [u32; 12 + 16] {
+    SOFTWARE.get_or_init(|| {
+        let mut software = [0; 12 + 16];
+        if fpu::components() != 0 {
+            software[0] = FP_XSTATE_MAGIC1;
+            software[1] = fpu_size() as u32;
+            software[2] = fpu::components() as u32;
+            software[4] = fpu::state_size() as u32;
+        }
+        software
+    })
+}
+
 /// Writes the floating-point state to the user stack at `at`, 64-byte aligned.
 fn save_fpu(at: usize) -> Result<(), Errno> {
     user::check(at, fpu_size())?;
-    let components = fpu::components();
-    // What the processor leaves alone: the bytes for software, and behind them most of the header, which must be zero.
-    if components != 0 {
-        let mut software = [0u32; 12 + 16];
-        software[0] = FP_XSTATE_MAGIC1;
-        software[1] = fpu_size() as u32;
-        software[2] = components as u32;
-        software[4] = fpu::state_size() as u32;
-        UserPtr::new(at + SW_BYTES).write_from(&software)?;
+    if fpu::components() != 0 {
+        UserPtr::new(at + SW_BYTES).write_from(software())?;
         UserPtr::new(at + fpu::state_size()).write(FP_XSTATE_MAGIC2)?;
     } else {
         UserPtr::new(at + SW_BYTES).write([0u32; 12])?;
@@ -119,18 +152,18 @@ fn restore_fpu(at: usize) -> Result<(), Errno> {
         fpu::load_initial();
         return Ok(());
     }
-    user::check(at, fpu::LEGACY)?;
+    let legacy = UserBlock::<{ fpu::LEGACY }>::new(at)?;
     let components = fpu::components();
     if components != 0 && at.is_multiple_of(64) {
-        let software: [u32; 12] = UserPtr::new(at + SW_BYTES).read()?;
+        let marks: u64 = legacy.read(SW_BYTES)?;
         let size = fpu::state_size();
-        let extended = software[0] == FP_XSTATE_MAGIC1
-            && software[4] as usize == size
-            && software[1] as usize >= size + 4
+        let extended = marks as u32 == FP_XSTATE_MAGIC1
+            && (marks >> 32) as usize >= size + 4
+            && legacy.read::<u32>(SW_BYTES + 16)? as usize == size
             && user::check(at, size + 4).is_ok()
             && UserPtr::<u32>::new(at + size).read()? == FP_XSTATE_MAGIC2;
         if extended {
-            let wanted = components & (u64::from(software[2]) | u64::from(software[3]) << 32);
+            let wanted = components & legacy.read::<u64>(SW_BYTES + 8)?;
             fpu::load_initial_components(components & !wanted);
             return if fpu::load_from_user(at, wanted) {
                 Ok(())
@@ -162,9 +195,7 @@ pub fn setup(frame: &mut Frame, delivery: &Delivery<'_>) -> Result<(), Errno> {
     let fp = sp.wrapping_sub(fpu_size()) & !63;
     // As after a call: 8 below a multiple of 16.
     let at = (fp.wrapping_sub(FRAME_SIZE) & !15).wrapping_sub(8);
-    if at >= mmu::USER_END || fp >= mmu::USER_END {
-        return Err(Errno::EFAULT);
-    }
+    let place = UserBlock::<FRAME_SIZE>::new(at)?;
     save_fpu(fp)?;
     let extended = if fpu::components() != 0 { UC_FP_XSTATE } else { 0 };
     let f = &*frame;
@@ -195,13 +226,19 @@ pub fn setup(frame: &mut Frame, delivery: &Delivery<'_>) -> Result<(), Errno> {
         context,
         mask: delivery.mask,
     };
-    UserPtr::new(at).write_from(&SigFrame { restorer, ucontext })?;
-    delivery.info.write_to(at + INFO)?;
+    let mut whole = SigFrame {
+        restorer,
+        ucontext,
+        info: [0; info::SIZE / 8],
+    };
+    delivery.info.fill(&mut whole.info);
+    place.write(0, &whole)?;
     fpu::load_initial();
     frame.mark_changed();
     frame.rdi = delivery.signal as usize;
+    let at = place.addr();
     frame.rsi = at + INFO;
-    frame.rdx = at + core::mem::offset_of!(SigFrame, ucontext);
+    frame.rdx = at + offset_of!(SigFrame, ucontext);
     frame.rax = 0;
     frame.rip = delivery.handler;
     frame.rsp = at;
@@ -216,15 +253,17 @@ pub fn restore(frame: &mut Frame) -> Result<Restored, Errno> {
     let at = frame
         .rsp
         .wrapping_sub(8)
-        .wrapping_add(core::mem::offset_of!(SigFrame, ucontext));
-    let mut place = core::mem::MaybeUninit::<UContext>::uninit();
-    let uc = UserPtr::new(at).read_into(&mut place)?;
-    restore_fpu(uc.context.fpstate)?;
+        .wrapping_add(offset_of!(SigFrame, ucontext));
+    let block = UserBlock::<{ size_of::<UContext>() }>::new(at)?;
+    let mut place = core::mem::MaybeUninit::<Restorable>::uninit();
+    let uc = block.read_into(READ_FROM, &mut place)?;
+    let mask = block.read(offset_of!(UContext, mask))?;
+    restore_fpu(uc.fpstate)?;
     let eflags;
     [
         frame.r8, frame.r9, frame.r10, frame.r11, frame.r12, frame.r13, frame.r14, frame.r15, frame.rdi,
         frame.rsi, frame.rbp, frame.rbx, frame.rdx, frame.rax, frame.rcx, frame.rsp, frame.rip, eflags,
-    ] = uc.context.regs;
+    ] = uc.regs;
     frame.set_user_flags(eflags);
     // The only code and stack segments there are; whatever the frame says.
     frame.cs = USER_CS;
@@ -232,7 +271,7 @@ pub fn restore(frame: &mut Frame) -> Result<Restored, Errno> {
     frame.ss = USER_DS;
     frame.forget_syscall();
     Ok(Restored {
-        mask: uc.mask,
+        mask,
         altstack: (uc.stack_sp, uc.stack_flags, uc.stack_size),
     })
 }

@@ -198,6 +198,108 @@ pub unsafe fn clear_user(to: usize, len: usize) -> usize {
     unsafe { x86_clear_user(to as *mut u8, len) }
 }
 
+/// Reads 32 bits at any address; `None` on a fault.
+///
+/// # Safety
+/// `addr..addr+4` lies below `USER_END`.
+#[inline(always)]
+pub unsafe fn get_u32(addr: usize) -> Option<u32> {
+    let value: u32;
+    let mut fault = 1u32;
+    // SAFETY: the caller's promise; a fault skips the step that clears `fault`.
+    unsafe {
+        asm!(
+            open!(),
+            "2: mov {value:e}, [{addr}]",
+            "mov {fault:e}, 0",
+            "3:",
+            close!(),
+            may_fault!("2b", "3b"),
+            value = out(reg) value,
+            addr = in(reg) addr,
+            fault = inout(reg) fault,
+            options(nostack),
+        );
+    }
+    (fault == 0).then_some(value)
+}
+
+/// Writes 32 bits at any address; `false` on a fault.
+///
+/// # Safety
+/// `addr..addr+4` lies below `USER_END`.
+#[inline(always)]
+pub unsafe fn put_u32(addr: usize, value: u32) -> bool {
+    let mut fault = 1u32;
+    // SAFETY: as above.
+    unsafe {
+        asm!(
+            open!(),
+            "2: mov [{addr}], {value:e}",
+            "mov {fault:e}, 0",
+            "3:",
+            close!(),
+            may_fault!("2b", "3b"),
+            value = in(reg) value,
+            addr = in(reg) addr,
+            fault = inout(reg) fault,
+            options(nostack),
+        );
+    }
+    fault == 0
+}
+
+/// Reads 64 bits at any address; `None` on a fault.
+///
+/// # Safety
+/// `addr..addr+8` lies below `USER_END`.
+#[inline(always)]
+pub unsafe fn get_u64(addr: usize) -> Option<u64> {
+    let value: u64;
+    let mut fault = 1u32;
+    // SAFETY: the caller's promise; a fault skips the step that clears `fault`.
+    unsafe {
+        asm!(
+            open!(),
+            "2: mov {value:r}, [{addr}]",
+            "mov {fault:e}, 0",
+            "3:",
+            close!(),
+            may_fault!("2b", "3b"),
+            value = out(reg) value,
+            addr = in(reg) addr,
+            fault = inout(reg) fault,
+            options(nostack),
+        );
+    }
+    (fault == 0).then_some(value)
+}
+
+/// Writes 64 bits at any address; `false` on a fault.
+///
+/// # Safety
+/// `addr..addr+8` lies below `USER_END`.
+#[inline(always)]
+pub unsafe fn put_u64(addr: usize, value: u64) -> bool {
+    let mut fault = 1u32;
+    // SAFETY: as above.
+    unsafe {
+        asm!(
+            open!(),
+            "2: mov [{addr}], {value:r}",
+            "mov {fault:e}, 0",
+            "3:",
+            close!(),
+            may_fault!("2b", "3b"),
+            value = in(reg) value,
+            addr = in(reg) addr,
+            fault = inout(reg) fault,
+            options(nostack),
+        );
+    }
+    fault == 0
+}
+
 /// Reads a naturally aligned user word atomically; `None` on a fault.
 ///
 /// # Safety
