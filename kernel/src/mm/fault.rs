@@ -2,7 +2,7 @@
 
 use super::frame::{self, For, Pfn};
 use super::page::{self, Page};
-use super::space::{AddressSpace, Gather, Regions, STACK_GAP};
+use super::space::{AddressSpace, Gather, STACK_GAP};
 use super::vma::{Backing, VmFlags, Vma};
 use super::{PAGE_SHIFT, PAGE_SIZE, PageCache, Prot, oom, table};
 use crate::arch::mmu::{self, Entry, USER_END};
@@ -29,38 +29,69 @@ const AROUND: usize = 16;
 impl AddressSpace {
     /// Makes an access to `addr` possible, if the mapping there allows it. May sleep.
     pub fn fault(&self, addr: usize, access: Prot) -> Result<(), FaultError> {
-        self.resolve(addr, access, false).map(drop)
+        match self.attempt::<false>(addr, access) {
+            Ok(_) => Ok(()),
+            Err(stop) => self.insist::<false>(addr, access, stop).map(drop),
+        }
     }
 
-    /// As [`AddressSpace::fault`]; returns the frame that is mapped then. `force`: private mappings may be written and everything
-    /// read whatever the permissions (debuggers). With `force` the page is counted: the caller drops the count.
-    fn resolve(&self, addr: usize, access: Prot, force: bool) -> Result<Option<Page>, FaultError> {
-        let at = addr & !(PAGE_SIZE - 1);
+    /// The page at `addr`, counted; `None` if it became another one meanwhile. See [`AddressSpace::attempt`].
+    fn resolve_forced(&self, addr: usize, access: Prot) -> Result<Option<Page>, FaultError> {
+        self.attempt::<true>(addr, access)
+            .or_else(|stop| self.insist::<true>(addr, access, stop))
+    }
+
+    /// Goes on after an attempt that stopped: removes the obstacle and tries again, until there is a result.
+    #[cold]
+    fn insist<const FORCE: bool>(
+        &self,
+        addr: usize,
+        access: Prot,
+        mut stop: Stop,
+    ) -> Result<Option<Page>, FaultError> {
         let mut grown = false;
         loop {
-            let regions = self.regions.read();
-            let Some(region) = regions.map.containing(addr) else {
-                drop(regions);
-                if grown || !self.grow_stack(addr) {
-                    return Err(FaultError::NotMapped);
+            match stop {
+                Stop::Again => {}
+                Stop::Fail(e) => return Err(e),
+                Stop::Memory => oom::make_room().map_err(|_| FaultError::NoMemory)?,
+                Stop::NoRegion => {
+                    if grown || !self.grow_stack(addr) {
+                        return Err(FaultError::NotMapped);
+                    }
+                    grown = true;
                 }
-                grown = true;
-                continue;
-            };
-            if !force || region.value.flags.contains(VmFlags::SPECIAL) {
-                check_access(region.value.flags, access)?;
-            } else if access.contains(Prot::WRITE) && !may_force_write(region.value.flags) {
-                return Err(FaultError::Access);
             }
-            match self.fill(&regions, region, at, access, force) {
+            match self.attempt::<FORCE>(addr, access) {
                 Ok(page) => return Ok(page),
-                Err(Stop::Again) => {}
-                Err(Stop::Fail(e)) => return Err(e),
-                Err(Stop::Memory) => {
-                    drop(regions);
-                    oom::make_room().map_err(|_| FaultError::NoMemory)?;
-                }
+                Err(next) => stop = next,
             }
+        }
+    }
+
+    /// Makes an access to `addr` possible if nothing is in the way. `FORCE`: private mappings may be written and everything read whatever the
+    /// permissions (debuggers), and the page is returned, counted.
+    #[inline(always)]
+    fn attempt<const FORCE: bool>(&self, addr: usize, access: Prot) -> Result<Option<Page>, Stop> {
+        let at = addr & !(PAGE_SIZE - 1);
+        let regions = self.regions.read();
+        let region = regions.map.containing(addr).ok_or(Stop::NoRegion)?;
+        if !FORCE || region.value.flags.contains(VmFlags::SPECIAL) {
+            check_access(region.value.flags, access).map_err(Stop::Fail)?;
+        } else if access.contains(Prot::WRITE) && !may_force_write(region.value.flags) {
+            return Err(Stop::Fail(FaultError::Access));
+        }
+        let slot = self.slot(at).ok_or(Stop::Memory)?;
+        let entry = table::load(slot);
+        let vma = &region.value;
+        let write = access.contains(Prot::WRITE);
+        if !entry.is_empty() {
+            return self.refill(vma, at, slot, entry, access, FORCE);
+        }
+        match &vma.backing {
+            Backing::Anonymous => self.fill_anonymous::<FORCE>(vma, at, slot, write),
+            Backing::File { cache, .. } => self.fill_file(region, cache, at, slot, write, FORCE),
+            Backing::Special(_) => self.fill_special(region, at, slot, FORCE),
         }
     }
 
@@ -75,44 +106,49 @@ impl AddressSpace {
             }
         }
         loop {
-            if let Some(page) = self.resolve(addr, access, true)? {
+            if let Some(page) = self.resolve_forced(addr, access)? {
                 return Ok(page);
             }
         }
     }
 
-    fn fill(
+    #[inline(never)]
+    fn fill_special(
         &self,
-        regions: &Regions,
         region: &Region<Vma>,
         at: usize,
+        slot: &AtomicU64,
+        force: bool,
+    ) -> Result<Option<Page>, Stop> {
+        let vma = &region.value;
+        let Backing::Special(special) = &vma.backing else {
+            return Err(Stop::Again);
+        };
+        let index = vma.index_at(at - region.start) as usize;
+        let page = special
+            .pages
+            .get(index)
+            .ok_or(Stop::Fail(FaultError::Bus))?
+            .clone();
+        let prot = vma.flags.prot();
+        if prot.contains(Prot::EXEC) {
+            page::sync_for_exec(page.pfn());
+        }
+        self.install(slot, Entry::EMPTY, page, prot, at, force)
+    }
+
+    /// A page is there, which was not enough for the access.
+    #[inline(never)]
+    fn refill(
+        &self,
+        vma: &Vma,
+        at: usize,
+        slot: &AtomicU64,
+        entry: Entry,
         access: Prot,
         force: bool,
     ) -> Result<Option<Page>, Stop> {
-        let slot = self.slot(at).ok_or(Stop::Memory)?;
-        let entry = table::load(slot);
-        let vma = &region.value;
         let write = access.contains(Prot::WRITE);
-        if entry.is_empty() {
-            return match &vma.backing {
-                Backing::Anonymous => self.fill_anonymous(vma, at, slot, write, force),
-                Backing::File { cache, .. } => self.fill_file(region, cache, at, slot, write, force),
-                Backing::Special(special) => {
-                    let index = vma.index_at(at - region.start) as usize;
-                    let page = special
-                        .pages
-                        .get(index)
-                        .ok_or(Stop::Fail(FaultError::Bus))?
-                        .clone();
-                    let prot = vma.flags.prot();
-                    if prot.contains(Prot::EXEC) {
-                        page::sync_for_exec(page.pfn());
-                    }
-                    self.install(slot, Entry::EMPTY, page, prot, at, force)
-                }
-            };
-        }
-        let _ = regions;
         if write && !entry.prot().contains(Prot::WRITE) {
             return self.break_sharing(vma, at, slot, entry, force);
         }
@@ -137,13 +173,13 @@ impl AddressSpace {
         Ok(None)
     }
 
-    fn fill_anonymous(
+    #[inline(always)]
+    fn fill_anonymous<const FORCE: bool>(
         &self,
         vma: &Vma,
         at: usize,
         slot: &AtomicU64,
         write: bool,
-        force: bool,
     ) -> Result<Option<Page>, Stop> {
         let prot = vma.flags.prot();
         if !write {
@@ -151,14 +187,14 @@ impl AddressSpace {
             let entry = Entry::user_page(zero.phys(), prot.difference(Prot::WRITE));
             exchange(slot, Entry::EMPTY, entry)?;
             mmu::update_user(&self.context, at);
-            return Ok(force.then(|| zero.clone()));
+            return Ok(FORCE.then(|| zero.clone()));
         }
         let page = self.new_page().ok_or(Stop::Memory)?;
         mmu::clear_page(page.phys());
         if prot.contains(Prot::EXEC) {
             page::sync_for_exec(page.pfn());
         }
-        self.install(slot, Entry::EMPTY, page, prot, at, force)
+        self.install(slot, Entry::EMPTY, page, prot, at, FORCE)
     }
 
     /// A page for this address space; the victim of the OOM killer may use the reserve.
@@ -197,6 +233,7 @@ impl AddressSpace {
         Ok(counted)
     }
 
+    #[inline(never)]
     fn fill_file(
         &self,
         region: &Region<Vma>,
@@ -436,6 +473,8 @@ impl AddressSpace {
 
 /// Why an attempt to fill an entry ended early.
 enum Stop {
+    /// Nothing is mapped at the address.
+    NoRegion,
     /// The entry changed underneath.
     Again,
     /// There was no page.

@@ -186,13 +186,13 @@ pub fn clear_page(phys: PhysAddr) {
     let end = start + (1 << PAGE_SHIFT);
     if dczid & 1 << 4 == 0 {
         let block = 4usize << (dczid & 0xf);
-        // Eight blocks in a turn where a page has that many: nearly all processors have blocks of 64 bytes.
-        if block << 3 <= 1 << PAGE_SHIFT {
-            // SAFETY: the caller owns the page; the linear map makes all RAM writable; the page is a multiple of eight blocks.
+        // 32 blocks in a turn where a page has that many: nearly all processors have blocks of 64 bytes.
+        if block << 5 <= 1 << PAGE_SHIFT {
+            // SAFETY: the caller owns the page; the linear map makes all RAM writable; the page is a multiple of 32 blocks.
             unsafe {
                 asm!(
                     "2:",
-                    ".rept 8",
+                    ".rept 32",
                     "dc zva, {at}",
                     "add {at}, {at}, {block}",
                     ".endr",

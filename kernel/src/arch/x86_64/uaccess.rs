@@ -67,31 +67,6 @@ x86_copy_user:"#,
     may_fault!("2b", "3b"),
     r#"
 .balign 16
-.globl x86_clear_user
-.type x86_clear_user, @function
-x86_clear_user:"#,
-    open!(),
-    r#"
-    mov rcx, rsi
-    mov edx, esi
-    and edx, 7
-    shr rcx, 3
-    xor eax, eax
-7:  rep stosq
-    mov ecx, edx
-2:  rep stosb
-3:"#,
-    close!(),
-    r#"
-    mov rax, rcx
-    ret
-4:  lea rcx, [rdx + rcx * 8]
-    jmp 2b
-.size x86_clear_user, . - x86_clear_user"#,
-    may_fault!("7b", "4b"),
-    may_fault!("2b", "3b"),
-    r#"
-.balign 16
 .globl x86_copy_string
 .type x86_copy_string, @function
 x86_copy_string:"#,
@@ -122,7 +97,6 @@ x86_copy_string:"#,
 
 unsafe extern "C" {
     fn x86_copy_user(to: *mut u8, from: *const u8, len: usize) -> usize;
-    fn x86_clear_user(to: *mut u8, len: usize) -> usize;
     fn x86_copy_string(to: *mut u8, from: *const u8, max: usize) -> usize;
     static mut __ex_table_start: [usize; 2];
     static mut __ex_table_end: [usize; 2];
@@ -194,8 +168,30 @@ pub unsafe fn copy_to_user(to: usize, from: *const u8, len: usize) -> usize {
 /// `to..to+len` lies below `USER_END`.
 #[inline(always)]
 pub unsafe fn clear_user(to: usize, len: usize) -> usize {
-    // SAFETY: the caller's promise.
-    unsafe { x86_clear_user(to as *mut u8, len) }
+    let left;
+    // SAFETY: the caller's promise; after a fault in a word the bytes before it are done one by one.
+    unsafe {
+        asm!(
+            open!(),
+            "7: rep stosq",
+            "mov ecx, edx",
+            "2: rep stosb",
+            "3:",
+            close!(),
+            ".pushsection .text.x86_uaccess, \"ax\"",
+            "4: lea rcx, [rdx + rcx * 8]",
+            "jmp 2b",
+            ".popsection",
+            may_fault!("7b", "4b"),
+            may_fault!("2b", "3b"),
+            inout("rdi") to => _,
+            inout("rcx") len / 8 => left,
+            in("rdx") len % 8,
+            in("rax") 0,
+            options(nostack),
+        );
+    }
+    left
 }
 
 /// Reads 32 bits at any address; `None` on a fault.
