@@ -55,12 +55,29 @@ fn exit_side<K: Kernel>(k: &K, frame: &mut K::Frame) {
 /// The way out of a system call up to the point where nothing is left to do, running it again as often as it must restart.
 #[inline(always)]
 fn finish<K: Kernel>(k: &K, frame: &mut K::Frame, watching: &Watching) -> IrqsOff {
+    let irqs = k.irqs_disable();
+    let (irqs, next) = exit_work(k, frame, irqs, watching, Interrupted::BySyscall);
+    match next {
+        Next::User => irqs,
+        Next::Restart => finish_restarted(k, frame, irqs, watching),
+    }
+}
+
+/// [`finish`] of a call that must restart.
+#[cold]
+#[inline(never)]
+fn finish_restarted<K: Kernel>(
+    k: &K,
+    frame: &mut K::Frame,
+    mut irqs: IrqsOff,
+    watching: &Watching,
+) -> IrqsOff {
     loop {
-        let irqs = k.irqs_disable();
-        let (irqs, next) = exit_work(k, frame, irqs, watching, Interrupted::BySyscall);
-        match next {
-            Next::User => return irqs,
-            Next::Restart => restart(k, frame, irqs, watching),
+        restart(k, frame, irqs, watching);
+        let next;
+        (irqs, next) = exit_work(k, frame, k.irqs_disable(), watching, Interrupted::BySyscall);
+        if let Next::User = next {
+            return irqs;
         }
     }
 }

@@ -37,7 +37,7 @@ impl AddressSpace {
 
     /// The page at `addr`, counted; `None` if it became another one meanwhile. See [`AddressSpace::attempt`].
     fn resolve_forced(&self, addr: usize, access: Prot) -> Result<Option<Page>, FaultError> {
-        self.attempt::<true>(addr, access)
+        self.attempt_again::<true>(addr, access)
             .or_else(|stop| self.insist::<true>(addr, access, stop))
     }
 
@@ -62,11 +62,17 @@ impl AddressSpace {
                     grown = true;
                 }
             }
-            match self.attempt::<FORCE>(addr, access) {
+            match self.attempt_again::<FORCE>(addr, access) {
                 Ok(page) => return Ok(page),
                 Err(next) => stop = next,
             }
         }
+    }
+
+    /// [`AddressSpace::attempt`] where it is not in a hurry.
+    #[inline(never)]
+    fn attempt_again<const FORCE: bool>(&self, addr: usize, access: Prot) -> Result<Option<Page>, Stop> {
+        self.attempt::<FORCE>(addr, access)
     }
 
     /// Makes an access to `addr` possible if nothing is in the way. `FORCE`: private mappings may be written and everything read whatever the
@@ -522,24 +528,30 @@ pub fn handle_fault(
     access: Prot,
     from_user: bool,
 ) -> bool {
-    if !from_user {
-        kernel_fault(frame, addr, access);
-        return false;
-    }
-    let result = if addr < USER_END {
-        match super::current_space() {
-            Some(space) => space.fault(addr, access),
-            None => Err(FaultError::NotMapped),
+    if from_user && addr < USER_END {
+        // Nearly always.
+        match super::current_space().map(|space| space.fault(addr, access)) {
+            Some(Ok(())) => false,
+            Some(Err(error)) => refuse(addr, error),
+            None => refuse(addr, FaultError::NotMapped),
         }
+    } else if from_user {
+        refuse(addr, FaultError::NotMapped)
     } else {
-        Err(FaultError::NotMapped)
-    };
-    let (signal, code) = match result {
-        Ok(()) => return false,
-        Err(FaultError::NotMapped) => (crate::signal::SIGSEGV, code::SEGV_MAPERR),
-        Err(FaultError::Access) => (crate::signal::SIGSEGV, code::SEGV_ACCERR),
-        Err(FaultError::Bus) => (crate::signal::SIGBUS, code::BUS_ADRERR),
-        Err(FaultError::NoMemory) => {
+        kernel_fault(frame, addr, access);
+        false
+    }
+}
+
+/// The running thread made an access that can't be. True if it became a signal.
+#[cold]
+#[inline(never)]
+fn refuse(addr: usize, error: FaultError) -> bool {
+    let (signal, code) = match error {
+        FaultError::NotMapped => (crate::signal::SIGSEGV, code::SEGV_MAPERR),
+        FaultError::Access => (crate::signal::SIGSEGV, code::SEGV_ACCERR),
+        FaultError::Bus => (crate::signal::SIGBUS, code::BUS_ADRERR),
+        FaultError::NoMemory => {
             oom::kill_current();
             return false;
         }
@@ -549,6 +561,7 @@ pub fn handle_fault(
 }
 
 /// A fault of the kernel itself: only copies to and from user memory may have any.
+#[inline(never)]
 fn kernel_fault(frame: &mut crate::arch::frame::Frame, addr: usize, access: Prot) {
     use crate::arch::{irq, uaccess};
     if addr < USER_END

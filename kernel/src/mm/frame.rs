@@ -162,7 +162,7 @@ pub enum For {
 }
 
 /// Takes one frame; its content is arbitrary, its reference count 1. Any context.
-#[inline]
+#[inline(always)]
 pub fn alloc(whom: For) -> Option<Pfn> {
     let flags = irq::local_save();
     // SAFETY: interrupts are off, so this CPU's list is ours.

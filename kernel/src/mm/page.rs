@@ -43,7 +43,7 @@ pub struct Page(NonZeroU32);
 
 impl Page {
     /// A page with arbitrary content, for `whom`. Does not wait.
-    #[inline]
+    #[inline(always)]
     pub fn alloc(whom: For) -> Option<Self> {
         NonZeroU32::new(frame::alloc(whom)?).map(Self)
     }

@@ -410,13 +410,22 @@ impl AddressSpace {
     }
 
     /// The slot of `addr`, tables made on the way. The lock is held for reading or writing.
-    #[inline]
+    #[inline(always)]
     pub(super) fn slot(&self, addr: usize) -> Option<&'static core::sync::atomic::AtomicU64> {
-        let made = |pfn| self.table_made(pfn);
-        match table::find_or_make(self.root, addr, For::User, made) {
-            None if super::is_dying() => table::find_or_make(self.root, addr, For::Kernel, made),
+        match table::find_or_make(self.root, addr, For::User, |pfn| self.table_made(pfn)) {
+            None => self.slot_from_reserve(addr),
             slot => slot,
         }
+    }
+
+    /// [`AddressSpace::slot`] when memory is short: the victim of the OOM killer may use the reserve.
+    #[cold]
+    #[inline(never)]
+    fn slot_from_reserve(&self, addr: usize) -> Option<&'static core::sync::atomic::AtomicU64> {
+        if !super::is_dying() {
+            return None;
+        }
+        table::find_or_make(self.root, addr, For::Kernel, |pfn| self.table_made(pfn))
     }
 
     fn table_made(&self, pfn: Pfn) {

@@ -62,7 +62,7 @@ pub fn find(root: PhysAddr, addr: usize) -> Option<&'static AtomicU64> {
 }
 
 /// The slot of the page at `addr`; tables on the way are made (`made` is told of each). `None`: no memory. Several CPUs may do this at once.
-#[inline]
+#[inline(always)]
 pub fn find_or_make(
     root: PhysAddr,
     addr: usize,

@@ -279,9 +279,8 @@ impl RunQueue {
     #[inline(always)]
     fn pick(&self, inner: &mut Inner, prev_runs: bool) -> *const Task {
         // SAFETY: the running task is alive.
-        if inner.rt.is_empty()
-            && (!prev_runs || unsafe { (*inner.curr).sched.effective_rt.load(Ordering::Relaxed) == 0 })
-        {
+        let curr = unsafe { &(*inner.curr).sched };
+        if inner.rt.is_empty() && (!prev_runs || curr.effective_rt.load(Ordering::Relaxed) == 0) {
             self.pick_fair(inner, prev_runs)
         } else {
             self.pick_with_rt(inner, prev_runs)

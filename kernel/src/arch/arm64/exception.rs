@@ -146,8 +146,14 @@ fn user_abort(frame: &mut Frame, syndrome: &Syndrome) {
         if crate::mm::handle_fault(frame, addr, syndrome.access(), true) {
             Fault::remember(syndrome.esr, addr);
         }
-        return;
+    } else {
+        user_abort_for_good(syndrome, abort, addr);
     }
+}
+
+#[cold]
+#[inline(never)]
+fn user_abort_for_good(syndrome: &Syndrome, abort: Abort, addr: usize) {
     Fault::remember(syndrome.for_user(addr), addr);
     match abort {
         Abort::Page => signal::force_fault(SIGSEGV, SEGV_MAPERR, addr),
