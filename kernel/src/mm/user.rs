@@ -151,6 +151,10 @@ pub struct UserBlock<const LEN: usize> {
     addr: usize,
 }
 
+#[allow(
+    dead_code,
+    reason = "signal frames are what uses it, and each architecture's needs less than all of it"
+)]
 impl<const LEN: usize> UserBlock<LEN> {
     /// `EFAULT` if it does not lie in the user part.
     #[inline(always)]
