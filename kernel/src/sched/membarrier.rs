@@ -54,7 +54,7 @@ impl Registrations {
     }
 }
 
-/// The system call. `EINVAL`: no such command or flag, or no such CPU; `EPERM`: the process has not registered for it.
+/// The system call. `EINVAL`: no such command or flag; `EPERM`: the process has not registered for it.
 pub fn membarrier(cmd: u32, flags: u32, cpu: i32) -> SysResult {
     if flags != 0 && (cmd != command::RSEQ || flags != FLAG_CPU) {
         return Err(Errno::EINVAL);
@@ -73,7 +73,9 @@ pub fn membarrier(cmd: u32, flags: u32, cpu: i32) -> SysResult {
             if mm.membarrier.get() & cmd << 1 == 0 {
                 return Err(Errno::EPERM);
             }
-            private(&mm, cmd, (flags & FLAG_CPU != 0).then_some(cpu))?;
+            // A negative number means all, as without the flag.
+            let only = u32::try_from(cpu).ok().filter(|_| flags & FLAG_CPU != 0);
+            private(&mm, cmd, only);
         }
         c if c.is_power_of_two() && c & command::REGISTERING != 0 => {
             mm.membarrier.0.fetch_or(c, Ordering::SeqCst);
@@ -86,18 +88,12 @@ pub fn membarrier(cmd: u32, flags: u32, cpu: i32) -> SysResult {
 }
 
 /// The barriers among the threads of `mm`; only on CPU `only`, if given.
-fn private(mm: &Arc<AddressSpace>, cmd: u32, only: Option<i32>) -> Result<(), Errno> {
+fn private(mm: &Arc<AddressSpace>, cmd: u32, only: Option<u32>) {
     let running = || cpus_running(|other| core::ptr::eq(other, &raw const **mm));
     let cpus = match only {
         None => running(),
-        Some(n) => {
-            let possible = crate::arch::smp::count().min(crate::sync::MAX_CPUS);
-            let n = usize::try_from(n)
-                .ok()
-                .filter(|&n| n < possible)
-                .ok_or(Errno::EINVAL)?;
-            running().and(CpuSet::EMPTY.with(n))
-        }
+        // A CPU that is not there runs nothing.
+        Some(n) => running().and(CpuSet::from_bits(1u64.checked_shl(n).unwrap_or(0))),
     };
     match cmd {
         command::RSEQ => {
@@ -111,7 +107,6 @@ fn private(mm: &Arc<AddressSpace>, cmd: u32, only: Option<i32>) -> Result<(), Er
         }),
         _ => barrier(cpus, &fence_here),
     }
-    Ok(())
 }
 
 fn fence_here() {

@@ -253,7 +253,8 @@ fn source_archive(arch: Arch) -> Result<(String, PathBuf)> {
     Ok((package, archive))
 }
 
-/// Linux's own tests (`tools/testing/selftests`), of them the folders `folders` and the headers they share, as Debian 12 has them. Unpacked
+/// Linux's own tests (`tools/testing/selftests`), of them the folders `folders` and the headers they share
+/// (`../../include` of it), as Debian 12 has them. Unpacked
 /// once for each `name`.
 pub fn selftests(arch: Arch, name: &str, folders: &[&str]) -> Result<PathBuf> {
     const INSIDE: &str = "tools/testing/selftests";
@@ -275,6 +276,7 @@ pub fn selftests(arch: Arch, name: &str, folders: &[&str]) -> Result<PathBuf> {
         .arg(&work)
         .args(["--strip-components=1", "--wildcards"])
         .arg(format!("{package}/{INSIDE}/kselftest*.h"))
+        .arg(format!("{package}/tools/include/*"))
         .args(folders.iter().map(|f| format!("{package}/{INSIDE}/{f}/*")))
         .status()
         .context("cannot start tar")?;

@@ -130,7 +130,20 @@ fn steps() -> Vec<Step> {
 }
 
 /// Steps that do not pass yet, and why. Each is work to be done, none is a verdict about the test.
-const PENDING: &[(&str, &str)] = &[];
+const PENDING: &[(&str, &str)] = &[
+    ("selftests-rseq-x86_64", MATRIX),
+    ("selftests-rseq-arm64", MATRIX),
+    ("selftests-rseq-arm", MATRIX),
+    ("selftests-rseq-powerpc64", MATRIX),
+    ("stress-ng-lockdep-x86_64", LOCKDEP),
+    (
+        "stress-ng-arm64",
+        "passes stressor by stressor on x86_64; to be seen on arm64",
+    ),
+    ("stress-ng-lockdep-arm64", LOCKDEP),
+];
+const MATRIX: &str = "the basic tests pass; the 592 runs of param_test have not been seen to their end";
+const LOCKDEP: &str = "to be seen with lock validation";
 
 /// The chosen steps and those that must have passed before them, in order.
 fn with_what_they_need(steps: Vec<Step>, chosen: impl Fn(&Step) -> bool) -> Vec<Step> {

@@ -32,11 +32,11 @@ type Program = (&'static str, &'static [&'static str], &'static [&'static str]);
 
 /// Builds `programs` of the suite's folder `folder` into a folder of their own and gives that.
 fn build(arch: Arch, folder: &str, include: &[&str], programs: &[Program]) -> Result<PathBuf> {
-    let suite = linux::selftests(arch, "selftests", &["rseq", "membarrier", "futex"])?;
+    let suite = linux::selftests(arch, "tests", &["rseq", "membarrier", "futex"])?;
     let out = tree::cache(&format!("programs/{arch}/{folder}"))?;
     for (name, sources, flags) in programs {
         let sources: Vec<PathBuf> = sources.iter().map(|s| suite.join(folder).join(s)).collect();
-        let include: Vec<String> = [".", "..", "rseq"]
+        let include: Vec<String> = [".", ".."]
             .iter()
             .chain(include)
             .map(|i| format!("-I{}", suite.join(folder).join(i).display()))
@@ -160,8 +160,8 @@ fn futex(context: &Context, arch: Arch) -> Result<Verdict> {
     )))
 }
 
-/// Repetitions of each run of `param_test`; the suite's script makes 1000.
-const REPETITIONS: u32 = 4;
+/// Repetitions of each run of `param_test`; the suite's script makes 1000, and the program divides by a tenth of them.
+const REPETITIONS: u32 = 10;
 
 /// The restartable sequence tests: the whole matrix of `run_param_test.sh`, 592 runs of six threads per processor, with fewer repetitions.
 fn rseq(context: &Context, arch: Arch) -> Result<Verdict> {
@@ -176,7 +176,7 @@ fn rseq(context: &Context, arch: Arch) -> Result<Verdict> {
         ("param_test", SOURCES[2], &[]),
         ("param_test_compare_twice", SOURCES[2], &["-DRSEQ_COMPARE_TWICE"]),
     ];
-    let programs = build(arch, "rseq", &[], &PROGRAMS)?;
+    let programs = build(arch, "rseq", &["../../../include"], &PROGRAMS)?;
     let script = format!(
         "{ONE}t ./basic_test\nt ./basic_percpu_ops_test\n\
          all() {{ for w in s l b 'b -M' m 'm -M' i r; do for p in param_test param_test_compare_twice; do\n\
