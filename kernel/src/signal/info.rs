@@ -120,10 +120,7 @@ impl SigInfo {
     }
     /// Fills in the first words of a whole `siginfo_t`, the rest of which is zero (64-bit processors).
     #[inline(always)]
-    #[allow(
-        dead_code,
-        reason = "32-bit processors' frames are written with `write_to`"
-    )]
+    #[allow(dead_code, reason = "32-bit processors' frames are written with `write_to`")]
     pub fn fill(&self, whole: &mut [u64; SIZE / 8]) {
         for (to, from) in whole.iter_mut().zip(self.words.as_chunks::<2>().0) {
             let [first, second] = from.map(u32::to_ne_bytes);
