@@ -3,16 +3,19 @@
  *   eat      maps and touches memory until it is refused (exit 12, ENOMEM) or the process is killed
  *   touch    the same by one large mapping that is promised first and touched afterwards
  *   bomb     forks as fast as it can under a process limit of 200, as an ordinary user, until fork is refused
+ *   large N  fills N MiB, has a fork's child change part of it, sends it through files and pipes, and looks whether all is as it was
  *   rounds N forks and executes itself N times, and says how much free memory that cost
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/sendfile.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -63,6 +66,46 @@ static int bomb(void) {
     return WIFEXITED(status) ? WEXITSTATUS(status) : 6;
 }
 
+/* What byte `at` of the large mapping belongs to. */
+static unsigned word_at(size_t at) {
+    return (unsigned)at ^ 0x1234567;
+}
+
+static int large(size_t mib) {
+    const size_t size = mib << 20, part = 1 << 20;
+    char *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    char *buffer = malloc(part);
+    int pipes[2], status, file = open("/tmp/large", O_RDWR | O_CREAT | O_TRUNC, 0600);
+    if (p == MAP_FAILED || !buffer || file < 0 || pipe(pipes)) return errno;
+    for (size_t i = 0; i < size; i += sizeof(unsigned) * 128) *(unsigned *)(p + i) = word_at(i);
+    pid_t child = fork();
+    if (child < 0) return errno;
+    if (child == 0) {
+        for (size_t i = 0; i < size; i += 64 * 4096) memset(p + i, 0, 4096);
+        _exit(0);
+    }
+    if (waitpid(child, &status, 0) != child || status) return 2;
+    for (size_t i = 0; i < size; i += sizeof(unsigned) * 128)
+        if (*(unsigned *)(p + i) != word_at(i)) return 3;
+    /* From everywhere in it, through a file's pages (read, mapped, by sendfile) and a pipe's. */
+    for (size_t n = 0, at = 0; n < 64; n++, at += size / 64 & ~(part - 1)) {
+        if (pwrite(file, p + at, part, (off_t)(n * part)) != (ssize_t)part) return 4;
+        if (write(pipes[1], p + at, 65536) != 65536 || read(pipes[0], buffer, 65536) != 65536) return 5;
+        if (memcmp(buffer, p + at, 65536)) return 6;
+    }
+    char *mapped = mmap(NULL, 64 * part, PROT_READ, MAP_SHARED, file, 0);
+    if (mapped == MAP_FAILED) return errno;
+    for (size_t n = 0, at = 0; n < 64; n++, at += size / 64 & ~(part - 1)) {
+        off_t from = (off_t)(n * part);
+        if (pread(file, buffer, part, from) != (ssize_t)part || memcmp(buffer, p + at, part)) return 7;
+        if (memcmp(mapped + n * part, p + at, part)) return 8;
+        if (sendfile(pipes[1], file, &from, 65536) != 65536 || read(pipes[0], buffer, 65536) != 65536) return 9;
+        if (memcmp(buffer, p + at, 65536)) return 10;
+    }
+    unlink("/tmp/large");
+    return 0;
+}
+
 static long free_kilobytes(void) {
     char line[256];
     long found = -1;
@@ -96,6 +139,7 @@ int main(int argc, char **argv) {
     const char *what = argc > 1 ? argv[1] : "";
     if (!strcmp(what, "eat")) return eat();
     if (!strcmp(what, "touch")) return touch();
+    if (!strcmp(what, "large")) return large(argc > 2 ? strtoul(argv[2], NULL, 0) : 64);
     if (!strcmp(what, "bomb")) return bomb();
     if (!strcmp(what, "rounds")) return rounds(argc > 2 ? atoi(argv[2]) : 1000);
     if (!strcmp(what, "nothing")) return 0;

@@ -37,6 +37,8 @@ mod imp;
 mod imp;
 
 mod irq_calls;
+#[cfg(target_pointer_width = "64")]
+mod linear;
 mod vdso_calls;
 
 pub use imp::*;

@@ -300,7 +300,7 @@ fn fill(
         let room = PAGE_SIZE - end;
         if room != 0 && (src.remaining() <= room || !atomic) {
             let n = room.min(src.remaining());
-            let m = src.take(&mut last.page.bytes_mut()[end..end + n])?;
+            let m = src.take(&mut last.page.bytes()[end..end + n])?;
             last.len += m;
             *done += m;
             if m < n {
@@ -314,7 +314,7 @@ fn fill(
             None => crate::mm::alloc_page().ok_or(Errno::ENOMEM)?,
         };
         let n = if packets { PIPE_BUF } else { PAGE_SIZE }.min(src.remaining());
-        match src.take(&mut page.bytes_mut()[..n]) {
+        match src.take(&mut page.bytes()[..n]) {
             Ok(m) => {
                 ring.bufs.push_back(Buf {
                     page,

@@ -19,12 +19,12 @@ pub const KNOWN_FLAGS: u32 = 15;
 
 /// Copies up to `count` bytes; `from`/`to` are positions, `None` for the files' own.
 fn copy(source: &File, mut from: Option<u64>, out: &File, mut to: Option<u64>, count: usize) -> SysResult {
-    let page = crate::mm::alloc_page().ok_or(Errno::ENOMEM)?;
+    // The other side may take its time: a page with an address.
+    let page = crate::mm::alloc_addressed_page().ok_or(Errno::ENOMEM)?;
     let mut done = 0;
     while done < count {
         let want = (count - done).min(PAGE_SIZE);
-        let buf = &mut page.bytes_mut()[..want];
-        let n = match source.read(&mut IoDst::kernel(buf), from) {
+        let n = match source.read(&mut IoDst::kernel(&mut page.bytes()[..want]), from) {
             Ok(0) => break,
             Ok(n) => n,
             Err(_) if done != 0 => break,
@@ -236,6 +236,14 @@ fn drain(pipe: &Arc<Pipe>, out: &File, mut to: Option<u64>, len: usize, nonblock
             ring.bufs.pop_front();
         }
         pipe.changed(ring, false, whole);
+        // Writing may take its time.
+        let page = match page.addressed() {
+            Ok(page) => page,
+            Err(page) => {
+                put_back(pipe, page, start, n);
+                return if done > 0 { Ok(done) } else { Err(Errno::ENOMEM) };
+            }
+        };
         let m = match out.write(&mut IoSrc::kernel(&page.bytes()[start..start + n]), to) {
             Ok(m) => m,
             Err(e) if done == 0 => {
@@ -276,9 +284,9 @@ fn fill(source: &File, mut from: Option<u64>, pipe: &Arc<Pipe>, len: usize, nonb
             Err(_) if done != 0 => break,
             Err(e) => return Err(e),
         }
-        let page = crate::mm::alloc_page().ok_or(Errno::ENOMEM)?;
+        let page = crate::mm::alloc_addressed_page().ok_or(Errno::ENOMEM)?;
         let want = PAGE_SIZE.min(len - done);
-        let n = match source.read(&mut IoDst::kernel(&mut page.bytes_mut()[..want]), from) {
+        let n = match source.read(&mut IoDst::kernel(&mut page.bytes()[..want]), from) {
             Ok(0) => break,
             Ok(n) => n,
             Err(_) if done != 0 => break,

@@ -254,20 +254,20 @@ impl PageCache {
         };
         if let Some(page) = existing {
             page.written();
-            return from.take(&mut page.bytes_mut()[offset..offset + n]);
+            return from.take(&mut page.bytes()[offset..offset + n]);
         }
         // A new page is filled before anybody can see it, so what is overwritten need not be zeroed first.
         let page = super::alloc_page().ok_or(Errno::ENOMEM)?;
-        page.clear(0, offset);
-        let taken = from.take(&mut page.bytes_mut()[offset..offset + n]);
+        let mut bytes = page.bytes();
+        bytes[..offset].fill(0);
+        let taken = from.take(&mut bytes[offset..offset + n]);
         let end = offset + *taken.as_ref().unwrap_or(&0);
-        page.clear(end, PAGE_SIZE - end);
+        bytes[end..].fill(0);
         let taken = taken?;
-        let bytes = &page.bytes()[offset..end];
         let there = self.add(index, page.clone())?;
         if there.pfn() != page.pfn() {
             // Somebody else (a fault) was faster.
-            there.write(offset, bytes);
+            there.write(offset, &bytes[offset..end]);
         }
         Ok(taken)
     }

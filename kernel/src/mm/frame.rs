@@ -39,15 +39,47 @@ static BASE: AtomicU32 = AtomicU32::new(0);
 static TOTAL: AtomicUsize = AtomicUsize::new(0);
 /// Below this many free frames only the kernel itself gets memory.
 static RESERVE: AtomicUsize = AtomicUsize::new(0);
+/// Below this many free frames that have an address none goes to user pages: where there are frames without one, part of the others is for
+/// those who need one.
+static USER_RESERVE: AtomicUsize = AtomicUsize::new(0);
 /// A CPU's list holds at most this many frames.
 static PCP_HIGH: AtomicU32 = AtomicU32::new(8);
-static BUDDY: IrqSpinLock<Buddy> = IrqSpinLock::new(Buddy::new());
+/// The first frame that has no address in the linear map. Never, on most machines ([`mmu::HIGH_MEMORY`]).
+static HIGH_START: AtomicU32 = AtomicU32::new(u32::MAX);
 
 #[repr(align(64))]
 struct PerCpuList(UnsafeCell<FrameList>);
 // SAFETY: each CPU touches only its own, with interrupts off.
 unsafe impl Sync for PerCpuList {}
-static PCP: [PerCpuList; MAX_CPUS] = [const { PerCpuList(UnsafeCell::new(FrameList::new())) }; MAX_CPUS];
+
+/// The allocator of one kind of frames.
+struct Zone {
+    lists: [PerCpuList; MAX_CPUS],
+    buddy: IrqSpinLock<Buddy>,
+}
+
+impl Zone {
+    const fn new() -> Self {
+        Self {
+            lists: [const { PerCpuList(UnsafeCell::new(FrameList::new())) }; MAX_CPUS],
+            buddy: IrqSpinLock::new(Buddy::new()),
+        }
+    }
+}
+
+/// Frames with an address in the linear map.
+static LOW: Zone = Zone::new();
+/// The others.
+static HIGH: Zone = Zone::new();
+
+#[inline(always)]
+fn zone_of(pfn: Pfn) -> &'static Zone {
+    if mmu::HIGH_MEMORY && pfn >= HIGH_START.load(Relaxed) {
+        &HIGH
+    } else {
+        &LOW
+    }
+}
 
 /// The record of a frame.
 #[inline(always)]
@@ -152,24 +184,50 @@ fn records() -> Records {
     }
 }
 
-/// Who asks for memory, which decides how deep into the reserve it may go.
+/// Who asks for memory, which decides how deep into the reserve it may go, and whether the frame has an address in the linear map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum For {
-    /// User pages: leave the reserve alone.
+    /// User pages: leave the reserve alone; may have no address ([`super::Page::bytes`]).
     User,
+    /// What programs cause but the kernel uses itself, such as page tables: leave the reserve alone.
+    Addressed,
     /// The kernel itself, and tasks that are being killed.
     Kernel,
+}
+
+impl For {
+    /// Whether only the reserve is left.
+    #[inline(always)]
+    fn must_stop(self, buddy: &Buddy) -> bool {
+        match self {
+            For::User if mmu::HIGH_MEMORY => buddy.free_frames() <= USER_RESERVE.load(Relaxed),
+            For::User | For::Addressed => buddy.free_frames() <= RESERVE.load(Relaxed),
+            For::Kernel => false,
+        }
+    }
 }
 
 /// Takes one frame; its content is arbitrary, its reference count 1. Any context.
 #[inline(always)]
 pub fn alloc(whom: For) -> Option<Pfn> {
+    if mmu::HIGH_MEMORY
+        && whom == For::User
+        && HIGH_START.load(Relaxed) != u32::MAX
+        && let Some(pfn) = alloc_from(&HIGH, For::Kernel)
+    {
+        return Some(pfn);
+    }
+    alloc_from(&LOW, whom)
+}
+
+#[inline(always)]
+fn alloc_from(zone: &'static Zone, whom: For) -> Option<Pfn> {
     let flags = irq::local_save();
     // SAFETY: interrupts are off, so this CPU's list is ours.
-    let list = unsafe { &mut *PCP[smp::cpu_id()].0.get() };
+    let list = unsafe { &mut *zone.lists[smp::cpu_id()].0.get() };
     let mut got = list.pop();
     if got.is_none() {
-        refill(list, whom);
+        refill(zone, list, whom);
         got = list.pop();
     }
     irq::local_restore(flags);
@@ -183,10 +241,10 @@ pub fn alloc(whom: For) -> Option<Pfn> {
 
 #[cold]
 #[inline(never)]
-fn refill(list: &mut FrameList, whom: For) {
+fn refill(zone: &Zone, list: &mut FrameList, whom: For) {
     let records = records();
-    let mut buddy = BUDDY.lock();
-    if whom == For::User && buddy.free_frames() <= RESERVE.load(Relaxed) {
+    let mut buddy = zone.buddy.lock();
+    if whom.must_stop(&buddy) {
         return;
     }
     let batch = PCP_HIGH.load(Relaxed) / 2;
@@ -208,12 +266,13 @@ fn refill(list: &mut FrameList, whom: For) {
 /// Gives back one frame. Any context.
 #[inline]
 pub fn free(pfn: Pfn) {
+    let zone = zone_of(pfn);
     let flags = irq::local_save();
     // SAFETY: interrupts are off, so this CPU's list is ours.
-    let list = unsafe { &mut *PCP[smp::cpu_id()].0.get() };
+    let list = unsafe { &mut *zone.lists[smp::cpu_id()].0.get() };
     list.push(pfn);
     if list.count > PCP_HIGH.load(Relaxed) {
-        drain(list, PCP_HIGH.load(Relaxed) / 2);
+        drain(zone, list, PCP_HIGH.load(Relaxed) / 2);
     }
     irq::local_restore(flags);
 }
@@ -222,17 +281,36 @@ pub fn free(pfn: Pfn) {
 #[inline(always)]
 pub fn free_list(frames: FrameList) {
     if !frames.is_empty() {
-        free_all(frames);
+        if mmu::HIGH_MEMORY && HIGH_START.load(Relaxed) != u32::MAX {
+            free_mixed(frames);
+        } else {
+            free_all(&LOW, frames);
+        }
     }
 }
 
+/// Gives back a list with frames of both kinds.
 #[inline(never)]
-fn free_all(mut frames: FrameList) {
+fn free_mixed(mut frames: FrameList) {
+    let (mut low, mut high) = (FrameList::new(), FrameList::new());
+    while let Some(pfn) = frames.pop() {
+        if pfn >= HIGH_START.load(Relaxed) {
+            high.push(pfn);
+        } else {
+            low.push(pfn);
+        }
+    }
+    free_all(&LOW, low);
+    free_all(&HIGH, high);
+}
+
+#[inline(never)]
+fn free_all(zone: &Zone, mut frames: FrameList) {
     // Long lists give interrupts a chance in between.
     while !frames.is_empty() {
         let flags = irq::local_save();
         // SAFETY: interrupts are off, so this CPU's list is ours.
-        let list = unsafe { &mut *PCP[smp::cpu_id()].0.get() };
+        let list = unsafe { &mut *zone.lists[smp::cpu_id()].0.get() };
         let high = PCP_HIGH.load(Relaxed);
         while list.count < high
             && let Some(pfn) = frames.pop()
@@ -241,7 +319,7 @@ fn free_all(mut frames: FrameList) {
         }
         if !frames.is_empty() {
             let left = frames.count.saturating_sub(512);
-            drain(&mut frames, left);
+            drain(zone, &mut frames, left);
         }
         irq::local_restore(flags);
     }
@@ -251,9 +329,9 @@ fn free_all(mut frames: FrameList) {
 /// come back so: neighbours go back as one range.
 #[cold]
 #[inline(never)]
-fn drain(list: &mut FrameList, down_to: u32) {
+fn drain(zone: &Zone, list: &mut FrameList, down_to: u32) {
     let records = records();
-    let mut buddy = BUDDY.lock();
+    let mut buddy = zone.buddy.lock();
     while list.count > down_to
         && let Some(pfn) = list.pop()
     {
@@ -275,23 +353,31 @@ fn drain(list: &mut FrameList, down_to: u32) {
 /// Gives this CPU's list of free frames back to the buddy allocator (before giving up on an allocation).
 pub fn drain_local() {
     let flags = irq::local_save();
-    // SAFETY: interrupts are off, so this CPU's list is ours.
-    let list = unsafe { &mut *PCP[smp::cpu_id()].0.get() };
-    drain(list, 0);
+    for zone in zones() {
+        // SAFETY: interrupts are off, so this CPU's list is ours.
+        let list = unsafe { &mut *zone.lists[smp::cpu_id()].0.get() };
+        drain(zone, list, 0);
+    }
     irq::local_restore(flags);
 }
 
-/// Takes 2^`order` contiguous frames, aligned to their size. Any context. `None` if there is no such block.
+/// Those there are.
+fn zones() -> impl Iterator<Item = &'static Zone> {
+    let high = (mmu::HIGH_MEMORY && HIGH_START.load(Relaxed) != u32::MAX).then_some(&HIGH);
+    [Some(&LOW), high].into_iter().flatten()
+}
+
+/// Takes 2^`order` contiguous frames, aligned to their size, that have addresses. Any context. `None` if there is no such block.
 pub fn alloc_block(order: usize, whom: For) -> Option<Pfn> {
     if order == 0 {
-        return alloc(whom);
+        return alloc_from(&LOW, whom);
     }
     if order >= ORDERS {
         return None;
     }
     let records = records();
-    let mut buddy = BUDDY.lock();
-    if whom == For::User && buddy.free_frames() <= RESERVE.load(Relaxed) {
+    let mut buddy = LOW.buddy.lock();
+    if whom.must_stop(&buddy) {
         return None;
     }
     Some(records.base + buddy.alloc(&records, order)?)
@@ -303,7 +389,7 @@ pub fn free_block(pfn: Pfn, order: usize) {
         return free(pfn);
     }
     let records = records();
-    BUDDY.lock().free(&records, pfn - records.base, order);
+    LOW.buddy.lock().free(&records, pfn - records.base, order);
 }
 
 /// Frames under management, free or not.
@@ -313,17 +399,29 @@ pub fn total() -> usize {
 
 /// Free frames, those in the CPUs' lists included (approximate while other CPUs work).
 pub fn free_count() -> usize {
-    // SAFETY: a racy read of counters; torn values can't occur for a `u32`, and the sum is only informative.
-    let cached: u32 = PCP
-        .iter()
-        .map(|l| unsafe { core::ptr::read_volatile(&raw const (*l.0.get()).count) })
-        .sum();
-    BUDDY.lock().free_frames() + cached as usize
+    zones()
+        .map(|zone| {
+            // SAFETY: a racy read of counters; torn values can't occur for a `u32`, and the sum is only informative.
+            let cached: u32 = zone
+                .lists
+                .iter()
+                .map(|l| unsafe { core::ptr::read_volatile(&raw const (*l.0.get()).count) })
+                .sum();
+            zone.buddy.lock().free_frames() + cached as usize
+        })
+        .sum()
 }
 
-/// Frames in the buddy allocator proper: what decides whether memory is short.
+/// Frames with addresses in the buddy allocator proper: what decides whether memory is short.
 pub fn free_in_buddy() -> usize {
-    BUDDY.lock().free_frames()
+    LOW.buddy.lock().free_frames()
+}
+
+/// Whether there is memory for whatever a program may need.
+pub fn is_enough() -> bool {
+    let low = free_in_buddy();
+    let user = USER_RESERVE.load(Relaxed);
+    low > reserve() && (!mmu::HIGH_MEMORY || low > user || HIGH.buddy.lock().free_frames() > reserve())
 }
 
 /// The reserve user pages do not touch, in frames.
@@ -384,7 +482,8 @@ pub fn init(info: &BootInfo<'_>) {
         first = first.min(start);
         last = last.max(end);
     });
-    for_each_free(info.memory, info.reserved, cut, |start, end| {
+    let linear_end = mmu::linear_end() >> PAGE_SHIFT;
+    for_each_free(info.memory, info.reserved, cut.min(linear_end), |start, end| {
         if end - start > best.1 - best.0 {
             best = (start, end);
         }
@@ -408,24 +507,54 @@ pub fn init(info: &BootInfo<'_>) {
     RECORDS.store(at.wrapping_sub(base as usize), Relaxed);
     BASE.store(base as u32, Relaxed);
     LEN.store(len as u32, Relaxed);
-    let records = records();
-    let mut buddy = BUDDY.lock();
-    buddy.set_len(len as u32);
+    if mmu::HIGH_MEMORY && last > linear_end {
+        // Blocks of both kinds never meet: one with an address begins no block that has none.
+        HIGH_START.store((linear_end & !(largest_block - 1)) as u32, Relaxed);
+    }
+    for zone in zones() {
+        zone.buddy.lock().set_len(len as u32);
+    }
+    let (records_start, records_end) = (best.1 - need, best.1);
+    let mut total = 0;
     for_each_free(info.memory, info.reserved, cut, |start, end| {
-        let end = if end == best.1 { end - need } else { end }.min(last);
-        if start < end {
-            buddy.add_range(&records, (start - base) as u32, (end - base) as u32);
+        // Around the records.
+        for (start, end) in [(start, end.min(records_start)), (start.max(records_end), end)] {
+            total += give(start, end.min(last));
         }
     });
-    let total = buddy.free_frames();
-    drop(buddy);
     TOTAL.store(total, Relaxed);
     set_limits(total);
 }
 
+/// Hands the frames `[start, end)`, which may be none, to their allocators. Returns how many there are.
+fn give(start: u64, end: u64) -> usize {
+    let records = records();
+    let boundary = if mmu::HIGH_MEMORY {
+        HIGH_START.load(Relaxed) as u64
+    } else {
+        u64::MAX
+    };
+    let add = |zone: &Zone, start: u64, end: u64| {
+        if start < end {
+            let mut buddy = zone.buddy.lock();
+            buddy.add_range(&records, start as u32 - records.base, end as u32 - records.base);
+        }
+    };
+    add(&LOW, start, end.min(boundary));
+    add(&HIGH, start.max(boundary), end);
+    end.saturating_sub(start) as usize
+}
+
 fn set_limits(total: usize) {
     // 1/64 of memory, at least 256 KiB, at most 4 MiB: enough for the kernel to see a victim of the OOM killer to its end.
-    RESERVE.store((total / 64).clamp(64, 1024), Relaxed);
+    let reserve = (total / 64).clamp(64, 1024);
+    RESERVE.store(reserve, Relaxed);
+    // And an eighth of what has addresses, where there is more.
+    let more = match HIGH_START.load(Relaxed) {
+        u32::MAX => 0,
+        start => (start - BASE.load(Relaxed)) as usize / 8,
+    };
+    USER_RESERVE.store(reserve + more, Relaxed);
     PCP_HIGH.store((total / 512).clamp(8, 64) as u32, Relaxed);
 }
 
@@ -439,8 +568,6 @@ pub fn free_reserved(range: PhysRange) {
     if start >= end {
         return;
     }
-    let mut buddy = BUDDY.lock();
-    buddy.add_range(&records, start as u32 - records.base, end as u32 - records.base);
-    drop(buddy);
-    set_limits(TOTAL.fetch_add((end - start) as usize, Relaxed) + (end - start) as usize);
+    let more = give(start, end);
+    set_limits(TOTAL.fetch_add(more, Relaxed) + more);
 }

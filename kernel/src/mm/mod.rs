@@ -44,6 +44,7 @@ pub use vmap::map_device;
 
 use crate::boot::BootInfo;
 use bitflags::bitflags;
+use frame::For;
 
 /// log2 of the page size.
 pub const PAGE_SHIFT: usize = crate::arch::mmu::PAGE_SHIFT;
@@ -92,7 +93,7 @@ bitflags! {
 pub fn init(info: &BootInfo<'_>) {
     frame::init(info);
     vmap::init();
-    let zero = Page::alloc_zeroed(frame::For::Kernel).expect("no memory for the page of zeros");
+    let zero = Page::alloc_zeroed(For::Kernel).expect("no memory for the page of zeros");
     let _ = ZERO_PAGE.set(zero);
     info!(
         "Memory: {} KiB free of {} KiB",
@@ -125,23 +126,31 @@ static ZERO_PAGE: crate::sync::Once<Page> = crate::sync::Once::new();
 /// A page for user data, with arbitrary content. May sleep and, in the end, call the OOM killer. `None`: the running task is to go, or sleeping
 /// is not allowed here.
 pub fn alloc_page() -> Option<Page> {
-    match Page::alloc(frame::For::User) {
+    match Page::alloc(For::User) {
         Some(page) => Some(page),
-        None => alloc_page_slow(),
+        None => alloc_page_slow(For::User),
+    }
+}
+
+/// As [`alloc_page`], and the kernel always has an address of it.
+pub fn alloc_addressed_page() -> Option<Page> {
+    match Page::alloc(For::Addressed) {
+        Some(page) => Some(page),
+        None => alloc_page_slow(For::Addressed),
     }
 }
 
 #[cold]
-fn alloc_page_slow() -> Option<Page> {
+fn alloc_page_slow(whom: For) -> Option<Page> {
     loop {
         let room = oom::make_room();
-        if let Some(page) = Page::alloc(frame::For::User) {
+        if let Some(page) = Page::alloc(whom) {
             return Some(page);
         }
         if room.is_err() {
             // A task on its way out may use the reserve.
             return if oom::is_dying() {
-                Page::alloc(frame::For::Kernel)
+                Page::alloc(For::Kernel)
             } else {
                 None
             };

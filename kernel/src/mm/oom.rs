@@ -23,19 +23,19 @@ pub fn is_dying() -> bool {
     task.info.work.has(ThreadFlags::MEMDIE) || task.fatal_signal_pending()
 }
 
-/// Gives caches back. Returns whether memory is above the reserve then.
+/// Gives caches back. Returns whether there is enough memory then.
 fn reclaim() -> bool {
     stack::trim(0);
     vmap::purge();
     heap::drain_local();
     frame::drain_local();
-    if frame::free_in_buddy() <= frame::reserve() && preempt::count() == 0 && irq::enabled() {
+    if !frame::is_enough() && preempt::count() == 0 && irq::enabled() {
         crate::sched::on_each_cpu(crate::sched::online(), &|| {
             heap::drain_local();
             frame::drain_local();
         });
     }
-    frame::free_in_buddy() > frame::reserve()
+    frame::is_enough()
 }
 
 /// The task that looks for memory just now (its address): one at a time, and what it allocates meanwhile must not start over.

@@ -4,7 +4,9 @@
 use super::frame::{self, For, Pfn};
 use super::{PAGE_SIZE, PhysAddr};
 use crate::arch::mmu;
+use core::marker::PhantomData;
 use core::num::NonZeroU32;
+use core::ops::{Deref, DerefMut};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 /// What a page belongs to, kept in its frame's record.
@@ -42,7 +44,7 @@ pub(in crate::mm) fn sync_for_exec(pfn: Pfn) {
 pub struct Page(NonZeroU32);
 
 impl Page {
-    /// A page with arbitrary content, for `whom`. Does not wait.
+    /// A page with arbitrary content, for `whom`. Does not wait. Has an address in the kernel ([`Page::as_ptr`]) unless it is [`For::User`].
     #[inline(always)]
     pub fn alloc(whom: For) -> Option<Self> {
         NonZeroU32::new(frame::alloc(whom)?).map(Self)
@@ -64,10 +66,30 @@ impl Page {
     pub fn phys(&self) -> PhysAddr {
         frame::phys(self.0.get())
     }
-    /// Where the kernel can read and write it (others may hold it, too: bytes may change underneath).
+    /// Where the kernel can always read and write it (others may hold it, too: bytes may change underneath). Not for pages that were allocated
+    /// [`For::User`], which may have no address: [`Page::bytes`].
     #[inline(always)]
     pub fn as_ptr(&self) -> *mut u8 {
         frame::virt(self.0.get())
+    }
+    #[inline(always)]
+    fn view(&self) -> mmu::View {
+        mmu::View::new(self.phys())
+    }
+    /// The same bytes in a page that always has an address, for those who look at them for long: this one or a copy. No memory for that: the page
+    /// back.
+    #[inline(always)]
+    pub fn addressed(self) -> Result<Self, Self> {
+        if !mmu::HIGH_MEMORY || self.phys().as_u64() < mmu::linear_end() {
+            return Ok(self);
+        }
+        match super::alloc_addressed_page() {
+            Some(copy) => {
+                mmu::copy_page(copy.phys(), self.phys());
+                Ok(copy)
+            }
+            None => Err(self),
+        }
     }
     /// Whether this is the only reference.
     #[inline(always)]
@@ -110,35 +132,56 @@ impl Page {
     /// Copies bytes out of the page. `offset + to.len()` must lie within the page.
     pub fn read(&self, offset: usize, to: &mut [u8]) {
         assert!(offset <= PAGE_SIZE && to.len() <= PAGE_SIZE - offset);
+        let view = self.view();
         // SAFETY: the range lies in the page, which this handle keeps; `to` is a different allocation.
-        unsafe { core::ptr::copy_nonoverlapping(self.as_ptr().add(offset), to.as_mut_ptr(), to.len()) }
+        unsafe { core::ptr::copy_nonoverlapping(view.as_ptr().add(offset), to.as_mut_ptr(), to.len()) }
     }
     /// Copies bytes into the page. `offset + from.len()` must lie within the page.
     pub fn write(&self, offset: usize, from: &[u8]) {
         assert!(offset <= PAGE_SIZE && from.len() <= PAGE_SIZE - offset);
+        let view = self.view();
         // SAFETY: as for `read`.
-        unsafe { core::ptr::copy_nonoverlapping(from.as_ptr(), self.as_ptr().add(offset), from.len()) }
+        unsafe { core::ptr::copy_nonoverlapping(from.as_ptr(), view.as_ptr().add(offset), from.len()) }
     }
     /// Zeroes part of the page.
     pub fn clear(&self, offset: usize, len: usize) {
         assert!(offset <= PAGE_SIZE && len <= PAGE_SIZE - offset);
+        let view = self.view();
         // SAFETY: as for `read`.
-        unsafe { self.as_ptr().add(offset).write_bytes(0, len) }
+        unsafe { view.as_ptr().add(offset).write_bytes(0, len) }
     }
-    /// The page's bytes, for handing to a reader (a copy to user space). User mappings and writers may change them meanwhile, as
-    /// with any file page; nothing here interprets them.
-    pub fn bytes(&self) -> &[u8] {
-        // SAFETY: the handle keeps the frame; its memory is always initialised (a number of bytes), and the slice lives no longer than the handle.
-        unsafe { core::slice::from_raw_parts(self.as_ptr(), PAGE_SIZE) }
+    /// The page's bytes, for handing to a reader (a copy to user space) or for filling in. User mappings and writers may change them meanwhile, as
+    /// with any file page; nothing here interprets them. What is kept while waiting for somebody else: [`Page::addressed`].
+    #[inline(always)]
+    pub fn bytes(&self) -> Bytes<'_> {
+        Bytes {
+            view: self.view(),
+            page: PhantomData,
+        }
     }
-    /// The page's bytes, for filling in (a copy from user space). See [`Page::bytes`] about others.
-    #[allow(
-        clippy::mut_from_ref,
-        reason = "the bytes are not the handle's own; see below"
-    )]
-    pub fn bytes_mut(&self) -> &mut [u8] {
-        // SAFETY: as for `bytes`; concurrent writers store plain bytes only, as with any shared file page.
-        unsafe { core::slice::from_raw_parts_mut(self.as_ptr(), PAGE_SIZE) }
+}
+
+/// A page's bytes, where the kernel can reach them.
+#[derive(Debug)]
+pub struct Bytes<'a> {
+    view: mmu::View,
+    page: PhantomData<&'a Page>,
+}
+
+impl Deref for Bytes<'_> {
+    type Target = [u8];
+    #[inline(always)]
+    fn deref(&self) -> &[u8] {
+        // SAFETY: the handle keeps the frame; its memory is always initialised (a number of bytes), and the slice lives no longer than the view.
+        unsafe { core::slice::from_raw_parts(self.view.as_ptr(), PAGE_SIZE) }
+    }
+}
+
+impl DerefMut for Bytes<'_> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as for `deref`; concurrent writers store plain bytes only, as with any shared file page.
+        unsafe { core::slice::from_raw_parts_mut(self.view.as_ptr(), PAGE_SIZE) }
     }
 }
 

@@ -35,7 +35,7 @@ fn frames() -> Result<(), &'static str> {
     for i in 0..200usize {
         let page = Page::alloc_zeroed(For::Kernel).ok_or("no page")?;
         check!(page.bytes().iter().all(|&b| b == 0));
-        page.bytes_mut()[i] = 1;
+        page.bytes()[i] = 1;
         held.push(page.clone());
         check!(page.count() == 2);
     }

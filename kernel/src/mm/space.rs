@@ -412,7 +412,7 @@ impl AddressSpace {
     /// The slot of `addr`, tables made on the way. The lock is held for reading or writing.
     #[inline(always)]
     pub(super) fn slot(&self, addr: usize) -> Option<&'static core::sync::atomic::AtomicU64> {
-        match table::find_or_make(self.root, addr, For::User, |pfn| self.table_made(pfn)) {
+        match table::find_or_make(self.root, addr, For::Addressed, |pfn| self.table_made(pfn)) {
             None => self.slot_from_reserve(addr),
             slot => slot,
         }

@@ -39,7 +39,8 @@ pub fn init() {
         code_size: text.len(),
     };
     let pages = 1 + text.len().div_ceil(PAGE_SIZE);
-    let allocate = || crate::mm::alloc_zeroed_page().expect("no memory for the vDSO at boot");
+    let allocate =
+        || Page::alloc_zeroed(crate::mm::frame::For::Kernel).expect("no memory for the vDSO at boot");
     let image: Vec<Page> = (0..pages).map(|_| allocate()).collect();
     let mut header = alloc::vec![0; PAGE_SIZE];
     image::build(&mut header, &description).expect("the vDSO's header exceeds a page");

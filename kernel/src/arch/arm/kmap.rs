@@ -3,8 +3,10 @@
 //! Nothing is writable and executable.
 
 use super::mmu::{
-    Entry, IMAGE_BASE, LEVELS, LINEAR_BASE, MemoryKind, PAGE_SHIFT, TABLE_SHIFT, phys_to_virt, set_phys_base,
+    Entry, IMAGE_BASE, LEVELS, LINEAR_BASE, MemoryKind, PAGE_SHIFT, TABLE_SHIFT, WINDOW, linear_end,
+    phys_to_virt, set_phys_base,
 };
+use super::window;
 use crate::boot::PhysRange;
 use crate::mm::{PAGE_SIZE, PhysAddr, Prot};
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -79,6 +81,7 @@ pub fn early_devicetree(phys: u64) -> *const u8 {
 pub struct Builder {
     root: *mut u64,
     next: usize,
+    window: *mut u64,
 }
 
 impl Builder {
@@ -89,6 +92,7 @@ impl Builder {
         let mut builder = Self {
             root: core::ptr::null_mut(),
             next: pool + PAGE_SIZE,
+            window: core::ptr::null_mut(),
         };
         builder.root = builder.table();
         KERNEL_ROOT.store(image_to_phys(builder.root as usize) as usize, Ordering::Relaxed);
@@ -166,6 +170,10 @@ impl Builder {
     pub fn map_ram(&mut self, range: PhysRange) {
         let start = range.start.as_u64().next_multiple_of(PAGE_SIZE as u64);
         let end = (range.start.as_u64() + range.size) & !(PAGE_SIZE as u64 - 1);
+        if end > linear_end() {
+            self.map_window();
+        }
+        let end = end.min(linear_end());
         // SAFETY: linker symbols; only their addresses are used.
         let [text_end, rodata_end, guard] =
             unsafe { [&__text_end, &__rodata_end, &__boot_stack_guard] }.map(|s| image_to_phys(address(s)));
@@ -182,6 +190,23 @@ impl Builder {
         part(text_end, rodata_end, Prot::READ);
         part(rodata_end, guard, Prot::READ | Prot::WRITE);
         part(guard + PAGE_SIZE as u64, u64::MAX, Prot::READ | Prot::WRITE);
+    }
+
+    /// The tables through which memory is reached that the linear map has no room for.
+    fn map_window(&mut self) {
+        if !self.window.is_null() {
+            return;
+        }
+        // One behind the other: what is above them exists (`map_image`).
+        for n in 0..window::TABLES {
+            let table = self.table();
+            if n == 0 {
+                self.window = table;
+            }
+            let entry = Entry::table(PhysAddr::new(image_to_phys(table as usize)));
+            self.set(WINDOW.0 + (n << (PAGE_SHIFT + TABLE_SHIFT)), 1, entry);
+        }
+        window::init(self.window);
     }
 
     /// Device page `slot` at `phys`; returns where.

@@ -11,6 +11,7 @@ use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 pub use super::asid::MmContext;
 pub use super::descriptor::{Entry, MemoryKind};
+pub use super::window::{HIGH_MEMORY, View, linear_end};
 
 /// log2 of the page size.
 pub const PAGE_SHIFT: usize = 12;
@@ -24,10 +25,12 @@ pub const LEVELS: usize = 3;
 pub const TABLE_SHIFT: usize = 9;
 /// Where the linear map of RAM starts.
 pub const LINEAR_BASE: usize = 0xc000_0000;
-/// Its most bytes.
-const LINEAR_SIZE: u64 = 0x2f80_0000;
+/// Its most bytes. What lies behind is reached through [`View`].
+pub(super) const LINEAR_SIZE: u64 = 0x2f80_0000;
 /// Kernel virtual range for dynamic mappings (stacks, device registers), as `(start, end)`.
-pub const VMAP: (usize, usize) = (0xf000_0000, 0xff80_0000);
+pub const VMAP: (usize, usize) = (0xf000_0000, 0xff00_0000);
+/// Where pages beyond the linear map are mapped for a while (`window`).
+pub(super) const WINDOW: (usize, usize) = (0xff00_0000, 0xff80_0000);
 /// Where the kernel image is linked.
 pub const IMAGE_BASE: usize = 0xc001_0000;
 /// `XN` is for kernel and user: an executable kernel page must not have it.
@@ -41,10 +44,17 @@ pub(super) fn set_phys_base(base: usize) {
     PHYS_BASE.store(base, Ordering::Relaxed);
 }
 
-/// What of a range of RAM the linear map can hold: start and size. The rest is not used.
-pub fn linear_part(start: u64, size: u64) -> Option<(u64, u64)> {
-    let base = PHYS_BASE.load(Ordering::Relaxed) as u64;
-    let (from, to) = (start.max(base), (start + size).min(base + LINEAR_SIZE));
+/// The physical address of what is at [`LINEAR_BASE`].
+#[inline(always)]
+pub(super) fn linear_start() -> u64 {
+    PHYS_BASE.load(Ordering::Relaxed) as u64
+}
+
+/// What of a range of RAM can be used: start and size. What lies below the image cannot.
+pub fn usable_part(start: u64, size: u64) -> Option<(u64, u64)> {
+    /// Physical addresses have 40 bits.
+    const LIMIT: u64 = 1 << 40;
+    let (from, to) = (start.max(linear_start()), (start + size).min(LIMIT));
     (from < to).then(|| (from, to - from))
 }
 
@@ -70,7 +80,7 @@ pub fn store_slot(slot: &AtomicU64, value: u64) {
     }
 }
 
-/// The kernel's linear map: the address where `phys` can be read and written. RAM only.
+/// The kernel's linear map: the address where `phys` can be read and written. RAM below [`linear_end`] only.
 #[inline(always)]
 pub fn phys_to_virt(phys: PhysAddr) -> *mut u8 {
     phys.as_usize()
@@ -220,7 +230,8 @@ pub(super) fn line() -> usize {
 
 /// Makes newly written code in the page at `phys` visible to instruction fetch, before it is mapped executable.
 pub fn sync_instructions(phys: PhysAddr) {
-    let start = phys_to_virt(phys) as usize;
+    let view = View::new(phys);
+    let start = view.as_ptr() as usize;
     clean_to_unification(start, start + (1 << PAGE_SHIFT));
     drop_instructions();
 }
@@ -251,8 +262,9 @@ fn clean_to_unification(start: usize, end: usize) {
 /// Zeroes the page at `phys`.
 #[inline(always)]
 pub fn clear_page(phys: PhysAddr) {
-    let start = phys_to_virt(phys);
-    // SAFETY: the caller owns the page; the linear map makes all RAM writable.
+    let view = View::new(phys);
+    let start = view.as_ptr();
+    // SAFETY: the caller owns the page; the view makes it writable.
     unsafe {
         asm!(
             "mov r0, #0", "mov r1, #0", "mov r2, #0", "mov r3, #0", "mov r4, #0", "mov r5, #0", "mov r8, #0", "mov lr, #0",
@@ -271,8 +283,9 @@ pub fn clear_page(phys: PhysAddr) {
 /// Copies the page at `from` to the page at `to`.
 #[inline(always)]
 pub fn copy_page(to: PhysAddr, from: PhysAddr) {
-    let (to, from) = (phys_to_virt(to), phys_to_virt(from));
-    // SAFETY: the caller owns both pages, which differ; the linear map covers all RAM.
+    let (to_view, from_view) = (View::new(to), View::new(from));
+    let (to, from) = (to_view.as_ptr(), from_view.as_ptr());
+    // SAFETY: the caller owns both pages, which differ.
     unsafe {
         asm!(
             "2:",

@@ -45,6 +45,7 @@ pub mod time;
 pub mod uaccess;
 pub mod vdso;
 mod vexpress;
+mod window;
 
 pub use cpu::hwcap;
 

@@ -8,6 +8,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 pub use super::asid::MmContext;
 pub use super::descriptor::{Entry, MemoryKind};
+pub use crate::arch::linear::{HIGH_MEMORY, View, linear_end};
 
 /// log2 of the page size.
 pub const PAGE_SHIFT: usize = 12;
@@ -46,8 +47,8 @@ pub fn phys_to_virt(phys: PhysAddr) -> *mut u8 {
     (phys.as_usize() | LINEAR_BASE) as *mut u8
 }
 
-/// What of a range of RAM the linear map can hold: start and size.
-pub fn linear_part(start: u64, size: u64) -> Option<(u64, u64)> {
+/// What of a range of RAM can be used: start and size.
+pub fn usable_part(start: u64, size: u64) -> Option<(u64, u64)> {
     const LIMIT: u64 = 1 << 47;
     (start < LIMIT).then(|| (start, size.min(LIMIT - start)))
 }

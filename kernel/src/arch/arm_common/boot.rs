@@ -8,17 +8,14 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 /// The most pieces of memory, and of reserved memory, that are looked at.
 const MAX_RANGES: usize = 64;
 
-/// MiB of RAM that the linear map has no room for.
+/// MiB of RAM that the kernel's addresses do not reach.
 static UNUSED: AtomicUsize = AtomicUsize::new(0);
 
 /// Says how much memory is not used, if any is. When the log works.
 pub(super) fn report() {
     let unused = UNUSED.load(Ordering::Relaxed);
     if unused != 0 {
-        crate::log!(
-            Warning,
-            "Memory: {unused} MiB do not fit the kernel's map and are not used"
-        );
+        crate::log!(Warning, "Memory: {unused} MiB cannot be reached and are not used");
     }
 }
 
@@ -74,7 +71,7 @@ pub(super) extern "C" fn primary(devicetree_phys: u64, image_phys: u64) -> ! {
         if is_memory && devicetree::enabled(&node) {
             for (start, size) in devicetree::reg(&tree, &node) {
                 let mut used = 0;
-                if let Some((start, size)) = mmu::linear_part(start, size) {
+                if let Some((start, size)) = mmu::usable_part(start, size) {
                     memory.push(start, size);
                     used = size;
                 }

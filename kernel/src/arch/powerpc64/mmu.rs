@@ -11,6 +11,7 @@ use core::arch::asm;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 pub use super::pid::MmContext;
+pub use crate::arch::linear::{HIGH_MEMORY, View, linear_end};
 
 /// log2 of the page size.
 pub const PAGE_SHIFT: usize = 12;

@@ -4,6 +4,8 @@ use super::cpu;
 use crate::mm::{PhysAddr, Prot};
 use core::sync::atomic::{AtomicU64, Ordering};
 
+pub use crate::arch::linear::{HIGH_MEMORY, View, linear_end};
+
 /// log2 of the page size.
 pub const PAGE_SHIFT: usize = 12;
 /// One past the largest user address (a multiple of the page size).

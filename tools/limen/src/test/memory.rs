@@ -1,4 +1,4 @@
-//! Memory pressure: a guest of 16 MiB, a program that eats everything, a fork bomb, and whether memory comes back.
+//! Memory pressure: a guest of 16 MiB, one with more than its kernel has addresses for, a program that eats everything, a fork bomb, and whether memory comes back.
 
 use anyhow::bail;
 
@@ -60,6 +60,32 @@ pub fn steps(arch: Arch) -> Vec<Step> {
                 .to_owned(),
         ))
     });
+    // More than a 32-bit kernel has addresses for.
+    let large = Step::on(arch, "memory-large", move |context| {
+        let program = agent::program(arch, "memory")?;
+        let script = "\
+            /memory large 1700; echo large $?
+            /memory eat; s=$?; [ $s = 137 ] || [ $s = 12 ]; echo eater $?
+            /memory rounds 100 > /dev/null
+            /memory rounds 300; echo rounds $?
+            awk '/MemTotal/ { print ($2 > 2000000) }' /proc/meminfo\n";
+        let guest = Guest::new(context, arch).smp(2).option("--mem=2G").timeout(400);
+        let ran = guest
+            .option(format!("--add={}:/memory", program.display()))
+            .script(script)
+            .run()?;
+        let text = ran.text();
+        let wanted = ["large 0", "eater 0", "rounds 0", "1"];
+        let lines: Vec<&str> = text.lines().filter(|l| wanted.contains(l)).collect();
+        if ran.status != 0 || lines != wanted || ran.log.contains("Kernel panic") {
+            bail!("status {}\n{}", ran.status, ran.everything());
+        }
+        Ok(Verdict::Passed("1700 MiB of 2 GiB in one program".into()))
+    });
     let boot = format!("boot-{arch}");
-    vec![small.after(&boot), pressure.after(&boot)]
+    let mut steps = vec![small.after(&boot), pressure.after(&boot)];
+    if arch == Arch::Arm {
+        steps.push(large.after(&boot));
+    }
+    steps
 }

@@ -1,0 +1,29 @@
+//! What `mmu` owes of the way to a page's content, for architectures whose linear map holds all memory: there a page always has an address.
+
+use super::mmu::phys_to_virt;
+use crate::mm::PhysAddr;
+
+/// Whether there may be memory that the linear map has no room for. Its frames have the highest numbers.
+pub const HIGH_MEMORY: bool = false;
+
+/// Where such memory starts.
+pub fn linear_end() -> u64 {
+    u64::MAX
+}
+
+/// The content of a page, where the kernel can reach it for as long as this lives.
+#[derive(Debug)]
+pub struct View(*mut u8);
+
+impl View {
+    /// Of the page at `phys`.
+    #[inline(always)]
+    pub fn new(phys: PhysAddr) -> Self {
+        Self(phys_to_virt(phys))
+    }
+    /// Its first byte.
+    #[inline(always)]
+    pub fn as_ptr(&self) -> *mut u8 {
+        self.0
+    }
+}
