@@ -7,7 +7,7 @@ use super::vma::{Backing, VmFlags, Vma};
 use super::{PAGE_SHIFT, PAGE_SIZE, PageCache, Prot, oom, table};
 use crate::arch::mmu::{self, Entry, USER_END};
 use crate::signal::info::code;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::Ordering;
 use limen_region_map::Region;
 
 /// Why an access can't be made to work.
@@ -184,7 +184,7 @@ impl AddressSpace {
         &self,
         vma: &Vma,
         at: usize,
-        slot: &AtomicU64,
+        slot: &mmu::Slot,
         write: bool,
     ) -> Result<Option<Page>, Stop> {
         let prot = vma.flags.prot();
@@ -219,7 +219,7 @@ impl AddressSpace {
     #[inline(always)]
     fn install(
         &self,
-        slot: &AtomicU64,
+        slot: &mmu::Slot,
         old: Entry,
         page: Page,
         prot: Prot,
@@ -245,7 +245,7 @@ impl AddressSpace {
         region: &Region<Vma>,
         cache: &PageCache,
         at: usize,
-        slot: &AtomicU64,
+        slot: &mmu::Slot,
         write: bool,
         force: bool,
     ) -> Result<Option<Page>, Stop> {
@@ -325,7 +325,7 @@ impl AddressSpace {
         &self,
         vma: &Vma,
         at: usize,
-        slot: &AtomicU64,
+        slot: &mmu::Slot,
         entry: Entry,
         force: bool,
     ) -> Result<Option<Page>, Stop> {
@@ -490,7 +490,7 @@ enum Stop {
 }
 
 #[inline(always)]
-fn exchange(slot: &AtomicU64, old: Entry, new: Entry) -> Result<(), Stop> {
+fn exchange(slot: &mmu::Slot, old: Entry, new: Entry) -> Result<(), Stop> {
     match slot.compare_exchange(old.0, new.0, Ordering::AcqRel, Ordering::Relaxed) {
         Ok(_) => Ok(()),
         Err(_) => Err(Stop::Again),

@@ -210,7 +210,7 @@ impl Gather {
 
     /// Takes the page out of `slot`.
     #[inline(always)]
-    fn take(&mut self, addr: usize, slot: &core::sync::atomic::AtomicU64, entry: Entry, zero: Pfn) {
+    fn take(&mut self, addr: usize, slot: &mmu::Slot, entry: Entry, zero: Pfn) {
         table::store(slot, Entry::EMPTY);
         self.note(addr);
         let pfn = frame::pfn(entry.phys());
@@ -411,7 +411,7 @@ impl AddressSpace {
 
     /// The slot of `addr`, tables made on the way. The lock is held for reading or writing.
     #[inline(always)]
-    pub(super) fn slot(&self, addr: usize) -> Option<&'static core::sync::atomic::AtomicU64> {
+    pub(super) fn slot(&self, addr: usize) -> Option<&'static mmu::Slot> {
         match table::find_or_make(self.root, addr, For::Addressed, |pfn| self.table_made(pfn)) {
             None => self.slot_from_reserve(addr),
             slot => slot,
@@ -421,7 +421,7 @@ impl AddressSpace {
     /// [`AddressSpace::slot`] when memory is short: the victim of the OOM killer may use the reserve.
     #[cold]
     #[inline(never)]
-    fn slot_from_reserve(&self, addr: usize) -> Option<&'static core::sync::atomic::AtomicU64> {
+    fn slot_from_reserve(&self, addr: usize) -> Option<&'static mmu::Slot> {
         if !super::is_dying() {
             return None;
         }

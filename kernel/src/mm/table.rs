@@ -3,14 +3,14 @@
 
 use super::frame::{self, For, Pfn};
 use super::{PAGE_SHIFT, PhysAddr};
-use crate::arch::mmu::{self, Entry, LEVELS, TABLE_SHIFT};
-use core::sync::atomic::{AtomicU64, Ordering};
+use crate::arch::mmu::{self, Entry, LEVELS, Slot, TABLE_SHIFT};
+use core::sync::atomic::Ordering;
 
 /// Entries of one table.
 pub const ENTRIES: usize = 1 << TABLE_SHIFT;
 
 /// A table page: entries are changed by several CPUs and by the processor itself.
-pub type Table = [AtomicU64; ENTRIES];
+pub type Table = [Slot; ENTRIES];
 
 /// The table at `phys`.
 ///
@@ -35,19 +35,19 @@ pub const fn index(addr: usize, level: usize) -> usize {
 
 /// Reads an entry.
 #[inline(always)]
-pub fn load(slot: &AtomicU64) -> Entry {
+pub fn load(slot: &Slot) -> Entry {
     Entry(mmu::load_slot(slot))
 }
 
 /// Writes an entry.
 #[inline(always)]
-pub fn store(slot: &AtomicU64, entry: Entry) {
+pub fn store(slot: &Slot, entry: Entry) {
     mmu::store_slot(slot, entry.0);
 }
 
 /// The slot of the page at `addr`, if all tables on the way exist.
 #[inline]
-pub fn find(root: PhysAddr, addr: usize) -> Option<&'static AtomicU64> {
+pub fn find(root: PhysAddr, addr: usize) -> Option<&'static Slot> {
     let mut at = root;
     let mut level = LEVELS - 1;
     while level > 0 {
@@ -63,12 +63,7 @@ pub fn find(root: PhysAddr, addr: usize) -> Option<&'static AtomicU64> {
 
 /// The slot of the page at `addr`; tables on the way are made (`made` is told of each). `None`: no memory. Several CPUs may do this at once.
 #[inline(always)]
-pub fn find_or_make(
-    root: PhysAddr,
-    addr: usize,
-    whom: For,
-    made: impl Fn(Pfn),
-) -> Option<&'static AtomicU64> {
+pub fn find_or_make(root: PhysAddr, addr: usize, whom: For, made: impl Fn(Pfn)) -> Option<&'static Slot> {
     let mut at = root;
     let mut level = LEVELS - 1;
     while level > 0 {
@@ -86,7 +81,7 @@ pub fn find_or_make(
 
 #[cold]
 #[inline(never)]
-fn make(slot: &AtomicU64, whom: For, made: &impl Fn(Pfn)) -> Option<PhysAddr> {
+fn make(slot: &Slot, whom: For, made: &impl Fn(Pfn)) -> Option<PhysAddr> {
     let new = new_table(whom)?;
     let entry = Entry::table(frame::phys(new));
     match slot.compare_exchange(Entry::EMPTY.0, entry.0, Ordering::AcqRel, Ordering::Acquire) {
@@ -103,10 +98,10 @@ fn make(slot: &AtomicU64, whom: For, made: &impl Fn(Pfn)) -> Option<PhysAddr> {
 
 /// The table whose first slot is `first`.
 #[inline(always)]
-pub fn table_of(first: &'static AtomicU64) -> &'static Table {
-    debug_assert!((first as *const AtomicU64 as usize).is_multiple_of(size_of::<Table>()));
+pub fn table_of(first: &'static Slot) -> &'static Table {
+    debug_assert!((first as *const Slot as usize).is_multiple_of(size_of::<Table>()));
     // SAFETY: the slot is the first of a table, which outlives it (see `table`).
-    unsafe { &*(first as *const AtomicU64).cast::<Table>() }
+    unsafe { &*(first as *const Slot).cast::<Table>() }
 }
 
 /// A zeroed table page.
@@ -121,7 +116,7 @@ const GROUP: usize = 8;
 
 /// Whether all entries are empty.
 #[inline(always)]
-fn none_there(slots: &[AtomicU64; GROUP]) -> bool {
+fn none_there(slots: &[Slot; GROUP]) -> bool {
     slots
         .iter()
         .fold(0, |all, slot| all | slot.load(Ordering::Relaxed))
@@ -132,12 +127,7 @@ const _: () = assert!(Entry::EMPTY.0 == 0);
 
 /// Calls `f(address, slot, entry)` for every entry that is not empty for pages in `[start, end)`.
 #[inline(always)]
-pub fn for_each(
-    root: PhysAddr,
-    start: usize,
-    end: usize,
-    mut f: impl FnMut(usize, &'static AtomicU64, Entry),
-) {
+pub fn for_each(root: PhysAddr, start: usize, end: usize, mut f: impl FnMut(usize, &'static Slot, Entry)) {
     let mut addr = start;
     'outer: while addr < end {
         let mut at = root;

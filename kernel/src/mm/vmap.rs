@@ -12,7 +12,7 @@ use crate::sched::preempt;
 use crate::sync::IrqSpinLock;
 use alloc::collections::BTreeMap;
 use core::ptr::null_mut;
-use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// One mapped range.
 struct Area {
@@ -83,7 +83,7 @@ fn middle() -> usize {
 }
 
 /// The slot for a kernel page. The tables on the way are made and stay.
-pub(super) fn slot(addr: usize) -> Option<&'static AtomicU64> {
+pub(super) fn slot(addr: usize) -> Option<&'static mmu::Slot> {
     table::find_or_make(mmu::kernel_root(), addr, For::Kernel, |_| ())
 }
 

@@ -2,9 +2,9 @@
 
 use crate::task::ThreadInfo;
 
-/// A CPU's local block. The architecture keeps a register pointing to it.
+/// A CPU's local block. The architecture keeps a register pointing to it, which may have to share that register's lowest byte.
 #[derive(Debug)]
-#[repr(C)]
+#[repr(C, align(256))]
 pub struct CpuLocal {
     /// Its own address (for processors that reach it through a segment).
     pub this: *const CpuLocal,

@@ -1,9 +1,9 @@
 //! Loops over memory: the kernel's `memcpy`, `memmove` and `memset` (the compiler calls them, by their names in the Arm run-time ABI, too), and the
 //! copies to and from user memory, which may fault (`uaccess`).
 //!
-//! User space is opened and closed by `TTBCR` (see `mmu`). An instruction that may fault is listed with the place to go on at in the section `__ex_table`.
+//! User space is opened and closed by `TTBCR` or `DACR` (see `mmu`). An instruction that may fault is listed with the place to go on at in the section `__ex_table`.
 
-use super::sysreg;
+use super::mmu;
 use core::arch::global_asm;
 
 global_asm!(
@@ -19,13 +19,21 @@ global_asm!(
     .macro user_open
     ldr     r12, ={open}
     pan_site
+    .if     {short}
+    mcr     p15, 0, r12, c3, c0, 0
+    .else
     mcr     p15, 0, r12, c2, c0, 2
+    .endif
     isb
     .endm
     .macro user_close
     ldr     r12, ={closed}
     pan_site
+    .if     {short}
+    mcr     p15, 0, r12, c3, c0, 0
+    .else
     mcr     p15, 0, r12, c2, c0, 2
+    .endif
     isb
     .endm
     // The next instruction may fault and then continues at \to.
@@ -331,6 +339,7 @@ exchange_rseq_asm:
     .ltorg
     .size   exchange_rseq_asm, . - exchange_rseq_asm
     "#,
-    open = const sysreg::TTBCR,
-    closed = const sysreg::TTBCR_CLOSED,
+    short = const mmu::SHORT as u32,
+    open = const mmu::OPEN,
+    closed = const mmu::CLOSED,
 );

@@ -1,7 +1,8 @@
-//! Decoding of aborts (`DFSR`, `IFSR` in their long-descriptor form) and undefined instructions: page faults go to `mm`, the rest becomes
+//! Decoding of aborts (`DFSR`, `IFSR`) and undefined instructions: page faults go to `mm`, the rest becomes
 //! signals, or the end of the kernel.
 
 use super::frame::Frame;
+use super::mmu::{SHORT, sync_root};
 use super::switch::Fault;
 use super::{align, sysreg, uaccess};
 use crate::mm::Prot;
@@ -69,6 +70,16 @@ impl Syndrome {
     }
 
     fn abort(&self) -> Abort {
+        if SHORT {
+            // Five bits, in two places: access flag, translation, domain, permission; others.
+            return match self.fsr & 0xf | self.fsr >> 6 & 0x10 {
+                0x03 | 0x05..=0x07 | 0x09 | 0x0b | 0x0d | 0x0f => Abort::Page,
+                0x01 => Abort::Alignment,
+                0x02 => Abort::Debug,
+                0x08 | 0x0c | 0x0e | 0x16 | 0x18..=0x1e => Abort::External,
+                _ => Abort::Other,
+            };
+        }
         match self.fsr & 0x3f {
             0x04..=0x0f => Abort::Page,
             0x21 => Abort::Alignment,
@@ -94,9 +105,13 @@ pub fn user_abort(frame: &mut Frame, syndrome: &Syndrome) {
     let addr = syndrome.far;
     let abort = syndrome.abort();
     if matches!(abort, Abort::Page) && addr < super::mmu::USER_END {
+        if sync_root(addr) {
+            return;
+        }
         if crate::mm::handle_fault(frame, addr, syndrome.access(), true) {
             Fault::remember(syndrome.fsr, addr);
         }
+        sync_root(addr);
         return;
     }
     other_abort(frame, syndrome, abort);
@@ -161,7 +176,10 @@ pub fn kernel_abort(frame: &mut Frame, syndrome: &Syndrome) {
     let page = matches!(syndrome.abort(), Abort::Page);
     if let Some(fixup) = uaccess::fixup(frame.pc) {
         if page && syndrome.far < super::mmu::USER_END {
-            crate::mm::handle_fault(frame, syndrome.far, syndrome.access(), false);
+            if !sync_root(syndrome.far) {
+                crate::mm::handle_fault(frame, syndrome.far, syndrome.access(), false);
+                sync_root(syndrome.far);
+            }
         } else {
             frame.pc = fixup;
         }

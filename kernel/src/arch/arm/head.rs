@@ -3,13 +3,16 @@
 //!
 //! Runs at its load address until the memory management unit is on: link addresses get the difference (r9) added.
 
-use super::{kmap, sysreg};
+use super::{kmap, mmu, sysreg};
 use core::arch::global_asm;
 
 /// An early 2 MiB block: valid, normal memory, inner shareable, accessed.
 const EARLY_BLOCK: u32 = 1 | 1 << 2 | 3 << 8 | 1 << 10;
 /// The identity map's gigabyte: read-only, not global (its addresses are later those of programs).
 const IDMAP_BLOCK: u32 = EARLY_BLOCK | 1 << 7 | 1 << 11;
+
+/// An early section of 1 MiB with short descriptors: normal write-back memory, shared, accessed.
+const EARLY_SECTION: u32 = 2 | 3 << 2 | 1 << 10 | 1 << 12 | 1 << 16;
 
 global_asm!(
     r#"
@@ -85,6 +88,25 @@ primary_entry:
     add     r5, r5, r9
     mov     r0, #0
     mov     r1, #0
+    .if     {short}
+    mov     r2, #4096
+2:  subs    r2, r2, #1
+    str     r0, [r4, r2, lsl #2]
+    bne     2b
+    // The image in sections, where it is and where the kernel has it.
+    sub     r2, r11, #0x10000
+    ldr     r0, ={early_section}
+    orr     r0, r0, r2
+    add     r3, r4, r2, lsr #18
+    add     r5, r4, #0x3000
+    ldr     r2, =__image_size + 0x10000
+4:  str     r0, [r3], #4
+    str     r0, [r5], #4
+    add     r0, r0, #0x100000
+    subs    r2, r2, #0x100000
+    bhi     4b
+    orr     r0, r4, #{walks}
+    .else
     mov     r2, #512
 2:  subs    r2, r2, #1
     add     r3, r5, r2, lsl #3
@@ -113,6 +135,7 @@ primary_entry:
     bhi     4b
     mov     r0, r4
     mov     r1, r5
+    .endif
     ldr     lr, =primary_switched
     b       enable_mmu
     .size   primary_entry, . - primary_entry
@@ -121,10 +144,14 @@ primary_entry:
     .type   secondary_entry, %function
 secondary_entry:
     leave_hyp 5f
-5:  ldr     r0, =__idmap_tables
-    add     r0, r0, r9
-    ldr     r1, ={kernel_table}
+5:  ldr     r1, ={kernel_table}
     ldr     r1, [r1, r9]
+    .if     {short}
+    mov     r0, r1
+    .else
+    ldr     r0, =__idmap_tables
+    add     r0, r0, r9
+    .endif
     ldr     lr, =secondary_switched
     .size   secondary_entry, . - secondary_entry
     // falls through
@@ -133,6 +160,12 @@ secondary_entry:
     .type   enable_mmu, %function
 enable_mmu:
     mov     r3, #0
+    .if     {short}
+    mcr     p15, 0, r3, c2, c0, 2
+    mcr     p15, 0, r0, c2, c0, 0
+    mov     r2, #{open}
+    mcr     p15, 0, r2, c3, c0, 0
+    .else
     ldr     r2, ={mair}
     mcr     p15, 0, r2, c10, c2, 0
     mcr     p15, 0, r3, c10, c2, 1
@@ -140,6 +173,7 @@ enable_mmu:
     mcr     p15, 0, r2, c2, c0, 2
     mcrr    p15, 0, r0, r3, c2
     mcrr    p15, 1, r1, r3, c2
+    .endif
     dsb     sy
     mcr     p15, 0, r3, c8, c7, 0   // TLBIALL
     mcr     p15, 0, r3, c7, c5, 0   // ICIALLU
@@ -158,6 +192,15 @@ enable_mmu:
     .type   replace_kernel_table, %function
 replace_kernel_table:
     mov     r3, #0
+    .if     {short}
+    mcr     p15, 0, r0, c2, c0, 0
+    isb
+    mcr     p15, 0, r3, c8, c7, 0
+    mcr     p15, 0, r3, c7, c5, 6
+    dsb     nsh
+    isb
+    bx      lr
+    .endif
     mrc     p15, 0, r2, c2, c0, 2
     orr     r1, r2, #1 << 23        // no walks through TTBR1
     mcr     p15, 0, r1, c2, c0, 2
@@ -203,6 +246,10 @@ secondary_switched:
     "#,
     idmap_block = const IDMAP_BLOCK,
     early_block = const EARLY_BLOCK,
+    early_section = const EARLY_SECTION,
+    short = const mmu::SHORT as u32,
+    walks = const 0x6au32,
+    open = const mmu::OPEN & 0xff,
     mair = const sysreg::MAIR0,
     ttbcr = const sysreg::TTBCR,
     sctlr = const sysreg::SCTLR,

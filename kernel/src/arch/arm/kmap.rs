@@ -2,9 +2,10 @@
 //! the image within it (text executable and read-only, constants read-only); the kernel helpers' page at the top; a few device pages.
 //! Nothing is writable and executable.
 
+use super::kmap_format;
 use super::mmu::{
-    Entry, IMAGE_BASE, LEVELS, LINEAR_BASE, MemoryKind, PAGE_SHIFT, TABLE_SHIFT, WINDOW, linear_end,
-    phys_to_virt, set_phys_base,
+    BLOCK_SHIFT, Entry, IMAGE_BASE, LINEAR_BASE, MemoryKind, PAGE_SHIFT, Raw, TABLE_SHIFT, WINDOW,
+    linear_end, phys_to_virt, set_phys_base,
 };
 use super::window;
 use crate::boot::PhysRange;
@@ -15,16 +16,14 @@ unsafe extern "C" {
     static __text_end: u8;
     static __rodata_end: u8;
     static __boot_stack_guard: u8;
-    static __table_pool_start: u8;
+    pub(super) static __table_pool_start: u8;
     static __table_pool_end: u8;
 }
 
-/// Physical address of the table of the kernel's gigabyte, what `TTBR1` holds. Read by secondary CPUs before their caches are on (`head`).
+/// What secondary CPUs start with: the kernel's table for `TTBR1`, or one for `TTBR0`. Read before their caches are on (`head`).
 pub(super) static KERNEL_TABLE: AtomicU32 = AtomicU32::new(0);
 /// Physical address of the root above it, for walks in software.
 static KERNEL_ROOT: AtomicUsize = AtomicUsize::new(0);
-/// Physical address of a table with nothing in it.
-static EMPTY_ROOT: AtomicUsize = AtomicUsize::new(0);
 
 /// Where device pages needed before `mm` is up are mapped.
 const FIXED: usize = 0xffe0_0000;
@@ -37,18 +36,12 @@ pub fn root() -> PhysAddr {
     PhysAddr::new(KERNEL_ROOT.load(Ordering::Relaxed) as u64)
 }
 
-/// A root with nothing in it.
-#[inline(always)]
-pub fn empty_root() -> PhysAddr {
-    PhysAddr::new(EMPTY_ROOT.load(Ordering::Relaxed) as u64)
-}
-
 /// The physical address of something in the kernel image.
 pub fn image_to_phys(address: usize) -> u64 {
     super::mmu::virt_to_phys(address as *const u8).as_u64()
 }
 
-fn address(symbol: &'static u8) -> usize {
+pub(super) fn address(symbol: &'static u8) -> usize {
     core::ptr::from_ref(symbol) as usize
 }
 
@@ -59,19 +52,12 @@ pub fn init(image_phys: u64) {
 
 /// Makes the devicetree at `phys` readable through the early tables; up to 2 MiB from there, which is the most that is looked at.
 pub fn early_devicetree(phys: u64) -> *const u8 {
-    const BLOCK: u64 = 2 << 20;
-    // The early table is the first page of the pool; it maps 2 MiB blocks of the kernel's gigabyte.
-    let table = (&raw const __table_pool_start).cast_mut().cast::<u64>();
-    let first = (EARLY_DEVICETREE >> 21) & 511;
-    for n in 0..2u64 {
-        let entry = Entry::kernel_leaf(
-            PhysAddr::new((phys & !(BLOCK - 1)) + n * BLOCK),
-            Prot::READ,
-            MemoryKind::Normal,
-            1,
-        );
-        // SAFETY: within the table; that slot was empty.
-        unsafe { table.add(first + n as usize).write_volatile(entry.0) };
+    const BLOCK: u64 = 1 << BLOCK_SHIFT;
+    let blocks = (2 << 20 >> BLOCK_SHIFT) + 1;
+    for n in 0..blocks {
+        let at = PhysAddr::new((phys & !(BLOCK - 1)) + n * BLOCK);
+        let entry = Entry::kernel_leaf(at, Prot::READ, MemoryKind::Normal, 1);
+        kmap_format::set_early(EARLY_DEVICETREE + (n << BLOCK_SHIFT) as usize, entry);
     }
     super::mmu::update_kernel(EARLY_DEVICETREE, EARLY_DEVICETREE + (4 << 20));
     (EARLY_DEVICETREE + (phys & (BLOCK - 1)) as usize) as *const u8
@@ -79,9 +65,11 @@ pub fn early_devicetree(phys: u64) -> *const u8 {
 
 /// The map under construction.
 pub struct Builder {
-    root: *mut u64,
-    next: usize,
-    window: *mut u64,
+    /// The room's root.
+    pub(super) root: *mut Raw,
+    /// Where the next table of the pool goes.
+    pub(super) next: usize,
+    window: *mut Raw,
 }
 
 impl Builder {
@@ -96,12 +84,12 @@ impl Builder {
         };
         builder.root = builder.table();
         KERNEL_ROOT.store(image_to_phys(builder.root as usize) as usize, Ordering::Relaxed);
-        let empty = builder.table();
-        EMPTY_ROOT.store(image_to_phys(empty as usize) as usize, Ordering::Relaxed);
+        builder.begin();
         builder
     }
 
-    fn table(&mut self) -> *mut u64 {
+    /// An empty table.
+    pub(super) fn table(&mut self) -> *mut Raw {
         let table = self.next;
         self.next += PAGE_SIZE;
         // SAFETY: the linker script places the pool.
@@ -112,49 +100,24 @@ impl Builder {
         );
         // SAFETY: a page of the pool that nobody has yet.
         unsafe { core::ptr::write_bytes(table as *mut u8, 0, PAGE_SIZE) };
-        table as *mut u64
+        table as *mut Raw
     }
 
     /// Maps `[phys, phys + size)` at `virt` with the largest leaves that fit; everything is page-aligned.
     fn map(&mut self, mut virt: usize, mut phys: u64, mut size: u64, prot: Prot, kind: MemoryKind) {
         while size > 0 {
-            let block = 1u64 << (PAGE_SHIFT + TABLE_SHIFT);
+            let block = 1u64 << BLOCK_SHIFT;
             let level = usize::from((virt as u64 | phys) & (block - 1) == 0 && size >= block);
             self.set(
                 virt,
                 level,
                 Entry::kernel_leaf(PhysAddr::new(phys), prot, kind, level),
             );
-            let bytes = 1u64 << (PAGE_SHIFT + TABLE_SHIFT * level);
+            let bytes = if level == 1 { block } else { PAGE_SIZE as u64 };
             virt = virt.wrapping_add(bytes as usize);
             phys += bytes;
             size -= bytes;
         }
-    }
-
-    fn set(&mut self, virt: usize, at: usize, entry: Entry) {
-        let mut table = self.root;
-        for level in (at + 1..LEVELS).rev() {
-            let index = virt >> (PAGE_SHIFT + TABLE_SHIFT * level) & 511;
-            // SAFETY: `table` is one of our tables, in the image.
-            let slot = unsafe { table.add(index) };
-            // SAFETY: as above.
-            let current = Entry(unsafe { slot.read() });
-            table = if current.is_empty() {
-                let lower = self.table();
-                // SAFETY: as above.
-                unsafe { slot.write(Entry::table(PhysAddr::new(image_to_phys(lower as usize))).0) };
-                lower
-            } else {
-                phys_to_virt(current.phys()).cast()
-            };
-        }
-        // SAFETY: as above.
-        unsafe {
-            table
-                .add(virt >> (PAGE_SHIFT + TABLE_SHIFT * at) & 511)
-                .write(entry.0)
-        };
     }
 
     /// The image is part of the linear map; here only what lies outside comes: the kernel helpers' page.
@@ -203,8 +166,7 @@ impl Builder {
             if n == 0 {
                 self.window = table;
             }
-            let entry = Entry::table(PhysAddr::new(image_to_phys(table as usize)));
-            self.set(WINDOW.0 + (n << (PAGE_SHIFT + TABLE_SHIFT)), 1, entry);
+            self.set_table(WINDOW.0 + (n << (PAGE_SHIFT + TABLE_SHIFT)), table);
         }
         window::init(self.window);
     }
@@ -228,11 +190,8 @@ impl Builder {
         unsafe extern "C" {
             fn replace_kernel_table(table: usize);
         }
-        // SAFETY: the root is ours; the kernel's gigabyte is its last entry.
-        let table = Entry(unsafe { self.root.add(LINEAR_BASE >> 30).read() })
-            .phys()
-            .as_usize();
-        KERNEL_TABLE.store(table as u32, Ordering::Relaxed);
+        let (live, for_secondaries) = self.finish();
+        KERNEL_TABLE.store(for_secondaries, Ordering::Relaxed);
         // Secondary CPUs read it with their caches off.
         // SAFETY: cleaning a cache line changes nothing. The identity map of early boot is current, so the function can be called at its
         // physical address; the new map has this code, this stack and all data at the same addresses as the old one.
@@ -240,8 +199,9 @@ impl Builder {
             core::arch::asm!("mcr p15, 0, {}, c7, c10, 1", "dsb sy", in(reg) &raw const KERNEL_TABLE, options(nostack, preserves_flags));
             let f: unsafe extern "C" fn(usize) =
                 core::mem::transmute(image_to_phys(replace_kernel_table as *const () as usize) as usize);
-            f(table);
+            f(live as usize);
         }
+        kmap_format::live(&self);
         super::mmu::switch_to_kernel();
         super::mmu::flush_kernel(0, usize::MAX);
         PhysRange {

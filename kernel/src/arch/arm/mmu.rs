@@ -1,16 +1,14 @@
-//! Page table entries, the address layout, TLB maintenance. Long descriptors (the large physical address extension): 4K pages, three levels. User
-//! space is the lower three gigabytes, through `TTBR0`; the kernel is the fourth, through `TTBR1`, whose table is of level 1.
+//! The address layout, TLB maintenance, pages' contents. What table entries look like, how the kernel reaches its tables and how it closes user
+//! space is `format`: `long` or `short`.
 //!
-//! While the kernel runs, user space is closed: `TTBCR` forbids walks through `TTBR0` and hides its identifier, so that not even what is
-//! in the TLB matches ([`close_user`]). The entry functions close and open it, the copy loops open it for a moment.
+//! While the kernel runs, user space is closed ([`close_user`]). The entry functions close and open it, the copy loops open it for a moment.
 
 use super::{asid, sysreg};
 use crate::mm::PhysAddr;
 use core::arch::asm;
-use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicUsize, Ordering};
 
-pub use super::asid::MmContext;
-pub use super::descriptor::{Entry, MemoryKind};
+pub use super::format::*;
 pub use super::window::{HIGH_MEMORY, View, linear_end};
 
 /// log2 of the page size.
@@ -19,10 +17,6 @@ pub const PAGE_SHIFT: usize = 12;
 pub const USER_END: usize = 0xbf00_0000;
 /// What user mode can read and execute in the kernel's part, as `/proc/PID/maps` shows it: start, end, name. Here the kernel helpers.
 pub const GATE: Option<(usize, usize, &str)> = Some((0xffff_0000, 0xffff_1000, "[vectors]"));
-/// Levels of a user page table; level 0 holds pages, `LEVELS - 1` is the root.
-pub const LEVELS: usize = 3;
-/// log2 of the entries of one table.
-pub const TABLE_SHIFT: usize = 9;
 /// Where the linear map of RAM starts.
 pub const LINEAR_BASE: usize = 0xc000_0000;
 /// Its most bytes. What lies behind is reached through [`View`].
@@ -33,9 +27,6 @@ pub const VMAP: (usize, usize) = (0xf000_0000, 0xff00_0000);
 pub(super) const WINDOW: (usize, usize) = (0xff00_0000, 0xff80_0000);
 /// Where the kernel image is linked.
 pub const IMAGE_BASE: usize = 0xc001_0000;
-/// `XN` is for kernel and user: an executable kernel page must not have it.
-pub const KERNEL_NO_USER_EXEC: u64 = 0;
-
 /// Physical address of what is at [`LINEAR_BASE`].
 static PHYS_BASE: AtomicUsize = AtomicUsize::new(0);
 
@@ -52,32 +43,8 @@ pub(super) fn linear_start() -> u64 {
 
 /// What of a range of RAM can be used: start and size. What lies below the image cannot.
 pub fn usable_part(start: u64, size: u64) -> Option<(u64, u64)> {
-    /// Physical addresses have 40 bits.
-    const LIMIT: u64 = 1 << 40;
-    let (from, to) = (start.max(linear_start()), (start + size).min(LIMIT));
+    let (from, to) = (start.max(linear_start()), (start + size).min(PHYS_END));
     (from < to).then(|| (from, to - from))
-}
-
-/// Reads an entry in memory, before anything that follows. With long descriptors aligned double words are read and written at once.
-#[inline(always)]
-pub fn load_slot(slot: &AtomicU64) -> u64 {
-    let (low, high): (u32, u32);
-    // SAFETY: reads the slot.
-    unsafe {
-        asm!("ldrd r2, r3, [{}]", in(reg) slot, out("r2") low, out("r3") high, options(nostack, preserves_flags, readonly))
-    }
-    // What is read through the entry depends on its address: no barrier is needed for order.
-    u64::from(low) | u64::from(high) << 32
-}
-
-/// Writes an entry in memory, after everything before.
-#[inline(always)]
-pub fn store_slot(slot: &AtomicU64, value: u64) {
-    // SAFETY: the slot is an atomic; see above.
-    unsafe {
-        asm!("dmb ish", "strd r2, r3, [{}]", in(reg) slot, in("r2") value as u32, in("r3") (value >> 32) as u32,
-            options(nostack, preserves_flags));
-    }
 }
 
 /// The kernel's linear map: the address where `phys` can be read and written. RAM below [`linear_end`] only.
@@ -94,65 +61,9 @@ pub fn virt_to_phys(virt: *const u8) -> PhysAddr {
     PhysAddr::new((virt as usize - LINEAR_BASE).wrapping_add(PHYS_BASE.load(Ordering::Relaxed)) as u64)
 }
 
-/// Fills a fresh, zeroed user root table with what every address space shares with the kernel: nothing, the kernel has its own part.
-pub fn init_user_root(root: PhysAddr) {
-    let _ = root;
-}
-
 /// The root of the kernel's own table (for the [`VMAP`] range; the same entry format).
 pub fn kernel_root() -> PhysAddr {
     super::kmap::root()
-}
-
-/// Writes `TTBCR`, where that can be left out (`cpu::options`).
-macro_rules! write_ttbcr {
-    ($value:expr) => {
-        asm!(
-            ".pushsection __pan_sites, \"a\"",
-            ".balign 4",
-            ".long 9995f - .",
-            ".popsection",
-            "9995: mcr p15, 0, {}, c2, c0, 2",
-            in(reg) $value, options(nostack, preserves_flags)
-        )
-    };
-}
-
-/// Closes user space to the kernel. Takes effect at the next barrier at the latest.
-#[inline(always)]
-pub fn close_user() {
-    // SAFETY: the kernel has no business there outside the copy loops.
-    unsafe { write_ttbcr!(sysreg::TTBCR_CLOSED) }
-}
-
-/// Opens user space; takes effect with the return to it.
-#[inline(always)]
-pub fn open_user() {
-    // SAFETY: the caller is about to return to user mode, or to a copy loop that was interrupted.
-    unsafe { write_ttbcr!(sysreg::TTBCR) }
-}
-
-/// Whether it is open: an interrupt arrived inside a copy loop.
-#[inline(always)]
-pub fn user_is_open() -> bool {
-    sysreg::read!("p15, 0, {}, c2, c0, 2") == sysreg::TTBCR
-}
-
-/// Makes `root` the current user address space of this CPU. Interrupts are off.
-#[inline]
-pub fn switch_to(root: PhysAddr, context: &MmContext) {
-    let asid = asid::activate(context);
-    // SAFETY: `root` is a user root table that the caller keeps alive while it is current; the identifier is its own.
-    unsafe { sysreg::write64!("p15, 0, {}, {}, c2", root.as_u64() | asid << 48) }
-    sysreg::isb();
-}
-
-/// Leaves user address spaces: only kernel mappings are valid on this CPU afterwards (idle, kernel threads that outlive their last user). Interrupts are off.
-pub fn switch_to_kernel() {
-    close_user();
-    // SAFETY: the table is empty for good, and identifier 0 is nobody else's.
-    unsafe { sysreg::write64!("p15, 0, {}, {}, c2", super::kmap::empty_root().as_u64()) }
-    sysreg::isb();
 }
 
 /// More pages than this are not invalidated one by one.
@@ -161,8 +72,6 @@ const FLUSH_ALL_ABOVE: usize = 512;
 /// Forgets cached translations of `[start, end)` of an address space on every CPU that may hold them. `tables_freed`: table pages were removed, too.
 /// On return no CPU uses the old translations. Interrupts on, no spinlock taken with interrupts off is held.
 pub fn flush_user(context: &MmContext, start: usize, end: usize, tables_freed: bool) {
-    // v7 has no "last level only".
-    let _ = tables_freed;
     // An address space without an identifier of the current generation has nothing cached under it that is still reachable: a new
     // generation starts with an empty TLB.
     let Some(asid) = asid::current(context) else {
@@ -171,6 +80,10 @@ pub fn flush_user(context: &MmContext, start: usize, end: usize, tables_freed: b
         return;
     };
     let asid = asid as usize;
+    // v7 has no "last level only".
+    if tables_freed {
+        forget_tables(asid, start, end);
+    }
     // SAFETY: forgetting translations is always allowed; the barriers order it after the stores that changed the tables.
     // TLBIASIDIS and TLBIMVAIS.
     unsafe {

@@ -1,4 +1,4 @@
-//! The 32-bit Arm processor, v7-A with the large physical address extension: see `arch/mod.rs` for what each file owes. What the two Arms
+//! The 32-bit Arm processor, v7-A, with long descriptors or (feature `short-descriptors`) short ones: see `arch/mod.rs` for what each file owes. What the two Arms
 //! share is in `arm_common`.
 
 mod align;
@@ -11,12 +11,19 @@ pub mod console;
 mod copy;
 pub mod cpu;
 pub mod cpuinfo;
+#[cfg(not(feature = "short-descriptors"))]
 #[path = "../arm_common/descriptor.rs"]
 mod descriptor;
 #[path = "../arm_common/devicetree.rs"]
 mod devicetree;
 pub mod entry;
 pub mod exception;
+#[cfg(not(feature = "short-descriptors"))]
+#[path = "long.rs"]
+mod format;
+#[cfg(feature = "short-descriptors")]
+#[path = "short.rs"]
+mod format;
 pub mod frame;
 #[path = "../arm_common/gic.rs"]
 mod gic;
@@ -25,6 +32,12 @@ mod head;
 pub mod interrupt;
 pub mod irq;
 mod kmap;
+#[cfg(not(feature = "short-descriptors"))]
+#[path = "kmap_long.rs"]
+mod kmap_format;
+#[cfg(feature = "short-descriptors")]
+#[path = "kmap_short.rs"]
+mod kmap_format;
 mod kuser;
 pub mod mmu;
 pub mod patch;

@@ -1,6 +1,7 @@
-//! CPUs: the running thread (`TPIDRPRW`), this CPU's local block (`CONTEXTIDR`, which with long descriptors is just a register), starting the
+//! CPUs: the running thread (`TPIDRPRW`), this CPU's local block (`CONTEXTIDR`, of which short descriptors need the low byte), starting the
 //! others through PSCI or the board's own way.
 
+use super::mmu::LOCAL_MASK;
 use super::{cpu, kmap, psci, sysreg, vexpress};
 use crate::sched::cpu::CpuLocal;
 use crate::sync::MAX_CPUS;
@@ -76,6 +77,7 @@ pub(super) fn init() {
     });
     COUNT.store(count, Ordering::Release);
     vexpress::init();
+    super::mmu::init_roots();
 }
 
 /// The affinity of CPU `cpu`.
@@ -86,10 +88,10 @@ pub(super) fn mpidr(cpu: usize) -> u64 {
 /// This CPU's local block. The caller must not be migrated while it uses it (interrupts or preemption off).
 #[inline(always)]
 pub fn cpu_local() -> *const CpuLocal {
-    let local;
+    let local: usize;
     // SAFETY: only reads the register. Not `nomem`: the value changes with the CPU, so with preemption.
     unsafe { asm!("mrc p15, 0, {}, c13, c0, 1", out(reg) local, options(nomem, nostack, preserves_flags)) }
-    local
+    (local & LOCAL_MASK) as *const CpuLocal
 }
 
 /// This CPU's number; stable only while preemption is off.

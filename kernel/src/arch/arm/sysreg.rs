@@ -38,6 +38,7 @@ macro_rules! write64 {
         core::arch::asm!(concat!("mcrr ", $name), in(reg) value as u32, in(reg) (value >> 32) as u32, options(nostack, preserves_flags))
     }};
 }
+#[cfg_attr(feature = "short-descriptors", allow(unused_imports, reason = "of the tables, long descriptors only"))]
 pub(super) use write64;
 
 /// `SCTLR`: M, C, I (memory management unit and caches), Z (branch prediction), U and the like read as one on v7; XP; A (alignment checks) off, V (high
@@ -58,10 +59,6 @@ pub const TTBCR: u32 = 1 << 31 // EAE
     | 1 << 8 | 1 << 10 | 3 << 12 // IRGN0, ORGN0, SH0
     | 2 << 16 // T1SZ
     | 1 << 24 | 1 << 26 | 3 << 28; // IRGN1, ORGN1, SH1
-
-/// With [`TTBCR`]: no walks through `TTBR0`, and the identifier is that of `TTBR1` (none), so that no user translation in the TLB
-/// matches either.
-pub const TTBCR_CLOSED: u32 = TTBCR | 1 << 7 | 1 << 22;
 
 /// `MAIR0`: attribute 0 is device memory nGnRE, 1 is normal write-back, 2 is normal non-cached.
 pub const MAIR0: u32 = 0x04 | 0xff << 8 | 0x44 << 16;
@@ -133,9 +130,15 @@ pub fn flush_all() {
     }
 }
 
-/// How wide this processor's address-space identifiers are.
-pub fn asid_bits() -> usize {
-    8
+/// How many address-space identifiers there are.
+pub fn asid_count() -> usize {
+    super::mmu::asid_count()
+}
+
+/// An address-space identifier begins to be used for another address space.
+#[inline(always)]
+pub fn asid_taken(asid: usize) {
+    super::mmu::asid_taken(asid);
 }
 
 /// Frequency of the architected counter, in hertz.

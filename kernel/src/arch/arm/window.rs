@@ -2,9 +2,11 @@
 //! nobody in particular: a view may be kept over sleep and on another CPU. Whoever keeps one must not wait for anything that others
 //! could need slots for, without bound.
 
-use super::mmu::{self, Entry, LINEAR_SIZE, MemoryKind, PAGE_SHIFT, WINDOW, linear_start, phys_to_virt};
+use super::mmu::{
+    self, Entry, LINEAR_SIZE, MemoryKind, PAGE_SHIFT, Raw, Slot, WINDOW, linear_start, phys_to_virt,
+};
 use crate::mm::{PAGE_SIZE, PhysAddr, Prot};
-use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 /// Whether there may be memory that the linear map has no room for. Its frames have the highest numbers.
 pub const HIGH_MEMORY: bool = true;
@@ -23,10 +25,10 @@ const _: () = assert!(SLOTS == TABLES << mmu::TABLE_SHIFT);
 /// A bit is set for each slot that is taken.
 static TAKEN: [AtomicU32; SLOTS / 32] = [const { AtomicU32::new(0) }; SLOTS / 32];
 /// The window's tables, one behind the other.
-static TABLE: AtomicPtr<AtomicU64> = AtomicPtr::new(core::ptr::null_mut());
+static TABLE: AtomicPtr<Slot> = AtomicPtr::new(core::ptr::null_mut());
 
 /// The window's tables are at `tables`, empty, one behind the other. At boot.
-pub(super) fn init(tables: *mut u64) {
+pub(super) fn init(tables: *mut Raw) {
     TABLE.store(tables.cast(), Ordering::Relaxed);
 }
 
@@ -84,7 +86,7 @@ fn take() -> usize {
     }
 }
 
-fn slot(index: usize) -> &'static AtomicU64 {
+fn slot(index: usize) -> &'static Slot {
     // SAFETY: the tables were there before the first page was; `index` is below `SLOTS`.
     unsafe { &*TABLE.load(Ordering::Relaxed).add(index) }
 }

@@ -133,14 +133,17 @@ mod shared {
             )
         }
     }
-    /// How wide this processor's address-space identifiers are: 8 or 16 bits.
-    pub fn asid_bits() -> usize {
+    /// How many address-space identifiers there are: they have 8 or 16 bits.
+    pub fn asid_count() -> usize {
         if super::read!("id_aa64mmfr0_el1") >> 4 & 0xf >= 2 {
-            16
+            1 << 16
         } else {
-            8
+            1 << 8
         }
     }
+    /// An address-space identifier begins to be used for another address space.
+    #[inline(always)]
+    pub fn asid_taken(_asid: usize) {}
     /// Frequency of the architected counter, in hertz.
     pub fn counter_frequency() -> u64 {
         super::read!("cntfrq_el0")

@@ -119,17 +119,20 @@ impl Allocator {
                 return generation | number;
             }
         }
-        if let Some(number) = self.find() {
-            return generation | number as u64;
-        }
-        let generation = self.new_generation();
-        // There are many more numbers than CPUs.
-        let number = self.find().unwrap_or(0);
+        let (generation, number) = match self.find() {
+            Some(number) => (generation, number),
+            None => {
+                let generation = self.new_generation();
+                // There are many more numbers than CPUs.
+                (generation, self.find().unwrap_or(0))
+            }
+        };
+        sysreg::asid_taken(number);
         generation | number as u64
     }
 
     fn find(&mut self) -> Option<usize> {
-        let count = 1 << sysreg::asid_bits();
+        let count = sysreg::asid_count();
         while self.next < count {
             let number = self.next;
             self.next += 1;

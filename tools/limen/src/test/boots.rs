@@ -114,6 +114,48 @@ fn lockdep(context: &Context, arch: Arch) -> Result<Verdict> {
     )))
 }
 
+/// Options for 32-bit Arm's other table format.
+pub const SHORT_KERNEL: [&str; 1] = ["--features=short-descriptors"];
+
+/// The build with short descriptors: all boots, the self-tests, registers, a storm of faults, much memory and much work.
+fn short_descriptors(context: &Context, arch: Arch) -> Result<Verdict> {
+    if context.kernel.is_some() {
+        return Ok(Verdict::Skipped("only for Limen".into()));
+    }
+    for smp in [1, 2, 4, 8] {
+        boot(context, arch, smp, &SHORT_KERNEL)?;
+    }
+    let count = machines(context, arch, &SHORT_KERNEL)?;
+    boot(context, arch, 1, &[&SHORT_KERNEL[..], &["--mem=16M"]].concat())?;
+    let tests = selftest(context, arch, &SHORT_KERNEL)?;
+    let mut guest = SHORT_KERNEL.iter().fold(
+        Guest::new(context, arch).smp(4).timeout(400).option("--mem=2G"),
+        |g, o| g.option(*o),
+    );
+    let programs = [
+        ("registers", "registers"),
+        ("registers", "storm"),
+        ("memory", "memory"),
+        ("load", "load"),
+        ("hostile", "hostile"),
+    ];
+    for (folder, name) in programs {
+        let program = agent::program_in(arch, folder, name)?;
+        guest = guest.option(format!("--add={}:/{name}", program.display()));
+    }
+    let script = "/registers | tail -n 1; /storm 8 100 | tail -n 1; /memory large 1000; echo large $?; \
+                  /memory rounds 300 > /dev/null; echo rounds $?; mkdir -p /tmp/h; chmod 777 /tmp/h; cd /tmp/h; \
+                  /load 5 > /dev/null; echo load $?; /hostile 20000 0 7 > /dev/null; /hostile 20000 1000 8 > /dev/null; echo alive\n";
+    let ran = guest.script(script).run_well()?;
+    if ran.text() != "registers kept\nnothing lost\nlarge 0\nrounds 0\nload 0\nalive\n" {
+        bail!("it said something else\n{}", ran.everything());
+    }
+    ran.clean_log()?;
+    Ok(Verdict::Passed(format!(
+        "1, 2, 4, 8 CPUs, {count} machines and processors, 16 MiB; {tests}; registers, storm, memory, load, hostile calls"
+    )))
+}
+
 /// Boots on every machine, processor model and interrupt controller, with `options` for each; how many those are.
 fn machines(context: &Context, arch: Arch, options: &[&str]) -> Result<usize> {
     let sets: &[&str] = match arch {
@@ -184,10 +226,17 @@ pub fn more_steps(arch: Arch) -> Vec<Step> {
         Ok(Verdict::Passed(selftest(context, arch, &[])?))
     });
     let first = format!("boot-{arch}");
-    vec![
+    let mut steps = vec![
         smp.after(&first),
         machines.after(&first),
         lockdep.after(&first).long(),
         selftest.after(&first),
-    ]
+    ];
+    if arch == Arch::Arm {
+        let short = Step::on(arch, "short-descriptors", move |context| {
+            short_descriptors(context, arch)
+        });
+        steps.push(short.after(&first).long());
+    }
+    steps
 }

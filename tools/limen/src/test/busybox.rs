@@ -37,11 +37,26 @@ pub fn steps(arch: Arch) -> Vec<Step> {
         }
         compare(context, arch, &boots::LOCKDEP_KERNEL)
     });
-    vec![
+    let mut steps = vec![
         plain.after(format!("boot-{arch}")),
         validated
             .after(format!("busybox-{arch}"))
             .after(format!("lockdep-{arch}"))
             .long(),
-    ]
+    ];
+    if arch == Arch::Arm {
+        let short = Step::on(arch, "short-busybox", move |context| {
+            if context.kernel.is_some() {
+                return Ok(Verdict::Skipped("only for Limen".into()));
+            }
+            compare(context, arch, &boots::SHORT_KERNEL)
+        });
+        steps.push(
+            short
+                .after(format!("busybox-{arch}"))
+                .after(format!("short-descriptors-{arch}"))
+                .long(),
+        );
+    }
+    steps
 }

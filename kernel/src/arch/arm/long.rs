@@ -1,0 +1,136 @@
+//! Long descriptors (the large physical address extension): three levels, tables of 64-bit entries. User space is the lower three gigabytes,
+//! through `TTBR0`; the kernel is the fourth, through `TTBR1`, whose table is of level 1. Re-exported by `mmu`.
+//!
+//! Closed user space: `TTBCR` forbids walks through `TTBR0` and hides its identifier, so that not even what is in the TLB matches.
+
+use super::{asid, kmap_format, sysreg};
+use crate::mm::PhysAddr;
+use core::arch::asm;
+use core::sync::atomic::AtomicU64;
+
+pub use super::asid::MmContext;
+pub use super::descriptor::{Entry, MemoryKind};
+
+/// Not the other format.
+pub(super) const SHORT: bool = false;
+/// An entry in memory.
+pub type Slot = AtomicU64;
+/// Its value.
+pub(super) type Raw = u64;
+/// Levels of a user page table; level 0 holds pages, `LEVELS - 1` is the root.
+pub const LEVELS: usize = 3;
+/// log2 of the entries of one table.
+pub const TABLE_SHIFT: usize = 9;
+/// `TTBCR` with user space open.
+pub(super) const OPEN: u32 = sysreg::TTBCR;
+/// And closed: no walks through `TTBR0`, and the identifier is that of `TTBR1` (none), so that no user translation in the TLB matches either.
+pub(super) const CLOSED: u32 = OPEN | 1 << 7 | 1 << 22;
+/// log2 of what the kernel's own map has in blocks.
+pub(super) const BLOCK_SHIFT: usize = 21;
+/// Physical addresses have 40 bits.
+pub(super) const PHYS_END: u64 = 1 << 40;
+/// `XN` is for kernel and user: an executable kernel page must not have it.
+pub const KERNEL_NO_USER_EXEC: u64 = 0;
+
+/// Reads an entry in memory, before anything that follows. With long descriptors aligned double words are read and written at once.
+#[inline(always)]
+pub fn load_slot(slot: &AtomicU64) -> u64 {
+    let (low, high): (u32, u32);
+    // SAFETY: reads the slot.
+    unsafe {
+        asm!("ldrd r2, r3, [{}]", in(reg) slot, out("r2") low, out("r3") high, options(nostack, preserves_flags, readonly))
+    }
+    // What is read through the entry depends on its address: no barrier is needed for order.
+    u64::from(low) | u64::from(high) << 32
+}
+
+/// Writes an entry in memory, after everything before.
+#[inline(always)]
+pub fn store_slot(slot: &AtomicU64, value: u64) {
+    // SAFETY: the slot is an atomic; see above.
+    unsafe {
+        asm!("dmb ish", "strd r2, r3, [{}]", in(reg) slot, in("r2") value as u32, in("r3") (value >> 32) as u32,
+            options(nostack, preserves_flags));
+    }
+}
+
+/// Fills a fresh, zeroed user root table with what every address space shares with the kernel: nothing, the kernel has its own part.
+pub fn init_user_root(root: PhysAddr) {
+    let _ = root;
+}
+
+/// Writes `TTBCR`, where that can be left out (`cpu::options`).
+macro_rules! write_ttbcr {
+    ($value:expr) => {
+        asm!(
+            ".pushsection __pan_sites, \"a\"",
+            ".balign 4",
+            ".long 9995f - .",
+            ".popsection",
+            "9995: mcr p15, 0, {}, c2, c0, 2",
+            in(reg) $value, options(nostack, preserves_flags)
+        )
+    };
+}
+
+/// Closes user space to the kernel. Takes effect at the next barrier at the latest.
+#[inline(always)]
+pub fn close_user() {
+    // SAFETY: the kernel has no business there outside the copy loops.
+    unsafe { write_ttbcr!(CLOSED) }
+}
+
+/// Opens user space; takes effect with the return to it.
+#[inline(always)]
+pub fn open_user() {
+    // SAFETY: the caller is about to return to user mode, or to a copy loop that was interrupted.
+    unsafe { write_ttbcr!(OPEN) }
+}
+
+/// Whether it is open: an interrupt arrived inside a copy loop.
+#[inline(always)]
+pub fn user_is_open() -> bool {
+    sysreg::read!("p15, 0, {}, c2, c0, 2") == OPEN
+}
+
+/// Makes `root` the current user address space of this CPU. Interrupts are off.
+#[inline]
+pub fn switch_to(root: PhysAddr, context: &MmContext) {
+    let asid = asid::activate(context);
+    // SAFETY: `root` is a user root table that the caller keeps alive while it is current; the identifier is its own.
+    unsafe { sysreg::write64!("p15, 0, {}, {}, c2", root.as_u64() | asid << 48) }
+    sysreg::isb();
+}
+
+/// Leaves user address spaces: only kernel mappings are valid on this CPU afterwards (idle, kernel threads that outlive their last user). Interrupts are off.
+pub fn switch_to_kernel() {
+    close_user();
+    // SAFETY: the table is empty for good, and identifier 0 is nobody else's.
+    unsafe { sysreg::write64!("p15, 0, {}, {}, c2", kmap_format::empty_root().as_u64()) }
+    sysreg::isb();
+}
+
+/// How many address-space identifiers there are.
+pub(super) fn asid_count() -> usize {
+    1 << 8
+}
+
+/// An address-space identifier begins to be used for another address space.
+#[inline(always)]
+pub(super) fn asid_taken(_asid: usize) {}
+
+/// What the walker needs besides the tables of the room: nothing.
+pub(super) fn init_roots() {}
+
+/// Tables of `[start, end)` are about to be freed.
+#[inline(always)]
+pub(super) fn forget_tables(_asid: usize, _start: usize, _end: usize) {}
+
+/// Whether the walker missed what the tables have for `addr`: here it walks them themselves.
+#[inline(always)]
+pub(super) fn sync_root(_addr: usize) -> bool {
+    false
+}
+
+/// What `CONTEXTIDR` holds besides this CPU's block: nothing.
+pub(super) const LOCAL_MASK: usize = !0;
