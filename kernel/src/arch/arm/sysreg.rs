@@ -38,7 +38,10 @@ macro_rules! write64 {
         core::arch::asm!(concat!("mcrr ", $name), in(reg) value as u32, in(reg) (value >> 32) as u32, options(nostack, preserves_flags))
     }};
 }
-#[cfg_attr(feature = "short-descriptors", allow(unused_imports, reason = "of the tables, long descriptors only"))]
+#[cfg_attr(
+    feature = "short-descriptors",
+    allow(unused_imports, reason = "of the tables, long descriptors only")
+)]
 pub(super) use write64;
 
 /// `SCTLR`: M, C, I (memory management unit and caches), Z (branch prediction), U and the like read as one on v7; XP; A (alignment checks) off, V (high
