@@ -290,7 +290,7 @@ fn entry(root: usize, index: usize) -> Entry {
 }
 
 /// Entries of the room's root that user space has.
-const USER_ENTRIES: usize = (super::mmu::USER_END - 1 >> 22) + 1;
+const USER_ENTRIES: usize = super::mmu::USER_END.div_ceil(1 << 22);
 
 /// Makes the processor's root of `asid` that of another address space.
 #[cold]
