@@ -123,7 +123,7 @@ impl AddressSpace {
         &self,
         region: &Region<Vma>,
         at: usize,
-        slot: &AtomicU64,
+        slot: &mmu::Slot,
         force: bool,
     ) -> Result<Option<Page>, Stop> {
         let vma = &region.value;
@@ -149,7 +149,7 @@ impl AddressSpace {
         &self,
         vma: &Vma,
         at: usize,
-        slot: &AtomicU64,
+        slot: &mmu::Slot,
         entry: Entry,
         access: Prot,
         force: bool,
