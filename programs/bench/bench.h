@@ -50,6 +50,9 @@ void fail(const char *what) __attribute__((noreturn));
 /* Private anonymous memory in pages of 4 KiB: large pages, which Debian's Linux would use by itself, are refused. */
 char *map_pages(long bytes);
 
+/* Registers an rseq area as the C library would (32 bytes); processes made by fork have it, too. */
+void register_rseq(void);
+
 /* Waits for a child and insists that it ended with 0. */
 void reap(pid_t child);
 

@@ -33,6 +33,11 @@ static void getppid_call(long n) {
     MEASURE(2000) syscall(SYS_getppid);
 }
 
+static void getppid_rseq(long n) {
+    register_rseq();
+    getppid_call(n);
+}
+
 static void gettid_call(long n) {
     (void)n;
     MEASURE(2000) syscall(SYS_gettid);
@@ -73,6 +78,7 @@ static void clock_gettime_vdso(long n) {
 const struct row call_rows[] = {
     {"calibrate", calibrate, 0},
     {"getppid", getppid_call, 0},
+    {"getppid-rseq", getppid_rseq, 0},
     {"gettid", gettid_call, 0},
     {"enosys", enosys, 0},
     {"read-zero", read_zero, 0},

@@ -42,8 +42,14 @@ static void signal_siginfo(long n) {
     send();
 }
 
+static void signal_rseq(long n) {
+    register_rseq();
+    signal_plain(n);
+}
+
 const struct row signal_rows[] = {
     {"signal", signal_plain, 0},
     {"signal-siginfo", signal_siginfo, 0},
+    {"signal-rseq", signal_rseq, 0},
     {0, 0, 0},
 };

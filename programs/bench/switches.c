@@ -72,6 +72,17 @@ static void yield_pair(long n) {
     stop_child(child);
 }
 
+/* The same with a registered rseq, which fork hands on. */
+static void pipe_round_trip_rseq(long n) {
+    register_rseq();
+    pipe_round_trip(n);
+}
+
+static void yield_pair_rseq(long n) {
+    register_rseq();
+    yield_pair(n);
+}
+
 /* n processes in a ring hand a byte around through pipes; per hand-over, which is one switch. */
 static void switch_ring(long n) {
     int pipes[64][2];
@@ -152,6 +163,8 @@ const struct row switch_rows[] = {
     {"pipe", pipe_round_trip, 0},
     {"futex", futex_round_trip, 0},
     {"yield-pair", yield_pair, 0},
+    {"pipe-rseq", pipe_round_trip_rseq, 0},
+    {"yield-pair-rseq", yield_pair_rseq, 0},
     {"switch-ring", switch_ring, process_counts},
     {"futex-wake", futex_wake, waiter_counts},
     {0, 0, 0},

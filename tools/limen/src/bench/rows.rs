@@ -37,6 +37,7 @@ const fn sized(name: &'static str, what: &'static str, size: &'static str, flat:
 pub const ROWS: &[Row] = &[
     row("calibrate", "a million turns of a loop of two instructions"),
     row("getppid", "getppid through syscall()"),
+    row("getppid-rseq", "the same with a registered rseq"),
     row("gettid", "gettid through syscall()"),
     row("enosys", "a system call that is none (ENOSYS)"),
     row("read-zero", "read 1 byte of /dev/zero"),
@@ -45,6 +46,7 @@ pub const ROWS: &[Row] = &[
     row("clock-gettime", "clock_gettime (vDSO)"),
     row("signal", "signal to self, handler, return"),
     row("signal-siginfo", "the same with SA_SIGINFO"),
+    row("signal-rseq", "signal to self with a registered rseq"),
     row("fault-write", "page fault, anonymous write, per 4 KiB page"),
     row("fault-read", "page fault, read of the zero page"),
     row("munmap-touched", "munmap, per touched page"),
@@ -70,6 +72,8 @@ pub const ROWS: &[Row] = &[
     row("pipe", "pipe ping-pong, round trip, two processes"),
     row("futex", "futex ping-pong, round trip, two threads"),
     row("yield-pair", "yield with a switch, two processes"),
+    row("pipe-rseq", "pipe round trip with a registered rseq"),
+    row("yield-pair-rseq", "yield with a switch with a registered rseq"),
     sized(
         "switch-ring",
         "a byte handed on in a ring of n processes",
