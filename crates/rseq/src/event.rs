@@ -28,6 +28,8 @@ bitflags! {
         const SLICE = 1 << 7;
         /// Only with `SLOW`, debug mode: a system call was made inside a critical section.
         const IN_CALL = 1 << 8;
+        /// What its area should say is not simply what it was told before.
+        const ANEW = 1 << 9;
     }
 }
 
@@ -82,7 +84,11 @@ impl Event {
     }
 
     /// A new process with its parent's area: the copy says what the parent's said, which may be wrong for it.
-    pub const FORKED: Self = Self::SWITCHED.union(Self::IDS);
+    pub const FORKED: Self = Self::SWITCHED.union(Self::IDS).union(Self::ANEW);
+
+    /// By far the most common record: a legacy area's thread was switched away from and came back, and everything is as it was told. No other
+    /// way leads to exactly this one.
+    pub const CAME_BACK: Self = Self::SWITCHED.union(Self::IDS);
 
     /// What must be done on the way to user mode; `user_irq`: the thread had been interrupted there. A system call inside a critical section breaks
     /// the rules, so an optimised area's is not looked at on the way out of one.

@@ -110,7 +110,7 @@ pub fn prepare(task: &Task) {
             {
                 mm.cids.cids.lock().hand_over(crate::arch::smp::cpu_id(), own);
                 running.rseq.own_cid.store(NONE, Relaxed);
-                running.rseq.add(Event::IDS);
+                running.rseq.add(Event::IDS | Event::ANEW);
                 running.info.work.set(ThreadFlags::RSEQ);
             }
         });

@@ -18,6 +18,7 @@ pub use stats::{Counts, ThreadCounts};
 use crate::arch::frame::Frame;
 use crate::arch::{mmu::USER_END, smp};
 use crate::mm::AddressSpace;
+use crate::mm::user::exchange_rseq;
 use crate::sched::{self, CpuSet};
 use crate::signal;
 use crate::syscall::SysResult;
@@ -26,6 +27,7 @@ use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 use limen_entry::{Interrupted, ThreadFlags};
 use limen_linux_abi::Errno;
+use limen_rseq::ORIGINAL_SIZE;
 use limen_rseq::{Action, Area, Event, Fatal, Ids, Mode, Stop, Work, register, update};
 use memory::User;
 
@@ -153,7 +155,18 @@ fn by_exception(interrupted: Interrupted) -> bool {
 /// `task`, the running thread, runs again after a switch. Preemption is off.
 #[inline(always)]
 pub fn resumed(task: &Task) {
-    if task.rseq.is_registered() {
+    let rseq = &task.rseq;
+    if !rseq.is_registered() {
+        return;
+    }
+    // Nearly always with the C libraries of today.
+    if rseq.len.load(Relaxed) == ORIGINAL_SIZE
+        && rseq.cpu.load(Relaxed) == smp::cpu_id() as u32
+        && !cid::outdated(task)
+    {
+        rseq.add(Event::CAME_BACK);
+        task.info.work.set(ThreadFlags::RSEQ);
+    } else {
         resumed_with_area(task);
     }
 }
@@ -166,7 +179,7 @@ fn resumed_with_area(task: &Task) {
     let user_irq = mode == Mode::Optimised && current().was_interrupted();
     let mut event = Event::resumed(mode, migrated, user_irq).unwrap_or_default();
     if cid::outdated(task) {
-        event |= Event::IDS;
+        event |= Event::IDS | Event::ANEW;
     }
     if slice::switched(task) {
         event |= Event::SLICE;
@@ -178,7 +191,32 @@ fn resumed_with_area(task: &Task) {
 }
 
 /// The last work of the way out to user mode, interrupts off. `false`: user memory was not there, [`resume`] must do it.
+#[inline(always)]
 pub fn exit(frame: &mut Frame, interrupted: Interrupted) -> bool {
+    let task = current();
+    let rseq = &task.rseq;
+    if rseq.event() == Event::CAME_BACK && files::watch() == 0 {
+        let words = rseq.told().words();
+        let found = exchange_rseq(rseq.at.load(Relaxed), words);
+        if let Ok([first, second, 0]) = found {
+            rseq.event.store(0, Relaxed);
+            task.info.work.clear(ThreadFlags::RSEQ);
+            let all = &sched::this_cpu().rseq;
+            all.fast.add();
+            all.checks.add();
+            if [first, second] != words {
+                all.ids.add();
+                rseq.counts.ids.add();
+            }
+            return true;
+        }
+    }
+    exit_with_more(frame, interrupted)
+}
+
+/// [`exit`] when there is more to it than telling a legacy area what it was told before. What was done of that does no harm.
+#[inline(never)]
+fn exit_with_more(frame: &mut Frame, interrupted: Interrupted) -> bool {
     let task = current();
     let rseq = &task.rseq;
     let watch = files::watch();
@@ -263,7 +301,36 @@ fn resume_slowly(frame: &mut Frame) {
 }
 
 /// The running thread is about to enter a handler, which must not look like a part of the critical section it interrupts. Interrupts are on.
+#[inline(never)]
 pub fn before_handler(task: &CurrentTask, frame: &mut Frame, interrupted: Interrupted) -> Result<(), Errno> {
+    let rseq = &task.rseq;
+    if rseq.len.load(Relaxed) == ORIGINAL_SIZE && rseq.cpu.load(Relaxed) != limen_rseq::CPU_ID_UNINITIALISED {
+        // Should the thread have been moved meanwhile, its way out brings the identifiers up to date.
+        let words = rseq.told().words();
+        if let Ok([first, second, 0]) = exchange_rseq(rseq.at.load(Relaxed), words) {
+            crate::sync::without_preemption(|| {
+                let all = &sched::this_cpu().rseq;
+                all.signal.add();
+                all.checks.add();
+                if [first, second] != words {
+                    all.ids.add();
+                    rseq.counts.ids.add();
+                }
+            });
+            return Ok(());
+        }
+    }
+    before_handler_with_more(task, frame, interrupted)
+}
+
+/// [`before_handler`] when the thread may be in a critical section, or its memory is not there.
+#[cold]
+#[inline(never)]
+fn before_handler_with_more(
+    task: &CurrentTask,
+    frame: &mut Frame,
+    interrupted: Interrupted,
+) -> Result<(), Errno> {
     let Some(area) = task.rseq.area() else {
         return Ok(());
     };
