@@ -125,7 +125,7 @@ fn next(task: &CurrentTask, caught: &mut Caught) -> bool {
             if own.altstack.flags & SS_AUTODISARM != 0 {
                 own.altstack = AltStack::default();
             }
-            send::recalculate(task, &shared, &own);
+            send::recalculate_pending(task, &shared, &own);
             return true;
         }
         if SigSet::IGNORED.has(sig) || shared.unkillable {

@@ -82,7 +82,7 @@ impl Pending {
         };
         *info = self.queue[at];
         if at + 1 == self.queue.len() {
-            self.queue.truncate(at);
+            self.queue.pop();
         } else {
             self.queue.remove(at);
         }

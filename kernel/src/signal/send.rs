@@ -3,7 +3,8 @@
 //! Locks: the process's `signals`, then its thread list, then a thread's `signals`.
 
 use super::{
-    DEFAULT, IGNORE, ProcessSignals, Queued, SIGCONT, SIGKILL, SigInfo, SigSet, StopNews, TaskSignals,
+    DEFAULT, IGNORE, Pending, ProcessSignals, Queued, SIGCONT, SIGKILL, SigInfo, SigSet, StopNews,
+    TaskSignals,
 };
 use crate::arch::{interrupt, smp};
 use crate::sched::{self, entity::TaskState, preempt};
@@ -140,15 +141,18 @@ fn send(
             return Ok(());
         }
     }
-    let limit = process.limits.soft(rlimit::which::SIGPENDING).max(1) as usize;
+    // One always has room.
+    let has_room = |pending: &Pending| {
+        pending.len() == 0 || pending.len() < process.limits.soft(rlimit::which::SIGPENDING) as usize
+    };
     let queued = match task {
         Some(task) => {
             let mut own = task.signals.lock_under(&shared);
-            let room = forced || own.pending.len() < limit;
+            let room = forced || has_room(&own.pending);
             own.pending.push(info, room)
         }
         None => {
-            let room = shared.pending.len() < limit;
+            let room = has_room(&shared.pending);
             shared.pending.push(info, room)
         }
     };
@@ -311,6 +315,22 @@ pub(super) fn recalculate(task: &Task, shared: &ProcessSignals, own: &TaskSignal
         && !shared.tell_continued
         && shared.group_exit.is_none()
         && shared.exec.is_none()
+    {
+        task.info.work.clear(ThreadFlags::SIGPENDING);
+    } else {
+        task.info.work.set(ThreadFlags::SIGPENDING);
+    }
+}
+
+/// [`recalculate`] where all but pending signals was just found not to be there.
+#[inline]
+pub(super) fn recalculate_pending(task: &Task, shared: &ProcessSignals, own: &TaskSignals) {
+    if own
+        .pending
+        .set()
+        .or(shared.pending.set())
+        .minus(own.blocked)
+        .is_empty()
     {
         task.info.work.clear(ThreadFlags::SIGPENDING);
     } else {
