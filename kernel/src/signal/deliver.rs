@@ -102,18 +102,17 @@ fn next(task: &CurrentTask, caught: &mut Caught) -> bool {
         };
         pending.take(sig, &mut caught.info);
         let action = &mut caught.action;
-        {
+        let handled = {
             let mut table = shared.actions.table.lock_under(&shared);
             let entry = &mut table[sig as usize - 1];
             *action = *entry;
-            if action.handler > IGNORE && action.flags.contains(ActionFlags::RESETHAND) {
+            let handled = action.handler > IGNORE;
+            if handled && action.flags.contains(ActionFlags::RESETHAND) {
                 entry.handler = DEFAULT;
             }
-        }
-        if action.handler == IGNORE {
-            continue;
-        }
-        if action.handler != DEFAULT {
+            handled
+        };
+        if handled {
             caught.blocked = blocked;
             caught.saved = own.saved.take();
             caught.altstack = own.altstack;
@@ -128,7 +127,7 @@ fn next(task: &CurrentTask, caught: &mut Caught) -> bool {
             send::recalculate_pending(task, &shared, &own);
             return true;
         }
-        if SigSet::IGNORED.has(sig) || shared.unkillable {
+        if action.handler == IGNORE || SigSet::IGNORED.has(sig) || shared.unkillable {
             continue;
         }
         drop(own);

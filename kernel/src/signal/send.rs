@@ -116,14 +116,16 @@ fn send(
     if shared.group_exit.is_some() {
         return Ok(());
     }
-    if SigSet::STOP.has(sig) {
-        discard(process, &mut shared, SigSet::of(&[SIGCONT]));
-    } else if sig == SIGCONT {
-        resume(process, &mut shared);
+    if SigSet::STOP.with(SIGCONT).has(sig) {
+        if sig == SIGCONT {
+            resume(process, &mut shared);
+        } else {
+            discard(process, &mut shared, SigSet::of(&[SIGCONT]));
+        }
     }
     let handler = shared.actions.table.lock_under(&shared)[sig as usize - 1].handler;
     let would_ignore =
-        handler == IGNORE || handler == DEFAULT && (SigSet::IGNORED.has(sig) || shared.unkillable && !forced);
+        handler <= IGNORE && (handler == IGNORE || SigSet::IGNORED.has(sig) || shared.unkillable && !forced);
     let task = match target {
         Target::Task(task) => Some(task),
         Target::Process => None,
