@@ -33,7 +33,7 @@ type Program = (&'static str, &'static [&'static str], &'static [&'static str]);
 /// Builds `programs` of the suite's folder `folder` into a folder of their own and gives that.
 fn build(arch: Arch, folder: &str, include: &[&str], programs: &[Program]) -> Result<PathBuf> {
     let suite = linux::selftests(arch, "tests", &["rseq", "membarrier", "futex"])?;
-    let out = tree::cache(&format!("programs/{arch}/{folder}"))?;
+    let out = tree::cache(&format!("programs/{arch}/linux-{folder}"))?;
     for (name, sources, flags) in programs {
         let sources: Vec<PathBuf> = sources.iter().map(|s| suite.join(folder).join(s)).collect();
         let include: Vec<String> = [".", ".."]
@@ -45,7 +45,7 @@ fn build(arch: Arch, folder: &str, include: &[&str], programs: &[Program]) -> Re
         let mut all = vec!["-D_GNU_SOURCE", "-pthread", "-w"];
         all.extend(include.iter().map(String::as_str));
         all.extend(*flags);
-        let made = agent::foreign_parts(arch, &format!("{folder}/{name}"), &sources, &all)?;
+        let made = agent::foreign_parts(arch, &format!("linux-{folder}/{name}"), &sources, &all)?;
         debug_assert!(made.starts_with(&out));
     }
     Ok(out)
