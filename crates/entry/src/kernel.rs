@@ -166,7 +166,13 @@ pub trait Kernel {
     /// Architecture work: the bits of [`crate::ThreadFlags::ARCH`] that are set. The architecture clears them.
     #[inline(always)]
     fn arch_work(&self, _frame: &mut Self::Frame, _bits: u32, _watching: &Watching) {}
-    /// Restartable sequences, once per exit, interrupts off, page faults disabled. Clears the flag. `false`: user memory was
+    /// [`crate::ThreadFlags::RSEQ_AGAIN`] alone, once per exit, interrupts off, page faults disabled: whether the area says what it is to say, and
+    /// nothing is left to do. Clears the flag then. `false`: [`Kernel::rseq_exit`] must do it. It is part of each way out and must be small.
+    #[inline(always)]
+    fn rseq_again(&self, _irqs: &IrqsOff) -> bool {
+        false
+    }
+    /// Restartable sequences, once per exit, interrupts off, page faults disabled. Clears both flags. `false`: user memory was
     /// not there; the kernel has arranged for its notify-resume hook to do it, and the loop runs again. `interrupted`: what brought the
     /// thread into the kernel; only one interrupted in user mode can be in a critical section.
     #[inline(always)]

@@ -50,8 +50,8 @@ pub(crate) fn exit_work<K: Kernel>(
         return (irqs, Next::User);
     }
     // In programs whose C library registers one: a restartable sequence's area after a switch.
-    if flags == ThreadFlags::RSEQ {
-        return rseq_work(k, frame, irqs, watching, interrupted);
+    if flags == ThreadFlags::RSEQ_AGAIN && k.rseq_again(&irqs) {
+        return (irqs, Next::User);
     }
     let mask = match interrupted {
         Interrupted::BySyscall => ThreadFlags::ANY_EXIT,
@@ -61,28 +61,6 @@ pub(crate) fn exit_work<K: Kernel>(
         return (irqs, Next::User);
     }
     work_loop(k, frame, irqs, watching, interrupted)
-}
-
-/// [`exit_work`] when only the restartable sequence wants something.
-#[inline(never)]
-fn rseq_work<K: Kernel>(
-    k: &K,
-    frame: &mut K::Frame,
-    irqs: IrqsOff,
-    watching: &Watching,
-    interrupted: Interrupted,
-) -> (IrqsOff, Next) {
-    if k.rseq_exit(frame, interrupted, &irqs) {
-        return (irqs, Next::User);
-    }
-    k.work().set(ThreadFlags::NOTIFY_RESUME);
-    work_loop(k, frame, irqs, watching, interrupted)
-}
-
-/// The hook where it is one among others.
-#[inline(never)]
-fn rseq_exit<K: Kernel>(k: &K, frame: &mut K::Frame, interrupted: Interrupted, irqs: &IrqsOff) -> bool {
-    k.rseq_exit(frame, interrupted, irqs)
 }
 
 #[cold]
@@ -105,7 +83,11 @@ fn work_loop<K: Kernel>(
                 k.work().clear(ThreadFlags::HRTIMER_REARM);
                 k.hrtimer_rearm(&irqs);
             }
-            if !flags.contains(ThreadFlags::RSEQ) || rseq_exit(k, frame, interrupted, &irqs) {
+            let rseq = flags.intersection(ThreadFlags::ANY_RSEQ);
+            if rseq.is_empty()
+                || rseq == ThreadFlags::RSEQ_AGAIN && k.rseq_again(&irqs)
+                || k.rseq_exit(frame, interrupted, &irqs)
+            {
                 return (irqs, Next::User);
             }
             // User memory was not there. Interrupts were off throughout, so only the kernel's own arrangement (notify-resume)

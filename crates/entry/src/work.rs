@@ -39,13 +39,17 @@ bitflags! {
         const RSEQ = 1 << 11;
         /// A timer's hardware event must be programmed again (interrupt exits only).
         const HRTIMER_REARM = 1 << 12;
+        /// Limen's own: the quick kind of `RSEQ`. The area is to say what it was last told, and there is nothing else to be done about it.
+        const RSEQ_AGAIN = 1 << 13;
         /// Anything an architecture defines for itself.
         const ARCH = 0xffff_0000;
     }
 }
 
 impl ThreadFlags {
-    /// What the exit loop handles (everything that must be clear in user mode except `RSEQ`, which comes once, last).
+    /// Work for a restartable sequence, which comes once, last.
+    pub const ANY_RSEQ: Self = Self::RSEQ.union(Self::RSEQ_AGAIN);
+    /// What the exit loop handles (everything that must be clear in user mode except [`Self::ANY_RSEQ`]).
     pub const EXIT_WORK: Self = Self::NOTIFY_RESUME
         .union(Self::SIGPENDING)
         .union(Self::NOTIFY_SIGNAL)
@@ -56,7 +60,7 @@ impl ThreadFlags {
         .union(Self::PATCH_PENDING)
         .union(Self::ARCH);
     /// What the way out must look at, in one test.
-    pub const ANY_EXIT: Self = Self::EXIT_WORK.union(Self::RSEQ);
+    pub const ANY_EXIT: Self = Self::EXIT_WORK.union(Self::ANY_RSEQ);
     /// The same on the way out of an interrupt.
     pub const ANY_IRQ_EXIT: Self = Self::ANY_EXIT.union(Self::HRTIMER_REARM);
     /// What must lead to `schedule`.
@@ -156,6 +160,18 @@ impl WorkWords {
     #[inline(always)]
     pub fn clear(&self, flags: ThreadFlags) -> ThreadFlags {
         ThreadFlags::from_bits_retain(self.flags.fetch_and(!flags.bits(), Ordering::AcqRel))
+    }
+
+    /// [`WorkWords::set`] by the thread itself: there is nobody to whom what was written before must be visible.
+    #[inline(always)]
+    pub fn set_own(&self, flags: ThreadFlags) {
+        self.flags.fetch_or(flags.bits(), Ordering::Relaxed);
+    }
+
+    /// [`WorkWords::clear`] of flags that only the thread itself sets.
+    #[inline(always)]
+    pub fn clear_own(&self, flags: ThreadFlags) {
+        self.flags.fetch_and(!flags.bits(), Ordering::Relaxed);
     }
 
     /// The system call work now.

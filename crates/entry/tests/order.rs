@@ -160,6 +160,8 @@ fn each_flag_has_its_work_and_is_clear_afterwards() {
         (ThreadFlags::from_bits_retain(1 << 16), &["arch 0x10000"]),
         (ThreadFlags::from_bits_retain(1 << 31), &["arch 0x80000000"]),
         (ThreadFlags::RSEQ, &["rseq"]),
+        (ThreadFlags::RSEQ_AGAIN, &["rseq again"]),
+        (ThreadFlags::RSEQ.union(ThreadFlags::RSEQ_AGAIN), &["rseq"]),
         (ThreadFlags::HRTIMER_REARM, &[]),
         (ThreadFlags::MEMDIE, &[]),
         (ThreadFlags::POLLING_NRFLAG, &[]),
@@ -303,6 +305,27 @@ fn rseq_faults_are_retried_with_interrupts_on() {
             "rseq"
         ]
     );
+}
+
+#[test]
+fn a_quick_rseq_that_is_not_leads_to_the_other() {
+    for (flags, order) in [
+        (
+            ThreadFlags::RSEQ_AGAIN,
+            vec!["dispatch 1", "rseq again", "rseq again", "rseq"],
+        ),
+        (
+            ThreadFlags::RSEQ_AGAIN | ThreadFlags::NEED_RESCHED,
+            vec!["dispatch 1", "schedule", "rseq again", "rseq"],
+        ),
+    ] {
+        let m = Model::in_user();
+        m.work.set(flags);
+        m.rseq_as_told.set(false);
+        run_syscall(&m, 1);
+        assert_eq!(between(&m), order, "{flags:?}");
+        assert!(!m.work.has(ThreadFlags::ANY_RSEQ));
+    }
 }
 
 #[test]

@@ -86,8 +86,7 @@ impl Event {
     /// A new process with its parent's area: the copy says what the parent's said, which may be wrong for it.
     pub const FORKED: Self = Self::SWITCHED.union(Self::IDS).union(Self::ANEW);
 
-    /// By far the most common record: a legacy area's thread was switched away from and came back, and everything is as it was told. No other
-    /// way leads to exactly this one.
+    /// By far the most common record: a legacy area's thread was switched away from and came back, and everything is as it was told.
     pub const CAME_BACK: Self = Self::SWITCHED.union(Self::IDS);
 
     /// What must be done on the way to user mode; `user_irq`: the thread had been interrupted there. A system call inside a critical section breaks

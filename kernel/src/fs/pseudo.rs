@@ -1,12 +1,13 @@
 //! The common parts of file systems whose files are made up when they are read: `procfs`, `sysfs`, `devpts`. A [`Node`] says what is at a name, a
 //! [`Directory`] which names there are; text files are made when read from the start, and stay the same for the rest of that reading.
 
+use crate::fs::dentry::Dentry;
 use crate::fs::file::{File, FileOps};
 use crate::fs::inode::{Dev, FileType, Inode, InodeOps, Link, NewInode};
 use crate::fs::io::{IoDst, IoSrc};
 use crate::fs::readdir::DirSink;
 use crate::fs::superblock::{StatFs, SuperBlock, SuperOps};
-use crate::sync::{Mutex, SpinLock};
+use crate::sync::{Mutex, Once, SpinLock};
 use crate::syscall::SysResult;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -249,7 +250,7 @@ impl Tree {
             let mut names = self.0.lock();
             let entry = names
                 .entry(first.as_bytes().to_vec())
-                .or_insert_with(|| Node::Directory(0o555, Arc::new(Subtree(Tree::new()))));
+                .or_insert_with(|| Node::Directory(0o555, Arc::new(Tree::new())));
             entry.clone()
         };
         if let Node::Directory(_, dir) = sub
@@ -282,29 +283,34 @@ impl Tree {
     }
 }
 
-/// A directory made by [`Tree::add`].
-struct Subtree(Tree);
+impl Directory for Tree {
+    fn get(&self, name: &[u8]) -> Option<Node> {
+        self.find(name)
+    }
+    fn list(&self, pos: u64, add: &mut dyn FnMut(&[u8], FileType, u64) -> bool) {
+        self.walk(pos, add);
+    }
+    fn tree(&self) -> Option<&Tree> {
+        Some(self)
+    }
+}
 
-impl Directory for Subtree {
+/// A root that is a static tree and nothing else.
+pub struct Fixed(pub &'static Tree);
+
+impl Directory for Fixed {
     fn get(&self, name: &[u8]) -> Option<Node> {
         self.0.find(name)
     }
     fn list(&self, pos: u64, add: &mut dyn FnMut(&[u8], FileType, u64) -> bool) {
         self.0.walk(pos, add);
     }
-    fn tree(&self) -> Option<&Tree> {
-        Some(&self.0)
-    }
 }
 
 /// The root of a file system that shows `directory`.
-pub fn root(
-    sb: &Arc<SuperBlock>,
-    mode: u32,
-    directory: Arc<dyn Directory>,
-) -> Arc<crate::fs::dentry::Dentry> {
+pub fn root(sb: &Arc<SuperBlock>, mode: u32, directory: Arc<dyn Directory>) -> Arc<Dentry> {
     let owner = directory.owner();
-    crate::fs::dentry::Dentry::new_root(Arc::new(Node::Directory(mode, directory).inode(sb, 1, owner)))
+    Dentry::new_root(Arc::new(Node::Directory(mode, directory).inode(sb, 1, owner)))
 }
 
 /// An instance without options, of which there is one for all mounts.
@@ -325,14 +331,23 @@ impl SuperOps for Plain {
     }
 }
 
-/// The root of a new instance of file system `name` that has no options.
-pub fn instance(
-    name: &'static str,
-    magic: u64,
-    directory: Arc<dyn Directory>,
-) -> Arc<crate::fs::dentry::Dentry> {
-    let sb = SuperBlock::new(name, Box::new(Plain { magic }), true);
-    root(&sb, 0o555, directory)
+/// The root of a file system without options, the same for all mounts.
+pub struct Only(Once<Arc<Dentry>>);
+
+impl Only {
+    /// Nothing mounted yet.
+    pub const fn new() -> Self {
+        Self(Once::new())
+    }
+
+    /// The root, which the first to ask makes: file system `name` with `magic` for `statfs`.
+    pub fn root(&self, name: &'static str, magic: u64, directory: impl Directory + 'static) -> Arc<Dentry> {
+        let make = || {
+            let sb = SuperBlock::new(name, Box::new(Plain { magic }), true);
+            root(&sb, 0o555, Arc::new(directory))
+        };
+        self.0.get_or_init(make).clone()
+    }
 }
 
 /// A number written to a setting.

@@ -4,7 +4,7 @@ use super::Thread;
 use crate::mm::AddressSpace;
 use crate::sched;
 use crate::sync::IrqSpinLock;
-use crate::task::{Task, current};
+use crate::task::{self, Task, current};
 use core::sync::atomic::{
     AtomicBool,
     Ordering::{Acquire, Relaxed, Release},
@@ -44,8 +44,8 @@ fn allowed(task: &Task) -> usize {
 pub fn of(task: &Task, cpu: usize) -> Option<u32> {
     let own = task.rseq.own_cid.load(Relaxed);
     let mm = task.mm_slot().peek()?;
-    if own == CPUS && task.rseq.cpu.load(Relaxed) == cpu as u32 {
-        return Some(task.rseq.cid.load(Relaxed));
+    if own == CPUS && task.rseq.told[0].load(Relaxed) == cpu as u32 {
+        return Some(task.rseq.told[3].load(Relaxed));
     }
     if own < CPUS && !mm.cids.of_cpus.load(Acquire) {
         return Some(own);
@@ -69,8 +69,7 @@ fn choose(thread: &Thread, mm: &AddressSpace, cpu: usize, allowed: usize) -> Opt
     Some(own)
 }
 
-/// Whether the running thread's id, after a switch, may not be what it was.
-#[inline(always)]
+/// Whether the running thread's id may not be what it was.
 pub fn outdated(task: &Task) -> bool {
     task.rseq.own_cid.load(Relaxed) < CPUS
         && task
@@ -98,6 +97,14 @@ pub fn prepare(task: &Task) {
             crate::arch::irq::spin_hint();
             sched::yield_now();
             continue;
+        }
+        // Threads that do not run now find out on their next way out; those that run, here.
+        for process in task::all_processes() {
+            for thread in process.threads() {
+                if thread.rseq.own_cid.load(Relaxed) < CPUS {
+                    thread.info.work.set(ThreadFlags::RSEQ);
+                }
+            }
         }
         sched::on_each_cpu(sched::online(), &|| {
             let running = current();

@@ -61,7 +61,7 @@ fn show_stats(out: &mut Text) -> Result<(), Errno> {
         let sum: u64 = sched::online()
             .iter()
             .filter_map(sched::cpu)
-            .map(|cpu| which(&cpu.rseq).get())
+            .map(|cpu| which(&cpu.rseq))
             .sum();
         let _ = writeln!(out, "{name:<8}{sum:16}");
     }

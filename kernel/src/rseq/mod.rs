@@ -16,9 +16,8 @@ pub use slice::{ended_by_call, grant, prctl, yielded};
 pub use stats::{Counts, ThreadCounts};
 
 use crate::arch::frame::Frame;
-use crate::arch::{mmu::USER_END, smp};
+use crate::arch::{mmu::USER_END, smp, uaccess};
 use crate::mm::AddressSpace;
-use crate::mm::user::exchange_rseq;
 use crate::sched::{self, CpuSet};
 use crate::signal;
 use crate::syscall::SysResult;
@@ -27,8 +26,9 @@ use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 use limen_entry::{Interrupted, ThreadFlags};
 use limen_linux_abi::Errno;
-use limen_rseq::ORIGINAL_SIZE;
-use limen_rseq::{Action, Area, Event, Fatal, Ids, Mode, Stop, Work, register, update};
+use limen_rseq::{
+    Action, Area, CPU_ID_UNINITIALISED, Event, Fatal, Ids, Mode, ORIGINAL_SIZE, Stop, Work, register, update,
+};
 use memory::User;
 
 /// What a thread has.
@@ -39,9 +39,10 @@ pub struct Thread {
     signature: AtomicU32,
     /// [`Event`]'s bits.
     event: AtomicU32,
-    /// What the area was last told.
-    cpu: AtomicU32,
-    cid: AtomicU32,
+    /// What the area was last told, as it lies in memory (`Ids::words`): the CPU twice, the node, the concurrency id.
+    told: [AtomicU32; 4],
+    /// That CPU, if the area is a legacy one, and that is all there is to be known about it; else [`limen_rseq::CPU_ID_UNINITIALISED`].
+    legacy_cpu: AtomicU32,
     /// Its own concurrency id: see `cid`.
     own_cid: AtomicU32,
     /// Its time-slice extension: see `slice`.
@@ -58,8 +59,8 @@ impl Thread {
             len: AtomicU32::new(0),
             signature: AtomicU32::new(0),
             event: AtomicU32::new(0),
-            cpu: AtomicU32::new(0),
-            cid: AtomicU32::new(0),
+            told: [const { AtomicU32::new(0) }; 4],
+            legacy_cpu: AtomicU32::new(CPU_ID_UNINITIALISED),
             own_cid: AtomicU32::new(cid::NONE),
             slice: AtomicU32::new(0),
             counts: stats::ThreadCounts::new(),
@@ -83,10 +84,12 @@ impl Thread {
         })
     }
 
-    fn set_area(&self, area: Area) {
+    /// Its new area, which was told `ids`.
+    fn set_area(&self, area: Area, ids: Ids) {
         self.len.store(area.len, Relaxed);
         self.signature.store(area.signature, Relaxed);
         self.at.store(area.at, Relaxed);
+        self.set_told(ids);
     }
 
     fn event(&self) -> Event {
@@ -101,16 +104,26 @@ impl Thread {
     #[inline(always)]
     fn told(&self) -> Ids {
         Ids {
-            cpu: self.cpu.load(Relaxed),
-            node: NODE,
-            cid: self.cid.load(Relaxed),
+            cpu: self.told[0].load(Relaxed),
+            node: self.told[2].load(Relaxed),
+            cid: self.told[3].load(Relaxed),
         }
     }
 
-    #[inline(always)]
     fn set_told(&self, ids: Ids) {
-        self.cpu.store(ids.cpu, Relaxed);
-        self.cid.store(ids.cid, Relaxed);
+        for (to, id) in self.told.iter().zip([ids.cpu, ids.cpu, ids.node, ids.cid]) {
+            to.store(id, Relaxed);
+        }
+        let legacy = self.len.load(Relaxed) == ORIGINAL_SIZE;
+        let cpu = if legacy { ids.cpu } else { CPU_ID_UNINITIALISED };
+        self.legacy_cpu.store(cpu, Relaxed);
+    }
+
+    /// Whether its area says what it was told, and no critical section. `false` as well if user memory is not there.
+    #[inline(always)]
+    fn is_as_told(&self) -> bool {
+        // SAFETY: a registered area lies in user memory. Only the running thread, or an interrupt on its CPU, writes what was told.
+        unsafe { uaccess::rseq_says(self.at.load(Relaxed), &raw const self.told) }
     }
 }
 
@@ -136,6 +149,7 @@ pub fn forget(task: &Task) {
         return;
     }
     rseq.at.store(0, Relaxed);
+    rseq.legacy_cpu.store(CPU_ID_UNINITIALISED, Relaxed);
     rseq.event.store(0, Relaxed);
     slice::switched(task);
     slice::set(rseq, false);
@@ -160,12 +174,8 @@ pub fn resumed(task: &Task) {
         return;
     }
     // Nearly always with the C libraries of today.
-    if rseq.len.load(Relaxed) == ORIGINAL_SIZE
-        && rseq.cpu.load(Relaxed) == smp::cpu_id() as u32
-        && !cid::outdated(task)
-    {
-        rseq.add(Event::CAME_BACK);
-        task.info.work.set(ThreadFlags::RSEQ);
+    if rseq.legacy_cpu.load(Relaxed) == smp::cpu_id() as u32 {
+        task.info.work.set_own(ThreadFlags::RSEQ_AGAIN);
     } else {
         resumed_with_area(task);
     }
@@ -175,12 +185,9 @@ pub fn resumed(task: &Task) {
 fn resumed_with_area(task: &Task) {
     let rseq = &task.rseq;
     let mode = rseq.area().map_or(Mode::Legacy, |area| area.mode());
-    let migrated = rseq.cpu.load(Relaxed) != smp::cpu_id() as u32;
+    let migrated = rseq.told[0].load(Relaxed) != smp::cpu_id() as u32;
     let user_irq = mode == Mode::Optimised && current().was_interrupted();
     let mut event = Event::resumed(mode, migrated, user_irq).unwrap_or_default();
-    if cid::outdated(task) {
-        event |= Event::IDS | Event::ANEW;
-    }
     if slice::switched(task) {
         event |= Event::SLICE;
     }
@@ -190,40 +197,38 @@ fn resumed_with_area(task: &Task) {
     }
 }
 
-/// The last work of the way out to user mode, interrupts off. `false`: user memory was not there, [`resume`] must do it.
+/// The last work of the way out to user mode where all there is to do is to tell a legacy area what it was told before, interrupts off: whether it
+/// says so already, as nearly always, and no critical section. `false`: [`exit`] must look.
 #[inline(always)]
+pub fn exit_again() -> bool {
+    let task = current();
+    let done = task.rseq.is_as_told();
+    if done {
+        task.info.work.clear_own(ThreadFlags::RSEQ_AGAIN);
+        sched::this_cpu().rseq.again.add();
+    }
+    done
+}
+
+/// The last work of the way out to user mode, interrupts off. `false`: user memory was not there, [`resume`] must do it.
+#[inline(never)]
 pub fn exit(frame: &mut Frame, interrupted: Interrupted) -> bool {
     let task = current();
     let rseq = &task.rseq;
-    if rseq.event() == Event::CAME_BACK && files::watch() == 0 {
-        let words = rseq.told().words();
-        let found = exchange_rseq(rseq.at.load(Relaxed), words);
-        if let Ok([first, second, 0]) = found {
-            rseq.event.store(0, Relaxed);
-            task.info.work.clear(ThreadFlags::RSEQ);
-            let all = &sched::this_cpu().rseq;
-            all.fast.add();
-            all.checks.add();
-            if [first, second] != words {
-                all.ids.add();
-                rseq.counts.ids.add();
-            }
-            return true;
-        }
+    if task
+        .info
+        .work
+        .clear(ThreadFlags::ANY_RSEQ)
+        .contains(ThreadFlags::RSEQ_AGAIN)
+    {
+        rseq.add(Event::CAME_BACK);
     }
-    exit_with_more(frame, interrupted)
-}
-
-/// [`exit`] when there is more to it than telling a legacy area what it was told before. What was done of that does no harm.
-#[inline(never)]
-fn exit_with_more(frame: &mut Frame, interrupted: Interrupted) -> bool {
-    let task = current();
-    let rseq = &task.rseq;
+    if cid::outdated(&task) {
+        rseq.add(Event::IDS | Event::ANEW);
+    }
     let watch = files::watch();
-    if watch == 0 {
-        task.info.work.clear(ThreadFlags::RSEQ);
-    } else {
-        // The flag stays.
+    if watch != 0 {
+        task.info.work.set_own(ThreadFlags::RSEQ);
         if watch & files::COUNT != 0 {
             sched::this_cpu().rseq.exits.add();
         }
@@ -301,29 +306,21 @@ fn resume_slowly(frame: &mut Frame) {
 }
 
 /// The running thread is about to enter a handler, which must not look like a part of the critical section it interrupts. Interrupts are on.
-#[inline(never)]
+#[inline(always)]
 pub fn before_handler(task: &CurrentTask, frame: &mut Frame, interrupted: Interrupted) -> Result<(), Errno> {
     let rseq = &task.rseq;
-    if rseq.len.load(Relaxed) == ORIGINAL_SIZE && rseq.cpu.load(Relaxed) != limen_rseq::CPU_ID_UNINITIALISED {
-        // Should the thread have been moved meanwhile, its way out brings the identifiers up to date.
-        let words = rseq.told().words();
-        if let Ok([first, second, 0]) = exchange_rseq(rseq.at.load(Relaxed), words) {
-            crate::sync::without_preemption(|| {
-                let all = &sched::this_cpu().rseq;
-                all.signal.add();
-                all.checks.add();
-                if [first, second] != words {
-                    all.ids.add();
-                    rseq.counts.ids.add();
-                }
-            });
-            return Ok(());
-        }
+    if !rseq.is_registered() {
+        return Ok(());
+    }
+    // Should the thread have been moved meanwhile, its way out brings the identifiers up to date.
+    if rseq.legacy_cpu.load(Relaxed) != CPU_ID_UNINITIALISED && rseq.is_as_told() {
+        sched::this_cpu().rseq.signal_again.add_anywhere();
+        return Ok(());
     }
     before_handler_with_more(task, frame, interrupted)
 }
 
-/// [`before_handler`] when the thread may be in a critical section, or its memory is not there.
+/// [`before_handler`] when the thread may be in a critical section, its area must be told, or its memory is not there.
 #[cold]
 #[inline(never)]
 fn before_handler_with_more(
@@ -429,10 +426,9 @@ pub fn register(at: usize, len: u32, flags: u32, signature: u32) -> SysResult {
             let (flags, slices) = slice::flags(area.mode(), slices);
             memory::initialise(&area, flags)?;
             rseq.event.store(Event::FORKED.bits(), Relaxed);
-            // No CPU, so that whatever it says now is out of date.
-            rseq.set_told(memory::UNINITIALISED);
             slice::set(rseq, slices);
-            rseq.set_area(area);
+            // No CPU, so that whatever it says now is out of date.
+            rseq.set_area(area, memory::UNINITIALISED);
             cid::prepare(&task);
             task.info.work.set(ThreadFlags::RSEQ);
         }
@@ -454,8 +450,7 @@ pub fn fork(parent: &Task, child: &Task, copied: bool) {
     }
     let Some(area) = parent.rseq.area() else { return };
     let rseq = &child.rseq;
-    rseq.set_area(area);
-    rseq.set_told(parent.rseq.told());
+    rseq.set_area(area, parent.rseq.told());
     rseq.slice.store(parent.rseq.slice.load(Relaxed) & 1, Relaxed);
     rseq.event.store(Event::FORKED.bits(), Relaxed);
     child.info.work.set(ThreadFlags::RSEQ);

@@ -1,44 +1,53 @@
 //! Counters: each CPU's, each thread's, each process's.
 
 use crate::sched;
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use limen_rseq::Event;
 
-/// One counter. Only one CPU, or one thread, adds one to it.
-pub struct Count(AtomicU64);
+/// One counter. Only one CPU, or one thread, adds one to it. A register wide, as Linux's: on 32-bit processors it begins anew after 2^32.
+pub struct Count(AtomicUsize);
 
 impl Count {
     const fn new() -> Self {
-        Self(AtomicU64::new(0))
+        Self(AtomicUsize::new(0))
     }
     /// One more.
     #[inline(always)]
     pub fn add(&self) {
         self.0.store(self.0.load(Relaxed) + 1, Relaxed);
     }
+    /// One more, from whatever CPU. Not to be mixed with [`Count::add`].
+    #[inline(always)]
+    pub fn add_anywhere(&self) {
+        self.0.fetch_add(1, Relaxed);
+    }
     /// Its value.
     pub fn get(&self) -> u64 {
-        self.0.load(Relaxed)
+        self.0.load(Relaxed) as u64
     }
 }
 
 macro_rules! counts {
-    ($($(#[$doc:meta])* $name:ident $key:literal,)*) => {
+    ($($(#[$doc:meta])* $name:ident $key:literal $(+ $also:ident)*,)*) => {
         /// What a CPU did. On cache lines of its own.
         #[repr(align(128))]
         pub struct Counts {
             $($(#[$doc])* pub $name: Count,)*
+            /// Ways out that found a legacy area as it was to be, and no critical section: all that nearly every one finds.
+            pub again: Count,
+            /// Handlers entered by a thread whose legacy area was so. Counted wherever the thread is.
+            pub signal_again: Count,
         }
 
         impl Counts {
             /// Nothing yet.
             pub const fn new() -> Self {
-                Self { $($name: Count::new(),)* }
+                Self { $($name: Count::new(),)* again: Count::new(), signal_again: Count::new() }
             }
         }
 
         /// The counters, as Linux calls them.
-        pub const NAMES: &[(&str, fn(&Counts) -> &Count)] = &[$(($key, |counts| &counts.$name),)*];
+        pub const NAMES: &[(&str, fn(&Counts) -> u64)] = &[$(($key, |counts| counts.$name.get() $(+ counts.$also.get())*),)*];
     };
 }
 
@@ -46,15 +55,15 @@ counts! {
     /// Ways out to user mode, while they are counted.
     exits "exit:",
     /// Handlers entered by a thread whose critical section was to be looked at.
-    signal "signal:",
+    signal "signal:" + signal_again,
     /// Ways out that found user memory missing.
     slow "slowp:",
     /// Ways out that had something to do and did it at once.
-    fast "fastp:",
+    fast "fastp:" + again,
     /// Identifiers written.
     ids "ids:",
     /// Critical sections looked for.
-    checks "cs:",
+    checks "cs:" + again + signal_again,
     /// Critical sections forgotten because the thread was not in them.
     clears "clear:",
     /// Critical sections aborted.

@@ -163,7 +163,7 @@ fn enter_handler(task: &CurrentTask, frame: &mut Frame, caught: &Caught, interru
             task.restart.forget();
         }
     }
-    if task.rseq.is_registered() && crate::rseq::before_handler(task, frame, interrupted).is_err() {
+    if crate::rseq::before_handler(task, frame, interrupted).is_err() {
         return no_room(task, caught);
     }
     frame.forget_syscall();

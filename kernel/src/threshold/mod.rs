@@ -115,6 +115,9 @@ impl Kernel for Limen {
         crate::rseq::ended_by_call(frame);
     }
     #[inline(always)]
+    fn rseq_again(&self, _: &IrqsOff) -> bool {
+        crate::rseq::exit_again()
+    }
     fn rseq_exit(&self, frame: &mut Frame, interrupted: Interrupted, _: &IrqsOff) -> bool {
         crate::rseq::exit(frame, interrupted)
     }

@@ -112,6 +112,7 @@ pub struct Model {
     pub dispatches_user: Cell<bool>,
     pub rolled_back: Cell<bool>,
     pub rseq_faults: Cell<u32>,
+    pub rseq_as_told: Cell<bool>,
     pub slice: Cell<bool>,
     pub restarts: Cell<u32>,
     /// Flags other CPUs or interrupts set at the next occasions (each time interrupts go on).
@@ -138,6 +139,7 @@ impl Model {
             dispatches_user: Cell::new(false),
             rolled_back: Cell::new(false),
             rseq_faults: Cell::new(0),
+            rseq_as_told: Cell::new(true),
             slice: Cell::new(false),
             restarts: Cell::new(0),
             arriving: RefCell::default(),
@@ -388,6 +390,14 @@ impl Kernel for Model {
         self.with_irqs(&format!("arch {bits:#x}"));
         self.work.clear(ThreadFlags::from_bits_retain(bits));
     }
+    fn rseq_again(&self, _: &IrqsOff) -> bool {
+        self.without_irqs("rseq again");
+        let quick = self.rseq_as_told.get();
+        if quick {
+            self.work.clear(ThreadFlags::RSEQ_AGAIN);
+        }
+        quick
+    }
     fn rseq_exit(&self, _: &mut ModelFrame, _: Interrupted, _: &IrqsOff) -> bool {
         self.without_irqs("rseq");
         let faults = self.rseq_faults.get();
@@ -395,7 +405,7 @@ impl Kernel for Model {
             self.rseq_faults.set(faults - 1);
             return false;
         }
-        self.work.clear(ThreadFlags::RSEQ);
+        self.work.clear(ThreadFlags::ANY_RSEQ);
         true
     }
     fn hrtimer_rearm(&self, _: &IrqsOff) {

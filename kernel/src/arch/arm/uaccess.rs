@@ -3,6 +3,8 @@
 //!
 //! The loops are in `copy`.
 
+use core::sync::atomic::AtomicU32;
+
 unsafe extern "C" {
     fn copy_from_user_asm(to: *mut u8, from: usize, len: usize) -> usize;
     fn copy_to_user_asm(to: usize, from: *const u8, len: usize) -> usize;
@@ -12,6 +14,7 @@ unsafe extern "C" {
     fn cmpxchg_u32_asm(addr: usize, expected: u32, new: u32) -> i64;
     fn exchange_rseq_asm(at: usize, ids: &[u64; 2], found: &mut [u64; 3]) -> usize;
     fn clean_user_asm(start: usize, end: usize, line: usize) -> usize;
+    fn rseq_says_asm(at: usize, ids: *const [AtomicU32; 4]) -> bool;
     static __ex_table_start: [i32; 0];
     static __ex_table_end: [i32; 0];
 }
@@ -141,6 +144,17 @@ pub unsafe fn exchange_rseq(at: usize, ids: [u64; 2]) -> Option<[u64; 3]> {
     // SAFETY: as above; `found` has room for three words.
     let fault = unsafe { exchange_rseq_asm(at, &ids, &mut found) };
     (fault == 0).then_some(found)
+}
+
+/// Whether the `struct rseq` at `at` says `ids` (`cpu_id_start`, `cpu_id`, `node_id`, `mm_cid`) and no critical section (`rseq_cs` is 0). `false` on a
+/// fault as well.
+///
+/// # Safety
+/// `at..at+32` lies below `USER_END`. `ids` is readable, and nobody writes it meanwhile.
+#[inline(always)]
+pub unsafe fn rseq_says(at: usize, ids: *const [AtomicU32; 4]) -> bool {
+    // SAFETY: the caller's promise; a fault is as a difference.
+    unsafe { rseq_says_asm(at, ids) }
 }
 
 /// Copies a string up to and including its NUL, at most `max` bytes: the length without the NUL (`max` if there was none), `None` on a fault.

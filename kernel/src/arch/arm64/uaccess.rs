@@ -4,14 +4,18 @@
 //! The loops are in `copy`.
 
 use core::arch::asm;
+use core::sync::atomic::AtomicU32;
 
-/// The instruction labelled 2 may fault and goes on at label 3.
+/// The instruction labelled `$at` may fault and goes on at label `$to`.
 macro_rules! may_fault {
-    () => {
-        ".pushsection __ex_table, \"a\"
-        .balign 4
-        .long 2b - ., 3b - .
-        .popsection"
+    ($at:literal, $to:literal) => {
+        concat!(
+            ".pushsection __ex_table, \"a\"\n .balign 4\n .long ",
+            $at,
+            " - ., ",
+            $to,
+            " - .\n .popsection"
+        )
     };
 }
 
@@ -98,101 +102,61 @@ pub unsafe fn load_fp(from: usize) -> bool {
     unsafe { load_fp_user_asm(from) == 0 }
 }
 
-/// Reads 32 bits at any address; `None` on a fault.
-///
-/// # Safety
-/// `addr..addr+4` lies below `USER_END`.
-#[inline(always)]
-pub unsafe fn get_u32(addr: usize) -> Option<u32> {
-    let value: u32;
-    let mut fault = 1u32;
-    // SAFETY: the caller's promise; a fault skips the step that clears `fault`. The access is made as user mode would make it, so the
-    // window stays closed.
-    unsafe {
-        asm!(
-            "2: ldtr {value:w}, [{addr}]",
-            "mov {fault:w}, wzr",
-            "3:",
-            may_fault!(),
-            value = out(reg) value,
-            addr = in(reg) addr,
-            fault = inout(reg) fault,
-            options(nostack, preserves_flags),
-        );
-    }
-    (fault == 0).then_some(value)
+/// Reading and writing `$bits` bits; `$size` is how assembly calls registers of that size. The accesses are made as user mode would make them, so the
+/// window stays closed.
+macro_rules! word {
+    ($get:ident, $put:ident, $type:ty, $bits:literal, $size:literal) => {
+        #[doc = concat!("Reads ", $bits, " bits at any address, at once if it is naturally aligned; `None` on a fault.")]
+        ///
+        /// # Safety
+        /// All of it lies below `USER_END`.
+        #[inline(always)]
+        pub unsafe fn $get(addr: usize) -> Option<$type> {
+            let value: $type;
+            let mut fault = 0u32;
+            // SAFETY: the caller's promise; a fault says so.
+            unsafe {
+                asm!(
+                    concat!("2: ldtr {value:", $size, "}, [{addr}]"),
+                    "3:",
+                    ".pushsection .text.uaccess, \"ax\"",
+                    "4: mov {fault:w}, #1",
+                    "b 3b",
+                    ".popsection",
+                    may_fault!("2b", "4b"),
+                    value = out(reg) value,
+                    addr = in(reg) addr,
+                    fault = inout(reg) fault,
+                    options(nostack, preserves_flags),
+                );
+            }
+            (fault == 0).then_some(value)
+        }
+
+        #[doc = concat!("Writes ", $bits, " bits at any address, at once if it is naturally aligned; `false` on a fault.")]
+        ///
+        /// # Safety
+        /// All of it lies below `USER_END`.
+        #[inline(always)]
+        pub unsafe fn $put(addr: usize, value: $type) -> bool {
+            // SAFETY: as above.
+            unsafe {
+                asm!(
+                    concat!("2: sttr {value:", $size, "}, [{addr}]"),
+                    may_fault!("2b", "{no}"),
+                    value = in(reg) value,
+                    addr = in(reg) addr,
+                    no = label { return false },
+                    options(nostack, preserves_flags),
+                );
+            }
+            true
+        }
+    };
 }
 
-/// Writes 32 bits at any address; `false` on a fault.
-///
-/// # Safety
-/// `addr..addr+4` lies below `USER_END`.
-#[inline(always)]
-pub unsafe fn put_u32(addr: usize, value: u32) -> bool {
-    let mut fault = 1u32;
-    // SAFETY: as above.
-    unsafe {
-        asm!(
-            "2: sttr {value:w}, [{addr}]",
-            "mov {fault:w}, wzr",
-            "3:",
-            may_fault!(),
-            value = in(reg) value,
-            addr = in(reg) addr,
-            fault = inout(reg) fault,
-            options(nostack, preserves_flags),
-        );
-    }
-    fault == 0
-}
-
-/// Reads 64 bits at any address; `None` on a fault.
-///
-/// # Safety
-/// `addr..addr+8` lies below `USER_END`.
-#[inline(always)]
-pub unsafe fn get_u64(addr: usize) -> Option<u64> {
-    let value: u64;
-    let mut fault = 1u32;
-    // SAFETY: the caller's promise; a fault skips the step that clears `fault`. The access is made as user mode would make it, so the
-    // window stays closed.
-    unsafe {
-        asm!(
-            "2: ldtr {value:x}, [{addr}]",
-            "mov {fault:w}, wzr",
-            "3:",
-            may_fault!(),
-            value = out(reg) value,
-            addr = in(reg) addr,
-            fault = inout(reg) fault,
-            options(nostack, preserves_flags),
-        );
-    }
-    (fault == 0).then_some(value)
-}
-
-/// Writes 64 bits at any address; `false` on a fault.
-///
-/// # Safety
-/// `addr..addr+8` lies below `USER_END`.
-#[inline(always)]
-pub unsafe fn put_u64(addr: usize, value: u64) -> bool {
-    let mut fault = 1u32;
-    // SAFETY: as above.
-    unsafe {
-        asm!(
-            "2: sttr {value:x}, [{addr}]",
-            "mov {fault:w}, wzr",
-            "3:",
-            may_fault!(),
-            value = in(reg) value,
-            addr = in(reg) addr,
-            fault = inout(reg) fault,
-            options(nostack, preserves_flags),
-        );
-    }
-    fault == 0
-}
+word!(get_u32, put_u32, u32, "32", "w");
+word!(get_u64, put_u64, u64, "64", "x");
 
 /// Reads a naturally aligned user word atomically; `None` on a fault.
 ///
@@ -224,6 +188,41 @@ pub unsafe fn exchange_rseq(at: usize, ids: [u64; 2]) -> Option<[u64; 3]> {
     // SAFETY: as above; `found` has room for three words.
     let fault = unsafe { exchange_rseq_asm(at, ids[0], ids[1], &raw mut found) };
     (fault == 0).then_some(found)
+}
+
+/// Whether the `struct rseq` at `at` says `ids` (`cpu_id_start`, `cpu_id`, `node_id`, `mm_cid`) and no critical section (`rseq_cs` is 0). `false` on a
+/// fault as well.
+///
+/// # Safety
+/// `at..at+32` lies below `USER_END`. `ids` is readable, and nobody writes it meanwhile.
+#[inline(always)]
+pub unsafe fn rseq_says(at: usize, ids: *const [AtomicU32; 4]) -> bool {
+    // SAFETY: the caller's promise; a fault is as a difference. The accesses are made as user mode would make them.
+    unsafe {
+        asm!(
+            "ldp {first}, {second}, [{ids}]",
+            "2: ldtr {a}, [{at}]",
+            "3: ldtr {b}, [{at}, #20]",
+            "4: ldtr {c}, [{at}, #8]",
+            "cmp {a}, {first}",
+            "ccmp {b}, {second}, #0, eq",
+            "ccmp {c}, #0, #0, eq",
+            "b.ne {no}",
+            may_fault!("2b", "{no}"),
+            may_fault!("3b", "{no}"),
+            may_fault!("4b", "{no}"),
+            at = in(reg) at,
+            ids = in(reg) ids,
+            first = out(reg) _,
+            second = out(reg) _,
+            a = out(reg) _,
+            b = out(reg) _,
+            c = out(reg) _,
+            no = label { return false },
+            options(nostack, readonly),
+        );
+    }
+    true
 }
 
 /// Copies a string up to and including its NUL, at most `max` bytes: the length without the NUL (`max` if there was none), `None` on a fault.

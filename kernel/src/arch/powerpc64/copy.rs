@@ -291,6 +291,29 @@ global_asm!(
     may_fault 1b, 3b, 4b
     .size   exchange_rseq_asm, . - exchange_rseq_asm
 
+    // r3: struct rseq, r4: the identifiers it may say; returns whether it says them and no critical section.
+    function rseq_says_asm
+    ld      5, 0(4)
+    ld      6, 8(4)
+    user_open
+1:  ld      7, 0(3)
+    ld      8, 20(3)
+    ld      9, 8(3)
+2:  user_close
+    xor     7, 7, 5
+    xor     8, 8, 6
+    or      7, 7, 8
+    or.     7, 7, 9
+    li      3, 0
+    bnelr
+    li      3, 1
+    blr
+3:  user_close
+    li      3, 0
+    blr
+    may_fault 1b, 2b, 3b
+    .size   rseq_says_asm, . - rseq_says_asm
+
     // Floating-point and vector registers between `switch::FpState` (r3) and the two places in a signal frame: floating point (r4), where they lie
     // apart from the other halves, which follow the vectors (r5). Returns 0, or -1.
     function store_math_asm

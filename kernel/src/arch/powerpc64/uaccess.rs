@@ -4,6 +4,7 @@
 //! The loops are in `copy`.
 
 use super::switch::FpState;
+use core::sync::atomic::AtomicU32;
 use limen_linux_abi::Errno;
 
 unsafe extern "C" {
@@ -16,6 +17,7 @@ unsafe extern "C" {
     fn exchange_rseq_asm(at: usize, first: u64, second: u64, found: *mut [u64; 3]) -> usize;
     fn store_math_asm(math: *const FpState, fp: usize, vectors: usize) -> i64;
     fn load_math_asm(math: *mut FpState, fp: usize, vectors: usize) -> i64;
+    fn rseq_says_asm(at: usize, ids: *const [AtomicU32; 4]) -> bool;
     static __ex_table_start: [i32; 0];
     static __ex_table_end: [i32; 0];
 }
@@ -143,6 +145,17 @@ pub unsafe fn exchange_rseq(at: usize, ids: [u64; 2]) -> Option<[u64; 3]> {
     // SAFETY: as above; `found` has room for three words.
     let fault = unsafe { exchange_rseq_asm(at, ids[0], ids[1], &raw mut found) };
     (fault == 0).then_some(found)
+}
+
+/// Whether the `struct rseq` at `at` says `ids` (`cpu_id_start`, `cpu_id`, `node_id`, `mm_cid`) and no critical section (`rseq_cs` is 0). `false` on a
+/// fault as well.
+///
+/// # Safety
+/// `at..at+32` lies below `USER_END`. `ids` is readable, and nobody writes it meanwhile.
+#[inline(always)]
+pub unsafe fn rseq_says(at: usize, ids: *const [AtomicU32; 4]) -> bool {
+    // SAFETY: the caller's promise; a fault is as a difference.
+    unsafe { rseq_says_asm(at, ids) }
 }
 
 /// Copies a string up to and including its NUL, at most `max` bytes: the length without the NUL (`max` if there was none), `None` on a fault.

@@ -6,6 +6,7 @@
 
 use super::cpu::{self, Features};
 use core::arch::{asm, global_asm};
+use core::sync::atomic::AtomicU32;
 
 /// Opens the window.
 macro_rules! open {
@@ -194,132 +195,78 @@ pub unsafe fn clear_user(to: usize, len: usize) -> usize {
     left
 }
 
-/// Reads 32 bits at any address; `None` on a fault.
-///
-/// # Safety
-/// `addr..addr+4` lies below `USER_END`.
-#[inline(always)]
-pub unsafe fn get_u32(addr: usize) -> Option<u32> {
-    let value: u32;
-    let mut fault = 1u32;
-    // SAFETY: the caller's promise; a fault skips the step that clears `fault`.
-    unsafe {
-        asm!(
-            open!(),
-            "2: mov {value:e}, [{addr}]",
-            "mov {fault:e}, 0",
-            "3:",
-            close!(),
-            may_fault!("2b", "3b"),
-            value = out(reg) value,
-            addr = in(reg) addr,
-            fault = inout(reg) fault,
-            options(nostack),
-        );
-    }
-    (fault == 0).then_some(value)
+/// Reading and writing `$bits` bits; `$size` is how assembly calls registers of that size.
+macro_rules! word {
+    ($get:ident, $put:ident, $type:ty, $bits:literal, $size:literal) => {
+        #[doc = concat!("Reads ", $bits, " bits at any address, at once if it is naturally aligned; `None` on a fault.")]
+        ///
+        /// # Safety
+        /// All of it lies below `USER_END`.
+        #[inline(always)]
+        pub unsafe fn $get(addr: usize) -> Option<$type> {
+            let value: $type;
+            let mut fault = 0u32;
+            // SAFETY: the caller's promise; a fault says so.
+            unsafe {
+                asm!(
+                    open!(),
+                    concat!("2: mov {value:", $size, "}, [{addr}]"),
+                    "3:",
+                    close!(),
+                    ".pushsection .text.x86_uaccess, \"ax\"",
+                    "4: mov {fault:e}, 1",
+                    "jmp 3b",
+                    ".popsection",
+                    may_fault!("2b", "4b"),
+                    value = out(reg) value,
+                    addr = in(reg) addr,
+                    fault = inout(reg) fault,
+                    options(nostack),
+                );
+            }
+            (fault == 0).then_some(value)
+        }
+
+        #[doc = concat!("Writes ", $bits, " bits at any address, at once if it is naturally aligned; `false` on a fault.")]
+        ///
+        /// # Safety
+        /// All of it lies below `USER_END`.
+        #[inline(always)]
+        pub unsafe fn $put(addr: usize, value: $type) -> bool {
+            // SAFETY: as above.
+            unsafe {
+                asm!(
+                    open!(),
+                    concat!("2: mov [{addr}], {value:", $size, "}"),
+                    close!(),
+                    ".pushsection .text.x86_uaccess, \"ax\"",
+                    "3:",
+                    close!(),
+                    "jmp {no}",
+                    ".popsection",
+                    may_fault!("2b", "3b"),
+                    value = in(reg) value,
+                    addr = in(reg) addr,
+                    no = label { return false },
+                    options(nostack),
+                );
+            }
+            true
+        }
+    };
 }
 
-/// Writes 32 bits at any address; `false` on a fault.
-///
-/// # Safety
-/// `addr..addr+4` lies below `USER_END`.
-#[inline(always)]
-pub unsafe fn put_u32(addr: usize, value: u32) -> bool {
-    let mut fault = 1u32;
-    // SAFETY: as above.
-    unsafe {
-        asm!(
-            open!(),
-            "2: mov [{addr}], {value:e}",
-            "mov {fault:e}, 0",
-            "3:",
-            close!(),
-            may_fault!("2b", "3b"),
-            value = in(reg) value,
-            addr = in(reg) addr,
-            fault = inout(reg) fault,
-            options(nostack),
-        );
-    }
-    fault == 0
-}
+word!(get_u32, put_u32, u32, "32", "e");
+word!(get_u64, put_u64, u64, "64", "r");
 
-/// Reads 64 bits at any address; `None` on a fault.
-///
-/// # Safety
-/// `addr..addr+8` lies below `USER_END`.
-#[inline(always)]
-pub unsafe fn get_u64(addr: usize) -> Option<u64> {
-    let value: u64;
-    let mut fault = 1u32;
-    // SAFETY: the caller's promise; a fault skips the step that clears `fault`.
-    unsafe {
-        asm!(
-            open!(),
-            "2: mov {value:r}, [{addr}]",
-            "mov {fault:e}, 0",
-            "3:",
-            close!(),
-            may_fault!("2b", "3b"),
-            value = out(reg) value,
-            addr = in(reg) addr,
-            fault = inout(reg) fault,
-            options(nostack),
-        );
-    }
-    (fault == 0).then_some(value)
-}
-
-/// Writes 64 bits at any address; `false` on a fault.
-///
-/// # Safety
-/// `addr..addr+8` lies below `USER_END`.
-#[inline(always)]
-pub unsafe fn put_u64(addr: usize, value: u64) -> bool {
-    let mut fault = 1u32;
-    // SAFETY: as above.
-    unsafe {
-        asm!(
-            open!(),
-            "2: mov [{addr}], {value:r}",
-            "mov {fault:e}, 0",
-            "3:",
-            close!(),
-            may_fault!("2b", "3b"),
-            value = in(reg) value,
-            addr = in(reg) addr,
-            fault = inout(reg) fault,
-            options(nostack),
-        );
-    }
-    fault == 0
-}
-
-/// Reads a naturally aligned user word atomically; `None` on a fault.
+/// [`get_u32`] of a naturally aligned user word.
 ///
 /// # Safety
 /// `addr..addr+4` lies below `USER_END`.
 #[inline(always)]
 pub unsafe fn load_u32(addr: usize) -> Option<u32> {
-    let value: u32;
-    let mut fault = 1u32;
-    // SAFETY: the caller's promise; a fault skips the step that clears `fault`.
-    unsafe {
-        asm!(
-            open!(),
-            "2: mov {value:e}, [{addr}]",
-            "xor {fault:e}, {fault:e}",
-            "3:",
-            close!(),
-            may_fault!("2b", "3b"),
-            value = out(reg) value,
-            addr = in(reg) addr,
-            fault = inout(reg) fault,
-            options(nostack),
-        );
-    }
-    (fault == 0).then_some(value)
+    // SAFETY: the caller's promise.
+    unsafe { get_u32(addr) }
 }
 
 /// Compare-and-exchange of a naturally aligned user word: the value found, `None` on a fault.
@@ -390,6 +337,45 @@ pub unsafe fn exchange_rseq(at: usize, ids: [u64; 2]) -> Option<[u64; 3]> {
         );
     }
     (fault == 0).then_some([first, second, section])
+}
+
+/// Whether the `struct rseq` at `at` says `ids` (`cpu_id_start`, `cpu_id`, `node_id`, `mm_cid`) and no critical section (`rseq_cs` is 0). `false` on a
+/// fault as well.
+///
+/// # Safety
+/// `at..at+32` lies below `USER_END`. `ids` is readable, and nobody writes it meanwhile.
+#[inline(always)]
+pub unsafe fn rseq_says(at: usize, ids: *const [AtomicU32; 4]) -> bool {
+    // SAFETY: the caller's promise; a fault is as a difference.
+    unsafe {
+        asm!(
+            "mov {first}, [{ids}]",
+            "mov {second}, [{ids} + 8]",
+            open!(),
+            "2: cmp [{at}], {first}",
+            "jne 5f",
+            "3: cmp [{at} + 20], {second}",
+            "jne 5f",
+            "4: cmp qword ptr [{at} + 8], 0",
+            "jne 5f",
+            close!(),
+            ".pushsection .text.x86_uaccess, \"ax\"",
+            "5:",
+            close!(),
+            "jmp {no}",
+            ".popsection",
+            may_fault!("2b", "5b"),
+            may_fault!("3b", "5b"),
+            may_fault!("4b", "5b"),
+            at = in(reg) at,
+            ids = in(reg) ids,
+            first = out(reg) _,
+            second = out(reg) _,
+            no = label { return false },
+            options(nostack, readonly),
+        );
+    }
+    true
 }
 
 /// Copies a string up to and including its NUL, at most `max` bytes: the length without the NUL (`max` if there was none), `None` on a fault.

@@ -13,7 +13,6 @@ use crate::fs::dentry::Dentry;
 use crate::fs::inode::{FileType, Link};
 use crate::fs::pseudo::{self, Directory, Node, Tree};
 use crate::fs::superblock::FsType;
-use crate::sync::Once;
 use crate::task::{self, current};
 use alloc::format;
 use alloc::sync::Arc;
@@ -37,10 +36,8 @@ pub static PROC: FsType = FsType {
 pub static TREE: Tree = Tree::new();
 
 fn mount(_: &[u8], _: &str) -> Result<Arc<Dentry>, Errno> {
-    static ROOT: Once<Arc<Dentry>> = Once::new();
-    Ok(ROOT
-        .get_or_init(|| pseudo::instance("proc", MAGIC, Arc::new(Root)))
-        .clone())
+    static ONLY: pseudo::Only = pseudo::Only::new();
+    Ok(ONLY.root("proc", MAGIC, Root))
 }
 
 /// `/proc`.

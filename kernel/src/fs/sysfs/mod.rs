@@ -7,7 +7,6 @@ use crate::fs::dentry::Dentry;
 use crate::fs::inode::FileType;
 use crate::fs::pseudo::{self, Directory, Node, Text, Tree};
 use crate::fs::superblock::FsType;
-use crate::sync::Once;
 use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -29,22 +28,8 @@ pub static SYSFS: FsType = FsType {
 pub static TREE: Tree = Tree::new();
 
 fn mount(_: &[u8], _: &str) -> Result<Arc<Dentry>, Errno> {
-    static ROOT: Once<Arc<Dentry>> = Once::new();
-    Ok(ROOT
-        .get_or_init(|| pseudo::instance("sysfs", MAGIC, Arc::new(Fixed)))
-        .clone())
-}
-
-/// `/sys`.
-struct Fixed;
-
-impl Directory for Fixed {
-    fn get(&self, name: &[u8]) -> Option<Node> {
-        TREE.find(name)
-    }
-    fn list(&self, pos: u64, add: &mut dyn FnMut(&[u8], FileType, u64) -> bool) {
-        TREE.walk(pos, add);
-    }
+    static ONLY: pseudo::Only = pseudo::Only::new();
+    Ok(ONLY.root("sysfs", MAGIC, pseudo::Fixed(&TREE)))
 }
 
 /// A directory whose names are found out when it is looked at.
