@@ -109,7 +109,7 @@ pub fn wait(addr: usize, shared: bool, expected: u32, deadline: Option<u64>, mas
         };
         let entry = Entry::new(&me, key, mask);
         let bucket = bucket_of(&key);
-        match queue_if(bucket, &entry, addr, expected) {
+        match queue_if(bucket, &entry, (addr, expected), true) {
             Ok(true) => {}
             Ok(false) => break Err(Errno::EAGAIN),
             Err(()) => match fault_in(addr, false) {
@@ -137,15 +137,22 @@ pub fn wait(addr: usize, shared: bool, expected: u32, deadline: Option<u64>, mas
     result
 }
 
-/// Queues `entry` and makes the thread a sleeper if the word is `expected`. `Err`: the word is not there.
-fn queue_if(bucket: &'static Bucket, entry: &Entry, addr: usize, expected: u32) -> Result<bool, ()> {
+/// Queues `entry` if the word is `expected`, and makes the thread a sleeper if that is all it `waits` for. `Err`: the word is not there.
+fn queue_if(
+    bucket: &'static Bucket,
+    entry: &Entry,
+    (addr, expected): (usize, u32),
+    waits: bool,
+) -> Result<bool, ()> {
     bucket.announce();
     let mut list = bucket.lock();
     let result = match peek(addr) {
         None => Err(()),
         Some(value) if value != expected => Ok(false),
         Some(_) => {
-            current().sched.set_state(TaskState::INTERRUPTIBLE);
+            if waits {
+                current().sched.set_state(TaskState::INTERRUPTIBLE);
+            }
             list.push(entry, bucket);
             Ok(true)
         }
@@ -182,7 +189,7 @@ pub fn wait_many(specs: &[WaitSpec], deadline: Option<u64>) -> SysResult {
         for spec in specs {
             let step = key_of(spec.addr, spec.shared).and_then(|key| {
                 let entry = Box::new(Entry::new(&me, key, MATCH_ANY));
-                match queue_if(bucket_of(&key), &entry, spec.addr, spec.expected) {
+                match queue_if(bucket_of(&key), &entry, (spec.addr, spec.expected), false) {
                     Ok(true) => {
                         entries.push(entry);
                         Ok(true)
@@ -199,11 +206,12 @@ pub fn wait_many(specs: &[WaitSpec], deadline: Option<u64>) -> SysResult {
                 }
             }
         }
-        if failed.is_none()
-            && entries.iter().all(|e| e.is_queued())
-            && deadline.is_none_or(|at| now_ns() < at)
-        {
-            schedule();
+        if failed.is_none() {
+            // Only now, so that whoever sees it asleep finds it in all of them. Who was faster has taken it out of one.
+            me.sched.set_state(TaskState::INTERRUPTIBLE);
+            if entries.iter().all(|e| e.is_queued()) && deadline.is_none_or(|at| now_ns() < at) {
+                schedule();
+            }
         }
         me.sched.set_state(TaskState::RUNNING);
         let mut woken = None;

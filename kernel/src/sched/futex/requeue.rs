@@ -104,7 +104,7 @@ fn wait_until_moved(
         }
     };
     loop {
-        match queue_if(bucket_of(&entry.key()), &entry, addr, expected) {
+        match queue_if(bucket_of(&entry.key()), &entry, (addr, expected), true) {
             Ok(true) => break,
             Ok(false) => return Err(Errno::EAGAIN),
             Err(()) => fault_in(addr, false)?,
