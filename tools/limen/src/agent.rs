@@ -82,6 +82,11 @@ pub fn foreign_parts(arch: Arch, name: &str, sources: &[PathBuf], flags: &[&str]
     compile(arch, name, sources, flags, sources)
 }
 
+/// A dynamic program or a library of several C files.
+pub fn parts(arch: Arch, name: &str, sources: &[PathBuf], flags: &[&str]) -> Result<PathBuf> {
+    build(arch, name, sources, flags, sources)
+}
+
 /// The programs of `programs/bench`.
 pub struct Bench {
     /// `/init` of a benchmark run, with its symbols.
@@ -153,6 +158,10 @@ fn build_with(
     of: &[PathBuf],
 ) -> Result<PathBuf> {
     let made = tree::cache(&format!("programs/{arch}"))?.join(name);
+    // A name may have a folder.
+    if let Some(folder) = made.parent() {
+        std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    }
     if tree::fresh(&made, of) {
         return Ok(made);
     }

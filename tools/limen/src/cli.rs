@@ -177,6 +177,9 @@ pub struct BenchOptions {
     /// Where the kernel's instructions go during a row (NAME or NAME/SIZE, or boot), by symbol
     #[arg(long, value_name = "NAME", conflicts_with = "wall")]
     pub profile: Option<String>,
+    /// Count what there is to do for restartable sequences on the way out to user mode, for three jobs, beside the series' figures
+    #[arg(long, conflicts_with_all = ["check", "update_limits", "wall", "profile", "html"])]
+    pub rseq: bool,
     /// A Limen kernel to measure instead of the tree's (for --profile, its ELF file with symbols); `linux` measures Debian's
     #[arg(long, value_name = "FILE")]
     pub kernel: Option<PathBuf>,

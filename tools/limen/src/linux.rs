@@ -219,72 +219,98 @@ fn debian_package(arch: Arch) -> Result<(String, PathBuf)> {
     Ok((image, dir))
 }
 
-/// One file of Linux's source as Debian 12 has it, fetched into the tree.
-pub fn source_file(arch: Arch, path: &str) -> Result<PathBuf> {
-    let name = Path::new(path).file_name().context("a file has a name")?;
-    let made = tree::cache("linux-source")?.join(name);
-    if made.is_file() {
-        return Ok(made);
-    }
-    let (package, archive) = source_archive(arch)?;
-    let output = Command::new("tar")
-        .arg("-xJOf")
-        .arg(&archive)
-        .args(["--occurrence=1", &format!("{package}/{path}")])
-        .output()
-        .context("cannot start tar")?;
-    if !output.status.success() || output.stdout.is_empty() {
-        bail!(
-            "{} has no {path}: {}",
-            archive.display(),
-            String::from_utf8_lossy(&output.stderr)
-        );
-    }
-    std::fs::write(&made, &output.stdout)?;
-    Ok(made)
+/// Linux's source as Debian packages it.
+#[derive(Clone, Copy)]
+pub enum Source {
+    /// Debian 12's own, 6.1.
+    Stable,
+    /// Version 6.12, from Debian 12's backports.
+    Newer,
 }
 
-/// The name of Debian's package of Linux's source, and the archive in it.
-fn source_archive(arch: Arch) -> Result<(String, PathBuf)> {
-    let package = packages::dependency(arch, arch::DEBIAN, "linux-source", "linux-source-")?;
-    let dir = packages::fetch(arch, &package)?;
-    let archive = dir.join("usr/src").join(format!("{package}.tar.xz"));
-    packages::ensure_tool("xz", &["xz-utils"])?;
-    Ok((package, archive))
-}
+impl Source {
+    /// Flags for what its tests take from Linux's headers and Debian 12's do not have.
+    pub fn headers(self) -> &'static [&'static str] {
+        match self {
+            Source::Stable => &[],
+            Source::Newer => &[
+                "-DAT_RSEQ_FEATURE_SIZE=27",
+                "-DAT_RSEQ_ALIGN=28",
+                "-DMEMBARRIER_CMD_GET_REGISTRATIONS=512",
+            ],
+        }
+    }
 
-/// Linux's own tests (`tools/testing/selftests`), of them the folders `folders` and the headers they share
-/// (`../../include` of it), as Debian 12 has them. Unpacked
-/// once for each `name`.
-pub fn selftests(arch: Arch, name: &str, folders: &[&str]) -> Result<PathBuf> {
-    const INSIDE: &str = "tools/testing/selftests";
-    static ONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
-    let _one = ONE.lock();
-    let place = tree::cache("linux-source")?;
-    let made = place.join(name);
-    if made.is_dir() {
-        return Ok(made.join(INSIDE));
+    /// The name of the package, and the archive in it. It is the same for every architecture, so one is asked.
+    fn archive(self) -> Result<(String, PathBuf)> {
+        let arch = Arch::host().unwrap_or(Arch::X86_64);
+        let package = match self {
+            Source::Stable => packages::dependency(arch, arch::DEBIAN, "linux-source", "linux-source-")?,
+            Source::Newer => "linux-source-6.12".to_owned(),
+        };
+        let dir = packages::fetch(arch, &package)?;
+        let archive = dir.join("usr/src").join(format!("{package}.tar.xz"));
+        packages::ensure_tool("xz", &["xz-utils"])?;
+        Ok((package, archive))
     }
-    let (package, archive) = source_archive(arch)?;
-    let work = place.join(format!(".{name}-{}", std::process::id()));
-    let _ = std::fs::remove_dir_all(&work);
-    std::fs::create_dir_all(&work)?;
-    let done = Command::new("tar")
-        .arg("-xJf")
-        .arg(&archive)
-        .arg("-C")
-        .arg(&work)
-        .args(["--strip-components=1", "--wildcards"])
-        .arg(format!("{package}/{INSIDE}/kselftest*.h"))
-        .arg(format!("{package}/tools/include/*"))
-        .args(folders.iter().map(|f| format!("{package}/{INSIDE}/{f}/*")))
-        .status()
-        .context("cannot start tar")?;
-    if !done.success() {
-        bail!("{} could not be unpacked", archive.display());
+
+    /// One of its files, fetched into the tree.
+    pub fn file(self, path: &str) -> Result<PathBuf> {
+        let name = Path::new(path).file_name().context("a file has a name")?;
+        let (package, archive) = self.archive()?;
+        let made = tree::cache(&format!("linux-source/{package}"))?.join(name);
+        if made.is_file() {
+            return Ok(made);
+        }
+        let output = Command::new("tar")
+            .arg("-xJOf")
+            .arg(&archive)
+            .args(["--occurrence=1", &format!("{package}/{path}")])
+            .output()
+            .context("cannot start tar")?;
+        if !output.status.success() || output.stdout.is_empty() {
+            bail!(
+                "{} has no {path}: {}",
+                archive.display(),
+                String::from_utf8_lossy(&output.stderr)
+            );
+        }
+        std::fs::write(&made, &output.stdout)?;
+        Ok(made)
     }
-    std::fs::rename(&work, &made).with_context(|| format!("cannot make {}", made.display()))?;
-    Ok(made.join(INSIDE))
+
+    /// Its own tests (`tools/testing/selftests`) that are run here, and the headers they share. Unpacked once.
+    pub fn selftests(self) -> Result<PathBuf> {
+        const INSIDE: &str = "tools/testing/selftests";
+        const FOLDERS: [&str; 3] = ["rseq", "membarrier", "futex"];
+        static ONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+        let _one = ONE.lock();
+        let (package, archive) = self.archive()?;
+        let place = tree::cache(&format!("linux-source/{package}"))?;
+        let made = place.join("tests");
+        if made.is_dir() {
+            return Ok(made.join(INSIDE));
+        }
+        let work = place.join(format!(".tests-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&work);
+        std::fs::create_dir_all(&work)?;
+        let done = Command::new("tar")
+            .arg("-xJf")
+            .arg(&archive)
+            .arg("-C")
+            .arg(&work)
+            .args(["--strip-components=1", "--wildcards"])
+            .arg(format!("{package}/{INSIDE}/kselftest*.h"))
+            .arg(format!("{package}/tools/include/*"))
+            .args(FOLDERS.map(|f| format!("{package}/{INSIDE}/{f}/*")))
+            .status()
+            .context("cannot start tar")?;
+        if !done.success() {
+            bail!("{} could not be unpacked", archive.display());
+        }
+        std::fs::rename(&work, &made).with_context(|| format!("cannot make {}", made.display()))?;
+        Ok(made.join(INSIDE))
+    }
 }
 
 /// A devicetree that comes with Debian's current image: for machines that QEMU makes none for.

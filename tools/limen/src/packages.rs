@@ -214,12 +214,9 @@ impl Apt {
         std::fs::write(dir.join("status"), "")?;
         let keys = "/usr/share/keyrings/debian-archive-keyring.gpg";
         // What is in both comes from the first, unless the second is asked for by name.
-        let backports = (arch.linux_package().0 == arch::BACKPORTS).then_some(arch::BACKPORTS);
-        let sources = [Some(arch::DEBIAN), backports]
-            .into_iter()
-            .flatten()
+        let sources = [arch::DEBIAN, arch::BACKPORTS]
             .map(|suite| format!("deb [signed-by={keys}] http://deb.debian.org/debian {suite} main\n"))
-            .collect::<String>();
+            .concat();
         std::fs::write(dir.join("sources.list"), &sources)?;
         let d = dir.display();
         let options = [

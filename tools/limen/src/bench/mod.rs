@@ -12,6 +12,7 @@ mod perf;
 mod plugin;
 mod profile;
 mod rows;
+pub mod rseq;
 mod table;
 mod wall;
 
@@ -68,6 +69,9 @@ impl Report {
 
 /// Runs the benchmarks; returns the exit status.
 pub fn bench(options: &BenchOptions) -> Result<i32> {
+    if options.rseq {
+        return rseq::bench(options);
+    }
     let arches = Arch::chosen(options.arch);
     if let Some(name) = &options.profile {
         for arch in arches {

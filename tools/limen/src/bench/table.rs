@@ -38,7 +38,7 @@ fn ratio(value: f64) -> String {
 }
 
 /// A whole number with its thousands apart.
-fn whole(value: u64) -> String {
+pub fn whole(value: u64) -> String {
     if value < 100 {
         value.to_string()
     } else {

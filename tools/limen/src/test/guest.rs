@@ -1,7 +1,7 @@
 //! Runs `limen run` for a test: this very program as a child, with its streams captured.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, bail};
@@ -29,8 +29,13 @@ pub struct Ran {
 impl Guest {
     /// A run on the kernel under test. TCG, so that every machine tests the same.
     pub fn new(context: &Context, arch: Arch) -> Guest {
+        Guest::on(context.kernel.as_deref(), arch)
+    }
+
+    /// A run on this kernel, the tree's if it is none.
+    pub fn on(kernel: Option<&Path>, arch: Arch) -> Guest {
         let mut guest = Guest::plain(arch);
-        if let Some(kernel) = &context.kernel {
+        if let Some(kernel) = kernel {
             guest.arguments.push(format!("--kernel={}", kernel.display()));
         }
         guest

@@ -100,11 +100,9 @@ pub fn steps(arch: Arch) -> Vec<Step> {
         Ok(Verdict::Passed(said.join("; ")))
     });
     let threads = Step::on(arch, "threads", move |context| threads(context, arch));
-    let rseq = Step::on(arch, "rseq", move |context| rseq(context, arch));
     let boot = format!("boot-{arch}");
     vec![
         threads.after(&boot),
-        rseq.after(&boot),
         registers.after(&boot),
         abi.after(&boot),
         storm.after(&boot),
@@ -136,26 +134,4 @@ fn threads(context: &super::Context, arch: Arch) -> anyhow::Result<Verdict> {
         said.push(format!("{library}: {last}"));
     }
     Ok(Verdict::Passed(said.join("; ")))
-}
-
-/// Restartable sequences (`programs/rseq`), on four processors and on one, and with the kernel's checks of them on.
-fn rseq(context: &super::Context, arch: Arch) -> anyhow::Result<Verdict> {
-    let program = agent::program(arch, "rseq")?;
-    let mut said = String::new();
-    for (processors, options) in [
-        (4, "rseq_stats=on"),
-        (4, "rseq_debug=on"),
-        (1, "rseq_slice_ext=on"),
-    ] {
-        let ran = Guest::new(context, arch)
-            .smp(processors)
-            .option(format!("--append={options}"))
-            .program(&[&program.to_string_lossy()])
-            .run_well()?;
-        said = ran.text().trim().to_owned();
-        if !said.starts_with("rseq works") {
-            bail!("with {options} it said something else\n{}", ran.everything());
-        }
-    }
-    Ok(Verdict::Passed(said))
 }
