@@ -25,6 +25,12 @@ pub fn watch() -> u32 {
     WATCH.load(Relaxed)
 }
 
+/// Whether ways out are counted, and with them what should never be.
+#[inline(always)]
+pub fn counting() -> bool {
+    watch() & COUNT != 0
+}
+
 /// A switch as users write it.
 pub fn switch(text: &str) -> Option<bool> {
     match text.trim() {

@@ -1,5 +1,6 @@
 //! User memory, as `limen_rseq` asks for it.
 
+use super::{files, stats};
 use crate::mm::user::{UserPtr, exchange_rseq, read_bytes, write_bytes};
 use limen_linux_abi::Errno;
 use limen_rseq::update::{Fault, Ids, Memory, Seen};
@@ -28,6 +29,9 @@ impl Memory for User {
         UserPtr::<u64>::new(at + field::RSEQ_CS).read().map_err(|_| Fault)
     }
     fn clear_section_pointer(&mut self, at: usize) -> Result<(), Fault> {
+        if files::counting() && self.section_pointer(at)? == 0 {
+            stats::count(|counts| &counts.cleared_twice);
+        }
         UserPtr::<u64>::new(at + field::RSEQ_CS)
             .write(0)
             .map_err(|_| Fault)

@@ -255,7 +255,7 @@ pub fn exit(frame: &mut Frame, interrupted: Interrupted) -> bool {
         if work.ids {
             rseq.set_told(ids);
         }
-        finish(&task, frame, &done, event, false);
+        finish(&task, frame, &done, event, Asked::AtExit(user_irq));
     }
     if event.contains(Event::SLICE) && slice::clear(area.at).is_err() {
         rseq.event.store((Event::SLICE | Event::SLOW).bits(), Relaxed);
@@ -300,7 +300,7 @@ fn resume_slowly(frame: &mut Frame) {
         return kill(&task, &area, Stop::Fault);
     }
     match run_slowly(&task, &area, event.at_exit(area.mode(), false), frame.ip()) {
-        Ok(done) => finish(&task, frame, &done, event, false),
+        Ok(done) => finish(&task, frame, &done, event, Asked::AtExit(false)),
         Err(stop) => kill(&task, &area, stop),
     }
 }
@@ -338,7 +338,13 @@ fn before_handler_with_more(
     stats::count(|counts| &counts.signal);
     match run_slowly(task, &area, work, frame.ip()) {
         Ok(done) => {
-            finish(task, frame, &done, Event::empty(), true);
+            finish(
+                task,
+                frame,
+                &done,
+                Event::empty(),
+                Asked::BySignal(by_exception(interrupted)),
+            );
             Ok(())
         }
         Err(stop) => {
@@ -372,9 +378,16 @@ fn run(area: &Area, work: Work, ids: Ids, told: Ids, ip: usize) -> Result<limen_
     update::run(&mut User, area, work, (ids, last), ip, USER_END)
 }
 
+/// On which way work was done; whether user mode had been interrupted, as far as the record does not say so.
+#[derive(Clone, Copy)]
+enum Asked {
+    AtExit(bool),
+    BySignal(bool),
+}
+
 /// Counts what was done and lets the thread go on where it must.
 #[inline(always)]
-fn finish(task: &Task, frame: &mut Frame, done: &limen_rseq::Done, event: Event, signal: bool) {
+fn finish(task: &Task, frame: &mut Frame, done: &limen_rseq::Done, event: Event, asked: Asked) {
     let all = &sched::this_cpu().rseq;
     if done.wrote_ids {
         all.ids.add();
@@ -382,14 +395,32 @@ fn finish(task: &Task, frame: &mut Frame, done: &limen_rseq::Done, event: Event,
     }
     if done.checked {
         all.checks.add();
+        let (Asked::AtExit(user_irq) | Asked::BySignal(user_irq)) = asked;
+        if !user_irq && files::counting() {
+            count_uninterrupted(task, event);
+        }
         if done.cleared {
             all.clears.add();
         }
         if let Some(to) = done.abort {
             all.fixups.add();
+            let signal = matches!(asked, Asked::BySignal(_));
             task.rseq.counts.aborted(event, signal);
             frame.set_ip(to);
         }
+    }
+}
+
+/// A critical section was looked for, and the way into the kernel was no interrupt, unless `event` says so.
+#[cold]
+#[inline(never)]
+fn count_uninterrupted(task: &Task, event: Event) {
+    let optimised = task
+        .rseq
+        .area()
+        .is_some_and(|area| area.mode() == Mode::Optimised);
+    if optimised && !event.contains(Event::USER_IRQ) {
+        stats::count(|counts| &counts.uninterrupted);
     }
 }
 

@@ -46,7 +46,7 @@ macro_rules! counts {
             }
         }
 
-        /// The counters, as Linux calls them.
+        /// The counters, as Linux calls them; the last two are Limen's own.
         pub const NAMES: &[(&str, fn(&Counts) -> u64)] = &[$(($key, |counts| counts.$name.get() $(+ counts.$also.get())*),)*];
     };
 }
@@ -78,6 +78,10 @@ counts! {
     yielded "syield:",
     /// Those that ended by another system call.
     aborted "sabort:",
+    /// While ways out are counted: `rseq_cs` cleared though it was clear. Nothing does.
+    cleared_twice "again:",
+    /// While ways out are counted: critical sections of optimised areas looked for though user mode had not been interrupted. Nothing does.
+    uninterrupted "noirq:",
 }
 
 /// Adds to one of this CPU's counters where the thread may be moved to another meanwhile.

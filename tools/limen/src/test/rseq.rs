@@ -119,7 +119,7 @@ fn stable(context: &Context, arch: Arch) -> Result<Verdict> {
         &["basic_test", "basic_percpu_ops_test"],
         &["param_test", "param_test_compare_twice"],
     );
-    let runs = selftests::run(context, arch, &programs, &text, (900, &[OWN_RSEQ]))?;
+    let runs = selftests::run(context, arch, &programs, &text, (1800, &[OWN_RSEQ]))?;
     Ok(Verdict::Passed(format!(
         "Linux 6.1's rseq ({runs} runs, {REPETITIONS} of 1000 repetitions) and membarrier ({barriers} runs) tests"
     )))
@@ -157,7 +157,7 @@ fn newer(context: &Context, arch: Arch) -> Result<Verdict> {
             "param_test_mm_cid_compare_twice",
         ],
     );
-    let runs = selftests::run(context, arch, &programs, &text, (900, &[]))?;
+    let runs = selftests::run(context, arch, &programs, &text, (1800, &[]))?;
     Ok(Verdict::Passed(format!(
         "Linux 6.12's rseq ({runs} runs, {REPETITIONS} of 1000 repetitions) and membarrier ({barriers} runs) tests"
     )))
