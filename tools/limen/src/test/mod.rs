@@ -143,14 +143,9 @@ const PENDING: &[(&str, &str)] = &[
     ("selftests-newer-rseq-arm", MATRIX),
     ("selftests-newer-rseq-powerpc64", MATRIX),
     ("rseq-counts-x86_64", COUNTS),
-    ("rseq-counts-arm64", COUNTS),
     ("rseq-counts-arm", COUNTS),
     ("rseq-counts-powerpc64", COUNTS),
     ("stress-ng-lockdep-x86_64", LOCKDEP),
-    (
-        "stress-ng-arm64",
-        "passes stressor by stressor on x86_64; to be seen on arm64",
-    ),
     ("stress-ng-lockdep-arm64", LOCKDEP),
 ];
 const MATRIX: &str = "the basic tests pass; the runs of param_test have not been seen to their end";
