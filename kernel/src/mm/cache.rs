@@ -8,7 +8,6 @@ use super::page::{Page, PageKind};
 use super::space::AddressSpace;
 use super::{PAGE_SHIFT, PAGE_SIZE};
 use crate::sync::SpinLock;
-use crate::syscall::SysResult;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::{Arc, Weak};
@@ -17,21 +16,9 @@ use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use limen_linux_abi::Errno;
 use limen_radix::Radix;
 
-/// Where bytes read from a file go.
-pub trait Sink {
-    /// How many more bytes it takes.
-    fn remaining(&self) -> usize;
-    /// Takes some or all of `bytes`; fewer only at an error behind them.
-    fn put(&mut self, bytes: &[u8]) -> Result<usize, Errno>;
-}
+mod transfer;
 
-/// Where bytes written to a file come from.
-pub trait Source {
-    /// How many more bytes it has.
-    fn remaining(&self) -> usize;
-    /// Fills some or all of `to`; fewer only at its end or an error.
-    fn take(&mut self, to: &mut [u8]) -> Result<usize, Errno>;
-}
+pub use transfer::{Sink, Source};
 
 /// Fetches pages of files whose storage is elsewhere. May sleep.
 pub trait Filler: Send + Sync {
@@ -185,91 +172,6 @@ impl PageCache {
         if let Some(budget) = &self.budget {
             budget.used.fetch_sub(pages, Relaxed);
         }
-    }
-
-    /// Reads from `pos` until the sink is full or the file ends. Errors only if nothing was read.
-    pub fn read_at(&self, pos: u64, to: &mut dyn Sink) -> SysResult {
-        let mut done = 0;
-        loop {
-            let at = pos + done as u64;
-            let size = self.size();
-            let want = (to.remaining() as u64).min(size.saturating_sub(at)) as usize;
-            if want == 0 {
-                return Ok(done);
-            }
-            let offset = at as usize & (PAGE_SIZE - 1);
-            let n = want.min(PAGE_SIZE - offset);
-            let index = at >> PAGE_SHIFT;
-            let page = match self.get(index) {
-                None if self.filler.is_some() => Some(self.get_or_create(index)),
-                page => page.map(Ok),
-            };
-            let put = match page {
-                Some(Ok(page)) => to.put(&page.bytes()[offset..offset + n]),
-                Some(Err(e)) => Err(e),
-                None => to.put(&super::zero_page().bytes()[offset..offset + n]),
-            };
-            match put {
-                Ok(n_put) => {
-                    done += n_put;
-                    if n_put < n {
-                        return if done > 0 { Ok(done) } else { Err(Errno::EFAULT) };
-                    }
-                }
-                Err(e) => return if done > 0 { Ok(done) } else { Err(e) },
-            }
-        }
-    }
-
-    /// Writes all the source has at `pos`; the size grows as needed. Errors only if nothing was written. The caller holds the inode's lock.
-    pub fn write_at(&self, pos: u64, from: &mut dyn Source) -> SysResult {
-        let mut done = 0;
-        while from.remaining() > 0 {
-            let at = pos + done as u64;
-            let offset = at as usize & (PAGE_SIZE - 1);
-            let n = from.remaining().min(PAGE_SIZE - offset);
-            let taken = self.write_page(at >> PAGE_SHIFT, offset, n, from);
-            let taken = match taken {
-                Ok(0) => Err(Errno::EFAULT),
-                other => other,
-            };
-            match taken {
-                Ok(n_taken) => {
-                    done += n_taken;
-                    self.size.fetch_max(pos + done as u64, Relaxed);
-                    if n_taken < n {
-                        return Ok(done);
-                    }
-                }
-                Err(e) => return if done > 0 { Ok(done) } else { Err(e) },
-            }
-        }
-        Ok(done)
-    }
-
-    fn write_page(&self, index: u64, offset: usize, n: usize, from: &mut dyn Source) -> SysResult {
-        let existing = match self.get(index) {
-            None if self.filler.is_some() && n < PAGE_SIZE => Some(self.get_or_create(index)?),
-            page => page,
-        };
-        if let Some(page) = existing {
-            page.written();
-            return from.take(&mut page.bytes()[offset..offset + n]);
-        }
-        // A new page is filled before anybody can see it, so what is overwritten need not be zeroed first.
-        let page = super::alloc_page().ok_or(Errno::ENOMEM)?;
-        let mut bytes = page.bytes();
-        bytes[..offset].fill(0);
-        let taken = from.take(&mut bytes[offset..offset + n]);
-        let end = offset + *taken.as_ref().unwrap_or(&0);
-        bytes[end..].fill(0);
-        let taken = taken?;
-        let there = self.add(index, page.clone())?;
-        if there.pfn() != page.pfn() {
-            // Somebody else (a fault) was faster.
-            there.write(offset, &bytes[offset..end]);
-        }
-        Ok(taken)
     }
 
     /// Sets the size; pages beyond go away, also from mappings. The caller holds the inode's lock.

@@ -80,7 +80,7 @@ impl Page {
     /// back.
     #[inline(always)]
     pub fn addressed(self) -> Result<Self, Self> {
-        if !mmu::HIGH_MEMORY || self.phys().as_u64() < mmu::linear_end() {
+        if self.is_addressed() {
             return Ok(self);
         }
         match super::alloc_addressed_page() {
@@ -156,15 +156,42 @@ impl Page {
     pub fn bytes(&self) -> Bytes<'_> {
         Bytes {
             view: self.view(),
+            len: PAGE_SIZE,
             page: PhantomData,
         }
     }
+    #[inline(always)]
+    fn is_addressed(&self) -> bool {
+        !mmu::HIGH_MEMORY || self.phys().as_u64() < mmu::linear_end()
+    }
 }
 
-/// A page's bytes, where the kernel can reach them.
+/// The bytes of the first of `pages`, and of as many behind it as lie behind it in memory, in one piece. `None`: there is no first one.
+#[inline(always)]
+pub(in crate::mm) fn bytes_of(pages: &[Option<Page>]) -> Option<Bytes<'_>> {
+    let (first, rest) = pages.split_first()?;
+    let first = first.as_ref()?;
+    let mut len = PAGE_SIZE;
+    if first.is_addressed() {
+        let behind = rest.iter().zip(first.pfn() + 1..);
+        let is_next = |(page, pfn): &(&Option<Page>, Pfn)| {
+            page.as_ref()
+                .is_some_and(|page| page.pfn() == *pfn && page.is_addressed())
+        };
+        len += behind.take_while(is_next).count() * PAGE_SIZE;
+    }
+    Some(Bytes {
+        view: first.view(),
+        len,
+        page: PhantomData,
+    })
+}
+
+/// A page's bytes, or those of several in a row, where the kernel can reach them.
 #[derive(Debug)]
 pub struct Bytes<'a> {
     view: mmu::View,
+    len: usize,
     page: PhantomData<&'a Page>,
 }
 
@@ -172,8 +199,9 @@ impl Deref for Bytes<'_> {
     type Target = [u8];
     #[inline(always)]
     fn deref(&self) -> &[u8] {
-        // SAFETY: the handle keeps the frame; its memory is always initialised (a number of bytes), and the slice lives no longer than the view.
-        unsafe { core::slice::from_raw_parts(self.view.as_ptr(), PAGE_SIZE) }
+        // SAFETY: the handles keep the frames; their memory is always initialised (a number of bytes), and the slice lives no longer than the view.
+        // Several frames in a row that have lasting addresses have these in a row.
+        unsafe { core::slice::from_raw_parts(self.view.as_ptr(), self.len) }
     }
 }
 
@@ -181,7 +209,7 @@ impl DerefMut for Bytes<'_> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut [u8] {
         // SAFETY: as for `deref`; concurrent writers store plain bytes only, as with any shared file page.
-        unsafe { core::slice::from_raw_parts_mut(self.view.as_ptr(), PAGE_SIZE) }
+        unsafe { core::slice::from_raw_parts_mut(self.view.as_ptr(), self.len) }
     }
 }
 
