@@ -10,6 +10,7 @@ use bitflags::bitflags;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use limen_linux_abi::Errno;
 use limen_linux_abi::native::{self, mman};
+use limen_region_map::Pos;
 
 /// `vm.max_map_count`.
 pub static MAX_MAP_COUNT: AtomicUsize = AtomicUsize::new(65530);
@@ -125,7 +126,10 @@ impl Regions {
 
     /// Joins the region that contains `addr` with the one behind it if that continues it; whether it did.
     pub(super) fn join_next(&mut self, space: &AddressSpace, addr: usize) -> bool {
-        let pos = self.map.lower(addr);
+        self.join_behind(space, self.map.lower(addr))
+    }
+
+    fn join_behind(&mut self, space: &AddressSpace, pos: Pos) -> bool {
         let Some(this) = self.map.at(pos) else {
             return false;
         };
@@ -142,25 +146,29 @@ impl Regions {
         if let Some(cache) = gone.value.cache() {
             cache.map_removed(&space.this);
         }
-        let pos = self.map.lower(addr);
+        let pos = self.map.lower(start);
         self.map.set_bounds(pos, start, gone.end);
         true
     }
 
     /// Joins whatever can be joined around `[start, end]`.
     pub(super) fn join_range(&mut self, space: &AddressSpace, start: usize, end: usize) {
-        let mut at = start.saturating_sub(1);
-        if self.map.containing(at).is_none() {
-            at = start;
+        let mut pos = self.map.lower(start);
+        if let Some(before) = self.map.prev(pos)
+            && self.map.at(before).is_some_and(|r| r.end == start)
+        {
+            pos = before;
         }
-        while at < end {
-            if self.join_next(space, at) {
-                continue;
-            }
-            let pos = self.map.lower(at);
-            match self.map.at(pos) {
-                Some(r) if r.end < end => at = r.end,
-                _ => return,
+        while let Some(region) = self.map.at(pos)
+            && region.start < end
+        {
+            let (from, to) = (region.start, region.end);
+            if self.join_behind(space, pos) {
+                pos = self.map.lower(from);
+            } else if to < end {
+                pos = self.map.next(pos);
+            } else {
+                return;
             }
         }
     }
