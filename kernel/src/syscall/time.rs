@@ -60,7 +60,11 @@ const TIMER_ABSTIME: u32 = 1;
 
 /// Reads a `timespec` as nanoseconds; `EINVAL` if it is not a valid one.
 pub fn read_timespec<T: TimeWord>(at: UserPtr<[T; 2]>) -> Result<u64, Errno> {
-    let [seconds, ns] = at.read()?;
+    timespec_ns(at.read()?)
+}
+
+/// A `timespec` as nanoseconds; `EINVAL` if it is not a valid one.
+fn timespec_ns<T: TimeWord>([seconds, ns]: [T; 2]) -> Result<u64, Errno> {
     let (seconds, ns) = (seconds.get(), ns.fraction());
     if seconds < 0 || !(0..NSEC_PER_SEC as i64).contains(&ns) {
         return Err(Errno::EINVAL);
@@ -132,8 +136,8 @@ fn itimer(which: i32) -> Result<Itimer, Errno> {
 
 /// A pair of `timespec`s: interval, value.
 fn read_itimerspec<T: TimeWord>(at: UserPtr<[[T; 2]; 2]>) -> Result<(u64, u64), Errno> {
-    let first = at.cast::<[T; 2]>();
-    Ok((read_timespec(first)?, read_timespec(first.add(1))?))
+    let [interval, value] = at.read()?;
+    Ok((timespec_ns(interval)?, timespec_ns(value)?))
 }
 
 fn write_itimerspec<T: TimeWord>(at: UserPtr<[[T; 2]; 2]>, interval: u64, value: u64) -> Result<(), Errno> {
@@ -434,17 +438,18 @@ crate::syscalls! {
             return Err(Errno::EINVAL);
         }
         let (interval, value) = read_itimerspec(new)?;
-        let file = current().files().get(fd)?;
+        let file = current().file(fd)?;
         let timer = file.ops().downcast::<TimerFd>().ok_or(Errno::EINVAL)?;
-        let before = timer.set_time(value, interval, flags & TIMER_ABSTIME != 0);
-        if let Some(old) = old.non_null() {
+        let before = old.non_null().map(|old| (old, timer.get()));
+        timer.set_time(value, interval, flags & TIMER_ABSTIME != 0);
+        if let Some((old, before)) = before {
             write_itimerspec(old, before.interval, before.expires)?;
         }
         Ok(0)
     }
 
     fn timerfd_gettime/timerfd_gettime64(fd: i32, at: UserPtr<[[Time; 2]; 2]>) {
-        let file = current().files().get(fd)?;
+        let file = current().file(fd)?;
         let setting = file.ops().downcast::<TimerFd>().ok_or(Errno::EINVAL)?.get();
         write_itimerspec(at, setting.interval, setting.expires)?;
         Ok(0)

@@ -108,27 +108,25 @@ impl TimerFd {
         self.arm(expires.max(1));
     }
 
-    /// Sets it: `value` nanoseconds from now, or that time of its clock (`absolute`); 0: off. Returns what was set, the expiry as time left.
-    pub fn set_time(&self, value: u64, interval: u64, absolute: bool) -> Setting {
+    /// Sets it: `value` nanoseconds from now, or that time of its clock (`absolute`); 0: off.
+    pub fn set_time(&self, value: u64, interval: u64, absolute: bool) {
         let expires = match value {
             0 => 0,
             at if absolute => at,
             ns => self.clock.now().saturating_add(ns),
         };
         let setting = Setting { expires, interval };
-        if let Some(timer) = self.timer.get() {
-            timer.cancel();
-        }
-        let old = self.get();
         *self.state.lock() = State {
             setting,
             ticks: 0,
             parked: false,
         };
-        if setting.expires != 0 {
-            self.arm(setting.expires);
+        // The timer as it was before may go off until now: it finds the new setting.
+        if expires != 0 {
+            self.arm(expires);
+        } else if let Some(timer) = self.timer.get() {
+            timer.cancel();
         }
-        old
     }
 
     /// What is set, the expiry as time left.
