@@ -12,7 +12,7 @@ pub const NR_OPEN: usize = 1 << 20;
 /// What is known about 64 descriptors, a bit each.
 #[derive(Clone, Copy, Default)]
 struct Word {
-    /// Open, or reserved: the number is given to an open that is not finished.
+    /// Open.
     used: u64,
     /// Close-on-exec.
     cloexec: u64,
@@ -134,7 +134,6 @@ impl FdTable {
             }
             let mut fd = 0;
             while let Some(at) = old.find_used(fd) {
-                // A number that is only reserved belongs to the other table's open.
                 if let Some(file) = &old.files[at] {
                     t.put(at, file.clone(), old.cloexec(at));
                 }
@@ -192,8 +191,13 @@ impl FdTable {
         }
     }
 
-    /// The lowest free descriptor not below `from`, reserved; `EMFILE` at the limit.
-    fn reserve(&self, from: usize) -> Result<usize, Errno> {
+    /// Gives `file` the lowest free descriptor.
+    pub fn install(&self, file: Arc<File>, cloexec: bool) -> Result<i32, Errno> {
+        self.install_from(file, 0, cloexec)
+    }
+
+    /// Gives `file` the lowest free descriptor not below `from` (`F_DUPFD`); `EMFILE` at the limit.
+    pub fn install_from(&self, file: Arc<File>, from: usize, cloexec: bool) -> Result<i32, Errno> {
         let limit = (crate::task::rlimit(crate::fs::RLIMIT_NOFILE) as usize).min(NR_OPEN);
         loop {
             let mut t = self.table.lock();
@@ -202,25 +206,12 @@ impl FdTable {
                 return Err(Errno::EMFILE);
             }
             if fd < t.files.len() {
-                t.words[fd / WORD].used |= 1 << (fd % WORD);
-                return Ok(fd);
+                t.put(fd, file, cloexec);
+                return Ok(fd as i32);
             }
             drop(t);
             self.grow(fd + 1)?;
         }
-    }
-
-    /// Gives `file` the lowest free descriptor.
-    pub fn install(&self, file: Arc<File>, cloexec: bool) -> Result<i32, Errno> {
-        self.install_from(file, 0, cloexec)
-    }
-
-    /// Gives `file` the lowest free descriptor not below `from` (`F_DUPFD`).
-    pub fn install_from(&self, file: Arc<File>, from: usize, cloexec: bool) -> Result<i32, Errno> {
-        let fd = self.reserve(from)?;
-        let old = self.table.lock().put(fd, file, cloexec);
-        drop(old);
-        Ok(fd as i32)
     }
 
     /// Gives two files descriptors, or neither.
@@ -243,9 +234,6 @@ impl FdTable {
         }
         self.grow(index + 1)?;
         let mut t = self.table.lock();
-        if !t.open(index) && t.find_used(index) == Some(index) {
-            return Err(Errno::EBUSY);
-        }
         let old = t.put(index, file, cloexec);
         drop(t);
         if let Some(old) = old {
