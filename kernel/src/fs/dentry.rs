@@ -9,13 +9,51 @@ use crate::sync::{SpinGuard, SpinLock};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
-use core::hash::{BuildHasherDefault, Hasher};
+use core::hash::{BuildHasherDefault, Hash, Hasher};
 use core::sync::atomic::{AtomicU32, Ordering};
-use hashbrown::HashMap;
+use hashbrown::{Equivalent, HashMap};
 use limen_linux_abi::Errno;
 
 /// Longest name (`NAME_MAX`).
 pub const NAME_MAX: usize = 255;
+
+/// A name that is looked for: hashed and compared a word at a time.
+#[derive(Clone, Copy)]
+struct Wanted<'a>(&'a [u8]);
+
+/// Fewer than eight bytes as a word: for one length no two are the same.
+#[inline(always)]
+fn tail_word(bytes: &[u8]) -> u64 {
+    let wide = |b: &[u8; 4]| u64::from(u32::from_le_bytes(*b));
+    match (bytes.first_chunk(), bytes.last_chunk()) {
+        (Some(first), Some(last)) => wide(first) | wide(last) << 32,
+        _ => match *bytes {
+            [a] => u64::from(a),
+            [a, b] => u64::from(a) | u64::from(b) << 8,
+            [a, b, c] => u64::from(a) | u64::from(b) << 8 | u64::from(c) << 16,
+            _ => 0,
+        },
+    }
+}
+
+impl Equivalent<Name> for Wanted<'_> {
+    #[inline]
+    fn equivalent(&self, name: &Name) -> bool {
+        let ((a, a_tail), (b, b_tail)) = (self.0.as_chunks::<8>(), name.as_chunks::<8>());
+        self.0.len() == name.len()
+            && tail_word(a_tail) == tail_word(b_tail)
+            && a.iter()
+                .zip(b)
+                .all(|(a, b)| u64::from_ne_bytes(*a) == u64::from_ne_bytes(*b))
+    }
+}
+
+impl Hash for Wanted<'_> {
+    #[inline]
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        self.0.hash(hasher);
+    }
+}
 
 /// A quick hash for names: one multiplication per word.
 #[derive(Default)]
@@ -28,11 +66,7 @@ impl Hasher for NameHasher {
         for w in words {
             self.mix(u64::from_le_bytes(*w));
         }
-        let mut last = tail.len() as u64;
-        for b in tail {
-            last = last << 8 | u64::from(*b);
-        }
-        self.mix(last);
+        self.mix(tail_word(tail) ^ (bytes.len() as u64) << 56);
     }
     #[inline]
     fn write_usize(&mut self, _: usize) {
@@ -76,7 +110,7 @@ impl Directory {
     /// The entry called `name`.
     #[inline]
     pub fn get(&self, name: &[u8]) -> Option<&Arc<Dentry>> {
-        self.by_name.get(name).map(|c| &c.dentry)
+        self.by_name.get(&Wanted(name)).map(|c| &c.dentry)
     }
     /// Entries.
     pub fn len(&self) -> usize {
@@ -105,13 +139,13 @@ impl Directory {
     }
     /// Removes an entry.
     pub fn remove(&mut self, name: &[u8]) -> Option<Arc<Dentry>> {
-        let child = self.by_name.remove(name)?;
+        let child = self.by_name.remove(&Wanted(name))?;
         self.by_cookie.remove(&child.cookie);
         Some(child.dentry)
     }
     /// Puts another dentry in the place of an existing entry (rename over, exchange).
     pub fn replace(&mut self, name: &[u8], dentry: Arc<Dentry>) -> Option<Arc<Dentry>> {
-        let child = self.by_name.get_mut(name)?;
+        let child = self.by_name.get_mut(&Wanted(name))?;
         self.by_cookie.insert(child.cookie, dentry.clone());
         Some(core::mem::replace(&mut child.dentry, dentry))
     }
@@ -195,6 +229,10 @@ impl Dentry {
     /// The name.
     pub fn name(&self) -> Name {
         self.link.lock().name.clone()
+    }
+    /// Hands the name to `f`, which is short and takes no lock.
+    pub fn with_name<R>(&self, f: impl FnOnce(&[u8]) -> R) -> R {
+        f(&self.link.lock().name)
     }
     /// Name and parent at one moment.
     pub fn position(&self) -> (Option<Arc<Dentry>>, Name) {

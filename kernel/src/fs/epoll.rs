@@ -2,13 +2,13 @@
 //!
 //! Each watched file has an item that is a `Waiter` on the file's queues. A wake-up puts the item on the ready list (a short
 //! interrupt-safe lock) and wakes who sleeps on the epoll file; whoever collects asks the file again, so a stale entry costs a poll and
-//! nothing else. Locks: an epoll's `items` mutex, then files' own locks; `ready` is innermost. Epoll files in epoll files are bounded
+//! nothing else. Locks: an epoll's `round`, its `items`, then files' own locks; `ready` is innermost. Epoll files in epoll files are bounded
 //! in depth and free of cycles.
 
 use crate::fs::anon;
 use crate::fs::file::{File, FileOps, Watcher};
-use crate::fs::poll::{PollEvents, PollTable};
-use crate::mm::user::{UserPtr, write_bytes};
+use crate::fs::poll::{self, PollEvents, PollTable, Timeout};
+use crate::mm::user::{Abi, UserPtr};
 use crate::sched::{WaitQueue, Waiter};
 use crate::sync::{IrqSpinLock, Mutex};
 use crate::syscall::SysResult;
@@ -17,7 +17,8 @@ use alloc::string::String;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::fmt::Write;
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
+use limen_linux_abi::native::EpollEvent;
 use limen_linux_abi::{Errno, raw::general as abi};
 
 const CTL_ADD: i32 = 1;
@@ -42,6 +43,8 @@ struct Item {
     data: AtomicU64,
     /// On the ready list.
     queued: AtomicBool,
+    /// When it was last looked at.
+    round: AtomicU32,
     /// Removed: nothing counts any more.
     dead: AtomicBool,
     me: Weak<Item>,
@@ -55,6 +58,17 @@ impl Item {
         PollEvents::from_bits_truncate(self.events.load(Ordering::Relaxed))
             | PollEvents::ERR
             | PollEvents::HUP
+    }
+    /// What the file has of what is asked for, if anything, and how it is asked for.
+    #[inline]
+    fn question(&self) -> Option<(PollEvents, u32)> {
+        let file = self.file.upgrade()?;
+        let events = self.events.load(Ordering::Relaxed);
+        if self.dead.load(Ordering::Acquire) || events & !(EDGE | ONESHOT | EXCLUSIVE | WAKEUP) == 0 {
+            return None;
+        }
+        let found = poll::ask(&file, PollEvents::from_bits_truncate(events));
+        (!found.is_empty()).then_some((found, events))
     }
     fn detach(self: &Arc<Self>, file: &File) {
         self.dead.store(true, Ordering::Release);
@@ -87,7 +101,10 @@ impl Watcher for Item {
 pub struct Epoll {
     /// By descriptor number and file.
     items: Mutex<BTreeMap<(i32, usize), Arc<Item>>>,
+    /// The files that may be ready.
     ready: IrqSpinLock<VecDeque<Arc<Item>>>,
+    /// Who collects events: one at a time, each with the next number.
+    round: Mutex<u32>,
     /// Who sleeps in `epoll_wait`, and who polls the epoll file.
     wait: WaitQueue,
     poll_wait: WaitQueue,
@@ -117,6 +134,10 @@ impl Epoll {
         drop(old);
     }
 
+    fn has_candidates(&self) -> bool {
+        !self.ready.lock().is_empty()
+    }
+
     /// Whether an item is really ready: asks the files on the list, dropping those that are not.
     fn any_ready(&self) -> bool {
         let n = self.ready.lock().len();
@@ -124,70 +145,75 @@ impl Epoll {
             let Some(item) = self.ready.lock().front().cloned() else {
                 return false;
             };
-            if let Some(file) = item.file.upgrade()
-                && !item.dead.load(Ordering::Acquire)
-                && file.poll(None).intersects(item.asked())
-            {
+            let is_ready = || {
+                item.file.upgrade().is_some_and(|file| {
+                    !item.dead.load(Ordering::Acquire) && file.poll(None).intersects(item.asked())
+                })
+            };
+            if is_ready() {
                 return true;
             }
             let mut ready = self.ready.lock();
             if ready.front().is_some_and(|f| Arc::ptr_eq(f, &item)) {
                 ready.pop_front();
-                item.queued.store(false, Ordering::Release);
+                item.queued.store(false, Ordering::Relaxed);
+                drop(ready);
+                // A wake-up between the question and this found it on the list and left it at that.
+                fence(Ordering::SeqCst);
+                if is_ready() {
+                    self.mark(item);
+                    return true;
+                }
             }
         }
         false
     }
 
     /// Collects up to `max` events.
+    #[inline]
     fn collect(&self, max: usize, mut emit: impl FnMut(u32, u64) -> Result<(), Errno>) -> SysResult {
-        let mut batch: VecDeque<Arc<Item>> = core::mem::take(&mut *self.ready.lock());
-        let mut again = Vec::new();
+        let mut round = self.round.lock();
+        *round = round.wrapping_add(1);
         let mut done = 0;
         let mut result = Ok(());
+        let mut ready = self.ready.lock();
         while done < max
-            && let Some(item) = batch.pop_front()
+            && result.is_ok()
+            && let Some(item) = ready.pop_front()
         {
-            // Cleared first: a wake-up after the question puts it back.
-            item.queued.store(false, Ordering::Release);
-            let Some(file) = item.file.upgrade() else { continue };
-            if item.dead.load(Ordering::Acquire) {
-                continue;
-            }
-            let events = item.events.load(Ordering::Relaxed);
-            if events & !(EDGE | ONESHOT | EXCLUSIVE | WAKEUP) == 0 {
-                continue;
-            }
-            let found = file.poll(None) & item.asked();
-            if found.is_empty() {
-                continue;
-            }
-            if let Err(e) = emit(found.bits(), item.data.load(Ordering::Relaxed)) {
-                result = Err(e);
-                batch.push_front(item);
+            if item.round.swap(*round, Ordering::Relaxed) == *round {
+                // Everything was looked at once.
+                ready.push_front(item);
                 break;
             }
-            done += 1;
-            if events & ONESHOT != 0 {
-                item.events
-                    .fetch_and(EDGE | ONESHOT | EXCLUSIVE | WAKEUP, Ordering::Relaxed);
-            } else if events & EDGE == 0 {
-                again.push(item);
-            }
-        }
-        // What was not looked at stays in front; level-triggered items go to the end, for fairness.
-        let mut ready = self.ready.lock();
-        for item in batch.into_iter().rev() {
-            item.queued.store(true, Ordering::Release);
-            ready.push_front(item);
-        }
-        for item in again {
-            if !item.queued.swap(true, Ordering::AcqRel) {
+            // Cleared first: a wake-up after the question puts it back.
+            item.queued.store(false, Ordering::Relaxed);
+            drop(ready);
+            fence(Ordering::SeqCst);
+            let stays = match item.question() {
+                None => false,
+                Some((found, events)) => {
+                    result = emit(found.bits(), item.data.load(Ordering::Relaxed));
+                    done += usize::from(result.is_ok());
+                    if result.is_ok() && events & ONESHOT != 0 {
+                        item.events
+                            .fetch_and(EDGE | ONESHOT | EXCLUSIVE | WAKEUP, Ordering::Relaxed);
+                    }
+                    result.is_err() || events & (ONESHOT | EDGE) == 0
+                }
+            };
+            let item = stays.then_some(item);
+            ready = self.ready.lock();
+            // At the end, for fairness.
+            if let Some(item) = item
+                && !item.queued.swap(true, Ordering::AcqRel)
+            {
                 ready.push_back(item);
             }
         }
         let more = !ready.is_empty();
         drop(ready);
+        drop(round);
         if more && done != 0 {
             self.wait.wake_one();
         }
@@ -257,6 +283,7 @@ pub fn create() -> Arc<File> {
     let epoll = Arc::new(Epoll {
         items: Mutex::new(BTreeMap::new()),
         ready: IrqSpinLock::new(VecDeque::new()),
+        round: Mutex::new(0),
         wait: WaitQueue::new(),
         poll_wait: WaitQueue::new(),
     });
@@ -311,6 +338,7 @@ pub fn control(epfile: &Arc<File>, op: i32, fd: i32, file: &Arc<File>, event: us
                 events: AtomicU32::new(event.0),
                 data: AtomicU64::new(event.1),
                 queued: AtomicBool::new(false),
+                round: AtomicU32::new(0),
                 dead: AtomicBool::new(false),
                 me: me.clone(),
             });
@@ -349,30 +377,31 @@ pub fn control(epfile: &Arc<File>, op: i32, fd: i32, file: &Arc<File>, event: us
     Ok(())
 }
 
-/// `epoll_wait`: events go to user memory at `to`. `deadline` as for `poll::wait`.
-pub fn wait(file: &File, to: usize, max: usize, deadline: Option<u64>) -> SysResult {
+/// `epoll_wait`: events go to user memory at `to`.
+pub fn wait(file: &File, to: usize, max: usize, timeout: Timeout) -> SysResult {
     let epoll = epoll_of(file)?;
+    let to = UserPtr::<Abi<EpollEvent>>::new(to);
+    let mut deadline = None;
     loop {
         let mut n = 0;
         let got = epoll.collect(max, |events, data| {
-            let mut raw = [0u8; 16];
-            raw[..4].copy_from_slice(&events.to_le_bytes());
-            raw[EVENT_SIZE - 8..EVENT_SIZE].copy_from_slice(&data.to_le_bytes());
-            write_bytes(to.wrapping_add(n * EVENT_SIZE), &raw[..EVENT_SIZE])?;
+            to.add(n).write(Abi(EpollEvent {
+                events,
+                data: [data as u32, (data >> 32) as u32],
+                ..EpollEvent::default()
+            }))?;
             n += 1;
             Ok(())
         })?;
-        if got != 0 || deadline == Some(0) {
+        if got != 0 || timeout == Timeout::Now {
             return Ok(got);
         }
-        let awake = || !epoll.ready.lock().is_empty();
-        match deadline {
-            None => epoll.wait.wait_until(awake)?,
-            Some(at) => {
-                if !epoll.wait.wait_until_deadline(at, awake)? {
-                    return Ok(0);
-                }
-            }
+        let deadline = *deadline.get_or_insert_with(|| timeout.deadline());
+        if !epoll
+            .wait
+            .wait_until_deadline(deadline, || epoll.has_candidates())?
+        {
+            return Ok(0);
         }
     }
 }

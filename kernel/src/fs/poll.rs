@@ -90,6 +90,31 @@ impl Waiter for Sleeper {
     }
 }
 
+/// How long a caller is willing to sleep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Timeout {
+    /// Not at all.
+    Now,
+    /// So many nanoseconds, from when it turns out that it must.
+    In(u64),
+    /// Until CLOCK_MONOTONIC has this value.
+    Until(u64),
+    /// For ever.
+    Never,
+}
+
+impl Timeout {
+    /// The end of a sleep that begins now, on the monotonic clock; `u64::MAX`: none.
+    pub fn deadline(self) -> u64 {
+        match self {
+            Self::Now => 0,
+            Self::In(ns) => crate::time::now_ns().saturating_add(ns),
+            Self::Until(at) => at,
+            Self::Never => u64::MAX,
+        }
+    }
+}
+
 /// One file being polled.
 pub struct PollEntry {
     /// The file; `None` is skipped.
@@ -100,24 +125,36 @@ pub struct PollEntry {
     pub revents: PollEvents,
 }
 
+/// What there is of what was asked for.
+#[inline]
+pub fn ask(file: &File, events: PollEvents) -> PollEvents {
+    file.poll(None) & (events | PollEvents::ERR | PollEvents::HUP)
+}
+
 fn scan(entries: &mut [PollEntry]) -> usize {
     let mut ready = 0;
     for e in entries {
         if let Some(file) = &e.file {
-            e.revents = file.poll(None) & (e.events | PollEvents::ERR | PollEvents::HUP);
+            e.revents = ask(file, e.events);
         }
         ready += usize::from(!e.revents.is_empty());
     }
     ready
 }
 
-/// Waits until one of `entries` is ready or the monotonic `deadline` passes (`None`: for ever; 0: does not wait).
-/// Returns how many are ready; `ERESTARTSYS`-like errors from an interrupted sleep are passed through.
-pub fn wait(entries: &mut [PollEntry], deadline: Option<u64>) -> Result<usize, Errno> {
+/// Waits until one of `entries` is ready or the time is over. Returns how many are ready; `ERESTARTSYS`-like errors from an interrupted
+/// sleep are passed through.
+pub fn wait(entries: &mut [PollEntry], timeout: Timeout) -> Result<usize, Errno> {
     let ready = scan(entries);
-    if ready != 0 || deadline == Some(0) {
+    if ready != 0 || timeout == Timeout::Now {
         return Ok(ready);
     }
+    sleep(entries, timeout)
+}
+
+/// [`wait`] for those who have just looked.
+pub fn sleep(entries: &mut [PollEntry], timeout: Timeout) -> Result<usize, Errno> {
+    let deadline = timeout.deadline();
     let sleeper = Arc::new(Sleeper {
         triggered: AtomicBool::new(false),
         queue: WaitQueue::new(),
@@ -134,17 +171,10 @@ pub fn wait(entries: &mut [PollEntry], deadline: Option<u64>) -> Result<usize, E
             break Ok(ready);
         }
         let awake = || sleeper.triggered.swap(false, Ordering::Acquire);
-        match deadline {
-            None => {
-                if let Err(e) = sleeper.queue.wait_until(awake) {
-                    break Err(e);
-                }
-            }
-            Some(at) => match sleeper.queue.wait_until_deadline(at, awake) {
-                Ok(true) => {}
-                Ok(false) => break Ok(scan(entries)),
-                Err(e) => break Err(e),
-            },
+        match sleeper.queue.wait_until_deadline(deadline, awake) {
+            Ok(true) => {}
+            Ok(false) => break Ok(scan(entries)),
+            Err(e) => break Err(e),
         }
     };
     for e in entries.iter() {

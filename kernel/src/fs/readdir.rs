@@ -6,10 +6,9 @@ use crate::fs::inode::FileType;
 use crate::fs::io::{IoDst, IoSrc};
 use crate::syscall::SysResult;
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 use limen_linux_abi::Errno;
 
-/// What takes the entries of a listing; in `linux_dirent64` form if they go to user space.
+/// What takes the entries of a listing.
 pub struct DirSink<'a> {
     emit: &'a mut dyn FnMut(&[u8], u64, FileType, u64) -> bool,
     /// The cookie to continue from.
@@ -17,7 +16,7 @@ pub struct DirSink<'a> {
 }
 
 impl<'a> DirSink<'a> {
-    /// `emit(name, ino, kind, next_cookie)` says whether it took the entry.
+    /// `emit(name, ino, kind, next_cookie)` says whether it took the entry. It may be called with locks held: it does not sleep.
     pub fn new(pos: u64, emit: &'a mut dyn FnMut(&[u8], u64, FileType, u64) -> bool) -> Self {
         Self { emit, pos }
     }
@@ -30,9 +29,6 @@ impl<'a> DirSink<'a> {
         taken
     }
 }
-
-/// Entries taken from a directory at a time.
-const BATCH: usize = 32;
 
 /// Made-up entries have cookies from here on, after any real ones. Small enough for programs whose file positions have 32 bits.
 const MADE_UP: u64 = 1 << 30;
@@ -82,27 +78,19 @@ fn list(dentry: &Arc<Dentry>, parent_ino: &u64, sink: &mut DirSink<'_>) -> Resul
     if sink.pos == 1 && !sink.add(b"..", *parent_ino, FileType::Directory, FIRST_COOKIE) {
         return Ok(());
     }
-    // Made before the lock is taken, under which nothing may be allocated.
-    let mut batch = Vec::with_capacity(BATCH);
     let real_only = inode.ops.writable_directory();
-    while real_only || sink.pos < MADE_UP {
-        // A few entries at a time: the copy to user space may sleep, so the lock can't be held across it.
-        let dead = {
-            let entries = dentry.lock_dir()?;
-            batch.extend(entries.from(sink.pos).take(BATCH).map(|(c, d)| (c, d.clone())));
-            entries.is_dead()
-        };
-        if batch.is_empty() {
-            if dead || real_only {
-                return Ok(());
-            }
-            sink.pos = MADE_UP;
-        }
-        for (cookie, child) in batch.drain(..) {
-            if !sink.add(&child.name(), child.inode.ino, child.inode.kind, cookie + 1) {
+    if real_only || sink.pos < MADE_UP {
+        let entries = dentry.lock_dir()?;
+        for (cookie, child) in entries.from(sink.pos) {
+            let (ino, kind) = (child.inode.ino, child.inode.kind);
+            if !child.with_name(|name| sink.add(name, ino, kind, cookie + 1)) {
                 return Ok(());
             }
         }
+        if real_only || entries.is_dead() {
+            return Ok(());
+        }
+        sink.pos = MADE_UP;
     }
     // The file system counts its own entries from 2; a pinned entry appears among them, too, so it must not appear twice.
     let start = sink.pos - MADE_UP + FIRST_COOKIE;

@@ -210,10 +210,11 @@ impl Walker {
                 if self.flags.contains(Walk::BENEATH) {
                     return Err(Errno::EXDEV);
                 }
-                if !self.flags.contains(Walk::NO_XDEV) || Arc::ptr_eq(&self.cur.mnt, &self.root.mnt) {
-                    self.cur = self.root.clone();
-                } else {
+                if self.flags.contains(Walk::NO_XDEV) && !Arc::ptr_eq(&self.cur.mnt, &self.root.mnt) {
                     return Err(Errno::EXDEV);
+                }
+                if self.cur != self.root {
+                    self.cur = self.root.clone();
                 }
             }
             let buf = &text.buf[..];

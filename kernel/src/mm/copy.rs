@@ -9,7 +9,7 @@ use limen_linux_abi::Errno;
 
 /// Longest path including its NUL (`PATH_MAX`).
 pub const PATH_MAX: usize = 4096;
-/// What most paths fit into without touching the heap.
+/// What most paths, and the lists of most polls, fit into without touching the heap.
 const INLINE: usize = 192;
 
 /// Copies to user memory; returns how many bytes arrived (0 for a range outside the user part).
@@ -99,6 +99,30 @@ impl UserRange {
     }
 }
 
+/// Hands `look` a copy of the `len` bytes at `addr`, to be read and changed: on the stack if they are few. `EFAULT`, `ENOMEM`.
+#[inline]
+pub fn with_bytes<R>(
+    addr: usize,
+    len: usize,
+    look: impl FnOnce(&mut [u8]) -> Result<R, Errno>,
+) -> Result<R, Errno> {
+    check(addr, len)?;
+    let mut few = [MaybeUninit::<u8>::uninit(); INLINE];
+    let mut many = Vec::new();
+    let room = if len <= INLINE {
+        &mut few[..len]
+    } else {
+        many.try_reserve_exact(len).map_err(|_| Errno::ENOMEM)?;
+        &mut many.spare_capacity_mut()[..len]
+    };
+    // SAFETY: there is room for `len` bytes; the range was checked.
+    if unsafe { uaccess::copy_from_user(room.as_mut_ptr().cast(), addr, len) } != 0 {
+        return Err(Errno::EFAULT);
+    }
+    // SAFETY: all of them were written.
+    look(unsafe { core::slice::from_raw_parts_mut(room.as_mut_ptr().cast(), len) })
+}
+
 /// A string copied from user space: short ones live on the stack, uninitialised beyond their length.
 pub struct UserString {
     inline: [MaybeUninit<u8>; INLINE],
@@ -115,36 +139,11 @@ impl UserString {
             len: 0,
             heap: None,
         };
-        let room = limit(addr, INLINE.min(max))?;
-        // SAFETY: `inline` has room for `room` bytes; `limit` kept the range inside the user part.
-        let n = unsafe { uaccess::copy_string_from_user(s.inline.as_mut_ptr().cast(), addr, room) }
-            .ok_or(Errno::EFAULT)?;
-        if n < room {
-            s.len = n;
-            return Ok(s);
+        match read_string(addr, max, &mut s.inline)? {
+            Ok(n) => s.len = n,
+            Err(long) => s.heap = Some(long),
         }
-        s.read_long(addr, max)?;
         Ok(s)
-    }
-
-    #[cold]
-    fn read_long(&mut self, addr: usize, max: usize) -> Result<(), Errno> {
-        let mut v = Vec::new();
-        let room = limit(addr, max)?;
-        v.try_reserve_exact(room).map_err(|_| Errno::ENOMEM)?;
-        // SAFETY: the vector has capacity for `room` bytes; `limit` kept the range inside the user part.
-        let n = unsafe { uaccess::copy_string_from_user(v.as_mut_ptr(), addr, room) }.ok_or(Errno::EFAULT)?;
-        if n >= room {
-            return Err(if room < max {
-                Errno::EFAULT
-            } else {
-                Errno::ENAMETOOLONG
-            });
-        }
-        // SAFETY: the first `n` bytes were written.
-        unsafe { v.set_len(n) };
-        self.heap = Some(v);
-        Ok(())
     }
 
     /// The bytes, without the NUL.
@@ -158,10 +157,62 @@ impl UserString {
     }
 }
 
+/// Reads a string into `few`, and returns its length, or into memory of its own.
+#[inline]
+fn read_string(
+    addr: usize,
+    max: usize,
+    few: &mut [MaybeUninit<u8>; INLINE],
+) -> Result<Result<usize, Vec<u8>>, Errno> {
+    let room = limit(addr, INLINE.min(max))?;
+    // SAFETY: `few` has room for `room` bytes; `limit` kept the range inside the user part.
+    let n = unsafe { uaccess::copy_string_from_user(few.as_mut_ptr().cast(), addr, room) }
+        .ok_or(Errno::EFAULT)?;
+    if n < room {
+        Ok(Ok(n))
+    } else {
+        read_long_string(addr, max).map(Err)
+    }
+}
+
+#[cold]
+fn read_long_string(addr: usize, max: usize) -> Result<Vec<u8>, Errno> {
+    let mut v = Vec::new();
+    let room = limit(addr, max)?;
+    v.try_reserve_exact(room).map_err(|_| Errno::ENOMEM)?;
+    // SAFETY: the vector has capacity for `room` bytes; `limit` kept the range inside the user part.
+    let n = unsafe { uaccess::copy_string_from_user(v.as_mut_ptr(), addr, room) }.ok_or(Errno::EFAULT)?;
+    if n >= room {
+        return Err(if room < max {
+            Errno::EFAULT
+        } else {
+            Errno::ENAMETOOLONG
+        });
+    }
+    // SAFETY: the first `n` bytes were written.
+    unsafe { v.set_len(n) };
+    Ok(v)
+}
+
 /// A path argument: see [`UserString::read`].
 #[inline]
 pub fn read_path(addr: usize) -> Result<UserString, Errno> {
     UserString::read(addr, PATH_MAX)
+}
+
+/// Hands a path argument to `walk`: for the calls that do nothing else as often, since what is handed is not moved about.
+#[inline]
+pub fn with_path<R>(addr: usize, walk: impl FnOnce(&[u8]) -> Result<R, Errno>) -> Result<R, Errno> {
+    let mut few = [MaybeUninit::uninit(); INLINE];
+    let long;
+    walk(match read_string(addr, PATH_MAX, &mut few)? {
+        // SAFETY: the first `n` bytes were written.
+        Ok(n) => unsafe { core::slice::from_raw_parts(few.as_ptr().cast(), n) },
+        Err(path) => {
+            long = path;
+            long.as_slice()
+        }
+    })
 }
 
 fn limit(addr: usize, max: usize) -> Result<usize, Errno> {

@@ -10,7 +10,7 @@ use crate::fs::path::Path;
 use crate::fs::perm;
 use crate::fs::readdir::DirSink;
 use crate::fs::walk::{AT_FDCWD, Walk, lookup, with_parent};
-use crate::mm::copy::{UserString, copy_out, read_path};
+use crate::mm::copy::{UserString, copy_out, read_path, zeroed};
 use crate::mm::user::write_bytes;
 use crate::task::current;
 use limen_linux_abi::{Errno, raw::general as abi};
@@ -201,7 +201,47 @@ impl<const NEW: bool> Entry<NEW> {
     const HEADER: usize = 2 * Self::WORD + if NEW { 3 } else { 2 };
     /// Bytes behind the name: its NUL, and an old entry's type.
     const END: usize = if NEW { 1 } else { 2 };
+
+    /// Writes an entry at the start of `to`; returns its length, `None` if it does not fit.
+    #[inline(always)]
+    fn put(to: &mut [u8], (name, ino, kind, next): (&[u8], u64, FileType, u64)) -> Option<usize> {
+        let word = Self::WORD;
+        let len = (Self::HEADER + name.len() + Self::END).next_multiple_of(word);
+        let record = to.get_mut(..len)?;
+        // What lies behind the name is not more than this.
+        *record.last_chunk_mut::<16>()? = [0; 16];
+        let (header, rest) = record.split_at_mut_checked(Self::HEADER)?;
+        header[..word].copy_from_slice(&ino.to_le_bytes()[..word]);
+        header[word..2 * word].copy_from_slice(&next.to_le_bytes()[..word]);
+        header[2 * word..2 * word + 2].copy_from_slice(&(len as u16).to_le_bytes());
+        rest.get_mut(..name.len())?.copy_from_slice(name);
+        if NEW {
+            header[2 * word + 2] = kind as u8;
+        } else {
+            *rest.last_mut()? = kind as u8;
+        }
+        Some(len)
+    }
+
+    /// How many bytes of `records` are whole entries, and the position behind the last of these.
+    fn whole(records: &[u8]) -> (usize, Option<u64>) {
+        let (mut whole, mut next) = (0, None);
+        while let Some(header) = records[whole..].get(Self::WORD..2 * Self::WORD + 2) {
+            let len = usize::from(u16::from_le_bytes([header[Self::WORD], header[Self::WORD + 1]]));
+            if whole + len > records.len() {
+                break;
+            }
+            let mut position = [0; 8];
+            position[..Self::WORD].copy_from_slice(&header[..Self::WORD]);
+            next = Some(u64::from_le_bytes(position));
+            whole += len;
+        }
+        (whole, next)
+    }
 }
+
+/// Bytes of entries that are put together at a time: several of the longest. The directory's lock keeps preemption off meanwhile.
+const BATCH: usize = 1024;
 
 fn list<const NEW: bool>(fd: i32, buf: usize, size: u32) -> SysResult {
     let file = file(fd)?;
@@ -215,43 +255,42 @@ fn list<const NEW: bool>(fd: i32, buf: usize, size: u32) -> SysResult {
     if is_dead(dentry) {
         return Err(Errno::ENOENT);
     }
+    let size = size as usize;
+    // Records are put together here, under the directory's lock, and copied together.
+    let mut records = zeroed(BATCH)?;
     let mut pos = file.pos.lock();
-    let mut used = 0usize;
-    let mut error = None;
-    // Names have at most 255 bytes.
-    let mut buffer = [0; 280];
-    let mut emit = |name: &[u8], ino: u64, kind: FileType, next: u64| {
-        let word = Entry::<NEW>::WORD;
-        let header = Entry::<NEW>::HEADER;
-        let len = (header + name.len() + Entry::<NEW>::END).next_multiple_of(word);
-        let Some(record) = buffer.get_mut(..len).filter(|_| used + len <= size as usize) else {
-            error = Some(Errno::EINVAL);
-            return false;
+    let mut used = 0;
+    loop {
+        let room = &mut records[..BATCH.min(size - used)];
+        let mut filled = 0;
+        let mut full = false;
+        let mut emit = |name: &[u8], ino: u64, kind: FileType, next: u64| {
+            match Entry::<NEW>::put(&mut room[filled..], (name, ino, kind, next)) {
+                Some(len) => filled += len,
+                None => full = true,
+            }
+            !full
         };
-        record[len - word..].fill(0);
-        record[..word].copy_from_slice(&ino.to_le_bytes()[..word]);
-        record[word..2 * word].copy_from_slice(&next.to_le_bytes()[..word]);
-        record[2 * word..2 * word + 2].copy_from_slice(&(len as u16).to_le_bytes());
-        record[header..header + name.len()].copy_from_slice(name);
-        let kind_at = if NEW { 18 } else { len - 1 };
-        record[kind_at] = kind as u8;
-        if copy_out(buf.wrapping_add(used), record) != len {
-            error = Some(Errno::EFAULT);
-            return false;
+        let mut sink = DirSink::new(*pos, &mut emit);
+        let result = file.ops().readdir(&file, &mut sink);
+        let next = sink.pos;
+        let copied = copy_out(buf.wrapping_add(used), &records[..filled]);
+        if copied < filled {
+            // What arrived whole counts.
+            let (whole, last) = Entry::<NEW>::whole(&records[..copied]);
+            *pos = last.unwrap_or(*pos);
+            used += whole;
+            return if used != 0 { Ok(used) } else { Err(Errno::EFAULT) };
         }
-        used += len;
-        true
-    };
-    let mut sink = DirSink::new(*pos, &mut emit);
-    let result = file.ops().readdir(&file, &mut sink);
-    *pos = sink.pos;
-    if used != 0 {
-        return Ok(used);
-    }
-    result?;
-    match error {
-        Some(e) => Err(e),
-        None => Ok(0),
+        *pos = next;
+        used += copied;
+        if copied == 0 || !full || result.is_err() {
+            return match result {
+                _ if used != 0 => Ok(used),
+                Ok(()) if full => Err(Errno::EINVAL),
+                other => other.map(|()| 0),
+            };
+        }
     }
 }
 

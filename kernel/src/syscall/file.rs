@@ -9,7 +9,7 @@ use crate::fs::open::{self, How, O_TMPFILE_BIT};
 use crate::fs::regular::MAX_SIZE;
 use crate::fs::walk::{AT_FDCWD, Walk};
 use crate::fs::{inotify, memfd, regular, splice};
-use crate::mm::copy::{self, read_iovecs, read_path};
+use crate::mm::copy::{self, read_iovecs, with_path};
 use crate::mm::user::{Plain, UserPtr};
 use crate::task::current;
 use alloc::sync::Arc;
@@ -149,14 +149,15 @@ fn do_open(dirfd: i32, path: usize, flags: u32, mode: u32) -> SysResult {
 }
 
 fn finish_open(dirfd: i32, path: usize, flags: u32, mode: u32, resolve: Walk) -> SysResult {
-    let path = read_path(path)?;
     let task = current();
     let mode = if flags & (abi::O_CREAT | O_TMPFILE_BIT) != 0 {
         mode & 0o7777 & !task.fs().umask()
     } else {
         0
     };
-    let file = open::open(dirfd, path.as_bytes(), &How { flags, mode, resolve })?;
+    let file = with_path(path, |path| {
+        open::open(dirfd, path, &How { flags, mode, resolve })
+    })?;
     Ok(task.files().install(file, flags & abi::O_CLOEXEC != 0)? as usize)
 }
 
@@ -248,8 +249,7 @@ fn generic_ioctl(fd: i32, file: &Arc<File>, cmd: u32, arg: usize) -> Option<SysR
 
 fn do_truncate(path: usize, size: i64) -> SysResult {
     let size = u64::try_from(size).map_err(|_| Errno::EINVAL)?;
-    let path = read_path(path)?;
-    let at = crate::fs::walk::lookup(AT_FDCWD, path.as_bytes(), Walk::FOLLOW)?;
+    let at = with_path(path, |path| crate::fs::walk::lookup(AT_FDCWD, path, Walk::FOLLOW))?;
     let inode = &at.dentry.inode;
     match inode.kind {
         FileType::Directory => return Err(Errno::EISDIR),

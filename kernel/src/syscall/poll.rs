@@ -4,30 +4,22 @@ use super::SysResult;
 use super::file::{file, files};
 use super::time::TimeWord;
 use crate::fs::epoll;
-use crate::fs::poll::{self, PollEntry, PollEvents};
+use crate::fs::poll::{self, PollEntry, PollEvents, Timeout};
 use crate::fs::{RLIMIT_NOFILE, fdtable};
-use crate::mm::copy::zeroed;
+use crate::mm::copy::{with_bytes, zeroed};
 use crate::mm::user::{UserPtr, read_bytes, write_bytes};
 use crate::signal::SigSet;
 use crate::signal::mask::with_mask;
+use crate::task::current;
 use alloc::vec::Vec;
 use limen_linux_abi::Errno;
 
 const NANO: i64 = 1_000_000_000;
 
-/// A relative time becomes a deadline on the monotonic clock; 0 stays 0 ("do not wait").
-fn deadline_in(ns: u64) -> Option<u64> {
-    if ns == 0 {
-        Some(0)
-    } else {
-        Some(crate::time::now_ns().saturating_add(ns))
-    }
-}
-
-/// A `timespec` (or, with `unit` 1000, a `timeval`) as a deadline; null: none.
-fn deadline<T: TimeWord>(at: UserPtr<[T; 2]>, unit: i64) -> Result<Option<u64>, Errno> {
+/// A `timespec` (or, with `unit` 1000, a `timeval`), from now on; null: for ever.
+fn until<T: TimeWord>(at: UserPtr<[T; 2]>, unit: i64) -> Result<Timeout, Errno> {
     let Some(p) = at.non_null() else {
-        return Ok(None);
+        return Ok(Timeout::Never);
     };
     let [sec, part] = p.read()?;
     let (sec, mut part) = (sec.get(), part.fraction());
@@ -38,19 +30,24 @@ fn deadline<T: TimeWord>(at: UserPtr<[T; 2]>, unit: i64) -> Result<Option<u64>, 
     if unit == 1 && part >= NANO {
         return Err(Errno::EINVAL);
     }
-    Ok(deadline_in(
-        (sec as u64)
-            .saturating_mul(NANO as u64)
-            .saturating_add(part as u64),
-    ))
+    let ns = (sec as u64)
+        .saturating_mul(NANO as u64)
+        .saturating_add(part as u64);
+    if ns == 0 {
+        return Ok(Timeout::Now);
+    }
+    Ok(Timeout::Until(Timeout::In(ns).deadline()))
 }
 
 /// Writes the time that is left back, as Linux's `ppoll`, `pselect6` and `select` do.
-fn write_left<T: TimeWord>(at: UserPtr<[T; 2]>, deadline: Option<u64>, unit: i64) {
+fn write_left<T: TimeWord>(at: UserPtr<[T; 2]>, timeout: Timeout, unit: i64) {
     if at.is_null() {
         return;
     }
-    let left = deadline.map_or(0, |d| d.saturating_sub(crate::time::now_ns())) as i64;
+    let left = match timeout {
+        Timeout::Until(at) => at.saturating_sub(crate::time::now_ns()) as i64,
+        _ => 0,
+    };
     let _ = at.write([T::put(left / NANO), T::put(left % NANO / unit)]);
 }
 
@@ -76,36 +73,89 @@ fn no_hand(result: Result<usize, Errno>) -> SysResult {
     })
 }
 
-fn do_poll(fds: usize, count: usize, deadline: Option<u64>) -> SysResult {
+/// A `struct pollfd`: descriptor, what is asked for, what was found.
+type PollFd = [u8; 8];
+
+fn asked(fd: &PollFd) -> (i32, PollEvents) {
+    let [a, b, c, d, e, f, ..] = *fd;
+    let events = u16::from_le_bytes([e, f]);
+    (
+        i32::from_le_bytes([a, b, c, d]),
+        PollEvents::from_bits_truncate(u32::from(events)),
+    )
+}
+
+fn found(fd: &mut PollFd, events: PollEvents) {
+    fd[6..].copy_from_slice(&(events.bits() as u16).to_le_bytes());
+}
+
+/// What is found behind a number without a file; negative ones are not meant.
+fn missing(number: i32) -> PollEvents {
+    if number < 0 {
+        PollEvents::empty()
+    } else {
+        PollEvents::NVAL
+    }
+}
+
+fn do_poll(at: usize, count: usize, timeout: Timeout) -> SysResult {
     if count as u64 > crate::task::rlimit(RLIMIT_NOFILE) || count > fdtable::NR_OPEN {
         return Err(Errno::EINVAL);
     }
-    let mut raw = zeroed(count * 8)?;
-    read_bytes(&mut raw, fds)?;
-    let table = files();
-    let mut entries = Vec::new();
-    entries.try_reserve_exact(count).map_err(|_| Errno::ENOMEM)?;
-    for r in raw.chunks_exact(8) {
-        let fd = i32::from_le_bytes([r[0], r[1], r[2], r[3]]);
-        let events = u32::from(u16::from_le_bytes([r[4], r[5]]));
-        let mut entry = PollEntry {
-            file: None,
-            events: PollEvents::from_bits_truncate(events),
-            revents: PollEvents::empty(),
-        };
-        if fd >= 0 {
-            match table.get(fd) {
-                Ok(file) => entry.file = Some(file),
-                Err(_) => entry.revents = PollEvents::NVAL,
-            }
+    with_bytes(at, count * size_of::<PollFd>(), |bytes| {
+        let (list, _) = bytes.as_chunks_mut();
+        let task = current();
+        let mut ready = 0;
+        for fd in list.iter_mut() {
+            let (number, events) = asked(fd);
+            let events = match task.file(number) {
+                Ok(file) => poll::ask(&file, events),
+                Err(_) => missing(number),
+            };
+            found(fd, events);
+            ready += usize::from(!events.is_empty());
         }
-        entries.push(entry);
+        let result = if ready != 0 || timeout == Timeout::Now {
+            Ok(ready)
+        } else {
+            sleep_on(list, timeout)
+        };
+        let to = UserPtr::<[u16; 4]>::new(at);
+        for (i, fd) in list.iter().enumerate() {
+            to.add(i)
+                .cast::<u16>()
+                .add(3)
+                .write(u16::from_le_bytes([fd[6], fd[7]]))?;
+        }
+        result
+    })
+}
+
+/// None of `list` was ready.
+#[inline(never)]
+fn sleep_on(list: &mut [PollFd], timeout: Timeout) -> SysResult {
+    let task = current();
+    let mut entries = Vec::new();
+    entries.try_reserve_exact(list.len()).map_err(|_| Errno::ENOMEM)?;
+    entries.extend(list.iter().map(|fd| {
+        let (number, events) = asked(fd);
+        let file = task.file(number).ok();
+        let revents = if file.is_some() {
+            PollEvents::empty()
+        } else {
+            missing(number)
+        };
+        PollEntry {
+            file,
+            events,
+            revents,
+        }
+    }));
+    let result = poll::sleep(&mut entries, timeout);
+    for (fd, entry) in list.iter_mut().zip(&entries) {
+        found(fd, entry.revents);
     }
-    let ready = poll::wait(&mut entries, deadline)?;
-    for (i, e) in entries.iter().enumerate() {
-        UserPtr::<u16>::new(fds + i * 8 + 6).write(e.revents.bits() as u16)?;
-    }
-    Ok(ready)
+    result
 }
 
 /// `select`'s three sets: which events each stands for, and which answers count.
@@ -126,7 +176,7 @@ const SETS: [(PollEvents, PollEvents); 3] = [
     (PollEvents::PRI, PollEvents::PRI),
 ];
 
-fn do_select(count: i32, sets: [usize; 3], deadline: Option<u64>) -> SysResult {
+fn do_select(count: i32, sets: [usize; 3], timeout: Timeout) -> SysResult {
     let count = usize::try_from(count).map_err(|_| Errno::EINVAL)?;
     let table = files();
     let count = count.min(table.size());
@@ -161,7 +211,7 @@ fn do_select(count: i32, sets: [usize; 3], deadline: Option<u64>) -> SysResult {
             numbers.push(fd);
         }
     }
-    poll::wait(&mut entries, deadline)?;
+    poll::wait(&mut entries, timeout)?;
     let mut found = [zeroed(bytes)?, zeroed(bytes)?, zeroed(bytes)?];
     let mut ready = 0;
     for (e, fd) in entries.iter().zip(&numbers) {
@@ -180,21 +230,21 @@ fn do_select(count: i32, sets: [usize; 3], deadline: Option<u64>) -> SysResult {
     Ok(ready)
 }
 
-fn do_epoll_wait(fd: i32, to: usize, max: i32, deadline: Option<u64>) -> SysResult {
+fn do_epoll_wait(fd: i32, to: usize, max: i32, timeout: Timeout) -> SysResult {
     let max = usize::try_from(max)
         .ok()
         .filter(|m| *m > 0 && *m <= i32::MAX as usize / 16)
         .ok_or(Errno::EINVAL)?;
     let file = file(fd)?;
-    epoll::wait(&file, to, max, deadline).map_err(|e| if e == Errno::ERESTARTSYS { Errno::EINTR } else { e })
+    epoll::wait(&file, to, max, timeout).map_err(|e| if e == Errno::ERESTARTSYS { Errno::EINTR } else { e })
 }
 
-/// Milliseconds as a deadline; negative: none.
-fn millis(ms: i32) -> Option<u64> {
-    if ms < 0 {
-        None
-    } else {
-        deadline_in(ms as u64 * 1_000_000)
+/// Milliseconds; negative: for ever.
+fn millis(ms: i32) -> Timeout {
+    match ms {
+        ..0 => Timeout::Never,
+        0 => Timeout::Now,
+        _ => Timeout::In(ms as u64 * 1_000_000),
     }
 }
 
@@ -203,20 +253,20 @@ crate::syscalls! {
         no_hand(do_poll(fds, count as usize, millis(ms)))
     }
     fn ppoll/ppoll_time64(fds: usize, count: u32, time: UserPtr<[Time; 2]>, mask: usize, size: usize) {
-        let at = deadline(time, 1)?;
+        let timeout = until(time, 1)?;
         let mask = read_mask(mask, size)?;
-        let result = with_mask(mask, || no_hand(do_poll(fds, count as usize, at)));
-        write_left(time, at, 1);
+        let result = with_mask(mask, || no_hand(do_poll(fds, count as usize, timeout)));
+        write_left(time, timeout, 1);
         result
     }
     fn select(count: i32, read: usize, write: usize, except: usize, time: UserPtr<[isize; 2]>) {
-        let at = deadline(time, 1000)?;
-        let result = no_hand(do_select(count, [read, write, except], at));
-        write_left(time, at, 1000);
+        let timeout = until(time, 1000)?;
+        let result = no_hand(do_select(count, [read, write, except], timeout));
+        write_left(time, timeout, 1000);
         result
     }
     fn pselect6/pselect6_time64(count: i32, read: usize, write: usize, except: usize, time: UserPtr<[Time; 2]>, mask: usize) {
-        let at = deadline(time, 1)?;
+        let timeout = until(time, 1)?;
         let mask = match UserPtr::<[usize; 2]>::new(mask).non_null() {
             Some(p) => {
                 let [addr, size] = p.read()?;
@@ -224,8 +274,8 @@ crate::syscalls! {
             }
             None => None,
         };
-        let result = with_mask(mask, || no_hand(do_select(count, [read, write, except], at)));
-        write_left(time, at, 1);
+        let result = with_mask(mask, || no_hand(do_select(count, [read, write, except], timeout)));
+        write_left(time, timeout, 1);
         result
     }
     fn epoll_create(size: i32) {
@@ -253,8 +303,8 @@ crate::syscalls! {
         with_mask(mask, || do_epoll_wait(epfd, to, max, millis(ms)))
     }
     fn epoll_pwait2(epfd: i32, to: usize, max: i32, time: UserPtr<[i64; 2]>, mask: usize, size: usize) {
-        let at = deadline(time, 1)?;
+        let timeout = until(time, 1)?;
         let mask = read_mask(mask, size)?;
-        with_mask(mask, || do_epoll_wait(epfd, to, max, at))
+        with_mask(mask, || do_epoll_wait(epfd, to, max, timeout))
     }
 }

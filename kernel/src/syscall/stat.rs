@@ -7,7 +7,7 @@ use crate::fs::path::Path;
 use crate::fs::walk::{AT_FDCWD, Walk, lookup};
 use crate::fs::{mount, xattr};
 use crate::mm::PAGE_SIZE;
-use crate::mm::copy::{UserString, read_path};
+use crate::mm::copy::{UserString, with_path};
 use crate::mm::user::{Abi, UserPtr, write_bytes};
 use crate::task::current;
 use core::sync::atomic::Ordering;
@@ -40,8 +40,7 @@ fn resolve(dirfd: i32, path: usize, flags: u32) -> Result<Path, Errno> {
         }
         walk |= Walk::EMPTY;
     }
-    let path = read_path(path)?;
-    lookup(dirfd, path.as_bytes(), walk)
+    with_path(path, |path| lookup(dirfd, path, walk))
 }
 
 fn of_fd(fd: i32) -> Result<Path, Errno> {
@@ -258,8 +257,7 @@ fn from_micros(addr: usize) -> Result<Option<[[isize; 2]; 2]>, Errno> {
 }
 
 fn by_path(path: usize, walk: Walk) -> Result<Path, Errno> {
-    let path = read_path(path)?;
-    lookup(AT_FDCWD, path.as_bytes(), walk)
+    with_path(path, |path| lookup(AT_FDCWD, path, walk))
 }
 
 fn xattr_name(addr: usize) -> Result<UserString, Errno> {
