@@ -145,7 +145,6 @@ const PENDING: &[(&str, &str)] = &[
     ("rseq-counts-x86_64", COUNTS),
     ("rseq-counts-arm", COUNTS),
     ("rseq-counts-powerpc64", COUNTS),
-    ("stress-ng-lockdep-x86_64", LOCKDEP),
     ("stress-ng-lockdep-arm64", LOCKDEP),
 ];
 const MATRIX: &str = "the basic tests pass; the runs of param_test have not been seen to their end";
