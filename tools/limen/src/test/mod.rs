@@ -139,7 +139,6 @@ const PENDING: &[(&str, &str)] = &[
     ),
     ("selftests-rseq-arm", MATRIX),
     ("selftests-rseq-powerpc64", MATRIX),
-    ("selftests-newer-rseq-arm64", MATRIX),
     ("selftests-newer-rseq-arm", MATRIX),
     ("selftests-newer-rseq-powerpc64", MATRIX),
     ("rseq-counts-x86_64", COUNTS),
