@@ -47,6 +47,7 @@ impl TaskState {
 
 /// The saved processor state of a task that is not running. Only the CPU that switches the task touches it, and the task itself while
 /// it runs.
+#[repr(transparent)]
 pub struct ContextCell(UnsafeCell<Context>);
 
 // SAFETY: see the type: the scheduler hands a context from CPU to CPU with the task, under the run-queue lock and `on_cpu`.

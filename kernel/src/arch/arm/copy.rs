@@ -3,11 +3,19 @@
 //!
 //! User space is opened and closed by `TTBCR` or `DACR` (see `mmu`). An instruction that may fault is listed with the place to go on at in the section `__ex_table`.
 
-use super::mmu;
+use super::{mmu, mmu::window_register, switch};
 use core::arch::global_asm;
 
+/// Bytes from which on a copy is worth saving registers for, and how many each round moves.
+const BIG: usize = 512;
+const BIG_STEP: usize = 256;
+
 global_asm!(
+    ".macro user_window reg",
+    concat!("mcr p15, 0, \\reg, ", window_register!()),
+    ".endm",
     r#"
+    .fpu    neon
     // The instruction that follows can be left out (`cpu::options`).
     .macro pan_site
     .pushsection __pan_sites, "a"
@@ -19,21 +27,13 @@ global_asm!(
     .macro user_open
     ldr     r12, ={open}
     pan_site
-    .if     {short}
-    mcr     p15, 0, r12, c3, c0, 0
-    .else
-    mcr     p15, 0, r12, c2, c0, 2
-    .endif
+    user_window r12
     isb
     .endm
     .macro user_close
     ldr     r12, ={closed}
     pan_site
-    .if     {short}
-    mcr     p15, 0, r12, c3, c0, 0
-    .else
-    mcr     p15, 0, r12, c2, c0, 2
-    .endif
+    user_window r12
     isb
     .endm
     // The next instruction may fault and then continues at \to.
@@ -49,9 +49,18 @@ global_asm!(
     .endm
     .macro nothing
     .endm
+    // Goes on at \no unless the running thread's floating-point registers may be borrowed (`switch`).
+    .macro borrow_fp scratch, no
+    mrc     p15, 0, \scratch, c13, c0, 4
+    ldrb    \scratch, [\scratch, #{user}]
+    cmp     \scratch, #0
+    beq     \no
+    vpush   {{d0-d15}}
+    .endm
 
     // r0: to, r1: from, r2: length; returns what is left. \load and \store say which side may fault. Words need not be aligned, only
-    // pairs and more; a multiple store that fails is repeated byte by byte up to the very byte.
+    // pairs and more; a multiple store that fails is repeated byte by byte up to the very byte. {big} bytes and more go through borrowed
+    // floating-point registers; wherever that ends, they are given back.
     .macro copy name, load, store, before, after
     .text
     .balign 16
@@ -66,6 +75,8 @@ global_asm!(
     orr     r4, r0, r1
     tst     r4, #3
     bne     2f
+    cmp     r2, #{big} - 32
+    bhs     10f
 1:  \load\()_fault 8f
     ldmia   r1, {{r4-r10, lr}}
     \store\()_fault 8f
@@ -103,6 +114,23 @@ global_asm!(
 9:  \after
     sub     r0, r3, r0
     pop     {{r4-r10, pc}}
+10: borrow_fp r4, 1b
+    sub     r2, r2, #{big_step} - 32
+11: .rept   {big_step} / 128
+    \load\()_fault 13f
+    vldmia  r1!, {{d0-d15}}
+    \store\()_fault 12f
+    vstmia  r0!, {{d0-d15}}
+    .endr
+    subs    r2, r2, #{big_step}
+    bhs     11b
+    vpop    {{d0-d15}}
+    adds    r2, r2, #{big_step} - 32
+    bhs     1b
+    b       2b
+12: sub     r1, r1, #128
+13: vpop    {{d0-d15}}
+    b       8b
     .ltorg
     .size   \name, . - \name
     .endm
@@ -169,7 +197,9 @@ memset:
     blo     2f
     tst     r0, #3
     bne     2f
-    push    {{r4-r6, lr}}
+    cmp     r2, #{big} - 32
+    bhs     6f
+7:  push    {{r4-r6, lr}}
     mov     r3, r1
     mov     r4, r1
     mov     lr, r1
@@ -188,29 +218,56 @@ memset:
     subsne  r2, r2, #1
     bne     5b
     bx      lr
+6:  borrow_fp r3, 7b
+    vdup.32 q0, r1
+    .irp    n, 1, 2, 3, 4, 5, 6, 7
+    vmov    q\n, q0
+    .endr
+    sub     r2, r2, #{big_step} - 32
+8:  .rept   {big_step} / 128
+    vstmia  r12!, {{d0-d15}}
+    .endr
+    subs    r2, r2, #{big_step}
+    bhs     8b
+    vpop    {{d0-d15}}
+    adds    r2, r2, #{big_step} - 32
+    bhs     7b
+    b       2b
     .size   memset, . - memset
 
     // r0: to, r1: length; returns what is left.
     .globl  clear_user_asm
     .type   clear_user_asm, %function
 clear_user_asm:
+    push    {{r4, lr}}
     add     r3, r0, r1
     mov     r2, #0
+    mov     r4, #0
+    mov     lr, #0
     user_open
-    subs    r1, r1, #4
+    mov     r12, #0
+    subs    r1, r1, #16
     blo     2f
-1:  user_fault 2f
+    tst     r0, #3
+    bne     2f
+1:  user_fault 4f
+    stmia   r0!, {{r2, r4, r12, lr}}
+    subs    r1, r1, #16
+    bhs     1b
+2:  adds    r1, r1, #12
+    bmi     4f
+3:  user_fault 4f
     str     r2, [r0], #4
     subs    r1, r1, #4
-    bhs     1b
-2:  cmp     r0, r3
-    bhs     3f
-    user_fault 3f
+    bhs     3b
+4:  cmp     r0, r3
+    bhs     5f
+    user_fault 5f
     strb    r2, [r0], #1
-    b       2b
-3:  user_close
+    b       4b
+5:  user_close
     sub     r0, r3, r0
-    bx      lr
+    pop     {{r4, pc}}
     .size   clear_user_asm, . - clear_user_asm
 
     // r0: to, r1: from, r2: most bytes; returns the length, most if no NUL, or -1.
@@ -295,6 +352,48 @@ cmpxchg_u32_asm:
     .ltorg
     .size   cmpxchg_u32_asm, . - cmpxchg_u32_asm
 
+    // r0: to; writes what signal frames have behind the mark of their floating-point record, and the end mark. Returns 0, or not after a fault.
+    .globl  save_fp_user_asm
+    .type   save_fp_user_asm, %function
+save_fp_user_asm:
+    vmrs    r1, fpscr
+    mov     r2, #0
+    mov     r3, #1 << 30            // FPEXC.EN
+    user_open
+    user_fault 1f
+    vstmia  r0!, {{d0-d15}}
+    user_fault 1f
+    vstmia  r0!, {{d16-d31}}
+    user_fault 1f
+    stmia   r0!, {{r1-r3}}
+    mov     r1, #0
+    mov     r3, #0
+    user_fault 1f
+    stmia   r0!, {{r1-r3}}
+    user_fault 1f
+    str     r1, [r0]
+    mov     r0, #0
+1:  user_close
+    bx      lr
+    .size   save_fp_user_asm, . - save_fp_user_asm
+
+    // r0: from; takes the registers back. Returns 0, or not after a fault.
+    .globl  load_fp_user_asm
+    .type   load_fp_user_asm, %function
+load_fp_user_asm:
+    user_open
+    user_fault 1f
+    vldmia  r0!, {{d0-d15}}
+    user_fault 1f
+    vldmia  r0!, {{d16-d31}}
+    user_fault 1f
+    ldr     r1, [r0]
+    vmsr    fpscr, r1
+    mov     r0, #0
+1:  user_close
+    bx      lr
+    .size   load_fp_user_asm, . - load_fp_user_asm
+
     // r0: struct rseq, r1: identifiers as they shall be, r2: room for identifiers and rseq_cs found; returns 0, or 1 after a fault.
     .globl  exchange_rseq_asm
     .type   exchange_rseq_asm, %function
@@ -368,7 +467,9 @@ rseq_says_asm:
     .ltorg
     .size   rseq_says_asm, . - rseq_says_asm
     "#,
-    short = const mmu::SHORT as u32,
+    user = const switch::USER_THREAD,
+    big = const BIG,
+    big_step = const BIG_STEP,
     open = const mmu::OPEN,
     closed = const mmu::CLOSED,
 );

@@ -21,10 +21,8 @@ global_asm!(
     .macro save_user handler
     srsdb   sp!, #19
     cps     #19
-    sub     sp, sp, #8
-    stmia   sp, {{sp, lr}}^
-    push    {{r0-r12}}
-    sub     sp, sp, #{regs}
+    stmdb   sp, {{r0-r12, sp, lr}}^
+    sub     sp, sp, #{pc}
     mov     r11, #0
     mov     r0, sp
     bl      \handler
@@ -105,9 +103,8 @@ vector_svc:
 
     .type   return_to_user, %function
 return_to_user:
-    add     sp, sp, #{regs}
-    ldmia   sp, {{r0-r12, sp, lr}}^
-    add     sp, sp, #60
+    add     sp, sp, #{pc}
+    ldmdb   sp, {{r0-r12, sp, lr}}^
     rfeia   sp!
     .size   return_to_user, . - return_to_user
 
@@ -204,7 +201,7 @@ set_mode_stacks:
 );
 
 const _: () = assert!(
-    offset_of!(Frame, sp) == offset_of!(Frame, regs) + 52 && offset_of!(Frame, cpsr) == FRAME_SIZE - 4
+    offset_of!(Frame, pc) == offset_of!(Frame, regs) + 60 && offset_of!(Frame, cpsr) == FRAME_SIZE - 4
 );
 
 #[repr(C, align(16))]

@@ -11,6 +11,14 @@ use core::sync::atomic::AtomicU64;
 pub use super::asid::MmContext;
 pub use super::descriptor::{Entry, MemoryKind};
 
+/// The register that opens and closes user space, in instructions: `TTBCR`.
+macro_rules! window_register {
+    () => {
+        "c2, c0, 2"
+    };
+}
+pub(super) use window_register;
+
 /// Not the other format.
 pub(super) const SHORT: bool = false;
 /// An entry in memory.
@@ -54,45 +62,6 @@ pub fn store_slot(slot: &AtomicU64, value: u64) {
     }
 }
 
-/// Fills a fresh, zeroed user root table with what every address space shares with the kernel: nothing, the kernel has its own part.
-pub fn init_user_root(root: PhysAddr) {
-    let _ = root;
-}
-
-/// Writes `TTBCR`, where that can be left out (`cpu::options`).
-macro_rules! write_ttbcr {
-    ($value:expr) => {
-        asm!(
-            ".pushsection __pan_sites, \"a\"",
-            ".balign 4",
-            ".long 9995f - .",
-            ".popsection",
-            "9995: mcr p15, 0, {}, c2, c0, 2",
-            in(reg) $value, options(nostack, preserves_flags)
-        )
-    };
-}
-
-/// Closes user space to the kernel. Takes effect at the next barrier at the latest.
-#[inline(always)]
-pub fn close_user() {
-    // SAFETY: the kernel has no business there outside the copy loops.
-    unsafe { write_ttbcr!(CLOSED) }
-}
-
-/// Opens user space; takes effect with the return to it.
-#[inline(always)]
-pub fn open_user() {
-    // SAFETY: the caller is about to return to user mode, or to a copy loop that was interrupted.
-    unsafe { write_ttbcr!(OPEN) }
-}
-
-/// Whether it is open: an interrupt arrived inside a copy loop.
-#[inline(always)]
-pub fn user_is_open() -> bool {
-    sysreg::read!("p15, 0, {}, c2, c0, 2") == OPEN
-}
-
 /// Makes `root` the current user address space of this CPU. Interrupts are off.
 #[inline]
 pub fn switch_to(root: PhysAddr, context: &MmContext) {
@@ -104,7 +73,7 @@ pub fn switch_to(root: PhysAddr, context: &MmContext) {
 
 /// Leaves user address spaces: only kernel mappings are valid on this CPU afterwards (idle, kernel threads that outlive their last user). Interrupts are off.
 pub fn switch_to_kernel() {
-    close_user();
+    super::mmu::close_user();
     // SAFETY: the table is empty for good, and identifier 0 is nobody else's.
     unsafe { sysreg::write64!("p15, 0, {}, {}, c2", kmap_format::empty_root().as_u64()) }
     sysreg::isb();

@@ -8,6 +8,7 @@ use crate::mm::PhysAddr;
 use core::arch::asm;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
+pub(super) use super::format::window_register;
 pub use super::format::*;
 pub use super::window::{HIGH_MEMORY, View, linear_end};
 
@@ -29,6 +30,51 @@ pub(super) const WINDOW: (usize, usize) = (0xff00_0000, 0xff80_0000);
 pub const IMAGE_BASE: usize = 0xc001_0000;
 /// Physical address of what is at [`LINEAR_BASE`].
 static PHYS_BASE: AtomicUsize = AtomicUsize::new(0);
+
+/// Writes the register that opens and closes user space, where that can be left out (`cpu::options`).
+macro_rules! write_window {
+    ($value:expr) => {
+        asm!(
+            ".pushsection __pan_sites, \"a\"",
+            ".balign 4",
+            ".long 9995f - .",
+            ".popsection",
+            concat!("9995: mcr p15, 0, {}, ", window_register!()),
+            in(reg) $value, options(nostack, preserves_flags)
+        )
+    };
+}
+
+/// Closes user space to the kernel. Takes effect at the next barrier at the latest.
+#[inline(always)]
+pub fn close_user() {
+    // SAFETY: the kernel has no business there outside the copy loops.
+    unsafe { write_window!(CLOSED) }
+}
+
+/// Opens user space; takes effect with the return to it.
+#[inline(always)]
+pub fn open_user() {
+    // SAFETY: the caller is about to return to user mode, or to a copy loop that was interrupted.
+    unsafe { write_window!(OPEN) }
+}
+
+/// Whether it is open: an interrupt arrived inside a copy loop.
+#[inline(always)]
+pub fn user_is_open() -> bool {
+    let value: u32;
+    // SAFETY: only reads the register.
+    unsafe {
+        asm!(concat!("mrc p15, 0, {}, ", window_register!()), out(reg) value, options(nomem, nostack, preserves_flags));
+    }
+    value == OPEN
+}
+
+/// Fills a fresh, zeroed user root table with what every address space shares with the kernel: nothing, the kernel has its own part, or the
+/// processor's root has it.
+pub fn init_user_root(root: PhysAddr) {
+    let _ = root;
+}
 
 /// RAM mapped at [`LINEAR_BASE`] starts at `base`, a multiple of 2 MiB. First of all.
 pub(super) fn set_phys_base(base: usize) {
@@ -176,40 +222,14 @@ fn clean_to_unification(start: usize, end: usize) {
 #[inline(always)]
 pub fn clear_page(phys: PhysAddr) {
     let view = View::new(phys);
-    let start = view.as_ptr();
     // SAFETY: the caller owns the page; the view makes it writable.
-    unsafe {
-        asm!(
-            "mov r0, #0", "mov r1, #0", "mov r2, #0", "mov r3, #0", "mov r4, #0", "mov r5, #0", "mov r8, #0", "mov lr, #0",
-            "2:",
-            ".rept 4",
-            "stmia {at}!, {{r0-r5, r8, lr}}",
-            ".endr",
-            "cmp {at}, {end}",
-            "blo 2b",
-            at = inout(reg) start => _, end = in(reg) start.wrapping_add(1 << PAGE_SHIFT),
-            out("r0") _, out("r1") _, out("r2") _, out("r3") _, out("r4") _, out("r5") _, out("r8") _, out("lr") _, options(nostack)
-        );
-    }
+    unsafe { view.as_ptr().write_bytes(0, 1 << PAGE_SHIFT) }
 }
 
 /// Copies the page at `from` to the page at `to`.
 #[inline(always)]
 pub fn copy_page(to: PhysAddr, from: PhysAddr) {
-    let (to_view, from_view) = (View::new(to), View::new(from));
-    let (to, from) = (to_view.as_ptr(), from_view.as_ptr());
+    let (to, from) = (View::new(to), View::new(from));
     // SAFETY: the caller owns both pages, which differ.
-    unsafe {
-        asm!(
-            "2:",
-            ".rept 2",
-            "ldmia {from}!, {{r0-r5, r8, lr}}",
-            "stmia {to}!, {{r0-r5, r8, lr}}",
-            ".endr",
-            "cmp {from}, {end}",
-            "blo 2b",
-            from = inout(reg) from => _, to = inout(reg) to => _, end = in(reg) from.wrapping_add(1 << PAGE_SHIFT),
-            out("r0") _, out("r1") _, out("r2") _, out("r3") _, out("r4") _, out("r5") _, out("r8") _, out("lr") _, options(nostack)
-        );
-    }
+    unsafe { to.as_ptr().copy_from_nonoverlapping(from.as_ptr(), 1 << PAGE_SHIFT) }
 }

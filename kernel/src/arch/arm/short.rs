@@ -10,10 +10,17 @@ use super::{asid, sysreg};
 use crate::mm::frame::{self, For};
 use crate::mm::{PhysAddr, Prot};
 use crate::sync::IrqSpinLock;
-use core::arch::asm;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 pub use super::asid::MmContext;
+
+/// The register that opens and closes user space, in instructions: `DACR`.
+macro_rules! window_register {
+    () => {
+        "c3, c0, 0"
+    };
+}
+pub(super) use window_register;
 
 /// Not the other format.
 pub(super) const SHORT: bool = true;
@@ -164,45 +171,6 @@ pub fn store_slot(slot: &Slot, value: u32) {
     note_kernel_entry(slot, Entry(value));
 }
 
-/// Fills a fresh, zeroed user root table with what every address space shares with the kernel: nothing, the processor's root has that.
-pub fn init_user_root(root: PhysAddr) {
-    let _ = root;
-}
-
-/// Writes `DACR`, where that can be left out (`cpu::options`).
-macro_rules! write_dacr {
-    ($value:expr) => {
-        asm!(
-            ".pushsection __pan_sites, \"a\"",
-            ".balign 4",
-            ".long 9995f - .",
-            ".popsection",
-            "9995: mcr p15, 0, {}, c3, c0, 0",
-            in(reg) $value, options(nostack, preserves_flags)
-        )
-    };
-}
-
-/// Closes user space to the kernel. Takes effect at the next barrier at the latest.
-#[inline(always)]
-pub fn close_user() {
-    // SAFETY: the kernel has no business there outside the copy loops.
-    unsafe { write_dacr!(CLOSED) }
-}
-
-/// Opens user space; takes effect with the return to it.
-#[inline(always)]
-pub fn open_user() {
-    // SAFETY: the caller is about to return to user mode, or to a copy loop that was interrupted.
-    unsafe { write_dacr!(OPEN) }
-}
-
-/// Whether it is open: an interrupt arrived inside a copy loop.
-#[inline(always)]
-pub fn user_is_open() -> bool {
-    sysreg::read!("p15, 0, {}, c3, c0, 0") == OPEN
-}
-
 /// `TTBR0`: walks write-back, inner shareable.
 pub(super) const WALKS: u32 = 1 << 6 | 1 << 5 | 1 << 3 | 1 << 1;
 
@@ -233,7 +201,7 @@ pub fn switch_to(root: PhysAddr, context: &MmContext) {
 
 /// Leaves user address spaces: only kernel mappings are valid on this CPU afterwards (idle, kernel threads that outlive their last user). Interrupts are off.
 pub fn switch_to_kernel() {
-    close_user();
+    super::mmu::close_user();
     load(kernel_table(), 0);
 }
 

@@ -2,14 +2,16 @@
 //! context a record with the floating-point registers.
 
 use super::frame::{Frame, PSR_A, PSR_E, PSR_F, PSR_FLAGS, PSR_I, PSR_IT, PSR_MODE_MASK, PSR_T, PSR_USER};
-use super::switch::{self, Fault, FpState};
+use super::switch::Fault;
+use super::uaccess;
 use crate::mm::user::{Plain, UserPtr, check};
 use crate::signal::{Delivery, Restored};
 use core::mem::offset_of;
 use limen_linux_abi::Errno;
 
-const VFP_MAGIC: u32 = 0x5646_5001;
-const VFP_SIZE: u32 = 288;
+/// The mark of the floating-point record: magic number and size.
+const VFP_MARK: u64 = 0x5646_5001 | VFP_SIZE << 32;
+const VFP_SIZE: u64 = 288;
 /// `uc_flags` of a frame without `siginfo_t`.
 const OLD_FRAME: usize = 0x5ac3_c35a;
 /// `sigreturn`: the return from such a frame.
@@ -20,7 +22,7 @@ pub const MIN_STACK_SIZE: usize = 2048;
 
 /// `AT_MINSIGSTKSZ`: what a signal frame takes at most, with alignment.
 pub fn min_frame_size() -> usize {
-    INFO + size_of::<Context>() + TRAILER + 8
+    INFO + CONTEXT + TRAILER + 8
 }
 
 /// `siginfo_t`'s size, where the context begins in a frame that has one.
@@ -28,9 +30,9 @@ const INFO: usize = 128;
 /// The two instructions of the return, for handlers without a restorer, with room for four.
 const TRAILER: usize = 16;
 
-/// `ucontext_t`.
+/// `ucontext_t` without its room for more signals and the floating-point record behind that.
 #[derive(Clone, Copy)]
-#[repr(C, align(8))]
+#[repr(C)]
 struct Context {
     flags: usize,
     link: usize,
@@ -48,33 +50,24 @@ struct Context {
     fault_address: usize,
     /// The mask's two words.
     mask: [u32; 2],
-    unused: [u32; 30],
-    vfp_magic: u32,
-    vfp_size: u32,
-    d: [u64; 32],
-    fpscr: u32,
-    fp_pad: u32,
-    fpexc: u32,
-    fpinst: u32,
-    fpinst2: u32,
-    fp_pad2: u32,
-    /// The end mark, and the rest of the room for records.
-    end: [u32; (512 - VFP_SIZE as usize) / 4],
 }
-// SAFETY: integers only; the padding the ABI has is in named fields, and the size is a multiple of the alignment.
+// SAFETY: integers only, and no padding.
 unsafe impl Plain for Context {}
 
-const _: () = assert!(offset_of!(Context, regs) == 32 && offset_of!(Context, mask) == 104);
-const _: () = assert!(offset_of!(Context, vfp_magic) == 232 && size_of::<Context>() == 744);
-const _: () = assert!(offset_of!(Context, end) == 232 + VFP_SIZE as usize);
+const _: () = assert!(offset_of!(Context, regs) == 32 && size_of::<Context>() == 112);
+
+/// The size of a whole `ucontext_t`; where in it the floating-point record begins with its mark, and goes on.
+const CONTEXT: usize = 744;
+const VFP: usize = 232;
+const VFP_RECORD: usize = VFP + 8;
+const _: () = assert!(8 + uaccess::FP_RECORD - 4 == VFP_SIZE as usize);
 
 /// Builds the signal frame on the user stack and makes `frame` enter the handler. `EFAULT` if the stack is not there.
 pub fn setup(frame: &mut Frame, delivery: &Delivery<'_>) -> Result<(), Errno> {
     let info = if delivery.siginfo { INFO } else { 0 };
-    let total = info + size_of::<Context>() + TRAILER;
+    let total = info + CONTEXT + TRAILER;
     let base = delivery.stack_top.wrapping_sub(total) & !7;
     check(base, total)?;
-    let fp = switch::read_fp();
     let fault = Fault::of_current();
     let context = Context {
         flags: if delivery.siginfo { 0 } else { OLD_FRAME },
@@ -92,19 +85,13 @@ pub fn setup(frame: &mut Frame, delivery: &Delivery<'_>) -> Result<(), Errno> {
         cpsr: frame.cpsr,
         fault_address: fault.address,
         mask: [delivery.mask as u32, (delivery.mask >> 32) as u32],
-        unused: [0; 30],
-        vfp_magic: VFP_MAGIC,
-        vfp_size: VFP_SIZE,
-        d: fp.d,
-        fpscr: fp.fpscr,
-        fp_pad: 0,
-        fpexc: 1 << 30,
-        fpinst: 0,
-        fpinst2: 0,
-        fp_pad2: 0,
-        end: [0; (512 - VFP_SIZE as usize) / 4],
     };
     UserPtr::new(base + info).write(context)?;
+    UserPtr::new(base + info + VFP).write(VFP_MARK)?;
+    // SAFETY: the frame was checked.
+    if !unsafe { uaccess::save_fp(base + info + VFP_RECORD) } {
+        return Err(Errno::EFAULT);
+    }
     if delivery.siginfo {
         delivery.info.write_to(base)?;
     }
@@ -148,21 +135,21 @@ pub fn restore(frame: &mut Frame) -> Result<Restored, Errno> {
     if !base.is_multiple_of(8) {
         return Err(Errno::EFAULT);
     }
-    check(base, info + size_of::<Context>())?;
+    check(base, info + CONTEXT)?;
     let context = UserPtr::<Context>::new(base + info).read()?;
     frame.regs = context.regs;
     frame.sp = context.sp;
     frame.lr = context.lr;
     frame.pc = context.pc;
     frame.cpsr = context.cpsr;
-    if !sanitize_psr(&mut frame.cpsr) || context.vfp_magic != VFP_MAGIC || context.vfp_size != VFP_SIZE {
+    let mark: u64 = UserPtr::new(base + info + VFP).read()?;
+    // SAFETY: the frame was checked.
+    if !sanitize_psr(&mut frame.cpsr)
+        || mark != VFP_MARK
+        || !unsafe { uaccess::load_fp(base + info + VFP_RECORD) }
+    {
         return Err(Errno::EFAULT);
     }
-    switch::write_fp(&FpState {
-        d: context.d,
-        fpscr: context.fpscr,
-        pad: 0,
-    });
     Ok(Restored {
         mask: u64::from(context.mask[0]) | u64::from(context.mask[1]) << 32,
         altstack: (context.stack_sp, context.stack_flags, context.stack_size),

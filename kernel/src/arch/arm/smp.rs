@@ -2,6 +2,7 @@
 //! others through PSCI or the board's own way.
 
 use super::mmu::LOCAL_MASK;
+use super::switch::USER_THREAD;
 use super::{cpu, kmap, psci, sysreg, vexpress};
 use crate::sched::cpu::CpuLocal;
 use crate::sync::MAX_CPUS;
@@ -13,14 +14,24 @@ use limen_linux_abi::Errno;
 /// The boot CPU's block and its thread until the scheduler has made proper ones.
 static mut BOOT_LOCAL: CpuLocal = CpuLocal {
     this: &raw const BOOT_LOCAL,
-    current: &raw const BOOT_THREAD,
+    current: &raw const BOOT_THREAD.info,
     kernel_stack_top: 0,
     scratch: [0; 4],
     irq_stack_top: 0,
     id: 0,
     data: core::ptr::null(),
 };
-static BOOT_THREAD: ThreadInfo = ThreadInfo::new();
+static BOOT_THREAD: BootThread = BootThread {
+    info: ThreadInfo::new(),
+    rest: [0; USER_THREAD],
+};
+
+/// It is not a whole task; what is looked at behind its beginning says that it is not a user's.
+#[repr(C)]
+struct BootThread {
+    info: ThreadInfo,
+    rest: [u8; USER_THREAD],
+}
 
 /// CPUs of the machine.
 static COUNT: AtomicUsize = AtomicUsize::new(1);
@@ -46,7 +57,7 @@ const AFFINITY: u64 = 0xff_ffff;
 pub(super) fn init_boot_cpu() {
     set_local(&raw const BOOT_LOCAL);
     // SAFETY: interrupts are off, and this is the boot stack.
-    unsafe { set_current(&raw const BOOT_THREAD, 0) }
+    unsafe { set_current(&raw const BOOT_THREAD.info, 0) }
     MPIDR[0].store(
         u64::from(sysreg::read!("p15, 0, {}, c0, c0, 5")) & AFFINITY,
         Ordering::Relaxed,
@@ -97,16 +108,20 @@ pub fn cpu_local() -> *const CpuLocal {
 /// This CPU's number; stable only while preemption is off.
 #[inline(always)]
 pub fn cpu_id() -> usize {
-    // SAFETY: the block lives for good, and its number never changes.
-    unsafe { (*cpu_local()).id }
+    // SAFETY: the block lives for good, and its number never changes. CPUs beyond the limit are not started.
+    unsafe {
+        let id = (*cpu_local()).id;
+        core::hint::assert_unchecked(id < MAX_CPUS);
+        id
+    }
 }
 
 /// The running thread's info, the first field of its `Task`. Always valid, from the first Rust line on.
 #[inline(always)]
 pub fn current() -> *const ThreadInfo {
     let thread;
-    // SAFETY: only reads the register.
-    unsafe { asm!("mrc p15, 0, {}, c13, c0, 4", out(reg) thread, options(nomem, nostack, preserves_flags)) }
+    // SAFETY: only reads the register. The result is the same whenever the running thread asks, so the compiler may keep it.
+    unsafe { asm!("mrc p15, 0, {}, c13, c0, 4", out(reg) thread, options(pure, nomem, nostack, preserves_flags)) }
     thread
 }
 

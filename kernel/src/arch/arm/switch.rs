@@ -1,12 +1,17 @@
 //! Switching between threads: callee-saved registers, floating point, thread-local storage.
 //!
-//! The kernel never touches floating-point registers, so while a user thread is current they hold its state, or exactly what is in its
+//! The kernel itself has no use for floating-point registers, so while a user thread is current they hold its state, or exactly what is in its
 //! [`Context`]. They are saved when the thread is switched away from, and loaded when one is switched to, unless this CPU still has them: a
 //! thread that sleeps and wakes with only kernel threads (idle) in between gets its registers for free.
+//!
+//! Big copies borrow some of them (`copy`): they put what is there on the kernel's stack and take it back when they are done. Copies inside
+//! each other, from interrupts and faults, do the same in their turn; a switch in between saves and loads the copy's values like any others. That
+//! is why kernel threads, whose registers no switch saves, do not borrow ([`USER_THREAD`]).
 
 use super::frame::{FRAME_SIZE, Frame};
 use super::{smp, sysreg};
 use crate::sched::cpu::CpuLocal;
+use crate::task::Task;
 use core::arch::global_asm;
 use core::mem::offset_of;
 
@@ -54,6 +59,10 @@ pub struct Context {
     /// What signal frames say about the last exception that became a signal.
     fault: Fault,
 }
+
+/// Where a task says whether [`Context::user`].
+pub(super) const USER_THREAD: usize = offset_of!(Task, context) + offset_of!(Context, user);
+const _: () = assert!(USER_THREAD < 4096);
 
 /// An exception in user mode as signal frames show it.
 #[derive(Clone, Copy, Debug)]
@@ -250,7 +259,10 @@ impl Context {
         self.scratch = sysreg::read!("p15, 0, {}, c13, c0, 2") as usize;
         self.user = true;
         // The parent is the running thread: its state is in the registers.
-        self.fp = if parent.user { read_fp() } else { FpState::ZERO };
+        if parent.user {
+            // SAFETY: the new thread's own; a switch in between saves and restores the registers.
+            unsafe { save_fp(&raw mut self.fp) }
+        }
     }
 
     /// A fresh program: floating point and thread-local storage as at the start of `exec`. The context is the running thread's.
@@ -299,20 +311,6 @@ pub unsafe fn switch(prev: *mut Context, next: *const Context) {
         }
         switch_context(prev, next);
     }
-}
-
-/// The running user thread's floating-point registers.
-pub fn read_fp() -> FpState {
-    let mut state = FpState::ZERO;
-    // SAFETY: `state` has room; a switch in between saves and restores the registers.
-    unsafe { save_fp(&raw mut state) }
-    state
-}
-
-/// Sets the running user thread's floating-point registers.
-pub fn write_fp(state: &FpState) {
-    // SAFETY: as above.
-    unsafe { load_fp(state) }
 }
 
 /// The running thread's thread pointer.

@@ -4,6 +4,8 @@
 //! The loops are in `copy`.
 
 use core::sync::atomic::AtomicU32;
+use super::mmu::{self, window_register};
+use core::arch::asm;
 
 unsafe extern "C" {
     fn copy_from_user_asm(to: *mut u8, from: usize, len: usize) -> usize;
@@ -13,6 +15,8 @@ unsafe extern "C" {
     fn load_u32_asm(addr: usize) -> i64;
     fn cmpxchg_u32_asm(addr: usize, expected: u32, new: u32) -> i64;
     fn exchange_rseq_asm(at: usize, ids: &[u64; 2], found: &mut [u64; 3]) -> usize;
+    fn save_fp_user_asm(to: usize) -> usize;
+    fn load_fp_user_asm(from: usize) -> usize;
     fn clean_user_asm(start: usize, end: usize, line: usize) -> usize;
     fn rseq_says_asm(at: usize, ids: *const [AtomicU32; 4]) -> bool;
     static __ex_table_start: [i32; 0];
@@ -70,16 +74,71 @@ pub unsafe fn clear_user(to: usize, len: usize) -> usize {
     unsafe { clear_user_asm(to, len) }
 }
 
+/// Writes the floating-point record of a signal frame, all behind its mark, with the mark that ends the records: [`FP_RECORD`] bytes. `false` after
+/// a fault.
+///
+/// # Safety
+/// `to..to+FP_RECORD` lies below `USER_END`.
+pub unsafe fn save_fp(to: usize) -> bool {
+    // SAFETY: as above; a switch in between saves and restores the registers.
+    unsafe { save_fp_user_asm(to) == 0 }
+}
+
+/// Sets the running user thread's floating-point registers from such a record; `false` after a fault, with some of them set.
+///
+/// # Safety
+/// `from..from+FP_RECORD` lies below `USER_END`.
+pub unsafe fn load_fp(from: usize) -> bool {
+    // SAFETY: as above.
+    unsafe { load_fp_user_asm(from) == 0 }
+}
+
+/// `d0` to `d31`, `FPSCR`, `FPEXC`, `FPINST`, `FPINST2`, each pair of words complete, and the end mark.
+pub const FP_RECORD: usize = 256 + 6 * 4 + 4;
+
+/// The next instruction, after label 2, may fault and then continues at label 3.
+macro_rules! may_fault {
+    ($access:literal) => {
+        concat!(
+            ".pushsection __ex_table, \"a\"\n.balign 4\n.long 2f - ., 3f - .\n.popsection\n2:",
+            $access
+        )
+    };
+}
+
+/// Opens user space for one or two instructions, and says whether none of them faulted.
+macro_rules! in_window {
+    ($($access:expr),+; $($operand:tt)*) => {{
+        let fault: u32;
+        // SAFETY: the caller's promise. A fault skips the step that clears `fault`.
+        unsafe {
+            asm!(
+                ".pushsection __pan_sites, \"a\"\n.balign 4\n.long 4f - ., 5f - .\n.popsection",
+                concat!("4: mcr p15, 0, {fault}, ", window_register!()),
+                "isb",
+                $($access,)+
+                "mov {fault}, #0",
+                concat!("3:5: mcr p15, 0, {closed}, ", window_register!()),
+                "isb",
+                fault = inout(reg) mmu::OPEN => fault,
+                closed = in(reg) mmu::CLOSED,
+                $($operand)*
+                options(nostack, preserves_flags),
+            )
+        }
+        fault == 0
+    }};
+}
+
 /// Reads 32 bits at any address; `None` on a fault.
 ///
 /// # Safety
 /// `addr..addr+4` lies below `USER_END`.
 #[inline(always)]
 pub unsafe fn get_u32(addr: usize) -> Option<u32> {
-    let mut value = 0u32;
-    // SAFETY: the caller's promise; `value` has room.
-    let left = unsafe { copy_from_user((&raw mut value).cast(), addr, size_of::<u32>()) };
-    (left == 0).then_some(value)
+    let value: u32;
+    in_window!(may_fault!("ldr {value}, [{addr}]"); value = out(reg) value, addr = in(reg) addr,)
+        .then_some(value)
 }
 
 /// Writes 32 bits at any address; `false` on a fault.
@@ -88,8 +147,7 @@ pub unsafe fn get_u32(addr: usize) -> Option<u32> {
 /// `addr..addr+4` lies below `USER_END`.
 #[inline(always)]
 pub unsafe fn put_u32(addr: usize, value: u32) -> bool {
-    // SAFETY: the caller's promise; `value` is readable.
-    unsafe { copy_to_user(addr, (&raw const value).cast(), size_of::<u32>()) == 0 }
+    in_window!(may_fault!("str {value}, [{addr}]"); value = in(reg) value, addr = in(reg) addr,)
 }
 
 /// Reads 64 bits at any address; `None` on a fault.
@@ -98,10 +156,13 @@ pub unsafe fn put_u32(addr: usize, value: u32) -> bool {
 /// `addr..addr+8` lies below `USER_END`.
 #[inline(always)]
 pub unsafe fn get_u64(addr: usize) -> Option<u64> {
-    let mut value = 0u64;
-    // SAFETY: the caller's promise; `value` has room.
-    let left = unsafe { copy_from_user((&raw mut value).cast(), addr, size_of::<u64>()) };
-    (left == 0).then_some(value)
+    let (low, high): (u32, u32);
+    // Two words: a double word may not lie anywhere.
+    in_window!(
+        may_fault!("ldr {low}, [{addr}]"), may_fault!("ldr {high}, [{addr}, #4]");
+        low = out(reg) low, high = out(reg) high, addr = in(reg) addr,
+    )
+    .then_some(u64::from(low) | u64::from(high) << 32)
 }
 
 /// Writes 64 bits at any address; `false` on a fault.
@@ -110,8 +171,10 @@ pub unsafe fn get_u64(addr: usize) -> Option<u64> {
 /// `addr..addr+8` lies below `USER_END`.
 #[inline(always)]
 pub unsafe fn put_u64(addr: usize, value: u64) -> bool {
-    // SAFETY: the caller's promise; `value` is readable.
-    unsafe { copy_to_user(addr, (&raw const value).cast(), size_of::<u64>()) == 0 }
+    in_window!(
+        may_fault!("str {low}, [{addr}]"), may_fault!("str {high}, [{addr}, #4]");
+        low = in(reg) value as u32, high = in(reg) (value >> 32) as u32, addr = in(reg) addr,
+    )
 }
 
 /// Reads a naturally aligned user word atomically; `None` on a fault.
@@ -171,7 +234,7 @@ pub unsafe fn copy_string_from_user(to: *mut u8, from: usize, max: usize) -> Opt
 ///
 /// The range, within one page, lies below `USER_END`.
 pub fn clean_user(start: usize, end: usize) -> Result<(), limen_linux_abi::Errno> {
-    let line = super::mmu::line();
+    let line = mmu::line();
     // SAFETY: cleaning changes no memory contents; faults are in the exception table.
     match unsafe { clean_user_asm(start & !(line - 1), end, line) } {
         0 => Ok(()),

@@ -133,10 +133,6 @@ fn steps() -> Vec<Step> {
 
 /// Steps that do not pass yet, and why. Each is work to be done, none is a verdict about the test.
 const PENDING: &[(&str, &str)] = &[
-    (
-        "selftests-futex-arm",
-        "one of Linux's futex tests does not end within two minutes on 32-bit Arm; found on the other three to pass",
-    ),
     ("selftests-rseq-arm", MATRIX),
     ("selftests-rseq-powerpc64", MATRIX),
     ("selftests-newer-rseq-arm", MATRIX),

@@ -26,6 +26,9 @@ pub fn steps(arch: Arch) -> Vec<Step> {
 /// A test to be built: its name, what of the suite it is made of, and with which flags.
 pub type Program = (&'static str, &'static [&'static str], &'static [&'static str]);
 
+/// A test that hands its times to a call for which they have 64 bits on every processor, so must be built with such times.
+const TIME64: &[&str] = &["-D_FILE_OFFSET_BITS=64", "-D_TIME_BITS=64"];
+
 /// Builds `programs` of the folder `folder` of a suite into a folder of their own, which starts with `name`, and gives that.
 pub fn build(
     arch: Arch,
@@ -45,6 +48,11 @@ pub fn build(
             .collect();
         // Their makefiles have no warnings turned on that theirs do not pass.
         let mut all = vec!["-D_GNU_SOURCE", "-pthread", "-w"];
+        let times = tree::root().join("tests/time64.h");
+        let times = times.to_string_lossy();
+        if *flags == TIME64 {
+            all.extend(["-include", &*times]);
+        }
         all.extend(include.iter().map(String::as_str));
         all.extend(source.headers());
         all.extend(*flags);
@@ -106,9 +114,9 @@ fn futex(context: &Context, arch: Arch) -> Result<Verdict> {
             NO_FLAGS,
         ),
         (
-            "futex_wait_timeout",
+            "futex_wait_timeout_64",
             &["functional/futex_wait_timeout.c"],
-            NO_FLAGS,
+            TIME64,
         ),
         (
             "futex_wait_wouldblock",
