@@ -9,7 +9,7 @@ static FLOAT: AtomicU64 = AtomicU64::new(0);
 /// Once, on the boot CPU.
 pub fn init_boot() {}
 
-/// What the command line says about the processor: `nopan` leaves user space open to the kernel, to measure what closing it costs. Once,
+/// The exception table gets its order. What the command line says about the processor: `nopan` leaves user space open to the kernel, to measure what closing it costs. Once,
 /// while the early tables still let text be written.
 pub fn options(words: &str) {
     unsafe extern "C" {
@@ -17,6 +17,7 @@ pub fn options(words: &str) {
         static __pan_sites_end: [i32; 0];
     }
     const NOP: u32 = 0xe320_f000;
+    super::uaccess::sort();
     if !words.split_ascii_whitespace().any(|word| word == "nopan") {
         return;
     }
