@@ -231,5 +231,8 @@ pub fn clear_page(phys: PhysAddr) {
 pub fn copy_page(to: PhysAddr, from: PhysAddr) {
     let (to, from) = (View::new(to), View::new(from));
     // SAFETY: the caller owns both pages, which differ.
-    unsafe { to.as_ptr().copy_from_nonoverlapping(from.as_ptr(), 1 << PAGE_SHIFT) }
+    unsafe {
+        to.as_ptr()
+            .copy_from_nonoverlapping(from.as_ptr(), 1 << PAGE_SHIFT)
+    }
 }

@@ -121,7 +121,9 @@ pub fn cpu_id() -> usize {
 pub fn current() -> *const ThreadInfo {
     let thread;
     // SAFETY: only reads the register. The result is the same whenever the running thread asks, so the compiler may keep it.
-    unsafe { asm!("mrc p15, 0, {}, c13, c0, 4", out(reg) thread, options(pure, nomem, nostack, preserves_flags)) }
+    unsafe {
+        asm!("mrc p15, 0, {}, c13, c0, 4", out(reg) thread, options(pure, nomem, nostack, preserves_flags))
+    }
     thread
 }
 

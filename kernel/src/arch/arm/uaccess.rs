@@ -3,9 +3,9 @@
 //!
 //! The loops are in `copy`.
 
-use core::sync::atomic::AtomicU32;
 use super::mmu::{self, window_register};
 use core::arch::asm;
+use core::sync::atomic::AtomicU32;
 
 unsafe extern "C" {
     fn copy_from_user_asm(to: *mut u8, from: usize, len: usize) -> usize;
