@@ -63,12 +63,20 @@ fn store(bit: u32) -> impl Fn(&[u8]) -> Result<(), Errno> {
 }
 
 fn show_stats(out: &mut Text) -> Result<(), Errno> {
-    for (name, which) in stats::NAMES {
-        let sum: u64 = sched::online()
-            .iter()
-            .filter_map(sched::cpu)
-            .map(|cpu| which(&cpu.rseq))
-            .sum();
+    let mut sums = [0; stats::NAMES.len()];
+    for cpu in sched::online().iter().filter_map(sched::cpu) {
+        for (sum, (_, of_cpu, _)) in sums.iter_mut().zip(stats::NAMES) {
+            *sum += of_cpu(&cpu.rseq).get();
+        }
+    }
+    for process in task::all_processes() {
+        for thread in process.threads() {
+            for (sum, (_, _, of_thread)) in sums.iter_mut().zip(stats::NAMES) {
+                *sum += of_thread(&thread.rseq.counts);
+            }
+        }
+    }
+    for (sum, (name, ..)) in sums.iter().zip(stats::NAMES) {
         let _ = writeln!(out, "{name:<8}{sum:16}");
     }
     Ok(())

@@ -119,11 +119,11 @@ impl Thread {
         self.legacy_cpu.store(cpu, Relaxed);
     }
 
-    /// Whether its area says what it was told, and no critical section. `false` as well if user memory is not there.
+    /// Whether its area, at `at`, says what it was told, and no critical section. `false` as well if user memory is not there.
     #[inline(always)]
-    fn is_as_told(&self) -> bool {
+    fn is_as_told(&self, at: usize) -> bool {
         // SAFETY: a registered area lies in user memory. Only the running thread, or an interrupt on its CPU, writes what was told.
-        unsafe { uaccess::rseq_says(self.at.load(Relaxed), &raw const self.told) }
+        unsafe { uaccess::rseq_says(at, &raw const self.told) }
     }
 }
 
@@ -202,10 +202,10 @@ fn resumed_with_area(task: &Task) {
 #[inline(always)]
 pub fn exit_again() -> bool {
     let task = current();
-    let done = task.rseq.is_as_told();
+    let done = task.rseq.is_as_told(task.rseq.at.load(Relaxed));
     if done {
         task.info.work.clear_own(ThreadFlags::RSEQ_AGAIN);
-        sched::this_cpu().rseq.again.add();
+        task.rseq.counts.again.add();
     }
     done
 }
@@ -309,12 +309,13 @@ fn resume_slowly(frame: &mut Frame) {
 #[inline(always)]
 pub fn before_handler(task: &CurrentTask, frame: &mut Frame, interrupted: Interrupted) -> Result<(), Errno> {
     let rseq = &task.rseq;
-    if !rseq.is_registered() {
+    let at = rseq.at.load(Relaxed);
+    if at == 0 {
         return Ok(());
     }
     // Should the thread have been moved meanwhile, its way out brings the identifiers up to date.
-    if rseq.legacy_cpu.load(Relaxed) != CPU_ID_UNINITIALISED && rseq.is_as_told() {
-        sched::this_cpu().rseq.signal_again.add_anywhere();
+    if rseq.legacy_cpu.load(Relaxed) != CPU_ID_UNINITIALISED && rseq.is_as_told(at) {
+        rseq.counts.handlers.add();
         return Ok(());
     }
     before_handler_with_more(task, frame, interrupted)

@@ -14,12 +14,11 @@ impl Count {
     /// One more.
     #[inline(always)]
     pub fn add(&self) {
-        self.0.store(self.0.load(Relaxed) + 1, Relaxed);
+        self.add_many(1);
     }
-    /// One more, from whatever CPU. Not to be mixed with [`Count::add`].
     #[inline(always)]
-    pub fn add_anywhere(&self) {
-        self.0.fetch_add(1, Relaxed);
+    fn add_many(&self, n: usize) {
+        self.0.store(self.0.load(Relaxed).wrapping_add(n), Relaxed);
     }
     /// Its value.
     pub fn get(&self) -> u64 {
@@ -33,21 +32,18 @@ macro_rules! counts {
         #[repr(align(128))]
         pub struct Counts {
             $($(#[$doc])* pub $name: Count,)*
-            /// Ways out that found a legacy area as it was to be, and no critical section: all that nearly every one finds.
-            pub again: Count,
-            /// Handlers entered by a thread whose legacy area was so. Counted wherever the thread is.
-            pub signal_again: Count,
         }
 
         impl Counts {
             /// Nothing yet.
             pub const fn new() -> Self {
-                Self { $($name: Count::new(),)* again: Count::new(), signal_again: Count::new() }
+                Self { $($name: Count::new(),)* }
             }
         }
 
-        /// The counters, as Linux calls them; the last two are Limen's own.
-        pub const NAMES: &[(&str, fn(&Counts) -> u64)] = &[$(($key, |counts| counts.$name.get() $(+ counts.$also.get())*),)*];
+        /// The counters, as Linux calls them, and what each living thread adds to them; the last two are Limen's own.
+        pub const NAMES: &[(&str, fn(&Counts) -> &Count, fn(&ThreadCounts) -> u64)] =
+            &[$(($key, |counts| &counts.$name, |_thread| 0 $(+ _thread.$also.get())*),)*];
     };
 }
 
@@ -55,7 +51,7 @@ counts! {
     /// Ways out to user mode, while they are counted.
     exits "exit:",
     /// Handlers entered by a thread whose critical section was to be looked at.
-    signal "signal:" + signal_again,
+    signal "signal:" + handlers,
     /// Ways out that found user memory missing.
     slow "slowp:",
     /// Ways out that had something to do and did it at once.
@@ -63,7 +59,7 @@ counts! {
     /// Identifiers written.
     ids "ids:",
     /// Critical sections looked for.
-    checks "cs:" + again + signal_again,
+    checks "cs:" + again + handlers,
     /// Critical sections forgotten because the thread was not in them.
     clears "clear:",
     /// Critical sections aborted.
@@ -91,6 +87,11 @@ pub fn count(which: impl FnOnce(&Counts) -> &Count) {
 
 /// What was done for a thread, or for the ended threads of a process.
 pub struct ThreadCounts {
+    /// Ways out that found a legacy area as it was to be, and no critical section: all that nearly every one finds. Counted here, where it takes least,
+    /// until the thread ends.
+    pub again: Count,
+    /// Handlers entered by a thread whose legacy area was so, likewise.
+    pub handlers: Count,
     /// Identifiers written.
     pub ids: Count,
     /// Critical sections aborted because it was preempted, moved to another CPU, got a signal, or `membarrier` said so.
@@ -103,6 +104,8 @@ impl ThreadCounts {
     /// Nothing yet.
     pub const fn new() -> Self {
         Self {
+            again: Count::new(),
+            handlers: Count::new(),
             ids: Count::new(),
             aborts: [const { Count::new() }; 4],
             grants: Count::new(),
@@ -125,6 +128,13 @@ impl ThreadCounts {
 
     /// The thread whose counts are `other` has ended. Several may end at a time.
     pub fn inherit(&self, other: &Self) {
+        crate::sync::without_preemption(|| {
+            let all = &sched::this_cpu().rseq;
+            let [again, handlers] = [&other.again, &other.handlers].map(|count| count.0.swap(0, Relaxed));
+            all.fast.add_many(again);
+            all.signal.add_many(handlers);
+            all.checks.add_many(again + handlers);
+        });
         let pairs = [(&self.ids, &other.ids), (&self.grants, &other.grants)];
         for (to, from) in pairs.into_iter().chain(self.aborts.iter().zip(&other.aborts)) {
             if from.get() != 0 {
