@@ -13,8 +13,10 @@ unsafe extern "C" {
 /// `msr pan, #0` and `#1` are this plus the value shifted left by eight.
 const MSR_PAN: u32 = 0xd500_409f;
 
-/// Once, on the boot CPU, while the early tables still let text be written: finds features and puts the instructions for them in place.
+/// Once, on the boot CPU, while the early tables still let text be written: puts the table of instructions that may fault in order, finds features and puts the
+/// instructions for them in place.
 pub fn init_boot() {
+    super::extable::sort();
     let pan = sysreg::read!("id_aa64mmfr1_el1") >> 20 & 0xf != 0;
     HAS_PAN.store(pan, Ordering::Relaxed);
     if !pan {

@@ -16,6 +16,8 @@ mod devicetree;
 mod emulate;
 pub mod entry;
 pub mod exception;
+#[path = "../arm_common/extable.rs"]
+mod extable;
 pub mod frame;
 #[path = "../arm_common/gic.rs"]
 mod gic;

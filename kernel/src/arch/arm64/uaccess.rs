@@ -3,6 +3,7 @@
 //!
 //! The loops are in `copy`.
 
+pub use super::extable::fixup;
 use core::arch::asm;
 use core::sync::atomic::AtomicU32;
 
@@ -29,30 +30,6 @@ unsafe extern "C" {
     fn load_u32_asm(addr: usize) -> i64;
     fn cmpxchg_u32_asm(addr: usize, expected: u32, new: u32) -> i64;
     fn exchange_rseq_asm(at: usize, first: u64, second: u64, found: *mut [u64; 3]) -> usize;
-    static __ex_table_start: [i32; 0];
-    static __ex_table_end: [i32; 0];
-}
-
-/// Where to go on if the instruction at `ip` faults and the fault cannot be resolved. `None`: it may not fault.
-pub fn fixup(ip: usize) -> Option<usize> {
-    let mut entry = (&raw const __ex_table_start).cast::<i32>();
-    let end = (&raw const __ex_table_end).cast::<i32>();
-    while entry < end {
-        // SAFETY: the section is an array of pairs of offsets, each relative to itself.
-        let (at, to) = unsafe {
-            let second = entry.add(1);
-            (
-                (entry as usize).wrapping_add_signed(entry.read() as isize),
-                (second as usize).wrapping_add_signed(second.read() as isize),
-            )
-        };
-        if at == ip {
-            return Some(to);
-        }
-        // SAFETY: still within the section or one past.
-        entry = unsafe { entry.add(2) };
-    }
-    None
 }
 
 /// Copies `len` bytes from user `from` to kernel `to`; returns how many were *not* copied.
