@@ -1,7 +1,7 @@
 /*
  * Do system calls keep the registers that the ABI says they keep? Makes every call with a pattern in each of them (stub.h), and looks
  * at them afterwards: after plain returns, interrupted calls with a handler, restarted calls with and without one, in a fork's
- * child, and after a failed exec. Run by tools/limen/src/test/programs.rs; prints one line per kind, and `registers kept` at last.
+ * child, after a failed exec, and after large copies. Run by tools/limen/src/test/programs.rs; prints one line per kind, and `registers kept` at last.
  */
 #define _GNU_SOURCE
 #include "stub.h"
@@ -290,6 +290,37 @@ static void spinning(void) {
     enter = way;
 }
 
+/* Large copies, for which a kernel may borrow registers: aligned or not, to pages that are there, that come, and that are forbidden. */
+static void copied(void) {
+    enum { LENGTH = 40000, ROOM = 65536, ALLOWED = 16384 };
+    static unsigned char data[LENGTH + 64];
+    const char *name = "/tmp/registers-copies";
+    int fd = open(name, O_RDWR | O_CREAT | O_TRUNC, 0600);
+    for (int i = 0; i < ROUNDS; i++) {
+        long at = (long)(next() % 64), to_at = (long)(next() % 64), len = LENGTH - (long)(next() % 3000);
+        for (size_t n = 0; n < sizeof data; n++) data[n] = (unsigned char)next();
+        lseek(fd, 0, SEEK_SET);
+        call("copy", SYS_write, fd, (long)(data + at), len, -1, -1, -1);
+        want("copy from user memory", state.result == len);
+        unsigned char *to = mmap(NULL, ROOM, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        for (int again = 0; again < 2; again++) {
+            lseek(fd, 0, SEEK_SET);
+            call("copy", SYS_read, fd, (long)(to + to_at), len, -1, -1, -1);
+            want("copy to user memory", state.result == len && memcmp(to + to_at, data + at, len) == 0);
+        }
+        memset(to, 0, ALLOWED);
+        mprotect(to + ALLOWED, ROOM - ALLOWED, PROT_NONE);
+        lseek(fd, 0, SEEK_SET);
+        call("copy", SYS_read, fd, (long)(to + to_at), len, -1, -1, -1);
+        want("copy that ends early", state.result > 0 && state.result <= ALLOWED - to_at &&
+                                         memcmp(to + to_at, data + at, state.result) == 0);
+        munmap(to, ROOM);
+    }
+    close(fd);
+    unlink(name);
+    printf("copies: %d files\n", ROUNDS);
+}
+
 static void all(void) {
     every_number();
     interrupted();
@@ -297,6 +328,7 @@ static void all(void) {
     spinning();
     forked();
     exec_failed();
+    copied();
 }
 
 int main(void) {

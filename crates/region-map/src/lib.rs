@@ -139,17 +139,35 @@ impl<V> RegionMap<V> {
     /// The place of the first region that ends after `addr` (it contains `addr` or lies above it), or the end.
     #[inline]
     pub fn lower(&self, addr: usize) -> Pos {
-        let pos = self.hint.get();
-        if let Some(run) = self.runs.get(pos.run)
-            && let Some(item) = run.items.get(pos.item)
-            && addr < item.end
-            && (item.start <= addr || pos.item > 0 && run.items[pos.item - 1].end <= addr)
-        {
+        if let Some(pos) = self.near(self.hint.get(), addr) {
             return pos;
         }
         let pos = self.search(addr);
         self.hint.set(pos);
         pos
+    }
+
+    /// [`RegionMap::lower`] if that is at the hint or beside it: whoever changes a region looks at its neighbours.
+    #[inline]
+    fn near(&self, hint: Pos, addr: usize) -> Option<Pos> {
+        let items = &self.runs.get(hint.run)?.items;
+        let fits = |item: usize| {
+            addr < items[item].end && (items[item].start <= addr || item > 0 && items[item - 1].end <= addr)
+        };
+        let mut item = hint.item;
+        let end = items.get(item)?.end;
+        if !fits(item) {
+            item = if addr >= end {
+                item + 1
+            } else {
+                item.checked_sub(1)?
+            };
+            if item >= items.len() || !fits(item) {
+                return None;
+            }
+            self.hint.set(Pos { item, ..hint });
+        }
+        Some(Pos { item, ..hint })
     }
 
     /// [`RegionMap::lower`] without the hint.

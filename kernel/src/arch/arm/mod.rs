@@ -16,6 +16,12 @@ pub mod cpuinfo;
 mod descriptor;
 #[path = "../arm_common/devicetree.rs"]
 mod devicetree;
+#[path = "../devicetree_common/ranges.rs"]
+mod devicetree_ranges;
+#[path = "../devicetree_common/registers.rs"]
+mod devicetree_registers;
+#[path = "../devicetree_common/tree.rs"]
+mod devicetree_tree;
 pub mod entry;
 pub mod exception;
 #[cfg(not(feature = "short-descriptors"))]

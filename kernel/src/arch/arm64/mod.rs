@@ -13,6 +13,12 @@ pub mod cpuinfo;
 mod descriptor;
 #[path = "../arm_common/devicetree.rs"]
 mod devicetree;
+#[path = "../devicetree_common/ranges.rs"]
+mod devicetree_ranges;
+#[path = "../devicetree_common/registers.rs"]
+mod devicetree_registers;
+#[path = "../devicetree_common/tree.rs"]
+mod devicetree_tree;
 mod emulate;
 pub mod entry;
 pub mod exception;

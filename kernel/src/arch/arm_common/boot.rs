@@ -1,12 +1,10 @@
 //! From the boot protocol to `crate::boot`: the devicetree's account of the machine, the final kernel map, the console.
 
+use super::devicetree_ranges::Ranges;
 use super::{console, cpu, devicetree, kmap, mmu, smp};
 use crate::boot::{BootInfo, PhysRange};
 use crate::mm::PhysAddr;
 use core::sync::atomic::{AtomicUsize, Ordering};
-
-/// The most pieces of memory, and of reserved memory, that are looked at.
-const MAX_RANGES: usize = 64;
 
 /// MiB of RAM that the kernel's addresses do not reach.
 static UNUSED: AtomicUsize = AtomicUsize::new(0);
@@ -16,36 +14,6 @@ pub(super) fn report() {
     let unused = UNUSED.load(Ordering::Relaxed);
     if unused != 0 {
         crate::log!(Warning, "Memory: {unused} MiB cannot be reached and are not used");
-    }
-}
-
-/// A list on the boot stack.
-struct Ranges {
-    items: [PhysRange; MAX_RANGES],
-    len: usize,
-}
-
-impl Ranges {
-    const fn new() -> Self {
-        Self {
-            items: [PhysRange {
-                start: PhysAddr::new(0),
-                size: 0,
-            }; MAX_RANGES],
-            len: 0,
-        }
-    }
-    fn push(&mut self, start: u64, size: u64) {
-        if size != 0 && self.len < MAX_RANGES {
-            self.items[self.len] = PhysRange {
-                start: PhysAddr::new(start),
-                size,
-            };
-            self.len += 1;
-        }
-    }
-    fn as_slice(&self) -> &[PhysRange] {
-        &self.items[..self.len]
     }
 }
 

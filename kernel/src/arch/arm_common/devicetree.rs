@@ -1,25 +1,16 @@
 //! Reading the devicetree: what `boot`, `platform` and the interrupt controllers ask of it.
 
+use super::devicetree_tree::keep;
+pub use super::devicetree_tree::{cell, number, parse, root_cells, tree};
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use flat_device_tree::{Fdt, node::FdtNode};
-
-static mut TREE: Option<Fdt<'static>> = None;
-
-/// The tree in `data`, which must live and stay unchanged as long as the result. Panics if it is none: there is no machine without.
-pub fn parse(data: &'static [u8]) -> Fdt<'static> {
-    match Fdt::new(data) {
-        Ok(tree) => tree,
-        Err(error) => panic!("the devicetree cannot be read: {error:?}"),
-    }
-}
 
 /// Keeps the tree for everyone. Called once on the boot CPU before other CPUs run.
 pub fn publish(data: &'static [u8]) {
     let tree = parse(data);
     let root = tree.find_node("/");
     let flat = root.is_some_and(|root| is_flat(&root, root_cells(&tree)));
-    // SAFETY: called once, before any reader.
-    unsafe { TREE = Some(tree) }
+    keep(tree);
     FLAT.store(flat, Relaxed);
 }
 
@@ -37,44 +28,6 @@ fn is_flat(parent: &FdtNode<'_, '_>, cells: (usize, usize)) -> bool {
             None => true,
         }
     })
-}
-
-/// The tree.
-pub fn tree() -> &'static Fdt<'static> {
-    let tree = &raw const TREE;
-    // SAFETY: written once before any reader, by `publish`.
-    match unsafe { &*tree } {
-        Some(tree) => tree,
-        None => panic!("the devicetree is asked for before it is there"),
-    }
-}
-
-/// Big-endian cell `n` of a property value.
-pub fn cell(value: &[u8], n: usize) -> Option<u32> {
-    let bytes = value.get(n * 4..n * 4 + 4)?;
-    Some(u32::from_be_bytes(bytes.try_into().ok()?))
-}
-
-/// `count` cells from cell `n` on as one number.
-pub fn number(value: &[u8], n: usize, count: usize) -> Option<u64> {
-    let mut result = 0u64;
-    for i in 0..count {
-        result = result << 32 | u64::from(cell(value, n + i)?);
-    }
-    Some(result)
-}
-
-/// The root's `#address-cells` and `#size-cells`: how the nodes directly below it write addresses.
-pub fn root_cells(tree: &Fdt<'_>) -> (usize, usize) {
-    let get = |name| {
-        tree.find_node("/")
-            .and_then(|root| root.property(name))
-            .and_then(|p| cell(p.value, 0))
-    };
-    (
-        get("#address-cells").unwrap_or(2) as usize,
-        get("#size-cells").unwrap_or(1) as usize,
-    )
 }
 
 /// The most buses between the root and a device.

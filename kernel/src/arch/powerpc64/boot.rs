@@ -1,42 +1,10 @@
 //! From Open Firmware to `crate::boot`: the devicetree, the final kernel map, the console. Everything up to [`kmap::activate`] runs with translation off.
 
+use super::devicetree_ranges::Ranges;
 use super::openfirmware::{self, Firmware};
 use super::{console, cpu, devicetree, kmap, pid, smp};
 use crate::boot::{BootInfo, PhysRange};
 use crate::mm::PhysAddr;
-
-/// The most pieces of memory, and of reserved memory, that are looked at.
-const MAX_RANGES: usize = 64;
-
-/// A list on the boot stack.
-struct Ranges {
-    items: [PhysRange; MAX_RANGES],
-    len: usize,
-}
-
-impl Ranges {
-    const fn new() -> Self {
-        Self {
-            items: [PhysRange {
-                start: PhysAddr::new(0),
-                size: 0,
-            }; MAX_RANGES],
-            len: 0,
-        }
-    }
-    fn push(&mut self, start: u64, size: u64) {
-        if size != 0 && self.len < MAX_RANGES {
-            self.items[self.len] = PhysRange {
-                start: PhysAddr::new(start),
-                size,
-            };
-            self.len += 1;
-        }
-    }
-    fn as_slice(&self) -> &[PhysRange] {
-        &self.items[..self.len]
-    }
-}
 
 unsafe extern "C" {
     static __devicetree: u8;
@@ -65,7 +33,7 @@ pub(super) extern "C" fn primary(initrd_or_tree: usize, initrd_size: usize, firm
     };
     kmap::install_vectors();
     let tree = devicetree::parse(data);
-    devicetree::publish(data);
+    devicetree::keep(devicetree::parse(data));
     console::init();
     super::time::init();
 

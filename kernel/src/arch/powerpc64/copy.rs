@@ -4,9 +4,8 @@
 //! The window to user memory is the authority mask (`AMR`): key 0, which all pages have, forbids the kernel user pages but inside these. An
 //! instruction that may fault lies in a range that is listed with the place to go on at in the section `__ex_table`.
 
-use super::switch::FpState;
+use super::spr::{MSR_EE, MSR_MATH};
 use core::arch::global_asm;
-use core::mem::offset_of;
 
 /// `AMR` with the window shut: neither loads nor stores.
 pub const AMR_SHUT: usize = 3 << 62;
@@ -126,9 +125,54 @@ global_asm!(
     .size   \name, . - \name
     .endm
 
-    copy    copy_from_user_asm, 1
-    copy    copy_to_user_asm, 1
+    copy    copy_user_asm, 1
     copy    memcpy, 0
+
+    // Vector registers 0 to 7 for the kernel, interrupts off; r10 keeps the state before. Whoever they belong to finds them as they were: nothing
+    // else runs here before `give_back`, for a fault with interrupts off goes straight to its place in the table. Spoils r9.
+    .macro borrow
+    mfmsr   10
+    oris    9, 10, {math_high}
+    ori     9, 9, {math_low} | {ee}
+    xori    9, 9, {ee}
+    mtmsrd  9
+    isync
+    .irp n, 0, 1, 2, 3, 4, 5, 6, 7
+    stxv    \n, 16 * \n - 128(1)
+    .endr
+    .endm
+    .macro give_back
+    .irp n, 0, 1, 2, 3, 4, 5, 6, 7
+    lxv     \n, 16 * \n - 128(1)
+    .endr
+    mtmsrd  10
+    .endm
+
+    // r3: to, r4: from, r5: pieces of 512 bytes, at least one, r6: authority mask meanwhile; returns how many pieces are left after a fault.
+    function copy_vectors
+    borrow
+    mtctr   5
+    mtspr   29, 6
+    isync
+1:  .set    at, 0
+    .rept 4
+    .irp n, 0, 1, 2, 3, 4, 5, 6, 7
+    lxv     \n, at + 16 * \n(4)
+    .endr
+    .irp n, 0, 1, 2, 3, 4, 5, 6, 7
+    stxv    \n, at + 16 * \n(3)
+    .endr
+    .set    at, at + 128
+    .endr
+    addi    4, 4, 512
+    addi    3, 3, 512
+    bdnz    1b
+2:  user_close
+    mfctr   3
+    give_back
+    blr
+    may_fault 1b, 2b, 2b
+    .size   copy_vectors, . - copy_vectors
 
     // Only if the target begins inside the source must the copy go backwards.
     function memmove
@@ -237,143 +281,60 @@ global_asm!(
     may_fault 2b, 3b, 3b
     .size   copy_string_asm, . - copy_string_asm
 
-    // r3: address; returns the word, or -1.
-    function load_u32_asm
-    user_open
-1:  lwz     3, 0(3)
-    lwsync
-2:  user_close
-    blr
-3:  li      3, -1
-    b       2b
-    may_fault 1b, 2b, 3b
-    .size   load_u32_asm, . - load_u32_asm
-
-    // r3: address, r4: expected, r5: new; returns the word found, or -1.
-    function cmpxchg_u32_asm
-    sync
-    user_open
-1:  lwarx   6, 0, 3
-    cmplw   6, 4
-    bne     2f
-    stwcx.  5, 0, 3
-    bne     1b
-2:  sync
-    user_close
-    mr      3, 6
-    blr
-3:  li      6, -1
-    b       2b
-    may_fault 1b, 2b, 3b
-    .size   cmpxchg_u32_asm, . - cmpxchg_u32_asm
-
-    // r3: struct rseq, r4, r5: identifiers as they shall be, r6: three words for identifiers and rseq_cs found; returns 0, or 1 after a fault.
-    function exchange_rseq_asm
-    user_open
-1:  ld      7, 0(3)
-    ld      8, 8(3)
-    ld      9, 20(3)
-    cmpld   7, 4
-    bne     2f
-    cmpld   9, 5
-    beq     3f
-2:  std     4, 0(3)
-    std     5, 20(3)
-3:  user_close
-    std     7, 0(6)
-    std     9, 8(6)
-    std     8, 16(6)
-    li      3, 0
-    blr
-4:  user_close
-    li      3, 1
-    blr
-    may_fault 1b, 3b, 4b
-    .size   exchange_rseq_asm, . - exchange_rseq_asm
-
-    // r3: struct rseq, r4: the identifiers it may say; returns whether it says them and no critical section.
-    function rseq_says_asm
-    ld      5, 0(4)
-    ld      6, 8(4)
-    user_open
-1:  ld      7, 0(3)
-    ld      8, 20(3)
-    ld      9, 8(3)
-2:  user_close
-    xor     7, 7, 5
-    xor     8, 8, 6
-    or      7, 7, 8
-    or.     7, 7, 9
-    li      3, 0
-    bnelr
-    li      3, 1
-    blr
-3:  user_close
-    li      3, 0
-    blr
-    may_fault 1b, 2b, 3b
-    .size   rseq_says_asm, . - rseq_says_asm
-
     // Floating-point and vector registers between `switch::FpState` (r3) and the two places in a signal frame: floating point (r4), where they lie
-    // apart from the other halves, which follow the vectors (r5). Returns 0, or -1.
-    function store_math_asm
+    // apart from the other halves, which follow the vectors (r5). Returns 0, or 1 after a fault: pages that are not there are not brought in.
+    .macro math name, pairs, others
+    function \name
+    borrow
     user_open
 1:  .set    n, 0
-    .rept 32
-    ld      6, 16 * n + 8(3)
-    ld      7, 16 * n(3)
-    std     6, 8 * n(4)
-    std     7, 544 + 8 * n(5)
+    .rept 16
+    \pairs
     .set    n, n + 1
     .endr
-    .rept 33
-    ld      6, 16 * n(3)
-    ld      7, 16 * n + 8(3)
-    std     6, 16 * n - 512(5)
-    std     7, 16 * n - 504(5)
+    .set    n, 0
+    .rept 34
+    \others
     .set    n, n + 1
     .endr
-    ld      6, {fpscr}(3)
-    ld      7, {vrsave}(3)
-    std     6, 256(4)
-    std     7, 528(5)
-2:  li      3, 0
-3:  user_close
+    li      8, 0
+2:  user_close
+    give_back
+    mr      3, 8
     blr
-4:  li      3, -1
-    b       3b
-    may_fault 1b, 2b, 4b
-    .size   store_math_asm, . - store_math_asm
-
-    function load_math_asm
-    user_open
-1:  .set    n, 0
-    .rept 32
-    ld      6, 8 * n(4)
-    ld      7, 544 + 8 * n(5)
-    std     6, 16 * n + 8(3)
-    std     7, 16 * n(3)
-    .set    n, n + 1
-    .endr
-    .rept 33
-    ld      6, 16 * n - 512(5)
-    ld      7, 16 * n - 504(5)
-    std     6, 16 * n(3)
-    std     7, 16 * n + 8(3)
-    .set    n, n + 1
-    .endr
-    ld      6, 256(4)
-    lwz     7, 528(5)
-    std     6, {fpscr}(3)
-    std     7, {vrsave}(3)
-2:  li      3, 0
-3:  user_close
-    blr
-4:  li      3, -1
-    b       3b
-    may_fault 1b, 2b, 4b
-    .size   load_math_asm, . - load_math_asm
+3:  li      8, 1
+    b       2b
+    may_fault 1b, 2b, 3b
+    .size   \name, . - \name
+    .endm
+    .macro store_pair
+    lxv     0, 32 * n(3)
+    lxv     1, 32 * n + 16(3)
+    xxmrghd 2, 1, 0
+    xxmrgld 3, 1, 0
+    stxv    2, 16 * n(4)
+    stxv    3, 16 * n + 544(5)
+    .endm
+    .macro store_other
+    lxv     0, 16 * n + 512(3)
+    stxv    0, 16 * n(5)
+    .endm
+    .macro load_pair
+    lxv     0, 16 * n(4)
+    lxv     1, 16 * n + 544(5)
+    xxmrgld 2, 0, 1
+    xxmrghd 3, 0, 1
+    stxv    2, 32 * n(3)
+    stxv    3, 32 * n + 16(3)
+    .endm
+    .macro load_other
+    lxv     0, 16 * n(5)
+    stxv    0, 16 * n + 512(3)
+    .endm
+    math    store_math_asm, store_pair, store_other
+    math    load_math_asm, load_pair, load_other
     "#,
-    fpscr = const offset_of!(FpState, fpscr),
-    vrsave = const offset_of!(FpState, vrsave),
+    math_high = const MSR_MATH >> 16,
+    math_low = const MSR_MATH & 0xffff,
+    ee = const MSR_EE,
 );

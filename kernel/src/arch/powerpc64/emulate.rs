@@ -6,15 +6,21 @@ use super::spr;
 use crate::mm::user::{read_bytes, write_bytes};
 use limen_linux_abi::Errno;
 
-/// The instruction at the frame's program counter, in the program's byte order.
+/// A word of the program's memory, in its byte order, as a number; or the other way round.
+fn order(frame: &Frame, word: [u8; 4]) -> [u8; 4] {
+    let number = u32::from_le_bytes(word);
+    if frame.msr & spr::MSR_LE != 0 {
+        word
+    } else {
+        number.to_be_bytes()
+    }
+}
+
+/// The instruction at the frame's program counter.
 fn fetch(frame: &Frame) -> Option<u32> {
     let mut word = [0u8; 4];
     read_bytes(&mut word, frame.nip).ok()?;
-    Some(if frame.msr & spr::MSR_LE != 0 {
-        u32::from_le_bytes(word)
-    } else {
-        u32::from_be_bytes(word)
-    })
+    Some(u32::from_le_bytes(order(frame, word)))
 }
 
 /// Emulates a privileged or illegal instruction. `false` if it is none of ours.
@@ -38,38 +44,25 @@ pub fn unaligned(frame: &mut Frame) -> Option<Result<(), Errno>> {
     let (op, rt, ra) = (word >> 26, (word >> 21 & 31) as usize, (word >> 16 & 31) as usize);
     let base = if ra == 0 { 0 } else { frame.gpr[ra] };
     let at = base.wrapping_add(word as u16 as i16 as usize);
-    let little = frame.msr & spr::MSR_LE != 0;
-    match op {
-        // lmw
-        46 if ra < rt || ra == 0 => {
-            for (n, register) in (rt..32).enumerate() {
-                let mut bytes = [0; 4];
-                if let Err(e) = read_bytes(&mut bytes, at.wrapping_add(4 * n)) {
-                    return Some(Err(e));
-                }
-                let value = if little {
-                    u32::from_le_bytes(bytes)
-                } else {
-                    u32::from_be_bytes(bytes)
-                };
-                frame.gpr[register] = value as usize;
-            }
-        }
-        // stmw
-        47 => {
-            for (n, register) in (rt..32).enumerate() {
-                let value = frame.gpr[register] as u32;
-                let bytes = if little {
-                    value.to_le_bytes()
-                } else {
-                    value.to_be_bytes()
-                };
-                if let Err(e) = write_bytes(at.wrapping_add(4 * n), &bytes) {
-                    return Some(Err(e));
-                }
-            }
-        }
+    // lmw, stmw
+    let load = match op {
+        46 if ra < rt || ra == 0 => true,
+        47 => false,
         _ => return None,
+    };
+    for (n, register) in (rt..32).enumerate() {
+        let mut word = order(frame, (frame.gpr[register] as u32).to_le_bytes());
+        let done = if load {
+            read_bytes(&mut word, at.wrapping_add(4 * n))
+        } else {
+            write_bytes(at.wrapping_add(4 * n), &word)
+        };
+        if let Err(e) = done {
+            return Some(Err(e));
+        }
+        if load {
+            frame.gpr[register] = u32::from_le_bytes(order(frame, word)) as usize;
+        }
     }
     frame.nip += 4;
     Some(Ok(()))

@@ -1,7 +1,8 @@
 //! The interrupt vectors and entry stubs: save every general register into one [`Frame`], call one Rust function, restore, return. No policy.
 //!
 //! In the kernel r13 points to the CPU's local block (`SPRG0` keeps it) and r2 to the table of contents. A thread in user mode has an empty
-//! kernel stack, so its frame goes to the top. Below each frame lies the least stack frame of the ABI, for the function called.
+//! kernel stack, so its frame goes to the top. Below each frame lies the least stack frame of the ABI, for the function called; that of a thread's
+//! frame at the top has ended the chain since the thread was made.
 //!
 //! The vectors are linked at address 0 of the linear map and copied there (`kmap`): once for interrupts that arrive with translation off, once at
 //! 0x4000 for those that arrive with translation on (`AIL` 3); `scv` has a page of its own, 0x3000. `SPRG1` and `SPRG2` and two words of the local
@@ -170,13 +171,6 @@ system_call_entry:
     rlwinm  12, 12, 0, 4, 2
     std     11, {link}(1)
     std     12, {ccr}(1)
-    std     0, 0(1)
-    std     0, {gpr} + 72(1)
-    std     0, {gpr} + 80(1)
-    std     0, {gpr} + 88(1)
-    std     0, {gpr} + 96(1)
-    std     0, {ctr}(1)
-    std     0, {xer}(1)
     std     0, {changed}(1)
     save_kept
     ld      2, {toc}(13)
@@ -224,8 +218,6 @@ exception_entry:
     ld      1, {stack}(13)
     addi    1, 1, -{size}
     std     0, {gpr}(1)
-    li      0, 0
-    std     0, 0(1)
 2:  save_rest
     bl      {exception}
 exception_return:

@@ -5,13 +5,9 @@ use super::frame::{Frame, TRAP_SCV};
 use super::spr::{self, MSR_PR};
 use super::{emulate, interrupt, pid, smp, switch, time, uaccess};
 use crate::mm::Prot;
+use crate::signal::{SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGTRAP};
 use crate::{signal, threshold};
 
-const SIGILL: u32 = 4;
-const SIGTRAP: u32 = 5;
-const SIGBUS: u32 = 7;
-const SIGFPE: u32 = 8;
-const SIGSEGV: u32 = 11;
 const ILL_ILLOPC: i32 = 1;
 const ILL_ILLTRP: i32 = 4;
 const ILL_PRVOPC: i32 = 5;
@@ -129,9 +125,6 @@ fn page_fault(frame: &mut Frame, addr: usize, access: Prot, why: usize) {
     if addr >= super::mmu::USER_END || why & UNRESOLVABLE != 0 {
         return bad_access(frame, addr);
     }
-    if !user && (access == Prot::EXEC || uaccess::fixup(frame.nip).is_none()) {
-        die(frame, "user memory accessed outside a copy");
-    }
     if pid::sync_root(addr) {
         return;
     }
@@ -196,20 +189,10 @@ fn other(frame: &mut Frame) {
 /// `si_code` of a floating-point exception: the one that is both pending and enabled.
 fn float_code(frame: &Frame) -> i32 {
     let fpscr = switch::with_math(frame, |math| math.fpscr);
-    let pending = |exception: u64, enable: u64| fpscr & exception != 0 && fpscr & enable != 0;
-    if pending(1 << 29, 1 << 7) {
-        FPE_FLTINV
-    } else if pending(1 << 28, 1 << 6) {
-        FPE_FLTOVF
-    } else if pending(1 << 27, 1 << 5) {
-        FPE_FLTUND
-    } else if pending(1 << 26, 1 << 4) {
-        FPE_FLTDIV
-    } else if pending(1 << 25, 1 << 3) {
-        FPE_FLTRES
-    } else {
-        FPE_FLTUNK
-    }
+    // From the highest bit down, exceptions and what enables them.
+    let codes = [FPE_FLTINV, FPE_FLTOVF, FPE_FLTUND, FPE_FLTDIV, FPE_FLTRES];
+    let pending = |n: &usize| fpscr >> (29 - n) & fpscr >> (7 - n) & 1 != 0;
+    (0..codes.len()).find(pending).map_or(FPE_FLTUNK, |n| codes[n])
 }
 
 /// What an interrupt that the kernel does not survive is called.
@@ -253,16 +236,8 @@ pub fn die(frame: &Frame, what: &str) -> ! {
         frame.ccr,
         frame.xer
     );
-    for n in (0..32).step_by(4) {
-        log!(
-            Emerg,
-            "r{:<2}: {:016x} {:016x} {:016x} {:016x}",
-            n,
-            frame.gpr[n],
-            frame.gpr[n + 1],
-            frame.gpr[n + 2],
-            frame.gpr[n + 3]
-        );
+    for (n, four) in frame.gpr.chunks(4).enumerate() {
+        log!(Emerg, "r{:<2}: {:016x?}", 4 * n, four);
     }
     if frame.msr & MSR_PR == 0 {
         log!(Emerg, "Call trace of the interrupted code:");

@@ -16,7 +16,7 @@ pub const CR0_SO: usize = 1 << 28;
 const NR_RESTART_SYSCALL: usize = 0;
 
 /// All general registers of the interrupted context.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 #[repr(C, align(16))]
 pub struct Frame {
     /// r0 to r31.
@@ -67,19 +67,18 @@ impl Frame {
             gpr,
             nip: entry,
             msr: MSR_USER,
-            orig_gpr3: 0,
-            ctr: 0,
-            link: 0,
-            xer: 0,
-            ccr: 0,
             softe: 1,
             trap: TRAP_SC | 1,
-            dar: 0,
-            dsisr: 0,
-            result: 0,
             syscallno: -1,
             changed: 1,
+            ..Self::default()
         }
+    }
+    /// What signal frames have of it.
+    #[inline(always)]
+    pub fn shown(&self) -> &[usize; 44] {
+        // SAFETY: the first fields, all of one type, up to and with `result`: asserted above.
+        unsafe { &*(&raw const *self).cast() }
     }
     /// Instruction pointer.
     pub fn ip(&self) -> usize {
@@ -143,9 +142,18 @@ impl Frame {
             self.gpr[3]
         }
     }
+    /// The registers that a system call destroys and its stub does not save, for who looks at all of them.
+    #[inline(always)]
+    pub fn complete(&mut self) {
+        if self.syscallno >= 0 {
+            self.gpr[9..13].fill(0);
+            (self.ctr, self.xer) = (0, 0);
+        }
+    }
     /// Makes the frame no longer a system call's (after signal return, exec).
     #[inline(always)]
     pub fn forget_syscall(&mut self) {
+        self.complete();
         self.syscallno = -1;
         self.trap |= 1;
     }

@@ -4,8 +4,10 @@
 //! The processor reads entries in big-endian byte order, and an [`Entry`] is what it reads: constants are swapped when the kernel is compiled, addresses
 //! when they are used.
 
+use super::copy::AMR_SHUT;
 use super::pid;
 use super::spr;
+use super::uaccess;
 use crate::mm::{PhysAddr, Prot};
 use core::arch::asm;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -261,6 +263,25 @@ pub(super) fn flush_pid(pid: usize) {
     after();
 }
 
+/// Forgets the pages of a range one by one, or all of the identifier.
+///
+/// # Safety
+/// As for [`tlbie`].
+#[inline(always)]
+unsafe fn tlbie_range(pid: usize, start: usize, end: usize) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        if (end - start) >> PAGE_SHIFT > FLUSH_ALL_ABOVE {
+            return tlbie(What::Identifier, pid, 0);
+        }
+        let mut addr = start;
+        while addr < end {
+            tlbie(What::Page, pid, addr);
+            addr += 1 << PAGE_SHIFT;
+        }
+    }
+}
+
 /// Forgets cached translations of `[start, end)` of an address space on every CPU that may hold them. `tables_freed`: table pages were removed, too.
 /// On return no CPU uses the old translations. Interrupts on, no spinlock taken with interrupts off is held.
 pub fn flush_user(context: &MmContext, start: usize, end: usize, tables_freed: bool) {
@@ -269,19 +290,12 @@ pub fn flush_user(context: &MmContext, start: usize, end: usize, tables_freed: b
     let Some(pid) = pid::current(context) else {
         return;
     };
-    let pages = (end - start) >> PAGE_SHIFT;
     // SAFETY: between the barriers.
     unsafe {
         if tables_freed {
             tlbie(What::Everything, pid, 0);
-        } else if pages > FLUSH_ALL_ABOVE {
-            tlbie(What::Identifier, pid, 0);
         } else {
-            let mut addr = start;
-            while addr < end {
-                tlbie(What::Page, pid, addr);
-                addr += 1 << PAGE_SHIFT;
-            }
+            tlbie_range(pid, start, end);
         }
     }
     after();
@@ -298,17 +312,7 @@ pub fn update_user(context: &MmContext, addr: usize) {
 pub fn flush_kernel(start: usize, end: usize) {
     before();
     // SAFETY: between the barriers.
-    unsafe {
-        if (end - start) >> PAGE_SHIFT > FLUSH_ALL_ABOVE {
-            tlbie(What::Identifier, 0, 0);
-        } else {
-            let mut addr = start;
-            while addr < end {
-                tlbie(What::Page, 0, addr);
-                addr += 1 << PAGE_SHIFT;
-            }
-        }
-    }
+    unsafe { tlbie_range(0, start, end) };
     after();
 }
 
@@ -360,24 +364,7 @@ pub fn clear_page(phys: PhysAddr) {
 /// Copies the page at `from` to the page at `to`.
 #[inline(always)]
 pub fn copy_page(to: PhysAddr, from: PhysAddr) {
+    let (to, from) = (phys_to_virt(to) as usize, phys_to_virt(from) as usize);
     // SAFETY: the caller owns both pages, which differ; the linear map covers all RAM.
-    unsafe {
-        asm!(
-            "mtctr {n}",
-            "2:",
-            "ld {a}, 0({from})", "ld {b}, 8({from})", "ld {c}, 16({from})", "ld {d}, 24({from})",
-            "std {a}, 0({to})", "std {b}, 8({to})", "std {c}, 16({to})", "std {d}, 24({to})",
-            "ld {a}, 32({from})", "ld {b}, 40({from})", "ld {c}, 48({from})", "ld {d}, 56({from})",
-            "addi {from}, {from}, 64",
-            "std {a}, 32({to})", "std {b}, 40({to})", "std {c}, 48({to})", "std {d}, 56({to})",
-            "addi {to}, {to}, 64",
-            "bdnz 2b",
-            n = in(reg) (1usize << PAGE_SHIFT) / 64,
-            from = inout(reg_nonzero) phys_to_virt(from) => _,
-            to = inout(reg_nonzero) phys_to_virt(to) => _,
-            a = out(reg) _, b = out(reg) _, c = out(reg) _, d = out(reg) _,
-            out("ctr") _,
-            options(nostack)
-        );
-    }
+    unsafe { uaccess::copy_vectors(to, from, (1 << PAGE_SHIFT) / uaccess::PIECE, AMR_SHUT) };
 }

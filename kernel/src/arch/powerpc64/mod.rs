@@ -6,6 +6,12 @@ mod copy;
 pub mod cpu;
 pub mod cpuinfo;
 mod devicetree;
+#[path = "../devicetree_common/ranges.rs"]
+mod devicetree_ranges;
+#[path = "../devicetree_common/registers.rs"]
+mod devicetree_registers;
+#[path = "../devicetree_common/tree.rs"]
+mod devicetree_tree;
 mod emulate;
 pub mod entry;
 pub mod exception;

@@ -1,49 +1,12 @@
 //! Where the machine's serial ports are: the hypervisor's terminals.
 
+pub use super::devicetree_registers::{Serial, SerialRegisters};
 use super::interrupt::Irq;
 use super::{console, devicetree, hcall};
 use crate::driver::serial::{Received, SerialKind, Uart};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use flat_device_tree::node::FdtNode;
-
-/// A port's registers, mapped: for the drivers of such ports, of which this machine has none.
-#[derive(Debug)]
-pub struct SerialRegisters(*mut u8);
-
-// SAFETY: device registers may be used from any CPU; the port's lock serialises.
-unsafe impl Send for SerialRegisters {}
-
-impl SerialRegisters {
-    /// Reads byte register `n`.
-    pub fn read(&self, n: usize) -> u8 {
-        // SAFETY: the registers are mapped for good.
-        unsafe { self.0.add(n).read_volatile() }
-    }
-    /// Writes byte register `n`.
-    pub fn write(&self, n: usize, value: u8) {
-        // SAFETY: as above.
-        unsafe { self.0.add(n).write_volatile(value) }
-    }
-    /// Reads the 32-bit register at `offset`.
-    pub fn read32(&self, offset: usize) -> u32 {
-        // SAFETY: as above; offsets are multiples of four.
-        unsafe { self.0.add(offset).cast::<u32>().read_volatile() }
-    }
-    /// Writes the 32-bit register at `offset`.
-    pub fn write32(&self, offset: usize, value: u32) {
-        // SAFETY: as above.
-        unsafe { self.0.add(offset).cast::<u32>().write_volatile(value) }
-    }
-}
-
-/// A serial port of the machine.
-pub struct Serial {
-    /// What it is, with its registers.
-    pub kind: SerialKind,
-    /// Its interrupt.
-    pub irq: Irq,
-}
 
 /// A hypervisor's terminal: calls take and give up to 16 bytes.
 struct Terminal {

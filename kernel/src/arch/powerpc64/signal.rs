@@ -6,7 +6,7 @@ use super::spr::{MSR_FP, MSR_MATH, MSR_USER, MSR_VEC, MSR_VSX};
 use super::switch::{self, FpState};
 use super::uaccess;
 use super::vdso::SIGNAL_STACK;
-use crate::mm::user::{Plain, UserPtr, check, read_bytes};
+use crate::mm::user::{UserPtr, check, read_bytes};
 use crate::signal::{Delivery, Restored, vdso_sigreturn};
 use core::mem::offset_of;
 use limen_linux_abi::Errno;
@@ -18,27 +18,16 @@ const MORE_REGISTERS: usize = 16;
 /// Vectors of the vector area: 32 registers, `VSCR`, `VRSAVE`.
 const VECTORS: usize = 34;
 
-/// `ucontext_t` up to the registers.
-#[derive(Clone, Copy)]
+/// `ucontext_t` up to the registers, in words. What is unused is not written, as on Linux.
 #[repr(C)]
 struct Head {
-    flags: u64,
-    link: u64,
-    stack_sp: usize,
-    stack_flags: u32,
-    pad: u32,
-    stack_size: usize,
-    mask: u64,
+    /// Flags, link, the alternate stack (address, flags, size), mask.
+    start: [usize; 6],
     unused: [u64; 15],
     unused2: [u64; 4],
-    signal: u32,
-    pad2: u32,
-    handler: usize,
-    old_mask: u64,
-    regs: usize,
+    /// Signal, handler, mask, where the registers are.
+    told: [usize; 4],
 }
-// SAFETY: integers only; padding is in named fields.
-unsafe impl Plain for Head {}
 
 /// The whole context: registers, floating point, where the vectors are, room for them.
 #[repr(C)]
@@ -83,42 +72,21 @@ fn write_context(
     base: usize,
     frame: &Frame,
     mask: u64,
-    link: u64,
+    link: usize,
     altstack: (usize, u32, usize),
     signal: u32,
     handler: usize,
 ) -> Result<(), Errno> {
-    UserPtr::new(base).write(Head {
-        flags: 0,
-        link,
-        stack_sp: altstack.0,
-        stack_flags: altstack.1,
-        pad: 0,
-        stack_size: altstack.2,
-        mask,
-        unused: [0; 15],
-        unused2: [0; 4],
-        signal,
-        pad2: 0,
-        handler,
-        old_mask: mask,
-        regs: base + offset_of!(Context, gpr),
-    })?;
-    UserPtr::new(base + offset_of!(Context, gpr)).write_from(&frame.gpr)?;
-    UserPtr::new(base + offset_of!(Context, more)).write([
-        frame.nip,
-        frame.msr & !MSR_MATH | MSR_FP | MSR_VEC | MSR_VSX,
-        frame.orig_gpr3,
-        frame.ctr,
-        frame.link,
-        frame.xer,
-        frame.ccr,
-        1,
-        frame.trap & !1,
-        frame.dar,
-        frame.dsisr,
-        0,
-    ])?;
+    let (sp, flags, size) = altstack;
+    UserPtr::new(base).write([0, link, sp, flags as usize, size, mask as usize])?;
+    let regs = base + offset_of!(Context, gpr);
+    UserPtr::new(base + offset_of!(Head, told)).write([signal as usize, handler, mask as usize, regs])?;
+    // The frame begins as the context does; two words are the kernel's alone.
+    let regs = UserPtr::<usize>::new(regs);
+    regs.cast().write_from(frame.shown())?;
+    regs.add(offset_of!(Frame, msr) / 8)
+        .write(frame.msr & !MSR_MATH | MSR_FP | MSR_VEC | MSR_VSX)?;
+    regs.add(offset_of!(Frame, trap) / 8).write(frame.trap & !1)?;
     let v_regs = vectors(base);
     // SAFETY: the caller has checked that the whole context is below `USER_END`.
     switch::with_math(frame, |math| unsafe {
@@ -162,7 +130,6 @@ pub fn setup(frame: &mut Frame, delivery: &Delivery<'_>) -> Result<(), Errno> {
     frame.nip = delivery.handler;
     frame.ccr &= !CR0_SO;
     frame.changed = 1;
-    frame.forget_syscall();
     // A handler starts with exceptions and rounding as a program does.
     switch::reset_rounding(frame);
     Ok(())
@@ -197,7 +164,7 @@ fn read_math(math: &mut FpState, base: usize, msr: usize) -> Result<(), Errno> {
 /// Makes `frame` what the context at `base` says. Nothing there can harm the kernel: only byte order and step bits of the machine state are the user's.
 fn read_context(frame: &mut Frame, base: usize) -> Result<Restored, Errno> {
     // The alternate stack (address, flags, size) and the mask.
-    let [sp, flags, size, mask]: [usize; 4] = UserPtr::new(base + offset_of!(Head, stack_sp)).read()?;
+    let [sp, flags, size, mask]: [usize; 4] = UserPtr::new(base + 2 * size_of::<usize>()).read()?;
     let [nip, msr, orig_gpr3, ctr, link, xer, ccr]: [usize; 7] =
         UserPtr::new(base + offset_of!(Context, more)).read()?;
     switch::replace_math(frame, |math| read_math(math, base, msr))?;
@@ -231,9 +198,8 @@ pub fn restore(frame: &mut Frame) -> Result<Restored, Errno> {
 /// `swapcontext`: writes the context of `frame` to `to`, leaving what is not registers or mask as it is.
 pub(super) fn save_context(to: usize, frame: &Frame, mask: u64) -> Result<(), Errno> {
     check(to, size_of::<Context>())?;
-    let old = UserPtr::<Head>::new(to).read()?;
-    let stack = (old.stack_sp, old.stack_flags, old.stack_size);
-    write_context(to, frame, mask, old.link, stack, 0, 0)
+    let [_, link, sp, flags, size]: [usize; 5] = UserPtr::new(to).read()?;
+    write_context(to, frame, mask, link, (sp, flags as u32, size), 0, 0)
 }
 
 /// `swapcontext`: makes `frame` what the context at `from` says; the mask there.

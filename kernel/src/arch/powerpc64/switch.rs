@@ -21,10 +21,11 @@ pub struct FpState {
     pub vs: [u128; 64],
     /// Vector status and control, in its last word.
     pub vscr: u128,
+    /// Which vector registers are in use, for who wants to know; and room, for here and in signal frames it takes as much as a vector.
+    pub vrsave: usize,
+    _room: usize,
     /// Floating-point status and control.
     pub fpscr: u64,
-    /// Which vector registers are in use, for who wants to know.
-    pub vrsave: usize,
 }
 
 impl FpState {
@@ -32,8 +33,9 @@ impl FpState {
     pub const ZERO: Self = Self {
         vs: [0; 64],
         vscr: 0,
-        fpscr: 0,
         vrsave: 0,
+        _room: 0,
+        fpscr: 0,
     };
 }
 
@@ -70,7 +72,7 @@ unsafe impl Sync for Context {}
 const _: () = assert!(
     offset_of!(Context, link) == 144 && offset_of!(Context, ccr) == 152 && offset_of!(Context, sp) == 160
 );
-const _: () = assert!(offset_of!(FpState, vscr) == 1024 && offset_of!(FpState, fpscr) == 1040);
+const _: () = assert!(offset_of!(FpState, vscr) == 1024 && offset_of!(FpState, fpscr) == 1056);
 
 global_asm!(
     r#"
@@ -136,7 +138,7 @@ save_fp:
     mffs    0
     mfvscr  0
     stxv    32, 1024(3)
-    stfd    0, 1040(3)
+    stfd    0, 1056(3)
     // They are used again at once by a thread that only yields: as they were.
     lxv     0, 0(3)
     lxv     32, 512(3)
@@ -148,7 +150,7 @@ save_fp:
 load_fp:
     math_on
     lxv     32, 1024(3)
-    lfd     0, 1040(3)
+    lfd     0, 1056(3)
     mtvscr  0
     mtfsf   255, 0, 1, 0
     .irp n, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31
@@ -199,6 +201,7 @@ impl Context {
         // SAFETY: the caller owns the stack of the new thread, which does not run yet.
         unsafe {
             at.write(frame.clone());
+            (*at).complete();
             (*at).msr &= !MSR_MATH;
             // The end of the frame chain.
             (sp as *mut usize).write(0);

@@ -19,6 +19,7 @@ crate::syscalls! {
         let task = current();
         if old != 0 {
             let mask = task.signals.lock().blocked;
+            call.frame.complete();
             signal::save_context(old, call.frame, mask.0)?;
         }
         if new == 0 {

@@ -3,21 +3,21 @@
 //!
 //! The loops are in `copy`.
 
+use super::copy::AMR_SHUT;
 use super::switch::FpState;
-use core::sync::atomic::AtomicU32;
+use core::arch::asm;
+use core::sync::atomic::{AtomicU32, Ordering, fence};
 use limen_linux_abi::Errno;
 
 unsafe extern "C" {
-    fn copy_from_user_asm(to: *mut u8, from: usize, len: usize) -> usize;
-    fn copy_to_user_asm(to: usize, from: *const u8, len: usize) -> usize;
+    fn copy_user_asm(to: usize, from: usize, len: usize) -> usize;
+    /// Copies `pieces` times [`PIECE`] bytes with vector registers, interrupts off, and gives back how many were not copied: a fault ends it. `amr` is
+    /// the authority mask meanwhile. Both sides are valid, or with an open mask one lies below `USER_END`.
+    pub(super) fn copy_vectors(to: usize, from: usize, pieces: usize, amr: usize) -> usize;
     fn clear_user_asm(to: usize, len: usize) -> usize;
     fn copy_string_asm(to: *mut u8, from: usize, max: usize) -> isize;
-    fn load_u32_asm(addr: usize) -> i64;
-    fn cmpxchg_u32_asm(addr: usize, expected: u32, new: u32) -> i64;
-    fn exchange_rseq_asm(at: usize, first: u64, second: u64, found: *mut [u64; 3]) -> usize;
-    fn store_math_asm(math: *const FpState, fp: usize, vectors: usize) -> i64;
-    fn load_math_asm(math: *mut FpState, fp: usize, vectors: usize) -> i64;
-    fn rseq_says_asm(at: usize, ids: *const [AtomicU32; 4]) -> bool;
+    fn store_math_asm(math: *const FpState, fp: usize, vectors: usize) -> usize;
+    fn load_math_asm(math: *mut FpState, fp: usize, vectors: usize) -> usize;
     static __ex_table_start: [i32; 0];
     static __ex_table_end: [i32; 0];
 }
@@ -42,14 +42,90 @@ pub fn fixup(ip: usize) -> Option<usize> {
     None
 }
 
+// Single words are read and written in functions of their own rather than in place: every place would have an entry in the table that is searched.
+
+/// The instructions given, with the window open: `false` if one of them faults, which is then the last. Used inside `unsafe` blocks, which say why the
+/// addresses are right.
+macro_rules! user_asm {
+    ([$($line:expr),+], $($operand:tt)+) => {{
+        let mut fault = 1usize;
+        asm!(
+            "mtspr 29, {open}",
+            "isync",
+            "2:",
+            $($line,)+
+            "li {fault}, 0",
+            "3: mtspr 29, {shut}",
+            "isync",
+            ".pushsection __ex_table, \"a\"",
+            ".balign 4",
+            ".long 2b - ., 3b - ., 3b - .",
+            ".popsection",
+            open = in(reg) 0usize,
+            shut = in(reg) AMR_SHUT,
+            fault = inout(reg) fault,
+            $($operand)+,
+            options(nostack)
+        );
+        fault == 0
+    }};
+}
+
+/// What [`copy_vectors`] copies at least, and how many of these with interrupts off.
+pub(super) const PIECE: usize = 512;
+const MOST: usize = 8;
+
+/// Copies between user and kernel memory; returns how many bytes were *not* copied.
+///
+/// # Safety
+/// As for [`copy_from_user`] or [`copy_to_user`].
+#[inline(always)]
+unsafe fn copy(to: usize, from: usize, len: usize) -> usize {
+    // SAFETY: as the caller promises; faults on the user side are in the exception table.
+    unsafe {
+        if len < PIECE {
+            copy_user_asm(to, from, len)
+        } else {
+            copy_large(to, from, len)
+        }
+    }
+}
+
+/// [`copy`] with vector registers. Pages that are not there are brought in by the other loop, which may sleep.
+#[inline(never)]
+unsafe fn copy_large(mut to: usize, mut from: usize, mut len: usize) -> usize {
+    while len >= PIECE {
+        let pieces = (len / PIECE).min(MOST);
+        // SAFETY: as the caller promises: not more than all that is left.
+        let left = unsafe { copy_vectors(to, from, pieces, 0) };
+        let done = (pieces - left) * PIECE;
+        (to, from, len) = (to + done, from + done, len - done);
+        if left != 0 {
+            // SAFETY: as above.
+            let left = unsafe { copy_user_asm(to, from, PIECE) };
+            let done = PIECE - left;
+            (to, from, len) = (to + done, from + done, len - done);
+            if left != 0 {
+                return len;
+            }
+        }
+    }
+    // SAFETY: as above.
+    if len == 0 {
+        0
+    } else {
+        unsafe { copy_user_asm(to, from, len) }
+    }
+}
+
 /// Copies `len` bytes from user `from` to kernel `to`; returns how many were *not* copied.
 ///
 /// # Safety
 /// `to` is valid for `len` bytes; `from..from+len` lies below `USER_END`.
 #[inline(always)]
 pub unsafe fn copy_from_user(to: *mut u8, from: usize, len: usize) -> usize {
-    // SAFETY: as the caller promises; faults on the user side are in the exception table.
-    unsafe { copy_from_user_asm(to, from, len) }
+    // SAFETY: as the caller promises.
+    unsafe { copy(to as usize, from, len) }
 }
 
 /// Copies `len` bytes from kernel `from` to user `to`; returns how many were *not* copied.
@@ -58,8 +134,8 @@ pub unsafe fn copy_from_user(to: *mut u8, from: usize, len: usize) -> usize {
 /// `from` is valid for `len` bytes; `to..to+len` lies below `USER_END`.
 #[inline(always)]
 pub unsafe fn copy_to_user(to: usize, from: *const u8, len: usize) -> usize {
-    // SAFETY: as above.
-    unsafe { copy_to_user_asm(to, from, len) }
+    // SAFETY: as the caller promises.
+    unsafe { copy(to, from as usize, len) }
 }
 
 /// Zeroes user memory; returns how many bytes were *not* cleared.
@@ -71,58 +147,44 @@ pub unsafe fn clear_user(to: usize, len: usize) -> usize {
     unsafe { clear_user_asm(to, len) }
 }
 
-/// Reads 32 bits at any address; `None` on a fault.
-///
-/// # Safety
-/// `addr..addr+4` lies below `USER_END`.
-#[inline(always)]
-pub unsafe fn get_u32(addr: usize) -> Option<u32> {
-    let mut value = 0u32;
-    // SAFETY: the caller's promise; `value` has room.
-    let left = unsafe { copy_from_user((&raw mut value).cast(), addr, size_of::<u32>()) };
-    (left == 0).then_some(value)
-}
+/// A function that reads a word, and one that writes one.
+macro_rules! words {
+    ($get:ident, $put:ident, $word:ty, $load:literal, $store:literal) => {
+        /// Reads a word at any address; `None` on a fault.
+        ///
+        /// # Safety
+        /// It lies below `USER_END`.
+        #[inline(never)]
+        pub unsafe fn $get(addr: usize) -> Option<$word> {
+            let mut value: $word = 0;
+            // SAFETY: the caller's promise.
+            let done = unsafe { user_asm!([concat!($load, " {value}, 0, {addr}")], addr = in(reg) addr, value = inout(reg) value) };
+            done.then_some(value)
+        }
 
-/// Writes 32 bits at any address; `false` on a fault.
-///
-/// # Safety
-/// `addr..addr+4` lies below `USER_END`.
-#[inline(always)]
-pub unsafe fn put_u32(addr: usize, value: u32) -> bool {
-    // SAFETY: the caller's promise; `value` is readable.
-    unsafe { copy_to_user(addr, (&raw const value).cast(), size_of::<u32>()) == 0 }
+        /// Writes a word at any address; `false` on a fault.
+        ///
+        /// # Safety
+        /// It lies below `USER_END`.
+        #[inline(never)]
+        pub unsafe fn $put(addr: usize, value: $word) -> bool {
+            // SAFETY: the caller's promise.
+            unsafe { user_asm!([concat!($store, " {value}, 0, {addr}")], addr = in(reg) addr, value = in(reg) value) }
+        }
+    };
 }
-
-/// Reads 64 bits at any address; `None` on a fault.
-///
-/// # Safety
-/// `addr..addr+8` lies below `USER_END`.
-#[inline(always)]
-pub unsafe fn get_u64(addr: usize) -> Option<u64> {
-    let mut value = 0u64;
-    // SAFETY: the caller's promise; `value` has room.
-    let left = unsafe { copy_from_user((&raw mut value).cast(), addr, size_of::<u64>()) };
-    (left == 0).then_some(value)
-}
-
-/// Writes 64 bits at any address; `false` on a fault.
-///
-/// # Safety
-/// `addr..addr+8` lies below `USER_END`.
-#[inline(always)]
-pub unsafe fn put_u64(addr: usize, value: u64) -> bool {
-    // SAFETY: the caller's promise; `value` is readable.
-    unsafe { copy_to_user(addr, (&raw const value).cast(), size_of::<u64>()) == 0 }
-}
+words!(get_u32, put_u32, u32, "lwzx", "stwx");
+words!(get_u64, put_u64, u64, "ldx", "stdx");
 
 /// Reads a naturally aligned user word atomically; `None` on a fault.
 ///
 /// # Safety
 /// `addr..addr+4` lies below `USER_END`.
 pub unsafe fn load_u32(addr: usize) -> Option<u32> {
-    // SAFETY: as above.
-    let value = unsafe { load_u32_asm(addr) };
-    (value >= 0).then_some(value as u32)
+    // SAFETY: the caller's promise.
+    let value = unsafe { get_u32(addr) };
+    fence(Ordering::Acquire);
+    value
 }
 
 /// Compare-and-exchange of a naturally aligned user word: the value found, `None` on a fault.
@@ -130,9 +192,24 @@ pub unsafe fn load_u32(addr: usize) -> Option<u32> {
 /// # Safety
 /// `addr..addr+4` lies below `USER_END`.
 pub unsafe fn cmpxchg_u32(addr: usize, expected: u32, new: u32) -> Option<u32> {
-    // SAFETY: as above.
-    let value = unsafe { cmpxchg_u32_asm(addr, expected, new) };
-    (value >= 0).then_some(value as u32)
+    let mut found = 0u32;
+    fence(Ordering::SeqCst);
+    // SAFETY: the caller's promise.
+    let done = unsafe {
+        user_asm!(
+            [
+                "lwarx {found}, 0, {addr}",
+                "cmplw {found}, {expected}",
+                "bne 4f",
+                "stwcx. {new}, 0, {addr}",
+                "bne 2b",
+                "4:"
+            ],
+            addr = in(reg) addr, expected = in(reg) expected, new = in(reg) new, found = inout(reg) found, out("cr0") _
+        )
+    };
+    fence(Ordering::SeqCst);
+    done.then_some(found)
 }
 
 /// Loads the identifiers and `rseq_cs` of the `struct rseq` at `at`, and stores `ids` if those found differ, all in one window. Returns the
@@ -141,10 +218,27 @@ pub unsafe fn cmpxchg_u32(addr: usize, expected: u32, new: u32) -> Option<u32> {
 /// # Safety
 /// `at..at+32` lies below `USER_END`.
 pub unsafe fn exchange_rseq(at: usize, ids: [u64; 2]) -> Option<[u64; 3]> {
-    let mut found = [0; 3];
-    // SAFETY: as above; `found` has room for three words.
-    let fault = unsafe { exchange_rseq_asm(at, ids[0], ids[1], &raw mut found) };
-    (fault == 0).then_some(found)
+    let [mut first, mut second, mut section] = [0u64; 3];
+    // SAFETY: the caller's promise.
+    let done = unsafe {
+        user_asm!(
+            [
+                "ld {first}, 0({at})",
+                "ld {section}, 8({at})",
+                "ld {second}, 20({at})",
+                "cmpld {first}, {new}",
+                "bne 4f",
+                "cmpld {second}, {newer}",
+                "beq 5f",
+                "4: std {new}, 0({at})",
+                "std {newer}, 20({at})",
+                "5:"
+            ],
+            at = in(reg_nonzero) at, new = in(reg) ids[0], newer = in(reg) ids[1],
+            first = inout(reg) first, second = inout(reg) second, section = inout(reg) section, out("cr0") _
+        )
+    };
+    done.then_some([first, second, section])
 }
 
 /// Whether the `struct rseq` at `at` says `ids` (`cpu_id_start`, `cpu_id`, `node_id`, `mm_cid`) and no critical section (`rseq_cs` is 0). `false` on a
@@ -154,8 +248,16 @@ pub unsafe fn exchange_rseq(at: usize, ids: [u64; 2]) -> Option<[u64; 3]> {
 /// `at..at+32` lies below `USER_END`. `ids` is readable, and nobody writes it meanwhile.
 #[inline(always)]
 pub unsafe fn rseq_says(at: usize, ids: *const [AtomicU32; 4]) -> bool {
-    // SAFETY: the caller's promise; a fault is as a difference.
-    unsafe { rseq_says_asm(at, ids) }
+    let [mut first, mut second, mut section] = [0u64; 3];
+    // SAFETY: the caller's promise.
+    let (done, ids) = unsafe {
+        let done = user_asm!(
+            ["ld {first}, 0({at})", "ld {second}, 20({at})", "ld {section}, 8({at})"],
+            at = in(reg_nonzero) at, first = inout(reg) first, second = inout(reg) second, section = inout(reg) section
+        );
+        (done, ids.cast::<[u64; 2]>().read_unaligned())
+    };
+    done && (first ^ ids[0]) | (second ^ ids[1]) | section == 0
 }
 
 /// Copies a string up to and including its NUL, at most `max` bytes: the length without the NUL (`max` if there was none), `None` on a fault.
@@ -168,14 +270,44 @@ pub unsafe fn copy_string_from_user(to: *mut u8, from: usize, max: usize) -> Opt
     usize::try_from(n).ok()
 }
 
+/// Where floating-point status and control lies behind the registers in a signal frame.
+const FPSCR: usize = 256;
+
+/// Tries until it works: `bring` has the page of a word brought in.
+fn retry(
+    fp: usize,
+    vectors: usize,
+    mut attempt: impl FnMut() -> bool,
+    bring: impl Fn(usize) -> bool,
+) -> Result<(), Errno> {
+    let words = [fp, fp + FPSCR, vectors, vectors + 792];
+    // Another thread may take them away again, but has no reason to.
+    for _ in 0..8 {
+        if attempt() {
+            return Ok(());
+        }
+        if !words.iter().all(|word| bring(*word)) {
+            break;
+        }
+    }
+    Err(Errno::EFAULT)
+}
+
 /// Writes floating-point and vector registers to their two places in a signal frame.
 ///
 /// # Safety
 /// 264 bytes at `fp` and 800 at `vectors` lie below `USER_END`.
 pub unsafe fn store_math(math: &FpState, fp: usize, vectors: usize) -> Result<(), Errno> {
     // SAFETY: as above.
-    let done = unsafe { store_math_asm(math, fp, vectors) };
-    if done == 0 { Ok(()) } else { Err(Errno::EFAULT) }
+    retry(
+        fp,
+        vectors,
+        || unsafe { store_math_asm(math, fp, vectors) == 0 },
+        |word| unsafe { put_u64(word, 0) },
+    )?;
+    // SAFETY: as above.
+    let done = unsafe { put_u64(fp + FPSCR, math.fpscr) };
+    done.then_some(()).ok_or(Errno::EFAULT)
 }
 
 /// Reads them. After `EFAULT` some may have changed.
@@ -183,7 +315,16 @@ pub unsafe fn store_math(math: &FpState, fp: usize, vectors: usize) -> Result<()
 /// # Safety
 /// As for [`store_math`].
 pub unsafe fn load_math(math: &mut FpState, fp: usize, vectors: usize) -> Result<(), Errno> {
+    let to = &raw mut *math;
     // SAFETY: as above.
-    let done = unsafe { load_math_asm(math, fp, vectors) };
-    if done == 0 { Ok(()) } else { Err(Errno::EFAULT) }
+    retry(
+        fp,
+        vectors,
+        || unsafe { load_math_asm(to, fp, vectors) == 0 },
+        |word| unsafe { get_u64(word) }.is_some(),
+    )?;
+    // SAFETY: as above.
+    math.fpscr = unsafe { get_u64(fp + FPSCR) }.ok_or(Errno::EFAULT)?;
+    math.vrsave &= u32::MAX as usize;
+    Ok(())
 }

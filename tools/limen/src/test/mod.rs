@@ -134,7 +134,6 @@ fn steps() -> Vec<Step> {
 /// Steps that do not pass yet, and why. Each is work to be done, none is a verdict about the test.
 const PENDING: &[(&str, &str)] = &[
     ("selftests-rseq-arm", MATRIX),
-    ("selftests-rseq-powerpc64", MATRIX),
     ("selftests-newer-rseq-arm", MATRIX),
     ("selftests-newer-rseq-powerpc64", MATRIX),
     ("rseq-counts-x86_64", COUNTS),
