@@ -110,12 +110,11 @@ unsafe fn copy_large(mut to: usize, mut from: usize, mut len: usize) -> usize {
             }
         }
     }
-    // SAFETY: as above.
     if len == 0 {
-        0
-    } else {
-        unsafe { copy_user_asm(to, from, len) }
+        return 0;
     }
+    // SAFETY: as above.
+    unsafe { copy_user_asm(to, from, len) }
 }
 
 /// Copies `len` bytes from user `from` to kernel `to`; returns how many were *not* copied.
@@ -298,11 +297,12 @@ fn retry(
 /// # Safety
 /// 264 bytes at `fp` and 800 at `vectors` lie below `USER_END`.
 pub unsafe fn store_math(math: &FpState, fp: usize, vectors: usize) -> Result<(), Errno> {
-    // SAFETY: as above.
     retry(
         fp,
         vectors,
+        // SAFETY: as above.
         || unsafe { store_math_asm(math, fp, vectors) == 0 },
+        // SAFETY: as above.
         |word| unsafe { put_u64(word, 0) },
     )?;
     // SAFETY: as above.
@@ -316,11 +316,12 @@ pub unsafe fn store_math(math: &FpState, fp: usize, vectors: usize) -> Result<()
 /// As for [`store_math`].
 pub unsafe fn load_math(math: &mut FpState, fp: usize, vectors: usize) -> Result<(), Errno> {
     let to = &raw mut *math;
-    // SAFETY: as above.
     retry(
         fp,
         vectors,
+        // SAFETY: as above.
         || unsafe { load_math_asm(to, fp, vectors) == 0 },
+        // SAFETY: as above.
         |word| unsafe { get_u64(word) }.is_some(),
     )?;
     // SAFETY: as above.
