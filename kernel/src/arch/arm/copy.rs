@@ -437,35 +437,6 @@ exchange_rseq_asm:
     pop     {{r4-r11, pc}}
     .ltorg
     .size   exchange_rseq_asm, . - exchange_rseq_asm
-
-    // r0: struct rseq, r1: the identifiers it may say; returns whether it says them and no critical section.
-    .globl  rseq_says_asm
-    .type   rseq_says_asm, %function
-rseq_says_asm:
-    push    {{r4-r7, lr}}
-    user_open
-    user_fault 1f
-    ldrd    r2, r3, [r0]
-    user_fault 1f
-    ldrd    r4, r5, [r0, #20]
-    user_fault 1f
-    ldrd    r6, r7, [r0, #8]
-    user_close
-    ldm     r1, {{r0, r1, r12, lr}}
-    cmp     r2, r0
-    cmpeq   r3, r1
-    cmpeq   r4, r12
-    cmpeq   r5, lr
-    bne     2f
-    orrs    r6, r6, r7
-    bne     2f
-    mov     r0, #1
-    pop     {{r4-r7, pc}}
-1:  user_close
-2:  mov     r0, #0
-    pop     {{r4-r7, pc}}
-    .ltorg
-    .size   rseq_says_asm, . - rseq_says_asm
     "#,
     user = const switch::USER_THREAD,
     big = const BIG,

@@ -17,7 +17,7 @@ pub fn options(words: &str) {
         static __pan_sites_end: [i32; 0];
     }
     const NOP: u32 = 0xe320_f000;
-    super::uaccess::sort();
+    super::extable::sort();
     if !words.split_ascii_whitespace().any(|word| word == "nopan") {
         return;
     }

@@ -3,6 +3,7 @@
 //!
 //! The loops are in `copy`.
 
+pub use super::extable::fixup;
 use super::mmu::{self, window_register};
 use core::arch::asm;
 use core::sync::atomic::AtomicU32;
@@ -18,80 +19,6 @@ unsafe extern "C" {
     fn save_fp_user_asm(to: usize) -> usize;
     fn load_fp_user_asm(from: usize) -> usize;
     fn clean_user_asm(start: usize, end: usize, line: usize) -> usize;
-    fn rseq_says_asm(at: usize, ids: *const [AtomicU32; 4]) -> bool;
-    static __ex_table_start: [i32; 0];
-    static __ex_table_end: [i32; 0];
-}
-
-/// An entry of the exception table: the instruction, and where to go on if it faults, each an offset from the word itself.
-type Entry = [i32; 2];
-
-/// The table's start, and how many entries it has.
-fn table() -> (*mut Entry, usize) {
-    let start = (&raw const __ex_table_start).cast::<Entry>();
-    let bytes = (&raw const __ex_table_end) as usize - start as usize;
-    (start.cast_mut(), bytes / size_of::<Entry>())
-}
-
-/// The addresses that the entry at `entry` means.
-///
-/// # Safety
-/// It is in the table.
-unsafe fn addresses(entry: *const Entry) -> [usize; 2] {
-    // SAFETY: as the caller promises.
-    let [at, to] = unsafe { entry.read() };
-    let place = entry as usize;
-    [
-        place.wrapping_add_signed(at as isize),
-        place.wrapping_add_signed(to as isize + 4),
-    ]
-}
-
-/// Puts the table in order of address. Once, while the early tables still let constants be written.
-pub(super) fn sort() {
-    let (table, len) = table();
-    for from in 1..len {
-        // SAFETY: all within the table, which nobody else looks at yet. Nearly everything is in its place already.
-        unsafe {
-            let moved = addresses(table.add(from));
-            let mut to = from;
-            while to > 0 && addresses(table.add(to - 1))[0] > moved[0] {
-                put(table.add(to), addresses(table.add(to - 1)));
-                to -= 1;
-            }
-            if to != from {
-                put(table.add(to), moved);
-            }
-        }
-    }
-}
-
-/// The inverse of [`addresses`].
-///
-/// # Safety
-/// `entry` is in the table, which can be written and nobody looks at.
-unsafe fn put(entry: *mut Entry, [at, to]: [usize; 2]) {
-    let place = entry as usize;
-    let value = [at.wrapping_sub(place) as i32, to.wrapping_sub(place + 4) as i32];
-    // SAFETY: as the caller promises. Volatile: it is a constant otherwise.
-    unsafe { entry.write_volatile(value) }
-}
-
-/// Where to go on if the instruction at `ip` faults and the fault cannot be resolved. `None`: it may not fault.
-pub fn fixup(ip: usize) -> Option<usize> {
-    let (table, len) = table();
-    let (mut low, mut high) = (0, len);
-    while low < high {
-        let middle = usize::midpoint(low, high);
-        // SAFETY: below `len`.
-        let [at, to] = unsafe { addresses(table.add(middle)) };
-        match at.cmp(&ip) {
-            core::cmp::Ordering::Equal => return Some(to),
-            core::cmp::Ordering::Less => low = middle + 1,
-            core::cmp::Ordering::Greater => high = middle,
-        }
-    }
-    None
 }
 
 /// Copies `len` bytes from user `from` to kernel `to`; returns how many were *not* copied.
@@ -265,8 +192,44 @@ pub unsafe fn exchange_rseq(at: usize, ids: [u64; 2]) -> Option<[u64; 3]> {
 /// `at..at+32` lies below `USER_END`. `ids` is readable, and nobody writes it meanwhile.
 #[inline(always)]
 pub unsafe fn rseq_says(at: usize, ids: *const [AtomicU32; 4]) -> bool {
-    // SAFETY: the caller's promise; a fault is as a difference.
-    unsafe { rseq_says_asm(at, ids) }
+    // SAFETY: the caller's promise; a fault is as a difference. Four words of the area by one instruction, two by another, and all of `ids` by one.
+    unsafe {
+        asm!(
+            ".pushsection __pan_sites, \"a\"\n.balign 4\n.long 4f - ., 5f - ., 6f - .\n.popsection",
+            concat!("4: mcr p15, 0, r12, ", window_register!()),
+            "isb",
+            may_fault!("ldm r0, {{r2, r3, r4, r5}}"),
+            may_fault!("ldrd r8, r9, [r0, #20]"),
+            concat!("5: mcr p15, 0, lr, ", window_register!()),
+            "isb",
+            "ldm r1, {{r0, r1, r12, lr}}",
+            "cmp r2, r0",
+            "cmpeq r3, r1",
+            "cmpeq r8, r12",
+            "cmpeq r9, lr",
+            "cmpeq r4, #0",
+            "cmpeq r5, #0",
+            "bne {no}",
+            ".pushsection .text.uaccess, \"ax\"",
+            concat!("3:6: mcr p15, 0, lr, ", window_register!()),
+            "isb",
+            "b {no}",
+            ".popsection",
+            inout("r0") at => _,
+            inout("r1") ids => _,
+            inout("r12") mmu::OPEN => _,
+            inout("lr") mmu::CLOSED => _,
+            out("r2") _,
+            out("r3") _,
+            out("r4") _,
+            out("r5") _,
+            out("r8") _,
+            out("r9") _,
+            no = label { return false },
+            options(nostack, readonly),
+        );
+    }
+    true
 }
 
 /// Copies a string up to and including its NUL, at most `max` bytes: the length without the NUL (`max` if there was none), `None` on a fault.
