@@ -51,8 +51,8 @@ pub struct Step {
     long: bool,
     /// Steps that must have passed before this one makes sense.
     after: Vec<String>,
-    /// What keeps it from passing yet: it then runs only when asked for by name, and is reported as skipped otherwise.
-    pending: Option<&'static str>,
+    /// Why it runs only when asked for by name, and is reported as skipped otherwise.
+    by_name: Option<&'static str>,
     work: Work,
 }
 
@@ -64,7 +64,7 @@ impl Step {
             arch: None,
             long: false,
             after: Vec::new(),
-            pending: None,
+            by_name: None,
             work: Box::new(work),
         }
     }
@@ -86,10 +86,10 @@ impl Step {
         Step { long: true, ..self }
     }
 
-    /// Says what keeps it from passing yet.
-    pub fn pending(self, why: &'static str) -> Step {
+    /// Makes it run only when asked for by name, and says why.
+    fn by_name(self, why: &'static str) -> Step {
         Step {
-            pending: Some(why),
+            by_name: Some(why),
             ..self
         }
     }
@@ -124,12 +124,21 @@ fn steps() -> Vec<Step> {
     steps.extend(cargo::last_steps());
     steps
         .into_iter()
-        .map(|step| match PENDING.iter().find(|(name, _)| *name == step.name) {
-            Some((_, why)) => step.pending(why),
-            None => step,
-        })
+        .map(
+            |step| match PENDING.iter().chain(LENGTHY).find(|(name, _)| *name == step.name) {
+                Some((_, why)) => step.by_name(why),
+                None => step,
+            },
+        )
         .collect()
 }
+
+/// Steps that pass, but take more than a run of everything can spare.
+const LENGTHY: &[(&str, &str)] = &[
+    ("selftests-newer-rseq-x86_64", MINUTES),
+    ("selftests-newer-rseq-arm64", MINUTES),
+];
+const MINUTES: &str = "takes five minutes of processor time; run by name";
 
 /// Steps that do not pass yet, and why. Each is work to be done, none is a verdict about the test.
 const PENDING: &[(&str, &str)] = &[
@@ -141,9 +150,10 @@ const PENDING: &[(&str, &str)] = &[
     ("rseq-counts-powerpc64", COUNTS),
     ("stress-ng-lockdep-arm64", LOCKDEP),
 ];
-const MATRIX: &str = "the basic tests pass; the runs of param_test have not been seen to their end";
-const COUNTS: &str = "to be seen on this architecture";
-const LOCKDEP: &str = "to be seen with lock validation";
+const MATRIX: &str =
+    "not there yet: the basic tests pass; the runs of param_test have not been seen to their end";
+const COUNTS: &str = "not there yet: to be seen on this architecture";
+const LOCKDEP: &str = "not there yet: to be seen with lock validation";
 
 /// The chosen steps and those that must have passed before them, in order.
 fn with_what_they_need(steps: Vec<Step>, chosen: impl Fn(&Step) -> bool) -> Vec<Step> {
@@ -210,11 +220,9 @@ pub fn test(options: &TestOptions) -> Result<i32> {
             scope.spawn(|| {
                 while let Some((i, blocked)) = next(&steps, &index, &states, &changed) {
                     let began = Instant::now();
-                    let result = match (&blocked, steps[i].pending) {
+                    let result = match (&blocked, steps[i].by_name) {
                         (Some(why), _) => Ok(Verdict::Skipped(format!("{why} failed"))),
-                        (None, Some(why)) if options.only.is_empty() => {
-                            Ok(Verdict::Skipped(format!("not there yet: {why}")))
-                        }
+                        (None, Some(why)) if options.only.is_empty() => Ok(Verdict::Skipped(why.to_owned())),
                         (None, _) => (steps[i].work)(&context),
                     };
                     let state = report(&steps[i], &result, began.elapsed());
