@@ -385,11 +385,10 @@ pub fn wait(file: &File, to: usize, max: usize, timeout: Timeout) -> SysResult {
     loop {
         let mut n = 0;
         let got = epoll.collect(max, |events, data| {
-            to.add(n).write(Abi(EpollEvent {
-                events,
-                data: [data as u32, (data >> 32) as u32],
-                ..EpollEvent::default()
-            }))?;
+            // Some ABIs have padding between the two.
+            let mut event = Abi(EpollEvent::default());
+            (event.0.events, event.0.data) = (events, [data as u32, (data >> 32) as u32]);
+            to.add(n).write(event)?;
             n += 1;
             Ok(())
         })?;

@@ -143,11 +143,11 @@ pub fn restore(frame: &mut Frame) -> Result<Restored, Errno> {
     frame.pc = context.pc;
     frame.cpsr = context.cpsr;
     let mark: u64 = UserPtr::new(base + info + VFP).read()?;
+    if !sanitize_psr(&mut frame.cpsr) || mark != VFP_MARK {
+        return Err(Errno::EFAULT);
+    }
     // SAFETY: the frame was checked.
-    if !sanitize_psr(&mut frame.cpsr)
-        || mark != VFP_MARK
-        || !unsafe { uaccess::load_fp(base + info + VFP_RECORD) }
-    {
+    if !unsafe { uaccess::load_fp(base + info + VFP_RECORD) } {
         return Err(Errno::EFAULT);
     }
     Ok(Restored {
