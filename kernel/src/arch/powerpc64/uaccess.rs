@@ -247,16 +247,45 @@ pub unsafe fn exchange_rseq(at: usize, ids: [u64; 2]) -> Option<[u64; 3]> {
 /// `at..at+32` lies below `USER_END`. `ids` is readable, and nobody writes it meanwhile.
 #[inline(always)]
 pub unsafe fn rseq_says(at: usize, ids: *const [AtomicU32; 4]) -> bool {
-    let [mut first, mut second, mut section] = [0u64; 3];
-    // SAFETY: the caller's promise.
-    let (done, ids) = unsafe {
-        let done = user_asm!(
-            ["ld {first}, 0({at})", "ld {second}, 20({at})", "ld {section}, 8({at})"],
-            at = in(reg_nonzero) at, first = inout(reg) first, second = inout(reg) second, section = inout(reg) section
+    // SAFETY: the caller's promise; a fault is as a difference.
+    unsafe {
+        let ids = ids.cast::<[u64; 2]>().read_unaligned();
+        asm!(
+            "mtspr 29, {open}",
+            "isync",
+            "2: ld {first}, 0({at})",
+            "ld {second}, 20({at})",
+            "ld {section}, 8({at})",
+            "3: mtspr 29, {shut}",
+            "isync",
+            "xor {first}, {first}, {x}",
+            "xor {second}, {second}, {y}",
+            "or {first}, {first}, {second}",
+            "or. {first}, {first}, {section}",
+            "bne {no}",
+            ".pushsection .text.uaccess, \"ax\"",
+            "4: mtspr 29, {shut}",
+            "isync",
+            "b {no}",
+            ".popsection",
+            ".pushsection __ex_table, \"a\"",
+            ".balign 4",
+            ".long 2b - ., 3b - ., 4b - .",
+            ".popsection",
+            open = in(reg) 0usize,
+            shut = in(reg) AMR_SHUT,
+            at = in(reg_nonzero) at,
+            x = in(reg) ids[0],
+            y = in(reg) ids[1],
+            first = out(reg) _,
+            second = out(reg) _,
+            section = out(reg) _,
+            out("cr0") _,
+            no = label { return false },
+            options(nostack, readonly),
         );
-        (done, ids.cast::<[u64; 2]>().read_unaligned())
-    };
-    done && (first ^ ids[0]) | (second ^ ids[1]) | section == 0
+    }
+    true
 }
 
 /// Copies a string up to and including its NUL, at most `max` bytes: the length without the NUL (`max` if there was none), `None` on a fault.
