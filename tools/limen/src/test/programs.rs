@@ -12,6 +12,8 @@ use crate::arch::Arch;
 
 /// Calls per user in CI; two users make over four million.
 const CALLS: u32 = 2_100_000;
+/// The same on 32-bit Arm, where QEMU forgets all translations at every entry and a call takes ten times as long.
+const CALLS_ARM: u32 = CALLS / 4;
 
 /// Memory that may be in use after it and was not before: inodes, names and the like that stay cached, in KiB.
 const KEPT: u64 = 16 << 10;
@@ -23,11 +25,12 @@ const STORM_ROUNDS: &str = "200";
 pub fn steps(arch: Arch) -> Vec<Step> {
     let hostile = Step::on(arch, "hostile", move |context| {
         let program = agent::program(arch, "hostile")?;
+        let calls = if arch == Arch::Arm { CALLS_ARM } else { CALLS };
         let mut total = 0u64;
         for (uid, seed) in [(0, 7), (1000, 8)] {
             let script = format!(
                 "free() {{ sed -n 's/^MemFree: *\\([0-9]*\\).*/free \\1/p' /proc/meminfo; }}\n\
-                 free; mkdir -p /tmp/h && chmod 777 /tmp/h && cd /tmp/h && /hostile {CALLS} {uid} {seed} -v; echo status $?\n\
+                 free; mkdir -p /tmp/h && chmod 777 /tmp/h && cd /tmp/h && /hostile {calls} {uid} {seed} -v; echo status $?\n\
                  echo alive | tr a-z A-Z; ls / > /dev/null && echo shell works; cd /; rm -rf /tmp/h; sleep 1; free\n"
             );
             let guest = Guest::new(context, arch).smp(2).timeout(500).option("--mem=256M");
@@ -51,7 +54,7 @@ pub fn steps(arch: Arch) -> Vec<Step> {
             }
             total += text.lines().find_map(|l| number(l, "calls ")).unwrap_or(0);
         }
-        if total < 4_000_000 {
+        if total < 2 * u64::from(calls) {
             bail!("only {total} calls were made");
         }
         Ok(Verdict::Passed(format!("{total} calls, as root and as a user")))
