@@ -5,6 +5,7 @@ use crate::mm::AddressSpace;
 use crate::sched;
 use crate::sync::IrqSpinLock;
 use crate::task::{self, Task, current};
+use alloc::sync::Arc;
 use core::sync::atomic::{
     AtomicBool,
     Ordering::{Acquire, Relaxed, Release},
@@ -101,7 +102,9 @@ pub fn prepare(task: &Task) {
         // Threads that do not run now find out on their next way out; those that run, here.
         for process in task::all_processes() {
             for thread in process.threads() {
-                if thread.rseq.own_cid.load(Relaxed) < CPUS {
+                if thread.rseq.own_cid.load(Relaxed) < CPUS
+                    && thread.mm().is_some_and(|its| Arc::ptr_eq(&its, &mm))
+                {
                     thread.info.work.set(ThreadFlags::RSEQ);
                 }
             }

@@ -29,7 +29,9 @@ pub use current::{CurrentTask, current};
 pub use entity::{Policy, TaskState};
 pub use kthread::{end_thread, spawn_kthread, start_thread};
 pub use policy::yield_now;
-pub use run::{CpuData, activate_mm, cpu, leave_mm, online, preempt_current, ready, schedule, this_cpu};
+pub use run::{
+    CpuData, activate_mm, cpu, leave_mm, online, preempt_current, ready, schedule, switch_preempted, this_cpu,
+};
 pub use wait::{WaitQueue, Waiter};
 pub use wake::{wake_new_task, wake_task};
 

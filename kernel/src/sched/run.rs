@@ -389,12 +389,22 @@ pub fn schedule() {
     }
 }
 
-/// The running thread is preempted: whatever its state says, it stays runnable (it may be about to look at what it waits for).
-/// Interrupts are on, the preempt count is zero.
+/// One decision for a thread that is preempted: whatever its state says, it stays runnable (it may be about to look at what it waits for).
+/// Interrupts are on, the preempt count is one, the caller's.
+pub fn switch_preempted() {
+    debug_assert!(
+        preempt::count() == preempt::PREEMPT,
+        "preempted with preempt count {:#x}",
+        preempt::count()
+    );
+    switch_away(true);
+}
+
+/// The running thread is preempted until nobody is more deserving. Interrupts are on, the preempt count is zero.
 pub fn preempt_current() {
     loop {
         preempt::disable();
-        switch_away(true);
+        switch_preempted();
         preempt::enable_no_resched();
         if !preempt::current_info().work.has(ThreadFlags::NEED_RESCHED) {
             return;

@@ -78,12 +78,14 @@ impl Kernel for Limen {
         preempt::count() == 0
     }
     fn preempt_schedule(&self, irqs: IrqsOff, _: &Watching) -> IrqsOff {
-        // The interrupted code may be on its way to sleep: `preempt_current` keeps it runnable whatever its state says.
         let mut irqs = irqs;
         loop {
+            // Preemption is off wherever interrupts are on: one that arrives there would preempt again, on top of this, and the next on top of that.
+            preempt::disable();
             self.irqs_enable(irqs);
-            crate::sched::preempt_current();
+            crate::sched::switch_preempted();
             irqs = self.irqs_disable();
+            preempt::enable_no_resched();
             if !self.work().has(ThreadFlags::NEED_RESCHED) {
                 return irqs;
             }
