@@ -26,15 +26,13 @@ use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 use limen_entry::{Interrupted, ThreadFlags};
 use limen_linux_abi::Errno;
-use limen_rseq::{
-    Action, Area, CPU_ID_UNINITIALISED, Event, Fatal, Ids, Mode, ORIGINAL_SIZE, Stop, Work, register, update,
-};
+use limen_rseq::{Action, Area, CPU_ID_UNINITIALISED, Event, Fatal, Ids, Mode, Stop, Work, register, update};
 use memory::User;
 
 /// What a thread has.
 pub struct Thread {
-    /// The area's address, 0 for none.
-    at: AtomicUsize,
+    /// The area's address, 0 for none; with [`LONGER`] unless it is a legacy one.
+    place: AtomicUsize,
     len: AtomicU32,
     signature: AtomicU32,
     /// [`Event`]'s bits.
@@ -55,7 +53,7 @@ impl Thread {
     /// Nothing registered.
     pub const fn new() -> Self {
         Self {
-            at: AtomicUsize::new(0),
+            place: AtomicUsize::new(0),
             len: AtomicU32::new(0),
             signature: AtomicU32::new(0),
             event: AtomicU32::new(0),
@@ -70,13 +68,18 @@ impl Thread {
     /// Whether it has an area.
     #[inline(always)]
     pub fn is_registered(&self) -> bool {
-        self.at.load(Relaxed) != 0
+        self.place.load(Relaxed) != 0
+    }
+
+    /// The area's address, 0 for none.
+    fn at(&self) -> usize {
+        self.place.load(Relaxed) & !LONGER
     }
 
     /// Its area.
     #[inline(always)]
     pub fn area(&self) -> Option<Area> {
-        let at = self.at.load(Relaxed);
+        let at = self.at();
         (at != 0).then(|| Area {
             at,
             len: self.len.load(Relaxed),
@@ -88,7 +91,8 @@ impl Thread {
     fn set_area(&self, area: Area, ids: Ids) {
         self.len.store(area.len, Relaxed);
         self.signature.store(area.signature, Relaxed);
-        self.at.store(area.at, Relaxed);
+        let longer = if area.mode() == Mode::Legacy { 0 } else { LONGER };
+        self.place.store(area.at | longer, Relaxed);
         self.set_told(ids);
     }
 
@@ -114,18 +118,21 @@ impl Thread {
         for (to, id) in self.told.iter().zip([ids.cpu, ids.cpu, ids.node, ids.cid]) {
             to.store(id, Relaxed);
         }
-        let legacy = self.len.load(Relaxed) == ORIGINAL_SIZE;
+        let legacy = self.place.load(Relaxed) & LONGER == 0;
         let cpu = if legacy { ids.cpu } else { CPU_ID_UNINITIALISED };
         self.legacy_cpu.store(cpu, Relaxed);
     }
 
-    /// Whether its area, at `at`, says what it was told, and no critical section. `false` as well if user memory is not there.
+    /// Whether its area, a legacy one at `at`, says what it was told, and no critical section. `false` as well if user memory is not there.
     #[inline(always)]
     fn is_as_told(&self, at: usize) -> bool {
         // SAFETY: a registered area lies in user memory. Only the running thread, or an interrupt on its CPU, writes what was told.
         unsafe { uaccess::rseq_says(at, &raw const self.told) }
     }
 }
+
+/// In [`Thread::place`]: the area is not a legacy one. Areas are aligned to 32 bytes at least.
+const LONGER: usize = 1;
 
 /// There is one memory node.
 const NODE: u32 = 0;
@@ -148,7 +155,7 @@ pub fn forget(task: &Task) {
     if !rseq.is_registered() {
         return;
     }
-    rseq.at.store(0, Relaxed);
+    rseq.place.store(0, Relaxed);
     rseq.legacy_cpu.store(CPU_ID_UNINITIALISED, Relaxed);
     rseq.event.store(0, Relaxed);
     slice::switched(task);
@@ -202,7 +209,7 @@ fn resumed_with_area(task: &Task) {
 #[inline(always)]
 pub fn exit_again() -> bool {
     let task = current();
-    let done = task.rseq.is_as_told(task.rseq.at.load(Relaxed));
+    let done = task.rseq.is_as_told(task.rseq.place.load(Relaxed));
     if done {
         task.info.work.clear_own(ThreadFlags::RSEQ_AGAIN);
         task.rseq.counts.again.add();
@@ -309,12 +316,12 @@ fn resume_slowly(frame: &mut Frame) {
 #[inline(always)]
 pub fn before_handler(task: &CurrentTask, frame: &mut Frame, interrupted: Interrupted) -> Result<(), Errno> {
     let rseq = &task.rseq;
-    let at = rseq.at.load(Relaxed);
-    if at == 0 {
+    let place = rseq.place.load(Relaxed);
+    if place == 0 {
         return Ok(());
     }
     // Should the thread have been moved meanwhile, its way out brings the identifiers up to date.
-    if rseq.legacy_cpu.load(Relaxed) != CPU_ID_UNINITIALISED && rseq.is_as_told(at) {
+    if place & LONGER == 0 && rseq.is_as_told(place) {
         rseq.counts.handlers.add();
         return Ok(());
     }

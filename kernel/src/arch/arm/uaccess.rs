@@ -192,44 +192,48 @@ pub unsafe fn exchange_rseq(at: usize, ids: [u64; 2]) -> Option<[u64; 3]> {
 /// `at..at+32` lies below `USER_END`. `ids` is readable, and nobody writes it meanwhile.
 #[inline(always)]
 pub unsafe fn rseq_says(at: usize, ids: *const [AtomicU32; 4]) -> bool {
-    // SAFETY: the caller's promise; a fault is as a difference. Four words of the area by one instruction, two by another, and all of `ids` by one.
+    // SAFETY: the caller's promise; a fault is as a difference. Four words of the area by one instruction, two by another, all of `ids` by one, and
+    // both states of the window by one, from behind the last branch.
     unsafe {
         asm!(
             ".pushsection __pan_sites, \"a\"\n.balign 4\n.long 4f - ., 5f - ., 6f - .\n.popsection",
-            concat!("4: mcr p15, 0, r12, ", window_register!()),
+            "ldrd r2, r3, 7f",
+            concat!("4: mcr p15, 0, r2, ", window_register!()),
             "isb",
-            may_fault!("ldm r0, {{r2, r3, r4, r5}}"),
-            may_fault!("ldrd r8, r9, [r0, #20]"),
-            concat!("5: mcr p15, 0, lr, ", window_register!()),
+            may_fault!("ldm r0, {{r2, r4, r5, r12}}"),
+            may_fault!("ldrd r0, r1, [r0, #20]"),
+            concat!("5: mcr p15, 0, r3, ", window_register!()),
             "isb",
-            "ldm r1, {{r0, r1, r12, lr}}",
-            "cmp r2, r0",
-            "cmpeq r3, r1",
-            "cmpeq r8, r12",
-            "cmpeq r9, lr",
-            "cmpeq r4, #0",
-            "cmpeq r5, #0",
-            "bne {no}",
+            "orrs r5, r5, r12",
+            "ldm lr, {{r3, r5, r12, lr}}",
+            "cmpeq r2, r3",
+            "cmpeq r4, r5",
+            "cmpeq r0, r12",
+            "cmpeq r1, lr",
+            "beq {yes}",
+            "b {no}",
+            "7: .long {open}, {closed}",
             ".pushsection .text.uaccess, \"ax\"",
-            concat!("3:6: mcr p15, 0, lr, ", window_register!()),
+            concat!("3:6: mcr p15, 0, r3, ", window_register!()),
             "isb",
             "b {no}",
             ".popsection",
             inout("r0") at => _,
-            inout("r1") ids => _,
-            inout("r12") mmu::OPEN => _,
-            inout("lr") mmu::CLOSED => _,
+            inout("lr") ids => _,
+            out("r1") _,
             out("r2") _,
             out("r3") _,
             out("r4") _,
             out("r5") _,
-            out("r8") _,
-            out("r9") _,
-            no = label { return false },
-            options(nostack, readonly),
+            out("r12") _,
+            open = const mmu::OPEN,
+            closed = const mmu::CLOSED,
+            yes = label { return true },
+            no = label {},
+            options(noreturn, nostack, readonly),
         );
     }
-    true
+    false
 }
 
 /// Copies a string up to and including its NUL, at most `max` bytes: the length without the NUL (`max` if there was none), `None` on a fault.
