@@ -59,16 +59,53 @@ pub fn dynamic(arch: Arch, name: &str) -> Result<PathBuf> {
     )
 }
 
-/// The same with musl, for this host's own architecture.
-pub fn musl(arch: Arch, name: &str, fixed: bool) -> Result<PathBuf> {
+/// The same with Debian's musl, static or dynamic, and the tree that the dynamic one's loader is in.
+pub fn musl(arch: Arch, name: &str, fixed: bool) -> Result<(PathBuf, PathBuf)> {
     let dir = tree::root().join("programs").join(name);
-    let source = [dir.join(format!("{name}.c"))];
-    let (to, flags): (_, &[&str]) = if fixed {
-        (format!("{name}-musl"), &["-pthread", "-s", "-static"])
-    } else {
-        (format!("{name}-musl-dynamic"), &["-pthread", "-s"])
+    let source = dir.join(format!("{name}.c"));
+    let (library, headers) = (packages::fetch(arch, "musl")?, packages::fetch(arch, "musl-dev")?);
+    let (compiler, brought) = arch.compiler();
+    packages::ensure_tool(&compiler, brought)?;
+    // What the compiler brings itself: its headers, and what begins and ends a program.
+    let own = |file: &str| -> Result<String> {
+        let output = Command::new(&compiler)
+            .arg(format!("-print-file-name={file}"))
+            .output()
+            .with_context(|| format!("cannot start {compiler}"))?;
+        Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
     };
-    build_with("musl-gcc", arch, &to, &source, flags, &[dir])
+    let (triplet, loader, more) = arch.musl();
+    let fixed_place = headers.join("usr/lib").join(triplet).display().to_string();
+    let shared_place = library.join("lib").join(triplet).display().to_string();
+    let include = headers.join("usr/include").join(triplet).display().to_string();
+    let loader = format!("-Wl,-dynamic-linker,{loader}");
+    let mut flags = vec![
+        "-nostdinc".to_owned(),
+        "-isystem".to_owned(),
+        include,
+        "-isystem".to_owned(),
+        own("include")?,
+        "-nostdlib".to_owned(),
+        "-no-pie".to_owned(),
+        "-pthread".to_owned(),
+        "-s".to_owned(),
+    ];
+    flags.extend(more.iter().map(|f| (*f).to_owned()));
+    flags.push(if fixed { "-static".to_owned() } else { loader });
+    flags.extend([format!("{fixed_place}/crt1.o"), format!("{fixed_place}/crti.o")]);
+    flags.push(own(if fixed { "crtbeginT.o" } else { "crtbegin.o" })?);
+    flags.push(source.display().to_string());
+    if !fixed {
+        flags.push(format!("-L{shared_place}"));
+    }
+    flags.push(format!("-L{fixed_place}"));
+    for library in ["-Wl,--start-group", "-lc", "-lgcc", "-lgcc_eh", "-Wl,--end-group"] {
+        flags.push(library.to_owned());
+    }
+    flags.extend([own("crtend.o")?, format!("{fixed_place}/crtn.o")]);
+    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+    let to = format!("{name}-musl{}", if fixed { "" } else { "-dynamic" });
+    Ok((build(arch, &to, &[], &flags, &[dir])?, library))
 }
 
 /// A static program of one C file from elsewhere.
@@ -146,17 +183,7 @@ fn compile(arch: Arch, name: &str, sources: &[PathBuf], flags: &[&str], of: &[Pa
 }
 
 fn build(arch: Arch, name: &str, sources: &[PathBuf], flags: &[&str], of: &[PathBuf]) -> Result<PathBuf> {
-    build_with(&arch.compiler().0, arch, name, sources, flags, of)
-}
-
-fn build_with(
-    compiler: &str,
-    arch: Arch,
-    name: &str,
-    sources: &[PathBuf],
-    flags: &[&str],
-    of: &[PathBuf],
-) -> Result<PathBuf> {
+    let (compiler, brought) = arch.compiler();
     let made = tree::cache(&format!("programs/{arch}"))?.join(name);
     // A name may have a folder.
     if let Some(folder) = made.parent() {
@@ -165,10 +192,10 @@ fn build_with(
     if tree::fresh(&made, of) {
         return Ok(made);
     }
-    packages::ensure_tool(compiler, arch.compiler().1)?;
+    packages::ensure_tool(&compiler, brought)?;
     eprintln!("limen: building programs/{name} for {arch}");
     let new = made.with_extension(format!("new-{}", std::process::id()));
-    let output = Command::new(compiler)
+    let output = Command::new(&compiler)
         .args(["-std=gnu11", "-O2", "-g0", "-Wall", "-Wextra"])
         .args(["-Wl,--build-id=none", "-Wl,-z,noexecstack", "-o"])
         .arg(&new)

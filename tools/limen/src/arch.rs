@@ -118,6 +118,25 @@ impl Arch {
         }
     }
 
+    /// musl: the name of its directories in Debian, its loader, and what the C compiler must be told to build for it.
+    pub fn musl(self) -> (&'static str, &'static str, &'static [&'static str]) {
+        match self {
+            Arch::X86_64 => ("x86_64-linux-musl", "/lib/ld-musl-x86_64.so.1", &[]),
+            // The compiler's own library asks glibc which atomic instructions there are.
+            Arch::Arm64 => (
+                "aarch64-linux-musl",
+                "/lib/ld-musl-aarch64.so.1",
+                &["-mno-outline-atomics"],
+            ),
+            Arch::Arm => ("arm-linux-musleabihf", "/lib/ld-musl-armhf.so.1", &[]),
+            Arch::Powerpc64 => (
+                "powerpc64le-linux-musl",
+                "/lib/ld-musl-powerpc64le.so.1",
+                &["-mlong-double-64"],
+            ),
+        }
+    }
+
     /// The largest page size that its kernels use, for the layout of guest programs.
     pub fn largest_page(self) -> u32 {
         match self {

@@ -113,13 +113,34 @@ fn describe(meta: &std::fs::Metadata) -> Meta {
     }
 }
 
-/// `HOST[:GUEST]` as given to `--add`.
-pub fn add_spec(archive: &mut Archive, spec: &str) -> Result<()> {
+/// `HOST[:GUEST]` as given to `--add`: the host's path, and where it goes if that is said.
+fn parse_spec(spec: &str) -> Result<(PathBuf, Option<&str>)> {
     let (host, guest) = match spec.split_once(':') {
         Some((host, guest)) => (host, Some(guest)),
         None => (spec, None),
     };
     let path = std::path::absolute(host).with_context(|| format!("--add {spec}: not a path"))?;
+    Ok((path, guest))
+}
+
+/// What `--add` puts at `place` in the guest: the host's path.
+pub fn added_at(specs: &[String], place: &str) -> Option<PathBuf> {
+    specs.iter().find_map(|spec| {
+        let (host, guest) = parse_spec(spec).ok()?;
+        let guest = guest.map_or_else(|| host.clone(), PathBuf::from);
+        let rest = Path::new(place).strip_prefix(guest).ok()?;
+        let found = if rest.as_os_str().is_empty() {
+            host
+        } else {
+            host.join(rest)
+        };
+        found.is_file().then_some(found)
+    })
+}
+
+/// Adds what one `--add` says.
+pub fn add_spec(archive: &mut Archive, spec: &str) -> Result<()> {
+    let (path, guest) = parse_spec(spec)?;
     match guest {
         Some(guest) => add_plain(archive, &path, Path::new(guest)),
         None if path.is_dir() => add_tree(archive, &path, &path.to_string_lossy()),

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 
 use crate::arch::Arch;
-use crate::elf;
 use crate::status::{self, CANNOT_RUN, NOT_FOUND};
+use crate::{elf, guest_files};
 
 /// A program and what it needs.
 pub struct Program {
@@ -66,8 +66,13 @@ fn locate(name: &str) -> Result<PathBuf> {
     ))
 }
 
-/// Finds `name` inside the tree at `root`: its path in the guest, and its architecture where that can be told.
-pub fn find_in_tree(root: &Path, name: &str, wanted: Option<Arch>) -> Result<(String, Option<Arch>)> {
+/// Finds `name` inside the tree at `root`, or in what `--add` adds to it: its path in the guest, and its architecture where that can be told.
+pub fn find_in_tree(
+    root: &Path,
+    add: &[String],
+    name: &str,
+    wanted: Option<Arch>,
+) -> Result<(String, Option<Arch>)> {
     let places: Vec<String> = if name.contains('/') {
         vec![format!(
             "/{}",
@@ -80,7 +85,8 @@ pub fn find_in_tree(root: &Path, name: &str, wanted: Option<Arch>) -> Result<(St
             .collect()
     };
     for place in places {
-        let Some(host) = resolve_in_tree(root, &place) else {
+        let added = guest_files::added_at(add, &place);
+        let Some(host) = added.or_else(|| resolve_in_tree(root, &place)) else {
             continue;
         };
         if !host.is_file() {

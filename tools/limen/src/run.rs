@@ -125,7 +125,7 @@ fn choose(options: &RunOptions) -> Result<(What, Arch)> {
             );
         }
         let name = options.program.first().map_or("/bin/sh", String::as_str);
-        let (path, arch) = program::find_in_tree(dir, name, options.arch)?;
+        let (path, arch) = program::find_in_tree(dir, &options.add, name, options.arch)?;
         return Ok((What::InTree(path), arch.map_or_else(default, Ok)?));
     }
     let Some(name) = options.program.first() else {

@@ -71,13 +71,13 @@ fn channel() -> Result<(UnixStream, UnixStream)> {
     Ok((ours, theirs))
 }
 
-/// Makes the child die when this process does.
-pub fn ends_with_us(command: &mut Command) {
+/// Makes the child get `signal` when this process ends, or the thread that starts the child.
+pub fn ends_with_us(command: &mut Command, signal: rustix::process::Signal) {
     let parent = rustix::process::getpid();
     // SAFETY: between fork and exec only two system calls run; nothing is allocated and no lock is taken.
     unsafe {
         command.pre_exec(move || {
-            rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
+            rustix::process::set_parent_process_death_signal(Some(signal))?;
             if rustix::process::getppid() != Some(parent) {
                 return Err(std::io::Error::from(rustix::io::Errno::SRCH));
             }
@@ -121,7 +121,7 @@ pub fn run(machine: &Machine, options: &Options) -> Result<Outcome> {
     } else {
         command.stderr(Stdio::from(std::os::fd::OwnedFd::from(said_q.try_clone()?)));
     }
-    ends_with_us(&mut command);
+    ends_with_us(&mut command, rustix::process::Signal::KILL);
     let child = command
         .spawn()
         .with_context(|| format!("cannot start {program}"))?;

@@ -194,7 +194,7 @@ impl Run<'_> {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-        session::ends_with_us(&mut command);
+        session::ends_with_us(&mut command, rustix::process::Signal::KILL);
         let began = Instant::now();
         let child = command.spawn().with_context(|| format!("cannot start {qemu}"))?;
         let mut qemu = Qemu { child };

@@ -130,13 +130,15 @@ impl Guest {
             self.arguments.append(&mut self.program);
         }
         let own = std::env::current_exe().context("cannot find this program itself")?;
-        let mut child = Command::new(own)
+        let mut command = Command::new(own);
+        command
             .args(&self.arguments)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .context("cannot start limen run")?;
+            .stderr(Stdio::piped());
+        // It ends its machine itself then.
+        crate::session::ends_with_us(&mut command, rustix::process::Signal::TERM);
+        let mut child = command.spawn().context("cannot start limen run")?;
         let input = std::mem::take(&mut self.input);
         let mut stdin = child.stdin.take().context("no pipe")?;
         let feeder = std::thread::spawn(move || {

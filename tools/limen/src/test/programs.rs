@@ -113,22 +113,28 @@ pub fn steps(arch: Arch) -> Vec<Step> {
     ]
 }
 
-/// What programs with threads rely on (`programs/threads`), on four processors: with the C library of Debian, static, and with musl
-/// where this host has it, static and dynamic.
+/// What programs with threads rely on (`programs/threads`), on four processors: with Debian's glibc and musl, static and dynamic.
 fn threads(context: &super::Context, arch: Arch) -> anyhow::Result<Verdict> {
-    let mut programs = vec![("glibc", agent::program(arch, "threads")?)];
-    if Arch::host() == Some(arch) {
-        crate::packages::ensure_tool("musl-gcc", &["musl-tools"])?;
-        programs.push(("musl", agent::musl(arch, "threads", true)?));
-        programs.push(("dynamic musl", agent::musl(arch, "threads", false)?));
-        programs.push(("dynamic glibc", agent::dynamic(arch, "threads")?));
-    }
+    let (musl, _) = agent::musl(arch, "threads", true)?;
+    let (dynamic_musl, tree) = agent::musl(arch, "threads", false)?;
+    let programs = [
+        ("glibc", agent::program(arch, "threads")?, None),
+        ("dynamic glibc", agent::dynamic(arch, "threads")?, None),
+        ("musl", musl, None),
+        ("dynamic musl", dynamic_musl, Some(tree)),
+    ];
     let mut said = Vec::new();
-    for (library, program) in programs {
-        let ran = Guest::new(context, arch)
-            .smp(4)
-            .program(&[&program.to_string_lossy()])
-            .run_well()?;
+    for (library, program, tree) in programs {
+        let guest = Guest::new(context, arch).smp(4);
+        let program = program.display();
+        let ran = match tree {
+            Some(tree) => guest
+                .option(format!("--root={}", tree.display()))
+                .option(format!("--add={program}:/threads"))
+                .program(&["/threads"]),
+            None => guest.program(&[&program.to_string()]),
+        }
+        .run_well()?;
         let text = ran.text();
         let last = text.lines().last().unwrap_or_default();
         if !last.ends_with(" well") {
