@@ -321,9 +321,12 @@ pub fn before_handler(task: &CurrentTask, frame: &mut Frame, interrupted: Interr
         return Ok(());
     }
     // Should the thread have been moved meanwhile, its way out brings the identifiers up to date.
-    if place & LONGER == 0 && rseq.is_as_told(place) {
+    if place & LONGER == 0 {
+        // Before the look, which leaves the compiler fewer registers.
         rseq.counts.handlers.add();
-        return Ok(());
+        if rseq.is_as_told(place) {
+            return Ok(());
+        }
     }
     before_handler_with_more(task, frame, interrupted)
 }
@@ -339,6 +342,9 @@ fn before_handler_with_more(
     let Some(area) = task.rseq.area() else {
         return Ok(());
     };
+    if area.mode() == Mode::Legacy {
+        task.rseq.counts.handlers.take_back();
+    }
     let work = Event::at_signal(area.mode(), by_exception(interrupted));
     if !work.any() {
         return Ok(());

@@ -20,6 +20,10 @@ impl Count {
     fn add_many(&self, n: usize) {
         self.0.store(self.0.load(Relaxed).wrapping_add(n), Relaxed);
     }
+    /// One less: the last was none.
+    pub fn take_back(&self) {
+        self.add_many(usize::MAX);
+    }
     /// Its value.
     pub fn get(&self) -> u64 {
         self.0.load(Relaxed) as u64
