@@ -2,10 +2,12 @@
 //! each must give the same bytes and the same status. The scripts are in `tests/*/*.sh`, separated by `## case: NAME`.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::{Context as _, Result, bail};
 
+use super::Verdict;
 use super::guest::Guest;
 use crate::tree;
 
@@ -51,13 +53,8 @@ pub fn read(folder: &str) -> Result<Vec<Case>> {
     Ok(cases)
 }
 
-/// Puts the scripts and the script that runs them all into a folder for the guest (`/cases`).
-pub fn prepare(cases: &[Case], dir: &Path, shell: &str) -> Result<()> {
-    let _ = std::fs::remove_dir_all(dir);
-    std::fs::create_dir_all(dir)?;
-    for (i, case) in cases.iter().enumerate() {
-        std::fs::write(dir.join(format!("{i:03}")), &case.text)?;
-    }
+/// Puts the scripts and the script that runs them all into a folder for the guest (`/cases`), which stays as it is once made.
+pub fn prepare(cases: &[Case], shell: &str) -> Result<PathBuf> {
     // Each case has its own folder and session; what it leaves running ends with it.
     let runner = format!(
         r#"cd /cases
@@ -74,8 +71,32 @@ done
 echo all done
 "#
     );
-    std::fs::write(dir.join("run"), runner)?;
-    Ok(())
+    let dir = tree::cache("test")?.join(format!("cases-{:016x}", hash(cases, &runner)));
+    if dir.is_dir() {
+        return Ok(dir);
+    }
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let new = dir.with_extension(format!("new-{}-{number}", std::process::id()));
+    std::fs::create_dir_all(&new)?;
+    for (i, case) in cases.iter().enumerate() {
+        std::fs::write(new.join(format!("{i:03}")), &case.text)?;
+    }
+    std::fs::write(new.join("run"), runner)?;
+    if std::fs::rename(&new, &dir).is_err() {
+        // Another step was quicker.
+        std::fs::remove_dir_all(&new)?;
+    }
+    Ok(dir)
+}
+
+/// A number for these scripts, and for what else they depend on.
+fn hash(cases: &[Case], more: &str) -> u64 {
+    use std::hash::{DefaultHasher, Hash, Hasher};
+    let mut hasher = DefaultHasher::new();
+    more.hash(&mut hasher);
+    cases.iter().for_each(|c| c.text.hash(&mut hasher));
+    hasher.finish()
 }
 
 /// Takes the output of the script that runs them all apart; true when it got to its end.
@@ -114,11 +135,7 @@ fn parse(bytes: &[u8]) -> (BTreeMap<usize, Given>, bool) {
 
 /// What Linux gives. It is kept in the tree: the same scripts on the same image need not run again.
 fn reference(cases: &[Case], guest: Guest) -> Result<BTreeMap<usize, Given>> {
-    use std::hash::{Hash, Hasher};
-    let mut hasher = std::collections::hash_map::DefaultHasher::new();
-    guest.describe().hash(&mut hasher);
-    cases.iter().for_each(|c| c.text.hash(&mut hasher));
-    let kept = tree::cache("test")?.join(format!("linux-{:016x}", hasher.finish()));
+    let kept = tree::cache("test")?.join(format!("linux-{:016x}", hash(cases, &guest.describe())));
     if let Ok(bytes) = std::fs::read(&kept)
         && let (found, true) = parse(&bytes)
     {
@@ -137,8 +154,15 @@ fn reference(cases: &[Case], guest: Guest) -> Result<BTreeMap<usize, Given>> {
     Ok(found)
 }
 
-/// Runs the cases on both kernels and compares.
-pub fn compare(cases: &[Case], ours: Guest, theirs: Guest) -> Result<String> {
+/// What is said of so many cases.
+pub fn verdict(right: usize) -> Verdict {
+    Verdict::Passed(format!(
+        "{right} cases give the same bytes and status as on Linux"
+    ))
+}
+
+/// Runs the cases on both kernels and compares: how many there are.
+pub fn compare(cases: &[Case], ours: Guest, theirs: Guest) -> Result<usize> {
     let expected = reference(cases, theirs)?;
     let ours = ours.run()?;
     let (found, complete) = parse(&ours.stdout);
@@ -167,9 +191,7 @@ pub fn compare(cases: &[Case], ours: Guest, theirs: Guest) -> Result<String> {
         wrong.push(format!("{error:#}"));
     }
     if wrong.is_empty() {
-        return Ok(format!(
-            "{right} cases give the same bytes and status as on Linux"
-        ));
+        return Ok(right);
     }
     bail!(
         "{right} of {} cases are the same as on Linux; these are not:\n{}",

@@ -52,7 +52,7 @@ pub struct Step {
     /// Steps that must have passed before this one makes sense.
     after: Vec<String>,
     /// Why it runs only when asked for by name, and is reported as skipped otherwise.
-    by_name: Option<&'static str>,
+    by_name: bool,
     work: Work,
 }
 
@@ -64,7 +64,7 @@ impl Step {
             arch: None,
             long: false,
             after: Vec::new(),
-            by_name: None,
+            by_name: false,
             work: Box::new(work),
         }
     }
@@ -86,10 +86,10 @@ impl Step {
         Step { long: true, ..self }
     }
 
-    /// Makes it run only when asked for by name, and says why.
-    fn by_name(self, why: &'static str) -> Step {
+    /// Makes it run only when asked for by name.
+    fn by_name(self) -> Step {
         Step {
-            by_name: Some(why),
+            by_name: true,
             ..self
         }
     }
@@ -124,37 +124,26 @@ fn steps() -> Vec<Step> {
     steps.extend(cargo::last_steps());
     steps
         .into_iter()
-        .map(
-            |step| match PENDING.iter().chain(LENGTHY).find(|(name, _)| *name == step.name) {
-                Some((_, why)) => step.by_name(why),
-                None => step,
-            },
-        )
+        .map(|step| {
+            if LENGTHY.contains(&step.name.as_str()) {
+                step.by_name()
+            } else {
+                step
+            }
+        })
         .collect()
 }
 
 /// Steps that pass, but take more than a run of everything can spare.
-const LENGTHY: &[(&str, &str)] = &[
-    ("selftests-newer-rseq-x86_64", MINUTES),
-    ("selftests-newer-rseq-arm64", MINUTES),
-    ("selftests-rseq-powerpc64", MINUTES),
+const LENGTHY: &[&str] = &[
+    "selftests-newer-rseq-x86_64",
+    "selftests-newer-rseq-arm64",
+    "selftests-newer-rseq-arm",
+    "selftests-newer-rseq-powerpc64",
+    "selftests-rseq-arm",
+    "selftests-rseq-powerpc64",
 ];
 const MINUTES: &str = "passes, but takes minutes of processor time; run by name";
-
-/// Steps that do not pass yet, and why. Each is work to be done, none is a verdict about the test.
-const PENDING: &[(&str, &str)] = &[
-    ("selftests-rseq-arm", MATRIX),
-    ("selftests-newer-rseq-arm", MATRIX),
-    ("selftests-newer-rseq-powerpc64", MATRIX),
-    ("rseq-counts-x86_64", COUNTS),
-    ("rseq-counts-arm", COUNTS),
-    ("rseq-counts-powerpc64", COUNTS),
-    ("stress-ng-lockdep-arm64", LOCKDEP),
-];
-const MATRIX: &str =
-    "not there yet: the basic tests pass; the runs of param_test have not been seen to their end";
-const COUNTS: &str = "not there yet: to be seen on this architecture";
-const LOCKDEP: &str = "not there yet: to be seen with lock validation";
 
 /// The chosen steps and those that must have passed before them, in order.
 fn with_what_they_need(steps: Vec<Step>, chosen: impl Fn(&Step) -> bool) -> Vec<Step> {
@@ -223,7 +212,7 @@ pub fn test(options: &TestOptions) -> Result<i32> {
                     let began = Instant::now();
                     let result = match (&blocked, steps[i].by_name) {
                         (Some(why), _) => Ok(Verdict::Skipped(format!("{why} failed"))),
-                        (None, Some(why)) if options.only.is_empty() => Ok(Verdict::Skipped(why.to_owned())),
+                        (None, true) if options.only.is_empty() => Ok(Verdict::Skipped(MINUTES.to_owned())),
                         (None, _) => (steps[i].work)(&context),
                     };
                     let state = report(&steps[i], &result, began.elapsed());
