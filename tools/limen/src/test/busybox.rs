@@ -19,7 +19,7 @@ fn compare(context: &Context, arch: Arch, options: &[&str]) -> Result<Verdict> {
             g.option(&add)
                 .option("--mem=512M")
                 .smp(2)
-                .timeout(600)
+                .timeout(1200)
                 .script("sh /cases/run\n")
         };
         let ours = options

@@ -64,7 +64,7 @@ pub fn steps() -> Vec<Step> {
                 .option(format!("--add={}:/cases", dir.display()))
                 .option("--mem=1G")
                 .smp(2)
-                .timeout(600);
+                .timeout(1200);
             g.program(&["bash", "/cases/run"])
         };
         let theirs = guest(Guest::linux(Arch::X86_64)?);
