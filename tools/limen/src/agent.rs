@@ -62,50 +62,29 @@ pub fn dynamic(arch: Arch, name: &str) -> Result<PathBuf> {
 /// The same with Debian's musl, static or dynamic, and the tree that the dynamic one's loader is in.
 pub fn musl(arch: Arch, name: &str, fixed: bool) -> Result<(PathBuf, PathBuf)> {
     let dir = tree::root().join("programs").join(name);
-    let source = dir.join(format!("{name}.c"));
+    let source = [dir.join(format!("{name}.c"))];
     let (library, headers) = (packages::fetch(arch, "musl")?, packages::fetch(arch, "musl-dev")?);
     let (compiler, brought) = arch.compiler();
     packages::ensure_tool(&compiler, brought)?;
-    // What the compiler brings itself: its headers, and what begins and ends a program.
-    let own = |file: &str| -> Result<String> {
-        let output = Command::new(&compiler)
-            .arg(format!("-print-file-name={file}"))
-            .output()
-            .with_context(|| format!("cannot start {compiler}"))?;
-        Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
-    };
+    let output = Command::new(&compiler)
+        .arg("-print-file-name=include")
+        .output()
+        .with_context(|| format!("cannot start {compiler}"))?;
+    let own = String::from_utf8_lossy(&output.stdout).trim().to_owned();
     let (triplet, loader, more) = arch.musl();
-    let fixed_place = headers.join("usr/lib").join(triplet).display().to_string();
-    let shared_place = library.join("lib").join(triplet).display().to_string();
     let include = headers.join("usr/include").join(triplet).display().to_string();
+    // What begins and ends a program is looked for there before anywhere else.
+    let parts = format!("-B{}", headers.join("usr/lib").join(triplet).display());
+    let shared = format!("-L{}", library.join("lib").join(triplet).display());
     let loader = format!("-Wl,-dynamic-linker,{loader}");
-    let mut flags = vec![
-        "-nostdinc".to_owned(),
-        "-isystem".to_owned(),
-        include,
-        "-isystem".to_owned(),
-        own("include")?,
-        "-nostdlib".to_owned(),
-        "-no-pie".to_owned(),
-        "-pthread".to_owned(),
-        "-s".to_owned(),
-    ];
-    flags.extend(more.iter().map(|f| (*f).to_owned()));
-    flags.push(if fixed { "-static".to_owned() } else { loader });
-    flags.extend([format!("{fixed_place}/crt1.o"), format!("{fixed_place}/crti.o")]);
-    flags.push(own(if fixed { "crtbeginT.o" } else { "crtbegin.o" })?);
-    flags.push(source.display().to_string());
-    if !fixed {
-        flags.push(format!("-L{shared_place}"));
-    }
-    flags.push(format!("-L{fixed_place}"));
-    for library in ["-Wl,--start-group", "-lc", "-lgcc", "-lgcc_eh", "-Wl,--end-group"] {
-        flags.push(library.to_owned());
-    }
-    flags.extend([own("crtend.o")?, format!("{fixed_place}/crtn.o")]);
-    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
-    let to = format!("{name}-musl{}", if fixed { "" } else { "-dynamic" });
-    Ok((build(arch, &to, &[], &flags, &[dir])?, library))
+    let (to, kind): (_, &[&str]) = if fixed {
+        (format!("{name}-musl"), &["-static"])
+    } else {
+        (format!("{name}-musl-dynamic"), &[&shared, &loader])
+    };
+    let places = ["-nostdinc", "-isystem", &include, "-isystem", &own, &parts];
+    let flags = [&places[..], &["-no-pie", "-pthread", "-s"], more, kind].concat();
+    Ok((build(arch, &to, &source, &flags, &[dir])?, library))
 }
 
 /// A static program of one C file from elsewhere.
