@@ -155,6 +155,7 @@ pub fn forget(task: &Task) {
     if !rseq.is_registered() {
         return;
     }
+    watch_switches(false);
     rseq.place.store(0, Relaxed);
     rseq.legacy_cpu.store(CPU_ID_UNINITIALISED, Relaxed);
     rseq.event.store(0, Relaxed);
@@ -169,29 +170,33 @@ pub fn ends(task: &Task) {
     task.process.rseq.inherit(&task.rseq.counts);
 }
 
+/// Whether the running thread wants [`resumed`] to be called.
+fn watch_switches(on: bool) {
+    sched::entity::with_current_context(|context| context.call_when_resumed(on));
+}
+
 fn by_exception(interrupted: Interrupted) -> bool {
     interrupted == Interrupted::ByException
 }
 
-/// `task`, the running thread, runs again after a switch. Preemption is off.
+/// The running thread, which has an area or is about to have one, runs again after a switch. Interrupts are off.
 #[inline(always)]
-pub fn resumed(task: &Task) {
+pub fn resumed() {
+    let task = current();
     let rseq = &task.rseq;
-    if !rseq.is_registered() {
-        return;
-    }
     // Nearly always with the C libraries of today.
     if rseq.legacy_cpu.load(Relaxed) == smp::cpu_id() as u32 {
         task.info.work.set_own(ThreadFlags::RSEQ_AGAIN);
     } else {
-        resumed_with_area(task);
+        resumed_with_area(&task);
     }
 }
 
 #[inline(never)]
 fn resumed_with_area(task: &Task) {
     let rseq = &task.rseq;
-    let mode = rseq.area().map_or(Mode::Legacy, |area| area.mode());
+    let Some(area) = rseq.area() else { return };
+    let mode = area.mode();
     let migrated = rseq.told[0].load(Relaxed) != smp::cpu_id() as u32;
     let user_irq = mode == Mode::Optimised && current().was_interrupted();
     let mut event = Event::resumed(mode, migrated, user_irq).unwrap_or_default();
@@ -472,6 +477,7 @@ pub fn register(at: usize, len: u32, flags: u32, signature: u32) -> SysResult {
             memory::initialise(&area, flags)?;
             rseq.event.store(Event::FORKED.bits(), Relaxed);
             slice::set(rseq, slices);
+            watch_switches(true);
             // No CPU, so that whatever it says now is out of date.
             rseq.set_area(area, memory::UNINITIALISED);
             cid::prepare(&task);
@@ -505,6 +511,7 @@ pub fn fork(parent: &Task, child: &Task, copied: bool) {
 /// where its memory may be copied: on the way out it would nearly always be missing.
 pub fn first_return(task: &CurrentTask) {
     let Some(area) = task.rseq.area() else { return };
+    watch_switches(true);
     let work = Work {
         ids: true,
         section: false,

@@ -1,6 +1,6 @@
 //! Kernel threads.
 
-use super::entity::{ContextCell, TaskState};
+use super::entity::{ContextCell, TaskState, with_current_context};
 use super::{current, schedule, wake_new_task};
 use crate::arch::frame::Frame;
 use crate::arch::switch::Context;
@@ -26,6 +26,7 @@ pub fn spawn_kthread(name: &str, f: impl FnOnce() + Send + 'static) -> Arc<Task>
 /// and ends, unless the function made it a user thread (init's exec).
 pub fn start_thread() {
     super::run::finish_switch();
+    with_current_context(|context| context.call_when_resumed(false));
     super::preempt::enable();
     let function = current().kernel_function.lock().take();
     if let Some(f) = function {

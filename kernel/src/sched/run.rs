@@ -412,7 +412,8 @@ pub fn preempt_current() {
     }
 }
 
-/// One decision and, if it is for another thread, the switch.
+/// One decision and, if it is for another thread, the switch. There is one copy of it, which threads that are switched away from know by address.
+#[inline(never)]
 fn switch_away(preempted: bool) {
     irq::local_disable();
     let cpu = this_cpu();
@@ -484,7 +485,6 @@ fn switch_away(preempted: bool) {
     }
     // `prev` is running again, perhaps on another CPU.
     switched();
-    crate::rseq::resumed(prev);
 }
 
 /// Nobody is left to run on this CPU: takes something from a busier one. The lock is let go meanwhile, so looks again afterwards;

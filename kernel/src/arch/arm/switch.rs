@@ -12,7 +12,8 @@ use super::frame::{FRAME_SIZE, Frame};
 use super::{smp, sysreg};
 use crate::sched::cpu::CpuLocal;
 use crate::task::Task;
-use core::arch::global_asm;
+use crate::threshold;
+use core::arch::{asm, global_asm};
 use core::mem::offset_of;
 
 /// `d0` to `d31`, `FPSCR`.
@@ -43,14 +44,15 @@ const NOWHERE: usize = usize::MAX;
 #[derive(Debug)]
 #[repr(C)]
 pub struct Context {
-    /// r4 to r11.
-    callee: [usize; 8],
     sp: usize,
-    lr: usize,
     /// `TPIDRURW`: user mode's own.
     scratch: usize,
+    /// r6 and r11; what else lives across a switch the compiler keeps on the stack.
+    kept: [usize; 2],
     /// `TPIDRURO`: the thread pointer.
     tls: usize,
+    /// Where it goes on.
+    resume: unsafe extern "C" fn(),
     /// Whether it runs (or will run) in user mode, so has floating-point state.
     user: bool,
     /// The CPU that loaded the floating-point registers last.
@@ -110,31 +112,14 @@ impl Fault {
     }
 }
 
-const _: () = assert!(offset_of!(Context, sp) == 32 && offset_of!(Context, tls) == 44);
+const _: () = assert!(
+    offset_of!(Context, sp) == 0 && offset_of!(Context, kept) == 8 && offset_of!(Context, resume) == 20
+);
 const _: () = assert!(offset_of!(FpState, fpscr) == 256);
 
 global_asm!(
     r#"
     .text
-    // r0: the context to save to, r1: the one to load.
-    .globl  switch_context
-    .type   switch_context, %function
-switch_context:
-    stmia   r0!, {{r4-r11}}
-    mrc     p15, 0, r2, c13, c0, 2
-    str     sp, [r0]
-    str     lr, [r0, #4]
-    str     r2, [r0, #8]
-    ldmia   r1!, {{r4-r11}}
-    ldr     sp, [r1]
-    ldr     lr, [r1, #4]
-    ldrd    r2, r3, [r1, #8]
-    mcr     p15, 0, r2, c13, c0, 2
-    mcr     p15, 0, r3, c13, c0, 3
-    clrex                           // a reservation belongs to the thread that made it
-    bx      lr
-    .size   switch_context, . - switch_context
-
     // r0: stack top, r1: function, r2: its argument. The frame chain goes on across the stacks.
     .globl  call_on_stack
     .type   call_on_stack, %function
@@ -189,7 +174,6 @@ take_fp_exception:
 );
 
 unsafe extern "C" {
-    fn switch_context(prev: *mut Context, next: *const Context);
     #[link_name = "call_on_stack"]
     fn call_on_stack_asm(stack_top: usize, f: extern "C" fn(*mut u8), data: *mut u8);
     fn save_fp(to: *mut FpState);
@@ -197,6 +181,9 @@ unsafe extern "C" {
     fn enable_fp() -> u64;
     fn take_fp_exception() -> u32;
     fn ret_from_fork();
+    // In `switch`: not functions, only places.
+    fn switch_calls();
+    fn switch_goes_on();
 }
 
 /// Turns floating point on, on this CPU (which was allowed it). Returns `MVFR0` and, above it, `MVFR1`.
@@ -218,11 +205,11 @@ impl Context {
     /// For a thread that is already running (idle threads).
     pub const fn running() -> Self {
         Self {
-            callee: [0; 8],
             sp: 0,
-            lr: 0,
             scratch: 0,
+            kept: [0; 2],
             tls: 0,
+            resume: switch_goes_on,
             user: false,
             fp_cpu: NOWHERE,
             fp: FpState::ZERO,
@@ -237,7 +224,7 @@ impl Context {
         // SAFETY: the caller owns the stack of the new thread, which does not run yet.
         unsafe { at.write(frame.clone()) }
         let mut context = Self::running();
-        context.lr = ret_from_fork as *const () as usize;
+        context.resume = ret_from_fork;
         context.sp = at as usize;
         // A kernel thread is made with an empty frame; it has no user state until it executes a program.
         context.user = frame.pc != 0;
@@ -263,6 +250,12 @@ impl Context {
             // SAFETY: the new thread's own; a switch in between saves and restores the registers.
             unsafe { save_fp(&raw mut self.fp) }
         }
+    }
+
+    /// Whether each switch to the thread from now on ends with a call of `threshold::resumed`: it goes on there, or right after it. The context is
+    /// the running thread's; every thread says it once after its first switch.
+    pub fn call_when_resumed(&mut self, call: bool) {
+        self.resume = if call { switch_calls } else { switch_goes_on };
     }
 
     /// A fresh program: floating point and thread-local storage as at the start of `exec`. The context is the running thread's.
@@ -297,7 +290,11 @@ unsafe fn load(local: *mut CpuLocal, context: *mut Context) {
 ///
 /// # Safety
 /// Interrupts are off; both contexts stay valid; `next` is not running anywhere.
-#[inline]
+#[inline(always)]
+#[expect(
+    named_asm_labels,
+    reason = "contexts name these places, and the one caller is not copied"
+)]
 pub unsafe fn switch(prev: *mut Context, next: *const Context) {
     let local = smp::cpu_local().cast_mut();
     let next = next.cast_mut();
@@ -309,7 +306,26 @@ pub unsafe fn switch(prev: *mut Context, next: *const Context) {
         if (*next).user && ((*local).scratch[FP_OWNER] != next as usize || (*next).fp_cpu != (*local).id) {
             load(local, next);
         }
-        switch_context(prev, next);
+        asm!(
+            "mov    r2, sp",
+            "mrc    p15, 0, r3, c13, c0, 2",
+            "stmia  r0, {{r2, r3, r6, r11}}",
+            "ldmia  r1, {{r2, r3, r6, r11, r12, lr}}",
+            "mov    sp, r2",
+            "mcr    p15, 0, r3, c13, c0, 2",
+            "mcr    p15, 0, r12, c13, c0, 3",
+            "clrex",                        // a reservation belongs to the thread that made it
+            "bx     lr",
+            ".globl switch_calls, switch_goes_on",
+            "switch_calls:",
+            "bl     {resumed}",
+            "switch_goes_on:",
+            resumed = sym threshold::resumed,
+            inout("r0") prev => _,
+            inout("r1") next => _,
+            out("r4") _, out("r5") _, out("r7") _, out("r8") _, out("r9") _, out("r10") _,
+            clobber_abi("C"),
+        );
     }
 }
 

@@ -7,6 +7,7 @@
 use super::frame::{FRAME_SIZE, Frame};
 use super::smp;
 use crate::sched::cpu::CpuLocal;
+use crate::threshold;
 use core::arch::{asm, global_asm};
 use core::mem::offset_of;
 
@@ -40,11 +41,11 @@ const NOWHERE: usize = usize::MAX;
 pub struct Context {
     /// x19 and x29; what else lives across a switch the compiler keeps on the stack.
     kept: [usize; 2],
-    /// Where it goes on.
-    pc: usize,
     sp: usize,
     /// `TPIDR_EL0`.
     tls: usize,
+    /// Where it goes on.
+    resume: unsafe extern "C" fn(),
     /// Whether it runs (or will run) in user mode, so has floating-point state.
     user: bool,
     /// The CPU that loaded the floating-point registers last.
@@ -81,8 +82,9 @@ impl Fault {
     }
 }
 
-const _: () =
-    assert!(offset_of!(Context, pc) == 16 && offset_of!(Context, sp) == 24 && offset_of!(Context, tls) == 32);
+const _: () = assert!(
+    offset_of!(Context, sp) == 16 && offset_of!(Context, tls) == 24 && offset_of!(Context, resume) == 32
+);
 const _: () = assert!(offset_of!(FpState, fpsr) == 512 && offset_of!(FpState, fpcr) == 516);
 
 global_asm!(
@@ -151,6 +153,9 @@ unsafe extern "C" {
     fn save_fp(to: *mut FpState);
     fn load_fp(from: *const FpState);
     fn ret_from_fork();
+    // In `switch`: not functions, only places.
+    fn switch_calls();
+    fn switch_goes_on();
 }
 
 /// The scratch word of the local block that says whose floating-point state the registers hold.
@@ -161,9 +166,9 @@ impl Context {
     pub const fn running() -> Self {
         Self {
             kept: [0; 2],
-            pc: 0,
             sp: 0,
             tls: 0,
+            resume: switch_goes_on,
             user: false,
             fp_cpu: NOWHERE,
             fp: FpState::ZERO,
@@ -181,7 +186,7 @@ impl Context {
             (*at).record = [0; 2];
         }
         let mut context = Self::running();
-        context.pc = ret_from_fork as *const () as usize;
+        context.resume = ret_from_fork;
         context.sp = at as usize;
         // A kernel thread is made with an empty frame; it has no user state until it executes a program.
         context.user = frame.pc != 0;
@@ -203,6 +208,12 @@ impl Context {
         self.user = true;
         // The parent is the running thread: its state is in the registers.
         self.fp = if parent.user { read_fp() } else { FpState::ZERO };
+    }
+
+    /// Whether each switch to the thread from now on ends with a call of `threshold::resumed`: it goes on there, or right after it. The context is
+    /// the running thread's; every thread says it once after its first switch.
+    pub fn call_when_resumed(&mut self, call: bool) {
+        self.resume = if call { switch_calls } else { switch_goes_on };
     }
 
     /// A fresh program: floating point and thread-local storage as at the start of `exec`. The context is the running thread's.
@@ -236,6 +247,10 @@ unsafe fn load(local: *mut CpuLocal, context: *mut Context) {
 /// # Safety
 /// Interrupts are off; both contexts stay valid; `next` is not running anywhere.
 #[inline(always)]
+#[expect(
+    named_asm_labels,
+    reason = "contexts name these places, and the one caller is not copied"
+)]
 pub unsafe fn switch(prev: *mut Context, next: *const Context) {
     let local = smp::cpu_local().cast_mut();
     let next = next.cast_mut();
@@ -248,19 +263,21 @@ pub unsafe fn switch(prev: *mut Context, next: *const Context) {
             load(local, next);
         }
         asm!(
-            "adr    x9, 2f",
             "mov    x10, sp",
             "mrs    x11, tpidr_el0",
             "stp    x19, x29, [x0]",
-            "stp    x9, x10, [x0, #16]",
-            "str    x11, [x0, #32]",
+            "stp    x10, x11, [x0, #16]",
             "ldp    x19, x29, [x1]",
-            "ldp    x9, x10, [x1, #16]",
-            "ldr    x11, [x1, #32]",
+            "ldp    x10, x11, [x1, #16]",
+            "ldr    x9, [x1, #32]",
             "mov    sp, x10",
             "msr    tpidr_el0, x11",
             "br     x9",
-            "2:",
+            ".globl switch_calls, switch_goes_on",
+            "switch_calls:",
+            "bl     {resumed}",
+            "switch_goes_on:",
+            resumed = sym threshold::resumed,
             inout("x0") prev => _,
             inout("x1") next => _,
             out("x20") _, out("x21") _, out("x22") _, out("x23") _, out("x24") _,

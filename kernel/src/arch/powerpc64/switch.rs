@@ -8,7 +8,8 @@ use super::entry::LEAST;
 use super::frame::{CR0_SO, FRAME_SIZE, Frame};
 use super::spr::{self, MSR_MATH};
 use super::{irq, smp};
-use core::arch::global_asm;
+use crate::threshold;
+use core::arch::{asm, global_asm};
 use core::mem::offset_of;
 use core::ptr::null_mut;
 
@@ -46,11 +47,11 @@ const NOWHERE: usize = usize::MAX;
 #[derive(Debug)]
 #[repr(C)]
 pub struct Context {
-    /// r14 to r31.
-    callee: [usize; 18],
-    link: usize,
-    ccr: usize,
+    /// r29 to r31; what else lives across a switch the compiler keeps on the stack.
+    kept: [usize; 3],
     sp: usize,
+    /// Where it goes on.
+    resume: unsafe extern "C" fn(),
     /// `VRSAVE`, data stream control and target address.
     vrsave: usize,
     dscr: usize,
@@ -69,37 +70,12 @@ unsafe impl Send for Context {}
 // SAFETY: as above.
 unsafe impl Sync for Context {}
 
-const _: () = assert!(
-    offset_of!(Context, link) == 144 && offset_of!(Context, ccr) == 152 && offset_of!(Context, sp) == 160
-);
+const _: () = assert!(offset_of!(Context, sp) == 24 && offset_of!(Context, resume) == 32);
 const _: () = assert!(offset_of!(FpState, vscr) == 1024 && offset_of!(FpState, fpscr) == 1056);
 
 global_asm!(
     r#"
     .text
-    // r3: the context to save to, r4: the one to load.
-    .globl  switch_context
-    .type   switch_context, %function
-switch_context:
-    mflr    0
-    mfcr    5
-    .irp n, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31
-    std     \n, 8 * \n - 112(3)
-    .endr
-    std     0, 144(3)
-    std     5, 152(3)
-    std     1, 160(3)
-    ld      0, 144(4)
-    ld      5, 152(4)
-    ld      1, 160(4)
-    .irp n, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31
-    ld      \n, 8 * \n - 112(4)
-    .endr
-    mtlr    0
-    mtcr    5
-    blr
-    .size   switch_context, . - switch_context
-
     // r3: stack top, r4: function, r5: its argument. The frame chain goes on across the stacks.
     .globl  call_on_stack
     .type   call_on_stack, %function
@@ -167,22 +143,23 @@ load_fp:
 );
 
 unsafe extern "C" {
-    fn switch_context(prev: *mut Context, next: *const Context);
     #[link_name = "call_on_stack"]
     fn call_on_stack_asm(stack_top: usize, f: extern "C" fn(*mut u8), data: *mut u8);
     fn save_fp(to: *mut FpState);
     fn load_fp(from: *const FpState);
     fn ret_from_fork();
+    // In `switch`: not functions, only places.
+    fn switch_calls();
+    fn switch_goes_on();
 }
 
 impl Context {
     /// For a thread that is already running (idle threads).
     pub const fn running() -> Self {
         Self {
-            callee: [0; 18],
-            link: 0,
-            ccr: 0,
+            kept: [0; 3],
             sp: 0,
+            resume: switch_goes_on,
             vrsave: 0,
             dscr: 0,
             tar: 0,
@@ -207,7 +184,7 @@ impl Context {
             (sp as *mut usize).write(0);
         }
         let mut context = Self::running();
-        context.link = ret_from_fork as *const () as usize;
+        context.resume = ret_from_fork;
         context.sp = sp;
         context.frame = at;
         context
@@ -242,6 +219,12 @@ impl Context {
         irq::local_restore(flags);
     }
 
+    /// Whether each switch to the thread from now on ends with a call of `threshold::resumed`: it goes on there, or right after it. The context is
+    /// the running thread's; every thread says it once after its first switch.
+    pub fn call_when_resumed(&mut self, call: bool) {
+        self.resume = if call { switch_calls } else { switch_goes_on };
+    }
+
     /// A fresh program: floating point and thread-local storage as at the start of `exec`. The context is the running thread's.
     pub fn reset_for_exec(&mut self) {
         let flags = irq::local_save();
@@ -262,7 +245,11 @@ impl Context {
 ///
 /// # Safety
 /// Interrupts are off; both contexts stay valid; `next` is not running anywhere.
-#[inline]
+#[inline(always)]
+#[expect(
+    named_asm_labels,
+    reason = "contexts name these places, and the one caller is not copied"
+)]
 pub unsafe fn switch(prev: *mut Context, next: *const Context) {
     let local = smp::cpu_local().cast_mut();
     let next = next.cast_mut();
@@ -292,7 +279,30 @@ pub unsafe fn switch(prev: *mut Context, next: *const Context) {
             spr::write!(spr::DSCR, (*next).dscr);
             spr::write!(spr::TAR, (*next).tar);
         }
-        switch_context(prev, next);
+        asm!(
+            "std    29, 0(3)",
+            "std    30, 8(3)",
+            "std    31, 16(3)",
+            "std    1, 24(3)",
+            "ld     0, 32(4)",
+            "ld     29, 0(4)",
+            "ld     30, 8(4)",
+            "ld     31, 16(4)",
+            "ld     1, 24(4)",
+            "mtctr  0",
+            "bctr",
+            ".globl switch_calls, switch_goes_on",
+            "switch_calls:",
+            "bl     {resumed}",
+            "switch_goes_on:",
+            resumed = sym threshold::resumed,
+            inout("r3") prev => _,
+            inout("r4") next => _,
+            out("r14") _, out("r15") _, out("r16") _, out("r17") _, out("r18") _, out("r19") _, out("r20") _,
+            out("r21") _, out("r22") _, out("r23") _, out("r24") _, out("r25") _, out("r26") _, out("r27") _,
+            out("r28") _, out("cr2") _, out("cr3") _, out("cr4") _,
+            clobber_abi("C"),
+        );
     }
 }
 

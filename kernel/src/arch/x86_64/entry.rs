@@ -208,7 +208,8 @@ trap_stubs:
 unsafe extern "C" {
     fn syscall_entry();
     fn trap_stubs();
-    fn x86_ret_from_fork();
+    /// Where a new thread's first switch ends: its frame lies one word above the stack pointer.
+    pub(super) fn x86_ret_from_fork();
 }
 
 /// Where `syscall` goes.
@@ -219,11 +220,6 @@ pub fn syscall_entry_address() -> usize {
 /// The stub of an interrupt vector.
 pub fn stub_address(vector: usize) -> usize {
     trap_stubs as *const () as usize + vector * 16
-}
-
-/// Where a new thread's first switch ends: its frame lies one word above the stack pointer.
-pub fn ret_from_fork_address() -> usize {
-    x86_ret_from_fork as *const () as usize
 }
 
 /// A system call.

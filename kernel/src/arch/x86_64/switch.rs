@@ -4,7 +4,9 @@ use super::cpu::{self, Features, MSR_FS_BASE, MSR_KERNEL_GS_BASE};
 use super::frame::Frame;
 use super::{entry, fpu, irq, smp};
 use crate::sync::MAX_CPUS;
+use crate::threshold;
 use core::arch::asm;
+use core::mem::offset_of;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 /// What is saved of a thread that is not running. Lives in its `Task`; only the CPU that switches the thread touches it.
@@ -12,6 +14,8 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 #[repr(C)]
 pub struct Context {
     sp: usize,
+    /// Where it goes on.
+    resume: unsafe extern "C" fn(),
     /// Bases of FS and GS in user mode.
     fs_base: usize,
     gs_base: usize,
@@ -64,8 +68,12 @@ impl Fault {
 static FPU_OWNER: [AtomicUsize; MAX_CPUS] = [const { AtomicUsize::new(0) }; MAX_CPUS];
 
 const NO_CPU: u32 = u32::MAX;
-/// Words below a new thread's frame: where its first switch returns to.
-const SWITCH_WORDS: usize = 1;
+
+unsafe extern "C" {
+    // In `switch`: not functions, only places.
+    fn switch_calls();
+    fn switch_goes_on();
+}
 
 /// The user's FS base.
 pub fn fs_base() -> usize {
@@ -117,6 +125,7 @@ impl Context {
     pub const fn running() -> Self {
         Self {
             sp: 0,
+            resume: switch_goes_on,
             fs_base: 0,
             gs_base: 0,
             fpu: 0,
@@ -131,17 +140,15 @@ impl Context {
     pub fn new(stack_top: usize, frame: &Frame) -> Self {
         let fpu = stack_top - fpu::area_size();
         let at = user_frame(stack_top);
-        let sp = at as usize - 8 - SWITCH_WORDS * 8;
+        let sp = at as usize - 8;
         // SAFETY: the stack is the new thread's, which does not run yet; everything written lies at its top.
         unsafe {
             fpu::init_area(fpu);
             at.write(frame.clone());
-            let words = sp as *mut usize;
-            words.write_bytes(0, SWITCH_WORDS);
-            words.add(SWITCH_WORDS - 1).write(entry::ret_from_fork_address());
         }
         Self {
             sp,
+            resume: entry::x86_ret_from_fork,
             fs_base: 0,
             gs_base: 0,
             fpu,
@@ -154,7 +161,7 @@ impl Context {
     /// The register file of a new thread made from a system call: a copy of the parent's with result 0, and, if given, another
     /// stack pointer and thread-local-storage value.
     pub fn fork_from(&mut self, parent: &Context, sp: Option<usize>, tls: Option<usize>) {
-        let frame = (self.sp + SWITCH_WORDS * 8 + 8) as *mut Frame;
+        let frame = (self.sp + 8) as *mut Frame;
         // SAFETY: `Context::new` put the frame there, and the thread does not run yet.
         let frame = unsafe { &mut *frame };
         frame.rax = 0;
@@ -179,6 +186,12 @@ impl Context {
         }
     }
 
+    /// Whether each switch to the thread from now on ends with a call of `threshold::resumed`: it goes on there, or right after it. The context is
+    /// the running thread's; every thread says it once after its first switch.
+    pub fn call_when_resumed(&mut self, call: bool) {
+        self.resume = if call { switch_calls } else { switch_goes_on };
+    }
+
     /// A fresh program: floating point and thread-local storage as at the start of `exec`. The context is the running thread's.
     pub fn reset_for_exec(&mut self) {
         let flags = irq::local_save();
@@ -198,6 +211,10 @@ impl Context {
 /// # Safety
 /// Interrupts are off; both contexts stay valid; `next` is not running anywhere.
 #[inline(always)]
+#[expect(
+    named_asm_labels,
+    reason = "contexts name these places, and the one caller is not copied"
+)]
 pub unsafe fn switch(prev: *mut Context, next: *const Context) {
     // SAFETY: both are valid; `next` belongs to this CPU from here on.
     unsafe {
@@ -226,16 +243,20 @@ pub unsafe fn switch(prev: *mut Context, next: *const Context) {
         asm!(
             "push rbp",
             "push rbx",
-            "lea rax, [rip + 2f]",
-            "push rax",
-            "mov [rdi], rsp",
-            "mov rsp, rsi",
-            "ret",
-            "2:",
+            "mov [rdi + {sp}], rsp",
+            "mov rsp, [rsi + {sp}]",
+            "jmp [rsi + {resume}]",
+            ".globl switch_calls, switch_goes_on",
+            "switch_calls:",
+            "call {resumed}",
+            "switch_goes_on:",
             "pop rbx",
             "pop rbp",
-            inout("rdi") &raw mut (*prev).sp => _,
-            inout("rsi") (*next).sp => _,
+            sp = const offset_of!(Context, sp),
+            resume = const offset_of!(Context, resume),
+            resumed = sym threshold::resumed,
+            inout("rdi") prev => _,
+            inout("rsi") next => _,
             out("r12") _, out("r13") _, out("r14") _, out("r15") _,
             clobber_abi("sysv64"),
         );
