@@ -19,7 +19,7 @@ use crate::arch::frame::Frame;
 use crate::arch::{mmu::USER_END, smp, uaccess};
 use crate::mm::AddressSpace;
 use crate::sched::{self, CpuSet};
-use crate::signal;
+use crate::signal::{self, Besides};
 use crate::syscall::SysResult;
 use crate::task::{CurrentTask, Task, current};
 use alloc::sync::Arc;
@@ -155,7 +155,7 @@ pub fn forget(task: &Task) {
     if !rseq.is_registered() {
         return;
     }
-    watch_switches(false);
+    set_hooks(task, false);
     rseq.place.store(0, Relaxed);
     rseq.legacy_cpu.store(CPU_ID_UNINITIALISED, Relaxed);
     rseq.event.store(0, Relaxed);
@@ -170,9 +170,10 @@ pub fn ends(task: &Task) {
     task.process.rseq.inherit(&task.rseq.counts);
 }
 
-/// Whether the running thread wants [`resumed`] to be called.
-fn watch_switches(on: bool) {
+/// Whether the running thread wants [`resumed`] and [`before_handler`] to be called.
+fn set_hooks(task: &Task, on: bool) {
     sched::entity::with_current_context(|context| context.call_when_resumed(on));
+    task.signals.lock().besides.set(Besides::RSEQ, on);
 }
 
 fn by_exception(interrupted: Interrupted) -> bool {
@@ -317,14 +318,11 @@ fn resume_slowly(frame: &mut Frame) {
     }
 }
 
-/// The running thread is about to enter a handler, which must not look like a part of the critical section it interrupts. Interrupts are on.
+/// The running thread, which has an area, is about to enter a handler, which must not look like a part of the critical section it interrupts. Interrupts are on.
 #[inline(always)]
 pub fn before_handler(task: &CurrentTask, frame: &mut Frame, interrupted: Interrupted) -> Result<(), Errno> {
     let rseq = &task.rseq;
     let place = rseq.place.load(Relaxed);
-    if place == 0 {
-        return Ok(());
-    }
     // Should the thread have been moved meanwhile, its way out brings the identifiers up to date.
     if place & LONGER == 0 {
         // Before the look, which leaves the compiler fewer registers.
@@ -477,7 +475,7 @@ pub fn register(at: usize, len: u32, flags: u32, signature: u32) -> SysResult {
             memory::initialise(&area, flags)?;
             rseq.event.store(Event::FORKED.bits(), Relaxed);
             slice::set(rseq, slices);
-            watch_switches(true);
+            set_hooks(&task, true);
             // No CPU, so that whatever it says now is out of date.
             rseq.set_area(area, memory::UNINITIALISED);
             cid::prepare(&task);
@@ -511,7 +509,7 @@ pub fn fork(parent: &Task, child: &Task, copied: bool) {
 /// where its memory may be copied: on the way out it would nearly always be missing.
 pub fn first_return(task: &CurrentTask) {
     let Some(area) = task.rseq.area() else { return };
-    watch_switches(true);
+    set_hooks(task, true);
     let work = Work {
         ids: true,
         section: false,

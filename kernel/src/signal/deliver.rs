@@ -1,11 +1,12 @@
 //! Delivery: what a thread does with its signals on the way to user mode.
 
 use super::{
-    ActionFlags, AltStack, DEFAULT, IGNORE, SIGSEGV, SIGSTOP, SigInfo, SigSet, StopNews, TaskSignals, send,
-    stop,
+    ActionFlags, AltStack, Besides, DEFAULT, IGNORE, ProcessSignals, SIGSEGV, SIGSTOP, SigInfo, SigSet,
+    StopNews, TaskSignals, send, stop,
 };
 use crate::arch::{frame::Frame, signal as arch};
 use crate::signal::Delivery;
+use crate::sync::{InnerGuard, IrqSpinGuard};
 use crate::task::{CurrentTask, current, exit};
 use limen_entry::{Frame as _, Interrupted};
 use limen_linux_abi::{Errno, Restart};
@@ -40,11 +41,26 @@ impl Caught {
 pub fn deliver_pending(frame: &mut Frame, interrupted: Interrupted) {
     let task = current();
     let mut caught = Caught::NOTHING;
-    if next(&task, &mut caught) {
-        enter_handler(&task, frame, &caught, interrupted);
-    } else {
-        restore_saved_mask(&task);
+    match next(&task, &mut caught) {
+        Next::Nothing => return restore_saved_mask(&task),
+        Next::Handler => settle_call(&task, frame, &caught),
+        Next::HandlerAfterRseq => {
+            settle_call(&task, frame, &caught);
+            if crate::rseq::before_handler(&task, frame, interrupted).is_err() {
+                return no_room(&task, &caught);
+            }
+        }
     }
+    enter_handler(&task, frame, &caught);
+}
+
+/// What a thread does with its signals. Threads with and without an area of restartable sequences go different ways from where it is known, so that
+/// those without are not asked again.
+#[derive(Clone, Copy)]
+enum Next {
+    Nothing,
+    Handler,
+    HandlerAfterRseq,
 }
 
 /// The mask a call replaced for its duration comes back when no handler takes care of it.
@@ -57,10 +73,9 @@ fn restore_saved_mask(task: &CurrentTask) {
     }
 }
 
-/// Takes the next signal that has a handler into `caught`; `false` if there is none. Carries out the default actions of those before it. May
-/// stop, may not return.
+/// Takes the next signal that has a handler into `caught`. Carries out the default actions of those before it. May stop, may not return.
 #[inline(always)]
-fn next(task: &CurrentTask, caught: &mut Caught) -> bool {
+fn next(task: &CurrentTask, caught: &mut Caught) -> Next {
     loop {
         let mut shared = task.process.signals.lock();
         if let Some(status) = shared.group_exit {
@@ -77,81 +92,104 @@ fn next(task: &CurrentTask, caught: &mut Caught) -> bool {
             stop::tell_parent(&task.process, StopNews::Continued);
             continue;
         }
-        let mut own = task.signals.lock_under(&shared);
-        if own.stop_pending {
+        let own = task.signals.lock_under(&shared);
+        let next = if own.besides.is_empty() {
+            take(task, shared, own, caught, Next::Handler)
+        } else if own.besides.contains(Besides::STOP) {
             drop(own);
             stop::take_part(task, shared);
-            continue;
-        }
-        let blocked = own.blocked;
-        let synchronous = !own
-            .pending
-            .set()
-            .and(SigSet::SYNCHRONOUS)
-            .minus(blocked)
-            .is_empty();
-        let from_shared = !synchronous && own.pending.set().minus(blocked).is_empty();
-        let pending = if from_shared {
-            &mut shared.pending
+            None
         } else {
-            &mut own.pending
+            take(task, shared, own, caught, Next::HandlerAfterRseq)
         };
-        let Some(sig) = pending.next(blocked) else {
-            send::recalculate(task, &shared, &own);
-            return false;
-        };
-        pending.take(sig, &mut caught.info);
-        let action = &mut caught.action;
-        let handled = {
-            let mut table = shared.actions.table.lock_under(&shared);
-            let entry = &mut table[sig as usize - 1];
-            *action = *entry;
-            let handled = action.handler > IGNORE;
-            if handled && action.flags.contains(ActionFlags::RESETHAND) {
-                entry.handler = DEFAULT;
-            }
-            handled
-        };
-        if handled {
-            caught.blocked = blocked;
-            caught.saved = own.saved.take();
-            caught.altstack = own.altstack;
-            let mut more = action.mask;
-            if !action.flags.contains(ActionFlags::NODEFER) {
-                more = more.with(sig);
-            }
-            own.blocked = blocked.or(more).minus(SigSet::UNBLOCKABLE);
-            if own.altstack.flags & SS_AUTODISARM != 0 {
-                own.altstack = AltStack::default();
-            }
-            send::recalculate_pending(task, &shared, &own);
-            return true;
+        if let Some(next) = next {
+            return next;
         }
-        if action.handler == IGNORE || SigSet::IGNORED.has(sig) || shared.unkillable {
-            continue;
-        }
-        drop(own);
-        if SigSet::STOP.has(sig) {
-            shared.stop_dequeued = true;
-            drop(shared);
-            if sig == SIGSTOP || !crate::task::exit::is_orphaned(&task.process.group(), None) {
-                stop::begin(task, sig);
-            }
-            continue;
-        }
-        drop(shared);
-        exit::exit_group_by_signal(sig as i32);
     }
 }
 
-/// Makes the thread enter the handler when it returns to user mode.
-fn enter_handler(task: &CurrentTask, frame: &mut Frame, caught: &Caught, interrupted: Interrupted) {
-    let sig = caught.info.signal();
-    let flags = caught.action.flags;
+/// Takes the next signal. If it has a handler, it is put into `caught`, and the answer is `handler`; else its default action is carried out (`None`).
+#[inline(always)]
+fn take(
+    task: &CurrentTask,
+    mut shared: IrqSpinGuard<'_, ProcessSignals>,
+    mut own: InnerGuard<'_, TaskSignals>,
+    caught: &mut Caught,
+    handler: Next,
+) -> Option<Next> {
+    let blocked = own.blocked;
+    let synchronous = !own
+        .pending
+        .set()
+        .and(SigSet::SYNCHRONOUS)
+        .minus(blocked)
+        .is_empty();
+    let from_shared = !synchronous && own.pending.set().minus(blocked).is_empty();
+    let pending = if from_shared {
+        &mut shared.pending
+    } else {
+        &mut own.pending
+    };
+    let Some(sig) = pending.next(blocked) else {
+        send::recalculate(task, &shared, &own);
+        return Some(Next::Nothing);
+    };
+    pending.take(sig, &mut caught.info);
+    let action = &mut caught.action;
+    let handled = {
+        let mut table = shared.actions.table.lock_under(&shared);
+        let entry = &mut table[sig as usize - 1];
+        *action = *entry;
+        let handled = action.handler > IGNORE;
+        if handled && action.flags.contains(ActionFlags::RESETHAND) {
+            entry.handler = DEFAULT;
+        }
+        handled
+    };
+    if handled {
+        caught.blocked = blocked;
+        caught.saved = own.saved.take();
+        caught.altstack = own.altstack;
+        let mut more = action.mask;
+        if !action.flags.contains(ActionFlags::NODEFER) {
+            more = more.with(sig);
+        }
+        own.blocked = blocked.or(more).minus(SigSet::UNBLOCKABLE);
+        if own.altstack.flags & SS_AUTODISARM != 0 {
+            own.altstack = AltStack::default();
+        }
+        send::recalculate_pending(task, &shared, &own);
+        return Some(handler);
+    }
+    let ignored = action.handler == IGNORE || SigSet::IGNORED.has(sig) || shared.unkillable;
+    drop(own);
+    if !ignored {
+        default_action(task, shared, sig);
+    }
+    None
+}
+
+/// Stops the process or ends it, whose signal lock is given back.
+#[inline(never)]
+fn default_action(task: &CurrentTask, mut shared: IrqSpinGuard<'_, ProcessSignals>, sig: u32) {
+    if !SigSet::STOP.has(sig) {
+        drop(shared);
+        exit::exit_group_by_signal(sig as i32);
+    }
+    shared.stop_dequeued = true;
+    drop(shared);
+    if sig == SIGSTOP || !crate::task::exit::is_orphaned(&task.process.group(), None) {
+        stop::begin(task, sig);
+    }
+}
+
+/// What the handler interrupts may be a system call, which is then repeated or fails.
+#[inline(always)]
+fn settle_call(task: &CurrentTask, frame: &mut Frame, caught: &Caught) {
     if let Some(restart) = frame.restart() {
         let again = match restart {
             Restart::NoIntr => true,
-            Restart::Sys => flags.contains(ActionFlags::RESTART),
+            Restart::Sys => caught.action.flags.contains(ActionFlags::RESTART),
             Restart::NoHand | Restart::Block => false,
         };
         if again {
@@ -163,9 +201,13 @@ fn enter_handler(task: &CurrentTask, frame: &mut Frame, caught: &Caught, interru
             task.restart.forget();
         }
     }
-    if crate::rseq::before_handler(task, frame, interrupted).is_err() {
-        return no_room(task, caught);
-    }
+}
+
+/// Makes the thread enter the handler when it returns to user mode.
+#[inline(always)]
+fn enter_handler(task: &CurrentTask, frame: &mut Frame, caught: &Caught) {
+    let sig = caught.info.signal();
+    let flags = caught.action.flags;
     frame.forget_syscall();
     let (mask, altstack) = (caught.saved.unwrap_or(caught.blocked), caught.altstack);
     let sp = frame.sp();

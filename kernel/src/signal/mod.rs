@@ -32,5 +32,5 @@ pub use send::{
 };
 pub use set::*;
 pub use state::{
-    Action, ActionFlags, Actions, AltStack, DEFAULT, IGNORE, ProcessSignals, StopNews, TaskSignals,
+    Action, ActionFlags, Actions, AltStack, Besides, DEFAULT, IGNORE, ProcessSignals, StopNews, TaskSignals,
 };

@@ -3,7 +3,7 @@
 //! Locks: the process's `signals`, then its thread list, then a thread's `signals`.
 
 use super::{
-    DEFAULT, IGNORE, Pending, ProcessSignals, Queued, SIGCONT, SIGKILL, SigInfo, SigSet, StopNews,
+    Besides, DEFAULT, IGNORE, Pending, ProcessSignals, Queued, SIGCONT, SIGKILL, SigInfo, SigSet, StopNews,
     TaskSignals,
 };
 use crate::arch::{interrupt, smp};
@@ -247,7 +247,7 @@ fn resume(process: &Process, shared: &mut ProcessSignals) {
             {
                 let mut own = task.signals.lock();
                 own.pending.discard(SigSet::STOP);
-                own.stop_pending = false;
+                own.besides.remove(Besides::STOP);
                 own.stopped = false;
             }
             if stopping || was_stopped {
@@ -270,7 +270,7 @@ pub(crate) fn kill_threads(process: &Process, except: Option<&Task>) -> usize {
             {
                 let mut own = task.signals.lock();
                 own.pending.mark(SIGKILL);
-                own.stop_pending = false;
+                own.besides.remove(Besides::STOP);
                 own.stopped = false;
             }
             task.killed.store(true, core::sync::atomic::Ordering::Relaxed);
@@ -313,7 +313,7 @@ fn kick(task: &Task) {
 pub(super) fn recalculate(task: &Task, shared: &ProcessSignals, own: &TaskSignals) {
     let deliverable = own.pending.set().or(shared.pending.set()).minus(own.blocked);
     if deliverable.is_empty()
-        && !own.stop_pending
+        && !own.besides.contains(Besides::STOP)
         && !shared.tell_continued
         && shared.group_exit.is_none()
         && shared.exec.is_none()

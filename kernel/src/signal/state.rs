@@ -125,6 +125,17 @@ impl AltStack {
     };
 }
 
+bitflags! {
+    /// What a thread must do when it delivers signals, besides that.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+    pub struct Besides: u8 {
+        /// It takes part in a group stop that is under way and has not stopped yet.
+        const STOP = 1;
+        /// It has an area of restartable sequences, which must be looked at before it enters a handler.
+        const RSEQ = 2;
+    }
+}
+
 /// A thread's own signal state.
 #[derive(Debug, Default)]
 pub struct TaskSignals {
@@ -139,8 +150,8 @@ pub struct TaskSignals {
     pub pending: Pending,
     /// The alternate stack.
     pub altstack: AltStack,
-    /// It takes part in a group stop that is under way and has not stopped yet.
-    pub stop_pending: bool,
+    /// What is to be done besides, nearly always nothing.
+    pub besides: Besides,
     /// It has stopped (is counted as such).
     pub stopped: bool,
 }

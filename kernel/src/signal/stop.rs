@@ -1,6 +1,8 @@
 //! Job control: stopping and telling the parent.
 
-use super::{ActionFlags, IGNORE, ProcessSignals, SIGCHLD, SIGCONT, SigInfo, StopNews, info::code, send};
+use super::{
+    ActionFlags, Besides, IGNORE, ProcessSignals, SIGCHLD, SIGCONT, SigInfo, StopNews, info::code, send,
+};
 use crate::sched::{self, entity::TaskState};
 use crate::sync::IrqSpinGuard;
 use crate::task::{CurrentTask, Process, TaskFlags};
@@ -26,7 +28,7 @@ pub(super) fn begin(task: &CurrentTask, sig: u32) {
                     if own.stopped {
                         continue;
                     }
-                    own.stop_pending = true;
+                    own.besides.insert(Besides::STOP);
                 }
                 remaining += 1;
                 if !Arc::ptr_eq(other, task) {
@@ -43,7 +45,7 @@ pub(super) fn begin(task: &CurrentTask, sig: u32) {
 pub(super) fn take_part(task: &CurrentTask, mut shared: IrqSpinGuard<'_, ProcessSignals>) {
     {
         let mut own = task.signals.lock();
-        own.stop_pending = false;
+        own.besides.remove(Besides::STOP);
         own.stopped = true;
     }
     let complete = count_stopped(&mut shared);
@@ -79,7 +81,9 @@ fn count_stopped(shared: &mut ProcessSignals) -> Option<u32> {
 pub(crate) fn leave(task: &CurrentTask) {
     let complete = {
         let mut shared = task.process.signals.lock();
-        let pending = core::mem::take(&mut task.signals.lock().stop_pending);
+        let mut own = task.signals.lock();
+        let pending = own.besides.contains(Besides::STOP);
+        own.besides.remove(Besides::STOP);
         if pending { count_stopped(&mut shared) } else { None }
     };
     if let Some(sig) = complete {

@@ -191,10 +191,11 @@ impl Machine {
         let machine = self.machine.as_deref().unwrap_or(&kind);
         add(&["-machine", &with_options(machine, self.limen)]);
         add(&["-accel", if self.kvm { "kvm" } else { "tcg,thread=multi" }]);
-        let cpu = if self.kvm && self.cpu == "max" {
-            "host"
-        } else {
-            &self.cpu
+        let cpu = match (self.cpu.as_str(), self.kvm, self.arch) {
+            ("max", true, _) => "host",
+            // Linux signs its return addresses, and the algorithm the architecture names takes most of its time here.
+            ("max", false, Arch::Arm64) => "max,pauth-impdef=on",
+            (cpu, ..) => cpu,
         };
         add(&[
             "-cpu",

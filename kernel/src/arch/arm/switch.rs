@@ -323,8 +323,8 @@ pub unsafe fn switch(prev: *mut Context, next: *const Context) {
             resumed = sym threshold::resumed,
             inout("r0") prev => _,
             inout("r1") next => _,
-            out("r4") _, out("r5") _, out("r7") _, out("r8") _, out("r9") _, out("r10") _,
-            clobber_abi("C"),
+            out("r2") _, out("r3") _, out("r4") _, out("r5") _, out("r7") _, out("r8") _, out("r9") _, out("r10") _,
+            out("r12") _, out("lr") _,
         );
     }
 }
