@@ -31,8 +31,8 @@ use memory::User;
 
 /// What a thread has.
 pub struct Thread {
-    /// The area's address, 0 for none; with [`LONGER`] unless it is a legacy one.
-    place: AtomicUsize,
+    /// The area's address, 0 for none.
+    at: AtomicUsize,
     len: AtomicU32,
     signature: AtomicU32,
     /// [`Event`]'s bits.
@@ -53,7 +53,7 @@ impl Thread {
     /// Nothing registered.
     pub const fn new() -> Self {
         Self {
-            place: AtomicUsize::new(0),
+            at: AtomicUsize::new(0),
             len: AtomicU32::new(0),
             signature: AtomicU32::new(0),
             event: AtomicU32::new(0),
@@ -68,18 +68,13 @@ impl Thread {
     /// Whether it has an area.
     #[inline(always)]
     pub fn is_registered(&self) -> bool {
-        self.place.load(Relaxed) != 0
-    }
-
-    /// The area's address, 0 for none.
-    fn at(&self) -> usize {
-        self.place.load(Relaxed) & !LONGER
+        self.at.load(Relaxed) != 0
     }
 
     /// Its area.
     #[inline(always)]
     pub fn area(&self) -> Option<Area> {
-        let at = self.at();
+        let at = self.at.load(Relaxed);
         (at != 0).then(|| Area {
             at,
             len: self.len.load(Relaxed),
@@ -91,8 +86,7 @@ impl Thread {
     fn set_area(&self, area: Area, ids: Ids) {
         self.len.store(area.len, Relaxed);
         self.signature.store(area.signature, Relaxed);
-        let longer = if area.mode() == Mode::Legacy { 0 } else { LONGER };
-        self.place.store(area.at | longer, Relaxed);
+        self.at.store(area.at, Relaxed);
         self.set_told(ids);
     }
 
@@ -118,21 +112,18 @@ impl Thread {
         for (to, id) in self.told.iter().zip([ids.cpu, ids.cpu, ids.node, ids.cid]) {
             to.store(id, Relaxed);
         }
-        let legacy = self.place.load(Relaxed) & LONGER == 0;
+        let legacy = self.area().is_some_and(|area| area.mode() == Mode::Legacy);
         let cpu = if legacy { ids.cpu } else { CPU_ID_UNINITIALISED };
         self.legacy_cpu.store(cpu, Relaxed);
     }
 
-    /// Whether its area, a legacy one at `at`, says what it was told, and no critical section. `false` as well if user memory is not there.
+    /// Whether its area, a legacy one, says what it was told, and no critical section. `false` as well if user memory is not there.
     #[inline(always)]
-    fn is_as_told(&self, at: usize) -> bool {
+    fn is_as_told(&self) -> bool {
         // SAFETY: a registered area lies in user memory. Only the running thread, or an interrupt on its CPU, writes what was told.
-        unsafe { uaccess::rseq_says(at, &raw const self.told) }
+        unsafe { uaccess::rseq_says(self.at.load(Relaxed), &raw const self.told) }
     }
 }
-
-/// In [`Thread::place`]: the area is not a legacy one. Areas are aligned to 32 bytes at least.
-const LONGER: usize = 1;
 
 /// There is one memory node.
 const NODE: u32 = 0;
@@ -155,8 +146,8 @@ pub fn forget(task: &Task) {
     if !rseq.is_registered() {
         return;
     }
-    set_hooks(task, false);
-    rseq.place.store(0, Relaxed);
+    set_hooks(task, None);
+    rseq.at.store(0, Relaxed);
     rseq.legacy_cpu.store(CPU_ID_UNINITIALISED, Relaxed);
     rseq.event.store(0, Relaxed);
     slice::switched(task);
@@ -170,10 +161,14 @@ pub fn ends(task: &Task) {
     task.process.rseq.inherit(&task.rseq.counts);
 }
 
-/// Whether the running thread wants [`resumed`] and [`before_handler`] to be called.
-fn set_hooks(task: &Task, on: bool) {
-    sched::entity::with_current_context(|context| context.call_when_resumed(on));
-    task.signals.lock().besides.set(Besides::RSEQ, on);
+/// Whether [`resumed`] and [`before_handler`] or [`before_handler_with_more`] are called for the running thread: for one that has an area, of this kind.
+fn set_hooks(task: &Task, area: Option<Mode>) {
+    sched::entity::with_current_context(|context| context.call_when_resumed(area.is_some()));
+    let mut signals = task.signals.lock();
+    signals
+        .besides
+        .set(Besides::LEGACY_RSEQ, area == Some(Mode::Legacy));
+    signals.besides.set(Besides::RSEQ, area == Some(Mode::Optimised));
 }
 
 fn by_exception(interrupted: Interrupted) -> bool {
@@ -215,7 +210,7 @@ fn resumed_with_area(task: &Task) {
 #[inline(always)]
 pub fn exit_again() -> bool {
     let task = current();
-    let done = task.rseq.is_as_told(task.rseq.place.load(Relaxed));
+    let done = task.rseq.is_as_told();
     if done {
         task.info.work.clear_own(ThreadFlags::RSEQ_AGAIN);
         task.rseq.counts.again.add();
@@ -318,26 +313,24 @@ fn resume_slowly(frame: &mut Frame) {
     }
 }
 
-/// The running thread, which has an area, is about to enter a handler, which must not look like a part of the critical section it interrupts. Interrupts are on.
+/// The running thread, which has a legacy area, is about to enter a handler, which must not look like a part of the critical section it interrupts.
+/// Interrupts are on.
 #[inline(always)]
 pub fn before_handler(task: &CurrentTask, frame: &mut Frame, interrupted: Interrupted) -> Result<(), Errno> {
     let rseq = &task.rseq;
-    let place = rseq.place.load(Relaxed);
+    // Before the look, which leaves the compiler fewer registers.
+    rseq.counts.handlers.add();
     // Should the thread have been moved meanwhile, its way out brings the identifiers up to date.
-    if place & LONGER == 0 {
-        // Before the look, which leaves the compiler fewer registers.
-        rseq.counts.handlers.add();
-        if rseq.is_as_told(place) {
-            return Ok(());
-        }
+    if rseq.is_as_told() {
+        return Ok(());
     }
     before_handler_with_more(task, frame, interrupted)
 }
 
-/// [`before_handler`] when the thread may be in a critical section, its area must be told, or its memory is not there.
+/// [`before_handler`] when the thread may be in a critical section, its area is longer or must be told, or its memory is not there.
 #[cold]
 #[inline(never)]
-fn before_handler_with_more(
+pub fn before_handler_with_more(
     task: &CurrentTask,
     frame: &mut Frame,
     interrupted: Interrupted,
@@ -475,7 +468,7 @@ pub fn register(at: usize, len: u32, flags: u32, signature: u32) -> SysResult {
             memory::initialise(&area, flags)?;
             rseq.event.store(Event::FORKED.bits(), Relaxed);
             slice::set(rseq, slices);
-            set_hooks(&task, true);
+            set_hooks(&task, Some(area.mode()));
             // No CPU, so that whatever it says now is out of date.
             rseq.set_area(area, memory::UNINITIALISED);
             cid::prepare(&task);
@@ -509,7 +502,7 @@ pub fn fork(parent: &Task, child: &Task, copied: bool) {
 /// where its memory may be copied: on the way out it would nearly always be missing.
 pub fn first_return(task: &CurrentTask) {
     let Some(area) = task.rseq.area() else { return };
-    set_hooks(task, true);
+    set_hooks(task, Some(area.mode()));
     let work = Work {
         ids: true,
         section: false,

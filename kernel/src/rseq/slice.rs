@@ -101,7 +101,7 @@ pub fn grant() -> bool {
 #[inline(never)]
 fn decide(task: &Task) -> bool {
     let thread = &task.rseq;
-    let at = thread.at();
+    let at = thread.at.load(Relaxed);
     if at == 0 {
         return false;
     }
@@ -171,7 +171,7 @@ pub fn ended_by_call(frame: &Frame) {
     }
     thread.slice.store(bits(now), Relaxed);
     stats::count(|counts| if yields { &counts.yielded } else { &counts.aborted });
-    if clear(thread.at()).is_err() {
+    if clear(thread.at.load(Relaxed)).is_err() {
         crate::signal::force(
             crate::signal::SIGSEGV,
             crate::signal::SigInfo::kernel(crate::signal::SIGSEGV),

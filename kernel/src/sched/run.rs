@@ -64,14 +64,13 @@ pub fn cpu(n: usize) -> Option<&'static CpuData> {
 #[inline(always)]
 pub fn this_cpu() -> &'static CpuData {
     // SAFETY: `add_cpu` ran for a CPU before it schedules, and its data is never freed; the block is this CPU's.
-    unsafe { &*(*smp::cpu_local()).data }
+    unsafe { &*smp::cpu_data() }
 }
 
 /// Whether `this_cpu` may be used already.
 #[inline(always)]
 pub fn ready() -> bool {
-    // SAFETY: the block is this CPU's and always there.
-    unsafe { !(*smp::cpu_local()).data.is_null() }
+    !smp::cpu_data().is_null()
 }
 
 /// Makes the data of CPU `n`, with its idle thread (whose count is given away for good). The CPU's local block is to point to it.
@@ -481,7 +480,7 @@ fn switch_away(preempted: bool) {
     // SAFETY: interrupts are off; `next` runs nowhere (it was queued here, under our lock); its stack becomes the current one.
     unsafe {
         smp::set_current(&next.info, next.stack.top());
-        switch::switch(prev.context.get(), next.context.get());
+        switch::switch(prev.context.get(), next.context.get(), crate::rseq::resumed);
     }
     // `prev` is running again, perhaps on another CPU.
     switched();

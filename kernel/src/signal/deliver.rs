@@ -50,6 +50,12 @@ pub fn deliver_pending(frame: &mut Frame, interrupted: Interrupted) {
                 return no_room(&task, &caught);
             }
         }
+        Next::HandlerAfterLongerRseq => {
+            settle_call(&task, frame, &caught);
+            if crate::rseq::before_handler_with_more(&task, frame, interrupted).is_err() {
+                return no_room(&task, &caught);
+            }
+        }
     }
     enter_handler(&task, frame, &caught);
 }
@@ -61,6 +67,7 @@ enum Next {
     Nothing,
     Handler,
     HandlerAfterRseq,
+    HandlerAfterLongerRseq,
 }
 
 /// The mask a call replaced for its duration comes back when no handler takes care of it.
@@ -95,12 +102,14 @@ fn next(task: &CurrentTask, caught: &mut Caught) -> Next {
         let own = task.signals.lock_under(&shared);
         let next = if own.besides.is_empty() {
             take(task, shared, own, caught, Next::Handler)
+        } else if own.besides == Besides::LEGACY_RSEQ {
+            take(task, shared, own, caught, Next::HandlerAfterRseq)
         } else if own.besides.contains(Besides::STOP) {
             drop(own);
             stop::take_part(task, shared);
             None
         } else {
-            take(task, shared, own, caught, Next::HandlerAfterRseq)
+            take_with_longer_rseq(task, shared, own, caught)
         };
         if let Some(next) = next {
             return next;
@@ -167,6 +176,17 @@ fn take(
         default_action(task, shared, sig);
     }
     None
+}
+
+/// [`take`], of which this is one copy less in [`next`].
+#[inline(never)]
+fn take_with_longer_rseq(
+    task: &CurrentTask,
+    shared: IrqSpinGuard<'_, ProcessSignals>,
+    own: InnerGuard<'_, TaskSignals>,
+    caught: &mut Caught,
+) -> Option<Next> {
+    take(task, shared, own, caught, Next::HandlerAfterLongerRseq)
 }
 
 /// Stops the process or ends it, whose signal lock is given back.

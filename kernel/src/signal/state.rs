@@ -131,8 +131,10 @@ bitflags! {
     pub struct Besides: u8 {
         /// It takes part in a group stop that is under way and has not stopped yet.
         const STOP = 1;
-        /// It has an area of restartable sequences, which must be looked at before it enters a handler.
-        const RSEQ = 2;
+        /// It has a legacy area of restartable sequences, which must be looked at before it enters a handler.
+        const LEGACY_RSEQ = 2;
+        /// It has a longer area, which must be looked at only if it was interrupted.
+        const RSEQ = 4;
     }
 }
 

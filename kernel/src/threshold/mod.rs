@@ -245,11 +245,6 @@ pub fn nmi(frame: &mut Frame, handler: impl FnOnce(&mut Frame)) {
     limen_entry::nmi(&Limen, frame, IrqsOff::established(), handler);
 }
 
-/// The running thread was switched to and has asked to be told (`Context::call_when_resumed`). Interrupts are off, the run queue is locked.
-pub extern "C" fn resumed() {
-    crate::rseq::resumed();
-}
-
 /// The first return of a new thread. Called by the architecture's `ret_from_fork` stub with the frame at the top of the
 /// thread's kernel stack.
 #[inline(always)]

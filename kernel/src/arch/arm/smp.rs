@@ -4,7 +4,7 @@
 use super::mmu::LOCAL_MASK;
 use super::switch::USER_THREAD;
 use super::{cpu, kmap, psci, sysreg, vexpress};
-use crate::sched::cpu::CpuLocal;
+use crate::sched::{CpuData, cpu::CpuLocal};
 use crate::sync::MAX_CPUS;
 use crate::task::ThreadInfo;
 use core::arch::asm;
@@ -114,6 +114,13 @@ pub fn cpu_id() -> usize {
         core::hint::assert_unchecked(id < MAX_CPUS);
         id
     }
+}
+
+/// What the scheduler has for this CPU; null until it works. The caller must not be migrated while it uses it.
+#[inline(always)]
+pub fn cpu_data() -> *const CpuData {
+    // SAFETY: the block is this CPU's and always there.
+    unsafe { (*cpu_local()).data }
 }
 
 /// The running thread's info, the first field of its `Task`. Always valid, from the first Rust line on.

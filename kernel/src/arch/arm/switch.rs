@@ -12,7 +12,6 @@ use super::frame::{FRAME_SIZE, Frame};
 use super::{smp, sysreg};
 use crate::sched::cpu::CpuLocal;
 use crate::task::Task;
-use crate::threshold;
 use core::arch::{asm, global_asm};
 use core::mem::offset_of;
 
@@ -252,8 +251,8 @@ impl Context {
         }
     }
 
-    /// Whether each switch to the thread from now on ends with a call of `threshold::resumed`: it goes on there, or right after it. The context is
-    /// the running thread's; every thread says it once after its first switch.
+    /// Whether each switch to the thread from now on ends with a call of [`switch`]'s `resumed`: it goes on there, or after it. The context is the running
+    /// thread's; every thread says it once after its first switch.
     pub fn call_when_resumed(&mut self, call: bool) {
         self.resume = if call { switch_calls } else { switch_goes_on };
     }
@@ -286,7 +285,8 @@ unsafe fn load(local: *mut CpuLocal, context: *mut Context) {
     }
 }
 
-/// Switches from `prev` (running) to `next`; returns when `prev` runs again. Also switches floating-point state and the TLS register.
+/// Switches from `prev` (running) to `next`, with floating-point state and the TLS register. Returns when `prev` runs again, after
+/// `resumed()` if it asked for that.
 ///
 /// # Safety
 /// Interrupts are off; both contexts stay valid; `next` is not running anywhere.
@@ -295,7 +295,7 @@ unsafe fn load(local: *mut CpuLocal, context: *mut Context) {
     named_asm_labels,
     reason = "contexts name these places, and the one caller is not copied"
 )]
-pub unsafe fn switch(prev: *mut Context, next: *const Context) {
+pub unsafe fn switch(prev: *mut Context, next: *const Context, resumed: impl FnOnce()) {
     let local = smp::cpu_local().cast_mut();
     let next = next.cast_mut();
     // SAFETY: interrupts are off and nobody else touches either context.
@@ -317,14 +317,13 @@ pub unsafe fn switch(prev: *mut Context, next: *const Context) {
             "clrex",                        // a reservation belongs to the thread that made it
             "bx     lr",
             ".globl switch_calls, switch_goes_on",
-            "switch_calls:",
-            "bl     {resumed}",
+            ".set switch_calls, {calls}",
             "switch_goes_on:",
-            resumed = sym threshold::resumed,
             inout("r0") prev => _,
             inout("r1") next => _,
             out("r2") _, out("r3") _, out("r4") _, out("r5") _, out("r7") _, out("r8") _, out("r9") _, out("r10") _,
             out("r12") _, out("lr") _,
+            calls = label { resumed() },
         );
     }
 }

@@ -7,7 +7,6 @@
 use super::frame::{FRAME_SIZE, Frame};
 use super::smp;
 use crate::sched::cpu::CpuLocal;
-use crate::threshold;
 use core::arch::{asm, global_asm};
 use core::mem::offset_of;
 
@@ -210,8 +209,8 @@ impl Context {
         self.fp = if parent.user { read_fp() } else { FpState::ZERO };
     }
 
-    /// Whether each switch to the thread from now on ends with a call of `threshold::resumed`: it goes on there, or right after it. The context is
-    /// the running thread's; every thread says it once after its first switch.
+    /// Whether each switch to the thread from now on ends with a call of [`switch`]'s `resumed`: it goes on there, or after it. The context is the running
+    /// thread's; every thread says it once after its first switch.
     pub fn call_when_resumed(&mut self, call: bool) {
         self.resume = if call { switch_calls } else { switch_goes_on };
     }
@@ -242,7 +241,8 @@ unsafe fn load(local: *mut CpuLocal, context: *mut Context) {
     }
 }
 
-/// Switches from `prev` (running) to `next`; returns when `prev` runs again. Also switches floating-point state and the TLS register.
+/// Switches from `prev` (running) to `next`, with floating-point state and the TLS register. Returns when `prev` runs again, after
+/// `resumed()` if it asked for that.
 ///
 /// # Safety
 /// Interrupts are off; both contexts stay valid; `next` is not running anywhere.
@@ -251,7 +251,7 @@ unsafe fn load(local: *mut CpuLocal, context: *mut Context) {
     named_asm_labels,
     reason = "contexts name these places, and the one caller is not copied"
 )]
-pub unsafe fn switch(prev: *mut Context, next: *const Context) {
+pub unsafe fn switch(prev: *mut Context, next: *const Context, resumed: impl FnOnce()) {
     let local = smp::cpu_local().cast_mut();
     let next = next.cast_mut();
     // SAFETY: interrupts are off and nobody else touches either context.
@@ -274,15 +274,14 @@ pub unsafe fn switch(prev: *mut Context, next: *const Context) {
             "msr    tpidr_el0, x11",
             "br     x9",
             ".globl switch_calls, switch_goes_on",
-            "switch_calls:",
-            "bl     {resumed}",
+            ".set switch_calls, {calls}",
             "switch_goes_on:",
-            resumed = sym threshold::resumed,
             inout("x0") prev => _,
             inout("x1") next => _,
             out("x20") _, out("x21") _, out("x22") _, out("x23") _, out("x24") _,
             out("x25") _, out("x26") _, out("x27") _, out("x28") _,
             clobber_abi("C"),
+            calls = label { resumed() },
         );
     }
 }

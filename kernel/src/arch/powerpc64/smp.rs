@@ -2,7 +2,7 @@
 //! the others through RTAS.
 
 use super::{cpu, devicetree, kmap, rtas, spr};
-use crate::sched::cpu::CpuLocal;
+use crate::sched::{CpuData, cpu::CpuLocal};
 use crate::sync::MAX_CPUS;
 use crate::task::ThreadInfo;
 use core::arch::asm;
@@ -101,17 +101,34 @@ pub fn cpu_local() -> *const CpuLocal {
 /// This CPU's number; stable only while preemption is off.
 #[inline(always)]
 pub fn cpu_id() -> usize {
-    // SAFETY: the block lives for good, and its number never changes.
-    unsafe { (*cpu_local()).id }
+    let id;
+    // SAFETY: one load from the block, which lives for good. CPUs beyond the limit are not started.
+    unsafe {
+        asm!("ld {}, {}(13)", out(reg) id, const offset_of!(CpuLocal, id), options(nostack, readonly, preserves_flags));
+        core::hint::assert_unchecked(id < MAX_CPUS);
+    }
+    id
+}
+
+/// What the scheduler has for this CPU; null until it works. The caller must not be migrated while it uses it.
+#[inline(always)]
+pub fn cpu_data() -> *const CpuData {
+    let data;
+    // SAFETY: as for `cpu_id`.
+    unsafe {
+        asm!("ld {}, {}(13)", out(reg) data, const offset_of!(CpuLocal, data), options(nostack, readonly, preserves_flags))
+    }
+    data
 }
 
 /// The running thread's info, the first field of its `Task`. Always valid, from the first Rust line on.
 #[inline(always)]
 pub fn current() -> *const ThreadInfo {
     let thread;
-    // SAFETY: one load from the block of whatever CPU this is, which names the thread that executes it.
+    // SAFETY: one load from the block of whatever CPU this is, which names the thread that executes it. The result is the same whenever the running
+    // thread asks, so the compiler may keep it.
     unsafe {
-        asm!("ld {}, {}(13)", out(reg) thread, const offset_of!(CpuLocal, current), options(nostack, readonly, preserves_flags))
+        asm!("ld {}, {}(13)", out(reg) thread, const offset_of!(CpuLocal, current), options(pure, nomem, nostack, preserves_flags))
     }
     thread
 }

@@ -8,7 +8,6 @@ use super::entry::LEAST;
 use super::frame::{CR0_SO, FRAME_SIZE, Frame};
 use super::spr::{self, MSR_MATH};
 use super::{irq, smp};
-use crate::threshold;
 use core::arch::{asm, global_asm};
 use core::mem::offset_of;
 use core::ptr::null_mut;
@@ -52,6 +51,7 @@ pub struct Context {
     sp: usize,
     /// Where it goes on.
     resume: unsafe extern "C" fn(),
+    ccr: usize,
     /// `VRSAVE`, data stream control and target address.
     vrsave: usize,
     dscr: usize,
@@ -160,6 +160,7 @@ impl Context {
             kept: [0; 3],
             sp: 0,
             resume: switch_goes_on,
+            ccr: 0,
             vrsave: 0,
             dscr: 0,
             tar: 0,
@@ -219,8 +220,8 @@ impl Context {
         irq::local_restore(flags);
     }
 
-    /// Whether each switch to the thread from now on ends with a call of `threshold::resumed`: it goes on there, or right after it. The context is
-    /// the running thread's; every thread says it once after its first switch.
+    /// Whether each switch to the thread from now on ends with a call of [`switch`]'s `resumed`: it goes on there, or after it. The context is the running
+    /// thread's; every thread says it once after its first switch.
     pub fn call_when_resumed(&mut self, call: bool) {
         self.resume = if call { switch_calls } else { switch_goes_on };
     }
@@ -241,7 +242,8 @@ impl Context {
     }
 }
 
-/// Switches from `prev` (running) to `next`; returns when `prev` runs again. Also switches floating-point state and the user's other registers.
+/// Switches from `prev` (running) to `next`, with floating-point state and the user's other registers. Returns when `prev` runs again, after
+/// `resumed()` if it asked for that.
 ///
 /// # Safety
 /// Interrupts are off; both contexts stay valid; `next` is not running anywhere.
@@ -250,7 +252,7 @@ impl Context {
     named_asm_labels,
     reason = "contexts name these places, and the one caller is not copied"
 )]
-pub unsafe fn switch(prev: *mut Context, next: *const Context) {
+pub unsafe fn switch(prev: *mut Context, next: *const Context, resumed: impl FnOnce()) {
     let local = smp::cpu_local().cast_mut();
     let next = next.cast_mut();
     // SAFETY: interrupts are off and nobody else touches either context.
@@ -280,28 +282,32 @@ pub unsafe fn switch(prev: *mut Context, next: *const Context) {
             spr::write!(spr::TAR, (*next).tar);
         }
         asm!(
+            "mfcr   0",
             "std    29, 0(3)",
             "std    30, 8(3)",
             "std    31, 16(3)",
             "std    1, 24(3)",
+            "std    0, 40(3)",
             "ld     0, 32(4)",
+            "ld     5, 40(4)",
             "ld     29, 0(4)",
             "ld     30, 8(4)",
             "ld     31, 16(4)",
             "ld     1, 24(4)",
             "mtctr  0",
+            "mtcr   5",
             "bctr",
             ".globl switch_calls, switch_goes_on",
-            "switch_calls:",
-            "bl     {resumed}",
+            ".set switch_calls, {calls}",
             "switch_goes_on:",
-            resumed = sym threshold::resumed,
             inout("r3") prev => _,
             inout("r4") next => _,
             out("r14") _, out("r15") _, out("r16") _, out("r17") _, out("r18") _, out("r19") _, out("r20") _,
             out("r21") _, out("r22") _, out("r23") _, out("r24") _, out("r25") _, out("r26") _, out("r27") _,
-            out("r28") _, out("cr2") _, out("cr3") _, out("cr4") _,
-            clobber_abi("C"),
+            out("r28") _, out("cr0") _, out("cr1") _, out("cr5") _,
+            out("cr6") _, out("cr7") _, out("ctr") _, out("lr") _, out("xer") _, out("r0") _, out("r5") _, out("r6") _,
+            out("r7") _, out("r8") _, out("r9") _, out("r10") _, out("r11") _, out("r12") _,
+            calls = label { resumed() },
         );
     }
 }

@@ -2,7 +2,7 @@
 
 use super::descriptor;
 use super::{acpi, apic, fpu};
-use crate::sched::cpu::CpuLocal;
+use crate::sched::{CpuData, cpu::CpuLocal};
 use crate::sync::MAX_CPUS;
 use crate::task::ThreadInfo;
 use core::arch::asm;
@@ -84,6 +84,17 @@ pub fn cpu_id() -> usize {
         core::hint::assert_unchecked(id < MAX_CPUS);
     }
     id
+}
+
+/// What the scheduler has for this CPU; null until it works. The caller must not be migrated while it uses it.
+#[inline(always)]
+pub fn cpu_data() -> *const CpuData {
+    let data;
+    // SAFETY: as for `cpu_local`.
+    unsafe {
+        asm!("mov {}, gs:[{}]", out(reg) data, const offset_of!(CpuLocal, data), options(nostack, preserves_flags, readonly))
+    }
+    data
 }
 
 /// The running thread's info, the first field of its `Task`. Always valid, from the first Rust line on.

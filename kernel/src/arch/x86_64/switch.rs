@@ -4,7 +4,6 @@ use super::cpu::{self, Features, MSR_FS_BASE, MSR_KERNEL_GS_BASE};
 use super::frame::Frame;
 use super::{entry, fpu, irq, smp};
 use crate::sync::MAX_CPUS;
-use crate::threshold;
 use core::arch::asm;
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -186,8 +185,8 @@ impl Context {
         }
     }
 
-    /// Whether each switch to the thread from now on ends with a call of `threshold::resumed`: it goes on there, or right after it. The context is
-    /// the running thread's; every thread says it once after its first switch.
+    /// Whether each switch to the thread from now on ends with a call of [`switch`]'s `resumed`: it goes on there, or after it. The context is the running
+    /// thread's; every thread says it once after its first switch.
     pub fn call_when_resumed(&mut self, call: bool) {
         self.resume = if call { switch_calls } else { switch_goes_on };
     }
@@ -206,7 +205,8 @@ impl Context {
     }
 }
 
-/// Switches from `prev` (running) to `next`; returns when `prev` runs again. Also switches floating-point state and the TLS register.
+/// Switches from `prev` (running) to `next`, with floating-point state and the TLS register. Returns when `prev` runs again, after
+/// `resumed()` if it asked for that.
 ///
 /// # Safety
 /// Interrupts are off; both contexts stay valid; `next` is not running anywhere.
@@ -215,7 +215,7 @@ impl Context {
     named_asm_labels,
     reason = "contexts name these places, and the one caller is not copied"
 )]
-pub unsafe fn switch(prev: *mut Context, next: *const Context) {
+pub unsafe fn switch(prev: *mut Context, next: *const Context, resumed: impl FnOnce()) {
     // SAFETY: both are valid; `next` belongs to this CPU from here on.
     unsafe {
         let cpu = smp::cpu_id();
@@ -247,18 +247,17 @@ pub unsafe fn switch(prev: *mut Context, next: *const Context) {
             "mov rsp, [rsi + {sp}]",
             "jmp [rsi + {resume}]",
             ".globl switch_calls, switch_goes_on",
-            "switch_calls:",
-            "call {resumed}",
+            ".set switch_calls, {calls}",
             "switch_goes_on:",
             "pop rbx",
             "pop rbp",
             sp = const offset_of!(Context, sp),
             resume = const offset_of!(Context, resume),
-            resumed = sym threshold::resumed,
             inout("rdi") prev => _,
             inout("rsi") next => _,
             out("r12") _, out("r13") _, out("r14") _, out("r15") _,
             clobber_abi("sysv64"),
+            calls = label { resumed() },
         );
     }
 }
