@@ -23,6 +23,7 @@ use crate::signal::{self, Besides};
 use crate::syscall::SysResult;
 use crate::task::{CurrentTask, Task, current};
 use alloc::sync::Arc;
+use core::mem::offset_of;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 use limen_entry::{Interrupted, ThreadFlags};
 use limen_linux_abi::Errno;
@@ -30,15 +31,16 @@ use limen_rseq::{Action, Area, CPU_ID_UNINITIALISED, Event, Fatal, Ids, Mode, St
 use memory::User;
 
 /// What a thread has.
+#[repr(C)]
 pub struct Thread {
     /// The area's address, 0 for none.
     at: AtomicUsize,
+    /// What the area was last told, as it lies in memory (`Ids::words`): the CPU twice, the node, the concurrency id.
+    told: [AtomicU32; 4],
     len: AtomicU32,
     signature: AtomicU32,
     /// [`Event`]'s bits.
     event: AtomicU32,
-    /// What the area was last told, as it lies in memory (`Ids::words`): the CPU twice, the node, the concurrency id.
-    told: [AtomicU32; 4],
     /// That CPU, if the area is a legacy one, and that is all there is to be known about it; else [`limen_rseq::CPU_ID_UNINITIALISED`].
     legacy_cpu: AtomicU32,
     /// Its own concurrency id: see `cid`.
@@ -54,10 +56,10 @@ impl Thread {
     pub const fn new() -> Self {
         Self {
             at: AtomicUsize::new(0),
+            told: [const { AtomicU32::new(0) }; 4],
             len: AtomicU32::new(0),
             signature: AtomicU32::new(0),
             event: AtomicU32::new(0),
-            told: [const { AtomicU32::new(0) }; 4],
             legacy_cpu: AtomicU32::new(CPU_ID_UNINITIALISED),
             own_cid: AtomicU32::new(cid::NONE),
             slice: AtomicU32::new(0),
@@ -116,13 +118,18 @@ impl Thread {
         let cpu = if legacy { ids.cpu } else { CPU_ID_UNINITIALISED };
         self.legacy_cpu.store(cpu, Relaxed);
     }
+}
 
-    /// Whether its area, a legacy one, says what it was told, and no critical section. `false` as well if user memory is not there.
-    #[inline(always)]
-    fn is_as_told(&self) -> bool {
-        // SAFETY: a registered area lies in user memory. Only the running thread, or an interrupt on its CPU, writes what was told.
-        unsafe { uaccess::rseq_says(self.at.load(Relaxed), &raw const self.told) }
-    }
+/// Where in a `Task` the address of its area is.
+pub const AREA_AT: usize = offset_of!(Task, rseq) + offset_of!(Thread, at);
+/// Where in a `Task` is what its area was told: four words of 32 bits.
+pub const TOLD: usize = offset_of!(Task, rseq) + offset_of!(Thread, told);
+
+/// Whether the area of the running thread, a legacy one, says what it was told, and no critical section. `false` as well if user memory is not there.
+#[inline(always)]
+fn is_as_told(task: &Task) -> bool {
+    // SAFETY: a registered area lies in user memory. Only the running thread, or an interrupt on its CPU, writes what was told.
+    unsafe { uaccess::rseq_says(task) }
 }
 
 /// There is one memory node.
@@ -161,7 +168,7 @@ pub fn ends(task: &Task) {
     task.process.rseq.inherit(&task.rseq.counts);
 }
 
-/// Whether [`resumed`] and [`before_handler`] or [`before_handler_with_more`] are called for the running thread: for one that has an area, of this kind.
+/// Whether [`resumed`], [`is_settled`] and [`before_handler`] are called for the running thread: for one that has an area, of this kind.
 fn set_hooks(task: &Task, area: Option<Mode>) {
     sched::entity::with_current_context(|context| context.call_when_resumed(area.is_some()));
     let mut signals = task.signals.lock();
@@ -210,7 +217,7 @@ fn resumed_with_area(task: &Task) {
 #[inline(always)]
 pub fn exit_again() -> bool {
     let task = current();
-    let done = task.rseq.is_as_told();
+    let done = is_as_told(&task);
     if done {
         task.info.work.clear_own(ThreadFlags::RSEQ_AGAIN);
         task.rseq.counts.again.add();
@@ -313,28 +320,20 @@ fn resume_slowly(frame: &mut Frame) {
     }
 }
 
-/// The running thread, which has a legacy area, is about to enter a handler, which must not look like a part of the critical section it interrupts.
-/// Interrupts are on.
+/// The running thread, which has a legacy area, is about to take a signal. Whether [`before_handler`] would find nothing to do. Interrupts may be off.
 #[inline(always)]
-pub fn before_handler(task: &CurrentTask, frame: &mut Frame, interrupted: Interrupted) -> Result<(), Errno> {
-    let rseq = &task.rseq;
+pub fn is_settled(task: &CurrentTask) -> bool {
     // Before the look, which leaves the compiler fewer registers.
-    rseq.counts.handlers.add();
-    // Should the thread have been moved meanwhile, its way out brings the identifiers up to date.
-    if rseq.is_as_told() {
-        return Ok(());
-    }
-    before_handler_with_more(task, frame, interrupted)
+    task.rseq.counts.handlers.add();
+    // Should the thread be moved from here on, its way out brings the identifiers up to date.
+    is_as_told(task)
 }
 
-/// [`before_handler`] when the thread may be in a critical section, its area is longer or must be told, or its memory is not there.
+/// The running thread, which has an area, is about to enter a handler, which must not look like a part of the critical section it interrupts, and whose
+/// identifiers must be right. Interrupts are on.
 #[cold]
 #[inline(never)]
-pub fn before_handler_with_more(
-    task: &CurrentTask,
-    frame: &mut Frame,
-    interrupted: Interrupted,
-) -> Result<(), Errno> {
+pub fn before_handler(task: &CurrentTask, frame: &mut Frame, interrupted: Interrupted) -> Result<(), Errno> {
     let Some(area) = task.rseq.area() else {
         return Ok(());
     };

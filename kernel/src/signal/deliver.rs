@@ -50,24 +50,17 @@ pub fn deliver_pending(frame: &mut Frame, interrupted: Interrupted) {
                 return no_room(&task, &caught);
             }
         }
-        Next::HandlerAfterLongerRseq => {
-            settle_call(&task, frame, &caught);
-            if crate::rseq::before_handler_with_more(&task, frame, interrupted).is_err() {
-                return no_room(&task, &caught);
-            }
-        }
     }
     enter_handler(&task, frame, &caught);
 }
 
-/// What a thread does with its signals. Threads with and without an area of restartable sequences go different ways from where it is known, so that
-/// those without are not asked again.
+/// What a thread does with its signals. Threads with an area of restartable sequences that may be in need go another way from where it is known, so
+/// that others are not asked again.
 #[derive(Clone, Copy)]
 enum Next {
     Nothing,
     Handler,
     HandlerAfterRseq,
-    HandlerAfterLongerRseq,
 }
 
 /// The mask a call replaced for its duration comes back when no handler takes care of it.
@@ -100,18 +93,17 @@ fn next(task: &CurrentTask, caught: &mut Caught) -> Next {
             continue;
         }
         let own = task.signals.lock_under(&shared);
-        let next = if own.besides.is_empty() {
-            take(task, shared, own, caught, Next::Handler)
-        } else if own.besides == Besides::LEGACY_RSEQ {
-            take(task, shared, own, caught, Next::HandlerAfterRseq)
-        } else if own.besides.contains(Besides::STOP) {
-            drop(own);
-            stop::take_part(task, shared);
-            None
-        } else {
-            take_with_longer_rseq(task, shared, own, caught)
-        };
-        if let Some(next) = next {
+        let besides = own.besides;
+        if !besides.is_empty() && !(besides == Besides::LEGACY_RSEQ && crate::rseq::is_settled(task)) {
+            if besides.contains(Besides::STOP) {
+                drop(own);
+                stop::take_part(task, shared);
+            } else if let Some(next) = take_with_rseq(task, shared, own, caught) {
+                return next;
+            }
+            continue;
+        }
+        if let Some(next) = take(task, shared, own, caught, Next::Handler) {
             return next;
         }
     }
@@ -178,15 +170,16 @@ fn take(
     None
 }
 
-/// [`take`], of which this is one copy less in [`next`].
+/// [`take`] for a thread whose area may be in need.
+#[cold]
 #[inline(never)]
-fn take_with_longer_rseq(
+fn take_with_rseq(
     task: &CurrentTask,
     shared: IrqSpinGuard<'_, ProcessSignals>,
     own: InnerGuard<'_, TaskSignals>,
     caught: &mut Caught,
 ) -> Option<Next> {
-    take(task, shared, own, caught, Next::HandlerAfterLongerRseq)
+    take(task, shared, own, caught, Next::HandlerAfterRseq)
 }
 
 /// Stops the process or ends it, whose signal lock is given back.

@@ -80,6 +80,8 @@ impl Restart {
 pub struct Task {
     /// What entry code and architecture look at; first, at the task's own address.
     pub info: ThreadInfo,
+    /// Its restartable sequences. Near the start, where instructions with a short offset reach what is looked at most.
+    pub rseq: crate::rseq::Thread,
     /// The saved registers while it is not running.
     pub context: ContextCell,
     /// The scheduler's part.
@@ -119,8 +121,6 @@ pub struct Task {
     pub kernel_function: SpinLock<Option<KernelFunction>>,
     /// The first process's first register file, until it returns to user mode for the first time.
     pub start_frame: SpinLock<Option<Box<crate::arch::frame::Frame>>>,
-    /// Its restartable sequences.
-    pub rseq: crate::rseq::Thread,
     /// What `restart_syscall` goes on with.
     pub restart: Restart,
     /// Start, CLOCK_MONOTONIC nanoseconds.

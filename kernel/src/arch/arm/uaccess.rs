@@ -5,8 +5,9 @@
 
 pub use super::extable::fixup;
 use super::mmu::{self, window_register};
+use crate::rseq::{AREA_AT, TOLD};
+use crate::task::Task;
 use core::arch::asm;
-use core::sync::atomic::AtomicU32;
 
 unsafe extern "C" {
     fn copy_from_user_asm(to: *mut u8, from: usize, len: usize) -> usize;
@@ -185,31 +186,35 @@ pub unsafe fn exchange_rseq(at: usize, ids: [u64; 2]) -> Option<[u64; 3]> {
     (fault == 0).then_some(found)
 }
 
-/// Whether the `struct rseq` at `at` says `ids` (`cpu_id_start`, `cpu_id`, `node_id`, `mm_cid`) and no critical section (`rseq_cs` is 0). `false` on a
-/// fault as well.
+// One instruction loads the address and the first word.
+const _: () = assert!(TOLD == AREA_AT + 4 && TOLD + 8 < 256);
+
+/// Whether the legacy area of restartable sequences of `task` says what it was told (`cpu_id_start`, `cpu_id`, `node_id`, `mm_cid`) and no critical
+/// section (`rseq_cs` is 0). `false` on a fault as well. The window closes for good with the next barrier, which the next window or the
+/// way out has.
 ///
 /// # Safety
-/// `at..at+32` lies below `USER_END`. `ids` is readable, and nobody writes it meanwhile.
+/// The task's area lies below `USER_END`, and nobody writes what it was told meanwhile.
 #[inline(always)]
-pub unsafe fn rseq_says(at: usize, ids: *const [AtomicU32; 4]) -> bool {
-    // SAFETY: the caller's promise; a fault is as a difference. Four words of the area by one instruction, two by another, all of `ids` by one, and
-    // both states of the window by one, from behind the last branch.
+pub unsafe fn rseq_says(task: *const Task) -> bool {
+    // SAFETY: the caller's promise; a fault is as a difference. Both states of the window are loaded by one instruction, from behind the last branch; the
+    // flags keep what the first words say.
     unsafe {
         asm!(
             ".pushsection __pan_sites, \"a\"\n.balign 4\n.long 4f - ., 5f - ., 6f - .\n.popsection",
+            "ldrd r0, r1, [{task}, #{area}]",
             "ldrd r2, r3, 7f",
             concat!("4: mcr p15, 0, r2, ", window_register!()),
             "isb",
             may_fault!("ldm r0, {{r2, r4, r7, r12}}"),
+            "cmp r2, r1",
+            "cmpeq r4, r1",
             may_fault!("ldrd r0, r1, [r0, #20]"),
             concat!("5: mcr p15, 0, r3, ", window_register!()),
-            "isb",
-            "orrs r7, r7, r12",
-            "ldm lr, {{r3, r7, r12, lr}}",
-            "cmpeq r2, r3",
-            "cmpeq r4, r7",
-            "cmpeq r0, r12",
-            "cmpeq r1, lr",
+            "ldrd r2, r3, [{task}, #{told} + 8]",
+            "orrseq r7, r7, r12",
+            "cmpeq r0, r2",
+            "cmpeq r1, r3",
             "beq {yes}",
             "b {no}",
             "7: .long {open}, {closed}",
@@ -218,8 +223,10 @@ pub unsafe fn rseq_says(at: usize, ids: *const [AtomicU32; 4]) -> bool {
             "isb",
             "b {no}",
             ".popsection",
-            inout("r0") at => _,
-            inout("lr") ids => _,
+            task = in(reg) task,
+            area = const AREA_AT,
+            told = const TOLD,
+            out("r0") _,
             out("r1") _,
             out("r2") _,
             out("r3") _,

@@ -4,8 +4,9 @@
 //! The loops are in `copy`.
 
 pub use super::extable::fixup;
+use crate::rseq::{AREA_AT, TOLD};
+use crate::task::Task;
 use core::arch::asm;
-use core::sync::atomic::AtomicU32;
 
 /// The instruction labelled `$at` may fault and goes on at label `$to`.
 macro_rules! may_fault {
@@ -167,17 +168,18 @@ pub unsafe fn exchange_rseq(at: usize, ids: [u64; 2]) -> Option<[u64; 3]> {
     (fault == 0).then_some(found)
 }
 
-/// Whether the `struct rseq` at `at` says `ids` (`cpu_id_start`, `cpu_id`, `node_id`, `mm_cid`) and no critical section (`rseq_cs` is 0). `false` on a
-/// fault as well.
+/// Whether the legacy area of restartable sequences of `task` says what it was told (`cpu_id_start`, `cpu_id`, `node_id`, `mm_cid`) and no critical
+/// section (`rseq_cs` is 0). `false` on a fault as well.
 ///
 /// # Safety
-/// `at..at+32` lies below `USER_END`. `ids` is readable, and nobody writes it meanwhile.
+/// The task's area lies below `USER_END`, and nobody writes what it was told meanwhile.
 #[inline(always)]
-pub unsafe fn rseq_says(at: usize, ids: *const [AtomicU32; 4]) -> bool {
+pub unsafe fn rseq_says(task: *const Task) -> bool {
     // SAFETY: the caller's promise; a fault is as a difference. The accesses are made as user mode would make them.
     unsafe {
         asm!(
-            "ldp {first}, {second}, [{ids}]",
+            "ldr {at}, [{task}, #{area}]",
+            "ldp {first}, {second}, [{task}, #{told}]",
             "2: ldtr {a}, [{at}]",
             "3: ldtr {b}, [{at}, #20]",
             "4: ldtr {c}, [{at}, #8]",
@@ -188,8 +190,10 @@ pub unsafe fn rseq_says(at: usize, ids: *const [AtomicU32; 4]) -> bool {
             may_fault!("2b", "{no}"),
             may_fault!("3b", "{no}"),
             may_fault!("4b", "{no}"),
-            at = in(reg) at,
-            ids = in(reg) ids,
+            task = in(reg) task,
+            area = const AREA_AT,
+            told = const TOLD,
+            at = out(reg) _,
             first = out(reg) _,
             second = out(reg) _,
             a = out(reg) _,

@@ -5,8 +5,10 @@
 
 use super::copy::AMR_SHUT;
 use super::switch::FpState;
+use crate::rseq::{AREA_AT, TOLD};
+use crate::task::Task;
 use core::arch::asm;
-use core::sync::atomic::{AtomicU32, Ordering, fence};
+use core::sync::atomic::{Ordering, fence};
 use limen_linux_abi::Errno;
 
 unsafe extern "C" {
@@ -240,24 +242,26 @@ pub unsafe fn exchange_rseq(at: usize, ids: [u64; 2]) -> Option<[u64; 3]> {
     done.then_some([first, second, section])
 }
 
-/// Whether the `struct rseq` at `at` says `ids` (`cpu_id_start`, `cpu_id`, `node_id`, `mm_cid`) and no critical section (`rseq_cs` is 0). `false` on a
-/// fault as well.
+/// Whether the legacy area of restartable sequences of `task` says what it was told (`cpu_id_start`, `cpu_id`, `node_id`, `mm_cid`) and no critical
+/// section (`rseq_cs` is 0). `false` on a fault as well. The window closes with the next context-synchronising instruction, which the
+/// next window or the way out has.
 ///
 /// # Safety
-/// `at..at+32` lies below `USER_END`. `ids` is readable, and nobody writes it meanwhile.
+/// The task's area lies below `USER_END`, and nobody writes what it was told meanwhile.
 #[inline(always)]
-pub unsafe fn rseq_says(at: usize, ids: *const [AtomicU32; 4]) -> bool {
+pub unsafe fn rseq_says(task: *const Task) -> bool {
     // SAFETY: the caller's promise; a fault is as a difference.
     unsafe {
-        let ids = ids.cast::<[u64; 2]>().read_unaligned();
         asm!(
+            "ld {at}, {area}({task})",
+            "ld {x}, {told}({task})",
+            "ld {y}, {told} + 8({task})",
             "mtspr 29, {open}",
             "isync",
             "2: ld {first}, 0({at})",
             "ld {second}, 20({at})",
             "ld {section}, 8({at})",
             "3: mtspr 29, {shut}",
-            "isync",
             "xor {first}, {first}, {x}",
             "xor {second}, {second}, {y}",
             "or {first}, {first}, {second}",
@@ -274,9 +278,12 @@ pub unsafe fn rseq_says(at: usize, ids: *const [AtomicU32; 4]) -> bool {
             ".popsection",
             open = in(reg) 0usize,
             shut = in(reg) AMR_SHUT,
-            at = in(reg_nonzero) at,
-            x = in(reg) ids[0],
-            y = in(reg) ids[1],
+            task = in(reg_nonzero) task,
+            area = const AREA_AT,
+            told = const TOLD,
+            at = out(reg_nonzero) _,
+            x = out(reg) _,
+            y = out(reg) _,
             first = out(reg) _,
             second = out(reg) _,
             section = out(reg) _,

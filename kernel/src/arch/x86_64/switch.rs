@@ -12,6 +12,8 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 #[derive(Debug)]
 #[repr(C)]
 pub struct Context {
+    /// RBX and RBP; what else lives across a switch the compiler keeps on the stack.
+    kept: [usize; 2],
     sp: usize,
     /// Where it goes on.
     resume: unsafe extern "C" fn(),
@@ -123,6 +125,7 @@ impl Context {
     /// For a thread that is already running (idle threads).
     pub const fn running() -> Self {
         Self {
+            kept: [0; 2],
             sp: 0,
             resume: switch_goes_on,
             fs_base: 0,
@@ -146,6 +149,7 @@ impl Context {
             at.write(frame.clone());
         }
         Self {
+            kept: [0; 2],
             sp,
             resume: entry::x86_ret_from_fork,
             fs_base: 0,
@@ -239,18 +243,18 @@ pub unsafe fn switch(prev: *mut Context, next: *const Context, resumed: impl FnO
                 owner.store((*next).fpu, Ordering::Relaxed);
             }
         }
-        // The two registers the compiler does not let go of are kept on the stack, everything else it keeps where it likes.
         asm!(
-            "push rbp",
-            "push rbx",
+            "mov [rdi + {kept}], rbx",
+            "mov [rdi + {kept} + 8], rbp",
             "mov [rdi + {sp}], rsp",
+            "mov rbx, [rsi + {kept}]",
+            "mov rbp, [rsi + {kept} + 8]",
             "mov rsp, [rsi + {sp}]",
             "jmp [rsi + {resume}]",
             ".globl switch_calls, switch_goes_on",
             ".set switch_calls, {calls}",
             "switch_goes_on:",
-            "pop rbx",
-            "pop rbp",
+            kept = const offset_of!(Context, kept),
             sp = const offset_of!(Context, sp),
             resume = const offset_of!(Context, resume),
             inout("rdi") prev => _,

@@ -5,8 +5,9 @@
 //! [`init`] finds that the processor has SMAP (`.smap_sites`).
 
 use super::cpu::{self, Features};
+use crate::rseq::{AREA_AT, TOLD};
+use crate::task::Task;
 use core::arch::{asm, global_asm};
-use core::sync::atomic::AtomicU32;
 
 /// Opens the window.
 macro_rules! open {
@@ -339,18 +340,19 @@ pub unsafe fn exchange_rseq(at: usize, ids: [u64; 2]) -> Option<[u64; 3]> {
     (fault == 0).then_some([first, second, section])
 }
 
-/// Whether the `struct rseq` at `at` says `ids` (`cpu_id_start`, `cpu_id`, `node_id`, `mm_cid`) and no critical section (`rseq_cs` is 0). `false` on a
-/// fault as well.
+/// Whether the legacy area of restartable sequences of `task` says what it was told (`cpu_id_start`, `cpu_id`, `node_id`, `mm_cid`) and no critical
+/// section (`rseq_cs` is 0). `false` on a fault as well.
 ///
 /// # Safety
-/// `at..at+32` lies below `USER_END`. `ids` is readable, and nobody writes it meanwhile.
+/// The task's area lies below `USER_END`, and nobody writes what it was told meanwhile.
 #[inline(always)]
-pub unsafe fn rseq_says(at: usize, ids: *const [AtomicU32; 4]) -> bool {
+pub unsafe fn rseq_says(task: *const Task) -> bool {
     // SAFETY: the caller's promise; a fault is as a difference.
     unsafe {
         asm!(
-            "mov {first}, [{ids}]",
-            "mov {second}, [{ids} + 8]",
+            "mov {at}, [{task} + {area}]",
+            "mov {first}, [{task} + {told}]",
+            "mov {second}, [{task} + {told} + 8]",
             open!(),
             "2: cmp [{at}], {first}",
             "jne 5f",
@@ -367,8 +369,10 @@ pub unsafe fn rseq_says(at: usize, ids: *const [AtomicU32; 4]) -> bool {
             may_fault!("2b", "5b"),
             may_fault!("3b", "5b"),
             may_fault!("4b", "5b"),
-            at = in(reg) at,
-            ids = in(reg) ids,
+            task = in(reg) task,
+            area = const AREA_AT,
+            told = const TOLD,
+            at = out(reg) _,
             first = out(reg) _,
             second = out(reg) _,
             no = label { return false },
