@@ -1,11 +1,13 @@
-//! The scheduler's own test (see `boot::selftest`): threads that hand a token round, fight for a lock,
-//! sleep for a while, call other CPUs and move between them.
+//! The scheduler's own tests (see `boot::selftest`): threads that hand a token round, fight for a lock, sleep for a while, call other CPUs and move
+//! between them; threads that are preempted without a pause.
 
 use super::{CpuSet, WaitQueue, current, on_each_cpu, online, policy, spawn_kthread, yield_now};
-use crate::sync::Mutex;
-use crate::time::now_ns;
+use crate::check;
+use crate::sync::{Mutex, Once};
+use crate::time::{Timer, now_ns};
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicUsize, Ordering};
+use limen_entry::ThreadFlags;
 
 struct Shared {
     token: AtomicUsize,
@@ -20,8 +22,10 @@ const THREADS: usize = 8;
 const ROUNDS: usize = 200;
 
 /// The room's tests.
-pub const TESTS: &[crate::boot::selftest::Test] =
-    &[("threads, locks, sleeps, affinity, cross-CPU calls", run)];
+pub const TESTS: &[crate::boot::selftest::Test] = &[
+    ("threads, locks, sleeps, affinity, cross-CPU calls", run),
+    ("a storm of preemptions", storm),
+];
 
 fn run() -> Result<(), &'static str> {
     let shared = Arc::new(Shared {
@@ -98,4 +102,60 @@ fn worker(n: usize, s: &Shared) {
     }
     s.done.fetch_add(1, Ordering::AcqRel);
     s.finished.wake_all();
+}
+
+/// How often the storm's timer fires.
+const FIRINGS: usize = 3_000;
+static STORM: Once<Timer> = Once::new();
+static FIRED: AtomicUsize = AtomicUsize::new(0);
+
+/// Asks for a reschedule, again and again, sooner than the last one can be over.
+fn fire() {
+    if FIRED.fetch_add(1, Ordering::AcqRel) < FIRINGS {
+        rearm();
+    }
+    current().info.work.set(ThreadFlags::NEED_RESCHED);
+}
+
+fn rearm() {
+    if let Some(timer) = STORM.get() {
+        timer.arm(now_ns() + 2_000);
+    }
+}
+
+/// Two threads on one CPU whose timer always asks for a reschedule. Were a thread that is being preempted preempted in turn, each firing would take more
+/// of its stack.
+fn storm() -> Result<(), &'static str> {
+    struct Shared {
+        rounds: [AtomicUsize; 2],
+        done: AtomicUsize,
+        finished: WaitQueue,
+    }
+    let shared = Arc::new(Shared {
+        rounds: [const { AtomicUsize::new(0) }; 2],
+        done: AtomicUsize::new(0),
+        finished: WaitQueue::new(),
+    });
+    STORM.get_or_init(|| Timer::new(fire));
+    let began = now_ns();
+    for n in 0..2 {
+        let s = shared.clone();
+        spawn_kthread("selftest", move || {
+            let _ = policy::set_affinity(&current(), CpuSet::single(0));
+            if n == 0 {
+                rearm();
+            }
+            while FIRED.load(Ordering::Acquire) <= FIRINGS && now_ns() < began + 20_000_000_000 {
+                s.rounds[n].fetch_add(1, Ordering::Relaxed);
+            }
+            s.done.fetch_add(1, Ordering::AcqRel);
+            s.finished.wake_all();
+        });
+    }
+    shared
+        .finished
+        .wait_until_uninterruptible(|| shared.done.load(Ordering::Acquire) == 2);
+    check!(FIRED.load(Ordering::Relaxed) > FIRINGS);
+    check!(shared.rounds.iter().all(|n| n.load(Ordering::Relaxed) > 0));
+    Ok(())
 }
