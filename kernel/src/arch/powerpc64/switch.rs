@@ -70,7 +70,9 @@ unsafe impl Send for Context {}
 // SAFETY: as above.
 unsafe impl Sync for Context {}
 
-const _: () = assert!(offset_of!(Context, sp) == 24 && offset_of!(Context, resume) == 32);
+const _: () = assert!(
+    offset_of!(Context, sp) == 24 && offset_of!(Context, resume) == 32 && offset_of!(Context, ccr) == 40
+);
 const _: () = assert!(offset_of!(FpState, vscr) == 1024 && offset_of!(FpState, fpscr) == 1056);
 
 global_asm!(
