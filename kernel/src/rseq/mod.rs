@@ -120,16 +120,22 @@ impl Thread {
     }
 }
 
-/// Where in a `Task` the address of its area is.
-pub const AREA_AT: usize = offset_of!(Task, rseq) + offset_of!(Thread, at);
-/// Where in a `Task` is what its area was told: four words of 32 bits.
-pub const TOLD: usize = offset_of!(Task, rseq) + offset_of!(Thread, told);
+/// A place in a `Task` from which instructions with a short offset reach the following: its start, unless lock validation has much to remember there.
+const NEAR: usize = if offset_of!(Task, rseq) < 128 {
+    0
+} else {
+    offset_of!(Task, rseq)
+};
+/// How far behind that place the address of the task's area is.
+pub const AREA_AT: usize = offset_of!(Task, rseq) + offset_of!(Thread, at) - NEAR;
+/// How far behind that place is what the area was told: four words of 32 bits.
+pub const TOLD: usize = offset_of!(Task, rseq) + offset_of!(Thread, told) - NEAR;
 
 /// Whether the area of the running thread, a legacy one, says what it was told, and no critical section. `false` as well if user memory is not there.
 #[inline(always)]
 fn is_as_told(task: &Task) -> bool {
-    // SAFETY: a registered area lies in user memory. Only the running thread, or an interrupt on its CPU, writes what was told.
-    unsafe { uaccess::rseq_says(task) }
+    // SAFETY: a place in the task. A registered area lies in user memory. Only the running thread, or an interrupt on its CPU, writes what was told.
+    unsafe { uaccess::rseq_says((&raw const *task).byte_add(NEAR).cast()) }
 }
 
 /// There is one memory node.

@@ -94,7 +94,8 @@ fn next(task: &CurrentTask, caught: &mut Caught) -> Next {
         }
         let own = task.signals.lock_under(&shared);
         let besides = own.besides;
-        if !besides.is_empty() && !(besides == Besides::LEGACY_RSEQ && crate::rseq::is_settled(task)) {
+        let plain = besides.is_empty() || besides == Besides::LEGACY_RSEQ && crate::rseq::is_settled(task);
+        if !plain {
             if besides.contains(Besides::STOP) {
                 drop(own);
                 stop::take_part(task, shared);

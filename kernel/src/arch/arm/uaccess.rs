@@ -6,7 +6,6 @@
 pub use super::extable::fixup;
 use super::mmu::{self, window_register};
 use crate::rseq::{AREA_AT, TOLD};
-use crate::task::Task;
 use core::arch::asm;
 
 unsafe extern "C" {
@@ -189,20 +188,20 @@ pub unsafe fn exchange_rseq(at: usize, ids: [u64; 2]) -> Option<[u64; 3]> {
 // One instruction loads the address and the first word.
 const _: () = assert!(TOLD == AREA_AT + 4 && TOLD + 8 < 256);
 
-/// Whether the legacy area of restartable sequences of `task` says what it was told (`cpu_id_start`, `cpu_id`, `node_id`, `mm_cid`) and no critical
-/// section (`rseq_cs` is 0). `false` on a fault as well. The window closes for good with the next barrier, which the next window or the
-/// way out has.
+/// Whether the legacy area of restartable sequences whose address is [`AREA_AT`] behind `near` says what the four words [`TOLD`] behind `near` say
+/// (`cpu_id_start`, `cpu_id`, `node_id`, `mm_cid`), and no critical section (`rseq_cs` is 0). `false` on a fault as well.
+/// The window closes for good with the next barrier, which the next window or the way out has.
 ///
 /// # Safety
-/// The task's area lies below `USER_END`, and nobody writes what it was told meanwhile.
+/// Both can be read, the area lies below `USER_END`, and nobody writes the words meanwhile.
 #[inline(always)]
-pub unsafe fn rseq_says(task: *const Task) -> bool {
+pub unsafe fn rseq_says(near: *const u8) -> bool {
     // SAFETY: the caller's promise; a fault is as a difference. Both states of the window are loaded by one instruction, from behind the last branch; the
     // flags keep what the first words say.
     unsafe {
         asm!(
             ".pushsection __pan_sites, \"a\"\n.balign 4\n.long 4f - ., 5f - ., 6f - .\n.popsection",
-            "ldrd r0, r1, [{task}, #{area}]",
+            "ldrd r0, r1, [{near}, #{area}]",
             "ldrd r2, r3, 7f",
             concat!("4: mcr p15, 0, r2, ", window_register!()),
             "isb",
@@ -211,7 +210,7 @@ pub unsafe fn rseq_says(task: *const Task) -> bool {
             "cmpeq r4, r1",
             may_fault!("ldrd r0, r1, [r0, #20]"),
             concat!("5: mcr p15, 0, r3, ", window_register!()),
-            "ldrd r2, r3, [{task}, #{told} + 8]",
+            "ldrd r2, r3, [{near}, #{told} + 8]",
             "orrseq r7, r7, r12",
             "cmpeq r0, r2",
             "cmpeq r1, r3",
@@ -223,7 +222,7 @@ pub unsafe fn rseq_says(task: *const Task) -> bool {
             "isb",
             "b {no}",
             ".popsection",
-            task = in(reg) task,
+            near = in(reg) near,
             area = const AREA_AT,
             told = const TOLD,
             out("r0") _,

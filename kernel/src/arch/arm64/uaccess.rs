@@ -5,7 +5,6 @@
 
 pub use super::extable::fixup;
 use crate::rseq::{AREA_AT, TOLD};
-use crate::task::Task;
 use core::arch::asm;
 
 /// The instruction labelled `$at` may fault and goes on at label `$to`.
@@ -168,18 +167,18 @@ pub unsafe fn exchange_rseq(at: usize, ids: [u64; 2]) -> Option<[u64; 3]> {
     (fault == 0).then_some(found)
 }
 
-/// Whether the legacy area of restartable sequences of `task` says what it was told (`cpu_id_start`, `cpu_id`, `node_id`, `mm_cid`) and no critical
-/// section (`rseq_cs` is 0). `false` on a fault as well.
+/// Whether the legacy area of restartable sequences whose address is [`AREA_AT`] behind `near` says what the four words [`TOLD`] behind `near` say
+/// (`cpu_id_start`, `cpu_id`, `node_id`, `mm_cid`), and no critical section (`rseq_cs` is 0). `false` on a fault as well.
 ///
 /// # Safety
-/// The task's area lies below `USER_END`, and nobody writes what it was told meanwhile.
+/// Both can be read, the area lies below `USER_END`, and nobody writes the words meanwhile.
 #[inline(always)]
-pub unsafe fn rseq_says(task: *const Task) -> bool {
+pub unsafe fn rseq_says(near: *const u8) -> bool {
     // SAFETY: the caller's promise; a fault is as a difference. The accesses are made as user mode would make them.
     unsafe {
         asm!(
-            "ldr {at}, [{task}, #{area}]",
-            "ldp {first}, {second}, [{task}, #{told}]",
+            "ldr {at}, [{near}, #{area}]",
+            "ldp {first}, {second}, [{near}, #{told}]",
             "2: ldtr {a}, [{at}]",
             "3: ldtr {b}, [{at}, #20]",
             "4: ldtr {c}, [{at}, #8]",
@@ -190,7 +189,7 @@ pub unsafe fn rseq_says(task: *const Task) -> bool {
             may_fault!("2b", "{no}"),
             may_fault!("3b", "{no}"),
             may_fault!("4b", "{no}"),
-            task = in(reg) task,
+            near = in(reg) near,
             area = const AREA_AT,
             told = const TOLD,
             at = out(reg) _,

@@ -6,7 +6,6 @@
 use super::copy::AMR_SHUT;
 use super::switch::FpState;
 use crate::rseq::{AREA_AT, TOLD};
-use crate::task::Task;
 use core::arch::asm;
 use core::sync::atomic::{Ordering, fence};
 use limen_linux_abi::Errno;
@@ -242,20 +241,21 @@ pub unsafe fn exchange_rseq(at: usize, ids: [u64; 2]) -> Option<[u64; 3]> {
     done.then_some([first, second, section])
 }
 
-/// Whether the legacy area of restartable sequences of `task` says what it was told (`cpu_id_start`, `cpu_id`, `node_id`, `mm_cid`) and no critical
-/// section (`rseq_cs` is 0). `false` on a fault as well. The window closes with the next context-synchronising instruction, which the
-/// next window or the way out has.
+/// Whether the legacy area of restartable sequences whose address is [`AREA_AT`] behind `near` says what the four words [`TOLD`] behind `near` say
+/// (`cpu_id_start`, `cpu_id`, `node_id`, `mm_cid`), and no critical section (`rseq_cs` is 0). `false` on a fault as well.
+/// The window closes with the next context-synchronising instruction, which the next window or the way
+/// out has.
 ///
 /// # Safety
-/// The task's area lies below `USER_END`, and nobody writes what it was told meanwhile.
+/// Both can be read, the area lies below `USER_END`, and nobody writes the words meanwhile.
 #[inline(always)]
-pub unsafe fn rseq_says(task: *const Task) -> bool {
+pub unsafe fn rseq_says(near: *const u8) -> bool {
     // SAFETY: the caller's promise; a fault is as a difference.
     unsafe {
         asm!(
-            "ld {at}, {area}({task})",
-            "ld {x}, {told}({task})",
-            "ld {y}, {told} + 8({task})",
+            "ld {at}, {area}({near})",
+            "ld {x}, {told}({near})",
+            "ld {y}, {told} + 8({near})",
             "mtspr 29, {open}",
             "isync",
             "2: ld {first}, 0({at})",
@@ -278,7 +278,7 @@ pub unsafe fn rseq_says(task: *const Task) -> bool {
             ".popsection",
             open = in(reg) 0usize,
             shut = in(reg) AMR_SHUT,
-            task = in(reg_nonzero) task,
+            near = in(reg_nonzero) near,
             area = const AREA_AT,
             told = const TOLD,
             at = out(reg_nonzero) _,

@@ -6,7 +6,6 @@
 
 use super::cpu::{self, Features};
 use crate::rseq::{AREA_AT, TOLD};
-use crate::task::Task;
 use core::arch::{asm, global_asm};
 
 /// Opens the window.
@@ -340,19 +339,19 @@ pub unsafe fn exchange_rseq(at: usize, ids: [u64; 2]) -> Option<[u64; 3]> {
     (fault == 0).then_some([first, second, section])
 }
 
-/// Whether the legacy area of restartable sequences of `task` says what it was told (`cpu_id_start`, `cpu_id`, `node_id`, `mm_cid`) and no critical
-/// section (`rseq_cs` is 0). `false` on a fault as well.
+/// Whether the legacy area of restartable sequences whose address is [`AREA_AT`] behind `near` says what the four words [`TOLD`] behind `near` say
+/// (`cpu_id_start`, `cpu_id`, `node_id`, `mm_cid`), and no critical section (`rseq_cs` is 0). `false` on a fault as well.
 ///
 /// # Safety
-/// The task's area lies below `USER_END`, and nobody writes what it was told meanwhile.
+/// Both can be read, the area lies below `USER_END`, and nobody writes the words meanwhile.
 #[inline(always)]
-pub unsafe fn rseq_says(task: *const Task) -> bool {
+pub unsafe fn rseq_says(near: *const u8) -> bool {
     // SAFETY: the caller's promise; a fault is as a difference.
     unsafe {
         asm!(
-            "mov {at}, [{task} + {area}]",
-            "mov {first}, [{task} + {told}]",
-            "mov {second}, [{task} + {told} + 8]",
+            "mov {at}, [{near} + {area}]",
+            "mov {first}, [{near} + {told}]",
+            "mov {second}, [{near} + {told} + 8]",
             open!(),
             "2: cmp [{at}], {first}",
             "jne 5f",
@@ -369,7 +368,7 @@ pub unsafe fn rseq_says(task: *const Task) -> bool {
             may_fault!("2b", "5b"),
             may_fault!("3b", "5b"),
             may_fault!("4b", "5b"),
-            task = in(reg) task,
+            near = in(reg) near,
             area = const AREA_AT,
             told = const TOLD,
             at = out(reg) _,
