@@ -176,7 +176,7 @@ pub fn ends(task: &Task) {
 
 /// Whether [`resumed`], [`is_settled`] and [`before_handler`] are called for the running thread: for one that has an area, of this kind.
 fn set_hooks(task: &Task, area: Option<Mode>) {
-    sched::entity::with_current_context(|context| context.call_when_resumed(area.is_some()));
+    sched::entity::with_current_context(|context| context.resume.set(area.is_some()));
     let mut signals = task.signals.lock();
     signals
         .besides
@@ -330,9 +330,13 @@ fn resume_slowly(frame: &mut Frame) {
 #[inline(always)]
 pub fn is_settled(task: &CurrentTask) -> bool {
     // Before the look, which leaves the compiler fewer registers.
-    task.rseq.counts.handlers.add();
+    task.rseq.counts.looks.add();
     // Should the thread be moved from here on, its way out brings the identifiers up to date.
-    is_as_told(task)
+    let settled = is_as_told(task);
+    if !settled {
+        task.rseq.counts.looks.take_back();
+    }
+    settled
 }
 
 /// The running thread, which has an area, is about to enter a handler, which must not look like a part of the critical section it interrupts, and whose
@@ -343,9 +347,6 @@ pub fn before_handler(task: &CurrentTask, frame: &mut Frame, interrupted: Interr
     let Some(area) = task.rseq.area() else {
         return Ok(());
     };
-    if area.mode() == Mode::Legacy {
-        task.rseq.counts.handlers.take_back();
-    }
     let work = Event::at_signal(area.mode(), by_exception(interrupted));
     if !work.any() {
         return Ok(());

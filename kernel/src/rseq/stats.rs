@@ -54,8 +54,8 @@ macro_rules! counts {
 counts! {
     /// Ways out to user mode, while they are counted.
     exits "exit:",
-    /// Handlers entered by a thread whose critical section was to be looked at.
-    signal "signal:" + handlers,
+    /// Looks at a critical section because of a signal.
+    signal "signal:" + looks,
     /// Ways out that found user memory missing.
     slow "slowp:",
     /// Ways out that had something to do and did it at once.
@@ -63,7 +63,7 @@ counts! {
     /// Identifiers written.
     ids "ids:",
     /// Critical sections looked for.
-    checks "cs:" + again + handlers,
+    checks "cs:" + again + looks,
     /// Critical sections forgotten because the thread was not in them.
     clears "clear:",
     /// Critical sections aborted.
@@ -94,8 +94,8 @@ pub struct ThreadCounts {
     /// Ways out that found a legacy area as it was to be, and no critical section: all that nearly every one finds. Counted here, where it takes least,
     /// until the thread ends.
     pub again: Count,
-    /// Handlers entered by a thread whose legacy area was so, likewise.
-    pub handlers: Count,
+    /// Signals about to be taken by a thread whose legacy area was so, likewise.
+    pub looks: Count,
     /// Identifiers written.
     pub ids: Count,
     /// Critical sections aborted because it was preempted, moved to another CPU, got a signal, or `membarrier` said so.
@@ -109,7 +109,7 @@ impl ThreadCounts {
     pub const fn new() -> Self {
         Self {
             again: Count::new(),
-            handlers: Count::new(),
+            looks: Count::new(),
             ids: Count::new(),
             aborts: [const { Count::new() }; 4],
             grants: Count::new(),
@@ -134,10 +134,10 @@ impl ThreadCounts {
     pub fn inherit(&self, other: &Self) {
         crate::sync::without_preemption(|| {
             let all = &sched::this_cpu().rseq;
-            let [again, handlers] = [&other.again, &other.handlers].map(|count| count.0.swap(0, Relaxed));
+            let [again, looks] = [&other.again, &other.looks].map(|count| count.0.swap(0, Relaxed));
             all.fast.add_many(again);
-            all.signal.add_many(handlers);
-            all.checks.add_many(again + handlers);
+            all.signal.add_many(looks);
+            all.checks.add_many(again + looks);
         });
         let pairs = [(&self.ids, &other.ids), (&self.grants, &other.grants)];
         for (to, from) in pairs.into_iter().chain(self.aborts.iter().zip(&other.aborts)) {

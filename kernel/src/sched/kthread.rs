@@ -1,6 +1,6 @@
 //! Kernel threads.
 
-use super::entity::{ContextCell, TaskState, with_current_context};
+use super::entity::{ContextCell, TaskState};
 use super::{current, schedule, wake_new_task};
 use crate::arch::frame::Frame;
 use crate::arch::switch::Context;
@@ -26,7 +26,8 @@ pub fn spawn_kthread(name: &str, f: impl FnOnce() + Send + 'static) -> Arc<Task>
 /// and ends, unless the function made it a user thread (init's exec).
 pub fn start_thread() {
     super::run::finish_switch();
-    with_current_context(|context| context.call_when_resumed(false));
+    // SAFETY: the running thread's own, and preemption is off.
+    unsafe { (*current().context.get()).resume.set(false) }
     super::preempt::enable();
     let function = current().kernel_function.lock().take();
     if let Some(f) = function {

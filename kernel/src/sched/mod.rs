@@ -17,6 +17,7 @@ pub mod membarrier;
 pub mod policy;
 pub mod preempt;
 mod queue;
+pub mod resume;
 mod run;
 pub mod selftest;
 pub mod stats;

@@ -10,7 +10,7 @@
 
 use super::frame::{FRAME_SIZE, Frame};
 use super::{smp, sysreg};
-use crate::sched::cpu::CpuLocal;
+use crate::sched::{cpu::CpuLocal, resume::Resume};
 use crate::task::Task;
 use core::arch::{asm, global_asm};
 use core::mem::offset_of;
@@ -51,7 +51,7 @@ pub struct Context {
     /// `TPIDRURO`: the thread pointer.
     tls: usize,
     /// Where it goes on.
-    resume: unsafe extern "C" fn(),
+    pub resume: Resume,
     /// Whether it runs (or will run) in user mode, so has floating-point state.
     user: bool,
     /// The CPU that loaded the floating-point registers last.
@@ -180,9 +180,6 @@ unsafe extern "C" {
     fn enable_fp() -> u64;
     fn take_fp_exception() -> u32;
     fn ret_from_fork();
-    // In `switch`: not functions, only places.
-    fn switch_calls();
-    fn switch_goes_on();
 }
 
 /// Turns floating point on, on this CPU (which was allowed it). Returns `MVFR0` and, above it, `MVFR1`.
@@ -208,7 +205,7 @@ impl Context {
             scratch: 0,
             kept: [0; 2],
             tls: 0,
-            resume: switch_goes_on,
+            resume: Resume::BEHIND,
             user: false,
             fp_cpu: NOWHERE,
             fp: FpState::ZERO,
@@ -223,7 +220,7 @@ impl Context {
         // SAFETY: the caller owns the stack of the new thread, which does not run yet.
         unsafe { at.write(frame.clone()) }
         let mut context = Self::running();
-        context.resume = ret_from_fork;
+        context.resume = Resume::at(ret_from_fork);
         context.sp = at as usize;
         // A kernel thread is made with an empty frame; it has no user state until it executes a program.
         context.user = frame.pc != 0;
@@ -249,12 +246,6 @@ impl Context {
             // SAFETY: the new thread's own; a switch in between saves and restores the registers.
             unsafe { save_fp(&raw mut self.fp) }
         }
-    }
-
-    /// Whether each switch to the thread from now on ends with a call of [`switch`]'s `resumed`: it goes on there, or after it. The context is the running
-    /// thread's; every thread says it once after its first switch.
-    pub fn call_when_resumed(&mut self, call: bool) {
-        self.resume = if call { switch_calls } else { switch_goes_on };
     }
 
     /// A fresh program: floating point and thread-local storage as at the start of `exec`. The context is the running thread's.

@@ -6,7 +6,7 @@
 
 use super::frame::{FRAME_SIZE, Frame};
 use super::smp;
-use crate::sched::cpu::CpuLocal;
+use crate::sched::{cpu::CpuLocal, resume::Resume};
 use core::arch::{asm, global_asm};
 use core::mem::offset_of;
 
@@ -44,7 +44,7 @@ pub struct Context {
     /// `TPIDR_EL0`.
     tls: usize,
     /// Where it goes on.
-    resume: unsafe extern "C" fn(),
+    pub resume: Resume,
     /// Whether it runs (or will run) in user mode, so has floating-point state.
     user: bool,
     /// The CPU that loaded the floating-point registers last.
@@ -152,9 +152,6 @@ unsafe extern "C" {
     fn save_fp(to: *mut FpState);
     fn load_fp(from: *const FpState);
     fn ret_from_fork();
-    // In `switch`: not functions, only places.
-    fn switch_calls();
-    fn switch_goes_on();
 }
 
 /// The scratch word of the local block that says whose floating-point state the registers hold.
@@ -167,7 +164,7 @@ impl Context {
             kept: [0; 2],
             sp: 0,
             tls: 0,
-            resume: switch_goes_on,
+            resume: Resume::BEHIND,
             user: false,
             fp_cpu: NOWHERE,
             fp: FpState::ZERO,
@@ -185,7 +182,7 @@ impl Context {
             (*at).record = [0; 2];
         }
         let mut context = Self::running();
-        context.resume = ret_from_fork;
+        context.resume = Resume::at(ret_from_fork);
         context.sp = at as usize;
         // A kernel thread is made with an empty frame; it has no user state until it executes a program.
         context.user = frame.pc != 0;
@@ -207,12 +204,6 @@ impl Context {
         self.user = true;
         // The parent is the running thread: its state is in the registers.
         self.fp = if parent.user { read_fp() } else { FpState::ZERO };
-    }
-
-    /// Whether each switch to the thread from now on ends with a call of [`switch`]'s `resumed`: it goes on there, or after it. The context is the running
-    /// thread's; every thread says it once after its first switch.
-    pub fn call_when_resumed(&mut self, call: bool) {
-        self.resume = if call { switch_calls } else { switch_goes_on };
     }
 
     /// A fresh program: floating point and thread-local storage as at the start of `exec`. The context is the running thread's.

@@ -89,6 +89,18 @@ pub(super) fn server(cpu: usize) -> usize {
     SERVER[cpu].load(Ordering::Relaxed)
 }
 
+/// One load from this CPU's block. Unsafe as `asm!` is; it is sound: r13 always points to that block in the kernel.
+macro_rules! local {
+    ($field:ident) => {
+        local!($field, readonly)
+    };
+    ($field:ident, $($option:ident),+) => {{
+        let value;
+        asm!("ld {}, {}(13)", out(reg) value, const offset_of!(CpuLocal, $field), options(nostack, preserves_flags, $($option),+));
+        value
+    }};
+}
+
 /// This CPU's local block. The caller must not be migrated while it uses it (interrupts or preemption off).
 #[inline(always)]
 pub fn cpu_local() -> *const CpuLocal {
@@ -101,36 +113,26 @@ pub fn cpu_local() -> *const CpuLocal {
 /// This CPU's number; stable only while preemption is off.
 #[inline(always)]
 pub fn cpu_id() -> usize {
-    let id;
-    // SAFETY: one load from the block, which lives for good. CPUs beyond the limit are not started.
+    // SAFETY: as the macro says. CPUs beyond the limit are not started.
     unsafe {
-        asm!("ld {}, {}(13)", out(reg) id, const offset_of!(CpuLocal, id), options(nostack, readonly, preserves_flags));
+        let id = local!(id);
         core::hint::assert_unchecked(id < MAX_CPUS);
+        id
     }
-    id
 }
 
 /// What the scheduler has for this CPU; null until it works. The caller must not be migrated while it uses it.
 #[inline(always)]
 pub fn cpu_data() -> *const CpuData {
-    let data;
-    // SAFETY: as for `cpu_id`.
-    unsafe {
-        asm!("ld {}, {}(13)", out(reg) data, const offset_of!(CpuLocal, data), options(nostack, readonly, preserves_flags))
-    }
-    data
+    // SAFETY: as the macro says.
+    unsafe { local!(data) }
 }
 
 /// The running thread's info, the first field of its `Task`. Always valid, from the first Rust line on.
 #[inline(always)]
 pub fn current() -> *const ThreadInfo {
-    let thread;
-    // SAFETY: one load from the block of whatever CPU this is, which names the thread that executes it. The result is the same whenever the running
-    // thread asks, so the compiler may keep it.
-    unsafe {
-        asm!("ld {}, {}(13)", out(reg) thread, const offset_of!(CpuLocal, current), options(pure, nomem, nostack, preserves_flags))
-    }
-    thread
+    // SAFETY: as the macro says; whatever CPU this is, its block names the thread that executes it, so the compiler may keep the result.
+    unsafe { local!(current, pure, nomem) }
 }
 
 /// Makes `thread` the running thread of this CPU (the context switch, and boot). `kernel_stack_top` is where entries from user mode start.

@@ -8,6 +8,7 @@ use super::entry::LEAST;
 use super::frame::{CR0_SO, FRAME_SIZE, Frame};
 use super::spr::{self, MSR_MATH};
 use super::{irq, smp};
+use crate::sched::resume::Resume;
 use core::arch::{asm, global_asm};
 use core::mem::offset_of;
 use core::ptr::null_mut;
@@ -50,7 +51,7 @@ pub struct Context {
     kept: [usize; 3],
     sp: usize,
     /// Where it goes on.
-    resume: unsafe extern "C" fn(),
+    pub resume: Resume,
     ccr: usize,
     /// `VRSAVE`, data stream control and target address.
     vrsave: usize,
@@ -150,9 +151,6 @@ unsafe extern "C" {
     fn save_fp(to: *mut FpState);
     fn load_fp(from: *const FpState);
     fn ret_from_fork();
-    // In `switch`: not functions, only places.
-    fn switch_calls();
-    fn switch_goes_on();
 }
 
 impl Context {
@@ -161,7 +159,7 @@ impl Context {
         Self {
             kept: [0; 3],
             sp: 0,
-            resume: switch_goes_on,
+            resume: Resume::BEHIND,
             ccr: 0,
             vrsave: 0,
             dscr: 0,
@@ -187,7 +185,7 @@ impl Context {
             (sp as *mut usize).write(0);
         }
         let mut context = Self::running();
-        context.resume = ret_from_fork;
+        context.resume = Resume::at(ret_from_fork);
         context.sp = sp;
         context.frame = at;
         context
@@ -220,12 +218,6 @@ impl Context {
         }
         self.vrsave = spr::read!(spr::VRSAVE);
         irq::local_restore(flags);
-    }
-
-    /// Whether each switch to the thread from now on ends with a call of [`switch`]'s `resumed`: it goes on there, or after it. The context is the running
-    /// thread's; every thread says it once after its first switch.
-    pub fn call_when_resumed(&mut self, call: bool) {
-        self.resume = if call { switch_calls } else { switch_goes_on };
     }
 
     /// A fresh program: floating point and thread-local storage as at the start of `exec`. The context is the running thread's.

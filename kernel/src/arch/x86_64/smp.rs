@@ -62,50 +62,48 @@ pub unsafe fn load_boot_tables() {
     unsafe { descriptor::load(BOOT_LOCAL.0.get(), BOOT_STACKS.0.get() as usize + IRQ_STACK) }
 }
 
+/// One load from this CPU's block. Unsafe as `asm!` is; it is sound: GS always points to that block in kernel mode.
+macro_rules! local {
+    ($field:ident) => {
+        local!($field, readonly)
+    };
+    ($field:ident, $($option:ident),+) => {{
+        let value;
+        asm!("mov {}, gs:[{}]", out(reg) value, const offset_of!(CpuLocal, $field), options(nostack, preserves_flags, $($option),+));
+        value
+    }};
+}
+
 /// This CPU's local block. The caller must not be migrated while it uses it (interrupts or preemption off).
 #[inline(always)]
 pub fn cpu_local() -> *const CpuLocal {
-    let local;
-    // SAFETY: GS always points to this CPU's block in kernel mode, which starts with its own address.
-    unsafe {
-        asm!("mov {}, gs:[{}]", out(reg) local, const offset_of!(CpuLocal, this), options(nostack, preserves_flags, readonly))
-    }
-    local
+    // SAFETY: the block starts with its own address.
+    unsafe { local!(this) }
 }
 
 /// This CPU's number; stable only while preemption is off.
 #[inline(always)]
 pub fn cpu_id() -> usize {
-    let id;
-    // SAFETY: as for `cpu_local`.
+    // SAFETY: as the macro says. CPUs beyond the limit are not started.
     unsafe {
-        asm!("mov {}, gs:[{}]", out(reg) id, const offset_of!(CpuLocal, id), options(nostack, preserves_flags, readonly));
-        // CPUs beyond the limit are not started.
+        let id = local!(id);
         core::hint::assert_unchecked(id < MAX_CPUS);
+        id
     }
-    id
 }
 
 /// What the scheduler has for this CPU; null until it works. The caller must not be migrated while it uses it.
 #[inline(always)]
 pub fn cpu_data() -> *const CpuData {
-    let data;
-    // SAFETY: as for `cpu_local`.
-    unsafe {
-        asm!("mov {}, gs:[{}]", out(reg) data, const offset_of!(CpuLocal, data), options(nostack, preserves_flags, readonly))
-    }
-    data
+    // SAFETY: as the macro says.
+    unsafe { local!(data) }
 }
 
 /// The running thread's info, the first field of its `Task`. Always valid, from the first Rust line on.
 #[inline(always)]
 pub fn current() -> *const ThreadInfo {
-    let thread;
-    // SAFETY: as for `cpu_local`. The result is the same whenever the running thread asks, so the compiler may keep it.
-    unsafe {
-        asm!("mov {}, gs:[{}]", out(reg) thread, const offset_of!(CpuLocal, current), options(nostack, preserves_flags, pure, nomem))
-    }
-    thread
+    // SAFETY: as the macro says. The result is the same whenever the running thread asks, so the compiler may keep it.
+    unsafe { local!(current, pure, nomem) }
 }
 
 /// Makes `thread` the running thread of this CPU (the context switch, and boot). `kernel_stack_top` is where entries from user mode start.

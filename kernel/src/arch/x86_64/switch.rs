@@ -3,6 +3,7 @@
 use super::cpu::{self, Features, MSR_FS_BASE, MSR_KERNEL_GS_BASE};
 use super::frame::Frame;
 use super::{entry, fpu, irq, smp};
+use crate::sched::resume::Resume;
 use crate::sync::MAX_CPUS;
 use core::arch::asm;
 use core::mem::offset_of;
@@ -16,7 +17,7 @@ pub struct Context {
     kept: [usize; 2],
     sp: usize,
     /// Where it goes on.
-    resume: unsafe extern "C" fn(),
+    pub resume: Resume,
     /// Bases of FS and GS in user mode.
     fs_base: usize,
     gs_base: usize,
@@ -70,12 +71,6 @@ static FPU_OWNER: [AtomicUsize; MAX_CPUS] = [const { AtomicUsize::new(0) }; MAX_
 
 const NO_CPU: u32 = u32::MAX;
 
-unsafe extern "C" {
-    // In `switch`: not functions, only places.
-    fn switch_calls();
-    fn switch_goes_on();
-}
-
 /// The user's FS base.
 pub fn fs_base() -> usize {
     if cpu::has(Features::FSGSBASE) {
@@ -127,7 +122,7 @@ impl Context {
         Self {
             kept: [0; 2],
             sp: 0,
-            resume: switch_goes_on,
+            resume: Resume::BEHIND,
             fs_base: 0,
             gs_base: 0,
             fpu: 0,
@@ -151,7 +146,7 @@ impl Context {
         Self {
             kept: [0; 2],
             sp,
-            resume: entry::x86_ret_from_fork,
+            resume: Resume::at(entry::x86_ret_from_fork),
             fs_base: 0,
             gs_base: 0,
             fpu,
@@ -187,12 +182,6 @@ impl Context {
         if let Some(tls) = tls {
             self.fs_base = tls;
         }
-    }
-
-    /// Whether each switch to the thread from now on ends with a call of [`switch`]'s `resumed`: it goes on there, or after it. The context is the running
-    /// thread's; every thread says it once after its first switch.
-    pub fn call_when_resumed(&mut self, call: bool) {
-        self.resume = if call { switch_calls } else { switch_goes_on };
     }
 
     /// A fresh program: floating point and thread-local storage as at the start of `exec`. The context is the running thread's.

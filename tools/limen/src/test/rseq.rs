@@ -70,7 +70,7 @@ const PARAM: &[&str] = &["param_test.c", "rseq.c"];
 const TWICE: &str = "-DRSEQ_COMPARE_TWICE";
 
 /// Options for the guest that runs a matrix. QEMU empties its TLB whenever a 32-bit Arm kernel opens or closes user space: with that, a matrix has not been
-/// seen to end within 15 minutes; without, it takes four. `programs/rseq` runs with it.
+/// seen to end within 15 minutes; without, it takes one to four. `programs/rseq` runs with it.
 fn matrix(arch: Arch, first: &'static [&'static str]) -> Vec<&'static str> {
     let mut options = first.to_vec();
     if arch == Arch::Arm {
