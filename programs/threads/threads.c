@@ -1,9 +1,9 @@
 /*
  * What programs with threads rely on: locks that outlive their holders, locks that lend priority, waiting on words in every way, signals to
- * one thread, the end and the replacement of a program with many threads, affinity, policies and their permissions, who runs first among
- * real-time threads, memory barriers. No check depends on who is faster: where order matters, threads share one processor and priorities
- * decide. Built with glibc and with musl. Each check that fails is named; the exit status is their number. Called by
- * tools/limen/src/test/programs.rs on four processors, as root.
+ * one thread, the end and the replacement of a program with many threads, that nothing is left of who was waited for, affinity, policies
+ * and their permissions, who runs first among real-time threads, memory barriers. No check depends on who is faster: where order matters,
+ * threads share one processor and priorities decide. Built with glibc and with musl. Each check that fails is named; the exit status is
+ * their number. Called by tools/limen/src/test/programs.rs on four processors, as root.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -20,6 +20,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/sendfile.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -401,7 +402,37 @@ static int replaced(void) {
     int threads = 0;
     DIR *dir = opendir("/proc/self/task");
     for (struct dirent *d; dir && (d = readdir(dir));) threads += d->d_name[0] != '.';
-    return threads == 1 && tid() == getpid() ? 9 : 1;
+    nap(1); /* long enough for what is left of the old program's leader */
+    return threads == 1 && tid() == getpid() && syscall(SYS_tgkill, getpid(), getpid(), 0) == 0 ? 9 : 1;
+}
+
+/* Who was waited for is gone, on every processor at once: nothing goes by its number, and what it executed can be written. */
+static void gone(void) {
+    int there = 0;
+    for (int i = 0; i < 3000; i++) {
+        pid_t child = fork();
+        if (child == 0) _exit(0);
+        while (waitpid(child, NULL, WNOHANG) == 0) {}
+        there += !fails_with(kill(child, 0), ESRCH) || !fails_with(syscall(SYS_sched_getscheduler, child), ESRCH);
+    }
+    CHECK(there == 0);
+    int from = open("/proc/self/exe", O_RDONLY), to = open("copy", O_WRONLY | O_CREAT | O_TRUNC, 0755), busy = 0;
+    while (sendfile(to, from, NULL, 1 << 20) > 0) {}
+    close(from);
+    close(to);
+    for (int i = 0; i < 200; i++) {
+        pid_t child = fork();
+        if (child == 0) {
+            execl("copy", "copy", "ends", NULL);
+            _exit(1);
+        }
+        while (waitpid(child, NULL, WNOHANG) == 0) {}
+        to = open("copy", O_WRONLY);
+        busy += to < 0;
+        close(to);
+    }
+    CHECK(busy == 0);
+    unlink("copy");
 }
 
 /* Processors and policies. */
@@ -574,6 +605,7 @@ static void barriers(void) {
 
 int main(int count, char **arguments) {
     if (count > 1 && !strcmp(arguments[1], "replaced")) return replaced();
+    if (count > 1 && !strcmp(arguments[1], "ends")) return 0;
     setvbuf(stdout, NULL, _IOLBF, 0);
     cpu_set_t all;
     sched_getaffinity(0, sizeof all, &all);
@@ -587,6 +619,7 @@ int main(int count, char **arguments) {
         CHECK(with_many(end_all) == 7 << 8);
         CHECK(with_many(replace) == 9 << 8);
     }
+    gone();
     affinity();
     policies();
     chain();

@@ -5,6 +5,7 @@ use super::session::ProcessGroup;
 use super::{ExitState, Process, Task, TaskFlags, Usage, current, pid, user};
 use crate::sched::{self, futex};
 use crate::signal::{self, ActionFlags, IGNORE, SIGCHLD, SIGCONT, SIGHUP, SigInfo, info::code};
+use crate::sync::SpinGuard;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
@@ -107,7 +108,10 @@ fn leave_process(task: &Arc<Task>, status: i32) {
     process.dead_threads.lock().add(&Usage::of_task(task));
     let mut gone = Vec::new();
     {
-        let _tree = TREE.lock();
+        let _tree = lock_without_exe(process);
+        // Before anyone can see it gone: who waited for the process finds nothing by its number, and a thread whose exec waits for the
+        // others can have the leader's.
+        pid::forget_task(task.tid());
         let leader = task.tid() == process.tgid;
         if leader {
             process.exit_code.store(status, Ordering::Relaxed);
@@ -123,13 +127,21 @@ fn leave_process(task: &Arc<Task>, status: i32) {
             process.exit_wait.wake_all();
         }
     }
-    if task.process.thread_count() == 0 {
-        process.set_exe(None);
-    }
-    pid::forget_task(task.tid());
-    // Dropped without the tree lock.
-    for process in gone {
-        bury(&process);
+    // Perhaps the last references; dropped without the tree lock.
+    drop(gone);
+}
+
+/// Takes [`TREE`]; if the running thread is the process's last, the process has left its executable: who waited for it can write there.
+fn lock_without_exe(process: &Process) -> SpinGuard<'static, ()> {
+    loop {
+        // Closing a file may sleep, so without the lock; no thread is added any more once one is alone.
+        if process.thread_count() == 1 {
+            process.set_exe(None);
+        }
+        let tree = TREE.lock();
+        if process.thread_count() > 1 || process.exe().is_none() {
+            return tree;
+        }
     }
 }
 
@@ -158,6 +170,7 @@ fn end_process(process: &Arc<Process>, gone: &mut Vec<Arc<Process>>) {
         if let Some(parent) = parent {
             remove_child(&parent, process);
         }
+        bury(process);
         gone.push(process.clone());
     }
     process.exit_wait.wake_all();
@@ -238,6 +251,7 @@ fn reparent_children(process: &Arc<Process>, gone: &mut Vec<Arc<Process>>) {
         child.exit_signal.store(SIGCHLD as i32, Ordering::Relaxed);
         if child.exit_state() == ExitState::Zombie && tell_parent_of_exit(&child, &reaper) {
             child.set_exit_state(ExitState::Dead);
+            bury(&child);
             gone.push(child);
             continue;
         }
@@ -309,7 +323,8 @@ fn end_session(leader: &Arc<Process>, group: &Arc<ProcessGroup>) {
     }
 }
 
-/// A dead process leaves the tables. Without locks.
+/// A dead process leaves the tables. Under [`TREE`], so that who finds it no more among the children finds it nowhere; the caller keeps a
+/// reference until that is released.
 pub(super) fn bury(process: &Arc<Process>) {
     process.group().leave(process);
     pid::forget_process(process.tgid);

@@ -137,6 +137,7 @@ fn look(process: &Arc<Process>, which: &Which, options: WaitOptions) -> Look {
                 if ended && !options.contains(WaitOptions::NOWAIT) {
                     let child = family.children.remove(n);
                     child.set_exit_state(ExitState::Dead);
+                    bury(&child);
                     dead = Some(child);
                 }
                 report
@@ -147,7 +148,6 @@ fn look(process: &Arc<Process>, which: &Which, options: WaitOptions) -> Look {
         let mut usage = found.usage;
         usage.add(&child.dead_children.lock());
         process.dead_children.lock().add(&usage);
-        bury(&child);
     }
     Look::Found(found)
 }
