@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::arch::Arch;
 use crate::cli::BuildOptions;
-use crate::{noinstr, toolchain, tree};
+use crate::{noinstr, target_spec, toolchain, tree};
 
 /// What distinguishes one kernel build from another.
 #[derive(Clone, PartialEq, Eq)]
@@ -166,14 +166,11 @@ impl Kernel {
     pub fn cargo(&self, tools: &toolchain::Toolchain, subcommand: &str) -> Result<std::process::Command> {
         let mut cargo = tools.cargo();
         let linker = tools.linker()?;
+        let spec = target_spec::write(tools, self.arch, &self.target_dir())?;
         cargo
-            .args([
-                subcommand,
-                "-p",
-                "limen-kernel",
-                "--target",
-                self.arch.kernel_target(),
-            ])
+            .args([subcommand, "-p", "limen-kernel", "--target"])
+            .arg(spec)
+            .args(target_spec::options(tools))
             .args([
                 "--profile",
                 &self.profile,
@@ -196,7 +193,7 @@ fn linker_script(arch: Arch) -> PathBuf {
     Path::new("kernel/src/arch").join(arch.name()).join("link.ld")
 }
 
-/// The compiler flags of the kernel, the same for its own code and for `core`. `tools/kbuild.sh` has the same.
+/// The compiler flags of the kernel, the same for its own code and for `core`.
 pub fn flags(arch: Arch, linker: &Path) -> Vec<String> {
     let linker_script = linker_script(arch);
     let mut flags = vec![
@@ -214,12 +211,8 @@ pub fn flags(arch: Arch, linker: &Path) -> Vec<String> {
         Arch::Arm64 => &["-Clink-arg=-zmax-page-size=65536"],
         // The kernel unwinds by frame pointers.
         Arch::Arm => &["-Clink-arg=-zmax-page-size=4096", "-Cforce-unwind-tables=no"],
-        // The target is Linux's: what it would link by itself must stay out, and no register of user space's be touched.
-        Arch::Powerpc64 => &[
-            "-Clinker-flavor=ld.lld",
-            "-Ctarget-feature=-altivec,-vsx",
-            "-Clink-arg=-zmax-page-size=65536",
-        ],
+        // The target is Linux's: what it would link by itself must stay out.
+        Arch::Powerpc64 => &["-Clinker-flavor=ld.lld", "-Clink-arg=-zmax-page-size=65536"],
     };
     flags.extend(more.iter().map(|f| (*f).to_owned()));
     flags.extend(["-Clink-arg=-zseparate-code", "-Zunstable-options"].map(str::to_owned));
@@ -227,7 +220,7 @@ pub fn flags(arch: Arch, linker: &Path) -> Vec<String> {
 }
 
 /// Writes a file so that nobody ever sees half of it.
-fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
+pub fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
     let new = path.with_extension(format!("new-{}", std::process::id()));
     std::fs::write(&new, bytes).with_context(|| format!("cannot write {}", new.display()))?;
     std::fs::rename(&new, path).with_context(|| format!("cannot make {}", path.display()))

@@ -25,6 +25,7 @@ mod root;
 mod run;
 mod session;
 mod status;
+mod target_spec;
 mod term;
 mod test;
 mod toolchain;

@@ -1,5 +1,5 @@
 //! Puts the compressed symbol table into a linked kernel: the kernel reserves room under the name [`ROOM`], [`embed`] fills it in place, so nothing
-//! moves. Called by `limen build` (as a library) and by `tools/kbuild.sh` (as a program), between the link and everything that copies the image.
+//! moves. Called by `limen build`, between the link and everything that copies the image.
 
 use anyhow::{Context, Result, ensure};
 use goblin::elf::Elf;

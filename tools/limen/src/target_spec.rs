@@ -1,0 +1,116 @@
+//! The compiler's description of the processor a kernel is built for: rustc's own, but for the features the kernel must not have or need not
+//! forbid. Given on the command line, the compiler would warn of each.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use crate::arch::Arch;
+use crate::toolchain::Toolchain;
+
+/// What differs from rustc's target of the same name.
+struct Change {
+    /// Features added to the target's.
+    add: &'static [&'static str],
+    /// Features taken from them.
+    remove: &'static [&'static str],
+}
+
+fn change(arch: Arch) -> Change {
+    match arch {
+        Arch::X86_64 => Change {
+            add: &[],
+            remove: &[],
+        },
+        // No Rust code runs before the memory management unit does, and alignment is not checked: data can be read at any address.
+        Arch::Arm64 | Arch::Arm => Change {
+            add: &[],
+            remove: &["+strict-align"],
+        },
+        // The target is Linux's: no register of user space's may be touched.
+        Arch::Powerpc64 => Change {
+            add: &["-altivec", "-vsx"],
+            remove: &[],
+        },
+    }
+}
+
+/// The target's JSON with its features changed.
+fn edit(json: &str, change: &Change) -> Result<String> {
+    let mut spec: Value =
+        serde_json::from_str(json).context("rustc's description of the target is no JSON")?;
+    let had = spec["features"].as_str().unwrap_or_default().to_owned();
+    let kept = had
+        .split(',')
+        .filter(|f| !f.is_empty() && !change.remove.contains(f));
+    let features: Vec<_> = kept.chain(change.add.iter().copied()).collect();
+    spec["features"] = features.join(",").into();
+    Ok(serde_json::to_string_pretty(&spec)?)
+}
+
+/// Writes the description for `arch` into `dir` (when it changed, so that cargo builds again) and returns its path. Its name is the target's, as
+/// cargo's folders and build scripts go by that.
+pub fn write(tools: &Toolchain, arch: Arch, dir: &Path) -> Result<PathBuf> {
+    let name = arch.kernel_target();
+    let output = Command::new(&tools.rustc)
+        .args([
+            "-Zunstable-options",
+            "--print",
+            "target-spec-json",
+            "--target",
+            name,
+        ])
+        .env("RUSTC_BOOTSTRAP", "1")
+        .output()
+        .with_context(|| format!("cannot start {}", tools.rustc.display()))?;
+    if !output.status.success() {
+        bail!(
+            "{} does not know the target {name}: {}",
+            tools.version,
+            String::from_utf8_lossy(&output.stderr).trim()
+        );
+    }
+    let text = edit(&String::from_utf8_lossy(&output.stdout), &change(arch))?;
+    let path = dir.join(name).with_extension("json");
+    if std::fs::read_to_string(&path).is_ok_and(|old| old == text) {
+        return Ok(path);
+    }
+    std::fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
+    crate::build::replace(&path, text.as_bytes())?;
+    Ok(path)
+}
+
+/// The options with which this cargo takes such a file: newer ones want to be asked.
+pub fn options(tools: &Toolchain) -> &'static [&'static str] {
+    let help = tools.cargo().args(["-Z", "help"]).output();
+    match help {
+        Ok(help) if String::from_utf8_lossy(&help.stdout).contains("json-target-spec") => {
+            &["-Zjson-target-spec"]
+        }
+        _ => &[],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn features(json: &str, change: &Change) -> String {
+        let spec: Value = serde_json::from_str(&edit(json, change).unwrap()).unwrap();
+        spec["features"].as_str().unwrap().to_owned()
+    }
+
+    #[test]
+    fn features_come_and_go() {
+        let arm = r#"{"arch":"arm","features":"+soft-float,-neon,+strict-align"}"#;
+        assert_eq!(features(arm, &change(Arch::Arm)), "+soft-float,-neon");
+        assert_eq!(
+            features(r#"{"arch":"powerpc64"}"#, &change(Arch::Powerpc64)),
+            "-altivec,-vsx"
+        );
+        let x86 = r#"{"features":"-mmx,+soft-float"}"#;
+        assert_eq!(features(x86, &change(Arch::X86_64)), "-mmx,+soft-float");
+    }
+}
