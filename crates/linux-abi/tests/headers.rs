@@ -2,6 +2,7 @@
 //! C file of static assertions per ABI, for a cross compiler that only checks it. An ABI whose compiler or headers are not there is
 //! passed over, and said so.
 
+use limen_linux_abi::abi::statx::{Statx, StatxTimestamp};
 use limen_linux_abi::abi::{Layout, aarch64, arm, powerpc64, x86_64};
 use limen_linux_abi::sysno;
 use std::fmt::Write as _;
@@ -20,6 +21,7 @@ typedef long long loff_t;
 #include <asm/socket.h>
 #include <asm/mman.h>
 #include <linux/fcntl.h>
+#include <linux/stat.h>
 #include <linux/sysinfo.h>
 #include <linux/eventpoll.h>
 #define member_size(t, m) sizeof(((t *)0)->m)
@@ -123,7 +125,9 @@ macro_rules! check {
             .layout::<$abi::Statfs>()
             .layout::<$abi::Flock>()
             .layout::<$abi::Sysinfo>()
-            .layout::<$abi::EpollEvent>();
+            .layout::<$abi::EpollEvent>()
+            .layout::<StatxTimestamp>()
+            .layout::<Statx>();
         check
             .constant("offsetof(struct termios, c_line)", $abi::termios::LINE_AT as u64)
             .constant("offsetof(struct termios, c_cc)", $abi::termios::CHARS_AT as u64)

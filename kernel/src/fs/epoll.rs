@@ -2,7 +2,7 @@
 //!
 //! Each watched file has an item that is a `Waiter` on the file's queues. A wake-up puts the item on the ready list (a short
 //! interrupt-safe lock) and wakes who sleeps on the epoll file; whoever collects asks the file again, so a stale entry costs a poll and
-//! nothing else. Locks: an epoll's `round`, its `items`, then files' own locks; `ready` is innermost. Epoll files in epoll files are bounded
+//! nothing else. Locks: an epoll's `turn`, its `items`, then files' own locks; `ready` is innermost. Epoll files in epoll files are bounded
 //! in depth and free of cycles.
 
 use crate::fs::anon;
@@ -43,8 +43,6 @@ struct Item {
     data: AtomicU64,
     /// On the ready list.
     queued: AtomicBool,
-    /// When it was last looked at.
-    round: AtomicU32,
     /// Removed: nothing counts any more.
     dead: AtomicBool,
     me: Weak<Item>,
@@ -59,16 +57,15 @@ impl Item {
             | PollEvents::ERR
             | PollEvents::HUP
     }
-    /// What the file has of what is asked for, if anything, and how it is asked for.
+    /// What the file has of what `events` (the item's) ask for, if anything.
     #[inline]
-    fn question(&self) -> Option<(PollEvents, u32)> {
+    fn question(&self, events: u32) -> Option<PollEvents> {
         let file = self.file.upgrade()?;
-        let events = self.events.load(Ordering::Relaxed);
         if self.dead.load(Ordering::Acquire) || events & !(EDGE | ONESHOT | EXCLUSIVE | WAKEUP) == 0 {
             return None;
         }
         let found = poll::ask(&file, PollEvents::from_bits_truncate(events));
-        (!found.is_empty()).then_some((found, events))
+        (!found.is_empty()).then_some(found)
     }
     fn detach(self: &Arc<Self>, file: &File) {
         self.dead.store(true, Ordering::Release);
@@ -103,8 +100,8 @@ pub struct Epoll {
     items: Mutex<BTreeMap<(i32, usize), Arc<Item>>>,
     /// The files that may be ready.
     ready: IrqSpinLock<VecDeque<Arc<Item>>>,
-    /// Who collects events: one at a time, each with the next number.
-    round: Mutex<u32>,
+    /// Who collects events: one at a time.
+    turn: Mutex<()>,
     /// Who sleeps in `epoll_wait`, and who polls the epoll file.
     wait: WaitQueue,
     poll_wait: WaitQueue,
@@ -169,55 +166,101 @@ impl Epoll {
         false
     }
 
-    /// Collects up to `max` events.
+    /// Collects up to `max` events, asking each item on the list once.
+    ///
+    /// An item that is reported as long as the file is ready stays on the list while it is asked, and if it is alone there, that is all. One that
+    /// is reported once is taken off first, so that a wake-up after the question puts it back.
     #[inline]
     fn collect(&self, max: usize, mut emit: impl FnMut(u32, u64) -> Result<(), Errno>) -> SysResult {
-        let mut round = self.round.lock();
-        *round = round.wrapping_add(1);
+        let turn = self.turn.lock();
         let mut done = 0;
+        let mut left = usize::MAX;
+        let mut more = false;
         let mut result = Ok(());
-        let mut ready = self.ready.lock();
-        while done < max
-            && result.is_ok()
-            && let Some(item) = ready.pop_front()
-        {
-            if item.round.swap(*round, Ordering::Relaxed) == *round {
-                // Everything was looked at once.
-                ready.push_front(item);
+        while done < max && left != 0 {
+            let mut ready = self.ready.lock();
+            let Some(first) = ready.front() else { break };
+            let events = first.events.load(Ordering::Relaxed);
+            let once = events & (EDGE | ONESHOT) != 0;
+            let others = ready.len() - 1;
+            left = left.min(others + 1) - 1;
+            let item = if once {
+                first.queued.store(false, Ordering::Relaxed);
+                ready.pop_front()
+            } else {
+                Some(first.clone())
+            };
+            drop(ready);
+            let Some(item) = item else { break };
+            if once {
+                fence(Ordering::SeqCst);
+            }
+            more = others != 0;
+            let Some(found) = item.question(events) else {
+                if !once {
+                    self.take_off(item);
+                }
+                continue;
+            };
+            result = emit(found.bits(), item.data.load(Ordering::Relaxed));
+            if result.is_err() {
+                if once {
+                    self.put_back(item);
+                }
                 break;
             }
-            // Cleared first: a wake-up after the question puts it back.
-            item.queued.store(false, Ordering::Relaxed);
-            drop(ready);
-            fence(Ordering::SeqCst);
-            let stays = match item.question() {
-                None => false,
-                Some((found, events)) => {
-                    result = emit(found.bits(), item.data.load(Ordering::Relaxed));
-                    done += usize::from(result.is_ok());
-                    if result.is_ok() && events & ONESHOT != 0 {
-                        item.events
-                            .fetch_and(EDGE | ONESHOT | EXCLUSIVE | WAKEUP, Ordering::Relaxed);
-                    }
-                    result.is_err() || events & (ONESHOT | EDGE) == 0
+            done += 1;
+            if events & ONESHOT != 0 {
+                item.events
+                    .fetch_and(EDGE | ONESHOT | EXCLUSIVE | WAKEUP, Ordering::Relaxed);
+            }
+            if !once {
+                more = true;
+                if others != 0 {
+                    self.rotate(&item);
                 }
-            };
-            let item = stays.then_some(item);
-            ready = self.ready.lock();
-            // At the end, for fairness.
-            if let Some(item) = item
-                && !item.queued.swap(true, Ordering::AcqRel)
-            {
-                ready.push_back(item);
             }
         }
-        let more = !ready.is_empty();
-        drop(ready);
-        drop(round);
+        drop(turn);
         if more && done != 0 {
             self.wait.wake_one();
         }
         if done != 0 { Ok(done) } else { result.map(|()| 0) }
+    }
+
+    /// The first item was not ready.
+    #[inline(never)]
+    fn take_off(&self, item: Arc<Item>) {
+        {
+            let mut ready = self.ready.lock();
+            if !ready.front().is_some_and(|first| Arc::ptr_eq(first, &item)) {
+                return;
+            }
+            item.queued.store(false, Ordering::Relaxed);
+            ready.pop_front()
+        };
+        // A wake-up between the question and this found it on the list and left it at that.
+        fence(Ordering::SeqCst);
+        if item.question(item.events.load(Ordering::Relaxed)).is_some() {
+            self.mark(item);
+        }
+    }
+
+    /// An item whose event could not be delivered is the first again.
+    #[inline(never)]
+    fn put_back(&self, item: Arc<Item>) {
+        let mut ready = self.ready.lock();
+        if !item.queued.swap(true, Ordering::AcqRel) {
+            ready.push_front(item);
+        }
+    }
+
+    /// The first item becomes the last, for fairness.
+    fn rotate(&self, item: &Arc<Item>) {
+        let mut ready = self.ready.lock();
+        if ready.front().is_some_and(|first| Arc::ptr_eq(first, item)) {
+            ready.rotate_left(1);
+        }
     }
 
     /// Whether `target` can be reached from here, and how deep the nesting is.
@@ -233,8 +276,8 @@ impl Epoll {
             .collect();
         let mut deepest = depth;
         for file in inner {
-            if let Some(e) = file.ops().downcast::<EpollFile>() {
-                deepest = deepest.max(e.0.depth_to(target, depth + 1)?);
+            if let Some(inner) = file.ops().epoll() {
+                deepest = deepest.max(inner.depth_to(target, depth + 1)?);
             }
         }
         Ok(deepest)
@@ -254,6 +297,9 @@ impl FileOps for EpollFile {
         } else {
             PollEvents::empty()
         }
+    }
+    fn epoll(&self) -> Option<&Arc<Epoll>> {
+        Some(&self.0)
     }
     fn release(&self, _: &File) {
         let items = core::mem::take(&mut *self.0.items.lock());
@@ -283,7 +329,7 @@ pub fn create() -> Arc<File> {
     let epoll = Arc::new(Epoll {
         items: Mutex::new(BTreeMap::new()),
         ready: IrqSpinLock::new(VecDeque::new()),
-        round: Mutex::new(0),
+        turn: Mutex::new(()),
         wait: WaitQueue::new(),
         poll_wait: WaitQueue::new(),
     });
@@ -291,7 +337,7 @@ pub fn create() -> Arc<File> {
 }
 
 fn epoll_of(file: &File) -> Result<&Arc<Epoll>, Errno> {
-    Ok(&file.ops().downcast::<EpollFile>().ok_or(Errno::EINVAL)?.0)
+    file.ops().epoll().ok_or(Errno::EINVAL)
 }
 
 /// Reads `struct epoll_event`: events and data.
@@ -320,13 +366,13 @@ pub fn control(epfile: &Arc<File>, op: i32, fd: i32, file: &Arc<File>, event: us
     let key = (fd, Arc::as_ptr(file).addr());
     match op {
         CTL_ADD => {
-            if event.0 & EXCLUSIVE != 0 && file.ops().downcast::<EpollFile>().is_some() {
+            if event.0 & EXCLUSIVE != 0 && file.ops().epoll().is_some() {
                 return Err(Errno::EINVAL);
             }
-            let _nesting = match file.ops().downcast::<EpollFile>() {
+            let _nesting = match file.ops().epoll() {
                 Some(inner) => {
                     let guard = NESTING.lock();
-                    inner.0.depth_to(Arc::as_ptr(epoll), 1)?;
+                    inner.depth_to(Arc::as_ptr(epoll), 1)?;
                     Some(guard)
                 }
                 None => None,
@@ -338,7 +384,6 @@ pub fn control(epfile: &Arc<File>, op: i32, fd: i32, file: &Arc<File>, event: us
                 events: AtomicU32::new(event.0),
                 data: AtomicU64::new(event.1),
                 queued: AtomicBool::new(false),
-                round: AtomicU32::new(0),
                 dead: AtomicBool::new(false),
                 me: me.clone(),
             });

@@ -109,6 +109,14 @@ pub trait FileOps: Send + Sync + Any {
         let _ = (file, flags);
         Ok(())
     }
+    /// The timer, if this is one: those that are asked most know themselves, which is less work than [`dyn FileOps::downcast`].
+    fn timer(&self) -> Option<&crate::time::timerfd::TimerFd> {
+        None
+    }
+    /// The epoll instance, if this is one.
+    fn epoll(&self) -> Option<&Arc<crate::fs::epoll::Epoll>> {
+        None
+    }
     /// For `/proc/<pid>/fdinfo`: lines after the common ones.
     fn show_fdinfo(&self, file: &File, out: &mut String) {
         let _ = (file, out);

@@ -109,6 +109,9 @@ impl<T: Plain> UserPtr<T> {
     }
 }
 
+/// Two words by themselves are quicker than a copy.
+const PAIRS: bool = true;
+
 /// # Safety
 /// `addr..addr + size_of::<T>()` lies in the user part.
 #[inline(always)]
@@ -119,6 +122,13 @@ unsafe fn read_checked<T: Plain>(addr: usize, to: &mut core::mem::MaybeUninit<T>
         match size_of::<T>() {
             4 => uaccess::get_u32(addr).map(|word| place.cast::<u32>().write_unaligned(word)),
             8 => uaccess::get_u64(addr).map(|word| place.cast::<u64>().write_unaligned(word)),
+            16 if PAIRS => match (uaccess::get_u64(addr), uaccess::get_u64(addr + 8)) {
+                (Some(first), Some(second)) => {
+                    place.cast::<[u64; 2]>().write_unaligned([first, second]);
+                    Some(())
+                }
+                _ => None,
+            },
             size => (uaccess::copy_from_user(place.cast(), addr, size) == 0).then_some(()),
         }
     };
@@ -139,6 +149,14 @@ unsafe fn write_checked<T: Plain>(addr: usize, value: &T) -> Result<(), Errno> {
         match size_of::<T>() {
             4 => uaccess::put_u32(addr, value.cast::<u32>().read_unaligned()),
             8 => uaccess::put_u64(addr, value.cast::<u64>().read_unaligned()),
+            12 if PAIRS => {
+                uaccess::put_u64(addr, value.cast::<u64>().read_unaligned())
+                    && uaccess::put_u32(addr + 8, value.cast::<u32>().add(2).read_unaligned())
+            }
+            16 if PAIRS => {
+                let [first, second] = value.cast::<[u64; 2]>().read_unaligned();
+                uaccess::put_u64(addr, first) && uaccess::put_u64(addr + 8, second)
+            }
             size => uaccess::copy_to_user(addr, value.cast(), size) == 0,
         }
     };
@@ -219,6 +237,17 @@ pub fn write_bytes(to: usize, from: &[u8]) -> Result<(), Errno> {
     // SAFETY: `from` is ours; the user range was checked.
     let left = unsafe { uaccess::copy_to_user(to, from.as_ptr(), from.len()) };
     if left != 0 { Err(Errno::EFAULT) } else { Ok(()) }
+}
+
+/// Copies the last two bytes of each of `from` to the array at user address `to`, all or `EFAULT`; the rest of the array is left alone.
+pub fn write_tails(to: usize, from: &[[u8; 8]]) -> Result<(), Errno> {
+    check(to, size_of_val(from))?;
+    if from.is_empty() {
+        return Ok(());
+    }
+    // SAFETY: the last of the words ends where `from` does; the range was checked.
+    let done = unsafe { uaccess::put_u16s(to + 6, from.as_ptr().cast::<u8>().add(6), from.len()) };
+    if done { Ok(()) } else { Err(Errno::EFAULT) }
 }
 
 /// `arch::uaccess::exchange_rseq` of the `struct rseq` at `at`: `EFAULT` if it is not there, after which some of it may have been written.

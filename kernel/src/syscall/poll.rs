@@ -7,7 +7,7 @@ use crate::fs::epoll;
 use crate::fs::poll::{self, PollEntry, PollEvents, Timeout};
 use crate::fs::{RLIMIT_NOFILE, fdtable};
 use crate::mm::copy::{with_bytes, zeroed};
-use crate::mm::user::{UserPtr, read_bytes, write_bytes};
+use crate::mm::user::{UserPtr, read_bytes, write_bytes, write_tails};
 use crate::signal::SigSet;
 use crate::signal::mask::with_mask;
 use crate::task::current;
@@ -120,13 +120,7 @@ fn do_poll(at: usize, count: usize, timeout: Timeout) -> SysResult {
         } else {
             sleep_on(list, timeout)
         };
-        let to = UserPtr::<[u16; 4]>::new(at);
-        for (i, fd) in list.iter().enumerate() {
-            to.add(i)
-                .cast::<u16>()
-                .add(3)
-                .write(u16::from_le_bytes([fd[6], fd[7]]))?;
-        }
+        write_tails(at, list)?;
         result
     })
 }

@@ -8,9 +8,10 @@ use crate::fs::walk::{AT_FDCWD, Walk, lookup};
 use crate::fs::{mount, xattr};
 use crate::mm::PAGE_SIZE;
 use crate::mm::copy::{UserString, with_path};
-use crate::mm::user::{Abi, UserPtr, write_bytes};
+use crate::mm::user::{Abi, UserPtr};
 use crate::task::current;
 use core::sync::atomic::Ordering;
+use limen_linux_abi::abi::statx::Statx;
 use limen_linux_abi::{Errno, FileStatus, FsStatus, Layout, native, raw::general as abi};
 
 const NANO: i64 = 1_000_000_000;
@@ -96,36 +97,31 @@ fn do_statx(dirfd: i32, path: usize, flags: u32, mask: u32, to: usize) -> SysRes
     }
     let s = attr::stat(&resolve(dirfd, path, flags)?);
     const ALL: u32 = 0x17ff | 0x800;
-    let mut b = [0u8; 256];
-    let mut put = |at: usize, bytes: &[u8]| b[at..at + bytes.len()].copy_from_slice(bytes);
-    put(0, &ALL.to_le_bytes());
-    put(4, &(PAGE_SIZE as u32).to_le_bytes());
-    let attributes = if s.mount_root { 0x2000u64 } else { 0 };
-    put(8, &attributes.to_le_bytes());
-    put(16, &s.nlink.to_le_bytes());
-    put(20, &s.uid.to_le_bytes());
-    put(24, &s.gid.to_le_bytes());
-    put(28, &(s.mode as u16).to_le_bytes());
-    put(32, &s.ino.to_le_bytes());
-    put(40, &s.size.to_le_bytes());
-    put(48, &s.blocks.to_le_bytes());
-    put(56, &0x2000u64.to_le_bytes());
-    for (at, time) in [
-        (64, s.times.atime),
-        (80, s.times.btime),
-        (96, s.times.ctime),
-        (112, s.times.mtime),
-    ] {
-        let (sec, nsec) = split(time);
-        put(at, &sec.to_le_bytes());
-        put(at + 8, &nsec.to_le_bytes());
-    }
-    put(128, &s.rdev.major().to_le_bytes());
-    put(132, &s.rdev.minor().to_le_bytes());
-    put(136, &s.dev.major().to_le_bytes());
-    put(140, &s.dev.minor().to_le_bytes());
-    put(144, &s.mnt_id.to_le_bytes());
-    write_bytes(to, &b)?;
+    const MOUNT_ROOT: u64 = 0x2000;
+    UserPtr::new(to).write_from(&Abi(Statx {
+        stx_mask: ALL,
+        stx_blksize: PAGE_SIZE as u32,
+        stx_attributes: if s.mount_root { MOUNT_ROOT } else { 0 },
+        stx_nlink: s.nlink,
+        stx_uid: s.uid,
+        stx_gid: s.gid,
+        stx_mode: s.mode as u16,
+        _spare0: 0,
+        stx_ino: s.ino,
+        stx_size: s.size,
+        stx_blocks: s.blocks,
+        stx_attributes_mask: MOUNT_ROOT,
+        stx_atime: split(s.times.atime).into(),
+        stx_btime: split(s.times.btime).into(),
+        stx_ctime: split(s.times.ctime).into(),
+        stx_mtime: split(s.times.mtime).into(),
+        stx_rdev_major: s.rdev.major(),
+        stx_rdev_minor: s.rdev.minor(),
+        stx_dev_major: s.dev.major(),
+        stx_dev_minor: s.dev.minor(),
+        stx_mnt_id: s.mnt_id,
+        _spare: [0; 13],
+    }))?;
     Ok(0)
 }
 

@@ -65,13 +65,18 @@ pub fn read_timespec<T: TimeWord>(at: UserPtr<[T; 2]>) -> Result<u64, Errno> {
 
 /// A `timespec` as nanoseconds; `EINVAL` if it is not a valid one.
 fn timespec_ns<T: TimeWord>([seconds, ns]: [T; 2]) -> Result<u64, Errno> {
-    let (seconds, ns) = (seconds.get(), ns.fraction());
-    if seconds < 0 || !(0..NSEC_PER_SEC as i64).contains(&ns) {
+    // With fewer seconds nothing overflows; asked so, it is one comparison and one multiplication.
+    const FEWER: u64 = u64::MAX / NSEC_PER_SEC;
+    let (seconds, ns) = (seconds.get(), ns.fraction() as u64);
+    if seconds < 0 || ns >= NSEC_PER_SEC {
         return Err(Errno::EINVAL);
     }
-    Ok((seconds as u64)
-        .saturating_mul(NSEC_PER_SEC)
-        .saturating_add(ns as u64))
+    let seconds = seconds as u64;
+    Ok(if seconds < FEWER {
+        seconds * NSEC_PER_SEC + ns
+    } else {
+        u64::MAX
+    })
 }
 
 /// Writes nanoseconds as a `timespec`.
@@ -439,7 +444,7 @@ crate::syscalls! {
         }
         let (interval, value) = read_itimerspec(new)?;
         let file = current().file(fd)?;
-        let timer = file.ops().downcast::<TimerFd>().ok_or(Errno::EINVAL)?;
+        let timer = file.ops().timer().ok_or(Errno::EINVAL)?;
         let before = old.non_null().map(|old| (old, timer.get()));
         timer.set_time(value, interval, flags & TIMER_ABSTIME != 0);
         if let Some((old, before)) = before {
@@ -450,7 +455,7 @@ crate::syscalls! {
 
     fn timerfd_gettime/timerfd_gettime64(fd: i32, at: UserPtr<[[Time; 2]; 2]>) {
         let file = current().file(fd)?;
-        let setting = file.ops().downcast::<TimerFd>().ok_or(Errno::EINVAL)?.get();
+        let setting = file.ops().timer().ok_or(Errno::EINVAL)?.get();
         write_itimerspec(at, setting.interval, setting.expires)?;
         Ok(0)
     }

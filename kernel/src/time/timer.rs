@@ -6,7 +6,7 @@
 use crate::arch::time::set_event;
 use crate::sched::{self, CpuData, this_cpu};
 use crate::sync::pairing::{ArcHeap, HeapNode};
-use crate::sync::{IrqSpinLock, without_interrupts};
+use crate::sync::{IrqSpinGuard, IrqSpinLock, without_interrupts};
 use crate::time::now_ns;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -53,11 +53,14 @@ impl Timer {
     /// Sets it to fire once when CLOCK_MONOTONIC reaches `deadline_ns` (at once if that has passed). A deadline set before is replaced.
     pub fn arm(&self, deadline_ns: u64) {
         let data = &self.node.value;
-        let _arming = data.arming.lock();
-        let old = self.take_out();
+        let arming = data.arming.lock();
+        let old = self.take_out(&arming);
         let cpu = this_cpu();
         data.cpu.store(cpu.id as u32, Ordering::Relaxed);
-        cpu.timers.heap.lock().insert(self.node.clone(), deadline_ns);
+        cpu.timers
+            .heap
+            .lock_under(&arming)
+            .insert(self.node.clone(), deadline_ns);
         cpu.timers.event_at_most(deadline_ns);
         // The heap's former count is not the last: we hold one.
         drop(old);
@@ -68,15 +71,14 @@ impl Timer {
         if self.node.value.cpu.load(Ordering::Acquire) == NO_CPU {
             return false;
         }
-        let _arming = self.node.value.arming.lock();
-        self.take_out().is_some()
+        let arming = self.node.value.arming.lock();
+        self.take_out(&arming).is_some()
     }
 
-    /// Under `arming`.
-    fn take_out(&self) -> Option<Node> {
+    fn take_out(&self, arming: &IrqSpinGuard<'_, ()>) -> Option<Node> {
         let n = self.node.value.cpu.load(Ordering::Acquire);
         let cpu = sched::cpu(n as usize)?;
-        let mut heap = cpu.timers.heap.lock();
+        let mut heap = cpu.timers.heap.lock_under(arming);
         let found = heap.remove(&self.node);
         if found.is_some() {
             self.node.value.cpu.store(NO_CPU, Ordering::Release);

@@ -145,6 +145,9 @@ impl TimerFd {
 }
 
 impl FileOps for TimerFd {
+    fn timer(&self) -> Option<&TimerFd> {
+        Some(self)
+    }
     fn read(&self, file: &File, dst: &mut IoDst<'_>, _: Option<u64>) -> SysResult {
         if dst.remaining() < 8 {
             return Err(Errno::EINVAL);

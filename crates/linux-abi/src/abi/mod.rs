@@ -9,6 +9,7 @@ mod powerpc;
 pub mod aarch64;
 pub mod arm;
 pub mod powerpc64;
+pub mod statx;
 pub mod x86_64;
 
 #[cfg(target_arch = "aarch64")]

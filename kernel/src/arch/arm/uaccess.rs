@@ -82,9 +82,9 @@ macro_rules! may_fault {
     };
 }
 
-/// Opens user space for one or two instructions, and says whether none of them faulted.
+/// Opens user space for a few instructions, and says whether none of them faulted. In brackets: more options, each with a comma.
 macro_rules! in_window {
-    ($($access:expr),+; $($operand:tt)*) => {{
+    ([$($option:ident,)?], $($access:expr),+; $($operand:tt)*) => {{
         let fault: u32;
         // SAFETY: the caller's promise. A fault skips the step that clears `fault`.
         unsafe {
@@ -99,7 +99,7 @@ macro_rules! in_window {
                 fault = inout(reg) mmu::OPEN => fault,
                 closed = in(reg) mmu::CLOSED,
                 $($operand)*
-                options(nostack, preserves_flags),
+                options(nostack $(, $option)?),
             )
         }
         fault == 0
@@ -113,7 +113,7 @@ macro_rules! in_window {
 #[inline(always)]
 pub unsafe fn get_u32(addr: usize) -> Option<u32> {
     let value: u32;
-    in_window!(may_fault!("ldr {value}, [{addr}]"); value = out(reg) value, addr = in(reg) addr,)
+    in_window!([preserves_flags,], may_fault!("ldr {value}, [{addr}]"); value = out(reg) value, addr = in(reg) addr,)
         .then_some(value)
 }
 
@@ -123,7 +123,7 @@ pub unsafe fn get_u32(addr: usize) -> Option<u32> {
 /// `addr..addr+4` lies below `USER_END`.
 #[inline(always)]
 pub unsafe fn put_u32(addr: usize, value: u32) -> bool {
-    in_window!(may_fault!("str {value}, [{addr}]"); value = in(reg) value, addr = in(reg) addr,)
+    in_window!([preserves_flags,], may_fault!("str {value}, [{addr}]"); value = in(reg) value, addr = in(reg) addr,)
 }
 
 /// Reads 64 bits at any address; `None` on a fault.
@@ -135,7 +135,7 @@ pub unsafe fn get_u64(addr: usize) -> Option<u64> {
     let (low, high): (u32, u32);
     // Two words: a double word may not lie anywhere.
     in_window!(
-        may_fault!("ldr {low}, [{addr}]"), may_fault!("ldr {high}, [{addr}, #4]");
+        [preserves_flags,], may_fault!("ldr {low}, [{addr}]"), may_fault!("ldr {high}, [{addr}, #4]");
         low = out(reg) low, high = out(reg) high, addr = in(reg) addr,
     )
     .then_some(u64::from(low) | u64::from(high) << 32)
@@ -148,8 +148,20 @@ pub unsafe fn get_u64(addr: usize) -> Option<u64> {
 #[inline(always)]
 pub unsafe fn put_u64(addr: usize, value: u64) -> bool {
     in_window!(
-        may_fault!("str {low}, [{addr}]"), may_fault!("str {high}, [{addr}, #4]");
+        [preserves_flags,], may_fault!("str {low}, [{addr}]"), may_fault!("str {high}, [{addr}, #4]");
         low = in(reg) value as u32, high = in(reg) (value >> 32) as u32, addr = in(reg) addr,
+    )
+}
+
+/// Stores `count` words of 16 bits, at least one, to user `to` and every 8 bytes behind it, from kernel `from` and every 8 bytes behind that:
+/// the results of `poll`. `false` after a fault, with some of them stored.
+///
+/// # Safety
+/// `from` is readable for `8 * count - 6` bytes; `to..to + 8 * count` lies below `USER_END`.
+pub unsafe fn put_u16s(to: usize, from: *const u8, count: usize) -> bool {
+    in_window!(
+        [], "8: ldrh {word}, [{from}], #8", may_fault!("strh {word}, [{to}], #8"), "subs {count}, {count}, #1", "bne 8b";
+        word = out(reg) _, from = inout(reg) from => _, to = inout(reg) to => _, count = inout(reg) count => _,
     )
 }
 

@@ -135,6 +135,32 @@ macro_rules! word {
 word!(get_u32, put_u32, u32, "32", "w");
 word!(get_u64, put_u64, u64, "64", "x");
 
+/// Stores `count` words of 16 bits, at least one, to user `to` and every 8 bytes behind it, from kernel `from` and every 8 bytes behind that:
+/// the results of `poll`. `false` after a fault, with some of them stored.
+///
+/// # Safety
+/// `from` is readable for `8 * count - 6` bytes; `to..to + 8 * count` lies below `USER_END`.
+pub unsafe fn put_u16s(to: usize, from: *const u8, mut count: usize) -> bool {
+    // SAFETY: the caller's promise; a fault leaves some to do.
+    unsafe {
+        asm!(
+            "5: ldrh {word:w}, [{from}], #8",
+            "2: sttrh {word:w}, [{to}]",
+            "add {to}, {to}, #8",
+            "subs {count}, {count}, #1",
+            "b.ne 5b",
+            "3:",
+            may_fault!("2b", "3b"),
+            word = out(reg) _,
+            from = inout(reg) from => _,
+            to = inout(reg) to => _,
+            count = inout(reg) count,
+            options(nostack),
+        );
+    }
+    count == 0
+}
+
 /// Reads a naturally aligned user word atomically; `None` on a fault.
 ///
 /// # Safety

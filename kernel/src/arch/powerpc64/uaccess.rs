@@ -176,6 +176,21 @@ macro_rules! words {
 words!(get_u32, put_u32, u32, "lwzx", "stwx");
 words!(get_u64, put_u64, u64, "ldx", "stdx");
 
+/// Stores `count` words of 16 bits, at least one, to user `to` and every 8 bytes behind it, from kernel `from` and every 8 bytes behind that:
+/// the results of `poll`. `false` after a fault, with some of them stored.
+///
+/// # Safety
+/// `from` is readable for `8 * count - 6` bytes; `to..to + 8 * count` lies below `USER_END`.
+pub unsafe fn put_u16s(to: usize, from: *const u8, count: usize) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe {
+        user_asm!(
+            ["mtctr {count}", "8: lhz {word}, 0({from})", "sth {word}, 0({to})", "addi {from}, {from}, 8", "addi {to}, {to}, 8", "bdnz 8b"],
+            count = in(reg) count, word = out(reg) _, from = inout(reg_nonzero) from => _, to = inout(reg_nonzero) to => _, out("ctr") _
+        )
+    }
+}
+
 /// Reads a naturally aligned user word atomically; `None` on a fault.
 ///
 /// # Safety

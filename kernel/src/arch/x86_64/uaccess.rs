@@ -259,6 +259,35 @@ macro_rules! word {
 word!(get_u32, put_u32, u32, "32", "e");
 word!(get_u64, put_u64, u64, "64", "r");
 
+/// Stores `count` words of 16 bits, at least one, to user `to` and every 8 bytes behind it, from kernel `from` and every 8 bytes behind that:
+/// the results of `poll`. `false` after a fault, with some of them stored.
+///
+/// # Safety
+/// `from` is readable for `8 * count - 6` bytes; `to..to + 8 * count` lies below `USER_END`.
+pub unsafe fn put_u16s(to: usize, from: *const u8, mut count: usize) -> bool {
+    // SAFETY: the caller's promise; a fault leaves some to do.
+    unsafe {
+        asm!(
+            open!(),
+            "5: movzx {word:e}, word ptr [{from}]",
+            "2: mov [{to}], {word:x}",
+            "add {from}, 8",
+            "add {to}, 8",
+            "dec {count}",
+            "jnz 5b",
+            "3:",
+            close!(),
+            may_fault!("2b", "3b"),
+            word = out(reg) _,
+            from = inout(reg) from => _,
+            to = inout(reg) to => _,
+            count = inout(reg) count,
+            options(nostack),
+        );
+    }
+    count == 0
+}
+
 /// [`get_u32`] of a naturally aligned user word.
 ///
 /// # Safety
