@@ -5,12 +5,12 @@
 //! superblock's `rename_lock`, the lower address first. `Dentry.link` (own name and parent) is innermost. See `docs/fs.md`.
 
 use crate::fs::inode::{FileType, Inode};
+use crate::fs::mountpoint::Mountpoint;
 use crate::sync::{SpinGuard, SpinLock};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use core::hash::{BuildHasherDefault, Hash, Hasher};
-use core::sync::atomic::{AtomicU32, Ordering};
 use hashbrown::{Equivalent, HashMap};
 use limen_linux_abi::Errno;
 
@@ -176,8 +176,8 @@ pub struct Dentry {
     pub inode: Arc<Inode>,
     link: SpinLock<LinkState>,
     dir: Option<Box<SpinLock<Directory>>>,
-    /// How many mounts sit on it.
-    pub mounts: AtomicU32,
+    /// What is mounted on it.
+    pub mounted: Mountpoint,
 }
 
 impl Dentry {
@@ -191,7 +191,7 @@ impl Dentry {
                 unlinked: false,
             }),
             dir,
-            mounts: AtomicU32::new(0),
+            mounted: Mountpoint::new(),
         })
     }
 
@@ -256,12 +256,6 @@ impl Dentry {
         };
         drop(old);
     }
-    /// Whether something is mounted on it (in some mount of its file system).
-    #[inline(always)]
-    pub fn is_mountpoint(&self) -> bool {
-        self.mounts.load(Ordering::Acquire) != 0
-    }
-
     /// Looks an entry up: in the children, then among those the file system makes up.
     #[inline]
     pub fn lookup(self: &Arc<Self>, name: &[u8]) -> Result<Arc<Dentry>, Errno> {

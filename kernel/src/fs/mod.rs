@@ -24,6 +24,7 @@ pub mod locks;
 pub mod map;
 pub mod memfd;
 pub mod mount;
+pub mod mountpoint;
 pub mod names;
 pub mod open;
 pub mod path;

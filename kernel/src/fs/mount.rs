@@ -6,7 +6,6 @@ use crate::fs::path::Path;
 use crate::fs::perm;
 use crate::fs::superblock::find_fs_type;
 use crate::sync::{Mutex, Once, SpinLock};
-use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -68,15 +67,9 @@ pub struct Mount {
 static NEXT_ID: AtomicU32 = AtomicU32::new(1);
 /// Everything mounted, in order.
 static LIST: SpinLock<Vec<Arc<Mount>>> = SpinLock::new(Vec::new());
-/// (mount, dentry) to what is mounted there.
-static TABLE: SpinLock<BTreeMap<(usize, usize), Arc<Mount>>> = SpinLock::new(BTreeMap::new());
 /// Serialises changes of the tree of mounts.
 static CHANGE: Mutex<()> = Mutex::new(());
 static ROOT: Once<Path> = Once::new();
-
-fn key(path: &Path) -> (usize, usize) {
-    (Arc::as_ptr(&path.mnt).addr(), Arc::as_ptr(&path.dentry).addr())
-}
 
 impl Mount {
     fn build(root: Arc<Dentry>, flags: u32, source: &[u8], internal: bool) -> Arc<Self> {
@@ -131,11 +124,6 @@ impl Drop for Mount {
     }
 }
 
-/// What is mounted at `path`.
-pub fn mounted_on(path: &Path) -> Option<Arc<Mount>> {
-    TABLE.lock().get(&key(path)).cloned()
-}
-
 /// Makes `root` the first root.
 pub fn init(root: Arc<Dentry>) {
     let mnt = Mount::build(root.clone(), 0, b"rootfs", false);
@@ -161,8 +149,7 @@ fn attach(mnt: &Arc<Mount>, mut at: Path) -> Result<(), Errno> {
     }
     at.dentry.pin()?;
     *mnt.at.lock() = Some(at.clone());
-    TABLE.lock().insert(key(&at), mnt.clone());
-    at.dentry.mounts.fetch_add(1, Ordering::Release);
+    at.dentry.mounted.add(&at.mnt, mnt.clone());
     let mut list = LIST.lock();
     if !list.iter().any(|m| Arc::ptr_eq(m, mnt)) {
         list.push(mnt.clone());
@@ -174,9 +161,7 @@ fn attach(mnt: &Arc<Mount>, mut at: Path) -> Result<(), Errno> {
 fn detach(mnt: &Arc<Mount>, forget: bool) {
     let at = mnt.at.lock().take();
     if let Some(at) = at {
-        let old = TABLE.lock().remove(&key(&at));
-        at.dentry.mounts.fetch_sub(1, Ordering::Release);
-        drop(old);
+        at.dentry.mounted.remove(&at.mnt);
     }
     if forget {
         let mut list = LIST.lock();

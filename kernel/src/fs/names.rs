@@ -155,7 +155,7 @@ pub fn remove(dir: &Path, name: &[u8], creds: &Creds, directory: bool, slash: bo
     if !dir.dentry.inode.ops.writable_directory() {
         return Err(Errno::EPERM);
     }
-    if child.is_mountpoint() {
+    if child.mounted.is_used() {
         return Err(Errno::EBUSY);
     }
     {
@@ -316,7 +316,7 @@ pub fn rename(old: &Side<'_>, new: &Side<'_>, creds: &Creds, flags: u32) -> Resu
     if !from_dir.inode.ops.writable_directory() || !to_dir.inode.ops.writable_directory() {
         return Err(Errno::EPERM);
     }
-    if source.is_mountpoint() || target.as_ref().is_some_and(|t| t.is_mountpoint()) {
+    if source.mounted.is_used() || target.as_ref().is_some_and(|t| t.mounted.is_used()) {
         return Err(Errno::EBUSY);
     }
     if target

@@ -38,8 +38,8 @@ impl Path {
     /// If something is mounted here, the root of the topmost mount.
     #[inline]
     pub fn cross_mounts(&mut self) {
-        while self.dentry.is_mountpoint() {
-            let Some(mnt) = crate::fs::mount::mounted_on(self) else {
+        while self.dentry.mounted.is_used() {
+            let Some(mnt) = self.dentry.mounted.find(&self.mnt) else {
                 return;
             };
             *self = Path {

@@ -162,7 +162,7 @@ impl Walker {
         if child.inode.kind == FileType::Symlink && follow {
             return self.follow(&child);
         }
-        if child.is_mountpoint() {
+        if child.mounted.is_used() {
             let mut to = Path {
                 mnt: self.cur.mnt.clone(),
                 dentry: child,
