@@ -96,11 +96,14 @@ pub struct Child {
     pub cookie: u64,
 }
 
+/// Entries by cookie, with their names: a dentry's own is behind a lock.
+type Entries = BTreeMap<u64, (Name, Arc<Dentry>)>;
+
 /// The entries of a directory.
 #[derive(Default)]
 pub struct Directory {
     by_name: HashMap<Name, Child, BuildHasherDefault<NameHasher>>,
-    by_cookie: BTreeMap<u64, Arc<Dentry>>,
+    by_cookie: Entries,
     next_cookie: u64,
     /// Removed: nothing may be added any more.
     dead: bool,
@@ -133,7 +136,7 @@ impl Directory {
         self.by_name.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
         let cookie = self.next_cookie.max(FIRST_COOKIE);
         self.next_cookie = cookie + 1;
-        self.by_cookie.insert(cookie, dentry.clone());
+        self.by_cookie.insert(cookie, (name.clone(), dentry.clone()));
         self.by_name.insert(name, Child { dentry, cookie });
         Ok(())
     }
@@ -146,15 +149,19 @@ impl Directory {
     /// Puts another dentry in the place of an existing entry (rename over, exchange).
     pub fn replace(&mut self, name: &[u8], dentry: Arc<Dentry>) -> Option<Arc<Dentry>> {
         let child = self.by_name.get_mut(&Wanted(name))?;
-        self.by_cookie.insert(child.cookie, dentry.clone());
+        if let Some((_, listed)) = self.by_cookie.get_mut(&child.cookie) {
+            *listed = dentry.clone();
+        }
         Some(core::mem::replace(&mut child.dentry, dentry))
     }
     /// The entries with a cookie of at least `from`.
-    pub fn from(&self, from: u64) -> impl Iterator<Item = (u64, &Arc<Dentry>)> {
-        self.by_cookie.range(from..).map(|(c, d)| (*c, d))
+    pub fn from(&self, from: u64) -> impl Iterator<Item = (u64, &[u8], &Arc<Dentry>)> {
+        self.by_cookie
+            .range(from..)
+            .map(|(cookie, (name, dentry))| (*cookie, &**name, dentry))
     }
     /// Takes everything out (the tree is being thrown away).
-    fn take_all(&mut self) -> BTreeMap<u64, Arc<Dentry>> {
+    fn take_all(&mut self) -> Entries {
         self.by_name = HashMap::default();
         core::mem::take(&mut self.by_cookie)
     }
@@ -230,10 +237,6 @@ impl Dentry {
     pub fn name(&self) -> Name {
         self.link.lock().name.clone()
     }
-    /// Hands the name to `f`, which is short and takes no lock.
-    pub fn with_name<R>(&self, f: impl FnOnce(&[u8]) -> R) -> R {
-        f(&self.link.lock().name)
-    }
     /// Name and parent at one moment.
     pub fn position(&self) -> (Option<Arc<Dentry>>, Name) {
         let link = self.link.lock();
@@ -307,7 +310,7 @@ impl Dentry {
                     dir.kill();
                     dir.take_all()
                 };
-                todo.extend(children.into_values());
+                todo.extend(children.into_values().map(|(_, child)| child));
             }
         }
     }

@@ -58,11 +58,8 @@ impl FileOps for DirOps {
     }
     fn readdir(&self, file: &File, sink: &mut DirSink<'_>) -> Result<(), Errno> {
         let dentry = &file.path.dentry;
-        list(
-            dentry,
-            &file.path.up().map_or(dentry.inode.ino, |p| p.dentry.inode.ino),
-            sink,
-        )?;
+        let parent_ino = || file.path.up().map_or(dentry.inode.ino, |p| p.dentry.inode.ino);
+        list(dentry, parent_ino, sink)?;
         if file.path.mnt.flags() & crate::fs::mount::MS_NOATIME == 0 {
             dentry.inode.touch_accessed();
         }
@@ -70,20 +67,19 @@ impl FileOps for DirOps {
     }
 }
 
-fn list(dentry: &Arc<Dentry>, parent_ino: &u64, sink: &mut DirSink<'_>) -> Result<(), Errno> {
+fn list(dentry: &Arc<Dentry>, parent_ino: impl FnOnce() -> u64, sink: &mut DirSink<'_>) -> Result<(), Errno> {
     let inode = &dentry.inode;
     if sink.pos == 0 && !sink.add(b".", inode.ino, FileType::Directory, 1) {
         return Ok(());
     }
-    if sink.pos == 1 && !sink.add(b"..", *parent_ino, FileType::Directory, FIRST_COOKIE) {
+    if sink.pos == 1 && !sink.add(b"..", parent_ino(), FileType::Directory, FIRST_COOKIE) {
         return Ok(());
     }
     let real_only = inode.ops.writable_directory();
     if real_only || sink.pos < MADE_UP {
         let entries = dentry.lock_dir()?;
-        for (cookie, child) in entries.from(sink.pos) {
-            let (ino, kind) = (child.inode.ino, child.inode.kind);
-            if !child.with_name(|name| sink.add(name, ino, kind, cookie + 1)) {
+        for (cookie, name, child) in entries.from(sink.pos) {
+            if !sink.add(name, child.inode.ino, child.inode.kind, cookie + 1) {
                 return Ok(());
             }
         }

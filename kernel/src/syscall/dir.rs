@@ -214,7 +214,7 @@ impl<const NEW: bool> Entry<NEW> {
         header[..word].copy_from_slice(&ino.to_le_bytes()[..word]);
         header[word..2 * word].copy_from_slice(&next.to_le_bytes()[..word]);
         header[2 * word..2 * word + 2].copy_from_slice(&(len as u16).to_le_bytes());
-        rest.get_mut(..name.len())?.copy_from_slice(name);
+        copy_name(rest.get_mut(..name.len())?, name);
         if NEW {
             header[2 * word + 2] = kind as u8;
         } else {
@@ -237,6 +237,25 @@ impl<const NEW: bool> Entry<NEW> {
             whole += len;
         }
         (whole, next)
+    }
+}
+
+/// Copies `from` to `to`, which is as long: a short one, as most names are, as two words that may overlap.
+#[inline(always)]
+fn copy_name(to: &mut [u8], from: &[u8]) {
+    fn ends<const N: usize>(to: &mut [u8], from: &[u8]) -> Option<()> {
+        let (first, last) = (*from.first_chunk::<N>()?, *from.last_chunk::<N>()?);
+        *to.first_chunk_mut()? = first;
+        *to.last_chunk_mut()? = last;
+        Some(())
+    }
+    let done = match from.len() {
+        4..=8 => ends::<4>(to, from),
+        9..=16 => ends::<8>(to, from),
+        _ => None,
+    };
+    if done.is_none() {
+        to.copy_from_slice(from);
     }
 }
 
