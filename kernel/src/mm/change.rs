@@ -10,6 +10,7 @@ use crate::syscall::SysResult;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
 use limen_linux_abi::Errno;
+use limen_region_map::Pos;
 
 /// `madvise`'s advice.
 #[allow(missing_docs, reason = "the names are Linux's")]
@@ -55,13 +56,25 @@ impl Regions {
         space: &AddressSpace,
         start: usize,
         end: usize,
-        mut change: impl FnMut(&mut Regions, usize, usize, &Vma) -> Result<VmFlags, Errno>,
+        change: impl FnMut(&Regions, usize, usize, &Vma) -> Result<VmFlags, Errno>,
+    ) -> Result<(), Errno> {
+        self.change_from(space, self.map.lower(start), (start, end), change)
+    }
+
+    /// [`Regions::change`] for those who know the place of `start`.
+    fn change_from(
+        &mut self,
+        space: &AddressSpace,
+        first: Pos,
+        (start, end): (usize, usize),
+        mut change: impl FnMut(&Regions, usize, usize, &Vma) -> Result<VmFlags, Errno>,
     ) -> Result<(), Errno> {
         let mut at = start;
+        let mut first = Some(first);
         let mut hole = false;
         let mut result = Ok(());
         while at < end {
-            let pos = self.map.lower(at);
+            let mut pos = first.take().unwrap_or_else(|| self.map.lower(at));
             let Some(region) = self.map.at(pos) else {
                 hole = true;
                 break;
@@ -72,16 +85,17 @@ impl Regions {
             }
             hole |= region.start > at;
             let (from, to) = (region.start.max(at), region.end.min(end));
-            let (whole, vma) = (from == region.start && to == region.end, region.value.clone());
+            let whole = from == region.start && to == region.end;
+            let old = region.value.flags;
             at = to;
-            let flags = match change(self, from, to, &vma) {
+            let flags = match change(self, from, to, &region.value) {
                 Ok(flags) => flags,
                 Err(e) => {
                     result = Err(e);
                     break;
                 }
             };
-            if flags == vma.flags {
+            if flags == old {
                 continue;
             }
             if !whole {
@@ -91,11 +105,11 @@ impl Regions {
                 }
                 self.split_at(space, from);
                 self.split_at(space, to);
+                pos = self.map.lower(from);
             }
             let pages = (to - from) >> PAGE_SHIFT;
-            self.count(vma.flags, pages, false);
+            self.count(old, pages, false);
             self.count(flags, pages, true);
-            let pos = self.map.lower(from);
             if let Some(vma) = self.map.value_mut(pos) {
                 vma.flags = flags;
             }
@@ -130,7 +144,8 @@ impl AddressSpace {
         let access = VmFlags::from_prot(prot);
         let mut gather = Gather::new();
         let mut regions = self.regions.write();
-        let first = regions.map.at(regions.map.lower(start)).ok_or(Errno::ENOMEM)?;
+        let pos = regions.map.lower(start);
+        let first = regions.map.at(pos).ok_or(Errno::ENOMEM)?;
         if grows_down {
             if first.start >= end {
                 return Err(Errno::ENOMEM);
@@ -142,7 +157,7 @@ impl AddressSpace {
         } else if first.start > start {
             return Err(Errno::ENOMEM);
         }
-        let result = regions.change(self, start, end, |regions, from, to, vma| {
+        let result = regions.change_from(self, pos, (start, end), |regions, from, to, vma| {
             // What `mprotect` may allow is four bits above what is allowed.
             let may = vma.flags.bits() >> 4 & 7;
             if access.bits() & !may != 0 {
