@@ -109,9 +109,6 @@ impl<T: Plain> UserPtr<T> {
     }
 }
 
-/// Two words by themselves are quicker than a copy.
-const PAIRS: bool = true;
-
 /// # Safety
 /// `addr..addr + size_of::<T>()` lies in the user part.
 #[inline(always)]
@@ -119,10 +116,11 @@ unsafe fn read_checked<T: Plain>(addr: usize, to: &mut core::mem::MaybeUninit<T>
     let place = to.as_mut_ptr();
     // SAFETY: `to` has room for a `T`; the range was checked.
     let read = unsafe {
+        // Two words by themselves are less work than a copy.
         match size_of::<T>() {
             4 => uaccess::get_u32(addr).map(|word| place.cast::<u32>().write_unaligned(word)),
             8 => uaccess::get_u64(addr).map(|word| place.cast::<u64>().write_unaligned(word)),
-            16 if PAIRS => match (uaccess::get_u64(addr), uaccess::get_u64(addr + 8)) {
+            16 => match (uaccess::get_u64(addr), uaccess::get_u64(addr + 8)) {
                 (Some(first), Some(second)) => {
                     place.cast::<[u64; 2]>().write_unaligned([first, second]);
                     Some(())
@@ -149,11 +147,11 @@ unsafe fn write_checked<T: Plain>(addr: usize, value: &T) -> Result<(), Errno> {
         match size_of::<T>() {
             4 => uaccess::put_u32(addr, value.cast::<u32>().read_unaligned()),
             8 => uaccess::put_u64(addr, value.cast::<u64>().read_unaligned()),
-            12 if PAIRS => {
+            12 => {
                 uaccess::put_u64(addr, value.cast::<u64>().read_unaligned())
                     && uaccess::put_u32(addr + 8, value.cast::<u32>().add(2).read_unaligned())
             }
-            16 if PAIRS => {
+            16 => {
                 let [first, second] = value.cast::<[u64; 2]>().read_unaligned();
                 uaccess::put_u64(addr, first) && uaccess::put_u64(addr + 8, second)
             }

@@ -82,9 +82,9 @@ macro_rules! may_fault {
     };
 }
 
-/// Opens user space for a few instructions, and says whether none of them faulted. In brackets: more options, each with a comma.
+/// Opens user space for a few instructions, and says whether none of them faulted. In brackets: another option of `asm!`.
 macro_rules! in_window {
-    ([$($option:ident,)?], $($access:expr),+; $($operand:tt)*) => {{
+    ([$($option:ident)?], $($access:expr),+; $($operand:tt)*) => {{
         let fault: u32;
         // SAFETY: the caller's promise. A fault skips the step that clears `fault`.
         unsafe {
@@ -113,7 +113,7 @@ macro_rules! in_window {
 #[inline(always)]
 pub unsafe fn get_u32(addr: usize) -> Option<u32> {
     let value: u32;
-    in_window!([preserves_flags,], may_fault!("ldr {value}, [{addr}]"); value = out(reg) value, addr = in(reg) addr,)
+    in_window!([preserves_flags], may_fault!("ldr {value}, [{addr}]"); value = out(reg) value, addr = in(reg) addr,)
         .then_some(value)
 }
 
@@ -123,7 +123,7 @@ pub unsafe fn get_u32(addr: usize) -> Option<u32> {
 /// `addr..addr+4` lies below `USER_END`.
 #[inline(always)]
 pub unsafe fn put_u32(addr: usize, value: u32) -> bool {
-    in_window!([preserves_flags,], may_fault!("str {value}, [{addr}]"); value = in(reg) value, addr = in(reg) addr,)
+    in_window!([preserves_flags], may_fault!("str {value}, [{addr}]"); value = in(reg) value, addr = in(reg) addr,)
 }
 
 /// Reads 64 bits at any address; `None` on a fault.
@@ -135,7 +135,7 @@ pub unsafe fn get_u64(addr: usize) -> Option<u64> {
     let (low, high): (u32, u32);
     // Two words: a double word may not lie anywhere.
     in_window!(
-        [preserves_flags,], may_fault!("ldr {low}, [{addr}]"), may_fault!("ldr {high}, [{addr}, #4]");
+        [preserves_flags], may_fault!("ldr {low}, [{addr}]"), may_fault!("ldr {high}, [{addr}, #4]");
         low = out(reg) low, high = out(reg) high, addr = in(reg) addr,
     )
     .then_some(u64::from(low) | u64::from(high) << 32)
@@ -148,7 +148,7 @@ pub unsafe fn get_u64(addr: usize) -> Option<u64> {
 #[inline(always)]
 pub unsafe fn put_u64(addr: usize, value: u64) -> bool {
     in_window!(
-        [preserves_flags,], may_fault!("str {low}, [{addr}]"), may_fault!("str {high}, [{addr}, #4]");
+        [preserves_flags], may_fault!("str {low}, [{addr}]"), may_fault!("str {high}, [{addr}, #4]");
         low = in(reg) value as u32, high = in(reg) (value >> 32) as u32, addr = in(reg) addr,
     )
 }
