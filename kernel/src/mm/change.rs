@@ -70,11 +70,12 @@ impl Regions {
         mut change: impl FnMut(&Regions, usize, usize, &Vma) -> Result<VmFlags, Errno>,
     ) -> Result<(), Errno> {
         let mut at = start;
-        let mut first = Some(first);
+        let mut known = Some(first);
+        let mut split = false;
         let mut hole = false;
         let mut result = Ok(());
         while at < end {
-            let mut pos = first.take().unwrap_or_else(|| self.map.lower(at));
+            let mut pos = known.take().unwrap_or_else(|| self.map.lower(at));
             let Some(region) = self.map.at(pos) else {
                 hole = true;
                 break;
@@ -105,6 +106,7 @@ impl Regions {
                 }
                 self.split_at(space, from);
                 self.split_at(space, to);
+                split = true;
                 pos = self.map.lower(from);
             }
             let pages = (to - from) >> PAGE_SHIFT;
@@ -114,7 +116,8 @@ impl Regions {
                 vma.flags = flags;
             }
         }
-        self.join_range(space, start, at.max(start));
+        let first = if split { self.map.lower(start) } else { first };
+        self.join_range(space, first, start, at.max(start));
         result?;
         if hole { Err(Errno::ENOMEM) } else { Ok(()) }
     }

@@ -151,9 +151,8 @@ impl Regions {
         true
     }
 
-    /// Joins whatever can be joined around `[start, end]`.
-    pub(super) fn join_range(&mut self, space: &AddressSpace, start: usize, end: usize) {
-        let mut pos = self.map.lower(start);
+    /// Joins whatever can be joined around `[start, end]`; `pos` is the place of `start`.
+    pub(super) fn join_range(&mut self, space: &AddressSpace, mut pos: Pos, start: usize, end: usize) {
         if let Some(before) = self.map.prev(pos)
             && self.map.at(before).is_some_and(|r| r.end == start)
         {
