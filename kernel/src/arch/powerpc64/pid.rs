@@ -4,23 +4,23 @@
 //! as CPUs can use at a time and some more, in proportion to memory, made at boot. An address space has a root of one page; its entries are copied to
 //! the processor's root when a fault misses them there ([`sync_root`]). They only ever come, never go, until the address space is gone.
 //!
-//! Identifiers are handed out in order. When they run out a new *generation* begins: every CPU's current identifier stays with the address space
-//! that has it, all others become free. An address space whose identifier is of an older generation gets a new one the next time it is activated;
-//! the tree of the former owner is taken out then, and what the TLBs hold of it is forgotten.
+//! `crates/context-ids` tells who has which. When an identifier changes hands, the tree of the former owner is taken out, and what the TLBs hold of it is
+//! forgotten.
 
 use super::mmu::{Entry, LINEAR_BASE, PAGE_SHIFT, TABLE_SHIFT};
 use crate::mm::PhysAddr;
 use crate::sync::{IrqSpinLock, MAX_CPUS};
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+pub use limen_context_ids::Context as MmContext;
+use limen_context_ids::{Allocator, Generations, Hooks};
 
 /// The kernel's own identifier is 0; this one has no tree.
 pub const NOBODY: usize = 1;
 /// The first that is handed out.
 const FIRST: usize = 2;
 /// The most identifiers there can be (a multiple of 256: the process table is at least a page).
-const MAX_PIDS: usize = 1024;
-/// The generation is kept above the identifier.
-const GENERATION: u64 = MAX_PIDS as u64;
+const MAX_PIDS: usize = 64 * WORDS;
+const WORDS: usize = 16;
 /// Bytes of a processor's root.
 pub const ROOT_SIZE: usize = 65536;
 /// Memory that is not much: QEMU gives no machine less, and the kernel may have been told to use only some of it.
@@ -30,26 +30,8 @@ const ROOT_SHIFT: usize = PAGE_SHIFT + 3 * TABLE_SHIFT;
 /// Entries of a root that user addresses reach.
 const ROOT_ENTRIES: usize = super::mmu::USER_END >> ROOT_SHIFT;
 
-/// What the processor keeps per address space.
-#[derive(Debug, Default)]
-pub struct MmContext {
-    /// Its identifier and the generation that gave it.
-    id: AtomicU64,
-}
-
-impl MmContext {
-    /// For a new address space.
-    pub const fn new() -> Self {
-        Self {
-            id: AtomicU64::new(0),
-        }
-    }
-}
-
-/// The current generation. Starts at one, so that a fresh context's zero is old.
-static CURRENT: AtomicU64 = AtomicU64::new(GENERATION);
-/// What each CPU runs with (generation and identifier); zero if a new generation has begun since.
-static ACTIVE: [AtomicU64; MAX_CPUS] = [const { AtomicU64::new(0) }; MAX_CPUS];
+static GENERATIONS: Generations<WORDS, MAX_CPUS> = Generations::new();
+static ALLOCATOR: IrqSpinLock<Allocator<WORDS, MAX_CPUS>> = IrqSpinLock::new(Allocator::new(FIRST));
 /// The address space's root that each CPU runs with, for faults.
 static ROOT: [AtomicU64; MAX_CPUS] = [const { AtomicU64::new(0) }; MAX_CPUS];
 /// Where the processor's roots are (physical), and how many identifiers there are.
@@ -59,21 +41,6 @@ static COUNT: AtomicUsize = AtomicUsize::new(0);
 /// Which entries of each identifier's root may be in use.
 static FILLED: [[AtomicU64; ROOT_ENTRIES / 64]; MAX_PIDS] =
     [const { [const { AtomicU64::new(0) }; ROOT_ENTRIES / 64] }; MAX_PIDS];
-
-struct Allocator {
-    /// Identifiers taken in this generation.
-    used: [u64; MAX_PIDS / 64],
-    /// Where to look next.
-    next: usize,
-    /// What each CPU ran with when this generation began.
-    reserved: [u64; MAX_CPUS],
-}
-
-static ALLOCATOR: IrqSpinLock<Allocator> = IrqSpinLock::new(Allocator {
-    used: [0; MAX_PIDS / 64],
-    next: FIRST,
-    reserved: [0; MAX_CPUS],
-});
 
 unsafe extern "C" {
     static __process_table: u8;
@@ -171,8 +138,7 @@ fn copy_entry(index: usize) -> bool {
 /// The identifier of `context`, if anything may be cached under it.
 #[inline]
 pub fn current(context: &MmContext) -> Option<usize> {
-    let id = context.id.load(Ordering::Acquire);
-    (id != 0).then_some((id & (GENERATION - 1)) as usize)
+    GENERATIONS.current(context)
 }
 
 /// The identifier `context`, whose root is `root`, runs with on this CPU from now on. Interrupts are off.
@@ -180,37 +146,24 @@ pub fn current(context: &MmContext) -> Option<usize> {
 pub fn activate(root: PhysAddr, context: &MmContext) -> usize {
     let cpu = super::smp::cpu_id();
     ROOT[cpu].store(root.as_u64(), Ordering::Relaxed);
-    let id = context.id.load(Ordering::Relaxed);
-    let active = &ACTIVE[cpu];
-    let before = active.load(Ordering::Relaxed);
-    // If a new generation begins meanwhile, it takes `before` away and the exchange fails.
-    if before != 0
-        && (id ^ CURRENT.load(Ordering::Acquire)) & !(GENERATION - 1) == 0
-        && active
-            .compare_exchange(before, id, Ordering::AcqRel, Ordering::Relaxed)
-            .is_ok()
-    {
-        return (id & (GENERATION - 1)) as usize;
-    }
-    slow(root, context, active)
+    let number = GENERATIONS.activate(context, cpu);
+    number.unwrap_or_else(|| slow(root, context, cpu))
 }
 
 #[cold]
-fn slow(root: PhysAddr, context: &MmContext, active: &AtomicU64) -> usize {
+fn slow(root: PhysAddr, context: &MmContext, cpu: usize) -> usize {
+    let count = COUNT.load(Ordering::Relaxed);
     let mut allocator = ALLOCATOR.lock();
-    let mut id = context.id.load(Ordering::Relaxed);
-    if (id ^ CURRENT.load(Ordering::Relaxed)) & !(GENERATION - 1) != 0 {
-        let (new, fresh) = allocator.assign(id);
-        id = new;
-        if fresh {
-            take_over((id & (GENERATION - 1)) as usize, root);
-        }
-        context.id.store(id, Ordering::Release);
-        // Who changes the tree and still sees the old identifier changed it before anything is cached under this one.
-        core::sync::atomic::fence(Ordering::SeqCst);
+    allocator.activate(&GENERATIONS, context, cpu, count, &mut Tree(root))
+}
+
+/// Of who gets the number: its root.
+struct Tree(PhysAddr);
+
+impl Hooks for Tree {
+    fn taken(&mut self, number: usize) {
+        take_over(number, self.0);
     }
-    active.store(id, Ordering::Release);
-    (id & (GENERATION - 1)) as usize
 }
 
 /// Puts the tree at `root` under `pid` in place of another: of its entries, the first and the last, which nearly every program has.
@@ -225,70 +178,4 @@ fn take_over(pid: usize, root: PhysAddr) {
     fill(pid, root.as_usize(), 0);
     fill(pid, root.as_usize(), ROOT_ENTRIES - 1);
     super::mmu::flush_pid(pid);
-}
-
-impl Allocator {
-    fn take(&mut self, number: usize) -> bool {
-        let (word, bit) = (number / 64, 1u64 << (number % 64));
-        let free = self.used[word] & bit == 0;
-        self.used[word] |= bit;
-        free
-    }
-
-    /// An identifier for a context that last had `old`, and whether it is a new one.
-    fn assign(&mut self, old: u64) -> (u64, bool) {
-        let generation = CURRENT.load(Ordering::Relaxed);
-        let number = old & (GENERATION - 1);
-        if old != 0 {
-            // Still running somewhere since the last generation: keeps its number.
-            let mut kept = false;
-            for reserved in &mut self.reserved {
-                if *reserved == old {
-                    *reserved = generation | number;
-                    kept = true;
-                }
-            }
-            if kept {
-                return (generation | number, false);
-            }
-        }
-        if let Some(number) = self.find() {
-            return (generation | number as u64, true);
-        }
-        let generation = self.new_generation();
-        // There are more numbers than CPUs.
-        let number = self.find().unwrap_or(FIRST);
-        (generation | number as u64, true)
-    }
-
-    fn find(&mut self) -> Option<usize> {
-        let count = COUNT.load(Ordering::Relaxed);
-        while self.next < count {
-            let number = self.next;
-            self.next += 1;
-            if self.take(number) {
-                return Some(number);
-            }
-        }
-        None
-    }
-
-    fn new_generation(&mut self) -> u64 {
-        let generation = CURRENT.load(Ordering::Relaxed) + GENERATION;
-        CURRENT.store(generation, Ordering::Release);
-        self.used.fill(0);
-        self.next = FIRST;
-        for (cpu, active) in ACTIVE.iter().enumerate() {
-            let was = active.swap(0, Ordering::AcqRel);
-            // Zero: that CPU has not switched since the last generation began, and still runs with what was reserved then.
-            if was != 0 {
-                self.reserved[cpu] = was;
-            }
-            let number = self.reserved[cpu] as usize & (MAX_PIDS - 1);
-            if number != 0 {
-                self.take(number);
-            }
-        }
-        generation
-    }
 }
