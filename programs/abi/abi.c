@@ -1,6 +1,7 @@
 /*
  * What differs between ABIs, asked of the kernel directly: both generations of calls with times, 64-bit offsets in registers, record
- * locks and file figures in both widths, ids of 16 bits, signal sets of a word, terminal settings, socket options, directory entries.
+ * locks and file figures in both widths, ids of 16 bits, signal sets of a word, terminal settings, socket options, directory entries,
+ * the events of epoll (packed or not, and in which order they come) and where poll writes.
  * The C library's own structures say how things are laid out, so the program is right wherever it compiles. Each check that fails is
  * named; the exit status is their number. Called by tools/limen/src/test/programs.rs, on every architecture and on Linux.
  */
