@@ -24,34 +24,18 @@ enum Kind {
 struct Memory(Kind);
 
 impl FileOps for Memory {
-    fn read(&self, file: &File, dst: &mut IoDst<'_>, _: Option<u64>) -> SysResult {
+    fn read(&self, _: &File, dst: &mut IoDst<'_>, _: Option<u64>) -> SysResult {
         match self.0 {
             Kind::Null => Ok(0),
             Kind::Zero | Kind::Full => zeros(dst),
-            Kind::Random => {
-                let _ = file;
-                random(dst)
-            }
+            Kind::Random => random(dst),
         }
     }
     fn write(&self, _: &File, src: &mut IoSrc<'_>, _: Option<u64>) -> SysResult {
         match self.0 {
             Kind::Null | Kind::Zero => Ok(src.discard()),
             Kind::Full => Err(Errno::ENOSPC),
-            Kind::Random => {
-                let mut bytes = [0; 256];
-                let mut total = 0;
-                while src.remaining() > 0 {
-                    let n = match src.take(&mut bytes) {
-                        Ok(n) => n,
-                        Err(e) => return if total > 0 { Ok(total) } else { Err(e) },
-                    };
-                    // Whoever wrote it may know it: mixed in, but not counted.
-                    super::random::add_entropy(&bytes[..n], 0);
-                    total += n;
-                }
-                Ok(total)
-            }
+            Kind::Random => stir(src),
         }
     }
     fn seek(&self, _: &File, _: i64, _: u32) -> Result<u64, Errno> {
@@ -131,7 +115,24 @@ fn more_zeros(dst: &mut IoDst<'_>, mut total: usize) -> SysResult {
     Ok(total)
 }
 
-/// Not inlined: only this one needs room for a buffer.
+// Not inlined: only these need room for a buffer.
+
+/// Mixes what is written into the entropy, not counted, as whoever wrote it may know it.
+#[inline(never)]
+fn stir(src: &mut IoSrc<'_>) -> SysResult {
+    let mut bytes = [0; 256];
+    let mut total = 0;
+    while src.remaining() > 0 {
+        let n = match src.take(&mut bytes) {
+            Ok(n) => n,
+            Err(e) => return if total > 0 { Ok(total) } else { Err(e) },
+        };
+        super::random::add_entropy(&bytes[..n], 0);
+        total += n;
+    }
+    Ok(total)
+}
+
 #[inline(never)]
 fn random(dst: &mut IoDst<'_>) -> SysResult {
     let mut bytes = [0; 256];

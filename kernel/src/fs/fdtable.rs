@@ -1,9 +1,10 @@
 //! Descriptor tables: small numbers to open files. Shared by the threads of a process (`CLONE_FILES`), copied by fork.
 
-use crate::fs::file::File;
+use crate::fs::file::{File, FileMode};
 use crate::sync::SpinLock;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, Ordering};
 use limen_linux_abi::Errno;
 
 /// The hard ceiling of any table (`sysctl_nr_open`).
@@ -34,17 +35,17 @@ pub struct Table {
 impl Table {
     /// The file behind `fd`; `EBADF` for none, and for an `O_PATH` one.
     #[inline]
-    pub fn get(&self, fd: i32) -> Result<Arc<File>, Errno> {
-        match self.files.get(fd as u32 as usize) {
-            Some(Some(file)) if !file.mode().contains(crate::fs::file::FileMode::PATH) => Ok(file.clone()),
+    pub fn get(&self, fd: i32) -> Result<&Arc<File>, Errno> {
+        match self.get_any(fd) {
+            Ok(file) if !file.mode().contains(FileMode::PATH) => Ok(file),
             _ => Err(Errno::EBADF),
         }
     }
     /// The file behind `fd`, `O_PATH` ones included.
     #[inline]
-    pub fn get_any(&self, fd: i32) -> Result<Arc<File>, Errno> {
+    pub fn get_any(&self, fd: i32) -> Result<&Arc<File>, Errno> {
         match self.files.get(fd as u32 as usize) {
-            Some(Some(file)) => Ok(file.clone()),
+            Some(Some(file)) => Ok(file),
             _ => Err(Errno::EBADF),
         }
     }
@@ -109,6 +110,8 @@ impl Table {
 /// A descriptor table.
 pub struct FdTable {
     table: SpinLock<Table>,
+    /// Its only user has a file of it at hand that it did not count (`CurrentTask::with_file`): nothing may be taken out.
+    lent: AtomicBool,
 }
 
 impl FdTable {
@@ -116,6 +119,7 @@ impl FdTable {
     pub fn new() -> Arc<Self> {
         Arc::new(Self {
             table: SpinLock::new(Table::default()),
+            lent: AtomicBool::new(false),
         })
     }
 
@@ -123,6 +127,7 @@ impl FdTable {
     pub fn copy(&self) -> Result<Arc<Self>, Errno> {
         let mut new = Self {
             table: SpinLock::new(Table::default()),
+            lent: AtomicBool::new(false),
         };
         loop {
             let len = self.table.lock().files.len();
@@ -147,19 +152,36 @@ impl FdTable {
     /// The file behind `fd`; `EBADF` for none, and for an `O_PATH` one.
     #[inline]
     pub fn get(&self, fd: i32) -> Result<Arc<File>, Errno> {
-        self.table.lock().get(fd)
+        self.table.lock().get(fd).cloned()
     }
 
-    /// The lock around the table, for its owner's look (`sync::OwnSlot::look`).
+    /// The lock around the table, for its only user's look.
     #[inline(always)]
     pub fn lock(&self) -> &SpinLock<Table> {
         &self.table
+    }
+    /// Whether its only user has a file at hand that it did not count.
+    #[inline(always)]
+    pub fn lent(&self) -> bool {
+        self.lent.load(Ordering::Relaxed)
+    }
+    /// Says so. As long as it is so, taking a file out is a bug that panics.
+    #[inline(always)]
+    pub fn set_lent(&self, lent: bool) {
+        self.lent.store(lent, Ordering::Relaxed);
+    }
+    /// Before a file is taken out.
+    fn nothing_lent(&self) {
+        assert!(
+            !self.lent(),
+            "a descriptor is closed while its table's only user is using one"
+        );
     }
 
     /// The file behind `fd`, `O_PATH` descriptors included.
     #[inline]
     pub fn get_any(&self, fd: i32) -> Result<Arc<File>, Errno> {
-        self.table.lock().get_any(fd)
+        self.table.lock().get_any(fd).cloned()
     }
 
     /// Makes room for descriptors below `len`. Allocates without the lock.
@@ -233,6 +255,7 @@ impl FdTable {
             return Err(Errno::EBADF);
         }
         self.grow(index + 1)?;
+        self.nothing_lent();
         let mut t = self.table.lock();
         let old = t.put(index, file, cloexec);
         drop(t);
@@ -244,13 +267,14 @@ impl FdTable {
 
     /// Closes `fd`.
     pub fn close(&self, fd: i32) -> Result<(), Errno> {
+        self.nothing_lent();
         let file = self.table.lock().clear(fd as u32 as usize).ok_or(Errno::EBADF)?;
         self.flush(&file);
         Ok(())
     }
 
     fn flush(&self, file: &Arc<File>) {
-        if file.mode().contains(crate::fs::file::FileMode::PATH) {
+        if file.mode().contains(FileMode::PATH) {
             return;
         }
         file.ops().flush(file);
@@ -280,6 +304,7 @@ impl FdTable {
 
     /// Closes (or marks close-on-exec) every descriptor of `first..=last` for which `pick` holds.
     fn for_range(&self, first: usize, last: usize, pick: impl Fn(&Table, usize) -> bool) {
+        self.nothing_lent();
         let mut from = first;
         loop {
             let mut t = self.table.lock();

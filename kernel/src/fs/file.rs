@@ -5,7 +5,7 @@ use crate::fs::io::{IoDst, IoSrc};
 use crate::fs::path::Path;
 use crate::fs::poll::{PollEvents, PollTable};
 use crate::fs::readdir::DirSink;
-use crate::sync::{Mutex, SpinLock};
+use crate::sync::{DirectArc, Mutex, SpinLock};
 use crate::syscall::SysResult;
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -157,7 +157,7 @@ pub trait Watcher: Send + Sync {
 
 /// An open file description.
 pub struct File {
-    ops: Arc<dyn FileOps>,
+    ops: DirectArc<dyn FileOps>,
     /// Where it is in the tree (pipes and the like are in a pseudo file system).
     pub path: Path,
     mode: FileMode,
@@ -187,7 +187,7 @@ impl File {
         }
         let keep = !(abi::O_CREAT | abi::O_EXCL | abi::O_NOCTTY | abi::O_TRUNC | abi::O_CLOEXEC);
         Arc::new(Self {
-            ops,
+            ops: ops.into(),
             path,
             mode,
             flags: AtomicU32::new(flags & keep),
@@ -198,8 +198,8 @@ impl File {
 
     /// The operations.
     #[inline(always)]
-    pub fn ops(&self) -> &Arc<dyn FileOps> {
-        &self.ops
+    pub fn ops(&self) -> &dyn FileOps {
+        &*self.ops
     }
     /// The inode.
     #[inline(always)]

@@ -63,22 +63,55 @@ impl CurrentTask {
         // SAFETY: the running thread's own slot.
         unsafe { self.fs_slot().own() }.unwrap_or_else(FsContext::initial)
     }
-    /// The open file behind one of its descriptors: what nearly every file system call begins with. `EBADF`.
+    /// The open file behind one of its descriptors. `EBADF`.
     #[inline]
     pub fn file(&self, fd: i32) -> Result<Arc<File>, Errno> {
-        self.look_up(|table| table.get(fd))
+        // SAFETY: the running thread's own slot.
+        let Some(files) = (unsafe { self.files_slot().sole() }) else {
+            return self.files().get(fd);
+        };
+        // SAFETY: only the running thread could change the table, and does not here.
+        unsafe { files.lock().peek() }.get(fd).cloned()
+    }
+    /// Calls `f` with the open file behind one of its descriptors: what nearly every call on one descriptor does. If no other thread has
+    /// the table, the file is not counted: the table holds it, and `f` closes no descriptor of this thread (a bug that panics). `EBADF`.
+    #[inline(always)]
+    pub fn with_file<R>(&self, fd: i32, f: impl FnOnce(&File) -> Result<R, Errno>) -> Result<R, Errno> {
+        self.lend(fd, |table| table.get(fd), f)
     }
     /// The same for reading and writing, which an `O_PATH` descriptor does not allow anyway.
-    #[inline]
-    pub fn file_for_io(&self, fd: i32) -> Result<Arc<File>, Errno> {
-        self.look_up(|table| table.get_any(fd))
+    #[inline(always)]
+    pub fn with_file_for_io<R>(
+        &self,
+        fd: i32,
+        f: impl FnOnce(&File) -> Result<R, Errno>,
+    ) -> Result<R, Errno> {
+        self.lend(fd, |table| table.get_any(fd), f)
     }
     #[inline(always)]
-    fn look_up(&self, look: impl FnOnce(&Table) -> Result<Arc<File>, Errno>) -> Result<Arc<File>, Errno> {
-        // SAFETY: the running thread's own slot.
-        unsafe {
-            self.files_slot()
-                .look(FdTable::lock, |table| look(table.ok_or(Errno::EBADF)?))
-        }
+    fn lend<R>(
+        &self,
+        fd: i32,
+        find: impl FnOnce(&Table) -> Result<&Arc<File>, Errno>,
+        f: impl FnOnce(&File) -> Result<R, Errno>,
+    ) -> Result<R, Errno> {
+        // SAFETY: the running thread's own slot; if it is replaced all the same, the table's end finds the mark.
+        let files = match unsafe { self.files_slot().sole() } {
+            Some(files) if !files.lent() => files,
+            _ => return with_counted(fd, f),
+        };
+        // SAFETY: only the running thread could change the table, and does not here.
+        let file = Arc::as_ptr(find(unsafe { files.lock().peek() })?);
+        files.set_lent(true);
+        // SAFETY: with the mark nothing can be taken out of the table, which holds a count of the file.
+        let result = f(unsafe { &*file });
+        files.set_lent(false);
+        result
     }
+}
+
+/// [`CurrentTask::with_file`] where others have the table, too.
+#[inline(never)]
+fn with_counted<R>(fd: i32, f: impl FnOnce(&File) -> Result<R, Errno>) -> Result<R, Errno> {
+    f(&*current().files().get(fd)?)
 }

@@ -1,5 +1,6 @@
 //! Locks and the like. Sleeping locks build on `sched::WaitQueue`.
 
+mod direct;
 pub mod lockdep;
 mod mutex;
 mod once;
@@ -10,6 +11,7 @@ mod rwlock;
 mod seqlock;
 mod spin;
 
+pub use direct::DirectArc;
 pub use mutex::{Mutex, MutexGuard};
 pub use once::{Lazy, Once};
 pub use own::OwnSlot;

@@ -47,30 +47,23 @@ impl<T> OwnSlot<T> {
         // SAFETY: the caller's promise.
         unsafe { self.view() }.map(|value| Arc::clone(&value))
     }
-    /// The owner's look at what a lock inside the object protects: without taking it if nobody else holds a count of the object,
-    /// since then nobody else can change it. (Whoever gets one meanwhile, through the slot's lock, can only read: sharing the
-    /// object is up to the owner, who is here.) `look` is short and takes no lock; it gets `None` if the slot is empty.
+    /// The owner's view of an object of which nobody else holds a count: whoever gets one while the view lives can only look, since sharing the
+    /// object for more is up to the owner, who is here. `None` if the slot is empty or others hold one, too.
     ///
     /// # Safety
-    /// The running thread owns the slot.
+    /// The running thread owns the slot, and does not replace its contents while the view lives.
     #[inline(always)]
-    pub unsafe fn look<L, R>(
-        &self,
-        lock: impl for<'a> FnOnce(&'a T) -> &'a SpinLock<L>,
-        look: impl FnOnce(Option<&L>) -> R,
-    ) -> R {
-        // SAFETY: the caller's promise.
-        let Some(value) = (unsafe { self.view() }) else {
-            return look(None);
-        };
-        let lock = lock(&value);
+    pub unsafe fn sole(&self) -> Option<&T> {
+        let raw = self.raw.load(Ordering::Relaxed);
+        // SAFETY: the slot holds a count of what `raw` points to, and the caller promises that it stays; it is not taken over.
+        let value = (!raw.is_null()).then(|| ManuallyDrop::new(unsafe { Arc::from_raw(raw) }))?;
         if Arc::strong_count(&value) != 1 {
-            return look(Some(&lock.lock()));
+            return None;
         }
         // What the last other holder wrote came before it gave its count back.
         fence(Ordering::Acquire);
-        // SAFETY: only the running thread could change it, and it does not: `look` takes no lock.
-        look(Some(unsafe { lock.peek() }))
+        // SAFETY: as above.
+        Some(unsafe { &*raw })
     }
     /// The object, not counted.
     ///

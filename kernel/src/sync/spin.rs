@@ -74,7 +74,7 @@ impl<T: ?Sized> SpinLock<T> {
     /// # Safety
     /// Nobody changes it while the reference lives.
     #[inline(always)]
-    pub(super) unsafe fn peek(&self) -> &T {
+    pub unsafe fn peek(&self) -> &T {
         // SAFETY: the caller's promise.
         unsafe { &*self.value.get() }
     }

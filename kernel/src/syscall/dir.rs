@@ -1,9 +1,8 @@
 //! System calls on names and directories.
 
 use super::SysResult;
-use super::file::file;
 use crate::fs::dentry::Dentry;
-use crate::fs::file::FileMode;
+use crate::fs::file::{File, FileMode};
 use crate::fs::inode::{Dev, FileType};
 use crate::fs::names::{self, New, Side};
 use crate::fs::path::Path;
@@ -263,7 +262,10 @@ fn copy_name(to: &mut [u8], from: &[u8]) {
 const BATCH: usize = 1024;
 
 fn list<const NEW: bool>(fd: i32, buf: usize, size: u32) -> SysResult {
-    let file = file(fd)?;
+    current().with_file(fd, move |file| list_into::<NEW>(file, buf, size))
+}
+
+fn list_into<const NEW: bool>(file: &File, buf: usize, size: u32) -> SysResult {
     if !file.mode().contains(FileMode::READ) {
         return Err(Errno::EBADF);
     }
@@ -291,7 +293,7 @@ fn list<const NEW: bool>(fd: i32, buf: usize, size: u32) -> SysResult {
             !full
         };
         let mut sink = DirSink::new(*pos, &mut emit);
-        let result = file.ops().readdir(&file, &mut sink);
+        let result = file.ops().readdir(file, &mut sink);
         let next = sink.pos;
         let copied = copy_out(buf.wrapping_add(used), &records[..filled]);
         if copied < filled {

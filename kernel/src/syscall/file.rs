@@ -53,31 +53,33 @@ fn rwf(file: &File, flags: i32, write: bool) -> Result<(), Errno> {
 }
 
 fn read_vector(fd: i32, iov: usize, count: usize, pos: Option<i64>, flags: i32) -> SysResult {
-    let file = file(fd)?;
-    let pos = match pos {
-        Some(pos) => position(&file, pos)?,
-        None => None,
-    };
-    if !file.mode().contains(FileMode::READ) {
-        return Err(Errno::EBADF);
-    }
-    rwf(&file, flags, false)?;
-    let list = read_iovecs(iov, count)?;
-    file.read(&mut IoDst::vector(&list), pos)
+    current().with_file(fd, move |file| {
+        let pos = match pos {
+            Some(pos) => position(file, pos)?,
+            None => None,
+        };
+        if !file.mode().contains(FileMode::READ) {
+            return Err(Errno::EBADF);
+        }
+        rwf(file, flags, false)?;
+        let list = read_iovecs(iov, count)?;
+        file.read(&mut IoDst::vector(&list), pos)
+    })
 }
 
 fn write_vector(fd: i32, iov: usize, count: usize, pos: Option<i64>, flags: i32) -> SysResult {
-    let file = file(fd)?;
-    let pos = match pos {
-        Some(pos) => position(&file, pos)?,
-        None => None,
-    };
-    if !file.mode().contains(FileMode::WRITE) {
-        return Err(Errno::EBADF);
-    }
-    rwf(&file, flags, true)?;
-    let list = read_iovecs(iov, count)?;
-    file.write(&mut IoSrc::vector(&list), pos)
+    current().with_file(fd, move |file| {
+        let pos = match pos {
+            Some(pos) => position(file, pos)?,
+            None => None,
+        };
+        if !file.mode().contains(FileMode::WRITE) {
+            return Err(Errno::EBADF);
+        }
+        rwf(file, flags, true)?;
+        let list = read_iovecs(iov, count)?;
+        file.write(&mut IoSrc::vector(&list), pos)
+    })
 }
 
 /// A position in two words, the lower first; where one word holds it, the other means nothing.
@@ -90,11 +92,12 @@ fn join(low: usize, high: usize) -> i64 {
 }
 
 fn seek(fd: i32, offset: i64, whence: u32) -> Result<u64, Errno> {
-    let file = file(fd)?;
-    if whence > 4 {
-        return Err(Errno::EINVAL);
-    }
-    file.ops().seek(&file, offset, whence)
+    current().with_file(fd, move |file| {
+        if whence > 4 {
+            return Err(Errno::EINVAL);
+        }
+        file.ops().seek(file, offset, whence)
+    })
 }
 
 /// `sendfile`: the offset is as wide as the call has it, and moves on.
@@ -299,28 +302,22 @@ fn do_ftruncate(fd: i32, size: i64) -> SysResult {
 
 crate::syscalls! {
     fn read(fd: i32, buf: usize, len: usize) {
-        let file = current().file_for_io(fd)?;
-        file.read(&mut IoDst::user(buf, len)?, None)
+        current().with_file_for_io(fd, move |file| file.read(&mut IoDst::user(buf, len)?, None))
     }
     fn write(fd: i32, buf: usize, len: usize) {
-        let file = current().file_for_io(fd)?;
-        file.write(&mut IoSrc::user(buf, len)?, None)
+        current().with_file_for_io(fd, move |file| file.write(&mut IoSrc::user(buf, len)?, None))
     }
     fn pread64(fd: i32, buf: usize, len: usize, pos: i64) {
         if pos < 0 {
             return Err(Errno::EINVAL);
         }
-        let file = file(fd)?;
-        let pos = position(&file, pos)?;
-        file.read(&mut IoDst::user(buf, len)?, pos)
+        current().with_file(fd, move |file| file.read(&mut IoDst::user(buf, len)?, position(file, pos)?))
     }
     fn pwrite64(fd: i32, buf: usize, len: usize, pos: i64) {
         if pos < 0 {
             return Err(Errno::EINVAL);
         }
-        let file = file(fd)?;
-        let pos = position(&file, pos)?;
-        file.write(&mut IoSrc::user(buf, len)?, pos)
+        current().with_file(fd, move |file| file.write(&mut IoSrc::user(buf, len)?, position(file, pos)?))
     }
     fn readv(fd: i32, iov: usize, count: usize) {
         read_vector(fd, iov, count, None, 0)

@@ -108,10 +108,9 @@ fn do_poll(at: usize, count: usize, timeout: Timeout) -> SysResult {
         let mut ready = 0;
         for fd in list.iter_mut() {
             let (number, events) = asked(fd);
-            let events = match task.file(number) {
-                Ok(file) => poll::ask(&file, events),
-                Err(_) => missing(number),
-            };
+            let events = task
+                .with_file(number, move |file| Ok(poll::ask(file, events)))
+                .unwrap_or_else(|_| missing(number));
             found(fd, events);
             ready += usize::from(!events.is_empty());
         }
@@ -229,8 +228,9 @@ fn do_epoll_wait(fd: i32, to: usize, max: i32, timeout: Timeout) -> SysResult {
         .ok()
         .filter(|m| *m > 0 && *m <= i32::MAX as usize / 16)
         .ok_or(Errno::EINVAL)?;
-    let file = file(fd)?;
-    epoll::wait(&file, to, max, timeout).map_err(|e| if e == Errno::ERESTARTSYS { Errno::EINTR } else { e })
+    current()
+        .with_file(fd, move |file| epoll::wait(file, to, max, timeout))
+        .map_err(|e| if e == Errno::ERESTARTSYS { Errno::EINTR } else { e })
 }
 
 /// Milliseconds; negative: for ever.

@@ -443,19 +443,19 @@ crate::syscalls! {
             return Err(Errno::EINVAL);
         }
         let (interval, value) = read_itimerspec(new)?;
-        let file = current().file(fd)?;
-        let timer = file.ops().timer().ok_or(Errno::EINVAL)?;
-        let before = old.non_null().map(|old| (old, timer.get()));
-        timer.set_time(value, interval, flags & TIMER_ABSTIME != 0);
-        if let Some((old, before)) = before {
-            write_itimerspec(old, before.interval, before.expires)?;
-        }
-        Ok(0)
+        current().with_file(fd, #[inline(always)] move |file| {
+            let timer = file.ops().timer().ok_or(Errno::EINVAL)?;
+            let before = old.non_null().map(|old| (old, timer.get()));
+            timer.set_time(value, interval, flags & TIMER_ABSTIME != 0);
+            if let Some((old, before)) = before {
+                write_itimerspec(old, before.interval, before.expires)?;
+            }
+            Ok(0)
+        })
     }
 
     fn timerfd_gettime/timerfd_gettime64(fd: i32, at: UserPtr<[[Time; 2]; 2]>) {
-        let file = current().file(fd)?;
-        let setting = file.ops().timer().ok_or(Errno::EINVAL)?.get();
+        let setting = current().with_file(fd, move |file| Ok(file.ops().timer().ok_or(Errno::EINVAL)?.get()))?;
         write_itimerspec(at, setting.interval, setting.expires)?;
         Ok(0)
     }

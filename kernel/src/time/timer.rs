@@ -52,33 +52,55 @@ impl Timer {
 
     /// Sets it to fire once when CLOCK_MONOTONIC reaches `deadline_ns` (at once if that has passed). A deadline set before is replaced.
     pub fn arm(&self, deadline_ns: u64) {
-        let data = &self.node.value;
-        let arming = data.arming.lock();
-        let old = self.take_out(&arming);
-        let cpu = this_cpu();
-        data.cpu.store(cpu.id as u32, Ordering::Relaxed);
-        cpu.timers
-            .heap
-            .lock_under(&arming)
-            .insert(self.node.clone(), deadline_ns);
-        cpu.timers.event_at_most(deadline_ns);
-        // The heap's former count is not the last: we hold one.
-        drop(old);
+        let arming = self.node.value.arming.lock();
+        self.put_in(&arming, deadline_ns);
+    }
+
+    /// [`Self::arm`] inside of a lock of the caller's.
+    pub fn arm_under<U>(&self, outer: &IrqSpinGuard<'_, U>, deadline_ns: u64) {
+        let _arming = self.node.value.arming.lock_under(outer);
+        self.put_in(outer, deadline_ns);
     }
 
     /// Unsets it. `true` if it was armed and has not fired. The callback may still be running on another CPU.
     pub fn cancel(&self) -> bool {
-        if self.node.value.cpu.load(Ordering::Acquire) == NO_CPU {
+        if !self.is_armed() {
             return false;
         }
         let arming = self.node.value.arming.lock();
         self.take_out(&arming).is_some()
     }
 
-    fn take_out(&self, arming: &IrqSpinGuard<'_, ()>) -> Option<Node> {
+    /// [`Self::cancel`] inside of a lock of the caller's.
+    pub fn cancel_under<U>(&self, outer: &IrqSpinGuard<'_, U>) -> bool {
+        if !self.is_armed() {
+            return false;
+        }
+        let _arming = self.node.value.arming.lock_under(outer);
+        self.take_out(outer).is_some()
+    }
+
+    fn is_armed(&self) -> bool {
+        self.node.value.cpu.load(Ordering::Acquire) != NO_CPU
+    }
+
+    /// With `arming` held, `lock` or one outside of it.
+    #[inline]
+    fn put_in<U>(&self, lock: &IrqSpinGuard<'_, U>, deadline_ns: u64) {
+        let old = self.take_out(lock);
+        let cpu = this_cpu();
+        let node = old.unwrap_or_else(|| self.node.clone());
+        node.value.cpu.store(cpu.id as u32, Ordering::Relaxed);
+        cpu.timers.heap.lock_under(lock).insert(node, deadline_ns);
+        cpu.timers.event_at_most(deadline_ns);
+    }
+
+    /// With `arming` held, `lock` or one outside of it: the heap's count of the node, if it was there.
+    #[inline]
+    fn take_out<U>(&self, lock: &IrqSpinGuard<'_, U>) -> Option<Node> {
         let n = self.node.value.cpu.load(Ordering::Acquire);
         let cpu = sched::cpu(n as usize)?;
-        let mut heap = cpu.timers.heap.lock_under(arming);
+        let mut heap = cpu.timers.heap.lock_under(lock);
         let found = heap.remove(&self.node);
         if found.is_some() {
             self.node.value.cpu.store(NO_CPU, Ordering::Release);

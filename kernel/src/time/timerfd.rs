@@ -116,16 +116,19 @@ impl TimerFd {
             ns => self.clock.now().saturating_add(ns),
         };
         let setting = Setting { expires, interval };
-        *self.state.lock() = State {
+        let deadline = self.clock.to_monotonic(expires).unwrap_or(u64::MAX);
+        let mut state = self.state.lock();
+        *state = State {
             setting,
             ticks: 0,
             parked: false,
         };
         // The timer as it was before may go off until now: it finds the new setting.
+        let Some(timer) = self.timer.get() else { return };
         if expires != 0 {
-            self.arm(expires);
-        } else if let Some(timer) = self.timer.get() {
-            timer.cancel();
+            timer.arm_under(&state, deadline);
+        } else {
+            timer.cancel_under(&state);
         }
     }
 

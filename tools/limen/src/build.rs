@@ -202,10 +202,6 @@ pub fn flags(arch: Arch, linker: &Path) -> Vec<String> {
         "-Clink-arg=--build-id=none".to_owned(),
         "-Crelocation-model=static".to_owned(),
     ];
-    // Power's stack frames are chained without.
-    if arch != Arch::Powerpc64 {
-        flags.push("-Cforce-frame-pointers=yes".to_owned());
-    }
     let more: &[&str] = match arch {
         Arch::X86_64 => &["-Ccode-model=kernel", "-Clink-arg=-zmax-page-size=4096"],
         Arch::Arm64 => &["-Clink-arg=-zmax-page-size=65536"],

@@ -16,6 +16,8 @@ struct Change {
     add: &'static [&'static str],
     /// Features taken from them.
     remove: &'static [&'static str],
+    /// Whether backtraces go by frame pointers, which functions that call none need not set up.
+    frame_pointers: bool,
 }
 
 fn change(arch: Arch) -> Change {
@@ -23,16 +25,19 @@ fn change(arch: Arch) -> Change {
         Arch::X86_64 => Change {
             add: &[],
             remove: &[],
+            frame_pointers: true,
         },
         // No Rust code runs before the memory management unit does, and alignment is not checked: data can be read at any address.
         Arch::Arm64 | Arch::Arm => Change {
             add: &[],
             remove: &["+strict-align"],
+            frame_pointers: true,
         },
-        // The target is Linux's: no register of user space's may be touched.
+        // The target is Linux's: no register of user space's may be touched. Stack frames are chained without frame pointers.
         Arch::Powerpc64 => Change {
             add: &["-altivec", "-vsx"],
             remove: &[],
+            frame_pointers: false,
         },
     }
 }
@@ -47,6 +52,9 @@ fn edit(json: &str, change: &Change) -> Result<String> {
         .filter(|f| !f.is_empty() && !change.remove.contains(f));
     let features: Vec<_> = kept.chain(change.add.iter().copied()).collect();
     spec["features"] = features.join(",").into();
+    if change.frame_pointers {
+        spec["frame-pointer"] = "non-leaf".into();
+    }
     Ok(serde_json::to_string_pretty(&spec)?)
 }
 
@@ -97,9 +105,18 @@ pub fn options(tools: &Toolchain) -> &'static [&'static str] {
 mod tests {
     use super::*;
 
+    fn edited(json: &str, change: &Change) -> Value {
+        serde_json::from_str(&edit(json, change).unwrap()).unwrap()
+    }
     fn features(json: &str, change: &Change) -> String {
-        let spec: Value = serde_json::from_str(&edit(json, change).unwrap()).unwrap();
-        spec["features"].as_str().unwrap().to_owned()
+        edited(json, change)["features"].as_str().unwrap().to_owned()
+    }
+
+    #[test]
+    fn frame_pointers_where_backtraces_need_them() {
+        let arm = edited(r#"{"frame-pointer":"always"}"#, &change(Arch::Arm));
+        assert_eq!(arm["frame-pointer"], "non-leaf");
+        assert!(edited("{}", &change(Arch::Powerpc64))["frame-pointer"].is_null());
     }
 
     #[test]
