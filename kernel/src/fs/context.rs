@@ -5,9 +5,12 @@ use crate::sync::SpinLock;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU32, Ordering};
 
-struct Places {
-    root: Path,
-    cwd: Path,
+/// What the context's lock protects.
+pub struct Places {
+    /// Where absolute names begin.
+    pub root: Path,
+    /// Where relative ones begin.
+    pub cwd: Path,
 }
 
 /// Root, working directory, umask.
@@ -39,6 +42,11 @@ impl FsContext {
             places: SpinLock::new(places),
             umask: AtomicU32::new(self.umask()),
         })
+    }
+    /// The lock around the places, for its only user's look.
+    #[inline(always)]
+    pub fn places(&self) -> &SpinLock<Places> {
+        &self.places
     }
     /// The root.
     pub fn root(&self) -> Path {
@@ -89,5 +97,5 @@ impl FsContext {
 
 /// The running task's root.
 pub fn current_root() -> Path {
-    crate::task::current().fs().root()
+    crate::task::current().root()
 }

@@ -10,16 +10,19 @@ use crate::sync::{SpinGuard, SpinLock};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
-use core::hash::{BuildHasherDefault, Hash, Hasher};
-use hashbrown::{Equivalent, HashMap};
+use hashbrown::HashTable;
 use limen_linux_abi::Errno;
 
 /// Longest name (`NAME_MAX`).
 pub const NAME_MAX: usize = 255;
 
 /// A name that is looked for: hashed and compared a word at a time.
-#[derive(Clone, Copy)]
-struct Wanted<'a>(&'a [u8]);
+struct Wanted<'a> {
+    name: &'a [u8],
+    /// What does not fill a word.
+    tail: u64,
+    hash: u64,
+}
 
 /// Fewer than eight bytes as a word: for one length no two are the same.
 #[inline(always)]
@@ -36,52 +39,37 @@ fn tail_word(bytes: &[u8]) -> u64 {
     }
 }
 
-impl Equivalent<Name> for Wanted<'_> {
+impl<'a> Wanted<'a> {
+    /// One multiplication per word, of half a word.
     #[inline]
-    fn equivalent(&self, name: &Name) -> bool {
-        let ((a, a_tail), (b, b_tail)) = (self.0.as_chunks::<8>(), name.as_chunks::<8>());
-        self.0.len() == name.len()
-            && tail_word(a_tail) == tail_word(b_tail)
-            && a.iter()
-                .zip(b)
-                .all(|(a, b)| u64::from_ne_bytes(*a) == u64::from_ne_bytes(*b))
-    }
-}
-
-impl Hash for Wanted<'_> {
-    #[inline]
-    fn hash<H: Hasher>(&self, hasher: &mut H) {
-        self.0.hash(hasher);
-    }
-}
-
-/// A quick hash for names: one multiplication per word.
-#[derive(Default)]
-pub struct NameHasher(u64);
-
-impl Hasher for NameHasher {
-    #[inline]
-    fn write(&mut self, bytes: &[u8]) {
-        let (words, tail) = bytes.as_chunks::<8>();
-        for w in words {
-            self.mix(u64::from_le_bytes(*w));
+    fn new(name: &'a [u8]) -> Self {
+        let mix = |hash: u32, word: u64| {
+            let folded = word as u32 ^ ((word >> 32) as u32).rotate_left(15);
+            (hash.rotate_left(9) ^ folded).wrapping_mul(0x9e37_79b1)
+        };
+        let (words, tail) = name.as_chunks::<8>();
+        let tail = tail_word(tail);
+        let mut hash = name.len() as u32;
+        for word in words {
+            hash = mix(hash, u64::from_le_bytes(*word));
         }
-        self.mix(tail_word(tail) ^ (bytes.len() as u64) << 56);
+        hash = mix(hash, tail);
+        Self {
+            name,
+            tail,
+            // The table takes its bits from both ends.
+            hash: u64::from(hash) << 32 | u64::from(hash ^ hash >> 15),
+        }
     }
     #[inline]
-    fn write_usize(&mut self, _: usize) {
-        // The length a slice writes before itself; the tail's word carries enough of it.
-    }
-    #[inline]
-    fn finish(&self) -> u64 {
-        self.0 ^ self.0 >> 29
-    }
-}
-
-impl NameHasher {
-    #[inline]
-    fn mix(&mut self, w: u64) {
-        self.0 = (self.0.rotate_left(23) ^ w).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    fn is(&self, child: &Child) -> bool {
+        if self.tail != child.tail || self.name.len() != child.name.len() {
+            return false;
+        }
+        let (ours, theirs) = (self.name.as_chunks::<8>().0, child.name.as_chunks::<8>().0);
+        ours.iter()
+            .zip(theirs)
+            .all(|(a, b)| u64::from_ne_bytes(*a) == u64::from_ne_bytes(*b))
     }
 }
 
@@ -89,11 +77,13 @@ impl NameHasher {
 pub type Name = Arc<[u8]>;
 
 /// One entry of a directory.
-pub struct Child {
-    /// What it names.
-    pub dentry: Arc<Dentry>,
+struct Child {
+    name: Name,
+    /// The name's [`Wanted::tail`].
+    tail: u64,
+    dentry: Arc<Dentry>,
     /// Its place in listings: never changes while it exists.
-    pub cookie: u64,
+    cookie: u64,
 }
 
 /// Entries by cookie, with their names: a dentry's own is behind a lock.
@@ -102,7 +92,7 @@ type Entries = BTreeMap<u64, (Name, Arc<Dentry>)>;
 /// The entries of a directory.
 #[derive(Default)]
 pub struct Directory {
-    by_name: HashMap<Name, Child, BuildHasherDefault<NameHasher>>,
+    by_name: HashTable<Child>,
     by_cookie: Entries,
     next_cookie: u64,
     /// Removed: nothing may be added any more.
@@ -113,7 +103,9 @@ impl Directory {
     /// The entry called `name`.
     #[inline]
     pub fn get(&self, name: &[u8]) -> Option<&Arc<Dentry>> {
-        self.by_name.get(&Wanted(name)).map(|c| &c.dentry)
+        let wanted = Wanted::new(name);
+        let found = self.by_name.find(wanted.hash, |child| wanted.is(child))?;
+        Some(&found.dentry)
     }
     /// Entries.
     pub fn len(&self) -> usize {
@@ -133,22 +125,33 @@ impl Directory {
     }
     /// Adds an entry; the caller has made sure that the name is free and the directory alive. `ENOMEM` if there is no memory.
     pub fn insert(&mut self, name: Name, dentry: Arc<Dentry>) -> Result<(), Errno> {
-        self.by_name.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        let hash_of = |child: &Child| Wanted::new(&child.name).hash;
+        self.by_name.try_reserve(1, hash_of).map_err(|_| Errno::ENOMEM)?;
+        let Wanted { tail, hash, .. } = Wanted::new(&name);
         let cookie = self.next_cookie.max(FIRST_COOKIE);
         self.next_cookie = cookie + 1;
         self.by_cookie.insert(cookie, (name.clone(), dentry.clone()));
-        self.by_name.insert(name, Child { dentry, cookie });
+        let child = Child {
+            name,
+            tail,
+            dentry,
+            cookie,
+        };
+        self.by_name.insert_unique(hash, child, hash_of);
         Ok(())
     }
     /// Removes an entry.
     pub fn remove(&mut self, name: &[u8]) -> Option<Arc<Dentry>> {
-        let child = self.by_name.remove(&Wanted(name))?;
+        let wanted = Wanted::new(name);
+        let found = self.by_name.find_entry(wanted.hash, |child| wanted.is(child));
+        let (child, _) = found.ok()?.remove();
         self.by_cookie.remove(&child.cookie);
         Some(child.dentry)
     }
     /// Puts another dentry in the place of an existing entry (rename over, exchange).
     pub fn replace(&mut self, name: &[u8], dentry: Arc<Dentry>) -> Option<Arc<Dentry>> {
-        let child = self.by_name.get_mut(&Wanted(name))?;
+        let wanted = Wanted::new(name);
+        let child = self.by_name.find_mut(wanted.hash, |child| wanted.is(child))?;
         if let Some((_, listed)) = self.by_cookie.get_mut(&child.cookie) {
             *listed = dentry.clone();
         }
@@ -162,7 +165,7 @@ impl Directory {
     }
     /// Takes everything out (the tree is being thrown away).
     fn take_all(&mut self) -> Entries {
-        self.by_name = HashMap::default();
+        self.by_name = HashTable::new();
         core::mem::take(&mut self.by_cookie)
     }
 }

@@ -181,7 +181,7 @@ fn dir_of_link(root: &Path, link: &Arc<Dentry>) -> Result<(Arc<Dentry>, ()), Err
         mnt: root.mnt.clone(),
         dentry: link.parent().ok_or(Errno::ENOENT)?,
     };
-    let mut w = Walker::new(start, root.clone(), Walk::FOLLOW | Walk::DIRECTORY);
+    let mut w = Walker::below(root.clone(), start, Walk::FOLLOW | Walk::DIRECTORY);
     w.all(&link.inode.ops.readlink(&link.inode)?)?;
     Ok((w.cur.dentry, ()))
 }

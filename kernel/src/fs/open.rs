@@ -67,7 +67,8 @@ pub fn open(dirfd: i32, path: &[u8], how: &How) -> Result<Arc<File>, Errno> {
         return create(w, path, flags, how.mode);
     }
     w.all(path)?;
-    finish(w.cur, flags, &w.creds, true)
+    let creds = w.creds();
+    finish(w.cur, flags, &creds, true)
 }
 
 fn create(mut w: Walker, path: &[u8], flags: u32, mode: u32) -> Result<Arc<File>, Errno> {
@@ -101,7 +102,8 @@ fn create(mut w: Walker, path: &[u8], flags: u32, mode: u32) -> Result<Arc<File>
                         Errno::EISDIR
                     });
                 }
-                return finish(w.cur, flags, &w.creds, true);
+                let creds = w.creds();
+                return finish(w.cur, flags, &creds, true);
             }
             Err(Errno::ENOENT) => {
                 let new = New {
@@ -110,21 +112,22 @@ fn create(mut w: Walker, path: &[u8], flags: u32, mode: u32) -> Result<Arc<File>
                     rdev: Dev::default(),
                     target: b"",
                 };
-                match names::create(&w.cur, name, &w.creds, &new) {
+                match names::create(&w.cur, name, &w.creds(), &new) {
                     Ok(child) => {
                         let path = Path {
                             mnt: w.cur.mnt.clone(),
                             dentry: child,
                         };
                         // A new file is opened whatever its mode says, and needs no truncation.
-                        return finish(path, flags & !abi::O_TRUNC, &w.creds, false);
+                        return finish(path, flags & !abi::O_TRUNC, &w.creds(), false);
                     }
                     // Somebody was faster: open theirs.
                     Err(Errno::EEXIST) if flags & abi::O_EXCL == 0 => {
                         let child = w.cur.dentry.lookup(name)?;
                         if child.inode.kind != FileType::Symlink {
                             w.cur.dentry = child;
-                            return finish(w.cur, flags, &w.creds, true);
+                            let creds = w.creds();
+                            return finish(w.cur, flags, &creds, true);
                         }
                     }
                     Err(e) => return Err(e),
@@ -143,14 +146,14 @@ fn tmpfile(mut w: Walker, path: &[u8], how: &How) -> Result<Arc<File>, Errno> {
     if w.cur.dentry.inode.kind != FileType::Directory {
         return Err(Errno::ENOTDIR);
     }
-    perm::path_permission(&w.cur, WRITE | EXEC, &w.creds)?;
+    perm::path_permission(&w.cur, WRITE | EXEC, &w.creds())?;
     let new = New {
         kind: FileType::Regular,
         mode: how.mode,
         rdev: Dev::default(),
         target: b"",
     };
-    let inode = names::new_inode(&w.cur, &w.creds, &new)?;
+    let inode = names::new_inode(&w.cur, &w.creds(), &new)?;
     inode.set_nlink(0);
     let label = alloc::format!("#{}", inode.ino);
     let dentry = Dentry::new(&w.cur.dentry, label.as_bytes(), inode);
@@ -161,7 +164,7 @@ fn tmpfile(mut w: Walker, path: &[u8], how: &How) -> Result<Arc<File>, Errno> {
     };
     let flags = how.flags & !(O_TMPFILE_BIT | abi::O_DIRECTORY | abi::O_TRUNC);
     let keep = how.flags & (O_TMPFILE_BIT | abi::O_DIRECTORY);
-    finish(path, flags | keep, &w.creds, false)
+    finish(path, flags | keep, &w.creds(), false)
 }
 
 /// Opens what was found at `path`, checking permissions unless it was just made.
@@ -272,7 +275,7 @@ pub fn open_exec(dirfd: i32, path: &[u8], nofollow: bool, empty: bool) -> Result
     if w.cur.mnt.flags() & MS_NOEXEC != 0 {
         return Err(Errno::EACCES);
     }
-    perm::permission(&inode, EXEC, &w.creds)?;
+    perm::permission(&inode, EXEC, &w.creds())?;
     let ops = match inode.ops.open(&inode, abi::O_RDONLY)? {
         Some(ops) => ops,
         None => shared(|s| &s.regular),

@@ -41,12 +41,16 @@ pub fn in_group(creds: &Creds, gid: u32) -> bool {
 /// Checks `mask` against the inode's owner, group, mode and the caller's capabilities. `EACCES` if refused.
 #[inline]
 pub fn permission(inode: &Inode, mask: u32, creds: &Creds) -> Result<(), Errno> {
-    let mode = inode.mode();
-    // Most checks are searches of directories everybody may search.
-    if mask == EXEC && mode & 0o111 == 0o111 && inode.kind == FileType::Directory {
+    check(inode, inode.mode(), mask, creds)
+}
+
+/// Whether the running task may search a directory: mostly everybody may.
+#[inline]
+pub fn may_search(inode: &Inode) -> Result<(), Errno> {
+    if inode.mode() & 0o111 == 0o111 {
         return Ok(());
     }
-    check(inode, mode, mask, creds)
+    check(inode, inode.mode(), EXEC, &crate::task::current().creds())
 }
 
 fn check(inode: &Inode, mode: u32, mask: u32, creds: &Creds) -> Result<(), Errno> {

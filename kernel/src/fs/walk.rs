@@ -99,29 +99,51 @@ pub enum LastKind {
 pub struct Walker {
     /// Where it is now.
     pub cur: Path,
-    root: Path,
-    /// On whose behalf.
-    pub creds: Arc<Creds>,
+    /// What is above everything, if that is not (or not yet known to be) the task's root.
+    root: Option<Path>,
+    /// Nothing was walked yet from the root, so a first slash leads nowhere else.
+    at_root: bool,
     flags: Walk,
     links: u32,
 }
 
 impl Walker {
-    /// Starts at `start` (used for relative paths), as the running task.
+    /// Starts at `start`, which is the root for absolute paths, as the running task.
     #[inline]
-    pub fn new(start: Path, root: Path, flags: Walk) -> Self {
-        let root = if flags.intersects(Walk::BENEATH | Walk::IN_ROOT) {
-            start.clone()
-        } else {
-            root
-        };
+    fn new(start: Path, at_root: bool, flags: Walk) -> Self {
         Self {
+            root: flags
+                .intersects(Walk::BENEATH | Walk::IN_ROOT)
+                .then(|| start.clone()),
             cur: start,
-            root,
-            creds: crate::task::current().creds(),
+            at_root,
             flags,
             links: 0,
         }
+    }
+
+    /// Starts at `start`, below `root`.
+    pub fn below(root: Path, start: Path, flags: Walk) -> Self {
+        Self {
+            root: Some(root),
+            ..Self::new(start, false, flags)
+        }
+    }
+
+    /// On whose behalf.
+    pub fn creds(&self) -> Arc<Creds> {
+        crate::task::current().creds()
+    }
+
+    /// The root, from the first use on the same.
+    fn root(&mut self) -> &Path {
+        self.root.get_or_insert_with(|| crate::task::current().root())
+    }
+
+    #[cold]
+    fn to_root(&mut self) -> Result<(), Errno> {
+        let to = self.root().clone();
+        self.move_to(to)
     }
 
     fn move_to(&mut self, to: Path) -> Result<(), Errno> {
@@ -133,7 +155,8 @@ impl Walker {
     }
 
     fn up(&mut self) -> Result<(), Errno> {
-        if self.cur == self.root {
+        self.root();
+        if self.root.as_ref() == Some(&self.cur) {
             return if self.flags.contains(Walk::BENEATH) {
                 Err(Errno::EXDEV)
             } else {
@@ -154,25 +177,35 @@ impl Walker {
         if inode.kind != FileType::Directory {
             return Err(Errno::ENOTDIR);
         }
-        perm::permission(inode, perm::EXEC, &self.creds)
+        perm::may_search(inode)
     }
 
     /// Goes to `child` of the current directory, or to where it leads; `Some(target)` if that is text to be walked from here.
+    #[inline]
     pub fn enter(&mut self, child: Arc<Dentry>, follow: bool) -> Result<Option<Vec<u8>>, Errno> {
         if child.inode.kind == FileType::Symlink && follow {
             return self.follow(&child);
         }
         if child.mounted.is_used() {
-            let mut to = Path {
-                mnt: self.cur.mnt.clone(),
-                dentry: child,
-            };
-            to.cross_mounts();
-            self.move_to(to)?;
-        } else {
-            self.cur.dentry = child;
+            return self.cross(child).map(|()| None);
         }
+        self.cur.dentry = child;
         Ok(None)
+    }
+
+    /// To `child`, or what is mounted there.
+    #[inline(never)]
+    fn cross(&mut self, child: Arc<Dentry>) -> Result<(), Errno> {
+        let Some(mnt) = child.mounted.find(&self.cur.mnt) else {
+            self.cur.dentry = child;
+            return Ok(());
+        };
+        let mut to = Path {
+            dentry: mnt.root.clone(),
+            mnt,
+        };
+        to.cross_mounts();
+        self.move_to(to)
     }
 
     #[cold]
@@ -210,11 +243,8 @@ impl Walker {
                 if self.flags.contains(Walk::BENEATH) {
                     return Err(Errno::EXDEV);
                 }
-                if self.flags.contains(Walk::NO_XDEV) && !Arc::ptr_eq(&self.cur.mnt, &self.root.mnt) {
-                    return Err(Errno::EXDEV);
-                }
-                if self.cur != self.root {
-                    self.cur = self.root.clone();
+                if !core::mem::take(&mut self.at_root) {
+                    self.to_root()?;
                 }
             }
             let buf = &text.buf[..];
@@ -323,14 +353,11 @@ pub fn walker(dirfd: i32, path: &[u8], flags: Walk) -> Result<Walker, Errno> {
         return Err(Errno::ENOENT);
     }
     let absolute = path.first() == Some(&b'/') && !flags.intersects(Walk::IN_ROOT | Walk::NO_XDEV);
-    let fs = task.fs();
     if absolute {
-        let root = fs.root();
-        return Ok(Walker::new(root.clone(), root, flags));
+        return Ok(Walker::new(task.root(), true, flags));
     }
-    let (root, cwd) = fs.both();
     let start = if dirfd == AT_FDCWD {
-        cwd
+        task.cwd()
     } else {
         let file = task.files().get_any(dirfd)?;
         if !path.is_empty() && file.inode().kind != FileType::Directory {
@@ -338,7 +365,7 @@ pub fn walker(dirfd: i32, path: &[u8], flags: Walk) -> Result<Walker, Errno> {
         }
         file.path.clone()
     };
-    Ok(Walker::new(start, root, flags))
+    Ok(Walker::new(start, false, flags))
 }
 
 /// Resolves `path`.

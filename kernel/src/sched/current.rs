@@ -2,6 +2,7 @@
 
 use crate::arch::smp;
 use crate::fs::fdtable::Table;
+use crate::fs::path::Path;
 use crate::fs::{FdTable, File, FsContext};
 use crate::task::{Creds, Task, root_creds};
 use alloc::sync::Arc;
@@ -67,11 +68,25 @@ impl CurrentTask {
     #[inline]
     pub fn file(&self, fd: i32) -> Result<Arc<File>, Errno> {
         // SAFETY: the running thread's own slot.
-        let Some(files) = (unsafe { self.files_slot().sole() }) else {
-            return self.files().get(fd);
+        let found = unsafe {
+            self.files_slot()
+                .look(FdTable::lock, |table| table.get(fd).cloned())
         };
-        // SAFETY: only the running thread could change the table, and does not here.
-        unsafe { files.lock().peek() }.get(fd).cloned()
+        found.unwrap_or(Err(Errno::EBADF))
+    }
+    /// Where its absolute names begin.
+    #[inline]
+    pub fn root(&self) -> Path {
+        // SAFETY: the running thread's own slot.
+        let root = unsafe { self.fs_slot().look(FsContext::places, |p| p.root.clone()) };
+        root.unwrap_or_else(crate::fs::mount::initial_root)
+    }
+    /// Where its relative names begin.
+    #[inline]
+    pub fn cwd(&self) -> Path {
+        // SAFETY: the running thread's own slot.
+        let cwd = unsafe { self.fs_slot().look(FsContext::places, |p| p.cwd.clone()) };
+        cwd.unwrap_or_else(crate::fs::mount::initial_root)
     }
     /// Calls `f` with the open file behind one of its descriptors: what nearly every call on one descriptor does. If no other thread has
     /// the table, the file is not counted: the table holds it, and `f` closes no descriptor of this thread (a bug that panics). `EBADF`.

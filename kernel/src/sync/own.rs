@@ -47,6 +47,24 @@ impl<T> OwnSlot<T> {
         // SAFETY: the caller's promise.
         unsafe { self.view() }.map(|value| Arc::clone(&value))
     }
+    /// The owner's look at what a lock inside the object protects, without taking it if the object is only the owner's ([`Self::sole`]). `look`
+    /// is short and takes no lock. `None` if the slot is empty.
+    ///
+    /// # Safety
+    /// The running thread owns the slot.
+    #[inline(always)]
+    pub unsafe fn look<L, R>(
+        &self,
+        lock: impl for<'a> FnOnce(&'a T) -> &'a SpinLock<L>,
+        look: impl FnOnce(&L) -> R,
+    ) -> Option<R> {
+        // SAFETY: the caller's promise; `look` replaces nothing.
+        let Some(value) = (unsafe { self.sole() }) else {
+            return self.get().map(|value| look(&lock(&value).lock()));
+        };
+        // SAFETY: only the running thread could change it, and it does not: `look` takes no lock.
+        Some(look(unsafe { lock(value).peek() }))
+    }
     /// The owner's view of an object of which nobody else holds a count: whoever gets one while the view lives can only look, since sharing the
     /// object for more is up to the owner, who is here. `None` if the slot is empty or others hold one, too.
     ///

@@ -28,7 +28,7 @@ fn make(dirfd: i32, path: usize, new: &New<'_>) -> SysResult {
                 Errno::ENOENT
             });
         }
-        names::create(&w.cur, name, &w.creds, new)?;
+        names::create(&w.cur, name, &w.creds(), new)?;
         Ok(0)
     })
 }
@@ -109,7 +109,7 @@ fn do_link(old_dir: i32, old: usize, new_dir: i32, new: usize, flags: u32) -> Sy
         if slash {
             return Err(Errno::ENOENT);
         }
-        names::link(&w.cur, name, &w.creds, &source, unnamed)?;
+        names::link(&w.cur, name, &w.creds(), &source, unnamed)?;
         Ok(0)
     })
 }
@@ -124,7 +124,7 @@ fn do_unlink(dirfd: i32, path: usize, directory: bool) -> SysResult {
         (true, _) => Errno::EBUSY,
     };
     with_parent(dirfd, bytes, not_a_name, |w, name, slash| {
-        names::remove(&w.cur, name, &w.creds, directory, slash)?;
+        names::remove(&w.cur, name, &w.creds(), directory, slash)?;
         Ok(0)
     })
 }
@@ -153,7 +153,7 @@ fn do_rename(old_dir: i32, old: usize, new_dir: i32, new: usize, flags: u32) -> 
                     name: new_name,
                     slash: new_slash,
                 };
-                names::rename(&old, &new, &from.creds, flags)?;
+                names::rename(&old, &new, &from.creds(), flags)?;
                 Ok(0)
             })
         },

@@ -149,7 +149,7 @@ fn do_bind(fd: i32, addr: usize, len: usize) -> SysResult {
                     target: b"",
                 };
                 let made = with_parent(AT_FDCWD, &name, Errno::EADDRINUSE, |w, last, _| {
-                    names::create(&w.cur, last, &w.creds, &new)
+                    names::create(&w.cur, last, &w.creds(), &new)
                 });
                 let made = made.map_err(|e| if e == Errno::EEXIST { Errno::EADDRINUSE } else { e })?;
                 sock.bind(Arc::from(name), Some(&made.inode))?;
