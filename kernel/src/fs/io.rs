@@ -24,16 +24,34 @@ struct Scattered<'a> {
 /// How a user buffer's copy ended: `EFAULT` if bytes were wanted and not one moved.
 #[inline(always)]
 fn moved(n: usize, wanted: usize, range: &UserRange) -> Result<usize, Errno> {
-    if n == 0 && wanted != 0 && range.len() != 0 {
+    if n != 0 {
+        Ok(n)
+    } else {
+        nothing_moved(wanted, range.len())
+    }
+}
+
+#[cold]
+fn nothing_moved(wanted: usize, room: usize) -> Result<usize, Errno> {
+    if wanted != 0 && room != 0 {
         Err(Errno::EFAULT)
     } else {
-        Ok(n)
+        Ok(0)
     }
 }
 
 impl<'a> Mem<'a> {
     #[inline(always)]
     fn user(addr: usize, len: usize) -> Result<Self, Errno> {
+        if len > copy::MAX_RW {
+            return Self::long(addr, len);
+        }
+        Ok(Self::User(UserRange::new(addr, len)?))
+    }
+
+    /// More than one call moves.
+    #[cold]
+    fn long(addr: usize, len: usize) -> Result<Self, Errno> {
         let mut range = UserRange::new(addr, len)?;
         range.truncate(copy::MAX_RW);
         Ok(Self::User(range))

@@ -116,8 +116,8 @@ impl AddressSpace {
                 return;
             };
             let mut entry = entry;
-            if protect && entry.prot().contains(super::Prot::WRITE) {
-                entry = entry.with_prot(entry.prot().difference(super::Prot::WRITE));
+            if protect && let Some(protected) = entry.write_protected() {
+                entry = protected;
                 table::store(slot, entry);
                 gather.note(addr);
             }

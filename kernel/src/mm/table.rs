@@ -117,10 +117,7 @@ const GROUP: usize = 8;
 /// Whether all entries are empty.
 #[inline(always)]
 fn none_there(slots: &[Slot; GROUP]) -> bool {
-    slots
-        .iter()
-        .fold(0, |all, slot| all | slot.load(Ordering::Relaxed))
-        == Entry::EMPTY.0
+    slots.iter().fold(0, |all, slot| all | mmu::load_part(slot)) == 0
 }
 
 const _: () = assert!(Entry::EMPTY.0 == 0);

@@ -6,7 +6,7 @@
 use super::{asid, kmap_format, sysreg};
 use crate::mm::PhysAddr;
 use core::arch::asm;
-use core::sync::atomic::AtomicU64;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 pub use super::asid::MmContext;
 pub use super::descriptor::{Entry, MemoryKind};
@@ -50,6 +50,13 @@ pub fn load_slot(slot: &AtomicU64) -> u64 {
     }
     // What is read through the entry depends on its address: no barrier is needed for order.
     u64::from(low) | u64::from(high) << 32
+}
+
+/// Part of an entry in memory, which is zero only if the entry is empty: what is looked at to pass over empty ones.
+#[inline(always)]
+pub fn load_part(slot: &AtomicU64) -> u32 {
+    // SAFETY: the lower half, which has the attributes; halves are read and written at once, too.
+    unsafe { (*(&raw const *slot).cast::<AtomicU32>()).load(Ordering::Relaxed) }
 }
 
 /// Writes an entry in memory, after everything before.

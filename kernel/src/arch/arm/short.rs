@@ -146,6 +146,11 @@ impl Entry {
         prot.set(Prot::EXEC, self.0 & NO_EXEC == 0);
         prot
     }
+    /// The same page without permission to write; `None` if it has none.
+    #[inline(always)]
+    pub fn write_protected(self) -> Option<Self> {
+        (self.0 & (PAGE | READ_ONLY) == PAGE).then_some(Self(self.0 | READ_ONLY))
+    }
     /// The same page with other user permissions.
     #[inline]
     pub fn with_prot(self, prot: Prot) -> Self {
@@ -161,6 +166,12 @@ impl Entry {
 /// Reads an entry in memory, before anything that depends on it.
 #[inline(always)]
 pub fn load_slot(slot: &Slot) -> u32 {
+    slot.load(Ordering::Relaxed)
+}
+
+/// Part of an entry in memory, which is zero only if the entry is empty: what is looked at to pass over empty ones.
+#[inline(always)]
+pub fn load_part(slot: &Slot) -> u32 {
     slot.load(Ordering::Relaxed)
 }
 

@@ -37,6 +37,12 @@ pub fn load_slot(slot: &AtomicU64) -> u64 {
     slot.load(Ordering::Acquire)
 }
 
+/// Part of an entry in memory, which is zero only if the entry is empty: what is looked at to pass over empty ones.
+#[inline(always)]
+pub fn load_part(slot: &AtomicU64) -> u64 {
+    slot.load(Ordering::Relaxed)
+}
+
 /// Writes an entry in memory, after everything before.
 #[inline(always)]
 pub fn store_slot(slot: &AtomicU64, value: u64) {

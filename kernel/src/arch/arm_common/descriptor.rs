@@ -116,6 +116,11 @@ impl Entry {
         prot.set(Prot::EXEC, self.0 & USER_NO_EXEC == 0);
         prot
     }
+    /// The same page without permission to write; `None` if it has none.
+    #[inline(always)]
+    pub fn write_protected(self) -> Option<Self> {
+        (self.0 & (VALID | AP_READ_ONLY) == VALID).then_some(Self(self.0 | AP_READ_ONLY))
+    }
     /// The same page with other user permissions.
     #[inline]
     pub fn with_prot(self, prot: Prot) -> Self {

@@ -142,6 +142,11 @@ impl Entry {
         prot.set(Prot::EXEC, self.has(EXECUTE));
         prot
     }
+    /// The same page without permission to write; `None` if it has none.
+    #[inline(always)]
+    pub fn write_protected(self) -> Option<Self> {
+        (self.has(VALID) && self.has(WRITE)).then_some(Self(self.0 & !WRITE.to_be()))
+    }
     /// The same page with other user permissions.
     #[inline]
     pub fn with_prot(self, prot: Prot) -> Self {
@@ -153,6 +158,12 @@ impl Entry {
 #[inline(always)]
 pub fn load_slot(slot: &AtomicU64) -> u64 {
     slot.load(Ordering::Acquire)
+}
+
+/// Part of an entry in memory, which is zero only if the entry is empty: what is looked at to pass over empty ones.
+#[inline(always)]
+pub fn load_part(slot: &AtomicU64) -> u64 {
+    slot.load(Ordering::Relaxed)
 }
 
 /// Writes an entry in memory, after everything before.

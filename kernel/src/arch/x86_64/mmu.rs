@@ -133,6 +133,11 @@ impl Entry {
         prot.set(Prot::EXEC, self.0 & NO_EXECUTE == 0);
         prot
     }
+    /// The same page without permission to write; `None` if it has none.
+    #[inline(always)]
+    pub fn write_protected(self) -> Option<Self> {
+        (self.0 & (PRESENT | WRITE) == PRESENT | WRITE).then_some(Self(self.0 & !WRITE))
+    }
     /// The same page with other user permissions.
     #[inline(always)]
     pub fn with_prot(self, prot: Prot) -> Self {
@@ -164,6 +169,12 @@ impl MmContext {
 #[inline(always)]
 pub fn load_slot(slot: &AtomicU64) -> u64 {
     slot.load(Ordering::Acquire)
+}
+
+/// Part of an entry in memory, which is zero only if the entry is empty: what is looked at to pass over empty ones.
+#[inline(always)]
+pub fn load_part(slot: &AtomicU64) -> u64 {
+    slot.load(Ordering::Relaxed)
 }
 
 /// Writes an entry in memory, after everything before.
