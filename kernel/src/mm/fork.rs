@@ -104,15 +104,13 @@ impl AddressSpace {
         let mut leaf: Option<&'static table::Table> = None;
         let mut failed = false;
         table::for_each(self.root, start, end, |addr, slot, entry| {
-            if failed {
-                return;
-            }
-            if addr & !(span - 1) != leaf_at {
+            if addr & !(span - 1) != leaf_at && !failed {
                 leaf_at = addr & !(span - 1);
                 leaf = child.leaf(addr);
+                failed = leaf.is_none();
             }
+            // After a failure it stays none.
             let Some(to) = leaf else {
-                failed = true;
                 return;
             };
             let mut entry = entry;
