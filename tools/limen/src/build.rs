@@ -205,8 +205,12 @@ pub fn flags(arch: Arch, linker: &Path) -> Vec<String> {
     let more: &[&str] = match arch {
         Arch::X86_64 => &["-Ccode-model=kernel", "-Clink-arg=-zmax-page-size=4096"],
         Arch::Arm64 => &["-Clink-arg=-zmax-page-size=65536"],
-        // The kernel unwinds by frame pointers.
-        Arch::Arm => &["-Clink-arg=-zmax-page-size=4096", "-Cforce-unwind-tables=no"],
+        // The kernel unwinds by frame pointers. Tables of places in the code give those names that would hide the functions'.
+        Arch::Arm => &[
+            "-Clink-arg=-zmax-page-size=4096",
+            "-Clink-arg=--discard-locals",
+            "-Cforce-unwind-tables=no",
+        ],
         // The target is Linux's: what it would link by itself must stay out.
         Arch::Powerpc64 => &["-Clinker-flavor=ld.lld", "-Clink-arg=-zmax-page-size=65536"],
     };

@@ -1,446 +1,390 @@
-//! Loops over memory: the kernel's `memcpy`, `memmove` and `memset` (the compiler calls them, by their names in the Arm run-time ABI, too), and the
-//! copies to and from user memory, which may fault (`uaccess`).
+//! What moves memory: the kernel's `memcpy`, `memmove` and `memset` (the compiler calls them, by their names in the Arm run-time ABI, too: `link.ld` has those for known alignments), and the moves that
+//! the copies to and from user memory are made of (`uaccess`), which may fault.
 //!
-//! User space is opened and closed by `TTBCR` or `DACR` (see `mmu`). An instruction that may fault is listed with the place to go on at in the section `__ex_table`.
+//! The order of moves is `limen_memory`'s. Words may lie anywhere; several at a time may not, and from [`PIECE`] bytes on they go through borrowed
+//! floating-point registers (`switch`).
 
-use super::{mmu, mmu::window_register, switch};
-use core::arch::global_asm;
+use super::{smp, switch::USER_THREAD};
+use core::arch::asm;
+use core::hint::assert_unchecked;
+use core::sync::atomic::{Ordering, compiler_fence};
+use limen_memory::{Moves, copy, copy_backwards};
 
-/// Bytes from which on a copy is worth saving registers for, and how many each round moves.
-const BIG: usize = 512;
-const BIG_STEP: usize = 256;
+/// An instruction that may fault and then continues at `$to`: an entry of the section `__ex_table`.
+macro_rules! may_fault {
+    ($access:literal, $to:literal) => {
+        concat!(
+            ".pushsection __ex_table, \"a\"\n.balign 4\n.long 9f - ., ",
+            $to,
+            " - .\n.popsection\n9:",
+            $access
+        )
+    };
+}
+pub(super) use may_fault;
 
-global_asm!(
-    ".macro user_window reg",
-    concat!("mcr p15, 0, \\reg, ", window_register!()),
-    ".endm",
-    r#"
-    .fpu    neon
-    // The instruction that follows can be left out (`cpu::options`).
-    .macro pan_site
-    .pushsection __pan_sites, "a"
-    .balign 4
-    .long   9998f - .
-    .popsection
-9998:
-    .endm
-    .macro user_open
-    ldr     r12, ={open}
-    pan_site
-    user_window r12
-    isb
-    .endm
-    .macro user_close
-    ldr     r12, ={closed}
-    pan_site
-    user_window r12
-    isb
-    .endm
-    // The next instruction may fault and then continues at \to.
-    .macro user_fault to
-    .pushsection __ex_table, "a"
-    .balign 4
-    .long   9996f - .
-    .long   \to - .
-    .popsection
-9996:
-    .endm
-    .macro kernel_fault to
-    .endm
-    .macro nothing
-    .endm
-    // Goes on at \no unless the running thread's floating-point registers may be borrowed (`switch`).
-    .macro borrow_fp scratch, no
-    mrc     p15, 0, \scratch, c13, c0, 4
-    ldrb    \scratch, [\scratch, #{user}]
-    cmp     \scratch, #0
-    beq     \no
-    vpush   {{d0-d15}}
-    .endm
+/// An instruction in the same place that may not.
+macro_rules! may_not_fault {
+    ($access:literal, $to:literal) => {
+        $access
+    };
+}
 
-    // r0: to, r1: from, r2: length; returns what is left. \load and \store say which side may fault. Words need not be aligned, only
-    // pairs and more; a multiple store that fails is repeated byte by byte up to the very byte. {big} bytes and more go through borrowed
-    // floating-point registers; wherever that ends, they are given back.
-    .macro copy name, load, store, before, after
-    .text
-    .balign 16
-    .globl  \name
-    .type   \name, %function
-\name:
-    push    {{r4-r10, lr}}
-    add     r3, r0, r2
-    \before
-    subs    r2, r2, #32
-    blo     2f
-    orr     r4, r0, r1
-    tst     r4, #3
-    bne     2f
-    cmp     r2, #{big} - 32
-    bhs     10f
-1:  \load\()_fault 8f
-    ldmia   r1, {{r4-r10, lr}}
-    \store\()_fault 8f
-    stmia   r0, {{r4-r10, lr}}
-    add     r1, r1, #32
-    add     r0, r0, #32
-    subs    r2, r2, #32
-    bhs     1b
-2:  adds    r2, r2, #28
-    bmi     4f
-3:  \load\()_fault 8f
-    ldr     r4, [r1], #4
-    \store\()_fault 7f
-    str     r4, [r0], #4
-    subs    r2, r2, #4
-    bhs     3b
-4:  adds    r2, r2, #4
-    beq     6f
-5:  \load\()_fault 9f
-    ldrb    r4, [r1], #1
-    \store\()_fault 9f
-    strb    r4, [r0], #1
-    subs    r2, r2, #1
-    bne     5b
-6:  \after
-    mov     r0, #0
-    pop     {{r4-r10, pc}}
-7:  sub     r1, r1, #4
-8:  \load\()_fault 9f
-    ldrb    r4, [r1], #1
-    \store\()_fault 9f
-    strb    r4, [r0], #1
-    cmp     r0, r3
-    blo     8b
-9:  \after
-    sub     r0, r3, r0
-    pop     {{r4-r10, pc}}
-10: borrow_fp r4, 1b
-    sub     r2, r2, #{big_step} - 32
-11: .rept   {big_step} / 128
-    \load\()_fault 13f
-    vldmia  r1!, {{d0-d15}}
-    \store\()_fault 12f
-    vstmia  r0!, {{d0-d15}}
-    .endr
-    subs    r2, r2, #{big_step}
-    bhs     11b
-    vpop    {{d0-d15}}
-    adds    r2, r2, #{big_step} - 32
-    bhs     1b
-    b       2b
-12: sub     r1, r1, #128
-13: vpop    {{d0-d15}}
-    b       8b
-    .ltorg
-    .size   \name, . - \name
-    .endm
+/// Bytes of a chunk, which eight registers hold.
+pub(super) const CHUNK: usize = 32;
 
-    copy    copy_from_user_asm, user, kernel, user_open, user_close
-    copy    copy_to_user_asm, kernel, user, user_open, user_close
-    copy    copy_kernel, kernel, kernel, nothing, nothing
+/// `Moves::chunks`: what says whether the loads may fault, and the stores. One that faults leaves its address as it was.
+macro_rules! copy_chunks {
+    ($load:ident, $store:ident, $to:ident, $from:ident, $count:ident) => {{
+        let end: usize;
+        // SAFETY: as the caller promises; faults on the user's side are in the exception table.
+        unsafe {
+            asm!(
+                "2:",
+                $load!("ldm {from}!, {{r3, r4, r5, r7, r8, r10, r12, lr}}", "3f"),
+                $store!("stm {to}!, {{r3, r4, r5, r7, r8, r10, r12, lr}}", "3f"),
+                "subs {count}, {count}, #1",
+                "bne 2b",
+                "3:",
+                to = inout(reg) $to => end, from = inout(reg) $from => _, count = inout(reg) $count => _,
+                out("r3") _, out("r4") _, out("r5") _, out("r7") _, out("r8") _, out("r10") _, out("r12") _, out("lr") _,
+                options(nostack)
+            );
+        }
+        end
+    }};
+}
 
-    .globl  memcpy, memmove, memset, __aeabi_memcpy, __aeabi_memcpy4, __aeabi_memcpy8
-    .globl  __aeabi_memmove, __aeabi_memmove4, __aeabi_memmove8, __aeabi_memset, __aeabi_memset4, __aeabi_memset8
-    .globl  __aeabi_memclr, __aeabi_memclr4, __aeabi_memclr8
-    // Only if the target begins inside the source must the copy go backwards.
-    .type   memmove, %function
-memmove:
-__aeabi_memmove:
-__aeabi_memmove4:
-__aeabi_memmove8:
-    sub     r3, r0, r1
-    cmp     r3, r2
-    blo     1f
-    .type   memcpy, %function
-memcpy:
-__aeabi_memcpy:
-__aeabi_memcpy4:
-__aeabi_memcpy8:
-    push    {{r0, lr}}
-    bl      copy_kernel
-    pop     {{r0, pc}}
-    .size   memcpy, . - memcpy
-1:  orr     r3, r0, r1
-    orr     r3, r3, r2
-    tst     r3, #3
-    bne     3f
-2:  subs    r2, r2, #4
-    ldrhs   r3, [r1, r2]
-    strhs   r3, [r0, r2]
-    bhi     2b
-    bx      lr
-3:  subs    r2, r2, #1
-    ldrbhs  r3, [r1, r2]
-    strbhs  r3, [r0, r2]
-    bhi     3b
-    bx      lr
-    .size   memmove, . - memmove
+/// `Moves::chunks` with the same word everywhere: what says whether the stores may fault.
+macro_rules! fill_chunks {
+    ($store:ident, $to:ident, $word:expr, $count:ident) => {{
+        let end: usize;
+        // SAFETY: as above.
+        unsafe {
+            asm!(
+                "2:",
+                $store!("stm {to}!, {{r3, r4, r5, r7, r8, r10, r12, lr}}", "3f"),
+                "subs {count}, {count}, #1",
+                "bne 2b",
+                "3:",
+                to = inout(reg) $to => end, count = inout(reg) $count => _,
+                in("r3") $word, in("r4") $word, in("r5") $word, in("r7") $word, in("r8") $word, in("r10") $word, in("r12") $word, in("lr") $word,
+                options(nostack)
+            );
+        }
+        end
+    }};
+}
 
-    // r0: to, r1: byte, r2: length; the run-time ABI has the last two the other way around.
-    .type   memset, %function
-__aeabi_memclr:
-__aeabi_memclr4:
-__aeabi_memclr8:
-    mov     r2, #0
-__aeabi_memset:
-__aeabi_memset4:
-__aeabi_memset8:
-    mov     r3, r1
-    mov     r1, r2
-    mov     r2, r3
-memset:
-    and     r1, r1, #0xff
-    orr     r1, r1, r1, lsl #8
-    orr     r1, r1, r1, lsl #16
-    mov     r12, r0
-    subs    r2, r2, #32
-    blo     2f
-    tst     r0, #3
-    bne     2f
-    cmp     r2, #{big} - 32
-    bhs     6f
-7:  push    {{r4-r6, lr}}
-    mov     r3, r1
-    mov     r4, r1
-    mov     lr, r1
-1:  stmia   r12!, {{r1, r3, r4, lr}}
-    stmia   r12!, {{r1, r3, r4, lr}}
-    subs    r2, r2, #32
-    bhs     1b
-    pop     {{r4-r6, lr}}
-2:  adds    r2, r2, #28
-    bmi     4f
-3:  str     r1, [r12], #4
-    subs    r2, r2, #4
-    bhs     3b
-4:  adds    r2, r2, #4
-5:  strbne  r1, [r12], #1
-    subsne  r2, r2, #1
-    bne     5b
-    bx      lr
-6:  borrow_fp r3, 7b
-    vdup.32 q0, r1
-    .irp    n, 1, 2, 3, 4, 5, 6, 7
-    vmov    q\n, q0
-    .endr
-    sub     r2, r2, #{big_step} - 32
-8:  .rept   {big_step} / 128
-    vstmia  r12!, {{d0-d15}}
-    .endr
-    subs    r2, r2, #{big_step}
-    bhs     8b
-    vpop    {{d0-d15}}
-    adds    r2, r2, #{big_step} - 32
-    bhs     7b
-    b       2b
-    .size   memset, . - memset
+/// Moves between user and kernel memory: what says whether the loads may fault, and the stores. In the window (`uaccess`).
+macro_rules! user_moves {
+    ($(#[$doc:meta])* $name:ident, $load:ident, $store:ident) => {
+        $(#[$doc])*
+        pub(super) struct $name;
 
-    // r0: to, r1: length; returns what is left.
-    .globl  clear_user_asm
-    .type   clear_user_asm, %function
-clear_user_asm:
-    push    {{r4, lr}}
-    add     r3, r0, r1
-    mov     r2, #0
-    mov     r4, #0
-    mov     lr, #0
-    user_open
-    mov     r12, #0
-    subs    r1, r1, #16
-    blo     2f
-    tst     r0, #3
-    bne     2f
-1:  user_fault 4f
-    stmia   r0!, {{r2, r4, r12, lr}}
-    subs    r1, r1, #16
-    bhs     1b
-2:  adds    r1, r1, #12
-    bmi     4f
-3:  user_fault 4f
-    str     r2, [r0], #4
-    subs    r1, r1, #4
-    bhs     3b
-4:  cmp     r0, r3
-    bhs     5f
-    user_fault 5f
-    strb    r2, [r0], #1
-    b       4b
-5:  user_close
-    sub     r0, r3, r0
-    pop     {{r4, pc}}
-    .size   clear_user_asm, . - clear_user_asm
+        impl Moves for $name {
+            const WORD: usize = 4;
+            const CHUNK: usize = CHUNK;
 
-    // r0: to, r1: from, r2: most bytes; returns the length, most if no NUL, or -1.
-    .globl  copy_string_asm
-    .type   copy_string_asm, %function
-copy_string_asm:
-    push    {{r4, lr}}
-    mov     r3, #0
-    user_open
-1:  cmp     r3, r2
-    bhs     2f
-    user_fault 3f
-    ldrb    r4, [r1, r3]
-    strb    r4, [r0, r3]
-    cmp     r4, #0
-    addne   r3, r3, #1
-    bne     1b
-2:  user_close
-    mov     r0, r3
-    pop     {{r4, pc}}
-3:  user_close
-    mvn     r0, #0
-    pop     {{r4, pc}}
-    .size   copy_string_asm, . - copy_string_asm
+            #[inline(always)]
+            unsafe fn chunks(&self, to: usize, from: usize, count: usize) -> usize {
+                copy_chunks!($load, $store, to, from, count)
+            }
 
-    // r0: start, r1: end, r2: line size; returns zero, or not if something is not there.
-    .globl  clean_user_asm
-    .type   clean_user_asm, %function
-clean_user_asm:
-    user_open
-1:  user_fault 2f
-    mcr     p15, 0, r0, c7, c11, 1  // DCCMVAU
-    add     r0, r0, r2
-    cmp     r0, r1
-    blo     1b
-    mov     r0, #0
-2:  user_close
-    bx      lr
-    .size   clean_user_asm, . - clean_user_asm
+            #[inline(always)]
+            unsafe fn word<const AT: usize>(&self, to: usize, from: usize) -> bool {
+                // SAFETY: as the caller promises; faults on the user's side are in the exception table.
+                unsafe {
+                    asm!(
+                        $load!("ldr {word}, [{from}, #4 * {at}]", "{fault}"),
+                        $store!("str {word}, [{to}, #4 * {at}]", "{fault}"),
+                        to = in(reg) to, from = in(reg) from, at = const AT, word = out(reg) _, fault = label { return false },
+                        options(nostack, preserves_flags)
+                    );
+                }
+                true
+            }
 
-    // r0: address; returns the word, or -1, in 64 bits.
-    .globl  load_u32_asm
-    .type   load_u32_asm, %function
-load_u32_asm:
-    mov     r1, #0
-    user_open
-    user_fault 1f
-    ldr     r0, [r0]
-    dmb     ish
-    user_close
-    bx      lr
-1:  mvn     r0, #0
-    mvn     r1, #0
-    user_close
-    bx      lr
-    .size   load_u32_asm, . - load_u32_asm
-
-    // r0: address, r1: expected, r2: new; returns the word found, or -1, in 64 bits.
-    .globl  cmpxchg_u32_asm
-    .type   cmpxchg_u32_asm, %function
-cmpxchg_u32_asm:
-    push    {{r4, lr}}
-    user_open
-    dmb     ish
-1:  user_fault 3f
-    ldrex   r3, [r0]
-    cmp     r3, r1
-    bne     2f
-    user_fault 3f
-    strex   r4, r2, [r0]
-    cmp     r4, #0
-    bne     1b
-2:  dmb     ish
-    user_close
-    mov     r0, r3
-    mov     r1, #0
-    pop     {{r4, pc}}
-3:  user_close
-    mvn     r0, #0
-    mvn     r1, #0
-    pop     {{r4, pc}}
-    .ltorg
-    .size   cmpxchg_u32_asm, . - cmpxchg_u32_asm
-
-    // r0: to; writes what signal frames have behind the mark of their floating-point record, and the end mark. Returns 0, or not after a fault.
-    .globl  save_fp_user_asm
-    .type   save_fp_user_asm, %function
-save_fp_user_asm:
-    vmrs    r1, fpscr
-    mov     r2, #0
-    mov     r3, #1 << 30            // FPEXC.EN
-    user_open
-    user_fault 1f
-    vstmia  r0!, {{d0-d15}}
-    user_fault 1f
-    vstmia  r0!, {{d16-d31}}
-    user_fault 1f
-    stmia   r0!, {{r1-r3}}
-    mov     r1, #0
-    mov     r3, #0
-    user_fault 1f
-    stmia   r0!, {{r1-r3}}
-    user_fault 1f
-    str     r1, [r0]
-    mov     r0, #0
-1:  user_close
-    bx      lr
-    .size   save_fp_user_asm, . - save_fp_user_asm
-
-    // r0: from; takes the registers back. Returns 0, or not after a fault.
-    .globl  load_fp_user_asm
-    .type   load_fp_user_asm, %function
-load_fp_user_asm:
-    user_open
-    user_fault 1f
-    vldmia  r0!, {{d0-d15}}
-    user_fault 1f
-    vldmia  r0!, {{d16-d31}}
-    user_fault 1f
-    ldr     r1, [r0]
-    vmsr    fpscr, r1
-    mov     r0, #0
-1:  user_close
-    bx      lr
-    .size   load_fp_user_asm, . - load_fp_user_asm
-
-    // r0: struct rseq, r1: identifiers as they shall be, r2: room for identifiers and rseq_cs found; returns 0, or 1 after a fault.
-    .globl  exchange_rseq_asm
-    .type   exchange_rseq_asm, %function
-exchange_rseq_asm:
-    push    {{r4-r11, lr}}
-    ldm     r1, {{r4-r7}}
-    user_open
-    user_fault 2f
-    ldr     r8, [r0]
-    user_fault 2f
-    ldr     r9, [r0, #4]
-    user_fault 2f
-    ldr     r10, [r0, #20]
-    user_fault 2f
-    ldr     r11, [r0, #24]
-    user_fault 2f
-    ldr     r3, [r0, #8]
-    user_fault 2f
-    ldr     lr, [r0, #12]
-    cmp     r8, r4
-    cmpeq   r9, r5
-    cmpeq   r10, r6
-    cmpeq   r11, r7
-    beq     1f
-    user_fault 2f
-    str     r4, [r0]
-    user_fault 2f
-    str     r5, [r0, #4]
-    user_fault 2f
-    str     r6, [r0, #20]
-    user_fault 2f
-    str     r7, [r0, #24]
-1:  user_close
-    stm     r2!, {{r8-r11}}
-    str     r3, [r2]
-    str     lr, [r2, #4]
-    mov     r0, #0
-    pop     {{r4-r11, pc}}
-2:  user_close
-    mov     r0, #1
-    pop     {{r4-r11, pc}}
-    .ltorg
-    .size   exchange_rseq_asm, . - exchange_rseq_asm
-    "#,
-    user = const switch::USER_THREAD,
-    big = const BIG,
-    big_step = const BIG_STEP,
-    open = const mmu::OPEN,
-    closed = const mmu::CLOSED,
+            #[inline(always)]
+            unsafe fn byte(&self, to: usize, from: usize) -> bool {
+                // SAFETY: as above.
+                unsafe {
+                    asm!(
+                        $load!("ldrb {byte}, [{from}]", "{fault}"),
+                        $store!("strb {byte}, [{to}]", "{fault}"),
+                        to = in(reg) to, from = in(reg) from, byte = out(reg) _, fault = label { return false },
+                        options(nostack, preserves_flags)
+                    );
+                }
+                true
+            }
+        }
+    };
+}
+user_moves!(
+    /// From user memory.
+    FromUser, may_fault, may_not_fault
 );
+user_moves!(
+    /// To user memory.
+    ToUser, may_not_fault, may_fault
+);
+
+/// Zeroes in user memory; where from does not matter.
+pub(super) struct ZeroUser;
+
+impl Moves for ZeroUser {
+    const WORD: usize = 4;
+    const CHUNK: usize = CHUNK;
+
+    #[inline(always)]
+    unsafe fn chunks(&self, to: usize, _: usize, count: usize) -> usize {
+        fill_chunks!(may_fault, to, 0, count)
+    }
+
+    #[inline(always)]
+    unsafe fn word<const AT: usize>(&self, to: usize, _: usize) -> bool {
+        // SAFETY: as the caller promises; faults are in the exception table.
+        unsafe {
+            asm!(
+                may_fault!("str {zero}, [{to}, #4 * {at}]", "{fault}"),
+                to = in(reg) to, at = const AT, zero = in(reg) 0, fault = label { return false },
+                options(nostack, preserves_flags)
+            );
+        }
+        true
+    }
+
+    #[inline(always)]
+    unsafe fn byte(&self, to: usize, _: usize) -> bool {
+        // SAFETY: as above.
+        unsafe {
+            asm!(
+                may_fault!("strb {zero}, [{to}]", "{fault}"),
+                to = in(reg) to, zero = in(reg) 0, fault = label { return false },
+                options(nostack, preserves_flags)
+            );
+        }
+        true
+    }
+}
+
+/// Within the kernel. Each move is a step of its own to the compiler, or it would make loops of them calls of the functions they are in.
+struct Kernel;
+
+impl Moves for Kernel {
+    const WORD: usize = 4;
+    const CHUNK: usize = CHUNK;
+
+    #[inline(always)]
+    unsafe fn chunks(&self, to: usize, from: usize, count: usize) -> usize {
+        copy_chunks!(may_not_fault, may_not_fault, to, from, count)
+    }
+
+    #[inline(always)]
+    unsafe fn word<const AT: usize>(&self, to: usize, from: usize) -> bool {
+        let (to, from) = (to as *mut u32, from as *const u32);
+        // SAFETY: as the caller promises.
+        unsafe { to.add(AT).write_unaligned(from.add(AT).read_unaligned()) };
+        compiler_fence(Ordering::SeqCst);
+        true
+    }
+
+    #[inline(always)]
+    unsafe fn byte(&self, to: usize, from: usize) -> bool {
+        // SAFETY: as the caller promises.
+        unsafe { (to as *mut u8).write((from as *const u8).read()) };
+        compiler_fence(Ordering::SeqCst);
+        true
+    }
+}
+
+/// Fills kernel memory with four bytes again and again; where from does not matter.
+struct Fill(u32);
+
+impl Moves for Fill {
+    const WORD: usize = 4;
+    const CHUNK: usize = CHUNK;
+
+    #[inline(always)]
+    unsafe fn chunks(&self, to: usize, _: usize, count: usize) -> usize {
+        fill_chunks!(may_not_fault, to, self.0, count)
+    }
+
+    #[inline(always)]
+    unsafe fn word<const AT: usize>(&self, to: usize, _: usize) -> bool {
+        // SAFETY: as the caller promises.
+        unsafe { (to as *mut u32).add(AT).write_unaligned(self.0) };
+        compiler_fence(Ordering::SeqCst);
+        true
+    }
+
+    #[inline(always)]
+    unsafe fn byte(&self, to: usize, _: usize) -> bool {
+        // SAFETY: as the caller promises.
+        unsafe { (to as *mut u8).write(self.0 as u8) };
+        compiler_fence(Ordering::SeqCst);
+        true
+    }
+}
+
+/// What is moved through floating-point registers at a time: bytes.
+const PIECE: usize = 512;
+/// How many times all that are borrowed are moved.
+const ROUNDS: usize = PIECE / 128;
+
+/// Whether moves of memory so aligned may go through floating-point registers: those of the running thread must be its own to be borrowed.
+#[inline(always)]
+fn may_borrow(to: usize, from: usize) -> bool {
+    let thread = smp::current().cast::<u8>();
+    // SAFETY: the running thread is a task, or has room enough (`smp`).
+    (to | from) & 3 == 0 && unsafe { thread.add(USER_THREAD).read() } != 0
+}
+
+/// [`copy`] of a chunk or more.
+///
+/// # Safety
+/// As for that.
+#[inline(always)]
+pub(super) unsafe fn copy_long<M: Moves>(moves: &M, mut to: usize, mut from: usize, mut len: usize) -> usize {
+    // SAFETY: as the caller promises. What was in the registers comes back, also after a fault; a switch in between saves and loads what is in them meanwhile.
+    unsafe {
+        assert_unchecked(len >= CHUNK);
+        if len >= PIECE && may_borrow(to, from) {
+            let pieces: usize;
+            asm!(
+                "vpush {{d0-d15}}",
+                "2:",
+                ".rept {rounds}",
+                may_fault!("vldm {from}!, {{d0-d15}}", "3f"),
+                may_fault!("vstm {to}!, {{d0-d15}}", "3f"),
+                ".endr",
+                "subs {left}, {left}, #1",
+                "bne 2b",
+                "3: vpop {{d0-d15}}",
+                to = inout(reg) to => _, from = inout(reg) from => _, left = inout(reg) len / PIECE => pieces, rounds = const ROUNDS,
+            );
+            // Part of a piece may have been moved before a fault: it is moved again, up to that.
+            let done = (len / PIECE - pieces) * PIECE;
+            (to, from, len) = (to + done, from + done, len - done);
+        }
+        copy(moves, to, from, len)
+    }
+}
+
+/// The same for a fill with `word`.
+///
+/// # Safety
+/// As for [`copy`].
+#[inline(always)]
+pub(super) unsafe fn fill_long<M: Moves>(moves: &M, word: u32, mut to: usize, mut len: usize) -> usize {
+    // SAFETY: as above.
+    unsafe {
+        assert_unchecked(len >= CHUNK);
+        if len >= PIECE && may_borrow(to, 0) {
+            let pieces: usize;
+            asm!(
+                ".fpu neon",
+                "vpush {{d0-d15}}",
+                ".irp n, 0, 1, 2, 3, 4, 5, 6, 7",
+                "vdup.32 q\\n, {word}",
+                ".endr",
+                "2:",
+                ".rept {rounds}",
+                may_fault!("vstm {to}!, {{d0-d15}}", "3f"),
+                ".endr",
+                "subs {left}, {left}, #1",
+                "bne 2b",
+                "3: vpop {{d0-d15}}",
+                to = inout(reg) to => _, word = in(reg) word, left = inout(reg) len / PIECE => pieces, rounds = const ROUNDS,
+            );
+            let done = (len / PIECE - pieces) * PIECE;
+            (to, len) = (to + done, len - done);
+        }
+        copy(moves, to, to, len)
+    }
+}
+
+/// # Safety
+/// As the C library's; so are all of these, but for what they return. What is short is done at once.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn __aeabi_memcpy(to: usize, from: usize, len: usize) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        if len < CHUNK {
+            copy(&Kernel, to, from, len);
+        } else {
+            kernel_copy_long(to, from, len);
+        }
+    }
+}
+
+#[inline(never)]
+unsafe fn kernel_copy_long(to: usize, from: usize, len: usize) {
+    // SAFETY: as the caller promises. What a fault leaves ends in another, at a place that may not.
+    unsafe { copy_long(&Kernel, to, from, len) };
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn __aeabi_memmove(to: usize, from: usize, len: usize) {
+    // SAFETY: as the caller promises. Only if the target begins inside the source must the copy go backwards.
+    unsafe {
+        if to.wrapping_sub(from) >= len {
+            __aeabi_memcpy(to, from, len);
+        } else {
+            copy_backwards(&Kernel, to, from, len);
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn __aeabi_memset(to: usize, len: usize, byte: u32) {
+    let word = (byte & 0xff) * 0x0101_0101;
+    // SAFETY: as the caller promises.
+    unsafe {
+        if len < CHUNK {
+            copy(&Fill(word), to, to, len);
+        } else {
+            kernel_fill_long(to, len, word);
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn __aeabi_memclr(to: usize, len: usize) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        if len < CHUNK {
+            copy(&Fill(0), to, to, len);
+        } else {
+            kernel_fill_long(to, len, 0);
+        }
+    }
+}
+
+#[inline(never)]
+unsafe fn kernel_fill_long(to: usize, len: usize, word: u32) {
+    // SAFETY: as the caller promises.
+    unsafe { fill_long(&Fill(word), word, to, len) };
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn memcpy(to: usize, from: usize, len: usize) -> usize {
+    // SAFETY: as the caller promises.
+    unsafe { __aeabi_memcpy(to, from, len) };
+    to
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn memmove(to: usize, from: usize, len: usize) -> usize {
+    // SAFETY: as the caller promises.
+    unsafe { __aeabi_memmove(to, from, len) };
+    to
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn memset(to: usize, byte: u32, len: usize) -> usize {
+    // SAFETY: as the caller promises.
+    unsafe { __aeabi_memset(to, len, byte) };
+    to
+}

@@ -12,7 +12,7 @@ use super::frame::{FRAME_SIZE, Frame};
 use super::{smp, sysreg};
 use crate::sched::{cpu::CpuLocal, resume::Resume};
 use crate::task::Task;
-use core::arch::{asm, global_asm};
+use core::arch::asm;
 use core::mem::offset_of;
 
 /// `d0` to `d31`, `FPSCR`.
@@ -116,82 +116,70 @@ const _: () = assert!(
 );
 const _: () = assert!(offset_of!(FpState, fpscr) == 256);
 
-global_asm!(
-    r#"
-    .text
-    // r0: stack top, r1: function, r2: its argument. The frame chain goes on across the stacks.
-    .globl  call_on_stack
-    .type   call_on_stack, %function
-call_on_stack:
-    push    {{r11, lr}}
-    mov     r11, sp
-    mov     sp, r0
-    mov     r0, r2
-    blx     r1
-    mov     sp, r11
-    pop     {{r11, pc}}
-    .size   call_on_stack, . - call_on_stack
-
-    .fpu    neon
-    .globl  save_fp
-    .type   save_fp, %function
-save_fp:
-    vstmia  r0!, {{d0-d15}}
-    vstmia  r0!, {{d16-d31}}
-    vmrs    r1, fpscr
-    str     r1, [r0]
-    bx      lr
-    .size   save_fp, . - save_fp
-    .globl  load_fp
-    .type   load_fp, %function
-load_fp:
-    vldmia  r0!, {{d0-d15}}
-    vldmia  r0!, {{d16-d31}}
-    ldr     r1, [r0]
-    vmsr    fpscr, r1
-    bx      lr
-    .size   load_fp, . - load_fp
-    .globl  enable_fp
-    .type   enable_fp, %function
-enable_fp:
-    mov     r0, #1 << 30
-    vmsr    fpexc, r0
-    vmrs    r0, mvfr0
-    vmrs    r1, mvfr1
-    bx      lr
-    .size   enable_fp, . - enable_fp
-    .globl  take_fp_exception
-    .type   take_fp_exception, %function
-take_fp_exception:
-    vmrs    r1, fpexc
-    and     r0, r1, #1 << 31
-    bic     r1, r1, #1 << 31
-    vmsr    fpexc, r1
-    bx      lr
-    .size   take_fp_exception, . - take_fp_exception
-    "#
-);
-
 unsafe extern "C" {
-    #[link_name = "call_on_stack"]
-    fn call_on_stack_asm(stack_top: usize, f: extern "C" fn(*mut u8), data: *mut u8);
-    fn save_fp(to: *mut FpState);
-    fn load_fp(from: *const FpState);
-    fn enable_fp() -> u64;
-    fn take_fp_exception() -> u32;
     fn ret_from_fork();
+}
+
+/// `FPEXC`: floating point is on.
+pub(super) const FPEXC_EN: u32 = 1 << 30;
+
+/// Reads a floating-point system register.
+macro_rules! float_register {
+    ($name:literal) => {{
+        let value: u32;
+        // SAFETY: floating point is on; the kernel has no use for the registers otherwise.
+        unsafe { asm!(concat!("vmrs {}, ", $name), out(reg) value, options(nostack, preserves_flags)) }
+        value
+    }};
+}
+
+/// Writes `FPEXC`.
+fn set_fpexc(value: u32) {
+    // SAFETY: access was granted; the register is the running thread's, or nobody's yet.
+    unsafe { asm!("vmsr fpexc, {}", in(reg) value, options(nostack, preserves_flags)) }
+}
+
+/// The running thread's floating-point status and control.
+pub(super) fn fpscr() -> u32 {
+    float_register!("fpscr")
 }
 
 /// Turns floating point on, on this CPU (which was allowed it). Returns `MVFR0` and, above it, `MVFR1`.
 pub(super) fn init_fp() -> u64 {
-    // SAFETY: access was granted; the registers are nobody's yet.
-    unsafe { enable_fp() }
+    set_fpexc(FPEXC_EN);
+    u64::from(float_register!("mvfr0")) | u64::from(float_register!("mvfr1")) << 32
 }
 
 /// Whether a floating-point operation has an exception to report (which is then taken).
 pub(super) fn float_exception() -> bool {
-    // SAFETY: floating point is on; the register is the running thread's.
-    unsafe { take_fp_exception() != 0 }
+    const EX: u32 = 1 << 31;
+    let value = float_register!("fpexc");
+    set_fpexc(value & !EX);
+    value & EX != 0
+}
+
+/// Stores the floating-point registers.
+///
+/// # Safety
+/// They are the running thread's; `to` is writable.
+unsafe fn save_fp(to: *mut FpState) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        asm!("vstm {to}!, {{d0-d15}}", "vstm {to}, {{d16-d31}}", to = inout(reg) to => _, options(nostack, preserves_flags));
+        (*to).fpscr = fpscr();
+    }
+}
+
+/// Loads them.
+///
+/// # Safety
+/// They are the thread's that is about to run, interrupts off; `from` is readable.
+unsafe fn load_fp(from: *const FpState) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        asm!("vldm {from}!, {{d0-d15}}", "vldm {from}, {{d16-d31}}", from = inout(reg) from => _, options(nostack, preserves_flags, readonly));
+        asm!("vmsr fpscr, {}", in(reg) (*from).fpscr, options(nostack, preserves_flags));
+    }
 }
 
 /// The scratch word of the local block that says whose floating-point state the registers hold.
@@ -345,6 +333,22 @@ pub fn user_frame(stack_top: usize) -> *mut Frame {
 /// `stack_top` is the 16-byte aligned top of a mapped stack nobody else uses.
 #[inline(always)]
 pub unsafe fn call_on_stack(stack_top: usize, f: extern "C" fn(*mut u8), data: *mut u8) {
-    // SAFETY: as the caller promises.
-    unsafe { call_on_stack_asm(stack_top, f, data) }
+    // SAFETY: as the caller promises. What the call does not spoil is kept by it, the stack pointer in r4.
+    unsafe {
+        asm!(
+            "mov r4, sp",
+            "mov sp, {stack_top}",
+            "blx {f}",
+            "mov sp, r4",
+            stack_top = in(reg) stack_top,
+            f = in(reg) f,
+            inout("r0") data => _,
+            out("r4") _,
+            out("r1") _,
+            out("r2") _,
+            out("r3") _,
+            out("r12") _,
+            out("lr") _,
+        )
+    }
 }

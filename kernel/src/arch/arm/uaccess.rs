@@ -1,24 +1,45 @@
 //! Copies to and from user memory that may fault. User space (`mmu::close_user`) is open only inside these. Ranges were checked against
 //! `USER_END` by the caller (`mm::user`). A page that is not there is faulted in; an unresolvable fault ends the copy.
 //!
-//! The loops are in `copy`.
+//! What the copies are made of is in `copy`. While the window is open nothing is called.
 
+use super::copy::{CHUNK, FromUser, ToUser, ZeroUser, copy_long, fill_long, may_fault};
 pub use super::extable::fixup;
 use super::mmu::{self, window_register};
+use super::switch::{FPEXC_EN, fpscr};
+use super::sysreg;
 use crate::rseq::{AREA_AT, TOLD};
 use core::arch::asm;
+use core::hint::assert_unchecked;
+use core::sync::atomic::{Ordering, fence};
+use limen_linux_abi::Errno;
+use limen_memory::{Moves, copy};
 
-unsafe extern "C" {
-    fn copy_from_user_asm(to: *mut u8, from: usize, len: usize) -> usize;
-    fn copy_to_user_asm(to: usize, from: *const u8, len: usize) -> usize;
-    fn clear_user_asm(to: usize, len: usize) -> usize;
-    fn copy_string_asm(to: *mut u8, from: usize, max: usize) -> isize;
-    fn load_u32_asm(addr: usize) -> i64;
-    fn cmpxchg_u32_asm(addr: usize, expected: u32, new: u32) -> i64;
-    fn exchange_rseq_asm(at: usize, ids: &[u64; 2], found: &mut [u64; 3]) -> usize;
-    fn save_fp_user_asm(to: usize) -> usize;
-    fn load_fp_user_asm(from: usize) -> usize;
-    fn clean_user_asm(start: usize, end: usize, line: usize) -> usize;
+/// Does `work` with user space open. It is inlined: loops over accesses that may fault, and what they keep in registers and on the kernel's stack.
+#[inline(always)]
+fn while_open<T>(work: impl FnOnce() -> T) -> T {
+    mmu::open_user();
+    sysreg::isb();
+    let result = work();
+    mmu::close_user();
+    sysreg::isb();
+    result
+}
+
+/// Less than a chunk.
+#[inline(never)]
+unsafe fn copy_few<M: Moves>(to: usize, from: usize, len: usize, moves: M) -> usize {
+    // SAFETY: as the caller promises; faults on the user's side are in the exception table.
+    while_open(|| unsafe {
+        assert_unchecked(len < CHUNK);
+        copy(&moves, to, from, len)
+    })
+}
+
+#[inline(never)]
+unsafe fn copy_many<M: Moves>(to: usize, from: usize, len: usize, moves: M) -> usize {
+    // SAFETY: as above.
+    while_open(|| unsafe { copy_long(&moves, to, from, len) })
 }
 
 /// Copies `len` bytes from user `from` to kernel `to`; returns how many were *not* copied.
@@ -27,8 +48,14 @@ unsafe extern "C" {
 /// `to` is valid for `len` bytes; `from..from+len` lies below `USER_END`.
 #[inline(always)]
 pub unsafe fn copy_from_user(to: *mut u8, from: usize, len: usize) -> usize {
-    // SAFETY: as the caller promises; faults on the user side are in the exception table.
-    unsafe { copy_from_user_asm(to, from, len) }
+    // SAFETY: as the caller promises.
+    unsafe {
+        if len < CHUNK {
+            copy_few(to as usize, from, len, FromUser)
+        } else {
+            copy_many(to as usize, from, len, FromUser)
+        }
+    }
 }
 
 /// Copies `len` bytes from kernel `from` to user `to`; returns how many were *not* copied.
@@ -37,53 +64,43 @@ pub unsafe fn copy_from_user(to: *mut u8, from: usize, len: usize) -> usize {
 /// `from` is valid for `len` bytes; `to..to+len` lies below `USER_END`.
 #[inline(always)]
 pub unsafe fn copy_to_user(to: usize, from: *const u8, len: usize) -> usize {
-    // SAFETY: as above.
-    unsafe { copy_to_user_asm(to, from, len) }
+    // SAFETY: as the caller promises.
+    unsafe {
+        if len < CHUNK {
+            copy_few(to, from as usize, len, ToUser)
+        } else {
+            copy_many(to, from as usize, len, ToUser)
+        }
+    }
 }
 
 /// Zeroes user memory; returns how many bytes were *not* cleared.
 ///
 /// # Safety
 /// `to..to+len` lies below `USER_END`.
+#[inline(always)]
 pub unsafe fn clear_user(to: usize, len: usize) -> usize {
-    // SAFETY: as above.
-    unsafe { clear_user_asm(to, len) }
+    // SAFETY: as the caller promises.
+    unsafe {
+        if len < CHUNK {
+            copy_few(to, 0, len, ZeroUser)
+        } else {
+            clear_many(to, len)
+        }
+    }
 }
 
-/// Writes the floating-point record of a signal frame, all behind its mark, with the mark that ends the records: [`FP_RECORD`] bytes. `false` after
-/// a fault.
-///
-/// # Safety
-/// `to..to+FP_RECORD` lies below `USER_END`.
-pub unsafe fn save_fp(to: usize) -> bool {
-    // SAFETY: as above; a switch in between saves and restores the registers.
-    unsafe { save_fp_user_asm(to) == 0 }
-}
-
-/// Sets the running user thread's floating-point registers from such a record; `false` after a fault, with some of them set.
-///
-/// # Safety
-/// `from..from+FP_RECORD` lies below `USER_END`.
-pub unsafe fn load_fp(from: usize) -> bool {
+#[inline(never)]
+unsafe fn clear_many(to: usize, len: usize) -> usize {
     // SAFETY: as above.
-    unsafe { load_fp_user_asm(from) == 0 }
+    while_open(|| unsafe { fill_long(&ZeroUser, 0, to, len) })
 }
 
 /// `d0` to `d31`, `FPSCR`, `FPEXC`, `FPINST`, `FPINST2`, each pair of words complete, and the end mark.
 pub const FP_RECORD: usize = 256 + 6 * 4 + 4;
 
-/// The next instruction, after label 2, may fault and then continues at label 3.
-macro_rules! may_fault {
-    ($access:literal) => {
-        concat!(
-            ".pushsection __ex_table, \"a\"\n.balign 4\n.long 2f - ., 3f - .\n.popsection\n2:",
-            $access
-        )
-    };
-}
-
 /// Opens user space for a few instructions, and says whether none of them faulted. In brackets: another option of `asm!`.
-macro_rules! in_window {
+macro_rules! user_asm {
     ([$($option:ident)?], $($access:expr),+; $($operand:tt)*) => {{
         let fault: u32;
         // SAFETY: the caller's promise. A fault skips the step that clears `fault`.
@@ -106,6 +123,40 @@ macro_rules! in_window {
     }};
 }
 
+/// Writes the floating-point record of a signal frame, all behind its mark, with the mark that ends the records: [`FP_RECORD`] bytes. `false` after
+/// a fault.
+///
+/// # Safety
+/// `to..to+FP_RECORD` lies below `USER_END`.
+#[inline(never)]
+pub unsafe fn save_fp(to: usize) -> bool {
+    let status = fpscr();
+    // In between a switch saves and restores the registers.
+    user_asm!(
+        [preserves_flags],
+        may_fault!("vstm {to}!, {{d0-d15}}", "3f"),
+        may_fault!("vstm {to}!, {{d16-d31}}", "3f"),
+        may_fault!("stm {to}, {{r0, r1, r2, r3, r4, r5, r7}}", "3f");
+        to = inout(reg) to => _, in("r0") status, in("r1") 0, in("r2") FPEXC_EN, in("r3") 0, in("r4") 0, in("r5") 0, in("r7") 0,
+    )
+}
+
+/// Sets the running user thread's floating-point registers from such a record; `false` after a fault, with some of them set.
+///
+/// # Safety
+/// `from..from+FP_RECORD` lies below `USER_END`.
+#[inline(never)]
+pub unsafe fn load_fp(from: usize) -> bool {
+    user_asm!(
+        [preserves_flags],
+        may_fault!("vldm {from}!, {{d0-d15}}", "3f"),
+        may_fault!("vldm {from}!, {{d16-d31}}", "3f"),
+        may_fault!("ldr {word}, [{from}]", "3f"),
+        "vmsr fpscr, {word}";
+        from = inout(reg) from => _, word = out(reg) _,
+    )
+}
+
 /// Reads 32 bits at any address; `None` on a fault.
 ///
 /// # Safety
@@ -113,7 +164,7 @@ macro_rules! in_window {
 #[inline(always)]
 pub unsafe fn get_u32(addr: usize) -> Option<u32> {
     let value: u32;
-    in_window!([preserves_flags], may_fault!("ldr {value}, [{addr}]"); value = out(reg) value, addr = in(reg) addr,)
+    user_asm!([preserves_flags], may_fault!("ldr {value}, [{addr}]", "3f"); value = out(reg) value, addr = in(reg) addr,)
         .then_some(value)
 }
 
@@ -123,7 +174,7 @@ pub unsafe fn get_u32(addr: usize) -> Option<u32> {
 /// `addr..addr+4` lies below `USER_END`.
 #[inline(always)]
 pub unsafe fn put_u32(addr: usize, value: u32) -> bool {
-    in_window!([preserves_flags], may_fault!("str {value}, [{addr}]"); value = in(reg) value, addr = in(reg) addr,)
+    user_asm!([preserves_flags], may_fault!("str {value}, [{addr}]", "3f"); value = in(reg) value, addr = in(reg) addr,)
 }
 
 /// Reads 64 bits at any address; `None` on a fault.
@@ -134,8 +185,8 @@ pub unsafe fn put_u32(addr: usize, value: u32) -> bool {
 pub unsafe fn get_u64(addr: usize) -> Option<u64> {
     let (low, high): (u32, u32);
     // Two words: a double word may not lie anywhere.
-    in_window!(
-        [preserves_flags], may_fault!("ldr {low}, [{addr}]"), may_fault!("ldr {high}, [{addr}, #4]");
+    user_asm!(
+        [preserves_flags], may_fault!("ldr {low}, [{addr}]", "3f"), may_fault!("ldr {high}, [{addr}, #4]", "3f");
         low = out(reg) low, high = out(reg) high, addr = in(reg) addr,
     )
     .then_some(u64::from(low) | u64::from(high) << 32)
@@ -147,8 +198,8 @@ pub unsafe fn get_u64(addr: usize) -> Option<u64> {
 /// `addr..addr+8` lies below `USER_END`.
 #[inline(always)]
 pub unsafe fn put_u64(addr: usize, value: u64) -> bool {
-    in_window!(
-        [preserves_flags], may_fault!("str {low}, [{addr}]"), may_fault!("str {high}, [{addr}, #4]");
+    user_asm!(
+        [preserves_flags], may_fault!("str {low}, [{addr}]", "3f"), may_fault!("str {high}, [{addr}, #4]", "3f");
         low = in(reg) value as u32, high = in(reg) (value >> 32) as u32, addr = in(reg) addr,
     )
 }
@@ -159,8 +210,8 @@ pub unsafe fn put_u64(addr: usize, value: u64) -> bool {
 /// # Safety
 /// `from` is readable for `8 * count - 6` bytes; `to..to + 8 * count` lies below `USER_END`.
 pub unsafe fn put_u16s(to: usize, from: *const u8, count: usize) -> bool {
-    in_window!(
-        [], "8: ldrh {word}, [{from}], #8", may_fault!("strh {word}, [{to}], #8"), "subs {count}, {count}, #1", "bne 8b";
+    user_asm!(
+        [], "8: ldrh {word}, [{from}], #8", may_fault!("strh {word}, [{to}], #8", "3f"), "subs {count}, {count}, #1", "bne 8b";
         word = out(reg) _, from = inout(reg) from => _, to = inout(reg) to => _, count = inout(reg) count => _,
     )
 }
@@ -169,32 +220,58 @@ pub unsafe fn put_u16s(to: usize, from: *const u8, count: usize) -> bool {
 ///
 /// # Safety
 /// `addr..addr+4` lies below `USER_END`.
+#[inline(never)]
 pub unsafe fn load_u32(addr: usize) -> Option<u32> {
     // SAFETY: as above.
-    let value = unsafe { load_u32_asm(addr) };
-    (value >= 0).then_some(value as u32)
+    let value = unsafe { get_u32(addr) };
+    fence(Ordering::Acquire);
+    value
 }
 
 /// Compare-and-exchange of a naturally aligned user word: the value found, `None` on a fault.
 ///
 /// # Safety
 /// `addr..addr+4` lies below `USER_END`.
+#[inline(never)]
 pub unsafe fn cmpxchg_u32(addr: usize, expected: u32, new: u32) -> Option<u32> {
-    // SAFETY: as above.
-    let value = unsafe { cmpxchg_u32_asm(addr, expected, new) };
-    (value >= 0).then_some(value as u32)
+    let found: u32;
+    fence(Ordering::SeqCst);
+    let done = user_asm!(
+        [],
+        "8:",
+        may_fault!("ldrex {found}, [{addr}]", "3f"),
+        "teq {found}, {expected}",
+        "bne 4f",
+        may_fault!("strex {failed}, {new}, [{addr}]", "3f"),
+        "teq {failed}, #1",
+        "beq 8b",
+        "4:";
+        addr = in(reg) addr, expected = in(reg) expected, new = in(reg) new, found = out(reg) found, failed = out(reg) _,
+    );
+    fence(Ordering::SeqCst);
+    done.then_some(found)
 }
 
-/// Loads the identifiers and `rseq_cs` of the `struct rseq` at `at`, and stores `ids` if those found differ, all in one window. Returns the
+/// Loads the identifiers and `rseq_cs` of the `struct rseq` at `at`, and stores `ids` if those found differ. Returns the
 /// identifiers found, as two words, and `rseq_cs`; `None` on a fault, after which the first word may have been stored.
 ///
 /// # Safety
 /// `at..at+32` lies below `USER_END`.
+#[inline(never)]
 pub unsafe fn exchange_rseq(at: usize, ids: [u64; 2]) -> Option<[u64; 3]> {
-    let mut found = [0; 3];
-    // SAFETY: as above; `found` has room for three words.
-    let fault = unsafe { exchange_rseq_asm(at, &ids, &mut found) };
-    (fault == 0).then_some(found)
+    let words = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
+    let (a, b, c, d, e, f): (u32, u32, u32, u32, u32, u32);
+    let loaded = user_asm!(
+        [preserves_flags], may_fault!("ldm {at}, {{r0, r1, r2, r3}}", "3f"), may_fault!("ldrd r4, r5, [{at}, #20]", "3f");
+        at = in(reg) at, out("r0") a, out("r1") b, out("r2") c, out("r3") d, out("r4") e, out("r5") f,
+    );
+    let found = [words(a, b), words(e, f), words(c, d)];
+    // SAFETY: as above.
+    let stored = || {
+        (found[0] == ids[0] && found[1] == ids[1])
+            || unsafe { put_u64(at, ids[0]) && put_u64(at + 20, ids[1]) }
+    };
+    (loaded && stored()).then_some(found)
 }
 
 // One instruction loads the address and the first word.
@@ -217,10 +294,10 @@ pub unsafe fn rseq_says(near: *const u8) -> bool {
             "ldrd r2, r3, 7f",
             concat!("4: mcr p15, 0, r2, ", window_register!()),
             "isb",
-            may_fault!("ldm r0, {{r2, r4, r7, r12}}"),
+            may_fault!("ldm r0, {{r2, r4, r7, r12}}", "3f"),
             "cmp r2, r1",
             "cmpeq r4, r1",
-            may_fault!("ldrd r0, r1, [r0, #20]"),
+            may_fault!("ldrd r0, r1, [r0, #20]", "3f"),
             concat!("5: mcr p15, 0, r3, ", window_register!()),
             "ldrd r2, r3, [{near}, #{told} + 8]",
             "orrseq r7, r7, r12",
@@ -254,24 +331,72 @@ pub unsafe fn rseq_says(near: *const u8) -> bool {
     false
 }
 
+/// The top bits of a word's bytes of which the lowest set one says which byte is the first that is zero.
+fn zero_bytes(word: u32) -> u32 {
+    word.wrapping_sub(0x0101_0101) & !word & 0x8080_8080
+}
+
 /// Copies a string up to and including its NUL, at most `max` bytes: the length without the NUL (`max` if there was none), `None` on a fault.
 ///
 /// # Safety
 /// `to` is valid for `max` bytes; `from..from+max` lies below `USER_END`.
+#[inline(never)]
 pub unsafe fn copy_string_from_user(to: *mut u8, from: usize, max: usize) -> Option<usize> {
-    // SAFETY: as above.
-    let n = unsafe { copy_string_asm(to, from, max) };
-    usize::try_from(n).ok()
+    while_open(|| {
+        let mut at = 0;
+        // A word that is not there is as one of zeroes: the bytes tell.
+        while max - at >= 4 {
+            let mut word = 0u32;
+            // SAFETY: as the caller promises: `at + 4` is at most `max`; so below.
+            unsafe {
+                asm!(
+                    may_fault!("ldr {word}, [{from}, {at}]", "3f"),
+                    "3:",
+                    from = in(reg) from, at = in(reg) at, word = inout(reg) word, options(nostack, readonly, preserves_flags)
+                );
+            }
+            if word == 0 {
+                break;
+            }
+            // SAFETY: as above.
+            unsafe { to.add(at).cast::<u32>().write_unaligned(word) };
+            let zero = zero_bytes(word);
+            if zero != 0 {
+                return Some(at + zero.trailing_zeros() as usize / 8);
+            }
+            at += 4;
+        }
+        while at < max {
+            // SAFETY: as above.
+            unsafe {
+                if !FromUser.byte(to as usize + at, from + at) {
+                    return None;
+                }
+                if to.add(at).read() == 0 {
+                    break;
+                }
+            }
+            at += 1;
+        }
+        Some(at)
+    })
 }
 
 /// Cleans data caches of user memory up to where instruction fetch sees it. The pages are brought in; `EFAULT` if they are not there.
 ///
 /// The range, within one page, lies below `USER_END`.
-pub fn clean_user(start: usize, end: usize) -> Result<(), limen_linux_abi::Errno> {
+pub fn clean_user(start: usize, end: usize) -> Result<(), Errno> {
     let line = mmu::line();
-    // SAFETY: cleaning changes no memory contents; faults are in the exception table.
-    match unsafe { clean_user_asm(start & !(line - 1), end, line) } {
-        0 => Ok(()),
-        _ => Err(limen_linux_abi::Errno::EFAULT),
-    }
+    while_open(|| {
+        for addr in (start & !(line - 1)..end).step_by(line) {
+            // SAFETY: cleaning changes no memory contents; faults are in the exception table. DCCMVAU.
+            unsafe {
+                asm!(
+                    may_fault!("mcr p15, 0, {addr}, c7, c11, 1", "{fault}"),
+                    addr = in(reg) addr, fault = label { return Err(Errno::EFAULT) }, options(nostack, preserves_flags)
+                );
+            }
+        }
+        Ok(())
+    })
 }
