@@ -4,8 +4,8 @@
 use super::frame::{self, For};
 use super::space::{AddressSpace, Gather, Regions};
 use super::vma::VmFlags;
-use super::{PAGE_SHIFT, page, table};
-use crate::arch::mmu;
+use super::{PAGE_SHIFT, PAGE_SIZE, page, table};
+use crate::arch::mmu::{self, Slot};
 use crate::sched::membarrier::Registrations;
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering::Relaxed;
@@ -97,38 +97,23 @@ impl AddressSpace {
         anon: &mut usize,
         file: &mut usize,
     ) -> Result<(), Errno> {
-        let zero = super::zero_page().pfn();
-        let span = 1usize << table::level_shift(1);
-        // The child's leaf table for the span that begins at `leaf_at`.
-        let mut leaf_at = usize::MAX;
-        let mut leaf: Option<&'static table::Table> = None;
         let mut failed = false;
-        table::for_each(self.root, start, end, |addr, slot, entry| {
-            if addr & !(span - 1) != leaf_at && !failed {
-                leaf_at = addr & !(span - 1);
-                leaf = child.leaf(addr);
-                failed = leaf.is_none();
+        table::for_each_part(self.root, start, end, |addr, from| {
+            if failed || !table::any_there(from) {
+                return;
             }
-            // After a failure it stays none.
-            let Some(to) = leaf else {
+            let Some(leaf) = child.leaf(addr) else {
+                failed = true;
                 return;
             };
-            let mut entry = entry;
-            if protect && let Some(protected) = entry.write_protected() {
-                entry = protected;
-                table::store(slot, entry);
-                gather.note(addr);
+            let first = table::index(addr, 0);
+            let copied = copy_entries(from, &leaf[first..first + from.len()], protect);
+            *anon += copied.anon;
+            *file += copied.file;
+            if let Some((first, last)) = copied.protected {
+                gather.note(addr + first * PAGE_SIZE);
+                gather.note(addr + last * PAGE_SIZE);
             }
-            let pfn = frame::pfn(entry.phys());
-            if pfn != zero {
-                page::get(pfn);
-                *(if page::is_cache(pfn) {
-                    &mut *file
-                } else {
-                    &mut *anon
-                }) += 1;
-            }
-            table::store(&to[table::index(addr, 0)], entry);
         });
         if failed { Err(Errno::ENOMEM) } else { Ok(()) }
     }
@@ -139,4 +124,45 @@ impl AddressSpace {
         let first = self.slot(addr & !(span - 1))?;
         Some(table::table_of(first))
     }
+}
+
+/// What [`copy_entries`] did.
+#[derive(Default)]
+struct Copied {
+    /// Pages of the process's own, and of files.
+    anon: usize,
+    file: usize,
+    /// The first and the last entry that lost its permission to write.
+    protected: Option<(usize, usize)>,
+}
+
+/// Copies entries to the empty ones of a child's table, write-protecting both sides if the range copies on write (`protect`). A function of its
+/// own: this is most of what a fork does, and has need of every register.
+#[inline(never)]
+fn copy_entries(from: &[Slot], to: &[Slot], protect: bool) -> Copied {
+    let zero = super::zero_page().pfn();
+    let mut copied = Copied::default();
+    let (mut first, mut last) = (usize::MAX, 0);
+    table::each_of(from, |i, slot, mut entry| {
+        if protect && let Some(protected) = entry.write_protected() {
+            entry = protected;
+            table::store(slot, entry);
+            first = first.min(i);
+            last = i;
+        }
+        let pfn = frame::pfn(entry.phys());
+        if pfn != zero {
+            page::get(pfn);
+            if page::is_cache(pfn) {
+                copied.file += 1;
+            } else {
+                copied.anon += 1;
+            }
+        }
+        if let Some(to) = to.get(i) {
+            table::store(to, entry);
+        }
+    });
+    copied.protected = (first <= last).then_some((first, last));
+    copied
 }

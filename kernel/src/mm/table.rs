@@ -125,6 +125,18 @@ const _: () = assert!(Entry::EMPTY.0 == 0);
 /// Calls `f(address, slot, entry)` for every entry that is not empty for pages in `[start, end)`.
 #[inline(always)]
 pub fn for_each(root: PhysAddr, start: usize, end: usize, mut f: impl FnMut(usize, &'static Slot, Entry)) {
+    for_each_part(
+        root,
+        start,
+        end,
+        #[inline(always)]
+        |addr, slots| each_of(slots, |i, slot, entry| f(addr + (i << PAGE_SHIFT), slot, entry)),
+    );
+}
+
+/// Calls `f(address, slots)` for what lies in `[start, end)` of each table of pages, empty or not.
+#[inline(always)]
+pub fn for_each_part(root: PhysAddr, start: usize, end: usize, mut f: impl FnMut(usize, &'static [Slot])) {
     let mut addr = start;
     'outer: while addr < end {
         let mut at = root;
@@ -141,29 +153,40 @@ pub fn for_each(root: PhysAddr, start: usize, end: usize, mut f: impl FnMut(usiz
             at = entry.phys();
             level -= 1;
         }
-        let leaf = table(at);
         let stop = end.min((addr | ((1 << level_shift(1)) - 1)).wrapping_add(1));
         let first = index(addr, 0);
         let count = stop.wrapping_sub(addr) >> PAGE_SHIFT;
-        // Much of what is mapped is not there: empty entries are passed over in groups.
-        let slots = &leaf[first..first + count];
-        let mut i = 0;
-        while i < count {
-            if let Some(group) = slots[i..].first_chunk::<GROUP>()
-                && none_there(group)
-            {
-                i += GROUP;
-                continue;
-            }
-            let end = count.min(i + GROUP);
-            for slot in &slots[i..end] {
-                let entry = load(slot);
-                if !entry.is_empty() {
-                    f(addr + (i << PAGE_SHIFT), slot, entry);
-                }
-                i += 1;
-            }
-        }
+        f(addr, &table(at)[first..first + count]);
         addr = stop;
     }
+}
+
+/// Calls `f(index, slot, entry)` for every entry of `slots` that is not empty. Much of what is mapped is not there: empty entries are passed over in
+/// groups.
+#[inline(always)]
+pub fn each_of<'a>(slots: &'a [Slot], mut f: impl FnMut(usize, &'a Slot, Entry)) {
+    let count = slots.len();
+    let mut i = 0;
+    while i < count {
+        if let Some(group) = slots[i..].first_chunk::<GROUP>()
+            && none_there(group)
+        {
+            i += GROUP;
+            continue;
+        }
+        let end = count.min(i + GROUP);
+        for slot in &slots[i..end] {
+            let entry = load(slot);
+            if !entry.is_empty() {
+                f(i, slot, entry);
+            }
+            i += 1;
+        }
+    }
+}
+
+/// Whether an entry of `slots` is not empty.
+pub fn any_there(slots: &[Slot]) -> bool {
+    let (groups, rest) = slots.as_chunks();
+    !groups.iter().all(none_there) || rest.iter().any(|slot| mmu::load_part(slot) != 0)
 }
