@@ -208,22 +208,38 @@ impl Gather {
         self.end = self.end.max(addr + PAGE_SIZE);
     }
 
-    /// Takes the page out of `slot`.
-    #[inline(always)]
-    fn take(&mut self, addr: usize, slot: &mmu::Slot, entry: Entry, zero: Pfn) {
-        table::store(slot, Entry::EMPTY);
-        self.note(addr);
-        let pfn = frame::pfn(entry.phys());
-        if pfn == zero {
-            return;
-        }
-        if page::is_cache(pfn) {
-            self.file += 1;
-        } else {
-            self.anon += 1;
-        }
-        if page::put(pfn) {
-            self.frames.push(pfn);
+    /// Takes the pages out of `slots`, of which the first is for `addr`, if `pick` says so. A function of its own: this is most of what unmapping
+    /// and exit do, and has need of every register.
+    #[inline(never)]
+    fn take(&mut self, addr: usize, slots: &[mmu::Slot], pick: impl Fn(Pfn) -> bool) {
+        let zero = super::zero_page().pfn();
+        let (mut anon, mut file) = (0, 0);
+        let (mut first, mut last) = (usize::MAX, 0);
+        table::each_of(slots, |i, slot, entry| {
+            let pfn = frame::pfn(entry.phys());
+            if !pick(pfn) {
+                return;
+            }
+            table::store(slot, Entry::EMPTY);
+            first = first.min(i);
+            last = i;
+            if pfn == zero {
+                return;
+            }
+            if page::is_cache(pfn) {
+                file += 1;
+            } else {
+                anon += 1;
+            }
+            if page::put(pfn) {
+                self.frames.push(pfn);
+            }
+        });
+        self.anon += anon;
+        self.file += file;
+        if first <= last {
+            self.note(addr + first * PAGE_SIZE);
+            self.note(addr + last * PAGE_SIZE);
         }
     }
 
@@ -443,9 +459,8 @@ impl AddressSpace {
 
     /// Takes all pages of `[start, end)` away. The lock is held for writing.
     pub(super) fn zap(&self, start: usize, end: usize, gather: &mut Gather) {
-        let zero = super::zero_page().pfn();
-        table::for_each(self.root, start, end, |addr, slot, entry| {
-            gather.take(addr, slot, entry, zero)
+        table::for_each_part(self.root, start, end, |addr, slots| {
+            gather.take(addr, slots, |_| true)
         });
     }
 
@@ -536,11 +551,8 @@ impl AddressSpace {
             if private_too || vma.flags.contains(VmFlags::SHARED) {
                 self.zap(start, stop, &mut gather);
             } else {
-                let zero = super::zero_page().pfn();
-                table::for_each(self.root, start, stop, |addr, slot, entry| {
-                    if page::is_cache(frame::pfn(entry.phys())) {
-                        gather.take(addr, slot, entry, zero);
-                    }
+                table::for_each_part(self.root, start, stop, |addr, slots| {
+                    gather.take(addr, slots, page::is_cache);
                 });
             }
         }
