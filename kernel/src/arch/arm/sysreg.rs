@@ -76,6 +76,13 @@ pub fn barrier() {
     unsafe { asm!("dsb sy", options(nostack, preserves_flags)) }
 }
 
+/// The same for what the CPUs of the kernel share.
+#[inline(always)]
+pub fn barrier_inner() {
+    // SAFETY: a barrier.
+    unsafe { asm!("dsb ish", options(nostack, preserves_flags)) }
+}
+
 /// Calls the firmware through the hypervisor. Arguments and result as the SMC calling convention says.
 ///
 /// # Safety
@@ -131,10 +138,11 @@ pub fn store_barrier() {
 
 /// Empties the TLB on every CPU, after earlier stores to tables.
 pub fn flush_all() {
+    store_barrier();
     // SAFETY: forgetting translations is always allowed. TLBIALLIS.
-    unsafe {
-        asm!("dsb ishst", "mcr p15, 0, {0}, c8, c3, 0", "dsb ish", "isb", in(reg) 0, options(nostack, preserves_flags))
-    }
+    unsafe { write!("p15, 0, {}, c8, c3, 0", 0u32) }
+    barrier_inner();
+    isb();
 }
 
 /// How many address-space identifiers there are.
