@@ -15,11 +15,11 @@ pub trait Moves {
     const CHUNK: usize;
 
     /// Moves `count` chunks, at least one, the first ones first, between addresses that are multiples of [`Self::WORD`]. Ends with the first that
-    /// fails; returns where the target goes on behind those that were moved.
+    /// fails; returns where target and source go on behind those that were moved, and whether that is all of them.
     ///
     /// # Safety
     /// They are the caller's to be read and written, or the move fails without harm.
-    unsafe fn chunks(&self, to: usize, from: usize, count: usize) -> usize;
+    unsafe fn chunks(&self, to: usize, from: usize, count: usize) -> (usize, usize, bool);
 
     /// Moves the word `AT` words behind the addresses, which may be any: `true` if that did not fail.
     ///
@@ -50,10 +50,9 @@ pub unsafe fn copy<M: Moves>(moves: &M, mut to: usize, mut from: usize, len: usi
             }
             if len >= 4 * M::WORD {
                 if len >= M::CHUNK && (to | from).is_multiple_of(M::WORD) {
-                    let distance = from.wrapping_sub(to);
-                    to = moves.chunks(to, from, len / M::CHUNK);
-                    from = to.wrapping_add(distance);
-                    if end.wrapping_sub(to) >= M::CHUNK {
+                    let all;
+                    (to, from, all) = moves.chunks(to, from, len / M::CHUNK);
+                    if !all {
                         break 'wide;
                     }
                 }
@@ -151,10 +150,11 @@ mod tests {
     impl Moves for Memory {
         const WORD: usize = WORD;
         const CHUNK: usize = CHUNK;
-        unsafe fn chunks(&self, to: usize, from: usize, count: usize) -> usize {
+        unsafe fn chunks(&self, to: usize, from: usize, count: usize) -> (usize, usize, bool) {
             assert!(count > 0 && to.is_multiple_of(WORD) && from.is_multiple_of(WORD));
             let moved = (0..count).take_while(|n| self.all(to + n * CHUNK, from + n * CHUNK, CHUNK));
-            to + moved.count() * CHUNK
+            let moved = moved.count();
+            (to + moved * CHUNK, from + moved * CHUNK, moved == count)
         }
         unsafe fn word<const AT: usize>(&self, to: usize, from: usize) -> bool {
             self.all(to + AT * WORD, from + AT * WORD, WORD)

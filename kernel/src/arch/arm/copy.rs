@@ -30,13 +30,16 @@ macro_rules! may_not_fault {
     };
 }
 
-/// Bytes of a chunk, which eight registers hold.
+/// Bytes of a chunk that is copied, which eight registers hold.
 pub(super) const CHUNK: usize = 32;
+/// Bytes of a chunk that is filled: twice as many, for it takes a while to get the registers ready.
+pub(super) const FILL_CHUNK: usize = 64;
 
-/// `Moves::chunks`: what says whether the loads may fault, and the stores. One that faults leaves its address as it was.
+/// Moves chunks: what says whether the loads may fault, and the stores. Results in where target and source go on, and how many are left. One that faults
+/// leaves its address as it was.
 macro_rules! copy_chunks {
     ($load:ident, $store:ident, $to:ident, $from:ident, $count:ident) => {{
-        let end: usize;
+        let (end, next, left): (usize, usize, usize);
         // SAFETY: as the caller promises; faults on the user's side are in the exception table.
         unsafe {
             asm!(
@@ -46,39 +49,40 @@ macro_rules! copy_chunks {
                 "subs {count}, {count}, #1",
                 "bne 2b",
                 "3:",
-                to = inout(reg) $to => end, from = inout(reg) $from => _, count = inout(reg) $count => _,
+                to = inout(reg) $to => end, from = inout(reg) $from => next, count = inout(reg) $count => left,
                 out("r3") _, out("r4") _, out("r5") _, out("r7") _, out("r8") _, out("r10") _, out("r12") _, out("lr") _,
                 options(nostack)
             );
         }
-        end
+        (end, next, left)
     }};
 }
 
-/// `Moves::chunks` with the same word everywhere: what says whether the stores may fault.
+/// Stores chunks with the same word everywhere: what says whether that may fault. Results in where the target goes on, and how many are left.
 macro_rules! fill_chunks {
     ($store:ident, $to:ident, $word:expr, $count:ident) => {{
-        let end: usize;
+        let (end, left): (usize, usize);
         // SAFETY: as above.
         unsafe {
             asm!(
                 "2:",
                 $store!("stm {to}!, {{r3, r4, r5, r7, r8, r10, r12, lr}}", "3f"),
+                $store!("stm {to}!, {{r3, r4, r5, r7, r8, r10, r12, lr}}", "3f"),
                 "subs {count}, {count}, #1",
                 "bne 2b",
                 "3:",
-                to = inout(reg) $to => end, count = inout(reg) $count => _,
+                to = inout(reg) $to => end, count = inout(reg) $count => left,
                 in("r3") $word, in("r4") $word, in("r5") $word, in("r7") $word, in("r8") $word, in("r10") $word, in("r12") $word, in("lr") $word,
                 options(nostack)
             );
         }
-        end
+        (end, left)
     }};
 }
 
-/// Moves between user and kernel memory: what says whether the loads may fault, and the stores. In the window (`uaccess`).
+/// Moves between user and kernel memory: what says whether the loads may fault, and the stores, and whether it is those that may. In the window (`uaccess`).
 macro_rules! user_moves {
-    ($(#[$doc:meta])* $name:ident, $load:ident, $store:ident) => {
+    ($(#[$doc:meta])* $name:ident, $load:ident, $store:ident, $stores:literal) => {
         $(#[$doc])*
         pub(super) struct $name;
 
@@ -87,8 +91,11 @@ macro_rules! user_moves {
             const CHUNK: usize = CHUNK;
 
             #[inline(always)]
-            unsafe fn chunks(&self, to: usize, from: usize, count: usize) -> usize {
-                copy_chunks!($load, $store, to, from, count)
+            unsafe fn chunks(&self, to: usize, from: usize, count: usize) -> (usize, usize, bool) {
+                let (to, from, left) = copy_chunks!($load, $store, to, from, count);
+                // What could not be stored was loaded.
+                let loaded = if left != 0 && $stores { CHUNK } else { 0 };
+                (to, from.wrapping_sub(loaded), left == 0)
             }
 
             #[inline(always)]
@@ -123,11 +130,11 @@ macro_rules! user_moves {
 }
 user_moves!(
     /// From user memory.
-    FromUser, may_fault, may_not_fault
+    FromUser, may_fault, may_not_fault, false
 );
 user_moves!(
     /// To user memory.
-    ToUser, may_not_fault, may_fault
+    ToUser, may_not_fault, may_fault, true
 );
 
 /// Zeroes in user memory; where from does not matter.
@@ -135,11 +142,12 @@ pub(super) struct ZeroUser;
 
 impl Moves for ZeroUser {
     const WORD: usize = 4;
-    const CHUNK: usize = CHUNK;
+    const CHUNK: usize = FILL_CHUNK;
 
     #[inline(always)]
-    unsafe fn chunks(&self, to: usize, _: usize, count: usize) -> usize {
-        fill_chunks!(may_fault, to, 0, count)
+    unsafe fn chunks(&self, to: usize, _: usize, count: usize) -> (usize, usize, bool) {
+        let (to, left) = fill_chunks!(may_fault, to, 0, count);
+        (to, to, left == 0)
     }
 
     #[inline(always)]
@@ -177,8 +185,9 @@ impl Moves for Kernel {
     const CHUNK: usize = CHUNK;
 
     #[inline(always)]
-    unsafe fn chunks(&self, to: usize, from: usize, count: usize) -> usize {
-        copy_chunks!(may_not_fault, may_not_fault, to, from, count)
+    unsafe fn chunks(&self, to: usize, from: usize, count: usize) -> (usize, usize, bool) {
+        let (to, from, _) = copy_chunks!(may_not_fault, may_not_fault, to, from, count);
+        (to, from, true)
     }
 
     #[inline(always)]
@@ -204,11 +213,12 @@ struct Fill(u32);
 
 impl Moves for Fill {
     const WORD: usize = 4;
-    const CHUNK: usize = CHUNK;
+    const CHUNK: usize = FILL_CHUNK;
 
     #[inline(always)]
-    unsafe fn chunks(&self, to: usize, _: usize, count: usize) -> usize {
-        fill_chunks!(may_not_fault, to, self.0, count)
+    unsafe fn chunks(&self, to: usize, _: usize, count: usize) -> (usize, usize, bool) {
+        let (to, _) = fill_chunks!(may_not_fault, to, self.0, count);
+        (to, to, true)
     }
 
     #[inline(always)]
@@ -280,7 +290,7 @@ pub(super) unsafe fn copy_long<M: Moves>(moves: &M, mut to: usize, mut from: usi
 pub(super) unsafe fn fill_long<M: Moves>(moves: &M, word: u32, mut to: usize, mut len: usize) -> usize {
     // SAFETY: as above.
     unsafe {
-        assert_unchecked(len >= CHUNK);
+        assert_unchecked(len >= FILL_CHUNK);
         if len >= PIECE && may_borrow(to, 0) {
             let pieces: usize;
             asm!(
@@ -303,6 +313,15 @@ pub(super) unsafe fn fill_long<M: Moves>(moves: &M, word: u32, mut to: usize, mu
         }
         copy(moves, to, to, len)
     }
+}
+
+/// Zeroes memory before there is a running thread.
+///
+/// # Safety
+/// `to` is writable for `len` bytes.
+pub(super) unsafe fn clear_early(to: usize, len: usize) {
+    // SAFETY: as the caller promises.
+    unsafe { copy(&Fill(0), to, to, len) };
 }
 
 /// # Safety
@@ -342,7 +361,7 @@ unsafe extern "C" fn __aeabi_memset(to: usize, len: usize, byte: u32) {
     let word = (byte & 0xff) * 0x0101_0101;
     // SAFETY: as the caller promises.
     unsafe {
-        if len < CHUNK {
+        if len < FILL_CHUNK {
             copy(&Fill(word), to, to, len);
         } else {
             kernel_fill_long(to, len, word);
@@ -354,7 +373,7 @@ unsafe extern "C" fn __aeabi_memset(to: usize, len: usize, byte: u32) {
 unsafe extern "C" fn __aeabi_memclr(to: usize, len: usize) {
     // SAFETY: as the caller promises.
     unsafe {
-        if len < CHUNK {
+        if len < FILL_CHUNK {
             copy(&Fill(0), to, to, len);
         } else {
             kernel_fill_long(to, len, 0);

@@ -9,7 +9,7 @@ use super::{exception, mmu};
 use crate::mm::STACK_SHIFT;
 use crate::sync::MAX_CPUS;
 use crate::threshold;
-use core::arch::global_asm;
+use core::arch::{asm, global_asm};
 use core::mem::offset_of;
 
 /// Bytes of the stack that reports a kernel stack overflow.
@@ -54,13 +54,18 @@ global_asm!(
     .size   \name, . - \name
     .endm
 
+    // r1 to r12, into the frame at the stack pointer; r1 is free then.
+    .macro save_others
+    str     r1, [sp, #{regs} + 4]
+    add     r1, sp, #{regs} + 8
+    stmia   r1, {{r2-r12}}
+    .endm
+
     // r0: the scratch words with r0, pc, cpsr. Supervisor mode, a frame's room below the interrupted stack pointer.
     .macro bl_saving_kernel handler
     tst     sp, #4                  // a function's prologue may have been interrupted
     subne   sp, sp, #4
-    str     r1, [sp, #{regs} + 4]
-    add     r1, sp, #{regs} + 8
-    stmia   r1, {{r2-r12}}
+    save_others
     addeq   r1, sp, #{size}
     addne   r1, sp, #{size} + 4
     save_kernel \handler
@@ -85,14 +90,9 @@ global_asm!(
     .balign 32
     .globl  exception_vectors
 exception_vectors:
-    b       vector_bad
-    b       vector_undefined
-    b       vector_svc
-    b       vector_prefetch
-    b       vector_data
-    b       vector_bad
-    b       vector_irq
-    b       vector_fiq
+    .irp    name, bad, undefined, svc, prefetch, data, bad, irq, fiq
+    b       vector_\name
+    .endr
 
     .balign 32
     .type   vector_svc, %function
@@ -151,30 +151,12 @@ ret_from_fork:
 stack_overflow:
     str     sp, [r0, #12]
     ldr     sp, ={overflow_stack} + {overflow} - {size}
-    str     r1, [sp, #{regs} + 4]
-    add     r1, sp, #{regs} + 8
-    stmia   r1, {{r2-r12}}
+    save_others
     ldr     r1, [r0, #12]
     add     r1, r1, #{size}
     save_kernel {overflowed}
     .ltorg
     .size   stack_overflow, . - stack_overflow
-
-    // r0: this CPU's scratch words, 32 bytes for each of four modes.
-    .text
-    .type   set_mode_stacks, %function
-set_mode_stacks:
-    cps     #18
-    mov     sp, r0
-    cps     #23
-    add     sp, r0, #32
-    cps     #27
-    add     sp, r0, #64
-    cps     #17
-    add     sp, r0, #96
-    cps     #19
-    bx      lr
-    .size   set_mode_stacks, . - set_mode_stacks
     "#,
     size = const FRAME_SIZE,
     regs = const offset_of!(Frame, regs),
@@ -219,18 +201,22 @@ pub fn vectors() -> usize {
     exception_vectors as *const () as usize
 }
 
+/// Sets the stack pointer of mode `$mode`. r0 is the same in all modes.
+macro_rules! set_mode_stack {
+    ($mode:literal, $to:expr) => {
+        asm!("cps #{mode}", "mov sp, r0", "cps #19", mode = const $mode, in("r0") $to, options(nostack, preserves_flags))
+    };
+}
+
 /// Gives this CPU's exception modes their scratch words. Interrupts are off.
 pub fn init_cpu() {
-    unsafe extern "C" {
-        fn set_mode_stacks(scratch: *mut [[u32; 8]; 4]);
-    }
     // SAFETY: this CPU's own words.
     unsafe {
-        set_mode_stacks(
-            (&raw mut SCRATCH)
-                .cast::<[[u32; 8]; 4]>()
-                .add(super::smp::cpu_id()),
-        )
+        let scratch = (&raw mut SCRATCH[super::smp::cpu_id()]).cast::<[u32; 8]>();
+        set_mode_stack!(18, scratch);
+        set_mode_stack!(23, scratch.add(1));
+        set_mode_stack!(27, scratch.add(2));
+        set_mode_stack!(17, scratch.add(3));
     }
 }
 

@@ -196,7 +196,8 @@ impl Builder {
         // SAFETY: cleaning a cache line changes nothing. The identity map of early boot is current, so the function can be called at its
         // physical address; the new map has this code, this stack and all data at the same addresses as the old one.
         unsafe {
-            core::arch::asm!("mcr p15, 0, {}, c7, c10, 1", "dsb sy", in(reg) &raw const KERNEL_TABLE, options(nostack, preserves_flags));
+            super::sysreg::write!("p15, 0, {}, c7, c10, 1", &raw const KERNEL_TABLE as u32);
+            super::sysreg::barrier();
             let f: unsafe extern "C" fn(usize) =
                 core::mem::transmute(image_to_phys(replace_kernel_table as *const () as usize) as usize);
             f(live as usize);

@@ -130,21 +130,21 @@ pub fn flush_user(context: &MmContext, start: usize, end: usize, tables_freed: b
     if tables_freed {
         forget_tables(asid, start, end);
     }
+    sysreg::store_barrier();
     // SAFETY: forgetting translations is always allowed; the barriers order it after the stores that changed the tables.
     // TLBIASIDIS and TLBIMVAIS.
     unsafe {
-        asm!("dsb ishst", options(nostack, preserves_flags));
         if (end - start) >> PAGE_SHIFT > FLUSH_ALL_ABOVE {
-            asm!("mcr p15, 0, {}, c8, c3, 2", in(reg) asid, options(nostack, preserves_flags));
+            sysreg::write!("p15, 0, {}, c8, c3, 2", asid as u32);
         } else {
             let mut addr = start;
             while addr < end {
-                asm!("mcr p15, 0, {}, c8, c3, 1", in(reg) addr | asid, options(nostack, preserves_flags));
+                sysreg::write!("p15, 0, {}, c8, c3, 1", (addr | asid) as u32);
                 addr += 1 << PAGE_SHIFT;
             }
         }
-        asm!("dsb ish", options(nostack, preserves_flags));
     }
+    sysreg::barrier_inner();
 }
 
 /// After an invalid entry became valid or gained permission: whatever the processor needs before the access is retried. An invalid entry is never
@@ -157,28 +157,30 @@ pub fn update_user(context: &MmContext, addr: usize) {
 
 /// Forgets cached translations of a kernel range on every CPU.
 pub fn flush_kernel(start: usize, end: usize) {
+    sysreg::store_barrier();
     // SAFETY: as for `flush_user`. TLBIALLIS and TLBIMVAAIS.
     unsafe {
-        asm!("dsb ishst", options(nostack, preserves_flags));
         if (end - start) >> PAGE_SHIFT > FLUSH_ALL_ABOVE {
-            asm!("mcr p15, 0, {}, c8, c3, 0", in(reg) 0, options(nostack, preserves_flags));
+            sysreg::write!("p15, 0, {}, c8, c3, 0", 0u32);
         } else {
             let mut addr = start;
             while addr < end {
-                asm!("mcr p15, 0, {}, c8, c3, 3", in(reg) addr, options(nostack, preserves_flags));
+                sysreg::write!("p15, 0, {}, c8, c3, 3", addr as u32);
                 addr += 1 << PAGE_SHIFT;
             }
         }
-        asm!("dsb ish", "isb", options(nostack, preserves_flags));
     }
+    sysreg::barrier_inner();
+    sysreg::isb();
 }
 
 /// After invalid kernel entries of a range became valid: whatever the processor needs before they are used (often nothing).
 #[inline(always)]
 pub fn update_kernel(start: usize, end: usize) {
     let _ = (start, end);
-    // SAFETY: barriers only: the stores to the tables are visible to walks before the next instruction.
-    unsafe { asm!("dsb ishst", "isb", options(nostack, preserves_flags)) };
+    // The stores to the tables are visible to walks before the next instruction.
+    sysreg::store_barrier();
+    sysreg::isb();
 }
 
 /// The smallest data cache line of the machine, in bytes.
@@ -197,11 +199,15 @@ pub fn sync_instructions(phys: PhysAddr) {
 
 /// Makes all CPUs fetch instructions anew.
 pub(super) fn drop_instructions() {
+    sysreg::barrier_inner();
     // SAFETY: dropping instruction caches changes no memory contents. By address would miss aliases in caches indexed by virtual
     // address. ICIALLUIS, BPIALLIS.
     unsafe {
-        asm!("dsb ish", "mcr p15, 0, {0}, c7, c1, 0", "mcr p15, 0, {0}, c7, c1, 6", "dsb ish", "isb", in(reg) 0, options(nostack, preserves_flags));
+        sysreg::write!("p15, 0, {}, c7, c1, 0", 0u32);
+        sysreg::write!("p15, 0, {}, c7, c1, 6", 0u32);
     }
+    sysreg::barrier_inner();
+    sysreg::isb();
 }
 
 /// Cleans data to where instruction fetch sees it. Kernel addresses.
@@ -211,11 +217,11 @@ fn clean_to_unification(start: usize, end: usize) {
     // SAFETY: cleaning changes no memory contents. DCCMVAU.
     unsafe {
         while addr < end {
-            asm!("mcr p15, 0, {}, c7, c11, 1", in(reg) addr, options(nostack, preserves_flags));
+            sysreg::write!("p15, 0, {}, c7, c11, 1", addr as u32);
             addr += line;
         }
-        asm!("dsb ish", options(nostack, preserves_flags));
     }
+    sysreg::barrier_inner();
 }
 
 /// Zeroes the page at `phys`.

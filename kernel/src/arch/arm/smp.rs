@@ -163,8 +163,8 @@ pub fn start(cpu: usize, local: &'static CpuLocal, stack_top: usize) -> Result<(
     START
         .local
         .store(core::ptr::from_ref(local).cast_mut(), Ordering::Release);
-    // SAFETY: a barrier: what the new CPU reads is written before it starts.
-    unsafe { asm!("dsb ish", options(nostack, preserves_flags)) }
+    // What the new CPU reads is written before it starts.
+    sysreg::barrier_inner();
     let entry = kmap::image_to_phys(secondary_entry as *const () as usize);
     if !vexpress::start(cpu, entry) {
         psci::cpu_on(mpidr(cpu), entry, 0)?;
@@ -188,10 +188,9 @@ pub(super) extern "C" fn secondary(local: *const CpuLocal) -> ! {
     super::mmu::switch_to_kernel();
     // The identity map must not stay in the TLB.
     // SAFETY: forgetting translations is always allowed. TLBIALL.
-    unsafe {
-        sysreg::write!("p15, 0, {}, c8, c7, 0", 0u32);
-        asm!("dsb nsh", "isb", options(nostack, preserves_flags));
-    }
+    unsafe { sysreg::write!("p15, 0, {}, c8, c7, 0", 0u32) }
+    sysreg::barrier_inner();
+    sysreg::isb();
     cpu::init();
     super::interrupt::init_cpu();
     crate::boot::secondary()

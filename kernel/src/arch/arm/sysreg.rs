@@ -38,10 +38,6 @@ macro_rules! write64 {
         core::arch::asm!(concat!("mcrr ", $name), in(reg) value as u32, in(reg) (value >> 32) as u32, options(nostack, preserves_flags))
     }};
 }
-#[cfg_attr(
-    feature = "short-descriptors",
-    allow(unused_imports, reason = "of the tables, long descriptors only")
-)]
 pub(super) use write64;
 
 /// `SCTLR`: M, C, I (memory management unit and caches), Z (branch prediction), U and the like read as one on v7; XP; A (alignment checks) off, V (high
@@ -71,6 +67,20 @@ pub const MAIR0: u32 = 0x04 | 0xff << 8 | 0x44 << 16;
 pub fn isb() {
     // SAFETY: a barrier.
     unsafe { asm!("isb", options(nostack, preserves_flags)) }
+}
+
+/// Waits until everything before it is done, cache and TLB maintenance included.
+#[inline(always)]
+pub fn barrier() {
+    // SAFETY: a barrier.
+    unsafe { asm!("dsb sy", options(nostack, preserves_flags)) }
+}
+
+/// The same for what the CPUs of the kernel share.
+#[inline(always)]
+pub fn barrier_inner() {
+    // SAFETY: a barrier.
+    unsafe { asm!("dsb ish", options(nostack, preserves_flags)) }
 }
 
 /// Calls the firmware through the hypervisor. Arguments and result as the SMC calling convention says.
@@ -114,8 +124,9 @@ pub unsafe fn semihosting(operation: usize, block: *const usize) {
 
 /// Sleeps until an interrupt is pending, masked or not.
 pub fn wfi() {
+    barrier();
     // SAFETY: sleeps.
-    unsafe { asm!("dsb sy", "wfi", options(nostack, preserves_flags)) }
+    unsafe { asm!("wfi", options(nostack, preserves_flags)) }
 }
 
 /// What was written before is visible to other CPUs before what is written after.
@@ -127,10 +138,11 @@ pub fn store_barrier() {
 
 /// Empties the TLB on every CPU, after earlier stores to tables.
 pub fn flush_all() {
+    store_barrier();
     // SAFETY: forgetting translations is always allowed. TLBIALLIS.
-    unsafe {
-        asm!("dsb ishst", "mcr p15, 0, {0}, c8, c3, 0", "dsb ish", "isb", in(reg) 0, options(nostack, preserves_flags))
-    }
+    unsafe { write!("p15, 0, {}, c8, c3, 0", 0u32) }
+    barrier_inner();
+    isb();
 }
 
 /// How many address-space identifiers there are.
@@ -190,8 +202,7 @@ pub fn gic_enable() {
 #[inline(always)]
 pub fn gic_acknowledge() -> u32 {
     let id = read!("p15, 0, {}, c12, c12, 0");
-    // SAFETY: a barrier.
-    unsafe { asm!("dsb sy", options(nostack, preserves_flags)) }
+    barrier();
     id
 }
 

@@ -3,7 +3,7 @@
 //!
 //! What the copies are made of is in `copy`. While the window is open nothing is called.
 
-use super::copy::{CHUNK, FromUser, ToUser, ZeroUser, copy_long, fill_long, may_fault};
+use super::copy::{CHUNK, FILL_CHUNK, FromUser, ToUser, ZeroUser, copy_long, fill_long, may_fault};
 pub use super::extable::fixup;
 use super::mmu::{self, window_register};
 use super::switch::{FPEXC_EN, fpscr};
@@ -31,7 +31,7 @@ fn while_open<T>(work: impl FnOnce() -> T) -> T {
 unsafe fn copy_few<M: Moves>(to: usize, from: usize, len: usize, moves: M) -> usize {
     // SAFETY: as the caller promises; faults on the user's side are in the exception table.
     while_open(|| unsafe {
-        assert_unchecked(len < CHUNK);
+        assert_unchecked(len < M::CHUNK);
         copy(&moves, to, from, len)
     })
 }
@@ -49,13 +49,16 @@ unsafe fn copy_many<M: Moves>(to: usize, from: usize, len: usize, moves: M) -> u
 #[inline(always)]
 pub unsafe fn copy_from_user(to: *mut u8, from: usize, len: usize) -> usize {
     // SAFETY: as the caller promises.
-    unsafe {
+    let mut left = unsafe {
         if len < CHUNK {
             copy_few(to as usize, from, len, FromUser)
         } else {
             copy_many(to as usize, from, len, FromUser)
         }
-    }
+    };
+    // SAFETY: does nothing. The compiler does not know that, and does not make what callers do next twice, once for each kind of copy.
+    unsafe { asm!("", inout("r0") left, options(pure, nomem, nostack, preserves_flags)) }
+    left
 }
 
 /// Copies `len` bytes from kernel `from` to user `to`; returns how many were *not* copied.
@@ -82,7 +85,7 @@ pub unsafe fn copy_to_user(to: usize, from: *const u8, len: usize) -> usize {
 pub unsafe fn clear_user(to: usize, len: usize) -> usize {
     // SAFETY: as the caller promises.
     unsafe {
-        if len < CHUNK {
+        if len < FILL_CHUNK {
             copy_few(to, 0, len, ZeroUser)
         } else {
             clear_many(to, len)
@@ -266,12 +269,13 @@ pub unsafe fn exchange_rseq(at: usize, ids: [u64; 2]) -> Option<[u64; 3]> {
         at = in(reg) at, out("r0") a, out("r1") b, out("r2") c, out("r3") d, out("r4") e, out("r5") f,
     );
     let found = [words(a, b), words(e, f), words(c, d)];
+    if !loaded {
+        return None;
+    }
     // SAFETY: as above.
-    let stored = || {
-        (found[0] == ids[0] && found[1] == ids[1])
-            || unsafe { put_u64(at, ids[0]) && put_u64(at + 20, ids[1]) }
-    };
-    (loaded && stored()).then_some(found)
+    let done = (found[0] == ids[0] && found[1] == ids[1])
+        || unsafe { put_u64(at, ids[0]) && put_u64(at + 20, ids[1]) };
+    done.then_some(found)
 }
 
 // One instruction loads the address and the first word.
