@@ -186,6 +186,7 @@ pub fn each_of<'a>(slots: &'a [Slot], mut f: impl FnMut(usize, &'a Slot, Entry))
 }
 
 /// Whether an entry of `slots` is not empty.
+#[inline(always)]
 pub fn any_there(slots: &[Slot]) -> bool {
     let (groups, rest) = slots.as_chunks();
     !groups.iter().all(none_there) || rest.iter().any(|slot| mmu::load_part(slot) != 0)
