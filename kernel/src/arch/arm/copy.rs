@@ -30,10 +30,10 @@ macro_rules! may_not_fault {
     };
 }
 
-/// Bytes of a chunk that is copied, which eight registers hold.
+/// Bytes of a chunk, which eight registers hold.
 pub(super) const CHUNK: usize = 32;
-/// Bytes of a chunk that is filled: twice as many, for it takes a while to get the registers ready.
-pub(super) const FILL_CHUNK: usize = 64;
+/// Bytes from which on a fill is worth getting eight registers ready.
+pub(super) const LONG_FILL: usize = 64;
 
 /// Moves chunks: what says whether the loads may fault, and the stores. Results in where target and source go on, and how many are left. One that faults
 /// leaves its address as it was.
@@ -66,7 +66,6 @@ macro_rules! fill_chunks {
         unsafe {
             asm!(
                 "2:",
-                $store!("stm {to}!, {{r3, r4, r5, r7, r8, r10, r12, lr}}", "3f"),
                 $store!("stm {to}!, {{r3, r4, r5, r7, r8, r10, r12, lr}}", "3f"),
                 "subs {count}, {count}, #1",
                 "bne 2b",
@@ -137,12 +136,12 @@ user_moves!(
     ToUser, may_not_fault, may_fault, true
 );
 
-/// Zeroes in user memory; where from does not matter.
-pub(super) struct ZeroUser;
+/// Zeroes in user memory; where from does not matter. Its chunks are of [`CHUNK`] bytes, or of more if there shall be none.
+pub(super) struct ZeroUser<const CHUNK: usize>;
 
-impl Moves for ZeroUser {
+impl<const CHUNK: usize> Moves for ZeroUser<CHUNK> {
     const WORD: usize = 4;
-    const CHUNK: usize = FILL_CHUNK;
+    const CHUNK: usize = CHUNK;
 
     #[inline(always)]
     unsafe fn chunks(&self, to: usize, _: usize, count: usize) -> (usize, usize, bool) {
@@ -208,12 +207,12 @@ impl Moves for Kernel {
     }
 }
 
-/// Fills kernel memory with four bytes again and again; where from does not matter.
-struct Fill(u32);
+/// Fills kernel memory with four bytes again and again; where from does not matter. Chunks as of [`ZeroUser`].
+struct Fill<const CHUNK: usize>(u32);
 
-impl Moves for Fill {
+impl<const CHUNK: usize> Moves for Fill<CHUNK> {
     const WORD: usize = 4;
-    const CHUNK: usize = FILL_CHUNK;
+    const CHUNK: usize = CHUNK;
 
     #[inline(always)]
     unsafe fn chunks(&self, to: usize, _: usize, count: usize) -> (usize, usize, bool) {
@@ -290,7 +289,7 @@ pub(super) unsafe fn copy_long<M: Moves>(moves: &M, mut to: usize, mut from: usi
 pub(super) unsafe fn fill_long<M: Moves>(moves: &M, word: u32, mut to: usize, mut len: usize) -> usize {
     // SAFETY: as above.
     unsafe {
-        assert_unchecked(len >= FILL_CHUNK);
+        assert_unchecked(len >= LONG_FILL);
         if len >= PIECE && may_borrow(to, 0) {
             let pieces: usize;
             asm!(
@@ -321,7 +320,7 @@ pub(super) unsafe fn fill_long<M: Moves>(moves: &M, word: u32, mut to: usize, mu
 /// `to` is writable for `len` bytes.
 pub(super) unsafe fn clear_early(to: usize, len: usize) {
     // SAFETY: as the caller promises.
-    unsafe { copy(&Fill(0), to, to, len) };
+    unsafe { copy(&Fill::<CHUNK>(0), to, to, len) };
 }
 
 /// # Safety
@@ -361,8 +360,8 @@ unsafe extern "C" fn __aeabi_memset(to: usize, len: usize, byte: u32) {
     let word = (byte & 0xff) * 0x0101_0101;
     // SAFETY: as the caller promises.
     unsafe {
-        if len < FILL_CHUNK {
-            copy(&Fill(word), to, to, len);
+        if len < LONG_FILL {
+            copy(&Fill::<LONG_FILL>(word), to, to, len);
         } else {
             kernel_fill_long(to, len, word);
         }
@@ -373,8 +372,8 @@ unsafe extern "C" fn __aeabi_memset(to: usize, len: usize, byte: u32) {
 unsafe extern "C" fn __aeabi_memclr(to: usize, len: usize) {
     // SAFETY: as the caller promises.
     unsafe {
-        if len < FILL_CHUNK {
-            copy(&Fill(0), to, to, len);
+        if len < LONG_FILL {
+            copy(&Fill::<LONG_FILL>(0), to, to, len);
         } else {
             kernel_fill_long(to, len, 0);
         }
@@ -384,7 +383,7 @@ unsafe extern "C" fn __aeabi_memclr(to: usize, len: usize) {
 #[inline(never)]
 unsafe fn kernel_fill_long(to: usize, len: usize, word: u32) {
     // SAFETY: as the caller promises.
-    unsafe { fill_long(&Fill(word), word, to, len) };
+    unsafe { fill_long(&Fill::<CHUNK>(word), word, to, len) };
 }
 
 #[unsafe(no_mangle)]

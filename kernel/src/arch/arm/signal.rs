@@ -87,9 +87,8 @@ pub fn setup(frame: &mut Frame, delivery: &Delivery<'_>) -> Result<(), Errno> {
         mask: [delivery.mask as u32, (delivery.mask >> 32) as u32],
     };
     UserPtr::new(base + info).write(context)?;
-    UserPtr::new(base + info + VFP).write(VFP_MARK)?;
     // SAFETY: the frame was checked.
-    if !unsafe { uaccess::save_fp(base + info + VFP_RECORD) } {
+    if !unsafe { uaccess::save_fp(base + info + VFP, VFP_MARK) } {
         return Err(Errno::EFAULT);
     }
     if delivery.siginfo {

@@ -3,7 +3,7 @@
 //!
 //! What the copies are made of is in `copy`. While the window is open nothing is called.
 
-use super::copy::{CHUNK, FILL_CHUNK, FromUser, ToUser, ZeroUser, copy_long, fill_long, may_fault};
+use super::copy::{CHUNK, FromUser, LONG_FILL, ToUser, ZeroUser, copy_long, fill_long, may_fault};
 pub use super::extable::fixup;
 use super::mmu::{self, window_register};
 use super::switch::{FPEXC_EN, fpscr};
@@ -85,8 +85,8 @@ pub unsafe fn copy_to_user(to: usize, from: *const u8, len: usize) -> usize {
 pub unsafe fn clear_user(to: usize, len: usize) -> usize {
     // SAFETY: as the caller promises.
     unsafe {
-        if len < FILL_CHUNK {
-            copy_few(to, 0, len, ZeroUser)
+        if len < LONG_FILL {
+            copy_few(to, 0, len, ZeroUser::<LONG_FILL>)
         } else {
             clear_many(to, len)
         }
@@ -96,10 +96,10 @@ pub unsafe fn clear_user(to: usize, len: usize) -> usize {
 #[inline(never)]
 unsafe fn clear_many(to: usize, len: usize) -> usize {
     // SAFETY: as above.
-    while_open(|| unsafe { fill_long(&ZeroUser, 0, to, len) })
+    while_open(|| unsafe { fill_long(&ZeroUser::<CHUNK>, 0, to, len) })
 }
 
-/// `d0` to `d31`, `FPSCR`, `FPEXC`, `FPINST`, `FPINST2`, each pair of words complete, and the end mark.
+/// `d0` to `d31`, `FPSCR`, `FPEXC`, `FPINST`, `FPINST2`, each pair of words complete, and the mark that ends the records.
 pub const FP_RECORD: usize = 256 + 6 * 4 + 4;
 
 /// Opens user space for a few instructions, and says whether none of them faulted. In brackets: another option of `asm!`.
@@ -126,25 +126,26 @@ macro_rules! user_asm {
     }};
 }
 
-/// Writes the floating-point record of a signal frame, all behind its mark, with the mark that ends the records: [`FP_RECORD`] bytes. `false` after
-/// a fault.
+/// Writes the floating-point record of a signal frame: its mark, and [`FP_RECORD`] bytes. `false` after a fault.
 ///
 /// # Safety
-/// `to..to+FP_RECORD` lies below `USER_END`.
+/// `to..to+8+FP_RECORD` lies below `USER_END`.
 #[inline(never)]
-pub unsafe fn save_fp(to: usize) -> bool {
+pub unsafe fn save_fp(to: usize, mark: u64) -> bool {
     let status = fpscr();
     // In between a switch saves and restores the registers.
     user_asm!(
         [preserves_flags],
+        may_fault!("stm {to}!, {{r8, r10}}", "3f"),
         may_fault!("vstm {to}!, {{d0-d15}}", "3f"),
         may_fault!("vstm {to}!, {{d16-d31}}", "3f"),
         may_fault!("stm {to}, {{r0, r1, r2, r3, r4, r5, r7}}", "3f");
         to = inout(reg) to => _, in("r0") status, in("r1") 0, in("r2") FPEXC_EN, in("r3") 0, in("r4") 0, in("r5") 0, in("r7") 0,
+        in("r8") mark as u32, in("r10") (mark >> 32) as u32,
     )
 }
 
-/// Sets the running user thread's floating-point registers from such a record; `false` after a fault, with some of them set.
+/// Sets the running user thread's floating-point registers from such a record, behind its mark; `false` after a fault, with some of them set.
 ///
 /// # Safety
 /// `from..from+FP_RECORD` lies below `USER_END`.
