@@ -280,59 +280,6 @@ global_asm!(
     may_fault 1b, 2b, 2b
     may_fault 2b, 3b, 3b
     .size   copy_string_asm, . - copy_string_asm
-
-    // Floating-point and vector registers between `switch::FpState` (r3) and the two places in a signal frame: floating point (r4), where they lie
-    // apart from the other halves, which follow the vectors (r5). Returns 0, or 1 after a fault: pages that are not there are not brought in.
-    .macro math name, pairs, others
-    function \name
-    borrow
-    user_open
-1:  .set    n, 0
-    .rept 16
-    \pairs
-    .set    n, n + 1
-    .endr
-    .set    n, 0
-    .rept 34
-    \others
-    .set    n, n + 1
-    .endr
-    li      8, 0
-2:  user_close
-    give_back
-    mr      3, 8
-    blr
-3:  li      8, 1
-    b       2b
-    may_fault 1b, 2b, 3b
-    .size   \name, . - \name
-    .endm
-    .macro store_pair
-    lxv     0, 32 * n(3)
-    lxv     1, 32 * n + 16(3)
-    xxmrghd 2, 1, 0
-    xxmrgld 3, 1, 0
-    stxv    2, 16 * n(4)
-    stxv    3, 16 * n + 544(5)
-    .endm
-    .macro store_other
-    lxv     0, 16 * n + 512(3)
-    stxv    0, 16 * n(5)
-    .endm
-    .macro load_pair
-    lxv     0, 16 * n(4)
-    lxv     1, 16 * n + 544(5)
-    xxmrgld 2, 0, 1
-    xxmrghd 3, 0, 1
-    stxv    2, 32 * n(3)
-    stxv    3, 32 * n + 16(3)
-    .endm
-    .macro load_other
-    lxv     0, 16 * n(5)
-    stxv    0, 16 * n + 512(3)
-    .endm
-    math    store_math_asm, store_pair, store_other
-    math    load_math_asm, load_pair, load_other
     "#,
     math_high = const MSR_MATH >> 16,
     math_low = const MSR_MATH & 0xffff,

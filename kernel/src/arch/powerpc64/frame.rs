@@ -74,12 +74,6 @@ impl Frame {
             ..Self::default()
         }
     }
-    /// What signal frames have of it.
-    #[inline(always)]
-    pub fn shown(&self) -> &[usize; 44] {
-        // SAFETY: the first fields, all of one type, up to and with `result`: asserted above.
-        unsafe { &*(&raw const *self).cast() }
-    }
     /// Instruction pointer.
     pub fn ip(&self) -> usize {
         self.nip

@@ -1,5 +1,12 @@
 //! The 64-bit Power processor, little-endian, as a guest of a PAPR hypervisor (`pseries`): see `arch/mod.rs` for what each file owes.
 
+/// Lines of assembly for each `n` from 0 on, as many times as the last argument says.
+macro_rules! each {
+    ($($line:literal),+; $count:literal) => {
+        concat!(".set n, 0\n.rept ", $count, "\n", $($line, "\n",)+ ".set n, n + 1\n.endr")
+    };
+}
+
 pub mod boot;
 pub mod console;
 mod copy;

@@ -2,13 +2,14 @@
 //! `siginfo_t`; what functions may use below the stack pointer).
 
 use super::frame::{CR0_SO, Frame};
-use super::spr::{MSR_FP, MSR_MATH, MSR_USER, MSR_VEC, MSR_VSX};
-use super::switch::{self, FpState};
-use super::uaccess;
+use super::spr::{self, MSR_FP, MSR_MATH, MSR_USER, MSR_VEC, MSR_VSX};
+use super::switch;
+use super::uaccess::{self, user_asm};
 use super::vdso::SIGNAL_STACK;
-use crate::mm::user::{UserPtr, check, read_bytes};
+use crate::mm::user::{UserPtr, check};
 use crate::signal::{Delivery, Restored, vdso_sigreturn};
-use core::mem::offset_of;
+use core::arch::asm;
+use core::mem::{MaybeUninit, offset_of};
 use limen_linux_abi::Errno;
 
 /// The least alternate stack (`MINSIGSTKSZ`).
@@ -17,6 +18,8 @@ pub const MIN_STACK_SIZE: usize = 8192;
 const MORE_REGISTERS: usize = 16;
 /// Vectors of the vector area: 32 registers, `VSCR`, `VRSAVE`.
 const VECTORS: usize = 34;
+/// Where the last word of those and of the second halves of floating point behind them lies.
+const LAST_VECTOR: usize = 16 * VECTORS + 256 - 4;
 
 /// `ucontext_t` up to the registers, in words. What is unused is not written, as on Linux.
 #[repr(C)]
@@ -67,32 +70,147 @@ fn vectors(base: usize) -> usize {
     (base + offset_of!(Context, vmx_reserve)).next_multiple_of(16)
 }
 
-/// Writes the context of `frame` to `base`.
-fn write_context(
-    base: usize,
-    frame: &Frame,
-    mask: u64,
-    link: usize,
-    altstack: (usize, u32, usize),
-    signal: u32,
-    handler: usize,
-) -> Result<(), Errno> {
-    let (sp, flags, size) = altstack;
-    UserPtr::new(base).write([0, link, sp, flags as usize, size, mask as usize])?;
-    let regs = base + offset_of!(Context, gpr);
-    UserPtr::new(base + offset_of!(Head, told)).write([signal as usize, handler, mask as usize, regs])?;
-    // The frame begins as the context does; two words are the kernel's alone.
-    let regs = UserPtr::<usize>::new(regs);
-    regs.cast().write_from(frame.shown())?;
-    regs.add(offset_of!(Frame, msr) / 8)
-        .write(frame.msr & !MSR_MATH | MSR_FP | MSR_VEC | MSR_VSX)?;
-    regs.add(offset_of!(Frame, trap) / 8).write(frame.trap & !1)?;
-    let v_regs = vectors(base);
-    // SAFETY: the caller has checked that the whole context is below `USER_END`.
-    switch::with_math(frame, |math| unsafe {
-        uaccess::store_math(math, base + offset_of!(Context, fp_regs), v_regs)
-    })?;
-    UserPtr::<usize>::new(base + offset_of!(Context, v_regs)).write(v_regs)
+/// After a first attempt has failed: tries until it works. `bring` has the page of a word brought in.
+#[cold]
+#[inline(never)]
+fn retry<R>(
+    words: [usize; 4],
+    bring: unsafe fn(usize) -> bool,
+    mut attempt: impl FnMut() -> Option<R>,
+) -> Result<R, Errno> {
+    // Another thread may take them away again, but has no reason to.
+    for _ in 0..8 {
+        // SAFETY: the callers have checked that the words lie below `USER_END`.
+        if !words.iter().all(|word| unsafe { bring(*word) }) {
+            break;
+        }
+        if let Some(result) = attempt() {
+            return Ok(result);
+        }
+    }
+    Err(Errno::EFAULT)
+}
+
+/// Has the page of a word brought in, to be read.
+///
+/// # Safety
+/// It lies below `USER_END`.
+unsafe fn bring_in(word: usize) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe { uaccess::get_u32(word).is_some() }
+}
+
+/// Has the page of a word brought in, to be written.
+///
+/// # Safety
+/// It lies below `USER_END`, and nobody else uses it.
+unsafe fn bring_in_writable(word: usize) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe { uaccess::get_u32(word).is_some_and(|value| uaccess::put_u32(word, value)) }
+}
+
+/// Stores all registers into the context at `base` and the vectors at `v_regs`; `None` after a fault. `fresh`: exceptions and rounding are then as a
+/// program starts with.
+///
+/// # Safety
+/// Inside [`switch::in_processor`]; both lie below `USER_END`.
+#[inline(always)]
+unsafe fn store_registers(base: usize, v_regs: usize, frame: &Frame, fresh: bool) -> Option<()> {
+    let mut kept = MaybeUninit::<[u128; 2]>::uninit();
+    // SAFETY: as the caller promises. The two registers used are put back.
+    unsafe {
+        let done = user_asm!(
+            [
+                "stxv 0, 0({kept})",
+                "stxv 32, 16({kept})",
+                each!("stxv 32 + n, 16 * n({v_regs})"; 32),
+                each!("stfd n, 8 * n + {fp}({base})"; 32),
+                each!(
+                    "xxmrgld 32, 2 * n + 1, 2 * n",
+                    "stxv 32, 16 * n + {others}({v_regs})";
+                    16
+                ),
+                "mffs 0",
+                "stfd 0, {fp} + 256({base})",
+                "mfvscr 0",
+                "stxv 32, {vscr}({v_regs})",
+                "mfspr {word}, {vrsave}",
+                "stw {word}, {vscr} + 16({v_regs})",
+                each!(
+                    "ld {word}, 8 * n({frame})",
+                    "std {word}, 8 * n + {gpr}({base})";
+                    44
+                ),
+                "std {msr}, {gpr} + {msr_at}({base})",
+                "std {trap}, {gpr} + {trap_at}({base})"
+            ],
+            kept = in(reg_nonzero) kept.as_mut_ptr(), base = in(reg_nonzero) base, v_regs = in(reg_nonzero) v_regs,
+            frame = in(reg_nonzero) frame, msr = in(reg) frame.msr & !MSR_MATH | MSR_FP | MSR_VEC | MSR_VSX,
+            trap = in(reg) frame.trap & !1, word = out(reg) _, fp = const offset_of!(Context, fp_regs), vscr = const 16 * (VECTORS - 2),
+            others = const 16 * VECTORS, gpr = const offset_of!(Context, gpr), msr_at = const offset_of!(Frame, msr),
+            trap_at = const offset_of!(Frame, trap), vrsave = const spr::VRSAVE
+        );
+        if done && fresh {
+            asm!(
+                "xxlxor 0, 0, 0",
+                "mtfsf 255, 0, 1, 0",
+                options(nostack, preserves_flags)
+            );
+        }
+        asm!("lxv 0, 0({0})", "lxv 32, 16({0})", in(reg_nonzero) kept.as_ptr(), options(nostack, preserves_flags, readonly));
+        done.then_some(())
+    }
+}
+
+/// What [`load_registers`] finds besides: the machine state; alternate stack (address, flags, size) and mask.
+type Found = (usize, [usize; 4]);
+
+/// Loads all registers from the context at `base` and the vectors at `v_regs`. `None`: a fault; some have changed. The machine state is user mode's in any
+/// case: only the byte order is taken from the context.
+///
+/// # Safety
+/// Inside [`switch::load_math`]; both lie below `USER_END`.
+#[inline(always)]
+unsafe fn load_registers(base: usize, v_regs: usize, frame: &mut Frame) -> Option<Found> {
+    let [sp, flags, size, mask]: [usize; 4];
+    // SAFETY: as the caller promises. Nobody looks at the frame meanwhile.
+    let done = unsafe {
+        user_asm!(
+            [
+                "ld {sp}, 16({base})",
+                "ld {flags}, 24({base})",
+                "ld {size}, 32({base})",
+                "ld {mask}, 40({base})",
+                each!(
+                    "ld {word}, 8 * n + {gpr}({base})",
+                    "std {word}, 8 * n({frame})";
+                    39
+                ),
+                "lxv 32, {vscr}({v_regs})",
+                "mtvscr 0",
+                "lfd 0, 256({fp})",
+                "mtfsf 255, 0, 1, 0",
+                each!(
+                    "lxv 32, 16 * n({fp})",
+                    "lxv 2 * n + 1, 16 * n + {others}({v_regs})",
+                    "xxmrgld 2 * n, 32, 2 * n + 1",
+                    "xxmrghd 2 * n + 1, 32, 2 * n + 1";
+                    16
+                ),
+                each!("lxv 32 + n, 16 * n({v_regs})"; 32),
+                "lwz {word}, {vscr} + 16({v_regs})",
+                "mtspr {vrsave}, {word}"
+            ],
+            base = in(reg_nonzero) base, fp = in(reg_nonzero) base + offset_of!(Context, fp_regs), v_regs = in(reg_nonzero) v_regs,
+            frame = in(reg_nonzero) &raw mut *frame, sp = out(reg) sp, flags = out(reg) flags, size = out(reg) size, mask = out(reg) mask,
+            word = out(reg) _, vscr = const 16 * (VECTORS - 2), others = const 16 * VECTORS, gpr = const offset_of!(Context, gpr),
+            vrsave = const spr::VRSAVE
+        )
+    };
+    let msr = frame.msr;
+    frame.msr = MSR_USER & !1 | msr & 1;
+    frame.nip &= !3;
+    done.then_some((msr, [sp, flags, size, mask]))
 }
 
 /// Builds the signal frame on the user stack and makes `frame` enter the handler. `EFAULT` if the stack is not there.
@@ -100,19 +218,48 @@ pub fn setup(frame: &mut Frame, delivery: &Delivery<'_>) -> Result<(), Errno> {
     let base = delivery.stack_top.wrapping_sub(FRAME_SIZE) & !15;
     let sp = base.wrapping_sub(SIGNAL_STACK);
     check(sp, FRAME_SIZE + SIGNAL_STACK)?;
-    write_context(
-        base,
-        frame,
-        delivery.mask,
-        0,
-        delivery.altstack,
-        delivery.signal,
-        delivery.handler,
-    )?;
     let info = base + offset_of!(SigFrame, info);
-    UserPtr::<[usize; 2]>::new(base + offset_of!(SigFrame, info_at)).write([info, base])?;
-    delivery.info.write_to(info)?;
-    UserPtr::<usize>::new(sp).write(frame.gpr[1])?;
+    let v_regs = vectors(base);
+    let (stack, flags, size) = delivery.altstack;
+    // SAFETY: just checked; what is stored is known, `SigInfo` among it.
+    let done = unsafe {
+        user_asm!(
+            [
+                "std {sp}, 16({base})",
+                "std {flags}, 24({base})",
+                "std {size}, 32({base})",
+                "std {mask}, 40({base})",
+                "std {signal}, {told}({base})",
+                "std {handler}, {told} + 8({base})",
+                "std {mask}, {told} + 16({base})",
+                "addi {word}, {base}, {gpr}",
+                "std {word}, {told} + 24({base})",
+                "std {v_regs}, {v_regs_at}({base})",
+                "std {info}, {info_at}({base})",
+                "std {base}, {info_at} + 8({base})",
+                "std {old}, -{below}({base})",
+                each!(
+                    "ld {word}, 8 * n({from})",
+                    "std {word}, 8 * n({info})";
+                    6
+                ),
+                "li {word}, 0",
+                "std {word}, 0({base})",
+                "std {word}, 8({base})",
+                each!("std {word}, 8 * n + 48({info})"; 10)
+            ],
+            base = in(reg_nonzero) base, info = in(reg_nonzero) info, from = in(reg_nonzero) delivery.info, sp = in(reg) stack,
+            flags = in(reg) flags as usize, size = in(reg) size, mask = in(reg) delivery.mask, signal = in(reg) delivery.signal as usize,
+            handler = in(reg) delivery.handler, v_regs = in(reg) v_regs, old = in(reg) frame.gpr[1], word = out(reg_nonzero) _,
+            told = const offset_of!(Head, told), gpr = const offset_of!(Context, gpr), v_regs_at = const offset_of!(Context, v_regs),
+            info_at = const offset_of!(SigFrame, info_at), below = const SIGNAL_STACK
+        )
+    };
+    if !done {
+        return Err(Errno::EFAULT);
+    }
+    // SAFETY: just checked.
+    unsafe { write_registers(base, v_regs, frame, true)? };
 
     frame.gpr[1] = sp;
     frame.gpr[3] = delivery.signal as usize;
@@ -130,60 +277,71 @@ pub fn setup(frame: &mut Frame, delivery: &Delivery<'_>) -> Result<(), Errno> {
     frame.nip = delivery.handler;
     frame.ccr &= !CR0_SO;
     frame.changed = 1;
-    // A handler starts with exceptions and rounding as a program does.
-    switch::reset_rounding(frame);
     Ok(())
 }
 
-/// Reads what of floating point and vectors `msr` says is there; the rest becomes zero.
-fn read_math(math: &mut FpState, base: usize, msr: usize) -> Result<(), Errno> {
-    let v_regs: usize = UserPtr::new(base + offset_of!(Context, v_regs)).read()?;
-    let (at, msr) = if v_regs == 0 {
-        (vectors(base), 0)
-    } else {
-        (v_regs, msr)
+/// [`store_registers`], with pages brought in.
+///
+/// # Safety
+/// Both lie below `USER_END`.
+#[inline(always)]
+unsafe fn write_registers(base: usize, v_regs: usize, frame: &mut Frame, fresh: bool) -> Result<(), Errno> {
+    // SAFETY: the caller's promise.
+    let mut attempt = || {
+        switch::in_processor(frame, |frame| unsafe {
+            store_registers(base, v_regs, frame, fresh)
+        })
     };
-    check(at, 16 * VECTORS + 256)?;
-    // SAFETY: just checked; the caller has checked the context.
-    unsafe { uaccess::load_math(math, base + offset_of!(Context, fp_regs), at)? };
-    if v_regs == 0 {
-        math.vrsave = 0;
+    if attempt().is_some() {
+        return Ok(());
     }
-    if msr & MSR_VEC == 0 {
-        math.vs[32..].fill(0);
-        math.vscr = 0;
-    }
-    if msr & MSR_VSX == 0 {
-        math.vs[..32]
-            .iter_mut()
-            .for_each(|register| *register &= !0 << 64);
-    }
-    Ok(())
+    let words = [base, base + size_of::<Head>(), v_regs, v_regs + LAST_VECTOR];
+    retry(words, bring_in_writable, attempt)
 }
 
 /// Makes `frame` what the context at `base` says. Nothing there can harm the kernel: only byte order and step bits of the machine state are the user's.
 fn read_context(frame: &mut Frame, base: usize) -> Result<Restored, Errno> {
-    // The alternate stack (address, flags, size) and the mask.
-    let [sp, flags, size, mask]: [usize; 4] = UserPtr::new(base + 2 * size_of::<usize>()).read()?;
-    let [nip, msr, orig_gpr3, ctr, link, xer, ccr]: [usize; 7] =
-        UserPtr::new(base + offset_of!(Context, more)).read()?;
-    switch::replace_math(frame, |math| read_math(math, base, msr))?;
-    let len = size_of_val(&frame.gpr);
-    // SAFETY: its own bytes, of integers.
-    let gpr = unsafe { core::slice::from_raw_parts_mut(frame.gpr.as_mut_ptr().cast(), len) };
-    read_bytes(gpr, base + offset_of!(Context, gpr))?;
-    frame.nip = nip & !3;
-    frame.msr = MSR_USER & !1 | msr & 1;
-    frame.orig_gpr3 = orig_gpr3;
-    frame.ctr = ctr;
-    frame.link = link;
-    frame.xer = xer;
-    frame.ccr = ccr;
+    let v_regs: usize = UserPtr::new(base + offset_of!(Context, v_regs)).read()?;
+    let at = if v_regs == 0 { vectors(base) } else { v_regs };
+    check(at, 16 * VECTORS + 256)?;
+    // SAFETY: just checked; the caller has checked the context.
+    let mut attempt = || switch::load_math(frame, |frame| unsafe { load_registers(base, at, frame) });
+    let (msr, [sp, flags, size, mask]) = match attempt() {
+        Some(found) => found,
+        None => retry(
+            [base, base + size_of::<Context>() - 4, at, at + LAST_VECTOR],
+            bring_in,
+            attempt,
+        )?,
+    };
+    if v_regs == 0 || !msr & (MSR_VEC | MSR_VSX) != 0 {
+        forget_vectors(frame, if v_regs == 0 { 0 } else { msr }, v_regs == 0);
+    }
     frame.changed = 1;
     Ok(Restored {
         mask: mask as u64,
         altstack: (sp, flags as u32, size),
     })
+}
+
+/// What `msr` says is not there becomes zero.
+#[cold]
+fn forget_vectors(frame: &mut Frame, msr: usize, no_vrsave: bool) {
+    switch::with_math(frame, |_| ());
+    switch::replace_math(frame, |math| {
+        if no_vrsave {
+            math.vrsave = 0;
+        }
+        if msr & MSR_VEC == 0 {
+            math.vs[32..].fill(0);
+            math.vscr = 0;
+        }
+        if msr & MSR_VSX == 0 {
+            math.vs[..32]
+                .iter_mut()
+                .for_each(|register| *register &= !0 << 64);
+        }
+    });
 }
 
 /// Restores all registers (floating point included) from the signal frame at the user stack pointer. The frame is no longer a system call's.
@@ -196,10 +354,15 @@ pub fn restore(frame: &mut Frame) -> Result<Restored, Errno> {
 }
 
 /// `swapcontext`: writes the context of `frame` to `to`, leaving what is not registers or mask as it is.
-pub(super) fn save_context(to: usize, frame: &Frame, mask: u64) -> Result<(), Errno> {
+pub(super) fn save_context(to: usize, frame: &mut Frame, mask: u64) -> Result<(), Errno> {
     check(to, size_of::<Context>())?;
-    let [_, link, sp, flags, size]: [usize; 5] = UserPtr::new(to).read()?;
-    write_context(to, frame, mask, link, (sp, flags as u32, size), 0, 0)
+    let (regs, v_regs) = (to + offset_of!(Context, gpr), vectors(to));
+    UserPtr::new(to).write(0usize)?;
+    UserPtr::new(to + 5 * size_of::<usize>()).write(mask)?;
+    UserPtr::new(to + offset_of!(Head, told)).write([0, 0, mask as usize, regs])?;
+    UserPtr::new(to + offset_of!(Context, v_regs)).write(v_regs)?;
+    // SAFETY: just checked.
+    unsafe { write_registers(to, v_regs, frame, false) }
 }
 
 /// `swapcontext`: makes `frame` what the context at `from` says; the mask there.

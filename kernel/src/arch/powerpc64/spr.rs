@@ -92,6 +92,13 @@ pub fn msr() -> usize {
     value
 }
 
+/// Sets it, but for what only returns from interrupts can change.
+#[inline(always)]
+pub fn set_msr(msr: usize) {
+    // SAFETY: the callers change whether interrupts arrive and which registers the kernel may touch. Not `nomem`: accesses must not move across.
+    unsafe { core::arch::asm!("mtmsrd {}", in(reg) msr, options(nostack, preserves_flags)) }
+}
+
 /// Waits until earlier register writes have taken effect.
 #[inline(always)]
 pub fn isync() {

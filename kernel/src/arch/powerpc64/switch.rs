@@ -6,10 +6,10 @@
 
 use super::entry::LEAST;
 use super::frame::{CR0_SO, FRAME_SIZE, Frame};
-use super::spr::{self, MSR_MATH};
+use super::spr::{self, MSR_EE, MSR_FP, MSR_MATH, MSR_VEC, MSR_VSX};
 use super::{irq, smp};
 use crate::sched::resume::Resume;
-use core::arch::{asm, global_asm};
+use core::arch::asm;
 use core::mem::offset_of;
 use core::ptr::null_mut;
 
@@ -74,83 +74,67 @@ unsafe impl Sync for Context {}
 const _: () = assert!(
     offset_of!(Context, sp) == 24 && offset_of!(Context, resume) == 32 && offset_of!(Context, ccr) == 40
 );
-const _: () = assert!(offset_of!(FpState, vscr) == 1024 && offset_of!(FpState, fpscr) == 1056);
-
-global_asm!(
-    r#"
-    .text
-    // r3: stack top, r4: function, r5: its argument. The frame chain goes on across the stacks.
-    .globl  call_on_stack
-    .type   call_on_stack, %function
-call_on_stack:
-    mflr    0
-    std     0, 16(1)
-    std     1, -{least}(3)
-    addi    1, 3, -{least}
-    mr      12, 4
-    mtctr   4
-    mr      3, 5
-    bctrl
-    ld      1, 0(1)
-    ld      0, 16(1)
-    mtlr    0
-    blr
-    .size   call_on_stack, . - call_on_stack
-
-    // Lets the kernel touch the registers; r10 keeps the state before.
-    .macro math_on
-    mfmsr   10
-    oris    9, 10, {math_high}
-    ori     9, 9, {math_low}
-    mtmsrd  9
-    isync
-    .endm
-
-    .globl  save_fp
-    .type   save_fp, %function
-save_fp:
-    math_on
-    .irp n, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31
-    stxv    \n, 16 * \n(3)
-    stxv    \n + 32, 16 * \n + 512(3)
-    .endr
-    mffs    0
-    mfvscr  0
-    stxv    32, 1024(3)
-    stfd    0, 1056(3)
-    // They are used again at once by a thread that only yields: as they were.
-    lxv     0, 0(3)
-    lxv     32, 512(3)
-    mtmsrd  10
-    blr
-    .size   save_fp, . - save_fp
-    .globl  load_fp
-    .type   load_fp, %function
-load_fp:
-    math_on
-    lxv     32, 1024(3)
-    lfd     0, 1056(3)
-    mtvscr  0
-    mtfsf   255, 0, 1, 0
-    .irp n, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31
-    lxv     \n, 16 * \n(3)
-    lxv     \n + 32, 16 * \n + 512(3)
-    .endr
-    mtmsrd  10
-    blr
-    .size   load_fp, . - load_fp
-    "#,
-    least = const LEAST,
-    math_high = const MSR_MATH >> 16,
-    math_low = const MSR_MATH & 0xffff,
-);
 
 unsafe extern "C" {
-    #[link_name = "call_on_stack"]
-    fn call_on_stack_asm(stack_top: usize, f: extern "C" fn(*mut u8), data: *mut u8);
-    fn save_fp(to: *mut FpState);
-    fn load_fp(from: *const FpState);
     fn ret_from_fork();
+}
+
+/// Runs `f` with the kernel allowed to touch floating-point and vector registers. Interrupts are off meanwhile, without the lock validator knowing,
+/// so a fault in `f` goes straight to its place in the exception table.
+#[inline(always)]
+pub(super) fn with_registers<R>(f: impl FnOnce() -> R) -> R {
+    let msr = spr::msr();
+    spr::set_msr((msr | MSR_FP | MSR_VEC | MSR_VSX) & !MSR_EE);
+    spr::isync();
+    let result = f();
+    spr::set_msr(msr);
+    result
+}
+
+/// Saves the registers, which stay as they are: a thread that only yields uses them again at once.
+///
+/// # Safety
+/// `to` is valid.
+#[inline(never)]
+unsafe fn save_fp(to: *mut FpState) {
+    // SAFETY: as the caller promises; the kernel does not use the registers otherwise.
+    with_registers(|| unsafe {
+        asm!(
+            each!("stxv n, 16 * n({to})"; 64),
+            "mffs 0",
+            "mfvscr 0",
+            "stxv 32, {vscr}({to})",
+            "stfd 0, {fpscr}({to})",
+            "lxv 0, 0({to})",
+            "lxv 32, 512({to})",
+            to = in(reg_nonzero) to,
+            vscr = const offset_of!(FpState, vscr),
+            fpscr = const offset_of!(FpState, fpscr),
+            options(nostack, preserves_flags)
+        );
+    });
+}
+
+/// Loads them. Interrupts are off; whoever had them has them in memory.
+///
+/// # Safety
+/// `from` is valid.
+#[inline(never)]
+unsafe fn load_fp(from: *const FpState) {
+    // SAFETY: as the caller promises.
+    with_registers(|| unsafe {
+        asm!(
+            "lxv 32, {vscr}({from})",
+            "lfd 0, {fpscr}({from})",
+            "mtvscr 0",
+            "mtfsf 255, 0, 1, 0",
+            each!("lxv n, 16 * n({from})"; 64),
+            from = in(reg_nonzero) from,
+            vscr = const offset_of!(FpState, vscr),
+            fpscr = const offset_of!(FpState, fpscr),
+            options(nostack, preserves_flags)
+        );
+    });
 }
 
 impl Context {
@@ -351,13 +335,42 @@ pub fn replace_math<R>(frame: &mut Frame, f: impl FnOnce(&mut FpState) -> R) -> 
     }
 }
 
-/// Exceptions and rounding as a program starts with. After [`with_math`].
-pub fn reset_rounding(frame: &mut Frame) {
-    let context = crate::task::current().context.get();
-    // SAFETY: only the thread itself, and the switch away from it, write the saved registers, and that writes what the thread has.
-    if unsafe { (*context).fp.fpscr } != 0 {
-        replace_math(frame, |math| math.fpscr = 0);
+/// Runs `f` with the running thread's registers in the processor and the kernel allowed to touch them, interrupts off: see [`with_registers`].
+#[inline(always)]
+pub fn in_processor<R>(frame: &mut Frame, f: impl FnOnce(&Frame) -> R) -> R {
+    let flags = irq::local_save();
+    if frame.msr & MSR_MATH == 0 {
+        use_math(frame);
     }
+    let result = with_registers(|| f(frame));
+    irq::local_restore(flags);
+    result
+}
+
+/// Lets `f` load all of them, as it does `frame` with a machine state as if there were none. `None` from `f`: some may have changed.
+#[inline(always)]
+pub fn load_math<R>(frame: &mut Frame, f: impl FnOnce(&mut Frame) -> Option<R>) -> Option<R> {
+    let context = crate::task::current().context.get();
+    let flags = irq::local_save();
+    let local = smp::cpu_local().cast_mut();
+    let had = frame.msr & MSR_MATH != 0;
+    // SAFETY: interrupts are off: this CPU's own block, and the running thread's context. Whoever's the registers were, they are in memory as well.
+    let result = unsafe {
+        if !had {
+            (*local).scratch[smp::SCRATCH_FP] = 0;
+        }
+        let result = with_registers(|| f(frame));
+        if result.is_some() {
+            (*context).fp_cpu = (*local).id;
+            (*local).scratch[smp::SCRATCH_FP] = context as usize;
+        }
+        result
+    };
+    if had || result.is_some() {
+        frame.msr |= MSR_MATH;
+    }
+    irq::local_restore(flags);
+    result
 }
 
 /// The user register frame of the running thread, at the top of its kernel stack.
@@ -365,12 +378,25 @@ pub fn user_frame(stack_top: usize) -> *mut Frame {
     (stack_top - FRAME_SIZE) as *mut Frame
 }
 
-/// Runs `f(data)` on another stack (the interrupt stack) and comes back.
+/// Runs `f(data)` on another stack (the interrupt stack) and comes back. The frame chain goes on across the stacks.
 ///
 /// # Safety
 /// `stack_top` is the 16-byte aligned top of a mapped stack nobody else uses.
 #[inline(always)]
 pub unsafe fn call_on_stack(stack_top: usize, f: extern "C" fn(*mut u8), data: *mut u8) {
-    // SAFETY: as the caller promises.
-    unsafe { call_on_stack_asm(stack_top, f, data) }
+    // SAFETY: as the caller promises; what functions may change is listed.
+    unsafe {
+        asm!(
+            "std 1, -{least}({top})",
+            "addi 1, {top}, -{least}",
+            "mtctr 12",
+            "bctrl",
+            "ld 1, 0(1)",
+            top = in(reg_nonzero) stack_top,
+            least = const LEAST,
+            inout("r3") data => _, inout("r12") f => _, out("r0") _, out("r4") _, out("r5") _, out("r6") _, out("r7") _, out("r8") _,
+            out("r9") _, out("r10") _, out("r11") _, out("cr0") _, out("cr1") _, out("cr5") _, out("cr6") _, out("cr7") _, out("ctr") _,
+            out("lr") _, out("xer") _
+        );
+    }
 }

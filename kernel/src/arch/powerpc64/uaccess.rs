@@ -4,11 +4,9 @@
 //! The loops are in `copy`.
 
 use super::copy::AMR_SHUT;
-use super::switch::FpState;
 use crate::rseq::{AREA_AT, TOLD};
 use core::arch::asm;
 use core::sync::atomic::{Ordering, fence};
-use limen_linux_abi::Errno;
 
 unsafe extern "C" {
     fn copy_user_asm(to: usize, from: usize, len: usize) -> usize;
@@ -17,8 +15,6 @@ unsafe extern "C" {
     pub(super) fn copy_vectors(to: usize, from: usize, pieces: usize, amr: usize) -> usize;
     fn clear_user_asm(to: usize, len: usize) -> usize;
     fn copy_string_asm(to: *mut u8, from: usize, max: usize) -> isize;
-    fn store_math_asm(math: *const FpState, fp: usize, vectors: usize) -> usize;
-    fn load_math_asm(math: *mut FpState, fp: usize, vectors: usize) -> usize;
     static __ex_table_start: [i32; 0];
     static __ex_table_end: [i32; 0];
 }
@@ -50,7 +46,7 @@ pub fn fixup(ip: usize) -> Option<usize> {
 macro_rules! user_asm {
     ([$($line:expr),+], $($operand:tt)+) => {{
         let mut fault = 1usize;
-        asm!(
+        core::arch::asm!(
             "mtspr 29, {open}",
             "isync",
             "2:",
@@ -63,7 +59,7 @@ macro_rules! user_asm {
             ".long 2b - ., 3b - ., 3b - .",
             ".popsection",
             open = in(reg) 0usize,
-            shut = in(reg) AMR_SHUT,
+            shut = in(reg) $crate::arch::imp::copy::AMR_SHUT,
             fault = inout(reg) fault,
             $($operand)+,
             options(nostack)
@@ -71,6 +67,7 @@ macro_rules! user_asm {
         fault == 0
     }};
 }
+pub(super) use user_asm;
 
 /// What [`copy_vectors`] copies at least, and how many of these with interrupts off.
 pub(super) const PIECE: usize = 512;
@@ -185,7 +182,14 @@ pub unsafe fn put_u16s(to: usize, from: *const u8, count: usize) -> bool {
     // SAFETY: the caller's promise.
     unsafe {
         user_asm!(
-            ["mtctr {count}", "8: lhz {word}, 0({from})", "sth {word}, 0({to})", "addi {from}, {from}, 8", "addi {to}, {to}, 8", "bdnz 8b"],
+            [
+                "mtctr {count}",
+                "8: lhz {word}, 0({from})",
+                "sth {word}, 0({to})",
+                "addi {from}, {from}, 8",
+                "addi {to}, {to}, 8",
+                "bdnz 8b"
+            ],
             count = in(reg) count, word = out(reg) _, from = inout(reg_nonzero) from => _, to = inout(reg_nonzero) to => _, out("ctr") _
         )
     }
@@ -318,65 +322,4 @@ pub unsafe fn copy_string_from_user(to: *mut u8, from: usize, max: usize) -> Opt
     // SAFETY: as above.
     let n = unsafe { copy_string_asm(to, from, max) };
     usize::try_from(n).ok()
-}
-
-/// Where floating-point status and control lies behind the registers in a signal frame.
-const FPSCR: usize = 256;
-
-/// Tries until it works: `bring` has the page of a word brought in.
-fn retry(
-    fp: usize,
-    vectors: usize,
-    mut attempt: impl FnMut() -> bool,
-    bring: impl Fn(usize) -> bool,
-) -> Result<(), Errno> {
-    let words = [fp, fp + FPSCR, vectors, vectors + 792];
-    // Another thread may take them away again, but has no reason to.
-    for _ in 0..8 {
-        if attempt() {
-            return Ok(());
-        }
-        if !words.iter().all(|word| bring(*word)) {
-            break;
-        }
-    }
-    Err(Errno::EFAULT)
-}
-
-/// Writes floating-point and vector registers to their two places in a signal frame.
-///
-/// # Safety
-/// 264 bytes at `fp` and 800 at `vectors` lie below `USER_END`.
-pub unsafe fn store_math(math: &FpState, fp: usize, vectors: usize) -> Result<(), Errno> {
-    retry(
-        fp,
-        vectors,
-        // SAFETY: as above.
-        || unsafe { store_math_asm(math, fp, vectors) == 0 },
-        // SAFETY: as above.
-        |word| unsafe { put_u64(word, 0) },
-    )?;
-    // SAFETY: as above.
-    let done = unsafe { put_u64(fp + FPSCR, math.fpscr) };
-    done.then_some(()).ok_or(Errno::EFAULT)
-}
-
-/// Reads them. After `EFAULT` some may have changed.
-///
-/// # Safety
-/// As for [`store_math`].
-pub unsafe fn load_math(math: &mut FpState, fp: usize, vectors: usize) -> Result<(), Errno> {
-    let to = &raw mut *math;
-    retry(
-        fp,
-        vectors,
-        // SAFETY: as above.
-        || unsafe { load_math_asm(to, fp, vectors) == 0 },
-        // SAFETY: as above.
-        |word| unsafe { get_u64(word) }.is_some(),
-    )?;
-    // SAFETY: as above.
-    math.fpscr = unsafe { get_u64(fp + FPSCR) }.ok_or(Errno::EFAULT)?;
-    math.vrsave &= u32::MAX as usize;
-    Ok(())
 }
