@@ -97,13 +97,16 @@ const STEP: usize = 1 << 20;
 
 #[inline]
 fn zeros(dst: &mut IoDst<'_>) -> SysResult {
-    let n = dst.put_zeros(STEP)?;
-    if n < STEP { Ok(n) } else { more_zeros(dst, n) }
+    if dst.remaining() > STEP {
+        return many_zeros(dst);
+    }
+    dst.put_zeros(STEP)
 }
 
-/// The rest of a long read, of which `total` bytes are done.
-#[inline(never)]
-fn more_zeros(dst: &mut IoDst<'_>, mut total: usize) -> SysResult {
+/// A long read.
+#[cold]
+fn many_zeros(dst: &mut IoDst<'_>) -> SysResult {
+    let mut total = dst.put_zeros(STEP)?;
     while dst.remaining() > 0 && !crate::task::current().signal_pending() {
         // Some bytes are there already: a fault only ends the read.
         let n = dst.put_zeros(STEP).unwrap_or(0);
