@@ -1,7 +1,7 @@
 /*
  * What differs between ABIs, asked of the kernel directly: both generations of calls with times, 64-bit offsets in registers, record
  * locks and file figures in both widths, ids of 16 bits, signal sets of a word, terminal settings, socket options, directory entries,
- * the events of epoll (packed or not, and in which order they come) and where poll writes.
+ * the events of epoll (packed or not, and in which order they come), where poll writes, and what a handler may do to floating point.
  * The C library's own structures say how things are laid out, so the program is right wherever it compiles. Each check that fails is
  * named; the exit status is their number. Called by tools/limen/src/test/programs.rs, on every architecture and on Linux.
  */
@@ -331,6 +331,32 @@ static void signals(void) {
     CHECK(sigaltstack(&stack, NULL) == 0);
 }
 
+#ifdef __powerpc64__
+/* Has the interrupted program go on with an invalid operation both pending and enabled: FEX, VX, VXSOFT, VE. */
+static void set_control(int sig, siginfo_t *info, void *context) {
+    (void)sig, (void)info;
+    ucontext_t *interrupted = context;
+    uint64_t control = 0x60000480;
+    memcpy(&interrupted->uc_mcontext.fp_regs[32], &control, sizeof control);
+}
+
+/* It gets SIGFPE or goes on; the kernel, which loads these registers, gets nothing. */
+static void floating(void) {
+    pid_t child = fork();
+    if (child == 0) {
+        struct sigaction action = {.sa_sigaction = set_control, .sa_flags = SA_SIGINFO};
+        sigaction(SIGUSR1, &action, NULL);
+        raise(SIGUSR1);
+        /* Loaded again after another program's. */
+        for (int n = 0; n < 3; n++) usleep(1000);
+        _exit(0);
+    }
+    int status = -1;
+    CHECK(waitpid(child, &status, 0) == child);
+    CHECK(status == 0 || (WIFSIGNALED(status) && WTERMSIG(status) == SIGFPE));
+}
+#endif
+
 static void terminals(void) {
     int master, slave;
     struct termios t, u;
@@ -539,6 +565,9 @@ int main(void) {
     locks();
     ids();
     signals();
+#ifdef __powerpc64__
+    floating();
+#endif
     terminals();
     sockets();
     memory();

@@ -1,7 +1,9 @@
-//! What `mmu` owes of the way to a page's content, for architectures whose linear map holds all memory: there a page always has an address.
+//! What `mmu` owes of the way to a page's content, for architectures whose linear map holds all memory: there a page always has an address. And how
+//! entries of 64 bits in memory are read and written.
 
 use super::mmu::phys_to_virt;
 use crate::mm::PhysAddr;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 /// Whether there may be memory that the linear map has no room for. Its frames have the highest numbers.
 pub const HIGH_MEMORY: bool = false;
@@ -26,4 +28,22 @@ impl View {
     pub fn as_ptr(&self) -> *mut u8 {
         self.0
     }
+}
+
+/// Reads an entry in memory, before anything that follows.
+#[inline(always)]
+pub fn load_slot(slot: &AtomicU64) -> u64 {
+    slot.load(Ordering::Acquire)
+}
+
+/// Part of an entry in memory, which is zero only if the entry is empty: what is looked at to pass over empty ones.
+#[inline(always)]
+pub fn load_part(slot: &AtomicU64) -> u64 {
+    slot.load(Ordering::Relaxed)
+}
+
+/// Writes an entry in memory, after everything before.
+#[inline(always)]
+pub fn store_slot(slot: &AtomicU64, value: u64) {
+    slot.store(value, Ordering::Release);
 }

@@ -20,11 +20,24 @@ pub mod code {
     pub const CLD_CONTINUED: i32 = 6;
     pub const SEGV_MAPERR: i32 = 1;
     pub const SEGV_ACCERR: i32 = 2;
+    pub const SEGV_BNDERR: i32 = 3;
     pub const BUS_ADRALN: i32 = 1;
     pub const BUS_ADRERR: i32 = 2;
+    pub const BUS_OBJERR: i32 = 3;
     pub const ILL_ILLOPC: i32 = 1;
+    pub const ILL_ILLOPN: i32 = 2;
+    pub const ILL_ILLTRP: i32 = 4;
+    pub const ILL_PRVOPC: i32 = 5;
     pub const TRAP_BRKPT: i32 = 1;
     pub const TRAP_TRACE: i32 = 2;
+    pub const TRAP_HWBKPT: i32 = 4;
+    pub const FPE_INTDIV: i32 = 1;
+    pub const FPE_FLTDIV: i32 = 3;
+    pub const FPE_FLTOVF: i32 = 4;
+    pub const FPE_FLTUND: i32 = 5;
+    pub const FPE_FLTRES: i32 = 6;
+    pub const FPE_FLTINV: i32 = 7;
+    pub const FPE_FLTUNK: i32 = 14;
 }
 
 /// Bytes of `siginfo_t` as user space has it; beyond what the kernel keeps they are zero.

@@ -7,6 +7,7 @@ use super::switch::Fault;
 use super::{align, sysreg, uaccess};
 use crate::mm::Prot;
 use crate::signal;
+use crate::signal::info::code::*;
 
 const SIGILL: u32 = 4;
 const SIGTRAP: u32 = 5;
@@ -14,12 +15,6 @@ const SIGBUS: u32 = 7;
 const SIGFPE: u32 = 8;
 const SIGKILL: u32 = 9;
 const SIGSEGV: u32 = 11;
-const ILL_ILLOPC: i32 = 1;
-const TRAP_BRKPT: i32 = 1;
-const TRAP_HWBKPT: i32 = 4;
-const BUS_ADRALN: i32 = 1;
-const BUS_OBJERR: i32 = 3;
-const SEGV_MAPERR: i32 = 1;
 const SI_KERNEL: i32 = 0x80;
 
 /// `FSR`: the access was a write, unless it was cache maintenance.

@@ -3,6 +3,7 @@
 
 use super::frame::Frame;
 use crate::mm::PAGE_SIZE;
+use crate::signal::info::code::*;
 use limen_linux_abi::Errno;
 
 /// The first of the private numbers.
@@ -10,8 +11,6 @@ const PRIVATE: usize = 0x0f_0000;
 
 const SIGTRAP: u32 = 5;
 const SIGILL: u32 = 4;
-const TRAP_BRKPT: i32 = 1;
-const ILL_ILLTRP: i32 = 4;
 
 crate::syscalls! {
     fn sigreturn(call: &mut Call) {

@@ -5,6 +5,7 @@ use super::frame::Frame;
 use super::switch::Fault;
 use super::{emulate, sysreg, uaccess};
 use crate::mm::Prot;
+use crate::signal::info::code::*;
 use crate::{signal, threshold};
 
 const SIGILL: u32 = 4;
@@ -13,18 +14,6 @@ const SIGBUS: u32 = 7;
 const SIGFPE: u32 = 8;
 const SIGKILL: u32 = 9;
 const SIGSEGV: u32 = 11;
-const ILL_ILLOPC: i32 = 1;
-const TRAP_BRKPT: i32 = 1;
-const TRAP_TRACE: i32 = 2;
-const TRAP_HWBKPT: i32 = 4;
-const BUS_ADRALN: i32 = 1;
-const BUS_OBJERR: i32 = 3;
-const SEGV_MAPERR: i32 = 1;
-const FPE_FLTDIV: i32 = 3;
-const FPE_FLTOVF: i32 = 4;
-const FPE_FLTUND: i32 = 5;
-const FPE_FLTRES: i32 = 6;
-const FPE_FLTINV: i32 = 7;
 const SI_KERNEL: i32 = 0x80;
 
 /// Exception classes (Arm ARM, `ESR_EL1.EC`).

@@ -4,11 +4,11 @@
 use super::{asid, sysreg};
 use crate::mm::PhysAddr;
 use core::arch::asm;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::AtomicU64;
 
 pub use super::asid::MmContext;
 pub use super::descriptor::{Entry, MemoryKind};
-pub use crate::arch::linear::{HIGH_MEMORY, View, linear_end};
+pub use crate::arch::linear::{HIGH_MEMORY, View, linear_end, load_part, load_slot, store_slot};
 
 /// log2 of the page size.
 pub const PAGE_SHIFT: usize = 12;
@@ -30,24 +30,6 @@ pub const VMAP: (usize, usize) = (0xffff_8000_0000_0000, 0xffff_c000_0000_0000);
 pub const IMAGE_BASE: usize = 0xffff_ffff_8000_0000;
 /// What every kernel entry has so that user mode cannot execute it: `UXN`.
 pub const KERNEL_NO_USER_EXEC: u64 = 1 << 54;
-
-/// Reads an entry in memory, before anything that follows.
-#[inline(always)]
-pub fn load_slot(slot: &AtomicU64) -> u64 {
-    slot.load(Ordering::Acquire)
-}
-
-/// Part of an entry in memory, which is zero only if the entry is empty: what is looked at to pass over empty ones.
-#[inline(always)]
-pub fn load_part(slot: &AtomicU64) -> u64 {
-    slot.load(Ordering::Relaxed)
-}
-
-/// Writes an entry in memory, after everything before.
-#[inline(always)]
-pub fn store_slot(slot: &AtomicU64, value: u64) {
-    slot.store(value, Ordering::Release);
-}
 
 /// The kernel's linear map: the address where `phys` can be read and written. RAM only.
 #[inline(always)]

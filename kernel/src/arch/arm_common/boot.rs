@@ -35,8 +35,7 @@ pub(super) extern "C" fn primary(devicetree_phys: u64, image_phys: u64) -> ! {
 
     let mut memory = Ranges::new();
     for node in tree.all_nodes() {
-        let is_memory = node.property("device_type").and_then(|p| p.as_str()) == Some("memory");
-        if is_memory && devicetree::enabled(&node) {
+        if devicetree::is_type(&node, "memory") && devicetree::enabled(&node) {
             for (start, size) in devicetree::reg(&tree, &node) {
                 let mut used = 0;
                 if let Some((start, size)) = mmu::usable_part(start, size) {
@@ -63,10 +62,7 @@ pub(super) extern "C" fn primary(devicetree_phys: u64, image_phys: u64) -> ! {
     }
 
     let chosen = tree.find_node("/chosen");
-    let number = |name| {
-        let value = chosen.as_ref()?.property(name)?.value;
-        devicetree::number(value, 0, value.len() / 4)
-    };
+    let number = |name| devicetree::property(chosen.as_ref()?, name);
     let initrd = match (number("linux,initrd-start"), number("linux,initrd-end")) {
         (Some(start), Some(end)) if end > start => Some(PhysRange {
             start: PhysAddr::new(start),

@@ -1,7 +1,7 @@
 //! Reading the devicetree: what `boot`, `platform` and the interrupt controllers ask of it.
 
 use super::devicetree_tree::keep;
-pub use super::devicetree_tree::{cell, number, parse, root_cells, tree};
+pub use super::devicetree_tree::{cell, is_compatible, is_type, number, parse, property, root_cells, tree};
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use flat_device_tree::{Fdt, node::FdtNode};
 
@@ -185,11 +185,6 @@ pub fn enabled(node: &FdtNode<'_, '_>) -> bool {
         .is_none_or(|s| s == "okay" || s == "ok")
 }
 
-/// Whether the node is compatible with `name`.
-pub fn is_compatible(node: &FdtNode<'_, '_>, name: &str) -> bool {
-    node.compatible().is_some_and(|all| all.all().any(|c| c == name))
-}
-
 /// Offers the identifier of every CPU the tree names to `take(count so far, id)`, which says whether it counts. Returns the count; the boot
 /// CPU is number 0 and counted already.
 pub fn cpus(mut take: impl FnMut(usize, u64) -> bool) -> usize {
@@ -202,8 +197,7 @@ pub fn cpus(mut take: impl FnMut(usize, u64) -> bool) -> usize {
         .and_then(|p| cell(p.value, 0))
         .unwrap_or(1);
     for node in cpus.children() {
-        let is_cpu = node.property("device_type").and_then(|p| p.as_str()) == Some("cpu");
-        if !is_cpu || !enabled(&node) {
+        if !is_type(&node, "cpu") || !enabled(&node) {
             continue;
         }
         let id = node

@@ -1,5 +1,6 @@
 //! The machine around the processor, as the devicetree tells it: devices, power-off, reset, wall clock, entropy.
 
+pub use super::devicetree_tree::entropy;
 use super::interrupt::{self, Irq};
 use super::{devicetree, gic, psci, smp, sysreg};
 use crate::driver::virtio::pci::PciConfig;
@@ -172,27 +173,4 @@ pub fn wall_clock() -> Option<u64> {
         // SAFETY: the clock's data register.
         base => Some(u64::from(unsafe { (base as *const u32).read_volatile() })),
     }
-}
-
-/// Up to 32 bytes of entropy from the machine (firmware seed, instruction); returns how many were filled.
-pub fn entropy(out: &mut [u8; 32]) -> usize {
-    let tree = devicetree::tree();
-    let seed = tree
-        .find_node("/chosen")
-        .and_then(|chosen| chosen.property("rng-seed"));
-    let mut filled = 0;
-    if let Some(seed) = seed {
-        filled = seed.value.len().min(32);
-        out[..filled].copy_from_slice(&seed.value[..filled]);
-    }
-    for chunk in out.chunks_exact_mut(8) {
-        let Some(value) = super::cpu::random() else {
-            break;
-        };
-        for (byte, random) in chunk.iter_mut().zip(value.to_le_bytes()) {
-            *byte ^= random;
-        }
-        filled = 32;
-    }
-    filled
 }

@@ -2,7 +2,7 @@
 
 use super::sysreg;
 use core::sync::atomic::{AtomicU64, Ordering};
-use limen_vdso::clock::scale;
+use limen_vdso::clock::{mult_for, scale};
 
 /// Nanoseconds per counter step, 32.32 fixed point.
 static TO_NS: AtomicU64 = AtomicU64::new(0);
@@ -14,10 +14,7 @@ const ENABLE: u64 = 1;
 /// Reads the counter's frequency. Called when the console works, long before anyone needs the time.
 pub(super) fn init() {
     let frequency = sysreg::counter_frequency().max(1);
-    TO_NS.store(
-        ((1_000_000_000u128 << 32) / u128::from(frequency)) as u64,
-        Ordering::Relaxed,
-    );
+    TO_NS.store(mult_for(frequency), Ordering::Relaxed);
     TO_STEPS.store(
         ((u128::from(frequency) << 32) / 1_000_000_000) as u64,
         Ordering::Relaxed,

@@ -1,6 +1,6 @@
 //! The devicetree, and reading numbers out of it: what every architecture with one does alike.
 
-use flat_device_tree::Fdt;
+use flat_device_tree::{Fdt, node::FdtNode};
 
 static mut TREE: Option<Fdt<'static>> = None;
 
@@ -54,4 +54,39 @@ pub fn root_cells(tree: &Fdt<'_>) -> (usize, usize) {
         get("#address-cells").unwrap_or(2) as usize,
         get("#size-cells").unwrap_or(1) as usize,
     )
+}
+
+/// A property that is one number of whatever size.
+pub fn property(node: &FdtNode<'_, '_>, name: &str) -> Option<u64> {
+    let value = node.property(name)?.value;
+    number(value, 0, value.len() / 4)
+}
+
+/// Whether `device_type` is `kind`.
+pub fn is_type(node: &FdtNode<'_, '_>, kind: &str) -> bool {
+    node.property("device_type").and_then(|p| p.as_str()) == Some(kind)
+}
+
+/// Whether the node is compatible with `name`.
+pub fn is_compatible(node: &FdtNode<'_, '_>, name: &str) -> bool {
+    node.compatible().is_some_and(|all| all.all().any(|c| c == name))
+}
+
+/// Up to 32 bytes of entropy from the machine (firmware seed, instruction); returns how many were filled.
+pub fn entropy(out: &mut [u8; 32]) -> usize {
+    let chosen = tree().find_node("/chosen");
+    let mut filled = 0;
+    if let Some(seed) = chosen.and_then(|chosen| chosen.property("rng-seed")) {
+        filled = seed.value.len().min(32);
+        out[..filled].copy_from_slice(&seed.value[..filled]);
+    }
+    for chunk in out.chunks_exact_mut(8) {
+        if let Some(value) = super::cpu::random() {
+            for (byte, random) in chunk.iter_mut().zip(value.to_le_bytes()) {
+                *byte ^= random;
+            }
+            filled = 32;
+        }
+    }
+    filled
 }

@@ -11,10 +11,9 @@ const PATIENCE: usize = 10_000_000;
 
 /// The terminals the machine has, the console first.
 pub(super) fn terminals() -> impl Iterator<Item = FdtNode<'static, 'static>> {
-    devicetree::tree().all_nodes().filter(|node| {
-        node.compatible()
-            .is_some_and(|all| all.all().any(|name| name == "hvterm1"))
-    })
+    devicetree::tree()
+        .all_nodes()
+        .filter(|node| devicetree::is_compatible(node, "hvterm1"))
 }
 
 /// Finds the console.

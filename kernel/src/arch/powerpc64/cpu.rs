@@ -2,6 +2,7 @@
 
 use super::copy::AMR_SHUT;
 use super::spr;
+use core::arch::asm;
 
 /// `FSCR`: facilities user mode may use: `DSCR`, `TAR`, `scv`; on power10 prefixed instructions. No transactions, no performance monitor.
 const FSCR: usize = 1 << 2 | 1 << 8 | 1 << 12;
@@ -32,6 +33,14 @@ pub fn init() {
         spr::write!(spr::PIDR, super::pid::NOBODY);
     }
     spr::isync();
+}
+
+/// Random bits, if there are any at the moment.
+pub fn random() -> Option<u64> {
+    let value: u64;
+    // SAFETY: every processor with radix trees has the instruction; all ones say that it failed.
+    unsafe { asm!("darn {}, 1", out(reg) value, options(nomem, nostack, preserves_flags)) }
+    (value != u64::MAX).then_some(value)
 }
 
 /// `AT_PLATFORM`.

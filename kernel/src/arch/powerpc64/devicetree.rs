@@ -1,18 +1,9 @@
 //! Reading the devicetree: what `boot`, `platform` and the others ask of it.
 
-pub use super::devicetree_tree::{cell, keep, number, parse, root_cells, tree};
+pub use super::devicetree_tree::{
+    cell, is_compatible, is_type, keep, number, parse, property, root_cells, tree,
+};
 use flat_device_tree::{Fdt, node::FdtNode};
-
-/// A property that is one number of whatever size.
-pub fn property(node: &FdtNode<'_, '_>, name: &str) -> Option<u64> {
-    let value = node.property(name)?.value;
-    number(value, 0, value.len() / 4)
-}
-
-/// Whether `device_type` is `kind`.
-pub fn is_type(node: &FdtNode<'_, '_>, kind: &str) -> bool {
-    node.property("device_type").and_then(|p| p.as_str()) == Some(kind)
-}
 
 /// Address and size pairs of `reg` of a node directly below the root.
 pub fn reg<'a>(tree: &Fdt<'_>, node: &FdtNode<'_, 'a>) -> impl Iterator<Item = (u64, u64)> + use<'a> {

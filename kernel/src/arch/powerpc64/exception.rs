@@ -5,23 +5,9 @@ use super::frame::{Frame, TRAP_SCV};
 use super::spr::{self, MSR_PR};
 use super::{emulate, interrupt, pid, smp, switch, time, uaccess};
 use crate::mm::Prot;
+use crate::signal::info::code::*;
 use crate::signal::{SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGTRAP};
 use crate::{signal, threshold};
-
-const ILL_ILLOPC: i32 = 1;
-const ILL_ILLTRP: i32 = 4;
-const ILL_PRVOPC: i32 = 5;
-const TRAP_BRKPT: i32 = 1;
-const TRAP_TRACE: i32 = 2;
-const BUS_ADRALN: i32 = 1;
-const SEGV_MAPERR: i32 = 1;
-const SEGV_BNDERR: i32 = 3;
-const FPE_FLTDIV: i32 = 3;
-const FPE_FLTOVF: i32 = 4;
-const FPE_FLTUND: i32 = 5;
-const FPE_FLTRES: i32 = 6;
-const FPE_FLTINV: i32 = 7;
-const FPE_FLTUNK: i32 = 14;
 
 /// Vectors (Power ISA, book III, chapter 7).
 mod vector {

@@ -10,10 +10,10 @@ use super::spr;
 use super::uaccess;
 use crate::mm::{PhysAddr, Prot};
 use core::arch::asm;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::AtomicU64;
 
 pub use super::pid::MmContext;
-pub use crate::arch::linear::{HIGH_MEMORY, View, linear_end};
+pub use crate::arch::linear::{HIGH_MEMORY, View, linear_end, load_part, load_slot, store_slot};
 
 /// log2 of the page size.
 pub const PAGE_SHIFT: usize = 12;
@@ -152,24 +152,6 @@ impl Entry {
     pub fn with_prot(self, prot: Prot) -> Self {
         Self(self.0 & ADDRESS.to_be() | Self::user_bits(prot))
     }
-}
-
-/// Reads an entry in memory, before anything that follows.
-#[inline(always)]
-pub fn load_slot(slot: &AtomicU64) -> u64 {
-    slot.load(Ordering::Acquire)
-}
-
-/// Part of an entry in memory, which is zero only if the entry is empty: what is looked at to pass over empty ones.
-#[inline(always)]
-pub fn load_part(slot: &AtomicU64) -> u64 {
-    slot.load(Ordering::Relaxed)
-}
-
-/// Writes an entry in memory, after everything before.
-#[inline(always)]
-pub fn store_slot(slot: &AtomicU64, value: u64) {
-    slot.store(value, Ordering::Release);
 }
 
 /// The kernel's linear map: the address where `phys` can be read and written. RAM only.

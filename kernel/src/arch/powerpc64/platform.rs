@@ -1,10 +1,10 @@
 //! The machine around the processor: devices, power-off, reset, wall clock, entropy.
 
+pub use super::devicetree_tree::entropy;
 use super::interrupt::Irq;
 pub use super::pci::pci;
-use super::{devicetree, interrupt, rtas, smp};
+use super::{interrupt, rtas, smp};
 use alloc::vec::Vec;
-use core::arch::asm;
 
 /// Called once on the boot CPU when the heap works: finds CPUs and interrupts.
 pub fn init() {
@@ -78,29 +78,4 @@ pub fn wall_clock() -> Option<u64> {
     };
     let days = 365 * y + y / 4 - y / 100 + y / 400 + (153 * m + 2) / 5 + day - 1 - 719_468;
     Some(((days * 24 + hour) * 60 + minute) * 60 + second)
-}
-
-/// Up to 32 bytes of entropy from the machine (firmware seed, instruction); returns how many were filled.
-pub fn entropy(out: &mut [u8; 32]) -> usize {
-    let tree = devicetree::tree();
-    let seed = tree
-        .find_node("/chosen")
-        .and_then(|chosen| chosen.property("rng-seed"));
-    let mut filled = 0;
-    if let Some(seed) = seed {
-        filled = seed.value.len().min(32);
-        out[..filled].copy_from_slice(&seed.value[..filled]);
-    }
-    for chunk in out.chunks_exact_mut(8) {
-        let value: u64;
-        // SAFETY: every processor with radix trees has the instruction; all ones say that it failed.
-        unsafe { asm!("darn {}, 1", out(reg) value, options(nomem, nostack, preserves_flags)) }
-        if value != u64::MAX {
-            for (byte, random) in chunk.iter_mut().zip(value.to_le_bytes()) {
-                *byte ^= random;
-            }
-            filled = 32;
-        }
-    }
-    filled
 }

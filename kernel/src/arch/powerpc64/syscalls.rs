@@ -2,13 +2,10 @@
 
 use super::signal;
 use super::spr::MSR_LE;
-use crate::signal::{SIGSEGV, SigSet, force_fault, set_mask};
+use crate::signal::{SIGSEGV, SigSet, force_fault, info::code, set_mask};
 use crate::task::creds::cap;
 use crate::task::current;
 use limen_linux_abi::Errno;
-
-/// `si_code` of a signal that the kernel itself sends.
-const SI_KERNEL: i32 = 0x80;
 
 crate::syscalls! {
     fn swapcontext(call: &mut Call) {
@@ -27,7 +24,7 @@ crate::syscalls! {
         }
         match signal::load_context(call.frame, new) {
             Ok(mask) => set_mask(&task, SigSet(mask)),
-            Err(_) => force_fault(SIGSEGV, SI_KERNEL, new),
+            Err(_) => force_fault(SIGSEGV, code::KERNEL, new),
         }
         // The registers are complete, the result among them.
         Ok(call.frame.result())

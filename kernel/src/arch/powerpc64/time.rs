@@ -1,8 +1,10 @@
 //! The monotonic counter (the time base) and this CPU's one-shot timer event (the decrementer).
 
+use super::vdso::counter;
 use super::{devicetree, smp, spr};
 use crate::sync::MAX_CPUS;
 use core::sync::atomic::{AtomicU64, Ordering};
+use limen_vdso::clock::{mult_for, scale};
 
 /// Nanoseconds per time base step, 32.32 fixed point.
 static TO_NS: AtomicU64 = AtomicU64::new(0);
@@ -27,10 +29,7 @@ pub(super) fn init() {
         FREQUENCY.store(frequency, Ordering::Relaxed);
     }
     let frequency = frequency();
-    TO_NS.store(
-        ((1_000_000_000u128 << 32) / u128::from(frequency)) as u64,
-        Ordering::Relaxed,
-    );
+    TO_NS.store(mult_for(frequency), Ordering::Relaxed);
     TO_STEPS.store(
         ((u128::from(frequency) << 32) / 1_000_000_000) as u64,
         Ordering::Relaxed,
@@ -40,16 +39,6 @@ pub(super) fn init() {
 /// Time base steps per second.
 pub(super) fn frequency() -> u64 {
     FREQUENCY.load(Ordering::Relaxed)
-}
-
-#[inline(always)]
-fn counter() -> u64 {
-    spr::read!(spr::TB) as u64
-}
-
-#[inline(always)]
-fn scale(value: u64, factor: u64) -> u64 {
-    ((u128::from(value) * u128::from(factor)) >> 32) as u64
 }
 
 /// Nanoseconds since boot, monotonic and the same on every CPU. (The time base starts at zero with the machine.)

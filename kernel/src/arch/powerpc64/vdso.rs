@@ -3,6 +3,7 @@
 
 pub use super::super::vdso_calls::text;
 use super::super::vdso_calls::{vdso_clock_getres, vdso_clock_gettime, vdso_gettimeofday};
+use super::spr;
 use core::arch::{asm, global_asm};
 
 /// `clock_gettime`.
@@ -175,10 +176,7 @@ pub fn own_start() -> usize {
 /// The counter the clocks are made of.
 #[inline(always)]
 pub fn counter() -> u64 {
-    let value;
-    // SAFETY: reads the time base.
-    unsafe { asm!("mfspr {}, 268", out(reg) value, options(nomem, nostack, preserves_flags)) };
-    value
+    spr::read!(spr::TB) as u64
 }
 
 /// A system call, for what the data cannot answer.

@@ -4,6 +4,7 @@ use super::frame::{EFLAGS_TF, Frame};
 use super::switch::Fault;
 use super::{cpu, interrupt, uaccess};
 use crate::mm::Prot;
+use crate::signal::info::code::*;
 use crate::threshold;
 use core::sync::atomic::{AtomicBool, Ordering};
 
@@ -29,15 +30,6 @@ const SIGBUS: u32 = 7;
 const SIGFPE: u32 = 8;
 const SIGSEGV: u32 = 11;
 
-const ILL_ILLOPN: i32 = 2;
-const TRAP_TRACE: i32 = 2;
-const BUS_ADRALN: i32 = 1;
-const FPE_INTDIV: i32 = 1;
-const FPE_FLTDIV: i32 = 3;
-const FPE_FLTOVF: i32 = 4;
-const FPE_FLTUND: i32 = 5;
-const FPE_FLTRES: i32 = 6;
-const FPE_FLTINV: i32 = 7;
 const SI_KERNEL: i32 = 0x80;
 
 const NAMES: [&str; 22] = [

@@ -4,7 +4,7 @@ use super::cpu;
 use crate::mm::{PhysAddr, Prot};
 use core::sync::atomic::{AtomicU64, Ordering};
 
-pub use crate::arch::linear::{HIGH_MEMORY, View, linear_end};
+pub use crate::arch::linear::{HIGH_MEMORY, View, linear_end, load_part, load_slot, store_slot};
 
 /// log2 of the page size.
 pub const PAGE_SHIFT: usize = 12;
@@ -163,24 +163,6 @@ impl MmContext {
     pub(super) fn active(&self) -> u64 {
         self.active.load(Ordering::SeqCst)
     }
-}
-
-/// Reads an entry in memory, before anything that follows.
-#[inline(always)]
-pub fn load_slot(slot: &AtomicU64) -> u64 {
-    slot.load(Ordering::Acquire)
-}
-
-/// Part of an entry in memory, which is zero only if the entry is empty: what is looked at to pass over empty ones.
-#[inline(always)]
-pub fn load_part(slot: &AtomicU64) -> u64 {
-    slot.load(Ordering::Relaxed)
-}
-
-/// Writes an entry in memory, after everything before.
-#[inline(always)]
-pub fn store_slot(slot: &AtomicU64, value: u64) {
-    slot.store(value, Ordering::Release);
 }
 
 /// The kernel's linear map: the address where `phys` can be read and written. RAM only.
