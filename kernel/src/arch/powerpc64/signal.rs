@@ -299,7 +299,7 @@ unsafe fn write_registers(base: usize, v_regs: usize, frame: &mut Frame, fresh: 
     retry(words, bring_in_writable, attempt)
 }
 
-/// Makes `frame` what the context at `base` says. Nothing there can harm the kernel: only byte order and step bits of the machine state are the user's.
+/// Makes `frame` what the context at `base` says. Nothing there can harm the kernel: only the byte order in the machine state is the user's.
 fn read_context(frame: &mut Frame, base: usize) -> Result<Restored, Errno> {
     let v_regs: usize = UserPtr::new(base + offset_of!(Context, v_regs)).read()?;
     let at = if v_regs == 0 { vectors(base) } else { v_regs };
