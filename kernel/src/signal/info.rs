@@ -22,9 +22,12 @@ pub mod code {
     pub const SEGV_ACCERR: i32 = 2;
     pub const BUS_ADRALN: i32 = 1;
     pub const BUS_ADRERR: i32 = 2;
+    pub const BUS_OBJERR: i32 = 3;
     pub const ILL_ILLOPC: i32 = 1;
+    pub const ILL_ILLTRP: i32 = 4;
     pub const TRAP_BRKPT: i32 = 1;
     pub const TRAP_TRACE: i32 = 2;
+    pub const TRAP_HWBKPT: i32 = 4;
 }
 
 /// Bytes of `siginfo_t` as user space has it; beyond what the kernel keeps they are zero.
