@@ -355,9 +355,8 @@ unsafe extern "C" fn __aeabi_memmove(to: usize, from: usize, len: usize) {
     }
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn __aeabi_memset(to: usize, len: usize, byte: u32) {
-    let word = (byte & 0xff) * 0x0101_0101;
+#[inline(always)]
+unsafe fn kernel_fill(to: usize, len: usize, word: u32) {
     // SAFETY: as the caller promises.
     unsafe {
         if len < LONG_FILL {
@@ -369,15 +368,15 @@ unsafe extern "C" fn __aeabi_memset(to: usize, len: usize, byte: u32) {
 }
 
 #[unsafe(no_mangle)]
+unsafe extern "C" fn __aeabi_memset(to: usize, len: usize, byte: u32) {
+    // SAFETY: as the caller promises.
+    unsafe { kernel_fill(to, len, (byte & 0xff) * 0x0101_0101) };
+}
+
+#[unsafe(no_mangle)]
 unsafe extern "C" fn __aeabi_memclr(to: usize, len: usize) {
     // SAFETY: as the caller promises.
-    unsafe {
-        if len < LONG_FILL {
-            copy(&Fill::<LONG_FILL>(0), to, to, len);
-        } else {
-            kernel_fill_long(to, len, 0);
-        }
-    }
+    unsafe { kernel_fill(to, len, 0) };
 }
 
 #[inline(never)]

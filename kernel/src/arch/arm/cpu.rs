@@ -2,6 +2,7 @@
 
 use super::sysreg;
 use core::sync::atomic::{AtomicU64, Ordering};
+use limen_arm_registers::Features;
 
 /// `MVFR0` and `MVFR1`.
 static FLOAT: AtomicU64 = AtomicU64::new(0);
@@ -68,36 +69,11 @@ pub fn random() -> Option<u64> {
 /// `AT_HWCAP` and `AT_HWCAP2`: what programs may use.
 pub fn hwcap() -> (usize, usize) {
     let float = FLOAT.load(Ordering::Relaxed);
-    let (mvfr0, mvfr1) = (float as u32, (float >> 32) as u32);
-    let isar0 = sysreg::read!("p15, 0, {}, c0, c2, 0");
-    let isar5 = sysreg::read!("p15, 0, {}, c0, c2, 5");
-    // half, thumb, fastmult, vfp, edsp, vfpv3, tls, lpae, evtstrm
-    let (mut one, mut two) = (
-        1 << 1 | 1 << 2 | 1 << 4 | 1 << 6 | 1 << 7 | 1 << 13 | 1 << 15 | 1 << 20 | 1 << 21,
-        0,
-    );
-    // Register, field, least value, bit (Linux: `uapi/asm/hwcap.h`).
-    let first = [
-        (mvfr1, 8, 1, 12),  // NEON
-        (mvfr1, 28, 1, 16), // VFPv4
-        (isar0, 24, 2, 17), // IDIVA
-        (isar0, 24, 1, 18), // IDIVT
-        (mvfr0, 0, 2, 19),  // VFPD32
-        (mvfr1, 24, 3, 22), // FPHP
-        (mvfr1, 20, 2, 23), // ASIMDHP
-    ];
-    let second = [
-        (isar5, 4, 1, 0),  // AES
-        (isar5, 4, 2, 1),  // PMULL
-        (isar5, 8, 1, 2),  // SHA1
-        (isar5, 12, 1, 3), // SHA2
-        (isar5, 16, 1, 4), // CRC32
-    ];
-    for (register, field, least, bit) in first {
-        one |= usize::from(register >> field & 0xf >= least) << bit;
-    }
-    for (register, field, least, bit) in second {
-        two |= usize::from(register >> field & 0xf >= least) << bit;
-    }
-    (one, two)
+    let features = Features {
+        mvfr0: float as u32,
+        mvfr1: (float >> 32) as u32,
+        isar0: sysreg::read!("p15, 0, {}, c0, c2, 0"),
+        isar5: sysreg::read!("p15, 0, {}, c0, c2, 5"),
+    };
+    features.hwcap().into()
 }

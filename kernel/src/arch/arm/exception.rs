@@ -5,21 +5,11 @@ use super::frame::Frame;
 use super::mmu::{SHORT, sync_root};
 use super::switch::Fault;
 use super::{align, sysreg, uaccess};
-use crate::mm::Prot;
-use crate::signal;
-use crate::signal::info::code::*;
+use crate::mm::{Prot, user::UserPtr};
+use crate::signal::{self, SIGBUS, SIGFPE, SIGILL, SIGKILL, SIGSEGV, SIGTRAP, info::code};
+use crate::trace::symbols::Symbol;
+use limen_arm_registers::Abort;
 
-const SIGILL: u32 = 4;
-const SIGTRAP: u32 = 5;
-const SIGBUS: u32 = 7;
-const SIGFPE: u32 = 8;
-const SIGKILL: u32 = 9;
-const SIGSEGV: u32 = 11;
-const SI_KERNEL: i32 = 0x80;
-
-/// `FSR`: the access was a write, unless it was cache maintenance.
-const FSR_WRITE: u32 = 1 << 11;
-const FSR_MAINTENANCE: u32 = 1 << 13;
 /// What Linux adds to the error code of a prefetch abort.
 const FSR_PREFETCH: u32 = 1 << 31;
 
@@ -30,16 +20,6 @@ pub struct Syndrome {
     pub fsr: u32,
     /// `DFAR` or `IFAR`.
     pub far: usize,
-}
-
-/// What is wrong with a memory access.
-enum Abort {
-    /// Translation, access flag or permission: `mm` may be able to resolve it.
-    Page,
-    Alignment,
-    Debug,
-    External,
-    Other,
 }
 
 impl Syndrome {
@@ -65,29 +45,13 @@ impl Syndrome {
     }
 
     fn abort(&self) -> Abort {
-        if SHORT {
-            // Five bits, in two places: access flag, translation, domain, permission; others.
-            return match self.fsr & 0xf | self.fsr >> 6 & 0x10 {
-                0x03 | 0x05..=0x07 | 0x09 | 0x0b | 0x0d | 0x0f => Abort::Page,
-                0x01 => Abort::Alignment,
-                0x02 => Abort::Debug,
-                0x08 | 0x0c | 0x0e | 0x16 | 0x18..=0x1e => Abort::External,
-                _ => Abort::Other,
-            };
-        }
-        match self.fsr & 0x3f {
-            0x04..=0x0f => Abort::Page,
-            0x21 => Abort::Alignment,
-            0x22 => Abort::Debug,
-            0x10 | 0x14..=0x17 => Abort::External,
-            _ => Abort::Other,
-        }
+        limen_arm_registers::abort(self.fsr, SHORT)
     }
 
     fn access(&self) -> Prot {
         if self.fsr & FSR_PREFETCH != 0 {
             Prot::EXEC
-        } else if self.fsr & (FSR_WRITE | FSR_MAINTENANCE) == FSR_WRITE {
+        } else if limen_arm_registers::is_write(self.fsr) {
             Prot::WRITE
         } else {
             Prot::READ
@@ -114,20 +78,20 @@ pub fn user_abort(frame: &mut Frame, syndrome: &Syndrome) {
 
 #[cold]
 fn other_abort(frame: &mut Frame, syndrome: &Syndrome, abort: Abort) {
-    let addr = syndrome.far;
+    let mut addr = syndrome.far;
     let (signal, code) = match abort {
-        Abort::Page => (SIGSEGV, SEGV_MAPERR),
+        Abort::Page => (SIGSEGV, code::SEGV_MAPERR),
         Abort::Alignment => match align::fix(frame, addr) {
             align::Outcome::Done => return,
             align::Outcome::Fault(at) => {
-                Fault::remember(syndrome.fsr, at);
-                return signal::force_fault(SIGSEGV, SEGV_MAPERR, at);
+                addr = at as usize;
+                (SIGSEGV, code::SEGV_MAPERR)
             }
-            align::Outcome::Unknown => (SIGBUS, BUS_ADRALN),
+            align::Outcome::Unknown => (SIGBUS, code::BUS_ADRALN),
         },
-        Abort::Debug => (SIGTRAP, TRAP_HWBKPT),
-        Abort::External => (SIGBUS, BUS_OBJERR),
-        Abort::Other => (SIGKILL, SI_KERNEL),
+        Abort::Debug => (SIGTRAP, code::TRAP_HWBKPT),
+        Abort::External => (SIGBUS, code::BUS_OBJERR),
+        Abort::Other => (SIGKILL, code::KERNEL),
     };
     Fault::remember(syndrome.fsr, addr);
     signal::force_fault(signal, code, addr);
@@ -136,14 +100,14 @@ fn other_abort(frame: &mut Frame, syndrome: &Syndrome, abort: Abort) {
 /// An undefined instruction in user mode.
 pub fn user_undefined(frame: &mut Frame) {
     // The processor leaves the address behind the (first half of the) instruction.
-    frame.pc = frame.pc.wrapping_sub(if frame.thumb() { 2 } else { 4 });
+    frame.pc = frame.previous();
     let pc = frame.pc;
     let (signal, code) = if super::switch::float_exception() {
         (SIGFPE, 0)
     } else if is_breakpoint(frame) {
-        (SIGTRAP, TRAP_BRKPT)
+        (SIGTRAP, code::TRAP_BRKPT)
     } else {
-        (SIGILL, ILL_ILLOPC)
+        (SIGILL, code::ILL_ILLOPC)
     };
     if signal == SIGILL {
         Fault::remember_undefined();
@@ -153,11 +117,7 @@ pub fn user_undefined(frame: &mut Frame) {
 
 /// Whether the instruction is one of those that debuggers put for a breakpoint.
 fn is_breakpoint(frame: &Frame) -> bool {
-    let half = |at| {
-        crate::mm::user::UserPtr::<u16>::new(at)
-            .read()
-            .map_or(0, u32::from)
-    };
+    let half = |at| UserPtr::<u16>::new(at).read().map_or(0, u32::from);
     let word = half(frame.pc) | half(frame.pc.wrapping_add(2)) << 16;
     if frame.thumb() {
         word & 0xffff == 0xde01 || word == 0xa000_f7f0
@@ -201,13 +161,7 @@ pub fn die(frame: &Frame, syndrome: &Syndrome, what: &str) -> ! {
         super::smp::cpu_id()
     );
     for (name, at) in [("pc", frame.pc), ("lr", frame.lr)] {
-        log!(
-            Emerg,
-            "{} : {:08x} {}",
-            name,
-            at,
-            crate::trace::symbols::Symbol(at)
-        );
+        log!(Emerg, "{} : {:08x} {}", name, at, Symbol(at));
     }
     log!(
         Emerg,
@@ -232,12 +186,7 @@ pub fn die(frame: &Frame, syndrome: &Syndrome, what: &str) -> ! {
     }
     log!(Emerg, "Call trace of the interrupted code:");
     crate::trace::backtrace::walk(frame.regs[11], |ip| {
-        log!(
-            Emerg,
-            "  [<{:08x}>] {}",
-            ip,
-            crate::trace::symbols::Symbol(ip - 1)
-        );
+        log!(Emerg, "  [<{:08x}>] {}", ip, Symbol(ip - 1));
     });
     panic!("{} at {:#x}", what, frame.pc)
 }

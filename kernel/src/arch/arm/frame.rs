@@ -88,6 +88,10 @@ impl Frame {
     pub(super) fn thumb(&self) -> bool {
         self.cpsr & PSR_T != 0
     }
+    /// Where the instruction begins that the processor stopped behind: a system call, or, behind its first half, one that is undefined.
+    pub(super) fn previous(&self) -> usize {
+        self.pc.wrapping_sub(if self.thumb() { 2 } else { 4 })
+    }
     /// System call argument `n` (0 to 6), as passed.
     #[inline(always)]
     pub fn arg(&self, n: usize) -> usize {
@@ -104,10 +108,7 @@ impl Frame {
     /// Sets the system call's result.
     #[inline(always)]
     pub fn set_result(&mut self, result: Result<usize, Errno>) {
-        self.set_raw_result(match result {
-            Ok(value) => value,
-            Err(errno) => errno.to_return_value(),
-        });
+        self.set_raw_result(result.unwrap_or_else(Errno::to_return_value));
     }
     /// Sets the result register.
     #[inline(always)]
@@ -127,7 +128,7 @@ impl Frame {
     /// A handler will run: rewinds the instruction pointer so that the call is made again when the handler returns.
     pub fn rewind_syscall(&mut self) {
         self.regs[0] = self.orig_r0;
-        self.pc = self.pc.wrapping_sub(if self.thumb() { 2 } else { 4 });
+        self.pc = self.previous();
         self.forget_syscall();
     }
     /// Marks the frame as a system call's, as the stub saved it: number from r7, first argument kept. (What the `svc` instruction itself

@@ -3,14 +3,11 @@
 
 use super::frame::Frame;
 use crate::mm::PAGE_SIZE;
-use crate::signal::info::code::*;
+use crate::signal::{SIGILL, SIGTRAP, force_fault, info::code};
 use limen_linux_abi::Errno;
 
 /// The first of the private numbers.
 const PRIVATE: usize = 0x0f_0000;
-
-const SIGTRAP: u32 = 5;
-const SIGILL: u32 = 4;
 
 crate::syscalls! {
     fn sigreturn(call: &mut Call) {
@@ -25,8 +22,8 @@ pub fn private(frame: &mut Frame) -> Option<usize> {
     let result = match (frame.syscallno as usize).wrapping_sub(PRIVATE) {
         // breakpoint
         1 => {
-            frame.pc = frame.pc.wrapping_sub(if frame.thumb() { 2 } else { 4 });
-            crate::signal::force_fault(SIGTRAP, TRAP_BRKPT, frame.pc);
+            frame.pc = frame.previous();
+            force_fault(SIGTRAP, code::TRAP_BRKPT, frame.pc);
             Ok(0)
         }
         // cacheflush
@@ -43,19 +40,12 @@ pub fn private(frame: &mut Frame) -> Option<usize> {
         // The rest of the private numbers: an illegal instruction, unless they are of the range that must say ENOSYS.
         n if n < 0x7ff => return None,
         n if n <= 0xffff => {
-            crate::signal::force_fault(
-                SIGILL,
-                ILL_ILLTRP,
-                frame.pc.wrapping_sub(if frame.thumb() { 2 } else { 4 }),
-            );
+            force_fault(SIGILL, code::ILL_ILLTRP, frame.previous());
             Ok(0)
         }
         _ => return None,
     };
-    Some(match result {
-        Ok(value) => value,
-        Err(errno) => errno.to_return_value(),
-    })
+    Some(result.unwrap_or_else(Errno::to_return_value))
 }
 
 /// Makes code that a program has written visible to instruction fetch.
