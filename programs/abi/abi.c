@@ -357,6 +357,36 @@ static void floating(void) {
 }
 #endif
 
+#ifdef __arm__
+/* Several registers at an address that is no multiple of four: the processor refuses, the kernel does it. */
+static void unaligned(void) {
+    static unsigned char bytes[64];
+    for (unsigned n = 0; n < sizeof bytes; n++) bytes[n] = (unsigned char)(n * 5 + 1);
+    uint32_t expected[4], got[4], pair[2];
+    memcpy(expected, bytes + 3, sizeof expected);
+    unsigned char *at = bytes + 3;
+    __asm__ volatile("ldmia %[at]!, {r4, r5, r6, r7}\n\tstmia %[to], {r4, r5, r6, r7}"
+                     : [at] "+r"(at)
+                     : [to] "r"(got)
+                     : "r4", "r5", "r6", "r7", "memory");
+    CHECK(memcmp(got, expected, sizeof got) == 0 && at == bytes + 3 + 16);
+    at = bytes + 21;
+    __asm__ volatile("mov r4, #1\n\tmov r5, #2\n\tmov r6, #3\n\tstmdb %[at]!, {r4, r5, r6}"
+                     : [at] "+r"(at)
+                     :
+                     : "r4", "r5", "r6", "memory");
+    memcpy(got, bytes + 9, 12);
+    CHECK(got[0] == 1 && got[1] == 2 && got[2] == 3 && at == bytes + 9);
+    CHECK(bytes[8] == 8 * 5 + 1 && bytes[21] == 21 * 5 + 1);
+    __asm__ volatile("ldrd r4, r5, [%[at], #4]\n\tstrd r4, r5, [%[to]]"
+                     :
+                     : [at] "r"(bytes + 9), [to] "r"(bytes + 42)
+                     : "r4", "r5", "memory");
+    memcpy(pair, bytes + 42, sizeof pair);
+    CHECK(pair[0] == 2 && pair[1] == 3);
+}
+#endif
+
 static void terminals(void) {
     int master, slave;
     struct termios t, u;
@@ -567,6 +597,9 @@ int main(void) {
     signals();
 #ifdef __powerpc64__
     floating();
+#endif
+#ifdef __arm__
+    unaligned();
 #endif
     terminals();
     sockets();
