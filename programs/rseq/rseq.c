@@ -279,6 +279,9 @@ static void *victim_thread(void *data)
     v->aborted = spin(area, &v->in, &v->go);
     CHECK("rseq_cs after an abort", area->rseq_cs, v->aborted ? 0 : (long)(uintptr_t)&spinning);
     v->done = 1;
+    // Who sends it a signal must find it alive, also if a preemption came first.
+    while (!v->go)
+        nap(1000);
     CHECK("unregister", rseq(area, v->len, 1, SIG), 0);
     free(area);
     return 0;
@@ -309,6 +312,8 @@ static void abort_by_signal(uint32_t len)
     begin(&v, len, -1);
     // It may have been preempted already, which aborts it too.
     pthread_kill(v.thread, SIGUSR1);
+    for (int i = 0; i < 2000 && !v.handled; i++)
+        nap(1000);
     end(&v);
     CHECK("aborted by a signal", v.aborted, 1);
     CHECK("handled", v.handled, 1);
