@@ -20,7 +20,7 @@ trap 'echo alarm' ALRM; (sleep 0.5; kill -ALRM $$) & sleep 3 & wait $!; [ $? -gt
 ## case: trap-child
 sh -c 'trap "" USR1; sh -c "kill -USR1 \$\$; echo ignored in child"'; sh -c 'trap "echo x" USR1; sh -c "kill -USR1 \$\$"; echo $?' 2>/dev/null
 ## case: stop-continue
-sleep 2 & p=$!; kill -STOP $p; sleep 0.5; sed -n 's/^State:[^A-Z]*\([A-Z]\).*/\1/p' /proc/$p/status; kill -CONT $p; wait $p; echo $?
+sleep 2 & p=$!; kill -STOP $p; n=0; until grep -q '^State:.T' /proc/$p/status || [ $n = 100 ]; do usleep 50000; n=$((n + 1)); done; sed -n 's/^State:[^A-Z]*\([A-Z]\).*/\1/p' /proc/$p/status; kill -CONT $p; wait $p; echo $?
 ## case: job-control
 set -m; sleep 2 & jobs | sed 's/[0-9]\{2,\}//'; fg %1 > /dev/null; echo $?; sleep 5 & kill %1; wait; jobs
 ## case: job-groups
