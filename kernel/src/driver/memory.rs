@@ -97,13 +97,13 @@ const STEP: usize = 1 << 20;
 
 #[inline]
 fn zeros(dst: &mut IoDst<'_>) -> SysResult {
-    if dst.remaining() > STEP {
-        return many_zeros(dst);
+    match dst.zero_few(STEP) {
+        Some(result) => result,
+        None => many_zeros(dst),
     }
-    dst.put_zeros(STEP)
 }
 
-/// A long read.
+/// A long read, or one into several buffers.
 #[cold]
 fn many_zeros(dst: &mut IoDst<'_>) -> SysResult {
     let mut total = dst.put_zeros(STEP)?;

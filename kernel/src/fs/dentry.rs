@@ -236,6 +236,10 @@ impl Dentry {
     pub fn parent(&self) -> Option<Arc<Dentry>> {
         self.link.lock().parent.clone()
     }
+    /// The parent's inode number; `None` for a root.
+    pub fn parent_ino(&self) -> Option<u64> {
+        self.link.lock().parent.as_ref().map(|parent| parent.inode.ino)
+    }
     /// The name.
     pub fn name(&self) -> Name {
         self.link.lock().name.clone()

@@ -1,9 +1,9 @@
 //! epoll: a set of files, of which those that are ready are kept on a list.
 //!
-//! Each watched file has an item that is a `Waiter` on the file's queues. A wake-up puts the item on the ready list (a short
-//! interrupt-safe lock) and wakes who sleeps on the epoll file; whoever collects asks the file again, so a stale entry costs a poll and
-//! nothing else. Locks: an epoll's `turn`, its `items`, then files' own locks; `ready` is innermost. Epoll files in epoll files are bounded
-//! in depth and free of cycles.
+//! Each watched file has an item that is a `Waiter` on the file's queues. A wake-up marks the item (a list under a short interrupt-safe lock)
+//! and wakes who sleeps on the epoll file; whoever collects has the ready list, takes the marked items over to it and asks the files again, so a
+//! stale entry costs a poll and nothing else. Locks: an epoll's `ready`, its `items`, then files' own locks; `marked` is innermost. Epoll files
+//! in epoll files are bounded in depth and free of cycles.
 
 use crate::fs::anon;
 use crate::fs::file::{File, FileOps, Watcher};
@@ -41,7 +41,7 @@ struct Item {
     /// `EPOLL*`: what is asked for and how.
     events: AtomicU32,
     data: AtomicU64,
-    /// On the ready list.
+    /// Marked or on the ready list.
     queued: AtomicBool,
     /// Removed: nothing counts any more.
     dead: AtomicBool,
@@ -61,7 +61,7 @@ impl Item {
     #[inline]
     fn question(&self, events: u32) -> Option<PollEvents> {
         let file = self.file.upgrade()?;
-        if self.dead.load(Ordering::Acquire) || events & !(EDGE | ONESHOT | EXCLUSIVE | WAKEUP) == 0 {
+        if self.dead.load(Ordering::Relaxed) || events & !(EDGE | ONESHOT | EXCLUSIVE | WAKEUP) == 0 {
             return None;
         }
         let found = poll::ask(&file, PollEvents::from_bits_truncate(events));
@@ -98,10 +98,13 @@ impl Watcher for Item {
 pub struct Epoll {
     /// By descriptor number and file.
     items: Mutex<BTreeMap<(i32, usize), Arc<Item>>>,
-    /// The files that may be ready.
-    ready: IrqSpinLock<VecDeque<Arc<Item>>>,
-    /// Who collects events: one at a time.
-    turn: Mutex<()>,
+    /// The items that may be ready, the next to be asked first. One caller collects events at a time, and has it.
+    ready: Mutex<VecDeque<Arc<Item>>>,
+    /// Whether `ready` has items, and whether `marked` has.
+    any_ready: AtomicBool,
+    any_marked: AtomicBool,
+    /// The items that came to be ready since `ready` was last taken.
+    marked: IrqSpinLock<VecDeque<Arc<Item>>>,
     /// Who sleeps in `epoll_wait`, and who polls the epoll file.
     wait: WaitQueue,
     poll_wait: WaitQueue,
@@ -111,14 +114,18 @@ pub struct Epoll {
 static NESTING: Mutex<()> = Mutex::new(());
 
 impl Epoll {
-    /// Puts an item on the ready list and wakes waiters. Any context.
+    /// Puts an item on the list of marked ones and wakes waiters. Any context.
     fn mark(&self, item: Arc<Item>) {
         if item.queued.swap(true, Ordering::AcqRel) {
             // Already there; but somebody may have gone to sleep since, having found it not ready.
             self.wake();
             return;
         }
-        self.ready.lock().push_back(item);
+        {
+            let mut marked = self.marked.lock();
+            marked.push_back(item);
+            self.any_marked.store(true, Ordering::Release);
+        }
         self.wake();
     }
     fn wake(&self) {
@@ -127,38 +134,64 @@ impl Epoll {
     }
     fn forget(&self, item: &Arc<Item>) {
         let old = self.items.lock().remove(&(item.fd, item.file.as_ptr().addr()));
-        self.ready.lock().retain(|i| !Arc::ptr_eq(i, item));
+        // Whoever has the list, who may be the caller, or has it next finds that the item is dead.
+        if let Some(mut ready) = self.ready.try_lock() {
+            self.drop_item(&mut ready, item);
+        }
         drop(old);
     }
+    fn drop_item(&self, ready: &mut VecDeque<Arc<Item>>, item: &Arc<Item>) {
+        let others = |i: &Arc<Item>| !Arc::ptr_eq(i, item);
+        ready.retain(others);
+        self.marked.lock().retain(others);
+    }
 
+    /// Whether there is an item to ask.
     fn has_candidates(&self) -> bool {
-        !self.ready.lock().is_empty()
+        // In the order against that of `take_marked`.
+        self.any_marked.load(Ordering::Acquire) || self.any_ready.load(Ordering::Acquire)
+    }
+    /// The marked items become the last of the ready ones.
+    #[inline(never)]
+    fn take_marked(&self, ready: &mut VecDeque<Arc<Item>>) {
+        let mut marked = self.marked.lock();
+        self.any_ready.store(true, Ordering::Release);
+        self.any_marked.store(false, Ordering::Release);
+        ready.append(&mut marked);
+    }
+    /// The next item to ask, and how many there are.
+    fn first(&self) -> Option<(Arc<Item>, usize)> {
+        // Never held while a file is asked, so the one held may be that of the epoll file that asks.
+        let mut ready = self.ready.lock_nested(1);
+        if self.any_marked.load(Ordering::Relaxed) {
+            self.take_marked(&mut ready);
+        }
+        let first = ready.front().cloned();
+        self.any_ready.store(first.is_some(), Ordering::Relaxed);
+        Some((first?, ready.len()))
     }
 
     /// Whether an item is really ready: asks the files on the list, dropping those that are not.
-    fn any_ready(&self) -> bool {
-        let n = self.ready.lock().len();
-        for _ in 0..n {
-            let Some(item) = self.ready.lock().front().cloned() else {
-                return false;
-            };
-            let is_ready = || {
-                item.file.upgrade().is_some_and(|file| {
-                    !item.dead.load(Ordering::Acquire) && file.poll(None).intersects(item.asked())
-                })
-            };
-            if is_ready() {
+    fn is_readable(&self) -> bool {
+        if !self.has_candidates() {
+            return false;
+        }
+        // Those that come to be ready meanwhile wake whoever asks.
+        let mut left = usize::MAX;
+        while let Some((item, there)) = self.first() {
+            if left == 0 {
+                break;
+            }
+            left = left.min(there) - 1;
+            let found = item.question(item.events.load(Ordering::Relaxed));
+            if found.is_some() {
                 return true;
             }
-            let mut ready = self.ready.lock();
+            let mut ready = self.ready.lock_nested(1);
             if ready.front().is_some_and(|f| Arc::ptr_eq(f, &item)) {
                 ready.pop_front();
-                item.queued.store(false, Ordering::Relaxed);
                 drop(ready);
-                // A wake-up between the question and this found it on the list and left it at that.
-                fence(Ordering::SeqCst);
-                if is_ready() {
-                    self.mark(item);
+                if self.leave(item) {
                     return true;
                 }
             }
@@ -168,99 +201,109 @@ impl Epoll {
 
     /// Collects up to `max` events, asking each item on the list once.
     ///
-    /// An item that is reported as long as the file is ready stays on the list while it is asked, and if it is alone there, that is all. One that
-    /// is reported once is taken off first, so that a wake-up after the question puts it back.
+    /// An item that is reported as long as the file is ready stays on the list, and if it is alone there, that is all. One that is reported once
+    /// is taken off before it is asked, so that a wake-up after the question marks it again.
     #[inline]
     fn collect(&self, max: usize, mut emit: impl FnMut(u32, u64) -> Result<(), Errno>) -> SysResult {
-        let turn = self.turn.lock();
+        let mut ready = self.ready.lock();
+        if self.any_marked.load(Ordering::Relaxed) {
+            self.take_marked(&mut ready);
+        }
         let mut done = 0;
-        let mut left = usize::MAX;
-        let mut more = false;
+        let mut left = ready.len();
         let mut result = Ok(());
         while done < max && left != 0 {
-            let mut ready = self.ready.lock();
+            left -= 1;
             let Some(first) = ready.front() else { break };
             let events = first.events.load(Ordering::Relaxed);
-            let once = events & (EDGE | ONESHOT) != 0;
-            let others = ready.len() - 1;
-            left = left.min(others + 1) - 1;
-            let item = if once {
-                first.queued.store(false, Ordering::Relaxed);
-                ready.pop_front()
-            } else {
-                Some(first.clone())
-            };
-            drop(ready);
-            let Some(item) = item else { break };
-            if once {
+            if events & (EDGE | ONESHOT) != 0 {
+                let Some(item) = ready.pop_front() else { break };
+                item.queued.store(false, Ordering::Relaxed);
                 fence(Ordering::SeqCst);
-            }
-            more = others != 0;
-            let Some(found) = item.question(events) else {
-                if !once {
-                    self.take_off(item);
+                let Some(found) = item.question(events) else {
+                    continue;
+                };
+                result = emit(found.bits(), item.data.load(Ordering::Relaxed));
+                if result.is_err() {
+                    // It could not be delivered: the first again, unless it is marked.
+                    if !item.queued.swap(true, Ordering::AcqRel) {
+                        ready.push_front(item);
+                    }
+                    break;
                 }
-                continue;
-            };
-            result = emit(found.bits(), item.data.load(Ordering::Relaxed));
-            if result.is_err() {
-                if once {
-                    self.put_back(item);
+                if events & ONESHOT != 0 {
+                    item.events
+                        .fetch_and(EDGE | ONESHOT | EXCLUSIVE | WAKEUP, Ordering::Relaxed);
                 }
-                break;
+            } else {
+                let Some(found) = first.question(events) else {
+                    if let Some(item) = ready.pop_front() {
+                        self.leave(item);
+                    }
+                    continue;
+                };
+                result = emit(found.bits(), first.data.load(Ordering::Relaxed));
+                if result.is_err() {
+                    break;
+                }
+                if ready.len() > 1 {
+                    rotate(&mut ready);
+                }
             }
             done += 1;
-            if events & ONESHOT != 0 {
-                item.events
-                    .fetch_and(EDGE | ONESHOT | EXCLUSIVE | WAKEUP, Ordering::Relaxed);
-            }
-            if !once {
-                more = true;
-                if others != 0 {
-                    self.rotate(&item);
-                }
-            }
         }
-        drop(turn);
+        let more = !ready.is_empty();
+        if !more {
+            self.any_ready.store(false, Ordering::Relaxed);
+        }
+        drop(ready);
         if more && done != 0 {
             self.wait.wake_one();
         }
         if done != 0 { Ok(done) } else { result.map(|()| 0) }
     }
 
-    /// The first item was not ready.
+    /// [`Epoll::collect`] to user memory.
+    #[inline]
+    fn deliver(&self, to: UserPtr<Abi<EpollEvent>>, max: usize) -> SysResult {
+        let mut at = to;
+        self.collect(max, |events, data| {
+            // Some ABIs have padding between the two.
+            let mut event = Abi(EpollEvent::default());
+            (event.0.events, event.0.data) = (events, [data as u32, (data >> 32) as u32]);
+            at.write(event)?;
+            at = at.add(1);
+            Ok(())
+        })
+    }
+
+    /// Waits for events, and delivers them.
     #[inline(never)]
-    fn take_off(&self, item: Arc<Item>) {
+    fn sleep(&self, to: UserPtr<Abi<EpollEvent>>, max: usize, timeout: Timeout) -> SysResult {
+        let deadline = timeout.deadline();
+        while self
+            .wait
+            .wait_until_deadline(deadline, || self.has_candidates())?
         {
-            let mut ready = self.ready.lock();
-            if !ready.front().is_some_and(|first| Arc::ptr_eq(first, &item)) {
-                return;
+            let got = self.deliver(to, max)?;
+            if got != 0 {
+                return Ok(got);
             }
-            item.queued.store(false, Ordering::Relaxed);
-            ready.pop_front()
-        };
+        }
+        Ok(0)
+    }
+
+    /// An item that was not ready has left the list. Whether it turned out to be ready after all.
+    #[inline(never)]
+    fn leave(&self, item: Arc<Item>) -> bool {
+        item.queued.store(false, Ordering::Relaxed);
         // A wake-up between the question and this found it on the list and left it at that.
         fence(Ordering::SeqCst);
-        if item.question(item.events.load(Ordering::Relaxed)).is_some() {
+        let found = item.question(item.events.load(Ordering::Relaxed)).is_some();
+        if found {
             self.mark(item);
         }
-    }
-
-    /// An item whose event could not be delivered is the first again.
-    #[inline(never)]
-    fn put_back(&self, item: Arc<Item>) {
-        let mut ready = self.ready.lock();
-        if !item.queued.swap(true, Ordering::AcqRel) {
-            ready.push_front(item);
-        }
-    }
-
-    /// The first item becomes the last, for fairness.
-    fn rotate(&self, item: &Arc<Item>) {
-        let mut ready = self.ready.lock();
-        if ready.front().is_some_and(|first| Arc::ptr_eq(first, item)) {
-            ready.rotate_left(1);
-        }
+        found
     }
 
     /// Whether `target` can be reached from here, and how deep the nesting is.
@@ -284,6 +327,12 @@ impl Epoll {
     }
 }
 
+/// The first item becomes the last, for fairness.
+#[inline(never)]
+fn rotate(ready: &mut VecDeque<Arc<Item>>) {
+    ready.rotate_left(1);
+}
+
 /// The operations of an epoll file.
 struct EpollFile(Arc<Epoll>);
 
@@ -292,7 +341,7 @@ impl FileOps for EpollFile {
         if let Some(table) = table {
             table.register(&self.0.poll_wait);
         }
-        if self.0.any_ready() {
+        if self.0.is_readable() {
             PollEvents::READABLE
         } else {
             PollEvents::empty()
@@ -308,8 +357,10 @@ impl FileOps for EpollFile {
                 item.detach(&file);
             }
         }
-        let ready = core::mem::take(&mut *self.0.ready.lock());
-        drop(ready);
+        let marked = core::mem::take(&mut *self.0.marked.lock());
+        // That of an epoll file that had the last reference to this one may be held.
+        let ready = core::mem::take(&mut *self.0.ready.lock_nested(1));
+        drop((marked, ready));
     }
     fn show_fdinfo(&self, _: &File, out: &mut String) {
         for item in self.0.items.lock().values() {
@@ -328,8 +379,10 @@ impl FileOps for EpollFile {
 pub fn create() -> Arc<File> {
     let epoll = Arc::new(Epoll {
         items: Mutex::new(BTreeMap::new()),
-        ready: IrqSpinLock::new(VecDeque::new()),
-        turn: Mutex::new(()),
+        ready: Mutex::new(VecDeque::new()),
+        any_ready: AtomicBool::new(false),
+        any_marked: AtomicBool::new(false),
+        marked: IrqSpinLock::new(VecDeque::new()),
         wait: WaitQueue::new(),
         poll_wait: WaitQueue::new(),
     });
@@ -404,7 +457,7 @@ pub fn control(epfile: &Arc<File>, op: i32, fd: i32, file: &Arc<File>, event: us
         CTL_DEL => {
             let item = epoll.items.lock().remove(&key).ok_or(Errno::ENOENT)?;
             item.detach(file);
-            epoll.ready.lock().retain(|i| !Arc::ptr_eq(i, &item));
+            epoll.drop_item(&mut epoll.ready.lock(), &item);
         }
         CTL_MOD => {
             let item = epoll.items.lock().get(&key).cloned().ok_or(Errno::ENOENT)?;
@@ -423,29 +476,13 @@ pub fn control(epfile: &Arc<File>, op: i32, fd: i32, file: &Arc<File>, event: us
 }
 
 /// `epoll_wait`: events go to user memory at `to`.
+#[inline]
 pub fn wait(file: &File, to: usize, max: usize, timeout: Timeout) -> SysResult {
     let epoll = epoll_of(file)?;
-    let to = UserPtr::<Abi<EpollEvent>>::new(to);
-    let mut deadline = None;
-    loop {
-        let mut n = 0;
-        let got = epoll.collect(max, |events, data| {
-            // Some ABIs have padding between the two.
-            let mut event = Abi(EpollEvent::default());
-            (event.0.events, event.0.data) = (events, [data as u32, (data >> 32) as u32]);
-            to.add(n).write(event)?;
-            n += 1;
-            Ok(())
-        })?;
-        if got != 0 || timeout == Timeout::Now {
-            return Ok(got);
-        }
-        let deadline = *deadline.get_or_insert_with(|| timeout.deadline());
-        if !epoll
-            .wait
-            .wait_until_deadline(deadline, || epoll.has_candidates())?
-        {
-            return Ok(0);
-        }
+    let to = UserPtr::new(to);
+    let got = epoll.deliver(to, max)?;
+    if got != 0 || timeout == Timeout::Now {
+        return Ok(got);
     }
+    epoll.sleep(to, max, timeout)
 }

@@ -166,6 +166,17 @@ impl<'a> IoDst<'a> {
             _ => self.put_zeros_elsewhere(n),
         }
     }
+    /// Zeroes all of one user buffer of at most `most` bytes; `None` if it is anything else.
+    #[inline]
+    pub fn zero_few(&mut self, most: usize) -> Option<Result<usize, Errno>> {
+        match &mut self.0 {
+            Mem::User(range) if range.len() <= most => {
+                let n = range.len();
+                Some(moved(range.clear(n), n, range))
+            }
+            _ => None,
+        }
+    }
     #[inline(never)]
     fn put_zeros_elsewhere(&mut self, n: usize) -> Result<usize, Errno> {
         match &mut self.0 {

@@ -35,6 +35,15 @@ impl Path {
         })
     }
 
+    /// The inode number of what is above, at the root its own.
+    pub fn parent_ino(&self) -> u64 {
+        let own = self.dentry.inode.ino;
+        if Arc::ptr_eq(&self.dentry, &self.mnt.root) {
+            return self.up().map_or(own, |above| above.dentry.inode.ino);
+        }
+        self.dentry.parent_ino().unwrap_or(own)
+    }
+
     /// If something is mounted here, the root of the topmost mount.
     #[inline]
     pub fn cross_mounts(&mut self) {

@@ -58,7 +58,7 @@ impl FileOps for DirOps {
     }
     fn readdir(&self, file: &File, sink: &mut DirSink<'_>) -> Result<(), Errno> {
         let dentry = &file.path.dentry;
-        let parent_ino = || file.path.up().map_or(dentry.inode.ino, |p| p.dentry.inode.ino);
+        let parent_ino = || file.path.parent_ino();
         list(dentry, parent_ino, sink)?;
         if file.path.mnt.flags() & crate::fs::mount::MS_NOATIME == 0 {
             dentry.inode.touch_accessed();

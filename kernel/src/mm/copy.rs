@@ -123,6 +123,80 @@ pub fn with_bytes<R>(
     look(unsafe { core::slice::from_raw_parts_mut(room.as_mut_ptr().cast(), len) })
 }
 
+/// Records put together one by one, to be copied to user space together: on the stack, uninitialised beyond them.
+pub struct Records<const N: usize> {
+    room: [MaybeUninit<u8>; N],
+    len: usize,
+    most: usize,
+}
+
+/// How many zeroes may be at the end of a record.
+const PADDING: usize = 16;
+
+impl<const N: usize> Records<N> {
+    /// None so far, and none that would make them more than `most` bytes, or `N`.
+    #[inline(always)]
+    pub fn new(most: usize) -> Self {
+        Self {
+            room: [MaybeUninit::uninit(); N],
+            len: 0,
+            most: most.min(N),
+        }
+    }
+    /// As new.
+    pub fn clear(&mut self, most: usize) {
+        (self.len, self.most) = (0, most.min(N));
+    }
+    /// Bytes of a record of `parts` bytes, `end` zeroes, and as many more as make it a multiple of `align`, a power of two.
+    #[inline(always)]
+    pub const fn len_of(parts: usize, (end, align): (usize, usize)) -> usize {
+        (parts + end + align - 1) & !(align - 1)
+    }
+    /// Adds a record of `head`, `body` and zeroes, as long as [`Self::len_of`] says, at least 16 bytes. `None`: there is no room for it. Its last
+    /// byte.
+    #[inline(always)]
+    pub fn add(&mut self, head: &[u8], body: &[u8], (end, align): (usize, usize)) -> Option<&mut u8> {
+        if end + align > PADDING {
+            return None;
+        }
+        let len = Self::len_of(head.len() + body.len(), (end, align));
+        let record = self.room[..self.most].get_mut(self.len..)?.get_mut(..len)?;
+        // These three write all of it: the zeroes reach from its end to before that of the body.
+        *record.last_chunk_mut()? = [MaybeUninit::new(0); PADDING];
+        let (at_head, rest) = record.split_at_mut_checked(head.len())?;
+        at_head.write_copy_of_slice(head);
+        put_few(rest.get_mut(..body.len())?, body);
+        self.len += len;
+        // SAFETY: just written.
+        record.last_mut().map(|last| unsafe { last.assume_init_mut() })
+    }
+    /// All of them.
+    #[inline(always)]
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: what was added was written.
+        unsafe { self.room[..self.len].assume_init_ref() }
+    }
+}
+
+/// Copies `from` to `to`, which is as long: a short one, as most names are, as two words that may overlap.
+#[inline(always)]
+fn put_few(to: &mut [MaybeUninit<u8>], from: &[u8]) {
+    fn ends<const N: usize>(to: &mut [MaybeUninit<u8>], from: &[u8]) -> Option<()> {
+        let (first, last) = (*from.first_chunk::<N>()?, *from.last_chunk::<N>()?);
+        *to.first_chunk_mut()? = first.map(MaybeUninit::new);
+        *to.last_chunk_mut()? = last.map(MaybeUninit::new);
+        Some(())
+    }
+    let done = match from.len() {
+        4..=8 => ends::<4>(to, from),
+        9..=16 => ends::<8>(to, from),
+        _ => None,
+    };
+    if done.is_none() {
+        to.write_copy_of_slice(from);
+    }
+}
+
 /// A string copied from user space: short ones live on the stack, uninitialised beyond their length.
 pub struct UserString {
     inline: [MaybeUninit<u8>; INLINE],

@@ -59,6 +59,11 @@ impl<T> UserPtr<T> {
             _type: PhantomData,
         }
     }
+    /// What user space passed, for calls where it may be a number.
+    #[inline(always)]
+    pub const fn number(self) -> usize {
+        self.addr
+    }
     /// Whether it is null.
     #[inline(always)]
     pub const fn is_null(self) -> bool {

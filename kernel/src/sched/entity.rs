@@ -7,7 +7,7 @@ use crate::arch::switch::Context;
 use crate::sync::SchedLock;
 use bitflags::bitflags;
 use core::cell::UnsafeCell;
-use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 bitflags! {
     /// The state of a task. No bit: it runs or wants to run.
@@ -147,8 +147,8 @@ pub struct SchedEntity {
     pub(super) reset_on_fork: AtomicBool,
     /// Nice value plus 20.
     nice: AtomicU8,
-    /// Nanoseconds of its slice a round-robin task has used.
-    pub(super) rr_used: AtomicU64,
+    /// Nanoseconds of its slice a round-robin task has used, at most what fits.
+    pub(super) rr_used: AtomicU32,
     /// When the accounting of the running stretch last happened; written by the CPU that runs it.
     pub(super) exec_start: AtomicU64,
     /// `sched_yield` asked: at the next choice others of the same rank go first. Its own.
@@ -160,9 +160,9 @@ pub struct SchedEntity {
     /// See `user_samples`.
     pub(super) system_samples: AtomicU64,
     /// Switches because it slept.
-    pub(super) voluntary: AtomicU64,
+    pub(super) voluntary: AtomicUsize,
     /// Switches because something else was more deserving.
-    pub(super) involuntary: AtomicU64,
+    pub(super) involuntary: AtomicUsize,
     /// Where it may run ([`CpuSet`] bits).
     pub(super) affinity: AtomicU64,
     /// A timer for sleeps with a deadline, made at the first one.
@@ -186,14 +186,14 @@ impl SchedEntity {
             effective_rt: AtomicU8::new(0),
             reset_on_fork: AtomicBool::new(false),
             nice: AtomicU8::new(20),
-            rr_used: AtomicU64::new(0),
+            rr_used: AtomicU32::new(0),
             exec_start: AtomicU64::new(0),
             yielding: AtomicBool::new(false),
             sum_exec: AtomicU64::new(0),
             user_samples: AtomicU64::new(0),
             system_samples: AtomicU64::new(0),
-            voluntary: AtomicU64::new(0),
-            involuntary: AtomicU64::new(0),
+            voluntary: AtomicUsize::new(0),
+            involuntary: AtomicUsize::new(0),
             affinity: AtomicU64::new(u64::MAX),
             sleep_timer: crate::sync::Once::new(),
         }
@@ -225,7 +225,7 @@ impl SchedEntity {
     /// event or the waker sees the state.
     #[inline(always)]
     pub fn set_state(&self, state: TaskState) {
-        self.state.store(state.bits(), Ordering::SeqCst);
+        self.set_state_relaxed(state);
         core::sync::atomic::fence(Ordering::SeqCst);
     }
     /// Sets the state without a barrier.
@@ -236,6 +236,11 @@ impl SchedEntity {
     /// The policy.
     pub fn policy(&self) -> Policy {
         Policy::from_number(self.policy.load(Ordering::Relaxed).into()).unwrap_or(Policy::Normal)
+    }
+    /// Whether that is the policy.
+    #[inline(always)]
+    pub fn has_policy(&self, policy: Policy) -> bool {
+        self.policy.load(Ordering::Relaxed) == policy as u8
     }
     /// The nice value, -20 to 19.
     pub fn nice(&self) -> i32 {
@@ -252,8 +257,8 @@ impl SchedEntity {
     /// Switches of this task away from a CPU, (voluntary, involuntary).
     pub fn switches(&self) -> (u64, u64) {
         (
-            self.voluntary.load(Ordering::Relaxed),
-            self.involuntary.load(Ordering::Relaxed),
+            self.voluntary.load(Ordering::Relaxed) as u64,
+            self.involuntary.load(Ordering::Relaxed) as u64,
         )
     }
 

@@ -57,7 +57,7 @@ pub const WAKEUP_GRANULARITY: u64 = 1_000_000;
 pub const SLEEPER_CREDIT: u64 = 3_000_000;
 
 /// Time slice of `SCHED_RR`, nanoseconds.
-pub const RR_SLICE: u64 = 100_000_000;
+pub const RR_SLICE: u32 = 100_000_000;
 
 /// Of every period, nanoseconds, real-time tasks may keep a CPU from others that wait for it for this long. The share, 95 of 100, is Linux's
 /// (`sched_rt_runtime_us`); its period is a second, in which others starve for longer than is good for anybody.

@@ -211,9 +211,19 @@ impl RunQueue {
             s.fair
                 .set_key(s.fair.key() + fair::virtual_time(ran, s.weight.load(Ordering::Relaxed)));
         } else {
+            let used = u64::from(s.rr_used.load(Ordering::Relaxed)) + ran;
             s.rr_used
-                .store(s.rr_used.load(Ordering::Relaxed) + ran, Ordering::Relaxed);
+                .store(u32::try_from(used).unwrap_or(u32::MAX), Ordering::Relaxed);
         }
+    }
+
+    /// What the virtual run time of the running task, a fair one, will be once it is charged.
+    #[inline(always)]
+    pub(super) fn key_of_curr(inner: &Inner, now: u64) -> u64 {
+        // SAFETY: the running task is alive.
+        let s = unsafe { &(*inner.curr).sched };
+        let ran = now.saturating_sub(s.exec_start.load(Ordering::Relaxed));
+        s.fair.key() + fair::virtual_time(ran, s.weight.load(Ordering::Relaxed))
     }
 
     /// The least virtual run time, brought up to date: before a fair task is placed relative to it, and before the running one leaves.
@@ -461,7 +471,10 @@ fn switch_away(preempted: bool) {
         irq::local_enable();
         return;
     }
-    switches.store(switches.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    switches.store(
+        switches.load(Ordering::Relaxed).wrapping_add(1),
+        Ordering::Relaxed,
+    );
     if idle {
         IDLE.fetch_and(!cpu.bit, Ordering::Relaxed);
         cpu.stats.leave_idle(now);

@@ -2,7 +2,7 @@
 
 use super::entity::{TaskState, on_rq};
 use super::fair;
-use super::run::{self, CpuData, IDLE, Inner, online, resched_curr, this_cpu};
+use super::run::{self, CpuData, IDLE, Inner, RunQueue, online, resched_curr, this_cpu};
 use crate::arch::irq;
 use crate::arch::smp;
 use crate::sched::preempt;
@@ -60,7 +60,7 @@ fn wake_locked(task: &Task, mask: TaskState) -> bool {
     }
     let last = task.info.cpu.load(Ordering::Relaxed) as usize;
     let target = select_cpu(task, last);
-    enqueue(task, target, Arrival::Woken { last });
+    put_on(task, target, Arrival::Woken { last });
     true
 }
 
@@ -80,7 +80,23 @@ pub(super) fn lock_queue_of(task: &Task) -> &'static CpuData {
 }
 
 /// The CPU for a task that becomes runnable: the last one if it idles, any idle one, else the last one (or the first allowed).
+#[inline(always)]
 fn select_cpu(task: &Task, last: usize) -> &'static CpuData {
+    if let Some(cpu) = run::cpu(last)
+        && task.sched.affinity().bits() & cpu.bit != 0
+        && task.sched.effective_rt.load(Ordering::Relaxed) == 0
+    {
+        let idle = IDLE.load(Ordering::Relaxed);
+        if idle == 0 || idle & cpu.bit != 0 {
+            return cpu;
+        }
+    }
+    search_cpu(task, last)
+}
+
+/// [`select_cpu`] for a task with a real-time priority, or one that another CPU may be better for.
+#[inline(never)]
+fn search_cpu(task: &Task, last: usize) -> &'static CpuData {
     let online = online();
     let mut allowed = task.sched.affinity().and(online);
     if allowed.is_empty() {
@@ -119,7 +135,14 @@ enum Arrival {
 }
 
 /// Queues a task on `cpu` and sees whether it should run at once. Interrupts off.
+#[inline(never)]
 fn enqueue(task: &Task, cpu: &'static CpuData, arrival: Arrival) {
+    put_on(task, cpu, arrival);
+}
+
+/// [`enqueue`], in place.
+#[inline(always)]
+fn put_on(task: &Task, cpu: &'static CpuData, arrival: Arrival) {
     let rq = &cpu.rq;
     rq.lock.lock();
     let inner = rq.inner();
@@ -164,13 +187,13 @@ pub(super) fn check_preempt(cpu: &CpuData, inner: &Inner, task: &Task) {
     let running = curr.sched.effective_rt.load(Ordering::Relaxed);
     let flag = if inner.curr == inner.idle || level > running {
         ThreadFlags::NEED_RESCHED
-    } else if level > 0 || running > 0 || task.sched.policy() != super::Policy::Normal {
+    } else if level > 0 || running > 0 || !task.sched.has_policy(super::Policy::Normal) {
         ThreadFlags::empty()
-    } else if curr.sched.policy() == super::Policy::Idle {
+    } else if curr.sched.has_policy(super::Policy::Idle) {
         ThreadFlags::NEED_RESCHED_LAZY
     } else {
-        cpu.rq.update_curr(inner, crate::time::now_ns());
-        if curr.sched.fair.key() > task.sched.fair.key() + fair::WAKEUP_GRANULARITY {
+        let key = RunQueue::key_of_curr(inner, crate::time::now_ns());
+        if key > task.sched.fair.key() + fair::WAKEUP_GRANULARITY {
             ThreadFlags::NEED_RESCHED_LAZY
         } else {
             ThreadFlags::empty()
@@ -234,7 +257,7 @@ pub(super) fn requeue(task: &Task, change: impl FnOnce()) {
             cpu.rq.update_curr(inner, crate::time::now_ns());
         }
         if queued {
-            run::RunQueue::unqueue(inner, task);
+            RunQueue::unqueue(inner, task);
         }
         let was_rt = task.sched.effective_rt.load(Ordering::Relaxed) > 0;
         change();
@@ -242,7 +265,7 @@ pub(super) fn requeue(task: &Task, change: impl FnOnce()) {
             task.sched.fair.set_key(cpu.rq.settle_least(inner));
         }
         if queued {
-            run::RunQueue::queue(inner, task, false);
+            RunQueue::queue(inner, task, false);
             check_preempt(cpu, inner, task);
         }
         if running {

@@ -73,6 +73,15 @@ impl<T: ?Sized> Mutex<T> {
         }
         MutexGuard { lock: self }
     }
+    /// Takes the lock if it is free.
+    #[cfg_attr(feature = "lockdep", track_caller)]
+    pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        if !self.acquire() {
+            return None;
+        }
+        self.dep.acquired_by_trying::<T>(Kind::Mutex, Mode::Exclusive);
+        Some(MutexGuard { lock: self })
+    }
     /// Takes the lock; any signal ends the wait with `ERESTARTSYS`.
     #[cfg_attr(any(debug_assertions, feature = "lockdep"), track_caller)]
     pub fn lock_interruptible(&self) -> Result<MutexGuard<'_, T>, Errno> {

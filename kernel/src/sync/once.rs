@@ -55,11 +55,16 @@ impl<T> Once<T> {
         })
     }
     /// The value, made by `f` if there is none. If several threads race, each may run `f`; one result is kept.
-    #[inline]
+    #[inline(always)]
     pub fn get_or_init(&self, f: impl FnOnce() -> T) -> &T {
-        if let Some(value) = self.get() {
-            return value;
+        match self.get() {
+            Some(value) => value,
+            None => self.init(f),
         }
+    }
+    #[cold]
+    #[inline(never)]
+    fn init(&self, f: impl FnOnce() -> T) -> &T {
         let _ = self.set(f());
         self.get().expect("just set")
     }
@@ -92,7 +97,7 @@ impl<T, F: Fn() -> T> Lazy<T, F> {
 
 impl<T, F: Fn() -> T> Deref for Lazy<T, F> {
     type Target = T;
-    #[inline]
+    #[inline(always)]
     fn deref(&self) -> &T {
         self.once.get_or_init(|| (self.make)())
     }

@@ -9,7 +9,7 @@ use crate::fs::path::Path;
 use crate::fs::perm;
 use crate::fs::readdir::DirSink;
 use crate::fs::walk::{AT_FDCWD, Walk, lookup, with_parent};
-use crate::mm::copy::{UserString, copy_out, read_path, zeroed};
+use crate::mm::copy::{Records, UserString, copy_out, read_path};
 use crate::mm::user::write_bytes;
 use crate::task::current;
 use limen_linux_abi::{Errno, raw::general as abi};
@@ -201,25 +201,26 @@ impl<const NEW: bool> Entry<NEW> {
     /// Bytes behind the name: its NUL, and an old entry's type.
     const END: usize = if NEW { 1 } else { 2 };
 
-    /// Writes an entry at the start of `to`; returns its length, `None` if it does not fit.
+    /// Adds an entry; `false`: it does not fit.
     #[inline(always)]
-    fn put(to: &mut [u8], (name, ino, kind, next): (&[u8], u64, FileType, u64)) -> Option<usize> {
+    fn put(to: &mut Records<BATCH>, (name, ino, kind, next): (&[u8], u64, FileType, u64)) -> bool {
         let word = Self::WORD;
-        let len = (Self::HEADER + name.len() + Self::END).next_multiple_of(word);
-        let record = to.get_mut(..len)?;
-        // What lies behind the name is not more than this.
-        *record.last_chunk_mut::<16>()? = [0; 16];
-        let (header, rest) = record.split_at_mut_checked(Self::HEADER)?;
+        let shape = (Self::END, word);
+        let len = Records::<BATCH>::len_of(Self::HEADER + name.len(), shape);
+        let mut header = [0; 24];
         header[..word].copy_from_slice(&ino.to_le_bytes()[..word]);
         header[word..2 * word].copy_from_slice(&next.to_le_bytes()[..word]);
         header[2 * word..2 * word + 2].copy_from_slice(&(len as u16).to_le_bytes());
-        copy_name(rest.get_mut(..name.len())?, name);
         if NEW {
             header[2 * word + 2] = kind as u8;
-        } else {
-            *rest.last_mut()? = kind as u8;
         }
-        Some(len)
+        let Some(last) = to.add(&header[..Self::HEADER], name, shape) else {
+            return false;
+        };
+        if !NEW {
+            *last = kind as u8;
+        }
+        true
     }
 
     /// How many bytes of `records` are whole entries, and the position behind the last of these.
@@ -236,25 +237,6 @@ impl<const NEW: bool> Entry<NEW> {
             whole += len;
         }
         (whole, next)
-    }
-}
-
-/// Copies `from` to `to`, which is as long: a short one, as most names are, as two words that may overlap.
-#[inline(always)]
-fn copy_name(to: &mut [u8], from: &[u8]) {
-    fn ends<const N: usize>(to: &mut [u8], from: &[u8]) -> Option<()> {
-        let (first, last) = (*from.first_chunk::<N>()?, *from.last_chunk::<N>()?);
-        *to.first_chunk_mut()? = first;
-        *to.last_chunk_mut()? = last;
-        Some(())
-    }
-    let done = match from.len() {
-        4..=8 => ends::<4>(to, from),
-        9..=16 => ends::<8>(to, from),
-        _ => None,
-    };
-    if done.is_none() {
-        to.copy_from_slice(from);
     }
 }
 
@@ -278,27 +260,22 @@ fn list_into<const NEW: bool>(file: &File, buf: usize, size: u32) -> SysResult {
     }
     let size = size as usize;
     // Records are put together here, under the directory's lock, and copied together.
-    let mut records = zeroed(BATCH)?;
+    let mut records = Records::<BATCH>::new(size);
     let mut pos = file.pos.lock();
     let mut used = 0;
     loop {
-        let room = &mut records[..BATCH.min(size - used)];
-        let mut filled = 0;
         let mut full = false;
         let mut emit = |name: &[u8], ino: u64, kind: FileType, next: u64| {
-            match Entry::<NEW>::put(&mut room[filled..], (name, ino, kind, next)) {
-                Some(len) => filled += len,
-                None => full = true,
-            }
+            full = !Entry::<NEW>::put(&mut records, (name, ino, kind, next));
             !full
         };
         let mut sink = DirSink::new(*pos, &mut emit);
         let result = file.ops().readdir(file, &mut sink);
         let next = sink.pos;
-        let copied = copy_out(buf.wrapping_add(used), &records[..filled]);
-        if copied < filled {
+        let copied = copy_out(buf.wrapping_add(used), records.bytes());
+        if copied < records.bytes().len() {
             // What arrived whole counts.
-            let (whole, last) = Entry::<NEW>::whole(&records[..copied]);
+            let (whole, last) = Entry::<NEW>::whole(&records.bytes()[..copied]);
             *pos = last.unwrap_or(*pos);
             used += whole;
             return if used != 0 { Ok(used) } else { Err(Errno::EFAULT) };
@@ -312,6 +289,7 @@ fn list_into<const NEW: bool>(file: &File, buf: usize, size: u32) -> SysResult {
                 other => other.map(|()| 0),
             };
         }
+        records.clear(size - used);
     }
 }
 

@@ -13,7 +13,7 @@ use limen_linux_abi::Errno;
 const FUTEX_PRIVATE: u32 = 128;
 const FUTEX_CLOCK_REALTIME: u32 = 256;
 
-/// A wait that a signal interrupted goes on with the same deadline.
+/// [`futex::wait`], which a signal interrupted, goes on with the same deadline if that was `relative`.
 fn wait(
     addr: usize,
     shared: bool,
@@ -22,15 +22,17 @@ fn wait(
     mask: u32,
     relative: bool,
 ) -> SysResult {
-    match futex::wait(addr, shared, expected, deadline, mask) {
-        Ok(()) => Ok(0),
-        Err(Errno::ERESTARTSYS) if relative && deadline.is_some() => {
+    let Some(at) = deadline else {
+        return futex::wait(addr, shared, expected, mask);
+    };
+    match futex::wait_until(addr, shared, expected, at, mask) {
+        Err(Errno::ERESTARTSYS) if relative => {
             current().restart.set(Box::new(move || {
                 wait(addr, shared, expected, deadline, mask, relative)
             }));
             Err(Errno::ERESTART_RESTARTBLOCK)
         }
-        Err(e) => Err(e),
+        result => result,
     }
 }
 
@@ -44,55 +46,13 @@ fn absolute<T: TimeWord>(id: i32, at: UserPtr<[T; 2]>) -> Result<Option<u64>, Er
 
 crate::syscalls! {
     fn futex/futex_time64(addr: usize, op: u32, value: u32, fourth: usize, second: usize, third: u32) {
-        const WAIT: u32 = 0;
-        const WAKE: u32 = 1;
-        const REQUEUE: u32 = 3;
-        const CMP_REQUEUE: u32 = 4;
-        const WAKE_OP: u32 = 5;
-        const LOCK_PI: u32 = 6;
-        const UNLOCK_PI: u32 = 7;
-        const TRYLOCK_PI: u32 = 8;
-        const WAIT_BITSET: u32 = 9;
-        const WAKE_BITSET: u32 = 10;
-        const WAIT_REQUEUE_PI: u32 = 11;
-        const CMP_REQUEUE_PI: u32 = 12;
-        const LOCK_PI2: u32 = 13;
         let shared = op & FUTEX_PRIVATE == 0;
-        let realtime = op & FUTEX_CLOCK_REALTIME != 0;
-        let command = op & !(FUTEX_PRIVATE | FUTEX_CLOCK_REALTIME);
-        if realtime && !matches!(command, WAIT_BITSET | WAIT_REQUEUE_PI | LOCK_PI2) {
-            return Err(Errno::ENOSYS);
-        }
-        let timeout = UserPtr::<[Time; 2]>::new(fourth);
-        let clock = if realtime { 0 } else { 1 };
-        // Counts are C ints; Linux wakes one even if asked for none.
-        let count = |n: usize| if (n as i32) < 0 { Err(Errno::EINVAL) } else { Ok(n as u32 as usize) };
-        match command {
-            WAIT => {
-                let deadline = timeout.non_null().map(read_timespec).transpose()?.map(deadline_after);
-                wait(addr, shared, value, deadline, MATCH_ANY, true)
-            }
-            WAIT_BITSET => wait(addr, shared, value, absolute(clock, timeout)?, third, false),
-            WAKE => futex::wake_masked(addr, shared, wake_count(value), MATCH_ANY),
-            WAKE_BITSET => futex::wake_masked(addr, shared, wake_count(value), third),
-            REQUEUE => futex::requeue(addr, second, (shared, shared), count(value as usize)?, count(fourth)?, None),
-            CMP_REQUEUE => {
-                futex::requeue(addr, second, (shared, shared), count(value as usize)?, count(fourth)?, Some(third))
-            }
-            WAKE_OP => futex::wake_op(addr, second, shared, wake_count(value), wake_count(fourth as u32), third),
-            WAIT_REQUEUE_PI => {
-                let deadline = absolute(clock, timeout)?;
-                futex::wait_requeue_pi(addr, second, shared, value, deadline, MATCH_ANY).map(|()| 0)
-            }
-            CMP_REQUEUE_PI => {
-                futex::cmp_requeue_pi(addr, second, shared, count(value as usize)?, count(fourth)?, third)
-            }
-            // Its timeout is CLOCK_REALTIME's without the flag.
-            LOCK_PI => futex::lock_pi(addr, shared, absolute(0, timeout)?, false).map(|()| 0),
-            LOCK_PI2 => futex::lock_pi(addr, shared, absolute(clock, timeout)?, false).map(|()| 0),
-            TRYLOCK_PI => futex::lock_pi(addr, shared, None, true).map(|()| 0),
-            UNLOCK_PI => futex::unlock_pi(addr, shared).map(|()| 0),
-            _ => Err(Errno::ENOSYS),
+        // What almost all calls are: to wake, and to wait without a timeout.
+        match (op & !FUTEX_PRIVATE, fourth) {
+            (WAKE, _) => futex::wake_masked(addr, shared, wake_count(value), MATCH_ANY),
+            (WAIT, 0) => futex::wait(addr, shared, value, MATCH_ANY),
+            (WAIT_BITSET | WAIT_BITSET_REALTIME, 0) => futex::wait(addr, shared, value, third),
+            _ => command::<Time>(op, addr, value, UserPtr::new(fourth), second, third),
         }
     }
 
@@ -132,6 +92,77 @@ crate::syscalls! {
         }
         let shared = (from.shared, to.shared);
         futex::requeue(from.addr, to.addr, shared, wake as usize, requeue as usize, Some(from.expected))
+    }
+}
+
+const WAIT: u32 = 0;
+const WAKE: u32 = 1;
+const REQUEUE: u32 = 3;
+const CMP_REQUEUE: u32 = 4;
+const WAKE_OP: u32 = 5;
+const LOCK_PI: u32 = 6;
+const UNLOCK_PI: u32 = 7;
+const TRYLOCK_PI: u32 = 8;
+const WAIT_BITSET: u32 = 9;
+const WAIT_BITSET_REALTIME: u32 = WAIT_BITSET | FUTEX_CLOCK_REALTIME;
+const WAKE_BITSET: u32 = 10;
+const WAIT_REQUEUE_PI: u32 = 11;
+const CMP_REQUEUE_PI: u32 = 12;
+const LOCK_PI2: u32 = 13;
+
+/// `futex`, any command; `timeout` is a count for some.
+#[inline(never)]
+fn command<T: TimeWord>(
+    op: u32,
+    addr: usize,
+    value: u32,
+    timeout: UserPtr<[T; 2]>,
+    second: usize,
+    third: u32,
+) -> SysResult {
+    let shared = op & FUTEX_PRIVATE == 0;
+    let realtime = op & FUTEX_CLOCK_REALTIME != 0;
+    let command = op & !(FUTEX_PRIVATE | FUTEX_CLOCK_REALTIME);
+    if realtime && !matches!(command, WAIT_BITSET | WAIT_REQUEUE_PI | LOCK_PI2) {
+        return Err(Errno::ENOSYS);
+    }
+    let clock = if realtime { 0 } else { 1 };
+    let private = (shared, shared);
+    // Counts are C ints; Linux wakes one even if asked for none.
+    let count = |n: u32| {
+        if (n as i32) < 0 {
+            Err(Errno::EINVAL)
+        } else {
+            Ok(n as usize)
+        }
+    };
+    let other = timeout.number() as u32;
+    match command {
+        WAIT => {
+            let deadline = timeout
+                .non_null()
+                .map(read_timespec)
+                .transpose()?
+                .map(deadline_after);
+            wait(addr, shared, value, deadline, MATCH_ANY, true)
+        }
+        WAIT_BITSET => wait(addr, shared, value, absolute(clock, timeout)?, third, false),
+        WAKE => futex::wake_masked(addr, shared, wake_count(value), MATCH_ANY),
+        WAKE_BITSET => futex::wake_masked(addr, shared, wake_count(value), third),
+        REQUEUE => futex::requeue(addr, second, private, count(value)?, count(other)?, None),
+        CMP_REQUEUE => futex::requeue(addr, second, private, count(value)?, count(other)?, Some(third)),
+        WAKE_OP => futex::wake_op(addr, second, shared, wake_count(value), wake_count(other), third),
+        WAIT_REQUEUE_PI => {
+            let deadline = absolute(clock, timeout)?;
+            futex::wait_requeue_pi(addr, second, shared, value, deadline, MATCH_ANY).map(|()| 0)
+        }
+        CMP_REQUEUE_PI => futex::cmp_requeue_pi(addr, second, shared, count(value)?, count(other)?, third),
+        // Its timeout is CLOCK_REALTIME's without the flag.
+        LOCK_PI => futex::lock_pi(addr, shared, absolute(0, timeout)?, false).map(|()| 0),
+        LOCK_PI2 => futex::lock_pi(addr, shared, absolute(clock, timeout)?, false).map(|()| 0),
+        TRYLOCK_PI => futex::lock_pi(addr, shared, None, true).map(|()| 0),
+        UNLOCK_PI => futex::unlock_pi(addr, shared).map(|()| 0),
+        _ => Err(Errno::ENOSYS),
     }
 }
 

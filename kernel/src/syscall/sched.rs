@@ -267,7 +267,7 @@ crate::syscalls! {
     fn sched_rr_get_interval/sched_rr_get_interval_time64(pid: i32, at: UserPtr<[Time; 2]>) {
         let task = target(pid)?;
         let ns = match task.sched.policy() {
-            Policy::RoundRobin => policy::RR_SLICE,
+            Policy::RoundRobin => policy::RR_SLICE.into(),
             Policy::Fifo => 0,
             _ => policy::SLICE,
         };

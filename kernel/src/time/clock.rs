@@ -72,10 +72,18 @@ impl Clock {
     }
 
     /// The clock now, nanoseconds.
+    #[inline]
     pub fn now(&self) -> u64 {
         match self {
-            Self::Realtime => realtime_ns(),
             Self::Monotonic => now_ns(),
+            other => other.now_of_others(),
+        }
+    }
+    #[inline(never)]
+    fn now_of_others(&self) -> u64 {
+        match self {
+            Self::Monotonic => now_ns(),
+            Self::Realtime => realtime_ns(),
             Self::Tai => realtime_ns().wrapping_add_signed(i64::from(tai_offset()) * NSEC_PER_SEC as i64),
             Self::Process(process, kind) => process_time(process, *kind),
             Self::Thread(task, CpuKind::User) => user_system_ns(task).0,
@@ -89,19 +97,22 @@ impl Clock {
     }
 
     /// The CLOCK_MONOTONIC time at which this clock shows `at`, if it is not set meanwhile. `None` for CPU clocks.
+    #[inline]
     pub fn to_monotonic(&self, at: u64) -> Option<u64> {
         match self {
             Self::Monotonic => Some(at),
-            Self::Realtime | Self::Tai => {
-                let now = self.now();
-                // Either way: the distance may be more than a signed number holds.
-                Some(if at >= now {
-                    now_ns().saturating_add(at - now)
-                } else {
-                    now_ns().saturating_sub(now - at)
-                })
-            }
+            Self::Realtime | Self::Tai => Some(self.shifted(at)),
             _ => None,
+        }
+    }
+    #[inline(never)]
+    fn shifted(&self, at: u64) -> u64 {
+        let now = self.now();
+        // Either way: the distance may be more than a signed number holds.
+        if at >= now {
+            now_ns().saturating_add(at - now)
+        } else {
+            now_ns().saturating_sub(now - at)
         }
     }
 }

@@ -7,11 +7,11 @@ use crate::fs::file::{File, FileOps};
 use crate::fs::io::IoDst;
 use crate::fs::poll::{PollEvents, PollTable};
 use crate::sched::WaitQueue;
-use crate::sync::{IrqSpinLock, Once};
+use crate::sync::IrqSpinLock;
 use crate::syscall::SysResult;
 use alloc::format;
 use alloc::string::String;
-use alloc::sync::Arc;
+use alloc::sync::{Arc, Weak};
 use limen_linux_abi::Errno;
 
 /// `TFD_NONBLOCK`'s sibling in `ioctl`: sets the tick count (checkpointing).
@@ -23,7 +23,7 @@ pub struct TimerFd {
     clock: Clock,
     state: IrqSpinLock<State>,
     queue: WaitQueue,
-    timer: Once<Timer>,
+    timer: Timer,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -42,28 +42,26 @@ impl TimerFd {
         if !matches!(id, 0 | 1 | 7 | 8 | 9) {
             return Err(Errno::EINVAL);
         }
-        let new = Arc::new(Self {
-            id,
-            clock: Clock::from_id(id)?,
-            state: IrqSpinLock::new(State::default()),
-            queue: WaitQueue::new(),
-            timer: Once::new(),
-        });
-        let weak = Arc::downgrade(&new);
-        new.timer.get_or_init(|| {
-            Timer::new(move || {
-                if let Some(timer) = weak.upgrade() {
-                    timer.expired();
-                }
-            })
-        });
-        Ok(new)
+        let clock = Clock::from_id(id)?;
+        Ok(Arc::new_cyclic(|new: &Weak<Self>| {
+            let new = new.clone();
+            Self {
+                id,
+                clock,
+                state: IrqSpinLock::new(State::default()),
+                queue: WaitQueue::new(),
+                timer: Timer::new(move || {
+                    if let Some(timer) = new.upgrade() {
+                        timer.expired();
+                    }
+                }),
+            }
+        }))
     }
 
     fn arm(&self, expires: u64) {
-        if let Some(timer) = self.timer.get() {
-            timer.arm(self.clock.to_monotonic(expires).unwrap_or(u64::MAX));
-        }
+        self.timer
+            .arm(self.clock.to_monotonic(expires).unwrap_or(u64::MAX));
     }
 
     /// In interrupt context.
@@ -124,11 +122,10 @@ impl TimerFd {
             parked: false,
         };
         // The timer as it was before may go off until now: it finds the new setting.
-        let Some(timer) = self.timer.get() else { return };
         if expires != 0 {
-            timer.arm_under(&state, deadline);
+            self.timer.arm_under(&state, deadline);
         } else {
-            timer.cancel_under(&state);
+            self.timer.cancel_under(&state);
         }
     }
 
@@ -195,9 +192,7 @@ impl FileOps for TimerFd {
         Err(Errno::ESPIPE)
     }
     fn release(&self, _: &File) {
-        if let Some(timer) = self.timer.get() {
-            timer.cancel();
-        }
+        self.timer.cancel();
     }
     fn show_fdinfo(&self, _: &File, out: &mut String) {
         let state = *self.state.lock();

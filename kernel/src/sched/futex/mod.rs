@@ -18,6 +18,7 @@ pub use requeue::{cmp_requeue_pi, requeue, wait_requeue_pi};
 pub use robust::exit_robust_list;
 
 use super::{TaskState, current, schedule};
+use crate::mm::AddressSpace;
 use crate::mm::user::{UserPtr, check};
 use crate::sched::preempt;
 use crate::syscall::SysResult;
@@ -44,6 +45,7 @@ pub struct Key {
 }
 
 /// The key of the word at `addr` of the running program.
+#[inline(always)]
 fn key_of(addr: usize, shared: bool) -> Result<Key, Errno> {
     if addr & 3 != 0 {
         return Err(Errno::EINVAL);
@@ -51,14 +53,17 @@ fn key_of(addr: usize, shared: bool) -> Result<Key, Errno> {
     check(addr, 4)?;
     let mm = crate::mm::current_space().ok_or(Errno::EFAULT)?;
     if shared {
-        let (object, offset) = mm.futex_key(addr)?;
-        Ok(Key { object, offset })
-    } else {
-        Ok(Key {
-            object: core::ptr::from_ref(&*mm) as usize,
-            offset: addr as u64,
-        })
+        return shared_key(&mm, addr);
     }
+    Ok(Key {
+        object: core::ptr::from_ref(&*mm) as usize,
+        offset: addr as u64,
+    })
+}
+#[inline(never)]
+fn shared_key(mm: &AddressSpace, addr: usize) -> Result<Key, Errno> {
+    let (object, offset) = mm.futex_key(addr)?;
+    Ok(Key { object, offset })
 }
 
 /// The word, without sleeping; `None`: it is not there now.
@@ -90,51 +95,53 @@ fn fault_in(addr: usize, write: bool) -> Result<(), Errno> {
     Ok(())
 }
 
-/// `FUTEX_WAIT[_BITSET]`: sleeps while the word at `addr` is `expected`, until woken with a matching mask or CLOCK_MONOTONIC reaches
-/// `deadline`. `EAGAIN`: the word is something else. `ETIMEDOUT`; `ERESTARTSYS` on a signal.
-pub fn wait(addr: usize, shared: bool, expected: u32, deadline: Option<u64>, mask: u32) -> Result<(), Errno> {
+/// `FUTEX_WAIT[_BITSET]`: sleeps while the word at `addr` is `expected`, until woken with a matching mask. Returns 0. `EAGAIN`: the word is
+/// something else. `ERESTARTSYS` on a signal.
+pub fn wait(addr: usize, shared: bool, expected: u32, mask: u32) -> SysResult {
+    wait_with(addr, shared, expected, None, mask)
+}
+
+/// [`wait`] until CLOCK_MONOTONIC reaches `deadline`: `ETIMEDOUT`.
+pub fn wait_until(addr: usize, shared: bool, expected: u32, deadline: u64, mask: u32) -> SysResult {
+    let me = current();
+    let timer = super::sleep_timer(&me);
+    timer.arm(deadline);
+    let result = wait_with(addr, shared, expected, Some(deadline), mask);
+    timer.cancel();
+    result
+}
+
+#[inline(always)]
+fn wait_with(addr: usize, shared: bool, expected: u32, deadline: Option<u64>, mask: u32) -> SysResult {
     if mask == 0 {
         return Err(Errno::EINVAL);
     }
     let me = current();
-    let timer = deadline.map(|at| {
-        let timer = super::sleep_timer(&me);
-        timer.arm(at);
-        timer
-    });
-    let result = loop {
-        let key = match key_of(addr, shared) {
-            Ok(key) => key,
-            Err(e) => break Err(e),
-        };
+    loop {
+        let key = key_of(addr, shared)?;
         let entry = Entry::new(&me, key, mask);
-        let bucket = bucket_of(&key);
-        match queue_if(bucket, &entry, (addr, expected), true) {
+        match queue_if(bucket_of(&key), &entry, (addr, expected), true) {
             Ok(true) => {}
-            Ok(false) => break Err(Errno::EAGAIN),
-            Err(()) => match fault_in(addr, false) {
-                Ok(()) => continue,
-                Err(e) => break Err(e),
-            },
+            Ok(false) => return Err(Errno::EAGAIN),
+            Err(()) => {
+                fault_in(addr, false)?;
+                continue;
+            }
         }
         if entry.is_queued() && deadline.is_none_or(|at| now_ns() < at) {
             schedule();
         }
-        me.sched.set_state(TaskState::RUNNING);
+        me.sched.set_state_relaxed(TaskState::RUNNING);
         if !entry.unqueue() {
-            break Ok(());
+            return Ok(0);
         }
         if deadline.is_some_and(|at| now_ns() >= at) {
-            break Err(Errno::ETIMEDOUT);
+            return Err(Errno::ETIMEDOUT);
         }
         if me.signal_pending() {
-            break Err(Errno::ERESTARTSYS);
+            return Err(Errno::ERESTARTSYS);
         }
-    };
-    if let Some(timer) = timer {
-        timer.cancel();
     }
-    result
 }
 
 /// Queues `entry` if the word is `expected`, and makes the thread a sleeper if that is all it `waits` for. `Err`: the word is not there.
@@ -254,11 +261,7 @@ pub fn wake_masked(addr: usize, shared: bool, count: usize, mask: u32) -> SysRes
     if bucket.nobody() {
         return Ok(0);
     }
-    let mut list = bucket.lock();
-    if list.has_special(&key) {
-        return Err(Errno::EINVAL);
-    }
-    Ok(list.wake(&key, count, mask))
+    bucket.lock().wake(&key, count, mask)
 }
 
 /// Wakes up to `count` plain waiters of the word at `addr`; for the kernel itself (thread end).
@@ -315,7 +318,7 @@ pub fn wake_op(
             fault_in(second, true)?;
             continue;
         };
-        let mut woken = a.wake(&first_key, wake, MATCH_ANY);
+        let mut woken = a.wake(&first_key, wake, MATCH_ANY)?;
         let meets = match compare {
             0 => old == compared,
             1 => old != compared,
@@ -326,7 +329,7 @@ pub fn wake_op(
         };
         if meets {
             let list = b.as_mut().unwrap_or(&mut a);
-            woken += list.wake(&second_key, wake_second, MATCH_ANY);
+            woken += list.wake(&second_key, wake_second, MATCH_ANY)?;
         }
         return Ok(woken);
     }

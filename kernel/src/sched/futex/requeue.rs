@@ -41,7 +41,7 @@ pub fn requeue(
         if a.has_special(&from_key) {
             return Err(Errno::EINVAL);
         }
-        let woken = a.wake(&from_key, wake, MATCH_ANY);
+        let woken = a.wake(&from_key, wake, MATCH_ANY)?;
         let moved = match &mut b {
             Some(b) => a.move_to(&from_key, b, &to_key, requeue, bucket_from, bucket_to),
             None => a.rename(&from_key, &to_key, requeue),

@@ -3,6 +3,7 @@
 use super::Key;
 use crate::sched::{TaskState, online, policy, wake_task};
 use crate::sync::{Lazy, SpinGuard, SpinLock};
+use crate::syscall::SysResult;
 use crate::task::Task;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -11,6 +12,7 @@ use core::cell::Cell;
 use core::mem::ManuallyDrop;
 use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering, fence};
+use limen_linux_abi::Errno;
 
 /// A waiter; lies on the waiting thread's stack (or in a box of its own) and does not move while queued.
 pub(super) struct Entry {
@@ -163,7 +165,7 @@ impl Bucket {
     }
     /// A waiter is about to look at its word: from now on wakers take the lock.
     pub fn announce(&self) {
-        self.waiters.fetch_add(1, Ordering::SeqCst);
+        self.waiters.fetch_add(1, Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }
     /// Undoes [`Bucket::announce`].
@@ -228,6 +230,7 @@ impl List {
         }
     }
     /// Calls `f` with each entry of `key` until it returns `false`. `f` may let the entry go.
+    #[inline(always)]
     pub fn for_each(&mut self, key: &Key, mut f: impl FnMut(&mut Self, &Entry) -> bool) {
         let mut at = self.head;
         // SAFETY: queued entries are alive; `next` is read before `f` may let the entry go.
@@ -287,20 +290,22 @@ impl List {
             bucket.retract();
         }
     }
-    /// Wakes up to `count` waiters of `key` whose mask meets `mask`.
-    pub fn wake(&mut self, key: &Key, count: usize, mask: u32) -> usize {
-        let mut woken = 0;
+    /// Wakes up to `count` waiters of `key` whose mask meets `mask`; how many. `EINVAL`: the next one is not a plain waiter.
+    #[inline]
+    pub fn wake(&mut self, key: &Key, count: usize, mask: u32) -> SysResult {
+        let (mut woken, mut special) = (0, false);
         if count == 0 {
-            return 0;
+            return Ok(0);
         }
         self.for_each(key, |list, entry| {
-            if entry.mask & mask != 0 {
+            special = entry.pi().is_some();
+            if !special && entry.mask & mask != 0 {
                 list.release(entry);
                 woken += 1;
             }
-            woken < count
+            !special && woken < count
         });
-        woken
+        if special { Err(Errno::EINVAL) } else { Ok(woken) }
     }
     /// Moves up to `count` waiters of `from` to the list `to` under another key.
     pub fn move_to(
@@ -360,17 +365,29 @@ pub(super) fn lock_two(
     }
 }
 
+struct Table {
+    buckets: Box<[Bucket]>,
+    /// How far a hash is shifted down to be a number of a bucket.
+    shift: u32,
+}
+
 /// 256 buckets per CPU, a power of two.
-static TABLE: Lazy<Box<[Bucket]>> = Lazy::new(|| {
+static TABLE: Lazy<Table> = Lazy::new(|| {
     let n = (online().count().max(1) * 256).next_power_of_two();
     let mut buckets = Vec::with_capacity(n);
     buckets.resize_with(n, Bucket::new);
-    buckets.into_boxed_slice()
+    Table {
+        buckets: buckets.into_boxed_slice(),
+        shift: usize::BITS - n.ilog2(),
+    }
 });
 
 /// The bucket of `key`.
+#[inline(always)]
 pub(super) fn bucket_of(key: &Key) -> &'static Bucket {
-    let table: &'static [Bucket] = &TABLE;
-    let mixed = (key.object as u64 >> 4 ^ key.offset >> 2).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    &table[(mixed >> 32) as usize & (table.len() - 1)]
+    let table: &'static Table = &TABLE;
+    // The top bits of a product with the golden ratio depend on all of the key's.
+    let ratio = (0x9e37_79b9_7f4a_7c15_u64 >> (64 - usize::BITS)) as usize;
+    let hash = (key.object >> 4 ^ (key.offset >> 2) as usize).wrapping_mul(ratio);
+    &table.buckets[hash >> table.shift]
 }
