@@ -125,13 +125,7 @@ unsafe fn read_checked<T: Plain>(addr: usize, to: &mut core::mem::MaybeUninit<T>
         match size_of::<T>() {
             4 => uaccess::get_u32(addr).map(|word| place.cast::<u32>().write_unaligned(word)),
             8 => uaccess::get_u64(addr).map(|word| place.cast::<u64>().write_unaligned(word)),
-            16 => match (uaccess::get_u64(addr), uaccess::get_u64(addr + 8)) {
-                (Some(first), Some(second)) => {
-                    place.cast::<[u64; 2]>().write_unaligned([first, second]);
-                    Some(())
-                }
-                _ => None,
-            },
+            16 => uaccess::get_pair(addr).map(|pair| place.cast::<[u64; 2]>().write_unaligned(pair)),
             size => (uaccess::copy_from_user(place.cast(), addr, size) == 0).then_some(()),
         }
     };
@@ -156,10 +150,7 @@ unsafe fn write_checked<T: Plain>(addr: usize, value: &T) -> Result<(), Errno> {
                 uaccess::put_u64(addr, value.cast::<u64>().read_unaligned())
                     && uaccess::put_u32(addr + 8, value.cast::<u32>().add(2).read_unaligned())
             }
-            16 => {
-                let [first, second] = value.cast::<[u64; 2]>().read_unaligned();
-                uaccess::put_u64(addr, first) && uaccess::put_u64(addr + 8, second)
-            }
+            16 => uaccess::put_pair(addr, value.cast::<[u64; 2]>().read_unaligned()),
             size => uaccess::copy_to_user(addr, value.cast(), size) == 0,
         }
     };

@@ -85,16 +85,22 @@ fn kill_all(processes: alloc::vec::Vec<Arc<Process>>, sig: Option<u32>, none: Er
 }
 
 /// What `kill` does.
+#[inline]
 pub fn kill_pid(pid: i32, sig: i32) -> SysResult {
     let sig = parse_signal(sig)?;
+    let me = current();
+    match sig {
+        Some(sig) if pid == me.tgid() => {
+            signal::queue_to_process(&me.process, sig, my_info(sig, info::code::USER)).map(|()| 0)
+        }
+        _ => kill_others(pid, sig),
+    }
+}
+
+#[inline(never)]
+fn kill_others(pid: i32, sig: Option<u32>) -> SysResult {
     match pid {
         1.. => {
-            let me = current();
-            if pid == me.tgid() {
-                let Some(sig) = sig else { return Ok(0) };
-                return signal::queue_to_process(&me.process, sig, my_info(sig, info::code::USER))
-                    .map(|()| 0);
-            }
             let process = find_process(pid).or_else(|| find_task(pid).map(|task| task.process.clone()));
             kill_process(&process.ok_or(Errno::ESRCH)?, sig, None).map(|()| 0)
         }

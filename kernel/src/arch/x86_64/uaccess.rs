@@ -259,6 +259,26 @@ macro_rules! word {
 word!(get_u32, put_u32, u32, "32", "e");
 word!(get_u64, put_u64, u64, "64", "r");
 
+/// Reads two words of 64 bits at any address; `None` on a fault.
+///
+/// # Safety
+/// `addr..addr+16` lies below `USER_END`.
+#[inline(always)]
+pub unsafe fn get_pair(addr: usize) -> Option<[u64; 2]> {
+    // SAFETY: the caller's promise.
+    unsafe { Some([get_u64(addr)?, get_u64(addr + 8)?]) }
+}
+
+/// Writes two words of 64 bits at any address; `false` on a fault, with one of them written perhaps.
+///
+/// # Safety
+/// `addr..addr+16` lies below `USER_END`.
+#[inline(always)]
+pub unsafe fn put_pair(addr: usize, [first, second]: [u64; 2]) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe { put_u64(addr, first) && put_u64(addr + 8, second) }
+}
+
 /// Stores `count` words of 16 bits, at least one, to user `to` and every 8 bytes behind it, from kernel `from` and every 8 bytes behind that:
 /// the results of `poll`. `false` after a fault, with some of them stored.
 ///
