@@ -349,22 +349,14 @@ fn zero_bytes(word: u32) -> u32 {
 pub unsafe fn copy_string_from_user(to: *mut u8, from: usize, max: usize) -> Option<usize> {
     while_open(|| {
         let mut at = 0;
-        // A word that is not there is as one of zeroes: the bytes tell.
         while max - at >= 4 {
-            let mut word = 0u32;
             // SAFETY: as the caller promises: `at + 4` is at most `max`; so below.
-            unsafe {
-                asm!(
-                    may_fault!("ldr {word}, [{from}, {at}]", "3f"),
-                    "3:",
-                    from = in(reg) from, at = in(reg) at, word = inout(reg) word, options(nostack, readonly, preserves_flags)
-                );
-            }
-            if word == 0 {
-                break;
-            }
-            // SAFETY: as above.
-            unsafe { to.add(at).cast::<u32>().write_unaligned(word) };
+            let word = unsafe {
+                if !FromUser.word::<0>(to as usize + at, from + at) {
+                    break;
+                }
+                to.add(at).cast::<u32>().read_unaligned()
+            };
             let zero = zero_bytes(word);
             if zero != 0 {
                 return Some(at + zero.trailing_zeros() as usize / 8);
