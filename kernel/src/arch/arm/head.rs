@@ -162,9 +162,7 @@ unsafe fn early_tables(offset: usize) {
     unsafe {
         if mmu::SHORT {
             let table = identity as *mut u32;
-            for n in 0..4096 {
-                table.add(n).write_volatile(0);
-            }
+            copy::clear_early(identity, 4096 * 4);
             for n in 0..size.div_ceil(1 << 20) {
                 let entry = (base + (n << 20)) as u32 | EARLY_SECTION;
                 table.add((base >> 20) + n).write_volatile(entry);
@@ -172,12 +170,8 @@ unsafe fn early_tables(offset: usize) {
             }
             return prepare(identity as u32 | WALKS, 0);
         }
-        for n in 0..512 {
-            (kernel as *mut u64).add(n).write_volatile(0);
-        }
-        for n in 0..4 {
-            (identity as *mut u64).add(n).write_volatile(0);
-        }
+        copy::clear_early(kernel, 512 * 8);
+        copy::clear_early(identity, 4 * 8);
         let gigabyte = base >> 30;
         let entry = (gigabyte << 30) as u32 | IDMAP_BLOCK;
         (identity as *mut u64).add(gigabyte).write_volatile(entry.into());

@@ -189,11 +189,9 @@ impl Builder {
         let (live, for_secondaries) = self.finish();
         super::smp::START.table.store(for_secondaries, Ordering::Relaxed);
         let replace = image_to_phys(replace_kernel_table as *const () as usize) as usize;
-        // SAFETY: the identity map of early boot is current, so the function can be called at its
-        // physical address; the new map has this code, this stack and all data at the same addresses as the old one.
-        unsafe {
-            core::mem::transmute::<usize, unsafe extern "C" fn(u32)>(replace)(live);
-        }
+        // SAFETY: the identity map of early boot is current, so the function can be called at its physical address; the new map has this code,
+        // this stack and all data at the same addresses as the old one.
+        unsafe { core::mem::transmute::<usize, unsafe extern "C" fn(u32)>(replace)(live) }
         kmap_format::live(&self);
         super::mmu::switch_to_kernel();
         super::mmu::flush_kernel(0, usize::MAX);
