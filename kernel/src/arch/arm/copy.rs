@@ -250,31 +250,48 @@ fn may_borrow(to: usize, from: usize) -> bool {
     (to | from) & 3 == 0 && unsafe { thread.add(USER_THREAD).read() } != 0
 }
 
+/// Moves pieces through borrowed registers: what gets them ready, and the moves of all of them, which may fault. Results in the bytes that were moved; part of one
+/// more piece may have been.
+///
+/// What was in the registers comes back, also after a fault; a switch in between saves and loads what is in them meanwhile.
+macro_rules! pieces_asm {
+    ([$($ready:literal),*], [$($move:literal),+], $len:ident, $($operand:tt)*) => {{
+        let left: usize;
+        asm!(
+            ".fpu neon",
+            "vpush {{d0-d15}}",
+            $($ready,)*
+            "2:",
+            ".rept {rounds}",
+            $(may_fault!($move, "3f"),)+
+            ".endr",
+            "subs {left}, {left}, #1",
+            "bne 2b",
+            "3: vpop {{d0-d15}}",
+            left = inout(reg) $len / PIECE => left, rounds = const ROUNDS, $($operand)*
+        );
+        ($len / PIECE - left) * PIECE
+    }};
+}
+
 /// [`copy`] of a chunk or more.
 ///
 /// # Safety
 /// As for that.
 #[inline(always)]
 pub(super) unsafe fn copy_long<M: Moves>(moves: &M, mut to: usize, mut from: usize, mut len: usize) -> usize {
-    // SAFETY: as the caller promises. What was in the registers comes back, also after a fault; a switch in between saves and loads what is in them meanwhile.
+    // SAFETY: as the caller promises.
     unsafe {
         assert_unchecked(len >= CHUNK);
         if len >= PIECE && may_borrow(to, from) {
-            let pieces: usize;
-            asm!(
-                "vpush {{d0-d15}}",
-                "2:",
-                ".rept {rounds}",
-                may_fault!("vldm {from}!, {{d0-d15}}", "3f"),
-                may_fault!("vstm {to}!, {{d0-d15}}", "3f"),
-                ".endr",
-                "subs {left}, {left}, #1",
-                "bne 2b",
-                "3: vpop {{d0-d15}}",
-                to = inout(reg) to => _, from = inout(reg) from => _, left = inout(reg) len / PIECE => pieces, rounds = const ROUNDS,
+            let done = pieces_asm!(
+                [],
+                [
+                    "vldm {from}!, {{d0-d15}}",
+                    "vstm {to}!, {{d0-d15}}"
+                ],
+                len, to = inout(reg) to => _, from = inout(reg) from => _,
             );
-            // Part of a piece may have been moved before a fault: it is moved again, up to that.
-            let done = (len / PIECE - pieces) * PIECE;
             (to, from, len) = (to + done, from + done, len - done);
         }
         copy(moves, to, from, len)
@@ -291,33 +308,28 @@ pub(super) unsafe fn fill_long<M: Moves>(moves: &M, word: u32, mut to: usize, mu
     unsafe {
         assert_unchecked(len >= LONG_FILL);
         if len >= PIECE && may_borrow(to, 0) {
-            let pieces: usize;
-            asm!(
-                ".fpu neon",
-                "vpush {{d0-d15}}",
-                ".irp n, 0, 1, 2, 3, 4, 5, 6, 7",
-                "vdup.32 q\\n, {word}",
-                ".endr",
-                "2:",
-                ".rept {rounds}",
-                may_fault!("vstm {to}!, {{d0-d15}}", "3f"),
-                ".endr",
-                "subs {left}, {left}, #1",
-                "bne 2b",
-                "3: vpop {{d0-d15}}",
-                to = inout(reg) to => _, word = in(reg) word, left = inout(reg) len / PIECE => pieces, rounds = const ROUNDS,
+            let done = pieces_asm!(
+                [
+                    ".irp n, 0, 1, 2, 3, 4, 5, 6, 7",
+                    "vdup.32 q\\n, {word}",
+                    ".endr"
+                ],
+                [
+                    "vstm {to}!, {{d0-d15}}"
+                ],
+                len, to = inout(reg) to => _, word = in(reg) word,
             );
-            let done = (len / PIECE - pieces) * PIECE;
             (to, len) = (to + done, len - done);
         }
         copy(moves, to, to, len)
     }
 }
 
-/// Zeroes memory before there is a running thread.
+/// Zeroes memory before there is a running thread, or translation of addresses.
 ///
 /// # Safety
 /// `to` is writable for `len` bytes.
+#[inline(always)]
 pub(super) unsafe fn clear_early(to: usize, len: usize) {
     // SAFETY: as the caller promises.
     unsafe { copy(&Fill::<CHUNK>(0), to, to, len) };

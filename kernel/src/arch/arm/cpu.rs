@@ -28,11 +28,7 @@ pub fn options(words: &str) {
         // SAFETY: the section is an array of offsets of instructions that write `TTBCR`. Nothing else runs, and the early tables make text
         // writable. DCCMVAU.
         unsafe {
-            let place = site
-                .cast::<u8>()
-                .wrapping_offset(site.read() as isize)
-                .cast_mut()
-                .cast::<u32>();
+            let place = (site as usize).wrapping_add_signed(site.read() as isize) as *mut u32;
             place.write_volatile(NOP);
             sysreg::write!("p15, 0, {}, c7, c11, 1", place as u32);
             site = site.add(1);

@@ -17,6 +17,12 @@ const OVERFLOW_STACK: usize = 16384;
 
 global_asm!(
     r#"
+    .macro begin name
+    .balign 32
+    .type   \name, %function
+\name:
+    .endm
+
     // The return address and state of this mode are at hand; r0 to r12 are the user's. Builds the frame and calls \handler.
     .macro save_user handler
     srsdb   sp!, #19
@@ -28,57 +34,15 @@ global_asm!(
     bl      \handler
     .endm
 
-    // An exception that may come from user or kernel, taken in mode \mode with its return address \adjust bytes ahead.
-    .macro exception name, mode, adjust, from_user, from_kernel
-    .balign 32
-    .type   \name, %function
-\name:
-    .if     \adjust
-    sub     lr, lr, #\adjust
-    .endif
-    stmia   sp, {{r0, lr}}
-    mrs     r0, spsr
-    tst     r0, #0xf
-    bne     1f
-    ldr     r0, [sp]
-    save_user \from_user
-    b       return_to_user
-1:  str     r0, [sp, #8]
-    mov     r0, sp
-    cps     #19
-    sub     sp, sp, #{size}
-    tst     sp, #{stack_bit}
-    beq     stack_overflow
-    bl_saving_kernel \from_kernel
-    b       return_to_kernel
-    .size   \name, . - \name
-    .endm
-
-    // r1 to r12, into the frame at the stack pointer; r1 is free then.
-    .macro save_others
-    str     r1, [sp, #{regs} + 4]
-    add     r1, sp, #{regs} + 8
-    stmia   r1, {{r2-r12}}
-    .endm
-
-    // r0: the scratch words with r0, pc, cpsr. Supervisor mode, a frame's room below the interrupted stack pointer.
-    .macro bl_saving_kernel handler
-    tst     sp, #4                  // a function's prologue may have been interrupted
-    subne   sp, sp, #4
-    save_others
-    addeq   r1, sp, #{size}
-    addne   r1, sp, #{size} + 4
-    save_kernel \handler
-    .endm
-
-    // r1: the interrupted stack pointer.
+    // r0: the scratch words with r0, r1, pc, cpsr; r1: the interrupted stack pointer. Supervisor mode, a frame's room at the stack pointer.
     .macro save_kernel handler
     str     r1, [sp, #{sp}]
     str     lr, [sp, #{lr}]
-    ldmia   r0, {{r1-r3}}
-    str     r1, [sp, #{regs}]
-    str     r2, [sp, #{pc}]
-    str     r3, [sp, #{cpsr}]
+    add     r1, sp, #{regs} + 8
+    stmia   r1, {{r2-r12}}
+    ldmia   r0, {{r0-r3}}
+    strd    r0, r1, [sp, #{regs}]
+    strd    r2, r3, [sp, #{pc}]
     str     r11, [sp]
     str     r2, [sp, #4]
     mov     r11, sp
@@ -86,48 +50,60 @@ global_asm!(
     bl      \handler
     .endm
 
+    // An exception that may come from user or kernel, taken in a mode of its own with its return address \adjust bytes ahead.
+    .macro exception name, adjust, from_user, from_kernel
+    begin   \name
+    .if     \adjust
+    sub     lr, lr, #\adjust
+    .endif
+    stmia   sp, {{r0, r1, lr}}
+    mrs     r0, spsr
+    tst     r0, #0xf
+    bne     1f
+    ldr     r0, [sp]
+    save_user \from_user
+    b       return_to_user
+1:  str     r0, [sp, #12]
+    mov     r0, sp
+    cps     #19
+    mov     r1, sp
+    sub     sp, sp, #{size}
+    tst     sp, #{stack_bit}
+    beq     stack_overflow
+    bic     sp, sp, #4              // a function's prologue may have been interrupted
+    save_kernel \from_kernel
+    b       return_to_kernel
+    .size   \name, . - \name
+    .endm
+
     .section .noinstr.text.vectors, "ax", %progbits
     .balign 32
     .globl  exception_vectors
 exception_vectors:
+vector_bad:
     .irp    name, bad, undefined, svc, prefetch, data, bad, irq, fiq
     b       vector_\name
     .endr
 
-    .balign 32
-    .type   vector_svc, %function
-vector_svc:
+    begin   vector_svc
     save_user {svc}
-    .size   vector_svc, . - vector_svc
-    // falls through
-
-    .type   return_to_user, %function
 return_to_user:
     add     sp, sp, #{pc}
     ldmdb   sp, {{r0-r12, sp, lr}}^
     rfeia   sp!
-    .size   return_to_user, . - return_to_user
+    .size   vector_svc, . - vector_svc
 
-    exception vector_irq, 18, 4, {irq}, {irq_kernel}
-    exception vector_data, 23, 8, {data}, {data_kernel}
-    exception vector_prefetch, 23, 4, {prefetch}, {prefetch_kernel}
-    exception vector_undefined, 27, 0, {undefined}, {undefined_kernel}
-    exception vector_fiq, 17, 4, {fiq}, {fiq_kernel}
-
-    .balign 32
-    .type   vector_bad, %function
-vector_bad:
-    b       vector_bad
-    .size   vector_bad, . - vector_bad
+    exception vector_irq, 4, {irq}, {irq_kernel}
+    exception vector_data, 8, {data}, {data_kernel}
+    exception vector_prefetch, 4, {prefetch}, {prefetch_kernel}
+    exception vector_undefined, 0, {undefined}, {undefined_kernel}
+    exception vector_fiq, 4, {fiq}, {fiq}
 
     // The last two words, where the return instruction takes them from, go below the interrupted stack pointer.
-    .balign 32
-    .type   return_to_kernel, %function
-return_to_kernel:
+    begin   return_to_kernel
     ldr     r0, [sp, #{sp}]
-    ldr     r1, [sp, #{pc}]
-    ldr     r2, [sp, #{cpsr}]
-    stmdb   r0!, {{r1, r2}}
+    ldrd    r2, r3, [sp, #{pc}]
+    stmdb   r0!, {{r2, r3}}
     str     r0, [sp, #{sp}]
     ldr     lr, [sp, #{lr}]
     add     r0, sp, #{regs}
@@ -138,22 +114,16 @@ return_to_kernel:
 
     // A new thread's first switch ends here, its frame at the stack pointer.
     .globl  ret_from_fork
-    .type   ret_from_fork, %function
-ret_from_fork:
+    begin   ret_from_fork
     mov     r11, #0
     mov     r0, sp
     bl      {fork}
     b       return_to_user
     .size   ret_from_fork, . - ret_from_fork
 
-    // As in `bl_saving_kernel`, but the stack is at its end. The report runs on a stack of its own.
-    .type   stack_overflow, %function
-stack_overflow:
-    str     sp, [r0, #12]
+    // The stack is at its end. The report runs on a stack of its own.
+    begin   stack_overflow
     ldr     sp, ={overflow_stack} + {overflow} - {size}
-    save_others
-    ldr     r1, [r0, #12]
-    add     r1, r1, #{size}
     save_kernel {overflowed}
     .ltorg
     .size   stack_overflow, . - stack_overflow
@@ -163,7 +133,6 @@ stack_overflow:
     sp = const offset_of!(Frame, sp),
     lr = const offset_of!(Frame, lr),
     pc = const offset_of!(Frame, pc),
-    cpsr = const offset_of!(Frame, cpsr),
     stack_bit = const 1 << STACK_SHIFT,
     overflow = const OVERFLOW_STACK,
     overflow_stack = sym OVERFLOW_STACK_MEMORY,
@@ -171,7 +140,6 @@ stack_overflow:
     irq = sym irq,
     irq_kernel = sym irq_kernel,
     fiq = sym fiq,
-    fiq_kernel = sym fiq_kernel,
     data = sym data,
     data_kernel = sym data_kernel,
     prefetch = sym prefetch,
@@ -268,53 +236,28 @@ extern "C" fn irq_kernel(frame: &mut Frame) {
     leave_kernel(open);
 }
 
-#[unsafe(link_section = ".noinstr.text")]
-extern "C" fn fiq(frame: &mut Frame) {
-    enter_user(frame);
-    threshold::nmi(frame, |frame| {
-        exception::die(frame, &exception::Syndrome::NONE, "unexpected FIQ")
-    });
-}
+/// What handles aborts of a kind, from user and from kernel mode.
+macro_rules! abort {
+    ($kind:ident, $user:ident, $kernel:ident) => {
+        #[unsafe(link_section = ".noinstr.text")]
+        extern "C" fn $user(frame: &mut Frame) {
+            let syndrome = exception::Syndrome::$kind();
+            enter_user(frame);
+            threshold::fault(frame, |frame| exception::user_abort(frame, &syndrome));
+            mmu::open_user();
+        }
 
-#[unsafe(link_section = ".noinstr.text")]
-extern "C" fn fiq_kernel(frame: &mut Frame) {
-    enter_kernel(frame);
-    threshold::nmi(frame, |frame| {
-        exception::die(frame, &exception::Syndrome::NONE, "unexpected FIQ")
-    });
+        #[unsafe(link_section = ".noinstr.text")]
+        extern "C" fn $kernel(frame: &mut Frame) {
+            let syndrome = exception::Syndrome::$kind();
+            let open = enter_kernel(frame);
+            threshold::fault(frame, |frame| exception::kernel_abort(frame, &syndrome));
+            leave_kernel(open);
+        }
+    };
 }
-
-#[unsafe(link_section = ".noinstr.text")]
-extern "C" fn data(frame: &mut Frame) {
-    let syndrome = exception::Syndrome::data();
-    enter_user(frame);
-    threshold::fault(frame, |frame| exception::user_abort(frame, &syndrome));
-    mmu::open_user();
-}
-
-#[unsafe(link_section = ".noinstr.text")]
-extern "C" fn data_kernel(frame: &mut Frame) {
-    let syndrome = exception::Syndrome::data();
-    let open = enter_kernel(frame);
-    threshold::fault(frame, |frame| exception::kernel_abort(frame, &syndrome));
-    leave_kernel(open);
-}
-
-#[unsafe(link_section = ".noinstr.text")]
-extern "C" fn prefetch(frame: &mut Frame) {
-    let syndrome = exception::Syndrome::prefetch();
-    enter_user(frame);
-    threshold::fault(frame, |frame| exception::user_abort(frame, &syndrome));
-    mmu::open_user();
-}
-
-#[unsafe(link_section = ".noinstr.text")]
-extern "C" fn prefetch_kernel(frame: &mut Frame) {
-    let syndrome = exception::Syndrome::prefetch();
-    let open = enter_kernel(frame);
-    threshold::fault(frame, |frame| exception::kernel_abort(frame, &syndrome));
-    leave_kernel(open);
-}
+abort!(data, data, data_kernel);
+abort!(prefetch, prefetch, prefetch_kernel);
 
 #[unsafe(link_section = ".noinstr.text")]
 extern "C" fn undefined(frame: &mut Frame) {
@@ -323,21 +266,21 @@ extern "C" fn undefined(frame: &mut Frame) {
     mmu::open_user();
 }
 
-#[unsafe(link_section = ".noinstr.text")]
-extern "C" fn undefined_kernel(frame: &mut Frame) {
-    enter_kernel(frame);
-    threshold::fault(frame, |frame| {
-        exception::die(frame, &exception::Syndrome::NONE, "undefined instruction")
-    });
+/// What the kernel cannot survive, wherever it came from.
+macro_rules! fatal {
+    ($name:ident, $what:literal) => {
+        #[unsafe(link_section = ".noinstr.text")]
+        extern "C" fn $name(frame: &mut Frame) {
+            mmu::close_user();
+            threshold::nmi(frame, |frame| {
+                exception::die(frame, &exception::Syndrome::NONE, $what)
+            });
+        }
+    };
 }
-
-#[unsafe(link_section = ".noinstr.text")]
-extern "C" fn overflowed(frame: &mut Frame) {
-    mmu::close_user();
-    threshold::nmi(frame, |frame| {
-        exception::die(frame, &exception::Syndrome::NONE, "kernel stack overflow")
-    });
-}
+fatal!(undefined_kernel, "undefined instruction");
+fatal!(fiq, "unexpected FIQ");
+fatal!(overflowed, "kernel stack overflow");
 
 #[unsafe(link_section = ".noinstr.text")]
 extern "C" fn fork(frame: &mut Frame) {

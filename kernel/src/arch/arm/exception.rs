@@ -170,19 +170,9 @@ pub fn die(frame: &Frame, syndrome: &Syndrome, what: &str) -> ! {
         frame.cpsr,
         frame.regs[12]
     );
-    for n in (0..12).step_by(4) {
-        log!(
-            Emerg,
-            "r{:<2}: {:08x} r{:<2}: {:08x} r{:<2}: {:08x} r{:<2}: {:08x}",
-            n,
-            frame.regs[n],
-            n + 1,
-            frame.regs[n + 1],
-            n + 2,
-            frame.regs[n + 2],
-            n + 3,
-            frame.regs[n + 3]
-        );
+    for n in [0, 4, 8] {
+        let [a, b, c, d] = [n, n + 1, n + 2, n + 3].map(|n| frame.regs[n]);
+        log!(Emerg, "r{n} : {a:08x} {b:08x} {c:08x} {d:08x}");
     }
     log!(Emerg, "Call trace of the interrupted code:");
     crate::trace::backtrace::walk(frame.regs[11], |ip| {

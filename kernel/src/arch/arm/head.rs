@@ -1,12 +1,14 @@
-//! The first instructions: the `zImage` header, the way down from HYP mode, the first page tables, the memory management unit; and the same
-//! for secondary CPUs. What they establish is the least Rust code needs; all else is `boot`.
+//! The first instructions: the `zImage` header, an early stack; then Rust: the way down from HYP mode, the first page tables, the memory management
+//! unit; and the same for secondary CPUs, which begin at the same place. What this establishes is the least the kernel needs; all else is `boot`.
 //!
-//! Until the memory management unit is on this runs at its load address, Rust functions included: link addresses get the difference, `offset`, added. They
-//! have a stack of their own, which nobody uses with caches on, and data at their natural alignment only; they call nothing that is not inlined.
+//! Until the memory management unit is on this runs at its load address: link addresses get the difference, `offset`, added. It has a stack of its own,
+//! which nobody uses with caches on, and data at their natural alignment only; it calls nothing that is not inlined.
 
+use super::smp::{self, START};
 use super::sysreg::{self, read, write, write64};
-use super::{copy, kmap, mmu};
-use core::arch::global_asm;
+use super::{copy, irq, mmu};
+use core::arch::{asm, global_asm};
+use core::sync::atomic::Ordering;
 
 /// An early 2 MiB block: valid, normal memory, inner shareable, accessed.
 const EARLY_BLOCK: u32 = 1 | 1 << 2 | 3 << 8 | 1 << 10;
@@ -18,123 +20,29 @@ const EARLY_SECTION: u32 = 2 | 3 << 2 | 1 << 10 | 1 << 12 | 1 << 16;
 /// How walks of short descriptors go through the caches.
 const WALKS: u32 = 0x6a;
 
+// The devicetree is in r2. What is behind the branch lies where boot loaders look for it.
 global_asm!(
     r#"
-    .arch_extension virt
     .section .head.text, "ax", %progbits
-    .globl _start
-    .type _start, %function
+    .globl  _start
+    .type   _start, %function
 _start:
-    .rept   8
-    nop
-    .endr
-    b       primary_entry
+    cpsid   aif
+    adr     r0, _start
+    ldr     r1, =_start
+    sub     r0, r0, r1
+    ldr     sp, =__early_stack_top
+    add     sp, sp, r0
+    mov     r1, r2
+    b       {start}
+    .org    0x24
     .long   0x016f2818              // zImage
     .long   0                       // anywhere
     .long   __image_file_size
+    .ltorg
     .size   _start, . - _start
-
-    .type   primary_entry, %function
-primary_entry:
-    mov     r10, r2                 // devicetree
-    bl      supervisor
-    bl      {primary_tables}
-    ldr     r4, =primary_switched
-    b       1f
-    .size   primary_entry, . - primary_entry
-
-    .globl  secondary_entry
-    .type   secondary_entry, %function
-secondary_entry:
-    bl      supervisor
-    bl      {secondary_tables}
-    ldr     r4, =secondary_switched
-1:  mcr     p15, 0, r0, c1, c0, 0   // SCTLR
-    isb
-    bx      r4
-    .size   secondary_entry, . - secondary_entry
-
-    // Returns in supervisor mode, everything masked, on the early stack. r0, r9: what to add to a link address.
-    .type   supervisor, %function
-supervisor:
-    mov     r7, lr
-    adr     r0, supervisor
-    ldr     r9, =supervisor
-    sub     r9, r0, r9
-    ldr     r8, =__early_stack_top
-    add     r8, r8, r9
-    mrs     r0, cpsr
-    and     r0, r0, #0x1f
-    cmp     r0, #0x1a
-    bne     2f
-    mov     sp, r8
-    bl      {leave_hyp}
-    adr     r0, 2f
-    msr     ELR_hyp, r0
-    mov     r0, #0x1d3
-    msr     spsr_cxsf, r0
-    eret
-2:  cpsid   aif, #19
-    mov     sp, r8
-    mov     r0, r9
-    bx      r7
-    .size   supervisor, . - supervisor
-
-    // r0: the new kernel table (physical). Called at its physical address, through the identity map: no two translations of one address
-    // may meet in the TLB, so the old ones go first.
-    .globl  replace_kernel_table
-    .type   replace_kernel_table, %function
-replace_kernel_table:
-    mov     r3, #0
-    .if     {short}
-    mcr     p15, 0, r0, c2, c0, 0
-    .else
-    mrc     p15, 0, r2, c2, c0, 2
-    orr     r1, r2, #1 << 23        // no walks through TTBR1
-    mcr     p15, 0, r1, c2, c0, 2
-    .endif
-    isb
-    mcr     p15, 0, r3, c8, c7, 0
-    mcr     p15, 0, r3, c7, c5, 6
-    dsb     nsh
-    isb
-    .if     !{short}
-    mcrr    p15, 1, r0, r3, c2
-    isb
-    mcr     p15, 0, r2, c2, c0, 2
-    isb
-    .endif
-    bx      lr
-    .size   replace_kernel_table, . - replace_kernel_table
-    .ltorg
-
-    .text
-    .type   primary_switched, %function
-primary_switched:
-    ldr     sp, =__boot_stack_top
-    mov     r0, r9
-    mov     r1, r10
-    mov     r11, #0
-    b       {primary}
-    .size   primary_switched, . - primary_switched
-
-    .type   secondary_switched, %function
-secondary_switched:
-    ldr     r1, ={start}
-    ldr     r0, [r1]
-    ldr     sp, [r1, #4]
-    mov     r11, #0
-    b       {secondary}
-    .size   secondary_switched, . - secondary_switched
-    .ltorg
     "#,
-    short = const mmu::SHORT as u32,
-    leave_hyp = sym leave_hyp,
-    primary_tables = sym primary_tables,
-    secondary_tables = sym secondary_tables,
-    start = sym super::smp::START,
-    primary = sym primary,
-    secondary = sym super::smp::secondary,
+    start = sym start,
 );
 
 unsafe extern "C" {
@@ -142,12 +50,64 @@ unsafe extern "C" {
     static __image_end: u8;
     static __idmap_tables: u8;
     static __table_pool_start: u8;
+    static __boot_stack_top: u8;
     static __bss_start: u8;
     static __bss_end: u8;
 }
 
-/// In HYP mode: nothing that supervisor mode does is trapped.
-unsafe extern "C" fn leave_hyp() {
+/// Every CPU's first function, in supervisor or HYP mode, everything masked, on the early stack. `offset`: what to add to a link address. Only a secondary
+/// CPU finds that the kernel has a table.
+#[unsafe(link_section = ".head.text.start")]
+unsafe extern "C" fn start(offset: usize, devicetree: usize) -> ! {
+    if irq::mode() == HYP {
+        leave_hyp();
+    }
+    let at = |address: usize| address.wrapping_add(offset);
+    // SAFETY: it is there, and the boot CPU wrote it to memory.
+    let shared = unsafe { &*(at(&raw const START as usize) as *const smp::Start) };
+    let table = shared.table.load(Ordering::Relaxed);
+    // SAFETY: the tables have this code, and the kernel; stacks and functions are the CPU's to go on with.
+    unsafe {
+        if table == 0 {
+            early_tables(offset);
+            let stack = &raw const __boot_stack_top as usize;
+            enter(stack, primary as *const () as usize, offset, devicetree)
+        }
+        let identity = at(&raw const __idmap_tables as usize) as u32;
+        prepare(if mmu::SHORT { table } else { identity }, table);
+        let local = shared.local.load(Ordering::Relaxed) as usize;
+        let stack = shared.stack_top.load(Ordering::Relaxed);
+        enter(stack, smp::secondary as *const () as usize, local, 0)
+    }
+}
+
+/// Turns the memory management unit on and calls the function at `to`, where the image is linked, on `stack`.
+///
+/// # Safety
+/// All else is prepared; the function takes these arguments and does not return.
+#[inline(always)]
+unsafe fn enter(stack: usize, to: usize, a: usize, b: usize) -> ! {
+    // SAFETY: as the caller promises. The frame pointer ends backtraces.
+    unsafe {
+        asm!(
+            "mcr p15, 0, {sctlr}, c1, c0, 0",
+            "isb",
+            "mov sp, {stack}",
+            "mov r11, #0",
+            "bx {to}",
+            sctlr = in(reg) sysreg::SCTLR, stack = in(reg) stack, to = in(reg) to, in("r0") a, in("r1") b, options(noreturn)
+        )
+    }
+}
+
+/// `CPSR.M`.
+const HYP: usize = 0x1a;
+/// Supervisor mode, everything masked.
+const SUPERVISOR: u32 = 0x1d3;
+
+/// From HYP mode to supervisor mode, of which nothing is trapped.
+#[inline(always)]
+fn leave_hyp() {
     let (processor, affinity) = (read!("p15, 0, {}, c0, c0, 0"), read!("p15, 0, {}, c0, c0, 5"));
     let debug = read!("p15, 4, {}, c1, c1, 1");
     // SAFETY: nothing else uses the mode's registers, which are named beside each.
@@ -171,11 +131,27 @@ unsafe extern "C" fn leave_hyp() {
         // SAFETY: as above.
         unsafe { write!("p15, 4, {}, c12, c11, 0", 0u32) } // ICH_HCR
     }
+    // SAFETY: returns to the next instruction, with the same stack and another link register.
+    unsafe {
+        asm!(
+            ".arch_extension virt",
+            "adr {to}, 2f",
+            "msr elr_hyp, {to}",
+            "msr spsr_cxsf, {mode}",
+            "mov {to}, sp",
+            "eret",
+            "2: mov sp, {to}",
+            to = out(reg) _, mode = in(reg) SUPERVISOR, out("lr") _
+        );
+    }
 }
 
-/// Makes the early tables: the image where it is and where the kernel has it. The kernel's own map replaces them before anything else happens. Returns
-/// what [`prepare`] does.
-unsafe extern "C" fn primary_tables(offset: usize) -> u32 {
+/// Makes the early tables: the image where it is and where the kernel has it. The kernel's own map replaces them before anything else happens.
+///
+/// # Safety
+/// The first CPU; nobody else runs.
+#[inline(always)]
+unsafe fn early_tables(offset: usize) {
     let at = |symbol: *const u8| (symbol as usize).wrapping_add(offset);
     let (identity, kernel) = (at(&raw const __idmap_tables), at(&raw const __table_pool_start));
     // What is at `LINEAR_BASE`.
@@ -186,9 +162,7 @@ unsafe extern "C" fn primary_tables(offset: usize) -> u32 {
     unsafe {
         if mmu::SHORT {
             let table = identity as *mut u32;
-            for n in 0..4096 {
-                table.add(n).write_volatile(0);
-            }
+            copy::clear_early(identity, 4096 * 4);
             for n in 0..size.div_ceil(1 << 20) {
                 let entry = (base + (n << 20)) as u32 | EARLY_SECTION;
                 table.add((base >> 20) + n).write_volatile(entry);
@@ -196,12 +170,8 @@ unsafe extern "C" fn primary_tables(offset: usize) -> u32 {
             }
             return prepare(identity as u32 | WALKS, 0);
         }
-        for n in 0..512 {
-            (kernel as *mut u64).add(n).write_volatile(0);
-        }
-        for n in 0..4 {
-            (identity as *mut u64).add(n).write_volatile(0);
-        }
+        copy::clear_early(kernel, 512 * 8);
+        copy::clear_early(identity, 4 * 8);
         let gigabyte = base >> 30;
         let entry = (gigabyte << 30) as u32 | IDMAP_BLOCK;
         (identity as *mut u64).add(gigabyte).write_volatile(entry.into());
@@ -213,28 +183,12 @@ unsafe extern "C" fn primary_tables(offset: usize) -> u32 {
     }
 }
 
-/// The tables of a secondary CPU are there.
-unsafe extern "C" fn secondary_tables(offset: usize) -> u32 {
-    let at = |address: usize| address.wrapping_add(offset);
-    // SAFETY: the boot CPU wrote it to memory.
-    let table = unsafe { (at(&raw const kmap::KERNEL_TABLE as usize) as *const u32).read_volatile() };
-    let identity = at(&raw const __idmap_tables as usize) as u32;
-    // SAFETY: they have this code, and the kernel.
-    unsafe {
-        if mmu::SHORT {
-            prepare(table, 0)
-        } else {
-            prepare(identity, table)
-        }
-    }
-}
-
-/// Sets all for the memory management unit but `SCTLR`, whose value is the result.
+/// Sets all for the memory management unit but `SCTLR`.
 ///
 /// # Safety
 /// `user` and `kernel` are what the table registers are to hold.
 #[inline(always)]
-unsafe fn prepare(user: u32, kernel: u32) -> u32 {
+unsafe fn prepare(user: u32, kernel: u32) {
     // SAFETY: as the caller promises.
     unsafe {
         if mmu::SHORT {
@@ -255,14 +209,41 @@ unsafe fn prepare(user: u32, kernel: u32) -> u32 {
         sysreg::barrier();
         sysreg::isb();
     }
-    sysreg::SCTLR
+}
+
+/// Makes `table` (physical) the kernel's. Called at its physical address, through the identity map: no two translations of one address may meet in the
+/// TLB, so the old ones go first. In between nothing is at its link address, the stack neither.
+///
+/// # Safety
+/// The table has all that the old one has.
+#[unsafe(link_section = ".head.text.replace")]
+pub(super) unsafe extern "C" fn replace_kernel_table(table: u32) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        if mmu::SHORT {
+            write!("p15, 0, {}, c2, c0, 0", table); // TTBR0
+        } else {
+            write!("p15, 0, {}, c2, c0, 2", sysreg::TTBCR | 1 << 23); // no walks through TTBR1
+        }
+        sysreg::isb();
+        write!("p15, 0, {}, c8, c7, 0", 0u32); // TLBIALL
+        write!("p15, 0, {}, c7, c5, 6", 0u32); // BPIALL
+        sysreg::barrier();
+        sysreg::isb();
+        if !mmu::SHORT {
+            write64!("p15, 1, {}, {}, c2", table.into()); // TTBR1
+            sysreg::isb();
+            write!("p15, 0, {}, c2, c0, 2", sysreg::TTBCR);
+            sysreg::isb();
+        }
+    }
 }
 
 /// The boot CPU on the early tables and its stack: zeroes what is to be, and goes on in `boot`.
-unsafe extern "C" fn primary(offset: usize, devicetree: u32) -> ! {
+unsafe extern "C" fn primary(offset: usize, devicetree: usize) -> ! {
     let start = &raw const __bss_start as usize;
     // SAFETY: nobody has used it yet; this stack is not in it.
     unsafe { copy::clear_early(start, &raw const __bss_end as usize - start) };
     let image = (&raw const __image_start as usize).wrapping_add(offset);
-    super::boot::primary(devicetree.into(), image as u64)
+    super::boot::primary(devicetree as u64, image as u64)
 }

@@ -53,6 +53,12 @@ pub fn raw_restore(flags: Flags) {
     unsafe { asm!("msr cpsr_c, {}", in(reg) flags.0, options(nostack, preserves_flags)) }
 }
 
+/// The processor's mode.
+#[inline(always)]
+pub(super) fn mode() -> usize {
+    read().0 & super::frame::PSR_MODE_MASK
+}
+
 /// Whether interrupts are on.
 #[inline(always)]
 pub fn enabled() -> bool {

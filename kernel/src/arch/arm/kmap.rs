@@ -2,6 +2,7 @@
 //! the image within it (text executable and read-only, constants read-only); the kernel helpers' page at the top; a few device pages.
 //! Nothing is writable and executable.
 
+use super::head::replace_kernel_table;
 use super::kmap_format;
 use super::mmu::{
     BLOCK_SHIFT, Entry, IMAGE_BASE, LINEAR_BASE, MemoryKind, PAGE_SHIFT, Raw, TABLE_SHIFT, WINDOW,
@@ -10,7 +11,7 @@ use super::mmu::{
 use super::window;
 use crate::boot::PhysRange;
 use crate::mm::{PAGE_SIZE, PhysAddr, Prot};
-use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicUsize, Ordering};
 
 unsafe extern "C" {
     static __text_end: u8;
@@ -20,8 +21,6 @@ unsafe extern "C" {
     static __table_pool_end: u8;
 }
 
-/// What secondary CPUs start with: the kernel's table for `TTBR1`, or one for `TTBR0`. Read before their caches are on (`head`).
-pub(super) static KERNEL_TABLE: AtomicU32 = AtomicU32::new(0);
 /// Physical address of the root above it, for walks in software.
 static KERNEL_ROOT: AtomicUsize = AtomicUsize::new(0);
 
@@ -187,21 +186,12 @@ impl Builder {
 
     /// Makes the map live, for good. Returns what the kernel occupies: the image without the unused end of the pool.
     pub fn activate(self) -> PhysRange {
-        unsafe extern "C" {
-            fn replace_kernel_table(table: usize);
-        }
         let (live, for_secondaries) = self.finish();
-        KERNEL_TABLE.store(for_secondaries, Ordering::Relaxed);
-        // Secondary CPUs read it with their caches off.
-        // SAFETY: cleaning a cache line changes nothing. The identity map of early boot is current, so the function can be called at its
-        // physical address; the new map has this code, this stack and all data at the same addresses as the old one.
-        unsafe {
-            super::sysreg::write!("p15, 0, {}, c7, c10, 1", &raw const KERNEL_TABLE as u32);
-            super::sysreg::barrier();
-            let f: unsafe extern "C" fn(usize) =
-                core::mem::transmute(image_to_phys(replace_kernel_table as *const () as usize) as usize);
-            f(live as usize);
-        }
+        super::smp::START.table.store(for_secondaries, Ordering::Relaxed);
+        let replace = image_to_phys(replace_kernel_table as *const () as usize) as usize;
+        // SAFETY: the identity map of early boot is current, so the function can be called at its physical address; the new map has this code,
+        // this stack and all data at the same addresses as the old one.
+        unsafe { core::mem::transmute::<usize, unsafe extern "C" fn(u32)>(replace)(live) }
         kmap_format::live(&self);
         super::mmu::switch_to_kernel();
         super::mmu::flush_kernel(0, usize::MAX);

@@ -27,10 +27,10 @@ pub(super) fn kernel_table() -> usize {
     KERNEL.load(Ordering::Relaxed)
 }
 
-/// An entry of the processor's root at `table`.
-fn hardware(table: usize, index: usize) -> &'static AtomicU32 {
+/// An entry of the processor's root at `table` (physical).
+pub(super) fn hardware(table: usize, index: usize) -> &'static AtomicU32 {
     let table = phys_to_virt(PhysAddr::new(table as u64)).cast::<AtomicU32>();
-    // SAFETY: one of the two roots in the image, which live for good.
+    // SAFETY: one of the processor's roots, which live for good and are only accessed as atomics.
     unsafe { &*table.add(index) }
 }
 

@@ -5,7 +5,7 @@
 //!
 //! Closed user space: the tables of user space are of a domain of their own, and `DACR` says whether that may be accessed at all.
 
-use super::kmap_format::{KERNEL_PART, ROOT_ENTRIES, kernel_table, note_kernel_entry};
+use super::kmap_format::{self, KERNEL_PART, ROOT_ENTRIES, kernel_table, note_kernel_entry};
 use super::{asid, sysreg};
 use crate::mm::frame::{self, For};
 use crate::mm::{PhysAddr, Prot};
@@ -258,9 +258,7 @@ fn table_of(asid: usize) -> usize {
 
 /// An entry of the processor's root of `asid`.
 fn hardware(asid: usize, index: usize) -> &'static AtomicU32 {
-    let table = super::mmu::phys_to_virt(PhysAddr::new(table_of(asid) as u64)).cast::<AtomicU32>();
-    // SAFETY: inside the roots, which live for good and are only accessed as atomics.
-    unsafe { &*table.add(index) }
+    kmap_format::hardware(table_of(asid), index)
 }
 
 /// An entry of the room's root at `root`.
@@ -287,9 +285,7 @@ fn take_over(asid: usize, root: PhysAddr) {
         hardware(asid, index).store(0, Ordering::Relaxed);
     }
     for index in KERNEL_PART..ROOT_ENTRIES {
-        let kernel = super::mmu::phys_to_virt(PhysAddr::new(kernel_table() as u64)).cast::<AtomicU32>();
-        // SAFETY: the kernel's root lives for good.
-        let entry = unsafe { &*kernel.add(index) }.load(Ordering::Relaxed);
+        let entry = kmap_format::hardware(kernel_table(), index).load(Ordering::Relaxed);
         hardware(asid, index).store(entry, Ordering::Relaxed);
     }
     sysreg::store_barrier();

@@ -1,14 +1,14 @@
 //! CPUs: the running thread (`TPIDRPRW`), this CPU's local block (`CONTEXTIDR`, of which short descriptors need the low byte), starting the
 //! others through PSCI or the board's own way.
 
-use super::mmu::LOCAL_MASK;
+use super::mmu::{IMAGE_BASE, LOCAL_MASK};
 use super::switch::USER_THREAD;
 use super::{cpu, kmap, psci, sysreg, vexpress};
 use crate::sched::{CpuData, cpu::CpuLocal};
 use crate::sync::MAX_CPUS;
 use crate::task::ThreadInfo;
 use core::arch::asm;
-use core::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use limen_linux_abi::Errno;
 
 /// The boot CPU's block and its thread until the scheduler has made proper ones.
@@ -38,14 +38,19 @@ static COUNT: AtomicUsize = AtomicUsize::new(1);
 /// The affinity fields of each CPU's `MPIDR`.
 static MPIDR: [AtomicU64; MAX_CPUS] = [const { AtomicU64::new(0) }; MAX_CPUS];
 
-/// What the CPU that is being started finds (`head::secondary_entry`). One at a time: it empties `local` when it has read it.
-#[repr(C)]
+/// What CPUs find when they start (`head::start`), before their caches are on. One at a time: it empties `local` when it has read it.
+#[repr(C, align(16))]
 pub(super) struct Start {
-    local: AtomicPtr<CpuLocal>,
-    stack_top: AtomicUsize,
+    /// The kernel's table, for `TTBR1` or one for `TTBR0`; zero until it is made.
+    pub(super) table: AtomicU32,
+    pub(super) local: AtomicPtr<CpuLocal>,
+    pub(super) stack_top: AtomicUsize,
 }
 
+// The boot CPU looks at it before there are zeroes where the image has none.
+#[unsafe(link_section = ".data.start")]
 pub(super) static START: Start = Start {
+    table: AtomicU32::new(0),
     local: AtomicPtr::new(core::ptr::null_mut()),
     stack_top: AtomicUsize::new(0),
 };
@@ -156,16 +161,16 @@ pub fn count() -> usize {
 
 /// Starts CPU `cpu`: it runs on `stack_top` with `local` as its block and calls [`crate::boot::secondary`]. Returns when it has begun.
 pub fn start(cpu: usize, local: &'static CpuLocal, stack_top: usize) -> Result<(), Errno> {
-    unsafe extern "C" {
-        fn secondary_entry();
-    }
     START.stack_top.store(stack_top, Ordering::Relaxed);
     START
         .local
         .store(core::ptr::from_ref(local).cast_mut(), Ordering::Release);
-    // What the new CPU reads is written before it starts.
-    sysreg::barrier_inner();
-    let entry = kmap::image_to_phys(secondary_entry as *const () as usize);
+    // What the new CPU reads is in memory before it starts.
+    // SAFETY: cleaning a cache line changes nothing. DCCMVAC.
+    unsafe { sysreg::write!("p15, 0, {}, c7, c10, 1", &raw const START as u32) }
+    sysreg::barrier();
+    // The image begins with the way in.
+    let entry = kmap::image_to_phys(IMAGE_BASE);
     if !vexpress::start(cpu, entry) {
         psci::cpu_on(mpidr(cpu), entry, 0)?;
     }

@@ -348,42 +348,35 @@ fn zero_bytes(word: u32) -> u32 {
 #[inline(never)]
 pub unsafe fn copy_string_from_user(to: *mut u8, from: usize, max: usize) -> Option<usize> {
     while_open(|| {
-        let mut at = 0;
-        // A word that is not there is as one of zeroes: the bytes tell.
-        while max - at >= 4 {
-            let mut word = 0u32;
-            // SAFETY: as the caller promises: `at + 4` is at most `max`; so below.
-            unsafe {
-                asm!(
-                    may_fault!("ldr {word}, [{from}, {at}]", "3f"),
-                    "3:",
-                    from = in(reg) from, at = in(reg) at, word = inout(reg) word, options(nostack, readonly, preserves_flags)
-                );
-            }
-            if word == 0 {
-                break;
-            }
-            // SAFETY: as above.
-            unsafe { to.add(at).cast::<u32>().write_unaligned(word) };
+        let (start, mut to, mut from) = (to as usize, to as usize, from);
+        let end = start + max;
+        while end - to >= 4 {
+            // SAFETY: as the caller promises: there are four bytes at least.
+            let word = unsafe {
+                if !FromUser.word::<0>(to, from) {
+                    break;
+                }
+                (to as *const u32).read_unaligned()
+            };
             let zero = zero_bytes(word);
             if zero != 0 {
-                return Some(at + zero.trailing_zeros() as usize / 8);
+                return Some(to - start + zero.trailing_zeros() as usize / 8);
             }
-            at += 4;
+            (to, from) = (to + 4, from + 4);
         }
-        while at < max {
+        while to < end {
             // SAFETY: as above.
             unsafe {
-                if !FromUser.byte(to as usize + at, from + at) {
+                if !FromUser.byte(to, from) {
                     return None;
                 }
-                if to.add(at).read() == 0 {
+                if (to as *const u8).read() == 0 {
                     break;
                 }
             }
-            at += 1;
+            (to, from) = (to + 1, from + 1);
         }
-        Some(at)
+        Some(to - start)
     })
 }
 

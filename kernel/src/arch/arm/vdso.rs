@@ -18,28 +18,23 @@ const CLOCK_GETTIME64: usize = 403;
 /// The version of every symbol.
 pub const VERSION: &str = "LINUX_2.6";
 
+/// An exported function; its name begins with two underscores more.
+macro_rules! symbol {
+    ($function:ident, $size:literal) => {
+        (
+            concat!("__", stringify!($function)),
+            || $function as *const () as usize,
+            $size,
+        )
+    };
+}
+
 /// Exported functions: name, address in the kernel image, size as told to debuggers.
 pub const SYMBOLS: &[(&str, fn() -> usize, usize)] = &[
-    (
-        "__vdso_clock_gettime",
-        || vdso_clock_gettime as *const () as usize,
-        256,
-    ),
-    (
-        "__vdso_clock_gettime64",
-        || vdso_clock_gettime64 as *const () as usize,
-        256,
-    ),
-    (
-        "__vdso_gettimeofday",
-        || vdso_gettimeofday as *const () as usize,
-        256,
-    ),
-    (
-        "__vdso_clock_getres",
-        || vdso_clock_getres as *const () as usize,
-        128,
-    ),
+    symbol!(vdso_clock_gettime, 256),
+    symbol!(vdso_clock_gettime64, 256),
+    symbol!(vdso_gettimeofday, 256),
+    symbol!(vdso_clock_getres, 128),
 ];
 
 /// `clock_gettime64`.
