@@ -59,12 +59,16 @@ global_asm!(
     .endif
     .endm
 
-    // Any interrupt but a system call: r12 becomes its vector, the register itself is in the local block, the interrupted r13 in SPRG1.
+    // Any interrupt but a system call: r12 becomes its vector. That register itself and CR are in the local block, r11 in SPRG2, the interrupted r13
+    // in SPRG1. Eight instructions: a vector may not have room for more.
     .macro interrupt trap, to
     mtspr   273, 13
     mfspr   13, 272
     std     12, {s12}(13)
     li      12, \trap
+    mtspr   274, 11
+    mfcr    11
+    std     11, {scr}(13)
     b       \to
     .endm
     .macro vectors base, to, list:vararg
@@ -175,9 +179,6 @@ interrupt_vectors:
     .endm
 
     stub    exception_entry
-    mtspr   274, 11
-    mfcr    11
-    std     11, {scr}(13)
     mfspr   11, 27
     andi.   11, 11, {pr}
     mr      11, 1
@@ -225,9 +226,6 @@ exception_return:
 
     // A machine check or a system reset: translation is off. Never returns.
     stub    fatal_entry
-    mtspr   274, 11
-    mfcr    11
-    std     11, {scr}(13)
     mr      11, 1
     ld      1, {toc}(13)
     addis   1, 1, EMERGENCY_STACK_MEMORY + {emergency} - {size}@toc@ha

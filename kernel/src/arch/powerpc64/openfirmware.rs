@@ -52,7 +52,11 @@ impl Firmware {
                 (*block)[3 + i] = argument.to_be();
             }
             (*block)[3 + n] = u32::MAX;
-            call_open_firmware(phys(block) as usize, self.0 as usize, spr::msr() & !(MSR_SF | MSR_LE));
+            call_open_firmware(
+                phys(block) as usize,
+                self.0 as usize,
+                spr::msr() & !(MSR_SF | MSR_LE),
+            );
             u32::from_be(block.cast::<u32>().add(3 + n).read_volatile())
         }
     }
