@@ -7,6 +7,8 @@ use crate::boot::{BootInfo, PhysRange};
 use crate::mm::PhysAddr;
 
 unsafe extern "C" {
+    static mut __bss_start: u8;
+    static __bss_end: u8;
     static __devicetree: u8;
     static __devicetree_end: u8;
 }
@@ -14,6 +16,9 @@ unsafe extern "C" {
 /// The first Rust function: on the boot stack, interrupts and translation off. Initramfs and its size (firmware also puts them in the tree), and
 /// Open Firmware's entry; without one, a flattened tree takes the first place.
 pub(super) extern "C" fn primary(initrd_or_tree: usize, initrd_size: usize, firmware: usize) -> ! {
+    let bss = &raw mut __bss_start;
+    // SAFETY: the linker script places both around what nothing has used yet.
+    unsafe { bss.write_bytes(0, &raw const __bss_end as usize - bss as usize) };
     smp::init_boot_cpu();
     // SAFETY: the linker script gives the tree its room; firmware's entry was passed by firmware.
     let (data, used) = unsafe {

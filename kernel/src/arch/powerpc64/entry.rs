@@ -28,218 +28,172 @@ const RED_ZONE: usize = 288;
 
 global_asm!(
     r#"
-    .macro vector at, to=exception_entry
-    . = interrupt_vectors + \at
+    .macro stub name
+    .balign 64
+    .type   \name, %function
+\name:
+    .endm
+    .macro end_stub name
+    .size   \name, . - \name
+    .endm
+
+    // General registers at their places in the frame.
+    .macro general op, list:vararg
+    .irp    n, \list
+    \op     \n, {gpr} + 8 * \n(1)
+    .endr
+    .endm
+    // Special registers into the frame and back: pairs of number and place. Spoils r10.
+    .macro save_special number, at, more:vararg
+    mfspr   10, \number
+    std     10, \at(1)
+    .ifnb   \more
+    save_special \more
+    .endif
+    .endm
+    .macro load_special number, at, more:vararg
+    ld      10, \at(1)
+    mtspr   \number, 10
+    .ifnb   \more
+    load_special \more
+    .endif
+    .endm
+
+    // Any interrupt but a system call: r12 becomes its vector. That register itself and CR are in the local block, r11 in SPRG2, the interrupted r13
+    // in SPRG1. Eight instructions: a vector may not have room for more.
+    .macro interrupt trap, to
     mtspr   273, 13
     mfspr   13, 272
     std     12, {s12}(13)
-    li      12, (\at) & 0x1fff
+    li      12, \trap
+    mtspr   274, 11
+    mfcr    11
+    std     11, {scr}(13)
     b       \to
     .endm
+    .macro vectors base, to, list:vararg
+    .irp    at, \list
+    . = interrupt_vectors + \base + \at
+    interrupt \at, \to
+    .endr
+    .endm
 
-    .macro system_call_vector at
-    . = interrupt_vectors + \at
+    // A system call that leaves its return address and machine state in special registers \nip and \msr. r1 becomes the kernel's; the user's r13 and
+    // r1, address and state go on in r9 to r12.
+    .macro system_call trap, nip, msr
     mr      9, 13
     mfspr   13, 272
     mr      10, 1
     ld      1, {stack}(13)
-    li      12, {sc}
-    mfspr   11, 26
+    li      12, \trap
+    mfspr   11, \nip
     std     12, {trap} - {size}(1)
-    mfspr   12, 27
+    mfspr   12, \msr
     b       system_call_entry
     .endm
 
-    .macro vectors base
-    vector \base + 0x100, fatal_entry
-    vector \base + 0x200, fatal_entry
-    .irp at, 0x300, 0x380, 0x400, 0x480, 0x500, 0x600, 0x700, 0x800, 0x900, 0x980, 0xa00
-    vector \base + \at
-    .endr
-    system_call_vector \base + 0xc00
-    .irp at, 0xd00, 0xe00, 0xe20, 0xe40, 0xe60, 0xe80, 0xea0, 0xf00, 0xf20, 0xf40, 0xf60, 0xf80, 0x1300, 0x1500, 0x1700
-    vector \base + \at
-    .endr
+    .macro all_vectors base
+    vectors \base, fatal_entry, 0x100, 0x200
+    vectors \base, exception_entry, 0x300, 0x380, 0x400, 0x480, 0x500, 0x600, 0x700, 0x800, 0x900, 0x980, 0xa00
+    . = interrupt_vectors + \base + 0xc00
+    system_call {sc}, 26, 27
+    vectors \base, exception_entry, 0xd00, 0xe00, 0xe20, 0xe40, 0xe60, 0xe80, 0xea0, 0xf00, 0xf20, 0xf40, 0xf60, 0xf80, 0x1300, 0x1500, 0x1700
     .endm
 
     .section .vectors, "ax", @progbits
     .globl  interrupt_vectors
 interrupt_vectors:
-    vectors 0
-    . = interrupt_vectors + 0x3000
+    all_vectors 0
+    .set    at, 0x3000
+    .rept   128
+    . = interrupt_vectors + at
     li      9, 2
     mtmsrd  9, 1
-    mr      9, 13
-    mfspr   13, 272
-    mflr    11
-    mfctr   12
+    .ifeq   at - 0x3000
     b       scv_entry
-    .set level, 1
-    .rept 127
-    . = interrupt_vectors + 0x3000 + level * 32
-    li      9, 2
-    mtmsrd  9, 1
+    .endif
+    b       scv_other_entry
+    .set    at, at + 32
+    .endr
+    all_vectors 0x4000
+    . = interrupt_vectors + 0x6000
+
+    .section .noinstr.text, "ax", @progbits
+    stub    scv_other_entry
     mflr    11
     mtspr   26, 11
     mfctr   12
     mtspr   27, 12
-    b       scv_other_entry
-    .set level, level + 1
-    .endr
-    vectors 0x4000
-    . = interrupt_vectors + 0x6000
+    interrupt {scv} | 0x20, exception_entry
+    end_stub scv_other_entry
 
-    .macro save_kept
-    .irp n, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31
-    std     \n, {gpr} + 8 * \n(1)
-    .endr
-    .endm
+    stub    scv_entry
+    system_call {scv}, 8, 9
+    end_stub scv_entry
 
-    // r1: the new stack frame, with r0 and the back chain in it; r11: the interrupted r1; r12: vector. Leaves r3 = the frame.
-    .macro save_rest
-    std     11, {gpr} + 8(1)
-    .irp n, 2, 3, 4, 5, 6, 7, 8, 9, 10
-    std     \n, {gpr} + 8 * \n(1)
-    .endr
-    mfspr   10, 274
-    ld      9, {s12}(13)
-    mfspr   8, 273
-    ld      7, {scr}(13)
-    std     12, {trap}(1)
-    std     10, {gpr} + 88(1)
-    std     9, {gpr} + 96(1)
-    std     8, {gpr} + 104(1)
-    std     7, {ccr}(1)
-    mflr    12
-    mfctr   11
-    mfxer   10
-    mfspr   9, 26
-    mfspr   8, 27
-    std     12, {link}(1)
-    std     11, {ctr}(1)
-    std     10, {xer}(1)
-    std     9, {nip}(1)
-    std     8, {msr}(1)
-    save_kept
-    ld      2, {toc}(13)
-    addi    3, 1, {least}
-    .endm
-
-    .section .noinstr.text, "ax", @progbits
-    .balign 64
-    .type   scv_other_entry, %function
-scv_other_entry:
-    mtspr   273, 13
-    mfspr   13, 272
-    std     12, {s12}(13)
-    li      12, {scv} | 0x20
-    b       exception_entry
-    .size   scv_other_entry, . - scv_other_entry
-
-    .type   scv_entry, %function
-scv_entry:
-    mr      10, 1
-    ld      1, {stack}(13)
+    stub    system_call_entry
     addi    1, 1, -{size}
-    std     2, {gpr} + 16(1)
-    li      2, {scv}
-    std     2, {trap}(1)
-    b       1f
-    .size   scv_entry, . - scv_entry
-
-    .balign 64
-    .type   system_call_entry, %function
-system_call_entry:
-    addi    1, 1, -{size}
-    std     2, {gpr} + 16(1)
-1:  std     0, {gpr}(1)
+    general std, 0, 2, 3, 4, 5, 6, 7, 8, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31
     std     0, {syscallno}(1)
-    std     10, {gpr} + 8(1)
     std     3, {orig_gpr3}(1)
-    std     3, {gpr} + 24(1)
-    std     4, {gpr} + 32(1)
-    std     5, {gpr} + 40(1)
-    std     6, {gpr} + 48(1)
-    std     7, {gpr} + 56(1)
-    std     8, {gpr} + 64(1)
     std     9, {gpr} + 104(1)
+    std     10, {gpr} + 8(1)
     std     11, {nip}(1)
     std     12, {msr}(1)
-    mflr    11
+    save_special 8, {link}
     mfcr    12
     li      0, 0
     rlwinm  12, 12, 0, 4, 2
-    std     11, {link}(1)
     std     12, {ccr}(1)
     std     0, {changed}(1)
-    save_kept
     ld      2, {toc}(13)
     addi    3, 1, {least}
     bl      {system_call}
     ld      9, {changed}(1)
     cmpdi   9, 0
     bne     exception_return
-    ld      11, {nip}(1)
-    ld      12, {msr}(1)
-    mtspr   26, 11
-    ld      10, {link}(1)
-    mtspr   27, 12
+    load_special 26, {nip}, 27, {msr}, 8, {link}
     ld      11, {ccr}(1)
-    mtlr    10
     mtctr   9
     mtxer   9
     mtcr    11
-    ld      0, {gpr}(1)
-    ld      2, {gpr} + 16(1)
-    ld      3, {gpr} + 24(1)
-    ld      4, {gpr} + 32(1)
-    ld      5, {gpr} + 40(1)
-    ld      6, {gpr} + 48(1)
-    ld      7, {gpr} + 56(1)
-    ld      8, {gpr} + 64(1)
     li      10, 0
     li      11, 0
     li      12, 0
-    ld      13, {gpr} + 104(1)
-    ld      1, {gpr} + 8(1)
+    general ld, 0, 2, 3, 4, 5, 6, 7, 8, 13, 1
     rfid
-    .size   system_call_entry, . - system_call_entry
+    end_stub system_call_entry
 
-    .balign 64
-    .type   exception_entry, %function
-exception_entry:
-    mtspr   274, 11
-    mfcr    11
-    std     11, {scr}(13)
+    // r1: the new stack frame; r11: the interrupted r1; r12: vector. Leaves r3 = the frame.
+    .macro save
+    std     11, {gpr} + 8(1)
+    std     12, {trap}(1)
+    general std, 0, 2, 3, 4, 5, 6, 7, 8, 9, 10, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31
+    save_special 274, {gpr} + 88, 273, {gpr} + 104, 8, {link}, 9, {ctr}, 1, {xer}, 26, {nip}, 27, {msr}
+    ld      9, {s12}(13)
+    ld      10, {scr}(13)
+    std     9, {gpr} + 96(1)
+    std     10, {ccr}(1)
+    ld      2, {toc}(13)
+    addi    3, 1, {least}
+    .endm
+
+    stub    exception_entry
     mfspr   11, 27
     andi.   11, 11, {pr}
     mr      11, 1
     beq     3f
     ld      1, {stack}(13)
     addi    1, 1, -{size}
-    std     0, {gpr}(1)
-2:  save_rest
+2:  save
     bl      {exception}
 exception_return:
-    ld      11, {nip}(1)
-    ld      12, {msr}(1)
-    mtspr   26, 11
-    mtspr   27, 12
-    ld      9, {link}(1)
-    ld      10, {ctr}(1)
-    ld      11, {xer}(1)
+    load_special 26, {nip}, 27, {msr}, 8, {link}, 9, {ctr}, 1, {xer}
     ld      12, {ccr}(1)
-    mtlr    9
-    mtctr   10
-    mtxer   11
     // Nothing may keep a reservation that the interrupted code did not make.
     stdcx.  0, 0, 1
     mtcr    12
-    ld      0, {gpr}(1)
-    .irp n, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31
-    ld      \n, {gpr} + 8 * \n(1)
-    .endr
-    ld      1, {gpr} + 8(1)
+    general ld, 0, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 1
     rfid
     // From the kernel.
 3:  mfspr   11, 26
@@ -251,7 +205,6 @@ exception_return:
     addi    11, 1, {size} + {red}
     beq     6f
 4:  std     11, 0(1)
-    std     0, {gpr}(1)
     b       2b
     // In the first steps of `scv`: later.
 5:  mfspr   11, 27
@@ -266,45 +219,30 @@ exception_return:
     rfid
     // The kernel stack is full.
 6:  ori     12, 12, 1
-    addis   1, 2, EMERGENCY_STACK_MEMORY@toc@ha
-    addi    1, 1, EMERGENCY_STACK_MEMORY@toc@l
-    addi    1, 1, {emergency} - {size}
+    addis   1, 2, EMERGENCY_STACK_MEMORY + {emergency} - {size}@toc@ha
+    addi    1, 1, EMERGENCY_STACK_MEMORY + {emergency} - {size}@toc@l
     b       4b
-    .size   exception_entry, . - exception_entry
+    end_stub exception_entry
 
     // A machine check or a system reset: translation is off. Never returns.
-    .type   fatal_entry, %function
-fatal_entry:
-    mtspr   274, 11
-    mfcr    11
-    std     11, {scr}(13)
+    stub    fatal_entry
     mr      11, 1
     ld      1, {toc}(13)
-    addis   1, 1, EMERGENCY_STACK_MEMORY@toc@ha
-    addi    1, 1, EMERGENCY_STACK_MEMORY@toc@l
-    addi    1, 1, {emergency} - {size}
-    std     0, {gpr}(1)
+    addis   1, 1, EMERGENCY_STACK_MEMORY + {emergency} - {size}@toc@ha
+    addi    1, 1, EMERGENCY_STACK_MEMORY + {emergency} - {size}@toc@l
     std     11, 0(1)
-    save_rest
-    mfmsr   10
-    ori     10, 10, {relocate}
-    mtspr   27, 10
-    addis   10, 2, fatal_translated@toc@ha
-    addi    10, 10, fatal_translated@toc@l
-    mtspr   26, 10
-    rfid
-fatal_translated:
+    save
+    bl      turn_translation_on
     bl      {fatal}
-    .size   fatal_entry, . - fatal_entry
+    end_stub fatal_entry
 
     // A new thread's first switch ends here, its frame above the stack pointer.
     .globl  ret_from_fork
-    .type   ret_from_fork, %function
-ret_from_fork:
+    stub    ret_from_fork
     addi    3, 1, {least}
     bl      {fork}
     b       exception_return
-    .size   ret_from_fork, . - ret_from_fork
+    end_stub ret_from_fork
     "#,
     s12 = const offset_of!(CpuLocal, scratch) + 8 * SCRATCH_R12,
     scr = const offset_of!(CpuLocal, scratch) + 8 * SCRATCH_CR,
@@ -328,7 +266,6 @@ ret_from_fork:
     scv = const TRAP_SCV,
     pr = const super::spr::MSR_PR,
     ee = const super::spr::MSR_EE,
-    relocate = const super::spr::MSR_RELOCATE,
     shift = const crate::mm::STACK_SHIFT,
     emergency = const EMERGENCY_STACK,
     system_call = sym system_call,

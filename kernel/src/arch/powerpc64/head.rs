@@ -3,7 +3,8 @@
 //!
 //! With translation off the processor ignores the top of an address, so everything runs at the addresses it is linked at from the start.
 
-use super::spr::{MSR_LE, MSR_RELOCATE};
+use super::mmu::LINEAR_BASE;
+use super::spr::MSR_RELOCATE;
 use core::arch::global_asm;
 
 /// Where this CPU goes on when `rfid` has made it little-endian: behind the big-endian words.
@@ -31,135 +32,95 @@ global_asm!(
     isync
     .endm
 
-    .macro either_endian
+    // 64-bit little-endian, with the table of contents, r12 and CTR = \to as linked, r0 = 0.
+    .macro start to
     // To the other byte order this is a branch to what comes behind the next instruction.
     tdi     0, 0, 0x48
     b       1f
     become_little
 1:  become_64
-    .endm
-
-    .section .head.text, "ax", @progbits
-    .globl  _start
-    .type   _start, %function
-_start:
-    either_endian
-    bl      load_toc
-    addis   6, 2, __bss_start@toc@ha
-    addi    6, 6, __bss_start@toc@l
-    addis   7, 2, __bss_end@toc@ha
-    addi    7, 7, __bss_end@toc@l
-    li      0, 0
-2:  cmpld   6, 7
-    bge     3f
-    std     0, 0(6)
-    addi    6, 6, 8
-    b       2b
-3:  addis   1, 2, __boot_stack_top@toc@ha
-    addi    1, 1, __boot_stack_top@toc@l - 32
-    std     0, 0(1)
-    // From here on at the addresses of the link.
-    addis   12, 2, {primary}@toc@ha
-    addi    12, 12, {primary}@toc@l
-    mtctr   12
-    bctrl
-    .size   _start, . - _start
-
-    // r3: its `smp::Start`, a physical address.
-    .globl  secondary_start
-    .type   secondary_start, %function
-secondary_start:
-    either_endian
-    bl      load_toc
-    ld      1, 0(3)
-    addi    1, 1, -32
-    ld      3, 8(3)
-    li      0, 0
-    addis   12, 2, {secondary}@toc@ha
-    addi    12, 12, {secondary}@toc@l
-    mtctr   12
-    // The stack may be outside the linear map: translation first.
-    mfmsr   11
-    ori     11, 11, {relocate}
-    mtspr   27, 11
-    addis   10, 2, secondary_translated@toc@ha
-    addi    10, 10, secondary_translated@toc@l
-    mtspr   26, 10
-    rfid
-secondary_translated:
-    std     0, 0(1)
-    bctrl
-    .size   secondary_start, . - secondary_start
-
-    .type   load_toc, %function
-load_toc:
     lis     2, .TOC.@highest
     ori     2, 2, .TOC.@higher
     rldicr  2, 2, 32, 31
     oris    2, 2, .TOC.@high
     ori     2, 2, .TOC.@l
-    blr
-    .size   load_toc, . - load_toc
+    addis   12, 2, \to@toc@ha
+    addi    12, 12, \to@toc@l
+    mtctr   12
+    li      0, 0
+    .endm
 
-    // r3: physical address of the arguments, r4: the entry. Translation off, boot stack. 32-bit code keeps only halves of registers.
-    .globl  call_open_firmware
-    .type   call_open_firmware, %function
-call_open_firmware:
+    .macro boot_function name, section
+    .section \section, "ax", @progbits
+    .globl  \name
+    .type   \name, %function
+\name:
+    .endm
+
+    boot_function _start, .head.text
+    start   {primary}
+    addis   1, 2, __boot_stack_top@toc@ha
+    addi    1, 1, __boot_stack_top@toc@l
+    stdu    0, -32(1)
+    // From here on at the addresses of the link.
+    bctrl
+    .size   _start, . - _start
+
+    // r3: its `smp::Start`, a physical address. The stack may be outside the linear map: translation first.
+    boot_function secondary_start, .head.text
+    start   {secondary}
+    ld      1, 0(3)
+    ld      3, 8(3)
+    bl      turn_translation_on
+    stdu    0, -32(1)
+    bctrl
+    .size   secondary_start, . - secondary_start
+
+    // r3: physical address of the arguments, r4: the entry, r5: machine state there. Translation off, boot stack. 32-bit code keeps only halves of
+    // registers, and its ABI has the link register in what is our back chain.
+    boot_function call_open_firmware, .head.text
     mflr    0
-    mfcr    5
-    std     0, 16(1)
-    std     5, 8(1)
-    mr      9, 1
-    addi    1, 1, -256
-    // The ABI of 32 bits keeps its link register in what is our back chain.
-    std     9, 208(1)
-    std     2, 40(1)
-    .irp n, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31
-    std     \n, 8 * \n - 56(1)
+    mfcr    12
+    std     1, -8(1)
+    addi    1, 1, -512
+    .irp n, 0, 2, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31
+    std     \n, 8 * \n + 24(1)
     .endr
-    mfmsr   6
-    // Physical stack and return address.
+    // Physical stack and return address: halves as well.
     rldicl  1, 1, 0, 32
     addis   7, 2, firmware_returned@toc@ha
     addi    7, 7, firmware_returned@toc@l
     rldicl  7, 7, 0, 32
     mtlr    7
     mtspr   26, 4
-    rldicl  6, 6, 0, 1
-    li      8, {le}
-    andc    6, 6, 8
-    mtspr   27, 6
+    mtspr   27, 5
     rfid
 firmware_returned:
     become_little
     become_64
-    // The stack is physical; the registers hold where it was.
     rldicl  1, 1, 0, 32
-    ld      2, 40(1)
-    .irp n, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31
-    ld      \n, 8 * \n - 56(1)
+    .irp n, 0, 2, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31
+    ld      \n, 8 * \n + 24(1)
     .endr
-    ld      1, 208(1)
-    ld      0, 16(1)
-    ld      5, 8(1)
+    ld      1, 504(1)
     mtlr    0
-    mtcr    5
+    mtcr    12
     blr
     .size   call_open_firmware, . - call_open_firmware
 
-    // Turns translation on and returns.
-    .globl  turn_translation_on
-    .type   turn_translation_on, %function
-turn_translation_on:
-    mfmsr   11
+    // Turns translation on and returns to where the caller is linked. Spoils r10, r11.
+    boot_function turn_translation_on, .noinstr.text
     mflr    10
+    li      11, {linear}
+    rldimi  10, 11, 62, 0
+    mfmsr   11
     ori     11, 11, {relocate}
     mtspr   26, 10
     mtspr   27, 11
     rfid
     .size   turn_translation_on, . - turn_translation_on
     "#,
-    le = const MSR_LE,
+    linear = const LINEAR_BASE >> 62,
     relocate = const MSR_RELOCATE,
     mfmsr_11 = const big(0x7d60_00a6),
     ori_11_le = const big(0x616b_0001),

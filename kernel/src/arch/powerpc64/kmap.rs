@@ -2,7 +2,7 @@
 //! the vectors and the image's text; those and the image's constants read-only). The image lies in it. Nothing is writable and executable.
 
 use super::hcall;
-use super::mmu::{Entry, LEVELS, LINEAR_BASE, MemoryKind, PAGE_SHIFT, TABLE_SHIFT};
+use super::mmu::{Entry, LEVELS, LINEAR_BASE, MemoryKind, PAGE_SHIFT, TABLE_SHIFT, order_instructions};
 use super::pid;
 use crate::boot::PhysRange;
 use crate::mm::{PAGE_SIZE, PhysAddr, Prot};
@@ -40,13 +40,12 @@ pub fn root() -> PhysAddr {
 
 /// Copies the vectors to where the processor looks for them. Firmware, whose they were, is not called again.
 pub fn install_vectors() {
-    // SAFETY: the linker script places the vectors' bytes; the start of memory is the kernel's now. Code that was never run needs no more than
-    // the barriers to be seen.
+    // SAFETY: the linker script places the vectors' bytes; the start of memory is the kernel's now.
     unsafe {
         let (from, size) = (address(&__vectors_load), address(&__vectors_size));
         core::ptr::copy_nonoverlapping(from as *const u8, LINEAR_BASE as *mut u8, size);
-        core::arch::asm!("sync", "icbi 0, {}", "sync", "isync", in(reg) LINEAR_BASE, options(nostack, preserves_flags));
     }
+    order_instructions(LINEAR_BASE as *const u8);
 }
 
 /// The map under construction.

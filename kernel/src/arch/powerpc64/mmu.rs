@@ -320,11 +320,14 @@ pub fn update_kernel(start: usize, end: usize) {
 /// Makes newly written code in the page at `phys` visible to instruction fetch, before it is mapped executable. Instruction caches of all processors that
 /// have radix trees snoop: one invalidation orders them.
 pub fn sync_instructions(phys: PhysAddr) {
-    let start = phys_to_virt(phys);
+    order_instructions(phys_to_virt(phys));
+}
+
+/// The same for the code around `at`, whoever runs this.
+#[inline(always)]
+pub(super) fn order_instructions(at: *const u8) {
     // SAFETY: barriers, and dropping an instruction cache line.
-    unsafe {
-        asm!("sync", "icbi 0, {}", "sync", "isync", in(reg) start, options(nostack, preserves_flags));
-    }
+    unsafe { asm!("sync", "icbi 0, {}", "sync", "isync", in(reg) at, options(nostack, preserves_flags)) }
 }
 
 /// Bytes that `dcbz` clears, on every processor that has radix trees.

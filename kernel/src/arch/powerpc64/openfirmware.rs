@@ -1,6 +1,8 @@
 //! Open Firmware (IEEE 1275), as SLOF and QEMU's VOF offer it to the program they start: its device tree is copied into a flattened one, which is
 //! all that is read afterwards. Runs with translation off, before anything else; firmware is not called again.
 
+use super::spr::{self, MSR_LE, MSR_SF};
+
 /// Highest number of arguments and results together.
 const CELLS: usize = 8;
 /// A call's arguments, in firmware's byte order.
@@ -37,7 +39,7 @@ impl Firmware {
     /// Calls `service` (with a NUL); the first result, or all ones.
     fn call(self, service: &str, arguments: &[u32]) -> u32 {
         unsafe extern "C" {
-            fn call_open_firmware(arguments: usize, entry: usize) -> usize;
+            fn call_open_firmware(arguments: usize, entry: usize, msr: usize);
         }
         let n = arguments.len();
         let block = &raw mut CALL;
@@ -50,7 +52,11 @@ impl Firmware {
                 (*block)[3 + i] = argument.to_be();
             }
             (*block)[3 + n] = u32::MAX;
-            call_open_firmware(phys(block) as usize, self.0 as usize);
+            call_open_firmware(
+                phys(block) as usize,
+                self.0 as usize,
+                spr::msr() & !(MSR_SF | MSR_LE),
+            );
             u32::from_be(block.cast::<u32>().add(3 + n).read_volatile())
         }
     }

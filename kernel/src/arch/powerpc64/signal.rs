@@ -121,8 +121,7 @@ unsafe fn store_registers(base: usize, v_regs: usize, frame: &Frame, fresh: bool
     unsafe {
         let done = user_asm!(
             [
-                "stxv 0, 0({kept})",
-                "stxv 32, 16({kept})",
+                each!("stxv 32 * n, 16 * n({kept})"; 2),
                 each!("stxv 32 + n, 16 * n({v_regs})"; 32),
                 each!("stfd n, 8 * n + {fp}({base})"; 32),
                 each!(
@@ -157,7 +156,7 @@ unsafe fn store_registers(base: usize, v_regs: usize, frame: &Frame, fresh: bool
                 options(nostack, preserves_flags)
             );
         }
-        asm!("lxv 0, 0({0})", "lxv 32, 16({0})", in(reg_nonzero) kept.as_ptr(), options(nostack, preserves_flags, readonly));
+        asm!(each!("lxv 32 * n, 16 * n({0})"; 2), in(reg_nonzero) kept.as_ptr(), options(nostack, preserves_flags, readonly));
         done.then_some(())
     }
 }
@@ -177,10 +176,7 @@ unsafe fn load_registers(base: usize, v_regs: usize, frame: &mut Frame) -> Optio
     let done = unsafe {
         user_asm!(
             [
-                "ld {sp}, 16({base})",
-                "ld {flags}, 24({base})",
-                "ld {size}, 32({base})",
-                "ld {mask}, 40({base})",
+                each!("ld 5 + n, 16 + 8 * n({base})"; 4),
                 each!(
                     "ld {word}, 8 * n + {gpr}({base})",
                     "std {word}, 8 * n({frame})";
@@ -202,7 +198,7 @@ unsafe fn load_registers(base: usize, v_regs: usize, frame: &mut Frame) -> Optio
                 "mtspr {vrsave}, {word}"
             ],
             base = in(reg_nonzero) base, fp = in(reg_nonzero) base + offset_of!(Context, fp_regs), v_regs = in(reg_nonzero) v_regs,
-            frame = in(reg_nonzero) &raw mut *frame, sp = out(reg) sp, flags = out(reg) flags, size = out(reg) size, mask = out(reg) mask,
+            frame = in(reg_nonzero) &raw mut *frame, out("r5") sp, out("r6") flags, out("r7") size, out("r8") mask,
             word = out(reg) _, vscr = const 16 * (VECTORS - 2), others = const 16 * VECTORS, gpr = const offset_of!(Context, gpr),
             vrsave = const spr::VRSAVE
         )
@@ -225,15 +221,9 @@ pub fn setup(frame: &mut Frame, delivery: &Delivery<'_>) -> Result<(), Errno> {
     let done = unsafe {
         user_asm!(
             [
-                "std {sp}, 16({base})",
-                "std {flags}, 24({base})",
-                "std {size}, 32({base})",
-                "std {mask}, 40({base})",
-                "std {signal}, {told}({base})",
-                "std {handler}, {told} + 8({base})",
-                "std {mask}, {told} + 16({base})",
-                "addi {word}, {base}, {gpr}",
-                "std {word}, {told} + 24({base})",
+                each!("std 5 + n, 16 + 8 * n({base})"; 3),
+                "std 10, 40({base})",
+                each!("std 8 + n, {told} + 8 * n({base})"; 4),
                 "std {v_regs}, {v_regs_at}({base})",
                 "std {info}, {info_at}({base})",
                 "std {base}, {info_at} + 8({base})",
@@ -243,15 +233,13 @@ pub fn setup(frame: &mut Frame, delivery: &Delivery<'_>) -> Result<(), Errno> {
                     "std {word}, 8 * n({info})";
                     6
                 ),
-                "li {word}, 0",
-                "std {word}, 0({base})",
-                "std {word}, 8({base})",
-                each!("std {word}, 8 * n + 48({info})"; 10)
+                each!("std {zero}, 8 * n({base})"; 2),
+                each!("std {zero}, 8 * n + 48({info})"; 10)
             ],
-            base = in(reg_nonzero) base, info = in(reg_nonzero) info, from = in(reg_nonzero) delivery.info, sp = in(reg) stack,
-            flags = in(reg) flags as usize, size = in(reg) size, mask = in(reg) delivery.mask, signal = in(reg) delivery.signal as usize,
-            handler = in(reg) delivery.handler, v_regs = in(reg) v_regs, old = in(reg) frame.gpr[1], word = out(reg_nonzero) _,
-            told = const offset_of!(Head, told), gpr = const offset_of!(Context, gpr), v_regs_at = const offset_of!(Context, v_regs),
+            base = in(reg_nonzero) base, info = in(reg_nonzero) info, from = in(reg_nonzero) delivery.info, in("r5") stack,
+            in("r6") flags as usize, in("r7") size, in("r8") delivery.signal as usize, in("r9") delivery.handler, in("r10") delivery.mask,
+            in("r11") base + offset_of!(Context, gpr), v_regs = in(reg) v_regs, old = in(reg) frame.gpr[1], word = out(reg) _,
+            zero = in(reg) 0, told = const offset_of!(Head, told), v_regs_at = const offset_of!(Context, v_regs),
             info_at = const offset_of!(SigFrame, info_at), below = const SIGNAL_STACK
         )
     };

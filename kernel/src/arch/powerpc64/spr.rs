@@ -52,6 +52,8 @@ pub const UAMOR: usize = 157;
 pub const VRSAVE: usize = 256;
 /// The time base.
 pub const TB: usize = 268;
+/// What user mode may read of [`SPRG3`].
+pub const USPRG3: usize = 259;
 /// Software's: this CPU's local block.
 pub const SPRG0: usize = 272;
 /// Software's, readable in user mode: the CPU's number.

@@ -261,16 +261,12 @@ pub unsafe fn switch(prev: *mut Context, next: *const Context, resumed: impl FnO
         }
         asm!(
             "mfcr   0",
-            "std    29, 0(3)",
-            "std    30, 8(3)",
-            "std    31, 16(3)",
+            each!("std 29 + n, 8 * n(3)"; 3),
             "std    1, 24(3)",
             "std    0, 40(3)",
             "ld     0, 32(4)",
             "ld     5, 40(4)",
-            "ld     29, 0(4)",
-            "ld     30, 8(4)",
-            "ld     31, 16(4)",
+            each!("ld 29 + n, 8 * n(4)"; 3),
             "ld     1, 24(4)",
             "mtctr  0",
             "mtcr   5",

@@ -41,6 +41,22 @@ pub fn fixup(ip: usize) -> Option<usize> {
 
 // Single words are read and written in functions of their own rather than in place: every place would have an entry in the table that is searched.
 
+/// The instructions between two labels may fault and then continue at a third.
+macro_rules! may_fault {
+    ($from:literal, $until:literal, $to:literal) => {
+        concat!(
+            ".pushsection __ex_table, \"a\"\n.balign 4\n.long ",
+            $from,
+            " - ., ",
+            $until,
+            " - ., ",
+            $to,
+            " - .\n.popsection"
+        )
+    };
+}
+pub(super) use may_fault;
+
 /// The instructions given, with the window open: `false` if one of them faults, which is then the last. Used inside `unsafe` blocks, which say why the
 /// addresses are right.
 macro_rules! user_asm {
@@ -54,10 +70,7 @@ macro_rules! user_asm {
             "li {fault}, 0",
             "3: mtspr 29, {shut}",
             "isync",
-            ".pushsection __ex_table, \"a\"",
-            ".balign 4",
-            ".long 2b - ., 3b - ., 3b - .",
-            ".popsection",
+            $crate::arch::imp::uaccess::may_fault!("2b", "3b", "3b"),
             open = in(reg) 0usize,
             shut = in(reg) $crate::arch::imp::copy::AMR_SHUT,
             fault = inout(reg) fault,
@@ -291,10 +304,7 @@ pub unsafe fn rseq_says(near: *const u8) -> bool {
             "isync",
             "b {no}",
             ".popsection",
-            ".pushsection __ex_table, \"a\"",
-            ".balign 4",
-            ".long 2b - ., 3b - ., 4b - .",
-            ".popsection",
+            may_fault!("2b", "3b", "4b"),
             open = in(reg) 0usize,
             shut = in(reg) AMR_SHUT,
             near = in(reg_nonzero) near,

@@ -33,7 +33,7 @@ symbols! {
     "__kernel_clock_getres" vdso_clock_getres_entry 64,
     "__kernel_time" vdso_time_entry 64,
     "__kernel_getcpu" vdso_getcpu_entry 64,
-    "__kernel_get_tbfreq" vdso_get_tbfreq_entry 16,
+    "__kernel_get_tbfreq" vdso_get_tbfreq_entry 64,
     "__kernel_sync_dicache" vdso_sync_dicache_entry 64,
 }
 
@@ -43,11 +43,15 @@ pub const SIGNAL_STACK: usize = 128;
 global_asm!(
     r#"
     .pushsection .vdso.text, "ax", @progbits
+    .macro exported name
     .balign 16
+    .globl  \name
+    .type   \name, %function
+\name:
+    .endm
+
     // What unwinders look for.
-    .globl  vdso_sigtramp
-    .type   vdso_sigtramp, %function
-vdso_sigtramp:
+    exported vdso_sigtramp
     addi    1, 1, {signal_stack}
     li      0, 172
     sc
@@ -55,25 +59,16 @@ vdso_sigtramp:
 
     // C libraries call these without a stack frame of their own, with what they keep in the red zone and the return address where a callee would put
     // it: a frame that spares both.
-    .macro enter
+    .macro call_kept name, function
+    exported \name
     mflr    0
     stdu    1, -352(1)
     std     0, 48(1)
-    .endm
-    .macro leave
+    bl      \function
     ld      0, 48(1)
     addi    1, 1, 352
     mtlr    0
-    .endm
-
-    .macro call_kept name, function
-    .globl  \name
-    .type   \name, %function
-\name:
-    enter
-    bl      \function
-    leave
-    // Zero, or a negative error.
+    // A result, or a negative error.
     crclr   3
     cmpdi   1, 3, 0
     bgelr   1
@@ -85,70 +80,58 @@ vdso_sigtramp:
     call_kept vdso_clock_gettime_entry, {gettime}
     call_kept vdso_clock_getres_entry, {getres}
     call_kept vdso_gettimeofday_entry, {gettimeofday}
-
-    // r3: where the seconds go as well, or null.
-    .globl  vdso_time_entry
-    .type   vdso_time_entry, %function
-vdso_time_entry:
-    enter
-    std     3, 56(1)
-    addi    3, 1, 32
-    li      4, 0
-    bl      {gettimeofday}
-    ld      3, 32(1)
-    ld      4, 56(1)
-    leave
-    crclr   3
-    cmpdi   1, 4, 0
-    beqlr   1
-    std     3, 0(4)
-    blr
-    .size   vdso_time_entry, . - vdso_time_entry
-
-    // r3: where the CPU's number goes, r4: where the node's.
-    .globl  vdso_getcpu_entry
-    .type   vdso_getcpu_entry, %function
-vdso_getcpu_entry:
-    mfspr   5, 259
-    cmpdi   0, 3, 0
-    beq     1f
-    stw     5, 0(3)
-1:  cmpdi   0, 4, 0
-    beq     2f
-    li      5, 0
-    stw     5, 0(4)
-2:  li      3, 0
-    crclr   3
-    blr
-    .size   vdso_getcpu_entry, . - vdso_getcpu_entry
-
-    .globl  vdso_get_tbfreq_entry
-    .type   vdso_get_tbfreq_entry, %function
-vdso_get_tbfreq_entry:
-    lis     3, 512000000@h
-    ori     3, 3, 512000000@l
-    crclr   3
-    blr
-    .size   vdso_get_tbfreq_entry, . - vdso_get_tbfreq_entry
-
-    // Instruction caches snoop: one line orders them.
-    .globl  vdso_sync_dicache_entry
-    .type   vdso_sync_dicache_entry, %function
-vdso_sync_dicache_entry:
-    sync
-    icbi    0, 3
-    isync
-    li      3, 0
-    crclr   3
-    blr
-    .size   vdso_sync_dicache_entry, . - vdso_sync_dicache_entry
+    call_kept vdso_time_entry, {time}
+    call_kept vdso_getcpu_entry, {getcpu}
+    call_kept vdso_get_tbfreq_entry, {frequency}
+    call_kept vdso_sync_dicache_entry, {sync}
     .popsection
     "#,
     signal_stack = const SIGNAL_STACK,
     gettime = sym vdso_clock_gettime,
     getres = sym vdso_clock_getres,
     gettimeofday = sym vdso_gettimeofday,
+    time = sym time,
+    getcpu = sym getcpu,
+    frequency = sym frequency,
+    sync = sym sync,
 );
+
+/// `time`.
+#[unsafe(link_section = ".vdso.text")]
+extern "C" fn time(to: *mut usize) -> isize {
+    let mut now = [0; 2];
+    vdso_gettimeofday(now.as_mut_ptr(), core::ptr::null_mut());
+    if !to.is_null() {
+        // SAFETY: the caller's pointer; a wild one is the caller's fault, in user mode.
+        unsafe { to.write(now[0]) };
+    }
+    now[0] as isize
+}
+
+/// `getcpu`: all CPUs are of node 0.
+#[unsafe(link_section = ".vdso.text")]
+extern "C" fn getcpu(cpu: *mut u32, node: *mut u32) -> isize {
+    for (to, value) in [(cpu, spr::read!(spr::USPRG3)), (node, 0)] {
+        if !to.is_null() {
+            // SAFETY: as above.
+            unsafe { to.write(value as u32) };
+        }
+    }
+    0
+}
+
+/// Steps of the time base per second.
+#[unsafe(link_section = ".vdso.text")]
+extern "C" fn frequency() -> isize {
+    512_000_000
+}
+
+/// New code can be executed: instruction caches snoop, so one line orders them.
+#[unsafe(link_section = ".vdso.text")]
+extern "C" fn sync(from: *const u8) -> isize {
+    super::mmu::order_instructions(from);
+    0
+}
 
 /// Signal handlers return through this trampoline.
 pub fn sigreturn() -> Option<usize> {
