@@ -203,7 +203,7 @@ impl Epoll {
     ///
     /// An item that is reported as long as the file is ready stays on the list, and if it is alone there, that is all. One that is reported once
     /// is taken off before it is asked, so that a wake-up after the question marks it again.
-    #[inline]
+    #[inline(always)]
     fn collect(&self, max: usize, mut emit: impl FnMut(u32, u64) -> Result<(), Errno>) -> SysResult {
         let mut ready = self.ready.lock();
         if self.any_marked.load(Ordering::Relaxed) {
@@ -264,7 +264,7 @@ impl Epoll {
     }
 
     /// [`Epoll::collect`] to user memory.
-    #[inline]
+    #[inline(always)]
     fn deliver(&self, to: UserPtr<Abi<EpollEvent>>, max: usize) -> SysResult {
         let mut at = to;
         self.collect(max, |events, data| {

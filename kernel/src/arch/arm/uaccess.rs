@@ -11,6 +11,7 @@ use super::sysreg;
 use crate::rseq::{AREA_AT, TOLD};
 use core::arch::asm;
 use core::hint::assert_unchecked;
+use core::mem::transmute;
 use core::sync::atomic::{Ordering, fence};
 use limen_linux_abi::Errno;
 use limen_memory::{Moves, copy};
@@ -161,52 +162,39 @@ pub unsafe fn load_fp(from: usize) -> bool {
     )
 }
 
-/// Reads 32 bits at any address; `None` on a fault.
-///
-/// # Safety
-/// `addr..addr+4` lies below `USER_END`.
-#[inline(always)]
-pub unsafe fn get_u32(addr: usize) -> Option<u32> {
-    let value: u32;
-    user_asm!([preserves_flags], may_fault!("ldr {value}, [{addr}]", "3f"); value = out(reg) value, addr = in(reg) addr,)
-        .then_some(value)
-}
+/// A function that reads, and one that writes, a value that is words of 32 bits: more than a word at a time may not lie anywhere.
+macro_rules! words {
+    ($get:ident, $put:ident, $type:ty, $bits:literal: $($word:ident $load:literal $store:literal),+) => {
+        #[doc = concat!("Reads ", $bits, " at any address; `None` on a fault.")]
+        ///
+        /// # Safety
+        /// All of it lies below `USER_END`.
+        #[inline(always)]
+        pub unsafe fn $get(addr: usize) -> Option<$type> {
+            $(let $word: u32;)+
+            let done = user_asm!([preserves_flags], $(may_fault!($load, "3f")),+; $($word = out(reg) $word,)+ addr = in(reg) addr,);
+            // SAFETY: any bits are a value.
+            done.then(|| unsafe { transmute([$($word),+]) })
+        }
 
-/// Writes 32 bits at any address; `false` on a fault.
-///
-/// # Safety
-/// `addr..addr+4` lies below `USER_END`.
-#[inline(always)]
-pub unsafe fn put_u32(addr: usize, value: u32) -> bool {
-    user_asm!([preserves_flags], may_fault!("str {value}, [{addr}]", "3f"); value = in(reg) value, addr = in(reg) addr,)
+        #[doc = concat!("Writes ", $bits, " at any address; `false` on a fault.")]
+        ///
+        /// # Safety
+        /// All of it lies below `USER_END`.
+        #[inline(always)]
+        pub unsafe fn $put(addr: usize, value: $type) -> bool {
+            // SAFETY: any bits are words.
+            let [$($word),+]: [u32; size_of::<$type>() / 4] = unsafe { transmute(value) };
+            user_asm!([preserves_flags], $(may_fault!($store, "3f")),+; $($word = in(reg) $word,)+ addr = in(reg) addr,)
+        }
+    };
 }
-
-/// Reads 64 bits at any address; `None` on a fault.
-///
-/// # Safety
-/// `addr..addr+8` lies below `USER_END`.
-#[inline(always)]
-pub unsafe fn get_u64(addr: usize) -> Option<u64> {
-    let (low, high): (u32, u32);
-    // Two words: a double word may not lie anywhere.
-    user_asm!(
-        [preserves_flags], may_fault!("ldr {low}, [{addr}]", "3f"), may_fault!("ldr {high}, [{addr}, #4]", "3f");
-        low = out(reg) low, high = out(reg) high, addr = in(reg) addr,
-    )
-    .then_some(u64::from(low) | u64::from(high) << 32)
-}
-
-/// Writes 64 bits at any address; `false` on a fault.
-///
-/// # Safety
-/// `addr..addr+8` lies below `USER_END`.
-#[inline(always)]
-pub unsafe fn put_u64(addr: usize, value: u64) -> bool {
-    user_asm!(
-        [preserves_flags], may_fault!("str {low}, [{addr}]", "3f"), may_fault!("str {high}, [{addr}, #4]", "3f");
-        low = in(reg) value as u32, high = in(reg) (value >> 32) as u32, addr = in(reg) addr,
-    )
-}
+words!(get_u32, put_u32, u32, "32 bits": a "ldr {a}, [{addr}]" "str {a}, [{addr}]");
+words!(get_u64, put_u64, u64, "64 bits":
+    a "ldr {a}, [{addr}]" "str {a}, [{addr}]", b "ldr {b}, [{addr}, #4]" "str {b}, [{addr}, #4]");
+words!(get_pair, put_pair, [u64; 2], "two words of 64 bits":
+    a "ldr {a}, [{addr}]" "str {a}, [{addr}]", b "ldr {b}, [{addr}, #4]" "str {b}, [{addr}, #4]",
+    c "ldr {c}, [{addr}, #8]" "str {c}, [{addr}, #8]", d "ldr {d}, [{addr}, #12]" "str {d}, [{addr}, #12]");
 
 /// Stores `count` words of 16 bits, at least one, to user `to` and every 8 bytes behind it, from kernel `from` and every 8 bytes behind that:
 /// the results of `poll`. `false` after a fault, with some of them stored.
