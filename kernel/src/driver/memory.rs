@@ -13,29 +13,28 @@ use limen_linux_abi::{Errno, native::ioc};
 /// `CAP_SYS_ADMIN`.
 const CAP_SYS_ADMIN: u32 = 21;
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Null,
-    Zero,
-    Full,
-    Random,
-}
+/// The kinds of [`Memory`].
+const NULL: u8 = 0;
+const ZERO: u8 = 1;
+const FULL: u8 = 2;
+const RANDOM: u8 = 3;
 
-struct Memory(Kind);
+/// A device of a kind: one type each, as reading and writing some of them is nothing but the question which it is.
+struct Memory<const KIND: u8>;
 
-impl FileOps for Memory {
+impl<const KIND: u8> FileOps for Memory<KIND> {
     fn read(&self, _: &File, dst: &mut IoDst<'_>, _: Option<u64>) -> SysResult {
-        match self.0 {
-            Kind::Null => Ok(0),
-            Kind::Zero | Kind::Full => zeros(dst),
-            Kind::Random => random(dst),
+        match KIND {
+            NULL => Ok(0),
+            RANDOM => random(dst),
+            _ => zeros(dst),
         }
     }
     fn write(&self, _: &File, src: &mut IoSrc<'_>, _: Option<u64>) -> SysResult {
-        match self.0 {
-            Kind::Null | Kind::Zero => Ok(src.discard()),
-            Kind::Full => Err(Errno::ENOSPC),
-            Kind::Random => stir(src),
+        match KIND {
+            FULL => Err(Errno::ENOSPC),
+            RANDOM => stir(src),
+            _ => Ok(src.discard()),
         }
     }
     fn seek(&self, _: &File, _: i64, _: u32) -> Result<u64, Errno> {
@@ -43,7 +42,7 @@ impl FileOps for Memory {
         Ok(0)
     }
     fn mmap(&self, _: &File) -> Result<MapBacking, Errno> {
-        if self.0 == Kind::Zero {
+        if KIND == ZERO {
             Ok(MapBacking::Anonymous)
         } else {
             Err(Errno::ENODEV)
@@ -67,7 +66,7 @@ impl FileOps for Memory {
         const RNDZAPENTCNT: u32 = ioc::none(b'R', 4);
         const RNDCLEARPOOL: u32 = ioc::none(b'R', 6);
         const RNDRESEEDCRNG: u32 = ioc::none(b'R', 7);
-        if self.0 != Kind::Random {
+        if KIND != RANDOM {
             return Err(Errno::ENOTTY);
         }
         match cmd {
@@ -161,19 +160,15 @@ fn random(dst: &mut IoDst<'_>) -> SysResult {
 
 /// Makes the device nodes.
 pub fn init() {
-    devices::register_char_device("null", Dev::new(1, 3), 0o666, |_, _| {
-        Ok(Arc::new(Memory(Kind::Null)))
-    });
-    devices::register_char_device("zero", Dev::new(1, 5), 0o666, |_, _| {
-        Ok(Arc::new(Memory(Kind::Zero)))
-    });
-    devices::register_char_device("full", Dev::new(1, 7), 0o666, |_, _| {
-        Ok(Arc::new(Memory(Kind::Full)))
-    });
-    devices::register_char_device("random", Dev::new(1, 8), 0o666, |_, _| {
-        Ok(Arc::new(Memory(Kind::Random)))
-    });
-    devices::register_char_device("urandom", Dev::new(1, 9), 0o666, |_, _| {
-        Ok(Arc::new(Memory(Kind::Random)))
+    device::<NULL>("null", 3);
+    device::<ZERO>("zero", 5);
+    device::<FULL>("full", 7);
+    device::<RANDOM>("random", 8);
+    device::<RANDOM>("urandom", 9);
+}
+
+fn device<const KIND: u8>(name: &'static str, minor: u32) {
+    devices::register_char_device(name, Dev::new(1, minor), 0o666, |_, _| {
+        Ok(Arc::new(Memory::<KIND>))
     });
 }

@@ -166,13 +166,18 @@ impl<'a> IoDst<'a> {
             _ => self.put_zeros_elsewhere(n),
         }
     }
-    /// Zeroes all of one user buffer of at most `most` bytes; `None` if it is anything else.
+    /// Zeroes one user buffer of at most `most` bytes, which is used up then; `None` if it is anything else.
     #[inline]
     pub fn zero_few(&mut self, most: usize) -> Option<Result<usize, Errno>> {
         match &mut self.0 {
             Mem::User(range) if range.len() <= most => {
-                let n = range.len();
-                Some(moved(range.clear(n), n, range))
+                let room = range.len();
+                let done = range.clear_all();
+                Some(if done == 0 && room != 0 {
+                    Err(Errno::EFAULT)
+                } else {
+                    Ok(done)
+                })
             }
             _ => None,
         }

@@ -92,6 +92,13 @@ impl UserRange {
         self.skip(done);
         done
     }
+    /// Zeroes all of it, and uses it up; returns how many bytes were cleared.
+    #[inline(always)]
+    pub fn clear_all(&mut self) -> usize {
+        let n = core::mem::take(&mut self.len);
+        // SAFETY: what is left of the range was checked.
+        n - unsafe { uaccess::clear_user(self.addr, n) }
+    }
     #[inline(always)]
     fn skip(&mut self, n: usize) {
         self.addr += n;

@@ -151,15 +151,6 @@ fn write_itimerspec<T: TimeWord>(at: UserPtr<[[T; 2]; 2]>, interval: u64, value:
     write_timespec(first.add(1), value)
 }
 
-/// Turns a new setting's value into an expiry on `clock`.
-fn expiry(clock: &Clock, value: u64, absolute: bool) -> u64 {
-    match value {
-        0 => 0,
-        at if absolute => at,
-        ns => clock.now().saturating_add(ns),
-    }
-}
-
 /// What `adjtimex` keeps for those who read it back; the clock itself is the machine's and is not steered.
 static FREQUENCY: AtomicI64 = AtomicI64::new(0);
 static STATUS: AtomicU32 = AtomicU32::new(STA_UNSYNC);
@@ -403,7 +394,7 @@ crate::syscalls! {
         }
         let (interval, value) = read_itimerspec(new)?;
         let timer = process::find_posix(id)?;
-        let expires = expiry(&timer.clock, value, flags & TIMER_ABSTIME != 0);
+        let expires = if value == 0 { 0 } else { timer.clock.expiry(value, flags & TIMER_ABSTIME != 0).0 };
         let before = timer.set(Setting { expires, interval: if value == 0 { 0 } else { interval } });
         if let Some(old) = old.non_null() {
             write_itimerspec(old, before.interval, before.expires)?;

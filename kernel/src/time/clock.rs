@@ -105,6 +105,28 @@ impl Clock {
             _ => None,
         }
     }
+    /// When what is set to `value`, nanoseconds from now or (`absolute`) a time of this clock, is due: a time of this clock, and of CLOCK_MONOTONIC
+    /// (`u64::MAX`: none).
+    #[inline]
+    pub fn expiry(&self, value: u64, absolute: bool) -> (u64, u64) {
+        match self {
+            Self::Monotonic if absolute => (value, value),
+            Self::Monotonic => {
+                let at = now_ns().saturating_add(value);
+                (at, at)
+            }
+            other => other.expiry_of_others(value, absolute),
+        }
+    }
+    #[inline(never)]
+    fn expiry_of_others(&self, value: u64, absolute: bool) -> (u64, u64) {
+        let at = if absolute {
+            value
+        } else {
+            self.now().saturating_add(value)
+        };
+        (at, self.to_monotonic(at).unwrap_or(u64::MAX))
+    }
     #[inline(never)]
     fn shifted(&self, at: u64) -> u64 {
         let now = self.now();

@@ -73,9 +73,6 @@ impl Timer {
 
     /// [`Self::cancel`] inside of a lock of the caller's.
     pub fn cancel_under<U>(&self, outer: &IrqSpinGuard<'_, U>) -> bool {
-        if !self.is_armed() {
-            return false;
-        }
         let _arming = self.node.value.arming.lock_under(outer);
         self.take_out(outer).is_some()
     }
@@ -98,7 +95,7 @@ impl Timer {
     /// With `arming` held, `lock` or one outside of it: the heap's count of the node, if it was there.
     #[inline]
     fn take_out<U>(&self, lock: &IrqSpinGuard<'_, U>) -> Option<Node> {
-        let n = self.node.value.cpu.load(Ordering::Acquire);
+        let n = self.node.value.cpu.load(Ordering::Relaxed);
         let cpu = sched::cpu(n as usize)?;
         let mut heap = cpu.timers.heap.lock_under(lock);
         let found = heap.remove(&self.node);

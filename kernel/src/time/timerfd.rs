@@ -108,13 +108,11 @@ impl TimerFd {
 
     /// Sets it: `value` nanoseconds from now, or that time of its clock (`absolute`); 0: off.
     pub fn set_time(&self, value: u64, interval: u64, absolute: bool) {
-        let expires = match value {
-            0 => 0,
-            at if absolute => at,
-            ns => self.clock.now().saturating_add(ns),
+        let (expires, deadline) = match value {
+            0 => (0, 0),
+            value => self.clock.expiry(value, absolute),
         };
         let setting = Setting { expires, interval };
-        let deadline = self.clock.to_monotonic(expires).unwrap_or(u64::MAX);
         let mut state = self.state.lock();
         *state = State {
             setting,
