@@ -173,10 +173,10 @@ impl<'a> IoDst<'a> {
             Mem::User(range) if range.len() <= most => {
                 let room = range.len();
                 let done = range.clear_all();
-                Some(if done == 0 && room != 0 {
-                    Err(Errno::EFAULT)
-                } else {
+                Some(if done != 0 {
                     Ok(done)
+                } else {
+                    nothing_moved(room, room)
                 })
             }
             _ => None,
