@@ -253,7 +253,7 @@ fn may_borrow(to: usize, from: usize) -> bool {
 /// Moves pieces through borrowed registers: what gets them ready, and the moves of all of them, which may fault. Results in the bytes that were moved; part of one
 /// more piece may have been.
 ///
-/// What was in the registers comes back, also after a fault; a switch in between saves and loads what is in them meanwhile.
+/// What was in the registers comes back, also after a fault; a switch in between saves and loads what is in them meanwhile. Used inside `unsafe` blocks.
 macro_rules! pieces_asm {
     ([$($ready:literal),*], [$($move:literal),+], $len:ident, $($operand:tt)*) => {{
         let left: usize;

@@ -100,7 +100,7 @@ unsafe fn enter(stack: usize, to: usize, a: usize, b: usize) -> ! {
     }
 }
 
-/// `CPSR.M`.
+/// `CPSR.M` of HYP mode.
 const HYP: usize = 0x1a;
 /// Supervisor mode, everything masked.
 const SUPERVISOR: u32 = 0x1d3;
@@ -158,7 +158,7 @@ unsafe fn early_tables(offset: usize) {
     let below = mmu::IMAGE_BASE - mmu::LINEAR_BASE;
     let base = at(&raw const __image_start) - below;
     let size = &raw const __image_end as usize - &raw const __image_start as usize + below;
-    // SAFETY: the linker script has room for the tables, and nobody else runs. Volatile: loops stay loops.
+    // SAFETY: the linker script has room for the tables, as the caller promises. Volatile: loops stay loops.
     unsafe {
         if mmu::SHORT {
             let table = identity as *mut u32;
@@ -212,7 +212,8 @@ unsafe fn prepare(user: u32, kernel: u32) {
 }
 
 /// Makes `table` (physical) the kernel's. Called at its physical address, through the identity map: no two translations of one address may meet in the
-/// TLB, so the old ones go first. In between nothing is at its link address, the stack neither.
+/// TLB, so the old ones go first. In between nothing is at its link address, the stack neither: its few values are
+/// in registers.
 ///
 /// # Safety
 /// The table has all that the old one has.
