@@ -12,7 +12,7 @@ pub const AMR_SHUT: usize = 3 << 62;
 
 /// A load, or a zero instead, and a store. `false` after a fault.
 macro_rules! access {
-    ($load:literal, $store:literal, $at:expr, $to:ident, $from:ident $(, $first:literal)?) => {{
+    ($load:literal, $store:literal, $at:expr, $to:ident, $from:ident) => {{
         // SAFETY: as the caller promises; faults on the user's side are in the exception table.
         unsafe {
             asm!(
@@ -23,7 +23,7 @@ macro_rules! access {
                 ".endif",
                 concat!($store, " {value}, {at}({to})"),
                 "3: .if {user}",
-                may_fault!("2b", "3b", "{fault}" $(, $first)?),
+                may_fault!("2b", "3b", "{fault}", ".first"),
                 ".endif",
                 to = in(reg_nonzero) $to, from = in(reg_nonzero) $from, value = out(reg) _, at = const $at, zero = const ZERO, user = const USER,
                 fault = label { return false }, options(nostack, preserves_flags)
@@ -44,7 +44,7 @@ impl<const USER: usize, const ZERO: usize> Moves for Copy<USER, ZERO> {
 
     #[inline(always)]
     unsafe fn chunks(&self, to: usize, from: usize, count: usize) -> (usize, usize, bool) {
-        let (end, left): (usize, usize);
+        let (end, next, left): (usize, usize, usize);
         // SAFETY: as above. A fault leaves `to` where its chunk begins.
         unsafe {
             asm!(
@@ -64,22 +64,21 @@ impl<const USER: usize, const ZERO: usize> Moves for Copy<USER, ZERO> {
                 "mfctr {count}",
                 may_fault!("2b", "3b", "3b", ".first"),
                 ".endif",
-                to = inout(reg_nonzero) to.wrapping_sub(8) => end, from = inout(reg_nonzero) from.wrapping_sub(8) => _,
+                to = inout(reg_nonzero) to.wrapping_sub(8) => end, from = inout(reg_nonzero) from.wrapping_sub(8) => next,
                 count = inout(reg) count => left, zero = const ZERO, user = const USER, out("r0") _, out("r7") _, out("r8") _, out("r9") _, out("ctr") _,
                 options(nostack, preserves_flags)
             );
         }
         let end = end.wrapping_add(8);
-        (
-            end,
-            from.wrapping_add(end.wrapping_sub(to)),
-            USER == 0 || left == 0,
-        )
+        if USER == 0 {
+            return (end, next.wrapping_add(8), true);
+        }
+        (end, from.wrapping_add(end.wrapping_sub(to)), left == 0)
     }
 
     #[inline(always)]
     unsafe fn word<const AT: usize>(&self, to: usize, from: usize) -> bool {
-        access!("ld", "std", 8 * AT, to, from, ".first")
+        access!("ld", "std", 8 * AT, to, from)
     }
 
     #[inline(always)]

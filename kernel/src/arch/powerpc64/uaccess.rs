@@ -28,12 +28,12 @@ pub fn fixup(ip: usize) -> Option<usize> {
 
 // Single words are read and written in functions of their own rather than in place: every place would have an entry in the table that is searched.
 
-/// The instructions between two labels may fault and then continue at a third. The table is searched from the start: faults of entries in `first` are
-/// usual.
+/// The instructions between two labels may fault and then continue at a third. The table is searched from the start: where its entry is to be, if it
+/// matters, comes last.
 macro_rules! may_fault {
-    ($from:literal, $until:literal, $to:literal $(, $first:literal)?) => {
+    ($from:literal, $until:literal, $to:literal $(, $place:literal)?) => {
         concat!(
-            ".pushsection __ex_table", $($first,)? ", \"a\"\n.balign 4\n9: .long ",
+            ".pushsection __ex_table", $($place,)? ", \"a\"\n.balign 4\n9: .long ",
             $from, " - 9b, ", $until, " - 9b, ", $to, " - 9b\n.popsection"
         )
     };
@@ -302,7 +302,7 @@ pub unsafe fn rseq_says(near: *const u8) -> bool {
             "isync",
             "b {no}",
             ".popsection",
-            may_fault!("2b", "3b", "4b"),
+            may_fault!("2b", "3b", "4b", ".last"),
             open = in(reg) 0usize,
             shut = in(reg) AMR_SHUT,
             near = in(reg_nonzero) near,
