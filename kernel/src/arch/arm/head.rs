@@ -211,9 +211,19 @@ unsafe fn prepare(user: u32, kernel: u32) {
     }
 }
 
+/// The translations and branch predictions of before go, and what follows is after that: TLBIALL, BPIALL.
+macro_rules! forget_all {
+    () => {
+        "isb
+        mcr p15, 0, {zero}, c8, c7, 0
+        mcr p15, 0, {zero}, c7, c5, 6
+        dsb
+        isb"
+    };
+}
+
 /// Makes `table` (physical) the kernel's. Called at its physical address, through the identity map: no two translations of one address may meet in the
-/// TLB, so the old ones go first. In between nothing is at its link address, the stack neither: its few values are
-/// in registers.
+/// TLB, so the old ones go first. In between nothing is at its link address, the stack neither: one block of instructions, its values in registers.
 ///
 /// # Safety
 /// The table has all that the old one has.
@@ -222,20 +232,22 @@ pub(super) unsafe extern "C" fn replace_kernel_table(table: u32) {
     // SAFETY: as the caller promises.
     unsafe {
         if mmu::SHORT {
-            write!("p15, 0, {}, c2, c0, 0", table); // TTBR0
+            asm!(
+                "mcr p15, 0, {table}, c2, c0, 0", // TTBR0
+                forget_all!(),
+                table = in(reg) table, zero = in(reg) 0, options(nostack, preserves_flags)
+            );
         } else {
-            write!("p15, 0, {}, c2, c0, 2", sysreg::TTBCR | 1 << 23); // no walks through TTBR1
-        }
-        sysreg::isb();
-        write!("p15, 0, {}, c8, c7, 0", 0u32); // TLBIALL
-        write!("p15, 0, {}, c7, c5, 6", 0u32); // BPIALL
-        sysreg::barrier();
-        sysreg::isb();
-        if !mmu::SHORT {
-            write64!("p15, 1, {}, {}, c2", table.into()); // TTBR1
-            sysreg::isb();
-            write!("p15, 0, {}, c2, c0, 2", sysreg::TTBCR);
-            sysreg::isb();
+            asm!(
+                "mcr p15, 0, {alone}, c2, c0, 2", // no walks through TTBR1
+                forget_all!(),
+                "mcrr p15, 1, {table}, {zero}, c2", // TTBR1
+                "isb",
+                "mcr p15, 0, {both}, c2, c0, 2",
+                "isb",
+                alone = in(reg) sysreg::TTBCR | 1 << 23, both = in(reg) sysreg::TTBCR,
+                table = in(reg) table, zero = in(reg) 0, options(nostack, preserves_flags)
+            );
         }
     }
 }

@@ -1,7 +1,7 @@
 //! From Open Firmware to `crate::boot`: the devicetree, the final kernel map, the console. Everything up to [`kmap::activate`] runs with translation off.
 
 use super::devicetree_ranges::Ranges;
-use super::openfirmware::{self, Firmware};
+use super::openfirmware::Firmware;
 use super::{console, cpu, devicetree, kmap, pid, smp};
 use crate::boot::{BootInfo, PhysRange};
 use crate::mm::PhysAddr;
@@ -26,7 +26,7 @@ pub(super) extern "C" fn primary(initrd_or_tree: usize, initrd_size: usize, firm
         let size = (&raw const __devicetree_end) as usize - room as usize;
         if firmware != 0 {
             let out = core::slice::from_raw_parts_mut(room.cast_mut(), size);
-            let total = openfirmware::flatten(Firmware::new(firmware), out);
+            let total = limen_open_firmware::flatten(&mut Firmware::new(firmware), out);
             (core::slice::from_raw_parts(room, total), total)
         } else {
             let tree = (super::mmu::LINEAR_BASE | initrd_or_tree) as *const u8;
