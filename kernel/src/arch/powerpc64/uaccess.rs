@@ -184,6 +184,32 @@ macro_rules! words {
 words!(get_u32, put_u32, u32, "lwzx", "stwx");
 words!(get_u64, put_u64, u64, "ldx", "stdx");
 
+/// Reads two words of 64 bits at any address; `None` on a fault.
+///
+/// # Safety
+/// `addr..addr+16` lies below `USER_END`.
+#[inline(never)]
+pub unsafe fn get_pair(addr: usize) -> Option<[u64; 2]> {
+    let (mut a, mut b) = (0u64, 0u64);
+    // SAFETY: the caller's promise.
+    let done = unsafe {
+        user_asm!(["ld {a}, 0({addr})", "ld {b}, 8({addr})"], addr = in(reg_nonzero) addr, a = inout(reg) a, b = inout(reg) b)
+    };
+    done.then_some([a, b])
+}
+
+/// Writes two words of 64 bits at any address; `false` on a fault, with one of them written perhaps.
+///
+/// # Safety
+/// `addr..addr+16` lies below `USER_END`.
+#[inline(never)]
+pub unsafe fn put_pair(addr: usize, [a, b]: [u64; 2]) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe {
+        user_asm!(["std {a}, 0({addr})", "std {b}, 8({addr})"], addr = in(reg_nonzero) addr, a = in(reg) a, b = in(reg) b)
+    }
+}
+
 /// Stores `count` words of 16 bits, at least one, to user `to` and every 8 bytes behind it, from kernel `from` and every 8 bytes behind that:
 /// the results of `poll`. `false` after a fault, with some of them stored.
 ///
