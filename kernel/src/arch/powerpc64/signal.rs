@@ -274,8 +274,8 @@ pub fn setup(frame: &mut Frame, delivery: &Delivery<'_>) -> Result<(), Errno> {
 /// Both lie below `USER_END`.
 #[inline(always)]
 unsafe fn write_registers(base: usize, v_regs: usize, frame: &mut Frame, fresh: bool) -> Result<(), Errno> {
-    // SAFETY: the caller's promise.
     let mut attempt = || {
+        // SAFETY: the caller's promise.
         switch::in_processor(frame, |frame| unsafe {
             store_registers(base, v_regs, frame, fresh)
         })
