@@ -217,38 +217,27 @@ impl Epoll {
             let Some(first) = ready.front() else { break };
             let events = first.events.load(Ordering::Relaxed);
             if events & (EDGE | ONESHOT) != 0 {
-                let Some(item) = ready.pop_front() else { break };
-                item.queued.store(false, Ordering::Relaxed);
-                fence(Ordering::SeqCst);
-                let Some(found) = item.question(events) else {
-                    continue;
-                };
-                result = emit(found.bits(), item.data.load(Ordering::Relaxed));
-                if result.is_err() {
-                    // It could not be delivered: the first again, unless it is marked.
-                    if !item.queued.swap(true, Ordering::AcqRel) {
-                        ready.push_front(item);
+                match collect_once(&mut ready, &mut emit) {
+                    Ok(found) => done += usize::from(found),
+                    Err(e) => {
+                        result = Err(e);
+                        break;
                     }
-                    break;
                 }
-                if events & ONESHOT != 0 {
-                    item.events
-                        .fetch_and(EDGE | ONESHOT | EXCLUSIVE | WAKEUP, Ordering::Relaxed);
+                continue;
+            }
+            let Some(found) = first.question(events) else {
+                if let Some(item) = ready.pop_front() {
+                    self.leave(item);
                 }
-            } else {
-                let Some(found) = first.question(events) else {
-                    if let Some(item) = ready.pop_front() {
-                        self.leave(item);
-                    }
-                    continue;
-                };
-                result = emit(found.bits(), first.data.load(Ordering::Relaxed));
-                if result.is_err() {
-                    break;
-                }
-                if ready.len() > 1 {
-                    rotate(&mut ready);
-                }
+                continue;
+            };
+            result = emit(found.bits(), first.data.load(Ordering::Relaxed));
+            if result.is_err() {
+                break;
+            }
+            if ready.len() > 1 {
+                rotate(&mut ready);
             }
             done += 1;
         }
@@ -325,6 +314,35 @@ impl Epoll {
         }
         Ok(deepest)
     }
+}
+
+/// Asks the first item, which is reported once, and takes it off: whether there was something to report.
+#[inline(never)]
+fn collect_once(
+    ready: &mut VecDeque<Arc<Item>>,
+    emit: &mut impl FnMut(u32, u64) -> Result<(), Errno>,
+) -> Result<bool, Errno> {
+    let Some(item) = ready.pop_front() else {
+        return Ok(false);
+    };
+    let events = item.events.load(Ordering::Relaxed);
+    item.queued.store(false, Ordering::Relaxed);
+    fence(Ordering::SeqCst);
+    let Some(found) = item.question(events) else {
+        return Ok(false);
+    };
+    if let Err(e) = emit(found.bits(), item.data.load(Ordering::Relaxed)) {
+        // It could not be delivered: the first again, unless it is marked.
+        if !item.queued.swap(true, Ordering::AcqRel) {
+            ready.push_front(item);
+        }
+        return Err(e);
+    }
+    if events & ONESHOT != 0 {
+        item.events
+            .fetch_and(EDGE | ONESHOT | EXCLUSIVE | WAKEUP, Ordering::Relaxed);
+    }
+    Ok(true)
 }
 
 /// The first item becomes the last, for fairness.
