@@ -10,7 +10,7 @@ use crate::fs::file::{File, FileOps, Watcher};
 use crate::fs::poll::{self, PollEvents, PollTable, Timeout};
 use crate::mm::user::{Abi, UserPtr};
 use crate::sched::{WaitQueue, Waiter};
-use crate::sync::{IrqSpinLock, Mutex};
+use crate::sync::{IrqSpinLock, Mutex, MutexGuard};
 use crate::syscall::SysResult;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::string::String;
@@ -199,16 +199,43 @@ impl Epoll {
         false
     }
 
-    /// Collects up to `max` events, asking each item on the list once.
+    /// Delivers up to `max` events, at least one if there is one, to user memory at `to`; how many.
     ///
-    /// An item that is reported as long as the file is ready stays on the list, and if it is alone there, that is all. One that is reported once
-    /// is taken off before it is asked, so that a wake-up after the question marks it again.
+    /// An item that is reported as long as the file is ready stays on the list, and if it is alone there, which is most often, that is all.
     #[inline(always)]
-    fn collect(&self, max: usize, mut emit: impl FnMut(u32, u64) -> Result<(), Errno>) -> SysResult {
+    fn deliver(&self, to: UserPtr<Abi<EpollEvent>>, max: usize) -> SysResult {
         let mut ready = self.ready.lock();
         if self.any_marked.load(Ordering::Relaxed) {
             self.take_marked(&mut ready);
         }
+        if ready.len() == 1
+            && let Some(only) = ready.front()
+            && let events = only.events.load(Ordering::Relaxed)
+            && events & (EDGE | ONESHOT) == 0
+            && let Some(found) = only.question(events)
+        {
+            let result = write_event(to, found.bits(), only.data.load(Ordering::Relaxed));
+            drop(ready);
+            self.wait.wake_one();
+            return result.map(|()| 1);
+        }
+        self.collect(ready, to, max)
+    }
+
+    /// [`Epoll::deliver`], asking each item on the list once. One that is reported once is taken off before it is asked, so that a wake-up after the
+    /// question marks it again.
+    #[inline(never)]
+    fn collect(
+        &self,
+        mut ready: MutexGuard<'_, VecDeque<Arc<Item>>>,
+        mut to: UserPtr<Abi<EpollEvent>>,
+        max: usize,
+    ) -> SysResult {
+        let mut emit = |events, data| {
+            write_event(to, events, data)?;
+            to = to.add(1);
+            Ok(())
+        };
         let mut done = 0;
         let mut left = ready.len();
         let mut result = Ok(());
@@ -250,20 +277,6 @@ impl Epoll {
             self.wait.wake_one();
         }
         if done != 0 { Ok(done) } else { result.map(|()| 0) }
-    }
-
-    /// [`Epoll::collect`] to user memory.
-    #[inline(always)]
-    fn deliver(&self, to: UserPtr<Abi<EpollEvent>>, max: usize) -> SysResult {
-        let mut at = to;
-        self.collect(max, |events, data| {
-            // Some ABIs have padding between the two.
-            let mut event = Abi(EpollEvent::default());
-            (event.0.events, event.0.data) = (events, [data as u32, (data >> 32) as u32]);
-            at.write(event)?;
-            at = at.add(1);
-            Ok(())
-        })
     }
 
     /// Waits for events, and delivers them.
@@ -416,6 +429,15 @@ fn read_event(addr: usize) -> Result<(u32, u64), Errno> {
     let events = UserPtr::<u32>::new(addr).read()?;
     let data = UserPtr::<u64>::new(addr.wrapping_add(EVENT_SIZE - 8)).read()?;
     Ok((events, data))
+}
+
+/// Writes `struct epoll_event`.
+#[inline(always)]
+fn write_event(to: UserPtr<Abi<EpollEvent>>, events: u32, data: u64) -> Result<(), Errno> {
+    // Some ABIs have padding between the two.
+    let mut event = Abi(EpollEvent::default());
+    (event.0.events, event.0.data) = (events, [data as u32, (data >> 32) as u32]);
+    to.write(event)
 }
 
 /// `epoll_ctl`.
