@@ -536,6 +536,31 @@ static void memory(void) {
     CHECK(st.st_atim.tv_sec == 1100000000);
 }
 
+/* Epoll files in epoll files, and files that are closed while they are ready. */
+static void nested_readiness(void) {
+    struct epoll_event e = {.events = EPOLLIN}, got[4];
+    struct pollfd polled;
+    int ep[4], fd = eventfd(0, EFD_NONBLOCK), other = eventfd(1, EFD_NONBLOCK);
+    uint64_t n = 1;
+    for (int i = 0; i < 4; i++) ep[i] = epoll_create1(0);
+    for (int i = 0; i < 3; i++) CHECK(epoll_ctl(ep[i], EPOLL_CTL_ADD, ep[i + 1], &e) == 0);
+    CHECK(epoll_ctl(ep[3], EPOLL_CTL_ADD, ep[0], &e) == -1 && errno == ELOOP);
+    CHECK(epoll_ctl(ep[3], EPOLL_CTL_ADD, fd, &e) == 0 && epoll_wait(ep[0], got, 4, 0) == 0);
+    polled = (struct pollfd){ep[0], POLLIN, 0};
+    CHECK(write(fd, &n, 8) == 8 && epoll_wait(ep[0], got, 4, 0) == 1 && poll(&polled, 1, 0) == 1);
+    CHECK(read(fd, &n, 8) == 8 && epoll_wait(ep[0], got, 4, 0) == 0 && poll(&polled, 1, 0) == 0);
+    CHECK(write(fd, &n, 8) == 8 && epoll_wait(ep[2], got, 4, 0) == 1 && epoll_wait(ep[0], got, 4, 0) == 1);
+    e.events = EPOLLIN | EPOLLET;
+    CHECK(epoll_ctl(ep[3], EPOLL_CTL_ADD, other, &e) == 0);
+    close(fd);
+    CHECK(epoll_wait(ep[0], got, 4, 0) == 1 && epoll_wait(ep[3], got, 4, 0) == 1 && epoll_wait(ep[0], got, 4, 0) == 0);
+    CHECK(write(other, &n, 8) == 8 && epoll_wait(ep[0], got, 4, 0) == 1);
+    close(ep[3]);
+    CHECK(epoll_wait(ep[0], got, 4, 0) == 0 && epoll_wait(ep[2], got, 4, 0) == 0);
+    for (int i = 0; i < 3; i++) close(ep[i]);
+    close(other);
+}
+
 /* Who is ready: each in turn, once or for as long as it is; where poll writes, and where it does not. */
 static void readiness(void) {
     struct epoll_event e = {0}, got[8];
@@ -604,6 +629,7 @@ int main(void) {
     terminals();
     sockets();
     memory();
+    nested_readiness();
     readiness();
     printf("%d checks, %d failed\n", made, failed);
     return failed > 99 ? 99 : failed;

@@ -148,7 +148,7 @@ impl Epoll {
 
     /// Whether there is an item to ask.
     fn has_candidates(&self) -> bool {
-        // In the order against that of `take_marked`.
+        // In this order: `take_marked` sets the second before it clears the first.
         self.any_marked.load(Ordering::Acquire) || self.any_ready.load(Ordering::Acquire)
     }
     /// The marked items become the last of the ready ones.
