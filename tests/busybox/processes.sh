@@ -16,7 +16,7 @@ trap 'echo got usr1' USR1; kill -USR1 $$; echo after; trap 'echo bye' EXIT; trap
 ## case: trap-exit
 sh -c 'trap "echo leaving" EXIT; exit 6'; echo $?; sh -c 'trap "echo int; exit 9" INT; kill -INT $$; sleep 1'; echo $?; sh -c 'trap "echo hup" HUP; kill -HUP $$; echo on'
 ## case: trap-wait
-trap 'echo alarm' ALRM; (sleep 0.5; kill -ALRM $$) & sleep 3 & wait $!; [ $? -gt 128 ] && echo interrupted; wait; echo end
+trap 'echo alarm' ALRM; (until grep -q '^State:.S' /proc/$$/status; do usleep 50000; done; kill -ALRM $$) & sleep 3 & wait $!; [ $? -gt 128 ] && echo interrupted; wait; echo end
 ## case: trap-child
 sh -c 'trap "" USR1; sh -c "kill -USR1 \$\$; echo ignored in child"'; sh -c 'trap "echo x" USR1; sh -c "kill -USR1 \$\$"; echo $?' 2>/dev/null
 ## case: stop-continue
