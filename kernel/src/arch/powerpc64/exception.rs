@@ -57,9 +57,8 @@ pub fn handle(frame: &mut Frame) {
     frame.gpr[13] = smp::cpu_local() as usize;
 }
 
-/// Opens or shuts the window to user memory.
 #[inline(always)]
-pub(super) fn set_window(amr: usize) {
+fn set_window(amr: usize) {
     // SAFETY: shut, or as it was in the context that is gone back to.
     unsafe { spr::write!(spr::AMR, amr) }
     spr::isync();
