@@ -110,7 +110,7 @@ const WAIT_REQUEUE_PI: u32 = 11;
 const CMP_REQUEUE_PI: u32 = 12;
 const LOCK_PI2: u32 = 13;
 
-/// `futex`, any command; `timeout` is a count for some.
+/// `futex`, all commands but [`WAKE`]; `timeout` is a count for some.
 #[inline(never)]
 fn command<T: TimeWord>(
     op: u32,
@@ -127,7 +127,7 @@ fn command<T: TimeWord>(
         return Err(Errno::ENOSYS);
     }
     let clock = if realtime { 0 } else { 1 };
-    let private = (shared, shared);
+    let both = (shared, shared);
     // Counts are C ints; Linux wakes one even if asked for none.
     let count = |n: u32| {
         if (n as i32) < 0 {
@@ -147,10 +147,9 @@ fn command<T: TimeWord>(
             wait(addr, shared, value, deadline, MATCH_ANY, true)
         }
         WAIT_BITSET => wait(addr, shared, value, absolute(clock, timeout)?, third, false),
-        WAKE => futex::wake_masked(addr, shared, wake_count(value), MATCH_ANY),
         WAKE_BITSET => futex::wake_masked(addr, shared, wake_count(value), third),
-        REQUEUE => futex::requeue(addr, second, private, count(value)?, count(other)?, None),
-        CMP_REQUEUE => futex::requeue(addr, second, private, count(value)?, count(other)?, Some(third)),
+        REQUEUE => futex::requeue(addr, second, both, count(value)?, count(other)?, None),
+        CMP_REQUEUE => futex::requeue(addr, second, both, count(value)?, count(other)?, Some(third)),
         WAKE_OP => futex::wake_op(addr, second, shared, wake_count(value), wake_count(other), third),
         WAIT_REQUEUE_PI => {
             let deadline = absolute(clock, timeout)?;
