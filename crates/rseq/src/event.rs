@@ -28,8 +28,6 @@ bitflags! {
         const SLICE = 1 << 7;
         /// Only with `SLOW`, debug mode: a system call was made inside a critical section.
         const IN_CALL = 1 << 8;
-        /// What its area should say is not simply what it was told before.
-        const ANEW = 1 << 9;
     }
 }
 
@@ -69,7 +67,7 @@ impl Event {
             Self::empty()
         };
         match mode {
-            Mode::Legacy => Some(Self::SWITCHED.union(Self::IDS).union(moved)),
+            Mode::Legacy => Some(Self::ALL.union(moved)),
             Mode::Optimised if migrated || user_irq => Some(Self::SWITCHED.union(moved)),
             Mode::Optimised => None,
         }
@@ -78,16 +76,15 @@ impl Event {
     /// `membarrier`'s interrupt found the thread running. Legacy areas are always looked at as a whole.
     pub fn barrier(mode: Mode) -> Self {
         match mode {
-            Mode::Legacy => Self::SWITCHED.union(Self::BARRIER).union(Self::IDS),
+            Mode::Legacy => Self::ALL.union(Self::BARRIER),
             Mode::Optimised => Self::SWITCHED.union(Self::BARRIER),
         }
     }
 
-    /// A new process with its parent's area: the copy says what the parent's said, which may be wrong for it.
-    pub const FORKED: Self = Self::SWITCHED.union(Self::IDS).union(Self::ANEW);
-
-    /// By far the most common record: a legacy area's thread was switched away from and came back, and everything is as it was told.
-    pub const CAME_BACK: Self = Self::SWITCHED.union(Self::IDS);
+    /// All that the way out looks at. By far most often a legacy area's thread was switched away from and came back, and everything is as it was told.
+    /// It is the record, too, of a thread whose area is new or a copy of its parent's, and of one whose concurrency id may be another now: it must not go
+    /// on in a critical section that it began with the old one, which may be somebody else's soon.
+    pub const ALL: Self = Self::SWITCHED.union(Self::IDS);
 
     /// What must be done on the way to user mode; `user_irq`: the thread had been interrupted there. A system call inside a critical section breaks
     /// the rules, so an optimised area's is not looked at on the way out of one.

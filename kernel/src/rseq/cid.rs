@@ -11,7 +11,7 @@ use core::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 use limen_entry::ThreadFlags;
-use limen_rseq::Event;
+use limen_rseq::{Event, Ids};
 use limen_rseq::cid::{Cids, Mode};
 
 /// An address space's.
@@ -33,7 +33,7 @@ impl Space {
 
 /// `Thread::own_cid` of a thread that has none.
 pub const NONE: u32 = u32::MAX;
-/// That of a thread that was told its CPU's.
+/// That of a thread whose CPU's was the last that it was told.
 const CPUS: u32 = u32::MAX - 1;
 
 fn allowed(task: &Task) -> usize {
@@ -59,15 +59,20 @@ fn choose(thread: &Thread, mm: &AddressSpace, cpu: usize, allowed: usize) -> Opt
     let mut cids = mm.cids.cids.lock();
     if cids.mode() != Mode::Threads {
         // Its own, if it had one, is the CPU's by now, or nobody's.
-        let cid = cids.of_cpu(cpu, sched::online().count());
-        thread
-            .own_cid
-            .store(if cid.is_some() { CPUS } else { NONE }, Relaxed);
-        return cid;
+        thread.own_cid.store(NONE, Relaxed);
+        return cids.of_cpu(cpu, sched::online().count());
     }
     let own = cids.take_for_thread(allowed)?;
     thread.own_cid.store(own, Relaxed);
     Some(own)
+}
+
+/// The running thread's area is told `ids`, or will be, which were asked for with interrupts off, and these still are.
+pub fn tell(thread: &Thread, ids: Ids) {
+    thread.set_told(ids);
+    if thread.own_cid.load(Relaxed) == NONE {
+        thread.own_cid.store(CPUS, Relaxed);
+    }
 }
 
 /// Whether the running thread's id may not be what it was.
@@ -120,7 +125,7 @@ pub fn prepare(task: &Task) {
             {
                 mm.cids.cids.lock().hand_over(crate::arch::smp::cpu_id(), own);
                 running.rseq.own_cid.store(NONE, Relaxed);
-                running.rseq.add(Event::IDS | Event::ANEW);
+                running.rseq.add(Event::ALL);
                 running.info.work.set(ThreadFlags::RSEQ);
             }
         });

@@ -242,10 +242,10 @@ pub fn exit(frame: &mut Frame, interrupted: Interrupted) -> bool {
         .clear(ThreadFlags::ANY_RSEQ)
         .contains(ThreadFlags::RSEQ_AGAIN)
     {
-        rseq.add(Event::CAME_BACK);
+        rseq.add(Event::ALL);
     }
     if cid::outdated(&task) {
-        rseq.add(Event::IDS | Event::ANEW);
+        rseq.add(Event::ALL);
     }
     let watch = files::watch();
     if watch != 0 {
@@ -274,7 +274,7 @@ pub fn exit(frame: &mut Frame, interrupted: Interrupted) -> bool {
         };
         sched::this_cpu().rseq.fast.add();
         if work.ids {
-            rseq.set_told(ids);
+            cid::tell(rseq, ids);
         }
         finish(&task, frame, &done, event, Asked::AtExit(user_irq));
     }
@@ -376,14 +376,14 @@ fn run_slowly(task: &Task, area: &Area, work: Work, ip: usize) -> Result<limen_r
     let mut ids = told;
     if work.ids {
         loop {
-            // Both of one moment.
-            match crate::sync::without_interrupts(|| ids_now(task)) {
+            // All of one moment. If the thread moves from here on, it must see that it is not where it was told it is.
+            match crate::sync::without_interrupts(|| {
+                ids_now(task).inspect(|now| cid::tell(&task.rseq, *now))
+            }) {
                 Ok(now) => break ids = now,
                 Err(_) => cid::prepare(task),
             }
         }
-        // If the thread moves from here on, it must see that it is not where it was told it is.
-        task.rseq.set_told(ids);
     }
     run(area, work, ids, told, ip)
 }
@@ -472,7 +472,7 @@ pub fn register(at: usize, len: u32, flags: u32, signature: u32) -> SysResult {
         Action::Register { area, slices } => {
             let (flags, slices) = slice::flags(area.mode(), slices);
             memory::initialise(&area, flags)?;
-            rseq.event.store(Event::FORKED.bits(), Relaxed);
+            rseq.event.store(Event::ALL.bits(), Relaxed);
             slice::set(rseq, slices);
             set_hooks(&task, Some(area.mode()));
             // No CPU, so that whatever it says now is out of date.
@@ -500,7 +500,7 @@ pub fn fork(parent: &Task, child: &Task, copied: bool) {
     let rseq = &child.rseq;
     rseq.set_area(area, parent.rseq.told());
     rseq.slice.store(parent.rseq.slice.load(Relaxed) & 1, Relaxed);
-    rseq.event.store(Event::FORKED.bits(), Relaxed);
+    rseq.event.store(Event::ALL.bits(), Relaxed);
     child.info.work.set(ThreadFlags::RSEQ);
 }
 
