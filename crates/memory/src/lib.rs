@@ -1,7 +1,7 @@
 //! Copying and filling memory: in which order chunks, words and bytes are moved, and what is left when some of it turns out not to be there.
 //!
-//! What moves them is the caller's ([`Moves`]): instructions of an architecture that move several words at a time, and those that may fault. Here is
-//! no access to memory, only addresses.
+//! What moves them is the caller's ([`Moves`]): instructions of an architecture that move several words at a time, and those that may fault. Here are
+//! only addresses, but that strings are looked at where they were copied to.
 
 #![cfg_attr(not(test), no_std)]
 
@@ -13,8 +13,12 @@ pub trait Moves {
     const WORD: usize;
     /// Bytes of a chunk, a power of two and at least four words.
     const CHUNK: usize;
+    /// What addresses of chunks must be multiples of.
+    const ALIGN: usize = Self::WORD;
+    /// Whether there are moves of four and two bytes, a word being eight. Then only what follows a move that failed goes byte by byte.
+    const PARTS: bool = false;
 
-    /// Moves `count` chunks, at least one, the first ones first, between addresses that are multiples of [`Self::WORD`]. Ends with the first that
+    /// Moves `count` chunks, at least one, the first ones first, between addresses that are multiples of [`Self::ALIGN`]. Ends with the first that
     /// fails; returns where target and source go on behind those that were moved, and whether that is all of them.
     ///
     /// # Safety
@@ -26,6 +30,15 @@ pub trait Moves {
     /// # Safety
     /// As for chunks.
     unsafe fn word<const AT: usize>(&self, to: usize, from: usize) -> bool;
+
+    /// Moves four or two bytes between any addresses, if there are such moves: `true` if that did not fail.
+    ///
+    /// # Safety
+    /// As for chunks.
+    unsafe fn part<const BYTES: usize>(&self, to: usize, from: usize) -> bool {
+        let _ = (to, from);
+        false
+    }
 
     /// Moves a byte: `true` if that did not fail.
     ///
@@ -45,37 +58,48 @@ pub unsafe fn copy<M: Moves>(moves: &M, mut to: usize, mut from: usize, len: usi
     // SAFETY: as the caller promises: what is moved from `to` on ends at `end`.
     unsafe {
         'wide: {
-            if len < M::WORD {
-                break 'wide;
+            // Moves what a bit of the length stands for.
+            macro_rules! part {
+                ($bytes:expr, $moved:expr) => {
+                    if len & $bytes != 0 {
+                        if !$moved {
+                            break 'wide;
+                        }
+                        (to, from) = (to.wrapping_add($bytes), from.wrapping_add($bytes));
+                    }
+                };
             }
-            if len >= 4 * M::WORD {
-                if len >= M::CHUNK && (to | from).is_multiple_of(M::WORD) {
-                    let all;
-                    (to, from, all) = moves.chunks(to, from, len / M::CHUNK);
-                    if !all {
-                        break 'wide;
+            if len >= M::WORD {
+                if len >= 4 * M::WORD {
+                    if len >= M::CHUNK && (to | from).is_multiple_of(M::ALIGN) {
+                        let all;
+                        (to, from, all) = moves.chunks(to, from, len / M::CHUNK);
+                        if !all {
+                            break 'wide;
+                        }
+                    }
+                    // Such chunks leave less.
+                    let rest = M::CHUNK > 4 * M::WORD || M::ALIGN > 1;
+                    while rest && end.wrapping_sub(to) >= 4 * M::WORD {
+                        let first = moves.word::<0>(to, from) && moves.word::<1>(to, from);
+                        if !(first && moves.word::<2>(to, from) && moves.word::<3>(to, from)) {
+                            break 'wide;
+                        }
+                        (to, from) = (to.wrapping_add(4 * M::WORD), from.wrapping_add(4 * M::WORD));
                     }
                 }
-                while end.wrapping_sub(to) >= 4 * M::WORD {
-                    let first = moves.word::<0>(to, from) && moves.word::<1>(to, from);
-                    if !(first && moves.word::<2>(to, from) && moves.word::<3>(to, from)) {
-                        break 'wide;
-                    }
-                    (to, from) = (to.wrapping_add(4 * M::WORD), from.wrapping_add(4 * M::WORD));
-                }
+                part!(
+                    2 * M::WORD,
+                    moves.word::<0>(to, from) && moves.word::<1>(to, from)
+                );
+                part!(M::WORD, moves.word::<0>(to, from));
             }
-            let left = end.wrapping_sub(to);
-            if left & (2 * M::WORD) != 0 {
-                if !(moves.word::<0>(to, from) && moves.word::<1>(to, from)) {
-                    break 'wide;
+            if M::PARTS {
+                part!(4, moves.part::<4>(to, from));
+                part!(2, moves.part::<2>(to, from));
+                if len & 1 == 0 || moves.byte(to, from) {
+                    return 0;
                 }
-                (to, from) = (to.wrapping_add(2 * M::WORD), from.wrapping_add(2 * M::WORD));
-            }
-            if left & M::WORD != 0 {
-                if !moves.word::<0>(to, from) {
-                    break 'wide;
-                }
-                (to, from) = (to.wrapping_add(M::WORD), from.wrapping_add(M::WORD));
             }
         }
         // What is left, or, behind a wide move that failed, up to the very byte.
@@ -95,7 +119,15 @@ pub unsafe fn copy_backwards<M: Moves>(moves: &M, to: usize, from: usize, len: u
     let mut left = len;
     // SAFETY: as the caller promises: the first `left` bytes are part of what it speaks of.
     unsafe {
-        if ((to + len) | (from + len)).is_multiple_of(M::WORD) {
+        if M::ALIGN == 1 {
+            // Chunks would have to be moved one by one.
+            while let Some(rest) = left.checked_sub(4 * M::WORD) {
+                left = rest;
+                let (to, from) = (to + left, from + left);
+                let last = moves.word::<3>(to, from) && moves.word::<2>(to, from);
+                let _ = last && moves.word::<1>(to, from) && moves.word::<0>(to, from);
+            }
+        } else if ((to + len) | (from + len)).is_multiple_of(M::ALIGN) {
             while let Some(rest) = left.checked_sub(M::CHUNK) {
                 left = rest;
                 moves.chunks(to + left, from + left, 1);
@@ -112,22 +144,54 @@ pub unsafe fn copy_backwards<M: Moves>(moves: &M, to: usize, from: usize, len: u
     }
 }
 
+/// Copies a string up to and including its NUL, at most `max` bytes: the length without the NUL (`max` if there was none), `None` if a byte of it cannot
+/// be moved. What was in the rest of the `max` bytes may be lost.
+///
+/// # Safety
+/// As for [`copy`], for `max` bytes; what was moved to `to` can be read there. A word is a `usize`, in little-endian order.
+#[inline(always)]
+pub unsafe fn copy_string<M: Moves>(moves: &M, to: *mut u8, from: usize, max: usize) -> Option<usize> {
+    const ONES: usize = usize::MAX / 255;
+    let mut at = 0;
+    // SAFETY: as the caller promises: `at`, or `at` and a word, is at most `max`.
+    unsafe {
+        while max - at >= M::WORD && moves.word::<0>(to as usize + at, from + at) {
+            let word = to.add(at).cast::<usize>().read_unaligned();
+            // The lowest bit that is set tells the first byte that is zero.
+            let zeroes = word.wrapping_sub(ONES) & !word & ONES << 7;
+            if zeroes != 0 {
+                return Some(at + zeroes.trailing_zeros() as usize / 8);
+            }
+            at += M::WORD;
+        }
+        while at < max {
+            if !moves.byte(to as usize + at, from + at) {
+                return None;
+            }
+            if to.add(at).read() == 0 {
+                break;
+            }
+            at += 1;
+        }
+    }
+    Some(at)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::cell::RefCell;
 
-    const WORD: usize = 4;
     const CHUNK: usize = 32;
 
-    /// A memory of bytes by index, of which what lies from `end` on cannot be loaded (or, if `store`, stored).
-    struct Memory {
+    /// With words of so many bytes, the chunks of which may lie anywhere if these are eight, a memory of bytes by index, of which what lies from `end` on cannot be loaded (or, if `store`, stored).
+    struct Memory<const WORD: usize> {
         bytes: RefCell<Vec<u8>>,
         end: usize,
         store: bool,
     }
 
-    impl Memory {
+    impl<const WORD: usize> Memory<WORD> {
         fn new(end: usize, store: bool) -> Self {
             let bytes = (0..SIZE).map(|n| (n * 7 + n / 256) as u8).collect();
             Self {
@@ -147,17 +211,22 @@ mod tests {
         }
     }
 
-    impl Moves for Memory {
+    impl<const WORD: usize> Moves for Memory<WORD> {
         const WORD: usize = WORD;
         const CHUNK: usize = CHUNK;
+        const ALIGN: usize = if WORD == 8 { 1 } else { WORD };
+        const PARTS: bool = WORD == 8;
         unsafe fn chunks(&self, to: usize, from: usize, count: usize) -> (usize, usize, bool) {
-            assert!(count > 0 && to.is_multiple_of(WORD) && from.is_multiple_of(WORD));
+            assert!(count > 0 && (to | from).is_multiple_of(Self::ALIGN));
             let moved = (0..count).take_while(|n| self.all(to + n * CHUNK, from + n * CHUNK, CHUNK));
             let moved = moved.count();
             (to + moved * CHUNK, from + moved * CHUNK, moved == count)
         }
         unsafe fn word<const AT: usize>(&self, to: usize, from: usize) -> bool {
             self.all(to + AT * WORD, from + AT * WORD, WORD)
+        }
+        unsafe fn part<const BYTES: usize>(&self, to: usize, from: usize) -> bool {
+            self.all(to, from, BYTES)
         }
         unsafe fn byte(&self, to: usize, from: usize) -> bool {
             self.all(to, from, 1)
@@ -169,10 +238,15 @@ mod tests {
 
     #[test]
     fn every_length_at_every_alignment() {
+        every_length_at_every_alignment_by::<4>();
+        every_length_at_every_alignment_by::<8>();
+    }
+
+    fn every_length_at_every_alignment_by<const WORD: usize>() {
         for len in 0..3 * CHUNK + 5 {
             for (to, from) in (0..8).flat_map(|to| (0..8).map(move |from| (TO + to, from))) {
                 for backwards in [false, true] {
-                    let memory = Memory::new(SIZE, false);
+                    let memory = Memory::<WORD>::new(SIZE, false);
                     let mut expected = memory.bytes.borrow().clone();
                     expected.copy_within(from..from + len, to);
                     // SAFETY: both lie inside.
@@ -191,10 +265,15 @@ mod tests {
 
     #[test]
     fn parts_of_itself() {
+        parts_of_itself_by::<4>();
+        parts_of_itself_by::<8>();
+    }
+
+    fn parts_of_itself_by<const WORD: usize>() {
         for len in 0..3 * CHUNK + 5 {
             for (start, distance) in (0..4).flat_map(|start| (0..40).map(move |by| (start, by))) {
                 let (low, high) = (64 + start, 64 + start + distance);
-                let memory = Memory::new(SIZE, false);
+                let memory = Memory::<WORD>::new(SIZE, false);
                 let mut expected = memory.bytes.borrow().clone();
                 expected.copy_within(high..high + len, low);
                 // SAFETY: both lie inside.
@@ -210,10 +289,15 @@ mod tests {
 
     #[test]
     fn up_to_the_very_byte() {
+        up_to_the_very_byte_by::<4>();
+        up_to_the_very_byte_by::<8>();
+    }
+
+    fn up_to_the_very_byte_by<const WORD: usize>() {
         for len in 0..2 * CHUNK + 5 {
             for (to, from) in (0..4).flat_map(|to| (0..4).map(move |from| (TO + to, from))) {
                 for (there, store) in (0..len + 2).flat_map(|there| [(there, false), (there, true)]) {
-                    let memory = Memory::new(if store { to } else { from } + there, store);
+                    let memory = Memory::<WORD>::new(if store { to } else { from } + there, store);
                     let mut expected = memory.bytes.borrow().clone();
                     let done = there.min(len);
                     expected.copy_within(from..from + done, to);
@@ -224,6 +308,59 @@ mod tests {
                         "{done} of {len} from {from} to {to}"
                     );
                 }
+            }
+        }
+    }
+
+    /// Real memory, of which what lies from here on cannot be loaded.
+    struct There(usize);
+
+    impl There {
+        unsafe fn all(&self, to: usize, from: usize, n: usize) -> bool {
+            let there = from + n <= self.0;
+            if there {
+                // SAFETY: the test's own arrays.
+                unsafe { core::ptr::copy(from as *const u8, to as *mut u8, n) };
+            }
+            there
+        }
+    }
+
+    impl Moves for There {
+        const WORD: usize = size_of::<usize>();
+        const CHUNK: usize = 64;
+        unsafe fn chunks(&self, _: usize, _: usize, _: usize) -> (usize, usize, bool) {
+            unreachable!()
+        }
+        unsafe fn word<const AT: usize>(&self, to: usize, from: usize) -> bool {
+            // SAFETY: as the caller promises; so below.
+            unsafe { self.all(to + AT * Self::WORD, from + AT * Self::WORD, Self::WORD) }
+        }
+        unsafe fn byte(&self, to: usize, from: usize) -> bool {
+            // SAFETY: as above.
+            unsafe { self.all(to, from, 1) }
+        }
+    }
+
+    #[test]
+    fn strings() {
+        for (start, len, max) in
+            (0..8).flat_map(|s| (0..40).flat_map(move |l| (0..42).map(move |m| (s, l, m))))
+        {
+            let mut from: Vec<u8> = (0..64).map(|n| 0x80 | n ^ 0x2a).collect();
+            from[start + len] = 0;
+            for there in 0..start + len + 3 {
+                let mut to = [1u8; 64];
+                let base = from.as_ptr() as usize;
+                // SAFETY: both arrays are longer than `max`.
+                let copied = unsafe { copy_string(&There(base + there), to.as_mut_ptr(), base + start, max) };
+                let needed = if len < max { len + 1 } else { max };
+                let expected = (start + needed <= there || needed == 0).then_some(len.min(max));
+                assert_eq!(copied, expected, "{len} at {start}, at most {max}, {there} there");
+                if copied.is_some() {
+                    assert_eq!(to[..needed], from[start..start + needed]);
+                }
+                assert!(to[max..].iter().all(|byte| *byte == 1));
             }
         }
     }

@@ -1,287 +1,193 @@
-//! Loops over memory: the kernel's `memcpy`, `memmove` and `memset` (the compiler calls them), and the copies to and from user memory,
-//! which may fault (`uaccess`).
-//!
-//! The window to user memory is the authority mask (`AMR`): key 0, which all pages have, forbids the kernel user pages but inside these. An
-//! instruction that may fault lies in a range that is listed with the place to go on at in the section `__ex_table`.
+//! What moves memory: the kernel's `memcpy`, `memmove` and `memset` (the compiler calls them), and the moves that the copies to and from user memory
+//! are made of (`uaccess`), which may fault. The order of moves is `limen_memory`'s.
 
-use super::spr::{MSR_EE, MSR_MATH};
-use core::arch::global_asm;
+use super::switch::with_registers;
+use super::uaccess::may_fault;
+use core::arch::asm;
+use core::mem::MaybeUninit;
+use limen_memory::{Moves, copy, copy_backwards};
 
-/// `AMR` with the window shut: neither loads nor stores.
+/// `AMR` with the window to user memory shut: neither loads nor stores. Key 0, which all pages have, forbids the kernel user pages then.
 pub const AMR_SHUT: usize = 3 << 62;
 
-global_asm!(
-    r#"
-    .macro user_open
-    li      12, 0
-    mtspr   29, 12
-    isync
-    .endm
-    .macro user_close
-    li      12, -1
-    rldicr  12, 12, 0, 1
-    mtspr   29, 12
-    isync
-    .endm
-    // The instructions from \from to \until may fault and then continue at \to.
-    .macro may_fault from, until, to
-    .pushsection __ex_table, "a"
-    .balign 4
-    .long   \from - ., \until - ., \to - .
-    .popsection
-    .endm
-    .macro four op, base, at
-    \op     6, \at(\base)
-    \op     7, \at + 8(\base)
-    \op     8, \at + 16(\base)
-    \op     9, \at + 24(\base)
-    .endm
-    .macro function name
-    .text
-    .balign 16
-    .globl  \name
-    .type   \name, %function
-\name:
-    .endm
+/// A load, or a zero instead, and a store. `false` after a fault.
+macro_rules! access {
+    ($load:literal, $store:literal, $at:expr, $to:ident, $from:ident) => {{
+        // SAFETY: as the caller promises; faults on the user's side are in the exception table.
+        unsafe {
+            asm!(
+                "2: .if {zero}",
+                "li {value}, 0",
+                ".else",
+                concat!($load, " {value}, {at}({from})"),
+                ".endif",
+                concat!($store, " {value}, {at}({to})"),
+                "3: .if {user}",
+                may_fault!("2b", "3b", "{fault}", ".first"),
+                ".endif",
+                to = in(reg_nonzero) $to, from = in(reg_nonzero) $from, value = out(reg) _, at = const $at, zero = const ZERO, user = const USER,
+                fault = label { return false }, options(nostack, preserves_flags)
+            );
+        }
+        true
+    }};
+}
 
-    // r3: to, r4: from, r5: length; returns what is left, or for the kernel alone r3. r10 is the way from one to the other, r11 the end.
-    .macro copy name, user
-    function \name
-    subf    10, 3, 4
-    .if \user
-    add     11, 3, 5
-    user_open
-    .else
-    mr      12, 3
-    .endif
-    srdi.   0, 5, 6
-    mtocrf  2, 5
-    mtocrf  1, 5
-    beq     3f
-    mtctr   0
-    addi    4, 4, -8
-    addi    3, 3, -8
-2:  four    ld, 4, 8
-    four    std, 3, 8
-    ld      6, 40(4)
-    ld      7, 48(4)
-    ld      8, 56(4)
-    ldu     9, 64(4)
-    std     6, 40(3)
-    std     7, 48(3)
-    std     8, 56(3)
-    stdu    9, 64(3)
-    bdnz    2b
-    addi    3, 3, 8
-3:  bf      26, 4f
-    add     4, 3, 10
-    four    ld, 4, 0
-    four    std, 3, 0
-    addi    3, 3, 32
-4:  bf      27, 5f
-    add     4, 3, 10
-    ld      6, 0(4)
-    ld      7, 8(4)
-    std     6, 0(3)
-    std     7, 8(3)
-    addi    3, 3, 16
-5:  bf      28, 6f
-    ldx     6, 3, 10
-    std     6, 0(3)
-    addi    3, 3, 8
-6:  bf      29, 7f
-    lwzx    6, 3, 10
-    stw     6, 0(3)
-    addi    3, 3, 4
-7:  bf      30, 8f
-    lhzx    6, 3, 10
-    sth     6, 0(3)
-    addi    3, 3, 2
-8:  bf      31, 9f
-    lbzx    6, 3, 10
-    stb     6, 0(3)
-9:  .if \user
-    user_close
-    li      3, 0
-    blr
-    // A wide access failed: go on byte by byte up to the very byte.
-1:  addi    3, 3, 8
-10: lbzx    6, 3, 10
-    stb     6, 0(3)
-    addi    3, 3, 1
-    cmpld   3, 11
-    blt     10b
-    b       9b
-11: user_close
-    subf    3, 3, 11
-    blr
-    may_fault 2b, 3b, 1b
-    may_fault 3b, 9b, 10b
-    may_fault 10b, 11b, 11b
-    .else
-    mr      3, 12
-    blr
-    .endif
-    .size   \name, . - \name
-    .endm
+/// Moves within the kernel, or, if `USER` is 1, to or from user memory with the window open; if `ZERO` is 1, zeroes are what is moved.
+pub(super) struct Copy<const USER: usize, const ZERO: usize>;
 
-    copy    copy_user_asm, 1
-    copy    memcpy, 0
+impl<const USER: usize, const ZERO: usize> Moves for Copy<USER, ZERO> {
+    const WORD: usize = 8;
+    const CHUNK: usize = 32;
+    const ALIGN: usize = 1;
+    const PARTS: bool = true;
 
-    // Vector registers 0 to 7 for the kernel, interrupts off; r10 keeps the state before. Whoever they belong to finds them as they were: nothing
-    // else runs here before `give_back`, for a fault with interrupts off goes straight to its place in the table. Spoils r9.
-    .macro borrow
-    mfmsr   10
-    oris    9, 10, {math_high}
-    ori     9, 9, {math_low} | {ee}
-    xori    9, 9, {ee}
-    mtmsrd  9
-    isync
-    .irp n, 0, 1, 2, 3, 4, 5, 6, 7
-    stxv    \n, 16 * \n - 128(1)
-    .endr
-    .endm
-    .macro give_back
-    .irp n, 0, 1, 2, 3, 4, 5, 6, 7
-    lxv     \n, 16 * \n - 128(1)
-    .endr
-    mtmsrd  10
-    .endm
+    #[inline(always)]
+    unsafe fn chunks(&self, to: usize, from: usize, count: usize) -> (usize, usize, bool) {
+        let (end, next, left): (usize, usize, usize);
+        // SAFETY: as above. A fault leaves `to` where its chunk begins.
+        unsafe {
+            asm!(
+                "mtctr {count}",
+                ".if {zero}",
+                each!("li 7 + n, 0"; 3),
+                "li 0, 0",
+                ".endif",
+                "2: .ifeq {zero}",
+                each!("ld 7 + n, 8 * n + 8({from})"; 3),
+                "ldu 0, 32({from})",
+                ".endif",
+                each!("std 7 + n, 8 * n + 8({to})"; 3),
+                "stdu 0, 32({to})",
+                "bdnz 2b",
+                "3: .if {user}",
+                "mfctr {count}",
+                may_fault!("2b", "3b", "3b", ".first"),
+                ".endif",
+                to = inout(reg_nonzero) to.wrapping_sub(8) => end, from = inout(reg_nonzero) from.wrapping_sub(8) => next,
+                count = inout(reg) count => left, zero = const ZERO, user = const USER, out("r0") _, out("r7") _, out("r8") _, out("r9") _, out("ctr") _,
+                options(nostack, preserves_flags)
+            );
+        }
+        let end = end.wrapping_add(8);
+        if USER == 0 {
+            return (end, next.wrapping_add(8), true);
+        }
+        (end, from.wrapping_add(end.wrapping_sub(to)), left == 0)
+    }
 
-    // r3: to, r4: from, r5: pieces of 512 bytes, at least one, r6: authority mask meanwhile; returns how many pieces are left after a fault.
-    function copy_vectors
-    borrow
-    mtctr   5
-    mtspr   29, 6
-    isync
-1:  .set    at, 0
-    .rept 4
-    .irp n, 0, 1, 2, 3, 4, 5, 6, 7
-    lxv     \n, at + 16 * \n(4)
-    .endr
-    .irp n, 0, 1, 2, 3, 4, 5, 6, 7
-    stxv    \n, at + 16 * \n(3)
-    .endr
-    .set    at, at + 128
-    .endr
-    addi    4, 4, 512
-    addi    3, 3, 512
-    bdnz    1b
-2:  user_close
-    mfctr   3
-    give_back
-    blr
-    may_fault 1b, 2b, 2b
-    .size   copy_vectors, . - copy_vectors
+    #[inline(always)]
+    unsafe fn word<const AT: usize>(&self, to: usize, from: usize) -> bool {
+        access!("ld", "std", 8 * AT, to, from)
+    }
 
-    // Only if the target begins inside the source must the copy go backwards.
-    function memmove
-    subf    6, 4, 3
-    cmpld   6, 5
-    bge     memcpy
-    srdi.   0, 5, 3
-    add     6, 4, 5
-    add     7, 3, 5
-    beq     2f
-    mtctr   0
-1:  ldu     8, -8(6)
-    stdu    8, -8(7)
-    bdnz    1b
-2:  andi.   0, 5, 7
-    beqlr
-    mtctr   0
-3:  lbzu    8, -1(6)
-    stbu    8, -1(7)
-    bdnz    3b
-    blr
-    .size   memmove, . - memmove
+    #[inline(always)]
+    unsafe fn part<const BYTES: usize>(&self, to: usize, from: usize) -> bool {
+        match BYTES {
+            4 => access!("lwz", "stw", 0, to, from),
+            _ => access!("lhz", "sth", 0, to, from),
+        }
+    }
 
-    // r3: to, r4: byte, r5: length.
-    function memset
-    mr      6, 3
-    rlwimi  4, 4, 8, 16, 23
-    rlwimi  4, 4, 16, 0, 15
-    rldimi  4, 4, 32, 0
-    srdi.   0, 5, 5
-    beq     2f
-    mtctr   0
-1:  std     4, 0(6)
-    std     4, 8(6)
-    std     4, 16(6)
-    std     4, 24(6)
-    addi    6, 6, 32
-    bdnz    1b
-2:  andi.   0, 5, 24
-    beq     4f
-    srdi    0, 0, 3
-    mtctr   0
-3:  std     4, 0(6)
-    addi    6, 6, 8
-    bdnz    3b
-4:  andi.   0, 5, 7
-    beqlr
-    mtctr   0
-5:  stb     4, 0(6)
-    addi    6, 6, 1
-    bdnz    5b
-    blr
-    .size   memset, . - memset
+    #[inline(always)]
+    unsafe fn byte(&self, to: usize, from: usize) -> bool {
+        access!("lbz", "stb", 0, to, from)
+    }
+}
 
-    // r3: to, r4: length; returns what is left.
-    function clear_user_asm
-    add     11, 3, 4
-    li      6, 0
-    user_open
-    srdi.   0, 4, 3
-    beq     2f
-    mtctr   0
-1:  std     6, 0(3)
-    addi    3, 3, 8
-    bdnz    1b
-2:  cmpld   3, 11
-    bge     3f
-4:  stb     6, 0(3)
-    addi    3, 3, 1
-    b       2b
-3:  user_close
-    subf    3, 3, 11
-    blr
-    may_fault 1b, 2b, 2b
-    may_fault 4b, 3b, 3b
-    .size   clear_user_asm, . - clear_user_asm
+/// Bytes that [`copy_vectors`] copies at a time.
+pub(super) const PIECE: usize = 512;
 
-    // r3: to, r4: from, r5: most bytes; returns the length, most if no NUL, or -1. Words first; the one with the NUL, or not there, byte by byte.
-    function copy_string_asm
-    li      7, 0
-    li      10, 0
-    addi    8, 5, -8
-    user_open
-1:  cmpd    7, 8
-    bgt     2f
-    ldx     6, 4, 7
-    cmpb    9, 6, 10
-    cmpdi   9, 0
-    bne     2f
-    stdx    6, 3, 7
-    addi    7, 7, 8
-    b       1b
-2:  cmpld   7, 5
-    bge     4f
-    lbzx    6, 4, 7
-    stbx    6, 3, 7
-    cmpwi   6, 0
-    beq     4f
-    addi    7, 7, 1
-    b       2b
-3:  li      7, -1
-4:  user_close
-    mr      3, 7
-    blr
-    may_fault 1b, 2b, 2b
-    may_fault 2b, 3b, 3b
-    .size   copy_string_asm, . - copy_string_asm
-    "#,
-    math_high = const MSR_MATH >> 16,
-    math_low = const MSR_MATH & 0xffff,
-    ee = const MSR_EE,
-);
+/// Copies `pieces` times [`PIECE`] bytes, at least once, with vector registers, interrupts off, and gives back how many were not copied: a fault ends
+/// it. `amr` is the authority mask meanwhile. Whoever the registers belong to finds them as they were: nothing else runs here before they are given
+/// back, for a fault with interrupts off goes straight to its place in the table.
+///
+/// # Safety
+/// Both sides are valid, or with an open mask one lies below `USER_END`.
+#[inline(never)]
+pub(super) unsafe fn copy_vectors(to: usize, from: usize, mut pieces: usize, amr: usize) -> usize {
+    let mut kept = MaybeUninit::<[u128; 8]>::uninit();
+    // SAFETY: as the caller promises.
+    with_registers(|| unsafe {
+        asm!(
+            each!("stxv n, 16 * n({kept})"; 8),
+            "mtctr {left}",
+            "mtspr 29, {amr}",
+            "isync",
+            "2: .set at, 0",
+            ".rept 4",
+            each!("lxv n, 16 * n + at({from})"; 8),
+            each!("stxv n, 16 * n + at({to})"; 8),
+            ".set at, at + 128",
+            ".endr",
+            "addi {from}, {from}, {piece}",
+            "addi {to}, {to}, {piece}",
+            "bdnz 2b",
+            "3: mtspr 29, {shut}",
+            "isync",
+            "mfctr {left}",
+            each!("lxv n, 16 * n({kept})"; 8),
+            may_fault!("2b", "3b", "3b", ".first"),
+            kept = in(reg_nonzero) kept.as_mut_ptr(), left = inout(reg) pieces, amr = in(reg) amr, shut = in(reg) AMR_SHUT,
+            to = inout(reg_nonzero) to => _, from = inout(reg_nonzero) from => _, piece = const PIECE, out("ctr") _,
+            options(nostack, preserves_flags)
+        );
+    });
+    pieces
+}
+
+/// # Safety
+/// As the C library's; so are all of these.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn memcpy(to: usize, from: usize, len: usize) -> usize {
+    // SAFETY: as the caller promises.
+    unsafe { copy(&Copy::<0, 0>, to, from, len) };
+    to
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn memmove(to: usize, from: usize, len: usize) -> usize {
+    // SAFETY: as the caller promises. Only if the target begins inside the source must the copy go backwards.
+    unsafe {
+        if to.wrapping_sub(from) >= len {
+            return memcpy(to, from, len);
+        }
+        copy_backwards(&Copy::<0, 0>, to, from, len);
+    }
+    to
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn memset(to: *mut u8, byte: u32, len: usize) -> *mut u8 {
+    let word = u64::from(byte & 0xff) * (u64::MAX / 255);
+    let mut at = to;
+    // SAFETY: as the caller promises. The compiler does not see the loop, or it would make it a call of this function.
+    unsafe {
+        if len >= 32 {
+            asm!(
+                "mtctr {count}",
+                "2:",
+                each!("std {word}, 8 * n({at})"; 4),
+                "addi {at}, {at}, 32",
+                "bdnz 2b",
+                count = in(reg) len / 32, word = in(reg) word, at = inout(reg_nonzero) at, out("ctr") _, options(nostack, preserves_flags)
+            );
+        }
+        macro_rules! part {
+            ($bytes:literal, $type:ty, $part:expr) => {
+                if len & $bytes != 0 {
+                    at.cast::<$type>().write_unaligned($part);
+                    at = at.add($bytes);
+                }
+            };
+        }
+        part!(16, [u64; 2], [word; 2]);
+        part!(8, u64, word);
+        part!(4, u32, word as u32);
+        part!(2, u16, word as u16);
+        if len & 1 != 0 {
+            at.write(byte as u8);
+        }
+    }
+    to
+}

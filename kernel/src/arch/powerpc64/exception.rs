@@ -57,8 +57,9 @@ pub fn handle(frame: &mut Frame) {
     frame.gpr[13] = smp::cpu_local() as usize;
 }
 
+/// Opens or shuts the window to user memory.
 #[inline(always)]
-fn set_window(amr: usize) {
+pub(super) fn set_window(amr: usize) {
     // SAFETY: shut, or as it was in the context that is gone back to.
     unsafe { spr::write!(spr::AMR, amr) }
     spr::isync();

@@ -1,57 +1,40 @@
 //! Copies to and from user memory that may fault. The window (`AMR`) is open only inside these. Ranges were checked against
 //! `USER_END` by the caller (`mm::user`). A page that is not there is faulted in; an unresolvable fault ends the copy.
 //!
-//! The loops are in `copy`.
+//! The moves are in `copy`.
 
-use super::copy::AMR_SHUT;
+use super::copy::{AMR_SHUT, Copy, PIECE, copy_vectors};
+use super::exception::set_window;
 use crate::rseq::{AREA_AT, TOLD};
 use core::arch::asm;
 use core::sync::atomic::{Ordering, fence};
 
 unsafe extern "C" {
-    fn copy_user_asm(to: usize, from: usize, len: usize) -> usize;
-    /// Copies `pieces` times [`PIECE`] bytes with vector registers, interrupts off, and gives back how many were not copied: a fault ends it. `amr` is
-    /// the authority mask meanwhile. Both sides are valid, or with an open mask one lies below `USER_END`.
-    pub(super) fn copy_vectors(to: usize, from: usize, pieces: usize, amr: usize) -> usize;
-    fn clear_user_asm(to: usize, len: usize) -> usize;
-    fn copy_string_asm(to: *mut u8, from: usize, max: usize) -> isize;
-    static __ex_table_start: [i32; 0];
-    static __ex_table_end: [i32; 0];
+    /// Where instructions that may fault begin and end, and where to go on then, counted from the entry.
+    static __ex_table_start: [i32; 3];
+    static __ex_table_end: [i32; 3];
 }
 
 /// Where to go on if the instruction at `ip` faults and the fault cannot be resolved. `None`: it may not fault.
 pub fn fixup(ip: usize) -> Option<usize> {
-    let mut word = (&raw const __ex_table_start).cast::<i32>();
-    // An address, relative to the word that holds it.
-    let next = |word: &mut *const i32| {
-        let base = *word as usize;
-        // SAFETY: within the section, an array of triples of such words.
-        let offset = unsafe { word.read() };
-        *word = word.wrapping_add(1);
-        base.wrapping_add_signed(offset as isize)
-    };
-    while word < (&raw const __ex_table_end).cast() {
-        let (from, until, to) = (next(&mut word), next(&mut word), next(&mut word));
-        if (from..until).contains(&ip) {
-            return Some(to);
-        }
-    }
-    None
+    let (start, end) = (&raw const __ex_table_start, &raw const __ex_table_end);
+    // SAFETY: the section, an array of these.
+    let entries = unsafe { core::slice::from_raw_parts(start, end.offset_from_unsigned(start)) };
+    entries.iter().find_map(|entry| {
+        let address = |n: usize| (entry.as_ptr() as usize).wrapping_add_signed(entry[n] as isize);
+        (address(0)..address(1)).contains(&ip).then(|| address(2))
+    })
 }
 
 // Single words are read and written in functions of their own rather than in place: every place would have an entry in the table that is searched.
 
-/// The instructions between two labels may fault and then continue at a third.
+/// The instructions between two labels may fault and then continue at a third. The table is searched from the start: where its entry is to be, if it
+/// matters, comes last.
 macro_rules! may_fault {
-    ($from:literal, $until:literal, $to:literal) => {
+    ($from:literal, $until:literal, $to:literal $(, $place:literal)?) => {
         concat!(
-            ".pushsection __ex_table, \"a\"\n.balign 4\n.long ",
-            $from,
-            " - ., ",
-            $until,
-            " - ., ",
-            $to,
-            " - .\n.popsection"
+            ".pushsection __ex_table", $($place,)? ", \"a\"\n.balign 4\n9: .long ",
+            $from, " - 9b, ", $until, " - 9b, ", $to, " - 9b\n.popsection"
         )
     };
 }
@@ -82,9 +65,23 @@ macro_rules! user_asm {
 }
 pub(super) use user_asm;
 
-/// What [`copy_vectors`] copies at least, and how many of these with interrupts off.
-pub(super) const PIECE: usize = 512;
+/// How many pieces are copied with interrupts off.
 const MOST: usize = 8;
+
+/// Does `work` with the window open. It is inlined: loops over accesses that may fault, and what they keep in registers and on the kernel's stack.
+#[inline(always)]
+fn while_open<T>(work: impl FnOnce() -> T) -> T {
+    set_window(0);
+    let result = work();
+    set_window(AMR_SHUT);
+    result
+}
+
+#[inline(never)]
+unsafe fn copy_small(to: usize, from: usize, len: usize) -> usize {
+    // SAFETY: as the caller promises; faults on the user side are in the exception table.
+    while_open(|| unsafe { limen_memory::copy(&Copy::<1, 0>, to, from, len) })
+}
 
 /// Copies between user and kernel memory; returns how many bytes were *not* copied.
 ///
@@ -95,7 +92,7 @@ unsafe fn copy(to: usize, from: usize, len: usize) -> usize {
     // SAFETY: as the caller promises; faults on the user side are in the exception table.
     unsafe {
         if len < PIECE {
-            copy_user_asm(to, from, len)
+            copy_small(to, from, len)
         } else {
             copy_large(to, from, len)
         }
@@ -113,7 +110,7 @@ unsafe fn copy_large(mut to: usize, mut from: usize, mut len: usize) -> usize {
         (to, from, len) = (to + done, from + done, len - done);
         if left != 0 {
             // SAFETY: as above.
-            let left = unsafe { copy_user_asm(to, from, PIECE) };
+            let left = unsafe { copy_small(to, from, PIECE) };
             let done = PIECE - left;
             (to, from, len) = (to + done, from + done, len - done);
             if left != 0 {
@@ -125,7 +122,7 @@ unsafe fn copy_large(mut to: usize, mut from: usize, mut len: usize) -> usize {
         return 0;
     }
     // SAFETY: as above.
-    unsafe { copy_user_asm(to, from, len) }
+    unsafe { copy_small(to, from, len) }
 }
 
 /// Copies `len` bytes from user `from` to kernel `to`; returns how many were *not* copied.
@@ -152,9 +149,10 @@ pub unsafe fn copy_to_user(to: usize, from: *const u8, len: usize) -> usize {
 ///
 /// # Safety
 /// `to..to+len` lies below `USER_END`.
+#[inline(never)]
 pub unsafe fn clear_user(to: usize, len: usize) -> usize {
-    // SAFETY: as above.
-    unsafe { clear_user_asm(to, len) }
+    // SAFETY: as above; nothing is read.
+    while_open(|| unsafe { limen_memory::copy(&Copy::<1, 1>, to, to, len) })
 }
 
 /// A function that reads a word, and one that writes one.
@@ -330,7 +328,7 @@ pub unsafe fn rseq_says(near: *const u8) -> bool {
             "isync",
             "b {no}",
             ".popsection",
-            may_fault!("2b", "3b", "4b"),
+            may_fault!("2b", "3b", "4b", ".last"),
             open = in(reg) 0usize,
             shut = in(reg) AMR_SHUT,
             near = in(reg_nonzero) near,
@@ -354,8 +352,8 @@ pub unsafe fn rseq_says(near: *const u8) -> bool {
 ///
 /// # Safety
 /// `to` is valid for `max` bytes; `from..from+max` lies below `USER_END`.
+#[inline(never)]
 pub unsafe fn copy_string_from_user(to: *mut u8, from: usize, max: usize) -> Option<usize> {
     // SAFETY: as above.
-    let n = unsafe { copy_string_asm(to, from, max) };
-    usize::try_from(n).ok()
+    while_open(|| unsafe { limen_memory::copy_string(&Copy::<1, 0>, to, from, max) })
 }
