@@ -8,7 +8,7 @@ use bitflags::bitflags;
 
 bitflags! {
     /// The record.
-    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub struct Event: u32 {
         /// The thread was switched away from and came back, or somebody wants its critical section to be over.
         const SWITCHED = 1 << 0;

@@ -8,7 +8,7 @@ use crate::{Area, Fatal, Section, Verdict, Work};
 pub struct Fault;
 
 /// What an area tells its thread.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Ids {
     /// The CPU (`cpu_id_start` and `cpu_id`).
     pub cpu: u32,

@@ -1,6 +1,6 @@
 //! Time-slice extensions and concurrency ids.
 
-use limen_rseq::cid::{Cids, Mode};
+use limen_rseq::cid::{Cids, Mode, Own};
 use limen_rseq::slice::{Control, Decision, State};
 
 fn control(request: u8, granted: u8) -> Control {
@@ -94,7 +94,7 @@ fn every_order_of_a_hand_over() {
             let mut has = has;
             if answered & 1 << cpu == 0 {
                 if let Some(cid) = has[cpu] {
-                    next.hand_over(cpu, cid);
+                    assert!(next.hand_over(cpu, Own(cid)).is_some());
                 }
                 go(&next, has, answered | 1 << cpu, steps - 1);
                 // Or its thread goes to sleep first.

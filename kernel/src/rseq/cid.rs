@@ -11,8 +11,8 @@ use core::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 use limen_entry::ThreadFlags;
+use limen_rseq::cid::{Cids, Own};
 use limen_rseq::{Event, Ids};
-use limen_rseq::cid::{Cids, Mode};
 
 /// An address space's.
 pub struct Space {
@@ -31,57 +31,50 @@ impl Space {
     }
 }
 
-/// `Thread::own_cid` of a thread that has none.
-pub const NONE: u32 = u32::MAX;
-/// That of a thread whose CPU's was the last that it was told.
-const CPUS: u32 = u32::MAX - 1;
-
 fn allowed(task: &Task) -> usize {
     task.sched.affinity().and(sched::online()).count().max(1)
+}
+
+fn own(thread: &Thread) -> Own {
+    Own(thread.own_cid.load(Relaxed))
+}
+
+fn set_own(thread: &Thread, own: Own) {
+    thread.own_cid.store(own.0, Relaxed);
 }
 
 /// The running thread's, on CPU `cpu`; `None`: there is none to be had right now. Preemption or interrupts are off, or the answer may be out of date.
 #[inline(always)]
 pub fn of(task: &Task, cpu: usize) -> Option<u32> {
-    let own = task.rseq.own_cid.load(Relaxed);
     let mm = task.mm_slot().peek()?;
-    if own == CPUS && task.rseq.told[0].load(Relaxed) == cpu as u32 {
-        return Some(task.rseq.told[3].load(Relaxed));
-    }
-    if own < CPUS && !mm.cids.of_cpus.load(Acquire) {
-        return Some(own);
-    }
-    choose(&task.rseq, mm, cpu, allowed(task))
+    own(&task.rseq)
+        .known(task.rseq.told(), cpu as u32, || mm.cids.of_cpus.load(Acquire))
+        .or_else(|| choose(&task.rseq, mm, cpu, allowed(task)))
 }
 
 #[inline(never)]
 fn choose(thread: &Thread, mm: &AddressSpace, cpu: usize, allowed: usize) -> Option<u32> {
+    // What it takes for itself is known to the thread before a hand-over can begin.
     let mut cids = mm.cids.cids.lock();
-    if cids.mode() != Mode::Threads {
-        // Its own, if it had one, is the CPU's by now, or nobody's.
-        thread.own_cid.store(NONE, Relaxed);
-        return cids.of_cpu(cpu, sched::online().count());
-    }
-    let own = cids.take_for_thread(allowed)?;
-    thread.own_cid.store(own, Relaxed);
-    Some(own)
+    let (own, cid) = cids.choose(cpu, sched::online().count(), allowed, own(thread));
+    set_own(thread, own);
+    cid
 }
 
 /// The running thread's area is told `ids`, or will be, which were asked for with interrupts off, and these still are.
 pub fn tell(thread: &Thread, ids: Ids) {
     thread.set_told(ids);
-    if thread.own_cid.load(Relaxed) == NONE {
-        thread.own_cid.store(CPUS, Relaxed);
-    }
+    set_own(thread, own(thread).told());
 }
 
-/// Whether the running thread's id may not be what it was.
-pub fn outdated(task: &Task) -> bool {
-    task.rseq.own_cid.load(Relaxed) < CPUS
-        && task
-            .mm_slot()
+/// What follows on the running thread's way out if its id may not be what it was.
+#[inline(always)]
+pub fn at_exit(task: &Task) -> Event {
+    own(&task.rseq).at_exit(|| {
+        task.mm_slot()
             .peek()
             .is_some_and(|mm| mm.cids.of_cpus.load(Acquire))
+    })
 }
 
 /// Sees to it that [`of`] has an answer for the running thread. Interrupts are on; nothing is locked.
@@ -107,25 +100,22 @@ pub fn prepare(task: &Task) {
         // Threads that do not run now find out on their next way out; those that run, here.
         for process in task::all_processes() {
             for thread in process.threads() {
-                if thread.rseq.own_cid.load(Relaxed) < CPUS
-                    && thread.mm().is_some_and(|its| Arc::ptr_eq(&its, &mm))
-                {
+                if own(&thread.rseq).is_own() && thread.mm().is_some_and(|its| Arc::ptr_eq(&its, &mm)) {
                     thread.info.work.set(ThreadFlags::RSEQ);
                 }
             }
         }
         sched::on_each_cpu(sched::online(), &|| {
             let running = current();
-            let own = running.rseq.own_cid.load(Relaxed);
-            if own < CPUS
-                && running
-                    .mm_slot()
-                    .peek()
-                    .is_some_and(|its| core::ptr::eq(its, &raw const *mm))
-            {
-                mm.cids.cids.lock().hand_over(crate::arch::smp::cpu_id(), own);
-                running.rseq.own_cid.store(NONE, Relaxed);
-                running.rseq.add(Event::ALL);
+            let its = running.mm_slot().peek();
+            if !own(&running.rseq).is_own() || !its.is_some_and(|its| core::ptr::eq(its, &raw const *mm)) {
+                return;
+            }
+            let cpu = crate::arch::smp::cpu_id();
+            let answer = mm.cids.cids.lock().hand_over(cpu, own(&running.rseq));
+            if let Some((own, event)) = answer {
+                set_own(&running.rseq, own);
+                running.rseq.add(event);
                 running.info.work.set(ThreadFlags::RSEQ);
             }
         });
@@ -135,10 +125,11 @@ pub fn prepare(task: &Task) {
 
 /// The running thread needs none any more.
 pub fn give_back(task: &Task) {
-    let own = task.rseq.own_cid.swap(NONE, Relaxed);
-    if own < CPUS
+    let had = own(&task.rseq);
+    set_own(&task.rseq, Own::NONE);
+    if had.is_own()
         && let Some(mm) = task.mm_slot().peek()
     {
-        mm.cids.cids.lock().give_back(own);
+        mm.cids.cids.lock().give_back(had.0);
     }
 }

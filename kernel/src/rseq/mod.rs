@@ -27,6 +27,7 @@ use core::mem::offset_of;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 use limen_entry::{Interrupted, ThreadFlags};
 use limen_linux_abi::Errno;
+use limen_rseq::cid::Own;
 use limen_rseq::{Action, Area, CPU_ID_UNINITIALISED, Event, Fatal, Ids, Mode, Stop, Work, register, update};
 use memory::User;
 
@@ -43,7 +44,7 @@ pub struct Thread {
     event: AtomicU32,
     /// That CPU, if the area is a legacy one, and that is all there is to be known about it; else [`limen_rseq::CPU_ID_UNINITIALISED`].
     legacy_cpu: AtomicU32,
-    /// Its own concurrency id: see `cid`.
+    /// Its concurrency id ([`Own`]): see `cid`.
     own_cid: AtomicU32,
     /// Its time-slice extension: see `slice`.
     slice: AtomicU32,
@@ -61,7 +62,7 @@ impl Thread {
             signature: AtomicU32::new(0),
             event: AtomicU32::new(0),
             legacy_cpu: AtomicU32::new(CPU_ID_UNINITIALISED),
-            own_cid: AtomicU32::new(cid::NONE),
+            own_cid: AtomicU32::new(Own::NONE.0),
             slice: AtomicU32::new(0),
             counts: stats::ThreadCounts::new(),
         }
@@ -244,8 +245,9 @@ pub fn exit(frame: &mut Frame, interrupted: Interrupted) -> bool {
     {
         rseq.add(Event::ALL);
     }
-    if cid::outdated(&task) {
-        rseq.add(Event::ALL);
+    let outdated = cid::at_exit(&task);
+    if !outdated.is_empty() {
+        rseq.add(outdated);
     }
     let watch = files::watch();
     if watch != 0 {
@@ -377,9 +379,8 @@ fn run_slowly(task: &Task, area: &Area, work: Work, ip: usize) -> Result<limen_r
     if work.ids {
         loop {
             // All of one moment. If the thread moves from here on, it must see that it is not where it was told it is.
-            match crate::sync::without_interrupts(|| {
-                ids_now(task).inspect(|now| cid::tell(&task.rseq, *now))
-            }) {
+            match crate::sync::without_interrupts(|| ids_now(task).inspect(|now| cid::tell(&task.rseq, *now)))
+            {
                 Ok(now) => break ids = now,
                 Err(_) => cid::prepare(task),
             }
