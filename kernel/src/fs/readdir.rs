@@ -1,6 +1,6 @@
 //! Directory listings: `getdents64` over anything that has entries.
 
-use crate::fs::dentry::{Dentry, FIRST_COOKIE};
+use crate::fs::dentry::{Dentry, Directory, FIRST_COOKIE};
 use crate::fs::file::{File, FileOps};
 use crate::fs::inode::FileType;
 use crate::fs::io::{IoDst, IoSrc};
@@ -67,27 +67,36 @@ impl FileOps for DirOps {
     }
 }
 
+/// Adds the entries of a directory from where the listing is; whether there was room for all. A function of its own, for the sake of its registers.
+#[inline(never)]
+fn add_all(entries: &Directory, sink: &mut DirSink<'_>) -> bool {
+    entries
+        .from(sink.pos)
+        .all(|(cookie, name, child)| sink.add(name, child.inode.ino, child.inode.kind, cookie + 1))
+}
+
 fn list(dentry: &Arc<Dentry>, parent_ino: impl FnOnce() -> u64, sink: &mut DirSink<'_>) -> Result<(), Errno> {
     let inode = &dentry.inode;
+    let real_only = inode.ops.writable_directory();
+    // Before the entries are locked, because it locks the name.
+    let parent_ino = if sink.pos <= 1 { parent_ino() } else { 0 };
+    let entries = dentry.lock_dir()?;
+    if entries.is_dead() {
+        return Err(Errno::ENOENT);
+    }
     if sink.pos == 0 && !sink.add(b".", inode.ino, FileType::Directory, 1) {
         return Ok(());
     }
-    if sink.pos == 1 && !sink.add(b"..", parent_ino(), FileType::Directory, FIRST_COOKIE) {
+    if sink.pos == 1 && !sink.add(b"..", parent_ino, FileType::Directory, FIRST_COOKIE) {
         return Ok(());
     }
-    let real_only = inode.ops.writable_directory();
     if real_only || sink.pos < MADE_UP {
-        let entries = dentry.lock_dir()?;
-        for (cookie, name, child) in entries.from(sink.pos) {
-            if !sink.add(name, child.inode.ino, child.inode.kind, cookie + 1) {
-                return Ok(());
-            }
-        }
-        if real_only || entries.is_dead() {
+        if !add_all(&entries, sink) || real_only {
             return Ok(());
         }
         sink.pos = MADE_UP;
     }
+    drop(entries);
     // The file system counts its own entries from 2; a pinned entry appears among them, too, so it must not appear twice.
     let start = sink.pos - MADE_UP + FIRST_COOKIE;
     let mut emit = |name: &[u8], ino: u64, kind: FileType, next: u64| {

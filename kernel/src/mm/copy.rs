@@ -159,23 +159,34 @@ impl<const N: usize> Records<N> {
     pub const fn len_of(parts: usize, (end, align): (usize, usize)) -> usize {
         (parts + end + align - 1) & !(align - 1)
     }
-    /// Adds a record of `head`, `body` and zeroes, as long as [`Self::len_of`] says, at least 16 bytes. `None`: there is no room for it. Its last
-    /// byte.
+    /// Adds a record of `head`, `body` and zeroes, as long as [`Self::len_of`] says, at least 16 bytes; of at least two zeroes, `last` takes the place of
+    /// the last. `false`: there is no room for it.
     #[inline(always)]
-    pub fn add(&mut self, head: &[u8], body: &[u8], (end, align): (usize, usize)) -> Option<&mut u8> {
-        if end + align > PADDING {
-            return None;
+    pub fn add(&mut self, head: &[u8], body: &[u8], last: u8, (end, align): (usize, usize)) -> bool {
+        let stop = self.len + Self::len_of(head.len() + body.len(), (end, align));
+        if stop > self.most || end + align > PADDING {
+            return false;
         }
-        let len = Self::len_of(head.len() + body.len(), (end, align));
-        let record = self.room[..self.most].get_mut(self.len..)?.get_mut(..len)?;
-        // These three write all of it: the zeroes reach from its end to before that of the body.
-        *record.last_chunk_mut()? = [MaybeUninit::new(0); PADDING];
-        let (at_head, rest) = record.split_at_mut_checked(head.len())?;
+        // SAFETY: `len` is at most `most`, and that at most `N`, from the start on.
+        let record = unsafe { self.room.get_unchecked_mut(self.len..stop) };
+        // These write all of it: the zeroes reach from its end to before that of the body. What calls a function, if anything does, comes last.
+        let Some(zeroes) = record.last_chunk_mut() else {
+            return false;
+        };
+        *zeroes = [MaybeUninit::new(0); PADDING];
+        if end > 1 {
+            zeroes[PADDING - 1].write(last);
+        }
+        let Some((at_head, rest)) = record.split_at_mut_checked(head.len()) else {
+            return false;
+        };
+        let Some(at_body) = rest.get_mut(..body.len()) else {
+            return false;
+        };
         at_head.write_copy_of_slice(head);
-        put_few(rest.get_mut(..body.len())?, body);
-        self.len += len;
-        // SAFETY: just written.
-        record.last_mut().map(|last| unsafe { last.assume_init_mut() })
+        self.len = stop;
+        put_few(at_body, body);
+        true
     }
     /// All of them.
     #[inline(always)]
@@ -185,7 +196,7 @@ impl<const N: usize> Records<N> {
     }
 }
 
-/// Copies `from` to `to`, which is as long: a short one, as most names are, as two words that may overlap.
+/// Copies `from` to `to`, which is as long: a short one, as most names are (and those of a directory and its parent), as two words that may overlap.
 #[inline(always)]
 fn put_few(to: &mut [MaybeUninit<u8>], from: &[u8]) {
     fn ends<const N: usize>(to: &mut [MaybeUninit<u8>], from: &[u8]) -> Option<()> {
@@ -197,6 +208,7 @@ fn put_few(to: &mut [MaybeUninit<u8>], from: &[u8]) {
     let done = match from.len() {
         4..=8 => ends::<4>(to, from),
         9..=16 => ends::<8>(to, from),
+        1..=2 => ends::<1>(to, from),
         _ => None,
     };
     if done.is_none() {

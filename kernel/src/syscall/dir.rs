@@ -1,7 +1,6 @@
 //! System calls on names and directories.
 
 use super::SysResult;
-use crate::fs::dentry::Dentry;
 use crate::fs::file::{File, FileMode};
 use crate::fs::inode::{Dev, FileType};
 use crate::fs::names::{self, New, Side};
@@ -214,13 +213,7 @@ impl<const NEW: bool> Entry<NEW> {
         if NEW {
             header[2 * word + 2] = kind as u8;
         }
-        let Some(last) = to.add(&header[..Self::HEADER], name, shape) else {
-            return false;
-        };
-        if !NEW {
-            *last = kind as u8;
-        }
-        true
+        to.add(&header[..Self::HEADER], name, kind as u8, shape)
     }
 
     /// How many bytes of `records` are whole entries, and the position behind the last of these.
@@ -251,12 +244,8 @@ fn list_into<const NEW: bool>(file: &File, buf: usize, size: u32) -> SysResult {
     if !file.mode().contains(FileMode::READ) {
         return Err(Errno::EBADF);
     }
-    let dentry = &file.path.dentry;
-    if dentry.inode.kind != FileType::Directory {
+    if file.inode().kind != FileType::Directory {
         return Err(Errno::ENOTDIR);
-    }
-    if is_dead(dentry) {
-        return Err(Errno::ENOENT);
     }
     let size = size as usize;
     // Records are put together here, under the directory's lock, and copied together.
@@ -266,13 +255,19 @@ fn list_into<const NEW: bool>(file: &File, buf: usize, size: u32) -> SysResult {
     loop {
         let mut full = false;
         let mut emit = |name: &[u8], ino: u64, kind: FileType, next: u64| {
-            full = !Entry::<NEW>::put(&mut records, (name, ino, kind, next));
-            !full
+            let fits = Entry::<NEW>::put(&mut records, (name, ino, kind, next));
+            if !fits {
+                full = true;
+            }
+            fits
         };
         let mut sink = DirSink::new(*pos, &mut emit);
         let result = file.ops().readdir(file, &mut sink);
         let next = sink.pos;
-        let copied = copy_out(buf.wrapping_add(used), records.bytes());
+        let copied = match records.bytes() {
+            [] => 0,
+            bytes => copy_out(buf.wrapping_add(used), bytes),
+        };
         if copied < records.bytes().len() {
             // What arrived whole counts.
             let (whole, last) = Entry::<NEW>::whole(&records.bytes()[..copied]);
@@ -291,10 +286,6 @@ fn list_into<const NEW: bool>(file: &File, buf: usize, size: u32) -> SysResult {
         }
         records.clear(size - used);
     }
-}
-
-fn is_dead(dentry: &Dentry) -> bool {
-    dentry.lock_dir().is_ok_and(|d| d.is_dead())
 }
 
 crate::syscalls! {

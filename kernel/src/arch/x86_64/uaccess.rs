@@ -7,6 +7,7 @@
 use super::cpu::{self, Features};
 use crate::rseq::{AREA_AT, TOLD};
 use core::arch::{asm, global_asm};
+use limen_memory::{Moves, copy_string};
 
 /// Opens the window.
 macro_rules! open {
@@ -66,39 +67,11 @@ x86_copy_user:"#,
 .size x86_copy_user, . - x86_copy_user"#,
     may_fault!("7b", "4b"),
     may_fault!("2b", "3b"),
-    r#"
-.balign 16
-.globl x86_copy_string
-.type x86_copy_string, @function
-x86_copy_string:"#,
-    open!(),
-    r#"
-    mov r8, rsi
-7:  mov al, [rsi]
-    mov [rdi], al
-    inc rsi
-    inc rdi
-    test al, al
-    jz 2f
-    dec rdx
-    jnz 7b
-    inc rsi
-2:  lea rax, [rsi - 1]
-    sub rax, r8
-3:"#,
-    close!(),
-    r#"
-    ret
-4:  mov rax, -1
-    jmp 3b
-.size x86_copy_string, . - x86_copy_string"#,
-    may_fault!("7b", "4b"),
     ".popsection"
 );
 
 unsafe extern "C" {
     fn x86_copy_user(to: *mut u8, from: *const u8, len: usize) -> usize;
-    fn x86_copy_string(to: *mut u8, from: *const u8, max: usize) -> usize;
     static mut __ex_table_start: [usize; 2];
     static mut __ex_table_end: [usize; 2];
     static __smap_sites_start: [usize; 2];
@@ -430,18 +403,61 @@ pub unsafe fn rseq_says(near: *const u8) -> bool {
     true
 }
 
+/// Moves from user memory, with the window open.
+struct FromUser;
+
+/// A load into a register of class `$class`, and a store. `false` after a fault.
+macro_rules! access {
+    ($class:ident, $at:expr, $to:ident, $from:ident) => {{
+        // SAFETY: as the caller promises; faults on the user's side are in the exception table.
+        unsafe {
+            asm!(
+                "7: mov {value}, [{from} + {at}]",
+                "mov [{to} + {at}], {value}",
+                may_fault!("7b", "{fault}"),
+                to = in(reg) $to, from = in(reg) $from, value = out($class) _, at = const $at,
+                fault = label { return false }, options(nostack, preserves_flags)
+            );
+        }
+        true
+    }};
+}
+
+impl Moves for FromUser {
+    const WORD: usize = 8;
+    const CHUNK: usize = 32;
+
+    #[inline(always)]
+    unsafe fn chunks(&self, to: usize, from: usize, count: usize) -> (usize, usize, bool) {
+        let len = count * Self::CHUNK;
+        // SAFETY: as the caller promises.
+        let left = unsafe { x86_copy_user(to as *mut u8, from as *const u8, len) };
+        let done = (len - left) & !(Self::CHUNK - 1);
+        (to + done, from + done, left == 0)
+    }
+
+    #[inline(always)]
+    unsafe fn word<const AT: usize>(&self, to: usize, from: usize) -> bool {
+        access!(reg, 8 * AT, to, from)
+    }
+
+    #[inline(always)]
+    unsafe fn byte(&self, to: usize, from: usize) -> bool {
+        access!(reg_byte, 0, to, from)
+    }
+}
+
 /// Copies a string up to and including its NUL, at most `max` bytes: the length without the NUL (`max` if there was none), `None` on a fault.
 ///
 /// # Safety
 /// `to` is valid for `max` bytes; `from..from+max` lies below `USER_END`.
-#[inline(always)]
+#[inline(never)]
 pub unsafe fn copy_string_from_user(to: *mut u8, from: usize, max: usize) -> Option<usize> {
-    if max == 0 {
-        return Some(0);
-    }
+    // SAFETY: only the access flag changes; so below.
+    unsafe { asm!(open!(), options(nostack)) }
     // SAFETY: the caller's promise.
-    match unsafe { x86_copy_string(to, from as *const u8, max) } {
-        usize::MAX => None,
-        len => Some(len),
-    }
+    let copied = unsafe { copy_string(&FromUser, to, from, max) };
+    // SAFETY: as above.
+    unsafe { asm!(close!(), options(nostack)) }
+    copied
 }
