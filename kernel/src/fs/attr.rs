@@ -46,10 +46,25 @@ fn directory_size(dentry: &Dentry) -> u64 {
     }
 }
 
-/// What `stat` shows of `path`.
+/// The size of a file that is not in the page cache.
+#[inline(never)]
+fn size_without_pages(dentry: &Dentry) -> u64 {
+    match dentry.inode.kind {
+        FileType::Directory => directory_size(dentry),
+        _ => dentry.inode.size(),
+    }
+}
+
+/// What `stat` shows of `path`. It is inlined: its callers lay out anew what it gives.
+#[inline(always)]
 pub fn stat(path: &Path) -> Stat {
     let inode = &path.dentry.inode;
     inode.ops.refresh(inode);
+    let (size, blocks) = match &inode.pages {
+        Some(pages) => (pages.size(), (pages.resident() * (PAGE_SIZE / 512)) as u64),
+        None => (size_without_pages(&path.dentry), 0),
+    };
+    let times = inode.times();
     let mode = match inode.kind {
         // Anonymous inodes have no type.
         FileType::Regular if path.mnt.is_internal() && inode.pages.is_none() => inode.mode(),
@@ -63,16 +78,9 @@ pub fn stat(path: &Path) -> Stat {
         uid: inode.uid(),
         gid: inode.gid(),
         rdev: inode.rdev,
-        size: if inode.kind == FileType::Directory {
-            directory_size(&path.dentry)
-        } else {
-            inode.size()
-        },
-        blocks: inode
-            .pages
-            .as_ref()
-            .map_or(0, |p| (p.resident() * (PAGE_SIZE / 512)) as u64),
-        times: inode.times(),
+        size,
+        blocks,
+        times,
         mnt_id: u64::from(path.mnt.id),
         mount_root: alloc::sync::Arc::ptr_eq(&path.mnt.root, &path.dentry),
     }

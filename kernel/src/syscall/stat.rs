@@ -17,15 +17,21 @@ use limen_linux_abi::{Errno, FileStatus, FsStatus, Layout, native, raw::general 
 const NANO: i64 = 1_000_000_000;
 
 /// Splits a time into seconds and nanoseconds, the latter never negative.
+#[inline(always)]
 fn split(time: i64) -> (i64, u32) {
-    // Of -1 - n for a time before 1970, so that both parts round the right way.
-    let sign = time >> 63;
-    let (seconds, ns) = limen_vdso::clock::split((time ^ sign) as u64);
-    if sign == 0 {
-        (seconds as i64, ns as u32)
-    } else {
-        (!(seconds as i64), (NANO as u32 - 1) - ns as u32)
+    if time < 0 {
+        return split_early(time);
     }
+    let (seconds, ns) = limen_vdso::clock::split(time as u64);
+    (seconds as i64, ns as u32)
+}
+
+/// [`split`] before 1970: of -1 - n, so that both parts round the right way.
+#[cold]
+#[inline(never)]
+fn split_early(time: i64) -> (i64, u32) {
+    let (seconds, ns) = limen_vdso::clock::split(!time as u64);
+    (!(seconds as i64), (NANO as u32 - 1) - ns as u32)
 }
 
 /// Resolves the way `*at` calls with `AT_SYMLINK_NOFOLLOW` and `AT_EMPTY_PATH` do.
