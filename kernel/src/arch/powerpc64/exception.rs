@@ -1,8 +1,9 @@
 //! Which interrupt is what; calls the threshold with the right handler: page faults go to `mm`, the rest becomes signals, or the end of the kernel.
 
 use super::copy::AMR_SHUT;
-use super::frame::{Frame, TRAP_SCV};
-use super::spr::{self, MSR_PR};
+use super::frame::Frame;
+use super::mmu::LINEAR_BASE;
+use super::spr::{self, MSR_EE, MSR_PR, MSR_RELOCATE};
 use super::{emulate, interrupt, pid, smp, switch, time, uaccess};
 use crate::mm::Prot;
 use crate::signal::info::code::*;
@@ -11,6 +12,7 @@ use crate::{signal, threshold};
 
 /// Vectors (Power ISA, book III, chapter 7).
 mod vector {
+    pub const SCV_OTHER: usize = 0;
     pub const DATA_STORAGE: usize = 0x300;
     pub const DATA_SEGMENT: usize = 0x380;
     pub const INSTRUCTION_STORAGE: usize = 0x400;
@@ -26,6 +28,11 @@ mod vector {
     pub const VEC_UNAVAILABLE: usize = 0xf20;
     pub const VSX_UNAVAILABLE: usize = 0xf40;
 }
+
+/// In `trap`: the stub had to use the emergency stack.
+const EMERGENCY: usize = 1;
+/// Up to here from the start of memory only `scv` runs with interrupts on.
+const FIRST_CODE: usize = 0x4000;
 
 /// Why a page fault happened: permission, store; and bits that page tables cannot resolve (bad tables, bad instruction for the memory).
 const STORE: usize = 0x0200_0000;
@@ -43,6 +50,11 @@ const SRR1_STATUS: usize = 0x783f_0000;
 pub fn handle(frame: &mut Frame) {
     if frame.msr & MSR_PR != 0 {
         return dispatch(frame);
+    }
+    if frame.nip ^ LINEAR_BASE < FIRST_CODE && frame.trap & EMERGENCY == 0 {
+        // In the first steps of `scv`, with the user's registers still: what came comes again when they go on.
+        frame.msr &= !MSR_EE;
+        return;
     }
     // The window to user memory is not the interrupted copy's alone: shut for us, and open again for it.
     let window = spr::read!(spr::AMR);
@@ -97,6 +109,7 @@ fn dispatch(frame: &mut Frame) {
         }
         vector::DOORBELL | vector::PERFORMANCE => threshold::interrupt(frame, |_| ()),
         vector::TRACE => threshold::fault_irqs_off(frame, other),
+        trap if trap & EMERGENCY != 0 => emergency(frame),
         _ => {
             if matches!(frame.trap, vector::DATA_SEGMENT | vector::ALIGNMENT) {
                 frame.dar = spr::read!(spr::DAR);
@@ -104,6 +117,24 @@ fn dispatch(frame: &mut Frame) {
             threshold::fault(frame, other);
         }
     }
+}
+
+/// The kernel stack is full, or the interrupt (a machine check, a system reset) turned translation off.
+#[cold]
+#[unsafe(link_section = ".noinstr.text")]
+fn emergency(frame: &mut Frame) {
+    if spr::msr() & MSR_RELOCATE == 0 {
+        frame.trap &= !EMERGENCY;
+    }
+    turn_translation_on();
+    threshold::nmi(frame, |frame| die(frame, name(frame.trap)));
+}
+
+/// Turns translation on. Without it the processor ignores the top of addresses, so everything stays where it is.
+#[inline(always)]
+pub(super) fn turn_translation_on() {
+    spr::set_msr(spr::msr() | MSR_RELOCATE);
+    spr::isync();
 }
 
 #[inline(always)]
@@ -163,8 +194,7 @@ fn other(frame: &mut Frame) {
                 _ => (SIGILL, ILL_ILLOPC, nip),
             }
         }
-        trap if trap & 0xf000 == TRAP_SCV => {
-            // `scv` other than 0.
+        vector::SCV_OTHER => {
             frame.nip = nip.wrapping_sub(4);
             (SIGILL, ILL_ILLTRP, nip.wrapping_sub(4))
         }
@@ -183,9 +213,9 @@ fn float_code(frame: &Frame) -> i32 {
 }
 
 /// What an interrupt that the kernel does not survive is called.
-pub fn name(trap: usize) -> &'static str {
+fn name(trap: usize) -> &'static str {
     match trap {
-        t if t & 1 != 0 => "kernel stack overflow",
+        t if t & EMERGENCY != 0 => "kernel stack overflow",
         0x100 => "system reset",
         0x200 => "machine check",
         vector::DATA_SEGMENT => "bad data address",

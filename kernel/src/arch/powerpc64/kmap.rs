@@ -157,9 +157,6 @@ impl Builder {
 
 /// Tells the hypervisor where the tables are and turns translation on, for good. The vectors are in place.
 pub fn activate() {
-    unsafe extern "C" {
-        fn turn_translation_on();
-    }
     // For all CPUs: interrupts are little-endian, and arrive with translation on.
     const ENDIAN: usize = 4;
     const TRANSLATION: usize = 3;
@@ -173,6 +170,6 @@ pub fn activate() {
         status == hcall::SUCCESS,
         "the hypervisor refuses radix page tables (power9 or later is needed): {status}"
     );
-    // SAFETY: the map has everything at the addresses that are in use.
-    unsafe { turn_translation_on() }
+    // The map has everything at the addresses that are in use.
+    super::exception::turn_translation_on();
 }
