@@ -9,6 +9,7 @@ use crate::mm::Prot;
 use crate::signal::info::code::*;
 use crate::signal::{SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGTRAP};
 use crate::{signal, threshold};
+use core::arch::asm;
 
 /// Vectors (Power ISA, book III, chapter 7).
 mod vector {
@@ -119,22 +120,25 @@ fn dispatch(frame: &mut Frame) {
     }
 }
 
-/// The kernel stack is full, or the interrupt (a machine check, a system reset) turned translation off.
+/// The kernel stack is full, or the interrupt (a machine check, a system reset) turned translation off: then this does not run where it is linked.
 #[cold]
 #[unsafe(link_section = ".noinstr.text")]
-fn emergency(frame: &mut Frame) {
-    if spr::msr() & MSR_RELOCATE == 0 {
+fn emergency(frame: &mut Frame) -> ! {
+    let msr = spr::msr();
+    if msr & MSR_RELOCATE == 0 {
         frame.trap &= !EMERGENCY;
     }
-    turn_translation_on();
-    threshold::nmi(frame, |frame| die(frame, name(frame.trap)));
+    // SAFETY: goes on there, where it is linked, with translation on.
+    unsafe {
+        spr::write!(spr::SRR0, fatal as *const ());
+        spr::write!(spr::SRR1, msr | MSR_RELOCATE);
+        asm!("rfid", in("r12") fatal as *const (), in("r3") frame, options(noreturn))
+    }
 }
 
-/// Turns translation on. Without it the processor ignores the top of addresses, so everything stays where it is.
-#[inline(always)]
-pub(super) fn turn_translation_on() {
-    spr::set_msr(spr::msr() | MSR_RELOCATE);
-    spr::isync();
+#[unsafe(link_section = ".noinstr.text")]
+extern "C" fn fatal(frame: &mut Frame) {
+    threshold::nmi(frame, |frame| die(frame, name(frame.trap)));
 }
 
 #[inline(always)]

@@ -4,6 +4,7 @@
 use super::hcall;
 use super::mmu::{Entry, LEVELS, LINEAR_BASE, MemoryKind, PAGE_SHIFT, TABLE_SHIFT, order_instructions};
 use super::pid;
+use super::spr::{self, MSR_RELOCATE};
 use crate::boot::PhysRange;
 use crate::mm::{PAGE_SIZE, PhysAddr, Prot};
 
@@ -170,6 +171,7 @@ pub fn activate() {
         status == hcall::SUCCESS,
         "the hypervisor refuses radix page tables (power9 or later is needed): {status}"
     );
-    // The map has everything at the addresses that are in use.
-    super::exception::turn_translation_on();
+    // Without it the processor ignores the top of addresses: everything is where it was.
+    spr::set_msr(spr::msr() | MSR_RELOCATE);
+    spr::isync();
 }
