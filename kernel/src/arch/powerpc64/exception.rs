@@ -1,16 +1,19 @@
 //! Which interrupt is what; calls the threshold with the right handler: page faults go to `mm`, the rest becomes signals, or the end of the kernel.
 
 use super::copy::AMR_SHUT;
-use super::frame::{Frame, TRAP_SCV};
-use super::spr::{self, MSR_PR};
+use super::frame::Frame;
+use super::mmu::LINEAR_BASE;
+use super::spr::{self, MSR_EE, MSR_PR, MSR_RELOCATE};
 use super::{emulate, interrupt, pid, smp, switch, time, uaccess};
 use crate::mm::Prot;
 use crate::signal::info::code::*;
 use crate::signal::{SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGTRAP};
 use crate::{signal, threshold};
+use core::arch::asm;
 
 /// Vectors (Power ISA, book III, chapter 7).
 mod vector {
+    pub const SCV_OTHER: usize = 0;
     pub const DATA_STORAGE: usize = 0x300;
     pub const DATA_SEGMENT: usize = 0x380;
     pub const INSTRUCTION_STORAGE: usize = 0x400;
@@ -26,6 +29,11 @@ mod vector {
     pub const VEC_UNAVAILABLE: usize = 0xf20;
     pub const VSX_UNAVAILABLE: usize = 0xf40;
 }
+
+/// In `trap`: the stub had to use the emergency stack.
+const EMERGENCY: usize = 1;
+/// Up to here from the start of memory only `scv` runs with interrupts on.
+const FIRST_CODE: usize = 0x4000;
 
 /// Why a page fault happened: permission, store; and bits that page tables cannot resolve (bad tables, bad instruction for the memory).
 const STORE: usize = 0x0200_0000;
@@ -43,6 +51,11 @@ const SRR1_STATUS: usize = 0x783f_0000;
 pub fn handle(frame: &mut Frame) {
     if frame.msr & MSR_PR != 0 {
         return dispatch(frame);
+    }
+    if frame.nip ^ LINEAR_BASE < FIRST_CODE && frame.trap & EMERGENCY == 0 {
+        // In the first steps of `scv`, with the user's registers still: what came comes again when they go on.
+        frame.msr &= !MSR_EE;
+        return;
     }
     // The window to user memory is not the interrupted copy's alone: shut for us, and open again for it.
     let window = spr::read!(spr::AMR);
@@ -97,6 +110,7 @@ fn dispatch(frame: &mut Frame) {
         }
         vector::DOORBELL | vector::PERFORMANCE => threshold::interrupt(frame, |_| ()),
         vector::TRACE => threshold::fault_irqs_off(frame, other),
+        trap if trap & EMERGENCY != 0 => emergency(frame),
         _ => {
             if matches!(frame.trap, vector::DATA_SEGMENT | vector::ALIGNMENT) {
                 frame.dar = spr::read!(spr::DAR);
@@ -104,6 +118,27 @@ fn dispatch(frame: &mut Frame) {
             threshold::fault(frame, other);
         }
     }
+}
+
+/// The kernel stack is full, or the interrupt (a machine check, a system reset) turned translation off: then this does not run where it is linked.
+#[cold]
+#[unsafe(link_section = ".noinstr.text")]
+fn emergency(frame: &mut Frame) -> ! {
+    let msr = spr::msr();
+    if msr & MSR_RELOCATE == 0 {
+        frame.trap &= !EMERGENCY;
+    }
+    // SAFETY: goes on there, where it is linked, with translation on.
+    unsafe {
+        spr::write!(spr::SRR0, fatal as *const ());
+        spr::write!(spr::SRR1, msr | MSR_RELOCATE);
+        asm!("rfid", in("r12") fatal as *const (), in("r3") frame, options(noreturn))
+    }
+}
+
+#[unsafe(link_section = ".noinstr.text")]
+extern "C" fn fatal(frame: &mut Frame) {
+    threshold::nmi(frame, |frame| die(frame, name(frame.trap)));
 }
 
 #[inline(always)]
@@ -163,8 +198,7 @@ fn other(frame: &mut Frame) {
                 _ => (SIGILL, ILL_ILLOPC, nip),
             }
         }
-        trap if trap & 0xf000 == TRAP_SCV => {
-            // `scv` other than 0.
+        vector::SCV_OTHER => {
             frame.nip = nip.wrapping_sub(4);
             (SIGILL, ILL_ILLTRP, nip.wrapping_sub(4))
         }
@@ -183,9 +217,9 @@ fn float_code(frame: &Frame) -> i32 {
 }
 
 /// What an interrupt that the kernel does not survive is called.
-pub fn name(trap: usize) -> &'static str {
+fn name(trap: usize) -> &'static str {
     match trap {
-        t if t & 1 != 0 => "kernel stack overflow",
+        t if t & EMERGENCY != 0 => "kernel stack overflow",
         0x100 => "system reset",
         0x200 => "machine check",
         vector::DATA_SEGMENT => "bad data address",

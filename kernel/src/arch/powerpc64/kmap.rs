@@ -4,6 +4,7 @@
 use super::hcall;
 use super::mmu::{Entry, LEVELS, LINEAR_BASE, MemoryKind, PAGE_SHIFT, TABLE_SHIFT, order_instructions};
 use super::pid;
+use super::spr::{self, MSR_RELOCATE};
 use crate::boot::PhysRange;
 use crate::mm::{PAGE_SIZE, PhysAddr, Prot};
 
@@ -157,9 +158,6 @@ impl Builder {
 
 /// Tells the hypervisor where the tables are and turns translation on, for good. The vectors are in place.
 pub fn activate() {
-    unsafe extern "C" {
-        fn turn_translation_on();
-    }
     // For all CPUs: interrupts are little-endian, and arrive with translation on.
     const ENDIAN: usize = 4;
     const TRANSLATION: usize = 3;
@@ -173,6 +171,7 @@ pub fn activate() {
         status == hcall::SUCCESS,
         "the hypervisor refuses radix page tables (power9 or later is needed): {status}"
     );
-    // SAFETY: the map has everything at the addresses that are in use.
-    unsafe { turn_translation_on() }
+    // Without it the processor ignores the top of addresses: everything is where it was.
+    spr::set_msr(spr::msr() | MSR_RELOCATE);
+    spr::isync();
 }

@@ -7,6 +7,19 @@ macro_rules! each {
     };
 }
 
+/// Where a function in assembly begins: its name and its section.
+macro_rules! function {
+    ($name:literal, $section:literal) => {
+        concat!(
+            ".section ",
+            $section,
+            ", \"ax\", @progbits\n.irp f, ",
+            $name,
+            "\n.balign 64\n.globl \\f\n.type \\f, %function\n\\f:\n.endr"
+        )
+    };
+}
+
 pub mod boot;
 pub mod console;
 mod copy;

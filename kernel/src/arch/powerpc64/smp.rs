@@ -1,6 +1,7 @@
 //! CPUs: this CPU's local block (r13, which compiled code leaves alone; `SPRG0` keeps it for the entry stubs), the running thread, starting
 //! the others through RTAS.
 
+use super::entry::LEAST;
 use super::{cpu, devicetree, kmap, rtas, spr};
 use crate::sched::{CpuData, cpu::CpuLocal};
 use crate::sync::MAX_CPUS;
@@ -37,8 +38,9 @@ static COUNT: AtomicUsize = AtomicUsize::new(1);
 /// The number of each CPU as interrupt server, which is how firmware names it.
 static SERVER: [AtomicUsize; MAX_CPUS] = [const { AtomicUsize::new(0) }; MAX_CPUS];
 
-/// What each secondary CPU finds (`head::secondary_start`): its stack and its local block. In the image, because firmware passes 32 bits.
-static START: [[AtomicUsize; 2]; MAX_CPUS] = [const { [AtomicUsize::new(0), AtomicUsize::new(0)] }; MAX_CPUS];
+/// What each secondary CPU finds (`head::secondary_start`): stack pointer, function, machine state and argument. In the image, because firmware
+/// passes 32 bits.
+static START: [[AtomicUsize; 4]; MAX_CPUS] = [const { [const { AtomicUsize::new(0) }; 4] }; MAX_CPUS];
 
 /// The boot CPU's block and thread. The first thing Rust does.
 pub(super) fn init_boot_cpu() {
@@ -159,8 +161,15 @@ pub fn start(cpu: usize, local: &'static CpuLocal, stack_top: usize) -> Result<(
     unsafe extern "C" {
         fn secondary_start();
     }
-    START[cpu][0].store(stack_top, Ordering::Relaxed);
-    START[cpu][1].store(core::ptr::from_ref(local) as usize, Ordering::Relaxed);
+    let start = [
+        stack_top - LEAST,
+        secondary as *const () as usize,
+        spr::MSR_KERNEL,
+        local as *const _ as usize,
+    ];
+    for (word, value) in START[cpu].iter().zip(start) {
+        word.store(value, Ordering::Relaxed);
+    }
     let entry = kmap::to_phys(secondary_start as *const () as usize);
     let argument = kmap::to_phys(&raw const START[cpu] as usize);
     // SAFETY: a barrier: what the new CPU reads is written before it starts.
@@ -176,7 +185,7 @@ pub fn start(cpu: usize, local: &'static CpuLocal, stack_top: usize) -> Result<(
 }
 
 /// A secondary CPU's first Rust function: on its idle stack, interrupts off, on the kernel map.
-pub(super) extern "C" fn secondary(local: *const CpuLocal) -> ! {
+extern "C" fn secondary(local: *const CpuLocal) -> ! {
     set_local(local);
     cpu::init();
     super::interrupt::init_cpu();

@@ -38,6 +38,10 @@ pub const DSISR: usize = 18;
 pub const DAR: usize = 19;
 /// Decrementer.
 pub const DEC: usize = 22;
+/// Where an interrupt came from.
+pub const SRR0: usize = 26;
+/// The machine state there, and for some why it came.
+pub const SRR1: usize = 27;
 /// Authority mask: which accesses the kernel may make to user pages.
 pub const AMR: usize = 29;
 /// Process identifier: which user tree is current.
@@ -56,6 +60,10 @@ pub const TB: usize = 268;
 pub const USPRG3: usize = 259;
 /// Software's: this CPU's local block.
 pub const SPRG0: usize = 272;
+/// Software's: r13 on entry.
+pub const SPRG1: usize = 273;
+/// Software's: r11 on entry.
+pub const SPRG2: usize = 274;
 /// Software's, readable in user mode: the CPU's number.
 pub const SPRG3: usize = 275;
 /// Processor version.
