@@ -11,8 +11,8 @@ use core::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 use limen_entry::ThreadFlags;
-use limen_rseq::{Event, Ids};
 use limen_rseq::cid::{Cids, Mode};
+use limen_rseq::{Event, Ids};
 
 /// An address space's.
 pub struct Space {

@@ -377,9 +377,8 @@ fn run_slowly(task: &Task, area: &Area, work: Work, ip: usize) -> Result<limen_r
     if work.ids {
         loop {
             // All of one moment. If the thread moves from here on, it must see that it is not where it was told it is.
-            match crate::sync::without_interrupts(|| {
-                ids_now(task).inspect(|now| cid::tell(&task.rseq, *now))
-            }) {
+            match crate::sync::without_interrupts(|| ids_now(task).inspect(|now| cid::tell(&task.rseq, *now)))
+            {
                 Ok(now) => break ids = now,
                 Err(_) => cid::prepare(task),
             }
