@@ -3,7 +3,7 @@
 //!
 //! The moves are in `copy`.
 
-use super::copy::{AMR_SHUT, Copy, PIECE, copy_vectors};
+use super::copy::{AMR_SHUT, Copy, Fill, PIECE, copy_vectors};
 use super::exception::set_window;
 use super::spr;
 use crate::rseq::{AREA_AT, TOLD};
@@ -13,7 +13,7 @@ use core::sync::atomic::{Ordering, fence};
 use limen_memory::Moves;
 
 /// What moves to and from user memory, with the window open.
-const MOVES: Copy<1, 0> = Copy;
+const MOVES: Copy<1> = Copy;
 
 unsafe extern "C" {
     /// Where instructions that may fault begin and end, and where to go on then, counted from the entry.
@@ -155,7 +155,7 @@ pub unsafe fn copy_to_user(to: usize, from: *const u8, len: usize) -> usize {
 #[inline(never)]
 pub unsafe fn clear_user(to: usize, len: usize) -> usize {
     // SAFETY: as above; nothing is read.
-    while_open(|| unsafe { limen_memory::copy(&Copy::<1, 1>, to, to, len) })
+    while_open(|| unsafe { limen_memory::copy(&Fill::<1>(0), to, to, len) })
 }
 
 /// A function that reads a word, and one that writes one.
