@@ -82,12 +82,11 @@ pub(super) extern "C" fn primary(initrd_or_tree: usize, initrd_size: usize, firm
         .count();
     let size = memory.as_slice().iter().map(|range| range.size).sum();
     let pids = pid::wanted(cpus.min(crate::sync::MAX_CPUS), size);
-    let roots = place(
-        (pids * pid::ROOT_SIZE) as u64,
-        memory.as_slice(),
-        reserved.as_slice(),
-    );
-    reserved.push(roots, (pids * pid::ROOT_SIZE) as u64);
+    let (size, align) = ((pids * pid::ROOT_SIZE) as u64, pid::ROOT_SIZE as u64);
+    let Some(roots) = memory.room_beside(&reserved, size, align) else {
+        panic!("no room for root tables")
+    };
+    reserved.push(roots, size);
     pid::init(roots, pids);
 
     let mut map = kmap::Builder::new();
@@ -107,25 +106,4 @@ pub(super) extern "C" fn primary(initrd_or_tree: usize, initrd_size: usize, firm
         initrd,
         command_line,
     })
-}
-
-/// Room for `size` bytes, aligned for root tables, in `memory` as low as possible but above everything in `reserved` that is not above it.
-fn place(size: u64, memory: &[PhysRange], reserved: &[PhysRange]) -> u64 {
-    let align = pid::ROOT_SIZE as u64;
-    for range in memory {
-        let (mut at, end) = (
-            range.start.as_u64().next_multiple_of(align),
-            range.start.as_u64() + range.size,
-        );
-        while at + size <= end {
-            let clash = reserved
-                .iter()
-                .find(|r| r.start.as_u64() < at + size && at < r.start.as_u64() + r.size);
-            match clash {
-                Some(r) => at = (r.start.as_u64() + r.size).next_multiple_of(align),
-                None => return at,
-            }
-        }
-    }
-    panic!("no room for root tables")
 }

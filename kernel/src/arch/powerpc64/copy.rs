@@ -10,88 +10,130 @@ use limen_memory::{Moves, copy, copy_backwards};
 /// `AMR` with the window to user memory shut: neither loads nor stores. Key 0, which all pages have, forbids the kernel user pages then.
 pub const AMR_SHUT: usize = 3 << 62;
 
-/// A load, or a zero instead, and a store. `false` after a fault.
+/// The instructions given, of which those with user memory may fault: `false` then.
 macro_rules! access {
-    ($load:literal, $store:literal, $at:expr, $to:ident, $from:ident) => {{
+    ([$($line:expr),+], $($operand:tt)+) => {{
         // SAFETY: as the caller promises; faults on the user's side are in the exception table.
         unsafe {
             asm!(
-                "2: .if {zero}",
-                "li {value}, 0",
-                ".else",
-                concat!($load, " {value}, {at}({from})"),
-                ".endif",
-                concat!($store, " {value}, {at}({to})"),
+                "2:",
+                $($line,)+
                 "3: .if {user}",
                 may_fault!("2b", "3b", "{fault}", ".first"),
                 ".endif",
-                to = in(reg_nonzero) $to, from = in(reg_nonzero) $from, value = out(reg) _, at = const $at, zero = const ZERO, user = const USER,
-                fault = label { return false }, options(nostack, preserves_flags)
+                $($operand)+, user = const USER, fault = label { return false }, options(nostack, preserves_flags)
             );
         }
         true
     }};
 }
 
-/// Moves within the kernel, or, if `USER` is 1, to or from user memory with the window open; if `ZERO` is 1, zeroes are what is moved.
-pub(super) struct Copy<const USER: usize, const ZERO: usize>;
-
-impl<const USER: usize, const ZERO: usize> Moves for Copy<USER, ZERO> {
-    const WORD: usize = 8;
-    const CHUNK: usize = 32;
-    const ALIGN: usize = 1;
-    const PARTS: bool = true;
-
-    #[inline(always)]
-    unsafe fn chunks(&self, to: usize, from: usize, count: usize) -> (usize, usize, bool) {
-        let (end, next, left): (usize, usize, usize);
-        // SAFETY: as above. A fault leaves `to` where its chunk begins.
+/// The instructions given, once for each chunk. They leave the target 8 bytes before the next one. Where that is, and whether none was left: a fault
+/// leaves the target where its chunk begins.
+macro_rules! for_chunks {
+    ([$($line:expr),+], $to:ident, $count:ident, $($operand:tt)+) => {{
+        let (end, left): (usize, usize);
+        // SAFETY: as above.
         unsafe {
             asm!(
                 "mtctr {count}",
-                ".if {zero}",
-                each!("li 7 + n, 0"; 3),
-                "li 0, 0",
-                ".endif",
-                "2: .ifeq {zero}",
-                each!("ld 7 + n, 8 * n + 8({from})"; 3),
-                "ldu 0, 32({from})",
-                ".endif",
-                each!("std 7 + n, 8 * n + 8({to})"; 3),
-                "stdu 0, 32({to})",
+                "2:",
+                $($line,)+
                 "bdnz 2b",
                 "3: .if {user}",
                 "mfctr {count}",
                 may_fault!("2b", "3b", "3b", ".first"),
                 ".endif",
-                to = inout(reg_nonzero) to.wrapping_sub(8) => end, from = inout(reg_nonzero) from.wrapping_sub(8) => next,
-                count = inout(reg) count => left, zero = const ZERO, user = const USER, out("r0") _, out("r7") _, out("r8") _, out("r9") _, out("ctr") _,
+                $($operand)+, to = inout(reg_nonzero) $to.wrapping_sub(8) => end, count = inout(reg) $count => left, user = const USER, out("ctr") _,
                 options(nostack, preserves_flags)
             );
         }
-        let end = end.wrapping_add(8);
+        (end.wrapping_add(8), USER == 0 || left == 0)
+    }};
+}
+
+/// What both kinds of moves are made of, `$move` being one of a size.
+macro_rules! moves {
+    ($move:ident) => {
+        const WORD: usize = 8;
+        const CHUNK: usize = 32;
+        const ALIGN: usize = 1;
+        const PARTS: bool = true;
+
+        #[inline(always)]
+        unsafe fn word<const AT: usize>(&self, to: usize, from: usize) -> bool {
+            $move!(self, "ld", "std", 8 * AT, to, from)
+        }
+
+        #[inline(always)]
+        unsafe fn part<const BYTES: usize>(&self, to: usize, from: usize) -> bool {
+            match BYTES {
+                4 => $move!(self, "lwz", "stw", 0, to, from),
+                _ => $move!(self, "lhz", "sth", 0, to, from),
+            }
+        }
+
+        #[inline(always)]
+        unsafe fn byte(&self, to: usize, from: usize) -> bool {
+            $move!(self, "lbz", "stb", 0, to, from)
+        }
+    };
+}
+
+/// Moves within the kernel, or, if `USER` is 1, to or from user memory with the window open.
+pub(super) struct Copy<const USER: usize>;
+
+macro_rules! load_and_store {
+    ($self:ident, $load:literal, $store:literal, $at:expr, $to:ident, $from:ident) => {
+        access!(
+            [concat!($load, " {value}, {at}({from})"), concat!($store, " {value}, {at}({to})")],
+            to = in(reg_nonzero) $to, from = in(reg_nonzero) $from, value = out(reg) _, at = const $at
+        )
+    };
+}
+
+impl<const USER: usize> Moves for Copy<USER> {
+    moves!(load_and_store);
+
+    #[inline(always)]
+    unsafe fn chunks(&self, to: usize, from: usize, count: usize) -> (usize, usize, bool) {
+        let next: usize;
+        let (end, all) = for_chunks!(
+            [
+                each!("ld 7 + n, 8 * n + 8({from})"; 3),
+                "ldu 0, 32({from})",
+                each!("std 7 + n, 8 * n + 8({to})"; 3),
+                "stdu 0, 32({to})"
+            ],
+            to, count, from = inout(reg_nonzero) from.wrapping_sub(8) => next, out("r0") _, out("r7") _, out("r8") _, out("r9") _
+        );
         if USER == 0 {
             return (end, next.wrapping_add(8), true);
         }
-        (end, from.wrapping_add(end.wrapping_sub(to)), left == 0)
+        (end, from.wrapping_add(end.wrapping_sub(to)), all)
     }
+}
+
+/// The same, but what is stored everywhere is this word, or the lower part of it.
+pub(super) struct Fill<const USER: usize>(pub u64);
+
+macro_rules! store {
+    ($self:ident, $load:literal, $store:literal, $at:expr, $to:ident, $from:ident) => {{
+        let _ = $from;
+        access!([concat!($store, " {value}, {at}({to})")], to = in(reg_nonzero) $to, value = in(reg) $self.0, at = const $at)
+    }};
+}
+
+impl<const USER: usize> Moves for Fill<USER> {
+    moves!(store);
 
     #[inline(always)]
-    unsafe fn word<const AT: usize>(&self, to: usize, from: usize) -> bool {
-        access!("ld", "std", 8 * AT, to, from)
-    }
-
-    #[inline(always)]
-    unsafe fn part<const BYTES: usize>(&self, to: usize, from: usize) -> bool {
-        match BYTES {
-            4 => access!("lwz", "stw", 0, to, from),
-            _ => access!("lhz", "sth", 0, to, from),
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn byte(&self, to: usize, from: usize) -> bool {
-        access!("lbz", "stb", 0, to, from)
+    unsafe fn chunks(&self, to: usize, from: usize, count: usize) -> (usize, usize, bool) {
+        let (end, all) = for_chunks!(
+            [each!("std {value}, 8 * n + 8({to})"; 3), "stdu {value}, 32({to})"],
+            to, count, value = in(reg) self.0
+        );
+        (end, from, all)
     }
 }
 
@@ -141,7 +183,7 @@ pub(super) unsafe fn copy_vectors(to: usize, from: usize, mut pieces: usize, amr
 #[unsafe(no_mangle)]
 unsafe extern "C" fn memcpy(to: usize, from: usize, len: usize) -> usize {
     // SAFETY: as the caller promises.
-    unsafe { copy(&Copy::<0, 0>, to, from, len) };
+    unsafe { copy(&Copy::<0>, to, from, len) };
     to
 }
 
@@ -152,42 +194,15 @@ unsafe extern "C" fn memmove(to: usize, from: usize, len: usize) -> usize {
         if to.wrapping_sub(from) >= len {
             return memcpy(to, from, len);
         }
-        copy_backwards(&Copy::<0, 0>, to, from, len);
+        copy_backwards(&Copy::<0>, to, from, len);
     }
     to
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn memset(to: *mut u8, byte: u32, len: usize) -> *mut u8 {
+unsafe extern "C" fn memset(to: usize, byte: u32, len: usize) -> usize {
     let word = u64::from(byte & 0xff) * (u64::MAX / 255);
-    let mut at = to;
-    // SAFETY: as the caller promises. The compiler does not see the loop, or it would make it a call of this function.
-    unsafe {
-        if len >= 32 {
-            asm!(
-                "mtctr {count}",
-                "2:",
-                each!("std {word}, 8 * n({at})"; 4),
-                "addi {at}, {at}, 32",
-                "bdnz 2b",
-                count = in(reg) len / 32, word = in(reg) word, at = inout(reg_nonzero) at, out("ctr") _, options(nostack, preserves_flags)
-            );
-        }
-        macro_rules! part {
-            ($bytes:literal, $type:ty, $part:expr) => {
-                if len & $bytes != 0 {
-                    at.cast::<$type>().write_unaligned($part);
-                    at = at.add($bytes);
-                }
-            };
-        }
-        part!(16, [u64; 2], [word; 2]);
-        part!(8, u64, word);
-        part!(4, u32, word as u32);
-        part!(2, u16, word as u16);
-        if len & 1 != 0 {
-            at.write(byte as u8);
-        }
-    }
+    // SAFETY: as the caller promises.
+    unsafe { copy(&Fill::<0>(word), to, to, len) };
     to
 }

@@ -77,8 +77,10 @@ pub fn request(irq: Irq, name: &'static str, handler: Handler) -> Result<(), Err
     lines.insert(irq.0, line);
     drop(lines);
     let server = smp::server(0) as u32;
-    if rtas::call("ibm,set-xive", &[irq.0, server, PRIORITY_DEVICE], &mut [0]) != 0
-        || rtas::call("ibm,int-on", &[irq.0], &mut [0]) != 0
+    let set = rtas::call::<1>("ibm,set-xive", &[irq.0, server, PRIORITY_DEVICE]);
+    if set
+        .and_then(|_| rtas::call::<1>("ibm,int-on", &[irq.0]))
+        .is_none()
     {
         LINES.lock().remove(&irq.0);
         return Err(Errno::EINVAL);

@@ -335,24 +335,15 @@ const LINE: usize = 128;
 /// Zeroes the page at `phys`.
 #[inline(always)]
 pub fn clear_page(phys: PhysAddr) {
-    // SAFETY: the caller owns the page; the linear map makes all RAM writable; a page is a multiple of four lines.
-    unsafe {
-        asm!(
-            "mtctr {n}",
-            "2:",
-            "dcbz 0, {a}",
-            "dcbz {a}, {one}",
-            "dcbz {a}, {two}",
-            "dcbz {a}, {three}",
-            "addi {a}, {a}, {step}",
-            "bdnz 2b",
-            n = in(reg) (1usize << PAGE_SHIFT) / (4 * LINE),
-            a = inout(reg_nonzero) phys_to_virt(phys) => _,
-            one = in(reg) LINE, two = in(reg) 2 * LINE, three = in(reg) 3 * LINE,
-            step = const 4 * LINE,
-            out("ctr") _,
-            options(nostack)
-        );
+    const STEP: usize = 8 * LINE;
+    let page = phys_to_virt(phys);
+    for at in (0..1 << PAGE_SHIFT).step_by(STEP) {
+        for line in 0..STEP / LINE {
+            // SAFETY: the caller owns the page; the linear map makes all RAM writable.
+            unsafe {
+                asm!("dcbz {}, {}", in(reg_nonzero) page.add(at), in(reg) line * LINE, options(nostack, preserves_flags))
+            }
+        }
     }
 }
 

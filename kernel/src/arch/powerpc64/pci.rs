@@ -23,21 +23,15 @@ fn unit() -> Option<(u32, u32)> {
 }
 
 fn read(function: u8, offset: u8) -> u32 {
-    let Some((high, low)) = unit() else {
-        return u32::MAX;
-    };
-    let mut results = [0; 2];
     let address = u32::from(function) << 8 | u32::from(offset);
-    match rtas::call("ibm,read-pci-config", &[address, high, low, 4], &mut results) {
-        0 => results[1],
-        _ => u32::MAX,
-    }
+    let read = |(high, low)| rtas::call::<2>("ibm,read-pci-config", &[address, high, low, 4]);
+    unit().and_then(read).map_or(u32::MAX, |results| results[1])
 }
 
 fn write(function: u8, offset: u8, value: u32) {
     let Some((high, low)) = unit() else { return };
     let address = u32::from(function) << 8 | u32::from(offset);
-    rtas::call("ibm,write-pci-config", &[address, high, low, 4, value], &mut [0]);
+    rtas::call::<1>("ibm,write-pci-config", &[address, high, low, 4, value]);
 }
 
 /// Turns the function's messages on, one for everything.
@@ -46,26 +40,12 @@ fn message(function: u8) -> Option<Irq> {
     const SET_MSIX: u32 = 4;
     let (high, low) = unit()?;
     let address = u32::from(function) << 8;
-    let mut results = [0; 4];
-    if rtas::call(
-        "ibm,change-msi",
-        &[address, high, low, SET_MSIX, 1, 1],
-        &mut results,
-    ) != 0
-        || results[1] < 1
-    {
+    let [_, count, ..] = rtas::call::<4>("ibm,change-msi", &[address, high, low, SET_MSIX, 1, 1])?;
+    if count < 1 {
         return None;
     }
-    let mut results = [0; 3];
-    if rtas::call(
-        "ibm,query-interrupt-source-number",
-        &[address, high, low, 0],
-        &mut results,
-    ) != 0
-    {
-        return None;
-    }
-    Some(Irq(results[1]))
+    let source = [address, high, low, 0];
+    rtas::call::<3>("ibm,query-interrupt-source-number", &source).map(|results| Irq(results[1]))
 }
 
 /// The machine's PCI host bridge, if it has one.

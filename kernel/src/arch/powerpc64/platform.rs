@@ -32,7 +32,7 @@ pub fn virtio_mmio() -> Vec<VirtioMmio> {
 pub(super) fn halt() -> ! {
     super::irq::local_disable();
     // Nothing is to wake it.
-    rtas::call("stop-self", &[], &mut []);
+    rtas::call::<0>("stop-self", &[]);
     loop {
         super::irq::spin_hint();
     }
@@ -40,13 +40,13 @@ pub(super) fn halt() -> ! {
 
 /// Turns the machine off; the host sees status 0.
 pub fn power_off() -> ! {
-    rtas::call("power-off", &[u32::MAX, u32::MAX], &mut [0]);
+    rtas::call::<1>("power-off", &[u32::MAX, u32::MAX]);
     halt()
 }
 
 /// Restarts the machine.
 pub fn reset() -> ! {
-    rtas::call("system-reboot", &[], &mut [0]);
+    rtas::call::<1>("system-reboot", &[]);
     halt()
 }
 
@@ -55,18 +55,14 @@ pub fn panic_exit() -> ! {
     if crate::boot::cmdline::value("limen.panic_exit") == Some("os-term") {
         static MESSAGE: &[u8] = b"Limen panic\0";
         let at = super::kmap::to_phys(MESSAGE.as_ptr() as usize) as u32;
-        rtas::call("ibm,os-term", &[at], &mut [0]);
+        rtas::call::<1>("ibm,os-term", &[at]);
     }
     halt()
 }
 
 /// Seconds since 1970 from the machine's real-time clock, `None` if there is none.
 pub fn wall_clock() -> Option<u64> {
-    let mut time = [0; 8];
-    if rtas::call("get-time-of-day", &[], &mut time) != 0 {
-        return None;
-    }
-    let [_, year, month, day, hour, minute, second, _] = time.map(u64::from);
+    let [_, year, month, day, hour, minute, second, _] = rtas::call("get-time-of-day", &[])?.map(u64::from);
     if !(1970..10000).contains(&year) || !(1..=12).contains(&month) {
         return None;
     }

@@ -174,14 +174,10 @@ pub fn start(cpu: usize, local: &'static CpuLocal, stack_top: usize) -> Result<(
     let argument = kmap::to_phys(&raw const START[cpu] as usize);
     // SAFETY: a barrier: what the new CPU reads is written before it starts.
     unsafe { asm!("sync", options(nostack, preserves_flags)) }
-    match rtas::call(
-        "start-cpu",
-        &[server(cpu) as u32, entry as u32, argument as u32],
-        &mut [0],
-    ) {
-        0 => Ok(()),
-        _ => Err(Errno::ENODEV),
-    }
+    let arguments = [server(cpu) as u32, entry as u32, argument as u32];
+    rtas::call::<1>("start-cpu", &arguments)
+        .map(|_| ())
+        .ok_or(Errno::ENODEV)
 }
 
 /// A secondary CPU's first Rust function: on its idle stack, interrupts off, on the kernel map.

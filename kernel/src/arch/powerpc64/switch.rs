@@ -52,7 +52,6 @@ pub struct Context {
     sp: usize,
     /// Where it goes on.
     pub resume: Resume,
-    ccr: usize,
     /// `VRSAVE`, data stream control and target address.
     vrsave: usize,
     dscr: usize,
@@ -71,9 +70,7 @@ unsafe impl Send for Context {}
 // SAFETY: as above.
 unsafe impl Sync for Context {}
 
-const _: () = assert!(
-    offset_of!(Context, sp) == 24 && offset_of!(Context, resume) == 32 && offset_of!(Context, ccr) == 40
-);
+const _: () = assert!(offset_of!(Context, sp) == 24 && offset_of!(Context, resume) == 32);
 
 unsafe extern "C" {
     fn ret_from_fork();
@@ -144,7 +141,6 @@ impl Context {
             kept: [0; 3],
             sp: 0,
             resume: Resume::BEHIND,
-            ccr: 0,
             vrsave: 0,
             dscr: 0,
             tar: 0,
@@ -260,16 +256,12 @@ pub unsafe fn switch(prev: *mut Context, next: *const Context, resumed: impl FnO
             spr::write!(spr::TAR, (*next).tar);
         }
         asm!(
-            "mfcr   0",
             each!("std 29 + n, 8 * n(3)"; 3),
             "std    1, 24(3)",
-            "std    0, 40(3)",
             "ld     0, 32(4)",
-            "ld     5, 40(4)",
             each!("ld 29 + n, 8 * n(4)"; 3),
             "ld     1, 24(4)",
             "mtctr  0",
-            "mtcr   5",
             "bctr",
             ".globl switch_calls, switch_goes_on",
             ".set switch_calls, {calls}",
@@ -278,8 +270,7 @@ pub unsafe fn switch(prev: *mut Context, next: *const Context, resumed: impl FnO
             inout("r4") next => _,
             out("r14") _, out("r15") _, out("r16") _, out("r17") _, out("r18") _, out("r19") _, out("r20") _,
             out("r21") _, out("r22") _, out("r23") _, out("r24") _, out("r25") _, out("r26") _, out("r27") _,
-            out("r28") _, out("cr0") _, out("cr1") _, out("cr5") _,
-            out("cr6") _, out("cr7") _, out("ctr") _, out("lr") _, out("xer") _, out("r0") _, out("r5") _, out("r6") _,
+            out("r28") _, out("cr0") _, out("cr1") _, out("cr2") _, out("cr3") _, out("cr4") _, out("cr5") _, out("cr6") _, out("cr7") _, out("ctr") _, out("lr") _, out("xer") _, out("r0") _, out("r5") _, out("r6") _,
             out("r7") _, out("r8") _, out("r9") _, out("r10") _, out("r11") _, out("r12") _,
             calls = label { resumed() },
         );

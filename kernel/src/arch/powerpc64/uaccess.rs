@@ -3,11 +3,17 @@
 //!
 //! The moves are in `copy`.
 
-use super::copy::{AMR_SHUT, Copy, PIECE, copy_vectors};
+use super::copy::{AMR_SHUT, Copy, Fill, PIECE, copy_vectors};
 use super::exception::set_window;
+use super::spr;
 use crate::rseq::{AREA_AT, TOLD};
 use core::arch::asm;
+use core::mem::MaybeUninit;
 use core::sync::atomic::{Ordering, fence};
+use limen_memory::Moves;
+
+/// What moves to and from user memory, with the window open.
+const MOVES: Copy<1> = Copy;
 
 unsafe extern "C" {
     /// Where instructions that may fault begin and end, and where to go on then, counted from the entry.
@@ -45,21 +51,18 @@ pub(super) use may_fault;
 macro_rules! user_asm {
     ([$($line:expr),+], $($operand:tt)+) => {{
         let mut fault = 1usize;
+        $crate::arch::imp::exception::set_window(0);
         core::arch::asm!(
-            "mtspr 29, {open}",
-            "isync",
             "2:",
             $($line,)+
             "li {fault}, 0",
-            "3: mtspr 29, {shut}",
-            "isync",
+            "3:",
             $crate::arch::imp::uaccess::may_fault!("2b", "3b", "3b"),
-            open = in(reg) 0usize,
-            shut = in(reg) $crate::arch::imp::copy::AMR_SHUT,
             fault = inout(reg) fault,
             $($operand)+,
             options(nostack)
         );
+        $crate::arch::imp::exception::set_window($crate::arch::imp::copy::AMR_SHUT);
         fault == 0
     }};
 }
@@ -80,7 +83,7 @@ fn while_open<T>(work: impl FnOnce() -> T) -> T {
 #[inline(never)]
 unsafe fn copy_small(to: usize, from: usize, len: usize) -> usize {
     // SAFETY: as the caller promises; faults on the user side are in the exception table.
-    while_open(|| unsafe { limen_memory::copy(&Copy::<1, 0>, to, from, len) })
+    while_open(|| unsafe { limen_memory::copy(&MOVES, to, from, len) })
 }
 
 /// Copies between user and kernel memory; returns how many bytes were *not* copied.
@@ -152,7 +155,7 @@ pub unsafe fn copy_to_user(to: usize, from: *const u8, len: usize) -> usize {
 #[inline(never)]
 pub unsafe fn clear_user(to: usize, len: usize) -> usize {
     // SAFETY: as above; nothing is read.
-    while_open(|| unsafe { limen_memory::copy(&Copy::<1, 1>, to, to, len) })
+    while_open(|| unsafe { limen_memory::copy(&Fill::<1>(0), to, to, len) })
 }
 
 /// A function that reads a word, and one that writes one.
@@ -190,12 +193,13 @@ words!(get_u64, put_u64, u64, "ldx", "stdx");
 /// `addr..addr+16` lies below `USER_END`.
 #[inline(never)]
 pub unsafe fn get_pair(addr: usize) -> Option<[u64; 2]> {
-    let (mut a, mut b) = (0u64, 0u64);
-    // SAFETY: the caller's promise.
-    let done = unsafe {
-        user_asm!(["ld {a}, 0({addr})", "ld {b}, 8({addr})"], addr = in(reg_nonzero) addr, a = inout(reg) a, b = inout(reg) b)
-    };
-    done.then_some([a, b])
+    let mut pair = MaybeUninit::<[u64; 2]>::uninit();
+    let to = pair.as_mut_ptr() as usize;
+    // SAFETY: the caller's promise; what was moved is there.
+    unsafe {
+        let done = while_open(|| MOVES.word::<0>(to, addr) && MOVES.word::<1>(to, addr));
+        done.then(|| pair.assume_init())
+    }
 }
 
 /// Writes two words of 64 bits at any address; `false` on a fault, with one of them written perhaps.
@@ -215,21 +219,26 @@ pub unsafe fn put_pair(addr: usize, [a, b]: [u64; 2]) -> bool {
 ///
 /// # Safety
 /// `from` is readable for `8 * count - 6` bytes; `to..to + 8 * count` lies below `USER_END`.
-pub unsafe fn put_u16s(to: usize, from: *const u8, count: usize) -> bool {
-    // SAFETY: the caller's promise.
-    unsafe {
-        user_asm!(
-            [
-                "mtctr {count}",
-                "8: lhz {word}, 0({from})",
-                "sth {word}, 0({to})",
-                "addi {from}, {from}, 8",
-                "addi {to}, {to}, 8",
-                "bdnz 8b"
-            ],
-            count = in(reg) count, word = out(reg) _, from = inout(reg_nonzero) from => _, to = inout(reg_nonzero) to => _, out("ctr") _
-        )
+pub unsafe fn put_u16s(mut to: usize, from: *const u8, count: usize) -> bool {
+    let mut from = from as usize;
+    set_window(0);
+    for _ in 0..count {
+        // SAFETY: the caller's promise.
+        if unsafe { !MOVES.part::<2>(to, from) } {
+            return shut_after_fault();
+        }
+        (to, from) = (to + 8, from + 8);
     }
+    set_window(AMR_SHUT);
+    true
+}
+
+/// What a loop ends with when an access faults: by itself, or every turn would set the result.
+#[cold]
+#[inline(never)]
+fn shut_after_fault() -> bool {
+    set_window(AMR_SHUT);
+    false
 }
 
 /// Reads a naturally aligned user word atomically; `None` on a fault.
@@ -273,28 +282,18 @@ pub unsafe fn cmpxchg_u32(addr: usize, expected: u32, new: u32) -> Option<u32> {
 ///
 /// # Safety
 /// `at..at+32` lies below `USER_END`.
+#[inline(never)]
 pub unsafe fn exchange_rseq(at: usize, ids: [u64; 2]) -> Option<[u64; 3]> {
-    let [mut first, mut second, mut section] = [0u64; 3];
-    // SAFETY: the caller's promise.
-    let done = unsafe {
-        user_asm!(
-            [
-                "ld {first}, 0({at})",
-                "ld {section}, 8({at})",
-                "ld {second}, 20({at})",
-                "cmpld {first}, {new}",
-                "bne 4f",
-                "cmpld {second}, {newer}",
-                "beq 5f",
-                "4: std {new}, 0({at})",
-                "std {newer}, 20({at})",
-                "5:"
-            ],
-            at = in(reg_nonzero) at, new = in(reg) ids[0], newer = in(reg) ids[1],
-            first = inout(reg) first, second = inout(reg) second, section = inout(reg) section, out("cr0") _
-        )
-    };
-    done.then_some([first, second, section])
+    let mut found = [0u64; 3];
+    let (to, new) = (&raw mut found as usize, &raw const ids as usize);
+    // SAFETY: the caller's promise; both arrays are ours.
+    let done = while_open(|| unsafe {
+        MOVES.word::<0>(to, at)
+            && MOVES.word::<0>(to + 8, at + 20)
+            && MOVES.word::<0>(to + 16, at + 8)
+            && (found[..2] == ids || MOVES.word::<0>(at, new) && MOVES.word::<0>(at + 20, new + 8))
+    });
+    done.then_some(found)
 }
 
 /// Whether the legacy area of restartable sequences whose address is [`AREA_AT`] behind `near` says what the four words [`TOLD`] behind `near` say
@@ -306,46 +305,24 @@ pub unsafe fn exchange_rseq(at: usize, ids: [u64; 2]) -> Option<[u64; 3]> {
 /// Both can be read, the area lies below `USER_END`, and nobody writes the words meanwhile.
 #[inline(always)]
 pub unsafe fn rseq_says(near: *const u8) -> bool {
-    // SAFETY: the caller's promise; a fault is as a difference.
+    let (first, second, section): (u64, u64, usize);
+    // SAFETY: the caller's promise. After a fault the area's address stands for what should have been found in it.
     unsafe {
+        let area = near.add(AREA_AT).cast::<usize>().read();
+        let [x, y] = near.add(TOLD).cast::<[u64; 2]>().read_unaligned();
+        set_window(0);
         asm!(
-            "ld {at}, {area}({near})",
-            "ld {x}, {told}({near})",
-            "ld {y}, {told} + 8({near})",
-            "mtspr 29, {open}",
-            "isync",
             "2: ld {first}, 0({at})",
             "ld {second}, 20({at})",
-            "ld {section}, 8({at})",
-            "3: mtspr 29, {shut}",
-            "xor {first}, {first}, {x}",
-            "xor {second}, {second}, {y}",
-            "or {first}, {first}, {second}",
-            "or. {first}, {first}, {section}",
-            "bne {no}",
-            ".pushsection .text.uaccess, \"ax\"",
-            "4: mtspr 29, {shut}",
-            "isync",
-            "b {no}",
-            ".popsection",
-            may_fault!("2b", "3b", "4b", ".last"),
-            open = in(reg) 0usize,
-            shut = in(reg) AMR_SHUT,
-            near = in(reg_nonzero) near,
-            area = const AREA_AT,
-            told = const TOLD,
-            at = out(reg_nonzero) _,
-            x = out(reg) _,
-            y = out(reg) _,
-            first = out(reg) _,
-            second = out(reg) _,
-            section = out(reg) _,
-            out("cr0") _,
-            no = label { return false },
-            options(nostack, readonly),
+            "ld {at}, 8({at})",
+            "3:",
+            may_fault!("2b", "3b", "3b", ".last"),
+            at = inout(reg_nonzero) area => section, first = out(reg) first, second = out(reg) second,
+            options(nostack, readonly, preserves_flags)
         );
+        spr::write!(spr::AMR, AMR_SHUT);
+        (first ^ x) | (second ^ y) | section as u64 == 0
     }
-    true
 }
 
 /// Copies a string up to and including its NUL, at most `max` bytes: the length without the NUL (`max` if there was none), `None` on a fault.
@@ -355,5 +332,5 @@ pub unsafe fn rseq_says(near: *const u8) -> bool {
 #[inline(never)]
 pub unsafe fn copy_string_from_user(to: *mut u8, from: usize, max: usize) -> Option<usize> {
     // SAFETY: as above.
-    while_open(|| unsafe { limen_memory::copy_string(&Copy::<1, 0>, to, from, max) })
+    while_open(|| unsafe { limen_memory::copy_string(&MOVES, to, from, max) })
 }

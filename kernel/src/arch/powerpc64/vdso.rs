@@ -4,7 +4,7 @@
 pub use super::super::vdso_calls::text;
 use super::super::vdso_calls::{vdso_clock_getres, vdso_clock_gettime, vdso_gettimeofday};
 use super::spr;
-use core::arch::{asm, global_asm};
+use core::arch::{asm, naked_asm};
 
 /// `clock_gettime`.
 pub const CLOCK_GETTIME: usize = 246;
@@ -16,85 +16,63 @@ pub const GETTIMEOFDAY: usize = 78;
 /// The version of every symbol.
 pub const VERSION: &str = "LINUX_2.6.15";
 
-macro_rules! symbols {
-    ($($name:literal $label:ident $size:literal),* $(,)?) => {
-        unsafe extern "C" {
-            $(static $label: u8;)*
-        }
-        /// Exported functions: name, address in the kernel image, size as told to debuggers.
-        pub const SYMBOLS: &[(&str, fn() -> usize, usize)] =
-            &[$(($name, || &raw const $label as usize, $size)),*];
-    };
-}
-symbols! {
-    "__kernel_sigtramp_rt64" vdso_sigtramp 12,
-    "__kernel_clock_gettime" vdso_clock_gettime_entry 64,
-    "__kernel_gettimeofday" vdso_gettimeofday_entry 64,
-    "__kernel_clock_getres" vdso_clock_getres_entry 64,
-    "__kernel_time" vdso_time_entry 64,
-    "__kernel_getcpu" vdso_getcpu_entry 64,
-    "__kernel_get_tbfreq" vdso_get_tbfreq_entry 64,
-    "__kernel_sync_dicache" vdso_sync_dicache_entry 64,
-}
-
 /// Bytes of the least stack frame below a signal frame: what the trampoline takes off (Linux: `__SIGNAL_FRAMESIZE`).
 pub const SIGNAL_STACK: usize = 128;
 
-global_asm!(
-    r#"
-    .pushsection .vdso.text, "ax", @progbits
-    .macro exported name
-    .balign 16
-    .globl  \name
-    .type   \name, %function
-\name:
-    .endm
+/// Where signal handlers return to: what unwinders look for.
+#[unsafe(naked)]
+#[unsafe(link_section = ".vdso.text")]
+extern "C" fn sigtramp() {
+    naked_asm!(
+        "addi 1, 1, {}",
+        "li 0, 172",
+        "sc",
+        const SIGNAL_STACK
+    )
+}
 
-    // What unwinders look for.
-    exported vdso_sigtramp
-    addi    1, 1, {signal_stack}
-    li      0, 172
-    sc
-    .size   vdso_sigtramp, . - vdso_sigtramp
-
-    // C libraries call these without a stack frame of their own, with what they keep in the red zone and the return address where a callee would put
-    // it: a frame that spares both.
-    .macro call_kept name, function
-    exported \name
-    mflr    0
-    stdu    1, -352(1)
-    std     0, 48(1)
-    bl      \function
-    ld      0, 48(1)
-    addi    1, 1, 352
-    mtlr    0
-    // A result, or a negative error.
-    crclr   3
-    cmpdi   1, 3, 0
-    bgelr   1
-    neg     3, 3
-    crset   3
-    blr
-    .size   \name, . - \name
-    .endm
-    call_kept vdso_clock_gettime_entry, {gettime}
-    call_kept vdso_clock_getres_entry, {getres}
-    call_kept vdso_gettimeofday_entry, {gettimeofday}
-    call_kept vdso_time_entry, {time}
-    call_kept vdso_getcpu_entry, {getcpu}
-    call_kept vdso_get_tbfreq_entry, {frequency}
-    call_kept vdso_sync_dicache_entry, {sync}
-    .popsection
-    "#,
-    signal_stack = const SIGNAL_STACK,
-    gettime = sym vdso_clock_gettime,
-    getres = sym vdso_clock_getres,
-    gettimeofday = sym vdso_gettimeofday,
-    time = sym time,
-    getcpu = sym getcpu,
-    frequency = sym frequency,
-    sync = sym sync,
-);
+/// C libraries call these without a stack frame of their own, with what they keep in the red zone and the return address where a callee would put it: a
+/// frame that spares both. What the functions return is a result, or a negative error.
+macro_rules! exported {
+    ($($name:literal $entry:ident $function:ident),* $(,)?) => {
+        $(
+            #[unsafe(naked)]
+            #[unsafe(link_section = ".vdso.text")]
+            extern "C" fn $entry() {
+                naked_asm!(
+                    "mflr 0",
+                    "stdu 1, -352(1)",
+                    "std 0, 48(1)",
+                    "bl {}",
+                    "ld 0, 48(1)",
+                    "addi 1, 1, 352",
+                    "mtlr 0",
+                    "crclr 3",
+                    "cmpdi 1, 3, 0",
+                    "bgelr 1",
+                    "neg 3, 3",
+                    "crset 3",
+                    "blr",
+                    sym $function
+                )
+            }
+        )*
+        /// Exported functions: name, address in the kernel image, size as told to debuggers.
+        pub const SYMBOLS: &[(&str, fn() -> usize, usize)] = &[
+            ("__kernel_sigtramp_rt64", || sigtramp as *const () as usize, 12),
+            $(($name, || $entry as *const () as usize, 64)),*
+        ];
+    };
+}
+exported! {
+    "__kernel_clock_gettime" clock_gettime_entry vdso_clock_gettime,
+    "__kernel_gettimeofday" gettimeofday_entry vdso_gettimeofday,
+    "__kernel_clock_getres" clock_getres_entry vdso_clock_getres,
+    "__kernel_time" time_entry time,
+    "__kernel_getcpu" getcpu_entry getcpu,
+    "__kernel_get_tbfreq" frequency_entry frequency,
+    "__kernel_sync_dicache" sync_entry sync,
+}
 
 /// `time`.
 #[unsafe(link_section = ".vdso.text")]
@@ -135,7 +113,7 @@ extern "C" fn sync(from: *const u8) -> isize {
 
 /// Signal handlers return through this trampoline.
 pub fn sigreturn() -> Option<usize> {
-    Some(&raw const vdso_sigtramp as usize)
+    Some(sigtramp as *const () as usize)
 }
 
 /// Where this copy of the code begins.
