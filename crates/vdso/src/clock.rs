@@ -100,9 +100,48 @@ pub fn getres(data: &ClockData, id: u32) -> Option<u64> {
     }
 }
 
+/// Seconds since 1970 of a date and time in UTC, as real-time clocks tell them: year, month and day, counted from 1; hour, minute, second. `None` before
+/// 1970, or if there is no such month.
+pub fn since_1970([year, month, day]: [u64; 3], [hour, minute, second]: [u64; 3]) -> Option<u64> {
+    if !(1970..1 << 32).contains(&year) || !(1..=12).contains(&month) {
+        return None;
+    }
+    // Years begin in March, so that the leap day is the last.
+    let (y, m) = if month > 2 {
+        (year, month - 3)
+    } else {
+        (year - 1, month + 9)
+    };
+    let days = (365 * y + y / 4 - y / 100 + y / 400 + (153 * m + 2) / 5 + day).checked_sub(719_469)?;
+    Some(((days * 24 + hour) * 60 + minute) * 60 + second)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn dates() {
+        let midnight = |date| since_1970(date, [0; 3]);
+        assert_eq!(midnight([1970, 1, 1]), Some(0));
+        assert_eq!(since_1970([2000, 2, 29], [23, 59, 59]), Some(951_868_799));
+        assert_eq!(since_1970([2038, 1, 19], [3, 14, 8]), Some(1 << 31));
+        assert_eq!(
+            midnight([2100, 3, 1])
+                .zip(midnight([2100, 2, 28]))
+                .map(|(a, b)| a - b),
+            Some(86_400)
+        );
+        for wrong in [
+            [1969, 12, 31],
+            [0, 1, 1],
+            [2000, 0, 1],
+            [2000, 13, 1],
+            [1970, 1, 0],
+        ] {
+            assert_eq!(midnight(wrong), None, "{wrong:?}");
+        }
+    }
 
     #[test]
     fn scaling() {

@@ -3,6 +3,7 @@
 pub use super::devicetree_tree::entropy;
 use super::interrupt::{self, Irq};
 use super::{devicetree, gic, psci, smp, sysreg};
+use crate::driver::virtio::VirtioMmio;
 use crate::driver::virtio::pci::PciConfig;
 use crate::mm::map_device;
 use crate::sync::Once;
@@ -63,17 +64,6 @@ pub(super) fn allocate_msi() -> Option<(u64, u32, Irq)> {
         .ok()?;
     gic::set_edge(number, true);
     Some((messages.doorbell, number, Irq(number)))
-}
-
-/// Where a virtio-over-MMIO device may sit.
-#[derive(Clone, Copy, Debug)]
-pub struct VirtioMmio {
-    /// Physical address of its registers.
-    pub base: u64,
-    /// Size of the register window, bytes.
-    pub size: usize,
-    /// Its interrupt.
-    pub irq: Irq,
 }
 
 /// The virtio-over-MMIO slots of this machine (empty ones included).

@@ -1,26 +1,15 @@
 //! The machine around the processor: devices, power-off, reset, wall clock, entropy.
 
 pub use super::devicetree_tree::entropy;
-use super::interrupt::Irq;
 pub use super::pci::pci;
 use super::{interrupt, rtas, smp};
+use crate::driver::virtio::VirtioMmio;
 use alloc::vec::Vec;
 
 /// Called once on the boot CPU when the heap works: finds CPUs and interrupts.
 pub fn init() {
     smp::init();
     interrupt::init_cpu();
-}
-
-/// Where a virtio-over-MMIO device may sit.
-#[derive(Clone, Copy, Debug)]
-pub struct VirtioMmio {
-    /// Physical address of its registers.
-    pub base: u64,
-    /// Size of the register window, bytes.
-    pub size: usize,
-    /// Its interrupt.
-    pub irq: Irq,
 }
 
 /// The virtio-over-MMIO slots of this machine: none.
@@ -63,15 +52,5 @@ pub fn panic_exit() -> ! {
 /// Seconds since 1970 from the machine's real-time clock, `None` if there is none.
 pub fn wall_clock() -> Option<u64> {
     let [_, year, month, day, hour, minute, second, _] = rtas::call("get-time-of-day", &[])?.map(u64::from);
-    if !(1970..10000).contains(&year) || !(1..=12).contains(&month) {
-        return None;
-    }
-    // Days since 1970, counting years from March so that the leap day is last.
-    let (y, m) = if month > 2 {
-        (year, month - 3)
-    } else {
-        (year - 1, month + 9)
-    };
-    let days = 365 * y + y / 4 - y / 100 + y / 400 + (153 * m + 2) / 5 + day - 1 - 719_468;
-    Some(((days * 24 + hour) * 60 + minute) * 60 + second)
+    limen_vdso::clock::since_1970([year, month, day], [hour, minute, second])
 }

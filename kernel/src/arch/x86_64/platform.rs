@@ -4,6 +4,7 @@ use super::acpi::{self, Register};
 use super::cpu::{self, Features, inb, outb, outw};
 use super::interrupt::{Irq, LEVEL, LOW};
 use super::{apic, irq, smp};
+use crate::driver::virtio::VirtioMmio;
 use crate::driver::virtio::pci::PciConfig;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
@@ -31,17 +32,6 @@ pub fn init() {
             slot.store(crate::mm::map_device(address, 4) as usize, Ordering::Relaxed);
         }
     }
-}
-
-/// Where a virtio-over-MMIO device may sit.
-#[derive(Clone, Copy, Debug)]
-pub struct VirtioMmio {
-    /// Physical address of its registers.
-    pub base: u64,
-    /// Size of the register window, bytes.
-    pub size: usize,
-    /// Its interrupt.
-    pub irq: super::interrupt::Irq,
 }
 
 /// The virtio-over-MMIO slots of this machine (empty ones included): those that ACPI names, and those of the command line (`virtio_mmio.device=SIZE@BASE:IRQ`).
@@ -210,20 +200,14 @@ pub fn wall_clock() -> Option<u64> {
         c @ 19..=21 => c,
         _ => 20,
     };
-    let (year, month, day) = (
-        century * 100 + value(fields[5]),
-        value(fields[4]),
-        value(fields[3]),
-    );
-    // Days since 1970 in the proleptic Gregorian calendar, years beginning in March.
-    let (y, m) = if month <= 2 {
-        (year - 1, month + 9)
-    } else {
-        (year, month - 3)
-    };
-    let days = 365 * y + y / 4 - y / 100 + y / 400 + (153 * m + 2) / 5 + day - 1;
-    let days = days.checked_sub(719_468)?;
-    Some(days * 86400 + hour * 3600 + value(fields[1]) * 60 + value(fields[0]))
+    limen_vdso::clock::since_1970(
+        [
+            century * 100 + value(fields[5]),
+            value(fields[4]),
+            value(fields[3]),
+        ],
+        [hour, value(fields[1]), value(fields[0])],
+    )
 }
 
 /// Up to 32 bytes of entropy from the machine (instructions); returns how many were filled.

@@ -20,6 +20,17 @@ pub use port::{dev as port_dev, name as port_name};
 use virtio_drivers::transport::mmio::{MmioTransport, VirtIOHeader};
 use virtio_drivers::transport::{DeviceType, SomeTransport, Transport};
 
+/// Where a virtio-over-MMIO device may sit.
+#[derive(Clone, Copy, Debug)]
+pub struct VirtioMmio {
+    /// Physical address of its registers.
+    pub base: u64,
+    /// Size of the register window, bytes.
+    pub size: usize,
+    /// Its interrupt.
+    pub irq: interrupt::Irq,
+}
+
 /// How a device tells that it wants attention.
 enum Attention {
     /// A line, shared or not; must be acknowledged at the device.
