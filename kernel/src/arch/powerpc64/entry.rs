@@ -4,9 +4,10 @@
 //! kernel stack, so its frame goes to the top. Below each frame lies the least stack frame of the ABI, for the function called; that of a thread's
 //! frame at the top has ended the chain since the thread was made.
 //!
-//! The vectors are linked at address 0 of the linear map and copied there (`kmap`): once for interrupts that arrive with translation off, once at
-//! 0x4000 for those that arrive with translation on (`AIL` 3); `scv` has a page of its own, 0x3000. `SPRG1` and `SPRG2` and two words of the local
-//! block hold registers while there is no room for them; nothing that saves there can be interrupted by something that does.
+//! The vectors are linked at address 0 of the linear map and copied there (`kmap`): up to 0x3000 those of interrupts that arrive with translation off,
+//! which are the kernel's end, from 0x4000 on those of interrupts that arrive with translation on (`AIL` 3); `scv` has a page of its own, 0x3000. `SPRG1`
+//! and `SPRG2` and two words of the local block hold registers while there is no room for them; nothing that saves there can be interrupted by something
+//! that does.
 //!
 //! `scv` is the one interrupt that leaves interrupts on. Until its second instruction has masked them the stack pointer and r13 are the
 //! user's, so an interrupt taken in that page is put off: it goes back with interrupts masked and comes again when they go on.

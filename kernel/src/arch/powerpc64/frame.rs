@@ -37,7 +37,7 @@ pub struct Frame {
     pub ccr: usize,
     /// Linux: interrupts are on for software.
     pub softe: usize,
-    /// The interrupt vector that brought us here; its lowest bit: the frame is no longer a system call's, or (from the kernel) the kernel stack is full.
+    /// The interrupt vector that brought us here; its lowest bit: the frame is no longer a system call's, or the stub had to use the emergency stack.
     pub trap: usize,
     /// The faulting data address.
     pub dar: usize,

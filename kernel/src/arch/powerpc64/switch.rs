@@ -270,8 +270,8 @@ pub unsafe fn switch(prev: *mut Context, next: *const Context, resumed: impl FnO
             inout("r4") next => _,
             out("r14") _, out("r15") _, out("r16") _, out("r17") _, out("r18") _, out("r19") _, out("r20") _,
             out("r21") _, out("r22") _, out("r23") _, out("r24") _, out("r25") _, out("r26") _, out("r27") _,
-            out("r28") _, out("cr0") _, out("cr1") _, out("cr2") _, out("cr3") _, out("cr4") _, out("cr5") _, out("cr6") _, out("cr7") _, out("ctr") _, out("lr") _, out("xer") _, out("r0") _, out("r5") _, out("r6") _,
-            out("r7") _, out("r8") _, out("r9") _, out("r10") _, out("r11") _, out("r12") _,
+            out("r28") _, out("cr0") _, out("cr1") _, out("cr2") _, out("cr3") _, out("cr4") _, out("cr5") _, out("cr6") _, out("cr7") _,
+            out("ctr") _, out("lr") _, out("xer") _, out("r0") _, out("r5") _, out("r6") _, out("r7") _, out("r8") _, out("r9") _, out("r10") _, out("r11") _, out("r12") _,
             calls = label { resumed() },
         );
     }
