@@ -144,28 +144,34 @@ pub unsafe fn copy_backwards<M: Moves>(moves: &M, to: usize, from: usize, len: u
     }
 }
 
-/// Copies a string up to and including its NUL, at most `max` bytes: the length without the NUL (`max` if there was none), `None` if a byte of it cannot
-/// be moved. What was in the rest of the `max` bytes may be lost.
+/// Copies a string up to and including its NUL, at most `max` bytes, by moves of a `usize` and of a byte, as [`Moves::word`] and [`Moves::byte`] are, in
+/// little-endian order: the length without the NUL (`max` if there was none), `None` if a byte of it cannot be moved. What was in the rest of the `max` bytes
+/// may be lost.
 ///
 /// # Safety
-/// As for [`copy`], for `max` bytes; what was moved to `to` can be read there. A word is a `usize`, in little-endian order.
+/// As for [`copy`], for `max` bytes; what was moved to `to` can be read there.
 #[inline(always)]
-pub unsafe fn copy_string<M: Moves>(moves: &M, to: *mut u8, from: usize, max: usize) -> Option<usize> {
+pub unsafe fn copy_string(
+    word: impl Fn(usize, usize) -> bool,
+    byte: impl Fn(usize, usize) -> bool,
+    (to, from, max): (*mut u8, usize, usize),
+) -> Option<usize> {
+    const WORD: usize = size_of::<usize>();
     const ONES: usize = usize::MAX / 255;
     let mut at = 0;
     // SAFETY: as the caller promises: `at`, or `at` and a word, is at most `max`.
     unsafe {
-        while max - at >= M::WORD && moves.word::<0>(to as usize + at, from + at) {
-            let word = to.add(at).cast::<usize>().read_unaligned();
+        while max - at >= WORD && word(to as usize + at, from + at) {
+            let bytes = to.add(at).cast::<usize>().read_unaligned();
             // The lowest bit that is set tells the first byte that is zero.
-            let zeroes = word.wrapping_sub(ONES) & !word & ONES << 7;
+            let zeroes = bytes.wrapping_sub(ONES) & !bytes & ONES << 7;
             if zeroes != 0 {
                 return Some(at + zeroes.trailing_zeros() as usize / 8);
             }
-            at += M::WORD;
+            at += WORD;
         }
         while at < max {
-            if !moves.byte(to as usize + at, from + at) {
+            if !byte(to as usize + at, from + at) {
                 return None;
             }
             if to.add(at).read() == 0 {
@@ -184,7 +190,8 @@ mod tests {
 
     const CHUNK: usize = 32;
 
-    /// With words of so many bytes, the chunks of which may lie anywhere if these are eight, a memory of bytes by index, of which what lies from `end` on cannot be loaded (or, if `store`, stored).
+    /// A memory of bytes by index, of which what lies from `end` on cannot be loaded (or, if `store`, stored). Its words have so many bytes; if these are
+    /// eight, chunks may lie anywhere.
     struct Memory<const WORD: usize> {
         bytes: RefCell<Vec<u8>>,
         end: usize,
@@ -312,36 +319,6 @@ mod tests {
         }
     }
 
-    /// Real memory, of which what lies from here on cannot be loaded.
-    struct There(usize);
-
-    impl There {
-        unsafe fn all(&self, to: usize, from: usize, n: usize) -> bool {
-            let there = from + n <= self.0;
-            if there {
-                // SAFETY: the test's own arrays.
-                unsafe { core::ptr::copy(from as *const u8, to as *mut u8, n) };
-            }
-            there
-        }
-    }
-
-    impl Moves for There {
-        const WORD: usize = size_of::<usize>();
-        const CHUNK: usize = 64;
-        unsafe fn chunks(&self, _: usize, _: usize, _: usize) -> (usize, usize, bool) {
-            unreachable!()
-        }
-        unsafe fn word<const AT: usize>(&self, to: usize, from: usize) -> bool {
-            // SAFETY: as the caller promises; so below.
-            unsafe { self.all(to + AT * Self::WORD, from + AT * Self::WORD, Self::WORD) }
-        }
-        unsafe fn byte(&self, to: usize, from: usize) -> bool {
-            // SAFETY: as above.
-            unsafe { self.all(to, from, 1) }
-        }
-    }
-
     #[test]
     fn strings() {
         for (start, len, max) in
@@ -352,8 +329,19 @@ mod tests {
             for there in 0..start + len + 3 {
                 let mut to = [1u8; 64];
                 let base = from.as_ptr() as usize;
+                // What lies from `there` on cannot be loaded.
+                let moves = |to: usize, from: usize, n: usize| {
+                    let can = from + n <= base + there;
+                    if can {
+                        // SAFETY: the arrays above.
+                        unsafe { core::ptr::copy(from as *const u8, to as *mut u8, n) };
+                    }
+                    can
+                };
+                let word = |to, from| moves(to, from, size_of::<usize>());
+                let byte = |to, from| moves(to, from, 1);
                 // SAFETY: both arrays are longer than `max`.
-                let copied = unsafe { copy_string(&There(base + there), to.as_mut_ptr(), base + start, max) };
+                let copied = unsafe { copy_string(word, byte, (to.as_mut_ptr(), base + start, max)) };
                 let needed = if len < max { len + 1 } else { max };
                 let expected = (start + needed <= there || needed == 0).then_some(len.min(max));
                 assert_eq!(copied, expected, "{len} at {start}, at most {max}, {there} there");

@@ -331,6 +331,10 @@ pub unsafe fn rseq_says(near: *const u8) -> bool {
 /// `to` is valid for `max` bytes; `from..from+max` lies below `USER_END`.
 #[inline(never)]
 pub unsafe fn copy_string_from_user(to: *mut u8, from: usize, max: usize) -> Option<usize> {
+    // SAFETY: what is asked for lies inside what the caller promises; so below.
+    let word = |to, from| unsafe { MOVES.word::<0>(to, from) };
     // SAFETY: as above.
-    while_open(|| unsafe { limen_memory::copy_string(&MOVES, to, from, max) })
+    let byte = |to, from| unsafe { MOVES.byte(to, from) };
+    // SAFETY: as above.
+    while_open(|| unsafe { limen_memory::copy_string(word, byte, (to, from, max)) })
 }

@@ -7,7 +7,7 @@
 use super::cpu::{self, Features};
 use crate::rseq::{AREA_AT, TOLD};
 use core::arch::{asm, global_asm};
-use limen_memory::{Moves, copy_string};
+use limen_memory::copy_string;
 
 /// Opens the window.
 macro_rules! open {
@@ -403,48 +403,21 @@ pub unsafe fn rseq_says(near: *const u8) -> bool {
     true
 }
 
-/// Moves from user memory, with the window open.
-struct FromUser;
-
 /// A load into a register of class `$class`, and a store. `false` after a fault.
 macro_rules! access {
-    ($class:ident, $at:expr, $to:ident, $from:ident) => {{
+    ($class:ident, $to:ident, $from:ident) => {{
         // SAFETY: as the caller promises; faults on the user's side are in the exception table.
         unsafe {
             asm!(
-                "7: mov {value}, [{from} + {at}]",
-                "mov [{to} + {at}], {value}",
+                "7: mov {value}, [{from}]",
+                "mov [{to}], {value}",
                 may_fault!("7b", "{fault}"),
-                to = in(reg) $to, from = in(reg) $from, value = out($class) _, at = const $at,
+                to = in(reg) $to, from = in(reg) $from, value = out($class) _,
                 fault = label { return false }, options(nostack, preserves_flags)
             );
         }
         true
     }};
-}
-
-impl Moves for FromUser {
-    const WORD: usize = 8;
-    const CHUNK: usize = 32;
-
-    #[inline(always)]
-    unsafe fn chunks(&self, to: usize, from: usize, count: usize) -> (usize, usize, bool) {
-        let len = count * Self::CHUNK;
-        // SAFETY: as the caller promises.
-        let left = unsafe { x86_copy_user(to as *mut u8, from as *const u8, len) };
-        let done = (len - left) & !(Self::CHUNK - 1);
-        (to + done, from + done, left == 0)
-    }
-
-    #[inline(always)]
-    unsafe fn word<const AT: usize>(&self, to: usize, from: usize) -> bool {
-        access!(reg, 8 * AT, to, from)
-    }
-
-    #[inline(always)]
-    unsafe fn byte(&self, to: usize, from: usize) -> bool {
-        access!(reg_byte, 0, to, from)
-    }
 }
 
 /// Copies a string up to and including its NUL, at most `max` bytes: the length without the NUL (`max` if there was none), `None` on a fault.
@@ -455,8 +428,10 @@ impl Moves for FromUser {
 pub unsafe fn copy_string_from_user(to: *mut u8, from: usize, max: usize) -> Option<usize> {
     // SAFETY: only the access flag changes; so below.
     unsafe { asm!(open!(), options(nostack)) }
+    let word = |to: usize, from: usize| access!(reg, to, from);
+    let byte = |to: usize, from: usize| access!(reg_byte, to, from);
     // SAFETY: the caller's promise.
-    let copied = unsafe { copy_string(&FromUser, to, from, max) };
+    let copied = unsafe { copy_string(word, byte, (to, from, max)) };
     // SAFETY: as above.
     unsafe { asm!(close!(), options(nostack)) }
     copied
