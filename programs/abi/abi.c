@@ -1,9 +1,9 @@
 /*
  * What differs between ABIs, asked of the kernel directly: both generations of calls with times, 64-bit offsets in registers, record
  * locks and file figures in both widths, ids of 16 bits, signal sets of a word, terminal settings, socket options, directory entries,
- * the events of epoll (packed or not, and in which order they come), where poll writes, and what a handler may do to floating point.
- * The C library's own structures say how things are laid out, so the program is right wherever it compiles. Each check that fails is
- * named; the exit status is their number. Called by tools/limen/src/test/programs.rs, on every architecture and on Linux.
+ * and what a handler may do to floating point.
+ * The C library's own structures say how things are laid out, so the program is right wherever it compiles. Called by
+ * tools/limen/src/test/programs.rs, on every architecture; on Linux it can be run by hand.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -17,7 +17,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -37,16 +36,7 @@
 #include <termios.h>
 #include <time.h>
 #include <unistd.h>
-
-static int failed, made;
-
-static void check(int good, const char *what, int line) {
-    made++;
-    if (good) return;
-    failed++;
-    printf("line %d: %s (errno %d, %s)\n", line, what, errno, strerror(errno));
-}
-#define CHECK(condition) check(condition, #condition, __LINE__)
+#include "check.h"
 
 /* A timespec of machine words, and one of 64 bits. */
 struct narrow { long sec, nsec; };
@@ -536,81 +526,6 @@ static void memory(void) {
     CHECK(st.st_atim.tv_sec == 1100000000);
 }
 
-/* Epoll files in epoll files, and files that are closed while they are ready. */
-static void nested_readiness(void) {
-    struct epoll_event e = {.events = EPOLLIN}, got[4];
-    struct pollfd polled;
-    int ep[4], fd = eventfd(0, EFD_NONBLOCK), other = eventfd(1, EFD_NONBLOCK);
-    uint64_t n = 1;
-    for (int i = 0; i < 4; i++) ep[i] = epoll_create1(0);
-    for (int i = 0; i < 3; i++) CHECK(epoll_ctl(ep[i], EPOLL_CTL_ADD, ep[i + 1], &e) == 0);
-    CHECK(epoll_ctl(ep[3], EPOLL_CTL_ADD, ep[0], &e) == -1 && errno == ELOOP);
-    CHECK(epoll_ctl(ep[3], EPOLL_CTL_ADD, fd, &e) == 0 && epoll_wait(ep[0], got, 4, 0) == 0);
-    polled = (struct pollfd){ep[0], POLLIN, 0};
-    CHECK(write(fd, &n, 8) == 8 && epoll_wait(ep[0], got, 4, 0) == 1 && poll(&polled, 1, 0) == 1);
-    CHECK(read(fd, &n, 8) == 8 && epoll_wait(ep[0], got, 4, 0) == 0 && poll(&polled, 1, 0) == 0);
-    CHECK(write(fd, &n, 8) == 8 && epoll_wait(ep[2], got, 4, 0) == 1 && epoll_wait(ep[0], got, 4, 0) == 1);
-    e.events = EPOLLIN | EPOLLET;
-    CHECK(epoll_ctl(ep[3], EPOLL_CTL_ADD, other, &e) == 0);
-    close(fd);
-    CHECK(epoll_wait(ep[0], got, 4, 0) == 1 && epoll_wait(ep[3], got, 4, 0) == 1 && epoll_wait(ep[0], got, 4, 0) == 0);
-    CHECK(write(other, &n, 8) == 8 && epoll_wait(ep[0], got, 4, 0) == 1);
-    close(ep[3]);
-    CHECK(epoll_wait(ep[0], got, 4, 0) == 0 && epoll_wait(ep[2], got, 4, 0) == 0);
-    for (int i = 0; i < 3; i++) close(ep[i]);
-    close(other);
-}
-
-/* Who is ready: each in turn, once or for as long as it is; where poll writes, and where it does not. */
-static void readiness(void) {
-    struct epoll_event e = {0}, got[8];
-    struct epoll_event *volatile nowhere = (void *)8;
-    struct pollfd polled[3], *volatile no_list = NULL;
-    int ep = epoll_create1(EPOLL_CLOEXEC), fds[3], times[3] = {0};
-    uint64_t n = 1;
-    for (int i = 0; i < 3; i++) {
-        fds[i] = eventfd(1, EFD_NONBLOCK);
-        e = (struct epoll_event){.events = EPOLLIN, .data.u64 = 0x100000001ull * i};
-        CHECK(epoll_ctl(ep, EPOLL_CTL_ADD, fds[i], &e) == 0);
-    }
-    for (int i = 0; i < 6; i++) {
-        CHECK(epoll_wait(ep, got, 1, 0) == 1 && got[0].events == EPOLLIN);
-        times[got[0].data.u64 % 3]++;
-    }
-    CHECK(times[0] == 2 && times[1] == 2 && times[2] == 2);
-    CHECK(epoll_wait(ep, got, 8, 0) == 3 && (got[0].data.u64 ^ got[1].data.u64 ^ got[2].data.u64) == 0x300000003ull);
-    CHECK(read(fds[1], &n, 8) == 8 && epoll_wait(ep, got, 8, 0) == 2);
-    CHECK(read(fds[0], &n, 8) == 8 && read(fds[2], &n, 8) == 8 && epoll_wait(ep, got, 8, 0) == 0);
-    e.events = EPOLLIN | EPOLLET;
-    CHECK(epoll_ctl(ep, EPOLL_CTL_MOD, fds[1], &e) == 0);
-    CHECK(epoll_wait(ep, got, 8, 1) == 0 && write(fds[1], &n, 8) == 8);
-    CHECK(epoll_wait(ep, nowhere, 8, 0) == -1 && errno == EFAULT);
-    CHECK(epoll_wait(ep, got, 8, 0) == 1 && epoll_wait(ep, got, 8, 0) == 0);
-    CHECK(write(fds[1], &n, 8) == 8 && epoll_wait(ep, got, 8, 0) == 1 && epoll_wait(ep, got, 8, 0) == 0);
-    e.events = EPOLLIN | EPOLLONESHOT;
-    CHECK(epoll_ctl(ep, EPOLL_CTL_MOD, fds[1], &e) == 0 && epoll_wait(ep, got, 8, 0) == 1);
-    CHECK(write(fds[1], &n, 8) == 8 && epoll_wait(ep, got, 8, 0) == 0);
-    CHECK(epoll_ctl(ep, EPOLL_CTL_MOD, fds[1], &e) == 0 && epoll_wait(ep, got, 8, 0) == 1);
-    CHECK(epoll_ctl(ep, EPOLL_CTL_DEL, fds[0], NULL) == 0 && write(fds[0], &n, 8) == 8 && write(fds[2], &n, 8) == 8);
-    CHECK(epoll_wait(ep, got, 8, 0) == 1 && epoll_wait(ep, nowhere, 8, 0) == -1 && epoll_wait(ep, got, 8, 0) == 1);
-
-    for (int i = 0; i < 3; i++) polled[i] = (struct pollfd){fds[i], POLLIN | POLLOUT, -1};
-    polled[2].fd = -7;
-    CHECK(poll(polled, 3, 0) == 2 && polled[0].revents == (POLLIN | POLLOUT) && polled[2].revents == 0);
-    CHECK(polled[0].fd == fds[0] && polled[1].events == (POLLIN | POLLOUT) && polled[2].fd == -7);
-    char *page = mmap(NULL, 2 * sysconf(_SC_PAGESIZE), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    memcpy(page, polled, sizeof polled);
-    CHECK(mprotect(page, sysconf(_SC_PAGESIZE), PROT_READ) == 0);
-    CHECK(poll((void *)page, 3, 0) == -1 && errno == EFAULT && poll(no_list, 1, 0) == -1 && errno == EFAULT && poll(NULL, 0, 0) == 0);
-    munmap(page, 2 * sysconf(_SC_PAGESIZE));
-    close(fds[2]);
-    polled[2].fd = fds[2];
-    CHECK(poll(polled, 3, 0) == 3 && polled[2].revents == POLLNVAL);
-    close(fds[0]);
-    close(fds[1]);
-    close(ep);
-}
-
 int main(void) {
     setvbuf(stdout, NULL, _IONBF, 0);
     clocks();
@@ -629,8 +544,5 @@ int main(void) {
     terminals();
     sockets();
     memory();
-    nested_readiness();
-    readiness();
-    printf("%d checks, %d failed\n", made, failed);
-    return failed > 99 ? 99 : failed;
+    return report();
 }

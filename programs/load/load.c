@@ -1,7 +1,7 @@
 /*
  * Keeps a kernel busy on many paths at once, so that the lock validator sees many locks taken in many orders:
- *   load SECONDS
- * One process per kind of work below; each repeats its work until the time is over, and fails when the kernel gives it something
+ *   load SECONDS [KIND...]
+ * One process per kind of work below, or per kind that is named; each repeats its work until the time is over, and fails when the kernel gives it something
  * it cannot be given. Prints one line with the rounds of each; the exit status is 0 when none failed.
  * Called by tools/limen/src/test/boots.rs.
  */
@@ -292,6 +292,73 @@ static void trees(void) {
     CHECK(rmdir(dir) == 0);
 }
 
+/* What a reader and a writer that open a FIFO at the same moment must see: both opens end, and all that was written is read. */
+static void fifos(void) {
+    char path[64], text[8];
+    int go[2], status;
+    snprintf(path, sizeof path, "/tmp/load-fifo%d", getpid());
+    CHECK(mkfifo(path, 0600) == 0 && pipe(go) == 0);
+    pid_t writer = fork();
+    CHECK(writer >= 0);
+    // Whoever waits for ever is ended by this, and the other with it.
+    alarm(120);
+    if (writer == 0) {
+        close(go[1]);
+        while (read(go[0], text, 1) == 1) {
+            int fd = open(path, O_WRONLY);
+            CHECK(fd >= 0 && write(fd, "through", 7) == 7 && close(fd) == 0);
+        }
+        _exit(0);
+    }
+    close(go[0]);
+    for (int i = 0; i < 30; i++) {
+        CHECK(write(go[1], "x", 1) == 1);
+        for (volatile int wait = i * 200; wait > 0; wait--) {}
+        int fd = open(path, O_RDONLY), n = 0, m;
+        CHECK(fd >= 0);
+        while ((m = read(fd, text + n, sizeof text - n)) > 0) n += m;
+        CHECK(n == 7 && memcmp(text, "through", 7) == 0 && m == 0);
+        close(fd);
+    }
+    close(go[1]);
+    CHECK(waitpid(writer, &status, 0) == writer && status == 0);
+    alarm(0);
+    unlink(path);
+}
+
+/* A lock that is given up while another asks for it: whoever asked gets it. */
+static void flocks(void) {
+    char path[64], token;
+    int go[2], back[2], status;
+    snprintf(path, sizeof path, "/tmp/load-lock%d", getpid());
+    int mine = open(path, O_RDWR | O_CREAT, 0600);
+    CHECK(mine >= 0 && pipe(go) == 0 && pipe(back) == 0);
+    pid_t other = fork();
+    CHECK(other >= 0);
+    alarm(120);
+    if (other == 0) {
+        int own = open(path, O_RDWR);
+        close(go[1]), close(back[0]);
+        while (read(go[0], &token, 1) == 1) {
+            CHECK(flock(own, LOCK_EX) == 0 && flock(own, LOCK_UN) == 0);
+            CHECK(write(back[1], &token, 1) == 1);
+        }
+        _exit(0);
+    }
+    close(go[0]), close(back[1]);
+    for (int i = 0; i < 30; i++) {
+        CHECK(flock(mine, LOCK_EX) == 0 && write(go[1], "x", 1) == 1);
+        for (volatile int wait = i * 200; wait > 0; wait--) {}
+        if (i % 2) sched_yield();
+        CHECK(flock(mine, LOCK_UN) == 0 && read(back[0], &token, 1) == 1);
+    }
+    close(go[1]);
+    CHECK(waitpid(other, &status, 0) == other && status == 0);
+    alarm(0);
+    close(mine), close(back[0]);
+    unlink(path);
+}
+
 static void read_all(const char *dir, int depth) {
     DIR *d = opendir(dir);
     struct dirent *e;
@@ -459,10 +526,16 @@ static void timers(void) {
 }
 
 static const struct { const char *name; void (*work)(void); } kinds[] = {
-    {"forks", forks}, {"signals", signals}, {"threads", threads}, {"memory", memory}, {"files", files}, {"copies", copies}, {"trees", trees}, {"procfs", procfs},
-    {"polls", polls}, {"sockets", sockets}, {"terminals", terminals}, {"timers", timers},
+    {"forks", forks}, {"signals", signals}, {"threads", threads}, {"memory", memory}, {"files", files}, {"copies", copies}, {"fifos", fifos}, {"flocks", flocks},
+    {"trees", trees}, {"procfs", procfs}, {"polls", polls}, {"sockets", sockets}, {"terminals", terminals}, {"timers", timers},
 };
 #define KINDS (sizeof kinds / sizeof kinds[0])
+
+static int wanted(const char *kind, char **names) {
+    if (!*names) return 1;
+    while (*names && strcmp(*names, kind)) names++;
+    return *names != NULL;
+}
 
 int main(int argc, char **argv) {
     int seconds = argc > 1 ? atoi(argv[1]) : 10;
@@ -472,8 +545,9 @@ int main(int argc, char **argv) {
     end = now.tv_sec + seconds;
     volatile int *rounds = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     CHECK(rounds != MAP_FAILED);
-    pid_t pids[KINDS];
+    pid_t pids[KINDS] = {0};
     for (size_t i = 0; i < KINDS; i++) {
+        if (!wanted(kinds[i].name, argv + (argc > 1) + 1)) continue;
         pids[i] = fork();
         CHECK(pids[i] >= 0);
         if (pids[i] == 0) {
@@ -484,13 +558,15 @@ int main(int argc, char **argv) {
             _exit(0);
         }
     }
-    int failed = 0;
+    int failed = 0, said = 0;
     for (size_t i = 0; i < KINDS; i++) {
         int status;
+        if (!pids[i]) continue;
         CHECK(waitpid(pids[i], &status, 0) == pids[i]);
         failed |= status;
-        printf("%s %d%s", kinds[i].name, rounds[i], i + 1 < KINDS ? ", " : "\n");
+        printf("%s%s %d", said++ ? ", " : "", kinds[i].name, rounds[i]);
         if (status) fprintf(stderr, "load: %s: status %#x\n", kinds[i].name, status);
     }
-    return failed != 0;
+    printf("\n");
+    return failed != 0 || !said;
 }

@@ -47,8 +47,6 @@ pub enum Kind {
     Mutex,
     /// A sleeping lock that can be shared.
     RwLock,
-    /// The write side of a sequence lock.
-    Seq,
     /// Not a lock, but something that is waited for like one.
     Wait,
 }
@@ -67,7 +65,6 @@ impl Kind {
             Kind::Raw => "SchedLock",
             Kind::Mutex => "Mutex",
             Kind::RwLock => "RwLock",
-            Kind::Seq => "SeqLock",
             Kind::Wait => "wait for",
         }
     }

@@ -5,6 +5,8 @@
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 
+pub mod early;
+
 /// Orders go from 0 (one frame) to `ORDERS - 1`.
 pub const ORDERS: usize = 11;
 /// "No frame" in links.

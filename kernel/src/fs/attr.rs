@@ -1,38 +1,27 @@
 //! Attributes: what `stat` shows, and changing owner, permissions and times.
 
 use crate::fs::dentry::Dentry;
-use crate::fs::inode::{Dev, FileType, Inode, Time, now};
+use crate::fs::inode::{FileType, Inode, Time, now};
 use crate::fs::inotify;
 use crate::fs::path::Path;
 use crate::fs::perm;
 use crate::mm::PAGE_SIZE;
 use limen_linux_abi::Errno;
 
-/// Everything about a file that `stat` and `statx` can show.
-#[derive(Clone, Copy, Debug)]
-pub struct Stat {
-    /// Device of the file system.
-    pub dev: Dev,
-    /// Inode number.
-    pub ino: u64,
+/// Everything about a file that `stat` and `statx` can show. What the inode says by itself is asked of it when it is laid out: there is more than the
+/// registers hold.
+#[derive(Clone, Copy)]
+pub struct Stat<'a> {
+    /// The file.
+    pub inode: &'a Inode,
     /// `st_mode`.
     pub mode: u32,
-    /// Names.
-    pub nlink: u32,
-    /// Owner.
-    pub uid: u32,
-    /// Group.
-    pub gid: u32,
-    /// Device number of a device node.
-    pub rdev: Dev,
     /// Bytes.
     pub size: u64,
     /// Units of 512 bytes.
     pub blocks: u64,
-    /// Times.
-    pub times: crate::fs::inode::Times,
     /// Mount.
-    pub mnt_id: u64,
+    pub mnt_id: u32,
     /// Whether it is the root of a mount.
     pub mount_root: bool,
 }
@@ -57,31 +46,24 @@ fn size_without_pages(dentry: &Dentry) -> u64 {
 
 /// What `stat` shows of `path`. It is inlined: its callers lay out anew what it gives.
 #[inline(always)]
-pub fn stat(path: &Path) -> Stat {
-    let inode = &path.dentry.inode;
+pub fn stat(path: &Path) -> Stat<'_> {
+    let inode = &*path.dentry.inode;
     inode.ops.refresh(inode);
     let (size, blocks) = match &inode.pages {
         Some(pages) => (pages.size(), (pages.resident() * (PAGE_SIZE / 512)) as u64),
         None => (size_without_pages(&path.dentry), 0),
     };
-    let times = inode.times();
     let mode = match inode.kind {
         // Anonymous inodes have no type.
         FileType::Regular if path.mnt.is_internal() && inode.pages.is_none() => inode.mode(),
         _ => inode.st_mode(),
     };
     Stat {
-        dev: inode.sb.dev,
-        ino: inode.ino,
+        inode,
         mode,
-        nlink: inode.nlink(),
-        uid: inode.uid(),
-        gid: inode.gid(),
-        rdev: inode.rdev,
         size,
         blocks,
-        times,
-        mnt_id: u64::from(path.mnt.id),
+        mnt_id: path.mnt.id,
         mount_root: alloc::sync::Arc::ptr_eq(&path.mnt.root, &path.dentry),
     }
 }
@@ -169,16 +151,12 @@ pub fn set_times(path: &Path, atime: SetTime, mtime: SetTime) -> Result<(), Errn
         perm::permission(inode, perm::WRITE, &creds)?;
     }
     let now = now();
-    inode.set_times(|t| {
-        let pick = |old: &mut Time, new: SetTime| match new {
-            SetTime::Omit => {}
-            SetTime::Now => *old = now,
-            SetTime::At(time) => *old = time,
-        };
-        pick(&mut t.atime, atime);
-        pick(&mut t.mtime, mtime);
-        t.ctime = now;
-    });
+    let pick = |new| match new {
+        SetTime::Omit => None,
+        SetTime::Now => Some(now),
+        SetTime::At(time) => Some(time),
+    };
+    inode.set_times(pick(atime), pick(mtime), Some(now));
     inotify::attrib_at(&path.dentry);
     Ok(())
 }

@@ -13,6 +13,18 @@ pub struct Places {
     pub cwd: Path,
 }
 
+impl Places {
+    /// The root of the first mount.
+    #[cold]
+    pub fn initial() -> Self {
+        let root = crate::fs::mount::initial_root();
+        Self {
+            cwd: root.clone(),
+            root,
+        }
+    }
+}
+
 /// Root, working directory, umask.
 pub struct FsContext {
     places: SpinLock<Places>,
@@ -22,12 +34,8 @@ pub struct FsContext {
 impl FsContext {
     /// At the root of the first mount, umask 022.
     pub fn initial() -> Arc<Self> {
-        let root = crate::fs::mount::initial_root();
         Arc::new(Self {
-            places: SpinLock::new(Places {
-                cwd: root.clone(),
-                root,
-            }),
+            places: SpinLock::new(Places::initial()),
             umask: AtomicU32::new(0o022),
         })
     }

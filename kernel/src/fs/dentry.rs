@@ -10,89 +10,29 @@ use crate::sync::{SpinGuard, SpinLock};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
-use hashbrown::HashTable;
 use limen_linux_abi::Errno;
+use limen_name_table::{NameTable, Wanted};
 
 /// Longest name (`NAME_MAX`).
 pub const NAME_MAX: usize = 255;
 
-/// A name that is looked for: hashed and compared a word at a time.
-struct Wanted<'a> {
-    name: &'a [u8],
-    /// What does not fill a word.
-    tail: u64,
-    hash: u64,
-}
-
-/// Fewer than eight bytes as a word: for one length no two are the same.
-#[inline(always)]
-fn tail_word(bytes: &[u8]) -> u64 {
-    let wide = |b: &[u8; 4]| u64::from(u32::from_le_bytes(*b));
-    match (bytes.first_chunk(), bytes.last_chunk()) {
-        (Some(first), Some(last)) => wide(first) | wide(last) << 32,
-        _ => match *bytes {
-            [a] => u64::from(a),
-            [a, b] => u64::from(a) | u64::from(b) << 8,
-            [a, b, c] => u64::from(a) | u64::from(b) << 8 | u64::from(c) << 16,
-            _ => 0,
-        },
-    }
-}
-
-impl<'a> Wanted<'a> {
-    /// One multiplication per word, of half a word.
-    #[inline]
-    fn new(name: &'a [u8]) -> Self {
-        let mix = |hash: u32, word: u64| {
-            let folded = word as u32 ^ ((word >> 32) as u32).rotate_left(15);
-            (hash.rotate_left(9) ^ folded).wrapping_mul(0x9e37_79b1)
-        };
-        let (words, tail) = name.as_chunks::<8>();
-        let tail = tail_word(tail);
-        let mut hash = name.len() as u32;
-        for word in words {
-            hash = mix(hash, u64::from_le_bytes(*word));
-        }
-        hash = mix(hash, tail);
-        Self {
-            name,
-            tail,
-            // The table takes its bits from both ends.
-            hash: u64::from(hash) << 32 | u64::from(hash ^ hash >> 15),
-        }
-    }
-    #[inline]
-    fn is(&self, child: &Child) -> bool {
-        if self.tail != child.tail || self.name.len() != child.name.len() {
-            return false;
-        }
-        let (ours, theirs) = (self.name.as_chunks::<8>().0, child.name.as_chunks::<8>().0);
-        ours.iter()
-            .zip(theirs)
-            .all(|(a, b)| u64::from_ne_bytes(*a) == u64::from_ne_bytes(*b))
-    }
-}
-
 /// A name, allocated once and shared.
 pub type Name = Arc<[u8]>;
 
+/// Entries by cookie, with their names: a dentry's own is behind a lock.
+type Entries = BTreeMap<u64, (Name, Arc<Dentry>)>;
+
 /// One entry of a directory.
 struct Child {
-    name: Name,
-    /// The name's [`Wanted::tail`].
-    tail: u64,
     dentry: Arc<Dentry>,
     /// Its place in listings: never changes while it exists.
     cookie: u64,
 }
 
-/// Entries by cookie, with their names: a dentry's own is behind a lock.
-type Entries = BTreeMap<u64, (Name, Arc<Dentry>)>;
-
 /// The entries of a directory.
 #[derive(Default)]
 pub struct Directory {
-    by_name: HashTable<Child>,
+    by_name: NameTable<Child>,
     by_cookie: Entries,
     next_cookie: u64,
     /// Removed: nothing may be added any more.
@@ -103,9 +43,12 @@ impl Directory {
     /// The entry called `name`.
     #[inline]
     pub fn get(&self, name: &[u8]) -> Option<&Arc<Dentry>> {
-        let wanted = Wanted::new(name);
-        let found = self.by_name.find(wanted.hash, |child| wanted.is(child))?;
-        Some(&found.dentry)
+        self.find(&Wanted::new(name))
+    }
+    /// The entry with the name that is wanted.
+    #[inline(always)]
+    pub fn find(&self, wanted: &Wanted<'_>) -> Option<&Arc<Dentry>> {
+        Some(&self.by_name.find(wanted)?.dentry)
     }
     /// Entries.
     pub fn len(&self) -> usize {
@@ -125,37 +68,31 @@ impl Directory {
     }
     /// Adds an entry; the caller has made sure that the name is free and the directory alive. `ENOMEM` if there is no memory.
     pub fn insert(&mut self, name: Name, dentry: Arc<Dentry>) -> Result<(), Errno> {
-        let hash_of = |child: &Child| Wanted::new(&child.name).hash;
-        self.by_name.try_reserve(1, hash_of).map_err(|_| Errno::ENOMEM)?;
-        let Wanted { tail, hash, .. } = Wanted::new(&name);
+        self.by_name.reserve().map_err(|_| Errno::ENOMEM)?;
         let cookie = self.next_cookie.max(FIRST_COOKIE);
         self.next_cookie = cookie + 1;
         self.by_cookie.insert(cookie, (name.clone(), dentry.clone()));
-        let child = Child {
-            name,
-            tail,
-            dentry,
-            cookie,
-        };
-        self.by_name.insert_unique(hash, child, hash_of);
+        self.by_name.insert(name, Child { dentry, cookie });
         Ok(())
     }
     /// Removes an entry.
     pub fn remove(&mut self, name: &[u8]) -> Option<Arc<Dentry>> {
-        let wanted = Wanted::new(name);
-        let found = self.by_name.find_entry(wanted.hash, |child| wanted.is(child));
-        let (child, _) = found.ok()?.remove();
+        let child = self.by_name.remove(&Wanted::new(name))?;
         self.by_cookie.remove(&child.cookie);
         Some(child.dentry)
     }
     /// Puts another dentry in the place of an existing entry (rename over, exchange).
     pub fn replace(&mut self, name: &[u8], dentry: Arc<Dentry>) -> Option<Arc<Dentry>> {
-        let wanted = Wanted::new(name);
-        let child = self.by_name.find_mut(wanted.hash, |child| wanted.is(child))?;
+        let child = self.by_name.find_mut(&Wanted::new(name))?;
         if let Some((_, listed)) = self.by_cookie.get_mut(&child.cookie) {
             *listed = dentry.clone();
         }
         Some(core::mem::replace(&mut child.dentry, dentry))
+    }
+    /// Whether no entry has a cookie of `from` or more.
+    #[inline(always)]
+    pub fn ends_before(&self, from: u64) -> bool {
+        from >= self.next_cookie
     }
     /// The entries with a cookie of at least `from`.
     pub fn from(&self, from: u64) -> impl Iterator<Item = (u64, &[u8], &Arc<Dentry>)> {
@@ -165,7 +102,7 @@ impl Directory {
     }
     /// Takes everything out (the tree is being thrown away).
     fn take_all(&mut self) -> Entries {
-        self.by_name = HashTable::new();
+        self.by_name = NameTable::default();
         core::mem::take(&mut self.by_cookie)
     }
 }
@@ -272,6 +209,11 @@ impl Dentry {
         if let Some(d) = self.lock_dir()?.get(name) {
             return Ok(d.clone());
         }
+        self.make_up(name)
+    }
+    /// The same for an entry that is not among the children.
+    #[inline(never)]
+    pub fn make_up(self: &Arc<Self>, name: &[u8]) -> Result<Arc<Dentry>, Errno> {
         if name.len() > NAME_MAX {
             return Err(Errno::ENAMETOOLONG);
         }

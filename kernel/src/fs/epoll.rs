@@ -273,7 +273,7 @@ impl Epoll {
             self.any_ready.store(false, Ordering::Relaxed);
         }
         drop(ready);
-        if more && done != 0 {
+        if more {
             self.wait.wake_one();
         }
         if done != 0 { Ok(done) } else { result.map(|()| 0) }

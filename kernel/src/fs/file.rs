@@ -234,20 +234,25 @@ impl File {
         Ok(())
     }
 
+    /// `EBADF` if it was not opened for `mode`.
+    #[inline(always)]
+    pub fn check(&self, mode: FileMode) -> Result<(), Errno> {
+        if self.mode.contains(mode) {
+            Ok(())
+        } else {
+            Err(Errno::EBADF)
+        }
+    }
     /// Reads; `EBADF` if not opened for it.
     #[inline]
     pub fn read(&self, dst: &mut IoDst<'_>, pos: Option<u64>) -> SysResult {
-        if !self.mode.contains(FileMode::READ) {
-            return Err(Errno::EBADF);
-        }
+        self.check(FileMode::READ)?;
         self.ops.read(self, dst, pos)
     }
     /// Writes; `EBADF` if not opened for it.
     #[inline]
     pub fn write(&self, src: &mut IoSrc<'_>, pos: Option<u64>) -> SysResult {
-        if !self.mode.contains(FileMode::WRITE) {
-            return Err(Errno::EBADF);
-        }
+        self.check(FileMode::WRITE)?;
         self.ops.write(self, src, pos)
     }
     /// Reads into a kernel buffer at `pos`, whatever the file was opened for (exec).

@@ -171,7 +171,7 @@ impl Writer {
 
 fn set_time(inode: &Inode, seconds: u32) {
     let t = i64::from(seconds) * 1_000_000_000;
-    inode.set_times(|times| (times.atime, times.mtime) = (t, t));
+    inode.set_times(Some(t), Some(t), None);
 }
 
 /// The directory a link in an archive's path leads to, inside `root`.
@@ -199,7 +199,9 @@ impl Unpack for Writer {
             Body::None => Ok(()),
             Body::File(inode, at) => match &inode.pages {
                 Some(pages) => {
-                    let r = pages.write_at(*at, &mut IoSrc::kernel(bytes));
+                    let r = pages
+                        .writing()
+                        .write_at(*at, &mut IoSrc::kernel(bytes), bytes.len());
                     *at += bytes.len() as u64;
                     match r {
                         Ok(n) if n == bytes.len() => Ok(()),

@@ -9,12 +9,12 @@ use crate::fs::pipe::Pipe;
 use crate::fs::readdir::DirSink;
 use crate::fs::superblock::SuperBlock;
 use crate::mm::PageCache;
-use crate::sync::{Mutex, SpinLock};
+use crate::sync::SpinLock;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU32, Ordering};
 use limen_linux_abi::Errno;
 
 /// What kind of file an inode is; the values are `S_IFMT`'s, shifted right by 12 (also `d_type`).
@@ -98,6 +98,14 @@ pub struct Times {
     pub ctime: Time,
     /// Birth.
     pub btime: Time,
+}
+
+/// The timestamps where they are kept: each for itself, since nothing is told by two that belong together.
+struct OwnTimes {
+    atime: AtomicI64,
+    mtime: AtomicI64,
+    ctime: AtomicI64,
+    btime: Time,
 }
 
 /// Where a symbolic link leads.
@@ -203,13 +211,11 @@ pub struct Inode {
     pub ops: Box<dyn InodeOps>,
     /// Contents of a regular file.
     pub pages: Option<Arc<PageCache>>,
-    /// Serialises writers and truncation (and, for directories, nothing: see the dentry).
-    pub write_lock: Mutex<()>,
     mode: AtomicU32,
     uid: AtomicU32,
     gid: AtomicU32,
     nlink: AtomicU32,
-    times: SpinLock<Times>,
+    times: OwnTimes,
     /// Writers if positive, executions that forbid writing if negative.
     writers: AtomicI32,
     /// `F_SEAL_*`; only memfds can have any.
@@ -244,17 +250,16 @@ impl Inode {
             rdev: new.rdev,
             ops,
             pages: None,
-            write_lock: Mutex::new(()),
             mode: AtomicU32::new(new.mode & 0o7777),
             uid: AtomicU32::new(new.uid),
             gid: AtomicU32::new(new.gid),
             nlink: AtomicU32::new(if new.kind == FileType::Directory { 2 } else { 1 }),
-            times: SpinLock::new(Times {
-                atime: now,
-                mtime: now,
-                ctime: now,
+            times: OwnTimes {
+                atime: AtomicI64::new(now),
+                mtime: AtomicI64::new(now),
+                ctime: AtomicI64::new(now),
                 btime: now,
-            }),
+            },
             writers: AtomicI32::new(0),
             seals: AtomicU32::new(0),
             xattrs: SpinLock::new(None),
@@ -327,31 +332,41 @@ impl Inode {
         self.nlink.store(1, Ordering::Relaxed);
     }
     /// The timestamps.
+    #[inline]
     pub fn times(&self) -> Times {
-        *self.times.lock()
+        Times {
+            atime: self.times.atime.load(Ordering::Relaxed),
+            mtime: self.times.mtime.load(Ordering::Relaxed),
+            ctime: self.times.ctime.load(Ordering::Relaxed),
+            btime: self.times.btime,
+        }
     }
-    /// Changes the timestamps.
-    pub fn set_times(&self, f: impl FnOnce(&mut Times)) {
-        f(&mut self.times.lock());
+    /// Sets the times that are given.
+    pub fn set_times(&self, atime: Option<Time>, mtime: Option<Time>, ctime: Option<Time>) {
+        let own = &self.times;
+        for (time, new) in [(&own.atime, atime), (&own.mtime, mtime), (&own.ctime, ctime)] {
+            if let Some(new) = new {
+                time.store(new, Ordering::Relaxed);
+            }
+        }
     }
     /// The contents changed now.
     pub fn touch_modified(&self) {
         let now = now();
-        let mut t = self.times.lock();
-        (t.mtime, t.ctime) = (now, now);
+        self.times.mtime.store(now, Ordering::Relaxed);
+        self.times.ctime.store(now, Ordering::Relaxed);
     }
     /// The inode changed now.
     pub fn touch_changed(&self) {
-        let now = now();
-        self.times.lock().ctime = now;
+        self.times.ctime.store(now(), Ordering::Relaxed);
     }
     /// It was read: `relatime`, so the time moves only if it is not newer than the last change or a day old.
     pub fn touch_accessed(&self) {
         const DAY: i64 = 86_400 * 1_000_000_000;
         let now = now();
-        let mut t = self.times.lock();
+        let t = self.times();
         if t.atime <= t.mtime || t.atime <= t.ctime || now - t.atime >= DAY {
-            t.atime = now;
+            self.times.atime.store(now, Ordering::Relaxed);
         }
     }
     /// Bytes, as `stat` shows them.

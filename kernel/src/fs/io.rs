@@ -21,25 +21,6 @@ struct Scattered<'a> {
     remaining: usize,
 }
 
-/// How a user buffer's copy ended: `EFAULT` if bytes were wanted and not one moved.
-#[inline(always)]
-fn moved(n: usize, wanted: usize, range: &UserRange) -> Result<usize, Errno> {
-    if n != 0 {
-        Ok(n)
-    } else {
-        nothing_moved(wanted, range.len())
-    }
-}
-
-#[cold]
-fn nothing_moved(wanted: usize, room: usize) -> Result<usize, Errno> {
-    if wanted != 0 && room != 0 {
-        Err(Errno::EFAULT)
-    } else {
-        Ok(0)
-    }
-}
-
 impl<'a> Mem<'a> {
     #[inline(always)]
     fn user(addr: usize, len: usize) -> Result<Self, Errno> {
@@ -138,7 +119,7 @@ impl<'a> IoDst<'a> {
     #[inline]
     pub fn put(&mut self, data: &[u8]) -> Result<usize, Errno> {
         match &mut self.0 {
-            Mem::User(range) => moved(range.copy_out(data), data.len(), range),
+            Mem::User(range) => range.copy_out(data),
             _ => self.put_elsewhere(data),
         }
     }
@@ -162,7 +143,7 @@ impl<'a> IoDst<'a> {
     #[inline]
     pub fn put_zeros(&mut self, n: usize) -> Result<usize, Errno> {
         match &mut self.0 {
-            Mem::User(range) => moved(range.clear(n), n, range),
+            Mem::User(range) => range.clear(n),
             _ => self.put_zeros_elsewhere(n),
         }
     }
@@ -170,15 +151,7 @@ impl<'a> IoDst<'a> {
     #[inline]
     pub fn zero_few(&mut self, most: usize) -> Option<Result<usize, Errno>> {
         match &mut self.0 {
-            Mem::User(range) if range.len() <= most => {
-                let room = range.len();
-                let done = range.clear_all();
-                Some(if done != 0 {
-                    Ok(done)
-                } else {
-                    nothing_moved(room, room)
-                })
-            }
+            Mem::User(range) if range.len() <= most => Some(range.clear_all()),
             _ => None,
         }
     }
@@ -224,7 +197,7 @@ impl<'a> IoSrc<'a> {
     #[inline]
     pub fn take(&mut self, to: &mut [u8]) -> Result<usize, Errno> {
         match &mut self.0 {
-            Mem::User(range) => moved(range.copy_in(to), to.len(), range),
+            Mem::User(range) => range.copy_in(to),
             _ => self.take_elsewhere(to),
         }
     }

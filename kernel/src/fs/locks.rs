@@ -82,14 +82,27 @@ impl FileLocks {
         self.wait.wake_all();
     }
 
-    fn try_flock(&self, who: usize, exclusive: bool) -> bool {
+    /// Gives `who` the lock, or says how often others had been given up when it was in the way: asked under the lock that a release takes first, so
+    /// one that comes later is seen. Changing the kind of a lock gives the old one up first, as on Linux, even if the new one is not to be had.
+    fn try_flock(&self, who: usize, exclusive: bool) -> Result<(), u64> {
         let mut l = self.lists.lock();
-        if l.whole.iter().any(|(o, x)| *o != who && (*x || exclusive)) {
-            return false;
+        if l.whole.contains(&(who, exclusive)) {
+            return Ok(());
         }
+        let before = l.whole.len();
         l.whole.retain(|(o, _)| *o != who);
-        l.whole.push((who, exclusive));
-        true
+        let gone = l.whole.len() != before;
+        let result = if l.whole.iter().any(|(_, x)| *x || exclusive) {
+            Err(self.released.load(Ordering::Acquire))
+        } else {
+            l.whole.push((who, exclusive));
+            Ok(())
+        };
+        drop(l);
+        if gone {
+            self.changed();
+        }
+        result
     }
 
     fn drop_flock(&self, who: usize) {
@@ -182,25 +195,16 @@ pub fn flock(file: &Arc<File>, operation: u32) -> Result<(), Errno> {
     let who = id(file);
     match operation & !LOCK_NB {
         LOCK_UN => locks.drop_flock(who),
-        op @ (LOCK_SH | LOCK_EX) => loop {
-            let seen = locks.released.load(Ordering::Acquire);
-            if locks.try_flock(who, op == LOCK_EX) {
-                break;
+        op @ (LOCK_SH | LOCK_EX) => {
+            while let Err(seen) = locks.try_flock(who, op == LOCK_EX) {
+                if operation & LOCK_NB != 0 {
+                    return Err(Errno::EAGAIN);
+                }
+                locks
+                    .wait
+                    .wait_until(|| locks.released.load(Ordering::Acquire) != seen)?;
             }
-            // Changing the kind of a lock first gives the old one up, as on Linux.
-            locks.drop_flock(who);
-            if operation & LOCK_NB != 0 {
-                return Err(Errno::EAGAIN);
-            }
-            let seen = if locks.released.load(Ordering::Acquire) == seen + 1 {
-                seen + 1
-            } else {
-                seen
-            };
-            locks
-                .wait
-                .wait_until(|| locks.released.load(Ordering::Acquire) != seen)?;
-        },
+        }
         _ => return Err(Errno::EINVAL),
     }
     Ok(())

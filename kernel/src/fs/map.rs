@@ -1,5 +1,6 @@
 //! Files as the memory room maps them: `mmap` and exec come through here.
 
+use super::regular::{FALLOC_KEEP_SIZE, FALLOC_PUNCH_HOLE};
 use super::{File, FileMode, MapBacking};
 use crate::mm::{FileMap, MappedFile, Prot};
 use alloc::string::String;
@@ -17,6 +18,10 @@ impl MappedFile for File {
     }
     fn id(&self) -> (u64, u64) {
         (self.inode().sb.dev.encode() as u64, self.inode().ino)
+    }
+    fn punch_hole(&self, start: u64, end: u64) -> Result<(), Errno> {
+        self.ops()
+            .fallocate(self, FALLOC_KEEP_SIZE | FALLOC_PUNCH_HOLE, start, end - start)
     }
 }
 

@@ -86,9 +86,9 @@ pub fn seals(file: &File) -> Result<u32, Errno> {
     sealable(file)
 }
 
-/// `F_ADD_SEALS`.
+/// `F_ADD_SEALS`. `EBUSY`: against writing while a mapping may write.
 pub fn add_seals(file: &File, seals: u32) -> Result<(), Errno> {
-    let have = sealable(file)?;
+    sealable(file)?;
     if !file.mode().contains(FileMode::WRITE) {
         return Err(Errno::EPERM);
     }
@@ -97,9 +97,14 @@ pub fn add_seals(file: &File, seals: u32) -> Result<(), Errno> {
         return Err(Errno::EINVAL);
     }
     let inode = file.inode();
-    let _writing = inode.write_lock.lock();
-    if have & SEAL_SEAL != 0 {
+    let writing = inode.pages.as_ref().map(|pages| pages.writing());
+    if sealable(file)? & SEAL_SEAL != 0 {
         return Err(Errno::EPERM);
+    }
+    if seals & SEAL_WRITE != 0
+        && let Some(pages) = &writing
+    {
+        pages.seal_mappings()?;
     }
     inode.seals.fetch_or(seals, Ordering::Relaxed);
     Ok(())

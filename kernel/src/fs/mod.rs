@@ -1,7 +1,7 @@
 //! Files: the VFS, the in-memory file system, descriptors, paths, pipes, polling. Called by system calls, exec and memory mappings.
 //!
 //! What is what: an open file description ([`File`], `file.rs`) has operations ([`FileOps`]) and a place ([`Path`]): a mount and a
-//! dentry (`dentry.rs`), whose inode (`inode.rs`) is the file itself. `walk.rs` resolves paths, `open.rs` opens, `names.rs` makes,
+//! dentry (`dentry.rs`), whose inode (`inode.rs`) is the file itself. `walk.rs` (with `plain.rs`) resolves paths, `open.rs` opens, `names.rs` makes,
 //! removes and moves names. `docs/fs.md` tells it as a story, with the order of locks.
 
 pub mod anon;
@@ -30,6 +30,7 @@ pub mod open;
 pub mod path;
 pub mod perm;
 pub mod pipe;
+pub mod plain;
 pub mod poll;
 pub mod procfs;
 pub mod pseudo;

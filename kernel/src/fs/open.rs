@@ -9,10 +9,10 @@ use crate::fs::path::Path;
 use crate::fs::perm::{self, EXEC, READ, WRITE};
 use crate::fs::readdir::DirOps;
 use crate::fs::regular::{self, Regular};
-use crate::fs::walk::{AT_FDCWD, LastKind, Text, Walk, Walker, walker};
+use crate::fs::walk::{AT_FDCWD, LastKind, Walk, Walker, lookup, walker};
 use crate::fs::{dentry::Dentry, inotify, pipe};
 use crate::sync::SpinLock;
-use crate::task::Creds;
+use crate::task::{Creds, current};
 use alloc::sync::Arc;
 use limen_linux_abi::{Errno, raw::general as abi};
 
@@ -59,20 +59,20 @@ pub fn open(dirfd: i32, path: &[u8], how: &How) -> Result<Arc<File>, Errno> {
     if flags & abi::O_NOFOLLOW == 0 {
         walk |= Walk::FOLLOW;
     }
-    let mut w = walker(dirfd, path, walk)?;
     if flags & O_TMPFILE_BIT != 0 {
-        return tmpfile(w, path, how);
+        if flags & abi::O_ACCMODE == abi::O_RDONLY {
+            return Err(Errno::EINVAL);
+        }
+        return tmpfile(lookup(dirfd, path, walk)?, how);
     }
     if flags & abi::O_CREAT != 0 {
-        return create(w, path, flags, how.mode);
+        return create(walker(dirfd, path, walk)?, path, flags, how.mode);
     }
-    w.all(path)?;
-    let creds = w.creds();
-    finish(w.cur, flags, &creds, true)
+    finish(lookup(dirfd, path, walk)?, flags, &current().creds(), true)
 }
 
 fn create(mut w: Walker, path: &[u8], flags: u32, mode: u32) -> Result<Arc<File>, Errno> {
-    let mut text = Text::new(path);
+    let mut text = w.text(path);
     loop {
         let last = w.parent(&mut text)?;
         let LastKind::Name(range) = &last.kind else {
@@ -87,7 +87,7 @@ fn create(mut w: Walker, path: &[u8], flags: u32, mode: u32) -> Result<Arc<File>
             return Err(Errno::EISDIR);
         }
         let name = text.get(range);
-        match w.cur.dentry.lookup(name) {
+        match w.child(name) {
             Ok(_) if flags & abi::O_EXCL != 0 => return Err(Errno::EEXIST),
             Ok(child) => {
                 let target = w.enter(child, flags & abi::O_NOFOLLOW == 0)?;
@@ -138,33 +138,27 @@ fn create(mut w: Walker, path: &[u8], flags: u32, mode: u32) -> Result<Arc<File>
     }
 }
 
-fn tmpfile(mut w: Walker, path: &[u8], how: &How) -> Result<Arc<File>, Errno> {
-    if how.flags & abi::O_ACCMODE == abi::O_RDONLY {
-        return Err(Errno::EINVAL);
-    }
-    w.all(path)?;
-    if w.cur.dentry.inode.kind != FileType::Directory {
+fn tmpfile(dir: Path, how: &How) -> Result<Arc<File>, Errno> {
+    let creds = current().creds();
+    if dir.dentry.inode.kind != FileType::Directory {
         return Err(Errno::ENOTDIR);
     }
-    perm::path_permission(&w.cur, WRITE | EXEC, &w.creds())?;
+    perm::path_permission(&dir, WRITE | EXEC, &creds)?;
     let new = New {
         kind: FileType::Regular,
         mode: how.mode,
         rdev: Dev::default(),
         target: b"",
     };
-    let inode = names::new_inode(&w.cur, &w.creds(), &new)?;
+    let inode = names::new_inode(&dir, &creds, &new)?;
     inode.set_nlink(0);
     let label = alloc::format!("#{}", inode.ino);
-    let dentry = Dentry::new(&w.cur.dentry, label.as_bytes(), inode);
+    let dentry = Dentry::new(&dir.dentry, label.as_bytes(), inode);
     dentry.set_unlinked();
-    let path = Path {
-        mnt: w.cur.mnt.clone(),
-        dentry,
-    };
+    let path = Path { mnt: dir.mnt, dentry };
     let flags = how.flags & !(O_TMPFILE_BIT | abi::O_DIRECTORY | abi::O_TRUNC);
     let keep = how.flags & (O_TMPFILE_BIT | abi::O_DIRECTORY);
-    finish(path, flags | keep, &w.creds(), false)
+    finish(path, flags | keep, &creds, false)
 }
 
 /// Opens what was found at `path`, checking permissions unless it was just made.
@@ -262,24 +256,21 @@ pub fn open_exec(dirfd: i32, path: &[u8], nofollow: bool, empty: bool) -> Result
     if empty {
         walk |= Walk::EMPTY;
     }
-    let mut w = walker(dirfd, path, walk)?;
-    if !path.is_empty() {
-        w.all(path)?;
-    }
-    let inode = w.cur.dentry.inode.clone();
+    let found = lookup(dirfd, path, walk)?;
+    let inode = found.dentry.inode.clone();
     match inode.kind {
         FileType::Symlink => return Err(Errno::ELOOP),
         FileType::Regular => {}
         _ => return Err(Errno::EACCES),
     }
-    if w.cur.mnt.flags() & MS_NOEXEC != 0 {
+    if found.mnt.flags() & MS_NOEXEC != 0 {
         return Err(Errno::EACCES);
     }
-    perm::permission(&inode, EXEC, &w.creds())?;
+    perm::permission(&inode, EXEC, &current().creds())?;
     let ops = match inode.ops.open(&inode, abi::O_RDONLY)? {
         Some(ops) => ops,
         None => shared(|s| &s.regular),
     };
-    inotify::opened_inode(&w.cur.dentry);
-    Ok(File::new(ops, w.cur, abi::O_RDONLY, FileMode::EXEC))
+    inotify::opened_inode(&found.dentry);
+    Ok(File::new(ops, found, abi::O_RDONLY, FileMode::EXEC))
 }

@@ -114,11 +114,18 @@ pub fn may_delete(dir: &Path, victim: &Inode, creds: &Creds) -> Result<(), Errno
 }
 
 /// A write by somebody without `CAP_FSETID` takes set-user-ID and, if group-executable, set-group-ID away.
+#[inline(always)]
 pub fn drop_privilege_bits(inode: &Inode) {
-    let mode = inode.mode();
-    if mode & 0o6000 == 0 || inode.kind != FileType::Regular {
-        return;
+    if inode.mode() & 0o6000 != 0 && inode.kind == FileType::Regular {
+        drop_set_bits(inode);
     }
+}
+
+/// [`drop_privilege_bits`] of a file that has some.
+#[cold]
+#[inline(never)]
+fn drop_set_bits(inode: &Inode) {
+    let mode = inode.mode();
     if crate::task::current().creds().capable(CAP_FSETID) {
         return;
     }

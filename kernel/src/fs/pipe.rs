@@ -164,10 +164,12 @@ impl Pipe {
             self.read_wait.wake_all();
         }
         if self.no_readers() && self.no_writers() {
-            // A FIFO nobody has open forgets what was in it.
             let mut ring = self.ring.lock();
-            ring.bufs.clear();
-            self.used.store(0, Ordering::Release);
+            // A FIFO nobody has open forgets what was in it; somebody may have opened it meanwhile and written.
+            if self.no_readers() && self.no_writers() {
+                ring.bufs.clear();
+                self.used.store(0, Ordering::Release);
+            }
         }
     }
 
@@ -450,27 +452,29 @@ pub fn open_fifo(inode: &Arc<Inode>, flags: u32) -> Result<Arc<dyn FileOps>, Err
             seen_writers,
         }));
     }
-    if mode == FileMode::WRITE && nonblock && pipe.no_readers() {
-        return Err(Errno::ENXIO);
-    }
-    let seen = (
+    // Whether the other side has to be waited for is asked before this side can be seen: from then on the other may open, do all it wants and close.
+    let (reader_opens, writer_opens) = (
         pipe.reader_opens.load(Ordering::Acquire),
         pipe.writer_opens.load(Ordering::Acquire),
     );
+    let (no_readers, no_writers) = (pipe.no_readers(), pipe.no_writers());
+    if mode == FileMode::WRITE && nonblock && no_readers {
+        return Err(Errno::ENXIO);
+    }
     pipe.add(mode);
     pipe.read_wait.wake_all();
     pipe.write_wait.wake_all();
-    let waited = if mode == FileMode::READ && pipe.no_writers() {
+    let waited = if mode == FileMode::READ && no_writers {
         if nonblock {
-            seen_writers = pipe.writer_opens.load(Ordering::Acquire);
+            seen_writers = writer_opens;
             Ok(())
         } else {
             pipe.read_wait
-                .wait_until(|| pipe.writer_opens.load(Ordering::Acquire) != seen.1 || !pipe.no_writers())
+                .wait_until(|| pipe.writer_opens.load(Ordering::Acquire) != writer_opens)
         }
-    } else if mode == FileMode::WRITE && pipe.no_readers() {
+    } else if mode == FileMode::WRITE && no_readers {
         pipe.write_wait
-            .wait_until(|| pipe.reader_opens.load(Ordering::Acquire) != seen.0 || !pipe.no_readers())
+            .wait_until(|| pipe.reader_opens.load(Ordering::Acquire) != reader_opens)
     } else {
         Ok(())
     };

@@ -91,7 +91,7 @@ fn list(dentry: &Arc<Dentry>, parent_ino: impl FnOnce() -> u64, sink: &mut DirSi
         return Ok(());
     }
     if real_only || sink.pos < MADE_UP {
-        if !add_all(&entries, sink) || real_only {
+        if !(entries.ends_before(sink.pos) || add_all(&entries, sink)) || real_only {
             return Ok(());
         }
         sink.pos = MADE_UP;

@@ -20,8 +20,10 @@ pub const SEAL_GROW: u32 = 4;
 pub const SEAL_WRITE: u32 = 8;
 /// `F_SEAL_FUTURE_WRITE`.
 pub const SEAL_FUTURE_WRITE: u32 = 16;
-const FALLOC_KEEP_SIZE: u32 = 1;
-const FALLOC_PUNCH_HOLE: u32 = 2;
+/// `FALLOC_FL_KEEP_SIZE`.
+pub const FALLOC_KEEP_SIZE: u32 = 1;
+/// `FALLOC_FL_PUNCH_HOLE`.
+pub const FALLOC_PUNCH_HOLE: u32 = 2;
 const FALLOC_ZERO_RANGE: u32 = 16;
 
 /// The operations of an open regular file.
@@ -55,6 +57,62 @@ fn limit(pos: u64, len: usize, max_size: u64) -> Result<usize, Errno> {
     Ok(len.min((max.min(max_size) - pos.min(max)).min(usize::MAX as u64) as usize))
 }
 
+/// What is in the way of a whole write at `at`, if anything is: seals, or limits of the file's size. The write is made as much shorter as it has to be:
+/// how many bytes are left of it, at least one.
+#[cold]
+#[inline(never)]
+fn restrict(file: &File, pages: &PageCache, src: &mut IoSrc<'_>, at: u64) -> Result<usize, Errno> {
+    src.truncate(limit(at, src.remaining(), max_size(file.flags()))?);
+    let seals = file.inode().seals.load(Ordering::Relaxed);
+    if seals & (SEAL_WRITE | SEAL_FUTURE_WRITE) != 0 {
+        return Err(Errno::EPERM);
+    }
+    if seals & SEAL_GROW != 0 && at + src.remaining() as u64 > pages.size() {
+        if at >= pages.size() {
+            return Err(Errno::EPERM);
+        }
+        src.truncate((pages.size() - at) as usize);
+    }
+    Ok(src.remaining())
+}
+
+/// Writes at `at`, or behind the end with `O_APPEND`. Returns the position behind what was written, and how many bytes that were.
+#[inline(always)]
+fn write(file: &File, src: &mut IoSrc<'_>, mut at: u64) -> Result<(u64, usize), Errno> {
+    let inode = file.inode();
+    let pages = pages(inode)?;
+    let mut len = src.remaining();
+    if len == 0 {
+        return Ok((at, 0));
+    }
+    let mut pages = pages.writing();
+    let flags = file.flags();
+    if flags & abi::O_APPEND != 0 {
+        at = pages.size();
+    }
+    let end = at + len as u64;
+    if inode.seals.load(Ordering::Relaxed) != 0
+        || end > crate::task::rlimit(RLIMIT_FSIZE)
+        || end > max_size(flags)
+    {
+        len = restrict(file, &pages, src, at)?;
+    }
+    let n = pages.write_at(at, src, len)?;
+    inode.touch_modified();
+    perm::drop_privilege_bits(inode);
+    crate::fs::inotify::modified(file);
+    Ok((at + n as u64, n))
+}
+
+/// Writes where the file's position is, and moves that.
+#[inline(never)]
+fn write_on(file: &File, src: &mut IoSrc<'_>) -> SysResult {
+    let mut pos = file.pos.lock();
+    let (behind, n) = write(file, src, *pos)?;
+    *pos = behind;
+    Ok(n)
+}
+
 impl FileOps for Regular {
     fn read(&self, file: &File, dst: &mut IoDst<'_>, pos: Option<u64>) -> SysResult {
         let inode = file.inode();
@@ -76,46 +134,10 @@ impl FileOps for Regular {
     }
 
     fn write(&self, file: &File, src: &mut IoSrc<'_>, pos: Option<u64>) -> SysResult {
-        let inode = file.inode();
-        let pages = pages(inode)?;
-        let mut own = if pos.is_none() {
-            Some(file.pos.lock())
-        } else {
-            None
-        };
-        let _writing = inode.write_lock.lock();
-        let mut at = match (&own, pos) {
-            (Some(p), _) => **p,
-            (None, p) => p.unwrap_or(0),
-        };
-        if file.flags() & abi::O_APPEND != 0 {
-            at = pages.size();
+        match pos {
+            Some(pos) => Ok(write(file, src, pos)?.1),
+            None => write_on(file, src),
         }
-        let len = src.remaining();
-        if len == 0 {
-            return Ok(0);
-        }
-        src.truncate(limit(at, len, max_size(file.flags()))?);
-        let seals = inode.seals.load(Ordering::Relaxed);
-        if seals != 0 {
-            if seals & (SEAL_WRITE | SEAL_FUTURE_WRITE) != 0 {
-                return Err(Errno::EPERM);
-            }
-            if seals & SEAL_GROW != 0 && at + src.remaining() as u64 > pages.size() {
-                if at >= pages.size() {
-                    return Err(Errno::EPERM);
-                }
-                src.truncate((pages.size() - at) as usize);
-            }
-        }
-        let n = pages.write_at(at, src)?;
-        if let Some(own) = &mut own {
-            **own = at + n as u64;
-        }
-        inode.touch_modified();
-        perm::drop_privilege_bits(inode);
-        crate::fs::inotify::modified(file);
-        Ok(n)
     }
 
     fn mmap(&self, file: &File) -> Result<MapBacking, Errno> {
@@ -139,7 +161,7 @@ impl FileOps for Regular {
         if mode & !(FALLOC_KEEP_SIZE | FALLOC_PUNCH_HOLE | FALLOC_ZERO_RANGE) != 0 {
             return Err(Errno::EOPNOTSUPP);
         }
-        let _writing = inode.write_lock.lock();
+        let mut pages = pages.writing();
         let seals = inode.seals.load(Ordering::Relaxed);
         if mode & FALLOC_PUNCH_HOLE != 0 {
             if mode & FALLOC_KEEP_SIZE == 0 || mode & FALLOC_ZERO_RANGE != 0 {
@@ -188,7 +210,7 @@ pub fn set_size(inode: &Arc<Inode>, size: u64) -> Result<(), Errno> {
         return Err(Errno::EFBIG);
     }
     let Some(pages) = &inode.pages else { return Ok(()) };
-    let _writing = inode.write_lock.lock();
+    let mut pages = pages.writing();
     let old = pages.size();
     if size > old {
         limit(size - 1, 1, MAX_SIZE)?;

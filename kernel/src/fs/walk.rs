@@ -1,12 +1,14 @@
 //! Path resolution: `.`, `..`, mounts, symbolic links, trailing slashes, and the rules of `openat2`.
 //!
-//! Each step takes one short lock (the directory's) and one reference; nothing is allocated unless a symbolic link is met.
+//! Most of it is plain, and done by [`Plain`]; this goes on from there. Each step takes one short lock (the directory's) and one reference; nothing is
+//! allocated unless a symbolic link is met.
 
 use crate::fs::dentry::Dentry;
 use crate::fs::inode::{FileType, Link};
 use crate::fs::mount::MS_NOSYMFOLLOW;
 use crate::fs::path::Path;
 use crate::fs::perm;
+use crate::fs::plain::{self, End, Plain};
 use crate::task::Creds;
 use alloc::borrow::Cow;
 use alloc::sync::Arc;
@@ -38,6 +40,9 @@ bitflags! {
     }
 }
 
+/// What a plain walk ([`Plain`]) heeds, or has no need to.
+const PLAIN: Walk = Walk::FOLLOW.union(Walk::DIRECTORY).union(Walk::EMPTY);
+
 /// Most symbolic links of one resolution.
 const MAX_LINKS: u32 = 40;
 
@@ -48,13 +53,6 @@ pub struct Text<'a> {
 }
 
 impl<'a> Text<'a> {
-    /// From what user space passed.
-    pub fn new(path: &'a [u8]) -> Self {
-        Self {
-            buf: Cow::Borrowed(path),
-            pos: 0,
-        }
-    }
     /// The bytes of a component.
     #[inline]
     pub fn get(&self, range: &Range<usize>) -> &[u8] {
@@ -101,24 +99,26 @@ pub struct Walker {
     pub cur: Path,
     /// What is above everything, if that is not (or not yet known to be) the task's root.
     root: Option<Path>,
-    /// Nothing was walked yet from the root, so a first slash leads nowhere else.
-    at_root: bool,
     flags: Walk,
     links: u32,
+    /// How much of the path was walked before.
+    walked: usize,
+    /// What is at the next name, if that is known from there.
+    met: Option<Arc<Dentry>>,
 }
 
 impl Walker {
-    /// Starts at `start`, which is the root for absolute paths, as the running task.
-    #[inline]
-    fn new(start: Path, at_root: bool, flags: Walk) -> Self {
+    /// Starts at `start`, as the running task.
+    fn new(start: Path, flags: Walk) -> Self {
         Self {
             root: flags
                 .intersects(Walk::BENEATH | Walk::IN_ROOT)
                 .then(|| start.clone()),
             cur: start,
-            at_root,
             flags,
             links: 0,
+            walked: 0,
+            met: None,
         }
     }
 
@@ -126,7 +126,24 @@ impl Walker {
     pub fn below(root: Path, start: Path, flags: Walk) -> Self {
         Self {
             root: Some(root),
-            ..Self::new(start, false, flags)
+            ..Self::new(start, flags)
+        }
+    }
+
+    /// Goes on after a plain walk of `walked` bytes, which knows what is `met` next.
+    fn after(plain: Plain, (walked, met): (usize, Option<Arc<Dentry>>), flags: Walk) -> Self {
+        Self {
+            walked,
+            met,
+            ..Self::new(plain.place(), flags)
+        }
+    }
+
+    /// What user space passed, without what was walked.
+    pub fn text<'a>(&self, path: &'a [u8]) -> Text<'a> {
+        Text {
+            buf: Cow::Borrowed(path),
+            pos: self.walked,
         }
     }
 
@@ -178,6 +195,15 @@ impl Walker {
             return Err(Errno::ENOTDIR);
         }
         perm::may_search(inode)
+    }
+
+    /// The entry `name` of the current directory, which comes next.
+    #[inline]
+    pub fn child(&mut self, name: &[u8]) -> Result<Arc<Dentry>, Errno> {
+        match self.met.take() {
+            Some(child) => Ok(child),
+            None => self.cur.dentry.lookup(name),
+        }
     }
 
     /// Goes to `child` of the current directory, or to where it leads; `Some(target)` if that is text to be walked from here.
@@ -243,9 +269,7 @@ impl Walker {
                 if self.flags.contains(Walk::BENEATH) {
                     return Err(Errno::EXDEV);
                 }
-                if !core::mem::take(&mut self.at_root) {
-                    self.to_root()?;
-                }
+                self.to_root()?;
             }
             let buf = &text.buf[..];
             let mut start = text.pos;
@@ -283,7 +307,7 @@ impl Walker {
                 b"." => {}
                 b".." => self.up()?,
                 _ => {
-                    let child = self.cur.dentry.lookup(name)?;
+                    let child = self.child(name)?;
                     if let Some(target) = self.enter(child, true)? {
                         text.splice(target, next)?;
                         continue;
@@ -310,14 +334,14 @@ impl Walker {
 
     /// Walks everything.
     pub fn all(&mut self, path: &[u8]) -> Result<(), Errno> {
-        let mut text = Text::new(path);
+        let mut text = self.text(path);
         let mut must_be_dir = self.flags.contains(Walk::DIRECTORY);
         loop {
             let last = self.parent(&mut text)?;
             match &last.kind {
                 LastKind::Name(range) => {
                     must_be_dir |= last.slash;
-                    let child = self.cur.dentry.lookup(text.get(range))?;
+                    let child = self.child(text.get(range))?;
                     let follow = self.flags.contains(Walk::FOLLOW) || last.slash;
                     if child.inode.kind == FileType::Symlink && !follow {
                         if self.flags.contains(Walk::DIRECTORY) {
@@ -341,42 +365,95 @@ impl Walker {
         }
         Ok(())
     }
+
+    /// Walks everything that is left, if anything is, and gives where that leads.
+    fn finish(mut self, path: &[u8]) -> Result<Path, Errno> {
+        if !path.is_empty() {
+            self.all(path)?;
+        } else if self.flags.contains(Walk::DIRECTORY) && self.cur.dentry.inode.kind != FileType::Directory {
+            return Err(Errno::ENOTDIR);
+        }
+        Ok(self.cur)
+    }
 }
 
 /// `AT_FDCWD`.
 pub const AT_FDCWD: i32 = -100;
 
-/// A walker for `path` as the running task sees it from directory descriptor `dirfd`. `ENOENT` for the empty path (unless allowed).
-pub fn walker(dirfd: i32, path: &[u8], flags: Walk) -> Result<Walker, Errno> {
-    let task = crate::task::current();
+/// What `begin` makes of the place where `path` begins, as the running task sees it from directory descriptor `dirfd`. `ENOENT` for the empty path
+/// (unless allowed).
+#[inline(always)]
+fn start<T>(dirfd: i32, path: &[u8], flags: Walk, begin: impl FnOnce(&Path) -> T + Copy) -> Result<T, Errno> {
     if path.is_empty() && !flags.contains(Walk::EMPTY) {
         return Err(Errno::ENOENT);
     }
     let absolute = path.first() == Some(&b'/') && !flags.intersects(Walk::IN_ROOT | Walk::NO_XDEV);
-    if absolute {
-        return Ok(Walker::new(task.root(), true, flags));
+    if absolute || dirfd == AT_FDCWD {
+        let task = crate::task::current();
+        return Ok(task.look_at_places(move |p| begin(if absolute { &p.root } else { &p.cwd })));
     }
-    let start = if dirfd == AT_FDCWD {
-        task.cwd()
-    } else {
-        let file = task.files().get_any(dirfd)?;
-        if !path.is_empty() && file.inode().kind != FileType::Directory {
-            return Err(Errno::ENOTDIR);
-        }
-        file.path.clone()
-    };
-    Ok(Walker::new(start, false, flags))
+    Ok(begin(&start_at(dirfd, path)?))
+}
+
+/// The place of a descriptor.
+#[inline(never)]
+fn start_at(dirfd: i32, path: &[u8]) -> Result<Path, Errno> {
+    let file = crate::task::current().files().get_any(dirfd)?;
+    if !path.is_empty() && file.inode().kind != FileType::Directory {
+        return Err(Errno::ENOTDIR);
+    }
+    Ok(file.path.clone())
+}
+
+/// A walker that has walked nothing, for what is not plain.
+#[inline(never)]
+fn walker_for_all(dirfd: i32, path: &[u8], flags: Walk) -> Result<Walker, Errno> {
+    Ok(Walker::new(start(dirfd, path, flags, Path::clone)?, flags))
+}
+
+/// A walker for `path` as the running task sees it from directory descriptor `dirfd`, which leaves the last component to the caller.
+/// `ENOENT` for the empty path.
+pub fn walker(dirfd: i32, path: &[u8], flags: Walk) -> Result<Walker, Errno> {
+    if !PLAIN.contains(flags) {
+        return walker_for_all(dirfd, path, flags);
+    }
+    let mut plain = start(dirfd, path, flags, Plain::at)?;
+    match plain.walk(path, plain::Last::Left)? {
+        End::Rest(walked, met) => Ok(Walker::after(plain, (walked, met), flags)),
+        End::Whole => Err(Errno::ENOENT),
+    }
 }
 
 /// Resolves `path`.
 pub fn lookup(dirfd: i32, path: &[u8], flags: Walk) -> Result<Path, Errno> {
-    let mut w = walker(dirfd, path, flags)?;
-    if !path.is_empty() {
-        w.all(path)?;
-    } else if flags.contains(Walk::DIRECTORY) && w.cur.dentry.inode.kind != FileType::Directory {
+    if !PLAIN.contains(flags) {
+        return walker_for_all(dirfd, path, flags)?.finish(path);
+    }
+    let last = if flags.contains(Walk::FOLLOW) {
+        plain::Last::Followed
+    } else {
+        plain::Last::Kept
+    };
+    let mut plain = start(dirfd, path, flags, Plain::at)?;
+    if let End::Rest(walked, met) = plain.walk(path, last)? {
+        return lookup_rest(plain, (walked, met), path, flags);
+    }
+    let found = plain.place();
+    if flags.contains(Walk::DIRECTORY) && found.dentry.inode.kind != FileType::Directory {
         return Err(Errno::ENOTDIR);
     }
-    Ok(w.cur)
+    Ok(found)
+}
+
+/// [`lookup`] after its plain part.
+#[inline(never)]
+fn lookup_rest(
+    plain: Plain,
+    walked: (usize, Option<Arc<Dentry>>),
+    path: &[u8],
+    flags: Walk,
+) -> Result<Path, Errno> {
+    Walker::after(plain, walked, flags).finish(path)
 }
 
 /// Resolves all but the last component and hands the directory, the name and whether slashes follow to `f`.
@@ -388,7 +465,7 @@ pub fn with_parent<R>(
     f: impl FnOnce(&Walker, &[u8], bool) -> Result<R, Errno>,
 ) -> Result<R, Errno> {
     let mut w = walker(dirfd, path, Walk::empty())?;
-    let mut text = Text::new(path);
+    let mut text = w.text(path);
     let last = w.parent(&mut text)?;
     match &last.kind {
         LastKind::Name(range) => f(&w, text.get(range), last.slash),

@@ -1,13 +1,13 @@
 //! `PageCache`: a file's pages. It is tmpfs's storage, what file mappings map, and the memory behind shared anonymous mappings. Sparse:
 //! a page that was never written takes no memory and reads as zeros.
 //!
-//! Locks: the file room's inode lock (writes, truncation) is outside; the mapping lock of an address space comes next; the locks in here
+//! Locks: who writes or takes pages out ([`Writing`]) is outside; the mapping lock of an address space comes next; the other locks in here
 //! are innermost and short.
 
 use super::page::{Page, PageKind};
 use super::space::AddressSpace;
-use super::{PAGE_SHIFT, PAGE_SIZE};
-use crate::sync::SpinLock;
+use super::vma::VmFlags;
+use crate::sync::{Mutex, SpinLock};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::{Arc, Weak};
@@ -17,8 +17,10 @@ use limen_linux_abi::Errno;
 use limen_radix::Radix;
 
 mod transfer;
+mod writing;
 
 pub use transfer::{Sink, Source};
+pub use writing::Writing;
 
 /// Fetches pages of files whose storage is elsewhere. May sleep.
 pub trait Filler: Send + Sync {
@@ -76,11 +78,39 @@ struct Mapper {
     count: usize,
 }
 
+/// Who maps a file.
+struct Mappers {
+    spaces: BTreeMap<usize, Mapper>,
+    /// Mappings that write to the file or may come to, and those that are being made.
+    writing: usize,
+    /// There will be no more of these: a seal.
+    sealed: bool,
+}
+
+/// Whether a mapping writes to the file it maps, or may come to.
+#[inline(always)]
+pub(super) fn may_write(flags: VmFlags) -> bool {
+    flags.contains(VmFlags::SHARED.union(VmFlags::MAYWRITE))
+}
+
+/// A mapping that may write to the file is being made or moved: no seal can come in between.
+pub(super) struct WillWrite(Arc<PageCache>);
+
+impl Drop for WillWrite {
+    fn drop(&mut self) {
+        self.0.mappers.lock().writing -= 1;
+    }
+}
+
 /// A file's pages and size.
 pub struct PageCache {
+    /// Held by the one who writes: [`Writing`].
+    writer: Mutex<()>,
     pages: SpinLock<Radix<Page>>,
+    /// How many they are: told under the lock, read without.
+    resident: AtomicUsize,
     size: AtomicU64,
-    mappers: SpinLock<BTreeMap<usize, Mapper>>,
+    mappers: SpinLock<Mappers>,
     budget: Option<Arc<Budget>>,
     filler: Option<Box<dyn Filler>>,
 }
@@ -94,9 +124,15 @@ impl PageCache {
     /// An empty file in memory that counts against `budget`, or one whose content comes from elsewhere.
     pub fn with(budget: Option<Arc<Budget>>, filler: Option<Box<dyn Filler>>) -> Arc<Self> {
         Arc::new(Self {
+            writer: Mutex::new(()),
             pages: SpinLock::new(Radix::new()),
+            resident: AtomicUsize::new(0),
             size: AtomicU64::new(0),
-            mappers: SpinLock::new(BTreeMap::new()),
+            mappers: SpinLock::new(Mappers {
+                spaces: BTreeMap::new(),
+                writing: 0,
+                sealed: false,
+            }),
             budget,
             filler,
         })
@@ -108,14 +144,15 @@ impl PageCache {
         self.size.load(Relaxed)
     }
 
-    /// Sets the size without touching pages (a file whose storage is elsewhere grew). [`PageCache::truncate`] is for everything else.
+    /// Sets the size without touching pages (a file whose storage is elsewhere grew). [`Writing::truncate`] is for everything else.
     pub fn set_size(&self, size: u64) {
         self.size.store(size, Relaxed);
     }
 
     /// Pages that take memory (`st_blocks`).
+    #[inline]
     pub fn resident(&self) -> usize {
-        self.pages.lock().len()
+        self.resident.load(Relaxed)
     }
 
     /// The page at `index`, if it takes memory.
@@ -163,6 +200,7 @@ impl PageCache {
         }
         page.set_kind(PageKind::Cache);
         pages.insert(index, page.clone());
+        self.resident.store(pages.len(), Relaxed);
         drop(pages);
         CACHED.fetch_add(1, Relaxed);
         Ok(page)
@@ -172,68 +210,6 @@ impl PageCache {
         if let Some(budget) = &self.budget {
             budget.used.fetch_sub(pages, Relaxed);
         }
-    }
-
-    /// Sets the size; pages beyond go away, also from mappings. The caller holds the inode's lock.
-    pub fn truncate(&self, size: u64) {
-        let old = self.size.swap(size, Relaxed);
-        let boundary = size.min(old);
-        let offset = boundary as usize & (PAGE_SIZE - 1);
-        if offset != 0
-            && let Some(page) = self.get(boundary >> PAGE_SHIFT)
-        {
-            page.clear(offset, PAGE_SIZE - offset);
-        }
-        if size < old {
-            let first = size.div_ceil(PAGE_SIZE as u64);
-            self.remove(first, u64::MAX, true);
-        }
-    }
-
-    /// Makes `[start, end)` read as zeros and frees its whole pages (`FALLOC_FL_PUNCH_HOLE`). The caller holds the inode's lock.
-    pub fn punch_hole(&self, start: u64, end: u64) {
-        let page_size = PAGE_SIZE as u64;
-        let (first, last) = (start.div_ceil(page_size), end / page_size);
-        let clear = |from: u64, to: u64| {
-            if from < to
-                && let Some(page) = self.get(from / page_size)
-            {
-                page.clear((from % page_size) as usize, (to - from) as usize);
-            }
-        };
-        if first > last {
-            return clear(start, end);
-        }
-        clear(start, first * page_size);
-        clear(last * page_size, end);
-        if first < last {
-            self.remove(first, last, false);
-        }
-    }
-
-    /// Takes pages out of the file, then out of every mapping (a fault in between can't find them any more), then lets them go.
-    fn remove(&self, first: u64, end: u64, private_too: bool) {
-        let mapped = self.is_mapped();
-        let mut gone = Vec::new();
-        let mut from = first;
-        // In pieces: the lock keeps preemption off.
-        loop {
-            let mut pages = self.pages.lock();
-            let stop = match pages.next(from) {
-                Some((index, _)) if index < end => index.saturating_add(256).min(end),
-                _ => break,
-            };
-            pages.remove_range(from, stop, |_, page| gone.push(page));
-            drop(pages);
-            if !mapped {
-                self.release(&mut gone);
-            }
-            from = stop;
-        }
-        if mapped {
-            self.unmap(first, end, private_too);
-        }
-        self.release(&mut gone);
     }
 
     fn release(&self, gone: &mut Vec<Page>) {
@@ -263,6 +239,7 @@ impl PageCache {
         let spaces: Vec<Arc<AddressSpace>> = self
             .mappers
             .lock()
+            .spaces
             .values()
             .filter_map(|m| m.space.upgrade())
             .collect();
@@ -273,13 +250,34 @@ impl PageCache {
 
     /// Whether anybody maps it.
     pub fn is_mapped(&self) -> bool {
-        !self.mappers.lock().is_empty()
+        !self.mappers.lock().spaces.is_empty()
+    }
+
+    /// Before a mapping that may write is made: holds seals off until that is done. `EPERM` if there is one.
+    pub(super) fn will_write(self: &Arc<Self>) -> Result<WillWrite, Errno> {
+        let mut mappers = self.mappers.lock();
+        if mappers.sealed {
+            return Err(Errno::EPERM);
+        }
+        mappers.writing += 1;
+        Ok(WillWrite(self.clone()))
+    }
+
+    /// Nobody can write to the file through a mapping from now on. `EBUSY` if somebody can now.
+    pub fn seal_mappings(&self) -> Result<(), Errno> {
+        let mut mappers = self.mappers.lock();
+        if mappers.writing != 0 {
+            return Err(Errno::EBUSY);
+        }
+        mappers.sealed = true;
+        Ok(())
     }
 
     /// One more mapping of this cache in `space`.
-    pub(super) fn map_added(&self, space: &Weak<AddressSpace>) {
+    pub(super) fn map_added(&self, space: &Weak<AddressSpace>, flags: VmFlags) {
         let mut mappers = self.mappers.lock();
-        let entry = mappers.entry(space.as_ptr() as usize);
+        mappers.writing += usize::from(may_write(flags));
+        let entry = mappers.spaces.entry(space.as_ptr() as usize);
         entry
             .or_insert_with(|| Mapper {
                 space: space.clone(),
@@ -289,13 +287,14 @@ impl PageCache {
     }
 
     /// One mapping fewer.
-    pub(super) fn map_removed(&self, space: &Weak<AddressSpace>) {
+    pub(super) fn map_removed(&self, space: &Weak<AddressSpace>, flags: VmFlags) {
         let mut mappers = self.mappers.lock();
+        mappers.writing -= usize::from(may_write(flags));
         let key = space.as_ptr() as usize;
-        if let Some(mapper) = mappers.get_mut(&key) {
+        if let Some(mapper) = mappers.spaces.get_mut(&key) {
             mapper.count -= 1;
             if mapper.count == 0 {
-                let gone = mappers.remove(&key);
+                let gone = mappers.spaces.remove(&key);
                 drop(mappers);
                 drop(gone);
             }

@@ -277,7 +277,7 @@ impl AddressSpace {
                 if vma.flags.contains(VmFlags::LOCKED) {
                     return Err(Errno::EINVAL);
                 }
-                let Some(cache) = vma.cache() else {
+                let Backing::File { cache, file } = &vma.backing else {
                     return Err(Errno::EINVAL);
                 };
                 if !vma.flags.contains(VmFlags::SHARED | VmFlags::WRITE) {
@@ -285,11 +285,14 @@ impl AddressSpace {
                 }
                 let from = vma.index_at(r.start.max(start) - r.start) << PAGE_SHIFT;
                 let len = (r.end.min(end) - r.start.max(start)) as u64;
-                holes.push((cache.clone(), from, from + len));
+                holes.push((cache.clone(), file.clone(), from, from + len));
             }
         }
-        for (cache, from, to) in holes {
-            cache.punch_hole(from, to);
+        for (cache, file, from, to) in holes {
+            match file {
+                Some(file) => file.punch_hole(from, to)?,
+                None => cache.writing().punch_hole(from, to),
+            }
         }
         Ok(0)
     }

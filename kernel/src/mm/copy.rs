@@ -65,44 +65,73 @@ impl UserRange {
     pub fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
     }
-    /// Copies as much of `from` as fits; returns how many bytes arrived.
+    /// Copies as much of `from` as fits; returns how many bytes arrived. `EFAULT` if not one of them did.
     #[inline(always)]
-    pub fn copy_out(&mut self, from: &[u8]) -> usize {
-        let n = self.len.min(from.len());
-        // SAFETY: `from` is ours; what is left of the range was checked.
-        let done = n - unsafe { uaccess::copy_to_user(self.addr, from.as_ptr(), n) };
-        self.skip(done);
-        done
+    pub fn copy_out(&mut self, from: &[u8]) -> Result<usize, Errno> {
+        let (to, n) = self.take(from.len());
+        // SAFETY: `from` is ours; the range was checked.
+        let missing = unsafe { uaccess::copy_to_user(to, from.as_ptr(), n) };
+        self.moved(n, missing)
     }
-    /// Fills as much of `to` as there is; returns how many bytes arrived.
+    /// Fills as much of `to` as there is; returns how many bytes arrived. `EFAULT` if not one of them did.
     #[inline(always)]
-    pub fn copy_in(&mut self, to: &mut [u8]) -> usize {
-        let n = self.len.min(to.len());
-        // SAFETY: `to` is ours; what is left of the range was checked.
-        let done = n - unsafe { uaccess::copy_from_user(to.as_mut_ptr(), self.addr, n) };
-        self.skip(done);
-        done
+    pub fn copy_in(&mut self, to: &mut [u8]) -> Result<usize, Errno> {
+        let (from, n) = self.take(to.len());
+        // SAFETY: `to` is ours; the range was checked.
+        let missing = unsafe { uaccess::copy_from_user(to.as_mut_ptr(), from, n) };
+        self.moved(n, missing)
     }
-    /// Zeroes up to `n` bytes; returns how many were cleared.
+    /// Zeroes up to `n` bytes; returns how many were cleared. `EFAULT` if not one of them was.
     #[inline(always)]
-    pub fn clear(&mut self, n: usize) -> usize {
-        let n = self.len.min(n);
-        // SAFETY: what is left of the range was checked.
-        let done = n - unsafe { uaccess::clear_user(self.addr, n) };
-        self.skip(done);
-        done
+    pub fn clear(&mut self, n: usize) -> Result<usize, Errno> {
+        let (at, n) = self.take(n);
+        // SAFETY: the range was checked.
+        let missing = unsafe { uaccess::clear_user(at, n) };
+        self.moved(n, missing)
     }
-    /// Zeroes all of it, and uses it up; returns how many bytes were cleared.
+    /// [`UserRange::clear`] for all of it, which is used up whatever happens.
     #[inline(always)]
-    pub fn clear_all(&mut self) -> usize {
+    pub fn clear_all(&mut self) -> Result<usize, Errno> {
         let n = core::mem::take(&mut self.len);
-        // SAFETY: what is left of the range was checked.
-        n - unsafe { uaccess::clear_user(self.addr, n) }
+        // SAFETY: the range was checked.
+        match unsafe { uaccess::clear_user(self.addr, n) } {
+            0 => Ok(n),
+            missing => some_moved(n, missing),
+        }
     }
+    /// Takes at most `most` bytes off, before they are moved, which leaves less to remember meanwhile: where they are, and how many.
     #[inline(always)]
-    fn skip(&mut self, n: usize) {
+    fn take(&mut self, most: usize) -> (usize, usize) {
+        let (at, n) = (self.addr, self.len.min(most));
         self.addr += n;
         self.len -= n;
+        (at, n)
+    }
+    /// Of `n` bytes taken off the last `missing` were not moved: how many were.
+    #[inline(always)]
+    fn moved(&mut self, n: usize, missing: usize) -> Result<usize, Errno> {
+        if missing == 0 {
+            Ok(n)
+        } else {
+            self.faulted(n, missing)
+        }
+    }
+    #[cold]
+    #[inline(never)]
+    fn faulted(&mut self, n: usize, missing: usize) -> Result<usize, Errno> {
+        self.addr -= missing;
+        self.len += missing;
+        some_moved(n, missing)
+    }
+}
+
+/// Of `n` bytes `missing` were not moved, because of a fault: how many were, if any.
+#[cold]
+fn some_moved(n: usize, missing: usize) -> Result<usize, Errno> {
+    if n == missing {
+        Err(Errno::EFAULT)
+    } else {
+        Ok(n - missing)
     }
 }
 
@@ -149,10 +178,6 @@ impl<const N: usize> Records<N> {
             len: 0,
             most: most.min(N),
         }
-    }
-    /// As new.
-    pub fn clear(&mut self, most: usize) {
-        (self.len, self.most) = (0, most.min(N));
     }
     /// Bytes of a record of `parts` bytes, `end` zeroes, and as many more as make it a multiple of `align`, a power of two.
     #[inline(always)]

@@ -112,7 +112,7 @@ impl Regions {
             return;
         }
         if let Some(cache) = vma.cache() {
-            cache.map_added(&space.this);
+            cache.map_added(&space.this, vma.flags);
         }
         let joins = self
             .map
@@ -144,7 +144,7 @@ impl Regions {
         this.value.private.join(&next.value.private);
         let gone = self.map.remove(next_pos);
         if let Some(cache) = gone.value.cache() {
-            cache.map_removed(&space.this);
+            cache.map_removed(&space.this, gone.value.flags);
         }
         let pos = self.map.lower(start);
         self.map.set_bounds(pos, start, gone.end);
@@ -174,14 +174,12 @@ impl Regions {
 
     /// Makes `addr` a boundary between mappings.
     pub(super) fn split_at(&mut self, space: &AddressSpace, addr: usize) {
-        let mut cache = None;
         self.map.split(addr, |vma, offset| {
-            cache = vma.cache().cloned();
+            if let Some(cache) = vma.cache() {
+                cache.map_added(&space.this, vma.flags);
+            }
             vma.tail(offset)
         });
-        if let Some(cache) = cache {
-            cache.map_added(&space.this);
-        }
     }
 
     /// Takes `[start, end)` away. `ENOMEM` if splitting would make too many mappings.
@@ -218,7 +216,7 @@ impl Regions {
                 false,
             );
             if let Some(cache) = region.value.cache() {
-                cache.map_removed(&space.this);
+                cache.map_removed(&space.this, region.value.flags);
                 gather.keep(region.value);
             } else if matches!(region.value.backing, Backing::Special(_)) {
                 gather.keep(region.value);
@@ -242,6 +240,7 @@ impl Regions {
 
 impl AddressSpace {
     /// `mmap`: `len` and `addr` as passed. `file` is `None` for anonymous memory.
+    #[inline(always)]
     pub fn mmap(
         &self,
         addr: usize,
@@ -250,6 +249,23 @@ impl AddressSpace {
         flags: MapFlags,
         file: Option<FileMap>,
     ) -> SysResult {
+        match file {
+            Some(file) if flags.contains(MapFlags::SHARED) && file.may.contains(Prot::WRITE) => {
+                self.map_writing(addr, len, prot, flags, file)
+            }
+            _ => self.map(addr, len, prot, flags, file),
+        }
+    }
+
+    /// [`AddressSpace::mmap`] of what a seal may forbid.
+    #[inline(never)]
+    fn map_writing(&self, addr: usize, len: usize, prot: Prot, flags: MapFlags, file: FileMap) -> SysResult {
+        let _will_write = file.cache.will_write()?;
+        self.map(addr, len, prot, flags, Some(file))
+    }
+
+    #[inline(never)]
+    fn map(&self, addr: usize, len: usize, prot: Prot, flags: MapFlags, file: Option<FileMap>) -> SysResult {
         if len == 0 {
             return Err(Errno::EINVAL);
         }

@@ -123,6 +123,14 @@ impl Page {
         core::mem::forget(self);
         pfn
     }
+    /// Gives up a handle of which there are others, nearly always: what a drop does for the last one first is done last and elsewhere.
+    #[inline(always)]
+    pub(in crate::mm) fn put_back(self) {
+        let pfn = self.into_raw();
+        if frame::record(pfn).refs.fetch_sub(1, Release) == 1 {
+            free_last(pfn);
+        }
+    }
     /// Takes over a count that a page table entry (or [`Page::into_raw`]) held. `pfn` must be such a frame's number.
     #[inline(always)]
     pub(in crate::mm) fn from_raw(pfn: Pfn) -> Self {
@@ -225,6 +233,14 @@ pub(in crate::mm) fn put(pfn: Pfn) -> bool {
         core::sync::atomic::fence(Acquire);
         true
     }
+}
+
+/// Frees a frame whose last count was dropped.
+#[cold]
+#[inline(never)]
+fn free_last(pfn: Pfn) {
+    core::sync::atomic::fence(Acquire);
+    frame::free(pfn);
 }
 
 /// Adds a count.

@@ -1,5 +1,6 @@
 //! `mremap`.
 
+use super::cache::may_write;
 use super::mmap::{MAX_MAP_COUNT, check_low, page_up, room_below};
 use super::space::{AddressSpace, Gather, Regions};
 use super::vma::{Backing, VmFlags, Vma};
@@ -167,6 +168,10 @@ impl AddressSpace {
         target: usize,
         gather: &mut Gather,
     ) -> Result<(), Errno> {
+        let _will_write = match vma.cache() {
+            Some(cache) if may_write(vma.flags) => Some(cache.will_write()?),
+            _ => None,
+        };
         let move_len = r.old_len.min(r.new_len);
         self.move_pages(r.addr, target, move_len, gather)?;
         let mut new = vma.tail(r.addr - start);

@@ -135,7 +135,12 @@ impl Source for Bytes<'_> {
 fn page_cache() -> Result<(), &'static str> {
     let cache = PageCache::new();
     let mut data: Vec<u8> = (0..3 * PAGE_SIZE).map(|i| (i * 7) as u8).collect();
-    check!(cache.write_at(100, &mut Bytes(&mut data, 0)) == Ok(3 * PAGE_SIZE));
+    check!(
+        cache
+            .writing()
+            .write_at(100, &mut Bytes(&mut data, 0), 3 * PAGE_SIZE)
+            == Ok(3 * PAGE_SIZE)
+    );
     check!(cache.size() == (100 + 3 * PAGE_SIZE) as u64 && cache.resident() == 4);
     let mut back = vec![0xffu8; 100 + 3 * PAGE_SIZE];
     check!(cache.read_at(0, &mut Bytes(&mut back, 0)) == Ok(100 + 3 * PAGE_SIZE));
@@ -143,15 +148,17 @@ fn page_cache() -> Result<(), &'static str> {
     // Sparse, far out.
     let mut one = [9u8];
     let far = 1u64 << 40;
-    check!(cache.write_at(far, &mut Bytes(&mut one, 0)) == Ok(1));
+    check!(cache.writing().write_at(far, &mut Bytes(&mut one, 0), 1) == Ok(1));
     check!(cache.next_data(4) == Some(far >> super::PAGE_SHIFT) && cache.next_hole(0) == 4);
-    cache.punch_hole(PAGE_SIZE as u64, 2 * PAGE_SIZE as u64 + 1);
+    cache
+        .writing()
+        .punch_hole(PAGE_SIZE as u64, 2 * PAGE_SIZE as u64 + 1);
     let mut hole = vec![1u8; PAGE_SIZE + 1];
     check!(cache.read_at(PAGE_SIZE as u64, &mut Bytes(&mut hole, 0)) == Ok(PAGE_SIZE + 1));
     check!(hole.iter().all(|&b| b == 0));
-    cache.truncate(150);
+    cache.writing().truncate(150);
     check!(cache.resident() == 1);
-    cache.truncate(PAGE_SIZE as u64);
+    cache.writing().truncate(PAGE_SIZE as u64);
     let mut tail = vec![1u8; PAGE_SIZE];
     check!(cache.read_at(0, &mut Bytes(&mut tail, 0)) == Ok(PAGE_SIZE));
     check!(tail[150..].iter().all(|&b| b == 0) && tail[149] == data[49]);
@@ -208,7 +215,12 @@ fn copy_on_write() -> Result<(), &'static str> {
 fn file_mappings() -> Result<(), &'static str> {
     let cache = PageCache::new();
     let mut data = vec![7u8; 2 * PAGE_SIZE + 10];
-    check!(cache.write_at(0, &mut Bytes(&mut data, 0)).is_ok());
+    check!(
+        cache
+            .writing()
+            .write_at(0, &mut Bytes(&mut data, 0), 2 * PAGE_SIZE + 10)
+            .is_ok()
+    );
     let file = super::FileMap {
         cache: cache.clone(),
         file: None,
@@ -236,7 +248,7 @@ fn file_mappings() -> Result<(), &'static str> {
         .write_bytes(shared + PAGE_SIZE, &[11])
         .map_err(|_| "write")?;
     check!(read(&s, shared + PAGE_SIZE) == Some(11));
-    cache.truncate(1);
+    cache.writing().truncate(1);
     check!(s.fault(shared + PAGE_SIZE, Prot::READ) == Err(FaultError::Bus));
     check!(child.fault(private + PAGE_SIZE, Prot::READ) == Err(FaultError::Bus));
     check!(read(&s, private) == Some(9) && read(&s, shared) == Some(8) && read(&s, shared + 1) == Some(0));

@@ -584,7 +584,7 @@ impl AddressSpace {
                 super::commit::adjust((r.end - r.start) >> PAGE_SHIFT, false);
             }
             if let Some(cache) = r.value.cache() {
-                cache.map_removed(&self.this);
+                cache.map_removed(&self.this, r.value.flags);
             }
         }
     }

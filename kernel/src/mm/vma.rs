@@ -8,6 +8,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use bitflags::bitflags;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use limen_linux_abi::Errno;
 
 bitflags! {
     /// A mapping's properties.
@@ -94,6 +95,8 @@ pub trait MappedFile: Send + Sync {
     fn path(&self) -> String;
     /// Device (encoded as in `stat`) and inode number.
     fn id(&self) -> (u64, u64);
+    /// Makes the bytes `[start, end)` read as zeros and frees their pages; `EPERM` if a seal forbids it.
+    fn punch_hole(&self, start: u64, end: u64) -> Result<(), Errno>;
 }
 
 /// A file to be mapped.

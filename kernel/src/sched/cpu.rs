@@ -20,4 +20,6 @@ pub struct CpuLocal {
     pub id: usize,
     /// What the scheduler has for this CPU; null until it works.
     pub data: *const super::CpuData,
+    /// What vector registers held that the kernel uses for a moment, with interrupts off.
+    pub lent: [u128; 4],
 }

@@ -1,6 +1,7 @@
 //! The running thread.
 
 use crate::arch::smp;
+use crate::fs::context::Places;
 use crate::fs::fdtable::Table;
 use crate::fs::path::Path;
 use crate::fs::{FdTable, File, FsContext};
@@ -74,19 +75,17 @@ impl CurrentTask {
         };
         found.unwrap_or(Err(Errno::EBADF))
     }
+    /// What `look`, which is short and takes no lock, makes of where its names begin.
+    #[inline(always)]
+    pub fn look_at_places<R>(&self, look: impl FnOnce(&Places) -> R + Copy) -> R {
+        // SAFETY: the running thread's own slot.
+        let seen = unsafe { self.fs_slot().look(FsContext::places, look) };
+        seen.unwrap_or_else(|| look(&Places::initial()))
+    }
     /// Where its absolute names begin.
     #[inline]
     pub fn root(&self) -> Path {
-        // SAFETY: the running thread's own slot.
-        let root = unsafe { self.fs_slot().look(FsContext::places, |p| p.root.clone()) };
-        root.unwrap_or_else(crate::fs::mount::initial_root)
-    }
-    /// Where its relative names begin.
-    #[inline]
-    pub fn cwd(&self) -> Path {
-        // SAFETY: the running thread's own slot.
-        let cwd = unsafe { self.fs_slot().look(FsContext::places, |p| p.cwd.clone()) };
-        cwd.unwrap_or_else(crate::fs::mount::initial_root)
+        self.look_at_places(|p| p.root.clone())
     }
     /// Calls `f` with the open file behind one of its descriptors: what nearly every call on one descriptor does. If no other thread has
     /// the table, the file is not counted: the table holds it, and `f` closes no descriptor of this thread (a bug that panics). `EBADF`.

@@ -95,6 +95,7 @@ pub fn start_secondaries() {
             irq_stack_top: irq_stack.top(),
             id: n,
             data: run::add_cpu(n, idle),
+            lent: [0; 4],
         }));
         local.this = &raw const *local;
         core::mem::forget(irq_stack);

@@ -24,7 +24,26 @@ const ROUNDS: usize = 200;
 pub const TESTS: &[crate::boot::selftest::Test] = &[
     ("threads, locks, sleeps, affinity, cross-CPU calls", run),
     ("a storm of preemptions", storm),
+    ("a wake-up of one that is about to leave", chosen),
 ];
+
+/// It looks once more: others may sleep for ever if it leaves with their wake-up.
+fn chosen() -> Result<(), &'static str> {
+    let (queue, mut looks) = (WaitQueue::new(), 0);
+    let woken = queue.wait_until_deadline_uninterruptible(now_ns(), || {
+        looks += 1;
+        if looks == 2 {
+            // As if another CPU did that now: it is too late for this look, and time is over.
+            queue.wake_one();
+        }
+        looks > 2
+    });
+    if woken && looks == 3 {
+        Ok(())
+    } else {
+        Err("it left without looking")
+    }
+}
 
 fn run() -> Result<(), &'static str> {
     let shared = Arc::new(Shared {

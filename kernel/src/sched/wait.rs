@@ -2,7 +2,8 @@
 //!
 //! A sleeping thread's entry lies on its own stack and is linked while it sleeps; the waker wakes and unlinks it under the queue's lock.
 //! No wake-up is lost: the sleeper queues itself, sets its state (full barrier) and only then looks at the condition; whoever makes
-//! the condition true looks at the queue afterwards (full barrier).
+//! the condition true looks at the queue afterwards (full barrier). Nor is one lost with who was chosen for it while a signal or a timeout sent it
+//! away: it looks at the condition once more.
 
 use super::entity::TaskState;
 use super::{current, schedule, wake_task};
@@ -166,16 +167,30 @@ impl WaitQueue {
             schedule();
         };
         me.sched.set_state_relaxed(TaskState::RUNNING);
-        if entry.linked.load(Ordering::Acquire) {
-            let mut list = self.list.lock();
-            if entry.linked.load(Ordering::Relaxed) {
-                self.unlink(&mut list, &entry);
-            }
-        }
+        let chosen = !self.leave(&entry);
+        let result = match result {
+            // A waker chose this thread, and nobody else, while it was about to leave: what that was for must not be lost.
+            Ok(false) | Err(_) if chosen && cond() => Ok(true),
+            other => other,
+        };
         if let Some(timer) = timer {
             timer.cancel();
         }
         result
+    }
+
+    /// Takes a sleeper's entry out, unless a waker was faster: whether it was still in.
+    #[inline(always)]
+    fn leave(&self, entry: &Entry) -> bool {
+        if !entry.linked.load(Ordering::Acquire) {
+            return false;
+        }
+        let mut list = self.list.lock();
+        let linked = entry.linked.load(Ordering::Relaxed);
+        if linked {
+            self.unlink(&mut list, entry);
+        }
+        linked
     }
 
     /// Wakes one sleeping thread; all `Waiter`s are notified.

@@ -8,7 +8,6 @@ mod own;
 pub mod pairing;
 mod raw;
 mod rwlock;
-mod seqlock;
 mod spin;
 
 pub use direct::DirectArc;
@@ -17,7 +16,6 @@ pub use once::{Lazy, Once};
 pub use own::OwnSlot;
 pub use raw::{RawSpinLock, SchedLock};
 pub use rwlock::RwLock;
-pub use seqlock::SeqLock;
 pub use spin::{InnerGuard, IrqSpinGuard, IrqSpinLock, SpinGuard, SpinLock};
 
 /// The most CPUs a kernel can use (`NR_CPUS`).

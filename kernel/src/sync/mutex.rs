@@ -49,6 +49,12 @@ impl<T: ?Sized> Mutex<T> {
     fn acquire_contended(&self) -> bool {
         self.state.swap(CONTENDED, Ordering::Acquire) == FREE
     }
+    #[cold]
+    #[inline(never)]
+    fn wait(&self) {
+        self.waiters
+            .wait_until_uninterruptible(|| self.acquire_contended());
+    }
     /// Takes the lock, sleeping until it is free.
     #[inline]
     #[cfg_attr(any(debug_assertions, feature = "lockdep"), track_caller)]
@@ -56,8 +62,7 @@ impl<T: ?Sized> Mutex<T> {
         crate::sched::might_sleep();
         self.dep.acquire::<T>(Kind::Mutex, Mode::Exclusive);
         if !self.acquire() {
-            self.waiters
-                .wait_until_uninterruptible(|| self.acquire_contended());
+            self.wait();
         }
         MutexGuard { lock: self }
     }
@@ -68,8 +73,7 @@ impl<T: ?Sized> Mutex<T> {
         self.dep
             .acquire_nested::<T>(Kind::Mutex, Mode::Exclusive, subclass);
         if !self.acquire() {
-            self.waiters
-                .wait_until_uninterruptible(|| self.acquire_contended());
+            self.wait();
         }
         MutexGuard { lock: self }
     }

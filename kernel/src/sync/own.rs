@@ -60,10 +60,19 @@ impl<T> OwnSlot<T> {
     ) -> Option<R> {
         // SAFETY: the caller's promise; `look` replaces nothing.
         let Some(value) = (unsafe { self.sole() }) else {
-            return self.get().map(|value| look(&lock(&value).lock()));
+            return self.look_shared(lock, look);
         };
         // SAFETY: only the running thread could change it, and it does not: `look` takes no lock.
         Some(look(unsafe { lock(value).peek() }))
+    }
+    /// [`Self::look`] where others hold a count, too: by itself, or its callers would be made of it mostly.
+    #[inline(never)]
+    fn look_shared<L, R>(
+        &self,
+        lock: impl for<'a> FnOnce(&'a T) -> &'a SpinLock<L>,
+        look: impl FnOnce(&L) -> R,
+    ) -> Option<R> {
+        self.get().map(|value| look(&lock(&value).lock()))
     }
     /// The owner's view of an object of which nobody else holds a count: whoever gets one while the view lives can only look, since sharing the
     /// object for more is up to the owner, who is here. `None` if the slot is empty or others hold one, too.

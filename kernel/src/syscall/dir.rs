@@ -248,43 +248,65 @@ fn list_into<const NEW: bool>(file: &File, buf: usize, size: u32) -> SysResult {
         return Err(Errno::ENOTDIR);
     }
     let size = size as usize;
-    // Records are put together here, under the directory's lock, and copied together.
-    let mut records = Records::<BATCH>::new(size);
     let mut pos = file.pos.lock();
     let mut used = 0;
     loop {
-        let mut full = false;
-        let mut emit = |name: &[u8], ino: u64, kind: FileType, next: u64| {
-            let fits = Entry::<NEW>::put(&mut records, (name, ino, kind, next));
-            if !fits {
-                full = true;
-            }
-            fits
-        };
-        let mut sink = DirSink::new(*pos, &mut emit);
-        let result = file.ops().readdir(file, &mut sink);
-        let next = sink.pos;
-        let copied = match records.bytes() {
-            [] => 0,
-            bytes => copy_out(buf.wrapping_add(used), bytes),
-        };
-        if copied < records.bytes().len() {
-            // What arrived whole counts.
-            let (whole, last) = Entry::<NEW>::whole(&records.bytes()[..copied]);
-            *pos = last.unwrap_or(*pos);
-            used += whole;
-            return if used != 0 { Ok(used) } else { Err(Errno::EFAULT) };
+        match next_batch::<NEW>(file, &mut pos, buf.wrapping_add(used), size - used) {
+            Ok((bytes, true)) => used += bytes,
+            Ok((bytes, false)) => return Ok(used + bytes),
+            Err(_) if used != 0 => return Ok(used),
+            Err(error) => return Err(error),
         }
+    }
+}
+
+/// The next entries from `pos` on, at most [`BATCH`] and `size` bytes of them, and whether there may be more for which there is room. Errors if there
+/// would be none because of them. A function of its own, so that the loop around it, of which one turn is the rule, costs no registers.
+#[inline(never)]
+fn next_batch<const NEW: bool>(
+    file: &File,
+    pos: &mut u64,
+    buf: usize,
+    size: usize,
+) -> Result<(usize, bool), Errno> {
+    // Records are put together here, under the directory's lock, and copied together.
+    let mut records = Records::<BATCH>::new(size);
+    let mut full = false;
+    let mut emit = |name: &[u8], ino: u64, kind: FileType, next: u64| {
+        let fits = Entry::<NEW>::put(&mut records, (name, ino, kind, next));
+        if !fits {
+            full = true;
+        }
+        fits
+    };
+    let mut sink = DirSink::new(*pos, &mut emit);
+    let result = file.ops().readdir(file, &mut sink);
+    let next = sink.pos;
+    let bytes = records.bytes();
+    if bytes.is_empty() {
         *pos = next;
-        used += copied;
-        if copied == 0 || !full || result.is_err() {
-            return match result {
-                _ if used != 0 => Ok(used),
-                Ok(()) if full => Err(Errno::EINVAL),
-                other => other.map(|()| 0),
-            };
+        return match result {
+            Ok(()) if full => Err(Errno::EINVAL),
+            other => other.map(|()| (0, false)),
+        };
+    }
+    let copied = copy_out(buf, bytes);
+    if copied < bytes.len() {
+        return faulted::<NEW>(&bytes[..copied], pos);
+    }
+    *pos = next;
+    Ok((copied, full && result.is_ok()))
+}
+
+/// A batch of which only this much could be copied: what arrived whole counts.
+#[cold]
+fn faulted<const NEW: bool>(arrived: &[u8], pos: &mut u64) -> Result<(usize, bool), Errno> {
+    match Entry::<NEW>::whole(arrived) {
+        (whole, Some(next)) => {
+            *pos = next;
+            Ok((whole, false))
         }
-        records.clear(size - used);
+        _ => Err(Errno::EFAULT),
     }
 }
 

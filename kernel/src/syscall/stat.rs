@@ -10,27 +10,32 @@ use crate::mm::PAGE_SIZE;
 use crate::mm::copy::{UserString, with_path};
 use crate::mm::user::{Abi, UserPtr};
 use crate::task::current;
+use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering;
 use limen_linux_abi::abi::statx::Statx;
 use limen_linux_abi::{Errno, FileStatus, FsStatus, Layout, native, raw::general as abi};
+use limen_vdso::clock;
 
 const NANO: i64 = 1_000_000_000;
 
 /// Splits a time into seconds and nanoseconds, the latter never negative.
 #[inline(always)]
 fn split(time: i64) -> (i64, u32) {
-    if time < 0 {
-        return split_early(time);
+    match clock::split_usual(time as u64) {
+        Some((seconds, ns)) => (seconds as i64, ns),
+        None => split_unusual(time),
     }
-    let (seconds, ns) = limen_vdso::clock::split(time as u64);
-    (seconds as i64, ns as u32)
 }
 
-/// [`split`] before 1970: of -1 - n, so that both parts round the right way.
+/// [`split`] before 1970, and far in the future: of -1 - n before, so that both parts round the right way.
 #[cold]
 #[inline(never)]
-fn split_early(time: i64) -> (i64, u32) {
-    let (seconds, ns) = limen_vdso::clock::split(!time as u64);
+fn split_unusual(time: i64) -> (i64, u32) {
+    if time >= 0 {
+        let (seconds, ns) = clock::split(time as u64);
+        return (seconds as i64, ns as u32);
+    }
+    let (seconds, ns) = clock::split(!time as u64);
     (!(seconds as i64), (NANO as u32 - 1) - ns as u32)
 }
 
@@ -56,21 +61,23 @@ fn of_fd(fd: i32) -> Result<Path, Errno> {
 
 /// `layout` is the constructor of the ABI's structure.
 #[inline(always)]
-fn write_stat<T: Layout>(to: usize, s: &Stat, layout: impl Fn(&FileStatus) -> Option<T>) -> SysResult {
+fn write_stat<T: Layout>(to: usize, s: &Stat<'_>, layout: impl Fn(&FileStatus) -> Option<T>) -> SysResult {
+    let inode = s.inode;
+    let times = inode.times();
     let status = FileStatus {
-        dev: s.dev.encode(),
-        ino: s.ino,
+        dev: inode.sb.dev.encode(),
+        ino: inode.ino,
         mode: s.mode,
-        nlink: s.nlink,
-        uid: s.uid,
-        gid: s.gid,
-        rdev: s.rdev.encode(),
+        nlink: inode.nlink(),
+        uid: inode.uid(),
+        gid: inode.gid(),
+        rdev: inode.rdev.encode(),
         size: s.size,
         block_size: PAGE_SIZE as u32,
         blocks: s.blocks,
-        atime: split(s.times.atime),
-        mtime: split(s.times.mtime),
-        ctime: split(s.times.ctime),
+        atime: split(times.atime),
+        mtime: split(times.mtime),
+        ctime: split(times.ctime),
     };
     UserPtr::new(to).write(Abi(layout(&status).ok_or(Errno::EOVERFLOW)?))?;
     Ok(0)
@@ -101,33 +108,45 @@ fn do_statx(dirfd: i32, path: usize, flags: u32, mask: u32, to: usize) -> SysRes
     {
         return Err(Errno::EINVAL);
     }
-    let s = attr::stat(&resolve(dirfd, path, flags)?);
+    let path = resolve(dirfd, path, flags)?;
+    let s = attr::stat(&path);
+    let inode = s.inode;
     const ALL: u32 = 0x17ff | 0x800;
     const MOUNT_ROOT: u64 = 0x2000;
-    UserPtr::new(to).write_from(&Abi(Statx {
-        stx_mask: ALL,
-        stx_blksize: PAGE_SIZE as u32,
-        stx_attributes: if s.mount_root { MOUNT_ROOT } else { 0 },
-        stx_nlink: s.nlink,
-        stx_uid: s.uid,
-        stx_gid: s.gid,
-        stx_mode: s.mode as u16,
-        _spare0: 0,
-        stx_ino: s.ino,
-        stx_size: s.size,
-        stx_blocks: s.blocks,
-        stx_attributes_mask: MOUNT_ROOT,
-        stx_atime: split(s.times.atime).into(),
-        stx_btime: split(s.times.btime).into(),
-        stx_ctime: split(s.times.ctime).into(),
-        stx_mtime: split(s.times.mtime).into(),
-        stx_rdev_major: s.rdev.major(),
-        stx_rdev_minor: s.rdev.minor(),
-        stx_dev_major: s.dev.major(),
-        stx_dev_minor: s.dev.minor(),
-        stx_mnt_id: s.mnt_id,
-        _spare: [0; 13],
-    }))?;
+    let times = inode.times();
+    let mut room = MaybeUninit::<Abi<Statx>>::uninit();
+    let x = room.as_mut_ptr().cast::<Statx>();
+    // One after the other in place: all at once does not fit the registers.
+    // SAFETY: all of it is in `room`, and all of it is written.
+    let shown = unsafe {
+        (&raw mut (*x).stx_mask).write(ALL);
+        (&raw mut (*x).stx_blksize).write(PAGE_SIZE as u32);
+        (&raw mut (*x).stx_attributes).write(if s.mount_root { MOUNT_ROOT } else { 0 });
+        (&raw mut (*x).stx_nlink).write(inode.nlink());
+        (&raw mut (*x).stx_uid).write(inode.uid());
+        (&raw mut (*x).stx_gid).write(inode.gid());
+        (&raw mut (*x).stx_mode).write(s.mode as u16);
+        (&raw mut (*x)._spare0).write(0);
+        (&raw mut (*x).stx_ino).write(inode.ino);
+        (&raw mut (*x).stx_size).write(s.size);
+        (&raw mut (*x).stx_blocks).write(s.blocks);
+        (&raw mut (*x).stx_attributes_mask).write(MOUNT_ROOT);
+        (&raw mut (*x).stx_atime).write(split(times.atime).into());
+        (&raw mut (*x).stx_btime).write(split(times.btime).into());
+        (&raw mut (*x).stx_ctime).write(split(times.ctime).into());
+        (&raw mut (*x).stx_mtime).write(split(times.mtime).into());
+        (&raw mut (*x).stx_rdev_major).write(inode.rdev.major());
+        (&raw mut (*x).stx_rdev_minor).write(inode.rdev.minor());
+        (&raw mut (*x).stx_dev_major).write(inode.sb.dev.major());
+        (&raw mut (*x).stx_dev_minor).write(inode.sb.dev.minor());
+        (&raw mut (*x).stx_mnt_id).write(s.mnt_id.into());
+        for spare in &mut (*x)._spare {
+            // Volatile, or the compiler would call a function to store that many zeros.
+            (&raw mut *spare).write_volatile(0);
+        }
+        room.assume_init_ref()
+    };
+    UserPtr::new(to).write_from(shown)?;
     Ok(0)
 }
 

@@ -12,14 +12,14 @@ pub use process::{ProcessTimers, exec as program_changed, thread_exits};
 pub use sleep::sleep_until;
 pub use timer::{Timer, TimerBase, tick_needed, timer_interrupt};
 
-use crate::sync::SeqLock;
-use core::sync::atomic::{AtomicI32, Ordering};
+use crate::sync::SpinLock;
+use core::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
 /// Nanoseconds of a second.
 pub const NSEC_PER_SEC: u64 = 1_000_000_000;
 
 /// CLOCK_REALTIME minus CLOCK_MONOTONIC, nanoseconds.
-static WALL_OFFSET: SeqLock<u64> = SeqLock::new(0);
+static WALL_OFFSET: AtomicU64 = AtomicU64::new(0);
 
 /// CLOCK_TAI minus CLOCK_REALTIME, seconds.
 static TAI_OFFSET: AtomicI32 = AtomicI32::new(0);
@@ -27,15 +27,17 @@ static TAI_OFFSET: AtomicI32 = AtomicI32::new(0);
 /// Brings the room up: reads the machine's real-time clock.
 pub fn init() {
     if let Some(seconds) = crate::arch::platform::wall_clock() {
-        WALL_OFFSET.write(|o| *o = (seconds * NSEC_PER_SEC).wrapping_sub(now_ns()));
+        WALL_OFFSET.store((seconds * NSEC_PER_SEC).wrapping_sub(now_ns()), Ordering::Relaxed);
     }
     vdso::init();
     tell_programs();
 }
 
-/// The wall clocks moved: programs read them through the vDSO.
+/// The wall clocks moved: programs read them through the vDSO. One after the other, so that what was set last stays.
 fn tell_programs() {
-    let realtime = WALL_OFFSET.read();
+    static TELLING: SpinLock<()> = SpinLock::new(());
+    let _telling = TELLING.lock();
+    let realtime = WALL_OFFSET.load(Ordering::Relaxed);
     let tai = realtime.wrapping_add_signed(i64::from(tai_offset()) * NSEC_PER_SEC as i64);
     vdso::set_offsets(realtime, tai);
 }
@@ -49,12 +51,12 @@ pub fn now_ns() -> u64 {
 /// CLOCK_REALTIME: nanoseconds since 1970.
 #[inline]
 pub fn realtime_ns() -> u64 {
-    WALL_OFFSET.read().wrapping_add(now_ns())
+    WALL_OFFSET.load(Ordering::Relaxed).wrapping_add(now_ns())
 }
 
 /// Sets CLOCK_REALTIME.
 pub fn set_realtime_ns(ns: u64) {
-    WALL_OFFSET.write(|o| *o = ns.wrapping_sub(now_ns()));
+    WALL_OFFSET.store(ns.wrapping_sub(now_ns()), Ordering::Relaxed);
     tell_programs();
 }
 

@@ -32,22 +32,31 @@ mod toolchain;
 mod tree;
 
 use clap::Parser;
+use std::panic;
 
 fn main() {
     let cli = cli::Cli::parse();
-    let result = match cli.command {
-        cli::Command::Run(options) => run::run(&options),
-        cli::Command::Build(options) => build::build(&options).map(|()| 0),
-        cli::Command::Test(options) => test::test(&options),
-        cli::Command::Bench(options) => bench::bench(&options),
-        cli::Command::Root(options) => root::root(&options).map(|()| 0),
-    };
-    let status = match result {
-        Ok(status) => status,
-        Err(error) => {
+    let report = panic::take_hook();
+    panic::set_hook(Box::new(move |info| {
+        if !status::is_closed_output(info.payload()) {
+            report(info);
+        }
+    }));
+    let outcome = panic::catch_unwind(|| match &cli.command {
+        cli::Command::Run(options) => run::run(options),
+        cli::Command::Build(options) => build::build(options).map(|()| 0),
+        cli::Command::Test(options) => test::test(options),
+        cli::Command::Bench(options) => bench::bench(options),
+        cli::Command::Root(options) => root::root(options).map(|()| 0),
+    });
+    let status = match outcome {
+        Ok(Ok(status)) => status,
+        Ok(Err(error)) => {
             eprintln!("limen: {error:#}");
             status::of_error(&error)
         }
+        Err(payload) if status::is_closed_output(&*payload) => status::CLOSED_OUTPUT,
+        Err(payload) => panic::resume_unwind(payload),
     };
     std::process::exit(status);
 }

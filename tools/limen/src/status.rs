@@ -1,6 +1,7 @@
 //! The exit statuses of `limen run` that are not the program's own, and the error type that carries one.
 //! `docs/running.md` documents them; scripts rely on them.
 
+use std::any::Any;
 use std::fmt;
 
 /// The kernel panicked.
@@ -15,6 +16,8 @@ pub const NO_STATUS: i32 = 122;
 pub const CANNOT_RUN: i32 = 126;
 /// The program was not found.
 pub const NOT_FOUND: i32 = 127;
+/// Whoever read the output went away (`limen test | head`): what a shell shows for a program that SIGPIPE ended.
+pub const CLOSED_OUTPUT: i32 = 128 + 13;
 
 /// An error whose exit status is not [`HOST`].
 #[derive(Debug)]
@@ -45,4 +48,27 @@ pub fn error(status: i32, message: impl Into<String>) -> anyhow::Error {
 /// The exit status that belongs to an error.
 pub fn of_error(error: &anyhow::Error) -> i32 {
     error.downcast_ref::<WithStatus>().map_or(HOST, |e| e.status)
+}
+
+/// Whether a panic, of which this is the payload, only says that nobody reads the output any more: the standard library's `print` panics then. It is
+/// let unwind, so that machines and files are put away, and is nobody's mistake.
+pub fn is_closed_output(payload: &(dyn Any + Send)) -> bool {
+    payload.downcast_ref::<String>().is_some_and(|message| {
+        message.starts_with("failed printing to std") && message.contains("Broken pipe")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_closed_output;
+
+    #[test]
+    fn only_a_closed_output_is_one() {
+        let says = |message: &str| is_closed_output(&message.to_string());
+        assert!(says("failed printing to stdout: Broken pipe (os error 32)"));
+        assert!(!says(
+            "failed printing to stdout: No space left on device (os error 28)"
+        ));
+        assert!(!says("index out of bounds: Broken pipe"));
+    }
 }

@@ -10,18 +10,18 @@ use core::hint::assert_unchecked;
 use core::sync::atomic::{Ordering, compiler_fence};
 use limen_memory::{Moves, copy, copy_backwards};
 
-/// An instruction that may fault and then continues at `$to`: an entry of the section `__ex_table`.
-macro_rules! may_fault {
+/// An instruction that may fault and then continues at `$to`.
+macro_rules! faulting {
     ($access:literal, $to:literal) => {
         concat!(
-            ".pushsection __ex_table, \"a\"\n.balign 4\n.long 9f - ., ",
-            $to,
-            " - .\n.popsection\n9:",
-            $access
+            "9:",
+            $access,
+            "\n",
+            $crate::arch::imp::extable::may_fault!("9b", $to)
         )
     };
 }
-pub(super) use may_fault;
+pub(super) use faulting;
 
 /// An instruction in the same place that may not.
 macro_rules! may_not_fault {
@@ -129,11 +129,11 @@ macro_rules! user_moves {
 }
 user_moves!(
     /// From user memory.
-    FromUser, may_fault, may_not_fault, false
+    FromUser, faulting, may_not_fault, false
 );
 user_moves!(
     /// To user memory.
-    ToUser, may_not_fault, may_fault, true
+    ToUser, may_not_fault, faulting, true
 );
 
 /// Zeroes in user memory; where from does not matter. Its chunks are of [`CHUNK`] bytes, or of more if there shall be none.
@@ -145,7 +145,7 @@ impl<const CHUNK: usize> Moves for ZeroUser<CHUNK> {
 
     #[inline(always)]
     unsafe fn chunks(&self, to: usize, _: usize, count: usize) -> (usize, usize, bool) {
-        let (to, left) = fill_chunks!(may_fault, to, 0, count);
+        let (to, left) = fill_chunks!(faulting, to, 0, count);
         (to, to, left == 0)
     }
 
@@ -154,7 +154,7 @@ impl<const CHUNK: usize> Moves for ZeroUser<CHUNK> {
         // SAFETY: as the caller promises; faults are in the exception table.
         unsafe {
             asm!(
-                may_fault!("str {zero}, [{to}, #4 * {at}]", "{fault}"),
+                faulting!("str {zero}, [{to}, #4 * {at}]", "{fault}"),
                 to = in(reg) to, at = const AT, zero = in(reg) 0, fault = label { return false },
                 options(nostack, preserves_flags)
             );
@@ -167,7 +167,7 @@ impl<const CHUNK: usize> Moves for ZeroUser<CHUNK> {
         // SAFETY: as above.
         unsafe {
             asm!(
-                may_fault!("strb {zero}, [{to}]", "{fault}"),
+                faulting!("strb {zero}, [{to}]", "{fault}"),
                 to = in(reg) to, zero = in(reg) 0, fault = label { return false },
                 options(nostack, preserves_flags)
             );
@@ -263,7 +263,7 @@ macro_rules! pieces_asm {
             $($ready,)*
             "2:",
             ".rept {rounds}",
-            $(may_fault!($move, "3f"),)+
+            $(faulting!($move, "3f"),)+
             ".endr",
             "subs {left}, {left}, #1",
             "bne 2b",

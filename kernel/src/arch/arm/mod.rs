@@ -24,7 +24,7 @@ mod devicetree_registers;
 mod devicetree_tree;
 pub mod entry;
 pub mod exception;
-#[path = "../arm_common/extable.rs"]
+#[path = "../extable.rs"]
 mod extable;
 #[cfg(not(feature = "short-descriptors"))]
 #[path = "long.rs"]

@@ -20,6 +20,7 @@ static mut BOOT_LOCAL: CpuLocal = CpuLocal {
     irq_stack_top: 0,
     id: 0,
     data: core::ptr::null(),
+    lent: [0; 4],
 };
 static BOOT_THREAD: BootThread = BootThread {
     info: ThreadInfo::new(),

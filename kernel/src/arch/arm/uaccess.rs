@@ -3,7 +3,7 @@
 //!
 //! What the copies are made of is in `copy`. While the window is open nothing is called.
 
-use super::copy::{CHUNK, FromUser, LONG_FILL, ToUser, ZeroUser, copy_long, fill_long, may_fault};
+use super::copy::{CHUNK, FromUser, LONG_FILL, ToUser, ZeroUser, copy_long, faulting, fill_long};
 pub use super::extable::fixup;
 use super::mmu::{self, window_register};
 use super::switch::{FPEXC_EN, fpscr};
@@ -137,10 +137,10 @@ pub unsafe fn save_fp(to: usize, mark: u64) -> bool {
     // In between a switch saves and restores the registers.
     user_asm!(
         [preserves_flags],
-        may_fault!("stm {to}!, {{r8, r10}}", "3f"),
-        may_fault!("vstm {to}!, {{d0-d15}}", "3f"),
-        may_fault!("vstm {to}!, {{d16-d31}}", "3f"),
-        may_fault!("stm {to}, {{r0, r1, r2, r3, r4, r5, r7}}", "3f");
+        faulting!("stm {to}!, {{r8, r10}}", "3f"),
+        faulting!("vstm {to}!, {{d0-d15}}", "3f"),
+        faulting!("vstm {to}!, {{d16-d31}}", "3f"),
+        faulting!("stm {to}, {{r0, r1, r2, r3, r4, r5, r7}}", "3f");
         to = inout(reg) to => _, in("r0") status, in("r1") 0, in("r2") FPEXC_EN, in("r3") 0, in("r4") 0, in("r5") 0, in("r7") 0,
         in("r8") mark as u32, in("r10") (mark >> 32) as u32,
     )
@@ -154,9 +154,9 @@ pub unsafe fn save_fp(to: usize, mark: u64) -> bool {
 pub unsafe fn load_fp(from: usize) -> bool {
     user_asm!(
         [preserves_flags],
-        may_fault!("vldm {from}!, {{d0-d15}}", "3f"),
-        may_fault!("vldm {from}!, {{d16-d31}}", "3f"),
-        may_fault!("ldr {word}, [{from}]", "3f"),
+        faulting!("vldm {from}!, {{d0-d15}}", "3f"),
+        faulting!("vldm {from}!, {{d16-d31}}", "3f"),
+        faulting!("ldr {word}, [{from}]", "3f"),
         "vmsr fpscr, {word}";
         from = inout(reg) from => _, word = out(reg) _,
     )
@@ -172,7 +172,7 @@ macro_rules! words {
         #[inline(always)]
         pub unsafe fn $get(addr: usize) -> Option<$type> {
             $(let $word: u32;)+
-            let done = user_asm!([preserves_flags], $(may_fault!($load, "3f")),+; $($word = out(reg) $word,)+ addr = in(reg) addr,);
+            let done = user_asm!([preserves_flags], $(faulting!($load, "3f")),+; $($word = out(reg) $word,)+ addr = in(reg) addr,);
             // SAFETY: any bits are a value.
             done.then(|| unsafe { transmute([$($word),+]) })
         }
@@ -185,7 +185,7 @@ macro_rules! words {
         pub unsafe fn $put(addr: usize, value: $type) -> bool {
             // SAFETY: any bits are words.
             let [$($word),+]: [u32; size_of::<$type>() / 4] = unsafe { transmute(value) };
-            user_asm!([preserves_flags], $(may_fault!($store, "3f")),+; $($word = in(reg) $word,)+ addr = in(reg) addr,)
+            user_asm!([preserves_flags], $(faulting!($store, "3f")),+; $($word = in(reg) $word,)+ addr = in(reg) addr,)
         }
     };
 }
@@ -203,7 +203,7 @@ words!(get_pair, put_pair, [u64; 2], "two words of 64 bits":
 /// `from` is readable for `8 * count - 6` bytes; `to..to + 8 * count` lies below `USER_END`.
 pub unsafe fn put_u16s(to: usize, from: *const u8, count: usize) -> bool {
     user_asm!(
-        [], "8: ldrh {word}, [{from}], #8", may_fault!("strh {word}, [{to}], #8", "3f"), "subs {count}, {count}, #1", "bne 8b";
+        [], "8: ldrh {word}, [{from}], #8", faulting!("strh {word}, [{to}], #8", "3f"), "subs {count}, {count}, #1", "bne 8b";
         word = out(reg) _, from = inout(reg) from => _, to = inout(reg) to => _, count = inout(reg) count => _,
     )
 }
@@ -231,10 +231,10 @@ pub unsafe fn cmpxchg_u32(addr: usize, expected: u32, new: u32) -> Option<u32> {
     let done = user_asm!(
         [],
         "8:",
-        may_fault!("ldrex {found}, [{addr}]", "3f"),
+        faulting!("ldrex {found}, [{addr}]", "3f"),
         "teq {found}, {expected}",
         "bne 4f",
-        may_fault!("strex {failed}, {new}, [{addr}]", "3f"),
+        faulting!("strex {failed}, {new}, [{addr}]", "3f"),
         "teq {failed}, #1",
         "beq 8b",
         "4:";
@@ -254,7 +254,7 @@ pub unsafe fn exchange_rseq(at: usize, ids: [u64; 2]) -> Option<[u64; 3]> {
     let words = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
     let (a, b, c, d, e, f): (u32, u32, u32, u32, u32, u32);
     let loaded = user_asm!(
-        [preserves_flags], may_fault!("ldm {at}, {{r0, r1, r2, r3}}", "3f"), may_fault!("ldrd r4, r5, [{at}, #20]", "3f");
+        [preserves_flags], faulting!("ldm {at}, {{r0, r1, r2, r3}}", "3f"), faulting!("ldrd r4, r5, [{at}, #20]", "3f");
         at = in(reg) at, out("r0") a, out("r1") b, out("r2") c, out("r3") d, out("r4") e, out("r5") f,
     );
     let found = [words(a, b), words(e, f), words(c, d)];
@@ -287,10 +287,10 @@ pub unsafe fn rseq_says(near: *const u8) -> bool {
             "ldrd r2, r3, 7f",
             concat!("4: mcr p15, 0, r2, ", window_register!()),
             "isb",
-            may_fault!("ldm r0, {{r2, r4, r7, r12}}", "3f"),
+            faulting!("ldm r0, {{r2, r4, r7, r12}}", "3f"),
             "cmp r2, r1",
             "cmpeq r4, r1",
-            may_fault!("ldrd r0, r1, [r0, #20]", "3f"),
+            faulting!("ldrd r0, r1, [r0, #20]", "3f"),
             concat!("5: mcr p15, 0, r3, ", window_register!()),
             "ldrd r2, r3, [{near}, #{told} + 8]",
             "orrseq r7, r7, r12",
@@ -378,7 +378,7 @@ pub fn clean_user(start: usize, end: usize) -> Result<(), Errno> {
             // SAFETY: cleaning changes no memory contents; faults are in the exception table. DCCMVAU.
             unsafe {
                 asm!(
-                    may_fault!("mcr p15, 0, {addr}, c7, c11, 1", "{fault}"),
+                    faulting!("mcr p15, 0, {addr}, c7, c11, 1", "{fault}"),
                     addr = in(reg) addr, fault = label { return Err(Errno::EFAULT) }, options(nostack, preserves_flags)
                 );
             }

@@ -4,28 +4,35 @@
 //! Where PAN exists its two instructions replace the placeholders at boot (`cpu::init_boot`). An instruction that may fault is listed with the
 //! place to go on at in the section `__ex_table`.
 
-use core::arch::global_asm;
+use super::extable::may_fault;
+use super::irq;
+use core::arch::{asm, global_asm};
+use core::mem::MaybeUninit;
+
+/// A placeholder: `yield` where the window to user memory opens, `nop` where it shuts.
+macro_rules! window {
+    ($placeholder:literal) => {
+        concat!(
+            "9998: ",
+            $placeholder,
+            "\n.pushsection __pan_sites, \"a\"\n.long 9998b - .\n.popsection"
+        )
+    };
+}
 
 global_asm!(
+    ".macro user_open",
+    window!("yield"),
+    ".endm",
+    ".macro user_close",
+    window!("nop"),
+    ".endm",
     r#"
-    .macro user_open
-9998: yield
-    .pushsection __pan_sites, "a"
-    .long   9998b - .
-    .popsection
-    .endm
-    .macro user_close
-9997: nop
-    .pushsection __pan_sites, "a"
-    .long   9997b - .
-    .popsection
-    .endm
     // The next instruction may fault and then continues at \to.
     .macro may_fault to
     .pushsection __ex_table, "a"
     .balign 4
-    .long   9996f - .
-    .long   \to - .
+    .long   9996f - ., 9996f + 4 - ., \to - .
     .popsection
 9996:
     .endm
@@ -338,3 +345,55 @@ exchange_rseq_asm:
     .size   exchange_rseq_asm, . - exchange_rseq_asm
     "#
 );
+
+/// Bytes that [`copy_vectors`] copies at a time.
+pub(super) const PIECE: usize = 512;
+
+/// Copies `pieces` times [`PIECE`] bytes, at least once, with vector registers, interrupts off, and gives back where the rest goes, where it comes from and
+/// how many pieces that are: a fault ends it. The window to user memory is open meanwhile if `USER` is 1. Whoever the registers belong to finds them as they
+/// were: nothing else runs here before they are given back, for a fault with interrupts off goes straight to its place in the table.
+///
+/// # Safety
+/// Both sides are valid, or with the window open one lies below `USER_END`.
+#[inline(always)]
+pub(super) unsafe fn copy_vectors<const USER: usize>(
+    mut to: usize,
+    mut from: usize,
+    mut pieces: usize,
+) -> (usize, usize, usize) {
+    let mut kept = MaybeUninit::<[u128; 4]>::uninit();
+    let flags = irq::raw_save();
+    // SAFETY: as the caller promises; the registers are given back.
+    unsafe {
+        asm!(
+            ".arch_extension fp",
+            ".arch_extension simd",
+            "stp q0, q1, [{kept}]",
+            "stp q2, q3, [{kept}, #32]",
+            ".if {user}",
+            window!("yield"),
+            ".endif",
+            "2:",
+            ".irp at, 0, 64, 128, 192, 256, 320, 384, 448",
+            "ldp q0, q1, [{from}, #\\at]",
+            "ldp q2, q3, [{from}, #\\at + 32]",
+            "stp q0, q1, [{to}, #\\at]",
+            "stp q2, q3, [{to}, #\\at + 32]",
+            ".endr",
+            "add {from}, {from}, #{piece}",
+            "add {to}, {to}, #{piece}",
+            "subs {left}, {left}, #1",
+            "b.ne 2b",
+            "3: .if {user}",
+            window!("nop"),
+            may_fault!("2b", "3b", "3b"),
+            ".endif",
+            "ldp q0, q1, [{kept}]",
+            "ldp q2, q3, [{kept}, #32]",
+            kept = in(reg) kept.as_mut_ptr(), left = inout(reg) pieces, to = inout(reg) to, from = inout(reg) from,
+            piece = const PIECE, user = const USER, options(nostack)
+        );
+    }
+    irq::raw_restore(flags);
+    (to, from, pieces)
+}

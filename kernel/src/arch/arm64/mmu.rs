@@ -1,6 +1,7 @@
 //! Page table entries, the address layout, TLB maintenance. The kernel's own map is built in `kmap`, address-space identifiers are
 //! handed out in `asid`. 4K pages, four levels in both halves: user space through `TTBR0_EL1`, the kernel through `TTBR1_EL1`.
 
+use super::copy::{PIECE, copy_vectors};
 use super::{asid, sysreg};
 use crate::mm::PhysAddr;
 use core::arch::asm;
@@ -207,22 +208,7 @@ pub fn clear_page(phys: PhysAddr) {
 /// Copies the page at `from` to the page at `to`.
 #[inline(always)]
 pub fn copy_page(to: PhysAddr, from: PhysAddr) {
-    let (to, from) = (phys_to_virt(to), phys_to_virt(from));
+    let (to, from) = (phys_to_virt(to) as usize, phys_to_virt(from) as usize);
     // SAFETY: the caller owns both pages, which differ; the linear map covers all RAM.
-    unsafe {
-        asm!(
-            "2:",
-            ".irp at, 0, 64, 128, 192",
-            "ldp {a}, {b}, [{from}, #\\at]", "ldp {c}, {d}, [{from}, #\\at + 16]", "ldp {e}, {f}, [{from}, #\\at + 32]", "ldp {g}, {h}, [{from}, #\\at + 48]",
-            "stp {a}, {b}, [{to}, #\\at]", "stp {c}, {d}, [{to}, #\\at + 16]", "stp {e}, {f}, [{to}, #\\at + 32]", "stp {g}, {h}, [{to}, #\\at + 48]",
-            ".endr",
-            "add {from}, {from}, #256",
-            "add {to}, {to}, #256",
-            "cmp {from}, {end}",
-            "b.lo 2b",
-            from = inout(reg) from => _, to = inout(reg) to => _, end = in(reg) from.wrapping_add(1 << PAGE_SHIFT),
-            a = out(reg) _, b = out(reg) _, c = out(reg) _, d = out(reg) _, e = out(reg) _, f = out(reg) _, g = out(reg) _, h = out(reg) _,
-            options(nostack)
-        );
-    }
+    unsafe { copy_vectors::<0>(to, from, (1 << PAGE_SHIFT) / PIECE) };
 }

@@ -22,7 +22,7 @@ mod devicetree_tree;
 mod emulate;
 pub mod entry;
 pub mod exception;
-#[path = "../arm_common/extable.rs"]
+#[path = "../extable.rs"]
 mod extable;
 pub mod frame;
 #[path = "../arm_common/gic.rs"]
@@ -32,6 +32,8 @@ mod head;
 pub mod interrupt;
 pub mod irq;
 mod kmap;
+#[path = "../large_copy.rs"]
+mod large_copy;
 pub mod mmu;
 pub mod patch;
 #[path = "../arm_common/platform.rs"]

@@ -4,21 +4,10 @@
 //! The loops are in `copy`.
 
 pub use super::extable::fixup;
+use super::extable::may_fault;
+use super::large_copy;
 use crate::rseq::{AREA_AT, TOLD};
 use core::arch::asm;
-
-/// The instruction labelled `$at` may fault and goes on at label `$to`.
-macro_rules! may_fault {
-    ($at:literal, $to:literal) => {
-        concat!(
-            ".pushsection __ex_table, \"a\"\n .balign 4\n .long ",
-            $at,
-            " - ., ",
-            $to,
-            " - .\n .popsection"
-        )
-    };
-}
 
 unsafe extern "C" {
     fn copy_from_user_asm(to: *mut u8, from: usize, len: usize) -> usize;
@@ -39,7 +28,11 @@ unsafe extern "C" {
 #[inline(always)]
 pub unsafe fn copy_from_user(to: *mut u8, from: usize, len: usize) -> usize {
     // SAFETY: as the caller promises; faults on the user side are in the exception table.
-    unsafe { copy_from_user_asm(to, from, len) }
+    unsafe {
+        large_copy::copy(to as usize, from, len, |to, from, len| {
+            copy_from_user_asm(to as *mut u8, from, len)
+        })
+    }
 }
 
 /// Copies `len` bytes from kernel `from` to user `to`; returns how many were *not* copied.
@@ -49,7 +42,11 @@ pub unsafe fn copy_from_user(to: *mut u8, from: usize, len: usize) -> usize {
 #[inline(always)]
 pub unsafe fn copy_to_user(to: usize, from: *const u8, len: usize) -> usize {
     // SAFETY: as above.
-    unsafe { copy_to_user_asm(to, from, len) }
+    unsafe {
+        large_copy::copy(to, from as usize, len, |to, from, len| {
+            copy_to_user_asm(to, from as *const u8, len)
+        })
+    }
 }
 
 /// Zeroes user memory; returns how many bytes were *not* cleared.

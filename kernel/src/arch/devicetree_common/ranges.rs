@@ -1,4 +1,4 @@
-//! Pieces of memory while there is no heap: what `boot` collects from the devicetree, and where among them there is room.
+//! Pieces of memory while there is no heap: what `boot` collects from the devicetree.
 
 use crate::boot::PhysRange;
 use crate::mm::PhysAddr;
@@ -38,24 +38,5 @@ impl Ranges {
     /// The pieces.
     pub fn as_slice(&self) -> &[PhysRange] {
         &self.items[..self.len]
-    }
-    /// The lowest address at which `size` bytes, aligned, lie in one of the pieces, which are in order, and beside everything in `reserved`.
-    #[allow(
-        dead_code,
-        reason = "not every machine needs much memory before the heap is there"
-    )]
-    pub fn room_beside(&self, reserved: &Self, size: u64, align: u64) -> Option<u64> {
-        let end = |range: &PhysRange| range.start.as_u64() + range.size;
-        self.as_slice().iter().find_map(|range| {
-            let mut at = range.start.as_u64().next_multiple_of(align);
-            while at + size <= end(range) {
-                let clash = |r: &&PhysRange| r.start.as_u64() < at + size && at < end(r);
-                match reserved.as_slice().iter().find(clash) {
-                    Some(r) => at = end(r).next_multiple_of(align),
-                    None => return Some(at),
-                }
-            }
-            None
-        })
     }
 }

@@ -20,6 +20,7 @@ pub(super) extern "C" fn primary(initrd_or_tree: usize, initrd_size: usize, firm
     // SAFETY: the linker script places both around what nothing has used yet.
     unsafe { bss.write_bytes(0, &raw const __bss_end as usize - bss as usize) };
     smp::init_boot_cpu();
+    super::extable::sort();
     // SAFETY: the linker script gives the tree its room; firmware's entry was passed by firmware.
     let (data, used) = unsafe {
         let room = &raw const __devicetree;
@@ -83,7 +84,12 @@ pub(super) extern "C" fn primary(initrd_or_tree: usize, initrd_size: usize, firm
     let size = memory.as_slice().iter().map(|range| range.size).sum();
     let pids = pid::wanted(cpus.min(crate::sync::MAX_CPUS), size);
     let (size, align) = ((pids * pid::ROOT_SIZE) as u64, pid::ROOT_SIZE as u64);
-    let Some(roots) = memory.room_beside(&reserved, size, align) else {
+    let span = |range: &PhysRange| range.start.as_u64()..range.start.as_u64() + range.size;
+    let (pieces, taken) = (
+        memory.as_slice().iter().map(span),
+        reserved.as_slice().iter().map(span),
+    );
+    let Some(roots) = limen_page_alloc::early::room(pieces, taken, size, align) else {
         panic!("no room for root tables")
     };
     reserved.push(roots, size);

@@ -1,10 +1,11 @@
 //! What moves memory: the kernel's `memcpy`, `memmove` and `memset` (the compiler calls them), and the moves that the copies to and from user memory
 //! are made of (`uaccess`), which may fault. The order of moves is `limen_memory`'s.
 
+use super::extable::may_fault;
 use super::switch::with_registers;
-use super::uaccess::may_fault;
+use crate::sched::cpu::CpuLocal;
 use core::arch::asm;
-use core::mem::MaybeUninit;
+use core::mem::offset_of;
 use limen_memory::{Moves, copy, copy_backwards};
 
 /// `AMR` with the window to user memory shut: neither loads nor stores. Key 0, which all pages have, forbids the kernel user pages then.
@@ -19,7 +20,7 @@ macro_rules! access {
                 "2:",
                 $($line,)+
                 "3: .if {user}",
-                may_fault!("2b", "3b", "{fault}", ".first"),
+                may_fault!("2b", "3b", "{fault}"),
                 ".endif",
                 $($operand)+, user = const USER, fault = label { return false }, options(nostack, preserves_flags)
             );
@@ -42,7 +43,7 @@ macro_rules! for_chunks {
                 "bdnz 2b",
                 "3: .if {user}",
                 "mfctr {count}",
-                may_fault!("2b", "3b", "3b", ".first"),
+                may_fault!("2b", "3b", "3b"),
                 ".endif",
                 $($operand)+, to = inout(reg_nonzero) $to.wrapping_sub(8) => end, count = inout(reg) $count => left, user = const USER, out("ctr") _,
                 options(nostack, preserves_flags)
@@ -138,44 +139,49 @@ impl<const USER: usize> Moves for Fill<USER> {
 }
 
 /// Bytes that [`copy_vectors`] copies at a time.
-pub(super) const PIECE: usize = 512;
+pub(super) const PIECE: usize = 1024;
 
-/// Copies `pieces` times [`PIECE`] bytes, at least once, with vector registers, interrupts off, and gives back how many were not copied: a fault ends
-/// it. `amr` is the authority mask meanwhile. Whoever the registers belong to finds them as they were: nothing else runs here before they are given
-/// back, for a fault with interrupts off goes straight to its place in the table.
+/// Copies `pieces` times [`PIECE`] bytes, at least once, with vector registers, interrupts off, and gives back where the rest goes, where it comes from and
+/// how many pieces that are: a fault ends it. The window to user memory is open meanwhile if `USER` is 1. Whoever the registers belong to finds them as they
+/// were: nothing else runs here before they are given back, for a fault with interrupts off goes straight to its place in the table. It shuts the window,
+/// and the machine state that is given back behind it synchronises that.
 ///
 /// # Safety
-/// Both sides are valid, or with an open mask one lies below `USER_END`.
-#[inline(never)]
-pub(super) unsafe fn copy_vectors(to: usize, from: usize, mut pieces: usize, amr: usize) -> usize {
-    let mut kept = MaybeUninit::<[u128; 8]>::uninit();
+/// Both sides are valid, or with the window open one lies below `USER_END`.
+#[inline(always)]
+pub(super) unsafe fn copy_vectors<const USER: usize>(
+    mut to: usize,
+    mut from: usize,
+    pieces: usize,
+) -> (usize, usize, usize) {
     // SAFETY: as the caller promises.
-    with_registers(|| unsafe {
+    let left = with_registers(|| unsafe {
+        let left: usize;
         asm!(
-            each!("stxv n, 16 * n({kept})"; 8),
-            "mtctr {left}",
+            each!("stxv n, 16 * n + {lent}(13)"; 4),
+            "mtctr {pieces}",
             "mtspr 29, {amr}",
             "isync",
             "2: .set at, 0",
-            ".rept 4",
-            each!("lxv n, 16 * n + at({from})"; 8),
-            each!("stxv n, 16 * n + at({to})"; 8),
-            ".set at, at + 128",
+            ".rept {piece} / 64",
+            each!("lxv n, 16 * n + at({from})"; 4),
+            each!("stxv n, 16 * n + at({to})"; 4),
+            ".set at, at + 64",
             ".endr",
             "addi {from}, {from}, {piece}",
             "addi {to}, {to}, {piece}",
             "bdnz 2b",
             "3: mtspr 29, {shut}",
-            "isync",
             "mfctr {left}",
-            each!("lxv n, 16 * n({kept})"; 8),
-            may_fault!("2b", "3b", "3b", ".first"),
-            kept = in(reg_nonzero) kept.as_mut_ptr(), left = inout(reg) pieces, amr = in(reg) amr, shut = in(reg) AMR_SHUT,
-            to = inout(reg_nonzero) to => _, from = inout(reg_nonzero) from => _, piece = const PIECE, out("ctr") _,
+            each!("lxv n, 16 * n + {lent}(13)"; 4),
+            may_fault!("2b", "3b", "3b"),
+            pieces = in(reg) pieces, left = lateout(reg) left, amr = in(reg) AMR_SHUT * (1 - USER), shut = in(reg) AMR_SHUT, lent = const offset_of!(CpuLocal, lent),
+            to = inout(reg_nonzero) to, from = inout(reg_nonzero) from, piece = const PIECE, out("ctr") _,
             options(nostack, preserves_flags)
         );
+        left
     });
-    pieces
+    (to, from, left)
 }
 
 /// # Safety

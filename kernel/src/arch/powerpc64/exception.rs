@@ -1,7 +1,7 @@
 //! Which interrupt is what; calls the threshold with the right handler: page faults go to `mm`, the rest becomes signals, or the end of the kernel.
 
 use super::copy::AMR_SHUT;
-use super::frame::Frame;
+use super::frame::{Frame, TRAP_SCV};
 use super::mmu::LINEAR_BASE;
 use super::spr::{self, MSR_EE, MSR_PR, MSR_RELOCATE};
 use super::{emulate, interrupt, pid, smp, switch, time, uaccess};
@@ -10,6 +10,7 @@ use crate::signal::info::code::*;
 use crate::signal::{SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGTRAP};
 use crate::{signal, threshold};
 use core::arch::asm;
+use core::ops::Range;
 
 /// Vectors (Power ISA, book III, chapter 7).
 mod vector {
@@ -32,8 +33,8 @@ mod vector {
 
 /// In `trap`: the stub had to use the emergency stack.
 const EMERGENCY: usize = 1;
-/// Up to here from the start of memory only `scv` runs with interrupts on.
-const FIRST_CODE: usize = 0x4000;
+/// The first steps of `scv`, the only code among the vectors that runs with interrupts on.
+const SCV_STUBS: Range<usize> = LINEAR_BASE + TRAP_SCV..LINEAR_BASE + TRAP_SCV + 0x1000;
 
 /// Why a page fault happened: permission, store; and bits that page tables cannot resolve (bad tables, bad instruction for the memory).
 const STORE: usize = 0x0200_0000;
@@ -52,7 +53,7 @@ pub fn handle(frame: &mut Frame) {
     if frame.msr & MSR_PR != 0 {
         return dispatch(frame);
     }
-    if frame.nip ^ LINEAR_BASE < FIRST_CODE && frame.trap & EMERGENCY == 0 {
+    if SCV_STUBS.contains(&frame.nip) && frame.trap & EMERGENCY == 0 {
         // In the first steps of `scv`, with the user's registers still: what came comes again when they go on.
         frame.msr &= !MSR_EE;
         return;

@@ -4,7 +4,7 @@
 //! The processor reads entries in big-endian byte order, and an [`Entry`] is what it reads: constants are swapped when the kernel is compiled, addresses
 //! when they are used.
 
-use super::copy::{AMR_SHUT, PIECE, copy_vectors};
+use super::copy::{PIECE, copy_vectors};
 use super::pid;
 use super::spr;
 use crate::mm::{PhysAddr, Prot};
@@ -352,5 +352,5 @@ pub fn clear_page(phys: PhysAddr) {
 pub fn copy_page(to: PhysAddr, from: PhysAddr) {
     let (to, from) = (phys_to_virt(to) as usize, phys_to_virt(from) as usize);
     // SAFETY: the caller owns both pages, which differ; the linear map covers all RAM.
-    unsafe { copy_vectors(to, from, (1 << PAGE_SHIFT) / PIECE, AMR_SHUT) };
+    unsafe { copy_vectors::<0>(to, from, (1 << PAGE_SHIFT) / PIECE) };
 }

@@ -35,12 +35,16 @@ mod devicetree_tree;
 mod emulate;
 pub mod entry;
 pub mod exception;
+#[path = "../extable.rs"]
+mod extable;
 pub mod frame;
 mod hcall;
 mod head;
 pub mod interrupt;
 pub mod irq;
 mod kmap;
+#[path = "../large_copy.rs"]
+mod large_copy;
 pub mod mmu;
 mod openfirmware;
 pub mod patch;

@@ -30,6 +30,7 @@ static mut BOOT_LOCAL: CpuLocal = CpuLocal {
     irq_stack_top: 0,
     id: 0,
     data: core::ptr::null(),
+    lent: [0; 4],
 };
 static BOOT_THREAD: ThreadInfo = ThreadInfo::new();
 

@@ -102,7 +102,8 @@ pub fn msr() -> usize {
     value
 }
 
-/// Sets it, but for what only returns from interrupts can change.
+/// Sets it, but for what only returns from interrupts can change. What follows runs with it, and with other registers as they were set before
+/// (`mtmsrd` with L = 0 is context synchronising: Power ISA, book III).
 #[inline(always)]
 pub fn set_msr(msr: usize) {
     // SAFETY: the callers change whether interrupts arrive and which registers the kernel may touch. Not `nomem`: accesses must not move across.

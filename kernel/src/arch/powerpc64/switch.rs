@@ -6,7 +6,7 @@
 
 use super::entry::LEAST;
 use super::frame::{CR0_SO, FRAME_SIZE, Frame};
-use super::spr::{self, MSR_EE, MSR_FP, MSR_MATH, MSR_VEC, MSR_VSX};
+use super::spr::{self, MSR_FP, MSR_MATH, MSR_VEC, MSR_VSX};
 use super::{irq, smp};
 use crate::sched::resume::Resume;
 use core::arch::asm;
@@ -81,8 +81,12 @@ unsafe extern "C" {
 #[inline(always)]
 pub(super) fn with_registers<R>(f: impl FnOnce() -> R) -> R {
     let msr = spr::msr();
-    spr::set_msr((msr | MSR_FP | MSR_VEC | MSR_VSX) & !MSR_EE);
-    spr::isync();
+    let mut allowed = msr | MSR_FP | MSR_VEC | MSR_VSX;
+    // SAFETY: only calculates: a zero in the place of MSR_EE. (The compiler would make a mask of 64 bits first.)
+    unsafe {
+        asm!("rldimi {}, {}, 15, 48", inout(reg) allowed, in(reg) 0, options(pure, nomem, nostack, preserves_flags))
+    };
+    spr::set_msr(allowed);
     let result = f();
     spr::set_msr(msr);
     result

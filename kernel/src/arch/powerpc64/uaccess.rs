@@ -3,48 +3,20 @@
 //!
 //! The moves are in `copy`.
 
-use super::copy::{AMR_SHUT, Copy, Fill, PIECE, copy_vectors};
+pub use super::extable::fixup;
+
+use super::copy::{AMR_SHUT, Copy, Fill};
 use super::exception::set_window;
+use super::extable::may_fault;
+use super::large_copy;
 use super::spr;
 use crate::rseq::{AREA_AT, TOLD};
 use core::arch::asm;
-use core::mem::MaybeUninit;
 use core::sync::atomic::{Ordering, fence};
 use limen_memory::Moves;
 
 /// What moves to and from user memory, with the window open.
 const MOVES: Copy<1> = Copy;
-
-unsafe extern "C" {
-    /// Where instructions that may fault begin and end, and where to go on then, counted from the entry.
-    static __ex_table_start: [i32; 3];
-    static __ex_table_end: [i32; 3];
-}
-
-/// Where to go on if the instruction at `ip` faults and the fault cannot be resolved. `None`: it may not fault.
-pub fn fixup(ip: usize) -> Option<usize> {
-    let (start, end) = (&raw const __ex_table_start, &raw const __ex_table_end);
-    // SAFETY: the section, an array of these.
-    let entries = unsafe { core::slice::from_raw_parts(start, end.offset_from_unsigned(start)) };
-    entries.iter().find_map(|entry| {
-        let address = |n: usize| (entry.as_ptr() as usize).wrapping_add_signed(entry[n] as isize);
-        (address(0)..address(1)).contains(&ip).then(|| address(2))
-    })
-}
-
-// Single words are read and written in functions of their own rather than in place: every place would have an entry in the table that is searched.
-
-/// The instructions between two labels may fault and then continue at a third. The table is searched from the start: where its entry is to be, if it
-/// matters, comes last.
-macro_rules! may_fault {
-    ($from:literal, $until:literal, $to:literal $(, $place:literal)?) => {
-        concat!(
-            ".pushsection __ex_table", $($place,)? ", \"a\"\n.balign 4\n9: .long ",
-            $from, " - 9b, ", $until, " - 9b, ", $to, " - 9b\n.popsection"
-        )
-    };
-}
-pub(super) use may_fault;
 
 /// The instructions given, with the window open: `false` if one of them faults, which is then the last. Used inside `unsafe` blocks, which say why the
 /// addresses are right.
@@ -57,7 +29,7 @@ macro_rules! user_asm {
             $($line,)+
             "li {fault}, 0",
             "3:",
-            $crate::arch::imp::uaccess::may_fault!("2b", "3b", "3b"),
+            $crate::arch::imp::extable::may_fault!("2b", "3b", "3b"),
             fault = inout(reg) fault,
             $($operand)+,
             options(nostack)
@@ -67,9 +39,6 @@ macro_rules! user_asm {
     }};
 }
 pub(super) use user_asm;
-
-/// How many pieces are copied with interrupts off.
-const MOST: usize = 8;
 
 /// Does `work` with the window open. It is inlined: loops over accesses that may fault, and what they keep in registers and on the kernel's stack.
 #[inline(always)]
@@ -92,40 +61,8 @@ unsafe fn copy_small(to: usize, from: usize, len: usize) -> usize {
 /// As for [`copy_from_user`] or [`copy_to_user`].
 #[inline(always)]
 unsafe fn copy(to: usize, from: usize, len: usize) -> usize {
-    // SAFETY: as the caller promises; faults on the user side are in the exception table.
-    unsafe {
-        if len < PIECE {
-            copy_small(to, from, len)
-        } else {
-            copy_large(to, from, len)
-        }
-    }
-}
-
-/// [`copy`] with vector registers. Pages that are not there are brought in by the other loop, which may sleep.
-#[inline(never)]
-unsafe fn copy_large(mut to: usize, mut from: usize, mut len: usize) -> usize {
-    while len >= PIECE {
-        let pieces = (len / PIECE).min(MOST);
-        // SAFETY: as the caller promises: not more than all that is left.
-        let left = unsafe { copy_vectors(to, from, pieces, 0) };
-        let done = (pieces - left) * PIECE;
-        (to, from, len) = (to + done, from + done, len - done);
-        if left != 0 {
-            // SAFETY: as above.
-            let left = unsafe { copy_small(to, from, PIECE) };
-            let done = PIECE - left;
-            (to, from, len) = (to + done, from + done, len - done);
-            if left != 0 {
-                return len;
-            }
-        }
-    }
-    if len == 0 {
-        return 0;
-    }
-    // SAFETY: as above.
-    unsafe { copy_small(to, from, len) }
+    // SAFETY: as the caller promises.
+    unsafe { large_copy::copy(to, from, len, |to, from, len| copy_small(to, from, len)) }
 }
 
 /// Copies `len` bytes from user `from` to kernel `to`; returns how many were *not* copied.
@@ -193,13 +130,10 @@ words!(get_u64, put_u64, u64, "ldx", "stdx");
 /// `addr..addr+16` lies below `USER_END`.
 #[inline(never)]
 pub unsafe fn get_pair(addr: usize) -> Option<[u64; 2]> {
-    let mut pair = MaybeUninit::<[u64; 2]>::uninit();
-    let to = pair.as_mut_ptr() as usize;
-    // SAFETY: the caller's promise; what was moved is there.
-    unsafe {
-        let done = while_open(|| MOVES.word::<0>(to, addr) && MOVES.word::<1>(to, addr));
-        done.then(|| pair.assume_init())
-    }
+    let mut pair = [0; 2];
+    let to = &raw mut pair as usize;
+    // SAFETY: the caller's promise.
+    while_open(|| unsafe { MOVES.word::<0>(to, addr) && MOVES.word::<1>(to, addr) }).then_some(pair)
 }
 
 /// Writes two words of 64 bits at any address; `false` on a fault, with one of them written perhaps.
@@ -247,9 +181,7 @@ fn shut_after_fault() -> bool {
 /// `addr..addr+4` lies below `USER_END`.
 pub unsafe fn load_u32(addr: usize) -> Option<u32> {
     // SAFETY: the caller's promise.
-    let value = unsafe { get_u32(addr) };
-    fence(Ordering::Acquire);
-    value
+    unsafe { get_u32(addr) }.inspect(|_| fence(Ordering::Acquire))
 }
 
 /// Compare-and-exchange of a naturally aligned user word: the value found, `None` on a fault.
@@ -316,7 +248,7 @@ pub unsafe fn rseq_says(near: *const u8) -> bool {
             "ld {second}, 20({at})",
             "ld {at}, 8({at})",
             "3:",
-            may_fault!("2b", "3b", "3b", ".last"),
+            may_fault!("2b", "3b", "3b"),
             at = inout(reg_nonzero) area => section, first = out(reg) first, second = out(reg) second,
             options(nostack, readonly, preserves_flags)
         );

@@ -123,12 +123,11 @@ pub fn own_start() -> usize {
     // SAFETY: only computes the address of this copy of the code.
     unsafe {
         asm!(
-            "bcl 20, 31, 2f",
+            "addpcis {0}, 0",
             "2:",
-            "mflr {0}",
             "addis {0}, {0}, (__vdso_text_start - 2b)@ha",
             "addi {0}, {0}, (__vdso_text_start - 2b)@l",
-            out(reg_nonzero) start, out("lr") _, options(pure, nomem, nostack, preserves_flags)
+            out(reg_nonzero) start, options(pure, nomem, nostack, preserves_flags)
         );
     }
     start

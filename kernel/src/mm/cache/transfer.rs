@@ -3,7 +3,7 @@
 
 use super::super::page::{Page, bytes_of};
 use super::super::{PAGE_SHIFT, PAGE_SIZE, alloc_page, zero_page};
-use super::PageCache;
+use super::{PageCache, Writing};
 use crate::syscall::SysResult;
 use core::mem::ManuallyDrop;
 use core::sync::atomic::Ordering::Relaxed;
@@ -13,7 +13,7 @@ use limen_linux_abi::Errno;
 pub trait Sink {
     /// How many more bytes it takes.
     fn remaining(&self) -> usize;
-    /// Takes some or all of `bytes`; fewer only at an error behind them.
+    /// Takes some or all of `bytes`, which are at least one, or says why not; fewer only if it has no room for more or at an error behind them.
     fn put(&mut self, bytes: &[u8]) -> Result<usize, Errno>;
 }
 
@@ -21,7 +21,7 @@ pub trait Sink {
 pub trait Source {
     /// How many more bytes it has.
     fn remaining(&self) -> usize;
-    /// Fills some or all of `to`; fewer only at its end or an error.
+    /// Fills some or all of `to`, which is at least a byte, or says why not; fewer only at its end or an error.
     fn take(&mut self, to: &mut [u8]) -> Result<usize, Errno>;
 }
 
@@ -87,6 +87,7 @@ impl PageCache {
     }
 
     /// Reads from `pos` until the sink is full or the file ends. Errors only if nothing was read.
+    #[inline(always)]
     pub fn read_at<S: Sink + ?Sized>(&self, pos: u64, to: &mut S) -> SysResult {
         let want = (to.remaining() as u64).min(self.size().saturating_sub(pos)) as usize;
         let (index, offset) = (pos >> PAGE_SHIFT, pos as usize & (PAGE_SIZE - 1));
@@ -96,11 +97,14 @@ impl PageCache {
         if want == 0 {
             return Ok(0);
         }
-        let put = match self.get(index) {
-            Some(page) => to.put(&page.bytes()[offset..offset + want]),
+        match self.get(index) {
+            Some(page) => {
+                let put = to.put(&page.bytes()[offset..offset + want]);
+                page.put_back();
+                put
+            }
             None => self.read_missing(index, offset, want, to),
-        };
-        if put == Ok(0) { Err(Errno::EFAULT) } else { put }
+        }
     }
 
     /// [`PageCache::read_at`] from several pages.
@@ -151,32 +155,25 @@ impl PageCache {
             to.put(&zero_page().bytes()[offset..offset + n])
         }
     }
+}
 
-    /// Writes all the source has at `pos`; the size grows as needed. Errors only if nothing was written. The caller holds the inode's lock.
-    pub fn write_at<S: Source + ?Sized>(&self, pos: u64, from: &mut S) -> SysResult {
-        let left = from.remaining();
+impl Writing<'_> {
+    /// Writes all the source has, which is `left` bytes and not nothing, at `pos`; the size grows as needed. Errors only if nothing was written.
+    #[inline(always)]
+    pub fn write_at<S: Source + ?Sized>(&mut self, pos: u64, from: &mut S, left: usize) -> SysResult {
         let (index, offset) = (pos >> PAGE_SHIFT, pos as usize & (PAGE_SIZE - 1));
         if left > PAGE_SIZE - offset {
             return self.write_pages(pos, from);
         }
-        if left == 0 {
-            return Ok(0);
-        }
-        let taken = match self.get(index) {
+        let taken = match self.staying(index) {
             Some(page) => {
                 page.written();
                 from.take(&mut page.bytes()[offset..offset + left])
             }
             None => self.write_missing(index, offset, left, from),
-        };
-        match taken {
-            Ok(0) => Err(Errno::EFAULT),
-            Ok(n) => {
-                self.reaches(pos + n as u64);
-                Ok(n)
-            }
-            error => error,
-        }
+        }?;
+        self.reaches(pos + taken as u64);
+        Ok(taken)
     }
 
     /// The file was written up to `end`.
@@ -187,9 +184,9 @@ impl PageCache {
         }
     }
 
-    /// [`PageCache::write_at`] to several pages.
+    /// [`Writing::write_at`] to several pages.
     #[inline(never)]
-    fn write_pages<S: Source + ?Sized>(&self, pos: u64, from: &mut S) -> SysResult {
+    fn write_pages<S: Source + ?Sized>(&mut self, pos: u64, from: &mut S) -> SysResult {
         let mut done = 0;
         let mut batch = Batch::new();
         loop {
@@ -229,7 +226,7 @@ impl PageCache {
         }
     }
 
-    /// [`PageCache::write_at`] in a page that is not there.
+    /// [`Writing::write_at`] in a page that is not there.
     #[inline(never)]
     fn write_missing<S: Source + ?Sized>(
         &self,

@@ -10,7 +10,6 @@ pub enum Kind {
     Raw,
     Mutex,
     RwLock,
-    Seq,
 }
 
 /// How a lock is taken.
@@ -18,7 +17,6 @@ pub enum Kind {
 pub enum Mode {
     Exclusive,
     Shared,
-    SharedRecursive,
 }
 
 /// What a thread has for the validator.

@@ -39,6 +39,8 @@ pub(super) struct Image {
     pub tails: Vec<(usize, usize)>,
     /// The stack's top.
     pub stack_top: usize,
+    /// How many bytes, a multiple of 16, are left out below the strings: random, so that what follows lies anywhere in its cache lines and pages.
+    pub stack_gap: usize,
     /// First and last address of code and data, for `/proc`.
     pub layout: crate::mm::Layout,
 }
@@ -111,6 +113,7 @@ pub(super) fn load(program: &Program) -> Result<Image, Errno> {
         program_headers: (main.program_headers, header.count),
         tails,
         stack_top: layout::stack_top(random()),
+        stack_gap: (random() as usize & 0x1ff) * 16,
         layout: crate::mm::Layout {
             start_code: main.code.0,
             end_code: main.code.1,

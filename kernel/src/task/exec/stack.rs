@@ -60,7 +60,7 @@ pub(super) fn build(
     layout.arg_end = first + strings.env_start;
     layout.env_start = layout.arg_end;
     layout.env_end = first + strings.bytes.len();
-    p = (p & !15) - 16 * (1 + (random::word() as usize & 0x1ff));
+    p = (p & !15) - 16 - image.stack_gap;
     p -= arch::elf_platform().len() + 1;
     let platform = p;
     write_bytes(p, arch::elf_platform().as_bytes())?;

@@ -109,6 +109,8 @@ impl Run<'_> {
         let mut words = vec![
             format!("console={}", self.subject.arch.log_console()),
             "quiet".to_owned(),
+            // Where a stack begins decides how many of its pages are touched: not left to chance.
+            "norandmaps".to_owned(),
         ];
         words.extend(machine::memory(self.subject.arch, self.memory).1);
         if self.subject.kernel.limen {

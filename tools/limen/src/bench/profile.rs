@@ -7,6 +7,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 
 use super::counted::{Run, Subject};
+use super::perf;
 use super::plugin::{self, Counting, Counts};
 use super::rows::{self, Figures};
 use crate::arch::Arch;
@@ -38,6 +39,11 @@ pub fn profile(subject: Subject, name: &str, json: Option<&Path>) -> Result<()> 
         bail!(
             "{} has no symbols; give Limen's ELF file with --kernel",
             symbols.display()
+        );
+    }
+    if perf::is(name) {
+        bail!(
+            "--profile {name}: perf's own program does not say where a measurement begins and ends; the rows of programs/bench do"
         );
     }
     let boot = name == "boot";

@@ -11,25 +11,32 @@ pub fn count() -> Result<String> {
     let root = tree::root();
     let mut phrases = Vec::new();
     let arches = root.join("kernel/src/arch");
-    let mut dirs: Vec<_> = std::fs::read_dir(&arches)
+    let (mut dirs, shared): (Vec<_>, Vec<_>) = std::fs::read_dir(&arches)
         .with_context(|| format!("cannot read {}", arches.display()))?
         .flatten()
         .map(|e| e.path())
-        .filter(|p| p.is_dir())
-        .collect();
+        .partition(|p| p.is_dir());
     dirs.sort();
     for dir in dirs {
         let (rust, assembly) = folder(&dir)?;
         let name = dir.file_name().unwrap_or_default().to_string_lossy();
         phrases.push(format!("{name}: {rust} lines of Rust, {assembly} of assembly"));
     }
+    let (mut rust, mut assembly) = (0, 0);
+    for file in shared {
+        let (r, a) = folder(&file)?;
+        (rust, assembly) = (rust + r, assembly + a);
+    }
+    phrases.push(format!(
+        "files for several: {rust} lines of Rust, {assembly} of assembly"
+    ));
     let (kernel, _) = folder(&root.join("kernel/src"))?;
     let (crates, _) = folder(&root.join("crates"))?;
     phrases.push(format!("kernel {kernel} in all, crates {crates}"));
     Ok(phrases.join("; "))
 }
 
-/// Lines of Rust and of assembly below a folder. Empty lines and comments do not count; an `asm!` or `global_asm!`
+/// Lines of Rust and of assembly below a folder, or in a file. Empty lines and comments do not count; an `asm!` or `global_asm!`
 /// counts the lines of its strings, a `.S` file its instructions and directives.
 fn folder(dir: &Path) -> Result<(usize, usize)> {
     let (mut rust, mut assembly) = (0, 0);

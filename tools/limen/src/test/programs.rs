@@ -72,17 +72,19 @@ pub fn steps(arch: Arch) -> Vec<Step> {
         Ok(Verdict::Passed(said.lines().collect::<Vec<_>>().join("; ")))
     });
     let abi = Step::on(arch, "abi", move |context| {
-        let program = agent::program(arch, "abi")?;
         let mut guest = Guest::new(context, arch).smp(2);
-        guest = guest.option(format!("--add={}:/abi", program.display()));
+        for name in ["abi", "behaviour"] {
+            let program = agent::program_in(arch, "abi", name)?;
+            guest = guest.option(format!("--add={}:/{name}", program.display()));
+        }
         let ran = guest
-            .script("mkdir /tmp/abi && cd /tmp/abi && exec /abi\n")
+            .script("mkdir /tmp/abi && cd /tmp/abi && /abi && exec /behaviour\n")
             .run()?;
         if ran.status != 0 {
             bail!("status {}\n{}", ran.status, ran.everything());
         }
         ran.clean_log()?;
-        Ok(Verdict::Passed(ran.text().trim().to_owned()))
+        Ok(Verdict::Passed(ran.text().trim().replace('\n', "; ")))
     });
     let storm = Step::on(arch, "storm", move |context| {
         let program = agent::program_in(arch, "registers", "storm")?;

@@ -1,13 +1,40 @@
-//! Instructions that may fault, and where to go on then: pairs of offsets in the section `__ex_table`, put in order of address at boot and searched by
-//! halves, since every fault of the kernel asks.
+//! Instructions that may fault, and where to go on then: three offsets for each stretch of them in the section `__ex_table`, put in order of address at boot
+//! and searched by halves, since every fault of the kernel asks. Stretches do not overlap.
+
+/// The instruction labelled `$at`, or those from `$from` to before `$until`, may fault and go on at label `$to`: an entry of the table.
+macro_rules! may_fault {
+    ($at:literal, $to:literal) => {
+        concat!(
+            ".pushsection __ex_table, \"a\"\n.balign 4\n.long ",
+            $at,
+            " - ., ",
+            $at,
+            " + 4 - ., ",
+            $to,
+            " - .\n.popsection"
+        )
+    };
+    ($from:literal, $until:literal, $to:literal) => {
+        concat!(
+            ".pushsection __ex_table, \"a\"\n.balign 4\n.long ",
+            $from,
+            " - ., ",
+            $until,
+            " - ., ",
+            $to,
+            " - .\n.popsection"
+        )
+    };
+}
+pub(super) use may_fault;
 
 unsafe extern "C" {
     static __ex_table_start: [i32; 0];
     static __ex_table_end: [i32; 0];
 }
 
-/// The instruction, and where to go on if it faults, each an offset from the word itself.
-type Entry = [i32; 2];
+/// The first instruction, the one behind the last, and where to go on if one of them faults, each an offset from the word itself.
+type Entry = [i32; 3];
 
 /// The table's start, and how many entries it has.
 fn table() -> (*mut Entry, usize) {
@@ -20,14 +47,10 @@ fn table() -> (*mut Entry, usize) {
 ///
 /// # Safety
 /// It is in the table.
-unsafe fn addresses(entry: *const Entry) -> [usize; 2] {
+unsafe fn addresses(entry: *const Entry) -> [usize; 3] {
     // SAFETY: as the caller promises.
-    let [at, to] = unsafe { entry.read() };
-    let place = entry as usize;
-    [
-        place.wrapping_add_signed(at as isize),
-        place.wrapping_add_signed(to as isize + 4),
-    ]
+    let offsets = unsafe { entry.read() };
+    core::array::from_fn(|n| (entry as usize + 4 * n).wrapping_add_signed(offsets[n] as isize))
 }
 
 /// Puts the table in order of address. Once, while the early tables still let constants be written.
@@ -53,9 +76,8 @@ pub fn sort() {
 ///
 /// # Safety
 /// `entry` is in the table, which can be written and nobody looks at.
-unsafe fn put(entry: *mut Entry, [at, to]: [usize; 2]) {
-    let place = entry as usize;
-    let value = [at.wrapping_sub(place) as i32, to.wrapping_sub(place + 4) as i32];
+unsafe fn put(entry: *mut Entry, addresses: [usize; 3]) {
+    let value = core::array::from_fn(|n| addresses[n].wrapping_sub(entry as usize + 4 * n) as i32);
     // SAFETY: as the caller promises. Volatile: it is a constant otherwise.
     unsafe { entry.write_volatile(value) }
 }
@@ -67,11 +89,13 @@ pub fn fixup(ip: usize) -> Option<usize> {
     while low < high {
         let middle = usize::midpoint(low, high);
         // SAFETY: below `len`.
-        let [at, to] = unsafe { addresses(table.add(middle)) };
-        match at.cmp(&ip) {
-            core::cmp::Ordering::Equal => return Some(to),
-            core::cmp::Ordering::Less => low = middle + 1,
-            core::cmp::Ordering::Greater => high = middle,
+        let [from, until, to] = unsafe { addresses(table.add(middle)) };
+        if ip < from {
+            high = middle;
+        } else if ip < until {
+            return Some(to);
+        } else {
+            low = middle + 1;
         }
     }
     None

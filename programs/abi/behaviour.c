@@ -1,0 +1,227 @@
+/*
+ * What is the same on every architecture and easily not quite so: locks of whole files, the events of epoll (in which order they come, through
+ * epoll files in epoll files), where poll writes, seals and the mappings they are about, which error comes first, and where programs lie in memory.
+ * Called by tools/limen/src/test/programs.rs, on every architecture; on Linux it can be run by hand.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/personality.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include "check.h"
+
+/* Locks of whole files: changing the kind gives the old one up first, and lets others in. */
+static void whole_locks(void) {
+    int a = open("whole.lock", O_RDWR | O_CREAT, 0600), b = open("whole.lock", O_RDWR), status;
+    CHECK(flock(a, LOCK_EX) == 0 && flock(a, LOCK_EX) == 0 && flock(b, LOCK_SH | LOCK_NB) == -1 && errno == EWOULDBLOCK);
+    CHECK(flock(a, LOCK_SH) == 0 && flock(b, LOCK_SH | LOCK_NB) == 0);
+    CHECK(flock(a, LOCK_EX | LOCK_NB) == -1 && errno == EWOULDBLOCK && flock(b, LOCK_EX | LOCK_NB) == 0);
+    CHECK(flock(b, LOCK_UN) == 0 && flock(b, LOCK_UN) == 0 && flock(a, LOCK_EX) == 0);
+    pid_t child = fork();
+    if (child == 0) {
+        int own = open("whole.lock", O_RDWR);
+        _exit(flock(own, LOCK_SH));
+    }
+    usleep(20000);
+    CHECK(flock(a, LOCK_SH) == 0 && waitpid(child, &status, 0) == child && status == 0);
+    close(a);
+    CHECK(flock(b, LOCK_EX | LOCK_NB) == 0);
+    close(b);
+}
+
+/* Epoll files in epoll files, and files that are closed while they are ready. */
+static void nested_readiness(void) {
+    struct epoll_event e = {.events = EPOLLIN}, got[4];
+    struct pollfd polled;
+    int ep[4], fd = eventfd(0, EFD_NONBLOCK), other = eventfd(1, EFD_NONBLOCK);
+    uint64_t n = 1;
+    for (int i = 0; i < 4; i++) ep[i] = epoll_create1(0);
+    for (int i = 0; i < 3; i++) CHECK(epoll_ctl(ep[i], EPOLL_CTL_ADD, ep[i + 1], &e) == 0);
+    CHECK(epoll_ctl(ep[3], EPOLL_CTL_ADD, ep[0], &e) == -1 && errno == ELOOP);
+    CHECK(epoll_ctl(ep[3], EPOLL_CTL_ADD, fd, &e) == 0 && epoll_wait(ep[0], got, 4, 0) == 0);
+    polled = (struct pollfd){ep[0], POLLIN, 0};
+    CHECK(write(fd, &n, 8) == 8 && epoll_wait(ep[0], got, 4, 0) == 1 && poll(&polled, 1, 0) == 1);
+    CHECK(read(fd, &n, 8) == 8 && epoll_wait(ep[0], got, 4, 0) == 0 && poll(&polled, 1, 0) == 0);
+    CHECK(write(fd, &n, 8) == 8 && epoll_wait(ep[2], got, 4, 0) == 1 && epoll_wait(ep[0], got, 4, 0) == 1);
+    e.events = EPOLLIN | EPOLLET;
+    CHECK(epoll_ctl(ep[3], EPOLL_CTL_ADD, other, &e) == 0);
+    close(fd);
+    CHECK(epoll_wait(ep[0], got, 4, 0) == 1 && epoll_wait(ep[3], got, 4, 0) == 1 && epoll_wait(ep[0], got, 4, 0) == 0);
+    CHECK(write(other, &n, 8) == 8 && epoll_wait(ep[0], got, 4, 0) == 1);
+    close(ep[3]);
+    CHECK(epoll_wait(ep[0], got, 4, 0) == 0 && epoll_wait(ep[2], got, 4, 0) == 0);
+    for (int i = 0; i < 3; i++) close(ep[i]);
+    close(other);
+}
+
+/* Who is ready: each in turn, once or for as long as it is; where poll writes, and where it does not. */
+static void readiness(void) {
+    struct epoll_event e = {0}, got[8];
+    struct epoll_event *volatile nowhere = (void *)8;
+    struct pollfd polled[3], *volatile no_list = NULL;
+    int ep = epoll_create1(EPOLL_CLOEXEC), fds[3], times[3] = {0};
+    uint64_t n = 1;
+    for (int i = 0; i < 3; i++) {
+        fds[i] = eventfd(1, EFD_NONBLOCK);
+        e = (struct epoll_event){.events = EPOLLIN, .data.u64 = 0x100000001ull * i};
+        CHECK(epoll_ctl(ep, EPOLL_CTL_ADD, fds[i], &e) == 0);
+    }
+    for (int i = 0; i < 6; i++) {
+        CHECK(epoll_wait(ep, got, 1, 0) == 1 && got[0].events == EPOLLIN);
+        times[got[0].data.u64 % 3]++;
+    }
+    CHECK(times[0] == 2 && times[1] == 2 && times[2] == 2);
+    CHECK(epoll_wait(ep, got, 8, 0) == 3 && (got[0].data.u64 ^ got[1].data.u64 ^ got[2].data.u64) == 0x300000003ull);
+    CHECK(read(fds[1], &n, 8) == 8 && epoll_wait(ep, got, 8, 0) == 2);
+    CHECK(read(fds[0], &n, 8) == 8 && read(fds[2], &n, 8) == 8 && epoll_wait(ep, got, 8, 0) == 0);
+    e.events = EPOLLIN | EPOLLET;
+    CHECK(epoll_ctl(ep, EPOLL_CTL_MOD, fds[1], &e) == 0);
+    CHECK(epoll_wait(ep, got, 8, 1) == 0 && write(fds[1], &n, 8) == 8);
+    CHECK(epoll_wait(ep, nowhere, 8, 0) == -1 && errno == EFAULT);
+    CHECK(epoll_wait(ep, got, 8, 0) == 1 && epoll_wait(ep, got, 8, 0) == 0);
+    CHECK(write(fds[1], &n, 8) == 8 && epoll_wait(ep, got, 8, 0) == 1 && epoll_wait(ep, got, 8, 0) == 0);
+    e.events = EPOLLIN | EPOLLONESHOT;
+    CHECK(epoll_ctl(ep, EPOLL_CTL_MOD, fds[1], &e) == 0 && epoll_wait(ep, got, 8, 0) == 1);
+    CHECK(write(fds[1], &n, 8) == 8 && epoll_wait(ep, got, 8, 0) == 0);
+    CHECK(epoll_ctl(ep, EPOLL_CTL_MOD, fds[1], &e) == 0 && epoll_wait(ep, got, 8, 0) == 1);
+    CHECK(epoll_ctl(ep, EPOLL_CTL_DEL, fds[0], NULL) == 0 && write(fds[0], &n, 8) == 8 && write(fds[2], &n, 8) == 8);
+    CHECK(epoll_wait(ep, got, 8, 0) == 1 && epoll_wait(ep, nowhere, 8, 0) == -1 && epoll_wait(ep, got, 8, 0) == 1);
+
+    for (int i = 0; i < 3; i++) polled[i] = (struct pollfd){fds[i], POLLIN | POLLOUT, -1};
+    polled[2].fd = -7;
+    CHECK(poll(polled, 3, 0) == 2 && polled[0].revents == (POLLIN | POLLOUT) && polled[2].revents == 0);
+    CHECK(polled[0].fd == fds[0] && polled[1].events == (POLLIN | POLLOUT) && polled[2].fd == -7);
+    char *page = mmap(NULL, 2 * sysconf(_SC_PAGESIZE), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    memcpy(page, polled, sizeof polled);
+    CHECK(mprotect(page, sysconf(_SC_PAGESIZE), PROT_READ) == 0);
+    CHECK(poll((void *)page, 3, 0) == -1 && errno == EFAULT && poll(no_list, 1, 0) == -1 && errno == EFAULT && poll(NULL, 0, 0) == 0);
+    munmap(page, 2 * sysconf(_SC_PAGESIZE));
+    close(fds[2]);
+    polled[2].fd = fds[2];
+    CHECK(poll(polled, 3, 0) == 3 && polled[2].revents == POLLNVAL);
+    close(fds[0]);
+    close(fds[1]);
+    close(ep);
+}
+
+/* Seals and the mappings they are about: against writing only while none of those may write, however they were cut and copied. */
+static void seals(void) {
+    long page = sysconf(_SC_PAGESIZE);
+    int fd = memfd_create("seals", MFD_ALLOW_SEALING), fixed = memfd_create("fixed", 0);
+    struct stat before, after;
+    CHECK(fd >= 0 && ftruncate(fd, 4 * page) == 0 && fcntl(fixed, F_ADD_SEALS, F_SEAL_GROW) == -1 && errno == EPERM);
+    char *map = mmap(NULL, 4 * page, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    CHECK(map != MAP_FAILED);
+    memset(map, 'x', 4 * page);
+    CHECK(fstat(fd, &before) == 0 && madvise(map + page, page, MADV_REMOVE) == 0 && fstat(fd, &after) == 0);
+    CHECK(map[page] == 0 && map[2 * page - 1] == 0 && map[page - 1] == 'x' && map[2 * page] == 'x');
+    CHECK(before.st_blocks - after.st_blocks == page / 512 && after.st_size == 4 * page);
+    CHECK(fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE) == -1 && errno == EBUSY);
+    CHECK(mprotect(map + page, page, PROT_READ) == 0 && fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE) == -1 && errno == EBUSY);
+    CHECK(munmap(map, page) == 0 && munmap(map + 3 * page, page) == 0);
+    pid_t child = fork();
+    if (child == 0) {
+        pause();
+        _exit(0);
+    }
+    CHECK(munmap(map + page, 2 * page) == 0 && fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE) == -1 && errno == EBUSY);
+    CHECK(kill(child, SIGKILL) == 0 && waitpid(child, NULL, 0) == child);
+    map = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    CHECK(map != MAP_FAILED && fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE) == 0);
+    map[0] = 'y';
+    CHECK(madvise(map, page, MADV_REMOVE) == -1 && errno == EPERM && map[0] == 'y');
+    CHECK(mmap(NULL, page, PROT_WRITE, MAP_SHARED, fd, 0) == MAP_FAILED && errno == EPERM);
+    CHECK(fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE) == -1 && errno == EBUSY && munmap(map, page) == 0);
+    map = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
+    CHECK(map != MAP_FAILED && fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE) == 0 && munmap(map, page) == 0);
+    map = mmap(NULL, page, PROT_READ, MAP_SHARED, fd, 0);
+    CHECK(map != MAP_FAILED && mprotect(map, page, PROT_READ | PROT_WRITE) == -1 && errno == EACCES);
+    CHECK(write(fd, "z", 1) == -1 && errno == EPERM && munmap(map, page) == 0);
+    CHECK(fcntl(fd, F_GET_SEALS) == (F_SEAL_FUTURE_WRITE | F_SEAL_WRITE));
+    close(fd);
+    close(fixed);
+}
+
+/* What a descriptor is for is looked at before the memory that is named. */
+static void first_errors(void) {
+    char *volatile nowhere = (void *)-4096l;
+    int reader = open("/proc/self/exe", O_RDONLY), path = open("/proc/self/exe", O_PATH), ends[2];
+    CHECK(reader >= 0 && path >= 0 && pipe(ends) == 0);
+    CHECK(write(reader, nowhere, 1) == -1 && errno == EBADF && pwrite(reader, nowhere, 1, 0) == -1 && errno == EBADF);
+    CHECK(read(path, nowhere, 1) == -1 && errno == EBADF && pread(path, nowhere, 1, 0) == -1 && errno == EBADF);
+    CHECK(pwrite(path, nowhere, 1, 0) == -1 && errno == EBADF && pread(ends[0], nowhere, 1, 0) == -1 && errno == ESPIPE);
+    CHECK(read(ends[1], nowhere, 1) == -1 && errno == EBADF && pwrite(reader, nowhere, 1, -1) == -1 && errno == EINVAL);
+    CHECK(read(reader, nowhere, 1) == -1 && errno == EFAULT && pread(reader, nowhere, 1, 0) == -1 && errno == EFAULT);
+    CHECK(write(ends[1], nowhere, 1) == -1 && errno == EFAULT);
+    close(reader), close(path), close(ends[0]), close(ends[1]);
+}
+
+/* Where things lie in a program: its stack's strings, a mapping, the heap. */
+struct places { uintptr_t random, mapping, heap; };
+
+static struct places places_here(void) {
+    void *mapping = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return (struct places){getauxval(AT_RANDOM), (uintptr_t)mapping, (uintptr_t)sbrk(0)};
+}
+
+static struct places places_of_another(int fixed) {
+    struct places there = {0, 0, 0};
+    int out[2];
+    if (pipe(out) != 0) return there;
+    pid_t child = fork();
+    if (child == 0) {
+        if (fixed) personality(ADDR_NO_RANDOMIZE);
+        dup2(out[1], 1);
+        execl("/proc/self/exe", "behaviour", "places", NULL);
+        _exit(1);
+    }
+    close(out[1]);
+    if (read(out[0], &there, sizeof there) != sizeof there) there.random = 0;
+    close(out[0]);
+    waitpid(child, NULL, 0);
+    return there;
+}
+
+/* With ADDR_NO_RANDOMIZE all is where it was; without, the first bytes of the stack are anywhere, also in their page. */
+static void places(void) {
+    struct places first = places_of_another(1), other = places_of_another(1);
+    CHECK(first.random != 0 && memcmp(&first, &other, sizeof first) == 0);
+    int elsewhere = 0, elsewhere_in_page = 0;
+    first = places_of_another(0);
+    CHECK(first.random != 0);
+    for (int i = 0; i < 8; i++) {
+        other = places_of_another(0);
+        elsewhere += other.random >> 12 != first.random >> 12;
+        elsewhere_in_page += (other.random & 4095) != (first.random & 4095);
+    }
+    CHECK(elsewhere != 0);
+    CHECK(elsewhere_in_page != 0);
+}
+
+int main(int argc, char **argv) {
+    if (argc == 2 && strcmp(argv[1], "places") == 0) {
+        struct places here = places_here();
+        return write(1, &here, sizeof here) != sizeof here;
+    }
+    setvbuf(stdout, NULL, _IONBF, 0);
+    whole_locks();
+    nested_readiness();
+    readiness();
+    seals();
+    first_errors();
+    places();
+    return report();
+}
