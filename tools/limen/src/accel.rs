@@ -12,7 +12,7 @@ use crate::image::{self, Description, TemporaryFile};
 use crate::kernel::Kernel;
 use crate::machine::{self, Machine};
 use crate::session::{self, Ending, Options};
-use crate::tree;
+use crate::{made, tree};
 
 /// How long the probe may take; a guest that works is up in far less.
 const PROBE: Duration = Duration::from_secs(15);
@@ -79,7 +79,7 @@ fn verdict(arch: Arch, kernel: &Kernel) -> Result<(bool, String)> {
     };
     let word = if works { "yes" } else { "no" };
     let why = why.lines().next().unwrap_or_default().to_owned();
-    std::fs::write(remembered, format!("{key}\n{word} {why}"))?;
+    made::replace(&remembered, format!("{key}\n{word} {why}").as_bytes())?;
     Ok((works, why))
 }
 

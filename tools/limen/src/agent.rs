@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 use crate::arch::Arch;
-use crate::{packages, tree};
+use crate::{made, packages, tree};
 
 /// The agent of one architecture, built when it is missing or older than its source.
 pub fn agent(arch: Arch) -> Result<PathBuf> {
@@ -168,28 +168,25 @@ fn build(arch: Arch, name: &str, sources: &[PathBuf], flags: &[&str], of: &[Path
     if let Some(folder) = made.parent() {
         std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
     }
-    if tree::fresh(&made, of) {
-        return Ok(made);
-    }
-    packages::ensure_tool(&compiler, brought)?;
-    eprintln!("limen: building programs/{name} for {arch}");
-    let new = made.with_extension(format!("new-{}", std::process::id()));
-    let output = Command::new(&compiler)
-        .args(["-std=gnu11", "-O2", "-g0", "-Wall", "-Wextra"])
-        .args(["-Wl,--build-id=none", "-Wl,-z,noexecstack", "-o"])
-        .arg(&new)
-        .args(flags)
-        .args(sources)
-        .output()
-        .with_context(|| format!("cannot start {compiler}"))?;
-    if !output.status.success() {
-        bail!(
-            "{compiler} failed on programs/{name}:\n{}",
-            String::from_utf8_lossy(&output.stderr)
-        );
-    }
-    std::fs::rename(&new, &made).with_context(|| format!("cannot make {}", made.display()))?;
-    Ok(made)
+    made::ensure(&made, of, |new| {
+        packages::ensure_tool(&compiler, brought)?;
+        eprintln!("limen: building programs/{name} for {arch}");
+        let output = Command::new(&compiler)
+            .args(["-std=gnu11", "-O2", "-g0", "-Wall", "-Wextra"])
+            .args(["-Wl,--build-id=none", "-Wl,-z,noexecstack", "-o"])
+            .arg(new)
+            .args(flags)
+            .args(sources)
+            .output()
+            .with_context(|| format!("cannot start {compiler}"))?;
+        if !output.status.success() {
+            bail!(
+                "{compiler} failed on programs/{name}:\n{}",
+                String::from_utf8_lossy(&output.stderr)
+            );
+        }
+        Ok(())
+    })
 }
 
 /// Puts the agent into an archive as `/init`.

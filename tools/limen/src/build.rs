@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::arch::Arch;
 use crate::cli::BuildOptions;
-use crate::{noinstr, target_spec, toolchain, tree};
+use crate::{made, noinstr, target_spec, toolchain, tree};
 
 /// What distinguishes one kernel build from another.
 #[derive(Clone, PartialEq, Eq)]
@@ -90,6 +90,7 @@ impl Kernel {
 
     /// Builds without a word; cargo's messages are the error when it fails.
     pub fn build_quietly(&self) -> Result<Built> {
+        let _alone = self.alone()?;
         let output = self
             .cargo(&toolchain::find()?, "build")?
             .output()
@@ -118,6 +119,7 @@ impl Kernel {
                 linker_script(self.arch).display()
             );
         }
+        let _alone = self.alone()?;
         let mut cargo = self.cargo(&tools, "build")?;
         if verbose {
             eprintln!("limen: {} at {}", tools.version, tools.rustc.display());
@@ -134,16 +136,23 @@ impl Kernel {
         self.finish(verbose)
     }
 
+    /// Keeps other builds for this architecture from linking another kernel before this one's files are made.
+    fn alone(&self) -> Result<std::fs::File> {
+        let dir = self.target_dir();
+        std::fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
+        made::alone(&dir.join("limen"))
+    }
+
     /// Checks what cargo linked and makes the files that boot.
     fn finish(&self, verbose: bool) -> Result<Built> {
-        let made = self
+        let linked = self
             .target_dir()
             .join(self.arch.kernel_target())
             .join(&self.profile)
             .join("limen-kernel");
         // The kernel as shipped must pass, which `limen test` makes sure of; a build with checks on has more to call.
         if self.profile == "kernel" {
-            match noinstr::check(&made) {
+            match noinstr::check(&linked) {
                 Err(error) => eprintln!("limen: the check of early code fails: {error:#}"),
                 Ok(checked) if verbose => {
                     eprintln!("limen: {} functions of early code checked", checked.functions)
@@ -152,12 +161,12 @@ impl Kernel {
             }
         }
         let built = self.built();
-        let mut elf = std::fs::read(&made).with_context(|| format!("cannot read {}", made.display()))?;
+        let mut elf = std::fs::read(&linked).with_context(|| format!("cannot read {}", linked.display()))?;
         limen_embed_symbols::embed(&mut elf)?;
-        replace(&built.elf, &elf)?;
+        made::replace(&built.elf, &elf)?;
         match self.arch {
-            Arch::X86_64 | Arch::Powerpc64 => replace(&built.image, &elf)?,
-            Arch::Arm64 | Arch::Arm => replace(&built.image, &flatten(&elf)?)?,
+            Arch::X86_64 | Arch::Powerpc64 => made::replace(&built.image, &elf)?,
+            Arch::Arm64 | Arch::Arm => made::replace(&built.image, &flatten(&elf)?)?,
         }
         Ok(built)
     }
@@ -217,13 +226,6 @@ pub fn flags(arch: Arch, linker: &Path) -> Vec<String> {
     flags.extend(more.iter().map(|f| (*f).to_owned()));
     flags.extend(["-Clink-arg=-zseparate-code", "-Zunstable-options"].map(str::to_owned));
     flags
-}
-
-/// Writes a file so that nobody ever sees half of it.
-pub fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
-    let new = path.with_extension(format!("new-{}", std::process::id()));
-    std::fs::write(&new, bytes).with_context(|| format!("cannot write {}", new.display()))?;
-    std::fs::rename(&new, path).with_context(|| format!("cannot make {}", path.display()))
 }
 
 /// The loadable parts of an ELF file, laid out by physical address from the lowest: arm64's `Image`, arm's zImage.

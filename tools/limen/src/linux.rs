@@ -8,7 +8,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 use crate::arch::{self, Arch};
-use crate::{packages, tree};
+use crate::{made, packages, tree};
 
 /// The word at 0x24 of an arm kernel image.
 const ZIMAGE: u32 = 0x016f_2818;
@@ -259,56 +259,49 @@ impl Source {
         let name = Path::new(path).file_name().context("a file has a name")?;
         let (package, archive) = self.archive()?;
         let made = tree::cache(&format!("linux-source/{package}"))?.join(name);
-        if made.is_file() {
-            return Ok(made);
-        }
-        let output = Command::new("tar")
-            .arg("-xJOf")
-            .arg(&archive)
-            .args(["--occurrence=1", &format!("{package}/{path}")])
-            .output()
-            .context("cannot start tar")?;
-        if !output.status.success() || output.stdout.is_empty() {
-            bail!(
-                "{} has no {path}: {}",
-                archive.display(),
-                String::from_utf8_lossy(&output.stderr)
-            );
-        }
-        std::fs::write(&made, &output.stdout)?;
-        Ok(made)
+        made::ensure(&made, &[], |new| {
+            let output = Command::new("tar")
+                .arg("-xJOf")
+                .arg(&archive)
+                .args(["--occurrence=1", &format!("{package}/{path}")])
+                .output()
+                .context("cannot start tar")?;
+            if !output.status.success() || output.stdout.is_empty() {
+                bail!(
+                    "{} has no {path}: {}",
+                    archive.display(),
+                    String::from_utf8_lossy(&output.stderr)
+                );
+            }
+            Ok(std::fs::write(new, &output.stdout)?)
+        })
     }
 
     /// Its own tests (`tools/testing/selftests`) that are run here, and the headers they share. Unpacked once.
     pub fn selftests(self) -> Result<PathBuf> {
         const INSIDE: &str = "tools/testing/selftests";
         const FOLDERS: [&str; 3] = ["rseq", "membarrier", "futex"];
-        static ONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
-        let _one = ONE.lock();
         let (package, archive) = self.archive()?;
         let place = tree::cache(&format!("linux-source/{package}"))?;
         let made = place.join("tests");
-        if made.is_dir() {
-            return Ok(made.join(INSIDE));
-        }
-        let work = place.join(format!(".tests-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&work);
-        std::fs::create_dir_all(&work)?;
-        let done = Command::new("tar")
-            .arg("-xJf")
-            .arg(&archive)
-            .arg("-C")
-            .arg(&work)
-            .args(["--strip-components=1", "--wildcards"])
-            .arg(format!("{package}/{INSIDE}/kselftest*.h"))
-            .arg(format!("{package}/tools/include/*"))
-            .args(FOLDERS.map(|f| format!("{package}/{INSIDE}/{f}/*")))
-            .status()
-            .context("cannot start tar")?;
-        if !done.success() {
-            bail!("{} could not be unpacked", archive.display());
-        }
-        std::fs::rename(&work, &made).with_context(|| format!("cannot make {}", made.display()))?;
+        let made = made::ensure(&made, &[], |new| {
+            std::fs::create_dir_all(new)?;
+            let done = Command::new("tar")
+                .arg("-xJf")
+                .arg(&archive)
+                .arg("-C")
+                .arg(new)
+                .args(["--strip-components=1", "--wildcards"])
+                .arg(format!("{package}/{INSIDE}/kselftest*.h"))
+                .arg(format!("{package}/tools/include/*"))
+                .args(FOLDERS.map(|f| format!("{package}/{INSIDE}/{f}/*")))
+                .status()
+                .context("cannot start tar")?;
+            if !done.success() {
+                bail!("{} could not be unpacked", archive.display());
+            }
+            Ok(())
+        })?;
         Ok(made.join(INSIDE))
     }
 }

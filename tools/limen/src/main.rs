@@ -16,6 +16,7 @@ mod initrd;
 mod kernel;
 mod linux;
 mod machine;
+mod made;
 mod noinstr;
 mod packages;
 mod program;

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 
 use crate::arch::{self, Arch};
-use crate::tree;
+use crate::{made, tree};
 
 /// Makes sure that `tool` is on the host; `packages` bring it.
 pub fn ensure_tool(tool: &str, packages: &[&str]) -> Result<PathBuf> {
@@ -21,11 +21,7 @@ pub fn ensure_tool(tool: &str, packages: &[&str]) -> Result<PathBuf> {
 
 /// Keeps other runs of this command from installing or fetching at the same time, while the value lives.
 fn alone() -> Result<std::fs::File> {
-    let path = tree::cache("apt")?.join("lock");
-    let file = std::fs::File::create(&path).with_context(|| format!("cannot write {}", path.display()))?;
-    rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive)
-        .context("cannot wait for the lock")?;
-    Ok(file)
+    made::alone(&tree::cache("apt")?.join("all"))
 }
 
 /// Installs packages as root or through sudo; without either, says which line to run.
@@ -190,7 +186,7 @@ pub fn dependency(arch: Arch, suite: &str, package: &str, prefix: &str) -> Resul
         .find(|w| w.starts_with(prefix) && *w != package)
         .with_context(|| format!("{package} depends on no {prefix}*"))?
         .to_owned();
-    std::fs::write(&remembered, &name)?;
+    made::replace(&remembered, name.as_bytes())?;
     Ok(name)
 }
 

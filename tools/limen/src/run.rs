@@ -12,7 +12,7 @@ use crate::image::{self, Description, TemporaryFile};
 use crate::machine::{self, Machine};
 use crate::program::{self, Program};
 use crate::session::{self, Ending, Options, Outcome};
-use crate::{accel, guest_files, initrd, kernel, packages, status, term, tree};
+use crate::{accel, guest_files, initrd, kernel, made, packages, status, term, tree};
 
 /// What the guest runs.
 enum What {
@@ -244,7 +244,7 @@ fn check_qemu(path: &Path) -> Result<()> {
             OLDEST_QEMU.1
         );
     }
-    std::fs::write(remembered, text)?;
+    made::replace(&remembered, text.as_bytes())?;
     Ok(())
 }
 

@@ -87,7 +87,7 @@ pub fn write(tools: &Toolchain, arch: Arch, dir: &Path) -> Result<PathBuf> {
         return Ok(path);
     }
     std::fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
-    crate::build::replace(&path, text.as_bytes())?;
+    crate::made::replace(&path, text.as_bytes())?;
     Ok(path)
 }
 

@@ -8,31 +8,28 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 use crate::arch::Arch;
-use crate::{packages, tree};
+use crate::{made, packages, tree};
 
 /// The plugin, built when it is missing or older than its source.
 fn built() -> Result<PathBuf> {
     let source = tree::root().join("tools/limen/plugin/count.c");
     let made = tree::cache("plugin")?.join("count.so");
-    if tree::fresh(&made, std::slice::from_ref(&source)) {
-        return Ok(made);
-    }
-    packages::ensure_tool("cc", &["gcc", "libc6-dev"])?;
-    let new = made.with_extension(format!("new-{}", std::process::id()));
-    let output = Command::new("cc")
-        .args(["-O2", "-shared", "-fPIC", "-o"])
-        .arg(&new)
-        .arg(&source)
-        .output()
-        .context("cannot start cc")?;
-    if !output.status.success() {
-        bail!(
-            "cc failed on tools/limen/plugin/count.c:\n{}",
-            String::from_utf8_lossy(&output.stderr)
-        );
-    }
-    std::fs::rename(&new, &made).with_context(|| format!("cannot make {}", made.display()))?;
-    Ok(made)
+    made::ensure(&made, std::slice::from_ref(&source), |new| {
+        packages::ensure_tool("cc", &["gcc", "libc6-dev"])?;
+        let output = Command::new("cc")
+            .args(["-O2", "-shared", "-fPIC", "-o"])
+            .arg(new)
+            .arg(&source)
+            .output()
+            .context("cannot start cc")?;
+        if !output.status.success() {
+            bail!(
+                "cc failed on tools/limen/plugin/count.c:\n{}",
+                String::from_utf8_lossy(&output.stderr)
+            );
+        }
+        Ok(())
+    })
 }
 
 /// One run's counting.

@@ -3,13 +3,12 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::{Context as _, Result, bail};
 
 use super::Verdict;
 use super::guest::Guest;
-use crate::tree;
+use crate::{made, tree};
 
 /// One script.
 pub struct Case {
@@ -72,22 +71,13 @@ echo all done
 "#
     );
     let dir = tree::cache("test")?.join(format!("cases-{:016x}", hash(cases, &runner)));
-    if dir.is_dir() {
-        return Ok(dir);
-    }
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let new = dir.with_extension(format!("new-{}-{number}", std::process::id()));
-    std::fs::create_dir_all(&new)?;
-    for (i, case) in cases.iter().enumerate() {
-        std::fs::write(new.join(format!("{i:03}")), &case.text)?;
-    }
-    std::fs::write(new.join("run"), runner)?;
-    if std::fs::rename(&new, &dir).is_err() {
-        // Another step was quicker.
-        std::fs::remove_dir_all(&new)?;
-    }
-    Ok(dir)
+    made::ensure(&dir, &[], |new| {
+        std::fs::create_dir_all(new)?;
+        for (i, case) in cases.iter().enumerate() {
+            std::fs::write(new.join(format!("{i:03}")), &case.text)?;
+        }
+        Ok(std::fs::write(new.join("run"), runner)?)
+    })
 }
 
 /// A number for these scripts, and for what else they depend on.
@@ -150,7 +140,7 @@ fn reference(cases: &[Case], guest: Guest) -> Result<BTreeMap<usize, Given>> {
             ran.everything()
         );
     }
-    std::fs::write(kept, &ran.stdout)?;
+    made::replace(&kept, &ran.stdout)?;
     Ok(found)
 }
 

@@ -7,7 +7,7 @@ use super::cases;
 use super::guest::Guest;
 use super::{Context, Step, Verdict};
 use crate::arch::Arch;
-use crate::{packages, tree};
+use crate::{made, packages, tree};
 
 /// What the scripts call, and the packages that bring it.
 const PROGRAMS: [(&str, &str); 31] = [
@@ -122,11 +122,9 @@ const PYTHON_IGNORED: [(&str, &str); 1] = [(
 fn python(context: &Context) -> Result<Verdict> {
     // Debian's interpreter, with its library and tests as packaged: the host's may be anything.
     let arch = Arch::X86_64;
-    let dir = tree::cache("test")?.join("python-root");
-    let done = dir.join(".complete");
-    if !done.exists() {
-        let _ = std::fs::remove_dir_all(&dir);
-        std::fs::create_dir_all(&dir)?;
+    let dir = tree::cache("test")?.join("python");
+    let dir = made::ensure(&dir, &[], |new| {
+        std::fs::create_dir_all(new)?;
         for package in [
             "python3.11-minimal",
             "libpython3.11-minimal",
@@ -137,14 +135,14 @@ fn python(context: &Context) -> Result<Verdict> {
             let copy = std::process::Command::new("cp")
                 .arg("-a")
                 .arg(from.join("usr"))
-                .arg(&dir)
+                .arg(new)
                 .status()?;
             if !copy.success() {
                 bail!("cannot copy {}", from.display());
             }
         }
-        std::fs::write(&done, "")?;
-    }
+        Ok(())
+    })?;
     let interpreter = dir.join("usr/bin/python3.11");
     let mut guest = Guest::new(context, arch).option("--mem=2G").smp(2).timeout(900);
     guest = guest.option(format!("--with={}", interpreter.display()));

@@ -7,7 +7,7 @@ use super::boots::LOCKDEP_KERNEL;
 use super::guest::Guest;
 use super::{Context, Step, Verdict};
 use crate::arch::Arch;
-use crate::{packages, tree};
+use crate::{made, packages, tree};
 
 /// The stressors, and what some are told: `vm` would take all memory. What later versions call `sched` is `schedpolicy` in Debian's.
 const STRESSORS: [(&str, &str); 19] = [
@@ -72,9 +72,7 @@ fn job<'a>(seconds: u32, stressors: impl Iterator<Item = &'a (&'a str, &'a str)>
 fn run(context: &Context, arch: Arch, options: &[&str], name: &str, text: &str) -> Result<()> {
     let root = packages::tree_with(arch, "stress-ng")?;
     let job = tree::cache("test")?.join(format!("stress-ng-{name}.job"));
-    let new = job.with_extension(format!("new-{}-{arch}-{}", std::process::id(), options.len()));
-    std::fs::write(&new, text)?;
-    std::fs::rename(&new, &job)?;
+    made::replace(&job, text.as_bytes())?;
     let guest = Guest::new(context, arch)
         .smp(4)
         .timeout(400)
