@@ -326,6 +326,39 @@ static void fifos(void) {
     unlink(path);
 }
 
+/* Several readers of one pipe, as under a jobserver: none is told of the end before the writer has closed, and every byte comes once. */
+static void readers(void) {
+    enum { READERS = 4, BYTES = 2000 };
+    struct { volatile int closed, got; } *seen = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    int ends[2], status;
+    char byte = 'x';
+    pid_t pids[READERS];
+    CHECK(seen != MAP_FAILED && pipe(ends) == 0);
+    for (int i = 0; i < READERS; i++) {
+        CHECK((pids[i] = fork()) >= 0);
+        if (pids[i]) continue;
+        close(ends[1]);
+        for (;;) {
+            ssize_t n = read(ends[0], &byte, 1);
+            if (n == 0) break;
+            CHECK(n == 1);
+            __atomic_fetch_add(&seen->got, 1, __ATOMIC_SEQ_CST);
+        }
+        CHECK(seen->closed);
+        _exit(0);
+    }
+    close(ends[0]);
+    for (int i = 0; i < BYTES; i++) {
+        CHECK(write(ends[1], &byte, 1) == 1);
+        if (i % 16 == 0) sched_yield();
+    }
+    seen->closed = 1;
+    close(ends[1]);
+    for (int i = 0; i < READERS; i++) CHECK(waitpid(pids[i], &status, 0) == pids[i] && status == 0);
+    CHECK(seen->got == BYTES);
+    munmap(seen, 4096);
+}
+
 /* A lock that is given up while another asks for it: whoever asked gets it. */
 static void flocks(void) {
     char path[64], token;
@@ -498,6 +531,55 @@ static void terminals(void) {
     close(master);
 }
 
+/* What a program writes to its terminal before it ends is read before the end. */
+static void farewells(void) {
+    for (int i = 0; i < 20; i++) {
+        int master = posix_openpt(O_RDWR | O_NOCTTY), status;
+        CHECK(master >= 0 && grantpt(master) == 0 && unlockpt(master) == 0);
+        int slave = open(ptsname(master), O_RDWR | O_NOCTTY);
+        CHECK(slave >= 0);
+        pid_t child = fork();
+        CHECK(child >= 0);
+        if (child == 0) {
+            for (volatile int wait = i * 300; wait > 0; wait--) {}
+            CHECK(write(slave, "farewell", 8) == 8);
+            _exit(0);
+        }
+        close(slave);
+        char text[64];
+        size_t got = 0;
+        ssize_t n;
+        while ((n = read(master, text + got, sizeof text - got)) > 0) got += (size_t)n;
+        CHECK(n < 0 && errno == EIO && got == 8 && memcmp(text, "farewell", 8) == 0);
+        CHECK(waitpid(child, &status, 0) == child && status == 0);
+        close(master);
+    }
+}
+
+/* A repeating timer that goes off while it is set anew, and is set to go off once, does so. */
+static void resets(void) {
+    struct itimerval often = {{0, 1000}, {0, 1000}}, once = {{0, 0}, {0, 3000}};
+    struct itimerspec often_file = {{0, 500000}, {0, 500000}}, once_file = {{0, 0}, {0, 3000000}};
+    struct sigaction act = {.sa_handler = on_signal};
+    uint64_t ticks;
+    int file = timerfd_create(CLOCK_MONOTONIC, 0);
+    CHECK(file >= 0 && sigaction(SIGALRM, &act, NULL) == 0);
+    for (int i = 0; i < 20; i++) {
+        CHECK(setitimer(ITIMER_REAL, &often, NULL) == 0 && timerfd_settime(file, 0, &often_file, NULL) == 0);
+        for (volatile int wait = i * 2000; wait > 0; wait--) {}
+        CHECK(setitimer(ITIMER_REAL, &once, NULL) == 0 && timerfd_settime(file, 0, &once_file, NULL) == 0);
+        /* It is off when it has gone off. */
+        struct itimerval left = once;
+        for (int tries = 0; tries < 60000 && (left.it_value.tv_sec || left.it_value.tv_usec); tries++) {
+            nap(500);
+            getitimer(ITIMER_REAL, &left);
+        }
+        CHECK(!left.it_value.tv_sec && !left.it_value.tv_usec);
+        CHECK(read(file, &ticks, sizeof ticks) == sizeof ticks && ticks == 1);
+    }
+    close(file);
+}
+
 static void timers(void) {
     struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGUSR1};
     struct sigaction act = {.sa_handler = on_signal};
@@ -526,8 +608,10 @@ static void timers(void) {
 }
 
 static const struct { const char *name; void (*work)(void); } kinds[] = {
-    {"forks", forks}, {"signals", signals}, {"threads", threads}, {"memory", memory}, {"files", files}, {"copies", copies}, {"fifos", fifos}, {"flocks", flocks},
-    {"trees", trees}, {"procfs", procfs}, {"polls", polls}, {"sockets", sockets}, {"terminals", terminals}, {"timers", timers},
+    {"forks", forks}, {"signals", signals}, {"threads", threads}, {"memory", memory}, {"files", files}, {"copies", copies}, {"fifos", fifos}, {"readers", readers},
+    {"flocks", flocks},
+    {"trees", trees}, {"procfs", procfs}, {"polls", polls}, {"sockets", sockets}, {"terminals", terminals}, {"farewells", farewells},
+    {"timers", timers}, {"resets", resets},
 };
 #define KINDS (sizeof kinds / sizeof kinds[0])
 

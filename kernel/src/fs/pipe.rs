@@ -116,7 +116,7 @@ impl Pipe {
     fn has_room(&self) -> bool {
         self.used.load(Ordering::Acquire) < self.slots.load(Ordering::Relaxed)
     }
-    /// Sleeps until there is something to read; `false` at end of file, `EAGAIN` if it would sleep but may not.
+    /// Sleeps until there is something to read, which another reader may take first; `false` at end of file, `EAGAIN` if it would sleep but may not.
     pub fn wait_data(&self, nonblock: bool) -> Result<bool, Errno> {
         if !self.has_data() && !self.no_writers() {
             if nonblock {
@@ -125,7 +125,9 @@ impl Pipe {
             self.read_wait
                 .wait_until(|| self.has_data() || self.no_writers())?;
         }
-        Ok(self.has_data())
+        // Asked in this order: what the last writer left is seen.
+        let ended = self.no_writers();
+        Ok(self.has_data() || !ended)
     }
     /// Sleeps until a slot is free; `EPIPE` (with `SIGPIPE`) without readers.
     pub fn wait_room(&self, nonblock: bool) -> Result<(), Errno> {
@@ -369,11 +371,12 @@ impl FileOps for PipeFile {
         }
         let mut events = PollEvents::empty();
         if self.mode.contains(FileMode::READ) {
-            if p.has_data() {
-                events |= PollEvents::READABLE;
-            }
+            // First: who is told of the end is told of what was left before it as well.
             if p.no_writers() && p.writer_opens.load(Ordering::Relaxed) != self.seen_writers {
                 events |= PollEvents::HUP;
+            }
+            if p.has_data() {
+                events |= PollEvents::READABLE;
             }
         }
         if self.mode.contains(FileMode::WRITE) {

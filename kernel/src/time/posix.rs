@@ -4,7 +4,7 @@ use super::clock::Clock;
 use super::process::{SHORTEST_REPEAT, Setting, advance};
 use super::{Timer, now_ns};
 use crate::signal::{self, SigInfo};
-use crate::sync::{IrqSpinLock, Once};
+use crate::sync::{IrqSpinGuard, IrqSpinLock, Once};
 use crate::task::{Process, Task};
 use alloc::sync::{Arc, Weak};
 
@@ -67,21 +67,26 @@ impl PosixTimer {
 
     /// Sets it: `expires` absolute on its clock (0: off). Returns what was set, the expiry as time left.
     pub fn set(&self, setting: Setting) -> Setting {
-        if let Some(timer) = self.timer.get() {
-            timer.cancel();
-        }
-        let old = {
-            let mut state = self.state.lock();
-            let old = self.left(&state.setting);
-            *state = State { setting, overrun: 0 };
-            old
-        };
-        if setting.expires != 0
-            && let Some(timer) = self.timer.get()
-        {
-            timer.arm(self.clock.to_monotonic(setting.expires).unwrap_or(u64::MAX));
-        }
+        let mut state = self.state.lock();
+        let old = self.left(&state.setting);
+        *state = State { setting, overrun: 0 };
+        self.arm(&state, 0);
         old
+    }
+
+    /// Arms the timer for what is set, but not before `earliest` nanoseconds of CLOCK_MONOTONIC, under the same lock: it never goes by an older
+    /// setting.
+    fn arm(&self, state: &IrqSpinGuard<'_, State>, earliest: u64) {
+        let Some(timer) = self.timer.get() else { return };
+        match state.setting.expires {
+            0 => {
+                timer.cancel_under(state);
+            }
+            expires => {
+                let at = self.clock.to_monotonic(expires).unwrap_or(u64::MAX);
+                timer.arm_under(state, at.max(earliest));
+            }
+        }
     }
 
     /// What is set, the expiry as time left.
@@ -135,40 +140,37 @@ impl PosixTimer {
     /// In interrupt context.
     fn expired(&self) {
         let now = self.clock.now();
-        let (again, overrun) = {
+        let overrun = {
             let mut state = self.state.lock();
             if state.setting.expires == 0 {
                 return;
             }
-            if now < state.setting.expires {
-                // The clock was set back meanwhile.
-                (state.setting.expires, None)
-            } else {
+            let early = now < state.setting.expires;
+            if !early {
                 state.overrun = advance(&mut state.setting, now);
-                (state.setting.expires, Some(state.overrun.min(MAX_OVERRUN) as i32))
             }
+            // Early: the clock was set back meanwhile. A timer that tells nobody has no more to do: `get` moves it on.
+            if early || !matches!(self.notify, Notify::None) {
+                self.arm(&state, now_ns() + SHORTEST_REPEAT);
+            }
+            if early {
+                return;
+            }
+            state.overrun.min(MAX_OVERRUN) as i32
         };
-        if let Some(overrun) = overrun {
-            let info = SigInfo::timer(self.signal, self.id, overrun, self.value);
-            match &self.notify {
-                Notify::None => return,
-                Notify::Process(process) => {
-                    if let Some(process) = process.upgrade() {
-                        signal::send_to_process(&process, self.signal, info);
-                    }
-                }
-                Notify::Thread(task) => {
-                    if let Some(task) = task.upgrade() {
-                        signal::send_to_task(&task, self.signal, info);
-                    }
+        let info = SigInfo::timer(self.signal, self.id, overrun, self.value);
+        match &self.notify {
+            Notify::None => {}
+            Notify::Process(process) => {
+                if let Some(process) = process.upgrade() {
+                    signal::send_to_process(&process, self.signal, info);
                 }
             }
-        }
-        if again != 0
-            && let Some(timer) = self.timer.get()
-        {
-            let at = self.clock.to_monotonic(again).unwrap_or(u64::MAX);
-            timer.arm(at.max(now_ns() + SHORTEST_REPEAT));
+            Notify::Thread(task) => {
+                if let Some(task) = task.upgrade() {
+                    signal::send_to_task(&task, self.signal, info);
+                }
+            }
         }
     }
 }

@@ -114,10 +114,9 @@ pub fn get_itimer(which: Itimer) -> (u64, u64) {
 pub fn set_itimer(which: Itimer, value: u64, interval: u64) -> (u64, u64) {
     let process = &current().process;
     let inner = process.timers.inner();
-    let replace = |slot: &IrqSpinLock<Setting>, now: u64| {
+    let replace = |slot: &mut Setting, now: u64| {
         let expires = if value == 0 { 0 } else { now.saturating_add(value) };
-        let old = core::mem::replace(&mut *slot.lock(), Setting { expires, interval });
-        remaining(old, now)
+        remaining(core::mem::replace(slot, Setting { expires, interval }), now)
     };
     match which {
         Itimer::Real => {
@@ -129,21 +128,26 @@ pub fn set_itimer(which: Itimer, value: u64, interval: u64) -> (u64, u64) {
                     }
                 })
             });
-            timer.cancel();
+            // Armed under the lock of what is set: it never goes by an older setting.
+            let mut real = inner.real.lock();
             let now = now_ns();
-            let old = replace(&inner.real, now);
-            if value != 0 {
-                timer.arm(now.saturating_add(value));
+            let old = replace(&mut real, now);
+            if value == 0 {
+                timer.cancel_under(&real);
+            } else {
+                timer.arm_under(&real, now.saturating_add(value));
             }
             old
         }
         Itimer::Virtual => {
             process.timers.counts_cpu.store(true, Ordering::Relaxed);
-            replace(&inner.virt, process_time(process, CpuKind::User))
+            let now = process_time(process, CpuKind::User);
+            replace(&mut inner.virt.lock(), now)
         }
         Itimer::Prof => {
             process.timers.counts_cpu.store(true, Ordering::Relaxed);
-            replace(&inner.prof, process_time(process, CpuKind::UserSystem))
+            let now = process_time(process, CpuKind::UserSystem);
+            replace(&mut inner.prof.lock(), now)
         }
     }
 }
@@ -153,20 +157,20 @@ fn real_expired(process: &Arc<Process>) {
     let Some(inner) = process.timers.inner.get() else {
         return;
     };
-    let again = {
+    {
         let mut real = inner.real.lock();
-        if real.expires == 0 || real.expires > now_ns() {
+        let now = now_ns();
+        if real.expires == 0 || real.expires > now {
             return;
         }
-        advance(&mut real, now_ns());
-        real.expires
-    };
-    signal::send_to_process(process, SIGALRM, SigInfo::kernel(SIGALRM));
-    if again != 0
-        && let Some(timer) = inner.real_timer.get()
-    {
-        timer.arm(again.max(now_ns() + SHORTEST_REPEAT));
+        advance(&mut real, now);
+        if real.expires != 0
+            && let Some(timer) = inner.real_timer.get()
+        {
+            timer.arm_under(&real, real.expires.max(now + SHORTEST_REPEAT));
+        }
     }
+    signal::send_to_process(process, SIGALRM, SigInfo::kernel(SIGALRM));
 }
 
 /// Moves an expired setting on; how many further expiries it skipped.

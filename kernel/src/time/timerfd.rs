@@ -7,7 +7,7 @@ use crate::fs::file::{File, FileOps};
 use crate::fs::io::IoDst;
 use crate::fs::poll::{PollEvents, PollTable};
 use crate::sched::WaitQueue;
-use crate::sync::IrqSpinLock;
+use crate::sync::{IrqSpinGuard, IrqSpinLock};
 use crate::syscall::SysResult;
 use alloc::format;
 use alloc::string::String;
@@ -59,51 +59,43 @@ impl TimerFd {
         }))
     }
 
-    fn arm(&self, expires: u64) {
-        self.timer
-            .arm(self.clock.to_monotonic(expires).unwrap_or(u64::MAX));
+    /// Arms the timer for what is set, under the same lock: it never goes by an older setting.
+    fn arm(&self, state: &IrqSpinGuard<'_, State>) {
+        let at = self.clock.to_monotonic(state.setting.expires);
+        self.timer.arm_under(state, at.unwrap_or(u64::MAX));
     }
 
     /// In interrupt context.
     fn expired(&self) {
-        let early = {
+        {
             let mut state = self.state.lock();
             let s = &mut *state;
             if s.setting.expires == 0 || s.parked {
                 return;
             }
             if self.clock.now() < s.setting.expires {
-                Some(s.setting.expires)
-            } else {
-                s.ticks += 1;
-                if s.setting.interval == 0 {
-                    s.setting.expires = 0;
-                } else {
-                    s.parked = true;
-                }
-                None
+                // The clock was set back.
+                return self.arm(&state);
             }
-        };
-        match early {
-            // The clock was set back.
-            Some(expires) => self.arm(expires),
-            None => self.queue.wake_all_key(PollEvents::IN.bits()),
+            s.ticks += 1;
+            if s.setting.interval == 0 {
+                s.setting.expires = 0;
+            } else {
+                s.parked = true;
+            }
         }
+        self.queue.wake_all_key(PollEvents::IN.bits());
     }
 
     /// Counts the expiries since it was parked and arms it again.
     fn unpark(&self) {
-        let expires = {
-            let mut state = self.state.lock();
-            if !state.parked {
-                return;
-            }
+        let mut state = self.state.lock();
+        if state.parked {
             let missed = super::process::advance(&mut state.setting, self.clock.now());
             state.ticks += missed;
             state.parked = false;
-            state.setting.expires
-        };
-        self.arm(expires.max(1));
+            self.arm(&state);
+        }
     }
 
     /// Sets it: `value` nanoseconds from now, or that time of its clock (`absolute`); 0: off.
@@ -150,19 +142,17 @@ impl FileOps for TimerFd {
         if dst.remaining() < 8 {
             return Err(Errno::EINVAL);
         }
-        if file.nonblocking() {
-            if self.state.lock().ticks == 0 {
+        loop {
+            self.unpark();
+            let ticks = core::mem::take(&mut self.state.lock().ticks);
+            if ticks != 0 {
+                return dst.put(&ticks.to_ne_bytes());
+            }
+            if file.nonblocking() {
                 return Err(Errno::EAGAIN);
             }
-        } else {
             self.queue.wait_until(|| self.state.lock().ticks != 0)?;
         }
-        self.unpark();
-        let ticks = core::mem::take(&mut self.state.lock().ticks);
-        if ticks == 0 {
-            return Err(Errno::EAGAIN);
-        }
-        dst.put(&ticks.to_ne_bytes())
     }
     fn poll(&self, _: &File, table: Option<&mut PollTable<'_>>) -> PollEvents {
         if let Some(table) = table {

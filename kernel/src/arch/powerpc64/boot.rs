@@ -21,6 +21,7 @@ pub(super) extern "C" fn primary(initrd_or_tree: usize, initrd_size: usize, firm
     unsafe { bss.write_bytes(0, &raw const __bss_end as usize - bss as usize) };
     smp::init_boot_cpu();
     super::extable::sort();
+    super::patch::adapt();
     // SAFETY: the linker script gives the tree its room; firmware's entry was passed by firmware.
     let (data, used) = unsafe {
         let room = &raw const __devicetree;

@@ -2,6 +2,7 @@
 //! are made of (`uaccess`), which may fault. The order of moves is `limen_memory`'s.
 
 use super::extable::may_fault;
+use super::patch::from_31;
 use super::switch::with_registers;
 use crate::sched::cpu::CpuLocal;
 use core::arch::asm;
@@ -162,6 +163,7 @@ pub(super) unsafe fn copy_vectors<const USER: usize>(
             "mtctr {pieces}",
             "mtspr 29, {amr}",
             "isync",
+            "4: nop",
             "2: .set at, 0",
             ".rept {piece} / 64",
             each!("lxv n, 16 * n + at({from})"; 4),
@@ -175,6 +177,21 @@ pub(super) unsafe fn copy_vectors<const USER: usize>(
             "mfctr {left}",
             each!("lxv n, 16 * n + {lent}(13)"; 4),
             may_fault!("2b", "3b", "3b"),
+            // The same by pairs of registers: `lxvp` and `stxvp`, which the assembler would have to be told of.
+            ".pushsection .text.pairs, \"ax\", @progbits",
+            "5: .set at, 0",
+            ".rept {piece} / 64",
+            each!(".long 6 << 26 | n << 22 | {from} << 16 | (32 * n + at)"; 2),
+            each!(".long 6 << 26 | n << 22 | {to} << 16 | (32 * n + at) | 1"; 2),
+            ".set at, at + 64",
+            ".endr",
+            "addi {from}, {from}, {piece}",
+            "addi {to}, {to}, {piece}",
+            "bdnz 5b",
+            "6: b 3b",
+            ".popsection",
+            may_fault!("5b", "6b", "3b"),
+            from_31!("4b", "5b"),
             pieces = in(reg) pieces, left = lateout(reg) left, amr = in(reg) AMR_SHUT * (1 - USER), shut = in(reg) AMR_SHUT, lent = const offset_of!(CpuLocal, lent),
             to = inout(reg_nonzero) to, from = inout(reg_nonzero) from, piece = const PIECE, out("ctr") _,
             options(nostack, preserves_flags)

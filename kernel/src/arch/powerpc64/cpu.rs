@@ -11,7 +11,7 @@ const FSCR_PREFIX: usize = 1 << 13;
 const IAMR_NO_USER: usize = 1 << 62;
 
 /// Whether this is an implementation of version 3.1 (power10 or later).
-fn is_31() -> bool {
+pub(super) fn is_31() -> bool {
     // Processor versions grow but for a few old ones; radix trees rule those out.
     version() >= 0x80
 }

@@ -94,7 +94,7 @@ impl Driver for Pair {
         Ok(())
     }
     fn close(&self, _: &Tty) {
-        self.slave_gone.store(true, Ordering::Relaxed);
+        self.slave_gone.store(true, Ordering::Release);
         self.wait.wake_all();
     }
     fn as_pty(&self) -> Option<&Pair> {
@@ -194,6 +194,8 @@ impl FileOps for Master {
                     return dst.put(&[news]);
                 }
             }
+            // Asked before what there is to read: the slave may write and be closed in between.
+            let gone = self.pair().slave_gone.load(Ordering::Acquire);
             // In packet mode data comes after a zero.
             let head = usize::from(packet && total == 0);
             let want = (dst.remaining() - head).min(CHUNK);
@@ -211,7 +213,7 @@ impl FileOps for Master {
             if total > 0 {
                 break;
             }
-            if self.pair().slave_gone.load(Ordering::Relaxed) {
+            if gone {
                 return Err(Errno::EIO);
             }
             if file.nonblocking() {
@@ -254,14 +256,14 @@ impl FileOps for Master {
             table.register(&self.pair().wait);
         }
         let mut events = PollEvents::empty();
+        if self.pair().slave_gone.load(Ordering::Acquire) {
+            events |= PollEvents::HUP;
+        }
         if self.tty.has_output() {
             events |= PollEvents::READABLE;
         }
         if self.news() {
             events |= PollEvents::READABLE | PollEvents::PRI;
-        }
-        if self.pair().slave_gone.load(Ordering::Relaxed) {
-            events |= PollEvents::HUP;
         }
         if self.room() {
             events |= PollEvents::WRITABLE;
