@@ -1,13 +1,17 @@
 /*
  * What is the same on every architecture and easily not quite so: locks of whole files, the events of epoll (in which order they come, through
- * epoll files in epoll files), where poll writes, seals and the mappings they are about, which error comes first, and where programs lie in memory.
+ * epoll files in epoll files), where poll writes, seals and the mappings they are about, which error comes first, which thread takes a signal, and where
+ * programs lie in memory.
  * Called by tools/limen/src/test/programs.rs, on every architecture; on Linux it can be run by hand.
  */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
+#include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -195,6 +199,70 @@ static struct places places_of_another(int fixed) {
     return there;
 }
 
+/* A signal for the process that the thread chosen for it does not take after all wakes another: here two wait for the same signal by call, and two sleep
+ * of which the first has the second signal blocked while it handles the first one. All share a processor, and who sends goes before, so that both
+ * signals come before either runs. */
+static atomic_int taken, released, in_time;
+static void *take_one(void *set) {
+    struct timespec long_time = {10, 0};
+    if (sigtimedwait(set, NULL, &long_time) == SIGRTMIN) taken++;
+    return NULL;
+}
+static void wait_for_release(int sig) {
+    (void)sig;
+    for (int tries = 0; tries < 5000 && !released; tries++) usleep(1000);
+    in_time = released;
+}
+static void release(int sig) {
+    (void)sig;
+    released = 1;
+}
+static void *sleep_once(void *unused) {
+    struct timespec long_time = {10, 0};
+    nanosleep(&long_time, NULL);
+    return unused;
+}
+static void both(int first, int second) {
+    struct sched_param high = {1}, normal = {0};
+    sched_setscheduler(0, SCHED_FIFO, &high);
+    CHECK(kill(getpid(), first) == 0 && kill(getpid(), second) == 0);
+    sched_setscheduler(0, SCHED_OTHER, &normal);
+}
+static void handed_on(void) {
+    cpu_set_t all, first;
+    sched_getaffinity(0, sizeof all, &all);
+    CPU_ZERO(&first);
+    CPU_SET(0, &first);
+    sched_setaffinity(0, sizeof first, &first);
+    sigset_t real_time, two;
+    pthread_t threads[2];
+    sigemptyset(&real_time);
+    sigaddset(&real_time, SIGRTMIN);
+    pthread_sigmask(SIG_BLOCK, &real_time, NULL);
+    for (int i = 0; i < 2; i++) CHECK(pthread_create(&threads[i], NULL, take_one, &real_time) == 0);
+    usleep(50000);
+    both(SIGRTMIN, SIGRTMIN);
+    for (int tries = 0; tries < 5000 && taken < 2; tries++) usleep(1000);
+    CHECK(taken == 2);
+    for (int i = 0; i < 2; i++) pthread_join(threads[i], NULL);
+
+    struct sigaction waits = {.sa_handler = wait_for_release}, releases = {.sa_handler = release};
+    sigaddset(&waits.sa_mask, SIGUSR2);
+    sigaction(SIGUSR1, &waits, NULL);
+    sigaction(SIGUSR2, &releases, NULL);
+    for (int i = 0; i < 2; i++) CHECK(pthread_create(&threads[i], NULL, sleep_once, NULL) == 0);
+    sigemptyset(&two);
+    sigaddset(&two, SIGUSR1);
+    sigaddset(&two, SIGUSR2);
+    pthread_sigmask(SIG_BLOCK, &two, NULL);
+    usleep(50000);
+    both(SIGUSR1, SIGUSR2);
+    for (int i = 0; i < 2; i++) pthread_join(threads[i], NULL);
+    CHECK(in_time);
+    pthread_sigmask(SIG_UNBLOCK, &two, NULL);
+    sched_setaffinity(0, sizeof all, &all);
+}
+
 /* With ADDR_NO_RANDOMIZE all is where it was; without, the first bytes of the stack are anywhere, also in their page. */
 static void places(void) {
     struct places first = places_of_another(1), other = places_of_another(1);
@@ -222,6 +290,7 @@ int main(int argc, char **argv) {
     readiness();
     seals();
     first_errors();
+    handed_on();
     places();
     return report();
 }

@@ -531,6 +531,46 @@ static void terminals(void) {
     close(master);
 }
 
+/* A signal for the process comes while the thread that would take it ends: another one takes it. */
+static volatile int taken, leave;
+static void take(int sig) {
+    (void)sig;
+    taken++;
+}
+static void *leaver(void *unused) {
+    while (!leave) {}
+    return unused;
+}
+static void *stayer(void *from) {
+    char byte;
+    while (read(*(int *)from, &byte, 1) != 1) {}
+    return NULL;
+}
+static void leavers(void) {
+    struct sigaction act = {.sa_handler = take};
+    sigset_t set, old;
+    int ends[2];
+    pthread_t one, other;
+    CHECK(sigaction(SIGUSR2, &act, NULL) == 0 && pipe(ends) == 0);
+    for (int i = 0; i < 30; i++) {
+        taken = leave = 0;
+        CHECK(pthread_create(&one, NULL, leaver, NULL) == 0 && pthread_create(&other, NULL, stayer, &ends[0]) == 0);
+        sigemptyset(&set);
+        sigaddset(&set, SIGUSR2);
+        pthread_sigmask(SIG_BLOCK, &set, &old);
+        nap(200);
+        leave = 1;
+        for (volatile int wait = i * 100; wait > 0; wait--) {}
+        CHECK(kill(getpid(), SIGUSR2) == 0);
+        for (int tries = 0; tries < 60000 && !taken; tries++) nap(500);
+        CHECK(taken == 1 && write(ends[1], "x", 1) == 1);
+        pthread_join(one, NULL);
+        pthread_join(other, NULL);
+        pthread_sigmask(SIG_SETMASK, &old, NULL);
+    }
+    close(ends[0]), close(ends[1]);
+}
+
 /* What a program writes to its terminal before it ends is read before the end. */
 static void farewells(void) {
     for (int i = 0; i < 20; i++) {
@@ -608,7 +648,7 @@ static void timers(void) {
 }
 
 static const struct { const char *name; void (*work)(void); } kinds[] = {
-    {"forks", forks}, {"signals", signals}, {"threads", threads}, {"memory", memory}, {"files", files}, {"copies", copies}, {"fifos", fifos}, {"readers", readers},
+    {"forks", forks}, {"signals", signals}, {"leavers", leavers}, {"threads", threads}, {"memory", memory}, {"files", files}, {"copies", copies}, {"fifos", fifos}, {"readers", readers},
     {"flocks", flocks},
     {"trees", trees}, {"procfs", procfs}, {"polls", polls}, {"sockets", sockets}, {"terminals", terminals}, {"farewells", farewells},
     {"timers", timers}, {"resets", resets},

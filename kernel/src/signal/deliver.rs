@@ -65,11 +65,9 @@ enum Next {
 
 /// The mask a call replaced for its duration comes back when no handler takes care of it.
 fn restore_saved_mask(task: &CurrentTask) {
-    let shared = task.process.signals.lock();
-    let mut own = task.signals.lock_under(&shared);
-    if let Some(mask) = own.saved.take() {
-        own.blocked = mask;
-        send::recalculate(task, &shared, &own);
+    let saved = task.signals.lock().saved.take();
+    if let Some(mask) = saved {
+        set_mask(task, mask);
     }
 }
 
@@ -161,6 +159,10 @@ fn take(
             own.altstack = AltStack::default();
         }
         send::recalculate_pending(task, &shared, &own);
+        if !shared.pending.set().and(more).is_empty() {
+            drop(own);
+            send::retarget(task, &shared, more.minus(blocked));
+        }
         return Some(handler);
     }
     let ignored = action.handler == IGNORE || SigSet::IGNORED.has(sig) || shared.unkillable;
@@ -321,8 +323,5 @@ fn replace_mask(task: &CurrentTask, mask: SigSet, and: impl FnOnce(&mut TaskSign
         send::recalculate(task, &shared, &own);
         newly
     };
-    let orphans = shared.pending.set().and(newly_blocked);
-    if !orphans.is_empty() {
-        send::retarget(task, orphans);
-    }
+    send::retarget(task, &shared, newly_blocked);
 }

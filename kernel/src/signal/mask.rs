@@ -81,12 +81,15 @@ pub fn timed_wait(set: SigSet, deadline_ns: Option<u64>) -> Result<SigInfo, Errn
         let mut shared = task.process.signals.lock();
         let mut own = task.signals.lock();
         own.blocked = core::mem::take(&mut own.real_blocked);
+        let newly_blocked = own.blocked.and(set);
         let not = SigSet(!set.0);
         let taken = own
             .pending
             .take_next(not)
             .or_else(|| shared.pending.take_next(not));
         send::recalculate(&task, &shared, &own);
+        drop(own);
+        send::retarget(&task, &shared, newly_blocked);
         taken
     };
     match (info, slept) {

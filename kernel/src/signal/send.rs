@@ -340,10 +340,19 @@ pub(super) fn recalculate_pending(task: &Task, shared: &ProcessSignals, own: &Ta
     }
 }
 
-/// Signals of the process that `task` no longer takes: wakes another thread for each. The process's lock is held.
-pub(super) fn retarget(task: &Arc<Task>, set: SigSet) {
+/// `task` no longer takes signals of `set`: wakes another thread for each that waits for the process, since it may have been `task` that was woken for it.
+#[inline]
+pub(super) fn retarget(task: &Arc<Task>, shared: &ProcessSignals, set: SigSet) {
+    let orphans = shared.pending.set().and(set);
+    if !orphans.is_empty() {
+        wake_others(task, orphans);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn wake_others(task: &Arc<Task>, mut left: SigSet) {
     task.process.with_threads(|threads| {
-        let mut left = set;
         for other in threads.iter().filter(|other| !Arc::ptr_eq(other, task)) {
             if left.is_empty() {
                 break;

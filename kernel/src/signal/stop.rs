@@ -1,7 +1,8 @@
 //! Job control: stopping and telling the parent.
 
 use super::{
-    ActionFlags, Besides, IGNORE, ProcessSignals, SIGCHLD, SIGCONT, SigInfo, StopNews, info::code, send,
+    ActionFlags, Besides, IGNORE, ProcessSignals, SIGCHLD, SIGCONT, SigInfo, SigSet, StopNews, info::code,
+    send,
 };
 use crate::sched::{self, entity::TaskState};
 use crate::sync::IrqSpinGuard;
@@ -77,13 +78,18 @@ fn count_stopped(shared: &mut ProcessSignals) -> Option<u32> {
     None
 }
 
-/// An exiting thread takes no part in a stop under way. Thread context.
+/// The thread ends: it takes no more signals, and no part in a stop under way. Thread context.
 pub(crate) fn leave(task: &CurrentTask) {
     let complete = {
         let mut shared = task.process.signals.lock();
+        // Under the lock: who sends to the process either does not choose this thread, or finds that what it was chosen for is handed on.
+        task.set_flags(TaskFlags::EXITING);
         let mut own = task.signals.lock();
         let pending = own.besides.contains(Besides::STOP);
         own.besides.remove(Besides::STOP);
+        let taken = SigSet(!own.blocked.0);
+        drop(own);
+        send::retarget(task, &shared, taken);
         if pending { count_stopped(&mut shared) } else { None }
     };
     if let Some(sig) = complete {

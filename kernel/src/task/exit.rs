@@ -45,7 +45,6 @@ fn end_group(status: i32) -> ! {
 /// The running thread ends with wait status `status`; so does the process, if it was the last one. Never returns.
 pub fn exit_thread(status: i32) -> ! {
     let task = current();
-    task.set_flags(TaskFlags::EXITING);
     signal::stop::leave(&task);
     if task.process.is_init() && task.process.thread_count() == 1 {
         let status = task.process.signals.lock().group_exit.unwrap_or(status);
