@@ -32,13 +32,7 @@ impl Tty {
         if self.exclusive.load(Ordering::Relaxed) && !current().creds().capable(21) {
             return Err(Errno::EBUSY);
         }
-        if self.opens.fetch_add(1, Ordering::AcqRel) == 0 {
-            self.state.lock().hung_up = false;
-        }
-        if let Err(e) = self.driver.open(self) {
-            self.opens.fetch_sub(1, Ordering::AcqRel);
-            return Err(e);
-        }
+        self.count_open()?;
         if flags & O_NOCTTY == 0 && flags & O_ACCMODE != O_WRONLY {
             // Whoever may not have it simply does not get it.
             if self.job.lock().session == 0 {
@@ -53,18 +47,27 @@ impl Tty {
 
     /// Opens it as `/dev/console`, which is never made a controlling terminal by opening it.
     pub fn open_console(self: &Arc<Self>) -> Result<Arc<dyn FileOps>, Errno> {
-        if self.opens.fetch_add(1, Ordering::AcqRel) == 0 {
-            self.state.lock().hung_up = false;
-        }
-        self.driver.open(self)?;
+        self.count_open()?;
         Ok(Arc::new(TtyFile {
             tty: self.clone(),
             console: true,
         }))
     }
 
+    fn count_open(self: &Arc<Self>) -> Result<(), Errno> {
+        let mut opens = self.opens.lock();
+        self.driver.open(self)?;
+        if *opens == 0 {
+            self.state.lock().hung_up = false;
+        }
+        *opens += 1;
+        Ok(())
+    }
+
     fn close(&self) {
-        if self.opens.fetch_sub(1, Ordering::AcqRel) == 1 {
+        let mut opens = self.opens.lock();
+        *opens -= 1;
+        if *opens == 0 {
             self.exclusive.store(false, Ordering::Relaxed);
             self.driver.close(self);
         }

@@ -235,9 +235,8 @@ impl Tty {
         self.driver.start(self);
         // Readers may wait for something else now.
         self.input.wake_all();
-        if when == When::Flush {
-            self.driver.unthrottle(self);
-        }
+        // There may be room for another line, or for input at all.
+        self.driver.unthrottle(self);
         Ok(0)
     }
 

@@ -9,12 +9,12 @@ pub mod pty;
 mod transfer;
 
 use crate::sched::WaitQueue;
-use crate::sync::{IrqSpinGuard, IrqSpinLock};
+use crate::sync::{IrqSpinGuard, IrqSpinLock, Mutex};
 use alloc::collections::VecDeque;
 use alloc::string::String;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicBool, AtomicUsize};
+use core::sync::atomic::AtomicBool;
 use limen_linux_abi::Errno;
 use limen_tty::{Discipline, Line, Signal, Termios};
 
@@ -45,7 +45,7 @@ pub trait Driver: Send + Sync {
     fn modem(&self) -> Option<u32> {
         None
     }
-    /// The first open.
+    /// An open.
     fn open(&self, tty: &Arc<Tty>) -> Result<(), Errno> {
         let _ = tty;
         Ok(())
@@ -131,7 +131,8 @@ pub struct Tty {
     /// Readers, writers and pollers.
     pub(crate) input: WaitQueue,
     pub(crate) output: WaitQueue,
-    opens: AtomicUsize,
+    /// How often it is open. Held while the driver is told, so that it hears of opens and closes in their order.
+    opens: Mutex<usize>,
     pub(crate) exclusive: AtomicBool,
 }
 
@@ -166,7 +167,7 @@ impl Tty {
             job: IrqSpinLock::new(Job::default()),
             input: WaitQueue::new(),
             output: WaitQueue::new(),
-            opens: AtomicUsize::new(0),
+            opens: Mutex::new(0),
             exclusive: AtomicBool::new(false),
         });
         let mut all = ALL.lock();
