@@ -22,7 +22,9 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/personality.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include "check.h"
@@ -171,6 +173,13 @@ static void first_errors(void) {
     CHECK(read(reader, nowhere, 1) == -1 && errno == EFAULT && pread(reader, nowhere, 1, 0) == -1 && errno == EFAULT);
     CHECK(write(ends[1], nowhere, 1) == -1 && errno == EFAULT);
     close(reader), close(path), close(ends[0]), close(ends[1]);
+    /* A listener that takes no more connections refuses them. */
+    struct sockaddr_un name = {.sun_family = AF_UNIX, .sun_path = "listener"};
+    int listener = socket(AF_UNIX, SOCK_STREAM, 0), caller = socket(AF_UNIX, SOCK_STREAM, 0);
+    CHECK(bind(listener, (struct sockaddr *)&name, sizeof name) == 0 && listen(listener, 1) == 0 && shutdown(listener, SHUT_RD) == 0);
+    CHECK(connect(caller, (struct sockaddr *)&name, sizeof name) == -1 && errno == ECONNREFUSED);
+    CHECK(accept(listener, NULL, NULL) == -1 && errno == EINVAL);
+    close(listener), close(caller);
 }
 
 /* Where things lie in a program: its stack's strings, a mapping, the heap. */

@@ -500,6 +500,26 @@ static void sockets(void) {
     close(s), close(server);
 }
 
+/* What one process looks at, or reads a part of, does not vanish for another meanwhile. */
+static void peeks(void) {
+    int ends[2], status;
+    char text[64];
+    CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0 && write(ends[0], text, sizeof text) == sizeof text);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        for (int i = 0; i < 1000; i++) CHECK(recv(ends[1], text, sizeof text, MSG_PEEK) == sizeof text);
+        for (int i = 1; i < (int)sizeof text; i++) CHECK(read(ends[1], text, 1) == 1);
+        _exit(0);
+    }
+    do {
+        struct pollfd in = {ends[1], POLLIN, 0};
+        CHECK(poll(&in, 1, 0) == 1);
+    } while (waitpid(child, &status, WNOHANG) == 0);
+    CHECK(status == 0);
+    close(ends[0]), close(ends[1]);
+}
+
 static void terminals(void) {
     int master = posix_openpt(O_RDWR | O_NOCTTY), status;
     CHECK(master >= 0 && grantpt(master) == 0 && unlockpt(master) == 0);
@@ -650,7 +670,7 @@ static void timers(void) {
 static const struct { const char *name; void (*work)(void); } kinds[] = {
     {"forks", forks}, {"signals", signals}, {"leavers", leavers}, {"threads", threads}, {"memory", memory}, {"files", files}, {"copies", copies}, {"fifos", fifos}, {"readers", readers},
     {"flocks", flocks},
-    {"trees", trees}, {"procfs", procfs}, {"polls", polls}, {"sockets", sockets}, {"terminals", terminals}, {"farewells", farewells},
+    {"trees", trees}, {"procfs", procfs}, {"polls", polls}, {"sockets", sockets}, {"peeks", peeks}, {"terminals", terminals}, {"farewells", farewells},
     {"timers", timers}, {"resets", resets},
 };
 #define KINDS (sizeof kinds / sizeof kinds[0])

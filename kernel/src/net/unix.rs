@@ -65,6 +65,8 @@ pub struct Message {
 #[derive(Default)]
 struct State {
     queue: VecDeque<Message>,
+    /// A receiver has the first message out of the queue, and may put the rest of it back.
+    taken: bool,
     bytes: usize,
     peer: Weak<Sock>,
     /// It had a peer once.
@@ -92,7 +94,17 @@ struct State {
 impl State {
     /// Whether it listens and one more connection may wait.
     fn has_room(&self) -> bool {
-        !self.closed && self.backlog.is_some_and(|b| self.pending.len() <= b)
+        self.accepts() && self.backlog.is_some_and(|b| self.pending.len() <= b)
+    }
+
+    /// Whether it listens.
+    fn accepts(&self) -> bool {
+        !self.closed && !self.shut_in && self.backlog.is_some()
+    }
+
+    /// Whether there may be something to receive.
+    fn has_message(&self) -> bool {
+        self.taken || !self.queue.is_empty()
     }
 }
 
@@ -275,7 +287,7 @@ impl Sock {
         loop {
             // No two sockets are locked at once: either may be turned into a listener the other connects to, or be the other.
             let l = to.state.lock();
-            if l.closed || l.backlog.is_none() {
+            if !l.accepts() {
                 return Err(Errno::ECONNREFUSED);
             }
             if l.has_room() {
@@ -306,7 +318,7 @@ impl Sock {
             }
             to.write_wait.wait_until(|| {
                 let l = to.state.lock();
-                l.closed || l.backlog.is_none_or(|b| l.pending.len() <= b)
+                !l.accepts() || l.has_room()
             })?;
         }
     }
@@ -444,11 +456,13 @@ impl Sock {
             let guard = self.receiving.lock();
             let mut s = self.state.lock();
             if let Some(mut m) = s.queue.pop_front() {
+                s.taken = true;
                 drop(s);
                 let before = m.data.len() - m.at;
                 let result = take(&mut m);
                 let done = matches!(result, Ok((_, true)));
                 let mut s = self.state.lock();
+                s.taken = false;
                 if done {
                     s.bytes -= before.min(s.bytes);
                 } else {
@@ -476,7 +490,7 @@ impl Sock {
             drop(s);
             drop(guard);
             self.sleep(&self.read_wait, 0, nonblock, |s| {
-                !s.queue.is_empty() || s.shut_in || s.error.is_some()
+                s.has_message() || s.shut_in || s.error.is_some()
             })?;
         }
     }
@@ -552,7 +566,7 @@ impl Sock {
     /// Looks at the state for `poll`: (something to read, room to send, nothing more comes in, both directions shut, error).
     pub(super) fn readiness(&self) -> (bool, bool, bool, bool, bool) {
         let s = self.state.lock();
-        let readable = !s.queue.is_empty() || !s.pending.is_empty() || s.shut_in;
+        let readable = s.has_message() || !s.pending.is_empty() || s.shut_in;
         let hung =
             s.shut_in && s.shut_out || (!s.connected && s.backlog.is_none() && self.kind != Kind::Datagram);
         let (shut_in, error, peer) = (s.shut_in, s.error.is_some(), s.peer.upgrade());
