@@ -85,12 +85,14 @@ fn lockdep(context: &Context, arch: Arch) -> Result<Verdict> {
     boot(context, arch, 1, &[&LOCKDEP_KERNEL[..], &["--mem=16M"]].concat())?;
     selftest(context, arch, &LOCKDEP_KERNEL)?;
     let load = agent::program(arch, "load")?;
+    let arrivals = agent::program_in(arch, "load", "arrivals")?;
     let hostile = agent::program(arch, "hostile")?;
     let script = "for i in 1 2 3; do ls -lR /proc/self /sys /dev >/dev/null 2>&1; (seq 1000 | sort | md5sum; sleep 0.1) & done; wait; \
-                  mkdir -p /tmp/h; chmod 777 /tmp/h; cd /tmp/h; /load 10 || exit 1; /hostile 6000 0 7; /hostile 3000 1000 8; kill -9 $$\n";
+                  mkdir -p /tmp/h; chmod 777 /tmp/h; cd /tmp/h; /load 10 || exit 1; /arrivals 5 || exit 1; /hostile 6000 0 7; /hostile 3000 1000 8; kill -9 $$\n";
     let ran = guest(3)
         .timeout(240)
         .option(format!("--add={}:/load", load.display()))
+        .option(format!("--add={}:/arrivals", arrivals.display()))
         .option(format!("--add={}:/hostile", hostile.display()))
         .script(script)
         .run()?;
@@ -106,10 +108,17 @@ fn lockdep(context: &Context, arch: Arch) -> Result<Verdict> {
         }
     }
     let lines: Vec<String> = ran.text().lines().map(str::to_owned).collect();
-    let rounds = lines.iter().find(|l| l.starts_with("forks ")).cloned();
+    let rounds = |first| {
+        lines
+            .iter()
+            .find(|l| l.starts_with(first))
+            .cloned()
+            .unwrap_or_default()
+    };
     Ok(Verdict::Passed(format!(
-        "silent on 1, 2, 4, 8 CPUs, all machines, in 16 MiB, in self-tests and under load ({}); {} planted faults found",
-        rounds.unwrap_or_default(),
+        "silent on 1, 2, 4, 8 CPUs, all machines, in 16 MiB, in self-tests and under load ({}; {}); {} planted faults found",
+        rounds("forks "),
+        rounds("fifos "),
         PLANTED.len()
     )))
 }
@@ -137,6 +146,7 @@ fn short_descriptors(context: &Context, arch: Arch) -> Result<Verdict> {
         ("registers", "storm"),
         ("memory", "memory"),
         ("load", "load"),
+        ("load", "arrivals"),
         ("hostile", "hostile"),
     ];
     for (folder, name) in programs {
@@ -145,9 +155,9 @@ fn short_descriptors(context: &Context, arch: Arch) -> Result<Verdict> {
     }
     let script = "/registers | tail -n 1; /storm 8 100 | tail -n 1; /memory large 1000; echo large $?; \
                   /memory rounds 300 > /dev/null; echo rounds $?; mkdir -p /tmp/h; chmod 777 /tmp/h; cd /tmp/h; \
-                  /load 5 > /dev/null; echo load $?; /hostile 20000 0 7 > /dev/null; /hostile 20000 1000 8 > /dev/null; echo alive\n";
+                  /load 5 > /dev/null; echo load $?; /arrivals 5 > /dev/null; echo arrivals $?; /hostile 20000 0 7 > /dev/null; /hostile 20000 1000 8 > /dev/null; echo alive\n";
     let ran = guest.script(script).run_well()?;
-    if ran.text() != "registers kept\nnothing lost\nlarge 0\nrounds 0\nload 0\nalive\n" {
+    if ran.text() != "registers kept\nnothing lost\nlarge 0\nrounds 0\nload 0\narrivals 0\nalive\n" {
         bail!("it said something else\n{}", ran.everything());
     }
     ran.clean_log()?;
