@@ -86,28 +86,26 @@ pub enum Outcome {
     Unknown,
 }
 
-/// Does what the instruction at r15 wanted at the unaligned address `addr`. After a fault no register has changed.
+/// Does what the instruction at r15 wanted at the unaligned address `addr`. After a fault no register has changed; r15 is behind an instruction that is
+/// not fixed up, as on Linux.
 pub fn fix(state: &mut State, memory: &mut impl Memory, addr: u32) -> Outcome {
     let pc = state.registers[15];
     let Some(instruction) = fetch(state, memory) else {
         return Outcome::Fault(pc);
     };
-    let Some(access) = decode(state, instruction) else {
-        return Outcome::Unknown;
+    let length = match instruction {
+        Instruction::Thumb(_) => 2,
+        Instruction::Arm(_) | Instruction::Thumb2(..) => 4,
     };
     // The list may begin on an earlier page than the address the processor names, but never far from it.
-    if access.start.abs_diff(addr) > FARTHEST {
+    let Some(access) = decode(state, instruction).filter(|a| a.start.abs_diff(addr) <= FARTHEST) else {
+        state.registers[15] = pc.wrapping_add(length);
         return Outcome::Unknown;
-    }
+    };
     if let Err(at) = state.run(memory, &access) {
         return Outcome::Fault(at);
     }
     if state.registers[15] == pc {
-        let length = if let Instruction::Thumb(_) = instruction {
-            2
-        } else {
-            4
-        };
         state.registers[15] = pc.wrapping_add(length);
         state.advance_it();
     }

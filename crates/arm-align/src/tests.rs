@@ -336,18 +336,36 @@ fn faults() {
         assert_eq!(attempt(code, DATA, DATA + 7), Outcome::Fault(DATA + 4));
         assert_eq!(attempt(code, DATA, CODE + 4), Outcome::Fault(CODE + 2));
     }
-    assert_eq!(attempt([0, 0x1000, 0xe590], DATA, 0), Outcome::Unknown);
+}
+
+#[test]
+fn unknown() {
+    // ldr r1, [r0]; ldrex r1, [r0] in both instruction sets; a Thumb store: the program counter is behind them.
+    let cases: [(bool, [u16; 3], u32); 4] = [
+        (false, [0, 0x1000, 0xe590], 4),
+        (false, [0, 0x1f9f, 0xe190], 4),
+        (true, [0xe850, 0x1f00, 0], 4),
+        (true, [0x6001, 0, 0], 2),
+    ];
+    for (thumb, code, length) in cases {
+        let before = state(thumb);
+        let mut after = before;
+        assert_eq!(fix(&mut after, &mut memory(&code), DATA), Outcome::Unknown);
+        assert_eq!(after.registers[15], before.registers[15] + length, "{code:x?}");
+        after.registers[15] = before.registers[15];
+        assert_eq!(after, before);
+    }
 }
 
 #[test]
 fn elsewhere() {
     // An access that does not begin near the address.
-    let mut state = state(true);
     for (addr, outcome) in [(DATA + 65, Outcome::Unknown), (DATA + 64, Outcome::Done)] {
+        let mut state = state(true);
         assert_eq!(fix(&mut state, &mut memory(&[0xc806]), addr), outcome);
     }
     // The second half of an instruction.
-    state.registers[15] = CODE;
+    let mut state = state(true);
     assert_eq!(
         fix(&mut state, &mut memory(&[0xe8b0]), DATA),
         Outcome::Fault(CODE)

@@ -300,7 +300,12 @@ pub fn sigreturn(frame: &mut Frame) {
         }
         Err(_) => {
             frame.forget_syscall();
-            send::force(SIGSEGV, SigInfo::kernel(SIGSEGV));
+            frame.set_result(Ok(0));
+            let info = match arch::BAD_FRAME {
+                Some(code) => SigInfo::fault(SIGSEGV, code, frame.sp()),
+                None => SigInfo::kernel(SIGSEGV),
+            };
+            send::force(SIGSEGV, info);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! System calls about the machine as a whole, and odds and ends: uname, sysinfo, getrandom, prctl, reboot.
 
 use super::SysResult;
+use crate::arch::frame::Frame;
 use crate::driver::random;
 use crate::mm::user::{Abi, UserPtr, read_bytes, write_bytes};
 use crate::signal;
@@ -99,7 +100,7 @@ fn write_sysinfo(at: usize) -> SysResult {
 }
 
 /// `prctl` options that are about threads and processes.
-fn task_prctl(option: u32, arg: [usize; 4]) -> SysResult {
+fn task_prctl(frame: &mut Frame, option: u32, arg: [usize; 4]) -> SysResult {
     const SET_PDEATHSIG: u32 = 1;
     const GET_PDEATHSIG: u32 = 2;
     const GET_DUMPABLE: u32 = 3;
@@ -177,7 +178,7 @@ fn task_prctl(option: u32, arg: [usize; 4]) -> SysResult {
         // Names of anonymous mappings are accepted and not shown.
         SET_VMA => {}
         RSEQ_SLICE_EXTENSION => return crate::rseq::prctl(arg[0], arg[1], [arg[2], arg[3]]),
-        _ => return Err(Errno::EINVAL),
+        _ => return crate::arch::syscalls::prctl(frame, option, arg[0]),
     }
     Ok(0)
 }
@@ -236,12 +237,12 @@ crate::syscalls! {
         Ok(done)
     }
 
-    fn prctl(option: u32, a: usize, b: usize, c: usize, d: usize) {
-        let arg = [a, b, c, d];
-        match super::ids::prctl(option, arg) {
-            Some(result) => result,
-            None => task_prctl(option, arg),
+    fn prctl(call: &mut Call) {
+        let (option, arg) = (call.frame.arg(0) as u32, [1, 2, 3, 4].map(|n| call.frame.arg(n)));
+        if let Some(result) = super::ids::prctl(option, arg) {
+            return result;
         }
+        task_prctl(call.frame, option, arg)
     }
 
     fn personality(persona: u32) {

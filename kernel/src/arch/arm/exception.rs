@@ -68,7 +68,7 @@ pub fn user_abort(frame: &mut Frame, syndrome: &Syndrome) {
             return;
         }
         if crate::mm::handle_fault(frame, addr, syndrome.access(), true) {
-            Fault::remember(syndrome.fsr, addr);
+            Fault::remember_access(syndrome.fsr, addr);
         }
         sync_root(addr);
         return;
@@ -78,22 +78,23 @@ pub fn user_abort(frame: &mut Frame, syndrome: &Syndrome) {
 
 #[cold]
 fn other_abort(frame: &mut Frame, syndrome: &Syndrome, abort: Abort) {
-    let mut addr = syndrome.far;
+    let addr = syndrome.far;
     let (signal, code) = match abort {
         Abort::Page => (SIGSEGV, code::SEGV_MAPERR),
         Abort::Alignment => match align::fix(frame, addr) {
             align::Outcome::Done => return,
-            align::Outcome::Fault(at) => {
-                addr = at as usize;
-                (SIGSEGV, code::SEGV_MAPERR)
-            }
+            align::Outcome::Fault(_) => (SIGSEGV, code::SEGV_MAPERR),
             align::Outcome::Unknown => (SIGBUS, code::BUS_ADRALN),
         },
         Abort::Debug => (SIGTRAP, code::TRAP_HWBKPT),
         Abort::External => (SIGBUS, code::BUS_OBJERR),
         Abort::Other => (SIGKILL, code::KERNEL),
     };
-    Fault::remember(syndrome.fsr, addr);
+    if signal == SIGSEGV {
+        Fault::remember_access(syndrome.fsr, addr);
+    } else {
+        Fault::remember(0, syndrome.fsr & !FSR_PREFETCH);
+    }
     signal::force_fault(signal, code, addr);
 }
 
@@ -110,7 +111,7 @@ pub fn user_undefined(frame: &mut Frame) {
         (SIGILL, code::ILL_ILLOPC)
     };
     if signal == SIGILL {
-        Fault::remember_undefined();
+        Fault::remember(6, 0);
     }
     signal::force_fault(signal, code, pc);
 }

@@ -17,6 +17,9 @@ const OLD_FRAME: usize = 0x5ac3_c35a;
 /// `sigreturn`: the return from such a frame.
 const NR_SIGRETURN: isize = 119;
 
+/// The code of the SIGSEGV for a bad signal frame, whose address is then the stack pointer. `None`: the kernel's own, without one.
+pub const BAD_FRAME: Option<i32> = None;
+
 /// The least alternate stack (`MINSIGSTKSZ`).
 pub const MIN_STACK_SIZE: usize = 2048;
 

@@ -92,22 +92,18 @@ impl Fault {
 
     /// Remembers a bad memory access of the running thread.
     #[cold]
-    pub fn remember(fsr: u32, address: usize) {
-        let fault = Fault {
-            trap: 14,
-            error: fsr,
-            address,
-        };
+    pub fn remember_access(fsr: u32, address: usize) {
+        Self::remember(14, fsr);
         // SAFETY: as above.
-        unsafe { (*crate::task::current().context.get()).fault = fault }
+        unsafe { (*crate::task::current().context.get()).fault.address = address }
     }
 
-    /// Remembers an undefined instruction.
+    /// Remembers what else the running thread did: the address is still that of its last bad access.
     #[cold]
-    pub fn remember_undefined() {
+    pub fn remember(trap: u32, error: u32) {
         // SAFETY: as above.
         let fault = unsafe { &mut (*crate::task::current().context.get()).fault };
-        (fault.trap, fault.error) = (6, 0);
+        (fault.trap, fault.error) = (trap, error);
     }
 }
 

@@ -2,8 +2,9 @@
 //! `SA_SIGINFO`.
 
 use super::frame::Frame;
+use super::switch::Fault;
 use crate::mm::PAGE_SIZE;
-use crate::signal::{SIGILL, SIGTRAP, force_fault, info::code};
+use crate::signal::{SIGILL, SIGSEGV, SIGTRAP, force_fault, info::code};
 use limen_linux_abi::Errno;
 
 /// The first of the private numbers.
@@ -17,19 +18,30 @@ crate::syscalls! {
 }
 
 /// A call with a number beyond the table.
-#[cold]
+#[inline(always)]
 pub fn private(frame: &mut Frame) -> Option<usize> {
-    let result = match (frame.syscallno as usize).wrapping_sub(PRIVATE) {
+    let number = frame.syscallno as usize;
+    (number >= PRIVATE).then(|| own(frame, number))
+}
+
+/// A call with a number of its own, or one that is none and says more than ENOSYS (Linux: `arm_syscall`).
+#[cold]
+#[inline(never)]
+fn own(frame: &mut Frame, number: usize) -> usize {
+    let result = match number.wrapping_sub(PRIVATE) {
+        // A jump through zero.
+        0 => {
+            force_fault(SIGSEGV, code::SEGV_MAPERR, 0);
+            Ok(0)
+        }
         // breakpoint
         1 => {
             frame.pc = frame.previous();
             force_fault(SIGTRAP, code::TRAP_BRKPT, frame.pc);
-            Ok(0)
+            Ok(frame.arg(0))
         }
         // cacheflush
         2 => flush(frame.arg(0), frame.arg(1), frame.arg(2)),
-        // usr26, usr32: every program is in 32-bit mode.
-        3 | 4 => Ok(frame.arg(0)),
         // set_tls
         5 => {
             super::switch::set_thread_pointer(frame.arg(0));
@@ -37,15 +49,15 @@ pub fn private(frame: &mut Frame) -> Option<usize> {
         }
         // get_tls
         6 => Ok(super::switch::thread_pointer()),
-        // The rest of the private numbers: an illegal instruction, unless they are of the range that must say ENOSYS.
-        n if n < 0x7ff => return None,
-        n if n <= 0xffff => {
+        7..=0x7ff => Err(Errno::ENOSYS),
+        // The rest of the private numbers, usr26 and usr32 among them (no processor has the 26-bit modes any more), and those beyond, of the old ABI.
+        n => {
+            Fault::remember(0, number as u32);
             force_fault(SIGILL, code::ILL_ILLTRP, frame.previous());
-            Ok(0)
+            Ok(if n <= 0xffff { 0 } else { frame.arg(0) })
         }
-        _ => return None,
     };
-    Some(result.unwrap_or_else(Errno::to_return_value))
+    result.unwrap_or_else(Errno::to_return_value)
 }
 
 /// Makes code that a program has written visible to instruction fetch.
@@ -62,4 +74,9 @@ fn flush(start: usize, end: usize, flags: usize) -> Result<usize, Errno> {
     }
     super::mmu::drop_instructions();
     Ok(0)
+}
+
+/// `prctl` options that only this architecture has: none.
+pub fn prctl(_: &mut Frame, _: u32, _: usize) -> Result<usize, Errno> {
+    Err(Errno::EINVAL)
 }

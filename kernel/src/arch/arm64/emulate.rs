@@ -38,7 +38,8 @@ fn id_register(crm: u32, op2: u32) -> Option<u64> {
         (6, 0) => cpu::visible_isar0(),
         (6, 1) => cpu::visible_isar1(),
         (6, 2) => cpu::visible_isar2(),
-        (7, 0) => 0,
+        // ID_AA64MMFR0_EL1: no page size at any stage is promised.
+        (7, 0) => 0x111_ff00_0000,
         (7, 1) => 0,
         (7, 2) => cpu::visible_mmfr2(),
         // The rest of the space reads as zero.

@@ -21,9 +21,10 @@ mod class {
     pub const UNKNOWN: u64 = 0x00;
     pub const WFX: u64 = 0x01;
     pub const FP: u64 = 0x07;
-    pub const BTI: u64 = 0x0d;
     pub const SVC64: u64 = 0x15;
     pub const SYS64: u64 = 0x18;
+    pub const SVE: u64 = 0x19;
+    pub const SME: u64 = 0x1d;
     pub const INSTRUCTION_USER: u64 = 0x20;
     pub const INSTRUCTION_KERNEL: u64 = 0x21;
     pub const PC_ALIGNMENT: u64 = 0x22;
@@ -103,7 +104,8 @@ impl Syndrome {
 
     /// The faulting address without the tag that user mode may keep in the top byte.
     fn address(&self) -> usize {
-        ((self.far << 8) as i64 >> 8) as usize
+        let extended = ((self.far << 8) as i64 >> 8) as u64;
+        (self.far & extended) as usize
     }
 }
 
@@ -175,12 +177,14 @@ fn user_other(frame: &mut Frame, syndrome: &Syndrome) {
         class::STEP_USER => (SIGTRAP, TRAP_TRACE, pc),
         class::BRK64 => (SIGTRAP, TRAP_BRKPT, pc),
         // SVE, SME and the like trap because their state is not switched: to programs they are not there.
-        class::BTI | class::FP => (SIGILL, ILL_ILLOPC, pc),
         _ => (SIGILL, ILL_ILLOPC, pc),
     };
-    // What programs ask for themselves leaves no trace.
-    if !matches!(syndrome.class(), class::BRK64 | class::FP_EXCEPTION) {
-        Fault::remember(syndrome.esr, 0);
+    match syndrome.class() {
+        // What programs ask for themselves leaves no trace.
+        class::BRK64 | class::FP_EXCEPTION => {}
+        // Nor is it said why an instruction is none.
+        class::UNKNOWN | class::SYS64 | class::FP | class::SVE | class::SME => Fault::remember(0, 0),
+        _ => Fault::remember(syndrome.esr, 0),
     }
     signal::force_fault(signal, code, addr);
 }

@@ -31,6 +31,9 @@ struct Fpsimd {
     v: [u128; 32],
 }
 
+/// The code of the SIGSEGV for a bad signal frame, whose address is then the stack pointer. `None`: the kernel's own, without one.
+pub const BAD_FRAME: Option<i32> = Some(crate::signal::info::code::SEGV_ACCERR);
+
 /// The least alternate stack (`MINSIGSTKSZ`).
 pub const MIN_STACK_SIZE: usize = 5120;
 
@@ -240,16 +243,16 @@ pub fn restore(frame: &mut Frame) -> Result<Restored, Errno> {
     const REGS: usize = offset_of!(SigFrame, regs);
     let (new_sp, pc) = (place.read(REGS + 31 * 8)?, place.read(REGS + 32 * 8)?);
     let mut pstate = place.read(REGS + 33 * 8)?;
-    if !sanitize_pstate(&mut pstate) {
-        frame.pstate = pstate;
-        return Err(Errno::EFAULT);
-    }
+    let allowed = sanitize_pstate(&mut pstate);
     // SAFETY: initialised memory that only gets new bytes, any of which are valid.
     let regs = unsafe { &mut *(&raw mut frame.regs).cast::<MaybeUninit<[usize; 31]>>() };
     place.read_into(REGS, regs)?;
     frame.sp = new_sp;
     frame.pc = pc;
     frame.pstate = pstate;
+    if !allowed {
+        return Err(Errno::EFAULT);
+    }
     restore_fpsimd(find_fpsimd(base + offset_of!(SigFrame, fpsimd))?)?;
     Ok(Restored {
         mask,

@@ -7,3 +7,8 @@ pub const HANDLERS: &[(&str, crate::syscall::Handler)] = &[];
 pub fn private(_: &mut crate::arch::frame::Frame) -> Option<usize> {
     None
 }
+
+/// `prctl` options that only this architecture has: none.
+pub fn prctl(_: &mut crate::arch::frame::Frame, _: u32, _: usize) -> Result<usize, limen_linux_abi::Errno> {
+    Err(limen_linux_abi::Errno::EINVAL)
+}

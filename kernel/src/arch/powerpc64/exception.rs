@@ -31,6 +31,8 @@ mod vector {
     pub const VSX_UNAVAILABLE: usize = 0xf40;
 }
 
+/// What Linux calls the vectors of `scv` with other levels than 0 in `trap`.
+const TRAP_SCV_OTHER: usize = 0x7ff0;
 /// In `trap`: the stub had to use the emergency stack.
 const EMERGENCY: usize = 1;
 /// The first steps of `scv`, the only code among the vectors that runs with interrupts on.
@@ -97,7 +99,6 @@ fn dispatch(frame: &mut Frame) {
         vector::INSTRUCTION_STORAGE => {
             frame.dsisr = frame.msr & SRR1_STATUS;
             frame.dar = frame.nip;
-            frame.msr &= !SRR1_STATUS;
             threshold::fault(frame, |frame| {
                 page_fault(frame, frame.nip, Prot::EXEC, frame.dsisr)
             });
@@ -182,26 +183,26 @@ fn other(frame: &mut Frame) {
         vector::INSTRUCTION_SEGMENT => (SIGSEGV, SEGV_BNDERR, nip),
         vector::ALIGNMENT => match emulate::unaligned(frame) {
             Some(Ok(())) => return,
-            Some(Err(_)) => (SIGSEGV, SEGV_MAPERR, frame.dar),
+            Some(Err(at)) => {
+                frame.dar = at;
+                (SIGSEGV, SEGV_ACCERR, at)
+            }
             None => (SIGBUS, BUS_ADRALN, frame.dar),
         },
         vector::TRACE => {
             frame.msr &= !spr::MSR_STEP;
             (SIGTRAP, TRAP_TRACE, nip)
         }
-        vector::PROGRAM => {
-            frame.msr &= !SRR1_STATUS;
-            match status {
-                s if s & PROGRAM_FP != 0 => (SIGFPE, float_code(frame), nip),
-                s if s & PROGRAM_TRAP != 0 => (SIGTRAP, TRAP_BRKPT, nip),
-                _ if emulate::instruction(frame) => return,
-                s if s & PROGRAM_PRIVILEGED != 0 => (SIGILL, ILL_PRVOPC, nip),
-                _ => (SIGILL, ILL_ILLOPC, nip),
-            }
-        }
+        vector::PROGRAM => match status {
+            s if s & PROGRAM_FP != 0 => (SIGFPE, float_code(frame), nip),
+            s if s & PROGRAM_TRAP != 0 => (SIGTRAP, TRAP_BRKPT, nip),
+            _ if emulate::instruction(frame) => return,
+            s if s & PROGRAM_PRIVILEGED != 0 => (SIGILL, ILL_PRVOPC, nip),
+            _ => (SIGILL, ILL_ILLOPC, nip),
+        },
         vector::SCV_OTHER => {
-            frame.nip = nip.wrapping_sub(4);
-            (SIGILL, ILL_ILLTRP, nip.wrapping_sub(4))
+            frame.trap = TRAP_SCV_OTHER;
+            (SIGILL, ILL_ILLOPC, nip)
         }
         _ => (SIGILL, ILL_ILLOPC, nip),
     };

@@ -2,7 +2,7 @@
 //! `siginfo_t`; what functions may use below the stack pointer).
 
 use super::frame::{CR0_SO, Frame};
-use super::spr::{self, MSR_FP, MSR_MATH, MSR_USER, MSR_VEC, MSR_VSX};
+use super::spr::{self, MSR_FE0, MSR_FE1, MSR_FP, MSR_MATH, MSR_USER, MSR_VEC, MSR_VSX};
 use super::switch;
 use super::uaccess::{self, user_asm};
 use super::vdso::SIGNAL_STACK;
@@ -11,6 +11,9 @@ use crate::signal::{Delivery, Restored, vdso_sigreturn};
 use core::arch::asm;
 use core::mem::{MaybeUninit, offset_of};
 use limen_linux_abi::Errno;
+
+/// The code of the SIGSEGV for a bad signal frame, whose address is then the stack pointer. `None`: the kernel's own, without one.
+pub const BAD_FRAME: Option<i32> = None;
 
 /// The least alternate stack (`MINSIGSTKSZ`).
 pub const MIN_STACK_SIZE: usize = 8192;
@@ -165,13 +168,14 @@ unsafe fn store_registers(base: usize, v_regs: usize, frame: &Frame, fresh: bool
 type Found = (usize, [usize; 4]);
 
 /// Loads all registers from the context at `base` and the vectors at `v_regs`. `None`: a fault; some have changed. The machine state is user mode's in any
-/// case: only the byte order is taken from the context.
+/// case: only the byte order is taken from the context, and which floating-point exceptions are interrupts stays.
 ///
 /// # Safety
 /// Inside [`switch::load_math`]; both lie below `USER_END`.
 #[inline(always)]
 unsafe fn load_registers(base: usize, v_regs: usize, frame: &mut Frame) -> Option<Found> {
     let [sp, flags, size, mask]: [usize; 4];
+    let exceptions = frame.msr & (MSR_FE0 | MSR_FE1);
     // SAFETY: as the caller promises. Nobody looks at the frame meanwhile.
     let done = unsafe {
         user_asm!(
@@ -204,7 +208,7 @@ unsafe fn load_registers(base: usize, v_regs: usize, frame: &mut Frame) -> Optio
         )
     };
     let msr = frame.msr;
-    frame.msr = MSR_USER & !1 | msr & 1;
+    frame.msr = MSR_USER & !1 | msr & 1 | exceptions;
     frame.nip &= !3;
     done.then_some((msr, [sp, flags, size, mask]))
 }
@@ -302,6 +306,9 @@ fn read_context(frame: &mut Frame, base: usize) -> Result<Restored, Errno> {
             attempt,
         )?,
     };
+    if v_regs == 0 && msr & MSR_VSX != 0 {
+        return Err(Errno::EFAULT);
+    }
     if v_regs == 0 || !msr & (MSR_VEC | MSR_VSX) != 0 {
         forget_vectors(frame, if v_regs == 0 { 0 } else { msr }, v_regs == 0);
     }

@@ -14,8 +14,9 @@ pub const MSR_PR: usize = 1 << 14;
 pub const MSR_FP: usize = 1 << 13;
 /// `MSR`: machine checks enabled.
 pub const MSR_ME: usize = 1 << 12;
-/// `MSR`: floating-point exceptions are precise (both bits).
-pub const MSR_FE: usize = 1 << 11 | 1 << 8;
+/// `MSR`: which floating-point exceptions that `FPSCR` enables are interrupts (0: none, to 3: precise), in two places.
+pub const MSR_FE0: usize = 1 << 11;
+pub const MSR_FE1: usize = 1 << 8;
 /// `MSR`: single step, and branch trace.
 pub const MSR_STEP: usize = 3 << 9;
 /// `MSR`: instruction and data relocation.
@@ -30,8 +31,10 @@ pub const MSR_KERNEL: usize = MSR_SF | MSR_ME | MSR_RELOCATE | MSR_RI | MSR_LE;
 /// User mode.
 pub const MSR_USER: usize = MSR_KERNEL | MSR_EE | MSR_PR;
 /// What lets user mode touch floating-point and vector registers: given and taken together.
-pub const MSR_MATH: usize = MSR_FP | MSR_FE | MSR_VEC | MSR_VSX;
+pub const MSR_MATH: usize = MSR_FP | MSR_VEC | MSR_VSX;
 
+/// Data stream control.
+pub const DSCR: usize = 17;
 /// Data storage interrupt status.
 pub const DSISR: usize = 18;
 /// Data address.
@@ -68,8 +71,6 @@ pub const SPRG2: usize = 274;
 pub const SPRG3: usize = 275;
 /// Processor version.
 pub const PVR: usize = 287;
-/// Data stream control, the user's.
-pub const DSCR: usize = 3;
 /// Target address.
 pub const TAR: usize = 815;
 

@@ -1,7 +1,9 @@
 //! System calls only this architecture has.
 
+use super::frame::Frame;
 use super::signal;
-use super::spr::MSR_LE;
+use super::spr::{MSR_FE0, MSR_FE1, MSR_LE};
+use crate::mm::user::UserPtr;
 use crate::signal::{SIGSEGV, SigSet, force_fault, info::code, set_mask};
 use crate::task::creds::cap;
 use crate::task::current;
@@ -39,19 +41,40 @@ crate::syscalls! {
         Ok(call.frame.result())
     }
 
-    fn rtas() {
+    fn rtas(at: usize) {
         // Firmware's services are the kernel's alone.
         if !current().creds().capable(cap::SYS_ADMIN) {
             return Err(Errno::EPERM);
         }
+        // Token, numbers of arguments and results.
+        UserPtr::<[u32; 3]>::new(at).read()?;
         Err(Errno::EINVAL)
     }
+}
 
-    // Pages of radix trees have no smaller parts.
-    fn subpage_prot() { Err(Errno::ENOENT) }
+/// `prctl` options that only this architecture has: which floating-point exceptions are signals, the byte order.
+pub fn prctl(frame: &mut Frame, option: u32, arg: usize) -> Result<usize, Errno> {
+    const GET_FPEXC: u32 = 11;
+    const SET_FPEXC: u32 = 12;
+    const GET_ENDIAN: u32 = 19;
+    const SET_ENDIAN: u32 = 20;
+    frame.changed = 1;
+    let (high, low) = (frame.msr & MSR_FE0 != 0, frame.msr & MSR_FE1 != 0);
+    match (option, arg) {
+        (GET_FPEXC, at) => UserPtr::new(at).write(u32::from(high) << 1 | u32::from(low))?,
+        // None, imprecise and not to be recovered from, imprecise, precise. Modes that software would have to enable are another processor's.
+        (SET_FPEXC, 0..=3) => {
+            frame.msr &= !(MSR_FE0 | MSR_FE1);
+            frame.msr |= ((arg & 2) / 2 * MSR_FE0) | ((arg & 1) * MSR_FE1);
+        }
+        (GET_ENDIAN, at) => UserPtr::new(at).write(u32::from(frame.msr & MSR_LE != 0))?,
+        (SET_ENDIAN, 0 | 1) => frame.msr = frame.msr & !MSR_LE | (arg * MSR_LE),
+        _ => return Err(Errno::EINVAL),
+    }
+    Ok(0)
 }
 
 /// A call with a number beyond the table: none.
-pub fn private(_: &mut crate::arch::frame::Frame) -> Option<usize> {
+pub fn private(_: &mut Frame) -> Option<usize> {
     None
 }

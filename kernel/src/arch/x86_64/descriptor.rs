@@ -149,6 +149,7 @@ pub unsafe fn load(local: *const CpuLocal, ist_base: usize) {
             "mov fs, {zero:e}",
             "mov gs, {zero:e}",
             "mov ss, {ds:e}",
+            "lldt {zero:x}",
             "ltr {tss:x}",
             gdtr = in(reg) &raw const gdtr,
             cs = const KERNEL_CS,

@@ -28,6 +28,7 @@ const SIGILL: u32 = 4;
 const SIGTRAP: u32 = 5;
 const SIGBUS: u32 = 7;
 const SIGFPE: u32 = 8;
+const SIGKILL: u32 = 9;
 const SIGSEGV: u32 = 11;
 
 const SI_KERNEL: i32 = 0x80;
@@ -86,11 +87,21 @@ fn page_fault(frame: &mut Frame, addr: usize, error: usize, access: Prot, from_u
     if error & 1 << 3 != 0 {
         fatal(frame, PAGE_FAULT, error);
     }
+    if !from_user && frame.cs & 3 != 0 {
+        return own_access(addr);
+    }
     if crate::mm::handle_fault(frame, addr, access, from_user) {
         // Whether something is mapped in the kernel's half is not for user mode to know.
         let present = usize::from(addr >= super::mmu::USER_END);
         Fault::remember(PAGE_FAULT, error | present, Some(addr));
     }
+}
+
+/// The processor's own access in user mode failed: to a descriptor, or (QEMU, which makes these as the kernel) to the stack of a far return. Linux ends
+/// the process, too.
+#[cold]
+fn own_access(addr: usize) {
+    crate::signal::force_fault(SIGKILL, SI_KERNEL, addr);
 }
 
 /// A single step or a data breakpoint.
@@ -107,7 +118,7 @@ fn debug(frame: &mut Frame) {
         return;
     }
     let _ = dr6;
-    frame.eflags &= !EFLAGS_TF;
+    // The flag stays: user mode set it, and steps on.
     Fault::remember(DEBUG, 0, None);
     crate::signal::force_fault(SIGTRAP, TRAP_TRACE, frame.rip);
 }

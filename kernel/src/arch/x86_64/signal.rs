@@ -10,6 +10,9 @@ use crate::sync::Once;
 use core::mem::offset_of;
 use limen_linux_abi::Errno;
 
+/// The code of the SIGSEGV for a bad signal frame, whose address is then the stack pointer. `None`: the kernel's own, without one.
+pub const BAD_FRAME: Option<i32> = None;
+
 /// The least size of an alternate signal stack (`MINSIGSTKSZ`).
 pub const MIN_STACK_SIZE: usize = 2048;
 
@@ -258,7 +261,6 @@ pub fn restore(frame: &mut Frame) -> Result<Restored, Errno> {
     let mut place = core::mem::MaybeUninit::<Restorable>::uninit();
     let uc = block.read_into(READ_FROM, &mut place)?;
     let mask = block.read(offset_of!(UContext, mask))?;
-    restore_fpu(uc.fpstate)?;
     let eflags;
     [
         frame.r8, frame.r9, frame.r10, frame.r11, frame.r12, frame.r13, frame.r14, frame.r15, frame.rdi,
@@ -270,6 +272,7 @@ pub fn restore(frame: &mut Frame) -> Result<Restored, Errno> {
     frame.mark_changed();
     frame.ss = USER_DS;
     frame.forget_syscall();
+    restore_fpu(uc.fpstate)?;
     Ok(Restored {
         mask,
         altstack: (uc.stack_sp, uc.stack_flags, uc.stack_size),

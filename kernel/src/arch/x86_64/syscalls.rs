@@ -33,3 +33,8 @@ crate::syscalls! {
 pub fn private(_: &mut crate::arch::frame::Frame) -> Option<usize> {
     None
 }
+
+/// `prctl` options that only this architecture has: none.
+pub fn prctl(_: &mut crate::arch::frame::Frame, _: u32, _: usize) -> Result<usize, Errno> {
+    Err(Errno::EINVAL)
+}

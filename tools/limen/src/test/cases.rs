@@ -190,6 +190,9 @@ pub fn compare(cases: &[Case], ours: Guest, theirs: Guest) -> Result<usize> {
     )
 }
 
+/// Lines that differ are shown up to so many.
+const SHOWN: usize = 12;
+
 /// The first lines that differ.
 fn difference(ours: &Given, linux: &Given) -> String {
     let mut text = String::new();
@@ -205,11 +208,15 @@ fn difference(ours: &Given, linux: &Given) -> String {
         }
         let (a, b) = (String::from_utf8_lossy(a), String::from_utf8_lossy(b));
         let (mut x, mut y) = (a.lines(), b.lines());
-        let mut number = 0;
+        let (mut number, mut shown) = (0, 0);
         loop {
             number += 1;
             let (p, q) = (x.next(), y.next());
-            if p != q || p.is_none() {
+            if p.is_none() && q.is_none() || shown == SHOWN {
+                break;
+            }
+            if p != q {
+                shown += 1;
                 let show =
                     |l: Option<&str>| l.map_or("(the end)".to_owned(), |l| l.chars().take(200).collect());
                 text += &format!(
@@ -217,7 +224,10 @@ fn difference(ours: &Given, linux: &Given) -> String {
                     show(p),
                     show(q)
                 );
-                break;
+                // What follows is another's.
+                if a.lines().count() != b.lines().count() {
+                    break;
+                }
             }
         }
     }

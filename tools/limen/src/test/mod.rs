@@ -15,6 +15,7 @@ mod programs;
 mod rseq;
 pub mod selftests;
 mod stress;
+mod traps;
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -113,6 +114,7 @@ fn steps() -> Vec<Step> {
     steps.extend(host::steps());
     for arch in Arch::ALL {
         steps.extend(programs::steps(arch));
+        steps.extend(traps::steps(arch));
         steps.extend(memory::steps(arch));
         steps.extend(selftests::steps(arch));
         steps.extend(rseq::steps(arch));

@@ -1,0 +1,103 @@
+//! Loads and stores of 64-bit Power that a processor may leave to the kernel: multiple words and strings, which have no little-endian order of their own
+//! (Power ISA, book I, 3.3.5 and 3.3.6; alignment interrupts: book III, 7.5.8). They are decoded ([`decode`]) and done piece by piece ([`perform`]). In
+//! little-endian order each register holds a little-endian word, as Linux has it. Registers and memory are the caller's.
+
+#![cfg_attr(not(test), no_std)]
+
+/// The number of bytes of `lswx` and `stswx`, in `XER`.
+const XER_BYTES: usize = 0x7f;
+
+/// Memory of the program.
+pub trait Memory {
+    /// Loads a byte; `None` if it cannot be read.
+    fn load(&self, at: usize) -> Option<u8>;
+    /// Stores a byte; `None` if it cannot be written.
+    fn store(&mut self, at: usize, byte: u8) -> Option<()>;
+}
+
+/// A load or store of several registers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// Loads, or else stores.
+    pub load: bool,
+    /// The first register; r0 comes after r31.
+    pub first: usize,
+    /// Where the first byte lies.
+    pub at: usize,
+    /// How many bytes: four to a register, the last one may have fewer.
+    pub bytes: usize,
+}
+
+impl Access {
+    /// Whether it concerns a register.
+    fn has(&self, register: usize) -> bool {
+        register.wrapping_sub(self.first) % 32 < self.bytes.div_ceil(4)
+    }
+}
+
+/// What an instruction means. `None`: none of these, or a form of one that is invalid: a load that includes its own base.
+pub fn decode(instruction: u32, gpr: &[usize; 32], xer: usize) -> Option<Access> {
+    let field = |shift: u32| (instruction >> shift & 31) as usize;
+    let (first, ra, rb) = (field(21), field(16), field(11));
+    let base = if ra == 0 { 0 } else { gpr[ra] };
+    let displacement = instruction as u16 as i16 as usize;
+    let string = if rb == 0 { 32 } else { rb };
+    let (load, at, bytes) = match (instruction >> 26, instruction >> 1 & 0x3ff) {
+        // lmw, stmw
+        (46, _) => (true, base.wrapping_add(displacement), 4 * (32 - first)),
+        (47, _) => (false, base.wrapping_add(displacement), 4 * (32 - first)),
+        // lswi, stswi
+        (31, 597) => (true, base, string),
+        (31, 725) => (false, base, string),
+        // lswx, stswx
+        (31, 533) => (true, base.wrapping_add(gpr[rb]), xer & XER_BYTES),
+        (31, 661) => (false, base.wrapping_add(gpr[rb]), xer & XER_BYTES),
+        _ => return None,
+    };
+    let access = Access {
+        load,
+        first,
+        at,
+        bytes,
+    };
+    (!load || ra == 0 || !access.has(ra)).then_some(access)
+}
+
+/// Does it. An address whose byte is not there is the error; some of it is done then.
+pub fn perform(
+    access: &Access,
+    gpr: &mut [usize; 32],
+    memory: &mut impl Memory,
+    little_endian: bool,
+) -> Result<(), usize> {
+    for done in (0..access.bytes).step_by(4) {
+        let register = &mut gpr[(access.first + done / 4) % 32];
+        let at = access.at.wrapping_add(done);
+        let length = (access.bytes - done).min(4);
+        if access.load {
+            let mut word = [0; 4];
+            for (at, byte) in (at..).zip(&mut word[..length]) {
+                *byte = memory.load(at).ok_or(at)?;
+            }
+            *register = if little_endian {
+                u32::from_le_bytes(word)
+            } else {
+                u32::from_be_bytes(word)
+            } as usize;
+        } else {
+            let word = *register as u32;
+            let word = if little_endian {
+                word.to_le_bytes()
+            } else {
+                word.to_be_bytes()
+            };
+            for (at, byte) in (at..).zip(&word[..length]) {
+                memory.store(at, *byte).ok_or(at)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

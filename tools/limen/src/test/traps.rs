@@ -1,0 +1,72 @@
+//! What comes of what a program may not do (`programs/traps`): signals with all their details, on the kernel under test and on Linux, with the
+//! same processor.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use anyhow::Result;
+
+use super::guest::Guest;
+use super::{Context, Step, Verdict, boots, cases};
+use crate::agent;
+use crate::arch::Arch;
+
+/// Processor models to run on. What a newer one has besides and Limen does not use (`docs/abi.md`) is off.
+fn models(arch: Arch) -> &'static [&'static str] {
+    match arch {
+        Arch::X86_64 => &["qemu64", "max,la57=off,umip=off"],
+        Arch::Arm64 => &["cortex-a57"],
+        Arch::Arm => &["cortex-a7", "max"],
+        Arch::Powerpc64 => &["power9", "power10"],
+    }
+}
+
+/// Compares on every model, Limen with more options than `limen run` gives it by itself.
+fn compare(context: &Context, arch: Arch, options: &[&str]) -> Result<Verdict> {
+    let program = agent::program(arch, "traps")?;
+    let mut hasher = DefaultHasher::new();
+    std::fs::read(&program)?.hash(&mut hasher);
+    let script = [cases::Case {
+        name: "traps".into(),
+        // What Linux says is remembered as long as the program is the same.
+        text: format!("# {:016x}\nexec /traps\n", hasher.finish()),
+    }];
+    let dir = cases::prepare(&script, "sh")?;
+    for model in models(arch) {
+        let guest = |g: Guest| {
+            g.option(format!("--cpu={model}"))
+                .option(format!("--add={}:/cases", dir.display()))
+                .option(format!("--add={}:/traps", program.display()))
+                .timeout(300)
+                .script("sh /cases/run\n")
+        };
+        let ours = options
+            .iter()
+            .fold(Guest::new(context, arch), |g, option| g.option(*option));
+        cases::compare(&script, guest(ours), guest(Guest::linux(arch)?))
+            .map_err(|error| error.context(format!("on {model}")))?;
+    }
+    Ok(Verdict::Passed(format!(
+        "the same as on Linux: {}",
+        models(arch).join(", ")
+    )))
+}
+
+/// The steps of one architecture.
+pub fn steps(arch: Arch) -> Vec<Step> {
+    let plain = Step::on(arch, "traps", move |context| compare(context, arch, &[]));
+    let mut steps = vec![plain.after(format!("boot-{arch}"))];
+    if arch == Arch::Arm {
+        let short = Step::on(arch, "short-traps", move |context| {
+            if context.kernel.is_some() {
+                return Ok(Verdict::Skipped("only for Limen".into()));
+            }
+            compare(context, arch, &boots::SHORT_KERNEL)
+        });
+        steps.push(
+            short
+                .after(format!("traps-{arch}"))
+                .after(format!("short-descriptors-{arch}")),
+        );
+    }
+    steps
+}
