@@ -242,7 +242,6 @@ ACT(power_swapcontext_size) { return call(249, (unsigned long)words, 0, 100); }
 ACT(power_swapcontext_hole) { return call(249, (unsigned long)end, 0, 1696); }
 ACT(power_swapcontext_none) { return call(249, 0, 0, 0); }
 ACT(power_subpage) { return call(310, (unsigned long)OPEN, UNIT, 0); }
-ACT(power_rtas_null) { return call(255, 0, 0, 0); }
 ACT(power_multiplexer) { return call(201, 0, 0, 0); }
 ACT(power_sys_debug_setcontext) { return call(256, 0, 0, 0); }
 ACT(power_spu_run) { return call(278, 0, 0, 0); }

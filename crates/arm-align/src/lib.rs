@@ -112,6 +112,17 @@ pub fn fix(state: &mut State, memory: &mut impl Memory, addr: u32) -> Outcome {
     Outcome::Done
 }
 
+/// Whether the instruction at `pc` is one of those that debuggers put for a breakpoint (undefined ones that Linux keeps for them).
+pub fn is_breakpoint(memory: &impl Memory, thumb: bool, pc: u32) -> bool {
+    let half = |at| memory.half(at).map_or(0, u32::from);
+    let word = half(pc) | half(pc.wrapping_add(2)) << 16;
+    if thumb {
+        word & 0xffff == 0xde01 || word == 0xa000_f7f0
+    } else {
+        word & 0x0fff_ffff == 0x07f0_01f0
+    }
+}
+
 /// The instruction at r15. The first half of a Thumb instruction says whether there is another (A6.1).
 fn fetch(state: &State, memory: &impl Memory) -> Option<Instruction> {
     let pc = state.registers[15];

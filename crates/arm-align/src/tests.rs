@@ -371,3 +371,23 @@ fn elsewhere() {
         Outcome::Fault(CODE)
     );
 }
+
+#[test]
+fn breakpoints() {
+    let is = |thumb, code: [u16; 2]| is_breakpoint(&memory(&code), thumb, CODE);
+    // For every condition; udf #1 and its wide form.
+    for condition in 0..16 {
+        assert!(is(false, [0x01f0, condition << 12 | 0x7f0]));
+    }
+    assert!(is(true, [0xde01, 0]) && is(true, [0xf7f0, 0xa000]));
+    for (thumb, code) in [
+        (false, [0xde01, 0]),
+        (false, [0x01f1, 0xe7f0]),
+        (true, [0xde00, 0]),
+        (true, [0x01f0, 0xe7f0]),
+    ] {
+        assert!(!is(thumb, code), "{code:x?}");
+    }
+    // Where there is only a first half.
+    assert!(is_breakpoint(&memory(&[0xde01]), true, CODE) && !is_breakpoint(&memory(&[0xf7f0]), true, CODE));
+}

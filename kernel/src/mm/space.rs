@@ -20,8 +20,8 @@ use limen_linux_abi::Errno;
 use limen_page_alloc::NONE;
 use limen_region_map::RegionMap;
 
-/// The lowest address user space may map without privilege (`vm.mmap_min_addr`).
-pub const MMAP_MIN_ADDR: usize = 65536;
+/// The lowest address user space may map without privilege (`vm.mmap_min_addr`). Programs of 32 bits may begin at 0x8000.
+pub const MMAP_MIN_ADDR: usize = if usize::BITS == 32 { 4096 } else { 65536 };
 /// Bytes kept free below a stack (`stack_guard_gap`, 256 pages).
 pub const STACK_GAP: usize = 256 << PAGE_SHIFT;
 

@@ -7,7 +7,7 @@ pub use limen_arm_align::Outcome;
 use limen_arm_align::{Memory, State};
 
 /// User memory.
-struct User;
+pub struct User;
 
 impl Memory for User {
     fn half(&self, at: u32) -> Option<u16> {

@@ -5,7 +5,7 @@ use super::frame::Frame;
 use super::mmu::{SHORT, sync_root};
 use super::switch::Fault;
 use super::{align, sysreg, uaccess};
-use crate::mm::{Prot, user::UserPtr};
+use crate::mm::Prot;
 use crate::signal::{self, SIGBUS, SIGFPE, SIGILL, SIGKILL, SIGSEGV, SIGTRAP, info::code};
 use crate::trace::symbols::Symbol;
 use limen_arm_registers::Abort;
@@ -105,7 +105,7 @@ pub fn user_undefined(frame: &mut Frame) {
     let pc = frame.pc;
     let (signal, code) = if super::switch::float_exception() {
         (SIGFPE, 0)
-    } else if is_breakpoint(frame) {
+    } else if limen_arm_align::is_breakpoint(&align::User, frame.thumb(), pc as u32) {
         (SIGTRAP, code::TRAP_BRKPT)
     } else {
         (SIGILL, code::ILL_ILLOPC)
@@ -114,17 +114,6 @@ pub fn user_undefined(frame: &mut Frame) {
         Fault::remember(6, 0);
     }
     signal::force_fault(signal, code, pc);
-}
-
-/// Whether the instruction is one of those that debuggers put for a breakpoint.
-fn is_breakpoint(frame: &Frame) -> bool {
-    let half = |at| UserPtr::<u16>::new(at).read().map_or(0, u32::from);
-    let word = half(frame.pc) | half(frame.pc.wrapping_add(2)) << 16;
-    if frame.thumb() {
-        word & 0xffff == 0xde01 || word == 0xa000_f7f0
-    } else {
-        word & 0x0fff_ffff == 0x07f0_01f0
-    }
 }
 
 /// An abort in kernel mode. Only copies to and from user memory may fault.

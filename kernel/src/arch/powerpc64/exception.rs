@@ -211,11 +211,9 @@ fn other(frame: &mut Frame) {
 
 /// `si_code` of a floating-point exception: the one that is both pending and enabled.
 fn float_code(frame: &Frame) -> i32 {
-    let fpscr = switch::with_math(frame, |math| math.fpscr);
-    // From the highest bit down, exceptions and what enables them.
     let codes = [FPE_FLTINV, FPE_FLTOVF, FPE_FLTUND, FPE_FLTDIV, FPE_FLTRES];
-    let pending = |n: &usize| fpscr >> (29 - n) & fpscr >> (7 - n) & 1 != 0;
-    (0..codes.len()).find(pending).map_or(FPE_FLTUNK, |n| codes[n])
+    let fpscr = switch::with_math(frame, |math| math.fpscr);
+    limen_power_emulate::float_exception(fpscr).map_or(FPE_FLTUNK, |n| codes[n])
 }
 
 /// What an interrupt that the kernel does not survive is called.

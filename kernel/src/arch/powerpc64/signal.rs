@@ -49,8 +49,6 @@ struct Context {
 #[repr(C)]
 struct SigFrame {
     context: Context,
-    /// Linux: a second context for transactions.
-    transaction: Context,
     unused: [u64; 2],
     trampoline: [u32; 6],
     info_at: usize,

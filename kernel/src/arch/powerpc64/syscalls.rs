@@ -41,13 +41,11 @@ crate::syscalls! {
         Ok(call.frame.result())
     }
 
-    fn rtas(at: usize) {
+    fn rtas() {
         // Firmware's services are the kernel's alone.
         if !current().creds().capable(cap::SYS_ADMIN) {
             return Err(Errno::EPERM);
         }
-        // Token, numbers of arguments and results.
-        UserPtr::<[u32; 3]>::new(at).read()?;
         Err(Errno::EINVAL)
     }
 }
@@ -58,16 +56,15 @@ pub fn prctl(frame: &mut Frame, option: u32, arg: usize) -> Result<usize, Errno>
     const SET_FPEXC: u32 = 12;
     const GET_ENDIAN: u32 = 19;
     const SET_ENDIAN: u32 = 20;
-    frame.changed = 1;
-    let (high, low) = (frame.msr & MSR_FE0 != 0, frame.msr & MSR_FE1 != 0);
+    let bit = |bit: usize| u32::from(frame.msr & bit != 0);
     match (option, arg) {
-        (GET_FPEXC, at) => UserPtr::new(at).write(u32::from(high) << 1 | u32::from(low))?,
+        (GET_FPEXC, at) => UserPtr::new(at).write(bit(MSR_FE0) << 1 | bit(MSR_FE1))?,
         // None, imprecise and not to be recovered from, imprecise, precise. Modes that software would have to enable are another processor's.
         (SET_FPEXC, 0..=3) => {
             frame.msr &= !(MSR_FE0 | MSR_FE1);
             frame.msr |= ((arg & 2) / 2 * MSR_FE0) | ((arg & 1) * MSR_FE1);
         }
-        (GET_ENDIAN, at) => UserPtr::new(at).write(u32::from(frame.msr & MSR_LE != 0))?,
+        (GET_ENDIAN, at) => UserPtr::new(at).write(bit(MSR_LE))?,
         (SET_ENDIAN, 0 | 1) => frame.msr = frame.msr & !MSR_LE | (arg * MSR_LE),
         _ => return Err(Errno::EINVAL),
     }

@@ -87,7 +87,8 @@ fn map_line(out: &mut Text, vma: &VmaInfo) {
         vma.id.1
     );
     if !vma.name.is_empty() {
-        while out.0.len() - start < 73 {
+        // Linux: 25 columns, and six for each byte of an address.
+        while out.0.len() - start < 25 + 6 * size_of::<usize>() {
             out.0.push(b' ');
         }
         for byte in vma.name.bytes() {

@@ -2,6 +2,7 @@
 
 use super::TREE;
 use crate::fs::pseudo::{Node, Text, parse};
+use crate::mm::MMAP_MIN_ADDR;
 use crate::syscall::misc;
 use crate::task::pid;
 use alloc::format;
@@ -166,7 +167,13 @@ pub fn init() {
     fixed("kernel/msgmni", "32000");
     fixed("kernel/sem", "32000\t1024000000\t500\t32000");
 
-    fixed("vm/mmap_min_addr", "65536");
+    TREE.add(
+        "sys/vm/mmap_min_addr",
+        Node::text(|out: &mut Text| {
+            let _ = writeln!(out, "{MMAP_MIN_ADDR}");
+            Ok(())
+        }),
+    );
     fixed("vm/max_map_count", "65530");
     remembered("vm/overcommit_memory", 0, 0..=2);
     remembered("vm/overcommit_ratio", 50, 0..=100);

@@ -15,6 +15,8 @@ use limen_linux_abi::Errno;
 const SET_UID: u32 = 0o4000;
 const SET_GID: u32 = 0o2000;
 const GROUP_EXEC: u32 = 0o010;
+/// What `personality` says of programs of 32 bits.
+const ADDR_LIMIT_32BIT: u32 = 0x0080_0000;
 /// `MS_NOSUID`.
 const NOSUID: u32 = 2;
 
@@ -95,6 +97,9 @@ fn fill_memory(
         if copy::clear(start, end - start) != end - start {
             return Err(Errno::EFAULT);
         }
+    }
+    if usize::BITS == 32 {
+        task.personality.fetch_or(ADDR_LIMIT_32BIT, Ordering::Relaxed);
     }
     let creds = task.creds();
     let (sp, layout, auxv) = stack::build(program, image, &creds, secure, vdso)?;

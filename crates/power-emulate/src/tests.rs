@@ -122,3 +122,37 @@ fn nothing_and_too_much() {
     let across = decode(multiple(47, 20, 3, 42), &gpr, 0).unwrap();
     assert_eq!(perform(&across, &mut gpr, &mut memory(), true), Err(BASE + 48));
 }
+
+#[test]
+fn special_registers() {
+    // mfspr and mtspr, r5: the halves of the number are swapped.
+    let of = |number: u32, write: bool| {
+        let field = (number & 31) << 16 | number >> 5 << 11;
+        special(31 << 26 | 5 << 21 | field | (339 + 128 * u32::from(write)) << 1)
+    };
+    assert_eq!(of(287, false), Some((Special::Version, 5)));
+    assert_eq!(of(287, true), None);
+    for number in [3, 17] {
+        assert_eq!(of(number, false), Some((Special::ReadStreamControl, 5)));
+        assert_eq!(of(number, true), Some((Special::WriteStreamControl, 5)));
+    }
+    for number in [1, 8, 9, 18, 22, 272, 815] {
+        assert_eq!((of(number, false), of(number, true)), (None, None));
+    }
+}
+
+#[test]
+fn float_exceptions() {
+    for (n, (pending, enabled)) in [(29, 7), (28, 6), (27, 5), (26, 4), (25, 3)]
+        .into_iter()
+        .enumerate()
+    {
+        assert_eq!(float_exception(1 << pending | 1 << enabled), Some(n));
+        assert_eq!(
+            float_exception(0x3e00_00f8 & !(1 << pending)),
+            if n == 0 { Some(1) } else { Some(0) }
+        );
+        assert_eq!(float_exception(1 << pending | 0xf8 & !(1 << enabled)), None);
+    }
+    assert_eq!(float_exception(0), None);
+}

@@ -1,6 +1,10 @@
-//! Loads and stores of 64-bit Power that a processor may leave to the kernel: multiple words and strings, which have no little-endian order of their own
-//! (Power ISA, book I, 3.3.5 and 3.3.6; alignment interrupts: book III, 7.5.8). They are decoded ([`decode`]) and done piece by piece ([`perform`]). In
-//! little-endian order each register holds a little-endian word, as Linux has it. Registers and memory are the caller's.
+//! Instructions of 64-bit Power that a processor may leave to the kernel. Registers and memory are the caller's.
+//!
+//! * Loads and stores of multiple words and strings, which have no little-endian order of their own (Power ISA, book I, 3.3.5 and 3.3.6; alignment
+//!   interrupts: book III, 7.5.8): decoded ([`decode`]) and done piece by piece ([`perform`]). In little-endian order each register holds a little-endian
+//!   word, as Linux has it.
+//! * Moves from and to special-purpose registers that user mode may not touch itself but is given, as on Linux ([`special`]).
+//! * What of an enabled floating-point exception is said first ([`float_exception`]).
 
 #![cfg_attr(not(test), no_std)]
 
@@ -97,6 +101,34 @@ pub fn perform(
         }
     }
     Ok(())
+}
+
+/// A special-purpose register that user mode is given (book III, 5.4.4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Special {
+    /// The processor's version, to be read.
+    Version,
+    /// Data stream control, to be read.
+    ReadStreamControl,
+    /// Data stream control, to be written.
+    WriteStreamControl,
+}
+
+/// What is moved from or to which general register. Data stream control has a number for everybody, which not every processor has, and the kernel's own.
+pub fn special(instruction: u32) -> Option<(Special, usize)> {
+    let what = match instruction & 0xfc1f_ffff {
+        0x7c1f_42a6 => Special::Version,
+        0x7c03_02a6 | 0x7c11_02a6 => Special::ReadStreamControl,
+        0x7c03_03a6 | 0x7c11_03a6 => Special::WriteStreamControl,
+        _ => return None,
+    };
+    Some((what, (instruction >> 21 & 31) as usize))
+}
+
+/// The first floating-point exception that is both pending and enabled in an `FPSCR`: 0 is an invalid operation, then overflow, underflow, division by
+/// zero and an inexact result (book I, 4.2.2).
+pub fn float_exception(fpscr: u64) -> Option<usize> {
+    (0..5).find(|n| fpscr >> (29 - n) & fpscr >> (7 - n) & 1 != 0)
 }
 
 #[cfg(test)]
