@@ -76,11 +76,12 @@ pub fn perform(
 ) -> Result<(), usize> {
     for done in (0..access.bytes).step_by(4) {
         let register = &mut gpr[(access.first + done / 4) % 32];
-        let at = access.at.wrapping_add(done);
         let length = (access.bytes - done).min(4);
+        // The last address comes before the first.
+        let places = (0..length).map(|n| access.at.wrapping_add(done + n));
         if access.load {
             let mut word = [0; 4];
-            for (at, byte) in (at..).zip(&mut word[..length]) {
+            for (at, byte) in places.zip(&mut word) {
                 *byte = memory.load(at).ok_or(at)?;
             }
             *register = if little_endian {
@@ -95,8 +96,8 @@ pub fn perform(
             } else {
                 word.to_be_bytes()
             };
-            for (at, byte) in (at..).zip(&word[..length]) {
-                memory.store(at, *byte).ok_or(at)?;
+            for (at, byte) in places.zip(word) {
+                memory.store(at, byte).ok_or(at)?;
             }
         }
     }

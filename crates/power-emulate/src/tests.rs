@@ -121,6 +121,21 @@ fn nothing_and_too_much() {
     assert_eq!((gpr[20], gpr[21]), (0x2e2d_2c2b, registers()[21]));
     let across = decode(multiple(47, 20, 3, 42), &gpr, 0).unwrap();
     assert_eq!(perform(&across, &mut gpr, &mut memory(), true), Err(BASE + 48));
+    // All of the address space is there, and ends within a word.
+    struct Everything;
+    impl Memory for Everything {
+        fn load(&self, at: usize) -> Option<u8> {
+            Some(at as u8)
+        }
+        fn store(&mut self, _: usize, _: u8) -> Option<()> {
+            Some(())
+        }
+    }
+    for op in [46, 47] {
+        let around_the_end = decode(multiple(op, 30, 0, -2), &gpr, 0).unwrap();
+        assert_eq!(perform(&around_the_end, &mut gpr, &mut Everything, true), Ok(()));
+        assert_eq!(gpr[30], 0x0100_fffe);
+    }
 }
 
 #[test]
