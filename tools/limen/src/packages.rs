@@ -101,6 +101,9 @@ pub fn fetch(arch: Arch, package: &str) -> Result<PathBuf> {
         .find(|p| p.extension().is_some_and(|x| x == "deb"))
         .with_context(|| format!("apt-get fetched no {package}"))?;
     unpack(&deb, &work.join("root"))?;
+    for merged in ["bin", "sbin", "lib"] {
+        merge(&work.join("root"), merged)?;
+    }
     if std::fs::rename(work.join("root"), &made).is_err() && !made.is_dir() {
         bail!("cannot make {}", made.display());
     }
@@ -108,11 +111,11 @@ pub fn fetch(arch: Arch, package: &str) -> Result<PathBuf> {
     Ok(made)
 }
 
-/// A root directory with `package` for `arch` and everything it needs to run, as Debian's mirror has them today. Made once; documentation
-/// is left out.
-pub fn tree_with(arch: Arch, package: &str) -> Result<PathBuf> {
+/// A root directory, `name`, with `packages` for `arch` and everything they need to run, as Debian's mirror has them today. Made once; documentation
+/// is left out, and `/bin`, `/sbin`, `/lib` are those of `/usr`, as installed.
+pub fn tree_with(arch: Arch, name: &str, packages: &[&str]) -> Result<PathBuf> {
     let place = tree::cache(&format!("packages/{}", arch.debian()))?;
-    let made = place.join(format!("{package}.tree"));
+    let made = place.join(format!("{name}.tree"));
     if made.is_dir() {
         return Ok(made);
     }
@@ -120,21 +123,15 @@ pub fn tree_with(arch: Arch, package: &str) -> Result<PathBuf> {
     if made.is_dir() {
         return Ok(made); // another run was quicker
     }
-    eprintln!("limen: fetching {package} and what it needs for {arch}");
-    let work = place.join(format!(".{package}.tree-{}", std::process::id()));
+    let shown = packages.join(" ");
+    eprintln!("limen: fetching {shown} and what it needs for {arch}");
+    let work = place.join(format!(".{name}.tree-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&work);
     std::fs::create_dir_all(work.join("root"))?;
     let fetch = |apt: &Apt| -> Result<()> {
         // With nothing installed, what would be installed is all that is needed: 'URI' name_version_arch.deb size sum.
-        let list = [
-            "-qq",
-            "-y",
-            "--no-install-recommends",
-            "--print-uris",
-            "install",
-            package,
-        ];
-        let text = apt.run("apt-get", &list, &work)?;
+        let list = ["-qq", "-y", "--no-install-recommends", "--print-uris", "install"];
+        let text = apt.run("apt-get", &[&list, packages].concat(), &work)?;
         let names: Vec<&str> = text
             .lines()
             .filter_map(|line| line.split_whitespace().nth(1)?.split('_').next())
@@ -145,7 +142,7 @@ pub fn tree_with(arch: Arch, package: &str) -> Result<PathBuf> {
     if fetch(&Apt::new(arch)?).is_err() {
         // The mirror may have newer versions than our list knows.
         std::fs::remove_file(tree::cache(&format!("apt/{}", arch.debian()))?.join("updated"))?;
-        fetch(&Apt::new(arch)?).with_context(|| format!("cannot fetch {package}; is the network there?"))?;
+        fetch(&Apt::new(arch)?).with_context(|| format!("cannot fetch {shown}; is the network there?"))?;
     }
     for file in std::fs::read_dir(&work)?.flatten().map(|e| e.path()) {
         if file.extension().is_some_and(|x| x == "deb") {
@@ -160,6 +157,21 @@ pub fn tree_with(arch: Arch, package: &str) -> Result<PathBuf> {
     }
     let _ = std::fs::remove_dir_all(&work);
     Ok(made)
+}
+
+/// Makes a folder of `root` a link to the one of that name in `usr`, which gets what is in it.
+fn merge(root: &Path, name: &str) -> Result<()> {
+    let (own, usr) = (root.join(name), root.join("usr").join(name));
+    if own.is_dir() {
+        std::fs::create_dir_all(&usr)?;
+        let copied = Command::new("cp").arg("-a").arg(own.join(".")).arg(&usr).status();
+        if !copied.context("cannot start cp")?.success() {
+            bail!("cannot copy {}", own.display());
+        }
+        std::fs::remove_dir_all(&own)?;
+        std::os::unix::fs::symlink(Path::new("usr").join(name), &own)?;
+    }
+    Ok(())
 }
 
 fn unpack(deb: &Path, root: &Path) -> Result<()> {

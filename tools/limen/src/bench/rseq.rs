@@ -183,7 +183,7 @@ pub fn measure(arch: Arch, kernel: Option<&Path>, amount: Amount) -> Result<Repo
     };
     for area in Area::ALL {
         let programs = programs(arch, area)?;
-        let root = packages::tree_with(arch, "busybox")?;
+        let root = packages::tree_with(arch, "busybox", &["busybox"])?;
         let mut guest = Guest::on(kernel, arch)
             .smp(4)
             .timeout(1800)

@@ -87,13 +87,15 @@ fn lockdep(context: &Context, arch: Arch) -> Result<Verdict> {
     let load = agent::program(arch, "load")?;
     let arrivals = agent::program_in(arch, "load", "arrivals")?;
     let hostile = agent::program(arch, "hostile")?;
+    let traps = agent::program(arch, "traps")?;
     let script = "for i in 1 2 3; do ls -lR /proc/self /sys /dev >/dev/null 2>&1; (seq 1000 | sort | md5sum; sleep 0.1) & done; wait; \
-                  mkdir -p /tmp/h; chmod 777 /tmp/h; cd /tmp/h; /load 10 || exit 1; /arrivals 5 || exit 1; /hostile 6000 0 7; /hostile 3000 1000 8; kill -9 $$\n";
+                  mkdir -p /tmp/h; chmod 777 /tmp/h; cd /tmp/h; /load 10 || exit 1; /arrivals 5 || exit 1; /traps | wc -l; /hostile 6000 0 7; /hostile 3000 1000 8; kill -9 $$\n";
     let ran = guest(3)
         .timeout(240)
         .option(format!("--add={}:/load", load.display()))
         .option(format!("--add={}:/arrivals", arrivals.display()))
         .option(format!("--add={}:/hostile", hostile.display()))
+        .option(format!("--add={}:/traps", traps.display()))
         .script(script)
         .run()?;
     ran.expect(137)?;

@@ -1,5 +1,5 @@
-//! The host's own dynamic programs, unmodified: the scripts of `tests/host`, on the kernel under test and on Linux. Only
-//! on x86_64, where the host's programs run; and Python's own tests.
+//! Dynamic programs, unmodified: the scripts of `tests/host`, on the kernel under test and on Linux. On x86_64 the host's own programs, and Python's own
+//! tests; on the architectures that came after arm64 Debian's packages for them.
 
 use anyhow::{Result, bail};
 
@@ -49,7 +49,63 @@ const COREUTILS: &str = "basename cat chmod chown cp cut date dd df du echo env 
     mktemp mv nice nl nproc od paste printf pwd readlink realpath rm rmdir seq sha256sum shuf sleep sort split stat stdbuf sum \
     sync tac tail tee test timeout touch tr true truncate uname uniq unlink wc who yes";
 
-/// The steps.
+/// Packages with all of these for another architecture.
+const PACKAGES: [&str; 18] = [
+    "bash",
+    "coreutils",
+    "dash",
+    "diffutils",
+    "file",
+    "findutils",
+    "gawk",
+    "git",
+    "grep",
+    "gzip",
+    "libc-bin",
+    "mount",
+    "perl",
+    "procps",
+    "sed",
+    "tar",
+    "util-linux",
+    "xz-utils",
+];
+
+/// Scripts that only take time on another architecture: what they do the others do as well.
+const LONG: [&str; 4] = ["bash-long", "many-forks", "perl-sort-big", "xz-big"];
+
+/// What installing the packages would do besides, and then the scripts.
+const INSTALLED: &str = "ln -sf gawk /usr/bin/awk
+echo root:x:0:0:root:/root:/bin/bash >/etc/passwd
+echo root:x:0: >/etc/group
+exec bash /cases/run";
+
+/// The steps of an architecture that is not the host's.
+pub fn debian_steps(arch: Arch) -> Vec<Step> {
+    if !matches!(arch, Arch::Arm | Arch::Powerpc64) {
+        return Vec::new();
+    }
+    let programs = Step::on(arch, "debian-programs", move |context| {
+        let mut cases = cases::read("host")?;
+        cases.retain(|case| !LONG.contains(&case.name.as_str()));
+        let dir = cases::prepare(&cases, "bash")?;
+        let root = packages::tree_with(arch, "programs", &PACKAGES)?;
+        let guest = |g: Guest| {
+            g.option(format!("--root={}", root.display()))
+                .option(format!("--add={}:/cases", dir.display()))
+                .option("--mem=1G")
+                .smp(2)
+                .timeout(1200)
+                .program(&["/bin/bash", "-c", INSTALLED])
+        };
+        let theirs = guest(Guest::linux(arch)?);
+        let right = cases::compare(&cases, guest(Guest::new(context, arch)), theirs)?;
+        Ok(cases::verdict(right))
+    });
+    vec![programs.after(format!("boot-{arch}")).long()]
+}
+
+/// The steps of the host's architecture.
 pub fn steps() -> Vec<Step> {
     if Arch::host() != Some(Arch::X86_64) {
         return Vec::new();

@@ -110,6 +110,7 @@ fn steps() -> Vec<Step> {
     }
     for arch in Arch::ALL {
         steps.extend(busybox::steps(arch));
+        steps.extend(host::debian_steps(arch));
     }
     steps.extend(host::steps());
     for arch in Arch::ALL {

@@ -70,7 +70,7 @@ fn job<'a>(seconds: u32, stressors: impl Iterator<Item = &'a (&'a str, &'a str)>
 }
 
 fn run(context: &Context, arch: Arch, options: &[&str], name: &str, text: &str) -> Result<()> {
-    let root = packages::tree_with(arch, "stress-ng")?;
+    let root = packages::tree_with(arch, "stress-ng", &["stress-ng"])?;
     let job = tree::cache("test")?.join(format!("stress-ng-{name}.job"));
     made::replace(&job, text.as_bytes())?;
     let guest = Guest::new(context, arch)
