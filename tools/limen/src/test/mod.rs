@@ -139,6 +139,8 @@ fn steps() -> Vec<Step> {
 
 /// Steps that pass, but take more than a run of everything can spare.
 const LENGTHY: &[&str] = &[
+    "debian-programs-arm",
+    "debian-programs-powerpc64",
     "selftests-newer-rseq-x86_64",
     "selftests-newer-rseq-arm64",
     "selftests-newer-rseq-arm",
