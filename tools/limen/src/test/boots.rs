@@ -4,7 +4,7 @@
 use anyhow::{Context as _, Result, bail};
 
 use super::guest::Guest;
-use super::{Context, Step, Verdict};
+use super::{Context, Step, Verdict, flavour};
 use crate::agent;
 use crate::arch::Arch;
 
@@ -57,9 +57,6 @@ fn selftest(context: &Context, arch: Arch, options: &[&str]) -> Result<String> {
         .to_owned())
 }
 
-/// Options for a kernel that validates its locks.
-pub const LOCKDEP_KERNEL: [&str; 2] = ["--features=lockdep", "--profile=kernel-dev"];
-
 /// The build with lock validation: all boots, the self-tests and much work, in silence; and every planted fault is found.
 fn lockdep(context: &Context, arch: Arch) -> Result<Verdict> {
     const PLANTED: [(&str, &str); 6] = [
@@ -70,20 +67,18 @@ fn lockdep(context: &Context, arch: Arch) -> Result<Verdict> {
         ("sleep", "BUG: sleeping function called from invalid context"),
         ("exit", "lock held at task exit time!"),
     ];
-    if context.kernel.is_some() {
-        return Ok(Verdict::Skipped("only for Limen".into()));
-    }
+    let options = flavour::LOCKDEP.options;
     let guest = |smp| {
-        LOCKDEP_KERNEL
+        options
             .iter()
             .fold(Guest::new(context, arch).smp(smp), |g, o| g.option(*o))
     };
     for smp in [1, 2, 4, 8] {
-        boot(context, arch, smp, &LOCKDEP_KERNEL)?;
+        boot(context, arch, smp, options)?;
     }
-    machines(context, arch, &LOCKDEP_KERNEL)?;
-    boot(context, arch, 1, &[&LOCKDEP_KERNEL[..], &["--mem=16M"]].concat())?;
-    selftest(context, arch, &LOCKDEP_KERNEL)?;
+    machines(context, arch, options)?;
+    boot(context, arch, 1, &[options, &["--mem=16M"]].concat())?;
+    selftest(context, arch, options)?;
     let load = agent::program(arch, "load")?;
     let arrivals = agent::program_in(arch, "load", "arrivals")?;
     let hostile = agent::program(arch, "hostile")?;
@@ -125,21 +120,16 @@ fn lockdep(context: &Context, arch: Arch) -> Result<Verdict> {
     )))
 }
 
-/// Options for 32-bit Arm's other table format.
-pub const SHORT_KERNEL: [&str; 1] = ["--features=short-descriptors"];
-
 /// The build with short descriptors: all boots, the self-tests, registers, a storm of faults, much memory and much work.
 fn short_descriptors(context: &Context, arch: Arch) -> Result<Verdict> {
-    if context.kernel.is_some() {
-        return Ok(Verdict::Skipped("only for Limen".into()));
-    }
+    let options = flavour::SHORT.options;
     for smp in [1, 2, 4, 8] {
-        boot(context, arch, smp, &SHORT_KERNEL)?;
+        boot(context, arch, smp, options)?;
     }
-    let count = machines(context, arch, &SHORT_KERNEL)?;
-    boot(context, arch, 1, &[&SHORT_KERNEL[..], &["--mem=16M"]].concat())?;
-    let tests = selftest(context, arch, &SHORT_KERNEL)?;
-    let mut guest = SHORT_KERNEL.iter().fold(
+    let count = machines(context, arch, options)?;
+    boot(context, arch, 1, &[options, &["--mem=16M"]].concat())?;
+    let tests = selftest(context, arch, options)?;
+    let mut guest = options.iter().fold(
         Guest::new(context, arch).smp(4).timeout(400).option("--mem=2G"),
         |g, o| g.option(*o),
     );
@@ -230,7 +220,7 @@ pub fn more_steps(arch: Arch) -> Vec<Step> {
         let count = machines(context, arch, &[])?;
         Ok(Verdict::Passed(format!("{count} machines and processors")))
     });
-    let lockdep = Step::on(arch, "lockdep", move |context| lockdep(context, arch));
+    let lockdep = flavour::LOCKDEP.on(arch, "lockdep", move |context| lockdep(context, arch));
     let selftest = Step::on(arch, "selftest", move |context| {
         if context.kernel.is_some() {
             return Ok(Verdict::Skipped("only for Limen".into()));
@@ -241,14 +231,14 @@ pub fn more_steps(arch: Arch) -> Vec<Step> {
     let mut steps = vec![
         smp.after(&first),
         machines.after(&first),
-        lockdep.after(&first).long(),
+        lockdep.alone(),
         selftest.after(&first),
     ];
     if arch == Arch::Arm {
-        let short = Step::on(arch, "short-descriptors", move |context| {
+        let short = flavour::SHORT.on(arch, "short-descriptors", move |context| {
             short_descriptors(context, arch)
         });
-        steps.push(short.after(&first).long());
+        steps.push(short.alone());
     }
     steps
 }

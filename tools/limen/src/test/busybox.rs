@@ -3,7 +3,7 @@
 use anyhow::{Result, anyhow};
 
 use super::guest::Guest;
-use super::{Context, Step, Verdict, boots, cases};
+use super::{Context, Step, Verdict, cases, flavour};
 use crate::arch::Arch;
 
 /// Compares all cases, Limen with more options than `limen run` gives it by itself. Those that sleep have a machine of their own, beside that of
@@ -40,32 +40,18 @@ fn compare(context: &Context, arch: Arch, options: &[&str]) -> Result<Verdict> {
 pub fn steps(arch: Arch) -> Vec<Step> {
     let plain = Step::on(arch, "busybox", move |context| compare(context, arch, &[]));
     // The same work on a kernel that validates its locks: the same answers, and silence.
-    let validated = Step::on(arch, "lockdep-busybox", move |context| {
-        if context.kernel.is_some() {
-            return Ok(Verdict::Skipped("only for Limen".into()));
-        }
-        compare(context, arch, &boots::LOCKDEP_KERNEL)
+    let validated = flavour::LOCKDEP.on(arch, "lockdep-busybox", move |context| {
+        compare(context, arch, flavour::LOCKDEP.options)
     });
     let mut steps = vec![
         plain.after(format!("boot-{arch}")),
-        validated
-            .after(format!("busybox-{arch}"))
-            .after(format!("lockdep-{arch}"))
-            .long(),
+        validated.after(format!("busybox-{arch}")),
     ];
     if arch == Arch::Arm {
-        let short = Step::on(arch, "short-busybox", move |context| {
-            if context.kernel.is_some() {
-                return Ok(Verdict::Skipped("only for Limen".into()));
-            }
-            compare(context, arch, &boots::SHORT_KERNEL)
+        let short = flavour::SHORT.on(arch, "short-busybox", move |context| {
+            compare(context, arch, flavour::SHORT.options)
         });
-        steps.push(
-            short
-                .after(format!("busybox-{arch}"))
-                .after(format!("short-descriptors-{arch}"))
-                .long(),
-        );
+        steps.push(short.after(format!("busybox-{arch}")));
     }
     steps
 }

@@ -7,6 +7,7 @@ mod busybox;
 mod cargo;
 mod cases;
 mod command;
+mod flavour;
 pub mod guest;
 mod host;
 mod lines;
@@ -54,6 +55,8 @@ pub struct Step {
     after: Vec<String>,
     /// Why it runs only when asked for by name, and is reported as skipped otherwise.
     by_name: bool,
+    /// Nothing else runs beside it.
+    alone: bool,
     work: Work,
 }
 
@@ -66,6 +69,7 @@ impl Step {
             long: false,
             after: Vec::new(),
             by_name: false,
+            alone: false,
             work: Box::new(work),
         }
     }
@@ -85,6 +89,12 @@ impl Step {
     /// Marks it as one that takes long.
     pub fn long(self) -> Step {
         Step { long: true, ..self }
+    }
+
+    /// Keeps others from running beside it, for guests with work for four processors and more. When their virtual CPUs get too few of the
+    /// machine's, they mostly wait for one that is not running: beside another, such a step takes three to seven times as long.
+    pub fn alone(self) -> Step {
+        Step { alone: true, ..self }
     }
 
     /// Makes it run only when asked for by name.
@@ -108,6 +118,7 @@ fn steps() -> Vec<Step> {
     for arch in Arch::ALL {
         steps.extend(boots::first_steps(arch));
     }
+    steps.extend(flavour::builds());
     for arch in Arch::ALL {
         steps.extend(busybox::steps(arch));
         steps.extend(host::debian_steps(arch));
@@ -258,34 +269,46 @@ fn next(
 ) -> Option<(usize, Option<String>)> {
     let mut states = states.lock().unwrap_or_else(|e| e.into_inner());
     loop {
-        let mut waiting = false;
-        for (i, step) in steps.iter().enumerate() {
-            if states[i] != State::Waiting {
-                continue;
-            }
-            waiting = true;
-            let before = step
-                .after
-                .iter()
-                .filter_map(|n| index.get(n.as_str()).map(|j| (n, states[*j])));
-            let mut ready = true;
-            let mut blocked = None;
-            for (name, state) in before {
-                ready &= !matches!(state, State::Waiting | State::Running);
-                if matches!(state, State::Failed | State::Skipped) {
-                    blocked = Some(name.clone());
-                }
-            }
-            if ready {
-                states[i] = State::Running;
-                return Some((i, blocked));
-            }
+        let running = |alone: Option<bool>| {
+            let of_kind = |step: &Step| alone.is_none_or(|wanted| step.alone == wanted);
+            (steps.iter().zip(states.iter())).any(|(step, state)| *state == State::Running && of_kind(step))
+        };
+        let startable = |alone: bool| {
+            let waiting = |&i: &usize| states[i] == State::Waiting && steps[i].alone == alone;
+            (0..steps.len())
+                .filter(waiting)
+                .find_map(|i| Some((i, ready(&steps[i], index, &states)?)))
+        };
+        // What must be alone comes when nothing else can start any more, so that a processor idles only once for it.
+        let mut found = None;
+        if !running(Some(true)) {
+            found = startable(false);
         }
-        if !waiting {
+        if found.is_none() && !running(None) {
+            found = startable(true);
+        }
+        if let Some((i, blocked)) = found {
+            states[i] = State::Running;
+            return Some((i, blocked));
+        }
+        if !states.contains(&State::Waiting) {
             return None;
         }
         states = changed.wait(states).unwrap_or_else(|e| e.into_inner());
     }
+}
+
+/// Whether all that `step` comes after has ended; with it what of that did not pass, if anything.
+fn ready(step: &Step, index: &BTreeMap<&str, usize>, states: &[State]) -> Option<Option<String>> {
+    let mut blocked = None;
+    for name in &step.after {
+        match index.get(name.as_str()).map(|i| states[*i]) {
+            Some(State::Waiting | State::Running) => return None,
+            Some(State::Failed | State::Skipped) => blocked = Some(name.clone()),
+            Some(State::Passed) | None => {}
+        }
+    }
+    Some(blocked)
 }
 
 /// Prints the line of a step, and what it said when it failed.

@@ -112,10 +112,10 @@ pub fn steps(arch: Arch) -> Vec<Step> {
     let threads = Step::on(arch, "threads", move |context| threads(context, arch));
     let boot = format!("boot-{arch}");
     vec![
-        threads.after(&boot),
+        threads.after(&boot).alone(),
         registers.after(&boot),
         abi.after(&boot),
-        storm.after(&boot),
+        storm.after(&boot).alone(),
         hostile.after(&boot).long(),
     ]
 }

@@ -3,9 +3,8 @@
 
 use anyhow::{Result, bail};
 
-use super::boots::LOCKDEP_KERNEL;
 use super::guest::Guest;
-use super::{Context, Step, Verdict};
+use super::{Context, Step, Verdict, flavour};
 use crate::arch::Arch;
 use crate::{made, packages, tree};
 
@@ -42,14 +41,11 @@ pub fn steps(arch: Arch) -> Vec<Step> {
         return Vec::new();
     }
     let plain = Step::on(arch, "stress-ng", move |context| stress(context, arch, &[]));
-    let lockdep = Step::on(arch, "stress-ng-lockdep", move |context| {
-        if context.kernel.is_some() {
-            return Ok(Verdict::Skipped("only for Limen".into()));
-        }
-        stress(context, arch, &LOCKDEP_KERNEL)
+    let lockdep = flavour::LOCKDEP.on(arch, "stress-ng-lockdep", move |context| {
+        stress(context, arch, flavour::LOCKDEP.options)
     });
     let boot = format!("boot-{arch}");
-    vec![plain.after(&boot).long(), lockdep.after(&boot).long()]
+    vec![plain.after(&boot).long().alone(), lockdep.alone()]
 }
 
 fn stress(context: &Context, arch: Arch, options: &[&str]) -> Result<Verdict> {

@@ -6,7 +6,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use anyhow::Result;
 
 use super::guest::Guest;
-use super::{Context, Step, Verdict, boots, cases};
+use super::{Context, Step, Verdict, cases, flavour};
 use crate::agent;
 use crate::arch::Arch;
 
@@ -56,17 +56,10 @@ pub fn steps(arch: Arch) -> Vec<Step> {
     let plain = Step::on(arch, "traps", move |context| compare(context, arch, &[]));
     let mut steps = vec![plain.after(format!("boot-{arch}"))];
     if arch == Arch::Arm {
-        let short = Step::on(arch, "short-traps", move |context| {
-            if context.kernel.is_some() {
-                return Ok(Verdict::Skipped("only for Limen".into()));
-            }
-            compare(context, arch, &boots::SHORT_KERNEL)
+        let short = flavour::SHORT.on(arch, "short-traps", move |context| {
+            compare(context, arch, flavour::SHORT.options)
         });
-        steps.push(
-            short
-                .after(format!("traps-{arch}"))
-                .after(format!("short-descriptors-{arch}")),
-        );
+        steps.push(short.after(format!("traps-{arch}")));
     }
     steps
 }
