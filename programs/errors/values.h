@@ -1,0 +1,128 @@
+/*
+ * The values that arguments get. Descriptors, paths and memory are the same numbers everywhere.
+ */
+#ifndef LIMEN_ERRORS_VALUES_H
+#define LIMEN_ERRORS_VALUES_H
+
+#include <fcntl.h>
+#include <stddef.h>
+
+#define TREE "/tmp/errors"
+#define USER 1000
+
+/* Memory: units of a multiple of every page size, each with a hole after it. */
+#define UNIT 0x10000ul
+#define OPEN 0x20000000ul  /* read, write; zeros */
+#define SHUT 0x20020000ul  /* nothing */
+#define FIXED 0x20040000ul /* read; zeros */
+#define JUNK 0x20060000ul  /* read, write; all ones */
+#define HOLE (OPEN + UNIT)
+#define EDGE (HOLE - 4) /* the last four bytes before a hole */
+#define PATH_AREA 0x21000000ul
+#define RESULTS 0x28000000ul
+
+enum {
+    FD_FILE = 20,
+    FD_READ_ONLY,
+    FD_WRITE_ONLY,
+    FD_DIR,
+    FD_PIPE_READ,
+    FD_PIPE_WRITE,
+    FD_STREAM,
+    FD_STREAM_PEER,
+    FD_DATAGRAM,
+    FD_EVENT,
+    FD_EPOLL,
+    FD_TIMER,
+    FD_SIGNAL,
+    FD_INOTIFY,
+    FD_MEMFD,
+    FD_PATH,
+    FD_PATH_DIR,
+    FD_NULL,
+    FD_FIFO,
+    FD_PIDFD,
+    FD_LISTENER,
+    FD_PROC,
+    FD_TERMINAL,
+    FD_CLOSED = 200,
+};
+
+enum { PATH_LONG_NAME = 20, PATH_TOO_LONG, PATH_ENDLESS, PATHS };
+
+static const char *const path_texts[PATHS] = {
+    "", "file", "dir", "nowhere", "nowhere/x", "file/x", "file/", "dir/", "nowhere/", "loop", "dangling", "link", "closed/file", ".", "dir/..",
+    "/", "fifo", "own/file", "sticky/file", "empty", "", "", NULL,
+};
+
+/* Where path `i` is; the endless one has no end before the hole. */
+#define PATH_UNIT(i) (PATH_AREA + 2 * UNIT * (i))
+#define PATH_AT(i) ((i) == PATH_ENDLESS ? PATH_UNIT(i) + UNIT - 16 : PATH_UNIT(i))
+
+struct values {
+    int count;
+    int wide; /* 64 bits, where they do not fit into a register */
+    const long *values;
+    const char *const *names; /* or NULL: numbers */
+};
+
+#define LIST(...) ((const long[]){__VA_ARGS__})
+#define OF(...) {sizeof LIST(__VA_ARGS__) / sizeof(long), 0, LIST(__VA_ARGS__), NULL}
+#define OFFSET(...) {sizeof LIST(__VA_ARGS__) / sizeof(long), 1, LIST(__VA_ARGS__), NULL}
+
+static const long descriptor_values[] = {-1,         FD_CLOSED, FD_FILE,  FD_READ_ONLY, FD_WRITE_ONLY, FD_DIR,      FD_PIPE_READ, FD_PIPE_WRITE,
+                                         FD_STREAM,  FD_DATAGRAM, FD_EVENT, FD_EPOLL,     FD_TIMER,      FD_SIGNAL,   FD_INOTIFY,   FD_MEMFD,
+                                         FD_PATH,    FD_PATH_DIR, FD_NULL,  FD_FIFO,      FD_PIDFD,      FD_LISTENER, FD_PROC,      FD_TERMINAL};
+static const char *const descriptor_names[] = {"-1",     "closed",   "file",  "read-only", "write-only", "dir",      "pipe-read", "pipe-write",
+                                               "stream", "datagram", "event", "epoll",     "timer",      "signal",   "inotify",   "memfd",
+                                               "path",   "path-dir", "null",  "fifo",      "pidfd",      "listener", "proc",      "terminal"};
+#define FD {sizeof descriptor_values / sizeof(long), 0, descriptor_values, descriptor_names}
+/* Few kinds, for calls with many other arguments. */
+static const long few_values[] = {-1, FD_FILE, FD_READ_ONLY, FD_DIR, FD_PIPE_READ, FD_PIPE_WRITE, FD_STREAM, FD_PATH, FD_NULL};
+static const char *const few_names[] = {"-1", "file", "read-only", "dir", "pipe-read", "pipe-write", "stream", "path", "null"};
+#define FEW_FD {sizeof few_values / sizeof(long), 0, few_values, few_names}
+/* What paths are relative to. */
+static const long from_values[] = {-1, AT_FDCWD, FD_FILE, FD_DIR, FD_PATH, FD_PATH_DIR, FD_PIPE_READ};
+static const char *const from_names[] = {"-1", "cwd", "file", "dir", "path", "path-dir", "pipe-read"};
+#define FROM {sizeof from_values / sizeof(long), 0, from_values, from_names}
+static const long few_from_values[] = {-1, AT_FDCWD, FD_FILE, FD_DIR};
+static const char *const few_from_names[] = {"-1", "cwd", "file", "dir"};
+#define FEW_FROM {sizeof few_from_values / sizeof(long), 0, few_from_values, few_from_names}
+
+static const long path_values[] = {
+    0,           HOLE,        PATH_AT(0),  PATH_AT(1),  PATH_AT(2),  PATH_AT(3),  PATH_AT(4),  PATH_AT(5),  PATH_AT(6),
+    PATH_AT(7),  PATH_AT(8),  PATH_AT(9),  PATH_AT(10), PATH_AT(11), PATH_AT(12), PATH_AT(13), PATH_AT(14), PATH_AT(15),
+    PATH_AT(16), PATH_AT(17), PATH_AT(18), PATH_AT(19), PATH_AT(20), PATH_AT(21), PATH_AT(22)};
+static const char *const path_names[] = {
+    "null",   "hole",  "''",      "file",     "dir",   "nowhere",     "nowhere/x",   "file/x",    "file/",    "dir/",     "nowhere/", "loop", "dangling",
+    "link",   "closed/file", ".", "dir/..", "/",     "fifo",        "own/file",    "sticky/file", "empty",  "long-name", "too-long", "endless"};
+#define PATH {sizeof path_values / sizeof(long), 0, path_values, path_names}
+static const long few_path_values[] = {0, PATH_AT(0), PATH_AT(1), PATH_AT(2), PATH_AT(3), PATH_AT(5), PATH_AT(9), PATH_AT(11), PATH_AT(12), PATH_AT(17)};
+static const char *const few_path_names[] = {"null", "''", "file", "dir", "nowhere", "file/x", "loop", "link", "closed/file", "own/file"};
+#define FEW_PATHS {sizeof few_path_values / sizeof(long), 0, few_path_values, few_path_names}
+
+static const long memory_values[] = {0, HOLE, -4096, SHUT, FIXED, OPEN, EDGE, JUNK};
+static const char *const memory_names[] = {"null", "hole", "kernel", "shut", "fixed", "open", "edge", "junk"};
+#define MEMORY {sizeof memory_values / sizeof(long), 0, memory_values, memory_names}
+static const long few_memory_values[] = {0, HOLE, FIXED, OPEN, JUNK};
+static const char *const few_memory_names[] = {"null", "hole", "fixed", "open", "junk"};
+#define FEW_MEMORY {sizeof few_memory_values / sizeof(long), 0, few_memory_values, few_memory_names}
+#define SIZE OF(0, 1, 8, 100, 4096, 0x7fffffff, -1)
+#define FEW_SIZES OF(0, 1, 8, -1)
+
+/* The call changes what others stand on. */
+#define CHANGES 1
+/* What it gives back says nothing. */
+#define HIDES 2
+
+struct call {
+    const char *name;
+    long number;
+    int flags, count;
+    struct values args[6];
+};
+
+/* The last argument of the macro: the arguments' values, in parentheses' place. */
+#define CALL(call, how, ...) {#call, SYS_##call, how, sizeof((const struct values[]){__VA_ARGS__}) / sizeof(struct values), {__VA_ARGS__}}
+
+#endif
