@@ -40,6 +40,8 @@ const ISDIR: u32 = 1 << 30;
 const ONESHOT: u32 = 1 << 31;
 /// Everything that can happen.
 const EVENTS: u32 = 0xfff;
+/// All bits a mask can have: one at least must be in it, others mean nothing.
+pub const MASK: u32 = EVENTS | 0xe000 | ONLYDIR | DONT_FOLLOW | EXCL_UNLINK | MASK_CREATE | MASK_ADD | ISDIR | ONESHOT;
 /// Longest queue (`max_queued_events`).
 const MAX_QUEUE: usize = 16384;
 /// Most watches of an instance (`max_user_watches` is per user; this bounds what one descriptor can pin).
@@ -218,10 +220,9 @@ fn instance(file: &File) -> Result<&Arc<Inotify>, Errno> {
 }
 
 /// `inotify_add_watch`: the watch's number.
-pub fn add_watch(file: &File, dirfd: i32, path: &[u8], mask: u32) -> SysResult {
-    use crate::fs::walk::{Walk, lookup};
-    let known = EVENTS | ONLYDIR | DONT_FOLLOW | EXCL_UNLINK | MASK_CREATE | MASK_ADD | ONESHOT;
-    if mask & EVENTS == 0 || mask & !known != 0 || mask & (MASK_CREATE | MASK_ADD) == MASK_CREATE | MASK_ADD {
+pub fn add_watch(file: &File, path: usize, mask: u32) -> SysResult {
+    use crate::fs::walk::{AT_FDCWD, Walk, lookup};
+    if mask & (MASK_CREATE | MASK_ADD) == MASK_CREATE | MASK_ADD {
         return Err(Errno::EINVAL);
     }
     let me = instance(file)?;
@@ -233,7 +234,8 @@ pub fn add_watch(file: &File, dirfd: i32, path: &[u8], mask: u32) -> SysResult {
     if mask & ONLYDIR != 0 {
         walk |= Walk::DIRECTORY;
     }
-    let at = lookup(dirfd, path, walk)?;
+    let path = crate::mm::copy::read_path(path)?;
+    let at = lookup(AT_FDCWD, path.as_bytes(), walk)?;
     let inode = &at.dentry.inode;
     crate::fs::perm::permission(inode, crate::fs::perm::READ, &crate::task::current().creds())?;
     let keep = mask & (EVENTS | EXCL_UNLINK | ONESHOT);

@@ -29,7 +29,8 @@ impl MappedFile for File {
 /// opened in a way that does not allow it, `EPERM` for a sealed file.
 pub fn file_map(file: &Arc<File>, offset: u64, shared: bool, prot: Prot) -> Result<Option<FileMap>, Errno> {
     let mode = file.mode();
-    if !mode.intersects(FileMode::READ | FileMode::EXEC) {
+    let writes = shared && prot.contains(Prot::WRITE);
+    if !mode.intersects(FileMode::READ | FileMode::EXEC) || writes && !mode.contains(FileMode::WRITE) {
         return Err(Errno::EACCES);
     }
     let mut may = Prot::READ | Prot::EXEC;

@@ -182,7 +182,8 @@ fn children(mnt: &Arc<Mount>) -> Vec<Arc<Mount>> {
         .collect()
 }
 
-fn require_admin() -> Result<(), Errno> {
+/// Whether the running task may change what is mounted (`EPERM`).
+pub fn may_mount() -> Result<(), Errno> {
     if crate::task::current().creds().capable(perm::CAP_SYS_ADMIN) {
         Ok(())
     } else {
@@ -232,7 +233,6 @@ pub fn do_mount(
     flags: u32,
     data: &str,
 ) -> Result<(), Errno> {
-    require_admin()?;
     if flags & MS_REMOUNT != 0 {
         if !Arc::ptr_eq(&at.dentry, &at.mnt.root) {
             return Err(Errno::EINVAL);
@@ -298,12 +298,17 @@ pub fn move_mount(from: &Path, at: Path) -> Result<(), Errno> {
     attach(&from.mnt, at)
 }
 
-/// `umount2(2)`.
-pub fn umount(path: Path, flags: u32) -> Result<(), Errno> {
-    require_admin()?;
+/// `EINVAL` for flags of `umount2` that are none.
+pub fn check_unmount_flags(flags: u32) -> Result<(), Errno> {
     if flags & !(MNT_FORCE | MNT_DETACH | MNT_EXPIRE | UMOUNT_NOFOLLOW) != 0 {
         return Err(Errno::EINVAL);
     }
+    Ok(())
+}
+
+/// `umount2(2)`.
+pub fn umount(path: Path, flags: u32) -> Result<(), Errno> {
+    may_mount()?;
     let Path { mnt, dentry } = path;
     if !Arc::ptr_eq(&dentry, &mnt.root) {
         return Err(Errno::EINVAL);
@@ -331,7 +336,6 @@ pub fn umount(path: Path, flags: u32) -> Result<(), Errno> {
 
 /// `pivot_root(2)`.
 pub fn pivot_root(new_root: Path, put_old: Path) -> Result<(), Errno> {
-    require_admin()?;
     let root = crate::fs::context::current_root();
     let _change = CHANGE.lock();
     if Arc::ptr_eq(&new_root.mnt, &root.mnt) || Arc::ptr_eq(&put_old.mnt, &root.mnt) {

@@ -87,8 +87,10 @@ pub fn create(dir: &Path, name: &[u8], creds: &Creds, new: &New<'_>) -> Result<A
     }
     dir.mnt.check_writable()?;
     perm::permission(&dir.dentry.inode, WRITE | EXEC, creds)?;
+    // A character device 0:0 is a whiteout, which anybody may make.
+    let whiteout = new.kind == FileType::CharDevice && new.rdev == Dev::default();
     if matches!(new.kind, FileType::CharDevice | FileType::BlockDevice)
-        && new.rdev != Dev::default()
+        && !whiteout
         && !creds.capable(perm::CAP_MKNOD)
     {
         return Err(Errno::EPERM);
@@ -111,6 +113,7 @@ pub fn link(dir: &Path, name: &[u8], creds: &Creds, old: &Path, unnamed_ok: bool
         return Err(Errno::EXDEV);
     }
     dir.mnt.check_writable()?;
+    perm::may_link(inode, creds)?;
     perm::permission(&dir.dentry.inode, WRITE | EXEC, creds)?;
     if inode.kind == FileType::Directory || !dir.dentry.inode.ops.writable_directory() {
         return Err(Errno::EPERM);
@@ -145,12 +148,13 @@ pub fn link(dir: &Path, name: &[u8], creds: &Creds, old: &Path, unnamed_ok: bool
 pub fn remove(dir: &Path, name: &[u8], creds: &Creds, directory: bool, slash: bool) -> Result<(), Errno> {
     let child = dir.dentry.lookup(name)?;
     let is_dir = child.inode.kind == FileType::Directory;
+    let wrong_kind = Err(if is_dir { Errno::EISDIR } else { Errno::ENOTDIR });
+    if slash && !directory {
+        return wrong_kind;
+    }
     perm::may_delete(dir, &child.inode, creds)?;
     if directory != is_dir {
-        return Err(if directory { Errno::ENOTDIR } else { Errno::EISDIR });
-    }
-    if slash && !is_dir {
-        return Err(Errno::ENOTDIR);
+        return wrong_kind;
     }
     if !dir.dentry.inode.ops.writable_directory() {
         return Err(Errno::EPERM);
@@ -195,8 +199,6 @@ fn bury(child: &Arc<Dentry>) -> Result<(), Errno> {
 pub const RENAME_NOREPLACE: u32 = 1;
 /// `RENAME_EXCHANGE`.
 pub const RENAME_EXCHANGE: u32 = 2;
-/// `RENAME_WHITEOUT`.
-pub const RENAME_WHITEOUT: u32 = 4;
 
 /// One side of a rename.
 pub struct Side<'a> {
@@ -249,20 +251,16 @@ fn lock_both<'a>(from: &'a Arc<Dentry>, to: &'a Arc<Dentry>) -> Result<Locked<'a
     })
 }
 
-/// `renameat2`.
+/// `EINVAL` for flags of `renameat2` that are none, exclude each other, or mean what no file system here does (`RENAME_WHITEOUT`).
+pub fn check_flags(flags: u32) -> Result<(), Errno> {
+    match flags {
+        0 | RENAME_NOREPLACE | RENAME_EXCHANGE => Ok(()),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// `renameat2`, on one mount.
 pub fn rename(old: &Side<'_>, new: &Side<'_>, creds: &Creds, flags: u32) -> Result<(), Errno> {
-    let known = RENAME_NOREPLACE | RENAME_EXCHANGE | RENAME_WHITEOUT;
-    if flags & !known != 0
-        || (flags & RENAME_EXCHANGE != 0 && flags & (RENAME_NOREPLACE | RENAME_WHITEOUT) != 0)
-    {
-        return Err(Errno::EINVAL);
-    }
-    if flags & RENAME_WHITEOUT != 0 {
-        return Err(Errno::EINVAL);
-    }
-    if !Arc::ptr_eq(&old.dir.mnt, &new.dir.mnt) {
-        return Err(Errno::EXDEV);
-    }
     let (from_dir, to_dir) = (&old.dir.dentry, &new.dir.dentry);
     let sb = from_dir.inode.sb.clone();
     let _order = if Arc::ptr_eq(from_dir, to_dir) {
@@ -284,7 +282,8 @@ pub fn rename(old: &Side<'_>, new: &Side<'_>, creds: &Creds, flags: u32) -> Resu
     };
     let source_is_dir = source.inode.kind == FileType::Directory;
     let target_is_dir = target.as_ref().map(|t| t.inode.kind == FileType::Directory);
-    if !source_is_dir && (old.slash || (!exchange && new.slash)) {
+    let becomes_dir = if exchange { target_is_dir == Some(true) } else { source_is_dir };
+    if !source_is_dir && old.slash || !becomes_dir && new.slash {
         return Err(Errno::ENOTDIR);
     }
     // The source must not contain the target directory, nor the other way round.
@@ -295,6 +294,12 @@ pub fn rename(old: &Side<'_>, new: &Side<'_>, creds: &Creds, flags: u32) -> Resu
         && from_dir.is_below(t)
     {
         return Err(if exchange { Errno::EINVAL } else { Errno::ENOTEMPTY });
+    }
+    if target
+        .as_ref()
+        .is_some_and(|t| Arc::ptr_eq(&t.inode, &source.inode))
+    {
+        return Ok(());
     }
     perm::may_delete(old.dir, &source.inode, creds)?;
     match &target {
@@ -318,12 +323,6 @@ pub fn rename(old: &Side<'_>, new: &Side<'_>, creds: &Creds, flags: u32) -> Resu
     }
     if source.mounted.is_used() || target.as_ref().is_some_and(|t| t.mounted.is_used()) {
         return Err(Errno::EBUSY);
-    }
-    if target
-        .as_ref()
-        .is_some_and(|t| Arc::ptr_eq(&t.inode, &source.inode))
-    {
-        return Ok(());
     }
     let new_name: Name = Arc::from(new.name);
     let old_name: Name = Arc::from(old.name);

@@ -60,9 +60,6 @@ pub fn open(dirfd: i32, path: &[u8], how: &How) -> Result<Arc<File>, Errno> {
         walk |= Walk::FOLLOW;
     }
     if flags & O_TMPFILE_BIT != 0 {
-        if flags & abi::O_ACCMODE == abi::O_RDONLY {
-            return Err(Errno::EINVAL);
-        }
         return tmpfile(lookup(dirfd, path, walk)?, how);
     }
     if flags & abi::O_CREAT != 0 {

@@ -3,6 +3,7 @@
 use crate::fs::inode::{FileType, Inode};
 use crate::fs::path::Path;
 use crate::task::Creds;
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use limen_linux_abi::Errno;
 
 /// Execute, or search of a directory.
@@ -111,6 +112,27 @@ pub fn may_delete(dir: &Path, victim: &Inode, creds: &Creds) -> Result<(), Errno
         return Err(Errno::EPERM);
     }
     Ok(())
+}
+
+/// `fs.protected_hardlinks`: on, as in Debian's Linux.
+pub static PROTECTED_HARDLINKS: AtomicBool = AtomicBool::new(true);
+
+/// Whether somebody may make another name for `inode`: the owner of anything, others only of what they might as well have copied, lest a name of
+/// theirs keep what its owner wants to be rid of (`EPERM`).
+pub fn may_link(inode: &Inode, creds: &Creds) -> Result<(), Errno> {
+    const SET_UID: u32 = 0o4000;
+    const SET_GID_EXECUTABLE: u32 = 0o2010;
+    if !PROTECTED_HARDLINKS.load(Relaxed) || owner_or_capable(inode, creds) {
+        return Ok(());
+    }
+    let mode = inode.mode();
+    let gives_rights = mode & SET_UID != 0 || mode & SET_GID_EXECUTABLE == SET_GID_EXECUTABLE;
+    let ordinary = inode.kind == FileType::Regular && !gives_rights;
+    if ordinary && permission(inode, READ | WRITE, creds).is_ok() {
+        Ok(())
+    } else {
+        Err(Errno::EPERM)
+    }
 }
 
 /// A write by somebody without `CAP_FSETID` takes set-user-ID and, if group-executable, set-group-ID away.

@@ -406,7 +406,8 @@ fn mode_of(flags: u32) -> FileMode {
     match flags & abi::O_ACCMODE {
         abi::O_RDONLY => FileMode::READ,
         abi::O_WRONLY => FileMode::WRITE,
-        _ => FileMode::READ | FileMode::WRITE,
+        abi::O_RDWR => FileMode::READ | FileMode::WRITE,
+        _ => FileMode::empty(),
     }
 }
 
@@ -445,6 +446,9 @@ pub fn open_fifo(inode: &Arc<Inode>, flags: u32) -> Result<Arc<dyn FileOps>, Err
         }
     };
     let mode = mode_of(flags);
+    if mode.is_empty() {
+        return Err(Errno::EINVAL);
+    }
     let nonblock = flags & abi::O_NONBLOCK != 0;
     let mut seen_writers = 0;
     if anon::is_pipe(inode) {

@@ -456,6 +456,34 @@ fn lookup_rest(
     Walker::after(plain, walked, flags).finish(path)
 }
 
+/// All of a path but its last component, resolved.
+pub struct Parent<'a> {
+    /// In the directory.
+    pub walker: Walker,
+    text: Text<'a>,
+    last: Last,
+}
+
+impl<'a> Parent<'a> {
+    /// Resolves all but the last component of `path`.
+    #[inline(always)]
+    pub fn of(dirfd: i32, path: &'a [u8]) -> Result<Self, Errno> {
+        let mut walker = walker(dirfd, path, Walk::empty())?;
+        let mut text = walker.text(path);
+        let last = walker.parent(&mut text)?;
+        Ok(Self { walker, text, last })
+    }
+
+    /// The last component and whether slashes follow. `not_a_name` is the error for `.`, `..` and `/`.
+    #[inline(always)]
+    pub fn name(&self, not_a_name: Errno) -> Result<(&[u8], bool), Errno> {
+        match &self.last.kind {
+            LastKind::Name(range) => Ok((self.text.get(range), self.last.slash)),
+            _ => Err(not_a_name),
+        }
+    }
+}
+
 /// Resolves all but the last component and hands the directory, the name and whether slashes follow to `f`.
 /// `not_a_name` is the error for `.`, `..` and `/`.
 pub fn with_parent<R>(
@@ -464,11 +492,7 @@ pub fn with_parent<R>(
     not_a_name: Errno,
     f: impl FnOnce(&Walker, &[u8], bool) -> Result<R, Errno>,
 ) -> Result<R, Errno> {
-    let mut w = walker(dirfd, path, Walk::empty())?;
-    let mut text = w.text(path);
-    let last = w.parent(&mut text)?;
-    match &last.kind {
-        LastKind::Name(range) => f(&w, text.get(range), last.slash),
-        _ => Err(not_a_name),
-    }
+    let parent = Parent::of(dirfd, path)?;
+    let (name, slash) = parent.name(not_a_name)?;
+    f(&parent.walker, name, slash)
 }

@@ -57,11 +57,16 @@ fn has_storage(inode: &Inode) -> bool {
     inode.sb.ops.downcast::<crate::fs::tmpfs::Super>().is_some()
 }
 
-/// `setxattr`.
-pub fn set(path: &Path, name: &[u8], value: usize, size: usize, flags: u32) -> Result<(), Errno> {
+/// `EINVAL` for flags of `setxattr` that are none.
+pub fn check_flags(flags: u32) -> Result<(), Errno> {
     if flags & !(XATTR_CREATE | XATTR_REPLACE) != 0 {
         return Err(Errno::EINVAL);
     }
+    Ok(())
+}
+
+/// `setxattr`, with flags that were checked.
+pub fn set(path: &Path, name: &[u8], value: usize, size: usize, flags: u32) -> Result<(), Errno> {
     if size > MAX_VALUE {
         return Err(Errno::E2BIG);
     }

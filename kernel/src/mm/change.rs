@@ -135,6 +135,13 @@ impl Regions {
     }
 }
 
+/// The pages `[addr, addr + len)` touches. A length that is nearly all there is wraps to none, as on Linux.
+fn whole_pages(addr: usize, len: usize) -> Result<(usize, usize), Errno> {
+    let start = addr & !(PAGE_SIZE - 1);
+    let len = len.checked_add(addr - start).and_then(page_up).unwrap_or(0);
+    Ok((start, start.checked_add(len).ok_or(Errno::EINVAL)?))
+}
+
 impl AddressSpace {
     /// `mprotect`. `grows_down`: from the start of the stack-like mapping that contains `addr`.
     pub fn mprotect(&self, addr: usize, len: usize, prot: Prot, grows_down: bool) -> SysResult {
@@ -269,9 +276,6 @@ impl AddressSpace {
         let mut holes = Vec::new();
         {
             let regions = self.regions.read();
-            if !regions.covered(start, end) {
-                return Err(Errno::ENOMEM);
-            }
             for r in regions.map.range(start, end) {
                 let vma = &r.value;
                 if vma.flags.contains(VmFlags::LOCKED) {
@@ -287,6 +291,9 @@ impl AddressSpace {
                 let len = (r.end.min(end) - r.start.max(start)) as u64;
                 holes.push((cache.clone(), file.clone(), from, from + len));
             }
+            if !regions.covered(start, end) {
+                return Err(Errno::ENOMEM);
+            }
         }
         for (cache, file, from, to) in holes {
             match file {
@@ -299,12 +306,7 @@ impl AddressSpace {
 
     /// `mlock` and `mlock2`.
     pub fn mlock(&self, addr: usize, len: usize, on_fault: bool) -> SysResult {
-        let start = addr & !(PAGE_SIZE - 1);
-        let len = page_up(len.checked_add(addr - start).ok_or(Errno::EINVAL)?).ok_or(Errno::EINVAL)?;
-        let end = start.checked_add(len).ok_or(Errno::EINVAL)?;
-        if start == end {
-            return Ok(0);
-        }
+        let (start, end) = whole_pages(addr, len)?;
         if super::limits::memlock() == 0 && !crate::sched::current().creds().capable(14) {
             return Err(Errno::EPERM);
         }
@@ -315,7 +317,7 @@ impl AddressSpace {
             .filter(|r| r.value.flags.contains(VmFlags::LOCKED))
             .map(|r| (r.end.min(end) - r.start.max(start)) >> PAGE_SHIFT)
             .sum();
-        self.check_locked(&regions, (len >> PAGE_SHIFT) - already)
+        self.check_locked(&regions, ((end - start) >> PAGE_SHIFT) - already)
             .map_err(|_| Errno::ENOMEM)?;
         regions.change(self, start, end, |_, _, _, vma| {
             let mut flags = vma.flags;
@@ -330,8 +332,8 @@ impl AddressSpace {
             return Ok(0);
         }
         match self.populate(start, end, None) {
-            // A mapping without access is not filled, but is locked.
-            Ok(()) | Err(FaultError::Access) => Ok(0),
+            Ok(()) => Ok(0),
+            // A mapping without access is not filled, but it is locked.
             Err(FaultError::NoMemory) => Err(Errno::EAGAIN),
             Err(_) => Err(Errno::ENOMEM),
         }
@@ -339,9 +341,7 @@ impl AddressSpace {
 
     /// `munlock`.
     pub fn munlock(&self, addr: usize, len: usize) -> SysResult {
-        let start = addr & !(PAGE_SIZE - 1);
-        let len = page_up(len.checked_add(addr - start).ok_or(Errno::EINVAL)?).ok_or(Errno::EINVAL)?;
-        let end = start.checked_add(len).ok_or(Errno::EINVAL)?;
+        let (start, end) = whole_pages(addr, len)?;
         let mut regions = self.regions.write();
         let unlock = VmFlags::LOCKED | VmFlags::LOCKONFAULT;
         regions
@@ -412,7 +412,8 @@ impl AddressSpace {
         if addr & (PAGE_SIZE - 1) != 0 {
             return Err(Errno::EINVAL);
         }
-        let len = page_up(len).ok_or(Errno::ENOMEM)?;
+        // A length that is nearly all there is wraps to none, as on Linux.
+        let len = page_up(len).unwrap_or(0);
         let end = addr.checked_add(len).ok_or(Errno::ENOMEM)?;
         let regions = self.regions.read();
         let locked = regions
@@ -429,16 +430,16 @@ impl AddressSpace {
         }
     }
 
-    /// `mincore` for up to `out.len()` pages from `addr`: 1 for each that is in memory. `ENOMEM` if part of it is not mapped.
-    pub fn mincore(&self, addr: usize, out: &mut [u8]) -> Result<(), Errno> {
+    /// `mincore` for up to `out.len()` pages from `addr`, as far as they are of one mapping: 1 for each that is in memory; for how many that is.
+    /// `ENOMEM` if the first is not mapped.
+    pub fn mincore(&self, addr: usize, out: &mut [u8]) -> Result<usize, Errno> {
         let end = addr
             .checked_add(out.len() << PAGE_SHIFT)
             .filter(|&e| e <= USER_END)
             .ok_or(Errno::ENOMEM)?;
         let regions = self.regions.read();
-        if !regions.covered(addr, end) {
-            return Err(Errno::ENOMEM);
-        }
+        let region = regions.map.containing(addr).ok_or(Errno::ENOMEM)?;
+        let end = end.min(region.end);
         out.fill(0);
         for r in regions.map.range(addr, end) {
             let Some(cache) = r.value.cache() else { continue };
@@ -450,7 +451,7 @@ impl AddressSpace {
         table::for_each(self.root, addr, end, |at, _, _| {
             out[(at - addr) >> PAGE_SHIFT] = 1
         });
-        Ok(())
+        Ok((end - addr) >> PAGE_SHIFT)
     }
 }
 

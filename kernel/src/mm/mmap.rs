@@ -264,6 +264,22 @@ impl AddressSpace {
         self.map(addr, len, prot, flags, Some(file))
     }
 
+    /// Whether there can be a mapping there at all, whatever of: that is asked before what the file allows. `ENOMEM` if it is too long or ends
+    /// behind user space, `EINVAL` for a fixed place that is no page's.
+    pub fn check_place(&self, addr: usize, len: usize, flags: MapFlags) -> Result<(), Errno> {
+        let len = page_up(len).filter(|&l| l <= USER_END).ok_or(Errno::ENOMEM)?;
+        if !flags.intersects(MapFlags::FIXED | MapFlags::FIXED_NOREPLACE) {
+            return Ok(());
+        }
+        if addr > USER_END - len {
+            return Err(Errno::ENOMEM);
+        }
+        if addr & (PAGE_SIZE - 1) != 0 {
+            return Err(Errno::EINVAL);
+        }
+        Ok(())
+    }
+
     #[inline(never)]
     fn map(&self, addr: usize, len: usize, prot: Prot, flags: MapFlags, file: Option<FileMap>) -> SysResult {
         if len == 0 {

@@ -7,10 +7,11 @@ use crate::fs::names::{self, New, Side};
 use crate::fs::path::Path;
 use crate::fs::perm;
 use crate::fs::readdir::DirSink;
-use crate::fs::walk::{AT_FDCWD, Walk, lookup, with_parent};
+use crate::fs::walk::{AT_FDCWD, Parent, Walk, lookup, with_parent};
 use crate::mm::copy::{Records, UserString, copy_out, read_path};
 use crate::mm::user::write_bytes;
 use crate::task::current;
+use alloc::sync::Arc;
 use limen_linux_abi::{Errno, raw::general as abi};
 
 fn creation_mask() -> u32 {
@@ -89,19 +90,21 @@ fn do_link(old_dir: i32, old: usize, new_dir: i32, new: usize, flags: u32) -> Sy
     if flags & !(abi::AT_SYMLINK_FOLLOW | abi::AT_EMPTY_PATH) != 0 {
         return Err(Errno::EINVAL);
     }
-    let old = read_path(old)?;
-    let new = read_path(new)?;
     let mut walk = Walk::empty();
     if flags & abi::AT_SYMLINK_FOLLOW != 0 {
         walk |= Walk::FOLLOW;
     }
     if flags & abi::AT_EMPTY_PATH != 0 {
-        if old.as_bytes().is_empty() && !current().creds().capable(perm::CAP_DAC_READ_SEARCH) {
+        if !current().creds().capable(perm::CAP_DAC_READ_SEARCH) {
             return Err(Errno::ENOENT);
         }
         walk |= Walk::EMPTY;
     }
-    let source = lookup(old_dir, old.as_bytes(), walk)?;
+    let source = {
+        let old = read_path(old)?;
+        lookup(old_dir, old.as_bytes(), walk)?
+    };
+    let new = read_path(new)?;
     // Only an `O_TMPFILE` file may get a name after it had none.
     let unnamed = source.dentry.is_unlinked() && source.dentry.name().first() == Some(&b'#');
     with_parent(new_dir, new.as_bytes(), Errno::EEXIST, |w, name, slash| {
@@ -129,34 +132,25 @@ fn do_unlink(dirfd: i32, path: usize, directory: bool) -> SysResult {
 }
 
 fn do_rename(old_dir: i32, old: usize, new_dir: i32, new: usize, flags: u32) -> SysResult {
+    names::check_flags(flags)?;
     let old = read_path(old)?;
+    let from = Parent::of(old_dir, old.as_bytes())?;
     let new = read_path(new)?;
-    with_parent(
-        old_dir,
-        old.as_bytes(),
-        Errno::EBUSY,
-        |from, old_name, old_slash| {
-            let not_a_name = if flags & names::RENAME_NOREPLACE != 0 {
-                Errno::EEXIST
-            } else {
-                Errno::EBUSY
-            };
-            with_parent(new_dir, new.as_bytes(), not_a_name, |to, new_name, new_slash| {
-                let old = Side {
-                    dir: &from.cur,
-                    name: old_name,
-                    slash: old_slash,
-                };
-                let new = Side {
-                    dir: &to.cur,
-                    name: new_name,
-                    slash: new_slash,
-                };
-                names::rename(&old, &new, &from.creds(), flags)?;
-                Ok(0)
-            })
-        },
-    )
+    let to = Parent::of(new_dir, new.as_bytes())?;
+    let (from_dir, to_dir) = (&from.walker.cur, &to.walker.cur);
+    if !Arc::ptr_eq(&from_dir.mnt, &to_dir.mnt) {
+        return Err(Errno::EXDEV);
+    }
+    let not_a_name = if flags & names::RENAME_NOREPLACE != 0 {
+        Errno::EEXIST
+    } else {
+        Errno::EBUSY
+    };
+    let side = |dir, (name, slash)| Side { dir, name, slash };
+    let old = side(from_dir, from.name(Errno::EBUSY)?);
+    let new = side(to_dir, to.name(not_a_name)?);
+    names::rename(&old, &new, &from.walker.creds(), flags)?;
+    Ok(0)
 }
 
 fn do_readlink(dirfd: i32, path: usize, buf: usize, size: i32) -> SysResult {

@@ -2,9 +2,7 @@
 
 use super::SysResult;
 use super::file::{file, files};
-use crate::fs::walk::AT_FDCWD;
 use crate::fs::{eventfd, inotify};
-use crate::mm::copy::read_path;
 use limen_linux_abi::{Errno, raw::general as abi};
 
 fn new_inotify(flags: u32) -> SysResult {
@@ -28,9 +26,10 @@ crate::syscalls! {
         new_inotify(flags)
     }
     fn inotify_add_watch(fd: i32, path: usize, mask: u32) {
-        let file = file(fd)?;
-        let path = read_path(path)?;
-        inotify::add_watch(&file, AT_FDCWD, path.as_bytes(), mask)
+        if mask & inotify::MASK == 0 {
+            return Err(Errno::EINVAL);
+        }
+        inotify::add_watch(&*file(fd)?, path, mask)
     }
     fn inotify_rm_watch(fd: i32, wd: i32) {
         let file = file(fd)?;

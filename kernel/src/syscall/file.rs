@@ -137,6 +137,23 @@ fn own_position(pos: i64) -> Option<i64> {
 }
 
 /// What `open` does with its flags before `openat2` would look at them: unknown ones are ignored.
+/// `EINVAL` for `O_*` that want to make a directory, or a file without a name that nobody can write to.
+#[inline(always)]
+fn check_kind(flags: u32) -> Result<(), Errno> {
+    const DIRECTORY: u32 = abi::O_DIRECTORY;
+    let made = flags & (abi::O_CREAT | O_TMPFILE_BIT);
+    if made == 0 || flags & abi::O_PATH != 0 {
+        return Ok(());
+    }
+    let unnamed = made & O_TMPFILE_BIT != 0;
+    let writes = flags & abi::O_ACCMODE != abi::O_RDONLY;
+    match flags & DIRECTORY != 0 {
+        true if made == O_TMPFILE_BIT && writes => Ok(()),
+        false if !unnamed => Ok(()),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
 fn do_open(dirfd: i32, path: usize, flags: u32, mode: u32) -> SysResult {
     const KNOWN: u32 = abi::O_ACCMODE
         | abi::O_CREAT
@@ -156,9 +173,7 @@ fn do_open(dirfd: i32, path: usize, flags: u32, mode: u32) -> SysResult {
         | abi::O_PATH
         | O_TMPFILE_BIT;
     let mut flags = flags & KNOWN;
-    if flags & O_TMPFILE_BIT != 0 && flags & abi::O_DIRECTORY == 0 {
-        return Err(Errno::EINVAL);
-    }
+    check_kind(flags)?;
     if size_of::<usize>() == 8 && flags & abi::O_PATH == 0 {
         flags |= abi::O_LARGEFILE;
     }
@@ -196,12 +211,7 @@ fn do_openat2(dirfd: i32, path: usize, how: usize, size: usize) -> SysResult {
     if mode & !0o7777 != 0 || (mode != 0 && !has_mode) || resolve & !0x3f != 0 || resolve & 0x18 == 0x18 {
         return Err(Errno::EINVAL);
     }
-    if flags & O_TMPFILE_BIT != 0 && flags & abi::O_DIRECTORY == 0 {
-        return Err(Errno::EINVAL);
-    }
-    if flags & abi::O_CREAT != 0 && flags & abi::O_DIRECTORY != 0 {
-        return Err(Errno::EINVAL);
-    }
+    check_kind(flags)?;
     let path_only = abi::O_PATH | abi::O_DIRECTORY | abi::O_NOFOLLOW | abi::O_CLOEXEC;
     if flags & abi::O_PATH != 0 && flags & !path_only != 0 {
         return Err(Errno::EINVAL);

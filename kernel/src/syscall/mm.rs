@@ -52,13 +52,17 @@ fn space() -> Result<crate::mm::CurrentSpace, Errno> {
 
 fn do_mmap(addr: usize, len: usize, prot: usize, flags: usize, fd: i32, offset: u64) -> SysResult {
     let space = space()?;
+    let anonymous = flags & MapFlags::ANONYMOUS.bits() as usize != 0;
+    let file = match anonymous {
+        true => None,
+        false => Some(crate::sched::current().files().get(fd)?),
+    };
     let kind = flags & MAP_TYPE;
     let shared = match kind {
         1 | MAP_SHARED_VALIDATE => true,
         2 => false,
         _ => return Err(Errno::EINVAL),
     };
-    let anonymous = flags & MapFlags::ANONYMOUS.bits() as usize != 0;
     let mut map_flags = MapFlags::from_bits_truncate((flags & !MAP_TYPE) as u32);
     map_flags |= if shared {
         MapFlags::SHARED
@@ -74,27 +78,26 @@ fn do_mmap(addr: usize, len: usize, prot: usize, flags: usize, fd: i32, offset: 
     if prot_bits.contains(Prot::READ) && personality & READ_IMPLIES_EXEC != 0 {
         prot_bits |= Prot::EXEC;
     }
-    let file = if anonymous {
+    let Some(file) = file else {
         if flags & MAP_HUGETLB != 0 {
             return Err(Errno::ENOMEM);
         }
-        None
-    } else {
-        let file = crate::sched::current().files().get(fd)?;
-        if len == 0 || flags & MAP_HUGETLB != 0 {
-            return Err(Errno::EINVAL);
-        }
-        if kind == MAP_SHARED_VALIDATE
-            && flags & !MAP_LEGACY & !MapFlags::FIXED_NOREPLACE.bits() as usize != 0
-        {
-            return Err(Errno::EOPNOTSUPP);
-        }
-        if flags & MAP_SYNC != 0 && kind == MAP_SHARED_VALIDATE {
-            return Err(Errno::EOPNOTSUPP);
-        }
-        file_map(&file, offset, shared, prot_bits)?
+        return space.mmap(addr, len, prot_bits, map_flags, None);
     };
-    space.mmap(addr, len, prot_bits, map_flags, file)
+    if len == 0 || flags & MAP_HUGETLB != 0 {
+        return Err(Errno::EINVAL);
+    }
+    space.check_place(addr, len, map_flags)?;
+    if kind == MAP_SHARED_VALIDATE
+        && flags & !MAP_LEGACY & !MapFlags::FIXED_NOREPLACE.bits() as usize != 0
+    {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    if flags & MAP_SYNC != 0 && kind == MAP_SHARED_VALIDATE {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    let map = file_map(&file, offset, shared, prot_bits)?;
+    space.mmap(addr, len, prot_bits, map_flags, map)
 }
 
 /// The process a `process_vm_*` call is about, if the caller may reach its memory.
@@ -130,6 +133,9 @@ fn process_vm(
         return Err(Errno::EINVAL);
     }
     let local = copy::read_iovecs(local.0, local.1)?;
+    if local.iter().all(|v| v.len == 0) {
+        return Ok(0);
+    }
     if remote.1 > 1024 {
         return Err(Errno::EINVAL);
     }
@@ -142,7 +148,7 @@ fn process_vm(
         }
         list.push(IoVec { addr, len });
     }
-    if local.iter().all(|v| v.len == 0) || list.iter().all(|v| v.len == 0) {
+    if list.iter().all(|v| v.len == 0) {
         return Ok(0);
     }
     let space = remote_space(pid)?;
@@ -200,11 +206,9 @@ syscalls! {
     }
     fn mprotect(addr: usize, len: usize, prot: usize) {
         let grows = prot & (PROT_GROWSDOWN | PROT_GROWSUP);
-        if grows == PROT_GROWSDOWN | PROT_GROWSUP || prot & !(7 | PROT_SEM | PROT_GROWSDOWN | PROT_GROWSUP) != 0 {
-            return Err(Errno::EINVAL);
-        }
-        if grows == PROT_GROWSUP {
-            // No stack grows upwards here.
+        // No stack grows upwards here.
+        let unknown = grows == PROT_GROWSUP || prot & !(7 | PROT_SEM | PROT_GROWSDOWN | PROT_GROWSUP) != 0;
+        if grows == PROT_GROWSDOWN | PROT_GROWSUP || unknown && len != 0 {
             return Err(Errno::EINVAL);
         }
         space()?.mprotect(addr, len, prot_bits(prot), grows == PROT_GROWSDOWN)
@@ -251,7 +255,7 @@ syscalls! {
         let mut bits = [0u8; 256];
         while done < pages {
             let n = (pages - done).min(bits.len());
-            space()?.mincore(addr + (done << PAGE_SHIFT), &mut bits[..n])?;
+            let n = space()?.mincore(addr + (done << PAGE_SHIFT), &mut bits[..n])?;
             user::write_bytes(out + done, &bits[..n])?;
             done += n;
         }

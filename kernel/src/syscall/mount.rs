@@ -46,6 +46,7 @@ pub(super) fn do_mount(source: usize, target: usize, fs_type: usize, flags: u32,
     let data = options(data)?;
     let target = read_path(target)?;
     let at = lookup(AT_FDCWD, target.as_bytes(), Walk::FOLLOW)?;
+    mount::may_mount()?;
     let flags = if flags & 0xffff_0000 == MAGIC {
         flags & 0xffff
     } else {
@@ -68,6 +69,7 @@ pub(super) fn do_mount(source: usize, target: usize, fs_type: usize, flags: u32,
 
 /// `umount2`.
 pub(super) fn do_umount(target: usize, flags: u32) -> SysResult {
+    mount::check_unmount_flags(flags)?;
     let target = read_path(target)?;
     let walk = if flags & mount::UMOUNT_NOFOLLOW != 0 {
         Walk::empty()
@@ -81,11 +83,8 @@ pub(super) fn do_umount(target: usize, flags: u32) -> SysResult {
 
 /// `pivot_root`.
 pub(super) fn do_pivot_root(new_root: usize, put_old: usize) -> SysResult {
-    let new_root = read_path(new_root)?;
-    let put_old = read_path(put_old)?;
-    let walk = Walk::FOLLOW | Walk::DIRECTORY;
-    let new_root = lookup(AT_FDCWD, new_root.as_bytes(), walk)?;
-    let put_old = lookup(AT_FDCWD, put_old.as_bytes(), walk)?;
-    mount::pivot_root(new_root, put_old)?;
+    mount::may_mount()?;
+    let directory = |at| lookup(AT_FDCWD, read_path(at)?.as_bytes(), Walk::FOLLOW | Walk::DIRECTORY);
+    mount::pivot_root(directory(new_root)?, directory(put_old)?)?;
     Ok(0)
 }

@@ -27,6 +27,11 @@ fn target(pid: i32) -> Result<Arc<Task>, Errno> {
     }
 }
 
+/// [`target`] for the calls to which a negative number is just one that no thread has.
+fn found(pid: i32) -> Result<Arc<Task>, Errno> {
+    if pid < 0 { Err(Errno::ESRCH) } else { target(pid) }
+}
+
 /// Whether the running thread may change how `task` is scheduled (same owner, or privileged).
 fn may_change(task: &Task) -> bool {
     let me = current().creds();
@@ -126,6 +131,16 @@ fn by_who(which: i32, who: i32) -> Result<Vec<Arc<Task>>, Errno> {
     } else {
         Ok(found)
     }
+}
+
+/// The I/O priority of a thread for which none was set: a class (3 bits from bit 13 on) by its policy, a level by how nice it is.
+fn io_priority_of_nice(task: &Task) -> u32 {
+    let class = match task.sched.policy() {
+        Policy::Fifo | Policy::RoundRobin => 1,
+        Policy::Idle => 3,
+        _ => 2,
+    };
+    class << 13 | ((task.sched.nice() + 20) / 5) as u32
 }
 
 /// Bytes of a CPU set as this kernel writes it.
@@ -228,8 +243,10 @@ crate::syscalls! {
     fn sched_setaffinity(pid: i32, len: u32, mask: usize) {
         let mut bytes = [0u8; SET_BYTES];
         let n = SET_BYTES.min(len as usize);
-        read_bytes(&mut bytes[..n], mask)?;
-        let task = target(pid)?;
+        if n > 0 {
+            read_bytes(&mut bytes[..n], mask)?;
+        }
+        let task = found(pid)?;
         if !may_change(&task) {
             return Err(Errno::EPERM);
         }
@@ -241,7 +258,7 @@ crate::syscalls! {
         if !(len as usize).is_multiple_of(size_of::<usize>()) || (len as usize) < sched::online().count().div_ceil(8) {
             return Err(Errno::EINVAL);
         }
-        let task = target(pid)?;
+        let task = found(pid)?;
         let set = task.sched.affinity().and(online());
         let n = SET_BYTES.min(len as usize);
         write_bytes(mask, &set.bits().to_le_bytes()[..n])?;
@@ -297,10 +314,18 @@ crate::syscalls! {
     }
 
     fn ioprio_get(which: i32, who: i32) {
-        // `IOPRIO_WHO_*` are one more than `PRIO_*`. Of several, the best: the least number, but none set is the worst.
+        const WHO_PROCESS: i32 = 1;
+        // `IOPRIO_WHO_*` are one more than `PRIO_*`. Of one thread what was set, of several the best of what is in effect: the least number.
         let found = by_who(which.wrapping_sub(1), who)?;
-        let all = found.iter().map(|t| t.io_priority.load(Ordering::Relaxed));
-        Ok(all.min_by_key(|p| if *p == 0 { u32::MAX } else { *p }).unwrap_or(0) as usize)
+        let set = |t: &Arc<Task>| t.io_priority.load(Ordering::Relaxed);
+        if which == WHO_PROCESS {
+            return Ok(found.first().map_or(0, set) as usize);
+        }
+        let effective = |t: &Arc<Task>| match set(t) {
+            0 => io_priority_of_nice(t),
+            priority => priority,
+        };
+        Ok(found.iter().map(effective).min().unwrap_or(0) as usize)
     }
 
     fn ioprio_set(which: i32, who: i32, priority: i32) {

@@ -56,7 +56,9 @@ fn my_info(sig: u32, code: i32) -> SigInfo {
     SigInfo::from_sender(sig, code, me.tgid(), me.creds().uid)
 }
 
-fn kill_process(process: &Arc<Process>, sig: Option<u32>, info: Option<SigInfo>) -> Result<(), Errno> {
+/// Signals a process; 0 only asks whether one might. A number that is no signal's is an error of the process that was found.
+fn kill_process(process: &Arc<Process>, sig: i32, info: Option<SigInfo>) -> Result<(), Errno> {
+    let sig = parse_signal(sig)?;
     may_signal(process, sig)?;
     let Some(sig) = sig else { return Ok(()) };
     signal::queue_to_process(
@@ -67,12 +69,12 @@ fn kill_process(process: &Arc<Process>, sig: Option<u32>, info: Option<SigInfo>)
 }
 
 /// Signals every member of a group; succeeds if any could be signalled.
-fn kill_group(id: i32, sig: Option<u32>) -> SysResult {
+fn kill_group(id: i32, sig: i32) -> SysResult {
     let group = task::pid::find_group(id).ok_or(Errno::ESRCH)?;
     kill_all(group.members(), sig, Errno::ESRCH)
 }
 
-fn kill_all(processes: alloc::vec::Vec<Arc<Process>>, sig: Option<u32>, none: Errno) -> SysResult {
+fn kill_all(processes: alloc::vec::Vec<Arc<Process>>, sig: i32, none: Errno) -> SysResult {
     let mut result = Err(none);
     for process in processes {
         match kill_process(&process, sig, None) {
@@ -87,18 +89,17 @@ fn kill_all(processes: alloc::vec::Vec<Arc<Process>>, sig: Option<u32>, none: Er
 /// What `kill` does.
 #[inline]
 pub fn kill_pid(pid: i32, sig: i32) -> SysResult {
-    let sig = parse_signal(sig)?;
     let me = current();
-    match sig {
-        Some(sig) if pid == me.tgid() => {
-            signal::queue_to_process(&me.process, sig, my_info(sig, info::code::USER)).map(|()| 0)
-        }
-        _ => kill_others(pid, sig),
+    if pid == me.tgid()
+        && let Some(sig) = parse_signal(sig)?
+    {
+        return signal::queue_to_process(&me.process, sig, my_info(sig, info::code::USER)).map(|()| 0);
     }
+    kill_others(pid, sig)
 }
 
 #[inline(never)]
-fn kill_others(pid: i32, sig: Option<u32>) -> SysResult {
+fn kill_others(pid: i32, sig: i32) -> SysResult {
     match pid {
         1.. => {
             let process = find_process(pid).or_else(|| find_task(pid).map(|task| task.process.clone()));
@@ -170,8 +171,8 @@ fn write_action(at: usize, action: &Action) -> Result<(), Errno> {
 crate::syscalls! {
     fn rt_sigaction(sig: i32, new: usize, old: usize, size: usize) {
         check_set_size(size)?;
-        let sig = parse_signal(sig)?.ok_or(Errno::EINVAL)?;
         let new = if new == 0 { None } else { Some(read_action(new)?) };
+        let sig = parse_signal(sig)?.ok_or(Errno::EINVAL)?;
         let previous = mask::action(sig, new)?;
         if old != 0 {
             write_action(old, &previous)?;
@@ -202,7 +203,9 @@ crate::syscalls! {
         if size > SET_SIZE {
             return Err(Errno::EINVAL);
         }
-        write_bytes(set, &mask::pending().0.to_ne_bytes()[..size])?;
+        if size > 0 {
+            write_bytes(set, &mask::pending().0.to_ne_bytes()[..size])?;
+        }
         Ok(0)
     }
 
@@ -260,21 +263,20 @@ crate::syscalls! {
 
     fn rt_sigqueueinfo(tgid: i32, sig: i32, info: usize) {
         let info = read_info(info, sig, tgid == current().tgid())?;
-        let sig = parse_signal(sig)?;
         let process = find_process(tgid).ok_or(Errno::ESRCH)?;
         kill_process(&process, sig, Some(info)).map(|()| 0)
     }
 
     fn rt_tgsigqueueinfo(tgid: i32, tid: i32, sig: i32, info: usize) {
-        if tgid <= 0 || tid <= 0 { return Err(Errno::EINVAL); }
-        let info = read_info(info, sig, tgid == current().tgid())?;
+        let info = read_info(info, sig, tgid == current().tgid());
+        if tgid <= 0 || tid <= 0 { return Err(info.err().filter(|e| *e == Errno::EFAULT).unwrap_or(Errno::EINVAL)); }
+        let info = info?;
         kill_thread(tgid, tid, sig, Some(info))
     }
 
     fn pidfd_send_signal(fd: i32, sig: i32, info: usize, flags: u32) {
         if flags & !7 != 0 || flags.count_ones() > 1 { return Err(Errno::EINVAL); }
         let process = task::pidfd::process_of(fd)?;
-        let number = parse_signal(sig)?;
         let info = match info {
             0 => None,
             at => {
@@ -290,9 +292,9 @@ crate::syscalls! {
         }
         // PIDFD_SIGNAL_PROCESS_GROUP.
         if flags & 4 != 0 {
-            return kill_all(process.group().members(), number, Errno::ESRCH);
+            return kill_all(process.group().members(), sig, Errno::ESRCH);
         }
-        kill_process(&process, number, info).map(|()| 0)
+        kill_process(&process, sig, info).map(|()| 0)
     }
 
     fn signalfd(fd: i32, set: UserPtr<u64>, size: usize) {

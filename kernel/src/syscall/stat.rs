@@ -290,6 +290,7 @@ fn xattr_name(addr: usize) -> Result<UserString, Errno> {
 }
 
 fn setxattr_at(at: &Path, name: usize, value: usize, size: usize, flags: u32) -> SysResult {
+    xattr::check_flags(flags)?;
     xattr::set(at, xattr_name(name)?.as_bytes(), value, size, flags).map(|()| 0)
 }
 

@@ -157,6 +157,34 @@ pub(super) fn wait_for(pid: i32, options: WaitOptions) -> Result<Option<Report>,
     wait::wait(&which, options | WaitOptions::EXITED)
 }
 
+/// Waits as `waitid` does.
+fn wait_id(kind: u32, id: i32, options: u32) -> Result<Option<Report>, Errno> {
+    let mut options = WaitOptions::from_bits(options).ok_or(Errno::EINVAL)?;
+    if !options.intersects(WaitOptions::EXITED | WaitOptions::STOPPED | WaitOptions::CONTINUED) {
+        return Err(Errno::EINVAL);
+    }
+    let mut nonblocking = false;
+    let which = match kind {
+        0 => Which::Any,
+        1 if id > 0 => Which::Pid(id),
+        2 if id > 0 => Which::Group(id),
+        2 if id == 0 => Which::Group(current().process.pgrp()),
+        3 if id >= 0 => {
+            let (process, mode) = pidfd::process_and_mode(id)?;
+            nonblocking = mode && !options.contains(WaitOptions::NOHANG);
+            Which::Process(process)
+        }
+        _ => return Err(Errno::EINVAL),
+    };
+    if nonblocking {
+        options |= WaitOptions::NOHANG;
+    }
+    match wait::wait(&which, options)? {
+        None if nonblocking => Err(Errno::EAGAIN),
+        report => Ok(report),
+    }
+}
+
 fn write_wait_info(at: usize, report: Option<&Report>) -> Result<(), Errno> {
     if at == 0 {
         return Ok(());
@@ -270,33 +298,13 @@ crate::syscalls! {
     }
 
     fn waitid(kind: u32, id: i32, info: usize, options: u32, usage: UserPtr<[usize; 18]>) {
-        let options = WaitOptions::from_bits(options).ok_or(Errno::EINVAL)?;
-        if !options.intersects(WaitOptions::EXITED | WaitOptions::STOPPED | WaitOptions::CONTINUED) {
-            return Err(Errno::EINVAL);
-        }
-        let mut options = options;
-        let which = match kind {
-            0 => Which::Any,
-            1 if id > 0 => Which::Pid(id),
-            2 if id > 0 => Which::Group(id),
-            2 if id == 0 => Which::Group(current().process.pgrp()),
-            3 if id >= 0 => {
-                let (process, nonblocking) = pidfd::process_and_mode(id)?;
-                if nonblocking {
-                    options |= WaitOptions::NOHANG;
-                }
-                Which::Process(process)
-            }
-            _ => return Err(Errno::EINVAL),
-        };
-        let report = wait::wait(&which, options)?;
-        if let Some(report) = &report {
+        let report = wait_id(kind, id, options);
+        if let Ok(Some(report)) = &report {
             write_rusage(usage, &report.usage)?;
-        } else if kind == 3 && options.contains(WaitOptions::NOHANG) && pidfd::process_and_mode(id)?.1 {
-            return Err(Errno::EAGAIN);
         }
-        write_wait_info(info, report.as_ref())?;
-        Ok(0)
+        // That there is nothing to say is said where the report would be, with an error, too.
+        write_wait_info(info, report.as_ref().ok().and_then(Option::as_ref))?;
+        report.map(|_| 0)
     }
 
     fn getpid() { Ok(current().tgid() as usize) }
@@ -344,16 +352,16 @@ crate::syscalls! {
     }
 
     fn setrlimit(which: u32, at: UserPtr<[usize; 2]>) {
-        let which = limit_of(which)?;
         let [soft, hard] = at.read()?.map(|n| if n == usize::MAX { u64::MAX } else { n as u64 });
+        let which = limit_of(which)?;
         change_limit(&current().process, which, Limit { soft, hard })?;
         Ok(0)
     }
 
     fn prlimit64(pid: i32, which: u32, new: UserPtr<[u64; 2]>, old: UserPtr<[u64; 2]>) {
-        let which = limit_of(which)?;
         let new = match new.non_null() { Some(new) => Some(new.read()?), None => None };
         let process = limits_target(pid)?;
+        let which = limit_of(which)?;
         let previous = process.limits.get(which);
         if let Some([soft, hard]) = new {
             change_limit(&process, which, Limit { soft, hard })?;

@@ -4,7 +4,7 @@ use super::SysResult;
 use crate::mm::user::{Plain, UserPtr};
 use crate::task::creds::cap;
 use crate::task::{current, find_task};
-use crate::time::clock::{Clock, resolution};
+use crate::time::clock::{Clock, is_alarm, may_wait_by, resolution};
 use crate::time::posix::{Notify, PosixTimer};
 use crate::time::process::{self, Itimer, Setting};
 use crate::time::timerfd::TimerFd;
@@ -264,11 +264,15 @@ crate::syscalls! {
     }
 
     fn clock_settime/clock_settime64(id: i32, at: UserPtr<[Time; 2]>) {
-        if id != 0 {
+        if id > 0 {
             // Other clocks exist but can't be set, or don't exist: the same answer.
             return Err(Errno::EINVAL);
         }
-        let ns = read_timespec(at)?;
+        let time = at.read()?;
+        if id < 0 {
+            return Clock::from_id(id).and(Err(Errno::EPERM));
+        }
+        let ns = timespec_ns(time)?;
         may_set_time()?;
         set_realtime_ns(ns);
         Ok(0)
@@ -287,13 +291,25 @@ crate::syscalls! {
     }
 
     fn clock_nanosleep/clock_nanosleep_time64(id: i32, flags: u32, requested: UserPtr<[Time; 2]>, remaining: UserPtr<[Time; 2]>) {
-        let clock = Clock::from_id(id)?;
-        let ns = read_timespec(requested)?;
-        if let Clock::Thread(..) = clock {
-            return Err(if id == 3 { Errno::EINVAL } else { Errno::EOPNOTSUPP });
-        }
-        if clock.is_cpu() {
+        // Nobody sleeps by the running thread's clock, raw and coarse ones.
+        if (3..=6).contains(&id) {
             return Err(Errno::EOPNOTSUPP);
+        }
+        // Whether there is the CPU clock of a negative number comes last.
+        let clock = Clock::from_id(id);
+        if id >= 0 && clock.is_err() {
+            return Err(Errno::EINVAL);
+        }
+        let ns = read_timespec(requested)?;
+        let clock = clock?;
+        may_wait_by(id)?;
+        if is_alarm(id) && flags & !TIMER_ABSTIME != 0 {
+            return Err(Errno::EINVAL);
+        }
+        match &clock {
+            Clock::Thread(task, _) if task.tid() == current().tid() => return Err(Errno::EINVAL),
+            clock if clock.is_cpu() => return Err(Errno::EOPNOTSUPP),
+            _ => {}
         }
         if flags & TIMER_ABSTIME == 0 {
             return sleep_relative(deadline_after(ns), remaining);
@@ -314,7 +330,8 @@ crate::syscalls! {
 
     fn clock_adjtime/clock_adjtime64(id: i32, at: UserPtr<[Time; TIMEX_WORDS]>) {
         if id != 0 {
-            return Err(if (0..=11).contains(&id) { Errno::EOPNOTSUPP } else { Errno::EINVAL });
+            at.read()?;
+            return Err(if id <= 11 { Errno::EOPNOTSUPP } else { Errno::EINVAL });
         }
         adjust(at)
     }
@@ -332,7 +349,6 @@ crate::syscalls! {
     }
 
     fn setitimer(which: i32, new: UserPtr<[[isize; 2]; 2]>, old: UserPtr<[[isize; 2]; 2]>) {
-        let which = itimer(which)?;
         let (interval, value) = match new.non_null() {
             Some(new) => {
                 let [interval, value] = new.read()?;
@@ -341,6 +357,7 @@ crate::syscalls! {
             // Linux takes a null pointer for "off".
             None => (0, 0),
         };
+        let which = itimer(which)?;
         let (left, old_interval) = process::set_itimer(which, value, interval);
         if let Some(old) = old.non_null() {
             old.write([to_timeval(old_interval), to_timeval(left)])?;
@@ -354,11 +371,6 @@ crate::syscalls! {
         const SIGEV_THREAD: i32 = 2;
         const SIGEV_THREAD_ID: i32 = 4;
         const SIGALRM: i32 = 14;
-        let clock = Clock::from_id(id)?;
-        if id == 4 || id == 5 || id == 6 {
-            // Raw and coarse clocks have no timers.
-            return Err(Errno::EOPNOTSUPP);
-        }
         let me = current();
         // struct sigevent: value (a word), signo, notify, then the thread's id.
         let (value, signo, how, tid) = if event == 0 {
@@ -368,6 +380,12 @@ crate::syscalls! {
             let [signo, how, tid] = UserPtr::<[i32; 3]>::new(event + size_of::<usize>()).read()?;
             (Some(value), signo, how, tid)
         };
+        let clock = Clock::from_id(id)?;
+        if id == 4 || id == 5 || id == 6 {
+            // Raw and coarse clocks have no timers.
+            return Err(Errno::EOPNOTSUPP);
+        }
+        may_wait_by(id)?;
         if how != SIGEV_NONE && !(1..=64).contains(&signo) {
             return Err(Errno::EINVAL);
         }

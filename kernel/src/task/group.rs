@@ -33,7 +33,7 @@ pub fn setsid() -> SysResult {
 
 /// `setpgid`: moves the caller or a child that has not called exec yet into a group of the same session.
 pub fn setpgid(pid: i32, pgid: i32) -> SysResult {
-    if pgid < 0 {
+    if pgid < 0 || pgid == 0 && pid < 0 {
         return Err(Errno::EINVAL);
     }
     let me = current().process.clone();

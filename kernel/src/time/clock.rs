@@ -2,6 +2,7 @@
 
 use super::{NSEC_PER_SEC, now_ns, realtime_ns, tai_offset};
 use crate::sched::stats::{run_time_ns, user_system_ns};
+use crate::task::creds::cap;
 use crate::task::{Process, Task, current, find_process, find_task};
 use alloc::sync::Arc;
 use limen_linux_abi::Errno;
@@ -18,6 +19,20 @@ pub enum Clock {
     Process(Arc<Process>, CpuKind),
     /// CPU time of a thread.
     Thread(Arc<Task>, CpuKind),
+}
+
+/// Whether clock `id` is one of those that would wake a machine that sleeps (`CLOCK_REALTIME_ALARM`, `CLOCK_BOOTTIME_ALARM`).
+pub fn is_alarm(id: i32) -> bool {
+    id == 8 || id == 9
+}
+
+/// Whether the running thread may wait by clock `id`, or set timers of it: waking the machine is a privilege.
+pub fn may_wait_by(id: i32) -> Result<(), Errno> {
+    if is_alarm(id) && !current().creds().capable(cap::WAKE_ALARM) {
+        Err(Errno::EPERM)
+    } else {
+        Ok(())
+    }
 }
 
 /// Which CPU time.

@@ -1,6 +1,7 @@
 //! `/proc/sys`: settings. Those that change something say what; the others tell a fixed truth about this kernel.
 
 use super::TREE;
+use crate::fs::perm::PROTECTED_HARDLINKS;
 use crate::fs::pseudo::{Node, Text, parse};
 use crate::mm::MMAP_MIN_ADDR;
 use crate::syscall::misc;
@@ -200,7 +201,23 @@ pub fn init() {
     fixed("fs/aio-max-nr", "65536");
     fixed("fs/aio-nr", "0");
     remembered("fs/suid_dumpable", 0, 0..=2);
-    remembered("fs/protected_hardlinks", 0, 0..=1);
+    TREE.add(
+        "sys/fs/protected_hardlinks",
+        Node::setting(
+            |out| {
+                let _ = writeln!(out, "{}", u8::from(PROTECTED_HARDLINKS.load(Relaxed)));
+                Ok(())
+            },
+            |text| {
+                let on: u8 = parse(text)?;
+                if on > 1 {
+                    return Err(Errno::EINVAL);
+                }
+                PROTECTED_HARDLINKS.store(on == 1, Relaxed);
+                Ok(())
+            },
+        ),
+    );
     remembered("fs/protected_symlinks", 0, 0..=1);
     remembered("fs/protected_fifos", 0, 0..=2);
     remembered("fs/protected_regular", 0, 0..=2);
