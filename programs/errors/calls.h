@@ -80,7 +80,7 @@ static const struct call calls[] = {
     CALL(timerfd_gettime, 0, FD, MEMORY),
     CALL(pidfd_open, CHANGES | HIDES, OF(0, -1, 1, 999999), OF(0, 04000, 1, -1)),
     CALL(pidfd_getfd, CHANGES, FD, OF(-1, 20, 200), OF(0, 1)),
-    CALL(pidfd_send_signal, CHANGES, FD, OF(0, 65, -1), MEMORY, OF(0, 1)),
+    CALL(pidfd_send_signal, CHANGES, FD, OF(0, 65, -1), MEMORY, OF(0, 8)),
 
     /* Waiting. */
     CALL(ppoll, 0, MEMORY, OF(0, 1, 2, 300, -1), OF(HOLE, FIXED, JUNK), OF(0, HOLE, JUNK), OF(8, 4)),
@@ -93,12 +93,15 @@ static const struct call calls[] = {
     CALL(faccessat, 0, FROM, PATH, OF(0, 1, 2, 4, 7, 8, -1)),
     CALL(faccessat2, 0, FROM, PATH, OF(0, 4, 8), OF(0, 0x100, 0x200, 0x1000, 1)),
 #ifdef SYS_newfstatat
-    CALL(newfstatat, 0, FROM, PATH, FEW_MEMORY, OF(0, 0x100, 0x800, 0x1000, 1)),
+    CALL(newfstatat, 0, FROM, PATH, FEW_MEMORY, OF(0, 0x100, 0x800, 1)),
+    CALL(newfstatat, 0, FROM, OF(PATH_AT(0), PATH_AT(1)), FEW_MEMORY, OF(0x1000)),
 #endif
 #ifdef SYS_fstatat64
-    CALL(fstatat64, 0, FROM, PATH, FEW_MEMORY, OF(0, 0x100, 0x800, 0x1000, 1)),
+    CALL(fstatat64, 0, FROM, PATH, FEW_MEMORY, OF(0, 0x100, 0x800, 1)),
+    CALL(fstatat64, 0, FROM, OF(PATH_AT(0), PATH_AT(1)), FEW_MEMORY, OF(0x1000)),
 #endif
-    CALL(statx, 0, FROM, FEW_PATHS, OF(0, 0x100, 0x1000, 0x2000, 0x6000, 1), OF(0, 0x7ff, 0x80000000L), FEW_MEMORY),
+    CALL(statx, 0, FROM, OF(PATH_AT(0), PATH_AT(1)), OF(0x1000), OF(0), FEW_MEMORY),
+    CALL(statx, 0, FROM, FEW_PATHS, OF(0, 0x100, 0x2000, 0x6000, 1), OF(0, 0x7ff, 0x80000000L), FEW_MEMORY),
     CALL(statfs, 0, PATH, MEMORY),
     CALL(fstatfs, 0, FD, MEMORY),
     CALL(fstat, 0, FD, MEMORY),
@@ -114,7 +117,7 @@ static const struct call calls[] = {
     CALL(linkat, CHANGES, FEW_FROM, PATH, FEW_FROM, FEW_PATHS, OF(0, 0x400, 0x1000, 1)),
     CALL(unlinkat, CHANGES, FROM, PATH, OF(0, 0x200, 1)),
     CALL(renameat2, CHANGES, OF(AT_FDCWD), PATH, OF(AT_FDCWD), PATH, OF(0, 1, 2)),
-    CALL(renameat2, CHANGES, FEW_FROM, FEW_PATHS, FEW_FROM, FEW_PATHS, OF(0, 3, 4, 8)),
+    CALL(renameat2, CHANGES, FEW_FROM, FEW_PATHS, FEW_FROM, FEW_PATHS, OF(0, 3, 8)),
     CALL(fchmodat, 0, FROM, PATH, OF(0600, 07777)),
     CALL(fchmod, 0, FD, OF(0600, 07777)),
     CALL(fchownat, CHANGES, FEW_FROM, PATH, OF(-1, USER), OF(-1), OF(0, 0x100, 1)),
@@ -138,9 +141,10 @@ static const struct call calls[] = {
     CALL(mmap, CHANGES | HIDES, OF(0, OPEN, OPEN + 1, HOLE, -4096), OF(0, 1, 4096, -1), OF(0, 1, 7, 8), OF(0, 1, 2, 0x10, 0x12, 0x22, 0x32, 0x21, 3), OF(-1, FD_FILE, FD_WRITE_ONLY, FD_DIR, FD_PATH), OF(0, 1)),
 #endif
     CALL(munmap, CHANGES, OF(0, HOLE, OPEN, OPEN + 1, -4096), OF(0, 1, 4096, -1)),
-    CALL(mprotect, CHANGES, OF(0, HOLE, OPEN, OPEN + 1, -4096), OF(0, 1, 0x10000, 0x20000, -1), OF(0, 1, 7, 8, 16, 0x01000000, 0x02000000, 0x03000000)),
+    CALL(mprotect, CHANGES, OF(0, HOLE, OPEN, OPEN + 1, -4096), OF(0, 1, 0x10000, 0x20000), OF(0, 1, 7, 8, 16, 0x01000000, 0x03000000)),
     CALL(mremap, CHANGES | HIDES, OF(0, HOLE, OPEN, OPEN + 1), OF(0, 0x10000, 0x20000, -1), OF(0, 1, 0x8000, 0x20000, -1), OF(0, 1, 2, 3, 4, 5, 8), OF(0, OPEN, 0x27000000, 0x27000001)),
-    CALL(madvise, CHANGES, OF(0, HOLE, OPEN, OPEN + 1), OF(0, 1, 0x10000, 0x20000, -1), OF(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, -1)),
+    CALL(madvise, CHANGES, OF(0, HOLE, OPEN, OPEN + 1), OF(0, 1, 0x10000, 0x20000, -1), OF(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 24, 26, -1)),
+    CALL(madvise, CHANGES, OF(0, OPEN, OPEN + 1), OF(0, 1, 0x10000), OF(22, 23)),
     CALL(mlock, CHANGES, OF(0, HOLE, OPEN, OPEN + 1, SHUT), OF(0, 1, 0x10000, 0x20000, -1)),
     CALL(mlock2, CHANGES, OF(0, HOLE, OPEN, SHUT), OF(0, 1, 0x20000), OF(0, 1, 2, -1)),
     CALL(munlock, CHANGES, OF(0, HOLE, OPEN, OPEN + 1), OF(0, 1, 0x10000, 0x20000, -1)),
@@ -148,7 +152,7 @@ static const struct call calls[] = {
     CALL(msync, 0, OF(0, HOLE, OPEN, OPEN + 1), OF(0, 1, 0x10000, 0x20000, -1), OF(0, 1, 2, 3, 4, 5, 6, 8)),
     CALL(mincore, 0, OF(0, HOLE, OPEN, OPEN + 1), OF(0, 1, 0x10000, 0x20000, -1), MEMORY),
     CALL(process_vm_readv, 0, OF(0, 999999, -1), FEW_MEMORY, OF(0, 1, 1025), FEW_MEMORY, OF(0, 1, 1025), OF(0, 1)),
-    CALL(membarrier, CHANGES, OF(0, 1, 2, 8, 16, 64, 256, 1024, -1), OF(0, 1), OF(0, -1)),
+    CALL(membarrier, CHANGES, OF(1, 2, 8, 16, 64, 256, 1024, -1), OF(0, 1), OF(0, -1)),
 
     /* Signals. */
     CALL(rt_sigaction, CHANGES, OF(0, 1, 9, 19, 32, 64, 65, -1), MEMORY, MEMORY, OF(8, 4, 16)),
@@ -172,14 +176,14 @@ static const struct call calls[] = {
     CALL(prlimit64, CHANGES, OF(0, 999999, -1), OF(0, 7, 15, 16, -1), MEMORY, MEMORY),
     CALL(getrlimit, 0, OF(0, 7, 15, 16, -1), MEMORY),
     CALL(setrlimit, CHANGES, OF(0, 7, 15, 16, -1), MEMORY),
-    CALL(getpriority, 0, OF(0, 1, 2, 3, -1), OF(0, -1, 999999)),
-    CALL(setpriority, CHANGES, OF(0, 1, 2, 3, -1), OF(0, -1, 999999), OF(0, -1, 5)),
+    CALL(getpriority, 0, OF(0, 1, 3, -1), OF(0, -1, 999999)),
+    CALL(setpriority, CHANGES, OF(0, 1, 3, -1), OF(0, -1, 999999), OF(0, -1, 5)),
     CALL(unshare, CHANGES, OF(0, 0x200, 0x400, 0x800, 0x10000, 0x100, 1)),
-    CALL(clone3, CHANGES, MEMORY, OF(0, 8, 63, 64, 88, 4096, 4097)),
+    CALL(clone3, CHANGES | HIDES, MEMORY, OF(0, 8, 63, 64, 88, 4096, 4097)),
     CALL(get_robust_list, 0, OF(0, -1, 1, 999999), MEMORY, MEMORY),
     CALL(set_robust_list, 0, MEMORY, OF(0, 12, 24, 32)),
     CALL(kcmp, HIDES, OF(0, 1, 999999), OF(0, 1, 999999), OF(0, 1, 2, 8, -1), OF(20, 200), OF(20, 200)),
-    CALL(prctl, CHANGES, OF(1, 2, 3, 4, 7, 8, 15, 16, 21, 22, 23, 24, 28, 29, 30, 36, 37, 38, 39, 40, 41, 42, 47, 53, 54, 9999, -1), OF(0, 1, 2, 9, 65, HOLE, OPEN, -1), OF(0, 1), OF(0), OF(0)),
+    CALL(prctl, CHANGES, OF(1, 2, 3, 4, 7, 8, 15, 16, 21, 23, 24, 28, 29, 30, 36, 37, 38, 39, 40, 41, 42, 47, 9999, -1), OF(0, 1, 2, 9, 65, HOLE, OPEN, -1), OF(0, 1), OF(0), OF(0)),
     CALL(personality, CHANGES, OF(0, 8, 0x0400000, -1)),
 
     /* Identities. */
@@ -206,19 +210,19 @@ static const struct call calls[] = {
     CALL(sched_getaffinity, 0, OF(0, -1, 999999), OF(0, 1, 8, 128, -1), MEMORY),
     CALL(sched_get_priority_max, 0, OF(0, 1, 2, 3, 4, 5, 6, 7, -1)),
     CALL(sched_rr_get_interval, 0, OF(0, -1, 999999), MEMORY),
-    CALL(ioprio_get, 0, OF(0, 1, 2, 3, 4), OF(0, -1, 999999)),
-    CALL(ioprio_set, CHANGES, OF(0, 1, 2, 3, 4), OF(0, 999999), OF(0, 0x2004, 0x2008, 0x4007, 0x6000, 0x8000, -1)),
+    CALL(ioprio_get, 0, OF(0, 1, 2, 4), OF(0, -1, 999999)),
+    CALL(ioprio_set, CHANGES, OF(0, 1, 2, 4), OF(0, 999999), OF(0, 0x2004, 0x2008, 0x4007, 0x6000, 0x8000, -1)),
     CALL(getcpu, HIDES, MEMORY, MEMORY, FEW_MEMORY),
     CALL(clock_gettime, 0, OF(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 15, 16, -1, -2, -6, -7, 99), MEMORY),
     CALL(clock_getres, 0, OF(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 15, 16, -1, -2, -6, -7, 99), MEMORY),
     CALL(clock_settime, CHANGES, OF(1, 2, 3, 4, 5, 6, 7, 9, 11, 16, -1, -2, 99), MEMORY),
-    CALL(clock_nanosleep, 0, OF(0, 1, 2, 3, 4, 5, 7, 8, 9, 11, 12, -1, -2, 99), OF(0, 1, 2), MEMORY, FEW_MEMORY),
+    CALL(clock_nanosleep, 0, OF(0, 1, 3, 4, 5, 7, 8, 9, 11, 12, -1, -2, 99), OF(0, 1, 2), MEMORY, FEW_MEMORY),
     CALL(nanosleep, 0, MEMORY, MEMORY),
     CALL(gettimeofday, 0, MEMORY, MEMORY),
     CALL(settimeofday, CHANGES, OF(0, HOLE, JUNK), MEMORY),
     CALL(getitimer, 0, OF(1, 2, 3, -1), MEMORY),
     CALL(setitimer, CHANGES, OF(0, 1, 2, 3, -1), MEMORY, MEMORY),
-    CALL(timer_create, CHANGES, OF(0, 1, 2, 3, 4, 5, 7, 8, 11, 12, -1, 99), MEMORY, MEMORY),
+    CALL(timer_create, CHANGES, OF(0, 1, 2, 3, 4, 5, 7, 8, 11, 12, 99), MEMORY, MEMORY),
     CALL(timer_settime, CHANGES, OF(0, -1, 99), OF(0, 1, 2), MEMORY, FEW_MEMORY),
     CALL(timer_gettime, 0, OF(0, -1, 99), MEMORY),
     CALL(timer_delete, 0, OF(0, -1, 99)),
@@ -226,7 +230,8 @@ static const struct call calls[] = {
     CALL(clock_adjtime, CHANGES | HIDES, OF(0, 1, 11, -1, -2, 99), OF(0, HOLE, FIXED, OPEN)),
 
     /* Futexes. */
-    CALL(futex, 0, MEMORY, OF(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 128, 256), OF(1, 2), FEW_MEMORY, OF(0, OPEN, OPEN + 1), OF(0, 1)),
+    CALL(futex, 0, OF(0, HOLE, OPEN), OF(8, 8 | 128), OF(1), OF(0), OF(0), OF(0)),
+    CALL(futex, 0, OF(0, HOLE, -4096, OPEN, JUNK), OF(0, 1, 2, 3, 4, 5, 6, 7, 9, 10, 11, 12, 13, 14, 128, 256), OF(1, 2), FEW_MEMORY, OF(0, OPEN, OPEN + 1), OF(0, 1)),
     CALL(futex, 0, OF(OPEN + 1, OPEN + 2, -4096), OF(0, 1, 3, 4, 6, 9, 11), OF(1), OF(0, OPEN), OF(0, OPEN, HOLE), OF(0, 1)),
     CALL(futex_waitv, 0, MEMORY, OF(0, 1, 128, 129), OF(0, 1), OF(0, OPEN, HOLE, JUNK), OF(0, 1, 2)),
 
@@ -255,8 +260,7 @@ static const struct call calls[] = {
     CALL(getrandom, 0, MEMORY, OF(0, 8, 100), OF(0, 1, 2, 3, 4, 6, 8)),
     CALL(sethostname, CHANGES, MEMORY, OF(0, 8, 64, 65, -1)),
     CALL(setdomainname, CHANGES, MEMORY, OF(0, 8, 64, 65, -1)),
-    CALL(name_to_handle_at, 0, FEW_FROM, FEW_PATHS, FEW_MEMORY, FEW_MEMORY, OF(0, 0x400, 0x1000, 1)),
-    CALL(syslog, 0, OF(-1, 2, 3, 6, 7, 8, 9, 10, 11), MEMORY, OF(0, -1)),
+    CALL(syslog, HIDES, OF(-1, 2, 3, 6, 7, 8, 9, 10, 11), MEMORY, OF(0, -1)),
 };
 
 #endif

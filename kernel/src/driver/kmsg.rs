@@ -220,7 +220,9 @@ fn user_buffer(buf: usize, len: i32) -> Result<(usize, usize), Errno> {
     if buf == 0 || len < 0 {
         return Err(Errno::EINVAL);
     }
-    crate::mm::user::check(buf, len as usize)?;
+    if len > 0 {
+        crate::mm::user::check(buf, len as usize)?;
+    }
     Ok((buf, len as usize))
 }
 

@@ -41,7 +41,8 @@ const ONESHOT: u32 = 1 << 31;
 /// Everything that can happen.
 const EVENTS: u32 = 0xfff;
 /// All bits a mask can have: one at least must be in it, others mean nothing.
-pub const MASK: u32 = EVENTS | 0xe000 | ONLYDIR | DONT_FOLLOW | EXCL_UNLINK | MASK_CREATE | MASK_ADD | ISDIR | ONESHOT;
+const MASK: u32 =
+    EVENTS | 0xe000 | ONLYDIR | DONT_FOLLOW | EXCL_UNLINK | MASK_CREATE | MASK_ADD | ISDIR | ONESHOT;
 /// Longest queue (`max_queued_events`).
 const MAX_QUEUE: usize = 16384;
 /// Most watches of an instance (`max_user_watches` is per user; this bounds what one descriptor can pin).
@@ -219,12 +220,18 @@ fn instance(file: &File) -> Result<&Arc<Inotify>, Errno> {
     Ok(&file.ops().downcast::<InotifyFile>().ok_or(Errno::EINVAL)?.0)
 }
 
+/// `EINVAL` for a mask of `inotify_add_watch` that asks for nothing, or both to add to a watch and that there is none.
+pub fn check_mask(mask: u32) -> Result<(), Errno> {
+    let both = MASK_CREATE | MASK_ADD;
+    if mask & MASK == 0 || mask & both == both {
+        return Err(Errno::EINVAL);
+    }
+    Ok(())
+}
+
 /// `inotify_add_watch`: the watch's number.
 pub fn add_watch(file: &File, path: usize, mask: u32) -> SysResult {
     use crate::fs::walk::{AT_FDCWD, Walk, lookup};
-    if mask & (MASK_CREATE | MASK_ADD) == MASK_CREATE | MASK_ADD {
-        return Err(Errno::EINVAL);
-    }
     let me = instance(file)?;
     let mut walk = if mask & DONT_FOLLOW != 0 {
         Walk::empty()

@@ -282,7 +282,11 @@ pub fn rename(old: &Side<'_>, new: &Side<'_>, creds: &Creds, flags: u32) -> Resu
     };
     let source_is_dir = source.inode.kind == FileType::Directory;
     let target_is_dir = target.as_ref().map(|t| t.inode.kind == FileType::Directory);
-    let becomes_dir = if exchange { target_is_dir == Some(true) } else { source_is_dir };
+    let becomes_dir = if exchange {
+        target_is_dir == Some(true)
+    } else {
+        source_is_dir
+    };
     if !source_is_dir && old.slash || !becomes_dir && new.slash {
         return Err(Errno::ENOTDIR);
     }

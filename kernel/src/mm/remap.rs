@@ -26,6 +26,23 @@ struct Request {
     new_addr: usize,
 }
 
+impl Request {
+    /// `EINVAL` for a new place that is no page's, not in user space, or not beside the old one.
+    fn check_target(&self) -> Result<(), Errno> {
+        let (new_addr, new_len) = (self.new_addr, self.new_len);
+        let overlaps =
+            self.addr < new_addr.saturating_add(new_len) && new_addr < self.addr.saturating_add(self.old_len);
+        if new_addr & (PAGE_SIZE - 1) != 0 || new_len > USER_END || new_addr > USER_END - new_len || overlaps
+        {
+            return Err(Errno::EINVAL);
+        }
+        if self.flags & FIXED != 0 {
+            check_low(new_addr)?;
+        }
+        Ok(())
+    }
+}
+
 impl AddressSpace {
     /// `mremap`: returns where the mapping is then.
     pub fn mremap(
@@ -48,18 +65,6 @@ impl AddressSpace {
         let new_len = page_up(new_len).filter(|&l| l != 0).ok_or(Errno::EINVAL)?;
         if flags & DONTUNMAP != 0 && old_len != new_len {
             return Err(Errno::EINVAL);
-        }
-        let fixed = flags & FIXED != 0;
-        if fixed {
-            let overlaps = addr < new_addr.saturating_add(new_len) && new_addr < addr.saturating_add(old_len);
-            if new_addr & (PAGE_SIZE - 1) != 0
-                || new_len > USER_END
-                || new_addr > USER_END - new_len
-                || overlaps
-            {
-                return Err(Errno::EINVAL);
-            }
-            check_low(new_addr)?;
         }
         let request = Request {
             addr,
@@ -95,6 +100,9 @@ impl AddressSpace {
         let region = regions.map.containing(r.addr).ok_or(Errno::EFAULT)?;
         let (start, end) = (region.start, region.end);
         let vma = region.value.clone();
+        if r.flags & (FIXED | DONTUNMAP) != 0 {
+            r.check_target()?;
+        }
         // A smaller mapping in place: the tail goes.
         if !fixed && r.flags & DONTUNMAP == 0 && r.old_len >= r.new_len {
             if r.old_len > r.new_len {
@@ -105,7 +113,8 @@ impl AddressSpace {
         if r.old_len == 0 && !vma.flags.contains(VmFlags::SHARED) {
             return Err(Errno::EINVAL);
         }
-        if r.old_len > end - r.addr {
+        // Of what gets smaller only what stays must be one mapping.
+        if r.old_len.min(r.new_len) > end - r.addr {
             return Err(Errno::EFAULT);
         }
         if vma.flags.contains(VmFlags::SPECIAL) && r.new_len > r.old_len {

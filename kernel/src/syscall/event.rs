@@ -26,9 +26,7 @@ crate::syscalls! {
         new_inotify(flags)
     }
     fn inotify_add_watch(fd: i32, path: usize, mask: u32) {
-        if mask & inotify::MASK == 0 {
-            return Err(Errno::EINVAL);
-        }
+        inotify::check_mask(mask)?;
         inotify::add_watch(&*file(fd)?, path, mask)
     }
     fn inotify_rm_watch(fd: i32, wd: i32) {

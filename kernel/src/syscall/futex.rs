@@ -124,6 +124,10 @@ fn command<T: TimeWord>(
     let realtime = op & FUTEX_CLOCK_REALTIME != 0;
     let command = op & !(FUTEX_PRIVATE | FUTEX_CLOCK_REALTIME);
     if realtime && !matches!(command, WAIT_BITSET | WAIT_REQUEUE_PI | LOCK_PI2) {
+        // A timeout is looked at first.
+        if matches!(command, WAIT | LOCK_PI) {
+            timeout.non_null().map(read_timespec).transpose()?;
+        }
         return Err(Errno::ENOSYS);
     }
     let clock = if realtime { 0 } else { 1 };

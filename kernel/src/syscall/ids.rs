@@ -83,15 +83,17 @@ fn capability_creds(pid: i32) -> Result<Arc<Creds>, Errno> {
 
 /// How many 32-bit words each set has in a version of the interface; an unknown version is answered with the newest one's number.
 fn capability_words(header: UserPtr<[u32; 2]>) -> Result<Result<(usize, i32), ()>, Errno> {
-    let [version, pid] = header.read()?;
-    match version {
-        0x1998_0330 => Ok(Ok((1, pid as i32))),
-        0x2007_1026 | 0x2008_0522 => Ok(Ok((2, pid as i32))),
+    let version = header.cast::<u32>();
+    let words = match version.read()? {
+        0x1998_0330 => 1,
+        0x2007_1026 | 0x2008_0522 => 2,
         _ => {
-            header.cast::<u32>().write(0x2008_0522)?;
-            Ok(Err(()))
+            version.write(0x2008_0522)?;
+            return Ok(Err(()));
         }
-    }
+    };
+    let [_, pid] = header.read()?;
+    Ok(Ok((words, pid as i32)))
 }
 
 crate::syscalls! {
@@ -218,9 +220,10 @@ crate::syscalls! {
         let mut groups: Vec<u32> = Vec::new();
         groups.try_reserve_exact(size).map_err(|_| Errno::ENOMEM)?;
         for n in 0..size {
-            groups.push(list.add(n).read()?.id());
+            let id = list.add(n).read()?.id();
+            if id == KEEP { return Err(Errno::EINVAL); }
+            groups.push(id);
         }
-        if groups.contains(&KEEP) { return Err(Errno::EINVAL); }
         groups.sort_unstable();
         let mut new = (*old).clone();
         new.groups = Arc::from(groups);

@@ -3,7 +3,8 @@
 use super::SysResult;
 use crate::arch::frame::Frame;
 use crate::driver::random;
-use crate::mm::user::{Abi, UserPtr, read_bytes, write_bytes};
+use crate::mm::copy::copy_out;
+use crate::mm::user::{self, Abi, UserPtr, read_bytes, write_bytes};
 use crate::signal;
 use crate::sync::SpinLock;
 use crate::task::{self, creds::cap, current};
@@ -65,7 +66,9 @@ fn set_name(which: &SpinLock<Name>, at: usize, len: i32) -> SysResult {
         return Err(Errno::EINVAL);
     }
     let mut new = Name([0; NAME_MAX], len);
-    read_bytes(&mut new.0[..len], at)?;
+    if len > 0 {
+        read_bytes(&mut new.0[..len], at)?;
+    }
     *which.lock() = new;
     Ok(0)
 }
@@ -172,6 +175,7 @@ fn task_prctl(frame: &mut Frame, option: u32, arg: [usize; 4]) -> SysResult {
             UserPtr::<usize>::new(arg[0]).write(task.clear_child_tid.load(Ordering::Relaxed))?
         }
         SET_THP_DISABLE if arg[1..] != [0; 3] => return Err(Errno::EINVAL),
+        GET_THP_DISABLE if arg != [0; 4] => return Err(Errno::EINVAL),
         // There are no huge pages to be had.
         SET_THP_DISABLE | GET_THP_DISABLE => {}
         SET_VMA if arg[0] != 0 => return Err(Errno::EINVAL),
@@ -223,15 +227,17 @@ crate::syscalls! {
         // GRND_NONBLOCK, GRND_RANDOM, GRND_INSECURE. The pool is seeded at boot, so nothing ever blocks.
         if flags & !7 != 0 || flags & 6 == 6 { return Err(Errno::EINVAL); }
         let len = len.min(i32::MAX as usize & !(crate::mm::PAGE_SIZE - 1));
+        user::check(at, len)?;
         let mut done = 0;
         let mut chunk = [0; 256];
         while done < len {
             let n = (len - done).min(chunk.len());
             random::fill(&mut chunk[..n]);
-            if let Err(e) = write_bytes(at.wrapping_add(done), &chunk[..n]) {
-                return if done > 0 { Ok(done) } else { Err(e) };
+            let copied = copy_out(at.wrapping_add(done), &chunk[..n]);
+            done += copied;
+            if copied < n {
+                return if done > 0 { Ok(done) } else { Err(Errno::EFAULT) };
             }
-            done += n;
             if done < len && current().signal_pending() { break; }
         }
         Ok(done)

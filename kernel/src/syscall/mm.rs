@@ -55,7 +55,14 @@ fn do_mmap(addr: usize, len: usize, prot: usize, flags: usize, fd: i32, offset: 
     let anonymous = flags & MapFlags::ANONYMOUS.bits() as usize != 0;
     let file = match anonymous {
         true => None,
-        false => Some(crate::sched::current().files().get(fd)?),
+        false => {
+            let file = crate::sched::current().files().get(fd)?;
+            if len == 0 || flags & MAP_HUGETLB != 0 {
+                return Err(Errno::EINVAL);
+            }
+            space.check_place(addr, len, MapFlags::from_bits_truncate(flags as u32))?;
+            Some(file)
+        }
     };
     let kind = flags & MAP_TYPE;
     let shared = match kind {
@@ -84,13 +91,7 @@ fn do_mmap(addr: usize, len: usize, prot: usize, flags: usize, fd: i32, offset: 
         }
         return space.mmap(addr, len, prot_bits, map_flags, None);
     };
-    if len == 0 || flags & MAP_HUGETLB != 0 {
-        return Err(Errno::EINVAL);
-    }
-    space.check_place(addr, len, map_flags)?;
-    if kind == MAP_SHARED_VALIDATE
-        && flags & !MAP_LEGACY & !MapFlags::FIXED_NOREPLACE.bits() as usize != 0
-    {
+    if kind == MAP_SHARED_VALIDATE && flags & !MAP_LEGACY & !MapFlags::FIXED_NOREPLACE.bits() as usize != 0 {
         return Err(Errno::EOPNOTSUPP);
     }
     if flags & MAP_SYNC != 0 && kind == MAP_SHARED_VALIDATE {

@@ -84,7 +84,13 @@ pub(super) fn do_umount(target: usize, flags: u32) -> SysResult {
 /// `pivot_root`.
 pub(super) fn do_pivot_root(new_root: usize, put_old: usize) -> SysResult {
     mount::may_mount()?;
-    let directory = |at| lookup(AT_FDCWD, read_path(at)?.as_bytes(), Walk::FOLLOW | Walk::DIRECTORY);
+    let directory = |at| {
+        lookup(
+            AT_FDCWD,
+            read_path(at)?.as_bytes(),
+            Walk::FOLLOW | Walk::DIRECTORY,
+        )
+    };
     mount::pivot_root(directory(new_root)?, directory(put_old)?)?;
     Ok(0)
 }

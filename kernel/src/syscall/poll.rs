@@ -260,12 +260,10 @@ crate::syscalls! {
         result
     }
     fn pselect6/pselect6_time64(count: i32, read: usize, write: usize, except: usize, time: UserPtr<[Time; 2]>, mask: usize) {
+        let mask = UserPtr::<[usize; 2]>::new(mask).non_null().map(|p| p.read()).transpose()?;
         let timeout = until(time, 1)?;
-        let mask = match UserPtr::<[usize; 2]>::new(mask).non_null() {
-            Some(p) => {
-                let [addr, size] = p.read()?;
-                read_mask(addr, size)?
-            }
+        let mask = match mask {
+            Some([addr, size]) => read_mask(addr, size)?,
             None => None,
         };
         let result = with_mask(mask, || no_hand(do_select(count, [read, write, except], timeout)));

@@ -47,12 +47,17 @@ fn resolve(dirfd: i32, path: usize, flags: u32) -> Result<Path, Errno> {
         Walk::FOLLOW
     };
     if flags & abi::AT_EMPTY_PATH != 0 {
-        if path == 0 {
-            return lookup(dirfd, b"", walk | Walk::EMPTY);
-        }
         walk |= Walk::EMPTY;
     }
     with_path(path, |path| lookup(dirfd, path, walk))
+}
+
+/// [`resolve`] for the calls to which, with `AT_EMPTY_PATH`, no path is as good as an empty one.
+fn resolve_or_none(dirfd: i32, path: usize, flags: u32) -> Result<Path, Errno> {
+    if path == 0 && flags & abi::AT_EMPTY_PATH != 0 {
+        return lookup(dirfd, b"", Walk::FOLLOW | Walk::EMPTY);
+    }
+    resolve(dirfd, path, flags)
 }
 
 fn of_fd(fd: i32) -> Result<Path, Errno> {
@@ -91,7 +96,7 @@ fn stat_at<T: Layout>(
     if flags & !(abi::AT_SYMLINK_NOFOLLOW | abi::AT_NO_AUTOMOUNT | abi::AT_EMPTY_PATH) != 0 {
         return Err(Errno::EINVAL);
     }
-    write_stat(to, &attr::stat(&resolve(dirfd, path, flags)?), layout)
+    write_stat(to, &attr::stat(&resolve_or_none(dirfd, path, flags)?), layout)
 }
 
 fn stat_of<T: Layout>(fd: i32, to: usize, layout: impl Fn(&FileStatus) -> Option<T>) -> SysResult {
@@ -108,7 +113,7 @@ fn do_statx(dirfd: i32, path: usize, flags: u32, mask: u32, to: usize) -> SysRes
     {
         return Err(Errno::EINVAL);
     }
-    let path = resolve(dirfd, path, flags)?;
+    let path = resolve_or_none(dirfd, path, flags)?;
     let s = attr::stat(&path);
     let inode = s.inode;
     const ALL: u32 = 0x17ff | 0x800;
@@ -229,11 +234,17 @@ fn do_access(dirfd: i32, path: usize, mode: u32, flags: u32) -> SysResult {
     Ok(0)
 }
 
+const UTIME_NOW: i64 = (1 << 30) - 1;
+const UTIME_OMIT: i64 = (1 << 30) - 2;
+
+/// Whether a `timespec` of `utimensat` says to leave the time as it is.
+fn omitted<T: TimeWord>(time: &[T; 2]) -> bool {
+    time[1].fraction() == UTIME_OMIT
+}
+
 /// A `timespec` of `utimensat`.
 fn set_time<T: TimeWord>([sec, nsec]: [T; 2]) -> Result<SetTime, Errno> {
     let (sec, nsec) = (sec.get(), nsec.fraction());
-    const UTIME_NOW: i64 = (1 << 30) - 1;
-    const UTIME_OMIT: i64 = (1 << 30) - 2;
     match nsec {
         UTIME_NOW => Ok(SetTime::Now),
         UTIME_OMIT => Ok(SetTime::Omit),
@@ -243,20 +254,26 @@ fn set_time<T: TimeWord>([sec, nsec]: [T; 2]) -> Result<SetTime, Errno> {
 }
 
 fn do_utimensat<T: TimeWord>(dirfd: i32, path: usize, times: Option<[[T; 2]; 2]>, flags: u32) -> SysResult {
-    if flags & !(abi::AT_SYMLINK_NOFOLLOW | abi::AT_EMPTY_PATH) != 0 {
-        return Err(Errno::EINVAL);
-    }
-    let (atime, mtime) = match times {
-        None => (SetTime::Now, SetTime::Now),
-        Some([a, m]) => (set_time(a)?, set_time(m)?),
-    };
-    if (atime, mtime) == (SetTime::Omit, SetTime::Omit) {
+    if times.is_some_and(|both| both.iter().all(omitted)) {
         return Ok(0);
     }
-    let at = if path == 0 && dirfd != AT_FDCWD {
+    let of_file = path == 0 && dirfd != AT_FDCWD;
+    let known = if of_file {
+        0
+    } else {
+        abi::AT_SYMLINK_NOFOLLOW | abi::AT_EMPTY_PATH
+    };
+    if flags & !known != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let at = if of_file {
         of_fd(dirfd)?
     } else {
         resolve(dirfd, path, flags)?
+    };
+    let (atime, mtime) = match times {
+        None => (SetTime::Now, SetTime::Now),
+        Some([a, m]) => (set_time(a)?, set_time(m)?),
     };
     attr::set_times(&at, atime, mtime)?;
     Ok(0)

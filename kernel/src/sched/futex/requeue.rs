@@ -87,8 +87,8 @@ fn wait_until_moved(
     let me = current();
     let wait;
     let entry = loop {
-        let key = key_of(addr, shared)?;
         let target = key_of(to, shared)?;
+        let key = key_of(addr, shared)?;
         if key == target {
             return Err(Errno::EINVAL);
         }

@@ -85,9 +85,6 @@ impl Program {
 
 /// `execve` and `execveat`. On success `frame` is the new program's first register file.
 pub fn execve(frame: &mut Frame, dirfd: i32, path: usize, argv: usize, envp: usize, flags: u32) -> SysResult {
-    if flags & !(AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH) != 0 {
-        return Err(Errno::EINVAL);
-    }
     let path = read_path(path)?;
     let empty = flags & AT_EMPTY_PATH != 0;
     if path.as_bytes().is_empty() && !empty {
@@ -97,6 +94,9 @@ pub fn execve(frame: &mut Frame, dirfd: i32, path: usize, argv: usize, envp: usi
         check_process_limit()?;
     }
     let strings = Strings::from_user(argv, envp)?;
+    if flags & !(AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH) != 0 {
+        return Err(Errno::EINVAL);
+    }
     let program = Program::open(
         dirfd,
         path.as_bytes(),
