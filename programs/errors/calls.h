@@ -69,7 +69,7 @@ static const struct call calls[] = {
     CALL(pipe2, CHANGES, MEMORY, OF(0, 02000000, 04000, 040000, 1, -1)),
     CALL(eventfd2, CHANGES, OF(0, 1, -1), OF(0, 1, 2, 04000, 02000000, -1)),
     CALL(epoll_create1, CHANGES, OF(0, 1, 02000000, -1)),
-    CALL(epoll_ctl, CHANGES, FD, OF(0, 1, 2, 3, 4), FD, FEW_MEMORY),
+    CALL(epoll_ctl, CHANGES, FEW_EPOLL, OF(0, 1, 2, 3, 4), FD, FEW_MEMORY),
     CALL(epoll_pwait, 0, FD, FEW_MEMORY, OF(0, 1, -1, 0x7fffffff), OF(0), FEW_MEMORY, OF(8, 4)),
     CALL(inotify_init1, CHANGES, OF(0, 1, 04000, 02000000, -1)),
     CALL(inotify_add_watch, CHANGES, FD, FEW_PATHS, OF(0, 1, 0xfff, 0x01000000, 0x20000000, 0x1000, -1)),
@@ -114,7 +114,7 @@ static const struct call calls[] = {
     CALL(mkdirat, CHANGES, FROM, PATH, OF(0755)),
     CALL(mknodat, CHANGES, FEW_FROM, PATH, OF(0, 0100644, 0010644, 0140644, 0020644, 0060644, 0040755, 0120777, 0170000), OF(0, 0x103)),
     CALL(symlinkat, CHANGES, FEW_PATHS, FEW_FROM, PATH),
-    CALL(linkat, CHANGES, FEW_FROM, PATH, FEW_FROM, FEW_PATHS, OF(0, 0x400, 0x1000, 1)),
+    CALL(linkat, CHANGES, FEW_FROM, PATH, OF(-1, AT_FDCWD), FEW_PATHS, OF(0, 0x400, 0x1000, 1)),
     CALL(unlinkat, CHANGES, FROM, PATH, OF(0, 0x200, 1)),
     CALL(renameat2, CHANGES, OF(AT_FDCWD), PATH, OF(AT_FDCWD), PATH, OF(0, 1, 2)),
     CALL(renameat2, CHANGES, FEW_FROM, FEW_PATHS, FEW_FROM, FEW_PATHS, OF(0, 3, 8)),
@@ -136,13 +136,13 @@ static const struct call calls[] = {
 
     /* Memory. */
 #ifdef SYS_mmap2
-    CALL(mmap2, CHANGES | HIDES, OF(0, OPEN, OPEN + 1, HOLE, -4096), OF(0, 1, 4096, -1), OF(0, 1, 7, 8), OF(0, 1, 2, 0x10, 0x12, 0x22, 0x32, 0x21, 3), OF(-1, FD_FILE, FD_WRITE_ONLY, FD_DIR, FD_PATH), OF(0, -1)),
+    CALL(mmap2, CHANGES | HIDES, OF(0, OPEN, OPEN + 1, -4096), OF(0, 1, -1), OF(1, 7), OF(0, 1, 2, 0x10, 0x12, 0x22, 0x32, 0x21, 3), OF(-1, FD_FILE, FD_WRITE_ONLY, FD_DIR, FD_PATH), OF(0, -1)),
 #else
-    CALL(mmap, CHANGES | HIDES, OF(0, OPEN, OPEN + 1, HOLE, -4096), OF(0, 1, 4096, -1), OF(0, 1, 7, 8), OF(0, 1, 2, 0x10, 0x12, 0x22, 0x32, 0x21, 3), OF(-1, FD_FILE, FD_WRITE_ONLY, FD_DIR, FD_PATH), OF(0, 1)),
+    CALL(mmap, CHANGES | HIDES, OF(0, OPEN, OPEN + 1, -4096), OF(0, 1, -1), OF(1, 7), OF(0, 1, 2, 0x10, 0x12, 0x22, 0x32, 0x21, 3), OF(-1, FD_FILE, FD_WRITE_ONLY, FD_DIR, FD_PATH), OF(0, 1)),
 #endif
     CALL(munmap, CHANGES, OF(0, HOLE, OPEN, OPEN + 1, -4096), OF(0, 1, 4096, -1)),
-    CALL(mprotect, CHANGES, OF(0, HOLE, OPEN, OPEN + 1, -4096), OF(0, 1, 0x10000, 0x20000), OF(0, 1, 7, 8, 16, 0x01000000, 0x03000000)),
-    CALL(mremap, CHANGES | HIDES, OF(0, HOLE, OPEN, OPEN + 1), OF(0, 0x10000, 0x20000, -1), OF(0, 1, 0x8000, 0x20000, -1), OF(0, 1, 2, 3, 4, 5, 8), OF(0, OPEN, 0x27000000, 0x27000001)),
+    CALL(mprotect, CHANGES, OF(0, HOLE, OPEN, OPEN + 1), OF(0, 1, 0x10000, 0x20000), OF(0, 1, 7, 8, 16, 0x01000000, 0x03000000)),
+    CALL(mremap, CHANGES | HIDES, OF(0, HOLE, OPEN, OPEN + 1), OF(0x10000, 0x20000), OF(0, 1, 0x8000, 0x20000, -1), OF(0, 1, 2, 3, 4, 5, 8), OF(0, OPEN, 0x27000001)),
     CALL(madvise, CHANGES, OF(0, HOLE, OPEN, OPEN + 1), OF(0, 1, 0x10000, 0x20000, -1), OF(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 24, 26, -1)),
     CALL(madvise, CHANGES, OF(0, OPEN, OPEN + 1), OF(0, 1, 0x10000), OF(22, 23)),
     CALL(mlock, CHANGES, OF(0, HOLE, OPEN, OPEN + 1, SHUT), OF(0, 1, 0x10000, 0x20000, -1)),
@@ -173,9 +173,9 @@ static const struct call calls[] = {
     CALL(getpgid, HIDES, OF(0, -1, 1, 999999)),
     CALL(getsid, HIDES, OF(0, -1, 1, 999999)),
     CALL(getrusage, 0, OF(0, 1, -1, -2, 2), MEMORY),
-    CALL(prlimit64, CHANGES, OF(0, 999999, -1), OF(0, 7, 15, 16, -1), MEMORY, MEMORY),
+    CALL(prlimit64, CHANGES, OF(0, 999999, -1), OF(1, 7, 15, 16, -1), MEMORY, MEMORY),
     CALL(getrlimit, 0, OF(0, 7, 15, 16, -1), MEMORY),
-    CALL(setrlimit, CHANGES, OF(0, 7, 15, 16, -1), MEMORY),
+    CALL(setrlimit, CHANGES, OF(1, 7, 15, 16, -1), MEMORY),
     CALL(getpriority, 0, OF(0, 1, 3, -1), OF(0, -1, 999999)),
     CALL(setpriority, CHANGES, OF(0, 1, 3, -1), OF(0, -1, 999999), OF(0, -1, 5)),
     CALL(unshare, CHANGES, OF(0, 0x200, 0x400, 0x800, 0x10000, 0x100, 1)),
@@ -222,7 +222,7 @@ static const struct call calls[] = {
     CALL(settimeofday, CHANGES, OF(0, HOLE, JUNK), MEMORY),
     CALL(getitimer, 0, OF(1, 2, 3, -1), MEMORY),
     CALL(setitimer, CHANGES, OF(0, 1, 2, 3, -1), MEMORY, MEMORY),
-    CALL(timer_create, CHANGES, OF(0, 1, 2, 3, 4, 5, 7, 8, 11, 12, 99), MEMORY, MEMORY),
+    CALL(timer_create, CHANGES, OF(0, 1, 2, 3, 4, 5, 7, 11, 12, 99), MEMORY, MEMORY),
     CALL(timer_settime, CHANGES, OF(0, -1, 99), OF(0, 1, 2), MEMORY, FEW_MEMORY),
     CALL(timer_gettime, 0, OF(0, -1, 99), MEMORY),
     CALL(timer_delete, 0, OF(0, -1, 99)),
@@ -260,7 +260,7 @@ static const struct call calls[] = {
     CALL(getrandom, 0, MEMORY, OF(0, 8, 100), OF(0, 1, 2, 3, 4, 6, 8)),
     CALL(sethostname, CHANGES, MEMORY, OF(0, 8, 64, 65, -1)),
     CALL(setdomainname, CHANGES, MEMORY, OF(0, 8, 64, 65, -1)),
-    CALL(syslog, HIDES, OF(-1, 2, 3, 6, 7, 8, 9, 10, 11), MEMORY, OF(0, -1)),
+    CALL(syslog, HIDES, OF(-1, 2, 6, 7, 8, 9, 11), MEMORY, OF(0, -1)),
 };
 
 #endif

@@ -301,7 +301,6 @@ static void test(const struct call *call, int uid, int in_full) {
         else if (n == began) results[n++] = (struct result){DIED, 0};
     }
     report(call, in_full);
-    if (getenv("TIMES")) { static struct timespec l; struct timespec t; clock_gettime(CLOCK_MONOTONIC,&t); fprintf(stderr, "%6.2f %d %s\n", t.tv_sec-l.tv_sec+(t.tv_nsec-l.tv_nsec)/1e9, count, call->name); l=t; }
 }
 
 int main(int argc, char **argv) {

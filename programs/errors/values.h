@@ -81,6 +81,9 @@ static const char *const descriptor_names[] = {"-1",     "closed",   "file",  "r
 static const long few_values[] = {-1, FD_FILE, FD_READ_ONLY, FD_DIR, FD_PIPE_READ, FD_PIPE_WRITE, FD_STREAM, FD_PATH, FD_NULL};
 static const char *const few_names[] = {"-1", "file", "read-only", "dir", "pipe-read", "pipe-write", "stream", "path", "null"};
 #define FEW_FD {sizeof few_values / sizeof(long), 0, few_values, few_names}
+static const long few_epoll_values[] = {-1, FD_FILE, FD_EPOLL, FD_PATH};
+static const char *const few_epoll_names[] = {"-1", "file", "epoll", "path"};
+#define FEW_EPOLL {sizeof few_epoll_values / sizeof(long), 0, few_epoll_values, few_epoll_names}
 /* What paths are relative to. */
 static const long from_values[] = {-1, AT_FDCWD, FD_FILE, FD_DIR, FD_PATH, FD_PATH_DIR, FD_PIPE_READ};
 static const char *const from_names[] = {"-1", "cwd", "file", "dir", "path", "path-dir", "pipe-read"};

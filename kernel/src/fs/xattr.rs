@@ -50,6 +50,9 @@ fn check(path: &Path, name: &[u8], write: bool) -> Result<(), Errno> {
             Ok(())
         };
     }
+    if !name.starts_with(b"system.") {
+        perm::permission(inode, if write { perm::WRITE } else { perm::READ }, &creds)?;
+    }
     Err(Errno::EOPNOTSUPP)
 }
 

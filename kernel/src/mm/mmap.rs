@@ -265,7 +265,7 @@ impl AddressSpace {
     }
 
     /// Whether there can be a mapping there at all, whatever of: that is asked before what the file allows. `ENOMEM` if it is too long or ends
-    /// behind user space, `EINVAL` for a fixed place that is no page's.
+    /// behind user space, `EINVAL` for a fixed place that is no page's, `EPERM` for one that is not for everybody.
     pub fn check_place(&self, addr: usize, len: usize, flags: MapFlags) -> Result<(), Errno> {
         let len = page_up(len).filter(|&l| l <= USER_END).ok_or(Errno::ENOMEM)?;
         if !flags.intersects(MapFlags::FIXED | MapFlags::FIXED_NOREPLACE) {
@@ -277,7 +277,7 @@ impl AddressSpace {
         if addr & (PAGE_SIZE - 1) != 0 {
             return Err(Errno::EINVAL);
         }
-        Ok(())
+        check_low(addr)
     }
 
     #[inline(never)]

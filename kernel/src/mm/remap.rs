@@ -36,9 +36,6 @@ impl Request {
         {
             return Err(Errno::EINVAL);
         }
-        if self.flags & FIXED != 0 {
-            check_low(new_addr)?;
-        }
         Ok(())
     }
 }
@@ -61,7 +58,8 @@ impl AddressSpace {
         if addr & (PAGE_SIZE - 1) != 0 {
             return Err(Errno::EINVAL);
         }
-        let old_len = page_up(old_len).ok_or(Errno::EINVAL)?;
+        // A length that is nearly all there is wraps to none, as on Linux.
+        let old_len = page_up(old_len).unwrap_or(0);
         let new_len = page_up(new_len).filter(|&l| l != 0).ok_or(Errno::EINVAL)?;
         if flags & DONTUNMAP != 0 && old_len != new_len {
             return Err(Errno::EINVAL);
@@ -158,6 +156,7 @@ impl AddressSpace {
             return Err(Errno::ENOMEM);
         }
         let target = if fixed {
+            check_low(r.new_addr)?;
             regions.unmap(self, r.new_addr, r.new_addr + r.new_len, gather)?;
             r.new_addr
         } else {

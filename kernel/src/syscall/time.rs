@@ -302,10 +302,10 @@ crate::syscalls! {
         }
         let ns = read_timespec(requested)?;
         let clock = clock?;
-        may_wait_by(id)?;
         if is_alarm(id) && flags & !TIMER_ABSTIME != 0 {
             return Err(Errno::EINVAL);
         }
+        may_wait_by(id)?;
         match &clock {
             Clock::Thread(task, _) if task.tid() == current().tid() => return Err(Errno::EINVAL),
             clock if clock.is_cpu() => return Err(Errno::EOPNOTSUPP),
@@ -385,7 +385,6 @@ crate::syscalls! {
             // Raw and coarse clocks have no timers.
             return Err(Errno::EOPNOTSUPP);
         }
-        may_wait_by(id)?;
         if how != SIGEV_NONE && !(1..=64).contains(&signo) {
             return Err(Errno::EINVAL);
         }
@@ -398,6 +397,7 @@ crate::syscalls! {
             }
             _ => return Err(Errno::EINVAL),
         };
+        may_wait_by(id)?;
         let id = process::add_posix(|id| PosixTimer::new(id, clock, notify, signo as u32, value.unwrap_or(id as usize)))?;
         if let Err(e) = out.write(id) {
             process::remove_posix(id)?;
@@ -442,6 +442,7 @@ crate::syscalls! {
             return Err(Errno::EINVAL);
         }
         const O_RDWR: u32 = 2;
+        may_wait_by(id)?;
         let file = crate::fs::anon::file("[timerfd]", TimerFd::new(id)?, O_RDWR | flags & TFD_NONBLOCK);
         Ok(current().files().install(file, flags & TFD_CLOEXEC != 0)? as usize)
     }

@@ -248,7 +248,8 @@ pub fn new_tree(fs_type: &'static str, data: &str, persistent: bool) -> Result<A
         Some(0) => usize::MAX,
         Some(n) => n,
     };
-    if fs_type == "tmpfs" {
+    // The first of all is no exception: its archive may say otherwise.
+    if matches!(fs_type, "tmpfs" | "rootfs") {
         options.mode = options.mode.or(Some(0o1777));
     }
     let account = Arc::new(Account {

@@ -7,6 +7,7 @@ mod busybox;
 mod cargo;
 mod cases;
 mod command;
+mod errors;
 mod flavour;
 pub mod guest;
 mod host;
@@ -127,6 +128,7 @@ fn steps() -> Vec<Step> {
     for arch in Arch::ALL {
         steps.extend(programs::steps(arch));
         steps.extend(traps::steps(arch));
+        steps.extend(errors::steps(arch));
         steps.extend(memory::steps(arch));
         steps.extend(selftests::steps(arch));
         steps.extend(rseq::steps(arch));
@@ -152,6 +154,9 @@ fn steps() -> Vec<Step> {
 const LENGTHY: &[&str] = &[
     "debian-programs-arm",
     "debian-programs-powerpc64",
+    "errors-arm64",
+    "errors-arm",
+    "errors-powerpc64",
     "selftests-newer-rseq-x86_64",
     "selftests-newer-rseq-arm64",
     "selftests-newer-rseq-arm",
