@@ -118,13 +118,14 @@ fn send_inner(sock: &Arc<Sock>, src: &mut IoSrc<'_>, how: &mut Sending) -> SysRe
         let mut data = Vec::new();
         data.try_reserve_exact(n).map_err(|_| Errno::ENOBUFS)?;
         data.resize(n, 0);
-        let got = if n == 0 { 0 } else { src.take(&mut data)? };
-        if got < n {
-            if whole || got == 0 {
-                return if done != 0 { Ok(done) } else { Err(Errno::EFAULT) };
-            }
-            data.truncate(got);
+        let got = match src.take(&mut data) {
+            Err(_) if done != 0 => return Ok(done),
+            got => got?,
+        };
+        if got < n && whole {
+            return Err(Errno::EFAULT);
         }
+        data.truncate(got);
         let message = Message {
             data,
             at: 0,
