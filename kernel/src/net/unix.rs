@@ -147,6 +147,8 @@ struct State {
     identity: Identity,
     /// `SO_PASSCRED`.
     pass_cred: bool,
+    /// The option that asks for the time with every message (`SO_TIMESTAMP` and its kin).
+    timestamp: Option<u32>,
     /// `SO_RCVTIMEO` and `SO_SNDTIMEO`, ns.
     timeouts: [Option<u64>; 2],
     /// Options that make no difference to a local socket, but are kept.
@@ -293,6 +295,14 @@ impl Sock {
     /// Sets `SO_PASSCRED`.
     pub fn set_pass_cred(&self, on: bool) {
         self.state.lock().pass_cred = on;
+    }
+    /// The option that asks for the time with every message: a stream has none.
+    pub fn timestamp(&self) -> Option<u32> {
+        self.state.lock().timestamp
+    }
+    /// Sets it.
+    pub fn set_timestamp(&self, option: Option<u32>) {
+        self.state.lock().timestamp = option;
     }
     /// A timeout in ns: 0 for receiving, 1 for sending.
     pub fn timeout(&self, which: usize) -> Option<u64> {
@@ -453,7 +463,12 @@ impl Sock {
 
     /// Where a message without a receiver's name goes, or why none may be sent; nowhere yet if it is `named`.
     pub fn target(&self, named: bool) -> Result<Option<Arc<Sock>>, Errno> {
-        let s = self.state.lock();
+        let mut s = self.state.lock();
+        if self.kind == Kind::Packet
+            && let Some(e) = s.error.take()
+        {
+            return Err(e);
+        }
         let anywhere = named && self.kind == Kind::Datagram;
         if named && self.kind == Kind::Stream {
             return Err(if s.connected {

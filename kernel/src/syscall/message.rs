@@ -2,7 +2,9 @@
 
 use super::SysResult;
 use super::file::files;
-use super::socket::{MAX_ADDRESS, MSG_TRUNC, SOL_SOCKET, WORD, how, read_address, sending, write_address};
+use super::socket::{
+    MAX_ADDRESS, MSG_TRUNC, SOL_SOCKET, WORD, how, read_address, sending, timestamp, write_address,
+};
 use crate::fs::file::File;
 use crate::fs::io::{IoDst, IoSrc};
 use crate::mm::copy::{IoVec, read_iovecs, zeroed};
@@ -10,6 +12,7 @@ use crate::mm::user::{UserPtr, read_bytes, write_bytes};
 use crate::net::unix::{self, Kind, MAX_FILES, Sock};
 use crate::net::unix_file::{self, Received};
 use crate::task::current;
+use crate::time::realtime_ns;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use limen_linux_abi::Errno;
@@ -119,7 +122,7 @@ pub(super) fn send_message(file: &File, sock: &Arc<Sock>, addr: usize, flags: u3
 /// Writes what came along as control data; the flags to report and the length used.
 fn write_control(
     r: Received,
-    pass_cred: bool,
+    sock: &Sock,
     to: usize,
     room: usize,
     cloexec: bool,
@@ -138,7 +141,14 @@ fn write_control(
         *used = (*used + size.next_multiple_of(WORD)).min(room);
         Ok(true)
     };
-    if pass_cred {
+    if sock.kind != Kind::Stream
+        && r.cred.is_some()
+        && let Some(option) = sock.timestamp()
+        && !put(option as i32, &timestamp(option, realtime_ns()), &mut used)?
+    {
+        flags |= MSG_CTRUNC;
+    }
+    if sock.pass_cred() {
         let cred: Vec<u8> = r
             .cred
             .unwrap_or_default()
@@ -186,7 +196,7 @@ pub(super) fn receive_message(file: &File, sock: &Arc<Sock>, addr: usize, flags:
     if h.name != 0 {
         write_address(&r.sender(), h.name, UserPtr::new(addr + WORD))?;
     }
-    let (more, used) = write_control(r, sock.pass_cred(), h.control, h.control_len, cloexec != 0)?;
+    let (more, used) = write_control(r, sock, h.control, h.control_len, cloexec != 0)?;
     UserPtr::<usize>::new(addr + 5 * WORD).write(used)?;
     UserPtr::<u32>::new(addr + 6 * WORD).write(out | more)?;
     Ok(if flags & MSG_TRUNC != 0 { full } else { len })

@@ -16,7 +16,7 @@ use crate::net::unix::{self, Kind, Sock, address_of, name_of};
 use crate::net::unix_file::{self, How, Sending};
 use crate::task::creds::cap;
 use crate::task::current;
-use crate::time::now_ns;
+use crate::time::{NSEC_PER_SEC, now_ns};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -47,6 +47,11 @@ const SO_NO_CHECK: u32 = 11;
 const SO_PRIORITY: u32 = 12;
 const SO_LINGER: u32 = 13;
 const SO_REUSEPORT: u32 = 15;
+/// They ask for the time of day with every message; the new ones for words of 64 bits on every ABI.
+const SO_TIMESTAMP_OLD: u32 = 29;
+const SO_TIMESTAMPNS_OLD: u32 = 35;
+const SO_TIMESTAMP_NEW: u32 = 63;
+const SO_TIMESTAMPNS_NEW: u32 = 64;
 const SO_ACCEPTCONN: u32 = 30;
 const SO_SNDBUFFORCE: u32 = 32;
 const SO_RCVBUFFORCE: u32 = 33;
@@ -234,20 +239,33 @@ fn do_receive(fd: i32, buf: usize, len: usize, flags: u32, from: (usize, usize))
     })
 }
 
+/// A time as the bytes of two words, each of `word` bytes.
+fn time_words(ns: u64, per_unit: u64, word: usize) -> Vec<u8> {
+    [ns / NSEC_PER_SEC, ns % NSEC_PER_SEC / per_unit]
+        .iter()
+        .flat_map(|w| w.to_le_bytes().into_iter().take(word))
+        .collect()
+}
+
+/// A time as `option`, one of the `SO_TIMESTAMP` kind, has it.
+pub(super) fn timestamp(option: u32, ns: u64) -> Vec<u8> {
+    let word = match option {
+        SO_TIMESTAMP_OLD | SO_TIMESTAMPNS_OLD => WORD,
+        _ => 8,
+    };
+    match option {
+        SO_TIMESTAMPNS_OLD | SO_TIMESTAMPNS_NEW => time_words(ns, 1, word),
+        _ => time_words(ns, 1000, word),
+    }
+}
+
 fn get_option(fd: i32, level: i32, name: u32, value: usize, len: usize) -> SysResult {
     with(fd, |_, sock| {
         if level != SOL_SOCKET {
             return Err(Errno::EOPNOTSUPP);
         }
         let room = usize::try_from(UserPtr::<i32>::new(len).read()?).map_err(|_| Errno::EINVAL)?;
-        // In words of this many bytes.
-        let time = |which: usize, word: usize| -> Vec<u8> {
-            let ns = sock.timeout(which).unwrap_or(0);
-            [ns / 1_000_000_000, ns % 1_000_000_000 / 1000]
-                .iter()
-                .flat_map(|w| w.to_le_bytes().into_iter().take(word))
-                .collect()
-        };
+        let time = |which: usize, word: usize| time_words(sock.timeout(which).unwrap_or(0), 1000, word);
         let int = |n: i32| n.to_ne_bytes().to_vec();
         let words = |all: &[u32]| -> Vec<u8> { all.iter().flat_map(|w| w.to_ne_bytes()).collect() };
         let data = match name {
@@ -257,6 +275,9 @@ fn get_option(fd: i32, level: i32, name: u32, value: usize, len: usize) -> SysRe
             | SO_NO_CHECK | SO_PRIORITY | SO_REUSEPORT | SO_PASSSEC => int(sock.kept(name).unwrap_or(0)),
             SO_SNDBUF | SO_RCVBUF => int(sock.kept(name).unwrap_or(BUFFER)),
             SO_LINGER => words(&sock.linger()),
+            SO_TIMESTAMP_OLD | SO_TIMESTAMPNS_OLD | SO_TIMESTAMP_NEW | SO_TIMESTAMPNS_NEW => {
+                int(i32::from(sock.timestamp() == Some(name)))
+            }
             SO_PASSCRED => int(i32::from(sock.pass_cred())),
             SO_PEERCRED => words(&sock.peer_identity().cred),
             SO_PEERGROUPS => {
@@ -317,6 +338,9 @@ fn set_option(fd: i32, level: i32, name: u32, value: usize, len: i32) -> SysResu
         };
         match name {
             SO_PASSCRED => sock.set_pass_cred(n != 0),
+            SO_TIMESTAMP_OLD | SO_TIMESTAMPNS_OLD | SO_TIMESTAMP_NEW | SO_TIMESTAMPNS_NEW => {
+                sock.set_timestamp((n != 0).then_some(name));
+            }
             SO_RCVTIMEO_OLD | SO_SNDTIMEO_OLD => {
                 let ns = read_timeout::<isize>(value, len)?;
                 sock.set_timeout(usize::from(name == SO_SNDTIMEO_OLD), ns);
@@ -327,6 +351,7 @@ fn set_option(fd: i32, level: i32, name: u32, value: usize, len: i32) -> SysResu
             }
             SO_RCVLOWAT => {}
             SO_DEBUG if n != 0 && !capable(cap::NET_ADMIN) => return Err(Errno::EACCES),
+            SO_REUSEPORT if n != 0 => return Err(Errno::EOPNOTSUPP),
             SO_DEBUG | SO_REUSEADDR | SO_DONTROUTE | SO_BROADCAST | SO_KEEPALIVE | SO_OOBINLINE
             | SO_NO_CHECK | SO_REUSEPORT | SO_PASSSEC => sock.keep(name, i32::from(n != 0)),
             SO_PRIORITY if !(0..=6).contains(&n) && !capable(cap::NET_ADMIN) && !capable(cap::NET_RAW) => {
