@@ -236,6 +236,16 @@ impl FdTable {
         }
     }
 
+    /// `EMFILE` if no descriptor is free: for what cannot be undone once it turns out later.
+    pub fn check_room(&self) -> Result<(), Errno> {
+        let limit = (crate::task::rlimit(crate::fs::RLIMIT_NOFILE) as usize).min(NR_OPEN);
+        if self.table.lock().find_free(0) < limit {
+            Ok(())
+        } else {
+            Err(Errno::EMFILE)
+        }
+    }
+
     /// Gives two files descriptors, or neither.
     pub fn install_pair(&self, a: Arc<File>, b: Arc<File>, cloexec: bool) -> Result<[i32; 2], Errno> {
         let first = self.install(a, cloexec)?;

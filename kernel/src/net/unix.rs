@@ -5,8 +5,11 @@
 //! together. Descriptors in flight hold their files open; a cycle of sockets in flight to each other is not collected, so a message
 //! carries at most `MAX_FILES`, and queues are bounded.
 
+use super::AF_UNIX;
 use crate::fs::file::File;
-use crate::fs::inode::Inode;
+use crate::fs::inode::{FileType, Inode};
+use crate::fs::perm::{WRITE, path_permission};
+use crate::fs::walk::{AT_FDCWD, Walk, lookup};
 use crate::sched::WaitQueue;
 use crate::sync::{Mutex, SpinLock};
 use alloc::collections::{BTreeMap, VecDeque};
@@ -21,11 +24,13 @@ pub const MAX_FILES: usize = 253;
 const BUFFER: usize = 212_992;
 /// Messages that may wait in a datagram socket (`net.unix.max_dgram_qlen` is 10; fewer wake-ups with more).
 const MAX_MESSAGES: usize = 256;
+/// Bytes of `struct sockaddr_un`.
+const ADDR_LEN: usize = 110;
 /// Largest piece of a stream that is copied at once.
 pub const PIECE: usize = 32 * 1024;
 
 /// Kinds of socket.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// `SOCK_STREAM`.
     Stream = 1,
@@ -38,6 +43,32 @@ pub enum Kind {
 /// A name: the bytes of `sun_path`, an abstract one's leading NUL included.
 pub type Name = Arc<[u8]>;
 
+/// The name in an address (`struct sockaddr_un`). `EINVAL` if there is none, or it is of another family.
+pub fn name_of(address: &[u8]) -> Result<Name, Errno> {
+    let Some((family, mut name)) = address.split_first_chunk() else {
+        return Err(Errno::EINVAL);
+    };
+    if address.len() > ADDR_LEN || u32::from(u16::from_ne_bytes(*family)) != AF_UNIX || name.is_empty() {
+        return Err(Errno::EINVAL);
+    }
+    if name[0] != 0 {
+        name = name.split(|b| *b == 0).next().unwrap_or(name);
+    }
+    Ok(Arc::from(name))
+}
+
+/// The address with a name; without one only the family.
+pub fn address_of(name: Option<&Name>) -> Vec<u8> {
+    let mut raw = (AF_UNIX as u16).to_ne_bytes().to_vec();
+    if let Some(name) = name {
+        raw.extend_from_slice(name);
+        if name.first().is_some_and(|b| *b != 0) {
+            raw.push(0);
+        }
+    }
+    raw
+}
+
 /// Process, user and group of a sender or peer (`struct ucred`).
 pub type Cred = [u32; 3];
 
@@ -46,6 +77,34 @@ pub fn own_cred() -> Cred {
     let task = crate::task::current();
     let creds = task.creds();
     [task.tgid() as u32, creds.euid, creds.egid]
+}
+
+/// Who is at the other end of a connection.
+#[derive(Clone)]
+pub struct Identity {
+    /// `SO_PEERCRED`.
+    pub cred: Cred,
+    /// `SO_PEERGROUPS`; none if nobody is there.
+    pub groups: Option<Arc<[u32]>>,
+}
+
+impl Default for Identity {
+    fn default() -> Self {
+        Self {
+            cred: [0, u32::MAX, u32::MAX],
+            groups: None,
+        }
+    }
+}
+
+impl Identity {
+    /// The running process.
+    fn own() -> Self {
+        Self {
+            cred: own_cred(),
+            groups: Some(crate::task::current().creds().groups.clone()),
+        }
+    }
 }
 
 /// Something sent and not received yet.
@@ -84,11 +143,18 @@ struct State {
     closed: bool,
     /// The error the next call reports.
     error: Option<Errno>,
-    peer_cred: Cred,
+    /// Who the peer was when it connected; who listened, on a socket that does.
+    identity: Identity,
     /// `SO_PASSCRED`.
     pass_cred: bool,
+    /// The option that asks for the time with every message (`SO_TIMESTAMP` and its kin).
+    timestamp: Option<u32>,
     /// `SO_RCVTIMEO` and `SO_SNDTIMEO`, ns.
     timeouts: [Option<u64>; 2],
+    /// Options that make no difference to a local socket, but are kept.
+    kept: BTreeMap<u32, i32>,
+    /// `SO_LINGER`: it makes none either.
+    linger: [u32; 2],
 }
 
 impl State {
@@ -100,6 +166,11 @@ impl State {
     /// Whether it listens.
     fn accepts(&self) -> bool {
         !self.closed && !self.shut_in && self.backlog.is_some()
+    }
+
+    /// Whether a datagram of `sender` is let in: one with a peer hears nobody else.
+    fn hears(&self, sender: &Sock) -> bool {
+        !self.connected || core::ptr::eq(self.peer.as_ptr(), sender)
     }
 
     /// Whether there may be something to receive.
@@ -121,8 +192,8 @@ pub struct Sock {
     pub(super) write_wait: WaitQueue,
 }
 
-/// Abstract names.
-static ABSTRACT: SpinLock<BTreeMap<Name, Weak<Sock>>> = SpinLock::new(BTreeMap::new());
+/// Abstract names: each kind of socket has its own.
+static ABSTRACT: SpinLock<BTreeMap<(Kind, Name), Weak<Sock>>> = SpinLock::new(BTreeMap::new());
 
 impl Sock {
     /// A new socket.
@@ -139,21 +210,21 @@ impl Sock {
     /// Two connected sockets.
     pub fn pair(kind: Kind) -> (Arc<Self>, Arc<Self>) {
         let (a, b) = (Self::new(kind), Self::new(kind));
-        let cred = own_cred();
-        a.set_peer(&b, cred);
-        b.set_peer(&a, cred);
+        let identity = Identity::own();
+        a.set_peer(&b, identity.clone());
+        b.set_peer(&a, identity);
         (a, b)
     }
 
-    fn set_peer(&self, peer: &Arc<Sock>, cred: Cred) {
+    fn set_peer(&self, peer: &Arc<Sock>, identity: Identity) {
         let mut s = self.state.lock();
         s.peer = Arc::downgrade(peer);
         s.connected = true;
-        s.peer_cred = cred;
+        s.identity = identity;
     }
 
     /// Connects a stream socket that is not connected yet.
-    fn join(&self, peer: &Arc<Sock>, cred: Cred) -> Result<(), Errno> {
+    fn join(&self, peer: &Arc<Sock>, identity: Identity) -> Result<(), Errno> {
         let mut s = self.state.lock();
         if s.backlog.is_some() {
             return Err(Errno::EINVAL);
@@ -163,12 +234,12 @@ impl Sock {
         }
         s.peer = Arc::downgrade(peer);
         s.connected = true;
-        s.peer_cred = cred;
+        s.identity = identity;
         Ok(())
     }
 
-    /// Undoes [`Sock::join`].
-    fn leave(&self) {
+    /// Has no peer any more.
+    pub fn leave(&self) {
         let mut s = self.state.lock();
         s.peer = Weak::new();
         s.connected = false;
@@ -189,9 +260,25 @@ impl Sock {
         }
         Ok(self.peer().and_then(|p| p.name()))
     }
-    /// The peer's credentials at the time of connection.
-    pub fn peer_cred(&self) -> Cred {
-        self.state.lock().peer_cred
+    /// Who the peer was at the time of connection.
+    pub fn peer_identity(&self) -> Identity {
+        self.state.lock().identity.clone()
+    }
+    /// The value of an option that makes no difference, if it was ever set.
+    pub fn kept(&self, option: u32) -> Option<i32> {
+        self.state.lock().kept.get(&option).copied()
+    }
+    /// Sets one.
+    pub fn keep(&self, option: u32, value: i32) {
+        self.state.lock().kept.insert(option, value);
+    }
+    /// `SO_LINGER`.
+    pub fn linger(&self) -> [u32; 2] {
+        self.state.lock().linger
+    }
+    /// Sets it.
+    pub fn set_linger(&self, linger: [u32; 2]) {
+        self.state.lock().linger = linger;
     }
     /// Whether it listens.
     pub fn is_listening(&self) -> bool {
@@ -208,6 +295,14 @@ impl Sock {
     /// Sets `SO_PASSCRED`.
     pub fn set_pass_cred(&self, on: bool) {
         self.state.lock().pass_cred = on;
+    }
+    /// The option that asks for the time with every message: a stream has none.
+    pub fn timestamp(&self) -> Option<u32> {
+        self.state.lock().timestamp
+    }
+    /// Sets it.
+    pub fn set_timestamp(&self, option: Option<u32>) {
+        self.state.lock().timestamp = option;
     }
     /// A timeout in ns: 0 for receiving, 1 for sending.
     pub fn timeout(&self, which: usize) -> Option<u64> {
@@ -241,6 +336,7 @@ impl Sock {
             }
             None => {
                 let mut all = ABSTRACT.lock();
+                let name = (self.kind, name);
                 if all.get(&name).is_some_and(|w| w.strong_count() != 0) {
                     drop(all);
                     self.state.lock().name = None;
@@ -262,27 +358,18 @@ impl Sock {
             return Err(Errno::EINVAL);
         }
         s.backlog = Some(backlog.clamp(0, 4096) as usize);
-        s.peer_cred = own_cred();
+        s.identity = Identity::own();
         Ok(())
     }
 
     /// `connect` to what is bound to a name.
     pub fn connect(self: &Arc<Self>, to: &Arc<Sock>, nonblock: bool) -> Result<(), Errno> {
-        if to.kind != self.kind {
-            return Err(Errno::EPROTOTYPE);
-        }
         if self.kind == Kind::Datagram {
-            self.set_peer(to, own_cred());
+            if !to.state.lock().hears(self) {
+                return Err(Errno::EPERM);
+            }
+            self.set_peer(to, Identity::default());
             return Ok(());
-        }
-        {
-            let s = self.state.lock();
-            if s.backlog.is_some() {
-                return Err(Errno::EINVAL);
-            }
-            if s.connected {
-                return Err(Errno::EISCONN);
-            }
         }
         loop {
             // No two sockets are locked at once: either may be turned into a listener the other connects to, or be the other.
@@ -291,7 +378,7 @@ impl Sock {
                 return Err(Errno::ECONNREFUSED);
             }
             if l.has_room() {
-                let (name, pass_cred, cred) = (l.name.clone(), l.pass_cred, l.peer_cred);
+                let (name, pass_cred, identity) = (l.name.clone(), l.pass_cred, l.identity.clone());
                 drop(l);
                 let server = Sock::new(self.kind);
                 {
@@ -299,8 +386,8 @@ impl Sock {
                     s.name = name;
                     s.pass_cred = pass_cred;
                 }
-                server.set_peer(self, own_cred());
-                self.join(&server, cred)?;
+                server.set_peer(self, Identity::own());
+                self.join(&server, identity)?;
                 let mut l = to.state.lock();
                 if l.has_room() {
                     l.pending.push_back(server);
@@ -374,42 +461,52 @@ impl Sock {
         }
     }
 
-    /// Where a message goes: `to`, or the peer.
-    pub fn target(&self, to: Option<Arc<Sock>>) -> Result<Arc<Sock>, Errno> {
-        let s = self.state.lock();
+    /// Where a message without a receiver's name goes, or why none may be sent; nowhere yet if it is `named`.
+    pub fn target(&self, named: bool) -> Result<Option<Arc<Sock>>, Errno> {
+        let mut s = self.state.lock();
+        if self.kind == Kind::Packet
+            && let Some(e) = s.error.take()
+        {
+            return Err(e);
+        }
+        let anywhere = named && self.kind == Kind::Datagram;
+        if named && self.kind == Kind::Stream {
+            return Err(if s.connected {
+                Errno::EISCONN
+            } else {
+                Errno::EOPNOTSUPP
+            });
+        }
+        if !anywhere && !s.connected {
+            return Err(Errno::ENOTCONN);
+        }
         if s.shut_out {
             return Err(Errno::EPIPE);
         }
-        if let Some(to) = to {
-            return match self.kind {
-                Kind::Datagram if to.kind == Kind::Datagram => Ok(to),
-                Kind::Datagram => Err(Errno::EPROTOTYPE),
-                _ if s.connected => Err(Errno::EISCONN),
-                _ => Err(Errno::EOPNOTSUPP),
-            };
+        if anywhere {
+            return Ok(None);
         }
-        if !s.connected {
-            return Err(Errno::ENOTCONN);
+        s.peer.upgrade().map(Some).ok_or(self.gone())
+    }
+
+    /// What there is to say when the other end of a socket of this kind is not there any more.
+    fn gone(&self) -> Errno {
+        match self.kind {
+            Kind::Datagram => Errno::ECONNREFUSED,
+            Kind::Stream | Kind::Packet => Errno::EPIPE,
         }
-        s.peer.upgrade().ok_or(if self.kind == Kind::Datagram {
-            Errno::ECONNREFUSED
-        } else {
-            Errno::EPIPE
-        })
     }
 
     /// Puts a message into the queue of this socket, sleeping for room. `sender` is who sends.
     pub fn deliver(&self, message: Message, sender: &Sock, nonblock: bool) -> Result<(), Errno> {
         let mut message = Some(message);
-        let gone = if self.kind == Kind::Datagram {
-            Errno::ECONNREFUSED
-        } else {
-            Errno::EPIPE
-        };
         loop {
             let mut s = self.state.lock();
+            if self.kind == Kind::Datagram && !s.hears(sender) {
+                return Err(Errno::EPERM);
+            }
             if s.closed {
-                return Err(gone);
+                return Err(self.gone());
             }
             if s.shut_in {
                 return Err(Errno::EPIPE);
@@ -477,15 +574,15 @@ impl Sock {
             if let Some(e) = s.error.take() {
                 return Err(e);
             }
-            if s.shut_in {
-                return Ok(None);
-            }
             if !s.connected && self.kind != Kind::Datagram {
                 return Err(if self.kind == Kind::Stream {
                     Errno::EINVAL
                 } else {
                     Errno::ENOTCONN
                 });
+            }
+            if s.shut_in {
+                return Ok(None);
             }
             drop(s);
             drop(guard);
@@ -496,12 +593,9 @@ impl Sock {
     }
 
     /// `shutdown`.
-    pub fn shutdown(&self, read: bool, write: bool) -> Result<(), Errno> {
+    pub fn shutdown(&self, read: bool, write: bool) {
         let peer = {
             let mut s = self.state.lock();
-            if !s.connected && s.backlog.is_none() {
-                return Err(Errno::ENOTCONN);
-            }
             s.shut_in |= read;
             s.shut_out |= write;
             s.peer.upgrade()
@@ -515,7 +609,6 @@ impl Sock {
             p.wake();
         }
         self.wake();
-        Ok(())
     }
 
     fn wake(&self) {
@@ -555,6 +648,7 @@ impl Sock {
         }
         drop(queue);
         if let Some(name) = name.filter(|n| n.first() == Some(&0)) {
+            let name = (self.kind, name);
             let mut all = ABSTRACT.lock();
             if all.get(&name).is_some_and(|w| core::ptr::eq(w.as_ptr(), self)) {
                 all.remove(&name);
@@ -582,22 +676,26 @@ impl Sock {
     }
 }
 
-/// The socket bound to an abstract name.
-pub fn find_abstract(name: &[u8]) -> Result<Arc<Sock>, Errno> {
-    ABSTRACT
-        .lock()
-        .get(name)
-        .and_then(Weak::upgrade)
-        .ok_or(Errno::ECONNREFUSED)
+/// The socket of a kind that is bound to a name.
+pub fn find(kind: Kind, name: Name) -> Result<Arc<Sock>, Errno> {
+    let bound = if name.first() == Some(&0) {
+        ABSTRACT.lock().get(&(kind, name)).and_then(Weak::upgrade)
+    } else {
+        let at = lookup(AT_FDCWD, &name, Walk::FOLLOW)?;
+        path_permission(&at, WRITE, &crate::task::current().creds())?;
+        find_bound(&at.dentry.inode)
+    };
+    let bound = bound.ok_or(Errno::ECONNREFUSED)?;
+    if bound.kind != kind {
+        return Err(Errno::EPROTOTYPE);
+    }
+    Ok(bound)
 }
 
-/// The socket bound to a path.
-pub fn find_bound(inode: &Inode) -> Result<Arc<Sock>, Errno> {
-    let bound = inode
-        .socket
-        .lock()
-        .as_ref()
-        .and_then(Weak::upgrade)
-        .ok_or(Errno::ECONNREFUSED)?;
-    bound.downcast().map_err(|_| Errno::ECONNREFUSED)
+/// The socket whose name in the file system is `inode`.
+fn find_bound(inode: &Inode) -> Option<Arc<Sock>> {
+    if inode.kind != FileType::Socket {
+        return None;
+    }
+    inode.socket.lock().as_ref()?.upgrade()?.downcast().ok()
 }

@@ -1,6 +1,6 @@
 //! Local sockets as files: `read`, `write`, `poll`; and sending and receiving with all that goes along.
 
-use super::unix::{Kind, Message, PIECE, Sock, own_cred};
+use super::unix::{Kind, Message, PIECE, Sock, address_of, find, name_of, own_cred};
 use crate::fs::anon;
 use crate::fs::file::{File, FileMode, FileOps};
 use crate::fs::io::{IoDst, IoSrc};
@@ -8,7 +8,6 @@ use crate::fs::poll::{PollEvents, PollTable};
 use crate::mm::user::UserPtr;
 use crate::syscall::SysResult;
 use alloc::sync::Arc;
-use alloc::vec;
 use alloc::vec::Vec;
 use limen_linux_abi::{Errno, raw::general as abi};
 
@@ -30,6 +29,15 @@ pub struct Received {
     pub from: Option<super::unix::Name>,
 }
 
+impl Received {
+    /// The sender's address: nothing if it has no name.
+    pub fn sender(&self) -> Vec<u8> {
+        self.from
+            .as_ref()
+            .map_or_else(Vec::new, |name| address_of(Some(name)))
+    }
+}
+
 /// How to receive.
 #[derive(Clone, Copy, Default)]
 pub struct How {
@@ -39,6 +47,23 @@ pub struct How {
     pub peek: bool,
     /// `MSG_WAITALL`.
     pub wait_all: bool,
+    /// `MSG_OOB`.
+    pub oob: bool,
+}
+
+/// How to send, and what goes along.
+#[derive(Default)]
+pub struct Sending {
+    /// The receiver's address; without one, it is the peer.
+    pub to: Vec<u8>,
+    /// Files.
+    pub files: Vec<Arc<File>>,
+    /// `MSG_DONTWAIT` or `O_NONBLOCK`.
+    pub nonblock: bool,
+    /// `MSG_NOSIGNAL`: `EPIPE` comes without `SIGPIPE`.
+    pub quiet: bool,
+    /// `MSG_OOB`.
+    pub oob: bool,
 }
 
 /// Makes a file of a socket.
@@ -58,30 +83,24 @@ pub fn of(file: &File) -> Result<&Arc<Sock>, Errno> {
     Ok(&file.ops().downcast::<SocketFile>().ok_or(Errno::ENOTSOCK)?.0)
 }
 
-/// Sends to `to` or the peer. `EPIPE` comes with `SIGPIPE` unless `quiet` (`MSG_NOSIGNAL`).
-pub fn send(
-    sock: &Arc<Sock>,
-    src: &mut IoSrc<'_>,
-    to: Option<Arc<Sock>>,
-    mut files: Vec<Arc<File>>,
-    nonblock: bool,
-    quiet: bool,
-) -> SysResult {
-    let result = send_inner(sock, src, to, &mut files, nonblock);
-    if result == Err(Errno::EPIPE) && !quiet && sock.kind != Kind::Datagram {
+/// Sends.
+pub fn send(sock: &Arc<Sock>, src: &mut IoSrc<'_>, mut how: Sending) -> SysResult {
+    let result = send_inner(sock, src, &mut how);
+    if result == Err(Errno::EPIPE) && !how.quiet && sock.kind == Kind::Stream {
         crate::fs::fcntl::signal_current(13);
     }
     result
 }
 
-fn send_inner(
-    sock: &Arc<Sock>,
-    src: &mut IoSrc<'_>,
-    to: Option<Arc<Sock>>,
-    files: &mut Vec<Arc<File>>,
-    nonblock: bool,
-) -> SysResult {
-    let target = sock.target(to)?;
+fn send_inner(sock: &Arc<Sock>, src: &mut IoSrc<'_>, how: &mut Sending) -> SysResult {
+    if how.oob {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    let mut name = None;
+    if sock.kind == Kind::Datagram && !how.to.is_empty() {
+        name = Some(name_of(&how.to)?);
+    }
+    let mut target = sock.target(!how.to.is_empty())?;
     let whole = sock.kind != Kind::Stream;
     if whole && src.remaining() > 212_992 - 32 {
         return Err(Errno::EMSGSIZE);
@@ -99,21 +118,26 @@ fn send_inner(
         let mut data = Vec::new();
         data.try_reserve_exact(n).map_err(|_| Errno::ENOBUFS)?;
         data.resize(n, 0);
-        let got = if n == 0 { 0 } else { src.take(&mut data)? };
-        if got < n {
-            if whole || got == 0 {
-                return if done != 0 { Ok(done) } else { Err(Errno::EFAULT) };
-            }
-            data.truncate(got);
+        let got = match src.take(&mut data) {
+            Err(_) if done != 0 => return Ok(done),
+            got => got?,
+        };
+        if got < n && whole {
+            return Err(Errno::EFAULT);
         }
+        data.truncate(got);
         let message = Message {
             data,
             at: 0,
-            files: core::mem::take(files),
+            files: core::mem::take(&mut how.files),
             cred: own_cred(),
             from: sock.name(),
         };
-        match target.deliver(message, sock, nonblock) {
+        let target = match &target {
+            Some(target) => target,
+            None => target.insert(find(sock.kind, name.take().ok_or(Errno::ENOTCONN)?)?),
+        };
+        match target.deliver(message, sock, how.nonblock) {
             Ok(()) => done += got,
             Err(_) if done != 0 => return Ok(done),
             Err(e) => return Err(e),
@@ -127,8 +151,12 @@ fn send_inner(
 /// Receives.
 pub fn receive(sock: &Arc<Sock>, dst: &mut IoDst<'_>, how: How) -> Result<Received, Errno> {
     let mut out = Received::default();
-    if sock.kind == Kind::Stream && dst.remaining() == 0 {
-        return Ok(out);
+    if how.oob {
+        return Err(if sock.kind == Kind::Stream {
+            Errno::EINVAL
+        } else {
+            Errno::EOPNOTSUPP
+        });
     }
     loop {
         let nonblock = how.nonblock || (out.len != 0 && !how.wait_all);
@@ -168,6 +196,9 @@ pub fn receive(sock: &Arc<Sock>, dst: &mut IoDst<'_>, how: How) -> Result<Receiv
 
 impl FileOps for SocketFile {
     fn read(&self, file: &File, dst: &mut IoDst<'_>, _: Option<u64>) -> SysResult {
+        if dst.remaining() == 0 {
+            return Ok(0);
+        }
         let how = How {
             nonblock: file.nonblocking(),
             ..How::default()
@@ -175,7 +206,11 @@ impl FileOps for SocketFile {
         Ok(receive(&self.0, dst, how)?.len)
     }
     fn write(&self, file: &File, src: &mut IoSrc<'_>, _: Option<u64>) -> SysResult {
-        send(&self.0, src, None, vec![], file.nonblocking(), false)
+        let how = Sending {
+            nonblock: file.nonblocking(),
+            ..Sending::default()
+        };
+        send(&self.0, src, how)
     }
     fn poll(&self, _: &File, table: Option<&mut PollTable<'_>>) -> PollEvents {
         if let Some(t) = table {

@@ -3,15 +3,16 @@
 use super::SysResult;
 use super::file::files;
 use super::socket::{
-    MSG_DONTWAIT, MSG_NOSIGNAL, MSG_TRUNC, SOL_SOCKET, WORD, encode, find, how, read_name, with,
+    MAX_ADDRESS, MSG_TRUNC, SOL_SOCKET, WORD, how, read_address, sending, timestamp, write_address,
 };
 use crate::fs::file::File;
 use crate::fs::io::{IoDst, IoSrc};
 use crate::mm::copy::{IoVec, read_iovecs, zeroed};
 use crate::mm::user::{UserPtr, read_bytes, write_bytes};
-use crate::net::unix::{self, Kind, MAX_FILES};
+use crate::net::unix::{self, Kind, MAX_FILES, Sock};
 use crate::net::unix_file::{self, Received};
 use crate::task::current;
+use crate::time::realtime_ns;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use limen_linux_abi::Errno;
@@ -20,7 +21,6 @@ const SCM_RIGHTS: i32 = 1;
 const SCM_CREDENTIALS: i32 = 2;
 const MSG_CTRUNC: u32 = 8;
 const MSG_CMSG_CLOEXEC: u32 = 0x4000_0000;
-const MSG_OOB: u32 = 1;
 /// Longest control data taken.
 const MAX_CONTROL: usize = 20480;
 /// Bytes of `struct cmsghdr`.
@@ -30,23 +30,37 @@ const CONTROL_HEADER: usize = WORD + 8;
 struct Header {
     name: usize,
     name_len: usize,
-    iov: Vec<IoVec>,
+    iov: usize,
+    iov_count: usize,
     control: usize,
     control_len: usize,
 }
 
-fn read_header(addr: usize) -> Result<Header, Errno> {
-    let [name, name_len, iov, count, control, control_len, _] = UserPtr::<[usize; 7]>::new(addr).read()?;
-    if count > 1024 {
-        return Err(Errno::EMSGSIZE);
+impl Header {
+    fn read(addr: usize) -> Result<Self, Errno> {
+        let [name, name_len, iov, iov_count, control, control_len, _] =
+            UserPtr::<[usize; 7]>::new(addr).read()?;
+        let name_len = if name == 0 {
+            0
+        } else {
+            usize::try_from(name_len as i32).map_err(|_| Errno::EINVAL)?
+        };
+        Ok(Self {
+            name,
+            name_len: name_len.min(MAX_ADDRESS),
+            iov,
+            iov_count,
+            control,
+            control_len,
+        })
     }
-    Ok(Header {
-        name,
-        name_len: name_len as u32 as usize,
-        iov: read_iovecs(iov, count)?,
-        control,
-        control_len,
-    })
+
+    fn iovecs(&self) -> Result<Vec<IoVec>, Errno> {
+        if self.iov_count > 1024 {
+            return Err(Errno::EMSGSIZE);
+        }
+        read_iovecs(self.iov, self.iov_count)
+    }
 }
 
 /// The files that control data asks to send.
@@ -97,34 +111,18 @@ fn read_control(addr: usize, len: usize) -> Result<Vec<Arc<File>>, Errno> {
 }
 
 /// `sendmsg`.
-pub(super) fn send_message(fd: i32, addr: usize, flags: u32) -> SysResult {
-    if flags & MSG_OOB != 0 {
-        return Err(Errno::EOPNOTSUPP);
-    }
-    with(fd, |file, sock| {
-        let h = read_header(addr)?;
-        let sent = read_control(h.control, h.control_len)?;
-        let to = if h.name == 0 || h.name_len == 0 {
-            None
-        } else {
-            Some(find(&read_name(h.name, h.name_len)?)?)
-        };
-        let nonblock = file.nonblocking() || flags & MSG_DONTWAIT != 0;
-        unix_file::send(
-            sock,
-            &mut IoSrc::vector(&h.iov),
-            to,
-            sent,
-            nonblock,
-            flags & MSG_NOSIGNAL != 0,
-        )
-    })
+pub(super) fn send_message(file: &File, sock: &Arc<Sock>, addr: usize, flags: u32) -> SysResult {
+    let h = Header::read(addr)?;
+    let mut how = sending(file, flags, read_address(h.name, h.name_len)?);
+    let iov = h.iovecs()?;
+    how.files = read_control(h.control, h.control_len)?;
+    unix_file::send(sock, &mut IoSrc::vector(&iov), how)
 }
 
 /// Writes what came along as control data; the flags to report and the length used.
 fn write_control(
     r: Received,
-    pass_cred: bool,
+    sock: &Sock,
     to: usize,
     room: usize,
     cloexec: bool,
@@ -143,7 +141,14 @@ fn write_control(
         *used = (*used + size.next_multiple_of(WORD)).min(room);
         Ok(true)
     };
-    if pass_cred {
+    if sock.kind != Kind::Stream
+        && r.cred.is_some()
+        && let Some(option) = sock.timestamp()
+        && !put(option as i32, &timestamp(option, realtime_ns()), &mut used)?
+    {
+        flags |= MSG_CTRUNC;
+    }
+    if sock.pass_cred() {
         let cred: Vec<u8> = r
             .cred
             .unwrap_or_default()
@@ -178,48 +183,37 @@ fn write_control(
 }
 
 /// `recvmsg`.
-pub(super) fn receive_message(fd: i32, addr: usize, flags: u32) -> SysResult {
-    if flags & MSG_OOB != 0 {
-        return Err(Errno::EOPNOTSUPP);
+pub(super) fn receive_message(file: &File, sock: &Arc<Sock>, addr: usize, flags: u32) -> SysResult {
+    let h = Header::read(addr)?;
+    let iov = h.iovecs()?;
+    let r = unix_file::receive(sock, &mut IoDst::vector(&iov), how(file, flags))?;
+    let (len, full) = (r.len, r.full);
+    let cloexec = flags & MSG_CMSG_CLOEXEC;
+    let mut out = cloexec;
+    if sock.kind != Kind::Stream && full > len {
+        out |= MSG_TRUNC;
     }
-    with(fd, |file, sock| {
-        let h = read_header(addr)?;
-        let r = unix_file::receive(sock, &mut IoDst::vector(&h.iov), how(file, flags))?;
-        let (len, full) = (r.len, r.full);
-        let mut out = 0;
-        if sock.kind != Kind::Stream && full > len {
-            out |= MSG_TRUNC;
-        }
-        if h.name != 0 {
-            let raw = if sock.kind == Kind::Datagram {
-                encode(r.from.as_ref())
-            } else {
-                Vec::new()
-            };
-            let raw = if r.from.is_none() { Vec::new() } else { raw };
-            write_bytes(h.name, &raw[..raw.len().min(h.name_len)])?;
-            UserPtr::<u32>::new(addr + WORD).write(raw.len() as u32)?;
-        }
-        let cloexec = flags & MSG_CMSG_CLOEXEC != 0;
-        let (more, used) = write_control(r, sock.pass_cred(), h.control, h.control_len, cloexec)?;
-        UserPtr::<usize>::new(addr + 5 * WORD).write(used)?;
-        UserPtr::<u32>::new(addr + 6 * WORD).write(out | more)?;
-        Ok(if flags & MSG_TRUNC != 0 { full } else { len })
-    })
+    if h.name != 0 {
+        write_address(&r.sender(), h.name, UserPtr::new(addr + WORD))?;
+    }
+    let (more, used) = write_control(r, sock, h.control, h.control_len, cloexec != 0)?;
+    UserPtr::<usize>::new(addr + 5 * WORD).write(used)?;
+    UserPtr::<u32>::new(addr + 6 * WORD).write(out | more)?;
+    Ok(if flags & MSG_TRUNC != 0 { full } else { len })
 }
 
 /// `sendmmsg` and `recvmmsg`: one after another until one fails.
-pub(super) fn many(vector: usize, count: u32, mut one: impl FnMut(usize, bool) -> SysResult) -> SysResult {
+pub(super) fn many(vector: usize, count: u32, mut one: impl FnMut(usize) -> SysResult) -> SysResult {
     let mut done = 0;
-    for i in 0..count.min(1024) as usize {
+    while done < count.min(1024) as usize {
         // A `struct msghdr` and the length.
-        let at = vector.wrapping_add(i * 8 * WORD);
-        match one(at, i == 0) {
-            Ok(n) => UserPtr::<u32>::new(at.wrapping_add(7 * WORD)).write(n as u32)?,
+        let at = vector.wrapping_add(done * 8 * WORD);
+        let length = UserPtr::<u32>::new(at.wrapping_add(7 * WORD));
+        match one(at).and_then(|n| length.write(n as u32)) {
+            Ok(()) => done += 1,
             Err(e) if done == 0 => return Err(e),
             Err(_) => break,
         }
-        done += 1;
     }
     Ok(done)
 }

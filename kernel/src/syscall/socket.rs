@@ -2,42 +2,86 @@
 
 use super::file::{file, files};
 use super::message::{many, receive_message, send_message};
-use super::time::TimeWord;
+use super::time::{TimeWord, deadline_after, read_timespec, write_timespec};
 use super::{Handler, SysResult};
 use crate::fs::file::File;
 use crate::fs::inode::{Dev, FileType};
 use crate::fs::io::{IoDst, IoSrc};
 use crate::fs::names::{self, New};
-use crate::fs::walk::{AT_FDCWD, Walk, lookup, with_parent};
+use crate::fs::walk::{AT_FDCWD, with_parent};
 use crate::mm::copy::zeroed;
 use crate::mm::user::{UserPtr, read_bytes, write_bytes};
 use crate::net::AF_UNIX;
-use crate::net::unix::{self, Kind, Name, Sock};
-use crate::net::unix_file::{self, How};
+use crate::net::unix::{self, Kind, Sock, address_of, name_of};
+use crate::net::unix_file::{self, How, Sending};
+use crate::task::creds::cap;
 use crate::task::current;
+use crate::time::{NSEC_PER_SEC, now_ns};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU32, Ordering};
 use limen_linux_abi::native::socket::{
-    SO_PASSCRED, SO_PEERCRED, SO_RCVLOWAT, SO_RCVTIMEO_OLD, SO_SNDLOWAT, SO_SNDTIMEO_OLD,
+    MSG_CMSG_COMPAT, SO_PASSCRED, SO_PEERCRED, SO_RCVLOWAT, SO_RCVTIMEO_OLD, SO_SNDLOWAT, SO_SNDTIMEO_OLD,
 };
 use limen_linux_abi::{Errno, raw::general as abi};
 
 pub(super) const SOL_SOCKET: i32 = 1;
+const MSG_OOB: u32 = 1;
 const MSG_PEEK: u32 = 2;
 pub(super) const MSG_TRUNC: u32 = 0x20;
-pub(super) const MSG_DONTWAIT: u32 = 0x40;
+const MSG_DONTWAIT: u32 = 0x40;
 const MSG_WAITALL: u32 = 0x100;
-pub(super) const MSG_NOSIGNAL: u32 = 0x4000;
+const MSG_NOSIGNAL: u32 = 0x4000;
+const MSG_WAITFORONE: u32 = 0x1_0000;
+const SO_DEBUG: u32 = 1;
+const SO_REUSEADDR: u32 = 2;
+const SO_TYPE: u32 = 3;
+const SO_ERROR: u32 = 4;
+const SO_DONTROUTE: u32 = 5;
+const SO_BROADCAST: u32 = 6;
+const SO_SNDBUF: u32 = 7;
+const SO_RCVBUF: u32 = 8;
+const SO_KEEPALIVE: u32 = 9;
+const SO_OOBINLINE: u32 = 10;
+const SO_NO_CHECK: u32 = 11;
+const SO_PRIORITY: u32 = 12;
+const SO_LINGER: u32 = 13;
+const SO_REUSEPORT: u32 = 15;
+/// They ask for the time of day with every message; the new ones for words of 64 bits on every ABI.
+const SO_TIMESTAMP_OLD: u32 = 29;
+const SO_TIMESTAMPNS_OLD: u32 = 35;
+const SO_TIMESTAMP_NEW: u32 = 63;
+const SO_TIMESTAMPNS_NEW: u32 = 64;
+const SO_ACCEPTCONN: u32 = 30;
+const SO_SNDBUFFORCE: u32 = 32;
+const SO_RCVBUFFORCE: u32 = 33;
+const SO_PASSSEC: u32 = 34;
+const SO_PROTOCOL: u32 = 38;
+const SO_DOMAIN: u32 = 39;
+const SO_PEERGROUPS: u32 = 59;
 /// The timeouts whose words have 64 bits on every ABI.
 const SO_RCVTIMEO_NEW: u32 = 66;
 const SO_SNDTIMEO_NEW: u32 = 67;
 /// Bytes of a machine word: `struct msghdr` is seven, some of them half used, and control data is laid out in them.
 pub(super) const WORD: usize = size_of::<usize>();
-/// Bytes of `struct sockaddr_un`.
-const ADDR_LEN: usize = 110;
+/// The start of an address that takes a datagram socket's peer away.
+const AF_UNSPEC: [u8; 2] = [0; 2];
+/// Bytes of the longest address (`struct sockaddr_storage`).
+pub(super) const MAX_ADDRESS: usize = 128;
+/// Bytes that may wait in a socket, if nothing else is asked for, and the most a program may ask for (`net.core.wmem_max`).
+const BUFFER: i32 = 212_992;
+/// The least it may ask for, twice, for sending and for receiving.
+const LEAST_BUFFER: [i32; 2] = [4608, 2304];
 
-fn kind(kind: u32) -> Result<Kind, Errno> {
-    match kind & 0xf {
+/// Checks `socket`'s arguments.
+fn arguments(family: u32, raw: u32, protocol: u32) -> Result<Kind, Errno> {
+    check_type_flags(raw)?;
+    if family != AF_UNIX {
+        return Err(Errno::EAFNOSUPPORT);
+    }
+    match raw & 0xf {
+        11.. => Err(Errno::EINVAL),
+        _ if protocol != 0 && protocol != AF_UNIX => Err(Errno::EPROTONOSUPPORT),
         1 => Ok(Kind::Stream),
         2 | 3 => Ok(Kind::Datagram),
         5 => Ok(Kind::Packet),
@@ -45,19 +89,20 @@ fn kind(kind: u32) -> Result<Kind, Errno> {
     }
 }
 
-/// Checks `socket`'s arguments.
-fn arguments(family: u32, raw: u32, protocol: u32) -> Result<Kind, Errno> {
+/// Checks the flags that are passed with a type of socket.
+fn check_type_flags(raw: u32) -> Result<(), Errno> {
     if raw & !(0xf | abi::O_CLOEXEC | abi::O_NONBLOCK) != 0 {
         return Err(Errno::EINVAL);
     }
-    if family != AF_UNIX {
-        return Err(Errno::EAFNOSUPPORT);
+    Ok(())
+}
+
+/// `EINVAL` if a message's flags say that it is laid out as the second ABI has it.
+fn check_layout(flags: u32) -> Result<(), Errno> {
+    if flags & MSG_CMSG_COMPAT != 0 {
+        return Err(Errno::EINVAL);
     }
-    let kind = kind(raw)?;
-    if protocol != 0 && protocol != AF_UNIX {
-        return Err(Errno::EPROTONOSUPPORT);
-    }
-    Ok(kind)
+    Ok(())
 }
 
 pub(super) fn with<R>(
@@ -69,105 +114,84 @@ pub(super) fn with<R>(
     f(&file, sock)
 }
 
-/// A name as user space passes it: the bytes after the family.
-pub(super) fn read_name(addr: usize, len: usize) -> Result<Vec<u8>, Errno> {
-    if !(2..=ADDR_LEN).contains(&len) {
+/// An address as user space passes it, of whatever family.
+pub(super) fn read_address(addr: usize, len: usize) -> Result<Vec<u8>, Errno> {
+    if len > MAX_ADDRESS {
         return Err(Errno::EINVAL);
     }
     let mut raw = zeroed(len)?;
-    read_bytes(&mut raw, addr)?;
-    if u32::from(u16::from_le_bytes([raw[0], raw[1]])) != AF_UNIX {
-        return Err(Errno::EINVAL);
-    }
-    raw.drain(..2);
-    if raw.first().is_some_and(|b| *b != 0) {
-        let end = raw.iter().position(|b| *b == 0).unwrap_or(raw.len());
-        raw.truncate(end);
+    if len != 0 {
+        read_bytes(&mut raw, addr)?;
     }
     Ok(raw)
 }
 
-/// The socket a name stands for.
-pub(super) fn find(name: &[u8]) -> Result<Arc<Sock>, Errno> {
-    match name.first() {
-        None => Err(Errno::EINVAL),
-        Some(0) => unix::find_abstract(name),
-        Some(_) => {
-            let at = lookup(AT_FDCWD, name, Walk::FOLLOW)?;
-            crate::fs::perm::path_permission(&at, crate::fs::perm::WRITE, &current().creds())?;
-            if at.dentry.inode.kind != FileType::Socket {
-                return Err(Errno::ECONNREFUSED);
-            }
-            unix::find_bound(&at.dentry.inode)
-        }
+/// Writes an address, as much of it as there is room for, and its true length back.
+pub(super) fn write_address(raw: &[u8], addr: usize, len: UserPtr<i32>) -> Result<(), Errno> {
+    let room = usize::try_from(len.read()?).map_err(|_| Errno::EINVAL)?;
+    let fits = &raw[..raw.len().min(room)];
+    if !fits.is_empty() {
+        write_bytes(addr, fits)?;
     }
-}
-
-/// Writes an address and its true length back.
-fn write_name(name: Option<&Name>, addr: usize, len: usize) -> Result<(), Errno> {
-    if addr == 0 || len == 0 {
-        return Ok(());
-    }
-    let room = UserPtr::<i32>::new(len).read()?;
-    let room = usize::try_from(room).map_err(|_| Errno::EINVAL)?;
-    let raw = encode(name);
-    write_bytes(addr, &raw[..raw.len().min(room)])?;
-    UserPtr::<i32>::new(len).write(raw.len() as i32)
-}
-
-pub(super) fn encode(name: Option<&Name>) -> Vec<u8> {
-    let mut raw = (AF_UNIX as u16).to_le_bytes().to_vec();
-    if let Some(name) = name {
-        raw.extend_from_slice(name);
-        if name.first().is_some_and(|b| *b != 0) {
-            raw.push(0);
-        }
-    }
-    raw
+    len.write(raw.len() as i32)
 }
 
 fn do_bind(fd: i32, addr: usize, len: usize) -> SysResult {
     with(fd, |_, sock| {
-        let name = read_name(addr, len)?;
-        match name.first() {
-            None => {
-                // Linux picks a name: five hexadecimal digits after the NUL.
-                static NEXT: core::sync::atomic::AtomicU32 = core::sync::atomic::AtomicU32::new(1);
-                let n = NEXT.fetch_add(1, core::sync::atomic::Ordering::Relaxed) & 0xfffff;
-                sock.bind(Arc::from(alloc::format!("\0{n:05x}").into_bytes()), None)?;
-            }
-            Some(0) => sock.bind(Arc::from(name), None)?,
-            Some(_) => {
-                if sock.name().is_some() {
-                    return Err(Errno::EINVAL);
-                }
-                let mode = 0o777 & !current().fs().umask();
-                let new = New {
-                    kind: FileType::Socket,
-                    mode,
-                    rdev: Dev::default(),
-                    target: b"",
-                };
-                let made = with_parent(AT_FDCWD, &name, Errno::EADDRINUSE, |w, last, _| {
-                    names::create(&w.cur, last, &w.creds(), &new)
-                });
-                let made = made.map_err(|e| if e == Errno::EEXIST { Errno::EADDRINUSE } else { e })?;
-                sock.bind(Arc::from(name), Some(&made.inode))?;
-            }
+        let address = read_address(addr, len)?;
+        if address == address_of(None) {
+            return bind_anywhere(sock);
         }
+        let name = name_of(&address)?;
+        if name[0] == 0 {
+            sock.bind(name, None)?;
+            return Ok(0);
+        }
+        if sock.name().is_some() {
+            return Err(Errno::EINVAL);
+        }
+        let new = New {
+            kind: FileType::Socket,
+            mode: 0o777 & !current().fs().umask(),
+            rdev: Dev::default(),
+            target: b"",
+        };
+        let made = with_parent(AT_FDCWD, &name, Errno::EADDRINUSE, |w, last, _| {
+            names::create(&w.cur, last, &w.creds(), &new)
+        });
+        let made = made.map_err(|e| if e == Errno::EEXIST { Errno::EADDRINUSE } else { e })?;
+        sock.bind(name, Some(&made.inode))?;
         Ok(0)
     })
 }
 
+/// Gives a socket that has no name one: an abstract one of five hexadecimal digits.
+fn bind_anywhere(sock: &Arc<Sock>) -> SysResult {
+    static NEXT: AtomicU32 = AtomicU32::new(1);
+    while sock.name().is_none() {
+        let n = NEXT.fetch_add(1, Ordering::Relaxed) & 0xfffff;
+        match sock.bind(Arc::from(alloc::format!("\0{n:05x}").into_bytes()), None) {
+            Err(Errno::EADDRINUSE | Errno::EINVAL) => {}
+            result => result?,
+        }
+    }
+    Ok(0)
+}
+
 fn do_accept(fd: i32, addr: usize, len: usize, flags: u32) -> SysResult {
+    let file = file(fd)?;
     if flags & !(abi::O_CLOEXEC | abi::O_NONBLOCK) != 0 {
         return Err(Errno::EINVAL);
     }
-    let sock = with(fd, |file, sock| sock.accept(file.nonblocking()))?;
-    let name = sock.peer_name().ok().flatten();
+    let files = files();
+    files.check_room()?;
+    let sock = unix_file::of(&file)?.accept(file.nonblocking())?;
+    let peer = sock.peer_name().ok().flatten();
     let new = unix_file::file(sock, flags);
-    write_name(name.as_ref(), addr, len)?;
-    Ok(files().install(new, flags & abi::O_CLOEXEC != 0)? as usize)
+    if addr != 0 {
+        write_address(&address_of(peer.as_ref()), addr, UserPtr::new(len))?;
+    }
+    Ok(files.install(new, flags & abi::O_CLOEXEC != 0)? as usize)
 }
 
 pub(super) fn how(file: &File, flags: u32) -> How {
@@ -175,71 +199,101 @@ pub(super) fn how(file: &File, flags: u32) -> How {
         nonblock: file.nonblocking() || flags & MSG_DONTWAIT != 0,
         peek: flags & MSG_PEEK != 0,
         wait_all: flags & MSG_WAITALL != 0,
+        oob: flags & MSG_OOB != 0,
     }
 }
 
-/// `sendto`: `name` is the receiver's, if any.
-fn do_send(fd: i32, buf: usize, len: usize, flags: u32, name: (usize, usize)) -> SysResult {
+/// What flags say about how to send; to the address `to`, if it has a length.
+pub(super) fn sending(file: &File, flags: u32, to: Vec<u8>) -> Sending {
+    Sending {
+        to,
+        files: Vec::new(),
+        nonblock: file.nonblocking() || flags & MSG_DONTWAIT != 0,
+        quiet: flags & MSG_NOSIGNAL != 0,
+        oob: flags & MSG_OOB != 0,
+    }
+}
+
+/// `sendto`: `to` is where the receiver's address is, if there is one, and its length.
+fn do_send(fd: i32, buf: usize, len: usize, flags: u32, to: (usize, usize)) -> SysResult {
+    let mut source = IoSrc::user(buf, len)?;
     with(fd, |file, sock| {
-        let to = if name.0 == 0 {
-            None
+        let to = if to.0 == 0 {
+            Vec::new()
         } else {
-            Some(find(&read_name(name.0, name.1)?)?)
+            read_address(to.0, to.1)?
         };
-        let nonblock = file.nonblocking() || flags & MSG_DONTWAIT != 0;
-        let mut source = IoSrc::user(buf, len)?;
-        unix_file::send(
-            sock,
-            &mut source,
-            to,
-            Vec::new(),
-            nonblock,
-            flags & MSG_NOSIGNAL != 0,
-        )
+        unix_file::send(sock, &mut source, sending(file, flags, to))
     })
 }
 
-/// `recvfrom`: `name` is where the sender's goes, and where its length is, if wanted.
-fn do_receive(fd: i32, buf: usize, len: usize, flags: u32, name: (usize, usize)) -> SysResult {
+/// `recvfrom`: `from` is where the sender's address goes, if it is wanted, and where its length is.
+fn do_receive(fd: i32, buf: usize, len: usize, flags: u32, from: (usize, usize)) -> SysResult {
+    let mut dst = IoDst::user(buf, len)?;
     with(fd, |file, sock| {
-        let r = unix_file::receive(sock, &mut IoDst::user(buf, len)?, how(file, flags))?;
-        if r.from.is_some() {
-            write_name(r.from.as_ref(), name.0, name.1)?;
-        } else if name.0 != 0 && name.1 != 0 {
-            UserPtr::<i32>::new(name.1).write(0)?;
+        let r = unix_file::receive(sock, &mut dst, how(file, flags))?;
+        if from.0 != 0 {
+            write_address(&r.sender(), from.0, UserPtr::new(from.1))?;
         }
         Ok(if flags & MSG_TRUNC != 0 { r.full } else { r.len })
     })
 }
 
+/// A time as the bytes of two words, each of `word` bytes.
+fn time_words(ns: u64, per_unit: u64, word: usize) -> Vec<u8> {
+    [ns / NSEC_PER_SEC, ns % NSEC_PER_SEC / per_unit]
+        .iter()
+        .flat_map(|w| w.to_le_bytes().into_iter().take(word))
+        .collect()
+}
+
+/// A time as `option`, one of the `SO_TIMESTAMP` kind, has it.
+pub(super) fn timestamp(option: u32, ns: u64) -> Vec<u8> {
+    let word = match option {
+        SO_TIMESTAMP_OLD | SO_TIMESTAMPNS_OLD => WORD,
+        _ => 8,
+    };
+    match option {
+        SO_TIMESTAMPNS_OLD | SO_TIMESTAMPNS_NEW => time_words(ns, 1, word),
+        _ => time_words(ns, 1000, word),
+    }
+}
+
 fn get_option(fd: i32, level: i32, name: u32, value: usize, len: usize) -> SysResult {
     with(fd, |_, sock| {
-        let room = usize::try_from(UserPtr::<i32>::new(len).read()?).map_err(|_| Errno::EINVAL)?;
         if level != SOL_SOCKET {
             return Err(Errno::EOPNOTSUPP);
         }
-        // In words of this many bytes.
-        let time = |which: usize, word: usize| -> Vec<u8> {
-            let ns = sock.timeout(which).unwrap_or(0);
-            [ns / 1_000_000_000, ns % 1_000_000_000 / 1000]
-                .iter()
-                .flat_map(|w| w.to_le_bytes().into_iter().take(word))
-                .collect()
-        };
-        let int = |n: i32| n.to_le_bytes().to_vec();
+        let room = usize::try_from(UserPtr::<i32>::new(len).read()?).map_err(|_| Errno::EINVAL)?;
+        let time = |which: usize, word: usize| time_words(sock.timeout(which).unwrap_or(0), 1000, word);
+        let int = |n: i32| n.to_ne_bytes().to_vec();
+        let words = |all: &[u32]| -> Vec<u8> { all.iter().flat_map(|w| w.to_ne_bytes()).collect() };
         let data = match name {
-            3 => int(sock.kind as i32),
-            4 => int(sock.take_error().map_or(0, |e| i32::from(e.get()))),
-            2 | 5 | 6 | 9 | 10 | 13 => int(0),
-            7 | 8 => int(212_992),
+            SO_TYPE => int(sock.kind as i32),
+            SO_ERROR => int(sock.take_error().map_or(0, |e| i32::from(e.get()))),
+            SO_DEBUG | SO_REUSEADDR | SO_DONTROUTE | SO_BROADCAST | SO_KEEPALIVE | SO_OOBINLINE
+            | SO_NO_CHECK | SO_PRIORITY | SO_REUSEPORT | SO_PASSSEC => int(sock.kept(name).unwrap_or(0)),
+            SO_SNDBUF | SO_RCVBUF => int(sock.kept(name).unwrap_or(BUFFER)),
+            SO_LINGER => words(&sock.linger()),
+            SO_TIMESTAMP_OLD | SO_TIMESTAMPNS_OLD | SO_TIMESTAMP_NEW | SO_TIMESTAMPNS_NEW => {
+                int(i32::from(sock.timestamp() == Some(name)))
+            }
             SO_PASSCRED => int(i32::from(sock.pass_cred())),
-            SO_PEERCRED => sock.peer_cred().iter().flat_map(|w| w.to_le_bytes()).collect(),
+            SO_PEERCRED => words(&sock.peer_identity().cred),
+            SO_PEERGROUPS => {
+                let groups = words(&sock.peer_identity().groups.ok_or(Errno::ENODATA)?);
+                if groups.len() > room {
+                    UserPtr::<i32>::new(len).write(groups.len() as i32)?;
+                    return Err(Errno::ERANGE);
+                }
+                groups
+            }
             SO_RCVTIMEO_OLD | SO_SNDTIMEO_OLD => time(usize::from(name == SO_SNDTIMEO_OLD), WORD),
             SO_RCVTIMEO_NEW | SO_SNDTIMEO_NEW => time(usize::from(name == SO_SNDTIMEO_NEW), 8),
             SO_RCVLOWAT | SO_SNDLOWAT => int(1),
-            30 => int(i32::from(sock.is_listening())),
-            38 => int(0),
-            39 => int(AF_UNIX as i32),
+            SO_ACCEPTCONN => int(i32::from(sock.is_listening())),
+            SO_PROTOCOL => int(0),
+            SO_DOMAIN => int(AF_UNIX as i32),
             _ => return Err(Errno::ENOPROTOOPT),
         };
         let n = data.len().min(room);
@@ -266,7 +320,8 @@ fn read_timeout<T: TimeWord>(value: usize, len: usize) -> Result<Option<u64>, Er
     Ok((ns != 0).then_some(ns))
 }
 
-fn set_option(fd: i32, level: i32, name: u32, value: usize, len: usize) -> SysResult {
+fn set_option(fd: i32, level: i32, name: u32, value: usize, len: i32) -> SysResult {
+    let len = usize::try_from(len).map_err(|_| Errno::EINVAL)?;
     with(fd, |_, sock| {
         if level != SOL_SOCKET {
             return Err(Errno::EOPNOTSUPP);
@@ -275,8 +330,17 @@ fn set_option(fd: i32, level: i32, name: u32, value: usize, len: usize) -> SysRe
             return Err(Errno::EINVAL);
         }
         let n = UserPtr::<i32>::new(value).read()?;
+        let capable = |cap| current().creds().capable(cap);
+        // As much again is for what the kernel needs to keep the bytes.
+        let buffer = |which: u32, n: i32| {
+            n.saturating_mul(2)
+                .max(LEAST_BUFFER[usize::from(which == SO_RCVBUF)])
+        };
         match name {
             SO_PASSCRED => sock.set_pass_cred(n != 0),
+            SO_TIMESTAMP_OLD | SO_TIMESTAMPNS_OLD | SO_TIMESTAMP_NEW | SO_TIMESTAMPNS_NEW => {
+                sock.set_timestamp((n != 0).then_some(name));
+            }
             SO_RCVTIMEO_OLD | SO_SNDTIMEO_OLD => {
                 let ns = read_timeout::<isize>(value, len)?;
                 sock.set_timeout(usize::from(name == SO_SNDTIMEO_OLD), ns);
@@ -286,7 +350,24 @@ fn set_option(fd: i32, level: i32, name: u32, value: usize, len: usize) -> SysRe
                 sock.set_timeout(usize::from(name == SO_SNDTIMEO_NEW), ns);
             }
             SO_RCVLOWAT => {}
-            2 | 5 | 6 | 7 | 8 | 9 | 10 | 12 | 13 | 32 | 33 => {}
+            SO_DEBUG if n != 0 && !capable(cap::NET_ADMIN) => return Err(Errno::EACCES),
+            SO_REUSEPORT if n != 0 => return Err(Errno::EOPNOTSUPP),
+            SO_DEBUG | SO_REUSEADDR | SO_DONTROUTE | SO_BROADCAST | SO_KEEPALIVE | SO_OOBINLINE
+            | SO_NO_CHECK | SO_REUSEPORT | SO_PASSSEC => sock.keep(name, i32::from(n != 0)),
+            SO_PRIORITY if !(0..=6).contains(&n) && !capable(cap::NET_ADMIN) && !capable(cap::NET_RAW) => {
+                return Err(Errno::EPERM);
+            }
+            SO_PRIORITY => sock.keep(name, n),
+            SO_LINGER if len < size_of::<[u32; 2]>() => return Err(Errno::EINVAL),
+            SO_LINGER => {
+                let [on, time] = UserPtr::<[u32; 2]>::new(value).read()?;
+                sock.set_linger([u32::from(on != 0), time]);
+            }
+            SO_SNDBUFFORCE | SO_RCVBUFFORCE if !capable(cap::NET_ADMIN) => return Err(Errno::EPERM),
+            SO_SNDBUFFORCE => sock.keep(SO_SNDBUF, buffer(SO_SNDBUF, n.max(0))),
+            SO_RCVBUFFORCE => sock.keep(SO_RCVBUF, buffer(SO_RCVBUF, n.max(0))),
+            // A negative size is a large one.
+            SO_SNDBUF | SO_RCVBUF => sock.keep(name, buffer(name, (n as u32).min(BUFFER as u32) as i32)),
             _ => return Err(Errno::ENOPROTOOPT),
         }
         Ok(0)
@@ -335,11 +416,15 @@ crate::syscalls! {
         Ok(files().install(unix_file::file(sock, raw), raw & abi::O_CLOEXEC != 0)? as usize)
     }
     fn socketpair(family: u32, raw: u32, protocol: u32, to: usize) {
+        check_type_flags(raw)?;
+        // Whether the numbers can be written, before there are any.
+        let to = UserPtr::<[i32; 2]>::new(to);
+        to.write(to.read()?)?;
         let kind = arguments(family, raw, protocol).map_err(|e| if e == Errno::EAFNOSUPPORT && family == 2 { Errno::EOPNOTSUPP } else { e })?;
         let (a, b) = Sock::pair(kind);
         let table = files();
         let fds = table.install_pair(unix_file::file(a, raw), unix_file::file(b, raw), raw & abi::O_CLOEXEC != 0)?;
-        if let Err(e) = UserPtr::<[i32; 2]>::new(to).write(fds) {
+        if let Err(e) = to.write(fds) {
             let _ = (table.close(fds[0]), table.close(fds[1]));
             return Err(e);
         }
@@ -359,18 +444,23 @@ crate::syscalls! {
         do_accept(fd, addr, len, flags)
     }
     fn connect(fd: i32, addr: usize, len: u32) {
-        with(fd, |file, sock| {
-            let target = find(&read_name(addr, len as usize)?)?;
-            sock.connect(&target, file.nonblocking())
-        })?;
+        let file = file(fd)?;
+        let address = read_address(addr, len as usize)?;
+        let sock = unix_file::of(&file)?;
+        if sock.kind == Kind::Datagram && address.starts_with(&AF_UNSPEC) {
+            sock.leave();
+            return Ok(0);
+        }
+        let target = unix::find(sock.kind, name_of(&address)?)?;
+        sock.connect(&target, file.nonblocking())?;
         Ok(0)
     }
-    fn getsockname(fd: i32, addr: usize, len: usize) {
-        with(fd, |_, sock| write_name(sock.name().as_ref(), addr, len))?;
+    fn getsockname(fd: i32, addr: usize, len: UserPtr<i32>) {
+        with(fd, |_, sock| write_address(&address_of(sock.name().as_ref()), addr, len))?;
         Ok(0)
     }
-    fn getpeername(fd: i32, addr: usize, len: usize) {
-        with(fd, |_, sock| write_name(sock.peer_name()?.as_ref(), addr, len))?;
+    fn getpeername(fd: i32, addr: usize, len: UserPtr<i32>) {
+        with(fd, |_, sock| write_address(&address_of(sock.peer_name()?.as_ref()), addr, len))?;
         Ok(0)
     }
     fn sendto(fd: i32, buf: usize, len: usize, flags: u32, addr: usize, addr_len: u32) {
@@ -386,31 +476,55 @@ crate::syscalls! {
         do_receive(fd, buf, len, flags, (0, 0))
     }
     fn sendmsg(fd: i32, message: usize, flags: u32) {
-        send_message(fd, message, flags)
+        check_layout(flags)?;
+        with(fd, |file, sock| send_message(file, sock, message, flags))
     }
     fn recvmsg(fd: i32, message: usize, flags: u32) {
-        receive_message(fd, message, flags)
+        check_layout(flags)?;
+        with(fd, |file, sock| receive_message(file, sock, message, flags))
     }
     fn sendmmsg(fd: i32, vector: usize, count: u32, flags: u32) {
-        many(vector, count, |at, _| send_message(fd, at, flags))
+        check_layout(flags)?;
+        with(fd, |file, sock| many(vector, count, |at| send_message(file, sock, at, flags)))
     }
-    fn recvmmsg/recvmmsg_time64(fd: i32, vector: usize, count: u32, flags: u32, _timeout: UserPtr<[Time; 2]>) {
-        // After the first message it takes what is there (`MSG_WAITFORONE` is what programs ask for).
-        many(vector, count, |at, first| receive_message(fd, at, if first { flags } else { flags | MSG_DONTWAIT }))
+    fn recvmmsg/recvmmsg_time64(fd: i32, vector: usize, count: u32, flags: u32, timeout: UserPtr<[Time; 2]>) {
+        check_layout(flags)?;
+        let timeout = timeout.non_null();
+        let end = timeout.map(|at| read_timespec(at).map(deadline_after)).transpose()?;
+        with(fd, |file, sock| {
+            // It ends between two messages: the wait for one is as long as it is.
+            let mut flags = flags;
+            let mut first = true;
+            let done = many(vector, count, |at| {
+                if !first && end.is_some_and(|end| now_ns() >= end) {
+                    return Err(Errno::EAGAIN);
+                }
+                let len = receive_message(file, sock, at, flags)?;
+                first = false;
+                if flags & MSG_WAITFORONE != 0 {
+                    flags |= MSG_DONTWAIT;
+                }
+                Ok(len)
+            })?;
+            if let (Some(at), Some(end), true) = (timeout, end, done != 0) {
+                write_timespec(at, end.saturating_sub(now_ns()))?;
+            }
+            Ok(done)
+        })
     }
     fn shutdown(fd: i32, direction: u32) {
-        with(fd, |_, sock| match direction {
-            0 => sock.shutdown(true, false),
-            1 => sock.shutdown(false, true),
-            2 => sock.shutdown(true, true),
-            _ => Err(Errno::EINVAL),
-        })?;
-        Ok(0)
+        with(fd, |_, sock| {
+            if direction > 2 {
+                return Err(Errno::EINVAL);
+            }
+            sock.shutdown(direction != 1, direction != 0);
+            Ok(0)
+        })
     }
     fn getsockopt(fd: i32, level: i32, name: u32, value: usize, len: usize) {
         get_option(fd, level, name, value, len)
     }
-    fn setsockopt(fd: i32, level: i32, name: u32, value: usize, len: u32) {
-        set_option(fd, level, name, value, len as usize)
+    fn setsockopt(fd: i32, level: i32, name: u32, value: usize, len: i32) {
+        set_option(fd, level, name, value, len)
     }
 }
