@@ -49,7 +49,7 @@ pub fn file(sock: Arc<Sock>, flags: u32) -> Arc<File> {
         ops,
         anon::socket_place(),
         flags,
-        FileMode::STREAM | FileMode::NO_PREAD,
+        FileMode::STREAM | FileMode::NO_PREAD | FileMode::POLLS | FileMode::SENDS | FileMode::RECEIVES,
     )
 }
 
@@ -99,12 +99,8 @@ fn send_inner(
         let mut data = Vec::new();
         data.try_reserve_exact(n).map_err(|_| Errno::ENOBUFS)?;
         data.resize(n, 0);
-        let got = if n == 0 { 0 } else { src.take(&mut data)? };
-        if got < n {
-            if whole || got == 0 {
-                return if done != 0 { Ok(done) } else { Err(Errno::EFAULT) };
-            }
-            data.truncate(got);
+        if let Err(e) = src.take_whole(&mut data) {
+            return if done != 0 { Ok(done) } else { Err(e) };
         }
         let message = Message {
             data,
@@ -114,7 +110,7 @@ fn send_inner(
             from: sock.name(),
         };
         match target.deliver(message, sock, nonblock) {
-            Ok(()) => done += got,
+            Ok(()) => done += n,
             Err(_) if done != 0 => return Ok(done),
             Err(e) => return Err(e),
         }
@@ -124,12 +120,16 @@ fn send_inner(
     }
 }
 
-/// Receives.
+/// Receives. From a stream nothing is nothing, whether there is more or not.
 pub fn receive(sock: &Arc<Sock>, dst: &mut IoDst<'_>, how: How) -> Result<Received, Errno> {
-    let mut out = Received::default();
     if sock.kind == Kind::Stream && dst.remaining() == 0 {
-        return Ok(out);
+        return Ok(Received::default());
     }
+    receive_some(sock, dst, how)
+}
+
+fn receive_some(sock: &Arc<Sock>, dst: &mut IoDst<'_>, how: How) -> Result<Received, Errno> {
+    let mut out = Received::default();
     loop {
         let nonblock = how.nonblock || (out.len != 0 && !how.wait_all);
         let first = out.len == 0;
@@ -168,11 +168,14 @@ pub fn receive(sock: &Arc<Sock>, dst: &mut IoDst<'_>, how: How) -> Result<Receiv
 
 impl FileOps for SocketFile {
     fn read(&self, file: &File, dst: &mut IoDst<'_>, _: Option<u64>) -> SysResult {
+        if dst.remaining() == 0 {
+            return Ok(0);
+        }
         let how = How {
             nonblock: file.nonblocking(),
             ..How::default()
         };
-        Ok(receive(&self.0, dst, how)?.len)
+        Ok(receive_some(&self.0, dst, how)?.len)
     }
     fn write(&self, file: &File, src: &mut IoSrc<'_>, _: Option<u64>) -> SysResult {
         send(&self.0, src, None, vec![], file.nonblocking(), false)
@@ -197,6 +200,7 @@ impl FileOps for SocketFile {
     fn ioctl(&self, _: &File, cmd: u32, arg: usize) -> SysResult {
         use limen_linux_abi::native::ioctl::{FIONREAD, TIOCOUTQ};
         let n = match cmd {
+            FIONREAD if self.0.is_listening() => return Err(Errno::EINVAL),
             FIONREAD => self.0.waiting(),
             TIOCOUTQ => self.0.peer().map_or(0, |p| p.waiting()),
             _ => return Err(Errno::ENOTTY),
