@@ -1,7 +1,7 @@
 //! `/dev/kmsg` and `syslog(2)`: user space's view of the kernel log.
 
 use crate::fs::devices;
-use crate::fs::file::{File, FileOps};
+use crate::fs::file::{File, FileMode, FileOps};
 use crate::fs::inode::Dev;
 use crate::fs::io::{IoDst, IoSrc};
 use crate::fs::poll::{PollEvents, PollTable};
@@ -34,6 +34,9 @@ fn escape(text: &[u8], out: &mut Vec<u8>) {
 }
 
 impl FileOps for Kmsg {
+    fn mode(&self) -> FileMode {
+        FileMode::STREAM | FileMode::POLLS
+    }
     fn read(&self, file: &File, dst: &mut IoDst<'_>, _: Option<u64>) -> SysResult {
         let mut text = [0; LINE_MAX];
         let (before, record) = loop {

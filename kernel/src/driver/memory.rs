@@ -1,10 +1,9 @@
 //! `/dev/null`, `zero`, `full`, `random` and `urandom`.
 
 use crate::fs::devices;
-use crate::fs::file::{File, FileOps, MapBacking};
+use crate::fs::file::{File, FileMode, FileOps, MapBacking};
 use crate::fs::inode::Dev;
 use crate::fs::io::{IoDst, IoSrc};
-use crate::fs::poll::{PollEvents, PollTable};
 use crate::mm::user::UserPtr;
 use crate::syscall::SysResult;
 use alloc::sync::Arc;
@@ -23,6 +22,14 @@ const RANDOM: u8 = 3;
 struct Memory<const KIND: u8>;
 
 impl<const KIND: u8> FileOps for Memory<KIND> {
+    fn mode(&self) -> FileMode {
+        FileMode::STREAM
+            | match KIND {
+                RANDOM => FileMode::POLLS | FileMode::SENDS | FileMode::RECEIVES,
+                FULL => FileMode::empty(),
+                _ => FileMode::RECEIVES,
+            }
+    }
     fn read(&self, _: &File, dst: &mut IoDst<'_>, _: Option<u64>) -> SysResult {
         match KIND {
             NULL => Ok(0),
@@ -47,9 +54,6 @@ impl<const KIND: u8> FileOps for Memory<KIND> {
         } else {
             Err(Errno::ENODEV)
         }
-    }
-    fn poll(&self, _: &File, _: Option<&mut PollTable<'_>>) -> PollEvents {
-        PollEvents::READABLE | PollEvents::WRITABLE
     }
     fn ioctl(&self, _: &File, cmd: u32, arg: usize) -> SysResult {
         let admin = || {

@@ -110,8 +110,8 @@ pub fn socket_place() -> Path {
     place(mnt, Arc::new(inode), label.as_bytes())
 }
 
-/// An anonymous file of class `name` (`[eventfd]`).
-pub fn file(name: &'static str, ops: Arc<dyn FileOps>, flags: u32) -> Arc<File> {
+/// An anonymous file of class `name` (`[eventfd]`), with events to wait for and no positions.
+pub fn file(name: &'static str, ops: Arc<dyn FileOps>, flags: u32, mode: FileMode) -> Arc<File> {
     let known = CLASSES.lock().get(name).cloned();
     let path = known.unwrap_or_else(|| {
         let mnt = ANON.get();
@@ -119,13 +119,13 @@ pub fn file(name: &'static str, ops: Arc<dyn FileOps>, flags: u32) -> Arc<File> 
             mode: 0o600,
             uid: 0,
             gid: 0,
-            ..owned(FileType::Regular, 0)
+            ..owned(FileType::Anonymous, 0)
         };
         let inode = Inode::new(&mnt.root.inode.sb, Box::new(Anonymous), &new);
         let path = place(mnt, Arc::new(inode), format!("anon_inode:{name}").as_bytes());
         CLASSES.lock().entry(name).or_insert(path).clone()
     });
-    File::new(ops, path, flags, FileMode::STREAM | FileMode::NO_PREAD)
+    File::new(ops, path, flags, mode | FileMode::NO_PREAD | FileMode::POLLS)
 }
 
 /// A place outside the tree for a file of another file system (memfds).

@@ -53,14 +53,9 @@ pub fn stat(path: &Path) -> Stat<'_> {
         Some(pages) => (pages.size(), (pages.resident() * (PAGE_SIZE / 512)) as u64),
         None => (size_without_pages(&path.dentry), 0),
     };
-    let mode = match inode.kind {
-        // Anonymous inodes have no type.
-        FileType::Regular if path.mnt.is_internal() && inode.pages.is_none() => inode.mode(),
-        _ => inode.st_mode(),
-    };
     Stat {
         inode,
-        mode,
+        mode: inode.st_mode(),
         size,
         blocks,
         mnt_id: path.mnt.id,

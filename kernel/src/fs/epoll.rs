@@ -6,7 +6,7 @@
 //! in epoll files are bounded in depth and free of cycles.
 
 use crate::fs::anon;
-use crate::fs::file::{File, FileOps, Watcher};
+use crate::fs::file::{File, FileMode, FileOps, Watcher};
 use crate::fs::poll::{self, PollEvents, PollTable, Timeout};
 use crate::mm::user::{Abi, UserPtr};
 use crate::sched::{WaitQueue, Waiter};
@@ -28,6 +28,8 @@ const EXCLUSIVE: u32 = 1 << 28;
 const WAKEUP: u32 = 1 << 29;
 const ONESHOT: u32 = 1 << 30;
 const EDGE: u32 = 1 << 31;
+/// What may be asked for together with `EXCLUSIVE`: reading, writing, errors and ends.
+const WITH_EXCLUSIVE: u32 = 0x1d | EXCLUSIVE | WAKEUP | EDGE;
 /// How deep epoll files may be nested.
 const MAX_DEPTH: usize = 5;
 /// Bytes of `struct epoll_event`: packed on x86-64 only.
@@ -417,15 +419,23 @@ pub fn create() -> Arc<File> {
         wait: WaitQueue::new(),
         poll_wait: WaitQueue::new(),
     });
-    anon::file("[eventpoll]", Arc::new(EpollFile(epoll)), abi::O_RDWR)
+    anon::file(
+        "[eventpoll]",
+        Arc::new(EpollFile(epoll)),
+        abi::O_RDWR,
+        FileMode::NO_READ | FileMode::NO_WRITE,
+    )
 }
 
 fn epoll_of(file: &File) -> Result<&Arc<Epoll>, Errno> {
     file.ops().epoll().ok_or(Errno::EINVAL)
 }
 
-/// Reads `struct epoll_event`: events and data.
-fn read_event(addr: usize) -> Result<(u32, u64), Errno> {
+/// Reads `epoll_ctl`'s `struct epoll_event`: events and data, nothing for what needs none.
+pub fn read_event(op: i32, addr: usize) -> Result<(u32, u64), Errno> {
+    if op == CTL_DEL {
+        return Ok((0, 0));
+    }
     let events = UserPtr::<u32>::new(addr).read()?;
     let data = UserPtr::<u64>::new(addr.wrapping_add(EVENT_SIZE - 8)).read()?;
     Ok((events, data))
@@ -440,28 +450,29 @@ fn write_event(to: UserPtr<Abi<EpollEvent>>, events: u32, data: u64) -> Result<(
     to.write(event)
 }
 
-/// `epoll_ctl`.
-pub fn control(epfile: &Arc<File>, op: i32, fd: i32, file: &Arc<File>, event: usize) -> Result<(), Errno> {
-    let event = if op == CTL_DEL { (0, 0) } else { read_event(event)? };
-    if matches!(
-        file.inode().kind,
-        crate::fs::FileType::Regular | crate::fs::FileType::Directory
-    ) && !file.path.mnt.is_internal()
-        || file.is_regular() && file.inode().pages.is_some()
-    {
+/// `epoll_ctl`, with what [`read_event`] gave.
+pub fn control(
+    epfile: &Arc<File>,
+    op: i32,
+    fd: i32,
+    file: &Arc<File>,
+    event: (u32, u64),
+) -> Result<(), Errno> {
+    if !file.mode().contains(FileMode::POLLS) {
         return Err(Errno::EPERM);
     }
+    let epoll = epoll_of(epfile)?;
     if Arc::ptr_eq(epfile, file) {
-        epoll_of(epfile)?;
         return Err(Errno::EINVAL);
     }
-    let epoll = epoll_of(epfile)?;
+    if event.0 & EXCLUSIVE != 0
+        && (op == CTL_MOD || event.0 & !WITH_EXCLUSIVE != 0 || file.ops().epoll().is_some())
+    {
+        return Err(Errno::EINVAL);
+    }
     let key = (fd, Arc::as_ptr(file).addr());
     match op {
         CTL_ADD => {
-            if event.0 & EXCLUSIVE != 0 && file.ops().epoll().is_some() {
-                return Err(Errno::EINVAL);
-            }
             let _nesting = match file.ops().epoll() {
                 Some(inner) => {
                     let guard = NESTING.lock();
@@ -501,7 +512,7 @@ pub fn control(epfile: &Arc<File>, op: i32, fd: i32, file: &Arc<File>, event: us
         }
         CTL_MOD => {
             let item = epoll.items.lock().get(&key).cloned().ok_or(Errno::ENOENT)?;
-            if (event.0 | item.events.load(Ordering::Relaxed)) & EXCLUSIVE != 0 {
+            if item.events.load(Ordering::Relaxed) & EXCLUSIVE != 0 {
                 return Err(Errno::EINVAL);
             }
             item.data.store(event.1, Ordering::Relaxed);

@@ -1,7 +1,7 @@
 //! eventfd: a counter that can be waited for.
 
 use crate::fs::anon;
-use crate::fs::file::{File, FileOps};
+use crate::fs::file::{File, FileMode, FileOps};
 use crate::fs::io::{IoDst, IoSrc};
 use crate::fs::poll::{PollEvents, PollTable};
 use crate::sched::WaitQueue;
@@ -103,5 +103,6 @@ pub fn create(count: u32, flags: u32) -> Result<Arc<File>, Errno> {
         "[eventfd]",
         Arc::new(ops),
         abi::O_RDWR | (flags & abi::O_NONBLOCK),
+        FileMode::empty(),
     ))
 }

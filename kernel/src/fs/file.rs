@@ -28,10 +28,24 @@ bitflags! {
         const PATH = 4;
         /// Has no position: `lseek` is `ESPIPE`.
         const STREAM = 8;
-        /// Positioned reads and writes are `ESPIPE`, too.
+        /// Positioned reads and writes are `ESPIPE`. If `lseek` is not, the position is 0 wherever it is moved.
         const NO_PREAD = 16;
         /// Came from `O_EXEC`-like use by exec itself.
         const EXEC = 32;
+        /// There is nothing to read in this kind of file, however it was opened.
+        const NO_READ = 64;
+        /// Nor to write.
+        const NO_WRITE = 128;
+        /// Opened for reading, and can be read. Kept by [`File::new`].
+        const READS = 256;
+        /// Opened for writing, and can be written. Likewise.
+        const WRITES = 512;
+        /// Has events to wait for: epoll takes no others.
+        const POLLS = 1024;
+        /// `splice` and `sendfile` take from it.
+        const SENDS = 2048;
+        /// They put into it.
+        const RECEIVES = 4096;
     }
 }
 
@@ -52,6 +66,10 @@ pub enum MapBacking {
 ///
 /// `pos`: `Some` for positioned calls (`pread`); `None` means at (and advancing) the file's own position, for files that have one.
 pub trait FileOps: Send + Sync + Any {
+    /// What else to know of a device or made-up file than how it is opened.
+    fn mode(&self) -> FileMode {
+        FileMode::empty()
+    }
     /// Reads at most `dst.remaining()` bytes. 0 is end of file.
     fn read(&self, file: &File, dst: &mut IoDst<'_>, pos: Option<u64>) -> SysResult {
         let _ = (file, dst, pos);
@@ -181,6 +199,14 @@ impl File {
                 _ => {}
             }
         }
+        mode.set(
+            FileMode::READS,
+            mode & (FileMode::READ | FileMode::NO_READ) == FileMode::READ,
+        );
+        mode.set(
+            FileMode::WRITES,
+            mode & (FileMode::WRITE | FileMode::NO_WRITE) == FileMode::WRITE,
+        );
         if mode.contains(FileMode::WRITE) {
             // Given back when the file is dropped. Whoever opens by path holds one already, so it is not denied.
             path.dentry.inode.add_writer();
@@ -234,25 +260,44 @@ impl File {
         Ok(())
     }
 
-    /// `EBADF` if it was not opened for `mode`.
+    /// `EBADF` if it was not opened for reading, `EINVAL` if it can't be read.
     #[inline(always)]
-    pub fn check(&self, mode: FileMode) -> Result<(), Errno> {
-        if self.mode.contains(mode) {
+    pub fn check_reads(&self) -> Result<(), Errno> {
+        if self.mode.contains(FileMode::READS) {
             Ok(())
         } else {
-            Err(Errno::EBADF)
+            Err(self.refusal(FileMode::READ))
         }
     }
-    /// Reads; `EBADF` if not opened for it.
+    /// The same for writing.
+    #[inline(always)]
+    pub fn check_writes(&self) -> Result<(), Errno> {
+        if self.mode.contains(FileMode::WRITES) {
+            Ok(())
+        } else {
+            Err(self.refusal(FileMode::WRITE))
+        }
+    }
+    /// Why it can't be used for `mode`.
+    #[cold]
+    #[inline(never)]
+    fn refusal(&self, mode: FileMode) -> Errno {
+        if self.mode.contains(mode) {
+            Errno::EINVAL
+        } else {
+            Errno::EBADF
+        }
+    }
+    /// Reads, if opened for it.
     #[inline]
     pub fn read(&self, dst: &mut IoDst<'_>, pos: Option<u64>) -> SysResult {
-        self.check(FileMode::READ)?;
+        self.check_reads()?;
         self.ops.read(self, dst, pos)
     }
-    /// Writes; `EBADF` if not opened for it.
+    /// Writes, if opened for it.
     #[inline]
     pub fn write(&self, src: &mut IoSrc<'_>, pos: Option<u64>) -> SysResult {
-        self.check(FileMode::WRITE)?;
+        self.check_writes()?;
         self.ops.write(self, src, pos)
     }
     /// Reads into a kernel buffer at `pos`, whatever the file was opened for (exec).

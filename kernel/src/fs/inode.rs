@@ -14,13 +14,15 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU8, AtomicU32, Ordering};
 use limen_linux_abi::Errno;
 
 /// What kind of file an inode is; the values are `S_IFMT`'s, shifted right by 12 (also `d_type`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum FileType {
+    /// None of the others (eventfds and the like).
+    Anonymous = 0,
     /// A FIFO or pipe.
     Fifo = 1,
     /// A character device.
@@ -218,8 +220,10 @@ pub struct Inode {
     times: OwnTimes,
     /// Writers if positive, executions that forbid writing if negative.
     writers: AtomicI32,
-    /// `F_SEAL_*`; only memfds can have any.
+    /// `F_SEAL_*`, as [`crate::fs::memfd`] keeps them; only memfds can have any.
     pub seals: AtomicU32,
+    /// How long what is written will live (`F_SET_RW_HINT`): only kept.
+    pub write_hint: AtomicU8,
     /// Extended attributes.
     pub xattrs: SpinLock<Option<Box<Xattrs>>>,
     /// Advisory locks.
@@ -262,6 +266,7 @@ impl Inode {
             },
             writers: AtomicI32::new(0),
             seals: AtomicU32::new(0),
+            write_hint: AtomicU8::new(0),
             xattrs: SpinLock::new(None),
             locks: SpinLock::new(None),
             pipe: SpinLock::new(Weak::new()),

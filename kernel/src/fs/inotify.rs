@@ -213,6 +213,7 @@ pub fn create(flags: u32) -> Arc<File> {
         "inotify",
         Arc::new(InotifyFile(instance)),
         abi::O_RDONLY | (flags & abi::O_NONBLOCK),
+        FileMode::empty(),
     )
 }
 

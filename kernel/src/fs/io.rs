@@ -201,6 +201,15 @@ impl<'a> IoSrc<'a> {
             _ => self.take_elsewhere(to),
         }
     }
+    /// Fills as much of `to` as there are bytes left: `EFAULT` if not all of them came.
+    pub fn take_whole(&mut self, to: &mut [u8]) -> Result<usize, Errno> {
+        let want = to.len().min(self.remaining());
+        if self.take(to)? == want {
+            Ok(want)
+        } else {
+            Err(Errno::EFAULT)
+        }
+    }
     #[inline(never)]
     fn take_elsewhere(&mut self, to: &mut [u8]) -> Result<usize, Errno> {
         match &mut self.0 {

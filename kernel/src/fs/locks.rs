@@ -189,6 +189,14 @@ impl Lists {
     }
 }
 
+/// Whether `flock` knows `operation`: `EINVAL` if not.
+pub fn check_operation(operation: u32) -> Result<(), Errno> {
+    match operation & !LOCK_NB {
+        LOCK_UN | LOCK_SH | LOCK_EX => Ok(()),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
 /// `flock`.
 pub fn flock(file: &Arc<File>, operation: u32) -> Result<(), Errno> {
     let locks = of(file.inode());

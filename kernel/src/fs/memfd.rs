@@ -17,12 +17,10 @@ const MFD_ALLOW_SEALING: u32 = 2;
 const MFD_HUGETLB: u32 = 4;
 const MFD_NOEXEC_SEAL: u32 = 8;
 const MFD_EXEC: u32 = 16;
-/// `F_SEAL_SEAL`.
+/// `F_SEAL_SEAL`. Kept inverted, so that files nobody can seal, which are most, have no bit set.
 const SEAL_SEAL: u32 = 1;
 /// `F_SEAL_EXEC`.
 const SEAL_EXEC: u32 = 32;
-/// Marks an inode that may have seals at all; never shown.
-const SEALABLE: u32 = 1 << 31;
 
 /// The file system memfds are in, made on first use.
 static TREE: SpinLock<Option<Arc<Dentry>>> = SpinLock::new(None);
@@ -35,14 +33,19 @@ fn tree() -> Result<Arc<Dentry>, Errno> {
     Ok(TREE.lock().get_or_insert(new).clone())
 }
 
-/// `memfd_create`; the caller installs the file.
-pub fn create(name: &[u8], flags: u32) -> Result<Arc<File>, Errno> {
+/// Whether `memfd_create` knows the flags: `EINVAL` if not.
+pub fn check_flags(flags: u32) -> Result<(), Errno> {
     if flags & !(MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL | MFD_EXEC) != 0
         || flags & (MFD_EXEC | MFD_NOEXEC_SEAL) == MFD_EXEC | MFD_NOEXEC_SEAL
         || flags & MFD_HUGETLB != 0
     {
         return Err(Errno::EINVAL);
     }
+    Ok(())
+}
+
+/// `memfd_create`, with known flags; the caller installs the file.
+pub fn create(name: &[u8], flags: u32) -> Result<Arc<File>, Errno> {
     let creds = crate::task::current().creds();
     let noexec = flags & MFD_NOEXEC_SEAL != 0;
     let new = NewInode {
@@ -60,7 +63,7 @@ pub fn create(name: &[u8], flags: u32) -> Result<Arc<File>, Errno> {
         (true, _) => 0,
         _ => SEAL_SEAL,
     };
-    inode.seals.store(SEALABLE | seals, Ordering::Relaxed);
+    inode.seals.store(seals ^ SEAL_SEAL, Ordering::Relaxed);
     let label = format!("/memfd:{}", alloc::string::String::from_utf8_lossy(name));
     let path = anon::detached(inode, label.as_bytes());
     path.dentry.set_unlinked();
@@ -68,44 +71,38 @@ pub fn create(name: &[u8], flags: u32) -> Result<Arc<File>, Errno> {
         Arc::new(Regular),
         path,
         abi::O_RDWR | abi::O_LARGEFILE,
-        FileMode::empty(),
+        FileMode::SENDS | FileMode::RECEIVES,
     ))
 }
 
-fn sealable(file: &File) -> Result<u32, Errno> {
-    let seals = file.inode().seals.load(Ordering::Relaxed);
-    if seals & SEALABLE == 0 {
-        Err(Errno::EINVAL)
-    } else {
-        Ok(seals & !SEALABLE)
+/// `F_GET_SEALS`: of files in memory only.
+pub fn seals(file: &File) -> Result<u32, Errno> {
+    match (file.is_regular(), &file.inode().pages) {
+        (true, Some(_)) => Ok(file.inode().seals.load(Ordering::Relaxed) ^ SEAL_SEAL),
+        _ => Err(Errno::EINVAL),
     }
 }
 
-/// `F_GET_SEALS`.
-pub fn seals(file: &File) -> Result<u32, Errno> {
-    sealable(file)
-}
-
 /// `F_ADD_SEALS`. `EBUSY`: against writing while a mapping may write.
-pub fn add_seals(file: &File, seals: u32) -> Result<(), Errno> {
-    sealable(file)?;
+pub fn add_seals(file: &File, new: u32) -> Result<(), Errno> {
     if !file.mode().contains(FileMode::WRITE) {
         return Err(Errno::EPERM);
     }
     let known = SEAL_SEAL | SEAL_SHRINK | SEAL_GROW | SEAL_WRITE | SEAL_FUTURE_WRITE | SEAL_EXEC;
-    if seals & !known != 0 {
+    if new & !known != 0 {
         return Err(Errno::EINVAL);
     }
     let inode = file.inode();
     let writing = inode.pages.as_ref().map(|pages| pages.writing());
-    if sealable(file)? & SEAL_SEAL != 0 {
+    let old = seals(file)?;
+    if old & SEAL_SEAL != 0 {
         return Err(Errno::EPERM);
     }
-    if seals & SEAL_WRITE != 0
+    if new & SEAL_WRITE != 0
         && let Some(pages) = &writing
     {
         pages.seal_mappings()?;
     }
-    inode.seals.fetch_or(seals, Ordering::Relaxed);
+    inode.seals.store((old | new) ^ SEAL_SEAL, Ordering::Relaxed);
     Ok(())
 }

@@ -215,18 +215,21 @@ pub fn finish(path: Path, flags: u32, creds: &Creds, check: bool) -> Result<Arc<
 
 fn with_ops(path: Path, inode: &Arc<Inode>, flags: u32) -> Result<Arc<File>, Errno> {
     let (ops, mode) = match inode.ops.open(inode, flags)? {
-        Some(ops) => (ops, FileMode::empty()),
+        Some(ops) => {
+            let mode = ops.mode();
+            (ops, mode)
+        }
         None => match inode.kind {
-            FileType::Regular => (shared(|s| &s.regular), FileMode::empty()),
+            FileType::Regular => (shared(|s| &s.regular), FileMode::SENDS | FileMode::RECEIVES),
             FileType::Directory => (shared(|s| &s.directory), FileMode::empty()),
-            FileType::CharDevice => (devices::open(inode, flags)?, FileMode::STREAM),
-            FileType::BlockDevice => (devices::open(inode, flags)?, FileMode::empty()),
-            FileType::Fifo => (
-                pipe::open_fifo(inode, flags)?,
-                FileMode::STREAM | FileMode::NO_PREAD,
-            ),
+            FileType::CharDevice | FileType::BlockDevice => {
+                let ops = devices::open(inode, flags)?;
+                let mode = ops.mode();
+                (ops, mode)
+            }
+            FileType::Fifo => (pipe::open_fifo(inode, flags)?, pipe::MODE),
             FileType::Symlink => return Err(Errno::ELOOP),
-            FileType::Socket => return Err(Errno::ENXIO),
+            FileType::Socket | FileType::Anonymous => return Err(Errno::ENXIO),
         },
     };
     let file = File::new(ops, path, flags, mode);

@@ -402,6 +402,12 @@ impl FileOps for PipeFile {
     }
 }
 
+/// What every pipe is.
+pub const MODE: FileMode = FileMode::STREAM
+    .union(FileMode::NO_PREAD)
+    .union(FileMode::POLLS)
+    .union(FileMode::RECEIVES);
+
 fn mode_of(flags: u32) -> FileMode {
     match flags & abi::O_ACCMODE {
         abi::O_RDONLY => FileMode::READ,
@@ -425,7 +431,7 @@ pub fn create(flags: u32) -> (Arc<File>, Arc<File>) {
             seen_writers: 0,
         });
         let keep = flags & (abi::O_NONBLOCK | abi::O_DIRECT);
-        File::new(ops, path, access | keep, FileMode::STREAM | FileMode::NO_PREAD)
+        File::new(ops, path, access | keep, MODE)
     };
     let reader = end(abi::O_RDONLY, place.clone());
     (reader, end(abi::O_WRONLY, place))

@@ -12,6 +12,8 @@ use limen_linux_abi::{Errno, raw::general as abi};
 
 /// The largest file (`MAX_LFS_FILESIZE`).
 pub const MAX_SIZE: u64 = i64::MAX as u64;
+/// The position of a write that is to go behind the end (`RWF_APPEND`): beyond what any limit allows, it is looked at only with those.
+pub const AT_END: u64 = 1 << 63;
 /// `F_SEAL_SHRINK`.
 pub const SEAL_SHRINK: u32 = 2;
 /// `F_SEAL_GROW`.
@@ -24,7 +26,37 @@ pub const SEAL_FUTURE_WRITE: u32 = 16;
 pub const FALLOC_KEEP_SIZE: u32 = 1;
 /// `FALLOC_FL_PUNCH_HOLE`.
 pub const FALLOC_PUNCH_HOLE: u32 = 2;
+/// `FALLOC_FL_COLLAPSE_RANGE`.
+const FALLOC_COLLAPSE_RANGE: u32 = 8;
+/// `FALLOC_FL_ZERO_RANGE`.
 const FALLOC_ZERO_RANGE: u32 = 16;
+/// `FALLOC_FL_INSERT_RANGE`.
+const FALLOC_INSERT_RANGE: u32 = 32;
+/// `FALLOC_FL_UNSHARE_RANGE`.
+const FALLOC_UNSHARE_RANGE: u32 = 64;
+
+/// Whether `fallocate`'s `mode` means something for any file: `EOPNOTSUPP` or `EINVAL` if not.
+pub fn check_fallocate(mode: u32) -> Result<(), Errno> {
+    let without = |flag, others| mode & flag == 0 || mode & others == 0;
+    let known = FALLOC_KEEP_SIZE
+        | FALLOC_PUNCH_HOLE
+        | FALLOC_COLLAPSE_RANGE
+        | FALLOC_ZERO_RANGE
+        | FALLOC_INSERT_RANGE
+        | FALLOC_UNSHARE_RANGE;
+    let hole = mode & FALLOC_PUNCH_HOLE != 0;
+    if mode & !known != 0 || hole && mode & (FALLOC_KEEP_SIZE | FALLOC_ZERO_RANGE) != FALLOC_KEEP_SIZE {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    if without(FALLOC_COLLAPSE_RANGE, !FALLOC_COLLAPSE_RANGE)
+        && without(FALLOC_INSERT_RANGE, !FALLOC_INSERT_RANGE)
+        && without(FALLOC_UNSHARE_RANGE, !(FALLOC_UNSHARE_RANGE | FALLOC_KEEP_SIZE))
+    {
+        Ok(())
+    } else {
+        Err(Errno::EINVAL)
+    }
+}
 
 /// The operations of an open regular file.
 pub struct Regular;
@@ -58,10 +90,13 @@ fn limit(pos: u64, len: usize, max_size: u64) -> Result<usize, Errno> {
 }
 
 /// What is in the way of a whole write at `at`, if anything is: seals, or limits of the file's size. The write is made as much shorter as it has to be:
-/// how many bytes are left of it, at least one.
+/// where it begins, and how many bytes are left of it, at least one.
 #[cold]
 #[inline(never)]
-fn restrict(file: &File, pages: &PageCache, src: &mut IoSrc<'_>, at: u64) -> Result<usize, Errno> {
+fn restrict(file: &File, pages: &PageCache, src: &mut IoSrc<'_>, mut at: u64) -> Result<(u64, usize), Errno> {
+    if at == AT_END {
+        at = pages.size();
+    }
     src.truncate(limit(at, src.remaining(), max_size(file.flags()))?);
     let seals = file.inode().seals.load(Ordering::Relaxed);
     if seals & (SEAL_WRITE | SEAL_FUTURE_WRITE) != 0 {
@@ -73,7 +108,7 @@ fn restrict(file: &File, pages: &PageCache, src: &mut IoSrc<'_>, at: u64) -> Res
         }
         src.truncate((pages.size() - at) as usize);
     }
-    Ok(src.remaining())
+    Ok((at, src.remaining()))
 }
 
 /// Writes at `at`, or behind the end with `O_APPEND`. Returns the position behind what was written, and how many bytes that were.
@@ -95,7 +130,7 @@ fn write(file: &File, src: &mut IoSrc<'_>, mut at: u64) -> Result<(u64, usize), 
         || end > crate::task::rlimit(RLIMIT_FSIZE)
         || end > max_size(flags)
     {
-        len = restrict(file, &pages, src, at)?;
+        (at, len) = restrict(file, &pages, src, at)?;
     }
     let n = pages.write_at(at, src, len)?;
     inode.touch_modified();
@@ -158,15 +193,12 @@ impl FileOps for Regular {
             .checked_add(len)
             .filter(|e| *e <= MAX_SIZE)
             .ok_or(Errno::EFBIG)?;
-        if mode & !(FALLOC_KEEP_SIZE | FALLOC_PUNCH_HOLE | FALLOC_ZERO_RANGE) != 0 {
+        if mode & !(FALLOC_KEEP_SIZE | FALLOC_PUNCH_HOLE) != 0 {
             return Err(Errno::EOPNOTSUPP);
         }
         let mut pages = pages.writing();
         let seals = inode.seals.load(Ordering::Relaxed);
         if mode & FALLOC_PUNCH_HOLE != 0 {
-            if mode & FALLOC_KEEP_SIZE == 0 || mode & FALLOC_ZERO_RANGE != 0 {
-                return Err(Errno::EOPNOTSUPP);
-            }
             if seals & (SEAL_WRITE | SEAL_FUTURE_WRITE) != 0 {
                 return Err(Errno::EPERM);
             }
@@ -182,9 +214,6 @@ impl FileOps for Regular {
             return Err(Errno::EPERM);
         }
         limit(end - 1, 1, MAX_SIZE)?;
-        if mode & FALLOC_ZERO_RANGE != 0 {
-            pages.punch_hole(offset, end.min(pages.size()).max(offset));
-        }
         for index in offset >> PAGE_SHIFT..end.div_ceil(PAGE_SIZE as u64) {
             pages.get_or_create(index)?;
             if index % 256 == 0 && crate::task::current().signal_pending() {
@@ -229,6 +258,9 @@ pub fn set_size(inode: &Arc<Inode>, size: u64) -> Result<(), Errno> {
 pub fn seek(file: &File, offset: i64, whence: u32) -> Result<u64, Errno> {
     if file.mode().contains(crate::fs::file::FileMode::STREAM) {
         return Err(Errno::ESPIPE);
+    }
+    if file.mode().contains(crate::fs::file::FileMode::NO_PREAD) {
+        return Ok(0);
     }
     let inode = file.inode();
     let mut pos = file.pos.lock();

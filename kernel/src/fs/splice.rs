@@ -3,6 +3,7 @@
 //! Files with pages and pipes exchange whole pages by reference where they can; anything else goes through a bounce page.
 
 use crate::fs::file::{File, FileMode};
+use crate::fs::inode::FileType;
 use crate::fs::io::{IoDst, IoSrc};
 use crate::fs::pipe::{self, Buf, Pipe};
 use crate::mm::PAGE_SIZE;
@@ -15,7 +16,16 @@ use limen_linux_abi::{Errno, raw::general as abi};
 /// `SPLICE_F_NONBLOCK`.
 const NONBLOCK: u32 = 2;
 /// `SPLICE_F_*` known.
-pub const KNOWN_FLAGS: u32 = 15;
+const KNOWN_FLAGS: u32 = 15;
+
+/// `EINVAL` for unknown `SPLICE_F_*`.
+pub fn check_flags(flags: u32) -> Result<(), Errno> {
+    if flags & !KNOWN_FLAGS == 0 {
+        Ok(())
+    } else {
+        Err(Errno::EINVAL)
+    }
+}
 
 /// Copies up to `count` bytes; `from`/`to` are positions, `None` for the files' own.
 fn copy(source: &File, mut from: Option<u64>, out: &File, mut to: Option<u64>, count: usize) -> SysResult {
@@ -30,6 +40,10 @@ fn copy(source: &File, mut from: Option<u64>, out: &File, mut to: Option<u64>, c
             Err(_) if done != 0 => break,
             Err(e) => return Err(e),
         };
+        if !out.mode().contains(FileMode::RECEIVES) {
+            give_back(source, from, n);
+            return Err(Errno::EINVAL);
+        }
         let mut written = 0;
         while written < n {
             match out.write(&mut IoSrc::kernel(&page.bytes()[written..n]), to) {
@@ -68,31 +82,45 @@ fn give_back(source: &File, from: Option<u64>, n: usize) {
     }
 }
 
-/// `sendfile`.
-pub fn sendfile(out: &File, source: &File, from: Option<i64>, count: usize) -> SysResult {
-    let from = from.map(u64::try_from).transpose().map_err(|_| Errno::EINVAL)?;
+/// `sendfile`'s source: `EBADF` if it was not opened for reading; a position must be possible, if one is given, and not negative.
+pub fn source_position(source: &File, from: Option<i64>) -> Result<Option<u64>, Errno> {
+    if !source.mode().contains(FileMode::READ) {
+        return Err(Errno::EBADF);
+    }
     if from.is_some() && source.mode().contains(FileMode::NO_PREAD) {
         return Err(Errno::ESPIPE);
     }
-    if out.flags() & abi::O_APPEND != 0 {
-        return Err(Errno::EINVAL);
-    }
-    if !source.mode().contains(FileMode::READ) || !out.mode().contains(FileMode::WRITE) {
+    from.map(u64::try_from).transpose().map_err(|_| Errno::EINVAL)
+}
+
+/// `sendfile`, after [`source_position`].
+pub fn sendfile(out: &File, source: &File, from: Option<u64>, count: usize) -> SysResult {
+    if !out.mode().contains(FileMode::WRITE) {
         return Err(Errno::EBADF);
     }
     let count = count.min(MAX_RW);
-    Ok(match pipe::of(out) {
-        Some(pipe) => fill(
+    let sends = source.mode().contains(FileMode::SENDS);
+    if let Some(pipe) = pipe::of(out) {
+        if !sends {
+            return Err(Errno::EINVAL);
+        }
+        return fill(
             source,
             from,
             pipe,
             count,
             source.nonblocking() || out.nonblocking(),
-        )?,
-        // A source that can't be sought in may end in the middle of the copy, and its end would be lost to the caller.
-        None if source.ops().seek(source, 0, abi::SEEK_CUR).is_err() => return Err(Errno::EINVAL),
-        None => copy(source, from, out, None, count)?,
-    })
+        );
+    }
+    // A source that can't be sought in may end in the middle of the copy, and its end would be lost to the caller.
+    if out.flags() & abi::O_APPEND != 0 || source.ops().seek(source, 0, abi::SEEK_CUR).is_err() {
+        return Err(Errno::EINVAL);
+    }
+    match count {
+        0 => Ok(0),
+        _ if !sends => Err(Errno::EINVAL),
+        _ => copy(source, from, out, None, count),
+    }
 }
 
 /// `copy_file_range`.
@@ -102,20 +130,22 @@ pub fn copy_file_range(
     out: &File,
     to: Option<UserPtr<i64>>,
     len: usize,
+    flags: u32,
 ) -> SysResult {
-    let position = |p: Option<UserPtr<i64>>, f: &File| -> Result<u64, Errno> {
-        match p {
-            Some(p) => u64::try_from(p.read()?).map_err(|_| Errno::EINVAL),
-            None => Ok(*f.pos.lock()),
-        }
+    let position = |p: Option<UserPtr<i64>>, f: &File| match p {
+        Some(p) => p.read(),
+        None => Ok(*f.pos.lock() as i64),
     };
     let (start, dest) = (position(from, source)?, position(to, out)?);
-    for f in [source, out] {
-        match f.inode().kind {
-            crate::fs::FileType::Regular => {}
-            crate::fs::FileType::Directory => return Err(Errno::EISDIR),
-            _ => return Err(Errno::EINVAL),
-        }
+    if flags != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let kinds = [source.inode().kind, out.inode().kind];
+    if kinds.contains(&FileType::Directory) {
+        return Err(Errno::EISDIR);
+    }
+    if kinds != [FileType::Regular; 2] {
+        return Err(Errno::EINVAL);
     }
     if !source.mode().contains(FileMode::READ)
         || !out.mode().contains(FileMode::WRITE)
@@ -123,6 +153,9 @@ pub fn copy_file_range(
     {
         return Err(Errno::EBADF);
     }
+    let (Ok(start), Ok(dest)) = (u64::try_from(start), u64::try_from(dest)) else {
+        return Err(Errno::EINVAL);
+    };
     if !Arc::ptr_eq(&source.inode().sb, &out.inode().sb) && source.inode().pages.is_none() {
         return Err(Errno::EXDEV);
     }
@@ -149,7 +182,7 @@ pub fn copy_file_range(
     Ok(n)
 }
 
-/// `splice`.
+/// `splice`, of at least a byte.
 pub fn splice(
     source: &File,
     from: Option<UserPtr<i64>>,
@@ -158,58 +191,48 @@ pub fn splice(
     len: usize,
     flags: u32,
 ) -> SysResult {
-    if len == 0 {
-        return Ok(0);
+    let (a, b) = (pipe::of(source), pipe::of(out));
+    if a.is_some() && from.is_some() || b.is_some() && to.is_some() {
+        return Err(Errno::ESPIPE);
     }
+    // The pointers to positions with what is there.
+    let read = |p: Option<UserPtr<i64>>| p.map(|p| Ok((p, p.read()?))).transpose();
+    let (to, from) = (read(to)?, read(from)?);
     if !source.mode().contains(FileMode::READ) || !out.mode().contains(FileMode::WRITE) {
         return Err(Errno::EBADF);
     }
     let len = len.min(MAX_RW);
-    let position = |p: Option<UserPtr<i64>>, f: &File| -> Result<Option<u64>, Errno> {
-        let Some(p) = p else { return Ok(None) };
-        if f.mode().contains(FileMode::NO_PREAD) {
-            return Err(Errno::ESPIPE);
+    let nonblock = flags & NONBLOCK != 0;
+    // The file that is not a pipe must be good for it (`with`), and know positions if it is given one.
+    let start = |file: &File, at: Option<(UserPtr<i64>, i64)>, with: FileMode| {
+        if !file.mode().contains(with) || at.is_some() && file.mode().contains(FileMode::NO_PREAD) {
+            return Err(Errno::EINVAL);
         }
-        Ok(Some(u64::try_from(p.read()?).map_err(|_| Errno::EINVAL)?))
+        at.map(|(_, pos)| u64::try_from(pos).map_err(|_| Errno::EINVAL))
+            .transpose()
     };
-    let update = |p: Option<UserPtr<i64>>, start: Option<u64>, n: usize| match (p, start) {
-        (Some(p), Some(start)) => p.write((start + n as u64) as i64),
-        _ => Ok(()),
-    };
-    match (pipe::of(source), pipe::of(out)) {
+    let (n, at) = match (a, b) {
         (Some(a), Some(b)) => {
-            if from.is_some() || to.is_some() {
-                return Err(Errno::ESPIPE);
-            }
-            if Arc::ptr_eq(a, b) {
-                return Err(Errno::EINVAL);
-            }
-            let nonblock = flags & NONBLOCK != 0 || source.nonblocking() || out.nonblocking();
-            link(a, b, len, nonblock, true)
+            let nonblock = nonblock || source.nonblocking() || out.nonblocking();
+            return link(a, b, len, nonblock, true);
         }
         (Some(a), None) => {
-            if from.is_some() {
-                return Err(Errno::ESPIPE);
-            }
-            let start = position(to, out)?;
             if out.flags() & abi::O_APPEND != 0 {
                 return Err(Errno::EINVAL);
             }
-            let n = drain(a, out, start, len, flags & NONBLOCK != 0 || source.nonblocking())?;
-            update(to, start, n)?;
-            Ok(n)
+            let start = start(out, to, FileMode::RECEIVES)?;
+            (drain(a, out, start, len, nonblock || source.nonblocking())?, to)
         }
         (None, Some(b)) => {
-            if to.is_some() {
-                return Err(Errno::ESPIPE);
-            }
-            let start = position(from, source)?;
-            let n = fill(source, start, b, len, flags & NONBLOCK != 0 || out.nonblocking())?;
-            update(from, start, n)?;
-            Ok(n)
+            let start = start(source, from, FileMode::SENDS)?;
+            (fill(source, start, b, len, nonblock || out.nonblocking())?, from)
         }
-        (None, None) => Err(Errno::EINVAL),
+        (None, None) => return Err(Errno::EINVAL),
+    };
+    if let Some((pointer, start)) = at {
+        pointer.write(start + n as i64)?;
     }
+    Ok(n)
 }
 
 /// From a pipe to a file: what is there, at most `len`.
@@ -373,8 +396,11 @@ pub fn link(a: &Arc<Pipe>, b: &Arc<Pipe>, len: usize, nonblock: bool, consume: b
 
 /// `vmsplice`: user memory and a pipe. Pages are copied, never shared with the program.
 pub fn vmsplice(file: &File, list: &[IoVec], flags: u32) -> SysResult {
-    pipe::of(file).ok_or(Errno::EBADF)?;
     let _ = flags & NONBLOCK;
+    if list.iter().all(|part| part.len == 0) {
+        return Ok(0);
+    }
+    pipe::of(file).ok_or(Errno::EBADF)?;
     if file.mode().contains(FileMode::WRITE) {
         file.write(&mut IoSrc::vector(list), None)
     } else {

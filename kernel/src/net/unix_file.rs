@@ -74,7 +74,7 @@ pub fn file(sock: Arc<Sock>, flags: u32) -> Arc<File> {
         ops,
         anon::socket_place(),
         flags,
-        FileMode::STREAM | FileMode::NO_PREAD,
+        FileMode::STREAM | FileMode::NO_PREAD | FileMode::POLLS | FileMode::SENDS | FileMode::RECEIVES,
     )
 }
 
@@ -232,6 +232,7 @@ impl FileOps for SocketFile {
     fn ioctl(&self, _: &File, cmd: u32, arg: usize) -> SysResult {
         use limen_linux_abi::native::ioctl::{FIONREAD, TIOCOUTQ};
         let n = match cmd {
+            FIONREAD if self.0.is_listening() => return Err(Errno::EINVAL),
             FIONREAD => self.0.waiting(),
             TIOCOUTQ => self.0.peer().map_or(0, |p| p.waiting()),
             _ => return Err(Errno::ENOTTY),

@@ -2,7 +2,7 @@
 
 use super::{SigInfo, SigSet, info, mask};
 use crate::fs::anon;
-use crate::fs::file::{File, FileOps};
+use crate::fs::file::{File, FileMode, FileOps};
 use crate::fs::io::IoDst;
 use crate::fs::poll::{PollEvents, PollTable};
 use crate::sync::SpinLock;
@@ -125,6 +125,7 @@ pub fn open(fd: i32, set: SigSet, flags: u32) -> SysResult {
             set: SpinLock::new(set),
         }),
         RDWR | flags & NONBLOCK,
+        FileMode::NO_WRITE,
     );
     task.files()
         .install(file, flags & CLOEXEC != 0)

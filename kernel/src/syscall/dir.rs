@@ -1,7 +1,7 @@
 //! System calls on names and directories.
 
 use super::SysResult;
-use crate::fs::file::{File, FileMode};
+use crate::fs::file::File;
 use crate::fs::inode::{Dev, FileType};
 use crate::fs::names::{self, New, Side};
 use crate::fs::path::Path;
@@ -230,18 +230,15 @@ impl<const NEW: bool> Entry<NEW> {
 /// Bytes of entries that are put together at a time: several of the longest. The directory's lock keeps preemption off meanwhile.
 const BATCH: usize = 1024;
 
-fn list<const NEW: bool>(fd: i32, buf: usize, size: u32) -> SysResult {
+fn list<const NEW: bool>(fd: i32, buf: usize, size: i32) -> SysResult {
     current().with_file(fd, move |file| list_into::<NEW>(file, buf, size))
 }
 
-fn list_into<const NEW: bool>(file: &File, buf: usize, size: u32) -> SysResult {
-    if !file.mode().contains(FileMode::READ) {
-        return Err(Errno::EBADF);
-    }
+fn list_into<const NEW: bool>(file: &File, buf: usize, size: i32) -> SysResult {
     if file.inode().kind != FileType::Directory {
         return Err(Errno::ENOTDIR);
     }
-    let size = size as usize;
+    let size = size.max(0) as usize;
     let mut pos = file.pos.lock();
     let mut used = 0;
     loop {
@@ -398,10 +395,10 @@ crate::syscalls! {
     fn readlinkat(dirfd: i32, path: usize, buf: usize, size: i32) {
         do_readlink(dirfd, path, buf, size)
     }
-    fn getdents64(fd: i32, buf: usize, size: u32) {
+    fn getdents64(fd: i32, buf: usize, size: i32) {
         list::<true>(fd, buf, size)
     }
-    fn getdents(fd: i32, buf: usize, size: u32) {
+    fn getdents(fd: i32, buf: usize, size: i32) {
         list::<false>(fd, buf, size)
     }
     fn mount(source: usize, target: usize, fs_type: usize, flags: u32, data: usize) {

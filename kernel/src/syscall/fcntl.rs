@@ -3,11 +3,12 @@
 use super::SysResult;
 use super::file::files;
 use crate::fs::fdtable::FdTable;
-use crate::fs::file::{File, FileMode, Owner};
-use crate::fs::{RLIMIT_NOFILE, locks, memfd, perm, pipe};
+use crate::fs::file::{File, FileMode};
+use crate::fs::{FileType, RLIMIT_NOFILE, locks, memfd, perm, pipe};
 use crate::mm::user::{Abi, UserPtr};
-use crate::task::current;
+use crate::task::{current, pid};
 use alloc::sync::Arc;
+use core::sync::atomic::Ordering;
 use limen_linux_abi::{Errno, Layout, LockRequest, native, raw::general as abi};
 
 const F_DUPFD: u32 = 0;
@@ -34,6 +35,8 @@ const F_OFD_SETLKW: u32 = 38;
 const F_SETLEASE: u32 = 1024;
 const F_GETLEASE: u32 = 1025;
 const F_DUPFD_QUERY: u32 = 1027;
+const F_GET_RW_HINT: u32 = 1035;
+const F_SET_RW_HINT: u32 = 1036;
 const F_DUPFD_CLOEXEC: u32 = 1030;
 const F_SETPIPE_SZ: u32 = 1031;
 const F_GETPIPE_SZ: u32 = 1032;
@@ -41,6 +44,8 @@ const F_ADD_SEALS: u32 = 1033;
 const F_GET_SEALS: u32 = 1034;
 /// `F_UNLCK`.
 const UNLCK: usize = 2;
+/// `RWH_WRITE_LIFE_EXTREME`, the last of them.
+const WRITE_LIFE_EXTREME: u64 = 5;
 
 /// Which of an ABI's structures the record locks' commands take.
 #[derive(Clone, Copy, PartialEq)]
@@ -69,6 +74,15 @@ fn record_lock<T: Layout>(
     locks::get(file, files, &mut lock, ofd)?;
     answer(&mut user.0, &lock).ok_or(Errno::EOVERFLOW)?;
     at.write(user).map(|()| 0)
+}
+
+/// `F_SETOWN`, `F_SETOWN_EX`: `pid` as [`crate::fs::file::Owner`] has it. `ESRCH` if nothing has that number.
+fn set_owner(file: &File, pid: i32, thread: bool) -> SysResult {
+    if pid != 0 && !pid::is_used(pid.wrapping_abs()) {
+        return Err(Errno::ESRCH);
+    }
+    file.set_owner(|owner| (owner.pid, owner.thread) = (pid, thread));
+    Ok(0)
 }
 
 /// The call; `fcntl64` on ABIs with 32-bit words.
@@ -113,6 +127,12 @@ fn do_fcntl(fd: i32, cmd: u32, arg: usize, which: Locks) -> SysResult {
             {
                 return Err(Errno::EPERM);
             }
+            // Nothing else knows an I/O that leaves out the cache, or packets.
+            if flags & abi::O_DIRECT != 0
+                && !matches!(file.inode().kind, FileType::Fifo | FileType::BlockDevice)
+            {
+                return Err(Errno::EINVAL);
+            }
             file.change_flags(flags, crate::fs::file::SETFL_MASK)?;
             Ok(0)
         }
@@ -136,14 +156,10 @@ fn do_fcntl(fd: i32, cmd: u32, arg: usize, which: Locks) -> SysResult {
             )
         }
         F_SETOWN => {
-            file.set_owner(|o| {
-                *o = Owner {
-                    pid: arg as i32,
-                    thread: false,
-                    signal: o.signal,
-                }
-            });
-            Ok(0)
+            if arg as i32 == i32::MIN {
+                return Err(Errno::EINVAL);
+            }
+            set_owner(&file, arg as i32, false)
         }
         F_GETOWN => Ok(file.owner().pid as isize as usize),
         F_SETOWN_EX => {
@@ -151,17 +167,10 @@ fn do_fcntl(fd: i32, cmd: u32, arg: usize, which: Locks) -> SysResult {
             let (pid, thread) = match kind {
                 0 => (pid, true),
                 1 => (pid, false),
-                2 => (-pid, false),
+                2 => (pid.wrapping_neg(), false),
                 _ => return Err(Errno::EINVAL),
             };
-            file.set_owner(|o| {
-                *o = Owner {
-                    pid,
-                    thread,
-                    signal: o.signal,
-                }
-            });
-            Ok(0)
+            set_owner(&file, pid, thread)
         }
         F_GETOWN_EX => {
             let o = file.owner();
@@ -180,6 +189,18 @@ fn do_fcntl(fd: i32, cmd: u32, arg: usize, which: Locks) -> SysResult {
             Ok(0)
         }
         F_GETSIG => Ok(file.owner().signal as usize),
+        F_GET_RW_HINT => {
+            let hint = file.inode().write_hint.load(Ordering::Relaxed);
+            UserPtr::new(arg).write(u64::from(hint)).map(|()| 0)
+        }
+        F_SET_RW_HINT => {
+            let hint = UserPtr::<u64>::new(arg).read()?;
+            if hint > WRITE_LIFE_EXTREME {
+                return Err(Errno::EINVAL);
+            }
+            file.inode().write_hint.store(hint as u8, Ordering::Relaxed);
+            Ok(0)
+        }
         F_SETLEASE => Err(Errno::EINVAL),
         F_GETLEASE => Ok(UNLCK),
         F_SETPIPE_SZ => {
@@ -187,7 +208,10 @@ fn do_fcntl(fd: i32, cmd: u32, arg: usize, which: Locks) -> SysResult {
             pipe::of(&file).ok_or(Errno::EBADF)?.set_size(arg, privileged)
         }
         F_GETPIPE_SZ => Ok(pipe::of(&file).ok_or(Errno::EBADF)?.size()),
-        F_ADD_SEALS => memfd::add_seals(&file, arg as u32).map(|()| 0),
+        F_ADD_SEALS => {
+            let seals = u32::try_from(arg).map_err(|_| Errno::EINVAL)?;
+            memfd::add_seals(&file, seals).map(|()| 0)
+        }
         F_GET_SEALS => memfd::seals(&file).map(|s| s as usize),
         _ => Err(Errno::EINVAL),
     }

@@ -29,14 +29,14 @@ pub(super) fn files() -> Arc<FdTable> {
 /// Reads to user memory. Whether the file was opened for it is said before whether the memory is the user's.
 #[inline(always)]
 fn read_to(file: &File, buf: usize, len: usize, pos: Option<u64>) -> SysResult {
-    file.check(FileMode::READ)?;
+    file.check_reads()?;
     file.read(&mut IoDst::user(buf, len)?, pos)
 }
 
 /// Writes from user memory, likewise.
 #[inline(always)]
 fn write_from(file: &File, buf: usize, len: usize, pos: Option<u64>) -> SysResult {
-    file.check(FileMode::WRITE)?;
+    file.check_writes()?;
     file.write(&mut IoSrc::user(buf, len)?, pos)
 }
 
@@ -49,51 +49,75 @@ fn position(file: &File, pos: i64) -> Result<Option<u64>, Errno> {
     Ok(Some(pos))
 }
 
-/// `RWF_*` flags: `true` if the write must append.
-fn rwf(file: &File, flags: i32, write: bool) -> Result<(), Errno> {
+/// `RWF_APPEND`.
+const APPEND: i32 = 16;
+
+/// `RWF_*` flags: `EOPNOTSUPP` for those the file does not go by.
+fn check_rwf(file: &File, flags: i32) -> Result<(), Errno> {
     const HIPRI: i32 = 1;
     const DSYNC: i32 = 2;
     const SYNC: i32 = 4;
     const NOWAIT: i32 = 8;
-    const APPEND: i32 = 16;
-    let _ = (file, write);
-    if flags & !(HIPRI | DSYNC | SYNC | NOWAIT | APPEND) != 0 || flags & APPEND != 0 {
-        return Err(Errno::EOPNOTSUPP);
-    }
-    if flags & NOWAIT != 0 && !file.is_regular() && !file.nonblocking() {
+    if flags & !(HIPRI | DSYNC | SYNC | NOWAIT | APPEND) != 0
+        || flags & NOWAIT != 0 && !file.is_regular() && !file.nonblocking()
+    {
         return Err(Errno::EOPNOTSUPP);
     }
     Ok(())
 }
 
 fn read_vector(fd: i32, iov: usize, count: usize, pos: Option<i64>, flags: i32) -> SysResult {
+    if pos.is_some_and(i64::is_negative) {
+        return Err(Errno::EINVAL);
+    }
     current().with_file(fd, move |file| {
         let pos = match pos {
             Some(pos) => position(file, pos)?,
             None => None,
         };
-        if !file.mode().contains(FileMode::READ) {
-            return Err(Errno::EBADF);
-        }
-        rwf(file, flags, false)?;
         let list = read_iovecs(iov, count)?;
-        file.read(&mut IoDst::vector(&list), pos)
+        file.check_reads()?;
+        let mut dst = IoDst::vector(&list);
+        if dst.remaining() == 0 {
+            return Ok(0);
+        }
+        check_rwf(file, flags)?;
+        file.read(&mut dst, pos)
     })
 }
 
 fn write_vector(fd: i32, iov: usize, count: usize, pos: Option<i64>, flags: i32) -> SysResult {
+    if pos.is_some_and(i64::is_negative) {
+        return Err(Errno::EINVAL);
+    }
     current().with_file(fd, move |file| {
         let pos = match pos {
             Some(pos) => position(file, pos)?,
             None => None,
         };
-        if !file.mode().contains(FileMode::WRITE) {
-            return Err(Errno::EBADF);
-        }
-        rwf(file, flags, true)?;
         let list = read_iovecs(iov, count)?;
-        file.write(&mut IoSrc::vector(&list), pos)
+        file.check_writes()?;
+        let mut src = IoSrc::vector(&list);
+        if src.remaining() == 0 {
+            return Ok(0);
+        }
+        check_rwf(file, flags)?;
+        if flags & APPEND != 0 && file.inode().pages.is_some() {
+            return append(file, &mut src, pos.is_none());
+        }
+        file.write(&mut src, pos)
     })
+}
+
+/// `RWF_APPEND`: writes behind the end, where the file's own position is moved to as well if it was asked for.
+fn append(file: &File, src: &mut IoSrc<'_>, own: bool) -> SysResult {
+    if !own {
+        return file.write(src, Some(regular::AT_END));
+    }
+    let mut pos = file.pos.lock();
+    let n = file.write(src, Some(regular::AT_END))?;
+    *pos = file.inode().size();
+    Ok(n)
 }
 
 /// A position in two words, the lower first; where one word holds it, the other means nothing.
@@ -121,13 +145,16 @@ fn send<T: Plain + TryInto<i64> + TryFrom<i64>>(
     offset: UserPtr<T>,
     count: usize,
 ) -> SysResult {
-    let (out, source) = (file(out)?, file(source)?);
-    let Some(offset) = offset.non_null() else {
-        return splice::sendfile(&out, &source, None, count);
+    let offset = match offset.non_null() {
+        Some(at) => Some((at, at.read()?.try_into().map_err(|_| Errno::EINVAL)?)),
+        None => None,
     };
-    let from: i64 = offset.read()?.try_into().map_err(|_| Errno::EINVAL)?;
-    let n = splice::sendfile(&out, &source, Some(from), count)?;
-    offset.write(T::try_from(from + n as i64).map_err(|_| Errno::EOVERFLOW)?)?;
+    let source = file(source)?;
+    let from = splice::source_position(&source, offset.map(|(_, from)| from))?;
+    let n = splice::sendfile(&*file(out)?, &source, from, count)?;
+    if let Some((at, from)) = offset {
+        at.write(T::try_from(from + n as i64).map_err(|_| Errno::EOVERFLOW)?)?;
+    }
     Ok(n)
 }
 
@@ -425,6 +452,12 @@ crate::syscalls! {
         super::fcntl::fcntl_old(fd, cmd, arg)
     }
     fn flock(fd: i32, operation: u32) {
+        // Mandatory locks are no more: to ask for them does nothing.
+        const LOCK_MAND: u32 = 32;
+        if operation & LOCK_MAND != 0 {
+            return Ok(0);
+        }
+        crate::fs::locks::check_operation(operation)?;
         crate::fs::locks::flock(&file(fd)?, operation)?;
         Ok(0)
     }
@@ -476,6 +509,7 @@ crate::syscalls! {
         if offset < 0 || len <= 0 {
             return Err(Errno::EINVAL);
         }
+        regular::check_fallocate(mode)?;
         if !file.mode().contains(FileMode::WRITE) {
             return Err(Errno::EBADF);
         }
@@ -514,13 +548,12 @@ crate::syscalls! {
         send(out, source, offset, count)
     }
     fn copy_file_range(source: i32, from: usize, out: i32, to: usize, len: usize, flags: u32) {
-        if flags != 0 {
-            return Err(Errno::EINVAL);
-        }
         let (source, out) = (file(source)?, file(out)?);
-        splice::copy_file_range(&source, UserPtr::new(from).non_null(), &out, UserPtr::new(to).non_null(), len)
+        let (from, to) = (UserPtr::new(from).non_null(), UserPtr::new(to).non_null());
+        splice::copy_file_range(&source, from, &out, to, len, flags)
     }
     fn memfd_create(name: usize, flags: u32) {
+        memfd::check_flags(flags)?;
         let name = copy::UserString::read(name, 250).map_err(|e| match e {
             Errno::ENAMETOOLONG => Errno::EINVAL,
             e => e,

@@ -2,7 +2,7 @@
 
 use super::SysResult;
 use super::file::{file, files};
-use crate::fs::{pipe, splice};
+use crate::fs::{FileMode, pipe, splice};
 use crate::mm::copy::read_iovecs;
 use crate::mm::user::UserPtr;
 use limen_linux_abi::{Errno, raw::general as abi};
@@ -29,33 +29,33 @@ crate::syscalls! {
         make(to, flags)
     }
     fn splice(source: i32, from: usize, out: i32, to: usize, len: usize, flags: u32) {
-        if flags & !splice::KNOWN_FLAGS != 0 {
-            return Err(Errno::EINVAL);
+        if len == 0 {
+            return Ok(0);
         }
+        splice::check_flags(flags)?;
         let (source, out) = (file(source)?, file(out)?);
         let (from, to) = (UserPtr::new(from).non_null(), UserPtr::new(to).non_null());
         splice::splice(&source, from, &out, to, len, flags)
     }
     fn tee(source: i32, out: i32, len: usize, flags: u32) {
-        if flags & !splice::KNOWN_FLAGS != 0 {
-            return Err(Errno::EINVAL);
-        }
+        splice::check_flags(flags)?;
         if len == 0 {
             return Ok(0);
         }
         let (source, out) = (file(source)?, file(out)?);
-        let (Some(a), Some(b)) = (pipe::of(&source), pipe::of(&out)) else { return Err(Errno::EINVAL) };
-        if !source.mode().contains(crate::fs::FileMode::READ) || !out.mode().contains(crate::fs::FileMode::WRITE) {
+        if !source.mode().contains(FileMode::READ) || !out.mode().contains(FileMode::WRITE) {
             return Err(Errno::EBADF);
         }
+        let (Some(a), Some(b)) = (pipe::of(&source), pipe::of(&out)) else { return Err(Errno::EINVAL) };
         let nonblock = flags & 2 != 0 || source.nonblocking() || out.nonblocking();
         splice::link(a, b, len, nonblock, false)
     }
     fn vmsplice(fd: i32, iov: usize, count: usize, flags: u32) {
-        if flags & !splice::KNOWN_FLAGS != 0 {
-            return Err(Errno::EINVAL);
-        }
+        splice::check_flags(flags)?;
         let file = file(fd)?;
+        if !file.mode().intersects(FileMode::READ | FileMode::WRITE) {
+            return Err(Errno::EBADF);
+        }
         let list = read_iovecs(iov, count)?;
         splice::vmsplice(&file, &list, flags)
     }

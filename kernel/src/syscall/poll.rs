@@ -284,6 +284,7 @@ crate::syscalls! {
         Ok(files().install(epoll::create(), flags != 0)? as usize)
     }
     fn epoll_ctl(epfd: i32, op: i32, fd: i32, event: usize) {
+        let event = epoll::read_event(op, event)?;
         epoll::control(&file(epfd)?, op, fd, &file(fd)?, event)?;
         Ok(0)
     }

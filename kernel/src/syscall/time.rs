@@ -443,16 +443,21 @@ crate::syscalls! {
         }
         const O_RDWR: u32 = 2;
         may_wait_by(id)?;
-        let file = crate::fs::anon::file("[timerfd]", TimerFd::new(id)?, O_RDWR | flags & TFD_NONBLOCK);
+        let file = crate::fs::anon::file(
+            "[timerfd]",
+            TimerFd::new(id)?,
+            O_RDWR | flags & TFD_NONBLOCK,
+            crate::fs::FileMode::NO_WRITE,
+        );
         Ok(current().files().install(file, flags & TFD_CLOEXEC != 0)? as usize)
     }
 
     fn timerfd_settime/timerfd_settime64(fd: i32, flags: u32, new: UserPtr<[[Time; 2]; 2]>, old: UserPtr<[[Time; 2]; 2]>) {
         const TFD_TIMER_CANCEL_ON_SET: u32 = 2;
+        let (interval, value) = read_itimerspec(new)?;
         if flags & !(TIMER_ABSTIME | TFD_TIMER_CANCEL_ON_SET) != 0 {
             return Err(Errno::EINVAL);
         }
-        let (interval, value) = read_itimerspec(new)?;
         current().with_file(fd, #[inline(always)] move |file| {
             let timer = file.ops().timer().ok_or(Errno::EINVAL)?;
             let before = old.non_null().map(|old| (old, timer.get()));

@@ -194,6 +194,11 @@ pub fn set_session(id: i32, session: Option<&Arc<Session>>) {
     table.release(id);
 }
 
+/// Whether a thread, process, group or session has this number.
+pub fn is_used(id: i32) -> bool {
+    TABLE.lock().slot(id).is_some()
+}
+
 /// The thread with id `tid`.
 pub fn find_task(tid: i32) -> Option<Arc<Task>> {
     TABLE.lock().slot(tid)?.task.clone()

@@ -2,7 +2,7 @@
 
 use super::{ExitState, Process, current};
 use crate::fs::anon;
-use crate::fs::file::{File, FileOps};
+use crate::fs::file::{File, FileMode, FileOps};
 use crate::fs::poll::{PollEvents, PollTable};
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -46,6 +46,7 @@ pub fn open(process: &Arc<Process>, flags: u32) -> Result<i32, Errno> {
             process: process.clone(),
         }),
         RDWR | flags,
+        FileMode::STREAM | FileMode::NO_READ | FileMode::NO_WRITE,
     );
     current().files().install(file, true)
 }

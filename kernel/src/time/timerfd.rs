@@ -176,9 +176,6 @@ impl FileOps for TimerFd {
         self.queue.wake_all_key(PollEvents::IN.bits());
         Ok(0)
     }
-    fn seek(&self, _: &File, _: i64, _: u32) -> Result<u64, Errno> {
-        Err(Errno::ESPIPE)
-    }
     fn release(&self, _: &File) {
         self.timer.cancel();
     }

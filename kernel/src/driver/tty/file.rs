@@ -2,7 +2,7 @@
 
 use super::{Tty, job};
 use crate::fs::devices::{self, OpenDevice};
-use crate::fs::file::{File, FileOps};
+use crate::fs::file::{File, FileMode, FileOps};
 use crate::fs::inode::Dev;
 use crate::fs::io::{IoDst, IoSrc};
 use crate::fs::poll::{PollEvents, PollTable};
@@ -103,6 +103,9 @@ impl Tty {
 }
 
 impl FileOps for TtyFile {
+    fn mode(&self) -> FileMode {
+        FileMode::STREAM | FileMode::NO_PREAD | FileMode::POLLS | FileMode::SENDS | FileMode::RECEIVES
+    }
     fn read(&self, file: &File, dst: &mut IoDst<'_>, _: Option<u64>) -> SysResult {
         self.tty.read(file, dst)
     }
@@ -129,9 +132,6 @@ impl FileOps for TtyFile {
     }
     fn release(&self, _: &File) {
         self.tty.close();
-    }
-    fn seek(&self, _: &File, _: i64, _: u32) -> Result<u64, Errno> {
-        Err(Errno::ESPIPE)
     }
 }
 

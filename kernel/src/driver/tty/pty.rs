@@ -4,7 +4,7 @@
 use super::ioctl::{TIOCNOTTY, TIOCSCTTY};
 use super::{Driver, Tty};
 use crate::fs::devices;
-use crate::fs::file::{File, FileOps};
+use crate::fs::file::{File, FileMode, FileOps};
 use crate::fs::inode::Dev;
 use crate::fs::io::{IoDst, IoSrc};
 use crate::fs::poll::{PollEvents, PollTable};
@@ -183,6 +183,9 @@ impl Master {
 }
 
 impl FileOps for Master {
+    fn mode(&self) -> FileMode {
+        FileMode::STREAM | FileMode::NO_PREAD | FileMode::POLLS | FileMode::SENDS | FileMode::RECEIVES
+    }
     fn read(&self, file: &File, dst: &mut IoDst<'_>, _: Option<u64>) -> SysResult {
         let packet = self.pair().packet.load(Ordering::Relaxed);
         let mut buf = [0; CHUNK];
@@ -228,7 +231,7 @@ impl FileOps for Master {
         let mut buf = [0; CHUNK];
         let mut total = 0;
         while src.remaining() > 0 {
-            let n = match src.take(&mut buf) {
+            let n = match src.take_whole(&mut buf) {
                 Ok(n) => n,
                 Err(e) => return if total > 0 { Ok(total) } else { Err(e) },
             };
@@ -328,10 +331,6 @@ impl FileOps for Master {
             entry.1 = false;
         }
         self.tty.hang_up();
-    }
-
-    fn seek(&self, _: &File, _: i64, _: u32) -> Result<u64, Errno> {
-        Err(Errno::ESPIPE)
     }
 }
 

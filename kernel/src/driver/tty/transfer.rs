@@ -108,7 +108,7 @@ impl Tty {
             if src.remaining() == 0 {
                 return Ok(total);
             }
-            let n = match src.take(&mut buf) {
+            let n = match src.take_whole(&mut buf) {
                 Ok(n) => n,
                 Err(e) => return if total > 0 { Ok(total) } else { Err(e) },
             };

@@ -3,7 +3,7 @@
 
 use super::{Device, Memory};
 use crate::fs::devices;
-use crate::fs::file::{File, FileOps};
+use crate::fs::file::{File, FileMode, FileOps};
 use crate::fs::inode::Dev;
 use crate::fs::io::{IoDst, IoSrc};
 use crate::mm::DmaBuffer;
@@ -213,6 +213,9 @@ impl Disk {
 struct DiskFile(Arc<Disk>);
 
 impl FileOps for DiskFile {
+    fn mode(&self) -> FileMode {
+        FileMode::SENDS | FileMode::RECEIVES
+    }
     fn read(&self, file: &File, dst: &mut IoDst<'_>, pos: Option<u64>) -> SysResult {
         if let Some(pos) = pos {
             return self.0.read(dst, pos);

@@ -3,7 +3,7 @@
 
 use super::console::{Port, TX_SIZE, all_ports};
 use crate::fs::devices;
-use crate::fs::file::{File, FileOps};
+use crate::fs::file::{File, FileMode, FileOps};
 use crate::fs::inode::Dev;
 use crate::fs::io::{IoDst, IoSrc};
 use crate::fs::poll::{PollEvents, PollTable};
@@ -76,6 +76,9 @@ impl PortFile {
 }
 
 impl FileOps for PortFile {
+    fn mode(&self) -> FileMode {
+        FileMode::STREAM | FileMode::NO_PREAD | FileMode::POLLS | FileMode::RECEIVES
+    }
     fn read(&self, file: &File, dst: &mut IoDst<'_>, _: Option<u64>) -> SysResult {
         if dst.remaining() == 0 {
             return Ok(0);

@@ -2,7 +2,7 @@
 
 use super::{Device, Memory};
 use crate::fs::devices;
-use crate::fs::file::{File, FileOps};
+use crate::fs::file::{File, FileMode, FileOps};
 use crate::fs::inode::Dev;
 use crate::fs::io::IoDst;
 use crate::mm::DmaBuffer;
@@ -99,6 +99,9 @@ impl Rng {
 struct HwRng;
 
 impl FileOps for HwRng {
+    fn mode(&self) -> FileMode {
+        FileMode::STREAM
+    }
     fn read(&self, _: &File, dst: &mut IoDst<'_>, _: Option<u64>) -> SysResult {
         let rng = RNG.get().ok_or(Errno::ENODEV)?;
         let mut total = 0;
