@@ -93,6 +93,7 @@ pub fn send(sock: &Arc<Sock>, src: &mut IoSrc<'_>, mut how: Sending) -> SysResul
 }
 
 fn send_inner(sock: &Arc<Sock>, src: &mut IoSrc<'_>, how: &mut Sending) -> SysResult {
+    // Linux can be built so that streams have urgent data; here none do.
     if how.oob {
         return Err(Errno::EOPNOTSUPP);
     }
