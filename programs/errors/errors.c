@@ -124,7 +124,7 @@ static void make_descriptors(void) {
     place(socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0), FD_LISTENER);
     unlink("listener");
     if (bind(FD_LISTENER, (struct sockaddr *)&name, sizeof name) || listen(FD_LISTENER, 2)) stop("listener");
-    place(open("/proc/self/status", O_RDONLY), FD_PROC);
+    place(open("/proc/sys/kernel/ostype", O_RDONLY), FD_PROC);
     place(open("/dev/ptmx", O_RDWR | O_NOCTTY | O_NONBLOCK), FD_TERMINAL);
 }
 
@@ -208,6 +208,7 @@ static void work(const struct call *call, int n, int uid) {
         if (n % 64 == 0 || call->flags & CHANGES) calm();
         memset((void *)OPEN, 0, 512);
         memset((void *)JUNK, 0xff, 512);
+        for (int fd = FD_FILE; fd <= FD_WRITE_ONLY; fd++) lseek(fd, 0, SEEK_SET);
         errno = 0;
         long value = make_call(call, n);
         int error = errno;

@@ -123,10 +123,10 @@ fn send_inner(sock: &Arc<Sock>, src: &mut IoSrc<'_>, how: &mut Sending) -> SysRe
             Err(_) if done != 0 => return Ok(done),
             got => got?,
         };
-        if got < n && whole {
-            return Err(Errno::EFAULT);
+        // A piece is sent whole or not at all.
+        if got < n {
+            return if done != 0 { Ok(done) } else { Err(Errno::EFAULT) };
         }
-        data.truncate(got);
         let message = Message {
             data,
             at: 0,
