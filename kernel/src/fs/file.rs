@@ -259,6 +259,7 @@ impl File {
     }
     /// What is said of memory that is not the user's: `EINVAL` if the file is one (`mode`) that would not have looked at it, else `EFAULT`.
     #[cold]
+    #[inline(never)]
     fn fault(&self, mode: FileMode) -> Errno {
         if self.mode.contains(mode) {
             Errno::EINVAL
