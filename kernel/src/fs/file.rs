@@ -36,16 +36,12 @@ bitflags! {
         const NO_READ = 64;
         /// Nor to write.
         const NO_WRITE = 128;
-        /// Opened for reading, and can be read. Kept by [`File::new`].
-        const READS = 256;
-        /// Opened for writing, and can be written. Likewise.
-        const WRITES = 512;
         /// Has events to wait for: epoll takes no others.
-        const POLLS = 1024;
+        const POLLS = 256;
         /// `splice` and `sendfile` take from it.
-        const SENDS = 2048;
+        const SENDS = 512;
         /// They put into it.
-        const RECEIVES = 4096;
+        const RECEIVES = 1024;
     }
 }
 
@@ -199,14 +195,6 @@ impl File {
                 _ => {}
             }
         }
-        mode.set(
-            FileMode::READS,
-            mode & (FileMode::READ | FileMode::NO_READ) == FileMode::READ,
-        );
-        mode.set(
-            FileMode::WRITES,
-            mode & (FileMode::WRITE | FileMode::NO_WRITE) == FileMode::WRITE,
-        );
         if mode.contains(FileMode::WRITE) {
             // Given back when the file is dropped. Whoever opens by path holds one already, so it is not denied.
             path.dentry.inode.add_writer();
@@ -260,44 +248,53 @@ impl File {
         Ok(())
     }
 
-    /// `EBADF` if it was not opened for reading, `EINVAL` if it can't be read.
+    /// `EBADF` if it was not opened for `mode`.
     #[inline(always)]
-    pub fn check_reads(&self) -> Result<(), Errno> {
-        if self.mode.contains(FileMode::READS) {
+    pub fn check(&self, mode: FileMode) -> Result<(), Errno> {
+        if self.mode.contains(mode) {
             Ok(())
         } else {
-            Err(self.refusal(FileMode::READ))
+            Err(Errno::EBADF)
         }
     }
-    /// The same for writing.
-    #[inline(always)]
-    pub fn check_writes(&self) -> Result<(), Errno> {
-        if self.mode.contains(FileMode::WRITES) {
-            Ok(())
-        } else {
-            Err(self.refusal(FileMode::WRITE))
-        }
-    }
-    /// Why it can't be used for `mode`.
+    /// What is said of memory that is not the user's: `EINVAL` if the file is one (`mode`) that would not have looked at it, else `EFAULT`.
     #[cold]
     #[inline(never)]
-    fn refusal(&self, mode: FileMode) -> Errno {
+    fn fault(&self, mode: FileMode) -> Errno {
         if self.mode.contains(mode) {
             Errno::EINVAL
         } else {
-            Errno::EBADF
+            Errno::EFAULT
         }
     }
-    /// Reads, if opened for it.
+    /// Reads to user memory. Whether the file was opened for it is said before whether the memory is the user's.
+    #[inline(always)]
+    pub fn read_to_user(&self, buf: usize, len: usize, pos: Option<u64>) -> SysResult {
+        self.check(FileMode::READ)?;
+        match IoDst::user(buf, len) {
+            Ok(mut dst) => self.read(&mut dst, pos),
+            Err(_) => Err(self.fault(FileMode::NO_READ)),
+        }
+    }
+    /// Writes from user memory, likewise.
+    #[inline(always)]
+    pub fn write_from_user(&self, buf: usize, len: usize, pos: Option<u64>) -> SysResult {
+        self.check(FileMode::WRITE)?;
+        match IoSrc::user(buf, len) {
+            Ok(mut src) => self.write(&mut src, pos),
+            Err(_) => Err(self.fault(FileMode::NO_WRITE)),
+        }
+    }
+    /// Reads; `EBADF` if not opened for it.
     #[inline]
     pub fn read(&self, dst: &mut IoDst<'_>, pos: Option<u64>) -> SysResult {
-        self.check_reads()?;
+        self.check(FileMode::READ)?;
         self.ops.read(self, dst, pos)
     }
-    /// Writes, if opened for it.
+    /// Writes; `EBADF` if not opened for it.
     #[inline]
     pub fn write(&self, src: &mut IoSrc<'_>, pos: Option<u64>) -> SysResult {
-        self.check_writes()?;
+        self.check(FileMode::WRITE)?;
         self.ops.write(self, src, pos)
     }
     /// Reads into a kernel buffer at `pos`, whatever the file was opened for (exec).

@@ -26,20 +26,6 @@ pub(super) fn files() -> Arc<FdTable> {
     current().files()
 }
 
-/// Reads to user memory. Whether the file was opened for it is said before whether the memory is the user's.
-#[inline(always)]
-fn read_to(file: &File, buf: usize, len: usize, pos: Option<u64>) -> SysResult {
-    file.check_reads()?;
-    file.read(&mut IoDst::user(buf, len)?, pos)
-}
-
-/// Writes from user memory, likewise.
-#[inline(always)]
-fn write_from(file: &File, buf: usize, len: usize, pos: Option<u64>) -> SysResult {
-    file.check_writes()?;
-    file.write(&mut IoSrc::user(buf, len)?, pos)
-}
-
 /// A position argument: `EINVAL` if negative, `ESPIPE` if the file has no positions.
 fn position(file: &File, pos: i64) -> Result<Option<u64>, Errno> {
     let pos = u64::try_from(pos).map_err(|_| Errno::EINVAL)?;
@@ -76,9 +62,9 @@ fn read_vector(fd: i32, iov: usize, count: usize, pos: Option<i64>, flags: i32) 
             None => None,
         };
         let list = read_iovecs(iov, count)?;
-        file.check_reads()?;
+        file.check(FileMode::READ)?;
         let mut dst = IoDst::vector(&list);
-        if dst.remaining() == 0 {
+        if dst.remaining() == 0 && !file.mode().contains(FileMode::NO_READ) {
             return Ok(0);
         }
         check_rwf(file, flags)?;
@@ -96,9 +82,9 @@ fn write_vector(fd: i32, iov: usize, count: usize, pos: Option<i64>, flags: i32)
             None => None,
         };
         let list = read_iovecs(iov, count)?;
-        file.check_writes()?;
+        file.check(FileMode::WRITE)?;
         let mut src = IoSrc::vector(&list);
-        if src.remaining() == 0 {
+        if src.remaining() == 0 && !file.mode().contains(FileMode::NO_WRITE) {
             return Ok(0);
         }
         check_rwf(file, flags)?;
@@ -353,22 +339,22 @@ fn do_ftruncate(fd: i32, size: i64) -> SysResult {
 
 crate::syscalls! {
     fn read(fd: i32, buf: usize, len: usize) {
-        current().with_file_for_io(fd, move |file| read_to(file, buf, len, None))
+        current().with_file_for_io(fd, move |file| file.read_to_user(buf, len, None))
     }
     fn write(fd: i32, buf: usize, len: usize) {
-        current().with_file_for_io(fd, move |file| write_from(file, buf, len, None))
+        current().with_file_for_io(fd, move |file| file.write_from_user(buf, len, None))
     }
     fn pread64(fd: i32, buf: usize, len: usize, pos: i64) {
         if pos < 0 {
             return Err(Errno::EINVAL);
         }
-        current().with_file_for_io(fd, move |file| read_to(file, buf, len, position(file, pos)?))
+        current().with_file_for_io(fd, move |file| file.read_to_user(buf, len, position(file, pos)?))
     }
     fn pwrite64(fd: i32, buf: usize, len: usize, pos: i64) {
         if pos < 0 {
             return Err(Errno::EINVAL);
         }
-        current().with_file_for_io(fd, move |file| write_from(file, buf, len, position(file, pos)?))
+        current().with_file_for_io(fd, move |file| file.write_from_user(buf, len, position(file, pos)?))
     }
     fn readv(fd: i32, iov: usize, count: usize) {
         read_vector(fd, iov, count, None, 0)
