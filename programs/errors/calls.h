@@ -14,12 +14,12 @@
 
 static const struct call calls[] = {
     /* Reading and writing. */
-    CALL(read, 0, FD, MEMORY, SIZE),
+    CALL(read, 0, FD, MEMORY, OF(0, 1, 8, 100, -1)),
     CALL(write, 0, FD, MEMORY, OF(0, 1, 8, 100, -1)),
     CALL(readv, 0, FD, MEMORY, OF(0, 1, 2, 1024, 1025, -1)),
     CALL(writev, 0, FD, MEMORY, OF(0, 1, 2, 1024, 1025, -1)),
     CALL(pread64, 0, FD, FEW_MEMORY, FEW_SIZES, OFFSET(0, 5, -1, 0x7fffffff)),
-    CALL(pwrite64, 0, FD, FEW_MEMORY, FEW_SIZES, OFFSET(0, 5, -1, 0x7fffffff)),
+    CALL(pwrite64, 0, FEW_FD, FEW_MEMORY, FEW_SIZES, OFFSET(0, 5, -1, 0x7fffffff)),
     CALL(preadv2, 0, FEW_FD, FEW_MEMORY, OF(0, 1, 1025), OF(0, -1, -2), OF(0), OF(0, 1, 8, 16, 0x80)),
     CALL(pwritev2, 0, FEW_FD, FEW_MEMORY, OF(0, 1, 1025), OF(0, -1, -2), OF(0), OF(0, 1, 8, 16, 0x80)),
     CALL(lseek, 0, FD, OF(0, 5, -1, 0x7fffffff), OF(0, 1, 2, 3, 4, 5, -1)),

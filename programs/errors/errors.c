@@ -124,7 +124,7 @@ static void make_descriptors(void) {
     place(socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0), FD_LISTENER);
     unlink("listener");
     if (bind(FD_LISTENER, (struct sockaddr *)&name, sizeof name) || listen(FD_LISTENER, 2)) stop("listener");
-    place(open("/proc/sys/kernel/ostype", O_RDONLY), FD_PROC);
+    place(open("/proc/self/status", O_RDONLY), FD_PROC);
     place(open("/dev/ptmx", O_RDWR | O_NOCTTY | O_NONBLOCK), FD_TERMINAL);
 }
 

@@ -110,7 +110,6 @@ static const char *const memory_names[] = {"null", "hole", "kernel", "shut", "fi
 static const long few_memory_values[] = {0, HOLE, FIXED, OPEN, JUNK};
 static const char *const few_memory_names[] = {"null", "hole", "fixed", "open", "junk"};
 #define FEW_MEMORY {sizeof few_memory_values / sizeof(long), 0, few_memory_values, few_memory_names}
-#define SIZE OF(0, 1, 8, 100, 4096, 0x7fffffff, -1)
 #define FEW_SIZES OF(0, 1, 8, -1)
 
 /* The call changes what others stand on. */

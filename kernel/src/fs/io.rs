@@ -202,6 +202,7 @@ impl<'a> IoSrc<'a> {
         }
     }
     /// Fills as much of `to` as there are bytes left: `EFAULT` if not all of them came.
+    #[inline]
     pub fn take_whole(&mut self, to: &mut [u8]) -> Result<usize, Errno> {
         let want = to.len().min(self.remaining());
         if self.take(to)? == want {

@@ -287,7 +287,7 @@ impl Pipe {
     }
 }
 
-/// Moves from `src` into the ring until one of them is exhausted.
+/// Moves from `src` into the ring until one of them is exhausted. What goes into a page goes there whole or, if its memory faults, not at all.
 fn fill(
     ring: &mut Ring,
     src: &mut IoSrc<'_>,
@@ -304,12 +304,9 @@ fn fill(
         let room = PAGE_SIZE - end;
         if room != 0 && (src.remaining() <= room || !atomic) {
             let n = room.min(src.remaining());
-            let m = src.take(&mut last.page.bytes()[end..end + n])?;
-            last.len += m;
-            *done += m;
-            if m < n {
-                return Err(Errno::EFAULT);
-            }
+            src.take_whole(&mut last.page.bytes()[end..end + n])?;
+            last.len += n;
+            *done += n;
         }
     }
     while src.remaining() != 0 && ring.bufs.len() < ring.slots {
@@ -318,25 +315,18 @@ fn fill(
             None => crate::mm::alloc_page().ok_or(Errno::ENOMEM)?,
         };
         let n = if packets { PIPE_BUF } else { PAGE_SIZE }.min(src.remaining());
-        match src.take(&mut page.bytes()[..n]) {
-            Ok(m) => {
-                ring.bufs.push_back(Buf {
-                    page,
-                    start: 0,
-                    len: m,
-                    packet: packets,
-                    own: true,
-                });
-                *done += m;
-                if m < n {
-                    return Err(Errno::EFAULT);
-                }
-            }
-            Err(e) => {
-                ring.spare = Some(page);
-                return Err(e);
-            }
+        if let Err(e) = src.take_whole(&mut page.bytes()[..n]) {
+            ring.spare = Some(page);
+            return Err(e);
         }
+        ring.bufs.push_back(Buf {
+            page,
+            start: 0,
+            len: n,
+            packet: packets,
+            own: true,
+        });
+        *done += n;
     }
     Ok(())
 }
