@@ -142,7 +142,7 @@ static const struct call calls[] = {
 #endif
     CALL(munmap, CHANGES, OF(0, HOLE, OPEN, OPEN + 1, -4096), OF(0, 1, 4096, -1)),
     CALL(mprotect, CHANGES, OF(0, HOLE, OPEN, OPEN + 1), OF(0, 1, 0x10000, 0x20000), OF(0, 1, 7, 8, 16, 0x01000000, 0x03000000)),
-    CALL(mremap, CHANGES | HIDES, OF(0, HOLE, OPEN, OPEN + 1), OF(0x10000, 0x20000), OF(0, 1, 0x8000, 0x20000, -1), OF(0, 1, 2, 3, 4, 5, 8), OF(0, OPEN, 0x27000001)),
+    CALL(mremap, CHANGES | HIDES, OF(0, HOLE, OPEN, OPEN + 1), OF(0x10000, 0x20000), OF(0, 1, 0x8000, 0x20000, -1), OF(0, 1, 2, 3, 4, 5, 8), OF(OPEN, 0x27000001)),
     CALL(madvise, CHANGES, OF(0, HOLE, OPEN, OPEN + 1), OF(0, 1, 0x10000, 0x20000, -1), OF(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 24, 26, -1)),
     CALL(madvise, CHANGES, OF(0, OPEN, OPEN + 1), OF(0, 1, 0x10000), OF(22, 23)),
     CALL(mlock, CHANGES, OF(0, HOLE, OPEN, OPEN + 1, SHUT), OF(0, 1, 0x10000, 0x20000, -1)),

@@ -99,7 +99,7 @@ fn check_type_flags(raw: u32) -> Result<(), Errno> {
 
 /// `EINVAL` if a message's flags say that it is laid out as the second ABI has it.
 fn check_layout(flags: u32) -> Result<(), Errno> {
-    if flags & MSG_CMSG_COMPAT != 0 {
+    if MSG_CMSG_COMPAT.is_some_and(|bit| flags & bit != 0) {
         return Err(Errno::EINVAL);
     }
     Ok(())

@@ -149,8 +149,12 @@ pub mod mman {
 /// Socket options of `SOL_SOCKET`, and a flag that only the kernel of a machine with a second ABI knows.
 pub mod socket {
     #![allow(missing_docs, reason = "socket(7) says what they do")]
+    pub const MSG_CMSG_COMPAT: Option<u32> = if size_of::<usize>() == 8 {
+        Some(1 << 31)
+    } else {
+        None
+    };
     super::constants! {
-        MSG_CMSG_COMPAT: u32 = if size_of::<usize>() == 8 { 1 << 31 } else { 0 };
         SO_PASSCRED: u32 = 16;
         SO_PEERCRED: u32 = 17;
         SO_RCVLOWAT: u32 = 18;

@@ -140,8 +140,8 @@ pub mod mman {
 /// Socket options of `SOL_SOCKET`, and a flag that only the kernel of a machine with a second ABI knows.
 pub mod socket {
     #![allow(missing_docs, reason = "socket(7) says what they do")]
+    pub const MSG_CMSG_COMPAT: Option<u32> = None;
     super::constants! {
-        MSG_CMSG_COMPAT: u32 = 0;
         SO_RCVLOWAT: u32 = 16;
         SO_SNDLOWAT: u32 = 17;
         SO_RCVTIMEO_OLD: u32 = 18;
