@@ -93,7 +93,7 @@ impl Step {
     }
 
     /// Keeps others from running beside it, for guests with work for four processors and more. When their virtual CPUs get too few of the
-    /// machine's, they mostly wait for one that is not running: beside another, such a step takes three to seven times as long.
+    /// machine's, they mostly wait for one that is not running: beside another, such a step takes three to five times as long.
     pub fn alone(self) -> Step {
         Step { alone: true, ..self }
     }
