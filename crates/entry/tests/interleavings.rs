@@ -1,5 +1,5 @@
 //! The interleavings of the exit loop with other CPUs that set flags (all of them with one other CPU), under the C11 memory model: no flag is ever lost. Run with
-//! `RUSTFLAGS="--cfg loom" cargo test -p limen-entry --release --test interleavings`; without that configuration there is nothing here.
+//! `RUSTFLAGS="--cfg loom" cargo test -p limen-entry --test interleavings`; without that configuration there is nothing here.
 //!
 //! The model: a setter on another CPU sets a bit and then interrupts the CPU (`pending`). The CPU takes a pending interrupt whenever its
 //! interrupts are on, and in user mode. When everybody has come to rest in user mode, no bit may be left, and each bit's work was done.

@@ -30,10 +30,20 @@ pub struct BootInfo<'a> {
 /// Called by the architecture on the boot CPU: interrupts off, kernel map final (W^X), console, local block and exceptions working,
 /// no heap yet.
 pub fn start(info: &BootInfo<'_>) -> ! {
+    before_threads(info);
+    crate::sched::init();
+    with_threads(info)
+}
+
+/// Everything before the boot CPU has its idle thread. A function of its own, never part of another, as are `sched::init` and what comes after
+/// it: the compiler may take the running thread for the same all through a function, and `sched::init` replaces it.
+#[inline(never)]
+fn before_threads(info: &BootInfo<'_>) {
     cmdline::init(info.command_line);
     crate::log::init();
     crate::sync::lockdep::init();
     crate::syscall::init();
+    crate::signal::fatal::init();
     info!(
         "Limen {} on {}",
         env!("CARGO_PKG_VERSION"),
@@ -42,7 +52,10 @@ pub fn start(info: &BootInfo<'_>) -> ! {
     crate::mm::init(info);
     crate::arch::platform::init();
     crate::time::init();
-    crate::sched::init();
+}
+
+#[inline(never)]
+fn with_threads(info: &BootInfo<'_>) -> ! {
     crate::task::init();
     crate::fs::init();
     crate::driver::init();

@@ -1,6 +1,6 @@
 //! Making and removing mappings: `mmap`, `munmap`, `brk`, and what exec needs.
 
-use super::space::{AddressSpace, Gather, MMAP_MIN_ADDR, Regions, STACK_GAP};
+use super::space::{AddressSpace, Gather, MMAP_MIN_ADDR, Regions, STACK_GAP, USER_BEGIN};
 use super::vma::{Backing, FileMap, PrivatePages, SpecialPages, VmFlags, Vma};
 use super::{PAGE_SHIFT, PAGE_SIZE, PageCache, Prot, commit, limits, table};
 use crate::arch::mmu::USER_END;
@@ -50,10 +50,17 @@ pub(super) fn room_below(vma: &Vma) -> usize {
     }
 }
 
-/// `EPERM` for the lowest addresses, without the privilege to map them.
+/// `EINVAL` for addresses that nobody may map, `EPERM` for the lowest of the others, without the privilege to map them.
 pub(super) fn check_low(addr: usize) -> Result<(), Errno> {
     /// `CAP_SYS_RAWIO`.
     const RAWIO: u32 = 17;
+    #[allow(
+        clippy::absurd_extreme_comparisons,
+        reason = "it is 0 where words have 64 bits"
+    )]
+    if addr < USER_BEGIN {
+        return Err(Errno::EINVAL);
+    }
     if addr < MMAP_MIN_ADDR && !crate::sched::current().creds().capable(RAWIO) {
         return Err(Errno::EPERM);
     }

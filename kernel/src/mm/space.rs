@@ -22,6 +22,8 @@ use limen_region_map::RegionMap;
 
 /// The lowest address user space may map without privilege (`vm.mmap_min_addr`). Programs of 32 bits may begin at 0x8000.
 pub const MMAP_MIN_ADDR: usize = if usize::BITS == 32 { 4096 } else { 65536 };
+/// Below it nobody maps anything at a fixed place: in 32-bit programs' first two pages the exception vectors may be.
+pub const USER_BEGIN: usize = if usize::BITS == 32 { 2 << PAGE_SHIFT } else { 0 };
 /// Bytes kept free below a stack (`stack_guard_gap`, 256 pages).
 pub const STACK_GAP: usize = 256 << PAGE_SHIFT;
 

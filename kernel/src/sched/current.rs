@@ -47,6 +47,13 @@ impl CurrentTask {
         // SAFETY: the thread entered the kernel from user mode, so its frame is at the top of its stack; nobody else touches it.
         limen_entry::Frame::syscall_number(unsafe { &*frame }) < 0
     }
+    /// The addresses of its next instruction and of its stack in user mode. For threads that have been there.
+    pub fn user_ip_and_sp(&self) -> (usize, usize) {
+        let frame = crate::arch::switch::user_frame(self.stack.top());
+        // SAFETY: as above.
+        let frame = unsafe { &*frame };
+        (frame.ip(), frame.sp())
+    }
     /// Its credentials.
     #[inline]
     pub fn creds(&self) -> Arc<Creds> {

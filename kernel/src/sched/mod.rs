@@ -47,7 +47,9 @@ use core::sync::atomic::Ordering;
 use entity::ContextCell;
 use limen_entry::ThreadFlags;
 
-/// Prepares the boot CPU: the code that runs becomes its idle thread.
+/// Prepares the boot CPU: the code that runs becomes its idle thread. What comes after `set_current` is a function of its own: in this one the
+/// compiler may go on taking the thread of before for the running one.
+#[inline(never)]
 pub fn init() {
     let idle = new_idle();
     let count = preempt::count();
@@ -58,6 +60,11 @@ pub fn init() {
     // SAFETY: interrupts are off; the boot thread is this thread from now on. It goes on running on the boot stack; its own stack is only
     // where an entry from user mode would begin, and the idle thread has no user mode.
     unsafe { smp::set_current(info, top) };
+    settle_in(data);
+}
+
+#[inline(never)]
+fn settle_in(data: *const CpuData) {
     // An architecture without an interrupt stack of its own for the boot CPU gets one like the others'.
     // SAFETY: this CPU's block; interrupts are off, nobody else reads it.
     unsafe {

@@ -2,7 +2,7 @@
 
 use super::{
     ActionFlags, AltStack, Besides, DEFAULT, IGNORE, ProcessSignals, SIGSEGV, SIGSTOP, SigInfo, SigSet,
-    StopNews, TaskSignals, send, stop,
+    StopNews, TaskSignals, fatal, send, stop,
 };
 use crate::arch::{frame::Frame, signal as arch};
 use crate::signal::Delivery;
@@ -168,7 +168,7 @@ fn take(
     let ignored = action.handler == IGNORE || SigSet::IGNORED.has(sig) || shared.unkillable;
     drop(own);
     if !ignored {
-        default_action(task, shared, sig);
+        default_action(task, shared, &caught.info);
     }
     None
 }
@@ -187,9 +187,11 @@ fn take_with_rseq(
 
 /// Stops the process or ends it, whose signal lock is given back.
 #[inline(never)]
-fn default_action(task: &CurrentTask, mut shared: IrqSpinGuard<'_, ProcessSignals>, sig: u32) {
+fn default_action(task: &CurrentTask, mut shared: IrqSpinGuard<'_, ProcessSignals>, info: &SigInfo) {
+    let sig = info.signal();
     if !SigSet::STOP.has(sig) {
         drop(shared);
+        fatal::report(task, info);
         exit::exit_group_by_signal(sig as i32);
     }
     shared.stop_dequeued = true;

@@ -2,6 +2,7 @@
 //!
 //! * [`send`]: who gets a signal and is woken for it;
 //! * [`deliver`]: what a thread does with its signals on the way to user mode;
+//! * [`fatal`]: what the log says of programs that a signal ends;
 //! * [`frame`]: what an architecture is told that builds a signal frame;
 //! * [`stop`]: job control;
 //! * [`mask`]: calls that replace the mask for their duration or wait for signals;
@@ -9,6 +10,7 @@
 
 pub(crate) mod altstack;
 mod deliver;
+pub mod fatal;
 mod frame;
 pub mod info;
 pub mod mask;

@@ -4,7 +4,7 @@
 
 use super::{
     Besides, DEFAULT, IGNORE, Pending, ProcessSignals, Queued, SIGCONT, SIGKILL, SigInfo, SigSet, StopNews,
-    TaskSignals,
+    TaskSignals, fatal,
 };
 use crate::arch::{interrupt, smp};
 use crate::sched::{self, entity::TaskState, preempt};
@@ -174,6 +174,7 @@ fn send(
         };
         let fatal = handler == DEFAULT
             && default_is_fatal(sig)
+            && !fatal::says(sig)
             && chosen.is_some_and(|chosen| {
                 sig == SIGKILL || !chosen.signals.lock_under(&shared).real_blocked.has(sig)
             });

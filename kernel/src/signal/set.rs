@@ -51,6 +51,10 @@ impl SigSet {
     pub const UNBLOCKABLE: Self = Self::of(&[SIGKILL, SIGSTOP]);
     /// Faults of the thread itself; delivered before others.
     pub const SYNCHRONOUS: Self = Self::of(&[SIGSEGV, SIGBUS, SIGILL, SIGTRAP, SIGFPE, SIGSYS]);
+    /// End the process with a core file by default (here: without one).
+    pub const COREDUMP: Self = Self::of(&[
+        SIGQUIT, SIGILL, SIGTRAP, SIGABRT, SIGFPE, SIGSEGV, SIGBUS, SIGSYS, SIGXCPU, SIGXFSZ,
+    ]);
     /// Stop by default.
     pub const STOP: Self = Self::of(&[SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU]);
     /// Ignored by default.

@@ -50,16 +50,28 @@ fn space() -> Result<crate::mm::CurrentSpace, Errno> {
     current_space().ok_or(Errno::ENOMEM)
 }
 
+/// `ENOMEM` if `len` does not fit into whole pages, `EOVERFLOW` if the number of the last page of the object is more than a word holds.
+fn check_end(len: usize, offset: u64) -> Result<(), Errno> {
+    let len = len.checked_next_multiple_of(PAGE_SIZE).ok_or(Errno::ENOMEM)?;
+    let pages = (offset >> PAGE_SHIFT) + (len >> PAGE_SHIFT) as u64;
+    usize::try_from(pages).map_err(|_| Errno::EOVERFLOW)?;
+    Ok(())
+}
+
 fn do_mmap(addr: usize, len: usize, prot: usize, flags: usize, fd: i32, offset: u64) -> SysResult {
     let space = space()?;
     let anonymous = flags & MapFlags::ANONYMOUS.bits() as usize != 0;
     let file = match anonymous {
-        true => None,
+        true => {
+            check_end(len, offset)?;
+            None
+        }
         false => {
             let file = crate::sched::current().files().get(fd)?;
             if len == 0 || flags & MAP_HUGETLB != 0 {
                 return Err(Errno::EINVAL);
             }
+            check_end(len, offset)?;
             space.check_place(addr, len, MapFlags::from_bits_truncate(flags as u32))?;
             Some(file)
         }

@@ -136,6 +136,7 @@ fn is_kernel_option(word: &str) -> bool {
         "nopti",
         "rodata",
         "ignore_loglevel",
+        "print-fatal-signals",
         "printk.time",
         "tsc",
         "no_timer_check",

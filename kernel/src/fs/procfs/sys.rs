@@ -4,13 +4,14 @@ use super::TREE;
 use crate::fs::perm::PROTECTED_HARDLINKS;
 use crate::fs::pseudo::{Node, Text, parse};
 use crate::mm::MMAP_MIN_ADDR;
+use crate::signal::fatal::PRINT as PRINT_FATAL_SIGNALS;
 use crate::syscall::misc;
 use crate::task::pid;
 use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
 use core::fmt::Write;
-use core::sync::atomic::{AtomicI64, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
 use limen_linux_abi::Errno;
 
 fn fixed(path: &str, text: &'static str) {
@@ -36,6 +37,28 @@ fn remembered(path: &str, initial: i64, range: core::ops::RangeInclusive<i64>) {
                 return Err(Errno::EINVAL);
             }
             value.store(new, Relaxed);
+            Ok(())
+        },
+    );
+    TREE.add(&format!("sys/{path}"), node);
+}
+
+/// Something that is off (0) or on (1).
+fn switch(path: &str, on: &'static AtomicBool) {
+    let node = Node::setting(
+        |out| {
+            let _ = writeln!(out, "{}", u8::from(on.load(Relaxed)));
+            Ok(())
+        },
+        |text| {
+            on.store(
+                match parse(text)? {
+                    0u8 => false,
+                    1 => true,
+                    _ => return Err(Errno::EINVAL),
+                },
+                Relaxed,
+            );
             Ok(())
         },
     );
@@ -151,6 +174,7 @@ pub fn init() {
     remembered("kernel/dmesg_restrict", 0, 0..=1);
     remembered("kernel/kptr_restrict", 0, 0..=2);
     remembered("kernel/perf_event_paranoid", 2, -1..=4);
+    switch("kernel/print-fatal-signals", &PRINT_FATAL_SIGNALS);
     remembered("kernel/sched_child_runs_first", 0, 0..=1);
     remembered("kernel/core_uses_pid", 0, 0..=1);
     remembered("kernel/sysrq", 0, 0..=511);
@@ -201,23 +225,7 @@ pub fn init() {
     fixed("fs/aio-max-nr", "65536");
     fixed("fs/aio-nr", "0");
     remembered("fs/suid_dumpable", 0, 0..=2);
-    TREE.add(
-        "sys/fs/protected_hardlinks",
-        Node::setting(
-            |out| {
-                let _ = writeln!(out, "{}", u8::from(PROTECTED_HARDLINKS.load(Relaxed)));
-                Ok(())
-            },
-            |text| {
-                let on: u8 = parse(text)?;
-                if on > 1 {
-                    return Err(Errno::EINVAL);
-                }
-                PROTECTED_HARDLINKS.store(on == 1, Relaxed);
-                Ok(())
-            },
-        ),
-    );
+    switch("fs/protected_hardlinks", &PROTECTED_HARDLINKS);
     remembered("fs/protected_symlinks", 0, 0..=1);
     remembered("fs/protected_fifos", 0, 0..=2);
     remembered("fs/protected_regular", 0, 0..=2);

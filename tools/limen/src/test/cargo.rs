@@ -73,7 +73,6 @@ pub fn last_steps() -> Vec<Step> {
             "test",
             "-p",
             "limen-entry",
-            "--release",
             "--test",
             "interleavings",
             "--target-dir",

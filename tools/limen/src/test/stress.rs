@@ -3,7 +3,7 @@
 
 use anyhow::{Result, bail};
 
-use super::guest::Guest;
+use super::guest::{Guest, Ran};
 use super::{Context, Step, Verdict, flavour};
 use crate::arch::Arch;
 use crate::{made, packages, tree};
@@ -35,6 +35,12 @@ const STRESSORS: [(&str, &str); 19] = [
 /// (`sched_rt_runtime_us`), so that these find their time over before they began, and call that a failure.
 const REAL_TIME: [&str; 2] = ["mutex", "schedpolicy"];
 
+/// Its first thread does not wait for the last one that it made when its time ends meanwhile, and goes on to use the memory that it gave that
+/// thread: where the thread then stores the time, at an address that is no longer one, the process ends by SIGSEGV (stress-ng 0.15.06; of 480
+/// such processes four on Debian's Linux 6.1, and as many here). So that, and nothing else, is tried again.
+const LEAVES_A_THREAD: &str = "pthread";
+const TIMES: usize = 3;
+
 /// The steps of one architecture.
 pub fn steps(arch: Arch) -> Vec<Step> {
     if !matches!(arch, Arch::X86_64 | Arch::Arm64) {
@@ -49,23 +55,73 @@ pub fn steps(arch: Arch) -> Vec<Step> {
 }
 
 fn stress(context: &Context, arch: Arch, options: &[&str]) -> Result<Verdict> {
-    let hogs = STRESSORS.iter().filter(|(name, _)| REAL_TIME.contains(name));
-    let others = STRESSORS.iter().filter(|(name, _)| !REAL_TIME.contains(name));
-    run(context, arch, options, "others", &job(1, others))?;
-    run(context, arch, options, "hogs", &job(5, hogs))?;
+    let of = |wanted: fn(&str) -> bool| STRESSORS.iter().filter(move |(name, _)| wanted(name));
+    let hogs = of(|name| REAL_TIME.contains(&name));
+    let leaver = of(|name| name == LEAVES_A_THREAD);
+    let others = of(|name| !REAL_TIME.contains(&name) && name != LEAVES_A_THREAD);
+    check(&run(context, arch, options, "others", &job(1, others))?)?;
+    check(&run(context, arch, options, "hogs", &job(5, hogs))?)?;
+    let job = job(1, leaver);
+    for time in 1.. {
+        let ran = run(context, arch, options, LEAVES_A_THREAD, &job)?;
+        let left = format!("({LEAVES_A_THREAD}) terminated on signal: 11");
+        let only_that =
+            said(&ran).contains(&left) && complaint(&ran).is_none_or(|c| c.contains(UNSUCCESSFUL));
+        if time == TIMES || !only_that {
+            check(&ran)?;
+            break;
+        }
+        ran.clean_log()?;
+    }
     Ok(Verdict::Passed(format!("{} stressors", STRESSORS.len())))
+}
+
+const UNSUCCESSFUL: &str = "unsuccessful";
+
+/// All that stress-ng wrote.
+fn said(ran: &Ran) -> String {
+    format!("{}{}", ran.text(), String::from_utf8_lossy(&ran.stderr))
+}
+
+/// The line that says what went wrong, if any.
+fn complaint(ran: &Ran) -> Option<String> {
+    let signs = ["skipped", " fail: ", UNSUCCESSFUL];
+    let said = said(ran);
+    let line = said.lines().find(|l| signs.iter().any(|sign| l.contains(sign)))?;
+    Some(line.to_owned())
+}
+
+/// An error unless all went well.
+fn check(ran: &Ran) -> Result<()> {
+    let complaint = complaint(ran);
+    if ran.status != 0 || !said(ran).contains("successful run completed") || complaint.is_some() {
+        let ended: Vec<_> = said(ran)
+            .lines()
+            .filter(|l| l.contains("terminated on signal"))
+            .map(str::to_owned)
+            .collect();
+        bail!(
+            "status {}: {}\n{}\n{}",
+            ran.status,
+            complaint.unwrap_or("it did not end well".into()),
+            ended.join("\n"),
+            ran.everything()
+        );
+    }
+    ran.clean_log()
 }
 
 /// A job file: one stressor after the other, each for so many seconds.
 fn job<'a>(seconds: u32, stressors: impl Iterator<Item = &'a (&'a str, &'a str)>) -> String {
-    let mut text = format!("run sequential\ntimeout {seconds}s\nverify\n");
+    // Only when it is to say much it says how a process ended.
+    let mut text = format!("run sequential\ntimeout {seconds}s\nverify\nverbose\n");
     for (name, more) in stressors {
         text += &format!("{name} 4\n{more}");
     }
     text
 }
 
-fn run(context: &Context, arch: Arch, options: &[&str], name: &str, text: &str) -> Result<()> {
+fn run(context: &Context, arch: Arch, options: &[&str], name: &str, text: &str) -> Result<Ran> {
     let root = packages::tree_with(arch, "stress-ng", &["stress-ng"])?;
     let job = tree::cache("test")?.join(format!("stress-ng-{name}.job"));
     made::replace(&job, text.as_bytes())?;
@@ -77,22 +133,9 @@ fn run(context: &Context, arch: Arch, options: &[&str], name: &str, text: &str) 
         .option("--env=GLIBC_TUNABLES=glibc.pthread.rseq=0")
         .option(format!("--root={}", root.display()))
         .option(format!("--add={}:/job", job.display()));
-    let ran = options
+    options
         .iter()
         .fold(guest, |g, o| g.option(*o))
         .program(&["/usr/bin/stress-ng", "--job", "/job"])
-        .run()?;
-    let said = format!("{}{}", ran.text(), String::from_utf8_lossy(&ran.stderr));
-    let bad = said
-        .lines()
-        .find(|l| l.contains("skipped") || l.contains(" fail: ") || l.contains("unsuccessful"));
-    if ran.status != 0 || !said.contains("successful run completed") || bad.is_some() {
-        bail!(
-            "status {}: {}\n{}",
-            ran.status,
-            bad.unwrap_or("it did not end well"),
-            ran.everything()
-        );
-    }
-    ran.clean_log()
+        .run()
 }

@@ -1,0 +1,40 @@
+//! `kernel.print-fatal-signals`: the log says which thread a signal killed that means an error of its program, and where it was.
+
+use super::{SigInfo, SigSet};
+use crate::task::CurrentTask;
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+/// Whether it is done; off unless the command line has `print-fatal-signals=1`.
+pub static PRINT: AtomicBool = AtomicBool::new(false);
+
+/// Reads the command line.
+pub fn init() {
+    PRINT.store(
+        crate::boot::cmdline::value("print-fatal-signals") == Some("1"),
+        Relaxed,
+    );
+}
+
+/// Whether there is something to say when `sig` ends a process: its thread must then take it itself.
+pub(super) fn says(sig: u32) -> bool {
+    SigSet::COREDUMP.has(sig) && PRINT.load(Relaxed)
+}
+
+/// Says that `info`'s signal, whose default action is about to be carried out, kills the running thread.
+pub(super) fn report(task: &CurrentTask, info: &SigInfo) {
+    if !says(info.signal()) {
+        return;
+    }
+    let (ip, sp) = task.user_ip_and_sp();
+    let comm = task.comm();
+    let name = comm.split(|&byte| byte == 0).next().unwrap_or_default();
+    crate::log!(
+        Info,
+        "{}[{}]: potentially unexpected fatal signal {}: code {}, address {:#x}, ip {ip:#x}, sp {sp:#x}",
+        core::str::from_utf8(name).unwrap_or("?"),
+        task.tid(),
+        info.signal(),
+        info.code(),
+        info.addr(),
+    );
+}
