@@ -143,8 +143,10 @@ fn io_priority_of_nice(task: &Task) -> u32 {
     class << 13 | ((task.sched.nice() + 20) / 5) as u32
 }
 
-/// Bytes of a CPU set as this kernel writes it.
-const SET_BYTES: usize = MAX_CPUS / 8;
+/// Bytes of a CPU set that there is a CPU for: whole machine words.
+fn set_bytes() -> usize {
+    sched::online().count().div_ceil(usize::BITS as usize) * size_of::<usize>()
+}
 
 crate::syscalls! {
     fn sched_yield() {
@@ -241,8 +243,8 @@ crate::syscalls! {
     }
 
     fn sched_setaffinity(pid: i32, len: u32, mask: usize) {
-        let mut bytes = [0u8; SET_BYTES];
-        let n = SET_BYTES.min(len as usize);
+        let mut bytes = [0u8; MAX_CPUS / 8];
+        let n = set_bytes().min(len as usize);
         if n > 0 {
             read_bytes(&mut bytes[..n], mask)?;
         }
@@ -260,7 +262,7 @@ crate::syscalls! {
         }
         let task = found(pid)?;
         let set = task.sched.affinity().and(online());
-        let n = SET_BYTES.min(len as usize);
+        let n = set_bytes().min(len as usize);
         write_bytes(mask, &set.bits().to_le_bytes()[..n])?;
         Ok(n)
     }
