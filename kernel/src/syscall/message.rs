@@ -9,8 +9,9 @@ use crate::fs::file::File;
 use crate::fs::io::{IoDst, IoSrc};
 use crate::mm::copy::{IoVec, read_iovecs, zeroed};
 use crate::mm::user::{UserPtr, read_bytes, write_bytes};
-use crate::net::unix::{self, Kind, MAX_FILES, Sock};
-use crate::net::unix_file::{self, Received};
+use crate::net::unix::file::{self as unix_file, Received};
+use crate::net::unix::peer::own_cred;
+use crate::net::unix::{Kind, MAX_FILES, Sock};
 use crate::task::current;
 use crate::time::realtime_ns;
 use alloc::sync::Arc;
@@ -98,7 +99,7 @@ fn read_control(addr: usize, len: usize) -> Result<Vec<Arc<File>>, Errno> {
                     return Err(Errno::EINVAL);
                 }
                 let claimed = [0, 4, 8].map(|at| word(CONTROL_HEADER + at) as u32);
-                if claimed != unix::own_cred() && !creds.capable(crate::fs::perm::CAP_SYS_ADMIN) {
+                if claimed != own_cred() && !creds.capable(crate::fs::perm::CAP_SYS_ADMIN) {
                     return Err(Errno::EPERM);
                 }
             }

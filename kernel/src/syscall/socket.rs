@@ -12,8 +12,9 @@ use crate::fs::walk::{AT_FDCWD, with_parent};
 use crate::mm::copy::zeroed;
 use crate::mm::user::{UserPtr, read_bytes, write_bytes};
 use crate::net::AF_UNIX;
-use crate::net::unix::{self, Kind, Sock, address_of, name_of};
-use crate::net::unix_file::{self, How, Sending};
+use crate::net::unix::file::{self as unix_file, How, Sending};
+use crate::net::unix::name::{address_of, find, name_of};
+use crate::net::unix::{Kind, Sock};
 use crate::task::creds::cap;
 use crate::task::current;
 use crate::time::{NSEC_PER_SEC, now_ns};
@@ -451,7 +452,7 @@ crate::syscalls! {
             sock.leave();
             return Ok(0);
         }
-        let target = unix::find(sock.kind, name_of(&address)?)?;
+        let target = find(sock.kind, name_of(&address)?)?;
         sock.connect(&target, file.nonblocking())?;
         Ok(0)
     }

@@ -1,6 +1,8 @@
 //! Local sockets as files: `read`, `write`, `poll`; and sending and receiving with all that goes along.
 
-use super::unix::{Kind, Message, PIECE, Sock, address_of, find, name_of, own_cred};
+use super::name::{Name, address_of, find, name_of};
+use super::peer::{Cred, own_cred};
+use super::{Kind, Message, PIECE, Sock};
 use crate::fs::anon;
 use crate::fs::file::{File, FileMode, FileOps};
 use crate::fs::io::{IoDst, IoSrc};
@@ -24,9 +26,9 @@ pub struct Received {
     /// Files that came along.
     pub files: Vec<Arc<File>>,
     /// Who sent it.
-    pub cred: Option<[u32; 3]>,
+    pub cred: Option<Cred>,
     /// The sender's name.
-    pub from: Option<super::unix::Name>,
+    pub from: Option<Name>,
 }
 
 impl Received {

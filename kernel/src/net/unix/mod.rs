@@ -5,11 +5,14 @@
 //! together. Descriptors in flight hold their files open; a cycle of sockets in flight to each other is not collected, so a message
 //! carries at most `MAX_FILES`, and queues are bounded.
 
-use super::AF_UNIX;
+pub mod file;
+pub mod name;
+pub mod peer;
+
+use self::name::Name;
+use self::peer::{Cred, Identity};
 use crate::fs::file::File;
-use crate::fs::inode::{FileType, Inode};
-use crate::fs::perm::{WRITE, path_permission};
-use crate::fs::walk::{AT_FDCWD, Walk, lookup};
+use crate::fs::inode::Inode;
 use crate::sched::WaitQueue;
 use crate::sync::{Mutex, SpinLock};
 use alloc::collections::{BTreeMap, VecDeque};
@@ -24,8 +27,6 @@ pub const MAX_FILES: usize = 253;
 const BUFFER: usize = 212_992;
 /// Messages that may wait in a datagram socket (`net.unix.max_dgram_qlen` is 10; fewer wake-ups with more).
 const MAX_MESSAGES: usize = 256;
-/// Bytes of `struct sockaddr_un`.
-const ADDR_LEN: usize = 110;
 /// Largest piece of a stream that is copied at once.
 pub const PIECE: usize = 32 * 1024;
 
@@ -38,73 +39,6 @@ pub enum Kind {
     Datagram = 2,
     /// `SOCK_SEQPACKET`.
     Packet = 5,
-}
-
-/// A name: the bytes of `sun_path`, an abstract one's leading NUL included.
-pub type Name = Arc<[u8]>;
-
-/// The name in an address (`struct sockaddr_un`). `EINVAL` if there is none, or it is of another family.
-pub fn name_of(address: &[u8]) -> Result<Name, Errno> {
-    let Some((family, mut name)) = address.split_first_chunk() else {
-        return Err(Errno::EINVAL);
-    };
-    if address.len() > ADDR_LEN || u32::from(u16::from_ne_bytes(*family)) != AF_UNIX || name.is_empty() {
-        return Err(Errno::EINVAL);
-    }
-    if name[0] != 0 {
-        name = name.split(|b| *b == 0).next().unwrap_or(name);
-    }
-    Ok(Arc::from(name))
-}
-
-/// The address with a name; without one only the family.
-pub fn address_of(name: Option<&Name>) -> Vec<u8> {
-    let mut raw = (AF_UNIX as u16).to_ne_bytes().to_vec();
-    if let Some(name) = name {
-        raw.extend_from_slice(name);
-        if name.first().is_some_and(|b| *b != 0) {
-            raw.push(0);
-        }
-    }
-    raw
-}
-
-/// Process, user and group of a sender or peer (`struct ucred`).
-pub type Cred = [u32; 3];
-
-/// The running process's.
-pub fn own_cred() -> Cred {
-    let task = crate::task::current();
-    let creds = task.creds();
-    [task.tgid() as u32, creds.euid, creds.egid]
-}
-
-/// Who is at the other end of a connection.
-#[derive(Clone)]
-pub struct Identity {
-    /// `SO_PEERCRED`.
-    pub cred: Cred,
-    /// `SO_PEERGROUPS`; none if nobody is there.
-    pub groups: Option<Arc<[u32]>>,
-}
-
-impl Default for Identity {
-    fn default() -> Self {
-        Self {
-            cred: [0, u32::MAX, u32::MAX],
-            groups: None,
-        }
-    }
-}
-
-impl Identity {
-    /// The running process.
-    fn own() -> Self {
-        Self {
-            cred: own_cred(),
-            groups: Some(crate::task::current().creds().groups.clone()),
-        }
-    }
 }
 
 /// Something sent and not received yet.
@@ -173,6 +107,11 @@ impl State {
         !self.connected || core::ptr::eq(self.peer.as_ptr(), sender)
     }
 
+    /// Whether one more message has space in the queue of a socket of this kind.
+    fn has_space(&self, kind: Kind) -> bool {
+        self.bytes < BUFFER && (kind == Kind::Stream || self.queue.len() < MAX_MESSAGES)
+    }
+
     /// Whether there may be something to receive.
     fn has_message(&self) -> bool {
         self.taken || !self.queue.is_empty()
@@ -191,9 +130,6 @@ pub struct Sock {
     /// Room in the socket's queue: its senders sleep here.
     pub(super) write_wait: WaitQueue,
 }
-
-/// Abstract names: each kind of socket has its own.
-static ABSTRACT: SpinLock<BTreeMap<(Kind, Name), Weak<Sock>>> = SpinLock::new(BTreeMap::new());
 
 impl Sock {
     /// A new socket.
@@ -335,14 +271,10 @@ impl Sock {
                 *inode.socket.lock() = Some(Arc::downgrade(&me));
             }
             None => {
-                let mut all = ABSTRACT.lock();
-                let name = (self.kind, name);
-                if all.get(&name).is_some_and(|w| w.strong_count() != 0) {
-                    drop(all);
+                if let Err(e) = name::claim(name, self) {
                     self.state.lock().name = None;
-                    return Err(Errno::EADDRINUSE);
+                    return Err(e);
                 }
-                all.insert(name, Arc::downgrade(self));
             }
         }
         Ok(())
@@ -430,17 +362,17 @@ impl Sock {
                 return Err(Errno::EINVAL);
             }
             drop(s);
-            self.sleep(&self.read_wait, 0, nonblock, |s| {
+            self.sleep(&self.read_wait, self.timeout(0), nonblock, |s| {
                 !s.pending.is_empty() || s.shut_in
             })?;
         }
     }
 
-    /// Sleeps on `queue` until `ready` holds of this socket's state; `EAGAIN` if it may not, or not for so long.
+    /// Sleeps on `queue` until `ready` holds of this socket's state; `EAGAIN` if it may not, or not for so many ns.
     fn sleep(
         &self,
         queue: &WaitQueue,
-        which: usize,
+        timeout: Option<u64>,
         nonblock: bool,
         ready: impl Fn(&State) -> bool,
     ) -> Result<(), Errno> {
@@ -448,7 +380,7 @@ impl Sock {
             return Err(Errno::EAGAIN);
         }
         let cond = || ready(&self.state.lock());
-        match self.timeout(which) {
+        match timeout {
             None => queue.wait_until(cond),
             Some(ns) => {
                 let at = crate::time::now_ns().saturating_add(ns);
@@ -511,8 +443,9 @@ impl Sock {
             if s.shut_in {
                 return Err(Errno::EPIPE);
             }
-            let room = s.bytes < BUFFER && (self.kind == Kind::Stream || s.queue.len() < MAX_MESSAGES);
-            if room && let Some(m) = message.take() {
+            if s.has_space(self.kind)
+                && let Some(m) = message.take()
+            {
                 s.bytes += m.data.len();
                 s.queue.push_back(m);
                 drop(s);
@@ -520,26 +453,9 @@ impl Sock {
                 return Ok(());
             }
             drop(s);
-            let ready = |s: &State| {
-                s.closed
-                    || s.shut_in
-                    || (s.bytes < BUFFER && (self.kind == Kind::Stream || s.queue.len() < MAX_MESSAGES))
-            };
-            if nonblock {
-                return Err(Errno::EAGAIN);
-            }
-            match sender.timeout(1) {
-                None => self.write_wait.wait_until(|| ready(&self.state.lock()))?,
-                Some(ns) => {
-                    let at = crate::time::now_ns().saturating_add(ns);
-                    if !self
-                        .write_wait
-                        .wait_until_deadline(at, || ready(&self.state.lock()))?
-                    {
-                        return Err(Errno::EAGAIN);
-                    }
-                }
-            }
+            self.sleep(&self.write_wait, sender.timeout(1), nonblock, |s| {
+                s.closed || s.shut_in || s.has_space(self.kind)
+            })?;
         }
     }
 
@@ -586,7 +502,7 @@ impl Sock {
             }
             drop(s);
             drop(guard);
-            self.sleep(&self.read_wait, 0, nonblock, |s| {
+            self.sleep(&self.read_wait, self.timeout(0), nonblock, |s| {
                 s.has_message() || s.shut_in || s.error.is_some()
             })?;
         }
@@ -647,12 +563,8 @@ impl Sock {
             sock.close();
         }
         drop(queue);
-        if let Some(name) = name.filter(|n| n.first() == Some(&0)) {
-            let name = (self.kind, name);
-            let mut all = ABSTRACT.lock();
-            if all.get(&name).is_some_and(|w| core::ptr::eq(w.as_ptr(), self)) {
-                all.remove(&name);
-            }
+        if let Some(name) = name {
+            name::release(name, self);
         }
         self.wake();
     }
@@ -666,36 +578,9 @@ impl Sock {
         let (shut_in, error, peer) = (s.shut_in, s.error.is_some(), s.peer.upgrade());
         drop(s);
         let room = match peer {
-            Some(p) => {
-                let p = p.state.lock();
-                p.bytes < BUFFER && (self.kind == Kind::Stream || p.queue.len() < MAX_MESSAGES)
-            }
+            Some(p) => p.state.lock().has_space(self.kind),
             None => true,
         };
         (readable, room, shut_in, hung, error)
     }
-}
-
-/// The socket of a kind that is bound to a name.
-pub fn find(kind: Kind, name: Name) -> Result<Arc<Sock>, Errno> {
-    let bound = if name.first() == Some(&0) {
-        ABSTRACT.lock().get(&(kind, name)).and_then(Weak::upgrade)
-    } else {
-        let at = lookup(AT_FDCWD, &name, Walk::FOLLOW)?;
-        path_permission(&at, WRITE, &crate::task::current().creds())?;
-        find_bound(&at.dentry.inode)
-    };
-    let bound = bound.ok_or(Errno::ECONNREFUSED)?;
-    if bound.kind != kind {
-        return Err(Errno::EPROTOTYPE);
-    }
-    Ok(bound)
-}
-
-/// The socket whose name in the file system is `inode`.
-fn find_bound(inode: &Inode) -> Option<Arc<Sock>> {
-    if inode.kind != FileType::Socket {
-        return None;
-    }
-    inode.socket.lock().as_ref()?.upgrade()?.downcast().ok()
 }

@@ -1,0 +1,91 @@
+//! Names of local sockets: addresses (`struct sockaddr_un`), what is bound to an abstract name, what to a path.
+
+use super::{Kind, Sock};
+use crate::fs::inode::{FileType, Inode};
+use crate::fs::perm::{WRITE, path_permission};
+use crate::fs::walk::{AT_FDCWD, Walk, lookup};
+use crate::net::AF_UNIX;
+use crate::sync::SpinLock;
+use alloc::collections::BTreeMap;
+use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
+use limen_linux_abi::Errno;
+
+/// Bytes of `struct sockaddr_un`.
+const ADDR_LEN: usize = 110;
+
+/// A name: the bytes of `sun_path`, an abstract one's leading NUL included.
+pub type Name = Arc<[u8]>;
+
+/// The name in an address (`struct sockaddr_un`). `EINVAL` if there is none, or it is of another family.
+pub fn name_of(address: &[u8]) -> Result<Name, Errno> {
+    let Some((family, mut name)) = address.split_first_chunk() else {
+        return Err(Errno::EINVAL);
+    };
+    if address.len() > ADDR_LEN || u32::from(u16::from_ne_bytes(*family)) != AF_UNIX || name.is_empty() {
+        return Err(Errno::EINVAL);
+    }
+    if name[0] != 0 {
+        name = name.split(|b| *b == 0).next().unwrap_or(name);
+    }
+    Ok(Arc::from(name))
+}
+
+/// The address with a name; without one only the family.
+pub fn address_of(name: Option<&Name>) -> Vec<u8> {
+    let mut raw = (AF_UNIX as u16).to_ne_bytes().to_vec();
+    if let Some(name) = name {
+        raw.extend_from_slice(name);
+        if name.first().is_some_and(|b| *b != 0) {
+            raw.push(0);
+        }
+    }
+    raw
+}
+
+/// What is bound to abstract names: each kind of socket has its own.
+static ABSTRACT: SpinLock<BTreeMap<(Kind, Name), Weak<Sock>>> = SpinLock::new(BTreeMap::new());
+
+/// Binds a socket to an abstract name; `EADDRINUSE` if another one is.
+pub(super) fn claim(name: Name, sock: &Arc<Sock>) -> Result<(), Errno> {
+    let mut all = ABSTRACT.lock();
+    let name = (sock.kind, name);
+    if all.get(&name).is_some_and(|w| w.strong_count() != 0) {
+        return Err(Errno::EADDRINUSE);
+    }
+    all.insert(name, Arc::downgrade(sock));
+    Ok(())
+}
+
+/// Gives the name back, if it is an abstract one that the socket is bound to.
+pub(super) fn release(name: Name, sock: &Sock) {
+    let mut all = ABSTRACT.lock();
+    let name = (sock.kind, name);
+    if all.get(&name).is_some_and(|w| core::ptr::eq(w.as_ptr(), sock)) {
+        all.remove(&name);
+    }
+}
+
+/// The socket of a kind that is bound to a name.
+pub fn find(kind: Kind, name: Name) -> Result<Arc<Sock>, Errno> {
+    let bound = if name.first() == Some(&0) {
+        ABSTRACT.lock().get(&(kind, name)).and_then(Weak::upgrade)
+    } else {
+        let at = lookup(AT_FDCWD, &name, Walk::FOLLOW)?;
+        path_permission(&at, WRITE, &crate::task::current().creds())?;
+        find_bound(&at.dentry.inode)
+    };
+    let bound = bound.ok_or(Errno::ECONNREFUSED)?;
+    if bound.kind != kind {
+        return Err(Errno::EPROTOTYPE);
+    }
+    Ok(bound)
+}
+
+/// The socket whose name in the file system is `inode`.
+fn find_bound(inode: &Inode) -> Option<Arc<Sock>> {
+    if inode.kind != FileType::Socket {
+        return None;
+    }
+    inode.socket.lock().as_ref()?.upgrade()?.downcast().ok()
+}
