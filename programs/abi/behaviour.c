@@ -1,7 +1,7 @@
 /*
  * What is the same on every architecture and easily not quite so: locks of whole files, the events of epoll (in which order they come, through
- * epoll files in epoll files), where poll writes, seals and the mappings they are about, which error comes first, which thread takes a signal, and where
- * programs lie in memory.
+ * epoll files in epoll files), where poll writes, seals and the mappings they are about, which error comes first, which thread takes a signal, where
+ * programs lie in memory, writes behind the end, several messages at once, and two settings under /proc/sys.
  * Called by tools/limen/src/test/programs.rs, on every architecture; on Linux it can be run by hand.
  */
 #define _GNU_SOURCE
@@ -20,10 +20,12 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/file.h>
+#include <sys/klog.h>
 #include <sys/mman.h>
 #include <sys/personality.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -288,6 +290,95 @@ static void places(void) {
     CHECK(elsewhere_in_page != 0);
 }
 
+/* A write behind the end moves the file's own position only if it was to be used. */
+static void behind_the_end(void) {
+    struct iovec piece = {"cd", 2};
+    char all[16];
+    int fd = open("appended", O_RDWR | O_CREAT | O_TRUNC, 0600);
+    CHECK(write(fd, "ab", 2) == 2 && lseek(fd, 1, SEEK_SET) == 1);
+    CHECK(pwritev2(fd, &piece, 1, 0, RWF_APPEND) == 2 && lseek(fd, 0, SEEK_CUR) == 1);
+    CHECK(pwritev2(fd, &piece, 1, -1, RWF_APPEND) == 2 && lseek(fd, 0, SEEK_CUR) == 6);
+    CHECK(pread(fd, all, sizeof all, 0) == 6 && memcmp(all, "abcdcd", 6) == 0);
+    close(fd);
+}
+
+/* The time for several messages is looked at after each; what is left of it is written back. */
+static void several_messages(void) {
+    int ends[2];
+    char bytes[3];
+    struct iovec pieces[3];
+    struct mmsghdr messages[3] = {0};
+    for (int i = 0; i < 3; i++) {
+        pieces[i] = (struct iovec){bytes + i, 1};
+        messages[i].msg_hdr = (struct msghdr){.msg_iov = &pieces[i], .msg_iovlen = 1};
+    }
+    struct timespec none = {0, 0}, enough = {5, 0}, wrong = {0, 1000000000};
+    CHECK(socketpair(AF_UNIX, SOCK_DGRAM, 0, ends) == 0 && write(ends[0], "a", 1) == 1 && write(ends[0], "b", 1) == 1);
+    CHECK(recvmmsg(ends[1], messages, 3, 0, &wrong) == -1 && errno == EINVAL);
+    CHECK(recvmmsg(ends[1], messages, 3, 0, &none) == 1 && messages[0].msg_len == 1 && bytes[0] == 'a');
+    CHECK(write(ends[0], "c", 1) == 1 && recvmmsg(ends[1], messages, 3, MSG_WAITFORONE, NULL) == 2 && bytes[0] == 'b' && bytes[1] == 'c');
+    CHECK(write(ends[0], "d", 1) == 1 && write(ends[0], "e", 1) == 1 && recvmmsg(ends[1], messages, 2, 0, &enough) == 2);
+    CHECK(enough.tv_sec == 4 && enough.tv_nsec < 1000000000 && bytes[1] == 'e');
+    close(ends[0]), close(ends[1]);
+}
+
+static void set(const char *name, const char *value) {
+    char path[64];
+    snprintf(path, sizeof path, "/proc/sys/%s", name);
+    int fd = open(path, O_WRONLY);
+    CHECK(fd >= 0 && write(fd, value, strlen(value)) == (ssize_t)strlen(value));
+    close(fd);
+}
+
+/* Another user's link to a file that is not his and that he may not write. */
+static int link_of_another(void) {
+    int status;
+    pid_t child = fork();
+    if (child == 0) {
+        if (setresgid(1000, 1000, 1000) || setresuid(1000, 1000, 1000)) _exit(1);
+        _exit(link("links/file", "links/other") == 0 ? 2 : errno == EPERM ? 3 : 4);
+    }
+    CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+static void links(void) {
+    CHECK(mkdir("links", 0700) == 0 && chmod("links", 0777) == 0 && close(open("links/file", O_CREAT | O_WRONLY, 0600)) == 0);
+    set("fs/protected_hardlinks", "1");
+    CHECK(link_of_another() == 3);
+    set("fs/protected_hardlinks", "0");
+    CHECK(link_of_another() == 2 && unlink("links/other") == 0);
+    set("fs/protected_hardlinks", "1");
+}
+
+/* The log says what a signal ended that means an error of the program, and not if the program handles it. */
+static int said_of(int sig, void (*handler)(int)) {
+    static char log[1 << 18];
+    char line[64];
+    snprintf(line, sizeof line, "potentially unexpected fatal signal %d", sig);
+    klogctl(5, NULL, 0);
+    pid_t child = fork();
+    if (child == 0) {
+        signal(sig, handler);
+        raise(sig);
+        _exit(0);
+    }
+    waitpid(child, NULL, 0);
+    int length = klogctl(3, log, sizeof log - 1);
+    log[length < 0 ? 0 : length] = 0;
+    return strstr(log, line) != NULL;
+}
+static void nothing(int sig) {
+    (void)sig;
+}
+static void fatal_signals(void) {
+    CHECK(!said_of(SIGSEGV, SIG_DFL));
+    set("kernel/print-fatal-signals", "1");
+    CHECK(said_of(SIGSEGV, SIG_DFL) && said_of(SIGABRT, SIG_DFL));
+    CHECK(!said_of(SIGBUS, nothing) && !said_of(SIGTERM, SIG_DFL) && !said_of(SIGKILL, SIG_DFL));
+    set("kernel/print-fatal-signals", "0");
+    CHECK(!said_of(SIGILL, SIG_DFL));
+}
+
 int main(int argc, char **argv) {
     if (argc == 2 && strcmp(argv[1], "places") == 0) {
         struct places here = places_here();
@@ -301,5 +392,9 @@ int main(int argc, char **argv) {
     first_errors();
     handed_on();
     places();
+    behind_the_end();
+    several_messages();
+    links();
+    fatal_signals();
     return report();
 }

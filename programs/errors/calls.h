@@ -32,13 +32,20 @@
 static const struct call calls[] = {
     /* Reading and writing. */
     CALL(read, 0, FD, BUFFER, OF(0, 1, 8, 100, -1)),
-    CALL(write, 0, FD, BUFFER, OF(0, 1, 8, 100, -1)),
-    CALL(readv, 0, FD, MEMORY, OF(0, 1, 2, 1024, 1025, -1)),
-    CALL(writev, 0, FD, MEMORY, OF(0, 1, 2, 1024, 1025, -1)),
+    CALL(write, 0, WRITABLE, BUFFER, OF(0, 1, 8, 100, -1)),
+    /* Whether more than eight bytes may be written to a counter of events differs between 6.1 and 6.12. */
+    CALL(write, 0, FD, BUFFER, OF(0, 1, 8, -1)),
+    /* So does whether the file or the vector is looked at first. */
+    CALL(readv, 0, READABLE, MEMORY, OF(0, 1, 2, 1024, 1025, -1)),
+    CALL(writev, 0, WRITABLE, MEMORY, OF(0, 1, 2, 1024, 1025, -1)),
+    CALL(readv, 0, FD, OF(OPEN), OF(0, 1, 2, 1024)),
+    CALL(writev, 0, FD, OF(OPEN), OF(0, 1, 2, 1024)),
     CALL(pread64, 0, FD, FEW_MEMORY, FEW_SIZES, OFFSET(0, 5, -1, 0x7fffffff)),
     CALL(pwrite64, 0, FEW_FD, FEW_MEMORY, FEW_SIZES, OFFSET(0, 5, -1, 0x7fffffff)),
-    CALL(preadv2, 0, FEW_FD, FEW_MEMORY, OF(0, 1, 1025), OF(0, -1, -2), OF(0), OF(0, 1, 8, 16, 0x80)),
-    CALL(pwritev2, 0, FEW_FD, FEW_MEMORY, OF(0, 1, 1025), OF(0, -1, -2), OF(0), OF(0, 1, 8, 16, 0x80)),
+    CALL(preadv2, 0, FEW_READABLE, FEW_MEMORY, OF(0, 1, 1025), OF(0, -1, -2), OF(0), OF(0, 1, 8, 16, 0x80)),
+    CALL(preadv2, 0, FEW_FD, OF(OPEN), OF(0, 1), OF(0, -1, -2), OF(0), OF(0, 1, 8, 16, 0x80)),
+    CALL(pwritev2, 0, FEW_WRITABLE, FEW_MEMORY, OF(0, 1, 1025), OF(0, -1, -2), OF(0), OF(0, 1, 8, 16, 0x80)),
+    CALL(pwritev2, 0, FEW_FD, OF(OPEN), OF(0, 1), OF(0, -1, -2), OF(0), OF(0, 1, 8, 16, 0x80)),
     CALL(lseek, 0, FD, OF(0, 5, -1, 0x7fffffff), OF(0, 1, 2, 3, 4, 5, -1)),
     CALL(sendfile, 0, FD, FD, OF(0, HOLE, OPEN, JUNK), OF(8)),
     CALL(splice, 0, FEW_FD, OF(0, HOLE, OPEN), FEW_FD, OF(0, OPEN), OF(0, 8), OF(0, 2, 16, -1)),

@@ -68,6 +68,7 @@ struct values {
 
 #define LIST(...) ((const long[]){__VA_ARGS__})
 #define OF(...) {sizeof LIST(__VA_ARGS__) / sizeof(long), 0, LIST(__VA_ARGS__), NULL}
+#define LIST_OF(kind) {sizeof kind##_values / sizeof(long), 0, kind##_values, kind##_names}
 #define OFFSET(...) {sizeof LIST(__VA_ARGS__) / sizeof(long), 1, LIST(__VA_ARGS__), NULL}
 
 static const long descriptor_values[] = {-1,         FD_CLOSED, FD_FILE,  FD_READ_ONLY, FD_WRITE_ONLY, FD_DIR,      FD_PIPE_READ, FD_PIPE_WRITE,
@@ -76,21 +77,38 @@ static const long descriptor_values[] = {-1,         FD_CLOSED, FD_FILE,  FD_REA
 static const char *const descriptor_names[] = {"-1",     "closed",   "file",  "read-only", "write-only", "dir",      "pipe-read", "pipe-write",
                                                "stream", "datagram", "event", "epoll",     "timer",      "signal",   "inotify",   "memfd",
                                                "path",   "path-dir", "null",  "fifo",      "pidfd",      "listener", "proc",      "terminal"};
-#define FD {sizeof descriptor_values / sizeof(long), 0, descriptor_values, descriptor_names}
+#define FD LIST_OF(descriptor)
+/* Those that can be read, and those that can be written. */
+static const long readable_values[] = {-1,        FD_CLOSED, FD_FILE,   FD_READ_ONLY, FD_DIR,     FD_PIPE_READ, FD_STREAM, FD_DATAGRAM, FD_EVENT,   FD_TIMER,
+                                       FD_SIGNAL, FD_INOTIFY, FD_MEMFD, FD_PATH,      FD_PATH_DIR, FD_NULL,     FD_FIFO,   FD_LISTENER, FD_PROC, FD_TERMINAL};
+static const char *const readable_names[] = {"-1",     "closed",  "file",  "read-only", "dir",      "pipe-read", "stream", "datagram", "event", "timer",
+                                             "signal", "inotify", "memfd", "path",      "path-dir", "null",      "fifo",   "listener", "proc",  "terminal"};
+#define READABLE LIST_OF(readable)
+static const long writable_values[] = {-1,       FD_CLOSED, FD_FILE,     FD_WRITE_ONLY, FD_PIPE_WRITE, FD_STREAM,   FD_DATAGRAM,
+                                       FD_MEMFD, FD_PATH,   FD_PATH_DIR, FD_NULL,       FD_FIFO,       FD_LISTENER, FD_TERMINAL};
+static const char *const writable_names[] = {"-1",    "closed", "file",     "write-only", "pipe-write", "stream",   "datagram",
+                                             "memfd", "path",   "path-dir", "null",       "fifo",       "listener", "terminal"};
+#define WRITABLE LIST_OF(writable)
 /* Few kinds, for calls with many other arguments. */
 static const long few_values[] = {-1, FD_FILE, FD_READ_ONLY, FD_DIR, FD_PIPE_READ, FD_PIPE_WRITE, FD_STREAM, FD_PATH, FD_NULL};
 static const char *const few_names[] = {"-1", "file", "read-only", "dir", "pipe-read", "pipe-write", "stream", "path", "null"};
-#define FEW_FD {sizeof few_values / sizeof(long), 0, few_values, few_names}
+#define FEW_FD LIST_OF(few)
+static const long few_readable_values[] = {-1, FD_FILE, FD_READ_ONLY, FD_DIR, FD_PIPE_READ, FD_STREAM, FD_PATH, FD_NULL};
+static const char *const few_readable_names[] = {"-1", "file", "read-only", "dir", "pipe-read", "stream", "path", "null"};
+#define FEW_READABLE LIST_OF(few_readable)
+static const long few_writable_values[] = {-1, FD_FILE, FD_PIPE_WRITE, FD_STREAM, FD_PATH, FD_NULL};
+static const char *const few_writable_names[] = {"-1", "file", "pipe-write", "stream", "path", "null"};
+#define FEW_WRITABLE LIST_OF(few_writable)
 static const long few_epoll_values[] = {-1, FD_FILE, FD_EPOLL, FD_PATH};
 static const char *const few_epoll_names[] = {"-1", "file", "epoll", "path"};
-#define FEW_EPOLL {sizeof few_epoll_values / sizeof(long), 0, few_epoll_values, few_epoll_names}
+#define FEW_EPOLL LIST_OF(few_epoll)
 /* What paths are relative to. */
 static const long from_values[] = {-1, AT_FDCWD, FD_FILE, FD_DIR, FD_PATH, FD_PATH_DIR, FD_PIPE_READ};
 static const char *const from_names[] = {"-1", "cwd", "file", "dir", "path", "path-dir", "pipe-read"};
-#define FROM {sizeof from_values / sizeof(long), 0, from_values, from_names}
+#define FROM LIST_OF(from)
 static const long few_from_values[] = {-1, AT_FDCWD, FD_FILE, FD_DIR};
 static const char *const few_from_names[] = {"-1", "cwd", "file", "dir"};
-#define FEW_FROM {sizeof few_from_values / sizeof(long), 0, few_from_values, few_from_names}
+#define FEW_FROM LIST_OF(few_from)
 
 static const long path_values[] = {
     0,           HOLE,        PATH_AT(0),  PATH_AT(1),  PATH_AT(2),  PATH_AT(3),  PATH_AT(4),  PATH_AT(5),  PATH_AT(6),
@@ -99,17 +117,17 @@ static const long path_values[] = {
 static const char *const path_names[] = {
     "null",   "hole",  "''",      "file",     "dir",   "nowhere",     "nowhere/x",   "file/x",    "file/",    "dir/",     "nowhere/", "loop", "dangling",
     "link",   "closed/file", ".", "dir/..", "/",     "fifo",        "own/file",    "sticky/file", "empty",  "long-name", "too-long", "endless"};
-#define PATH {sizeof path_values / sizeof(long), 0, path_values, path_names}
+#define PATH LIST_OF(path)
 static const long few_path_values[] = {0, PATH_AT(0), PATH_AT(1), PATH_AT(2), PATH_AT(3), PATH_AT(5), PATH_AT(9), PATH_AT(11), PATH_AT(12), PATH_AT(17)};
 static const char *const few_path_names[] = {"null", "''", "file", "dir", "nowhere", "file/x", "loop", "link", "closed/file", "own/file"};
-#define FEW_PATHS {sizeof few_path_values / sizeof(long), 0, few_path_values, few_path_names}
+#define FEW_PATHS LIST_OF(few_path)
 
 static const long memory_values[] = {0, HOLE, -4096, SHUT, FIXED, OPEN, EDGE, JUNK};
 static const char *const memory_names[] = {"null", "hole", "kernel", "shut", "fixed", "open", "edge", "junk"};
-#define MEMORY {sizeof memory_values / sizeof(long), 0, memory_values, memory_names}
+#define MEMORY LIST_OF(memory)
 static const long few_memory_values[] = {0, HOLE, FIXED, OPEN, JUNK};
 static const char *const few_memory_names[] = {"null", "hole", "fixed", "open", "junk"};
-#define FEW_MEMORY {sizeof few_memory_values / sizeof(long), 0, few_memory_values, few_memory_names}
+#define FEW_MEMORY LIST_OF(few_memory)
 #define FEW_SIZES OF(0, 1, 8, -1)
 
 /* The call changes what others stand on. */

@@ -18,11 +18,7 @@ struct Internal(u64);
 
 impl SuperOps for Internal {
     fn statfs(&self) -> StatFs {
-        StatFs {
-            magic: self.0,
-            block_size: 4096,
-            ..StatFs::default()
-        }
+        StatFs::made_up(self.0)
     }
 }
 

@@ -71,8 +71,7 @@ pub fn chmod(path: &Path, mode: u32) -> Result<(), Errno> {
     if inode.kind == FileType::Symlink {
         return Err(Errno::EOPNOTSUPP);
     }
-    // What procfs shows has the mode it has.
-    if !perm::owner_or_capable(inode, &creds) || inode.sb.fs_type == "proc" {
+    if !perm::owner_or_capable(inode, &creds) || inode.sb.ops.fixed_modes() {
         return Err(Errno::EPERM);
     }
     let mut mode = mode & 0o7777;

@@ -1,7 +1,7 @@
 //! debugfs: files that rooms of the kernel add to [`TREE`]. Nothing mounts it by itself: `mount -t debugfs none /sys/kernel/debug`.
 
 use crate::fs::dentry::Dentry;
-use crate::fs::pseudo::{self, Fixed, Tree};
+use crate::fs::pseudo::{self, Fixed, Plain, Tree};
 use crate::fs::superblock::FsType;
 use alloc::sync::Arc;
 use limen_linux_abi::Errno;
@@ -21,7 +21,7 @@ pub static TREE: Tree = Tree::new();
 
 fn mount(_: &[u8], _: &str) -> Result<Arc<Dentry>, Errno> {
     static ONLY: pseudo::Only = pseudo::Only::new();
-    Ok(ONLY.root("debugfs", MAGIC, Fixed(&TREE)))
+    Ok(ONLY.root("debugfs", Plain(MAGIC), Fixed(&TREE)))
 }
 
 /// Registers the type.

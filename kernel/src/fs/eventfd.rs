@@ -44,7 +44,7 @@ impl FileOps for EventFd {
         }
     }
     fn write(&self, file: &File, src: &mut IoSrc<'_>, _: Option<u64>) -> SysResult {
-        if src.remaining() < 8 {
+        if src.remaining() != 8 {
             return Err(Errno::EINVAL);
         }
         let mut raw = [0; 8];

@@ -78,12 +78,7 @@ pub fn create(dir: &Path, name: &[u8], creds: &Creds, new: &New<'_>) -> Result<A
         Err(e) => return Err(e),
     }
     if !dir.dentry.inode.ops.writable_directory() {
-        // Made-up trees take no new entries; procfs says so the way Linux's does.
-        return Err(match (dir.dentry.inode.sb.fs_type, new.kind) {
-            ("proc", _) => Errno::ENOENT,
-            (_, FileType::Regular) => Errno::EACCES,
-            _ => Errno::EPERM,
-        });
+        return Err(dir.dentry.inode.sb.ops.no_entries(new.kind));
     }
     dir.mnt.check_writable()?;
     perm::permission(&dir.dentry.inode, WRITE | EXEC, creds)?;

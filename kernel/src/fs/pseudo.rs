@@ -313,21 +313,12 @@ pub fn root(sb: &Arc<SuperBlock>, mode: u32, directory: Arc<dyn Directory>) -> A
     Dentry::new_root(Arc::new(Node::Directory(mode, directory).inode(sb, 1, owner)))
 }
 
-/// An instance without options, of which there is one for all mounts.
-struct Plain {
-    magic: u64,
-}
+/// An instance without options, of which there is one for all mounts: its magic number.
+pub struct Plain(pub u64);
 
 impl SuperOps for Plain {
     fn statfs(&self) -> StatFs {
-        StatFs {
-            magic: self.magic,
-            block_size: 4096,
-            ..StatFs::default()
-        }
-    }
-    fn remount(&self, _: &str) -> Result<(), Errno> {
-        Ok(())
+        StatFs::made_up(self.0)
     }
 }
 
@@ -340,10 +331,15 @@ impl Only {
         Self(Once::new())
     }
 
-    /// The root, which the first to ask makes: file system `name` with `magic` for `statfs`.
-    pub fn root(&self, name: &'static str, magic: u64, directory: impl Directory + 'static) -> Arc<Dentry> {
+    /// The root, which the first to ask makes: of file system `name`.
+    pub fn root(
+        &self,
+        name: &'static str,
+        ops: impl SuperOps,
+        directory: impl Directory + 'static,
+    ) -> Arc<Dentry> {
         let make = || {
-            let sb = SuperBlock::new(name, Box::new(Plain { magic }), true);
+            let sb = SuperBlock::new(name, Box::new(ops), true);
             root(&sb, 0o555, Arc::new(directory))
         };
         self.0.get_or_init(make).clone()

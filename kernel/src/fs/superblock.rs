@@ -1,7 +1,7 @@
 //! File systems, mounted or not: the registry of types, and the instance behind a tree.
 
 use crate::fs::dentry::Dentry;
-use crate::fs::inode::Dev;
+use crate::fs::inode::{Dev, FileType};
 use crate::sync::{Mutex, SpinLock};
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -28,6 +28,17 @@ pub struct StatFs {
     pub files_free: u64,
 }
 
+impl StatFs {
+    /// Of a file system that keeps nothing: its magic number.
+    pub fn made_up(magic: u64) -> Self {
+        Self {
+            magic,
+            block_size: 4096,
+            ..Self::default()
+        }
+    }
+}
+
 /// What an instance of a file system answers for.
 pub trait SuperOps: Send + Sync + Any {
     /// Space.
@@ -37,6 +48,17 @@ pub trait SuperOps: Send + Sync + Any {
     /// Options for `/proc/mounts`, each with a leading comma.
     fn show_options(&self, out: &mut String) {
         let _ = out;
+    }
+    /// Whether its files have the modes they have: `chmod` is not permitted to anybody.
+    fn fixed_modes(&self) -> bool {
+        false
+    }
+    /// What making an entry of `kind` in a directory that takes none says.
+    fn no_entries(&self, kind: FileType) -> Errno {
+        match kind {
+            FileType::Regular => Errno::EACCES,
+            _ => Errno::EPERM,
+        }
     }
     /// Remount with new options.
     fn remount(&self, data: &str) -> Result<(), Errno> {

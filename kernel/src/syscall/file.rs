@@ -61,10 +61,13 @@ fn read_vector(fd: i32, iov: usize, count: usize, pos: Option<i64>, flags: i32) 
             Some(pos) => position(file, pos)?,
             None => None,
         };
-        let list = read_iovecs(iov, count)?;
         file.check(FileMode::READ)?;
+        if file.mode().contains(FileMode::NO_READ) {
+            return Err(Errno::EINVAL);
+        }
+        let list = read_iovecs(iov, count)?;
         let mut dst = IoDst::vector(&list);
-        if dst.remaining() == 0 && !file.mode().contains(FileMode::NO_READ) {
+        if dst.remaining() == 0 {
             return Ok(0);
         }
         check_rwf(file, flags)?;
@@ -81,10 +84,13 @@ fn write_vector(fd: i32, iov: usize, count: usize, pos: Option<i64>, flags: i32)
             Some(pos) => position(file, pos)?,
             None => None,
         };
-        let list = read_iovecs(iov, count)?;
         file.check(FileMode::WRITE)?;
+        if file.mode().contains(FileMode::NO_WRITE) {
+            return Err(Errno::EINVAL);
+        }
+        let list = read_iovecs(iov, count)?;
         let mut src = IoSrc::vector(&list);
-        if src.remaining() == 0 && !file.mode().contains(FileMode::NO_WRITE) {
+        if src.remaining() == 0 {
             return Ok(0);
         }
         check_rwf(file, flags)?;

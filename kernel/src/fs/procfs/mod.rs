@@ -12,7 +12,7 @@ mod system;
 use crate::fs::dentry::Dentry;
 use crate::fs::inode::{FileType, Link};
 use crate::fs::pseudo::{self, Directory, Node, Tree};
-use crate::fs::superblock::FsType;
+use crate::fs::superblock::{FsType, StatFs, SuperOps};
 use crate::task::{self, current};
 use alloc::format;
 use alloc::sync::Arc;
@@ -37,7 +37,21 @@ pub static TREE: Tree = Tree::new();
 
 fn mount(_: &[u8], _: &str) -> Result<Arc<Dentry>, Errno> {
     static ONLY: pseudo::Only = pseudo::Only::new();
-    Ok(ONLY.root("proc", MAGIC, Root))
+    Ok(ONLY.root("proc", Super, Root))
+}
+
+struct Super;
+
+impl SuperOps for Super {
+    fn statfs(&self) -> StatFs {
+        StatFs::made_up(MAGIC)
+    }
+    fn fixed_modes(&self) -> bool {
+        true
+    }
+    fn no_entries(&self, _: FileType) -> Errno {
+        Errno::ENOENT
+    }
 }
 
 /// `/proc`.

@@ -29,7 +29,7 @@ pub static TREE: Tree = Tree::new();
 
 fn mount(_: &[u8], _: &str) -> Result<Arc<Dentry>, Errno> {
     static ONLY: pseudo::Only = pseudo::Only::new();
-    Ok(ONLY.root("sysfs", MAGIC, pseudo::Fixed(&TREE)))
+    Ok(ONLY.root("sysfs", pseudo::Plain(MAGIC), pseudo::Fixed(&TREE)))
 }
 
 /// A directory whose names are found out when it is looked at.

@@ -67,7 +67,7 @@ fn lockdep(context: &Context, arch: Arch) -> Result<Verdict> {
         ("sleep", "BUG: sleeping function called from invalid context"),
         ("exit", "lock held at task exit time!"),
     ];
-    let options = flavour::LOCKDEP.options;
+    let options: &[_] = &flavour::LOCKDEP.options();
     let guest = |smp| {
         options
             .iter()
@@ -122,7 +122,7 @@ fn lockdep(context: &Context, arch: Arch) -> Result<Verdict> {
 
 /// The build with short descriptors: all boots, the self-tests, registers, a storm of faults, much memory and much work.
 fn short_descriptors(context: &Context, arch: Arch) -> Result<Verdict> {
-    let options = flavour::SHORT.options;
+    let options: &[_] = &flavour::SHORT.options();
     for smp in [1, 2, 4, 8] {
         boot(context, arch, smp, options)?;
     }

@@ -41,7 +41,7 @@ pub fn steps(arch: Arch) -> Vec<Step> {
     let plain = Step::on(arch, "busybox", move |context| compare(context, arch, &[]));
     // The same work on a kernel that validates its locks: the same answers, and silence.
     let validated = flavour::LOCKDEP.on(arch, "lockdep-busybox", move |context| {
-        compare(context, arch, flavour::LOCKDEP.options)
+        compare(context, arch, &flavour::LOCKDEP.options())
     });
     let mut steps = vec![
         plain.after(format!("boot-{arch}")),
@@ -49,7 +49,7 @@ pub fn steps(arch: Arch) -> Vec<Step> {
     ];
     if arch == Arch::Arm {
         let short = flavour::SHORT.on(arch, "short-busybox", move |context| {
-            compare(context, arch, flavour::SHORT.options)
+            compare(context, arch, &flavour::SHORT.options())
         });
         steps.push(short.after(format!("busybox-{arch}")));
     }

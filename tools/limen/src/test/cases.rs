@@ -208,15 +208,18 @@ fn difference(ours: &Given, linux: &Given) -> String {
         }
         let (a, b) = (String::from_utf8_lossy(a), String::from_utf8_lossy(b));
         let (mut x, mut y) = (a.lines(), b.lines());
-        let (mut number, mut shown) = (0, 0);
+        let (mut number, mut differ) = (0, 0);
         loop {
             number += 1;
             let (p, q) = (x.next(), y.next());
-            if p.is_none() && q.is_none() || shown == SHOWN {
+            if p.is_none() && q.is_none() {
                 break;
             }
             if p != q {
-                shown += 1;
+                differ += 1;
+                if differ > SHOWN {
+                    continue;
+                }
                 let show =
                     |l: Option<&str>| l.map_or("(the end)".to_owned(), |l| l.chars().take(200).collect());
                 text += &format!(
@@ -229,6 +232,9 @@ fn difference(ours: &Given, linux: &Given) -> String {
                     break;
                 }
             }
+        }
+        if differ > SHOWN {
+            text += &format!("  and {} more lines of {name}\n", differ - SHOWN);
         }
     }
     text

@@ -9,32 +9,34 @@ use crate::build::Kernel;
 /// A way to build the kernel.
 pub struct Flavour {
     name: &'static str,
-    features: &'static str,
-    /// What `limen run` is told to take it.
-    pub options: &'static [&'static str],
+    /// Cargo's feature.
+    feature: &'static str,
 }
 
 /// Validates its locks, checks its assertions and arithmetic.
 pub const LOCKDEP: Flavour = Flavour {
     name: "lockdep",
-    features: "lockdep",
-    options: &["--features=lockdep"],
+    feature: "lockdep",
 };
 
 /// Has 32-bit Arm's other table format.
 pub const SHORT: Flavour = Flavour {
     name: "short",
-    features: "short-descriptors",
-    options: &["--features=short-descriptors"],
+    feature: "short-descriptors",
 };
 
 impl Flavour {
+    /// What `limen run` is told to take it.
+    pub const fn options(&self) -> [&'static str; 2] {
+        ["--features", self.feature]
+    }
+
     /// The step that builds it.
     fn build(&self, arch: Arch) -> Step {
         let kernel = Kernel {
             arch,
             profile: "kernel".into(),
-            features: self.features.into(),
+            features: self.feature.into(),
         };
         self.step(arch, &format!("build-{}", self.name), move |_| {
             let built = kernel.build_quietly()?;

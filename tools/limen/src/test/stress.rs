@@ -48,7 +48,7 @@ pub fn steps(arch: Arch) -> Vec<Step> {
     }
     let plain = Step::on(arch, "stress-ng", move |context| stress(context, arch, &[]));
     let lockdep = flavour::LOCKDEP.on(arch, "stress-ng-lockdep", move |context| {
-        stress(context, arch, flavour::LOCKDEP.options)
+        stress(context, arch, &flavour::LOCKDEP.options())
     });
     let boot = format!("boot-{arch}");
     vec![plain.after(&boot).long().alone(), lockdep.alone()]

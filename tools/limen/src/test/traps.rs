@@ -57,7 +57,7 @@ pub fn steps(arch: Arch) -> Vec<Step> {
     let mut steps = vec![plain.after(format!("boot-{arch}"))];
     if arch == Arch::Arm {
         let short = flavour::SHORT.on(arch, "short-traps", move |context| {
-            compare(context, arch, flavour::SHORT.options)
+            compare(context, arch, &flavour::SHORT.options())
         });
         steps.push(short.after(format!("traps-{arch}")));
     }
