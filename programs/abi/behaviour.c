@@ -1,7 +1,7 @@
 /*
  * What is the same on every architecture and easily not quite so: locks of whole files, the events of epoll (in which order they come, through
  * epoll files in epoll files), where poll writes, seals and the mappings they are about, which error comes first, which thread takes a signal, where
- * programs lie in memory, writes behind the end, several messages at once, and two settings under /proc/sys.
+ * programs lie in memory, writes behind the end, several messages at once, and settings under /proc/sys.
  * Called by tools/limen/src/test/programs.rs, on every architecture; on Linux it can be run by hand.
  */
 #define _GNU_SOURCE
@@ -30,6 +30,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include "check.h"
+
+/* A setting under /proc/sys. */
+static void set(const char *name, const char *value) {
+    char path[64];
+    snprintf(path, sizeof path, "/proc/sys/%s", name);
+    int fd = open(path, O_WRONLY);
+    CHECK(fd >= 0 && write(fd, value, strlen(value)) == (ssize_t)strlen(value));
+    close(fd);
+}
 
 /* Locks of whole files: changing the kind gives the old one up first, and lets others in. */
 static void whole_locks(void) {
@@ -288,6 +297,10 @@ static void places(void) {
     }
     CHECK(elsewhere != 0);
     CHECK(elsewhere_in_page != 0);
+    set("kernel/randomize_va_space", "0");
+    first = places_of_another(0), other = places_of_another(0);
+    CHECK(first.random != 0 && memcmp(&first, &other, sizeof first) == 0);
+    set("kernel/randomize_va_space", "2");
 }
 
 /* A write behind the end moves the file's own position only if it was to be used. */
@@ -322,32 +335,87 @@ static void several_messages(void) {
     close(ends[0]), close(ends[1]);
 }
 
-static void set(const char *name, const char *value) {
-    char path[64];
-    snprintf(path, sizeof path, "/proc/sys/%s", name);
-    int fd = open(path, O_WRONLY);
-    CHECK(fd >= 0 && write(fd, value, strlen(value)) == (ssize_t)strlen(value));
-    close(fd);
-}
-
-/* Another user's link to a file that is not his and that he may not write. */
-static int link_of_another(void) {
+/* What one user may not do with the files of another in directories that all share: the error, or 0. */
+static int try_as(int uid, int (*what)(void)) {
     int status;
     pid_t child = fork();
     if (child == 0) {
-        if (setresgid(1000, 1000, 1000) || setresuid(1000, 1000, 1000)) _exit(1);
-        _exit(link("links/file", "links/other") == 0 ? 2 : errno == EPERM ? 3 : 4);
+        if (setresgid(uid, uid, uid) || setresuid(uid, uid, uid)) _exit(255);
+        _exit(what() < 0 ? errno : 0);
     }
     CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status));
     return WEXITSTATUS(status);
 }
-static void links(void) {
+static int try_link(void) {
+    return link("links/file", "links/other");
+}
+static int try_follow(void) {
+    return open("shared/symlink", O_RDONLY);
+}
+static int try_through(void) {
+    return open("shared/here/symlink/../target", O_RDONLY);
+}
+static int try_name(void) {
+    char name[16];
+    return (int)readlink("shared/symlink", name, sizeof name);
+}
+static int try_fifo(void) {
+    return open("shared/fifo", O_RDWR | O_CREAT, 0600);
+}
+static int try_regular(void) {
+    return open("shared/regular", O_RDWR | O_CREAT, 0600);
+}
+static int try_without_creating(void) {
+    return open("shared/regular", O_RDWR);
+}
+static int try_log(void) {
+    return klogctl(3, (char[16]){0}, 16);
+}
+static int try_log_device(void) {
+    return open("/dev/kmsg", O_RDONLY);
+}
+static void other_users_files(void) {
     CHECK(mkdir("links", 0700) == 0 && chmod("links", 0777) == 0 && close(open("links/file", O_CREAT | O_WRONLY, 0600)) == 0);
     set("fs/protected_hardlinks", "1");
-    CHECK(link_of_another() == 3);
+    CHECK(try_as(1000, try_link) == EPERM);
     set("fs/protected_hardlinks", "0");
-    CHECK(link_of_another() == 2 && unlink("links/other") == 0);
+    CHECK(try_as(1000, try_link) == 0 && unlink("links/other") == 0);
     set("fs/protected_hardlinks", "1");
+
+    umask(0);
+    CHECK(mkdir("shared", 01777) == 0 && close(open("shared/target", O_CREAT | O_WRONLY, 0644)) == 0 && mkdir("shared/here", 0777) == 0);
+    CHECK(symlink("target", "shared/symlink") == 0 && lchown("shared/symlink", 1001, 1001) == 0);
+    CHECK(symlink("..", "shared/here/symlink") == 0 && lchown("shared/here/symlink", 1001, 1001) == 0);
+    CHECK(mkfifo("shared/fifo", 0666) == 0 && chown("shared/fifo", 1001, 1001) == 0);
+    CHECK(close(open("shared/regular", O_CREAT | O_WRONLY, 0666)) == 0 && chown("shared/regular", 1001, 1001) == 0);
+    umask(022);
+    set("fs/protected_symlinks", "1");
+    CHECK(try_as(1000, try_follow) == EACCES && try_as(0, try_follow) == EACCES && try_as(1001, try_follow) == 0);
+    CHECK(try_as(1000, try_name) == 0);
+    set("fs/protected_symlinks", "0");
+    CHECK(try_as(1000, try_follow) == 0 && try_as(1000, try_through) == ENOENT);
+    set("fs/protected_symlinks", "1");
+    CHECK(try_as(1000, try_through) == ENOENT && lchown("shared/symlink", 0, 0) == 0 && try_as(1000, try_follow) == 0);
+
+    set("fs/protected_fifos", "0");
+    set("fs/protected_regular", "0");
+    CHECK(try_as(1000, try_fifo) == 0 && try_as(1000, try_regular) == 0);
+    set("fs/protected_fifos", "1");
+    CHECK(try_as(1000, try_fifo) == EACCES && try_as(0, try_fifo) == EACCES && try_as(1001, try_fifo) == 0 && try_as(1000, try_regular) == 0);
+    set("fs/protected_regular", "1");
+    CHECK(try_as(1000, try_regular) == EACCES && try_as(1001, try_regular) == 0 && try_as(1000, try_without_creating) == 0);
+    CHECK(chmod("shared", 01775) == 0 && try_as(1000, try_fifo) == 0 && try_as(1000, try_regular) == 0);
+    set("fs/protected_fifos", "2");
+    CHECK(try_as(1000, try_fifo) == EACCES && try_as(1000, try_regular) == 0);
+    set("fs/protected_regular", "2");
+    CHECK(try_as(1000, try_regular) == EACCES);
+    set("fs/protected_fifos", "0");
+    set("fs/protected_regular", "0");
+
+    set("kernel/dmesg_restrict", "0");
+    CHECK(chmod("/dev/kmsg", 0644) == 0 && try_as(1000, try_log) == 0 && try_as(1000, try_log_device) == 0);
+    set("kernel/dmesg_restrict", "1");
+    CHECK(try_as(1000, try_log) == EPERM && try_as(1000, try_log_device) == EPERM && try_as(0, try_log) == 0 && try_as(0, try_log_device) == 0);
 }
 
 /* The log says what a signal ended that means an error of the program, and not if the program handles it. */
@@ -394,7 +462,7 @@ int main(int argc, char **argv) {
     places();
     behind_the_end();
     several_messages();
-    links();
+    other_users_files();
     fatal_signals();
     return report();
 }

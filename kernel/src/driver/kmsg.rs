@@ -12,11 +12,26 @@ use crate::task::current;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt::Write;
-use limen_linux_abi::Errno;
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use limen_linux_abi::{Errno, raw::general as abi};
 
 /// `CAP_SYSLOG`, `CAP_SYS_ADMIN`.
 const CAP_SYSLOG: u32 = 34;
 const CAP_SYS_ADMIN: u32 = 21;
+
+/// `kernel.dmesg_restrict`: the log is for those with `CAP_SYSLOG` only; on, as in Debian's Linux.
+pub static RESTRICT: AtomicBool = AtomicBool::new(true);
+
+/// Whether the running thread may do more with the log than write to it; with `CAP_SYS_ADMIN` as well, as was the rule once. `EPERM`.
+fn may_read(only_look: bool) -> Result<(), Errno> {
+    let creds = current().creds();
+    let open = only_look && !RESTRICT.load(Relaxed);
+    if open || creds.capable(CAP_SYSLOG) || creds.capable(CAP_SYS_ADMIN) {
+        Ok(())
+    } else {
+        Err(Errno::EPERM)
+    }
+}
 
 /// An open `/dev/kmsg`: a place in the log.
 struct Kmsg(SpinLock<Cursor>);
@@ -163,11 +178,8 @@ fn show(record: &Record, text: &[u8], out: &mut Vec<u8>) {
 
 /// `syslog(2)`.
 pub fn syslog(action: i32, buf: usize, len: i32) -> SysResult {
-    let creds = current().creds();
-    // Reading everything and asking for sizes is everybody's right (`dmesg_restrict=0`).
-    if action != 3 && action != 10 && !creds.capable(CAP_SYSLOG) && !creds.capable(CAP_SYS_ADMIN) {
-        return Err(Errno::EPERM);
-    }
+    // Reading everything and asking for sizes.
+    may_read(action == 3 || action == 10)?;
     match action {
         0 | 1 => Ok(0),
         2 => read(user_buffer(buf, len)?),
@@ -306,7 +318,10 @@ fn read_all(addr: usize, len: usize) -> SysResult {
 
 /// Makes the device node.
 pub fn init() {
-    devices::register_char_device("kmsg", Dev::new(1, 11), 0o644, |_, _| {
+    devices::register_char_device("kmsg", Dev::new(1, 11), 0o644, |_, flags| {
+        if flags & abi::O_ACCMODE != abi::O_WRONLY {
+            may_read(true)?;
+        }
         Ok(Arc::new(Kmsg(SpinLock::new(log::with_ring(|r| r.first())))))
     });
 }

@@ -87,7 +87,8 @@ fn create(mut w: Walker, path: &[u8], flags: u32, mode: u32) -> Result<Arc<File>
         match w.child(name) {
             Ok(_) if flags & abi::O_EXCL != 0 => return Err(Errno::EEXIST),
             Ok(child) => {
-                let target = w.enter(child, flags & abi::O_NOFOLLOW == 0)?;
+                let dir = (w.cur.dentry.inode.mode(), w.cur.dentry.inode.uid());
+                let target = w.enter_last(child, flags & abi::O_NOFOLLOW == 0)?;
                 if let Some(target) = target {
                     w.continue_with(&mut text, target)?;
                     continue;
@@ -100,6 +101,7 @@ fn create(mut w: Walker, path: &[u8], flags: u32, mode: u32) -> Result<Arc<File>
                     });
                 }
                 let creds = w.creds();
+                perm::may_open_existing(dir, &w.cur.dentry.inode, &creds)?;
                 return finish(w.cur, flags, &creds, true);
             }
             Err(Errno::ENOENT) => {

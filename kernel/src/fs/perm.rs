@@ -3,7 +3,7 @@
 use crate::fs::inode::{FileType, Inode};
 use crate::fs::path::Path;
 use crate::task::Creds;
-use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 use limen_linux_abi::Errno;
 
 /// Execute, or search of a directory.
@@ -132,6 +132,49 @@ pub fn may_link(inode: &Inode, creds: &Creds) -> Result<(), Errno> {
         Ok(())
     } else {
         Err(Errno::EPERM)
+    }
+}
+
+/// `fs.protected_symlinks`: on, as in Debian's Linux.
+pub static PROTECTED_SYMLINKS: AtomicBool = AtomicBool::new(true);
+/// `fs.protected_fifos` and `fs.protected_regular`: off (0), where everybody may write (1), where a group may as well (2).
+pub static PROTECTED_FIFOS: AtomicU8 = AtomicU8::new(0);
+/// See [`PROTECTED_FIFOS`].
+pub static PROTECTED_REGULAR: AtomicU8 = AtomicU8::new(0);
+
+const STICKY: u32 = 0o1000;
+
+/// Whether the link `link` in `dir` may be followed as the last part of a path: in directories like `/tmp` only one's own and the directory's owner's
+/// (`EACCES`).
+pub fn may_follow(dir: &Inode, link: &Inode) -> Result<(), Errno> {
+    const SHARED: u32 = STICKY | 0o002;
+    if !PROTECTED_SYMLINKS.load(Relaxed)
+        || dir.mode() & SHARED != SHARED
+        || link.uid() == dir.uid()
+        || link.uid() == crate::task::current().creds().fsuid
+    {
+        Ok(())
+    } else {
+        Err(Errno::EACCES)
+    }
+}
+
+/// Whether `O_CREAT` may open what is there already, in a directory of that mode and owner: in directories like `/tmp` not another user's who is not the directory's owner, as far as the
+/// settings say so (`EACCES`).
+pub fn may_open_existing(dir: (u32, u32), found: &Inode, creds: &Creds) -> Result<(), Errno> {
+    let protected = match found.kind {
+        FileType::Fifo => PROTECTED_FIFOS.load(Relaxed),
+        FileType::Regular => PROTECTED_REGULAR.load(Relaxed),
+        _ => 0,
+    };
+    let (mode, owner) = dir;
+    if protected == 0 || mode & STICKY == 0 || found.uid() == owner || found.uid() == creds.fsuid {
+        return Ok(());
+    }
+    if mode & 0o002 != 0 || (mode & 0o020 != 0 && protected >= 2) {
+        Err(Errno::EACCES)
+    } else {
+        Ok(())
     }
 }
 

@@ -219,6 +219,15 @@ impl Walker {
         Ok(None)
     }
 
+    /// As [`Walker::enter`], for the last component.
+    #[inline]
+    pub fn enter_last(&mut self, child: Arc<Dentry>, follow: bool) -> Result<Option<Vec<u8>>, Errno> {
+        if child.inode.kind == FileType::Symlink && follow {
+            perm::may_follow(&self.cur.dentry.inode, &child.inode)?;
+        }
+        self.enter(child, follow)
+    }
+
     /// To `child`, or what is mounted there.
     #[inline(never)]
     fn cross(&mut self, child: Arc<Dentry>) -> Result<(), Errno> {
@@ -351,7 +360,7 @@ impl Walker {
                             return Err(Errno::ELOOP);
                         }
                     }
-                    if let Some(target) = self.enter(child, follow)? {
+                    if let Some(target) = self.enter_last(child, follow)? {
                         self.continue_with(&mut text, target)?;
                         continue;
                     }

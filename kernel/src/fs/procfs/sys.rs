@@ -1,17 +1,18 @@
 //! `/proc/sys`: settings. Those that change something say what; the others tell a fixed truth about this kernel.
 
 use super::TREE;
-use crate::fs::perm::PROTECTED_HARDLINKS;
+use crate::driver::kmsg;
+use crate::fs::perm;
 use crate::fs::pseudo::{Node, Text, parse};
 use crate::mm::MMAP_MIN_ADDR;
 use crate::signal::fatal::PRINT as PRINT_FATAL_SIGNALS;
 use crate::syscall::misc;
-use crate::task::pid;
+use crate::task::{exec, pid};
 use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
 use core::fmt::Write;
-use core::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, Ordering::Relaxed};
 use limen_linux_abi::Errno;
 
 fn fixed(path: &str, text: &'static str) {
@@ -59,6 +60,25 @@ fn switch(path: &str, on: &'static AtomicBool) {
                 },
                 Relaxed,
             );
+            Ok(())
+        },
+    );
+    TREE.add(&format!("sys/{path}"), node);
+}
+
+/// Something between 0 and `max`.
+fn level(path: &str, value: &'static AtomicU8, max: u8) {
+    let node = Node::setting(
+        |out| {
+            let _ = writeln!(out, "{}", value.load(Relaxed));
+            Ok(())
+        },
+        move |text| {
+            let new: u8 = parse(text)?;
+            if new > max {
+                return Err(Errno::EINVAL);
+            }
+            value.store(new, Relaxed);
             Ok(())
         },
     );
@@ -168,10 +188,10 @@ pub fn init() {
                 .min(1 << 30)
         )
     });
-    remembered("kernel/randomize_va_space", 2, 0..=2);
+    level("kernel/randomize_va_space", &exec::RANDOMIZE, 2);
     remembered("kernel/panic", 0, i64::from(i32::MIN)..=i64::from(i32::MAX));
     remembered("kernel/panic_on_oops", 1, 0..=1);
-    remembered("kernel/dmesg_restrict", 0, 0..=1);
+    switch("kernel/dmesg_restrict", &kmsg::RESTRICT);
     remembered("kernel/kptr_restrict", 0, 0..=2);
     remembered("kernel/perf_event_paranoid", 2, -1..=4);
     switch("kernel/print-fatal-signals", &PRINT_FATAL_SIGNALS);
@@ -225,10 +245,10 @@ pub fn init() {
     fixed("fs/aio-max-nr", "65536");
     fixed("fs/aio-nr", "0");
     remembered("fs/suid_dumpable", 0, 0..=2);
-    switch("fs/protected_hardlinks", &PROTECTED_HARDLINKS);
-    remembered("fs/protected_symlinks", 0, 0..=1);
-    remembered("fs/protected_fifos", 0, 0..=2);
-    remembered("fs/protected_regular", 0, 0..=2);
+    switch("fs/protected_hardlinks", &perm::PROTECTED_HARDLINKS);
+    switch("fs/protected_symlinks", &perm::PROTECTED_SYMLINKS);
+    level("fs/protected_fifos", &perm::PROTECTED_FIFOS, 2);
+    level("fs/protected_regular", &perm::PROTECTED_REGULAR, 2);
     fixed("fs/inotify/max_queued_events", "16384");
     fixed("fs/inotify/max_user_instances", "128");
     fixed("fs/inotify/max_user_watches", "65536");

@@ -69,6 +69,10 @@ pub(super) fn lock_until(
             }
         };
         let owner = match find_owner(owner) {
+            Ok(_) if only_try => {
+                give_up(list);
+                return Err(Errno::EAGAIN);
+            }
             Ok(owner) => owner,
             Err(e) => {
                 give_up(list);
@@ -167,7 +171,8 @@ pub(super) enum Step {
     NotThere,
 }
 
-/// Takes a free lock for `tid`, or sets the waiters bit of a taken one. Under the bucket's lock. One whose owner is `orphan_of` is as good as free.
+/// Takes a free lock for `tid`, or sets the waiters bit of a taken one, unless it is `only_try`. Under the bucket's lock. One whose owner is
+/// `orphan_of` is as good as free.
 pub(super) fn take_or_mark(
     list: &mut List,
     key: &Key,
@@ -190,7 +195,7 @@ pub(super) fn take_or_mark(
         } else if owner == tid {
             return Err(Errno::EDEADLK);
         } else if only_try {
-            return Err(Errno::EAGAIN);
+            return Ok(Step::OwnedBy(owner));
         } else {
             word | WAITERS
         };

@@ -10,10 +10,12 @@ use crate::task::current;
 use crate::task::rlimit::which;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU8, Ordering};
 use limen_elf::{self as elf, Class, Header, Kind, Segment};
 use limen_linux_abi::Errno;
 
+/// `kernel.randomize_va_space`: nothing lies at random (0), all but the heap (1), all (2).
+pub static RANDOMIZE: AtomicU8 = AtomicU8::new(2);
 /// `ADDR_NO_RANDOMIZE` of `personality`.
 const ADDR_NO_RANDOMIZE: u32 = 0x004_0000;
 /// `READ_IMPLIES_EXEC` of `personality`.
@@ -96,8 +98,11 @@ pub(super) fn load(program: &Program) -> Result<Image, Errno> {
         }
     };
     let persona = current().personality.load(Ordering::Relaxed);
-    let randomize = persona & ADDR_NO_RANDOMIZE == 0 && !crate::boot::cmdline::flag("norandmaps");
-    let random = || if randomize { random::word() } else { 0 };
+    let randomize = match RANDOMIZE.load(Ordering::Relaxed) {
+        _ if persona & ADDR_NO_RANDOMIZE != 0 || crate::boot::cmdline::flag("norandmaps") => 0,
+        setting => setting,
+    };
+    let random = || if randomize > 0 { random::word() } else { 0 };
 
     let mm = AddressSpace::new()?;
     let stack_limit = crate::task::rlimit(which::STACK);
@@ -136,7 +141,11 @@ pub(super) fn load(program: &Program) -> Result<Image, Errno> {
         image.base = mapped.bias;
     }
     // The heap follows the program, a random piece further (as much as Linux: 32 MiB on 64-bit).
-    let heap_gap = ((random() as usize) % (32 << 20)) & !(PAGE_SIZE - 1);
+    let heap_gap = if randomize > 1 {
+        ((random() as usize) % (32 << 20)) & !(PAGE_SIZE - 1)
+    } else {
+        0
+    };
     image.mm.set_brk(main.end + heap_gap);
     let exec_stack = match elf::segments(&table, header.class).find(|s| s.kind == elf::GNU_STACK) {
         Some(segment) => segment.flags & 1 != 0,

@@ -21,6 +21,8 @@ use alloc::vec::Vec;
 use args::Strings;
 use limen_linux_abi::Errno;
 
+pub use elf::RANDOMIZE;
+
 /// `AT_FDCWD`.
 pub const AT_FDCWD: i32 = -100;
 const AT_SYMLINK_NOFOLLOW: u32 = 0x100;
