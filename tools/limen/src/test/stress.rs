@@ -43,9 +43,6 @@ const TIMES: usize = 3;
 
 /// The steps of one architecture.
 pub fn steps(arch: Arch) -> Vec<Step> {
-    if !matches!(arch, Arch::X86_64 | Arch::Arm64) {
-        return Vec::new();
-    }
     let plain = Step::on(arch, "stress-ng", move |context| stress(context, arch, &[]));
     let lockdep = flavour::LOCKDEP.on(arch, "stress-ng-lockdep", move |context| {
         stress(context, arch, &flavour::LOCKDEP.options())
