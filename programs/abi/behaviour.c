@@ -25,9 +25,11 @@
 #include <sys/personality.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/uio.h>
 #include <sys/un.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 #include "check.h"
 
@@ -303,6 +305,77 @@ static void places(void) {
     set("kernel/randomize_va_space", "2");
 }
 
+/* A timer that repeats has one signal at a time, which says how often the timer would have gone off since; the next one comes when that was taken. */
+static int expiries, overruns;
+static void count_expiry(int sig, siginfo_t *info, void *context) {
+    (void)sig, (void)context;
+    expiries++;
+    overruns += info->si_overrun;
+}
+static void repeating_timers(void) {
+    struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGRTMIN + 1, .sigev_value.sival_int = 7};
+    struct itimerspec often = {{0, 1000000}, {0, 1000000}}, off = {{0, 0}, {0, 0}}, left;
+    struct timespec at_once = {0, 0}, moment = {0, 50000000}, soon = {1, 0};
+    struct sigaction counts = {.sa_sigaction = count_expiry, .sa_flags = SA_SIGINFO}, ignore = {.sa_handler = SIG_IGN};
+    sigset_t set;
+    siginfo_t info;
+    timer_t timer, other;
+    sigemptyset(&set);
+    sigaddset(&set, SIGRTMIN + 1);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    CHECK(timer_create(CLOCK_MONOTONIC, &event, &timer) == 0 && timer_settime(timer, 0, &often, NULL) == 0);
+    nanosleep(&moment, NULL);
+    CHECK(timer_getoverrun(timer) == 0);
+    CHECK(sigtimedwait(&set, &info, &at_once) == SIGRTMIN + 1 && info.si_code == SI_TIMER && info.si_value.sival_int == 7 && info.si_errno == 0);
+    CHECK(info.si_overrun >= 30 && timer_getoverrun(timer) == info.si_overrun);
+    CHECK(timer_gettime(timer, &left) == 0 && left.it_value.tv_nsec > 0 && left.it_value.tv_nsec <= 1000000 && left.it_interval.tv_nsec == 1000000);
+    CHECK(sigtimedwait(&set, &info, &soon) == SIGRTMIN + 1 && timer_settime(timer, 0, &off, NULL) == 0);
+    while (sigtimedwait(&set, &info, &at_once) > 0) continue;
+    /* Set anew while its signal waits: still one. */
+    often.it_interval.tv_nsec = 0;
+    for (int i = 0; i < 3; i++) {
+        CHECK(timer_settime(timer, 0, &often, NULL) == 0);
+        nanosleep(&moment, NULL);
+    }
+    CHECK(sigtimedwait(&set, &info, &at_once) == SIGRTMIN + 1 && sigtimedwait(&set, &info, &at_once) == -1 && errno == EAGAIN);
+    CHECK(timer_settime(timer, 0, &often, NULL) == 0 && sigtimedwait(&set, &info, &soon) == SIGRTMIN + 1 && info.si_overrun == 0);
+    /* Two timers have one each, of an ordinary signal as well; to be ignored stops neither. */
+    event.sigev_signo = SIGUSR1;
+    often.it_interval.tv_nsec = often.it_value.tv_nsec = 500000;
+    sigaction(SIGUSR1, &counts, NULL);
+    sigemptyset(&set);
+    sigaddset(&set, SIGUSR1);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    timer_delete(timer);
+    CHECK(timer_create(CLOCK_MONOTONIC, &event, &timer) == 0 && timer_create(CLOCK_REALTIME, &event, &other) == 0);
+    CHECK(timer_settime(timer, 0, &often, NULL) == 0 && timer_settime(other, 0, &often, NULL) == 0);
+    nanosleep(&moment, NULL);
+    CHECK(sigtimedwait(&set, &info, &at_once) == SIGUSR1 && sigtimedwait(&set, &info, &at_once) == SIGUSR1);
+    sigprocmask(SIG_UNBLOCK, &set, NULL);
+    while (nanosleep(&moment, &moment) != 0) continue;
+    CHECK(expiries >= 2 && expiries + overruns >= 100);
+    sigaction(SIGUSR1, &ignore, NULL);
+    moment = (struct timespec){0, 50000000};
+    nanosleep(&moment, NULL);
+    timer_settime(other, 0, &often, NULL);
+    nanosleep(&moment, NULL);
+    expiries = 0;
+    sigaction(SIGUSR1, &counts, NULL);
+    nanosleep(&moment, NULL);
+    CHECK(expiries > 0);
+    timer_delete(timer);
+    timer_delete(other);
+    /* The interval timer, too, goes on when its signal is taken. */
+    struct itimerval quick = {{0, 1000}, {0, 1000}}, none = {{0, 0}, {0, 0}}, now;
+    sigaddset(&set, SIGALRM);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    CHECK(setitimer(ITIMER_REAL, &quick, NULL) == 0);
+    for (int i = 0; i < 5; i++) CHECK(sigtimedwait(&set, &info, &soon) == SIGALRM && info.si_code == SI_KERNEL && info.si_errno == 0);
+    CHECK(getitimer(ITIMER_REAL, &now) == 0 && now.it_interval.tv_usec == 1000 && setitimer(ITIMER_REAL, &none, NULL) == 0);
+    while (sigtimedwait(&set, &info, &at_once) > 0) continue;
+    sigprocmask(SIG_UNBLOCK, &set, NULL);
+}
+
 /* A write behind the end moves the file's own position only if it was to be used. */
 static void behind_the_end(void) {
     struct iovec piece = {"cd", 2};
@@ -460,6 +533,7 @@ int main(int argc, char **argv) {
     first_errors();
     handed_on();
     places();
+    repeating_timers();
     behind_the_end();
     several_messages();
     other_users_files();

@@ -41,7 +41,11 @@ impl Caught {
 pub fn deliver_pending(frame: &mut Frame, interrupted: Interrupted) {
     let task = current();
     let mut caught = Caught::NOTHING;
-    match next(&task, &mut caught) {
+    let next = next(&task, &mut caught);
+    if caught.info.may_be_awaited() {
+        crate::time::process::signal_taken(&mut caught.info);
+    }
+    match next {
         Next::Nothing => return restore_saved_mask(&task),
         Next::Handler => settle_call(&task, frame, &caught),
         Next::HandlerAfterRseq => {
@@ -167,8 +171,13 @@ fn take(
     }
     let ignored = action.handler == IGNORE || SigSet::IGNORED.has(sig) || shared.unkillable;
     drop(own);
-    if !ignored {
+    if ignored {
+        drop(shared);
+    } else {
         default_action(task, shared, &caught.info);
+    }
+    if caught.info.may_be_awaited() {
+        crate::time::process::signal_taken(&mut caught.info);
     }
     None
 }

@@ -49,6 +49,10 @@ const POINTER: usize = size_of::<usize>() / 4;
 /// Where the union after the three leading integers starts: it holds pointers, so it is aligned like one.
 const UNION: usize = if POINTER == 2 { 4 } else { 3 };
 
+/// The word `si_errno`, which is 0 in all that the kernel shows; `AWAITED` in what a timer made, until it is taken.
+const ERRNO: usize = 1;
+const AWAITED: u32 = 0x5449_4d45;
+
 /// A signal's `siginfo_t`: its leading words.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(8))]
@@ -98,13 +102,37 @@ impl SigInfo {
         info.put_pointer(at + POINTER, stime);
         info
     }
-    /// A POSIX timer's expiry.
-    pub fn timer(sig: u32, timer_id: i32, overrun: i32, value: usize) -> Self {
+    /// A POSIX timer's expiry: the timer waits to hear that it was taken.
+    pub fn timer(sig: u32, timer_id: i32, value: usize) -> Self {
         let mut info = Self::new(sig, code::TIMER);
         info.words[UNION] = timer_id as u32;
-        info.words[UNION + 1] = overrun as u32;
         info.put_pointer(UNION + 2, value);
-        info
+        info.awaited()
+    }
+    /// An interval timer's expiry: it waits as well.
+    pub fn itimer(sig: u32) -> Self {
+        Self::kernel(sig).awaited()
+    }
+    fn awaited(mut self) -> Self {
+        self.words[ERRNO] = AWAITED;
+        self
+    }
+    /// Whether a timer may wait to hear that this was taken (programs can make such, too). Asked of each that is.
+    #[inline]
+    pub fn may_be_awaited(&self) -> bool {
+        self.words[ERRNO] == AWAITED
+    }
+    /// Makes it what user space is to see.
+    pub fn settle(&mut self) {
+        self.words[ERRNO] = 0;
+    }
+    /// The number of the POSIX timer that made it.
+    pub fn timer_id(&self) -> Option<i32> {
+        (self.code() == code::TIMER).then_some(self.words[UNION] as i32)
+    }
+    /// `si_overrun`.
+    pub fn set_overrun(&mut self, overrun: i32) {
+        self.words[UNION + 1] = overrun as u32;
     }
     /// Reads what user space passed to `rt_sigqueueinfo` at `at`; the number is `sig`. `EFAULT`; `E2BIG` if there is more in it than is kept.
     pub fn read_from(at: usize, sig: u32) -> Result<Self, Errno> {

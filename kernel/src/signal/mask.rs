@@ -49,7 +49,17 @@ pub fn take(task: &CurrentTask, set: SigSet) -> Option<SigInfo> {
         .take_next(not)
         .or_else(|| shared.pending.take_next(not));
     send::recalculate(task, &shared, &own);
-    taken
+    drop(own);
+    drop(shared);
+    taken.map(tell_timer)
+}
+
+/// What was taken, when the timer that made it, if one did, has heard of that.
+fn tell_timer(mut info: SigInfo) -> SigInfo {
+    if info.may_be_awaited() {
+        crate::time::process::signal_taken(&mut info);
+    }
+    info
 }
 
 /// `rt_sigtimedwait`: takes a signal of `set`, waiting until `deadline_ns` (CLOCK_MONOTONIC) if need be; `None` waits for ever.
@@ -93,7 +103,7 @@ pub fn timed_wait(set: SigSet, deadline_ns: Option<u64>) -> Result<SigInfo, Errn
         taken
     };
     match (info, slept) {
-        (Some(info), _) => Ok(info),
+        (Some(info), _) => Ok(tell_timer(info)),
         (None, Err(_)) => Err(Errno::EINTR),
         (None, Ok(())) => Err(Errno::EAGAIN),
     }

@@ -26,11 +26,11 @@ pub use deliver::{deliver_pending, set_mask, sigreturn};
 #[allow(unused_imports, reason = "not every ABI's handlers return through the vDSO")]
 pub use frame::{Delivery, Restored, vdso_sigreturn};
 pub use info::{SigInfo, parse_signal};
-pub use pending::{Pending, Queued};
+pub use pending::{Pending, Queued, Room};
 pub(crate) use send::kill_threads;
 pub use send::{
-    force, force_fatal, force_fault, queue_to_process, queue_to_task, send_to_pgrp, send_to_process,
-    send_to_task,
+    force, force_fatal, force_fault, itimer_to_process, queue_to_process, queue_to_task, send_to_pgrp,
+    send_to_process, send_to_task, timer_to_process, timer_to_task,
 };
 pub use set::*;
 pub use state::{

@@ -3,12 +3,24 @@
 use super::{SIGRTMIN, SigInfo, SigSet};
 use alloc::vec::Vec;
 
-/// Pending signals of a thread or of a process. Ordinary signals are there at most once, real-time signals queue up in order.
+/// Pending signals of a thread or of a process. Ordinary signals are there at most once, and once more for each timer; real-time signals queue up in
+/// order.
 #[derive(Debug, Default)]
 pub struct Pending {
     set: SigSet,
     /// Details, oldest first. A member of `set` may be missing here (memory was short): it is delivered without details.
     queue: Vec<SigInfo>,
+}
+
+/// Where the details of a signal go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Room {
+    /// Nowhere: the user's limit is reached.
+    None,
+    /// Into the queue.
+    Queue,
+    /// Into a place of the sender's own (a timer's): also when the signal is pending already.
+    Own,
 }
 
 /// What became of a signal that was to be queued.
@@ -39,13 +51,16 @@ impl Pending {
     pub fn len(&self) -> usize {
         self.queue.len()
     }
-    /// Adds a signal. `room`: whether the user's limit allows another queue entry.
-    pub fn push(&mut self, info: SigInfo, room: bool) -> Queued {
+    /// Adds a signal.
+    pub fn push(&mut self, info: SigInfo, room: Room) -> Queued {
         let sig = info.signal();
-        if sig < SIGRTMIN && self.set.has(sig) {
+        if sig < SIGRTMIN && self.set.has(sig) && room != Room::Own {
             return Queued::Already;
         }
-        if !room || self.queue.try_reserve(1).is_err() {
+        if room == Room::None || self.queue.try_reserve(1).is_err() {
+            if room == Room::Own {
+                return Queued::NoRoom;
+            }
             // A real-time signal sent with `sigqueue` must not lose its value silently; others are marked all the same.
             if sig >= SIGRTMIN && info.is_from_user() && info.code() != super::info::code::USER {
                 return Queued::NoRoom;
@@ -86,7 +101,7 @@ impl Pending {
         } else {
             self.queue.remove(at);
         }
-        if sig < SIGRTMIN || !self.queue.iter().any(|info| info.signal() == sig) {
+        if !self.queue.iter().any(|info| info.signal() == sig) {
             self.set = self.set.without(sig);
         }
     }

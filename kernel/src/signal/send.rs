@@ -3,8 +3,8 @@
 //! Locks: the process's `signals`, then its thread list, then a thread's `signals`.
 
 use super::{
-    Besides, DEFAULT, IGNORE, Pending, ProcessSignals, Queued, SIGCONT, SIGKILL, SigInfo, SigSet, StopNews,
-    TaskSignals, fatal,
+    Besides, DEFAULT, IGNORE, Pending, ProcessSignals, Queued, Room, SIGCONT, SIGKILL, SigInfo, SigSet,
+    StopNews, TaskSignals, fatal,
 };
 use crate::arch::{interrupt, smp};
 use crate::sched::{self, entity::TaskState, preempt};
@@ -24,25 +24,77 @@ enum Target<'a> {
     Task(&'a Arc<Task>),
 }
 
+/// On what terms.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum How {
+    /// As the process's actions and limits say.
+    Ordinary,
+    /// It must arrive.
+    Forced,
+    /// There is a place for it (a timer's).
+    Prepared,
+}
+
+/// What became of it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sent {
+    /// Somebody will take it, or the process ends.
+    Queued,
+    /// It is ignored, or pending already.
+    Dropped,
+    /// A real-time signal for whose details there was no room.
+    NoRoom,
+}
+
+impl Sent {
+    fn result(self) -> Result<(), Errno> {
+        match self {
+            Self::NoRoom => Err(Errno::EAGAIN),
+            Self::Queued | Self::Dropped => Ok(()),
+        }
+    }
+}
+
 /// Sends a signal to a process: any of its threads that does not block it takes it.
 pub fn send_to_process(process: &Arc<Process>, sig: u32, info: SigInfo) {
     // A real-time signal that found no room is lost, as for every kernel-made one.
-    let _ = send(process, Target::Process, sig, info, false);
+    send(process, Target::Process, sig, info, How::Ordinary);
 }
 
 /// Sends a signal to one thread.
 pub fn send_to_task(task: &Arc<Task>, sig: u32, info: SigInfo) {
-    let _ = send(&task.process, Target::Task(task), sig, info, false);
+    send(&task.process, Target::Task(task), sig, info, How::Ordinary);
 }
 
 /// Like [`send_to_process`]; `EAGAIN` if a queued real-time signal finds no room.
 pub fn queue_to_process(process: &Arc<Process>, sig: u32, info: SigInfo) -> Result<(), Errno> {
-    send(process, Target::Process, sig, info, false)
+    send(process, Target::Process, sig, info, How::Ordinary).result()
 }
 
 /// Like [`send_to_task`]; `EAGAIN` if a queued real-time signal finds no room.
 pub fn queue_to_task(task: &Arc<Task>, sig: u32, info: SigInfo) -> Result<(), Errno> {
-    send(&task.process, Target::Task(task), sig, info, false)
+    send(&task.process, Target::Task(task), sig, info, How::Ordinary).result()
+}
+
+/// Sends the signal of a process's interval timer. Whether it will be taken: else it is ignored, or one is pending already.
+pub fn itimer_to_process(process: &Arc<Process>, sig: u32) -> bool {
+    send(process, Target::Process, sig, SigInfo::itimer(sig), How::Ordinary) == Sent::Queued
+}
+
+/// Sends the signal of a POSIX timer, of which there is only one at a time. Whether it will be taken: else it is ignored.
+pub fn timer_to_process(process: &Arc<Process>, info: SigInfo) -> bool {
+    send(process, Target::Process, info.signal(), info, How::Prepared) == Sent::Queued
+}
+
+/// As [`timer_to_process`], to one thread.
+pub fn timer_to_task(task: &Arc<Task>, info: SigInfo) -> bool {
+    send(
+        &task.process,
+        Target::Task(task),
+        info.signal(),
+        info,
+        How::Prepared,
+    ) == Sent::Queued
 }
 
 /// Sends a signal to every process of a group. `ESRCH` if there is none.
@@ -78,7 +130,7 @@ pub fn force(sig: u32, info: SigInfo) {
             own.blocked = own.blocked.without(sig);
         }
     }
-    let _ = send(&task.process, Target::Task(&task), sig, info, true);
+    send(&task.process, Target::Task(&task), sig, info, How::Forced);
 }
 
 /// Kills the running thread's process with `sig`, whatever its action is (a fault while the handler's frame is built, a bad
@@ -91,12 +143,12 @@ pub fn force_fatal(sig: u32) {
         let mut own = task.signals.lock();
         own.blocked = own.blocked.without(sig);
     }
-    let _ = send(
+    send(
         &task.process,
         Target::Task(&task),
         sig,
         SigInfo::kernel(sig),
-        true,
+        How::Forced,
     );
 }
 
@@ -105,16 +157,10 @@ fn default_is_fatal(sig: u32) -> bool {
     !SigSet::IGNORED.or(SigSet::STOP).has(sig)
 }
 
-fn send(
-    process: &Arc<Process>,
-    target: Target<'_>,
-    sig: u32,
-    info: SigInfo,
-    forced: bool,
-) -> Result<(), Errno> {
+fn send(process: &Arc<Process>, target: Target<'_>, sig: u32, info: SigInfo, how: How) -> Sent {
     let mut shared = process.signals.lock();
     if shared.group_exit.is_some() {
-        return Ok(());
+        return Sent::Queued;
     }
     if SigSet::STOP.with(SIGCONT).has(sig) {
         if sig == SIGCONT {
@@ -124,8 +170,8 @@ fn send(
         }
     }
     let handler = shared.actions.table.lock_under(&shared)[sig as usize - 1].handler;
-    let would_ignore =
-        handler <= IGNORE && (handler == IGNORE || SigSet::IGNORED.has(sig) || shared.unkillable && !forced);
+    let would_ignore = handler <= IGNORE
+        && (handler == IGNORE || SigSet::IGNORED.has(sig) || shared.unkillable && how != How::Forced);
     let task = match target {
         Target::Task(task) => Some(task),
         Target::Process => None,
@@ -140,27 +186,35 @@ fn send(
             }
         };
         if !blocked || sig == SIGKILL {
-            return Ok(());
+            return Sent::Dropped;
         }
     }
-    // One always has room.
-    let has_room = |pending: &Pending| {
-        pending.len() == 0 || pending.len() < process.limits.soft(rlimit::which::SIGPENDING) as usize
+    let room = |pending: &Pending| match how {
+        How::Prepared => Room::Own,
+        How::Forced => Room::Queue,
+        // One always has room.
+        How::Ordinary
+            if pending.len() == 0
+                || pending.len() < process.limits.soft(rlimit::which::SIGPENDING) as usize =>
+        {
+            Room::Queue
+        }
+        How::Ordinary => Room::None,
     };
     let queued = match task {
         Some(task) => {
             let mut own = task.signals.lock_under(&shared);
-            let room = forced || has_room(&own.pending);
+            let room = room(&own.pending);
             own.pending.push(info, room)
         }
         None => {
-            let room = has_room(&shared.pending);
+            let room = room(&shared.pending);
             shared.pending.push(info, room)
         }
     };
     match queued {
-        Queued::Already => return Ok(()),
-        Queued::NoRoom => return Err(Errno::EAGAIN),
+        Queued::Already => return Sent::Dropped,
+        Queued::NoRoom => return Sent::NoRoom,
         Queued::Yes => {}
     }
     let fatal = {
@@ -186,10 +240,10 @@ fn send(
     if fatal {
         shared.group_exit = Some(sig as i32);
         kill_threads(process, None);
-        return Ok(());
+        return Sent::Queued;
     }
     notify_signalfd(shared);
-    Ok(())
+    Sent::Queued
 }
 
 /// Wakes readers of signalfds, without the lock.

@@ -1,7 +1,8 @@
-//! One POSIX timer.
+//! One POSIX timer. It has one signal at a time: one that repeats goes on when that has been taken, and counts what it missed (its overrun), so that
+//! no program can keep a CPU in its timer interrupt.
 
 use super::clock::Clock;
-use super::process::{SHORTEST_REPEAT, Setting, advance};
+use super::process::{Setting, UNHEARD_REPEAT, advance};
 use super::{Timer, now_ns};
 use crate::signal::{self, SigInfo};
 use crate::sync::{IrqSpinGuard, IrqSpinLock, Once};
@@ -10,6 +11,9 @@ use alloc::sync::{Arc, Weak};
 
 /// The largest overrun count that is reported (`DELAYTIMER_MAX`).
 const MAX_OVERRUN: u64 = i32::MAX as u64;
+
+/// After how many nanoseconds a timer looks again whose clock was set back.
+const EARLY_REPEAT: u64 = 20_000;
 
 /// What a timer does when it fires.
 pub enum Notify {
@@ -37,7 +41,24 @@ pub struct PosixTimer {
 #[derive(Clone, Copy, Default)]
 struct State {
     setting: Setting,
+    /// It repeats, has expired, and goes on when its signal is taken: `setting` is still that of the expiry.
+    parked: bool,
+    /// Its signal has been sent and not been taken.
+    told: bool,
+    /// Expiries since the signal was sent.
     overrun: u64,
+    /// As many as there were when the last signal was taken.
+    last_overrun: u64,
+}
+
+impl State {
+    /// Moves an expired setting on to after `now`, and counts what was missed.
+    fn catch_up(&mut self, now: u64) {
+        if now >= self.setting.expires {
+            self.overrun += advance(&mut self.setting, now);
+        }
+        self.parked = false;
+    }
 }
 
 impl PosixTimer {
@@ -68,8 +89,12 @@ impl PosixTimer {
     /// Sets it: `expires` absolute on its clock (0: off). Returns what was set, the expiry as time left.
     pub fn set(&self, setting: Setting) -> Setting {
         let mut state = self.state.lock();
-        let old = self.left(&state.setting);
-        *state = State { setting, overrun: 0 };
+        let old = self.left(&state);
+        *state = State {
+            setting,
+            told: state.told,
+            ..State::default()
+        };
         self.arm(&state, 0);
         old
     }
@@ -91,36 +116,58 @@ impl PosixTimer {
 
     /// What is set, the expiry as time left.
     pub fn get(&self) -> Setting {
-        let mut state = self.state.lock();
-        if matches!(self.notify, Notify::None)
-            && state.setting.expires != 0
-            && self.clock.now() >= state.setting.expires
+        self.left(&self.state.lock())
+    }
+
+    fn left(&self, state: &State) -> Setting {
+        let mut setting = state.setting;
+        let now = self.clock.now();
+        if setting.expires != 0
+            && now >= setting.expires
+            && (state.parked || matches!(self.notify, Notify::None))
         {
-            // Nobody is told, so nobody moved it on.
-            advance(&mut state.setting, self.clock.now());
+            // Nobody moved it on: its signal has not been taken, or nobody is told.
+            advance(&mut setting, now);
         }
-        self.left(&state.setting)
+        if setting.expires != 0 {
+            setting.expires = setting.expires.saturating_sub(now).max(1);
+        }
+        setting
     }
 
-    fn left(&self, setting: &Setting) -> Setting {
-        let expires = match setting.expires {
-            0 => 0,
-            at => at.saturating_sub(self.clock.now()).max(1),
-        };
-        Setting {
-            expires,
-            interval: setting.interval,
-        }
-    }
-
-    /// Expiries that were too close together to be told one by one, since the last signal.
+    /// Expiries between the last signal's being sent and its being taken.
     pub fn overrun(&self) -> i32 {
-        self.state.lock().overrun.min(MAX_OVERRUN) as i32
+        self.state.lock().last_overrun.min(MAX_OVERRUN) as i32
+    }
+
+    /// Its signal was taken: a timer that repeats goes on from now. Its overrun, if it waited for that.
+    pub fn heard(&self) -> Option<i32> {
+        let mut state = self.state.lock();
+        if !state.told {
+            return None;
+        }
+        state.told = false;
+        if state.parked {
+            state.catch_up(self.clock.now());
+            self.arm(&state, 0);
+        }
+        state.last_overrun = core::mem::take(&mut state.overrun);
+        Some(state.last_overrun.min(MAX_OVERRUN) as i32)
+    }
+
+    /// Nobody will take its signal, so that nobody says when to go on: it looks again now and then.
+    fn unheard(&self) {
+        let mut state = self.state.lock();
+        state.told = false;
+        if state.parked {
+            state.catch_up(self.clock.now());
+            self.arm(&state, now_ns() + UNHEARD_REPEAT);
+        }
     }
 
     /// Stops it for good.
     pub fn disarm(&self) {
-        self.state.lock().setting.expires = 0;
+        *self.state.lock() = State::default();
         if let Some(timer) = self.timer.get() {
             timer.cancel();
         }
@@ -129,8 +176,8 @@ impl PosixTimer {
     /// For a timer that counts CPU time: fires it if it is due. In the tick.
     pub fn check_cpu(&self) {
         let due = {
-            let expires = self.state.lock().setting.expires;
-            expires != 0 && self.clock.now() >= expires
+            let state = self.state.lock();
+            state.setting.expires != 0 && !state.parked && self.clock.now() >= state.setting.expires
         };
         if due {
             self.expired();
@@ -140,37 +187,42 @@ impl PosixTimer {
     /// In interrupt context.
     fn expired(&self) {
         let now = self.clock.now();
-        let overrun = {
+        {
             let mut state = self.state.lock();
-            if state.setting.expires == 0 {
+            if state.setting.expires == 0 || state.parked {
                 return;
             }
-            let early = now < state.setting.expires;
-            if !early {
-                state.overrun = advance(&mut state.setting, now);
+            if now < state.setting.expires {
+                // The clock was set back meanwhile.
+                return self.arm(&state, now_ns() + EARLY_REPEAT);
             }
-            // Early: the clock was set back meanwhile. A timer that tells nobody has no more to do: `get` moves it on.
-            if early || !matches!(self.notify, Notify::None) {
-                self.arm(&state, now_ns() + SHORTEST_REPEAT);
-            }
-            if early {
+            if matches!(self.notify, Notify::None) {
+                // There is nothing to do: `left` moves it on.
                 return;
             }
-            state.overrun.min(MAX_OVERRUN) as i32
+            if state.setting.interval == 0 {
+                state.setting.expires = 0;
+            } else {
+                state.parked = true;
+            }
+            if state.told {
+                // It was set anew before the signal of what was set before was taken: that will be the signal of this expiry.
+                return;
+            }
+            state.told = true;
+        }
+        let info = SigInfo::timer(self.signal, self.id, self.value);
+        let sent = match &self.notify {
+            Notify::None => false,
+            Notify::Process(process) => process
+                .upgrade()
+                .is_some_and(|process| signal::timer_to_process(&process, info)),
+            Notify::Thread(task) => task
+                .upgrade()
+                .is_some_and(|task| signal::timer_to_task(&task, info)),
         };
-        let info = SigInfo::timer(self.signal, self.id, overrun, self.value);
-        match &self.notify {
-            Notify::None => {}
-            Notify::Process(process) => {
-                if let Some(process) = process.upgrade() {
-                    signal::send_to_process(&process, self.signal, info);
-                }
-            }
-            Notify::Thread(task) => {
-                if let Some(task) = task.upgrade() {
-                    signal::send_to_task(&task, self.signal, info);
-                }
-            }
+        if !sent {
+            self.unheard();
         }
     }
 }

@@ -19,8 +19,9 @@ const SIGXCPU: u32 = 24;
 const SIGVTALRM: u32 = 26;
 const SIGPROF: u32 = 27;
 
-/// A timer that repeats fires at most this often (nanoseconds), so that no program can keep a CPU in its timer interrupt.
-pub(super) const SHORTEST_REPEAT: u64 = 20_000;
+/// How often a timer that repeats fires at most (nanoseconds) while its signal is ignored, so that no program can keep a CPU in its timer interrupt.
+/// Otherwise a timer goes on when its signal is taken.
+pub(super) const UNHEARD_REPEAT: u64 = 4_000_000;
 
 /// When a timer fires next and how often after that, nanoseconds; 0: not at all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,8 +39,15 @@ pub struct ProcessTimers {
     counts_cpu: AtomicBool,
 }
 
+#[derive(Default)]
+struct Real {
+    setting: Setting,
+    /// It repeats, has expired, and goes on when its signal is taken.
+    parked: bool,
+}
+
 struct Inner {
-    real: IrqSpinLock<Setting>,
+    real: IrqSpinLock<Real>,
     real_timer: Once<Timer>,
     virt: IrqSpinLock<Setting>,
     prof: IrqSpinLock<Setting>,
@@ -77,7 +85,7 @@ impl ProcessTimers {
     fn inner(&self) -> &Arc<Inner> {
         self.inner.get_or_init(|| {
             Arc::new(Inner {
-                real: IrqSpinLock::new(Setting::default()),
+                real: IrqSpinLock::new(Real::default()),
                 real_timer: Once::new(),
                 virt: IrqSpinLock::new(Setting::default()),
                 prof: IrqSpinLock::new(Setting::default()),
@@ -104,7 +112,7 @@ pub fn get_itimer(which: Itimer) -> (u64, u64) {
         return (0, 0);
     };
     match which {
-        Itimer::Real => remaining(*inner.real.lock(), now_ns()),
+        Itimer::Real => remaining(inner.real.lock().setting, now_ns()),
         Itimer::Virtual => remaining(*inner.virt.lock(), process_time(process, CpuKind::User)),
         Itimer::Prof => remaining(*inner.prof.lock(), process_time(process, CpuKind::UserSystem)),
     }
@@ -131,7 +139,8 @@ pub fn set_itimer(which: Itimer, value: u64, interval: u64) -> (u64, u64) {
             // Armed under the lock of what is set: it never goes by an older setting.
             let mut real = inner.real.lock();
             let now = now_ns();
-            let old = replace(&mut real, now);
+            real.parked = false;
+            let old = replace(&mut real.setting, now);
             if value == 0 {
                 timer.cancel_under(&real);
             } else {
@@ -159,18 +168,55 @@ fn real_expired(process: &Arc<Process>) {
     };
     {
         let mut real = inner.real.lock();
-        let now = now_ns();
-        if real.expires == 0 || real.expires > now {
+        if real.parked || real.setting.expires == 0 || real.setting.expires > now_ns() {
             return;
         }
-        advance(&mut real, now);
-        if real.expires != 0
-            && let Some(timer) = inner.real_timer.get()
-        {
-            timer.arm_under(&real, real.expires.max(now + SHORTEST_REPEAT));
+        if real.setting.interval == 0 {
+            real.setting.expires = 0;
+        } else {
+            real.parked = true;
         }
     }
-    signal::send_to_process(process, SIGALRM, SigInfo::kernel(SIGALRM));
+    if !signal::itimer_to_process(process, SIGALRM) {
+        inner.real_goes_on(UNHEARD_REPEAT);
+    }
+}
+
+impl Inner {
+    /// The interval timer of real time, if it waited for its signal to be taken, goes on, but not before `pause` nanoseconds have passed.
+    fn real_goes_on(&self, pause: u64) {
+        let mut real = self.real.lock();
+        if !real.parked {
+            return;
+        }
+        real.parked = false;
+        let now = now_ns();
+        if now >= real.setting.expires {
+            advance(&mut real.setting, now);
+        }
+        if let Some(timer) = self.real_timer.get() {
+            timer.arm_under(&real, real.setting.expires.max(now + pause));
+        }
+    }
+}
+
+/// The running thread took a signal that a timer may have made: the timer goes on, and the signal says how many expiries it stands for.
+#[cold]
+#[inline(never)]
+pub fn signal_taken(info: &mut SigInfo) {
+    let task = current();
+    let Some(inner) = task.process.timers.inner.get() else {
+        return;
+    };
+    if let Some(id) = info.timer_id() {
+        let timer = inner.posix.lock().timers.get(&id).cloned();
+        if let Some(overrun) = timer.and_then(|timer| timer.heard()) {
+            info.set_overrun(overrun);
+        }
+    } else if info.signal() == SIGALRM {
+        inner.real_goes_on(0);
+    }
+    info.settle();
 }
 
 /// Moves an expired setting on; how many further expiries it skipped.
@@ -249,7 +295,7 @@ pub fn thread_exits(task: &Arc<Task>) {
         if let Some(timer) = inner.real_timer.get() {
             timer.cancel();
         }
-        *inner.real.lock() = Setting::default();
+        *inner.real.lock() = Real::default();
         let old = core::mem::take(&mut inner.posix.lock().timers);
         for timer in old.values() {
             timer.disarm();
