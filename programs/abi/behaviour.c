@@ -174,6 +174,31 @@ static void seals(void) {
     close(fixed);
 }
 
+/* Pages of a file in another order, in one mapping cut into several. */
+static void reordered(void) {
+    long page = sysconf(_SC_PAGESIZE);
+    int fd = memfd_create("order", 0);
+    CHECK(ftruncate(fd, 4 * page) == 0);
+    char *map = mmap(NULL, 4 * page, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    for (int i = 0; i < 4; i++) map[i * page] = (char)('a' + i);
+    for (int i = 0; i < 4; i++) CHECK(remap_file_pages(map + i * page, page, 0, 3 - i, i == 0 ? MAP_NONBLOCK : 0) == 0);
+    CHECK(map[0] == 'd' && map[page] == 'c' && map[2 * page] == 'b' && map[3 * page] == 'a');
+    map[0] = 'D';
+    char byte;
+    CHECK(pread(fd, &byte, 1, 3 * page) == 1 && byte == 'D');
+    CHECK(remap_file_pages(map, 4 * page, 0, 0, 0) == 0 && map[0] == 'a' && map[3 * page] == 'D');
+    CHECK(remap_file_pages(map, page, PROT_READ, 0, 0) == -1 && errno == EINVAL && remap_file_pages(map, 0, 0, 0, 0) == -1 && errno == EINVAL);
+    CHECK(remap_file_pages(map + page, 4 * page, 0, 0, 0) == -1 && errno == EINVAL);
+    CHECK(mprotect(map + page, page, PROT_READ) == 0 && remap_file_pages(map, 2 * page, 0, 2, 0) == -1 && errno == EINVAL);
+    CHECK(remap_file_pages(map + page, page, 0, 0, 0) == 0 && map[page] == 'a' && munmap(map, 4 * page) == 0);
+    map = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
+    CHECK(remap_file_pages(map, page, 0, 1, 0) == -1 && errno == EINVAL && munmap(map, page) == 0);
+    map = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    map[page] = 'x';
+    CHECK(remap_file_pages(map, page, 0, 1, 0) == 0 && map[0] == 'x' && munmap(map, 2 * page) == 0);
+    close(fd);
+}
+
 /* What a descriptor is for is looked at before the memory that is named. */
 static void first_errors(void) {
     char *volatile nowhere = (void *)-4096l;
@@ -530,6 +555,7 @@ int main(int argc, char **argv) {
     nested_readiness();
     readiness();
     seals();
+    reordered();
     first_errors();
     handed_on();
     places();

@@ -167,6 +167,7 @@ static const struct call calls[] = {
 #endif
     CALL(munmap, CHANGES, OF(0, HOLE, OPEN, OPEN + 1, -4096), OF(0, 1, 4096, -1)),
     CALL(mprotect, CHANGES, OF(0, HOLE, OPEN, OPEN + 1), OF(0, 1, 0x10000, 0x20000), OF(0, 1, 7, 8, 64, 0x01000000, 0x03000000)),
+    CALL(remap_file_pages, CHANGES, OF(0, HOLE, OPEN, FIXED, OPEN + 1), OF(0, 1, 0x10000, -1), OF(0, 1), OF(0, 1, -1), OF(0, 0x10000)),
     CALL(mremap, CHANGES | HIDES, OF(0, HOLE, OPEN, OPEN + 1), OF(0x10000, 0x20000), OF(0, 1, 0x8000, 0x20000, -1), OF(0, 1, 2, 3, 4, 5, 8), OF(OPEN, 0x27000001)),
     CALL(madvise, CHANGES, OF(0, HOLE, OPEN, OPEN + 1), OF(0, 1, 0x10000, 0x20000, -1), ADVICE),
     CALL(madvise, CHANGES, OF(0, OPEN, OPEN + 1), OF(0, 1, 0x10000), OF(22, 23)),

@@ -1,4 +1,4 @@
-//! `mremap`.
+//! `mremap` and `remap_file_pages`.
 
 use super::cache::may_write;
 use super::mmap::{MAX_MAP_COUNT, check_low, page_up, room_below};
@@ -7,6 +7,7 @@ use super::vma::{Backing, VmFlags, Vma};
 use super::{PAGE_SHIFT, PAGE_SIZE, commit, table};
 use crate::arch::mmu::{Entry, USER_END};
 use crate::syscall::SysResult;
+use alloc::sync::Arc;
 use core::sync::atomic::Ordering::Relaxed;
 use limen_linux_abi::Errno;
 
@@ -229,6 +230,61 @@ impl AddressSpace {
                 gather.note(addr);
             }
         });
+        Ok(())
+    }
+
+    /// `remap_file_pages`: the pages of a shared mapping's file from page `index` on take the place of what it shows in `[addr, addr + size)`, and
+    /// with `load` are loaded. `EINVAL` where there is not one such mapping, or several of the same file behind each other.
+    pub fn remap_file_pages(&self, addr: usize, size: usize, index: u64, load: bool) -> SysResult {
+        let start = addr & !(PAGE_SIZE - 1);
+        let pages = (size >> PAGE_SHIFT) as u64;
+        let end = start
+            .checked_add(size & !(PAGE_SIZE - 1))
+            .filter(|&end| end > start && index.checked_add(pages).is_some())
+            .ok_or(Errno::EINVAL)?;
+        let mut gather = Gather::new();
+        let mut regions = self.regions.write();
+        let result = self.show_other_pages(&mut regions, start, end, index, &mut gather);
+        let dead = gather.finish(self);
+        drop(regions);
+        drop(dead);
+        result?;
+        if load {
+            let _ = self.populate(start, end, None);
+        }
+        Ok(0)
+    }
+
+    fn show_other_pages(
+        &self,
+        regions: &mut Regions,
+        start: usize,
+        end: usize,
+        index: u64,
+        gather: &mut Gather,
+    ) -> Result<(), Errno> {
+        let region = regions.map.containing(start).ok_or(Errno::EINVAL)?;
+        let mut new = region.value.clone();
+        let cache = new.cache().ok_or(Errno::EINVAL)?.clone();
+        if !new.flags.contains(VmFlags::SHARED | VmFlags::MAYWRITE) {
+            return Err(Errno::EINVAL);
+        }
+        let mut pos = regions.map.lower(start);
+        while let Some(this) = regions.map.at(pos)
+            && this.end < end
+        {
+            let behind = this.end;
+            pos = regions.map.next(pos);
+            let next = regions.map.at(pos).filter(|next| next.start == behind);
+            let next = &next.ok_or(Errno::EINVAL)?.value;
+            if next.flags != new.flags || !next.cache().is_some_and(|other| Arc::ptr_eq(other, &cache)) {
+                return Err(Errno::EINVAL);
+            }
+        }
+        new.index = index;
+        let _will_write = cache.will_write()?;
+        regions.unmap(self, start, end, gather)?;
+        regions.add(self, start, end, new);
         Ok(())
     }
 }

@@ -275,9 +275,11 @@ syscalls! {
         Ok(0)
     }
     fn remap_file_pages(addr: usize, size: usize, prot: usize, pgoff: usize, flags: usize) {
-        // Gone from Linux in all but name; nothing uses it.
-        let _ = (addr, size, prot, pgoff, flags);
-        Err(Errno::EINVAL)
+        let nonblock = MapFlags::from_bits_truncate(flags as u32).contains(MapFlags::NONBLOCK);
+        if prot != 0 {
+            return Err(Errno::EINVAL);
+        }
+        space()?.remap_file_pages(addr, size, pgoff as u64, !nonblock)
     }
     fn process_vm_readv(pid: i32, local: usize, n_local: usize, remote: usize, n_remote: usize, flags: usize) {
         process_vm(pid, (local, n_local), (remote, n_remote), flags, false)
