@@ -199,6 +199,38 @@ static void reordered(void) {
     close(fd);
 }
 
+/* Large sparse memory keeps its pages when it moves from one side of an address to the other, getting smaller and larger. */
+enum { SPARSE = 128 << 20, STEP = 256 << 10 };
+static void mark(char *map, size_t size) {
+    for (size_t i = 0; i < size; i += STEP) *(size_t *)(map + i) = i;
+}
+static int marks_kept(char *map, size_t size) {
+    for (size_t i = 0; i < size; i += STEP)
+        if (*(size_t *)(map + i) != i) return 0;
+    return 1;
+}
+static void moved(void) {
+    const int private = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, move = MREMAP_MAYMOVE | MREMAP_FIXED;
+    char *reserved = mmap(NULL, 3ul * SPARSE, PROT_NONE, private, -1, 0);
+    CHECK(reserved != MAP_FAILED && munmap(reserved, 3ul * SPARSE) == 0);
+    char *middle = (char *)(((uintptr_t)reserved + SPARSE) & ~((4ul << 20) - 1)) + (4 << 20) + 2 * STEP;
+    char *map = mmap(middle, SPARSE, PROT_READ | PROT_WRITE, private | MAP_FIXED, -1, 0);
+    size_t size = SPARSE, next;
+    mark(map, size);
+    for (; size > STEP; size = next) {
+        next = size / 2;
+        map = mremap(map, size, next, move, map == middle ? middle - next : middle);
+        CHECK(map != MAP_FAILED && marks_kept(map, next));
+    }
+    for (; size < SPARSE; size = next) {
+        next = size * 2;
+        map = mremap(map, size, next, move, map == middle ? middle - next : middle);
+        CHECK(map != MAP_FAILED && marks_kept(map, size));
+        mark(map, next);
+    }
+    CHECK(munmap(map, size) == 0);
+}
+
 /* What a descriptor is for is looked at before the memory that is named. */
 static void first_errors(void) {
     char *volatile nowhere = (void *)-4096l;
@@ -556,6 +588,7 @@ int main(int argc, char **argv) {
     readiness();
     seals();
     reordered();
+    moved();
     first_errors();
     handed_on();
     places();

@@ -188,8 +188,14 @@ impl AddressSpace {
             new.index = (target >> PAGE_SHIFT) as u64;
         }
         if r.flags & DONTUNMAP == 0 && r.old_len != 0 {
+            // First the new one: with the old one go the tables where nothing is mapped, and its pages have moved already. Both at once are no peak.
+            let peak = self.peak_total.load(Relaxed);
+            regions.add(self, target, target + r.new_len, new);
             regions.unmap(self, r.addr, r.addr + r.old_len, gather)?;
-        } else if r.flags & DONTUNMAP != 0 {
+            self.peak_total.store(peak, Relaxed);
+            return Ok(());
+        }
+        if r.flags & DONTUNMAP != 0 {
             // The old mapping stays, but nothing of it is locked any more.
             regions.split_at(self, r.addr);
             regions.split_at(self, r.addr + r.old_len);

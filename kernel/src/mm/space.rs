@@ -159,7 +159,7 @@ pub struct AddressSpace {
     pub(super) anon: AtomicUsize,
     pub(super) file: AtomicUsize,
     peak_rss: AtomicUsize,
-    peak_total: AtomicUsize,
+    pub(super) peak_total: AtomicUsize,
     /// All table pages but the root, linked through their records.
     tables: AtomicU32,
     table_count: AtomicUsize,
@@ -474,7 +474,7 @@ impl AddressSpace {
         self.table_count.load(Relaxed) >= 48 + resident / 128
     }
 
-    /// Frees leaf tables whose whole span lies in `[floor, ceiling)` and holds nothing any more.
+    /// Frees leaf tables whose whole span lies in `[floor, ceiling)`, where nothing is mapped any more.
     pub(super) fn trim_tables(&self, floor: usize, ceiling: usize, gather: &mut Gather) {
         let span = 1usize << table::level_shift(1);
         let mut at = floor.next_multiple_of(span);
@@ -491,6 +491,10 @@ impl AddressSpace {
                 }
                 node = entry.phys();
                 if level == 1 {
+                    debug_assert!(
+                        !table::any_there(table::table(node)),
+                        "a page where nothing is mapped"
+                    );
                     table::store(slot, Entry::EMPTY);
                     frame::record(frame::pfn(node))
                         .info
