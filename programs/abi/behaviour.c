@@ -25,6 +25,7 @@
 #include <sys/personality.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/uio.h>
 #include <sys/un.h>
@@ -465,6 +466,26 @@ static void several_messages(void) {
     close(ends[0]), close(ends[1]);
 }
 
+/* A directory of procfs is as good as a pidfd to send signals through; no semaphores are those of all. */
+static void processes(void) {
+    int here = open("/proc/self", O_RDONLY | O_DIRECTORY), thread = open("/proc/thread-self", O_RDONLY), pidfd, status;
+    pid_t child = fork();
+    if (child == 0) {
+        pause();
+        _exit(0);
+    }
+    char name[32];
+    snprintf(name, sizeof name, "/proc/%d", child);
+    pidfd = open(name, O_RDONLY | O_DIRECTORY);
+    CHECK(syscall(SYS_pidfd_send_signal, here, 0, NULL, 0) == 0 && syscall(SYS_pidfd_send_signal, pidfd, 0, NULL, 0) == 0);
+    CHECK(syscall(SYS_pidfd_send_signal, thread, 0, NULL, 0) == -1 && errno == EBADF);
+    CHECK(syscall(SYS_kcmp, getpid(), child, 6, 0, 0) == 0);
+    CHECK(syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, NULL, 0) == 0);
+    CHECK(waitpid(child, &status, 0) == child && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+    CHECK(syscall(SYS_pidfd_send_signal, pidfd, 0, NULL, 0) == -1 && errno == ESRCH);
+    close(here), close(thread), close(pidfd);
+}
+
 /* What one user may not do with the files of another in directories that all share: the error, or 0. */
 static int try_as(int uid, int (*what)(void)) {
     int status;
@@ -595,6 +616,7 @@ int main(int argc, char **argv) {
     repeating_timers();
     behind_the_end();
     several_messages();
+    processes();
     other_users_files();
     fatal_signals();
     return report();

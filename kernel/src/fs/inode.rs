@@ -10,6 +10,7 @@ use crate::fs::readdir::DirSink;
 use crate::fs::superblock::SuperBlock;
 use crate::mm::PageCache;
 use crate::sync::SpinLock;
+use crate::task::Process;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::{Arc, Weak};
@@ -185,6 +186,10 @@ pub trait InodeOps: Send + Sync {
     fn size(&self, inode: &Inode) -> u64 {
         let _ = inode;
         0
+    }
+    /// The process whose directory it is, in procfs.
+    fn process(&self) -> Option<Arc<Process>> {
+        None
     }
     /// The last name and the last user are gone.
     fn evict(&self, inode: &mut Inode) {

@@ -9,6 +9,7 @@ use crate::fs::readdir::DirSink;
 use crate::fs::superblock::{StatFs, SuperBlock, SuperOps};
 use crate::sync::{Mutex, Once, SpinLock};
 use crate::syscall::SysResult;
+use crate::task::Process;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -64,6 +65,10 @@ pub trait Directory: Send + Sync {
     /// Owner of everything in it.
     fn owner(&self) -> (u32, u32) {
         (0, 0)
+    }
+    /// The process it is about, if it is the directory of one.
+    fn process(&self) -> Option<Arc<Process>> {
+        None
     }
     /// The tree behind it, if names can be added to it.
     fn tree(&self) -> Option<&Tree> {
@@ -152,6 +157,12 @@ impl InodeOps for Ops {
             sink.add(name, number(dir.ino, name), kind, next)
         });
         Ok(())
+    }
+    fn process(&self) -> Option<Arc<Process>> {
+        match &self.0 {
+            Node::Directory(_, directory) => directory.process(),
+            _ => None,
+        }
     }
     fn follow(&self, _: &Arc<Inode>) -> Result<Link, Errno> {
         match &self.0 {

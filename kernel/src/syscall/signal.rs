@@ -276,7 +276,7 @@ crate::syscalls! {
 
     fn pidfd_send_signal(fd: i32, sig: i32, info: usize, flags: u32) {
         if flags & !7 != 0 || flags.count_ones() > 1 { return Err(Errno::EINVAL); }
-        let process = task::pidfd::process_of(fd)?;
+        let process = task::pidfd::signal_target(fd)?;
         let info = match info {
             0 => None,
             at => {

@@ -58,6 +58,15 @@ pub fn process_and_mode(fd: i32) -> Result<(Arc<Process>, bool), Errno> {
     Ok((pidfd.process.clone(), file.nonblocking()))
 }
 
+/// The process that signals through descriptor `fd` are for: of a pidfd, or of a directory of procfs. `EBADF`.
+pub fn signal_target(fd: i32) -> Result<Arc<Process>, Errno> {
+    let file = current().files().get(fd)?;
+    match file.ops().downcast::<PidFd>() {
+        Some(pidfd) => Ok(pidfd.process.clone()),
+        None => file.inode().ops.process().ok_or(Errno::EBADF),
+    }
+}
+
 /// The process behind descriptor `fd`.
 pub fn process_of(fd: i32) -> Result<Arc<Process>, Errno> {
     process_and_mode(fd).map(|(process, _)| process)

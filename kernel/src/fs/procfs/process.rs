@@ -244,6 +244,9 @@ fn mountinfo(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
 }
 
 impl Directory for ProcessDir {
+    fn process(&self) -> Option<Arc<Process>> {
+        (!self.0.thread).then(|| self.0.process.clone())
+    }
     fn get(&self, name: &[u8]) -> Option<Node> {
         let subject = &self.0;
         if name == b"task" && !subject.thread {
