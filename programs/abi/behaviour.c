@@ -412,8 +412,11 @@ static void repeating_timers(void) {
     sigprocmask(SIG_UNBLOCK, &set, NULL);
     while (nanosleep(&moment, &moment) != 0) continue;
     CHECK(expiries >= 2 && expiries + overruns >= 100);
-    sigaction(SIGUSR1, &ignore, NULL);
     moment = (struct timespec){0, 50000000};
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    nanosleep(&moment, NULL);
+    sigaction(SIGUSR1, &ignore, NULL);
+    sigprocmask(SIG_UNBLOCK, &set, NULL);
     nanosleep(&moment, NULL);
     timer_settime(other, 0, &often, NULL);
     nanosleep(&moment, NULL);
@@ -469,17 +472,21 @@ static void several_messages(void) {
 /* A directory of procfs is as good as a pidfd to send signals through; no semaphores are those of all. */
 static void processes(void) {
     int here = open("/proc/self", O_RDONLY | O_DIRECTORY), thread = open("/proc/thread-self", O_RDONLY), pidfd, status;
-    pid_t child = fork();
-    if (child == 0) {
-        pause();
-        _exit(0);
+    pid_t children[2];
+    for (int i = 0; i < 2; i++) {
+        children[i] = fork();
+        if (children[i] == 0) {
+            pause();
+            _exit(0);
+        }
     }
+    pid_t child = children[0];
     char name[32];
     snprintf(name, sizeof name, "/proc/%d", child);
     pidfd = open(name, O_RDONLY | O_DIRECTORY);
     CHECK(syscall(SYS_pidfd_send_signal, here, 0, NULL, 0) == 0 && syscall(SYS_pidfd_send_signal, pidfd, 0, NULL, 0) == 0);
     CHECK(syscall(SYS_pidfd_send_signal, thread, 0, NULL, 0) == -1 && errno == EBADF);
-    CHECK(syscall(SYS_kcmp, getpid(), child, 6, 0, 0) == 0);
+    CHECK(syscall(SYS_kcmp, child, children[1], 6, 0, 0) == 0 && kill(children[1], SIGKILL) == 0 && waitpid(children[1], NULL, 0) == children[1]);
     CHECK(syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, NULL, 0) == 0);
     CHECK(waitpid(child, &status, 0) == child && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
     CHECK(syscall(SYS_pidfd_send_signal, pidfd, 0, NULL, 0) == -1 && errno == ESRCH);

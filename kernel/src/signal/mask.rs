@@ -129,6 +129,8 @@ pub fn action(sig: u32, new: Option<Action>) -> Result<Action, Errno> {
     }
     // Now ignored: what is pending is forgotten.
     send::discard(&task.process, &mut shared, SigSet::of(&[sig]));
+    drop(shared);
+    crate::time::process::signal_discarded(sig);
     Ok(old)
 }
 

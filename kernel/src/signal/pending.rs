@@ -28,7 +28,7 @@ pub enum Room {
 pub enum Queued {
     /// It is pending now.
     Yes,
-    /// An ordinary signal that was pending already.
+    /// An ordinary signal that was pending already, or this timer's was.
     Already,
     /// A real-time signal for which there was no room.
     NoRoom,
@@ -57,6 +57,9 @@ impl Pending {
         if sig < SIGRTMIN && self.set.has(sig) && room != Room::Own {
             return Queued::Already;
         }
+        if room == Room::Own && self.set.has(sig) && self.has_timers(&info) {
+            return Queued::Already;
+        }
         if room == Room::None || self.queue.try_reserve(1).is_err() {
             if room == Room::Own {
                 return Queued::NoRoom;
@@ -70,6 +73,12 @@ impl Pending {
         }
         self.set = self.set.with(sig);
         Queued::Yes
+    }
+    /// Whether the timer that made `info` has a signal here that was not taken.
+    fn has_timers(&self, info: &SigInfo) -> bool {
+        self.queue.iter().any(|other| {
+            other.may_be_awaited() && other.signal() == info.signal() && other.timer_id() == info.timer_id()
+        })
     }
     /// Marks a signal pending without details (SIGKILL for the threads of a dying process).
     pub fn mark(&mut self, sig: u32) {

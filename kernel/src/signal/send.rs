@@ -213,6 +213,7 @@ fn send(process: &Arc<Process>, target: Target<'_>, sig: u32, info: SigInfo, how
         }
     };
     match queued {
+        Queued::Already if how == How::Prepared => return Sent::Queued,
         Queued::Already => return Sent::Dropped,
         Queued::NoRoom => return Sent::NoRoom,
         Queued::Yes => {}

@@ -155,6 +155,13 @@ impl PosixTimer {
         Some(state.last_overrun.min(MAX_OVERRUN) as i32)
     }
 
+    /// `sig` is ignored from now on, and what was pending of it is forgotten.
+    pub fn signal_discarded(&self, sig: u32) {
+        if self.signal == sig {
+            self.unheard();
+        }
+    }
+
     /// Nobody will take its signal, so that nobody says when to go on: it looks again now and then.
     fn unheard(&self) {
         let mut state = self.state.lock();
@@ -205,21 +212,19 @@ impl PosixTimer {
             } else {
                 state.parked = true;
             }
-            if state.told {
-                // It was set anew before the signal of what was set before was taken: that will be the signal of this expiry.
-                return;
-            }
+            // If it was set anew before the signal of what was set before was taken, that is the signal of this expiry.
             state.told = true;
         }
         let info = SigInfo::timer(self.signal, self.id, self.value);
         let sent = match &self.notify {
-            Notify::None => false,
+            Notify::None => true,
+            // Of nobody there is nothing to wait for.
             Notify::Process(process) => process
                 .upgrade()
-                .is_some_and(|process| signal::timer_to_process(&process, info)),
+                .is_none_or(|process| signal::timer_to_process(&process, info)),
             Notify::Thread(task) => task
                 .upgrade()
-                .is_some_and(|task| signal::timer_to_task(&task, info)),
+                .is_none_or(|task| signal::timer_to_task(&task, info)),
         };
         if !sent {
             self.unheard();

@@ -219,6 +219,21 @@ pub fn signal_taken(info: &mut SigInfo) {
     info.settle();
 }
 
+/// The running process ignores `sig` from now on, and what was pending of it is forgotten: timers that waited for that to be taken go on.
+pub fn signal_discarded(sig: u32) {
+    let task = current();
+    let Some(inner) = task.process.timers.inner.get() else {
+        return;
+    };
+    if sig == SIGALRM {
+        inner.real_goes_on(UNHEARD_REPEAT);
+    }
+    let timers: Vec<_> = inner.posix.lock().timers.values().cloned().collect();
+    for timer in timers {
+        timer.signal_discarded(sig);
+    }
+}
+
 /// Moves an expired setting on; how many further expiries it skipped.
 pub(super) fn advance(setting: &mut Setting, now: u64) -> u64 {
     if setting.interval == 0 {
