@@ -51,19 +51,17 @@ impl Pending {
     pub fn len(&self) -> usize {
         self.queue.len()
     }
-    /// Adds a signal.
+    /// Adds a signal. Inlined, since most signals are sent by one caller.
+    #[inline(always)]
     pub fn push(&mut self, info: SigInfo, room: Room) -> Queued {
-        let sig = info.signal();
-        if sig < SIGRTMIN && self.set.has(sig) && room != Room::Own {
-            return Queued::Already;
+        if room == Room::Own {
+            return self.push_own(info);
         }
-        if room == Room::Own && self.set.has(sig) && self.has_timers(&info) {
+        let sig = info.signal();
+        if sig < SIGRTMIN && self.set.has(sig) {
             return Queued::Already;
         }
         if room == Room::None || self.queue.try_reserve(1).is_err() {
-            if room == Room::Own {
-                return Queued::NoRoom;
-            }
             // A real-time signal sent with `sigqueue` must not lose its value silently; others are marked all the same.
             if sig >= SIGRTMIN && info.is_from_user() && info.code() != super::info::code::USER {
                 return Queued::NoRoom;
@@ -74,11 +72,23 @@ impl Pending {
         self.set = self.set.with(sig);
         Queued::Yes
     }
-    /// Whether the timer that made `info` has a signal here that was not taken.
-    fn has_timers(&self, info: &SigInfo) -> bool {
-        self.queue.iter().any(|other| {
-            other.may_be_awaited() && other.signal() == info.signal() && other.timer_id() == info.timer_id()
-        })
+    /// Adds a timer's signal, unless there is one of it that was not taken.
+    #[cold]
+    #[inline(never)]
+    fn push_own(&mut self, info: SigInfo) -> Queued {
+        let sig = info.signal();
+        let here = self.queue.iter().any(|other| {
+            other.may_be_awaited() && other.signal() == sig && other.timer_id() == info.timer_id()
+        });
+        if here {
+            return Queued::Already;
+        }
+        if self.queue.try_reserve(1).is_err() {
+            return Queued::NoRoom;
+        }
+        self.queue.push(info);
+        self.set = self.set.with(sig);
+        Queued::Yes
     }
     /// Marks a signal pending without details (SIGKILL for the threads of a dying process).
     pub fn mark(&mut self, sig: u32) {
