@@ -21,6 +21,9 @@ const KEPT: u64 = 16 << 10;
 /// How often each thread's timer interrupts its faults.
 const STORM_ROUNDS: &str = "200";
 
+/// The programs of `programs/abi`, each in an empty folder of its own.
+const ASKING: [&str; 6] = ["abi", "behaviour", "mappings", "files", "tasks", "terminals"];
+
 /// The steps of one architecture.
 pub fn steps(arch: Arch) -> Vec<Step> {
     let hostile = Step::on(arch, "hostile", move |context| {
@@ -78,12 +81,15 @@ pub fn steps(arch: Arch) -> Vec<Step> {
     });
     let abi = Step::on(arch, "abi", move |context| {
         let mut guest = Guest::new(context, arch).smp(2);
-        for name in ["abi", "behaviour"] {
+        for name in ASKING {
             let program = agent::program_in(arch, "abi", name)?;
             guest = guest.option(format!("--add={}:/{name}", program.display()));
         }
         let ran = guest
-            .script("mkdir /tmp/abi && cd /tmp/abi && /abi && exec /behaviour\n")
+            .script(&format!(
+                "for name in {}; do mkdir /tmp/$name && cd /tmp/$name && /$name || exit; done\n",
+                ASKING.join(" ")
+            ))
             .run()?;
         if ran.status != 0 {
             bail!("status {}\n{}", ran.status, ran.everything());
