@@ -28,7 +28,8 @@ fn alone() -> Result<std::fs::File> {
 pub fn install(packages: &[&str]) -> Result<()> {
     let _alone = alone()?;
     let line = format!(
-        "apt-get -q update && apt-get -q -o Dpkg::Use-Pty=0 install -y --no-install-recommends {}",
+        "apt-get -q -o DPkg::Lock::Timeout=600 update && \
+         apt-get -q -o DPkg::Lock::Timeout=600 -o Dpkg::Use-Pty=0 install -y --no-install-recommends {}",
         packages.join(" ")
     );
     let apt = tree::find_tool("apt-get");
@@ -90,7 +91,7 @@ pub fn fetch(arch: Arch, package: &str) -> Result<PathBuf> {
     std::fs::create_dir_all(work.join("root"))?;
     if apt.run("apt-get", &["-qq", "download", package], &work).is_err() {
         // The mirror may have a newer version than our list knows.
-        std::fs::remove_file(tree::cache(&format!("apt/{}", arch.debian()))?.join("updated"))?;
+        outdated(arch)?;
         apt = Apt::new(arch)?;
         apt.run("apt-get", &["-qq", "download", package], &work)
             .with_context(|| format!("cannot fetch {package}; is the network there?"))?;
@@ -141,7 +142,7 @@ pub fn tree_with(arch: Arch, name: &str, packages: &[&str]) -> Result<PathBuf> {
     };
     if fetch(&Apt::new(arch)?).is_err() {
         // The mirror may have newer versions than our list knows.
-        std::fs::remove_file(tree::cache(&format!("apt/{}", arch.debian()))?.join("updated"))?;
+        outdated(arch)?;
         fetch(&Apt::new(arch)?).with_context(|| format!("cannot fetch {shown}; is the network there?"))?;
     }
     for file in std::fs::read_dir(&work)?.flatten().map(|e| e.path()) {
@@ -190,9 +191,15 @@ pub fn dependency(arch: Arch, suite: &str, package: &str, prefix: &str) -> Resul
         return Ok(name);
     }
     let _alone = alone()?;
-    let apt = Apt::new(arch)?;
     let release = format!("APT::Default-Release={suite}");
-    let text = apt.run("apt-cache", &["-o", &release, "depends", package], Path::new("/"))?;
+    let ask = |apt: &Apt| apt.run("apt-cache", &["-o", &release, "depends", package], Path::new("/"));
+    let text = match ask(&Apt::new(arch)?) {
+        Ok(text) => text,
+        Err(_) => {
+            outdated(arch)?;
+            ask(&Apt::new(arch)?)?
+        }
+    };
     let name = text
         .split_whitespace()
         .find(|w| w.starts_with(prefix) && *w != package)
@@ -200,6 +207,13 @@ pub fn dependency(arch: Arch, suite: &str, package: &str, prefix: &str) -> Resul
         .to_owned();
     made::replace(&remembered, name.as_bytes())?;
     Ok(name)
+}
+
+/// The package list of an architecture is fetched anew before it is used again.
+fn outdated(arch: Arch) -> Result<()> {
+    Ok(std::fs::remove_file(
+        tree::cache(&format!("apt/{}", arch.debian()))?.join("updated"),
+    )?)
 }
 
 /// A private package state for one architecture.
@@ -238,6 +252,8 @@ impl Apt {
             "Acquire::Languages=none".to_owned(),
             "Acquire::Retries=3".to_owned(),
             "APT::Sandbox::User=root".to_owned(),
+            // Otherwise a list that could not be fetched is only a warning.
+            "APT::Update::Error-Mode=any".to_owned(),
         ];
         let options = options.into_iter().flat_map(|o| ["-o".to_owned(), o]).collect();
         let apt = Apt { options };

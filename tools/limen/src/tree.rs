@@ -22,6 +22,11 @@ pub fn target() -> PathBuf {
     root().join("target")
 }
 
+/// This very program, also when a newer one has taken its place meanwhile.
+pub fn own_program() -> PathBuf {
+    PathBuf::from(format!("/proc/{}/exe", std::process::id()))
+}
+
 /// A folder of ours under `target/limen`, made when it is missing.
 pub fn cache(name: &str) -> Result<PathBuf> {
     let dir = target().join("limen").join(name);

@@ -6,6 +6,7 @@ use anyhow::{Context as _, bail};
 
 use super::{Step, Verdict};
 use crate::arch::Arch;
+use crate::tree;
 
 /// The steps of one architecture.
 pub fn steps(arch: Arch) -> Vec<Step> {
@@ -13,7 +14,7 @@ pub fn steps(arch: Arch) -> Vec<Step> {
         if context.kernel.is_some() {
             return Ok(Verdict::Skipped("only for Limen".into()));
         }
-        let own = std::env::current_exe().context("cannot find this program itself")?;
+        let own = tree::own_program();
         let output = Command::new(own)
             .args(["bench", "--check", "--arch", arch.name()])
             .stdin(Stdio::null())

@@ -84,7 +84,7 @@ fn lockdep(context: &Context, arch: Arch) -> Result<Verdict> {
     let hostile = agent::program(arch, "hostile")?;
     let traps = agent::program(arch, "traps")?;
     let script = "for i in 1 2 3; do ls -lR /proc/self /sys /dev >/dev/null 2>&1; (seq 1000 | sort | md5sum; sleep 0.1) & done; wait; \
-                  mkdir -p /tmp/h; chmod 777 /tmp/h; cd /tmp/h; /load 10 || exit 1; /arrivals 5 || exit 1; /traps | wc -l; /hostile 6000 0 7; /hostile 3000 1000 8; kill -9 $$\n";
+                  mkdir -p /tmp/h; chmod 777 /tmp/h; cd /tmp/h; /load 10 || exit 1; /arrivals 5 || exit 1; /traps | wc -l; /hostile 6000 0 7 || exit 1; /hostile 3000 1000 8 || exit 1; kill -9 $$\n";
     let ran = guest(3)
         .timeout(240)
         .option(format!("--add={}:/load", load.display()))
@@ -147,7 +147,7 @@ fn short_descriptors(context: &Context, arch: Arch) -> Result<Verdict> {
     }
     let script = "/registers | tail -n 1; /storm 8 100 | tail -n 1; /memory large 1000; echo large $?; \
                   /memory rounds 300 > /dev/null; echo rounds $?; mkdir -p /tmp/h; chmod 777 /tmp/h; cd /tmp/h; \
-                  /load 5 > /dev/null; echo load $?; /arrivals 5 > /dev/null; echo arrivals $?; /hostile 20000 0 7 > /dev/null; /hostile 20000 1000 8 > /dev/null; echo alive\n";
+                  /load 5 > /dev/null; echo load $?; /arrivals 5 > /dev/null; echo arrivals $?; /hostile 20000 0 7 > /dev/null || exit 1; /hostile 20000 1000 8 > /dev/null || exit 1; echo alive\n";
     let ran = guest.script(script).run_well()?;
     if ran.text() != "registers kept\nnothing lost\nlarge 0\nrounds 0\nload 0\narrivals 0\nalive\n" {
         bail!("it said something else\n{}", ran.everything());

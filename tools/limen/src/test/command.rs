@@ -18,7 +18,7 @@ pub fn steps() -> Vec<Step> {
         return Vec::new();
     };
     let boot = format!("boot-{host}");
-    let mut steps = vec![Step::new("command-bad-input", bad_input)];
+    let mut steps = vec![Step::new("command-bad-input", bad_input).after(&boot)];
     for arch in Arch::ALL {
         steps
             .push(Step::on(arch, "command-status", move |c| statuses(c, arch)).after(format!("boot-{arch}")));
@@ -118,7 +118,7 @@ fn bad_input(context: &Context) -> Result<Verdict> {
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode))?;
         Ok(path.to_string_lossy().into_owned())
     };
-    let mut other = std::fs::read(std::env::current_exe()?)?;
+    let mut other = std::fs::read(tree::own_program())?;
     other.truncate(4 << 20);
     other[18..20].copy_from_slice(&243u16.to_le_bytes());
     let foreign = make("riscv", &other, 0o755)?;
@@ -172,7 +172,7 @@ fn bad_input(context: &Context) -> Result<Verdict> {
         .map(|k| format!("--kernel={}", k.display()));
     for (arguments, status, word) in &cases {
         let given = arguments.iter().any(|a| a.starts_with("--kernel"));
-        let mut command = Command::new(std::env::current_exe()?);
+        let mut command = Command::new(tree::own_program());
         command
             .arg("run")
             .args(kernel.iter().filter(|_| !given))
@@ -180,7 +180,7 @@ fn bad_input(context: &Context) -> Result<Verdict> {
         expect_line(command, *status, word).with_context(|| arguments.join(" "))?;
     }
     if Arch::host() == Some(Arch::X86_64) {
-        let mut command = Command::new(std::env::current_exe()?);
+        let mut command = Command::new(tree::own_program());
         let path = std::env::var("PATH").unwrap_or_default();
         command
             .env("PATH", format!("{with_old}:{path}"))
@@ -252,7 +252,7 @@ impl Terminal {
         )?;
         // setsid -c makes the terminal the controlling one, as a terminal program does.
         let mut command = Command::new("setsid");
-        command.args(["-c", "-w"]).arg(std::env::current_exe()?);
+        command.args(["-c", "-w"]).arg(tree::own_program());
         command.args(["run", "--accel=tcg", "--timeout=100", &format!("--arch={arch}")]);
         if let Some(kernel) = &context.kernel {
             command.arg(format!("--kernel={}", kernel.display()));
@@ -347,24 +347,23 @@ fn terminal(context: &Context, arch: Arch) -> Result<Verdict> {
     t.send("stty size\r")?;
     t.wait_for("33 99")?;
     t.wait_for("# ")?;
-    t.send("tty; sleep 100\r")?;
-    t.wait_for(arch.terminal())?;
-    std::thread::sleep(Duration::from_millis(500));
+    t.send("sh -c 'tty; exec sleep 100'\r")?;
+    t.wait_for(&format!("{}\r\n", arch.terminal()))?;
     t.send("\x03")?;
     t.wait_for("# ")?;
     t.send("echo status $?\r")?;
     t.wait_for("status 130")?;
     t.wait_for("# ")?;
     // The kernel's own line discipline, in cat: erase, and Ctrl-D for the end.
-    t.send("cat\r")?;
-    std::thread::sleep(Duration::from_millis(300));
+    t.send("sh -c 'echo r''eady; exec cat'\r")?;
+    t.wait_for("ready\r\n")?;
     t.send("abX\x7fc\n")?;
     t.wait_for("abc\r\n")?;
     t.send("\x04")?;
     t.wait_for("# ")?;
     // Job control.
-    t.send("sleep 100\r")?;
-    std::thread::sleep(Duration::from_millis(500));
+    t.send("sh -c 'echo st''arted; exec sleep 100'\r")?;
+    t.wait_for("started\r\n")?;
     t.send("\x1a")?;
     t.wait_for("Stopped")?;
     t.wait_for("# ")?;
@@ -372,7 +371,7 @@ fn terminal(context: &Context, arch: Arch) -> Result<Verdict> {
     t.wait_for("backagain")?;
     t.wait_for("# ")?;
     t.send("vi /tmp/f\r")?;
-    std::thread::sleep(Duration::from_millis(800));
+    t.wait_for("~")?;
     // As typed: vi takes an escape with something right behind it for a function key.
     for keys in ["i", "some text", "\x1b", ":wq\r"] {
         std::thread::sleep(Duration::from_millis(400));
@@ -405,12 +404,21 @@ fn terminal(context: &Context, arch: Arch) -> Result<Verdict> {
     ))
 }
 
+/// Whether a machine runs whose command line has `marker`.
+fn running(marker: &str) -> bool {
+    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    processes.into_iter().any(|e| {
+        let line = std::fs::read(e.path().join("cmdline")).unwrap_or_default();
+        String::from_utf8_lossy(&line).contains(marker) && line.starts_with(b"qemu")
+    })
+}
+
 /// Endings from outside: signals, closed pipes; and no QEMU is left.
 fn endings(context: &Context, arch: Arch) -> Result<Verdict> {
     use rustix::process::{Pid, Signal, kill_process};
     let start = |script: &str| -> Result<(std::process::Child, String)> {
         let marker = format!("limen-test-{}-{}", std::process::id(), script.len());
-        let mut command = Command::new(std::env::current_exe()?);
+        let mut command = Command::new(tree::own_program());
         command.args([
             "run",
             "--accel=tcg",
@@ -433,16 +441,16 @@ fn endings(context: &Context, arch: Arch) -> Result<Verdict> {
         child.stdout.as_mut().context("no pipe")?.read_exact(&mut byte)?;
         Ok((child, marker))
     };
+    // A machine that loses its host's side is ended by the host's kernel, as soon as there is a processor for that.
     let left = |marker: &str| -> bool {
-        std::thread::sleep(Duration::from_millis(300));
-        std::fs::read_dir("/proc")
-            .into_iter()
-            .flatten()
-            .flatten()
-            .any(|e| {
-                let line = std::fs::read(e.path().join("cmdline")).unwrap_or_default();
-                String::from_utf8_lossy(&line).contains(marker) && line.starts_with(b"qemu")
-            })
+        let limit = Instant::now() + Duration::from_secs(10);
+        while running(marker) {
+            if Instant::now() > limit {
+                return true;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        false
     };
     for (signal, script, status) in [
         (Signal::INT, "echo x; sleep 100\n", Some(130)),

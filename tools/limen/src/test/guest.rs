@@ -8,6 +8,7 @@ use anyhow::{Context as _, Result, bail};
 
 use super::Context;
 use crate::arch::Arch;
+use crate::tree;
 
 /// A run to be made.
 pub struct Guest {
@@ -131,7 +132,7 @@ impl Guest {
             self.arguments.push("--".into());
             self.arguments.append(&mut self.program);
         }
-        let own = std::env::current_exe().context("cannot find this program itself")?;
+        let own = tree::own_program();
         let mut command = Command::new(own);
         command
             .args(&self.arguments)

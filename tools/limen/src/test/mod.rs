@@ -234,7 +234,7 @@ pub fn test(options: &TestOptions) -> Result<i32> {
                     let result = match (&blocked, steps[i].by_name) {
                         (Some(why), _) => Ok(Verdict::Skipped(format!("{why} failed"))),
                         (None, true) if options.only.is_empty() => Ok(Verdict::Skipped(MINUTES.to_owned())),
-                        (None, _) => (steps[i].work)(&context),
+                        (None, _) => run(&steps[i], &context),
                     };
                     let state = report(&steps[i], &result, began.elapsed());
                     states.lock().unwrap_or_else(|e| e.into_inner())[i] = state;
@@ -262,6 +262,16 @@ pub fn test(options: &TestOptions) -> Result<i32> {
         count(State::Skipped)
     );
     Ok(i32::from(!failed.is_empty()))
+}
+
+/// Does a step's work. A panic in it is a failure of that step: the others go on.
+fn run(step: &Step, context: &Context) -> Result<Verdict> {
+    let work = std::panic::AssertUnwindSafe(|| (step.work)(context));
+    std::panic::catch_unwind(work).unwrap_or_else(|payload| {
+        let said = payload.downcast_ref::<String>().map(String::as_str);
+        let said = said.or_else(|| payload.downcast_ref::<&str>().copied());
+        Err(anyhow::anyhow!("the test panicked: {}", said.unwrap_or("without a word")))
+    })
 }
 
 /// Takes the next step that can run now; waits while there is none. With it comes the step that keeps it from making
