@@ -7,7 +7,9 @@
 
 #include "sys.h"
 
-#define MAX_WORDS 4096 /* arguments, and separately environment strings, of the program */
+/* Arguments, and separately environment strings, of the program; and bytes of the description. tools/limen/src/image.rs knows both. */
+#define MAX_WORDS 131072
+#define MAX_TEXT (4 << 20)
 #define BUFFER (64 * 1024)
 
 /* What /.limen/run said. Pointers go into the text of that file. */

@@ -14,7 +14,7 @@
 #define MS_NOEXEC 8
 
 static struct run run;
-static char run_text[1 << 20];
+static char run_text[MAX_TEXT];
 static char in_buffer[BUFFER], out_buffer[BUFFER], err_buffer[BUFFER];
 
 void *memset(void *to, int c, size_t n) {
@@ -208,6 +208,19 @@ static void become_program(const int fds[3], int report) {
     sys_exit(127);
 }
 
+/* Waits until the host has all that was written: what is still on its way when the machine ends is lost. */
+static void wait_until_taken(int control) {
+    static const char word[] = "done\n";
+    size_t found = 0;
+    while (found < sizeof word - 1) {
+        char c;
+        long n = sys_read(control, &c, 1);
+        if (n == -EINTR_) continue;
+        if (n <= 0) return;
+        found = c == word[found] ? found + 1 : c == word[0];
+    }
+}
+
 static void check_pipe(int fds[2]) {
     if (sys_pipe(fds, O_CLOEXEC) < 0) fail("pipe2 does not work");
 }
@@ -268,6 +281,7 @@ __attribute__((used)) void agent_main(void) {
         if (terminal >= 0) sys_ioctl(terminal, TCSBRK, (void *)1); /* wait until the terminal's output is out */
         sys_fcntl(control, F_SETFL, 0);
         send_message(control, "exit", numbers, 3);
+        wait_until_taken(control);
     }
     power_off();
 }

@@ -195,7 +195,15 @@ int relay_until_exit(int control, struct relay *in, struct relay *out, struct re
         int64_t at_once[2] = {0, 0};
         long n;
 
-        if (reap(program, &status)) ended = 1;
+        if (reap(program, &status) && !ended) {
+            ended = 1;
+            /* What is in its pipes now may be its own; what others write later is not waited for. */
+            for (int i = 0; i < 2; i++) {
+                int left = 0;
+                if (streams[i]->from >= 0 && sys_ioctl(streams[i]->from, FIONREAD, &left) >= 0)
+                    streams[i]->limit = streams[i]->taken + (uint64_t)left;
+            }
+        }
         read_messages(control, in, out, err, terminal, program);
 
         /* Input: the end is known by count, because a port has no end of its own. */

@@ -106,7 +106,7 @@ pub struct RunOptions {
     #[arg(long, value_name = "ARG", allow_hyphen_values = true)]
     pub qemu_arg: Vec<String>,
     /// The program and its arguments [default: a BusyBox shell]
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    #[arg(trailing_var_arg = true)]
     pub program: Vec<String>,
 }
 

@@ -7,7 +7,11 @@ use anyhow::{Context, Result};
 
 use crate::arch::Arch;
 use crate::cpio::Archive;
-use crate::{agent, guest_files, packages, program};
+use crate::{agent, guest_files, packages, program, status};
+
+/// As many arguments, and environment strings, the agent takes, and a description of less than so many bytes (programs/init/agent.h).
+const MAX_WORDS: usize = 131_072;
+const MAX_TEXT: usize = 4 << 20;
 
 /// What the agent is told, besides the program.
 #[derive(Default)]
@@ -29,7 +33,7 @@ pub struct Description {
 
 impl Description {
     /// Adds the description and its modules where the agent looks for them.
-    fn add(&self, archive: &mut Archive) {
+    fn add(&self, archive: &mut Archive) -> Result<()> {
         let mut text = Vec::new();
         let mut line = |key: &str, value: &str| {
             text.extend_from_slice(format!("{key}={value}").as_bytes());
@@ -49,7 +53,14 @@ impl Description {
             line("rows", &self.size.0.to_string());
             line("cols", &self.size.1.to_string());
         }
+        if self.arguments.len() > MAX_WORDS || self.environment.len() > MAX_WORDS || text.len() >= MAX_TEXT {
+            return Err(status::error(
+                status::CANNOT_RUN,
+                "argument list too long; hand the words over in a file or through a pipe",
+            ));
+        }
         archive.file("/.limen/run", 0o600, &text);
+        Ok(())
     }
 }
 
@@ -62,7 +73,7 @@ pub fn compose(
 ) -> Result<Vec<u8>> {
     let mut archive = Archive::default();
     agent::add(&mut archive, arch)?;
-    description.add(&mut archive);
+    description.add(&mut archive)?;
     fill(&mut archive)?;
     guest_files::add_basics(&mut archive);
     Ok(archive.finish())

@@ -33,7 +33,9 @@ pub fn read(path: &Path) -> Result<Vec<u8>> {
 
 fn unpack(path: &Path, tool: &str, package: &str) -> Result<Vec<u8>> {
     packages::ensure_tool(tool, &[package])?;
-    let output = Command::new(tool).args(["-d", "-c"]).arg(path).output();
+    // Through its standard input: zstd refuses to follow links.
+    let file = std::fs::File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let output = Command::new(tool).args(["-d", "-c"]).stdin(file).output();
     let output = output.with_context(|| format!("cannot start {tool}"))?;
     if !output.status.success() {
         let why = String::from_utf8_lossy(&output.stderr);

@@ -36,7 +36,10 @@ use clap::Parser;
 use std::panic;
 
 fn main() {
-    let cli = cli::Cli::parse();
+    let cli = cli::Cli::try_parse().unwrap_or_else(|error| {
+        let _ = error.print();
+        std::process::exit(if error.use_stderr() { status::HOST } else { 0 })
+    });
     let report = panic::take_hook();
     panic::set_hook(Box::new(move |info| {
         if !status::is_closed_output(info.payload()) {

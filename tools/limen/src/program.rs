@@ -155,7 +155,11 @@ fn normal(path: &Path) -> PathBuf {
     if !path.components().any(|c| matches!(c, Component::ParentDir)) {
         return path.components().collect();
     }
-    std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
+    // Not what the name itself links to: a program may look at the name it was started by.
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+        return std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    };
+    std::fs::canonicalize(parent).map_or_else(|_| path.to_owned(), |parent| parent.join(name))
 }
 
 /// Why this file cannot be run, if so.

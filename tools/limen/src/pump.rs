@@ -22,6 +22,8 @@ const POWER_OFF: Duration = Duration::from_secs(3);
 const GRACE: Duration = Duration::from_secs(5);
 /// Ctrl-]: the key that ends the run.
 const ESCAPE: u8 = 0x1d;
+/// How much of the log may wait to be shown; how much of QEMU's own words is kept.
+const LOG_ROOM: usize = 1 << 20;
 /// How much of the kernel's log is kept.
 const LOG_LIMIT: usize = 16 << 20;
 
@@ -38,6 +40,10 @@ impl Signals {
         wake.set_nonblocking(true)?;
         let flags = [SIGINT, SIGTERM, SIGHUP, SIGWINCH].map(|s| (s, Arc::new(AtomicBool::new(false))));
         for (signal, flag) in &flags {
+            // What is ignored from outside stays so: `nohup limen run`.
+            if ignored(*signal) {
+                continue;
+            }
             signal_hook::flag::register(*signal, Arc::clone(flag))?;
             signal_hook::low_level::pipe::register(*signal, write.try_clone()?)?;
         }
@@ -54,6 +60,14 @@ impl Signals {
         let mut buffer = [0; 64];
         while matches!(rustix::io::read(&self.wake, &mut buffer), Ok(n) if n > 0) {}
     }
+}
+
+/// Whether this process was started with `signal` ignored.
+fn ignored(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok());
+    mask.is_some_and(|mask| mask >> (signal - 1) & 1 != 0)
 }
 
 /// Our ends of QEMU's channels.
@@ -85,6 +99,16 @@ pub struct Pump<'a> {
     closes: [Option<u64>; 2],
     /// How the program ended, and how many bytes it wrote to stdout and stderr.
     ending: Option<(Ending, u64, u64)>,
+    /// The agent knows that all of that is here.
+    said_done: bool,
+    /// The kernel's log on its way to our stdout or stderr.
+    shown_log: Vec<u8>,
+    log_broken: bool,
+    /// QEMU's own words: our end, and what came.
+    said: UnixStream,
+    said_ended: bool,
+    /// What QEMU said.
+    pub said_bytes: Vec<u8>,
 }
 
 const INPUT: usize = 0;
@@ -102,11 +126,20 @@ enum Slot {
     Control,
     From(usize),
     To(usize),
+    ShownLog,
+    Said,
 }
 
 impl<'a> Pump<'a> {
-    pub fn new(options: &'a Options, sockets: Sockets, log_file: Option<std::fs::File>) -> Pump<'a> {
+    pub fn new(
+        options: &'a Options,
+        sockets: Sockets,
+        said: UnixStream,
+        log_file: Option<std::fs::File>,
+    ) -> Pump<'a> {
         let mut relays = [(); 5].map(|()| Relay::new());
+        // QEMU throws away what a terminal does not take at once.
+        relays[SHOWN] = Relay::patient();
         let typed = options.terminals & 1 != 0;
         // Without streams the program's input is empty; with a terminal it is what is typed.
         relays[INPUT].ended = !options.streams || typed || options.own;
@@ -126,7 +159,32 @@ impl<'a> Pump<'a> {
             said_broken: [false; 2],
             closes: [None; 2],
             ending: None,
+            said_done: false,
+            shown_log: Vec::new(),
+            log_broken: false,
+            said,
+            said_ended: false,
+            said_bytes: Vec::new(),
         }
+    }
+
+    /// What of the program's output could not be written, or did not come, if anything.
+    pub fn lost(&self) -> Option<String> {
+        let streams = [
+            (OUTPUT, "standard output"),
+            (ERRORS, "standard error"),
+            (SHOWN, "the terminal"),
+        ];
+        let failed = |(r, name): (usize, &str)| {
+            let why = std::io::Error::from(self.relays[r].failed?);
+            Some(format!("cannot write to {name}: {why}"))
+        };
+        streams.into_iter().find_map(failed).or_else(|| {
+            let (_, out, err) = self.ending?;
+            let short = |r: usize, n| !self.relays[r].broken && self.relays[r].taken < n;
+            (short(OUTPUT, out) || short(ERRORS, err))
+                .then(|| "QEMU ended before all of the program's output had come".to_owned())
+        })
     }
 
     /// Where a relay's bytes come from and go to.
@@ -163,7 +221,12 @@ impl<'a> Pump<'a> {
             let wait = deadline.map(|(at, _)| at.saturating_duration_since(Instant::now()));
             let ready = self.wait(signals, exited.is_none().then_some(exit.as_fd()), wait)?;
             if let Some(ending) = self.obey(signals, &mut deadline) {
-                return Ok(ending);
+                if !matches!(ending, Ending::Program(_) | Ending::NotStarted(_)) {
+                    return Ok(ending);
+                }
+                // It does not switch itself off. What its terminal showed is still to be seen.
+                let _ = qemu.child.kill();
+                deadline = None;
             }
             for slot in ready {
                 match slot {
@@ -180,6 +243,8 @@ impl<'a> Pump<'a> {
                     Slot::Control => self.talk(),
                     Slot::From(r) if self.fill(r) => return Ok(Ending::Interrupted(SIGINT)),
                     Slot::To(r) => self.drain(r),
+                    Slot::ShownLog => self.show_log(),
+                    Slot::Said => self.hear_qemu(),
                     Slot::From(_) | Slot::Wake => {}
                 }
             }
@@ -212,28 +277,30 @@ impl<'a> Pump<'a> {
     }
 
     /// Whether the run is over, and how.
-    fn finished(&self, exited: Option<i32>, deadline: &mut Option<(Instant, Ending)>) -> Option<Ending> {
+    fn finished(&mut self, exited: Option<i32>, deadline: &mut Option<(Instant, Ending)>) -> Option<Ending> {
         let drained = |r: usize| self.relays[r].ended && !self.relays[r].pending();
+        let logged = self.log_ended && self.said_ended && self.shown_log.is_empty();
         let Some((ending, out, err)) = self.ending else {
             let status = exited?;
             // QEMU is gone: what its sockets still hold is all there will be.
-            let rest = [OUTPUT, ERRORS, SHOWN].into_iter().any(|r| !drained(r))
-                || !self.log_ended
-                || !self.control_ended;
+            let rest =
+                [OUTPUT, ERRORS, SHOWN].into_iter().any(|r| !drained(r)) || !logged || !self.control_ended;
             return if rest { None } else { Some(Ending::Qemu(status)) };
         };
         let whole = |r: usize, n: u64| {
             let relay = &self.relays[r];
-            relay.broken || relay.taken >= n && !relay.pending()
+            relay.broken || !relay.pending() && (relay.taken >= n || relay.ended)
         };
         if !(whole(OUTPUT, out) && whole(ERRORS, err)) {
             return None;
         }
-        if exited.is_some() && drained(SHOWN) && self.log_ended {
-            return Some(ending);
+        if exited.is_some() {
+            return (drained(SHOWN) && logged).then_some(ending);
         }
-        // The machine switches itself off now; one that does not is ended.
-        if !matches!(deadline, Some((_, Ending::Program(_) | Ending::NotStarted(_)))) {
+        // The machine switches itself off when it knows; one that does not is ended.
+        if !self.said_done {
+            self.said_done = true;
+            self.send("done\n");
             *deadline = Some((Instant::now() + POWER_OFF, ending));
         }
         None
@@ -256,8 +323,14 @@ impl<'a> Pump<'a> {
         if let Some(exit) = exit {
             add(Slot::Child, exit, read);
         }
-        if !self.log_ended {
+        if !self.log_ended && self.shown_log.len() < LOG_ROOM {
             add(Slot::Log, self.sockets.log.as_fd(), read);
+        }
+        if !self.shown_log.is_empty() {
+            add(Slot::ShownLog, self.log_goes_to(), write);
+        }
+        if !self.said_ended {
+            add(Slot::Said, self.said.as_fd(), read);
         }
         if !self.control_ended {
             let flags = if self.messages.is_empty() {
@@ -271,7 +344,8 @@ impl<'a> Pump<'a> {
             let (from, to) = self.ends(r);
             if relay.pending() {
                 add(Slot::To(r), to, write);
-            } else if relay.wants() {
+            }
+            if relay.wants() {
                 add(Slot::From(r), from, read);
             }
         }
@@ -297,6 +371,7 @@ impl<'a> Pump<'a> {
         relay.fill(self.ends(r).0);
         let mut escape = false;
         if r == TYPED
+            && self.options.terminals & 1 != 0
             && let Some(at) = relay.waiting().iter().position(|b| *b == ESCAPE)
         {
             relay.truncate(at);
@@ -343,16 +418,47 @@ impl<'a> Pump<'a> {
                 if let Some(file) = &mut self.log_file {
                     let _ = file.write_all(bytes);
                 }
-                if self.options.own {
-                    // The serial port is this init's console: its output and the log are one stream.
-                    let mut out = std::io::stdout();
-                    let _ = out.write_all(bytes).and_then(|()| out.flush());
-                } else if self.options.verbose {
-                    let _ = std::io::stderr().write_all(bytes);
+                if (self.options.own || self.options.verbose) && !self.log_broken {
+                    self.shown_log.extend_from_slice(bytes);
                 }
             }
             Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {}
             Err(_) => self.log_ended = true,
+        }
+    }
+
+    /// Where the log is shown: the serial port of one's own init is its console, so that its output and the log are one stream.
+    fn log_goes_to(&self) -> BorrowedFd<'static> {
+        if self.options.own {
+            rustix::stdio::stdout()
+        } else {
+            rustix::stdio::stderr()
+        }
+    }
+
+    /// Writes of the log what a descriptor takes that is ready.
+    fn show_log(&mut self) {
+        let some = self.shown_log.len().min(crate::relay::PIPE_ROOM);
+        match rustix::io::write(self.log_goes_to(), &self.shown_log[..some]) {
+            Ok(n) => drop(self.shown_log.drain(..n)),
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {}
+            Err(_) => {
+                self.log_broken = true;
+                self.shown_log.clear();
+            }
+        }
+    }
+
+    /// Reads what QEMU itself says, of which the beginning is kept.
+    fn hear_qemu(&mut self) {
+        let mut buffer = [0; 4096];
+        match rustix::io::read(&self.said, &mut buffer) {
+            Ok(n) if n > 0 => {
+                let room = LOG_ROOM - self.said_bytes.len().min(LOG_ROOM);
+                self.said_bytes.extend_from_slice(&buffer[..n.min(room)]);
+            }
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {}
+            _ => self.said_ended = true,
         }
     }
 

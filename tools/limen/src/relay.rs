@@ -7,7 +7,9 @@ use rustix::io::Errno;
 
 const BUFFER: usize = 64 * 1024;
 /// A pipe that polls as writable has room for this much (`PIPE_BUF`).
-const PIPE_ROOM: usize = 4096;
+pub const PIPE_ROOM: usize = 4096;
+/// How much a patient relay keeps.
+const PATIENCE: usize = 64 << 20;
 
 /// One direction of bytes.
 pub struct Relay {
@@ -21,6 +23,10 @@ pub struct Relay {
     pub ended: bool,
     /// The sink takes no more; what comes is thrown away.
     pub broken: bool,
+    /// Why, if not because its reader went away.
+    pub failed: Option<Errno>,
+    /// How much may wait here: more is read only when that has been written.
+    room: usize,
 }
 
 impl Relay {
@@ -33,6 +39,16 @@ impl Relay {
             given: 0,
             ended: false,
             broken: false,
+            failed: None,
+            room: 0,
+        }
+    }
+
+    /// One whose source loses what is not read at once: it is read whether or not the sink keeps up.
+    pub fn patient() -> Relay {
+        Relay {
+            room: PATIENCE,
+            ..Relay::new()
         }
     }
 
@@ -46,6 +62,8 @@ impl Relay {
             given: 0,
             ended: true,
             broken: true,
+            failed: None,
+            room: 0,
         }
     }
 
@@ -56,20 +74,23 @@ impl Relay {
 
     /// Whether it should be polled for reading.
     pub fn wants(&self) -> bool {
-        !self.ended && !self.pending()
+        !self.ended && (!self.pending() || self.end - self.start < self.room)
     }
 
     /// Reads what there is.
     pub fn fill(&mut self, from: BorrowedFd<'_>) {
-        if self.pending() {
+        if !self.wants() {
             return;
         }
-        match rustix::io::read(from, &mut self.buffer[..]) {
+        self.buffer.drain(..self.start);
+        (self.start, self.end) = (0, self.end - self.start);
+        self.buffer.resize(self.end + BUFFER, 0);
+        match rustix::io::read(from, &mut self.buffer[self.end..]) {
             Ok(0) => self.ended = true,
             Ok(n) => {
                 self.taken += n as u64;
                 if !self.broken {
-                    (self.start, self.end) = (0, n);
+                    self.end += n;
                 }
             }
             Err(Errno::AGAIN | Errno::INTR) => {}
@@ -90,8 +111,9 @@ impl Relay {
                 self.given += n as u64;
             }
             Err(Errno::AGAIN | Errno::INTR) => {}
-            Err(_) => {
+            Err(error) => {
                 self.broken = true;
+                self.failed = Some(error).filter(|e| *e != Errno::PIPE);
                 self.start = self.end;
             }
         }

@@ -250,17 +250,18 @@ fn check_qemu(path: &Path) -> Result<()> {
 
 /// Says what must be said about the end of a run, and gives its exit status.
 fn report(outcome: &Outcome, options: &RunOptions, arch: Arch, own: bool) -> i32 {
+    if let (Ending::Program(_), Some(why)) = (outcome.ending, &outcome.lost) {
+        eprintln!("limen: {why}");
+        return status::HOST;
+    }
     let code = match outcome.ending {
         Ending::Program(wait) if wait & 0x7f == 0 => return wait >> 8 & 0xff,
         Ending::Program(wait) => return 128 + (wait & 0x7f),
         Ending::NotStarted(errno) => {
             let error = std::io::Error::from_raw_os_error(errno);
             eprintln!("limen: the guest could not start the program: {error}");
-            return if errno == 2 {
-                status::NOT_FOUND
-            } else {
-                status::CANNOT_RUN
-            };
+            // The program itself was there: what is not is what it needs to be run, such as its interpreter.
+            return status::CANNOT_RUN;
         }
         Ending::Timeout => {
             eprintln!("limen: the time given with --timeout is over");

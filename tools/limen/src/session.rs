@@ -48,6 +48,8 @@ pub struct Outcome {
     pub log: Vec<u8>,
     /// What QEMU itself said.
     pub qemu: String,
+    /// What became of output that did not get through, if some did not.
+    pub lost: Option<String>,
 }
 
 /// The QEMU process; dropping the value ends it.
@@ -143,7 +145,8 @@ pub fn run(machine: &Machine, options: &Options) -> Result<Outcome> {
         terminal,
         log,
     };
-    let mut pump = Pump::new(options, sockets, log_file);
+    said.set_nonblocking(true)?;
+    let mut pump = Pump::new(options, sockets, said, log_file);
     let raw = if options.terminals != 0 {
         term::Raw::enter(options.terminals)?
     } else {
@@ -152,14 +155,11 @@ pub fn run(machine: &Machine, options: &Options) -> Result<Outcome> {
     let ending = pump.run(&mut qemu, &signals);
     drop(raw);
     drop(qemu);
-    let mut said_text = String::new();
-    use std::io::Read;
-    said.set_nonblocking(true)?;
-    let _ = (&said).read_to_string(&mut said_text);
     Ok(Outcome {
         ending: ending?,
+        lost: pump.lost(),
         log: pump.log_bytes,
-        qemu: said_text,
+        qemu: String::from_utf8_lossy(&pump.said_bytes).into_owned(),
     })
 }
 

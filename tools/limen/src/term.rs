@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 use std::os::fd::BorrowedFd;
 
 use anyhow::{Context, Result};
-use rustix::termios::{OptionalActions, OutputModes, Termios, tcgetattr, tcgetwinsize, tcsetattr};
+use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 
 /// Which of this process's standard descriptors are terminals: bit 0 for stdin, 1 for stdout, 2 for stderr.
 pub fn standard_terminals() -> u32 {
@@ -39,23 +39,16 @@ pub struct Raw {
 }
 
 impl Raw {
-    /// When stdin is a terminal, everything typed belongs to the guest. When only an output is, just the translation
-    /// of line ends goes: the guest's terminal has done it.
+    /// When stdin is a terminal, everything typed belongs to the guest. When only an output is, it stays as it is: others may
+    /// write to it, and change it, at the same time (`limen run -- seq 5 | limen run -- sort`), and a second carriage return shows nowhere.
     pub fn enter(terminals: u32) -> Result<Option<Raw>> {
-        let Some(fd) = (if terminals & 1 != 0 {
-            Some(rustix::stdio::stdin())
-        } else {
-            output(terminals)
-        }) else {
+        if terminals & 1 == 0 {
             return Ok(None);
-        };
+        }
+        let fd = rustix::stdio::stdin();
         let before = tcgetattr(fd).context("cannot read the terminal's settings")?;
         let mut raw = before.clone();
-        if terminals & 1 != 0 {
-            raw.make_raw();
-        } else {
-            raw.output_modes.remove(OutputModes::OPOST);
-        }
+        raw.make_raw();
         // From the background this would stop us; a terminal we do not own stays as it is.
         let foreground = rustix::termios::tcgetpgrp(fd).ok() == Some(rustix::process::getpgrp());
         if !foreground {

@@ -270,7 +270,10 @@ fn run(step: &Step, context: &Context) -> Result<Verdict> {
     std::panic::catch_unwind(work).unwrap_or_else(|payload| {
         let said = payload.downcast_ref::<String>().map(String::as_str);
         let said = said.or_else(|| payload.downcast_ref::<&str>().copied());
-        Err(anyhow::anyhow!("the test panicked: {}", said.unwrap_or("without a word")))
+        Err(anyhow::anyhow!(
+            "the test panicked: {}",
+            said.unwrap_or("without a word")
+        ))
     })
 }
 
