@@ -27,6 +27,7 @@ pub fn steps() -> Vec<Step> {
         );
     }
     steps.push(Step::new("command-pipe", move |c| big_pipe(c, host)).after(&boot));
+    steps.push(Step::new("command-output", move |c| output(c, host)).after(&boot));
     steps.push(Step::new("command-endings", move |c| endings(c, host)).after(&boot));
     steps.push(Step::new("command-initrd", move |c| own_initrd(c, host)).after(&boot));
     steps
@@ -106,6 +107,50 @@ fn big_pipe(context: &Context, arch: Arch) -> Result<Verdict> {
     )))
 }
 
+/// Output to who is slow, and to what is full; a program with many words; one that leaves a writer behind.
+fn output(context: &Context, arch: Arch) -> Result<Verdict> {
+    let command = |script: &str, words: &[&str]| {
+        let mut command = Command::new(tree::own_program());
+        command.args(["run", "--accel=tcg", "--timeout=60", "--smp=2"]);
+        command
+            .arg(format!("--arch={arch}"))
+            .args(["--with=yes", "--with=dd"]);
+        if let Some(kernel) = &context.kernel {
+            command.arg(format!("--kernel={}", kernel.display()));
+        }
+        command.args(["--", "sh", "-c", script, "sh"]).args(words);
+        command.stdin(Stdio::null()).stderr(Stdio::piped());
+        command
+    };
+    // Nobody reads until everything between the program and us is full, and the program has long ended but for that.
+    let mut slow = command("yes x | dd bs=1000 count=700 iflag=fullblock 2>/dev/null", &[])
+        .stdout(Stdio::piped())
+        .spawn()?;
+    std::thread::sleep(Duration::from_secs(2));
+    let mut bytes = Vec::new();
+    slow.stdout.take().context("no pipe")?.read_to_end(&mut bytes)?;
+    let status = slow.wait()?;
+    check(
+        "a slow reader does not get everything",
+        status.success() && bytes == b"x\n".repeat(350_000),
+        || format!("{status}, {} bytes", bytes.len()),
+    )?;
+    let full = std::fs::File::options().write(true).open("/dev/full")?;
+    expect_line(command("echo hello", &[]), Some(full), 125, "No space left").context("a full disk")?;
+    let many = vec!["word"; 5000];
+    let counted = command("echo $#", &many).output()?;
+    check("many words", counted.stdout == b"5000\n", || {
+        String::from_utf8_lossy(&counted.stdout).into_owned()
+    })?;
+    let left = command("yes & exit 3", &[]).stdout(Stdio::null()).status()?;
+    check("a writer is left behind", left.code() == Some(3), || {
+        format!("{left}")
+    })?;
+    Ok(Verdict::Passed(
+        "a slow reader, a full disk, 5,000 words, a writer left behind".into(),
+    ))
+}
+
 /// Input that cannot work: one line each, with what to do, and the right status.
 fn bad_input(context: &Context) -> Result<Verdict> {
     let dir = tree::cache("test")?.join("bad-input");
@@ -177,7 +222,7 @@ fn bad_input(context: &Context) -> Result<Verdict> {
             .arg("run")
             .args(kernel.iter().filter(|_| !given))
             .args(arguments);
-        expect_line(command, *status, word).with_context(|| arguments.join(" "))?;
+        expect_line(command, None, *status, word).with_context(|| arguments.join(" "))?;
     }
     if Arch::host() == Some(Arch::X86_64) {
         let mut command = Command::new(tree::own_program());
@@ -187,7 +232,7 @@ fn bad_input(context: &Context) -> Result<Verdict> {
             .args(["run"])
             .args(&kernel)
             .args(["--", "true"]);
-        expect_line(command, 125, "newer").context("an old QEMU")?;
+        expect_line(command, None, 125, "newer").context("an old QEMU")?;
     }
     Ok(Verdict::Passed(format!(
         "{} kinds, one line each",
@@ -195,8 +240,9 @@ fn bad_input(context: &Context) -> Result<Verdict> {
     )))
 }
 
-fn expect_line(mut command: Command, status: i32, word: &str) -> Result<()> {
-    let output = command.stdin(Stdio::null()).output()?;
+fn expect_line(mut command: Command, stdout: Option<std::fs::File>, status: i32, word: &str) -> Result<()> {
+    let stdout = stdout.map_or_else(Stdio::piped, Stdio::from);
+    let output = command.stdin(Stdio::null()).stdout(stdout).output()?;
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     // Progress (building, fetching) may come first.
     let lines: Vec<&str> = text
