@@ -122,13 +122,15 @@ fn output(context: &Context, arch: Arch) -> Result<Verdict> {
         command.stdin(Stdio::null()).stderr(Stdio::piped());
         command
     };
-    // Nobody reads until everything between the program and us is full, and the program has long ended but for that.
+    // Everything between the program and us is full when the program ends, and long after.
     let mut slow = command("yes x | dd bs=1000 count=700 iflag=fullblock 2>/dev/null", &[])
         .stdout(Stdio::piped())
         .spawn()?;
-    std::thread::sleep(Duration::from_secs(2));
     let mut bytes = Vec::new();
-    slow.stdout.take().context("no pipe")?.read_to_end(&mut bytes)?;
+    let mut stdout = slow.stdout.take().context("no pipe")?;
+    while (&mut stdout).take(1000).read_to_end(&mut bytes)? > 0 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
     let status = slow.wait()?;
     check(
         "a slow reader does not get everything",
