@@ -4,19 +4,158 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <pthread.h>
+#include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 #include "check.h"
+
+/* An ordinary user. */
+#define USER 1234
+
+/* Runs `what` in a child; what it found is counted here. It ends in any other way only if the kernel has it end. */
+static void apart(void (*what)(void)) {
+    struct { int made, failed; } sums = {0, 0};
+    int ends[2], status = -1;
+    CHECK(pipe(ends) == 0);
+    pid_t child = fork();
+    if (child == 0) {
+        failed = made = 0;
+        what();
+        sums.made = made;
+        sums.failed = failed;
+        _exit(write(ends[1], &sums, sizeof sums) != sizeof sums);
+    }
+    close(ends[1]);
+    CHECK(read(ends[0], &sums, sizeof sums) == sizeof sums);
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    close(ends[0]);
+    made += sums.made;
+    failed += sums.failed;
+}
+
+/* The running process becomes the ordinary user's, with capabilities `caps`, and may be looked into. */
+static void become_user(uint32_t caps) {
+    struct __user_cap_header_struct head = {_LINUX_CAPABILITY_VERSION_3, 0};
+    struct __user_cap_data_struct data[2] = {{caps, caps, 0}, {0, 0, 0}};
+    CHECK(prctl(PR_SET_KEEPCAPS, caps != 0) == 0);
+    CHECK(setresgid(USER, USER, USER) == 0 && setresuid(USER, USER, USER) == 0);
+    CHECK(prctl(PR_GET_DUMPABLE) == 0 && syscall(SYS_capset, &head, data) == 0);
+    CHECK(prctl(PR_SET_DUMPABLE, 1) == 0);
+}
 
 /* Nobody waits for children that are none. */
 static void no_children(void) {
     CHECK(waitpid(-1, NULL, 0) == -1 && errno == ECHILD);
 }
 
-int main(void) {
+/* A file of another process's directory, or of one's own for 0. */
+static int open_proc(pid_t pid, const char *name, int flags) {
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/%s", pid ? pid : getpid(), name);
+    return open(path, flags);
+}
+
+/* Reads a file of a process's directory as a string; how long it is, or -1. */
+static int read_proc(pid_t pid, const char *name, char *to, int room) {
+    int fd = open_proc(pid, name, O_RDONLY), n = -1;
+    if (fd >= 0) n = read(fd, to, room - 1);
+    to[n > 0 ? n : 0] = 0;
+    if (fd >= 0) close(fd);
+    return n;
+}
+
+/* While a program gains rights, nobody gets at its memory: not even who was let go on by its exec. */
+static void raising(void) {
+    char *arguments[] = {"./raising", "wait", NULL}, *environment[] = {"A=b", NULL}, byte;
+    int held[2], status;
+    struct rlimit many = {30000, 30000};
+    /* As many files to be closed, so that exec takes its time. */
+    if (setrlimit(RLIMIT_NOFILE, &many) != 0) {
+        getrlimit(RLIMIT_NOFILE, &many);
+        many.rlim_cur = many.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &many);
+    }
+    while (fcntl(0, F_DUPFD_CLOEXEC, 3) >= 0);
+    for (int fd = 1000; fd < 1008; fd++) close(fd);
+    become_user(0);
+    for (int i = 0; i < 4; i++) {
+        CHECK(pipe(held) == 0);
+        fcntl(held[1], F_SETFD, FD_CLOEXEC);
+        pid_t child = vfork();
+        if (child == 0) {
+            dup2(held[0], 0);
+            execve(arguments[0], arguments, environment);
+            _exit(127);
+        }
+        CHECK(open_proc(child, i & 1 ? "environ" : "mem", i & 1 ? O_RDONLY : O_RDWR) == -1 && errno == EACCES);
+        CHECK(open_proc(child, "maps", O_RDONLY) == -1 && errno == EACCES);
+        CHECK(open_proc(child, "auxv", O_RDONLY) == -1 && errno == EACCES);
+        CHECK(write(held[1], &byte, 1) == 1 && waitpid(child, &status, 0) == child && status == 7 << 8);
+        close(held[0]);
+        close(held[1]);
+    }
+}
+
+/* A copy of this program that runs as root whoever starts it. */
+static void make_raising(void) {
+    static char buffer[65536];
+    int from = open("/proc/self/exe", O_RDONLY), to = open("raising", O_WRONLY | O_CREAT | O_TRUNC, 0755), n, whole = 1;
+    while ((n = read(from, buffer, sizeof buffer)) > 0) whole &= write(to, buffer, n) == n;
+    CHECK(n == 0 && whole && fchmod(to, 04755) == 0);
+    close(from);
+    close(to);
+}
+
+/* A file about memory stays with the program it was opened for. */
+static void stays(void) {
+    char *arguments[] = {"/proc/self/exe", "wait", NULL}, byte, found[64];
+    int held[2], status;
+    CHECK(pipe(held) == 0);
+    pid_t child = fork();
+    if (child == 0) {
+        dup2(held[0], 0);
+        close(held[1]);
+        if (read(0, &byte, 1) == 1) execv(arguments[0], arguments);
+        _exit(127);
+    }
+    int maps = open_proc(child, "maps", O_RDONLY), auxv = open_proc(child, "auxv", O_RDONLY), mem = open_proc(child, "mem", O_RDWR);
+    CHECK(pread(maps, found, sizeof found, 0) == sizeof found && pread(auxv, found, sizeof found, 0) == sizeof found);
+    CHECK(pread(mem, found, 1, (off_t)(uintptr_t)&held) == 1);
+    CHECK(write(held[1], &byte, 1) == 1);
+    do {
+        read_proc(child, "cmdline", found, sizeof found);
+    } while (strcmp(found, arguments[0]) != 0);
+    CHECK(pread(maps, found, sizeof found, 0) == 0 && pread(mem, found, 1, (off_t)(uintptr_t)&held) == 0);
+    CHECK(pwrite(mem, found, 1, (off_t)(uintptr_t)&held) == 0);
+    CHECK(write(held[1], &byte, 1) == 1 && waitpid(child, &status, 0) == child && status == 7 << 8);
+    close(maps);
+    close(auxv);
+    close(mem);
+    close(held[0]);
+    close(held[1]);
+}
+
+int main(int argc, char **argv) {
+    char byte;
+    if (argc > 1) return strcmp(argv[1], "wait") == 0 && read(0, &byte, 1) == 1 ? 7 : 8;
     setvbuf(stdout, NULL, _IONBF, 0);
     no_children();
+    make_raising();
+    apart(raising);
+    stays();
+    unlink("raising");
     return report();
 }

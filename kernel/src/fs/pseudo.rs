@@ -172,15 +172,16 @@ impl InodeOps for Ops {
     }
     fn open(&self, _: &Arc<Inode>, flags: u32) -> Result<Option<Arc<dyn FileOps>>, Errno> {
         Ok(match &self.0 {
-            Node::File(_, show, store) => Some(Arc::new(TextFile {
-                show: show.clone(),
-                store: store.clone(),
-                text: Mutex::new(None),
-            })),
+            Node::File(_, show, store) => Some(Arc::new(TextFile::new(show.clone(), store.clone()))),
             Node::Special(_, _, _, open) => Some(open(flags)?),
             _ => None,
         })
     }
+}
+
+/// What opens a text file of its own: for [`Node::Special`].
+pub fn text_file(show: impl Fn(&mut Text) -> Result<(), Errno> + Send + Sync + 'static) -> Arc<dyn FileOps> {
+    Arc::new(TextFile::new(Arc::new(show), None))
 }
 
 /// An open text file.
@@ -191,6 +192,13 @@ struct TextFile {
 }
 
 impl TextFile {
+    fn new(show: Show, store: Option<Store>) -> Self {
+        Self {
+            show,
+            store,
+            text: Mutex::new(None),
+        }
+    }
     fn read_at(&self, dst: &mut IoDst<'_>, pos: u64) -> SysResult {
         let mut text = self.text.lock();
         if pos == 0 || text.is_none() {

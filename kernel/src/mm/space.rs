@@ -15,7 +15,9 @@ use crate::sync::SpinLock;
 use alloc::string::String;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed};
+use core::sync::atomic::{
+    AtomicBool, AtomicU32, AtomicUsize, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed,
+};
 use limen_linux_abi::Errno;
 use limen_page_alloc::NONE;
 use limen_region_map::RegionMap;
@@ -168,6 +170,10 @@ pub struct AddressSpace {
     pub cids: crate::rseq::Space,
     /// Tasks that have it.
     pub(super) users: AtomicUsize,
+    /// Whether the program's own user may look into it (`PR_SET_DUMPABLE`).
+    dumpable: AtomicBool,
+    /// The auxiliary vector its program got, for `/proc/pid/auxv`.
+    pub auxv: SpinLock<Option<Arc<[usize]>>>,
     /// What it is registered for with `membarrier`.
     pub membarrier: Registrations,
     pub(super) this: Weak<Self>,
@@ -292,6 +298,8 @@ impl AddressSpace {
             layout: SpinLock::new(layout),
             cids: crate::rseq::Space::new(),
             users: AtomicUsize::new(0),
+            dumpable: AtomicBool::new(true),
+            auxv: SpinLock::new(None),
             membarrier,
             this: this.clone(),
         })
@@ -301,6 +309,21 @@ impl AddressSpace {
     #[inline]
     pub fn activate(&self) {
         mmu::switch_to(self.root, &self.context);
+    }
+
+    /// Whether some task still has it: nothing is mapped any more otherwise, and nothing will be.
+    pub fn is_used(&self) -> bool {
+        self.users.load(Relaxed) != 0
+    }
+
+    /// Whether who has the ids of its program may look into it (`PR_GET_DUMPABLE`).
+    pub fn dumpable(&self) -> bool {
+        self.dumpable.load(Relaxed)
+    }
+
+    /// Sets [`Self::dumpable`].
+    pub fn set_dumpable(&self, dumpable: bool) {
+        self.dumpable.store(dumpable, Relaxed);
     }
 
     /// Where the program's parts lie.

@@ -142,8 +142,6 @@ pub struct Process {
     pub child_subreaper: AtomicBool,
     /// Some ancestor may be a subreaper.
     pub has_subreaper: AtomicBool,
-    /// `PR_SET_DUMPABLE`.
-    pub dumpable: AtomicU32,
     /// Of ended threads.
     pub dead_threads: IrqSpinLock<Usage>,
     /// Of children waited for.
@@ -154,8 +152,6 @@ pub struct Process {
     pub timers: crate::time::ProcessTimers,
     /// `oom_score_adj`.
     pub oom_score_adj: AtomicI32,
-    /// The auxiliary vector its program got, for `/proc/pid/auxv`.
-    pub auxv: SpinLock<Option<Arc<[usize]>>>,
     /// What was done for the restartable sequences of its ended threads.
     pub rseq: crate::rseq::ThreadCounts,
     /// The real user id, kept for those who ask after the last thread is gone.
@@ -199,13 +195,11 @@ impl Process {
             did_exec: AtomicBool::new(false),
             child_subreaper: AtomicBool::new(false),
             has_subreaper: AtomicBool::new(subreaper),
-            dumpable: AtomicU32::new(1),
             dead_threads: IrqSpinLock::new(Usage::default()),
             dead_children: SpinLock::new(Usage::default()),
             start_ns: crate::arch::time::now_ns(),
             timers: crate::time::ProcessTimers::new(),
             oom_score_adj: AtomicI32::new(0),
-            auxv: SpinLock::new(None),
             rseq: crate::rseq::ThreadCounts::new(),
             real_uid: AtomicU32::new(0),
         })

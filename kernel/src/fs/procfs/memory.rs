@@ -4,7 +4,7 @@ use super::process::Subject;
 use crate::fs::file::{File, FileOps};
 use crate::fs::inode::{Dev, FileType};
 use crate::fs::io::{IoDst, IoSrc};
-use crate::fs::pseudo::{Node, Text};
+use crate::fs::pseudo::{Node, Text, text_file};
 use crate::mm::copy::zeroed;
 use crate::mm::{AddressSpace, PAGE_SIZE, VmFlags, VmaInfo};
 use crate::syscall::SysResult;
@@ -13,11 +13,23 @@ use alloc::vec::Vec;
 use core::fmt::Write;
 use limen_linux_abi::Errno;
 
-fn space(subject: &Subject) -> Option<Arc<AddressSpace>> {
-    match &subject.task {
-        Some(task) => task.mm(),
-        None => subject.process.mm(),
-    }
+/// Puts together what a file says of a memory, of none if the process has none any more.
+pub type Show = fn(Option<&AddressSpace>, &mut Text) -> Result<(), Errno>;
+
+/// A file about the memory that the process has when it is opened: whoever may look into it then may go on reading, of that and no later program.
+pub fn of(subject: &Subject, mode: u32, show: Show) -> Node {
+    let subject = subject.clone();
+    Node::Special(
+        mode,
+        FileType::Regular,
+        Dev::default(),
+        Arc::new(move |_| {
+            let mm = subject.look(|mm| mm.cloned())?;
+            Ok(text_file(move |out| {
+                show(mm.as_deref().filter(|mm| mm.is_used()), out)
+            }))
+        }),
+    )
 }
 
 fn read(mm: &AddressSpace, from: usize, to: usize) -> Result<Vec<u8>, Errno> {
@@ -30,7 +42,9 @@ fn read(mm: &AddressSpace, from: usize, to: usize) -> Result<Vec<u8>, Errno> {
 
 /// `cmdline`: the arguments with their zeros; a title written over them goes on into the environment.
 pub fn cmdline(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
-    let Some(mm) = space(subject) else { return Ok(()) };
+    let Some(mm) = subject.task.as_ref().and_then(|task| task.mm()) else {
+        return Ok(());
+    };
     let layout = mm.layout();
     let mut bytes = read(&mm, layout.arg_start, layout.arg_end)?;
     if bytes.last().is_some_and(|b| *b != 0) {
@@ -45,19 +59,17 @@ pub fn cmdline(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
 }
 
 /// `environ`: the environment as the program was started with.
-pub fn environ(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
-    let Some(mm) = space(subject) else { return Ok(()) };
+pub fn environ(mm: Option<&AddressSpace>, out: &mut Text) -> Result<(), Errno> {
+    let Some(mm) = mm else { return Ok(()) };
     let layout = mm.layout();
-    out.0.extend(read(&mm, layout.env_start, layout.env_end)?);
+    out.0.extend(read(mm, layout.env_start, layout.env_end)?);
     Ok(())
 }
 
 /// `auxv`: what the program got, to its end mark.
-pub fn auxv(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
-    if space(subject).is_none() {
-        return Ok(());
-    }
-    let auxv = subject.process.auxv.lock().clone();
+pub fn auxv(mm: Option<&AddressSpace>, out: &mut Text) -> Result<(), Errno> {
+    let Some(mm) = mm else { return Ok(()) };
+    let auxv = mm.auxv.lock().clone();
     for word in auxv.iter().flat_map(|words| words.iter()) {
         out.0.extend(word.to_ne_bytes());
     }
@@ -119,9 +131,9 @@ fn mappings(mm: &AddressSpace) -> Vec<VmaInfo> {
 }
 
 /// `maps`.
-pub fn maps(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
-    let Some(mm) = space(subject) else { return Ok(()) };
-    mappings(&mm).iter().for_each(|vma| map_line(out, vma));
+pub fn maps(mm: Option<&AddressSpace>, out: &mut Text) -> Result<(), Errno> {
+    let Some(mm) = mm else { return Ok(()) };
+    mappings(mm).iter().for_each(|vma| map_line(out, vma));
     Ok(())
 }
 
@@ -160,9 +172,9 @@ fn sizes(out: &mut Text, anon: usize, file: usize, shared: bool, writable: bool)
 }
 
 /// `smaps`.
-pub fn smaps(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
-    let Some(mm) = space(subject) else { return Ok(()) };
-    for vma in mappings(&mm) {
+pub fn smaps(mm: Option<&AddressSpace>, out: &mut Text) -> Result<(), Errno> {
+    let Some(mm) = mm else { return Ok(()) };
+    for vma in mappings(mm) {
         map_line(out, &vma);
         let size = (vma.end - vma.start) / 1024;
         let _ = writeln!(out, "Size:           {size:8} kB");
@@ -203,9 +215,9 @@ pub fn smaps(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
 }
 
 /// `smaps_rollup`.
-pub fn smaps_rollup(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
-    let mm = space(subject).ok_or(Errno::ESRCH)?;
-    let all = mappings(&mm);
+pub fn smaps_rollup(mm: Option<&AddressSpace>, out: &mut Text) -> Result<(), Errno> {
+    let mm = mm.ok_or(Errno::ESRCH)?;
+    let all = mappings(mm);
     let (Some(first), Some(last)) = (all.first(), all.last()) else {
         return Ok(());
     };
@@ -226,10 +238,7 @@ pub fn mem(subject: &Subject) -> Node {
         0o600,
         FileType::Regular,
         Dev::default(),
-        Arc::new(move |_| {
-            subject.check()?;
-            Ok(Arc::new(Mem(space(&subject))))
-        }),
+        Arc::new(move |_| Ok(Arc::new(Mem(subject.look(|mm| mm.cloned())?)))),
     )
 }
 
@@ -237,7 +246,9 @@ struct Mem(Option<Arc<AddressSpace>>);
 
 impl FileOps for Mem {
     fn read(&self, file: &File, dst: &mut IoDst<'_>, pos: Option<u64>) -> SysResult {
-        let Some(mm) = &self.0 else { return Ok(0) };
+        let Some(mm) = self.0.as_ref().filter(|mm| mm.is_used()) else {
+            return Ok(0);
+        };
         let mut own = if pos.is_none() {
             Some(file.pos.lock())
         } else {
@@ -264,7 +275,9 @@ impl FileOps for Mem {
         }
     }
     fn write(&self, file: &File, src: &mut IoSrc<'_>, pos: Option<u64>) -> SysResult {
-        let Some(mm) = &self.0 else { return Ok(0) };
+        let Some(mm) = self.0.as_ref().filter(|mm| mm.is_used()) else {
+            return Ok(0);
+        };
         let mut own = if pos.is_none() {
             Some(file.pos.lock())
         } else {

@@ -4,6 +4,8 @@ use super::{descriptors, memory, status};
 use crate::fs::inode::{FileType, Link};
 use crate::fs::path::Path;
 use crate::fs::pseudo::{Directory, Node, Text, parse, with_string};
+use crate::mm::AddressSpace;
+use crate::task::access::{self, By};
 use crate::task::creds::cap;
 use crate::task::{Process, Task, current};
 use alloc::format;
@@ -30,23 +32,10 @@ impl Subject {
         self.task.as_ref().ok_or(Errno::ESRCH)
     }
 
-    /// Whether the running thread may look inside (`PTRACE_MODE_READ_FSCREDS`).
-    pub fn check(&self) -> Result<(), Errno> {
-        let me = current();
-        if me.process.tgid == self.process.tgid {
-            return Ok(());
-        }
-        let mine = me.creds();
-        let theirs = self.task()?.creds();
-        let same = |a: u32, list: [u32; 3]| list.iter().all(|b| *b == a);
-        let ids = same(mine.fsuid, [theirs.uid, theirs.euid, theirs.suid])
-            && same(mine.fsgid, [theirs.gid, theirs.egid, theirs.sgid]);
-        let dumpable = self.process.dumpable.load(Ordering::Relaxed) == 1;
-        if ids && dumpable || mine.capable(cap::SYS_PTRACE) {
-            Ok(())
-        } else {
-            Err(Errno::EACCES)
-        }
+    /// What `take` finds inside, given the memory (none of a zombie): `EACCES` if the running thread may not look there
+    /// (`PTRACE_MODE_READ_FSCREDS`).
+    pub fn look<T>(&self, take: impl FnMut(Option<&Arc<AddressSpace>>) -> T) -> Result<T, Errno> {
+        access::look(self.task()?, By::Files, take).map_err(|_| Errno::EACCES)
     }
 }
 
@@ -74,30 +63,24 @@ fn text(subject: &Subject, show: fn(&Subject, &mut Text) -> Result<(), Errno>) -
 fn private(subject: &Subject, show: fn(&Subject, &mut Text) -> Result<(), Errno>) -> Node {
     let subject = subject.clone();
     let show = move |out: &mut Text| {
-        subject.check()?;
-        show(&subject, out)
+        subject.look(|_| {
+            out.0.clear();
+            show(&subject, out)
+        })?
     };
     Node::File(0o400, Arc::new(show), None)
-}
-
-fn readable(subject: &Subject, show: fn(&Subject, &mut Text) -> Result<(), Errno>) -> Node {
-    let subject = subject.clone();
-    Node::text(move |out| {
-        subject.check()?;
-        show(&subject, out)
-    })
 }
 
 fn place(subject: &Subject, get: fn(&Subject) -> Option<Path>) -> Node {
     let subject = subject.clone();
     Node::Link(Arc::new(move || {
-        subject.check()?;
-        get(&subject).map(Link::Jump).ok_or(Errno::ENOENT)
+        let path = subject.look(|_| get(&subject))?;
+        path.map(Link::Jump).ok_or(Errno::ENOENT)
     }))
 }
 
 const ENTRIES: &[(&str, FileType, Make)] = &[
-    ("auxv", FileType::Regular, |s| private(s, memory::auxv)),
+    ("auxv", FileType::Regular, |s| memory::of(s, 0o400, memory::auxv)),
     ("cgroup", FileType::Regular, |s| {
         text(s, |_, out| line(out, "0::/"))
     }),
@@ -109,7 +92,9 @@ const ENTRIES: &[(&str, FileType, Make)] = &[
     ("cwd", FileType::Symlink, |s| {
         place(s, |s| Some(s.task.as_ref()?.try_fs()?.cwd()))
     }),
-    ("environ", FileType::Regular, |s| private(s, memory::environ)),
+    ("environ", FileType::Regular, |s| {
+        memory::of(s, 0o400, memory::environ)
+    }),
     ("exe", FileType::Symlink, |s| {
         place(s, |s| Some(s.process.exe()?.path.clone()))
     }),
@@ -127,7 +112,7 @@ const ENTRIES: &[(&str, FileType, Make)] = &[
     ("loginuid", FileType::Regular, |s| {
         text(s, |_, out| number(out, u32::MAX))
     }),
-    ("maps", FileType::Regular, |s| readable(s, memory::maps)),
+    ("maps", FileType::Regular, |s| memory::of(s, 0o444, memory::maps)),
     ("mem", FileType::Regular, memory::mem),
     ("mountinfo", FileType::Regular, |s| text(s, mountinfo)),
     ("mounts", FileType::Regular, |s| text(s, mounts)),
@@ -153,9 +138,11 @@ const ENTRIES: &[(&str, FileType, Make)] = &[
     ("setgroups", FileType::Regular, |s| {
         text(s, |_, out| line(out, "allow"))
     }),
-    ("smaps", FileType::Regular, |s| readable(s, memory::smaps)),
+    ("smaps", FileType::Regular, |s| {
+        memory::of(s, 0o444, memory::smaps)
+    }),
     ("smaps_rollup", FileType::Regular, |s| {
-        readable(s, memory::smaps_rollup)
+        memory::of(s, 0o444, memory::smaps_rollup)
     }),
     ("rseq", FileType::Regular, |s| {
         private(s, |s, out| {
@@ -279,7 +266,7 @@ impl Directory for ProcessDir {
 /// Who owns the files of a process: its effective user, unless it must not be looked into.
 pub fn owner(subject: &Subject) -> (u32, u32) {
     match &subject.task {
-        Some(task) if subject.process.dumpable.load(Ordering::Relaxed) == 1 => {
+        Some(task) if task.mm().is_some_and(|mm| mm.dumpable()) => {
             let creds = task.creds();
             (creds.euid, creds.egid)
         }

@@ -118,11 +118,12 @@ pub fn stat(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
         let group = t.foreground();
         (t.number(), if group > 0 { group } else { -1 })
     });
-    let mm = task.and_then(|t| t.mm());
-    let visible = subject.check().is_ok();
-    let layout = mm.as_ref().filter(|_| visible).map(|m| m.layout());
-    let usage = mm.as_ref().map(|m| m.usage());
-    let brk = mm.as_ref().filter(|_| visible).map_or(0, |m| m.brk_range().0);
+    let seen = subject.look(|mm| mm.cloned());
+    let visible = seen.is_ok();
+    let seen = seen.unwrap_or_default();
+    let layout = seen.as_ref().map(|m| m.layout());
+    let brk = seen.map_or(0, |m| m.brk_range().0);
+    let usage = task.and_then(|t| t.mm()).map(|m| m.usage());
     let (user, system) = times(subject);
     let children = *process.dead_children.lock();
     let all = threads(subject);
