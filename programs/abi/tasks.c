@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <linux/capability.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -148,6 +149,71 @@ static void stays(void) {
     close(held[1]);
 }
 
+/* A process that waits, made to what `prepare` makes of it, and who holds it: its number, and the end of a pipe that lets it go. */
+static struct { pid_t pid; int hold; } prepared;
+static void prepare(uint32_t caps, int dumpable) {
+    int ready[2], held[2];
+    char byte = 0;
+    CHECK(pipe(ready) == 0 && pipe(held) == 0);
+    prepared.pid = fork();
+    if (prepared.pid == 0) {
+        failed = 0;
+        close(held[1]);
+        become_user(caps);
+        prctl(PR_SET_DUMPABLE, dumpable);
+        _exit(write(ready[1], &byte, 1) == 1 && read(held[0], &byte, 1) == 0 ? failed : 99);
+    }
+    CHECK(read(ready[0], &byte, 1) == 1);
+    close(ready[0]);
+    close(ready[1]);
+    close(held[0]);
+    prepared.hold = held[1];
+}
+
+/* Lets it go. */
+static void dismiss(void) {
+    int status = -1;
+    close(prepared.hold);
+    CHECK(waitpid(prepared.pid, &status, 0) == prepared.pid && status == 0);
+}
+
+/* The ordinary user, without rights, looks into the process. */
+static int may_look;
+static void look(void) {
+    int word = 1;
+    struct iovec mine = {&word, sizeof word}, theirs = {&may_look, sizeof may_look};
+    become_user(0);
+    ssize_t n = process_vm_readv(prepared.pid, &mine, 1, &theirs, 1, 0);
+    CHECK(may_look ? n == sizeof word && word == 0 : n == -1 && errno == EPERM);
+    n = process_vm_writev(prepared.pid, &mine, 1, &theirs, 1, 0);
+    CHECK(may_look ? n == sizeof word : n == -1 && errno == EPERM);
+    int fd = open_proc(prepared.pid, "mem", O_RDWR);
+    CHECK(may_look ? fd >= 0 : fd == -1 && errno == EACCES);
+    close(fd);
+    fd = open_proc(prepared.pid, "maps", O_RDONLY);
+    CHECK(may_look ? fd >= 0 : fd == -1 && errno == EACCES);
+    close(fd);
+}
+
+/* Nobody looks into processes that are not dumpable or that may do more. */
+static void looking(void) {
+    for (int i = 0; i < 3; i++) {
+        prepare(i == 2 ? 1 << CAP_NET_RAW : 0, i != 1);
+        may_look = i == 0;
+        apart(look);
+        dismiss();
+        may_look = 0;
+    }
+    struct iovec word = {&may_look, sizeof may_look};
+    CHECK(process_vm_readv(getpid(), &word, 1, &word, 1, 0) == sizeof may_look);
+    pid_t child = fork();
+    if (child == 0) _exit(0);
+    siginfo_t info;
+    CHECK(waitid(P_PID, child, &info, WEXITED | WNOWAIT) == 0);
+    CHECK(process_vm_readv(child, &word, 1, &word, 1, 0) == -1 && errno == ESRCH);
+    CHECK(waitpid(child, NULL, 0) == child);
+}
+
 int main(int argc, char **argv) {
     char byte;
     if (argc > 1) return strcmp(argv[1], "wait") == 0 && read(0, &byte, 1) == 1 ? 7 : 8;
@@ -156,6 +222,7 @@ int main(int argc, char **argv) {
     make_raising();
     apart(raising);
     stays();
+    looking();
     unlink("raising");
     return report();
 }
