@@ -214,6 +214,31 @@ static void looking(void) {
     CHECK(waitpid(child, NULL, 0) == child);
 }
 
+/* Mappings of a file whose name is so long that memory has no room for all of them written out: they are shown as they are read, byte by byte. */
+static void long_names(void) {
+    enum { DEPTH = 1500, MAPPINGS = 2500, ROOM = 1 << 20 };
+    static char name[251], text[ROOM + 1];
+    long page = sysconf(_SC_PAGESIZE);
+    int good = 1, length = 0, n;
+    memset(name, 'd', 250);
+    for (int i = 0; i < DEPTH; i++) good &= mkdir(name, 0700) == 0 && chdir(name) == 0;
+    int fd = open("end\n\xff", O_RDWR | O_CREAT, 0600);
+    CHECK(good && ftruncate(fd, page) == 0);
+    for (int i = 0; i < MAPPINGS; i++) good &= mmap(NULL, page, PROT_READ, MAP_SHARED, fd, 0) != MAP_FAILED;
+    CHECK(good);
+    int maps = open("/proc/self/maps", O_RDONLY);
+    while (length < ROOM && (n = read(maps, text + length, ROOM - length > 50000 ? 50000 : ROOM - length)) > 0) length += n;
+    CHECK(length == ROOM && strstr(text, "/end\\012\xff\n") != NULL);
+    /* From the middle of it, what came there. */
+    CHECK(pread(maps, name, 100, ROOM / 2) == 100 && memcmp(name, text + ROOM / 2, 100) == 0);
+    close(maps);
+    close(fd);
+    memset(name, 'd', 250);
+    good = unlink("end\n\xff") == 0;
+    for (int i = 0; i < DEPTH; i++) good &= chdir("..") == 0 && rmdir(name) == 0;
+    CHECK(good);
+}
+
 int main(int argc, char **argv) {
     char byte;
     if (argc > 1) return strcmp(argv[1], "wait") == 0 && read(0, &byte, 1) == 1 ? 7 : 8;
@@ -224,5 +249,6 @@ int main(int argc, char **argv) {
     stays();
     looking();
     unlink("raising");
+    apart(long_names);
     return report();
 }

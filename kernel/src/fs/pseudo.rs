@@ -18,16 +18,46 @@ use alloc::vec::Vec;
 use core::fmt;
 use limen_linux_abi::Errno;
 
-/// Text being put together; may hold any bytes.
+/// Text being put together; may hold any bytes. It is as long as user space makes it: if memory for some of it is missing, reading fails, whether
+/// its maker has looked or not.
 #[derive(Default)]
-pub struct Text(pub Vec<u8>);
+pub struct Text {
+    bytes: Vec<u8>,
+    cut: bool,
+}
+
+impl Text {
+    /// Adds `bytes`.
+    pub fn add(&mut self, bytes: impl AsRef<[u8]>) {
+        let bytes = bytes.as_ref();
+        self.cut |= self.bytes.try_reserve(bytes.len()).is_err();
+        if !self.cut {
+            self.bytes.extend_from_slice(bytes);
+        }
+    }
+    /// Forgets everything.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.cut = false;
+    }
+    /// What there is.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+    /// All of it; `ENOMEM` if some is missing.
+    pub fn whole(self) -> Result<Vec<u8>, Errno> {
+        if self.cut {
+            Err(Errno::ENOMEM)
+        } else {
+            Ok(self.bytes)
+        }
+    }
+}
 
 impl fmt::Write for Text {
     fn write_str(&mut self, s: &str) -> fmt::Result {
-        // As long as user space makes it (a line per mapping or descriptor): without memory it is cut off.
-        self.0.try_reserve(s.len()).map_err(|_| fmt::Error)?;
-        self.0.extend_from_slice(s.as_bytes());
-        Ok(())
+        self.add(s);
+        if self.cut { Err(fmt::Error) } else { Ok(()) }
     }
 }
 
@@ -204,7 +234,7 @@ impl TextFile {
         if pos == 0 || text.is_none() {
             let mut new = Text::default();
             (self.show)(&mut new)?;
-            *text = Some(new.0);
+            *text = Some(new.whole()?);
         }
         let bytes = text.as_deref().unwrap_or_default();
         let rest = bytes
@@ -239,15 +269,20 @@ impl FileOps for TextFile {
         Ok(len)
     }
     fn seek(&self, file: &File, offset: i64, whence: u32) -> Result<u64, Errno> {
-        let mut pos = file.pos.lock();
-        let new = match whence {
-            0 => offset,
-            1 => (*pos as i64).checked_add(offset).ok_or(Errno::EINVAL)?,
-            _ => return Err(Errno::EINVAL),
-        };
-        *pos = u64::try_from(new).map_err(|_| Errno::EINVAL)?;
-        Ok(*pos)
+        seek(file, offset, whence)
     }
+}
+
+/// Moves the position of a text file, whose end nobody knows.
+pub fn seek(file: &File, offset: i64, whence: u32) -> Result<u64, Errno> {
+    let mut pos = file.pos.lock();
+    let new = match whence {
+        0 => offset,
+        1 => (*pos as i64).checked_add(offset).ok_or(Errno::EINVAL)?,
+        _ => return Err(Errno::EINVAL),
+    };
+    *pos = u64::try_from(new).map_err(|_| Errno::EINVAL)?;
+    Ok(*pos)
 }
 
 /// A directory with fixed names, to which more may be added.
@@ -374,8 +409,9 @@ pub fn parse<T: core::str::FromStr>(bytes: &[u8]) -> Result<T, Errno> {
 }
 
 /// Text as a string for `show_*` functions that append to one.
-pub fn with_string(out: &mut Text, f: impl FnOnce(&mut String)) {
+pub fn with_string<R>(out: &mut Text, f: impl FnOnce(&mut String) -> R) -> R {
     let mut s = String::new();
-    f(&mut s);
-    out.0.extend_from_slice(s.as_bytes());
+    let result = f(&mut s);
+    out.add(s);
+    result
 }

@@ -6,13 +6,12 @@
 //! User memory must not be touched (copied to or from) while the lock is held: the fault would take it again.
 
 use super::frame::{self, For, FrameList, Pfn};
-use super::vma::{Backing, VmFlags, Vma};
+use super::vma::{Backing, MappedFile, VmFlags, Vma};
 use super::{PAGE_SHIFT, PAGE_SIZE, PageCache, PhysAddr, page, table};
 use crate::arch::mmu::{self, Entry, MmContext, USER_END};
 use crate::sched::membarrier::Registrations;
 use crate::sync::RwLock;
 use crate::sync::SpinLock;
-use alloc::string::String;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::sync::atomic::{
@@ -116,10 +115,16 @@ pub struct VmaInfo {
     pub flags: VmFlags,
     /// Byte offset in the file.
     pub offset: u64,
-    /// Device and inode number, zeros without a file.
-    pub id: (u64, u64),
-    /// Path, `[heap]` and the like, or empty.
-    pub name: String,
+    /// What is mapped.
+    pub what: Mapped,
+}
+
+/// What a mapping shows.
+pub enum Mapped {
+    /// A file.
+    File(Arc<dyn MappedFile>),
+    /// Something else: `[heap]` and the like, or nothing to be named.
+    Named(&'static str),
 }
 
 /// Sizes in pages, as `/proc/pid/statm` has them.
@@ -398,42 +403,35 @@ impl AddressSpace {
         raise(&self.peak_rss, self.anon.load(Relaxed) + self.file.load(Relaxed));
     }
 
-    /// Calls `f` for every mapping, ascending. `f` must not touch user memory.
-    pub fn for_each_vma(&self, mut f: impl FnMut(VmaInfo)) {
-        let layout = self.layout();
+    /// The first mapping that ends above `from`.
+    pub fn next_vma(&self, from: usize) -> Option<VmaInfo> {
+        let stack = self.layout().start_stack;
         let regions = self.regions.read();
-        for r in regions.map.iter() {
-            let vma = &r.value;
-            let mut info = VmaInfo {
-                start: r.start,
-                end: r.end,
-                flags: vma.flags,
-                offset: 0,
-                id: (0, 0),
-                name: String::new(),
-            };
-            match &vma.backing {
-                Backing::File { file, .. } => {
-                    info.offset = vma.index << PAGE_SHIFT;
-                    match file {
-                        Some(file) => {
-                            info.name = file.path();
-                            info.id = file.id();
-                        }
-                        None => info.name.push_str("/dev/zero (deleted)"),
-                    }
-                }
-                Backing::Special(special) => info.name.push_str(special.name),
-                Backing::Anonymous => {
-                    if r.start < regions.brk && r.end > regions.brk_start {
-                        info.name.push_str("[heap]");
-                    } else if (r.start..r.end).contains(&layout.start_stack) {
-                        info.name.push_str("[stack]");
-                    }
+        let r = regions.map.at(regions.map.lower(from))?;
+        let vma = &r.value;
+        let mut offset = 0;
+        let what = match &vma.backing {
+            Backing::File { file, .. } => {
+                offset = vma.index << PAGE_SHIFT;
+                match file {
+                    Some(file) => Mapped::File(file.clone()),
+                    None => Mapped::Named("/dev/zero (deleted)"),
                 }
             }
-            f(info);
-        }
+            Backing::Special(special) => Mapped::Named(special.name),
+            Backing::Anonymous if r.start < regions.brk && r.end > regions.brk_start => {
+                Mapped::Named("[heap]")
+            }
+            Backing::Anonymous if (r.start..r.end).contains(&stack) => Mapped::Named("[stack]"),
+            Backing::Anonymous => Mapped::Named(""),
+        };
+        Some(VmaInfo {
+            start: r.start,
+            end: r.end,
+            flags: vma.flags,
+            offset,
+            what,
+        })
     }
 
     /// Resident pages of `[start, end)`: anonymous, file; for `/proc/pid/smaps`.

@@ -118,7 +118,10 @@ fn do_mmap(addr: usize, len: usize, prot: usize, flags: usize, fd: i32, offset: 
 fn remote_space(pid: i32) -> Result<Arc<AddressSpace>, Errno> {
     let task = crate::task::find_task(pid).ok_or(Errno::ESRCH)?;
     let mm = task.mm().ok_or(Errno::ESRCH)?;
-    if crate::sched::current().mm().is_some_and(|own| Arc::ptr_eq(&own, &mm)) {
+    if crate::sched::current()
+        .mm()
+        .is_some_and(|own| Arc::ptr_eq(&own, &mm))
+    {
         return Ok(mm);
     }
     access::look(&task, By::Real, |mm| mm.cloned())?.ok_or(Errno::ESRCH)

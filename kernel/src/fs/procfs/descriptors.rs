@@ -4,7 +4,7 @@ use super::process::{Subject, owner};
 use crate::fs::fdtable::FdTable;
 use crate::fs::file::File;
 use crate::fs::inode::{FileType, Link};
-use crate::fs::pseudo::{Directory, Node, with_string};
+use crate::fs::pseudo::{Directory, Node};
 use alloc::format;
 use alloc::sync::Arc;
 use core::fmt::Write;
@@ -54,7 +54,7 @@ impl Directory for Fds {
                         file.path.mnt.id,
                         file.inode().ino
                     );
-                    with_string(out, |s| file.ops().show_fdinfo(&file, s));
+                    file.ops().show_fdinfo(&file, out);
                     Ok(())
                 }),
                 None,

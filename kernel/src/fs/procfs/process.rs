@@ -64,7 +64,7 @@ fn private(subject: &Subject, show: fn(&Subject, &mut Text) -> Result<(), Errno>
     let subject = subject.clone();
     let show = move |out: &mut Text| {
         subject.look(|_| {
-            out.0.clear();
+            out.clear();
             show(&subject, out)
         })?
     };
@@ -112,7 +112,7 @@ const ENTRIES: &[(&str, FileType, Make)] = &[
     ("loginuid", FileType::Regular, |s| {
         text(s, |_, out| number(out, u32::MAX))
     }),
-    ("maps", FileType::Regular, |s| memory::of(s, 0o444, memory::maps)),
+    ("maps", FileType::Regular, |s| memory::mappings(s, memory::maps)),
     ("mem", FileType::Regular, memory::mem),
     ("mountinfo", FileType::Regular, |s| text(s, mountinfo)),
     ("mounts", FileType::Regular, |s| text(s, mounts)),
@@ -138,9 +138,7 @@ const ENTRIES: &[(&str, FileType, Make)] = &[
     ("setgroups", FileType::Regular, |s| {
         text(s, |_, out| line(out, "allow"))
     }),
-    ("smaps", FileType::Regular, |s| {
-        memory::of(s, 0o444, memory::smaps)
-    }),
+    ("smaps", FileType::Regular, |s| memory::mappings(s, memory::smaps)),
     ("smaps_rollup", FileType::Regular, |s| {
         memory::of(s, 0o444, memory::smaps_rollup)
     }),
@@ -168,8 +166,8 @@ const ENTRIES: &[(&str, FileType, Make)] = &[
 ];
 
 fn line(out: &mut Text, text: &str) -> Result<(), Errno> {
-    out.0.extend_from_slice(text.as_bytes());
-    out.0.push(b'\n');
+    out.add(text);
+    out.add(b"\n");
     Ok(())
 }
 
@@ -182,8 +180,8 @@ fn comm(subject: &Subject) -> Node {
     let (reader, writer) = (subject.clone(), subject.clone());
     Node::setting(
         move |out| {
-            out.0.extend_from_slice(status::name(&reader).as_bytes());
-            out.0.push(b'\n');
+            out.add(status::name(&reader));
+            out.add(b"\n");
             Ok(())
         },
         move |text| {
@@ -220,14 +218,12 @@ fn oom_score_adj(subject: &Subject) -> Node {
 
 fn mounts(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
     let root = subject.task()?.try_fs().ok_or(Errno::EINVAL)?.root();
-    with_string(out, |s| crate::fs::mount::show_mounts(&root, s));
-    Ok(())
+    with_string(out, |s| crate::fs::mount::show_mounts(&root, s))
 }
 
 fn mountinfo(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
     let root = subject.task()?.try_fs().ok_or(Errno::EINVAL)?.root();
-    with_string(out, |s| crate::fs::mount::show_mountinfo(&root, s));
-    Ok(())
+    with_string(out, |s| crate::fs::mount::show_mountinfo(&root, s))
 }
 
 impl Directory for ProcessDir {

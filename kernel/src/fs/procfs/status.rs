@@ -221,7 +221,7 @@ pub fn statm(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
                 u.data + u.stack
             );
         }
-        None => out.0.extend(b"0 0 0 0 0 0 0\n"),
+        None => out.add(b"0 0 0 0 0 0 0\n"),
     }
     Ok(())
 }
@@ -256,7 +256,7 @@ pub fn status(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
         "FDSize:\t{}",
         task.and_then(|t| t.try_files()).map_or(0, |f| f.size())
     );
-    out.0.extend(b"Groups:\t");
+    out.add(b"Groups:\t");
     for group in creds.iter().flat_map(|c| c.groups.iter()) {
         let _ = write!(out, "{group} ");
     }
@@ -288,8 +288,7 @@ pub fn status(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
         for (name, pages) in rows {
             let _ = writeln!(out, "{name}:\t{:8} kB", pages * KIB);
         }
-        out.0
-            .extend(b"HugetlbPages:\t       0 kB\nCoreDumping:\t0\nTHP_enabled:\t0\n");
+        out.add(b"HugetlbPages:\t       0 kB\nCoreDumping:\t0\nTHP_enabled:\t0\n");
     }
     let ([pending, shared, blocked, ignored, caught], queued) = signals(subject);
     let _ = writeln!(
@@ -310,8 +309,7 @@ pub fn status(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
             c.inheritable, c.permitted, c.effective, c.bounding, c.ambient
         );
     }
-    out.0
-        .extend(b"NoNewPrivs:\t0\nSeccomp:\t0\nSeccomp_filters:\t0\n");
+    out.add(b"NoNewPrivs:\t0\nSeccomp:\t0\nSeccomp_filters:\t0\n");
     if let Some(task) = task {
         let online = crate::sched::online();
         let allowed: Vec<usize> = online
@@ -338,7 +336,7 @@ pub fn cpu_list(out: &mut Text, cpus: &[usize]) {
         while i + 1 < cpus.len() && cpus[i + 1] == cpus[i] + 1 {
             i += 1;
         }
-        let comma = if out.0.last().is_some_and(u8::is_ascii_digit) {
+        let comma = if out.bytes().last().is_some_and(u8::is_ascii_digit) {
             ","
         } else {
             ""
@@ -402,7 +400,7 @@ pub fn limits(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
 
 /// `io`: nothing is counted here.
 pub fn io(_: &Subject, out: &mut Text) -> Result<(), Errno> {
-    out.0.extend(
+    out.add(
         b"rchar: 0\nwchar: 0\nsyscr: 0\nsyscw: 0\nread_bytes: 0\nwrite_bytes: 0\ncancelled_write_bytes: 0\n",
     );
     Ok(())
