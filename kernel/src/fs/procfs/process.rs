@@ -109,9 +109,6 @@ const ENTRIES: &[(&str, FileType, Make)] = &[
     }),
     ("io", FileType::Regular, |s| private(s, status::io)),
     ("limits", FileType::Regular, |s| text(s, status::limits)),
-    ("loginuid", FileType::Regular, |s| {
-        text(s, |_, out| number(out, u32::MAX))
-    }),
     ("maps", FileType::Regular, |s| memory::mappings(s, memory::maps)),
     ("mem", FileType::Regular, memory::mem),
     ("mountinfo", FileType::Regular, |s| text(s, mountinfo)),
@@ -132,9 +129,6 @@ const ENTRIES: &[(&str, FileType, Make)] = &[
         place(s, |s| Some(s.task.as_ref()?.try_fs()?.root()))
     }),
     ("schedstat", FileType::Regular, |s| text(s, status::schedstat)),
-    ("sessionid", FileType::Regular, |s| {
-        text(s, |_, out| number(out, u32::MAX))
-    }),
     ("setgroups", FileType::Regular, |s| {
         text(s, |_, out| line(out, "allow"))
     }),
@@ -168,11 +162,6 @@ const ENTRIES: &[(&str, FileType, Make)] = &[
 fn line(out: &mut Text, text: &str) -> Result<(), Errno> {
     out.add(text);
     out.add(b"\n");
-    Ok(())
-}
-
-fn number(out: &mut Text, n: u32) -> Result<(), Errno> {
-    let _ = write!(out, "{n}");
     Ok(())
 }
 
