@@ -246,6 +246,59 @@ static void audited(void) {
     close(fd);
 }
 
+/* Who owns a file of the process that waits. */
+static int owner(const char *name) {
+    char path[64];
+    struct stat st = {.st_uid = -1};
+    snprintf(path, sizeof path, "/proc/%d/%s", prepared.pid, name);
+    stat(path, &st);
+    return st.st_uid;
+}
+
+/* Directories of processes are their users', even if nobody may look inside. */
+static void owners(void) {
+    prepare(0, 1);
+    CHECK(owner("") == USER && owner("task") == USER && owner("fd") == USER && owner("stat") == USER && owner("environ") == USER);
+    dismiss();
+    prepare(0, 0);
+    CHECK(owner("") == USER && owner("task") == USER && owner("fdinfo") == USER);
+    CHECK(owner("fd") == 0 && owner("stat") == 0 && owner("environ") == 0 && owner("ns") == 0);
+    dismiss();
+}
+
+/* A zombie keeps its name and its user. */
+static void zombies(void) {
+    char text[4096], line[64];
+    siginfo_t info;
+    pid_t child = fork();
+    if (child == 0) {
+        prctl(PR_SET_NAME, "a zombie\xc3");
+        _exit(setresgid(USER, USER, USER) != 0 || setresuid(USER, USER + 1, USER) != 0);
+    }
+    CHECK(waitid(P_PID, child, &info, WEXITED | WNOWAIT) == 0);
+    prepared.pid = child;
+    CHECK(read_proc(child, "comm", text, sizeof text) == 10 && strcmp(text, "a zombie\xc3\n") == 0);
+    snprintf(line, sizeof line, "%d (a zombie\xc3) Z %d ", child, getpid());
+    CHECK(read_proc(child, "stat", text, sizeof text) > 0 && strncmp(text, line, strlen(line)) == 0);
+    CHECK(read_proc(child, "status", text, sizeof text) > 0 && strncmp(text, "Name:\ta zombie\xc3\n", 16) == 0);
+    snprintf(line, sizeof line, "\nUid:\t%d\t%d\t%d\t%d\n", USER, USER + 1, USER, USER + 1);
+    CHECK(strstr(text, line) != NULL && strstr(text, "\nGid:\t1234\t1234\t1234\t1234\n") != NULL);
+    CHECK(owner("") == USER + 1 && owner("stat") == 0);
+    CHECK(waitpid(child, NULL, 0) == child);
+}
+
+/* A name is some bytes; in status it is one line. */
+static void names(void) {
+    char old[16], text[4096], line[64];
+    prctl(PR_GET_NAME, old);
+    CHECK(prctl(PR_SET_NAME, "a\nUid:\t0\\\xe2\x82") == 0);
+    CHECK(read_proc(0, "status", text, sizeof text) > 0 && strncmp(text, "Name:\ta\\nUid:\t0\\\\\xe2\x82\n", 20) == 0);
+    CHECK(read_proc(0, "comm", text, sizeof text) == 12 && strcmp(text, "a\nUid:\t0\\\xe2\x82\n") == 0);
+    snprintf(line, sizeof line, "%d (a\nUid:\t0\\\xe2\x82) R ", getpid());
+    CHECK(read_proc(0, "stat", text, sizeof text) > 0 && strncmp(text, line, strlen(line)) == 0);
+    prctl(PR_SET_NAME, old);
+}
+
 int main(int argc, char **argv) {
     char byte;
     if (argc > 1) return strcmp(argv[1], "wait") == 0 && read(0, &byte, 1) == 1 ? 7 : 8;
@@ -258,5 +311,8 @@ int main(int argc, char **argv) {
     unlink("raising");
     apart(long_names);
     audited();
+    owners();
+    zombies();
+    names();
     return report();
 }

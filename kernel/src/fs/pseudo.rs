@@ -92,9 +92,14 @@ pub trait Directory: Send + Sync {
     fn get(&self, name: &[u8]) -> Option<Node>;
     /// Calls `add(name, kind, next)` for what comes from cookie `pos` (2 at the start) on, until it says `false`.
     fn list(&self, pos: u64, add: &mut dyn FnMut(&[u8], FileType, u64) -> bool);
-    /// Owner of everything in it.
+    /// Owner of everything in it but directories.
     fn owner(&self) -> (u32, u32) {
         (0, 0)
+    }
+    /// Its own owner, its mode being `mode`.
+    fn own(&self, mode: u32) -> (u32, u32) {
+        let _ = mode;
+        self.owner()
     }
     /// The process it is about, if it is the directory of one.
     fn process(&self) -> Option<Arc<Process>> {
@@ -174,7 +179,7 @@ impl InodeOps for Ops {
         };
         let node = directory.get(name).ok_or(Errno::ENOENT)?;
         let owner = match &node {
-            Node::Directory(_, inner) => inner.owner(),
+            Node::Directory(mode, inner) => inner.own(*mode),
             _ => directory.owner(),
         };
         Ok(Arc::new(node.inode(&dir.sb, number(dir.ino, name), owner)))

@@ -19,7 +19,7 @@ pub enum By {
 /// Whether the running thread may look into `process` that acts as `theirs` and has the memory `mm`: the same ids all over, no capability
 /// that the caller has not, and dumpable; or `CAP_SYS_PTRACE`. `EPERM` if not. `theirs` are asked for after `mm`, and `mm` is asked after that: exec says first who may look into the new
 /// memory and lets it be found then, a program that gives ids up closes its memory before that shows.
-fn may_look(
+pub fn may_look(
     process: &Arc<Process>,
     theirs: &Creds,
     mm: Option<&Arc<AddressSpace>>,

@@ -113,6 +113,7 @@ fn leave_process(task: &Arc<Task>, status: i32) {
         pid::forget_task(task.tid());
         let leader = task.tid() == process.tgid;
         if leader {
+            *process.remains.lock() = Some((task.comm(), task.creds()));
             process.exit_code.store(status, Ordering::Relaxed);
         }
         let last = process.with_threads(|threads| {

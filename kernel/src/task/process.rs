@@ -5,7 +5,7 @@
 
 use super::rlimit::Limits;
 use super::session::ProcessGroup;
-use super::{Task, pid};
+use super::{Creds, Task, pid};
 use crate::fs::File;
 use crate::sched::WaitQueue;
 use crate::signal::ProcessSignals;
@@ -156,6 +156,8 @@ pub struct Process {
     pub rseq: crate::rseq::ThreadCounts,
     /// The real user id, kept for those who ask after the last thread is gone.
     pub real_uid: AtomicU32,
+    /// The leader's name and credentials when it ended: `/proc` shows them until the parent has waited.
+    pub remains: SpinLock<Option<([u8; 16], Arc<Creds>)>>,
 }
 
 impl Process {
@@ -202,6 +204,7 @@ impl Process {
             oom_score_adj: AtomicI32::new(0),
             rseq: crate::rseq::ThreadCounts::new(),
             real_uid: AtomicU32::new(0),
+            remains: SpinLock::new(None),
         })
     }
 

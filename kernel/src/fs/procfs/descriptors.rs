@@ -1,6 +1,6 @@
 //! `/proc/<pid>/fd` and `/proc/<pid>/fdinfo`.
 
-use super::process::{Subject, owner};
+use super::process::{Subject, own, owner};
 use crate::fs::fdtable::FdTable;
 use crate::fs::file::File;
 use crate::fs::inode::{FileType, Link};
@@ -84,5 +84,8 @@ impl Directory for Fds {
     }
     fn owner(&self) -> (u32, u32) {
         owner(&self.0)
+    }
+    fn own(&self, mode: u32) -> (u32, u32) {
+        own(&self.0, mode)
     }
 }

@@ -6,8 +6,8 @@ use crate::fs::path::Path;
 use crate::fs::pseudo::{Directory, Node, Text, parse, with_string};
 use crate::mm::AddressSpace;
 use crate::task::access::{self, By};
-use crate::task::creds::cap;
-use crate::task::{Process, Task, current};
+use crate::task::creds::{Creds, cap};
+use crate::task::{Process, Task, current, root_creds};
 use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -32,10 +32,34 @@ impl Subject {
         self.task.as_ref().ok_or(Errno::ESRCH)
     }
 
+    /// Its credentials, or those it ended with.
+    pub fn creds(&self) -> Arc<Creds> {
+        if let Some(task) = &self.task {
+            return task.creds();
+        }
+        let remains = self.process.remains.lock();
+        remains
+            .as_ref()
+            .map_or_else(root_creds, |(_, creds)| creds.clone())
+    }
+
+    /// The name, or the one it ended with.
+    pub fn comm(&self) -> [u8; 16] {
+        if let Some(task) = &self.task {
+            return task.comm();
+        }
+        let remains = self.process.remains.lock();
+        remains.as_ref().map_or([0; 16], |(comm, _)| *comm)
+    }
+
     /// What `take` finds inside, given the memory (none of a zombie): `EACCES` if the running thread may not look there
     /// (`PTRACE_MODE_READ_FSCREDS`).
-    pub fn look<T>(&self, take: impl FnMut(Option<&Arc<AddressSpace>>) -> T) -> Result<T, Errno> {
-        access::look(self.task()?, By::Files, take).map_err(|_| Errno::EACCES)
+    pub fn look<T>(&self, mut take: impl FnMut(Option<&Arc<AddressSpace>>) -> T) -> Result<T, Errno> {
+        let looked = match &self.task {
+            Some(task) => access::look(task, By::Files, take),
+            None => access::may_look(&self.process, &self.creds(), None, By::Files).map(|()| take(None)),
+        };
+        looked.map_err(|_| Errno::EACCES)
     }
 }
 
@@ -116,8 +140,8 @@ const ENTRIES: &[(&str, FileType, Make)] = &[
     ("net", FileType::Directory, |_| {
         Node::Directory(0o555, Arc::new(super::system::Net))
     }),
-    ("ns", FileType::Directory, |_| {
-        Node::Directory(0o511, Arc::new(Namespaces))
+    ("ns", FileType::Directory, |s| {
+        Node::Directory(0o511, Arc::new(Namespaces(s.clone())))
     }),
     ("oom_adj", FileType::Regular, |s| text(s, |_, out| line(out, "0"))),
     ("oom_score", FileType::Regular, |s| text(s, status::oom_score)),
@@ -169,7 +193,7 @@ fn comm(subject: &Subject) -> Node {
     let (reader, writer) = (subject.clone(), subject.clone());
     Node::setting(
         move |out| {
-            out.add(status::name(&reader));
+            status::name(&reader, out);
             out.add(b"\n");
             Ok(())
         },
@@ -246,17 +270,29 @@ impl Directory for ProcessDir {
     fn owner(&self) -> (u32, u32) {
         owner(&self.0)
     }
+    fn own(&self, mode: u32) -> (u32, u32) {
+        own(&self.0, mode)
+    }
 }
 
 /// Who owns the files of a process: its effective user, unless it must not be looked into.
 pub fn owner(subject: &Subject) -> (u32, u32) {
-    match &subject.task {
-        Some(task) if task.mm().is_some_and(|mm| mm.dumpable()) => {
-            let creds = task.creds();
-            (creds.euid, creds.egid)
-        }
+    // Asked before the credentials, as `access::look` does.
+    let mm = subject.task.as_ref().and_then(|task| task.mm());
+    let creds = subject.creds();
+    match mm {
+        Some(mm) if mm.dumpable() => (creds.euid, creds.egid),
         _ => (0, 0),
     }
+}
+
+/// Who owns a directory of a process: where everybody may list it, its effective user whatever may be looked into.
+pub fn own(subject: &Subject, mode: u32) -> (u32, u32) {
+    if mode != 0o555 {
+        return owner(subject);
+    }
+    let creds = subject.creds();
+    (creds.euid, creds.egid)
 }
 
 fn children(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
@@ -297,10 +333,13 @@ impl Directory for Tasks {
     fn owner(&self) -> (u32, u32) {
         owner(&self.0)
     }
+    fn own(&self, mode: u32) -> (u32, u32) {
+        own(&self.0, mode)
+    }
 }
 
 /// `/proc/<pid>/ns`: everybody is in the first namespace of each kind.
-struct Namespaces;
+struct Namespaces(Subject);
 
 const NAMESPACES: &[(&str, u32)] = &[
     ("cgroup", 0xefff_fffb),
@@ -314,6 +353,9 @@ const NAMESPACES: &[(&str, u32)] = &[
 ];
 
 impl Directory for Namespaces {
+    fn owner(&self) -> (u32, u32) {
+        owner(&self.0)
+    }
     fn get(&self, name: &[u8]) -> Option<Node> {
         let (name, ino) = NAMESPACES.iter().find(|n| n.0.as_bytes() == name)?;
         Some(Node::link(&format!("{name}:[{ino}]")))

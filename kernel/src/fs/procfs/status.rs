@@ -19,14 +19,9 @@ use limen_linux_abi::Errno;
 const TICK_NS: u64 = 10_000_000;
 const KIB: usize = PAGE_SIZE / 1024;
 
-/// The name of the thread (or of the zombie's last one).
-pub fn name(subject: &Subject) -> String {
-    let Some(task) = &subject.task else {
-        return String::new();
-    };
-    let comm = task.comm();
-    let end = comm.iter().position(|b| *b == 0).unwrap_or(comm.len());
-    String::from_utf8_lossy(&comm[..end]).into_owned()
+/// Adds the name of the thread (or that the zombie had), whatever bytes it is of.
+pub fn name(subject: &Subject, out: &mut Text) {
+    out.add(subject.comm().split(|b| *b == 0).next().unwrap_or_default());
 }
 
 fn state(subject: &Subject) -> (char, &'static str) {
@@ -142,13 +137,17 @@ pub fn stat(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
     let l = |f: fn(&crate::mm::Layout) -> usize| layout.as_ref().map_or(0, f);
     let _ = write!(
         out,
-        "{} ({}) {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} 0 {} {} {} {} ",
+        "{} (",
         if subject.thread {
             task.map_or(process.tgid, |t| t.tid())
         } else {
             process.tgid
         },
-        name(subject),
+    );
+    name(subject, out);
+    let _ = write!(
+        out,
+        ") {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} 0 {} {} {} {} ",
         state(subject).0,
         process.ppid.load(Relaxed),
         group.id,
@@ -231,7 +230,16 @@ pub fn status(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
     let process = &subject.process;
     let task = subject.task.as_ref();
     let (letter, word) = state(subject);
-    let _ = writeln!(out, "Name:\t{}", name(subject));
+    out.add(b"Name:\t");
+    for byte in subject.comm().into_iter().take_while(|b| *b != 0) {
+        // One line, whatever the name.
+        match byte {
+            b'\n' => out.add(b"\\n"),
+            b'\\' => out.add(b"\\\\"),
+            _ => out.add([byte]),
+        }
+    }
+    out.add(b"\n");
     if let Some(fs) = task.and_then(|t| t.try_fs()) {
         let _ = writeln!(out, "Umask:\t{:04o}", fs.umask());
     }
@@ -246,18 +254,16 @@ pub fn status(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
         process.tgid,
         process.ppid.load(Relaxed)
     );
-    let creds = task.map(|t| t.creds());
-    if let Some(c) = &creds {
-        let _ = writeln!(out, "Uid:\t{}\t{}\t{}\t{}", c.uid, c.euid, c.suid, c.fsuid);
-        let _ = writeln!(out, "Gid:\t{}\t{}\t{}\t{}", c.gid, c.egid, c.sgid, c.fsgid);
-    }
+    let c = subject.creds();
+    let _ = writeln!(out, "Uid:\t{}\t{}\t{}\t{}", c.uid, c.euid, c.suid, c.fsuid);
+    let _ = writeln!(out, "Gid:\t{}\t{}\t{}\t{}", c.gid, c.egid, c.sgid, c.fsgid);
     let _ = writeln!(
         out,
         "FDSize:\t{}",
         task.and_then(|t| t.try_files()).map_or(0, |f| f.size())
     );
     out.add(b"Groups:\t");
-    for group in creds.iter().flat_map(|c| c.groups.iter()) {
+    for group in c.groups.iter() {
         let _ = write!(out, "{group} ");
     }
     let _ = writeln!(
@@ -302,13 +308,11 @@ pub fn status(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
         ignored.0,
         caught.0
     );
-    if let Some(c) = &creds {
-        let _ = writeln!(
-            out,
-            "CapInh:\t{:016x}\nCapPrm:\t{:016x}\nCapEff:\t{:016x}\nCapBnd:\t{:016x}\nCapAmb:\t{:016x}",
-            c.inheritable, c.permitted, c.effective, c.bounding, c.ambient
-        );
-    }
+    let _ = writeln!(
+        out,
+        "CapInh:\t{:016x}\nCapPrm:\t{:016x}\nCapEff:\t{:016x}\nCapBnd:\t{:016x}\nCapAmb:\t{:016x}",
+        c.inheritable, c.permitted, c.effective, c.bounding, c.ambient
+    );
     out.add(b"NoNewPrivs:\t0\nSeccomp:\t0\nSeccomp_filters:\t0\n");
     if let Some(task) = task {
         let online = crate::sched::online();
