@@ -3,6 +3,7 @@
  * Called by tools/limen/src/test/programs.rs, on every architecture; on Linux it can be run by hand, as root.
  */
 #define _GNU_SOURCE
+#define _FILE_OFFSET_BITS 64
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/capability.h>
@@ -19,7 +20,6 @@
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 #include "check.h"
 
@@ -299,6 +299,25 @@ static void names(void) {
     prctl(PR_SET_NAME, old);
 }
 
+/* How many threads there are, as the directory of the running one says. */
+static void *thread_count(void *unused) {
+    char name[64], text[1024], *at;
+    long count = -1;
+    (void)unused;
+    snprintf(name, sizeof name, "task/%d/stat", (int)syscall(SYS_gettid));
+    if (read_proc(0, name, text, sizeof text) > 0 && (at = strrchr(text, ')')) != NULL)
+        sscanf(at, ") %*c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %ld", &count);
+    return (void *)count;
+}
+
+/* A thread is shown as one of all. */
+static void threads_shown(void) {
+    pthread_t thread;
+    void *count;
+    CHECK(pthread_create(&thread, NULL, thread_count, NULL) == 0 && pthread_join(thread, &count) == 0);
+    CHECK((long)count == 2 && (long)thread_count(NULL) == 1);
+}
+
 int main(int argc, char **argv) {
     char byte;
     if (argc > 1) return strcmp(argv[1], "wait") == 0 && read(0, &byte, 1) == 1 ? 7 : 8;
@@ -314,5 +333,6 @@ int main(int argc, char **argv) {
     owners();
     zombies();
     names();
+    threads_shown();
     return report();
 }

@@ -142,7 +142,7 @@ pub struct Process {
     pub child_subreaper: AtomicBool,
     /// Some ancestor may be a subreaper.
     pub has_subreaper: AtomicBool,
-    /// Of ended threads.
+    /// Of ended threads. A thread's usage comes here as it leaves the list: to see all of it once, look at both together.
     pub dead_threads: IrqSpinLock<Usage>,
     /// Of children waited for.
     pub dead_children: SpinLock<Usage>,
@@ -304,11 +304,13 @@ impl Process {
     }
     /// What its threads used, ended ones included.
     pub fn usage(&self) -> Usage {
-        let mut usage = *self.dead_threads.lock();
-        for task in self.threads() {
-            usage.add(&Usage::of_task(&task));
-        }
-        usage
+        self.with_threads(|threads| {
+            let mut usage = *self.dead_threads.lock();
+            for task in threads {
+                usage.add(&Usage::of_task(task));
+            }
+            usage
+        })
     }
     /// The address space of its first thread that has one.
     pub fn mm(&self) -> Option<Arc<crate::mm::AddressSpace>> {

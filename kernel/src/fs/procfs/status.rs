@@ -3,13 +3,11 @@
 use super::process::Subject;
 use crate::fs::pseudo::Text;
 use crate::mm::PAGE_SIZE;
-use crate::sched::stats::user_system_ns;
 use crate::sched::{Policy, TaskState};
 use crate::signal::SigSet;
-use crate::task::Task;
 use crate::task::process::ExitState;
+use crate::task::{Task, Usage};
 use alloc::string::String;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt::Write;
 use core::sync::atomic::Ordering::Relaxed;
@@ -47,28 +45,12 @@ fn state(subject: &Subject) -> (char, &'static str) {
     }
 }
 
-/// The threads the files are about.
-fn threads(subject: &Subject) -> Vec<Arc<Task>> {
+/// What the thread or the process used so far.
+fn used(subject: &Subject) -> Usage {
     match (&subject.task, subject.thread) {
-        (Some(task), true) => Vec::from([task.clone()]),
-        _ => subject.process.threads(),
+        (Some(task), true) => Usage::of_task(task),
+        _ => subject.process.usage(),
     }
-}
-
-/// User and system time so far, ns.
-fn times(subject: &Subject) -> (u64, u64) {
-    let (mut user, mut system) = (0, 0);
-    for task in threads(subject) {
-        let (u, s) = user_system_ns(&task);
-        user += u;
-        system += s;
-    }
-    if !subject.thread {
-        let dead = subject.process.dead_threads.lock();
-        user += dead.user_ns;
-        system += dead.system_ns;
-    }
-    (user, system)
 }
 
 /// Signal sets: pending for the thread, for the process, blocked, ignored, caught; and how many are queued.
@@ -119,14 +101,8 @@ pub fn stat(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
     let layout = seen.as_ref().map(|m| m.layout());
     let brk = seen.map_or(0, |m| m.brk_range().0);
     let usage = task.and_then(|t| t.mm()).map(|m| m.usage());
-    let (user, system) = times(subject);
+    let used = used(subject);
     let children = *process.dead_children.lock();
-    let all = threads(subject);
-    let (mut minor, mut major) = (0, 0);
-    for t in &all {
-        minor += t.minor_faults.load(Relaxed);
-        major += t.major_faults.load(Relaxed);
-    }
     let ([pending, _, blocked, ignored, caught], _) = signals(subject);
     let (priority, nice) = task.map_or((20, 0), |t| priority(t));
     let start = if subject.thread {
@@ -155,17 +131,17 @@ pub fn stat(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
         tty,
         foreground,
         0x400100, // PF_RANDOMIZE | PF_SUPERPRIV: what a user process typically shows
-        minor,
+        used.minor_faults,
         children.minor_faults,
-        major,
+        used.major_faults,
         children.major_faults,
-        user / TICK_NS,
-        system / TICK_NS,
+        used.user_ns / TICK_NS,
+        used.system_ns / TICK_NS,
         children.user_ns / TICK_NS,
         children.system_ns / TICK_NS,
         priority,
         nice,
-        all.len().max(1),
+        process.thread_count().max(1),
         start / TICK_NS,
         usage.as_ref().map_or(0, |u| u.total * PAGE_SIZE),
         usage.as_ref().map_or(0, |u| u.rss()),
