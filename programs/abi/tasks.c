@@ -299,6 +299,16 @@ static void names(void) {
     prctl(PR_SET_NAME, old);
 }
 
+/* Memory that is not there cannot be written, nor read. */
+static void no_memory(void) {
+    char byte = 'x', other = 'y';
+    int mem = open_proc(0, "mem", O_RDWR);
+    CHECK(pwrite(mem, &byte, 1, 16) == -1 && errno == EIO && pread(mem, &byte, 1, 16) == -1 && errno == EIO);
+    CHECK(pwrite(mem, &byte, 0, 16) == 0 && pread(mem, &byte, 0, 16) == 0);
+    CHECK(pwrite(mem, &byte, 1, (off_t)(uintptr_t)&other) == 1 && *(volatile char *)&other == 'x');
+    close(mem);
+}
+
 /* How many threads there are, as the directory of the running one says. */
 static void *thread_count(void *unused) {
     char name[64], text[1024], *at;
@@ -334,5 +344,6 @@ int main(int argc, char **argv) {
     zombies();
     names();
     threads_shown();
+    no_memory();
     return report();
 }

@@ -309,6 +309,7 @@ impl FileOps for Mem {
         } else {
             None
         };
+        let asked = src.remaining() > 0;
         let start = pos.or(own.as_deref().copied()).unwrap_or(0);
         let mut bytes = zeroed(PAGE_SIZE.min(src.remaining()))?;
         let mut total = 0;
@@ -323,7 +324,8 @@ impl FileOps for Mem {
         if let Some(own) = &mut own {
             **own += total as u64;
         }
-        if total == 0 && src.remaining() > 0 {
+        // What could not be stored is taken from the caller's bytes all the same.
+        if total == 0 && asked {
             Err(Errno::EIO)
         } else {
             Ok(total)
