@@ -13,7 +13,6 @@ use crate::sched::{WaitQueue, Waiter};
 use crate::sync::{IrqSpinLock, Mutex, MutexGuard};
 use crate::syscall::SysResult;
 use alloc::collections::{BTreeMap, VecDeque};
-use alloc::string::String;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::fmt::Write;
@@ -395,7 +394,7 @@ impl FileOps for EpollFile {
         let ready = core::mem::take(&mut *self.0.ready.lock_nested(1));
         drop((marked, ready));
     }
-    fn show_fdinfo(&self, _: &File, out: &mut String) {
+    fn show_fdinfo(&self, _: &File, out: &mut crate::fs::pseudo::Text) {
         for item in self.0.items.lock().values() {
             let _ = writeln!(
                 out,

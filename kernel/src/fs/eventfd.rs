@@ -6,7 +6,6 @@ use crate::fs::io::{IoDst, IoSrc};
 use crate::fs::poll::{PollEvents, PollTable};
 use crate::sched::WaitQueue;
 use crate::syscall::SysResult;
-use alloc::string::String;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU64, Ordering};
 use limen_linux_abi::{Errno, raw::general as abi};
@@ -83,7 +82,7 @@ impl FileOps for EventFd {
         events.set(PollEvents::ERR, n == FULL);
         events
     }
-    fn show_fdinfo(&self, _: &File, out: &mut String) {
+    fn show_fdinfo(&self, _: &File, out: &mut crate::fs::pseudo::Text) {
         use core::fmt::Write;
         let _ = writeln!(out, "eventfd-count: {:16x}", self.count.load(Ordering::Relaxed));
     }

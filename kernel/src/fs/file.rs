@@ -8,7 +8,6 @@ use crate::fs::readdir::DirSink;
 use crate::sync::{DirectArc, Mutex, SpinLock};
 use crate::syscall::SysResult;
 use alloc::boxed::Box;
-use alloc::string::String;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use bitflags::bitflags;
@@ -132,7 +131,7 @@ pub trait FileOps: Send + Sync + Any {
         None
     }
     /// For `/proc/<pid>/fdinfo`: lines after the common ones.
-    fn show_fdinfo(&self, file: &File, out: &mut String) {
+    fn show_fdinfo(&self, file: &File, out: &mut crate::fs::pseudo::Text) {
         let _ = (file, out);
     }
 }

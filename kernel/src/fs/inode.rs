@@ -165,7 +165,7 @@ pub trait InodeOps: Send + Sync {
     fn readlink(&self, inode: &Arc<Inode>) -> Result<Vec<u8>, Errno> {
         match self.follow(inode)? {
             Link::Text(text) => Ok(text),
-            Link::Jump(path) => Ok(path.display().into_bytes()),
+            Link::Jump(path) => path.display(),
         }
     }
     /// The operations of a newly opened file; `None` for what the kind of file gives by itself.

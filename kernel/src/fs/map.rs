@@ -3,8 +3,8 @@
 use super::regular::{FALLOC_KEEP_SIZE, FALLOC_PUNCH_HOLE};
 use super::{File, FileMode, MapBacking};
 use crate::mm::{FileMap, MappedFile, Prot};
-use alloc::string::String;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use limen_linux_abi::Errno;
 
 /// `MS_NOEXEC` among a mount's flags.
@@ -13,7 +13,7 @@ const NOEXEC: u32 = 8;
 const SEALS_WRITE: u32 = 0x8 | 0x10;
 
 impl MappedFile for File {
-    fn path(&self) -> String {
+    fn path(&self) -> Result<Vec<u8>, Errno> {
         self.path.display()
     }
     fn id(&self) -> (u64, u64) {

@@ -21,6 +21,7 @@ pub mod inode;
 pub mod inotify;
 pub mod io;
 pub mod locks;
+mod long_text;
 pub mod map;
 pub mod memfd;
 pub mod mount;

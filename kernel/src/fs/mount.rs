@@ -405,22 +405,23 @@ fn escape(text: &[u8], out: &mut String) {
 }
 
 /// Calls `f` with each mount below `root` and its place as seen from there.
-fn for_each(root: &Path, mut f: impl FnMut(&Arc<Mount>, &[u8])) {
+fn for_each(root: &Path, mut f: impl FnMut(&Arc<Mount>, &[u8])) -> Result<(), Errno> {
     let all = LIST.lock().clone();
     for m in &all {
         let (name, reached) = Path {
             mnt: m.clone(),
             dentry: m.root.clone(),
         }
-        .absolute(root);
+        .absolute(root)?;
         if reached {
             f(m, &name);
         }
     }
+    Ok(())
 }
 
 /// `/proc/<pid>/mounts` as seen from `root`.
-pub fn show_mounts(root: &Path, out: &mut String) {
+pub fn show_mounts(root: &Path, out: &mut String) -> Result<(), Errno> {
     for_each(root, |m, name| {
         let sb = &m.root.inode.sb;
         escape(m.source.as_bytes(), out);
@@ -432,11 +433,11 @@ pub fn show_mounts(root: &Path, out: &mut String) {
         options(m, out);
         sb.ops.show_options(out);
         out.push_str(" 0 0\n");
-    });
+    })
 }
 
 /// `/proc/<pid>/mountinfo` as seen from `root`.
-pub fn show_mountinfo(root: &Path, out: &mut String) {
+pub fn show_mountinfo(root: &Path, out: &mut String) -> Result<(), Errno> {
     use core::fmt::Write;
     for_each(root, |m, name| {
         let sb = &m.root.inode.sb;
@@ -465,5 +466,5 @@ pub fn show_mountinfo(root: &Path, out: &mut String) {
         out.push_str(if ro { " ro" } else { " rw" });
         sb.ops.show_options(out);
         out.push('\n');
-    });
+    })
 }

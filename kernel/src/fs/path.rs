@@ -2,9 +2,9 @@
 
 use crate::fs::dentry::Dentry;
 use crate::fs::mount::Mount;
-use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use limen_linux_abi::Errno;
 
 /// A place in the tree.
 #[derive(Clone)]
@@ -59,11 +59,12 @@ impl Path {
     }
 
     /// The absolute name as seen from `root`, and whether `root` was really above.
-    pub fn absolute(&self, root: &Path) -> (Vec<u8>, bool) {
+    pub fn absolute(&self, root: &Path) -> Result<(Vec<u8>, bool), Errno> {
         if self.mnt.is_internal() {
-            return (self.dentry.name().to_vec(), true);
+            return Ok((self.dentry.name().to_vec(), true));
         }
-        let mut parts = Vec::new();
+        // From its end, since that is where the way begins. It is as long as directories nest.
+        let mut out = Vec::new();
         let mut place = self.clone();
         let reached = loop {
             if place == *root {
@@ -78,27 +79,27 @@ impl Path {
             }
             let (parent, name) = place.dentry.position();
             let Some(parent) = parent else { break false };
-            parts.push(name);
+            out.try_reserve(name.len() + 1).map_err(|_| Errno::ENOMEM)?;
+            out.extend(name.iter().rev());
+            out.push(b'/');
             place.dentry = parent;
         };
-        let mut out = Vec::new();
-        for name in parts.iter().rev() {
-            out.push(b'/');
-            out.extend_from_slice(name);
-        }
         if out.is_empty() {
             out.push(b'/');
         }
-        (out, reached)
+        out.reverse();
+        Ok((out, reached))
     }
 
     /// The name as `/proc` shows it to the running task: from its root, with " (deleted)" for a removed name.
-    pub fn display(&self) -> String {
+    pub fn display(&self) -> Result<Vec<u8>, Errno> {
         let root = crate::fs::context::current_root();
-        let (mut name, _) = self.absolute(&root);
+        let (mut name, _) = self.absolute(&root)?;
         if self.dentry.is_unlinked() {
-            name.extend_from_slice(b" (deleted)");
+            const MARK: &[u8] = b" (deleted)";
+            name.try_reserve(MARK.len()).map_err(|_| Errno::ENOMEM)?;
+            name.extend_from_slice(MARK);
         }
-        String::from_utf8(name).unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned())
+        Ok(name)
     }
 }

@@ -18,16 +18,46 @@ use alloc::vec::Vec;
 use core::fmt;
 use limen_linux_abi::Errno;
 
-/// Text being put together; may hold any bytes.
+/// Text being put together; may hold any bytes. It is as long as user space makes it: if memory for some of it is missing, reading fails, whether
+/// its maker has looked or not.
 #[derive(Default)]
-pub struct Text(pub Vec<u8>);
+pub struct Text {
+    bytes: Vec<u8>,
+    cut: bool,
+}
+
+impl Text {
+    /// Adds `bytes`.
+    pub fn add(&mut self, bytes: impl AsRef<[u8]>) {
+        let bytes = bytes.as_ref();
+        self.cut |= self.bytes.try_reserve(bytes.len()).is_err();
+        if !self.cut {
+            self.bytes.extend_from_slice(bytes);
+        }
+    }
+    /// Forgets everything.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.cut = false;
+    }
+    /// What there is.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+    /// All of it; `ENOMEM` if some is missing.
+    pub fn whole(self) -> Result<Vec<u8>, Errno> {
+        if self.cut {
+            Err(Errno::ENOMEM)
+        } else {
+            Ok(self.bytes)
+        }
+    }
+}
 
 impl fmt::Write for Text {
     fn write_str(&mut self, s: &str) -> fmt::Result {
-        // As long as user space makes it (a line per mapping or descriptor): without memory it is cut off.
-        self.0.try_reserve(s.len()).map_err(|_| fmt::Error)?;
-        self.0.extend_from_slice(s.as_bytes());
-        Ok(())
+        self.add(s);
+        if self.cut { Err(fmt::Error) } else { Ok(()) }
     }
 }
 
@@ -62,9 +92,14 @@ pub trait Directory: Send + Sync {
     fn get(&self, name: &[u8]) -> Option<Node>;
     /// Calls `add(name, kind, next)` for what comes from cookie `pos` (2 at the start) on, until it says `false`.
     fn list(&self, pos: u64, add: &mut dyn FnMut(&[u8], FileType, u64) -> bool);
-    /// Owner of everything in it.
+    /// Owner of everything in it but directories.
     fn owner(&self) -> (u32, u32) {
         (0, 0)
+    }
+    /// Its own owner, its mode being `mode`.
+    fn own(&self, mode: u32) -> (u32, u32) {
+        let _ = mode;
+        self.owner()
     }
     /// The process it is about, if it is the directory of one.
     fn process(&self) -> Option<Arc<Process>> {
@@ -144,7 +179,7 @@ impl InodeOps for Ops {
         };
         let node = directory.get(name).ok_or(Errno::ENOENT)?;
         let owner = match &node {
-            Node::Directory(_, inner) => inner.owner(),
+            Node::Directory(mode, inner) => inner.own(*mode),
             _ => directory.owner(),
         };
         Ok(Arc::new(node.inode(&dir.sb, number(dir.ino, name), owner)))
@@ -172,15 +207,16 @@ impl InodeOps for Ops {
     }
     fn open(&self, _: &Arc<Inode>, flags: u32) -> Result<Option<Arc<dyn FileOps>>, Errno> {
         Ok(match &self.0 {
-            Node::File(_, show, store) => Some(Arc::new(TextFile {
-                show: show.clone(),
-                store: store.clone(),
-                text: Mutex::new(None),
-            })),
+            Node::File(_, show, store) => Some(Arc::new(TextFile::new(show.clone(), store.clone()))),
             Node::Special(_, _, _, open) => Some(open(flags)?),
             _ => None,
         })
     }
+}
+
+/// What opens a text file of its own: for [`Node::Special`].
+pub fn text_file(show: impl Fn(&mut Text) -> Result<(), Errno> + Send + Sync + 'static) -> Arc<dyn FileOps> {
+    Arc::new(TextFile::new(Arc::new(show), None))
 }
 
 /// An open text file.
@@ -191,12 +227,19 @@ struct TextFile {
 }
 
 impl TextFile {
+    fn new(show: Show, store: Option<Store>) -> Self {
+        Self {
+            show,
+            store,
+            text: Mutex::new(None),
+        }
+    }
     fn read_at(&self, dst: &mut IoDst<'_>, pos: u64) -> SysResult {
         let mut text = self.text.lock();
         if pos == 0 || text.is_none() {
             let mut new = Text::default();
             (self.show)(&mut new)?;
-            *text = Some(new.0);
+            *text = Some(new.whole()?);
         }
         let bytes = text.as_deref().unwrap_or_default();
         let rest = bytes
@@ -231,15 +274,20 @@ impl FileOps for TextFile {
         Ok(len)
     }
     fn seek(&self, file: &File, offset: i64, whence: u32) -> Result<u64, Errno> {
-        let mut pos = file.pos.lock();
-        let new = match whence {
-            0 => offset,
-            1 => (*pos as i64).checked_add(offset).ok_or(Errno::EINVAL)?,
-            _ => return Err(Errno::EINVAL),
-        };
-        *pos = u64::try_from(new).map_err(|_| Errno::EINVAL)?;
-        Ok(*pos)
+        seek(file, offset, whence)
     }
+}
+
+/// Moves the position of a text file, whose end nobody knows.
+pub fn seek(file: &File, offset: i64, whence: u32) -> Result<u64, Errno> {
+    let mut pos = file.pos.lock();
+    let new = match whence {
+        0 => offset,
+        1 => (*pos as i64).checked_add(offset).ok_or(Errno::EINVAL)?,
+        _ => return Err(Errno::EINVAL),
+    };
+    *pos = u64::try_from(new).map_err(|_| Errno::EINVAL)?;
+    Ok(*pos)
 }
 
 /// A directory with fixed names, to which more may be added.
@@ -366,8 +414,9 @@ pub fn parse<T: core::str::FromStr>(bytes: &[u8]) -> Result<T, Errno> {
 }
 
 /// Text as a string for `show_*` functions that append to one.
-pub fn with_string(out: &mut Text, f: impl FnOnce(&mut String)) {
+pub fn with_string<R>(out: &mut Text, f: impl FnOnce(&mut String) -> R) -> R {
     let mut s = String::new();
-    f(&mut s);
-    out.0.extend_from_slice(s.as_bytes());
+    let result = f(&mut s);
+    out.add(s);
+    result
 }

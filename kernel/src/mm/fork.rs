@@ -27,6 +27,9 @@ impl AddressSpace {
             self.layout(),
             Registrations::forked(&self.membarrier),
         );
+        child.set_dumpable(self.dumpable());
+        let auxv = self.auxv.lock().clone();
+        *child.auxv.lock() = auxv;
         let mut gather = Gather::new();
         let copied = self.copy_regions(&mut parent, &child, &mut gather);
         // Entries were write-protected, whether all went well or not.

@@ -36,7 +36,7 @@ pub use mmap::MapFlags;
 pub use oom::is_dying;
 pub use page::Page;
 pub use slot::{CurrentSpace, MmSlot, current_space};
-pub use space::{AddressSpace, Layout, MMAP_MIN_ADDR, VmaInfo};
+pub use space::{AddressSpace, Layout, MMAP_MIN_ADDR, Mapped, VmaInfo};
 pub use stack::KernelStack;
 pub use stats::stats;
 pub use vma::{FileMap, MappedFile, SpecialPages, VmFlags};

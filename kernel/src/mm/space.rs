@@ -6,16 +6,17 @@
 //! User memory must not be touched (copied to or from) while the lock is held: the fault would take it again.
 
 use super::frame::{self, For, FrameList, Pfn};
-use super::vma::{Backing, VmFlags, Vma};
+use super::vma::{Backing, MappedFile, VmFlags, Vma};
 use super::{PAGE_SHIFT, PAGE_SIZE, PageCache, PhysAddr, page, table};
 use crate::arch::mmu::{self, Entry, MmContext, USER_END};
 use crate::sched::membarrier::Registrations;
 use crate::sync::RwLock;
 use crate::sync::SpinLock;
-use alloc::string::String;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed};
+use core::sync::atomic::{
+    AtomicBool, AtomicU32, AtomicUsize, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed,
+};
 use limen_linux_abi::Errno;
 use limen_page_alloc::NONE;
 use limen_region_map::RegionMap;
@@ -114,10 +115,16 @@ pub struct VmaInfo {
     pub flags: VmFlags,
     /// Byte offset in the file.
     pub offset: u64,
-    /// Device and inode number, zeros without a file.
-    pub id: (u64, u64),
-    /// Path, `[heap]` and the like, or empty.
-    pub name: String,
+    /// What is mapped.
+    pub what: Mapped,
+}
+
+/// What a mapping shows.
+pub enum Mapped {
+    /// A file.
+    File(Arc<dyn MappedFile>),
+    /// Something else: `[heap]` and the like, or nothing to be named.
+    Named(&'static str),
 }
 
 /// Sizes in pages, as `/proc/pid/statm` has them.
@@ -168,6 +175,10 @@ pub struct AddressSpace {
     pub cids: crate::rseq::Space,
     /// Tasks that have it.
     pub(super) users: AtomicUsize,
+    /// Whether the program's own user may look into it (`PR_SET_DUMPABLE`).
+    dumpable: AtomicBool,
+    /// The auxiliary vector its program got, for `/proc/pid/auxv`.
+    pub auxv: SpinLock<Option<Arc<[usize]>>>,
     /// What it is registered for with `membarrier`.
     pub membarrier: Registrations,
     pub(super) this: Weak<Self>,
@@ -292,6 +303,8 @@ impl AddressSpace {
             layout: SpinLock::new(layout),
             cids: crate::rseq::Space::new(),
             users: AtomicUsize::new(0),
+            dumpable: AtomicBool::new(true),
+            auxv: SpinLock::new(None),
             membarrier,
             this: this.clone(),
         })
@@ -301,6 +314,21 @@ impl AddressSpace {
     #[inline]
     pub fn activate(&self) {
         mmu::switch_to(self.root, &self.context);
+    }
+
+    /// Whether some task still has it: nothing is mapped any more otherwise, and nothing will be.
+    pub fn is_used(&self) -> bool {
+        self.users.load(Relaxed) != 0
+    }
+
+    /// Whether who has the ids of its program may look into it (`PR_GET_DUMPABLE`).
+    pub fn dumpable(&self) -> bool {
+        self.dumpable.load(Relaxed)
+    }
+
+    /// Sets [`Self::dumpable`].
+    pub fn set_dumpable(&self, dumpable: bool) {
+        self.dumpable.store(dumpable, Relaxed);
     }
 
     /// Where the program's parts lie.
@@ -375,42 +403,35 @@ impl AddressSpace {
         raise(&self.peak_rss, self.anon.load(Relaxed) + self.file.load(Relaxed));
     }
 
-    /// Calls `f` for every mapping, ascending. `f` must not touch user memory.
-    pub fn for_each_vma(&self, mut f: impl FnMut(VmaInfo)) {
-        let layout = self.layout();
+    /// The first mapping that ends above `from`.
+    pub fn next_vma(&self, from: usize) -> Option<VmaInfo> {
+        let stack = self.layout().start_stack;
         let regions = self.regions.read();
-        for r in regions.map.iter() {
-            let vma = &r.value;
-            let mut info = VmaInfo {
-                start: r.start,
-                end: r.end,
-                flags: vma.flags,
-                offset: 0,
-                id: (0, 0),
-                name: String::new(),
-            };
-            match &vma.backing {
-                Backing::File { file, .. } => {
-                    info.offset = vma.index << PAGE_SHIFT;
-                    match file {
-                        Some(file) => {
-                            info.name = file.path();
-                            info.id = file.id();
-                        }
-                        None => info.name.push_str("/dev/zero (deleted)"),
-                    }
-                }
-                Backing::Special(special) => info.name.push_str(special.name),
-                Backing::Anonymous => {
-                    if r.start < regions.brk && r.end > regions.brk_start {
-                        info.name.push_str("[heap]");
-                    } else if (r.start..r.end).contains(&layout.start_stack) {
-                        info.name.push_str("[stack]");
-                    }
+        let r = regions.map.at(regions.map.lower(from))?;
+        let vma = &r.value;
+        let mut offset = 0;
+        let what = match &vma.backing {
+            Backing::File { file, .. } => {
+                offset = vma.index << PAGE_SHIFT;
+                match file {
+                    Some(file) => Mapped::File(file.clone()),
+                    None => Mapped::Named("/dev/zero (deleted)"),
                 }
             }
-            f(info);
-        }
+            Backing::Special(special) => Mapped::Named(special.name),
+            Backing::Anonymous if r.start < regions.brk && r.end > regions.brk_start => {
+                Mapped::Named("[heap]")
+            }
+            Backing::Anonymous if (r.start..r.end).contains(&stack) => Mapped::Named("[stack]"),
+            Backing::Anonymous => Mapped::Named(""),
+        };
+        Some(VmaInfo {
+            start: r.start,
+            end: r.end,
+            flags: vma.flags,
+            offset,
+            what,
+        })
     }
 
     /// Resident pages of `[start, end)`: anonymous, file; for `/proc/pid/smaps`.

@@ -3,7 +3,6 @@
 use super::cache::PageCache;
 use super::page::Page;
 use super::{PAGE_SHIFT, Prot};
-use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use bitflags::bitflags;
@@ -91,8 +90,8 @@ impl VmFlags {
 
 /// What the rest of the kernel knows of a mapped file: the file room implements it for open files.
 pub trait MappedFile: Send + Sync {
-    /// The path, as `/proc/pid/maps` shows it.
-    fn path(&self) -> String;
+    /// The path, as `/proc/pid/maps` shows it. `ENOMEM`.
+    fn path(&self) -> Result<Vec<u8>, Errno>;
     /// Device (encoded as in `stat`) and inode number.
     fn id(&self) -> (u64, u64);
     /// Makes the bytes `[start, end)` read as zeros and frees their pages; `EPERM` if a seal forbids it.

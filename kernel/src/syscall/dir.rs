@@ -307,7 +307,7 @@ crate::syscalls! {
         if cwd.dentry.is_unlinked() {
             return Err(Errno::ENOENT);
         }
-        let (mut name, reached) = cwd.absolute(&root);
+        let (mut name, reached) = cwd.absolute(&root)?;
         if !reached {
             name.splice(0..0, *b"(unreachable)");
         }

@@ -2,6 +2,7 @@
 
 use super::SysResult;
 use super::id::IdWord;
+use crate::mm::current_space;
 use crate::mm::user::{UserPtr, read_bytes, write_bytes};
 use crate::task::creds::{CAP_ALL, Creds, cap, securebits};
 use crate::task::{TaskFlags, current, find_task, user};
@@ -23,9 +24,10 @@ fn commit(old: &Creds, mut new: Creds) -> SysResult {
     }
     let task = current();
     if old.euid != new.euid || old.egid != new.egid || old.fsuid != new.fsuid || old.fsgid != new.fsgid {
-        task.process
-            .dumpable
-            .store(0, core::sync::atomic::Ordering::Relaxed);
+        // Before the new ids can be seen: who sees them sees this as well.
+        if let Some(mm) = current_space() {
+            mm.set_dumpable(false);
+        }
         task.parent_death_signal
             .store(0, core::sync::atomic::Ordering::Relaxed);
     }

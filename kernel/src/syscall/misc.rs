@@ -4,6 +4,7 @@ use super::SysResult;
 use crate::arch::frame::Frame;
 use crate::driver::random;
 use crate::mm::copy::copy_out;
+use crate::mm::current_space;
 use crate::mm::user::{self, Abi, UserPtr, read_bytes, write_bytes};
 use crate::signal;
 use crate::sync::SpinLock;
@@ -134,9 +135,13 @@ fn task_prctl(frame: &mut Frame, option: u32, arg: [usize; 4]) -> SysResult {
         GET_PDEATHSIG => {
             UserPtr::<i32>::new(arg[0]).write(task.parent_death_signal.load(Ordering::Relaxed))?
         }
-        GET_DUMPABLE => return Ok(task.process.dumpable.load(Ordering::Relaxed) as usize),
+        GET_DUMPABLE => return Ok(current_space().is_some_and(|mm| mm.dumpable()).into()),
         SET_DUMPABLE if arg[0] > 1 => return Err(Errno::EINVAL),
-        SET_DUMPABLE => task.process.dumpable.store(arg[0] as u32, Ordering::Relaxed),
+        SET_DUMPABLE => {
+            if let Some(mm) = current_space() {
+                mm.set_dumpable(arg[0] == 1);
+            }
+        }
         // Statistical timing is the only kind.
         GET_TIMING => {}
         SET_TIMING if arg[0] != 0 => return Err(Errno::EINVAL),

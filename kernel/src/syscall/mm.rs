@@ -6,6 +6,7 @@ use crate::mm::copy::{self, IoVec};
 use crate::mm::user::{self, UserPtr};
 use crate::mm::{AddressSpace, MapFlags, PAGE_SHIFT, PAGE_SIZE, Prot, current_space};
 use crate::syscalls;
+use crate::task::access::{self, By};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use limen_linux_abi::Errno;
@@ -113,25 +114,17 @@ fn do_mmap(addr: usize, len: usize, prot: usize, flags: usize, fd: i32, offset: 
     space.mmap(addr, len, prot_bits, map_flags, map)
 }
 
-/// The process a `process_vm_*` call is about, if the caller may reach its memory.
+/// The memory a `process_vm_*` call is about: `ESRCH` if there is none, `EPERM` if the caller may not look into it. One's own is always open.
 fn remote_space(pid: i32) -> Result<Arc<AddressSpace>, Errno> {
     let task = crate::task::find_task(pid).ok_or(Errno::ESRCH)?;
-    let me = crate::sched::current();
-    if !Arc::ptr_eq(&task.process, &me.process) {
-        let (mine, theirs) = (me.creds(), task.creds());
-        /// `CAP_SYS_PTRACE`.
-        const PTRACE: u32 = 19;
-        let same_user = [theirs.uid, theirs.euid, theirs.suid]
-            .iter()
-            .all(|&u| u == mine.uid)
-            && [theirs.gid, theirs.egid, theirs.sgid]
-                .iter()
-                .all(|&g| g == mine.gid);
-        if !same_user && !mine.capable(PTRACE) {
-            return Err(Errno::EPERM);
-        }
+    let mm = task.mm().ok_or(Errno::ESRCH)?;
+    if crate::sched::current()
+        .mm()
+        .is_some_and(|own| Arc::ptr_eq(&own, &mm))
+    {
+        return Ok(mm);
     }
-    task.mm().ok_or(Errno::ESRCH)
+    access::look(&task, By::Real, |mm| mm.cloned())?.ok_or(Errno::ESRCH)
 }
 
 /// Copies between the local and the remote list, as far as it goes; `EFAULT` only if nothing could be copied.

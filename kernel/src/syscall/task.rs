@@ -3,6 +3,7 @@
 use super::SysResult;
 use crate::mm::user::{UserPtr, check, read_bytes};
 use crate::signal;
+use crate::task::access::By;
 use crate::task::fork::{self, CloneArgs, CloneFlags};
 use crate::task::rlimit::{self, Limit};
 use crate::task::wait::{self, Report, WaitOptions, Which};
@@ -339,8 +340,9 @@ crate::syscalls! {
         if flags != 0 { return Err(Errno::EINVAL); }
         let process = pidfd::process_of(fd)?;
         let leader = process.leader().ok_or(Errno::ESRCH)?;
-        task::access::may_trace(&leader)?;
-        let file = leader.try_files().ok_or(Errno::ESRCH)?.get_any(target)?;
+        let file = task::access::look(&leader, By::Real, |_| {
+            leader.try_files().ok_or(Errno::ESRCH)?.get_any(target)
+        })??;
         Ok(current().files().install(file, true)? as usize)
     }
 
@@ -402,9 +404,9 @@ crate::syscalls! {
             0 => current().clone(),
             _ => task::find_task(tid).ok_or(Errno::ESRCH)?,
         };
-        task::access::may_trace(&target)?;
+        let list = task::access::look(&target, By::Real, |_| target.robust_list.load(Ordering::Relaxed))?;
         size.write(3 * size_of::<usize>())?;
-        head.write(target.robust_list.load(Ordering::Relaxed))?;
+        head.write(list)?;
         Ok(0)
     }
 

@@ -54,7 +54,6 @@ pub fn exit_thread(status: i32) -> ! {
     release_mm(&task);
     drop(task.replace_files(None));
     drop(task.replace_fs(None));
-    crate::time::thread_exits(&task);
     user::uncharge(task.creds().uid);
     leave_process(&task, status);
     task.info.work.clear(limen_entry::ThreadFlags::SIGPENDING);
@@ -104,8 +103,8 @@ fn release_mm(task: &Arc<Task>) {
 /// Takes the thread out of its process and, if it was the last, ends the process.
 fn leave_process(task: &Arc<Task>, status: i32) {
     let process = &task.process;
-    process.dead_threads.lock().add(&Usage::of_task(task));
     let mut gone = Vec::new();
+    let last;
     {
         let _tree = lock_without_exe(process);
         // Before anyone can see it gone: who waited for the process finds nothing by its number, and a thread whose exec waits for the
@@ -113,9 +112,12 @@ fn leave_process(task: &Arc<Task>, status: i32) {
         pid::forget_task(task.tid());
         let leader = task.tid() == process.tgid;
         if leader {
+            *process.remains.lock() = Some((task.comm(), task.creds()));
             process.exit_code.store(status, Ordering::Relaxed);
         }
-        let last = process.with_threads(|threads| {
+        last = process.with_threads(|threads| {
+            // In one step: who adds up the living and the dead finds it among either of them.
+            process.dead_threads.lock().add(&Usage::of_task(task));
             threads.retain(|other| !Arc::ptr_eq(other, task));
             threads.is_empty()
         });
@@ -128,6 +130,9 @@ fn leave_process(task: &Arc<Task>, status: i32) {
     }
     // Perhaps the last references; dropped without the tree lock.
     drop(gone);
+    if last {
+        crate::time::process_ended(process);
+    }
 }
 
 /// Takes [`TREE`]; if the running thread is the process's last, the process has left its executable: who waited for it can write there.

@@ -369,14 +369,9 @@ fn new_process(parent: &Arc<Task>, tid: i32, args: &CloneArgs) -> Result<Arc<Pro
         exit_signal,
     );
     process.set_exe(old.exe());
-    let auxv = old.auxv.lock().clone();
-    *process.auxv.lock() = auxv;
     process
         .real_uid
         .store(old.real_uid.load(Ordering::Relaxed), Ordering::Relaxed);
-    process
-        .dumpable
-        .store(old.dumpable.load(Ordering::Relaxed), Ordering::Relaxed);
     process
         .oom_score_adj
         .store(old.oom_score_adj.load(Ordering::Relaxed), Ordering::Relaxed);

@@ -4,7 +4,6 @@ use super::{ExitState, Process, current};
 use crate::fs::anon;
 use crate::fs::file::{File, FileMode, FileOps};
 use crate::fs::poll::{PollEvents, PollTable};
-use alloc::string::String;
 use alloc::sync::Arc;
 use core::fmt::Write;
 use limen_linux_abi::Errno;
@@ -25,7 +24,7 @@ impl FileOps for PidFd {
         }
     }
 
-    fn show_fdinfo(&self, _: &File, out: &mut String) {
+    fn show_fdinfo(&self, _: &File, out: &mut crate::fs::pseudo::Text) {
         let pid = if self.process.exit_state() == ExitState::Dead {
             -1
         } else {

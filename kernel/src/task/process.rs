@@ -5,7 +5,7 @@
 
 use super::rlimit::Limits;
 use super::session::ProcessGroup;
-use super::{Task, pid};
+use super::{Creds, Task, pid};
 use crate::fs::File;
 use crate::sched::WaitQueue;
 use crate::signal::ProcessSignals;
@@ -142,9 +142,7 @@ pub struct Process {
     pub child_subreaper: AtomicBool,
     /// Some ancestor may be a subreaper.
     pub has_subreaper: AtomicBool,
-    /// `PR_SET_DUMPABLE`.
-    pub dumpable: AtomicU32,
-    /// Of ended threads.
+    /// Of ended threads. A thread's usage comes here as it leaves the list: to see all of it once, look at both together.
     pub dead_threads: IrqSpinLock<Usage>,
     /// Of children waited for.
     pub dead_children: SpinLock<Usage>,
@@ -154,12 +152,12 @@ pub struct Process {
     pub timers: crate::time::ProcessTimers,
     /// `oom_score_adj`.
     pub oom_score_adj: AtomicI32,
-    /// The auxiliary vector its program got, for `/proc/pid/auxv`.
-    pub auxv: SpinLock<Option<Arc<[usize]>>>,
     /// What was done for the restartable sequences of its ended threads.
     pub rseq: crate::rseq::ThreadCounts,
     /// The real user id, kept for those who ask after the last thread is gone.
     pub real_uid: AtomicU32,
+    /// The leader's name and credentials when it ended: `/proc` shows them until the parent has waited.
+    pub remains: SpinLock<Option<([u8; 16], Arc<Creds>)>>,
 }
 
 impl Process {
@@ -199,15 +197,14 @@ impl Process {
             did_exec: AtomicBool::new(false),
             child_subreaper: AtomicBool::new(false),
             has_subreaper: AtomicBool::new(subreaper),
-            dumpable: AtomicU32::new(1),
             dead_threads: IrqSpinLock::new(Usage::default()),
             dead_children: SpinLock::new(Usage::default()),
             start_ns: crate::arch::time::now_ns(),
             timers: crate::time::ProcessTimers::new(),
             oom_score_adj: AtomicI32::new(0),
-            auxv: SpinLock::new(None),
             rseq: crate::rseq::ThreadCounts::new(),
             real_uid: AtomicU32::new(0),
+            remains: SpinLock::new(None),
         })
     }
 
@@ -307,11 +304,13 @@ impl Process {
     }
     /// What its threads used, ended ones included.
     pub fn usage(&self) -> Usage {
-        let mut usage = *self.dead_threads.lock();
-        for task in self.threads() {
-            usage.add(&Usage::of_task(&task));
-        }
-        usage
+        self.with_threads(|threads| {
+            let mut usage = *self.dead_threads.lock();
+            for task in threads {
+                usage.add(&Usage::of_task(task));
+            }
+            usage
+        })
     }
     /// The address space of its first thread that has one.
     pub fn mm(&self) -> Option<Arc<crate::mm::AddressSpace>> {

@@ -161,8 +161,8 @@ pub fn resolution(id: i32) -> Result<u64, Errno> {
 
 /// The CPU time of a process: its threads', living and dead.
 pub fn process_time(process: &Process, kind: CpuKind) -> u64 {
-    let living: u64 = process.with_threads(|threads| {
-        threads
+    process.with_threads(|threads| {
+        let living: u64 = threads
             .iter()
             .map(|t| {
                 if kind == CpuKind::User {
@@ -171,8 +171,8 @@ pub fn process_time(process: &Process, kind: CpuKind) -> u64 {
                     run_time_ns(t)
                 }
             })
-            .sum()
-    });
-    let dead = process.dead_threads.lock();
-    living + dead.user_ns + if kind == CpuKind::User { 0 } else { dead.system_ns }
+            .sum();
+        let dead = process.dead_threads.lock();
+        living + dead.user_ns + if kind == CpuKind::User { 0 } else { dead.system_ns }
+    })
 }

@@ -8,7 +8,7 @@ mod timer;
 pub mod timerfd;
 pub mod vdso;
 
-pub use process::{ProcessTimers, exec as program_changed, thread_exits};
+pub use process::{ProcessTimers, ended as process_ended, exec as program_changed};
 pub use sleep::sleep_until;
 pub use timer::{Timer, TimerBase, tick_needed, timer_interrupt};
 

@@ -300,12 +300,8 @@ pub fn exec() {
     }
 }
 
-/// A thread ends. With the last one of a process its timers end.
-pub fn thread_exits(task: &Arc<Task>) {
-    let process = &task.process;
-    if process.thread_count() > 1 {
-        return;
-    }
+/// The last thread of `process` has left it: its timers end. Some may keep the process until then.
+pub fn ended(process: &Process) {
     if let Some(inner) = process.timers.inner.get() {
         if let Some(timer) = inner.real_timer.get() {
             timer.cancel();

@@ -10,7 +10,6 @@ use crate::sched::WaitQueue;
 use crate::sync::{IrqSpinGuard, IrqSpinLock};
 use crate::syscall::SysResult;
 use alloc::format;
-use alloc::string::String;
 use alloc::sync::{Arc, Weak};
 use limen_linux_abi::Errno;
 
@@ -179,16 +178,18 @@ impl FileOps for TimerFd {
     fn release(&self, _: &File) {
         self.timer.cancel();
     }
-    fn show_fdinfo(&self, _: &File, out: &mut String) {
+    fn show_fdinfo(&self, _: &File, out: &mut crate::fs::pseudo::Text) {
+        use core::fmt::Write;
         let state = *self.state.lock();
         let left = state.setting.expires.saturating_sub(now_ns());
         let time = |ns: u64| format!("({}, {})", ns / 1_000_000_000, ns % 1_000_000_000);
-        out.push_str(&format!(
+        let _ = write!(
+            out,
             "clockid: {}\nticks: {}\nsettime flags: 00\nit_value: {}\nit_interval: {}\n",
             self.id,
             state.ticks,
             time(left),
             time(state.setting.interval)
-        ));
+        );
     }
 }

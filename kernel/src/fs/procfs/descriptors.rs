@@ -1,9 +1,10 @@
 //! `/proc/<pid>/fd` and `/proc/<pid>/fdinfo`.
 
-use super::process::{Subject, owner};
+use super::process::{Subject, own, owner};
 use crate::fs::fdtable::FdTable;
+use crate::fs::file::File;
 use crate::fs::inode::{FileType, Link};
-use crate::fs::pseudo::{Directory, Node, with_string};
+use crate::fs::pseudo::{Directory, Node};
 use alloc::format;
 use alloc::sync::Arc;
 use core::fmt::Write;
@@ -13,8 +14,16 @@ use limen_linux_abi::Errno;
 pub struct Fds(pub Subject, pub bool);
 
 fn table(subject: &Subject) -> Option<Arc<FdTable>> {
-    subject.check().ok()?;
     subject.task.as_ref()?.try_files()
+}
+
+/// The file behind `fd`, and the table it is in: `EACCES` for who may not look into the process.
+fn find(subject: &Subject, fd: i32) -> Result<(Arc<File>, Arc<FdTable>), Errno> {
+    subject.look(|_| {
+        let files = table(subject).ok_or(Errno::ENOENT)?;
+        let file = files.get_any(fd).map_err(|_| Errno::ENOENT)?;
+        Ok((file, files))
+    })?
 }
 
 impl Directory for Fds {
@@ -24,14 +33,13 @@ impl Directory for Fds {
         if fd < 0 || format!("{fd}") != text {
             return None;
         }
-        table(&self.0)?.get_any(fd).ok()?;
+        find(&self.0, fd).ok()?;
         let subject = self.0.clone();
         if self.1 {
             return Some(Node::File(
                 0o444,
                 Arc::new(move |out| {
-                    let files = table(&subject).ok_or(Errno::EACCES)?;
-                    let file = files.get_any(fd).map_err(|_| Errno::ENOENT)?;
+                    let (file, files) = find(&subject, fd)?;
                     let cloexec = if files.cloexec(fd).unwrap_or(false) {
                         0o2000000
                     } else {
@@ -46,20 +54,21 @@ impl Directory for Fds {
                         file.path.mnt.id,
                         file.inode().ino
                     );
-                    with_string(out, |s| file.ops().show_fdinfo(&file, s));
+                    file.ops().show_fdinfo(&file, out);
                     Ok(())
                 }),
                 None,
             ));
         }
         Some(Node::Link(Arc::new(move || {
-            let files = table(&subject).ok_or(Errno::EACCES)?;
-            let file = files.get_any(fd).map_err(|_| Errno::ENOENT)?;
+            let (file, _) = find(&subject, fd)?;
             Ok(Link::Jump(file.path.clone()))
         })))
     }
     fn list(&self, pos: u64, add: &mut dyn FnMut(&[u8], FileType, u64) -> bool) {
-        let Some(files) = table(&self.0) else { return };
+        let Ok(Some(files)) = self.0.look(|_| table(&self.0)) else {
+            return;
+        };
         let kind = if self.1 {
             FileType::Regular
         } else {
@@ -75,5 +84,8 @@ impl Directory for Fds {
     }
     fn owner(&self) -> (u32, u32) {
         owner(&self.0)
+    }
+    fn own(&self, mode: u32) -> (u32, u32) {
+        own(&self.0, mode)
     }
 }

@@ -4,20 +4,33 @@ use super::process::Subject;
 use crate::fs::file::{File, FileOps};
 use crate::fs::inode::{Dev, FileType};
 use crate::fs::io::{IoDst, IoSrc};
-use crate::fs::pseudo::{Node, Text};
+use crate::fs::long_text::long_file;
+use crate::fs::pseudo::{Node, Text, text_file};
 use crate::mm::copy::zeroed;
-use crate::mm::{AddressSpace, PAGE_SIZE, VmFlags, VmaInfo};
+use crate::mm::{AddressSpace, Mapped, PAGE_SIZE, VmFlags, VmaInfo};
 use crate::syscall::SysResult;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt::Write;
 use limen_linux_abi::Errno;
 
-fn space(subject: &Subject) -> Option<Arc<AddressSpace>> {
-    match &subject.task {
-        Some(task) => task.mm(),
-        None => subject.process.mm(),
-    }
+/// Puts together what a file says of a memory, of none if the process has none any more.
+pub type Show = fn(Option<&AddressSpace>, &mut Text) -> Result<(), Errno>;
+
+/// A file about the memory that the process has when it is opened: whoever may look into it then may go on reading, of that and no later program.
+pub fn of(subject: &Subject, mode: u32, show: Show) -> Node {
+    let subject = subject.clone();
+    Node::Special(
+        mode,
+        FileType::Regular,
+        Dev::default(),
+        Arc::new(move |_| {
+            let mm = subject.look(|mm| mm.cloned())?;
+            Ok(text_file(move |out| {
+                show(mm.as_deref().filter(|mm| mm.is_used()), out)
+            }))
+        }),
+    )
 }
 
 fn read(mm: &AddressSpace, from: usize, to: usize) -> Result<Vec<u8>, Errno> {
@@ -30,7 +43,9 @@ fn read(mm: &AddressSpace, from: usize, to: usize) -> Result<Vec<u8>, Errno> {
 
 /// `cmdline`: the arguments with their zeros; a title written over them goes on into the environment.
 pub fn cmdline(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
-    let Some(mm) = space(subject) else { return Ok(()) };
+    let Some(mm) = subject.task.as_ref().and_then(|task| task.mm()) else {
+        return Ok(());
+    };
     let layout = mm.layout();
     let mut bytes = read(&mm, layout.arg_start, layout.arg_end)?;
     if bytes.last().is_some_and(|b| *b != 0) {
@@ -40,37 +55,39 @@ pub fn cmdline(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
         let end = bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len());
         bytes.truncate(end);
     }
-    out.0.extend(bytes);
+    out.add(bytes);
     Ok(())
 }
 
 /// `environ`: the environment as the program was started with.
-pub fn environ(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
-    let Some(mm) = space(subject) else { return Ok(()) };
+pub fn environ(mm: Option<&AddressSpace>, out: &mut Text) -> Result<(), Errno> {
+    let Some(mm) = mm else { return Ok(()) };
     let layout = mm.layout();
-    out.0.extend(read(&mm, layout.env_start, layout.env_end)?);
+    out.add(read(mm, layout.env_start, layout.env_end)?);
     Ok(())
 }
 
 /// `auxv`: what the program got, to its end mark.
-pub fn auxv(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
-    if space(subject).is_none() {
-        return Ok(());
-    }
-    let auxv = subject.process.auxv.lock().clone();
+pub fn auxv(mm: Option<&AddressSpace>, out: &mut Text) -> Result<(), Errno> {
+    let Some(mm) = mm else { return Ok(()) };
+    let auxv = mm.auxv.lock().clone();
     for word in auxv.iter().flat_map(|words| words.iter()) {
-        out.0.extend(word.to_ne_bytes());
+        out.add(word.to_ne_bytes());
     }
     Ok(())
 }
 
-fn map_line(out: &mut Text, vma: &VmaInfo) {
+fn map_line(out: &mut Text, vma: &VmaInfo) -> Result<(), Errno> {
     let flag = |f: VmFlags, yes: char| if vma.flags.contains(f) { yes } else { '-' };
-    let dev = Dev::decode(vma.id.0 as u32);
-    let start = out.0.len();
+    let start = out.bytes().len();
+    let (dev, ino) = match &vma.what {
+        Mapped::File(file) => file.id(),
+        Mapped::Named(_) => (0, 0),
+    };
+    let dev = Dev::decode(dev as u32);
     let _ = write!(
         out,
-        "{:08x}-{:08x} {}{}{}{} {:08x} {:02x}:{:02x} {} ",
+        "{:08x}-{:08x} {}{}{}{} {:08x} {:02x}:{:02x} {ino} ",
         vma.start,
         vma.end,
         flag(VmFlags::READ, 'r'),
@@ -84,45 +101,68 @@ fn map_line(out: &mut Text, vma: &VmaInfo) {
         vma.offset,
         dev.major(),
         dev.minor(),
-        vma.id.1
     );
-    if !vma.name.is_empty() {
-        // Linux: 25 columns, and six for each byte of an address.
-        while out.0.len() - start < 25 + 6 * size_of::<usize>() {
-            out.0.push(b' ');
+    // Linux: 25 columns, and six for each byte of an address.
+    let column = (25 + 6 * size_of::<usize>()).saturating_sub(out.bytes().len() - start);
+    match &vma.what {
+        Mapped::Named("") => {}
+        Mapped::Named(name) => {
+            let _ = write!(out, "{:column$}{name}", "");
         }
-        for byte in vma.name.bytes() {
-            if byte == b'\n' {
-                out.0.extend(b"\\012")
-            } else {
-                out.0.push(byte)
+        Mapped::File(file) => {
+            let _ = write!(out, "{:column$}", "");
+            for (i, line) in file.path()?.split(|b| *b == b'\n').enumerate() {
+                out.add(if i == 0 { "" } else { "\\012" });
+                out.add(line);
             }
         }
     }
-    out.0.push(b'\n');
+    out.add(b"\n");
+    Ok(())
 }
 
-fn mappings(mm: &AddressSpace) -> Vec<VmaInfo> {
-    let mut all = Vec::new();
-    mm.for_each_vma(|vma| all.push(vma));
-    if let Some((start, end, name)) = crate::arch::mmu::GATE {
-        all.push(VmaInfo {
+/// Puts together what a file says of a mapping.
+pub type ShowMapping = fn(&AddressSpace, &VmaInfo, &mut Text) -> Result<(), Errno>;
+
+/// A file with something for each mapping of the memory that the process has when it is opened.
+pub fn mappings(subject: &Subject, show: ShowMapping) -> Node {
+    let subject = subject.clone();
+    Node::Special(
+        0o444,
+        FileType::Regular,
+        Dev::default(),
+        Arc::new(move |_| {
+            let mm = subject.look(|mm| mm.cloned())?;
+            Ok(long_file(move |from, out| {
+                let mapping = mm.as_ref().filter(|mm| mm.is_used());
+                let Some((mm, vma)) = mapping.and_then(|mm| Some((mm, next(mm, from)?))) else {
+                    return Ok(None);
+                };
+                show(mm, &vma, out)?;
+                Ok(Some(vma.end))
+            }))
+        }),
+    )
+}
+
+/// The first mapping that ends above `from`; what every program has comes last.
+fn next(mm: &AddressSpace, from: usize) -> Option<VmaInfo> {
+    let gate = || {
+        let (start, end, name) = crate::arch::mmu::GATE?;
+        (end > from).then_some(VmaInfo {
             start,
             end,
             flags: VmFlags::READ | VmFlags::EXEC,
             offset: 0,
-            id: (0, 0),
-            name: name.into(),
-        });
-    }
-    all
+            what: Mapped::Named(name),
+        })
+    };
+    mm.next_vma(from).or_else(gate)
 }
 
 /// `maps`.
-pub fn maps(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
-    let Some(mm) = space(subject) else { return Ok(()) };
-    mappings(&mm).iter().for_each(|vma| map_line(out, vma));
-    Ok(())
+pub fn maps(_: &AddressSpace, vma: &VmaInfo, out: &mut Text) -> Result<(), Errno> {
+    map_line(out, vma)
 }
 
 const KIB: usize = PAGE_SIZE / 1024;
@@ -160,61 +200,59 @@ fn sizes(out: &mut Text, anon: usize, file: usize, shared: bool, writable: bool)
 }
 
 /// `smaps`.
-pub fn smaps(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
-    let Some(mm) = space(subject) else { return Ok(()) };
-    for vma in mappings(&mm) {
-        map_line(out, &vma);
-        let size = (vma.end - vma.start) / 1024;
-        let _ = writeln!(out, "Size:           {size:8} kB");
-        let page = PAGE_SIZE / 1024;
-        let _ = writeln!(out, "KernelPageSize: {page:8} kB\nMMUPageSize:    {page:8} kB");
-        let (anon, file) = mm.resident(vma.start, vma.end);
-        sizes(
-            out,
-            anon,
-            file,
-            vma.flags.contains(VmFlags::SHARED),
-            vma.flags.contains(VmFlags::WRITE),
-        );
-        let _ = write!(out, "THPeligible:           0\nVmFlags:");
-        for (flag, name) in [
-            (VmFlags::READ, "rd"),
-            (VmFlags::WRITE, "wr"),
-            (VmFlags::EXEC, "ex"),
-            (VmFlags::SHARED, "sh"),
-            (VmFlags::MAYREAD, "mr"),
-            (VmFlags::MAYWRITE, "mw"),
-            (VmFlags::MAYEXEC, "me"),
-            (VmFlags::GROWSDOWN, "gd"),
-            (VmFlags::LOCKED, "lo"),
-            (VmFlags::DONTFORK, "dc"),
-            (VmFlags::DONTDUMP, "dd"),
-            (VmFlags::WIPEONFORK, "wf"),
-            (VmFlags::ACCOUNT, "ac"),
-            (VmFlags::NORESERVE, "nr"),
-        ] {
-            if vma.flags.contains(flag) {
-                let _ = write!(out, " {name}");
-            }
+pub fn smaps(mm: &AddressSpace, vma: &VmaInfo, out: &mut Text) -> Result<(), Errno> {
+    map_line(out, vma)?;
+    let size = (vma.end - vma.start) / 1024;
+    let _ = writeln!(out, "Size:           {size:8} kB");
+    let page = PAGE_SIZE / 1024;
+    let _ = writeln!(out, "KernelPageSize: {page:8} kB\nMMUPageSize:    {page:8} kB");
+    let (anon, file) = mm.resident(vma.start, vma.end);
+    sizes(
+        out,
+        anon,
+        file,
+        vma.flags.contains(VmFlags::SHARED),
+        vma.flags.contains(VmFlags::WRITE),
+    );
+    let _ = write!(out, "THPeligible:           0\nVmFlags:");
+    for (flag, name) in [
+        (VmFlags::READ, "rd"),
+        (VmFlags::WRITE, "wr"),
+        (VmFlags::EXEC, "ex"),
+        (VmFlags::SHARED, "sh"),
+        (VmFlags::MAYREAD, "mr"),
+        (VmFlags::MAYWRITE, "mw"),
+        (VmFlags::MAYEXEC, "me"),
+        (VmFlags::GROWSDOWN, "gd"),
+        (VmFlags::LOCKED, "lo"),
+        (VmFlags::DONTFORK, "dc"),
+        (VmFlags::DONTDUMP, "dd"),
+        (VmFlags::WIPEONFORK, "wf"),
+        (VmFlags::ACCOUNT, "ac"),
+        (VmFlags::NORESERVE, "nr"),
+    ] {
+        if vma.flags.contains(flag) {
+            let _ = write!(out, " {name}");
         }
-        out.0.extend(b" \n");
     }
+    out.add(b" \n");
     Ok(())
 }
 
 /// `smaps_rollup`.
-pub fn smaps_rollup(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
-    let mm = space(subject).ok_or(Errno::ESRCH)?;
-    let all = mappings(&mm);
-    let (Some(first), Some(last)) = (all.first(), all.last()) else {
-        return Ok(());
-    };
+pub fn smaps_rollup(mm: Option<&AddressSpace>, out: &mut Text) -> Result<(), Errno> {
+    let mm = mm.ok_or(Errno::ESRCH)?;
+    let Some(first) = next(mm, 0) else { return Ok(()) };
+    let mut end = first.end;
+    while let Some(vma) = next(mm, end) {
+        end = vma.end;
+    }
     let _ = writeln!(
         out,
         "{:08x}-{:08x} ---p 00000000 00:00 0 {:>26}",
-        first.start, last.end, "[rollup]"
+        first.start, end, "[rollup]"
     );
-    let (anon, file) = mm.resident(first.start, last.end);
+    let (anon, file) = mm.resident(first.start, end);
     sizes(out, anon, file, false, false);
     Ok(())
 }
@@ -226,10 +264,7 @@ pub fn mem(subject: &Subject) -> Node {
         0o600,
         FileType::Regular,
         Dev::default(),
-        Arc::new(move |_| {
-            subject.check()?;
-            Ok(Arc::new(Mem(space(&subject))))
-        }),
+        Arc::new(move |_| Ok(Arc::new(Mem(subject.look(|mm| mm.cloned())?)))),
     )
 }
 
@@ -237,7 +272,9 @@ struct Mem(Option<Arc<AddressSpace>>);
 
 impl FileOps for Mem {
     fn read(&self, file: &File, dst: &mut IoDst<'_>, pos: Option<u64>) -> SysResult {
-        let Some(mm) = &self.0 else { return Ok(0) };
+        let Some(mm) = self.0.as_ref().filter(|mm| mm.is_used()) else {
+            return Ok(0);
+        };
         let mut own = if pos.is_none() {
             Some(file.pos.lock())
         } else {
@@ -264,12 +301,15 @@ impl FileOps for Mem {
         }
     }
     fn write(&self, file: &File, src: &mut IoSrc<'_>, pos: Option<u64>) -> SysResult {
-        let Some(mm) = &self.0 else { return Ok(0) };
+        let Some(mm) = self.0.as_ref().filter(|mm| mm.is_used()) else {
+            return Ok(0);
+        };
         let mut own = if pos.is_none() {
             Some(file.pos.lock())
         } else {
             None
         };
+        let asked = src.remaining() > 0;
         let start = pos.or(own.as_deref().copied()).unwrap_or(0);
         let mut bytes = zeroed(PAGE_SIZE.min(src.remaining()))?;
         let mut total = 0;
@@ -284,7 +324,8 @@ impl FileOps for Mem {
         if let Some(own) = &mut own {
             **own += total as u64;
         }
-        if total == 0 && src.remaining() > 0 {
+        // What could not be stored is taken from the caller's bytes all the same.
+        if total == 0 && asked {
             Err(Errno::EIO)
         } else {
             Ok(total)

@@ -4,8 +4,10 @@ use super::{descriptors, memory, status};
 use crate::fs::inode::{FileType, Link};
 use crate::fs::path::Path;
 use crate::fs::pseudo::{Directory, Node, Text, parse, with_string};
-use crate::task::creds::cap;
-use crate::task::{Process, Task, current};
+use crate::mm::AddressSpace;
+use crate::task::access::{self, By};
+use crate::task::creds::{Creds, cap};
+use crate::task::{Process, Task, current, root_creds};
 use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -30,23 +32,34 @@ impl Subject {
         self.task.as_ref().ok_or(Errno::ESRCH)
     }
 
-    /// Whether the running thread may look inside (`PTRACE_MODE_READ_FSCREDS`).
-    pub fn check(&self) -> Result<(), Errno> {
-        let me = current();
-        if me.process.tgid == self.process.tgid {
-            return Ok(());
+    /// Its credentials, or those it ended with.
+    pub fn creds(&self) -> Arc<Creds> {
+        if let Some(task) = &self.task {
+            return task.creds();
         }
-        let mine = me.creds();
-        let theirs = self.task()?.creds();
-        let same = |a: u32, list: [u32; 3]| list.iter().all(|b| *b == a);
-        let ids = same(mine.fsuid, [theirs.uid, theirs.euid, theirs.suid])
-            && same(mine.fsgid, [theirs.gid, theirs.egid, theirs.sgid]);
-        let dumpable = self.process.dumpable.load(Ordering::Relaxed) == 1;
-        if ids && dumpable || mine.capable(cap::SYS_PTRACE) {
-            Ok(())
-        } else {
-            Err(Errno::EACCES)
+        let remains = self.process.remains.lock();
+        remains
+            .as_ref()
+            .map_or_else(root_creds, |(_, creds)| creds.clone())
+    }
+
+    /// The name, or the one it ended with.
+    pub fn comm(&self) -> [u8; 16] {
+        if let Some(task) = &self.task {
+            return task.comm();
         }
+        let remains = self.process.remains.lock();
+        remains.as_ref().map_or([0; 16], |(comm, _)| *comm)
+    }
+
+    /// What `take` finds inside, given the memory (none of a zombie): `EACCES` if the running thread may not look there
+    /// (`PTRACE_MODE_READ_FSCREDS`).
+    pub fn look<T>(&self, mut take: impl FnMut(Option<&Arc<AddressSpace>>) -> T) -> Result<T, Errno> {
+        let looked = match &self.task {
+            Some(task) => access::look(task, By::Files, take),
+            None => access::may_look(&self.process, &self.creds(), None, By::Files).map(|()| take(None)),
+        };
+        looked.map_err(|_| Errno::EACCES)
     }
 }
 
@@ -74,30 +87,24 @@ fn text(subject: &Subject, show: fn(&Subject, &mut Text) -> Result<(), Errno>) -
 fn private(subject: &Subject, show: fn(&Subject, &mut Text) -> Result<(), Errno>) -> Node {
     let subject = subject.clone();
     let show = move |out: &mut Text| {
-        subject.check()?;
-        show(&subject, out)
+        subject.look(|_| {
+            out.clear();
+            show(&subject, out)
+        })?
     };
     Node::File(0o400, Arc::new(show), None)
-}
-
-fn readable(subject: &Subject, show: fn(&Subject, &mut Text) -> Result<(), Errno>) -> Node {
-    let subject = subject.clone();
-    Node::text(move |out| {
-        subject.check()?;
-        show(&subject, out)
-    })
 }
 
 fn place(subject: &Subject, get: fn(&Subject) -> Option<Path>) -> Node {
     let subject = subject.clone();
     Node::Link(Arc::new(move || {
-        subject.check()?;
-        get(&subject).map(Link::Jump).ok_or(Errno::ENOENT)
+        let path = subject.look(|_| get(&subject))?;
+        path.map(Link::Jump).ok_or(Errno::ENOENT)
     }))
 }
 
 const ENTRIES: &[(&str, FileType, Make)] = &[
-    ("auxv", FileType::Regular, |s| private(s, memory::auxv)),
+    ("auxv", FileType::Regular, |s| memory::of(s, 0o400, memory::auxv)),
     ("cgroup", FileType::Regular, |s| {
         text(s, |_, out| line(out, "0::/"))
     }),
@@ -109,7 +116,9 @@ const ENTRIES: &[(&str, FileType, Make)] = &[
     ("cwd", FileType::Symlink, |s| {
         place(s, |s| Some(s.task.as_ref()?.try_fs()?.cwd()))
     }),
-    ("environ", FileType::Regular, |s| private(s, memory::environ)),
+    ("environ", FileType::Regular, |s| {
+        memory::of(s, 0o400, memory::environ)
+    }),
     ("exe", FileType::Symlink, |s| {
         place(s, |s| Some(s.process.exe()?.path.clone()))
     }),
@@ -124,18 +133,15 @@ const ENTRIES: &[(&str, FileType, Make)] = &[
     }),
     ("io", FileType::Regular, |s| private(s, status::io)),
     ("limits", FileType::Regular, |s| text(s, status::limits)),
-    ("loginuid", FileType::Regular, |s| {
-        text(s, |_, out| number(out, u32::MAX))
-    }),
-    ("maps", FileType::Regular, |s| readable(s, memory::maps)),
+    ("maps", FileType::Regular, |s| memory::mappings(s, memory::maps)),
     ("mem", FileType::Regular, memory::mem),
     ("mountinfo", FileType::Regular, |s| text(s, mountinfo)),
     ("mounts", FileType::Regular, |s| text(s, mounts)),
     ("net", FileType::Directory, |_| {
         Node::Directory(0o555, Arc::new(super::system::Net))
     }),
-    ("ns", FileType::Directory, |_| {
-        Node::Directory(0o511, Arc::new(Namespaces))
+    ("ns", FileType::Directory, |s| {
+        Node::Directory(0o511, Arc::new(Namespaces(s.clone())))
     }),
     ("oom_adj", FileType::Regular, |s| text(s, |_, out| line(out, "0"))),
     ("oom_score", FileType::Regular, |s| text(s, status::oom_score)),
@@ -147,15 +153,12 @@ const ENTRIES: &[(&str, FileType, Make)] = &[
         place(s, |s| Some(s.task.as_ref()?.try_fs()?.root()))
     }),
     ("schedstat", FileType::Regular, |s| text(s, status::schedstat)),
-    ("sessionid", FileType::Regular, |s| {
-        text(s, |_, out| number(out, u32::MAX))
-    }),
     ("setgroups", FileType::Regular, |s| {
         text(s, |_, out| line(out, "allow"))
     }),
-    ("smaps", FileType::Regular, |s| readable(s, memory::smaps)),
+    ("smaps", FileType::Regular, |s| memory::mappings(s, memory::smaps)),
     ("smaps_rollup", FileType::Regular, |s| {
-        readable(s, memory::smaps_rollup)
+        memory::of(s, 0o444, memory::smaps_rollup)
     }),
     ("rseq", FileType::Regular, |s| {
         private(s, |s, out| {
@@ -181,13 +184,8 @@ const ENTRIES: &[(&str, FileType, Make)] = &[
 ];
 
 fn line(out: &mut Text, text: &str) -> Result<(), Errno> {
-    out.0.extend_from_slice(text.as_bytes());
-    out.0.push(b'\n');
-    Ok(())
-}
-
-fn number(out: &mut Text, n: u32) -> Result<(), Errno> {
-    let _ = write!(out, "{n}");
+    out.add(text);
+    out.add(b"\n");
     Ok(())
 }
 
@@ -195,8 +193,8 @@ fn comm(subject: &Subject) -> Node {
     let (reader, writer) = (subject.clone(), subject.clone());
     Node::setting(
         move |out| {
-            out.0.extend_from_slice(status::name(&reader).as_bytes());
-            out.0.push(b'\n');
+            status::name(&reader, out);
+            out.add(b"\n");
             Ok(())
         },
         move |text| {
@@ -233,14 +231,12 @@ fn oom_score_adj(subject: &Subject) -> Node {
 
 fn mounts(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
     let root = subject.task()?.try_fs().ok_or(Errno::EINVAL)?.root();
-    with_string(out, |s| crate::fs::mount::show_mounts(&root, s));
-    Ok(())
+    with_string(out, |s| crate::fs::mount::show_mounts(&root, s))
 }
 
 fn mountinfo(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
     let root = subject.task()?.try_fs().ok_or(Errno::EINVAL)?.root();
-    with_string(out, |s| crate::fs::mount::show_mountinfo(&root, s));
-    Ok(())
+    with_string(out, |s| crate::fs::mount::show_mountinfo(&root, s))
 }
 
 impl Directory for ProcessDir {
@@ -274,17 +270,29 @@ impl Directory for ProcessDir {
     fn owner(&self) -> (u32, u32) {
         owner(&self.0)
     }
+    fn own(&self, mode: u32) -> (u32, u32) {
+        own(&self.0, mode)
+    }
 }
 
 /// Who owns the files of a process: its effective user, unless it must not be looked into.
 pub fn owner(subject: &Subject) -> (u32, u32) {
-    match &subject.task {
-        Some(task) if subject.process.dumpable.load(Ordering::Relaxed) == 1 => {
-            let creds = task.creds();
-            (creds.euid, creds.egid)
-        }
+    // Asked before the credentials, as `access::look` does.
+    let mm = subject.task.as_ref().and_then(|task| task.mm());
+    let creds = subject.creds();
+    match mm {
+        Some(mm) if mm.dumpable() => (creds.euid, creds.egid),
         _ => (0, 0),
     }
+}
+
+/// Who owns a directory of a process: where everybody may list it, its effective user whatever may be looked into.
+pub fn own(subject: &Subject, mode: u32) -> (u32, u32) {
+    if mode != 0o555 {
+        return owner(subject);
+    }
+    let creds = subject.creds();
+    (creds.euid, creds.egid)
 }
 
 fn children(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
@@ -325,10 +333,13 @@ impl Directory for Tasks {
     fn owner(&self) -> (u32, u32) {
         owner(&self.0)
     }
+    fn own(&self, mode: u32) -> (u32, u32) {
+        own(&self.0, mode)
+    }
 }
 
 /// `/proc/<pid>/ns`: everybody is in the first namespace of each kind.
-struct Namespaces;
+struct Namespaces(Subject);
 
 const NAMESPACES: &[(&str, u32)] = &[
     ("cgroup", 0xefff_fffb),
@@ -342,6 +353,9 @@ const NAMESPACES: &[(&str, u32)] = &[
 ];
 
 impl Directory for Namespaces {
+    fn owner(&self) -> (u32, u32) {
+        owner(&self.0)
+    }
     fn get(&self, name: &[u8]) -> Option<Node> {
         let (name, ino) = NAMESPACES.iter().find(|n| n.0.as_bytes() == name)?;
         Some(Node::link(&format!("{name}:[{ino}]")))

@@ -3,13 +3,11 @@
 use super::process::Subject;
 use crate::fs::pseudo::Text;
 use crate::mm::PAGE_SIZE;
-use crate::sched::stats::user_system_ns;
 use crate::sched::{Policy, TaskState};
 use crate::signal::SigSet;
-use crate::task::Task;
 use crate::task::process::ExitState;
+use crate::task::{Task, Usage};
 use alloc::string::String;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt::Write;
 use core::sync::atomic::Ordering::Relaxed;
@@ -19,14 +17,9 @@ use limen_linux_abi::Errno;
 const TICK_NS: u64 = 10_000_000;
 const KIB: usize = PAGE_SIZE / 1024;
 
-/// The name of the thread (or of the zombie's last one).
-pub fn name(subject: &Subject) -> String {
-    let Some(task) = &subject.task else {
-        return String::new();
-    };
-    let comm = task.comm();
-    let end = comm.iter().position(|b| *b == 0).unwrap_or(comm.len());
-    String::from_utf8_lossy(&comm[..end]).into_owned()
+/// Adds the name of the thread (or that the zombie had), whatever bytes it is of.
+pub fn name(subject: &Subject, out: &mut Text) {
+    out.add(subject.comm().split(|b| *b == 0).next().unwrap_or_default());
 }
 
 fn state(subject: &Subject) -> (char, &'static str) {
@@ -52,28 +45,12 @@ fn state(subject: &Subject) -> (char, &'static str) {
     }
 }
 
-/// The threads the files are about.
-fn threads(subject: &Subject) -> Vec<Arc<Task>> {
+/// What the thread or the process used so far.
+fn used(subject: &Subject) -> Usage {
     match (&subject.task, subject.thread) {
-        (Some(task), true) => Vec::from([task.clone()]),
-        _ => subject.process.threads(),
+        (Some(task), true) => Usage::of_task(task),
+        _ => subject.process.usage(),
     }
-}
-
-/// User and system time so far, ns.
-fn times(subject: &Subject) -> (u64, u64) {
-    let (mut user, mut system) = (0, 0);
-    for task in threads(subject) {
-        let (u, s) = user_system_ns(&task);
-        user += u;
-        system += s;
-    }
-    if !subject.thread {
-        let dead = subject.process.dead_threads.lock();
-        user += dead.user_ns;
-        system += dead.system_ns;
-    }
-    (user, system)
 }
 
 /// Signal sets: pending for the thread, for the process, blocked, ignored, caught; and how many are queued.
@@ -118,19 +95,14 @@ pub fn stat(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
         let group = t.foreground();
         (t.number(), if group > 0 { group } else { -1 })
     });
-    let mm = task.and_then(|t| t.mm());
-    let visible = subject.check().is_ok();
-    let layout = mm.as_ref().filter(|_| visible).map(|m| m.layout());
-    let usage = mm.as_ref().map(|m| m.usage());
-    let brk = mm.as_ref().filter(|_| visible).map_or(0, |m| m.brk_range().0);
-    let (user, system) = times(subject);
+    let seen = subject.look(|mm| mm.cloned());
+    let visible = seen.is_ok();
+    let seen = seen.unwrap_or_default();
+    let layout = seen.as_ref().map(|m| m.layout());
+    let brk = seen.map_or(0, |m| m.brk_range().0);
+    let usage = task.and_then(|t| t.mm()).map(|m| m.usage());
+    let used = used(subject);
     let children = *process.dead_children.lock();
-    let all = threads(subject);
-    let (mut minor, mut major) = (0, 0);
-    for t in &all {
-        minor += t.minor_faults.load(Relaxed);
-        major += t.major_faults.load(Relaxed);
-    }
     let ([pending, _, blocked, ignored, caught], _) = signals(subject);
     let (priority, nice) = task.map_or((20, 0), |t| priority(t));
     let start = if subject.thread {
@@ -141,13 +113,17 @@ pub fn stat(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
     let l = |f: fn(&crate::mm::Layout) -> usize| layout.as_ref().map_or(0, f);
     let _ = write!(
         out,
-        "{} ({}) {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} 0 {} {} {} {} ",
+        "{} (",
         if subject.thread {
             task.map_or(process.tgid, |t| t.tid())
         } else {
             process.tgid
         },
-        name(subject),
+    );
+    name(subject, out);
+    let _ = write!(
+        out,
+        ") {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} 0 {} {} {} {} ",
         state(subject).0,
         process.ppid.load(Relaxed),
         group.id,
@@ -155,17 +131,17 @@ pub fn stat(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
         tty,
         foreground,
         0x400100, // PF_RANDOMIZE | PF_SUPERPRIV: what a user process typically shows
-        minor,
+        used.minor_faults,
         children.minor_faults,
-        major,
+        used.major_faults,
         children.major_faults,
-        user / TICK_NS,
-        system / TICK_NS,
+        used.user_ns / TICK_NS,
+        used.system_ns / TICK_NS,
         children.user_ns / TICK_NS,
         children.system_ns / TICK_NS,
         priority,
         nice,
-        all.len().max(1),
+        process.thread_count().max(1),
         start / TICK_NS,
         usage.as_ref().map_or(0, |u| u.total * PAGE_SIZE),
         usage.as_ref().map_or(0, |u| u.rss()),
@@ -220,7 +196,7 @@ pub fn statm(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
                 u.data + u.stack
             );
         }
-        None => out.0.extend(b"0 0 0 0 0 0 0\n"),
+        None => out.add(b"0 0 0 0 0 0 0\n"),
     }
     Ok(())
 }
@@ -230,7 +206,16 @@ pub fn status(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
     let process = &subject.process;
     let task = subject.task.as_ref();
     let (letter, word) = state(subject);
-    let _ = writeln!(out, "Name:\t{}", name(subject));
+    out.add(b"Name:\t");
+    for byte in subject.comm().into_iter().take_while(|b| *b != 0) {
+        // One line, whatever the name.
+        match byte {
+            b'\n' => out.add(b"\\n"),
+            b'\\' => out.add(b"\\\\"),
+            _ => out.add([byte]),
+        }
+    }
+    out.add(b"\n");
     if let Some(fs) = task.and_then(|t| t.try_fs()) {
         let _ = writeln!(out, "Umask:\t{:04o}", fs.umask());
     }
@@ -245,18 +230,16 @@ pub fn status(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
         process.tgid,
         process.ppid.load(Relaxed)
     );
-    let creds = task.map(|t| t.creds());
-    if let Some(c) = &creds {
-        let _ = writeln!(out, "Uid:\t{}\t{}\t{}\t{}", c.uid, c.euid, c.suid, c.fsuid);
-        let _ = writeln!(out, "Gid:\t{}\t{}\t{}\t{}", c.gid, c.egid, c.sgid, c.fsgid);
-    }
+    let c = subject.creds();
+    let _ = writeln!(out, "Uid:\t{}\t{}\t{}\t{}", c.uid, c.euid, c.suid, c.fsuid);
+    let _ = writeln!(out, "Gid:\t{}\t{}\t{}\t{}", c.gid, c.egid, c.sgid, c.fsgid);
     let _ = writeln!(
         out,
         "FDSize:\t{}",
         task.and_then(|t| t.try_files()).map_or(0, |f| f.size())
     );
-    out.0.extend(b"Groups:\t");
-    for group in creds.iter().flat_map(|c| c.groups.iter()) {
+    out.add(b"Groups:\t");
+    for group in c.groups.iter() {
         let _ = write!(out, "{group} ");
     }
     let _ = writeln!(
@@ -287,8 +270,7 @@ pub fn status(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
         for (name, pages) in rows {
             let _ = writeln!(out, "{name}:\t{:8} kB", pages * KIB);
         }
-        out.0
-            .extend(b"HugetlbPages:\t       0 kB\nCoreDumping:\t0\nTHP_enabled:\t0\n");
+        out.add(b"HugetlbPages:\t       0 kB\nCoreDumping:\t0\nTHP_enabled:\t0\n");
     }
     let ([pending, shared, blocked, ignored, caught], queued) = signals(subject);
     let _ = writeln!(
@@ -302,15 +284,12 @@ pub fn status(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
         ignored.0,
         caught.0
     );
-    if let Some(c) = &creds {
-        let _ = writeln!(
-            out,
-            "CapInh:\t{:016x}\nCapPrm:\t{:016x}\nCapEff:\t{:016x}\nCapBnd:\t{:016x}\nCapAmb:\t{:016x}",
-            c.inheritable, c.permitted, c.effective, c.bounding, c.ambient
-        );
-    }
-    out.0
-        .extend(b"NoNewPrivs:\t0\nSeccomp:\t0\nSeccomp_filters:\t0\n");
+    let _ = writeln!(
+        out,
+        "CapInh:\t{:016x}\nCapPrm:\t{:016x}\nCapEff:\t{:016x}\nCapBnd:\t{:016x}\nCapAmb:\t{:016x}",
+        c.inheritable, c.permitted, c.effective, c.bounding, c.ambient
+    );
+    out.add(b"NoNewPrivs:\t0\nSeccomp:\t0\nSeccomp_filters:\t0\n");
     if let Some(task) = task {
         let online = crate::sched::online();
         let allowed: Vec<usize> = online
@@ -337,7 +316,7 @@ pub fn cpu_list(out: &mut Text, cpus: &[usize]) {
         while i + 1 < cpus.len() && cpus[i + 1] == cpus[i] + 1 {
             i += 1;
         }
-        let comma = if out.0.last().is_some_and(u8::is_ascii_digit) {
+        let comma = if out.bytes().last().is_some_and(u8::is_ascii_digit) {
             ","
         } else {
             ""
@@ -401,7 +380,7 @@ pub fn limits(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
 
 /// `io`: nothing is counted here.
 pub fn io(_: &Subject, out: &mut Text) -> Result<(), Errno> {
-    out.0.extend(
+    out.add(
         b"rchar: 0\nwchar: 0\nsyscr: 0\nsyscw: 0\nread_bytes: 0\nwrite_bytes: 0\ncancelled_write_bytes: 0\n",
     );
     Ok(())

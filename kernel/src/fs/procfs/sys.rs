@@ -121,8 +121,8 @@ pub fn init() {
         "sys/kernel/hostname",
         Node::setting(
             |out| {
-                out.0.extend(misc::hostname());
-                out.0.push(b'\n');
+                out.add(misc::hostname());
+                out.add(b"\n");
                 Ok(())
             },
             |text| {
@@ -138,8 +138,8 @@ pub fn init() {
     TREE.add(
         "sys/kernel/domainname",
         Node::text(|out| {
-            out.0.extend(misc::domainname());
-            out.0.push(b'\n');
+            out.add(misc::domainname());
+            out.add(b"\n");
             Ok(())
         }),
     );

@@ -154,11 +154,11 @@ fn stat(out: &mut Text) {
 
 fn interrupts(out: &mut Text) {
     let cpus = crate::sched::online().iter().count();
-    out.0.extend(b"    ");
+    out.add(b"    ");
     for cpu in crate::sched::online().iter() {
         let _ = write!(out, "       CPU{cpu:<2}");
     }
-    out.0.push(b'\n');
+    out.add(b"\n");
     crate::arch::interrupt::for_each(|number, name, count| {
         // All of them go to the boot CPU.
         let _ = write!(out, "{number:3}: {count:10} ");
@@ -177,13 +177,13 @@ fn kallsyms(out: &mut Text) {
     for i in 0..table.len() {
         let address = if shown { table.address(i).unwrap_or(0) } else { 0 };
         let _ = write!(out, "{address:0WORD_DIGITS$x} t ");
-        table.name(i, |piece| out.0.extend(piece.bytes()));
-        out.0.push(b'\n');
+        table.name(i, |piece| out.add(piece));
+        out.add(b"\n");
     }
 }
 
 fn devices(out: &mut Text) {
-    out.0.extend(b"Character devices:\n");
+    out.add(b"Character devices:\n");
     for (major, name) in [
         (1, "mem"),
         (4, "ttyS"),
@@ -197,11 +197,11 @@ fn devices(out: &mut Text) {
     ] {
         let _ = writeln!(out, "{major:3} {name}");
     }
-    out.0.extend(b"\nBlock devices:\n254 virtblk\n");
+    out.add(b"\nBlock devices:\n254 virtblk\n");
 }
 
 fn partitions(out: &mut Text) {
-    out.0.extend(b"major minor  #blocks  name\n\n");
+    out.add(b"major minor  #blocks  name\n\n");
     for d in crate::driver::virtio::blk::all() {
         let _ = writeln!(
             out,
@@ -237,8 +237,7 @@ fn vmstat(out: &mut Text) {
         "nr_free_pages {}\nnr_file_pages {}\nnr_slab_unreclaimable {}",
         m.free, m.cached, m.slab
     );
-    out.0
-        .extend(b"pgpgin 0\npgpgout 0\npswpin 0\npswpout 0\npgfault 0\npgmajfault 0\n");
+    out.add(b"pgpgin 0\npgpgout 0\npswpin 0\npswpout 0\npgfault 0\npgmajfault 0\n");
 }
 
 /// `/proc/net` of a machine without network devices.
@@ -285,7 +284,7 @@ impl Directory for Net {
     fn get(&self, name: &[u8]) -> Option<Node> {
         let text = NET.iter().find(|n| n.0.as_bytes() == name)?.1;
         Some(Node::text(move |out| {
-            out.0.extend(text.as_bytes());
+            out.add(text);
             Ok(())
         }))
     }
@@ -330,14 +329,13 @@ pub fn init() {
     );
     add("loadavg", loadavg);
     add("meminfo", meminfo);
-    add("misc", |out| out.0.extend(b"183 hw_random\n"));
+    add("misc", |out| out.add(b"183 hw_random\n"));
     add("modules", |_| ());
     add("partitions", partitions);
     add("softirqs", |_| ());
     add("stat", stat);
     add("swaps", |out| {
-        out.0
-            .extend(b"Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n")
+        out.add(b"Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n")
     });
     add("uptime", uptime);
     add("version", version);

@@ -170,7 +170,7 @@ fn cpu_ranges() -> String {
     let mut out = Text::default();
     let online: Vec<usize> = crate::sched::online().iter().collect();
     crate::fs::procfs::cpu_list(&mut out, &online);
-    String::from_utf8_lossy(&out.0).into_owned()
+    String::from_utf8_lossy(out.bytes()).into_owned()
 }
 
 fn cpu_mask() -> String {

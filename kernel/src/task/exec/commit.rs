@@ -47,6 +47,10 @@ pub(super) fn commit(frame: &mut Frame, program: Program, image: Image) -> Resul
     if let Some(files) = files {
         drop(task.replace_files(Some(files)));
     }
+    // Before anyone finds the new memory. Where nothing is gained, who may look into it can be told from the old ids as well as from the new.
+    let old_creds = task.creds();
+    let gains = gains(&old_creds, &creds);
+    image.mm.set_dumpable(!gains);
     let old = task.replace_mm(Some(image.mm.clone()));
     sched::activate_mm(&image.mm);
     exit::release_vfork_parent(&task);
@@ -58,13 +62,9 @@ pub(super) fn commit(frame: &mut Frame, program: Program, image: Image) -> Resul
     task.restart.forget();
     task.set_comm(base_name(&program.filename));
     let process = &task.process;
-    if secure {
+    if gains {
         task.parent_death_signal.store(0, Ordering::Relaxed);
     }
-    process
-        .dumpable
-        .store(if secure { 0 } else { 1 }, Ordering::Relaxed);
-    let old_creds = task.creds();
     crate::task::user::transfer(old_creds.uid, creds.uid);
     task.set_creds(Arc::new(creds));
     process
@@ -83,6 +83,16 @@ pub(super) fn commit(frame: &mut Frame, program: Program, image: Image) -> Resul
         Err(_) => signal::force_fatal(signal::SIGKILL),
     }
     Ok(())
+}
+
+/// Whether the new program must not be looked into by who could look into the old one: it has other ids or more capabilities, or the old
+/// one did not act as its real user.
+fn gains(old: &Creds, new: &Creds) -> bool {
+    let acts_as = |c: &Creds| [c.euid, c.egid, c.fsuid, c.fsgid];
+    acts_as(old) != acts_as(new)
+        || old.euid != old.uid
+        || old.egid != old.gid
+        || new.permitted & !old.permitted != 0
 }
 
 /// Zeroes what must be zero and builds the stack: the first accesses to the new memory.
@@ -106,7 +116,7 @@ fn fill_memory(
     image
         .mm
         .update_layout(|old| *old = crate::mm::Layout { vdso, ..layout });
-    *task.process.auxv.lock() = Some(auxv.into());
+    *image.mm.auxv.lock() = Some(auxv.into());
     Ok(sp)
 }
 

@@ -1,0 +1,103 @@
+//! Text files of which memory may not have room for the whole: made in pieces, as they are read. `procfs` has such.
+
+use crate::fs::file::{File, FileOps};
+use crate::fs::io::IoDst;
+use crate::fs::pseudo::{Text, seek};
+use crate::sync::Mutex;
+use crate::syscall::SysResult;
+use crate::task::current;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use limen_linux_abi::Errno;
+
+/// An open text file that may be longer than memory: it is made in pieces as it is read, each found by where the one before left off.
+struct LongFile<F> {
+    make: F,
+    progress: Mutex<Progress>,
+}
+
+/// How far a long file has been read.
+#[derive(Default)]
+struct Progress {
+    /// The place in the file.
+    pos: u64,
+    /// The piece there.
+    piece: Vec<u8>,
+    /// How much of it lies before the place.
+    read: usize,
+    /// Where the piece after it is found.
+    next: usize,
+}
+
+/// What opens a long text file. `make` adds the piece at a place, 0 at first, and returns that of the one after it; `None`: there is none.
+pub fn long_file(
+    make: impl Fn(usize, &mut Text) -> Result<Option<usize>, Errno> + Send + Sync + 'static,
+) -> Arc<dyn FileOps> {
+    Arc::new(LongFile {
+        make,
+        progress: Mutex::new(Progress::default()),
+    })
+}
+
+impl<F: Fn(usize, &mut Text) -> Result<Option<usize>, Errno>> LongFile<F> {
+    /// Makes the next piece; whether there was one.
+    fn go_on(&self, at: &mut Progress) -> Result<bool, Errno> {
+        if current().fatal_signal_pending() {
+            return Err(Errno::EINTR);
+        }
+        let mut text = Text::default();
+        let Some(next) = (self.make)(at.next, &mut text)? else {
+            return Ok(false);
+        };
+        (at.piece, at.read, at.next) = (text.whole()?, 0, next);
+        Ok(true)
+    }
+
+    fn read_on(&self, at: &mut Progress, dst: &mut IoDst<'_>, pos: u64) -> Result<(), Errno> {
+        while dst.remaining() > 0 {
+            let rest = &at.piece[at.read..];
+            let n = if rest.is_empty() {
+                if !self.go_on(at)? {
+                    return Ok(());
+                }
+                0
+            } else if at.pos < pos {
+                (pos - at.pos).min(rest.len() as u64) as usize
+            } else {
+                dst.put(rest)?
+            };
+            at.read += n;
+            at.pos += n as u64;
+        }
+        Ok(())
+    }
+
+    fn read_at(&self, dst: &mut IoDst<'_>, pos: u64) -> SysResult {
+        let mut at = self.progress.lock();
+        if at.pos != pos || pos == 0 {
+            *at = Progress::default();
+        }
+        let result = self.read_on(&mut at, dst, pos);
+        match at.pos.saturating_sub(pos) {
+            0 => result.map(|()| 0),
+            n => Ok(n as usize),
+        }
+    }
+}
+
+impl<F: Fn(usize, &mut Text) -> Result<Option<usize>, Errno> + Send + Sync + 'static> FileOps
+    for LongFile<F>
+{
+    fn read(&self, file: &File, dst: &mut IoDst<'_>, pos: Option<u64>) -> SysResult {
+        if let Some(pos) = pos {
+            return self.read_at(dst, pos);
+        }
+        let mut pos = file.pos.lock();
+        let n = self.read_at(dst, *pos)?;
+        *pos += n as u64;
+        Ok(n)
+    }
+    fn seek(&self, file: &File, offset: i64, whence: u32) -> Result<u64, Errno> {
+        seek(file, offset, whence)
+    }
+}
