@@ -166,9 +166,13 @@ fn adjust<T: TimeWord>(at: UserPtr<[T; TIMEX_WORDS]>) -> SysResult {
     const ADJ_TAI: u32 = 0x80;
     const ADJ_SETOFFSET: u32 = 0x100;
     const ADJ_NANO: u32 = 0x2000;
+    // What `adjtime` sets, with a bit without which it is only read.
+    const ADJ_ADJTIME: u32 = 0x8000;
+    const ADJ_OFFSET_READONLY: u32 = 0x2000;
     let t = at.read()?.map(T::get);
     let modes = t[0] as u32;
-    if modes != 0 && modes != 0x8000 | 0x2000 {
+    let only_reads = modes & (ADJ_ADJTIME | ADJ_OFFSET_READONLY) == ADJ_ADJTIME | ADJ_OFFSET_READONLY;
+    if modes != 0 && !only_reads || modes & ADJ_SETOFFSET != 0 {
         may_set_time()?;
         if modes & ADJ_SETOFFSET != 0 {
             let unit = if modes & ADJ_NANO != 0 { 1 } else { 1000 };
@@ -177,6 +181,8 @@ fn adjust<T: TimeWord>(at: UserPtr<[T; TIMEX_WORDS]>) -> SysResult {
                 .wrapping_add(t[10].wrapping_mul(unit));
             set_realtime_ns(realtime_ns().wrapping_add_signed(step));
         }
+    }
+    if modes & ADJ_ADJTIME == 0 {
         if modes & ADJ_TAI != 0 {
             crate::time::set_tai_offset(t[6] as i32);
         }
