@@ -5,7 +5,7 @@ use super::time::{TimeWord, deadline_after, read_timespec};
 use crate::mm::user::UserPtr;
 use crate::sched::futex::{self, MATCH_ANY, WaitSpec};
 use crate::task::current;
-use crate::time::clock::Clock;
+use crate::time::Deadline;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use limen_linux_abi::Errno;
@@ -18,7 +18,7 @@ fn wait(
     addr: usize,
     shared: bool,
     expected: u32,
-    deadline: Option<u64>,
+    deadline: Option<Deadline>,
     mask: u32,
     relative: bool,
 ) -> SysResult {
@@ -36,12 +36,14 @@ fn wait(
     }
 }
 
-/// The deadline an absolute timeout of clock `id` means.
-fn absolute<T: TimeWord>(id: i32, at: UserPtr<[T; 2]>) -> Result<Option<u64>, Errno> {
-    match at.non_null() {
-        None => Ok(None),
-        Some(at) => Ok(Clock::from_id(id)?.to_monotonic(read_timespec(at)?)),
-    }
+/// The deadline an absolute timeout means, of CLOCK_REALTIME or CLOCK_MONOTONIC.
+fn absolute<T: TimeWord>(realtime: bool, at: UserPtr<[T; 2]>) -> Result<Option<Deadline>, Errno> {
+    let clock = if realtime {
+        Deadline::Realtime
+    } else {
+        Deadline::Monotonic
+    };
+    Ok(at.non_null().map(read_timespec).transpose()?.map(clock))
 }
 
 crate::syscalls! {
@@ -130,7 +132,6 @@ fn command<T: TimeWord>(
         }
         return Err(Errno::ENOSYS);
     }
-    let clock = if realtime { 0 } else { 1 };
     let both = (shared, shared);
     // Counts are C ints; Linux wakes one even if asked for none.
     let count = |n: u32| {
@@ -147,22 +148,22 @@ fn command<T: TimeWord>(
                 .non_null()
                 .map(read_timespec)
                 .transpose()?
-                .map(deadline_after);
+                .map(|ns| Deadline::Monotonic(deadline_after(ns)));
             wait(addr, shared, value, deadline, MATCH_ANY, true)
         }
-        WAIT_BITSET => wait(addr, shared, value, absolute(clock, timeout)?, third, false),
+        WAIT_BITSET => wait(addr, shared, value, absolute(realtime, timeout)?, third, false),
         WAKE_BITSET => futex::wake_masked(addr, shared, wake_count(value), third),
         REQUEUE => futex::requeue(addr, second, both, count(value)?, count(other)?, None),
         CMP_REQUEUE => futex::requeue(addr, second, both, count(value)?, count(other)?, Some(third)),
         WAKE_OP => futex::wake_op(addr, second, shared, wake_count(value), wake_count(other), third),
         WAIT_REQUEUE_PI => {
-            let deadline = absolute(clock, timeout)?;
+            let deadline = absolute(realtime, timeout)?;
             futex::wait_requeue_pi(addr, second, shared, value, deadline, MATCH_ANY).map(|()| 0)
         }
         CMP_REQUEUE_PI => futex::cmp_requeue_pi(addr, second, shared, count(value)?, count(other)?, third),
         // Its timeout is CLOCK_REALTIME's without the flag.
-        LOCK_PI => futex::lock_pi(addr, shared, absolute(0, timeout)?, false).map(|()| 0),
-        LOCK_PI2 => futex::lock_pi(addr, shared, absolute(clock, timeout)?, false).map(|()| 0),
+        LOCK_PI => futex::lock_pi(addr, shared, absolute(true, timeout)?, false).map(|()| 0),
+        LOCK_PI2 => futex::lock_pi(addr, shared, absolute(realtime, timeout)?, false).map(|()| 0),
         TRYLOCK_PI => futex::lock_pi(addr, shared, None, true).map(|()| 0),
         UNLOCK_PI => futex::unlock_pi(addr, shared).map(|()| 0),
         _ => Err(Errno::ENOSYS),
@@ -185,11 +186,11 @@ fn mask_of(mask: usize) -> Result<u32, Errno> {
 }
 
 /// The deadline of a newer call: absolute, of one of two clocks.
-fn deadline_on(clock: i32, timeout: UserPtr<[i64; 2]>) -> Result<Option<u64>, Errno> {
+fn deadline_on(clock: i32, timeout: UserPtr<[i64; 2]>) -> Result<Option<Deadline>, Errno> {
     if timeout.is_null() {
         Ok(None)
     } else if clock == 0 || clock == 1 {
-        absolute(clock, timeout)
+        absolute(clock == 0, timeout)
     } else {
         Err(Errno::EINVAL)
     }

@@ -6,9 +6,9 @@ use crate::task::creds::cap;
 use crate::task::{current, find_task};
 use crate::time::clock::{Clock, is_alarm, may_wait_by, resolution};
 use crate::time::posix::{Notify, PosixTimer};
-use crate::time::process::{self, Itimer, Setting};
-use crate::time::timerfd::TimerFd;
-use crate::time::{NSEC_PER_SEC, now_ns, realtime_ns, set_realtime_ns, sleep_until, tai_offset};
+use crate::time::process::{self, Itimer};
+use crate::time::timerfd::{TFD_TIMER_CANCEL_ON_SET, TIMER_ABSTIME, TimerFd};
+use crate::time::{Deadline, NSEC_PER_SEC, now_ns, realtime_ns, set_realtime_ns, sleep_until, tai_offset};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicI64, AtomicU32, Ordering};
@@ -55,8 +55,6 @@ impl TimeWord for isize {
         value as isize
     }
 }
-
-const TIMER_ABSTIME: u32 = 1;
 
 /// Reads a `timespec` as nanoseconds; `EINVAL` if it is not a valid one.
 pub fn read_timespec<T: TimeWord>(at: UserPtr<[T; 2]>) -> Result<u64, Errno> {
@@ -166,9 +164,13 @@ fn adjust<T: TimeWord>(at: UserPtr<[T; TIMEX_WORDS]>) -> SysResult {
     const ADJ_TAI: u32 = 0x80;
     const ADJ_SETOFFSET: u32 = 0x100;
     const ADJ_NANO: u32 = 0x2000;
+    // What `adjtime` sets, with a bit without which it is only read.
+    const ADJ_ADJTIME: u32 = 0x8000;
+    const ADJ_OFFSET_READONLY: u32 = 0x2000;
     let t = at.read()?.map(T::get);
     let modes = t[0] as u32;
-    if modes != 0 && modes != 0x8000 | 0x2000 {
+    let only_reads = modes & (ADJ_ADJTIME | ADJ_OFFSET_READONLY) == ADJ_ADJTIME | ADJ_OFFSET_READONLY;
+    if modes != 0 && !only_reads || modes & ADJ_SETOFFSET != 0 {
         may_set_time()?;
         if modes & ADJ_SETOFFSET != 0 {
             let unit = if modes & ADJ_NANO != 0 { 1 } else { 1000 };
@@ -177,6 +179,8 @@ fn adjust<T: TimeWord>(at: UserPtr<[T; TIMEX_WORDS]>) -> SysResult {
                 .wrapping_add(t[10].wrapping_mul(unit));
             set_realtime_ns(realtime_ns().wrapping_add_signed(step));
         }
+    }
+    if modes & ADJ_ADJTIME == 0 {
         if modes & ADJ_TAI != 0 {
             crate::time::set_tai_offset(t[6] as i32);
         }
@@ -314,14 +318,8 @@ crate::syscalls! {
         if flags & TIMER_ABSTIME == 0 {
             return sleep_relative(deadline_after(ns), remaining);
         }
-        loop {
-            let deadline = clock.to_monotonic(ns).ok_or(Errno::EOPNOTSUPP)?;
-            sleep_until(deadline).map_err(|_| Errno::ERESTARTNOHAND)?;
-            // The clock may have been set back meanwhile.
-            if clock.now() >= ns {
-                return Ok(0);
-            }
-        }
+        let deadline = Deadline::of(&clock, ns).ok_or(Errno::EOPNOTSUPP)?;
+        deadline.sleep().map(|()| 0).map_err(|_| Errno::ERESTARTNOHAND)
     }
 
     fn adjtimex(at: UserPtr<[isize; TIMEX_WORDS]>) {
@@ -412,8 +410,7 @@ crate::syscalls! {
         }
         let (interval, value) = read_itimerspec(new)?;
         let timer = process::find_posix(id)?;
-        let expires = if value == 0 { 0 } else { timer.clock.expiry(value, flags & TIMER_ABSTIME != 0).0 };
-        let before = timer.set(Setting { expires, interval: if value == 0 { 0 } else { interval } });
+        let before = timer.set(value, interval, flags & TIMER_ABSTIME != 0);
         if let Some(old) = old.non_null() {
             write_itimerspec(old, before.interval, before.expires)?;
         }
@@ -453,7 +450,6 @@ crate::syscalls! {
     }
 
     fn timerfd_settime/timerfd_settime64(fd: i32, flags: u32, new: UserPtr<[[Time; 2]; 2]>, old: UserPtr<[[Time; 2]; 2]>) {
-        const TFD_TIMER_CANCEL_ON_SET: u32 = 2;
         let (interval, value) = read_itimerspec(new)?;
         if flags & !(TIMER_ABSTIME | TFD_TIMER_CANCEL_ON_SET) != 0 {
             return Err(Errno::EINVAL);
@@ -461,11 +457,11 @@ crate::syscalls! {
         current().with_file(fd, #[inline(always)] move |file| {
             let timer = file.ops().timer().ok_or(Errno::EINVAL)?;
             let before = old.non_null().map(|old| (old, timer.get()));
-            timer.set_time(value, interval, flags & TIMER_ABSTIME != 0);
+            let set = timer.set_time(value, interval, flags);
             if let Some((old, before)) = before {
                 write_itimerspec(old, before.interval, before.expires)?;
             }
-            Ok(0)
+            set.map(|()| 0)
         })
     }
 

@@ -1,7 +1,7 @@
 //! The end of threads and processes.
 
 use super::process::{TREE, init_process};
-use super::session::ProcessGroup;
+use super::session::{ProcessGroup, Session};
 use super::{ExitState, Process, Task, TaskFlags, Usage, current, pid, user};
 use crate::sched::{self, futex};
 use crate::signal::{self, ActionFlags, IGNORE, SIGCHLD, SIGCONT, SIGHUP, SigInfo, info::code};
@@ -157,7 +157,7 @@ fn end_process(process: &Arc<Process>, gone: &mut Vec<Arc<Process>>) {
     reparent_children(process, gone);
     let group = process.group();
     if group.session.id == process.tgid {
-        end_session(process, &group);
+        end_session(&group.session);
     }
     let parent = process.parent();
     // This process may have been what kept its group from being orphaned.
@@ -313,17 +313,23 @@ fn hang_up_if_orphaned(group: &Arc<ProcessGroup>, process: &Arc<Process>, parent
     }
 }
 
-/// The session leader ends: its terminal's foreground group is hung up and the terminal is free for another session.
-fn end_session(leader: &Arc<Process>, group: &Arc<ProcessGroup>) {
-    let _ = leader;
-    let terminal = group.session.ctty.lock().take();
-    if let Some(terminal) = terminal {
-        let foreground = terminal.foreground();
-        terminal.disassociate();
-        if foreground > 0 {
-            let _ = signal::send_to_pgrp(foreground, SIGHUP, SigInfo::kernel(SIGHUP));
-            let _ = signal::send_to_pgrp(foreground, SIGCONT, SigInfo::kernel(SIGCONT));
+/// The leader of `session` ends: its terminal's foreground group is hung up and the terminal is free for another session. If the terminal went
+/// away before, that is the group that was in the foreground then.
+fn end_session(session: &Session) {
+    let terminal = session.ctty.lock().take();
+    let left_behind = session.set_left_behind(None);
+    let foreground = match terminal {
+        Some(terminal) => {
+            let foreground = terminal.foreground();
+            terminal.disassociate();
+            foreground
         }
+        None => left_behind.as_ref().map_or(0, |group| group.id),
+    };
+    if foreground > 0 {
+        // The group may have ended in the meantime.
+        let _ = signal::send_to_pgrp(foreground, SIGHUP, SigInfo::kernel(SIGHUP));
+        let _ = signal::send_to_pgrp(foreground, SIGCONT, SigInfo::kernel(SIGCONT));
     }
 }
 

@@ -24,6 +24,8 @@ pub struct Session {
     pub id: i32,
     /// The controlling terminal.
     pub ctty: IrqSpinLock<Option<Arc<dyn Terminal>>>,
+    /// The group that was in the foreground of a terminal that went away.
+    left_behind: IrqSpinLock<Weak<ProcessGroup>>,
 }
 
 impl Drop for Session {
@@ -40,11 +42,19 @@ impl Session {
         let session = Arc::new(Self {
             id,
             ctty: IrqSpinLock::new(None),
+            left_behind: IrqSpinLock::new(Weak::new()),
         });
         if id > 0 {
             pid::set_session(id, Some(&session));
         }
         session
+    }
+
+    /// Notes the group that is told when the leader ends, because its terminal went away before; the one noted until now, if it still exists.
+    pub fn set_left_behind(&self, group: Option<&Arc<ProcessGroup>>) -> Option<Arc<ProcessGroup>> {
+        let new = group.map_or_else(Weak::new, Arc::downgrade);
+        let old = core::mem::replace(&mut *self.left_behind.lock(), new);
+        old.upgrade()
     }
 
     /// The controlling terminal, if there is one.

@@ -46,6 +46,9 @@ pub enum CpuKind {
     Sched,
 }
 
+/// For what is set to some time from now of a clock that can be set.
+static MONOTONIC: Clock = Clock::Monotonic;
+
 impl Clock {
     /// From the number; `EINVAL` if it names nothing.
     pub fn from_id(id: i32) -> Result<Self, Errno> {
@@ -106,6 +109,22 @@ impl Clock {
         }
     }
 
+    /// Whether it can be set.
+    #[inline]
+    pub fn can_be_set(&self) -> bool {
+        matches!(self, Self::Realtime | Self::Tai)
+    }
+
+    /// The clock that a timer of this one goes by: this one, or, if it is set to some time from now (`relative`), one that cannot be set.
+    #[inline]
+    pub fn going_by(&self, relative: bool) -> &Self {
+        if relative && self.can_be_set() {
+            &MONOTONIC
+        } else {
+            self
+        }
+    }
+
     /// Whether it counts CPU time.
     pub fn is_cpu(&self) -> bool {
         matches!(self, Self::Process(..) | Self::Thread(..))
@@ -120,8 +139,8 @@ impl Clock {
             _ => None,
         }
     }
-    /// When what is set to `value`, nanoseconds from now or (`absolute`) a time of this clock, is due: a time of this clock, and of CLOCK_MONOTONIC
-    /// (`u64::MAX`: none).
+    /// When what is set to `value`, nanoseconds from now or (`absolute`) a time of this clock, is due: a time of the clock it is [`Self::going_by`], and
+    /// of CLOCK_MONOTONIC (`u64::MAX`: none).
     #[inline]
     pub fn expiry(&self, value: u64, absolute: bool) -> (u64, u64) {
         match self {
@@ -135,12 +154,13 @@ impl Clock {
     }
     #[inline(never)]
     fn expiry_of_others(&self, value: u64, absolute: bool) -> (u64, u64) {
+        let clock = self.going_by(!absolute);
         let at = if absolute {
             value
         } else {
-            self.now().saturating_add(value)
+            clock.now().saturating_add(value)
         };
-        (at, self.to_monotonic(at).unwrap_or(u64::MAX))
+        (at, clock.to_monotonic(at).unwrap_or(u64::MAX))
     }
     #[inline(never)]
     fn shifted(&self, at: u64) -> u64 {

@@ -7,10 +7,12 @@ mod sleep;
 mod timer;
 pub mod timerfd;
 pub mod vdso;
+pub mod wall;
 
 pub use process::{ProcessTimers, ended as process_ended, exec as program_changed};
 pub use sleep::sleep_until;
 pub use timer::{Timer, TimerBase, tick_needed, timer_interrupt};
+pub use wall::Deadline;
 
 use crate::sync::SpinLock;
 use core::sync::atomic::{AtomicI32, AtomicU64, Ordering};
@@ -58,12 +60,14 @@ pub fn realtime_ns() -> u64 {
 pub fn set_realtime_ns(ns: u64) {
     WALL_OFFSET.store(ns.wrapping_sub(now_ns()), Ordering::Relaxed);
     tell_programs();
+    wall::clock_was_set(true);
 }
 
 /// Sets CLOCK_TAI minus CLOCK_REALTIME, seconds.
 pub fn set_tai_offset(seconds: i32) {
     TAI_OFFSET.store(seconds, Ordering::Relaxed);
     tell_programs();
+    wall::clock_was_set(false);
 }
 
 /// CLOCK_TAI minus CLOCK_REALTIME, seconds.

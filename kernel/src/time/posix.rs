@@ -3,6 +3,7 @@
 
 use super::clock::Clock;
 use super::process::{Setting, UNHEARD_REPEAT, advance};
+use super::wall::{self, WallTimer};
 use super::{Timer, now_ns};
 use crate::signal::{self, SigInfo};
 use crate::sync::{IrqSpinGuard, IrqSpinLock, Once};
@@ -41,6 +42,8 @@ pub struct PosixTimer {
 #[derive(Clone, Copy, Default)]
 struct State {
     setting: Setting,
+    /// It was set to some time from now, not to a time of its clock.
+    relative: bool,
     /// It repeats, has expired, and goes on when its signal is taken: `setting` is still that of the expiry.
     parked: bool,
     /// Its signal has been sent and not been taken.
@@ -73,6 +76,9 @@ impl PosixTimer {
             state: IrqSpinLock::new(State::default()),
             timer: Once::new(),
         });
+        if new.clock.can_be_set() {
+            wall::add(&new);
+        }
         if !new.clock.is_cpu() {
             let weak = Arc::downgrade(&new);
             new.timer.get_or_init(|| {
@@ -86,12 +92,20 @@ impl PosixTimer {
         new
     }
 
-    /// Sets it: `expires` absolute on its clock (0: off). Returns what was set, the expiry as time left.
-    pub fn set(&self, setting: Setting) -> Setting {
+    /// Sets it: to `value` nanoseconds from now, or that time of its clock (`absolute`); 0: off. Returns what was set, the expiry as time left.
+    pub fn set(&self, value: u64, interval: u64, absolute: bool) -> Setting {
+        let setting = match value {
+            0 => Setting::default(),
+            value => Setting {
+                expires: self.clock.expiry(value, absolute).0,
+                interval,
+            },
+        };
         let mut state = self.state.lock();
         let old = self.left(&state);
         *state = State {
             setting,
+            relative: !absolute,
             told: state.told,
             ..State::default()
         };
@@ -108,10 +122,16 @@ impl PosixTimer {
                 timer.cancel_under(state);
             }
             expires => {
-                let at = self.clock.to_monotonic(expires).unwrap_or(u64::MAX);
+                let clock = self.clock.going_by(state.relative);
+                let at = clock.to_monotonic(expires).unwrap_or(u64::MAX);
                 timer.arm_under(state, at.max(earliest));
             }
         }
+    }
+
+    /// Now, by the clock that what is set goes by.
+    fn now(&self, state: &State) -> u64 {
+        self.clock.going_by(state.relative).now()
     }
 
     /// What is set, the expiry as time left.
@@ -121,7 +141,7 @@ impl PosixTimer {
 
     fn left(&self, state: &State) -> Setting {
         let mut setting = state.setting;
-        let now = self.clock.now();
+        let now = self.now(state);
         if setting.expires != 0
             && now >= setting.expires
             && (state.parked || matches!(self.notify, Notify::None))
@@ -148,7 +168,8 @@ impl PosixTimer {
         }
         state.told = false;
         if state.parked {
-            state.catch_up(self.clock.now());
+            let now = self.now(&state);
+            state.catch_up(now);
             self.arm(&state, 0);
         }
         state.last_overrun = core::mem::take(&mut state.overrun);
@@ -167,7 +188,8 @@ impl PosixTimer {
         let mut state = self.state.lock();
         state.told = false;
         if state.parked {
-            state.catch_up(self.clock.now());
+            let now = self.now(&state);
+            state.catch_up(now);
             self.arm(&state, now_ns() + UNHEARD_REPEAT);
         }
     }
@@ -193,13 +215,12 @@ impl PosixTimer {
 
     /// In interrupt context.
     fn expired(&self) {
-        let now = self.clock.now();
         {
             let mut state = self.state.lock();
             if state.setting.expires == 0 || state.parked {
                 return;
             }
-            if now < state.setting.expires {
+            if self.now(&state) < state.setting.expires {
                 // The clock was set back meanwhile.
                 return self.arm(&state, now_ns() + EARLY_REPEAT);
             }
@@ -228,6 +249,23 @@ impl PosixTimer {
         };
         if !sent {
             self.unheard();
+        }
+    }
+}
+
+impl WallTimer for PosixTimer {
+    fn clock_was_set(&self, _: bool) {
+        let state = self.state.lock();
+        if state.setting.expires != 0 && !state.parked && !state.relative {
+            self.arm(&state, 0);
+        }
+    }
+}
+
+impl Drop for PosixTimer {
+    fn drop(&mut self) {
+        if self.clock.can_be_set() {
+            wall::remove(self);
         }
     }
 }

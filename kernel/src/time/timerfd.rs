@@ -1,8 +1,9 @@
 //! Timers as files: `timerfd_create` and friends.
 
+use super::Timer;
 use super::clock::Clock;
 use super::process::Setting;
-use super::{Timer, now_ns};
+use super::wall::{self, WallTimer};
 use crate::fs::file::{File, FileOps};
 use crate::fs::io::IoDst;
 use crate::fs::poll::{PollEvents, PollTable};
@@ -15,6 +16,11 @@ use limen_linux_abi::Errno;
 
 /// `TFD_NONBLOCK`'s sibling in `ioctl`: sets the tick count (checkpointing).
 const TFD_IOC_SET_TICKS: u32 = limen_linux_abi::native::ioc::write(b'T', 0, 8);
+
+/// The time to set is one of the timer's clock, not one from now.
+pub const TIMER_ABSTIME: u32 = 1;
+/// Whoever reads wants to know if CLOCK_REALTIME is set: `ECANCELED`. Means something with [`TIMER_ABSTIME`] only.
+pub const TFD_TIMER_CANCEL_ON_SET: u32 = 2;
 
 /// The operations of a timer file.
 pub struct TimerFd {
@@ -32,6 +38,16 @@ struct State {
     ticks: u64,
     /// A repeating timer fired; it is armed again when it is read or asked for, so an unread timer costs nothing.
     parked: bool,
+    /// It was set with these.
+    flags: u32,
+    /// The clock was set, and nobody has been told yet who wanted to know.
+    cancelled: bool,
+}
+
+impl State {
+    fn relative(&self) -> bool {
+        self.flags & TIMER_ABSTIME == 0
+    }
 }
 
 impl TimerFd {
@@ -42,7 +58,7 @@ impl TimerFd {
             return Err(Errno::EINVAL);
         }
         let clock = Clock::from_id(id)?;
-        Ok(Arc::new_cyclic(|new: &Weak<Self>| {
+        let new = Arc::new_cyclic(|new: &Weak<Self>| {
             let new = new.clone();
             Self {
                 id,
@@ -55,12 +71,22 @@ impl TimerFd {
                     }
                 }),
             }
-        }))
+        });
+        if new.clock.can_be_set() {
+            wall::add(&new);
+        }
+        Ok(new)
+    }
+
+    /// Now, by the clock that what is set goes by.
+    fn now(&self, state: &State) -> u64 {
+        self.clock.going_by(state.relative()).now()
     }
 
     /// Arms the timer for what is set, under the same lock: it never goes by an older setting.
     fn arm(&self, state: &IrqSpinGuard<'_, State>) {
-        let at = self.clock.to_monotonic(state.setting.expires);
+        let clock = self.clock.going_by(state.relative());
+        let at = clock.to_monotonic(state.setting.expires);
         self.timer.arm_under(state, at.unwrap_or(u64::MAX));
     }
 
@@ -68,15 +94,15 @@ impl TimerFd {
     fn expired(&self) {
         {
             let mut state = self.state.lock();
-            let s = &mut *state;
-            if s.setting.expires == 0 || s.parked {
+            if state.setting.expires == 0 || state.parked {
                 return;
             }
-            if self.clock.now() < s.setting.expires {
+            if self.now(&state) < state.setting.expires {
                 // The clock was set back.
                 return self.arm(&state);
             }
-            s.ticks += 1;
+            let s = &mut *state;
+            s.ticks = s.ticks.wrapping_add(1);
             if s.setting.interval == 0 {
                 s.setting.expires = 0;
             } else {
@@ -87,28 +113,49 @@ impl TimerFd {
     }
 
     /// Counts the expiries since it was parked and arms it again.
-    fn unpark(&self) {
-        let mut state = self.state.lock();
+    fn unpark(&self, state: &mut IrqSpinGuard<'_, State>) {
         if state.parked {
-            let missed = super::process::advance(&mut state.setting, self.clock.now());
-            state.ticks += missed;
+            let now = self.now(state);
+            let missed = super::process::advance(&mut state.setting, now);
+            state.ticks = state.ticks.wrapping_add(missed);
             state.parked = false;
-            self.arm(&state);
+            self.arm(state);
         }
     }
 
-    /// Sets it: `value` nanoseconds from now, or that time of its clock (`absolute`); 0: off.
-    pub fn set_time(&self, value: u64, interval: u64, absolute: bool) {
+    /// The expiries since this was last asked. `ECANCELED`: it was set to notice that the clock is set.
+    fn take(&self) -> Result<u64, Errno> {
+        let mut state = self.state.lock();
+        if state.cancelled {
+            state.cancelled = false;
+            state.ticks = 0;
+            if state.parked {
+                // It is for whoever set it to say how it goes on.
+                state.parked = false;
+                state.setting.expires = 0;
+            }
+            return Err(Errno::ECANCELED);
+        }
+        self.unpark(&mut state);
+        Ok(core::mem::take(&mut state.ticks))
+    }
+
+    /// Sets it: `value` nanoseconds from now, or that time of its clock (`flags`); 0: off. `ECANCELED`: it is set, but the clock was before, and nobody
+    /// has been told yet.
+    pub fn set_time(&self, value: u64, interval: u64, flags: u32) -> Result<(), Errno> {
+        let mut state = self.state.lock();
         let (expires, deadline) = match value {
             0 => (0, 0),
-            value => self.clock.expiry(value, absolute),
+            value => self.clock.expiry(value, flags & TIMER_ABSTIME != 0),
         };
         let setting = Setting { expires, interval };
-        let mut state = self.state.lock();
+        let cancelled = flags & TFD_TIMER_CANCEL_ON_SET != 0 && state.cancelled && expires != 0;
         *state = State {
             setting,
             ticks: 0,
             parked: false,
+            flags,
+            cancelled: false,
         };
         // The timer as it was before may go off until now: it finds the new setting.
         if expires != 0 {
@@ -116,19 +163,44 @@ impl TimerFd {
         } else {
             self.timer.cancel_under(&state);
         }
+        if cancelled { Err(Errno::ECANCELED) } else { Ok(()) }
     }
 
     /// What is set, the expiry as time left.
     pub fn get(&self) -> Setting {
-        self.unpark();
-        let setting = self.state.lock().setting;
-        let expires = match setting.expires {
+        let mut state = self.state.lock();
+        self.unpark(&mut state);
+        let Setting { expires, interval } = state.setting;
+        let expires = match expires {
             0 => 0,
-            at => at.saturating_sub(self.clock.now()).max(1),
+            at => at.saturating_sub(self.now(&state)).max(1),
         };
-        Setting {
-            expires,
-            interval: setting.interval,
+        Setting { expires, interval }
+    }
+}
+
+impl WallTimer for TimerFd {
+    fn clock_was_set(&self, realtime: bool) {
+        let mut state = self.state.lock();
+        let tell = realtime && state.flags == TIMER_ABSTIME | TFD_TIMER_CANCEL_ON_SET;
+        if tell {
+            state.cancelled = true;
+            state.ticks = state.ticks.wrapping_add(1);
+        }
+        if state.setting.expires != 0 && !state.parked && !state.relative() {
+            self.arm(&state);
+        }
+        drop(state);
+        if tell {
+            self.queue.wake_all_key(PollEvents::IN.bits());
+        }
+    }
+}
+
+impl Drop for TimerFd {
+    fn drop(&mut self) {
+        if self.clock.can_be_set() {
+            wall::remove(self);
         }
     }
 }
@@ -142,8 +214,7 @@ impl FileOps for TimerFd {
             return Err(Errno::EINVAL);
         }
         loop {
-            self.unpark();
-            let ticks = core::mem::take(&mut self.state.lock().ticks);
+            let ticks = self.take()?;
             if ticks != 0 {
                 return dst.put(&ticks.to_ne_bytes());
             }
@@ -171,7 +242,12 @@ impl FileOps for TimerFd {
         if ticks == 0 {
             return Err(Errno::EINVAL);
         }
-        self.state.lock().ticks = ticks;
+        let mut state = self.state.lock();
+        if core::mem::take(&mut state.cancelled) {
+            return Err(Errno::ECANCELED);
+        }
+        state.ticks = ticks;
+        drop(state);
         self.queue.wake_all_key(PollEvents::IN.bits());
         Ok(0)
     }
@@ -181,13 +257,14 @@ impl FileOps for TimerFd {
     fn show_fdinfo(&self, _: &File, out: &mut crate::fs::pseudo::Text) {
         use core::fmt::Write;
         let state = *self.state.lock();
-        let left = state.setting.expires.saturating_sub(now_ns());
+        let left = state.setting.expires.saturating_sub(self.now(&state));
         let time = |ns: u64| format!("({}, {})", ns / 1_000_000_000, ns % 1_000_000_000);
-        let _ = write!(
+let _ = write!(
             out,
-            "clockid: {}\nticks: {}\nsettime flags: 00\nit_value: {}\nit_interval: {}\n",
+            "clockid: {}\nticks: {}\nsettime flags: 0{:o}\nit_value: {}\nit_interval: {}\n",
             self.id,
             state.ticks,
+            state.flags,
             time(left),
             time(state.setting.interval)
         );

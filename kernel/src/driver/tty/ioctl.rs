@@ -118,10 +118,7 @@ impl Tty {
                     session => UserPtr::new(arg).write(session).map(|()| 0),
                 }
             }
-            TIOCOUTQ => {
-                let n = self.state.lock().line.out.len();
-                UserPtr::new(arg).write(n as i32).map(|()| 0)
-            }
+            TIOCOUTQ => UserPtr::new(arg).write(self.unsent() as i32).map(|()| 0),
             FIONREAD => {
                 let n = self.state.lock().disc.readable();
                 UserPtr::new(arg).write(n as i32).map(|()| 0)

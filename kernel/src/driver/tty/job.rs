@@ -134,6 +134,8 @@ impl Tty {
             session: session.id,
             foreground: group.id,
         };
+        drop((ctty, job));
+        session.set_left_behind(None);
         Ok(())
     }
 
@@ -156,29 +158,29 @@ impl Tty {
         Ok(())
     }
 
-    /// The line went away: the session's leader and the foreground group get `SIGHUP` and `SIGCONT`, and the session loses it.
+    /// The line went away: the session loses it, and its leader gets `SIGHUP` and `SIGCONT`. Whatever the leader makes of them, the foreground group
+    /// gets them when it ends.
     pub(super) fn hang_up_session(&self) {
         let job = core::mem::take(&mut *self.job.lock());
-        if job.session > 0 {
-            if let Some(session) = task::pid::find_session(job.session) {
-                let mut ctty = session.ctty.lock();
-                let mine = ctty.clone().and_then(|t| t.into_any().downcast::<Tty>().ok());
-                let old = if mine.is_some_and(|t| core::ptr::eq(&*t, self)) {
-                    ctty.take()
-                } else {
-                    None
-                };
-                drop(ctty);
-                drop(old);
-            }
-            if let Some(leader) = task::pid::find_process(job.session) {
-                signal::send_to_process(&leader, SIGHUP, SigInfo::kernel(SIGHUP));
-                signal::send_to_process(&leader, SIGCONT, SigInfo::kernel(SIGCONT));
-            }
+        let foreground = task::pid::find_group(job.foreground);
+        let mut noted = false;
+        if let Some(session) = task::pid::find_session(job.session) {
+            let mut ctty = session.ctty.lock();
+            let mine = ctty.clone().and_then(|t| t.into_any().downcast::<Tty>().ok());
+            noted = mine.is_some_and(|t| core::ptr::eq(&*t, self));
+            // In one step, for a leader that is just ending.
+            let old = noted.then(|| (ctty.take(), session.set_left_behind(foreground.as_ref())));
+            drop(ctty);
+            drop(old);
         }
-        if job.foreground > 0 && job.foreground != job.session {
-            let _ = signal::send_to_pgrp(job.foreground, SIGHUP, SigInfo::kernel(SIGHUP));
-            let _ = signal::send_to_pgrp(job.foreground, SIGCONT, SigInfo::kernel(SIGCONT));
+        if let Some(leader) = task::pid::find_process(job.session) {
+            signal::send_to_process(&leader, SIGHUP, SigInfo::kernel(SIGHUP));
+            signal::send_to_process(&leader, SIGCONT, SigInfo::kernel(SIGCONT));
+        }
+        if let Some(group) = foreground.filter(|_| !noted) {
+            // The leader has ended, perhaps so lately that it found nobody in the foreground any more.
+            let _ = signal::send_to_pgrp(group.id, SIGHUP, SigInfo::kernel(SIGHUP));
+            let _ = signal::send_to_pgrp(group.id, SIGCONT, SigInfo::kernel(SIGCONT));
         }
     }
 

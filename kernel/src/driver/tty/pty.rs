@@ -187,11 +187,12 @@ impl FileOps for Master {
         FileMode::STREAM | FileMode::NO_PREAD | FileMode::POLLS | FileMode::SENDS | FileMode::RECEIVES
     }
     fn read(&self, file: &File, dst: &mut IoDst<'_>, _: Option<u64>) -> SysResult {
-        let packet = self.pair().packet.load(Ordering::Relaxed);
         let mut buf = [0; CHUNK];
         let mut total = 0;
         while dst.remaining() > 0 {
-            if packet && total == 0 {
+            // Asked each time: it may be turned on while a reader sleeps, who is then woken for its news.
+            let packet = total == 0 && self.pair().packet.load(Ordering::Relaxed);
+            if packet {
                 let news = core::mem::take(&mut self.tty.state.lock().line.packet);
                 if news != 0 {
                     return dst.put(&[news]);
@@ -199,9 +200,12 @@ impl FileOps for Master {
             }
             // Asked before what there is to read: the slave may write and be closed in between.
             let gone = self.pair().slave_gone.load(Ordering::Acquire);
-            // In packet mode data comes after a zero.
-            let head = usize::from(packet && total == 0);
+            // In packet mode data comes after a zero, which may be all there is room for.
+            let head = usize::from(packet);
             let want = (dst.remaining() - head).min(CHUNK);
+            if want == 0 && self.tty.has_output() {
+                return dst.put(&[0]);
+            }
             let n = self.tty.pull(&mut buf[..want]);
             if n > 0 {
                 if head == 1 {
@@ -243,10 +247,15 @@ impl FileOps for Master {
                 if taken > 0 {
                     continue;
                 }
-                if file.nonblocking() {
-                    return if total > 0 { Ok(total) } else { Err(Errno::EAGAIN) };
-                }
-                if let Err(e) = self.pair().wait.wait_until(|| self.room()) {
+                let step = if self.tty.state.lock().hung_up {
+                    // Nobody will make room any more.
+                    Err(Errno::EIO)
+                } else if file.nonblocking() {
+                    Err(Errno::EAGAIN)
+                } else {
+                    self.pair().wait.wait_until(|| self.room())
+                };
+                if let Err(e) = step {
                     return if total > 0 { Ok(total) } else { Err(e) };
                 }
             }

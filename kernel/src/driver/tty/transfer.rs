@@ -157,15 +157,20 @@ impl Tty {
         state.hung_up || state.line.out.len() + need <= OUTPUT_SIZE
     }
 
+    /// Bytes of output that have not left. A pseudo-terminal keeps none: what its master has not read yet is the other end's.
+    pub(super) fn unsent(&self) -> usize {
+        match self.driver.as_pty() {
+            Some(_) => 0,
+            None => self.state.lock().line.out.len(),
+        }
+    }
+
     /// Waits until all output has left the device.
     pub(super) fn drain(&self) -> Result<(), Errno> {
         // Devices wake writers when they take output, not when it has left them: look again now and then.
         loop {
-            let empty = || {
-                let state = self.state.lock();
-                state.line.out.is_empty() || state.hung_up
-            };
-            self.output.wait_until(empty)?;
+            self.output
+                .wait_until(|| self.unsent() == 0 || self.state.lock().hung_up)?;
             if self.driver.drained() || self.state.lock().hung_up {
                 return Ok(());
             }

@@ -148,16 +148,18 @@ impl Disk {
         self.sectors * SECTOR as u64
     }
 
+    /// Bytes from `at`, which is on the disk, to its end, or as many as can be addressed.
+    fn left(&self, at: u64) -> usize {
+        usize::try_from(self.bytes() - at).unwrap_or(usize::MAX)
+    }
+
     fn read(&self, dst: &mut IoDst<'_>, pos: u64) -> SysResult {
         let mut buffer = self.buffer.lock();
         let mut total = 0;
         while dst.remaining() > 0 && pos + (total as u64) < self.bytes() {
             let at = pos + total as u64;
             let inside = (at % SECTOR as u64) as usize;
-            let want = dst
-                .remaining()
-                .min(CHUNK - inside)
-                .min((self.bytes() - at) as usize);
+            let want = dst.remaining().min(CHUNK - inside).min(self.left(at));
             let len = (inside + want).next_multiple_of(SECTOR);
             if let Err(e) = self.transfer(&mut buffer, Request::Read, at / SECTOR as u64, len) {
                 return if total > 0 { Ok(total) } else { Err(e) };
@@ -183,25 +185,28 @@ impl Disk {
             let at = pos + total as u64;
             let sector = at / SECTOR as u64;
             let inside = (at % SECTOR as u64) as usize;
-            let want = src
-                .remaining()
-                .min(CHUNK - inside)
-                .min((self.bytes() - at) as usize);
+            let want = src.remaining().min(CHUNK - inside).min(self.left(at));
             let len = (inside + want).next_multiple_of(SECTOR);
+            let whole = inside == 0 && want.is_multiple_of(SECTOR);
             let step = (|| {
-                if inside != 0 || !want.is_multiple_of(SECTOR) {
+                if !whole {
                     self.transfer(&mut buffer, Request::Read, sector, len)?;
                 }
-                let n = src.take(&mut buffer.bytes_mut()[inside..inside + want])?;
-                self.transfer(
-                    &mut buffer,
-                    Request::Write,
-                    sector,
-                    (inside + n).next_multiple_of(SECTOR),
-                )?;
-                Ok(n)
+                let mut n = src.take(&mut buffer.bytes_mut()[inside..inside + want])?;
+                if whole {
+                    // Behind what came lies what the transfer before left there, not the rest of the sector.
+                    n -= n % SECTOR;
+                }
+                match (inside + n).next_multiple_of(SECTOR) {
+                    0 => Err(Errno::EFAULT),
+                    len => self
+                        .transfer(&mut buffer, Request::Write, sector, len)
+                        .map(|()| n),
+                }
             })();
             match step {
+                // The rest is not there, and what is there of it has been taken: that is for another call.
+                Ok(n) if n < want => return Ok(total + n),
                 Ok(n) => total += n,
                 Err(e) => return if total > 0 { Ok(total) } else { Err(e) },
             }

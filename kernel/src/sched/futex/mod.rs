@@ -22,7 +22,7 @@ use crate::mm::AddressSpace;
 use crate::mm::user::{UserPtr, check};
 use crate::sched::preempt;
 use crate::syscall::SysResult;
-use crate::time::now_ns;
+use crate::time::Deadline;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use limen_linux_abi::Errno;
@@ -101,18 +101,15 @@ pub fn wait(addr: usize, shared: bool, expected: u32, mask: u32) -> SysResult {
     wait_with(addr, shared, expected, None, mask)
 }
 
-/// [`wait`] until CLOCK_MONOTONIC reaches `deadline`: `ETIMEDOUT`.
-pub fn wait_until(addr: usize, shared: bool, expected: u32, deadline: u64, mask: u32) -> SysResult {
+/// [`wait`] until `deadline` comes: `ETIMEDOUT`.
+pub fn wait_until(addr: usize, shared: bool, expected: u32, deadline: Deadline, mask: u32) -> SysResult {
     let me = current();
-    let timer = super::sleep_timer(&me);
-    timer.arm(deadline);
-    let result = wait_with(addr, shared, expected, Some(deadline), mask);
-    timer.cancel();
-    result
+    let _alarm = deadline.alarm(&me);
+    wait_with(addr, shared, expected, Some(deadline), mask)
 }
 
 #[inline(always)]
-fn wait_with(addr: usize, shared: bool, expected: u32, deadline: Option<u64>, mask: u32) -> SysResult {
+fn wait_with(addr: usize, shared: bool, expected: u32, deadline: Option<Deadline>, mask: u32) -> SysResult {
     if mask == 0 {
         return Err(Errno::EINVAL);
     }
@@ -128,14 +125,14 @@ fn wait_with(addr: usize, shared: bool, expected: u32, deadline: Option<u64>, ma
                 continue;
             }
         }
-        if entry.is_queued() && deadline.is_none_or(|at| now_ns() < at) {
+        if entry.is_queued() && !deadline.is_some_and(Deadline::passed) {
             schedule();
         }
         me.sched.set_state_relaxed(TaskState::RUNNING);
         if !entry.unqueue() {
             return Ok(0);
         }
-        if deadline.is_some_and(|at| now_ns() >= at) {
+        if deadline.is_some_and(Deadline::passed) {
             return Err(Errno::ETIMEDOUT);
         }
         if me.signal_pending() {
@@ -183,14 +180,10 @@ pub struct WaitSpec {
 }
 
 /// `futex_waitv`: sleeps until one of `specs` is woken; its index.
-pub fn wait_many(specs: &[WaitSpec], deadline: Option<u64>) -> SysResult {
+pub fn wait_many(specs: &[WaitSpec], deadline: Option<Deadline>) -> SysResult {
     let me = current();
-    let timer = deadline.map(|at| {
-        let timer = super::sleep_timer(&me);
-        timer.arm(at);
-        timer
-    });
-    let result = 'again: loop {
+    let _alarm = deadline.map(|deadline| deadline.alarm(&me));
+    'again: loop {
         let mut entries: Vec<Box<Entry>> = Vec::with_capacity(specs.len());
         let mut failed = None;
         for spec in specs {
@@ -216,7 +209,7 @@ pub fn wait_many(specs: &[WaitSpec], deadline: Option<u64>) -> SysResult {
         if failed.is_none() {
             // Only now, so that whoever sees it asleep finds it in all of them. Who was faster has taken it out of one.
             me.sched.set_state(TaskState::INTERRUPTIBLE);
-            if entries.iter().all(|e| e.is_queued()) && deadline.is_none_or(|at| now_ns() < at) {
+            if entries.iter().all(|e| e.is_queued()) && !deadline.is_some_and(Deadline::passed) {
                 schedule();
             }
         }
@@ -228,27 +221,23 @@ pub fn wait_many(specs: &[WaitSpec], deadline: Option<u64>) -> SysResult {
             }
         }
         if let Some(i) = woken {
-            break Ok(i);
+            return Ok(i);
         }
         match failed {
             Some((addr, Ok(_))) => match fault_in(addr, false) {
                 Ok(()) => continue 'again,
-                Err(e) => break Err(e),
+                Err(e) => return Err(e),
             },
-            Some((_, Err(e))) => break Err(e),
+            Some((_, Err(e))) => return Err(e),
             None => {}
         }
-        if deadline.is_some_and(|at| now_ns() >= at) {
-            break Err(Errno::ETIMEDOUT);
+        if deadline.is_some_and(Deadline::passed) {
+            return Err(Errno::ETIMEDOUT);
         }
         if me.signal_pending() {
-            break Err(Errno::ERESTARTSYS);
+            return Err(Errno::ERESTARTSYS);
         }
-    };
-    if let Some(timer) = timer {
-        timer.cancel();
     }
-    result
 }
 
 /// `FUTEX_WAKE[_BITSET]`: wakes up to `count` waiters whose mask meets `mask`; how many.

@@ -7,34 +7,26 @@
 use super::owner::{attach, detach, propagate, waits_no_more};
 use super::table::{Bucket, Entry, List, PiWait, bucket_of};
 use super::{Key, MATCH_ANY, OWNER_DIED, TID_MASK, WAITERS, exchange, fault_in, key_of, peek};
-use crate::sched::{TaskState, current, policy, schedule, sleep_timer};
+use crate::sched::{TaskState, current, policy, schedule};
 use crate::task::Task;
-use crate::time::now_ns;
+use crate::time::Deadline;
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 use limen_linux_abi::Errno;
 
 /// Takes the lock at `addr`. `EDEADLK`: it is ours already, or its owner waits for us; `ESRCH`: the word names no thread; `EPERM`: it
 /// names one of the kernel's; `EAGAIN` (`only_try`): taken; `ETIMEDOUT`; `ERESTARTNOINTR` on a signal.
-pub fn lock_pi(addr: usize, shared: bool, deadline: Option<u64>, only_try: bool) -> Result<(), Errno> {
+pub fn lock_pi(addr: usize, shared: bool, deadline: Option<Deadline>, only_try: bool) -> Result<(), Errno> {
     let me = current();
-    let timer = deadline.map(|at| {
-        let timer = sleep_timer(&me);
-        timer.arm(at);
-        timer
-    });
-    let result = lock_until(addr, shared, deadline, only_try, None);
-    if let Some(timer) = timer {
-        timer.cancel();
-    }
-    result
+    let _alarm = deadline.map(|deadline| deadline.alarm(&me));
+    lock_until(addr, shared, deadline, only_try, None)
 }
 
 /// The same with the timer set already. `orphan_of`: the lock's owner, of this identifier, is known to have died.
 pub(super) fn lock_until(
     addr: usize,
     shared: bool,
-    deadline: Option<u64>,
+    deadline: Option<Deadline>,
     only_try: bool,
     mut orphan_of: Option<u32>,
 ) -> Result<(), Errno> {
@@ -105,7 +97,7 @@ pub(super) fn lock_until(
         if deadlock {
             return Err(Errno::EDEADLK);
         }
-        if deadline.is_some_and(|at| now_ns() >= at) {
+        if deadline.is_some_and(Deadline::passed) {
             return Err(Errno::ETIMEDOUT);
         }
         if me.signal_pending() {
@@ -124,10 +116,10 @@ pub(super) fn find_owner(tid: u32) -> Result<Arc<Task>, Errno> {
 }
 
 /// Sleeps until `entry` is let go, a signal comes or the deadline passes. The state was set when the entry was queued.
-pub(super) fn sleep(entry: &Entry, deadline: Option<u64>) {
+pub(super) fn sleep(entry: &Entry, deadline: Option<Deadline>) {
     let me = current();
     while entry.is_queued() {
-        if deadline.is_some_and(|at| now_ns() >= at) || me.signal_pending() {
+        if deadline.is_some_and(Deadline::passed) || me.signal_pending() {
             break;
         }
         schedule();

@@ -5,10 +5,10 @@ use super::owner::{attach, propagate};
 use super::pi::{Left, Step, find_owner, leave, lock_until, sleep, take_or_mark};
 use super::table::{Entry, PiWait, bucket_of, lock_two};
 use super::{MATCH_ANY, WAITERS, exchange, fault_in, key_of, peek, queue_if};
-use crate::sched::{current, sleep_timer};
+use crate::sched::current;
 use crate::syscall::SysResult;
 use crate::task::Task;
-use crate::time::now_ns;
+use crate::time::Deadline;
 use alloc::sync::Arc;
 use limen_linux_abi::Errno;
 
@@ -57,23 +57,15 @@ pub fn wait_requeue_pi(
     to: usize,
     shared: bool,
     expected: u32,
-    deadline: Option<u64>,
+    deadline: Option<Deadline>,
     mask: u32,
 ) -> Result<(), Errno> {
     if addr == to || mask == 0 {
         return Err(Errno::EINVAL);
     }
     let me = current();
-    let timer = deadline.map(|at| {
-        let timer = sleep_timer(&me);
-        timer.arm(at);
-        timer
-    });
-    let result = wait_until_moved(addr, to, shared, expected, deadline, mask);
-    if let Some(timer) = timer {
-        timer.cancel();
-    }
-    result
+    let _alarm = deadline.map(|deadline| deadline.alarm(&me));
+    wait_until_moved(addr, to, shared, expected, deadline, mask)
 }
 
 fn wait_until_moved(
@@ -81,7 +73,7 @@ fn wait_until_moved(
     to: usize,
     shared: bool,
     expected: u32,
-    deadline: Option<u64>,
+    deadline: Option<Deadline>,
     mask: u32,
 ) -> Result<(), Errno> {
     let me = current();
@@ -115,7 +107,7 @@ fn wait_until_moved(
         Left::Granted => Ok(()),
         // The lock's owner died after we were moved: the lock may be ours for the taking.
         Left::LetGo(orphan_of) => lock_until(to, shared, deadline, false, orphan_of),
-        Left::Waiting if deadline.is_some_and(|at| now_ns() >= at) => Err(Errno::ETIMEDOUT),
+        Left::Waiting if deadline.is_some_and(Deadline::passed) => Err(Errno::ETIMEDOUT),
         Left::Waiting if wait.waits.get() => Err(Errno::EAGAIN),
         Left::Waiting => Err(Errno::ERESTARTNOINTR),
     }
