@@ -1,5 +1,6 @@
 //! Local sockets as files: `read`, `write`, `poll`; and sending and receiving with all that goes along.
 
+use super::flight::Flight;
 use super::name::{Name, address_of, find, name_of};
 use super::peer::{Cred, own_cred};
 use super::{Kind, Message, PIECE, Sock};
@@ -118,6 +119,7 @@ fn send_inner(sock: &Arc<Sock>, src: &mut IoSrc<'_>, how: &mut Sending) -> SysRe
         if n == 0 && !whole {
             return Ok(done);
         }
+        let files = Flight::new(core::mem::take(&mut how.files))?;
         let mut data = Vec::new();
         data.try_reserve_exact(n).map_err(|_| Errno::ENOBUFS)?;
         data.resize(n, 0);
@@ -132,7 +134,7 @@ fn send_inner(sock: &Arc<Sock>, src: &mut IoSrc<'_>, how: &mut Sending) -> SysRe
         let message = Message {
             data,
             at: 0,
-            files: core::mem::take(&mut how.files),
+            files,
             cred: own_cred(),
             from: sock.name(),
         };
@@ -166,7 +168,7 @@ pub fn receive(sock: &Arc<Sock>, dst: &mut IoDst<'_>, how: How) -> Result<Receiv
         let first = out.len == 0;
         let step = sock.receive(nonblock, |m| {
             // Data of different senders, and what follows descriptors, is not mixed.
-            if !first && (!m.files.is_empty() || out.cred != Some(m.cred)) {
+            if !first && (!m.files.files().is_empty() || out.cred != Some(m.cred)) {
                 return Err(Errno::EAGAIN);
             }
             let n = if m.at < m.data.len() {
@@ -178,10 +180,10 @@ pub fn receive(sock: &Arc<Sock>, dst: &mut IoDst<'_>, how: How) -> Result<Receiv
             out.from.clone_from(&m.from);
             out.full += m.data.len() - m.at;
             if how.peek {
-                out.files.extend(m.files.iter().cloned());
+                out.files.extend(m.files.files().iter().cloned());
                 return Ok((n, false));
             }
-            out.files.append(&mut m.files);
+            out.files.append(&mut m.files.land());
             m.at += n;
             Ok((n, sock.kind != Kind::Stream || m.at == m.data.len()))
         });

@@ -2,16 +2,17 @@
 //! credentials travel along.
 //!
 //! A socket's state is behind one short spinlock; data is copied to and from user memory outside it. Two sockets are never locked
-//! together. Descriptors in flight hold their files open; a cycle of sockets in flight to each other is not collected, so a message
-//! carries at most `MAX_FILES`, and queues are bounded.
+//! together. Descriptors in flight hold their files open; a cycle of sockets in flight to each other is not collected, but a user has only so
+//! many in flight (`flight`), and queues are bounded.
 
 pub mod file;
+pub mod flight;
 pub mod name;
 pub mod peer;
 
+use self::flight::Flight;
 use self::name::Name;
 use self::peer::{Cred, Identity};
-use crate::fs::file::File;
 use crate::fs::inode::Inode;
 use crate::sched::WaitQueue;
 use crate::sync::{Mutex, SpinLock};
@@ -48,7 +49,7 @@ pub struct Message {
     /// How much of it has been read.
     pub at: usize,
     /// Files that travel along.
-    pub files: Vec<Arc<File>>,
+    pub files: Flight,
     /// The sender.
     pub cred: Cred,
     /// The sender's name.
@@ -75,6 +76,8 @@ struct State {
     shut_out: bool,
     /// The socket is gone.
     closed: bool,
+    /// The next one on the list of sockets to be emptied ([`flight::Closing`]).
+    next_closing: Option<Arc<Sock>>,
     /// The error the next call reports.
     error: Option<Errno>,
     /// Who the peer was when it connected; who listened, on a socket that does.
@@ -533,8 +536,8 @@ impl Sock {
     }
 
     /// The last descriptor is gone.
-    pub fn close(&self) {
-        let (peer, pending, queue, name, unread) = {
+    pub fn close(self: &Arc<Self>) {
+        let (peer, pending, name, unread) = {
             let mut s = self.state.lock();
             s.closed = true;
             s.shut_in = true;
@@ -543,7 +546,6 @@ impl Sock {
             (
                 core::mem::take(&mut s.peer).upgrade(),
                 core::mem::take(&mut s.pending),
-                core::mem::take(&mut s.queue),
                 s.name.clone(),
                 unread,
             )
@@ -562,11 +564,11 @@ impl Sock {
         for sock in pending {
             sock.close();
         }
-        drop(queue);
         if let Some(name) = name {
             name::release(name, self);
         }
         self.wake();
+        flight::empty(self);
     }
 
     /// Looks at the state for `poll`: (something to read, room to send, nothing more comes in, both directions shut, error).
