@@ -2,7 +2,7 @@
 
 use super::flight::Flight;
 use super::name::{Name, address_of, find, name_of};
-use super::peer::{Cred, own_cred};
+use super::peer::{Cred, sender_cred};
 use super::{Kind, Message, PIECE, Sock};
 use crate::fs::anon;
 use crate::fs::file::{File, FileMode, FileOps};
@@ -61,6 +61,8 @@ pub struct Sending {
     pub to: Vec<u8>,
     /// Files.
     pub files: Vec<Arc<File>>,
+    /// Who says to be sending, if it is said (`SCM_CREDENTIALS`).
+    pub cred: Option<Cred>,
     /// `MSG_DONTWAIT` or `O_NONBLOCK`.
     pub nonblock: bool,
     /// `MSG_NOSIGNAL`: `EPIPE` comes without `SIGPIPE`.
@@ -109,6 +111,7 @@ fn send_inner(sock: &Arc<Sock>, src: &mut IoSrc<'_>, how: &mut Sending) -> SysRe
     if whole && src.remaining() > 212_992 - 32 {
         return Err(Errno::EMSGSIZE);
     }
+    let cred = how.cred.unwrap_or_else(sender_cred);
     let mut done = 0;
     loop {
         let n = if whole {
@@ -135,7 +138,7 @@ fn send_inner(sock: &Arc<Sock>, src: &mut IoSrc<'_>, how: &mut Sending) -> SysRe
             data,
             at: 0,
             files,
-            cred: own_cred(),
+            cred,
             from: sock.name(),
         };
         let target = match &target {
@@ -163,10 +166,11 @@ pub fn receive(sock: &Arc<Sock>, dst: &mut IoDst<'_>, how: How) -> Result<Receiv
             Errno::EOPNOTSUPP
         });
     }
+    let mut seen = 0;
     loop {
         let nonblock = how.nonblock || (out.len != 0 && !how.wait_all);
         let first = out.len == 0;
-        let step = sock.receive(nonblock, |m| {
+        let step = sock.receive(nonblock, seen, |m| {
             // Data of different senders, and what follows descriptors, is not mixed.
             if !first && (!m.files.files().is_empty() || out.cred != Some(m.cred)) {
                 return Err(Errno::EAGAIN);
@@ -178,7 +182,12 @@ pub fn receive(sock: &Arc<Sock>, dst: &mut IoDst<'_>, how: How) -> Result<Receiv
             };
             out.cred = Some(m.cred);
             out.from.clone_from(&m.from);
-            out.full += m.data.len() - m.at;
+            // What is left of a piece of a stream is not cut off.
+            out.full += if sock.kind == Kind::Stream {
+                n
+            } else {
+                m.data.len() - m.at
+            };
             if how.peek {
                 out.files.extend(m.files.files().iter().cloned());
                 return Ok((n, false));
@@ -193,9 +202,10 @@ pub fn receive(sock: &Arc<Sock>, dst: &mut IoDst<'_>, how: How) -> Result<Receiv
             Err(_) if out.len != 0 => return Ok(out),
             Err(e) => return Err(e),
         }
-        if sock.kind != Kind::Stream || how.peek || dst.remaining() == 0 || !out.files.is_empty() {
+        if sock.kind != Kind::Stream || dst.remaining() == 0 || !out.files.is_empty() {
             return Ok(out);
         }
+        seen += usize::from(how.peek);
     }
 }
 

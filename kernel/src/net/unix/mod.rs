@@ -43,6 +43,7 @@ pub enum Kind {
 }
 
 /// Something sent and not received yet.
+#[derive(Default)]
 pub struct Message {
     /// The bytes; those before `at` have been read.
     pub data: Vec<u8>,
@@ -59,8 +60,6 @@ pub struct Message {
 #[derive(Default)]
 struct State {
     queue: VecDeque<Message>,
-    /// A receiver has the first message out of the queue, and may put the rest of it back.
-    taken: bool,
     bytes: usize,
     peer: Weak<Sock>,
     /// It had a peer once.
@@ -117,7 +116,7 @@ impl State {
 
     /// Whether there may be something to receive.
     fn has_message(&self) -> bool {
-        self.taken || !self.queue.is_empty()
+        !self.queue.is_empty()
     }
 }
 
@@ -462,33 +461,39 @@ impl Sock {
         }
     }
 
-    /// Hands the oldest message to `take`, which says whether it is used up. `Ok(None)`: nothing more will come.
+    /// Hands the oldest message to `take`, which says whether it is used up; or the one behind `skip` older ones, which nobody waits for.
+    /// `Ok(None)`: nothing more will come.
     pub fn receive<R>(
         &self,
         nonblock: bool,
+        skip: usize,
         mut take: impl FnMut(&mut Message) -> Result<(R, bool), Errno>,
     ) -> Result<Option<R>, Errno> {
         loop {
             let guard = self.receiving.lock();
             let mut s = self.state.lock();
-            if let Some(mut m) = s.queue.pop_front() {
-                s.taken = true;
+            // An empty one keeps its place.
+            if let Some(mut m) = s.queue.get_mut(skip).map(core::mem::take) {
                 drop(s);
                 let before = m.data.len() - m.at;
                 let result = take(&mut m);
                 let done = matches!(result, Ok((_, true)));
                 let mut s = self.state.lock();
-                s.taken = false;
-                if done {
-                    s.bytes -= before.min(s.bytes);
+                let left = if done { 0 } else { m.data.len() - m.at };
+                s.bytes -= (before - left).min(s.bytes);
+                let used = if done {
+                    s.queue.remove(skip)
                 } else {
-                    s.bytes -= (before - (m.data.len() - m.at)).min(s.bytes);
-                    s.queue.push_front(m);
-                }
+                    s.queue.get_mut(skip).map(|place| core::mem::replace(place, m))
+                };
                 drop(s);
                 drop(guard);
+                drop(used);
                 self.write_wait.wake_all();
                 return result.map(|(r, _)| Some(r));
+            }
+            if skip != 0 {
+                return Ok(None);
             }
             if let Some(e) = s.error.take() {
                 return Err(e);
