@@ -26,8 +26,8 @@ use limen_linux_abi::Errno;
 pub const MAX_FILES: usize = 253;
 /// Bytes that may wait in a socket (`net.core.rmem_default`).
 const BUFFER: usize = 212_992;
-/// Messages that may wait in a datagram socket (`net.unix.max_dgram_qlen` is 10; fewer wake-ups with more).
-const MAX_MESSAGES: usize = 256;
+/// What every message counts for besides its bytes: what Linux needs for the shortest on 64-bit machines.
+const OVERHEAD: usize = 768;
 /// Largest piece of a stream that is copied at once.
 pub const PIECE: usize = 32 * 1024;
 
@@ -109,9 +109,9 @@ impl State {
         !self.connected || core::ptr::eq(self.peer.as_ptr(), sender)
     }
 
-    /// Whether one more message has space in the queue of a socket of this kind.
-    fn has_space(&self, kind: Kind) -> bool {
-        self.bytes < BUFFER && (kind == Kind::Stream || self.queue.len() < MAX_MESSAGES)
+    /// Whether one more message has space in the queue.
+    fn has_space(&self) -> bool {
+        self.bytes + self.queue.len() * OVERHEAD < BUFFER
     }
 
     /// Whether there may be something to receive.
@@ -445,9 +445,10 @@ impl Sock {
             if s.shut_in {
                 return Err(Errno::EPIPE);
             }
-            if s.has_space(self.kind)
+            if s.has_space()
                 && let Some(m) = message.take()
             {
+                s.queue.try_reserve(1).map_err(|_| Errno::ENOBUFS)?;
                 s.bytes += m.data.len();
                 s.queue.push_back(m);
                 drop(s);
@@ -456,7 +457,7 @@ impl Sock {
             }
             drop(s);
             self.sleep(&self.write_wait, sender.timeout(1), nonblock, |s| {
-                s.closed || s.shut_in || s.has_space(self.kind)
+                s.closed || s.shut_in || s.has_space()
             })?;
         }
     }
@@ -585,7 +586,7 @@ impl Sock {
         let (shut_in, error, peer) = (s.shut_in, s.error.is_some(), s.peer.upgrade());
         drop(s);
         let room = match peer {
-            Some(p) => p.state.lock().has_space(self.kind),
+            Some(p) => p.state.lock().has_space(),
             None => true,
         };
         (readable, room, shut_in, hung, error)
