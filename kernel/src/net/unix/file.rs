@@ -231,9 +231,6 @@ impl FileOps for SocketFile {
         if let Some(t) = table {
             t.register(&self.0.read_wait);
             t.register(&self.0.write_wait);
-            if let Some(p) = self.0.peer() {
-                t.register(&p.write_wait);
-            }
         }
         let (readable, room, shut_in, hung, error) = self.0.readiness();
         let mut events = PollEvents::empty();

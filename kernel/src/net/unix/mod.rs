@@ -9,11 +9,14 @@ pub mod file;
 pub mod flight;
 pub mod name;
 pub mod peer;
+mod senders;
 
 use self::flight::Flight;
 use self::name::Name;
 use self::peer::{Cred, Identity};
+use self::senders::Senders;
 use crate::fs::inode::Inode;
+use crate::fs::poll::PollEvents;
 use crate::sched::WaitQueue;
 use crate::sync::{Mutex, SpinLock};
 use alloc::collections::{BTreeMap, VecDeque};
@@ -77,6 +80,8 @@ struct State {
     closed: bool,
     /// The next one on the list of sockets to be emptied ([`flight::Closing`]).
     next_closing: Option<Arc<Sock>>,
+    /// Who is to be told when there is space again.
+    senders: Senders,
     /// The error the next call reports.
     error: Option<Errno>,
     /// Who the peer was when it connected; who listened, on a socket that does.
@@ -114,6 +119,20 @@ impl State {
         self.bytes + self.queue.len() * OVERHEAD < BUFFER
     }
 
+    /// Whether a sender need not wait: there is space, or there is an error to be had.
+    fn lets_go_on(&self) -> bool {
+        self.closed || self.shut_in || self.has_space()
+    }
+
+    /// Those who wait for space, if there is some.
+    fn take_senders(&mut self) -> Senders {
+        if self.lets_go_on() {
+            core::mem::take(&mut self.senders)
+        } else {
+            Senders::default()
+        }
+    }
+
     /// Whether there may be something to receive.
     fn has_message(&self) -> bool {
         !self.queue.is_empty()
@@ -129,8 +148,10 @@ pub struct Sock {
     receiving: Mutex<()>,
     /// Data, connections, hang-up.
     pub(super) read_wait: WaitQueue,
-    /// Room in the socket's queue: its senders sleep here.
+    /// Room in the queue of the peer.
     pub(super) write_wait: WaitQueue,
+    /// Room in the socket's own queue: its senders sleep here.
+    room_wait: WaitQueue,
 }
 
 impl Sock {
@@ -142,6 +163,7 @@ impl Sock {
             receiving: Mutex::new(()),
             read_wait: WaitQueue::new(),
             write_wait: WaitQueue::new(),
+            room_wait: WaitQueue::new(),
         })
     }
 
@@ -178,9 +200,17 @@ impl Sock {
 
     /// Has no peer any more.
     pub fn leave(&self) {
-        let mut s = self.state.lock();
-        s.peer = Weak::new();
-        s.connected = false;
+        {
+            let mut s = self.state.lock();
+            s.peer = Weak::new();
+            s.connected = false;
+        }
+        self.wake_writers();
+    }
+
+    /// There may be room for what this socket sends.
+    fn wake_writers(&self) {
+        self.write_wait.wake_all_key(PollEvents::WRITABLE.bits());
     }
 
     /// Its own name.
@@ -303,6 +333,8 @@ impl Sock {
                 return Err(Errno::EPERM);
             }
             self.set_peer(to, Identity::default());
+            // The old one's queue may have been full.
+            self.wake_writers();
             return Ok(());
         }
         loop {
@@ -337,7 +369,7 @@ impl Sock {
             if nonblock {
                 return Err(Errno::EAGAIN);
             }
-            to.write_wait.wait_until(|| {
+            to.room_wait.wait_until(|| {
                 let l = to.state.lock();
                 !l.accepts() || l.has_room()
             })?;
@@ -357,7 +389,7 @@ impl Sock {
             }
             if let Some(sock) = s.pending.pop_front() {
                 drop(s);
-                self.write_wait.wake_all();
+                self.room_wait.wake_all();
                 return Ok(sock);
             }
             if s.shut_in {
@@ -432,7 +464,7 @@ impl Sock {
     }
 
     /// Puts a message into the queue of this socket, sleeping for room. `sender` is who sends.
-    pub fn deliver(&self, message: Message, sender: &Sock, nonblock: bool) -> Result<(), Errno> {
+    pub fn deliver(&self, message: Message, sender: &Arc<Sock>, nonblock: bool) -> Result<(), Errno> {
         let mut message = Some(message);
         loop {
             let mut s = self.state.lock();
@@ -455,10 +487,11 @@ impl Sock {
                 self.read_wait.wake_all();
                 return Ok(());
             }
+            if nonblock {
+                s.senders.add(sender);
+            }
             drop(s);
-            self.sleep(&self.write_wait, sender.timeout(1), nonblock, |s| {
-                s.closed || s.shut_in || s.has_space()
-            })?;
+            self.sleep(&self.room_wait, sender.timeout(1), nonblock, |s| s.lets_go_on())?;
         }
     }
 
@@ -487,10 +520,12 @@ impl Sock {
                 } else {
                     s.queue.get_mut(skip).map(|place| core::mem::replace(place, m))
                 };
+                let senders = s.take_senders();
                 drop(s);
                 drop(guard);
                 drop(used);
-                self.write_wait.wake_all();
+                self.room_wait.wake_all();
+                senders.wake();
                 return result.map(|(r, _)| Some(r));
             }
             if skip != 0 {
@@ -539,6 +574,9 @@ impl Sock {
     fn wake(&self) {
         self.read_wait.wake_all();
         self.write_wait.wake_all();
+        self.room_wait.wake_all();
+        let senders = self.state.lock().take_senders();
+        senders.wake();
     }
 
     /// The last descriptor is gone.
@@ -578,7 +616,7 @@ impl Sock {
     }
 
     /// Looks at the state for `poll`: (something to read, room to send, nothing more comes in, both directions shut, error).
-    pub(super) fn readiness(&self) -> (bool, bool, bool, bool, bool) {
+    pub(super) fn readiness(self: &Arc<Self>) -> (bool, bool, bool, bool, bool) {
         let s = self.state.lock();
         let readable = s.has_message() || !s.pending.is_empty() || s.shut_in;
         let hung =
@@ -586,7 +624,14 @@ impl Sock {
         let (shut_in, error, peer) = (s.shut_in, s.error.is_some(), s.peer.upgrade());
         drop(s);
         let room = match peer {
-            Some(p) => p.state.lock().has_space(),
+            Some(p) => {
+                let mut p = p.state.lock();
+                let room = p.lets_go_on();
+                if !room {
+                    p.senders.add(self);
+                }
+                room
+            }
             None => true,
         };
         (readable, room, shut_in, hung, error)
