@@ -26,10 +26,10 @@ pub fn check_cred(claimed: Cred) -> Result<(), Errno> {
         return Err(Errno::EINVAL);
     }
     let own_pid = pid == task.tgid() as u32;
-    if !(own_pid || creds.capable(cap::SYS_ADMIN))
-        || !([creds.uid, creds.euid, creds.suid].contains(&uid) || creds.capable(cap::SETUID))
-        || !([creds.gid, creds.egid, creds.sgid].contains(&gid) || creds.capable(cap::SETGID))
-    {
+    let may = (own_pid || creds.capable(cap::SYS_ADMIN))
+        && ([creds.uid, creds.euid, creds.suid].contains(&uid) || creds.capable(cap::SETUID))
+        && ([creds.gid, creds.egid, creds.sgid].contains(&gid) || creds.capable(cap::SETGID));
+    if !may {
         return Err(Errno::EPERM);
     }
     if !own_pid && find_process(pid as i32).is_none() {
