@@ -153,6 +153,7 @@ errnos! {
     EISCONN = 106, "already connected";
     ENOTCONN = 107, "not connected";
     ESHUTDOWN = 108, "cannot send after shutdown";
+    ETOOMANYREFS = 109, "too many references";
     ETIMEDOUT = 110, "timed out";
     ECONNREFUSED = 111, "connection refused";
     EHOSTUNREACH = 113, "no route to host";

@@ -1,5 +1,5 @@
 //! Readiness: what a file reports ([`PollEvents`]), and how a caller that wants to sleep until it changes gets onto the file's wait
-//! queues ([`PollTable`]). `poll`, `select` and `epoll` (see `syscall/poll.rs`, `fs/epoll.rs`) are built on this.
+//! queues ([`PollTable`]). `poll`, `select` and `epoll` (see `syscall/poll.rs`, `fs/epoll`) are built on this.
 //!
 //! A file's `poll` names each wait queue that may announce a change with [`PollTable::register`], always the same ones, whatever its
 //! state. The same walk run with a removing table takes the waiter off again, so nobody has to remember where it was put.

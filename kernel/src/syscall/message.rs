@@ -10,9 +10,8 @@ use crate::fs::io::{IoDst, IoSrc};
 use crate::mm::copy::{IoVec, read_iovecs, zeroed};
 use crate::mm::user::{UserPtr, read_bytes, write_bytes};
 use crate::net::unix::file::{self as unix_file, Received};
-use crate::net::unix::peer::own_cred;
+use crate::net::unix::peer::{Cred, check_cred};
 use crate::net::unix::{Kind, MAX_FILES, Sock};
-use crate::task::current;
 use crate::time::realtime_ns;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -64,11 +63,11 @@ impl Header {
     }
 }
 
-/// The files that control data asks to send.
-fn read_control(addr: usize, len: usize) -> Result<Vec<Arc<File>>, Errno> {
-    let mut files_sent = Vec::new();
+/// The files that control data asks to send, and who it says is sending.
+fn read_control(addr: usize, len: usize) -> Result<(Vec<Arc<File>>, Option<Cred>), Errno> {
+    let (mut files_sent, mut cred) = (Vec::new(), None);
     if len == 0 {
-        return Ok(files_sent);
+        return Ok((files_sent, cred));
     }
     if len > MAX_CONTROL {
         return Err(Errno::ENOBUFS);
@@ -94,21 +93,19 @@ fn read_control(addr: usize, len: usize) -> Result<Vec<Arc<File>>, Errno> {
                 }
             }
             (SOL_SOCKET, SCM_CREDENTIALS) => {
-                let creds = current().creds();
-                if size < CONTROL_HEADER + 12 {
+                if size != CONTROL_HEADER + 12 {
                     return Err(Errno::EINVAL);
                 }
                 let claimed = [0, 4, 8].map(|at| word(CONTROL_HEADER + at) as u32);
-                if claimed != own_cred() && !creds.capable(crate::fs::perm::CAP_SYS_ADMIN) {
-                    return Err(Errno::EPERM);
-                }
+                check_cred(claimed)?;
+                cred = Some(claimed);
             }
             (SOL_SOCKET, _) => return Err(Errno::EINVAL),
             _ => {}
         }
         rest = rest.get(size.next_multiple_of(WORD)..).unwrap_or(&[]);
     }
-    Ok(files_sent)
+    Ok((files_sent, cred))
 }
 
 /// `sendmsg`.
@@ -116,7 +113,7 @@ pub(super) fn send_message(file: &File, sock: &Arc<Sock>, addr: usize, flags: u3
     let h = Header::read(addr)?;
     let mut how = sending(file, flags, read_address(h.name, h.name_len)?);
     let iov = h.iovecs()?;
-    how.files = read_control(h.control, h.control_len)?;
+    (how.files, how.cred) = read_control(h.control, h.control_len)?;
     unix_file::send(sock, &mut IoSrc::vector(&iov), how)
 }
 
@@ -191,7 +188,7 @@ pub(super) fn receive_message(file: &File, sock: &Arc<Sock>, addr: usize, flags:
     let (len, full) = (r.len, r.full);
     let cloexec = flags & MSG_CMSG_CLOEXEC;
     let mut out = cloexec;
-    if sock.kind != Kind::Stream && full > len {
+    if full > len {
         out |= MSG_TRUNC;
     }
     if h.name != 0 {

@@ -209,6 +209,7 @@ pub(super) fn sending(file: &File, flags: u32, to: Vec<u8>) -> Sending {
     Sending {
         to,
         files: Vec::new(),
+        cred: None,
         nonblock: file.nonblocking() || flags & MSG_DONTWAIT != 0,
         quiet: flags & MSG_NOSIGNAL != 0,
         oob: flags & MSG_OOB != 0,

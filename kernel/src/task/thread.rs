@@ -131,6 +131,8 @@ pub struct Task {
     pub io_priority: AtomicU32,
     /// `personality`.
     pub personality: AtomicU32,
+    /// The sockets it is closing.
+    pub closing: SpinLock<crate::net::unix::flight::Closing>,
     /// Faults served without and with waiting for storage (`ru_minflt`, `ru_majflt`).
     pub minor_faults: AtomicU64,
     /// See `minor_faults`.
@@ -202,6 +204,7 @@ impl Task {
             timer_slack_ns: AtomicU64::new(50_000),
             io_priority: AtomicU32::new(0),
             personality: AtomicU32::new(0),
+            closing: SpinLock::new(crate::net::unix::flight::Closing::new()),
             minor_faults: AtomicU64::new(0),
             major_faults: AtomicU64::new(0),
         })

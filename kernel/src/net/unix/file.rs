@@ -1,7 +1,8 @@
 //! Local sockets as files: `read`, `write`, `poll`; and sending and receiving with all that goes along.
 
+use super::flight::Flight;
 use super::name::{Name, address_of, find, name_of};
-use super::peer::{Cred, own_cred};
+use super::peer::{Cred, sender_cred};
 use super::{Kind, Message, PIECE, Sock};
 use crate::fs::anon;
 use crate::fs::file::{File, FileMode, FileOps};
@@ -60,6 +61,8 @@ pub struct Sending {
     pub to: Vec<u8>,
     /// Files.
     pub files: Vec<Arc<File>>,
+    /// Who says to be sending, if it is said (`SCM_CREDENTIALS`).
+    pub cred: Option<Cred>,
     /// `MSG_DONTWAIT` or `O_NONBLOCK`.
     pub nonblock: bool,
     /// `MSG_NOSIGNAL`: `EPIPE` comes without `SIGPIPE`.
@@ -108,6 +111,7 @@ fn send_inner(sock: &Arc<Sock>, src: &mut IoSrc<'_>, how: &mut Sending) -> SysRe
     if whole && src.remaining() > 212_992 - 32 {
         return Err(Errno::EMSGSIZE);
     }
+    let cred = how.cred.unwrap_or_else(sender_cred);
     let mut done = 0;
     loop {
         let n = if whole {
@@ -118,6 +122,7 @@ fn send_inner(sock: &Arc<Sock>, src: &mut IoSrc<'_>, how: &mut Sending) -> SysRe
         if n == 0 && !whole {
             return Ok(done);
         }
+        let files = Flight::new(core::mem::take(&mut how.files))?;
         let mut data = Vec::new();
         data.try_reserve_exact(n).map_err(|_| Errno::ENOBUFS)?;
         data.resize(n, 0);
@@ -132,8 +137,8 @@ fn send_inner(sock: &Arc<Sock>, src: &mut IoSrc<'_>, how: &mut Sending) -> SysRe
         let message = Message {
             data,
             at: 0,
-            files: core::mem::take(&mut how.files),
-            cred: own_cred(),
+            files,
+            cred,
             from: sock.name(),
         };
         let target = match &target {
@@ -161,12 +166,13 @@ pub fn receive(sock: &Arc<Sock>, dst: &mut IoDst<'_>, how: How) -> Result<Receiv
             Errno::EOPNOTSUPP
         });
     }
+    let mut seen = 0;
     loop {
         let nonblock = how.nonblock || (out.len != 0 && !how.wait_all);
         let first = out.len == 0;
-        let step = sock.receive(nonblock, |m| {
+        let step = sock.receive(nonblock, seen, |m| {
             // Data of different senders, and what follows descriptors, is not mixed.
-            if !first && (!m.files.is_empty() || out.cred != Some(m.cred)) {
+            if !first && (!m.files.files().is_empty() || out.cred != Some(m.cred)) {
                 return Err(Errno::EAGAIN);
             }
             let n = if m.at < m.data.len() {
@@ -176,12 +182,17 @@ pub fn receive(sock: &Arc<Sock>, dst: &mut IoDst<'_>, how: How) -> Result<Receiv
             };
             out.cred = Some(m.cred);
             out.from.clone_from(&m.from);
-            out.full += m.data.len() - m.at;
+            // What is left of a piece of a stream is not cut off.
+            out.full += if sock.kind == Kind::Stream {
+                n
+            } else {
+                m.data.len() - m.at
+            };
             if how.peek {
-                out.files.extend(m.files.iter().cloned());
+                out.files.extend(m.files.files().iter().cloned());
                 return Ok((n, false));
             }
-            out.files.append(&mut m.files);
+            out.files.append(&mut m.files.land());
             m.at += n;
             Ok((n, sock.kind != Kind::Stream || m.at == m.data.len()))
         });
@@ -191,9 +202,10 @@ pub fn receive(sock: &Arc<Sock>, dst: &mut IoDst<'_>, how: How) -> Result<Receiv
             Err(_) if out.len != 0 => return Ok(out),
             Err(e) => return Err(e),
         }
-        if sock.kind != Kind::Stream || how.peek || dst.remaining() == 0 || !out.files.is_empty() {
+        if sock.kind != Kind::Stream || dst.remaining() == 0 || !out.files.is_empty() {
             return Ok(out);
         }
+        seen += usize::from(how.peek);
     }
 }
 
@@ -219,9 +231,6 @@ impl FileOps for SocketFile {
         if let Some(t) = table {
             t.register(&self.0.read_wait);
             t.register(&self.0.write_wait);
-            if let Some(p) = self.0.peer() {
-                t.register(&p.write_wait);
-            }
         }
         let (readable, room, shut_in, hung, error) = self.0.readiness();
         let mut events = PollEvents::empty();

@@ -2,17 +2,21 @@
 //! credentials travel along.
 //!
 //! A socket's state is behind one short spinlock; data is copied to and from user memory outside it. Two sockets are never locked
-//! together. Descriptors in flight hold their files open; a cycle of sockets in flight to each other is not collected, so a message
-//! carries at most `MAX_FILES`, and queues are bounded.
+//! together. Descriptors in flight hold their files open; a cycle of sockets in flight to each other is not collected, but a user has only so
+//! many in flight (`flight`), and queues are bounded.
 
 pub mod file;
+pub mod flight;
 pub mod name;
 pub mod peer;
+mod senders;
 
+use self::flight::Flight;
 use self::name::Name;
 use self::peer::{Cred, Identity};
-use crate::fs::file::File;
+use self::senders::Senders;
 use crate::fs::inode::Inode;
+use crate::fs::poll::PollEvents;
 use crate::sched::WaitQueue;
 use crate::sync::{Mutex, SpinLock};
 use alloc::collections::{BTreeMap, VecDeque};
@@ -25,8 +29,8 @@ use limen_linux_abi::Errno;
 pub const MAX_FILES: usize = 253;
 /// Bytes that may wait in a socket (`net.core.rmem_default`).
 const BUFFER: usize = 212_992;
-/// Messages that may wait in a datagram socket (`net.unix.max_dgram_qlen` is 10; fewer wake-ups with more).
-const MAX_MESSAGES: usize = 256;
+/// What every message counts for besides its bytes: what Linux needs for the shortest on 64-bit machines.
+const OVERHEAD: usize = 768;
 /// Largest piece of a stream that is copied at once.
 pub const PIECE: usize = 32 * 1024;
 
@@ -42,13 +46,14 @@ pub enum Kind {
 }
 
 /// Something sent and not received yet.
+#[derive(Default)]
 pub struct Message {
     /// The bytes; those before `at` have been read.
     pub data: Vec<u8>,
     /// How much of it has been read.
     pub at: usize,
     /// Files that travel along.
-    pub files: Vec<Arc<File>>,
+    pub files: Flight,
     /// The sender.
     pub cred: Cred,
     /// The sender's name.
@@ -58,8 +63,6 @@ pub struct Message {
 #[derive(Default)]
 struct State {
     queue: VecDeque<Message>,
-    /// A receiver has the first message out of the queue, and may put the rest of it back.
-    taken: bool,
     bytes: usize,
     peer: Weak<Sock>,
     /// It had a peer once.
@@ -75,6 +78,10 @@ struct State {
     shut_out: bool,
     /// The socket is gone.
     closed: bool,
+    /// The next one on the list of sockets to be emptied ([`flight::Closing`]).
+    next_closing: Option<Arc<Sock>>,
+    /// Who is to be told when there is space again.
+    senders: Senders,
     /// The error the next call reports.
     error: Option<Errno>,
     /// Who the peer was when it connected; who listened, on a socket that does.
@@ -107,14 +114,28 @@ impl State {
         !self.connected || core::ptr::eq(self.peer.as_ptr(), sender)
     }
 
-    /// Whether one more message has space in the queue of a socket of this kind.
-    fn has_space(&self, kind: Kind) -> bool {
-        self.bytes < BUFFER && (kind == Kind::Stream || self.queue.len() < MAX_MESSAGES)
+    /// Whether one more message has space in the queue.
+    fn has_space(&self) -> bool {
+        self.bytes + self.queue.len() * OVERHEAD < BUFFER
+    }
+
+    /// Whether a sender need not wait: there is space, or there is an error to be had.
+    fn lets_go_on(&self) -> bool {
+        self.closed || self.shut_in || self.has_space()
+    }
+
+    /// Those who wait for space, if there is some.
+    fn take_senders(&mut self) -> Senders {
+        if self.lets_go_on() {
+            core::mem::take(&mut self.senders)
+        } else {
+            Senders::default()
+        }
     }
 
     /// Whether there may be something to receive.
     fn has_message(&self) -> bool {
-        self.taken || !self.queue.is_empty()
+        !self.queue.is_empty()
     }
 }
 
@@ -127,8 +148,10 @@ pub struct Sock {
     receiving: Mutex<()>,
     /// Data, connections, hang-up.
     pub(super) read_wait: WaitQueue,
-    /// Room in the socket's queue: its senders sleep here.
+    /// Room in the queue of the peer.
     pub(super) write_wait: WaitQueue,
+    /// Room in the socket's own queue: its senders sleep here.
+    room_wait: WaitQueue,
 }
 
 impl Sock {
@@ -140,6 +163,7 @@ impl Sock {
             receiving: Mutex::new(()),
             read_wait: WaitQueue::new(),
             write_wait: WaitQueue::new(),
+            room_wait: WaitQueue::new(),
         })
     }
 
@@ -176,9 +200,17 @@ impl Sock {
 
     /// Has no peer any more.
     pub fn leave(&self) {
-        let mut s = self.state.lock();
-        s.peer = Weak::new();
-        s.connected = false;
+        {
+            let mut s = self.state.lock();
+            s.peer = Weak::new();
+            s.connected = false;
+        }
+        self.wake_writers();
+    }
+
+    /// There may be room for what this socket sends.
+    fn wake_writers(&self) {
+        self.write_wait.wake_all_key(PollEvents::WRITABLE.bits());
     }
 
     /// Its own name.
@@ -301,6 +333,8 @@ impl Sock {
                 return Err(Errno::EPERM);
             }
             self.set_peer(to, Identity::default());
+            // The old one's queue may have been full.
+            self.wake_writers();
             return Ok(());
         }
         loop {
@@ -335,7 +369,7 @@ impl Sock {
             if nonblock {
                 return Err(Errno::EAGAIN);
             }
-            to.write_wait.wait_until(|| {
+            to.room_wait.wait_until(|| {
                 let l = to.state.lock();
                 !l.accepts() || l.has_room()
             })?;
@@ -355,7 +389,7 @@ impl Sock {
             }
             if let Some(sock) = s.pending.pop_front() {
                 drop(s);
-                self.write_wait.wake_all();
+                self.room_wait.wake_all();
                 return Ok(sock);
             }
             if s.shut_in {
@@ -430,7 +464,7 @@ impl Sock {
     }
 
     /// Puts a message into the queue of this socket, sleeping for room. `sender` is who sends.
-    pub fn deliver(&self, message: Message, sender: &Sock, nonblock: bool) -> Result<(), Errno> {
+    pub fn deliver(&self, message: Message, sender: &Arc<Sock>, nonblock: bool) -> Result<(), Errno> {
         let mut message = Some(message);
         loop {
             let mut s = self.state.lock();
@@ -443,49 +477,59 @@ impl Sock {
             if s.shut_in {
                 return Err(Errno::EPIPE);
             }
-            if s.has_space(self.kind)
+            if s.has_space()
                 && let Some(m) = message.take()
             {
+                s.queue.try_reserve(1).map_err(|_| Errno::ENOBUFS)?;
                 s.bytes += m.data.len();
                 s.queue.push_back(m);
                 drop(s);
                 self.read_wait.wake_all();
                 return Ok(());
             }
+            if nonblock {
+                s.senders.add(sender);
+            }
             drop(s);
-            self.sleep(&self.write_wait, sender.timeout(1), nonblock, |s| {
-                s.closed || s.shut_in || s.has_space(self.kind)
-            })?;
+            self.sleep(&self.room_wait, sender.timeout(1), nonblock, |s| s.lets_go_on())?;
         }
     }
 
-    /// Hands the oldest message to `take`, which says whether it is used up. `Ok(None)`: nothing more will come.
+    /// Hands the oldest message to `take`, which says whether it is used up; or the one behind `skip` older ones, which nobody waits for.
+    /// `Ok(None)`: nothing more will come.
     pub fn receive<R>(
         &self,
         nonblock: bool,
+        skip: usize,
         mut take: impl FnMut(&mut Message) -> Result<(R, bool), Errno>,
     ) -> Result<Option<R>, Errno> {
         loop {
             let guard = self.receiving.lock();
             let mut s = self.state.lock();
-            if let Some(mut m) = s.queue.pop_front() {
-                s.taken = true;
+            // An empty one keeps its place.
+            if let Some(mut m) = s.queue.get_mut(skip).map(core::mem::take) {
                 drop(s);
                 let before = m.data.len() - m.at;
                 let result = take(&mut m);
                 let done = matches!(result, Ok((_, true)));
                 let mut s = self.state.lock();
-                s.taken = false;
-                if done {
-                    s.bytes -= before.min(s.bytes);
+                let left = if done { 0 } else { m.data.len() - m.at };
+                s.bytes -= (before - left).min(s.bytes);
+                let used = if done {
+                    s.queue.remove(skip)
                 } else {
-                    s.bytes -= (before - (m.data.len() - m.at)).min(s.bytes);
-                    s.queue.push_front(m);
-                }
+                    s.queue.get_mut(skip).map(|place| core::mem::replace(place, m))
+                };
+                let senders = s.take_senders();
                 drop(s);
                 drop(guard);
-                self.write_wait.wake_all();
+                drop(used);
+                self.room_wait.wake_all();
+                senders.wake();
                 return result.map(|(r, _)| Some(r));
+            }
+            if skip != 0 {
+                return Ok(None);
             }
             if let Some(e) = s.error.take() {
                 return Err(e);
@@ -530,11 +574,14 @@ impl Sock {
     fn wake(&self) {
         self.read_wait.wake_all();
         self.write_wait.wake_all();
+        self.room_wait.wake_all();
+        let senders = self.state.lock().take_senders();
+        senders.wake();
     }
 
     /// The last descriptor is gone.
-    pub fn close(&self) {
-        let (peer, pending, queue, name, unread) = {
+    pub fn close(self: &Arc<Self>) {
+        let (peer, pending, name, unread) = {
             let mut s = self.state.lock();
             s.closed = true;
             s.shut_in = true;
@@ -543,7 +590,6 @@ impl Sock {
             (
                 core::mem::take(&mut s.peer).upgrade(),
                 core::mem::take(&mut s.pending),
-                core::mem::take(&mut s.queue),
                 s.name.clone(),
                 unread,
             )
@@ -562,15 +608,15 @@ impl Sock {
         for sock in pending {
             sock.close();
         }
-        drop(queue);
         if let Some(name) = name {
             name::release(name, self);
         }
         self.wake();
+        flight::empty(self);
     }
 
     /// Looks at the state for `poll`: (something to read, room to send, nothing more comes in, both directions shut, error).
-    pub(super) fn readiness(&self) -> (bool, bool, bool, bool, bool) {
+    pub(super) fn readiness(self: &Arc<Self>) -> (bool, bool, bool, bool, bool) {
         let s = self.state.lock();
         let readable = s.has_message() || !s.pending.is_empty() || s.shut_in;
         let hung =
@@ -578,7 +624,14 @@ impl Sock {
         let (shut_in, error, peer) = (s.shut_in, s.error.is_some(), s.peer.upgrade());
         drop(s);
         let room = match peer {
-            Some(p) => p.state.lock().has_space(self.kind),
+            Some(p) => {
+                let mut p = p.state.lock();
+                let room = p.lets_go_on();
+                if !room {
+                    p.senders.add(self);
+                }
+                room
+            }
             None => true,
         };
         (readable, room, shut_in, hung, error)

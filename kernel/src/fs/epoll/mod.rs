@@ -3,8 +3,11 @@
 //! Each watched file has an item that is a `Waiter` on the file's queues. A wake-up marks the item (a list under a short interrupt-safe lock)
 //! and wakes who sleeps on the epoll file; whoever collects has the ready list, takes the marked items over to it and asks the files again, so a
 //! stale entry costs a poll and nothing else. Locks: an epoll's `ready`, its `items`, then files' own locks; `marked` is innermost. Epoll files
-//! in epoll files are bounded in depth and free of cycles.
+//! in epoll files are bounded in depth and free of cycles, and an event goes through each of them once, by however many ways it gets there.
 
+mod nesting;
+
+use self::nesting::Place;
 use crate::fs::anon;
 use crate::fs::file::{File, FileMode, FileOps, Watcher};
 use crate::fs::poll::{self, PollEvents, PollTable, Timeout};
@@ -14,7 +17,6 @@ use crate::sync::{IrqSpinLock, Mutex, MutexGuard};
 use crate::syscall::SysResult;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::{Arc, Weak};
-use alloc::vec::Vec;
 use core::fmt::Write;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 use limen_linux_abi::native::EpollEvent;
@@ -29,10 +31,11 @@ const ONESHOT: u32 = 1 << 30;
 const EDGE: u32 = 1 << 31;
 /// What may be asked for together with `EXCLUSIVE`: reading, writing, errors and ends.
 const WITH_EXCLUSIVE: u32 = 0x1d | EXCLUSIVE | WAKEUP | EDGE;
-/// How deep epoll files may be nested.
-const MAX_DEPTH: usize = 5;
 /// Bytes of `struct epoll_event`: packed on x86-64 only.
 const EVENT_SIZE: usize = size_of::<limen_linux_abi::native::EpollEvent>();
+
+/// What an item is found by: descriptor number and file.
+type Key = (i32, usize);
 
 /// One watched file.
 struct Item {
@@ -42,6 +45,8 @@ struct Item {
     /// `EPOLL*`: what is asked for and how.
     events: AtomicU32,
     data: AtomicU64,
+    /// The file is an epoll file.
+    nested: bool,
     /// Marked or on the ready list.
     queued: AtomicBool,
     /// Removed: nothing counts any more.
@@ -97,8 +102,7 @@ impl Watcher for Item {
 
 /// An epoll instance.
 pub struct Epoll {
-    /// By descriptor number and file.
-    items: Mutex<BTreeMap<(i32, usize), Arc<Item>>>,
+    items: Mutex<BTreeMap<Key, Arc<Item>>>,
     /// The items that may be ready, the next to be asked first. One caller collects events at a time, and has it.
     ready: Mutex<VecDeque<Arc<Item>>>,
     /// Whether `ready` has items, and whether `marked` has.
@@ -109,10 +113,10 @@ pub struct Epoll {
     /// Who sleeps in `epoll_wait`, and who polls the epoll file.
     wait: WaitQueue,
     poll_wait: WaitQueue,
+    /// Those on `poll_wait` were told, and nobody has asked since.
+    told: AtomicBool,
+    place: Place,
 }
-
-/// Only one change of nesting at a time, so that cycles are seen.
-static NESTING: Mutex<()> = Mutex::new(());
 
 impl Epoll {
     /// Puts an item on the list of marked ones and wakes waiters. Any context.
@@ -129,9 +133,12 @@ impl Epoll {
         }
         self.wake();
     }
+    /// Those who poll the epoll file hear of it once until one of them asks: they know already, and so does everybody further out.
     fn wake(&self) {
         self.wait.wake_one();
-        self.poll_wait.wake_all();
+        if !self.poll_wait.is_empty() && !self.told.swap(true, Ordering::SeqCst) {
+            self.poll_wait.wake_all();
+        }
     }
     fn forget(&self, item: &Arc<Item>) {
         let old = self.items.lock().remove(&(item.fd, item.file.as_ptr().addr()));
@@ -308,26 +315,6 @@ impl Epoll {
         }
         found
     }
-
-    /// Whether `target` can be reached from here, and how deep the nesting is.
-    fn depth_to(&self, target: *const Epoll, depth: usize) -> Result<usize, Errno> {
-        if core::ptr::eq(self, target) || depth > MAX_DEPTH {
-            return Err(Errno::ELOOP);
-        }
-        let inner: Vec<Arc<File>> = self
-            .items
-            .lock()
-            .values()
-            .filter_map(|i| i.file.upgrade())
-            .collect();
-        let mut deepest = depth;
-        for file in inner {
-            if let Some(inner) = file.ops().epoll() {
-                deepest = deepest.max(inner.depth_to(target, depth + 1)?);
-            }
-        }
-        Ok(deepest)
-    }
 }
 
 /// Asks the first item, which is reported once, and takes it off: whether there was something to report.
@@ -373,6 +360,9 @@ impl FileOps for EpollFile {
         if let Some(table) = table {
             table.register(&self.0.poll_wait);
         }
+        // Before it looks: what comes later is told.
+        self.0.told.store(false, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
         if self.0.is_readable() {
             PollEvents::READABLE
         } else {
@@ -417,6 +407,8 @@ pub fn create() -> Arc<File> {
         marked: IrqSpinLock::new(VecDeque::new()),
         wait: WaitQueue::new(),
         poll_wait: WaitQueue::new(),
+        told: AtomicBool::new(false),
+        place: Place::new(),
     });
     anon::file(
         "[eventpoll]",
@@ -472,20 +464,15 @@ pub fn control(
     let key = (fd, Arc::as_ptr(file).addr());
     match op {
         CTL_ADD => {
-            let _nesting = match file.ops().epoll() {
-                Some(inner) => {
-                    let guard = NESTING.lock();
-                    inner.depth_to(Arc::as_ptr(epoll), 1)?;
-                    Some(guard)
-                }
-                None => None,
-            };
+            let inner = file.ops().epoll();
+            let nesting = inner.map(|inner| inner.nest_in(epoll)).transpose()?;
             let item = Arc::new_cyclic(|me| Item {
                 epoll: Arc::downgrade(epoll),
                 fd,
                 file: Arc::downgrade(file),
                 events: AtomicU32::new(event.0),
                 data: AtomicU64::new(event.1),
+                nested: inner.is_some(),
                 queued: AtomicBool::new(false),
                 dead: AtomicBool::new(false),
                 me: me.clone(),
@@ -496,6 +483,9 @@ pub fn control(
                     return Err(Errno::EEXIST);
                 }
                 items.insert(key, item.clone());
+            }
+            if let Some(nesting) = nesting {
+                nesting.done(&item);
             }
             let watcher: Arc<dyn Watcher> = item.clone();
             file.watch(Arc::downgrade(&watcher));
