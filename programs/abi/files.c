@@ -5,9 +5,35 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include "check.h"
+
+#ifndef CLOSE_RANGE_UNSHARE
+#define CLOSE_RANGE_UNSHARE 2
+#endif
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 8
+#endif
+#ifndef F_SEAL_EXEC
+#define F_SEAL_EXEC 0x20
+#endif
 
 /* A name ends where a directory does not. */
 static void behind_a_file(void) {
@@ -15,8 +41,55 @@ static void behind_a_file(void) {
     CHECK(open("plain/", O_RDONLY) == -1 && errno == ENOTDIR);
 }
 
+/* A file with something in it. */
+static void make_file(const char *name) {
+    int fd = open(name, O_CREAT | O_WRONLY, 0600);
+    CHECK(fd >= 0 && write(fd, "something", 9) == 9);
+    close(fd);
+}
+
+/* A tree that is bound below itself, with all that is mounted in it: the copy is of what was there before. */
+static void bound_below_itself(void) {
+    CHECK(mkdir("tree", 0700) == 0 && mount("none", "tree", "tmpfs", 0, NULL) == 0 && mount(NULL, "tree", NULL, MS_PRIVATE, NULL) == 0);
+    CHECK(mkdir("tree/sub", 0700) == 0 && mount("none", "tree/sub", "tmpfs", 0, NULL) == 0);
+    CHECK(mkdir("tree/sub/deep", 0700) == 0 && mount("none", "tree/sub/deep", "tmpfs", 0, NULL) == 0);
+    CHECK(mkdir("tree/copy", 0700) == 0);
+    make_file("tree/sub/file");
+    make_file("tree/sub/deep/file");
+    CHECK(mount("tree", "tree/copy", NULL, MS_BIND | MS_REC, NULL) == 0);
+    CHECK(access("tree/copy/sub/file", F_OK) == 0 && access("tree/copy/sub/deep/file", F_OK) == 0);
+    CHECK(access("tree/copy/copy", F_OK) == 0 && access("tree/copy/copy/sub", F_OK) == -1 && errno == ENOENT);
+    CHECK(umount("tree/copy") == -1 && errno == EBUSY && umount2("tree/copy", MNT_DETACH) == 0 && access("tree/sub/deep/file", F_OK) == 0);
+    CHECK(umount2("tree", MNT_DETACH) == 0 && rmdir("tree") == 0);
+}
+
+/* What cannot be mounted in its new place stays in the old one. */
+static void moved_nowhere(void) {
+    char place[64];
+    CHECK(mkdir("moved", 0700) == 0 && mkdir("gone", 0700) == 0 && mount("none", "moved", "tmpfs", 0, NULL) == 0);
+    make_file("moved/file");
+    int gone = open("gone", O_RDONLY | O_DIRECTORY);
+    CHECK(gone >= 0 && rmdir("gone") == 0);
+    snprintf(place, sizeof place, "/proc/self/fd/%d", gone);
+    CHECK(mount("moved", place, NULL, MS_MOVE, NULL) == -1 && errno == ENOENT && access("moved/file", F_OK) == 0);
+    close(gone);
+    CHECK(mkdir("moved/next", 0700) == 0 && mount("none", "moved/next", "tmpfs", 0, NULL) == 0 && mkdir("moved/next/old", 0700) == 0);
+    make_file("moved/next/file");
+    pid_t child = fork();
+    if (child == 0) {
+        if (chroot("moved") != 0 || chdir("/next/old") != 0 || rmdir("/next/old") != 0) _exit(1);
+        if (syscall(SYS_pivot_root, "/next", ".") != -1 || errno != ENOENT) _exit(2);
+        _exit(access("/next/file", F_OK) != 0);
+    }
+    int status;
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    CHECK(access("moved/next/file", F_OK) == 0 && umount2("moved", MNT_DETACH) == 0 && rmdir("moved") == 0);
+}
+
 int main(void) {
     setvbuf(stdout, NULL, _IONBF, 0);
     behind_a_file();
+    bound_below_itself();
+    moved_nowhere();
     return report();
 }
