@@ -86,10 +86,57 @@ static void moved_nowhere(void) {
     CHECK(access("moved/next/file", F_OK) == 0 && umount2("moved", MNT_DETACH) == 0 && rmdir("moved") == 0);
 }
 
+/* A record lock of one process: `fcntl` with a range. */
+static int record(int fd, int cmd, short type, off_t start, off_t len) {
+    struct flock lock = {.l_type = type, .l_whence = SEEK_SET, .l_start = start, .l_len = len};
+    return fcntl(fd, cmd, &lock);
+}
+/* Whether another process can lock the file. */
+static int free_for_others(const char *name) {
+    int status;
+    pid_t child = fork();
+    if (child == 0) _exit(record(open(name, O_RDWR), F_SETLK, F_WRLCK, 0, 0) != 0);
+    return waitpid(child, &status, 0) == child && status == 0;
+}
+
+/* Who waits for a lock while the descriptor is closed gets none. */
+struct waiter {
+    int fd, result, error;
+};
+static void *wait_for_lock(void *arg) {
+    struct waiter *w = arg;
+    w->result = record(w->fd, F_SETLKW, F_WRLCK, 0, 0);
+    w->error = errno;
+    return NULL;
+}
+static void closed_while_waiting(void) {
+    struct waiter w = {.fd = open("waited.lock", O_RDWR | O_CREAT, 0600)};
+    int held[2], release[2];
+    char byte;
+    pthread_t thread;
+    CHECK(w.fd >= 0 && pipe(held) == 0 && pipe(release) == 0);
+    pid_t child = fork();
+    if (child == 0) {
+        close(release[1]);
+        if (record(w.fd, F_SETLK, F_WRLCK, 0, 0) != 0 || write(held[1], "", 1) != 1) _exit(1);
+        _exit(read(release[0], &byte, 1) != 0);
+    }
+    CHECK(read(held[0], &byte, 1) == 1 && pthread_create(&thread, NULL, wait_for_lock, &w) == 0);
+    usleep(50000);
+    close(w.fd);
+    close(release[1]);
+    CHECK(waitpid(child, NULL, 0) == child && pthread_join(thread, NULL) == 0);
+    CHECK(w.result == -1 && w.error == EBADF && free_for_others("waited.lock"));
+    close(held[0]);
+    close(held[1]);
+    close(release[0]);
+}
+
 int main(void) {
     setvbuf(stdout, NULL, _IONBF, 0);
     behind_a_file();
     bound_below_itself();
     moved_nowhere();
+    closed_while_waiting();
     return report();
 }
