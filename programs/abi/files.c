@@ -132,11 +132,35 @@ static void closed_while_waiting(void) {
     close(release[0]);
 }
 
-int main(void) {
+/* Record locks stay where descriptors that nobody shares are to be unshared, and with a program that has had threads. */
+static void *sleeps(void *arg) {
+    for (;;) pause();
+    return arg;
+}
+static void kept_locks(void) {
+    int fd = open("kept.lock", O_RDWR | O_CREAT, 0600), status;
+    CHECK(fd >= 0 && record(fd, F_SETLK, F_WRLCK, 0, 0) == 0 && !free_for_others("kept.lock"));
+    CHECK(unshare(CLONE_FILES) == 0 && !free_for_others("kept.lock"));
+    CHECK(syscall(SYS_close_range, ~0u - 1, ~0u, CLOSE_RANGE_UNSHARE) == 0 && !free_for_others("kept.lock"));
+    CHECK(record(fd, F_SETLK, F_UNLCK, 0, 0) == 0 && free_for_others("kept.lock"));
+    pid_t child = fork();
+    if (child == 0) {
+        pthread_t thread;
+        if (record(fd, F_SETLK, F_WRLCK, 0, 0) != 0 || pthread_create(&thread, NULL, sleeps, NULL) != 0) _exit(1);
+        execl("/proc/self/exe", "files", "locked", NULL);
+        _exit(2);
+    }
+    CHECK(waitpid(child, &status, 0) == child && status == 0 && free_for_others("kept.lock"));
+    close(fd);
+}
+
+int main(int argc, char **argv) {
+    if (argc == 2 && strcmp(argv[1], "locked") == 0) return free_for_others("kept.lock");
     setvbuf(stdout, NULL, _IONBF, 0);
     behind_a_file();
     bound_below_itself();
     moved_nowhere();
     closed_while_waiting();
+    kept_locks();
     return report();
 }

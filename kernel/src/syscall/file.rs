@@ -412,9 +412,7 @@ crate::syscalls! {
             return Err(Errno::EINVAL);
         }
         if flags & UNSHARE != 0 {
-            let copy = files().copy()?;
-            let old = current().replace_files(Some(copy));
-            drop(old);
+            crate::task::fork::unshare_files()?;
         }
         files().close_range(first, last, flags & CLOEXEC != 0);
         Ok(0)
