@@ -48,6 +48,26 @@ static void make_file(const char *name) {
     close(fd);
 }
 
+/* Waits until a thread, whose stat file in /proc this is, sleeps. */
+static void until_asleep(int stat_file) {
+    char text[256];
+    for (;;) {
+        ssize_t n = pread(stat_file, text, sizeof text - 1, 0);
+        text[n < 0 ? 0 : n] = 0;
+        char *behind = strrchr(text, ')');
+        if (!behind || behind[2] == 'S') break;
+        usleep(1000);
+    }
+}
+static void until_child_sleeps(pid_t child) {
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/stat", child);
+    int fd = open(path, O_RDONLY);
+    CHECK(fd >= 0);
+    until_asleep(fd);
+    close(fd);
+}
+
 /* A tree that is bound below itself, with all that is mounted in it: the copy is of what was there before. */
 static void bound_below_itself(void) {
     CHECK(mkdir("tree", 0700) == 0 && mount("none", "tree", "tmpfs", 0, NULL) == 0 && mount(NULL, "tree", NULL, MS_PRIVATE, NULL) == 0);
@@ -154,6 +174,34 @@ static void kept_locks(void) {
     close(fd);
 }
 
+/* Who was waited for is not any more when it has given the lock up, even if those that waited have not run since. */
+static void no_deadlock(void) {
+    int fd = open("dead.lock", O_RDWR | O_CREAT, 0600), held[2], status;
+    struct sched_param first = {.sched_priority = 1}, none = {0};
+    cpu_set_t before, one;
+    char byte;
+    CPU_ZERO(&one);
+    CPU_SET(0, &one);
+    CHECK(fd >= 0 && pipe(held) == 0 && record(fd, F_SETLK, F_WRLCK, 0, 1) == 0);
+    CHECK(sched_getaffinity(0, sizeof before, &before) == 0 && sched_setaffinity(0, sizeof one, &one) == 0);
+    pid_t child = fork();
+    if (child == 0) {
+        if (record(fd, F_SETLK, F_WRLCK, 1, 1) != 0 || write(held[1], "", 1) != 1) _exit(1);
+        _exit(record(fd, F_SETLKW, F_WRLCK, 0, 1) != 0);
+    }
+    CHECK(read(held[0], &byte, 1) == 1);
+    until_child_sleeps(child);
+    CHECK(record(fd, F_SETLKW, F_WRLCK, 1, 1) == -1 && errno == EDEADLK);
+    // Nobody else runs on this processor until the lock has to be waited for.
+    CHECK(sched_setscheduler(0, SCHED_FIFO, &first) == 0);
+    CHECK(record(fd, F_SETLK, F_UNLCK, 0, 1) == 0 && record(fd, F_SETLKW, F_WRLCK, 1, 1) == 0);
+    CHECK(sched_setscheduler(0, SCHED_OTHER, &none) == 0 && sched_setaffinity(0, sizeof before, &before) == 0);
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    close(held[0]);
+    close(held[1]);
+    close(fd);
+}
+
 int main(int argc, char **argv) {
     if (argc == 2 && strcmp(argv[1], "locked") == 0) return free_for_others("kept.lock");
     setvbuf(stdout, NULL, _IONBF, 0);
@@ -162,5 +210,6 @@ int main(int argc, char **argv) {
     moved_nowhere();
     closed_while_waiting();
     kept_locks();
+    no_deadlock();
     return report();
 }
