@@ -202,8 +202,41 @@ static void no_deadlock(void) {
     close(fd);
 }
 
+/* A file without a name can be a program, also while it is open for writing; seals say who may make it one. */
+static void unnamed_programs(void) {
+    static char buffer[1 << 16];
+    char *args[] = {"files", "program", NULL}, *no_environment[] = {NULL};
+    int from = open("/proc/self/exe", O_RDONLY), fd = memfd_create("program", MFD_ALLOW_SEALING), status;
+    size_t page = sysconf(_SC_PAGESIZE);
+    ssize_t n;
+    CHECK(from >= 0 && fd >= 0);
+    while ((n = read(from, buffer, sizeof buffer)) > 0) CHECK(write(fd, buffer, n) == n);
+    close(from);
+    void *a = mmap(NULL, page, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0), *b = mmap(NULL, page, PROT_READ, MAP_SHARED, fd, 0);
+    CHECK(a != MAP_FAILED && b != MAP_FAILED && mprotect(b, page, PROT_READ | PROT_EXEC) == 0);
+    munmap(a, page);
+    munmap(b, page);
+    pid_t child = fork();
+    if (child == 0) {
+        fexecve(fd, args, no_environment);
+        _exit(errno);
+    }
+    CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 77);
+    // Linux knows the seal of what is a program since 6.3.
+    int data = memfd_create("data", MFD_NOEXEC_SEAL);
+    if (data >= 0 || errno != EINVAL) {
+        CHECK(fcntl(data, F_GET_SEALS) == F_SEAL_EXEC && fchmod(data, 0700) == -1 && errno == EPERM && fchmod(data, 0600) == 0);
+        CHECK(fchmod(fd, 0755) == 0 && fcntl(fd, F_ADD_SEALS, F_SEAL_EXEC) == 0);
+        CHECK(fcntl(fd, F_GET_SEALS) == (F_SEAL_EXEC | F_SEAL_WRITE | F_SEAL_FUTURE_WRITE | F_SEAL_GROW | F_SEAL_SHRINK));
+        CHECK(fchmod(fd, 0655) == -1 && errno == EPERM && fchmod(fd, 0511) == 0);
+        close(data);
+    }
+    close(fd);
+}
+
 int main(int argc, char **argv) {
     if (argc == 2 && strcmp(argv[1], "locked") == 0) return free_for_others("kept.lock");
+    if (argc == 2 && strcmp(argv[1], "program") == 0) return 77;
     setvbuf(stdout, NULL, _IONBF, 0);
     behind_a_file();
     bound_below_itself();
@@ -211,5 +244,6 @@ int main(int argc, char **argv) {
     closed_while_waiting();
     kept_locks();
     no_deadlock();
+    unnamed_programs();
     return report();
 }

@@ -42,6 +42,8 @@ bitflags! {
         const SENDS = 512;
         /// They put into it.
         const RECEIVES = 1024;
+        /// Opened by path: if for writing it is counted among its inode's writers, so that it can't be executed meanwhile.
+        const BY_PATH = 2048;
     }
 }
 
@@ -182,7 +184,8 @@ pub struct File {
 }
 
 impl File {
-    /// A new description. `flags` are open's; the access mode is taken from them.
+    /// A new description. `flags` are open's; the access mode is taken from them. With [`FileMode::BY_PATH`] it takes over a count of
+    /// [`Inode::get_write`] if it is for writing.
     pub fn new(ops: Arc<dyn FileOps>, path: Path, flags: u32, extra_mode: FileMode) -> Arc<Self> {
         let mut mode = extra_mode;
         if flags & abi::O_PATH != 0 {
@@ -194,10 +197,6 @@ impl File {
                 abi::O_RDWR => mode |= FileMode::READ | FileMode::WRITE,
                 _ => {}
             }
-        }
-        if mode.contains(FileMode::WRITE) {
-            // Given back when the file is dropped. Whoever opens by path holds one already, so it is not denied.
-            path.dentry.inode.add_writer();
         }
         let keep = !(abi::O_CREAT | abi::O_EXCL | abi::O_NOCTTY | abi::O_TRUNC | abi::O_CLOEXEC);
         Arc::new(Self {
@@ -343,7 +342,7 @@ impl Drop for File {
             self.ops.release(self);
             crate::fs::locks::file_released(self);
             crate::fs::inotify::file_closed(self);
-            if self.mode.contains(FileMode::WRITE) {
+            if self.mode.contains(FileMode::BY_PATH.union(FileMode::WRITE)) {
                 self.inode().put_write();
             }
         }

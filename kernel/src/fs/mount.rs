@@ -87,9 +87,9 @@ impl Mount {
             internal,
         })
     }
-    /// A mount for files outside any tree (pipes, sockets, anonymous files).
-    pub fn new_internal(root: Arc<Dentry>) -> Arc<Self> {
-        Self::build(root, MS_NOSUID | MS_NODEV | MS_NOEXEC, b"none", true)
+    /// A mount for files outside any tree (pipes, sockets, anonymous files), with `MS_*` flags.
+    pub fn new_internal(root: Arc<Dentry>, flags: u32) -> Arc<Self> {
+        Self::build(root, flags, b"none", true)
     }
     /// Whether it is only for files outside any tree.
     pub fn is_internal(&self) -> bool {
