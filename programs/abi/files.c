@@ -5,9 +5,35 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include "check.h"
+
+#ifndef CLOSE_RANGE_UNSHARE
+#define CLOSE_RANGE_UNSHARE 2
+#endif
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 8
+#endif
+#ifndef F_SEAL_EXEC
+#define F_SEAL_EXEC 0x20
+#endif
 
 /* A name ends where a directory does not. */
 static void behind_a_file(void) {
@@ -15,8 +41,351 @@ static void behind_a_file(void) {
     CHECK(open("plain/", O_RDONLY) == -1 && errno == ENOTDIR);
 }
 
-int main(void) {
+/* A file with something in it. */
+static void make_file(const char *name) {
+    int fd = open(name, O_CREAT | O_WRONLY, 0600);
+    CHECK(fd >= 0 && write(fd, "something", 9) == 9);
+    close(fd);
+}
+
+/* Waits until a thread, whose stat file in /proc this is, sleeps. */
+static void until_asleep(int stat_file) {
+    char text[256];
+    for (;;) {
+        ssize_t n = pread(stat_file, text, sizeof text - 1, 0);
+        text[n < 0 ? 0 : n] = 0;
+        char *behind = strrchr(text, ')');
+        if (!behind || behind[2] == 'S') break;
+        usleep(1000);
+    }
+}
+static void until_child_sleeps(pid_t child) {
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/stat", child);
+    int fd = open(path, O_RDONLY);
+    CHECK(fd >= 0);
+    until_asleep(fd);
+    close(fd);
+}
+
+/* A tree that is bound below itself, with all that is mounted in it: the copy is of what was there before. */
+static void bound_below_itself(void) {
+    CHECK(mkdir("tree", 0700) == 0 && mount("none", "tree", "tmpfs", 0, NULL) == 0 && mount(NULL, "tree", NULL, MS_PRIVATE, NULL) == 0);
+    CHECK(mkdir("tree/sub", 0700) == 0 && mount("none", "tree/sub", "tmpfs", 0, NULL) == 0);
+    CHECK(mkdir("tree/sub/deep", 0700) == 0 && mount("none", "tree/sub/deep", "tmpfs", 0, NULL) == 0);
+    CHECK(mkdir("tree/copy", 0700) == 0);
+    make_file("tree/sub/file");
+    make_file("tree/sub/deep/file");
+    CHECK(mount("tree", "tree/copy", NULL, MS_BIND | MS_REC, NULL) == 0);
+    CHECK(access("tree/copy/sub/file", F_OK) == 0 && access("tree/copy/sub/deep/file", F_OK) == 0);
+    CHECK(access("tree/copy/copy", F_OK) == 0 && access("tree/copy/copy/sub", F_OK) == -1 && errno == ENOENT);
+    CHECK(umount("tree/copy") == -1 && errno == EBUSY && umount2("tree/copy", MNT_DETACH) == 0 && access("tree/sub/deep/file", F_OK) == 0);
+    CHECK(umount2("tree", MNT_DETACH) == 0 && rmdir("tree") == 0);
+}
+
+/* What cannot be mounted in its new place stays in the old one. */
+static void moved_nowhere(void) {
+    char place[64];
+    CHECK(mkdir("moved", 0700) == 0 && mkdir("gone", 0700) == 0 && mount("none", "moved", "tmpfs", 0, NULL) == 0);
+    make_file("moved/file");
+    int gone = open("gone", O_RDONLY | O_DIRECTORY);
+    CHECK(gone >= 0 && rmdir("gone") == 0);
+    snprintf(place, sizeof place, "/proc/self/fd/%d", gone);
+    CHECK(mount("moved", place, NULL, MS_MOVE, NULL) == -1 && errno == ENOENT && access("moved/file", F_OK) == 0);
+    close(gone);
+    CHECK(mkdir("moved/next", 0700) == 0 && mount("none", "moved/next", "tmpfs", 0, NULL) == 0 && mkdir("moved/next/old", 0700) == 0);
+    make_file("moved/next/file");
+    pid_t child = fork();
+    if (child == 0) {
+        if (chroot("moved") != 0 || chdir("/next/old") != 0 || rmdir("/next/old") != 0) _exit(1);
+        if (syscall(SYS_pivot_root, "/next", ".") != -1 || errno != ENOENT) _exit(2);
+        _exit(access("/next/file", F_OK) != 0);
+    }
+    int status;
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    CHECK(access("moved/next/file", F_OK) == 0 && umount2("moved", MNT_DETACH) == 0 && rmdir("moved") == 0);
+}
+
+/* A record lock of one process: `fcntl` with a range. */
+static int record(int fd, int cmd, short type, off_t start, off_t len) {
+    struct flock lock = {.l_type = type, .l_whence = SEEK_SET, .l_start = start, .l_len = len};
+    return fcntl(fd, cmd, &lock);
+}
+/* Whether another process can lock the file. */
+static int free_for_others(const char *name) {
+    int status;
+    pid_t child = fork();
+    if (child == 0) _exit(record(open(name, O_RDWR), F_SETLK, F_WRLCK, 0, 0) != 0);
+    return waitpid(child, &status, 0) == child && status == 0;
+}
+
+/* Who waits for a lock while the descriptor is closed gets none. */
+struct waiter {
+    int fd, result, error;
+};
+static void *wait_for_lock(void *arg) {
+    struct waiter *w = arg;
+    w->result = record(w->fd, F_SETLKW, F_WRLCK, 0, 0);
+    w->error = errno;
+    return NULL;
+}
+static void closed_while_waiting(void) {
+    struct waiter w = {.fd = open("waited.lock", O_RDWR | O_CREAT, 0600)};
+    int held[2], release[2];
+    char byte;
+    pthread_t thread;
+    CHECK(w.fd >= 0 && pipe(held) == 0 && pipe(release) == 0);
+    pid_t child = fork();
+    if (child == 0) {
+        close(release[1]);
+        if (record(w.fd, F_SETLK, F_WRLCK, 0, 0) != 0 || write(held[1], "", 1) != 1) _exit(1);
+        _exit(read(release[0], &byte, 1) != 0);
+    }
+    CHECK(read(held[0], &byte, 1) == 1 && pthread_create(&thread, NULL, wait_for_lock, &w) == 0);
+    usleep(50000);
+    close(w.fd);
+    close(release[1]);
+    CHECK(waitpid(child, NULL, 0) == child && pthread_join(thread, NULL) == 0);
+    CHECK(w.result == -1 && w.error == EBADF && free_for_others("waited.lock"));
+    close(held[0]);
+    close(held[1]);
+    close(release[0]);
+}
+
+/* Record locks stay where descriptors that nobody shares are to be unshared, and with a program that has had threads. */
+static void *sleeps(void *arg) {
+    for (;;) pause();
+    return arg;
+}
+static void kept_locks(void) {
+    int fd = open("kept.lock", O_RDWR | O_CREAT, 0600), status;
+    CHECK(fd >= 0 && record(fd, F_SETLK, F_WRLCK, 0, 0) == 0 && !free_for_others("kept.lock"));
+    CHECK(unshare(CLONE_FILES) == 0 && !free_for_others("kept.lock"));
+    CHECK(syscall(SYS_close_range, ~0u - 1, ~0u, CLOSE_RANGE_UNSHARE) == 0 && !free_for_others("kept.lock"));
+    CHECK(record(fd, F_SETLK, F_UNLCK, 0, 0) == 0 && free_for_others("kept.lock"));
+    pid_t child = fork();
+    if (child == 0) {
+        pthread_t thread;
+        if (record(fd, F_SETLK, F_WRLCK, 0, 0) != 0 || pthread_create(&thread, NULL, sleeps, NULL) != 0) _exit(1);
+        execl("/proc/self/exe", "files", "locked", NULL);
+        _exit(2);
+    }
+    CHECK(waitpid(child, &status, 0) == child && status == 0 && free_for_others("kept.lock"));
+    close(fd);
+}
+
+/* Who was waited for is not any more when it has given the lock up, even if those that waited have not run since. */
+static void no_deadlock(void) {
+    int fd = open("dead.lock", O_RDWR | O_CREAT, 0600), held[2], status;
+    struct sched_param first = {.sched_priority = 1}, none = {0};
+    cpu_set_t before, one;
+    char byte;
+    CPU_ZERO(&one);
+    CPU_SET(0, &one);
+    CHECK(fd >= 0 && pipe(held) == 0 && record(fd, F_SETLK, F_WRLCK, 0, 1) == 0);
+    CHECK(sched_getaffinity(0, sizeof before, &before) == 0 && sched_setaffinity(0, sizeof one, &one) == 0);
+    pid_t child = fork();
+    if (child == 0) {
+        if (record(fd, F_SETLK, F_WRLCK, 1, 1) != 0 || write(held[1], "", 1) != 1) _exit(1);
+        _exit(record(fd, F_SETLKW, F_WRLCK, 0, 1) != 0);
+    }
+    CHECK(read(held[0], &byte, 1) == 1);
+    until_child_sleeps(child);
+    CHECK(record(fd, F_SETLKW, F_WRLCK, 1, 1) == -1 && errno == EDEADLK);
+    // Nobody else runs on this processor until the lock has to be waited for.
+    CHECK(sched_setscheduler(0, SCHED_FIFO, &first) == 0);
+    CHECK(record(fd, F_SETLK, F_UNLCK, 0, 1) == 0 && record(fd, F_SETLKW, F_WRLCK, 1, 1) == 0);
+    CHECK(sched_setscheduler(0, SCHED_OTHER, &none) == 0 && sched_setaffinity(0, sizeof before, &before) == 0);
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    close(held[0]);
+    close(held[1]);
+    close(fd);
+}
+
+/* A file without a name can be a program, also while it is open for writing; seals say who may make it one. */
+static void unnamed_programs(void) {
+    static char buffer[1 << 16];
+    char *args[] = {"files", "program", NULL}, *no_environment[] = {NULL};
+    int from = open("/proc/self/exe", O_RDONLY), fd = memfd_create("program", MFD_ALLOW_SEALING), status;
+    size_t page = sysconf(_SC_PAGESIZE);
+    ssize_t n;
+    CHECK(from >= 0 && fd >= 0);
+    while ((n = read(from, buffer, sizeof buffer)) > 0) CHECK(write(fd, buffer, n) == n);
+    close(from);
+    void *a = mmap(NULL, page, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0), *b = mmap(NULL, page, PROT_READ, MAP_SHARED, fd, 0);
+    CHECK(a != MAP_FAILED && b != MAP_FAILED && mprotect(b, page, PROT_READ | PROT_EXEC) == 0);
+    munmap(a, page);
+    munmap(b, page);
+    pid_t child = fork();
+    if (child == 0) {
+        fexecve(fd, args, no_environment);
+        _exit(errno);
+    }
+    CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 77);
+    // Linux knows the seal of what is a program since 6.3.
+    int data = memfd_create("data", MFD_NOEXEC_SEAL);
+    if (data >= 0 || errno != EINVAL) {
+        CHECK(fcntl(data, F_GET_SEALS) == F_SEAL_EXEC && fchmod(data, 0700) == -1 && errno == EPERM && fchmod(data, 0600) == 0);
+        CHECK(fchmod(fd, 0755) == 0 && fcntl(fd, F_ADD_SEALS, F_SEAL_EXEC) == 0);
+        CHECK(fcntl(fd, F_GET_SEALS) == (F_SEAL_EXEC | F_SEAL_WRITE | F_SEAL_FUTURE_WRITE | F_SEAL_GROW | F_SEAL_SHRINK));
+        CHECK(fchmod(fd, 0655) == -1 && errno == EPERM && fchmod(fd, 0511) == 0);
+        close(data);
+    }
+    close(fd);
+}
+
+/* Calls `with` for each entry that a listing in small steps gives, and counts them; not for ever. */
+static int list(int fd, void (*with)(const char *)) {
+    char buffer[128];
+    long n;
+    int seen = 0;
+    while (seen < 1000 && (n = syscall(SYS_getdents64, fd, buffer, sizeof buffer)) > 0)
+        for (long at = 0; at < n;) {
+            // `struct linux_dirent64`: two words of 64 bits, the record's length, the kind, the name.
+            const char *name = buffer + at + 19;
+            uint16_t length;
+            memcpy(&length, buffer + at + 16, sizeof length);
+            at += length;
+            if (name[0] == '.') continue;
+            seen++;
+            if (with) with(name);
+        }
+    return seen;
+}
+static void rename_longer(const char *name) {
+    char from[600], to[600];
+    snprintf(from, sizeof from, "list/%s", name);
+    snprintf(to, sizeof to, "list/%sx", name);
+    if (strlen(name) < 200) CHECK(rename(from, to) == 0);
+}
+static void make_another(const char *name) {
+    char path[600];
+    snprintf(path, sizeof path, "list/%sn", name);
+    if (strlen(name) < 200) close(open(path, O_CREAT | O_WRONLY, 0600));
+}
+
+/* A listing ends, whatever becomes of the entries meanwhile; what has been there all the time is in it. */
+static void lists_that_grow(void) {
+    enum { FILES = 20 };
+    char name[64];
+    CHECK(mkdir("list", 0700) == 0);
+    for (int i = 0; i < FILES; i++) {
+        snprintf(name, sizeof name, "list/file%d", i);
+        make_file(name);
+    }
+    int fd = open("list", O_RDONLY | O_DIRECTORY);
+    CHECK(fd >= 0 && list(fd, rename_longer) == FILES && list(fd, NULL) == 0);
+    CHECK(lseek(fd, 0, SEEK_SET) == 0 && list(fd, NULL) == FILES);
+    CHECK(lseek(fd, 0, SEEK_SET) == 0 && list(fd, make_another) == FILES);
+    make_file("list/last");
+    CHECK(lseek(fd, 0, SEEK_SET) == 0 && list(fd, NULL) == 2 * FILES + 1);
+    close(fd);
+}
+
+/* What is spliced out of memory waits for the first room in the pipe, and no longer than it has to. */
+static volatile sig_atomic_t woken;
+static void wake(int sig) {
+    woken = sig;
+}
+static void spliced_memory(void) {
+    static char big[1 << 20] __attribute__((aligned(65536)));
+    struct iovec all = {big, sizeof big};
+    int ends[2];
+    struct sigaction act = {.sa_handler = wake}, old;
+    struct itimerval soon = {.it_interval.tv_sec = 1, .it_value.tv_sec = 5}, never = {0};
+    CHECK(pipe(ends) == 0 && sigaction(SIGALRM, &act, &old) == 0);
+    int size = fcntl(ends[1], F_GETPIPE_SZ);
+    CHECK(setitimer(ITIMER_REAL, &soon, NULL) == 0);
+    CHECK(size > 0 && vmsplice(ends[1], &all, 1, 0) == size && !woken);
+    CHECK(vmsplice(ends[1], &all, 1, SPLICE_F_NONBLOCK) == -1 && errno == EAGAIN && !woken);
+    CHECK(read(ends[0], big, size) == size && vmsplice(ends[1], &all, 1, SPLICE_F_NONBLOCK) == size && !woken);
+    CHECK(vmsplice(ends[0], &all, 1, SPLICE_F_NONBLOCK) == size && vmsplice(ends[0], &all, 1, SPLICE_F_NONBLOCK) == -1 && errno == EAGAIN && !woken);
+    setitimer(ITIMER_REAL, &never, NULL);
+    sigaction(SIGALRM, &old, NULL);
+    close(ends[0]);
+    close(ends[1]);
+}
+
+/* Without a number for it nothing is opened, made or emptied. */
+static void no_number_left(void) {
+    struct rlimit before, none;
+    struct stat st;
+    make_file("full");
+    int lowest = dup(0);
+    close(lowest);
+    CHECK(lowest >= 0 && getrlimit(RLIMIT_NOFILE, &before) == 0);
+    none = before;
+    none.rlim_cur = lowest;
+    CHECK(setrlimit(RLIMIT_NOFILE, &none) == 0);
+    CHECK(open("full", O_WRONLY | O_TRUNC) == -1 && errno == EMFILE);
+    CHECK(open("made", O_WRONLY | O_CREAT | O_EXCL, 0600) == -1 && errno == EMFILE);
+    CHECK(open("missing", O_RDONLY) == -1 && errno == EMFILE && open("", O_RDONLY) == -1 && errno == ENOENT);
+    CHECK(setrlimit(RLIMIT_NOFILE, &before) == 0);
+    CHECK(stat("full", &st) == 0 && st.st_size == 9 && stat("made", &st) == -1 && errno == ENOENT);
+    CHECK(open("missing", O_RDONLY) == -1 && errno == ENOENT && open("full", O_RDONLY) == lowest && close(lowest) == 0);
+}
+
+/* The number of a file that is still being opened is taken, but there is nothing behind it. */
+static atomic_int opener, go, opened;
+static void *open_slowly(void *arg) {
+    opener = syscall(SYS_gettid);
+    while (!go) sched_yield();
+    opened = open("slow.fifo", O_RDONLY);
+    return arg;
+}
+static void number_of_the_slow(void) {
+    char path[64];
+    pthread_t thread;
+    CHECK(mkfifo("slow.fifo", 0600) == 0 && pthread_create(&thread, NULL, open_slowly, NULL) == 0);
+    while (!opener) sched_yield();
+    snprintf(path, sizeof path, "/proc/self/task/%d/stat", opener);
+    int stat_file = open(path, O_RDONLY), number = dup(0);
+    CHECK(stat_file >= 0 && number >= 0 && close(number) == 0);
+    go = 1;
+    until_asleep(stat_file);
+    CHECK(dup2(0, number) == -1 && errno == EBUSY && close(number) == -1 && errno == EBADF && fcntl(number, F_GETFD) == -1 && errno == EBADF);
+    int other = dup(0), writer = open("slow.fifo", O_WRONLY);
+    CHECK(other == number + 1 && writer == number + 2 && pthread_join(thread, NULL) == 0 && opened == number);
+    CHECK(fcntl(number, F_GETFD) == 0 && close(number) == 0 && close(other) == 0 && close(writer) == 0 && close(stat_file) == 0);
+}
+
+/* Room for a file is made whole or not at all; what was in it stays. */
+static void room_for_all_or_none(void) {
+    size_t page = sysconf(_SC_PAGESIZE), last;
+    struct stat st;
+    struct statvfs before, after;
+    char options[64], byte = 0;
+    snprintf(options, sizeof options, "size=%zu", 16 * page);
+    CHECK(mkdir("small", 0700) == 0 && mount("none", "small", "tmpfs", 0, options) == 0);
+    make_file("small/first");
+    int fd = open("small/second", O_RDWR | O_CREAT, 0600);
+    last = 5 * page;
+    CHECK(fd >= 0 && pwrite(fd, "kept", 4, last) == 4 && statvfs("small", &before) == 0 && before.f_bfree == 14);
+    CHECK(posix_fallocate(fd, 0, 16 * page) == ENOSPC && fstat(fd, &st) == 0 && st.st_size == (off_t)last + 4);
+    CHECK((size_t)st.st_blocks * 512 == page && statvfs("small", &after) == 0 && after.f_bfree == before.f_bfree);
+    CHECK(posix_fallocate(fd, 0, 1 << 30) == ENOSPC && posix_fallocate(fd, 0, 15 * page) == 0 && fstat(fd, &st) == 0);
+    CHECK((size_t)st.st_blocks * 512 == 15 * page && st.st_size == (off_t)(15 * page) && statvfs("small", &after) == 0 && after.f_bfree == 0);
+    CHECK(pread(fd, options, 4, last) == 4 && memcmp(options, "kept", 4) == 0 && pread(fd, &byte, 1, 14 * page) == 1 && byte == 0);
+    CHECK(ftruncate(fd, 0) == 0 && statvfs("small", &after) == 0 && after.f_bfree == 15);
+    close(fd);
+    CHECK(umount("small") == 0 && rmdir("small") == 0);
+}
+
+int main(int argc, char **argv) {
+    if (argc == 2 && strcmp(argv[1], "locked") == 0) return free_for_others("kept.lock");
+    if (argc == 2 && strcmp(argv[1], "program") == 0) return 77;
     setvbuf(stdout, NULL, _IONBF, 0);
     behind_a_file();
+    bound_below_itself();
+    moved_nowhere();
+    closed_while_waiting();
+    kept_locks();
+    no_deadlock();
+    unnamed_programs();
+    lists_that_grow();
+    spliced_memory();
+    no_number_left();
+    number_of_the_slow();
+    room_for_all_or_none();
     return report();
 }

@@ -4,7 +4,7 @@
 use crate::fs::dentry::Dentry;
 use crate::fs::file::{File, FileMode, FileOps};
 use crate::fs::inode::{Dev, FileType, Inode, InodeOps, NewInode, NoOps, new_root};
-use crate::fs::mount::Mount;
+use crate::fs::mount::{MS_NODEV, MS_NOEXEC, MS_NOSUID, Mount};
 use crate::fs::path::Path;
 use crate::fs::superblock::{StatFs, SuperBlock, SuperOps};
 use crate::sync::SpinLock;
@@ -36,14 +36,17 @@ struct Lazy {
     mount: SpinLock<Option<Arc<Mount>>>,
     name: &'static str,
     magic: u64,
+    /// `MS_*`.
+    flags: u32,
 }
 
 impl Lazy {
-    const fn new(name: &'static str, magic: u64) -> Self {
+    const fn new(name: &'static str, magic: u64, flags: u32) -> Self {
         Self {
             mount: SpinLock::new(None),
             name,
             magic,
+            flags,
         }
     }
     fn get(&self) -> Arc<Mount> {
@@ -51,14 +54,19 @@ impl Lazy {
             return m.clone();
         }
         let sb = SuperBlock::new(self.name, Box::new(Internal(self.magic)), true);
-        let new = Mount::new_internal(new_root(&sb, Box::new(NoOps), 0o555));
+        let new = Mount::new_internal(new_root(&sb, Box::new(NoOps), 0o555), self.flags);
         self.mount.lock().get_or_insert(new).clone()
     }
 }
 
-static PIPES: Lazy = Lazy::new("pipefs", 0x5049_5045);
-static SOCKETS: Lazy = Lazy::new("sockfs", 0x534f_434b);
-static ANON: Lazy = Lazy::new("anon_inodefs", 0x0904_1934);
+/// What is no file of a file system is no program and no device.
+const ONLY_DATA: u32 = MS_NOSUID | MS_NODEV | MS_NOEXEC;
+
+static PIPES: Lazy = Lazy::new("pipefs", 0x5049_5045, ONLY_DATA);
+static SOCKETS: Lazy = Lazy::new("sockfs", 0x534f_434b, ONLY_DATA);
+static ANON: Lazy = Lazy::new("anon_inodefs", 0x0904_1934, ONLY_DATA);
+/// Where memfds are: as anything in tmpfs, they may be programs.
+static DETACHED: Lazy = Lazy::new("tmpfs", 0x0102_1994, 0);
 /// One shared place per class of anonymous file.
 static CLASSES: SpinLock<BTreeMap<&'static str, Path>> = SpinLock::new(BTreeMap::new());
 
@@ -126,5 +134,5 @@ pub fn file(name: &'static str, ops: Arc<dyn FileOps>, flags: u32, mode: FileMod
 
 /// A place outside the tree for a file of another file system (memfds).
 pub fn detached(inode: Arc<Inode>, label: &[u8]) -> Path {
-    place(ANON.get(), inode, label)
+    place(DETACHED.get(), inode, label)
 }

@@ -3,9 +3,11 @@
 use crate::fs::dentry::Dentry;
 use crate::fs::inode::{FileType, Inode, Time, now};
 use crate::fs::inotify;
+use crate::fs::memfd::SEAL_EXEC;
 use crate::fs::path::Path;
 use crate::fs::perm;
 use crate::mm::PAGE_SIZE;
+use core::sync::atomic::Ordering;
 use limen_linux_abi::Errno;
 
 /// Everything about a file that `stat` and `statx` can show. What the inode says by itself is asked of it when it is laid out: there is more than the
@@ -75,6 +77,9 @@ pub fn chmod(path: &Path, mode: u32) -> Result<(), Errno> {
         return Err(Errno::EPERM);
     }
     let mut mode = mode & 0o7777;
+    if inode.seals.load(Ordering::Relaxed) & SEAL_EXEC != 0 && (inode.mode() ^ mode) & 0o111 != 0 {
+        return Err(Errno::EPERM);
+    }
     if !creds.in_group(inode.gid()) && !creds.capable(perm::CAP_FSETID) {
         mode &= !0o2000;
     }

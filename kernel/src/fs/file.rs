@@ -12,7 +12,7 @@ use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use bitflags::bitflags;
 use core::any::Any;
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use limen_linux_abi::{Errno, raw::general as abi};
 
 bitflags! {
@@ -41,6 +41,8 @@ bitflags! {
         const SENDS = 512;
         /// They put into it.
         const RECEIVES = 1024;
+        /// Opened by path: if for writing it is counted among its inode's writers, so that it can't be executed meanwhile.
+        const BY_PATH = 2048;
     }
 }
 
@@ -177,11 +179,14 @@ pub struct File {
     flags: AtomicU32,
     /// The position, for files that have one.
     pub pos: Mutex<u64>,
+    /// Where the listing of a directory ends that is under way; 0: there is none. For who has the position locked.
+    pub listing_end: AtomicU64,
     extra: SpinLock<Option<Box<Extra>>>,
 }
 
 impl File {
-    /// A new description. `flags` are open's; the access mode is taken from them.
+    /// A new description. `flags` are open's; the access mode is taken from them. With [`FileMode::BY_PATH`] it takes over a count of
+    /// [`Inode::get_write`] if it is for writing.
     pub fn new(ops: Arc<dyn FileOps>, path: Path, flags: u32, extra_mode: FileMode) -> Arc<Self> {
         let mut mode = extra_mode;
         if flags & abi::O_PATH != 0 {
@@ -194,10 +199,6 @@ impl File {
                 _ => {}
             }
         }
-        if mode.contains(FileMode::WRITE) {
-            // Given back when the file is dropped. Whoever opens by path holds one already, so it is not denied.
-            path.dentry.inode.add_writer();
-        }
         let keep = !(abi::O_CREAT | abi::O_EXCL | abi::O_NOCTTY | abi::O_TRUNC | abi::O_CLOEXEC);
         Arc::new(Self {
             ops: ops.into(),
@@ -205,6 +206,7 @@ impl File {
             mode,
             flags: AtomicU32::new(flags & keep),
             pos: Mutex::new(0),
+            listing_end: AtomicU64::new(0),
             extra: SpinLock::new(None),
         })
     }
@@ -342,7 +344,7 @@ impl Drop for File {
             self.ops.release(self);
             crate::fs::locks::file_released(self);
             crate::fs::inotify::file_closed(self);
-            if self.mode.contains(FileMode::WRITE) {
+            if self.mode.contains(FileMode::BY_PATH.union(FileMode::WRITE)) {
                 self.inode().put_write();
             }
         }

@@ -400,11 +400,7 @@ impl Inode {
             });
         r.map(|_| ()).map_err(|_| Errno::ETXTBSY)
     }
-    /// One more writer of an inode that is known not to be executed.
-    pub fn add_writer(&self) {
-        self.writers.fetch_add(1, Ordering::Acquire);
-    }
-    /// The inverse of [`Inode::get_write`] and of [`Inode::add_writer`].
+    /// The inverse of [`Inode::get_write`].
     pub fn put_write(&self) {
         self.writers.fetch_sub(1, Ordering::Release);
     }

@@ -6,7 +6,7 @@ use crate::fs::fdtable::FdTable;
 use crate::fs::file::{File, FileMode};
 use crate::fs::inode::Inode;
 use crate::sched::WaitQueue;
-use crate::sync::SpinLock;
+use crate::sync::{SpinGuard, SpinLock};
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -48,8 +48,25 @@ pub struct FileLocks {
     released: AtomicU64,
 }
 
-/// Who waits for whom, for `EDEADLK`.
-static WAITING: SpinLock<BTreeMap<Owner, Owner>> = SpinLock::new(BTreeMap::new());
+/// A thread that waits for a record lock.
+struct Waiting {
+    /// Address of the locks it is about.
+    locks: usize,
+    /// What it wants.
+    want: Range,
+    /// Who is in the way.
+    blocker: Owner,
+}
+
+/// Who waits for whom, for `EDEADLK`: by owner and thread. Taken inside the lists of the locks that are waited for, and true as long as those are
+/// locked.
+static WAITING: SpinLock<BTreeMap<(Owner, i32), Waiting>> = SpinLock::new(BTreeMap::new());
+
+/// Whom `owner` waits for, if one of its threads does.
+fn waits_for(waiting: &BTreeMap<(Owner, i32), Waiting>, owner: Owner) -> Option<Owner> {
+    let mut threads = waiting.range((owner, i32::MIN)..=(owner, i32::MAX));
+    threads.next().map(|(_, w)| w.blocker)
+}
 
 const LOCK_SH: u32 = 1;
 const LOCK_EX: u32 = 2;
@@ -121,10 +138,36 @@ impl FileLocks {
         let before = l.ranges.len();
         l.ranges.retain(|r| r.owner != owner);
         let gone = l.ranges.len() != before;
+        if gone {
+            self.given_up(&l, owner);
+        }
         drop(l);
         if gone {
             self.changed();
         }
+    }
+
+    /// Makes `want` what its owner has, and wakes those for whom that may matter: even a new lock may take the place of a stronger one.
+    fn apply(&self, mut lists: SpinGuard<'_, Lists>, want: &Range, unlock: bool) -> Result<(), Errno> {
+        lists.apply(want, unlock)?;
+        self.given_up(&lists, want.owner);
+        drop(lists);
+        self.changed();
+        Ok(())
+    }
+
+    /// After `owner` has perhaps given ranges up: who waited for one of them waits for whoever else is in the way, or for nobody, long before it runs
+    /// again and sees for itself.
+    fn given_up(&self, lists: &Lists, owner: Owner) {
+        let here = core::ptr::from_ref(self).addr();
+        WAITING.lock().retain(|_, w| {
+            if w.locks != here || w.blocker != owner {
+                return true;
+            }
+            let blocker = lists.conflict(&w.want).map(|r| r.owner);
+            w.blocker = blocker.unwrap_or(owner);
+            blocker.is_some()
+        });
     }
 }
 
@@ -325,47 +368,40 @@ pub fn set(
     };
     let locks = of(file.inode());
     if kind == F_UNLCK {
-        locks.lists.lock().apply(&want, true)?;
-        locks.changed();
-        return Ok(());
+        return locks.apply(locks.lists.lock(), &want, true);
     }
+    let waiter = (owner, crate::task::current().tid());
     loop {
         let seen = locks.released.load(Ordering::Acquire);
-        let blocker = {
-            let mut l = locks.lists.lock();
-            match l.conflict(&want) {
-                Some(r) => r,
-                None => {
-                    l.apply(&want, false)?;
-                    drop(l);
-                    // A write lock that became a read lock may let others in.
-                    locks.changed();
-                    return Ok(());
-                }
-            }
+        let lists = locks.lists.lock();
+        let Some(Range { owner: blocker, .. }) = lists.conflict(&want) else {
+            return locks.apply(lists, &want, false);
         };
         if !wait {
             return Err(Errno::EAGAIN);
         }
         if !ofd {
             let mut waiting = WAITING.lock();
-            let mut at = blocker.owner;
+            let mut at = Some(blocker);
             for _ in 0..64 {
-                if at == owner {
+                if at == Some(owner) {
                     return Err(Errno::EDEADLK);
                 }
-                match waiting.get(&at) {
-                    Some(next) => at = *next,
-                    None => break,
-                }
+                at = at.and_then(|next| waits_for(&waiting, next));
             }
-            waiting.insert(owner, blocker.owner);
+            let new = Waiting {
+                locks: Arc::as_ptr(&locks).addr(),
+                want,
+                blocker,
+            };
+            waiting.insert(waiter, new);
         }
+        drop(lists);
         let result = locks
             .wait
             .wait_until(|| locks.released.load(Ordering::Acquire) != seen);
         if !ofd {
-            WAITING.lock().remove(&owner);
+            WAITING.lock().remove(&waiter);
         }
         result?;
     }

@@ -20,7 +20,7 @@ const MFD_EXEC: u32 = 16;
 /// `F_SEAL_SEAL`. Kept inverted, so that files nobody can seal, which are most, have no bit set.
 const SEAL_SEAL: u32 = 1;
 /// `F_SEAL_EXEC`.
-const SEAL_EXEC: u32 = 32;
+pub const SEAL_EXEC: u32 = 32;
 
 /// The file system memfds are in, made on first use.
 static TREE: SpinLock<Option<Arc<Dentry>>> = SpinLock::new(None);
@@ -84,7 +84,7 @@ pub fn seals(file: &File) -> Result<u32, Errno> {
 }
 
 /// `F_ADD_SEALS`. `EBUSY`: against writing while a mapping may write.
-pub fn add_seals(file: &File, new: u32) -> Result<(), Errno> {
+pub fn add_seals(file: &File, mut new: u32) -> Result<(), Errno> {
     if !file.mode().contains(FileMode::WRITE) {
         return Err(Errno::EPERM);
     }
@@ -97,6 +97,10 @@ pub fn add_seals(file: &File, new: u32) -> Result<(), Errno> {
     let old = seals(file)?;
     if old & SEAL_SEAL != 0 {
         return Err(Errno::EPERM);
+    }
+    // What is to stay a program stays the same program.
+    if new & SEAL_EXEC != 0 && inode.mode() & 0o111 != 0 {
+        new |= SEAL_SHRINK | SEAL_GROW | SEAL_WRITE | SEAL_FUTURE_WRITE;
     }
     if new & SEAL_WRITE != 0
         && let Some(pages) = &writing

@@ -6,6 +6,7 @@ use crate::fs::path::Path;
 use crate::fs::perm;
 use crate::fs::superblock::find_fs_type;
 use crate::sync::{Mutex, Once, SpinLock};
+use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -64,6 +65,9 @@ pub struct Mount {
     internal: bool,
 }
 
+/// How many mounts there may be (`/proc/sys/fs/mount-max`): a tree bound below itself has twice as many.
+const MOUNT_MAX: usize = 100_000;
+
 static NEXT_ID: AtomicU32 = AtomicU32::new(1);
 /// Everything mounted, in order.
 static LIST: SpinLock<Vec<Arc<Mount>>> = SpinLock::new(Vec::new());
@@ -83,9 +87,9 @@ impl Mount {
             internal,
         })
     }
-    /// A mount for files outside any tree (pipes, sockets, anonymous files).
-    pub fn new_internal(root: Arc<Dentry>) -> Arc<Self> {
-        Self::build(root, MS_NOSUID | MS_NODEV | MS_NOEXEC, b"none", true)
+    /// A mount for files outside any tree (pipes, sockets, anonymous files), with `MS_*` flags.
+    pub fn new_internal(root: Arc<Dentry>, flags: u32) -> Arc<Self> {
+        Self::build(root, flags, b"none", true)
     }
     /// Whether it is only for files outside any tree.
     pub fn is_internal(&self) -> bool {
@@ -138,21 +142,46 @@ pub fn initial_root() -> Path {
     ROOT.get().expect("fs::init has run").clone()
 }
 
-/// Hangs `mnt` up at `at`. The caller holds `CHANGE`.
-fn attach(mnt: &Arc<Mount>, mut at: Path) -> Result<(), Errno> {
+/// Where something mounted at `at` will hang: on top of what hangs there. `ENOENT` if the name is gone.
+fn place_for(mut at: Path) -> Result<Path, Errno> {
     at.cross_mounts();
-    if (at.dentry.inode.kind == FileType::Directory) != (mnt.root.inode.kind == FileType::Directory) {
-        return Err(Errno::ENOTDIR);
-    }
     if at.dentry.is_unlinked() {
         return Err(Errno::ENOENT);
     }
-    at.dentry.pin()?;
+    Ok(at)
+}
+
+/// Whether one is a directory and the other is not.
+fn differ(at: &Path, root: &Dentry) -> bool {
+    (at.dentry.inode.kind == FileType::Directory) != (root.inode.kind == FileType::Directory)
+}
+
+/// Hangs `mnt` up at `at`, where nothing hangs and which has been pinned: nothing can go wrong any more. The caller holds `CHANGE`.
+fn hang(mnt: &Arc<Mount>, at: Path) {
     *mnt.at.lock() = Some(at.clone());
     at.dentry.mounted.add(&at.mnt, mnt.clone());
-    let mut list = LIST.lock();
-    if !list.iter().any(|m| Arc::ptr_eq(m, mnt)) {
+}
+
+/// Hangs a new mount up at `at`, then what is to hang below it. `ENOSPC` if that is too much. The caller holds `CHANGE`.
+fn attach(mnt: Arc<Mount>, at: Path, below: Vec<(Arc<Mount>, Path)>) -> Result<(), Errno> {
+    let at = place_for(at)?;
+    if differ(&at, &mnt.root) {
+        return Err(Errno::ENOTDIR);
+    }
+    at.dentry.pin()?;
+    {
+        let mut list = LIST.lock();
+        let new = below.len() + 1;
+        if list.len() + new > MOUNT_MAX {
+            return Err(Errno::ENOSPC);
+        }
+        list.try_reserve(new).map_err(|_| Errno::ENOMEM)?;
         list.push(mnt.clone());
+        list.extend(below.iter().map(|(mnt, _)| mnt.clone()));
+    }
+    hang(&mnt, at);
+    for (mnt, at) in below {
+        hang(&mnt, at);
     }
     Ok(())
 }
@@ -196,32 +225,41 @@ pub fn mount_new(fs_type: &[u8], source: &[u8], at: Path, flags: u32, data: &str
     let fs = find_fs_type(fs_type)?;
     let root = (fs.mount)(source, data)?;
     let _change = CHANGE.lock();
-    attach(&Mount::build(root, flags, source, false), at)
+    attach(Mount::build(root, flags, source, false), at, Vec::new())
 }
 
-/// Copies the mounts below `from.dentry` to the same places below `to`.
-fn bind_below(from: &Path, to: &Arc<Mount>) -> Result<(), Errno> {
-    for m in children(&from.mnt) {
-        let Some(at) = m.mountpoint() else { continue };
-        if at.dentry.is_below(&from.dentry) {
-            let copy = Mount::build(m.root.clone(), m.flags(), m.source.as_bytes(), false);
-            attach(
-                &copy,
-                Path {
-                    mnt: to.clone(),
-                    dentry: at.dentry.clone(),
-                },
-            )?;
-            bind_below(
-                &Path {
-                    dentry: m.root.clone(),
-                    mnt: m,
-                },
-                &copy,
-            )?;
+/// Copies of the mounts below `from`, each with its place in `to` or in another copy, which come first. None of them hangs yet: what is bound below
+/// itself would find its copies among what is to be copied.
+fn copies_below(from: &Path, to: &Arc<Mount>) -> Vec<(Arc<Mount>, Path)> {
+    let mut hanging = BTreeMap::<usize, Vec<_>>::new();
+    let all = LIST.lock().clone();
+    for mnt in all {
+        if let Some(at) = mnt.mountpoint() {
+            let on = hanging.entry(Arc::as_ptr(&at.mnt).addr()).or_default();
+            on.push((mnt, at.dentry));
         }
     }
-    Ok(())
+    let mut copies = Vec::new();
+    let mut todo = alloc::vec![(from.clone(), to.clone())];
+    while let Some((from, to)) = todo.pop() {
+        for (mnt, dentry) in hanging.remove(&Arc::as_ptr(&from.mnt).addr()).unwrap_or_default() {
+            if !dentry.is_below(&from.dentry) {
+                continue;
+            }
+            let copy = Mount::build(mnt.root.clone(), mnt.flags(), mnt.source.as_bytes(), false);
+            let place = Path {
+                mnt: to.clone(),
+                dentry,
+            };
+            copies.push((copy.clone(), place));
+            let below = Path {
+                dentry: mnt.root.clone(),
+                mnt,
+            };
+            todo.push((below, copy));
+        }
+    }
+    copies
 }
 
 /// `mount(2)`, arguments copied and paths resolved: `source` is resolved by the caller only where the operation needs a place.
@@ -256,11 +294,11 @@ pub fn do_mount(
             from.mnt.source.as_bytes(),
             false,
         );
-        attach(&mnt, at)?;
-        if flags & MS_REC != 0 {
-            bind_below(&from, &mnt)?;
-        }
-        return Ok(());
+        let copies = match flags & MS_REC {
+            0 => Vec::new(),
+            _ => copies_below(&from, &mnt),
+        };
+        return attach(mnt, at, copies);
     }
     if flags & MS_PROPAGATION != 0 {
         // One name space: every mount is private, and saying so is no error.
@@ -280,7 +318,11 @@ pub fn do_mount(
 /// `MS_MOVE`.
 pub fn move_mount(from: &Path, at: Path) -> Result<(), Errno> {
     let _change = CHANGE.lock();
-    if !Arc::ptr_eq(&from.dentry, &from.mnt.root) || from.mnt.mountpoint().is_none() {
+    let at = place_for(at)?;
+    if !Arc::ptr_eq(&from.dentry, &from.mnt.root)
+        || from.mnt.mountpoint().is_none()
+        || differ(&at, &from.mnt.root)
+    {
         return Err(Errno::EINVAL);
     }
     // Not into itself.
@@ -291,11 +333,10 @@ pub fn move_mount(from: &Path, at: Path) -> Result<(), Errno> {
         }
         place = p.mnt.mountpoint();
     }
-    if (at.dentry.inode.kind == FileType::Directory) != (from.dentry.inode.kind == FileType::Directory) {
-        return Err(Errno::ENOTDIR);
-    }
+    at.dentry.pin()?;
     detach(&from.mnt, false);
-    attach(&from.mnt, at)
+    hang(&from.mnt, at);
+    Ok(())
 }
 
 /// `EINVAL` for flags of `umount2` that are none.
@@ -338,6 +379,10 @@ pub fn umount(path: Path, flags: u32) -> Result<(), Errno> {
 pub fn pivot_root(new_root: Path, put_old: Path) -> Result<(), Errno> {
     let root = crate::fs::context::current_root();
     let _change = CHANGE.lock();
+    let put_old = place_for(put_old)?;
+    if new_root.dentry.is_unlinked() {
+        return Err(Errno::ENOENT);
+    }
     if Arc::ptr_eq(&new_root.mnt, &root.mnt) || Arc::ptr_eq(&put_old.mnt, &root.mnt) {
         return Err(Errno::EBUSY);
     }
@@ -352,10 +397,11 @@ pub fn pivot_root(new_root: Path, put_old: Path) -> Result<(), Errno> {
     while place != new_root {
         place = place.up().ok_or(Errno::EINVAL)?;
     }
+    put_old.dentry.pin()?;
     detach(&new_root.mnt, false);
     detach(&root.mnt, false);
-    attach(&root.mnt, put_old)?;
-    attach(&new_root.mnt, root_at)?;
+    hang(&root.mnt, put_old);
+    hang(&new_root.mnt, root_at);
     for p in crate::task::all_processes() {
         for fs in p.threads().iter().filter_map(|t| t.try_fs()) {
             fs.replace(&root, &new_root);

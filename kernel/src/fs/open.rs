@@ -202,17 +202,18 @@ pub fn finish(path: Path, flags: u32, creds: &Creds, check: bool) -> Result<Arc<
     if !writes && !truncate {
         return with_ops(path, &inode, flags);
     }
-    // Held while the file is being opened; the open file has its own.
     inode.get_write()?;
-    let result = with_ops(path, &inode, flags).and_then(|file| {
-        if truncate {
-            regular::set_size(&inode, 0)?;
-            inotify::modified(&file);
-        }
-        Ok(file)
-    });
-    inode.put_write();
-    result
+    let file = with_ops(path, &inode, flags).inspect_err(|_| inode.put_write())?;
+    let result = if truncate {
+        regular::set_size(&inode, 0).map(|()| inotify::modified(&file))
+    } else {
+        Ok(())
+    };
+    // A file that writes has taken it over.
+    if !writes {
+        inode.put_write();
+    }
+    result.map(|()| file)
 }
 
 fn with_ops(path: Path, inode: &Arc<Inode>, flags: u32) -> Result<Arc<File>, Errno> {
@@ -234,7 +235,7 @@ fn with_ops(path: Path, inode: &Arc<Inode>, flags: u32) -> Result<Arc<File>, Err
             FileType::Socket | FileType::Anonymous => return Err(Errno::ENXIO),
         },
     };
-    let file = File::new(ops, path, flags, mode);
+    let file = File::new(ops, path, flags, mode | FileMode::BY_PATH);
     inotify::opened(&file);
     Ok(file)
 }

@@ -32,6 +32,10 @@ impl<T> OwnSlot<T> {
     pub fn get(&self) -> Option<Arc<T>> {
         self.shared.lock().clone()
     }
+    /// Whether it is `value`.
+    pub fn holds(&self, value: &Arc<T>) -> bool {
+        self.shared.lock().as_ref().is_some_and(|v| Arc::ptr_eq(v, value))
+    }
     /// Replaces it; returns the old one, to be dropped by the caller.
     pub fn replace(&self, value: Option<Arc<T>>) -> Option<Arc<T>> {
         let mut shared = self.shared.lock();

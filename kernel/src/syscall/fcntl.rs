@@ -56,9 +56,9 @@ enum Locks {
     Old,
 }
 
-/// The running task's record locks on `file`.
+/// The running task's record locks on `file`, which is behind `fd`.
 fn record_lock<T: Layout>(
-    file: &Arc<File>,
+    (fd, file): (i32, &Arc<File>),
     files: &Arc<FdTable>,
     (cmd, at): (u32, UserPtr<Abi<T>>),
     decode: impl FnOnce(&T) -> LockRequest,
@@ -69,7 +69,15 @@ fn record_lock<T: Layout>(
     let mut user = at.read()?;
     let mut lock = decode(&user.0);
     if !matches!(cmd, F_GETLK | F_GETLK64 | F_OFD_GETLK) {
-        return locks::set(file, files, &lock, ofd, wait).map(|()| 0);
+        locks::set(file, files, &lock, ofd, wait)?;
+        // Who closed the descriptor meanwhile found no lock to give up.
+        if !ofd
+            && lock.kind as usize != UNLCK
+            && !files.get_any(fd).is_ok_and(|now| Arc::ptr_eq(&now, file)) {
+            locks::descriptor_closed(file, files);
+            return Err(Errno::EBADF);
+        }
+        return Ok(0);
     }
     locks::get(file, files, &mut lock, ofd)?;
     answer(&mut user.0, &lock).ok_or(Errno::EOVERFLOW)?;
@@ -137,7 +145,7 @@ fn do_fcntl(fd: i32, cmd: u32, arg: usize, which: Locks) -> SysResult {
             Ok(0)
         }
         F_GETLK | F_SETLK | F_SETLKW => record_lock(
-            &file,
+            (fd, &file),
             &files,
             (cmd, UserPtr::new(arg)),
             native::Flock::request,
@@ -148,7 +156,7 @@ fn do_fcntl(fd: i32, cmd: u32, arg: usize, which: Locks) -> SysResult {
             if which == Locks::Both =>
         {
             record_lock(
-                &file,
+                (fd, &file),
                 &files,
                 (cmd, UserPtr::new(arg)),
                 native::Flock64::request,

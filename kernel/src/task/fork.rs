@@ -425,6 +425,21 @@ pub fn first_return(frame: &mut Frame) {
     crate::rseq::first_return(&task);
 }
 
+/// The running thread's descriptors are its own from now on: a copy, if another thread has them, too. If not they stay as they are, since with the
+/// last user of a table its record locks go.
+pub fn unshare_files() -> Result<(), Errno> {
+    let task = current();
+    let Some(files) = task.try_files() else {
+        return Ok(());
+    };
+    // Whoever else holds a count may be only looking (`/proc`).
+    let has = |other: &Arc<Task>| !Arc::ptr_eq(other, &task) && other.files_slot().holds(&files);
+    if Arc::strong_count(&files) > 2 && pid::all_processes().iter().any(|p| p.threads().iter().any(has)) {
+        drop(task.replace_files(Some(files.copy()?)));
+    }
+    Ok(())
+}
+
 /// `unshare`: the caller stops sharing what it shared.
 pub fn unshare(flags: CloneFlags) -> SysResult {
     use CloneFlags as F;
@@ -438,10 +453,8 @@ pub fn unshare(flags: CloneFlags) -> SysResult {
         return Err(Errno::EINVAL);
     }
     check_namespaces(flags)?;
-    if flags.contains(F::FILES)
-        && let Some(files) = task.try_files()
-    {
-        drop(task.replace_files(Some(files.copy()?)));
+    if flags.contains(F::FILES) {
+        unshare_files()?;
     }
     if flags.contains(F::FS)
         && let Some(fs) = task.try_fs()

@@ -259,7 +259,7 @@ impl FileOps for TimerFd {
         let state = *self.state.lock();
         let left = state.setting.expires.saturating_sub(self.now(&state));
         let time = |ns: u64| format!("({}, {})", ns / 1_000_000_000, ns % 1_000_000_000);
-let _ = write!(
+        let _ = write!(
             out,
             "clockid: {}\nticks: {}\nsettime flags: 0{:o}\nit_value: {}\nit_interval: {}\n",
             self.id,

@@ -6,7 +6,7 @@ use crate::mm::copy;
 use crate::sched::{self, entity::with_current_context};
 use crate::signal::{self, Actions, AltStack};
 use crate::task::creds::{Creds, securebits};
-use crate::task::{CurrentTask, TaskFlags, current, exit, pid};
+use crate::task::{CurrentTask, TaskFlags, current, exit, fork, pid};
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 use limen_linux_abi::Errno;
@@ -26,12 +26,9 @@ pub(super) fn commit(frame: &mut Frame, program: Program, image: Image) -> Resul
     let task = current();
     let (creds, secure) = new_creds(&task, &program);
     let vdso = vdso::map(&image.mm)?;
-    // A table shared with another process is left to it.
-    let files = match task.try_files() {
-        Some(files) if Arc::strong_count(&files) > 2 => Some(files.copy()?),
-        _ => None,
-    };
     become_single(&task)?;
+    // A table shared with another process is left to it; the process's own threads are no more.
+    fork::unshare_files()?;
     // So are actions.
     let actions = task.process.signals.lock().actions.clone();
     let own_actions = if Arc::strong_count(&actions) > 2 {
@@ -44,9 +41,6 @@ pub(super) fn commit(frame: &mut Frame, program: Program, image: Image) -> Resul
     // From here on there is no way back.
     exit::release_memory_words(&task, false);
     crate::rseq::forget(&task);
-    if let Some(files) = files {
-        drop(task.replace_files(Some(files)));
-    }
     // Before anyone finds the new memory. Where nothing is gained, who may look into it can be told from the old ids as well as from the new.
     let old_creds = task.creds();
     let gains = gains(&old_creds, &creds);
