@@ -1,6 +1,6 @@
 //! Page faults: finding out what belongs at an address and putting it there. See `mm::space` about the rules for entries.
 
-use super::frame::{self, For, Pfn};
+use super::frame::{self, For};
 use super::page::{self, Page};
 use super::space::{AddressSpace, Gather, STACK_GAP};
 use super::vma::{Backing, VmFlags, Vma};
@@ -341,7 +341,7 @@ impl AddressSpace {
             // Forced: the copy stays read-only for the program itself.
             prot.remove(Prot::WRITE);
         }
-        let sole = pfn != zero.pfn() && !page::is_cache(pfn) && is_sole(pfn);
+        let sole = pfn != zero.pfn() && !page::is_cache(pfn) && page::is_sole(pfn);
         if sole {
             exchange(slot, entry, entry.with_prot(prot))?;
             mmu::update_user(&self.context, at);
@@ -495,11 +495,6 @@ fn exchange(slot: &mmu::Slot, old: Entry, new: Entry) -> Result<(), Stop> {
         Ok(_) => Ok(()),
         Err(_) => Err(Stop::Again),
     }
-}
-
-#[inline(always)]
-fn is_sole(pfn: Pfn) -> bool {
-    frame::record(pfn).refs.load(Ordering::Acquire) == 1
 }
 
 /// Whether a mapping allows an access. Anything accessible can be read.

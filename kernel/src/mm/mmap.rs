@@ -5,6 +5,7 @@ use super::vma::{Backing, FileMap, PrivatePages, SpecialPages, VmFlags, Vma};
 use super::{PAGE_SHIFT, PAGE_SIZE, PageCache, Prot, commit, limits, table};
 use crate::arch::mmu::USER_END;
 use crate::syscall::SysResult;
+use alloc::collections::LinkedList;
 use alloc::sync::Arc;
 use bitflags::bitflags;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -222,10 +223,7 @@ impl Regions {
                 (region.end - region.start) >> PAGE_SHIFT,
                 false,
             );
-            if let Some(cache) = region.value.cache() {
-                cache.map_removed(&space.this, region.value.flags);
-                gather.keep(region.value);
-            } else if matches!(region.value.backing, Backing::Special(_)) {
+            if !matches!(region.value.backing, Backing::Anonymous) {
                 gather.keep(region.value);
             }
         }
@@ -349,7 +347,7 @@ impl AddressSpace {
             regions.unmap(self, start, end, &mut gather)?;
             gather.finish(self)
         } else {
-            None
+            LinkedList::new()
         };
         let populate = flags.contains(MapFlags::POPULATE) && !flags.contains(MapFlags::NONBLOCK)
             || vma.flags.contains(VmFlags::LOCKED) && !vma.flags.contains(VmFlags::LOCKONFAULT);
