@@ -4,6 +4,7 @@
 //! Locks: who writes or takes pages out ([`Writing`]) is outside; the mapping lock of an address space comes next; the other locks in here
 //! are innermost and short.
 
+use super::frame::FrameList;
 use super::page::{Page, PageKind};
 use super::space::AddressSpace;
 use super::vma::VmFlags;
@@ -11,7 +12,6 @@ use crate::sync::{Mutex, SpinLock};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::{Arc, Weak};
-use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use limen_linux_abi::Errno;
 use limen_radix::Radix;
@@ -80,7 +80,8 @@ struct Mapper {
 
 /// Who maps a file.
 struct Mappers {
-    spaces: BTreeMap<usize, Mapper>,
+    /// By the address spaces' numbers.
+    spaces: BTreeMap<u64, Mapper>,
     /// Mappings that write to the file or may come to, and those that are being made.
     writing: usize,
     /// There will be no more of these: a seal.
@@ -212,11 +213,12 @@ impl PageCache {
         }
     }
 
-    fn release(&self, gone: &mut Vec<Page>) {
+    /// Lets go of pages that were taken out, whose counts are in the list.
+    fn release(&self, mut gone: FrameList) {
         CACHED.fetch_sub(gone.len(), Relaxed);
         self.uncharge(gone.len());
-        for page in gone.drain(..) {
-            page.set_kind(PageKind::Anonymous);
+        while let Some(pfn) = gone.pop() {
+            Page::from_raw(pfn).set_kind(PageKind::Anonymous);
         }
     }
 
@@ -234,18 +236,23 @@ impl PageCache {
         index
     }
 
-    /// Takes `[first, end)` (page indices) out of every address space that maps it. `private_too`: also what was copied on write.
+    /// Takes `[first, end)` (page indices) out of every address space that maps it. `private_too`: also what was copied on write. The parent comes
+    /// before the child: what a fork that is not done yet copies is found in the child, and later ones find nothing to copy.
     fn unmap(&self, first: u64, end: u64, private_too: bool) {
-        let spaces: Vec<Arc<AddressSpace>> = self
-            .mappers
-            .lock()
-            .spaces
-            .values()
-            .filter_map(|m| m.space.upgrade())
-            .collect();
-        for space in spaces {
-            space.unmap_cache(self, first, end, private_too);
+        let mut last = 0;
+        while let Some((number, space)) = self.mapper_after(last) {
+            if let Some(space) = space {
+                space.unmap_cache(self, first, end, private_too);
+            }
+            last = number;
         }
+    }
+
+    /// Of the address spaces that map it the first behind that with the number `last`: its number, and itself unless it is about to go.
+    fn mapper_after(&self, last: u64) -> Option<(u64, Option<Arc<AddressSpace>>)> {
+        let mappers = self.mappers.lock();
+        let (&number, mapper) = mappers.spaces.range(last + 1..).next()?;
+        Some((number, mapper.space.upgrade()))
     }
 
     /// Whether anybody maps it.
@@ -273,28 +280,27 @@ impl PageCache {
         Ok(())
     }
 
-    /// One more mapping of this cache in `space`.
-    pub(super) fn map_added(&self, space: &Weak<AddressSpace>, flags: VmFlags) {
+    /// One more mapping of this cache in `space`. Before it can be used.
+    pub(super) fn map_added(&self, space: &AddressSpace, flags: VmFlags) {
         let mut mappers = self.mappers.lock();
         mappers.writing += usize::from(may_write(flags));
-        let entry = mappers.spaces.entry(space.as_ptr() as usize);
+        let entry = mappers.spaces.entry(space.number);
         entry
             .or_insert_with(|| Mapper {
-                space: space.clone(),
+                space: space.this.clone(),
                 count: 0,
             })
             .count += 1;
     }
 
-    /// One mapping fewer.
-    pub(super) fn map_removed(&self, space: &Weak<AddressSpace>, flags: VmFlags) {
+    /// One mapping fewer. After no CPU has translations of it any more.
+    pub(super) fn map_removed(&self, space: &AddressSpace, flags: VmFlags) {
         let mut mappers = self.mappers.lock();
         mappers.writing -= usize::from(may_write(flags));
-        let key = space.as_ptr() as usize;
-        if let Some(mapper) = mappers.spaces.get_mut(&key) {
+        if let Some(mapper) = mappers.spaces.get_mut(&space.number) {
             mapper.count -= 1;
             if mapper.count == 0 {
-                let gone = mappers.spaces.remove(&key);
+                let gone = mappers.spaces.remove(&space.number);
                 drop(mappers);
                 drop(gone);
             }

@@ -125,6 +125,10 @@ impl FrameList {
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.count as usize
+    }
     /// Adds a frame.
     #[inline(always)]
     pub fn push(&mut self, pfn: Pfn) {

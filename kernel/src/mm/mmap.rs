@@ -120,7 +120,7 @@ impl Regions {
             return;
         }
         if let Some(cache) = vma.cache() {
-            cache.map_added(&space.this, vma.flags);
+            cache.map_added(space, vma.flags);
         }
         let joins = self
             .map
@@ -152,7 +152,7 @@ impl Regions {
         this.value.private.join(&next.value.private);
         let gone = self.map.remove(next_pos);
         if let Some(cache) = gone.value.cache() {
-            cache.map_removed(&space.this, gone.value.flags);
+            cache.map_removed(space, gone.value.flags);
         }
         let pos = self.map.lower(start);
         self.map.set_bounds(pos, start, gone.end);
@@ -184,7 +184,7 @@ impl Regions {
     pub(super) fn split_at(&mut self, space: &AddressSpace, addr: usize) {
         self.map.split(addr, |vma, offset| {
             if let Some(cache) = vma.cache() {
-                cache.map_added(&space.this, vma.flags);
+                cache.map_added(space, vma.flags);
             }
             vma.tail(offset)
         });

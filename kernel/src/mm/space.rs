@@ -15,7 +15,9 @@ use crate::sync::SpinLock;
 use alloc::collections::LinkedList;
 use alloc::string::String;
 use alloc::sync::{Arc, Weak};
-use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed};
+use core::sync::atomic::{
+    AtomicU32, AtomicU64, AtomicUsize, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed,
+};
 use limen_linux_abi::Errno;
 use limen_page_alloc::NONE;
 use limen_region_map::RegionMap;
@@ -151,8 +153,13 @@ fn raise(mark: &AtomicUsize, value: usize) {
     }
 }
 
+/// The number of the next address space.
+static NEXT: AtomicU64 = AtomicU64::new(1);
+
 /// The memory of a process.
 pub struct AddressSpace {
+    /// Its own number: a child's is greater than its parent's.
+    pub(super) number: u64,
     pub(super) regions: RwLock<Regions>,
     pub(super) root: PhysAddr,
     pub(super) context: MmContext,
@@ -327,7 +334,7 @@ impl Gather {
         let dead = core::mem::take(&mut self.dead);
         for vma in &dead {
             if let Some(cache) = vma.cache() {
-                cache.map_removed(&space.this, vma.flags);
+                cache.map_removed(space, vma.flags);
             }
         }
         dead
@@ -351,6 +358,7 @@ impl AddressSpace {
 
     pub(super) fn build(root: Pfn, regions: Regions, layout: Layout, membarrier: Registrations) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
+            number: NEXT.fetch_add(1, Relaxed),
             regions: RwLock::new(regions),
             root: frame::phys(root),
             context: MmContext::new(),
@@ -664,7 +672,7 @@ impl AddressSpace {
                 super::commit::adjust((r.end - r.start) >> PAGE_SHIFT, false);
             }
             if let Some(cache) = r.value.cache() {
-                cache.map_removed(&self.this, r.value.flags);
+                cache.map_removed(self, r.value.flags);
             }
         }
     }
