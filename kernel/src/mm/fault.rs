@@ -6,6 +6,7 @@ use super::space::{AddressSpace, Gather, STACK_GAP};
 use super::vma::{Backing, VmFlags, Vma};
 use super::{PAGE_SHIFT, PAGE_SIZE, PageCache, Prot, oom, table};
 use crate::arch::mmu::{self, Entry, USER_END};
+use crate::sched::preempt;
 use crate::signal::info::code;
 use core::sync::atomic::Ordering;
 use limen_region_map::Region;
@@ -155,16 +156,21 @@ impl AddressSpace {
         force: bool,
     ) -> Result<Option<Page>, Stop> {
         let write = access.contains(Prot::WRITE);
-        if write && !entry.prot().contains(Prot::WRITE) {
+        let prot = vma.flags.prot();
+        let now = entry.prot();
+        if now.is_empty() && !prot.is_empty() {
+            // Another CPU is about to put a copy there.
+            crate::arch::irq::spin_hint();
+            return Err(Stop::Again);
+        }
+        if write && !now.contains(Prot::WRITE) {
             return self.break_sharing(vma, at, slot, entry, force);
         }
         if force {
             return Ok(Some(self.counted(entry)));
         }
         // Somebody else was faster, or a cached translation was out of date.
-        let prot = vma.flags.prot();
-        let now = entry.prot();
-        if !now.contains(access) && (access != Prot::READ || now.is_empty()) {
+        if !now.contains(access) && access != Prot::READ {
             let wanted = if now.contains(Prot::WRITE) {
                 prot
             } else {
@@ -357,11 +363,19 @@ impl AddressSpace {
         if prot.contains(Prot::EXEC) {
             page::sync_for_exec(copy.pfn());
         }
-        exchange(slot, entry, Entry::user_page(copy.phys(), prot))?;
+        // Other CPUs may still read the old page through cached translations. They must forget it before anybody can write to the new one, or they
+        // see what was written elsewhere later but not what was written here; and nowhere may both be cached. Meanwhile the old page is there without
+        // permissions, and who finds it so waits (`refill`): not for somebody who does not run.
+        let held = entry.with_prot(Prot::empty());
+        preempt::disable();
+        let done = exchange(slot, entry, held).and_then(|()| {
+            mmu::flush_user(&self.context, at, at + PAGE_SIZE, false);
+            exchange(slot, held, Entry::user_page(copy.phys(), prot))
+        });
+        preempt::enable();
+        done?;
         let counted = force.then(|| copy.clone());
         let _ = copy.into_raw();
-        // Other CPUs may still read the old page through cached translations: they must forget it before it can go.
-        mmu::flush_user(&self.context, at, at + PAGE_SIZE, false);
         if pfn == zero.pfn() {
             self.anon.fetch_add(1, Ordering::Relaxed);
         } else {
