@@ -209,12 +209,12 @@ impl AddressSpace {
         self.install(slot, Entry::EMPTY, page, prot, at, FORCE)
     }
 
-    /// A page for this address space; the victim of the OOM killer may use the reserve.
+    /// A page for this address space; the victim of the OOM killer may use part of the reserve.
     #[inline(always)]
     fn new_page(&self) -> Option<Page> {
         Page::alloc(For::User).or_else(|| {
             if oom::is_dying() {
-                Page::alloc(For::Kernel)
+                Page::alloc(For::Dying)
             } else {
                 None
             }

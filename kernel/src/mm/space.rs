@@ -515,14 +515,14 @@ impl AddressSpace {
         }
     }
 
-    /// [`AddressSpace::slot`] when memory is short: the victim of the OOM killer may use the reserve.
+    /// [`AddressSpace::slot`] when memory is short: the victim of the OOM killer may use part of the reserve.
     #[cold]
     #[inline(never)]
     fn slot_from_reserve(&self, addr: usize) -> Option<&'static mmu::Slot> {
         if !super::is_dying() {
             return None;
         }
-        table::find_or_make(self.root, addr, For::Kernel, |pfn| self.table_made(pfn))
+        table::find_or_make(self.root, addr, For::Dying, |pfn| self.table_made(pfn))
     }
 
     fn table_made(&self, pfn: Pfn) {

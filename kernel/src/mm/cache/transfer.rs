@@ -25,6 +25,12 @@ pub trait Source {
     fn take(&mut self, to: &mut [u8]) -> Result<usize, Errno>;
 }
 
+/// Whether the running task is to go: nobody waits for the rest, which may be much.
+#[inline(always)]
+fn is_killed() -> bool {
+    crate::sched::current().fatal_signal_pending()
+}
+
 /// Pages that reading and writing look up at a time.
 const BATCH: usize = 16;
 
@@ -107,7 +113,7 @@ impl PageCache {
         }
     }
 
-    /// [`PageCache::read_at`] from several pages.
+    /// [`PageCache::read_at`] from several pages. A task that is to go stops at what it has.
     #[inline(never)]
     fn read_pages<S: Sink + ?Sized>(&self, pos: u64, to: &mut S) -> SysResult {
         let mut done = 0;
@@ -120,6 +126,9 @@ impl PageCache {
             }
             let (index, offset) = (at >> PAGE_SHIFT, at as usize & (PAGE_SIZE - 1));
             if batch.is_empty() {
+                if done > 0 && is_killed() {
+                    return Ok(done);
+                }
                 self.look_up(index, offset + want, &mut batch);
             }
             let (n, put) = match bytes_of(batch.rest()) {
@@ -184,7 +193,7 @@ impl Writing<'_> {
         }
     }
 
-    /// [`Writing::write_at`] to several pages.
+    /// [`Writing::write_at`] to several pages. A task that is to go stops at what it has.
     #[inline(never)]
     fn write_pages<S: Source + ?Sized>(&mut self, pos: u64, from: &mut S) -> SysResult {
         let mut done = 0;
@@ -197,6 +206,9 @@ impl Writing<'_> {
             let at = pos + done as u64;
             let (index, offset) = (at >> PAGE_SHIFT, at as usize & (PAGE_SIZE - 1));
             if batch.is_empty() {
+                if done > 0 && is_killed() {
+                    return Ok(done);
+                }
                 self.look_up(index, offset + left, &mut batch);
             }
             let (n, taken) = match bytes_of(batch.rest()) {
