@@ -7,7 +7,6 @@ use super::vma::{Backing, VmFlags, Vma};
 use super::{PAGE_SHIFT, PAGE_SIZE, Prot, commit, table};
 use crate::arch::mmu::USER_END;
 use crate::syscall::SysResult;
-use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
 use limen_linux_abi::Errno;
 use limen_region_map::Pos;
@@ -271,37 +270,38 @@ impl AddressSpace {
         }
     }
 
-    /// `MADV_REMOVE`: punches holes into the files behind shared mappings.
+    /// `MADV_REMOVE`: punches holes into the files behind shared mappings, one after the other. `ENOMEM` if part of the range is not mapped.
     fn remove_pages(&self, start: usize, end: usize) -> SysResult {
-        let mut holes = Vec::new();
-        {
+        let mut at = start;
+        let mut hole = false;
+        while at < end {
             let regions = self.regions.read();
-            for r in regions.map.range(start, end) {
-                let vma = &r.value;
-                if vma.flags.contains(VmFlags::LOCKED) {
-                    return Err(Errno::EINVAL);
-                }
-                let Backing::File { cache, file } = &vma.backing else {
-                    return Err(Errno::EINVAL);
-                };
-                if !vma.flags.contains(VmFlags::SHARED | VmFlags::WRITE) {
-                    return Err(Errno::EACCES);
-                }
-                let from = vma.index_at(r.start.max(start) - r.start) << PAGE_SHIFT;
-                let len = (r.end.min(end) - r.start.max(start)) as u64;
-                holes.push((cache.clone(), file.clone(), from, from + len));
-            }
-            if !regions.covered(start, end) {
+            let Some(region) = regions.map.at(regions.map.lower(at)).filter(|r| r.start < end) else {
                 return Err(Errno::ENOMEM);
+            };
+            hole |= region.start > at;
+            let vma = &region.value;
+            if vma.flags.contains(VmFlags::LOCKED) {
+                return Err(Errno::EINVAL);
             }
-        }
-        for (cache, file, from, to) in holes {
+            let Backing::File { cache, file } = &vma.backing else {
+                return Err(Errno::EINVAL);
+            };
+            if !vma.flags.contains(VmFlags::SHARED | VmFlags::WRITE) {
+                return Err(Errno::EACCES);
+            }
+            let (first, last) = (region.start.max(at), region.end.min(end));
+            let from = vma.index_at(first - region.start) << PAGE_SHIFT;
+            let to = from + (last - first) as u64;
+            let (cache, file) = (cache.clone(), file.clone());
+            drop(regions);
             match file {
                 Some(file) => file.punch_hole(from, to)?,
                 None => cache.writing().punch_hole(from, to),
             }
+            at = last;
         }
-        Ok(0)
+        if hole { Err(Errno::ENOMEM) } else { Ok(0) }
     }
 
     /// `mlock` and `mlock2`.
@@ -390,14 +390,28 @@ impl AddressSpace {
             };
             Ok(vma.flags.difference(both) | set)
         });
-        let ranges: Vec<_> = regions.map.iter().map(|r| (r.start, r.end)).collect();
         drop(regions);
         if set == VmFlags::LOCKED {
-            for (start, end) in ranges {
-                let _ = self.populate(start, end, None);
-            }
+            self.populate_all(first);
         }
         Ok(0)
+    }
+
+    /// Faults in what is mapped from `at` on, as far as that works.
+    fn populate_all(&self, mut at: usize) {
+        loop {
+            let regions = self.regions.read();
+            let Some(region) = regions.map.at(regions.map.lower(at)) else {
+                return;
+            };
+            let (start, end) = (region.start.max(at), region.end);
+            drop(regions);
+            let _ = self.populate(start, end, None);
+            if super::is_dying() {
+                return;
+            }
+            at = end;
+        }
     }
 
     /// `msync`: memory files have nothing behind them to write to, so what is left is to check. Returns the files of the range, which the
