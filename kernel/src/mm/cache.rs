@@ -4,6 +4,7 @@
 //! Locks: who writes or takes pages out ([`Writing`]) is outside; the mapping lock of an address space comes next; the other locks in here
 //! are innermost and short.
 
+use super::PAGE_SIZE;
 use super::frame::FrameList;
 use super::page::{Page, PageKind};
 use super::space::AddressSpace;
@@ -177,6 +178,15 @@ impl PageCache {
 
     /// The page at `index`, made (zeroed, or fetched) if it is not there. `ENOSPC` beyond the budget, `ENOMEM`, or what fetching gave.
     pub fn get_or_create(&self, index: u64) -> Result<Page, Errno> {
+        self.make(index, false)
+    }
+
+    /// [`PageCache::get_or_create`] for those who don't write, as faults: truncation goes on meanwhile. `EFAULT` behind the end of the file.
+    pub(super) fn get_or_create_within(&self, index: u64) -> Result<Page, Errno> {
+        self.make(index, true)
+    }
+
+    fn make(&self, index: u64, within: bool) -> Result<Page, Errno> {
         if let Some(page) = self.get(index) {
             return Ok(page);
         }
@@ -184,11 +194,12 @@ impl PageCache {
         if let Some(filler) = &self.filler {
             filler.fill(index, &page)?;
         }
-        self.add(index, page)
+        self.add(index, page, within)
     }
 
-    /// Puts `page` at `index` unless there is one already; returns the one that is there now.
-    fn add(&self, index: u64, page: Page) -> Result<Page, Errno> {
+    /// Puts `page` at `index` unless there is one already; returns the one that is there now. `within`: `EFAULT` if it lies behind the end of the
+    /// file. Who makes the file shorter says so before the pages behind the new end are taken out.
+    fn add(&self, index: u64, page: Page, within: bool) -> Result<Page, Errno> {
         if let Some(budget) = &self.budget {
             budget.charge()?;
         }
@@ -198,6 +209,11 @@ impl PageCache {
             drop(pages);
             self.uncharge(1);
             return Ok(found);
+        }
+        if within && index >= self.size().div_ceil(PAGE_SIZE as u64) {
+            drop(pages);
+            self.uncharge(1);
+            return Err(Errno::EFAULT);
         }
         page.set_kind(PageKind::Cache);
         pages.insert(index, page.clone());

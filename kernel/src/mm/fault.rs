@@ -262,7 +262,7 @@ impl AddressSpace {
         }
         let page = match cache.get(index) {
             Some(page) => page,
-            None => cache.get_or_create(index).map_err(|e| match e {
+            None => cache.get_or_create_within(index).map_err(|e| match e {
                 limen_linux_abi::Errno::ENOMEM => Stop::Memory,
                 _ => Stop::Fail(FaultError::Bus),
             })?,

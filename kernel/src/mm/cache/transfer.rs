@@ -270,7 +270,7 @@ impl Writing<'_> {
         let end = offset + *taken.as_ref().unwrap_or(&0);
         bytes[end..].fill(0);
         let taken = taken?;
-        let there = self.add(index, page.clone())?;
+        let there = self.add(index, page.clone(), false)?;
         if there.pfn() != page.pfn() {
             // Somebody else (a fault) was faster.
             there.write(offset, &bytes[offset..end]);
