@@ -13,7 +13,7 @@ use crate::sync::{Mutex, SpinLock};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::{Arc, Weak};
-use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use limen_linux_abi::Errno;
 use limen_radix::Radix;
 
@@ -140,15 +140,15 @@ impl PageCache {
         })
     }
 
-    /// Size in bytes.
+    /// Size in bytes. Who sees it sees what was written up to there.
     #[inline]
     pub fn size(&self) -> u64 {
-        self.size.load(Relaxed)
+        self.size.load(Acquire)
     }
 
     /// Sets the size without touching pages (a file whose storage is elsewhere grew). [`Writing::truncate`] is for everything else.
     pub fn set_size(&self, size: u64) {
-        self.size.store(size, Relaxed);
+        self.size.store(size, Release);
     }
 
     /// Pages that take memory (`st_blocks`).

@@ -6,7 +6,7 @@ use super::super::{PAGE_SHIFT, PAGE_SIZE, alloc_page, zero_page};
 use super::{PageCache, Writing};
 use crate::syscall::SysResult;
 use core::mem::ManuallyDrop;
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::Ordering::Release;
 use limen_linux_abi::Errno;
 
 /// Where bytes read from a file go.
@@ -189,7 +189,7 @@ impl Writing<'_> {
     #[inline]
     fn reaches(&self, end: u64) {
         if end > self.size() {
-            self.size.fetch_max(end, Relaxed);
+            self.size.fetch_max(end, Release);
         }
     }
 

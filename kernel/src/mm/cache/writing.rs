@@ -8,7 +8,7 @@ use crate::sync::MutexGuard;
 use core::marker::PhantomData;
 use core::mem::ManuallyDrop;
 use core::ops::Deref;
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::Ordering::{Relaxed, Release};
 
 /// Nobody else writes to the file or takes pages out of it. Reading, mapping and faults, which bring pages in, go on.
 pub struct Writing<'a> {
@@ -64,7 +64,10 @@ impl Writing<'_> {
 
     /// Sets the size; pages beyond go away, also from mappings.
     pub fn truncate(&mut self, size: u64) {
-        let old = self.size.swap(size, Relaxed);
+        let old = self.size();
+        if size < old {
+            self.size.store(size, Release);
+        }
         let boundary = size.min(old);
         let offset = boundary as usize & (PAGE_SIZE - 1);
         if offset != 0
@@ -75,6 +78,8 @@ impl Writing<'_> {
         if size < old {
             let first = size.div_ceil(PAGE_SIZE as u64);
             self.remove(first, u64::MAX, true);
+        } else {
+            self.size.store(size, Release);
         }
     }
 
