@@ -57,16 +57,17 @@ impl Regions {
         end: usize,
         change: impl FnMut(&Regions, usize, usize, &Vma) -> Result<VmFlags, Errno>,
     ) -> Result<(), Errno> {
-        self.change_from(space, self.map.lower(start), (start, end), change)
+        self.change_from(space, self.map.lower(start), (start, end), change, |_, _, _| ())
     }
 
-    /// [`Regions::change`] for those who know the place of `start`.
+    /// [`Regions::change`] for those who know the place of `start`. `changed` is told of each part that got other flags.
     fn change_from(
         &mut self,
         space: &AddressSpace,
         first: Pos,
         (start, end): (usize, usize),
         mut change: impl FnMut(&Regions, usize, usize, &Vma) -> Result<VmFlags, Errno>,
+        mut changed: impl FnMut(usize, usize, VmFlags),
     ) -> Result<(), Errno> {
         let mut at = start;
         let mut known = Some(first);
@@ -114,6 +115,7 @@ impl Regions {
             if let Some(vma) = self.map.value_mut(pos) {
                 vma.flags = flags;
             }
+            changed(from, to, flags);
         }
         let first = if split { self.map.lower(start) } else { first };
         self.join_range(space, first, start, at.max(start));
@@ -166,7 +168,7 @@ impl AddressSpace {
         } else if first.start > start {
             return Err(Errno::ENOMEM);
         }
-        let result = regions.change_from(self, pos, (start, end), |regions, from, to, vma| {
+        let decide = |regions: &Regions, from: usize, to: usize, vma: &Vma| {
             // What `mprotect` may allow is four bits above what is allowed.
             let may = vma.flags.bits() >> 4 & 7;
             if access.bits() & !may != 0 {
@@ -189,10 +191,10 @@ impl AddressSpace {
                     return Err(Errno::ENOMEM);
                 }
             }
-            if flags != vma.flags {
-                self.protect(from, to, flags, &mut gather);
-            }
             Ok(flags)
+        };
+        let result = regions.change_from(self, pos, (start, end), decide, |from, to, flags| {
+            self.protect(from, to, flags, &mut gather);
         });
         let dead = gather.finish(self);
         drop(regions);
