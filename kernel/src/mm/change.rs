@@ -1,7 +1,7 @@
 //! Changing mappings that exist: `mprotect`, `madvise`, `mlock` and friends, and what asks about them (`mincore`, `msync`).
 
 use super::fault::FaultError;
-use super::mmap::{MAX_MAP_COUNT, account, page_up};
+use super::mmap::{MAX_MAP_COUNT, account, may_lock, page_up};
 use super::space::{AddressSpace, Gather, Regions};
 use super::vma::{Backing, VmFlags, Vma};
 use super::{PAGE_SHIFT, PAGE_SIZE, Prot, commit, table};
@@ -309,9 +309,7 @@ impl AddressSpace {
     /// `mlock` and `mlock2`.
     pub fn mlock(&self, addr: usize, len: usize, on_fault: bool) -> SysResult {
         let (start, end) = whole_pages(addr, len)?;
-        if super::limits::memlock() == 0 && !crate::sched::current().creds().capable(14) {
-            return Err(Errno::EPERM);
-        }
+        may_lock()?;
         let mut regions = self.regions.write();
         let already: usize = regions
             .map
@@ -364,6 +362,7 @@ impl AddressSpace {
             }
             set |= VmFlags::LOCKED;
             set.set(VmFlags::LOCKONFAULT, flags & ONFAULT != 0);
+            may_lock()?;
         }
         let flags = flags.unwrap_or(CURRENT);
         let mut regions = self.regions.write();

@@ -68,6 +68,19 @@ pub(super) fn check_low(addr: usize) -> Result<(), Errno> {
     Ok(())
 }
 
+/// Whether the running task may lock as much as it likes: `CAP_IPC_LOCK`.
+fn may_lock_all() -> bool {
+    crate::sched::current().creds().capable(14)
+}
+
+/// `EPERM` for who may not lock memory at all.
+pub(super) fn may_lock() -> Result<(), Errno> {
+    if limits::memlock() == 0 && !may_lock_all() {
+        return Err(Errno::EPERM);
+    }
+    Ok(())
+}
+
 impl Regions {
     /// Whether `pages` more, with `flags`, are within the limits.
     pub(super) fn may_grow(&self, flags: VmFlags, pages: usize) -> bool {
@@ -305,6 +318,9 @@ impl AddressSpace {
             return Err(Errno::ENOMEM);
         }
         vma.flags |= regions.default_flags;
+        if flags.contains(MapFlags::LOCKED) {
+            may_lock()?;
+        }
         if vma.flags.contains(VmFlags::LOCKED) {
             self.check_locked(&regions, pages)?;
         }
@@ -429,10 +445,8 @@ impl AddressSpace {
 
     /// `EAGAIN` if `pages` more may not be locked.
     pub(super) fn check_locked(&self, regions: &Regions, pages: usize) -> Result<(), Errno> {
-        /// `CAP_IPC_LOCK`.
-        const IPC_LOCK: u32 = 14;
         let wanted = ((regions.locked + pages) as u64) << PAGE_SHIFT;
-        if wanted > limits::memlock() && !crate::sched::current().creds().capable(IPC_LOCK) {
+        if wanted > limits::memlock() && !may_lock_all() {
             return Err(Errno::EAGAIN);
         }
         Ok(())
