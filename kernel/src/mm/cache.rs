@@ -4,6 +4,8 @@
 //! Locks: who writes or takes pages out ([`Writing`]) is outside; the mapping lock of an address space comes next; the other locks in here
 //! are innermost and short.
 
+use super::PAGE_SIZE;
+use super::frame::FrameList;
 use super::page::{Page, PageKind};
 use super::space::AddressSpace;
 use super::vma::VmFlags;
@@ -11,8 +13,7 @@ use crate::sync::{Mutex, SpinLock};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::{Arc, Weak};
-use alloc::vec::Vec;
-use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use limen_linux_abi::Errno;
 use limen_radix::Radix;
 
@@ -80,7 +81,8 @@ struct Mapper {
 
 /// Who maps a file.
 struct Mappers {
-    spaces: BTreeMap<usize, Mapper>,
+    /// By the address spaces' numbers.
+    spaces: BTreeMap<u64, Mapper>,
     /// Mappings that write to the file or may come to, and those that are being made.
     writing: usize,
     /// There will be no more of these: a seal.
@@ -138,15 +140,15 @@ impl PageCache {
         })
     }
 
-    /// Size in bytes.
+    /// Size in bytes. Who sees it sees what was written up to there.
     #[inline]
     pub fn size(&self) -> u64 {
-        self.size.load(Relaxed)
+        self.size.load(Acquire)
     }
 
     /// Sets the size without touching pages (a file whose storage is elsewhere grew). [`Writing::truncate`] is for everything else.
     pub fn set_size(&self, size: u64) {
-        self.size.store(size, Relaxed);
+        self.size.store(size, Release);
     }
 
     /// Pages that take memory (`st_blocks`).
@@ -176,6 +178,15 @@ impl PageCache {
 
     /// The page at `index`, made (zeroed, or fetched) if it is not there. `ENOSPC` beyond the budget, `ENOMEM`, or what fetching gave.
     pub fn get_or_create(&self, index: u64) -> Result<Page, Errno> {
+        self.make(index, false)
+    }
+
+    /// [`PageCache::get_or_create`] for those who don't write, as faults: truncation goes on meanwhile. `EFAULT` behind the end of the file.
+    pub(super) fn get_or_create_within(&self, index: u64) -> Result<Page, Errno> {
+        self.make(index, true)
+    }
+
+    fn make(&self, index: u64, within: bool) -> Result<Page, Errno> {
         if let Some(page) = self.get(index) {
             return Ok(page);
         }
@@ -183,11 +194,12 @@ impl PageCache {
         if let Some(filler) = &self.filler {
             filler.fill(index, &page)?;
         }
-        self.add(index, page)
+        self.add(index, page, within)
     }
 
-    /// Puts `page` at `index` unless there is one already; returns the one that is there now.
-    fn add(&self, index: u64, page: Page) -> Result<Page, Errno> {
+    /// Puts `page` at `index` unless there is one already; returns the one that is there now. `within`: `EFAULT` if it lies behind the end of the
+    /// file. Who makes the file shorter says so before the pages behind the new end are taken out.
+    fn add(&self, index: u64, page: Page, within: bool) -> Result<Page, Errno> {
         if let Some(budget) = &self.budget {
             budget.charge()?;
         }
@@ -197,6 +209,11 @@ impl PageCache {
             drop(pages);
             self.uncharge(1);
             return Ok(found);
+        }
+        if within && index >= self.size().div_ceil(PAGE_SIZE as u64) {
+            drop(pages);
+            self.uncharge(1);
+            return Err(Errno::EFAULT);
         }
         page.set_kind(PageKind::Cache);
         pages.insert(index, page.clone());
@@ -212,11 +229,12 @@ impl PageCache {
         }
     }
 
-    fn release(&self, gone: &mut Vec<Page>) {
+    /// Lets go of pages that were taken out, whose counts are in the list.
+    fn release(&self, mut gone: FrameList) {
         CACHED.fetch_sub(gone.len(), Relaxed);
         self.uncharge(gone.len());
-        for page in gone.drain(..) {
-            page.set_kind(PageKind::Anonymous);
+        while let Some(pfn) = gone.pop() {
+            Page::from_raw(pfn).set_kind(PageKind::Anonymous);
         }
     }
 
@@ -234,18 +252,23 @@ impl PageCache {
         index
     }
 
-    /// Takes `[first, end)` (page indices) out of every address space that maps it. `private_too`: also what was copied on write.
+    /// Takes `[first, end)` (page indices) out of every address space that maps it. `private_too`: also what was copied on write. The parent comes
+    /// before the child: what a fork that is not done yet copies is found in the child, and later ones find nothing to copy.
     fn unmap(&self, first: u64, end: u64, private_too: bool) {
-        let spaces: Vec<Arc<AddressSpace>> = self
-            .mappers
-            .lock()
-            .spaces
-            .values()
-            .filter_map(|m| m.space.upgrade())
-            .collect();
-        for space in spaces {
-            space.unmap_cache(self, first, end, private_too);
+        let mut last = 0;
+        while let Some((number, space)) = self.mapper_after(last) {
+            if let Some(space) = space {
+                space.unmap_cache(self, first, end, private_too);
+            }
+            last = number;
         }
+    }
+
+    /// Of the address spaces that map it the first behind that with the number `last`: its number, and itself unless it is about to go.
+    fn mapper_after(&self, last: u64) -> Option<(u64, Option<Arc<AddressSpace>>)> {
+        let mappers = self.mappers.lock();
+        let (&number, mapper) = mappers.spaces.range(last + 1..).next()?;
+        Some((number, mapper.space.upgrade()))
     }
 
     /// Whether anybody maps it.
@@ -273,28 +296,27 @@ impl PageCache {
         Ok(())
     }
 
-    /// One more mapping of this cache in `space`.
-    pub(super) fn map_added(&self, space: &Weak<AddressSpace>, flags: VmFlags) {
+    /// One more mapping of this cache in `space`. Before it can be used.
+    pub(super) fn map_added(&self, space: &AddressSpace, flags: VmFlags) {
         let mut mappers = self.mappers.lock();
         mappers.writing += usize::from(may_write(flags));
-        let entry = mappers.spaces.entry(space.as_ptr() as usize);
+        let entry = mappers.spaces.entry(space.number);
         entry
             .or_insert_with(|| Mapper {
-                space: space.clone(),
+                space: space.this.clone(),
                 count: 0,
             })
             .count += 1;
     }
 
-    /// One mapping fewer.
-    pub(super) fn map_removed(&self, space: &Weak<AddressSpace>, flags: VmFlags) {
+    /// One mapping fewer. After no CPU has translations of it any more.
+    pub(super) fn map_removed(&self, space: &AddressSpace, flags: VmFlags) {
         let mut mappers = self.mappers.lock();
         mappers.writing -= usize::from(may_write(flags));
-        let key = space.as_ptr() as usize;
-        if let Some(mapper) = mappers.spaces.get_mut(&key) {
+        if let Some(mapper) = mappers.spaces.get_mut(&space.number) {
             mapper.count -= 1;
             if mapper.count == 0 {
-                let gone = mappers.spaces.remove(&key);
+                let gone = mappers.spaces.remove(&space.number);
                 drop(mappers);
                 drop(gone);
             }

@@ -1,13 +1,12 @@
 //! Changing mappings that exist: `mprotect`, `madvise`, `mlock` and friends, and what asks about them (`mincore`, `msync`).
 
 use super::fault::FaultError;
-use super::mmap::{MAX_MAP_COUNT, account, page_up};
+use super::mmap::{MAX_MAP_COUNT, account, may_lock, page_up};
 use super::space::{AddressSpace, Gather, Regions};
 use super::vma::{Backing, VmFlags, Vma};
 use super::{PAGE_SHIFT, PAGE_SIZE, Prot, commit, table};
 use crate::arch::mmu::USER_END;
 use crate::syscall::SysResult;
-use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
 use limen_linux_abi::Errno;
 use limen_region_map::Pos;
@@ -58,16 +57,17 @@ impl Regions {
         end: usize,
         change: impl FnMut(&Regions, usize, usize, &Vma) -> Result<VmFlags, Errno>,
     ) -> Result<(), Errno> {
-        self.change_from(space, self.map.lower(start), (start, end), change)
+        self.change_from(space, self.map.lower(start), (start, end), change, |_, _, _| ())
     }
 
-    /// [`Regions::change`] for those who know the place of `start`.
+    /// [`Regions::change`] for those who know the place of `start`. `changed` is told of each part that got other flags.
     fn change_from(
         &mut self,
         space: &AddressSpace,
         first: Pos,
         (start, end): (usize, usize),
         mut change: impl FnMut(&Regions, usize, usize, &Vma) -> Result<VmFlags, Errno>,
+        mut changed: impl FnMut(usize, usize, VmFlags),
     ) -> Result<(), Errno> {
         let mut at = start;
         let mut known = Some(first);
@@ -115,6 +115,7 @@ impl Regions {
             if let Some(vma) = self.map.value_mut(pos) {
                 vma.flags = flags;
             }
+            changed(from, to, flags);
         }
         let first = if split { self.map.lower(start) } else { first };
         self.join_range(space, first, start, at.max(start));
@@ -167,7 +168,7 @@ impl AddressSpace {
         } else if first.start > start {
             return Err(Errno::ENOMEM);
         }
-        let result = regions.change_from(self, pos, (start, end), |regions, from, to, vma| {
+        let decide = |regions: &Regions, from: usize, to: usize, vma: &Vma| {
             // What `mprotect` may allow is four bits above what is allowed.
             let may = vma.flags.bits() >> 4 & 7;
             if access.bits() & !may != 0 {
@@ -190,10 +191,10 @@ impl AddressSpace {
                     return Err(Errno::ENOMEM);
                 }
             }
-            if flags != vma.flags {
-                self.protect(from, to, flags, &mut gather);
-            }
             Ok(flags)
+        };
+        let result = regions.change_from(self, pos, (start, end), decide, |from, to, flags| {
+            self.protect(from, to, flags, &mut gather);
         });
         let dead = gather.finish(self);
         drop(regions);
@@ -271,45 +272,44 @@ impl AddressSpace {
         }
     }
 
-    /// `MADV_REMOVE`: punches holes into the files behind shared mappings.
+    /// `MADV_REMOVE`: punches holes into the files behind shared mappings, one after the other. `ENOMEM` if part of the range is not mapped.
     fn remove_pages(&self, start: usize, end: usize) -> SysResult {
-        let mut holes = Vec::new();
-        {
+        let mut at = start;
+        let mut hole = false;
+        while at < end {
             let regions = self.regions.read();
-            for r in regions.map.range(start, end) {
-                let vma = &r.value;
-                if vma.flags.contains(VmFlags::LOCKED) {
-                    return Err(Errno::EINVAL);
-                }
-                let Backing::File { cache, file } = &vma.backing else {
-                    return Err(Errno::EINVAL);
-                };
-                if !vma.flags.contains(VmFlags::SHARED | VmFlags::WRITE) {
-                    return Err(Errno::EACCES);
-                }
-                let from = vma.index_at(r.start.max(start) - r.start) << PAGE_SHIFT;
-                let len = (r.end.min(end) - r.start.max(start)) as u64;
-                holes.push((cache.clone(), file.clone(), from, from + len));
-            }
-            if !regions.covered(start, end) {
+            let Some(region) = regions.map.at(regions.map.lower(at)).filter(|r| r.start < end) else {
                 return Err(Errno::ENOMEM);
+            };
+            hole |= region.start > at;
+            let vma = &region.value;
+            if vma.flags.contains(VmFlags::LOCKED) {
+                return Err(Errno::EINVAL);
             }
-        }
-        for (cache, file, from, to) in holes {
+            let Backing::File { cache, file } = &vma.backing else {
+                return Err(Errno::EINVAL);
+            };
+            if !vma.flags.contains(VmFlags::SHARED | VmFlags::WRITE) {
+                return Err(Errno::EACCES);
+            }
+            let (first, last) = (region.start.max(at), region.end.min(end));
+            let from = vma.index_at(first - region.start) << PAGE_SHIFT;
+            let to = from + (last - first) as u64;
+            let (cache, file) = (cache.clone(), file.clone());
+            drop(regions);
             match file {
                 Some(file) => file.punch_hole(from, to)?,
                 None => cache.writing().punch_hole(from, to),
             }
+            at = last;
         }
-        Ok(0)
+        if hole { Err(Errno::ENOMEM) } else { Ok(0) }
     }
 
     /// `mlock` and `mlock2`.
     pub fn mlock(&self, addr: usize, len: usize, on_fault: bool) -> SysResult {
         let (start, end) = whole_pages(addr, len)?;
-        if super::limits::memlock() == 0 && !crate::sched::current().creds().capable(14) {
-            return Err(Errno::EPERM);
-        }
+        may_lock()?;
         let mut regions = self.regions.write();
         let already: usize = regions
             .map
@@ -362,6 +362,7 @@ impl AddressSpace {
             }
             set |= VmFlags::LOCKED;
             set.set(VmFlags::LOCKONFAULT, flags & ONFAULT != 0);
+            may_lock()?;
         }
         let flags = flags.unwrap_or(CURRENT);
         let mut regions = self.regions.write();
@@ -390,14 +391,28 @@ impl AddressSpace {
             };
             Ok(vma.flags.difference(both) | set)
         });
-        let ranges: Vec<_> = regions.map.iter().map(|r| (r.start, r.end)).collect();
         drop(regions);
         if set == VmFlags::LOCKED {
-            for (start, end) in ranges {
-                let _ = self.populate(start, end, None);
-            }
+            self.populate_all(first);
         }
         Ok(0)
+    }
+
+    /// Faults in what is mapped from `at` on, as far as that works.
+    fn populate_all(&self, mut at: usize) {
+        loop {
+            let regions = self.regions.read();
+            let Some(region) = regions.map.at(regions.map.lower(at)) else {
+                return;
+            };
+            let (start, end) = (region.start.max(at), region.end);
+            drop(regions);
+            let _ = self.populate(start, end, None);
+            if super::is_dying() {
+                return;
+            }
+            at = end;
+        }
     }
 
     /// `msync`: memory files have nothing behind them to write to, so what is left is to check. Returns the files of the range, which the

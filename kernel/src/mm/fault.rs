@@ -1,11 +1,12 @@
 //! Page faults: finding out what belongs at an address and putting it there. See `mm::space` about the rules for entries.
 
-use super::frame::{self, For, Pfn};
+use super::frame::{self, For};
 use super::page::{self, Page};
 use super::space::{AddressSpace, Gather, STACK_GAP};
 use super::vma::{Backing, VmFlags, Vma};
 use super::{PAGE_SHIFT, PAGE_SIZE, PageCache, Prot, oom, table};
 use crate::arch::mmu::{self, Entry, USER_END};
+use crate::sched::preempt;
 use crate::signal::info::code;
 use core::sync::atomic::Ordering;
 use limen_region_map::Region;
@@ -155,16 +156,21 @@ impl AddressSpace {
         force: bool,
     ) -> Result<Option<Page>, Stop> {
         let write = access.contains(Prot::WRITE);
-        if write && !entry.prot().contains(Prot::WRITE) {
+        let prot = vma.flags.prot();
+        let now = entry.prot();
+        if now.is_empty() && !prot.is_empty() {
+            // Another CPU is about to put a copy there.
+            crate::arch::irq::spin_hint();
+            return Err(Stop::Again);
+        }
+        if write && !now.contains(Prot::WRITE) {
             return self.break_sharing(vma, at, slot, entry, force);
         }
         if force {
             return Ok(Some(self.counted(entry)));
         }
         // Somebody else was faster, or a cached translation was out of date.
-        let prot = vma.flags.prot();
-        let now = entry.prot();
-        if !now.contains(access) && (access != Prot::READ || now.is_empty()) {
+        if !now.contains(access) && access != Prot::READ {
             let wanted = if now.contains(Prot::WRITE) {
                 prot
             } else {
@@ -203,12 +209,12 @@ impl AddressSpace {
         self.install(slot, Entry::EMPTY, page, prot, at, FORCE)
     }
 
-    /// A page for this address space; the victim of the OOM killer may use the reserve.
+    /// A page for this address space; the victim of the OOM killer may use part of the reserve.
     #[inline(always)]
     fn new_page(&self) -> Option<Page> {
         Page::alloc(For::User).or_else(|| {
             if oom::is_dying() {
-                Page::alloc(For::Kernel)
+                Page::alloc(For::Dying)
             } else {
                 None
             }
@@ -256,7 +262,7 @@ impl AddressSpace {
         }
         let page = match cache.get(index) {
             Some(page) => page,
-            None => cache.get_or_create(index).map_err(|e| match e {
+            None => cache.get_or_create_within(index).map_err(|e| match e {
                 limen_linux_abi::Errno::ENOMEM => Stop::Memory,
                 _ => Stop::Fail(FaultError::Bus),
             })?,
@@ -341,7 +347,7 @@ impl AddressSpace {
             // Forced: the copy stays read-only for the program itself.
             prot.remove(Prot::WRITE);
         }
-        let sole = pfn != zero.pfn() && !page::is_cache(pfn) && is_sole(pfn);
+        let sole = pfn != zero.pfn() && !page::is_cache(pfn) && page::is_sole(pfn);
         if sole {
             exchange(slot, entry, entry.with_prot(prot))?;
             mmu::update_user(&self.context, at);
@@ -357,11 +363,19 @@ impl AddressSpace {
         if prot.contains(Prot::EXEC) {
             page::sync_for_exec(copy.pfn());
         }
-        exchange(slot, entry, Entry::user_page(copy.phys(), prot))?;
+        // Other CPUs may still read the old page through cached translations. They must forget it before anybody can write to the new one, or they
+        // see what was written elsewhere later but not what was written here; and nowhere may both be cached. Meanwhile the old page is there without
+        // permissions, and who finds it so waits (`refill`): not for somebody who does not run.
+        let held = entry.with_prot(Prot::empty());
+        preempt::disable();
+        let done = exchange(slot, entry, held).and_then(|()| {
+            mmu::flush_user(&self.context, at, at + PAGE_SIZE, false);
+            exchange(slot, held, Entry::user_page(copy.phys(), prot))
+        });
+        preempt::enable();
+        done?;
         let counted = force.then(|| copy.clone());
         let _ = copy.into_raw();
-        // Other CPUs may still read the old page through cached translations: they must forget it before it can go.
-        mmu::flush_user(&self.context, at, at + PAGE_SIZE, false);
         if pfn == zero.pfn() {
             self.anon.fetch_add(1, Ordering::Relaxed);
         } else {
@@ -495,11 +509,6 @@ fn exchange(slot: &mmu::Slot, old: Entry, new: Entry) -> Result<(), Stop> {
         Ok(_) => Ok(()),
         Err(_) => Err(Stop::Again),
     }
-}
-
-#[inline(always)]
-fn is_sole(pfn: Pfn) -> bool {
-    frame::record(pfn).refs.load(Ordering::Acquire) == 1
 }
 
 /// Whether a mapping allows an access. Anything accessible can be read.

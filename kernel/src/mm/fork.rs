@@ -61,7 +61,7 @@ impl AddressSpace {
             let mut vma = value.clone();
             vma.flags.remove(VmFlags::LOCKED | VmFlags::LOCKONFAULT);
             if let Some(cache) = vma.cache() {
-                cache.map_added(&child.this, vma.flags);
+                cache.map_added(child, vma.flags);
             }
             regions.count(vma.flags, pages, true);
             let (shared, wipe) = (

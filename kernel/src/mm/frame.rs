@@ -125,6 +125,10 @@ impl FrameList {
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.count as usize
+    }
     /// Adds a frame.
     #[inline(always)]
     pub fn push(&mut self, pfn: Pfn) {
@@ -191,7 +195,9 @@ pub enum For {
     User,
     /// What programs cause but the kernel uses itself, such as page tables: leave the reserve alone.
     Addressed,
-    /// The kernel itself, and tasks that are being killed.
+    /// Tasks that are being killed: half of the reserve is for them, to get to their end. And what the kernel needs much for and can do without.
+    Dying,
+    /// The kernel itself.
     Kernel,
 }
 
@@ -202,6 +208,7 @@ impl For {
         match self {
             For::User if mmu::HIGH_MEMORY => buddy.free_frames() <= USER_RESERVE.load(Relaxed),
             For::User | For::Addressed => buddy.free_frames() <= RESERVE.load(Relaxed),
+            For::Dying => buddy.free_frames() <= RESERVE.load(Relaxed) / 2,
             For::Kernel => false,
         }
     }

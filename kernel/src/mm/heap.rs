@@ -309,7 +309,7 @@ fn order_of(layout: &Layout) -> usize {
 
 #[inline(never)]
 fn alloc_large(layout: &Layout) -> *mut u8 {
-    if frame::free_in_buddy() <= frame::reserve() / 2 {
+    if frame::free_in_buddy() <= (frame::reserve() / 2).saturating_add(layout.size() >> PAGE_SHIFT) {
         super::oom::heap_is_low();
     }
     let order = order_of(layout);

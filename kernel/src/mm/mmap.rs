@@ -5,6 +5,7 @@ use super::vma::{Backing, FileMap, PrivatePages, SpecialPages, VmFlags, Vma};
 use super::{PAGE_SHIFT, PAGE_SIZE, PageCache, Prot, commit, limits, table};
 use crate::arch::mmu::USER_END;
 use crate::syscall::SysResult;
+use alloc::collections::LinkedList;
 use alloc::sync::Arc;
 use bitflags::bitflags;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -67,6 +68,19 @@ pub(super) fn check_low(addr: usize) -> Result<(), Errno> {
     Ok(())
 }
 
+/// Whether the running task may lock as much as it likes: `CAP_IPC_LOCK`.
+fn may_lock_all() -> bool {
+    crate::sched::current().creds().capable(14)
+}
+
+/// `EPERM` for who may not lock memory at all.
+pub(super) fn may_lock() -> Result<(), Errno> {
+    if limits::memlock() == 0 && !may_lock_all() {
+        return Err(Errno::EPERM);
+    }
+    Ok(())
+}
+
 impl Regions {
     /// Whether `pages` more, with `flags`, are within the limits.
     pub(super) fn may_grow(&self, flags: VmFlags, pages: usize) -> bool {
@@ -119,7 +133,7 @@ impl Regions {
             return;
         }
         if let Some(cache) = vma.cache() {
-            cache.map_added(&space.this, vma.flags);
+            cache.map_added(space, vma.flags);
         }
         let joins = self
             .map
@@ -151,7 +165,7 @@ impl Regions {
         this.value.private.join(&next.value.private);
         let gone = self.map.remove(next_pos);
         if let Some(cache) = gone.value.cache() {
-            cache.map_removed(&space.this, gone.value.flags);
+            cache.map_removed(space, gone.value.flags);
         }
         let pos = self.map.lower(start);
         self.map.set_bounds(pos, start, gone.end);
@@ -183,7 +197,7 @@ impl Regions {
     pub(super) fn split_at(&mut self, space: &AddressSpace, addr: usize) {
         self.map.split(addr, |vma, offset| {
             if let Some(cache) = vma.cache() {
-                cache.map_added(&space.this, vma.flags);
+                cache.map_added(space, vma.flags);
             }
             vma.tail(offset)
         });
@@ -222,10 +236,7 @@ impl Regions {
                 (region.end - region.start) >> PAGE_SHIFT,
                 false,
             );
-            if let Some(cache) = region.value.cache() {
-                cache.map_removed(&space.this, region.value.flags);
-                gather.keep(region.value);
-            } else if matches!(region.value.backing, Backing::Special(_)) {
+            if !matches!(region.value.backing, Backing::Anonymous) {
                 gather.keep(region.value);
             }
         }
@@ -307,6 +318,9 @@ impl AddressSpace {
             return Err(Errno::ENOMEM);
         }
         vma.flags |= regions.default_flags;
+        if flags.contains(MapFlags::LOCKED) {
+            may_lock()?;
+        }
         if vma.flags.contains(VmFlags::LOCKED) {
             self.check_locked(&regions, pages)?;
         }
@@ -349,7 +363,7 @@ impl AddressSpace {
             regions.unmap(self, start, end, &mut gather)?;
             gather.finish(self)
         } else {
-            None
+            LinkedList::new()
         };
         let populate = flags.contains(MapFlags::POPULATE) && !flags.contains(MapFlags::NONBLOCK)
             || vma.flags.contains(VmFlags::LOCKED) && !vma.flags.contains(VmFlags::LOCKONFAULT);
@@ -431,10 +445,8 @@ impl AddressSpace {
 
     /// `EAGAIN` if `pages` more may not be locked.
     pub(super) fn check_locked(&self, regions: &Regions, pages: usize) -> Result<(), Errno> {
-        /// `CAP_IPC_LOCK`.
-        const IPC_LOCK: u32 = 14;
         let wanted = ((regions.locked + pages) as u64) << PAGE_SHIFT;
-        if wanted > limits::memlock() && !crate::sched::current().creds().capable(IPC_LOCK) {
+        if wanted > limits::memlock() && !may_lock_all() {
             return Err(Errno::EAGAIN);
         }
         Ok(())

@@ -148,9 +148,9 @@ fn alloc_page_slow(whom: For) -> Option<Page> {
             return Some(page);
         }
         if room.is_err() {
-            // A task on its way out may use the reserve.
+            // A task on its way out may use part of the reserve.
             return if oom::is_dying() {
-                Page::alloc(For::Kernel)
+                Page::alloc(For::Dying)
             } else {
                 None
             };

@@ -94,7 +94,7 @@ impl Page {
     /// Whether this is the only reference.
     #[inline(always)]
     pub fn is_sole(&self) -> bool {
-        frame::record(self.0.get()).refs.load(Acquire) == 1
+        is_sole(self.0.get())
     }
     /// Notes what the page belongs to.
     pub(in crate::mm) fn set_kind(&self, kind: PageKind) {
@@ -221,15 +221,20 @@ impl DerefMut for Bytes<'_> {
     }
 }
 
+/// Whether there is only one count: nobody else can add one.
+#[inline(always)]
+pub(in crate::mm) fn is_sole(pfn: Pfn) -> bool {
+    frame::record(pfn).refs.load(Acquire) == 1
+}
+
 /// Drops a count; true if it was the last one and the frame is now the caller's to free.
 #[inline(always)]
 pub(in crate::mm) fn put(pfn: Pfn) -> bool {
-    let refs = &frame::record(pfn).refs;
-    // A sole owner needs no read-modify-write: nobody else can add a count.
-    if refs.load(Acquire) == 1 {
+    // A sole owner needs no read-modify-write.
+    if is_sole(pfn) {
         return true;
     }
-    refs.fetch_sub(1, Release) == 1 && {
+    frame::record(pfn).refs.fetch_sub(1, Release) == 1 && {
         core::sync::atomic::fence(Acquire);
         true
     }

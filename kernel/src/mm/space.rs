@@ -2,7 +2,7 @@
 //!
 //! Who may do what: with the lock held for *reading*, entries may only be filled in or upgraded, each with a compare-and-exchange (faults).
 //! Taking entries away, protecting them or moving them needs the lock for *writing*. So a table seen under the read lock stays. Pages that
-//! are taken away are gathered, the TLBs of all CPUs flushed once, and only then the frames go back ([`Gather`]).
+//! are taken away are gathered, the TLBs of all CPUs flushed once, and only then the frames and the counts of shared ones go back ([`Gather`]).
 //! User memory must not be touched (copied to or from) while the lock is held: the fault would take it again.
 
 use super::frame::{self, For, FrameList, Pfn};
@@ -12,10 +12,10 @@ use crate::arch::mmu::{self, Entry, MmContext, USER_END};
 use crate::sched::membarrier::Registrations;
 use crate::sync::RwLock;
 use crate::sync::SpinLock;
+use alloc::collections::LinkedList;
 use alloc::sync::{Arc, Weak};
-use alloc::vec::Vec;
 use core::sync::atomic::{
-    AtomicBool, AtomicU32, AtomicUsize, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed,
+    AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed,
 };
 use limen_linux_abi::Errno;
 use limen_page_alloc::NONE;
@@ -158,8 +158,13 @@ fn raise(mark: &AtomicUsize, value: usize) {
     }
 }
 
+/// The number of the next address space.
+static NEXT: AtomicU64 = AtomicU64::new(1);
+
 /// The memory of a process.
 pub struct AddressSpace {
+    /// Its own number: a child's is greater than its parent's.
+    pub(super) number: u64,
     pub(super) regions: RwLock<Regions>,
     pub(super) root: PhysAddr,
     pub(super) context: MmContext,
@@ -184,34 +189,49 @@ pub struct AddressSpace {
     pub(super) this: Weak<Self>,
 }
 
+/// How many counts of pages that others have, too, are given up with one flush.
+const SHARED: usize = 64;
+
+/// Counts taken out of page tables.
+struct Shared {
+    pages: [Pfn; SHARED],
+    count: usize,
+}
+
 /// Frames taken out of page tables, waiting for the TLBs to forget them.
 pub(super) struct Gather {
+    /// Those that nobody else has.
     frames: FrameList,
+    /// Counts of the others: who else has a page may give it back at any time, so they stay until no CPU has a translation of it.
+    shared: Option<Shared>,
     start: usize,
     end: usize,
     anon: usize,
     file: usize,
     tables_freed: bool,
-    /// Mappings that went away; dropped after the lock, because closing a file may sleep on locks that come before it.
-    pub(super) dead: Option<Vec<Vma>>,
+    /// Mappings that went away; dropped after the lock, because closing a file may sleep on locks that come before it. As many as there were, so
+    /// not one behind the other in memory.
+    dead: LinkedList<Vma>,
 }
 
 impl Gather {
+    #[inline(always)]
     pub(super) const fn new() -> Self {
         Self {
             frames: FrameList::new(),
+            shared: None,
             start: usize::MAX,
             end: 0,
             anon: 0,
             file: 0,
             tables_freed: false,
-            dead: None,
+            dead: LinkedList::new(),
         }
     }
 
-    /// Keeps a mapping that went away until the lock is free.
+    /// Keeps a mapping that went away until the lock is free. Its file hears of that after the flush: until then it can be written to through it.
     pub(super) fn keep(&mut self, vma: Vma) {
-        self.dead.get_or_insert_default().push(vma);
+        self.dead.push_back(vma);
     }
 
     /// Notes that a translation changed.
@@ -222,9 +242,15 @@ impl Gather {
     }
 
     /// Takes the pages out of `slots`, of which the first is for `addr`, if `pick` says so. A function of its own: this is most of what unmapping
-    /// and exit do, and has need of every register.
+    /// and exit do, and has need of every register. `IN_USE`: somebody may run in the address space meanwhile.
     #[inline(never)]
-    fn take(&mut self, addr: usize, slots: &[mmu::Slot], pick: impl Fn(Pfn) -> bool) {
+    fn take<const IN_USE: bool>(
+        &mut self,
+        space: &AddressSpace,
+        addr: usize,
+        slots: &[mmu::Slot],
+        pick: impl Fn(Pfn) -> bool,
+    ) {
         let zero = super::zero_page().pfn();
         let (mut anon, mut file) = (0, 0);
         let (mut first, mut last) = (usize::MAX, 0);
@@ -244,8 +270,17 @@ impl Gather {
             } else {
                 anon += 1;
             }
-            if page::put(pfn) {
+            let sole = if IN_USE {
+                page::is_sole(pfn)
+            } else {
+                page::put(pfn)
+            };
+            if sole {
                 self.frames.push(pfn);
+            } else if IN_USE && self.share(pfn) {
+                self.note(addr + first * PAGE_SIZE);
+                self.note(addr + last * PAGE_SIZE);
+                self.flush(space);
             }
         });
         self.anon += anon;
@@ -256,21 +291,62 @@ impl Gather {
         }
     }
 
+    /// Notes a page whose count stays until the flush; whether that must be now.
+    #[inline(never)]
+    fn share(&mut self, pfn: Pfn) -> bool {
+        let shared = self.shared.get_or_insert(Shared {
+            pages: [0; SHARED],
+            count: 0,
+        });
+        if let Some(free) = shared.pages.get_mut(shared.count) {
+            *free = pfn;
+            shared.count += 1;
+        }
+        shared.count == SHARED
+    }
+
+    /// Lets all CPUs forget what changed. Then the counts go.
+    #[inline(always)]
+    fn flush(&mut self, space: &AddressSpace) {
+        if self.start < self.end {
+            mmu::flush_user(&space.context, self.start, self.end, self.tables_freed);
+            (self.start, self.end) = (usize::MAX, 0);
+        }
+        if self.shared.is_some() {
+            self.put_shared();
+        }
+    }
+
+    #[inline(never)]
+    fn put_shared(&mut self) {
+        let Some(shared) = &mut self.shared else { return };
+        for &pfn in shared.pages.iter().take(shared.count) {
+            if page::put(pfn) {
+                self.frames.push(pfn);
+            }
+        }
+        shared.count = 0;
+    }
+
     /// Flushes and frees; what it returns is to be dropped without the lock.
     #[must_use = "drop it after the lock"]
     #[inline]
-    pub(super) fn finish(self, space: &AddressSpace) -> Option<Vec<Vma>> {
-        if self.start < self.end {
-            mmu::flush_user(&space.context, self.start, self.end, self.tables_freed);
-        }
+    pub(super) fn finish(&mut self, space: &AddressSpace) -> LinkedList<Vma> {
+        self.flush(space);
         if self.anon != 0 {
             space.anon.fetch_sub(self.anon, Relaxed);
         }
         if self.file != 0 {
             space.file.fetch_sub(self.file, Relaxed);
         }
-        frame::free_list(self.frames);
-        self.dead
+        frame::free_list(core::mem::replace(&mut self.frames, FrameList::new()));
+        let dead = core::mem::take(&mut self.dead);
+        for vma in &dead {
+            if let Some(cache) = vma.cache() {
+                cache.map_removed(space, vma.flags);
+            }
+        }
+        dead
     }
 }
 
@@ -291,6 +367,7 @@ impl AddressSpace {
 
     pub(super) fn build(root: Pfn, regions: Regions, layout: Layout, membarrier: Registrations) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
+            number: NEXT.fetch_add(1, Relaxed),
             regions: RwLock::new(regions),
             root: frame::phys(root),
             context: MmContext::new(),
@@ -457,14 +534,14 @@ impl AddressSpace {
         }
     }
 
-    /// [`AddressSpace::slot`] when memory is short: the victim of the OOM killer may use the reserve.
+    /// [`AddressSpace::slot`] when memory is short: the victim of the OOM killer may use part of the reserve.
     #[cold]
     #[inline(never)]
     fn slot_from_reserve(&self, addr: usize) -> Option<&'static mmu::Slot> {
         if !super::is_dying() {
             return None;
         }
-        table::find_or_make(self.root, addr, For::Kernel, |pfn| self.table_made(pfn))
+        table::find_or_make(self.root, addr, For::Dying, |pfn| self.table_made(pfn))
     }
 
     fn table_made(&self, pfn: Pfn) {
@@ -485,7 +562,7 @@ impl AddressSpace {
         table::for_each_part(self.root, start, end, |addr, slots| match slots {
             // One page that was never touched, as often.
             [slot] if table::load(slot).is_empty() => {}
-            _ => gather.take(addr, slots, |_| true),
+            _ => gather.take::<true>(self, addr, slots, |_| true),
         });
     }
 
@@ -581,7 +658,7 @@ impl AddressSpace {
                 self.zap(start, stop, &mut gather);
             } else {
                 table::for_each_part(self.root, start, stop, |addr, slots| {
-                    gather.take(addr, slots, page::is_cache);
+                    gather.take::<true>(self, addr, slots, page::is_cache);
                 });
             }
         }
@@ -604,14 +681,17 @@ impl AddressSpace {
         drop((map, dead));
     }
 
+    /// Nobody runs in it any more: no translation that a CPU may still have is used.
     fn let_go(&self, map: &RegionMap<Vma>, gather: &mut Gather) {
         for r in map.iter() {
-            self.zap(r.start, r.end, gather);
+            table::for_each_part(self.root, r.start, r.end, |addr, slots| {
+                gather.take::<false>(self, addr, slots, |_| true);
+            });
             if r.value.flags.contains(VmFlags::ACCOUNT) {
                 super::commit::adjust((r.end - r.start) >> PAGE_SHIFT, false);
             }
             if let Some(cache) = r.value.cache() {
-                cache.map_removed(&self.this, r.value.flags);
+                cache.map_removed(self, r.value.flags);
             }
         }
     }

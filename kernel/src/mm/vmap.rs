@@ -153,15 +153,18 @@ pub fn map_device(phys: u64, size: usize) -> *mut u8 {
     (at + offset) as *mut u8
 }
 
-/// Memory of `pages` pages, contiguous only in the kernel's view. Null if there is none.
+/// Memory of `pages` pages, contiguous only in the kernel's view. Null if there is none: half of the reserve stays for what is small and must not fail.
 pub fn alloc_pages(pages: usize) -> *mut u8 {
+    if frame::free_in_buddy() < pages.saturating_add(frame::reserve() / 2) {
+        return null_mut();
+    }
     let Some(at) = reserve(pages, true) else {
         return null_mut();
     };
     USED.fetch_add(pages, Relaxed);
     for i in 0..pages {
         let addr = at + (i << PAGE_SHIFT);
-        let mapped = slot(addr).and_then(|slot| Some((slot, frame::alloc(For::Kernel)?)));
+        let mapped = slot(addr).and_then(|slot| Some((slot, frame::alloc(For::Dying)?)));
         let Some((slot, pfn)) = mapped else {
             free(at as *mut u8);
             return null_mut();

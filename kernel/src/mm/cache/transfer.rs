@@ -6,7 +6,7 @@ use super::super::{PAGE_SHIFT, PAGE_SIZE, alloc_page, zero_page};
 use super::{PageCache, Writing};
 use crate::syscall::SysResult;
 use core::mem::ManuallyDrop;
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::Ordering::Release;
 use limen_linux_abi::Errno;
 
 /// Where bytes read from a file go.
@@ -23,6 +23,12 @@ pub trait Source {
     fn remaining(&self) -> usize;
     /// Fills some or all of `to`, which is at least a byte, or says why not; fewer only at its end or an error.
     fn take(&mut self, to: &mut [u8]) -> Result<usize, Errno>;
+}
+
+/// Whether the running task is to go: nobody waits for the rest, which may be much.
+#[inline(always)]
+fn is_killed() -> bool {
+    crate::sched::current().fatal_signal_pending()
 }
 
 /// Pages that reading and writing look up at a time.
@@ -107,7 +113,7 @@ impl PageCache {
         }
     }
 
-    /// [`PageCache::read_at`] from several pages.
+    /// [`PageCache::read_at`] from several pages. A task that is to go stops at what it has.
     #[inline(never)]
     fn read_pages<S: Sink + ?Sized>(&self, pos: u64, to: &mut S) -> SysResult {
         let mut done = 0;
@@ -120,6 +126,9 @@ impl PageCache {
             }
             let (index, offset) = (at >> PAGE_SHIFT, at as usize & (PAGE_SIZE - 1));
             if batch.is_empty() {
+                if done > 0 && is_killed() {
+                    return Ok(done);
+                }
                 self.look_up(index, offset + want, &mut batch);
             }
             let (n, put) = match bytes_of(batch.rest()) {
@@ -180,11 +189,11 @@ impl Writing<'_> {
     #[inline]
     fn reaches(&self, end: u64) {
         if end > self.size() {
-            self.size.fetch_max(end, Relaxed);
+            self.size.fetch_max(end, Release);
         }
     }
 
-    /// [`Writing::write_at`] to several pages.
+    /// [`Writing::write_at`] to several pages. A task that is to go stops at what it has.
     #[inline(never)]
     fn write_pages<S: Source + ?Sized>(&mut self, pos: u64, from: &mut S) -> SysResult {
         let mut done = 0;
@@ -197,6 +206,9 @@ impl Writing<'_> {
             let at = pos + done as u64;
             let (index, offset) = (at >> PAGE_SHIFT, at as usize & (PAGE_SIZE - 1));
             if batch.is_empty() {
+                if done > 0 && is_killed() {
+                    return Ok(done);
+                }
                 self.look_up(index, offset + left, &mut batch);
             }
             let (n, taken) = match bytes_of(batch.rest()) {
@@ -258,7 +270,7 @@ impl Writing<'_> {
         let end = offset + *taken.as_ref().unwrap_or(&0);
         bytes[end..].fill(0);
         let taken = taken?;
-        let there = self.add(index, page.clone())?;
+        let there = self.add(index, page.clone(), false)?;
         if there.pfn() != page.pfn() {
             // Somebody else (a fault) was faster.
             there.write(offset, &bytes[offset..end]);

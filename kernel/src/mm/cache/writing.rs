@@ -3,13 +3,14 @@
 use super::super::{PAGE_SHIFT, PAGE_SIZE};
 use super::{CACHED, PageCache};
 use crate::mm::Page;
+use crate::mm::frame::FrameList;
 use crate::mm::page::PageKind;
 use crate::sync::MutexGuard;
 use alloc::vec::Vec;
 use core::marker::PhantomData;
 use core::mem::ManuallyDrop;
 use core::ops::Deref;
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::Ordering::{Relaxed, Release};
 use limen_linux_abi::Errno;
 use limen_radix::Radix;
 
@@ -67,7 +68,10 @@ impl Writing<'_> {
 
     /// Sets the size; pages beyond go away, also from mappings.
     pub fn truncate(&mut self, size: u64) {
-        let old = self.size.swap(size, Relaxed);
+        let old = self.size();
+        if size < old {
+            self.size.store(size, Release);
+        }
         let boundary = size.min(old);
         let offset = boundary as usize & (PAGE_SIZE - 1);
         if offset != 0
@@ -78,6 +82,8 @@ impl Writing<'_> {
         if size < old {
             let first = size.div_ceil(PAGE_SIZE as u64);
             self.remove(first, u64::MAX, true);
+        } else {
+            self.size.store(size, Release);
         }
     }
 
@@ -176,8 +182,8 @@ impl Writing<'_> {
 
     /// Takes pages out of the file, then out of every mapping (a fault in between can't find them any more), then lets them go.
     fn remove(&mut self, first: u64, end: u64, private_too: bool) {
-        let mapped = self.is_mapped();
-        let mut gone = Vec::new();
+        // Linked through their records, which nobody else does with pages that have another count.
+        let mut gone = FrameList::new();
         let mut from = first;
         // In pieces: the lock keeps preemption off.
         loop {
@@ -186,17 +192,15 @@ impl Writing<'_> {
                 Some((index, _)) if index < end => index.saturating_add(256).min(end),
                 _ => break,
             };
-            pages.remove_range(from, stop, |_, page| gone.push(page));
+            pages.remove_range(from, stop, |_, page| gone.push(page.into_raw()));
             self.resident.store(pages.len(), Relaxed);
             drop(pages);
-            if !mapped {
-                self.release(&mut gone);
-            }
             from = stop;
         }
-        if mapped {
+        // Only now: who maps it later finds none of them.
+        if self.is_mapped() {
             self.unmap(first, end, private_too);
         }
-        self.release(&mut gone);
+        self.release(gone);
     }
 }
