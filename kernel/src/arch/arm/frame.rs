@@ -14,8 +14,8 @@ pub const PSR_F: usize = 1 << 6;
 pub const PSR_I: usize = 1 << 7;
 /// Asynchronous aborts are masked.
 pub const PSR_A: usize = 1 << 8;
-/// Big-endian data.
-pub const PSR_E: usize = 1 << 9;
+/// Comparisons of the parts of a register.
+pub const PSR_GE: usize = 0xf << 16;
 /// The state of an `it` block.
 pub const PSR_IT: usize = 0x3f << 10 | 3 << 25;
 /// Conditions, saturation, GE, and the execution state that user mode may choose.
