@@ -118,11 +118,10 @@ const FLUSH_ALL_ABOVE: usize = 512;
 /// Forgets cached translations of `[start, end)` of an address space on every CPU that may hold them. `tables_freed`: table pages were removed, too.
 /// On return no CPU uses the old translations. Interrupts on, no spinlock taken with interrupts off is held.
 pub fn flush_user(context: &MmContext, start: usize, end: usize, tables_freed: bool) {
-    // An address space without an identifier of the current generation has nothing cached under it that is still reachable: a new
-    // generation starts with an empty TLB.
+    // Whoever gives the address space an identifier after the question for it sees what was stored to the tables before.
+    sysreg::barrier_inner();
+    // An address space that never had one has nothing cached.
     let Some(asid) = asid::current(context) else {
-        // The stores that changed the entries must still be seen by later walks.
-        sysreg::store_barrier();
         return;
     };
     let asid = asid as usize;
@@ -130,7 +129,6 @@ pub fn flush_user(context: &MmContext, start: usize, end: usize, tables_freed: b
     if tables_freed {
         forget_tables(asid, start, end);
     }
-    sysreg::store_barrier();
     // SAFETY: forgetting translations is always allowed; the barriers order it after the stores that changed the tables.
     // TLBIASIDIS and TLBIMVAIS.
     unsafe {

@@ -82,18 +82,15 @@ const FLUSH_ALL_ABOVE: usize = 512;
 /// Forgets cached translations of `[start, end)` of an address space on every CPU that may hold them. `tables_freed`: table pages were removed, too.
 /// On return no CPU uses the old translations. Interrupts on, no spinlock taken with interrupts off is held.
 pub fn flush_user(context: &MmContext, start: usize, end: usize, tables_freed: bool) {
-    // An address space without an identifier of the current generation has nothing cached under it that is still reachable: a new
-    // generation starts with an empty TLB.
+    // SAFETY: a barrier: whoever gives the address space an identifier after the question for it sees what was stored to the tables before.
+    unsafe { asm!("dsb ish", options(nostack, preserves_flags)) };
+    // An address space that never had one has nothing cached.
     let Some(asid) = asid::current(context) else {
-        // The stores that changed the entries must still be seen by later walks.
-        // SAFETY: a barrier.
-        unsafe { asm!("dsb ishst", options(nostack, preserves_flags)) };
         return;
     };
     let pages = (end - start) >> PAGE_SHIFT;
     // SAFETY: forgetting translations is always allowed; the barriers order it after the stores that changed the tables.
     unsafe {
-        asm!("dsb ishst", options(nostack, preserves_flags));
         if pages > FLUSH_ALL_ABOVE {
             asm!("tlbi aside1is, {}", in(reg) asid << 48, options(nostack, preserves_flags));
         } else {
