@@ -145,12 +145,16 @@ pub fn flush_user(context: &MmContext, start: usize, end: usize, tables_freed: b
     sysreg::barrier_inner();
 }
 
-/// After an invalid entry became valid or gained permission: whatever the processor needs before the access is retried. An invalid entry is never
-/// cached; one that gained permission may be, and then faults once more, which the fault handler resolves by doing nothing.
-/// Forgetting the old one here saves that round.
+/// After an entry became valid, or gained permission and `was_valid`: whatever the processor needs before the access is retried. An invalid entry is
+/// never cached. One that refused an access may stay so; on other CPUs it then refuses another one, which comes to this, too.
 #[inline(always)]
-pub fn update_user(context: &MmContext, addr: usize) {
-    let _ = (context, addr);
+pub fn update_user(context: &MmContext, addr: usize, was_valid: bool) {
+    if was_valid && let Some(asid) = asid::current(context) {
+        sysreg::store_barrier();
+        // SAFETY: as for `flush_user`. TLBIMVA, on this CPU only.
+        unsafe { sysreg::write!("p15, 0, {}, c8, c7, 1", (addr | asid as usize) as u32) }
+        sysreg::barrier_inner();
+    }
 }
 
 /// Forgets cached translations of a kernel range on every CPU.

@@ -109,12 +109,17 @@ pub fn flush_user(context: &MmContext, start: usize, end: usize, tables_freed: b
     }
 }
 
-/// After an invalid entry became valid or gained permission: whatever the processor needs before the access is retried. An invalid entry is never
-/// cached; one that gained permission may be, and then faults once more, which the fault handler resolves by doing nothing.
-/// Forgetting the old one here saves that round.
+/// After an entry became valid, or gained permission and `was_valid`: whatever the processor needs before the access is retried. An invalid entry is
+/// never cached. One that refused an access may stay so; on other CPUs it then refuses another one, which comes to this, too.
 #[inline(always)]
-pub fn update_user(context: &MmContext, addr: usize) {
-    let _ = (context, addr);
+pub fn update_user(context: &MmContext, addr: usize, was_valid: bool) {
+    if was_valid && let Some(asid) = asid::current(context) {
+        let operand = asid << 48 | (addr as u64 >> 12) & 0xfff_ffff_ffff;
+        // SAFETY: as for `flush_user`, on this CPU only.
+        unsafe {
+            asm!("dsb ishst", "tlbi vale1, {}", "dsb nsh", in(reg) operand, options(nostack, preserves_flags));
+        }
+    }
 }
 
 /// Forgets cached translations of a kernel range on every CPU.
