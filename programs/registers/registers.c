@@ -42,9 +42,9 @@ static uint64_t next(void) {
 
 /* Makes a call and complains about every register that changed. */
 static long call(const char *when, long number, long a, long b, long c, long d, long e, long f) {
-    const long args[6] = {a, b, c, d, e, f};
+    const long args[] = {a, b, c, d, e, f, number};
     state.number = number;
-    memcpy(state.args, args, sizeof args);
+    memcpy(state.args, args, sizeof state.args);
     for (int i = 0; i < SLOTS; i++) state.before[i] = (unsigned long)next();
     for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
         if (kept[i].argument >= 0) state.before[kept[i].slot] = (unsigned long)args[kept[i].argument];
@@ -61,6 +61,9 @@ static long call(const char *when, long number, long a, long b, long c, long d, 
         int slot = kept[i].slot;
 #if defined(LINK_REGISTER)
         if (slot == LINK_REGISTER && enter == registers_call_scv) continue;
+#endif
+#if defined(COUNTER)
+        if (slot == COUNTER && enter == registers_spin) continue;
 #endif
         if (state.before[slot] == state.after[slot]) continue;
         printf("%s: call %ld: %s was %#lx and is %#lx (result %ld%s)\n", when, number, kept[i].name, state.before[slot],

@@ -33,6 +33,8 @@ void registers_spin(struct state *state);
 /* A signal handler that keeps no register at all: putting them back is the kernel's work. */
 void registers_trash(int signal);
 
+/* The call's number, as an argument that a register holds. */
+#define NUMBER 6
 /* A register: its slot, and the argument that it holds before the call, or -1 for a pattern. */
 struct slot {
     const char *name;
@@ -103,8 +105,9 @@ __asm__(".text\n.globl registers_trash\n.type registers_trash,%function\nregiste
 
 #elif defined(__arm__)
 #define VECTOR_BYTES (32 * 8)
+#define COUNTER 7 /* what registers_spin counts with */
 static const struct slot kept[] = {
-    {"r1", 1, 1},  {"r2", 2, 2},   {"r3", 3, 3},   {"r4", 4, 4},   {"r5", 5, 5},   {"r6", 6, -1}, {"r8", 8, -1},
+    {"r1", 1, 1},  {"r2", 2, 2},   {"r3", 3, 3},   {"r4", 4, 4},   {"r5", 5, 5},   {"r6", 6, -1}, {"r7", COUNTER, NUMBER}, {"r8", 8, -1},
     {"r9", 9, -1}, {"r10", 10, -1}, {"r11", 11, -1}, {"r12", 12, -1}, {"lr", 14, -1},
 };
 #define STUB(name, instruction)                                                                                      \
@@ -116,7 +119,7 @@ static const struct slot kept[] = {
             " ldr r0, [r0, #4]\n"                                                                                    \
             " " instruction "\n"                                                                                     \
             " push {r0}\n ldr r0, [sp, #4]\n"                                                                        \
-            ".irp n,1,2,3,4,5,6,8,9,10,11,12,14\n str r\\n, [r0, #160+4*\\n]\n.endr\n"                               \
+            ".irp n,1,2,3,4,5,6,7,8,9,10,11,12,14\n str r\\n, [r0, #160+4*\\n]\n.endr\n"                               \
             " pop {r1}\n str r1, [r0, #28]\n"                                                                        \
             " add r1, r0, #288\n add r1, r1, #1024\n vstmia r1!, {d0-d15}\n vstmia r1!, {d16-d31}\n"                 \
             " pop {r0}\n vpop {d8-d15}\n pop {r4-r11, pc}\n"                                                         \

@@ -22,6 +22,10 @@ static const char *fault(unsigned long status) {
 void describe(char *to, size_t room, const siginfo_t *info, const ucontext_t *context) {
     const mcontext_t *m = &context->uc_mcontext;
     int n = snprintf(to, room, ", trap %lu, psr %#lx", m->trap_no, m->arm_cpsr & 0x0e00ffff);
+    unsigned long now;
+    __asm__ volatile("mrs %0, cpsr" : "=r"(now));
+    /* The handler's own mode: user mode, whatever came before. */
+    if ((now & 31) != 16) n += snprintf(to + n, room - n, ", mode %#lx", now & 31);
     if (m->trap_no == 14 || info->si_signo == SIGBUS || info->si_code == TRAP_HWBKPT)
         n += snprintf(to + n, room - n, ", error %s%s%s", fault(m->error_code), m->error_code & 0x800 ? ", write" : "", m->error_code >> 31 ? ", fetch" : "");
     else
@@ -244,3 +248,16 @@ FRAME(jazelle)
 /* Return from a handler that never was. */
 ARM(sigreturn_odd, "add sp, r0, #4\n mov r7, #119\n svc 0");
 ARM(sigreturn_hole, "add sp, r1, #64\n mov r7, #173\n svc 0");
+/*
+ * Return by a frame at the end of a page, of which `at` bytes of the context are there: without the mask, or all but the floating-point registers. In these a
+ * processor state has been read by then, `psr`, and the handler of the SIGSEGV must not begin with it.
+ */
+#define STRADDLE(name, number, info, at, psr)                                                                         \
+    ARM(sigreturn_##name, "sub r2, r1, #" #at "\n mov r3, #" #psr "\n str r3, [r2, #96]\n sub sp, r2, #" #info "\n mov r7, #" #number "\n svc 0")
+STRADDLE(straddling_user, 119, 0, 232, 0x10);
+STRADDLE(straddling_system, 119, 0, 232, 0x1f);
+STRADDLE(straddling_supervisor, 119, 0, 232, 0x13);
+STRADDLE(straddling_interrupts_off, 119, 0, 232, 0x90);
+STRADDLE(straddling_rt_system, 173, 128, 232, 0x1f);
+STRADDLE(straddling_rt_supervisor, 173, 128, 232, 0x13);
+STRADDLE(straddling_mask, 119, 0, 104, 0x1f);

@@ -181,7 +181,7 @@ impl AddressSpace {
             }
             exchange(slot, entry, entry.with_prot(wanted))?;
         }
-        mmu::update_user(&self.context, at);
+        mmu::update_user(&self.context, at, true);
         Ok(None)
     }
 
@@ -198,7 +198,7 @@ impl AddressSpace {
             let zero = super::zero_page();
             let entry = Entry::user_page(zero.phys(), prot.difference(Prot::WRITE));
             exchange(slot, Entry::EMPTY, entry)?;
-            mmu::update_user(&self.context, at);
+            mmu::update_user(&self.context, at, false);
             return Ok(FORCE.then(|| zero.clone()));
         }
         let page = self.new_page().ok_or(Stop::Memory)?;
@@ -241,7 +241,7 @@ impl AddressSpace {
         };
         counter.fetch_add(1, Ordering::Relaxed);
         let _ = page.into_raw();
-        mmu::update_user(&self.context, at);
+        mmu::update_user(&self.context, at, !old.is_empty());
         Ok(counted)
     }
 
@@ -340,7 +340,7 @@ impl AddressSpace {
         let zero = super::zero_page();
         if vma.flags.contains(VmFlags::SHARED) {
             exchange(slot, entry, entry.with_prot(prot))?;
-            mmu::update_user(&self.context, at);
+            mmu::update_user(&self.context, at, true);
             return Ok(force.then(|| self.counted(entry)));
         }
         if !vma.flags.contains(VmFlags::WRITE) {
@@ -350,7 +350,7 @@ impl AddressSpace {
         let sole = pfn != zero.pfn() && !page::is_cache(pfn) && page::is_sole(pfn);
         if sole {
             exchange(slot, entry, entry.with_prot(prot))?;
-            mmu::update_user(&self.context, at);
+            mmu::update_user(&self.context, at, true);
             return Ok(force.then(|| self.counted(entry)));
         }
         vma.private.note();
@@ -385,7 +385,7 @@ impl AddressSpace {
             }
             drop(Page::from_raw(pfn));
         }
-        mmu::update_user(&self.context, at);
+        mmu::update_user(&self.context, at, false);
         Ok(counted)
     }
 

@@ -41,13 +41,14 @@ static USED: AtomicUsize = AtomicUsize::new(0);
 /// Freed areas wait until they hold this many pages.
 const PURGE: usize = 256;
 
-/// The range as this room uses it: what the top level can be filled for at boot at a modest price (two top-level entries).
+/// What the range has of addresses at least, if the architecture's has them.
+const ENOUGH: usize = 256 << 20;
+
+/// The range as this room uses it: what the top level can be filled for at boot at a modest price. Two top-level entries, more where they are small.
 pub(super) fn range() -> (usize, usize) {
-    let span = 1usize << table::level_shift(LEVELS - 1);
-    (
-        VMAP.0,
-        VMAP.1.min((VMAP.0 & !(span - 1)).saturating_add(2 * span)),
-    )
+    const SPAN: usize = 1 << table::level_shift(LEVELS - 1);
+    const FILLED: usize = if ENOUGH / SPAN > 2 { ENOUGH } else { 2 * SPAN };
+    (VMAP.0, VMAP.1.min((VMAP.0 & !(SPAN - 1)).saturating_add(FILLED)))
 }
 
 /// Pages in use.

@@ -46,6 +46,7 @@ use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 use entity::ContextCell;
 use limen_entry::ThreadFlags;
+use limen_linux_abi::Errno;
 
 /// Prepares the boot CPU: the code that runs becomes its idle thread. What comes after `set_current` is a function of its own: in this one the
 /// compiler may go on taking the thread of before for the running one.
@@ -108,7 +109,13 @@ pub fn start_secondaries() {
         core::mem::forget(irq_stack);
         match smp::start(n, local, stack_top) {
             Ok(()) => wanted = wanted.with(n),
-            Err(e) => warning!("CPU {n} does not start: {e:?}"),
+            Err(e) => {
+                warning!("CPU {n} does not start: {e:?}");
+                if e == Errno::ETIMEDOUT {
+                    // It was told to: when it comes after all, it must find what was left for it, not what the next one is given.
+                    break;
+                }
+            }
         }
     }
     let limit = crate::time::now_ns() + 1_000_000_000;

@@ -14,15 +14,15 @@ pub const PSR_F: usize = 1 << 6;
 pub const PSR_I: usize = 1 << 7;
 /// Asynchronous aborts are masked.
 pub const PSR_A: usize = 1 << 8;
-/// Big-endian data.
-pub const PSR_E: usize = 1 << 9;
+/// Comparisons of the parts of a register.
+pub const PSR_GE: usize = 0xf << 16;
 /// The state of an `it` block.
 pub const PSR_IT: usize = 0x3f << 10 | 3 << 25;
 /// Conditions, saturation, GE, and the execution state that user mode may choose.
 pub const PSR_FLAGS: usize = 0xf80f_0000;
 
 /// `restart_syscall` in the arm table.
-const NR_RESTART_SYSCALL: usize = 0;
+const NR_RESTART_SYSCALL: isize = 0;
 
 /// All general registers of the interrupted context, in the order the entry stubs save them.
 #[derive(Clone, Debug)]
@@ -170,8 +170,8 @@ impl limen_entry::Frame for Frame {
     fn rearm(&mut self, restart: Restart) {
         self.regs[0] = self.orig_r0;
         if restart == Restart::Block {
-            self.regs[7] = NR_RESTART_SYSCALL;
-            self.syscallno = NR_RESTART_SYSCALL as isize;
+            // Only in here: r7 stays what the program put there.
+            self.syscallno = NR_RESTART_SYSCALL;
         }
     }
 }

@@ -118,11 +118,10 @@ const FLUSH_ALL_ABOVE: usize = 512;
 /// Forgets cached translations of `[start, end)` of an address space on every CPU that may hold them. `tables_freed`: table pages were removed, too.
 /// On return no CPU uses the old translations. Interrupts on, no spinlock taken with interrupts off is held.
 pub fn flush_user(context: &MmContext, start: usize, end: usize, tables_freed: bool) {
-    // An address space without an identifier of the current generation has nothing cached under it that is still reachable: a new
-    // generation starts with an empty TLB.
+    // Whoever gives the address space an identifier after the question for it sees what was stored to the tables before.
+    sysreg::barrier_inner();
+    // An address space that never had one has nothing cached.
     let Some(asid) = asid::current(context) else {
-        // The stores that changed the entries must still be seen by later walks.
-        sysreg::store_barrier();
         return;
     };
     let asid = asid as usize;
@@ -130,7 +129,6 @@ pub fn flush_user(context: &MmContext, start: usize, end: usize, tables_freed: b
     if tables_freed {
         forget_tables(asid, start, end);
     }
-    sysreg::store_barrier();
     // SAFETY: forgetting translations is always allowed; the barriers order it after the stores that changed the tables.
     // TLBIASIDIS and TLBIMVAIS.
     unsafe {
@@ -147,12 +145,16 @@ pub fn flush_user(context: &MmContext, start: usize, end: usize, tables_freed: b
     sysreg::barrier_inner();
 }
 
-/// After an invalid entry became valid or gained permission: whatever the processor needs before the access is retried. An invalid entry is never
-/// cached; one that gained permission may be, and then faults once more, which the fault handler resolves by doing nothing.
-/// Forgetting the old one here saves that round.
+/// After an entry became valid, or gained permission and `was_valid`: whatever the processor needs before the access is retried. An invalid entry is
+/// never cached. One that refused an access may stay so; on other CPUs it then refuses another one, which comes to this, too.
 #[inline(always)]
-pub fn update_user(context: &MmContext, addr: usize) {
-    let _ = (context, addr);
+pub fn update_user(context: &MmContext, addr: usize, was_valid: bool) {
+    if was_valid && let Some(asid) = asid::current(context) {
+        sysreg::store_barrier();
+        // SAFETY: as for `flush_user`. TLBIMVA, on this CPU only.
+        unsafe { sysreg::write!("p15, 0, {}, c8, c7, 1", (addr | asid as usize) as u32) }
+        sysreg::barrier_inner();
+    }
 }
 
 /// Forgets cached translations of a kernel range on every CPU.

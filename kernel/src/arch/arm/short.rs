@@ -340,4 +340,5 @@ pub(super) fn forget_tables(asid: usize, start: usize, end: usize) {
             copy(asid, root, index);
         }
     }
+    sysreg::store_barrier();
 }

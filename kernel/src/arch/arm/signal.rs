@@ -1,7 +1,7 @@
 //! Signal frames: the layouts user space knows. With `SA_SIGINFO`, `siginfo_t` and `ucontext_t`; without, the context alone. Inside the
 //! context a record with the floating-point registers.
 
-use super::frame::{Frame, PSR_A, PSR_E, PSR_F, PSR_FLAGS, PSR_I, PSR_IT, PSR_MODE_MASK, PSR_T, PSR_USER};
+use super::frame::{Frame, PSR_A, PSR_F, PSR_FLAGS, PSR_GE, PSR_I, PSR_IT, PSR_MODE_MASK, PSR_T, PSR_USER};
 use super::switch::Fault;
 use super::uaccess;
 use crate::mm::user::{Plain, UserPtr, check};
@@ -110,22 +110,18 @@ pub fn setup(frame: &mut Frame, delivery: &Delivery<'_>) -> Result<(), Errno> {
     frame.lr = restorer;
     frame.sp = base;
     frame.pc = delivery.handler & !1;
-    frame.cpsr &= !(PSR_E | PSR_IT | PSR_T);
-    if delivery.handler & 1 != 0 {
-        frame.cpsr |= PSR_T;
-    }
+    // In user mode whatever the frame says. As on Linux nothing else is left of it but GE.
+    frame.cpsr = PSR_USER | frame.cpsr & PSR_GE | if delivery.handler & 1 != 0 { PSR_T } else { 0 };
     frame.forget_syscall();
     Ok(())
 }
 
-/// Makes a user-supplied processor state safe. `false` if it asked for what it may not have; then only what user mode may choose is left.
-pub fn sanitize_psr(cpsr: &mut usize) -> bool {
-    *cpsr &= !(PSR_F | PSR_A);
-    if *cpsr & (PSR_MODE_MASK | PSR_I) == PSR_USER {
-        return true;
+/// A user-supplied processor state made safe. `false` if it asked for what it may not have; then only what user mode may choose is left.
+fn sanitize_psr(cpsr: usize) -> (usize, bool) {
+    if cpsr & (PSR_MODE_MASK | PSR_I) == PSR_USER {
+        return (cpsr & !(PSR_F | PSR_A), true);
     }
-    *cpsr = *cpsr & (PSR_FLAGS | PSR_IT | PSR_T) | PSR_USER;
-    false
+    (cpsr & (PSR_FLAGS | PSR_IT | PSR_T) | PSR_USER, false)
 }
 
 /// Restores all registers (floating point included) from the signal frame at the user stack pointer; user-controlled bits that could
@@ -143,9 +139,11 @@ pub fn restore(frame: &mut Frame) -> Result<Restored, Errno> {
     frame.sp = context.sp;
     frame.lr = context.lr;
     frame.pc = context.pc;
-    frame.cpsr = context.cpsr;
+    // Before anything fails: the handler of the SIGSEGV for a bad frame begins with what is left here.
+    let allowed;
+    (frame.cpsr, allowed) = sanitize_psr(context.cpsr);
     let mark: u64 = UserPtr::new(base + info + VFP).read()?;
-    if !sanitize_psr(&mut frame.cpsr) || mark != VFP_MARK {
+    if !allowed || mark != VFP_MARK {
         return Err(Errno::EFAULT);
     }
     // SAFETY: the frame was checked.

@@ -82,18 +82,15 @@ const FLUSH_ALL_ABOVE: usize = 512;
 /// Forgets cached translations of `[start, end)` of an address space on every CPU that may hold them. `tables_freed`: table pages were removed, too.
 /// On return no CPU uses the old translations. Interrupts on, no spinlock taken with interrupts off is held.
 pub fn flush_user(context: &MmContext, start: usize, end: usize, tables_freed: bool) {
-    // An address space without an identifier of the current generation has nothing cached under it that is still reachable: a new
-    // generation starts with an empty TLB.
+    // SAFETY: a barrier: whoever gives the address space an identifier after the question for it sees what was stored to the tables before.
+    unsafe { asm!("dsb ish", options(nostack, preserves_flags)) };
+    // An address space that never had one has nothing cached.
     let Some(asid) = asid::current(context) else {
-        // The stores that changed the entries must still be seen by later walks.
-        // SAFETY: a barrier.
-        unsafe { asm!("dsb ishst", options(nostack, preserves_flags)) };
         return;
     };
     let pages = (end - start) >> PAGE_SHIFT;
     // SAFETY: forgetting translations is always allowed; the barriers order it after the stores that changed the tables.
     unsafe {
-        asm!("dsb ishst", options(nostack, preserves_flags));
         if pages > FLUSH_ALL_ABOVE {
             asm!("tlbi aside1is, {}", in(reg) asid << 48, options(nostack, preserves_flags));
         } else {
@@ -112,12 +109,17 @@ pub fn flush_user(context: &MmContext, start: usize, end: usize, tables_freed: b
     }
 }
 
-/// After an invalid entry became valid or gained permission: whatever the processor needs before the access is retried. An invalid entry is never
-/// cached; one that gained permission may be, and then faults once more, which the fault handler resolves by doing nothing.
-/// Forgetting the old one here saves that round.
+/// After an entry became valid, or gained permission and `was_valid`: whatever the processor needs before the access is retried. An invalid entry is
+/// never cached. One that refused an access may stay so; on other CPUs it then refuses another one, which comes to this, too.
 #[inline(always)]
-pub fn update_user(context: &MmContext, addr: usize) {
-    let _ = (context, addr);
+pub fn update_user(context: &MmContext, addr: usize, was_valid: bool) {
+    if was_valid && let Some(asid) = asid::current(context) {
+        let operand = asid << 48 | (addr as u64 >> 12) & 0xfff_ffff_ffff;
+        // SAFETY: as for `flush_user`, on this CPU only.
+        unsafe {
+            asm!("dsb ishst", "tlbi vale1, {}", "dsb nsh", in(reg) operand, options(nostack, preserves_flags));
+        }
+    }
 }
 
 /// Forgets cached translations of a kernel range on every CPU.

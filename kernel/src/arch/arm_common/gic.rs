@@ -4,6 +4,7 @@ use super::{devicetree, smp, sysreg};
 use crate::mm::map_device;
 use crate::sync::MAX_CPUS;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use flat_device_tree::{Fdt, node::FdtNode};
 
 // Distributor (and the second half of a redistributor, which looks the same for the private interrupts).
 const CTLR: usize = 0x000;
@@ -83,7 +84,9 @@ pub fn init() {
     let d = map_device(base, size as usize) as usize;
     DISTRIBUTOR.store(d, Ordering::Relaxed);
     VERSION.store(version, Ordering::Relaxed);
-    if version == 2 {
+    if version == 3 {
+        find_redistributors(tree, &node);
+    } else {
         let Some((base, size)) = regions.next() else {
             panic!("the interrupt controller has no CPU interface")
         };
@@ -142,29 +145,26 @@ fn init_cpu_v2() {
 }
 
 fn init_cpu_v3() {
-    let base = redistributor();
+    let own = PRIVATE[smp::cpu_id()].load(Ordering::Relaxed);
+    if own == 0 {
+        panic!("CPU {} has no redistributor", smp::cpu_id())
+    }
+    let base = own - GICR_PRIVATE;
     // Wake it.
     write(base, GICR_WAKER, read(base, GICR_WAKER) & !2);
     while read(base, GICR_WAKER) & 4 != 0 {
         core::hint::spin_loop();
     }
-    PRIVATE[smp::cpu_id()].store(base + GICR_PRIVATE, Ordering::Relaxed);
-    write(base + GICR_PRIVATE, IGROUPR, !0);
-    private(base + GICR_PRIVATE);
+    write(own, IGROUPR, !0);
+    private(own);
     sysreg::gic_enable();
 }
 
-/// Version 3: each CPU's private registers.
+/// Version 3: each CPU's private registers, in the second half of its redistributor.
 static PRIVATE: [AtomicUsize; MAX_CPUS] = [const { AtomicUsize::new(0) }; MAX_CPUS];
 
-/// This CPU's redistributor, mapped.
-fn redistributor() -> usize {
-    let tree = devicetree::tree();
-    let mpidr = smp::mpidr(smp::cpu_id());
-    let affinity = (mpidr & 0xff_ffff) as u32 | (mpidr >> 32 << 24) as u32;
-    let Some(node) = tree.find_compatible(&["arm,gic-v3"]) else {
-        panic!("the interrupt controller is gone")
-    };
+/// Maps every CPU's redistributor.
+fn find_redistributors(tree: &Fdt<'_>, node: &FdtNode<'_, '_>) {
     let stride = node
         .property("redistributor-stride")
         .and_then(|p| devicetree::number(p.value, 0, p.value.len() / 4))
@@ -173,13 +173,14 @@ fn redistributor() -> usize {
         .property("#redistributor-regions")
         .and_then(|p| devicetree::cell(p.value, 0))
         .unwrap_or(1);
-    for (start, size) in devicetree::reg(tree, &node).skip(1).take(count as usize) {
+    for (start, size) in devicetree::reg(tree, node).skip(1).take(count as usize) {
         let mut at = start;
         while at < start + size {
             let base = map_device(at, 0x20000) as usize;
-            let (low, high) = (read(base, GICR_TYPER), read(base, GICR_TYPER + 4));
-            if high == affinity {
-                return base;
+            let (low, affinity) = (read(base, GICR_TYPER), read(base, GICR_TYPER + 4));
+            let affinity = u64::from(affinity & 0xff_ffff) | u64::from(affinity >> 24) << 32;
+            if let Some(cpu) = (0..smp::count()).find(|&cpu| smp::mpidr(cpu) == affinity) {
+                PRIVATE[cpu].store(base + GICR_PRIVATE, Ordering::Relaxed);
             }
             // Last of its region.
             if low & 1 << 4 != 0 {
@@ -188,7 +189,6 @@ fn redistributor() -> usize {
             at += stride;
         }
     }
-    panic!("CPU {} has no redistributor", smp::cpu_id())
 }
 
 /// Unmasks interrupt `id`: a private one on this CPU, a shared one for the boot CPU.

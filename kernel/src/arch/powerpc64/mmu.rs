@@ -293,11 +293,11 @@ pub fn flush_user(context: &MmContext, start: usize, end: usize, tables_freed: b
     after();
 }
 
-/// After an invalid entry became valid or gained permission: whatever the processor needs before the access is retried. It looks at the tables again
+/// After an entry became valid, or gained permission and `was_valid`: whatever the processor needs before the access is retried. It looks at the tables again
 /// before it reports a fault; should the store still be on its way, the fault comes once more, which the fault handler resolves by doing nothing.
 #[inline(always)]
-pub fn update_user(context: &MmContext, addr: usize) {
-    let _ = (context, addr);
+pub fn update_user(context: &MmContext, addr: usize, was_valid: bool) {
+    let _ = (context, addr, was_valid);
 }
 
 /// Forgets cached translations of a kernel range on every CPU.

@@ -250,11 +250,11 @@ pub fn flush_user(context: &MmContext, start: usize, end: usize, tables_freed: b
     super::tlb::flush(Some(context), start, end);
 }
 
-/// After an invalid entry became valid or gained permission: whatever the processor needs before the access is retried (often nothing).
+/// After an entry became valid, or gained permission and `was_valid`: whatever the processor needs before the access is retried (often nothing).
 #[inline(always)]
-pub fn update_user(context: &MmContext, addr: usize) {
+pub fn update_user(context: &MmContext, addr: usize, was_valid: bool) {
     // Entries that are not valid are not cached, and a fault on a stale weaker one drops it.
-    let _ = (context, addr);
+    let _ = (context, addr, was_valid);
 }
 
 /// Forgets cached translations of a kernel range on every CPU.

@@ -120,6 +120,19 @@ fn lockdep(context: &Context, arch: Arch) -> Result<Verdict> {
     )))
 }
 
+/// Two hundred processes at a time, and each has a kernel stack.
+fn crowd(context: &Context, arch: Arch, options: &[&str]) -> Result<()> {
+    let script = "mkfifo /tmp/f; exec 3<>/tmp/f; for i in $(seq 200); do read x </tmp/f & done; kill $(jobs -p); wait; echo all\n";
+    let guest = options
+        .iter()
+        .fold(Guest::new(context, arch).smp(4).timeout(60), |g, o| g.option(*o));
+    let ran = guest.script(script).run_well()?;
+    if ran.text() != "all\n" {
+        bail!("not all of them began\n{}", ran.everything());
+    }
+    Ok(())
+}
+
 /// The build with short descriptors: all boots, the self-tests, registers, a storm of faults, much memory and much work.
 fn short_descriptors(context: &Context, arch: Arch) -> Result<Verdict> {
     let options: &[_] = &flavour::SHORT.options();
@@ -128,6 +141,13 @@ fn short_descriptors(context: &Context, arch: Arch) -> Result<Verdict> {
     }
     let count = machines(context, arch, options)?;
     boot(context, arch, 1, &[options, &["--mem=16M"]].concat())?;
+    boot(
+        context,
+        arch,
+        8,
+        &[options, &["--machine=virt,gic-version=3"]].concat(),
+    )?;
+    crowd(context, arch, options)?;
     let tests = selftest(context, arch, options)?;
     let mut guest = options.iter().fold(
         Guest::new(context, arch).smp(4).timeout(400).option("--mem=2G"),
@@ -154,7 +174,7 @@ fn short_descriptors(context: &Context, arch: Arch) -> Result<Verdict> {
     }
     ran.clean_log()?;
     Ok(Verdict::Passed(format!(
-        "1, 2, 4, 8 CPUs, {count} machines and processors, 16 MiB; {tests}; registers, storm, memory, load, hostile calls"
+        "1, 2, 4, 8 CPUs, {count} machines and processors, 16 MiB, 200 processes; {tests}; registers, storm, memory, load, hostile calls"
     )))
 }
 
