@@ -214,9 +214,10 @@ pub fn wait_many(specs: &[WaitSpec], deadline: Option<u64>) -> SysResult {
             }
         }
         if failed.is_none() {
-            // Only now, so that whoever sees it asleep finds it in all of them. Who was faster has taken it out of one.
+            // Only now, so that whoever sees it asleep finds it in all of them. Who was faster takes it out of one; who found it awake and has not
+            // done that yet holds the lock of that one's bucket.
             me.sched.set_state(TaskState::INTERRUPTIBLE);
-            if entries.iter().all(|e| e.is_queued()) && deadline.is_none_or(|at| now_ns() < at) {
+            if entries.iter().all(|e| e.is_queued_now()) && deadline.is_none_or(|at| now_ns() < at) {
                 schedule();
             }
         }

@@ -106,7 +106,21 @@ impl Entry {
             }
         }
     }
-    /// Whether nobody has woken it yet.
+    /// Whether nobody has woken it yet, nor is about to: looks under the bucket's lock, for a thread that was queued before it was made a sleeper.
+    pub fn is_queued_now(&self) -> bool {
+        loop {
+            let bucket = self.bucket.load(Ordering::Acquire);
+            // SAFETY: buckets are never freed.
+            let Some(b) = (unsafe { bucket.as_ref() }) else {
+                return false;
+            };
+            let _list = b.lock();
+            if self.bucket.load(Ordering::Relaxed) == bucket {
+                return true;
+            }
+        }
+    }
+    /// Whether nobody has woken it yet. For a thread that was made a sleeper in the same step as it was queued.
     pub fn is_queued(&self) -> bool {
         !self.bucket.load(Ordering::Acquire).is_null()
     }
