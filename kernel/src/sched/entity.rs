@@ -33,6 +33,8 @@ bitflags! {
         const NEW = 0x100;
         /// Sleeps; only fatal signals wake it.
         const KILLABLE = Self::UNINTERRUPTIBLE.bits() | Self::WAKEKILL.bits();
+        /// How a thread stops: fatal signals wake it, and one that comes before it has left its CPU keeps it there.
+        const STOPPED_KILLABLE = Self::STOPPED.bits() | Self::WAKEKILL.bits();
         /// What an ordinary wake-up wakes.
         const NORMAL = Self::INTERRUPTIBLE.bits() | Self::UNINTERRUPTIBLE.bits();
         /// What SIGKILL wakes.

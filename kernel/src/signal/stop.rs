@@ -60,7 +60,7 @@ pub(super) fn take_part(task: &CurrentTask, mut shared: IrqSpinGuard<'_, Process
             if !task.signals.lock().stopped {
                 return;
             }
-            task.sched.set_state(TaskState::STOPPED);
+            task.sched.set_state(TaskState::STOPPED_KILLABLE);
         }
         sched::schedule();
     }
