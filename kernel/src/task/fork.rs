@@ -392,6 +392,7 @@ fn publish(parent: &Arc<Task>, task: &Arc<Task>, flags: CloneFlags) -> Result<()
         return Err(Errno::ERESTARTNOINTR);
     }
     if flags.contains(CloneFlags::THREAD) {
+        task.process.thread_starts();
         task.process.with_threads(|threads| threads.push(task.clone()));
         pid::register(task, false);
         return Ok(());
