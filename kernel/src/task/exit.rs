@@ -75,7 +75,8 @@ pub(super) fn release_memory_words(task: &Arc<Task>, last: bool) {
     if word != 0 {
         // A wild pointer harms only its owner.
         let _ = crate::mm::user::UserPtr::<u32>::new(word).write(0);
-        futex::wake(word, 1, false);
+        // The word may lie in memory shared with others, as a thread with its stack: the waiter looks for where it is then, too.
+        futex::wake(word, 1, true);
     }
 }
 
