@@ -224,6 +224,9 @@ pub fn clone(frame: &Frame, args: &CloneArgs) -> SysResult {
     };
     user::charge(creds.uid, limit)?;
     undo.uid = Some(creds.uid);
+    if parent.flags().contains(TaskFlags::NPROC_EXCEEDED) {
+        parent.clear_flags(TaskFlags::NPROC_EXCEEDED);
+    }
 
     let stack = KernelStack::new().ok_or(Errno::ENOMEM)?;
     let old_mm = parent.mm();
