@@ -300,13 +300,13 @@ fn is_blocked(shared: &Shared<'_>, task: &Task, sig: u32) -> bool {
     own.blocked.or(own.real_blocked).has(sig)
 }
 
-/// Whether `task` would take `sig` now.
+/// Whether `task` would take `sig` now. A stopped thread takes only what nobody can keep waiting; the rest is for when it goes on.
 fn wants(shared: &Shared<'_>, task: &Task, sig: u32) -> bool {
     if task.flags().contains(TaskFlags::EXITING) {
         return false;
     }
     let own = task.signals.lock_under(shared);
-    sig == SIGKILL || !own.blocked.has(sig)
+    sig == SIGKILL || !own.blocked.has(sig) && !own.stopped
 }
 
 /// Forgets pending signals of `set` everywhere in the process.
