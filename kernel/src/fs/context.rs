@@ -79,6 +79,11 @@ impl FsContext {
         let old = core::mem::replace(&mut self.places.lock().cwd, cwd);
         drop(old);
     }
+    /// Whether its root or its working directory is `place`.
+    pub fn is_at(&self, place: &Path) -> bool {
+        let p = self.places.lock();
+        p.root == *place || p.cwd == *place
+    }
     /// `pivot_root`: whoever is at `from` is now at `to`.
     pub fn replace(&self, from: &Path, to: &Path) {
         let mut old = (None, None);

@@ -403,8 +403,13 @@ pub fn pivot_root(new_root: Path, put_old: Path) -> Result<(), Errno> {
     hang(&root.mnt, put_old);
     hang(&new_root.mnt, root_at);
     for p in crate::task::all_processes() {
-        for fs in p.threads().iter().filter_map(|t| t.try_fs()) {
-            fs.replace(&root, &new_root);
+        for t in p.threads() {
+            let Some(fs) = t.try_fs() else { continue };
+            if fs.is_at(&root) {
+                // Now that we hold a count, the thread takes the lock to look at its places; a look it had begun before must be over.
+                crate::sched::settle(&t);
+                fs.replace(&root, &new_root);
+            }
         }
     }
     Ok(())

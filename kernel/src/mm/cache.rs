@@ -115,7 +115,12 @@ pub struct PageCache {
     mappers: SpinLock<Mappers>,
     budget: Option<Arc<Budget>>,
     filler: Option<Box<dyn Filler>>,
+    /// What tells it from all others that ever were, from the first time somebody asks.
+    number: AtomicU64,
 }
+
+/// The next [`PageCache::number`].
+static NUMBERS: AtomicU64 = AtomicU64::new(1);
 
 impl PageCache {
     /// An empty file in memory.
@@ -137,7 +142,26 @@ impl PageCache {
             }),
             budget,
             filler,
+            number: AtomicU64::new(0),
         })
+    }
+
+    /// A number no other file in memory has or had, odd, so that it is no address either.
+    #[inline]
+    pub fn number(&self) -> u64 {
+        match self.number.load(Relaxed) {
+            0 => self.choose_number(),
+            number => number,
+        }
+    }
+    #[cold]
+    fn choose_number(&self) -> u64 {
+        // In steps of 16: who hashes it like an address finds all of it.
+        let new = NUMBERS.fetch_add(16, Relaxed);
+        match self.number.compare_exchange(0, new, Relaxed, Relaxed) {
+            Ok(_) => new,
+            Err(number) => number,
+        }
     }
 
     /// Size in bytes. Who sees it sees what was written up to there.

@@ -4,7 +4,6 @@ use super::fault::FaultError;
 use super::space::AddressSpace;
 use super::vma::VmFlags;
 use super::{PAGE_SHIFT, PAGE_SIZE};
-use alloc::sync::Arc;
 use limen_linux_abi::Errno;
 
 impl AddressSpace {
@@ -53,20 +52,21 @@ impl AddressSpace {
         Ok(())
     }
 
-    /// What identifies the futex word at `addr` among all address spaces: (memory object, offset in it) of a shared mapping; (this
-    /// address space, `addr`) for private memory. `EFAULT` if nothing is mapped there.
-    pub fn futex_key(&self, addr: usize) -> Result<(usize, u64), Errno> {
+    /// What identifies the futex word at `addr` among all address spaces: (number of the memory object, offset in it) of a shared mapping; (address
+    /// of this address space, `addr`) for private memory. `EFAULT` if nothing is mapped there. A waiter does not keep the object, so its
+    /// address will not do: another one may be there next.
+    pub fn futex_key(&self, addr: usize) -> Result<(u64, u64), Errno> {
         let regions = self.regions.read();
         let region = regions.map.containing(addr).ok_or(Errno::EFAULT)?;
         match region.value.cache() {
             Some(cache) if region.value.flags.contains(VmFlags::SHARED) => {
                 let index = region.value.index_at(addr - region.start);
                 Ok((
-                    Arc::as_ptr(cache) as usize,
+                    cache.number(),
                     (index << PAGE_SHIFT) + (addr & (PAGE_SIZE - 1)) as u64,
                 ))
             }
-            _ => Ok((core::ptr::from_ref(self) as usize, addr as u64)),
+            _ => Ok((core::ptr::from_ref(self).addr() as u64, addr as u64)),
         }
     }
 }

@@ -36,10 +36,14 @@ pub(super) fn at_tick(cpu: &'static CpuData, urgent: u8) {
         }
     } else {
         pull(cpu, mine + 2);
-        // An idle CPU does not look at its queue by itself.
+        // An idle CPU does not look at its queue by itself, nor does one that runs something less urgent than what was found.
         cpu.rq.lock.lock();
         let inner = cpu.rq.inner();
-        if inner.curr == inner.idle && cpu.rq.running() > 0 {
+        // SAFETY: the running task is alive.
+        let running = unsafe { &(*inner.curr).sched }
+            .effective_rt
+            .load(Ordering::Relaxed);
+        if inner.curr == inner.idle && cpu.rq.running() > 0 || inner.rt.highest() > running {
             run::resched_curr(cpu, inner, ThreadFlags::NEED_RESCHED);
         }
         cpu.rq.lock.unlock();

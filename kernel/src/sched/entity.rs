@@ -4,7 +4,7 @@
 use super::cpuset::CpuSet;
 use super::queue::{FairLink, RtLink};
 use crate::arch::switch::Context;
-use crate::sync::SchedLock;
+use crate::sync::{IrqSpinLock, SchedLock};
 use bitflags::bitflags;
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -33,6 +33,8 @@ bitflags! {
         const NEW = 0x100;
         /// Sleeps; only fatal signals wake it.
         const KILLABLE = Self::UNINTERRUPTIBLE.bits() | Self::WAKEKILL.bits();
+        /// How a thread stops: fatal signals wake it, and one that comes before it has left its CPU keeps it there.
+        const STOPPED_KILLABLE = Self::STOPPED.bits() | Self::WAKEKILL.bits();
         /// What an ordinary wake-up wakes.
         const NORMAL = Self::INTERRUPTIBLE.bits() | Self::UNINTERRUPTIBLE.bits();
         /// What SIGKILL wakes.
@@ -159,6 +161,8 @@ pub struct SchedEntity {
     pub(super) user_samples: AtomicU64,
     /// See `user_samples`.
     pub(super) system_samples: AtomicU64,
+    /// User and system time as they were told last, nanoseconds.
+    pub(super) told: IrqSpinLock<(u64, u64)>,
     /// Switches because it slept.
     pub(super) voluntary: AtomicUsize,
     /// Switches because something else was more deserving.
@@ -192,6 +196,7 @@ impl SchedEntity {
             sum_exec: AtomicU64::new(0),
             user_samples: AtomicU64::new(0),
             system_samples: AtomicU64::new(0),
+            told: IrqSpinLock::new((0, 0)),
             voluntary: AtomicUsize::new(0),
             involuntary: AtomicUsize::new(0),
             affinity: AtomicU64::new(u64::MAX),

@@ -20,6 +20,7 @@ mod queue;
 pub mod resume;
 mod run;
 pub mod selftest;
+mod settle;
 pub mod stats;
 mod wait;
 mod wake;
@@ -33,6 +34,7 @@ pub use policy::yield_now;
 pub use run::{
     CpuData, activate_mm, cpu, leave_mm, online, preempt_current, ready, schedule, switch_preempted, this_cpu,
 };
+pub use settle::settle;
 pub use wait::{WaitQueue, Waiter};
 pub use wake::{wake_new_task, wake_task};
 

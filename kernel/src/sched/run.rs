@@ -563,10 +563,11 @@ fn switched_with_more(rq: &RunQueue, inner: &mut Inner) {
     let prev = unsafe { &*prev_ptr };
     prev.sched.on_cpu.store(false, Ordering::Release);
     rq.lock.unlock();
-    irq::local_enable();
     if todo & after::EVICT != 0 {
+        // Before interrupts are on: who wakes it or changes its policy waits until it is in a queue, perhaps in an interrupt on this CPU.
         super::wake::place_evicted(prev);
     }
+    irq::local_enable();
     drop(old_mm);
     if todo & after::DEAD != 0 {
         // SAFETY: the count every started thread owns of itself; it never runs again, so nobody else gives it back.

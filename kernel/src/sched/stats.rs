@@ -3,8 +3,10 @@
 //! Run time and idle time are exact (timestamps at switches). How a CPU's busy time divides into user and system is sampled at the
 //! tick: each tick charges the time since the last one to the mode it interrupted, as Linux's tick accounting does.
 
+use super::entity::on_rq;
 use super::run::{self, online};
-use crate::sync::SpinLock;
+use super::wake::lock_queue_of;
+use crate::sync::{SpinLock, without_interrupts};
 use crate::task::Task;
 use crate::time::now_ns;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -143,27 +145,40 @@ pub fn total_running() -> u32 {
     online().iter().filter_map(run::cpu).map(|c| c.rq.running()).sum()
 }
 
-/// The run time of a task so far, nanoseconds.
+/// The run time of a task so far, nanoseconds; it never goes back.
 pub fn run_time_ns(task: &Task) -> u64 {
-    let s = &task.sched;
-    let total = s.sum_exec.load(Ordering::Relaxed);
-    if s.on_cpu.load(Ordering::Relaxed) && s.state() == super::TaskState::RUNNING {
-        total + now_ns().saturating_sub(s.exec_start.load(Ordering::Relaxed))
-    } else {
+    without_interrupts(|| {
+        // Under the lock of its queue, where it is charged: what is and what is not charged yet fit together.
+        let cpu = lock_queue_of(task);
+        let s = &task.sched;
+        let mut total = s.sum_exec.load(Ordering::Relaxed);
+        // On its way out it is charged for the last time, and may still be the one the CPU ran last.
+        if core::ptr::eq(cpu.rq.inner().curr, task) && s.on_rq.load(Ordering::Relaxed) == on_rq::QUEUED {
+            total += now_ns().saturating_sub(s.exec_start.load(Ordering::Relaxed));
+        }
+        cpu.rq.lock.unlock();
         total
-    }
+    })
 }
 
-/// The run time of a task so far as (user, system), nanoseconds; their sum is exact.
+/// The run time of a task so far as (user, system), nanoseconds; their sum is exact, and neither ever goes back, however the samples that divide it
+/// fall.
 pub fn user_system_ns(task: &Task) -> (u64, u64) {
     let total = run_time_ns(task);
     let user = task.sched.user_samples.load(Ordering::Relaxed);
     let system = task.sched.system_samples.load(Ordering::Relaxed);
-    if system == 0 {
-        return (total, 0);
+    let part = match system {
+        0 => total,
+        _ => (u128::from(total) * u128::from(user) / u128::from(user + system)) as u64,
+    };
+    let mut told = task.sched.told.lock();
+    let (user, system) = *told;
+    // Else somebody was told of a later moment meanwhile.
+    if total > user + system {
+        let user = part.clamp(user, total - system);
+        *told = (user, total - user);
     }
-    let user_part = (u128::from(total) * u128::from(user) / u128::from(user + system)) as u64;
-    (user_part, total - user_part)
+    *told
 }
 
 /// Fixed-point one of the load averages (as in `/proc/loadavg` and `sysinfo`, which shifts by 5 more).

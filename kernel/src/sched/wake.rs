@@ -227,15 +227,13 @@ pub fn wake_new_task(task: &Arc<Task>) {
     preempt::check_resched();
 }
 
-/// A task that was switched away from because it may not run here any more: queues it where it may. Interrupts on.
+/// A task that was switched away from because it may not run here any more: queues it where it may. Interrupts off.
 pub(super) fn place_evicted(task: &Task) {
-    without_interrupts(|| {
-        let last = task.info.cpu.load(Ordering::Relaxed) as usize;
-        let lag = run::cpu(last).map_or(0, |c| {
-            lag_of(task.sched.fair.key(), c.rq.min_vruntime.load(Ordering::Relaxed))
-        });
-        enqueue(task, select_cpu(task, last), Arrival::Moved { lag });
+    let last = task.info.cpu.load(Ordering::Relaxed) as usize;
+    let lag = run::cpu(last).map_or(0, |c| {
+        lag_of(task.sched.fair.key(), c.rq.min_vruntime.load(Ordering::Relaxed))
     });
+    enqueue(task, select_cpu(task, last), Arrival::Moved { lag });
 }
 
 /// Changes what decides a task's place in its queue (`change` sets policy, priority or weight), wherever the task is.

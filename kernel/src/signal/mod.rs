@@ -29,8 +29,9 @@ pub use info::{SigInfo, parse_signal};
 pub use pending::{Pending, Queued, Room};
 pub(crate) use send::kill_threads;
 pub use send::{
-    force, force_fatal, force_fault, itimer_to_process, queue_to_process, queue_to_task, send_to_pgrp,
-    send_to_process, send_to_task, timer_to_process, timer_to_task,
+    force, force_fatal, force_fault, forget_sent_to_many, give_sent_to_many, itimer_to_process,
+    keep_sent_to_many, queue_to_process, queue_to_task, send_to_pgrp, send_to_process, send_to_task,
+    sent_to_many, timer_to_process, timer_to_task,
 };
 pub use set::*;
 pub use state::{

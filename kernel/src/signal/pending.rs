@@ -94,6 +94,10 @@ impl Pending {
     pub fn mark(&mut self, sig: u32) {
         self.set = self.set.with(sig);
     }
+    /// Marks several.
+    pub fn mark_all(&mut self, set: SigSet) {
+        self.set = self.set.or(set);
+    }
     /// The signal to take next that is not in `blocked`: faults first, then by number.
     #[inline]
     pub fn next(&self, blocked: SigSet) -> Option<u32> {

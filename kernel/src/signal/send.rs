@@ -106,8 +106,46 @@ pub fn send_to_pgrp(pgrp: i32, sig: u32, info: SigInfo) -> Result<(), Errno> {
     }
     for process in &members {
         send_to_process(process, sig, info);
+        sent_to_many(process, sig);
     }
     Ok(())
+}
+
+/// `sig` was just sent to `process` as one of several: a process that is being made by one of its threads, which nobody could find, gets it, too.
+pub fn sent_to_many(process: &Process, sig: u32) {
+    process.with_threads(|threads| {
+        for task in threads {
+            if let Some(sent) = &mut task.signals.lock().sent_to_many {
+                let undone = match sig {
+                    SIGCONT => SigSet::STOP,
+                    _ if SigSet::STOP.has(sig) => SigSet::of(&[SIGCONT]),
+                    _ => SigSet::EMPTY,
+                };
+                *sent = sent.minus(undone).with(sig);
+            }
+        }
+    });
+}
+
+/// The running thread begins to make a process: from now on what is sent to several is kept for it, until one of the two below.
+pub fn keep_sent_to_many(task: &Task) {
+    task.signals.lock().sent_to_many = Some(SigSet::EMPTY);
+}
+
+/// Nothing more is kept; the new process, whose only thread `new` has not started, gets what was.
+pub fn give_sent_to_many(task: &Task, new: &Task) {
+    let sent = task.signals.lock().sent_to_many.take();
+    if let Some(sent) = sent
+        && !sent.is_empty()
+    {
+        new.process.signals.lock().pending.mark_all(sent);
+        new.info.work.set(ThreadFlags::SIGPENDING);
+    }
+}
+
+/// Nothing more is kept, and what was is forgotten: there is no new process.
+pub fn forget_sent_to_many(task: &Task) {
+    task.signals.lock().sent_to_many = None;
 }
 
 /// A synchronous fault of the running thread (SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP): if it is blocked or ignored, the default
@@ -262,13 +300,13 @@ fn is_blocked(shared: &Shared<'_>, task: &Task, sig: u32) -> bool {
     own.blocked.or(own.real_blocked).has(sig)
 }
 
-/// Whether `task` would take `sig` now.
+/// Whether `task` would take `sig` now. A stopped thread takes only what nobody can keep waiting; the rest is for when it goes on.
 fn wants(shared: &Shared<'_>, task: &Task, sig: u32) -> bool {
     if task.flags().contains(TaskFlags::EXITING) {
         return false;
     }
     let own = task.signals.lock_under(shared);
-    sig == SIGKILL || !own.blocked.has(sig)
+    sig == SIGKILL || !own.blocked.has(sig) && !own.stopped
 }
 
 /// Forgets pending signals of `set` everywhere in the process.

@@ -156,6 +156,8 @@ pub struct TaskSignals {
     pub besides: Besides,
     /// It has stopped (is counted as such).
     pub stopped: bool,
+    /// While it makes a process: signals that were sent to several processes meanwhile, this one among them. The new process gets them, too.
+    pub sent_to_many: Option<SigSet>,
 }
 
 impl TaskSignals {

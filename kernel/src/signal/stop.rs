@@ -6,8 +6,9 @@ use super::{
 };
 use crate::sched::{self, entity::TaskState};
 use crate::sync::IrqSpinGuard;
-use crate::task::{CurrentTask, Process, TaskFlags};
+use crate::task::{CurrentTask, Process, Task, TaskFlags};
 use alloc::sync::Arc;
+use limen_entry::ThreadFlags;
 
 /// A stop signal at its default action: every thread is to stop; this one does at once.
 pub(super) fn begin(task: &CurrentTask, sig: u32) {
@@ -60,9 +61,19 @@ pub(super) fn take_part(task: &CurrentTask, mut shared: IrqSpinGuard<'_, Process
             if !task.signals.lock().stopped {
                 return;
             }
-            task.sched.set_state(TaskState::STOPPED);
+            task.sched.set_state(TaskState::STOPPED_KILLABLE);
         }
         sched::schedule();
+    }
+}
+
+/// `new`, which has not started, is a thread of the process of `maker`, which has a stop before it: `new` has, too.
+#[inline]
+pub(crate) fn join(maker: &Task, new: &Task, shared: &mut ProcessSignals) {
+    if shared.stop_signal.is_some() && maker.signals.lock().besides.contains(Besides::STOP) {
+        new.signals.lock().besides.insert(Besides::STOP);
+        new.info.work.set(ThreadFlags::SIGPENDING);
+        shared.stop_remaining += 1;
     }
 }
 

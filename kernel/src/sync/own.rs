@@ -79,7 +79,8 @@ impl<T> OwnSlot<T> {
         self.get().map(|value| look(&lock(&value).lock()))
     }
     /// The owner's view of an object of which nobody else holds a count: whoever gets one while the view lives can only look, since sharing the
-    /// object for more is up to the owner, who is here. `None` if the slot is empty or others hold one, too.
+    /// object for more is up to the owner, who is here. (Or waits until the view is over: `sched::settle`.) `None` if the slot is
+    /// empty or others hold one, too.
     ///
     /// # Safety
     /// The running thread owns the slot, and does not replace its contents while the view lives.

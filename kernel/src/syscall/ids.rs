@@ -5,7 +5,7 @@ use super::id::IdWord;
 use crate::mm::current_space;
 use crate::mm::user::{UserPtr, read_bytes, write_bytes};
 use crate::task::creds::{CAP_ALL, Creds, cap, securebits};
-use crate::task::{TaskFlags, current, find_task, user};
+use crate::task::{TaskFlags, current, find_task, rlimit, user};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use limen_linux_abi::Errno;
@@ -30,6 +30,15 @@ fn commit(old: &Creds, mut new: Creds) -> SysResult {
         }
         task.parent_death_signal
             .store(0, core::sync::atomic::Ordering::Relaxed);
+    }
+    if old.uid != new.uid {
+        // The change itself does not fail, since programs do not expect it to.
+        let limit = task.process.limits.soft(rlimit::which::NPROC);
+        if new.uid != 0 && user::count(new.uid) > limit {
+            task.set_flags(TaskFlags::NPROC_EXCEEDED);
+        } else {
+            task.clear_flags(TaskFlags::NPROC_EXCEEDED);
+        }
     }
     user::transfer(old.uid, new.uid);
     task.set_creds(Arc::new(new));

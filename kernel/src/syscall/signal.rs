@@ -78,7 +78,12 @@ fn kill_all(processes: alloc::vec::Vec<Arc<Process>>, sig: i32, none: Errno) -> 
     let mut result = Err(none);
     for process in processes {
         match kill_process(&process, sig, None) {
-            Ok(()) => result = Ok(0),
+            Ok(()) => {
+                if sig != 0 {
+                    signal::sent_to_many(&process, sig as u32);
+                }
+                result = Ok(0);
+            }
             Err(e) if result.is_err() => result = Err(e),
             Err(_) => {}
         }

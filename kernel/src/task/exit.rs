@@ -46,7 +46,9 @@ fn end_group(status: i32) -> ! {
 pub fn exit_thread(status: i32) -> ! {
     let task = current();
     signal::stop::leave(&task);
-    if task.process.is_init() && task.process.thread_count() == 1 {
+    // Not by the list of threads: two that end at once are both in it.
+    let last = task.process.thread_ends();
+    if last && task.process.is_init() {
         let status = task.process.signals.lock().group_exit.unwrap_or(status);
         panic!("Attempted to kill init! exitcode=0x{status:08x}");
     }
@@ -72,7 +74,8 @@ pub(super) fn release_memory_words(task: &Arc<Task>, last: bool) {
     if word != 0 {
         // A wild pointer harms only its owner.
         let _ = crate::mm::user::UserPtr::<u32>::new(word).write(0);
-        futex::wake(word, 1, false);
+        // The word may lie in memory shared with others, as a thread with its stack: the waiter looks for where it is then, too.
+        futex::wake(word, 1, true);
     }
 }
 

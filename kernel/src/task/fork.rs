@@ -173,13 +173,18 @@ pub(super) fn check_namespaces(flags: CloneFlags) -> Result<(), Errno> {
 }
 
 /// Gives back what a half-made thread has taken when making it fails.
-struct Undo {
+struct Undo<'a> {
+    /// Who keeps signals for the new process.
+    keeper: Option<&'a Task>,
     uid: Option<u32>,
     tid: Option<i32>,
 }
 
-impl Drop for Undo {
+impl Drop for Undo<'_> {
     fn drop(&mut self) {
+        if let Some(keeper) = self.keeper.take() {
+            signal::forget_sent_to_many(keeper);
+        }
         if let Some(uid) = self.uid.take() {
             user::uncharge(uid);
         }
@@ -195,7 +200,17 @@ pub fn clone(frame: &Frame, args: &CloneArgs) -> SysResult {
     check_flags(args)?;
     let parent = current();
     let flags = args.flags;
-    // A signal that is to be delivered to "the process" comes before the fork, so that it does not miss one of them.
+    // A signal that is here already comes before the fork. One that comes from now on comes after it, or a program with a fast timer would never get
+    // its child: to the parent, and if it was sent to several processes to the child, too.
+    let mut undo = Undo {
+        keeper: None,
+        uid: None,
+        tid: None,
+    };
+    if !flags.contains(F::THREAD) {
+        signal::keep_sent_to_many(&parent);
+        undo.keeper = Some(&parent);
+    }
     if parent.signal_pending() {
         return Err(Errno::ERESTARTNOINTR);
     }
@@ -208,10 +223,10 @@ pub fn clone(frame: &Frame, args: &CloneArgs) -> SysResult {
         parent.process.limits.soft(which::NPROC)
     };
     user::charge(creds.uid, limit)?;
-    let mut undo = Undo {
-        uid: Some(creds.uid),
-        tid: None,
-    };
+    undo.uid = Some(creds.uid);
+    if parent.flags().contains(TaskFlags::NPROC_EXCEEDED) {
+        parent.clear_flags(TaskFlags::NPROC_EXCEEDED);
+    }
 
     let stack = KernelStack::new().ok_or(Errno::ENOMEM)?;
     let old_mm = parent.mm();
@@ -303,8 +318,7 @@ pub fn clone(frame: &Frame, args: &CloneArgs) -> SysResult {
         }
         return Err(e);
     }
-    undo.uid = None;
-    undo.tid = None;
+    core::mem::forget(undo);
 
     // The child exists now: faults on these two words are the caller's problem, as in Linux.
     if flags.contains(F::PARENT_SETTID) {
@@ -381,12 +395,14 @@ fn new_process(parent: &Arc<Task>, tid: i32, args: &CloneArgs) -> Result<Arc<Pro
 /// Makes the new thread known: from here on it can be found, signalled and waited for.
 fn publish(parent: &Arc<Task>, task: &Arc<Task>, flags: CloneFlags) -> Result<(), Errno> {
     let _tree = TREE.lock();
-    let shared = parent.process.signals.lock();
-    // A signal since the first look, or the process is ending: the fork did not happen.
-    if shared.group_exit.is_some() || shared.exec.is_some() || parent.signal_pending() {
+    let mut shared = parent.process.signals.lock();
+    // The process is ending, or its other threads are: the fork did not happen.
+    if shared.group_exit.is_some() || shared.exec.is_some() {
         return Err(Errno::ERESTARTNOINTR);
     }
     if flags.contains(CloneFlags::THREAD) {
+        signal::stop::join(parent, task, &mut shared);
+        task.process.thread_starts();
         task.process.with_threads(|threads| threads.push(task.clone()));
         pid::register(task, false);
         return Ok(());
@@ -408,6 +424,8 @@ fn publish(parent: &Arc<Task>, task: &Arc<Task>, flags: CloneFlags) -> Result<()
     process.adopt(&real_parent);
     real_parent.family().children.push(process.clone());
     process.enter_group(group);
+    // Last: who looks at the group now finds the new process itself.
+    signal::give_sent_to_many(parent, task);
     pid::register(task, true);
     Ok(())
 }

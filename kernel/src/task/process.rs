@@ -12,7 +12,7 @@ use crate::signal::ProcessSignals;
 use crate::sync::{InnerGuard, IrqSpinGuard, IrqSpinLock, SpinLock};
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering};
 
 /// Guards the family tree: parents, children, exit states (`tasklist_lock`).
 pub static TREE: SpinLock<()> = SpinLock::new(());
@@ -131,6 +131,8 @@ pub struct Process {
     pub child_wait: WaitQueue,
     /// Pidfd pollers and the like: notified when the process has ended.
     pub exit_wait: WaitQueue,
+    /// Threads that have not begun to end: which is the last is settled once, when it begins to.
+    live: AtomicUsize,
     exit_state: AtomicU32,
     /// The wait status of the whole process, once it is a zombie.
     pub exit_code: AtomicI32,
@@ -191,6 +193,7 @@ impl Process {
             signals: IrqSpinLock::new(signals),
             child_wait: WaitQueue::new(),
             exit_wait: WaitQueue::new(),
+            live: AtomicUsize::new(1),
             exit_state: AtomicU32::new(ExitState::Alive as u32),
             exit_code: AtomicI32::new(0),
             exit_signal: AtomicI32::new(exit_signal),
@@ -240,6 +243,14 @@ impl Process {
     /// The leading thread, as long as it is there (it may be a zombie itself).
     pub fn leader(&self) -> Option<Arc<Task>> {
         self.threads.lock().first().cloned()
+    }
+    /// Another thread than its first is added.
+    pub(super) fn thread_starts(&self) {
+        self.live.fetch_add(1, Ordering::Relaxed);
+    }
+    /// A thread begins to end: whether it is the last. Once for each.
+    pub(super) fn thread_ends(&self) -> bool {
+        self.live.fetch_sub(1, Ordering::AcqRel) == 1
     }
     /// Its process group.
     pub fn group(&self) -> Arc<ProcessGroup> {

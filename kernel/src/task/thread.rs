@@ -30,6 +30,8 @@ bitflags! {
         const NO_NEW_PRIVS = 1 << 5;
         /// Used super-user privileges.
         const SUPERPRIV = 1 << 6;
+        /// Became a user who had more threads than allowed: as long as that is so, it can't exec.
+        const NPROC_EXCEEDED = 1 << 7;
     }
 }
 

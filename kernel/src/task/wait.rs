@@ -58,7 +58,7 @@ pub struct Report {
     pub code: i32,
     /// `si_status`.
     pub value: i32,
-    /// What it used.
+    /// What it and the children it waited for used.
     pub usage: Usage,
 }
 
@@ -144,10 +144,8 @@ fn look(process: &Arc<Process>, which: &Which, options: WaitOptions) -> Look {
             }
         }
     };
-    if let Some(child) = dead {
-        let mut usage = found.usage;
-        usage.add(&child.dead_children.lock());
-        process.dead_children.lock().add(&usage);
+    if dead.is_some() {
+        process.dead_children.lock().add(&found.usage);
     }
     Look::Found(found)
 }
@@ -181,12 +179,14 @@ fn examine(child: &Arc<Process>, options: WaitOptions) -> Option<Report> {
 
 fn report(child: &Arc<Process>, status: i32, code: i32, value: i32) -> Report {
     let uid = child.real_uid.load(Ordering::Relaxed);
+    let mut usage = child.usage();
+    usage.add(&child.dead_children.lock());
     Report {
         pid: child.tgid,
         uid,
         status,
         code,
         value,
-        usage: child.usage(),
+        usage,
     }
 }

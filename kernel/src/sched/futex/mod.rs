@@ -40,7 +40,7 @@ const WAITERS: u32 = 1 << 31;
 /// What a futex is identified by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Key {
-    object: usize,
+    object: u64,
     offset: u64,
 }
 
@@ -56,7 +56,7 @@ fn key_of(addr: usize, shared: bool) -> Result<Key, Errno> {
         return shared_key(&mm, addr);
     }
     Ok(Key {
-        object: core::ptr::from_ref(&*mm) as usize,
+        object: core::ptr::from_ref(&*mm).addr() as u64,
         offset: addr as u64,
     })
 }
@@ -207,9 +207,10 @@ pub fn wait_many(specs: &[WaitSpec], deadline: Option<Deadline>) -> SysResult {
             }
         }
         if failed.is_none() {
-            // Only now, so that whoever sees it asleep finds it in all of them. Who was faster has taken it out of one.
+            // Only now, so that whoever sees it asleep finds it in all of them. Who was faster takes it out of one; who found it awake and has not
+            // done that yet holds the lock of that one's bucket.
             me.sched.set_state(TaskState::INTERRUPTIBLE);
-            if entries.iter().all(|e| e.is_queued()) && !deadline.is_some_and(Deadline::passed) {
+            if entries.iter().all(|e| e.is_queued_now()) && !deadline.is_some_and(Deadline::passed) {
                 schedule();
             }
         }

@@ -106,7 +106,21 @@ impl Entry {
             }
         }
     }
-    /// Whether nobody has woken it yet.
+    /// Whether nobody has woken it yet, nor is about to: looks under the bucket's lock, for a thread that was queued before it was made a sleeper.
+    pub fn is_queued_now(&self) -> bool {
+        loop {
+            let bucket = self.bucket.load(Ordering::Acquire);
+            // SAFETY: buckets are never freed.
+            let Some(b) = (unsafe { bucket.as_ref() }) else {
+                return false;
+            };
+            let _list = b.lock();
+            if self.bucket.load(Ordering::Relaxed) == bucket {
+                return true;
+            }
+        }
+    }
+    /// Whether nobody has woken it yet. For a thread that was made a sleeper in the same step as it was queued.
     pub fn is_queued(&self) -> bool {
         !self.bucket.load(Ordering::Acquire).is_null()
     }
@@ -388,6 +402,6 @@ pub(super) fn bucket_of(key: &Key) -> &'static Bucket {
     let table: &'static Table = &TABLE;
     // The top bits of a product with the golden ratio depend on all of the key's.
     let ratio = (0x9e37_79b9_7f4a_7c15_u64 >> (64 - usize::BITS)) as usize;
-    let hash = (key.object >> 4 ^ (key.offset >> 2) as usize).wrapping_mul(ratio);
+    let hash = (key.object as usize >> 4 ^ (key.offset >> 2) as usize).wrapping_mul(ratio);
     &table.buckets[hash >> table.shift]
 }

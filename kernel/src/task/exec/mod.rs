@@ -10,7 +10,7 @@ mod script;
 mod stack;
 mod vdso;
 
-use super::current;
+use super::{TaskFlags, current};
 use crate::arch::frame::Frame;
 use crate::fs::file::File;
 use crate::fs::open;
@@ -92,7 +92,7 @@ pub fn execve(frame: &mut Frame, dirfd: i32, path: usize, argv: usize, envp: usi
     if path.as_bytes().is_empty() && !empty {
         return Err(Errno::ENOENT);
     }
-    if current().creds().uid != 0 {
+    if current().flags().contains(TaskFlags::NPROC_EXCEEDED) {
         check_process_limit()?;
     }
     let strings = Strings::from_user(argv, envp)?;
@@ -109,18 +109,17 @@ pub fn execve(frame: &mut Frame, dirfd: i32, path: usize, argv: usize, envp: usi
     run(frame, program)
 }
 
-/// A process whose user has more processes than allowed since it changed its user can't exec.
+/// A thread that became a user with too many threads, and is still one of too many, can't exec: there the change of user takes effect. One
+/// that was let pass once is like any other thread of its user.
+#[cold]
 fn check_process_limit() -> Result<(), Errno> {
     let task = current();
     let limit = task.process.limits.soft(super::rlimit::which::NPROC);
-    let creds = task.creds();
-    let exempt =
-        creds.capable(super::creds::cap::SYS_RESOURCE) || creds.capable(super::creds::cap::SYS_ADMIN);
-    if !exempt && super::user::count(creds.uid) > limit {
-        Err(Errno::EAGAIN)
-    } else {
-        Ok(())
+    if super::user::count(task.creds().uid) > limit {
+        return Err(Errno::EAGAIN);
     }
+    task.clear_flags(TaskFlags::NPROC_EXCEEDED);
+    Ok(())
 }
 
 /// Executes a program for the kernel itself: init. The running thread becomes a user thread with `frame`.

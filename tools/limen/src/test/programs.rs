@@ -22,7 +22,16 @@ const KEPT: u64 = 16 << 10;
 const STORM_ROUNDS: &str = "200";
 
 /// The programs of `programs/abi`, each in an empty folder of its own.
-const ASKING: [&str; 7] = ["abi", "behaviour", "mappings", "files", "sockets", "tasks", "terminals"];
+const ASKING: [&str; 8] = [
+    "abi",
+    "behaviour",
+    "mappings",
+    "files",
+    "sockets",
+    "tasks",
+    "terminals",
+    "wakes",
+];
 
 /// The steps of one architecture.
 pub fn steps(arch: Arch) -> Vec<Step> {
