@@ -71,9 +71,8 @@ fn record_lock<T: Layout>(
     if !matches!(cmd, F_GETLK | F_GETLK64 | F_OFD_GETLK) {
         locks::set(file, files, &lock, ofd, wait)?;
         // Who closed the descriptor meanwhile found no lock to give up.
-        if !ofd
-            && lock.kind as usize != UNLCK
-            && !files.get_any(fd).is_ok_and(|now| Arc::ptr_eq(&now, file)) {
+        if !ofd && lock.kind as usize != UNLCK && !files.get_any(fd).is_ok_and(|now| Arc::ptr_eq(&now, file))
+        {
             locks::descriptor_closed(file, files);
             return Err(Errno::EBADF);
         }
