@@ -234,6 +234,54 @@ static void unnamed_programs(void) {
     close(fd);
 }
 
+/* Calls `with` for each entry that a listing in small steps gives, and counts them; not for ever. */
+static int list(int fd, void (*with)(const char *)) {
+    char buffer[128];
+    long n;
+    int seen = 0;
+    while (seen < 1000 && (n = syscall(SYS_getdents64, fd, buffer, sizeof buffer)) > 0)
+        for (long at = 0; at < n;) {
+            // `struct linux_dirent64`: two words of 64 bits, the record's length, the kind, the name.
+            const char *name = buffer + at + 19;
+            uint16_t length;
+            memcpy(&length, buffer + at + 16, sizeof length);
+            at += length;
+            if (name[0] == '.') continue;
+            seen++;
+            if (with) with(name);
+        }
+    return seen;
+}
+static void rename_longer(const char *name) {
+    char from[600], to[600];
+    snprintf(from, sizeof from, "list/%s", name);
+    snprintf(to, sizeof to, "list/%sx", name);
+    if (strlen(name) < 200) CHECK(rename(from, to) == 0);
+}
+static void make_another(const char *name) {
+    char path[600];
+    snprintf(path, sizeof path, "list/%sn", name);
+    if (strlen(name) < 200) close(open(path, O_CREAT | O_WRONLY, 0600));
+}
+
+/* A listing ends, whatever becomes of the entries meanwhile; what has been there all the time is in it. */
+static void lists_that_grow(void) {
+    enum { FILES = 20 };
+    char name[64];
+    CHECK(mkdir("list", 0700) == 0);
+    for (int i = 0; i < FILES; i++) {
+        snprintf(name, sizeof name, "list/file%d", i);
+        make_file(name);
+    }
+    int fd = open("list", O_RDONLY | O_DIRECTORY);
+    CHECK(fd >= 0 && list(fd, rename_longer) == FILES && list(fd, NULL) == 0);
+    CHECK(lseek(fd, 0, SEEK_SET) == 0 && list(fd, NULL) == FILES);
+    CHECK(lseek(fd, 0, SEEK_SET) == 0 && list(fd, make_another) == FILES);
+    make_file("list/last");
+    CHECK(lseek(fd, 0, SEEK_SET) == 0 && list(fd, NULL) == 2 * FILES + 1);
+    close(fd);
+}
+
 int main(int argc, char **argv) {
     if (argc == 2 && strcmp(argv[1], "locked") == 0) return free_for_others("kept.lock");
     if (argc == 2 && strcmp(argv[1], "program") == 0) return 77;
@@ -245,5 +293,6 @@ int main(int argc, char **argv) {
     kept_locks();
     no_deadlock();
     unnamed_programs();
+    lists_that_grow();
     return report();
 }

@@ -81,6 +81,17 @@ impl Directory {
         self.by_cookie.remove(&child.cookie);
         Some(child.dentry)
     }
+    /// Gives an entry another name, which is free. It keeps its place in listings. `ENOMEM` if there is no memory.
+    pub fn rename(&mut self, old: &[u8], new: Name) -> Result<(), Errno> {
+        self.by_name.reserve().map_err(|_| Errno::ENOMEM)?;
+        if let Some(child) = self.by_name.remove(&Wanted::new(old)) {
+            if let Some((name, _)) = self.by_cookie.get_mut(&child.cookie) {
+                *name = new.clone();
+            }
+            self.by_name.insert(new, child);
+        }
+        Ok(())
+    }
     /// Puts another dentry in the place of an existing entry (rename over, exchange).
     pub fn replace(&mut self, name: &[u8], dentry: Arc<Dentry>) -> Option<Arc<Dentry>> {
         let child = self.by_name.find_mut(&Wanted::new(name))?;
@@ -88,6 +99,11 @@ impl Directory {
             *listed = dentry.clone();
         }
         Some(core::mem::replace(&mut child.dentry, dentry))
+    }
+    /// Where a listing that begins now ends: what is added from here on has no cookie below it.
+    #[inline(always)]
+    pub fn end(&self) -> u64 {
+        self.next_cookie
     }
     /// Whether no entry has a cookie of `from` or more.
     #[inline(always)]

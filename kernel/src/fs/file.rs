@@ -13,7 +13,7 @@ use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use bitflags::bitflags;
 use core::any::Any;
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use limen_linux_abi::{Errno, raw::general as abi};
 
 bitflags! {
@@ -180,6 +180,8 @@ pub struct File {
     flags: AtomicU32,
     /// The position, for files that have one.
     pub pos: Mutex<u64>,
+    /// Where the listing of a directory ends that is under way; 0: there is none. For who has the position locked.
+    pub listing_end: AtomicU64,
     extra: SpinLock<Option<Box<Extra>>>,
 }
 
@@ -205,6 +207,7 @@ impl File {
             mode,
             flags: AtomicU32::new(flags & keep),
             pos: Mutex::new(0),
+            listing_end: AtomicU64::new(0),
             extra: SpinLock::new(None),
         })
     }

@@ -366,18 +366,22 @@ pub fn rename(old: &Side<'_>, new: &Side<'_>, creds: &Creds, flags: u32) -> Resu
                 loses.dec_nlink();
             }
         } else {
-            match &target {
-                Some(t) => {
+            match (&target, &mut both) {
+                (Some(t), _) => {
                     bury(t)?;
                     if target_is_dir == Some(true) {
                         to_inode.dec_nlink();
                     }
                     both.to().replace(new.name, source.clone());
                     t.set_unlinked();
+                    both.from().remove(old.name);
                 }
-                None => both.to().insert(new_name.clone(), source.clone())?,
+                (None, Locked::One(dir)) => dir.rename(old.name, new_name.clone())?,
+                (None, Locked::Two(from, to)) => {
+                    to.insert(new_name.clone(), source.clone())?;
+                    from.remove(old.name);
+                }
             }
-            both.from().remove(old.name);
             source.set_position(to_dir, new_name);
             if source_is_dir {
                 from_inode.dec_nlink();

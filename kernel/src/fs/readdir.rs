@@ -6,6 +6,7 @@ use crate::fs::inode::FileType;
 use crate::fs::io::{IoDst, IoSrc};
 use crate::syscall::SysResult;
 use alloc::sync::Arc;
+use core::sync::atomic::Ordering;
 use limen_linux_abi::Errno;
 
 /// What takes the entries of a listing.
@@ -58,8 +59,7 @@ impl FileOps for DirOps {
     }
     fn readdir(&self, file: &File, sink: &mut DirSink<'_>) -> Result<(), Errno> {
         let dentry = &file.path.dentry;
-        let parent_ino = || file.path.parent_ino();
-        list(dentry, parent_ino, sink)?;
+        list(file, dentry, sink)?;
         if file.path.mnt.flags() & crate::fs::mount::MS_NOATIME == 0 {
             dentry.inode.touch_accessed();
         }
@@ -75,19 +75,39 @@ fn add_all(entries: &Directory, sink: &mut DirSink<'_>) -> bool {
         .all(|(cookie, name, child)| sink.add(name, child.inode.ino, child.inode.kind, cookie + 1))
 }
 
-fn list(dentry: &Arc<Dentry>, parent_ino: impl FnOnce() -> u64, sink: &mut DirSink<'_>) -> Result<(), Errno> {
+/// The same, up to where the listing ends, after entries were added behind that.
+#[cold]
+#[inline(never)]
+fn add_until(entries: &Directory, sink: &mut DirSink<'_>, end: u64) {
+    let pos = sink.pos;
+    let mut emit =
+        |name: &[u8], ino: u64, kind: FileType, next: u64| next <= end && sink.add(name, ino, kind, next);
+    add_all(entries, &mut DirSink::new(pos, &mut emit));
+}
+
+fn list(file: &File, dentry: &Arc<Dentry>, sink: &mut DirSink<'_>) -> Result<(), Errno> {
     let inode = &dentry.inode;
     let real_only = inode.ops.writable_directory();
     // Before the entries are locked, because it locks the name.
-    let parent_ino = if sink.pos <= 1 { parent_ino() } else { 0 };
+    let parent_ino = if sink.pos <= 1 { file.path.parent_ino() } else { 0 };
     let entries = dentry.lock_dir()?;
     if entries.is_dead() {
         return Err(Errno::ENOENT);
+    }
+    // What comes into the directory during a listing is not in it: a program that does something to each entry would never come to an end.
+    let mut end = file.listing_end.load(Ordering::Relaxed);
+    if sink.pos == 0 || end == 0 {
+        end = entries.end();
+        file.listing_end.store(end, Ordering::Relaxed);
     }
     if sink.pos == 0 && !sink.add(b".", inode.ino, FileType::Directory, 1) {
         return Ok(());
     }
     if sink.pos == 1 && !sink.add(b"..", parent_ino, FileType::Directory, FIRST_COOKIE) {
+        return Ok(());
+    }
+    if real_only && !entries.ends_before(end) {
+        add_until(&entries, sink, end);
         return Ok(());
     }
     if real_only || sink.pos < MADE_UP {
