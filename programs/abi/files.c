@@ -282,6 +282,30 @@ static void lists_that_grow(void) {
     close(fd);
 }
 
+/* What is spliced out of memory waits for the first room in the pipe, and no longer than it has to. */
+static volatile sig_atomic_t woken;
+static void wake(int sig) {
+    woken = sig;
+}
+static void spliced_memory(void) {
+    static char big[1 << 20] __attribute__((aligned(65536)));
+    struct iovec all = {big, sizeof big};
+    int ends[2];
+    struct sigaction act = {.sa_handler = wake}, old;
+    struct itimerval soon = {.it_interval.tv_sec = 1, .it_value.tv_sec = 5}, never = {0};
+    CHECK(pipe(ends) == 0 && sigaction(SIGALRM, &act, &old) == 0);
+    int size = fcntl(ends[1], F_GETPIPE_SZ);
+    CHECK(setitimer(ITIMER_REAL, &soon, NULL) == 0);
+    CHECK(size > 0 && vmsplice(ends[1], &all, 1, 0) == size && !woken);
+    CHECK(vmsplice(ends[1], &all, 1, SPLICE_F_NONBLOCK) == -1 && errno == EAGAIN && !woken);
+    CHECK(read(ends[0], big, size) == size && vmsplice(ends[1], &all, 1, SPLICE_F_NONBLOCK) == size && !woken);
+    CHECK(vmsplice(ends[0], &all, 1, SPLICE_F_NONBLOCK) == size && vmsplice(ends[0], &all, 1, SPLICE_F_NONBLOCK) == -1 && errno == EAGAIN && !woken);
+    setitimer(ITIMER_REAL, &never, NULL);
+    sigaction(SIGALRM, &old, NULL);
+    close(ends[0]);
+    close(ends[1]);
+}
+
 int main(int argc, char **argv) {
     if (argc == 2 && strcmp(argv[1], "locked") == 0) return free_for_others("kept.lock");
     if (argc == 2 && strcmp(argv[1], "program") == 0) return 77;
@@ -294,5 +318,6 @@ int main(int argc, char **argv) {
     no_deadlock();
     unnamed_programs();
     lists_that_grow();
+    spliced_memory();
     return report();
 }

@@ -203,7 +203,8 @@ impl Pipe {
     }
 
     /// Takes bytes out: what is there, at most `dst.remaining()`.
-    fn read(&self, dst: &mut IoDst<'_>, nonblock: bool) -> SysResult {
+    #[inline(always)]
+    pub fn read(&self, dst: &mut IoDst<'_>, nonblock: bool) -> SysResult {
         if dst.remaining() == 0 {
             return Ok(0);
         }
@@ -253,6 +254,22 @@ impl Pipe {
         }
     }
 
+    /// `vmsplice`: waits for the first room and puts in what there is room for, of at least a byte.
+    pub fn write_some(&self, src: &mut IoSrc<'_>, nonblock: bool) -> SysResult {
+        loop {
+            self.wait_room(nonblock)?;
+            let mut ring = self.ring.lock();
+            let mut done = 0;
+            let result = fill(&mut ring, src, false, false, &mut done);
+            self.changed(ring, done != 0, false);
+            if done != 0 {
+                return Ok(done);
+            }
+            // Without an error another writer was faster.
+            result?;
+        }
+    }
+
     /// Puts bytes in, sleeping for room as long as there are readers.
     fn write(&self, src: &mut IoSrc<'_>, nonblock: bool, packets: bool) -> SysResult {
         let mut done = 0;
@@ -288,6 +305,7 @@ impl Pipe {
 }
 
 /// Moves from `src` into the ring until one of them is exhausted. What goes into a page goes there whole or, if its memory faults, not at all.
+#[inline(always)]
 fn fill(
     ring: &mut Ring,
     src: &mut IoSrc<'_>,

@@ -394,16 +394,16 @@ pub fn link(a: &Arc<Pipe>, b: &Arc<Pipe>, len: usize, nonblock: bool, consume: b
     }
 }
 
-/// `vmsplice`: user memory and a pipe. Pages are copied, never shared with the program.
+/// `vmsplice`: user memory and a pipe. Pages are copied, never shared with the program. Only the flags say whether it may sleep, not the file's.
 pub fn vmsplice(file: &File, list: &[IoVec], flags: u32) -> SysResult {
-    let _ = flags & NONBLOCK;
+    let nonblock = flags & NONBLOCK != 0;
     if list.iter().all(|part| part.len == 0) {
         return Ok(0);
     }
-    pipe::of(file).ok_or(Errno::EBADF)?;
+    let pipe = pipe::of(file).ok_or(Errno::EBADF)?;
     if file.mode().contains(FileMode::WRITE) {
-        file.write(&mut IoSrc::vector(list), None)
+        pipe.write_some(&mut IoSrc::vector(list), nonblock)
     } else {
-        file.read(&mut IoDst::vector(list), None)
+        pipe.read(&mut IoDst::vector(list), nonblock)
     }
 }
