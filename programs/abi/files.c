@@ -306,6 +306,49 @@ static void spliced_memory(void) {
     close(ends[1]);
 }
 
+/* Without a number for it nothing is opened, made or emptied. */
+static void no_number_left(void) {
+    struct rlimit before, none;
+    struct stat st;
+    make_file("full");
+    int lowest = dup(0);
+    close(lowest);
+    CHECK(lowest >= 0 && getrlimit(RLIMIT_NOFILE, &before) == 0);
+    none = before;
+    none.rlim_cur = lowest;
+    CHECK(setrlimit(RLIMIT_NOFILE, &none) == 0);
+    CHECK(open("full", O_WRONLY | O_TRUNC) == -1 && errno == EMFILE);
+    CHECK(open("made", O_WRONLY | O_CREAT | O_EXCL, 0600) == -1 && errno == EMFILE);
+    CHECK(open("missing", O_RDONLY) == -1 && errno == EMFILE && open("", O_RDONLY) == -1 && errno == ENOENT);
+    CHECK(setrlimit(RLIMIT_NOFILE, &before) == 0);
+    CHECK(stat("full", &st) == 0 && st.st_size == 9 && stat("made", &st) == -1 && errno == ENOENT);
+    CHECK(open("missing", O_RDONLY) == -1 && errno == ENOENT && open("full", O_RDONLY) == lowest && close(lowest) == 0);
+}
+
+/* The number of a file that is still being opened is taken, but there is nothing behind it. */
+static atomic_int opener, go, opened;
+static void *open_slowly(void *arg) {
+    opener = syscall(SYS_gettid);
+    while (!go) sched_yield();
+    opened = open("slow.fifo", O_RDONLY);
+    return arg;
+}
+static void number_of_the_slow(void) {
+    char path[64];
+    pthread_t thread;
+    CHECK(mkfifo("slow.fifo", 0600) == 0 && pthread_create(&thread, NULL, open_slowly, NULL) == 0);
+    while (!opener) sched_yield();
+    snprintf(path, sizeof path, "/proc/self/task/%d/stat", opener);
+    int stat_file = open(path, O_RDONLY), number = dup(0);
+    CHECK(stat_file >= 0 && number >= 0 && close(number) == 0);
+    go = 1;
+    until_asleep(stat_file);
+    CHECK(dup2(0, number) == -1 && errno == EBUSY && close(number) == -1 && errno == EBADF && fcntl(number, F_GETFD) == -1 && errno == EBADF);
+    int other = dup(0), writer = open("slow.fifo", O_WRONLY);
+    CHECK(other == number + 1 && writer == number + 2 && pthread_join(thread, NULL) == 0 && opened == number);
+    CHECK(fcntl(number, F_GETFD) == 0 && close(number) == 0 && close(other) == 0 && close(writer) == 0 && close(stat_file) == 0);
+}
+
 int main(int argc, char **argv) {
     if (argc == 2 && strcmp(argv[1], "locked") == 0) return free_for_others("kept.lock");
     if (argc == 2 && strcmp(argv[1], "program") == 0) return 77;
@@ -319,5 +362,7 @@ int main(int argc, char **argv) {
     unnamed_programs();
     lists_that_grow();
     spliced_memory();
+    no_number_left();
+    number_of_the_slow();
     return report();
 }

@@ -1,7 +1,7 @@
 //! Descriptor tables: small numbers to open files. Shared by the threads of a process (`CLONE_FILES`), copied by fork.
 
 use crate::fs::file::{File, FileMode};
-use crate::sync::SpinLock;
+use crate::sync::{SpinGuard, SpinLock};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +13,7 @@ pub const NR_OPEN: usize = 1 << 20;
 /// What is known about 64 descriptors, a bit each.
 #[derive(Clone, Copy, Default)]
 struct Word {
-    /// Open.
+    /// Open, or about to be.
     used: u64,
     /// Close-on-exec.
     cloexec: u64,
@@ -94,15 +94,25 @@ impl Table {
         }
         None
     }
-    fn put(&mut self, fd: usize, file: Arc<File>, cloexec: bool) -> Option<Arc<File>> {
+    /// Whether it is taken for a file that is being opened.
+    fn reserved(&self, fd: usize) -> bool {
+        self.words[fd / WORD].used >> (fd % WORD) & 1 != 0 && !self.open(fd)
+    }
+    fn take(&mut self, fd: usize, cloexec: bool) {
         self.words[fd / WORD].used |= 1 << (fd % WORD);
         self.set_cloexec(fd, cloexec);
+    }
+    fn put(&mut self, fd: usize, file: Arc<File>, cloexec: bool) -> Option<Arc<File>> {
+        self.take(fd, cloexec);
         self.files[fd].replace(file)
+    }
+    fn give_back(&mut self, fd: usize) {
+        self.words[fd / WORD].used &= !(1 << (fd % WORD));
+        self.room = self.room.min(fd / WORD);
     }
     fn clear(&mut self, fd: usize) -> Option<Arc<File>> {
         let file = self.files.get_mut(fd)?.take()?;
-        self.words[fd / WORD].used &= !(1 << (fd % WORD));
-        self.room = self.room.min(fd / WORD);
+        self.give_back(fd);
         Some(file)
     }
 }
@@ -220,6 +230,14 @@ impl FdTable {
 
     /// Gives `file` the lowest free descriptor not below `from` (`F_DUPFD`); `EMFILE` at the limit.
     pub fn install_from(&self, file: Arc<File>, from: usize, cloexec: bool) -> Result<i32, Errno> {
+        let (mut t, fd) = self.lock_free(from)?;
+        t.put(fd, file, cloexec);
+        Ok(fd as i32)
+    }
+
+    /// Locks the table, and says which is the lowest free descriptor not below `from`.
+    #[inline(always)]
+    fn lock_free(&self, from: usize) -> Result<(SpinGuard<'_, Table>, usize), Errno> {
         let limit = (crate::task::rlimit(crate::fs::RLIMIT_NOFILE) as usize).min(NR_OPEN);
         loop {
             let mut t = self.table.lock();
@@ -228,12 +246,30 @@ impl FdTable {
                 return Err(Errno::EMFILE);
             }
             if fd < t.files.len() {
-                t.put(fd, file, cloexec);
-                return Ok(fd as i32);
+                return Ok((t, fd));
             }
             drop(t);
             self.grow(fd + 1)?;
         }
+    }
+
+    /// Takes the lowest free descriptor for a file that is yet to be opened, which [`Self::fill`] or [`Self::give_back`] follows. There is nothing
+    /// behind it until then. `EMFILE` at the limit.
+    pub fn reserve(&self, cloexec: bool) -> Result<i32, Errno> {
+        let (mut t, fd) = self.lock_free(0)?;
+        t.take(fd, cloexec);
+        Ok(fd as i32)
+    }
+    /// The file behind a reserved descriptor is `file`.
+    pub fn fill(&self, fd: i32, file: Arc<File>) {
+        let old = self.table.lock().files[fd as usize].replace(file);
+        debug_assert!(old.is_none(), "a reserved descriptor was given to another file");
+    }
+    /// There will be no file behind a reserved descriptor.
+    #[cold]
+    #[inline(never)]
+    pub fn give_back(&self, fd: i32) {
+        self.table.lock().give_back(fd as usize);
     }
 
     /// `EMFILE` if no descriptor is free: for what cannot be undone once it turns out later.
@@ -258,7 +294,7 @@ impl FdTable {
         }
     }
 
-    /// `dup2`/`dup3`: `file` becomes `fd`, closing what was there.
+    /// `dup2`/`dup3`: `file` becomes `fd`, closing what was there. `EBUSY` if a file is being opened that will have it.
     pub fn install_at(&self, file: Arc<File>, fd: i32, cloexec: bool) -> Result<(), Errno> {
         let index = fd as usize;
         if fd < 0 || index >= (crate::task::rlimit(crate::fs::RLIMIT_NOFILE) as usize).min(NR_OPEN) {
@@ -267,6 +303,9 @@ impl FdTable {
         self.grow(index + 1)?;
         self.nothing_lent();
         let mut t = self.table.lock();
+        if t.reserved(index) {
+            return Err(Errno::EBUSY);
+        }
         let old = t.put(index, file, cloexec);
         drop(t);
         if let Some(old) = old {

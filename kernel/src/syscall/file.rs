@@ -206,10 +206,24 @@ fn finish_open(dirfd: i32, path: usize, flags: u32, mode: u32, resolve: Walk) ->
     } else {
         0
     };
-    let file = with_path(path, |path| {
-        open::open(dirfd, path, &How { flags, mode, resolve })
-    })?;
-    Ok(task.files().install(file, flags & abi::O_CLOEXEC != 0)? as usize)
+    let files = task.files();
+    let how = How { flags, mode, resolve };
+    with_path(path, move |path| {
+        // First of all: what opening does to a file can't be undone.
+        let fd = files
+            .reserve(flags & abi::O_CLOEXEC != 0)
+            .map_err(|e| if path.is_empty() { Errno::ENOENT } else { e })?;
+        match open::open(dirfd, path, &how) {
+            Ok(file) => {
+                files.fill(fd, file);
+                Ok(fd as usize)
+            }
+            Err(e) => {
+                files.give_back(fd);
+                Err(e)
+            }
+        }
+    })
 }
 
 fn do_openat2(dirfd: i32, path: usize, how: usize, size: usize) -> SysResult {
