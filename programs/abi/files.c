@@ -349,6 +349,28 @@ static void number_of_the_slow(void) {
     CHECK(fcntl(number, F_GETFD) == 0 && close(number) == 0 && close(other) == 0 && close(writer) == 0 && close(stat_file) == 0);
 }
 
+/* Room for a file is made whole or not at all; what was in it stays. */
+static void room_for_all_or_none(void) {
+    size_t page = sysconf(_SC_PAGESIZE), last;
+    struct stat st;
+    struct statvfs before, after;
+    char options[64], byte = 0;
+    snprintf(options, sizeof options, "size=%zu", 16 * page);
+    CHECK(mkdir("small", 0700) == 0 && mount("none", "small", "tmpfs", 0, options) == 0);
+    make_file("small/first");
+    int fd = open("small/second", O_RDWR | O_CREAT, 0600);
+    last = 5 * page;
+    CHECK(fd >= 0 && pwrite(fd, "kept", 4, last) == 4 && statvfs("small", &before) == 0 && before.f_bfree == 14);
+    CHECK(posix_fallocate(fd, 0, 16 * page) == ENOSPC && fstat(fd, &st) == 0 && st.st_size == (off_t)last + 4);
+    CHECK((size_t)st.st_blocks * 512 == page && statvfs("small", &after) == 0 && after.f_bfree == before.f_bfree);
+    CHECK(posix_fallocate(fd, 0, 1 << 30) == ENOSPC && posix_fallocate(fd, 0, 15 * page) == 0 && fstat(fd, &st) == 0);
+    CHECK((size_t)st.st_blocks * 512 == 15 * page && st.st_size == (off_t)(15 * page) && statvfs("small", &after) == 0 && after.f_bfree == 0);
+    CHECK(pread(fd, options, 4, last) == 4 && memcmp(options, "kept", 4) == 0 && pread(fd, &byte, 1, 14 * page) == 1 && byte == 0);
+    CHECK(ftruncate(fd, 0) == 0 && statvfs("small", &after) == 0 && after.f_bfree == 15);
+    close(fd);
+    CHECK(umount("small") == 0 && rmdir("small") == 0);
+}
+
 int main(int argc, char **argv) {
     if (argc == 2 && strcmp(argv[1], "locked") == 0) return free_for_others("kept.lock");
     if (argc == 2 && strcmp(argv[1], "program") == 0) return 77;
@@ -364,5 +386,6 @@ int main(int argc, char **argv) {
     spliced_memory();
     no_number_left();
     number_of_the_slow();
+    room_for_all_or_none();
     return report();
 }

@@ -214,12 +214,12 @@ impl FileOps for Regular {
             return Err(Errno::EPERM);
         }
         limit(end - 1, 1, MAX_SIZE)?;
-        for index in offset >> PAGE_SHIFT..end.div_ceil(PAGE_SIZE as u64) {
-            pages.get_or_create(index)?;
-            if index % 256 == 0 && crate::task::current().signal_pending() {
+        pages.fill_holes(offset >> PAGE_SHIFT, end.div_ceil(PAGE_SIZE as u64), || {
+            if crate::task::current().signal_pending() {
                 return Err(Errno::EINTR);
             }
-        }
+            Ok(())
+        })?;
         if mode & FALLOC_KEEP_SIZE == 0 && end > pages.size() {
             pages.set_size(end);
         }

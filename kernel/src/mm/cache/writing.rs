@@ -1,14 +1,17 @@
 //! What only one at a time does with a file's pages: writing, and taking pages out.
 
 use super::super::{PAGE_SHIFT, PAGE_SIZE};
-use super::PageCache;
+use super::{CACHED, PageCache};
 use crate::mm::Page;
+use crate::mm::page::PageKind;
 use crate::sync::MutexGuard;
 use alloc::vec::Vec;
 use core::marker::PhantomData;
 use core::mem::ManuallyDrop;
 use core::ops::Deref;
 use core::sync::atomic::Ordering::Relaxed;
+use limen_linux_abi::Errno;
+use limen_radix::Radix;
 
 /// Nobody else writes to the file or takes pages out of it. Reading, mapping and faults, which bring pages in, go on.
 pub struct Writing<'a> {
@@ -97,6 +100,78 @@ impl Writing<'_> {
         if first < last {
             self.remove(first, last, false);
         }
+    }
+
+    /// Gives the holes of `[first, end)` (page indices) pages, all of them or none: `ENOSPC` beyond the budget, `ENOMEM`, or what `go_on` says, which is
+    /// asked now and then.
+    pub fn fill_holes(
+        &mut self,
+        first: u64,
+        end: u64,
+        go_on: impl Fn() -> Result<(), Errno>,
+    ) -> Result<(), Errno> {
+        if let Some(budget) = &self.budget
+            && end.saturating_sub(first) > budget.limit() as u64
+        {
+            return Err(Errno::ENOSPC);
+        }
+        // Apart at first: in the file, others could map and write what must go again.
+        let mut new = Radix::new();
+        if let Err(e) = self.make_missing(first, end, &mut new, go_on) {
+            self.uncharge(new.len());
+            return Err(e);
+        }
+        let mut twice = Vec::new();
+        let mut from = first;
+        // In pieces: the lock keeps preemption off.
+        while let Some((index, _)) = new.next(from) {
+            let stop = index.saturating_add(256);
+            let mut pages = self.cache.pages.lock();
+            let before = pages.len();
+            new.remove_range(index, stop, |index, page| {
+                if pages.get(index).is_some() {
+                    // A fault brought one in meanwhile.
+                    twice.push(page);
+                } else {
+                    page.set_kind(PageKind::Cache);
+                    pages.insert(index, page);
+                }
+            });
+            self.resident.store(pages.len(), Relaxed);
+            CACHED.fetch_add(pages.len() - before, Relaxed);
+            drop(pages);
+            self.uncharge(twice.len());
+            twice.clear();
+            from = stop;
+        }
+        Ok(())
+    }
+
+    /// Makes pages for the holes of `[first, end)`, which count against the budget but are not in the file.
+    fn make_missing(
+        &self,
+        first: u64,
+        end: u64,
+        new: &mut Radix<Page>,
+        go_on: impl Fn() -> Result<(), Errno>,
+    ) -> Result<(), Errno> {
+        for index in first..end {
+            if (index - first).is_multiple_of(256) {
+                go_on()?;
+            }
+            if self.cache.pages.lock().get(index).is_some() {
+                continue;
+            }
+            let page = crate::mm::alloc_zeroed_page().ok_or(Errno::ENOMEM)?;
+            if let Some(filler) = &self.filler {
+                filler.fill(index, &page)?;
+            }
+            if let Some(budget) = &self.budget {
+                budget.charge()?;
+            }
+            new.insert(index, page);
+        }
+        Ok(())
     }
 
     /// Takes pages out of the file, then out of every mapping (a fault in between can't find them any more), then lets them go.
