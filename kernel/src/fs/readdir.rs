@@ -79,10 +79,10 @@ fn add_all(entries: &Directory, sink: &mut DirSink<'_>) -> bool {
 #[cold]
 #[inline(never)]
 fn add_until(entries: &Directory, sink: &mut DirSink<'_>, end: u64) {
-    entries
-        .from(sink.pos)
-        .take_while(|(cookie, ..)| *cookie < end)
-        .all(|(cookie, name, child)| sink.add(name, child.inode.ino, child.inode.kind, cookie + 1));
+    let pos = sink.pos;
+    let mut emit =
+        |name: &[u8], ino: u64, kind: FileType, next: u64| next <= end && sink.add(name, ino, kind, next);
+    add_all(entries, &mut DirSink::new(pos, &mut emit));
 }
 
 fn list(file: &File, dentry: &Arc<Dentry>, sink: &mut DirSink<'_>) -> Result<(), Errno> {
