@@ -146,7 +146,7 @@ static void cut_under_faults(void) {
     int file = memory_file(2 * PAGE), left = 0;
     grasping.at = mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     CHECK(grasping.at != MAP_FAILED && pthread_create(&thread, NULL, grasp, &grasping) == 0);
-    for (int i = 0; i < 6000 && !left; i++) {
+    for (int i = 0; i < 3000 && !left; i++) {
         if (ftruncate(file, 0) != 0 || fstat(file, &stat) != 0) left = -1;
         else left = stat.st_blocks != 0;
         if (ftruncate(file, 2 * PAGE) != 0) left = -1;

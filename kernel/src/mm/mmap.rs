@@ -1,11 +1,10 @@
 //! Making and removing mappings: `mmap`, `munmap`, `brk`, and what exec needs.
 
-use super::space::{AddressSpace, Gather, MMAP_MIN_ADDR, Regions, STACK_GAP, USER_BEGIN};
+use super::space::{AddressSpace, Dead, Gather, MMAP_MIN_ADDR, Regions, STACK_GAP, USER_BEGIN};
 use super::vma::{Backing, FileMap, PrivatePages, SpecialPages, VmFlags, Vma};
 use super::{PAGE_SHIFT, PAGE_SIZE, PageCache, Prot, commit, limits, table};
 use crate::arch::mmu::USER_END;
 use crate::syscall::SysResult;
-use alloc::collections::LinkedList;
 use alloc::sync::Arc;
 use bitflags::bitflags;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -363,7 +362,7 @@ impl AddressSpace {
             regions.unmap(self, start, end, &mut gather)?;
             gather.finish(self)
         } else {
-            LinkedList::new()
+            Dead::default()
         };
         let populate = flags.contains(MapFlags::POPULATE) && !flags.contains(MapFlags::NONBLOCK)
             || vma.flags.contains(VmFlags::LOCKED) && !vma.flags.contains(VmFlags::LOCKONFAULT);

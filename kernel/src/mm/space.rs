@@ -12,8 +12,9 @@ use crate::arch::mmu::{self, Entry, MmContext, USER_END};
 use crate::sched::membarrier::Registrations;
 use crate::sync::RwLock;
 use crate::sync::SpinLock;
-use alloc::collections::LinkedList;
+use alloc::boxed::Box;
 use alloc::sync::{Arc, Weak};
+use core::mem::ManuallyDrop;
 use core::sync::atomic::{
     AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed,
 };
@@ -209,9 +210,49 @@ pub(super) struct Gather {
     anon: usize,
     file: usize,
     tables_freed: bool,
-    /// Mappings that went away; dropped after the lock, because closing a file may sleep on locks that come before it. As many as there were, so
-    /// not one behind the other in memory.
-    dead: LinkedList<Vma>,
+    dead: Dead,
+}
+
+/// Mappings that went away; dropped after the lock, because closing a file may sleep on locks that come before it. As many as there were, so not one
+/// behind the other in memory.
+#[derive(Default)]
+pub(super) struct Dead(ManuallyDrop<Option<Box<Link>>>);
+
+struct Link {
+    vma: Vma,
+    next: Option<Box<Link>>,
+}
+
+impl Dead {
+    /// Their files hear that they are mapped no more.
+    #[cold]
+    fn tell(&self, space: &AddressSpace) {
+        let mut at = &*self.0;
+        while let Some(link) = at {
+            if let Some(cache) = link.vma.cache() {
+                cache.map_removed(space, link.vma.flags);
+            }
+            at = &link.next;
+        }
+    }
+
+    /// One by one, not one inside the other.
+    #[cold]
+    fn let_go(&mut self) {
+        let mut next = self.0.take();
+        while let Some(mut link) = next {
+            next = link.next.take();
+        }
+    }
+}
+
+impl Drop for Dead {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if self.0.is_some() {
+            self.let_go();
+        }
+    }
 }
 
 impl Gather {
@@ -225,13 +266,14 @@ impl Gather {
             anon: 0,
             file: 0,
             tables_freed: false,
-            dead: LinkedList::new(),
+            dead: Dead(ManuallyDrop::new(None)),
         }
     }
 
     /// Keeps a mapping that went away until the lock is free. Its file hears of that after the flush: until then it can be written to through it.
     pub(super) fn keep(&mut self, vma: Vma) {
-        self.dead.push_back(vma);
+        let next = self.dead.0.take();
+        *self.dead.0 = Some(Box::new(Link { vma, next }));
     }
 
     /// Notes that a translation changed.
@@ -308,10 +350,7 @@ impl Gather {
     /// Lets all CPUs forget what changed. Then the counts go.
     #[inline(always)]
     fn flush(&mut self, space: &AddressSpace) {
-        if self.start < self.end {
-            mmu::flush_user(&space.context, self.start, self.end, self.tables_freed);
-            (self.start, self.end) = (usize::MAX, 0);
-        }
+        mmu::flush_user(&space.context, self.start, self.end, self.tables_freed);
         if self.shared.is_some() {
             self.put_shared();
         }
@@ -319,6 +358,7 @@ impl Gather {
 
     #[inline(never)]
     fn put_shared(&mut self) {
+        (self.start, self.end) = (usize::MAX, 0);
         let Some(shared) = &mut self.shared else { return };
         for &pfn in shared.pages.iter().take(shared.count) {
             if page::put(pfn) {
@@ -330,23 +370,24 @@ impl Gather {
 
     /// Flushes and frees; what it returns is to be dropped without the lock.
     #[must_use = "drop it after the lock"]
-    #[inline]
-    pub(super) fn finish(&mut self, space: &AddressSpace) -> LinkedList<Vma> {
-        self.flush(space);
+    #[inline(always)]
+    pub(super) fn finish(&mut self, space: &AddressSpace) -> Dead {
+        if self.start < self.end {
+            self.flush(space);
+        }
         if self.anon != 0 {
             space.anon.fetch_sub(self.anon, Relaxed);
         }
         if self.file != 0 {
             space.file.fetch_sub(self.file, Relaxed);
         }
-        frame::free_list(core::mem::replace(&mut self.frames, FrameList::new()));
-        let dead = core::mem::take(&mut self.dead);
-        for vma in &dead {
-            if let Some(cache) = vma.cache() {
-                cache.map_removed(space, vma.flags);
-            }
+        if !self.frames.is_empty() {
+            frame::free_list(core::mem::replace(&mut self.frames, FrameList::new()));
         }
-        dead
+        if self.dead.0.is_some() {
+            self.dead.tell(space);
+        }
+        Dead(ManuallyDrop::new(self.dead.0.take()))
     }
 }
 
