@@ -189,3 +189,9 @@ FRAME(into_kernel)
 FRAME(odd_stack)
 /* Return from a handler that never was. */
 ARM64(sigreturn_odd, "add x2, x0, #8\n mov sp, x2\n mov x8, #139\n svc 0");
+/* Return by a frame at the end of a page: all but its records, that is the floating-point registers. A processor state has been read by then. */
+#define STRADDLE(name, pstate)                                                                                        \
+    ARM64(sigreturn_##name, "sub x2, x1, #592\n mov x3, #" #pstate "\n str x3, [x2, #576]\n str x0, [x2, #560]\n mov sp, x2\n mov x8, #139\n svc 0")
+STRADDLE(straddling_user, 0);
+STRADDLE(straddling_kernel, 5);
+STRADDLE(straddling_interrupts_off, 0x3c0);

@@ -275,3 +275,5 @@ FRAME(into_kernel)
 FRAME(odd_counter)
 /* Return from a handler that never was. */
 POWER(sigreturn_hole, "mr 1, 4\n li 0, 172\n sc");
+/* The same by a frame without the vectors that it names, with a machine state that is the kernel's. */
+POWER(sigreturn_no_vectors, "lis 5, 0x280\n ori 5, 5, 0xb033\n li 6, 1\n sldi 6, 6, 60\n or 5, 5, 6\n std 5, 496(3)\n std 3, 488(3)\n std 2, 248(3)\n std 13, 336(3)\n std 4, 880(3)\n mr 1, 3\n li 0, 172\n sc");

@@ -160,3 +160,7 @@ FRAME(stack_noncanonical)
 /* Return from a handler that never was. */
 X86(sigreturn_hole, "mov %rsi, %rsp\n mov $15, %eax\n syscall");
 X86(sigreturn_odd, "lea 4(%rsi), %rsp\n mov $15, %eax\n syscall");
+/* Return by a frame without the floating-point registers that it names, with flags that are the kernel's. */
+X86(sigreturn_no_registers,
+    "lea -304(%rsi), %rsp\n movq $6, (%rsp)\n movq $-257, 176(%rsp)\n movabs $0x002b000000000033, %rax\n mov %rax, 184(%rsp)\n mov %rsi, 224(%rsp)\n"
+    " mov $15, %eax\n syscall");
