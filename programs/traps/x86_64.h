@@ -1,6 +1,12 @@
 /* Acts of x86-64. */
 #include "act.h"
 
+#include <asm/prctl.h>
+#include <errno.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+
 unsigned long call(unsigned long number, unsigned long a, unsigned long b, unsigned long c) {
     unsigned long result;
     __asm__ volatile("syscall" : "=a"(result) : "a"(number), "D"(a), "S"(b), "d"(c) : "memory", "rcx", "r11");
@@ -160,3 +166,17 @@ FRAME(stack_noncanonical)
 /* Return from a handler that never was. */
 X86(sigreturn_hole, "mov %rsi, %rsp\n mov $15, %eax\n syscall");
 X86(sigreturn_odd, "lea 4(%rsi), %rsp\n mov $15, %eax\n syscall");
+
+/* 32-bit code calls by its segment, which Limen does not have and Debian's Linux does: the child exits with 5 or a signal ends it. */
+ACT(x86_syscall_32) {
+    static const unsigned char code[] = {0x0f, 0x05, 0x0f, 0x0b};
+    int status = 0;
+    memcpy(CODE, code, sizeof code);
+    pid_t child = fork();
+    if (child == 0) {
+        for (int n = 1; n < 32; n++) signal(n, SIG_DFL);
+        __asm__ volatile("mov %0, %%rsp\n mov $5, %%ebx\n mov $1, %%eax\n pushq $0x23\n push %1\n lretq" : : "r"(end), "r"(CODE) : "rax", "rbx", "memory");
+    }
+    if (waitpid(child, &status, 0) != child) return 0;
+    return WIFSIGNALED(status) || (WIFEXITED(status) && WEXITSTATUS(status) == 5);
+}

@@ -237,7 +237,9 @@ pub fn setup(frame: &mut Frame, delivery: &Delivery<'_>) -> Result<(), Errno> {
     delivery.info.fill(&mut whole.info);
     place.write(0, &whole)?;
     fpu::load_initial();
+    frame.cs = USER_CS;
     frame.mark_changed();
+    frame.ss = USER_DS;
     frame.rdi = delivery.signal as usize;
     let at = place.addr();
     frame.rsi = at + INFO;
