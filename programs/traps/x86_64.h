@@ -195,3 +195,11 @@ static unsigned long with_tls(unsigned long tls) {
     return waitpid((pid_t)child, &status, 0) == child ? (unsigned long)status : 0;
 }
 ACT(x86_clone_tls) { return with_tls(0x7fffffffefff) | with_tls(0x7ffffffff000) << 16 | with_tls(0x8000000000000000) << 24 | with_tls(-1ul) << 32; }
+
+/* The base of GS is what was set, and only a user address can be. */
+ACT(x86_gs_base) {
+    unsigned long got = 0, last = call(SYS_arch_prctl, ARCH_SET_GS, 0x7ffffffff000, 0);
+    for (unsigned long n = 1; n < 1000; n++)
+        if (call(SYS_arch_prctl, ARCH_SET_GS, n << 12, 0) || call(SYS_arch_prctl, ARCH_GET_GS, (unsigned long)&got, 0) || got != n << 12) return n;
+    return last;
+}
