@@ -203,3 +203,28 @@ ACT(x86_gs_base) {
         if (call(SYS_arch_prctl, ARCH_SET_GS, n << 12, 0) || call(SYS_arch_prctl, ARCH_GET_GS, (unsigned long)&got, 0) || got != n << 12) return n;
     return last;
 }
+
+/* Handlers in handlers until the alternate stack is full: nothing is written below it, and the signal after that is SIGSEGV. */
+static void again(int n) {
+    static volatile int times;
+    if (times++ < 4) call(SYS_kill, call(SYS_getpid, 0, 0, 0), (unsigned long)n, 0);
+}
+ACT(x86_altstack_full) {
+    size_t below = 0;
+    int status = 0;
+    unsigned char *at = mmap(NULL, UNIT, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    memset(at, 0xa5, UNIT);
+    pid_t child = fork();
+    if (child == 0) {
+        stack_t stack = {.ss_sp = at + UNIT - 2048, .ss_size = 2048};
+        struct sigaction action = {.sa_handler = again, .sa_flags = SA_ONSTACK | SA_NODEFER};
+        signal(SIGSEGV, SIG_DFL);
+        alarm(10);
+        if (sigaltstack(&stack, NULL) || sigaction(SIGUSR1, &action, NULL)) _exit(1);
+        raise(SIGUSR1);
+        _exit(2);
+    }
+    if (waitpid(child, &status, 0) != child) return 0;
+    while (below < UNIT - 2048 && at[below] == 0xa5) below++;
+    return below | (unsigned long)status << 32;
+}
