@@ -173,6 +173,16 @@ static void offsets(void) {
     CHECK(sendfile(fd, out, &near, 10) == 2 && near == 2);
     loff_t a = 0, b = 100;
     CHECK(copy_file_range(out, &a, out, &b, 2, 0) == 2 && a == 2 && b == 102);
+    /* Positions end where their numbers do. */
+    int pipes[2], null = open("/dev/null", O_WRONLY);
+    CHECK(pipe(pipes) == 0 && write(pipes[1], "hello", 5) == 5);
+    a = INT64_MAX - 2;
+    CHECK(splice(pipes[0], NULL, null, &a, 5, 0) == -1 && errno == EINVAL && a == INT64_MAX - 2);
+    a = INT64_MAX - 5;
+    CHECK(splice(pipes[0], NULL, null, &a, 5, 0) == 5);
+    close(pipes[0]);
+    close(pipes[1]);
+    close(null);
     close(fd);
     close(out);
 }

@@ -50,6 +50,11 @@ ACT(memory_bad_handler_stack) {
     sigaltstack(&stack, NULL);
     return LOAD(end);
 }
+ACT(memory_handler_stack_around) {
+    stack_t stack = {.ss_sp = (void *)at(-(UNIT / 2)), .ss_size = UNIT};
+    sigaltstack(&stack, NULL);
+    return LOAD(end);
+}
 ACT(memory_blocked) {
     sigset_t all;
     sigfillset(&all);

@@ -1,6 +1,12 @@
 /* Acts of x86-64. */
 #include "act.h"
 
+#include <asm/prctl.h>
+#include <errno.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+
 unsigned long call(unsigned long number, unsigned long a, unsigned long b, unsigned long c) {
     unsigned long result;
     __asm__ volatile("syscall" : "=a"(result) : "a"(number), "D"(a), "S"(b), "d"(c) : "memory", "rcx", "r11");
@@ -164,3 +170,65 @@ X86(sigreturn_odd, "lea 4(%rsi), %rsp\n mov $15, %eax\n syscall");
 X86(sigreturn_no_registers,
     "lea -304(%rsi), %rsp\n movq $6, (%rsp)\n movq $-257, 176(%rsp)\n movabs $0x002b000000000033, %rax\n mov %rax, 184(%rsp)\n mov %rsi, 224(%rsp)\n"
     " mov $15, %eax\n syscall");
+
+/* 32-bit code calls by its segment, which Limen does not have and Debian's Linux does: the child exits with 5 or a signal ends it. */
+ACT(x86_syscall_32) {
+    static const unsigned char code[] = {0x0f, 0x05, 0x0f, 0x0b};
+    int status = 0;
+    memcpy(CODE, code, sizeof code);
+    pid_t child = fork();
+    if (child == 0) {
+        for (int n = 1; n < 32; n++) signal(n, SIG_DFL);
+        __asm__ volatile("mov %0, %%rsp\n mov $5, %%ebx\n mov $1, %%eax\n pushq $0x23\n push %1\n lretq" : : "r"(end), "r"(CODE) : "rax", "rbx", "memory");
+    }
+    if (waitpid(child, &status, 0) != child) return 0;
+    return WIFSIGNALED(status) || (WIFEXITED(status) && WEXITSTATUS(status) == 5);
+}
+
+/* Thread-local storage of a new thread lies in user space: the error, or how the child ended, which does not look at it. */
+static unsigned long with_tls(unsigned long tls) {
+    register unsigned long child_tid __asm__("r10") = 0;
+    register unsigned long base __asm__("r8") = tls;
+    int status = 0;
+    long child;
+    __asm__ volatile("syscall\n test %0, %0\n jnz 1f\n mov $7, %%edi\n mov $231, %%eax\n syscall\n 1:"
+                     : "=a"(child)
+                     : "a"(SYS_clone), "D"(CLONE_SETTLS | SIGCHLD), "S"(0), "d"(0), "r"(child_tid), "r"(base)
+                     : "memory", "rcx", "r11");
+    if (child < 0) return (unsigned long)-child;
+    return waitpid((pid_t)child, &status, 0) == child ? (unsigned long)status : 0;
+}
+ACT(x86_clone_tls) { return with_tls(0x7fffffffefff) | with_tls(0x7ffffffff000) << 16 | with_tls(0x8000000000000000) << 24 | with_tls(-1ul) << 32; }
+
+/* The base of GS is what was set, and only a user address can be. */
+ACT(x86_gs_base) {
+    unsigned long got = 0, last = call(SYS_arch_prctl, ARCH_SET_GS, 0x7ffffffff000, 0);
+    for (unsigned long n = 1; n < 1000; n++)
+        if (call(SYS_arch_prctl, ARCH_SET_GS, n << 12, 0) || call(SYS_arch_prctl, ARCH_GET_GS, (unsigned long)&got, 0) || got != n << 12) return n;
+    return last;
+}
+
+/* Handlers in handlers until the alternate stack is full: nothing is written below it, and the signal after that is SIGSEGV. */
+static void again(int n) {
+    static volatile int times;
+    if (times++ < 4) call(SYS_kill, call(SYS_getpid, 0, 0, 0), (unsigned long)n, 0);
+}
+ACT(x86_altstack_full) {
+    size_t below = 0;
+    int status = 0;
+    unsigned char *at = mmap(NULL, UNIT, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    memset(at, 0xa5, UNIT);
+    pid_t child = fork();
+    if (child == 0) {
+        stack_t stack = {.ss_sp = at + UNIT - 2048, .ss_size = 2048};
+        struct sigaction action = {.sa_handler = again, .sa_flags = SA_ONSTACK | SA_NODEFER};
+        signal(SIGSEGV, SIG_DFL);
+        alarm(10);
+        if (sigaltstack(&stack, NULL) || sigaction(SIGUSR1, &action, NULL)) _exit(1);
+        raise(SIGUSR1);
+        _exit(2);
+    }
+    if (waitpid(child, &status, 0) != child) return 0;
+    while (below < UNIT - 2048 && at[below] == 0xa5) below++;
+    return below | (unsigned long)status << 32;
+}

@@ -201,15 +201,18 @@ pub fn splice(
     if !source.mode().contains(FileMode::READ) || !out.mode().contains(FileMode::WRITE) {
         return Err(Errno::EBADF);
     }
-    let len = len.min(MAX_RW);
+    let (asked, len) = (len, len.min(MAX_RW));
     let nonblock = flags & NONBLOCK != 0;
-    // The file that is not a pipe must be good for it (`with`), and know positions if it is given one.
+    // The file that is not a pipe must be good for it (`with`), and know positions if it is given one, from which on all that is asked for has one.
     let start = |file: &File, at: Option<(UserPtr<i64>, i64)>, with: FileMode| {
         if !file.mode().contains(with) || at.is_some() && file.mode().contains(FileMode::NO_PREAD) {
             return Err(Errno::EINVAL);
         }
-        at.map(|(_, pos)| u64::try_from(pos).map_err(|_| Errno::EINVAL))
-            .transpose()
+        at.map(|(_, pos)| {
+            let end = i64::try_from(asked).ok().and_then(|asked| pos.checked_add(asked));
+            end.and(u64::try_from(pos).ok()).ok_or(Errno::EINVAL)
+        })
+        .transpose()
     };
     let (n, at) = match (a, b) {
         (Some(a), Some(b)) => {

@@ -240,7 +240,8 @@ fn enter_handler(task: &CurrentTask, frame: &mut Frame, caught: &Caught) {
     let sp = frame.sp();
     let stack_top =
         if flags.contains(ActionFlags::ONSTACK) && !on_altstack(&altstack, sp) && altstack.size != 0 {
-            altstack.sp + altstack.size
+            // No range was asked for: a stack around the end of the address space is one nothing can be put on.
+            altstack.sp.wrapping_add(altstack.size)
         } else {
             sp
         };

@@ -9,7 +9,7 @@
 //! * [`signalfd`]: signals read from a descriptor.
 
 pub(crate) mod altstack;
-mod deliver;
+pub(crate) mod deliver;
 pub mod fatal;
 mod frame;
 pub mod info;

@@ -4,7 +4,7 @@ use super::process::TREE;
 use super::rlimit::{INFINITY, which};
 use super::thread::NewTask;
 use super::{Process, Task, TaskFlags, creds, current, pid, user};
-use crate::arch::{frame::Frame, switch::Context};
+use crate::arch::{self, frame::Frame, switch::Context};
 use crate::fs::FsContext;
 use crate::mm::KernelStack;
 use crate::mm::user::UserPtr;
@@ -226,6 +226,9 @@ pub fn clone(frame: &Frame, args: &CloneArgs) -> SysResult {
     undo.uid = Some(creds.uid);
     if parent.flags().contains(TaskFlags::NPROC_EXCEEDED) {
         parent.clear_flags(TaskFlags::NPROC_EXCEEDED);
+    }
+    if flags.contains(F::SETTLS) && arch::TLS_END.is_some_and(|end| args.tls >= end) {
+        return Err(Errno::EPERM);
     }
 
     let stack = KernelStack::new().ok_or(Errno::ENOMEM)?;

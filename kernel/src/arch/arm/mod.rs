@@ -81,6 +81,8 @@ pub const ELF_MACHINE: u16 = 40;
 
 /// Whether `clone` takes the thread-local-storage value before the child's id word (`CONFIG_CLONE_BACKWARDS`).
 pub const CLONE_BACKWARDS: bool = true;
+/// Where thread-local storage must begin below for `clone` to take it: anything goes.
+pub const TLS_END: Option<usize> = None;
 
 /// The system call table of the native ABI, built from the handlers the rooms register.
 pub const NATIVE_ABI: limen_linux_abi::sysno::Abi = limen_linux_abi::sysno::ARM_EABI;

@@ -218,9 +218,7 @@ impl Context {
         // SAFETY: `new` put the frame there; the thread does not run yet.
         unsafe {
             (*frame).regs[0] = 0;
-            if let Some(sp) = sp {
-                (*frame).sp = sp;
-            }
+            (*frame).sp = sp.unwrap_or((*frame).sp);
         }
         self.tls = tls.unwrap_or(parent.tls);
         self.scratch = sysreg::read!("p15, 0, {}, c13, c0, 2") as usize;

@@ -185,9 +185,7 @@ impl Context {
         if let Some(sp) = sp {
             frame.gpr[1] = sp;
         }
-        if let Some(tls) = tls {
-            frame.gpr[13] = tls;
-        }
+        frame.gpr[13] = tls.unwrap_or(frame.gpr[13]);
         self.dscr = spr::read!(spr::DSCR);
         self.tar = spr::read!(spr::TAR);
         // The parent is the running thread.

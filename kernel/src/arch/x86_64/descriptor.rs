@@ -15,7 +15,8 @@ pub const KERNEL_DS: usize = 0x18;
 pub const USER_DS: usize = 0x2b;
 /// User 64-bit code segment.
 pub const USER_CS: usize = 0x33;
-/// Where `sysret` and `syscall` find their segments: user 32-bit code (unused) is the base of the user ones.
+/// Where `sysret` finds its segments: that of 32-bit code is the base of the user ones. There is none, so a program can't leave 64-bit mode: a `syscall`
+/// outside it goes to an address of its own (`CSTAR`) on some processors, and signal frames know one code segment.
 const USER_32_CS: u64 = 0x23;
 const TSS_SELECTOR: u16 = 0x40;
 /// Index of the segment whose limit is the CPU number, for the vDSO's `getcpu`.
@@ -126,7 +127,6 @@ pub unsafe fn load(local: *const CpuLocal, ist_base: usize) {
         gdt[1] = 0x00cf_9b00_0000_ffff; // kernel 32-bit code (unused)
         gdt[KERNEL_CS / 8] = 0x00af_9b00_0000_ffff;
         gdt[KERNEL_DS / 8] = 0x00cf_9300_0000_ffff;
-        gdt[4] = 0x00cf_fb00_0000_ffff; // user 32-bit code
         gdt[USER_DS / 8] = 0x00cf_f300_0000_ffff;
         gdt[USER_CS / 8] = 0x00af_fb00_0000_ffff;
         gdt[8] = tss_limit | (tss_addr & 0x00ff_ffff) << 16 | 0x89 << 40 | (tss_addr >> 24 & 0xff) << 56;

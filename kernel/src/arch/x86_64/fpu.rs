@@ -9,8 +9,12 @@ use super::uaccess::{close, may_fault, open};
 use core::arch::asm;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+/// The upper halves of the 256-bit registers.
+pub const AVX: u64 = 4;
+/// What AVX-512 has besides: masks, the upper halves of the 512-bit registers, and more of these.
+pub const AVX512: u64 = 0xe0;
 /// x87, SSE, AVX and AVX-512: what the kernel lets user space use.
-const WANTED: u64 = 1 | 2 | 4 | 0xe0;
+const WANTED: u64 = 1 | 2 | AVX | AVX512;
 /// Bytes of the legacy area.
 pub const LEGACY: usize = 512;
 /// Bytes of legacy area and header.
@@ -57,9 +61,14 @@ pub fn area_size() -> usize {
 pub fn init() {
     if cpu::has(Features::XSAVE) {
         let leaf = cpu::cpuid(0xd, 0);
-        let have = (u64::from(leaf.edx) << 32 | u64::from(leaf.eax)) & WANTED;
-        // AVX-512's components come together, and need AVX.
-        let have = if have & 0xe4 == 0xe4 { have } else { have & 7 };
+        let mut have = (u64::from(leaf.edx) << 32 | u64::from(leaf.eax)) & WANTED;
+        // AVX-512's components come together, and need AVX; registers without instructions stay off.
+        if !cpu::has(Features::AVX) {
+            have &= !AVX;
+        }
+        if have & (AVX | AVX512) != AVX | AVX512 {
+            have &= !AVX512;
+        }
         // SAFETY: `CR4.OSXSAVE` is on, and the processor supports these components.
         unsafe {
             asm!("xsetbv", in("ecx") 0, in("eax") have as u32, in("edx") (have >> 32) as u32, options(nomem, nostack, preserves_flags));

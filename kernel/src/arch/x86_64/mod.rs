@@ -42,6 +42,8 @@ pub const ELF_MACHINE: u16 = 62;
 
 /// Whether `clone` takes the thread-local-storage value before the child's id word (`CONFIG_CLONE_BACKWARDS`).
 pub const CLONE_BACKWARDS: bool = false;
+/// Where thread-local storage must begin below for `clone` to take it: the register faults in the kernel if its address is not canonical.
+pub const TLS_END: Option<usize> = Some(mmu::USER_END);
 
 /// The system call table of the native ABI, built from the handlers the rooms register.
 pub const NATIVE_ABI: limen_linux_abi::sysno::Abi = limen_linux_abi::sysno::X86_64;

@@ -3,17 +3,15 @@
 //! The registers belong to user space (see `fpu`), so each function saves the ones it uses on its stack and puts them back. Preemption is off meanwhile: a thread
 //! must not be switched out with borrowed registers. Interrupts may come, and may do the same on top.
 
-use super::cpu::{self, Features};
 use super::fpu;
 use crate::sched::preempt;
 use core::arch::asm;
 
-const AVX_COMPONENT: u64 = 4;
-
-/// Whether 256-bit registers are turned on.
+/// Whether 256-bit registers are turned on and are the whole of the vector registers: of longer ones (AVX-512) an instruction that writes 256 bits
+/// clears the rest, which would not be put back. Instructions older than AVX leave alone what is beyond their 128 bits.
 #[inline(always)]
 fn wide() -> bool {
-    fpu::components() & AVX_COMPONENT != 0 && cpu::has(Features::AVX)
+    fpu::components() & (fpu::AVX | fpu::AVX512) == fpu::AVX
 }
 
 /// Zeroes a page.

@@ -5,6 +5,7 @@ use super::fpu;
 use super::frame::{EFLAGS_DF, EFLAGS_RF, EFLAGS_TF, Frame};
 use super::switch::Fault;
 use crate::mm::user::{self, Plain, UserBlock, UserPtr};
+use crate::signal::deliver::SS_ONSTACK;
 use crate::signal::{Delivery, Restored, info};
 use crate::sync::Once;
 use core::mem::offset_of;
@@ -192,12 +193,19 @@ pub fn setup(frame: &mut Frame, delivery: &Delivery<'_>) -> Result<(), Errno> {
         return Err(Errno::EFAULT);
     };
     let mut sp = delivery.stack_top;
+    let (bottom, flags, size) = delivery.altstack;
+    let mut alternate = true;
     if sp == frame.rsp {
         sp = sp.wrapping_sub(RED_ZONE);
+        alternate = flags & SS_ONSTACK != 0;
     }
     let fp = sp.wrapping_sub(fpu_size()) & !63;
     // As after a call: 8 below a multiple of 16.
     let at = (fp.wrapping_sub(FRAME_SIZE) & !15).wrapping_sub(8);
+    // Only on x86 is the alternate stack's lower end one: nothing is written below it.
+    if alternate && !(at > bottom && at - bottom <= size) {
+        return Err(Errno::EFAULT);
+    }
     let place = UserBlock::<FRAME_SIZE>::new(at)?;
     save_fpu(fp)?;
     let extended = if fpu::components() != 0 { UC_FP_XSTATE } else { 0 };
@@ -222,10 +230,10 @@ pub fn setup(frame: &mut Frame, delivery: &Delivery<'_>) -> Result<(), Errno> {
     let ucontext = UContext {
         flags: extended | UC_SIGCONTEXT_SS | UC_STRICT_RESTORE_SS,
         link: 0,
-        stack_sp: delivery.altstack.0,
-        stack_flags: delivery.altstack.1,
+        stack_sp: bottom,
+        stack_flags: flags,
         _pad: 0,
-        stack_size: delivery.altstack.2,
+        stack_size: size,
         context,
         mask: delivery.mask,
     };
@@ -237,7 +245,9 @@ pub fn setup(frame: &mut Frame, delivery: &Delivery<'_>) -> Result<(), Errno> {
     delivery.info.fill(&mut whole.info);
     place.write(0, &whole)?;
     fpu::load_initial();
+    frame.cs = USER_CS;
     frame.mark_changed();
+    frame.ss = USER_DS;
     frame.rdi = delivery.signal as usize;
     let at = place.addr();
     frame.rsi = at + INFO;

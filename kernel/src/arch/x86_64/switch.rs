@@ -97,6 +97,7 @@ pub fn set_fs_base(base: usize) {
 
 /// The user's GS base (in the kernel it waits in the other register). Interrupts are off.
 pub fn gs_base() -> usize {
+    debug_assert!(!irq::enabled());
     if cpu::has(Features::FSGSBASE) {
         let base;
         // SAFETY: enabled in CR4. In between the kernel's base is out of place: nothing is reached through it, and no interrupt comes.

@@ -1,7 +1,7 @@
 //! System calls only this architecture has.
 
 use super::mmu::USER_END;
-use super::switch;
+use super::{irq, switch};
 use crate::mm::user::UserPtr;
 use limen_linux_abi::Errno;
 
@@ -19,7 +19,12 @@ crate::syscalls! {
             ARCH_SET_FS => switch::set_fs_base(settable()?),
             ARCH_SET_GS => switch::set_gs_base(settable()?),
             ARCH_GET_FS => UserPtr::<usize>::new(addr).write(switch::fs_base())?,
-            ARCH_GET_GS => UserPtr::<usize>::new(addr).write(switch::gs_base())?,
+            ARCH_GET_GS => {
+                let flags = irq::local_save();
+                let base = switch::gs_base();
+                irq::local_restore(flags);
+                UserPtr::<usize>::new(addr).write(base)?;
+            }
             // `cpuid` always works, and its faulting cannot be turned on.
             ARCH_GET_CPUID => return Ok(1),
             ARCH_SET_CPUID => return Err(Errno::ENODEV),

@@ -46,7 +46,9 @@ fn program(deadline_ns: u64) {
             0
         } else {
             let steps = (u128::from(deadline_ns) << 32) / u128::from(MULT.load(Ordering::Relaxed).max(1));
-            BASE.load(Ordering::Relaxed).wrapping_add(steps as u64 + 1).max(1)
+            // The counter takes more steps than there are nanoseconds: the farthest deadlines are beyond what it can count to.
+            let steps = steps.min(i64::MAX as u128) as u64 + 1;
+            BASE.load(Ordering::Relaxed).saturating_add(steps)
         };
         // SAFETY: the register exists; the timer is in this mode (`start_cpu`).
         unsafe { cpu::wrmsr(cpu::MSR_TSC_DEADLINE, value) };
