@@ -2,6 +2,7 @@
 //! boot loader wants (the ELF for x86_64's PVH and for powerpc64, a flat image for arm64 and arm).
 
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use anyhow::{Context, Result, bail};
 
@@ -79,6 +80,7 @@ impl Kernel {
             "Cargo.toml",
             "Cargo.lock",
             "tools/limen/src/build.rs",
+            "tools/limen/src/target_spec.rs",
             "tools/symbols",
         ]
         .map(|p| root.join(p));
@@ -91,6 +93,7 @@ impl Kernel {
     /// Builds without a word; cargo's messages are the error when it fails.
     pub fn build_quietly(&self) -> Result<Built> {
         let _alone = self.alone()?;
+        let began = SystemTime::now();
         let output = self
             .cargo(&toolchain::find()?, "build")?
             .output()
@@ -98,7 +101,7 @@ impl Kernel {
         if !output.status.success() {
             bail!("{}", String::from_utf8_lossy(&output.stderr));
         }
-        self.finish(false)
+        self.finish(began, false)
     }
 
     /// Builds, and shows what cargo shows.
@@ -126,6 +129,7 @@ impl Kernel {
             eprintln!("limen: {cargo:?}");
         }
         eprintln!("limen: building the kernel for {} ({})", self.arch, self.profile);
+        let began = SystemTime::now();
         let done = cargo
             .stdout(std::io::stderr())
             .status()
@@ -133,7 +137,7 @@ impl Kernel {
         if !done.success() {
             bail!("the kernel does not build; cargo's messages are above");
         }
-        self.finish(verbose)
+        self.finish(began, verbose)
     }
 
     /// Keeps other builds for this architecture from linking another kernel before this one's files are made.
@@ -143,8 +147,8 @@ impl Kernel {
         made::alone(&dir.join("limen"))
     }
 
-    /// Checks what cargo linked and makes the files that boot.
-    fn finish(&self, verbose: bool) -> Result<Built> {
+    /// Checks what cargo linked, since `began`, and makes the files that boot.
+    fn finish(&self, began: SystemTime, verbose: bool) -> Result<Built> {
         let linked = self
             .target_dir()
             .join(self.arch.kernel_target())
@@ -168,6 +172,7 @@ impl Kernel {
             Arch::X86_64 | Arch::Powerpc64 => made::replace(&built.image, &elf)?,
             Arch::Arm64 | Arch::Arm => made::replace(&built.image, &flatten(&elf)?)?,
         }
+        made::date(&built.image, began)?;
         Ok(built)
     }
 

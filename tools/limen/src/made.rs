@@ -4,6 +4,7 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::SystemTime;
 
 use anyhow::{Context, Result};
 
@@ -15,10 +16,21 @@ pub fn ensure(path: &Path, of: &[PathBuf], fill: impl FnOnce(&Path) -> Result<()
     if !tree::fresh(path, of) {
         let _alone = alone(path)?;
         if !tree::fresh(path, of) {
-            make(path, fill)?;
+            let began = SystemTime::now();
+            make(path, |new| {
+                fill(new)?;
+                date(new, began)
+            })?;
         }
     }
     Ok(path.to_owned())
+}
+
+/// Dates what was made back to when that began: what it is made of may have changed meanwhile, and is newer then.
+pub fn date(path: &Path, began: SystemTime) -> Result<()> {
+    File::open(path)
+        .and_then(|made| made.set_modified(began))
+        .with_context(|| format!("cannot date {}", path.display()))
 }
 
 /// Keeps everybody else, threads and processes, from what `path` names while the value lives. The lock is a file beside it.
@@ -126,6 +138,32 @@ mod tests {
         assert_eq!(std::fs::read(&path).unwrap(), b"old");
         // The old one, the lock, the source.
         assert_eq!(std::fs::read_dir(&place).unwrap().count(), 3);
+        std::fs::remove_dir_all(place).unwrap();
+    }
+
+    #[test]
+    fn what_changes_meanwhile_is_newer() {
+        let place = place("meanwhile");
+        let (path, source) = (place.join("file"), place.join("source"));
+        std::fs::write(&source, "").unwrap();
+        let wait = || std::thread::sleep(std::time::Duration::from_millis(20));
+        wait();
+        let times = AtomicU32::new(0);
+        let again = || {
+            ensure(&path, std::slice::from_ref(&source), |new| {
+                wait();
+                if times.fetch_add(1, Ordering::Relaxed) == 0 {
+                    std::fs::write(&source, "changed")?;
+                    wait();
+                }
+                Ok(std::fs::write(new, "made")?)
+            })
+            .unwrap();
+        };
+        again();
+        again();
+        again();
+        assert_eq!(times.into_inner(), 2);
         std::fs::remove_dir_all(place).unwrap();
     }
 
