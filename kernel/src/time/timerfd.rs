@@ -45,6 +45,17 @@ struct State {
 }
 
 impl State {
+    /// Just set.
+    #[inline(always)]
+    fn set_to(expires: u64, interval: u64, flags: u32) -> Self {
+        Self {
+            setting: Setting { expires, interval },
+            ticks: 0,
+            parked: false,
+            flags,
+            cancelled: false,
+        }
+    }
     fn relative(&self) -> bool {
         self.flags & TIMER_ABSTIME == 0
     }
@@ -142,27 +153,39 @@ impl TimerFd {
 
     /// Sets it: `value` nanoseconds from now, or that time of its clock (`flags`); 0: off. `ECANCELED`: it is set, but the clock was before, and nobody
     /// has been told yet.
+    #[inline(always)]
     pub fn set_time(&self, value: u64, interval: u64, flags: u32) -> Result<(), Errno> {
-        let mut state = self.state.lock();
-        let (expires, deadline) = match value {
-            0 => (0, 0),
-            value => self.clock.expiry(value, flags & TIMER_ABSTIME != 0),
-        };
-        let setting = Setting { expires, interval };
-        let cancelled = flags & TFD_TIMER_CANCEL_ON_SET != 0 && state.cancelled && expires != 0;
-        *state = State {
-            setting,
-            ticks: 0,
-            parked: false,
-            flags,
-            cancelled: false,
-        };
-        // The timer as it was before may go off until now: it finds the new setting.
-        if expires != 0 {
-            self.timer.arm_under(&state, deadline);
+        if value == 0 {
+            self.turn_off(interval, flags);
+        } else if self.clock.can_be_set() {
+            return self.set_by_wall_clock(value, interval, flags);
         } else {
-            self.timer.cancel_under(&state);
+            self.set_by_monotonic(value, interval, flags);
         }
+        Ok(())
+    }
+    #[inline(never)]
+    fn turn_off(&self, interval: u64, flags: u32) {
+        let mut state = self.state.lock();
+        *state = State::set_to(0, interval, flags);
+        // The timer as it was before may go off until now: it finds the new setting.
+        self.timer.cancel_under(&state);
+    }
+    #[inline(never)]
+    fn set_by_monotonic(&self, value: u64, interval: u64, flags: u32) {
+        let (expires, deadline) = Clock::Monotonic.expiry(value, flags & TIMER_ABSTIME != 0);
+        let mut state = self.state.lock();
+        *state = State::set_to(expires, interval, flags);
+        self.timer.arm_under(&state, deadline);
+    }
+    /// When it is due is worked out under the lock: the clock may just be set.
+    #[inline(never)]
+    fn set_by_wall_clock(&self, value: u64, interval: u64, flags: u32) -> Result<(), Errno> {
+        let (expires, _) = self.clock.expiry(value, flags & TIMER_ABSTIME != 0);
+        let mut state = self.state.lock();
+        let cancelled = flags & TFD_TIMER_CANCEL_ON_SET != 0 && state.cancelled;
+        *state = State::set_to(expires, interval, flags);
+        self.arm(&state);
         if cancelled { Err(Errno::ECANCELED) } else { Ok(()) }
     }
 
