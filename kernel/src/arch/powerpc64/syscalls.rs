@@ -43,10 +43,7 @@ crate::syscalls! {
 
     fn rtas() {
         // Firmware's services are the kernel's alone.
-        if !current().creds().capable(cap::SYS_ADMIN) {
-            return Err(Errno::EPERM);
-        }
-        Err(Errno::EINVAL)
+        Err(if current().creds().capable(cap::SYS_ADMIN) { Errno::EINVAL } else { Errno::EPERM })
     }
 }
 
