@@ -54,6 +54,9 @@ impl Uart for Terminal {
         }
         self.count = 0;
     }
+    fn waits(&self) -> bool {
+        true
+    }
 }
 
 /// The machine's serial ports, the console first.
