@@ -243,6 +243,27 @@ ACT(power_switch_endian) {
 ACT(power_swapcontext_size) { return call(249, (unsigned long)words, 0, 100); }
 ACT(power_swapcontext_hole) { return call(249, (unsigned long)end, 0, 1696); }
 ACT(power_swapcontext_none) { return call(249, 0, 0, 0); }
+/* What cannot be read is an error: all of it, its end, in the kernel; before the size is looked at, and not after the old one is stored. */
+ACT(power_swapcontext_from_hole) { return call(249, 0, (unsigned long)end, 1696); }
+ACT(power_swapcontext_from_end) { return call(249, 0, (unsigned long)end - 600, 1696); }
+ACT(power_swapcontext_from_kernel) { return call(249, 0, 0xc000000000000000, 1696); }
+ACT(power_swapcontext_from_hole_size) { return call(249, 0, (unsigned long)end, 100); }
+ACT(power_swapcontext_from_hole_stored) { return call(249, (unsigned long)OPEN, (unsigned long)end, 1696) + (*(unsigned long *)OPEN == 0); }
+/* A thread that takes a context over stays itself (r13), and keeps its byte order. */
+static unsigned long __attribute__((aligned(16))) kept[1696 / sizeof(long)];
+static volatile unsigned long times_back, thread_before;
+ACT(power_swapcontext_thread) {
+    unsigned long thread;
+    call(249, (unsigned long)kept, 0, 1696);
+    __asm__ volatile("mr %0, 13" : "=r"(thread));
+    if (times_back++) return times_back << 4 | (thread == thread_before);
+    thread_before = thread;
+    unsigned long *registers = ((ucontext_t *)kept)->uc_mcontext.gp_regs;
+    registers[13] += 0x10000;
+    registers[MSR] &= ~1ul;
+    call(249, 0, (unsigned long)kept, 1696);
+    return 0;
+}
 ACT(power_subpage) { return call(310, (unsigned long)OPEN, UNIT, 0); }
 ACT(power_multiplexer) { return call(201, 0, 0, 0); }
 ACT(power_sys_debug_setcontext) { return call(256, 0, 0, 0); }
