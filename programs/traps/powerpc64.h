@@ -269,6 +269,13 @@ ACT(power_multiplexer) { return call(201, 0, 0, 0); }
 ACT(power_sys_debug_setcontext) { return call(256, 0, 0, 0); }
 ACT(power_spu_run) { return call(278, 0, 0, 0); }
 
+/* A handler is entered in the byte order of programs, the context keeps that of the act, which goes on in it: `li 0, 363; sc` the other way round. */
+POWER(other_endian, "li 0, 363\n sc\n .long 0, 0x6b010038, 0x02000044\n li 3, 1");
+static void next(ucontext_t *c) { c->uc_mcontext.gp_regs[NIP] += 4; }
+ACT(power_other_endian_and_back) {
+    then = next;
+    return code_power_other_endian(words, end);
+}
 /* What handlers may leave in a context. */
 static void to_kernel_mode(ucontext_t *c) { c->uc_mcontext.gp_regs[MSR] &= ~0x4000ul, c->uc_mcontext.gp_regs[NIP] += 4; }
 static void interrupts_off(ucontext_t *c) { c->uc_mcontext.gp_regs[MSR] &= ~0x8000ul, c->uc_mcontext.gp_regs[NIP] += 4; }

@@ -265,6 +265,8 @@ pub fn setup(frame: &mut Frame, delivery: &Delivery<'_>) -> Result<(), Errno> {
     frame.link = vdso_sigreturn();
     frame.ctr = delivery.handler;
     frame.nip = delivery.handler;
+    // In the kernel's byte order, whatever was interrupted.
+    frame.msr |= MSR_LE;
     frame.ccr &= !CR0_SO;
     frame.changed = 1;
     Ok(())
