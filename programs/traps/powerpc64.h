@@ -276,6 +276,18 @@ ACT(power_other_endian_and_back) {
     then = next;
     return code_power_other_endian(words, end);
 }
+/* What is behind the trampoline that handlers return to: unwinders look at it. */
+static volatile unsigned long behind_trampoline;
+static void look_behind(int signal) {
+    (void)signal;
+    memcpy((void *)&behind_trampoline, (char *)__builtin_return_address(0) + 32, sizeof behind_trampoline);
+}
+ACT(power_trampoline) {
+    signal(SIGUSR1, look_behind);
+    raise(SIGUSR1);
+    return behind_trampoline;
+}
+
 /* What handlers may leave in a context. */
 static void to_kernel_mode(ucontext_t *c) { c->uc_mcontext.gp_regs[MSR] &= ~0x4000ul, c->uc_mcontext.gp_regs[NIP] += 4; }
 static void interrupts_off(ucontext_t *c) { c->uc_mcontext.gp_regs[MSR] &= ~0x8000ul, c->uc_mcontext.gp_regs[NIP] += 4; }
