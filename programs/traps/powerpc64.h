@@ -229,6 +229,29 @@ ACT(power_run_user_end) { return go_to(0x0010000000000000); }
 ACT(power_run_quadrant1) { return go_to(0x4000000000000000); }
 ACT(power_run_odd) { return go_to(0x20060002); }
 
+/* Execution alone: instructions run, loads are refused, those of system calls as well; not once loads are allowed. Stores alone: loads work. */
+static char *allow(char *where, int what) { return mprotect(where, UNIT, what), where; }
+static unsigned long send(char *where) {
+    int ends[2];
+    return pipe(ends) == 0 ? call(SYS_write, (unsigned long)ends[1], (unsigned long)where, 1) : 99;
+}
+ACT(power_execute_only_run) {
+    ((uint32_t *)CODE)[0] = 0x38600005, ((uint32_t *)CODE)[1] = 0x4e800020;
+    __builtin___clear_cache(CODE, CODE + 8);
+    return go_to((unsigned long)allow(CODE, PROT_EXEC));
+}
+ACT(power_execute_only_load) { return *(volatile char *)allow(OPEN, PROT_EXEC); }
+ACT(power_execute_only_load_new) { return *(volatile char *)allow(CODE, PROT_EXEC); }
+ACT(power_execute_only_store) { return *(volatile char *)allow(OPEN, PROT_EXEC) = 1; }
+ACT(power_execute_only_write) {
+    unsigned long got = send(allow(OPEN, PROT_EXEC));
+    allow(OPEN, PROT_READ);
+    return got;
+}
+ACT(power_execute_only_write_new) { return send(allow(CODE, PROT_EXEC)); }
+ACT(power_execute_only_back) { return *(volatile char *)allow(allow(OPEN, PROT_EXEC), PROT_READ); }
+ACT(power_store_only_load) { return *(volatile char *)allow(CODE, PROT_WRITE) + send(CODE); }
+
 /* Calls that only this architecture has, and both ways to make one. */
 ACT(power_scv) {
     register unsigned long r0 __asm__("r0") = 5000, r3 __asm__("r3") = 1;
