@@ -229,6 +229,29 @@ ACT(power_run_user_end) { return go_to(0x0010000000000000); }
 ACT(power_run_quadrant1) { return go_to(0x4000000000000000); }
 ACT(power_run_odd) { return go_to(0x20060002); }
 
+/* Execution alone: instructions run, loads are refused, those of system calls as well; not once loads are allowed. Stores alone: loads work. */
+static char *allow(char *where, int what) { return mprotect(where, UNIT, what), where; }
+static unsigned long send(char *where) {
+    int ends[2];
+    return pipe(ends) == 0 ? call(SYS_write, (unsigned long)ends[1], (unsigned long)where, 1) : 99;
+}
+ACT(power_execute_only_run) {
+    ((uint32_t *)CODE)[0] = 0x38600005, ((uint32_t *)CODE)[1] = 0x4e800020;
+    __builtin___clear_cache(CODE, CODE + 8);
+    return go_to((unsigned long)allow(CODE, PROT_EXEC));
+}
+ACT(power_execute_only_load) { return *(volatile char *)allow(OPEN, PROT_EXEC); }
+ACT(power_execute_only_load_new) { return *(volatile char *)allow(CODE, PROT_EXEC); }
+ACT(power_execute_only_store) { return *(volatile char *)allow(OPEN, PROT_EXEC) = 1; }
+ACT(power_execute_only_write) {
+    unsigned long got = send(allow(OPEN, PROT_EXEC));
+    allow(OPEN, PROT_READ);
+    return got;
+}
+ACT(power_execute_only_write_new) { return send(allow(CODE, PROT_EXEC)); }
+ACT(power_execute_only_back) { return *(volatile char *)allow(allow(OPEN, PROT_EXEC), PROT_READ); }
+ACT(power_store_only_load) { return *(volatile char *)allow(CODE, PROT_WRITE) + send(CODE); }
+
 /* Calls that only this architecture has, and both ways to make one. */
 ACT(power_scv) {
     register unsigned long r0 __asm__("r0") = 5000, r3 __asm__("r3") = 1;
@@ -243,10 +266,50 @@ ACT(power_switch_endian) {
 ACT(power_swapcontext_size) { return call(249, (unsigned long)words, 0, 100); }
 ACT(power_swapcontext_hole) { return call(249, (unsigned long)end, 0, 1696); }
 ACT(power_swapcontext_none) { return call(249, 0, 0, 0); }
+/* What cannot be read is an error: all of it, its end, in the kernel; before the size is looked at, and not after the old one is stored. */
+ACT(power_swapcontext_from_hole) { return call(249, 0, (unsigned long)end, 1696); }
+ACT(power_swapcontext_from_end) { return call(249, 0, (unsigned long)end - 600, 1696); }
+ACT(power_swapcontext_from_kernel) { return call(249, 0, 0xc000000000000000, 1696); }
+ACT(power_swapcontext_from_hole_size) { return call(249, 0, (unsigned long)end, 100); }
+ACT(power_swapcontext_from_hole_stored) { return call(249, (unsigned long)OPEN, (unsigned long)end, 1696) + (*(unsigned long *)OPEN == 0); }
+/* A thread that takes a context over stays itself (r13), and keeps its byte order. */
+static unsigned long __attribute__((aligned(16))) kept[1696 / sizeof(long)];
+static volatile unsigned long times_back, thread_before;
+ACT(power_swapcontext_thread) {
+    unsigned long thread;
+    call(249, (unsigned long)kept, 0, 1696);
+    __asm__ volatile("mr %0, 13" : "=r"(thread));
+    if (times_back++) return times_back << 4 | (thread == thread_before);
+    thread_before = thread;
+    unsigned long *registers = ((ucontext_t *)kept)->uc_mcontext.gp_regs;
+    registers[13] += 0x10000;
+    registers[MSR] &= ~1ul;
+    call(249, 0, (unsigned long)kept, 1696);
+    return 0;
+}
 ACT(power_subpage) { return call(310, (unsigned long)OPEN, UNIT, 0); }
 ACT(power_multiplexer) { return call(201, 0, 0, 0); }
 ACT(power_sys_debug_setcontext) { return call(256, 0, 0, 0); }
 ACT(power_spu_run) { return call(278, 0, 0, 0); }
+
+/* A handler is entered in the byte order of programs, the context keeps that of the act, which goes on in it: `li 0, 363; sc` the other way round. */
+POWER(other_endian, "li 0, 363\n sc\n .long 0, 0x6b010038, 0x02000044\n li 3, 1");
+static void next(ucontext_t *c) { c->uc_mcontext.gp_regs[NIP] += 4; }
+ACT(power_other_endian_and_back) {
+    then = next;
+    return code_power_other_endian(words, end);
+}
+/* What is behind the trampoline that handlers return to: unwinders look at it. */
+static volatile unsigned long behind_trampoline;
+static void look_behind(int signal) {
+    (void)signal;
+    memcpy((void *)&behind_trampoline, (char *)__builtin_return_address(0) + 32, sizeof behind_trampoline);
+}
+ACT(power_trampoline) {
+    signal(SIGUSR1, look_behind);
+    raise(SIGUSR1);
+    return behind_trampoline;
+}
 
 /* What handlers may leave in a context. */
 static void to_kernel_mode(ucontext_t *c) { c->uc_mcontext.gp_regs[MSR] &= ~0x4000ul, c->uc_mcontext.gp_regs[NIP] += 4; }

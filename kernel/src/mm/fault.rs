@@ -511,7 +511,7 @@ fn exchange(slot: &mmu::Slot, old: Entry, new: Entry) -> Result<(), Stop> {
     }
 }
 
-/// Whether a mapping allows an access. Anything accessible can be read.
+/// Whether a mapping allows an access.
 #[inline(always)]
 fn check_access(flags: VmFlags, access: Prot) -> Result<(), FaultError> {
     let fine = if access.contains(Prot::WRITE) {
@@ -519,7 +519,7 @@ fn check_access(flags: VmFlags, access: Prot) -> Result<(), FaultError> {
     } else if access.contains(Prot::EXEC) {
         flags.contains(VmFlags::EXEC)
     } else {
-        flags.intersects(VmFlags::ACCESS)
+        flags.intersects(VmFlags::from_prot(mmu::READABLE))
     };
     if fine { Ok(()) } else { Err(FaultError::Access) }
 }

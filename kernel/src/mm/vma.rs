@@ -3,6 +3,7 @@
 use super::cache::PageCache;
 use super::page::Page;
 use super::{PAGE_SHIFT, Prot};
+use crate::arch::mmu::READABLE;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use bitflags::bitflags;
@@ -65,15 +66,15 @@ bitflags! {
 }
 
 impl VmFlags {
-    /// The access bits as page permissions. Anything accessible can be read: a page of a mapping that may only be written must not
-    /// lose its last permission when it is write-protected.
+    /// The access bits as page permissions. What may be written can be read: a page of a mapping that may only be written must not
+    /// lose its last permission when it is write-protected. On most processors what may be executed can be read as well.
     #[inline(always)]
     pub fn prot(self) -> Prot {
         let prot = Prot::from_bits_truncate(self.bits() as u8 & 7);
-        if prot.is_empty() {
-            prot
-        } else {
+        if prot.intersects(READABLE) {
             prot.union(Prot::READ)
+        } else {
+            prot
         }
     }
     /// Access bits from page permissions.

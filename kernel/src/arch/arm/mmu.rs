@@ -16,6 +16,8 @@ pub use super::window::{HIGH_MEMORY, View, linear_end};
 pub const PAGE_SHIFT: usize = 12;
 /// One past the largest user address (a multiple of the page size): 16 MiB below the kernel, as on Linux.
 pub const USER_END: usize = 0xbf00_0000;
+/// Permissions that a load is allowed by: any.
+pub const READABLE: crate::mm::Prot = crate::mm::Prot::all();
 /// What user mode can read and execute in the kernel's part, as `/proc/PID/maps` shows it: start, end, name. Here the kernel helpers.
 pub const GATE: Option<(usize, usize, &str)> = Some((0xffff_0000, 0xffff_1000, "[vectors]"));
 /// Where the linear map of RAM starts.

@@ -17,6 +17,8 @@ pub const PAGE_SHIFT: usize = 12;
 pub const USER_END: usize = 1 << 48;
 /// What user mode can read and execute in the kernel's part, as `/proc/PID/maps` shows it: start, end, name. Here nothing.
 pub const GATE: Option<(usize, usize, &str)> = None;
+/// Permissions that a load is allowed by: any.
+pub const READABLE: crate::mm::Prot = crate::mm::Prot::all();
 /// An entry in memory.
 pub type Slot = AtomicU64;
 /// Levels of a user page table; level 0 holds pages, `LEVELS - 1` is the root.

@@ -23,19 +23,19 @@ pub(super) extern "C" fn primary(initrd_or_tree: usize, initrd_size: usize, firm
     super::extable::sort();
     super::patch::adapt();
     // SAFETY: the linker script gives the tree its room; firmware's entry was passed by firmware.
-    let (data, used) = unsafe {
+    let data = unsafe {
         let room = &raw const __devicetree;
         let size = (&raw const __devicetree_end) as usize - room as usize;
         if firmware != 0 {
             let out = core::slice::from_raw_parts_mut(room.cast_mut(), size);
             let total = limen_open_firmware::flatten(&mut Firmware::new(firmware), out);
-            (core::slice::from_raw_parts(room, total), total)
+            core::slice::from_raw_parts(room, total)
         } else {
             let tree = (super::mmu::LINEAR_BASE | initrd_or_tree) as *const u8;
             let total = u32::from_be(tree.cast::<u32>().add(1).read()) as usize;
             assert!(total <= size, "the devicetree is too large");
             core::ptr::copy_nonoverlapping(tree, room.cast_mut(), total);
-            (core::slice::from_raw_parts(room, total), total)
+            core::slice::from_raw_parts(room, total)
         }
     };
     kmap::install_vectors();
@@ -45,10 +45,7 @@ pub(super) extern "C" fn primary(initrd_or_tree: usize, initrd_size: usize, firm
     super::time::init();
 
     let mut memory = Ranges::new();
-    for node in tree
-        .all_nodes()
-        .filter(|node| devicetree::is_type(node, "memory"))
-    {
+    for node in devicetree::of_type("memory") {
         for (start, size) in devicetree::reg(&tree, &node) {
             // Only what the linear map can hold.
             if start < 1 << 47 {
@@ -60,8 +57,7 @@ pub(super) extern "C" fn primary(initrd_or_tree: usize, initrd_size: usize, firm
 
     let mut reserved = Ranges::new();
     // Vectors and image, up to the end of the tree.
-    let end = kmap::to_phys(data.as_ptr() as usize) + used as u64;
-    reserved.push(0, end);
+    reserved.push(0, kmap::to_phys(data.as_ptr_range().end as usize));
 
     let chosen = tree.find_node("/chosen");
     let number = |name| devicetree::property(chosen.as_ref()?, name);
@@ -78,18 +74,13 @@ pub(super) extern "C" fn primary(initrd_or_tree: usize, initrd_size: usize, firm
         reserved.push(start, size);
     }
 
-    let cpus = tree
-        .all_nodes()
-        .filter(|node| devicetree::is_type(node, "cpu"))
-        .count();
+    let cpus = devicetree::of_type("cpu").count();
     let size = memory.as_slice().iter().map(|range| range.size).sum();
     let pids = pid::wanted(cpus.min(crate::sync::MAX_CPUS), size);
     let (size, align) = ((pids * pid::ROOT_SIZE) as u64, pid::ROOT_SIZE as u64);
     let span = |range: &PhysRange| range.start.as_u64()..range.start.as_u64() + range.size;
-    let (pieces, taken) = (
-        memory.as_slice().iter().map(span),
-        reserved.as_slice().iter().map(span),
-    );
+    let pieces = memory.as_slice().iter().map(span);
+    let taken = reserved.as_slice().iter().map(span);
     let Some(roots) = limen_page_alloc::early::room(pieces, taken, size, align) else {
         panic!("no room for root tables")
     };

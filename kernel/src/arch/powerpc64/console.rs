@@ -23,16 +23,14 @@ pub(super) fn init() {
     }
 }
 
-/// Writes up to 16 bytes to terminal `number`; `false` if it is full.
-pub(super) fn put(number: usize, bytes: &[u8]) -> bool {
+/// Writes up to 16 bytes to terminal `number`; `false` if it is still full after so many attempts.
+pub(super) fn put(number: usize, bytes: &[u8], patience: usize) -> bool {
     let mut words = [0u8; 16];
     let n = bytes.len().min(16);
     words[..n].copy_from_slice(&bytes[..n]);
     // The hypervisor takes the bytes from the most significant one down.
-    let (first, second) = words.split_at(8);
-    let word = |b: &[u8]| b.iter().fold(0usize, |w, &b| w << 8 | usize::from(b));
-    let (status, _) = hcall::call(hcall::PUT_TERM_CHAR, number, n, word(first), word(second));
-    status != hcall::BUSY
+    let [first, second] = [0, 64].map(|less| (u128::from_be_bytes(words) << less >> 64) as usize);
+    (0..patience).any(|_| hcall::call(hcall::PUT_TERM_CHAR, number, n, first, second).0 != hcall::BUSY)
 }
 
 /// Writes bytes to the terminal, waiting for room. May be called from any context, on any CPU.
@@ -46,11 +44,8 @@ pub fn write(bytes: &[u8]) {
             Some(text) => (text, b"\r\n"),
             None => (line, b""),
         };
-        for piece in text.chunks(16).chain([end]) {
-            let mut patience = PATIENCE;
-            while !piece.is_empty() && !put(number, piece) && patience > 0 {
-                patience -= 1;
-            }
+        for piece in text.chunks(16).chain([end]).filter(|piece| !piece.is_empty()) {
+            put(number, piece, PATIENCE);
         }
     }
 }

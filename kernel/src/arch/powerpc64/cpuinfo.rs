@@ -12,11 +12,7 @@ pub fn show(cpu: usize, out: &mut String) {
         0x80 => "POWER10 (architected)",
         _ => "POWER (architected)",
     };
-    let clock = devicetree::tree()
-        .all_nodes()
-        .find(|node| devicetree::is_type(node, "cpu"))
-        .and_then(|node| devicetree::property(&node, "clock-frequency"))
-        .unwrap_or(0);
+    let clock = devicetree::of_cpus("clock-frequency").unwrap_or(0);
     let _ = write!(
         out,
         "processor\t: {cpu}\ncpu\t\t: {name}, altivec supported\nclock\t\t: {}.{:06}MHz\nrevision\t: {}.{} (pvr {:04x} {:04x})\n\n",
@@ -28,8 +24,7 @@ pub fn show(cpu: usize, out: &mut String) {
         version & 0xffff
     );
     if cpu + 1 == smp::count() {
-        let tree = devicetree::tree();
-        let root = tree.find_node("/");
+        let root = devicetree::tree().find_node("/");
         let model = root
             .as_ref()
             .and_then(|root| root.property("model")?.as_str())

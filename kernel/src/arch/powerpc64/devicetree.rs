@@ -18,6 +18,16 @@ pub fn reg<'a>(tree: &Fdt<'_>, node: &FdtNode<'_, 'a>) -> impl Iterator<Item = (
     })
 }
 
+/// The nodes of a type.
+pub fn of_type(kind: &str) -> impl Iterator<Item = FdtNode<'static, 'static>> {
+    tree().all_nodes().filter(move |node| is_type(node, kind))
+}
+
+/// A number that is the same for all CPUs.
+pub fn of_cpus(name: &str) -> Option<u64> {
+    property(&of_type("cpu").next()?, name)
+}
+
 /// The CPUs: nodes of that type below `/cpus`.
 pub fn cpus() -> impl Iterator<Item = FdtNode<'static, 'static>> {
     let parent = tree().find_node("/cpus");

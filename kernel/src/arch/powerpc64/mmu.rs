@@ -20,6 +20,8 @@ pub const PAGE_SHIFT: usize = 12;
 pub const USER_END: usize = 1 << 47;
 /// What user mode can read and execute in the kernel's part, as `/proc/PID/maps` shows it: start, end, name. Here nothing.
 pub const GATE: Option<(usize, usize, &str)> = None;
+/// Permissions that a load is allowed by: not execution alone.
+pub const READABLE: Prot = Prot::READ.union(Prot::WRITE);
 /// An entry in memory.
 pub type Slot = AtomicU64;
 /// Levels of a user page table; level 0 holds pages, `LEVELS - 1` is the root.
@@ -78,13 +80,11 @@ impl Entry {
         if prot.is_empty() {
             return (COMMON | PROT_NONE).to_be();
         }
-        // Stores without loads, and execution without loads, are more than asked for, as on Linux.
-        let mut bits = (COMMON | VALID | READ).to_be();
-        if prot.contains(Prot::WRITE) {
-            bits |= WRITE.to_be();
-        }
-        if prot.contains(Prot::EXEC) {
-            bits |= EXECUTE.to_be();
+        let mut bits = (COMMON | VALID).to_be();
+        for (allowed, bit) in [(Prot::READ, READ), (Prot::WRITE, WRITE), (Prot::EXEC, EXECUTE)] {
+            if prot.contains(allowed) {
+                bits |= bit.to_be();
+            }
         }
         bits
     }
@@ -136,7 +136,8 @@ impl Entry {
         if !self.has(VALID) {
             return Prot::empty();
         }
-        let mut prot = Prot::READ;
+        let mut prot = Prot::empty();
+        prot.set(Prot::READ, self.has(READ));
         prot.set(Prot::WRITE, self.has(WRITE));
         prot.set(Prot::EXEC, self.has(EXECUTE));
         prot

@@ -7,12 +7,9 @@ use crate::driver::virtio::pci::{Calls, PciConfig};
 use flat_device_tree::node::FdtNode;
 
 fn bridge() -> Option<FdtNode<'static, 'static>> {
-    devicetree::tree().all_nodes().find(|node| {
-        devicetree::is_type(node, "pci")
-            && node
-                .property("ibm,msi-ranges")
-                .or(node.property("ranges"))
-                .is_some()
+    devicetree::of_type("pci").find(|node| {
+        let ranges = node.property("ibm,msi-ranges").or(node.property("ranges"));
+        ranges.is_some()
     })
 }
 

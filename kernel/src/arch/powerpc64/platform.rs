@@ -21,7 +21,7 @@ pub fn virtio_mmio() -> Vec<VirtioMmio> {
 pub(super) fn halt() -> ! {
     super::irq::local_disable();
     // Nothing is to wake it.
-    rtas::call::<0>("stop-self", &[]);
+    rtas::stop_self();
     loop {
         super::irq::spin_hint();
     }

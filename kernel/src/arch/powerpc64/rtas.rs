@@ -3,6 +3,7 @@
 use super::devicetree;
 use super::hcall;
 use crate::sync::IrqSpinLock;
+use core::sync::atomic::{AtomicU32, Ordering};
 
 /// Most arguments and results together.
 const CELLS: usize = 16;
@@ -32,6 +33,16 @@ pub fn call<const N: usize>(name: &str, arguments: &[u32]) -> Option<[u32; N]> {
     let results =
         core::array::from_fn(|i| u32::from_be(unsafe { core::ptr::read_volatile(&words[3 + n + i]) }));
     (status == hcall::SUCCESS && results.first().is_none_or(|status| *status == 0)).then_some(results)
+}
+
+/// Stops this CPU. The service does not return, so it must not be called with the lock of the others: its block is its own, and the same for everyone.
+pub fn stop_self() {
+    static BLOCK: [AtomicU32; 3] = [const { AtomicU32::new(0) }; 3];
+    if let Some(token) = token("stop-self") {
+        BLOCK[0].store(token.to_be(), Ordering::Relaxed);
+        let at = super::mmu::virt_to_phys(BLOCK.as_ptr().cast()).as_usize();
+        hcall::call(hcall::RTAS, at, 0, 0, 0);
+    }
 }
 
 /// The number of a service.

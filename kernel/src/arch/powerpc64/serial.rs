@@ -28,8 +28,7 @@ impl Uart for Terminal {
     fn receive(&mut self) -> Option<Received> {
         if self.left.is_empty() {
             let (_, [count, first, second]) = hcall::call(hcall::GET_TERM_CHAR, self.number, 0, 0, 0);
-            self.received[..8].copy_from_slice(&first.to_be_bytes());
-            self.received[8..].copy_from_slice(&second.to_be_bytes());
+            self.received = ((first as u128) << 64 | second as u128).to_be_bytes();
             self.left = 0..count.min(16);
         }
         Some(Ok(self.received[self.left.next()?]))
@@ -50,11 +49,13 @@ impl Uart for Terminal {
     }
     fn acknowledge(&mut self) {}
     fn flush(&mut self) {
-        let mut patience = PATIENCE;
-        while self.count > 0 && !console::put(self.number, &self.gathered[..self.count]) && patience > 0 {
-            patience -= 1;
+        if self.count > 0 {
+            console::put(self.number, &self.gathered[..self.count], PATIENCE);
         }
         self.count = 0;
+    }
+    fn waits(&self) -> bool {
+        true
     }
 }
 

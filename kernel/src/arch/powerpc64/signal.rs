@@ -2,7 +2,7 @@
 //! `siginfo_t`; what functions may use below the stack pointer).
 
 use super::frame::{CR0_SO, Frame};
-use super::spr::{self, MSR_FE0, MSR_FE1, MSR_FP, MSR_MATH, MSR_USER, MSR_VEC, MSR_VSX};
+use super::spr::{self, MSR_FE0, MSR_FE1, MSR_FP, MSR_LE, MSR_MATH, MSR_USER, MSR_VEC, MSR_VSX};
 use super::switch;
 use super::uaccess::{self, user_asm};
 use super::vdso::SIGNAL_STACK;
@@ -265,6 +265,8 @@ pub fn setup(frame: &mut Frame, delivery: &Delivery<'_>) -> Result<(), Errno> {
     frame.link = vdso_sigreturn();
     frame.ctr = delivery.handler;
     frame.nip = delivery.handler;
+    // In the kernel's byte order, whatever was interrupted.
+    frame.msr |= MSR_LE;
     frame.ccr &= !CR0_SO;
     frame.changed = 1;
     Ok(())
@@ -358,12 +360,17 @@ pub(super) fn save_context(to: usize, frame: &mut Frame, mask: u64) -> Result<()
     unsafe { write_registers(to, v_regs, frame, false) }
 }
 
-/// `swapcontext`: makes `frame` what the context at `from` says; the mask there.
+/// `swapcontext`: makes `frame` what the context at `from` says; the mask there. The thread stays itself (r13), and the byte order what it is.
 pub(super) fn load_context(frame: &mut Frame, from: usize) -> Result<u64, Errno> {
     check(from, size_of::<Context>())?;
     frame.forget_syscall();
-    Ok(read_context(frame, from)?.mask)
+    let (thread, msr) = (frame.gpr[13], frame.msr);
+    let mask = read_context(frame, from)?.mask;
+    frame.gpr[13] = thread;
+    frame.msr = frame.msr & !MSR_LE | msr & MSR_LE;
+    Ok(mask)
 }
 
-/// Bytes of a context.
+/// Bytes of a context, and where in it the machine state is.
 pub(super) const CONTEXT_SIZE: usize = size_of::<Context>();
+pub(super) const CONTEXT_MSR: usize = offset_of!(Context, gpr) + offset_of!(Frame, msr);

@@ -176,9 +176,8 @@ pub fn start(cpu: usize, local: &'static CpuLocal, stack_top: usize) -> Result<(
     // SAFETY: a barrier: what the new CPU reads is written before it starts.
     unsafe { asm!("sync", options(nostack, preserves_flags)) }
     let arguments = [server(cpu) as u32, entry as u32, argument as u32];
-    rtas::call::<1>("start-cpu", &arguments)
-        .map(|_| ())
-        .ok_or(Errno::ENODEV)
+    rtas::call::<1>("start-cpu", &arguments).ok_or(Errno::ENODEV)?;
+    Ok(())
 }
 
 /// A secondary CPU's first Rust function: on its idle stack, interrupts off, on the kernel map.

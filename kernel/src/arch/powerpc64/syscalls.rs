@@ -12,6 +12,9 @@ use limen_linux_abi::Errno;
 crate::syscalls! {
     fn swapcontext(call: &mut Call) {
         let (old, new, size) = (call.frame.arg(0), call.frame.arg(1), call.frame.arg(2));
+        if new != 0 {
+            UserPtr::<usize>::new(new.wrapping_add(signal::CONTEXT_MSR)).read()?;
+        }
         if size < signal::CONTEXT_SIZE {
             return Err(Errno::EINVAL);
         }
@@ -23,6 +26,10 @@ crate::syscalls! {
         }
         if new == 0 {
             return Ok(0);
+        }
+        // What is not there is an error. What goes wrong later leaves registers of both contexts.
+        for at in [new, new.wrapping_add(signal::CONTEXT_SIZE - 1)] {
+            UserPtr::<u8>::new(at).read()?;
         }
         match signal::load_context(call.frame, new) {
             Ok(mask) => set_mask(&task, SigSet(mask)),
@@ -43,10 +50,7 @@ crate::syscalls! {
 
     fn rtas() {
         // Firmware's services are the kernel's alone.
-        if !current().creds().capable(cap::SYS_ADMIN) {
-            return Err(Errno::EPERM);
-        }
-        Err(Errno::EINVAL)
+        Err(if current().creds().capable(cap::SYS_ADMIN) { Errno::EINVAL } else { Errno::EPERM })
     }
 }
 

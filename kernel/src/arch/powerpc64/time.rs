@@ -20,12 +20,7 @@ const LONGEST: u64 = 0x7fff_ffff;
 
 /// Reads the frequency. Called when the devicetree is there, long before anyone needs the time.
 pub(super) fn init() {
-    let cpu = devicetree::tree()
-        .all_nodes()
-        .find(|node| devicetree::is_type(node, "cpu"));
-    if let Some(frequency) = cpu.and_then(|cpu| devicetree::property(&cpu, "timebase-frequency"))
-        && frequency != 0
-    {
+    if let Some(frequency @ 1..) = devicetree::of_cpus("timebase-frequency") {
         FREQUENCY.store(frequency, Ordering::Relaxed);
     }
     let frequency = frequency();

@@ -19,7 +19,8 @@ pub const VERSION: &str = "LINUX_2.6.15";
 /// Bytes of the least stack frame below a signal frame: what the trampoline takes off (Linux: `__SIGNAL_FRAMESIZE`).
 pub const SIGNAL_STACK: usize = 128;
 
-/// Where signal handlers return to: what unwinders look for.
+/// Where signal handlers return to: what unwinders look for. Those of C libraries take what follows for a frame of Linux 2.4, which has a trampoline and
+/// behind it the address of the context, unless that is this.
 #[unsafe(naked)]
 #[unsafe(link_section = ".vdso.text")]
 extern "C" fn sigtramp() {
@@ -27,6 +28,8 @@ extern "C" fn sigtramp() {
         "addi 1, 1, {}",
         "li 0, 172",
         "sc",
+        ".long 0, 0, 0",
+        ".quad 0, -21 * 8",
         const SIGNAL_STACK
     )
 }

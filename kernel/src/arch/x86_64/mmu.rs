@@ -12,6 +12,8 @@ pub const PAGE_SHIFT: usize = 12;
 pub const USER_END: usize = 0x0000_7fff_ffff_f000;
 /// What user mode can read and execute in the kernel's part, as `/proc/PID/maps` shows it: start, end, name. Here nothing.
 pub const GATE: Option<(usize, usize, &str)> = None;
+/// Permissions that a load is allowed by: any.
+pub const READABLE: Prot = Prot::all();
 /// An entry in memory.
 pub type Slot = AtomicU64;
 /// Levels of a user page table; level 0 holds pages, `LEVELS - 1` is the root.

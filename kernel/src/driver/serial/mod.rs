@@ -47,10 +47,16 @@ pub trait Uart: Send {
     fn acknowledge(&mut self);
     /// Nothing follows for now: what was gathered is sent.
     fn flush(&mut self) {}
+    /// Whether what is not taken stays there, without another interrupt. A line cannot be held up: what nobody takes is lost.
+    fn waits(&self) -> bool {
+        false
+    }
 }
 
 struct Port {
     uart: IrqSpinLock<Box<dyn Uart>>,
+    /// Held while bytes are on their way from the port to the terminal: whoever carries them, they stay in order.
+    carrying: IrqSpinLock<()>,
     tty: crate::sync::Once<Weak<Tty>>,
 }
 
@@ -66,13 +72,26 @@ impl Port {
 
     fn interrupt(&self) {
         let Some(tty) = self.tty() else { return };
+        self.receive(&tty);
+        self.send(&tty);
+    }
+
+    /// Hands received bytes to the terminal.
+    fn receive(&self, tty: &Tty) {
         loop {
             let mut bytes = [0; BATCH];
             let mut n = 0;
             let mut fault = None;
+            let _carrying = self.carrying.lock();
             let mut uart = self.uart.lock();
             uart.acknowledge();
-            while n < BATCH && fault.is_none() {
+            // A full terminal asks again when there is room.
+            let limit = if uart.waits() {
+                tty.room().min(BATCH)
+            } else {
+                BATCH
+            };
+            while n < limit && fault.is_none() {
                 match uart.receive() {
                     Some(Ok(byte)) => {
                         bytes[n] = byte;
@@ -86,13 +105,11 @@ impl Port {
             if n == 0 && fault.is_none() {
                 break;
             }
-            // A serial line can't be held up: what the terminal has no room for is lost.
             tty.receive(&bytes[..n]);
             if let Some(fault) = fault {
                 tty.receive_fault(fault);
             }
         }
-        self.send(&tty);
     }
 
     /// Sends what the device takes now; its interrupt continues.
@@ -124,6 +141,11 @@ struct Line(Arc<Port>);
 impl Driver for Line {
     fn start(&self, tty: &Tty) {
         self.0.send(tty);
+    }
+    fn unthrottle(&self, tty: &Tty) {
+        if self.0.uart.lock().waits() {
+            self.0.receive(tty);
+        }
     }
     fn drained(&self) -> bool {
         self.0.uart.lock().idle()
@@ -178,6 +200,7 @@ pub fn init() {
         };
         let port = Arc::new(Port {
             uart: IrqSpinLock::new(uart),
+            carrying: IrqSpinLock::new(()),
             tty: crate::sync::Once::new(),
         });
         let mut termios = Termios::standard();

@@ -14,12 +14,12 @@ static CONSOLE: IrqSpinLock<Option<Arc<Tty>>> = IrqSpinLock::new(None);
 static REDIRECT: IrqSpinLock<Option<Arc<Tty>>> = IrqSpinLock::new(None);
 
 /// Whether `console=` names the terminal `name`; without any `console=`, whether it is a serial port.
-pub fn wanted(name: &str) -> bool {
+fn wanted(name: &str, serial: bool) -> bool {
     let mut named = cmdline::words()
         .filter_map(|w| w.strip_prefix("console="))
         .peekable();
     if named.peek().is_none() {
-        return name.starts_with("tty");
+        return serial;
     }
     named.any(|c| c.split(',').next() == Some(name))
 }
@@ -30,7 +30,7 @@ pub fn offer(tty: &Arc<Tty>, log: &'static dyn crate::log::Console, serial: bool
     if serial {
         crate::log::drop_early();
     }
-    if !wanted(tty.name()) {
+    if !wanted(tty.name(), serial) {
         return;
     }
     crate::log::register_console(log, !serial);

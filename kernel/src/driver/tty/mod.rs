@@ -193,6 +193,11 @@ impl Tty {
         self.me.upgrade()
     }
 
+    /// How many bytes [`Tty::receive`] would take now.
+    pub fn room(&self) -> usize {
+        self.state.lock().disc.room()
+    }
+
     /// Bytes came from the device; returns how many were taken. The rest must be offered again at [`Driver::unthrottle`] (or is lost).
     pub fn receive(&self, bytes: &[u8]) -> usize {
         let mut done = 0;

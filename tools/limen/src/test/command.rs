@@ -71,10 +71,14 @@ fn statuses(context: &Context, arch: Arch) -> Result<Verdict> {
         || ran.everything(),
     )?;
     if context.kernel.is_none() {
-        let ran = Guest::new(context, arch)
-            .script("echo c > /proc/sysrq-trigger; sleep 5\n")
-            .run()?;
-        check("a panic", ran.status == 123, || ran.everything())?;
+        // With another processor, which is to stop and must not hold anything that the end needs.
+        for processors in [1, 2] {
+            let ran = Guest::new(context, arch)
+                .smp(processors)
+                .script("echo c > /proc/sysrq-trigger; sleep 5\n")
+                .run()?;
+            check("a panic", ran.status == 123, || ran.everything())?;
+        }
     }
     Ok(Verdict::Passed(
         "exit statuses, signals, streams, timeout, panic".into(),
