@@ -55,18 +55,21 @@ impl AddressSpace {
     /// What identifies the futex word at `addr` among all address spaces: (number of the memory object, offset in it) of a shared mapping; (address
     /// of this address space, `addr`) for private memory. `EFAULT` if nothing is mapped there. A waiter does not keep the object, so its
     /// address will not do: another one may be there next.
-    pub fn futex_key(&self, addr: usize) -> Result<(u64, u64), Errno> {
+    pub fn futex_key(&self, addr: usize) -> Result<(usize, u64), Errno> {
         let regions = self.regions.read();
         let region = regions.map.containing(addr).ok_or(Errno::EFAULT)?;
         match region.value.cache() {
             Some(cache) if region.value.flags.contains(VmFlags::SHARED) => {
                 let index = region.value.index_at(addr - region.start);
+                let number = cache.number();
+                // What a word of 32 bits has no room for goes above all offsets that such a machine can map.
+                let rest = number >> (usize::BITS - 1) >> 1 << 44;
                 Ok((
-                    cache.number(),
-                    (index << PAGE_SHIFT) + (addr & (PAGE_SIZE - 1)) as u64,
+                    number as usize,
+                    (index << PAGE_SHIFT) + (addr & (PAGE_SIZE - 1)) as u64 + rest,
                 ))
             }
-            _ => Ok((core::ptr::from_ref(self).addr() as u64, addr as u64)),
+            _ => Ok((core::ptr::from_ref(self).addr(), addr as u64)),
         }
     }
 }

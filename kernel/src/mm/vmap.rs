@@ -47,7 +47,7 @@ const ENOUGH: usize = 256 << 20;
 /// The range as this room uses it: what the top level can be filled for at boot at a modest price. Two top-level entries, more where they are small.
 pub(super) fn range() -> (usize, usize) {
     const SPAN: usize = 1 << table::level_shift(LEVELS - 1);
-    const FILLED: usize = if ENOUGH / SPAN > 2 { ENOUGH } else { 2 * SPAN };
+    const FILLED: usize = if 2 * SPAN < ENOUGH { ENOUGH } else { 2 * SPAN };
     (VMAP.0, VMAP.1.min((VMAP.0 & !(SPAN - 1)).saturating_add(FILLED)))
 }
 

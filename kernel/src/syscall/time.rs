@@ -149,6 +149,21 @@ fn write_itimerspec<T: TimeWord>(at: UserPtr<[[T; 2]; 2]>, interval: u64, value:
     write_timespec(first.add(1), value)
 }
 
+/// Sets a timer file for who wants to know what was set before. A function of its own: most don't.
+#[inline(never)]
+fn exchange_time<T: TimeWord>(
+    timer: &TimerFd,
+    value: u64,
+    interval: u64,
+    flags: u32,
+    old: UserPtr<[[T; 2]; 2]>,
+) -> SysResult {
+    let before = timer.get();
+    let set = timer.set_time(value, interval, flags);
+    write_itimerspec(old, before.interval, before.expires)?;
+    set.map(|()| 0)
+}
+
 /// What `adjtimex` keeps for those who read it back; the clock itself is the machine's and is not steered.
 static FREQUENCY: AtomicI64 = AtomicI64::new(0);
 static STATUS: AtomicU32 = AtomicU32::new(STA_UNSYNC);
@@ -456,12 +471,10 @@ crate::syscalls! {
         }
         current().with_file(fd, #[inline(always)] move |file| {
             let timer = file.ops().timer().ok_or(Errno::EINVAL)?;
-            let before = old.non_null().map(|old| (old, timer.get()));
-            let set = timer.set_time(value, interval, flags);
-            if let Some((old, before)) = before {
-                write_itimerspec(old, before.interval, before.expires)?;
+            match old.non_null() {
+                None => timer.set_time(value, interval, flags).map(|()| 0),
+                Some(old) => exchange_time(timer, value, interval, flags, old),
             }
-            set.map(|()| 0)
         })
     }
 

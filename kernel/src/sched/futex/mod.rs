@@ -40,7 +40,7 @@ const WAITERS: u32 = 1 << 31;
 /// What a futex is identified by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Key {
-    object: u64,
+    object: usize,
     offset: u64,
 }
 
@@ -56,7 +56,7 @@ fn key_of(addr: usize, shared: bool) -> Result<Key, Errno> {
         return shared_key(&mm, addr);
     }
     Ok(Key {
-        object: core::ptr::from_ref(&*mm).addr() as u64,
+        object: core::ptr::from_ref(&*mm).addr(),
         offset: addr as u64,
     })
 }

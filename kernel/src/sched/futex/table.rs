@@ -402,6 +402,6 @@ pub(super) fn bucket_of(key: &Key) -> &'static Bucket {
     let table: &'static Table = &TABLE;
     // The top bits of a product with the golden ratio depend on all of the key's.
     let ratio = (0x9e37_79b9_7f4a_7c15_u64 >> (64 - usize::BITS)) as usize;
-    let hash = (key.object as usize >> 4 ^ (key.offset >> 2) as usize).wrapping_mul(ratio);
+    let hash = (key.object >> 4 ^ (key.offset >> 2) as usize).wrapping_mul(ratio);
     &table.buckets[hash >> table.shift]
 }
