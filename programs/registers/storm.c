@@ -134,8 +134,10 @@ static void run(struct thread *t, const char *what, struct state *state, void (*
     for (int i = 0; i < SLOTS; i++) state->before[i] = (unsigned long)next(t);
     state->number = 0x5a;
     for (int i = 0; i < 6; i++) state->args[i] = i ? (long)next(t) : (long)t->page;
-    for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
-        if (kept[i].argument >= 0) state->before[kept[i].slot] = (unsigned long)state->args[kept[i].argument];
+    for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
+        int held = kept[i].argument;
+        if (held >= 0) state->before[kept[i].slot] = (unsigned long)(held == NUMBER ? state->number : state->args[held]);
+    }
 #if defined(__powerpc64__)
     state->before[1] &= 0xfff000;
 #endif

@@ -470,8 +470,10 @@ fn endings(context: &Context, arch: Arch) -> Result<Verdict> {
     use rustix::process::{Pid, Signal, kill_process};
     let start = |script: &str| -> Result<(std::process::Child, String)> {
         let marker = format!("limen-test-{}-{}", std::process::id(), script.len());
-        let mut command = Command::new(tree::own_program());
-        command.args([
+        // What this test was started with ignored (by `nohup`, in the background of a script) is not for it.
+        let mut command = Command::new("env");
+        command.arg("--default-signal=INT,TERM,HUP");
+        command.arg(tree::own_program()).args([
             "run",
             "--accel=tcg",
             "--timeout=60",
