@@ -7,9 +7,10 @@
 
 #include "sys.h"
 
-/* Arguments, and separately environment strings, of the program; and bytes of the description. tools/limen/src/image.rs knows both. */
-#define MAX_WORDS 131072
-#define MAX_TEXT (4 << 20)
+/* Arguments, and separately environment strings, of the program; and bytes of the description. tools/limen/src/image.rs knows both. Guests of
+ * 16 MiB must have room for it. */
+#define MAX_WORDS 16384
+#define MAX_TEXT (1 << 20)
 #define BUFFER (64 * 1024)
 
 /* What /.limen/run said. Pointers go into the text of that file. */

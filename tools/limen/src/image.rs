@@ -10,8 +10,8 @@ use crate::cpio::Archive;
 use crate::{agent, guest_files, packages, program, status};
 
 /// As many arguments, and environment strings, the agent takes, and a description of less than so many bytes (programs/init/agent.h).
-const MAX_WORDS: usize = 131_072;
-const MAX_TEXT: usize = 4 << 20;
+const MAX_WORDS: usize = 16_384;
+const MAX_TEXT: usize = 1 << 20;
 
 /// What the agent is told, besides the program.
 #[derive(Default)]
