@@ -2,7 +2,7 @@
 
 use crate::fs::file::{File, FileOps};
 use crate::fs::io::IoDst;
-use crate::fs::pseudo::{Text, seek};
+use crate::fs::pseudo::{Text, read_from, seek};
 use crate::sync::Mutex;
 use crate::syscall::SysResult;
 use crate::task::current;
@@ -89,13 +89,7 @@ impl<F: Fn(usize, &mut Text) -> Result<Option<usize>, Errno> + Send + Sync + 'st
     for LongFile<F>
 {
     fn read(&self, file: &File, dst: &mut IoDst<'_>, pos: Option<u64>) -> SysResult {
-        if let Some(pos) = pos {
-            return self.read_at(dst, pos);
-        }
-        let mut pos = file.pos.lock();
-        let n = self.read_at(dst, *pos)?;
-        *pos += n as u64;
-        Ok(n)
+        read_from(file, pos, |pos| self.read_at(dst, pos))
     }
     fn seek(&self, file: &File, offset: i64, whence: u32) -> Result<u64, Errno> {
         seek(file, offset, whence)

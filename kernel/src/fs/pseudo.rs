@@ -251,13 +251,7 @@ impl TextFile {
 
 impl FileOps for TextFile {
     fn read(&self, file: &File, dst: &mut IoDst<'_>, pos: Option<u64>) -> SysResult {
-        if let Some(pos) = pos {
-            return self.read_at(dst, pos);
-        }
-        let mut pos = file.pos.lock();
-        let n = self.read_at(dst, *pos)?;
-        *pos += n as u64;
-        Ok(n)
+        read_from(file, pos, |pos| self.read_at(dst, pos))
     }
     fn write(&self, _: &File, src: &mut IoSrc<'_>, _: Option<u64>) -> SysResult {
         let store = self.store.as_ref().ok_or(Errno::EIO)?;
@@ -278,7 +272,18 @@ impl FileOps for TextFile {
     }
 }
 
-/// Moves the position of a text file, whose end nobody knows.
+/// Reads at `pos`, or where the file's position is, which moves on.
+pub fn read_from(file: &File, pos: Option<u64>, read_at: impl FnOnce(u64) -> SysResult) -> SysResult {
+    if let Some(pos) = pos {
+        return read_at(pos);
+    }
+    let mut pos = file.pos.lock();
+    let n = read_at(*pos)?;
+    *pos += n as u64;
+    Ok(n)
+}
+
+/// Moves the position of a file whose end nobody knows: a text, a directory.
 pub fn seek(file: &File, offset: i64, whence: u32) -> Result<u64, Errno> {
     let mut pos = file.pos.lock();
     let new = match whence {

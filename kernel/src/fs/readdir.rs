@@ -45,14 +45,7 @@ impl FileOps for DirOps {
         Err(Errno::EISDIR)
     }
     fn seek(&self, file: &File, offset: i64, whence: u32) -> Result<u64, Errno> {
-        let mut pos = file.pos.lock();
-        let new = match whence {
-            0 => offset,
-            1 => (*pos as i64).checked_add(offset).ok_or(Errno::EINVAL)?,
-            _ => return Err(Errno::EINVAL),
-        };
-        *pos = u64::try_from(new).map_err(|_| Errno::EINVAL)?;
-        Ok(*pos)
+        crate::fs::pseudo::seek(file, offset, whence)
     }
     fn fsync(&self, _: &File) -> Result<(), Errno> {
         Ok(())

@@ -1,8 +1,9 @@
 //! Changing mappings that exist: `mprotect`, `madvise`, `mlock` and friends, and what asks about them (`mincore`, `msync`).
 
 use super::fault::FaultError;
+use super::gather::Gather;
 use super::mmap::{MAX_MAP_COUNT, account, may_lock, page_up};
-use super::space::{AddressSpace, Gather, Regions};
+use super::space::{AddressSpace, Regions};
 use super::vma::{Backing, VmFlags, Vma};
 use super::{PAGE_SHIFT, PAGE_SIZE, Prot, commit, table};
 use crate::arch::mmu::USER_END;

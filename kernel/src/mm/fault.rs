@@ -1,8 +1,9 @@
 //! Page faults: finding out what belongs at an address and putting it there. See `mm::space` about the rules for entries.
 
 use super::frame::{self, For};
+use super::gather::Gather;
 use super::page::{self, Page};
-use super::space::{AddressSpace, Gather, STACK_GAP};
+use super::space::{AddressSpace, STACK_GAP};
 use super::vma::{Backing, VmFlags, Vma};
 use super::{PAGE_SHIFT, PAGE_SIZE, PageCache, Prot, oom, table};
 use crate::arch::mmu::{self, Entry, USER_END};

@@ -2,7 +2,8 @@
 //! `task::fork`.
 
 use super::frame::{self, For};
-use super::space::{AddressSpace, Gather, Regions};
+use super::gather::Gather;
+use super::space::{AddressSpace, Regions};
 use super::vma::VmFlags;
 use super::{PAGE_SHIFT, PAGE_SIZE, page, table};
 use crate::arch::mmu::{self, Slot};

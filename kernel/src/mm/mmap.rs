@@ -1,6 +1,7 @@
 //! Making and removing mappings: `mmap`, `munmap`, `brk`, and what exec needs.
 
-use super::space::{AddressSpace, Dead, Gather, MMAP_MIN_ADDR, Regions, STACK_GAP, USER_BEGIN};
+use super::gather::{Dead, Gather};
+use super::space::{AddressSpace, MMAP_MIN_ADDR, Regions, STACK_GAP, USER_BEGIN};
 use super::vma::{Backing, FileMap, PrivatePages, SpecialPages, VmFlags, Vma};
 use super::{PAGE_SHIFT, PAGE_SIZE, PageCache, Prot, commit, limits, table};
 use crate::arch::mmu::USER_END;

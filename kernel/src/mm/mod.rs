@@ -8,6 +8,7 @@ mod dma;
 pub mod fault;
 mod fork;
 pub mod frame;
+mod gather;
 mod heap;
 pub mod initrd;
 pub mod layout;

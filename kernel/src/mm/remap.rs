@@ -1,8 +1,9 @@
 //! `mremap` and `remap_file_pages`.
 
 use super::cache::may_write;
+use super::gather::Gather;
 use super::mmap::{MAX_MAP_COUNT, check_low, page_up, room_below};
-use super::space::{AddressSpace, Gather, Regions};
+use super::space::{AddressSpace, Regions};
 use super::vma::{Backing, VmFlags, Vma};
 use super::{PAGE_SHIFT, PAGE_SIZE, commit, table};
 use crate::arch::mmu::{Entry, USER_END};
