@@ -1,4 +1,4 @@
-//! The Limen kernel: the bootable binary. Rooms and who may know whom: see `ARCHITECTURE.md`.
+//! The Limen kernel, which is this binary. `ARCHITECTURE.md` has the list of rooms, and which may use which.
 
 #![no_std]
 #![no_main]
@@ -9,13 +9,16 @@ extern crate alloc;
 mod log;
 mod arch;
 mod boot;
+mod cmdline;
 mod driver;
 mod fs;
 mod mm;
 mod net;
 mod panic;
+mod random;
 mod rseq;
 mod sched;
+mod selftest;
 mod signal;
 mod sync;
 mod syscall;

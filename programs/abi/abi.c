@@ -1,8 +1,8 @@
 /*
- * What differs between ABIs, asked of the kernel directly: both generations of calls with times, 64-bit offsets in registers, record
- * locks and file figures in both widths, ids of 16 bits, signal sets of a word, terminal settings, socket options, directory entries,
- * and what a handler may do to floating point.
- * The C library's own structures say how things are laid out, so the program is right wherever it compiles. Called by
+ * Differences between ABIs, checked with system calls directly: both generations of calls with times, 64-bit
+ * offsets in registers, record locks and `statfs` in both widths, 16-bit ids, signal sets of one word,
+ * terminal settings, socket options, directory entries, and changes of floating-point state by a handler. The
+ * C library's own structures give the layouts, so the program is right wherever it compiles. Called by
  * tools/limen/src/test/programs.rs, on every architecture; on Linux it can be run by hand.
  */
 #define _GNU_SOURCE
@@ -38,7 +38,7 @@
 #include <unistd.h>
 #include "check.h"
 
-/* A timespec of machine words, and one of 64 bits. */
+/* A timespec of machine words, and one of 64-bit fields. */
 struct narrow { long sec, nsec; };
 struct wide { int64_t sec, nsec; };
 
@@ -83,7 +83,8 @@ static void clocks(void) {
     CHECK(times(&tms) != (clock_t)-1 && tms.tms_utime >= 0 && tms.tms_utime < 10000);
     struct rusage usage;
     memset(&usage, 0xa5, sizeof usage);
-    CHECK(getrusage(RUSAGE_SELF, &usage) == 0 && usage.ru_utime.tv_sec == 0 && usage.ru_maxrss > 0 && usage.ru_nsignals == 0);
+    CHECK(getrusage(RUSAGE_SELF, &usage) == 0 && usage.ru_utime.tv_sec == 0 && usage.ru_maxrss > 0 &&
+          usage.ru_nsignals == 0);
 }
 
 static void timers(void) {
@@ -125,7 +126,8 @@ static void offsets(void) {
     CHECK(pwrite64(fd, "hello", 5, far) == 5);
     char text[8] = "";
     CHECK(pread64(fd, text, 8, far) == 5 && memcmp(text, "hello", 5) == 0);
-    CHECK(lseek64(fd, far + 1, SEEK_SET) == far + 1 && read(fd, text, 8) == 4 && memcmp(text, "ello", 4) == 0);
+    CHECK(lseek64(fd, far + 1, SEEK_SET) == far + 1 && read(fd, text, 8) == 4 &&
+          memcmp(text, "ello", 4) == 0);
     CHECK(lseek64(fd, 0, SEEK_END) == far + 5);
     struct iovec vector[2] = {{text, 2}, {text + 2, 3}};
     CHECK(preadv64(fd, vector, 2, far) == 5 && memcmp(text, "hello", 5) == 0);
@@ -147,23 +149,24 @@ static void offsets(void) {
     CHECK(stat64("abi.file", &st) == 0 && st.st_size == far + 2 && st.st_ino == ino);
     memset(&st, 0xa5, sizeof st);
     CHECK(lstat64("abi.file", &st) == 0 && st.st_ino == ino && distance(st.st_mtime, time(NULL)) < 60);
-    /* A mapping of the far end. */
+    /* Maps the end of the large file. */
     off64_t page = sysconf(_SC_PAGESIZE);
     char *map = mmap64(NULL, page, PROT_READ, MAP_SHARED, fd, far & ~(page - 1));
     CHECK(map != MAP_FAILED && memcmp(map + (far & (page - 1)), "he", 2) == 0);
     munmap(map, page);
 #ifdef SYS__llseek
-    /* Calls of 32-bit positions say that this file is too long for them. */
+    /* Calls with 32-bit offsets return EOVERFLOW for this file. */
     if (sizeof(long) == 4) {
         CHECK(syscall(SYS_lseek, fd, 0, SEEK_END) == -1 && errno == EOVERFLOW);
         char raw[256];
         CHECK(syscall(SYS_fstat, fd, raw) == -1 && errno == EOVERFLOW);
-        /* The kernel's own memory file systems let it be opened all the same before 6.6. */
+        /* Before Linux 6.6, tmpfs lets it be opened all the same. */
         int again = syscall(SYS_openat, AT_FDCWD, "abi.file", O_RDONLY);
         CHECK(again >= 0 || errno == EOVERFLOW);
         again = syscall(SYS_openat, AT_FDCWD, "abi.near", O_RDWR | O_CREAT | O_TRUNC, 0600);
         CHECK(pwrite64(again, "x", 1, far) == -1 && errno == EFBIG);
-        CHECK(pwrite64(again, "x", 1, 0x7ffffffe) == 1 && pwrite64(again, "x", 1, 0x7fffffff) == -1 && errno == EFBIG);
+        CHECK(pwrite64(again, "x", 1, 0x7ffffffe) == 1 && pwrite64(again, "x", 1, 0x7fffffff) == -1 &&
+              errno == EFBIG);
     }
 #endif
     off64_t from = far;
@@ -173,7 +176,7 @@ static void offsets(void) {
     CHECK(sendfile(fd, out, &near, 10) == 2 && near == 2);
     loff_t a = 0, b = 100;
     CHECK(copy_file_range(out, &a, out, &b, 2, 0) == 2 && a == 2 && b == 102);
-    /* Positions end where their numbers do. */
+    /* Offsets beyond the largest number are refused. */
     int pipes[2], null = open("/dev/null", O_WRONLY);
     CHECK(pipe(pipes) == 0 && write(pipes[1], "hello", 5) == 5);
     a = INT64_MAX - 2;
@@ -194,12 +197,14 @@ static void figures(void) {
     memset(&sf64, 0xa5, sizeof sf64);
     CHECK(statfs("/proc", &sf) == 0 && statfs64("/proc", &sf64) == 0);
     CHECK((unsigned)sf.f_type == 0x9fa0 && (unsigned)sf64.f_type == 0x9fa0);
-    CHECK(sf.f_namelen == 255 && sf64.f_namelen == 255 && sf.f_frsize == sf64.f_frsize && sf.f_bsize == sf64.f_bsize);
+    CHECK(sf.f_namelen == 255 && sf64.f_namelen == 255 && sf.f_frsize == sf64.f_frsize &&
+          sf.f_bsize == sf64.f_bsize);
     CHECK(sf64.f_bsize == sysconf(_SC_PAGESIZE));
     struct sysinfo info;
     memset(&info, 0xa5, sizeof info);
     CHECK(sysinfo(&info) == 0 && info.mem_unit >= 1 && info.procs > 0 && info.uptime < 100000);
-    CHECK((uint64_t)info.totalram * info.mem_unit > 8 << 20 && info.freeram < info.totalram && info.totalswap == 0);
+    CHECK((uint64_t)info.totalram * info.mem_unit > 8 << 20 && info.freeram < info.totalram &&
+          info.totalswap == 0);
     struct rlimit limit;
     struct rlimit64 limit64;
     CHECK(getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur == RLIM_INFINITY);
@@ -218,7 +223,8 @@ static void figures(void) {
     lseek(fd, 0, SEEK_SET);
     struct old { unsigned long ino, next; unsigned short len; char name[]; } *o = (void *)entries;
     n = syscall(SYS_getdents, fd, entries, sizeof entries);
-    CHECK(n > 0 && strcmp(o->name, ".") == 0 && ((char *)o)[o->len - 1] == DT_DIR && o->len % sizeof(long) == 0);
+    CHECK(n > 0 && strcmp(o->name, ".") == 0 && ((char *)o)[o->len - 1] == DT_DIR &&
+          o->len % sizeof(long) == 0);
     o = (void *)((char *)o + o->len);
     CHECK(strcmp(o->name, "..") == 0);
 #endif
@@ -244,7 +250,8 @@ static void locks(void) {
         struct flock far = {.l_type = F_RDLCK, .l_whence = SEEK_SET, .l_start = 100, .l_len = 0};
         CHECK(syscall(SYS_fcntl64, fd, F_GETLK, &far) == -1 && errno == EOVERFLOW);
 #endif
-        wide = (struct flock64){.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = ((off64_t)5 << 32) + 3, .l_len = 1};
+        wide = (struct flock64){
+            .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = ((off64_t)5 << 32) + 3, .l_len = 1};
         CHECK(fcntl64(fd, F_OFD_SETLK, &wide) == -1 && errno == EAGAIN);
         _exit(failed);
     }
@@ -284,24 +291,28 @@ static volatile sig_atomic_t seen;
 static void handler(int sig) { seen = sig; }
 static void informed(int sig, siginfo_t *info, void *context) {
     (void)context;
-    seen = sig + 1000 * (info->si_code == SI_QUEUE && info->si_value.sival_int == 4711 && info->si_pid == getpid());
+    seen = sig +
+           1000 * (info->si_code == SI_QUEUE && info->si_value.sival_int == 4711 && info->si_pid == getpid());
 }
 
 static void signals(void) {
     struct sigaction action = {.sa_sigaction = informed, .sa_flags = SA_SIGINFO}, old;
     CHECK(sigaction(SIGRTMIN + 20, &action, NULL) == 0);
-    CHECK(sigaction(SIGRTMIN + 20, NULL, &old) == 0 && old.sa_sigaction == informed && (old.sa_flags & SA_SIGINFO));
+    CHECK(sigaction(SIGRTMIN + 20, NULL, &old) == 0 && old.sa_sigaction == informed &&
+          (old.sa_flags & SA_SIGINFO));
     sigqueue(getpid(), SIGRTMIN + 20, (union sigval){.sival_int = 4711});
     CHECK(seen == SIGRTMIN + 20 + 1000);
-    /* A set whose upper half matters. */
+    /* A signal set with a signal in its upper half. */
     sigset_t set, was;
     sigemptyset(&set);
     sigaddset(&set, SIGRTMIN + 20);
     CHECK(sigprocmask(SIG_BLOCK, &set, NULL) == 0);
     raise(SIGRTMIN + 20);
-    CHECK(sigpending(&was) == 0 && sigismember(&was, SIGRTMIN + 20) == 1 && sigismember(&was, SIGRTMIN + 19) == 0);
+    CHECK(sigpending(&was) == 0 && sigismember(&was, SIGRTMIN + 20) == 1 &&
+          sigismember(&was, SIGRTMIN + 19) == 0);
     siginfo_t info;
-    CHECK(sigwaitinfo(&set, &info) == SIGRTMIN + 20 && info.si_signo == SIGRTMIN + 20 && info.si_pid == getpid());
+    CHECK(sigwaitinfo(&set, &info) == SIGRTMIN + 20 && info.si_signo == SIGRTMIN + 20 &&
+          info.si_pid == getpid());
     sigprocmask(SIG_UNBLOCK, &set, NULL);
     signal(SIGUSR1, handler);
 #ifdef SYS_sigprocmask
@@ -318,7 +329,7 @@ static void signals(void) {
 #endif
     seen = 0;
     CHECK(kill(getpid(), SIGUSR1) == 0 && seen == SIGUSR1);
-    /* A child's information. */
+    /* waitid's information about a child. */
     pid_t child = fork();
     if (child == 0) _exit(42);
     memset(&info, 0xa5, sizeof info);
@@ -332,7 +343,10 @@ static void signals(void) {
 }
 
 #ifdef __powerpc64__
-/* Has the interrupted program go on with an invalid operation both pending and enabled: FEX, VX, VXSOFT, VE. */
+/*
+ * Makes the interrupted program continue with an invalid operation both pending and enabled: FEX, VX, VXSOFT,
+ * VE.
+ */
 static void set_control(int sig, siginfo_t *info, void *context) {
     (void)sig, (void)info;
     ucontext_t *interrupted = context;
@@ -340,14 +354,16 @@ static void set_control(int sig, siginfo_t *info, void *context) {
     memcpy(&interrupted->uc_mcontext.fp_regs[32], &control, sizeof control);
 }
 
-/* It gets SIGFPE or goes on; the kernel, which loads these registers, gets nothing. */
+/*
+ * The program gets SIGFPE or continues; the kernel, which loads these registers, must not get an exception.
+ */
 static void floating(void) {
     pid_t child = fork();
     if (child == 0) {
         struct sigaction action = {.sa_sigaction = set_control, .sa_flags = SA_SIGINFO};
         sigaction(SIGUSR1, &action, NULL);
         raise(SIGUSR1);
-        /* Loaded again after another program's. */
+        /* Other programs run, and the registers are loaded again. */
         for (int n = 0; n < 3; n++) usleep(1000);
         _exit(0);
     }
@@ -358,7 +374,9 @@ static void floating(void) {
 #endif
 
 #ifdef __arm__
-/* Several registers at an address that is no multiple of four: the processor refuses, the kernel does it. */
+/*
+ * Loads several registers from an unaligned address: the processor traps, and the kernel emulates the load.
+ */
 static void unaligned(void) {
     static unsigned char bytes[64];
     for (unsigned n = 0; n < sizeof bytes; n++) bytes[n] = (unsigned char)(n * 5 + 1);
@@ -398,10 +416,12 @@ static void terminals(void) {
     CHECK(ioctl(slave, TIOCGWINSZ, &got) == 0 && got.ws_row == 24 && got.ws_col == 80);
     memset(&t, 0xa5, sizeof t);
     CHECK(tcgetattr(slave, &t) == 0);
-    CHECK(t.c_cc[VINTR] == 3 && t.c_cc[VEOF] == 4 && t.c_cc[VERASE] == 0177 && t.c_cc[VSUSP] == 032 && t.c_cc[VSTART] == 021);
+    CHECK(t.c_cc[VINTR] == 3 && t.c_cc[VEOF] == 4 && t.c_cc[VERASE] == 0177 && t.c_cc[VSUSP] == 032 &&
+          t.c_cc[VSTART] == 021);
     CHECK((t.c_iflag & (ICRNL | IXON)) == (ICRNL | IXON) && (t.c_oflag & (OPOST | ONLCR)) == (OPOST | ONLCR));
     CHECK((t.c_cflag & CSIZE) == CS8 && (t.c_cflag & CREAD) && cfgetospeed(&t) == B38400);
-    CHECK((t.c_lflag & (ISIG | ICANON | ECHO | IEXTEN)) == (ISIG | ICANON | ECHO | IEXTEN) && !(t.c_lflag & (NOFLSH | TOSTOP)));
+    CHECK((t.c_lflag & (ISIG | ICANON | ECHO | IEXTEN)) == (ISIG | ICANON | ECHO | IEXTEN) &&
+          !(t.c_lflag & (NOFLSH | TOSTOP)));
     t.c_lflag &= ~(ICANON | ECHO);
     t.c_oflag &= ~OPOST;
     t.c_cc[VMIN] = 2;
@@ -433,7 +453,7 @@ static void sockets(void) {
     CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0);
 #ifdef SYS_socketcall
     {
-        /* socketpair, send, recv, getsockopt; nothing of the kind; arguments that are not there. */
+        /* socketpair, send, recv, getsockopt; an unknown number; arguments that are not mapped. */
         int fds[2], type = 0;
         unsigned len = sizeof type;
         char got[4] = "";
@@ -454,7 +474,8 @@ static void sockets(void) {
     struct timeval wait = {0, 20000}, got = {9, 9};
     socklen_t len = sizeof got;
     CHECK(setsockopt(pair[0], SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof wait) == 0);
-    CHECK(getsockopt(pair[0], SOL_SOCKET, SO_RCVTIMEO, &got, &len) == 0 && got.tv_sec == 0 && got.tv_usec == 20000);
+    CHECK(getsockopt(pair[0], SOL_SOCKET, SO_RCVTIMEO, &got, &len) == 0 && got.tv_sec == 0 &&
+          got.tv_usec == 20000);
     CHECK(recv(pair[0], &n, 1, 0) == -1 && errno == EAGAIN);
     CHECK(setsockopt(pair[0], SOL_SOCKET, SO_PASSCRED, &n, sizeof n) == 0);
     struct ucred cred = {0};
@@ -462,16 +483,21 @@ static void sockets(void) {
     CHECK(getsockopt(pair[0], SOL_SOCKET, SO_PEERCRED, &cred, &len) == 0 && cred.pid == getpid());
     union { struct cmsghdr head; char room[256]; } control;
     struct iovec part = {"x", 1};
-    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = CMSG_SPACE(sizeof sent)};
+    struct msghdr message = {.msg_iov = &part,
+                             .msg_iovlen = 1,
+                             .msg_control = &control,
+                             .msg_controllen = CMSG_SPACE(sizeof sent)};
     memset(&control, 0, sizeof control);
-    control.head = (struct cmsghdr){.cmsg_len = CMSG_LEN(sizeof sent), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
+    control.head = (struct cmsghdr){
+        .cmsg_len = CMSG_LEN(sizeof sent), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
     sent[0] = sent[1] = from;
     memcpy(CMSG_DATA(&control.head), sent, sizeof sent);
     CHECK(sendmsg(pair[1], &message, 0) == 1);
     char byte;
     part = (struct iovec){&byte, 1};
     memset(&control, 0xa5, sizeof control);
-    message = (struct msghdr){.msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
+    message = (struct msghdr){
+        .msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
     CHECK(recvmsg(pair[0], &message, 0) == 1 && byte == 'x' && message.msg_flags == 0);
     int creds = 0, files = 0;
     for (struct cmsghdr *c = CMSG_FIRSTHDR(&message); c; c = CMSG_NXTHDR(&message, c)) {
@@ -485,14 +511,16 @@ static void sockets(void) {
         }
     }
     CHECK(creds == 1 && files == 1);
-    struct mmsghdr many[2] = {{.msg_hdr = {.msg_iov = &part, .msg_iovlen = 1}}, {.msg_hdr = {.msg_iov = &part, .msg_iovlen = 1}}};
+    struct mmsghdr many[2] = {{.msg_hdr = {.msg_iov = &part, .msg_iovlen = 1}},
+                              {.msg_hdr = {.msg_iov = &part, .msg_iovlen = 1}}};
     CHECK(sendmmsg(pair[1], many, 2, 0) == 2 && many[1].msg_len == 1);
     CHECK(ioctl(pair[0], FIONREAD, &n) == 0 && n == 2);
     int epoll = epoll_create1(0);
     struct epoll_event event = {.events = EPOLLIN, .data.u64 = 0x123456789abcdef0}, out[2];
     CHECK(epoll_ctl(epoll, EPOLL_CTL_ADD, pair[0], &event) == 0);
     memset(out, 0xa5, sizeof out);
-    CHECK(epoll_wait(epoll, out, 2, 100) == 1 && out[0].events == EPOLLIN && out[0].data.u64 == 0x123456789abcdef0);
+    CHECK(epoll_wait(epoll, out, 2, 100) == 1 && out[0].events == EPOLLIN &&
+          out[0].data.u64 == 0x123456789abcdef0);
     fd_set set;
     FD_ZERO(&set);
     FD_SET(pair[0], &set);
@@ -506,11 +534,13 @@ static void sockets(void) {
 
 static void memory(void) {
     size_t page = sysconf(_SC_PAGESIZE);
-    char *p = mmap(NULL, 4 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_POPULATE, -1, 0);
+    char *p = mmap(NULL, 4 * page, PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_POPULATE, -1, 0);
     CHECK(p != MAP_FAILED);
     unsigned char core[4] = {0};
     CHECK(mincore(p, 4 * page, core) == 0 && (core[0] & 1) && (core[3] & 1));
-    CHECK(mmap(p, page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) == MAP_FAILED && errno == EEXIST);
+    CHECK(mmap(p, page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) == MAP_FAILED &&
+          errno == EEXIST);
     char *locked = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_LOCKED, -1, 0);
     CHECK(locked != MAP_FAILED && mincore(locked, page, core) == 0 && (core[0] & 1));
     CHECK(mlockall(MCL_CURRENT | MCL_FUTURE) == 0 && munlockall() == 0);
@@ -519,7 +549,8 @@ static void memory(void) {
     CHECK(open("/", O_RDONLY | O_DIRECTORY | O_NOFOLLOW) >= 0);
     CHECK(open("abi.lock", O_RDONLY | O_DIRECTORY) == -1 && errno == ENOTDIR);
     unlink("abi.link");
-    CHECK(symlink("abi.lock", "abi.link") == 0 && open("abi.link", O_RDONLY | O_NOFOLLOW) == -1 && errno == ELOOP);
+    CHECK(symlink("abi.lock", "abi.link") == 0 && open("abi.link", O_RDONLY | O_NOFOLLOW) == -1 &&
+          errno == ELOOP);
     int fd = open(".", O_TMPFILE | O_RDWR, 0600);
     CHECK(fd >= 0);
     int flags = fcntl(fd, F_GETFL);
@@ -530,7 +561,8 @@ static void memory(void) {
     struct timespec set[2] = {{1000000000, 7}, {1500000000, 9}};
     struct stat st;
     CHECK(utimensat(AT_FDCWD, "abi.lock", set, 0) == 0 && stat("abi.lock", &st) == 0);
-    CHECK(st.st_atim.tv_sec == 1000000000 && st.st_atim.tv_nsec == 7 && st.st_mtim.tv_sec == 1500000000 && st.st_mtim.tv_nsec == 9);
+    CHECK(st.st_atim.tv_sec == 1000000000 && st.st_atim.tv_nsec == 7 && st.st_mtim.tv_sec == 1500000000 &&
+          st.st_mtim.tv_nsec == 9);
     struct timeval micro[2] = {{1100000000, 7}, {1200000000, 9}};
     CHECK(utimes("abi.lock", micro) == 0 && stat("abi.lock", &st) == 0 && st.st_mtim.tv_nsec == 9000);
     CHECK(st.st_atim.tv_sec == 1100000000);

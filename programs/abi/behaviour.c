@@ -1,8 +1,9 @@
 /*
- * What is the same on every architecture and easily not quite so: locks of whole files, the events of epoll (in which order they come, through
- * epoll files in epoll files), where poll writes, seals and the mappings they are about, which error comes first, which thread takes a signal, where
- * programs lie in memory, writes behind the end, several messages at once, and settings under /proc/sys.
- * Called by tools/limen/src/test/programs.rs, on every architecture; on Linux it can be run by hand.
+ * Behaviour that is the same on all architectures and easily implemented slightly wrong: locks of whole
+ * files, the events of epoll (their order, and nested epoll files), where poll writes, seals and mappings,
+ * the order of errors, which thread takes a signal, where programs are in memory, writes beyond the end of a
+ * file, several messages at once, and settings under /proc/sys. Called by tools/limen/src/test/programs.rs,
+ * on every architecture; on Linux it can be run by hand.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -34,7 +35,7 @@
 #include <unistd.h>
 #include "check.h"
 
-/* A setting under /proc/sys. */
+/* Writes a setting under /proc/sys. */
 static void set(const char *name, const char *value) {
     char path[64];
     snprintf(path, sizeof path, "/proc/sys/%s", name);
@@ -43,10 +44,11 @@ static void set(const char *name, const char *value) {
     close(fd);
 }
 
-/* Locks of whole files: changing the kind gives the old one up first, and lets others in. */
+/* flock: changing the kind of a lock releases the old one first, so another process may get it. */
 static void whole_locks(void) {
     int a = open("whole.lock", O_RDWR | O_CREAT, 0600), b = open("whole.lock", O_RDWR), status;
-    CHECK(flock(a, LOCK_EX) == 0 && flock(a, LOCK_EX) == 0 && flock(b, LOCK_SH | LOCK_NB) == -1 && errno == EWOULDBLOCK);
+    CHECK(flock(a, LOCK_EX) == 0 && flock(a, LOCK_EX) == 0 && flock(b, LOCK_SH | LOCK_NB) == -1 &&
+          errno == EWOULDBLOCK);
     CHECK(flock(a, LOCK_SH) == 0 && flock(b, LOCK_SH | LOCK_NB) == 0);
     CHECK(flock(a, LOCK_EX | LOCK_NB) == -1 && errno == EWOULDBLOCK && flock(b, LOCK_EX | LOCK_NB) == 0);
     CHECK(flock(b, LOCK_UN) == 0 && flock(b, LOCK_UN) == 0 && flock(a, LOCK_EX) == 0);
@@ -79,7 +81,8 @@ static void nested_readiness(void) {
     e.events = EPOLLIN | EPOLLET;
     CHECK(epoll_ctl(ep[3], EPOLL_CTL_ADD, other, &e) == 0);
     close(fd);
-    CHECK(epoll_wait(ep[0], got, 4, 0) == 1 && epoll_wait(ep[3], got, 4, 0) == 1 && epoll_wait(ep[0], got, 4, 0) == 0);
+    CHECK(epoll_wait(ep[0], got, 4, 0) == 1 && epoll_wait(ep[3], got, 4, 0) == 1 &&
+          epoll_wait(ep[0], got, 4, 0) == 0);
     CHECK(write(other, &n, 8) == 8 && epoll_wait(ep[0], got, 4, 0) == 1);
     close(ep[3]);
     CHECK(epoll_wait(ep[0], got, 4, 0) == 0 && epoll_wait(ep[2], got, 4, 0) == 0);
@@ -87,7 +90,7 @@ static void nested_readiness(void) {
     close(other);
 }
 
-/* Who is ready: each in turn, once or for as long as it is; where poll writes, and where it does not. */
+/* The order of ready files: in turn, edge- and level-triggered; which `revents` poll writes. */
 static void readiness(void) {
     struct epoll_event e = {0}, got[8];
     struct epoll_event *volatile nowhere = (void *)8;
@@ -104,7 +107,8 @@ static void readiness(void) {
         times[got[0].data.u64 % 3]++;
     }
     CHECK(times[0] == 2 && times[1] == 2 && times[2] == 2);
-    CHECK(epoll_wait(ep, got, 8, 0) == 3 && (got[0].data.u64 ^ got[1].data.u64 ^ got[2].data.u64) == 0x300000003ull);
+    CHECK(epoll_wait(ep, got, 8, 0) == 3 &&
+          (got[0].data.u64 ^ got[1].data.u64 ^ got[2].data.u64) == 0x300000003ull);
     CHECK(read(fds[1], &n, 8) == 8 && epoll_wait(ep, got, 8, 0) == 2);
     CHECK(read(fds[0], &n, 8) == 8 && read(fds[2], &n, 8) == 8 && epoll_wait(ep, got, 8, 0) == 0);
     e.events = EPOLLIN | EPOLLET;
@@ -117,17 +121,21 @@ static void readiness(void) {
     CHECK(epoll_ctl(ep, EPOLL_CTL_MOD, fds[1], &e) == 0 && epoll_wait(ep, got, 8, 0) == 1);
     CHECK(write(fds[1], &n, 8) == 8 && epoll_wait(ep, got, 8, 0) == 0);
     CHECK(epoll_ctl(ep, EPOLL_CTL_MOD, fds[1], &e) == 0 && epoll_wait(ep, got, 8, 0) == 1);
-    CHECK(epoll_ctl(ep, EPOLL_CTL_DEL, fds[0], NULL) == 0 && write(fds[0], &n, 8) == 8 && write(fds[2], &n, 8) == 8);
-    CHECK(epoll_wait(ep, got, 8, 0) == 1 && epoll_wait(ep, nowhere, 8, 0) == -1 && epoll_wait(ep, got, 8, 0) == 1);
+    CHECK(epoll_ctl(ep, EPOLL_CTL_DEL, fds[0], NULL) == 0 && write(fds[0], &n, 8) == 8 &&
+          write(fds[2], &n, 8) == 8);
+    CHECK(epoll_wait(ep, got, 8, 0) == 1 && epoll_wait(ep, nowhere, 8, 0) == -1 &&
+          epoll_wait(ep, got, 8, 0) == 1);
 
     for (int i = 0; i < 3; i++) polled[i] = (struct pollfd){fds[i], POLLIN | POLLOUT, -1};
     polled[2].fd = -7;
     CHECK(poll(polled, 3, 0) == 2 && polled[0].revents == (POLLIN | POLLOUT) && polled[2].revents == 0);
     CHECK(polled[0].fd == fds[0] && polled[1].events == (POLLIN | POLLOUT) && polled[2].fd == -7);
-    char *page = mmap(NULL, 2 * sysconf(_SC_PAGESIZE), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    char *page =
+        mmap(NULL, 2 * sysconf(_SC_PAGESIZE), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     memcpy(page, polled, sizeof polled);
     CHECK(mprotect(page, sysconf(_SC_PAGESIZE), PROT_READ) == 0);
-    CHECK(poll((void *)page, 3, 0) == -1 && errno == EFAULT && poll(no_list, 1, 0) == -1 && errno == EFAULT && poll(NULL, 0, 0) == 0);
+    CHECK(poll((void *)page, 3, 0) == -1 && errno == EFAULT && poll(no_list, 1, 0) == -1 && errno == EFAULT &&
+          poll(NULL, 0, 0) == 0);
     munmap(page, 2 * sysconf(_SC_PAGESIZE));
     close(fds[2]);
     polled[2].fd = fds[2];
@@ -137,12 +145,16 @@ static void readiness(void) {
     close(ep);
 }
 
-/* Seals and the mappings they are about: against writing only while none of those may write, however they were cut and copied. */
+/*
+ * Seals and mappings: a seal against writing is refused while a mapping may be written, also after the
+ * mapping has been split or copied.
+ */
 static void seals(void) {
     long page = sysconf(_SC_PAGESIZE);
     int fd = memfd_create("seals", MFD_ALLOW_SEALING), fixed = memfd_create("fixed", 0);
     struct stat before, after;
-    CHECK(fd >= 0 && ftruncate(fd, 4 * page) == 0 && fcntl(fixed, F_ADD_SEALS, F_SEAL_GROW) == -1 && errno == EPERM);
+    CHECK(fd >= 0 && ftruncate(fd, 4 * page) == 0 && fcntl(fixed, F_ADD_SEALS, F_SEAL_GROW) == -1 &&
+          errno == EPERM);
     char *map = mmap(NULL, 4 * page, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     CHECK(map != MAP_FAILED);
     memset(map, 'x', 4 * page);
@@ -150,7 +162,8 @@ static void seals(void) {
     CHECK(map[page] == 0 && map[2 * page - 1] == 0 && map[page - 1] == 'x' && map[2 * page] == 'x');
     CHECK(before.st_blocks - after.st_blocks == page / 512 && after.st_size == 4 * page);
     CHECK(fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE) == -1 && errno == EBUSY);
-    CHECK(mprotect(map + page, page, PROT_READ) == 0 && fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE) == -1 && errno == EBUSY);
+    CHECK(mprotect(map + page, page, PROT_READ) == 0 && fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE) == -1 &&
+          errno == EBUSY);
     CHECK(munmap(map, page) == 0 && munmap(map + 3 * page, page) == 0);
     pid_t child = fork();
     if (child == 0) {
@@ -175,22 +188,25 @@ static void seals(void) {
     close(fixed);
 }
 
-/* Pages of a file in another order, in one mapping cut into several. */
+/* Pages of a file in another order, in one mapping that is split into several. */
 static void reordered(void) {
     long page = sysconf(_SC_PAGESIZE);
     int fd = memfd_create("order", 0);
     CHECK(ftruncate(fd, 4 * page) == 0);
     char *map = mmap(NULL, 4 * page, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     for (int i = 0; i < 4; i++) map[i * page] = (char)('a' + i);
-    for (int i = 0; i < 4; i++) CHECK(remap_file_pages(map + i * page, page, 0, 3 - i, i == 0 ? MAP_NONBLOCK : 0) == 0);
+    for (int i = 0; i < 4; i++)
+        CHECK(remap_file_pages(map + i * page, page, 0, 3 - i, i == 0 ? MAP_NONBLOCK : 0) == 0);
     CHECK(map[0] == 'd' && map[page] == 'c' && map[2 * page] == 'b' && map[3 * page] == 'a');
     map[0] = 'D';
     char byte;
     CHECK(pread(fd, &byte, 1, 3 * page) == 1 && byte == 'D');
     CHECK(remap_file_pages(map, 4 * page, 0, 0, 0) == 0 && map[0] == 'a' && map[3 * page] == 'D');
-    CHECK(remap_file_pages(map, page, PROT_READ, 0, 0) == -1 && errno == EINVAL && remap_file_pages(map, 0, 0, 0, 0) == -1 && errno == EINVAL);
+    CHECK(remap_file_pages(map, page, PROT_READ, 0, 0) == -1 && errno == EINVAL &&
+          remap_file_pages(map, 0, 0, 0, 0) == -1 && errno == EINVAL);
     CHECK(remap_file_pages(map + page, 4 * page, 0, 0, 0) == -1 && errno == EINVAL);
-    CHECK(mprotect(map + page, page, PROT_READ) == 0 && remap_file_pages(map, 2 * page, 0, 2, 0) == -1 && errno == EINVAL);
+    CHECK(mprotect(map + page, page, PROT_READ) == 0 && remap_file_pages(map, 2 * page, 0, 2, 0) == -1 &&
+          errno == EINVAL);
     CHECK(remap_file_pages(map + page, page, 0, 0, 0) == 0 && map[page] == 'a' && munmap(map, 4 * page) == 0);
     map = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
     CHECK(remap_file_pages(map, page, 0, 1, 0) == -1 && errno == EINVAL && munmap(map, page) == 0);
@@ -200,7 +216,10 @@ static void reordered(void) {
     close(fd);
 }
 
-/* Large sparse memory keeps its pages when it moves from one side of an address to the other, getting smaller and larger. */
+/*
+ * A large sparse mapping keeps its pages when mremap moves it across a certain address, growing and
+ * shrinking.
+ */
 enum { SPARSE = 128 << 20, STEP = 256 << 10 };
 static void mark(char *map, size_t size) {
     for (size_t i = 0; i < size; i += STEP) *(size_t *)(map + i) = i;
@@ -232,28 +251,34 @@ static void moved(void) {
     CHECK(munmap(map, size) == 0);
 }
 
-/* What a descriptor is for is looked at before the memory that is named. */
+/* The type of the descriptor is checked before the memory. */
 static void first_errors(void) {
     char *volatile nowhere = (void *)-4096l;
     int reader = open("/proc/self/exe", O_RDONLY), path = open("/proc/self/exe", O_PATH), ends[2];
     CHECK(reader >= 0 && path >= 0 && pipe(ends) == 0);
-    CHECK(write(reader, nowhere, 1) == -1 && errno == EBADF && pwrite(reader, nowhere, 1, 0) == -1 && errno == EBADF);
-    CHECK(read(path, nowhere, 1) == -1 && errno == EBADF && pread(path, nowhere, 1, 0) == -1 && errno == EBADF);
-    CHECK(pwrite(path, nowhere, 1, 0) == -1 && errno == EBADF && pread(ends[0], nowhere, 1, 0) == -1 && errno == ESPIPE);
-    CHECK(read(ends[1], nowhere, 1) == -1 && errno == EBADF && pwrite(reader, nowhere, 1, -1) == -1 && errno == EINVAL);
-    CHECK(read(reader, nowhere, 1) == -1 && errno == EFAULT && pread(reader, nowhere, 1, 0) == -1 && errno == EFAULT);
+    CHECK(write(reader, nowhere, 1) == -1 && errno == EBADF && pwrite(reader, nowhere, 1, 0) == -1 &&
+          errno == EBADF);
+    CHECK(read(path, nowhere, 1) == -1 && errno == EBADF && pread(path, nowhere, 1, 0) == -1 &&
+          errno == EBADF);
+    CHECK(pwrite(path, nowhere, 1, 0) == -1 && errno == EBADF && pread(ends[0], nowhere, 1, 0) == -1 &&
+          errno == ESPIPE);
+    CHECK(read(ends[1], nowhere, 1) == -1 && errno == EBADF && pwrite(reader, nowhere, 1, -1) == -1 &&
+          errno == EINVAL);
+    CHECK(read(reader, nowhere, 1) == -1 && errno == EFAULT && pread(reader, nowhere, 1, 0) == -1 &&
+          errno == EFAULT);
     CHECK(write(ends[1], nowhere, 1) == -1 && errno == EFAULT);
     close(reader), close(path), close(ends[0]), close(ends[1]);
-    /* A listener that takes no more connections refuses them. */
+    /* A listener that was shut down refuses connections. */
     struct sockaddr_un name = {.sun_family = AF_UNIX, .sun_path = "listener"};
     int listener = socket(AF_UNIX, SOCK_STREAM, 0), caller = socket(AF_UNIX, SOCK_STREAM, 0);
-    CHECK(bind(listener, (struct sockaddr *)&name, sizeof name) == 0 && listen(listener, 1) == 0 && shutdown(listener, SHUT_RD) == 0);
+    CHECK(bind(listener, (struct sockaddr *)&name, sizeof name) == 0 && listen(listener, 1) == 0 &&
+          shutdown(listener, SHUT_RD) == 0);
     CHECK(connect(caller, (struct sockaddr *)&name, sizeof name) == -1 && errno == ECONNREFUSED);
     CHECK(accept(listener, NULL, NULL) == -1 && errno == EINVAL);
     close(listener), close(caller);
 }
 
-/* Where things lie in a program: its stack's strings, a mapping, the heap. */
+/* Addresses in a program: the strings on its stack, a mapping, the heap. */
 struct places { uintptr_t random, mapping, heap; };
 
 static struct places places_here(void) {
@@ -279,9 +304,12 @@ static struct places places_of_another(int fixed) {
     return there;
 }
 
-/* A signal for the process that the thread chosen for it does not take after all wakes another: here two wait for the same signal by call, and two sleep
- * of which the first has the second signal blocked while it handles the first one. All share a processor, and who sends goes before, so that both
- * signals come before either runs. */
+/*
+ * A signal for the process that the thread chosen for it does not take after all wakes another: here two wait
+ * for the same signal by call, and two sleep of which the first has the second signal blocked while it
+ * handles the first one. All share a processor, and who sends goes before, so that both signals come before
+ * either runs.
+ */
 static atomic_int taken, released, in_time;
 static void *take_one(void *set) {
     struct timespec long_time = {10, 0};
@@ -343,7 +371,10 @@ static void handed_on(void) {
     sched_setaffinity(0, sizeof all, &all);
 }
 
-/* With ADDR_NO_RANDOMIZE all is where it was; without, the first bytes of the stack are anywhere, also in their page. */
+/*
+ * With ADDR_NO_RANDOMIZE addresses are the same in each run; without it, the stack's first bytes are at
+ * random addresses, also within their page.
+ */
 static void places(void) {
     struct places first = places_of_another(1), other = places_of_another(1);
     CHECK(first.random != 0 && memcmp(&first, &other, sizeof first) == 0);
@@ -363,7 +394,10 @@ static void places(void) {
     set("kernel/randomize_va_space", "2");
 }
 
-/* A timer that repeats has one signal at a time, which says how often the timer would have gone off since; the next one comes when that was taken. */
+/*
+ * A periodic timer has at most one signal queued, with the number of expiries since; the next one is queued
+ * after that was taken.
+ */
 static int expiries, overruns;
 static void count_expiry(int sig, siginfo_t *info, void *context) {
     (void)sig, (void)context;
@@ -371,10 +405,12 @@ static void count_expiry(int sig, siginfo_t *info, void *context) {
     overruns += info->si_overrun;
 }
 static void repeating_timers(void) {
-    struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGRTMIN + 1, .sigev_value.sival_int = 7};
+    struct sigevent event = {
+        .sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGRTMIN + 1, .sigev_value.sival_int = 7};
     struct itimerspec often = {{0, 1000000}, {0, 1000000}}, off = {{0, 0}, {0, 0}}, left;
     struct timespec at_once = {0, 0}, moment = {0, 50000000}, soon = {1, 0};
-    struct sigaction counts = {.sa_sigaction = count_expiry, .sa_flags = SA_SIGINFO}, ignore = {.sa_handler = SIG_IGN};
+    struct sigaction counts = {.sa_sigaction = count_expiry, .sa_flags = SA_SIGINFO},
+                     ignore = {.sa_handler = SIG_IGN};
     sigset_t set;
     siginfo_t info;
     timer_t timer, other;
@@ -384,20 +420,24 @@ static void repeating_timers(void) {
     CHECK(timer_create(CLOCK_MONOTONIC, &event, &timer) == 0 && timer_settime(timer, 0, &often, NULL) == 0);
     nanosleep(&moment, NULL);
     CHECK(timer_getoverrun(timer) == 0);
-    CHECK(sigtimedwait(&set, &info, &at_once) == SIGRTMIN + 1 && info.si_code == SI_TIMER && info.si_value.sival_int == 7 && info.si_errno == 0);
+    CHECK(sigtimedwait(&set, &info, &at_once) == SIGRTMIN + 1 && info.si_code == SI_TIMER &&
+          info.si_value.sival_int == 7 && info.si_errno == 0);
     CHECK(info.si_overrun >= 30 && timer_getoverrun(timer) == info.si_overrun);
-    CHECK(timer_gettime(timer, &left) == 0 && left.it_value.tv_nsec > 0 && left.it_value.tv_nsec <= 1000000 && left.it_interval.tv_nsec == 1000000);
+    CHECK(timer_gettime(timer, &left) == 0 && left.it_value.tv_nsec > 0 && left.it_value.tv_nsec <= 1000000 &&
+          left.it_interval.tv_nsec == 1000000);
     CHECK(sigtimedwait(&set, &info, &soon) == SIGRTMIN + 1 && timer_settime(timer, 0, &off, NULL) == 0);
     while (sigtimedwait(&set, &info, &at_once) > 0) continue;
-    /* Set anew while its signal waits: still one. */
+    /* Set again while its signal is queued: still one. */
     often.it_interval.tv_nsec = 0;
     for (int i = 0; i < 3; i++) {
         CHECK(timer_settime(timer, 0, &often, NULL) == 0);
         nanosleep(&moment, NULL);
     }
-    CHECK(sigtimedwait(&set, &info, &at_once) == SIGRTMIN + 1 && sigtimedwait(&set, &info, &at_once) == -1 && errno == EAGAIN);
-    CHECK(timer_settime(timer, 0, &often, NULL) == 0 && sigtimedwait(&set, &info, &soon) == SIGRTMIN + 1 && info.si_overrun == 0);
-    /* Two timers have one each, of an ordinary signal as well; to be ignored stops neither. */
+    CHECK(sigtimedwait(&set, &info, &at_once) == SIGRTMIN + 1 && sigtimedwait(&set, &info, &at_once) == -1 &&
+          errno == EAGAIN);
+    CHECK(timer_settime(timer, 0, &often, NULL) == 0 && sigtimedwait(&set, &info, &soon) == SIGRTMIN + 1 &&
+          info.si_overrun == 0);
+    /* Two timers have one signal each, also of an ordinary signal; ignoring the signal stops neither. */
     event.sigev_signo = SIGUSR1;
     often.it_interval.tv_nsec = often.it_value.tv_nsec = 500000;
     sigaction(SIGUSR1, &counts, NULL);
@@ -405,7 +445,8 @@ static void repeating_timers(void) {
     sigaddset(&set, SIGUSR1);
     sigprocmask(SIG_BLOCK, &set, NULL);
     timer_delete(timer);
-    CHECK(timer_create(CLOCK_MONOTONIC, &event, &timer) == 0 && timer_create(CLOCK_REALTIME, &event, &other) == 0);
+    CHECK(timer_create(CLOCK_MONOTONIC, &event, &timer) == 0 &&
+          timer_create(CLOCK_REALTIME, &event, &other) == 0);
     CHECK(timer_settime(timer, 0, &often, NULL) == 0 && timer_settime(other, 0, &often, NULL) == 0);
     nanosleep(&moment, NULL);
     CHECK(sigtimedwait(&set, &info, &at_once) == SIGUSR1 && sigtimedwait(&set, &info, &at_once) == SIGUSR1);
@@ -426,18 +467,20 @@ static void repeating_timers(void) {
     CHECK(expiries > 0);
     timer_delete(timer);
     timer_delete(other);
-    /* The interval timer, too, goes on when its signal is taken. */
+    /* An interval timer (setitimer) also continues when its signal is taken. */
     struct itimerval quick = {{0, 1000}, {0, 1000}}, none = {{0, 0}, {0, 0}}, now;
     sigaddset(&set, SIGALRM);
     sigprocmask(SIG_BLOCK, &set, NULL);
     CHECK(setitimer(ITIMER_REAL, &quick, NULL) == 0);
-    for (int i = 0; i < 5; i++) CHECK(sigtimedwait(&set, &info, &soon) == SIGALRM && info.si_code == SI_KERNEL && info.si_errno == 0);
-    CHECK(getitimer(ITIMER_REAL, &now) == 0 && now.it_interval.tv_usec == 1000 && setitimer(ITIMER_REAL, &none, NULL) == 0);
+    for (int i = 0; i < 5; i++)
+        CHECK(sigtimedwait(&set, &info, &soon) == SIGALRM && info.si_code == SI_KERNEL && info.si_errno == 0);
+    CHECK(getitimer(ITIMER_REAL, &now) == 0 && now.it_interval.tv_usec == 1000 &&
+          setitimer(ITIMER_REAL, &none, NULL) == 0);
     while (sigtimedwait(&set, &info, &at_once) > 0) continue;
     sigprocmask(SIG_UNBLOCK, &set, NULL);
 }
 
-/* A write behind the end moves the file's own position only if it was to be used. */
+/* A write beyond the end changes the file position only if the call uses the file position. */
 static void behind_the_end(void) {
     struct iovec piece = {"cd", 2};
     char all[16];
@@ -449,7 +492,7 @@ static void behind_the_end(void) {
     close(fd);
 }
 
-/* The time for several messages is looked at after each; what is left of it is written back. */
+/* recvmmsg checks its timeout after each message, and writes the remaining time back. */
 static void several_messages(void) {
     int ends[2];
     char bytes[3];
@@ -460,18 +503,22 @@ static void several_messages(void) {
         messages[i].msg_hdr = (struct msghdr){.msg_iov = &pieces[i], .msg_iovlen = 1};
     }
     struct timespec none = {0, 0}, enough = {5, 0}, wrong = {0, 1000000000};
-    CHECK(socketpair(AF_UNIX, SOCK_DGRAM, 0, ends) == 0 && write(ends[0], "a", 1) == 1 && write(ends[0], "b", 1) == 1);
+    CHECK(socketpair(AF_UNIX, SOCK_DGRAM, 0, ends) == 0 && write(ends[0], "a", 1) == 1 &&
+          write(ends[0], "b", 1) == 1);
     CHECK(recvmmsg(ends[1], messages, 3, 0, &wrong) == -1 && errno == EINVAL);
     CHECK(recvmmsg(ends[1], messages, 3, 0, &none) == 1 && messages[0].msg_len == 1 && bytes[0] == 'a');
-    CHECK(write(ends[0], "c", 1) == 1 && recvmmsg(ends[1], messages, 3, MSG_WAITFORONE, NULL) == 2 && bytes[0] == 'b' && bytes[1] == 'c');
-    CHECK(write(ends[0], "d", 1) == 1 && write(ends[0], "e", 1) == 1 && recvmmsg(ends[1], messages, 2, 0, &enough) == 2);
+    CHECK(write(ends[0], "c", 1) == 1 && recvmmsg(ends[1], messages, 3, MSG_WAITFORONE, NULL) == 2 &&
+          bytes[0] == 'b' && bytes[1] == 'c');
+    CHECK(write(ends[0], "d", 1) == 1 && write(ends[0], "e", 1) == 1 &&
+          recvmmsg(ends[1], messages, 2, 0, &enough) == 2);
     CHECK(enough.tv_sec == 4 && enough.tv_nsec < 1000000000 && bytes[1] == 'e');
     close(ends[0]), close(ends[1]);
 }
 
-/* A directory of procfs is as good as a pidfd to send signals through; no semaphores are those of all. */
+/* A directory /proc/PID can be used as a pidfd to send signals. */
 static void processes(void) {
-    int here = open("/proc/self", O_RDONLY | O_DIRECTORY), thread = open("/proc/thread-self", O_RDONLY), pidfd, status;
+    int here = open("/proc/self", O_RDONLY | O_DIRECTORY), thread = open("/proc/thread-self", O_RDONLY),
+        pidfd, status;
     pid_t children[2];
     for (int i = 0; i < 2; i++) {
         children[i] = fork();
@@ -484,16 +531,18 @@ static void processes(void) {
     char name[32];
     snprintf(name, sizeof name, "/proc/%d", child);
     pidfd = open(name, O_RDONLY | O_DIRECTORY);
-    CHECK(syscall(SYS_pidfd_send_signal, here, 0, NULL, 0) == 0 && syscall(SYS_pidfd_send_signal, pidfd, 0, NULL, 0) == 0);
+    CHECK(syscall(SYS_pidfd_send_signal, here, 0, NULL, 0) == 0 &&
+          syscall(SYS_pidfd_send_signal, pidfd, 0, NULL, 0) == 0);
     CHECK(syscall(SYS_pidfd_send_signal, thread, 0, NULL, 0) == -1 && errno == EBADF);
-    CHECK(syscall(SYS_kcmp, child, children[1], 6, 0, 0) == 0 && kill(children[1], SIGKILL) == 0 && waitpid(children[1], NULL, 0) == children[1]);
+    CHECK(syscall(SYS_kcmp, child, children[1], 6, 0, 0) == 0 && kill(children[1], SIGKILL) == 0 &&
+          waitpid(children[1], NULL, 0) == children[1]);
     CHECK(syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, NULL, 0) == 0);
     CHECK(waitpid(child, &status, 0) == child && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
     CHECK(syscall(SYS_pidfd_send_signal, pidfd, 0, NULL, 0) == -1 && errno == ESRCH);
     close(here), close(thread), close(pidfd);
 }
 
-/* What one user may not do with the files of another in directories that all share: the error, or 0. */
+/* What one user may not do with another user's files in sticky directories: the error, or 0. */
 static int try_as(int uid, int (*what)(void)) {
     int status;
     pid_t child = fork();
@@ -533,7 +582,8 @@ static int try_log_device(void) {
     return open("/dev/kmsg", O_RDONLY);
 }
 static void other_users_files(void) {
-    CHECK(mkdir("links", 0700) == 0 && chmod("links", 0777) == 0 && close(open("links/file", O_CREAT | O_WRONLY, 0600)) == 0);
+    CHECK(mkdir("links", 0700) == 0 && chmod("links", 0777) == 0 &&
+          close(open("links/file", O_CREAT | O_WRONLY, 0600)) == 0);
     set("fs/protected_hardlinks", "1");
     CHECK(try_as(1000, try_link) == EPERM);
     set("fs/protected_hardlinks", "0");
@@ -541,27 +591,33 @@ static void other_users_files(void) {
     set("fs/protected_hardlinks", "1");
 
     umask(0);
-    CHECK(mkdir("shared", 01777) == 0 && close(open("shared/target", O_CREAT | O_WRONLY, 0644)) == 0 && mkdir("shared/here", 0777) == 0);
+    CHECK(mkdir("shared", 01777) == 0 && close(open("shared/target", O_CREAT | O_WRONLY, 0644)) == 0 &&
+          mkdir("shared/here", 0777) == 0);
     CHECK(symlink("target", "shared/symlink") == 0 && lchown("shared/symlink", 1001, 1001) == 0);
     CHECK(symlink("..", "shared/here/symlink") == 0 && lchown("shared/here/symlink", 1001, 1001) == 0);
     CHECK(mkfifo("shared/fifo", 0666) == 0 && chown("shared/fifo", 1001, 1001) == 0);
-    CHECK(close(open("shared/regular", O_CREAT | O_WRONLY, 0666)) == 0 && chown("shared/regular", 1001, 1001) == 0);
+    CHECK(close(open("shared/regular", O_CREAT | O_WRONLY, 0666)) == 0 &&
+          chown("shared/regular", 1001, 1001) == 0);
     umask(022);
     set("fs/protected_symlinks", "1");
-    CHECK(try_as(1000, try_follow) == EACCES && try_as(0, try_follow) == EACCES && try_as(1001, try_follow) == 0);
+    CHECK(try_as(1000, try_follow) == EACCES && try_as(0, try_follow) == EACCES &&
+          try_as(1001, try_follow) == 0);
     CHECK(try_as(1000, try_name) == 0);
     set("fs/protected_symlinks", "0");
     CHECK(try_as(1000, try_follow) == 0 && try_as(1000, try_through) == ENOENT);
     set("fs/protected_symlinks", "1");
-    CHECK(try_as(1000, try_through) == ENOENT && lchown("shared/symlink", 0, 0) == 0 && try_as(1000, try_follow) == 0);
+    CHECK(try_as(1000, try_through) == ENOENT && lchown("shared/symlink", 0, 0) == 0 &&
+          try_as(1000, try_follow) == 0);
 
     set("fs/protected_fifos", "0");
     set("fs/protected_regular", "0");
     CHECK(try_as(1000, try_fifo) == 0 && try_as(1000, try_regular) == 0);
     set("fs/protected_fifos", "1");
-    CHECK(try_as(1000, try_fifo) == EACCES && try_as(0, try_fifo) == EACCES && try_as(1001, try_fifo) == 0 && try_as(1000, try_regular) == 0);
+    CHECK(try_as(1000, try_fifo) == EACCES && try_as(0, try_fifo) == EACCES && try_as(1001, try_fifo) == 0 &&
+          try_as(1000, try_regular) == 0);
     set("fs/protected_regular", "1");
-    CHECK(try_as(1000, try_regular) == EACCES && try_as(1001, try_regular) == 0 && try_as(1000, try_without_creating) == 0);
+    CHECK(try_as(1000, try_regular) == EACCES && try_as(1001, try_regular) == 0 &&
+          try_as(1000, try_without_creating) == 0);
     CHECK(chmod("shared", 01775) == 0 && try_as(1000, try_fifo) == 0 && try_as(1000, try_regular) == 0);
     set("fs/protected_fifos", "2");
     CHECK(try_as(1000, try_fifo) == EACCES && try_as(1000, try_regular) == 0);
@@ -573,10 +629,11 @@ static void other_users_files(void) {
     set("kernel/dmesg_restrict", "0");
     CHECK(chmod("/dev/kmsg", 0644) == 0 && try_as(1000, try_log) == 0 && try_as(1000, try_log_device) == 0);
     set("kernel/dmesg_restrict", "1");
-    CHECK(try_as(1000, try_log) == EPERM && try_as(1000, try_log_device) == EPERM && try_as(0, try_log) == 0 && try_as(0, try_log_device) == 0);
+    CHECK(try_as(1000, try_log) == EPERM && try_as(1000, try_log_device) == EPERM &&
+          try_as(0, try_log) == 0 && try_as(0, try_log_device) == 0);
 }
 
-/* The log says what a signal ended that means an error of the program, and not if the program handles it. */
+/* The log reports signals that end a process because of an error in it, unless the process handles them. */
 static int said_of(int sig, void (*handler)(int)) {
     static char log[1 << 18];
     char line[64];
@@ -605,6 +662,58 @@ static void fatal_signals(void) {
     CHECK(!said_of(SIGILL, SIG_DFL));
 }
 
+/* Very many locks of one file that cannot be merged: taken, queried, split, replaced and released. */
+static void many_locks(void) {
+    enum { COUNT = 6000 };
+    int fd = open("locks", O_RDWR | O_CREAT | O_TRUNC, 0600), refused = 0, status;
+    CHECK(fd >= 0);
+    for (int i = 0; i < COUNT; i++) {
+        /* From both ends, so that a new lock is not always the last one. */
+        int at = i % 2 ? COUNT - i : i;
+        struct flock f = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 4L * at, .l_len = 3};
+        refused += fcntl(fd, F_SETLK, &f) != 0;
+    }
+    CHECK(refused == 0);
+    /* The middle of each gets another type: three locks instead of one. */
+    for (int i = 0; i < COUNT; i += 3) {
+        struct flock f = {.l_type = F_RDLCK, .l_whence = SEEK_SET, .l_start = 4L * i + 1, .l_len = 1};
+        refused += fcntl(fd, F_SETLK, &f) != 0;
+    }
+    CHECK(refused == 0);
+    pid_t child = fork();
+    if (child == 0) {
+        int wrong = 0;
+        for (int i = 0; i < COUNT; i += 3) {
+            struct flock f = {.l_type = F_RDLCK, .l_whence = SEEK_SET, .l_start = 4L * i + 1, .l_len = 1};
+            struct flock g = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 4L * i + 1, .l_len = 1};
+            struct flock h = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 4L * i + 3, .l_len = 1};
+            wrong += fcntl(fd, F_GETLK, &f) != 0 || f.l_type != F_UNLCK;
+            wrong +=
+                fcntl(fd, F_GETLK, &g) != 0 || g.l_type != F_RDLCK || g.l_start != 4L * i + 1 || g.l_len != 1;
+            wrong += fcntl(fd, F_GETLK, &h) != 0 || h.l_type != F_UNLCK;
+        }
+        _exit(wrong != 0);
+    }
+    CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0);
+    /* One lock over all of them, with one hole in it. */
+    struct flock all = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 0, .l_len = 0};
+    CHECK(fcntl(fd, F_SETLK, &all) == 0);
+    struct flock hole = {.l_type = F_UNLCK, .l_whence = SEEK_SET, .l_start = 100, .l_len = 10};
+    CHECK(fcntl(fd, F_SETLK, &hole) == 0);
+    child = fork();
+    if (child == 0) {
+        struct flock f = {.l_type = F_RDLCK, .l_whence = SEEK_SET, .l_start = 100, .l_len = 0};
+        int good = fcntl(fd, F_GETLK, &f) == 0 && f.l_type == F_WRLCK && f.l_start == 110 && f.l_len == 0;
+        f = (struct flock){.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 0, .l_len = 110};
+        good = good && fcntl(fd, F_GETLK, &f) == 0 && f.l_start == 0 && f.l_len == 100;
+        f = (struct flock){.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 100, .l_len = 10};
+        good = good && fcntl(fd, F_SETLK, &f) == 0;
+        _exit(!good);
+    }
+    CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0);
+    CHECK(close(fd) == 0 && unlink("locks") == 0);
+}
+
 int main(int argc, char **argv) {
     if (argc == 2 && strcmp(argv[1], "places") == 0) {
         struct places here = places_here();
@@ -612,6 +721,7 @@ int main(int argc, char **argv) {
     }
     setvbuf(stdout, NULL, _IONBF, 0);
     whole_locks();
+    many_locks();
     nested_readiness();
     readiness();
     seals();

@@ -1,4 +1,7 @@
-/* Checks that are counted: each that fails is named, and the exit status is their number. Needs <errno.h>, <stdio.h> and <string.h>. */
+/*
+ * Checks that are counted: each that fails is named, and the exit status is their number. Needs <errno.h>,
+ * <stdio.h> and <string.h>.
+ */
 static int failed, made;
 
 static void check(int good, const char *what, const char *where, int line) {

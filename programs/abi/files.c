@@ -1,6 +1,7 @@
 /*
- * Files, directories, pipes and sockets at their edges: what happens when two calls meet, and when a call cannot be done whole.
- * Called by tools/limen/src/test/programs.rs, on every architecture; on Linux it can be run by hand, as root.
+ * Files, directories, pipes and sockets in rare situations: calls at the same time, and calls that cannot be
+ * completed. Called by tools/limen/src/test/programs.rs, on every architecture; on Linux it can be run by
+ * hand, as root.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -13,9 +14,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
@@ -35,20 +38,20 @@
 #define F_SEAL_EXEC 0x20
 #endif
 
-/* A name ends where a directory does not. */
+/* A slash behind a file's name is an error. */
 static void behind_a_file(void) {
     CHECK(open("plain", O_CREAT | O_WRONLY, 0600) >= 0);
     CHECK(open("plain/", O_RDONLY) == -1 && errno == ENOTDIR);
 }
 
-/* A file with something in it. */
+/* A file with some bytes. */
 static void make_file(const char *name) {
     int fd = open(name, O_CREAT | O_WRONLY, 0600);
     CHECK(fd >= 0 && write(fd, "something", 9) == 9);
     close(fd);
 }
 
-/* Waits until a thread, whose stat file in /proc this is, sleeps. */
+/* Waits until a thread sleeps; `path` is its stat file in /proc. */
 static void until_asleep(int stat_file) {
     char text[256];
     for (;;) {
@@ -68,9 +71,12 @@ static void until_child_sleeps(pid_t child) {
     close(fd);
 }
 
-/* A tree that is bound below itself, with all that is mounted in it: the copy is of what was there before. */
+/*
+ * A tree that is bind mounted below itself, with all its mounts: the copy has the mounts that existed before.
+ */
 static void bound_below_itself(void) {
-    CHECK(mkdir("tree", 0700) == 0 && mount("none", "tree", "tmpfs", 0, NULL) == 0 && mount(NULL, "tree", NULL, MS_PRIVATE, NULL) == 0);
+    CHECK(mkdir("tree", 0700) == 0 && mount("none", "tree", "tmpfs", 0, NULL) == 0 &&
+          mount(NULL, "tree", NULL, MS_PRIVATE, NULL) == 0);
     CHECK(mkdir("tree/sub", 0700) == 0 && mount("none", "tree/sub", "tmpfs", 0, NULL) == 0);
     CHECK(mkdir("tree/sub/deep", 0700) == 0 && mount("none", "tree/sub/deep", "tmpfs", 0, NULL) == 0);
     CHECK(mkdir("tree/copy", 0700) == 0);
@@ -79,21 +85,25 @@ static void bound_below_itself(void) {
     CHECK(mount("tree", "tree/copy", NULL, MS_BIND | MS_REC, NULL) == 0);
     CHECK(access("tree/copy/sub/file", F_OK) == 0 && access("tree/copy/sub/deep/file", F_OK) == 0);
     CHECK(access("tree/copy/copy", F_OK) == 0 && access("tree/copy/copy/sub", F_OK) == -1 && errno == ENOENT);
-    CHECK(umount("tree/copy") == -1 && errno == EBUSY && umount2("tree/copy", MNT_DETACH) == 0 && access("tree/sub/deep/file", F_OK) == 0);
+    CHECK(umount("tree/copy") == -1 && errno == EBUSY && umount2("tree/copy", MNT_DETACH) == 0 &&
+          access("tree/sub/deep/file", F_OK) == 0);
     CHECK(umount2("tree", MNT_DETACH) == 0 && rmdir("tree") == 0);
 }
 
-/* What cannot be mounted in its new place stays in the old one. */
+/* A mount that cannot be moved stays where it is. */
 static void moved_nowhere(void) {
     char place[64];
-    CHECK(mkdir("moved", 0700) == 0 && mkdir("gone", 0700) == 0 && mount("none", "moved", "tmpfs", 0, NULL) == 0);
+    CHECK(mkdir("moved", 0700) == 0 && mkdir("gone", 0700) == 0 &&
+          mount("none", "moved", "tmpfs", 0, NULL) == 0);
     make_file("moved/file");
     int gone = open("gone", O_RDONLY | O_DIRECTORY);
     CHECK(gone >= 0 && rmdir("gone") == 0);
     snprintf(place, sizeof place, "/proc/self/fd/%d", gone);
-    CHECK(mount("moved", place, NULL, MS_MOVE, NULL) == -1 && errno == ENOENT && access("moved/file", F_OK) == 0);
+    CHECK(mount("moved", place, NULL, MS_MOVE, NULL) == -1 && errno == ENOENT &&
+          access("moved/file", F_OK) == 0);
     close(gone);
-    CHECK(mkdir("moved/next", 0700) == 0 && mount("none", "moved/next", "tmpfs", 0, NULL) == 0 && mkdir("moved/next/old", 0700) == 0);
+    CHECK(mkdir("moved/next", 0700) == 0 && mount("none", "moved/next", "tmpfs", 0, NULL) == 0 &&
+          mkdir("moved/next/old", 0700) == 0);
     make_file("moved/next/file");
     pid_t child = fork();
     if (child == 0) {
@@ -119,7 +129,7 @@ static int free_for_others(const char *name) {
     return waitpid(child, &status, 0) == child && status == 0;
 }
 
-/* Who waits for a lock while the descriptor is closed gets none. */
+/* A process that waits for a record lock while its descriptor is closed gets no lock. */
 struct waiter {
     int fd, result, error;
 };
@@ -152,7 +162,10 @@ static void closed_while_waiting(void) {
     close(release[0]);
 }
 
-/* Record locks stay where descriptors that nobody shares are to be unshared, and with a program that has had threads. */
+/*
+ * Record locks stay when a call unshares descriptors that are not shared, and when a program that has had
+ * threads executes another one.
+ */
 static void *sleeps(void *arg) {
     for (;;) pause();
     return arg;
@@ -166,7 +179,8 @@ static void kept_locks(void) {
     pid_t child = fork();
     if (child == 0) {
         pthread_t thread;
-        if (record(fd, F_SETLK, F_WRLCK, 0, 0) != 0 || pthread_create(&thread, NULL, sleeps, NULL) != 0) _exit(1);
+        if (record(fd, F_SETLK, F_WRLCK, 0, 0) != 0 || pthread_create(&thread, NULL, sleeps, NULL) != 0)
+            _exit(1);
         execl("/proc/self/exe", "files", "locked", NULL);
         _exit(2);
     }
@@ -174,7 +188,10 @@ static void kept_locks(void) {
     close(fd);
 }
 
-/* Who was waited for is not any more when it has given the lock up, even if those that waited have not run since. */
+/*
+ * A process that was waited for by `waitpid` holds no lock, even if the waiters for its lock have not run
+ * since.
+ */
 static void no_deadlock(void) {
     int fd = open("dead.lock", O_RDWR | O_CREAT, 0600), held[2], status;
     struct sched_param first = {.sched_priority = 1}, none = {0};
@@ -192,17 +209,21 @@ static void no_deadlock(void) {
     CHECK(read(held[0], &byte, 1) == 1);
     until_child_sleeps(child);
     CHECK(record(fd, F_SETLKW, F_WRLCK, 1, 1) == -1 && errno == EDEADLK);
-    // Nobody else runs on this processor until the lock has to be waited for.
+    // No other process runs on this processor until this one waits for the lock.
     CHECK(sched_setscheduler(0, SCHED_FIFO, &first) == 0);
     CHECK(record(fd, F_SETLK, F_UNLCK, 0, 1) == 0 && record(fd, F_SETLKW, F_WRLCK, 1, 1) == 0);
-    CHECK(sched_setscheduler(0, SCHED_OTHER, &none) == 0 && sched_setaffinity(0, sizeof before, &before) == 0);
+    CHECK(sched_setscheduler(0, SCHED_OTHER, &none) == 0 &&
+          sched_setaffinity(0, sizeof before, &before) == 0);
     CHECK(waitpid(child, &status, 0) == child && status == 0);
     close(held[0]);
     close(held[1]);
     close(fd);
 }
 
-/* A file without a name can be a program, also while it is open for writing; seals say who may make it one. */
+/*
+ * A file without a name can be executed, also while it is open for writing; seals decide who may make it
+ * executable.
+ */
 static void unnamed_programs(void) {
     static char buffer[1 << 16];
     char *args[] = {"files", "program", NULL}, *no_environment[] = {NULL};
@@ -212,7 +233,8 @@ static void unnamed_programs(void) {
     CHECK(from >= 0 && fd >= 0);
     while ((n = read(from, buffer, sizeof buffer)) > 0) CHECK(write(fd, buffer, n) == n);
     close(from);
-    void *a = mmap(NULL, page, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0), *b = mmap(NULL, page, PROT_READ, MAP_SHARED, fd, 0);
+    void *a = mmap(NULL, page, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0),
+         *b = mmap(NULL, page, PROT_READ, MAP_SHARED, fd, 0);
     CHECK(a != MAP_FAILED && b != MAP_FAILED && mprotect(b, page, PROT_READ | PROT_EXEC) == 0);
     munmap(a, page);
     munmap(b, page);
@@ -222,26 +244,31 @@ static void unnamed_programs(void) {
         _exit(errno);
     }
     CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 77);
-    // Linux knows the seal of what is a program since 6.3.
+    // Linux has F_SEAL_EXEC since 6.3.
     int data = memfd_create("data", MFD_NOEXEC_SEAL);
     if (data >= 0 || errno != EINVAL) {
-        CHECK(fcntl(data, F_GET_SEALS) == F_SEAL_EXEC && fchmod(data, 0700) == -1 && errno == EPERM && fchmod(data, 0600) == 0);
+        CHECK(fcntl(data, F_GET_SEALS) == F_SEAL_EXEC && fchmod(data, 0700) == -1 && errno == EPERM &&
+              fchmod(data, 0600) == 0);
         CHECK(fchmod(fd, 0755) == 0 && fcntl(fd, F_ADD_SEALS, F_SEAL_EXEC) == 0);
-        CHECK(fcntl(fd, F_GET_SEALS) == (F_SEAL_EXEC | F_SEAL_WRITE | F_SEAL_FUTURE_WRITE | F_SEAL_GROW | F_SEAL_SHRINK));
+        CHECK(fcntl(fd, F_GET_SEALS) ==
+              (F_SEAL_EXEC | F_SEAL_WRITE | F_SEAL_FUTURE_WRITE | F_SEAL_GROW | F_SEAL_SHRINK));
         CHECK(fchmod(fd, 0655) == -1 && errno == EPERM && fchmod(fd, 0511) == 0);
         close(data);
     }
     close(fd);
 }
 
-/* Calls `with` for each entry that a listing in small steps gives, and counts them; not for ever. */
+/*
+ * Calls `with` for each entry of a listing with a small buffer; returns the number of entries, and stops at a
+ * limit.
+ */
 static int list(int fd, void (*with)(const char *)) {
     char buffer[128];
     long n;
     int seen = 0;
     while (seen < 1000 && (n = syscall(SYS_getdents64, fd, buffer, sizeof buffer)) > 0)
         for (long at = 0; at < n;) {
-            // `struct linux_dirent64`: two words of 64 bits, the record's length, the kind, the name.
+            // `struct linux_dirent64`: two 64-bit words, the record's length, the type, the name.
             const char *name = buffer + at + 19;
             uint16_t length;
             memcpy(&length, buffer + at + 16, sizeof length);
@@ -264,7 +291,7 @@ static void make_another(const char *name) {
     if (strlen(name) < 200) close(open(path, O_CREAT | O_WRONLY, 0600));
 }
 
-/* A listing ends, whatever becomes of the entries meanwhile; what has been there all the time is in it. */
+/* A listing ends even if entries change meanwhile; entries that exist all the time are in it. */
 static void lists_that_grow(void) {
     enum { FILES = 20 };
     char name[64];
@@ -282,7 +309,7 @@ static void lists_that_grow(void) {
     close(fd);
 }
 
-/* What is spliced out of memory waits for the first room in the pipe, and no longer than it has to. */
+/* vmsplice waits until the pipe has room for one buffer, and no longer. */
 static volatile sig_atomic_t woken;
 static void wake(int sig) {
     woken = sig;
@@ -298,15 +325,17 @@ static void spliced_memory(void) {
     CHECK(setitimer(ITIMER_REAL, &soon, NULL) == 0);
     CHECK(size > 0 && vmsplice(ends[1], &all, 1, 0) == size && !woken);
     CHECK(vmsplice(ends[1], &all, 1, SPLICE_F_NONBLOCK) == -1 && errno == EAGAIN && !woken);
-    CHECK(read(ends[0], big, size) == size && vmsplice(ends[1], &all, 1, SPLICE_F_NONBLOCK) == size && !woken);
-    CHECK(vmsplice(ends[0], &all, 1, SPLICE_F_NONBLOCK) == size && vmsplice(ends[0], &all, 1, SPLICE_F_NONBLOCK) == -1 && errno == EAGAIN && !woken);
+    CHECK(read(ends[0], big, size) == size && vmsplice(ends[1], &all, 1, SPLICE_F_NONBLOCK) == size &&
+          !woken);
+    CHECK(vmsplice(ends[0], &all, 1, SPLICE_F_NONBLOCK) == size &&
+          vmsplice(ends[0], &all, 1, SPLICE_F_NONBLOCK) == -1 && errno == EAGAIN && !woken);
     setitimer(ITIMER_REAL, &never, NULL);
     sigaction(SIGALRM, &old, NULL);
     close(ends[0]);
     close(ends[1]);
 }
 
-/* Without a number for it nothing is opened, made or emptied. */
+/* Without a free descriptor nothing is opened, created or truncated. */
 static void no_number_left(void) {
     struct rlimit before, none;
     struct stat st;
@@ -322,10 +351,11 @@ static void no_number_left(void) {
     CHECK(open("missing", O_RDONLY) == -1 && errno == EMFILE && open("", O_RDONLY) == -1 && errno == ENOENT);
     CHECK(setrlimit(RLIMIT_NOFILE, &before) == 0);
     CHECK(stat("full", &st) == 0 && st.st_size == 9 && stat("made", &st) == -1 && errno == ENOENT);
-    CHECK(open("missing", O_RDONLY) == -1 && errno == ENOENT && open("full", O_RDONLY) == lowest && close(lowest) == 0);
+    CHECK(open("missing", O_RDONLY) == -1 && errno == ENOENT && open("full", O_RDONLY) == lowest &&
+          close(lowest) == 0);
 }
 
-/* The number of a file that is still being opened is taken, but there is nothing behind it. */
+/* The descriptor of an open call that is not complete is taken, but refers to no file yet. */
 static atomic_int opener, go, opened;
 static void *open_slowly(void *arg) {
     opener = syscall(SYS_gettid);
@@ -343,13 +373,15 @@ static void number_of_the_slow(void) {
     CHECK(stat_file >= 0 && number >= 0 && close(number) == 0);
     go = 1;
     until_asleep(stat_file);
-    CHECK(dup2(0, number) == -1 && errno == EBUSY && close(number) == -1 && errno == EBADF && fcntl(number, F_GETFD) == -1 && errno == EBADF);
+    CHECK(dup2(0, number) == -1 && errno == EBUSY && close(number) == -1 && errno == EBADF &&
+          fcntl(number, F_GETFD) == -1 && errno == EBADF);
     int other = dup(0), writer = open("slow.fifo", O_WRONLY);
     CHECK(other == number + 1 && writer == number + 2 && pthread_join(thread, NULL) == 0 && opened == number);
-    CHECK(fcntl(number, F_GETFD) == 0 && close(number) == 0 && close(other) == 0 && close(writer) == 0 && close(stat_file) == 0);
+    CHECK(fcntl(number, F_GETFD) == 0 && close(number) == 0 && close(other) == 0 && close(writer) == 0 &&
+          close(stat_file) == 0);
 }
 
-/* Room for a file is made whole or not at all; what was in it stays. */
+/* fallocate gets the whole room or none; existing data stays. */
 static void room_for_all_or_none(void) {
     size_t page = sysconf(_SC_PAGESIZE), last;
     struct stat st;
@@ -360,15 +392,146 @@ static void room_for_all_or_none(void) {
     make_file("small/first");
     int fd = open("small/second", O_RDWR | O_CREAT, 0600);
     last = 5 * page;
-    CHECK(fd >= 0 && pwrite(fd, "kept", 4, last) == 4 && statvfs("small", &before) == 0 && before.f_bfree == 14);
-    CHECK(posix_fallocate(fd, 0, 16 * page) == ENOSPC && fstat(fd, &st) == 0 && st.st_size == (off_t)last + 4);
-    CHECK((size_t)st.st_blocks * 512 == page && statvfs("small", &after) == 0 && after.f_bfree == before.f_bfree);
-    CHECK(posix_fallocate(fd, 0, 1 << 30) == ENOSPC && posix_fallocate(fd, 0, 15 * page) == 0 && fstat(fd, &st) == 0);
-    CHECK((size_t)st.st_blocks * 512 == 15 * page && st.st_size == (off_t)(15 * page) && statvfs("small", &after) == 0 && after.f_bfree == 0);
-    CHECK(pread(fd, options, 4, last) == 4 && memcmp(options, "kept", 4) == 0 && pread(fd, &byte, 1, 14 * page) == 1 && byte == 0);
+    CHECK(fd >= 0 && pwrite(fd, "kept", 4, last) == 4 && statvfs("small", &before) == 0 &&
+          before.f_bfree == 14);
+    CHECK(posix_fallocate(fd, 0, 16 * page) == ENOSPC && fstat(fd, &st) == 0 &&
+          st.st_size == (off_t)last + 4);
+    CHECK((size_t)st.st_blocks * 512 == page && statvfs("small", &after) == 0 &&
+          after.f_bfree == before.f_bfree);
+    CHECK(posix_fallocate(fd, 0, 1 << 30) == ENOSPC && posix_fallocate(fd, 0, 15 * page) == 0 &&
+          fstat(fd, &st) == 0);
+    CHECK((size_t)st.st_blocks * 512 == 15 * page && st.st_size == (off_t)(15 * page) &&
+          statvfs("small", &after) == 0 && after.f_bfree == 0);
+    CHECK(pread(fd, options, 4, last) == 4 && memcmp(options, "kept", 4) == 0 &&
+          pread(fd, &byte, 1, 14 * page) == 1 && byte == 0);
     CHECK(ftruncate(fd, 0) == 0 && statvfs("small", &after) == 0 && after.f_bfree == 15);
     close(fd);
     CHECK(umount("small") == 0 && rmdir("small") == 0);
+}
+
+/* Without a mount below it, a name in /proc disappears with its process. */
+static _Atomic pid_t short_lived;
+static void *live_until_told(void *end) {
+    char byte;
+    short_lived = syscall(SYS_gettid);
+    return read(*(int *)end, &byte, 1) == 1 ? end : NULL;
+}
+static void mounted_nowhere(void) {
+    char name[64];
+    int ends[2];
+    pthread_t thread;
+    CHECK(pipe(ends) == 0 && pthread_create(&thread, NULL, live_until_told, &ends[0]) == 0);
+    while (!short_lived) usleep(1000);
+    snprintf(name, sizeof name, "/proc/self/task/%d/comm", short_lived);
+    CHECK(access(name, F_OK) == 0);
+    CHECK(mount(".", name, NULL, MS_BIND, NULL) == -1 && errno == ENOTDIR);
+    CHECK(write(ends[1], "", 1) == 1 && pthread_join(thread, NULL) == 0);
+    for (int i = 0; i < 2000 && access(name, F_OK) == 0; i++) usleep(1000);
+    CHECK(access(name, F_OK) == -1 && errno == ENOENT);
+    *strrchr(name, '/') = 0;
+    CHECK(access(name, F_OK) == -1 && errno == ENOENT);
+    close(ends[0]);
+    close(ends[1]);
+}
+
+/* --- What splice takes out of a pipe and cannot put anywhere, and what it has not got yet --- */
+
+/* A socket whose buffer is full; the other end is `pair[1]`. */
+static void full_socket(int *pair) {
+    static char some[4096];
+    CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair) == 0);
+    for (size_t n = sizeof some; n;)
+        if (write(pair[0], some, n) < 0) n /= 2;
+}
+
+static void spliced_back(void) {
+    int ends[2], pair[2], refused = 0, same = 1;
+    size_t page = sysconf(_SC_PAGESIZE), size = 16 * page;
+    char *big = malloc(size), *back = malloc(size);
+    for (size_t i = 0; i < size; i++) big[i] = i % 251;
+    full_socket(pair);
+    CHECK(pipe(ends) == 0 && fcntl(ends[1], F_SETPIPE_SZ, size) == (int)size);
+    CHECK(write(ends[1], big, page) == (ssize_t)page);
+    /* splice fails and puts the bytes back: the pipe is not fuller than before. */
+    for (int len = 100; len > 60; len--)
+        refused += splice(ends[0], NULL, pair[0], NULL, len, SPLICE_F_NONBLOCK) == -1 && errno == EAGAIN;
+    CHECK(refused == 40);
+    fcntl(ends[1], F_SETFL, O_NONBLOCK);
+    CHECK(write(ends[1], big + page, 15 * page) == (ssize_t)(15 * page));
+    CHECK(write(ends[1], big, 1) == -1 && errno == EAGAIN);
+    CHECK(splice(ends[0], NULL, pair[0], NULL, page, SPLICE_F_NONBLOCK) == -1 && errno == EAGAIN);
+    CHECK(write(ends[1], big, 1) == -1 && errno == EAGAIN && fcntl(ends[1], F_GETPIPE_SZ) == (int)size);
+    CHECK(read(ends[0], back, size) == (ssize_t)size);
+    for (size_t i = 0; i < size; i++) same &= big[i] == back[i];
+    CHECK(same);
+    close(ends[0]);
+    close(ends[1]);
+    /* A pipe in packet mode keeps packets apart. */
+    CHECK(pipe2(ends, O_DIRECT | O_NONBLOCK) == 0 && write(ends[1], "0123456789", 10) == 10 &&
+          write(ends[1], "next", 4) == 4);
+    CHECK(splice(ends[0], NULL, pair[0], NULL, 10, 0) == -1 && errno == EAGAIN);
+    CHECK(splice(ends[0], NULL, pair[0], NULL, 3, 0) == -1 && errno == EAGAIN);
+    CHECK(read(ends[0], back, 100) == 10 && memcmp(back, "0123456789", 10) == 0);
+    CHECK(read(ends[0], back, 100) == 4 && memcmp(back, "next", 4) == 0);
+    close(ends[0]);
+    close(ends[1]);
+    close(pair[0]);
+    close(pair[1]);
+    free(big);
+    free(back);
+}
+
+/* splice reserves its place in the pipe while it waits for data: other writers do not get that place. */
+static void place_for_the_slow(void) {
+    size_t page = sysconf(_SC_PAGESIZE);
+    char *big = calloc(16, page);
+    for (int comes = 0; comes < 2; comes++) {
+        int ends[2], pair[2], status = -1, bytes = -1;
+        CHECK(pipe(ends) == 0 && fcntl(ends[1], F_SETPIPE_SZ, 16 * page) == (int)(16 * page) &&
+              write(ends[1], big, 15 * page) == (ssize_t)(15 * page) &&
+              socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0);
+        pid_t slow = fork();
+        if (slow == 0) {
+            close(pair[1]);
+            _exit(splice(pair[0], NULL, ends[1], NULL, page, 0) == (comes ? 4 : 0) ? 0 : 1);
+        }
+        until_child_sleeps(slow);
+        /* On Linux other writers wait for the splice, too. */
+        pid_t sender = fork();
+        if (sender == 0) {
+            usleep(300000);
+            _exit(comes && write(pair[1], "late", 4) != 4);
+        }
+        close(pair[1]);
+        fcntl(ends[1], F_SETFL, O_NONBLOCK);
+        if (comes) CHECK(write(ends[1], big, page) == -1 && errno == EAGAIN);
+        CHECK(waitpid(slow, &status, 0) == slow && status == 0);
+        CHECK(waitpid(sender, &status, 0) == sender && status == 0);
+        if (!comes) CHECK(write(ends[1], big, page) == (ssize_t)page);
+        CHECK(ioctl(ends[0], FIONREAD, &bytes) == 0 && bytes == (int)(comes ? 15 * page + 4 : 16 * page));
+        CHECK(fcntl(ends[1], F_SETPIPE_SZ, page) == -1 && errno == EBUSY);
+        close(ends[0]);
+        close(ends[1]);
+        close(pair[0]);
+    }
+    free(big);
+}
+
+/* A mount that nobody has used since it was asked last expires. */
+static void expiring(void) {
+    CHECK(mkdir("idle", 0700) == 0 && mount("none", "idle", "tmpfs", 0, NULL) == 0);
+    close(open("idle/file", O_WRONLY | O_CREAT, 0600));
+    CHECK(umount2("idle", MNT_EXPIRE | MNT_DETACH) == -1 && errno == EINVAL);
+    CHECK(umount2("idle", MNT_EXPIRE | MNT_FORCE) == -1 && errno == EINVAL);
+    int file = open("idle/file", O_RDONLY);
+    CHECK(umount2("idle", MNT_EXPIRE) == -1 && errno == EBUSY);
+    close(file);
+    CHECK(umount2("idle", MNT_EXPIRE) == -1 && errno == EAGAIN);
+    CHECK(access("idle/file", F_OK) == 0);
+    CHECK(umount2("idle", MNT_EXPIRE) == -1 && errno == EAGAIN);
+    CHECK(umount2("idle", MNT_EXPIRE) == 0);
+    CHECK(umount2("idle", MNT_EXPIRE) == -1 && errno == EINVAL);
+    CHECK(rmdir("idle") == 0);
 }
 
 int main(int argc, char **argv) {
@@ -384,8 +547,12 @@ int main(int argc, char **argv) {
     unnamed_programs();
     lists_that_grow();
     spliced_memory();
+    mounted_nowhere();
+    spliced_back();
+    place_for_the_slow();
     no_number_left();
     number_of_the_slow();
     room_for_all_or_none();
+    expiring();
     return report();
 }

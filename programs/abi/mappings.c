@@ -1,6 +1,6 @@
 /*
- * Memory as programs see it from outside and inside: mappings and what becomes of them, memory of other processes, and what /proc says of both.
- * Called by tools/limen/src/test/programs.rs, on every architecture; on Linux it can be run by hand, as root.
+ * Mappings and how they change, memory of other processes, and what /proc shows of both. Called by
+ * tools/limen/src/test/programs.rs, on every architecture; on Linux it can be run by hand, as root.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -21,7 +21,7 @@
 #include "check.h"
 
 #define PAGE 4096l
-/* What takes a while to unmap, to copy or to write. */
+/* The size of memory that takes a while to unmap, copy or write. */
 #define MUCH (16l << 20)
 
 static __thread sigjmp_buf back;
@@ -36,7 +36,7 @@ static void refused(int signal) {
     siglongjmp(back, signal);
 }
 
-/* Writes, or reads if `value` is negative: 0, or the signal that came instead. */
+/* Writes, or reads if `value` is negative; returns 0, or the signal that was raised. */
 static int try_byte(volatile char *at, int value) {
     int got = sigsetjmp(back, 1);
     if (got == 0) {
@@ -48,7 +48,7 @@ static int try_byte(volatile char *at, int value) {
     return got;
 }
 
-/* Memory that is there. */
+/* Populated memory. */
 static char *filled(size_t size) {
     char *at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
     CHECK(at != MAP_FAILED);
@@ -61,7 +61,7 @@ static int memory_file(off_t size) {
     return file;
 }
 
-/* The first page of what is unmapped is the file's, behind it is much. */
+/* The mapping that will be unmapped: its first page is a page of the file, behind it is much memory. */
 struct shown {
     char *at;
     int file;
@@ -87,7 +87,7 @@ static void unmap_under(struct shown *shown, void *(*busy)(void *)) {
     close(shown->file);
 }
 
-/* Once nobody can write to the file through mappings any more, nobody does. */
+/* After a seal against writing succeeded, no thread can write through a mapping. */
 static void *seal_and_write(void *argument) {
     struct shown *shown = argument;
     do {
@@ -98,7 +98,7 @@ static void *seal_and_write(void *argument) {
     return NULL;
 }
 
-/* Pages that left the file while it was being unmapped are not written to when they are somebody else's. */
+/* A page that left the file while it was being unmapped is not written to after it was reused. */
 static void *cut_and_write(void *argument) {
     struct shown *shown = argument;
     char *other = mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -115,7 +115,7 @@ static void *cut_and_write(void *argument) {
     return NULL;
 }
 
-/* Unmapping is done for all threads before anybody else can tell. */
+/* When munmap has returned, no thread can use the mapping. */
 static void unmapped_for_all(void) {
     for (int i = 0; i < 4; i++) {
         struct shown sealed = { 0 }, cut = { 0 };
@@ -124,7 +124,7 @@ static void unmapped_for_all(void) {
     }
 }
 
-/* Has the kernel touch the second page of a file over and over. */
+/* Has the kernel write to the second page of a file again and again. */
 struct grasping {
     char *at;
     int from;
@@ -138,7 +138,7 @@ static void *grasp(void *argument) {
     return NULL;
 }
 
-/* A file that was cut to nothing has no pages, whoever touches them meanwhile. */
+/* A file that was truncated to 0 has no pages, though a thread touches them meanwhile. */
 static void cut_under_faults(void) {
     struct grasping grasping = { .from = open("/dev/zero", O_RDONLY) };
     pthread_t thread;
@@ -159,7 +159,7 @@ static void cut_under_faults(void) {
     close(file);
 }
 
-/* Maps a file when told to, and looks at its last page once something new is there. */
+/* Maps a file when told to, and reads its last page after a new hole. */
 struct late {
     int file;
     atomic_int step;
@@ -179,14 +179,16 @@ static void *map_late(void *argument) {
     return NULL;
 }
 
-/* Who maps a file while a hole is made in it sees the hole. */
+/* A process that maps a file while a hole is punched sees the hole. */
 static void hole_under_mapping(void) {
     struct late late = { .file = memory_file(MUCH) };
     char byte = 9, page[PAGE];
     memset(page, 1, sizeof page);
     for (int i = 0; i < 4 && !late.bad; i++) {
         pthread_t thread;
-        for (off_t at = 0; at < MUCH; at += PAGE) if (pwrite(late.file, page, PAGE, at) != PAGE) late.bad = -1;
+        for (off_t at = 0; at < MUCH; at += PAGE)
+            if (pwrite(late.file, page, PAGE, at) != PAGE)
+                late.bad = -1;
         late.step = 0;
         CHECK(pthread_create(&thread, NULL, map_late, &late) == 0);
         late.step = 1;
@@ -201,7 +203,7 @@ static void hole_under_mapping(void) {
     close(late.file);
 }
 
-/* Cuts a file once the other thread is about to fork. */
+/* Truncates a file when the other thread is about to fork. */
 struct cutter {
     int file, done, wait;
     atomic_int go;
@@ -216,7 +218,7 @@ static void *cut(void *argument) {
     return NULL;
 }
 
-/* What is cut off a file while a process forks is gone from the child as well, and what was made of it. */
+/* Pages truncated during a fork disappear from the child, too, and so do private copies of them. */
 static void cut_under_fork(void) {
     /* In the lower half what takes long, in the upper the file. */
     char *at = filled(MUCH + PAGE);
@@ -226,7 +228,8 @@ static void cut_under_fork(void) {
         struct cutter cutter = { .file = memory_file(PAGE), .wait = i * 8000 };
         CHECK(pipe(ends) == 0);
         cutter.done = ends[1];
-        CHECK(mmap(at + MUCH, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, cutter.file, 0) == at + MUCH);
+        CHECK(mmap(at + MUCH, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, cutter.file, 0) ==
+              at + MUCH);
         at[MUCH] = 7;
         CHECK(pthread_create(&thread, NULL, cut, &cutter) == 0);
         cutter.go = 1;
@@ -245,7 +248,7 @@ static void cut_under_fork(void) {
     munmap(at, MUCH + PAGE);
 }
 
-/* Who is killed while it writes much does not write it all. */
+/* A process that is killed during a long write does not complete it. */
 static void killed_writer(void) {
     char *from = filled(MUCH);
     int stopped = 0;
@@ -265,7 +268,7 @@ static void killed_writer(void) {
     munmap(from, MUCH);
 }
 
-/* MADV_REMOVE goes over what is not mapped, and says so at the end. */
+/* MADV_REMOVE skips holes and reports ENOMEM at the end. */
 static void remove_over_hole(void) {
     int file = memory_file(3 * PAGE);
     char *at = mmap(NULL, 3 * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0), byte = 1;
@@ -279,7 +282,7 @@ static void remove_over_hole(void) {
     close(file);
 }
 
-/* What mprotect refuses for want of mappings is as it was. */
+/* If mprotect fails because there would be too many mappings, nothing has changed. */
 static void protect_refused(void) {
     long most = 65530, pages, i;
     FILE *setting = fopen("/proc/sys/vm/max_map_count", "r");
@@ -289,7 +292,7 @@ static void protect_refused(void) {
     }
     pages = most + 4;
     char *at = mmap(NULL, pages * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    /* Apart from the others, and of several pages, of which the middle one is to become another's. */
+    /* Pages in a mapping of their own, of which the middle one is to get another protection. */
     char *whole = mmap(NULL, 5 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     CHECK(at != MAP_FAILED && whole != MAP_FAILED);
     memset(whole, 1, 5 * PAGE);
@@ -303,7 +306,7 @@ static void protect_refused(void) {
     munmap(whole, 5 * PAGE);
 }
 
-/* Who may lock nothing at all is told so, not that it is too much. */
+/* With a limit of 0, mlock fails with EPERM, not ENOMEM. */
 static void nothing_locked(void) {
     int status = 0;
     pid_t child = fork();
@@ -315,7 +318,8 @@ static void nothing_locked(void) {
         CHECK(mlockall(MCL_FUTURE) == -1 && errno == EPERM);
         CHECK(mlockall(MCL_CURRENT) == -1 && errno == EPERM);
         CHECK(munlockall() == 0);
-        CHECK(mmap(NULL, PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_LOCKED, -1, 0) == MAP_FAILED && errno == EPERM);
+        CHECK(mmap(NULL, PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_LOCKED, -1, 0) == MAP_FAILED &&
+              errno == EPERM);
         _exit(failed);
     }
     CHECK(waitpid(child, &status, 0) == child && status == 0);
@@ -325,9 +329,12 @@ static void nothing_locked(void) {
         failed = made = 0;
         CHECK(setrlimit(RLIMIT_MEMLOCK, &some) == 0 && setresuid(1000, 1000, 1000) == 0);
         CHECK(mlockall(MCL_CURRENT) == -1 && errno == ENOMEM);
-        CHECK(mmap(NULL, 2 * PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_LOCKED, -1, 0) == MAP_FAILED && errno == EAGAIN);
+        CHECK(mmap(NULL, 2 * PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_LOCKED, -1, 0) ==
+                  MAP_FAILED &&
+              errno == EAGAIN);
         CHECK(mlockall(MCL_FUTURE) == 0);
-        CHECK(mmap(NULL, 2 * PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED && errno == EAGAIN);
+        CHECK(mmap(NULL, 2 * PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED &&
+              errno == EAGAIN);
         _exit(failed);
     }
     CHECK(waitpid(child, &status, 0) == child && status == 0);

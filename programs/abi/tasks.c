@@ -1,6 +1,7 @@
 /*
- * Processes, threads and signals at their edges: who may do what to whom, who is told, and what is left when they end.
- * Called by tools/limen/src/test/programs.rs, on every architecture; on Linux it can be run by hand, as root.
+ * Processes, threads and signals in rare situations: permissions, notifications, and what exists after their
+ * end. Called by tools/limen/src/test/programs.rs, on every architecture; on Linux it can be run by hand, as
+ * root.
  */
 #define _GNU_SOURCE
 #define _FILE_OFFSET_BITS 64
@@ -28,7 +29,10 @@
 /* An ordinary user. */
 #define USER 1234
 
-/* Runs `what` in a child; what it found is counted here. It ends in any other way only if the kernel has it end. */
+/*
+ * Runs `what` in a child and adds its failed checks to ours. If the child ends in any other way, the kernel
+ * has ended it.
+ */
 static void apart(void (*what)(void)) {
     struct { int made, failed; } sums = {0, 0};
     int ends[2], status = -1;
@@ -49,7 +53,7 @@ static void apart(void (*what)(void)) {
     failed += sums.failed;
 }
 
-/* The running process becomes the ordinary user's, with capabilities `caps`, and may be looked into. */
+/* The calling process becomes the ordinary user's, with capabilities `caps`, and dumpable. */
 static void become_user(uint32_t caps) {
     struct __user_cap_header_struct head = {_LINUX_CAPABILITY_VERSION_3, 0};
     struct __user_cap_data_struct data[2] = {{caps, caps, 0}, {0, 0, 0}};
@@ -59,19 +63,19 @@ static void become_user(uint32_t caps) {
     CHECK(prctl(PR_SET_DUMPABLE, 1) == 0);
 }
 
-/* Nobody waits for children that are none. */
+/* waitpid does not find processes that are not children. */
 static void no_children(void) {
     CHECK(waitpid(-1, NULL, 0) == -1 && errno == ECHILD);
 }
 
-/* A file of another process's directory, or of one's own for 0. */
+/* The path of a file in /proc/PID; in /proc/self for 0. */
 static int open_proc(pid_t pid, const char *name, int flags) {
     char path[64];
     snprintf(path, sizeof path, "/proc/%d/%s", pid ? pid : getpid(), name);
     return open(path, flags);
 }
 
-/* Reads a file of a process's directory as a string; how long it is, or -1. */
+/* Reads a file in /proc/PID as a string; returns its length, or -1. */
 static int read_proc(pid_t pid, const char *name, char *to, int room) {
     int fd = open_proc(pid, name, O_RDONLY), n = -1;
     if (fd >= 0) n = read(fd, to, room - 1);
@@ -80,15 +84,18 @@ static int read_proc(pid_t pid, const char *name, char *to, int room) {
     return n;
 }
 
-/* Not zero where this program was started, zero where it gained rights. */
+/* 1 in the memory before exec; 0 in that of the new program, which gains privileges. */
 static long before;
 
-/* Whether `fd`, a file about memory, could not be opened or is of the memory from before. */
+/*
+ * Whether `fd`, a file in /proc/PID about memory, could not be opened or belongs to the memory before exec.
+ */
 static int outside(int fd, const char *name) {
     static char text[65536];
     unsigned long *word = (unsigned long *)text;
     if (fd < 0) return 1;
-    if (strcmp(name, "mem") == 0) return pread(fd, text, sizeof before, (off_t)(uintptr_t)&before) != sizeof before || *word != 0;
+    if (strcmp(name, "mem") == 0)
+        return pread(fd, text, sizeof before, (off_t)(uintptr_t)&before) != sizeof before || *word != 0;
     ssize_t n = read(fd, text, sizeof text - 1);
     text[n > 0 ? n : 0] = 0;
     if (strcmp(name, "environ") == 0) return strcmp(text, "A=b") != 0;
@@ -97,7 +104,10 @@ static int outside(int fd, const char *name) {
     return (char *)word < text + n && word[1] == 0;
 }
 
-/* While a program gains rights, nobody gets at its memory: not even who was let go on by its exec. */
+/*
+ * When exec raises privileges, no other process may access the new memory, not even the vfork parent that the
+ * exec wakes.
+ */
 static void raising(void) {
     static const char *const names[] = {"mem", "environ", "maps", "auxv"};
     char *arguments[] = {"./raising", "wait", NULL}, *environment[] = {"A=b", NULL}, byte = 0;
@@ -105,7 +115,7 @@ static void raising(void) {
     struct rlimit many = {30000, 30000};
     before = 1;
     mmap(NULL, 1, PROT_READ, MAP_SHARED, memfd_create("before", 0), 0);
-    /* As many files to be closed, so that exec takes its time. */
+    /* As many files with FD_CLOEXEC as possible, so that exec takes long. */
     if (setrlimit(RLIMIT_NOFILE, &many) != 0) {
         getrlimit(RLIMIT_NOFILE, &many);
         many.rlim_cur = many.rlim_max;
@@ -138,17 +148,18 @@ static void raising(void) {
     }
 }
 
-/* A copy of this program that runs as root whoever starts it. */
+/* A set-user-ID copy of this program: it runs as root. */
 static void make_raising(void) {
     static char buffer[65536];
-    int from = open("/proc/self/exe", O_RDONLY), to = open("raising", O_WRONLY | O_CREAT | O_TRUNC, 0755), n, whole = 1;
+    int from = open("/proc/self/exe", O_RDONLY), to = open("raising", O_WRONLY | O_CREAT | O_TRUNC, 0755), n,
+        whole = 1;
     while ((n = read(from, buffer, sizeof buffer)) > 0) whole &= write(to, buffer, n) == n;
     CHECK(n == 0 && whole && fchmod(to, 04755) == 0);
     close(from);
     close(to);
 }
 
-/* A file about memory stays with the program it was opened for. */
+/* An open file about memory stays with the memory for which it was opened. */
 static void stays(void) {
     char *arguments[] = {"/proc/self/exe", "wait", NULL}, byte, found[64];
     int held[2], status;
@@ -160,8 +171,10 @@ static void stays(void) {
         if (read(0, &byte, 1) == 1) execv(arguments[0], arguments);
         _exit(127);
     }
-    int maps = open_proc(child, "maps", O_RDONLY), auxv = open_proc(child, "auxv", O_RDONLY), mem = open_proc(child, "mem", O_RDWR);
-    CHECK(pread(maps, found, sizeof found, 0) == sizeof found && pread(auxv, found, sizeof found, 0) == sizeof found);
+    int maps = open_proc(child, "maps", O_RDONLY), auxv = open_proc(child, "auxv", O_RDONLY),
+        mem = open_proc(child, "mem", O_RDWR);
+    CHECK(pread(maps, found, sizeof found, 0) == sizeof found &&
+          pread(auxv, found, sizeof found, 0) == sizeof found);
     CHECK(pread(mem, found, 1, (off_t)(uintptr_t)&held) == 1);
     CHECK(write(held[1], &byte, 1) == 1);
     do {
@@ -177,7 +190,10 @@ static void stays(void) {
     close(held[1]);
 }
 
-/* A process that waits, made to what `prepare` makes of it, and who holds it: its number, and the end of a pipe that lets it go. */
+/*
+ * A process that waits in the state that `prepare` made. Its owner has its id, and the end of a pipe that
+ * lets it continue.
+ */
 static struct { pid_t pid; int hold; } prepared;
 static void prepare(uint32_t caps, int dumpable) {
     int ready[2], held[2];
@@ -198,14 +214,14 @@ static void prepare(uint32_t caps, int dumpable) {
     prepared.hold = held[1];
 }
 
-/* Lets it go. */
+/* Lets it continue. */
 static void dismiss(void) {
     int status = -1;
     close(prepared.hold);
     CHECK(waitpid(prepared.pid, &status, 0) == prepared.pid && status == 0);
 }
 
-/* The ordinary user, without rights, looks into the process. */
+/* The ordinary user, without capabilities, tries to access the process. */
 static int may_look;
 static void look(void) {
     int word = 1;
@@ -223,7 +239,7 @@ static void look(void) {
     close(fd);
 }
 
-/* Nobody looks into processes that are not dumpable or that may do more. */
+/* An ordinary user may not access processes that are not dumpable or have more capabilities. */
 static void looking(void) {
     for (int i = 0; i < 3; i++) {
         prepare(i == 2 ? 1 << CAP_NET_RAW : 0, i != 1);
@@ -242,7 +258,10 @@ static void looking(void) {
     CHECK(waitpid(child, NULL, 0) == child);
 }
 
-/* Mappings of a file whose name is so long that memory has no room for all of them written out: they are shown as they are read, byte by byte. */
+/*
+ * Mappings of a file with a name so long that all lines together do not fit into memory: they must be written
+ * while they are read, byte by byte.
+ */
 static void long_names(void) {
     enum { DEPTH = 1500, MAPPINGS = 2500, ROOM = 1 << 20 };
     static char name[251], text[ROOM + 1];
@@ -255,9 +274,11 @@ static void long_names(void) {
     for (int i = 0; i < MAPPINGS; i++) good &= mmap(NULL, page, PROT_READ, MAP_SHARED, fd, 0) != MAP_FAILED;
     CHECK(good);
     int maps = open("/proc/self/maps", O_RDONLY);
-    while (length < ROOM && (n = read(maps, text + length, ROOM - length > 50000 ? 50000 : ROOM - length)) > 0) length += n;
+    while (length < ROOM &&
+           (n = read(maps, text + length, ROOM - length > 50000 ? 50000 : ROOM - length)) > 0)
+        length += n;
     CHECK(length == ROOM && strstr(text, "/end\\012\xff\n") != NULL);
-    /* From the middle of it, what came there. */
+    /* From the middle, the data that was there. */
     CHECK(pread(maps, name, 100, ROOM / 2) == 100 && memcmp(name, text + ROOM / 2, 100) == 0);
     close(maps);
     close(fd);
@@ -267,14 +288,14 @@ static void long_names(void) {
     CHECK(good);
 }
 
-/* The audit's session of a process: where it is shown it can be set, as programs that begin sessions do. */
+/* /proc/PID/sessionid and loginuid: if they exist, they can be set, as login programs do. */
 static void audited(void) {
     int fd = open_proc(0, "loginuid", O_RDWR);
     CHECK(fd >= 0 ? write(fd, "4294967295", 10) == 10 || errno == EPERM : errno == ENOENT);
     close(fd);
 }
 
-/* Who owns a file of the process that waits. */
+/* The owner of a file in the waiting process's directory. */
 static int owner(const char *name) {
     char path[64];
     struct stat st = {.st_uid = -1};
@@ -283,10 +304,11 @@ static int owner(const char *name) {
     return st.st_uid;
 }
 
-/* Directories of processes are their users', even if nobody may look inside. */
+/* /proc/PID belongs to the process's user, even if the user may not read the files in it. */
 static void owners(void) {
     prepare(0, 1);
-    CHECK(owner("") == USER && owner("task") == USER && owner("fd") == USER && owner("stat") == USER && owner("environ") == USER);
+    CHECK(owner("") == USER && owner("task") == USER && owner("fd") == USER && owner("stat") == USER &&
+          owner("environ") == USER);
     dismiss();
     prepare(0, 0);
     CHECK(owner("") == USER && owner("task") == USER && owner("fdinfo") == USER);
@@ -308,26 +330,28 @@ static void zombies(void) {
     CHECK(read_proc(child, "comm", text, sizeof text) == 10 && strcmp(text, "a zombie\xc3\n") == 0);
     snprintf(line, sizeof line, "%d (a zombie\xc3) Z %d ", child, getpid());
     CHECK(read_proc(child, "stat", text, sizeof text) > 0 && strncmp(text, line, strlen(line)) == 0);
-    CHECK(read_proc(child, "status", text, sizeof text) > 0 && strncmp(text, "Name:\ta zombie\xc3\n", 16) == 0);
+    CHECK(read_proc(child, "status", text, sizeof text) > 0 &&
+          strncmp(text, "Name:\ta zombie\xc3\n", 16) == 0);
     snprintf(line, sizeof line, "\nUid:\t%d\t%d\t%d\t%d\n", USER, USER + 1, USER, USER + 1);
     CHECK(strstr(text, line) != NULL && strstr(text, "\nGid:\t1234\t1234\t1234\t1234\n") != NULL);
     CHECK(owner("") == USER + 1 && owner("stat") == 0);
     CHECK(waitpid(child, NULL, 0) == child);
 }
 
-/* A name is some bytes; in status it is one line. */
+/* A process's name may have any bytes; in status it is one line. */
 static void names(void) {
     char old[16], text[4096], line[64];
     prctl(PR_GET_NAME, old);
     CHECK(prctl(PR_SET_NAME, "a\nUid:\t0\\\xe2\x82") == 0);
-    CHECK(read_proc(0, "status", text, sizeof text) > 0 && strncmp(text, "Name:\ta\\nUid:\t0\\\\\xe2\x82\n", 20) == 0);
+    CHECK(read_proc(0, "status", text, sizeof text) > 0 &&
+          strncmp(text, "Name:\ta\\nUid:\t0\\\\\xe2\x82\n", 20) == 0);
     CHECK(read_proc(0, "comm", text, sizeof text) == 12 && strcmp(text, "a\nUid:\t0\\\xe2\x82\n") == 0);
     snprintf(line, sizeof line, "%d (a\nUid:\t0\\\xe2\x82) R ", getpid());
     CHECK(read_proc(0, "stat", text, sizeof text) > 0 && strncmp(text, line, strlen(line)) == 0);
     prctl(PR_SET_NAME, old);
 }
 
-/* Memory that is not there cannot be written, nor read. */
+/* Memory that is not mapped cannot be written or read. */
 static void no_memory(void) {
     char byte = 'x', other = 'y';
     int mem = open_proc(0, "mem", O_RDWR);
@@ -337,7 +361,7 @@ static void no_memory(void) {
     close(mem);
 }
 
-/* How many threads there are, as the directory of the running one says. */
+/* The number of threads, from the running thread's directory. */
 static void *thread_count(void *unused) {
     char name[64], text[1024], *at;
     long count = -1;
@@ -358,7 +382,8 @@ static void threads_shown(void) {
 
 int main(int argc, char **argv) {
     char byte = 0;
-    if (argc > 1) return strcmp(argv[1], "wait") == 0 && write(0, &byte, 1) + 2 > 0 && read(0, &byte, 1) == 1 ? 7 : 8;
+    if (argc > 1)
+        return strcmp(argv[1], "wait") == 0 && write(0, &byte, 1) + 2 > 0 && read(0, &byte, 1) == 1 ? 7 : 8;
     setvbuf(stdout, NULL, _IONBF, 0);
     no_children();
     make_raising();

@@ -1,7 +1,7 @@
 /*
- * Terminals and clocks at their edges: pseudo-terminals read in pieces, hang-ups, and what sleeps while the clock is set.
- * Called by tools/limen/src/test/programs.rs, on every architecture; on Linux it can be run by hand, as root. With the name of a disk it writes
- * there, too, from memory that ends.
+ * Terminals and clocks in rare situations: pseudo-terminals read in pieces, hang-ups, and sleepers while the
+ * clock is set. Called by tools/limen/src/test/programs.rs, on every architecture; on Linux it can be run by
+ * hand, as root. With the name of a disk, it also writes there, from memory of which the end is not mapped.
  */
 #define _GNU_SOURCE
 #include <endian.h>
@@ -26,7 +26,7 @@
 #include <unistd.h>
 #include "check.h"
 
-/* How long what comes at once may take on a busy machine, in milliseconds. */
+/* How many milliseconds immediate events may take on a busy machine. */
 #define SOON 20000
 #define HOUR 3600
 
@@ -36,13 +36,16 @@ static void no_terminal(void) {
     CHECK(pipe(ends) == 0 && !isatty(ends[0]) && errno == ENOTTY);
 }
 
-/* A child, and a pipe from it that ends when it and its own children do. */
+/* A child, and a pipe from it that reaches its end when the child and its own children have ended. */
 struct child {
     pid_t pid;
     int pipe;
 };
 
-/* A child that does `body`, which may write to the pipe it is given, and exits with what that returns. */
+/*
+ * Starts a child that runs `body`, which may write to the pipe it is given; its return value is the exit
+ * status.
+ */
 static struct child start(int (*body)(void *, int), void *with) {
     struct child c;
     int ends[2];
@@ -57,7 +60,7 @@ static struct child start(int (*body)(void *, int), void *with) {
     return c;
 }
 
-/* Its wait status, if it ends soon; else -1. */
+/* The child's wait status if it ends soon; else -1. */
 static int ended(struct child c) {
     struct pollfd end = {c.pipe, POLLIN, 0};
     int status = -1;
@@ -71,7 +74,7 @@ static int ended(struct child c) {
     return status;
 }
 
-/* Whether it comes to sleep soon, or ends. */
+/* Whether the process sleeps or ends soon. */
 static int settled(pid_t pid) {
     char path[32], state;
     snprintf(path, sizeof path, "/proc/%d/stat", pid);
@@ -91,7 +94,7 @@ struct line {
     char name[32];
 };
 
-/* A pseudo-terminal that passes everything on as it is. */
+/* A pseudo-terminal in raw mode. */
 static struct line line(void) {
     struct line l = {posix_openpt(O_RDWR | O_NOCTTY), -1, ""};
     struct termios settings;
@@ -103,7 +106,7 @@ static struct line line(void) {
     return l;
 }
 
-/* Reads one byte of a master, which it returns. */
+/* Reads one byte of a master; the exit status is that byte. */
 static int read_one(void *with, int tell) {
     struct line *l = with;
     unsigned char byte;
@@ -111,7 +114,10 @@ static int read_one(void *with, int tell) {
     return read(l->master, &byte, 1) == 1 ? byte : 100;
 }
 
-/* In packet mode there is a zero before the data, which may be all there is room for; a reader may sleep when that mode comes. */
+/*
+ * In packet mode a zero byte comes before the data; the buffer may have no room for more. A reader may
+ * already sleep when this mode is turned on.
+ */
 static void packet_mode(void) {
     struct line l = line();
     int on = 1, off = 0;
@@ -124,7 +130,7 @@ static void packet_mode(void) {
     CHECK(settled(c.pid) && ioctl(l.master, TIOCPKT, &on) == 0 && tcflush(l.slave, TCIFLUSH) == 0);
     usleep(20000);
     CHECK(settled(c.pid) && write(l.slave, "c", 1) == 1);
-    /* Linux keeps to the mode the reader began with. */
+    /* On Linux, the mode at the start of the read counts. */
     int status = ended(c);
     CHECK(WIFEXITED(status) && (WEXITSTATUS(status) == TIOCPKT_FLUSHREAD || WEXITSTATUS(status) == 'c'));
     close(l.slave);
@@ -138,7 +144,7 @@ static int write_one(void *with, int tell) {
     return write(l->master, "x", 1) != 1;
 }
 
-/* Who waits for room in a terminal that is hung up can be killed, at least. */
+/* A process that waits for room in a terminal that was hung up can at least be killed. */
 static void full_and_hung_up(void) {
     struct line l = line();
     char bytes[512] = {0};
@@ -154,7 +160,7 @@ static void full_and_hung_up(void) {
     close(l.master);
 }
 
-/* Waits for the output of a slave in all the ways there are. */
+/* Waits for the output of a slave by all calls for it. */
 static int drain(void *with, int tell) {
     struct line *l = with;
     struct termios settings;
@@ -165,7 +171,7 @@ static int drain(void *with, int tell) {
     return tcsetattr(l->slave, TCSAFLUSH, &settings) != 0 ? 3 : 0;
 }
 
-/* What a pseudo-terminal's other end has not read yet is sent, all the same. */
+/* Output counts as sent even if the other end of the pseudo-terminal has not read it. */
 static void sent(void) {
     struct line l = line();
     char got[4];
@@ -177,7 +183,7 @@ static void sent(void) {
     close(l.master);
 }
 
-/* Makes the running process the leader of a session with that terminal. */
+/* Makes the calling process the leader of a session with this terminal. */
 static int lead(struct line *l) {
     close(l->master);
     setsid();
@@ -185,14 +191,17 @@ static int lead(struct line *l) {
     return open(l->name, O_RDWR);
 }
 
-/* A session's leader and a child in its group, both of which wait. */
+/* A session's leader and a child in its group, which both wait. */
 static int leader_waits(void *with, int tell) {
     if (lead(with) < 0) return 1;
     if (fork() != 0 && write(tell, "", 1) != 1) return 2;
     for (;;) pause();
 }
 
-/* A session's leader that takes a hang-up as it comes. 0: its child, in the foreground, does not hear of it until the leader ends. */
+/*
+ * A session's leader that handles SIGHUP. Returns 0 if its child in the foreground group gets no signal until
+ * the leader ends.
+ */
 static int leader_stays(void *with, int tell) {
     int terminal = lead(with), sig;
     sigset_t hang_up;
@@ -212,7 +221,7 @@ static int leader_stays(void *with, int tell) {
     return waitpid(child, NULL, WNOHANG) != 0 ? 2 : 0;
 }
 
-/* A terminal goes away: its session's leader hears of it, and the foreground group when that ends. */
+/* A terminal is hung up: its session's leader gets SIGHUP, and the foreground group when the leader ends. */
 static void hang_ups(void) {
     int (*leaders[])(void *, int) = {leader_waits, leader_stays}, status[2];
     for (int i = 0; i < 2; i++) {
@@ -228,7 +237,7 @@ static void hang_ups(void) {
     CHECK(status[1] == 0);
 }
 
-/* That clock in so many milliseconds. */
+/* The time of this clock in this many milliseconds. */
 static struct timespec later(int clock, long ms) {
     struct timespec time;
     clock_gettime(clock, &time);
@@ -239,37 +248,38 @@ static struct timespec later(int clock, long ms) {
     return time;
 }
 
-/* Milliseconds of the clock that nobody sets. */
+/* Milliseconds of CLOCK_MONOTONIC, which cannot be set. */
 static long milliseconds(void) {
     struct timespec time = later(CLOCK_MONOTONIC, 0);
     return time.tv_sec * 1000 + time.tv_nsec / 1000000;
 }
 
-/* Sets the clock so many seconds forward. */
+/* Sets CLOCK_REALTIME forward by this many seconds. */
 static void step(int seconds) {
     struct timespec time = later(CLOCK_REALTIME, 0);
     time.tv_sec += seconds;
     CHECK(clock_settime(CLOCK_REALTIME, &time) == 0);
 }
 
-/* Ways to sleep until a time. */
+/* System calls that sleep until an absolute time. */
 enum { NANOSLEEP, NANOSLEEP_TAI, FUTEX, FUTEX_VECTOR, FUTEX_PI, WAYS };
 
 struct sleeper {
     int way;
     struct timespec until;
-    /* The second one is a lock of somebody else's. */
+    /* The second word is a lock of another thread. */
     uint32_t *words;
 };
 
 static long futex(uint32_t *word, int op, uint32_t value, const struct timespec *until) {
 #ifdef SYS_futex_time64
-    if (sizeof until->tv_sec == 8) return syscall(SYS_futex_time64, word, op, value, until, NULL, FUTEX_BITSET_MATCH_ANY);
+    if (sizeof until->tv_sec == 8)
+        return syscall(SYS_futex_time64, word, op, value, until, NULL, FUTEX_BITSET_MATCH_ANY);
 #endif
     return syscall(SYS_futex, word, op, value, until, NULL, FUTEX_BITSET_MATCH_ANY);
 }
 
-/* Sleeps until that time; 0 if it was that what ended it. */
+/* Sleeps until this time; returns 0 if the time ended the sleep. */
 static int sleeps(void *with, int tell) {
     struct sleeper *s = with;
     uint64_t words[3] = {*s->words, (uintptr_t)s->words, 2}, until[2] = {s->until.tv_sec, s->until.tv_nsec};
@@ -278,13 +288,18 @@ static int sleeps(void *with, int tell) {
     switch (s->way) {
     case NANOSLEEP: return clock_nanosleep(CLOCK_REALTIME, TIMER_ABSTIME, &s->until, NULL);
     case NANOSLEEP_TAI: return clock_nanosleep(CLOCK_TAI, TIMER_ABSTIME, &s->until, NULL);
-    case FUTEX: return !(futex(s->words, FUTEX_WAIT_BITSET | FUTEX_CLOCK_REALTIME, *s->words, &s->until) == -1 && errno == ETIMEDOUT);
+    case FUTEX:
+        return !(futex(s->words, FUTEX_WAIT_BITSET | FUTEX_CLOCK_REALTIME, *s->words, &s->until) == -1 &&
+                 errno == ETIMEDOUT);
     case FUTEX_VECTOR: return !(syscall(449, words, 1, 0, until, CLOCK_REALTIME) == -1 && errno == ETIMEDOUT);
     default: return !(futex(s->words + 1, FUTEX_LOCK_PI, 0, &s->until) == -1 && errno == ETIMEDOUT);
     }
 }
 
-/* Everything that can wait until a time of the clock: children that sleep, a timer that is a file, and one that sends SIGUSR1. */
+/*
+ * Everything that can wait until a time of the clock: sleeping children, a timerfd, and a timer that sends
+ * SIGUSR1.
+ */
 struct waiting {
     struct child children[WAYS];
     int file;
@@ -299,12 +314,13 @@ static timer_t timer(void) {
     return made;
 }
 
-/* All of it waits for so many milliseconds. */
+/* Has all of these wait for this many milliseconds. */
 static struct waiting wait_all(long ms) {
     struct waiting w = {.file = timerfd_create(CLOCK_REALTIME, TFD_NONBLOCK), .timer = timer()};
     struct itimerspec until = {.it_value = later(CLOCK_REALTIME, ms)};
     struct sleeper s = {.words = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)};
-    CHECK(timerfd_settime(w.file, TFD_TIMER_ABSTIME, &until, NULL) == 0 && timer_settime(w.timer, TIMER_ABSTIME, &until, NULL) == 0);
+    CHECK(timerfd_settime(w.file, TFD_TIMER_ABSTIME, &until, NULL) == 0 &&
+          timer_settime(w.timer, TIMER_ABSTIME, &until, NULL) == 0);
     s.words[1] = getpid();
     for (s.way = 0; s.way < WAYS; s.way++) {
         s.until = s.way == NANOSLEEP_TAI ? later(CLOCK_TAI, ms) : until.it_value;
@@ -315,7 +331,7 @@ static struct waiting wait_all(long ms) {
     return w;
 }
 
-/* How many of these have not ended, a bit for each. */
+/* A bit for each of these that has not ended. */
 static int still(struct waiting *w) {
     int bits = 0;
     sigset_t pending;
@@ -339,7 +355,7 @@ static int signalled(void) {
     return sigtimedwait(&set, NULL, &soon) == SIGUSR1;
 }
 
-/* They end soon. `bits`: those that did not, each for itself. */
+/* Waits for all of these to end; returns a bit for each that does not end soon. */
 static int end_all(struct waiting *w) {
     int bits = 0;
     struct pollfd file = {w->file, POLLIN, 0};
@@ -352,7 +368,7 @@ static int end_all(struct waiting *w) {
     return bits;
 }
 
-/* The clock is set forward: what waited for a time that is over waits no longer. */
+/* The clock is set forward: sleeps until times that have passed end. */
 static void set_forward(void) {
     struct waiting w = wait_all(HOUR * 1000);
     CHECK(still(&w) == (4 << WAYS) - 1);
@@ -362,13 +378,13 @@ static void set_forward(void) {
     step(-2 * HOUR);
 }
 
-/* The clock is set back: what waits for a time waits longer. */
+/* The clock is set back: sleeps until a time become longer. */
 static void set_back(void) {
     for (long ms = 500;; ms *= 2) {
         long begun = milliseconds();
         struct waiting w = wait_all(ms);
         step(-HOUR);
-        /* On a busy machine the time may have come already: once more, with more of it. */
+        /* On a busy machine the time may have come already: then this is tried again, with more time. */
         int in_time = milliseconds() < begun + ms;
         while (in_time && milliseconds() < begun + ms + 100) usleep(10000);
         int waiting = still(&w);
@@ -382,7 +398,7 @@ static void set_back(void) {
     }
 }
 
-/* Timers that were set to some time from now do not care what the clock shows. */
+/* Relative timers are not affected when the clock is set. */
 static void relative(void) {
     struct itimerspec in = {.it_value = {0, 300000000}}, left;
     int file = timerfd_create(CLOCK_REALTIME, 0);
@@ -398,9 +414,10 @@ static void relative(void) {
     close(file);
 }
 
-/* A timer that was set to notice tells its reader that the clock was set, once. */
+/* A timer with TFD_TIMER_CANCEL_ON_SET: its reader gets ECANCELED once after the clock was set. */
 static void cancelled(void) {
-    int flags = TFD_TIMER_ABSTIME | TFD_TIMER_CANCEL_ON_SET, file = timerfd_create(CLOCK_REALTIME, TFD_NONBLOCK);
+    int flags = TFD_TIMER_ABSTIME | TFD_TIMER_CANCEL_ON_SET,
+        file = timerfd_create(CLOCK_REALTIME, TFD_NONBLOCK);
     struct itimerspec until = {.it_value = later(CLOCK_REALTIME, HOUR * 1000)}, left;
     struct pollfd polled = {file, POLLIN, 0};
     uint64_t ticks;
@@ -418,7 +435,7 @@ static void cancelled(void) {
     close(file);
 }
 
-/* An ordinary user asks for what is left of an adjustment, and may not make one. */
+/* An ordinary user may query an adjustment of the clock and may not make one. */
 static int adjusts(void *with, int tell) {
     struct timeval old, none = {0, 0};
     struct timex t = {.modes = ADJ_OFFSET_SS_READ};
@@ -429,7 +446,7 @@ static int adjusts(void *with, int tell) {
     return adjtime(&none, NULL) == -1 && errno == EPERM ? 0 : 4;
 }
 
-/* Writes to a disk from memory that ends: what comes after it there stays as it was. */
+/* Writes to a disk from memory of which the end is not mapped: the rest of the disk must stay as it was. */
 static void disk(const char *name) {
     int fd = open(name, O_RDWR), good = 1;
     char *memory = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), got[4096];

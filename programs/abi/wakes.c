@@ -1,6 +1,7 @@
 /*
- * Wake-ups, stops, forks and ends at their edges: nobody sleeps through what he waits for, and nobody runs who should not.
- * Called by tools/limen/src/test/programs.rs, on every architecture; on Linux it can be run by hand, as root.
+ * Wake-ups, stops, forks and ends in rare situations: no sleeper misses its wake-up, and no stopped or killed
+ * task runs. Called by tools/limen/src/test/programs.rs, on every architecture; on Linux it can be run by
+ * hand, as root.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -39,7 +40,10 @@ static void pause_ms(int ms) {
     nanosleep(&t, NULL);
 }
 
-/* Waits up to `seconds` for a child; whether it ended. What does not end in time is killed, if it can be. */
+/*
+ * Waits up to `seconds` for a child; returns whether it ended. If it does not, it is killed, if that is
+ * possible.
+ */
 static int ends(pid_t child, int *status, int seconds) {
     int64_t end = now(CLOCK_MONOTONIC) + seconds * 1000000000LL;
     while (now(CLOCK_MONOTONIC) < end) {
@@ -62,7 +66,7 @@ static uint32_t seen;
 
 static int over;
 
-/* Changes the first word and wakes its waiter, again and again, each time after a pause of another length. */
+/* Changes the first word and wakes its waiter again and again, with pauses of different lengths. */
 static void *waker(void *unused) {
     (void)unused;
     for (uint32_t i = 1;; i++) {
@@ -76,7 +80,7 @@ static void *waker(void *unused) {
     }
 }
 
-/* Who waits for several words is woken by a change of one, however the two meet. */
+/* A waiter for several words is woken by a change of one, whenever that happens. */
 static void one_of_several(void) {
     pthread_t thread;
     int lost = 0;
@@ -88,7 +92,8 @@ static void one_of_several(void) {
             for (int n = 0; n < VECTOR; n++)
                 vector[n] = (struct waitv){ n ? 0 : i - 1, (uintptr_t)&words[n], 2 | FUTEX_PRIVATE_FLAG, 0 };
             int64_t limit[2] = { now(CLOCK_MONOTONIC) / 1000000000 + 2, 0 };
-            if (syscall(SYS_futex_waitv, vector, VECTOR, 0, limit, CLOCK_MONOTONIC) == -1 && errno == ETIMEDOUT)
+            if (syscall(SYS_futex_waitv, vector, VECTOR, 0, limit, CLOCK_MONOTONIC) == -1 &&
+                errno == ETIMEDOUT)
                 lost += __atomic_load_n(&words[0], __ATOMIC_ACQUIRE) == i;
         }
         __atomic_store_n(&seen, i, __ATOMIC_RELEASE);
@@ -98,7 +103,7 @@ static void one_of_several(void) {
     pthread_join(thread, NULL);
 }
 
-/* A process that is about to stop when its timer kills it dies, whenever that is. */
+/* A process that is about to stop while its timer kills it dies, in any order of the two. */
 static void killed_while_stopping(void) {
     int stuck = 0;
     int64_t end = now(CLOCK_MONOTONIC) + 1000000000LL;
@@ -119,7 +124,7 @@ static void killed_while_stopping(void) {
     CHECK(!stuck);
 }
 
-/* What would kill a process that has stopped waits until that goes on. */
+/* A signal that would kill a stopped process takes effect after SIGCONT. */
 static void signalled_while_stopped(void) {
     pid_t child = fork();
     if (child == 0)
@@ -141,11 +146,11 @@ static void count_alarm(int sig) {
     alarms++;
 }
 
-/* fork makes its child although a timer fires more often than that takes. */
+/* fork succeeds although a timer fires more often than the fork takes. */
 static void fork_under_timer(void) {
     pid_t child = fork();
     if (child == 0) {
-        /* Every second page is a mapping of its own: much to copy, wherever it runs. */
+        /* Every second page is a mapping of its own: fork takes long. */
         size_t page = sysconf(_SC_PAGESIZE), mappings = 24000;
         char *memory = mmap(NULL, mappings * page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         for (size_t i = 0; i < mappings; i += 2) mprotect(memory + i * page, page, PROT_READ | PROT_WRITE);
@@ -168,7 +173,10 @@ static void *count_one(void *unused) {
     return NULL;
 }
 
-/* A process that makes threads all the time stops whole, those that were being made included, and goes on whole. */
+/*
+ * A process that creates threads all the time: a stop and a continuation reach all threads, including new
+ * ones.
+ */
 static void stops_while_making_threads(void) {
     progress = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     pid_t child = fork();
@@ -197,7 +205,7 @@ static void stops_while_making_threads(void) {
 
 static char *lent;
 
-/* Waits on a word that will be mapped no more. */
+/* Waits on a word that will be unmapped. */
 static void *wait_there(void *unused) {
     (void)unused;
     long limit[2] = { 3, 0 };
@@ -205,7 +213,7 @@ static void *wait_there(void *unused) {
     return NULL;
 }
 
-/* Waiters in memory that is gone have nothing to do with other memory, wherever the kernel keeps that. */
+/* Waiters in unmapped memory are not woken through other memory, even if the kernel reuses the same pages. */
 static void memory_gone(void) {
     int fd = memfd_create("one", 0), woken = 0;
     pid_t child = fork();
@@ -219,7 +227,10 @@ static void memory_gone(void) {
     lent = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     pthread_t thread;
     pthread_create(&thread, NULL, wait_there, NULL);
-    /* As long as it does not wait, it can be woken. Once it does, it is moved from one word to the next, which says so. */
+    /*
+     * Until the thread waits, requeueing moves nobody. When it waits, it is moved from one word to the next,
+     * and the return value says so.
+     */
     while (syscall(SYS_futex, lent, FUTEX_REQUEUE, 0, (void *)1, lent + 4, 0) < 1) pause_ms(1);
     munmap(lent, 4096);
     close(fd);
@@ -242,12 +253,13 @@ static int short_thread(void *word) {
     return 0;
 }
 
-/* Who waits in shared memory for the end of a thread is woken. */
+/* A futex waiter in shared memory is woken by the end of a thread (CLONE_CHILD_CLEARTID). */
 static void end_told_in_shared_memory(void) {
     char *memory = mmap(NULL, 1 << 17, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     int *word = (int *)memory;
     *word = 1;
-    int flags = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM | CLONE_CHILD_CLEARTID;
+    int flags = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM |
+                CLONE_CHILD_CLEARTID;
     CHECK(clone(short_thread, memory + (1 << 17), flags, word, NULL, NULL, word) > 0);
     int64_t begun = now(CLOCK_MONOTONIC);
     long limit[2] = { 3, 0 };
@@ -257,7 +269,7 @@ static void end_told_in_shared_memory(void) {
     CHECK(!timed_out && now(CLOCK_MONOTONIC) - begun < 3000000000LL);
 }
 
-/* Works until this process has used so much more time. */
+/* Works until this process has used this much more CPU time. */
 static void use_ms(int ms) {
     int64_t end = now(CLOCK_PROCESS_CPUTIME_ID) + ms * 1000000LL;
     while (now(CLOCK_PROCESS_CPUTIME_ID) < end) {}
@@ -267,7 +279,7 @@ static int64_t microseconds(const struct rusage *r) {
     return (r->ru_utime.tv_sec + r->ru_stime.tv_sec) * 1000000LL + r->ru_utime.tv_usec + r->ru_stime.tv_usec;
 }
 
-/* What a child is said to have used includes what its own children did, and is counted once. */
+/* The CPU time of a child includes that of its own children, and is counted once. */
 static void used_by_grandchildren(void) {
     struct rusage before, after, told;
     getrusage(RUSAGE_CHILDREN, &before);
@@ -288,7 +300,10 @@ static void used_by_grandchildren(void) {
     CHECK(more >= -10 && more <= 10);
 }
 
-/* Runs this program again in a child, as another user; its status, or 100 and the error if that failed. `late`: the limit comes after the user. */
+/*
+ * Runs this program again in a child as another user; returns its status, or 100 plus the errno. `late`: the
+ * limit is set after the user.
+ */
 static int run_as(uid_t uid, int late) {
     pid_t child = fork();
     if (child == 0) {
@@ -304,7 +319,7 @@ static int run_as(uid_t uid, int late) {
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-/* The limit of processes is asked for by exec only after a change of user that exceeded it. */
+/* exec checks RLIMIT_NPROC only after a change of user that exceeded it. */
 static void limit_of_processes(void) {
     enum { USER = 4711 };
     pid_t others[3];
@@ -331,12 +346,13 @@ static void limit_of_processes(void) {
     close(fds[1]);
 }
 
-/* Looks at a process's times; whether one of them is less than before. */
+/* Reads a process's times; returns whether one of them is less than before. */
 static int went_back(struct rusage *last, int64_t *all) {
     struct rusage r;
     getrusage(RUSAGE_SELF, &r);
     int64_t time = now(CLOCK_PROCESS_CPUTIME_ID);
-    int back = timercmp(&r.ru_utime, &last->ru_utime, <) || timercmp(&r.ru_stime, &last->ru_stime, <) || time < *all;
+    int back =
+        timercmp(&r.ru_utime, &last->ru_utime, <) || timercmp(&r.ru_stime, &last->ru_stime, <) || time < *all;
     *last = r;
     *all = time;
     return back;
@@ -352,7 +368,7 @@ static void *sleeps_and_works(void *unused) {
     return NULL;
 }
 
-/* Neither user nor system time nor their sum ever goes back, with work in both modes and in another thread. */
+/* User time, system time and their sum never decrease, with work in both modes and in another thread. */
 static void times_go_forward(void) {
     struct rusage last;
     int64_t all = now(CLOCK_PROCESS_CPUTIME_ID);
@@ -388,7 +404,7 @@ static void *sleeps_shortly(void *unused) {
     return NULL;
 }
 
-/* A thread that is sent from CPU to CPU while timers wake it goes on. */
+/* A thread that is moved from CPU to CPU while timers wake it continues. */
 static void moved_while_woken(void) {
     cpu_set_t all;
     pthread_t thread;
@@ -409,13 +425,16 @@ static void moved_while_woken(void) {
     CHECK(pthread_join(thread, NULL) == 0);
 }
 
-/* Where `/` is. */
+/* The device of `/`. */
 static dev_t device_of_root(void) {
     struct stat s;
     return stat("/", &s) ? 0 : s.st_dev;
 }
 
-/* In the tree `tree`, another one on `tree/in`: exchanges the two as roots, while one process looks at names and another sleeps. */
+/*
+ * In the tree `tree`, with another mount on `tree/in`: exchanges the two as roots while one process walks
+ * paths and another sleeps.
+ */
 static int exchange_roots(const char *tree) {
     if (chroot(tree) || chdir("/")) return 1;
     dev_t devices[2] = { device_of_root(), 0 };
@@ -447,7 +466,7 @@ static int exchange_roots(const char *tree) {
     }
     int bad = 0;
     for (int i = 0; i < 20; i++) {
-        /* The old root comes to be where the new one was. */
+        /* The old root is mounted where the new one was. */
         if (syscall(SYS_pivot_root, "/in", "/in/in")) bad = 10;
         if (device_of_root() != devices[~i & 1]) bad = 11;
     }
@@ -469,7 +488,10 @@ static void mark(const char *tree) {
     close(fd);
 }
 
-/* pivot_root moves every process whose root it takes, those that look at names at that moment and those that sleep. */
+/*
+ * pivot_root changes the root of every process that has the old one, including those that walk paths at that
+ * moment and those that sleep.
+ */
 static void others_roots(void) {
     CHECK(mkdir("tree", 0755) == 0);
     CHECK(mount("none", "tree", "tmpfs", 0, NULL) == 0);

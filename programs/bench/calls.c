@@ -1,4 +1,4 @@
-/* System calls that do nearly nothing: what it costs to get into the kernel and out of it. */
+/* System calls that do nearly nothing: the cost of entering and leaving the kernel. */
 #define _GNU_SOURCE
 #include "bench.h"
 

@@ -1,4 +1,4 @@
-/* Page faults, and giving touched pages back. Figures are per page of 4 KiB. */
+/* Page faults, and returning touched pages to the kernel. Figures are per page of 4 KiB. */
 #define _GNU_SOURCE
 #include "bench.h"
 
@@ -70,7 +70,10 @@ static void mmap_touch_munmap(long n) {
     }
 }
 
-/* Threads that touch one mapping, a share each. They start behind a barrier; the round ends when all are done. */
+/*
+ * Threads that touch one mapping, each a part of it. They start at a barrier; the round ends when all are
+ * done.
+ */
 #define SHARED (16L << 20)
 static pthread_barrier_t start, stop;
 static char *volatile shared;

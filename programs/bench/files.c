@@ -1,4 +1,4 @@
-/* Files of a tmpfs: opening, looking at, listing, and copying from and to the page cache. */
+/* Files of a tmpfs: open, stat, list a directory, and copy from and to the page cache. */
 #define _GNU_SOURCE
 #include "bench.h"
 
@@ -15,7 +15,8 @@ static int make_file(long size) {
     static char block[64 << 10];
     int fd = open("/tmp/file", O_RDWR | O_CREAT | O_TRUNC, 0644);
     MUST(fd >= 0);
-    for (long i = 0; i < size; i += (long)sizeof block) MUST(write(fd, block, sizeof block) == (long)sizeof block);
+    for (long i = 0; i < size; i += (long)sizeof block)
+        MUST(write(fd, block, sizeof block) == (long)sizeof block);
     return fd;
 }
 
@@ -36,7 +37,7 @@ static void stat_call(long n) {
     MEASURE(500) stat("/tmp/file", &s);
 }
 
-/* Per entry of a directory of n. */
+/* The cost per entry of a directory with n entries. */
 static void getdents(long n) {
     static char buffer[32 << 10];
     char name[64];
@@ -66,7 +67,7 @@ static void getdents(long n) {
     MUST(rmdir("/tmp/dir") == 0);
 }
 
-/* A whole buffer at offset 0 of a file that is in the page cache, from memory that has been touched. */
+/* Reads a whole buffer at offset 0 of a file in the page cache; the buffer has been touched before. */
 static void read_file(long bytes) {
     static char buffer[MIB];
     int fd = make_file(MIB);

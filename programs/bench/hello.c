@@ -1,6 +1,6 @@
 /*
- * /init of the boot rows: prints one line, and switches the machine off. With the word `meminfo` it prints the first
- * lines of /proc/meminfo before. No C library, so that what is counted is the kernel.
+ * /init of the boot rows: prints one line and switches the machine off. With the argument `meminfo` it first
+ * prints the first lines of /proc/meminfo. It has no C library, so that only the kernel is counted.
  */
 #include "../init/sys.h"
 
@@ -15,7 +15,7 @@ __attribute__((used)) void agent_main(long *stack) {
         long fd = sys_open("/proc/meminfo", O_RDONLY, 0);
         long n = fd < 0 ? 0 : sys_read((int)fd, text, sizeof text);
         if (n > 0) sys_write(1, text, (size_t)n);
-        /* What is on its way to the console must get out. */
+        /* Output may still be on its way to the console. */
         sys_sleep(1, 0);
     }
     sys(__NR_reboot, 0xfee1dead, 672274793, 0x4321fedc, 0, 0);

@@ -3,7 +3,8 @@
  *   settle=SECONDS   sleep first, so that the kernel finishes what it does after boot
  *   only=NAME,...    rows whose name is one of these, or starts with one that ends in `*`
  *   size=N           only this size of theirs
- *   exec=PATH        run this program instead (its arguments follow, one `arg=` each); several are run in turn
+ *   exec=PATH        run this program instead (its arguments follow, one `arg=` each); several are run in
+ *                    turn
  * Prints, on the console, one line per row and size:
  *   bench NAME SIZE OPERATIONS ROUND...     (what each round took, the clock's own cost taken off)
  *   bench-failed NAME SIZE REASON
@@ -105,7 +106,7 @@ void register_rseq(void) {
     MUST(syscall(CALL, area, sizeof area, 0, SIGNATURE) == 0);
 }
 
-/* What one round costs that does nothing. */
+/* The cost of an empty round. */
 static void measure_clock(void) {
     uint64_t least = UINT64_MAX;
     clock_cost = 0;
@@ -116,7 +117,10 @@ static void measure_clock(void) {
     clock_known = 1;
 }
 
-/* Lets the console drain, and the kernel do what it put off, before the next row. Sleeping is free under icount. */
+/*
+ * Gives the console time for its output, and the kernel for deferred work, before the next row. Sleeping
+ * costs nothing under icount.
+ */
 static void rest(long milliseconds) {
     struct timespec t = {milliseconds / 1000, milliseconds % 1000 * 1000000};
     fflush(stdout);
@@ -126,7 +130,7 @@ static void rest(long milliseconds) {
 
 static void row_process(const struct row *row, long n) {
     setpgid(0, 0);
-    /* What it executes is placed as programs are by default. */
+    /* The program it executes has its addresses randomised as usual. */
     personality(0);
     measure_clock();
     row->run(n);
@@ -217,7 +221,8 @@ static void run_programs(char **words, int count) {
             argc = 0;
         }
         if (begins) arguments[argc++] = words[i] + 5;
-        if (i < count && strncmp(words[i], "arg=", 4) == 0 && argc > 0 && argc < 63) arguments[argc++] = words[i] + 4;
+        if (i < count && strncmp(words[i], "arg=", 4) == 0 && argc > 0 && argc < 63)
+            arguments[argc++] = words[i] + 4;
     }
 }
 
@@ -234,8 +239,8 @@ int main(int argc, char **argv) {
         if (strncmp(argv[i], "exec=", 5) == 0) exec = 1;
     }
     /*
-     * Where mappings fall among page tables changes what some rows cost: the rows' own place is always the same. And the C library leaves
-     * rseq alone: what that adds has rows of its own.
+     * Some costs depend on where mappings fall among page tables: the rows run without address space
+     * randomisation. The C library must not register an rseq area: its cost is measured by rows of its own.
      */
     if (getenv("GLIBC_TUNABLES") == NULL) {
         setenv("GLIBC_TUNABLES", "glibc.pthread.rseq=0", 1);

@@ -1,4 +1,4 @@
-/* Processes and threads: from birth to having been waited for. */
+/* Processes and threads: from creation until they have been waited for. */
 #define _GNU_SOURCE
 #include "bench.h"
 
@@ -17,7 +17,10 @@ static void fork_exit(long n) {
     }
 }
 
-/* A function of its own: what lives across vfork must not be kept where the child could change it. */
+/*
+ * A function of its own: its caller's variables must not be in registers or stack slots that the child of
+ * vfork could change.
+ */
 __attribute__((noinline)) static void one_vfork(const char *path) {
     char *const arguments[] = {(char *)path, NULL}, *const environment[] = {NULL};
     pid_t child = vfork();
@@ -66,7 +69,7 @@ static void vfork_exec_tiny(long n) {
     MEASURE(20) one_vfork("/tiny");
 }
 
-/* n MiB touched in pages of 4 KiB before. */
+/* With n MiB of memory touched before, in pages of 4 KiB. */
 static void fork_touched(long n) {
     long bytes = n << 20;
     char *p = map_pages(bytes);

@@ -1,4 +1,4 @@
-/* Mapping calls while the address space already has n regions: the cost must not grow with n. */
+/* Mapping calls in an address space with n regions: the cost must not grow with n. */
 #define _GNU_SOURCE
 #include "bench.h"
 
@@ -6,11 +6,12 @@
 #include <sys/mman.h>
 
 /*
- * n one-page regions that cannot melt into one another: every second page of a reservation stays without access.
- * Returns the first. The pages in use are at even numbers.
+ * Makes n one-page regions that the kernel cannot merge: every second page of a reservation has PROT_NONE.
+ * Returns the first page. The accessible pages have even numbers.
  */
 static char *make_regions(long n) {
-    char *p = mmap(NULL, (size_t)(2 * n * PAGE), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    char *p =
+        mmap(NULL, (size_t)(2 * n * PAGE), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     MUST(p != MAP_FAILED);
     for (long i = 0; i < n; i++) MUST(mprotect(p + 2 * i * PAGE, PAGE, PROT_READ | PROT_WRITE) == 0);
     return p;
@@ -18,7 +19,7 @@ static char *make_regions(long n) {
 
 #define CALLS 100
 
-/* A page of another kind of mapping, so that it is a region of its own wherever it lands. */
+/* Maps a page of another kind, which cannot merge with its neighbours. */
 static void mmap_regions(long n) {
     char *made[CALLS];
     make_regions(n);
@@ -48,7 +49,7 @@ static void munmap_regions(long n) {
 static void mprotect_regions(long n) {
     char *p = make_regions(n);
     char *middle = p + n / 2 * 2 * PAGE;
-    /* Back and forth: each call changes one whole region. */
+    /* Alternates between two protections: each call changes one whole region. */
     MEASURE(CALLS) mprotect(middle, PAGE, each_ % 2 ? PROT_READ | PROT_WRITE : PROT_READ);
 }
 

@@ -1,4 +1,4 @@
-/* Going from one process or thread to another: pipes, futexes, yields. */
+/* Switches from one process or thread to another: pipes, futexes, sched_yield. */
 #define _GNU_SOURCE
 #include "bench.h"
 
@@ -19,7 +19,7 @@ static void stop_child(pid_t child) {
     waitpid(child, NULL, 0);
 }
 
-/* One byte there and one back. */
+/* One byte to the other process, and one back. */
 static void pipe_round_trip(long n) {
     int there[2], back[2];
     char byte = 0;
@@ -40,7 +40,7 @@ static long futex(atomic_int *word, int operation, int value) {
     return syscall(SYS_futex, word, operation | FUTEX_PRIVATE_FLAG, value, NULL, NULL, 0);
 }
 
-/* Two threads that take turns; each sleeps until the word says that it is its turn. */
+/* Two threads take turns; each sleeps until `turn` is its own number. */
 static atomic_int turn;
 
 static void hand_over(int mine, int other) {
@@ -61,7 +61,7 @@ static void futex_round_trip(long n) {
     MEASURE(200) hand_over(0, 1);
 }
 
-/* Per own yield; the other process yields as often. */
+/* The cost per yield of this process; the other process yields as often. */
 static void yield_pair(long n) {
     (void)n;
     pid_t child = fork();
@@ -72,7 +72,7 @@ static void yield_pair(long n) {
     stop_child(child);
 }
 
-/* The same with a registered rseq, which fork hands on. */
+/* As pipe_round_trip, with a registered rseq area, which fork inherits. */
 static void pipe_round_trip_rseq(long n) {
     register_rseq();
     pipe_round_trip(n);
@@ -83,7 +83,7 @@ static void yield_pair_rseq(long n) {
     yield_pair(n);
 }
 
-/* n processes in a ring hand a byte around through pipes; per hand-over, which is one switch. */
+/* n processes in a ring pass a byte around through pipes; the cost per pass, which is one switch. */
 static void switch_ring(long n) {
     int pipes[64][2];
     pid_t children[64];
@@ -108,8 +108,8 @@ static void switch_ring(long n) {
 }
 
 /*
- * One FUTEX_WAKE for n sleeping threads, until every one of them has run; per thread woken. The last one to come says
- * so to the waker.
+ * One FUTEX_WAKE for n sleeping threads, until every one of them has run; per thread woken. The last one to
+ * come says so to the waker.
  */
 static atomic_int generation, arrived, all_arrived;
 static long waiters;

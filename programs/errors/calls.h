@@ -1,28 +1,33 @@
 /*
- * The calls, and for each argument which values it gets. What Limen does not have on purpose (docs/abi.md) is not here, nor what would end
- * the test: calls that reach other processes, or the machine.
+ * The calls, and the values for each argument. Calls that Limen does not have on purpose (docs/abi.md) are
+ * not here, nor are calls that would end the test: those that reach other processes, or the machine.
  */
 #ifndef LIMEN_ERRORS_CALLS_H
 #define LIMEN_ERRORS_CALLS_H
 
 #include "values.h"
 
-/* Calls with 64 bits in an argument take them in other places on some processors. */
+/* On some architectures, 64-bit arguments are passed in other registers. */
 #if __SIZEOF_LONG__ == 8
 #define SYS_llseek SYS_lseek
 #endif
-/* What 32-bit Arm calls it. */
+/* The name on 32-bit Arm. */
 #ifndef SYS_getrlimit
 #define SYS_getrlimit SYS_ugetrlimit
 #endif
 
-/* Linux on 32-bit Arm writes for ever from a buffer that ends after four bytes, and reads a hundred into it as none at all. */
+/*
+ * On 32-bit Arm, Linux never returns from a write from a buffer that ends after four bytes, and a read of a
+ * hundred bytes into it returns 0.
+ */
 #ifdef __arm__
 #define BUFFER FEW_MEMORY
 #else
 #define BUFFER MEMORY
 #endif
-/* Debian's Linux for 32-bit Arm is built without large pages, and knows no advice about them (14, 15). */
+/*
+ * Debian's Linux for 32-bit Arm is built without transparent huge pages, and does not know advice 14 and 15.
+ */
 #ifdef __arm__
 #define ADVICE OF(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 16, 17, 18, 19, 20, 21, 24, 26, -1)
 #else
@@ -33,9 +38,9 @@ static const struct call calls[] = {
     /* Reading and writing. */
     CALL(read, 0, FD, BUFFER, OF(0, 1, 8, 100, -1)),
     CALL(write, 0, WRITABLE, BUFFER, OF(0, 1, 8, 100, -1)),
-    /* Whether more than eight bytes may be written to a counter of events differs between 6.1 and 6.12. */
+    /* Linux 6.1 and 6.12 differ in whether more than eight bytes may be written to an eventfd. */
     CALL(write, 0, FD, BUFFER, OF(0, 1, 8, -1)),
-    /* So does whether the file or the vector is looked at first. */
+    /* They also differ in whether the file or the vector is checked first. */
     CALL(readv, 0, READABLE, MEMORY, OF(0, 1, 2, 1024, 1025, -1)),
     CALL(writev, 0, WRITABLE, MEMORY, OF(0, 1, 2, 1024, 1025, -1)),
     CALL(readv, 0, FD, OF(OPEN), OF(0, 1, 2, 1024)),
@@ -85,10 +90,14 @@ static const struct call calls[] = {
     CALL(fcntl, 0, FEW_FD, OF(5000, -1, 12, 13), OF(0, OPEN)),
     CALL(flock, 0, FD, OF(0, 1, 4, 5, 6, 8, 9, 32, 64, -1)),
     CALL(ioctl, VARIES, OF(FD_EPOLL), OF(0x5401, 0x5421, 0xdeadbeef), FEW_MEMORY),
-    CALL(ioctl, 0, READABLE, OF(0x5401, 0x541b, 0x5421, 0x5450, 0x5451, 0x5413, 0x540f, 0x5429, 0xdeadbeef), FEW_MEMORY),
+    CALL(ioctl, 0, READABLE, OF(0x5401, 0x541b, 0x5421, 0x5450, 0x5451, 0x5413, 0x540f, 0x5429, 0xdeadbeef),
+         FEW_MEMORY),
 
     /* Opening. */
-    CALL(openat, CHANGES, FEW_FROM, PATH, OF(0, 1, 2, 3, O_CREAT, O_CREAT | O_EXCL, O_TRUNC | 1, O_DIRECTORY, O_NOFOLLOW, O_PATH, O_PATH | O_NOFOLLOW, O_CREAT | O_DIRECTORY, O_TMPFILE | 2, O_TMPFILE, 0x10000000, O_NONBLOCK | 1), OF(0644)),
+    CALL(openat, CHANGES, FEW_FROM, PATH,
+         OF(0, 1, 2, 3, O_CREAT, O_CREAT | O_EXCL, O_TRUNC | 1, O_DIRECTORY, O_NOFOLLOW, O_PATH,
+            O_PATH | O_NOFOLLOW, O_CREAT | O_DIRECTORY, O_TMPFILE | 2, O_TMPFILE, 0x10000000, O_NONBLOCK | 1),
+         OF(0644)),
     CALL(openat2, CHANGES, FEW_FROM, FEW_PATHS, MEMORY, OF(0, 8, 23, 24, 32, 4096, 4097)),
     CALL(memfd_create, CHANGES, PATH, OF(0, 1, 2, 3, 0x80000000L)),
     CALL(pipe2, CHANGES, MEMORY, OF(0, 02000000, 04000, 040000, 1, -1)),
@@ -109,7 +118,8 @@ static const struct call calls[] = {
 
     /* Waiting. */
     CALL(ppoll, 0, MEMORY, OF(0, 1, 2, 300, -1), OF(HOLE, FIXED, JUNK), OF(0, HOLE, JUNK), OF(8, 4)),
-    CALL(pselect6, 0, OF(0, 1, 20, 1024, -1), FEW_MEMORY, OF(0, HOLE), OF(0), OF(OPEN, JUNK, HOLE), OF(0, HOLE, OPEN)),
+    CALL(pselect6, 0, OF(0, 1, 20, 1024, -1), FEW_MEMORY, OF(0, HOLE), OF(0), OF(OPEN, JUNK, HOLE),
+         OF(0, HOLE, OPEN)),
 #ifdef SYS_poll
     CALL(poll, 0, MEMORY, OF(0, 1, 2, 300, -1), OF(0)),
 #endif
@@ -137,7 +147,8 @@ static const struct call calls[] = {
     CALL(fchdir, CHANGES, FD),
     CALL(chroot, CHANGES, PATH),
     CALL(mkdirat, CHANGES, FROM, PATH, OF(0755)),
-    CALL(mknodat, CHANGES, FEW_FROM, PATH, OF(0, 0100644, 0010644, 0140644, 0020644, 0060644, 0040755, 0120777, 0170000), OF(0, 0x103)),
+    CALL(mknodat, CHANGES, FEW_FROM, PATH,
+         OF(0, 0100644, 0010644, 0140644, 0020644, 0060644, 0040755, 0120777, 0170000), OF(0, 0x103)),
     CALL(symlinkat, CHANGES, FEW_PATHS, FEW_FROM, PATH),
     CALL(linkat, CHANGES, FEW_FROM, PATH, OF(-1, AT_FDCWD), FEW_PATHS, OF(0, 0x400, 1 OLDER_ONLY(0x1000))),
     CALL(unlinkat, CHANGES, FROM, PATH, OF(0, 0x200, 1)),
@@ -157,18 +168,26 @@ static const struct call calls[] = {
     CALL(removexattr, VARIES, FEW_PATHS, PATH),
     CALL(fgetxattr, 0, FD, FEW_PATHS, FEW_MEMORY, OF(0, 100)),
     CALL(execve, CHANGES | VARIES, PATH, FEW_MEMORY, FEW_MEMORY),
-    CALL(execveat, CHANGES | VARIES, FEW_FROM, FEW_PATHS, OF(0, HOLE, OPEN), OF(0, HOLE, OPEN), OF(0, 0x100, 0x1000, 1)),
+    CALL(execveat, CHANGES | VARIES, FEW_FROM, FEW_PATHS, OF(0, HOLE, OPEN), OF(0, HOLE, OPEN),
+         OF(0, 0x100, 0x1000, 1)),
 
     /* Memory. */
 #ifdef SYS_mmap2
-    CALL(mmap2, CHANGES | HIDES, OF(0, OPEN, OPEN + 1, -4096), OF(0, 1, -1), OF(1, 7), OF(0, 1, 2, 0x10, 0x12, 0x22, 0x32, 0x21, 3), OF(-1, FD_FILE, FD_WRITE_ONLY, FD_DIR, FD_PATH), OF(0, -1)),
+    CALL(mmap2, CHANGES | HIDES, OF(0, OPEN, OPEN + 1, -4096), OF(0, 1, -1), OF(1, 7),
+         OF(0, 1, 2, 0x10, 0x12, 0x22, 0x32, 0x21, 3), OF(-1, FD_FILE, FD_WRITE_ONLY, FD_DIR, FD_PATH),
+         OF(0, -1)),
 #else
-    CALL(mmap, CHANGES | HIDES, OF(0, OPEN, OPEN + 1, -4096), OF(0, 1, -1), OF(1, 7), OF(0, 1, 2, 0x10, 0x12, 0x22, 0x32, 0x21, 3), OF(-1, FD_FILE, FD_WRITE_ONLY, FD_DIR, FD_PATH), OF(0, 1)),
+    CALL(mmap, CHANGES | HIDES, OF(0, OPEN, OPEN + 1, -4096), OF(0, 1, -1), OF(1, 7),
+         OF(0, 1, 2, 0x10, 0x12, 0x22, 0x32, 0x21, 3), OF(-1, FD_FILE, FD_WRITE_ONLY, FD_DIR, FD_PATH),
+         OF(0, 1)),
 #endif
     CALL(munmap, CHANGES, OF(0, HOLE, OPEN, OPEN + 1, -4096), OF(0, 1, 4096, -1)),
-    CALL(mprotect, CHANGES, OF(0, HOLE, OPEN, OPEN + 1), OF(0, 1, 0x10000, 0x20000), OF(0, 1, 7, 8, 64, 0x01000000, 0x03000000)),
-    CALL(remap_file_pages, CHANGES, OF(0, HOLE, OPEN, FIXED, OPEN + 1), OF(0, 1, 0x10000, -1), OF(0, 1), OF(0, 1, -1), OF(0, 0x10000)),
-    CALL(mremap, CHANGES | HIDES, OF(0, HOLE, OPEN, OPEN + 1), OF(0x10000, 0x20000), OF(0, 1, 0x8000, 0x20000, -1), OF(0, 1, 2, 3, 4, 5, 8), OF(OPEN, 0x27000001)),
+    CALL(mprotect, CHANGES, OF(0, HOLE, OPEN, OPEN + 1), OF(0, 1, 0x10000, 0x20000),
+         OF(0, 1, 7, 8, 64, 0x01000000, 0x03000000)),
+    CALL(remap_file_pages, CHANGES, OF(0, HOLE, OPEN, FIXED, OPEN + 1), OF(0, 1, 0x10000, -1), OF(0, 1),
+         OF(0, 1, -1), OF(0, 0x10000)),
+    CALL(mremap, CHANGES | HIDES, OF(0, HOLE, OPEN, OPEN + 1), OF(0, 0x10000, 0x20000),
+         OF(0, 1, 0x8000, 0x20000, -1), OF(0, 1, 2, 3, 4, 5, 8), OF(OPEN, 0x27000001)),
     CALL(madvise, CHANGES, OF(0, HOLE, OPEN, OPEN + 1), OF(0, 1, 0x10000, 0x20000, -1), ADVICE),
     CALL(madvise, CHANGES, OF(0, OPEN, OPEN + 1), OF(0, 1, 0x10000), OF(22, 23)),
     CALL(mlock, CHANGES, OF(0, HOLE, OPEN, OPEN + 1, SHUT), OF(0, 1, 0x10000, 0x20000, -1)),
@@ -177,7 +196,8 @@ static const struct call calls[] = {
     CALL(mlockall, CHANGES, OF(0, 1, 2, 4, 5, 8, -1)),
     CALL(msync, 0, OF(0, HOLE, OPEN, OPEN + 1), OF(0, 1, 0x10000, 0x20000, -1), OF(0, 1, 2, 3, 4, 5, 6, 8)),
     CALL(mincore, 0, OF(0, HOLE, OPEN, OPEN + 1), OF(0, 1, 0x10000, 0x20000, -1), MEMORY),
-    CALL(process_vm_readv, 0, OF(0, 999999, -1), FEW_MEMORY, OF(0, 1, 1025), FEW_MEMORY, OF(0, 1, 1025), OF(0, 1)),
+    CALL(process_vm_readv, 0, OF(0, 999999, -1), FEW_MEMORY, OF(0, 1, 1025), FEW_MEMORY, OF(0, 1, 1025),
+         OF(0, 1)),
     CALL(membarrier, CHANGES, OF(1, 2, 8, 16, 64, 256, 1024, -1), OF(0, 1), OF(0, -1)),
 
     /* Signals. */
@@ -193,8 +213,10 @@ static const struct call calls[] = {
     CALL(tkill, CHANGES, OF(0, -1, 999999), OF(0, 65, -1)),
 
     /* Processes. */
-    CALL(wait4, 0, OF(0, -1, 1, 999999, -999999, 0x80000000L), FEW_MEMORY, OF(0, 1, 2, 4, 8, 0x20000000, -1), FEW_MEMORY),
-    CALL(waitid, 0, OF(0, 1, 2, 3, 4, -1), OF(0, -1, 1, 999999, FD_FILE, FD_PIDFD), FEW_MEMORY, OF(0, 1, 4, 5, 0x01000004, 0x10), FEW_MEMORY),
+    CALL(wait4, 0, OF(0, -1, 1, 999999, -999999, 0x80000000L), FEW_MEMORY, OF(0, 1, 2, 4, 8, 0x20000000, -1),
+         FEW_MEMORY),
+    CALL(waitid, 0, OF(0, 1, 2, 3, 4, -1), OF(0, -1, 1, 999999, FD_FILE, FD_PIDFD), FEW_MEMORY,
+         OF(0, 1, 4, 5, 0x01000004, 0x10), FEW_MEMORY),
     CALL(setpgid, CHANGES, OF(0, -1, 1, 999999), OF(0, -1, 1, 999999)),
     CALL(getpgid, HIDES, OF(0, -1, 1, 999999)),
     CALL(getsid, HIDES, OF(0, -1, 1, 999999)),
@@ -209,7 +231,9 @@ static const struct call calls[] = {
     CALL(get_robust_list, 0, OF(0, -1, 1, 999999), MEMORY, MEMORY),
     CALL(set_robust_list, 0, MEMORY, OF(0, 12, 24, 32)),
     CALL(kcmp, HIDES, OF(0, 1, 999999), OF(0, 1, 999999), OF(0, 1, 2, 8, -1), OF(20, 200), OF(20, 200)),
-    CALL(prctl, CHANGES, OF(1, 2, 3, 4, 7, 8, 15, 16, 21, 23, 24, 28, 29, 30, 36, 37, 38, 39, 40, 41, 42, 47, 9999, -1), OF(0, 1, 2, 9, 65, HOLE, OPEN, -1), OF(0, 1), OF(0), OF(0)),
+    CALL(prctl, CHANGES,
+         OF(1, 2, 3, 4, 7, 8, 15, 16, 21, 23, 24, 28, 29, 30, 36, 37, 38, 39, 40, 41, 42, 47, 9999, -1),
+         OF(0, 1, 2, 9, 65, HOLE, OPEN, -1), OF(0, 1), OF(0), OF(0)),
     CALL(personality, CHANGES, OF(0, 8, 0x0400000, -1)),
 
     /* Identities. */
@@ -237,12 +261,16 @@ static const struct call calls[] = {
     CALL(sched_get_priority_max, 0, OF(0, 1, 2, 3, 4, 5, 6, -1 OLDER_ONLY(7))),
     CALL(sched_rr_get_interval, 0, OF(0, -1, 999999), MEMORY),
     CALL(ioprio_get, 0, OF(0, 1, 2, 4), OF(0, -1, 999999)),
-    CALL(ioprio_set, CHANGES | VARIES, OF(0, 1, 2, 4), OF(0, 999999), OF(0, 0x2004, 0x2008, 0x4007, 0x6000, 0x8000, -1)),
+    CALL(ioprio_set, CHANGES | VARIES, OF(0, 1, 2, 4), OF(0, 999999),
+         OF(0, 0x2004, 0x2008, 0x4007, 0x6000, 0x8000, -1)),
     CALL(getcpu, HIDES, MEMORY, MEMORY, FEW_MEMORY),
-    CALL(clock_gettime, 0, OF(0, 1, 2, 3, 4, 5, 6, 7, 10, 11, 12, 15, 16, -1, -2, -6, -7, 99 OLDER_ONLY(8, 9)), MEMORY),
-    CALL(clock_getres, 0, OF(0, 1, 2, 3, 4, 5, 6, 7, 10, 11, 12, 15, 16, -1, -2, -6, -7, 99 OLDER_ONLY(8, 9)), MEMORY),
+    CALL(clock_gettime, 0,
+         OF(0, 1, 2, 3, 4, 5, 6, 7, 10, 11, 12, 15, 16, -1, -2, -6, -7, 99 OLDER_ONLY(8, 9)), MEMORY),
+    CALL(clock_getres, 0, OF(0, 1, 2, 3, 4, 5, 6, 7, 10, 11, 12, 15, 16, -1, -2, -6, -7, 99 OLDER_ONLY(8, 9)),
+         MEMORY),
     CALL(clock_settime, CHANGES, OF(1, 2, 3, 4, 5, 6, 7, 9, 11, 16, -1, -2, 99), MEMORY),
-    CALL(clock_nanosleep, 0, OF(0, 1, 3, 4, 5, 7, 11, 12, -1, -2, 99 OLDER_ONLY(8, 9)), OF(0, 1, 2), MEMORY, FEW_MEMORY),
+    CALL(clock_nanosleep, 0, OF(0, 1, 3, 4, 5, 7, 11, 12, -1, -2, 99 OLDER_ONLY(8, 9)), OF(0, 1, 2), MEMORY,
+         FEW_MEMORY),
     CALL(nanosleep, 0, MEMORY, MEMORY),
     CALL(gettimeofday, 0, MEMORY, MEMORY),
     CALL(settimeofday, CHANGES, OF(0, HOLE, JUNK), MEMORY),
@@ -257,12 +285,16 @@ static const struct call calls[] = {
 
     /* Futexes. */
     CALL(futex, 0, OF(0, HOLE, -4096, OPEN, JUNK), OF(8, 8 | 128), OF(1), OF(0), OF(0), OF(0)),
-    CALL(futex, 0, OF(0, HOLE, -4096, OPEN, JUNK), OF(0, 1, 2, 3, 4, 5, 6, 7, 9, 10, 11, 12, 13, 14, 128, 256), OF(1, 2), FEW_MEMORY, OF(0, OPEN, OPEN + 1), OF(0, 1)),
-    CALL(futex, 0, OF(OPEN + 1, OPEN + 2, -4096), OF(0, 1, 3, 4, 6, 9, 11), OF(1), OF(0, OPEN), OF(0, OPEN, HOLE), OF(0, 1)),
+    CALL(futex, 0, OF(0, HOLE, -4096, OPEN, JUNK, FIXED, SHUT),
+         OF(0, 1, 2, 3, 4, 5, 6, 7, 9, 10, 11, 12, 13, 14, 128, 256), OF(1, 2), FEW_MEMORY,
+         OF(0, OPEN, OPEN + 1), OF(0, 1)),
+    CALL(futex, 0, OF(OPEN + 1, OPEN + 2, -4096), OF(0, 1, 3, 4, 6, 9, 11), OF(1), OF(0, OPEN),
+         OF(0, OPEN, HOLE), OF(0, 1)),
     CALL(futex_waitv, 0, MEMORY, OF(0, 1, 128, 129), OF(0, 1), OF(0, OPEN, HOLE, JUNK), OF(0, 1, 2)),
 
     /* Sockets. */
-    CALL(socket, CHANGES, OF(0, 1, 46, -1, 99), OF(0, 1, 2, 3, 5, 6, 04001, 02000001, 0x100001, -1), OF(0, 1, 2, -1)),
+    CALL(socket, CHANGES, OF(0, 1, 46, -1, 99), OF(0, 1, 2, 3, 5, 6, 04001, 02000001, 0x100001, -1),
+         OF(0, 1, 2, -1)),
     CALL(socketpair, CHANGES, OF(0, 1, 99), OF(0, 1, 2, 5, 04001, -1), OF(0, 1, 2), MEMORY),
     CALL(bind, CHANGES, FD, FEW_MEMORY, OF(0, 1, 2, 3, 20, 110, 111, 128, 129, -1)),
     CALL(connect, CHANGES, FD, FEW_MEMORY, OF(0, 1, 2, 3, 20, 110, 111, 128, 129, -1)),
@@ -271,14 +303,17 @@ static const struct call calls[] = {
     CALL(getsockname, 0, FD, FEW_MEMORY, MEMORY),
     CALL(getpeername, 0, FD, FEW_MEMORY, MEMORY),
     CALL(sendto, 0, FD, FEW_MEMORY, OF(0, 8), OF(0x40, 0x44), OF(0, HOLE, JUNK, OPEN), OF(0, 2, 110, 129)),
-    CALL(recvfrom, 0, FD, FEW_MEMORY, OF(0, 8), OF(0x40, 0x41, 0x42, 0x2040), OF(0, HOLE, OPEN), OF(0, HOLE, OPEN, JUNK)),
+    CALL(recvfrom, 0, FD, FEW_MEMORY, OF(0, 8), OF(0x40, 0x41, 0x42, 0x2040), OF(0, HOLE, OPEN),
+         OF(0, HOLE, OPEN, JUNK)),
     CALL(sendmsg, 0, FD, MEMORY, OF(0x40, 0x41, 0x80000040L)),
     CALL(recvmsg, 0, FD, MEMORY, OF(0x40, 0x41, 0x80000040L)),
     CALL(sendmmsg, 0, FD, MEMORY, OF(0, 1, 2, -1), OF(0x40, 0x80000040L)),
     CALL(recvmmsg, 0, FD, FEW_MEMORY, OF(0, 1, -1), OF(0x40, 0x80000040L), OF(0, HOLE, JUNK, OPEN)),
     CALL(shutdown, CHANGES, FD, OF(0, 1, 2, 3, -1)),
-    CALL(getsockopt, 0, FEW_FD, OF(0, 1, 6, 41, -1), OF(1, 2, 3, 4, 7, 8, 9, 13, 16, 17, 20, 30, 38, 39, 59, 9999), FEW_MEMORY, FEW_MEMORY),
-    CALL(setsockopt, CHANGES | VARIES, FEW_FD, OF(0, 1, 6, -1), OF(1, 2, 3, 4, 7, 8, 9, 13, 16, 17, 20, 30, 38, 39, 9999), FEW_MEMORY, OF(0, 1, 4, 8, 16, -1)),
+    CALL(getsockopt, 0, FEW_FD, OF(0, 1, 6, 41, -1),
+         OF(1, 2, 3, 4, 7, 8, 9, 13, 16, 17, 20, 30, 38, 39, 59, 9999), FEW_MEMORY, FEW_MEMORY),
+    CALL(setsockopt, CHANGES | VARIES, FEW_FD, OF(0, 1, 6, -1),
+         OF(1, 2, 3, 4, 7, 8, 9, 13, 16, 17, 20, 30, 38, 39, 9999), FEW_MEMORY, OF(0, 1, 4, 8, 16, -1)),
 
     /* The rest. */
     CALL(uname, 0, MEMORY),

@@ -1,8 +1,9 @@
 /*
- * What system calls answer to arguments that are wrong in more than one way: every combination of a few values for each argument, most of
- * them wrong, so that it shows which error comes first. A line of output is one call with all but its last two arguments fixed (but the
- * last, of two), and what came of each combination of these: a value, an error, or how the process ended.
- *   errors UID [CALL]     as that user; with CALL (or all) only that one, a line per combination
+ * Errors of system calls whose arguments are wrong in more than one way. Every combination of a few values
+ * for each argument is tried, most of them wrong, so that the output shows which error is found first. A line
+ * of output is for one call with all arguments fixed except the last two (with two arguments, except the
+ * last); it has the result of each combination of these: a value, an error, or how the process ended.
+ *   errors UID [CALL]     as that user; with CALL (or all) only that call, a line per combination
  * tools/limen/src/test/errors.rs compares the lines with Debian's Linux.
  */
 #define _GNU_SOURCE
@@ -65,7 +66,7 @@ static void make_dir(const char *path, mode_t mode, int uid) {
     if (mkdir(path, 0700) || chmod(path, mode) || chown(path, uid, uid)) stop(path);
 }
 
-/* The files that paths and descriptors are of, made anew. */
+/* Makes the files anew to which paths and descriptors refer. */
 static void make_tree(void) {
     umask(022);
     if (chdir(TREE)) stop(TREE);
@@ -83,7 +84,9 @@ static void make_tree(void) {
     make("sticky/file", 0666, 0);
     make_dir("own", 0755, USER);
     make("own/file", 0644, USER);
-    if (symlink("file", "link") || symlink("loop", "loop") || symlink("nowhere", "dangling") || symlink("dir", "dirlink")) stop("symlink");
+    if (symlink("file", "link") || symlink("loop", "loop") || symlink("nowhere", "dangling") ||
+        symlink("dir", "dirlink"))
+        stop("symlink");
     if (mkfifo("fifo", 0666) || chmod("fifo", 0666)) stop("fifo");
 }
 
@@ -129,7 +132,8 @@ static void make_descriptors(void) {
 }
 
 static void map(unsigned long at, int protection) {
-    if (mmap((void *)at, UNIT, protection, MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != (void *)at) stop("mmap");
+    if (mmap((void *)at, UNIT, protection, MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != (void *)at)
+        stop("mmap");
 }
 
 static void make_memory(void) {
@@ -138,7 +142,7 @@ static void make_memory(void) {
     map(FIXED, PROT_READ);
     map(JUNK, PROT_READ | PROT_WRITE);
     for (int i = 0; i < PATHS; i++) {
-        /* Each ends where nothing is mapped. */
+        /* Each path ends where nothing is mapped behind it. */
         unsigned long at = PATH_AT(i) & ~(UNIT - 1);
         map(at, PROT_READ | PROT_WRITE);
         char *text = (char *)PATH_AT(i);
@@ -161,14 +165,14 @@ static void calm(void) {
     setitimer(ITIMER_REAL, &tick, NULL);
 }
 
-/* How many combinations `call` has. */
+/* The number of combinations of `call`. */
 static int combinations(const struct call *call) {
     int count = 1;
     for (int i = 0; i < call->count; i++) count *= call->args[i].count;
     return count;
 }
 
-/* Which value argument `i` has in combination `n`: the last argument changes first. */
+/* The index of argument `i`'s value in combination `n`: the last argument changes first. */
 static int chosen(const struct call *call, int n, int i) {
     for (int k = call->count - 1; k > i; k--) n /= call->args[k].count;
     return n % call->args[i].count;
@@ -190,17 +194,19 @@ static long make_call(const struct call *call, int n) {
 }
 
 /*
- * How much went, as is compared: how many of the last bytes before a hole are copied depends on the machine instructions that a kernel
- * copies with (8 bytes at 4 that are there: all four on most, one by Linux on arm64).
+ * The part of a byte count that is compared. How many of the last bytes before a hole are copied depends on
+ * the instructions with which a kernel copies (8 bytes from an address with 4 mapped: all four on most
+ * architectures, one by Linux on arm64).
  */
 static long compared(const struct call *call, int n, long value) {
     if (call->flags & HIDES) return 0;
     for (int i = 0; i < call->count; i++)
-        if (call->args[i].values[chosen(call, n, i)] == EDGE && value > 0 && value < HOLE - EDGE) return HOLE - EDGE;
+        if (call->args[i].values[chosen(call, n, i)] == EDGE && value > 0 && value < HOLE - EDGE)
+            return HOLE - EDGE;
     return value;
 }
 
-/* Makes the combinations from `n` on until one ends the process or changes what the next ones stand on. */
+/* Makes combinations from `n` on until one ends the process or changes what the following ones depend on. */
 static void work(const struct call *call, int n, int uid) {
     struct sigaction action = {.sa_handler = nothing};
     struct rlimit size = {1 << 20, 1 << 20}, none = {0, 0}, files = {256, 256};
@@ -258,7 +264,8 @@ static void report(const struct call *call, int in_full) {
         printf(":");
         for (int k = 0; k < group;) {
             int same = 1;
-            while (k + same < group && results[n + k].how == results[n + k + same].how && results[n + k].what == results[n + k + same].what)
+            while (k + same < group && results[n + k].how == results[n + k + same].how &&
+                   results[n + k].what == results[n + k + same].what)
                 same++;
             printf(" ");
             say(results[n + k]);
@@ -269,8 +276,10 @@ static void report(const struct call *call, int in_full) {
     }
 }
 
-/* Waits for the end of `child`, which it brings about when there is no progress, and gives its status; `n` becomes the first combination of `count`
- * that has no result. */
+/*
+ * Waits for the end of `child`, kills it if it makes no progress, and returns its status; `n` becomes the
+ * first combination of `count` that has no result.
+ */
 static int wait_for(pid_t child, int count, int *n) {
     struct timespec patience = {PATIENCE, 0};
     sigset_t ended;
@@ -318,7 +327,8 @@ static void test(const struct call *call, int uid, int in_full) {
 int main(int argc, char **argv) {
     int uid = argc > 1 ? atoi(argv[1]) : 0;
     size_t size = MOST * sizeof *results;
-    results = mmap((void *)RESULTS, size, PROT_READ | PROT_WRITE, MAP_FIXED | MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    results =
+        mmap((void *)RESULTS, size, PROT_READ | PROT_WRITE, MAP_FIXED | MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (results == MAP_FAILED) stop("mmap");
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     sigset_t child;
@@ -327,6 +337,7 @@ int main(int argc, char **argv) {
     sigprocmask(SIG_BLOCK, &child, NULL);
     for (size_t i = 0; i < sizeof calls / sizeof *calls; i++)
         if (NEWER && calls[i].flags & VARIES) continue;
-        else if (argc < 3 || strcmp(argv[2], "all") == 0 || strcmp(argv[2], calls[i].name) == 0) test(&calls[i], uid, argc > 2);
+        else if (argc < 3 || strcmp(argv[2], "all") == 0 || strcmp(argv[2], calls[i].name) == 0)
+            test(&calls[i], uid, argc > 2);
     return 0;
 }

@@ -1,12 +1,13 @@
 /*
- * Calls every system call number with random and boundary arguments, to find out whether user space can hurt the kernel.
+ * Calls every system call number with random and boundary arguments, to find out whether user space can crash
+ * or hang the kernel.
  *   hostile CALLS UID SEED [-v]
- * A supervisor keeps several workers per processor running as user UID until CALLS calls were made. A worker that waits in a call
- * is interrupted by a signal and goes on; one that does not go on is killed, one that dies is replaced. Workers count in shared
- * memory, which a call may overwrite: the supervisor keeps the total to itself and believes a worker's count only where it is
- * possible. The exit status is 0 when the total was reached and nothing stayed behind: every worker could be killed, no process
- * is left over. How the workers ended does not matter. With -v it says which calls took the time.
- * Called by tools/limen/src/test/programs.rs.
+ * A supervisor keeps several workers per processor running as user UID until CALLS calls have been made. A
+ * worker that waits in a call is interrupted by a signal and goes on; one that does not go on is killed, and
+ * one that dies is replaced. Workers count in shared memory, which a call may overwrite: the supervisor has
+ * its own total and accepts a worker's count only if it is possible. The exit status is 0 if the total was
+ * reached, every worker could be killed and no process is left. How the workers ended does not matter. With
+ * -v it prints which calls took the time. Called by tools/limen/src/test/programs.rs.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -66,15 +67,18 @@ static uint64_t next(void) {
 /*
  * Left out, each for a reason that has nothing to do with the kernel's safety:
  *   reboot, kexec_*, rtas        end the machine, which is what they are for
- *   kill, tkill, tgkill, rt_*sigqueueinfo, pidfd_send_signal   with random targets they end the supervisor and the shell;
- *                                `to_itself` calls them with the worker as the target
+ *   kill, tkill, tgkill, rt_*sigqueueinfo, pidfd_send_signal   with random targets they end the supervisor
+ *                                and the shell; `to_itself` calls them with the worker as the target
  *   exit, exit_group             end the worker before it has done anything
  *   rt_sigreturn, sigreturn      end it as well; `signalled` returns from signals with damaged frames
  *   pause, rt_sigsuspend, ...    only wait, and clone only makes processes (called now and then)
- *   0xf0000 and higher           on 32-bit Arm: most end the worker, and starting one is hundreds of calls' work (called now and then)
- *   syslog, sethostname, setdomainname, settimeofday, clock_settime, stime, adjtimex, swapon, swapoff, umount, umount2, pivot_root,
- *   chroot, mount, move_mount, mount_setattr, unshare, setns, acct, init_module, finit_module, delete_module, vhangup, iopl, ioperm
- *                                as root they take away what the test itself stands on (its root, its shell's terminal)
+ *   0xf0000 and higher           on 32-bit Arm: most end the worker, and starting one is hundreds of calls'
+ *                                work (called now and then)
+ *   syslog, sethostname, setdomainname, settimeofday, clock_settime, stime, adjtimex, swapon, swapoff,
+ *   umount, umount2, pivot_root, chroot, mount, move_mount, mount_setattr, unshare, setns, acct, init_module,
+ *   finit_module, delete_module, vhangup, iopl, ioperm
+ *                                as root they take away what the test itself stands on (its root, its
+ *                                shell's terminal)
  */
 static int left_out(long n, int root) {
 #if defined(__arm__)
@@ -162,8 +166,9 @@ static int left_out(long n, int root) {
 }
 
 /*
- * Which argument of a call names a process that it may end, stop or starve, plus one; 0: none. Root may do so to anyone, and the
- * supervisor and the shell are not to be hit: such a call gets the worker instead.
+ * The number, plus one, of the argument that names a process which the call may end, stop or starve; 0: none.
+ * Root may do this to any process, but the supervisor and the shell must survive: the argument becomes the
+ * worker itself.
  */
 static int target(long n) {
     switch (n) {
@@ -189,12 +194,35 @@ static char *area;           /* readable and writable */
 static char *edge;           /* the last bytes before an unmapped page */
 static const char *text_only; /* readable */
 
-static const char *const paths[] = {"/", "/proc/self/mem", "/proc/self/maps", "/dev/null", "/dev/zero", "file", "dir",
-                                    "fifo", "/proc/self/fd/3", "", ".", "..", "/nonexistent/x", "link", "/tmp/h/new",
-                                    "/proc/self/status", "/sys", "/dev/full", "/proc/1/stat", "/dev/ptmx", "/dev/tty", "/tmp",
-                                    "/proc/self/task", "/dev/pts/0", "/proc/self/environ", "/dev/urandom", "dir/below"};
+static const char *const paths[] = {"/",
+                                    "/proc/self/mem",
+                                    "/proc/self/maps",
+                                    "/dev/null",
+                                    "/dev/zero",
+                                    "file",
+                                    "dir",
+                                    "fifo",
+                                    "/proc/self/fd/3",
+                                    "",
+                                    ".",
+                                    "..",
+                                    "/nonexistent/x",
+                                    "link",
+                                    "/tmp/h/new",
+                                    "/proc/self/status",
+                                    "/sys",
+                                    "/dev/full",
+                                    "/proc/1/stat",
+                                    "/dev/ptmx",
+                                    "/dev/tty",
+                                    "/tmp",
+                                    "/proc/self/task",
+                                    "/dev/pts/0",
+                                    "/proc/self/environ",
+                                    "/dev/urandom",
+                                    "dir/below"};
 
-/* A path, at one of two places, for the calls that take two. */
+/* A path, at one of two addresses, for calls with two paths. */
 static long path(void) {
     char *at = area + 512 + next() % 2 * 64;
     strcpy(at, paths[next() % (sizeof paths / sizeof *paths)]);
@@ -202,12 +230,42 @@ static long path(void) {
 }
 
 static long argument(int position) {
-    static const long boundaries[] = {0, 1, -1, 2, 3, 7, 8, 16, 64, 255, 4095, 4096, 4097, 65535, 65536, 0x7fffffff,
-                                      0x80000000L, 0xffffffffL, (long)0x7fffffffffffffff, (long)0x8000000000000000UL,
-                                      (long)0xffff800000000000UL, (long)0xffffffff81000000UL, (long)0xffff000000080000UL,
-                                      (long)0x00007ffffffff000LL, (long)0x0000fffffffff000LL, (long)0xdeadbeefdeadbeefULL, -4096, -100,
-                                      0x1000, 0x10, 12, 0x40000000};
-    /* What calls take first is most often a descriptor or a path, then memory: else few get further than their first check. */
+    static const long boundaries[] = {0,
+                                      1,
+                                      -1,
+                                      2,
+                                      3,
+                                      7,
+                                      8,
+                                      16,
+                                      64,
+                                      255,
+                                      4095,
+                                      4096,
+                                      4097,
+                                      65535,
+                                      65536,
+                                      0x7fffffff,
+                                      0x80000000L,
+                                      0xffffffffL,
+                                      (long)0x7fffffffffffffff,
+                                      (long)0x8000000000000000UL,
+                                      (long)0xffff800000000000UL,
+                                      (long)0xffffffff81000000UL,
+                                      (long)0xffff000000080000UL,
+                                      (long)0x00007ffffffff000LL,
+                                      (long)0x0000fffffffff000LL,
+                                      (long)0xdeadbeefdeadbeefULL,
+                                      -4096,
+                                      -100,
+                                      0x1000,
+                                      0x10,
+                                      12,
+                                      0x40000000};
+    /*
+     * The first argument of most calls is a descriptor or a path, then comes memory: with random values few
+     * calls would get beyond their first check.
+     */
     uint64_t likely = next() % 8;
     if (position == 0 && likely < 3) return (long)(next() % DESCRIPTORS);
     if (position < 2 && likely == 3) return path();
@@ -244,15 +302,16 @@ static long argument(int position) {
 
 static void nothing(int signal) { (void)signal; }
 
-/* Damages the frame it returns to. */
+/* A handler that damages the signal frame it returns to. */
 static void signalled(int signal, siginfo_t *info, void *context) {
     (void)signal, (void)info;
     uint64_t *words = context;
     for (uint64_t left = next() % 4; left > 0; left--)
-        words[next() % (sizeof(ucontext_t) / 8)] = next() % 2 ? (uint64_t)argument(5) : words[0] ^ 1ULL << next() % 64;
+        words[next() % (sizeof(ucontext_t) / 8)] =
+            next() % 2 ? (uint64_t)argument(5) : words[0] ^ 1ULL << next() % 64;
 }
 
-/* What makes a worker go on when it waits. Calls take it away, so it is set again and again. */
+/* A timer that interrupts the worker if it waits. Calls may disable it, so it is set again and again. */
 static void stay_awake(void) {
     struct sigaction action = {.sa_handler = nothing};
     sigset_t none;
@@ -261,9 +320,10 @@ static void stay_awake(void) {
     sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
-/* Calls that take a target, with itself as the target. */
+/* Calls that name a process, with the worker itself. */
 static void to_itself(pid_t self) {
-    struct sigaction action = {.sa_sigaction = signalled, .sa_flags = SA_SIGINFO | (next() % 2 ? SA_RESTART : SA_NODEFER)};
+    struct sigaction action = {.sa_sigaction = signalled,
+                               .sa_flags = SA_SIGINFO | (next() % 2 ? SA_RESTART : SA_NODEFER)};
     long number = (long)(next() % 66);
     switch (next() % 8) {
     case 0:
@@ -292,7 +352,7 @@ static void to_itself(pid_t self) {
     }
 }
 
-/* Puts back what the test stands on and calls made by root can take away. */
+/* Restores what the test depends on and calls made by root may have changed. */
 static void mend(void) {
     static const struct {
         const char *name;
@@ -313,7 +373,7 @@ static void mend(void) {
     unlink("fifo"), rmdir("fifo");
 }
 
-/* Descriptors of several kinds to be misused, from number 0 on. */
+/* Descriptors of several types, from number 0 on. */
 static void descriptors(void) {
     int pair[2], terminal;
     struct itimerspec soon = {{0, 1000000}, {0, 1000000}};
@@ -343,17 +403,20 @@ static void descriptors(void) {
 }
 
 static void worker(int slot, int uid, uint64_t seed) {
-    struct rlimit processes = {60, 60}, size = {1 << 20, 1 << 20}, memory = {64 << 20, 64 << 20}, none = {0, 0};
+    struct rlimit processes = {60, 60}, size = {1 << 20, 1 << 20}, memory = {64 << 20, 64 << 20},
+                  none = {0, 0};
     state = seed * 0x9e3779b97f4a7c15u + 1;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     setsid();
     for (int i = 1; i < NSIG; i++) {
-        if (i != SIGSEGV && i != SIGBUS && i != SIGILL && i != SIGFPE && i != SIGTRAP && i != SIGSYS) signal(i, nothing);
+        if (i != SIGSEGV && i != SIGBUS && i != SIGILL && i != SIGFPE && i != SIGTRAP && i != SIGSYS)
+            signal(i, nothing);
         else signal(i, SIG_DFL);
     }
-    /* Nothing else lies near: a long read into the area must not reach the counts. */
+    /* Nothing else is mapped nearby: a long read into the area must not overwrite the counts. */
     area = mmap(NULL, 16 << 20, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    area = mmap(area + (8 << 20), 65536, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    area =
+        mmap(area + (8 << 20), 65536, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
     edge = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     munmap(edge + 4096, 4096);
     edge += 4096;
@@ -369,7 +432,8 @@ static void worker(int slot, int uid, uint64_t seed) {
     setrlimit(RLIMIT_NPROC, &processes);
     pid_t self = getpid(), supervisor = getppid();
     for (int i = 0; i < ROUND; i++) {
-        long n = next() % 8 ? (long)(next() % NUMBERS) : (long)(next() % 2 ? (long)next() : (long)(next() % 2048));
+        long n =
+            next() % 8 ? (long)(next() % NUMBERS) : (long)(next() % 2 ? (long)next() : (long)(next() % 2048));
 #if defined(__arm__)
         if (next() % 64 == 0) n = PRIVATE_CALLS + (long)(next() % 16);
 #endif
@@ -383,7 +447,7 @@ static void worker(int slot, int uid, uint64_t seed) {
         shared->number[slot] = (int)n;
         shared->made[slot] = shared->made[slot] + 1;
 #ifdef SYS_vfork
-        /* Its child shares this stack: what it calls must not overwrite where `syscall` returns to. */
+        /* The child of vfork shares this stack: it must not overwrite the return address of `syscall`. */
         if (n == SYS_vfork) {
             if (vfork() == 0) _exit(0);
             continue;
@@ -395,7 +459,7 @@ static void worker(int slot, int uid, uint64_t seed) {
     _exit(0);
 }
 
-/* What the supervisor knows of a worker. */
+/* The supervisor's data about a worker. */
 struct known {
     pid_t pid;        /* -1: there is none */
     uint32_t made;    /* its calls at the last look */
@@ -407,7 +471,7 @@ static struct known workers[WORKERS];
 static uint64_t waits[NUMBERS + 1]; /* looks that found a worker where the last one had found it, per call */
 static uint64_t kills[NUMBERS + 1]; /* workers killed there */
 
-/* What worker `slot` made, as far as its count can be true. */
+/* The number of calls that worker `slot` made, if its count is possible. */
 static uint32_t made(int slot) {
     uint32_t n = shared->made[slot];
     return n <= ROUND ? n : 0;
@@ -430,7 +494,7 @@ static void start(int slot, int uid, uint64_t seed) {
     if (workers[slot].pid == 0) worker(slot, uid, seed);
 }
 
-/* Wakes a worker that waits, kills it if that does not help, and gives up if even that does not. */
+/* Interrupts a worker that waits, kills it if that does not help, and fails if it does not die. */
 static void look_after(int slot) {
     struct known *w = &workers[slot];
     uint32_t calls = made(slot);
@@ -452,7 +516,10 @@ static void look_after(int slot) {
     }
 }
 
-/* Kills all children, those of dead workers among them, until there are none; how many were left, or -1 if some do not die. */
+/*
+ * Kills all children, including orphans of dead workers, until there are none. Returns how many there were,
+ * or -1 if some do not die.
+ */
 static int sweep(void) {
     time_t began = now();
     int left = 0;

@@ -1,19 +1,21 @@
 /*
- * What the files of the guest agent share: the run description the host packed, and the state of the relays.
- * The protocol with the host is described in docs/running.md.
+ * Shared by the files of the guest agent: the run description that the host packed, and the state of the
+ * relays. docs/running.md describes the protocol with the host.
  */
 #ifndef LIMEN_AGENT_H
 #define LIMEN_AGENT_H
 
 #include "sys.h"
 
-/* Arguments, and separately environment strings, of the program; and bytes of the description. tools/limen/src/image.rs knows both. Guests of
- * 16 MiB must have room for it. */
+/*
+ * Limits: the number of the program's arguments, and of environment strings; the bytes of the description.
+ * tools/limen/src/image.rs has the same values. Guests of 16 MiB must have room for it.
+ */
 #define MAX_WORDS 16384
 #define MAX_TEXT (1 << 20)
 #define BUFFER (64 * 1024)
 
-/* What /.limen/run said. Pointers go into the text of that file. */
+/* The contents of /.limen/run. Pointers go into the text of that file. */
 struct run {
     char *argv[MAX_WORDS + 1];
     char *envp[MAX_WORDS + 1];
@@ -24,7 +26,7 @@ struct run {
     int signal_ready; /* tell the host when the program is about to start */
 };
 
-/* One direction of bytes: from a descriptor to another, through a buffer. */
+/* One direction of bytes: from one descriptor to another, through a buffer. */
 struct relay {
     int from, to;
     int from_done;  /* no more bytes will be read */
@@ -44,8 +46,10 @@ int text_equal(const char *a, const char *b);
 void say(const char *text);
 char *put_number(char *at, uint64_t value);
 
-/* Runs until the program has ended and everything it wrote is with the host. Returns its wait status. */
-int relay_until_exit(int control, struct relay *in, struct relay *out, struct relay *err, int terminal, int program);
+/* Runs until the program has ended and the host has all its output. Returns the program's wait status. */
+int relay_until_exit(int control, struct relay *in, struct relay *out, struct relay *err, int terminal,
+                     int program);
+void send_text(int control, const char *text, size_t size);
 void send_message(int control, const char *word, const uint64_t *numbers, int count);
 
 #endif

@@ -1,7 +1,8 @@
 /*
- * /init of every `limen run`: the guest agent. It loads the virtio modules the host packed (Linux only), mounts
- * what programs expect, opens the ports to the host, starts the program, and leaves the rest to relay.c.
- * The host's side is tools/limen; the description of the run is /.limen/run: NUL-ended `key=value` strings.
+ * /init of every `limen run`: the guest agent. It loads the virtio modules the host packed (Linux only),
+ * mounts what programs expect, opens the ports to the host, starts the program, and leaves the rest to
+ * relay.c. The host's side is tools/limen; the description of the run is /.limen/run: NUL-ended `key=value`
+ * strings.
  */
 #include "agent.h"
 
@@ -50,7 +51,7 @@ char *put_number(char *at, uint64_t value) {
     char digits[20];
     int n = 0;
     do {
-        /* By halves of a word: a division of 64 bits is a library's work on a 32-bit processor. */
+        /* Digit by digit on half words: a 64-bit division needs a library on a 32-bit processor. */
         uint32_t rest = 0;
         uint64_t quotient = 0;
         for (int shift = 48; shift >= 0; shift -= 16) {
@@ -82,8 +83,8 @@ static void sleep_a_millisecond(void) {
 }
 
 /*
- * Opens port `number` to the host. The first digit of its name is the index of its virtio device, which depends on the
- * order the machine's devices were found in; and the port may still be on its way when we are started.
+ * Opens port `number` to the host. The first digit of its name is the index of its virtio device, which
+ * depends on the order in which devices were found. The port may not exist yet when we are started.
  */
 static int open_port(int number) {
     char path[] = "/dev/vport0p0";
@@ -101,7 +102,7 @@ static int open_port(int number) {
     return -1;
 }
 
-/* The same for a device with one name. */
+/* Opens a device with a fixed name, which may not exist yet either. */
 static int open_device(const char *path, int flags) {
     for (int tries = 0; tries < 10000; tries++) {
         long fd = sys_open(path, flags | O_CLOEXEC, 0);
@@ -181,7 +182,10 @@ static void mount_file_systems(void) {
     sys(__NR_symlinkat, "/proc/self/fd/2", AT_FDCWD, "/dev/stderr", 0, 0);
 }
 
-/* In the child: become the program. Does not return; a failure's errno goes to the host through `report`. */
+/*
+ * Runs in the child, which becomes the program. Does not return; if it fails, `report` passes the errno to
+ * the host.
+ */
 static void become_program(const int fds[3], int report) {
     uint64_t none = 0;
     long error;
@@ -208,7 +212,26 @@ static void become_program(const int fds[3], int report) {
     sys_exit(127);
 }
 
-/* Waits until the host has all that was written: what is still on its way when the machine ends is lost. */
+/*
+ * Tells the host which files the program looked for and did not find, if this kernel keeps such a list: the
+ * host may have them, and may advise to bring them. Nothing else uses the buffer any more.
+ */
+static void tell_missing(int control) {
+    size_t used = 0, start = 0;
+    long fd, n;
+    sys_mount("debugfs", "/sys/kernel/debug", "debugfs", 0, 0);
+    fd = sys_open("/sys/kernel/debug/limen/missing", O_RDONLY | O_CLOEXEC, 0);
+    if (fd < 0) return;
+    while ((n = sys_read((int)fd, in_buffer + used, sizeof in_buffer - used)) > 0) used += (size_t)n;
+    for (size_t end = 0; end < used; end++) {
+        if (in_buffer[end] != '\n') continue;
+        send_text(control, "missing ", 8);
+        send_text(control, in_buffer + start, end + 1 - start);
+        start = end + 1;
+    }
+}
+
+/* Waits until the host has all output: output still on its way when the machine ends is lost. */
 static void wait_until_taken(int control) {
     static const char word[] = "done\n";
     size_t found = 0;
@@ -270,6 +293,7 @@ __attribute__((used)) void agent_main(void) {
     if (sys_read(report[0], &exec_error, sizeof exec_error) == (long)sizeof exec_error && exec_error) {
         uint64_t number = (uint64_t)exec_error;
         sys_fcntl(control, F_SETFL, 0);
+        tell_missing(control);
         send_message(control, "exec", &number, 1);
         power_off();
     }
@@ -278,8 +302,10 @@ __attribute__((used)) void agent_main(void) {
     status = relay_until_exit(control, &in, &out, &err, terminal, (int)program);
     {
         uint64_t numbers[3] = {(uint64_t)status, out.total, err.total};
-        if (terminal >= 0) sys_ioctl(terminal, TCSBRK, (void *)1); /* wait until the terminal's output is out */
+        if (terminal >= 0)
+            sys_ioctl(terminal, TCSBRK, (void *)1); /* wait until the terminal's output is out */
         sys_fcntl(control, F_SETFL, 0);
+        if (status != 0) tell_missing(control);
         send_message(control, "exit", numbers, 3);
         wait_until_taken(control);
     }

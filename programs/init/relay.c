@@ -1,7 +1,7 @@
 /*
- * The guest agent's one loop: moves bytes between the program's pipes and the ports to the host, obeys the host's
- * messages (window size, signals, end of input), reaps orphans, and ends when the program has ended and all its
- * output is with the host. Called once, by init.c.
+ * The guest agent's one loop: moves bytes between the program's pipes and the ports to the host, obeys the
+ * host's messages (window size, signals, end of input), reaps orphans, and ends when the program has ended
+ * and all its output is with the host. Called once, by init.c.
  */
 #include "agent.h"
 
@@ -20,26 +20,19 @@ static void catch_children(void) {
     action.flags = 0x04000000; /* SA_RESTORER */
     action.restorer = limen_restorer;
 #endif
-    /* Blocked except inside ppoll, so that no child's end falls between the check and the wait. */
+    /* Blocked except inside ppoll: a SIGCHLD between the check and the wait would not end the wait. */
     sys(__NR_rt_sigprocmask, SIG_BLOCK, &block, 0, sizeof block, 0);
     sys(__NR_rt_sigaction, SIGCHLD, &action, 0, sizeof block, 0);
-    /* A write to a pipe whose reader is gone must be an error here, not the end of process 1. */
+    /* A write to a pipe whose reader is gone must return an error; by default SIGPIPE would end process 1. */
     memset(&action, 0, sizeof action);
     action.handler = SIG_IGN;
     sys(__NR_rt_sigaction, SIGPIPE, &action, 0, sizeof block, 0);
 }
 
-void send_message(int control, const char *word, const uint64_t *numbers, int count) {
-    char line[128], *at = line;
+void send_text(int control, const char *text, size_t size) {
     size_t sent = 0;
-    while (*word) *at++ = *word++;
-    for (int i = 0; i < count; i++) {
-        *at++ = ' ';
-        at = put_number(at, numbers[i]);
-    }
-    *at++ = '\n';
-    while (sent < (size_t)(at - line)) {
-        long n = sys_write(control, line + sent, (size_t)(at - line) - sent);
+    while (sent < size) {
+        long n = sys_write(control, text + sent, size - sent);
         if (n > 0) {
             sent += (size_t)n;
         } else if (n == -EAGAIN_) {
@@ -50,6 +43,17 @@ void send_message(int control, const char *word, const uint64_t *numbers, int co
             return;
         }
     }
+}
+
+void send_message(int control, const char *word, const uint64_t *numbers, int count) {
+    char line[128], *at = line;
+    while (*word) *at++ = *word++;
+    for (int i = 0; i < count; i++) {
+        *at++ = ' ';
+        at = put_number(at, numbers[i]);
+    }
+    *at++ = '\n';
+    send_text(control, line, (size_t)(at - line));
 }
 
 static void close_end(int *fd) {
@@ -92,8 +96,10 @@ static void drain(struct relay *r) {
 
 static int pending(const struct relay *r) { return r->end > r->start; }
 
-/* One message of the host: a word and up to two numbers. */
-static void obey(const char *line, struct relay *in, struct relay *out, struct relay *err, int terminal, int program) {
+/* Handles one message of the host: a word and up to two numbers. */
+static void obey(const char *line, struct relay *in, struct relay *out, struct relay *err, int terminal,
+                 int program)
+{
     uint64_t numbers[2] = {0, 0};
     int count = 0;
     char word[16];
@@ -109,13 +115,19 @@ static void obey(const char *line, struct relay *in, struct relay *out, struct r
         uint16_t size[4] = {(uint16_t)numbers[0], (uint16_t)numbers[1], 0, 0};
         sys_ioctl(terminal, TIOCSWINSZ, size);
     } else if (text_equal(word, "signal")) {
-        /* The program leads its session and group: a group in the foreground of a terminal gets it too. */
+        /*
+         * The program leads its session and group. As a terminal's foreground group, the whole group gets the
+         * signal.
+         */
         sys_kill(-program, (int)numbers[0]);
     } else if (text_equal(word, "eof")) {
         in->limit = numbers[0];
     } else if (text_equal(word, "broken")) {
         struct relay *r = numbers[0] == 1 ? out : err;
-        /* Nobody reads this stream any more: closing our end lets the program find out as usual. */
+        /*
+         * The host's reader of this stream is gone: we close our end, so that the program gets SIGPIPE or
+         * EPIPE.
+         */
         r->to_broken = 1;
         r->from_done = 1;
         r->start = r->end = 0;
@@ -144,7 +156,7 @@ static void read_messages(int control, struct relay *in, struct relay *out, stru
     }
 }
 
-/* Reaps whatever ended. Returns 1 and the status once the program itself did. */
+/* Reaps all children that ended. Returns 1 and the status if the program is among them. */
 static int reap(int program, int *status) {
     int found = 0;
     for (;;) {
@@ -166,7 +178,7 @@ static int add(struct pollfd *set, int *count, int fd, short events) {
     return (*count)++;
 }
 
-/* Moves what a stream of the program has, as far as it goes without waiting. */
+/* Moves the bytes of a stream of the program, as many as possible without waiting. */
 static void pump(struct relay *r) {
     if (!r->from_done && r->from >= 0 && !pending(r)) fill(r);
     if (pending(r)) drain(r);
@@ -179,7 +191,9 @@ static void tell_end(int control, const char *word, struct relay *r, uint64_t nu
     send_message(control, word, numbers, 2);
 }
 
-int relay_until_exit(int control, struct relay *in, struct relay *out, struct relay *err, int terminal, int program) {
+int relay_until_exit(int control, struct relay *in, struct relay *out, struct relay *err, int terminal,
+                     int program)
+{
     struct relay *streams[2] = {out, err};
     int status = 0, ended = 0;
     uint64_t none = 0;
@@ -197,7 +211,10 @@ int relay_until_exit(int control, struct relay *in, struct relay *out, struct re
 
         if (reap(program, &status) && !ended) {
             ended = 1;
-            /* What is in its pipes now may be its own; what others write later is not waited for. */
+            /*
+             * The pipes may still have output of the program; later output of other processes is not waited
+             * for.
+             */
             for (int i = 0; i < 2; i++) {
                 int left = 0;
                 if (streams[i]->from >= 0 && sys_ioctl(streams[i]->from, FIONREAD, &left) >= 0)
@@ -206,7 +223,7 @@ int relay_until_exit(int control, struct relay *in, struct relay *out, struct re
         }
         read_messages(control, in, out, err, terminal, program);
 
-        /* Input: the end is known by count, because a port has no end of its own. */
+        /* Input: its end is known by its length, because a port has no end of file. */
         if (in->to >= 0) {
             if (in->taken >= in->limit) in->from_done = 1;
             if ((in->from_done && !pending(in)) || in->to_broken || ended) {
@@ -214,7 +231,7 @@ int relay_until_exit(int control, struct relay *in, struct relay *out, struct re
                 if (in->to_broken) tell_end(control, "stdin-closed", in, 0);
             }
         }
-        /* Output: a stream every writer has closed is told to the host, which closes its own. */
+        /* Output: when every writer has closed a stream, the host is told and closes its own. */
         for (int i = 0; i < 2; i++) {
             struct relay *r = streams[i];
             if (r->from_done && !pending(r)) {
@@ -225,7 +242,7 @@ int relay_until_exit(int control, struct relay *in, struct relay *out, struct re
 
         add(set, &count, control, POLLIN);
         if (in->to >= 0) {
-            /* With nothing to write, POLLERR on the pipe still says that its reader went away. */
+            /* Polled also when there is nothing to write: POLLERR says that the pipe's reader went away. */
             in_slot = add(set, &count, pending(in) ? in->to : in->from, pending(in) ? POLLOUT : POLLIN);
             if (!pending(in)) add(set, &count, in->to, 0);
         }
@@ -246,7 +263,8 @@ int relay_until_exit(int control, struct relay *in, struct relay *out, struct re
                 if (pending(in)) drain(in);
             } else if (set[in_slot].revents) {
                 drain(in);
-            } else if (in_slot + 1 < count && set[in_slot + 1].fd == in->to && (set[in_slot + 1].revents & POLLERR)) {
+            } else if (in_slot + 1 < count && set[in_slot + 1].fd == in->to &&
+                       (set[in_slot + 1].revents & POLLERR)) {
                 in->to_broken = 1;
             }
         }
@@ -254,7 +272,10 @@ int relay_until_exit(int control, struct relay *in, struct relay *out, struct re
             if (slots[i] >= 0 && set[slots[i]].revents) pump(streams[i]);
 
         if (ended) {
-            /* What the program left in its pipes goes out; what other processes may still write does not count. */
+            /*
+             * Output that the program left in its pipes is still passed on; later output of other processes
+             * is not.
+             */
             int idle = 1;
             for (int i = 0; i < 2; i++) {
                 if (pending(streams[i])) {

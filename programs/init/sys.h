@@ -1,7 +1,7 @@
 /*
- * System calls without a C library, for the guest agent: the only file of programs/init that knows the
- * processor. The agent must be small (16 MiB guests) and must not depend on what a C library asks of a kernel,
- * because it is also what reports that the kernel is not there yet. Used by init.c and relay.c.
+ * System calls without a C library, for the guest agent: the only file of programs/init that depends on the
+ * processor. The agent must be small (16 MiB guests) and must not need what a C library expects of a kernel:
+ * it also reports what an incomplete kernel lacks. Used by init.c and relay.c.
  */
 #ifndef LIMEN_SYS_H
 #define LIMEN_SYS_H
@@ -29,9 +29,10 @@ static inline long sys6(long n, long a, long b, long c, long d, long e, long f) 
 }
 #define ENTRY_MODE ""
 #define ENTRY_CODE "xor %ebp, %ebp\n mov %rsp, %rdi\n and $-16, %rsp\n call agent_main\n hlt\n"
-/* x86-64 signal handlers return through a restorer that user space brings along. */
+/* On x86-64, user space provides the function through which signal handlers return. */
 #define NEEDS_RESTORER 1
-__asm__(".text\n.type limen_restorer,@function\nlimen_restorer:\n mov $15, %eax\n syscall\n.size limen_restorer, .-limen_restorer\n");
+__asm__(".text\n.type limen_restorer,@function\nlimen_restorer:\n mov $15, %eax\n syscall\n.size "
+        "limen_restorer, .-limen_restorer\n");
 #elif defined(__aarch64__)
 static inline long sys6(long n, long a, long b, long c, long d, long e, long f) {
     register long x8 __asm__("x8") = n;
@@ -59,7 +60,7 @@ static inline long sys6(long n, long a, long b, long c, long d, long e, long f) 
     __asm__ volatile("svc #0" : "+r"(r0) : "r"(r7), "r"(r1), "r"(r2), "r"(r3), "r"(r4), "r"(r5) : "memory");
     return r0;
 }
-/* The compiler's own code may be Thumb; the entry is not. */
+/* The compiler may generate Thumb code; the entry point must be A32 code. */
 #define ENTRY_MODE ".syntax unified\n.arm\n"
 #define ENTRY_CODE "mov fp, #0\n mov lr, #0\n mov r0, sp\n bic sp, sp, #7\n bl agent_main\n udf #0\n"
 #define NEEDS_RESTORER 0
@@ -72,26 +73,29 @@ static inline long sys6(long n, long a, long b, long c, long d, long e, long f) 
     register long r6 __asm__("r6") = d;
     register long r7 __asm__("r7") = e;
     register long r8 __asm__("r8") = f;
-    /* An error is told by summary overflow in the first condition field, and is positive. */
+    /* On an error the summary overflow bit of CR0 is set, and the number is positive. */
     __asm__ volatile("sc\n bns+ 1f\n neg %1, %1\n 1:"
                      : "+r"(r0), "+r"(r3), "+r"(r4), "+r"(r5), "+r"(r6), "+r"(r7), "+r"(r8)
                      :
                      : "r9", "r10", "r11", "r12", "cr0", "ctr", "xer", "memory");
     return r3;
 }
-/* The entry is called like a function through a pointer: r12 has its address, from which the table of contents is found. */
+/*
+ * The entry point is called like a function through a pointer: r12 has its address, from which the TOC
+ * pointer is computed.
+ */
 #define ENTRY_MODE ""
-#define ENTRY_CODE                                                                                            \
-    "addis 2, 12, .TOC.-_start@ha\n addi 2, 2, .TOC.-_start@l\n mr 3, 1\n clrrdi 1, 1, 4\n li 0, 0\n"         \
+#define ENTRY_CODE                                                                                    \
+    "addis 2, 12, .TOC.-_start@ha\n addi 2, 2, .TOC.-_start@l\n mr 3, 1\n clrrdi 1, 1, 4\n li 0, 0\n" \
     " stdu 0, -64(1)\n mtlr 0\n bl agent_main\n nop\n trap\n"
 #define NEEDS_RESTORER 0
 #else
 #error "programs/init/sys.h: add the system call instruction of this architecture"
 #endif
 
-/* Defines the program's entry: calls `agent_main` with the stack pointer that the kernel gave. */
-#define ENTRY                                                                                                 \
-    __asm__(".text\n" ENTRY_MODE ".globl _start\n.type _start,%function\n_start:\n" ENTRY_CODE                  \
+/* Defines the program's entry point, which calls `agent_main` with the stack pointer that the kernel set. */
+#define ENTRY                                                                                  \
+    __asm__(".text\n" ENTRY_MODE ".globl _start\n.type _start,%function\n_start:\n" ENTRY_CODE \
             ".size _start, .-_start\n")
 
 #define sys(n, a, b, c, d, e) sys6((n), (long)(a), (long)(b), (long)(c), (long)(d), (long)(e), 0)
@@ -104,7 +108,7 @@ struct kernel_sigaction {
     unsigned long mask[64 / (8 * sizeof(long))];
 };
 
-/* Times of 64 bits, which 32-bit processors have calls of their own for. */
+/* 64-bit times: 32-bit architectures have system calls of their own for them. */
 #if defined(__NR_ppoll_time64)
 #define NR_PPOLL __NR_ppoll_time64
 #define NR_CLOCK_NANOSLEEP __NR_clock_nanosleep_time64
@@ -128,9 +132,17 @@ static inline long sys_close(int fd) { return sys(__NR_close, fd, 0, 0, 0, 0); }
 static inline long sys_dup(int from, int to) { return sys(__NR_dup3, from, to, 0, 0, 0); }
 static inline long sys_pipe(int fds[2], int flags) { return sys(__NR_pipe2, fds, flags, 0, 0, 0); }
 static inline long sys_fork(void) { return sys(__NR_clone, SIGCHLD, 0, 0, 0, 0); }
-static inline long sys_mkdir(const char *path, int mode) { return sys(__NR_mkdirat, AT_FDCWD, path, mode, 0, 0); }
-static inline long sys_unlink(const char *path, int flags) { return sys(__NR_unlinkat, AT_FDCWD, path, flags, 0, 0); }
-static inline long sys_mount(const char *what, const char *where, const char *type, long flags, const char *data) {
+static inline long sys_mkdir(const char *path, int mode)
+{
+    return sys(__NR_mkdirat, AT_FDCWD, path, mode, 0, 0);
+}
+static inline long sys_unlink(const char *path, int flags)
+{
+    return sys(__NR_unlinkat, AT_FDCWD, path, flags, 0, 0);
+}
+static inline long sys_mount(const char *what, const char *where, const char *type, long flags,
+                             const char *data)
+{
     return sys(__NR_mount, what, where, type, flags, data);
 }
 static inline long sys_fcntl(int fd, int op, long arg) { return sys(__NR_fcntl, fd, op, arg, 0, 0); }

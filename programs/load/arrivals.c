@@ -1,6 +1,8 @@
 /*
- * What must come does, whoever else is at work: ends of files, locks, signals, messages, last words, alarms. Each kind of work (rounds.h) waits for something
- * that others make at the same moment, and fails, or hangs until an alarm ends it, when it is missed or comes when it may not:
+ * Work on which other work depends must not get lost: ends of files, locks, signals, messages, a program's
+ * last output, alarms. Each kind of work (rounds.h) waits for an event that another process causes at the
+ * same moment. It fails if the event comes when it must not; if the event is missed, it hangs until an alarm
+ * ends it.
  *   arrivals SECONDS [KIND...]
  * Called by tools/limen/src/test/boots.rs; on Linux it can be run by hand.
  */
@@ -26,7 +28,10 @@
 #include <unistd.h>
 #include "rounds.h"
 
-/* What a reader and a writer that open a FIFO at the same moment must see: both opens end, and all that was written is read. */
+/*
+ * A reader and a writer open a FIFO at the same moment: both opens must return, and all written bytes must be
+ * read.
+ */
 static void fifos(void) {
     char path[64], text[8];
     int go[2], status;
@@ -34,7 +39,7 @@ static void fifos(void) {
     CHECK(mkfifo(path, 0600) == 0 && pipe(go) == 0);
     pid_t writer = fork();
     CHECK(writer >= 0);
-    // Whoever waits for ever is ended by this, and the other with it.
+    // This ends a process that waits for ever, and with it the other.
     alarm(120);
     if (writer == 0) {
         close(go[1]);
@@ -60,10 +65,15 @@ static void fifos(void) {
     unlink(path);
 }
 
-/* Several readers of one pipe, as under a jobserver: none is told of the end before the writer has closed, and every byte comes once. */
+/*
+ * Several readers of one pipe, as with make's jobserver: none sees the end of file before the writer has
+ * closed, and every byte is read once.
+ */
 static void readers(void) {
     enum { READERS = 4, BYTES = 2000 };
-    struct { volatile int closed, got; } *seen = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct {
+        volatile int closed, got;
+    } *seen = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     int ends[2], status;
     char byte = 'x';
     pid_t pids[READERS];
@@ -93,7 +103,7 @@ static void readers(void) {
     munmap(seen, 4096);
 }
 
-/* A lock that is given up while another asks for it: whoever asked gets it. */
+/* A lock is released while another process asks for it: that process gets it. */
 static void flocks(void) {
     char path[64], token;
     int go[2], back[2], status;
@@ -126,7 +136,7 @@ static void flocks(void) {
     unlink(path);
 }
 
-/* A signal for the process comes while the thread that would take it ends: another one takes it. */
+/* A signal for the process is sent while the thread that would take it ends: another thread takes it. */
 static volatile int taken, leave;
 static void take(int sig) {
     (void)sig;
@@ -149,7 +159,8 @@ static void leavers(void) {
     CHECK(sigaction(SIGUSR2, &act, NULL) == 0 && pipe(ends) == 0);
     for (int i = 0; i < 30; i++) {
         taken = leave = 0;
-        CHECK(pthread_create(&one, NULL, leaver, NULL) == 0 && pthread_create(&other, NULL, stayer, &ends[0]) == 0);
+        CHECK(pthread_create(&one, NULL, leaver, NULL) == 0 &&
+              pthread_create(&other, NULL, stayer, &ends[0]) == 0);
         sigemptyset(&set);
         sigaddset(&set, SIGUSR2);
         pthread_sigmask(SIG_BLOCK, &set, &old);
@@ -166,7 +177,7 @@ static void leavers(void) {
     close(ends[0]), close(ends[1]);
 }
 
-/* What one process looks at, or reads a part of, does not vanish for another meanwhile. */
+/* Data that one process looks at or reads in part does not disappear for another process. */
 static void peeks(void) {
     int ends[2], status;
     char text[64];
@@ -186,7 +197,7 @@ static void peeks(void) {
     close(ends[0]), close(ends[1]);
 }
 
-/* What a program writes to its terminal before it ends is read before the end. */
+/* A program's last output to its terminal is read before the hang-up. */
 static void farewells(void) {
     for (int i = 0; i < 20; i++) {
         int master = posix_openpt(O_RDWR | O_NOCTTY), status;
@@ -213,7 +224,7 @@ static void farewells(void) {
 
 static void on_alarm(int sig) { (void)sig; }
 
-/* A repeating timer that goes off while it is set anew, and is set to go off once, does so. */
+/* A periodic timer that expires while it is set to expire once more does so. */
 static void resets(void) {
     struct itimerval often = {{0, 1000}, {0, 1000}}, once = {{0, 0}, {0, 3000}};
     struct itimerspec often_file = {{0, 500000}, {0, 500000}}, once_file = {{0, 0}, {0, 3000000}};
@@ -225,7 +236,7 @@ static void resets(void) {
         CHECK(setitimer(ITIMER_REAL, &often, NULL) == 0 && timerfd_settime(file, 0, &often_file, NULL) == 0);
         for (volatile int wait = i * 2000; wait > 0; wait--) {}
         CHECK(setitimer(ITIMER_REAL, &once, NULL) == 0 && timerfd_settime(file, 0, &once_file, NULL) == 0);
-        /* It is off when it has gone off. */
+        /* When it has expired, it is off. */
         struct itimerval left = once;
         for (int tries = 0; tries < 60000 && (left.it_value.tv_sec || left.it_value.tv_usec); tries++) {
             nap(500);
@@ -238,8 +249,8 @@ static void resets(void) {
 }
 
 static const struct kind kinds[] = {
-    {"fifos", fifos}, {"readers", readers}, {"flocks", flocks}, {"leavers", leavers}, {"peeks", peeks}, {"farewells", farewells},
-    {"resets", resets},
+    {"fifos", fifos}, {"readers", readers},     {"flocks", flocks}, {"leavers", leavers},
+    {"peeks", peeks}, {"farewells", farewells}, {"resets", resets},
 };
 
 int main(int argc, char **argv) {

@@ -1,7 +1,8 @@
 /*
  * Keeps a kernel busy on many paths at once, so that the lock validator sees many locks taken in many orders:
  *   load SECONDS [KIND...]
- * One process per kind of work below, or per kind that is named (rounds.h). Called by tools/limen/src/test/boots.rs.
+ * One process per kind of work below, or per kind that is named (rounds.h). Called by
+ * tools/limen/src/test/boots.rs.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -118,7 +119,8 @@ static void *turn(void *which) {
         struct timespec soon = {0, 50000};
         syscall(SYS_futex, a, FUTEX_WAIT | FUTEX_PRIVATE_FLAG, 0, &soon, NULL, 0);
         syscall(SYS_futex, a, FUTEX_CMP_REQUEUE | FUTEX_PRIVATE_FLAG, 1, 1L, b, 0);
-        syscall(SYS_futex, b, FUTEX_WAKE_OP | FUTEX_PRIVATE_FLAG, 1, 1L, a, FUTEX_OP(FUTEX_OP_ADD, 0, FUTEX_OP_CMP_EQ, 0));
+        syscall(SYS_futex, b, FUTEX_WAKE_OP | FUTEX_PRIVATE_FLAG, 1, 1L, a,
+                FUTEX_OP(FUTEX_OP_ADD, 0, FUTEX_OP_CMP_EQ, 0));
         pthread_mutex_lock(&inherits);
         if (i % 8 == 0) sched_yield();
         pthread_mutex_unlock(&inherits);
@@ -245,7 +247,7 @@ static void copies(void) {
     CHECK(splice(more[0], NULL, to, NULL, 4096, 0) == 4096);
     char *map = mmap(NULL, 65536, PROT_READ, MAP_SHARED, from, 0);
     CHECK(map != MAP_FAILED);
-    // A copy whose source is the file it goes to, mapped.
+    // Copies to a file from a mapping of the same file.
     CHECK(pwrite(from, map, 65536, 4096) == 65536);
     munmap(map, 65536);
     CHECK(fallocate(to, 0, 0, 200000) == 0 || errno == EOPNOTSUPP);
@@ -285,7 +287,7 @@ static void read_all(const char *dir, int depth) {
         snprintf(path, sizeof path, "%s/%s", dir, e->d_name);
         if (e->d_type == DT_DIR && depth > 0) read_all(path, depth - 1);
         if (e->d_type == DT_LNK) CHECK(readlink(path, text, sizeof text) >= 0 || errno != EINVAL);
-        // Some files wait for something to say.
+        // Reading some files waits for data.
         if (e->d_type != DT_REG || strstr(path, "kmsg")) continue;
         int fd = open(path, O_RDONLY | O_NONBLOCK);
         if (fd < 0) continue;
@@ -358,7 +360,8 @@ static void sockets(void) {
         CHECK(connect(s, (struct sockaddr *)&name, size) == 0);
         char control[CMSG_SPACE(sizeof(int))] = {0}, byte = 'f';
         struct iovec io = {&byte, 1};
-        struct msghdr m = {.msg_iov = &io, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+        struct msghdr m = {
+            .msg_iov = &io, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
         struct cmsghdr *c = CMSG_FIRSTHDR(&m);
         c->cmsg_level = SOL_SOCKET, c->cmsg_type = SCM_RIGHTS, c->cmsg_len = CMSG_LEN(sizeof(int));
         memcpy(CMSG_DATA(c), &server, sizeof server);
@@ -370,7 +373,8 @@ static void sockets(void) {
     CHECK(s >= 0);
     char control[64], text[4096];
     struct iovec io = {text, 1};
-    struct msghdr m = {.msg_iov = &io, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+    struct msghdr m = {
+        .msg_iov = &io, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
     CHECK(recvmsg(s, &m, 0) == 1);
     struct cmsghdr *c = CMSG_FIRSTHDR(&m);
     if (c) {
@@ -442,8 +446,9 @@ static void timers(void) {
 }
 
 static const struct kind kinds[] = {
-    {"forks", forks}, {"signals", signals}, {"threads", threads}, {"memory", memory}, {"files", files}, {"copies", copies},
-    {"trees", trees}, {"procfs", procfs}, {"polls", polls}, {"sockets", sockets}, {"terminals", terminals}, {"timers", timers},
+    {"forks", forks}, {"signals", signals}, {"threads", threads},     {"memory", memory},
+    {"files", files}, {"copies", copies},   {"trees", trees},         {"procfs", procfs},
+    {"polls", polls}, {"sockets", sockets}, {"terminals", terminals}, {"timers", timers},
 };
 
 int main(int argc, char **argv) {

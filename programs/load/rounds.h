@@ -1,6 +1,7 @@
 /*
- * What `load` and `arrivals` share: kinds of work, each a process of its own that repeats it until the time is over and fails when the kernel gives it
- * something it cannot be given. Needs <errno.h>, <stdio.h>, <stdlib.h>, <string.h>, <sys/mman.h>, <sys/wait.h>, <time.h> and <unistd.h>.
+ * Shared by `load` and `arrivals`: kinds of work. Each is a process that repeats its work until the time is
+ * over, and fails if a result is wrong. Needs <errno.h>, <stdio.h>, <stdlib.h>, <string.h>, <sys/mman.h>,
+ * <sys/wait.h>, <time.h> and <unistd.h>.
  */
 #define CHECK(x) do { if (!(x)) { \
     fprintf(stderr, "%s:%d: %s: %s\n", __func__, __LINE__, #x, strerror(errno)); _exit(1); } } while (0)
@@ -27,7 +28,10 @@ static int wanted(const char *kind, char **names) {
     return *names != NULL;
 }
 
-/* The arguments are SECONDS [KIND...]. Prints one line with the rounds of each; 0 when none failed. With 0 seconds it says `ok`. */
+/*
+ * The arguments are SECONDS [KIND...]. Prints one line with the number of rounds of each kind; returns 0 if
+ * none failed. With 0 seconds it prints `ok`.
+ */
 static int rounds(const struct kind *kinds, size_t count, int argc, char **argv) {
     int seconds = argc > 1 ? atoi(argv[1]) : 10;
     if (seconds == 0) return write(1, "ok\n", 3) != 3;

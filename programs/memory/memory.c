@@ -3,7 +3,10 @@
  *   eat      maps and touches memory until it is refused (exit 12, ENOMEM) or the process is killed
  *   touch    the same by one large mapping that is promised first and touched afterwards
  *   bomb     forks as fast as it can under a process limit of 200, as an ordinary user, until fork is refused
- *   large N  fills N MiB, has a fork's child change part of it, sends it through files and pipes, and looks whether all is as it was
+ *   large N  fills N MiB, has a fork's child change part of it, sends it through files and pipes, and looks
+ *            whether all is as it was
+ *   locks    has two processes take 2,500 record locks of one file at a time and give them up, five times:
+ *            all are to be had
  *   rounds N forks and executes itself N times, and says how much free memory that cost
  */
 #define _GNU_SOURCE
@@ -50,7 +53,7 @@ static int bomb(void) {
                 break;
             }
             if (child == 0) {
-                /* Every child tries as well. */
+                /* Every child forks, too. */
                 while (fork() >= 0) {
                 }
                 pause();
@@ -66,7 +69,7 @@ static int bomb(void) {
     return WIFEXITED(status) ? WEXITSTATUS(status) : 6;
 }
 
-/* What byte `at` of the large mapping belongs to. */
+/* The value that the large mapping has at byte `at`. */
 static unsigned word_at(size_t at) {
     return (unsigned)at ^ 0x1234567;
 }
@@ -87,7 +90,7 @@ static int large(size_t mib) {
     if (waitpid(child, &status, 0) != child || status) return 2;
     for (size_t i = 0; i < size; i += sizeof(unsigned) * 128)
         if (*(unsigned *)(p + i) != word_at(i)) return 3;
-    /* From everywhere in it, through a file's pages (read, mapped, by sendfile) and a pipe's. */
+    /* Parts from all over the mapping, through a file's pages (read, mapped, by sendfile) and a pipe's. */
     for (size_t n = 0, at = 0; n < 64; n++, at += size / 64 & ~(part - 1)) {
         if (pwrite(file, p + at, part, (off_t)(n * part)) != (ssize_t)part) return 4;
         if (write(pipes[1], p + at, 65536) != 65536 || read(pipes[0], buffer, 65536) != 65536) return 5;
@@ -99,11 +102,35 @@ static int large(size_t mib) {
         off_t from = (off_t)(n * part);
         if (pread(file, buffer, part, from) != (ssize_t)part || memcmp(buffer, p + at, part)) return 7;
         if (memcmp(mapped + n * part, p + at, part)) return 8;
-        if (sendfile(pipes[1], file, &from, 65536) != 65536 || read(pipes[0], buffer, 65536) != 65536) return 9;
+        if (sendfile(pipes[1], file, &from, 65536) != 65536 || read(pipes[0], buffer, 65536) != 65536)
+            return 9;
         if (memcmp(buffer, p + at, 65536)) return 10;
     }
     unlink("/tmp/large");
     return 0;
+}
+
+static int locks(void) {
+    int bad = 0, status;
+    for (int p = 0; p < 2; p++) {
+        pid_t child = fork();
+        if (child < 0) return 7;
+        if (child > 0) continue;
+        for (int round = 0; round < 5; round++) {
+            int fd = open("/tmp/locks", O_RDWR | O_CREAT, 0600);
+            if (fd < 0) _exit(2);
+            for (int i = 0; i < 2500; i++) {
+                struct flock f = {
+                    .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 4 * i + 2 * p, .l_len = 1};
+                if (fcntl(fd, F_SETLK, &f)) _exit(3);
+            }
+            close(fd);
+        }
+        _exit(0);
+    }
+    while (wait(&status) > 0) bad |= status;
+    unlink("/tmp/locks");
+    return bad != 0;
 }
 
 static long free_kilobytes(void) {
@@ -141,6 +168,7 @@ int main(int argc, char **argv) {
     if (!strcmp(what, "touch")) return touch();
     if (!strcmp(what, "large")) return large(argc > 2 ? strtoul(argv[2], NULL, 0) : 64);
     if (!strcmp(what, "bomb")) return bomb();
+    if (!strcmp(what, "locks")) return locks();
     if (!strcmp(what, "rounds")) return rounds(argc > 2 ? atoi(argv[2]) : 1000);
     if (!strcmp(what, "nothing")) return 0;
     return 64;

@@ -1,7 +1,9 @@
 /*
- * Do system calls keep the registers that the ABI says they keep? Makes every call with a pattern in each of them (stub.h), and looks
- * at them afterwards: after plain returns, interrupted calls with a handler, restarted calls with and without one, in a fork's
- * child, after a failed exec, and after large copies. Run by tools/limen/src/test/programs.rs; prints one line per kind, and `registers kept` at last.
+ * Do system calls keep the registers that the ABI says they keep? Makes every call with a pattern in each of
+ * these registers (stub.h) and compares them afterwards: after plain returns, interrupted calls with a
+ * handler, restarted calls with and without a handler, in a fork's child, after a failed exec, and after
+ * large copies. Run by tools/limen/src/test/programs.rs; prints one line per kind, and `registers kept` at
+ * the end.
  */
 #define _GNU_SOURCE
 #include "stub.h"
@@ -30,7 +32,8 @@ static struct state state;
 static uint64_t seed = 0x9e3779b97f4a7c15;
 static volatile int handled;
 static void (*const first_way)(struct state *) = registers_call;
-static void (*enter)(struct state *) = registers_call; /* or the processor's other instruction for system calls, or none */
+static void (*enter)(struct state *) =
+    registers_call; /* or the processor's other instruction for system calls, or none */
 static int bad;
 
 static uint64_t next(void) {
@@ -40,7 +43,7 @@ static uint64_t next(void) {
     return seed;
 }
 
-/* Makes a call and complains about every register that changed. */
+/* Makes a system call and reports every register that changed. */
 static long call(const char *when, long number, long a, long b, long c, long d, long e, long f) {
     const long args[] = {a, b, c, d, e, f, number};
     state.number = number;
@@ -52,7 +55,7 @@ static long call(const char *when, long number, long a, long b, long c, long d, 
     state.before[1] &= 0xfff000;
 #endif
     for (size_t i = 0; i < VECTOR_BYTES; i += 8) {
-        /* Ordinary numbers: no processor makes another of one of these by looking at it. */
+        /* Normal numbers, which no processor changes when they are loaded and stored. */
         double x = (double)(next() % 1000000) + 0.5;
         memcpy(state.vectors_before + i, &x, sizeof x);
     }
@@ -66,13 +69,15 @@ static long call(const char *when, long number, long a, long b, long c, long d, 
         if (slot == COUNTER && enter == registers_spin) continue;
 #endif
         if (state.before[slot] == state.after[slot]) continue;
-        printf("%s: call %ld: %s was %#lx and is %#lx (result %ld%s)\n", when, number, kept[i].name, state.before[slot],
-               state.after[slot], state.result, enter == first_way ? "" : ", the other way");
+        printf("%s: call %ld: %s was %#lx and is %#lx (result %ld%s)\n", when, number, kept[i].name,
+               state.before[slot], state.after[slot], state.result,
+               enter == first_way ? "" : ", the other way");
         bad++;
     }
     for (size_t i = 0; i < VECTOR_BYTES; i += 8) {
         if (memcmp(state.vectors_before + i, state.vectors_after + i, 8) == 0) continue;
-        printf("%s: call %ld: vector registers, byte %zu, changed (result %ld)\n", when, number, i, state.result);
+        printf("%s: call %ld: vector registers, byte %zu, changed (result %ld)\n", when, number, i,
+               state.result);
         bad++;
         break;
     }
@@ -86,7 +91,7 @@ static void want(const char *when, int right) {
     bad++;
 }
 
-/* A handler that uses whatever registers it may. */
+/* A handler that uses all registers it may use. */
 static void handler(int signal) {
     volatile double x = signal;
     char bytes[256];
@@ -101,7 +106,7 @@ static void on(int signal, int flags, int trash) {
     sigaction(signal, &action, NULL);
 }
 
-/* SIGALRM after so many milliseconds, and again after as many, or never with 0. */
+/* Sends SIGALRM after this many milliseconds and at this interval; 0: never. */
 static void alarm_after(long milliseconds) {
     struct itimerval at = {{0, milliseconds * 1000}, {0, milliseconds * 1000}};
     setitimer(ITIMER_REAL, &at, NULL);
@@ -113,7 +118,7 @@ static void nap(long milliseconds) {
     }
 }
 
-/* Calls that end the caller, or make another of it, or change what it is. */
+/* Calls that end the caller, duplicate it, or change its identity. */
 static int left_out(long n) {
     switch (n) {
     case SYS_exit:
@@ -136,7 +141,10 @@ static int left_out(long n) {
     return 0;
 }
 
-/* Every number, with arguments that no call can do much with, as an ordinary user. A call that waits is ended and passed over. */
+/*
+ * Makes every call by number, as an ordinary user, with arguments with which no call can do much. A call that
+ * waits is interrupted and skipped.
+ */
 static void every_number(void) {
     struct { volatile long number, returned, bad; } *shared;
     shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -174,7 +182,7 @@ static void every_number(void) {
     munmap(shared, 4096);
 }
 
-/* Calls that wait, ended by a handler. */
+/* Calls that wait and are ended by a handler. */
 static void interrupted(void) {
     int pipes[2];
     struct timespec long_time = {100, 0};
@@ -196,7 +204,7 @@ static void interrupted(void) {
     close(pipes[0]), close(pipes[1]);
 }
 
-/* A read that starts again until there is something to read: after a handler, and after a stop without one. */
+/* A read that is restarted until there is data: after a handler, and after a stop without one. */
 static void restarted(void) {
     int pipes[2], status;
     char byte;
@@ -230,7 +238,7 @@ static void restarted(void) {
             nap(100);
             _exit(write(pipes[1], "x", 1) != 1);
         }
-        /* The sleep goes on by restart_syscall, the read by the call itself. */
+        /* The kernel continues the sleep by restart_syscall, and the read by making the call again. */
         call("restarted sleep", SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, (long)&t, 0, -1, -1);
         want("restarted sleep", state.result == 0);
         call("read after a stop", SYS_read, pipes[0], (long)&byte, 1, -1, -1, -1);
@@ -278,7 +286,7 @@ static void exec_failed(void) {
     printf("execs: 4 failures\n");
 }
 
-/* No call at all: interrupts, other tasks and handlers while the processor counts. */
+/* No system call: interrupts, other tasks and handlers while user mode counts. */
 static void spinning(void) {
     void (*way)(struct state *) = enter;
     enter = registers_spin;
@@ -293,7 +301,10 @@ static void spinning(void) {
     enter = way;
 }
 
-/* Large copies, for which a kernel may borrow registers: aligned or not, to pages that are there, that come, and that are forbidden. */
+/*
+ * Large copies, for which a kernel may use vector registers: aligned or not, to pages that are present, that
+ * are faulted in, and that are not accessible.
+ */
 static void copied(void) {
     enum { LENGTH = 40000, ROOM = 65536, ALLOWED = 16384 };
     static unsigned char data[LENGTH + 64];

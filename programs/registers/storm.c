@@ -1,12 +1,16 @@
 /*
- * A storm of faults: every thread stores to a page that it may not write and executes an instruction that does not exist, over and
- * over, while its own one-shot timer interrupts it at random moments: between the two, in their handlers, on the way into and out of the
- * kernel. Every fault must call its handler exactly once, with the right address (the handler passes over the instruction, or makes it work); every timer must call its own once; and no register may
- * change that the program did not change itself (stub.h has a pattern in each).
+ * A storm of faults: every thread stores to a page that it may not write and executes an instruction that
+ * does not exist, over and over, while its own one-shot timer interrupts it at random moments: between the
+ * two, in their handlers, on the way into and out of the kernel. Every fault must call its handler exactly
+ * once, with the right address (the handler passes over the instruction, or makes it work); every timer must
+ * call its own once; and no register may change that the program did not change itself (stub.h has a pattern
+ * in each).
  *
- * Nothing here depends on who is faster: a thread goes on making faults until its timer's signal has come, and then sets it anew.
+ * Nothing here depends on who is faster: a thread goes on making faults until its timer's signal has come,
+ * and then sets it anew.
  *
- * storm THREADS ROUNDS; run by tools/limen/src/test/programs.rs. Prints what it did, and `nothing lost` at last.
+ * storm THREADS ROUNDS; run by tools/limen/src/test/programs.rs. Prints what it did, and `nothing lost` at
+ * last.
  */
 #define _GNU_SOURCE
 #include "stub.h"
@@ -27,7 +31,10 @@
 #define sigev_notify_thread_id _sigev_un._tid
 #endif
 
-/* Stores a byte where argument 0 points, and an undefined instruction; how long the two are, and where the context keeps their address. */
+/*
+ * In assembly: stores a byte where argument 0 points, and executes an undefined instruction. Then the lengths
+ * of both, and the place of the program counter in the signal context.
+ */
 void storm_store(struct state *state);
 void storm_undefined(struct state *state);
 #if defined(__x86_64__)
@@ -89,7 +96,7 @@ static void complain(struct thread *t, const char *what, unsigned long a, unsign
     if (++t->bad > 10) exit(1);
 }
 
-/* Registers that no instruction can know by chance. */
+/* Values in floating-point registers, which no instruction would produce by chance. */
 static void compute(int x) {
     volatile double number = x;
     char bytes[256];
@@ -113,7 +120,8 @@ static void on_undefined(int signal, siginfo_t *info, void *context) {
     struct thread *t = me;
     ucontext_t *uc = context;
     if ((unsigned long)info->si_addr != (unsigned long)PC(uc))
-        complain(t, "an undefined instruction at, and the context's", (unsigned long)info->si_addr, (unsigned long)PC(uc));
+        complain(t, "an undefined instruction at, and the context's", (unsigned long)info->si_addr,
+                 (unsigned long)PC(uc));
     __atomic_fetch_add(&t->undefined, 1, __ATOMIC_RELAXED); /* the timer's handler adds, too */
     compute(signal);
     PC(uc) += UNDEFINED_LENGTH;
@@ -121,7 +129,7 @@ static void on_undefined(int signal, siginfo_t *info, void *context) {
 
 static void run(struct thread *t, const char *what, struct state *state, void (*instruction)(struct state *));
 
-/* The timer's: makes a fault of its own, in whatever was interrupted, another handler among it. */
+/* The timer's handler causes a fault of its own, in whatever it interrupted, which may be another handler. */
 static void on_tick(int signal) {
     struct thread *t = me;
     compute(signal);
@@ -130,13 +138,15 @@ static void on_tick(int signal) {
     t->ticks++;
 }
 
-static void run(struct thread *t, const char *what, struct state *state, void (*instruction)(struct state *)) {
+static void run(struct thread *t, const char *what, struct state *state, void (*instruction)(struct state *))
+{
     for (int i = 0; i < SLOTS; i++) state->before[i] = (unsigned long)next(t);
     state->number = 0x5a;
     for (int i = 0; i < 6; i++) state->args[i] = i ? (long)next(t) : (long)t->page;
     for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
         int held = kept[i].argument;
-        if (held >= 0) state->before[kept[i].slot] = (unsigned long)(held == NUMBER ? state->number : state->args[held]);
+        if (held >= 0)
+            state->before[kept[i].slot] = (unsigned long)(held == NUMBER ? state->number : state->args[held]);
     }
 #if defined(__powerpc64__)
     state->before[1] &= 0xfff000;
@@ -152,7 +162,8 @@ static void run(struct thread *t, const char *what, struct state *state, void (*
         printf("%s: %s: ", what, kept[i].name);
         complain(t, "a register changed", state->before[slot], state->after[slot]);
     }
-    if (memcmp(state->vectors_before, state->vectors_after, VECTOR_BYTES)) complain(t, "vector registers changed", 0, 0);
+    if (memcmp(state->vectors_before, state->vectors_after, VECTOR_BYTES))
+        complain(t, "vector registers changed", 0, 0);
 }
 
 static void *storm(void *argument) {
@@ -170,12 +181,16 @@ static void *storm(void *argument) {
         do {
             run(t, "undefined instruction", &t->state, storm_undefined);
             t->made_undefined++;
-            /* Not each time: other CPUs must be told of every change, which takes long when they are not running. */
+            /*
+             * Only sometimes: the other CPUs must flush their TLBs, which takes long if their virtual CPUs
+             * are not running.
+             */
             t->again = t->made_undefined % 8 == 0;
             run(t, "store", &t->state, storm_store);
             t->made_stores++;
             if (!t->again) continue;
-            if (t->page[0] != 0x5a && t->page[0] != 1) complain(t, "the store is lost: there is", t->page[0], 0);
+            if (t->page[0] != 0x5a && t->page[0] != 1)
+                complain(t, "the store is lost: there is", t->page[0], 0);
             if (t->made_undefined % 16 == 0) madvise(t->page, page_size, MADV_DONTNEED);
             if (mprotect(t->page, page_size, t->made_undefined % 16 ? PROT_READ : PROT_NONE)) exit(2);
         } while (t->ticks < round);
@@ -184,7 +199,8 @@ static void *storm(void *argument) {
     timer_delete(timer);
     if (t->stores != t->made_stores) complain(t, "stores' handlers, and stores", t->stores, t->made_stores);
     if (t->undefined != t->made_undefined + t->made_inner)
-        complain(t, "undefined instructions' handlers, and instructions", t->undefined, t->made_undefined + t->made_inner);
+        complain(t, "undefined instructions' handlers, and instructions", t->undefined,
+                 t->made_undefined + t->made_inner);
     return NULL;
 }
 
@@ -212,7 +228,8 @@ int main(int argc, char **argv) {
         ticks += t->ticks;
         bad += t->bad;
     }
-    printf("%d threads: %s, %lu timers\n", count, faults >= ticks * 2 ? "at least two faults a timer" : "too few faults", ticks);
+    printf("%d threads: %s, %lu timers\n", count,
+           faults >= ticks * 2 ? "at least two faults a timer" : "too few faults", ticks);
     printf(bad ? "%d wrong\n" : "nothing lost\n", bad);
     return bad != 0;
 }

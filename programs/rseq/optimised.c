@@ -1,7 +1,8 @@
-// Gives unchanged programs an rseq area of more than 32 bytes, so that the kernel treats it as an optimised one (docs/rseq.md). Two ways, neither of
-// which needs the C library, which must leave rseq alone (GLIBC_TUNABLES=glibc.pthread.rseq=0):
-// a library for LD_PRELOAD, which registers an area for the first thread of every program, and, with WRAP, a part of programs that register for
-// themselves (linked with -Wl,--wrap=syscall), whose registrations become longer.
+// Gives unchanged programs an rseq area of more than 32 bytes, so that the kernel treats it as an optimised
+// one (docs/rseq.md). Two ways, neither of which needs the C library, which must leave rseq alone
+// (GLIBC_TUNABLES=glibc.pthread.rseq=0): a library for LD_PRELOAD, which registers an area for the first
+// thread of every program, and, with WRAP, a part of programs that register for themselves (linked with
+// -Wl,--wrap=syscall), whose registrations become longer.
 
 #define _GNU_SOURCE
 #include <stdarg.h>

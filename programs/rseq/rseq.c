@@ -1,8 +1,8 @@
-// Restartable sequences as a program sees them: registration and its errors, identifiers under moves between CPUs, aborts by preemption, migration,
-// signals and membarrier, fork, exec and unregistering, a program that overwrites cpu_id_start, time-slice extensions. Runs on Linux too.
-//
-// rseq [-v]: runs all cases; the number of those that failed is the status. The C library must leave rseq alone: main runs the program again with
-// GLIBC_TUNABLES set if it did not.
+// Restartable sequences as a program sees them: registration and its errors, identifiers after moves between
+// CPUs, aborts by preemption, migration, signals and membarrier, fork, exec and unregistration, a program
+// that overwrites cpu_id_start, time-slice extensions. Runs on Linux, too. "rseq [-v]" runs all cases; the
+// exit status is the number of failures. The C library must not register an area: main runs the program again
+// with GLIBC_TUNABLES set if it did.
 
 #define _GNU_SOURCE
 #include <elf.h>
@@ -19,6 +19,7 @@
 #include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -65,14 +66,14 @@ static void fail(const char *what, long got, long wanted)
     failed++;
 }
 
-#define CHECK(what, got, wanted)                                                                                                                       \
-    do {                                                                                                                                               \
-        long got_ = (long)(got), wanted_ = (long)(wanted);                                                                                             \
-        if (got_ != wanted_)                                                                                                                           \
-            fail(what, got_, wanted_);                                                                                                                 \
+#define CHECK(what, got, wanted)                           \
+    do {                                                   \
+        long got_ = (long)(got), wanted_ = (long)(wanted); \
+        if (got_ != wanted_)                               \
+            fail(what, got_, wanted_);                     \
     } while (0)
 
-// The result, or minus the error.
+// The result, or the negative errno.
 static long rseq(volatile void *area, uint32_t len, int flags, uint32_t sig)
 {
     long r = syscall(__NR_rseq, area, len, flags, sig);
@@ -102,7 +103,8 @@ static void nap(long us)
     nanosleep(&t, 0);
 }
 
-// A critical section that spins until `*go` is not zero, or is aborted. Returns 1 if it was aborted, 0 if it was left by its end. `*in` becomes 1 inside.
+// A critical section that spins until `*go` is not zero, or is aborted. Returns 1 if it was aborted, 0 if it
+// reached its end. Sets `*in` to 1 inside.
 static int spin(volatile struct area *area, volatile uint32_t *in, volatile uint32_t *go);
 
 #if defined(__x86_64__)
@@ -113,17 +115,21 @@ __asm__(".text\n.globl spin_asm, spin_start, spin_end, spin_abort\n.type spin_as
 #elif defined(__aarch64__)
 __asm__(".text\n.globl spin_asm, spin_start, spin_end, spin_abort\n.type spin_asm,%function\nspin_asm:\n"
         "  str x3, [x0, #8]\n"
-        "spin_start:\n  mov w4, #1\n  str w4, [x1]\n1: ldr w4, [x2]\n  cbz w4, 1b\nspin_end:\n  mov w0, #0\n  ret\n"
+        "spin_start:\n  mov w4, #1\n  str w4, [x1]\n1: ldr w4, [x2]\n  cbz w4, 1b\nspin_end:\n  mov w0, #0\n "
+        " ret\n"
         "  .inst 0xd428bc00\nspin_abort:\n  mov w0, #1\n  ret\n");
 #elif defined(__arm__)
-__asm__(".text\n.arm\n.globl spin_asm, spin_start, spin_end, spin_abort\n.type spin_asm,%function\nspin_asm:\n"
-        "  mov r12, #0\n  str r12, [r0, #12]\n  str r3, [r0, #8]\n"
-        "spin_start:\n  mov r12, #1\n  str r12, [r1]\n1: ldr r12, [r2]\n  cmp r12, #0\n  beq 1b\nspin_end:\n  mov r0, #0\n  bx lr\n"
-        "  .word 0xe7f5def3\nspin_abort:\n  mov r0, #1\n  bx lr\n");
+__asm__(
+    ".text\n.arm\n.globl spin_asm, spin_start, spin_end, spin_abort\n.type spin_asm,%function\nspin_asm:\n"
+    "  mov r12, #0\n  str r12, [r0, #12]\n  str r3, [r0, #8]\n"
+    "spin_start:\n  mov r12, #1\n  str r12, [r1]\n1: ldr r12, [r2]\n  cmp r12, #0\n  beq 1b\nspin_end:\n  "
+    "mov r0, #0\n  bx lr\n"
+    "  .word 0xe7f5def3\nspin_abort:\n  mov r0, #1\n  bx lr\n");
 #elif defined(__powerpc64__)
 __asm__(".text\n.globl spin_asm, spin_start, spin_end, spin_abort\n.type spin_asm,@function\nspin_asm:\n"
         "  std 6, 8(3)\n"
-        "spin_start:\n  li 7, 1\n  stw 7, 0(4)\n1: lwz 7, 0(5)\n  cmpwi 7, 0\n  beq 1b\nspin_end:\n  li 3, 0\n  blr\n"
+        "spin_start:\n  li 7, 1\n  stw 7, 0(4)\n1: lwz 7, 0(5)\n  cmpwi 7, 0\n  beq 1b\nspin_end:\n  li 3, "
+        "0\n  blr\n"
         "  .long 0x0fe5000b\nspin_abort:\n  li 3, 1\n  blr\n");
 #endif
 
@@ -200,7 +206,7 @@ static void moves(volatile struct area *area)
     unpin();
 }
 
-// Concurrency ids: threads that run at the same time have different ones, all below the number of CPUs.
+// Concurrency ids: threads that run at the same time have different ids, all below the number of CPUs.
 static uint32_t owner[64];
 static volatile uint32_t stop, clashes, too_large;
 static uint32_t area_len;
@@ -213,8 +219,8 @@ static void *cid_thread(void *unused)
     volatile struct area *a = area;
     if (rseq(area, area_len, 0, SIG) != 0)
         __atomic_fetch_add(&clashes, 1000000, __ATOMIC_RELAXED);
-    // Enters the section marked by its cid, looks whether anybody else is there. Only an unbroken stretch counts: the same CPU and cid throughout,
-    // which the kernel would have changed.
+    // Enters the slot of its concurrency id and checks that no other thread is in it. This only counts if the
+    // thread was not preempted: same CPU and same id throughout, which the kernel would have changed.
     for (uint32_t n = 0; !stop; n++) {
         uint32_t cid = a->mm_cid;
         if (cid >= (uint32_t)cpus)
@@ -279,7 +285,8 @@ static void *victim_thread(void *data)
     v->aborted = spin(area, &v->in, &v->go);
     CHECK("rseq_cs after an abort", area->rseq_cs, v->aborted ? 0 : (long)(uintptr_t)&spinning);
     v->done = 1;
-    // Who sends it a signal must find it alive, also if a preemption came first.
+    // The thread must still exist when another thread sends it a signal, even if a preemption aborted it
+    // first.
     while (!v->go)
         nap(1000);
     CHECK("unregister", rseq(area, v->len, 1, SIG), 0);
@@ -297,7 +304,7 @@ static void begin(struct victim *v, uint32_t len, int cpu)
         sched_yield();
 }
 
-// Waits up to two seconds for the victim to leave its section; then lets it go.
+// Waits up to two seconds for the victim to leave its section; then sets `go`.
 static void end(struct victim *v)
 {
     for (int i = 0; i < 2000 && !v->done; i++)
@@ -310,7 +317,7 @@ static void abort_by_signal(uint32_t len)
 {
     struct victim v;
     begin(&v, len, -1);
-    // It may have been preempted already, which aborts it too.
+    // A preemption may have aborted it already.
     pthread_kill(v.thread, SIGUSR1);
     for (int i = 0; i < 2000 && !v.handled; i++)
         nap(1000);
@@ -325,7 +332,8 @@ static void abort_by_preemption(uint32_t len)
     struct victim v;
     pin(0);
     begin(&v, len, 0);
-    // Both on one CPU: that we are here means that it has been preempted; a moment more lets it run.
+    // Both threads are on one CPU: this thread runs, so the other has been preempted. The nap lets the other
+    // run.
     nap(20000);
     for (volatile int i = 0; i < 100000; i++)
         ;
@@ -381,7 +389,7 @@ static void abort_by_membarrier(uint32_t len)
     unpin();
 }
 
-// A section that is only described badly, or whose handler has no signature, kills.
+// A section with an invalid descriptor, or whose abort handler has no signature, kills the process.
 static int dies(uint32_t len, int how)
 {
     fflush(stdout);
@@ -446,7 +454,7 @@ static void forks(volatile struct area *area, uint32_t len)
         waitpid(pid, &status, 0);
         CHECK("child", status, 0);
     }
-    // A thread has none of its own.
+    // A new thread has no registration.
     fflush(stdout);
 }
 
@@ -483,7 +491,8 @@ static void overwrites(volatile struct area *area)
 {
     for (int i = 0; i < 20; i++) {
         area->cpu_id_start = 0xffffffff;
-        // On a busy machine the time may be up before the thread is asleep: no switch, nothing to be rewritten.
+        // On a busy machine its time slice may end before the thread sleeps: no switch, so nothing is
+        // rewritten.
         for (int naps = 0; naps < 100 && area->cpu_id_start == 0xffffffff; naps++) nap(1000);
         CHECK("cpu_id_start rewritten after sleeping", area->cpu_id_start, area->cpu_id);
     }
@@ -496,7 +505,7 @@ static void overwrites(volatile struct area *area)
     own_victim = 0;
 }
 
-// The same of an optimised area is punished once it must be written.
+// In an optimised area this kills the process when the kernel next writes the field.
 static int punished(uint32_t len)
 {
     fflush(stdout);
@@ -517,7 +526,119 @@ static int punished(uint32_t len)
     return WIFSIGNALED(status) ? WTERMSIG(status) : -WEXITSTATUS(status);
 }
 
+// --- descriptors that do not matter, and such that are not there
+
+static volatile uint32_t other_stop;
+
+static void *busy(void *unused)
+{
+    (void)unused;
+    pin(0);
+    while (!other_stop)
+        ;
+    return 0;
+}
+
+// If a thread is not in the section, its pointer is only cleared, whatever else the descriptor says.
+static void outside(uint32_t len)
+{
+    static struct section s;
+    pthread_t other;
+    volatile struct area *area = &main_area;
+    if (!extended)
+        return;
+    fflush(stdout);
+    for (int how = 0; how < 3; how++) {
+        pid_t pid = fork();
+        if (pid == 0) {
+            memset(&s, 0, sizeof s);
+            s.start = (uintptr_t)spin_start;
+            s.length = spin_end - spin_start;
+            s.abort = how == 2 ? s.start : (uintptr_t)spin_abort;
+            s.version = how == 0;
+            s.flags = how == 1;
+            pin(0);
+            if (rseq(&main_area, len, 0, SIG) != 0)
+                _exit(2);
+            other_stop = 0;
+            pthread_create(&other, 0, busy, 0);
+            area->rseq_cs = (uintptr_t)&s;
+            struct timespec begin, now;
+            clock_gettime(CLOCK_MONOTONIC, &begin);
+            do
+                clock_gettime(CLOCK_MONOTONIC, &now);
+            while (area->rseq_cs && now.tv_sec - begin.tv_sec < 5);
+            _exit(area->rseq_cs ? 3 : 0);
+        }
+        int status = 0;
+        waitpid(pid, &status, 0);
+        CHECK("outside of a section", status, 0);
+    }
+}
+
+static struct section *absent;
+static volatile uint32_t absent_in, absent_go, absent_tid;
+
+static void *absent_thread(void *len)
+{
+    static struct area area;
+    absent_tid = syscall(SYS_gettid);
+    if (rseq(&area, (long)len, 0, SIG) != 0)
+        _exit(2);
+    do
+        madvise(absent, 4096, MADV_DONTNEED);
+    while (spin_asm(&area, &absent_in, &absent_go, absent));
+    if (rseq(&area, (long)len, 1, SIG) != 0)
+        _exit(2);
+    return 0;
+}
+
+// The page of the descriptor is unmapped again and again while the thread is migrated: every other return to
+// user mode finds it missing after the identifiers have been written.
+static void absent_descriptors(uint32_t len)
+{
+    if (cpus < 3)
+        return;
+    fflush(stdout);
+    for (int round = 0; round < 3; round++) {
+        pid_t pid = fork();
+        if (pid == 0) {
+            char name[] = "/tmp/rseq-XXXXXX";
+            mkdir("/tmp", 0755);
+            int fd = mkstemp(name);
+            struct section s = {0, 0, (uintptr_t)spin_start, spin_end - spin_start, (uintptr_t)spin_abort};
+            unlink(name);
+            if (fd < 0 || ftruncate(fd, 4096) || write(fd, &s, sizeof s) != sizeof s)
+                _exit(4);
+            absent = mmap(0, 4096, PROT_READ, MAP_SHARED, fd, 0);
+            pthread_t thread;
+            pin(0);
+            pthread_create(&thread, 0, absent_thread, (void *)(long)len);
+            while (!absent_in)
+                sched_yield();
+            struct timespec begin, now;
+            clock_gettime(CLOCK_MONOTONIC, &begin);
+            do {
+                for (int i = 0; i < 100; i++) {
+                    cpu_set_t set;
+                    CPU_ZERO(&set);
+                    CPU_SET(1 + i % 2, &set);
+                    sched_setaffinity(absent_tid, sizeof set, &set);
+                }
+                clock_gettime(CLOCK_MONOTONIC, &now);
+            } while ((now.tv_sec - begin.tv_sec) * 1000 + (now.tv_nsec - begin.tv_nsec) / 1000000 < 1500);
+            absent_go = 1;
+            pthread_join(thread, 0);
+            _exit(0);
+        }
+        int status = 0;
+        waitpid(pid, &status, 0);
+        CHECK("moved while its descriptor is missing", status, 0);
+    }
+}
+
 #include "slice.h"
+#include "bounds.h"
 
 // --- all of it
 
@@ -555,6 +676,10 @@ static void on_mode(uint32_t len, const char *mode, char **argv)
     slices(&main_area, len);
     CASE("unregistering");
     CHECK("unregister", rseq(&main_area, len, 1, SIG), 0);
+    CASE("descriptors that do not matter");
+    outside(len);
+    CASE("descriptors that are missing");
+    absent_descriptors(len);
     CASE("concurrency ids");
     cids(len);
     CASE("signal");
@@ -602,6 +727,8 @@ int main(int argc, char **argv)
     on_mode(32, "legacy", again);
     if (extended)
         on_mode(33, "optimised", again);
+    begin_case("bounds of extensions");
+    bounds();
     if (!failed)
         printf("rseq works: %d CPUs, feature size %lu\n", cpus, size);
     return failed > 100 ? 100 : failed;

@@ -27,8 +27,8 @@ static void *compete(void *unused)
     return 0;
 }
 
-// Spins, asking for an extension all the time, until one is granted; at most `ms` milliseconds. How it ends is up to `how`: 0 yield, 1 another system
-// call, 2 by waiting until it is over. Whether one was granted.
+// Spins and asks for an extension until one is granted; at most `ms` milliseconds. `how` ends it: 0 by yield,
+// 1 by another system call, 2 by waiting until it is over. Returns whether one was granted.
 static int granted_once(volatile struct area *area, int how, int ms)
 {
     struct timespec begin, now;
@@ -38,7 +38,7 @@ static int granted_once(volatile struct area *area, int how, int ms)
         for (volatile int i = 0; i < 2000 && !area->granted; i++)
             ;
         area->request = 0;
-        // An extension is some microseconds: it may be over before the yield. Then another one is tried.
+        // An extension lasts some microseconds: it may be over before the yield. Then another one is tried.
         if (area->granted && (how != 0 || slice_yield() == 1)) {
             if (how == 1) {
                 syscall(SYS_getppid);

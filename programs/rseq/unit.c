@@ -1,4 +1,5 @@
-// unit MIB: a compiler's or an assembler's pattern. Copies its input to its output in pieces of 4 KiB and touches as many MiB of memory, page by page.
+// "unit MIB": imitates a compiler or assembler. Copies its input to its output in pieces of 4 KiB and touches
+// this many MiB of memory, page by page.
 
 #include <stdlib.h>
 #include <sys/mman.h>

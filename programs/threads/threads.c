@@ -1,9 +1,10 @@
 /*
- * What programs with threads rely on: locks that outlive their holders, locks that lend priority, waiting on words in every way, signals to
- * one thread, the end and the replacement of a program with many threads, that nothing is left of who was waited for, affinity, policies
- * and their permissions, who runs first among real-time threads, memory barriers. No check depends on who is faster: where order matters,
- * threads share one processor and priorities decide. Built with glibc and with musl. Each check that fails is named; the exit status is
- * their number. Called by tools/limen/src/test/programs.rs on four processors, as root.
+ * Behaviour that programs with threads rely on: robust and priority-inheriting locks, futexes in all forms,
+ * signals to one thread, exit and exec of a program with many threads, that a task is completely gone once it
+ * was waited for, affinity, policies and their permissions, the order of real-time threads, memory barriers.
+ * No check depends on speed: where order matters, threads share one processor and priorities decide. Built
+ * with glibc and with musl. Each check that fails is printed; the exit status is the number of failures.
+ * Called by tools/limen/src/test/programs.rs on four processors, as root.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -29,8 +30,21 @@
 #ifndef SYS_futex_waitv
 #define SYS_futex_waitv 449
 #endif
-enum { FUTEX_WAIT_, FUTEX_WAKE_, FUTEX_REQUEUE_ = 3, FUTEX_CMP_REQUEUE_, FUTEX_WAKE_OP_, FUTEX_LOCK_PI_, FUTEX_UNLOCK_PI_, FUTEX_TRYLOCK_PI_,
-       FUTEX_WAIT_BITSET_, FUTEX_WAKE_BITSET_, FUTEX_WAIT_REQUEUE_PI_, FUTEX_CMP_REQUEUE_PI_, PRIVATE_ = 128 };
+enum {
+    FUTEX_WAIT_,
+    FUTEX_WAKE_,
+    FUTEX_REQUEUE_ = 3,
+    FUTEX_CMP_REQUEUE_,
+    FUTEX_WAKE_OP_,
+    FUTEX_LOCK_PI_,
+    FUTEX_UNLOCK_PI_,
+    FUTEX_TRYLOCK_PI_,
+    FUTEX_WAIT_BITSET_,
+    FUTEX_WAKE_BITSET_,
+    FUTEX_WAIT_REQUEUE_PI_,
+    FUTEX_CMP_REQUEUE_PI_,
+    PRIVATE_ = 128
+};
 #define WAITERS 0x80000000u
 #define OWNER_DIED 0x40000000u
 
@@ -62,7 +76,7 @@ static pthread_t start(void *(*f)(void *), void *argument) {
     }
     return t;
 }
-/* Waits until the thread sleeps: what it then waits for is what it was told to wait for. */
+/* Waits until the thread sleeps, so that the test knows it waits for what it was told to wait for. */
 static void until_asleep(int thread) {
     char path[64], text[256];
     snprintf(path, sizeof path, "/proc/self/task/%d/stat", thread);
@@ -95,7 +109,7 @@ static int policy(int thread, int policy, int priority) {
     return syscall(SYS_sched_setscheduler, thread, policy, &priority);
 }
 
-/* Robust locks: of a thread, and of another process. */
+/* Robust locks: the owner is a thread, or another process. */
 static void *lock_and_end(void *lock) {
     pthread_mutex_lock(lock);
     return NULL;
@@ -176,7 +190,7 @@ static void inheriting(void) {
     CHECK(counter == 4 * 500);
     pthread_mutex_destroy(&shared_lock);
 
-    /* The holder ends without a word: its waiters get the lock, told so. */
+    /* The owner ends without unlocking: its waiters get the lock, with EOWNERDEAD. */
     atomic_int go = 0, ids[2] = {0, 0};
     pthread_t holder = start(own_and_end, &go);
     wait_for(&step);
@@ -202,9 +216,13 @@ static void inheriting(void) {
     word = 0;
 }
 
-/* A chain on one processor: `high` waits for a lock of `middleman`, who waits for one of `low`. `busy`, between them, must come after them. */
+/*
+ * A chain of locks on one processor: `high` waits for a lock of `middleman`, which waits for a lock of `low`.
+ * `busy`, of a priority between them, must run after all three.
+ */
 static atomic_uint first, second;
-static atomic_int go_low, go_high, go_busy, low_ready, middle_ready, high_ready, busy_ready, high_ran, busy_saw;
+static atomic_int go_low, go_high, go_busy, low_ready, middle_ready, high_ready, busy_ready, high_ran,
+    busy_saw;
 static void sleep_on(atomic_int *flag) {
     while (!*flag) futex((void *)flag, FUTEX_WAIT_ | PRIVATE_, 0, NULL, NULL, 0);
 }
@@ -261,7 +279,7 @@ static void chain(void) {
     }
     let_go(&go_high);
     until_asleep(high_ready); /* `high` waits for `first` */
-    /* All at once: nobody else runs before this thread sleeps. */
+    /* All are released before this thread sleeps, and none runs earlier. */
     let_go(&go_busy);
     let_go(&go_low);
     for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
@@ -270,7 +288,7 @@ static void chain(void) {
     CHECK(policy(0, SCHED_OTHER, 0) == 0);
 }
 
-/* Words. */
+/* Futexes. */
 struct waiter { uint64_t value, address; uint32_t flags, reserved; };
 static atomic_uint words[4];
 static void *wait_bits(void *to) {
@@ -290,11 +308,16 @@ static void on_words(void) {
     wait_for(&id);
     until_asleep(id);
     CHECK(futex((void *)&words[0], FUTEX_WAKE_BITSET_ | PRIVATE_, 9, NULL, NULL, 5) == 0);
-    CHECK(fails_with(futex((void *)&words[0], FUTEX_CMP_REQUEUE_ | PRIVATE_, 0, (void *)1, (void *)&words[1], 7), EAGAIN));
+    CHECK(fails_with(
+        futex((void *)&words[0], FUTEX_CMP_REQUEUE_ | PRIVATE_, 0, (void *)1, (void *)&words[1], 7), EAGAIN));
     CHECK(futex((void *)&words[0], FUTEX_CMP_REQUEUE_ | PRIVATE_, 0, (void *)1, (void *)&words[1], 0) == 1);
     CHECK(futex((void *)&words[0], FUTEX_WAKE_ | PRIVATE_, 9, NULL, NULL, 0) == 0);
-    /* Sets words[2] to 1 and wakes nobody there; the old value was 0, so one waiter of words[1], too. */
-    CHECK(futex((void *)&words[2], FUTEX_WAKE_OP_ | PRIVATE_, 1, (void *)1, (void *)&words[1], (0u << 28) | (0u << 24) | (1u << 12)) == 1);
+    /*
+     * Sets words[2] to 1 and wakes no waiter there; its old value was 0, so one waiter of words[1] is woken,
+     * too.
+     */
+    CHECK(futex((void *)&words[2], FUTEX_WAKE_OP_ | PRIVATE_, 1, (void *)1, (void *)&words[1],
+                (0u << 28) | (0u << 24) | (1u << 12)) == 1);
     CHECK(words[1] == 1);
     pthread_join(t, &result);
     CHECK(result == NULL);
@@ -311,8 +334,10 @@ static void on_words(void) {
     CHECK(fails_with(syscall(SYS_futex_waitv, &bad, 0, 0, NULL, 0), EINVAL));
     CHECK(fails_with(syscall(SYS_futex_waitv, &bad, 1, 1, NULL, 0), EINVAL));
     CHECK(fails_with(syscall(SYS_futex_waitv, NULL, 1, 0, NULL, 0), EINVAL));
-    CHECK(fails_with(futex((void *)&words[0], FUTEX_CMP_REQUEUE_PI_ | PRIVATE_, 2, NULL, (void *)&words[1], 0), EINVAL));
-    CHECK(fails_with(futex((void *)&words[0], FUTEX_WAIT_REQUEUE_PI_ | PRIVATE_, 0, NULL, (void *)&words[0], 0), EINVAL));
+    CHECK(fails_with(
+        futex((void *)&words[0], FUTEX_CMP_REQUEUE_PI_ | PRIVATE_, 2, NULL, (void *)&words[1], 0), EINVAL));
+    CHECK(fails_with(
+        futex((void *)&words[0], FUTEX_WAIT_REQUEUE_PI_ | PRIVATE_, 0, NULL, (void *)&words[0], 0), EINVAL));
     CHECK(fails_with(futex((char *)&words[0] + 1, FUTEX_WAKE_ | PRIVATE_, 1, NULL, NULL, 0), EINVAL));
     CHECK(fails_with(futex((void *)&words[0], 99, 1, NULL, NULL, 0), ENOSYS));
 }
@@ -350,7 +375,7 @@ static void signals(void) {
     }
     CHECK(fails_with(syscall(SYS_tgkill, getpid() + 1, ids[0], SIGUSR1), ESRCH));
     CHECK(fails_with(syscall(SYS_tgkill, getpid(), 0, SIGUSR1), EINVAL));
-    /* To the process: whoever does not block it. */
+    /* To the process: a thread that does not block the signal gets it. */
     sigset_t set;
     sigemptyset(&set);
     sigaddset(&set, SIGRTMIN + 3);
@@ -364,7 +389,7 @@ static void signals(void) {
     for (int i = 0; i < 3; i++) pthread_join(threads[i], NULL);
 }
 
-/* Many threads, each busy in its way; one ends the program, or replaces it. */
+/* Many threads, each doing something else; one of them exits or executes a program. */
 static int idle_pipe[2];
 static atomic_uint never;
 static void *busy_somehow(void *number) {
@@ -397,7 +422,7 @@ static int with_many(void *(*what)(void *)) {
     }
     return reap(child);
 }
-/* The program after its replacement: alone, with the id of the one before. */
+/* The new program: it has one thread, and the process id of the old one. */
 static int replaced(void) {
     int threads = 0;
     DIR *dir = opendir("/proc/self/task");
@@ -406,17 +431,22 @@ static int replaced(void) {
     return threads == 1 && tid() == getpid() && syscall(SYS_tgkill, getpid(), getpid(), 0) == 0 ? 9 : 1;
 }
 
-/* Who was waited for is gone, on every processor at once: nothing goes by its number, and what it executed can be written. */
+/*
+ * A process that was waited for is gone on every processor: its number finds nothing, and its executable can
+ * be written.
+ */
 static void gone(void) {
     int there = 0;
     for (int i = 0; i < 3000; i++) {
         pid_t child = fork();
         if (child == 0) _exit(0);
         while (waitpid(child, NULL, WNOHANG) == 0) {}
-        there += !fails_with(kill(child, 0), ESRCH) || !fails_with(syscall(SYS_sched_getscheduler, child), ESRCH);
+        there +=
+            !fails_with(kill(child, 0), ESRCH) || !fails_with(syscall(SYS_sched_getscheduler, child), ESRCH);
     }
     CHECK(there == 0);
-    int from = open("/proc/self/exe", O_RDONLY), to = open("copy", O_WRONLY | O_CREAT | O_TRUNC, 0755), busy = 0;
+    int from = open("/proc/self/exe", O_RDONLY), to = open("copy", O_WRONLY | O_CREAT | O_TRUNC, 0755),
+        busy = 0;
     while (sendfile(to, from, NULL, 1 << 20) > 0) {}
     close(from);
     close(to);
@@ -465,23 +495,39 @@ static void affinity(void) {
     CHECK(fails_with(sched_setaffinity(0, sizeof one, &one), EINVAL));
     CHECK(sched_setaffinity(0, sizeof all, &all) == 0);
 }
-struct attributes { uint32_t size, policy; uint64_t flags; int32_t nice; uint32_t priority; uint64_t runtime, deadline, period; uint32_t min, max; };
+struct attributes {
+    uint32_t size, policy;
+    uint64_t flags;
+    int32_t nice;
+    uint32_t priority;
+    uint64_t runtime, deadline, period;
+    uint32_t min, max;
+};
 static int set(uint32_t policy, uint64_t flags, int nice, unsigned priority) {
-    struct attributes a = {.size = sizeof a, .policy = policy, .flags = flags, .nice = nice, .priority = priority};
+    struct attributes a = {
+        .size = sizeof a, .policy = policy, .flags = flags, .nice = nice, .priority = priority};
     return syscall(SYS_sched_setattr, 0, &a, 0);
 }
 static void policies(void) {
     struct attributes a;
-    struct { uint32_t policy; int nice; unsigned priority; } good[] = {{SCHED_BATCH, 3, 0}, {SCHED_IDLE, 3, 0}, {SCHED_FIFO, 0, 99}, {SCHED_RR, 0, 1}, {SCHED_OTHER, -5, 0}, {SCHED_OTHER, 0, 0}};
+    struct {
+        uint32_t policy;
+        int nice;
+        unsigned priority;
+    } good[] = {{SCHED_BATCH, 3, 0}, {SCHED_IDLE, 3, 0},   {SCHED_FIFO, 0, 99},
+                {SCHED_RR, 0, 1},    {SCHED_OTHER, -5, 0}, {SCHED_OTHER, 0, 0}};
     for (unsigned i = 0; i < sizeof good / sizeof *good; i++) {
         CHECK(set(good[i].policy, 0, good[i].nice, good[i].priority) == 0);
         memset(&a, 0xff, sizeof a);
         CHECK(syscall(SYS_sched_getattr, 0, &a, sizeof a, 0) == 0);
-        CHECK(a.size == sizeof a && a.policy == good[i].policy && a.nice == good[i].nice && a.priority == good[i].priority);
+        CHECK(a.size == sizeof a && a.policy == good[i].policy && a.nice == good[i].nice &&
+              a.priority == good[i].priority);
         CHECK(syscall(SYS_sched_getscheduler, 0) == (long)good[i].policy);
         struct timespec slice;
-        if (good[i].policy == SCHED_RR) CHECK(sched_rr_get_interval(0, &slice) == 0 && slice.tv_sec == 0 && slice.tv_nsec == 100000000);
-        if (good[i].policy == SCHED_FIFO) CHECK(sched_rr_get_interval(0, &slice) == 0 && slice.tv_sec == 0 && slice.tv_nsec == 0);
+        if (good[i].policy == SCHED_RR)
+            CHECK(sched_rr_get_interval(0, &slice) == 0 && slice.tv_sec == 0 && slice.tv_nsec == 100000000);
+        if (good[i].policy == SCHED_FIFO)
+            CHECK(sched_rr_get_interval(0, &slice) == 0 && slice.tv_sec == 0 && slice.tv_nsec == 0);
     }
     CHECK(fails_with(set(SCHED_FIFO, 0, 0, 0), EINVAL));
     CHECK(fails_with(set(SCHED_FIFO, 0, 0, 100), EINVAL));
@@ -517,7 +563,10 @@ static void policies(void) {
     CHECK(policy(0, SCHED_OTHER, 0) == 0);
 }
 
-/* Who runs first on one processor: the more urgent at once, equals in turn, round-robin ones both. */
+/*
+ * The order of real-time threads on one processor: a higher priority runs at once, equal priorities in turn,
+ * and round-robin threads alternate.
+ */
 static atomic_int order[3], place, woken, hint[2];
 static sem_t door;
 static void *in_turn(void *number) {
@@ -543,7 +592,8 @@ static void first_come(void) {
     pin(0);
     CHECK(policy(0, SCHED_FIFO, 30) == 0);
     pthread_t threads[3];
-    for (uintptr_t i = 0; i < 3; i++) threads[i] = start(in_turn, (void *)i); /* as urgent as this thread: they wait for it */
+    for (uintptr_t i = 0; i < 3; i++)
+        threads[i] = start(in_turn, (void *)i); /* as urgent as this thread: they wait for it */
     CHECK(place == 0);
     for (int i = 0; i < 3; i++) pthread_join(threads[i], NULL);
     CHECK(order[0] == 0 && order[1] == 1 && order[2] == 2);
@@ -561,7 +611,9 @@ static void first_come(void) {
     CHECK(policy(0, SCHED_OTHER, 0) == 0);
 }
 
-/* Memory barriers on behalf of others: of two threads that each set a word and look at the other's, at least one sees it. */
+/*
+ * Membarrier: of two threads that each set a word and then read the other's, at least one sees the new value.
+ */
 static long membarrier(int command, unsigned flags) { return syscall(SYS_membarrier, command, flags, 0); }
 static atomic_int flag_a, flag_b, saw_b, round_of, done_of;
 enum { ROUNDS = 2000 };
@@ -578,7 +630,8 @@ static void *light_side(void *unused) {
 static void barriers(void) {
     long known = membarrier(0, 0);
     CHECK(known > 0 && (known & 0x7f) == 0x7f);
-    CHECK(fails_with(membarrier(0, 1), EINVAL) && fails_with(membarrier(3, 0), EINVAL) && fails_with(membarrier(1 << 20, 0), EINVAL));
+    CHECK(fails_with(membarrier(0, 1), EINVAL) && fails_with(membarrier(3, 0), EINVAL) &&
+          fails_with(membarrier(1 << 20, 0), EINVAL));
     CHECK(membarrier(1, 0) == 0 && membarrier(2, 0) == 0);
     for (int i = 3; i <= 7; i += 2) {
         if (!(known & 1 << i)) continue;

@@ -1,5 +1,6 @@
 /*
- * What an act is made of. Each is a few lines that may trap; it runs in a process of its own, and what came of it is one line of output.
+ * The parts of an act. Each act is a few lines that may trap. It runs in a process of its own; its result is
+ * one line of output.
  */
 #ifndef LIMEN_TRAPS_ACT_H
 #define LIMEN_TRAPS_ACT_H
@@ -17,9 +18,12 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-/* The size of what is mapped by one: a multiple of every page size. */
+/* The size of a mapping: a multiple of every page size. */
 #define UNIT 0x10000ul
-/* Where memory is mapped, a unit each, with what one may do there. After `OPEN` comes a hole, after `FIXED` is nothing either. */
+/*
+ * The addresses of the mappings, one unit each, and their protections. There are holes behind `OPEN` and
+ * `FIXED`.
+ */
 #define OPEN ((char *)0x20000000)  /* read, write */
 #define SHUT ((char *)0x20020000)  /* nothing */
 #define FIXED ((char *)0x20040000) /* read; the unit before it as OPEN */
@@ -28,9 +32,9 @@
 #define STACK ((char *)0x200b0000) /* read, write: the stack of handlers */
 #define HOLE (OPEN + UNIT)
 
-/* What code gets: here, with the pattern around it. */
+/* The address that acts get; the memory around it is filled with a pattern. */
 #define WORDS (OPEN + 0x100)
-/* Bytes on both sides of `WORDS` that are looked at for changes. */
+/* Bytes on both sides of `WORDS` that are checked for changes. */
 #define SEEN 64
 
 struct act {
@@ -38,40 +42,45 @@ struct act {
     unsigned long (*run)(char *words, char *end);
 };
 
-/* An act in C. `words` is WORDS; what it returns is said, unless it traps. */
-#define ACT(name)                                                                                                     \
-    static unsigned long name(char *words, char *end);                                                                \
-    static const struct act act_##name __attribute__((used, section("acts"), aligned(sizeof(void *)))) = {#name, name}; \
+/* An act in C. `words` is WORDS; its return value is printed, unless it traps. */
+#define ACT(name)                                                                        \
+    static unsigned long name(char *words, char *end);                                   \
+    static const struct act act_##name                                                   \
+        __attribute__((used, section("acts"), aligned(sizeof(void *)))) = {#name, name}; \
     static unsigned long name(char *words __attribute__((unused)), char *end __attribute__((unused)))
 
-/* An act in assembly, a function of two pointers, WORDS and HOLE; `before` and `after` are the processor's way to begin and end one. */
-#define ASSEMBLY(name, before, text, after)                                                                           \
-    unsigned long code_##name(char *words, char *end);                                                                \
-    __asm__(".text\n.balign 64\n.globl code_" #name "\n.type code_" #name ",%function\n" before "\ncode_" #name ":\n"   \
-            text "\n" after "\n.size code_" #name ",.-code_" #name "\n");                                             \
-    static const struct act act_##name __attribute__((used, section("acts"), aligned(sizeof(void *)))) = {#name, code_##name}
+/*
+ * An act in assembly, a function of two pointers, WORDS and HOLE. `before` and `after` are the instructions
+ * with which it begins and ends on this processor.
+ */
+#define ASSEMBLY(name, before, text, after)                                                     \
+    unsigned long code_##name(char *words, char *end);                                          \
+    __asm__(".text\n.balign 64\n.globl code_" #name "\n.type code_" #name ",%function\n" before \
+            "\ncode_" #name ":\n" text "\n" after "\n.size code_" #name ",.-code_" #name "\n"); \
+    static const struct act act_##name                                                          \
+        __attribute__((used, section("acts"), aligned(sizeof(void *)))) = {#name, code_##name}
 
-/* An address of which the compiler knows nothing. */
+/* An address that is opaque to the compiler. */
 static inline unsigned long at(unsigned long address) {
     __asm__("" : "+r"(address));
     return address;
 }
 
-/* Goes there. */
+/* Jumps to an address. */
 static inline unsigned long go_to(unsigned long where) {
     return ((unsigned long (*)(void))at(where))();
 }
 
-/* Set by an act whose addresses are not the same in every run. */
+/* An act sets this if its addresses differ from run to run. */
 extern volatile int hide_addresses;
-/* The same from the second signal on, which has the address of a frame. */
+/* As hide_addresses, from the second signal on, which has the address of a signal frame. */
 extern volatile int hide_second;
-/* Set by an act: what a handler does before it returns, once; then the act goes on. */
+/* An act may set this: called once by the handler before it returns; then the act continues. */
 extern void (*volatile then)(ucontext_t *context);
 
 /* A system call as the processor makes it: the result, a negative errno for an error. */
 unsigned long call(unsigned long number, unsigned long a, unsigned long b, unsigned long c);
-/* Puts what the processor left in a context beside the general registers into words. */
+/* Prints the fields of the context beside the general registers. */
 void describe(char *to, size_t room, const siginfo_t *info, const ucontext_t *context);
 /* The program counter of a context. */
 unsigned long counter(const ucontext_t *context);

@@ -2,20 +2,26 @@
 #include "act.h"
 
 unsigned long call(unsigned long number, unsigned long a, unsigned long b, unsigned long c) {
-    register unsigned long r7 __asm__("r7") = number, r0 __asm__("r0") = a, r1 __asm__("r1") = b, r2 __asm__("r2") = c;
+    register unsigned long r7 __asm__("r7") = number, r0 __asm__("r0") = a, r1 __asm__("r1") = b,
+                              r2 __asm__("r2") = c;
     __asm__ volatile("svc 0" : "+r"(r0) : "r"(r7), "r"(r1), "r"(r2) : "memory");
     return r0;
 }
 
 unsigned long counter(const ucontext_t *context) { return context->uc_mcontext.arm_pc; }
 
-/* Fault status (of either kind of tables, which is the kernel's affair): what it says, not at which level. */
+/*
+ * Prints a fault status without its level. It has the format of either kind of page tables; the kernel
+ * decides which kind it uses.
+ */
 static const char *fault(unsigned long status) {
     if (status & 0x200) {
         if ((status & 0x3c) == 4 || (status & 0x3c) == 12) return status & 8 ? "permission" : "translation";
         return (status & 0x3f) == 0x21 ? "alignment" : (status & 0x3f) == 0x22 ? "debug" : "other";
     }
-    static const char *const said[16] = {[1] = "alignment", "debug", [5] = "translation", [7] = "translation", [13] = "permission", [15] = "permission"};
+    static const char *const said[16] = {
+        [1] = "alignment",  "debug", [5] = "translation", [7] = "translation", [13] = "permission",
+        [15] = "permission"};
     return said[status & 15] ? said[status & 15] : "other";
 }
 
@@ -24,17 +30,22 @@ void describe(char *to, size_t room, const siginfo_t *info, const ucontext_t *co
     int n = snprintf(to, room, ", trap %lu, psr %#lx", m->trap_no, m->arm_cpsr & 0x0e00ffff);
     unsigned long now;
     __asm__ volatile("mrs %0, cpsr" : "=r"(now));
-    /* The handler's own mode: user mode, whatever came before. */
+    /* The mode in which the handler runs: user mode, whatever was interrupted. */
     if ((now & 31) != 16) n += snprintf(to + n, room - n, ", mode %#lx", now & 31);
     if (m->trap_no == 14 || info->si_signo == SIGBUS || info->si_code == TRAP_HWBKPT)
-        n += snprintf(to + n, room - n, ", error %s%s%s", fault(m->error_code), m->error_code & 0x800 ? ", write" : "", m->error_code >> 31 ? ", fetch" : "");
+        n += snprintf(to + n, room - n, ", error %s%s%s", fault(m->error_code),
+                      m->error_code & 0x800 ? ", write" : "", m->error_code >> 31 ? ", fetch" : "");
     else
         n += snprintf(to + n, room - n, ", error %#lx", m->error_code);
-    if (!hide_addresses) snprintf(to + n, room - n, ", r0 %#lx, r1 %#lx, fault %#lx", m->arm_r0, m->arm_r1, m->fault_address);
+    if (!hide_addresses)
+        snprintf(to + n, room - n, ", r0 %#lx, r1 %#lx, fault %#lx", m->arm_r0, m->arm_r1, m->fault_address);
 }
 
-#define ARM(name, text) ASSEMBLY(arm_##name, ".arm\n", " push {r4-r11, lr}\n " text, " pop {r4-r11, pc}\n .ltorg\n")
-#define THUMB(name, text) ASSEMBLY(thumb_##name, ".syntax unified\n.thumb\n.thumb_func\n", " push {r4-r11, lr}\n " text, " pop {r4-r11, pc}\n .ltorg\n")
+#define ARM(name, text) \
+    ASSEMBLY(arm_##name, ".arm\n", " push {r4-r11, lr}\n " text, " pop {r4-r11, pc}\n .ltorg\n")
+#define THUMB(name, text)                                                                          \
+    ASSEMBLY(thumb_##name, ".syntax unified\n.thumb\n.thumb_func\n", " push {r4-r11, lr}\n " text, \
+             " pop {r4-r11, pc}\n .ltorg\n")
 
 /* Undefined and privileged instructions. */
 ARM(udf, "udf #0");
@@ -84,7 +95,8 @@ ARM(swp_hole, "mov r2, #5\n .inst 0xe1013092");
 ARM(setend, "setend be\n ldr r0, [r0]\n setend le");
 THUMB(setend, "setend be\n ldr r0, [r0]\n setend le");
 ARM(cps, "cpsid i\n mrs r0, cpsr\n and r0, r0, #0xff");
-ARM(msr_mode, "mrs r2, cpsr\n bic r2, r2, #31\n orr r2, r2, #19\n msr cpsr_c, r2\n mrs r0, cpsr\n and r0, r0, #31");
+ARM(msr_mode,
+    "mrs r2, cpsr\n bic r2, r2, #31\n orr r2, r2, #19\n msr cpsr_c, r2\n mrs r0, cpsr\n and r0, r0, #31");
 ARM(spsr, "mrs r0, spsr\n mov r0, #1");
 ARM(wait_for_event, "sev\n wfe\n mov r0, #4");
 ARM(srs, "srsia sp!, #19");
@@ -106,7 +118,8 @@ ARM(vmrs_fpexc, "vmrs r0, fpexc");
 ARM(vmrs_fpsid, "vmrs r0, fpsid");
 ARM(vmrs_mvfr0, "vmrs r0, mvfr0");
 ARM(fp_enables, "vmrs r2, fpscr\n orr r2, r2, #0x9f00\n vmsr fpscr, r2\n vmrs r0, fpscr");
-ARM(fp_division, "vmov.f64 d0, #1.0\n vsub.f64 d1, d0, d0\n vdiv.f64 d0, d0, d1\n vmrs r0, fpscr\n and r0, r0, #31");
+ARM(fp_division,
+    "vmov.f64 d0, #1.0\n vsub.f64 d1, d0, d0\n vdiv.f64 d0, d0, d1\n vmrs r0, fpscr\n and r0, r0, #31");
 
 /* Alignment. */
 ARM(ldr_odd, "ldr r0, [r0, #1]");
@@ -117,7 +130,8 @@ ARM(ldrd_word, "ldrd r2, r3, [r0, #4]\n eor r0, r2, r3");
 ARM(strd_odd, "mov r2, #0x12\n mov r3, #0x34\n strd r2, r3, [r0, #1]!\n");
 ARM(strd_post, "mov r2, #0x12\n mov r3, #0x34\n add r0, r0, #2\n strd r2, r3, [r0], #-8\n");
 ARM(strd_register, "mov r2, #0x12\n mov r3, #0x34\n mov r4, #9\n strd r2, r3, [r0, -r4]\n");
-ARM(ldm_odd, "add r0, r0, #1\n ldmia r0!, {r2-r5}\n eor r2, r2, r3\n eor r2, r2, r4\n eor r2, r2, r5\n eor r0, r0, r2");
+ARM(ldm_odd, "add r0, r0, #1\n ldmia r0!, {r2-r5}\n eor r2, r2, r3\n eor r2, r2, r4\n eor r2, r2, r5\n eor "
+             "r0, r0, r2");
 ARM(ldm_below, "add r0, r0, #2\n ldmdb r0!, {r2-r4}\n eor r2, r2, r3\n eor r2, r2, r4\n eor r0, r0, r2");
 ARM(ldm_after_base, "add r0, r0, #3\n ldmib r0, {r0, r2}\n eor r0, r0, r2");
 ARM(stm_odd, "add r0, r0, #1\n mov r2, #1\n mov r3, #2\n stmda r0!, {r2, r3}");
@@ -150,10 +164,11 @@ THUMB(strd_odd, "adds r0, #3\n movs r2, #0x12\n movs r3, #0x34\n strd r2, r3, [r
 THUMB(ldr_odd, "ldr r0, [r0, #1]");
 THUMB(push_odd, "mov r2, sp\n sub r3, r1, #62\n mov sp, r3\n push {r0, r1}\n mov sp, r2\n movs r0, #0");
 THUMB(pop_odd, "mov r2, sp\n sub r3, r1, #61\n mov sp, r3\n pop {r0, r1}\n mov sp, r2\n eors r0, r1");
-THUMB(ldm_in_it, "adds r0, #1\n cmp r1, r1\n ittt eq\n ldmiaeq r0!, {r2, r3}\n moveq r4, #1\n eoreq r2, r2, r4\n eors r2, r3\n eors r0, r2");
+THUMB(ldm_in_it, "adds r0, #1\n cmp r1, r1\n ittt eq\n ldmiaeq r0!, {r2, r3}\n moveq r4, #1\n eoreq r2, r2, "
+                 "r4\n eors r2, r3\n eors r0, r2");
 THUMB(vldr_odd, "adds r0, #1\n vldr d0, [r0]\n vmov r0, r2, d0\n eors r0, r2");
 
-/* Where one may not go. */
+/* Addresses that user mode must not execute. */
 ACT(arm_run_kernel) { return go_to(0xc0008000); }
 ACT(arm_load_kernel) { return *(volatile char *)at(0xc0008000); }
 ACT(arm_store_kernel) { return *(volatile char *)at(0xc0008000) = 1; }
@@ -164,13 +179,20 @@ ACT(arm_store_vectors) { return *(volatile char *)at(0xffff0000) = 1; }
 ACT(arm_run_odd_word) { return go_to(0x20060002); }
 ACT(arm_kuser_version) { return *(volatile int *)at(0xffff0ffc); }
 ACT(arm_kuser_store) { return *(volatile int *)at(0xffff0ffc) = 1; }
-ACT(arm_kuser_tls) { return ((unsigned long (*)(void))0xffff0fe0)() == (unsigned long)__builtin_thread_pointer(); }
+ACT(arm_kuser_tls)
+{
+    return ((unsigned long (*)(void))0xffff0fe0)() == (unsigned long)__builtin_thread_pointer();
+}
 ACT(arm_kuser_exchange) {
     int v = 5;
-    int a = ((int (*)(int, int, volatile int *))0xffff0fc0)(5, 6, &v), b = ((int (*)(int, int, volatile int *))0xffff0fc0)(5, 7, &v);
+    int a = ((int (*)(int, int, volatile int *))0xffff0fc0)(5, 6, &v),
+        b = ((int (*)(int, int, volatile int *))0xffff0fc0)(5, 7, &v);
     return (unsigned long)(a * 100 + (b != 0) * 10 + v);
 }
-ACT(arm_kuser_exchange_null) { return (unsigned long)((int (*)(int, int, volatile int *))0xffff0fc0)(5, 6, 0); }
+ACT(arm_kuser_exchange_null)
+{
+    return (unsigned long)((int (*)(int, int, volatile int *))0xffff0fc0)(5, 6, 0);
+}
 ACT(arm_kuser_exchange_wide) {
     int64_t old = 5, new = 6, v = 5;
     int a = ((int (*)(const int64_t *, const int64_t *, volatile int64_t *))0xffff0f60)(&old, &new, &v);
@@ -182,7 +204,7 @@ ACT(arm_kuser_barrier) {
     return 1;
 }
 
-/* The calls of its own, and numbers around them. */
+/* The architecture's own system calls, and unused numbers beside them. */
 #define NUMBER(n) ACT(arm_call_##n) { return call(0x##n, 0x20000000, 0x20000000, 0); }
 NUMBER(1ff)
 NUMBER(effff)
@@ -209,7 +231,11 @@ ACT(arm_call_tls) {
     call(0xf0005, before, 0, 0);
     return other;
 }
-#define FLUSH(name, from, to, flags) ACT(arm_flush_##name) { return call(0xf0002, (unsigned long)(from), (unsigned long)(to), flags); }
+#define FLUSH(name, from, to, flags)                                             \
+    ACT(arm_flush_##name)                                                        \
+    {                                                                            \
+        return call(0xf0002, (unsigned long)(from), (unsigned long)(to), flags); \
+    }
 FLUSH(open, OPEN, OPEN + UNIT, 0)
 FLUSH(backwards, OPEN + 8, OPEN, 0)
 FLUSH(flags, OPEN, OPEN + UNIT, 1)
@@ -219,8 +245,11 @@ FLUSH(shut, SHUT, SHUT + 64, 0)
 FLUSH(kernel, 0xc0000000, 0xc0001000, 0)
 FLUSH(all, 0, 0xffffffff, 0)
 
-/* What handlers may leave in a context. */
-static void to_kernel_mode(ucontext_t *c) { c->uc_mcontext.arm_cpsr = (c->uc_mcontext.arm_cpsr & ~31ul) | 19; }
+/* Changes that handlers may make to a context. */
+static void to_kernel_mode(ucontext_t *c)
+{
+    c->uc_mcontext.arm_cpsr = (c->uc_mcontext.arm_cpsr & ~31ul) | 19;
+}
 static void interrupts_off(ucontext_t *c) { c->uc_mcontext.arm_cpsr |= 0x80; }
 static void fiqs_off(ucontext_t *c) { c->uc_mcontext.arm_cpsr |= 0x1c0, c->uc_mcontext.arm_pc += 4; }
 static void old_mode(ucontext_t *c) { c->uc_mcontext.arm_cpsr &= ~31ul; }
@@ -228,7 +257,10 @@ static void no_float_mark(ucontext_t *c) { memset(c->uc_regspace, 0, 4); }
 static void odd_counter(ucontext_t *c) { c->uc_mcontext.arm_pc = 0x20060002; }
 static void into_hole(ucontext_t *c) { c->uc_mcontext.arm_pc = (unsigned long)HOLE; }
 static void into_kernel(ucontext_t *c) { c->uc_mcontext.arm_pc = 0xc0008000; }
-static void into_thumb(ucontext_t *c) { c->uc_mcontext.arm_cpsr |= 0x20, c->uc_mcontext.arm_pc = (unsigned long)CODE; }
+static void into_thumb(ucontext_t *c)
+{
+    c->uc_mcontext.arm_cpsr |= 0x20, c->uc_mcontext.arm_pc = (unsigned long)CODE;
+}
 static void big_endian(ucontext_t *c) { c->uc_mcontext.arm_cpsr |= 0x200, c->uc_mcontext.arm_pc += 4; }
 static void jazelle(ucontext_t *c) { c->uc_mcontext.arm_cpsr |= 0x01000000, c->uc_mcontext.arm_pc += 4; }
 extern unsigned long code_arm_undefined_load(char *, char *);
@@ -245,15 +277,17 @@ FRAME(into_kernel)
 FRAME(into_thumb)
 FRAME(big_endian)
 FRAME(jazelle)
-/* Return from a handler that never was. */
+/* sigreturn without a handler. */
 ARM(sigreturn_odd, "add sp, r0, #4\n mov r7, #119\n svc 0");
 ARM(sigreturn_hole, "add sp, r1, #64\n mov r7, #173\n svc 0");
 /*
- * Return by a frame at the end of a page, of which `at` bytes of the context are there: without the mask, or all but the floating-point registers. In these a
- * processor state has been read by then, `psr`, and the handler of the SIGSEGV must not begin with it.
+ * sigreturn with a frame at the end of a page, of which only the first `at` bytes of the context are mapped:
+ * without the signal mask, or without the floating-point registers. By then the kernel has read the processor
+ * state `psr`; the handler of the SIGSEGV must not start with it.
  */
-#define STRADDLE(name, number, info, at, psr)                                                                         \
-    ARM(sigreturn_##name, "sub r2, r1, #" #at "\n mov r3, #" #psr "\n str r3, [r2, #96]\n sub sp, r2, #" #info "\n mov r7, #" #number "\n svc 0")
+#define STRADDLE(name, number, info, at, psr)                     \
+    ARM(sigreturn_##name, "sub r2, r1, #" #at "\n mov r3, #" #psr \
+                          "\n str r3, [r2, #96]\n sub sp, r2, #" #info "\n mov r7, #" #number "\n svc 0")
 STRADDLE(straddling_user, 119, 0, 232, 0x10);
 STRADDLE(straddling_system, 119, 0, 232, 0x1f);
 STRADDLE(straddling_supervisor, 119, 0, 232, 0x13);

@@ -4,14 +4,15 @@
 #include <asm/sigcontext.h>
 
 unsigned long call(unsigned long number, unsigned long a, unsigned long b, unsigned long c) {
-    register unsigned long x8 __asm__("x8") = number, x0 __asm__("x0") = a, x1 __asm__("x1") = b, x2 __asm__("x2") = c;
+    register unsigned long x8 __asm__("x8") = number, x0 __asm__("x0") = a, x1 __asm__("x1") = b,
+                              x2 __asm__("x2") = c;
     __asm__ volatile("svc 0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2) : "memory");
     return x0;
 }
 
 unsigned long counter(const ucontext_t *context) { return context->uc_mcontext.pc; }
 
-/* The record of a kind among those behind the general registers. */
+/* The record of a type among those behind the general registers. */
 static struct _aarch64_ctx *record(ucontext_t *context, uint32_t magic) {
     char *at = (char *)context->uc_mcontext.__reserved;
     for (;;) {
@@ -27,7 +28,7 @@ void describe(char *to, size_t room, const siginfo_t *info, const ucontext_t *co
     unsigned long pstate = m->pstate, fault = m->fault_address, x0 = m->regs[0], x1 = m->regs[1];
     const struct esr_context *esr = (const void *)record((ucontext_t *)context, ESR_MAGIC);
     (void)info;
-    /* Whether a table or an entry is missing is the kernel's affair. */
+    /* Whether a table or an entry is missing depends on the kernel. */
     unsigned long syndrome = esr ? esr->esr : 0;
     if (syndrome >> 27 == 4) syndrome &= ~3ul;
     int n = snprintf(to, room, ", pstate %#lx", pstate & ~0xf0001000ul);
@@ -135,7 +136,8 @@ ARM64(crypto, ".inst 0x4e284800\n mov x0, #1");
 ARM64(sve, ".inst 0x04bf5020");
 ARM64(sme, ".inst 0xd503477f");
 ARM64(pauth, ".inst 0xd503233f\n .inst 0xd50323bf\n mov x0, #1");
-ARM64(pauth_bad, "mov x2, x30\n .inst 0xd503233f\n eor x30, x30, #0x0010000000000000\n .inst 0xd50323bf\n mov x30, x2\n mov x0, #1");
+ARM64(pauth_bad, "mov x2, x30\n .inst 0xd503233f\n eor x30, x30, #0x0010000000000000\n .inst 0xd50323bf\n "
+                 "mov x30, x2\n mov x0, #1");
 ARM64(cas, ".inst 0xc8a07c00\n mov x0, #1");
 ARM64(cas_hole, ".inst 0xc8a07c20");
 ARM64(cas_odd, "add x0, x0, #1\n .inst 0xc8a27c02");
@@ -143,7 +145,7 @@ ARM64(fp_enables, "mrs x2, fpcr\n orr x2, x2, #0x1f00\n msr fpcr, x2\n mrs x0, f
 ARM64(fp_division, "fmov d0, #1.0\n fmov d1, xzr\n fdiv d0, d0, d1\n mrs x0, fpsr");
 ARM64(mops, ".inst 0x19010440");
 
-/* Where one may not go. */
+/* Addresses that user mode must not execute. */
 ACT(arm64_run_kernel) { return go_to(0xffff800008000000); }
 ACT(arm64_load_kernel) { return *(volatile char *)at(0xffff800008000000); }
 ACT(arm64_store_kernel) { return *(volatile char *)at(0xffff000000000000) = 1; }
@@ -160,7 +162,7 @@ ACT(arm64_call_tagged_read) {
     return call(SYS_write, pipes[1], (unsigned long)words | 0x1200000000000000, 4);
 }
 
-/* What handlers may leave in a context. */
+/* Changes that handlers may make to a context. */
 static void to_kernel_mode(ucontext_t *c) { c->uc_mcontext.pstate |= 5, c->uc_mcontext.pc += 4; }
 static void interrupts_off(ucontext_t *c) { c->uc_mcontext.pstate |= 0x80, c->uc_mcontext.pc += 4; }
 static void old_mode(ucontext_t *c) { c->uc_mcontext.pstate |= 0x10, c->uc_mcontext.pc += 4; }
@@ -174,7 +176,12 @@ static void into_hole(ucontext_t *c) { c->uc_mcontext.pc = (unsigned long)HOLE; 
 static void into_kernel(ucontext_t *c) { c->uc_mcontext.pc = 0xffff800008000000; }
 static void odd_stack(ucontext_t *c) { c->uc_mcontext.sp += 8, c->uc_mcontext.pc += 4; }
 ARM64(undefined_load, "mov x2, sp\n udf #0\n ldr w0, [x0]\n ldr x3, [sp]\n mov sp, x2");
-#define FRAME(name) ACT(arm64_frame_##name) { then = name, hide_second = 1; return code_arm64_undefined_load(words, end); }
+#define FRAME(name)                                   \
+    ACT(arm64_frame_##name)                           \
+    {                                                 \
+        then = name, hide_second = 1;                 \
+        return code_arm64_undefined_load(words, end); \
+    }
 FRAME(to_kernel_mode)
 FRAME(interrupts_off)
 FRAME(old_mode)
@@ -187,11 +194,16 @@ FRAME(odd_counter)
 FRAME(into_hole)
 FRAME(into_kernel)
 FRAME(odd_stack)
-/* Return from a handler that never was. */
+/* sigreturn without a handler. */
 ARM64(sigreturn_odd, "add x2, x0, #8\n mov sp, x2\n mov x8, #139\n svc 0");
-/* Return by a frame at the end of a page: all but its records, that is the floating-point registers. A processor state has been read by then. */
-#define STRADDLE(name, pstate)                                                                                        \
-    ARM64(sigreturn_##name, "sub x2, x1, #592\n mov x3, #" #pstate "\n str x3, [x2, #576]\n str x0, [x2, #560]\n mov sp, x2\n mov x8, #139\n svc 0")
+/*
+ * sigreturn with a frame at the end of a page, without its records, that is, the floating-point registers. By
+ * then the kernel has read the processor state.
+ */
+#define STRADDLE(name, pstate)                   \
+    ARM64(sigreturn_##name,                      \
+          "sub x2, x1, #592\n mov x3, #" #pstate \
+          "\n str x3, [x2, #576]\n str x0, [x2, #560]\n mov sp, x2\n mov x8, #139\n svc 0")
 STRADDLE(straddling_user, 0);
 STRADDLE(straddling_kernel, 5);
 STRADDLE(straddling_interrupts_off, 0x3c0);

@@ -1,4 +1,7 @@
-/* Acts that every processor knows: memory that is not there or is not for that, and what calls make of such pointers. */
+/*
+ * Acts for all processors: memory that is not mapped or does not allow the access, and system calls with
+ * pointers to such memory.
+ */
 #include "act.h"
 
 #include <fcntl.h>
@@ -25,12 +28,12 @@ ACT(memory_load_file) { return LOAD(FILED + 3); }
 ACT(memory_load_beyond_file) { return LOAD(FILED + UNIT + 8); }
 ACT(memory_store_beyond_file) { return STORE(FILED + UNIT + 8); }
 ACT(memory_run_beyond_file) { return go_to((unsigned long)FILED + UNIT); }
-/* A word of which the second half is not there, or may not be written. */
+/* A word whose second half is not mapped, or not writable. */
 ACT(memory_load_across) { return LOAD_LONG(end - 2); }
 ACT(memory_store_across) { return LOAD_LONG(end - 2) = 0; }
 ACT(memory_store_across_fixed) { return LOAD_LONG(FIXED - 2) = 0; }
 
-/* What calls say of such pointers, and how much they did before. */
+/* The errors of system calls with such pointers, and how much of their work they did before. */
 ACT(memory_call_write_null) { return call(SYS_write, 1, 0, 1); }
 ACT(memory_call_read_fixed) {
     int zero = open("/dev/zero", O_RDONLY);
@@ -44,7 +47,7 @@ ACT(memory_call_beyond_file) { return call(SYS_write, 1, (unsigned long)FILED + 
 ACT(memory_call_minus_one) { return call((unsigned long)-1, 0, 0, 0); }
 ACT(memory_call_beyond) { return call(5000, 0, 0, 0); }
 
-/* Handlers on a stack that is not there, and a stack that is at its end. */
+/* Handlers on a stack that is not mapped, and on a stack that is full. */
 ACT(memory_bad_handler_stack) {
     stack_t stack = {.ss_sp = SHUT, .ss_size = UNIT};
     sigaltstack(&stack, NULL);
@@ -75,7 +78,7 @@ ACT(memory_stack_overflow) {
     return deeper(0);
 }
 
-/* A page that lets nobody in is opened by the handler; the act goes on as if it had been open. */
+/* The handler makes an inaccessible page accessible; then the act continues as if it had been so before. */
 static void open_it(ucontext_t *context) {
     (void)context;
     mprotect(SHUT, UNIT, PROT_READ | PROT_WRITE);
@@ -85,7 +88,7 @@ ACT(memory_opened_by_handler) {
     return LOAD(SHUT + 0x18) + 1;
 }
 
-/* What other processes send carries no address. */
+/* Signals from other processes have no address. */
 ACT(memory_raise) {
     hide_addresses = 1;
     raise(SIGSEGV);

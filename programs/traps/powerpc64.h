@@ -3,11 +3,12 @@
 
 #include <sys/prctl.h>
 
-/* What `ucontext_t` calls its general registers beyond r31. */
+/* The general registers beyond r31 in `ucontext_t`. */
 enum { NIP = 32, MSR, ORIG_R3, CTR, LINK, XER, CCR, SOFTE, TRAP, DAR, DSISR, RESULT };
 
 unsigned long call(unsigned long number, unsigned long a, unsigned long b, unsigned long c) {
-    register unsigned long r0 __asm__("r0") = number, r3 __asm__("r3") = a, r4 __asm__("r4") = b, r5 __asm__("r5") = c;
+    register unsigned long r0 __asm__("r0") = number, r3 __asm__("r3") = a, r4 __asm__("r4") = b,
+                              r5 __asm__("r5") = c;
     __asm__ volatile("sc\n bns+ 1f\n neg 3, 3\n1:"
                      : "+r"(r0), "+r"(r3), "+r"(r4), "+r"(r5)
                      :
@@ -20,10 +21,16 @@ unsigned long counter(const ucontext_t *context) { return context->uc_mcontext.g
 void describe(char *to, size_t room, const siginfo_t *info, const ucontext_t *context) {
     const unsigned long *r = context->uc_mcontext.gp_regs;
     (void)info;
-    /* Not whether floating point and vectors were used before; nor what Linux notes for itself in the vector's lowest bit. */
+    /*
+     * Without the bits that say whether floating point and vectors were used before, and without the lowest
+     * bit of the vector number, which Linux uses for itself.
+     */
     unsigned long msr = r[MSR] & ~0x200000000282e900ul, trap = r[TRAP] & ~1ul;
     int n = snprintf(to, room, ", trap %#lx, msr %#lx", trap, msr);
-    /* QEMU does not say where a prefixed instruction that crosses a block of 64 bytes lies: DAR is of the last data fault, whoever's. */
+    /*
+     * QEMU does not set DAR for a prefixed instruction that crosses a block of 64 bytes: DAR has the address
+     * of the last data fault of any process.
+     */
     if (trap == 0x600 && *(const uint32_t *)r[NIP] >> 26 == 1) hide_addresses = 1;
     if (trap == 0x300 || trap == 0x400) n += snprintf(to + n, room - n, ", dsisr %#lx", r[DSISR]);
     if (!hide_addresses) {
@@ -32,7 +39,8 @@ void describe(char *to, size_t room, const siginfo_t *info, const ucontext_t *co
     }
 }
 
-#define POWER(name, text) ASSEMBLY(power_##name, ".machine push\n .machine \"any\"\n", text, " blr\n .machine pop\n")
+#define POWER(name, text) \
+    ASSEMBLY(power_##name, ".machine push\n .machine \"any\"\n", text, " blr\n .machine pop\n")
 
 /* Illegal, privileged and trap instructions. */
 POWER(zero, ".long 0");
@@ -169,7 +177,7 @@ POWER(lxvl_hole, "li 5, 0\n .machine power9\n lxvl 0, 4, 5\n mfvsrd 3, 0");
 POWER(lwat_odd, "addi 3, 3, 2\n li 6, 1\n lwat 5, 3, 0\n mr 3, 5");
 POWER(ldat_add, "li 6, 1\n ldat 5, 3, 0\n mr 3, 5");
 
-/* Floating point with exceptions enabled, the processor told to make interrupts of them. */
+/* Floating-point exceptions are enabled, and the processor raises an interrupt for each. */
 static void with_exceptions(int mode) { prctl(PR_SET_FPEXC, mode, 0, 0, 0); }
 static unsigned long floating(double a, double b, unsigned long enables, char operation) {
     unsigned long status = 0;
@@ -190,7 +198,12 @@ static unsigned long floating(double a, double b, unsigned long enables, char op
     return status & 0xfffffffful;
 }
 #define FLOAT(name, mode, a, b, enables, operation) \
-    ACT(power_float_##name) { with_exceptions(mode); volatile double x = a, y = b; return floating(x, y, enables, operation); }
+    ACT(power_float_##name)                         \
+    {                                               \
+        with_exceptions(mode);                      \
+        volatile double x = a, y = b;               \
+        return floating(x, y, enables, operation);  \
+    }
 FLOAT(off, PR_FP_EXC_DISABLED, 1.0, 0.0, 0x10, '/')
 FLOAT(untold, PR_FP_EXC_PRECISE, 1.0, 0.0, 0, '/')
 FLOAT(division, PR_FP_EXC_PRECISE, 1.0, 0.0, 0x10, '/')
@@ -207,7 +220,10 @@ ACT(power_fpexc_get) {
     prctl(PR_GET_FPEXC, &mode);
     return mode;
 }
-ACT(power_fpexc_software) { return (unsigned long)prctl(PR_SET_FPEXC, PR_FP_EXC_SW_ENABLE | PR_FP_EXC_DIV, 0, 0, 0); }
+ACT(power_fpexc_software)
+{
+    return (unsigned long)prctl(PR_SET_FPEXC, PR_FP_EXC_SW_ENABLE | PR_FP_EXC_DIV, 0, 0, 0);
+}
 ACT(power_fpexc_bad) { return (unsigned long)prctl(PR_SET_FPEXC, 0x77, 0, 0, 0); }
 ACT(power_endian_get) {
     unsigned endian = 99;
@@ -215,7 +231,7 @@ ACT(power_endian_get) {
     return endian;
 }
 
-/* Where one may not go. */
+/* Addresses that user mode must not execute. */
 ACT(power_run_kernel) { return go_to(0xc000000000000000); }
 ACT(power_load_kernel) { return *(volatile char *)at(0xc000000000000000); }
 ACT(power_store_kernel) { return *(volatile char *)at(0xc000000000000000) = 1; }
@@ -229,7 +245,10 @@ ACT(power_run_user_end) { return go_to(0x0010000000000000); }
 ACT(power_run_quadrant1) { return go_to(0x4000000000000000); }
 ACT(power_run_odd) { return go_to(0x20060002); }
 
-/* Execution alone: instructions run, loads are refused, those of system calls as well; not once loads are allowed. Stores alone: loads work. */
+/*
+ * Execute-only memory: instructions run, loads fault, also those of system calls, until loads are allowed.
+ * Write-only memory: loads work.
+ */
 static char *allow(char *where, int what) { return mprotect(where, UNIT, what), where; }
 static unsigned long send(char *where) {
     int ends[2];
@@ -252,27 +271,41 @@ ACT(power_execute_only_write_new) { return send(allow(CODE, PROT_EXEC)); }
 ACT(power_execute_only_back) { return *(volatile char *)allow(allow(OPEN, PROT_EXEC), PROT_READ); }
 ACT(power_store_only_load) { return *(volatile char *)allow(CODE, PROT_WRITE) + send(CODE); }
 
-/* Calls that only this architecture has, and both ways to make one. */
+/* System calls of this architecture only, and both instructions for system calls. */
 ACT(power_scv) {
     register unsigned long r0 __asm__("r0") = 5000, r3 __asm__("r3") = 1;
-    __asm__ volatile(".machine push\n.machine power9\n scv 0\n.machine pop" : "+r"(r0), "+r"(r3) : : "memory", "cr0", "cr1", "cr5", "cr6", "cr7", "ctr", "lr", "xer", "r4", "r5", "r6", "r7", "r8", "r9", "r10", "r11", "r12");
+    __asm__ volatile(".machine push\n.machine power9\n scv 0\n.machine pop"
+                     : "+r"(r0), "+r"(r3)
+                     :
+                     : "memory", "cr0", "cr1", "cr5", "cr6", "cr7", "ctr", "lr", "xer", "r4", "r5", "r6",
+                       "r7", "r8", "r9", "r10", "r11", "r12");
     return r3;
 }
 ACT(power_switch_endian) {
     unsigned long got;
-    __asm__ volatile("li 0, 363\n sc\n .long 0x6b010038, 0x02000044\n li %0, 1" : "=r"(got) : : "memory", "cr0", "r0", "r3", "r4", "r5", "r6", "r7", "r8", "r9", "r10", "r11", "r12", "ctr", "xer");
+    __asm__ volatile("li 0, 363\n sc\n .long 0x6b010038, 0x02000044\n li %0, 1"
+                     : "=r"(got)
+                     :
+                     : "memory", "cr0", "r0", "r3", "r4", "r5", "r6", "r7", "r8", "r9", "r10", "r11", "r12",
+                       "ctr", "xer");
     return got;
 }
 ACT(power_swapcontext_size) { return call(249, (unsigned long)words, 0, 100); }
 ACT(power_swapcontext_hole) { return call(249, (unsigned long)end, 0, 1696); }
 ACT(power_swapcontext_none) { return call(249, 0, 0, 0); }
-/* What cannot be read is an error: all of it, its end, in the kernel; before the size is looked at, and not after the old one is stored. */
+/*
+ * A context that cannot be read is an error (all of it, its end, or at a kernel address). This is checked
+ * before the size, and before the old context is stored.
+ */
 ACT(power_swapcontext_from_hole) { return call(249, 0, (unsigned long)end, 1696); }
 ACT(power_swapcontext_from_end) { return call(249, 0, (unsigned long)end - 600, 1696); }
 ACT(power_swapcontext_from_kernel) { return call(249, 0, 0xc000000000000000, 1696); }
 ACT(power_swapcontext_from_hole_size) { return call(249, 0, (unsigned long)end, 100); }
-ACT(power_swapcontext_from_hole_stored) { return call(249, (unsigned long)OPEN, (unsigned long)end, 1696) + (*(unsigned long *)OPEN == 0); }
-/* A thread that takes a context over stays itself (r13), and keeps its byte order. */
+ACT(power_swapcontext_from_hole_stored)
+{
+    return call(249, (unsigned long)OPEN, (unsigned long)end, 1696) + (*(unsigned long *)OPEN == 0);
+}
+/* A thread that takes a context over keeps its own r13 and its byte order. */
 static unsigned long __attribute__((aligned(16))) kept[1696 / sizeof(long)];
 static volatile unsigned long times_back, thread_before;
 ACT(power_swapcontext_thread) {
@@ -292,14 +325,17 @@ ACT(power_multiplexer) { return call(201, 0, 0, 0); }
 ACT(power_sys_debug_setcontext) { return call(256, 0, 0, 0); }
 ACT(power_spu_run) { return call(278, 0, 0, 0); }
 
-/* A handler is entered in the byte order of programs, the context keeps that of the act, which goes on in it: `li 0, 363; sc` the other way round. */
+/*
+ * A handler is entered in the byte order of programs. The context has that of the act, which continues in it:
+ * `li 0, 363; sc` in the other byte order.
+ */
 POWER(other_endian, "li 0, 363\n sc\n .long 0, 0x6b010038, 0x02000044\n li 3, 1");
 static void next(ucontext_t *c) { c->uc_mcontext.gp_regs[NIP] += 4; }
 ACT(power_other_endian_and_back) {
     then = next;
     return code_power_other_endian(words, end);
 }
-/* What is behind the trampoline that handlers return to: unwinders look at it. */
+/* The word behind the signal trampoline, which unwinders look at. */
 static volatile unsigned long behind_trampoline;
 static void look_behind(int signal) {
     (void)signal;
@@ -311,15 +347,37 @@ ACT(power_trampoline) {
     return behind_trampoline;
 }
 
-/* What handlers may leave in a context. */
-static void to_kernel_mode(ucontext_t *c) { c->uc_mcontext.gp_regs[MSR] &= ~0x4000ul, c->uc_mcontext.gp_regs[NIP] += 4; }
-static void interrupts_off(ucontext_t *c) { c->uc_mcontext.gp_regs[MSR] &= ~0x8000ul, c->uc_mcontext.gp_regs[NIP] += 4; }
-static void narrow(ucontext_t *c) { c->uc_mcontext.gp_regs[MSR] &= ~0x8000000000000000ul, c->uc_mcontext.gp_regs[NIP] += 4; }
-static void translation_off(ucontext_t *c) { c->uc_mcontext.gp_regs[MSR] &= ~0x30ul, c->uc_mcontext.gp_regs[NIP] += 4; }
-static void stepping(ucontext_t *c) { c->uc_mcontext.gp_regs[MSR] |= 0x400, c->uc_mcontext.gp_regs[NIP] += 4; }
-static void transactional(ucontext_t *c) { c->uc_mcontext.gp_regs[MSR] |= 0x700000000, c->uc_mcontext.gp_regs[NIP] += 4; }
+/* Changes that handlers may make to a context. */
+static void to_kernel_mode(ucontext_t *c)
+{
+    c->uc_mcontext.gp_regs[MSR] &= ~0x4000ul, c->uc_mcontext.gp_regs[NIP] += 4;
+}
+static void interrupts_off(ucontext_t *c)
+{
+    c->uc_mcontext.gp_regs[MSR] &= ~0x8000ul, c->uc_mcontext.gp_regs[NIP] += 4;
+}
+static void narrow(ucontext_t *c)
+{
+    c->uc_mcontext.gp_regs[MSR] &= ~0x8000000000000000ul, c->uc_mcontext.gp_regs[NIP] += 4;
+}
+static void translation_off(ucontext_t *c)
+{
+    c->uc_mcontext.gp_regs[MSR] &= ~0x30ul, c->uc_mcontext.gp_regs[NIP] += 4;
+}
+static void stepping(ucontext_t *c)
+{
+    c->uc_mcontext.gp_regs[MSR] |= 0x400, c->uc_mcontext.gp_regs[NIP] += 4;
+}
+static void transactional(ucontext_t *c)
+{
+    c->uc_mcontext.gp_regs[MSR] |= 0x700000000, c->uc_mcontext.gp_regs[NIP] += 4;
+}
 static void no_vectors(ucontext_t *c) { c->uc_mcontext.v_regs = NULL, c->uc_mcontext.gp_regs[NIP] += 4; }
-static void bad_vectors(ucontext_t *c) { c->uc_mcontext.v_regs = (void *)HOLE, c->uc_mcontext.gp_regs[MSR] |= 0x2000000, c->uc_mcontext.gp_regs[NIP] += 4; }
+static void bad_vectors(ucontext_t *c)
+{
+    c->uc_mcontext.v_regs = (void *)HOLE, c->uc_mcontext.gp_regs[MSR] |= 0x2000000,
+    c->uc_mcontext.gp_regs[NIP] += 4;
+}
 static void into_hole(ucontext_t *c) { c->uc_mcontext.gp_regs[NIP] = (unsigned long)HOLE; }
 static void into_kernel(ucontext_t *c) { c->uc_mcontext.gp_regs[NIP] = 0xc000000000000000; }
 static void odd_counter(ucontext_t *c) { c->uc_mcontext.gp_regs[NIP] += 6; }
@@ -336,7 +394,11 @@ FRAME(bad_vectors)
 FRAME(into_hole)
 FRAME(into_kernel)
 FRAME(odd_counter)
-/* Return from a handler that never was. */
+/* sigreturn without a handler. */
 POWER(sigreturn_hole, "mr 1, 4\n li 0, 172\n sc");
-/* The same by a frame without the vectors that it names, with a machine state that is the kernel's. */
-POWER(sigreturn_no_vectors, "lis 5, 0x280\n ori 5, 5, 0xb033\n li 6, 1\n sldi 6, 6, 60\n or 5, 5, 6\n std 5, 496(3)\n std 3, 488(3)\n std 2, 248(3)\n std 13, 336(3)\n std 4, 880(3)\n mr 1, 3\n li 0, 172\n sc");
+/*
+ * sigreturn with a frame without the vector registers that it names, and with a machine state of the kernel.
+ */
+POWER(sigreturn_no_vectors,
+      "lis 5, 0x280\n ori 5, 5, 0xb033\n li 6, 1\n sldi 6, 6, 60\n or 5, 5, 6\n std 5, 496(3)\n std 3, "
+      "488(3)\n std 2, 248(3)\n std 13, 336(3)\n std 4, 880(3)\n mr 1, 3\n li 0, 172\n sc");

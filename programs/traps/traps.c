@@ -1,8 +1,9 @@
 /*
- * What comes of doing what one may not: memory that is not there, instructions that are none, addresses that are not aligned, system calls
- * with wrong frames. Each act runs in a process of its own, and is one line: the signal with all its details and what the context says, or
- * what the act gave back and which bytes it changed. tools/limen/src/test/traps.rs compares the lines with Debian's Linux on the same
- * processor. `traps PREFIX` runs the acts whose names begin like that.
+ * The results of forbidden accesses and instructions: memory that is not mapped, undefined instructions,
+ * unaligned addresses, system calls with invalid frames. Each act runs in a process of its own and prints one
+ * line: the signal with all its details and the context, or the return value of the act and the bytes it
+ * changed. tools/limen/src/test/traps.rs compares the lines with Debian's Linux on the same processor. `traps
+ * PREFIX` runs the acts whose names begin with PREFIX.
  */
 #include "act.h"
 
@@ -34,10 +35,12 @@ static void say(const char *text) {
 static void handler(int signal, siginfo_t *info, void *context) {
     char text[1024], more[600] = "";
     describe(more, sizeof more, info, context);
-    int n = snprintf(text, sizeof text, "%s: signal %d, errno %d, code %d", running, signal, info->si_errno, info->si_code);
+    int n = snprintf(text, sizeof text, "%s: signal %d, errno %d, code %d", running, signal, info->si_errno,
+                     info->si_code);
     if (info->si_signo != signal) n += snprintf(text + n, sizeof text - n, ", signo %d", info->si_signo);
     if (!hide_addresses)
-        n += snprintf(text + n, sizeof text - n, ", addr %#lx, pc %#lx", (unsigned long)info->si_addr, counter(context));
+        n += snprintf(text + n, sizeof text - n, ", addr %#lx, pc %#lx", (unsigned long)info->si_addr,
+                      counter(context));
     snprintf(text + n, sizeof text - n, "%s\n", more);
     say(text);
     if (!then) _exit(0);
@@ -85,10 +88,12 @@ static void changes(void) {
     int n = 0;
     for (; at < last; at++)
         if ((unsigned char)OPEN[at] != pattern(at))
-            n += snprintf(text + n, sizeof text - n, " %d=%02x", (int)(at - (WORDS - OPEN)), (unsigned char)OPEN[at]);
+            n += snprintf(text + n, sizeof text - n, " %d=%02x", (int)(at - (WORDS - OPEN)),
+                          (unsigned char)OPEN[at]);
     for (at = UNIT - 16; at < UNIT; at++)
         if ((unsigned char)OPEN[at] != pattern(at))
-            n += snprintf(text + n, sizeof text - n, " end%d=%02x", (int)(at - UNIT), (unsigned char)OPEN[at]);
+            n +=
+                snprintf(text + n, sizeof text - n, " end%d=%02x", (int)(at - UNIT), (unsigned char)OPEN[at]);
     if (n) {
         say("   changed");
         say(text);

@@ -197,7 +197,8 @@ classify() {
         *) echo other ;;
     esac
 }
-check classes 'number archive nothing other' "$(for i in 12 a.tar.xz '' x; do classify "$i"; done | paste -sd' ')"
+check classes 'number archive nothing other' \
+  "$(for i in 12 a.tar.xz '' x; do classify "$i"; done | paste -sd' ')"
 (trap 'echo "leaving with $?"' EXIT; exit 3)
 check status 3 $?
 timeout 0.2 sleep 10

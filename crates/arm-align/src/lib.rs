@@ -1,19 +1,24 @@
-//! Unaligned accesses that a 32-bit Arm processor refuses: load and store multiple and double, decoded ([`decode`]) and done piece by piece ([`fix`]).
+//! Unaligned accesses that a 32-bit Arm processor refuses: load and store multiple and double. [`decode`]
+//! decodes them, [`fix`] does them byte by byte.
 //!
-//! Single words and halves the processor does itself (Arm Architecture Reference Manual, ARMv7-A and ARMv7-R edition, A3.2.1 "Unaligned data access"); exclusive and
-//! floating-point accesses are nobody's. Encodings are in A5.3 and A5.5 (Arm), A6.2 and A6.3 (Thumb), and with each instruction in A8.8. Registers and memory are the caller's.
+//! The processor does unaligned accesses to words and half-words by itself (Arm Architecture Reference
+//! Manual, ARMv7-A and ARMv7-R edition, A3.2.1 "Unaligned data access"). Exclusive and floating-point
+//! accesses are not fixed up. Encodings are in A5.3 and A5.5 (Arm), A6.2 and A6.3 (Thumb), and at each
+//! instruction in A8.8. The caller provides registers and memory.
 
 #![cfg_attr(not(test), no_std)]
+#![forbid(unsafe_code)]
 
 /// `CPSR.T`: Thumb.
 const PSR_T: u32 = 1 << 5;
 /// `CPSR.IT`: the state of an `it` block, in two places.
 const PSR_IT: u32 = 0x3f << 10 | 3 << 25;
 
-/// Furthest that the address an abort names is from where the access begins: a list has at most 16 words.
+/// How many bytes the address that an abort reports can be from the start of the access: a list has at most
+/// 16 words.
 const FARTHEST: u32 = 64;
 
-/// Memory of the program.
+/// The program's memory.
 pub trait Memory {
     /// Loads two bytes of an instruction; `None` if they cannot be read.
     fn half(&self, at: u32) -> Option<u16>;
@@ -23,10 +28,10 @@ pub trait Memory {
     fn set_word(&mut self, at: u32, word: u32) -> Option<()>;
 }
 
-/// Registers of the program.
+/// The program's registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct State {
-    /// r0 to r15; r15 is the address of the instruction.
+    /// r0 to r15. r15 is the address of the instruction.
     pub registers: [u32; 16],
     /// The `CPSR`.
     pub psr: u32,
@@ -43,17 +48,17 @@ pub enum Instruction {
     Thumb2(u16, u16),
 }
 
-/// Registers in the order in which they lie in memory, upwards.
+/// Registers, in the order in which they lie in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Registers {
     /// Bit n: register n.
     List(u32),
-    /// Two; the second need not be the next.
+    /// Two registers. The second one need not follow the first.
     Pair(usize, usize),
 }
 
 impl Registers {
-    /// Register `n` of them, if there are so many.
+    /// Register `n` of them. `None`: there are fewer.
     fn get(self, n: usize) -> Option<usize> {
         match self {
             Self::List(list) => (0..16).filter(|r| list >> r & 1 != 0).nth(n),
@@ -65,29 +70,29 @@ impl Registers {
 /// A load or store of several registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
-    /// Loads, or else stores.
+    /// `true`: a load; `false`: a store.
     pub load: bool,
     /// Which registers.
     pub registers: Registers,
-    /// Where the first one lies.
+    /// The address of the first one.
     pub start: u32,
     /// The base register and its new value.
     pub write_back: Option<(usize, u32)>,
 }
 
-/// What became of an attempt.
+/// The result of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Done; the program goes on behind the instruction.
+    /// Done: the program continues behind the instruction.
     Done,
-    /// Memory is not there, at this address.
+    /// The memory at this address cannot be accessed.
     Fault(u32),
-    /// Not an instruction that is fixed up.
+    /// The instruction is not one that is fixed up.
     Unknown,
 }
 
-/// Does what the instruction at r15 wanted at the unaligned address `addr`. After a fault no register has changed; r15 is behind an instruction that is
-/// not fixed up, as on Linux.
+/// Does what the instruction at r15 was to do at the unaligned address `addr`. After a fault no register has
+/// changed. As on Linux, r15 is behind an instruction that is not fixed up.
 pub fn fix(state: &mut State, memory: &mut impl Memory, addr: u32) -> Outcome {
     let pc = state.registers[15];
     let Some(instruction) = fetch(state, memory) else {
@@ -97,7 +102,7 @@ pub fn fix(state: &mut State, memory: &mut impl Memory, addr: u32) -> Outcome {
         Instruction::Thumb(_) => 2,
         Instruction::Arm(_) | Instruction::Thumb2(..) => 4,
     };
-    // The list may begin on an earlier page than the address the processor names, but never far from it.
+    // The list may begin on the page before the reported address, but not farther away.
     let Some(access) = decode(state, instruction).filter(|a| a.start.abs_diff(addr) <= FARTHEST) else {
         state.registers[15] = pc.wrapping_add(length);
         return Outcome::Unknown;
@@ -112,7 +117,8 @@ pub fn fix(state: &mut State, memory: &mut impl Memory, addr: u32) -> Outcome {
     Outcome::Done
 }
 
-/// Whether the instruction at `pc` is one of those that debuggers put for a breakpoint (undefined ones that Linux keeps for them).
+/// Whether the instruction at `pc` is one that debuggers use as a breakpoint (undefined instructions that
+/// Linux reserves for that).
 pub fn is_breakpoint(memory: &impl Memory, thumb: bool, pc: u32) -> bool {
     let half = |at| memory.half(at).map_or(0, u32::from);
     let word = half(pc) | half(pc.wrapping_add(2)) << 16;
@@ -123,7 +129,7 @@ pub fn is_breakpoint(memory: &impl Memory, thumb: bool, pc: u32) -> bool {
     }
 }
 
-/// The instruction at r15. The first half of a Thumb instruction says whether there is another (A6.1).
+/// The instruction at r15. The first half of a Thumb instruction tells whether there is a second (A6.1).
 fn fetch(state: &State, memory: &impl Memory) -> Option<Instruction> {
     let pc = state.registers[15];
     if !state.thumb() {
@@ -146,12 +152,12 @@ pub fn decode(state: &State, instruction: Instruction) -> Option<Access> {
     }
 }
 
-/// How an address follows from a base register and an offset.
+/// How an address is made of a base register and an offset.
 #[derive(Clone, Copy)]
 struct Mode {
     base: usize,
     up: bool,
-    /// The offset counts before the access, or only for the write-back.
+    /// The offset is added before the access; else only for the write-back.
     before: bool,
     back: bool,
 }
@@ -161,7 +167,7 @@ impl State {
         self.psr & PSR_T != 0
     }
 
-    /// A register as instructions see it: r15 is two instructions further on.
+    /// A register as instructions see it: r15 is two instructions ahead.
     fn get(&self, n: usize) -> u32 {
         let ahead = match n {
             15 if self.thumb() => 4,
@@ -171,7 +177,7 @@ impl State {
         self.registers[n].wrapping_add(ahead)
     }
 
-    /// Loads a register. The lowest bit of r15 says in which state to go on (A2.3.1).
+    /// Loads a register. The lowest bit of what is loaded into r15 selects Arm or Thumb (A2.3.1).
     fn load(&mut self, n: usize, value: u32) {
         self.registers[n] = value;
         if n == 15 {
@@ -180,7 +186,7 @@ impl State {
         }
     }
 
-    /// The instruction is done: the state of an `it` block moves on (A2.5.2).
+    /// The instruction is done: advances the state of an `it` block (A2.5.2).
     fn advance_it(&mut self) {
         let it = self.psr >> 8 & 0xfc | self.psr >> 25 & 3;
         let next = if it & 7 == 0 {
@@ -191,7 +197,7 @@ impl State {
         self.psr = self.psr & !PSR_IT | (next & 0xfc) << 8 | (next & 3) << 25;
     }
 
-    /// Moves the words; the error is the address that is not there.
+    /// Moves the words. `Err`: the address that cannot be accessed.
     fn run(&mut self, memory: &mut impl Memory, access: &Access) -> Result<(), u32> {
         let mut loaded = [0; 16];
         let mut at = access.start;
@@ -219,7 +225,7 @@ impl State {
         Ok(())
     }
 
-    /// A list of registers. The lowest one always lies lowest.
+    /// A list of registers. The lowest-numbered register is at the lowest address.
     fn multiple(&self, load: bool, list: u32, mode: Mode) -> Option<Access> {
         let at = self.get(mode.base);
         let bytes = list.count_ones() * 4;
@@ -237,7 +243,7 @@ impl State {
         })
     }
 
-    /// A pair of registers, of which the second must be one.
+    /// A pair of registers; `None` if `second` is no register.
     fn double(&self, load: bool, first: u32, second: u32, offset: u32, mode: Mode) -> Option<Access> {
         let at = self.get(mode.base) & if mode.base == 15 { !3 } else { !0 };
         let end = mode.end(at, offset);
@@ -260,7 +266,7 @@ impl State {
         if word >> 28 == 15 {
             return None;
         }
-        // LDM, STM (A5.5), not those of other modes' registers.
+        // LDM, STM (A5.5), except those that use the registers of another mode.
         if word & 0x0e40_0000 == 0x0800_0000 {
             return self.multiple(bit(20), word & 0xffff, mode);
         }
@@ -282,7 +288,7 @@ impl State {
         let load = half >> 11 & 1 != 0;
         let low = half & 0xff;
         match half >> 12 {
-            // STM, LDM (A6.2): a load of the base leaves it as loaded.
+            // STM, LDM (A6.2). If the base is in the list of a load, there is no write-back.
             0xc => {
                 let base = (half >> 8 & 7) as usize;
                 let mode = Mode {

@@ -340,7 +340,8 @@ fn faults() {
 
 #[test]
 fn unknown() {
-    // ldr r1, [r0]; ldrex r1, [r0] in both instruction sets; a Thumb store: the program counter is behind them.
+    // ldr r1, [r0]; ldrex r1, [r0] in both instruction sets; a Thumb store: the program counter is behind
+    // them.
     let cases: [(bool, [u16; 3], u32); 4] = [
         (false, [0, 0x1000, 0xe590], 4),
         (false, [0, 0x1f9f, 0xe190], 4),

@@ -1,13 +1,17 @@
-//! What registers of a 32-bit Arm processor say: what programs may use ([`Features`]), what it is ([`Processor`]), and why a memory access failed ([`abort`]).
-//! Their fields are in the Arm Architecture Reference Manual, ARMv7-A and ARMv7-R edition, B4.1, and for what came later in ARMv8's, G8.2. Reading them is the caller's.
+//! What registers of a 32-bit Arm processor say: what programs may use ([`Features`]), what it is
+//! ([`Processor`]), and why a memory access failed ([`abort`]). Their fields are in the Arm Architecture
+//! Reference Manual, ARMv7-A and ARMv7-R edition, B4.1, and for what came later in ARMv8's, G8.2. Reading
+//! them is the caller's.
 
 #![cfg_attr(not(test), no_std)]
+#![forbid(unsafe_code)]
 
 use core::fmt;
 
 /// Names of the bits of `AT_HWCAP` and `AT_HWCAP2`, as Linux spells them in `/proc/cpuinfo`.
 const NAMES: [&str; 2] = [
-    "swp half thumb 26bit fastmult fpa vfp edsp java iwmmxt crunch thumbee neon vfpv3 vfpv3d16 tls vfpv4 idiva idivt vfpd32 lpae evtstrm fphp asimdhp asimddp asimdfhm asimdbf16 i8mm",
+    "swp half thumb 26bit fastmult fpa vfp edsp java iwmmxt crunch thumbee neon vfpv3 vfpv3d16 tls vfpv4 \
+     idiva idivt vfpd32 lpae evtstrm fphp asimdhp asimddp asimdfhm asimdbf16 i8mm",
     "aes pmull sha1 sha2 crc32 sb ssbs",
 ];
 
@@ -70,7 +74,8 @@ impl fmt::Display for Processor {
         let (number, midr) = (self.number, self.midr);
         write!(
             out,
-            "processor\t: {number}\nmodel name\t: ARMv7 Processor rev {} (v7l)\nBogoMIPS\t: 125.00\nFeatures\t:",
+            "processor\t: {number}\nmodel name\t: ARMv7 Processor rev {} (v7l)\nBogoMIPS\t: \
+             125.00\nFeatures\t:",
             midr & 15
         )?;
         for (names, bits) in NAMES.into_iter().zip(self.hwcap) {
@@ -82,7 +87,8 @@ impl fmt::Display for Processor {
         }
         write!(
             out,
-            " \nCPU implementer\t: {:#04x}\nCPU architecture: 7\nCPU variant\t: {:#x}\nCPU part\t: {:#05x}\nCPU revision\t: {}\n\n",
+            " \nCPU implementer\t: {:#04x}\nCPU architecture: 7\nCPU variant\t: {:#x}\nCPU part\t: \
+             {:#05x}\nCPU revision\t: {}\n\n",
             midr >> 24,
             midr >> 20 & 15,
             midr >> 4 & 0xfff,

@@ -1,18 +1,23 @@
-//! Numbers under which a processor keeps the translations of several address spaces in its TLB at a time (Arm's ASIDs, Power's PIDs).
+//! Numbers with which a processor keeps the translations of several address spaces apart in its TLB (Arm's
+//! ASIDs, Power's PIDs).
 //!
-//! Numbers are handed out in order. When they run out a new *generation* begins: every CPU's current number stays with the address space that has
-//! it, all others become free. An address space whose number is of an older generation gets a new one the next time it is activated. Translations
-//! that are left from before are the architecture's business: it hears of each new generation and of each number that changes hands ([`Hooks`]).
+//! Numbers are handed out in ascending order. When there are no more, a new *generation* begins: the number
+//! that each CPU uses at that moment stays with its address space, all others become free. An address space
+//! with a number of an older generation gets a new one when it is activated next. The architecture takes care
+//! of old translations: it is told when a generation begins, and when a number gets another owner
+//! ([`Hooks`]).
 //!
-//! An address space that is activated again pays two loads and one exchange, and no lock ([`Generations::activate`]); all else is under the lock that the
-//! kernel puts around [`Allocator`].
+//! Activating an address space again costs two loads and an exchange, without a lock
+//! ([`Generations::activate`]). Everything else runs under the lock that the kernel puts around
+//! [`Allocator`].
 
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 
 use core::sync::atomic::{AtomicU64, Ordering, fence};
 
-/// What an address space keeps: its number and, above it, the generation that gave it; 0: it never had one.
+/// What an address space keeps: its number and, in the higher bits, the generation in which it got it. 0: it
+/// never had one.
 #[derive(Debug, Default)]
 pub struct Context(AtomicU64);
 
@@ -23,18 +28,20 @@ impl Context {
     }
 }
 
-/// What an architecture does about old translations. Called under the allocator's lock.
+/// What an architecture does about old translations. Called with the allocator locked.
 pub trait Hooks {
-    /// A new generation began: no CPU makes translations under a number that is free, but there may be old ones.
+    /// A new generation begins. From now on no CPU adds translations under a free number, but old ones may
+    /// exist.
     fn began(&mut self) {}
-    /// `number` begins to stand for another address space.
+    /// From now on `number` stands for another address space.
     fn taken(&mut self, number: usize);
 }
 
-/// The generation there is, and what each of `CPUS` runs with. There are at most `64 * WORDS` numbers.
+/// The present generation, and the number with which each of `CPUS` runs. There are at most `64 * WORDS`
+/// numbers.
 pub struct Generations<const WORDS: usize, const CPUS: usize> {
     current: AtomicU64,
-    /// Generation and number; zero if a new generation has begun since.
+    /// Generation and number. 0: a new generation has begun since the CPU switched last.
     active: [AtomicU64; CPUS],
 }
 
@@ -42,7 +49,7 @@ impl<const WORDS: usize, const CPUS: usize> Generations<WORDS, CPUS> {
     /// The generation is kept above the number.
     const STEP: u64 = 64 * WORDS as u64;
 
-    /// The first generation; a fresh context's zero is older.
+    /// The first generation. The 0 of a new context is older.
     #[allow(clippy::new_without_default, reason = "it is a static")]
     pub const fn new() -> Self {
         assert!(WORDS.is_power_of_two());
@@ -61,21 +68,22 @@ impl<const WORDS: usize, const CPUS: usize> Generations<WORDS, CPUS> {
         (id ^ self.current.load(order)) & !(Self::STEP - 1) == 0
     }
 
-    /// The number of `context`, if translations may be cached under it: one of an older generation may be in use on a CPU that was running when the
-    /// newer one began.
+    /// The number of `context`, if translations may be cached under it. A number of an older generation
+    /// counts, if a CPU may have been using it when the new one began.
     #[inline(always)]
     pub fn current(&self, context: &Context) -> Option<usize> {
         let id = context.0.load(Ordering::Acquire);
         (id != 0).then_some(Self::number(id))
     }
 
-    /// The number `context` runs with on `cpu`, this one, from now on. Interrupts are off. `None`: ask the allocator.
+    /// Makes `context` the address space of `cpu`, the calling CPU, and returns its number. Interrupts are
+    /// off. `None`: the allocator must be asked.
     #[inline(always)]
     pub fn activate(&self, context: &Context, cpu: usize) -> Option<usize> {
         let id = context.0.load(Ordering::Relaxed);
         let active = &self.active[cpu];
         let before = active.load(Ordering::Relaxed);
-        // If a new generation begins meanwhile, it takes `before` away and the exchange fails.
+        // If a new generation begins in between, it takes `before` out, and the exchange fails.
         let kept = before != 0
             && self.is_fresh(id, Ordering::Acquire)
             && active
@@ -85,20 +93,20 @@ impl<const WORDS: usize, const CPUS: usize> Generations<WORDS, CPUS> {
     }
 }
 
-/// Who has which number.
+/// Which numbers are in use.
 pub struct Allocator<const WORDS: usize, const CPUS: usize> {
-    /// Numbers taken in this generation.
+    /// The numbers that are taken in this generation.
     used: [u64; WORDS],
     /// The least number.
     first: usize,
     /// Where to look next.
     next: usize,
-    /// What each CPU ran with when this generation began.
+    /// The number that each CPU used when this generation began.
     reserved: [u64; CPUS],
 }
 
 impl<const WORDS: usize, const CPUS: usize> Allocator<WORDS, CPUS> {
-    /// Gives out numbers from `first` on.
+    /// Hands out numbers from `first` on.
     pub const fn new(first: usize) -> Self {
         Self {
             used: [0; WORDS],
@@ -108,7 +116,8 @@ impl<const WORDS: usize, const CPUS: usize> Allocator<WORDS, CPUS> {
         }
     }
 
-    /// The number `context` runs with on `cpu`, this one, from now on, of those below `count`, of which there are more than CPUs. Interrupts are off.
+    /// Makes `context` the address space of `cpu`, the calling CPU, and returns its number, which is below
+    /// `count`. There must be more numbers than CPUs. Interrupts are off.
     pub fn activate(
         &mut self,
         all: &Generations<WORDS, CPUS>,
@@ -121,7 +130,8 @@ impl<const WORDS: usize, const CPUS: usize> Allocator<WORDS, CPUS> {
         if !all.is_fresh(id, Ordering::Relaxed) {
             id = self.assign(all, id, count, hooks);
             context.0.store(id, Ordering::Release);
-            // Who changes the tree and still sees the old number changed it before anything is cached under this one.
+            // A CPU that changes the page tables and still sees the old number has changed them before
+            // anything is cached under the new one.
             fence(Ordering::SeqCst);
         }
         all.active[cpu].store(id, Ordering::Release);
@@ -135,7 +145,7 @@ impl<const WORDS: usize, const CPUS: usize> Allocator<WORDS, CPUS> {
         free
     }
 
-    /// A number for a context that last had `old`.
+    /// A number for a context whose last one was `old`.
     fn assign(
         &mut self,
         all: &Generations<WORDS, CPUS>,
@@ -145,7 +155,7 @@ impl<const WORDS: usize, const CPUS: usize> Allocator<WORDS, CPUS> {
     ) -> u64 {
         let generation = all.current.load(Ordering::Relaxed);
         if old != 0 {
-            // Still running somewhere since the last generation: keeps its number.
+            // A CPU has been using it since the last generation: it keeps its number.
             let kept = generation | Generations::<WORDS, CPUS>::number(old) as u64;
             let mut running = false;
             for reserved in self.reserved.iter_mut().filter(|reserved| **reserved == old) {
@@ -189,7 +199,8 @@ impl<const WORDS: usize, const CPUS: usize> Allocator<WORDS, CPUS> {
         self.next = self.first;
         for (cpu, active) in all.active.iter().enumerate() {
             let was = active.swap(0, Ordering::AcqRel);
-            // Zero: that CPU has not switched since the last generation began, and still runs with what was reserved then.
+            // 0: the CPU has not switched since the last generation began, and uses what was reserved for it
+            // then.
             if was != 0 {
                 self.reserved[cpu] = was;
             }
@@ -211,7 +222,8 @@ mod tests {
     const NUMBERS: usize = 7;
     const FIRST: usize = 1;
 
-    /// The machine: which address space runs on each CPU and under which number, and which translations may be in some TLB.
+    /// The machine: which address space each CPU runs, under which number, and which translations may be in
+    /// some TLB.
     struct Machine {
         all: Generations<1, CPUS>,
         allocator: Allocator<1, CPUS>,
@@ -276,7 +288,7 @@ mod tests {
             assert!((FIRST..NUMBERS).contains(&number));
             assert_eq!(self.all.current(context), Some(number));
             self.running[cpu] = Some((number, which));
-            // Everyone who runs may cache translations at any time.
+            // A running CPU may cache translations at any time.
             self.cached.extend(self.running.iter().flatten());
             for (number, which) in &self.cached {
                 let others = self.cached.iter().filter(|(n, w)| n == number && w != which);

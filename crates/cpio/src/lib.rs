@@ -1,8 +1,9 @@
 //! A streaming, checked reader of "newc" cpio archives, the format of initramfs images (Linux's
 //! `Documentation/driver-api/early-userspace/buffer-format.rst`).
 //!
-//! Bytes are pushed in pieces of any size, as a decompressor produces them; entries and their data come out through [`Unpack`]. Nothing
-//! in an archive is trusted: names are bounded, numbers are checked, and data never has to fit into memory.
+//! Bytes are pushed in pieces of any size, as a decompressor produces them. Entries and their data are handed
+//! to [`Unpack`]. Nothing in an archive is trusted: names have a maximal length, numbers are checked, and
+//! data never has to fit into memory.
 
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
@@ -11,12 +12,12 @@ extern crate alloc;
 
 use alloc::vec::Vec;
 
-/// Bytes of a header.
+/// The size of a header in bytes.
 const HEADER: usize = 110;
-/// Longest name, NUL included (`PATH_MAX`).
+/// The longest name in bytes, with its NUL (`PATH_MAX`).
 const MAX_NAME: u32 = 4096;
 
-/// What an entry's header says.
+/// The header of an entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Header {
     /// Inode number.
@@ -27,13 +28,13 @@ pub struct Header {
     pub uid: u32,
     /// Group.
     pub gid: u32,
-    /// Names of the same file in the archive.
+    /// How many names the file has in the archive.
     pub nlink: u32,
     /// Modification time, seconds.
     pub mtime: u32,
     /// Bytes of data.
     pub size: u32,
-    /// Device the file was on.
+    /// The device on which the file was.
     pub dev: (u32, u32),
     /// Device number of a device node: major and minor.
     pub rdev: (u32, u32),
@@ -46,15 +47,15 @@ pub enum Error {
     Magic,
     /// A header field that is no hexadecimal number.
     Number,
-    /// A name of no or too many bytes, or without its NUL.
+    /// A name that is empty, too long, or without a NUL.
     Name,
 }
 
-/// Takes the entries.
+/// Receives the entries.
 pub trait Unpack {
     /// An entry begins. Its data, if any, follows through [`Unpack::data`].
     fn entry(&mut self, header: &Header, name: &[u8]);
-    /// Some of the present entry's data.
+    /// A piece of the present entry's data.
     fn data(&mut self, bytes: &[u8]);
     /// The present entry is complete.
     fn end(&mut self);
@@ -87,10 +88,10 @@ enum Next {
 #[derive(Debug)]
 pub struct Reader {
     state: State,
-    /// Bytes seen of the present field.
+    /// Bytes of the present field that have been seen.
     partial: Vec<u8>,
     header: Header,
-    /// Bytes consumed since the archive began, modulo four.
+    /// How many bytes of the archive were used, modulo four.
     offset: u32,
 }
 
@@ -115,12 +116,12 @@ impl Reader {
     pub fn is_done(&self) -> bool {
         self.state == State::Done
     }
-    /// Whether nothing of an archive has been seen yet.
+    /// Whether no byte of an archive has been seen.
     pub fn is_fresh(&self) -> bool {
         self.state == State::Header && self.partial.is_empty() && self.offset == 0
     }
 
-    /// Consumes bytes; returns how many. Fewer than given only if the archive ended there.
+    /// Uses bytes and returns how many. Fewer than given only if the archive ends there.
     pub fn push(&mut self, bytes: &[u8], out: &mut impl Unpack) -> Result<usize, Error> {
         let mut at = 0;
         while at < bytes.len() && self.state != State::Done {
@@ -129,7 +130,7 @@ impl Reader {
         Ok(at)
     }
 
-    /// Collects up to `want` bytes into `partial`; `true` once they are there.
+    /// Collects up to `want` bytes in `partial`. `true`: they are complete.
     fn collect(&mut self, bytes: &[u8], want: usize) -> (usize, bool) {
         let n = (want - self.partial.len()).min(bytes.len());
         self.partial.extend_from_slice(&bytes[..n]);
@@ -148,7 +149,7 @@ impl Reader {
         self.settle();
     }
 
-    /// Leaves states that need no more input.
+    /// Leaves states that need no further input.
     fn settle(&mut self) {
         if let State::Pad { left: 0, then } = self.state {
             self.state = match then {

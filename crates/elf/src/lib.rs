@@ -1,15 +1,15 @@
-//! ELF headers, of 32-bit and 64-bit files, as far as loading a program needs them: every number comes from an untrusted file and is checked here, so that
-//! whoever maps the segments can add them up without fear.
+//! ELF headers of 32-bit and 64-bit files, as far as loading a program needs them. Every number comes from an
+//! untrusted file and is checked here, so that adding up addresses and sizes of segments cannot overflow.
 
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 
-/// The most bytes a file header has; a file that can be loaded is longer.
+/// How many bytes a file header has at most. A file that can be loaded is longer.
 pub const HEADER_SIZE: usize = 64;
-/// The most bytes all program headers of a file may have, as Linux wants it.
+/// How many bytes all program headers of a file may have, as on Linux.
 const MAX_TABLE: usize = 65536;
 
-/// How wide a file's addresses are.
+/// The width of a file's addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// `ELFCLASS32`.
@@ -38,18 +38,18 @@ impl Class {
 /// What is wrong with a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Error {
-    /// Not ELF, or for another machine or purpose: another loader may know it (`ENOEXEC`).
+    /// Not ELF, or for another machine or purpose: another loader may accept it (`ENOEXEC`).
     NotForUs,
-    /// ELF for this machine, but inconsistent (`ENOEXEC` as well; a broken interpreter is `ELIBBAD`).
+    /// ELF for this machine, but inconsistent (`ENOEXEC`; for an interpreter `ELIBBAD`).
     Broken,
 }
 
-/// What the file is.
+/// The type of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Goes where it says (`ET_EXEC`).
+    /// It must be loaded at the addresses that it names (`ET_EXEC`).
     Fixed,
-    /// Goes anywhere (`ET_DYN`).
+    /// It can be loaded anywhere (`ET_DYN`).
     Relocatable,
 }
 
@@ -58,13 +58,13 @@ pub enum Kind {
 pub struct Header {
     /// How wide its addresses are.
     pub class: Class,
-    /// Where it may go.
+    /// Where it can be loaded.
     pub kind: Kind,
-    /// Entry point, as linked.
+    /// The entry point, as linked.
     pub entry: u64,
-    /// Where the program headers are in the file.
+    /// The offset of the program headers in the file.
     pub program_headers: u64,
-    /// How many there are.
+    /// How many program headers there are.
     pub count: usize,
     /// `e_flags`.
     pub flags: u32,
@@ -99,7 +99,7 @@ impl Header {
         if u16_at(bytes, 18) != machine {
             return Err(Error::NotForUs);
         }
-        // Three addresses of the class's width, then the same fields in both.
+        // Three addresses of the class's width; then both classes have the same fields.
         let (entry, program_headers, rest) = if wide {
             (u64_at(bytes, 24), u64_at(bytes, 32), 48)
         } else {
@@ -123,7 +123,7 @@ impl Header {
         })
     }
 
-    /// Bytes of all program headers.
+    /// The size in bytes of all program headers.
     pub fn table_size(&self) -> usize {
         self.count * self.class.program_header_size()
     }
@@ -147,19 +147,19 @@ pub struct Segment {
     pub kind: u32,
     /// Bit 0 execute, bit 1 write, bit 2 read.
     pub flags: u32,
-    /// Where it is in the file.
+    /// The offset in the file.
     pub offset: u64,
-    /// Where it goes.
+    /// The address, as linked.
     pub address: u64,
-    /// Bytes in the file.
+    /// The size in the file, in bytes.
     pub file_size: u64,
-    /// Bytes in memory.
+    /// The size in memory, in bytes.
     pub memory_size: u64,
     /// Alignment.
     pub align: u64,
 }
 
-/// The program headers in `table`, which is of a file of `class`.
+/// The program headers in `table`, of a file of `class`.
 pub fn segments(table: &[u8], class: Class) -> impl Iterator<Item = Segment> + '_ {
     table
         .chunks_exact(class.program_header_size())
@@ -185,19 +185,19 @@ pub fn segments(table: &[u8], class: Class) -> impl Iterator<Item = Segment> + '
         })
 }
 
-/// What all loadable segments span, as linked.
+/// The addresses that all loadable segments span, as linked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// First byte, rounded down to the page.
+    /// The first address, rounded down to a page.
     pub start: u64,
-    /// One past the last, rounded up to the page.
+    /// The end, rounded up to a page.
     pub end: u64,
-    /// The largest alignment asked for, at least a page.
+    /// The largest alignment that a segment asks for, at least a page.
     pub align: u64,
 }
 
-/// Checks all loadable segments: ascending, inside `0..limit`, file part not larger than the memory part, file offset and address
-/// congruent modulo the page. `page` is the page size.
+/// Checks all loadable segments: ascending, inside `0..limit`, file part not larger than the memory part,
+/// file offset and address congruent modulo the page. `page` is the page size.
 pub fn span(table: &[u8], class: Class, page: u64, limit: u64) -> Result<Span, Error> {
     let mut span: Option<Span> = None;
     let mut last = 0;

@@ -1,28 +1,31 @@
-//! The threshold between user and kernel, for every processor: what happens, and in which order, when a system call,
-//! an interrupt, a fault or an NMI arrives, and when the kernel returns to user mode.
+//! The threshold between user and kernel, for every processor: what happens, and in which order, when a
+//! system call, an interrupt, a fault or an NMI arrives, and when the kernel returns to user mode.
 //!
-//! An architecture's assembly saves all registers into a [`Frame`] and calls one function of the kernel, which calls
-//! one function of this crate: [`syscall`], [`interrupt`], [`fault`], [`nmi`] or [`return_from_fork`]. All policy is here. What
-//! the kernel does at each step it provides by implementing [`Kernel`]; dispatch is static and everything inlines, so a
-//! hook that does nothing costs nothing.
+//! An architecture's assembly saves all registers into a [`Frame`] and calls one function of the kernel,
+//! which calls one function of this crate: [`syscall()`], [`interrupt()`], [`fault`], [`nmi`] or
+//! [`return_from_fork`]. The order of all steps is decided here. What a step does is decided by the kernel,
+//! which implements the traits that make up [`Kernel`]. Calls of these hooks are resolved at compile time and
+//! inlined, so a hook that does nothing costs no instruction.
 //!
-//! Order on the way in, interrupts off: architecture sanity, lock validator told, context tracking leaves user mode,
-//! and only then code that may be traced. Order on the way out: the work loop until no flag is set, restartable
-//! sequences once, then trace and validator told, context tracking enters user mode, last architecture step.
-//! The tokens of [`token`] make a wrong order fail to compile.
+//! On the way in, with interrupts off: the lock validator is told, context tracking leaves user mode, and
+//! only then may code be traced. On the way out: the work loop runs until no flag is set, restartable
+//! sequences are handled once, then tracers and validator are told and context tracking enters user mode.
+//! Each step takes or returns a token of [`token`], so a wrong order does not compile.
 
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 
+mod crossing;
+mod frame;
+mod hooks;
 mod interrupt;
-mod kernel;
 mod syscall;
 pub mod token;
-mod user;
 pub mod work;
+mod work_loop;
 
+pub use frame::{Cause, Frame};
+pub use hooks::{CallWork, Kernel, Observers, Processor, SyscallVerdict, ThreadWork, TraceVerdict};
 pub use interrupt::{FaultIrqs, fault, interrupt, nmi};
-pub use kernel::{Frame, Kernel, SyscallVerdict, TraceVerdict};
 pub use syscall::{return_from_fork, syscall};
-pub use user::{Interrupted, return_to_user};
 pub use work::{SyscallWork, ThreadFlags, WorkWords};

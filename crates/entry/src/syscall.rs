@@ -1,45 +1,49 @@
 //! System calls: work on the way in, dispatch, work on the way out, and restart inside the kernel.
 
-use crate::kernel::{Frame, Kernel, SyscallVerdict, TraceVerdict};
-use crate::token::{IrqsOff, Watching};
-use crate::user::{Interrupted, Next, enter_from_user, exit_to_user, exit_work};
+use crate::crossing::{enter_from_user, exit_to_user};
+use crate::frame::{Cause, Frame};
+use crate::hooks::{Kernel, SyscallVerdict, TraceVerdict};
+use crate::token::{InKernel, IrqsOff};
 use crate::work::SyscallWork;
+use crate::work_loop::{Next, exit_work};
 
-/// A system call, from the entry stub to the point where the stub restores the registers. Interrupts are off on entry and on
-/// return.
+/// A system call, from the entry stub to the point where the stub restores the registers. Interrupts are off
+/// on entry and on return.
 #[inline(always)]
 pub fn syscall<K: Kernel>(k: &K, frame: &mut K::Frame, irqs: IrqsOff) {
-    let watching = enter_from_user(k, frame, &irqs);
+    let in_kernel = enter_from_user(k, &irqs);
     k.irqs_enable(irqs);
-    call(k, frame, &watching);
-    let irqs = finish(k, frame, &watching);
-    exit_to_user(k, frame, irqs, watching);
+    call(k, frame, &in_kernel);
+    let irqs = finish(k, frame, &in_kernel);
+    exit_to_user(k, irqs, in_kernel);
 }
 
-/// A new thread's way to user mode for the first time: the same exit as that of the system call that made it.
+/// The first way to user mode of a new thread. It ends like the system call that made the thread.
 #[inline(always)]
 pub fn return_from_fork<K: Kernel>(k: &K, frame: &mut K::Frame) {
-    // The thread starts inside the scheduler's switch: RCU watches, interrupts are on once the switch is finished.
-    let watching = Watching::established();
-    k.instrumentation_begin(&watching);
-    k.finish_fork(frame, &watching);
+    // The thread starts inside the scheduler's switch, in the kernel: there is no entry to be told.
+    // Interrupts go on when `finish_fork` has finished the switch.
+    let in_kernel = InKernel::established();
+    k.instrumentation_begin(&in_kernel);
+    k.finish_fork(frame, &in_kernel);
     exit_side(k, frame);
-    let irqs = finish(k, frame, &watching);
-    exit_to_user(k, frame, irqs, watching);
+    let irqs = finish(k, frame, &in_kernel);
+    exit_to_user(k, irqs, in_kernel);
 }
 
-/// Entry work, dispatch and exit work of one system call, interrupts on.
+/// Entry work, dispatch and exit work of one system call. Interrupts are on.
 #[inline(always)]
-fn call<K: Kernel>(k: &K, frame: &mut K::Frame, watching: &Watching) {
+fn call<K: Kernel>(k: &K, frame: &mut K::Frame, in_kernel: &InKernel) {
     let work = k.work().syscall_work();
-    // One test against all bits is cheaper than one against those for the way in; the others come to nothing.
+    // A test against zero is cheaper than one against the bits of the way in; `enter_work` ignores the
+    // others.
     let number = if !work.is_empty() {
         enter_work(k, frame, work)
     } else {
         Some(frame.syscall_number())
     };
     if let Some(number) = number {
-        k.dispatch(frame, number, watching);
+        k.dispatch(frame, number, in_kernel);
     }
     exit_side(k, frame);
 }
@@ -52,14 +56,14 @@ fn exit_side<K: Kernel>(k: &K, frame: &mut K::Frame) {
     }
 }
 
-/// The way out of a system call up to the point where nothing is left to do, running it again as often as it must restart.
+/// The way out of a system call: the work loop, and the call again for as long as it asks for a restart.
 #[inline(always)]
-fn finish<K: Kernel>(k: &K, frame: &mut K::Frame, watching: &Watching) -> IrqsOff {
+fn finish<K: Kernel>(k: &K, frame: &mut K::Frame, in_kernel: &InKernel) -> IrqsOff {
     let irqs = k.irqs_disable();
-    let (irqs, next) = exit_work(k, frame, irqs, watching, Interrupted::BySyscall);
+    let (irqs, next) = exit_work(k, frame, irqs, in_kernel, Cause::Syscall);
     match next {
         Next::User => irqs,
-        Next::Restart => finish_restarted(k, frame, irqs, watching),
+        Next::Restart => finish_restarted(k, frame, irqs, in_kernel),
     }
 }
 
@@ -70,48 +74,50 @@ fn finish_restarted<K: Kernel>(
     k: &K,
     frame: &mut K::Frame,
     mut irqs: IrqsOff,
-    watching: &Watching,
+    in_kernel: &InKernel,
 ) -> IrqsOff {
     loop {
-        restart(k, frame, irqs, watching);
+        restart(k, frame, irqs, in_kernel);
         let next;
-        (irqs, next) = exit_work(k, frame, k.irqs_disable(), watching, Interrupted::BySyscall);
+        (irqs, next) = exit_work(k, frame, k.irqs_disable(), in_kernel, Cause::Syscall);
         if let Next::User = next {
             return irqs;
         }
     }
 }
 
-/// Runs an interrupted system call again, without user mode in between. Tracers and seccomp see a second entry.
+/// Runs an interrupted system call again without going through user mode. Tracer and seccomp see a second
+/// system call entry.
 #[cold]
 #[inline(never)]
-fn restart<K: Kernel>(k: &K, frame: &mut K::Frame, irqs: IrqsOff, watching: &Watching) {
+fn restart<K: Kernel>(k: &K, frame: &mut K::Frame, irqs: IrqsOff, in_kernel: &InKernel) {
     k.irqs_enable(irqs);
     if let Some(restart) = frame.restart() {
         frame.rearm(restart);
         k.count_restart();
-        call(k, frame, watching);
+        call(k, frame, in_kernel);
     }
 }
 
-/// [`restart`] for a frame that reached its exit by another way than the system call's.
+/// [`restart`] for a frame that came to its exit as an interrupt or a fault.
 #[cold]
 pub(crate) fn restart_from_exception<K: Kernel>(
     k: &K,
     frame: &mut K::Frame,
     irqs: IrqsOff,
-    watching: &Watching,
+    in_kernel: &InKernel,
 ) -> IrqsOff {
-    restart(k, frame, irqs, watching);
+    restart(k, frame, irqs, in_kernel);
     k.irqs_disable()
 }
 
-/// Work on the way in, in Linux's documented order. `None`: the call does not run. Which work there is was read before any stop,
-/// so a tracer that changes its mind while the task is stopped changes the next call, not this one.
+/// Work on the way in, in the order that Linux documents. `None`: the call does not run. `work` was read
+/// before any stop: a tracer that changes the work bits while the task is stopped changes the next call, not
+/// this one.
 #[cold]
 #[inline(never)]
 fn enter_work<K: Kernel>(k: &K, frame: &mut K::Frame, work: SyscallWork) -> Option<isize> {
-    // Before anything looks at the frame: user dispatch must see it untouched.
+    // Comes first: on user dispatch the signal handler must see the registers unchanged.
     if work.contains(SyscallWork::USER_DISPATCH) && k.user_dispatch(frame) {
         return None;
     }
@@ -134,8 +140,8 @@ fn enter_work<K: Kernel>(k: &K, frame: &mut K::Frame, work: SyscallWork) -> Opti
     if work.contains(SyscallWork::AUDIT) {
         k.audit_enter(frame);
     }
-    // Read last: tracer, seccomp and tracepoint may each have changed it. A negative number cancels the call; its result is
-    // what they left, or the preset one.
+    // Read last: tracer, seccomp and tracepoint may each have changed the number. A negative one cancels the
+    // call; its result is what they put into the frame, or the preset one.
     let number = frame.syscall_number();
     if number < 0 { None } else { Some(number) }
 }
@@ -144,7 +150,6 @@ fn enter_work<K: Kernel>(k: &K, frame: &mut K::Frame, work: SyscallWork) -> Opti
 #[cold]
 #[inline(never)]
 fn exit_side_work<K: Kernel>(k: &K, frame: &mut K::Frame, work: SyscallWork) {
-    k.rseq_debug_check(frame);
     if work.contains(SyscallWork::USER_DISPATCH) && k.user_dispatch_rolled_back() {
         return;
     }
@@ -154,7 +159,7 @@ fn exit_side_work<K: Kernel>(k: &K, frame: &mut K::Frame, work: SyscallWork) {
     if work.contains(SyscallWork::TRACEPOINT) {
         k.tracepoint_exit(frame);
     }
-    // Under emulation the step is reported by the tracer's own entry stop.
+    // Under `PTRACE_SYSEMU` the tracer already sees the step as its system call entry stop.
     let step = work.contains(SyscallWork::EXIT_TRAP) && !work.contains(SyscallWork::EMU);
     if step || work.contains(SyscallWork::TRACE) {
         k.trace_exit(frame, step);

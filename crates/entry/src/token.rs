@@ -1,5 +1,5 @@
-//! Zero-sized proofs of processor state. Holding one means the state is established; each is made only by the step that
-//! establishes it, and consumed by the step that ends it.
+//! Values without size that prove a state of the processor. The step that establishes the state makes the
+//! token; the step that ends the state consumes it.
 
 use core::marker::PhantomData;
 
@@ -12,21 +12,23 @@ type Local = PhantomData<*const ()>;
 pub struct IrqsOff(Local);
 
 impl IrqsOff {
-    /// For the two steps that turn interrupts off: the processor's own entry, and [`crate::Kernel::irqs_disable`].
-    /// Calling it where interrupts may be on is a bug of the caller.
+    /// For the two places where interrupts are known to be off: the processor's own entry, and the end of
+    /// [`crate::Processor::irqs_disable`]. Calling it where interrupts may be on is a bug of the caller.
     #[inline(always)]
     pub fn established() -> Self {
         Self(PhantomData)
     }
 }
 
-/// RCU watches this CPU and context tracking says "kernel": code that runs from here on may be traced, may use
-/// RCU-protected data, and may take locks.
+/// Context tracking says "kernel" on this CPU and RCU, once there is one, watches it: code may be traced, may
+/// read RCU-protected data and may take locks. Limen has no RCU yet and no context tracking: today the token
+/// only proves that the lock validator has been told of the entry, and so marks where instrumentation may
+/// begin.
 #[must_use]
 #[derive(Debug)]
-pub struct Watching(Local);
+pub struct InKernel(Local);
 
-impl Watching {
+impl InKernel {
     #[inline(always)]
     pub(crate) fn established() -> Self {
         Self(PhantomData)

@@ -1,6 +1,7 @@
-//! The two words of pending work every thread has: thread flags (what must be done before it runs in user mode again)
-//! and system call work (what must be done around each of its system calls). Bit numbers are Linux's generic ones
-//! (`asm-generic/thread_info_tif.h`, `linux/thread_info.h`), the same on every processor.
+//! The two words of pending work every thread has: thread flags (what must be done before it runs in user
+//! mode again) and system call work (what must be done around each of its system calls). Bit numbers are
+//! Linux's generic ones (`asm-generic/thread_info_tif.h`, `linux/thread_info.h`), the same on every
+//! processor.
 
 use bitflags::bitflags;
 // The checker for all interleavings (`tests/interleavings.rs`) brings its own atomics.
@@ -10,16 +11,17 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use loom::sync::atomic::{AtomicU32, Ordering};
 
 bitflags! {
-    /// Thread flags (`TIF_*`). Bits 16 to 31 belong to the architecture.
+    /// Thread flags (`TIF_*`). Three bits of Linux's are not used: 7 (user-return notifiers), 8 (user-space
+    /// probes) and 12 (deferred timer events). Bits 16 to 31 belong to the architecture.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct ThreadFlags: u32 {
-        /// Call the notify-resume hook before returning to user mode.
+        /// Call [`crate::ThreadWork::notify_resume`] before returning to user mode.
         const NOTIFY_RESUME = 1 << 0;
-        /// A signal may be deliverable.
+        /// A signal may be waiting that the thread does not block.
         const SIGPENDING = 1 << 1;
-        /// Like a signal, but without one: task work that must interrupt sleeps.
+        /// Task work interrupts the thread's sleep as a signal would, but there is no signal.
         const NOTIFY_SIGNAL = 1 << 2;
-        /// The out-of-memory killer chose this task.
+        /// The OOM killer chose this task.
         const MEMDIE = 1 << 3;
         /// Schedule as soon as possible.
         const NEED_RESCHED = 1 << 4;
@@ -27,44 +29,40 @@ bitflags! {
         const NEED_RESCHED_LAZY = 1 << 5;
         /// The idle loop polls `NEED_RESCHED`: no interrupt is needed to wake it.
         const POLLING_NRFLAG = 1 << 6;
-        /// Call user-return notifiers.
-        const USER_RETURN_NOTIFY = 1 << 7;
-        /// A user-space probe was hit.
-        const UPROBE = 1 << 8;
         /// A live patch waits for this task.
         const PATCH_PENDING = 1 << 9;
-        /// Restore the signal mask that a system call replaced, if no handler runs.
+        /// A system call replaced the signal mask (`sigsuspend`, `ppoll`, ...): restore it if no handler
+        /// runs.
         const RESTORE_SIGMASK = 1 << 10;
-        /// Restartable-sequence work before the return to user mode.
+        /// Restartable-sequence work is due before the return to user mode.
         const RSEQ = 1 << 11;
-        /// A timer's hardware event must be programmed again (interrupt exits only).
-        const HRTIMER_REARM = 1 << 12;
-        /// Limen's own: the quick kind of `RSEQ`. The area is to say what it was last told, and there is nothing else to be done about it.
+        /// Limen's own: the quick kind of `RSEQ`. The thread's `struct rseq` has to say what the kernel wrote
+        /// to it last time, and no critical section has to be checked or aborted.
         const RSEQ_AGAIN = 1 << 13;
-        /// Anything an architecture defines for itself.
-        const ARCH = 0xffff_0000;
     }
 }
 
 impl ThreadFlags {
-    /// Work for a restartable sequence, which comes once, last.
+    /// Restartable-sequence work, which is done once per exit, after all other work.
     pub const ANY_RSEQ: Self = Self::RSEQ.union(Self::RSEQ_AGAIN);
-    /// What the exit loop handles (everything that must be clear in user mode except [`Self::ANY_RSEQ`]).
+    /// What the work loop handles: all that must be clear in user mode, except [`Self::ANY_RSEQ`].
     pub const EXIT_WORK: Self = Self::NOTIFY_RESUME
         .union(Self::SIGPENDING)
         .union(Self::NOTIFY_SIGNAL)
         .union(Self::NEED_RESCHED)
         .union(Self::NEED_RESCHED_LAZY)
-        .union(Self::USER_RETURN_NOTIFY)
-        .union(Self::UPROBE)
-        .union(Self::PATCH_PENDING)
-        .union(Self::ARCH);
-    /// What the way out must look at, in one test.
+        .union(Self::PATCH_PENDING);
+    /// Everything that the way out must look at, for one single test.
     pub const ANY_EXIT: Self = Self::EXIT_WORK.union(Self::ANY_RSEQ);
-    /// The same on the way out of an interrupt.
-    pub const ANY_IRQ_EXIT: Self = Self::ANY_EXIT.union(Self::HRTIMER_REARM);
-    /// What must lead to `schedule`.
+    /// What makes the work loop call `schedule`.
     pub const RESCHED: Self = Self::NEED_RESCHED.union(Self::NEED_RESCHED_LAZY);
+
+    /// Whether the work loop has only one thing to do, a lazy reschedule: the one kind of preemption that a
+    /// time-slice extension may put off.
+    #[inline(always)]
+    pub fn may_put_off(self) -> bool {
+        self.intersection(Self::EXIT_WORK) == Self::NEED_RESCHED_LAZY
+    }
 }
 
 bitflags! {
@@ -85,7 +83,7 @@ bitflags! {
         const USER_DISPATCH = 1 << 5;
         /// Trap after the system call: single-stepping over it.
         const EXIT_TRAP = 1 << 6;
-        /// A granted rseq time slice ends with a system call.
+        /// The thread runs in a granted rseq time slice, which its next system call ends.
         const RSEQ_SLICE = 1 << 7;
     }
 }
@@ -107,11 +105,12 @@ impl SyscallWork {
         .union(Self::EXIT_TRAP);
 }
 
-/// A thread's two work words. Bits are set by anyone, from any CPU and from interrupts.
+/// A thread's two work words. Any thread, on any CPU, and any interrupt handler may set bits.
 ///
-/// A setter that needs the thread to notice soon sets the bit and then interrupts the CPU the thread runs on (or wakes it). The
-/// thread reads its flags with interrupts off as the last thing before user mode, so a bit is either seen by that read or
-/// its interrupt is still pending and arrives at once in user mode.
+/// A setter that wants the thread to notice soon sets the bit first, and then interrupts the CPU on which the
+/// thread runs, or wakes the thread. The thread reads its flags with interrupts off, as its last step before
+/// user mode. So either that read sees the bit, or the setter's interrupt is still pending and arrives as
+/// soon as the thread is in user mode.
 #[derive(Debug)]
 #[repr(C)]
 pub struct WorkWords {
@@ -150,19 +149,21 @@ impl WorkWords {
         self.flags().intersects(flags)
     }
 
-    /// Sets `flags`; returns what was set before. What the caller wrote before is visible to the thread that sees the bit.
+    /// Sets `flags` and returns the flags from before. A thread that sees one of these bits (by
+    /// [`WorkWords::clear`]) also sees all that the setter wrote before.
     #[inline(always)]
     pub fn set(&self, flags: ThreadFlags) -> ThreadFlags {
         ThreadFlags::from_bits_retain(self.flags.fetch_or(flags.bits(), Ordering::AcqRel))
     }
 
-    /// Clears `flags`; returns what was set before. What was written before the bit was set is visible to the caller afterwards.
+    /// Clears `flags` and returns the flags from before. The caller sees all that the setter of a cleared bit
+    /// wrote before setting it.
     #[inline(always)]
     pub fn clear(&self, flags: ThreadFlags) -> ThreadFlags {
         ThreadFlags::from_bits_retain(self.flags.fetch_and(!flags.bits(), Ordering::AcqRel))
     }
 
-    /// [`WorkWords::set`] by the thread itself: there is nobody to whom what was written before must be visible.
+    /// [`WorkWords::set`] by the thread itself, which needs no ordering with its own earlier writes.
     #[inline(always)]
     pub fn set_own(&self, flags: ThreadFlags) {
         self.flags.fetch_or(flags.bits(), Ordering::Relaxed);

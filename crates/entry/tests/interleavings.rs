@@ -1,14 +1,16 @@
-//! The interleavings of the exit loop with other CPUs that set flags (all of them with one other CPU), under the C11 memory model: no flag is ever lost. Run with
-//! `RUSTFLAGS="--cfg loom" cargo test -p limen-entry --test interleavings`; without that configuration there is nothing here.
+//! The interleavings of the work loop with other CPUs that set flags (all of them for one other CPU), under
+//! the C11 memory model: no flag is ever lost. Run with `RUSTFLAGS="--cfg loom" cargo test -p limen-entry
+//! --test interleavings`; without that configuration this file is empty.
 //!
-//! The model: a setter on another CPU sets a bit and then interrupts the CPU (`pending`). The CPU takes a pending interrupt whenever its
-//! interrupts are on, and in user mode. When everybody has come to rest in user mode, no bit may be left, and each bit's work was done.
-//! Loops that are wrong in ways people really get them wrong must be caught by the same model.
+//! The model: a setter on another CPU sets a bit and then interrupts the CPU (`pending`). The CPU takes a
+//! pending interrupt whenever its interrupts are on, and in user mode. When all have come to rest in user
+//! mode, no bit may be set and each bit's work must have been done. The same model must also find the
+//! mistakes in loops that are wrong in usual ways.
 
 #![cfg(loom)]
 
-use limen_entry::token::{IrqsOff, Watching};
-use limen_entry::{Frame, Interrupted, Kernel, ThreadFlags, WorkWords};
+use limen_entry::token::{InKernel, IrqsOff};
+use limen_entry::{CallWork, Cause, Frame, Observers, Processor, ThreadFlags, ThreadWork, WorkWords};
 use limen_linux_abi::Restart;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, Ordering};
@@ -19,7 +21,7 @@ struct Shared {
     work: WorkWords,
     /// An interrupt waits for the CPU.
     pending: AtomicBool,
-    /// What the setter of SIGPENDING wrote before it set the bit.
+    /// What the setter of `SIGPENDING` wrote before it set the bit.
     signal: AtomicBool,
 }
 
@@ -78,14 +80,14 @@ impl Cpu {
     }
 }
 
-impl Kernel for Cpu {
+impl Processor for Cpu {
     type Frame = Regs;
     fn irqs_enable(&self, off: IrqsOff) {
         let IrqsOff { .. } = off;
         self.take_in_kernel();
     }
     fn irqs_disable(&self) -> IrqsOff {
-        // The last moment before they go off.
+        // The last moment before they are off.
         self.take_in_kernel();
         IrqsOff::established()
     }
@@ -95,27 +97,35 @@ impl Kernel for Cpu {
     fn preemptible(&self) -> bool {
         true
     }
-    fn preempt_schedule(&self, irqs: IrqsOff, _: &Watching) -> IrqsOff {
+    fn preempt_schedule(&self, irqs: IrqsOff, _: &InKernel) -> IrqsOff {
         self.shared.work.clear(ThreadFlags::RESCHED);
         self.scheduled.set(self.scheduled.get() + 1);
         irqs
     }
+}
+
+impl Observers for Cpu {}
+
+impl CallWork for Cpu {
+    fn dispatch(&self, _: &mut Regs, _: isize, _: &InKernel) {}
+}
+
+impl ThreadWork for Cpu {
     fn work(&self) -> &WorkWords {
         &self.shared.work
     }
-    fn dispatch(&self, _: &mut Regs, _: isize, _: &Watching) {}
-    fn schedule(&self, _: &Watching) {
+    fn schedule(&self, _: &InKernel) {
         self.shared.work.clear(ThreadFlags::RESCHED);
         self.scheduled.set(self.scheduled.get() + 1);
     }
-    fn signals(&self, _: &mut Regs, _: Interrupted, _: &Watching) {
+    fn signals(&self, _: &mut Regs, _: Cause, _: &InKernel) {
         self.shared.work.clear(ThreadFlags::SIGPENDING);
         self.signals.set(self.signals.get() + 1);
-        // What was written before the bit is visible once the bit was seen.
+        // The thread that has seen the bit must see what the setter wrote before.
         self.saw_signal
             .set(self.saw_signal.get() | self.shared.signal.load(Ordering::Relaxed));
     }
-    fn finish_fork(&self, _: &mut Regs, _: &Watching) {}
+    fn finish_fork(&self, _: &mut Regs, _: &InKernel) {}
 }
 
 /// Sets the bit and interrupts the CPU, as `wake` and the scheduler do.
@@ -124,7 +134,7 @@ fn set(shared: &Shared, flag: ThreadFlags) {
         shared.signal.store(true, Ordering::Relaxed);
     }
     shared.work.set(flag);
-    // An exchange, as the interrupt controller orders requests and acknowledgements of one line.
+    // An exchange: the interrupt controller orders requests and acknowledgements of a line.
     shared.pending.swap(true, Ordering::AcqRel);
 }
 
@@ -132,7 +142,8 @@ fn set(shared: &Shared, flag: ThreadFlags) {
 fn explore(flags: &'static [ThreadFlags], cpu_side: fn(&Cpu)) {
     let mut model = loom::model::Builder::new();
     if flags.len() > 1 {
-        // With three CPUs not every interleaving can be visited; those with up to three involuntary switches are.
+        // With three CPUs there are too many interleavings: only those with up to three involuntary switches
+        // are visited.
         model.preemption_bound = Some(3);
     }
     model.check(move || {
@@ -154,7 +165,7 @@ fn explore(flags: &'static [ThreadFlags], cpu_side: fn(&Cpu)) {
         for setter in setters {
             setter.join().unwrap();
         }
-        // Whatever was set after the last look has its interrupt still to come.
+        // The interrupt for a bit that was set after the last check is still to come.
         cpu.rest_in_user();
         let left = shared.work.flags();
         assert!(left.is_empty(), "lost: {left:?}");
@@ -198,7 +209,7 @@ fn a_flag_and_an_interrupt_from_user_mode() {
     });
 }
 
-/// A wrong loop: clears everything it read at once with a plain store at the end.
+/// A wrong loop: clears everything that it has read with a plain store at the end.
 fn stores_zero(cpu: &Cpu) {
     let flags = cpu.shared.work.flags();
     if flags.contains(ThreadFlags::NEED_RESCHED) {
@@ -213,7 +224,8 @@ fn stores_zero(cpu: &Cpu) {
     cpu.shared.work.clear(all);
 }
 
-/// A wrong loop: reads the flags, and only then turns interrupts off; an interrupt in between is taken as if its bit had been seen.
+/// A wrong loop: reads the flags before it turns interrupts off. An interrupt in between is handled as if its
+/// bit had been seen.
 fn reads_too_early(cpu: &Cpu) {
     let flags = cpu.shared.work.flags();
     if cpu.shared.pending.swap(false, Ordering::AcqRel) {
@@ -225,7 +237,7 @@ fn reads_too_early(cpu: &Cpu) {
     }
 }
 
-/// A wrong loop: one pass, not "until nothing is left".
+/// A wrong loop: one pass only.
 fn looks_once(cpu: &Cpu) {
     let flags = cpu.shared.work.flags();
     if flags.contains(ThreadFlags::SIGPENDING) {

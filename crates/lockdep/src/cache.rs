@@ -1,4 +1,5 @@
-//! The chains of locks that were looked at already. Only a cache: a forgotten chain is looked at once more.
+//! The chains of locks that have been checked. This is only a cache: a chain that is not in it is checked
+//! again.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -25,7 +26,7 @@ impl<const N: usize> ChainCache<N> {
             .into_iter()
             .any(|p| self.keys[p].load(Ordering::Relaxed) == key)
     }
-    /// The newest of two that collide takes the first place.
+    /// If two chains collide, the newer one takes the first place.
     pub(crate) fn add(&self, key: u64) {
         let [first, second] = Self::places(key);
         let old = self.keys[first].swap(key, Ordering::Relaxed);

@@ -1,9 +1,9 @@
-//! Classes of locks: what makes two locks the same to the validator, and what it remembers of how they are used.
+//! Classes of locks: which locks are the same to the validator, and what it remembers of their use.
 
 use core::fmt;
 use core::panic::Location;
 
-/// A place in the source: where a lock was made or taken.
+/// A place in the source at which a lock was made or taken.
 pub type Site = &'static Location<'static>;
 
 /// Subclasses a class can have (0 is the class itself).
@@ -24,7 +24,7 @@ impl ClassId {
     pub fn from_bits(bits: u16) -> Option<Self> {
         if bits == 0 { None } else { Some(Self(bits)) }
     }
-    /// Subclass `n` of a class whose own subclass is 0. What is beyond [`SUBCLASSES`] shares the last one.
+    /// Subclass `n` of a class whose own subclass is 0. Numbers beyond [`SUBCLASSES`] share the last one.
     #[inline(always)]
     pub fn subclass(self, n: usize) -> Self {
         Self(self.0 + if n < SUBCLASSES { n } else { SUBCLASSES - 1 } as u16)
@@ -34,20 +34,21 @@ impl ClassId {
     }
 }
 
-/// What kind of lock it is; part of a class's identity, because a lock can contain another made at the same place.
+/// The kind of a lock. It is a part of the class's identity, because a lock may contain another one that is
+/// made at the same place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// A spinlock not for interrupt handlers.
+    /// A spinlock that interrupt handlers do not take.
     Spin,
-    /// A spinlock that keeps interrupts off.
+    /// A spinlock that turns interrupts off.
     IrqSpin,
-    /// A spinlock of the scheduler, handed from thread to thread.
+    /// A spinlock of the scheduler, which one thread hands to the next.
     Raw,
     /// A sleeping lock.
     Mutex,
     /// A sleeping lock that can be shared.
     RwLock,
-    /// Not a lock, but something that is waited for like one.
+    /// Not a lock, but something for which threads wait like for one.
     Wait,
 }
 
@@ -82,7 +83,7 @@ pub struct Key {
 }
 
 impl PartialEq for Key {
-    // By content: the compiler may keep one place in several copies.
+    // Compares the contents: the compiler may keep several copies of one place.
     fn eq(&self, other: &Self) -> bool {
         self.site.line() == other.site.line()
             && self.kind == other.kind
@@ -110,11 +111,11 @@ impl fmt::Display for Key {
 /// How a lock is taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mode {
-    /// Alone.
+    /// Exclusively.
     Exclusive,
-    /// Shared, but a waiting writer keeps new readers out: a reader that already has it must not take it again.
+    /// Shared. A waiting writer keeps new readers out, so a reader that holds it must not take it again.
     Shared,
-    /// Shared, and readers never wait for a writer that itself waits.
+    /// Shared. Readers never wait for a writer that is itself waiting.
     SharedRecursive,
 }
 
@@ -124,34 +125,35 @@ impl Mode {
     pub fn is_shared(self) -> bool {
         self != Mode::Exclusive
     }
-    /// Whether it waits only for a holder that is alone.
+    /// Whether it waits only for a holder that holds it exclusively.
     #[inline]
     pub fn is_recursive(self) -> bool {
         self == Mode::SharedRecursive
     }
 }
 
-/// How a class was seen to be waited for and held: a set of the constants. They come in two families with one rule each: a class that was
-/// waited for as the first two say must not be, or lead to, one that was held as the last two say.
+/// How a class was waited for and held: a set of the constants below. There are two families with a rule
+/// each: a class that was waited for as the first two constants say must not be, nor lead to, a class that
+/// was held as the other two say.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Usage(pub(crate) u8);
 
 impl Usage {
     /// Waited for in an interrupt.
     pub const IN: Usage = Usage(1);
-    /// Waited for in an interrupt, by readers that wait only for a writer that holds it.
+    /// Waited for in an interrupt, by readers that wait only for a writer which holds it.
     pub const IN_READ: Usage = Usage(2);
-    /// Held alone with interrupts on.
+    /// Held exclusively with interrupts on.
     pub const ON: Usage = Usage(4);
     /// Held shared with interrupts on.
     pub const ON_READ: Usage = Usage(8);
-    /// Waited for with interrupts off: the CPU answers no other CPU meanwhile.
+    /// Waited for with interrupts off: meanwhile the CPU answers no other CPU.
     pub const DEAF: Usage = Usage(0x10);
-    /// The same, by readers that wait only for a writer that holds it.
+    /// Waited for with interrupts off, by readers that wait only for a writer which holds it.
     pub const DEAF_READ: Usage = Usage(0x20);
-    /// Held alone while waiting for other CPUs' answers.
+    /// Held exclusively while waiting for answers of other CPUs.
     pub const CALL: Usage = Usage(0x40);
-    /// Held shared while waiting for other CPUs' answers.
+    /// Held shared while waiting for answers of other CPUs.
     pub const CALL_READ: Usage = Usage(0x80);
 
     pub(crate) const NONE: Usage = Usage(0);
@@ -165,11 +167,11 @@ impl Usage {
     pub(crate) fn and(self, other: Usage) -> Usage {
         Usage(self.0 | other.0)
     }
-    /// The states of the set, one by one.
+    /// The constants in the set.
     pub(crate) fn each(self) -> impl Iterator<Item = Usage> {
         (0..8).map(|i| Usage(1 << i)).filter(move |u| self.has(*u))
     }
-    /// The number of one state, for tables.
+    /// The number of a constant, as an index.
     pub(crate) fn index(self) -> usize {
         self.0.trailing_zeros() as usize
     }
@@ -181,7 +183,7 @@ impl Usage {
     pub(crate) fn is_read(self) -> bool {
         self.0 & Self::READERS != 0
     }
-    /// What a class waited for like this must not lead to: held alone, and held shared.
+    /// How a class to which this one leads must not be held: exclusively, and shared.
     pub(crate) fn forbids(self) -> [Usage; 2] {
         if self.0 & 0xf != 0 {
             [Usage::ON, Usage::ON_READ]
@@ -204,7 +206,7 @@ impl Usage {
     pub(crate) fn waited_deaf(mode: Mode) -> Usage {
         Self::of(Usage::DEAF, mode.is_recursive())
     }
-    /// Holding a lock in this mode while other CPUs are asked.
+    /// Holding a lock in this mode while waiting for other CPUs.
     pub(crate) fn held_in_call(mode: Mode) -> Usage {
         Self::of(Usage::CALL, mode.is_shared())
     }
@@ -224,8 +226,8 @@ impl Usage {
     }
 }
 
-/// The states of a class as four characters: interrupts on (`+`: held so), in interrupts (`-`: waited for so), each for writers then
-/// readers.
+/// The usage of a class as four characters. For writers and then for readers: interrupts on (`+`: held so),
+/// in interrupts (`-`: waited for so).
 pub(crate) struct UsageMarks(pub Usage);
 
 impl fmt::Display for UsageMarks {

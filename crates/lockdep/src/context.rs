@@ -1,30 +1,52 @@
-//! What one thread holds. Interrupts run on the thread they interrupt and push onto the same stack, marked with their depth.
+//! The locks that one thread holds. Interrupts run on the thread that they interrupt and push onto the same
+//! stack, at a depth of their own.
 
 use crate::class::{ClassId, Mode, Site};
 
-/// Locks one thread can hold at once, interrupts on top of it included.
+/// How many locks a thread can hold at the same time, with those of interrupts on top of it.
 pub const MAX_HELD: usize = 48;
+
+/// A lock that is being taken.
+#[derive(Clone, Copy, Debug)]
+pub struct Acquire {
+    /// The lock's address.
+    pub instance: usize,
+    /// Its class.
+    pub class: ClassId,
+    /// How it is taken.
+    pub mode: Mode,
+    /// It was only tried, and was free: nobody waited.
+    pub attempt: bool,
+    /// Its waiters sleep.
+    pub sleeps: bool,
+    /// The memory allocators take it, too, so they must not be used while it is held.
+    pub allocator: bool,
+    /// Where it is taken.
+    pub site: Site,
+}
 
 /// A lock that is held, or about to be.
 #[derive(Clone, Copy, Debug)]
 pub struct Held {
-    /// Which lock: its address.
+    /// The lock's address.
     pub instance: usize,
     /// Its class.
     pub class: ClassId,
     /// How it is held.
     pub mode: Mode,
-    /// Depth of hardware interrupts it was taken at; 0 in threads.
+    /// The depth of hardware interrupts at which it was taken; 0 in threads.
     pub irq: u8,
     /// Its waiters sleep.
     pub sleeps: bool,
+    /// The allocators take it, too.
+    pub allocator: bool,
     /// Where it was taken.
     pub site: Site,
-    /// Stands for this lock and those taken before it at the same interrupt depth.
+    /// The key of the chain of this lock and those that were taken before it at the same interrupt depth.
     pub(crate) chain: u64,
 }
 
-/// What a thread holds, and its interrupt state.
+/// The locks that a thread holds, and its interrupt state.
 pub struct Context {
     held: [Option<Held>; MAX_HELD],
     depth: u16,
@@ -34,7 +56,7 @@ pub struct Context {
 }
 
 impl Context {
-    /// Holds nothing, interrupts off.
+    /// Of a thread that holds no lock, with interrupts off.
     pub const fn new() -> Self {
         Self {
             held: [None; MAX_HELD],
@@ -43,7 +65,7 @@ impl Context {
             irqs_on: false,
         }
     }
-    /// What is held, oldest first.
+    /// The held locks, the oldest first.
     pub fn held(&self) -> impl DoubleEndedIterator<Item = &Held> {
         self.held[..self.depth as usize].iter().flatten()
     }
@@ -57,12 +79,12 @@ impl Context {
     pub fn irq_depth(&self) -> u8 {
         self.irq
     }
-    /// Held ones that count for what is taken now: those of the same interrupt depth.
+    /// The held locks that matter for a lock that is taken now: those of the same interrupt depth.
     pub(crate) fn here(&self) -> impl DoubleEndedIterator<Item = &Held> {
         let irq = self.irq;
         self.held().filter(move |h| h.irq == irq)
     }
-    /// The chain key of what is held at this interrupt depth.
+    /// The key of the chain of locks held at this interrupt depth.
     #[inline]
     pub(crate) fn chain(&self) -> u64 {
         match self.depth.checked_sub(1).and_then(|top| self.held[top as usize]) {
@@ -70,7 +92,7 @@ impl Context {
             _ => CHAIN_START,
         }
     }
-    /// `false` if there is no room.
+    /// Adds a lock. `false`: there is no room.
     #[inline]
     pub(crate) fn push(&mut self, held: Held) -> bool {
         match self.held.get_mut(self.depth as usize) {
@@ -82,7 +104,7 @@ impl Context {
             None => false,
         }
     }
-    /// Takes the newest entry for this lock out. `false` if there is none.
+    /// Removes the newest entry for this lock. `false`: there is none.
     #[inline]
     pub(crate) fn remove(&mut self, instance: usize) -> bool {
         let depth = self.depth as usize;
@@ -96,7 +118,7 @@ impl Context {
         }
         true
     }
-    /// An entry below the top goes: those above it move down, and their keys no longer speak of it.
+    /// Removes an entry below the top. Those above it move down and get new keys.
     fn close_gap(&mut self, at: usize, depth: usize) {
         self.held.copy_within(at + 1..depth, at);
         for i in at..depth - 1 {
@@ -113,7 +135,7 @@ impl Context {
     pub(crate) fn enter_irq(&mut self) {
         self.irq += 1;
     }
-    /// Leaves one level of interrupt; what that level still holds is dropped. `false` if there was something.
+    /// Leaves an interrupt. Locks that it still holds are dropped. `false`: there were some.
     pub(crate) fn leave_irq(&mut self) -> bool {
         let mut clean = true;
         while let Some(top) = self.depth.checked_sub(1) {
@@ -126,7 +148,7 @@ impl Context {
         self.irq = self.irq.saturating_sub(1);
         clean
     }
-    /// Forgets everything held.
+    /// Forgets all held locks.
     pub(crate) fn clear(&mut self) {
         self.depth = 0;
     }

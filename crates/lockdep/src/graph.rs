@@ -1,17 +1,19 @@
-//! The classes and the dependencies between them: *B was waited for while A was held*. Always under the validator's own lock.
+//! The classes, and the dependencies between them: *B was waited for while A was held*. Used only under the
+//! validator's own lock.
 //!
-//! A dependency carries how both ends were taken, because readers do not always block each other: if B is waited for as a recursive reader
-//! and somebody holds B only as a reader, the chain does not go on through B. A chain without such a gap is *strong*; only
-//! strong closed chains can deadlock.
+//! A dependency also has the modes of both ends, because readers do not always block each other: if B is
+//! waited for as a recursive reader, and B is held only by readers, the chain does not continue through B. A
+//! chain without such a gap is *strong*. Only strong closed chains can deadlock.
 //!
-//! Interrupts fit into the same picture. A class that is held with interrupts on can be interrupted by any interrupt, which
-//! may wait for any class that interrupts wait for: as if there were a dependency from every class of the former sort to every one of the latter. It
-//! is not stored; chains that would need it are found by looking for a strong chain from one of the latter to one of the former. Waiting for the answer
-//! of another CPU, which does not answer while it waits for a lock with interrupts off, is a second rule of the same form.
+//! Interrupts fit into the same picture. A class that is held with interrupts on can be interrupted, and an
+//! interrupt may wait for any class for which interrupts wait. This is as if there were a dependency from
+//! every class of the first kind to every class of the second. These are not stored: the validator looks for
+//! a strong chain from a class of the second kind to one of the first. Waiting for the answer of another CPU,
+//! which does not answer while it waits for a lock with interrupts off, is a second rule of the same form.
 
 use crate::class::{ClassId, Key, Mode, SUBCLASSES, Site, Usage};
 
-/// How the two ends of a dependency were taken; a set of these is kept for each pair of classes.
+/// The modes of the two ends of a dependency. A set of them is kept for each pair of classes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ends {
     /// The first class was held shared.
@@ -42,7 +44,7 @@ impl Ends {
     }
 }
 
-/// A class that is held, or wanted, and how and where.
+/// A class that is held or wanted, in which mode and where.
 #[derive(Clone, Copy, Debug)]
 pub struct End {
     /// The class.
@@ -59,9 +61,9 @@ struct Node {
     /// The next class with the same hash.
     next: u16,
     usage: Usage,
-    /// Where each state was seen first.
+    /// Where each kind of usage was seen first.
     seen: [Option<Site>; 8],
-    /// First dependency from and to it.
+    /// The first dependency from it, and to it.
     out: u16,
     into: u16,
 }
@@ -100,21 +102,21 @@ impl Edge {
     };
 }
 
-/// A place of a search: a class and how it was reached.
+/// A class that a search has visited, and how.
 #[derive(Clone, Copy)]
 struct Visit {
-    /// The search that was here last.
+    /// The last search that came here.
     round: u32,
-    /// The dependency it came by and the place it came from.
+    /// The dependency by which it came, and the visit from which.
     edge: u16,
     from: u16,
 }
 
-/// Dependencies shown of one chain.
+/// How many dependencies of a chain are shown.
 const PATH_MAX: usize = 32;
 const BUCKETS: usize = 256;
 
-/// What a table ran out of.
+/// Which table is full.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Full {
     /// Room for classes.
@@ -125,23 +127,23 @@ pub enum Full {
     Held,
 }
 
-/// What adding knowledge showed.
+/// What was found when knowledge was added.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Found {
-    /// A strong closed chain; [`Graph::path`] leads from the class that is wanted to the one that is held.
+    /// A strong closed chain. [`Graph::path`] leads from the wanted class to the held one.
     Circle { held: End },
-    /// A strong chain (the path) from a class waited for in some way to one that is held as that forbids.
+    /// A strong chain (the path) from a class that was waited for to one that was held as that forbids.
     Inversion {
         safe: ClassId,
         safe_use: Usage,
         unsafe_: ClassId,
         unsafe_use: Usage,
     },
-    /// No more room.
+    /// A table is full.
     Full(Full),
 }
 
-/// Up to `C` classes (subclasses counted) and `E` dependencies.
+/// Up to `C` classes, counting subclasses, and `E` dependencies.
 pub struct Graph<const C: usize, const E: usize> {
     buckets: [u16; BUCKETS],
     nodes: [Node; C],
@@ -156,7 +158,7 @@ pub struct Graph<const C: usize, const E: usize> {
 }
 
 impl<const C: usize, const E: usize> Graph<C, E> {
-    /// Knows nothing. All zeros, so that a static costs no room in the image.
+    /// Without knowledge. All zeros, so that a static takes no room in the image.
     pub const fn new() -> Self {
         assert!(C >= 2 * SUBCLASSES && C * 2 <= 1 << 16 && E > 1 && E <= 1 << 16);
         Self {
@@ -177,7 +179,7 @@ impl<const C: usize, const E: usize> Graph<C, E> {
         }
     }
 
-    /// The class of a key, made if it is new.
+    /// The class with this key; a new one if there is none.
     pub(crate) fn class(&mut self, key: &Key) -> Result<ClassId, Full> {
         let bucket = key.hash() % BUCKETS;
         let mut at = self.buckets[bucket];
@@ -202,7 +204,7 @@ impl<const C: usize, const E: usize> Graph<C, E> {
         Ok(ClassId(id as u16))
     }
 
-    /// Classes and dependencies known.
+    /// How many classes and dependencies are known.
     pub fn size(&self) -> (usize, usize) {
         (self.classes as usize, self.edge_count as usize)
     }
@@ -215,7 +217,7 @@ impl<const C: usize, const E: usize> Graph<C, E> {
     pub(crate) fn usage_site(&self, class: ClassId, usage: Usage) -> Option<Site> {
         self.nodes[class.number()].seen[usage.index()]
     }
-    /// The chain found last, first dependency first.
+    /// The chain that was found last, from its first dependency on.
     pub(crate) fn path(&self) -> impl DoubleEndedIterator<Item = &Edge> {
         self.path[..self.path_len]
             .iter()
@@ -233,14 +235,16 @@ impl<const C: usize, const E: usize> Graph<C, E> {
         None
     }
 
-    /// `wanted` is waited for while `held` is held. Both are different classes. `Ok(None)`: harmless, as far as is known.
+    /// `wanted` is waited for while `held` is held; they are different classes. `None`: harmless, as far as
+    /// is known.
     pub(crate) fn depend(&mut self, held: End, wanted: End) -> Option<Found> {
         let ends = Ends::of(held.mode, wanted.mode);
         let known = self.find_edge(held.class, wanted.class);
         if known.is_some_and(|e| self.edges[e].ends & ends.bit() != 0) {
             return None;
         }
-        // A chain back from what is wanted to what is held closes a circle, if it is strong at the two joints as well.
+        // A chain from the wanted class back to the held one closes a circle if it is strong at both joints,
+        // too.
         let target = held.class.0;
         let closes =
             |_: &Self, class: u16, recursive: bool| class == target && !(recursive && ends.held_shared);
@@ -270,7 +274,7 @@ impl<const C: usize, const E: usize> Graph<C, E> {
         self.inversion_through(held.class)
     }
 
-    /// `class` is used in one new way. (If it was known, nothing happens.)
+    /// `class` is used in one way that may be new. (If it is known, nothing happens.)
     pub(crate) fn mark(&mut self, class: ClassId, usage: Usage, site: Site) -> Option<Found> {
         let node = &mut self.nodes[class.number()];
         if node.usage.has(usage) {
@@ -285,8 +289,8 @@ impl<const C: usize, const E: usize> Graph<C, E> {
         }
     }
 
-    /// Looks for a chain that leads through `class`, from one that is waited for in some way to one that must not be held as it is (the rule of
-    /// [`Usage`]).
+    /// Looks for a chain through `class`, from a class that was waited for in some way to one that was held
+    /// as that forbids (the rule of [`Usage`]).
     fn inversion_through(&mut self, class: ClassId) -> Option<Found> {
         let used = self.before(class);
         for i in 0..used {
@@ -295,20 +299,21 @@ impl<const C: usize, const E: usize> Graph<C, E> {
                 if let Some(found) = self.inversion_from(safe, usage) {
                     return Some(found);
                 }
-                // The queue belongs to the search: what it held is gathered again after each.
+                // Each search uses the queue, so it is filled again.
                 self.before(class);
             }
         }
         None
     }
 
-    /// Looks for a strong chain from `safe`, waited for like `usage` says, to a class held as that forbids.
+    /// Looks for a strong chain from `safe`, which was waited for as `usage` says, to a class held as that
+    /// forbids.
     fn inversion_from(&mut self, safe: ClassId, usage: Usage) -> Option<Found> {
         let [alone, shared] = usage.forbids();
         let mut found = (0, alone);
         let hit = |graph: &Self, class: u16, recursive: bool| {
             let states = graph.nodes[class as usize].usage;
-            // A reader that holds it stops only a wait that is not a recursive reader's.
+            // A reader that holds it blocks only waits that are not a recursive reader's.
             let held = if states.has(alone) {
                 alone
             } else if states.has(shared) && !recursive {
@@ -328,8 +333,8 @@ impl<const C: usize, const E: usize> Graph<C, E> {
         })
     }
 
-    /// Follows strong chains from `start` (first waited for by a recursive reader or not), breadth first, until `hit` says yes to a class
-    /// and the way it is waited for at the end of the chain. The shortest such chain is then in `path`.
+    /// Follows strong chains from `start`, breadth first, until `hit` accepts a class and the way in which it
+    /// is waited for at the end of the chain. `path` then has the shortest such chain.
     fn search(
         &mut self,
         start: ClassId,
@@ -371,7 +376,7 @@ impl<const C: usize, const E: usize> Graph<C, E> {
         false
     }
 
-    /// Writes the way to `place` of the last search down.
+    /// Writes the way to `place` in the last search to `path`.
     fn trace(&mut self, place: u16) {
         let mut length = 0;
         let back = |graph: &Self, place: u16| graph.visits[(place >> 1) as usize][(place & 1) as usize];
@@ -391,7 +396,8 @@ impl<const C: usize, const E: usize> Graph<C, E> {
         }
     }
 
-    /// Gathers `class` and all from which a chain of any sort leads to it in `queue`; returns how many.
+    /// Collects in `queue` `class` and all classes from which a chain of any kind leads to it. Returns how
+    /// many.
     fn before(&mut self, class: ClassId) -> usize {
         self.round += 1;
         let round = self.round;

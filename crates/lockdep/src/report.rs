@@ -1,33 +1,33 @@
-//! What went wrong, as text. The first line of each report is what people (and tests) know from Linux and look for.
+//! Problems as text. The first line of each report is the one that people, and tests, know from Linux.
 
 use crate::class::{ClassId, Mode, SUBCLASSES, Site, Usage, UsageMarks};
-use crate::context::{Context, Held};
+use crate::context::{Acquire, Context, Held};
 use crate::graph::{Edge, End, Full, Graph};
-use crate::validator::Acquire;
 use core::fmt::{self, Display, Formatter};
 
 /// What went wrong.
 #[derive(Clone, Copy, Debug)]
 pub enum Problem {
-    /// Taking `wanted` while `held` is held closes a circle; the graph's path leads from the former to the latter.
+    /// Taking `wanted` while `held` is held closes a circle. The graph's path leads from `wanted` to `held`.
     Circular {
         /// What is held.
         held: End,
         /// What is wanted.
         wanted: End,
     },
-    /// A chain (the graph's path) leads from a class waited for in some way (interrupts, interrupts off) to one held as that forbids.
+    /// A chain (the graph's path) leads from a class that was waited for in some way to one that was held as
+    /// that forbids.
     Inversion {
-        /// The class waited for.
+        /// The class that was waited for.
         safe: ClassId,
-        /// How.
+        /// How it was waited for.
         safe_use: Usage,
-        /// The class held.
+        /// The class that was held.
         unsafe_: ClassId,
-        /// How.
+        /// How it was held.
         unsafe_use: Usage,
     },
-    /// One class is both.
+    /// One class was used in both ways.
     Inconsistent {
         /// The class.
         class: ClassId,
@@ -48,52 +48,62 @@ pub enum Problem {
         /// The sleeping lock.
         wanted: Acquire,
     },
-    /// A lock that is given back is not held.
+    /// A lock is released that is not held.
     NotHeld {
         /// Its address.
         instance: usize,
-        /// Where it was given back.
+        /// Where it was released.
         site: Site,
     },
     /// A lock is still held on the way to user mode.
     HeldAtUser,
     /// A lock is still held by a thread that ends.
     HeldAtEnd,
-    /// An interrupt ends without giving back what it took.
+    /// An interrupt ends and still holds a lock.
     HeldAtInterruptEnd,
     /// A function that may sleep was called where sleeping is not allowed.
     Sleeping {
         /// Where.
         site: Site,
     },
-    /// The CPU is given up where that is not allowed.
+    /// The scheduler is called where that is not allowed.
     Scheduling {
         /// Where.
         site: Site,
     },
-    /// A lock goes away while it is held.
+    /// A lock is freed while it is held.
     Freed {
         /// The lock.
         held: Held,
     },
-    /// Interrupts are not as the validator was told.
+    /// Interrupts are not in the state of which the validator was told.
     InterruptState {
         /// Where that was seen.
         site: Site,
+    },
+    /// The heap is used while an allocator's lock is held.
+    HeapUnderAllocator {
+        /// The lock.
+        held: Held,
+    },
+    /// A large block of memory is allocated without handling failure.
+    MustHave {
+        /// Its size in bytes.
+        size: usize,
     },
     /// A table is full.
     Full(Full),
 }
 
-/// A problem with what is needed to tell about it.
+/// A problem, and what is needed to describe it.
 pub struct Report<'a, const C: usize, const E: usize> {
     /// What went wrong.
     pub problem: Problem,
     /// All that is known.
     pub graph: &'a Graph<C, E>,
-    /// The thread it was seen on.
+    /// The thread on which it was seen.
     pub context: &'a Context,
-    /// Validation ends with this report.
+    /// Whether validation ends with this report.
     pub last: bool,
 }
 
@@ -231,6 +241,13 @@ impl<const C: usize, const E: usize> Report<'_, C, E> {
             Problem::Freed { held } => {
                 writeln!(f, "WARNING: held lock freed!")?;
                 self.held(f, held)
+            }
+            Problem::HeapUnderAllocator { held } => {
+                writeln!(f, "BUG: the heap is used under a lock of the allocators")?;
+                self.held(f, held)
+            }
+            Problem::MustHave { size } => {
+                writeln!(f, "BUG: allocation of {size} bytes that cannot fail")
             }
             Problem::InterruptState { site } => writeln!(
                 f,

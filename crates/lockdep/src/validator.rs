@@ -1,54 +1,37 @@
-//! The validator: what a lock, an interrupt or the way back to user mode tells it, and which rule each is held against.
+//! The validator: what locks, interrupts and the way to user mode tell it, and which rule it checks for each.
 //!
-//! A lock that is taken in a way seen before costs no shared lock: its usage is looked up in one table, the chain of locks held in another. Only
-//! what is new goes to the [`Graph`].
+//! Taking a lock in a way that was seen before needs no shared lock: a table has its usage, another the chain
+//! of locks held. Only new ways go to the [`Graph`].
 
 use crate::cache::ChainCache;
-use crate::class::{ClassId, Key, Mode, Site, Usage};
-use crate::context::{Context, Held, chain_key};
+use crate::class::{ClassId, Key, Site, Usage};
+use crate::context::{Acquire, Context, Held, chain_key};
 use crate::graph::{End, Found, Full, Graph};
 use crate::report::{Problem, Report};
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 
-/// What the validator needs from whoever it works for. `C` and `E` are the [`Graph`]'s.
+/// What the validator needs. `C` and `E` are those of [`Graph`].
 pub trait Environment<const C: usize, const E: usize> {
-    /// Runs `f` with the graph, alone. The lock for that is not one the validator is told of.
+    /// Runs `f` with exclusive access to the graph. The validator does not know the lock that this takes.
     fn with_graph<R>(&self, f: impl FnOnce(&mut Graph<C, E>) -> R) -> R;
-    /// Something is wrong: shows the report. Whatever this does must not come back to the validator.
+    /// Shows a report. Nothing that this does may call the validator.
     fn report(&self, report: &Report<'_, C, E>);
-}
-
-/// A lock that is being taken.
-#[derive(Clone, Copy, Debug)]
-pub struct Acquire {
-    /// Which lock: its address.
-    pub instance: usize,
-    /// Its class.
-    pub class: ClassId,
-    /// How it is taken.
-    pub mode: Mode,
-    /// It was only tried, and there it is: nobody waited.
-    pub attempt: bool,
-    /// Its waiters sleep.
-    pub sleeps: bool,
-    /// Where it is taken.
-    pub site: Site,
 }
 
 /// The validator. `N` is the size of the cache of chains, a power of two.
 pub struct Validator<V, const C: usize, const E: usize, const N: usize> {
     environment: V,
     on: AtomicBool,
-    /// Reports still to be made; with the last one validation ends.
+    /// How many reports may still be made. The last one ends validation.
     reports: AtomicU32,
     usage: [AtomicU8; C],
-    /// Classes whose recursion was reported. Only of interest where several reports are wanted.
+    /// Classes whose recursion was reported. Needed only if several reports are wanted.
     recursive: [AtomicBool; C],
     chains: ChainCache<N>,
 }
 
 impl<V: Environment<C, E>, const C: usize, const E: usize, const N: usize> Validator<V, C, E, N> {
-    /// Validates from now on, until something is reported.
+    /// Validates until something is reported.
     pub const fn new(environment: V) -> Self {
         Self {
             environment,
@@ -59,7 +42,7 @@ impl<V: Environment<C, E>, const C: usize, const E: usize, const N: usize> Valid
             chains: ChainCache::new(),
         }
     }
-    /// Whether it validates.
+    /// Whether it still validates.
     #[inline(always)]
     pub fn is_on(&self) -> bool {
         self.on.load(Ordering::Relaxed)
@@ -68,12 +51,13 @@ impl<V: Environment<C, E>, const C: usize, const E: usize, const N: usize> Valid
     pub fn turn_off(&self) {
         self.on.store(false, Ordering::Relaxed);
     }
-    /// Goes on until `n` things were reported: for hunting several at once. What follows the first may be its consequence.
+    /// Validates until `n` problems were reported: for finding several at once. Those after the first may be
+    /// its consequences.
     pub fn set_reports(&self, n: u32) {
         self.reports.store(n, Ordering::Relaxed);
     }
 
-    /// The class of a key, for the caller to remember; `None` when validation is over.
+    /// The class with this key, for the caller to remember. `None`: validation has ended.
     pub fn class(&self, context: &Context, key: &Key) -> Option<ClassId> {
         if !self.is_on() {
             return None;
@@ -87,7 +71,7 @@ impl<V: Environment<C, E>, const C: usize, const E: usize, const N: usize> Valid
         })
     }
 
-    /// Makes a report, unless enough were made.
+    /// Makes a report, unless enough have been made.
     fn complain(&self, graph: &Graph<C, E>, context: &Context, problem: Problem) {
         let left = self.reports.load(Ordering::Relaxed);
         if left == 0 || !self.is_on() {
@@ -110,7 +94,8 @@ impl<V: Environment<C, E>, const C: usize, const E: usize, const N: usize> Valid
             .with_graph(|graph| self.complain(graph, context, problem));
     }
 
-    /// A lock is about to be taken (or, when only tried, was taken). Interrupts are off in the processor, whatever the context says.
+    /// A lock is about to be taken (or, if it was only tried, has been). Interrupts are off in the processor,
+    /// whatever the context says.
     pub fn acquire(&self, context: &mut Context, a: &Acquire) {
         if !self.is_on() {
             return;
@@ -148,6 +133,7 @@ impl<V: Environment<C, E>, const C: usize, const E: usize, const N: usize> Valid
             mode: a.mode,
             irq: context.irq_depth(),
             sleeps: a.sleeps,
+            allocator: a.allocator,
             site: a.site,
             chain,
         };
@@ -156,7 +142,7 @@ impl<V: Environment<C, E>, const C: usize, const E: usize, const N: usize> Valid
         }
     }
 
-    /// Something about this is new.
+    /// A part of this is new.
     #[cold]
     fn learn(&self, context: &Context, a: &Acquire, usage: Usage, chain: u64) {
         self.environment.with_graph(|graph| {
@@ -211,7 +197,7 @@ impl<V: Environment<C, E>, const C: usize, const E: usize, const N: usize> Valid
         self.complain(graph, context, problem);
     }
 
-    /// A class is used in a way perhaps not seen before.
+    /// A class is used in a way that may be new.
     fn mark(&self, graph: &mut Graph<C, E>, context: &Context, class: ClassId, usage: Usage, site: Site) {
         match graph.mark(class, usage, site) {
             Some(Found::Inversion {
@@ -237,14 +223,14 @@ impl<V: Environment<C, E>, const C: usize, const E: usize, const N: usize> Valid
         self.usage[class.number()].fetch_or(usage.0, Ordering::Relaxed);
     }
 
-    /// A lock was given back.
+    /// A lock was released.
     pub fn release(&self, context: &mut Context, instance: usize, site: Site) {
         if self.is_on() && !context.remove(instance) {
             self.complain_alone(context, Problem::NotHeld { instance, site });
         }
     }
 
-    /// Interrupts are about to go on: what is held can be interrupted from now on.
+    /// Interrupts are about to be turned on: from now on the holders of these locks can be interrupted.
     pub fn irqs_on(&self, context: &mut Context) {
         if !self.is_on() || context.irqs_on {
             return;
@@ -261,7 +247,8 @@ impl<V: Environment<C, E>, const C: usize, const E: usize, const N: usize> Valid
         context.irqs_on = true;
     }
 
-    /// The thread is about to wait for other CPUs to answer an interrupt: nobody may wait, deaf to it, for what is held here.
+    /// The thread is about to wait until other CPUs have answered an interrupt. No CPU may wait for the locks
+    /// held here with interrupts off.
     pub fn waits_for_cpus(&self, context: &Context) {
         if !self.is_on() {
             return;
@@ -280,7 +267,7 @@ impl<V: Environment<C, E>, const C: usize, const E: usize, const N: usize> Valid
     pub fn enter_irq(&self, context: &mut Context) {
         context.enter_irq();
     }
-    /// A hardware interrupt ends: it must have given back what it took.
+    /// A hardware interrupt ends. It must have released its locks.
     pub fn leave_irq(&self, context: &mut Context) {
         if self.is_on() && context.here().next().is_some() {
             self.complain_alone(context, Problem::HeldAtInterruptEnd);
@@ -288,22 +275,22 @@ impl<V: Environment<C, E>, const C: usize, const E: usize, const N: usize> Valid
         context.leave_irq();
     }
 
-    /// The thread goes to user mode: it must hold nothing.
+    /// The thread enters user mode. It must hold no lock.
     pub fn at_user(&self, context: &mut Context) {
         if self.is_on() && !context.is_empty() {
             self.complain_alone(context, Problem::HeldAtUser);
             context.clear();
         }
     }
-    /// The thread ends: it must hold nothing.
+    /// The thread ends. It must hold no lock.
     pub fn at_thread_end(&self, context: &mut Context) {
         if self.is_on() && !context.is_empty() {
             self.complain_alone(context, Problem::HeldAtEnd);
             context.clear();
         }
     }
-    /// The thread may sleep at `site`, or does (`now`): it must hold no spinlock, and be in no interrupt and no other state (`atomic`) that
-    /// forbids it.
+    /// The thread may sleep at `site`, or does so now (`now`). It must hold no spinlock, and be in no
+    /// interrupt and no other state (`atomic`) that forbids sleeping.
     pub fn sleeps(&self, context: &Context, atomic: bool, now: bool, site: Site) {
         if !self.is_on() {
             return;
@@ -318,7 +305,25 @@ impl<V: Environment<C, E>, const C: usize, const E: usize, const N: usize> Valid
             self.complain_alone(context, problem);
         }
     }
-    /// The lock at `instance` goes away: the thread must not hold it.
+    /// The thread allocates or frees memory of the heap. It must hold no lock that the allocators take,
+    /// whether they take it this time or not.
+    #[inline]
+    pub fn uses_heap(&self, context: &Context) {
+        if !self.is_on() || context.is_empty() {
+            return;
+        }
+        let found = context.held().find(|h| h.allocator).copied();
+        if let Some(held) = found {
+            self.complain_alone(context, Problem::HeapUnderAllocator { held });
+        }
+    }
+    /// The thread allocates `size` bytes, a large block, without handling failure.
+    pub fn must_have(&self, context: &Context, size: usize) {
+        if self.is_on() {
+            self.complain_alone(context, Problem::MustHave { size });
+        }
+    }
+    /// The lock at `instance` is freed. The thread must not hold it.
     pub fn freed(&self, context: &Context, instance: usize) {
         if !self.is_on() {
             return;
@@ -328,7 +333,7 @@ impl<V: Environment<C, E>, const C: usize, const E: usize, const N: usize> Valid
             self.complain_alone(context, Problem::Freed { held });
         }
     }
-    /// The processor says interrupts are on (or off). The validator should have been told.
+    /// The processor says that interrupts are on, or off. The validator should have been told.
     pub fn check_irqs(&self, context: &mut Context, on: bool, site: Site) {
         if self.is_on() && context.irqs_on != on {
             self.complain_alone(context, Problem::InterruptState { site });

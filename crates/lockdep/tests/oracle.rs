@@ -1,6 +1,8 @@
-//! The validator against brute force: random threads take and give back random locks, with and without interrupts. The oracle keeps
-//! every dependency with both its ends, adds one from everything held with interrupts on to everything waited for in interrupts, and looks for closed
-//! strong chains by transitive closure; the same for what is held while other CPUs are called and what is waited for with interrupts off. Validator and oracle must find fault at the very same step, or never.
+//! The validator against brute force: random threads take and give back random locks, with and without
+//! interrupts. The oracle keeps every dependency with both its ends, adds one from everything held with
+//! interrupts on to everything waited for in interrupts, and looks for closed strong chains by transitive
+//! closure; the same for what is held while other CPUs are called and what is waited for with interrupts off.
+//! Validator and oracle must find fault at the very same step, or never.
 
 mod common;
 
@@ -223,10 +225,12 @@ proptest! {
         run(&steps)?;
     }
 
-    /// Without the rules that end most runs early: a fixed order with few exceptions, so that chains grow long.
+    /// Without the rules that end most runs early: a fixed order with few exceptions, so that chains grow
+    /// long.
     #[test]
     fn long_chains(
-        pairs in prop::collection::vec((0..CLASSES, 0..CLASSES, prop::bool::weighted(0.04), any::<bool>(), any::<bool>()), 1..60)
+        pairs in prop::collection::vec((0..CLASSES, 0..CLASSES, prop::bool::weighted(0.04), any::<bool>(),
+            any::<bool>()), 1..60)
     ) {
         let mode = |shared| if shared { Mode::SharedRecursive } else { Mode::Exclusive };
         let steps: Vec<(usize, Step)> = pairs

@@ -491,3 +491,39 @@ fn several_reports_when_asked_for() {
     assert_eq!(m.said().len(), 2);
     assert!(m.said()[1].contains("turning off") && !m.said()[0].contains("turning off"));
 }
+
+#[test]
+fn the_heap_is_not_used_under_its_own_locks() {
+    let world = World::new();
+    let mut m = Machine::new(&world);
+    let (plain, mut own) = (m.spin("A"), m.spin("AREAS"));
+    own.allocator = true;
+    let mut c = thread();
+    m.v.uses_heap(&c);
+    m.take(&mut c, plain);
+    m.v.uses_heap(&c);
+    m.take(&mut c, own);
+    m.drop(&mut c, own);
+    m.v.uses_heap(&c);
+    m.silent();
+    m.take(&mut c, own);
+    m.v.uses_heap(&c);
+    let text = m.report();
+    assert!(
+        text.starts_with("BUG: the heap is used under a lock of the allocators\n"),
+        "{text}"
+    );
+    assert!(text.contains("SpinLock<AREAS>"), "{text}");
+}
+
+#[test]
+fn much_memory_that_must_be_had() {
+    let world = World::new();
+    let m = Machine::new(&world);
+    m.v.must_have(&thread(), 1 << 20);
+    let text = m.report();
+    assert!(
+        text.starts_with("BUG: allocation of 1048576 bytes that cannot fail\n"),
+        "{text}"
+    );
+}

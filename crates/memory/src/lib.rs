@@ -1,37 +1,41 @@
-//! Copying and filling memory: in which order chunks, words and bytes are moved, and what is left when some of it turns out not to be there.
+//! Copying and filling memory: the order in which chunks, words and bytes are moved, and how many bytes
+//! remain when a move faults.
 //!
-//! What moves them is the caller's ([`Moves`]): instructions of an architecture that move several words at a time, and those that may fault. Here are
-//! only addresses, but that strings are looked at where they were copied to.
+//! The caller provides the moves ([`Moves`]): instructions of an architecture that move several words at a
+//! time, and that may fault. This crate only handles addresses, except that strings are read at the place to
+//! which they were copied.
 
 #![cfg_attr(not(test), no_std)]
 
-/// Moves of each size, from an address to another. One that fails may have moved some of its bytes.
+/// Moves of each size, from one address to another. A move that fails may have moved some of its bytes.
 ///
-/// All that a move loads it loads before it stores anything.
+/// A move does all of its loads before its stores.
 pub trait Moves {
-    /// Bytes of a word, a power of two.
+    /// The size of a word in bytes, a power of two.
     const WORD: usize;
-    /// Bytes of a chunk, a power of two and at least four words.
+    /// The size of a chunk in bytes, a power of two and at least four words.
     const CHUNK: usize;
-    /// What addresses of chunks must be multiples of.
+    /// The alignment of chunks' addresses.
     const ALIGN: usize = Self::WORD;
-    /// Whether there are moves of four and two bytes, a word being eight. Then only what follows a move that failed goes byte by byte.
+    /// Whether there are moves of four and two bytes, if a word has eight. Then single bytes are moved only
+    /// behind a move that failed.
     const PARTS: bool = false;
 
-    /// Moves `count` chunks, at least one, the first ones first, between addresses that are multiples of [`Self::ALIGN`]. Ends with the first that
-    /// fails; returns where target and source go on behind those that were moved, and whether that is all of them.
+    /// Moves `count` chunks, at least one, from the first on, between addresses that are multiples of
+    /// [`Self::ALIGN`]. Ends at the first one that fails. Returns the target and source addresses behind the
+    /// chunks that were moved, and whether that was all of them.
     ///
     /// # Safety
-    /// They are the caller's to be read and written, or the move fails without harm.
+    /// The caller may read and write there, or the move fails without harm.
     unsafe fn chunks(&self, to: usize, from: usize, count: usize) -> (usize, usize, bool);
 
-    /// Moves the word `AT` words behind the addresses, which may be any: `true` if that did not fail.
+    /// Moves the word that is `AT` words behind the addresses, which may be any. `false`: it failed.
     ///
     /// # Safety
     /// As for chunks.
     unsafe fn word<const AT: usize>(&self, to: usize, from: usize) -> bool;
 
-    /// Moves four or two bytes between any addresses, if there are such moves: `true` if that did not fail.
+    /// Moves four or two bytes between any addresses, if there are such moves. `false`: it failed.
     ///
     /// # Safety
     /// As for chunks.
@@ -40,25 +44,25 @@ pub trait Moves {
         false
     }
 
-    /// Moves a byte: `true` if that did not fail.
+    /// Moves a byte. `false`: it failed.
     ///
     /// # Safety
     /// As for chunks.
     unsafe fn byte(&self, to: usize, from: usize) -> bool;
 }
 
-/// Moves `len` bytes, the first ones first, up to the first byte that cannot be moved; returns how many were *not* moved. The target may not begin
-/// inside the source.
+/// Moves `len` bytes from the first on, up to the first byte that cannot be moved. Returns how many were
+/// *not* moved. The target must not begin inside the source.
 ///
 /// # Safety
 /// As for [`Moves::chunks`], for `len` bytes.
 #[inline(always)]
 pub unsafe fn copy<M: Moves>(moves: &M, mut to: usize, mut from: usize, len: usize) -> usize {
     let end = to.wrapping_add(len);
-    // SAFETY: as the caller promises: what is moved from `to` on ends at `end`.
+    // SAFETY: as the caller promises. What is moved to `to` and behind it ends at `end`.
     unsafe {
         'wide: {
-            // Moves what a bit of the length stands for.
+            // Moves the part for which a bit of the length stands.
             macro_rules! part {
                 ($bytes:expr, $moved:expr) => {
                     if len & $bytes != 0 {
@@ -78,7 +82,7 @@ pub unsafe fn copy<M: Moves>(moves: &M, mut to: usize, mut from: usize, len: usi
                             break 'wide;
                         }
                     }
-                    // Such chunks leave less.
+                    // Larger chunks leave a larger rest.
                     let rest = M::CHUNK > 4 * M::WORD || M::ALIGN > 1;
                     while rest && end.wrapping_sub(to) >= 4 * M::WORD {
                         let first = moves.word::<0>(to, from) && moves.word::<1>(to, from);
@@ -102,7 +106,7 @@ pub unsafe fn copy<M: Moves>(moves: &M, mut to: usize, mut from: usize, len: usi
                 }
             }
         }
-        // What is left, or, behind a wide move that failed, up to the very byte.
+        // The rest; or, behind a wide move that failed, up to exactly the byte that cannot be moved.
         while to != end && moves.byte(to, from) {
             (to, from) = (to.wrapping_add(1), from.wrapping_add(1));
         }
@@ -110,14 +114,14 @@ pub unsafe fn copy<M: Moves>(moves: &M, mut to: usize, mut from: usize, len: usi
     end.wrapping_sub(to)
 }
 
-/// Moves `len` bytes, the last ones first, where no move fails. The source may not begin inside the target.
+/// Moves `len` bytes from the last on, where no move fails. The source must not begin inside the target.
 ///
 /// # Safety
 /// As for [`copy`].
 #[inline(always)]
 pub unsafe fn copy_backwards<M: Moves>(moves: &M, to: usize, from: usize, len: usize) {
     let mut left = len;
-    // SAFETY: as the caller promises: the first `left` bytes are part of what it speaks of.
+    // SAFETY: as the caller promises: the first `left` bytes are part of the ranges.
     unsafe {
         if M::ALIGN == 1 {
             // Chunks would have to be moved one by one.
@@ -144,12 +148,13 @@ pub unsafe fn copy_backwards<M: Moves>(moves: &M, to: usize, from: usize, len: u
     }
 }
 
-/// Copies a string up to and including its NUL, at most `max` bytes, by moves of a `usize` and of a byte, as [`Moves::word`] and [`Moves::byte`] are, in
-/// little-endian order: the length without the NUL (`max` if there was none), `None` if a byte of it cannot be moved. What was in the rest of the `max` bytes
-/// may be lost.
+/// Copies a string up to and including its NUL, at most `max` bytes, with moves of a `usize` and of a byte
+/// (like [`Moves::word`] and [`Moves::byte`]), in little-endian order. Returns the length without the NUL, or
+/// `max` if there is no NUL. `None`: a byte cannot be moved. The rest of the `max` bytes may have been
+/// overwritten.
 ///
 /// # Safety
-/// As for [`copy`], for `max` bytes; what was moved to `to` can be read there.
+/// As for [`copy`], for `max` bytes. What was moved to `to` can be read there.
 #[inline(always)]
 pub unsafe fn copy_string(
     word: impl Fn(usize, usize) -> bool,
@@ -163,7 +168,7 @@ pub unsafe fn copy_string(
     unsafe {
         while max - at >= WORD && word(to as usize + at, from + at) {
             let bytes = to.add(at).cast::<usize>().read_unaligned();
-            // The lowest bit that is set tells the first byte that is zero.
+            // The lowest set bit marks the first zero byte.
             let zeroes = bytes.wrapping_sub(ONES) & !bytes & ONES << 7;
             if zeroes != 0 {
                 return Some(at + zeroes.trailing_zeros() as usize / 8);
@@ -190,8 +195,8 @@ mod tests {
 
     const CHUNK: usize = 32;
 
-    /// A memory of bytes by index, of which what lies from `end` on cannot be loaded (or, if `store`, stored). Its words have so many bytes; if these are
-    /// eight, chunks may lie anywhere.
+    /// Bytes, of which those from `end` on cannot be loaded (or, if `store`, stored). A word has `WORD`
+    /// bytes; if these are eight, chunks may be at any address.
     struct Memory<const WORD: usize> {
         bytes: RefCell<Vec<u8>>,
         end: usize,
@@ -207,7 +212,7 @@ mod tests {
                 store,
             }
         }
-        /// Moves `n` bytes; of a move that fails, some.
+        /// Moves `n` bytes; if the move fails, only some of them.
         fn all(&self, to: usize, from: usize, n: usize) -> bool {
             let mut bytes = self.bytes.borrow_mut();
             let side = if self.store { to } else { from };
@@ -287,7 +292,7 @@ mod tests {
                 unsafe { copy(&memory, low, high, len) };
                 assert!(*memory.bytes.borrow() == expected, "{len} down by {distance}");
                 expected.copy_within(low..low + len, high);
-                // SAFETY: as above.
+                // SAFETY: both lie inside, whichever way the copy goes.
                 unsafe { copy_backwards(&memory, high, low, len) };
                 assert!(*memory.bytes.borrow() == expected, "{len} up by {distance}");
             }

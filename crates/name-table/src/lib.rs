@@ -1,5 +1,6 @@
-//! The entries of a directory by name: names are hashed and compared a word at a time, and hashed while their end is looked for in a path. The table is
-//! `hashbrown`'s. The kernel's `fs::dentry` keeps one for each directory, under its lock.
+//! The entries of a directory by name. Names are hashed and compared a word at a time, and hashed while their
+//! end in a path is being found. The table is `hashbrown`'s. The kernel's `fs::dentry` has one for each
+//! directory, under its lock.
 
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
@@ -9,11 +10,11 @@ extern crate alloc;
 use alloc::sync::Arc;
 use hashbrown::{HashTable, TryReserveError};
 
-/// A name that is looked for.
+/// A name that is looked up.
 pub struct Wanted<'a> {
-    /// All of it.
+    /// The name.
     pub name: &'a [u8],
-    /// What does not fill a word.
+    /// The last bytes, which do not fill a word.
     tail: usize,
     hash: u32,
 }
@@ -21,7 +22,7 @@ pub struct Wanted<'a> {
 /// Bytes of a word.
 const WORD: usize = size_of::<usize>();
 
-/// Fewer bytes than a word has as one.
+/// Fewer bytes than a word has, as a word.
 #[inline(always)]
 fn tail_word(bytes: &[u8]) -> usize {
     let wide = |b: &[u8; 4]| u64::from(u32::from_le_bytes(*b));
@@ -31,14 +32,15 @@ fn tail_word(bytes: &[u8]) -> usize {
         [a, b] => usize::from(a) | usize::from(b) << 8,
         [a, b, c] => usize::from(a) | usize::from(b) << 8 | usize::from(c) << 16,
         _ => match (bytes.first_chunk(), bytes.last_chunk()) {
-            // Where they overlap they are the same.
+            // Where the two overlap they are equal.
             (Some(first), Some(last)) => (wide(first) | wide(last) << (8 * (bytes.len() & 3))) as usize,
             _ => 0,
         },
     }
 }
 
-/// Of the bytes of `word` that are slashes, the top bits, of which the lowest is right: those above may also be set for what follows a slash.
+/// The top bit of each byte of `word` that is a slash. Only the lowest of these bits is reliable: higher ones
+/// may also be set because of what follows a slash.
 #[inline(always)]
 fn slashes(word: usize) -> usize {
     const ONES: usize = usize::MAX / 0xff;
@@ -47,18 +49,19 @@ fn slashes(word: usize) -> usize {
 }
 
 impl<'a> Wanted<'a> {
-    /// What `path` begins with, up to a slash or its end.
+    /// The name at the start of `path`, up to a slash or the end.
     #[inline(always)]
     pub fn first_of(path: &'a [u8]) -> Self {
         Self::read(path, slashes)
     }
-    /// `name`.
+    /// The name `name`.
     #[inline]
     pub fn new(name: &'a [u8]) -> Self {
         Self::read(name, |_| 0)
     }
-    /// One multiplication per word, of half a word: the halves of 64 bits are laid over each other so that digits meet what is the same in all digits.
-    /// `ends` says at which bytes of a word the name ends.
+    /// Multiplies once per word, by half-words: the halves of 64 bits are combined so that the varying bits
+    /// of digits meet those that all digits have in common. `ends` returns at which bytes of a word the name
+    /// ends.
     #[inline(always)]
     fn read(text: &'a [u8], ends: impl Fn(usize) -> usize) -> Self {
         let mix = |hash: u32, word: usize| {
@@ -84,7 +87,7 @@ impl<'a> Wanted<'a> {
         let (tail, more) = if end == 0 {
             (word, most)
         } else {
-            // What is below the byte of the lowest bit.
+            // The bits below the byte of the lowest set bit.
             let below = ((end & end.wrapping_neg()) - 1) >> 7;
             (word & below, end.trailing_zeros() as usize / 8)
         };
@@ -95,7 +98,7 @@ impl<'a> Wanted<'a> {
             hash: mix(hash, tail),
         }
     }
-    /// Whether it names nothing, or a directory itself or the one above.
+    /// Whether it is empty, "." or "..".
     #[inline(always)]
     pub fn is_special(&self) -> bool {
         const DOT: usize = b'.' as usize;
@@ -121,6 +124,9 @@ struct Entry<T> {
     value: T,
 }
 
+/// From this number of names on, a table takes much memory.
+const MANY: usize = 200;
+
 /// Values by name.
 pub struct NameTable<T>(HashTable<Entry<T>>);
 
@@ -130,7 +136,7 @@ impl<T> Default for NameTable<T> {
     }
 }
 
-/// The hash as the table takes it, which uses its bits from both ends.
+/// The hash for the table, which uses the bits of both ends.
 #[inline(always)]
 fn spread(hash: u32) -> u64 {
     u64::from(hash) << 32 | u64::from(hash ^ hash >> 15)
@@ -141,7 +147,7 @@ fn hash_of<T>(entry: &Entry<T>) -> u64 {
 }
 
 impl<T> NameTable<T> {
-    /// How many there are.
+    /// How many names there are.
     pub fn len(&self) -> usize {
         self.0.len()
     }
@@ -149,12 +155,12 @@ impl<T> NameTable<T> {
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
-    /// What has the name that is wanted.
+    /// The value with the wanted name.
     #[inline(always)]
     pub fn find(&self, wanted: &Wanted<'_>) -> Option<&T> {
         Some(&self.0.find(spread(wanted.hash), |entry| wanted.is(entry))?.value)
     }
-    /// The same, to be changed.
+    /// The value with the wanted name, to be changed.
     pub fn find_mut(&mut self, wanted: &Wanted<'_>) -> Option<&mut T> {
         Some(
             &mut self
@@ -163,17 +169,38 @@ impl<T> NameTable<T> {
                 .value,
         )
     }
-    /// Makes room for one more. An error if there is no memory: nothing has changed then.
+    /// Whether adding a name needs much memory, which is better allocated without the lock around the table:
+    /// see [`Self::with_room`].
+    #[inline(always)]
+    pub fn must_grow(&self) -> bool {
+        self.0.len() == self.0.capacity() && self.0.len() >= MANY
+    }
+    /// An empty table with room for `count` names. `Err`: there is no memory.
+    pub fn with_room(count: usize) -> Result<Self, TryReserveError> {
+        let mut table = HashTable::new();
+        table.try_reserve(count, hash_of)?;
+        Ok(Self(table))
+    }
+    /// Moves all entries into the memory of `other`, which is empty and has room for them; `other` gets this
+    /// table's memory.
+    pub fn move_to(&mut self, other: &mut Self) {
+        for entry in self.0.drain() {
+            let hash = hash_of(&entry);
+            other.0.insert_unique(hash, entry, hash_of);
+        }
+        core::mem::swap(self, other);
+    }
+    /// Makes room for one more. `Err`: there is no memory, and nothing has changed.
     pub fn reserve(&mut self) -> Result<(), TryReserveError> {
         self.0.try_reserve(1, hash_of)
     }
-    /// Adds a value whose name is free, after [`Self::reserve`].
+    /// Adds a value under a free name. [`Self::reserve`] was called before.
     pub fn insert(&mut self, name: Arc<[u8]>, value: T) {
         let Wanted { tail, hash, .. } = Wanted::new(&name);
         self.0
             .insert_unique(spread(hash), Entry { name, tail, value }, hash_of);
     }
-    /// Removes what has the name.
+    /// Removes the value with the name.
     pub fn remove(&mut self, wanted: &Wanted<'_>) -> Option<T> {
         let found = self.0.find_entry(spread(wanted.hash), |entry| wanted.is(entry));
         Some(found.ok()?.remove().0.value)
@@ -185,6 +212,29 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use std::collections::BTreeMap;
+
+    #[test]
+    fn large_tables_grow_into_memory_made_before() {
+        let mut table = NameTable::default();
+        let mut grown = 0;
+        for n in 0..5000usize {
+            if table.must_grow() {
+                let mut new = NameTable::with_room(2 * table.len()).unwrap();
+                assert!(!new.must_grow());
+                table.move_to(&mut new);
+                assert!(new.is_empty() && !table.must_grow());
+                grown += 1;
+            }
+            let before = table.0.capacity();
+            table.reserve().unwrap();
+            assert!(n < MANY * 2 || table.0.capacity() == before);
+            table.insert(Arc::from(n.to_string().as_bytes()), n);
+        }
+        assert!((3..10).contains(&grown));
+        for n in 0..5000 {
+            assert_eq!(table.find(&Wanted::new(n.to_string().as_bytes())), Some(&n));
+        }
+    }
 
     #[test]
     fn usual_names_lie_apart() {
@@ -218,14 +268,14 @@ mod tests {
             ),
         ];
         for (what, names) in usual {
-            // As many places as a table of so many names has at least.
+            // The least number of places that a table with so many names has.
             let size = names.len().next_power_of_two();
             let mut places = vec![0u64; size];
             for name in &names {
                 let hash = spread(Wanted::new(name.as_bytes()).hash);
                 places[hash as usize & (size - 1)] += 1;
             }
-            // How many names lie where a name does: 2 at most on average if places were random.
+            // How many names share a place on average: up to 2 if places were random.
             let met = places.iter().map(|n| n * n).sum::<u64>() as f64 / names.len() as f64;
             assert!(met < 2.3, "{what}: {met}");
         }
@@ -238,7 +288,7 @@ mod tests {
         assert!(table.find_mut(&Wanted::new(b"")).is_none() && table.remove(&Wanted::new(b"x")).is_none());
     }
 
-    /// Names that are alike, and few enough to meet again.
+    /// Similar names, few enough to be equal sometimes.
     fn name() -> impl Strategy<Value = Vec<u8>> {
         prop_oneof![
             proptest::collection::vec(prop_oneof![Just(b'a'), Just(b'b')], 1..5),
@@ -281,7 +331,8 @@ mod tests {
         }
 
         #[test]
-        fn a_path_begins_with_its_first_name(path in proptest::collection::vec(prop_oneof![3 => any::<u8>(), 1 => Just(b'/'), 1 => Just(b'.'), 1 => Just(b'0')], 0..40)) {
+        fn a_path_begins_with_its_first_name(path in proptest::collection::vec(prop_oneof![3 => any::<u8>(),
+            1 => Just(b'/'), 1 => Just(b'.'), 1 => Just(b'0')], 0..40)) {
             let name = path.split(|b| *b == b'/').next().unwrap();
             let (first, alone) = (Wanted::first_of(&path), Wanted::new(name));
             prop_assert_eq!(first.name, name);

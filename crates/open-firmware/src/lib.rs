@@ -1,22 +1,24 @@
-//! Open Firmware's device tree (IEEE 1275), as SLOF and QEMU's VOF offer it to the program they start, copied into a flattened one.
+//! Open Firmware's device tree (IEEE 1275), as SLOF and QEMU's VOF offer it to the program that they start,
+//! copied into a flattened one.
 //!
-//! The calls are the caller's ([`Firmware`]): what an address is to firmware, and how it is called.
+//! The caller makes the calls ([`Firmware`]): it knows what an address is to the firmware, and how to call
+//! it.
 
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 
-/// What marks a flattened tree.
+/// The magic number of a flattened tree.
 const MAGIC: u32 = 0xd00d_feed;
 const BEGIN_NODE: u32 = 1;
 const END_NODE: u32 = 2;
 const PROPERTY: u32 = 3;
 const END: u32 = 9;
-/// Bytes of the header, and of the empty list of reservations behind it.
+/// How many bytes the header and the empty list of reservations behind it take.
 const HEADER: usize = 40;
 const RESERVATIONS: usize = 16;
-/// Room for a name: at most 31 characters by the standard; paths are longer.
+/// How many bytes a name may have. The standard allows 31 characters; paths are longer.
 const NAME: usize = 512;
-/// Longer properties are left out.
+/// Properties of more bytes than this are left out.
 const LONGEST: u32 = 1 << 20;
 
 /// An argument of a call.
@@ -31,9 +33,9 @@ pub enum Argument<'a> {
 }
 use Argument::{Cell, From, To};
 
-/// Firmware that can be called.
+/// Firmware, and how to call it.
 pub trait Firmware {
-    /// Calls `service`, whose name ends with a NUL; its first result, or all ones.
+    /// Calls `service`, whose name ends with a NUL. Returns its first result, or all ones after an error.
     fn call(&mut self, service: &str, arguments: &mut [Argument<'_>]) -> u32;
 }
 
@@ -43,7 +45,7 @@ fn name(bytes: &[u8]) -> &[u8] {
     &bytes[..end.unwrap_or(bytes.len())]
 }
 
-/// A flattened tree under construction: structure from the front, names from the end.
+/// A flattened tree that is being made: the structure from the front, names from the end.
 struct Builder<'a, F> {
     firmware: &'a mut F,
     out: &'a mut [u8],
@@ -61,7 +63,7 @@ impl<F: Firmware> Builder<'_, F> {
         self.at += bytes.len();
     }
 
-    /// The next `size` bytes of the structure.
+    /// Takes the next `size` bytes of the structure.
     fn room(&mut self, size: usize) -> &mut [u8] {
         assert!(self.at + size <= self.strings, "the device tree is too large");
         &mut self.out[self.at..self.at + size]
@@ -73,7 +75,7 @@ impl<F: Firmware> Builder<'_, F> {
         }
     }
 
-    /// Offset of a property's name, counted from the end of the names.
+    /// The offset of a property's name, counted from the end of the names.
     fn name(&mut self, wanted: &[u8]) -> usize {
         let end = self.out.len();
         let mut at = self.strings;
@@ -96,7 +98,7 @@ impl<F: Firmware> Builder<'_, F> {
         self.cell(BEGIN_NODE);
         if !root {
             let mut path = [0; NAME];
-            // Firmware need not end the path.
+            // The firmware need not end the path with a NUL.
             let size = NAME as u32 - 1;
             let arguments = &mut [Cell(node), To(&mut path), Cell(size)];
             let length = self.firmware.call("package-to-path\0", arguments).min(size);
@@ -117,7 +119,7 @@ impl<F: Firmware> Builder<'_, F> {
     }
 
     fn properties(&mut self, node: u32) {
-        // From the name of the last one, at first none, firmware tells the next.
+        // Given the name of a property, first none, the firmware returns the next one's.
         let (mut last, mut next) = ([0; NAME], [0; NAME]);
         loop {
             let arguments = &mut [Cell(node), From(&last), To(&mut next)];
@@ -129,7 +131,7 @@ impl<F: Firmware> Builder<'_, F> {
             if name(&next) != b"name" && length < LONGEST {
                 self.cell(PROPERTY);
                 self.cell(length);
-                // Made an offset from their start when the size of the names is known.
+                // Converted to an offset from their start when the size of all names is known.
                 let offset = self.name(name(&next));
                 self.cell(offset as u32);
                 self.room(length as usize);
@@ -143,7 +145,7 @@ impl<F: Firmware> Builder<'_, F> {
         }
     }
 
-    /// Puts names and header in place; the size of the whole.
+    /// Moves names and header to their places. Returns the size of the whole in bytes.
     fn finish(mut self) -> usize {
         self.cell(END);
         let structure = HEADER + RESERVATIONS;
@@ -184,7 +186,7 @@ impl<F: Firmware> Builder<'_, F> {
     }
 }
 
-/// Copies firmware's tree to `out` as a flattened one; its size.
+/// Copies the firmware's tree to `out` as a flattened one. Returns its size in bytes.
 ///
 /// # Panics
 /// If there is not enough room.
@@ -205,7 +207,7 @@ pub fn flatten(firmware: &mut impl Firmware, out: &mut [u8]) -> usize {
 mod tests {
     use super::*;
 
-    /// Path, properties; parents come before children. A node's number is its place and one.
+    /// Path and properties; parents come before children. The number of a node is its index plus one.
     struct Fake(Vec<(&'static str, Vec<(&'static str, Vec<u8>)>)>);
 
     impl Fake {
@@ -325,7 +327,7 @@ mod tests {
             PowerPC,POWER9@0{reg=[0, 0, 0, 0];odd=[7, 7, 7, 7, 7];empty=[];}}\
             chosen{bootargs=[113, 117, 105, 101, 116, 0];}}";
         assert_eq!(text(&out[..size]), expected);
-        // Each name once.
+        // Each name is there once.
         let names = size - u32::from_be_bytes(out[12..16].try_into().unwrap()) as usize;
         assert_eq!(names, "#address-cells reg odd empty bootargs ".len());
     }

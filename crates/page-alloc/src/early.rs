@@ -1,9 +1,10 @@
-//! Room in memory before there is an allocator: among the pieces that the machine reports, beside what is taken.
+//! Finding room in memory before there is an allocator: in the pieces that the machine reports, outside of
+//! what is used.
 
 use core::ops::Range;
 
-/// The lowest address, a multiple of `align` (not 0), at which `size` bytes lie inside one of `pieces`, which are looked at in their order, and beside everything in
-/// `taken`. `None`: there is no such place.
+/// The lowest address, a multiple of `align` (not 0), at which `size` bytes lie in one of `pieces` and
+/// overlap nothing in `taken`. The pieces are searched in their order. `None`: there is no such place.
 pub fn room<P, T>(pieces: P, taken: T, size: u64, align: u64) -> Option<u64>
 where
     P: IntoIterator<Item = Range<u64>>,
@@ -35,11 +36,11 @@ mod tests {
             |taken: &[Range<u64>], size, align| room(pieces.clone(), taken.iter().cloned(), size, align);
         assert_eq!(find(&[], 0x1000, 0x1000), Some(0x1000));
         assert_eq!(find(&[], 0x3000, 0x1000), Some(0x1000));
-        // Not in the first piece: too large, or its one aligned address is taken.
+        // The first piece does not do: it is too small, or its one aligned address is taken.
         assert_eq!(find(&[], 0x3001, 0x1000), Some(0x8000));
         assert_eq!(find(&[], 0x1000, 0x4000), Some(0x8000));
         assert_eq!(find(&[0x1000..0x3800, 0..0], 0x1000, 0x1000), Some(0x8000));
-        // Between two others, in whatever order they are told.
+        // Between two taken ranges, in whatever order they are given.
         assert_eq!(find(&[0x3000..0x9000, 0x0..0x1800], 0x1000, 0x800), Some(0x1800));
         assert_eq!(find(&[0x1000..0x4000, 0x8000..0xf001], 0x1000, 0x1000), None);
         assert_eq!(find(&[], 0x8001, 1), None);

@@ -1,6 +1,7 @@
-//! The buddy allocator of page frames, as pure bookkeeping: blocks of 2^order frames, split on demand and merged when both halves
-//! are free. It never touches memory; the per-frame records live wherever the implementer of [`Frames`] keeps them (the kernel: an
-//! array in its linear map; tests: a `Vec`). The kernel's `mm::frame` calls it under one lock.
+//! The buddy allocator of page frames, as bookkeeping only: blocks of 2^order frames, split when needed and
+//! merged when both halves are free. It never accesses the memory; the records of frames are wherever the
+//! implementer of [`Frames`] keeps them (the kernel: an array in its linear map; tests: a `Vec`). The
+//! kernel's `mm::frame` calls it under a lock.
 
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
@@ -12,13 +13,13 @@ pub const ORDERS: usize = 11;
 /// "No frame" in links.
 pub const NONE: u32 = u32::MAX;
 
-/// Per-frame records, by frame index.
+/// Records of frames, by index.
 pub trait Frames {
-    /// `(previous, next)` of the free list the block at `frame` is in.
+    /// `(previous, next)` in the free list that has the block at `frame`.
     fn links(&self, frame: u32) -> (u32, u32);
     /// Sets what [`Frames::links`] returns.
     fn set_links(&self, frame: u32, links: (u32, u32));
-    /// The order of the free block that starts at `frame`; `None` if no free block starts there.
+    /// The order of the free block that starts at `frame`. `None`: no free block starts there.
     fn free_order(&self, frame: u32) -> Option<u8>;
     /// Sets what [`Frames::free_order`] returns.
     fn set_free_order(&self, frame: u32, order: Option<u8>);
@@ -33,7 +34,7 @@ pub struct Buddy {
 }
 
 impl Buddy {
-    /// An allocator that knows no frame yet.
+    /// An allocator without frames.
     pub const fn new() -> Self {
         Self {
             heads: [NONE; ORDERS],
@@ -42,22 +43,22 @@ impl Buddy {
         }
     }
 
-    /// Frames it may ever be given have indices below `len`.
+    /// Sets the end of the indices of all frames that may ever be added.
     pub fn set_len(&mut self, len: u32) {
         self.len = len;
     }
 
-    /// Free frames.
+    /// How many frames are free.
     pub fn free_frames(&self) -> usize {
         self.free
     }
 
-    /// The largest order a block can be allocated at now.
+    /// The largest order of a block that can be allocated now.
     pub fn largest_order(&self) -> Option<usize> {
         (0..ORDERS).rev().find(|&o| self.heads[o] != NONE)
     }
 
-    /// Gives the frames `[start, end)` to the allocator.
+    /// Adds the frames `[start, end)`.
     pub fn add_range(&mut self, frames: &impl Frames, start: u32, end: u32) {
         let mut at = start;
         while at < end {

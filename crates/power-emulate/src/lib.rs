@@ -1,17 +1,21 @@
-//! Instructions of 64-bit Power that a processor may leave to the kernel. Registers and memory are the caller's.
+//! Instructions of 64-bit Power that a processor may leave to the kernel. The caller provides registers and
+//! memory.
 //!
-//! * Loads and stores of multiple words and strings, which have no little-endian order of their own (Power ISA, book I, 3.3.5 and 3.3.6; alignment
-//!   interrupts: book III, 7.5.8): decoded ([`decode`]) and done piece by piece ([`perform`]). In little-endian order each register holds a little-endian
-//!   word, as Linux has it.
-//! * Moves from and to special-purpose registers that user mode may not touch itself but is given, as on Linux ([`special`]).
+//! * Loads and stores of multiple words and strings, which have no little-endian order of their own (Power
+//!   ISA, book I, 3.3.5 and 3.3.6; alignment interrupts: book III, 7.5.8): decoded ([`decode`]) and done
+//!   piece by piece ([`perform`]). In little-endian order each register holds a little-endian word, as Linux
+//!   has it.
+//! * Moves from and to special-purpose registers that user mode may not touch itself but is given, as on
+//!   Linux ([`special`]).
 //! * What of an enabled floating-point exception is said first ([`float_exception`]).
 
 #![cfg_attr(not(test), no_std)]
+#![forbid(unsafe_code)]
 
-/// The number of bytes of `lswx` and `stswx`, in `XER`.
+/// The bits of `XER` with the number of bytes that `lswx` and `stswx` move.
 const XER_BYTES: usize = 0x7f;
 
-/// Memory of the program.
+/// The program's memory.
 pub trait Memory {
     /// Loads a byte; `None` if it cannot be read.
     fn load(&self, at: usize) -> Option<u8>;
@@ -22,24 +26,24 @@ pub trait Memory {
 /// A load or store of several registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
-    /// Loads, or else stores.
+    /// `true`: a load; `false`: a store.
     pub load: bool,
-    /// The first register; r0 comes after r31.
+    /// The first register. r0 follows r31.
     pub first: usize,
-    /// Where the first byte lies.
+    /// The address of the first byte.
     pub at: usize,
-    /// How many bytes: four to a register, the last one may have fewer.
+    /// How many bytes: four for each register, perhaps fewer for the last one.
     pub bytes: usize,
 }
 
 impl Access {
-    /// Whether it concerns a register.
+    /// Whether it loads or stores a register.
     fn has(&self, register: usize) -> bool {
         register.wrapping_sub(self.first) % 32 < self.bytes.div_ceil(4)
     }
 }
 
-/// What an instruction means. `None`: none of these, or a form of one that is invalid: a load that includes its own base.
+/// Decodes an instruction. `None`: it is another one, or an invalid form: a load of its own base register.
 pub fn decode(instruction: u32, gpr: &[usize; 32], xer: usize) -> Option<Access> {
     let field = |shift: u32| (instruction >> shift & 31) as usize;
     let (first, ra, rb) = (field(21), field(16), field(11));
@@ -67,7 +71,7 @@ pub fn decode(instruction: u32, gpr: &[usize; 32], xer: usize) -> Option<Access>
     (!load || ra == 0 || !access.has(ra)).then_some(access)
 }
 
-/// Does it. An address whose byte is not there is the error; some of it is done then.
+/// Does the access. `Err`: the address of a byte that cannot be accessed; a part has been done then.
 pub fn perform(
     access: &Access,
     gpr: &mut [usize; 32],
@@ -77,7 +81,7 @@ pub fn perform(
     for done in (0..access.bytes).step_by(4) {
         let register = &mut gpr[(access.first + done / 4) % 32];
         let length = (access.bytes - done).min(4);
-        // The last address comes before the first.
+        // Addresses wrap around: the first one follows the last.
         let places = (0..length).map(|n| access.at.wrapping_add(done + n));
         if access.load {
             let mut word = [0; 4];
@@ -104,7 +108,7 @@ pub fn perform(
     Ok(())
 }
 
-/// A special-purpose register that user mode is given (book III, 5.4.4).
+/// A special-purpose register that the kernel lets user mode access (book III, 5.4.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Special {
     /// The processor's version, to be read.
@@ -115,7 +119,8 @@ pub enum Special {
     WriteStreamControl,
 }
 
-/// What is moved from or to which general register. Data stream control has a number for everybody, which not every processor has, and the kernel's own.
+/// Which special register is moved, and from or to which general register. Data stream control has two
+/// numbers: one for user mode, which not every processor has, and the kernel's.
 pub fn special(instruction: u32) -> Option<(Special, usize)> {
     let what = match instruction & 0xfc1f_ffff {
         0x7c1f_42a6 => Special::Version,
@@ -126,8 +131,8 @@ pub fn special(instruction: u32) -> Option<(Special, usize)> {
     Some((what, (instruction >> 21 & 31) as usize))
 }
 
-/// The first floating-point exception that is both pending and enabled in an `FPSCR`: 0 is an invalid operation, then overflow, underflow, division by
-/// zero and an inexact result (book I, 4.2.2).
+/// The first floating-point exception that is pending and enabled in an `FPSCR`: 0 is an invalid operation,
+/// then overflow, underflow, division by zero and inexact result (book I, 4.2.2).
 pub fn float_exception(fpscr: u64) -> Option<usize> {
     (0..5).find(|n| fpscr >> (29 - n) & fpscr >> (7 - n) & 1 != 0)
 }

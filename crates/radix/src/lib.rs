@@ -1,5 +1,5 @@
-//! A sparse array from `u64` to small values, as a radix tree with 64-way nodes that grows and shrinks with what is in it; a single
-//! value at index 0 needs no node. The kernel's page cache keeps a file's pages in one.
+//! A sparse array from `u64` to small values: a radix tree with 64-way nodes that grows and shrinks with its
+//! contents. A single value at index 0 needs no node. The kernel's page cache has one for each file's pages.
 
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
@@ -32,9 +32,9 @@ enum Node<T> {
 
 #[derive(Debug)]
 enum Root<T> {
-    /// Only index 0, or nothing.
+    /// A value at index 0, or no value.
     One(Option<T>),
-    /// A tree whose leaves are `height` levels down (0: the root is a leaf).
+    /// A tree. Its leaves are `height` levels down; 0: the root is a leaf.
     Tree { height: u32, node: Node<T> },
 }
 
@@ -66,7 +66,7 @@ impl<T> Node<T> {
     }
 }
 
-/// The index into a node `height` levels above the leaves.
+/// The index in a node that is `height` levels above the leaves.
 fn slot(index: u64, height: u32) -> usize {
     (index >> (SHIFT * height) & MASK) as usize
 }
@@ -113,7 +113,8 @@ impl<T> Radix<T> {
         }
     }
 
-    /// The slots from `index` to the end of the leaf it lies in: for looking at neighbours without a search for each. Empty if there is no leaf.
+    /// The slots from `index` to the end of its leaf, for looking at neighbours without searching for each.
+    /// Empty if there is no leaf.
     #[inline]
     pub fn neighbours(&self, index: u64) -> &[Option<T>] {
         let (mut height, mut node) = match &self.root {
@@ -134,7 +135,7 @@ impl<T> Radix<T> {
         }
     }
 
-    /// Puts a value at `index`; returns what was there.
+    /// Sets the value at `index`. Returns the former one.
     pub fn insert(&mut self, index: u64, value: T) -> Option<T> {
         if let Root::One(one) = &mut self.root {
             if index == 0 {
@@ -187,7 +188,7 @@ impl<T> Radix<T> {
         gone
     }
 
-    /// Removes every value with `start <= index < end`, giving each to `f`, ascending.
+    /// Removes every value with `start <= index < end` and passes each to `f`, in ascending order.
     pub fn remove_range(&mut self, start: u64, end: u64, mut f: impl FnMut(u64, T)) {
         if start >= end {
             return;
@@ -215,7 +216,7 @@ impl<T> Radix<T> {
         }
     }
 
-    /// The first value at or after `index`, with its index.
+    /// The first value at `index` or later, with its index.
     pub fn next(&self, index: u64) -> Option<(u64, &T)> {
         match &self.root {
             Root::One(value) => value.as_ref().filter(|_| index == 0).map(|v| (0, v)),
@@ -225,7 +226,8 @@ impl<T> Radix<T> {
     }
 }
 
-/// Removes `[start, last]` below `node`, whose first index is `base`; whether the node is empty afterwards.
+/// Removes the values in `[start, last]` below `node`, whose first index is `base`. Returns whether the node
+/// is empty then.
 fn prune<T>(
     node: &mut Node<T>,
     height: u32,

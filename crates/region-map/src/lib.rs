@@ -1,7 +1,8 @@
-//! An ordered map of disjoint address ranges: what an address space keeps its mappings in. Ranges live in sorted runs of at most
-//! [`RUN`] so that a lookup is two short binary searches over contiguous memory, and insertion moves at most one run; each run remembers the
-//! largest gap inside it, so a search for room skips runs that have none; and the map remembers from where up there was no room, so that
-//! one search after the other does not go over everything again. The kernel's `mm::space` is the user.
+//! An ordered map of disjoint address ranges, in which an address space keeps its mappings. Ranges are in
+//! sorted runs of at most [`RUN`], so that a lookup is two short binary searches in contiguous memory, and
+//! inserting moves at most one run. Each run knows the largest gap inside it, so a search for room skips runs
+//! without room. The map also notes from which address up there was no room, so that consecutive searches do
+//! not repeat the same work. The kernel uses it in `mm::space`.
 
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
@@ -11,17 +12,17 @@ extern crate alloc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// Ranges per run at most.
+/// How many ranges a run may have.
 pub const RUN: usize = 64;
 
-/// A range and what it stands for.
+/// A range and its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Region<V> {
     /// First address.
     pub start: usize,
     /// One past the last address.
     pub end: usize,
-    /// What it stands for.
+    /// Its value.
     pub value: V,
 }
 
@@ -33,7 +34,7 @@ struct Run<V> {
 }
 
 impl<V> Run<V> {
-    /// Notes the gaps on both sides of `item`, which is new or has new bounds.
+    /// Updates `max_gap` for the gaps on both sides of `item`, which is new or has new bounds.
     fn note_gaps(&mut self, item: usize) {
         let mut gap = 0;
         if item > 0 {
@@ -46,12 +47,13 @@ impl<V> Run<V> {
     }
 }
 
-/// Where the last search ended: the next one is often for the same place. Only a hint: what it says is checked.
+/// Where the last search ended, since the next one often looks for the same place. It is only a hint, which
+/// is checked.
 #[derive(Debug, Default)]
 struct Hint(AtomicUsize);
 
 impl Hint {
-    /// Bits for the item; a run never has more items than that.
+    /// The bits for the item: enough for the largest number of items of a run.
     const ITEM_BITS: u32 = 8;
     const _FITS: () = assert!(RUN < 1 << Self::ITEM_BITS);
 
@@ -75,14 +77,15 @@ impl Clone for Hint {
     }
 }
 
-/// A place in the map; valid until the map is changed by anything but the call that returned it.
+/// A place in the map. It is valid until another call changes the map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pos {
     run: usize,
     item: usize,
 }
 
-/// What the last search from the top found: no room for `len` bytes, aligned to `align`, within `[above, high)`.
+/// The result of the last search from the top: there was no room for `len` bytes, aligned to `align`, in
+/// `[above, high)`.
 #[derive(Clone, Copy, Debug)]
 struct Full {
     above: usize,
@@ -136,7 +139,8 @@ impl<V> RegionMap<V> {
         self.len == 0
     }
 
-    /// The place of the first region that ends after `addr` (it contains `addr` or lies above it), or the end.
+    /// The place of the first region that ends behind `addr` (it contains `addr` or lies above it), or the
+    /// end.
     #[inline]
     pub fn lower(&self, addr: usize) -> Pos {
         if let Some(pos) = self.near(self.hint.get(), addr) {
@@ -147,7 +151,8 @@ impl<V> RegionMap<V> {
         pos
     }
 
-    /// [`RegionMap::lower`] if that is at the hint or beside it: whoever changes a region looks at its neighbours.
+    /// [`RegionMap::lower`] if that is at the hint or next to it: whatever changes a region looks at its
+    /// neighbours.
     #[inline]
     fn near(&self, hint: Pos, addr: usize) -> Option<Pos> {
         let items = &self.runs.get(hint.run)?.items;
@@ -182,7 +187,7 @@ impl<V> RegionMap<V> {
             Some(r) => r.items.partition_point(|i| i.end <= addr),
             None => 0,
         };
-        // With a single run the whole of it may lie below.
+        // If there is a single run, all of it may lie below.
         if self.runs.get(run).is_some_and(|r| item == r.items.len()) {
             return Pos {
                 run: run + 1,
@@ -224,7 +229,7 @@ impl<V> RegionMap<V> {
         }
     }
 
-    /// The place before; `None` at the first.
+    /// The place before. `None`: this is the first one.
     #[inline]
     pub fn prev(&self, pos: Pos) -> Option<Pos> {
         if pos.item > 0 {
@@ -245,12 +250,12 @@ impl<V> RegionMap<V> {
         self.at(self.prev(pos)?)
     }
 
-    /// All regions, ascending.
+    /// All regions, in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = &Region<V>> {
         self.runs.iter().flat_map(|r| r.items.iter())
     }
 
-    /// The regions that overlap `[start, end)`, ascending.
+    /// The regions that overlap `[start, end)`, in ascending order.
     pub fn range(&self, start: usize, end: usize) -> impl Iterator<Item = &Region<V>> {
         let mut pos = self.lower(start);
         core::iter::from_fn(move || {
@@ -260,12 +265,13 @@ impl<V> RegionMap<V> {
         })
     }
 
-    /// The value at a place, to change.
+    /// The value at a place, to be changed.
     pub fn value_mut(&mut self, pos: Pos) -> Option<&mut V> {
         Some(&mut self.runs.get_mut(pos.run)?.items.get_mut(pos.item)?.value)
     }
 
-    /// Moves the bounds of the region at `pos`; it must keep its order and not overlap its neighbours.
+    /// Changes the bounds of the region at `pos`. It must keep its position among the others and overlap
+    /// none.
     pub fn set_bounds(&mut self, pos: Pos, start: usize, end: usize) {
         debug_assert!(start < end);
         debug_assert!(self.before(pos).is_none_or(|r| r.end <= start));
@@ -284,7 +290,7 @@ impl<V> RegionMap<V> {
         }
     }
 
-    /// There may be room now below `top`, the end of a gap that got wider.
+    /// There may be room below `top` again: the gap that ends there has become wider.
     #[inline]
     fn opened(&mut self, top: usize) {
         if top > self.full.above {
@@ -292,13 +298,13 @@ impl<V> RegionMap<V> {
         }
     }
 
-    /// Adds a region that overlaps no other; returns its place.
+    /// Adds a region that overlaps no other. Returns its place.
     pub fn insert(&mut self, start: usize, end: usize, value: V) -> Pos {
         let pos = self.lower(start);
         self.insert_at(pos, start, end, value)
     }
 
-    /// [`RegionMap::insert`] for who knows the place, [`RegionMap::lower`] of `start`.
+    /// [`RegionMap::insert`] if the caller knows the place, which is [`RegionMap::lower`] of `start`.
     pub fn insert_at(&mut self, pos: Pos, start: usize, end: usize, value: V) -> Pos {
         let mut pos = pos;
         debug_assert!(start < end);
@@ -312,7 +318,7 @@ impl<V> RegionMap<V> {
             });
             pos = Pos { run: 0, item: 0 };
         } else if pos.item == 0 && pos.run > 0 {
-            // Between two runs (or past the last): append to the one before.
+            // Between two runs, or behind the last: appended to the run before.
             pos = Pos {
                 run: pos.run - 1,
                 item: self.runs[pos.run - 1].items.len(),
@@ -337,18 +343,29 @@ impl<V> RegionMap<V> {
         }
         let run = &mut self.runs[pos.run];
         run.items.insert(pos.item, Region { start, end, value });
-        // Between two neighbours it only makes the gap smaller; at the rim there is a new one.
+        // Between two neighbours the gap only becomes smaller; at an end of the run there is a new gap.
         run.note_gaps(pos.item);
         self.hint.set(pos);
         pos
     }
 
-    /// Removes the region at `pos`. Places are not valid afterwards.
+    /// Makes room for what at most `regions` more of them need: the part that may become large. `false`:
+    /// there is no memory.
+    #[inline]
+    pub fn reserve(&mut self, regions: usize) -> bool {
+        self.runs.try_reserve(regions).is_ok()
+    }
+    /// [`RegionMap::reserve`] for as many as `other` has.
+    pub fn reserve_like(&mut self, other: &Self) -> bool {
+        self.reserve(other.len / (RUN / 2) + 2)
+    }
+
+    /// Removes the region at `pos`. All places become invalid.
     pub fn remove(&mut self, pos: Pos) -> Region<V> {
         self.take(pos).0
     }
 
-    /// Removes the region at `pos`; returns it and the place of the one behind it. Other places are not valid afterwards.
+    /// Removes the region at `pos`. Returns it, and the place of the next one. Other places become invalid.
     pub fn take(&mut self, pos: Pos) -> (Region<V>, Pos) {
         self.len -= 1;
         let single = self.runs.len() == 1;
@@ -392,8 +409,8 @@ impl<V> RegionMap<V> {
         }
     }
 
-    /// Splits the region that contains `addr`, if it does not start there: `[start, addr)` keeps the value, `[addr, end)` gets what
-    /// `split(value, addr - start)` returns. Returns whether there was something to split.
+    /// Splits the region that contains `addr`, unless it starts there: `[start, addr)` keeps the value,
+    /// `[addr, end)` gets `split(value, addr - start)`. Returns whether a region was split.
     pub fn split(&mut self, addr: usize, split: impl FnOnce(&V, usize) -> V) -> bool {
         let pos = self.lower(addr);
         let Some(region) = self.at(pos) else { return false };
@@ -407,7 +424,8 @@ impl<V> RegionMap<V> {
         true
     }
 
-    /// Removes every region inside `[start, end)`, giving each to `f`, ascending. The caller has split at both rims.
+    /// Removes every region inside `[start, end)` and passes each to `f`, in ascending order. The caller has
+    /// split at both ends.
     pub fn remove_range(&mut self, start: usize, end: usize, mut f: impl FnMut(Region<V>)) {
         loop {
             let pos = self.lower(start);
@@ -421,8 +439,8 @@ impl<V> RegionMap<V> {
         }
     }
 
-    /// The highest `len` bytes within `[low, high)` that no region has, aligned to `align` (a power of two). `room_below(value)` more bytes are
-    /// kept free below each region.
+    /// The highest `len` bytes in `[low, high)` that are in no region, aligned to `align` (a power of two).
+    /// Below each region `room_below(value)` further bytes stay free.
     pub fn gap_down(
         &mut self,
         low: usize,
@@ -431,7 +449,7 @@ impl<V> RegionMap<V> {
         align: usize,
         room_below: impl Fn(&V) -> usize,
     ) -> Option<usize> {
-        // Whether `len` fits between `bottom` and `top`; what is above is remembered as full.
+        // Whether `len` bytes fit between `bottom` and `top`. What is above is noted as full.
         let fits = |full: &mut Full, bottom: usize, top: usize| {
             let at = top.checked_sub(len)? & !(align - 1);
             if at < bottom.max(low) {
@@ -447,14 +465,14 @@ impl<V> RegionMap<V> {
             }
             Some(at)
         };
-        // Nothing that was too full for less has room for this.
+        // Where there was no room for fewer bytes there is none for these.
         let known = self.full;
         let mut top = high;
         if known.high == high && len >= known.len && align >= known.align {
             top = top.min(known.above);
         }
         let mut pos = self.lower(top);
-        // A region that straddles the top bounds it.
+        // A region that lies across the top is its limit.
         if let Some(r) = self.at(pos)
             && r.start < top.saturating_add(room_below(&r.value))
         {
@@ -500,7 +518,7 @@ impl<V> RegionMap<V> {
         fits(&mut self.full, low, top)
     }
 
-    /// The lowest `len` bytes within `[low, high)`, as [`RegionMap::gap_down`].
+    /// The lowest `len` bytes in `[low, high)`; as [`RegionMap::gap_down`].
     pub fn gap_up(
         &self,
         low: usize,

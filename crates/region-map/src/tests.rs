@@ -1,4 +1,4 @@
-//! Random operations beside a plain sorted list.
+//! Random operations, compared with a sorted list.
 
 use super::*;
 use std::collections::BTreeMap;
@@ -143,7 +143,7 @@ fn behaves_like_a_sorted_list() {
     }
 }
 
-/// The highest place by looking at every address.
+/// The highest place, found by trying every address.
 fn highest(map: &RegionMap<usize>, high: usize, len: usize, align: usize) -> Option<usize> {
     let used: Vec<(usize, usize)> = map.iter().map(|r| (r.start, r.end)).collect();
     let free = |at: usize| used.iter().all(|&(s, e)| at + len <= s || e <= at);
@@ -163,7 +163,7 @@ fn searches_one_after_the_other_find_the_highest_place() {
                 0..=2 => {
                     let len = 1 + rng.below(if round % 2 == 0 { 2 } else { 9 });
                     let align = [1, 1, 1, 4, 16][rng.below(5)];
-                    // Now and then with another limit, in between.
+                    // Sometimes another limit in between.
                     let high = if rng.below(10) == 0 { high - 100 } else { high };
                     let found = map.gap_down(0, high, len, align, |_| 0);
                     assert_eq!(found, highest(&map, high, len, align));

@@ -1,15 +1,19 @@
-//! Restartable sequences (`rseq(2)`): everything about them that is a decision. The kernel's `rseq` room keeps a thread's state, reaches user memory
-//! and calls this; host tests run the same code against a model of user memory that faults where they like.
+//! Restartable sequences (`rseq(2)`): all decisions. The kernel's room `rseq` keeps a thread's state,
+//! accesses user memory and calls this crate. Tests on the host run the same code with a model of user memory
+//! that faults at any access.
 //!
-//! * [`register`]: the system call's rules, every errno;
-//! * [`event`]: what happened to a thread since it entered the kernel, and what must be done about it before it is in user mode again;
-//! * [`update`]: doing it: identifiers, critical section, in an order that may fail at any access and be run again;
-//! * [`section`]: what becomes of a critical section;
-//! * [`slice`]: time-slice extensions;
+//! * [`register`]: the rules of the system call, with every error;
+//! * [`event`]: what has happened to a thread since it entered the kernel, and what must be done about it
+//!   before it is in user mode again;
+//! * [`update`]: doing it: identifiers and critical section, in an order that may fault at any access and
+//!   can be repeated;
+//! * [`section`]: what to do with a critical section;
+//! * [`mod@slice`]: time-slice extensions;
 //! * [`cid`]: concurrency ids.
 //!
-//! An area of 32 bytes is *legacy*: whatever it says is written again after each switch and before each signal handler, because programs overwrite it
-//! and rely on that (tcmalloc). A longer one is *optimised*: its identifiers are the kernel's to write, and are written when they change.
+//! An area of 32 bytes is *legacy*: the kernel corrects whatever it says after each switch and before each
+//! signal handler, because programs overwrite it and rely on that (tcmalloc). A longer one is *optimised*:
+//! only the kernel may write its identifiers, and it writes them only when they change.
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -24,37 +28,37 @@ pub mod update;
 pub use event::{Event, Mode, Work};
 pub use register::{Action, Area};
 pub use section::{Fatal, Section, Verdict};
-pub use update::{Done, Fault, Ids, Memory, Seen, Stop};
+pub use update::{Done, Fault, Ids, Memory, Said, Seen, Stop};
 
 /// The size of the original `struct rseq`; an area of this size is a legacy one.
 pub const ORIGINAL_SIZE: u32 = 32;
-/// The size of what this kernel knows of `struct rseq` (`AT_RSEQ_FEATURE_SIZE`): up to and including a reserved byte, so that it differs from the original
-/// size.
+/// How many bytes of `struct rseq` this kernel knows (`AT_RSEQ_FEATURE_SIZE`). It includes a reserved byte,
+/// to differ from the original size.
 pub const FEATURE_SIZE: u32 = 33;
-/// What an area longer than the original one must be aligned to (`AT_RSEQ_ALIGN`).
+/// The alignment of an area that is longer than the original one (`AT_RSEQ_ALIGN`).
 pub const ALIGN: usize = 64;
 
 /// Offsets in `struct rseq`.
 pub mod field {
-    /// `cpu_id_start`: an index that may be used before it is checked, and `cpu_id` behind it.
+    /// `cpu_id_start`: an index that may be used before it is checked. `cpu_id` follows it.
     pub const CPU_ID_START: usize = 0;
     /// `cpu_id`.
     pub const CPU_ID: usize = 4;
-    /// `rseq_cs`: 64 bits, where the critical section is described.
+    /// `rseq_cs`: 64 bits, the address of the critical section's description.
     pub const RSEQ_CS: usize = 8;
     /// `flags`.
     pub const FLAGS: usize = 16;
-    /// `node_id`, and `mm_cid` behind it.
+    /// `node_id`. `mm_cid` follows it.
     pub const NODE_ID: usize = 20;
     /// `mm_cid`.
     pub const MM_CID: usize = 24;
-    /// `slice_ctrl`: request and granted, a byte each, and 16 bits of nothing.
+    /// `slice_ctrl`: request and granted, a byte each, and 16 unused bits.
     pub const SLICE_CTRL: usize = 28;
 }
 
-/// `rseq.flags`: the thread may ask for time-slice extensions (`PR_RSEQ_SLICE_EXTENSION`).
+/// `rseq.flags`: time-slice extensions are available to the thread (`PR_RSEQ_SLICE_EXTENSION`).
 pub const SLICE_EXT_AVAILABLE: u32 = 1 << 4;
-/// `rseq.flags`: it has.
+/// `rseq.flags`: the thread has turned them on.
 pub const SLICE_EXT_ENABLED: u32 = 1 << 5;
 /// `cpu_id` of a thread that is not registered (`RSEQ_CPU_ID_UNINITIALIZED`).
 pub const CPU_ID_UNINITIALISED: u32 = u32::MAX;

@@ -5,7 +5,7 @@ use limen_linux_abi::Errno;
 
 /// `RSEQ_FLAG_UNREGISTER`.
 pub const UNREGISTER: u32 = 1 << 0;
-/// `RSEQ_FLAG_SLICE_EXT_DEFAULT_ON`: time-slice extensions need not be asked for.
+/// `RSEQ_FLAG_SLICE_EXT_DEFAULT_ON`: registering turns time-slice extensions on.
 pub const SLICE_EXT_DEFAULT_ON: u32 = 1 << 1;
 
 /// A registered `struct rseq`.
@@ -15,7 +15,7 @@ pub struct Area {
     pub at: usize,
     /// The length it was registered with.
     pub len: u32,
-    /// What must lie before an abort handler.
+    /// The word that must be in front of an abort handler.
     pub signature: u32,
 }
 
@@ -31,21 +31,22 @@ impl Area {
     }
 }
 
-/// What a call that is not an error does.
+/// What a valid call does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// This area becomes the thread's; `slices`: with time-slice extensions on.
+    /// Registers the area for the thread. `slices`: with time-slice extensions on.
     Register {
         /// The area.
         area: Area,
         /// See `SLICE_EXT_DEFAULT_ON`.
         slices: bool,
     },
-    /// The thread has none any more.
+    /// The thread no longer has an area.
     Unregister,
 }
 
-/// Judges `rseq(at, len, flags, signature)` of a thread whose area is `current`, in an address space that ends at `user_end`.
+/// Checks `rseq(at, len, flags, signature)` of a thread whose area is `current`, in an address space that
+/// ends at `user_end`.
 pub fn judge(
     current: Option<Area>,
     (at, len, flags, signature): (usize, u32, u32, u32),
@@ -86,7 +87,7 @@ pub fn judge(
     if at % align != 0 {
         return Err(Errno::EINVAL);
     }
-    // The null pointer is no registration at all, so it can't be one.
+    // A null pointer means that nothing is registered, so it cannot be an area's address.
     if at == 0 || len as usize > user_end || at > user_end - len as usize {
         return Err(Errno::EFAULT);
     }

@@ -1,17 +1,17 @@
-//! Critical sections: `struct rseq_cs`, and what becomes of one that may have been interrupted.
+//! Critical sections: `struct rseq_cs`, and what to do with one that may have been interrupted.
 
-/// `struct rseq_cs`, as user space has it.
+/// `struct rseq_cs`, as programs have it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Section {
-    /// 0.
+    /// Must be 0.
     pub version: u32,
-    /// 0; what the bits once meant is gone.
+    /// Must be 0; its bits once had meanings.
     pub flags: u32,
-    /// The first instruction.
+    /// The address of the first instruction.
     pub start: u64,
-    /// Bytes up to the end of the last one.
+    /// How many bytes it has.
     pub length: u64,
-    /// Where to go on if it was interrupted.
+    /// The address of the abort handler.
     pub abort: u64,
 }
 
@@ -19,7 +19,7 @@ impl Section {
     /// Its size in user memory.
     pub const SIZE: usize = 32;
 
-    /// From the bytes in user memory.
+    /// Reads it from the bytes in user memory.
     pub fn from_bytes(bytes: &[u8; Self::SIZE]) -> Self {
         let word = |at: usize| u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
         let long = |at: usize| {
@@ -37,21 +37,22 @@ impl Section {
     }
 }
 
-/// What becomes of it.
+/// What to do with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The thread is not in it: forget it.
+    /// The thread is not in it: clear the pointer to it.
     Outside,
-    /// The thread is in it: forget it and go on at this address, if the signature before it is right.
+    /// The thread is in it: clear the pointer and continue at this address, if the signature in front of that
+    /// is right.
     Abort(usize),
 }
 
-/// Why a thread is killed (SIGSEGV).
+/// Why a thread is killed (`SIGSEGV`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fatal {
-    /// The area, or what it points to, can't be reached.
+    /// The area, or something to which it points, cannot be accessed.
     Unreachable,
-    /// The critical section is described outside user memory.
+    /// The description of the critical section is outside user memory.
     Pointer,
     /// Its version is not 0.
     Version,
@@ -61,16 +62,16 @@ pub enum Fatal {
     Range,
     /// Its abort handler is outside user memory, or inside the critical section.
     Abort,
-    /// What lies before the abort handler is not the registered signature but this.
+    /// The word in front of the abort handler is this one, not the registered signature.
     Signature(u32),
-    /// Somebody wrote to the identifiers of an optimised area.
+    /// The program wrote to the identifiers of an optimised area.
     ReadOnly,
     /// A system call was made inside a critical section (debug mode).
     Syscall,
 }
 
 impl Fatal {
-    /// A few words for the log.
+    /// Some words for the log.
     pub fn reason(self) -> &'static str {
         match self {
             Self::Unreachable => "area not reachable",
@@ -87,16 +88,24 @@ impl Fatal {
 }
 
 impl Section {
-    /// Judges it for a thread at `ip`; user memory ends at `user_end`.
-    pub fn judge(&self, ip: usize, user_end: usize) -> Result<Verdict, Fatal> {
+    /// Checks it for a thread at `ip`; user memory ends at `user_end`. Errors matter only to a thread that is
+    /// in it; only its place is always checked if `strict` (debug mode).
+    pub fn judge(&self, ip: usize, user_end: usize, strict: bool) -> Result<Verdict, Fatal> {
         let user_end = user_end as u64;
+        let badly_placed = || self.start >= user_end || self.length > user_end - self.start;
+        if strict && badly_placed() {
+            return Err(Fatal::Range);
+        }
+        if (ip as u64).wrapping_sub(self.start) >= self.length {
+            return Ok(Verdict::Outside);
+        }
         if self.version != 0 {
             return Err(Fatal::Version);
         }
         if self.flags != 0 {
             return Err(Fatal::Flags);
         }
-        if self.start >= user_end || self.length > user_end - self.start {
+        if badly_placed() {
             return Err(Fatal::Range);
         }
         if self.abort >= user_end
@@ -104,9 +113,6 @@ impl Section {
             || self.abort.wrapping_sub(self.start) < self.length
         {
             return Err(Fatal::Abort);
-        }
-        if (ip as u64).wrapping_sub(self.start) >= self.length {
-            return Ok(Verdict::Outside);
         }
         // Below `user_end`, so it fits.
         Ok(Verdict::Abort(self.abort as usize))

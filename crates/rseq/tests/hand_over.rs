@@ -1,5 +1,6 @@
-//! Two processors, two threads with a concurrency id each, a third that has none, for which the ids are handed over: in every order of switches,
-//! interrupts and answers no two threads are in user mode with the same id, or in critical sections that they began with the same.
+//! Two processors, two threads with concurrency ids, and a third one without, for which ids are handed over.
+//! In every order of switches, interrupts and answers, no two threads are in user mode with the same id, nor
+//! in critical sections that they began with the same id.
 
 use limen_rseq::cid::{Cids, Own};
 use limen_rseq::event::Mode;
@@ -20,10 +21,10 @@ enum Place {
 struct Thread {
     own: Own,
     told: Ids,
-    /// The id with which it began the critical section it is in.
+    /// The id with which it began the critical section in which it is.
     section: Option<u32>,
     place: Place,
-    /// What the kernel raises for its way out: the short way, the long one.
+    /// What the kernel sets for its way out: the short way, the long way.
     again: bool,
     raised: bool,
     event: Event,
@@ -89,7 +90,7 @@ impl System {
         t.place = Place::Kernel(cpu);
     }
 
-    /// The way out; `false`: it goes no further than to an id, because there is none to be had or (`fault`) the area is not there.
+    /// The way out. `false`: it ended early, because no id is free or (`fault`) the area cannot be accessed.
     fn way_out(&mut self, n: usize, cpu: usize, mode: Mode, fault: bool) -> bool {
         let Self {
             cids,
@@ -131,7 +132,7 @@ impl System {
         true
     }
 
-    /// Everything that can happen next.
+    /// All that can happen next.
     fn next(&self, mode: Mode) -> Vec<Self> {
         let mut all = Vec::new();
         let mut then = |change: &dyn Fn(&mut Self) -> bool| {
@@ -174,7 +175,7 @@ impl System {
                     });
                 }
             }
-            // The hand-over looks at one thread after the other, then all processors answer.
+            // The hand-over looks at one thread after the other; then all processors answer.
             if self.looked_at & 1 << n == 0 {
                 then(&|s| {
                     s.looked_at |= 1 << n;

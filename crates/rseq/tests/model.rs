@@ -1,7 +1,8 @@
-//! The way out to user mode, modelled: a thread in its critical section or not, an area of either kind, and everything that can happen to it between
-//! entry and exit, in every order; user memory faults at each access in turn. What user mode finds must be right each time.
+//! A model of the way out to user mode: a thread that is in its critical section or not, an area of either
+//! kind, and all that can happen to it between entry and exit, in every order, with a fault at each access to
+//! user memory. What user mode finds must be right in each case.
 
-use limen_rseq::{Area, Done, Event, Fatal, Fault, Ids, Memory, Mode, Section, Seen, Stop, update};
+use limen_rseq::{Area, Done, Event, Fatal, Fault, Ids, Memory, Mode, Said, Section, Seen, Stop, update};
 
 const END: usize = 1 << 40;
 const SIG: u32 = 0x1234_5678;
@@ -11,7 +12,9 @@ const START: usize = 0x1000;
 const LENGTH: usize = 0x20;
 const ABORT: usize = 0x2000;
 
-/// User memory: the area, one section, one signature. Access number `fault_at` (from 0) faults.
+const LOW: u64 = u32::MAX as u64;
+
+/// User memory: the area, a section, a signature. The access with number `fault_at` (from 0) faults.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct User {
     ids: [u64; 2],
@@ -64,12 +67,12 @@ impl Memory for User {
             section: self.pointer,
         };
         if self.ids != ids {
-            // The second word may fault when the first has been stored.
-            self.access()?;
-            self.ids[0] = ids[0];
+            // If only half-words are stored at a time, one may fault when others have been stored.
+            for (n, half) in [(0, LOW), (0, !LOW), (1, LOW), (1, !LOW)] {
+                self.access()?;
+                self.ids[n] = self.ids[n] & !half | ids[n] & half;
+            }
             self.stores += 1;
-            self.access()?;
-            self.ids[1] = ids[1];
         }
         Ok(seen)
     }
@@ -99,20 +102,23 @@ impl Memory for User {
         assert_eq!(at, ABORT - 4);
         Ok(self.signature)
     }
+    fn strict(&self) -> bool {
+        true
+    }
 }
 
 /// What can happen to a thread in the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Happening {
-    /// Another thread ran, this one goes on on the same CPU.
+    /// Another thread ran, and this one continues on the same CPU.
     Preempted,
-    /// The same, on the other CPU.
+    /// Another thread ran, and this one continues on the other CPU.
     Migrated,
     /// `membarrier`'s interrupt.
     Barrier,
-    /// A handler is entered: what it sees is checked, and it returns.
+    /// A handler is entered: what it finds is checked, and it returns.
     Signal,
-    /// A remote reschedule that comes to nothing.
+    /// A reschedule from another CPU that changes nothing.
     Reschedule,
 }
 
@@ -124,13 +130,14 @@ const HAPPENINGS: [Happening; 5] = [
     Happening::Reschedule,
 ];
 
-/// The kernel's part as the kernel room does it, without what is not a decision.
+/// The kernel's part as the room `rseq` does it, without all that is not a decision.
 #[derive(Clone)]
 struct Thread {
     area: Area,
     event: Event,
     raised: bool,
     told: Ids,
+    tried: Ids,
     cpu: u32,
     user: User,
     ip: usize,
@@ -158,6 +165,7 @@ impl Thread {
             event: Event::empty(),
             raised: false,
             told: ids(0),
+            tried: ids(0),
             cpu: 0,
             user: User::new(ids(0), SECTION),
             ip: if in_section { START + 8 } else { START + LENGTH },
@@ -166,21 +174,21 @@ impl Thread {
         }
     }
 
-    fn run(&mut self, work: limen_rseq::Work) -> Result<Done, Stop> {
-        let last = (self.area.mode() == Mode::Optimised).then_some(self.told);
-        let done = update::run(
+    fn run(&mut self, work: limen_rseq::Work, last: [Ids; 2], done: &mut Done) -> Result<(), Stop> {
+        let last = (self.area.mode() == Mode::Optimised).then_some(last);
+        update::run(
             &mut self.user,
             &self.area,
             work,
             (ids(self.cpu), last),
-            self.ip,
-            END,
+            (self.ip, END),
+            done,
         )?;
         self.checks += u32::from(done.checked);
         if let Some(to) = done.abort {
             self.ip = to;
         }
-        Ok(done)
+        Ok(())
     }
 
     fn happens(&mut self, what: Happening) {
@@ -204,7 +212,8 @@ impl Thread {
                 let work = Event::at_signal(mode, self.user_irq);
                 if work.any() {
                     self.user.fault_at = None;
-                    self.run(work).expect("no fault");
+                    self.run(work, [self.told; 2], &mut Done::default())
+                        .expect("no fault");
                     if work.ids {
                         self.told = ids(self.cpu);
                         assert_eq!(
@@ -226,7 +235,7 @@ impl Thread {
         self.user.pointer != 0 && (START..START + LENGTH).contains(&self.ip)
     }
 
-    /// Interrupts off; once, last. Whether it got through.
+    /// Once, last, with interrupts off. Returns whether it was completed.
     fn exit(&mut self) -> bool {
         if !self.raised {
             assert!(self.event.is_empty());
@@ -235,20 +244,23 @@ impl Thread {
         self.raised = false;
         let work = self.event.at_exit(self.area.mode(), self.user_irq);
         if work.any() {
-            match self.run(work) {
-                Ok(_) if work.ids => self.told = ids(self.cpu),
-                Ok(_) => {}
-                Err(why) => {
-                    self.event = self.event.failed(self.user_irq, why);
-                    return false;
-                }
+            let mut done = Done::default();
+            let result = self.run(work, [self.told; 2], &mut done);
+            match done.said {
+                Said::New => self.told = ids(self.cpu),
+                Said::Either => self.tried = ids(self.cpu),
+                Said::Before => {}
+            }
+            if let Err(why) = result {
+                self.event = self.event.failed(self.user_irq, why, &done);
+                return false;
             }
         }
         self.event = Event::empty();
         true
     }
 
-    /// Where sleeping is allowed.
+    /// The same, where sleeping is allowed.
     fn slowly(&mut self) -> Result<(), Stop> {
         self.user.fault_at = None;
         let event = std::mem::take(&mut self.event);
@@ -260,19 +272,12 @@ impl Thread {
         if work.ids {
             self.told = ids(self.cpu);
         }
-        let last = (self.area.mode() == Mode::Optimised).then_some(before);
-        let done = update::run(
-            &mut self.user,
-            &self.area,
-            work,
-            (ids(self.cpu), last),
-            self.ip,
-            END,
-        )?;
-        if let Some(to) = done.abort {
-            self.ip = to;
-        }
-        Ok(())
+        let tried = if event.contains(Event::TRIED) {
+            self.tried
+        } else {
+            before
+        };
+        self.run(work, [before, tried], &mut Done::default())
     }
 }
 
@@ -297,18 +302,25 @@ fn every_order_of_everything_with_a_fault_at_every_access() {
         for in_section in [false, true] {
             for user_irq in [false, true] {
                 for sequence in sequences() {
-                    // Also after the slow path: what happened before it, and between it and the exit.
-                    for split in 0..=sequence.len() {
-                        for fault_at in [None, Some(0), Some(1), Some(2), Some(3), Some(4), Some(5)] {
-                            one(mode, in_section, user_irq, &sequence, split, fault_at);
-                            cases += 1;
+                    // Also after the failed way out and before the slow path, and between that and the last
+                    // way out.
+                    for first in 0..=sequence.len() {
+                        for second in first..=sequence.len() {
+                            for fault_at in [None].into_iter().chain((0..8).map(Some)) {
+                                // Without a failed way out nothing is between that and the slow path.
+                                if fault_at.is_some() || second == first {
+                                    let splits = [first, second];
+                                    one(mode, in_section, user_irq, &sequence, splits, fault_at);
+                                    cases += 1;
+                                }
+                            }
                         }
                     }
                 }
             }
         }
     }
-    assert!(cases > 150_000, "{cases}");
+    assert!(cases > 400_000, "{cases}");
 }
 
 fn one(
@@ -316,25 +328,36 @@ fn one(
     in_section: bool,
     user_irq: bool,
     sequence: &[Happening],
-    split: usize,
+    [first, second]: [usize; 2],
     fault_at: Option<u32>,
 ) {
-    let what = format!("{mode:?} in {in_section} irq {user_irq} {sequence:?} at {split} fault {fault_at:?}");
+    let what = format!(
+        "{mode:?} in {in_section} irq {user_irq} {sequence:?} at {first}, {second} fault {fault_at:?}"
+    );
     let mut t = Thread::new(mode, in_section, user_irq);
-    for h in &sequence[..split] {
+    for h in &sequence[..first] {
         t.happens(*h);
     }
+    let mut second = second;
     let before = t.user.accesses;
     t.user.windows = 0;
     t.user.fault_at = fault_at.map(|n| n + before);
-    if !t.exit() {
+    let through = t.exit();
+    assert!(t.user.windows <= 1, "{what}");
+    if !through {
         assert!(fault_at.is_some(), "{what}");
         assert!(t.event.contains(Event::SLOW), "{what}");
+        // Interrupts are on until the slow path begins.
+        for h in &sequence[first..second] {
+            t.happens(*h);
+        }
         t.slowly().expect(&what);
+    } else {
+        // The way out did not fail: there is no slow path.
+        second = first;
     }
-    assert!(t.user.windows <= 2, "{what}");
-    // The loop runs again: more may happen before the last look.
-    for h in &sequence[split..] {
+    // The loop runs again: more may happen before the last check.
+    for h in &sequence[second..] {
         t.happens(*h);
     }
     t.user.fault_at = None;
@@ -375,10 +398,10 @@ fn every_transition_of_the_record() {
             assert_eq!(optimised.ids, event.contains(Event::IDS));
             assert_eq!(legacy.section, event.contains(Event::SWITCHED));
             assert_eq!(optimised.section, event.contains(Event::SWITCHED) && irq);
-            let failed = event.failed(user_irq, Stop::Fault);
+            let failed = event.failed(user_irq, Stop::Fault, &Done::default());
             assert!(failed.contains(event | Event::SLOW));
             for mode in [Mode::Legacy, Mode::Optimised] {
-                // What failed is done in full the next time, whoever asks.
+                // What has failed is done completely the next time.
                 assert_eq!(failed.at_exit(mode, false), event.at_exit(mode, user_irq));
             }
         }
@@ -399,9 +422,9 @@ fn an_optimised_area_is_read_only() {
         let mut t = Thread::new(Mode::Optimised, false, false);
         t.user.ids[0] = u64::MAX;
         t.happens(Happening::Migrated);
-        // With a fault behind the store, too: the evidence is gone by then.
+        // With a fault behind the store as well: then the wrong value is gone already.
         if slow {
-            t.user.fault_at = Some(2);
+            t.user.fault_at = Some(3);
         }
         assert!(!t.exit());
         if !slow {

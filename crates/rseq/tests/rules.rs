@@ -1,4 +1,4 @@
-//! The system call's rules, and verdicts on critical sections.
+//! The rules of the system call, and decisions about critical sections.
 
 use limen_linux_abi::Errno;
 use limen_rseq::register::{SLICE_EXT_DEFAULT_ON, UNREGISTER, judge};
@@ -117,15 +117,15 @@ fn every_address_around_a_section() {
         } else {
             Verdict::Outside
         };
-        assert_eq!(GOOD.judge(ip, END), Ok(verdict), "{ip:#x}");
+        assert_eq!(GOOD.judge(ip, END, ip % 2 == 0), Ok(verdict), "{ip:#x}");
     }
     let empty = Section { length: 0, ..GOOD };
-    assert_eq!(empty.judge(0x1000, END), Ok(Verdict::Outside));
+    assert_eq!(empty.judge(0x1000, END, true), Ok(Verdict::Outside));
     let behind = Section {
         abort: 0x1020,
         ..GOOD
     };
-    assert_eq!(behind.judge(0x1000, END), Ok(Verdict::Abort(0x1020)));
+    assert_eq!(behind.judge(0x1000, END, true), Ok(Verdict::Abort(0x1020)));
 }
 
 #[test]
@@ -150,9 +150,18 @@ fn bad_sections() {
         (change(|s| s.abort = 0x101f), Fatal::Abort),
     ];
     for (section, why) in cases {
-        // Wherever the thread is.
-        for ip in [0, 0x1000, 0x1010, 0x2000] {
-            assert_eq!(section.judge(ip, END), Err(why), "{section:?}");
+        let place = why == Fatal::Range;
+        for ip in [0, 0xfff, 0x1000, 0x1010, 0x1020, 0x2000] {
+            let inside = (ip as u64).wrapping_sub(section.start) < section.length;
+            for strict in [false, true] {
+                // For a thread that is not in it the pointer is only cleared, whatever the section says.
+                let expected = if inside || strict && place {
+                    Err(why)
+                } else {
+                    Ok(Verdict::Outside)
+                };
+                assert_eq!(section.judge(ip, END, strict), expected, "{section:?} {ip:#x}");
+            }
         }
     }
 }

@@ -1,52 +1,6 @@
-//! Time-slice extensions and concurrency ids.
+//! Concurrency ids.
 
 use limen_rseq::cid::{Cids, Mode, Own};
-use limen_rseq::slice::{Control, Decision, State};
-
-fn control(request: u8, granted: u8) -> Control {
-    Control(u32::from_ne_bytes([request, granted, 0, 0]))
-}
-
-#[test]
-fn every_state_of_a_slice() {
-    for bits in 0..8 {
-        let before = State {
-            enabled: bits & 1 != 0,
-            granted: bits & 2 != 0,
-            yielded: bits & 4 != 0,
-        };
-        for request in [0, 1] {
-            for granted in [0, 1] {
-                let mut s = before;
-                let decision = s.preempting(control(request, granted));
-                if before.granted {
-                    assert_eq!(decision, Decision::Revoke);
-                    assert!(!s.granted);
-                } else if before.enabled && request == 1 && granted == 0 {
-                    assert_eq!(decision, Decision::Grant);
-                    assert!(s.granted);
-                    // Once only: the next time it is preempted.
-                    assert_eq!(s.preempting(control(1, 1)), Decision::Revoke);
-                } else {
-                    assert_eq!(decision, Decision::Preempt);
-                    assert_eq!(s, before);
-                }
-            }
-        }
-        for yields in [false, true] {
-            let mut s = before;
-            assert_eq!(s.syscall(yields), before.granted);
-            assert!(!s.granted);
-            let yielded = if before.granted { yields } else { before.yielded };
-            assert_eq!(s.take_yielded(), yielded);
-            assert!(!s.take_yielded());
-        }
-        let mut s = before;
-        assert_eq!(s.switched(), before.granted);
-        assert!(!s.granted);
-    }
-    assert!(Control::grant().granted() && !Control::grant().request());
-}
 
 #[test]
 fn threads_keep_the_lowest_ids() {
@@ -63,8 +17,9 @@ fn threads_keep_the_lowest_ids() {
     );
 }
 
-/// Threads on three CPUs, a fourth waiting; each CPU answers the hand-over at any moment, before or after its thread was switched away, and meanwhile CPUs
-/// ask for ids. No two CPUs ever have the same one.
+/// Three threads run on three CPUs, a fourth waits. Each CPU answers the hand-over at any moment, before or
+/// after its thread was switched away from, and meanwhile CPUs ask for ids. No two CPUs ever have the same
+/// id.
 #[test]
 fn every_order_of_a_hand_over() {
     fn go(cids: &Cids, has: [Option<u32>; 4], answered: u8, steps: u32) {
@@ -103,7 +58,7 @@ fn every_order_of_a_hand_over() {
                     go(cids, has, answered, steps - 1);
                 }
             } else {
-                // It has answered: whoever runs there now asks for the CPU's.
+                // It has answered: the thread that runs there now asks for the CPU's id.
                 let mine = next.of_cpu(cpu, 4);
                 if has[cpu].is_some() {
                     assert_eq!(mine, has[cpu]);

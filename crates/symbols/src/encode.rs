@@ -1,11 +1,13 @@
-//! Making a table: frequent pairs of letters become tokens (byte-pair encoding), which suits names that repeat the same paths.
+//! Making a table: frequent pairs of characters become tokens (byte-pair encoding), which suits names that
+//! repeat the same paths.
 
 use crate::{HEADER, MAGIC, NAME_MAX, STRIDE};
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Encodes `symbols`, which ascend by address and span less than 4 GiB. Bytes beyond ASCII become `?`, very long names are cut.
+/// Encodes `symbols`, which must be sorted by address and span less than 4 GiB. Characters beyond ASCII
+/// become `?`, very long names are cut.
 pub fn encode(symbols: &[(u64, String)]) -> Vec<u8> {
     let base = symbols.first().map_or(0, |s| s.0);
     let mut names: Vec<Vec<u8>> = symbols
@@ -23,7 +25,7 @@ pub fn encode(symbols: &[(u64, String)]) -> Vec<u8> {
                 .collect()
         })
         .collect();
-    // Token numbers below 128 that a name uses stand for themselves; all others are free for pairs.
+    // Token numbers below 128 that occur in a name stand for themselves; all others are free for pairs.
     let mut text: Vec<Vec<u8>> = vec![Vec::new(); 256];
     for byte in names.iter().flatten() {
         text[usize::from(*byte)] = vec![*byte];

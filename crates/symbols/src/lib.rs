@@ -1,8 +1,9 @@
-//! The kernel's own symbol table, compressed: [`encode`] makes it on the host after the link, [`Table`] reads it in the kernel, without allocating, in
-//! the middle of a panic.
+//! The kernel's own symbol table, compressed. [`encode()`] makes it on the host after linking; [`Table`]
+//! reads it in the kernel, without allocating, even in the middle of a panic.
 //!
-//! Layout, little-endian: magic (8 bytes), number of symbols `n`, offset of the tokens, of the marks and of the names (4 × `u32`), base address (`u64`); then
-//! `n` addresses as `u32` from the base, ascending; 257 token offsets (`u16`) and the tokens' text; a mark (`u32`, offset into the names) for every 16th name; the
+//! Layout, little-endian: magic (8 bytes), number of symbols `n`, offset of the tokens, of the marks and of
+//! the names (4 × `u32`), base address (`u64`); then `n` addresses as `u32` from the base, ascending; 257
+//! token offsets (`u16`) and the tokens' text; a mark (`u32`, offset into the names) for every 16th name; the
 //! names, each a length byte and that many token numbers.
 
 #![no_std]
@@ -16,11 +17,11 @@ pub use encode::encode;
 
 /// The first bytes of a table.
 pub const MAGIC: [u8; 8] = *b"LimenSym";
-/// Bytes before the addresses.
+/// How many bytes precede the addresses.
 const HEADER: usize = 32;
-/// A mark for every so many names.
+/// Every how many names there is a mark.
 const STRIDE: usize = 16;
-/// Longest name, in tokens.
+/// The longest name, in tokens.
 const NAME_MAX: usize = 255;
 
 /// A symbol table in memory.
@@ -47,7 +48,8 @@ fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
 }
 
 impl<'a> Table<'a> {
-    /// The table in `bytes`, `None` if there is none. Damaged tables give fewer or odd names, never a panic.
+    /// The table in `bytes`. `None`: there is none. Damaged tables give fewer or wrong names, but never a
+    /// panic.
     pub fn new(bytes: &'a [u8]) -> Option<Self> {
         if bytes.get(..8)? != MAGIC {
             return None;
@@ -74,7 +76,7 @@ impl<'a> Table<'a> {
         self.count == 0
     }
 
-    /// The address of symbol `index` (they ascend).
+    /// The address of symbol `index`. Addresses ascend.
     pub fn address(&self, index: usize) -> Option<u64> {
         if index >= self.count {
             return None;
@@ -82,7 +84,7 @@ impl<'a> Table<'a> {
         Some(self.base + u64::from(u32_at(self.bytes, HEADER.checked_add(index.checked_mul(4)?)?)?))
     }
 
-    /// The symbol that contains `address`, and how far inside. The last symbol is taken to end after 64 KiB.
+    /// The symbol that contains `address`, and the offset in it. The last symbol is taken to have 64 KiB.
     pub fn lookup(&self, address: u64) -> Option<(usize, u64)> {
         let (mut low, mut high) = (0, self.count);
         while low < high {

@@ -5,7 +5,7 @@ use crate::{Discipline, Fault, INPUT_SIZE, InputFlags, Line, LineEnd, LocalFlags
 
 impl Discipline {
     fn is(&self, which: usize, byte: u8) -> bool {
-        // 0 is "none" (`_POSIX_VDISABLE`).
+        // 0 means "none" (`_POSIX_VDISABLE`).
         byte != 0 && self.termios.chars[which] == byte
     }
 
@@ -17,14 +17,15 @@ impl Discipline {
         self.termios.input.contains(flag)
     }
 
-    /// Bytes came from the line. The caller gives no more than [`Discipline::room`] if it can hold them back; what does not fit is lost.
+    /// The line received bytes. A caller that can hold them back gives no more than [`Discipline::room`];
+    /// what does not fit is lost.
     pub fn receive(&mut self, bytes: &[u8], line: &mut impl Line) {
         let special = InputFlags::ISTRIP | InputFlags::IXON | InputFlags::INLCR | InputFlags::IGNCR;
         let special = special | InputFlags::ICRNL | InputFlags::IUCLC | InputFlags::PARMRK;
         let editing = LocalFlags::ICANON | LocalFlags::ISIG | LocalFlags::ECHO | LocalFlags::EXTPROC;
         if !self.termios.input.intersects(special) && !self.termios.local.intersects(editing) && !self.literal
         {
-            // Really raw: copy.
+            // Raw mode without any processing: the bytes are copied.
             let n = bytes.len().min(INPUT_SIZE.saturating_sub(self.bytes.len()));
             self.bytes.extend(&bytes[..n]);
             self.line_start = self.tail();
@@ -35,7 +36,7 @@ impl Discipline {
         }
     }
 
-    /// Something other than a good byte came from the line.
+    /// The line received something that is not a good byte.
     pub fn receive_fault(&mut self, fault: Fault, line: &mut impl Line) {
         match fault {
             Fault::Break if self.input(InputFlags::IGNBRK) => {}
@@ -134,7 +135,7 @@ impl Discipline {
         self.ordinary(byte, line);
     }
 
-    /// Canonical mode's special characters. Returns false for an ordinary one.
+    /// Handles the special characters of canonical mode. `false`: `byte` is an ordinary one.
     fn edit(&mut self, byte: u8, line: &mut impl Line) -> bool {
         let extended = self.local(LocalFlags::IEXTEN);
         let echo = self.local(LocalFlags::ECHO);
@@ -181,12 +182,12 @@ impl Discipline {
         true
     }
 
-    /// The line is complete. A line's end always fits: the last byte of a full buffer makes way for it.
+    /// The line is complete. Its end always fits: in a full buffer it replaces the last byte.
     fn end_line(&mut self, byte: u8, eof: bool, line: &mut impl Line) {
         self.erasing = false;
         if self.bytes.len() >= INPUT_SIZE {
             if self.line_start == self.tail() {
-                // Full of complete lines nobody reads.
+                // The buffer is full of complete lines that nobody reads.
                 return self.bell(line);
             }
             self.bytes.pop_back();
@@ -206,7 +207,7 @@ impl Discipline {
     }
 
     fn ordinary(&mut self, byte: u8, line: &mut impl Line) {
-        // In canonical mode one place stays free for the line's end.
+        // In canonical mode a byte is kept free for the line's end.
         let limit = if self.canonical() {
             INPUT_SIZE - 1
         } else {
@@ -265,7 +266,7 @@ impl Discipline {
         let print = local(LocalFlags::ECHOPRT);
         let mut seen_word = false;
         while self.line_start != self.tail() {
-            // One character: in UTF-8, a lead byte and what continues it.
+            // One character: in UTF-8, a first byte and those that continue it.
             let line_len = (self.tail() - self.line_start) as usize;
             let mut len = 1;
             if self.utf8() {
@@ -278,7 +279,7 @@ impl Discipline {
             }
             let first = self.bytes[self.bytes.len() - len];
             if word {
-                // As Linux: letters, digits, underscore and everything beyond ASCII make words.
+                // As on Linux, letters, digits, underscores and all characters beyond ASCII make words.
                 let in_word = first.is_ascii_alphanumeric() || first == b'_' || first >= 0x80;
                 if in_word {
                     seen_word = true;
@@ -332,7 +333,7 @@ impl Discipline {
         self.bytes.truncate(keep);
     }
 
-    /// The column after the line being edited, as it was echoed.
+    /// The column behind the line that is being edited, as it was echoed.
     fn column_of_tail(&self) -> u32 {
         let mut column = self.line_column;
         let start = (self.line_start - self.head) as usize;

@@ -1,6 +1,7 @@
-//! The terminal line discipline (`N_TTY`) as a pure state machine: bytes from the line go in, bytes for readers, echo and
-//! signals come out. No locks, no waiting, no devices: the kernel's terminals (serial, virtio, pseudo) wrap it, and the host tests drive it
-//! directly. Behaviour follows POSIX's general terminal interface and, where POSIX leaves room, Linux.
+//! The terminal line discipline (`N_TTY`) as a state machine: bytes of the line go in; bytes for readers,
+//! echo and signals come out. It has no locks, does not wait and knows no devices. The kernel's terminals
+//! (serial, virtio, pseudo) use it, and tests on the host run it directly. It behaves as POSIX's general
+//! terminal interface says and, where POSIX leaves a choice, like Linux.
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -17,26 +18,27 @@ pub use termios::{
     B9600, ControlFlags, InputFlags, LocalFlags, NCCS, OutputFlags, Termios, cc, speed_to_baud,
 };
 
-/// Bytes of input kept for readers (as Linux's `N_TTY_BUF_SIZE`).
+/// How many bytes of input are kept for readers (as Linux's `N_TTY_BUF_SIZE`).
 pub const INPUT_SIZE: usize = 4096;
 
-/// What the discipline wants done; implemented by the terminal that embeds it.
+/// What the discipline asks for. The terminal that contains it implements this.
 pub trait Line {
-    /// Queues `bytes`, already processed, for the line (echo and written output). What does not fit is lost: echo is best effort.
+    /// Queues processed `bytes` for the line (echo and written output). What does not fit is lost: echo is
+    /// not guaranteed.
     fn output(&mut self, bytes: &[u8]);
     /// Sends `signal` to the foreground process group.
     fn signal(&mut self, signal: Signal);
-    /// Drops output that is queued but not sent.
+    /// Drops queued output that has not been sent.
     fn flush_output(&mut self);
     /// Stops or restarts output (`^S`, `^Q`).
     fn set_stopped(&mut self, stopped: bool);
     /// Whether output is stopped now.
     fn stopped(&self) -> bool;
-    /// Input that was waiting has been dropped (packet mode tells the master).
+    /// Waiting input was dropped (packet mode reports it to the master).
     fn input_flushed(&mut self) {}
 }
 
-/// The signals a terminal makes from input.
+/// The signals that input of a terminal can cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
     /// `SIGINT`.
@@ -47,51 +49,53 @@ pub enum Signal {
     Suspend,
 }
 
-/// What went wrong on the line with a byte.
+/// The error with which the line received a byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// A break condition.
     Break,
-    /// A parity or framing error; the byte as received.
+    /// A parity or framing error, and the byte as it was received.
     Parity(u8),
     /// Bytes were lost.
     Overrun,
 }
 
-/// What [`Discipline::read`] found.
+/// The result of [`Discipline::read`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Read {
-    /// Nothing to read (yet).
+    /// There is nothing to read yet.
     Empty,
-    /// That many bytes were copied, and the read call may take more: raw mode, or `to` was full before the line's end.
+    /// So many bytes were copied, and there may be more for this call: raw mode, or `to` was full before the
+    /// line's end.
     More(usize),
-    /// That many bytes were copied, and the read call ends here: a line's end, or (with 0) end of file.
+    /// So many bytes were copied, and the call ends here: a line's end or, with 0, the end of the file.
     Done(usize),
 }
 
-/// A line end in the input: the position after it, and whether it is a `VEOF`, which readers do not see.
+/// The end of a line in the input: the position behind it, and whether it is a `VEOF`, which readers do not
+/// get.
 #[derive(Clone, Copy, Debug)]
 struct LineEnd {
     pos: u64,
     eof: bool,
 }
 
-/// The discipline's state. Positions count bytes since the terminal was made.
+/// The state of the discipline. Positions count all bytes since the terminal was made.
 #[derive(Debug)]
 pub struct Discipline {
     termios: Termios,
-    /// Input not read yet: the bytes at positions `head..tail`.
+    /// Input that has not been read: the bytes at positions `head..tail`.
     bytes: VecDeque<u8>,
     head: u64,
-    /// Start of the line being edited; what is before it is complete.
+    /// The start of the line that is being edited. Everything before it is complete.
     line_start: u64,
-    /// Complete lines in `bytes`, oldest first.
+    /// The ends of complete lines in `bytes`, the oldest first.
     ends: VecDeque<LineEnd>,
-    /// The next byte is literal.
+    /// The next byte is taken literally.
     literal: bool,
     /// Inside `\.../` of `ECHOPRT`.
     erasing: bool,
-    /// Output column now, and where the line being edited began.
+    /// The present output column, and the one at which the edited line began.
     column: u32,
     line_column: u32,
 }
@@ -125,7 +129,8 @@ impl Discipline {
         self.termios.local.contains(LocalFlags::ICANON)
     }
 
-    /// Changes the settings. Input that waits stays readable when canonical mode goes; when it comes, what waits becomes one line.
+    /// Changes the settings. If canonical mode is turned off, waiting input can be read at once; if it is
+    /// turned on, waiting input becomes a line.
     pub fn set_termios(&mut self, termios: Termios) {
         let was = self.canonical();
         self.termios = termios;
@@ -144,7 +149,7 @@ impl Discipline {
         }
     }
 
-    /// Bytes a read would find now: complete lines in canonical mode (what `FIONREAD` tells).
+    /// How many bytes a read would find now (`FIONREAD`): in canonical mode, those of complete lines.
     pub fn readable(&self) -> usize {
         if !self.canonical() {
             return self.bytes.len();
@@ -153,7 +158,8 @@ impl Discipline {
         (last.pos - self.head) as usize - self.ends.iter().filter(|e| e.eof).count()
     }
 
-    /// Whether a read would return something at once (end of file included); `at_least` counts only in raw mode.
+    /// Whether a read would return at once, even with the end of the file. `at_least` matters in raw mode
+    /// only.
     pub fn ready(&self, at_least: usize) -> bool {
         if self.canonical() {
             !self.ends.is_empty()
@@ -162,8 +168,8 @@ impl Discipline {
         }
     }
 
-    /// How many bytes [`Discipline::receive`] takes now without losing any. In canonical mode an unfinished line never blocks the line (its
-    /// overflow is dropped instead), so that a line's end can always arrive.
+    /// How many bytes [`Discipline::receive`] takes now without losing any. In canonical mode an unfinished
+    /// line never blocks the line (its overflow is dropped instead), so that a line's end can always arrive.
     pub fn room(&self) -> usize {
         let room = (INPUT_SIZE - 1).saturating_sub(self.bytes.len());
         if room == 0 && self.canonical() && self.ends.is_empty() {
@@ -191,7 +197,7 @@ impl Discipline {
         if n < text {
             return Read::More(n);
         }
-        // The whole line, with its invisible end of file if it has one.
+        // The whole line, with the invisible end of the file if it has one.
         if end.eof {
             self.bytes.pop_front();
             self.head += 1;

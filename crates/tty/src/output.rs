@@ -3,7 +3,8 @@
 use crate::{Discipline, Line, LocalFlags, OutputFlags};
 
 impl Discipline {
-    /// Processes `from` for the line, until `room` bytes of output were made. Returns how many bytes of `from` were used and how many came out.
+    /// Processes `from` for the line until `room` bytes of output have been made. Returns how many bytes of
+    /// `from` were used, and how many bytes were made.
     pub fn write(&mut self, from: &[u8], room: usize, line: &mut impl Line) -> (usize, usize) {
         if !self.termios.output.contains(OutputFlags::OPOST) {
             let n = from.len().min(room);
@@ -13,7 +14,7 @@ impl Discipline {
         let mut made = 0;
         let mut used = 0;
         while used < from.len() {
-            // Ordinary characters go out in one piece.
+            // Consecutive ordinary characters are output together.
             let run = from[used..]
                 .iter()
                 .take(room - made)
@@ -39,7 +40,7 @@ impl Discipline {
         (used, made)
     }
 
-    /// Whether a printable byte moves the cursor: not if it continues a UTF-8 character.
+    /// Whether a printable byte moves the cursor. A byte that continues a UTF-8 character does not.
     fn advances(&self, byte: u8) -> bool {
         !(self.utf8() && byte & 0xc0 == 0x80)
     }
@@ -48,7 +49,7 @@ impl Discipline {
         self.termios.input.contains(crate::InputFlags::IUTF8)
     }
 
-    /// What one byte becomes; `None` if that needs more than `room`.
+    /// The output for a byte. `None`: it has more than `room` bytes.
     fn process(&mut self, byte: u8, out: &mut [u8; 8], room: usize) -> Option<usize> {
         let flags = self.termios.output;
         let column = self.column;

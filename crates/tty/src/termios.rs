@@ -1,11 +1,11 @@
-//! Terminal settings: flags, control characters, speeds, and their layouts in user memory. Where an ABI has numbers of its own they come
-//! from `limen_linux_abi`, so settings are kept as programs have them.
+//! Terminal settings: flags, control characters, speeds, and their layouts in user memory. Numbers that
+//! differ between ABIs come from `limen_linux_abi`, so settings are kept as programs have them.
 
 #![allow(missing_docs)] // the flags have the names of termios(3), which says what they do
 
 use bitflags::bitflags;
 
-/// Control characters of a terminal.
+/// How many control characters a terminal has.
 pub const NCCS: usize = 19;
 
 use limen_linux_abi::native::termios as native;
@@ -107,13 +107,13 @@ pub struct Termios {
     pub input: InputFlags,
     /// How output is treated.
     pub output: OutputFlags,
-    /// The line itself.
+    /// Properties of the line.
     pub control: ControlFlags,
     /// Editing, echo, signals.
     pub local: LocalFlags,
     /// The line discipline's number (0).
     pub discipline: u8,
-    /// Control characters; 0 is "none".
+    /// Control characters. 0 means "none".
     pub chars: [u8; NCCS],
     /// Input and output speed, bits per second.
     pub speed: (u32, u32),
@@ -121,15 +121,15 @@ pub struct Termios {
 
 /// `B9600`.
 pub const B9600: u32 = 0o15;
-/// `B38400`, what a terminal starts with.
+/// `B38400`, the speed of a new terminal.
 const B38400: u32 = 0o17;
-/// Bytes of `struct termios`.
+/// The size of `struct termios` in bytes.
 pub const SIZE: usize = native::SIZE;
-/// Bytes of `struct termios2`, or of a `struct termios` that has speeds itself.
+/// The size in bytes of `struct termios2`, or of a `struct termios` that has speeds.
 pub const SIZE2: usize = 44;
 
 impl Termios {
-    /// What Linux gives a new terminal (`tty_std_termios`).
+    /// The settings of a new terminal on Linux (`tty_std_termios`).
     pub const fn standard() -> Self {
         let mut chars = [0; NCCS];
         chars[cc::VINTR] = 3;
@@ -167,7 +167,7 @@ impl Termios {
         }
     }
 
-    /// What a pseudo-terminal's master end has: everything as it comes.
+    /// The settings of a pseudo-terminal's master: no processing.
     pub const fn raw() -> Self {
         let mut raw = Self::standard();
         raw.input = InputFlags::empty();
@@ -197,7 +197,7 @@ impl Termios {
         out
     }
 
-    /// From `struct termios`; without speeds in it they follow from `c_cflag`.
+    /// From `struct termios`. If it has no speeds, they follow from `c_cflag`.
     pub fn from_bytes(bytes: &[u8; SIZE]) -> Self {
         let mut full = [0; SIZE2];
         full[..SIZE].copy_from_slice(bytes);
@@ -208,7 +208,7 @@ impl Termios {
         termios
     }
 
-    /// From `struct termios2`: its speeds count if `c_cflag` says so (`BOTHER`).
+    /// From `struct termios2`. Its speeds are used if `c_cflag` has `BOTHER`.
     pub fn from_bytes2(bytes: &[u8; SIZE2]) -> Self {
         let word = |at: usize| u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
         let mut chars = [0; NCCS];
@@ -226,7 +226,7 @@ impl Termios {
     }
 }
 
-/// The bits per second that `c_cflag` names; `None` for `BOTHER`.
+/// The speed in bits per second that `c_cflag` names. `None`: `BOTHER`.
 pub fn speed_to_baud(control: u32) -> Option<u32> {
     const SPEEDS: [u32; 31] = [
         0, 50, 75, 110, 134, 150, 200, 300, 600, 1200, 1800, 2400, 4800, 9600, 19200, 38400, 57600, 115_200,
@@ -237,7 +237,7 @@ pub fn speed_to_baud(control: u32) -> Option<u32> {
     if code == native::BOTHER {
         return None;
     }
-    // The faster half has a bit of its own, or simply goes on counting.
+    // The faster half has a bit of its own, or continues the numbers.
     #[allow(
         clippy::bad_bit_mask,
         reason = "where it simply goes on counting there is no such bit"

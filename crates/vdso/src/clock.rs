@@ -1,52 +1,11 @@
-//! From the counter to a clock's seconds and nanoseconds. Everything inlines into the vDSO's functions, which may call nothing and
-//! must not panic: all arithmetic wraps.
+//! Converting the counter to a clock's seconds and nanoseconds. All of it is inlined into the functions of
+//! the vDSO, which may call nothing and must not panic: all arithmetic wraps.
 
 use crate::data::ClockData;
+use crate::scale::{NSEC_PER_SEC, multiply_high};
 
-const NSEC_PER_SEC: u64 = 1_000_000_000;
-
-/// `a * b >> 64`, without the 128-bit multiplication that a 32-bit processor would call a function for.
-#[inline(always)]
-const fn multiply_high(a: u64, b: u64) -> u64 {
-    if usize::BITS == 64 {
-        return ((a as u128).wrapping_mul(b as u128) >> 64) as u64;
-    }
-    let [ll, lh, hl, hh] = partial_products(a, b);
-    let middle = (ll >> 32)
-        .wrapping_add(lh & 0xffff_ffff)
-        .wrapping_add(hl & 0xffff_ffff);
-    hh.wrapping_add(lh >> 32)
-        .wrapping_add(hl >> 32)
-        .wrapping_add(middle >> 32)
-}
-
-/// The products of the halves: low times low, low times high, high times low, high times high.
-#[inline(always)]
-const fn partial_products(a: u64, b: u64) -> [u64; 4] {
-    let (al, ah) = (a as u32 as u64, a >> 32);
-    let (bl, bh) = (b as u32 as u64, b >> 32);
-    [
-        al.wrapping_mul(bl),
-        al.wrapping_mul(bh),
-        ah.wrapping_mul(bl),
-        ah.wrapping_mul(bh),
-    ]
-}
-
-/// Counter steps to nanoseconds (and back); `mult` is 32.32 fixed point.
-#[inline(always)]
-pub const fn scale(delta: u64, mult: u64) -> u64 {
-    if usize::BITS == 64 {
-        return ((delta as u128).wrapping_mul(mult as u128) >> 32) as u64;
-    }
-    let [ll, lh, hl, hh] = partial_products(delta, mult);
-    (ll >> 32)
-        .wrapping_add(lh)
-        .wrapping_add(hl)
-        .wrapping_add(hh << 32)
-}
-
-/// Nanoseconds as seconds and the rest, without a division (which a 32-bit processor would call a function for).
+/// Nanoseconds as seconds and remaining nanoseconds, without a division, for which a 32-bit processor would
+/// call a function.
 #[inline(always)]
 pub const fn split(ns: u64) -> (u64, u64) {
     // 10^9 is 2^9 times an odd number; 2^84 / 10^9, rounded up, is exact for the 55 bits left.
@@ -54,8 +13,8 @@ pub const fn split(ns: u64) -> (u64, u64) {
     (seconds, ns.wrapping_sub(seconds.wrapping_mul(NSEC_PER_SEC)))
 }
 
-/// [`split`] in fewer steps on a 32-bit processor, for the times that files have: `None` for one that is negative when it is taken as signed, and
-/// there for one after 2043.
+/// [`split`] in fewer steps on a 32-bit processor, for the usual times of files. `None`: a time that is
+/// negative as a signed number and, there, one after 2043.
 #[inline(always)]
 pub const fn split_usual(ns: u64) -> Option<(u64, u32)> {
     if usize::BITS == 32 {
@@ -76,7 +35,8 @@ const fn split_below_2043(ns: u64) -> Option<(u64, u32)> {
     if ns >> 61 != 0 {
         return None;
     }
-    // Both factors are rounded down, by less than 0.54 and 0.22 seconds in all: what results is right or one too few.
+    // Both factors are rounded down, by less than 0.54 and 0.22 seconds in all: the result is right, or one
+    // too small.
     let seconds = ((ns >> 29).wrapping_mul(SCALE) >> 32) as u32;
     let rest = (ns as u32).wrapping_sub(seconds.wrapping_mul(SECOND));
     if rest < SECOND {
@@ -86,18 +46,16 @@ const fn split_below_2043(ns: u64) -> Option<(u64, u32)> {
     }
 }
 
-/// The `mult` for a counter of `hz` steps per second.
-pub const fn mult_for(hz: u64) -> u64 {
-    (((NSEC_PER_SEC as u128) << 32) / hz as u128) as u64
-}
-
-/// Bit set of the clocks that are read without the kernel: REALTIME, MONOTONIC, MONOTONIC_RAW, REALTIME_COARSE, MONOTONIC_COARSE,
-/// BOOTTIME and TAI, at their numbers.
+/// The clocks that are read without the kernel, as a bit set of their numbers: REALTIME, MONOTONIC,
+/// MONOTONIC_RAW, REALTIME_COARSE, MONOTONIC_COARSE, BOOTTIME and TAI.
 const MONOTONIC_LIKE: u32 = 1 << 1 | 1 << 4 | 1 << 6 | 1 << 7;
 const REALTIME_LIKE: u32 = 1 << 0 | 1 << 5;
 const TAI: u32 = 1 << 11;
+/// The clock that is not steered.
+const RAW: u32 = 1 << 4;
 
-/// Clock `id` now, as seconds and nanoseconds; `None`: ask the kernel. `counter` reads the counter.
+/// The present time of clock `id` as seconds and nanoseconds. `None`: the kernel must be asked. `counter`
+/// reads the counter.
 #[inline(always)]
 pub fn gettime(data: &ClockData, counter: impl FnOnce() -> u64, id: u32) -> Option<(u64, u64)> {
     let mult = data.mult();
@@ -114,11 +72,16 @@ pub fn gettime(data: &ClockData, counter: impl FnOnce() -> u64, id: u32) -> Opti
     } else {
         return None;
     };
-    let ns = data.monotonic(mult, counter()).wrapping_add(offset);
-    Some(split(ns))
+    let raw = data.raw(mult, counter());
+    let steered = if bit == RAW {
+        raw
+    } else {
+        data.steering().clock(raw)
+    };
+    Some(split(steered.wrapping_add(offset)))
 }
 
-/// The resolution of clock `id` in nanoseconds; `None`: ask the kernel.
+/// The resolution of clock `id` in nanoseconds. `None`: the kernel must be asked.
 #[inline(always)]
 pub fn getres(data: &ClockData, id: u32) -> Option<u64> {
     if id >= 12 || data.mult() == 0 {
@@ -132,13 +95,13 @@ pub fn getres(data: &ClockData, id: u32) -> Option<u64> {
     }
 }
 
-/// Seconds since 1970 of a date and time in UTC, as real-time clocks tell them: year, month and day, counted from 1; hour, minute, second. `None` before
-/// 1970, or if there is no such month.
+/// Seconds since 1970 of a date and time in UTC, as real-time clocks have them: year; month and day, counted
+/// from 1; hour, minute, second. `None`: it is before 1970, or there is no such month.
 pub fn since_1970([year, month, day]: [u64; 3], [hour, minute, second]: [u64; 3]) -> Option<u64> {
     if !(1970..1 << 32).contains(&year) || !(1..=12).contains(&month) {
         return None;
     }
-    // Years begin in March, so that the leap day is the last.
+    // Years begin in March here, so that the leap day is the last one.
     let (y, m) = if month > 2 {
         (year, month - 3)
     } else {
@@ -151,6 +114,7 @@ pub fn since_1970([year, month, day]: [u64; 3], [hour, minute, second]: [u64; 3]
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scale::{mult_for, partial_products};
 
     #[test]
     fn dates() {
@@ -173,15 +137,6 @@ mod tests {
         ] {
             assert_eq!(midnight(wrong), None, "{wrong:?}");
         }
-    }
-
-    #[test]
-    fn scaling() {
-        assert_eq!(scale(5, mult_for(1_000_000_000)), 5);
-        assert_eq!(scale(62_500_000, mult_for(62_500_000)), 1_000_000_000);
-        // 3 GHz for ten years: off by less than a second.
-        let ns = scale(3_000_000_000 * 86400 * 3650, mult_for(3_000_000_000));
-        assert!(ns.abs_diff(86400 * 3650 * 1_000_000_000) < 1_000_000_000);
     }
 
     #[test]
@@ -224,6 +179,14 @@ mod tests {
         assert_eq!(at(0), Some((8, 500_000_000)));
         assert_eq!(at(5), Some((8, 500_000_000)));
         assert_eq!(at(11), Some((45, 500_000_000)));
+        d.steering().set(1_000_000_000, (1 << 32) / 10);
+        assert_eq!(at(4), Some((1, 500_000_000)));
+        for (id, seconds) in [(1, 1), (6, 1), (7, 1), (0, 8), (5, 8), (11, 45)] {
+            assert!(
+                at(id).is_some_and(|(s, ns)| s == seconds && ns.abs_diff(550_000_000) < 5),
+                "{id}"
+            );
+        }
         for id in [2, 3, 8, 9, 10, 12, 31, 32, 33, u32::MAX] {
             assert_eq!(at(id), None);
             assert_eq!(getres(&d, id), None);

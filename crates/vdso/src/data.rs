@@ -1,42 +1,54 @@
 //! The data page: written by the kernel, read by user code on any CPU at any time.
 
+use crate::steer::Steering;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// What user code needs to turn the counter into clocks.
+/// What user code needs to convert the counter to clocks.
 ///
-/// `base` and `mult` never change once the first program runs, and each clock's offset is one word, so readers need no sequence
-/// lock: they see the clock before or after a step, never in between.
+/// `base` and `mult` never change after the first program has started, and each clock's offset is one word.
+/// So readers need no sequence lock for these: they see a clock before or after it was set, never in between.
+/// The steering has a sequence lock, which is used from the first `adjtimex` on.
 #[derive(Debug)]
 #[repr(C)]
 pub struct ClockData {
     /// Counter value at monotonic time zero.
     base: AtomicU64,
-    /// Nanoseconds per counter step, 32.32 fixed point; 0: the counter can't be used, ask the kernel.
+    /// Nanoseconds per counter step, 32.32 fixed point. 0: the counter cannot be used, and the kernel must be
+    /// asked.
     mult: AtomicU64,
-    /// `CLOCK_REALTIME` minus `CLOCK_MONOTONIC`, nanoseconds.
+    /// `CLOCK_REALTIME` - `CLOCK_MONOTONIC`, nanoseconds.
     realtime_offset: AtomicU64,
-    /// `CLOCK_TAI` minus `CLOCK_MONOTONIC`, nanoseconds.
+    /// `CLOCK_TAI` - `CLOCK_MONOTONIC`, nanoseconds.
     tai_offset: AtomicU64,
+    /// How all clocks but `CLOCK_MONOTONIC_RAW` differ from the counter.
+    steering: Steering,
 }
 
 impl ClockData {
-    /// All zero: every clock asks the kernel.
+    /// All zero: the kernel must be asked for every clock.
     pub const fn new() -> Self {
         Self {
             base: AtomicU64::new(0),
             mult: AtomicU64::new(0),
             realtime_offset: AtomicU64::new(0),
             tai_offset: AtomicU64::new(0),
+            steering: Steering::new(),
         }
     }
 
-    /// Says how the counter becomes nanoseconds. Called before the first program runs.
+    /// How all clocks but `CLOCK_MONOTONIC_RAW` differ from the counter.
+    #[inline(always)]
+    pub fn steering(&self) -> &Steering {
+        &self.steering
+    }
+
+    /// Sets how the counter is converted to nanoseconds. Called before the first program starts.
     pub fn set_counter(&self, base: u64, mult: u64) {
         self.base.store(base, Ordering::Relaxed);
         self.mult.store(mult, Ordering::Release);
     }
 
-    /// Steps the wall clocks; offsets in nanoseconds to `CLOCK_MONOTONIC`.
+    /// Sets the offsets of `CLOCK_REALTIME` and `CLOCK_TAI` to `CLOCK_MONOTONIC`, in nanoseconds.
     pub fn set_offsets(&self, realtime: u64, tai: u64) {
         self.realtime_offset.store(realtime, Ordering::Release);
         self.tai_offset.store(tai, Ordering::Release);
@@ -48,8 +60,8 @@ impl ClockData {
     }
 
     #[inline(always)]
-    pub(crate) fn monotonic(&self, mult: u64, counter: u64) -> u64 {
-        crate::clock::scale(counter.wrapping_sub(self.base.load(Ordering::Relaxed)), mult)
+    pub(crate) fn raw(&self, mult: u64, counter: u64) -> u64 {
+        crate::scale::scale(counter.wrapping_sub(self.base.load(Ordering::Relaxed)), mult)
     }
 
     #[inline(always)]

@@ -1,33 +1,34 @@
-//! The ELF shared object around the vDSO's code: header page with program headers, symbol table, hash table, version definition and
-//! dynamic section (System V gABI chapters 4 and 5; symbol versioning as in the GNU specification). 32 or 64 bits, little-endian.
+//! The ELF shared object around the vDSO's code: header page with program headers, symbol table, hash table,
+//! version definition and dynamic section (System V gABI chapters 4 and 5; symbol versioning as in the GNU
+//! specification). 32 or 64 bits, little-endian.
 
 /// A function of the vDSO.
 #[derive(Clone, Copy, Debug)]
 pub struct Symbol {
     /// Its name.
     pub name: &'static str,
-    /// Offset from the start of the code.
+    /// The offset from the start of the code.
     pub offset: usize,
     /// Size in bytes.
     pub size: usize,
 }
 
-/// What the object is.
+/// The properties of the object.
 #[derive(Clone, Copy, Debug)]
 pub struct Description<'a> {
-    /// Whether it is a 64-bit object, else a 32-bit one.
+    /// Whether it is a 64-bit object; if not, a 32-bit one.
     pub wide: bool,
     /// `e_machine`.
     pub machine: u16,
     /// `DT_SONAME`, for example `linux-vdso.so.1`.
     pub soname: &'a str,
-    /// The version every symbol carries, for example `LINUX_2.6`.
+    /// The version of all symbols, for example `LINUX_2.6`.
     pub version: &'a str,
     /// Its functions.
     pub symbols: &'a [Symbol],
-    /// Where the code begins in the object (a multiple of the page size; everything before is the header).
+    /// The offset of the code in the object, a multiple of the page size. Everything before it is the header.
     pub code_offset: usize,
-    /// Size of the code in bytes.
+    /// The size of the code in bytes.
     pub code_size: usize,
 }
 
@@ -35,7 +36,7 @@ pub struct Description<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooBig;
 
-/// Sizes of what differs between the two classes.
+/// Sizes that differ between the two classes.
 struct Sizes {
     ehdr: usize,
     phdr: usize,
@@ -78,7 +79,7 @@ const fn sysv_hash(name: &str) -> u32 {
     h
 }
 
-/// Writes little-endian fields one after the other.
+/// Writes little-endian fields, one after the other.
 struct Writer<'a> {
     out: &'a mut [u8],
     at: usize,
@@ -126,14 +127,14 @@ impl Writer<'_> {
     }
 }
 
-/// Builds the header into `out`, the zeroed memory in front of the code (`code_offset` bytes).
+/// Writes the header to `out`, the zeroed memory in front of the code (`code_offset` bytes).
 pub fn build(out: &mut [u8], d: &Description<'_>) -> Result<(), TooBig> {
     if out.len() < d.code_offset {
         return Err(TooBig);
     }
     let symbols = d.symbols.len() + 1;
     let sizes = if d.wide { &WIDE } else { &NARROW };
-    // Where everything goes.
+    // The offsets of all parts.
     let hash = sizes.ehdr + 2 * sizes.phdr;
     let dynsym = (hash + 4 * (2 + 1 + symbols)).next_multiple_of(8);
     let dynstr = dynsym + symbols * sizes.sym;
@@ -190,7 +191,7 @@ pub fn build(out: &mut [u8], d: &Description<'_>) -> Result<(), TooBig> {
     w.program_header(PT_LOAD, 5, 0, total, 4096);
     w.program_header(PT_DYNAMIC, 4, dynamic, DYNAMIC_ENTRIES * sizes.dynamic, 8);
 
-    // One bucket: a chain through all symbols. Lookups happen once per program and symbol.
+    // A single bucket: a chain through all symbols. Each program looks a symbol up once.
     w.u32(1);
     w.u32(symbols as u32);
     w.u32(if symbols > 1 { 1 } else { 0 });

@@ -1,8 +1,11 @@
-//! The vDSO, the little shared library the kernel maps into every program so that reading a clock needs no system call.
+//! The vDSO: the small shared library that the kernel maps into every program, so that reading a clock needs
+//! no system call.
 //!
-//! Three parts: [`data`], the page the kernel writes and user code reads; [`clock`], the arithmetic between them; and [`image`],
-//! which puts an ELF shared object around the code, at boot. The code itself is a few functions per architecture in the kernel's section
-//! `.vdso.text`: position-independent, calling nothing, copied behind the header page. In memory: data page, header page, code.
+//! It has three parts: [`data`], the page that the kernel writes and user code reads; [`clock`], the
+//! arithmetic; and [`image`], which makes an ELF shared object around the code, at boot. The code consists of
+//! some functions per architecture in the kernel's section `.vdso.text`. They are position-independent, call
+//! nothing, and are copied behind the header page. In memory the data page comes first, then the header page,
+//! then the code.
 
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
@@ -10,5 +13,8 @@
 pub mod clock;
 pub mod data;
 pub mod image;
+pub mod scale;
+pub mod steer;
 
 pub use data::ClockData;
+pub use steer::Steering;

@@ -1,7 +1,9 @@
-//! Instructions that may fault, and where to go on then: three offsets for each stretch of them in the section `__ex_table`, put in order of address at boot
-//! and searched by halves, since every fault of the kernel asks. Stretches do not overlap.
+//! Instructions that may fault, and where to go on then: three offsets for each stretch of them in the
+//! section `__ex_table`, put in order of address at boot and searched by halves, since every fault of the
+//! kernel asks. Stretches do not overlap.
 
-/// The instruction labelled `$at`, or those from `$from` to before `$until`, may fault and go on at label `$to`: an entry of the table.
+/// The instruction labelled `$at`, or those from `$from` to before `$until`, may fault and go on at label
+/// `$to`: an entry of the table.
 macro_rules! may_fault {
     ($at:literal, $to:literal) => {
         concat!(
@@ -33,7 +35,8 @@ unsafe extern "C" {
     static __ex_table_end: [i32; 0];
 }
 
-/// The first instruction, the one behind the last, and where to go on if one of them faults, each an offset from the word itself.
+/// The first instruction, the one behind the last, and where to go on if one of them faults, each an offset
+/// from the word itself.
 type Entry = [i32; 3];
 
 /// The table's start, and how many entries it has.
@@ -57,7 +60,8 @@ unsafe fn addresses(entry: *const Entry) -> [usize; 3] {
 pub fn sort() {
     let (table, len) = table();
     for from in 1..len {
-        // SAFETY: all within the table, which nobody else looks at yet. Nearly everything is in its place already.
+        // SAFETY: all within the table, which nobody else looks at yet. Nearly everything is in its place
+        // already.
         unsafe {
             let moved = addresses(table.add(from));
             let mut to = from;
@@ -82,7 +86,8 @@ unsafe fn put(entry: *mut Entry, addresses: [usize; 3]) {
     unsafe { entry.write_volatile(value) }
 }
 
-/// Where to go on if the instruction at `ip` faults and the fault cannot be resolved. `None`: it may not fault.
+/// Where to go on if the instruction at `ip` faults and the fault cannot be resolved. `None`: it may not
+/// fault.
 pub fn fixup(ip: usize) -> Option<usize> {
     let (table, len) = table();
     let (mut low, mut high) = (0, len);

@@ -1,7 +1,28 @@
-//! Interrupts on and off as the kernel uses it: each architecture's `irq` with the lock validator told.
+//! Interrupts on and off as the kernel uses it: each architecture's `irq` with the lock validator told, and
+//! what is made of that alike on all.
 
-use super::imp::irq::{Flags, raw_disable, raw_enable, raw_restore, raw_save};
+use super::imp::irq::{Flags, raw_disable, raw_enable, raw_restore, read};
 use crate::sync::lockdep;
+
+/// Whether interrupts are on.
+#[inline(always)]
+pub fn enabled() -> bool {
+    read().enabled()
+}
+
+/// Turns interrupts off and returns the state before, without telling the lock validator.
+#[inline(always)]
+pub fn raw_save() -> Flags {
+    let flags = read();
+    raw_disable();
+    flags
+}
+
+/// A hint inside a spinning loop.
+#[inline(always)]
+pub fn spin_hint() {
+    core::hint::spin_loop()
+}
 
 /// Turns interrupts off.
 #[inline(always)]

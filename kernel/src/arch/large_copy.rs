@@ -1,12 +1,14 @@
-//! Copies of many bytes to and from user memory, for architectures that lend vector registers to them: in pieces, with interrupts off, so that whoever the
-//! registers belong to does not notice. A fault ends that, since nothing can sleep then, and the architecture's loop for few bytes goes on.
+//! Copies of many bytes to and from user memory, for architectures that lend vector registers to them: in
+//! pieces, with interrupts off, so that whoever the registers belong to does not notice. A fault ends that,
+//! since nothing can sleep then, and the architecture's loop for few bytes goes on.
 
 use super::copy::{PIECE, copy_vectors};
 
 /// How many pieces are copied with interrupts off.
 const MOST: usize = 4096 / PIECE;
 
-/// Copies `len` bytes; returns how many were *not* copied. `small` does the same for few bytes, and brings in pages that are not there.
+/// Copies `len` bytes; returns how many were *not* copied. `small` does the same for few bytes, and brings in
+/// pages that are not there.
 ///
 /// # Safety
 /// One side is valid for `len` bytes, the other lies below `USER_END`.
@@ -62,7 +64,8 @@ unsafe fn rest(
     0
 }
 
-/// Copies the first pieces of `len` bytes, which are one or more; where the rest goes, where it comes from, its bytes, and whether a fault ended it.
+/// Copies the first pieces of `len` bytes, which are one or more; where the rest goes, where it comes from,
+/// its bytes, and whether a fault ended it.
 #[inline(always)]
 unsafe fn pieces(to: usize, from: usize, len: usize) -> (usize, usize, usize, bool) {
     let pieces = (len / PIECE).min(MOST);

@@ -1,5 +1,5 @@
-//! What `mmu` owes of the way to a page's content, for architectures whose linear map holds all memory: there a page always has an address. And how
-//! entries of 64 bits in memory are read and written.
+//! What `mmu` owes of the way to a page's content, for architectures whose linear map holds all memory: there
+//! a page always has an address. And how entries of 64 bits in memory are read and written.
 
 use super::mmu::phys_to_virt;
 use crate::mm::PhysAddr;
@@ -36,7 +36,8 @@ pub fn load_slot(slot: &AtomicU64) -> u64 {
     slot.load(Ordering::Acquire)
 }
 
-/// Part of an entry in memory, which is zero only if the entry is empty: what is looked at to pass over empty ones.
+/// Part of an entry in memory, which is zero only if the entry is empty: what is looked at to pass over empty
+/// ones.
 #[inline(always)]
 pub fn load_part(slot: &AtomicU64) -> u64 {
     slot.load(Ordering::Relaxed)

@@ -1,5 +1,5 @@
-//! The vDSO's functions, the same for every processor: each architecture's `vdso` exports them and owes the four hooks imported below. They
-//! run in user mode, from a copy, so everything they use is inlined.
+//! The vDSO's functions, the same for every processor: each architecture's `vdso` exports them and owes the
+//! four hooks imported below. They run in user mode, from a copy, so everything they use is inlined.
 
 use super::imp::vdso::{CLOCK_GETRES, CLOCK_GETTIME, GETTIMEOFDAY, counter, own_start, syscall2};
 use crate::mm::PAGE_SIZE;
@@ -46,7 +46,8 @@ pub extern "C" fn vdso_clock_getres(id: u32, ts: *mut usize) -> isize {
     match clock::getres(data(), id) {
         Some(nanoseconds) => {
             if !ts.is_null() {
-                // SAFETY: as above.
+                // SAFETY: the caller's pointer: a wild one is the caller's fault, in user
+                // mode.
                 unsafe {
                     ts.write(0);
                     ts.wrapping_add(1).write(nanoseconds as usize);
@@ -64,7 +65,7 @@ pub extern "C" fn vdso_gettimeofday(tv: *mut usize, tz: *mut u64) -> isize {
     let Some((seconds, nanoseconds)) = clock::gettime(data(), counter, 0) else {
         return syscall2(GETTIMEOFDAY, tv as usize, tz as usize);
     };
-    // SAFETY: as above.
+    // SAFETY: the caller's pointers: a wild one is the caller's fault, in user mode.
     unsafe {
         if !tv.is_null() {
             tv.write(seconds as usize);

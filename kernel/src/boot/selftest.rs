@@ -1,33 +1,23 @@
-//! Self-tests inside the kernel: with `limen.selftest` on the command line they run instead of init, one line each, and the machine ends with a
-//! status the host can tell apart. A room adds its list to [`ROOMS`].
+//! Self-tests of the kernel. With `limen.selftest` on the command line they run instead of init, each with a
+//! line of output, and the machine ends with a status that tells the host the result. A room adds its list to
+//! [`ROOMS`].
 
 use crate::arch::platform;
+use crate::selftest::Test;
 
-/// A test: `Err` says what was wrong. It may also panic.
-pub type Test = (&'static str, fn() -> Result<(), &'static str>);
-
-/// Every room's tests.
+/// The tests of all rooms.
 const ROOMS: &[(&str, &[Test])] = &[
+    ("arch", crate::arch::index::TESTS),
     ("mm", crate::mm::selftest::TESTS),
     ("sched", crate::sched::selftest::TESTS),
 ];
 
-/// Fails a test unless the condition holds.
-#[macro_export]
-macro_rules! check {
-    ($cond:expr) => {
-        if !$cond {
-            return Err(concat!(file!(), ": ", stringify!($cond)));
-        }
-    };
-}
-
 /// Whether the command line asks for the self-tests.
 pub fn wanted() -> bool {
-    super::cmdline::flag("limen.selftest")
+    crate::cmdline::flag("limen.selftest")
 }
 
-/// Runs all tests on a kernel thread of their own, then ends the machine.
+/// Runs all tests in a kernel thread, then ends the machine.
 pub fn start() {
     crate::sched::spawn_kthread("selftest", run);
 }

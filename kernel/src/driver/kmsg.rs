@@ -1,28 +1,34 @@
 //! `/dev/kmsg` and `syslog(2)`: user space's view of the kernel log.
 
+use crate::arch::irq;
 use crate::fs::devices;
 use crate::fs::file::{File, FileMode, FileOps};
 use crate::fs::inode::Dev;
 use crate::fs::io::{IoDst, IoSrc};
 use crate::fs::poll::{PollEvents, PollTable};
 use crate::log::{self, Cursor, LINE_MAX, Level, Record};
+use crate::sched::{WaitQueue, preempt};
 use crate::sync::SpinLock;
-use crate::syscall::SysResult;
 use crate::task::current;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt::Write;
-use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
+use limen_linux_abi::SysResult;
 use limen_linux_abi::{Errno, raw::general as abi};
 
 /// `CAP_SYSLOG`, `CAP_SYS_ADMIN`.
 const CAP_SYSLOG: u32 = 34;
 const CAP_SYS_ADMIN: u32 = 21;
 
-/// `kernel.dmesg_restrict`: the log is for those with `CAP_SYSLOG` only; on, as in Debian's Linux.
+/// `kernel.dmesg_restrict`: reading the log needs `CAP_SYSLOG`. On, as in Debian's Linux.
 pub static RESTRICT: AtomicBool = AtomicBool::new(true);
 
-/// Whether the running thread may do more with the log than write to it; with `CAP_SYS_ADMIN` as well, as was the rule once. `EPERM`.
+/// `kernel.kptr_restrict`: if 2 or more, no program sees addresses of the kernel.
+pub static HIDE_ADDRESSES: AtomicU8 = AtomicU8::new(0);
+
+/// `EPERM` unless the running thread may do more with the log than write to it. `CAP_SYS_ADMIN` is accepted
+/// as well, as in old versions of Linux.
 fn may_read(only_look: bool) -> Result<(), Errno> {
     let creds = current().creds();
     let open = only_look && !RESTRICT.load(Relaxed);
@@ -33,10 +39,10 @@ fn may_read(only_look: bool) -> Result<(), Errno> {
     }
 }
 
-/// An open `/dev/kmsg`: a place in the log.
+/// An open `/dev/kmsg`: a position in the log.
 struct Kmsg(SpinLock<Cursor>);
 
-/// Appends bytes as `/dev/kmsg` shows them: what is not printable as `\x..`.
+/// Appends bytes as `/dev/kmsg` shows them: unprintable ones as `\x..`.
 fn escape(text: &[u8], out: &mut Vec<u8>) {
     for byte in text {
         if (b' '..0x7f).contains(byte) && *byte != b'\\' || *byte >= 0x80 {
@@ -59,7 +65,7 @@ impl FileOps for Kmsg {
             let before = *cursor;
             let (first, record) = log::with_ring(|r| (r.first().seq, r.read(&mut cursor, &mut text)));
             if before.seq < first {
-                // Records were lost: told once, reading goes on at the oldest.
+                // Records were lost: reported once, and then reading continues at the oldest record.
                 *cursor = log::with_ring(|r| r.first());
                 return Err(Errno::EPIPE);
             }
@@ -70,7 +76,7 @@ impl FileOps for Kmsg {
             if file.nonblocking() {
                 return Err(Errno::EAGAIN);
             }
-            log::READERS.wait_until(|| log::written() > before.seq)?;
+            READERS.wait_until(|| log::written() > before.seq)?;
         };
         let mut out = Vec::new();
         let priority = u32::from(record.facility) << 3 | u32::from(record.level);
@@ -102,11 +108,11 @@ impl FileOps for Kmsg {
             n += src.take(&mut text[n..])?;
         }
         let mut text = &text[..n];
-        let mut level = Level::Warning;
+        let mut level = Level::from_priority(log::DEFAULT_MESSAGE_LEVEL.load(Relaxed).cast_unsigned());
         let mut facility = 1;
         if let Some((number, rest)) = priority(text) {
             level = Level::from_priority(number);
-            // Nobody but the kernel is the kernel.
+            // Programs cannot write in the name of the kernel (facility 0).
             facility = ((number >> 3) as u8).max(1);
             text = rest;
         }
@@ -131,7 +137,7 @@ impl FileOps for Kmsg {
 
     fn poll(&self, _: &File, table: Option<&mut PollTable<'_>>) -> PollEvents {
         if let Some(table) = table {
-            table.register(&log::READERS);
+            table.register(&READERS);
         }
         let cursor = *self.0.lock();
         if log::with_ring(|r| r.first().seq) > cursor.seq {
@@ -144,7 +150,7 @@ impl FileOps for Kmsg {
     }
 }
 
-/// `<number>` at the front of a message.
+/// The `<number>` at the start of a message.
 fn priority(text: &[u8]) -> Option<(u32, &[u8])> {
     let rest = text.strip_prefix(b"<")?;
     let end = rest.iter().position(|b| *b == b'>')?;
@@ -152,12 +158,13 @@ fn priority(text: &[u8]) -> Option<(u32, &[u8])> {
     Some((number, &rest[end + 1..]))
 }
 
-/// Where `syslog`'s reading is, what was cleared, and the level before it was turned off.
+/// The position up to which `syslog` has read, the position of the last clear, and the level from before
+/// console output was turned off.
 static READ: SpinLock<Cursor> = SpinLock::new(Cursor::START);
 static CLEARED: SpinLock<Cursor> = SpinLock::new(Cursor::START);
-static SAVED_LEVEL: SpinLock<Option<u8>> = SpinLock::new(None);
+static SAVED_LEVEL: SpinLock<Option<i32>> = SpinLock::new(None);
 
-/// A record as `syslog` gives it: every line with priority and time.
+/// A record as `syslog` returns it: each line with priority and time.
 fn show(record: &Record, text: &[u8], out: &mut Vec<u8>) {
     let mut head = alloc::string::String::new();
     let us = record.time_ns / 1000;
@@ -178,7 +185,7 @@ fn show(record: &Record, text: &[u8], out: &mut Vec<u8>) {
 
 /// `syslog(2)`.
 pub fn syslog(action: i32, buf: usize, len: i32) -> SysResult {
-    // Reading everything and asking for sizes.
+    // Reading all, and asking for the size.
     may_read(action == 3 || action == 10)?;
     match action {
         0 | 1 => Ok(0),
@@ -197,7 +204,7 @@ pub fn syslog(action: i32, buf: usize, len: i32) -> SysResult {
         }
         6 => {
             SAVED_LEVEL.lock().get_or_insert(log::console_level());
-            log::set_console_level(1);
+            log::set_console_level(log::LEAST_CONSOLE_LEVEL.load(Relaxed));
             Ok(0)
         }
         7 => {
@@ -211,7 +218,7 @@ pub fn syslog(action: i32, buf: usize, len: i32) -> SysResult {
                 return Err(Errno::EINVAL);
             }
             *SAVED_LEVEL.lock() = None;
-            log::set_console_level(len as u8);
+            log::set_console_level(len.max(log::LEAST_CONSOLE_LEVEL.load(Relaxed)));
             Ok(0)
         }
         9 => {
@@ -245,12 +252,12 @@ fn clear() {
     *CLEARED.lock() = log::with_ring(|r| r.end());
 }
 
-/// Waits for records and takes as many as fit. A record that does not fit at all is cut.
+/// Waits for records and reads as many as fit. A record that is longer than the buffer is cut.
 fn read((addr, len): (usize, usize)) -> SysResult {
     if len == 0 {
         return Ok(0);
     }
-    log::READERS.wait_until(|| log::written() > READ.lock().seq)?;
+    READERS.wait_until(|| log::written() > READ.lock().seq)?;
     let mut text = [0; LINE_MAX];
     let mut out = Vec::new();
     loop {
@@ -260,6 +267,11 @@ fn read((addr, len): (usize, usize)) -> SysResult {
             break;
         };
         let before = out.len();
+        let lines = 1 + text[..record.len].iter().filter(|b| **b == b'\n').count();
+        // Each line with priority and time.
+        if crate::mm::reserve::room(&mut out, record.len + 40 * lines).is_err() {
+            break;
+        }
         show(&record, &text[..record.len], &mut out);
         if out.len() > len && before > 0 {
             out.truncate(before);
@@ -272,41 +284,33 @@ fn read((addr, len): (usize, usize)) -> SysResult {
     Ok(out.len())
 }
 
-/// The newest records that fit, oldest first.
+/// Reads the newest records that fit, the oldest of them first.
 fn read_all(addr: usize, len: usize) -> SysResult {
     let mut text = [0; LINE_MAX];
     let start = *CLEARED.lock();
-    // First how long everything is, then from where it fits.
-    let mut lengths = Vec::new();
+    // First the length of all is computed, then the first one that fits.
+    let mut total = 0;
     let mut cursor = start;
     let mut out = Vec::new();
     while let Some(record) = log::with_ring(|r| r.read(&mut cursor, &mut text)) {
         out.clear();
         show(&record, &text[..record.len], &mut out);
-        lengths.push(out.len());
+        total += out.len();
     }
-    let mut total: usize = lengths.iter().sum();
-    let skip = lengths
-        .iter()
-        .take_while(|n| {
-            let over = total > len;
-            if over {
-                total -= **n;
-            }
-            over
-        })
-        .count();
-    let mut cursor = start;
     let mut done = 0;
-    for i in 0..lengths.len() {
+    // Records that were logged meanwhile are left out.
+    let end = cursor.seq;
+    cursor = start;
+    while cursor.seq < end {
         let Some(record) = log::with_ring(|r| r.read(&mut cursor, &mut text)) else {
             break;
         };
-        if i < skip {
-            continue;
-        }
         out.clear();
         show(&record, &text[..record.len], &mut out);
+        if total > len {
+            total -= out.len().min(total);
+            continue;
+        }
         if done + out.len() > len {
             break;
         }
@@ -316,8 +320,24 @@ fn read_all(addr: usize, len: usize) -> SysResult {
     Ok(done)
 }
 
+/// Sleeping readers.
+static READERS: WaitQueue = WaitQueue::new();
+
+/// See [`log::Wake`].
+fn wake_readers(in_interrupt: bool) -> bool {
+    if READERS.is_empty() {
+        return true;
+    }
+    if !(in_interrupt || irq::enabled() && preempt::count() == 0) {
+        return false;
+    }
+    READERS.wake_all();
+    true
+}
+
 /// Makes the device node.
 pub fn init() {
+    log::on_news(wake_readers);
     devices::register_char_device("kmsg", Dev::new(1, 11), 0o644, |_, flags| {
         if flags & abi::O_ACCMODE != abi::O_WRONLY {
             may_read(true)?;

@@ -1,12 +1,13 @@
 //! `/dev/null`, `zero`, `full`, `random` and `urandom`.
 
 use crate::fs::devices;
+use crate::fs::fasync::Async;
 use crate::fs::file::{File, FileMode, FileOps, MapBacking};
 use crate::fs::inode::Dev;
 use crate::fs::io::{IoDst, IoSrc};
 use crate::mm::user::UserPtr;
-use crate::syscall::SysResult;
 use alloc::sync::Arc;
+use limen_linux_abi::SysResult;
 use limen_linux_abi::{Errno, native::ioc};
 
 /// `CAP_SYS_ADMIN`.
@@ -18,7 +19,8 @@ const ZERO: u8 = 1;
 const FULL: u8 = 2;
 const RANDOM: u8 = 3;
 
-/// A device of a kind: one type each, as reading and writing some of them is nothing but the question which it is.
+/// A device of a kind. Each kind is a type of its own, since reading and writing some of them takes no longer
+/// than asking for the kind would.
 struct Memory<const KIND: u8>;
 
 impl<const KIND: u8> FileOps for Memory<KIND> {
@@ -26,7 +28,7 @@ impl<const KIND: u8> FileOps for Memory<KIND> {
         FileMode::STREAM
             | match KIND {
                 RANDOM => FileMode::POLLS | FileMode::SENDS | FileMode::RECEIVES,
-                FULL => FileMode::empty(),
+                FULL | ZERO => FileMode::empty(),
                 _ => FileMode::RECEIVES,
             }
     }
@@ -44,8 +46,16 @@ impl<const KIND: u8> FileOps for Memory<KIND> {
             _ => Ok(src.discard()),
         }
     }
+    fn asyncs(&self, with: &mut dyn FnMut(&Async)) -> bool {
+        /// Its members get no signals: there is always something to read and always room.
+        static OWNERS: Async = Async::new();
+        if KIND == RANDOM {
+            with(&OWNERS);
+        }
+        KIND == RANDOM
+    }
     fn seek(&self, _: &File, _: i64, _: u32) -> Result<u64, Errno> {
-        // Any position is as good as any other, and all of them are 0.
+        // All positions are equal, and reported as 0.
         Ok(0)
     }
     fn mmap(&self, _: &File) -> Result<MapBacking, Errno> {
@@ -75,7 +85,7 @@ impl<const KIND: u8> FileOps for Memory<KIND> {
         }
         match cmd {
             RNDGETENTCNT => UserPtr::new(arg).write(256i32).map(|()| 0),
-            // Nothing counts entropy down, so nothing has to be added.
+            // The pool does not count its entropy down, so there is nothing to add.
             RNDADDTOENTCNT => admin().map(|()| 0),
             RNDADDENTROPY => {
                 admin()?;
@@ -85,7 +95,10 @@ impl<const KIND: u8> FileOps for Memory<KIND> {
                 for at in (0..len).step_by(bytes.len()) {
                     let n = bytes.len().min(len - at);
                     crate::mm::user::read_bytes(&mut bytes[..n], arg + 8 + at)?;
-                    super::random::add_entropy(&bytes[..n], (bits.max(0) as usize).min(n * 8));
+                    crate::random::add_entropy(&bytes[..n], (bits.max(0) as usize).min(n * 8));
+                    if crate::task::current().fatal_signal_pending() {
+                        break;
+                    }
                 }
                 Ok(0)
             }
@@ -95,7 +108,7 @@ impl<const KIND: u8> FileOps for Memory<KIND> {
     }
 }
 
-/// Long reads must stay interruptible: so many bytes at a time.
+/// How many bytes are read at a time, so that long reads can be interrupted.
 const STEP: usize = 1 << 20;
 
 #[inline]
@@ -106,12 +119,12 @@ fn zeros(dst: &mut IoDst<'_>) -> SysResult {
     }
 }
 
-/// A long read, or one into several buffers.
+/// Zeros for a long read, or for one into several buffers.
 #[cold]
 fn many_zeros(dst: &mut IoDst<'_>) -> SysResult {
     let mut total = dst.put_zeros(STEP)?;
     while dst.remaining() > 0 && !crate::task::current().signal_pending() {
-        // Some bytes are there already: a fault only ends the read.
+        // Bytes have been read before, so a fault only ends the read.
         let n = dst.put_zeros(STEP).unwrap_or(0);
         total += n;
         if n < STEP {
@@ -121,9 +134,9 @@ fn many_zeros(dst: &mut IoDst<'_>) -> SysResult {
     Ok(total)
 }
 
-// Not inlined: only these need room for a buffer.
+// Not inlined: only these functions need the buffer on the stack.
 
-/// Mixes what is written into the entropy, not counted, as whoever wrote it may know it.
+/// Mixes what is written into the entropy. It is not counted, since the writer may know it.
 #[inline(never)]
 fn stir(src: &mut IoSrc<'_>) -> SysResult {
     let mut bytes = [0; 256];
@@ -133,8 +146,11 @@ fn stir(src: &mut IoSrc<'_>) -> SysResult {
             Ok(n) => n,
             Err(e) => return if total > 0 { Ok(total) } else { Err(e) },
         };
-        super::random::add_entropy(&bytes[..n], 0);
+        crate::random::add_entropy(&bytes[..n], 0);
         total += n;
+        if total % 4096 == 0 && crate::task::current().signal_pending() {
+            break;
+        }
     }
     Ok(total)
 }
@@ -145,7 +161,7 @@ fn random(dst: &mut IoDst<'_>) -> SysResult {
     let mut total = 0;
     while dst.remaining() > 0 {
         let n = bytes.len().min(dst.remaining());
-        super::random::fill(&mut bytes[..n]);
+        crate::random::fill(&mut bytes[..n]);
         match dst.put(&bytes[..n]) {
             Ok(put) => {
                 total += put;

@@ -2,12 +2,11 @@
 
 pub mod kmsg;
 pub mod memory;
-pub mod random;
 pub mod serial;
 pub mod tty;
 pub mod virtio;
 
-/// Brings the room up.
+/// Starts all devices. Once, at boot.
 pub fn init() {
     memory::init();
     kmsg::init();

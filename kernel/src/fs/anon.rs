@@ -1,5 +1,5 @@
-//! Files outside any tree: pipes, sockets, eventfds and the like. Each still has an inode and a place (in an internal mount), so that
-//! everything that takes a path from a descriptor works alike.
+//! Files outside any tree: pipes, sockets, eventfds and others. Each has an inode and a place in an internal
+//! mount, so code that needs a path for a descriptor needs no special case.
 
 use crate::fs::dentry::Dentry;
 use crate::fs::file::{File, FileMode, FileOps};
@@ -31,7 +31,7 @@ impl InodeOps for Anonymous {
     }
 }
 
-/// One internal mount, made on first use.
+/// An internal mount, made at first use.
 struct Lazy {
     mount: SpinLock<Option<Arc<Mount>>>,
     name: &'static str,
@@ -59,15 +59,15 @@ impl Lazy {
     }
 }
 
-/// What is no file of a file system is no program and no device.
+/// These files are neither programs nor devices.
 const ONLY_DATA: u32 = MS_NOSUID | MS_NODEV | MS_NOEXEC;
 
 static PIPES: Lazy = Lazy::new("pipefs", 0x5049_5045, ONLY_DATA);
 static SOCKETS: Lazy = Lazy::new("sockfs", 0x534f_434b, ONLY_DATA);
 static ANON: Lazy = Lazy::new("anon_inodefs", 0x0904_1934, ONLY_DATA);
-/// Where memfds are: as anything in tmpfs, they may be programs.
+/// The mount of memfds. As other files of tmpfs they may be executed.
 static DETACHED: Lazy = Lazy::new("tmpfs", 0x0102_1994, 0);
-/// One shared place per class of anonymous file.
+/// One shared place for each class of anonymous files.
 static CLASSES: SpinLock<BTreeMap<&'static str, Path>> = SpinLock::new(BTreeMap::new());
 
 fn place(mnt: Arc<Mount>, inode: Arc<Inode>, label: &[u8]) -> Path {
@@ -114,8 +114,14 @@ pub fn socket_place() -> Path {
     place(mnt, Arc::new(inode), label.as_bytes())
 }
 
-/// An anonymous file of class `name` (`[eventfd]`), with events to wait for and no positions.
-pub fn file(name: &'static str, ops: Arc<dyn FileOps>, flags: u32, mode: FileMode) -> Arc<File> {
+/// An anonymous file of class `name` (`[eventfd]`) that can be polled and has no position. `ENFILE`.
+pub fn file(
+    name: &'static str,
+    ops: Arc<dyn FileOps>,
+    flags: u32,
+    mode: FileMode,
+) -> Result<Arc<File>, Errno> {
+    crate::fs::count::may_open()?;
     let known = CLASSES.lock().get(name).cloned();
     let path = known.unwrap_or_else(|| {
         let mnt = ANON.get();
@@ -129,7 +135,8 @@ pub fn file(name: &'static str, ops: Arc<dyn FileOps>, flags: u32, mode: FileMod
         let path = place(mnt, Arc::new(inode), format!("anon_inode:{name}").as_bytes());
         CLASSES.lock().entry(name).or_insert(path).clone()
     });
-    File::new(ops, path, flags, mode | FileMode::NO_PREAD | FileMode::POLLS)
+    let mode = mode | FileMode::NO_PREAD | FileMode::POLLS;
+    Ok(File::new(ops, path, flags, mode))
 }
 
 /// A place outside the tree for a file of another file system (memfds).

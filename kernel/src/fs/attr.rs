@@ -10,25 +10,25 @@ use crate::mm::PAGE_SIZE;
 use core::sync::atomic::Ordering;
 use limen_linux_abi::Errno;
 
-/// Everything about a file that `stat` and `statx` can show. What the inode says by itself is asked of it when it is laid out: there is more than the
-/// registers hold.
+/// What `stat` and `statx` show of a file. Attributes that the inode has are read only when the result is
+/// laid out: together they would not fit into registers.
 #[derive(Clone, Copy)]
 pub struct Stat<'a> {
     /// The file.
     pub inode: &'a Inode,
     /// `st_mode`.
     pub mode: u32,
-    /// Bytes.
+    /// The size in bytes.
     pub size: u64,
-    /// Units of 512 bytes.
+    /// Used storage in units of 512 bytes.
     pub blocks: u64,
-    /// Mount.
+    /// The number of the mount.
     pub mnt_id: u32,
-    /// Whether it is the root of a mount.
+    /// Whether the file is the root of a mount.
     pub mount_root: bool,
 }
 
-/// The size of a directory in memory: what Linux's tmpfs shows.
+/// The size of a directory in memory, as Linux's tmpfs computes it.
 fn directory_size(dentry: &Dentry) -> u64 {
     const ENTRY: u64 = 20;
     match dentry.lock_dir() {
@@ -46,7 +46,7 @@ fn size_without_pages(dentry: &Dentry) -> u64 {
     }
 }
 
-/// What `stat` shows of `path`. It is inlined: its callers lay out anew what it gives.
+/// What `stat` shows of `path`. Inlined, since callers convert the result to another layout at once.
 #[inline(always)]
 pub fn stat(path: &Path) -> Stat<'_> {
     let inode = &*path.dentry.inode;
@@ -89,7 +89,7 @@ pub fn chmod(path: &Path, mode: u32) -> Result<(), Errno> {
     Ok(())
 }
 
-/// `chown`; `u32::MAX` leaves one as it is.
+/// `chown`. `u32::MAX` leaves the user or the group unchanged.
 pub fn chown(path: &Path, uid: u32, gid: u32) -> Result<(), Errno> {
     let inode = &path.dentry.inode;
     let creds = crate::task::current().creds();
@@ -124,14 +124,14 @@ pub fn chown(path: &Path, uid: u32, gid: u32) -> Result<(), Errno> {
     Ok(())
 }
 
-/// One time of `utimensat`.
+/// A time of `utimensat`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetTime {
-    /// Leave it.
+    /// Leave it unchanged (`UTIME_OMIT`).
     Omit,
-    /// The present.
+    /// The present time (`UTIME_NOW`).
     Now,
-    /// This.
+    /// The given time.
     At(Time),
 }
 
@@ -144,7 +144,7 @@ pub fn set_times(path: &Path, atime: SetTime, mtime: SetTime) -> Result<(), Errn
     let creds = crate::task::current().creds();
     path.mnt.check_writable()?;
     if !perm::owner_or_capable(inode, &creds) {
-        // Setting both to now needs only the right to write.
+        // Setting both to the present time needs only permission to write.
         if (atime, mtime) != (SetTime::Now, SetTime::Now) {
             return Err(Errno::EPERM);
         }
@@ -161,7 +161,7 @@ pub fn set_times(path: &Path, atime: SetTime, mtime: SetTime) -> Result<(), Errn
     Ok(())
 }
 
-/// `access`: the rights of the real ids, or of the ids in force.
+/// `access`: checks for the real ids or, with `effective`, for the effective ones.
 pub fn access(path: &Path, mask: u32, effective: bool) -> Result<(), Errno> {
     let inode: &Inode = &path.dentry.inode;
     let current = crate::task::current().creds();

@@ -1,4 +1,4 @@
-//! What a process knows of the tree: its root, its working directory, its umask. Shared by `CLONE_FS`, copied by fork.
+//! The root directory, working directory and umask of a process. `CLONE_FS` shares them, fork copies them.
 
 use crate::fs::path::Path;
 use crate::sync::SpinLock;
@@ -7,9 +7,9 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 /// What the context's lock protects.
 pub struct Places {
-    /// Where absolute names begin.
+    /// Where absolute path names begin.
     pub root: Path,
-    /// Where relative ones begin.
+    /// Where relative path names begin.
     pub cwd: Path,
 }
 
@@ -39,7 +39,7 @@ impl FsContext {
             umask: AtomicU32::new(0o022),
         })
     }
-    /// A copy for a new process.
+    /// A copy, for a new process.
     pub fn copy(&self) -> Arc<Self> {
         let p = self.places.lock();
         let places = Places {
@@ -51,7 +51,7 @@ impl FsContext {
             umask: AtomicU32::new(self.umask()),
         })
     }
-    /// The lock around the places, for its only user's look.
+    /// The lock around the directories. For [`OwnSlot::look`](crate::sync::OwnSlot::look).
     #[inline(always)]
     pub fn places(&self) -> &SpinLock<Places> {
         &self.places
@@ -64,7 +64,7 @@ impl FsContext {
     pub fn cwd(&self) -> Path {
         self.places.lock().cwd.clone()
     }
-    /// Root and working directory at one moment.
+    /// Root and working directory as they are at one moment.
     pub fn both(&self) -> (Path, Path) {
         let p = self.places.lock();
         (p.root.clone(), p.cwd.clone())
@@ -84,7 +84,7 @@ impl FsContext {
         let p = self.places.lock();
         p.root == *place || p.cwd == *place
     }
-    /// `pivot_root`: whoever is at `from` is now at `to`.
+    /// `pivot_root`: root or working directory is changed to `to` if it is `from`.
     pub fn replace(&self, from: &Path, to: &Path) {
         let mut old = (None, None);
         let mut p = self.places.lock();
@@ -102,7 +102,7 @@ impl FsContext {
     pub fn umask(&self) -> u32 {
         self.umask.load(Ordering::Relaxed)
     }
-    /// Sets the umask, gives the old one.
+    /// Sets the umask and returns the old one.
     pub fn set_umask(&self, mask: u32) -> u32 {
         self.umask.swap(mask & 0o777, Ordering::Relaxed)
     }

@@ -1,4 +1,5 @@
-//! debugfs: files that rooms of the kernel add to [`TREE`]. Nothing mounts it by itself: `mount -t debugfs none /sys/kernel/debug`.
+//! debugfs: files that rooms of the kernel add to [`TREE`]. It has to be mounted by hand: `mount -t debugfs
+//! none /sys/kernel/debug`.
 
 use crate::fs::dentry::Dentry;
 use crate::fs::pseudo::{self, Fixed, Plain, Tree};

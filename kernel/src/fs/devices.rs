@@ -1,4 +1,4 @@
-//! Device nodes: which driver serves which number, and the devtmpfs tree where they appear by themselves.
+//! Device nodes: which driver serves which number, and devtmpfs, where drivers' nodes appear.
 
 use crate::fs::dentry::Dentry;
 use crate::fs::file::FileOps;
@@ -10,12 +10,12 @@ use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use limen_linux_abi::Errno;
 
-/// Opens a device: `flags` are open's.
+/// Opens a device. `flags` are those of `open`.
 pub type OpenDevice = fn(dev: Dev, flags: u32) -> Result<Arc<dyn FileOps>, Errno>;
 
 static CHAR_DEVICES: SpinLock<BTreeMap<Dev, OpenDevice>> = SpinLock::new(BTreeMap::new());
 static BLOCK_DEVICES: SpinLock<BTreeMap<Dev, OpenDevice>> = SpinLock::new(BTreeMap::new());
-/// The root of devtmpfs: one instance for all mounts.
+/// The root of devtmpfs. All mounts show this one instance.
 static ROOT: SpinLock<Option<Arc<Dentry>>> = SpinLock::new(None);
 
 /// devtmpfs.
@@ -61,7 +61,8 @@ fn add_node(name: &str, kind: FileType, dev: Dev, mode: u32) -> Result<(), Errno
     Ok(())
 }
 
-/// Serves character device `dev`, and makes a node `name` (slashes make directories) with permissions `mode` in devtmpfs.
+/// Registers the driver of character device `dev`, and makes a node `name` with permissions `mode` in
+/// devtmpfs (slashes make directories).
 pub fn register_char_device(name: &str, dev: Dev, mode: u32, open: OpenDevice) {
     CHAR_DEVICES.lock().insert(dev, open);
     if let Err(e) = add_node(name, FileType::CharDevice, dev, mode) {
@@ -77,7 +78,7 @@ pub fn register_block_device(name: &str, dev: Dev, mode: u32, open: OpenDevice) 
     }
 }
 
-/// Opens a device node. `ENXIO` if nobody serves its number.
+/// Opens a device node. `ENXIO`: its number has no driver.
 pub fn open(inode: &Inode, flags: u32) -> Result<Arc<dyn FileOps>, Errno> {
     let table = if inode.kind == FileType::BlockDevice {
         &BLOCK_DEVICES

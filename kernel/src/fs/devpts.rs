@@ -1,4 +1,4 @@
-//! devpts: the slaves of pseudo-terminals by number, and a `ptmx`. One instance, whatever is mounted.
+//! devpts: the slaves of pseudo-terminals by number, and `ptmx`. All mounts show one instance.
 
 use crate::driver::tty::pty;
 use crate::fs::dentry::Dentry;
@@ -17,7 +17,7 @@ use limen_linux_abi::Errno;
 
 /// `DEVPTS_SUPER_MAGIC`.
 const MAGIC: u64 = 0x1cd1;
-/// "Not given": the opener's user or group.
+/// The mount option was not given: the user or group of the process that opens `ptmx`.
 const CALLER: u32 = u32::MAX;
 
 static MODE: AtomicU32 = AtomicU32::new(0o600);
@@ -37,6 +37,9 @@ struct Super;
 impl SuperOps for Super {
     fn statfs(&self) -> StatFs {
         StatFs::made_up(MAGIC)
+    }
+    fn stands_for_many(&self) -> bool {
+        true
     }
     fn show_options(&self, out: &mut String) {
         if GID.load(Relaxed) != CALLER {
@@ -67,7 +70,7 @@ fn options(data: &str) -> Result<(), Errno> {
             "ptmxmode" => PTMX_MODE.store(octal()?, Relaxed),
             "uid" => UID.store(decimal()?, Relaxed),
             "gid" => GID.store(decimal()?, Relaxed),
-            // There is one instance, and a bound that is far away.
+            // Accepted and ignored: there is one instance, and no limit is near.
             "newinstance" | "max" => {}
             _ => return Err(Errno::EINVAL),
         }
@@ -75,32 +78,51 @@ fn options(data: &str) -> Result<(), Errno> {
     Ok(())
 }
 
+static ROOT: Once<Arc<Dentry>> = Once::new();
+/// A node exists as long as its pair, so that changes of its owner and permissions stay.
+static NODES: SpinLock<BTreeMap<u32, (Arc<Inode>, Weak<crate::driver::tty::Tty>)>> =
+    SpinLock::new(BTreeMap::new());
+
 fn mount(_: &[u8], data: &str) -> Result<Arc<Dentry>, Errno> {
-    static ROOT: Once<Arc<Dentry>> = Once::new();
     options(data)?;
     Ok(ROOT
         .get_or_init(|| {
             let sb = SuperBlock::new("devpts", Box::new(Super), true);
-            crate::fs::inode::new_root(
-                &sb,
-                Box::new(Root {
-                    nodes: SpinLock::new(BTreeMap::new()),
-                }),
-                0o755,
-            )
+            crate::fs::inode::new_root(&sb, Box::new(Root), 0o755)
         })
         .clone())
 }
 
-/// The directory. Nodes stay the same while their pair lives, so that changed owners and permissions do, too.
-struct Root {
-    nodes: SpinLock<BTreeMap<u32, (Arc<Inode>, Weak<crate::driver::tty::Tty>)>>,
+/// A slave has got a name: its master was opened.
+pub fn slave_made(index: u32) {
+    if let Some(root) = ROOT.get() {
+        crate::fs::inotify::name_made(&root.inode, format!("{index}").as_bytes());
+    }
 }
 
-/// A node: a slave by number, or `None` for `ptmx`.
+/// A slave has no name any more: its master was closed. Tells the watchers. May sleep.
+pub fn slave_gone(index: u32) {
+    let node = NODES.lock().remove(&index);
+    if let Some((inode, _)) = &node {
+        inode.set_nlink(0);
+    }
+    if let Some(root) = ROOT.get() {
+        crate::fs::inotify::name_gone(&root.inode, format!("{index}").as_bytes());
+    }
+    // Perhaps the last reference: then the watchers of the slave itself are told, too.
+    drop(node);
+}
+
+/// The directory.
+struct Root;
+
+/// A node: the slave with this number, or `None` for `ptmx`.
 struct Node(Option<u32>);
 
 impl InodeOps for Node {
+    fn made_up(&self) -> bool {
+        self.0.is_none()
+    }
     fn open(&self, _: &Arc<Inode>, flags: u32) -> Result<Option<Arc<dyn FileOps>>, Errno> {
         match self.0 {
             None => pty::open_ptmx().map(Some),
@@ -132,8 +154,7 @@ impl InodeOps for Root {
         let tty = pty::slave(index)
             .filter(|_| format!("{index}") == text)
             .ok_or(Errno::ENOENT)?;
-        let mut nodes = self.nodes.lock();
-        nodes.retain(|_, (_, tty)| tty.strong_count() > 0);
+        let mut nodes = NODES.lock();
         if let Some((inode, of)) = nodes.get(&index)
             && of.upgrade().is_some_and(|t| Arc::ptr_eq(&t, &tty))
         {
@@ -143,7 +164,11 @@ impl InodeOps for Root {
         let pick = |given: u32, own: u32| if given == CALLER { own } else { given };
         let owner = (pick(UID.load(Relaxed), owner.0), pick(GID.load(Relaxed), owner.1));
         let inode = node(dir, Some(index), MODE.load(Relaxed), owner, pty::slave_dev(index));
-        nodes.insert(index, (inode.clone(), Arc::downgrade(&tty)));
+        let old = nodes.insert(index, (inode.clone(), Arc::downgrade(&tty)));
+        drop(nodes);
+        if let Some((old, _)) = old {
+            old.set_nlink(0);
+        }
         Ok(inode)
     }
     fn list(&self, _: &Arc<Inode>, pos: u64, sink: &mut DirSink<'_>) -> Result<(), Errno> {

@@ -5,21 +5,26 @@ use crate::fs::file::{File, FileMode, FileOps};
 use crate::fs::io::{IoDst, IoSrc};
 use crate::fs::poll::{PollEvents, PollTable};
 use crate::sched::WaitQueue;
-use crate::syscall::SysResult;
 use alloc::sync::Arc;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use limen_linux_abi::SysResult;
 use limen_linux_abi::{Errno, raw::general as abi};
 
 /// `EFD_SEMAPHORE`.
 const SEMAPHORE: u32 = 1;
-/// The counter never gets this high.
+/// A limit that the counter does not reach.
 const FULL: u64 = u64::MAX;
 
 struct EventFd {
     count: AtomicU64,
     semaphore: bool,
+    /// Its number in `/proc/<pid>/fdinfo`.
+    id: u32,
     wait: WaitQueue,
 }
+
+/// The number of the next eventfd.
+static NEXT_ID: AtomicU32 = AtomicU32::new(0);
 
 impl FileOps for EventFd {
     fn read(&self, file: &File, dst: &mut IoDst<'_>, _: Option<u64>) -> SysResult {
@@ -32,7 +37,7 @@ impl FileOps for EventFd {
                 (n != 0).then(|| n - take(n))
             });
             if let Ok(before) = taken {
-                self.wait.wake_all_key(PollEvents::WRITABLE.bits());
+                self.wait.wake_one_key(PollEvents::OUT.bits());
                 dst.put(&take(before).to_le_bytes())?;
                 return Ok(8);
             }
@@ -61,7 +66,7 @@ impl FileOps for EventFd {
                 .fetch_update(Ordering::AcqRel, Ordering::Acquire, fits)
                 .is_ok()
             {
-                self.wait.wake_all_key(PollEvents::READABLE.bits());
+                self.wait.wake_one_key(PollEvents::IN.bits());
                 return Ok(8);
             }
             if file.nonblocking() {
@@ -77,14 +82,19 @@ impl FileOps for EventFd {
         }
         let n = self.count.load(Ordering::Acquire);
         let mut events = PollEvents::empty();
-        events.set(PollEvents::READABLE, n != 0);
-        events.set(PollEvents::WRITABLE, n < FULL - 1);
+        events.set(PollEvents::IN, n != 0);
+        events.set(PollEvents::OUT, n < FULL - 1);
         events.set(PollEvents::ERR, n == FULL);
         events
     }
     fn show_fdinfo(&self, _: &File, out: &mut crate::fs::pseudo::Text) {
         use core::fmt::Write;
-        let _ = writeln!(out, "eventfd-count: {:16x}", self.count.load(Ordering::Relaxed));
+        let _ = writeln!(
+            out,
+            "eventfd-count: {:16x}\neventfd-id: {}",
+            self.count.load(Ordering::Relaxed),
+            self.id
+        );
     }
 }
 
@@ -96,12 +106,13 @@ pub fn create(count: u32, flags: u32) -> Result<Arc<File>, Errno> {
     let ops = EventFd {
         count: AtomicU64::new(u64::from(count)),
         semaphore: flags & SEMAPHORE != 0,
+        id: NEXT_ID.fetch_add(1, Ordering::Relaxed) & i32::MAX as u32,
         wait: WaitQueue::new(),
     };
-    Ok(anon::file(
+    anon::file(
         "[eventfd]",
         Arc::new(ops),
         abi::O_RDWR | (flags & abi::O_NONBLOCK),
         FileMode::empty(),
-    ))
+    )
 }

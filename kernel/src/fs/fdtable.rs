@@ -1,19 +1,34 @@
-//! Descriptor tables: small numbers to open files. Shared by the threads of a process (`CLONE_FILES`), copied by fork.
+//! Descriptor tables: small numbers for open files. The threads of a process share one (`CLONE_FILES`), fork
+//! copies it.
 
+use crate::arch::index;
 use crate::fs::file::{File, FileMode};
 use crate::sync::{SpinGuard, SpinLock};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use limen_linux_abi::Errno;
 
-/// The hard ceiling of any table (`sysctl_nr_open`).
-pub const NR_OPEN: usize = 1 << 20;
+/// How far `RLIMIT_NOFILE` may be raised, and the size of the largest table (`fs.nr_open`).
+pub static NR_OPEN: AtomicUsize = AtomicUsize::new(1 << 20);
+/// The highest value of [`NR_OPEN`].
+pub const NR_OPEN_MAX: usize = {
+    let words = usize::MAX / size_of::<usize>();
+    let most = i32::MAX as usize;
+    let most = if most < words { most } else { words };
+    most & !(usize::BITS as usize - 1)
+};
 
-/// What is known about 64 descriptors, a bit each.
+/// [`NR_OPEN`] now.
+#[inline(always)]
+pub fn nr_open() -> usize {
+    NR_OPEN.load(Ordering::Relaxed)
+}
+
+/// The state of 64 descriptors, a bit for each.
 #[derive(Clone, Copy, Default)]
 struct Word {
-    /// Open, or about to be.
+    /// Open, or reserved for a file that is being opened.
     used: u64,
     /// Close-on-exec.
     cloexec: u64,
@@ -26,14 +41,14 @@ const WORD: usize = 64;
 #[derive(Default)]
 pub struct Table {
     files: Vec<Option<Arc<File>>>,
-    /// As many as `files` needs, whose length is a multiple of [`WORD`].
+    /// As many as `files` needs. The length of `files` is a multiple of [`WORD`].
     words: Vec<Word>,
-    /// Every word before this one is full.
+    /// All words before this one are full.
     room: usize,
 }
 
 impl Table {
-    /// The file behind `fd`; `EBADF` for none, and for an `O_PATH` one.
+    /// The file behind `fd`. `EBADF`: there is none, or it is `O_PATH`.
     #[inline]
     pub fn get(&self, fd: i32) -> Result<&Arc<File>, Errno> {
         match self.get_any(fd) {
@@ -41,10 +56,10 @@ impl Table {
             _ => Err(Errno::EBADF),
         }
     }
-    /// The file behind `fd`, `O_PATH` ones included.
+    /// The file behind `fd`, even if it is `O_PATH`. `EBADF`.
     #[inline]
     pub fn get_any(&self, fd: i32) -> Result<&Arc<File>, Errno> {
-        match self.files.get(fd as u32 as usize) {
+        match index::get(&self.files, fd as u32 as usize) {
             Some(Some(file)) => Ok(file),
             _ => Err(Errno::EBADF),
         }
@@ -65,7 +80,7 @@ impl Table {
             word.cloexec &= !mask
         }
     }
-    /// The lowest number from `from` that is not used; it may lie beyond the table.
+    /// The lowest unused number from `from` on. It may lie behind the end of the table.
     fn find_free(&mut self, from: usize) -> usize {
         let lowest = self.room * WORD;
         let mut fd = from.max(lowest);
@@ -82,7 +97,7 @@ impl Table {
         }
         fd
     }
-    /// The lowest number from `from` that is used.
+    /// The lowest used number from `from` on.
     fn find_used(&self, from: usize) -> Option<usize> {
         let mut fd = from;
         while let Some(word) = self.words.get(fd / WORD) {
@@ -94,7 +109,7 @@ impl Table {
         }
         None
     }
-    /// Whether it is taken for a file that is being opened.
+    /// Whether the number is reserved for a file that is being opened.
     fn reserved(&self, fd: usize) -> bool {
         self.words[fd / WORD].used >> (fd % WORD) & 1 != 0 && !self.open(fd)
     }
@@ -111,7 +126,7 @@ impl Table {
         self.room = self.room.min(fd / WORD);
     }
     fn clear(&mut self, fd: usize) -> Option<Arc<File>> {
-        let file = self.files.get_mut(fd)?.take()?;
+        let file = index::get_mut(&mut self.files, fd)?.take()?;
         self.give_back(fd);
         Some(file)
     }
@@ -120,7 +135,8 @@ impl Table {
 /// A descriptor table.
 pub struct FdTable {
     table: SpinLock<Table>,
-    /// Its only user has a file of it at hand that it did not count (`CurrentTask::with_file`): nothing may be taken out.
+    /// The table's only user is using a file of it without a reference of its own (`CurrentTask::with_file`):
+    /// no file may be taken out.
     lent: AtomicBool,
 }
 
@@ -159,28 +175,28 @@ impl FdTable {
         }
     }
 
-    /// The file behind `fd`; `EBADF` for none, and for an `O_PATH` one.
+    /// The file behind `fd`, counted. `EBADF`: there is none, or it is `O_PATH`.
     #[inline]
     pub fn get(&self, fd: i32) -> Result<Arc<File>, Errno> {
         self.table.lock().get(fd).cloned()
     }
 
-    /// The lock around the table, for its only user's look.
+    /// The lock around the table. For [`OwnSlot::look`](crate::sync::OwnSlot::look).
     #[inline(always)]
     pub fn lock(&self) -> &SpinLock<Table> {
         &self.table
     }
-    /// Whether its only user has a file at hand that it did not count.
+    /// Whether the table's only user is using a file without a reference of its own.
     #[inline(always)]
     pub fn lent(&self) -> bool {
         self.lent.load(Ordering::Relaxed)
     }
-    /// Says so. As long as it is so, taking a file out is a bug that panics.
+    /// Sets [`FdTable::lent`]. While it is set, taking a file out is a bug that panics.
     #[inline(always)]
     pub fn set_lent(&self, lent: bool) {
         self.lent.store(lent, Ordering::Relaxed);
     }
-    /// Before a file is taken out.
+    /// Called before a file is taken out.
     fn nothing_lent(&self) {
         assert!(
             !self.lent(),
@@ -188,23 +204,26 @@ impl FdTable {
         );
     }
 
-    /// The file behind `fd`, `O_PATH` descriptors included.
+    /// The file behind `fd`, counted, even if it is `O_PATH`. `EBADF`.
     #[inline]
     pub fn get_any(&self, fd: i32) -> Result<Arc<File>, Errno> {
         self.table.lock().get_any(fd).cloned()
     }
 
-    /// Makes room for descriptors below `len`. Allocates without the lock.
+    /// Makes room for descriptors below `len`. Memory is allocated without the lock.
     fn grow(&self, len: usize) -> Result<(), Errno> {
         loop {
             let have = self.table.lock().files.len();
             if len <= have {
                 return Ok(());
             }
-            let size = len.next_multiple_of(WORD).max((have * 2).min(NR_OPEN)).max(WORD);
+            let size = len
+                .next_multiple_of(WORD)
+                .max((have * 2).min(nr_open()))
+                .max(WORD);
             let (mut files, mut words) = (Vec::new(), Vec::new());
-            files.try_reserve_exact(size).map_err(|_| Errno::ENOMEM)?;
-            words.try_reserve_exact(size / WORD).map_err(|_| Errno::ENOMEM)?;
+            crate::mm::reserve::room_exact(&mut files, size)?;
+            crate::mm::reserve::room_exact(&mut words, size / WORD)?;
             let mut t = self.table.lock();
             if t.files.len() != have {
                 continue;
@@ -223,22 +242,22 @@ impl FdTable {
         }
     }
 
-    /// Gives `file` the lowest free descriptor.
+    /// Gives `file` the lowest free descriptor. `EMFILE`, `ENOMEM`.
     pub fn install(&self, file: Arc<File>, cloexec: bool) -> Result<i32, Errno> {
         self.install_from(file, 0, cloexec)
     }
 
-    /// Gives `file` the lowest free descriptor not below `from` (`F_DUPFD`); `EMFILE` at the limit.
+    /// Gives `file` the lowest free descriptor from `from` on (`F_DUPFD`). `EMFILE`: the limit is reached.
     pub fn install_from(&self, file: Arc<File>, from: usize, cloexec: bool) -> Result<i32, Errno> {
         let (mut t, fd) = self.lock_free(from)?;
         t.put(fd, file, cloexec);
         Ok(fd as i32)
     }
 
-    /// Locks the table, and says which is the lowest free descriptor not below `from`.
+    /// Locks the table. Also returns the lowest free descriptor from `from` on.
     #[inline(always)]
     fn lock_free(&self, from: usize) -> Result<(SpinGuard<'_, Table>, usize), Errno> {
-        let limit = (crate::task::rlimit(crate::fs::RLIMIT_NOFILE) as usize).min(NR_OPEN);
+        let limit = (crate::task::rlimit(crate::fs::RLIMIT_NOFILE) as usize).min(nr_open());
         loop {
             let mut t = self.table.lock();
             let fd = t.find_free(from);
@@ -253,28 +272,28 @@ impl FdTable {
         }
     }
 
-    /// Takes the lowest free descriptor for a file that is yet to be opened, which [`Self::fill`] or [`Self::give_back`] follows. There is nothing
-    /// behind it until then. `EMFILE` at the limit.
+    /// Reserves the lowest free descriptor for a file that is yet to be opened. Until [`Self::fill`] or
+    /// [`Self::give_back`] there is no file behind it. `EMFILE`: the limit is reached.
     pub fn reserve(&self, cloexec: bool) -> Result<i32, Errno> {
         let (mut t, fd) = self.lock_free(0)?;
         t.take(fd, cloexec);
         Ok(fd as i32)
     }
-    /// The file behind a reserved descriptor is `file`.
+    /// Puts `file` behind a reserved descriptor.
     pub fn fill(&self, fd: i32, file: Arc<File>) {
         let old = self.table.lock().files[fd as usize].replace(file);
         debug_assert!(old.is_none(), "a reserved descriptor was given to another file");
     }
-    /// There will be no file behind a reserved descriptor.
+    /// Frees a reserved descriptor: the file could not be opened.
     #[cold]
     #[inline(never)]
     pub fn give_back(&self, fd: i32) {
         self.table.lock().give_back(fd as usize);
     }
 
-    /// `EMFILE` if no descriptor is free: for what cannot be undone once it turns out later.
+    /// `EMFILE` if no descriptor is free. For callers that could not undo what they do next.
     pub fn check_room(&self) -> Result<(), Errno> {
-        let limit = (crate::task::rlimit(crate::fs::RLIMIT_NOFILE) as usize).min(NR_OPEN);
+        let limit = (crate::task::rlimit(crate::fs::RLIMIT_NOFILE) as usize).min(nr_open());
         if self.table.lock().find_free(0) < limit {
             Ok(())
         } else {
@@ -282,7 +301,7 @@ impl FdTable {
         }
     }
 
-    /// Gives two files descriptors, or neither.
+    /// Gives two files a descriptor each, or neither of them.
     pub fn install_pair(&self, a: Arc<File>, b: Arc<File>, cloexec: bool) -> Result<[i32; 2], Errno> {
         let first = self.install(a, cloexec)?;
         match self.install(b, cloexec) {
@@ -294,10 +313,11 @@ impl FdTable {
         }
     }
 
-    /// `dup2`/`dup3`: `file` becomes `fd`, closing what was there. `EBUSY` if a file is being opened that will have it.
+    /// `dup2`/`dup3`: `file` becomes `fd`; a file that was there is closed. `EBUSY`: `fd` is reserved for a
+    /// file that is being opened.
     pub fn install_at(&self, file: Arc<File>, fd: i32, cloexec: bool) -> Result<(), Errno> {
         let index = fd as usize;
-        if fd < 0 || index >= (crate::task::rlimit(crate::fs::RLIMIT_NOFILE) as usize).min(NR_OPEN) {
+        if fd < 0 || index >= (crate::task::rlimit(crate::fs::RLIMIT_NOFILE) as usize).min(nr_open()) {
             return Err(Errno::EBADF);
         }
         self.grow(index + 1)?;
@@ -330,7 +350,7 @@ impl FdTable {
         crate::fs::locks::descriptor_closed(file, self);
     }
 
-    /// Close-on-exec of `fd`.
+    /// Whether `fd` is closed on exec. `EBADF`.
     pub fn cloexec(&self, fd: i32) -> Result<bool, Errno> {
         let t = self.table.lock();
         let fd = fd as u32 as usize;
@@ -340,7 +360,7 @@ impl FdTable {
         Ok(t.cloexec(fd))
     }
 
-    /// Changes close-on-exec of `fd`.
+    /// Sets whether `fd` is closed on exec. `EBADF`.
     pub fn set_cloexec(&self, fd: i32, on: bool) -> Result<(), Errno> {
         let mut t = self.table.lock();
         let fd = fd as u32 as usize;
@@ -351,7 +371,7 @@ impl FdTable {
         Ok(())
     }
 
-    /// Closes (or marks close-on-exec) every descriptor of `first..=last` for which `pick` holds.
+    /// Closes each descriptor of `first..=last` for which `pick` is true.
     fn for_range(&self, first: usize, last: usize, pick: impl Fn(&Table, usize) -> bool) {
         self.nothing_lent();
         let mut from = first;
@@ -389,23 +409,24 @@ impl FdTable {
         }
     }
 
-    /// Closes what is marked close-on-exec. Called by exec, on a table nobody else shares.
+    /// Closes all descriptors that are marked close-on-exec. For exec, with a table that no other process
+    /// shares.
     pub fn close_on_exec(&self) {
         self.for_range(0, usize::MAX, |t, fd| t.cloexec(fd));
     }
 
-    /// Closes everything. Called when the last user of the table exits.
+    /// Closes all descriptors. For the exit of the last task that has the table.
     pub fn close_all(&self) {
         self.for_range(0, usize::MAX, |_, _| true);
     }
 
-    /// The open descriptors not below `from`, without the files: at most `max` (`/proc/<pid>/fd` in steps).
+    /// The first open descriptor from `from` on, with its file (`/proc/<pid>/fd` in steps).
     pub fn next_open(&self, from: usize) -> Option<(i32, Arc<File>)> {
         let t = self.table.lock();
         (from..t.files.len()).find_map(|fd| Some((fd as i32, t.files[fd].clone()?)))
     }
 
-    /// The size of the table (`FDSize`).
+    /// The size of the table in descriptors (`FDSize`).
     pub fn size(&self) -> usize {
         self.table.lock().files.len().max(64)
     }

@@ -1,18 +1,20 @@
 //! Open file descriptions: what a descriptor refers to, and the operations behind it.
 
+use crate::fs::fasync::{self, Async, Owner, OwnerCell};
 use crate::fs::inode::{FileType, Inode};
 use crate::fs::io::{IoDst, IoSrc};
 use crate::fs::path::Path;
 use crate::fs::poll::{PollEvents, PollTable};
 use crate::fs::readdir::DirSink;
+use crate::mm::reserve::room_behind;
 use crate::sync::{DirectArc, Mutex, SpinLock};
-use crate::syscall::SysResult;
 use alloc::boxed::Box;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use bitflags::bitflags;
 use core::any::Any;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use limen_linux_abi::SysResult;
 use limen_linux_abi::{Errno, raw::general as abi};
 
 bitflags! {
@@ -23,51 +25,63 @@ bitflags! {
         const READ = 1;
         /// Opened for writing.
         const WRITE = 2;
-        /// `O_PATH`: only a place in the tree.
+        /// `O_PATH`: only stands for a place in the tree.
         const PATH = 4;
-        /// Has no position: `lseek` is `ESPIPE`.
+        /// It has no position: `lseek` gives `ESPIPE`.
         const STREAM = 8;
-        /// Positioned reads and writes are `ESPIPE`. If `lseek` is not, the position is 0 wherever it is moved.
+        /// Positioned reads and writes give `ESPIPE`. If `lseek` works all the same, the position is always
+        /// 0.
         const NO_PREAD = 16;
-        /// Came from `O_EXEC`-like use by exec itself.
+        /// Opened by exec itself.
         const EXEC = 32;
-        /// There is nothing to read in this kind of file, however it was opened.
+        /// This kind of file cannot be read, however it was opened.
         const NO_READ = 64;
-        /// Nor to write.
+        /// This kind of file cannot be written, however it was opened.
         const NO_WRITE = 128;
-        /// Has events to wait for: epoll takes no others.
+        /// It has events to wait for: epoll accepts no other files.
         const POLLS = 256;
-        /// `splice` and `sendfile` take from it.
+        /// `splice` and `sendfile` can read from it.
         const SENDS = 512;
-        /// They put into it.
+        /// `splice` and `sendfile` can write to it.
         const RECEIVES = 1024;
-        /// Opened by path: if for writing it is counted among its inode's writers, so that it can't be executed meanwhile.
+        /// Positions are memory addresses, so any 64 bits are one.
+        const ADDRESSES = 4096;
+        /// Opened by path. If it is open for writing, it counts among its inode's writers, so that nobody can
+        /// executed meanwhile; if for reading only, among its readers.
         const BY_PATH = 2048;
     }
 }
 
-/// Status flags `F_SETFL` may change.
-pub const SETFL_MASK: u32 = abi::O_APPEND | abi::O_NONBLOCK | abi::O_DIRECT | abi::O_NOATIME | O_ASYNC;
+/// The status flags that `F_SETFL` may change, apart from `O_ASYNC`.
+pub const SETFL_MASK: u32 = abi::O_APPEND | abi::O_NONBLOCK | abi::O_DIRECT | abi::O_NOATIME;
 /// `FASYNC`.
 pub const O_ASYNC: u32 = 0o20000;
 
-/// What backs a mapping of a file.
+/// Whether `len` bytes from `pos` on end beyond the largest position.
+#[inline(always)]
+pub fn is_too_far(pos: u64, len: usize) -> bool {
+    (pos | len as u64 | pos.wrapping_add(len as u64)) > i64::MAX as u64
+}
+
+/// What a mapping of a file maps.
 pub enum MapBacking {
-    /// Pages of the file: shared mappings share them, private ones copy on write.
+    /// The file's pages: a shared mapping shares them, a private one copies them on write.
     Pages(Arc<crate::mm::PageCache>),
-    /// Fresh zero pages (`/dev/zero`).
+    /// Zero pages of the mapping's own (`/dev/zero`).
     Anonymous,
 }
 
-/// The operations behind an open file. Defaults give Linux's errors for "this kind of file can't do that".
+/// The operations of an open file. The defaults return Linux's errors for files that cannot do them. They may
+/// sleep.
 ///
-/// `pos`: `Some` for positioned calls (`pread`); `None` means at (and advancing) the file's own position, for files that have one.
+/// `pos`: `Some` for positioned calls (`pread`). `None`: the file's own position, if it has one, which is
+/// moved.
 pub trait FileOps: Send + Sync + Any {
-    /// What else to know of a device or made-up file than how it is opened.
+    /// Properties of a device or made-up file, in addition to those that follow from how it is opened.
     fn mode(&self) -> FileMode {
         FileMode::empty()
     }
-    /// Reads at most `dst.remaining()` bytes. 0 is end of file.
+    /// Reads at most `dst.remaining()` bytes. 0: the file ends here.
     fn read(&self, file: &File, dst: &mut IoDst<'_>, pos: Option<u64>) -> SysResult {
         let _ = (file, dst, pos);
         Err(Errno::EINVAL)
@@ -77,12 +91,13 @@ pub trait FileOps: Send + Sync + Any {
         let _ = (file, src, pos);
         Err(Errno::EINVAL)
     }
-    /// Readiness now; with a table, every wait queue that announces changes is registered first. Always ready by default.
+    /// Which events there are now. Before looking, registers every wait queue that announces changes in
+    /// `table`, if given. By default always ready.
     fn poll(&self, file: &File, table: Option<&mut PollTable<'_>>) -> PollEvents {
         let _ = (file, table);
         PollEvents::READABLE | PollEvents::WRITABLE
     }
-    /// Device-specific control. The generic commands are handled before this.
+    /// Commands of this kind of file. Those that all files have are handled before.
     fn ioctl(&self, file: &File, cmd: u32, arg: usize) -> SysResult {
         let _ = (file, cmd, arg);
         Err(Errno::ENOTTY)
@@ -92,15 +107,15 @@ pub trait FileOps: Send + Sync + Any {
         let _ = file;
         Err(Errno::ENODEV)
     }
-    /// A descriptor of the file was closed (not necessarily the last).
+    /// A descriptor of the file was closed; there may be others.
     fn flush(&self, file: &File) {
         let _ = file;
     }
-    /// The last reference is gone. Called exactly once.
+    /// The last reference is gone. Called once.
     fn release(&self, file: &File) {
         let _ = file;
     }
-    /// Moves the position. The default knows the inode's size.
+    /// Moves the position. The default uses the inode's size.
     fn seek(&self, file: &File, offset: i64, whence: u32) -> Result<u64, Errno> {
         crate::fs::regular::seek(file, offset, whence)
     }
@@ -124,69 +139,71 @@ pub trait FileOps: Send + Sync + Any {
         let _ = (file, flags);
         Ok(())
     }
-    /// The timer, if this is one: those that are asked most know themselves, which is less work than [`dyn FileOps::downcast`].
-    fn timer(&self) -> Option<&crate::time::timerfd::TimerFd> {
+    /// For `O_ASYNC`: names each list that the file is to be on. `false`: this kind of file sends no signals.
+    fn asyncs(&self, with: &mut dyn FnMut(&Async)) -> bool {
+        let _ = with;
+        false
+    }
+    /// The owner of a file that gets `O_ASYNC` and has no owner.
+    fn first_owner(&self) -> Option<(fasync::Kind, fasync::Target)> {
+        None
+    }
+    /// The timer, if this is a timerfd. The most frequent kinds have methods of their own, which are quicker
+    /// than [`dyn FileOps::downcast`].
+    fn timer(&self) -> Option<&crate::fs::timerfd::TimerFd> {
         None
     }
     /// The epoll instance, if this is one.
     fn epoll(&self) -> Option<&Arc<crate::fs::epoll::Epoll>> {
         None
     }
-    /// For `/proc/<pid>/fdinfo`: lines after the common ones.
+    /// For `/proc/<pid>/fdinfo`: writes lines to follow the common ones.
     fn show_fdinfo(&self, file: &File, out: &mut crate::fs::pseudo::Text) {
         let _ = (file, out);
     }
 }
 
 impl dyn FileOps {
-    /// The operations as their own type, if they are of type `T`.
+    /// The operations as type `T`, if they are.
     pub fn downcast<T: FileOps>(&self) -> Option<&T> {
         (self as &dyn Any).downcast_ref()
     }
 }
 
-/// Who is to be signalled about a file (`F_SETOWN`, `F_SETSIG`).
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Owner {
-    /// Process (positive), process group (negative) or nobody (0).
-    pub pid: i32,
-    /// Whether `pid` is a thread (`F_OWNER_TID`).
-    pub thread: bool,
-    /// Signal; 0 is `SIGIO`.
-    pub signal: u32,
-}
-
-/// Rarely used state of a file, made on first use.
+/// State of a file that is rarely needed. Made at first use.
 #[derive(Default)]
 struct Extra {
-    owner: Owner,
-    /// Everything that watches this file and must know when it dies (epoll items).
+    /// The owner, whom signals about the file go to (`F_SETOWN`, `F_SETSIG`).
+    owner: Option<Arc<OwnerCell>>,
+    /// Who watches this file and must be told when it is closed for good (items of epoll).
     watchers: Vec<Weak<dyn Watcher>>,
 }
 
-/// Told when a file it watches is closed for good.
+/// Is told when a file that it watches is closed for good.
 pub trait Watcher: Send + Sync {
-    /// The file is being released; take yourself off its queues.
+    /// The file is being closed: the watcher must take itself off the file's queues.
     fn file_closed(&self, file: &File);
 }
 
 /// An open file description.
 pub struct File {
     ops: DirectArc<dyn FileOps>,
-    /// Where it is in the tree (pipes and the like are in a pseudo file system).
+    /// Its place in the tree. Pipes and the like have one in an internal mount.
     pub path: Path,
     mode: FileMode,
     flags: AtomicU32,
-    /// The position, for files that have one.
+    /// The position, if the file has one.
     pub pos: Mutex<u64>,
-    /// Where the listing of a directory ends that is under way; 0: there is none. For who has the position locked.
+    /// The cookie at which the present listing of a directory ends, 0 for none. Used with the position
+    /// locked.
     pub listing_end: AtomicU64,
     extra: SpinLock<Option<Box<Extra>>>,
 }
 
 impl File {
-    /// A new description. `flags` are open's; the access mode is taken from them. With [`FileMode::BY_PATH`] it takes over a count of
-    /// [`Inode::get_write`] if it is for writing.
+    /// A new description. `flags` are those of `open`; they include the access mode. With
+    /// it takes over a count of [`Inode::get_write`] if it is for writing, and of [`Inode::get_read`] if it
+    /// is for reading only and the file is a regular one.
     pub fn new(ops: Arc<dyn FileOps>, path: Path, flags: u32, extra_mode: FileMode) -> Arc<Self> {
         let mut mode = extra_mode;
         if flags & abi::O_PATH != 0 {
@@ -200,6 +217,7 @@ impl File {
             }
         }
         let keep = !(abi::O_CREAT | abi::O_EXCL | abi::O_NOCTTY | abi::O_TRUNC | abi::O_CLOEXEC);
+        crate::fs::count::add(1);
         Arc::new(Self {
             ops: ops.into(),
             path,
@@ -236,7 +254,7 @@ impl File {
     pub fn nonblocking(&self) -> bool {
         self.flags() & abi::O_NONBLOCK != 0
     }
-    /// `F_SETFL`, and `FIONBIO`: changes the bits of `mask` to those of `flags`.
+    /// `F_SETFL` and `FIONBIO`: sets the bits in `mask` as they are in `flags`.
     pub fn change_flags(&self, flags: u32, mask: u32) -> Result<(), Errno> {
         let mask = mask & SETFL_MASK;
         let new = (self.flags() & !mask) | (flags & mask);
@@ -249,7 +267,7 @@ impl File {
         Ok(())
     }
 
-    /// `EBADF` if it was not opened for `mode`.
+    /// `EBADF` unless it was opened for `mode`.
     #[inline(always)]
     pub fn check(&self, mode: FileMode) -> Result<(), Errno> {
         if self.mode.contains(mode) {
@@ -258,7 +276,8 @@ impl File {
             Err(Errno::EBADF)
         }
     }
-    /// What is said of memory that is not the user's: `EINVAL` if the file is one (`mode`) that would not have looked at it, else `EFAULT`.
+    /// The error for a buffer outside the user part: `EINVAL` for files that cannot be read or written
+    /// (`mode`) and so do not look at the buffer, else `EFAULT`.
     #[cold]
     #[inline(never)]
     fn fault(&self, mode: FileMode) -> Errno {
@@ -268,41 +287,58 @@ impl File {
             Errno::EFAULT
         }
     }
-    /// Reads to user memory. Whether the file was opened for it is said before whether the memory is the user's.
+    /// `EINVAL` if `len` bytes from an explicit position on end beyond the largest one. For the file's own
+    /// position the operations check it.
+    #[inline(always)]
+    pub fn check_end(&self, pos: Option<u64>, len: usize) -> Result<(), Errno> {
+        match pos {
+            Some(pos) if is_too_far(pos, len) && !self.mode.contains(FileMode::ADDRESSES) => {
+                Err(Errno::EINVAL)
+            }
+            _ => Ok(()),
+        }
+    }
+    /// Reads to user memory. Whether the file was opened for reading is checked before the buffer.
     #[inline(always)]
     pub fn read_to_user(&self, buf: usize, len: usize, pos: Option<u64>) -> SysResult {
         self.check(FileMode::READ)?;
         match IoDst::user(buf, len) {
-            Ok(mut dst) => self.read(&mut dst, pos),
+            Ok(mut dst) => {
+                self.check_end(pos, len)?;
+                self.read(&mut dst, pos)
+            }
             Err(_) => Err(self.fault(FileMode::NO_READ)),
         }
     }
-    /// Writes from user memory, likewise.
+    /// Writes from user memory. Whether the file was opened for writing is checked before the buffer.
     #[inline(always)]
     pub fn write_from_user(&self, buf: usize, len: usize, pos: Option<u64>) -> SysResult {
         self.check(FileMode::WRITE)?;
         match IoSrc::user(buf, len) {
-            Ok(mut src) => self.write(&mut src, pos),
+            Ok(mut src) => {
+                self.check_end(pos, len)?;
+                self.write(&mut src, pos)
+            }
             Err(_) => Err(self.fault(FileMode::NO_WRITE)),
         }
     }
-    /// Reads; `EBADF` if not opened for it.
+    /// Reads. `EBADF` if the file was not opened for reading.
     #[inline]
     pub fn read(&self, dst: &mut IoDst<'_>, pos: Option<u64>) -> SysResult {
         self.check(FileMode::READ)?;
         self.ops.read(self, dst, pos)
     }
-    /// Writes; `EBADF` if not opened for it.
+    /// Writes. `EBADF` if the file was not opened for writing.
     #[inline]
     pub fn write(&self, src: &mut IoSrc<'_>, pos: Option<u64>) -> SysResult {
         self.check(FileMode::WRITE)?;
         self.ops.write(self, src, pos)
     }
-    /// Reads into a kernel buffer at `pos`, whatever the file was opened for (exec).
+    /// Reads into a kernel buffer at `pos`, however the file was opened. For exec.
     pub fn read_at(&self, buf: &mut [u8], pos: u64) -> SysResult {
         self.ops.read(self, &mut IoDst::kernel(buf), Some(pos))
     }
-    /// Readiness.
+    /// Which events there are. See [`FileOps::poll`].
     #[inline]
     pub fn poll(&self, table: Option<&mut PollTable<'_>>) -> PollEvents {
         self.ops.poll(self, table)
@@ -312,33 +348,76 @@ impl File {
         self.inode().kind == FileType::Regular
     }
 
-    /// Who gets its signals.
+    /// The owner, who gets the file's signals.
     pub fn owner(&self) -> Owner {
-        self.extra.lock().as_ref().map(|e| e.owner).unwrap_or_default()
+        let cell = self.extra.lock().as_ref().and_then(|e| e.owner.clone());
+        cell.map_or_else(Owner::default, |cell| cell.get())
     }
-    /// Changes who gets its signals.
+    /// Changes the owner.
     pub fn set_owner(&self, change: impl FnOnce(&mut Owner)) {
-        change(&mut self.extra.lock().get_or_insert_default().owner);
+        self.owner_cell().change(change);
     }
-    /// Adds somebody to be told of its end.
-    pub fn watch(&self, watcher: Weak<dyn Watcher>) {
+    /// The cell in which the owner is kept.
+    pub(super) fn owner_cell(&self) -> Arc<OwnerCell> {
         let mut extra = self.extra.lock();
-        let list = &mut extra.get_or_insert_default().watchers;
-        list.retain(|w| w.strong_count() != 0);
-        list.push(watcher);
+        let owner = &mut extra.get_or_insert_default().owner;
+        owner.get_or_insert_with(|| Arc::new(OwnerCell::new())).clone()
+    }
+    /// `F_SETFL` and `FIOASYNC` of descriptor `fd`: puts the file on its lists, or takes it off them. Returns
+    /// whether the file has lists.
+    pub fn set_async(&self, fd: i32, on: bool) -> Result<bool, Errno> {
+        if (self.flags() & O_ASYNC != 0) == on {
+            return Ok(true);
+        }
+        let known = fasync::set(self, on.then_some(fd))?;
+        if known && on {
+            self.flags.fetch_or(O_ASYNC, Ordering::Relaxed);
+        } else if known {
+            self.flags.fetch_and(!O_ASYNC, Ordering::Relaxed);
+        }
+        Ok(known)
+    }
+    /// Adds a watcher, which is told when the file is closed for good. `ENOMEM`.
+    pub fn watch(&self, watcher: Weak<dyn Watcher>) -> Result<(), Errno> {
+        fn list(extra: &mut Option<Box<Extra>>) -> &mut Vec<Weak<dyn Watcher>> {
+            &mut extra.get_or_insert_default().watchers
+        }
+        let more = {
+            let mut extra = self.extra.lock();
+            let list = list(&mut extra);
+            if list.len() == list.capacity() {
+                list.retain(|w| w.strong_count() != 0);
+                // Not soon again.
+                1 + list.len() / 2
+            } else {
+                1
+            }
+        };
+        let mut extra = room_behind(|| self.extra.lock(), list, more)?;
+        list(&mut extra).push(watcher);
+        Ok(())
+    }
+
+    /// Tells the watchers that the file is closed, and takes it off the lists for its owner.
+    #[cold]
+    #[inline(never)]
+    fn drop_extra(&self, extra: &Extra) {
+        for w in extra.watchers.iter().filter_map(Weak::upgrade) {
+            w.file_closed(self);
+        }
+        if !self.mode.contains(FileMode::PATH)
+            && let Some(owner) = &extra.owner
+        {
+            fasync::forget(self, owner);
+        }
     }
 }
 
 impl Drop for File {
     fn drop(&mut self) {
-        let watchers = self
-            .extra
-            .get_mut()
-            .take()
-            .map(|e| e.watchers)
-            .unwrap_or_default();
-        for w in watchers.iter().filter_map(Weak::upgrade) {
-            w.file_closed(self);
+        crate::fs::count::add(-1);
+        if let Some(extra) = self.extra.get_mut().take() {
+            self.drop_extra(&extra);
         }
         if !self.mode.contains(FileMode::PATH) {
             self.ops.release(self);
@@ -346,12 +425,14 @@ impl Drop for File {
             crate::fs::inotify::file_closed(self);
             if self.mode.contains(FileMode::BY_PATH.union(FileMode::WRITE)) {
                 self.inode().put_write();
+            } else if self.mode.contains(FileMode::BY_PATH.union(FileMode::READ)) && self.is_regular() {
+                self.inode().put_read();
             }
         }
     }
 }
 
-/// The operations of an `O_PATH` descriptor: none.
+/// The operations of an `O_PATH` descriptor: all are errors.
 pub struct PathOnly;
 
 impl FileOps for PathOnly {

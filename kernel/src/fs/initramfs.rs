@@ -1,14 +1,16 @@
-//! The initramfs: unpacks the boot loader's image, cpio archives plain or compressed, into the root. Called once, before init.
+//! The initramfs: unpacks the boot loader's image, which has cpio archives, plain or compressed, into the
+//! root. Called once, before init.
 //!
-//! The image's pages are freed as they are consumed, so that a large one needs little more memory than its files.
+//! Pages of the image are freed as they are used up, so a large image needs little more memory than its
+//! files.
 
-use crate::boot::PhysRange;
 use crate::fs::dentry::Dentry;
 use crate::fs::inode::{Dev, FileType, Inode};
 use crate::fs::io::IoSrc;
 use crate::fs::names::{self, New};
 use crate::fs::path::Path;
 use crate::fs::{mount, tmpfs};
+use crate::mm::PhysRange;
 use crate::mm::initrd::Initrd;
 use crate::task::Creds;
 use alloc::boxed::Box;
@@ -21,24 +23,24 @@ use limen_linux_abi::Errno;
 use miniz_oxide::inflate::TINFLStatus;
 use miniz_oxide::inflate::core::{DecompressorOxide, decompress, inflate_flags};
 
-/// Bytes handled at a time.
+/// How many bytes are handled at a time.
 const PIECE: usize = 64 * 1024;
 /// Longest symbolic link.
 const MAX_LINK: usize = 4096;
-/// Uncompressed size of an lz4 legacy block.
+/// The uncompressed size of a block in lz4's legacy format.
 const LZ4_BLOCK: usize = 8 << 20;
 
-/// What an entry's data is for.
+/// Where the data of an entry goes.
 enum Body {
-    /// Nothing: skipped.
+    /// Nowhere: it is skipped.
     None,
-    /// A regular file, written up to here.
+    /// To a regular file, which has been written up to the given offset.
     File(Arc<Inode>, u64),
-    /// A symbolic link's target.
+    /// To the target of a symbolic link.
     Link(Path, Vec<u8>, Vec<u8>),
 }
 
-/// Makes what the archive says.
+/// Makes the files that the archive has.
 struct Writer {
     root: Path,
     creds: Creds,
@@ -46,7 +48,7 @@ struct Writer {
     links: BTreeMap<(u32, u32, u32, u32), Arc<Dentry>>,
     header: Header,
     body: Body,
-    /// Directories' times are set last: making entries changes them.
+    /// The times of directories are set last, since making entries changes them.
     directories: Vec<(Arc<Inode>, u32)>,
     files: usize,
     failed: usize,
@@ -75,7 +77,7 @@ impl Writer {
             }
             dir = dir.lookup(part)?;
             if dir.inode.kind == FileType::Symlink {
-                // /bin -> usr/bin and the like: resolve as seen from the root.
+                // A link such as /bin -> usr/bin: it is resolved from the root.
                 let (reached, _) = dir_of_link(&self.root, &dir)?;
                 dir = reached;
             }
@@ -148,7 +150,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Owner, permissions, times.
+    /// Sets owner, permissions and times.
     fn dress(&mut self, inode: &Arc<Inode>, header: &Header) {
         inode.set_owner(header.uid, header.gid);
         if inode.kind != FileType::Symlink {
@@ -174,7 +176,7 @@ fn set_time(inode: &Inode, seconds: u32) {
     inode.set_times(Some(t), Some(t), None);
 }
 
-/// The directory a link in an archive's path leads to, inside `root`.
+/// The directory, inside `root`, to which a link in an archive's path leads.
 fn dir_of_link(root: &Path, link: &Arc<Dentry>) -> Result<(Arc<Dentry>, ()), Errno> {
     use crate::fs::walk::{Walk, Walker};
     let start = Path {
@@ -245,11 +247,11 @@ impl Unpack for Writer {
     }
 }
 
-/// A stream of archives, one after another with zeros between.
+/// Archives one after the other, with zeros between them.
 struct Stream {
     reader: Reader,
     writer: Writer,
-    /// No archive, or a broken one: the rest is ignored.
+    /// No archive was found, or a broken one: the rest is ignored.
     broken: bool,
 }
 
@@ -278,10 +280,10 @@ impl Stream {
     }
 }
 
-/// What went wrong with a compressed part.
+/// The error of a compressed part.
 type Bad = &'static str;
 
-/// A decoder on the heap. Apart, so that its time on the stack (it is large) ends before anything deep is called.
+/// A decoder on the heap. A function of its own: the large decoder is on the stack only until it returns.
 #[inline(never)]
 fn inflater() -> Box<DecompressorOxide> {
     Box::default()
@@ -312,7 +314,7 @@ fn gzip(image: &mut Initrd, mut at: u64, out: &mut Stream) -> Result<u64, Bad> {
     }
     at += skip as u64;
     let mut state = inflater();
-    // A ring at least as large as the format's window: what was produced stays readable for back references.
+    // At least as large as the format's window, so that back references find what was produced.
     let mut ring = vec![0u8; PIECE].into_boxed_slice();
     let mut pos = 0;
     let mut total = 0u64;
@@ -348,7 +350,7 @@ fn gzip(image: &mut Initrd, mut at: u64, out: &mut Stream) -> Result<u64, Bad> {
     Ok(at + 8)
 }
 
-/// The image as a zstd decoder reads it.
+/// The image, as the zstd decoder reads it.
 struct ImageReader<'a> {
     image: &'a mut Initrd,
     at: u64,
@@ -415,7 +417,7 @@ fn lz4(image: &mut Initrd, mut at: u64, out: &mut Stream) -> Result<u64, Bad> {
 fn cpio(image: &mut Initrd, mut at: u64, out: &mut Stream) -> u64 {
     loop {
         let bytes = image.bytes(at, PIECE);
-        // Between archives something compressed may begin.
+        // Between archives a compressed part may begin.
         if bytes.is_empty() || out.broken || (out.reader.is_done() && bytes[0] != 0 && bytes[0] != b'0') {
             return at;
         }

@@ -1,6 +1,7 @@
-//! Inodes: the files themselves, apart from their names. The attributes every file system has live in [`Inode`]; what differs is
-//! behind [`InodeOps`].
+//! Inodes: the files themselves, apart from their names. The attributes every file system has live in
+//! [`Inode`]; what differs is behind [`InodeOps`].
 
+use crate::fs::acl::Acls;
 use crate::fs::dentry::Dentry;
 use crate::fs::file::FileOps;
 use crate::fs::locks::FileLocks;
@@ -9,7 +10,7 @@ use crate::fs::pipe::Pipe;
 use crate::fs::readdir::DirSink;
 use crate::fs::superblock::SuperBlock;
 use crate::mm::PageCache;
-use crate::sync::SpinLock;
+use crate::sync::{Once, SpinLock};
 use crate::task::Process;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -22,7 +23,7 @@ use limen_linux_abi::Errno;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum FileType {
-    /// None of the others (eventfds and the like).
+    /// No type in `st_mode`: anonymous inodes (eventfd, epoll, timerfd and so on).
     Anonymous = 0,
     /// A FIFO or pipe.
     Fifo = 1,
@@ -60,7 +61,7 @@ impl FileType {
     }
 }
 
-/// A device number: 12 bits of major, 20 of minor.
+/// A device number (`dev_t` in the kernel): 12 bits of major, 20 of minor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Dev(u32);
 
@@ -76,6 +77,10 @@ impl Dev {
     /// The minor number.
     pub const fn minor(self) -> u32 {
         self.0 & 0xfffff
+    }
+    /// As the kernel and `/proc/<pid>/fdinfo` have it: `major << 20 | minor`.
+    pub const fn raw(self) -> u32 {
+        self.0
     }
     /// As `stat` and `mknod` show it to user space (`new_encode_dev`).
     pub const fn encode(self) -> u32 {
@@ -103,7 +108,8 @@ pub struct Times {
     pub btime: Time,
 }
 
-/// The timestamps where they are kept: each for itself, since nothing is told by two that belong together.
+/// The timestamps of an inode. Each is an atomic of its own, without a lock: no reader needs two that belong
+/// together.
 struct OwnTimes {
     atime: AtomicI64,
     mtime: AtomicI64,
@@ -115,7 +121,7 @@ struct OwnTimes {
 pub enum Link {
     /// To this text.
     Text(Vec<u8>),
-    /// Straight to this place (links of `/proc/<pid>`).
+    /// Straight to this place, without a walk (links of `/proc/<pid>`, such as `exe` and `fd/<n>`).
     Jump(Path),
 }
 
@@ -135,14 +141,17 @@ pub struct NewInode<'a> {
     pub target: &'a [u8],
 }
 
-/// What differs between file systems. The defaults describe a read-only, empty thing.
+/// The operations that differ between file systems. The defaults are those of a read-only directory without
+/// entries.
 pub trait InodeOps: Send + Sync {
-    /// A directory that makes up its entries: the inode called `name`. Directories whose entries are in their dentry have none beyond.
+    /// Looks up `name` in a directory whose entries are made up by the file system (procfs). Directories that
+    /// keep all entries as dentries need not implement it.
     fn lookup(&self, dir: &Arc<Inode>, name: &[u8]) -> Result<Arc<Inode>, Errno> {
         let _ = (dir, name);
         Err(Errno::ENOENT)
     }
-    /// A directory that makes up its entries lists them, from cookie `pos` (>= 2) on, after those of its dentry.
+    /// Lists the made-up entries of a directory, from cookie `pos` (>= 2) on. They follow the entries that
+    /// are dentries.
     fn list(&self, dir: &Arc<Inode>, pos: u64, sink: &mut DirSink<'_>) -> Result<(), Errno> {
         let _ = (dir, pos, sink);
         Ok(())
@@ -154,6 +163,11 @@ pub trait InodeOps: Send + Sync {
     }
     /// Whether entries may be removed and renamed.
     fn writable_directory(&self) -> bool {
+        false
+    }
+    /// Whether each lookup may make a new `Inode` for the same file: then two are the same file if their
+    /// numbers are equal.
+    fn made_up(&self) -> bool {
         false
     }
     /// Where a symbolic link leads.
@@ -168,7 +182,8 @@ pub trait InodeOps: Send + Sync {
             Link::Jump(path) => path.display(),
         }
     }
-    /// The operations of a newly opened file; `None` for what the kind of file gives by itself.
+    /// The operations of a newly opened file; `None` for the ordinary ones of this type of file. `flags` are
+    /// those of `open`.
     fn open(&self, inode: &Arc<Inode>, flags: u32) -> Result<Option<Arc<dyn FileOps>>, Errno> {
         let _ = (inode, flags);
         Ok(None)
@@ -182,16 +197,16 @@ pub trait InodeOps: Send + Sync {
         let _ = (inode, mask);
         None
     }
-    /// The size shown by `stat` for what is neither regular nor a directory.
+    /// `st_size` of inodes that are neither regular files nor directories.
     fn size(&self, inode: &Inode) -> u64 {
         let _ = inode;
         0
     }
-    /// The process whose directory it is, in procfs.
+    /// In procfs: the process whose directory `/proc/<pid>` this is.
     fn process(&self) -> Option<Arc<Process>> {
         None
     }
-    /// The last name and the last user are gone.
+    /// Called when the inode goes away: it has no name and no user any more.
     fn evict(&self, inode: &mut Inode) {
         let _ = inode;
     }
@@ -202,48 +217,68 @@ pub struct NoOps;
 impl InodeOps for NoOps {}
 
 /// A file's extended attributes.
-pub type Xattrs = BTreeMap<Box<[u8]>, Box<[u8]>>;
+#[derive(Default)]
+pub struct Xattrs {
+    /// The attributes that the kernel only stores.
+    pub named: BTreeMap<Box<[u8]>, Arc<Vec<u8>>>,
+    /// The access control lists (`system.posix_acl_access`, `system.posix_acl_default`).
+    pub acls: Acls,
+}
 
 /// A file.
 pub struct Inode {
     /// Kind.
     pub kind: FileType,
-    /// Number, unique in its file system.
+    /// Inode number, unique in its file system.
     pub ino: u64,
     /// Its file system.
     pub sb: Arc<SuperBlock>,
     /// Device number, for device nodes.
     pub rdev: Dev,
-    /// What its file system does.
+    /// The operations of its file system.
     pub ops: Box<dyn InodeOps>,
     /// Contents of a regular file.
     pub pages: Option<Arc<PageCache>>,
+    /// Permission bits, and [`Inode::HAS_ACL`] and [`Inode::HAS_DEFAULT_ACL`] beside them: a permission check
+    /// learns with one load whether there is an access control list, too.
     mode: AtomicU32,
     uid: AtomicU32,
     gid: AtomicU32,
     nlink: AtomicU32,
     times: OwnTimes,
-    /// Writers if positive, executions that forbid writing if negative.
+    /// As Linux's `i_writecount`: the number of writers if positive, of executions that forbid writing if
+    /// negative.
     writers: AtomicI32,
+    /// Of a regular file: how often it is open by path for reading only.
+    readers: AtomicU32,
     /// `F_SEAL_*`, as [`crate::fs::memfd`] keeps them; only memfds can have any.
     pub seals: AtomicU32,
-    /// How long what is written will live (`F_SET_RW_HINT`): only kept.
+    /// `F_SET_RW_HINT`: stored, not used.
     pub write_hint: AtomicU8,
     /// Extended attributes.
     pub xattrs: SpinLock<Option<Box<Xattrs>>>,
-    /// Advisory locks.
-    pub locks: SpinLock<Option<Arc<FileLocks>>>,
+    /// Advisory locks; empty until the first lock is taken, so `close` of a file without locks costs one
+    /// load.
+    pub locks: Once<Arc<FileLocks>>,
     /// The pipe behind a FIFO while somebody has it open.
     pub pipe: SpinLock<Weak<Pipe>>,
     /// The listener bound to a socket's name.
     pub socket: SpinLock<Option<Weak<dyn core::any::Any + Send + Sync>>>,
-    /// Whether somebody watches (inotify): lets everybody else pass with one load.
+    /// Whether an inotify watch exists: operations on inodes without watches cost one load.
     pub watched: AtomicBool,
     /// inotify watches.
-    pub watches: SpinLock<Vec<Weak<crate::fs::inotify::Watch>>>,
+    pub watches: SpinLock<crate::fs::inotify::Watchers>,
 }
 
 impl Inode {
+    /// Beside the permission bits: the inode has an access control list (`system.posix_acl_access`).
+    pub const HAS_ACL: u32 = 1 << 16;
+    /// Beside the permission bits: the directory has a default list, which new entries inherit
+    /// (`system.posix_acl_default`).
+    pub const HAS_DEFAULT_ACL: u32 = 1 << 17;
+    /// Somebody has a lease on it ([`crate::fs::locks::leases`]).
+    pub const HAS_LEASE: u32 = 1 << 18;
+
     /// A new inode with one link (two for directories) and the present time.
     pub fn new(sb: &Arc<SuperBlock>, ops: Box<dyn InodeOps>, new: &NewInode<'_>) -> Self {
         Self::with_ino(sb, sb.next_ino(), ops, new)
@@ -259,7 +294,7 @@ impl Inode {
             rdev: new.rdev,
             ops,
             pages: None,
-            mode: AtomicU32::new(new.mode & 0o7777),
+            mode: AtomicU32::new(new.kind.mode_bits() | new.mode & 0o7777),
             uid: AtomicU32::new(new.uid),
             gid: AtomicU32::new(new.gid),
             nlink: AtomicU32::new(if new.kind == FileType::Directory { 2 } else { 1 }),
@@ -270,21 +305,33 @@ impl Inode {
                 btime: now,
             },
             writers: AtomicI32::new(0),
+            readers: AtomicU32::new(0),
             seals: AtomicU32::new(0),
             write_hint: AtomicU8::new(0),
             xattrs: SpinLock::new(None),
-            locks: SpinLock::new(None),
+            locks: Once::new(),
             pipe: SpinLock::new(Weak::new()),
             socket: SpinLock::new(None),
             watched: AtomicBool::new(false),
-            watches: SpinLock::new(Vec::new()),
+            watches: SpinLock::new(crate::fs::inotify::Watchers::default()),
         }
     }
 
     /// Permission bits (`07777`).
     #[inline(always)]
     pub fn mode(&self) -> u32 {
+        self.mode_word() & 0o7777
+    }
+    /// The permission bits with [`Inode::HAS_ACL`] and the other `HAS_` bits beside them.
+    #[inline(always)]
+    pub fn mode_word(&self) -> u32 {
         self.mode.load(Ordering::Relaxed)
+    }
+    /// Whether everybody may search this directory (or execute this file), so no credentials need be looked
+    /// at.
+    #[inline(always)]
+    pub fn for_everybody(&self) -> bool {
+        self.mode_word() & (0o111 | Self::HAS_ACL) == 0o111
     }
     /// Owner.
     #[inline(always)]
@@ -296,14 +343,20 @@ impl Inode {
     pub fn gid(&self) -> u32 {
         self.gid.load(Ordering::Relaxed)
     }
-    /// Names.
+    /// The number of names (`st_nlink`).
     #[inline(always)]
     pub fn nlink(&self) -> u32 {
         self.nlink.load(Ordering::Relaxed)
     }
     /// Sets the permission bits.
     pub fn set_mode(&self, mode: u32) {
-        self.mode.store(mode & 0o7777, Ordering::Relaxed);
+        self.change_mode(|old| old & !0o7777 | mode & 0o7777);
+    }
+    /// Changes the permission bits and the bits beside them ([`Inode::mode_word`]) in one atomic step.
+    pub fn change_mode(&self, new: impl Fn(u32) -> u32) {
+        let _ = self
+            .mode
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |old| Some(new(old)));
     }
     /// Sets owner and group.
     pub fn set_owner(&self, uid: u32, gid: u32) {
@@ -314,7 +367,7 @@ impl Inode {
     pub fn set_nlink(&self, n: u32) {
         self.nlink.store(n, Ordering::Relaxed);
     }
-    /// One more name, but not if there is none any more (or far too many).
+    /// Adds a name. `ENOENT` if the last one has been removed, `EMLINK` if there are too many.
     pub fn link(&self) -> Result<(), Errno> {
         let r = self
             .nlink
@@ -327,17 +380,17 @@ impl Inode {
             Err(_) => Err(Errno::EMLINK),
         }
     }
-    /// Another subdirectory or name, unchecked.
+    /// Adds a name or a subdirectory, unchecked.
     pub fn inc_nlink(&self) {
         self.nlink.fetch_add(1, Ordering::Relaxed);
     }
-    /// One name less.
+    /// Removes a name or a subdirectory.
     pub fn dec_nlink(&self) {
         let _ = self
             .nlink
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1));
     }
-    /// Makes a file without a name nameable (`O_TMPFILE`).
+    /// Gives a file that was made without a name (`O_TMPFILE`) its first one.
     pub fn revive(&self) {
         self.nlink.store(1, Ordering::Relaxed);
     }
@@ -351,7 +404,7 @@ impl Inode {
             btime: self.times.btime,
         }
     }
-    /// Sets the times that are given.
+    /// Sets the times that are `Some`.
     pub fn set_times(&self, atime: Option<Time>, mtime: Option<Time>, ctime: Option<Time>) {
         let own = &self.times;
         for (time, new) in [(&own.atime, atime), (&own.mtime, mtime), (&own.ctime, ctime)] {
@@ -360,17 +413,18 @@ impl Inode {
             }
         }
     }
-    /// The contents changed now.
+    /// The contents changed: `mtime` and `ctime` become the present time.
     pub fn touch_modified(&self) {
         let now = now();
         self.times.mtime.store(now, Ordering::Relaxed);
         self.times.ctime.store(now, Ordering::Relaxed);
     }
-    /// The inode changed now.
+    /// The attributes changed: `ctime` becomes the present time.
     pub fn touch_changed(&self) {
         self.times.ctime.store(now(), Ordering::Relaxed);
     }
-    /// It was read: `relatime`, so the time moves only if it is not newer than the last change or a day old.
+    /// The file was read. As with `relatime`, `atime` changes only if it is not newer than `mtime` and
+    /// `ctime`, or is a day old.
     pub fn touch_accessed(&self) {
         const DAY: i64 = 86_400 * 1_000_000_000;
         let now = now();
@@ -388,10 +442,10 @@ impl Inode {
     }
     /// `st_mode`.
     pub fn st_mode(&self) -> u32 {
-        self.kind.mode_bits() | self.mode()
+        self.mode_word() & 0xffff
     }
 
-    /// Somebody wants to write; `ETXTBSY` while it is being executed.
+    /// Counts a writer; `ETXTBSY` while the file is being executed. The inverse is [`Inode::put_write`].
     pub fn get_write(&self) -> Result<(), Errno> {
         let r = self
             .writers
@@ -404,7 +458,7 @@ impl Inode {
     pub fn put_write(&self) {
         self.writers.fetch_sub(1, Ordering::Release);
     }
-    /// Exec forbids writing; `ETXTBSY` while somebody writes.
+    /// `execve` forbids writing; `ETXTBSY` while a writer exists. The inverse is [`Inode::allow_write`].
     pub fn deny_write(&self) -> Result<(), Errno> {
         let r = self
             .writers
@@ -417,7 +471,20 @@ impl Inode {
     pub fn allow_write(&self) {
         self.writers.fetch_add(1, Ordering::Release);
     }
-    /// Whether somebody has it open for writing.
+    /// Somebody reads and does not write.
+    pub fn get_read(&self) {
+        self.readers.fetch_add(1, Ordering::Acquire);
+    }
+    /// The inverse of [`Inode::get_read`].
+    pub fn put_read(&self) {
+        self.readers.fetch_sub(1, Ordering::Release);
+    }
+    /// Writers (executions, if negative), and those who only read.
+    pub fn opens(&self) -> (i32, u32) {
+        let writers = self.writers.load(Ordering::Relaxed);
+        (writers, self.readers.load(Ordering::Relaxed))
+    }
+    /// Whether a writer exists.
     pub fn has_writers(&self) -> bool {
         self.writers.load(Ordering::Relaxed) > 0
     }
@@ -426,7 +493,7 @@ impl Inode {
 impl Drop for Inode {
     fn drop(&mut self) {
         crate::fs::inotify::inode_gone(self);
-        // Take the operations out, so that they can have the rest.
+        // The operations are taken out of the inode so that `evict` can have the inode mutably.
         let ops = core::mem::replace(&mut self.ops, Box::new(NoOps));
         ops.evict(self);
     }

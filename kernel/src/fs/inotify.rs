@@ -1,21 +1,28 @@
-//! inotify: tells programs what happens to files and in directories. The file system's operations call the functions at the end; with
-//! no watch anywhere they cost one load.
+//! inotify: tells programs what happens to files and in directories. Operations of the file system call the
+//! functions at the end, each of which is a single load if there is no watch anywhere.
 
 use crate::fs::anon;
 use crate::fs::dentry::Dentry;
+use crate::fs::fasync::{Async, Band};
 use crate::fs::file::{File, FileMode, FileOps};
 use crate::fs::inode::{FileType, Inode};
 use crate::fs::io::IoDst;
 use crate::fs::poll::{PollEvents, PollTable};
+use crate::fs::pseudo::Text;
+use crate::fs::superblock::SuperBlock;
+use crate::mm::reserve::room_behind;
 use crate::mm::user::UserPtr;
 use crate::sched::WaitQueue;
 use crate::sync::SpinLock;
-use crate::syscall::SysResult;
-use alloc::collections::{BTreeMap, VecDeque};
+use crate::task::user::{self, Account};
+use alloc::collections::{BTreeMap, LinkedList};
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use core::fmt::Write;
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering};
+use limen_linux_abi::SysResult;
 use limen_linux_abi::{Errno, raw::general as abi};
+use limen_range_tree::{Node, NodeBox, Range, RangeTree};
 
 const ACCESS: u32 = 1;
 const MODIFY: u32 = 2;
@@ -29,6 +36,7 @@ const CREATE: u32 = 0x100;
 const DELETE: u32 = 0x200;
 const DELETE_SELF: u32 = 0x400;
 const MOVE_SELF: u32 = 0x800;
+const UNMOUNT: u32 = 0x2000;
 const OVERFLOW: u32 = 0x4000;
 const IGNORED: u32 = 0x8000;
 const ONLYDIR: u32 = 1 << 24;
@@ -38,21 +46,37 @@ const MASK_CREATE: u32 = 1 << 28;
 const MASK_ADD: u32 = 1 << 29;
 const ISDIR: u32 = 1 << 30;
 const ONESHOT: u32 = 1 << 31;
-/// Everything that can happen.
+/// All kinds of events.
 const EVENTS: u32 = 0xfff;
-/// All bits a mask can have: one at least must be in it, others mean nothing.
+/// All bits of a mask. At least one must be set; other bits are ignored.
 const MASK: u32 =
     EVENTS | 0xe000 | ONLYDIR | DONT_FOLLOW | EXCL_UNLINK | MASK_CREATE | MASK_ADD | ISDIR | ONESHOT;
-/// Longest queue (`max_queued_events`).
-const MAX_QUEUE: usize = 16384;
-/// Most watches of an instance (`max_user_watches` is per user; this bounds what one descriptor can pin).
-const MAX_WATCHES: usize = 65536;
+/// How long the queue of a new instance may be (`fs.inotify.max_queued_events`).
+pub static MAX_QUEUE: AtomicI32 = AtomicI32::new(16384);
+/// How many instances a user may have.
+pub static MAX_INSTANCES: AtomicUsize = AtomicUsize::new(128);
+/// How many watches a user may have.
+pub static MAX_WATCHES: AtomicUsize = AtomicUsize::new(LEAST_WATCHES);
 
-/// Watches in all.
+/// The limit of watches on the smallest machine, and on the largest.
+const LEAST_WATCHES: usize = 8192;
+const MOST_WATCHES: usize = 1 << 20;
+
+/// Sets the limit of watches so that they take at most 1/100 of memory.
+pub fn init() {
+    /// About how many bytes a watch takes, with the inodes that it keeps.
+    const COST: usize = 1280;
+    let bytes = (crate::mm::total_pages() / 100).saturating_mul(crate::mm::PAGE_SIZE);
+    MAX_WATCHES.store(
+        (bytes / COST).clamp(LEAST_WATCHES, MOST_WATCHES),
+        Ordering::Relaxed,
+    );
+}
+
+/// How many watches there are.
 static WATCHES: AtomicUsize = AtomicUsize::new(0);
 static COOKIE: AtomicU32 = AtomicU32::new(1);
 
-#[derive(PartialEq, Eq)]
 struct Event {
     wd: i32,
     mask: u32,
@@ -61,13 +85,87 @@ struct Event {
 }
 
 impl Event {
-    /// Bytes as read: the header and the name, padded.
+    /// The size in bytes as it is read: the header and the padded name.
     fn size(&self) -> usize {
         16 + if self.name.is_empty() {
             0
         } else {
             (self.name.len() + 1).next_multiple_of(16)
         }
+    }
+    /// Whether `next`, the event that follows, adds nothing new. Cookies are not compared: of two files that
+    /// are moved to the same name only the first is reported, as on Linux.
+    fn says(&self, next: &Self) -> bool {
+        self.mask & IGNORED == 0 && (self.wd, self.mask) == (next.wd, next.mask) && self.name == next.name
+    }
+}
+
+/// The events to be read.
+#[derive(Default)]
+struct Queue {
+    /// A linked list, since it grows where sleeping is not allowed.
+    events: LinkedList<Event>,
+    /// Whether the queue already ends with an event that says that others were lost.
+    overflown: bool,
+}
+
+impl Queue {
+    /// Adds an event to at most `most` others. Returns whether there is more to read than before.
+    fn add(&mut self, event: Event, most: usize) -> bool {
+        if self.events.len() < most {
+            if self.events.back().is_some_and(|last| last.says(&event)) {
+                return false;
+            }
+            self.events.push_back(event);
+            return true;
+        }
+        if self.overflown {
+            return false;
+        }
+        self.overflown = true;
+        self.events.push_back(Event {
+            wd: -1,
+            mask: OVERFLOW,
+            cookie: 0,
+            name: Vec::new(),
+        });
+        true
+    }
+    fn take(&mut self) -> Option<Event> {
+        let event = self.events.pop_front()?;
+        self.overflown &= event.mask != OVERFLOW;
+        Some(event)
+    }
+}
+
+/// The watched inodes of a file system that makes its inodes up. Such an inode is kept as long as it is
+/// watched, and stands for all others with the same number.
+pub struct MadeUp {
+    any: AtomicBool,
+    by_number: SpinLock<RangeTree<(), Arc<Inode>>>,
+}
+
+impl MadeUp {
+    /// No inodes.
+    #[cfg_attr(feature = "lockdep", track_caller)]
+    pub const fn new() -> Self {
+        Self {
+            any: AtomicBool::new(false),
+            by_number: SpinLock::new(RangeTree::new()),
+        }
+    }
+    fn find(&self, number: u64) -> Option<Arc<Inode>> {
+        let found = self.by_number.lock();
+        found.get((number, ())).map(|found| found.value.clone())
+    }
+    /// The first inode with a number above `after`.
+    fn behind(&self, after: Option<u64>) -> Option<Arc<Inode>> {
+        let tree = self.by_number.lock();
+        let found = match after {
+            None => tree.first(),
+            Some(after) => tree.behind((after, ())),
+        };
+        found.map(|found| found.value.clone())
     }
 }
 
@@ -79,54 +177,102 @@ struct Watches {
 
 /// An instance.
 struct Inotify {
-    queue: SpinLock<VecDeque<Event>>,
+    queue: SpinLock<Queue>,
     wait: WaitQueue,
+    owners: Async,
     watches: SpinLock<Watches>,
+    /// How long its queue may be.
+    most: usize,
+    /// The account of the user who made it.
+    user: Arc<Account>,
 }
 
-/// One watch of an instance.
+impl Drop for Inotify {
+    fn drop(&mut self) {
+        self.user.inotify_instances.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// The watches of an inode.
+#[derive(Default)]
+pub struct Watchers {
+    /// Each with a number, in ascending order.
+    list: Vec<(u64, Weak<Watch>)>,
+    last: u64,
+}
+
+impl Watchers {
+    /// The first one behind number `after`, with its own.
+    fn behind(&self, after: u64) -> Option<(u64, Arc<Watch>)> {
+        let from = self.list.partition_point(|(number, _)| *number <= after);
+        let mut rest = self.list[from..].iter();
+        rest.find_map(|(number, watch)| Some((*number, watch.upgrade()?)))
+    }
+    /// The one of an instance.
+    fn of(&self, owner: &Arc<Inotify>) -> Option<Arc<Watch>> {
+        let mut all = self.list.iter().filter_map(|(_, watch)| watch.upgrade());
+        all.find(|watch| core::ptr::eq(watch.owner.as_ptr(), Arc::as_ptr(owner)))
+    }
+    /// One more, for which there is room.
+    fn add(&mut self, watch: &Arc<Watch>) {
+        self.last += 1;
+        self.list.push((self.last, Arc::downgrade(watch)));
+    }
+}
+
+/// A watch of an instance.
 pub struct Watch {
     wd: i32,
     mask: AtomicU32,
     owner: Weak<Inotify>,
+    user: Arc<Account>,
     inode: Weak<Inode>,
 }
 
 impl Drop for Watch {
     fn drop(&mut self) {
         WATCHES.fetch_sub(1, Ordering::Relaxed);
+        self.user.inotify_watches.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Watch {
+    /// Removes it from its inode.
+    fn leave(&self) {
+        let Some(inode) = self.inode.upgrade() else { return };
+        let standing = &inode.sb.watched;
+        let mut made_up = inode.ops.made_up().then(|| standing.by_number.lock());
+        let mut list = inode.watches.lock();
+        list.list.retain(|(_, w)| !core::ptr::eq(w.as_ptr(), self));
+        let watched = !list.list.is_empty();
+        inode.watched.store(watched, Ordering::Release);
+        drop(list);
+        let gone = made_up.as_mut().filter(|_| !watched).and_then(|tree| {
+            let gone = tree.remove((inode.ino, ()));
+            standing.any.store(!tree.is_empty(), Ordering::Release);
+            gone
+        });
+        drop(made_up);
+        drop(gone);
     }
 }
 
 impl Inotify {
     fn queue(&self, event: Event) {
-        let mut q = self.queue.lock();
-        if q.back() == Some(&event) {
-            return;
+        let news = self.queue.lock().add(event, self.most);
+        if news {
+            self.tell();
         }
-        if q.len() >= MAX_QUEUE {
-            if q.back().is_some_and(|e| e.mask != OVERFLOW) {
-                q.push_back(Event {
-                    wd: -1,
-                    mask: OVERFLOW,
-                    cookie: 0,
-                    name: Vec::new(),
-                });
-            }
-            return;
-        }
-        q.push_back(event);
-        drop(q);
-        self.wait.wake_all();
     }
-    /// Ends a watch; tells the reader.
+    /// Tells readers that there is an event.
+    fn tell(&self) {
+        self.wait.wake_one();
+        self.owners.tell(Band::In);
+    }
+    /// Removes a watch, and tells the reader.
     fn remove(&self, wd: i32) -> Result<(), Errno> {
         let watch = self.watches.lock().by_wd.remove(&wd).ok_or(Errno::EINVAL)?;
-        if let Some(inode) = watch.inode.upgrade() {
-            let mut list = inode.watches.lock();
-            list.retain(|w| !core::ptr::eq(w.as_ptr(), Arc::as_ptr(&watch)));
-            inode.watched.store(!list.is_empty(), Ordering::Release);
-        }
+        watch.leave();
         self.queue(Event {
             wd,
             mask: IGNORED,
@@ -146,29 +292,28 @@ impl FileOps for InotifyFile {
         loop {
             let event = {
                 let mut q = me.queue.lock();
-                match q.front() {
+                match q.events.front() {
                     Some(e) if e.size() > dst.remaining() => {
                         return if done != 0 { Ok(done) } else { Err(Errno::EINVAL) };
                     }
-                    Some(_) => q.pop_front(),
-                    None => None,
+                    _ => q.take(),
                 }
             };
             match event {
                 Some(e) => {
                     let padded = e.size() - 16;
                     let mut raw = Vec::with_capacity(e.size());
-                    raw.extend_from_slice(&e.wd.to_le_bytes());
-                    raw.extend_from_slice(&e.mask.to_le_bytes());
-                    raw.extend_from_slice(&e.cookie.to_le_bytes());
-                    raw.extend_from_slice(&(padded as u32).to_le_bytes());
+                    raw.extend_from_slice(&e.wd.to_ne_bytes());
+                    raw.extend_from_slice(&e.mask.to_ne_bytes());
+                    raw.extend_from_slice(&e.cookie.to_ne_bytes());
+                    raw.extend_from_slice(&(padded as u32).to_ne_bytes());
                     raw.extend_from_slice(&e.name);
                     raw.resize(e.size(), 0);
                     done += dst.put(&raw)?;
                 }
                 None if done != 0 => return Ok(done),
                 None if file.nonblocking() => return Err(Errno::EAGAIN),
-                None => me.wait.wait_until(|| !me.queue.lock().is_empty())?,
+                None => me.wait.wait_until(|| !me.queue.lock().events.is_empty())?,
             }
         }
     }
@@ -176,7 +321,7 @@ impl FileOps for InotifyFile {
         if let Some(t) = table {
             t.register(&self.0.wait);
         }
-        if self.0.queue.lock().is_empty() {
+        if self.0.queue.lock().events.is_empty() {
             PollEvents::empty()
         } else {
             PollEvents::READABLE
@@ -187,26 +332,64 @@ impl FileOps for InotifyFile {
         if cmd != FIONREAD {
             return Err(Errno::ENOTTY);
         }
-        let n: usize = self.0.queue.lock().iter().map(Event::size).sum();
+        let n: usize = self.0.queue.lock().events.iter().map(Event::size).sum();
         UserPtr::<i32>::new(arg).write(n as i32).map(|()| 0)
+    }
+    fn asyncs(&self, with: &mut dyn FnMut(&Async)) -> bool {
+        with(&self.0.owners);
+        true
+    }
+    fn show_fdinfo(&self, _: &File, out: &mut Text) {
+        let mut before = i32::MAX;
+        // One at a time, as there may be very many.
+        let mut next = || {
+            let watches = self.0.watches.lock();
+            let (wd, watch) = watches.by_wd.range(..before).next_back()?;
+            before = *wd;
+            Some(watch.clone())
+        };
+        while let Some(watch) = next() {
+            if crate::task::current().fatal_signal_pending() {
+                return;
+            }
+            let Some(inode) = watch.inode.upgrade() else {
+                continue;
+            };
+            // The file handle: number and generation, with which a file could be found again if there were
+            // `open_by_handle_at`.
+            let number = inode.ino.swap_bytes();
+            let _ = writeln!(
+                out,
+                "inotify wd:{:x} ino:{:x} sdev:{:x} mask:{:x} ignored_mask:0 fhandle-bytes:c fhandle-type:1 \
+                 f_handle:{:08x}{number:016x}",
+                watch.wd,
+                inode.ino,
+                inode.sb.dev.raw(),
+                watch.mask.load(Ordering::Relaxed),
+                0
+            );
+        }
     }
     fn release(&self, _: &File) {
         let all = core::mem::take(&mut self.0.watches.lock().by_wd);
         for watch in all.into_values() {
-            if let Some(inode) = watch.inode.upgrade() {
-                let mut list = inode.watches.lock();
-                list.retain(|w| !core::ptr::eq(w.as_ptr(), Arc::as_ptr(&watch)));
-                inode.watched.store(!list.is_empty(), Ordering::Release);
-            }
+            watch.leave();
         }
     }
 }
 
-/// `inotify_init1`; the caller installs the file.
-pub fn create(flags: u32) -> Arc<File> {
+/// `inotify_init1`; the caller installs the file. `EMFILE`, `ENFILE`.
+pub fn create(flags: u32) -> Result<Arc<File>, Errno> {
+    let user = user::account();
+    if !user::take_one(&user.inotify_instances, MAX_INSTANCES.load(Ordering::Relaxed)) {
+        return Err(Errno::EMFILE);
+    }
     let instance = Arc::new(Inotify {
-        queue: SpinLock::new(VecDeque::new()),
+        most: MAX_QUEUE.load(Ordering::Relaxed) as usize,
+        user,
+        queue: SpinLock::new(Queue::default()),
         wait: WaitQueue::new(),
+        owners: Async::new(),
         watches: SpinLock::new(Watches::default()),
     });
     anon::file(
@@ -221,7 +404,8 @@ fn instance(file: &File) -> Result<&Arc<Inotify>, Errno> {
     Ok(&file.ops().downcast::<InotifyFile>().ok_or(Errno::EINVAL)?.0)
 }
 
-/// `EINVAL` for a mask of `inotify_add_watch` that asks for nothing, or both to add to a watch and that there is none.
+/// `EINVAL`: the mask of `inotify_add_watch` asks for nothing, or both for adding to a watch (`IN_MASK_ADD`)
+/// and for there being none (`IN_MASK_CREATE`).
 pub fn check_mask(mask: u32) -> Result<(), Errno> {
     let both = MASK_CREATE | MASK_ADD;
     if mask & MASK == 0 || mask & both == both {
@@ -230,7 +414,7 @@ pub fn check_mask(mask: u32) -> Result<(), Errno> {
     Ok(())
 }
 
-/// `inotify_add_watch`: the watch's number.
+/// `inotify_add_watch`. Returns the watch's number.
 pub fn add_watch(file: &File, path: usize, mask: u32) -> SysResult {
     use crate::fs::walk::{AT_FDCWD, Walk, lookup};
     let me = instance(file)?;
@@ -244,17 +428,47 @@ pub fn add_watch(file: &File, path: usize, mask: u32) -> SysResult {
     }
     let path = crate::mm::copy::read_path(path)?;
     let at = lookup(AT_FDCWD, path.as_bytes(), walk)?;
-    let inode = &at.dentry.inode;
-    crate::fs::perm::permission(inode, crate::fs::perm::READ, &crate::task::current().creds())?;
+    let named = &at.dentry.inode;
+    crate::fs::perm::permission(named, crate::fs::perm::READ, &crate::task::current().creds())?;
+    let mut node = match named.ops.made_up() {
+        true => Some(new_node(named)?),
+        false => None,
+    };
+    loop {
+        let full = match put_watch(me, named, &mut node, mask)? {
+            Placed::At(wd) => return Ok(wd as usize),
+            Placed::Full(inode) => inode,
+        };
+        drop(room_behind(|| full.watches.lock(), |all| &mut all.list, 1)?);
+    }
+}
+
+/// What came of a watch.
+enum Placed {
+    /// It has this number.
+    At(i32),
+    /// There is no room for it among those of this inode.
+    Full(Arc<Inode>),
+}
+
+/// The watch of an instance on `named`, or on what stands for it, changed or made with `node`.
+fn put_watch(
+    me: &Arc<Inotify>,
+    named: &Arc<Inode>,
+    node: &mut Option<NodeBox<(), Arc<Inode>>>,
+    mask: u32,
+) -> Result<Placed, Errno> {
     let keep = mask & (EVENTS | EXCL_UNLINK | ONESHOT);
+    let standing = &named.sb.watched;
     let mut watches = me.watches.lock();
+    let mut stand_ins = named.ops.made_up().then(|| standing.by_number.lock());
+    let known = stand_ins
+        .as_ref()
+        .and_then(|tree| tree.get((named.ino, ())).map(|known| known.value.clone()));
+    let inode = known.as_ref().unwrap_or(named);
     let mut list = inode.watches.lock();
-    list.retain(|w| w.strong_count() != 0);
-    let mine = list
-        .iter()
-        .filter_map(Weak::upgrade)
-        .find(|w| core::ptr::eq(w.owner.as_ptr(), Arc::as_ptr(me)));
-    if let Some(w) = mine {
+    list.list.retain(|(_, w)| w.strong_count() != 0);
+    if let Some(w) = list.of(me) {
         if mask & MASK_CREATE != 0 {
             return Err(Errno::EEXIST);
         }
@@ -263,24 +477,45 @@ pub fn add_watch(file: &File, path: usize, mask: u32) -> SysResult {
         } else {
             w.mask.store(keep, Ordering::Relaxed);
         }
-        return Ok(w.wd as usize);
+        return Ok(Placed::At(w.wd));
     }
-    if watches.by_wd.len() >= MAX_WATCHES {
+    if list.list.len() == list.list.capacity() {
+        return Ok(Placed::Full(inode.clone()));
+    }
+    let wd = watches.last.checked_add(1).ok_or(Errno::ENOSPC)?;
+    if !user::take_one(&me.user.inotify_watches, MAX_WATCHES.load(Ordering::Relaxed)) {
         return Err(Errno::ENOSPC);
     }
-    watches.last = watches.last.checked_add(1).ok_or(Errno::ENOSPC)?;
-    let wd = watches.last;
+    watches.last = wd;
     WATCHES.fetch_add(1, Ordering::Relaxed);
     let watch = Arc::new(Watch {
         wd,
         mask: AtomicU32::new(keep),
         owner: Arc::downgrade(me),
+        user: me.user.clone(),
         inode: Arc::downgrade(inode),
     });
-    list.push(Arc::downgrade(&watch));
+    list.add(&watch);
     inode.watched.store(true, Ordering::Release);
+    if known.is_none()
+        && let (Some(tree), Some(node)) = (&mut stand_ins, node.take())
+    {
+        tree.insert(node);
+        standing.any.store(true, Ordering::Release);
+    }
     watches.by_wd.insert(wd, watch);
-    Ok(wd as usize)
+    Ok(Placed::At(wd))
+}
+
+/// A node for [`MadeUp`]. `ENOMEM`.
+fn new_node(inode: &Arc<Inode>) -> Result<NodeBox<(), Arc<Inode>>, Errno> {
+    let range = Range {
+        first: inode.ino,
+        last: inode.ino,
+        key: (),
+        value: inode.clone(),
+    };
+    Node::new(range).ok_or(Errno::ENOMEM)
 }
 
 /// `inotify_rm_watch`.
@@ -291,13 +526,35 @@ pub fn remove_watch(file: &File, wd: i32) -> Result<(), Errno> {
 /// Tells the watchers of `inode`.
 #[cold]
 fn notify(inode: &Inode, mask: u32, cookie: u32, name: &[u8]) {
+    notify_unless(0, inode, mask, cookie, name);
+}
+
+/// Tells the watchers whose mask does not have `without`.
+fn notify_unless(without: u32, inode: &Inode, mask: u32, cookie: u32, name: &[u8]) {
     if !inode.watched.load(Ordering::Acquire) {
+        let standing = &inode.sb.watched;
+        if standing.any.load(Ordering::Acquire)
+            && inode.ops.made_up()
+            && let Some(stand_in) = standing.find(inode.ino)
+        {
+            tell_watchers(without, &stand_in, mask, cookie, name);
+        }
         return;
     }
-    let list: Vec<Arc<Watch>> = inode.watches.lock().iter().filter_map(Weak::upgrade).collect();
-    for w in list {
+    tell_watchers(without, inode, mask, cookie, name);
+}
+
+fn tell_watchers(without: u32, inode: &Inode, mask: u32, cookie: u32, name: &[u8]) {
+    let mut after = 0;
+    let mut next = || {
+        let (number, watch) = inode.watches.lock().behind(after)?;
+        after = number;
+        Some(watch)
+    };
+    // One after the other: there may be very many.
+    while let Some(w) = next() {
         let wanted = w.mask.load(Ordering::Relaxed);
-        if wanted & mask & EVENTS == 0 {
+        if (wanted | UNMOUNT) & mask & (EVENTS | UNMOUNT) == 0 || wanted & without != 0 {
             continue;
         }
         let Some(owner) = w.owner.upgrade() else { continue };
@@ -326,15 +583,26 @@ fn dir_bit(inode: &Inode) -> u32 {
     }
 }
 
-/// Something happened to what `dentry` names: its watchers and its directory's hear of it.
+/// Something happened to the file that `dentry` names: tells its watchers and those of its directory, even if
+/// the name has been removed.
 fn about(dentry: &Arc<Dentry>, mask: u32) {
+    about_unless(0, dentry, mask);
+}
+
+/// Something was done to an open file. Watches with `IN_EXCL_UNLINK` are not told if the name has been
+/// removed.
+fn about_file(file: &File, mask: u32) {
+    let dentry = &file.path.dentry;
+    let without = if dentry.is_unlinked() { EXCL_UNLINK } else { 0 };
+    about_unless(without, dentry, mask);
+}
+
+fn about_unless(without: u32, dentry: &Arc<Dentry>, mask: u32) {
     let mask = mask | dir_bit(&dentry.inode);
-    if let (Some(parent), name) = dentry.position()
-        && !dentry.is_unlinked()
-    {
-        notify(&parent.inode, mask, 0, &name);
+    if let (Some(parent), name) = dentry.position() {
+        notify_unless(without, &parent.inode, mask, 0, &name);
     }
-    notify(&dentry.inode, mask, 0, b"");
+    notify_unless(without, &dentry.inode, mask, 0, b"");
 }
 
 /// An entry was made.
@@ -349,10 +617,23 @@ pub fn removed(dir: &Inode, child: &Arc<Dentry>) {
         return;
     }
     if child.inode.nlink() != 0 || child.inode.kind != FileType::Directory {
-        // Losing a name is a change of attributes; losing the last user, of everything, which the inode's end reports.
+        // Losing a name changes the attributes. If the file has no other name and no user, the end of the
+        // inode is reported.
         notify(&child.inode, ATTRIB, 0, b"");
     }
     notify(dir, DELETE | dir_bit(&child.inode), 0, &child.name());
+}
+/// A device's name has come, other than by a program that makes one.
+pub fn name_made(dir: &Inode, name: &[u8]) {
+    if !nobody() {
+        notify(dir, CREATE, 0, name);
+    }
+}
+/// Such a name has gone.
+pub fn name_gone(dir: &Inode, name: &[u8]) {
+    if !nobody() {
+        notify(dir, DELETE, 0, name);
+    }
 }
 /// An inode's attributes changed.
 pub fn attrib(inode: &Inode) {
@@ -360,13 +641,13 @@ pub fn attrib(inode: &Inode) {
         notify(inode, ATTRIB | dir_bit(inode), 0, b"");
     }
 }
-/// Attributes of what a name refers to changed.
+/// The attributes of the file that a name stands for changed.
 pub fn attrib_at(dentry: &Arc<Dentry>) {
     if !nobody() {
         about(dentry, ATTRIB);
     }
 }
-/// Moved from one directory to another, perhaps over something.
+/// A file was moved to another name or directory, perhaps replacing another file.
 pub fn moved(
     from: &Inode,
     old: &[u8],
@@ -382,19 +663,19 @@ pub fn moved(
     let bit = dir_bit(&moved.inode);
     notify(from, MOVED_FROM | bit, cookie, old);
     notify(to, MOVED_TO | bit, cookie, new);
-    notify(&moved.inode, MOVE_SELF, 0, b"");
     if let Some(over) = over {
-        notify(&over.inode, ATTRIB, 0, b"");
+        notify(&over.inode, ATTRIB | dir_bit(&over.inode), 0, b"");
     }
+    notify(&moved.inode, MOVE_SELF, 0, b"");
 }
 /// Opened.
 #[inline]
 pub fn opened(file: &File) {
     if !nobody() {
-        about(&file.path.dentry, OPEN);
+        about_file(file, OPEN);
     }
 }
-/// Opened for execution.
+/// A file was opened for execution.
 pub fn opened_inode(dentry: &Arc<Dentry>) {
     if !nobody() {
         about(dentry, OPEN);
@@ -404,10 +685,10 @@ pub fn opened_inode(dentry: &Arc<Dentry>) {
 #[inline]
 pub fn modified(file: &File) {
     if !nobody() {
-        about(&file.path.dentry, MODIFY);
+        about_file(file, MODIFY);
     }
 }
-/// Contents changed, seen from a name.
+/// Contents changed; the caller knows the name, not an open file.
 pub fn modified_inode(dentry: &Arc<Dentry>) {
     if !nobody() {
         about(dentry, MODIFY);
@@ -417,20 +698,52 @@ pub fn modified_inode(dentry: &Arc<Dentry>) {
 #[inline]
 pub fn accessed(file: &File) {
     if !nobody() {
-        about(&file.path.dentry, ACCESS);
+        about_file(file, ACCESS);
     }
 }
-/// Closed for good.
+/// A file was closed for good.
 #[inline]
 pub fn file_closed(file: &File) {
     if !nobody() {
         let write = file.mode().contains(FileMode::WRITE);
-        about(&file.path.dentry, if write { CLOSE_WRITE } else { CLOSE_NOWRITE });
+        about_file(file, if write { CLOSE_WRITE } else { CLOSE_NOWRITE });
     }
 }
-/// The inode is gone: called with the last reference.
+/// The last mount of the file system that has `inode` is gone.
+pub fn unmounted(inode: &Inode) {
+    if !inode.watched.load(Ordering::Acquire) {
+        return;
+    }
+    notify(inode, UNMOUNT | dir_bit(inode), 0, b"");
+    let mut after = 0;
+    let mut next = || {
+        let (number, watch) = inode.watches.lock().behind(after)?;
+        after = number;
+        Some(watch)
+    };
+    while let Some(w) = next() {
+        if let Some(owner) = w.owner.upgrade() {
+            // The end of an `IN_ONESHOT` watch: this is the only event it gets.
+            let _ = owner.remove(w.wd);
+        }
+    }
+}
+/// [`unmounted`] for all made-up inodes.
+pub fn all_unmounted(sb: &SuperBlock) {
+    let mut after = None;
+    while let Some(inode) = sb.watched.behind(after) {
+        after = Some(inode.ino);
+        unmounted(&inode);
+    }
+}
+/// The inode is being freed. If it still has a name, as a pipe's has, nothing is reported and its watches
+/// stay.
 pub fn inode_gone(inode: &mut Inode) {
-    for w in inode.watches.get_mut().drain(..).filter_map(|w| w.upgrade()) {
+    if inode.nlink() != 0 {
+        return;
+    }
+    let all = core::mem::take(&mut inode.watches.get_mut().list);
+    for w in all.into_iter().filter_map(|(_, w)| w.upgrade()) {
         if let Some(owner) = w.owner.upgrade() {
             if w.mask.load(Ordering::Relaxed) & DELETE_SELF != 0 {
                 owner.queue(Event {

@@ -1,5 +1,5 @@
-//! Where bytes go to and come from: a user buffer, a user scatter list, or a kernel slice. Every `FileOps::read` and `write` moves its
-//! data through these, so that a file need not know who asked.
+//! Where bytes are read to and written from: a user buffer, a scatter list, or a slice of the kernel's. All
+//! `FileOps::read` and `write` move their data through these types and need not know which it is.
 
 use crate::mm::copy::{self, IoVec, UserRange};
 use limen_linux_abi::Errno;
@@ -11,13 +11,13 @@ enum Mem<'a> {
     In(&'a [u8]),
 }
 
-/// What is left of a scatter list.
+/// The unused part of a scatter list.
 struct Scattered<'a> {
     addr: usize,
-    /// Bytes left at `addr`.
+    /// How many bytes are left at `addr`.
     left: usize,
     rest: &'a [IoVec],
-    /// Bytes left in all.
+    /// How many bytes are left in all.
     remaining: usize,
 }
 
@@ -30,7 +30,7 @@ impl<'a> Mem<'a> {
         Ok(Self::User(UserRange::new(addr, len)?))
     }
 
-    /// More than one call moves.
+    /// More bytes than one call moves.
     #[cold]
     fn long(addr: usize, len: usize) -> Result<Self, Errno> {
         let mut range = UserRange::new(addr, len)?;
@@ -59,7 +59,8 @@ impl<'a> Mem<'a> {
 }
 
 impl Scattered<'_> {
-    /// Moves `n` bytes at most with `move_(addr, offset, len) -> moved`; stops at a fault. `EFAULT` if not one moved.
+    /// Moves at most `n` bytes by calls of `move_(addr, offset, len) -> moved`, until a fault. `EFAULT`: not
+    /// even one byte was moved.
     fn advance(
         &mut self,
         n: usize,
@@ -97,12 +98,12 @@ impl Scattered<'_> {
 pub struct IoDst<'a>(Mem<'a>);
 
 impl<'a> IoDst<'a> {
-    /// A user buffer; `EFAULT` if it is not in the user part.
+    /// A user buffer. `EFAULT`: it is not in the user part.
     #[inline(always)]
     pub fn user(addr: usize, len: usize) -> Result<Self, Errno> {
         Ok(Self(Mem::user(addr, len)?))
     }
-    /// A user scatter list, as `mm::copy::read_iovecs` gives it.
+    /// A user scatter list, from `mm::copy::read_iovecs`.
     pub fn vector(list: &'a [IoVec]) -> Self {
         Self(Mem::vector(list))
     }
@@ -110,12 +111,12 @@ impl<'a> IoDst<'a> {
     pub fn kernel(buf: &'a mut [u8]) -> Self {
         Self(Mem::Out(buf))
     }
-    /// Room left.
+    /// How many bytes have room.
     #[inline(always)]
     pub fn remaining(&self) -> usize {
         self.0.remaining()
     }
-    /// Copies as much of `data` as fits; `EFAULT` if not one byte arrived.
+    /// Copies as much of `data` as fits, and returns how many bytes. `EFAULT`: not even one byte was copied.
     #[inline]
     pub fn put(&mut self, data: &[u8]) -> Result<usize, Errno> {
         match &mut self.0 {
@@ -147,7 +148,8 @@ impl<'a> IoDst<'a> {
             _ => self.put_zeros_elsewhere(n),
         }
     }
-    /// Zeroes one user buffer of at most `most` bytes, which is used up then; `None` if it is anything else.
+    /// Zeroes a single user buffer of at most `most` bytes, which is then used up. `None`: it is something
+    /// else.
     #[inline]
     pub fn zero_few(&mut self, most: usize) -> Option<Result<usize, Errno>> {
         match &mut self.0 {
@@ -175,12 +177,12 @@ impl<'a> IoDst<'a> {
 pub struct IoSrc<'a>(Mem<'a>);
 
 impl<'a> IoSrc<'a> {
-    /// A user buffer; `EFAULT` if it is not in the user part.
+    /// A user buffer. `EFAULT`: it is not in the user part.
     #[inline(always)]
     pub fn user(addr: usize, len: usize) -> Result<Self, Errno> {
         Ok(Self(Mem::user(addr, len)?))
     }
-    /// A user scatter list, as `mm::copy::read_iovecs` gives it.
+    /// A user scatter list, from `mm::copy::read_iovecs`.
     pub fn vector(list: &'a [IoVec]) -> Self {
         Self(Mem::vector(list))
     }
@@ -188,12 +190,12 @@ impl<'a> IoSrc<'a> {
     pub fn kernel(buf: &'a [u8]) -> Self {
         Self(Mem::In(buf))
     }
-    /// Bytes left.
+    /// How many bytes are left.
     #[inline(always)]
     pub fn remaining(&self) -> usize {
         self.0.remaining()
     }
-    /// Copies as much as there is into `to`; `EFAULT` if not one byte came.
+    /// Fills as much of `to` as there is, and returns how many bytes. `EFAULT`: not even one byte was copied.
     #[inline]
     pub fn take(&mut self, to: &mut [u8]) -> Result<usize, Errno> {
         match &mut self.0 {
@@ -201,7 +203,7 @@ impl<'a> IoSrc<'a> {
             _ => self.take_elsewhere(to),
         }
     }
-    /// Fills as much of `to` as there are bytes left: `EFAULT` if not all of them came.
+    /// Fills as much of `to` as there is. `EFAULT`: not all of it was copied.
     #[inline]
     pub fn take_whole(&mut self, to: &mut [u8]) -> Result<usize, Errno> {
         let want = to.len().min(self.remaining());
@@ -227,14 +229,14 @@ impl<'a> IoSrc<'a> {
             Mem::User(_) | Mem::Out(_) => Ok(0),
         }
     }
-    /// Drops everything (what `/dev/null` does with it).
+    /// Uses all bytes up (`/dev/null`).
     #[inline(always)]
     pub fn discard(&mut self) -> usize {
         let n = self.0.remaining();
         self.0 = Mem::In(&[]);
         n
     }
-    /// Makes it end after `n` more bytes.
+    /// Shortens what is left to `n` bytes.
     pub fn truncate(&mut self, n: usize) {
         match &mut self.0 {
             Mem::User(range) => range.truncate(n),

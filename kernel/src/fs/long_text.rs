@@ -1,35 +1,36 @@
-//! Text files of which memory may not have room for the whole: made in pieces, as they are read. `procfs` has such.
+//! Text files that may be too long for memory: their text is made in pieces, as it is read. Used by `procfs`.
 
 use crate::fs::file::{File, FileOps};
 use crate::fs::io::IoDst;
 use crate::fs::pseudo::{Text, read_from, seek};
 use crate::sync::Mutex;
-use crate::syscall::SysResult;
 use crate::task::current;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use limen_linux_abi::Errno;
+use limen_linux_abi::SysResult;
 
-/// An open text file that may be longer than memory: it is made in pieces as it is read, each found by where the one before left off.
+/// An open text file. Each piece is found by the place at which the one before it ended.
 struct LongFile<F> {
     make: F,
     progress: Mutex<Progress>,
 }
 
-/// How far a long file has been read.
+/// How far the file has been read.
 #[derive(Default)]
 struct Progress {
-    /// The place in the file.
+    /// The position in the file.
     pos: u64,
-    /// The piece there.
+    /// The piece of text at that position.
     piece: Vec<u8>,
-    /// How much of it lies before the place.
+    /// How many bytes of the piece lie before the position.
     read: usize,
-    /// Where the piece after it is found.
+    /// The place of the next piece.
     next: usize,
 }
 
-/// What opens a long text file. `make` adds the piece at a place, 0 at first, and returns that of the one after it; `None`: there is none.
+/// Opens a long text file. `make` adds the piece at a place, which is 0 first, and returns the place of the
+/// next piece. `None`: there is no piece.
 pub fn long_file(
     make: impl Fn(usize, &mut Text) -> Result<Option<usize>, Errno> + Send + Sync + 'static,
 ) -> Arc<dyn FileOps> {
@@ -40,7 +41,7 @@ pub fn long_file(
 }
 
 impl<F: Fn(usize, &mut Text) -> Result<Option<usize>, Errno>> LongFile<F> {
-    /// Makes the next piece; whether there was one.
+    /// Makes the next piece. Returns whether there was one.
     fn go_on(&self, at: &mut Progress) -> Result<bool, Errno> {
         if current().fatal_signal_pending() {
             return Err(Errno::EINTR);

@@ -1,14 +1,13 @@
-//! Files as the memory room maps them: `mmap` and exec come through here.
+//! Files, as `mm` maps them. `mmap` and exec use this.
 
+use super::mount::MS_NOEXEC;
 use super::regular::{FALLOC_KEEP_SIZE, FALLOC_PUNCH_HOLE};
-use super::{File, FileMode, MapBacking};
+use super::{File, FileMode, MapBacking, perm};
 use crate::mm::{FileMap, MappedFile, Prot};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use limen_linux_abi::Errno;
 
-/// `MS_NOEXEC` among a mount's flags.
-const NOEXEC: u32 = 8;
 /// Seals that forbid new shared writable mappings (`F_SEAL_WRITE`, `F_SEAL_FUTURE_WRITE`).
 const SEALS_WRITE: u32 = 0x8 | 0x10;
 
@@ -23,11 +22,16 @@ impl MappedFile for File {
         self.ops()
             .fallocate(self, FALLOC_KEEP_SIZE | FALLOC_PUNCH_HOLE, start, end - start)
     }
+    fn tells_residency(&self) -> bool {
+        let creds = crate::task::current().creds();
+        perm::owner_or_capable(self.inode(), &creds)
+            || perm::path_permission(&self.path, perm::WRITE, &creds).is_ok()
+    }
 }
 
-/// What mapping `file` from byte `offset` maps; `None` for fresh zeros (`/dev/zero`). `ENODEV` if it can't be mapped, `EACCES` if it was
-/// opened in a way that does not allow it, `EPERM` for a sealed file.
-pub fn file_map(file: &Arc<File>, offset: u64, shared: bool, prot: Prot) -> Result<Option<FileMap>, Errno> {
+/// What a mapping of `file` from byte `offset` on maps. `ENODEV`: it cannot be mapped; `EACCES`: the way in
+/// which it was opened does not allow it; `EPERM`: a seal forbids it.
+pub fn file_map(file: &Arc<File>, offset: u64, shared: bool, prot: Prot) -> Result<FileMap, Errno> {
     let mode = file.mode();
     let writes = shared && prot.contains(Prot::WRITE);
     if !mode.intersects(FileMode::READ | FileMode::EXEC) || writes && !mode.contains(FileMode::WRITE) {
@@ -42,19 +46,18 @@ pub fn file_map(file: &Arc<File>, offset: u64, shared: bool, prot: Prot) -> Resu
         }
         may.remove(Prot::WRITE);
     }
-    if file.path.mnt.flags() & NOEXEC != 0 {
+    if file.path.mnt.flags() & MS_NOEXEC != 0 {
         may.remove(Prot::EXEC);
     }
-    match file.ops().mmap(file)? {
-        MapBacking::Pages(cache) => {
-            let file: Arc<dyn MappedFile> = file.clone();
-            Ok(Some(FileMap {
-                cache,
-                file: Some(file),
-                offset,
-                may,
-            }))
-        }
-        MapBacking::Anonymous => Ok(None),
-    }
+    let cache = match file.ops().mmap(file)? {
+        MapBacking::Pages(cache) => Some(cache),
+        MapBacking::Anonymous => None,
+    };
+    let file: Arc<dyn MappedFile> = file.clone();
+    Ok(FileMap {
+        cache,
+        file: Some(file),
+        offset,
+        may,
+    })
 }

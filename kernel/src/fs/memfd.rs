@@ -17,12 +17,12 @@ const MFD_ALLOW_SEALING: u32 = 2;
 const MFD_HUGETLB: u32 = 4;
 const MFD_NOEXEC_SEAL: u32 = 8;
 const MFD_EXEC: u32 = 16;
-/// `F_SEAL_SEAL`. Kept inverted, so that files nobody can seal, which are most, have no bit set.
+/// `F_SEAL_SEAL`. Kept inverted: most files cannot be sealed, and so have no bit set.
 const SEAL_SEAL: u32 = 1;
 /// `F_SEAL_EXEC`.
 pub const SEAL_EXEC: u32 = 32;
 
-/// The file system memfds are in, made on first use.
+/// The file system of memfds. Made at first use.
 static TREE: SpinLock<Option<Arc<Dentry>>> = SpinLock::new(None);
 
 fn tree() -> Result<Arc<Dentry>, Errno> {
@@ -33,7 +33,7 @@ fn tree() -> Result<Arc<Dentry>, Errno> {
     Ok(TREE.lock().get_or_insert(new).clone())
 }
 
-/// Whether `memfd_create` knows the flags: `EINVAL` if not.
+/// `EINVAL` if `memfd_create` does not know one of the flags.
 pub fn check_flags(flags: u32) -> Result<(), Errno> {
     if flags & !(MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL | MFD_EXEC) != 0
         || flags & (MFD_EXEC | MFD_NOEXEC_SEAL) == MFD_EXEC | MFD_NOEXEC_SEAL
@@ -44,7 +44,7 @@ pub fn check_flags(flags: u32) -> Result<(), Errno> {
     Ok(())
 }
 
-/// `memfd_create`, with known flags; the caller installs the file.
+/// `memfd_create`. The flags have been checked. The caller installs the file.
 pub fn create(name: &[u8], flags: u32) -> Result<Arc<File>, Errno> {
     let creds = crate::task::current().creds();
     let noexec = flags & MFD_NOEXEC_SEAL != 0;
@@ -56,6 +56,7 @@ pub fn create(name: &[u8], flags: u32) -> Result<Arc<File>, Errno> {
         rdev: Dev::default(),
         target: b"",
     };
+    crate::fs::count::may_open()?;
     let inode = tmpfs::make(&tree()?.inode.sb, &new)?;
     inode.set_nlink(0);
     let seals = match (flags & MFD_ALLOW_SEALING != 0, noexec) {
@@ -75,7 +76,7 @@ pub fn create(name: &[u8], flags: u32) -> Result<Arc<File>, Errno> {
     ))
 }
 
-/// `F_GET_SEALS`: of files in memory only.
+/// `F_GET_SEALS`. For files in memory only.
 pub fn seals(file: &File) -> Result<u32, Errno> {
     match (file.is_regular(), &file.inode().pages) {
         (true, Some(_)) => Ok(file.inode().seals.load(Ordering::Relaxed) ^ SEAL_SEAL),
@@ -83,7 +84,7 @@ pub fn seals(file: &File) -> Result<u32, Errno> {
     }
 }
 
-/// `F_ADD_SEALS`. `EBUSY`: against writing while a mapping may write.
+/// `F_ADD_SEALS`. `EBUSY`: a mapping may write, and a seal against that is asked for.
 pub fn add_seals(file: &File, mut new: u32) -> Result<(), Errno> {
     if !file.mode().contains(FileMode::WRITE) {
         return Err(Errno::EPERM);
@@ -98,7 +99,7 @@ pub fn add_seals(file: &File, mut new: u32) -> Result<(), Errno> {
     if old & SEAL_SEAL != 0 {
         return Err(Errno::EPERM);
     }
-    // What is to stay a program stays the same program.
+    // A file that must stay executable must not be changed either.
     if new & SEAL_EXEC != 0 && inode.mode() & 0o111 != 0 {
         new |= SEAL_SHRINK | SEAL_GROW | SEAL_WRITE | SEAL_FUTURE_WRITE;
     }

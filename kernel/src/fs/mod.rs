@@ -1,18 +1,26 @@
-//! Files: the VFS, the in-memory file system, descriptors, paths, pipes, polling. Called by system calls, exec and memory mappings.
+//! Files: the VFS, tmpfs, descriptors, paths, pipes, polling. Called by system calls, exec and memory
+//! mappings.
 //!
-//! What is what: an open file description ([`File`], `file.rs`) has operations ([`FileOps`]) and a place ([`Path`]): a mount and a
-//! dentry (`dentry.rs`), whose inode (`inode.rs`) is the file itself. `walk.rs` (with `plain.rs`) resolves paths, `open.rs` opens, `names.rs` makes,
-//! removes and moves names. `docs/fs.md` tells it as a story, with the order of locks.
+//! An open file description ([`File`], `file.rs`) has operations ([`file::FileOps`]) and a place
+//! ([`path::Path`]). A place is a mount and a dentry (`dentry.rs`), whose inode (`inode.rs`) is the file
+//! itself. `walk.rs` and `plain.rs` resolve paths, `open.rs` opens files, `names.rs` makes, removes and moves
+//! names. `docs/fs.md` explains all this, and the order of locks.
 
+#![forbid(unsafe_code)]
+
+pub mod acl;
 pub mod anon;
 pub mod attr;
+pub mod closing;
 pub mod context;
+pub mod count;
 pub mod debugfs;
 pub mod dentry;
 pub mod devices;
 pub mod devpts;
 pub mod epoll;
 pub mod eventfd;
+pub mod fasync;
 pub mod fcntl;
 pub mod fdtable;
 pub mod file;
@@ -24,8 +32,10 @@ pub mod locks;
 mod long_text;
 pub mod map;
 pub mod memfd;
+pub mod missing;
 pub mod mount;
 pub mod mountpoint;
+pub mod moves;
 pub mod names;
 pub mod open;
 pub mod path;
@@ -37,9 +47,12 @@ pub mod procfs;
 pub mod pseudo;
 pub mod readdir;
 pub mod regular;
+pub mod rseq;
+pub mod signalfd;
 pub mod splice;
 pub mod superblock;
 pub mod sysfs;
+pub mod timerfd;
 pub mod tmpfs;
 pub mod walk;
 pub mod xattr;
@@ -55,8 +68,11 @@ pub const RLIMIT_FSIZE: usize = 1;
 /// `RLIMIT_NOFILE`.
 pub const RLIMIT_NOFILE: usize = 7;
 
-/// Brings the room up: the file system types, and an empty tmpfs as the first root.
+/// Registers the file system types and mounts an empty tmpfs as the first root. Once, at boot.
 pub fn init() {
+    count::init();
+    inotify::init();
+    epoll::init();
     superblock::register_fs_type(&tmpfs::TMPFS);
     superblock::register_fs_type(&tmpfs::RAMFS);
     superblock::register_fs_type(&devices::DEVTMPFS);
@@ -64,12 +80,15 @@ pub fn init() {
     procfs::init();
     sysfs::init();
     debugfs::init();
+    rseq::init();
+    missing::init();
     let root = tmpfs::new_tree("rootfs", "", true).expect("no options");
     mount::init(root.clone());
     populate(&root);
 }
 
-/// What Linux's built-in initramfs holds: a console that init can open before anything is mounted on `/dev`, and a home for root.
+/// What Linux's built-in initramfs contains: a console, which init can open before anything is mounted on
+/// `/dev`, and root's home.
 fn populate(root: &alloc::sync::Arc<dentry::Dentry>) {
     let new = |kind, mode, rdev| inode::NewInode {
         kind,

@@ -1,17 +1,23 @@
-//! Mounts: which tree hangs where. One table for all processes.
+//! Mounts: which tree is mounted where. There is one table for all processes.
 
 use crate::fs::dentry::Dentry;
 use crate::fs::inode::FileType;
+use crate::fs::inotify;
+use crate::fs::moves::Moving;
 use crate::fs::path::Path;
 use crate::fs::perm;
+use crate::fs::pseudo::{Text, with_string};
 use crate::fs::superblock::find_fs_type;
+use crate::mm::reserve::room;
+use crate::sched::WaitQueue;
 use crate::sync::{Mutex, Once, SpinLock};
-use alloc::collections::BTreeMap;
+use crate::task::{TaskFlags, current};
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use limen_linux_abi::Errno;
+use limen_range_tree::{Node, NodeBox, Range, RangeTree};
 
 /// `MS_RDONLY`.
 pub const MS_RDONLY: u32 = 1;
@@ -51,29 +57,79 @@ const MNT_EXPIRE: u32 = 4;
 /// `UMOUNT_NOFOLLOW`.
 pub const UMOUNT_NOFOLLOW: u32 = 8;
 
-/// A tree hung up somewhere.
+/// A mount: a tree, and the place at which it is mounted.
 pub struct Mount {
     /// Number shown in `mountinfo`.
     pub id: u32,
-    /// What is mounted.
+    /// The root of the part of the tree that it shows.
     pub root: Arc<Dentry>,
     /// `MS_*` flags of this mount.
     flags: AtomicU32,
-    /// What `mount` was told to mount.
+    /// The source, as given to `mount`.
     pub source: String,
     at: SpinLock<Option<Path>>,
+    /// Whether it is in [`LIST`]. Only then mounts below it may change.
+    listed: AtomicBool,
     internal: bool,
+    /// Nobody has used it since `MNT_EXPIRE`.
+    expiring: AtomicBool,
 }
 
-/// How many mounts there may be (`/proc/sys/fs/mount-max`): a tree bound below itself has twice as many.
+/// How many mounts there may be (`/proc/sys/fs/mount-max`). A limit is needed: binding a tree below itself
+/// doubles its mounts.
 const MOUNT_MAX: usize = 100_000;
 
 static NEXT_ID: AtomicU32 = AtomicU32::new(1);
-/// Everything mounted, in order.
-static LIST: SpinLock<Vec<Arc<Mount>>> = SpinLock::new(Vec::new());
-/// Serialises changes of the tree of mounts.
+/// All mounts by number, and once more by the address of the mount in which each is mounted. They change only
+/// while `CHANGE` is held.
+static LIST: SpinLock<Listed> = SpinLock::new(RangeTree::new());
+static HANGING: SpinLock<Listed> = SpinLock::new(RangeTree::new());
+/// Held by the one thread that changes the tree of mounts.
 static CHANGE: Mutex<()> = Mutex::new(());
 static ROOT: Once<Path> = Once::new();
+
+/// Mounts by some number and their addresses.
+type Listed = RangeTree<usize, Arc<Mount>>;
+/// Where one is among them.
+type Place = (u64, usize);
+
+/// For one of them, where it is to be by `first`. `ENOMEM`.
+fn node(mnt: &Arc<Mount>, first: u64) -> Result<NodeBox<usize, Arc<Mount>>, Errno> {
+    let range = Range {
+        first,
+        last: first,
+        key: address(mnt) as usize,
+        value: mnt.clone(),
+    };
+    Node::new(range).ok_or(Errno::ENOMEM)
+}
+
+fn address(mnt: &Arc<Mount>) -> u64 {
+    Arc::as_ptr(mnt).addr() as u64
+}
+
+/// The first mount behind a place, and its own.
+fn behind(list: &SpinLock<Listed>, place: Place) -> Option<(Place, Arc<Mount>)> {
+    let list = list.lock();
+    list.behind(place)
+        .map(|found| (found.place(), found.value.clone()))
+}
+
+/// What it needs to be among those that hang, and among all.
+struct Nodes {
+    hanging: NodeBox<usize, Arc<Mount>>,
+    listed: NodeBox<usize, Arc<Mount>>,
+}
+
+impl Nodes {
+    /// For a new mount at `at`. `ENOMEM`.
+    fn new(mnt: &Arc<Mount>, at: &Path) -> Result<Self, Errno> {
+        Ok(Self {
+            hanging: node(mnt, address(&at.mnt))?,
+            listed: node(mnt, u64::from(mnt.id))?,
+        })
+    }
+}
 
 impl Mount {
     fn build(root: Arc<Dentry>, flags: u32, source: &[u8], internal: bool) -> Arc<Self> {
@@ -84,18 +140,47 @@ impl Mount {
             flags: AtomicU32::new(flags & PER_MOUNT),
             source: String::from_utf8_lossy(source).into_owned(),
             at: SpinLock::new(None),
+            listed: AtomicBool::new(false),
             internal,
+            expiring: AtomicBool::new(false),
         })
+    }
+    /// A walk has come to it.
+    #[inline(always)]
+    pub fn used(&self) {
+        if self.expiring.load(Ordering::Relaxed) {
+            self.stays();
+        }
+    }
+    /// It does not expire, unless that is what the walk is for.
+    #[cold]
+    #[inline(never)]
+    fn stays(&self) {
+        if !current().flags().contains(TaskFlags::EXPIRES_MOUNT) {
+            self.expiring.store(false, Ordering::Relaxed);
+        }
     }
     /// A mount for files outside any tree (pipes, sockets, anonymous files), with `MS_*` flags.
     pub fn new_internal(root: Arc<Dentry>, flags: u32) -> Arc<Self> {
         Self::build(root, flags, b"none", true)
     }
-    /// Whether it is only for files outside any tree.
+    /// Whether it is a mount for files outside any tree.
     pub fn is_internal(&self) -> bool {
         self.internal
     }
-    /// Where it hangs; `None` for the first root and for what has been taken off.
+    /// Whether it shows its whole tree, not only a directory of it.
+    pub fn shows_all(&self) -> bool {
+        self.root.is_root()
+    }
+    /// `EINVAL` for a mount that was unmounted, and for one of files outside any tree.
+    fn check_listed(&self) -> Result<(), Errno> {
+        if self.listed.load(Ordering::Relaxed) {
+            Ok(())
+        } else {
+            Err(Errno::EINVAL)
+        }
+    }
+    /// Where it is mounted. `None` for the first root, and for a mount that was unmounted.
     pub fn mountpoint(&self) -> Option<Path> {
         self.at.lock().clone()
     }
@@ -118,7 +203,11 @@ impl Mount {
 impl Drop for Mount {
     fn drop(&mut self) {
         let sb = &self.root.inode.sb;
-        if sb.mounts.fetch_sub(1, Ordering::AcqRel) == 1 && !sb.persistent {
+        if sb.mounts.fetch_sub(1, Ordering::AcqRel) != 1 {
+            return;
+        }
+        inotify::all_unmounted(sb);
+        if !sb.persistent {
             let mut top = self.root.clone();
             while let Some(p) = top.parent() {
                 top = p;
@@ -128,90 +217,168 @@ impl Drop for Mount {
     }
 }
 
+/// Tells waiters that a mount has changed.
+pub struct Changes {
+    count: AtomicU32,
+    /// The queue of waiters.
+    pub queue: WaitQueue,
+}
+
+/// The one of the only mount namespace.
+pub static CHANGES: Changes = Changes {
+    count: AtomicU32::new(0),
+    queue: WaitQueue::new(),
+};
+
+impl Changes {
+    /// How many changes there were.
+    pub fn count(&self) -> u32 {
+        self.count.load(Ordering::Acquire)
+    }
+    fn announce(&self) {
+        self.count.fetch_add(1, Ordering::Release);
+        self.queue.wake_all();
+    }
+}
+
 /// Makes `root` the first root.
 pub fn init(root: Arc<Dentry>) {
     let mnt = Mount::build(root.clone(), 0, b"rootfs", false);
-    LIST.lock().push(mnt.clone());
+    mnt.listed.store(true, Ordering::Relaxed);
+    let node = node(&mnt, u64::from(mnt.id)).expect("memory for the first mount");
+    LIST.lock().insert(node);
     if ROOT.set(Path { mnt, dentry: root }).is_err() {
         warning!("The root is already there");
     }
 }
 
-/// The first root: where init starts.
+/// The root of the first mount, where init starts.
 pub fn initial_root() -> Path {
     ROOT.get().expect("fs::init has run").clone()
 }
 
-/// Where something mounted at `at` will hang: on top of what hangs there. `ENOENT` if the name is gone.
-fn place_for(mut at: Path) -> Result<Path, Errno> {
-    at.cross_mounts();
-    if at.dentry.is_unlinked() {
-        return Err(Errno::ENOENT);
+/// A made-up entry that was pinned for a mount. If the mount fails, the entry is unpinned, and the next
+/// lookup makes it anew.
+struct Pin(Option<Arc<Dentry>>);
+
+impl Drop for Pin {
+    fn drop(&mut self) {
+        if let Some(dentry) = &self.0 {
+            dentry.unpin();
+        }
     }
-    Ok(at)
 }
 
-/// Whether one is a directory and the other is not.
+/// Where something that is to be mounted at `at` goes: on top of what is mounted there. `ENOENT`: the name
+/// was removed. The caller holds `CHANGE`.
+fn place_for(mut at: Path) -> Result<(Path, Pin), Errno> {
+    let mut pin = Pin(None);
+    if !Arc::ptr_eq(&at.dentry, &at.mnt.root) {
+        at.dentry = at.dentry.pinned()?;
+        pin.0 = Some(at.dentry.clone());
+    }
+    at.cross_mounts();
+    // A root was never a name that could have been removed.
+    if at.dentry.is_unlinked() && !at.dentry.is_root() {
+        return Err(Errno::ENOENT);
+    }
+    Ok((at, pin))
+}
+
+/// Whether one of the two is a directory and the other is not.
 fn differ(at: &Path, root: &Dentry) -> bool {
     (at.dentry.inode.kind == FileType::Directory) != (root.inode.kind == FileType::Directory)
 }
 
-/// Hangs `mnt` up at `at`, where nothing hangs and which has been pinned: nothing can go wrong any more. The caller holds `CHANGE`.
-fn hang(mnt: &Arc<Mount>, at: Path) {
-    *mnt.at.lock() = Some(at.clone());
-    at.dentry.mounted.add(&at.mnt, mnt.clone());
+/// Mounts `mnt` at `at`, where nothing is mounted. Returns where it was mounted before; it still is there,
+/// too. `ENOENT`: the name was removed meanwhile. The caller holds `CHANGE`.
+fn hang(mnt: &Arc<Mount>, at: Path) -> Result<Option<Path>, Errno> {
+    // Set first: from the moment at which a walk can enter the mount, it must find the way up.
+    let old = mnt.at.lock().replace(at.clone());
+    match at
+        .dentry
+        .while_named(|| at.dentry.mounted.add(&at.mnt, mnt.clone()))
+    {
+        Ok(()) => Ok(old),
+        Err(e) => {
+            *mnt.at.lock() = old;
+            Err(e)
+        }
+    }
 }
 
-/// Hangs a new mount up at `at`, then what is to hang below it. `ENOSPC` if that is too much. The caller holds `CHANGE`.
-fn attach(mnt: Arc<Mount>, at: Path, below: Vec<(Arc<Mount>, Path)>) -> Result<(), Errno> {
-    let at = place_for(at)?;
+/// Unmounts what is mounted at `at`, if given. The caller holds `CHANGE`.
+fn clear(at: Option<Path>) {
+    if let Some(at) = at {
+        at.dentry.mounted.remove(&at.mnt);
+        at.dentry.unpin();
+    }
+}
+
+/// The mounts to be made below a new one, each with its place and its nodes.
+type Below = Vec<(Arc<Mount>, Path, Nodes)>;
+
+/// Mounts `mnt` at `at`, and the mounts `below` in it. `ENOSPC`: there would be too many mounts. The caller
+/// holds `CHANGE`.
+fn attach(mnt: Arc<Mount>, at: Path, below: Below) -> Result<(), Errno> {
     if differ(&at, &mnt.root) {
         return Err(Errno::ENOTDIR);
     }
-    at.dentry.pin()?;
-    {
-        let mut list = LIST.lock();
-        let new = below.len() + 1;
-        if list.len() + new > MOUNT_MAX {
-            return Err(Errno::ENOSPC);
-        }
-        list.try_reserve(new).map_err(|_| Errno::ENOMEM)?;
-        list.push(mnt.clone());
-        list.extend(below.iter().map(|(mnt, _)| mnt.clone()));
+    if LIST.lock().len() + below.len() + 1 > MOUNT_MAX {
+        return Err(Errno::ENOSPC);
     }
-    hang(&mnt, at);
-    for (mnt, at) in below {
-        hang(&mnt, at);
+    let nodes = Nodes::new(&mnt, &at)?;
+    let _moving = Moving::begin();
+    hang(&mnt, at)?;
+    list(&mnt, nodes);
+    for (mnt, at, nodes) in below {
+        // `mnt` is mounted there, so it is not freed.
+        hang(&mnt, at)?;
+        list(&mnt, nodes);
     }
+    CHANGES.announce();
     Ok(())
 }
 
-/// Takes `mnt` off its place. The caller holds `CHANGE`.
-fn detach(mnt: &Arc<Mount>, forget: bool) {
+/// Adds a mount to the lists.
+fn list(mnt: &Mount, nodes: Nodes) {
+    mnt.listed.store(true, Ordering::Relaxed);
+    HANGING.lock().insert(nodes.hanging);
+    LIST.lock().insert(nodes.listed);
+}
+
+/// Among those that hang, `mnt` hangs in another one from now on: the one at `to`.
+fn relist(mnt: &Arc<Mount>, from: Option<&Path>, to: &Path) {
+    let Some(from) = from else { return };
+    let mut list = HANGING.lock();
+    if let Some(mut node) = list.remove((address(&from.mnt), address(mnt) as usize)) {
+        let range = node.range_mut();
+        (range.first, range.last) = (address(&to.mnt), address(&to.mnt));
+        list.insert(node);
+    }
+}
+
+/// Unmounts `mnt` and removes it from the lists. The caller holds `CHANGE`.
+fn detach(mnt: &Arc<Mount>) {
+    let key = address(mnt) as usize;
     let at = mnt.at.lock().take();
-    if let Some(at) = at {
-        at.dentry.mounted.remove(&at.mnt);
-    }
-    if forget {
-        let mut list = LIST.lock();
-        let old = list
-            .iter()
-            .position(|m| Arc::ptr_eq(m, mnt))
-            .map(|i| list.remove(i));
-        drop(list);
-        drop(old);
-    }
+    let hung = at
+        .as_ref()
+        .and_then(|at| HANGING.lock().remove((address(&at.mnt), key)));
+    clear(at);
+    mnt.listed.store(false, Ordering::Relaxed);
+    let listed = LIST.lock().remove((u64::from(mnt.id), key));
+    drop((hung, listed));
 }
 
-/// Mounts directly below `mnt`.
-fn children(mnt: &Arc<Mount>) -> Vec<Arc<Mount>> {
-    let all = LIST.lock().clone();
-    all.into_iter()
-        .filter(|m| m.mountpoint().is_some_and(|p| Arc::ptr_eq(&p.mnt, mnt)))
-        .collect()
+/// The first mount directly below `mnt` behind an address. The caller holds `CHANGE`.
+fn child(mnt: &Arc<Mount>, after: usize) -> Option<(usize, Arc<Mount>)> {
+    let above = address(mnt);
+    let found = behind(&HANGING, (above, after));
+    found.and_then(|((first, key), child)| (first == above).then_some((key, child)))
 }
 
-/// Whether the running task may change what is mounted (`EPERM`).
+/// `EPERM` unless the running task may mount and unmount.
 pub fn may_mount() -> Result<(), Errno> {
     if crate::task::current().creds().capable(perm::CAP_SYS_ADMIN) {
         Ok(())
@@ -220,49 +387,62 @@ pub fn may_mount() -> Result<(), Errno> {
     }
 }
 
-/// A new instance of `fs_type` at `at`.
+/// Mounts a new instance of `fs_type` at `at`.
 pub fn mount_new(fs_type: &[u8], source: &[u8], at: Path, flags: u32, data: &str) -> Result<(), Errno> {
     let fs = find_fs_type(fs_type)?;
     let root = (fs.mount)(source, data)?;
     let _change = CHANGE.lock();
+    let (at, _pin) = place_for(at)?;
+    at.mnt.check_listed()?;
+    let again = Arc::ptr_eq(&at.dentry, &at.mnt.root) && Arc::ptr_eq(&at.dentry, &root);
+    if again && !root.inode.sb.ops.stands_for_many() {
+        return Err(Errno::EBUSY);
+    }
     attach(Mount::build(root, flags, source, false), at, Vec::new())
 }
 
-/// Copies of the mounts below `from`, each with its place in `to` or in another copy, which come first. None of them hangs yet: what is bound below
-/// itself would find its copies among what is to be copied.
-fn copies_below(from: &Path, to: &Arc<Mount>) -> Vec<(Arc<Mount>, Path)> {
-    let mut hanging = BTreeMap::<usize, Vec<_>>::new();
-    let all = LIST.lock().clone();
-    for mnt in all {
-        if let Some(at) = mnt.mountpoint() {
-            let on = hanging.entry(Arc::as_ptr(&at.mnt).addr()).or_default();
-            on.push((mnt, at.dentry));
-        }
-    }
-    let mut copies = Vec::new();
-    let mut todo = alloc::vec![(from.clone(), to.clone())];
+/// Copies of the mounts below `from`, each with its place in `to` or in an earlier copy. The copies are not
+/// of them hangs yet: what is bound below itself would find its copies among what is to be copied. `ENOSPC`,
+/// `ENOMEM`.
+fn copies_below(from: &Path, to: &Arc<Mount>) -> Result<Below, Errno> {
+    let mut copies = Below::new();
+    let mut todo = Vec::new();
+    room(&mut todo, 1)?;
+    todo.push((from.clone(), to.clone()));
     while let Some((from, to)) = todo.pop() {
-        for (mnt, dentry) in hanging.remove(&Arc::as_ptr(&from.mnt).addr()).unwrap_or_default() {
+        let mut last = 0;
+        while let Some((key, mnt)) = child(&from.mnt, last) {
+            last = key;
+            let Some(dentry) = mnt.mountpoint().map(|at| at.dentry) else {
+                continue;
+            };
             if !dentry.is_below(&from.dentry) {
                 continue;
+            }
+            if copies.len() > MOUNT_MAX {
+                return Err(Errno::ENOSPC);
             }
             let copy = Mount::build(mnt.root.clone(), mnt.flags(), mnt.source.as_bytes(), false);
             let place = Path {
                 mnt: to.clone(),
                 dentry,
             };
-            copies.push((copy.clone(), place));
+            let nodes = Nodes::new(&copy, &place)?;
+            room(&mut copies, 1)?;
+            copies.push((copy.clone(), place, nodes));
             let below = Path {
                 dentry: mnt.root.clone(),
                 mnt,
             };
+            room(&mut todo, 1)?;
             todo.push((below, copy));
         }
     }
-    copies
+    Ok(copies)
 }
 
-/// `mount(2)`, arguments copied and paths resolved: `source` is resolved by the caller only where the operation needs a place.
+/// `mount(2)`, with arguments copied and paths resolved. The caller resolves `source` only for operations
+/// that need a place.
 pub fn do_mount(
     source: &[u8],
     source_path: impl FnOnce() -> Result<Path, Errno>,
@@ -272,6 +452,7 @@ pub fn do_mount(
     data: &str,
 ) -> Result<(), Errno> {
     if flags & MS_REMOUNT != 0 {
+        at.mnt.check_listed()?;
         if !Arc::ptr_eq(&at.dentry, &at.mnt.root) {
             return Err(Errno::EINVAL);
         }
@@ -283,11 +464,15 @@ pub fn do_mount(
             });
         }
         at.mnt.flags.store(flags & PER_MOUNT, Ordering::Relaxed);
+        CHANGES.announce();
         return Ok(());
     }
     if flags & MS_BIND != 0 {
         let from = source_path()?;
         let _change = CHANGE.lock();
+        let (at, _pin) = place_for(at)?;
+        at.mnt.check_listed()?;
+        from.mnt.check_listed()?;
         let mnt = Mount::build(
             from.dentry.clone(),
             from.mnt.flags(),
@@ -296,12 +481,12 @@ pub fn do_mount(
         );
         let copies = match flags & MS_REC {
             0 => Vec::new(),
-            _ => copies_below(&from, &mnt),
+            _ => copies_below(&from, &mnt)?,
         };
         return attach(mnt, at, copies);
     }
     if flags & MS_PROPAGATION != 0 {
-        // One name space: every mount is private, and saying so is no error.
+        // With one namespace every mount is private, and asking for that is no error.
         return if Arc::ptr_eq(&at.dentry, &at.mnt.root) {
             Ok(())
         } else {
@@ -318,14 +503,16 @@ pub fn do_mount(
 /// `MS_MOVE`.
 pub fn move_mount(from: &Path, at: Path) -> Result<(), Errno> {
     let _change = CHANGE.lock();
-    let at = place_for(at)?;
+    let (at, _pin) = place_for(at)?;
+    at.mnt.check_listed()?;
+    from.mnt.check_listed()?;
     if !Arc::ptr_eq(&from.dentry, &from.mnt.root)
         || from.mnt.mountpoint().is_none()
         || differ(&at, &from.mnt.root)
     {
         return Err(Errno::EINVAL);
     }
-    // Not into itself.
+    // A mount cannot be moved below itself.
     let mut place = Some(at.clone());
     while let Some(p) = place {
         if Arc::ptr_eq(&p.mnt, &from.mnt) {
@@ -333,18 +520,32 @@ pub fn move_mount(from: &Path, at: Path) -> Result<(), Errno> {
         }
         place = p.mnt.mountpoint();
     }
-    at.dentry.pin()?;
-    detach(&from.mnt, false);
-    hang(&from.mnt, at);
+    let _moving = Moving::begin();
+    let old = hang(&from.mnt, at.clone())?;
+    relist(&from.mnt, old.as_ref(), &at);
+    clear(old);
+    CHANGES.announce();
     Ok(())
 }
 
-/// `EINVAL` for flags of `umount2` that are none.
+/// `EINVAL` if `umount2` does not know one of the flags.
 pub fn check_unmount_flags(flags: u32) -> Result<(), Errno> {
     if flags & !(MNT_FORCE | MNT_DETACH | MNT_EXPIRE | UMOUNT_NOFOLLOW) != 0 {
         return Err(Errno::EINVAL);
     }
     Ok(())
+}
+
+/// What `walk` finds for `umount2` with `flags`: to let a mount expire is not to use it.
+pub fn to_umount<T>(flags: u32, walk: impl FnOnce() -> T) -> T {
+    if flags & MNT_EXPIRE == 0 {
+        return walk();
+    }
+    let me = current();
+    me.set_flags(TaskFlags::EXPIRES_MOUNT);
+    let found = walk();
+    me.clear_flags(TaskFlags::EXPIRES_MOUNT);
+    found
 }
 
 /// `umount2(2)`.
@@ -356,30 +557,58 @@ pub fn umount(path: Path, flags: u32) -> Result<(), Errno> {
     }
     drop(dentry);
     let _change = CHANGE.lock();
+    mnt.check_listed()?;
     if mnt.mountpoint().is_none() {
         return Err(Errno::EINVAL);
     }
+    let expire = flags & MNT_EXPIRE != 0;
+    if expire && flags & (MNT_FORCE | MNT_DETACH) != 0 {
+        return Err(Errno::EINVAL);
+    }
     if flags & MNT_DETACH != 0 {
-        let mut todo = alloc::vec![mnt];
-        while let Some(m) = todo.pop() {
-            todo.extend(children(&m));
-            detach(&m, true);
-        }
+        detach_all(mnt);
         return Ok(());
     }
-    // The table, the list and our own path hold one count each; anything beyond is a user.
-    if !children(&mnt).is_empty() || Arc::strong_count(&mnt) > 3 {
+    // The mountpoint, the two lists and `path` hold a reference each. Another one means that the mount is in
+    // use.
+    if child(&mnt, 0).is_some() || Arc::strong_count(&mnt) > 4 {
         return Err(Errno::EBUSY);
     }
-    detach(&mnt, true);
+    // The first time it is only marked.
+    if expire && !mnt.expiring.swap(true, Ordering::Relaxed) {
+        return Err(Errno::EAGAIN);
+    }
+    detach_all(mnt);
     Ok(())
+}
+
+/// Unmounts a mount and all mounts below it. The caller holds `CHANGE`.
+fn detach_all(mnt: Arc<Mount>) {
+    let _moving = Moving::begin();
+    let mut at = mnt.clone();
+    // What hangs lowest goes first: the way back up needs no memory.
+    loop {
+        while let Some((_, below)) = child(&at, 0) {
+            at = below;
+        }
+        let above = at.mountpoint().map(|at| at.mnt);
+        detach(&at);
+        if Arc::ptr_eq(&at, &mnt) {
+            break;
+        }
+        let Some(above) = above else { break };
+        at = above;
+    }
+    CHANGES.announce();
 }
 
 /// `pivot_root(2)`.
 pub fn pivot_root(new_root: Path, put_old: Path) -> Result<(), Errno> {
     let root = crate::fs::context::current_root();
     let _change = CHANGE.lock();
-    let put_old = place_for(put_old)?;
+    let (put_old, _pin) = place_for(put_old)?;
+    root.mnt.check_listed()?;
+    new_root.mnt.check_listed()?;
     if new_root.dentry.is_unlinked() {
         return Err(Errno::ENOENT);
     }
@@ -393,20 +622,26 @@ pub fn pivot_root(new_root: Path, put_old: Path) -> Result<(), Errno> {
     if !is_root(&root) || !is_root(&new_root) || new_root.mnt.mountpoint().is_none() {
         return Err(Errno::EINVAL);
     }
-    let mut place = put_old.clone();
-    while place != new_root {
-        place = place.up().ok_or(Errno::EINVAL)?;
+    // The mounts above the root must stay above it, or mounts would form a circle.
+    if !put_old.is_under(&new_root)? || !new_root.is_under(&root)? {
+        return Err(Errno::EINVAL);
     }
-    put_old.dentry.pin()?;
-    detach(&new_root.mnt, false);
-    detach(&root.mnt, false);
-    hang(&root.mnt, put_old);
-    hang(&new_root.mnt, root_at);
+    {
+        let _moving = Moving::begin();
+        hang(&root.mnt, put_old.clone())?;
+        relist(&root.mnt, Some(&root_at), &put_old);
+        root_at.dentry.mounted.replace(&root_at.mnt, new_root.mnt.clone());
+        let old = new_root.mnt.at.lock().replace(root_at.clone());
+        relist(&new_root.mnt, old.as_ref(), &root_at);
+        clear(old);
+    }
+    CHANGES.announce();
     for p in crate::task::all_processes() {
         for t in p.threads() {
             let Some(fs) = t.try_fs() else { continue };
             if fs.is_at(&root) {
-                // Now that we hold a count, the thread takes the lock to look at its places; a look it had begun before must be over.
+                // With the reference that is held here, the thread takes the lock when it reads its
+                // directories. A read that began before, without the lock, must be over.
                 crate::sched::settle(&t);
                 fs.replace(&root, &new_root);
             }
@@ -415,11 +650,24 @@ pub fn pivot_root(new_root: Path, put_old: Path) -> Result<(), Errno> {
     Ok(())
 }
 
-/// A mount line's options.
-fn options(m: &Mount, out: &mut String) {
+/// A made-up directory no longer exists: unmounts what is mounted below it.
+pub fn forget_below(gone: &Arc<Dentry>) {
+    let _change = CHANGE.lock();
+    let mut last = (0, 0);
+    while let Some((place, mnt)) = behind(&LIST, last) {
+        last = place;
+        let below = |at: Path| at.dentry.is_below(gone);
+        if mnt.mountpoint().is_some_and(below) {
+            detach_all(mnt);
+        }
+    }
+}
+
+/// The options in a line about a mount.
+fn options(m: &Mount, out: &mut Text) {
     let f = m.flags();
     let ro = (f | m.root.inode.sb.flags.load(Ordering::Relaxed)) & MS_RDONLY != 0;
-    out.push_str(if ro { "ro" } else { "rw" });
+    out.add(if ro { "ro" } else { "rw" });
     for (bit, name) in [
         (MS_NOSUID, ",nosuid"),
         (MS_NODEV, ",nodev"),
@@ -429,16 +677,16 @@ fn options(m: &Mount, out: &mut String) {
         (MS_NODIRATIME, ",nodiratime"),
     ] {
         if f & bit != 0 {
-            out.push_str(name);
+            out.add(name);
         }
     }
     if f & MS_NOATIME == 0 && m.root.inode.sb.fs_type != "rootfs" {
-        out.push_str(",relatime");
+        out.add(",relatime");
     }
 }
 
-/// Spaces and the like become octal, as in `/proc/mounts`.
-fn escape(text: &[u8], out: &mut String) {
+/// Adds `text` with blanks and backslashes in octal, as in `/proc/mounts`.
+fn escape(text: &[u8], out: &mut Text) {
     use core::fmt::Write;
     for c in text.utf8_chunks() {
         for ch in c.valid().chars() {
@@ -446,49 +694,68 @@ fn escape(text: &[u8], out: &mut String) {
                 ' ' | '\t' | '\n' | '\\' | '#' => {
                     let _ = write!(out, "\\{:03o}", ch as u32);
                 }
-                _ => out.push(ch),
+                _ => out.add(ch.encode_utf8(&mut [0; 4])),
             }
         }
         if !c.invalid().is_empty() {
-            out.push('?');
+            out.add("?");
         }
     }
 }
 
-/// Calls `f` with each mount below `root` and its place as seen from there.
+/// Calls `f` with each mount below `root`, and with its place as seen from there.
 fn for_each(root: &Path, mut f: impl FnMut(&Arc<Mount>, &[u8])) -> Result<(), Errno> {
-    let all = LIST.lock().clone();
-    for m in &all {
+    // Nothing may be unmounted meanwhile: the references held here would make mounts look busy.
+    let _change = CHANGE.lock();
+    let mut last = (0, 0);
+    while let Some((place, m)) = behind(&LIST, last) {
+        last = place;
+        if crate::task::current().fatal_signal_pending() {
+            return Err(Errno::EINTR);
+        }
         let (name, reached) = Path {
             mnt: m.clone(),
             dentry: m.root.clone(),
         }
         .absolute(root)?;
         if reached {
-            f(m, &name);
+            f(&m, &name);
         }
     }
     Ok(())
 }
 
-/// `/proc/<pid>/mounts` as seen from `root`.
-pub fn show_mounts(root: &Path, out: &mut String) -> Result<(), Errno> {
+/// `/proc/<pid>/mounts`, as seen from `root`.
+pub fn show_mounts(root: &Path, out: &mut Text) -> Result<(), Errno> {
     for_each(root, |m, name| {
         let sb = &m.root.inode.sb;
         escape(m.source.as_bytes(), out);
-        out.push(' ');
+        out.add(" ");
         escape(name, out);
-        out.push(' ');
-        out.push_str(sb.fs_type);
-        out.push(' ');
+        out.add(" ");
+        out.add(sb.fs_type);
+        out.add(" ");
         options(m, out);
-        sb.ops.show_options(out);
-        out.push_str(" 0 0\n");
+        with_string(out, |out| sb.ops.show_options(out));
+        out.add(" 0 0\n");
     })
 }
 
-/// `/proc/<pid>/mountinfo` as seen from `root`.
-pub fn show_mountinfo(root: &Path, out: &mut String) -> Result<(), Errno> {
+/// `/proc/<pid>/mountstats`, as seen from `root`.
+pub fn show_mountstats(root: &Path, out: &mut Text) -> Result<(), Errno> {
+    for_each(root, |m, name| {
+        out.add("device ");
+        escape(m.source.as_bytes(), out);
+        out.add(" mounted on ");
+        escape(name, out);
+        out.add(" with fstype ");
+        out.add(m.root.inode.sb.fs_type);
+        out.add("\n");
+    })
+}
+
+/// `/proc/<pid>/mountinfo`, as seen from `root`.
+pub fn show_mountinfo(root: &Path, out: &mut Text) -> Result<(), Errno> {
     use core::fmt::Write;
     for_each(root, |m, name| {
         let sb = &m.root.inode.sb;
@@ -501,21 +768,21 @@ pub fn show_mountinfo(root: &Path, out: &mut String) -> Result<(), Errno> {
             d = p;
         }
         if inside.is_empty() {
-            out.push('/');
+            out.add("/");
         }
         for n in inside.iter().rev() {
-            out.push('/');
+            out.add("/");
             escape(n, out);
         }
-        out.push(' ');
+        out.add(" ");
         escape(name, out);
-        out.push(' ');
+        out.add(" ");
         options(m, out);
         let _ = write!(out, " - {} ", sb.fs_type);
         escape(m.source.as_bytes(), out);
         let ro = sb.flags.load(Ordering::Relaxed) & MS_RDONLY != 0;
-        out.push_str(if ro { " ro" } else { " rw" });
-        sb.ops.show_options(out);
-        out.push('\n');
+        out.add(if ro { " ro" } else { " rw" });
+        with_string(out, |out| sb.ops.show_options(out));
+        out.add("\n");
     })
 }

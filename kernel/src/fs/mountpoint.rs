@@ -1,4 +1,5 @@
-//! What is mounted on a name, kept with the name: a walk that crosses a mount takes no lock that walks elsewhere take.
+//! What is mounted on a name. It is kept with the name, so that walks which cross different mounts take
+//! different locks.
 
 use crate::fs::mount::Mount;
 use crate::sync::SpinLock;
@@ -6,17 +7,17 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU32, Ordering};
 
-/// One mount that hangs here.
+/// A mount at this name.
 struct Hung {
-    /// Address of the mount in which it does: one tree may be mounted several times.
+    /// The address of the mount in which the name is: a tree may be mounted several times.
     below: usize,
     mnt: Arc<Mount>,
     next: Option<Box<Hung>>,
 }
 
-/// The mounts that hang on one name, mostly none.
+/// The mounts at a name. Most names have none.
 pub struct Mountpoint {
-    /// How many, so that a load says none.
+    /// How many there are, so that a load tells that there is none.
     count: AtomicU32,
     first: SpinLock<Option<Box<Hung>>>,
 }
@@ -30,25 +31,27 @@ impl Mountpoint {
             first: SpinLock::new(None),
         }
     }
-    /// Whether something is mounted here, in some mount of its tree.
+    /// Whether something is mounted here, in any of the mounts of this tree.
     #[inline(always)]
     pub fn is_used(&self) -> bool {
         self.count.load(Ordering::Acquire) != 0
     }
-    /// What is mounted here in `below`.
+    /// The mount at this name in the mount `below`.
+    #[inline(always)]
     pub fn find(&self, below: &Arc<Mount>) -> Option<Arc<Mount>> {
         let below = Arc::as_ptr(below).addr();
         let first = self.first.lock();
         let mut at = first.as_deref();
         while let Some(hung) = at {
             if hung.below == below {
+                hung.mnt.used();
                 return Some(hung.mnt.clone());
             }
             at = hung.next.as_deref();
         }
         None
     }
-    /// Hangs `mnt` up in `below`, where nothing is.
+    /// Adds `mnt` in `below`, where nothing is mounted on this name.
     pub fn add(&self, below: &Arc<Mount>, mnt: Arc<Mount>) {
         let mut new = Box::new(Hung {
             below: Arc::as_ptr(below).addr(),
@@ -60,7 +63,20 @@ impl Mountpoint {
         *first = Some(new);
         self.count.fetch_add(1, Ordering::Release);
     }
-    /// Takes off what is mounted in `below`.
+    /// Replaces the mount in `below` by `mnt`.
+    pub fn replace(&self, below: &Arc<Mount>, mnt: Arc<Mount>) {
+        let below = Arc::as_ptr(below).addr();
+        let old = {
+            let mut first = self.first.lock();
+            let mut at = first.as_deref_mut();
+            while at.as_ref().is_some_and(|hung| hung.below != below) {
+                at = at.and_then(|hung| hung.next.as_deref_mut());
+            }
+            at.map(|hung| core::mem::replace(&mut hung.mnt, mnt))
+        };
+        drop(old);
+    }
+    /// Removes the mount in `below`.
     pub fn remove(&self, below: &Arc<Mount>) {
         let below = Arc::as_ptr(below).addr();
         let gone = {
@@ -76,7 +92,7 @@ impl Mountpoint {
             }
             gone
         };
-        // Perhaps the last reference: dropped without the lock.
+        // Perhaps the last reference; it is dropped without the lock.
         drop(gone);
     }
 }

@@ -1,8 +1,11 @@
-//! Making, removing and moving names: what `mkdir`, `mknod`, `symlink`, `link`, `unlink`, `rmdir` and `rename` share.
+//! Making, removing and moving names, for `mkdir`, `mknod`, `symlink`, `link`, `unlink`, `rmdir` and
+//! `rename`.
 
+use crate::fs::acl;
 use crate::fs::dentry::{Dentry, Directory, NAME_MAX, Name};
 use crate::fs::inode::{Dev, FileType, Inode, NewInode};
 use crate::fs::inotify;
+use crate::fs::moves::Moving;
 use crate::fs::path::Path;
 use crate::fs::perm::{self, EXEC, WRITE};
 use crate::sync::SpinGuard;
@@ -10,7 +13,7 @@ use crate::task::Creds;
 use alloc::sync::Arc;
 use limen_linux_abi::Errno;
 
-/// Puts a new inode into a directory under `name`. `EEXIST`, or `ENOENT` if the directory has been removed.
+/// Adds a new inode to a directory under `name`. `EEXIST`; `ENOENT`: the directory has been removed.
 pub fn insert_new(dir: &Arc<Dentry>, name: &[u8], inode: Arc<Inode>) -> Result<Arc<Dentry>, Errno> {
     if name.len() > NAME_MAX {
         return Err(Errno::ENAMETOOLONG);
@@ -19,7 +22,7 @@ pub fn insert_new(dir: &Arc<Dentry>, name: &[u8], inode: Arc<Inode>) -> Result<A
     let child = Dentry::new(dir, name, inode);
     let key = child.name();
     {
-        let mut entries = dir.lock_dir()?;
+        let mut entries = dir.lock_dir_to_add()?;
         if entries.is_dead() {
             return Err(Errno::ENOENT);
         }
@@ -35,11 +38,11 @@ pub fn insert_new(dir: &Arc<Dentry>, name: &[u8], inode: Arc<Inode>) -> Result<A
     Ok(child)
 }
 
-/// What a new entry is to be.
+/// What to make.
 pub struct New<'a> {
     /// Kind.
     pub kind: FileType,
-    /// Permission bits, umask applied.
+    /// Permission bits, without the umask.
     pub mode: u32,
     /// Device number.
     pub rdev: Dev,
@@ -47,7 +50,8 @@ pub struct New<'a> {
     pub target: &'a [u8],
 }
 
-/// A new inode for directory `dir`, owned as its bits and the creator say, without a name yet.
+/// Makes an inode for directory `dir`, which has no name yet. Its owner follows from the directory and the
+/// creator.
 pub fn new_inode(dir: &Path, creds: &Creds, new: &New<'_>) -> Result<Arc<Inode>, Errno> {
     let parent = &dir.dentry.inode;
     let (mut gid, mut mode) = (creds.fsgid, new.mode & 0o7777);
@@ -59,6 +63,17 @@ pub fn new_inode(dir: &Path, creds: &Creds, new: &New<'_>) -> Result<Arc<Inode>,
             mode &= !0o2000;
         }
     }
+    // A default access control list of the directory replaces the umask.
+    let inherited = match new.kind {
+        FileType::Symlink => None,
+        _ if parent.mode_word() & Inode::HAS_DEFAULT_ACL != 0 => acl::default_of(parent),
+        _ => None,
+    };
+    match &inherited {
+        Some(acl) => mode = acl.inherit(mode),
+        None if new.kind == FileType::Symlink => {}
+        None => mode &= !crate::task::current().fs().umask(),
+    }
     let new = NewInode {
         kind: new.kind,
         mode,
@@ -67,10 +82,14 @@ pub fn new_inode(dir: &Path, creds: &Creds, new: &New<'_>) -> Result<Arc<Inode>,
         rdev: new.rdev,
         target: new.target,
     };
-    parent.ops.create(parent, &new)
+    let inode = parent.ops.create(parent, &new)?;
+    if let Some(acl) = inherited {
+        acl::give(&inode, acl);
+    }
+    Ok(inode)
 }
 
-/// Makes an entry: checks, inode, name.
+/// Makes an entry: checks, makes the inode and adds the name.
 pub fn create(dir: &Path, name: &[u8], creds: &Creds, new: &New<'_>) -> Result<Arc<Dentry>, Errno> {
     match dir.dentry.lookup(name) {
         Ok(_) => return Err(Errno::EEXIST),
@@ -82,7 +101,7 @@ pub fn create(dir: &Path, name: &[u8], creds: &Creds, new: &New<'_>) -> Result<A
     }
     dir.mnt.check_writable()?;
     perm::permission(&dir.dentry.inode, WRITE | EXEC, creds)?;
-    // A character device 0:0 is a whiteout, which anybody may make.
+    // A character device with number 0:0 is a whiteout, which any user may make.
     let whiteout = new.kind == FileType::CharDevice && new.rdev == Dev::default();
     if matches!(new.kind, FileType::CharDevice | FileType::BlockDevice)
         && !whiteout
@@ -95,7 +114,7 @@ pub fn create(dir: &Path, name: &[u8], creds: &Creds, new: &New<'_>) -> Result<A
     Ok(child)
 }
 
-/// `link`: another name for `inode`.
+/// `link`: adds another name for the file of `old`.
 pub fn link(dir: &Path, name: &[u8], creds: &Creds, old: &Path, unnamed_ok: bool) -> Result<(), Errno> {
     if name.len() > NAME_MAX {
         return Err(Errno::ENAMETOOLONG);
@@ -116,7 +135,7 @@ pub fn link(dir: &Path, name: &[u8], creds: &Creds, old: &Path, unnamed_ok: bool
     let child = Dentry::new(&dir.dentry, name, inode.clone());
     let key = child.name();
     {
-        let mut entries = dir.dentry.lock_dir()?;
+        let mut entries = dir.dentry.lock_dir_to_add()?;
         if entries.is_dead() {
             return Err(Errno::ENOENT);
         }
@@ -141,6 +160,12 @@ pub fn link(dir: &Path, name: &[u8], creds: &Creds, old: &Path, unnamed_ok: bool
 
 /// `unlink` and `rmdir`. A name with a slash behind it must be a directory.
 pub fn remove(dir: &Path, name: &[u8], creds: &Creds, directory: bool, slash: bool) -> Result<(), Errno> {
+    while !try_remove(dir, name, creds, directory, slash)? {}
+    Ok(())
+}
+
+/// [`remove`]. `false`: the name meanwhile stands for another file.
+fn try_remove(dir: &Path, name: &[u8], creds: &Creds, directory: bool, slash: bool) -> Result<bool, Errno> {
     let child = dir.dentry.lookup(name)?;
     let is_dir = child.inode.kind == FileType::Directory;
     let wrong_kind = Err(if is_dir { Errno::EISDIR } else { Errno::ENOTDIR });
@@ -154,13 +179,13 @@ pub fn remove(dir: &Path, name: &[u8], creds: &Creds, directory: bool, slash: bo
     if !dir.dentry.inode.ops.writable_directory() {
         return Err(Errno::EPERM);
     }
-    if child.mounted.is_used() {
-        return Err(Errno::EBUSY);
-    }
     {
         let mut entries = dir.dentry.lock_dir()?;
         if !entries.get(name).is_some_and(|d| Arc::ptr_eq(d, &child)) {
-            return Err(Errno::ENOENT);
+            return Ok(false);
+        }
+        if child.mounted.is_used() {
+            return Err(Errno::EBUSY);
         }
         bury(&child)?;
         if is_dir {
@@ -172,10 +197,11 @@ pub fn remove(dir: &Path, name: &[u8], creds: &Creds, directory: bool, slash: bo
     child.inode.touch_changed();
     dir.dentry.inode.touch_modified();
     inotify::removed(&dir.dentry.inode, &child);
-    Ok(())
+    Ok(true)
 }
 
-/// Takes a victim's link away: a directory must be empty and is closed for new entries. Its parent's entries are locked.
+/// Takes a link from an inode that is being removed. A directory must be empty; nothing can be added to it
+/// afterwards. The entries of its parent are locked.
 fn bury(child: &Arc<Dentry>) -> Result<(), Errno> {
     if child.inode.kind == FileType::Directory {
         let mut own = child.lock_dir_nested(2)?;
@@ -195,17 +221,17 @@ pub const RENAME_NOREPLACE: u32 = 1;
 /// `RENAME_EXCHANGE`.
 pub const RENAME_EXCHANGE: u32 = 2;
 
-/// One side of a rename.
+/// One of the two names of a rename.
 pub struct Side<'a> {
     /// The directory.
     pub dir: &'a Path,
     /// The name in it.
     pub name: &'a [u8],
-    /// Whether slashes follow.
+    /// Whether slashes follow the name.
     pub slash: bool,
 }
 
-/// Two directories' entries, or one directory's.
+/// The entries of two directories, or those of one.
 enum Locked<'a> {
     One(SpinGuard<'a, Directory>),
     Two(SpinGuard<'a, Directory>, SpinGuard<'a, Directory>),
@@ -225,7 +251,8 @@ impl Locked<'_> {
     }
 }
 
-/// Locks both: an ancestor before what is below it, unrelated ones by address. The superblock's rename lock is held if they differ.
+/// Locks both: an ancestor before a directory below it, unrelated ones by address. If they differ, the caller
+/// holds the superblock's rename lock.
 fn lock_both<'a>(from: &'a Arc<Dentry>, to: &'a Arc<Dentry>) -> Result<Locked<'a>, Errno> {
     if Arc::ptr_eq(from, to) {
         return Ok(Locked::One(from.lock_dir()?));
@@ -246,7 +273,8 @@ fn lock_both<'a>(from: &'a Arc<Dentry>, to: &'a Arc<Dentry>) -> Result<Locked<'a
     })
 }
 
-/// `EINVAL` for flags of `renameat2` that are none, exclude each other, or mean what no file system here does (`RENAME_WHITEOUT`).
+/// Checks the flags of `renameat2`. `EINVAL`: one is unknown, they exclude each other, or no file system here
+/// supports one (`RENAME_WHITEOUT`).
 pub fn check_flags(flags: u32) -> Result<(), Errno> {
     match flags {
         0 | RENAME_NOREPLACE | RENAME_EXCHANGE => Ok(()),
@@ -254,7 +282,7 @@ pub fn check_flags(flags: u32) -> Result<(), Errno> {
     }
 }
 
-/// `renameat2`, on one mount.
+/// `renameat2` within one mount.
 pub fn rename(old: &Side<'_>, new: &Side<'_>, creds: &Creds, flags: u32) -> Result<(), Errno> {
     let (from_dir, to_dir) = (&old.dir.dentry, &new.dir.dentry);
     let sb = from_dir.inode.sb.clone();
@@ -263,7 +291,14 @@ pub fn rename(old: &Side<'_>, new: &Side<'_>, creds: &Creds, flags: u32) -> Resu
     } else {
         Some(sb.rename_lock.lock())
     };
+    while !try_rename(old, new, creds, flags)? {}
+    Ok(())
+}
 
+/// [`rename`]. `false`: one of the names meanwhile stands for another file. If the directories differ, the
+/// superblock's rename lock is held.
+fn try_rename(old: &Side<'_>, new: &Side<'_>, creds: &Creds, flags: u32) -> Result<bool, Errno> {
+    let (from_dir, to_dir) = (&old.dir.dentry, &new.dir.dentry);
     let source = from_dir.lookup(old.name)?;
     let exchange = flags & RENAME_EXCHANGE != 0;
     let target = match to_dir.lookup(new.name) {
@@ -285,7 +320,7 @@ pub fn rename(old: &Side<'_>, new: &Side<'_>, creds: &Creds, flags: u32) -> Resu
     if !source_is_dir && old.slash || !becomes_dir && new.slash {
         return Err(Errno::ENOTDIR);
     }
-    // The source must not contain the target directory, nor the other way round.
+    // The source must not contain the target directory, nor the target the source.
     if source_is_dir && to_dir.is_below(&source) {
         return Err(Errno::EINVAL);
     }
@@ -298,7 +333,7 @@ pub fn rename(old: &Side<'_>, new: &Side<'_>, creds: &Creds, flags: u32) -> Resu
         .as_ref()
         .is_some_and(|t| Arc::ptr_eq(&t.inode, &source.inode))
     {
-        return Ok(());
+        return Ok(true);
     }
     perm::may_delete(old.dir, &source.inode, creds)?;
     match &target {
@@ -320,14 +355,12 @@ pub fn rename(old: &Side<'_>, new: &Side<'_>, creds: &Creds, flags: u32) -> Resu
     if !from_dir.inode.ops.writable_directory() || !to_dir.inode.ops.writable_directory() {
         return Err(Errno::EPERM);
     }
-    if source.mounted.is_used() || target.as_ref().is_some_and(|t| t.mounted.is_used()) {
-        return Err(Errno::EBUSY);
-    }
     let new_name: Name = Arc::from(new.name);
     let old_name: Name = Arc::from(old.name);
     if new.name.len() > NAME_MAX {
         return Err(Errno::ENAMETOOLONG);
     }
+    drop(to_dir.lock_dir_to_add()?);
     {
         let mut both = lock_both(from_dir, to_dir)?;
         if both.to().is_dead() {
@@ -338,17 +371,15 @@ pub fn rename(old: &Side<'_>, new: &Side<'_>, creds: &Creds, flags: u32) -> Resu
             (None, None) => true,
             _ => false,
         };
-        if !same(both.from().get(old.name), Some(&source)) {
-            return Err(Errno::ENOENT);
+        if !same(both.from().get(old.name), Some(&source)) || !same(both.to().get(new.name), target.as_ref())
+        {
+            return Ok(false);
         }
-        if !same(both.to().get(new.name), target.as_ref()) {
-            // Somebody was faster; from the outside this is as if the other call had come second.
-            return Err(if target.is_some() {
-                Errno::ENOENT
-            } else {
-                Errno::EEXIST
-            });
+        // Mounting on a name needs the lock of the name's directory, which is held.
+        if source.mounted.is_used() || target.as_ref().is_some_and(|t| t.mounted.is_used()) {
+            return Err(Errno::EBUSY);
         }
+        let moving = Moving::begin();
         let (from_inode, to_inode) = (&from_dir.inode, &to_dir.inode);
         if exchange {
             let t = target.as_ref().ok_or(Errno::ENOENT)?;
@@ -388,6 +419,7 @@ pub fn rename(old: &Side<'_>, new: &Side<'_>, creds: &Creds, flags: u32) -> Resu
                 to_inode.inc_nlink();
             }
         }
+        drop(moving);
     }
     source.inode.touch_changed();
     if let Some(t) = &target {
@@ -403,5 +435,8 @@ pub fn rename(old: &Side<'_>, new: &Side<'_>, creds: &Creds, flags: u32) -> Resu
         &source,
         target.as_ref().filter(|_| !exchange),
     );
-    Ok(())
+    if exchange && let Some(t) = &target {
+        inotify::moved(&to_dir.inode, new.name, &from_dir.inode, old.name, t, None);
+    }
+    Ok(true)
 }

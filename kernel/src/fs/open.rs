@@ -1,8 +1,10 @@
 //! Opening: from a path to an open file.
 
+use crate::fs::count;
 use crate::fs::devices;
 use crate::fs::file::{File, FileMode, FileOps, PathOnly};
 use crate::fs::inode::{Dev, FileType, Inode};
+use crate::fs::locks::leases;
 use crate::fs::mount::{MS_NODEV, MS_NOEXEC};
 use crate::fs::names::{self, New};
 use crate::fs::path::Path;
@@ -10,27 +12,27 @@ use crate::fs::perm::{self, EXEC, READ, WRITE};
 use crate::fs::readdir::DirOps;
 use crate::fs::regular::{self, Regular};
 use crate::fs::walk::{AT_FDCWD, LastKind, Walk, Walker, lookup, walker};
-use crate::fs::{dentry::Dentry, inotify, pipe};
+use crate::fs::{dentry::Dentry, inotify, missing, pipe};
 use crate::sync::SpinLock;
 use crate::task::{Creds, current};
 use alloc::sync::Arc;
 use limen_linux_abi::{Errno, raw::general as abi};
 
-/// `__O_TMPFILE`, the bit apart from `O_DIRECTORY`.
+/// `__O_TMPFILE`, without the bit of `O_DIRECTORY`.
 pub const O_TMPFILE_BIT: u32 = 0o20000000;
 
-/// What `openat2` takes.
+/// The arguments of `openat2`.
 #[derive(Clone, Copy, Debug)]
 pub struct How {
     /// `O_*`.
     pub flags: u32,
-    /// Permission bits of a new file, umask applied.
+    /// Permission bits of a new file, without the umask.
     pub mode: u32,
     /// `RESOLVE_*`, as walk flags.
     pub resolve: Walk,
 }
 
-/// Shared operation objects of the kinds that have no state of their own.
+/// Operations without a state of their own, which all files of a kind share.
 struct Shared {
     regular: Arc<dyn FileOps>,
     directory: Arc<dyn FileOps>,
@@ -49,8 +51,9 @@ fn shared(pick: impl FnOnce(&Shared) -> &Arc<dyn FileOps>) -> Arc<dyn FileOps> {
     pick(s).clone()
 }
 
-/// Opens by path, for the running task.
+/// Opens by path for the running task.
 pub fn open(dirfd: i32, path: &[u8], how: &How) -> Result<Arc<File>, Errno> {
+    count::may_open()?;
     let mut flags = how.flags;
     if flags & abi::O_PATH != 0 {
         flags &= abi::O_PATH | abi::O_DIRECTORY | abi::O_NOFOLLOW | abi::O_CLOEXEC;
@@ -101,6 +104,7 @@ fn create(mut w: Walker, path: &[u8], flags: u32, mode: u32) -> Result<Arc<File>
                     });
                 }
                 let creds = w.creds();
+                w.check_scope()?;
                 perm::may_open_existing(dir, &w.cur.dentry.inode, &creds)?;
                 return finish(w.cur, flags, &creds, true);
             }
@@ -117,18 +121,11 @@ fn create(mut w: Walker, path: &[u8], flags: u32, mode: u32) -> Result<Arc<File>
                             mnt: w.cur.mnt.clone(),
                             dentry: child,
                         };
-                        // A new file is opened whatever its mode says, and needs no truncation.
+                        // A new file is opened whatever its mode allows, and need not be truncated.
                         return finish(path, flags & !abi::O_TRUNC, &w.creds(), false);
                     }
-                    // Somebody was faster: open theirs.
-                    Err(Errno::EEXIST) if flags & abi::O_EXCL == 0 => {
-                        let child = w.cur.dentry.lookup(name)?;
-                        if child.inode.kind != FileType::Symlink {
-                            w.cur.dentry = child;
-                            let creds = w.creds();
-                            return finish(w.cur, flags, &creds, true);
-                        }
-                    }
+                    // Another task made the file meanwhile: opens that, if it still exists.
+                    Err(Errno::EEXIST) if flags & abi::O_EXCL == 0 => {}
                     Err(e) => return Err(e),
                 }
             }
@@ -160,9 +157,9 @@ fn tmpfile(dir: Path, how: &How) -> Result<Arc<File>, Errno> {
     finish(path, flags | keep, &creds, false)
 }
 
-/// Opens what was found at `path`, checking permissions unless it was just made.
+/// Opens the file at `path`. `check`: checks permissions; not for a file that was just made.
 pub fn finish(path: Path, flags: u32, creds: &Creds, check: bool) -> Result<Arc<File>, Errno> {
-    let inode = path.dentry.inode.clone();
+    let inode = &path.dentry.inode;
     if flags & abi::O_DIRECTORY != 0 && flags & O_TMPFILE_BIT == 0 && inode.kind != FileType::Directory {
         return Err(Errno::ENOTDIR);
     }
@@ -195,52 +192,90 @@ pub fn finish(path: Path, flags: u32, creds: &Creds, check: bool) -> Result<Arc<
     if check {
         perm::path_permission(&path, want, creds)?;
     }
-    if flags & abi::O_NOATIME != 0 && !perm::owner_or_capable(&inode, creds) {
+    if flags & abi::O_NOATIME != 0 && !perm::owner_or_capable(inode, creds) {
         return Err(Errno::EPERM);
     }
-    let writes = access == abi::O_WRONLY || access == abi::O_RDWR;
-    if !writes && !truncate {
-        return with_ops(path, &inode, flags);
+    if access == abi::O_RDONLY {
+        let file = read_only(path, flags)?;
+        if truncate {
+            let inode = file.inode();
+            inode.get_write()?;
+            let result = regular::set_size(inode, 0);
+            inode.put_write();
+            result?;
+            inotify::modified(&file);
+        }
+        return Ok(file);
     }
+    if access == abi::O_ACCMODE && !truncate {
+        leases::opening(&path.dentry.inode, flags)?;
+        let (ops, mode) = ops_of(&path.dentry.inode, flags)?;
+        return Ok(opened(ops, path, flags, mode));
+    }
+    let inode = path.dentry.inode.clone();
     inode.get_write()?;
-    let file = with_ops(path, &inode, flags).inspect_err(|_| inode.put_write())?;
+    let ops = leases::opening(&inode, flags).and_then(|()| ops_of(&inode, flags));
+    let (ops, mode) = ops.inspect_err(|_| inode.put_write())?;
+    let file = opened(ops, path, flags, mode);
     let result = if truncate {
         regular::set_size(&inode, 0).map(|()| inotify::modified(&file))
     } else {
         Ok(())
     };
-    // A file that writes has taken it over.
-    if !writes {
+    // A file that is open for writing has taken the count over.
+    if access == abi::O_ACCMODE {
         inode.put_write();
     }
     result.map(|()| file)
 }
 
-fn with_ops(path: Path, inode: &Arc<Inode>, flags: u32) -> Result<Arc<File>, Errno> {
-    let (ops, mode) = match inode.ops.open(inode, flags)? {
-        Some(ops) => {
+/// Opens what is not to be written.
+fn read_only(path: Path, flags: u32) -> Result<Arc<File>, Errno> {
+    let inode = &path.dentry.inode;
+    let counted = inode.kind == FileType::Regular;
+    if counted {
+        inode.get_read();
+    }
+    let ops = leases::opening(inode, flags).and_then(|()| ops_of(inode, flags));
+    match ops {
+        Ok((ops, mode)) => Ok(opened(ops, path, flags, mode)),
+        Err(e) => {
+            if counted {
+                inode.put_read();
+            }
+            Err(e)
+        }
+    }
+}
+
+/// The operations of a file that is opened, and what else to know of it.
+fn ops_of(inode: &Arc<Inode>, flags: u32) -> Result<(Arc<dyn FileOps>, FileMode), Errno> {
+    if let Some(ops) = inode.ops.open(inode, flags)? {
+        let mode = ops.mode();
+        return Ok((ops, mode));
+    }
+    Ok(match inode.kind {
+        FileType::Regular => (shared(|s| &s.regular), FileMode::SENDS | FileMode::RECEIVES),
+        FileType::Directory => (shared(|s| &s.directory), FileMode::empty()),
+        FileType::CharDevice | FileType::BlockDevice => {
+            let ops = devices::open(inode, flags)?;
             let mode = ops.mode();
             (ops, mode)
         }
-        None => match inode.kind {
-            FileType::Regular => (shared(|s| &s.regular), FileMode::SENDS | FileMode::RECEIVES),
-            FileType::Directory => (shared(|s| &s.directory), FileMode::empty()),
-            FileType::CharDevice | FileType::BlockDevice => {
-                let ops = devices::open(inode, flags)?;
-                let mode = ops.mode();
-                (ops, mode)
-            }
-            FileType::Fifo => (pipe::open_fifo(inode, flags)?, pipe::MODE),
-            FileType::Symlink => return Err(Errno::ELOOP),
-            FileType::Socket | FileType::Anonymous => return Err(Errno::ENXIO),
-        },
-    };
-    let file = File::new(ops, path, flags, mode | FileMode::BY_PATH);
-    inotify::opened(&file);
-    Ok(file)
+        FileType::Fifo => (pipe::open_fifo(inode, flags)?, pipe::MODE),
+        FileType::Symlink => return Err(Errno::ELOOP),
+        FileType::Socket | FileType::Anonymous => return Err(Errno::ENXIO),
+    })
 }
 
-/// Opens by path for the kernel itself (init, exec), with the running task's root and identity.
+/// The file, which has been counted.
+fn opened(ops: Arc<dyn FileOps>, path: Path, flags: u32, mode: FileMode) -> Arc<File> {
+    let file = File::new(ops, path, flags, mode | FileMode::BY_PATH);
+    inotify::opened(&file);
+    file
+}
+
+/// Opens by path for the kernel itself (init, exec), with root directory and credentials of the running task.
 pub fn open_path(path: &str, flags: u32, mode: u32) -> Result<Arc<File>, Errno> {
     open(
         AT_FDCWD,
@@ -253,13 +288,14 @@ pub fn open_path(path: &str, flags: u32, mode: u32) -> Result<Arc<File>, Errno> 
     )
 }
 
-/// Opens a program to execute it: a regular file, executable by the running task, on a mount that allows it.
+/// Opens a program for execution: a regular file that the running task may execute, on a mount without
+/// `noexec`.
 pub fn open_exec(dirfd: i32, path: &[u8], nofollow: bool, empty: bool) -> Result<Arc<File>, Errno> {
     let mut walk = if nofollow { Walk::empty() } else { Walk::FOLLOW };
     if empty {
         walk |= Walk::EMPTY;
     }
-    let found = lookup(dirfd, path, walk)?;
+    let found = lookup(dirfd, path, walk).inspect_err(|e| missing::note(*e, dirfd, path))?;
     let inode = found.dentry.inode.clone();
     match inode.kind {
         FileType::Symlink => return Err(Errno::ELOOP),
@@ -270,6 +306,7 @@ pub fn open_exec(dirfd: i32, path: &[u8], nofollow: bool, empty: bool) -> Result
         return Err(Errno::EACCES);
     }
     perm::permission(&inode, EXEC, &current().creds())?;
+    leases::opening(&inode, abi::O_RDONLY)?;
     let ops = match inode.ops.open(&inode, abi::O_RDONLY)? {
         Some(ops) => ops,
         None => shared(|s| &s.regular),

@@ -1,7 +1,8 @@
-//! A place in the tree: a mount and a name in it; and how it is written out.
+//! A place in the tree, which is a mount and a name in it, and writing it out as a path name.
 
 use crate::fs::dentry::Dentry;
 use crate::fs::mount::Mount;
+use crate::fs::moves::steadily;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use limen_linux_abi::Errno;
@@ -9,9 +10,9 @@ use limen_linux_abi::Errno;
 /// A place in the tree.
 #[derive(Clone)]
 pub struct Path {
-    /// In which mount.
+    /// The mount.
     pub mnt: Arc<Mount>,
-    /// Which name.
+    /// The name.
     pub dentry: Arc<Dentry>,
 }
 
@@ -22,29 +23,66 @@ impl PartialEq for Path {
 }
 
 impl Path {
-    /// The place above (through mount points); `None` at the very top.
-    pub fn up(&self) -> Option<Path> {
+    /// The place above, across mount points. `None` at the very top, at `root`, and at the root of a mount on
+    /// `root`. `ENOENT`: a directory above was moved out of the part of the tree that the mount shows.
+    pub fn up(&self, root: Option<&Path>) -> Result<Option<Path>, Errno> {
         let mut place = self.clone();
-        while Arc::ptr_eq(&place.dentry, &place.mnt.root) {
-            place = place.mnt.mountpoint()?;
+        loop {
+            if root == Some(&place) {
+                return Ok(None);
+            }
+            if !Arc::ptr_eq(&place.dentry, &place.mnt.root) {
+                break;
+            }
+            match place.mnt.mountpoint() {
+                Some(at) => place = at,
+                None => return Ok(None),
+            }
         }
-        let dentry = place.dentry.parent()?;
-        Some(Path {
-            mnt: place.mnt,
-            dentry,
-        })
+        let Some(above) = place.dentry.parent() else {
+            return Ok(None);
+        };
+        place.dentry = above;
+        if !place.mnt.shows_all() && !place.is_connected() {
+            return Err(Errno::ENOENT);
+        }
+        Ok(Some(place))
     }
 
-    /// The inode number of what is above, at the root its own.
+    /// Whether the mount shows the place.
+    #[cold]
+    fn is_connected(&self) -> bool {
+        let (below, still) = steadily(|| self.dentry.is_below(&self.mnt.root));
+        below && still
+    }
+
+    /// Whether the place is `root` or below it, across mount points. `EAGAIN`: moves go on all the time, so
+    /// that it cannot be told.
+    pub fn is_under(&self, root: &Path) -> Result<bool, Errno> {
+        let (under, still) = steadily(|| {
+            let mut place = self.clone();
+            while !Arc::ptr_eq(&place.mnt, &root.mnt) {
+                match place.mnt.mountpoint() {
+                    Some(at) => place = at,
+                    None => return false,
+                }
+            }
+            place.dentry.is_below(&root.dentry)
+        });
+        if still { Ok(under) } else { Err(Errno::EAGAIN) }
+    }
+
+    /// The inode number of the place above; at the root its own.
     pub fn parent_ino(&self) -> u64 {
         let own = self.dentry.inode.ino;
         if Arc::ptr_eq(&self.dentry, &self.mnt.root) {
-            return self.up().map_or(own, |above| above.dentry.inode.ino);
+            let above = self.up(None).ok().flatten();
+            return above.map_or(own, |above| above.dentry.inode.ino);
         }
         self.dentry.parent_ino().unwrap_or(own)
     }
 
-    /// If something is mounted here, the root of the topmost mount.
+    /// If something is mounted here, goes to the root of the topmost mount.
     #[inline]
     pub fn cross_mounts(&mut self) {
         while self.dentry.mounted.is_used() {
@@ -58,12 +96,18 @@ impl Path {
         }
     }
 
-    /// The absolute name as seen from `root`, and whether `root` was really above.
+    /// The absolute path name as seen from `root`, as it is at one moment, and whether `root` really is
+    /// above.
     pub fn absolute(&self, root: &Path) -> Result<(Vec<u8>, bool), Errno> {
         if self.mnt.is_internal() {
             return Ok((self.dentry.name().to_vec(), true));
         }
-        // From its end, since that is where the way begins. It is as long as directories nest.
+        steadily(|| self.absolute_now(root)).0
+    }
+
+    /// [`Path::absolute`], but directories may move meanwhile.
+    fn absolute_now(&self, root: &Path) -> Result<(Vec<u8>, bool), Errno> {
+        // Written from its end, since the last name is known first. Its length is not limited.
         let mut out = Vec::new();
         let mut place = self.clone();
         let reached = loop {
@@ -79,7 +123,7 @@ impl Path {
             }
             let (parent, name) = place.dentry.position();
             let Some(parent) = parent else { break false };
-            out.try_reserve(name.len() + 1).map_err(|_| Errno::ENOMEM)?;
+            crate::mm::reserve::room(&mut out, name.len() + 1)?;
             out.extend(name.iter().rev());
             out.push(b'/');
             place.dentry = parent;
@@ -91,13 +135,14 @@ impl Path {
         Ok((out, reached))
     }
 
-    /// The name as `/proc` shows it to the running task: from its root, with " (deleted)" for a removed name.
+    /// The path name as `/proc` shows it to the running task: from that task's root, with " (deleted)" behind
+    /// a removed name.
     pub fn display(&self) -> Result<Vec<u8>, Errno> {
         let root = crate::fs::context::current_root();
         let (mut name, _) = self.absolute(&root)?;
         if self.dentry.is_unlinked() {
             const MARK: &[u8] = b" (deleted)";
-            name.try_reserve(MARK.len()).map_err(|_| Errno::ENOMEM)?;
+            crate::mm::reserve::room(&mut name, MARK.len())?;
             name.extend_from_slice(MARK);
         }
         Ok(name)

@@ -1,5 +1,6 @@
-//! Who may do what to a file.
+//! Which task may do what to a file.
 
+use crate::fs::acl;
 use crate::fs::inode::{FileType, Inode};
 use crate::fs::path::Path;
 use crate::task::Creds;
@@ -34,33 +35,33 @@ pub const CAP_MKNOD: u32 = 27;
 /// `CAP_SETFCAP`.
 pub const CAP_SETFCAP: u32 = 31;
 
-/// Whether the file-system identity of `creds` is in group `gid`.
-pub fn in_group(creds: &Creds, gid: u32) -> bool {
-    creds.fsgid == gid || creds.groups.contains(&gid)
-}
-
-/// Checks `mask` against the inode's owner, group, mode and the caller's capabilities. `EACCES` if refused.
+/// Whether owner, group and mode of the inode, or the caller's capabilities, allow all of `mask`. `EACCES`.
 #[inline]
 pub fn permission(inode: &Inode, mask: u32, creds: &Creds) -> Result<(), Errno> {
-    check(inode, inode.mode(), mask, creds)
+    check(inode, inode.mode_word(), mask, creds)
 }
 
-/// Whether the running task may search a directory: mostly everybody may.
+/// Whether the running task may search a directory. `EACCES`. Most directories may be searched by everyone.
 #[inline]
 pub fn may_search(inode: &Inode) -> Result<(), Errno> {
-    if inode.mode() & 0o111 == 0o111 {
+    if inode.for_everybody() {
         return Ok(());
     }
-    check(inode, inode.mode(), EXEC, &crate::task::current().creds())
+    check(inode, inode.mode_word(), EXEC, &crate::task::current().creds())
 }
 
 fn check(inode: &Inode, mode: u32, mask: u32, creds: &Creds) -> Result<(), Errno> {
     if let Some(verdict) = inode.ops.permission(inode, mask) {
         return verdict;
     }
+    let by_list = |allowed| if allowed { mask } else { 0 };
     let bits = if creds.fsuid == inode.uid() {
         mode >> 6
-    } else if in_group(creds, inode.gid()) {
+    } else if mode & Inode::HAS_ACL != 0
+        && let Some(allowed) = acl::allows(inode, mask, creds)
+    {
+        by_list(allowed)
+    } else if creds.in_group(inode.gid()) {
         mode >> 3
     } else {
         mode
@@ -84,7 +85,8 @@ fn check(inode: &Inode, mode: u32, mask: u32, creds: &Creds) -> Result<(), Errno
     }
 }
 
-/// As [`permission`], and `EROFS` for a write through a read-only mount to what lives on the file system.
+/// [`permission`]. In addition `EROFS`: a write to a file of a read-only mount or file system (not to a
+/// device).
 pub fn path_permission(path: &Path, mask: u32, creds: &Creds) -> Result<(), Errno> {
     if mask & WRITE != 0 {
         match path.dentry.inode.kind {
@@ -95,12 +97,13 @@ pub fn path_permission(path: &Path, mask: u32, creds: &Creds) -> Result<(), Errn
     permission(&path.dentry.inode, mask, creds)
 }
 
-/// Whether the caller owns the inode or may act as if.
+/// Whether the caller owns the inode or has `CAP_FOWNER`.
 pub fn owner_or_capable(inode: &Inode, creds: &Creds) -> bool {
     creds.fsuid == inode.uid() || creds.capable(CAP_FOWNER)
 }
 
-/// Whether an entry naming `victim` may be removed from `dir`: write and search on the directory, and its sticky bit.
+/// Whether the entry of `victim` may be removed from `dir`: that needs write and search permission for the
+/// directory, and what its sticky bit demands.
 pub fn may_delete(dir: &Path, victim: &Inode, creds: &Creds) -> Result<(), Errno> {
     path_permission(dir, WRITE | EXEC, creds)?;
     let d = &dir.dentry.inode;
@@ -114,11 +117,11 @@ pub fn may_delete(dir: &Path, victim: &Inode, creds: &Creds) -> Result<(), Errno
     Ok(())
 }
 
-/// `fs.protected_hardlinks`: on, as in Debian's Linux.
+/// `fs.protected_hardlinks`. On, as in Debian's Linux.
 pub static PROTECTED_HARDLINKS: AtomicBool = AtomicBool::new(true);
 
-/// Whether somebody may make another name for `inode`: the owner of anything, others only of what they might as well have copied, lest a name of
-/// theirs keep what its owner wants to be rid of (`EPERM`).
+/// Whether a task may make another name for `inode`. The owner may. Others may only for a regular file that
+/// they can read and write and that gives no rights (set-user-ID): they could as well copy it. `EPERM`.
 pub fn may_link(inode: &Inode, creds: &Creds) -> Result<(), Errno> {
     const SET_UID: u32 = 0o4000;
     const SET_GID_EXECUTABLE: u32 = 0o2010;
@@ -135,17 +138,18 @@ pub fn may_link(inode: &Inode, creds: &Creds) -> Result<(), Errno> {
     }
 }
 
-/// `fs.protected_symlinks`: on, as in Debian's Linux.
+/// `fs.protected_symlinks`. On, as in Debian's Linux.
 pub static PROTECTED_SYMLINKS: AtomicBool = AtomicBool::new(true);
-/// `fs.protected_fifos` and `fs.protected_regular`: off (0), where everybody may write (1), where a group may as well (2).
+/// `fs.protected_fifos` and `fs.protected_regular`. 0: off; 1: in sticky directories that everyone may write;
+/// 2: also in those that their group may write.
 pub static PROTECTED_FIFOS: AtomicU8 = AtomicU8::new(0);
 /// See [`PROTECTED_FIFOS`].
 pub static PROTECTED_REGULAR: AtomicU8 = AtomicU8::new(0);
 
 const STICKY: u32 = 0o1000;
 
-/// Whether the link `link` in `dir` may be followed as the last part of a path: in directories like `/tmp` only one's own and the directory's owner's
-/// (`EACCES`).
+/// Whether the symbolic link `link` in `dir` may be followed as the last part of a path. In directories like
+/// `/tmp` a task may only follow its own links and those of the directory's owner. `EACCES`.
 pub fn may_follow(dir: &Inode, link: &Inode) -> Result<(), Errno> {
     const SHARED: u32 = STICKY | 0o002;
     if !PROTECTED_SYMLINKS.load(Relaxed)
@@ -159,8 +163,9 @@ pub fn may_follow(dir: &Inode, link: &Inode) -> Result<(), Errno> {
     }
 }
 
-/// Whether `O_CREAT` may open what is there already, in a directory of that mode and owner: in directories like `/tmp` not another user's who is not the directory's owner, as far as the
-/// settings say so (`EACCES`).
+/// Whether `O_CREAT` may open an existing file in a directory of that mode and owner. If the settings say so,
+/// not in directories like `/tmp` if the file belongs to another user who does not own the directory.
+/// `EACCES`.
 pub fn may_open_existing(dir: (u32, u32), found: &Inode, creds: &Creds) -> Result<(), Errno> {
     let protected = match found.kind {
         FileType::Fifo => PROTECTED_FIFOS.load(Relaxed),
@@ -178,7 +183,7 @@ pub fn may_open_existing(dir: (u32, u32), found: &Inode, creds: &Creds) -> Resul
     }
 }
 
-/// A write by somebody without `CAP_FSETID` takes set-user-ID and, if group-executable, set-group-ID away.
+/// A write without `CAP_FSETID` removes set-user-ID and, if the group may execute, set-group-ID.
 #[inline(always)]
 pub fn drop_privilege_bits(inode: &Inode) {
     if inode.mode() & 0o6000 != 0 && inode.kind == FileType::Regular {
@@ -186,7 +191,7 @@ pub fn drop_privilege_bits(inode: &Inode) {
     }
 }
 
-/// [`drop_privilege_bits`] of a file that has some.
+/// [`drop_privilege_bits`] of a file that has such a bit.
 #[cold]
 #[inline(never)]
 fn drop_set_bits(inode: &Inode) {

@@ -1,8 +1,10 @@
 //! Pipes and FIFOs: a ring of pages between writers and readers.
 //!
-//! One sleeping lock per pipe (the copies to and from user memory happen under it); what sleepers look at is mirrored in atomics.
+//! Each pipe has a sleeping lock, under which data is copied from and to user memory. What sleepers have to
+//! check is kept in atomics, too.
 
 use crate::fs::anon;
+use crate::fs::fasync::{Async, Band};
 use crate::fs::file::{File, FileMode, FileOps};
 use crate::fs::inode::Inode;
 use crate::fs::io::{IoDst, IoSrc};
@@ -11,102 +13,235 @@ use crate::fs::poll::{PollEvents, PollTable};
 use crate::mm::{PAGE_SIZE, Page, user::UserPtr};
 use crate::sched::WaitQueue;
 use crate::sync::{Mutex, MutexGuard};
-use crate::syscall::SysResult;
+use crate::task::creds::cap;
+use crate::task::user::Account;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use limen_linux_abi::SysResult;
 use limen_linux_abi::native::ioctl::FIONREAD;
 use limen_linux_abi::{Errno, raw::general as abi};
 
-/// Writes up to this size are not interleaved with others'.
+/// Writes of up to this many bytes are not mixed with others.
 pub const PIPE_BUF: usize = 4096;
-/// Pages of a new pipe.
+/// How many pages a new pipe has.
 const DEFAULT_SLOTS: usize = if PAGE_SIZE >= 65536 { 1 } else { 65536 / PAGE_SIZE };
-/// The largest pipe an ordinary user may ask for (`/proc/sys/fs/pipe-max-size`).
-const MAX_SIZE: usize = 1 << 20;
+/// How many pages a new pipe has if its user has too many.
+const LEAST_SLOTS: usize = 2;
+/// How many bytes an unprivileged user's pipe may have (`fs.pipe-max-size`).
+pub static MAX_SIZE: AtomicU32 = AtomicU32::new(1 << 20);
+/// How many pages an unprivileged user's pipes may have: above the first limit new pipes are small, above the
+/// second they are refused. 0: no limit.
+pub static USER_PAGES_SOFT: AtomicUsize = AtomicUsize::new(16384);
+/// See [`USER_PAGES_SOFT`].
+pub static USER_PAGES_HARD: AtomicUsize = AtomicUsize::new(0);
+
+/// The size in bytes of a pipe for which `size` is asked: a power of two of pages. `None`: it is too large.
+pub fn round_size(size: u64) -> Option<usize> {
+    if size > 1 << 31 {
+        return None;
+    }
+    Some((size as usize).max(PAGE_SIZE).next_power_of_two())
+}
+
+/// Whether the limits of its user hold for the running thread.
+fn must_keep_to_limits() -> bool {
+    let creds = crate::task::current().creds();
+    !creds.capable(cap::SYS_RESOURCE) && !creds.capable(cap::SYS_ADMIN)
+}
+
+/// Whether `pages` exceed `limit`.
+fn too_many(pages: usize, limit: &AtomicUsize) -> bool {
+    let limit = limit.load(Ordering::Relaxed);
+    limit != 0 && pages > limit
+}
+
+/// How many pages a new pipe gets, which are counted on the user's account. `ENFILE`.
+fn first_slots(user: &Account) -> Result<usize, Errno> {
+    let most = MAX_SIZE.load(Ordering::Relaxed) as usize / PAGE_SIZE;
+    let limited = most < DEFAULT_SLOTS && !crate::task::current().creds().capable(cap::SYS_RESOURCE);
+    let mut slots = if limited { most } else { DEFAULT_SLOTS };
+    let mut pages = user.pipe_pages.fetch_add(slots, Ordering::Relaxed) + slots;
+    if too_many(pages, &USER_PAGES_SOFT) && must_keep_to_limits() {
+        let less = slots.min(LEAST_SLOTS);
+        pages = user.pipe_pages.fetch_sub(slots - less, Ordering::Relaxed) - (slots - less);
+        slots = less;
+    }
+    if too_many(pages, &USER_PAGES_HARD) && must_keep_to_limits() {
+        user.pipe_pages.fetch_sub(slots, Ordering::Relaxed);
+        return Err(Errno::ENFILE);
+    }
+    Ok(slots)
+}
 
 /// Some bytes of a page.
 pub struct Buf {
-    /// The page; shared with a file or another pipe if not `own`.
+    /// The page. If not `own`, it is shared with a file or another pipe.
     pub page: Page,
-    /// First byte.
+    /// The offset of the first byte.
     pub start: usize,
-    /// Bytes.
+    /// How many bytes.
     pub len: usize,
-    /// A packet (`O_DIRECT`): one read takes at most this, and drops what doesn't fit.
+    /// A packet (`O_DIRECT`): a read returns at most this, and drops what does not fit.
     pub packet: bool,
-    /// The page belongs to the pipe alone: more may be written behind the bytes.
+    /// The page belongs to this pipe alone, so that more may be written behind the bytes.
     pub own: bool,
 }
 
-/// What the lock guards.
+/// What the lock protects.
 pub struct Ring {
     /// Filled buffers, oldest first.
     pub bufs: VecDeque<Buf>,
-    /// How many there may be.
+    /// How many buffers there may be, apart from those that are on their way ([`Slot`]).
     pub slots: usize,
-    /// A page kept for the next write.
+    /// How many are on their way: the pipe is as large as both together.
+    on_their_way: usize,
+    /// A free page, kept for the next write.
     spare: Option<Page>,
+}
+
+/// A slot for a buffer that is taken out, or is yet to be put in: nobody else fills it meanwhile. It is given
+/// back when it is dropped.
+pub struct Slot<'a> {
+    pipe: &'a Pipe,
+    /// Whether something was in it: then it is news for writers that it is free.
+    filled: bool,
+}
+
+impl Slot<'_> {
+    /// Puts a buffer there.
+    pub fn put(self, add: impl FnOnce(&mut VecDeque<Buf>)) {
+        let pipe = self.pipe;
+        core::mem::forget(self);
+        let mut ring = pipe.lock();
+        pipe.give_back_slot(&mut ring);
+        add(&mut ring.bufs);
+        pipe.changed(ring, true, false);
+    }
+}
+
+impl Drop for Slot<'_> {
+    fn drop(&mut self) {
+        let mut ring = self.pipe.lock();
+        let full = ring.bufs.len() >= ring.slots;
+        self.pipe.give_back_slot(&mut ring);
+        self.pipe.changed(ring, false, full || self.filled);
+    }
 }
 
 /// A pipe.
 pub struct Pipe {
     ring: Mutex<Ring>,
-    /// Filled slots.
+    /// How many slots are filled.
     used: AtomicUsize,
+    /// [`Ring::slots`].
     slots: AtomicUsize,
     readers: AtomicU32,
     writers: AtomicU32,
-    /// How often it was opened for reading and for writing: a FIFO's open waits for the other's to change.
+    /// How often it was opened for reading, and for writing. Opening a FIFO waits until the other count
+    /// changes.
     reader_opens: AtomicU32,
     writer_opens: AtomicU32,
     read_wait: WaitQueue,
     write_wait: WaitQueue,
+    readers_async: Async,
+    writers_async: Async,
+    /// The account on which its slots are counted.
+    user: Arc<Account>,
+}
+
+impl Drop for Pipe {
+    fn drop(&mut self) {
+        let slots = *self.slots.get_mut();
+        self.user.pipe_pages.fetch_sub(slots, Ordering::Relaxed);
+    }
 }
 
 impl Pipe {
-    fn new() -> Arc<Self> {
-        Arc::new(Self {
+    /// `ENFILE`: its user has too many pages in pipes.
+    fn new() -> Result<Arc<Self>, Errno> {
+        let user = crate::task::user::account();
+        let slots = first_slots(&user)?;
+        Ok(Arc::new(Self {
             ring: Mutex::new(Ring {
                 bufs: VecDeque::new(),
-                slots: DEFAULT_SLOTS,
+                slots,
+                on_their_way: 0,
                 spare: None,
             }),
             used: AtomicUsize::new(0),
-            slots: AtomicUsize::new(DEFAULT_SLOTS),
+            slots: AtomicUsize::new(slots),
             readers: AtomicU32::new(0),
             writers: AtomicU32::new(0),
             reader_opens: AtomicU32::new(0),
             writer_opens: AtomicU32::new(0),
             read_wait: WaitQueue::new(),
             write_wait: WaitQueue::new(),
-        })
+            readers_async: Async::new(),
+            writers_async: Async::new(),
+            user,
+        }))
     }
 
     /// The pipe's contents, locked.
     pub fn lock(&self) -> MutexGuard<'_, Ring> {
         self.ring.lock()
     }
-    /// The same while another pipe of a lower address is locked.
+    /// [`Pipe::lock`] while another pipe at a lower address is locked.
     pub fn lock_second(&self) -> MutexGuard<'_, Ring> {
         self.ring.lock_nested(1)
     }
-    /// After the contents were changed under the lock: tells sleepers.
+    /// Takes a free slot, if there is one: one that was `filled`, or is to be.
+    pub fn take_slot(&self, ring: &mut Ring, filled: bool) -> Option<Slot<'_>> {
+        if ring.bufs.len() >= ring.slots {
+            return None;
+        }
+        ring.slots -= 1;
+        ring.on_their_way += 1;
+        self.slots.store(ring.slots, Ordering::Relaxed);
+        Some(Slot { pipe: self, filled })
+    }
+    fn give_back_slot(&self, ring: &mut Ring) {
+        ring.slots += 1;
+        ring.on_their_way -= 1;
+        self.slots.store(ring.slots, Ordering::Relaxed);
+    }
+    /// The contents were changed under the lock: unlocks, wakes sleepers and signals owners.
     pub fn changed(&self, ring: MutexGuard<'_, Ring>, readers: bool, writers: bool) {
+        self.settle(ring, readers, writers);
+        if readers {
+            self.readers_async.tell(Band::In);
+        }
+        if writers {
+            self.writers_async.tell(Band::Out);
+        }
+    }
+    /// The contents were changed under the lock: unlocks and wakes sleepers.
+    #[inline(always)]
+    fn settle(&self, ring: MutexGuard<'_, Ring>, readers: bool, writers: bool) {
         self.used.store(ring.bufs.len(), Ordering::Release);
         drop(ring);
         if readers {
-            self.read_wait.wake_all();
+            self.wake_reader();
         }
         if writers {
-            self.write_wait.wake_all();
+            self.wake_writer();
         }
     }
-    /// Whether a writer could come no more.
+    /// There is something to read: wakes one sleeping reader. If that leaves something, it wakes the next
+    /// one.
+    fn wake_reader(&self) {
+        self.read_wait.wake_one_key(PollEvents::READABLE.bits());
+    }
+    /// There is room to write: wakes one sleeping writer. If that leaves room, it wakes the next one.
+    fn wake_writer(&self) {
+        self.write_wait.wake_one_key(PollEvents::WRITABLE.bits());
+    }
+    /// Whether no file is open for writing.
     pub fn no_writers(&self) -> bool {
         self.writers.load(Ordering::Acquire) == 0
     }
-    /// Whether nobody reads any more.
+    /// Whether no file is open for reading.
     pub fn no_readers(&self) -> bool {
         self.readers.load(Ordering::Acquire) == 0
     }
@@ -116,27 +251,46 @@ impl Pipe {
     fn has_room(&self) -> bool {
         self.used.load(Ordering::Acquire) < self.slots.load(Ordering::Relaxed)
     }
-    /// Sleeps until there is something to read, which another reader may take first; `false` at end of file, `EAGAIN` if it would sleep but may not.
+    /// Sleeps until there is something to read, which another reader may take first. `false`: the pipe ends
+    /// here; `EAGAIN`: it would have to sleep, but `nonblock`.
     pub fn wait_data(&self, nonblock: bool) -> Result<bool, Errno> {
+        self.wait_data_as::<false>(nonblock)
+    }
+    /// [`Pipe::wait_data`], as an exclusive sleeper or not.
+    #[inline(always)]
+    fn wait_data_as<const EXCLUSIVE: bool>(&self, nonblock: bool) -> Result<bool, Errno> {
         if !self.has_data() && !self.no_writers() {
             if nonblock {
                 return Err(Errno::EAGAIN);
             }
-            self.read_wait
-                .wait_until(|| self.has_data() || self.no_writers())?;
+            let ready = || self.has_data() || self.no_writers();
+            if EXCLUSIVE {
+                self.read_wait.wait_until_exclusive(ready)?;
+            } else {
+                self.read_wait.wait_until(ready)?;
+            }
         }
-        // Asked in this order: what the last writer left is seen.
+        // The writers are checked first: what the last one wrote must not be missed.
         let ended = self.no_writers();
         Ok(self.has_data() || !ended)
     }
-    /// Sleeps until a slot is free; `EPIPE` (with `SIGPIPE`) without readers.
+    /// Sleeps until a slot is free. `EPIPE` (and `SIGPIPE`): there are no readers.
     pub fn wait_room(&self, nonblock: bool) -> Result<(), Errno> {
+        self.wait_room_as::<false>(nonblock)
+    }
+    /// [`Pipe::wait_room`], as an exclusive sleeper or not.
+    #[inline(always)]
+    fn wait_room_as<const EXCLUSIVE: bool>(&self, nonblock: bool) -> Result<(), Errno> {
         if !self.has_room() && !self.no_readers() {
             if nonblock {
                 return Err(Errno::EAGAIN);
             }
-            self.write_wait
-                .wait_until(|| self.has_room() || self.no_readers())?;
+            let ready = || self.has_room() || self.no_readers();
+            if EXCLUSIVE {
+                self.write_wait.wait_until_exclusive(ready)?;
+            } else {
+                self.write_wait.wait_until(ready)?;
+            }
         }
         self.check_readers()
     }
@@ -159,15 +313,22 @@ impl Pipe {
         }
     }
     fn sub(&self, mode: FileMode) {
-        if mode.contains(FileMode::READ) && self.readers.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.write_wait.wake_all();
+        if mode.contains(FileMode::READ) {
+            self.readers.fetch_sub(1, Ordering::AcqRel);
         }
-        if mode.contains(FileMode::WRITE) && self.writers.fetch_sub(1, Ordering::AcqRel) == 1 {
+        if mode.contains(FileMode::WRITE) {
+            self.writers.fetch_sub(1, Ordering::AcqRel);
+        }
+        if self.no_readers() != self.no_writers() {
             self.read_wait.wake_all();
+            self.write_wait.wake_all();
+            self.readers_async.tell(Band::In);
+            self.writers_async.tell(Band::Out);
         }
         if self.no_readers() && self.no_writers() {
             let mut ring = self.ring.lock();
-            // A FIFO nobody has open forgets what was in it; somebody may have opened it meanwhile and written.
+            // A FIFO that nobody has open loses its contents. It may have been opened and written to
+            // meanwhile.
             if self.no_readers() && self.no_writers() {
                 ring.bufs.clear();
                 self.used.store(0, Ordering::Release);
@@ -175,39 +336,55 @@ impl Pipe {
         }
     }
 
-    /// Bytes waiting (`FIONREAD`).
+    /// How many bytes can be read (`FIONREAD`).
     pub fn bytes(&self) -> usize {
         self.ring.lock().bufs.iter().map(|b| b.len).sum()
     }
-    /// Capacity in bytes (`F_GETPIPE_SZ`).
+    /// The size in bytes (`F_GETPIPE_SZ`).
     pub fn size(&self) -> usize {
-        self.slots.load(Ordering::Relaxed) * PAGE_SIZE
+        let ring = self.ring.lock();
+        (ring.slots + ring.on_their_way) * PAGE_SIZE
     }
-    /// `F_SETPIPE_SZ`: the new capacity.
+    /// `F_SETPIPE_SZ`. Returns the new size in bytes.
     pub fn set_size(&self, size: usize, privileged: bool) -> SysResult {
-        if size > 1 << 31 {
-            return Err(Errno::EINVAL);
-        }
-        let slots = size.div_ceil(PAGE_SIZE).max(1).next_power_of_two();
-        if slots * PAGE_SIZE > MAX_SIZE && slots > self.slots.load(Ordering::Relaxed) && !privileged {
+        let slots = round_size(size as u64).ok_or(Errno::EINVAL)? / PAGE_SIZE;
+        let most = MAX_SIZE.load(Ordering::Relaxed) as usize / PAGE_SIZE;
+        let mut ring = self.ring.lock();
+        let before = ring.slots + ring.on_their_way;
+        if slots > most && slots > before && !privileged {
             return Err(Errno::EPERM);
         }
-        let mut ring = self.ring.lock();
-        if ring.bufs.len() > slots {
+        let pages = self.user.pipe_pages.load(Ordering::Relaxed) + slots - before;
+        if slots > before
+            && (too_many(pages, &USER_PAGES_HARD) || too_many(pages, &USER_PAGES_SOFT))
+            && must_keep_to_limits()
+        {
+            return Err(Errno::EPERM);
+        }
+        if ring.bufs.len() + ring.on_their_way > slots {
             return Err(Errno::EBUSY);
         }
-        ring.slots = slots;
-        self.slots.store(slots, Ordering::Relaxed);
+        if slots > before {
+            // And for what comes back to a full pipe (`splice`).
+            let more = slots - ring.bufs.len() + 1;
+            crate::mm::reserve::room_exact(&mut ring.bufs, more)?;
+        }
+        self.user
+            .pipe_pages
+            .fetch_add(slots.wrapping_sub(before), Ordering::Relaxed);
+        ring.slots = slots - ring.on_their_way;
+        self.slots.store(ring.slots, Ordering::Relaxed);
         self.changed(ring, false, true);
         Ok(slots * PAGE_SIZE)
     }
 
-    /// Takes bytes out: what is there, at most `dst.remaining()`.
+    /// Reads what there is, at most `dst.remaining()` bytes.
     #[inline(always)]
     pub fn read(&self, dst: &mut IoDst<'_>, nonblock: bool) -> SysResult {
         if dst.remaining() == 0 {
             return Ok(0);
         }
+        let mut slept = false;
         loop {
             let mut ring = self.ring.lock();
             let mut done = 0;
@@ -228,7 +405,7 @@ impl Pipe {
                 }
                 let packet = buf.packet;
                 if buf.len == 0 || (packet && error.is_none()) {
-                    freed = true;
+                    freed |= ring.bufs.len() >= ring.slots;
                     if let Some(old) = ring.bufs.pop_front()
                         && old.own
                     {
@@ -240,7 +417,8 @@ impl Pipe {
                 }
             }
             if done != 0 || error.is_some() {
-                self.changed(ring, false, freed);
+                let left = slept && !ring.bufs.is_empty();
+                self.settle(ring, left, freed);
                 return if done != 0 {
                     Ok(done)
                 } else {
@@ -248,13 +426,14 @@ impl Pipe {
                 };
             }
             drop(ring);
-            if !self.wait_data(nonblock)? {
+            slept = true;
+            if !self.wait_data_as::<true>(nonblock)? {
                 return Ok(0);
             }
         }
     }
 
-    /// `vmsplice`: waits for the first room and puts in what there is room for, of at least a byte.
+    /// `vmsplice`: waits for room and writes as much as there is room for, at least a byte.
     pub fn write_some(&self, src: &mut IoSrc<'_>, nonblock: bool) -> SysResult {
         loop {
             self.wait_room(nonblock)?;
@@ -265,12 +444,12 @@ impl Pipe {
             if done != 0 {
                 return Ok(done);
             }
-            // Without an error another writer was faster.
+            // If there was no error, another writer has taken the room: wait again.
             result?;
         }
     }
 
-    /// Puts bytes in, sleeping for room as long as there are readers.
+    /// Writes all bytes. Sleeps when there is no room, as long as there are readers.
     fn write(&self, src: &mut IoSrc<'_>, nonblock: bool, packets: bool) -> SysResult {
         let mut done = 0;
         if src.remaining() == 0 {
@@ -278,6 +457,7 @@ impl Pipe {
         }
         self.check_readers()?;
         let atomic = src.remaining() <= PIPE_BUF;
+        let mut slept = false;
         loop {
             let mut ring = self.ring.lock();
             if self.no_readers() {
@@ -290,13 +470,18 @@ impl Pipe {
             }
             let before = done;
             let result = fill(&mut ring, src, packets, atomic, &mut done);
-            self.changed(ring, done != before, false);
+            let more = slept && ring.bufs.len() < ring.slots;
+            self.settle(ring, done != before, more);
             match result {
                 Err(e) => return if done != 0 { Ok(done) } else { Err(e) },
                 Ok(()) if src.remaining() == 0 => return Ok(done),
                 Ok(()) => {}
             }
-            match self.wait_room(nonblock) {
+            if done != before && !nonblock {
+                self.readers_async.tell(Band::In);
+            }
+            slept = true;
+            match self.wait_room_as::<true>(nonblock) {
                 Ok(()) => {}
                 Err(e) => return if done != 0 { Ok(done) } else { Err(e) },
             }
@@ -304,7 +489,8 @@ impl Pipe {
     }
 }
 
-/// Moves from `src` into the ring until one of them is exhausted. What goes into a page goes there whole or, if its memory faults, not at all.
+/// Moves data from `src` into the ring until one of them is used up. The bytes for one page are moved
+/// completely or, if user memory faults, not at all.
 #[inline(always)]
 fn fill(
     ring: &mut Ring,
@@ -349,23 +535,46 @@ fn fill(
     Ok(())
 }
 
-/// An end of a pipe, or a FIFO opened in any way.
+/// An end of a pipe, or an open FIFO.
 pub struct PipeFile {
     /// The pipe.
     pub pipe: Arc<Pipe>,
     mode: FileMode,
-    /// A reader that opened before any writer came sees no hang-up until one has come and gone.
+    /// The number of opens for writing when this was opened. As long as no writer has come since, a reader of
+    /// a FIFO sees no hang-up.
     seen_writers: u32,
 }
 
 impl FileOps for PipeFile {
     fn read(&self, file: &File, dst: &mut IoDst<'_>, _: Option<u64>) -> SysResult {
-        self.pipe.read(dst, file.nonblocking())
+        let result = self.pipe.read(dst, file.nonblocking());
+        // Nothing was read if nothing was asked for, or if a signal came first.
+        if self.pipe.writers_async.any()
+            && result != Err(Errno::ERESTARTSYS)
+            && (result != Ok(0) || dst.remaining() != 0)
+        {
+            self.pipe.writers_async.tell(Band::Out);
+        }
+        result
     }
     fn write(&self, file: &File, src: &mut IoSrc<'_>, _: Option<u64>) -> SysResult {
         let flags = file.flags();
-        self.pipe
-            .write(src, flags & abi::O_NONBLOCK != 0, flags & abi::O_DIRECT != 0)
+        let result = self
+            .pipe
+            .write(src, flags & abi::O_NONBLOCK != 0, flags & abi::O_DIRECT != 0);
+        if result != Ok(0) {
+            self.pipe.readers_async.tell(Band::In);
+        }
+        result
+    }
+    fn asyncs(&self, with: &mut dyn FnMut(&Async)) -> bool {
+        if self.mode.contains(FileMode::READ) {
+            with(&self.pipe.readers_async);
+        }
+        if self.mode.contains(FileMode::WRITE) {
+            with(&self.pipe.writers_async);
+        }
+        true
     }
     fn poll(&self, _: &File, table: Option<&mut PollTable<'_>>) -> PollEvents {
         let p = &self.pipe;
@@ -379,7 +588,8 @@ impl FileOps for PipeFile {
         }
         let mut events = PollEvents::empty();
         if self.mode.contains(FileMode::READ) {
-            // First: who is told of the end is told of what was left before it as well.
+            // Checked first: whoever is told that the writers are gone must also be told of the data that
+            // they left.
             if p.no_writers() && p.writer_opens.load(Ordering::Relaxed) != self.seen_writers {
                 events |= PollEvents::HUP;
             }
@@ -410,7 +620,7 @@ impl FileOps for PipeFile {
     }
 }
 
-/// What every pipe is.
+/// The properties of every pipe.
 pub const MODE: FileMode = FileMode::STREAM
     .union(FileMode::NO_PREAD)
     .union(FileMode::POLLS)
@@ -425,9 +635,10 @@ fn mode_of(flags: u32) -> FileMode {
     }
 }
 
-/// `pipe2`: the reading and the writing end.
-pub fn create(flags: u32) -> (Arc<File>, Arc<File>) {
-    let pipe = Pipe::new();
+/// `pipe2`. Returns the reading and the writing end. `ENFILE`.
+pub fn create(flags: u32) -> Result<(Arc<File>, Arc<File>), Errno> {
+    crate::fs::count::may_open()?;
+    let pipe = Pipe::new()?;
     let place = anon::pipe_place();
     *place.dentry.inode.pipe.lock() = Arc::downgrade(&pipe);
     let end = |access: u32, path: Path| {
@@ -442,18 +653,18 @@ pub fn create(flags: u32) -> (Arc<File>, Arc<File>) {
         File::new(ops, path, access | keep, MODE)
     };
     let reader = end(abi::O_RDONLY, place.clone());
-    (reader, end(abi::O_WRONLY, place))
+    Ok((reader, end(abi::O_WRONLY, place)))
 }
 
-/// Opens a FIFO: waits for the other side as POSIX says. A pipe opened again through `/proc` (a shell's process
-/// substitution) never waits: its other side may have come and gone already.
+/// Opens a FIFO. Waits for the other side as POSIX says. A pipe that is opened again through `/proc` (process
+/// substitution of a shell) never waits, since its other side may have come and gone.
 pub fn open_fifo(inode: &Arc<Inode>, flags: u32) -> Result<Arc<dyn FileOps>, Errno> {
     let pipe = {
         let mut known = inode.pipe.lock();
         match known.upgrade() {
             Some(pipe) => pipe,
             None => {
-                let pipe = Pipe::new();
+                let pipe = Pipe::new().map_err(|_| Errno::ENOMEM)?;
                 *known = Arc::downgrade(&pipe);
                 pipe
             }
@@ -473,7 +684,8 @@ pub fn open_fifo(inode: &Arc<Inode>, flags: u32) -> Result<Arc<dyn FileOps>, Err
             seen_writers,
         }));
     }
-    // Whether the other side has to be waited for is asked before this side can be seen: from then on the other may open, do all it wants and close.
+    // The counts are read before this side can be seen: from then on the other side may open, do all its work
+    // and close.
     let (reader_opens, writer_opens) = (
         pipe.reader_opens.load(Ordering::Acquire),
         pipe.writer_opens.load(Ordering::Acquire),
@@ -510,7 +722,7 @@ pub fn open_fifo(inode: &Arc<Inode>, flags: u32) -> Result<Arc<dyn FileOps>, Err
     }))
 }
 
-/// The pipe behind a file, if it is one.
+/// The pipe behind a file, if there is one.
 pub fn of(file: &File) -> Option<&Arc<Pipe>> {
     file.ops().downcast::<PipeFile>().map(|p| &p.pipe)
 }

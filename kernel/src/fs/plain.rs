@@ -1,5 +1,6 @@
-//! The plain part of a path: names of entries in directories that everybody may search. Most paths are nothing else; what is not plain is left to
-//! [`super::walk`], from where this part ends.
+//! The plain part of a path: names of entries of directories that everyone may search. Most paths have no
+//! other part. Where the plain part ends (`.`, `..`, a symbolic link, a directory with other permissions),
+//! [`super::walk`] continues.
 
 use crate::fs::dentry::Dentry;
 use crate::fs::inode::FileType;
@@ -9,10 +10,10 @@ use alloc::sync::Arc;
 use limen_linux_abi::Errno;
 use limen_name_table::Wanted;
 
-/// A plain walk under way.
+/// A plain walk.
 pub struct Plain {
     mnt: Arc<Mount>,
-    /// Where it is in the mount; `None`: at its root, which the mount keeps.
+    /// Where it is in the mount. `None`: at the mount's root, to which the mount has a reference.
     below: Option<Arc<Dentry>>,
 }
 
@@ -20,7 +21,8 @@ pub struct Plain {
 pub enum End {
     /// At the end of the path.
     Whole,
-    /// Before what is not plain: how much was walked, and what is at the next name, if that was found out.
+    /// Before something that is not plain. How many bytes were walked, and the entry with the next name, if
+    /// that is known.
     Rest(usize, Option<Arc<Dentry>>),
 }
 
@@ -42,7 +44,7 @@ impl Plain {
         }
     }
 
-    /// The place it came to.
+    /// The place that was reached.
     #[inline(always)]
     pub fn place(self) -> Path {
         Path {
@@ -51,7 +53,7 @@ impl Plain {
         }
     }
 
-    /// Walks `path` as far as it is plain: to before its last name, or with that, which may be a symbolic link if it is not to be followed.
+    /// Walks `path` as far as it is plain. Stops before the last name, or walks that, too, as `last` says.
     #[inline(always)]
     pub fn walk(&mut self, path: &[u8], last: Last) -> Result<End, Errno> {
         let mut pos = after_slashes(path, 0);
@@ -73,11 +75,12 @@ impl Plain {
         }
     }
 
-    /// Goes to the wanted entry, or what is mounted there, unless that is not plain; a symbolic link may be, if so said.
+    /// Goes to the wanted entry, or to what is mounted on it. `Some`: that is not plain. `link`: a symbolic
+    /// link is plain, since it is not to be followed.
     #[inline(always)]
     fn step(&mut self, wanted: &Wanted<'_>, link: bool) -> Result<Option<Met>, Errno> {
         let here = self.below.as_ref().unwrap_or(&self.mnt.root);
-        if here.inode.mode() & 0o111 != 0o111 {
+        if !here.inode.for_everybody() {
             return Ok(Some(Met { dentry: None }));
         }
         let next = match here.lock_dir()?.find(wanted) {
@@ -88,7 +91,11 @@ impl Plain {
         let child = match next {
             Next::Mount(mnt) => {
                 let covered = mnt.root.mounted.is_used();
-                (self.mnt, self.below) = (if covered { topmost(mnt) } else { mnt }, None);
+                let mnt = if covered { topmost(mnt) } else { mnt };
+                if mnt.root.inode.kind == FileType::Symlink && !link {
+                    return Ok(Some(Met { dentry: None }));
+                }
+                (self.mnt, self.below) = (mnt, None);
                 return Ok(None);
             }
             Next::Name(child) => child,
@@ -101,7 +108,8 @@ impl Plain {
         Ok(None)
     }
 
-    /// To `child`, or what is mounted on it here. The directory is locked, so nothing is dropped.
+    /// The entry `child`, or what is mounted on it. The directory is locked, so no reference may be dropped
+    /// here.
     #[inline(never)]
     fn cross(&self, child: &Arc<Dentry>) -> Next {
         match child.mounted.find(&self.mnt) {
@@ -111,7 +119,7 @@ impl Plain {
     }
 }
 
-/// What is mounted on the root of `mnt`, and on the root of that, to the last.
+/// The topmost mount at the root of `mnt`: on a mount's root another one may be mounted, and so on.
 #[cold]
 fn topmost(mut mnt: Arc<Mount>) -> Arc<Mount> {
     while let Some(over) = mnt.root.mounted.find(&mnt) {
@@ -120,23 +128,23 @@ fn topmost(mut mnt: Arc<Mount>) -> Arc<Mount> {
     mnt
 }
 
-/// What ended a plain walk: what is at the name, if that was found out.
+/// What ended a plain walk: the entry with the next name, if it is known.
 struct Met {
     dentry: Option<Arc<Dentry>>,
 }
 
-/// What becomes of the last name.
+/// How the last name of a path is treated.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Last {
-    /// It is left to the caller.
+    /// It is not walked.
     Left,
-    /// It is walked, and symbolic links are followed.
+    /// It is walked, and a symbolic link is followed.
     Followed,
-    /// It is walked, but a symbolic link there not followed.
+    /// It is walked, and a symbolic link is not followed.
     Kept,
 }
 
-/// Where the slashes at `at` end.
+/// The position behind the slashes at `at`.
 #[inline(always)]
 fn after_slashes(path: &[u8], mut at: usize) -> usize {
     while path.get(at) == Some(&b'/') {

@@ -1,11 +1,13 @@
-//! Readiness: what a file reports ([`PollEvents`]), and how a caller that wants to sleep until it changes gets onto the file's wait
-//! queues ([`PollTable`]). `poll`, `select` and `epoll` (see `syscall/poll.rs`, `fs/epoll`) are built on this.
+//! Events: which of them a file has ([`PollEvents`]), and how a caller that wants to sleep until there are
+//! others gets onto the file's wait queues ([`PollTable`]). `poll`, `select` (`syscall/poll.rs`) and `epoll`
+//! (`fs/epoll`) use this.
 //!
-//! A file's `poll` names each wait queue that may announce a change with [`PollTable::register`], always the same ones, whatever its
-//! state. The same walk run with a removing table takes the waiter off again, so nobody has to remember where it was put.
+//! A file's `poll` method calls [`PollTable::register`] for each wait queue that may announce a change:
+//! always for the same ones, whatever the file's state. So calling it again with a table that removes takes
+//! the waiter off all of them.
 
 use crate::fs::file::File;
-use crate::sched::{WaitQueue, Waiter};
+use crate::sched::{News, WaitQueue, Waiter};
 use alloc::sync::Arc;
 use bitflags::bitflags;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -43,68 +45,81 @@ bitflags! {
 }
 
 impl PollEvents {
-    /// Ready to read, in both spellings.
+    /// Can be read, in both spellings.
     pub const READABLE: Self = Self::IN.union(Self::RDNORM);
-    /// Ready to write, in both spellings.
+    /// Can be written, in both spellings.
     pub const WRITABLE: Self = Self::OUT.union(Self::WRNORM);
 }
 
-/// Puts one waiter on, or takes it off, the queues a file names.
+/// Adds a waiter to all queues of a file, or removes it from them.
 pub struct PollTable<'a> {
     waiter: &'a Arc<dyn Waiter>,
     remove: bool,
+    exclusive: bool,
 }
 
 impl<'a> PollTable<'a> {
-    /// A table that registers `waiter`.
+    /// A table that adds `waiter`.
     pub fn adding(waiter: &'a Arc<dyn Waiter>) -> Self {
         Self {
             waiter,
             remove: false,
+            exclusive: false,
         }
     }
-    /// A table that unregisters `waiter`.
-    pub fn removing(waiter: &'a Arc<dyn Waiter>) -> Self {
-        Self { waiter, remove: true }
+    /// A table that adds `waiter` as an exclusive one ([`WaitQueue::add`]).
+    pub fn adding_exclusively(waiter: &'a Arc<dyn Waiter>) -> Self {
+        Self {
+            exclusive: true,
+            ..Self::adding(waiter)
+        }
     }
-    /// Called by files: `queue` announces changes.
+    /// A table that removes `waiter`.
+    pub fn removing(waiter: &'a Arc<dyn Waiter>) -> Self {
+        Self {
+            remove: true,
+            ..Self::adding(waiter)
+        }
+    }
+    /// Files call it for each `queue` that announces changes.
     pub fn register(&mut self, queue: &WaitQueue) {
         if self.remove {
             queue.remove(self.waiter);
         } else {
-            queue.add(self.waiter);
+            queue.add(self.waiter, self.exclusive);
         }
     }
 }
 
-/// Sleeps for the callers of `poll` and `select`.
+/// The waiter of a thread that sleeps in `poll` or `select`.
 struct Sleeper {
     triggered: AtomicBool,
     queue: WaitQueue,
 }
 
 impl Waiter for Sleeper {
-    fn notify(&self, _key: u32) {
+    fn notify(&self, _: News) -> bool {
         self.triggered.store(true, Ordering::Release);
         self.queue.wake_all();
+        true
     }
 }
 
-/// How long a caller is willing to sleep.
+/// How long a caller may sleep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Timeout {
     /// Not at all.
     Now,
-    /// So many nanoseconds, from when it turns out that it must.
+    /// So many nanoseconds, counted from when the sleep begins.
     In(u64),
-    /// Until CLOCK_MONOTONIC has this value.
+    /// Until `CLOCK_MONOTONIC` has this value, in nanoseconds.
     Until(u64),
     /// For ever.
     Never,
 }
 
 impl Timeout {
-    /// The end of a sleep that begins now, on the monotonic clock; `u64::MAX`: none.
+    /// The end of a sleep that begins now, in nanoseconds of `CLOCK_MONOTONIC`. `u64::MAX`: none.
     pub fn deadline(self) -> u64 {
         match self {
             Self::Now => 0,
@@ -115,17 +130,17 @@ impl Timeout {
     }
 }
 
-/// One file being polled.
+/// A file to be polled.
 pub struct PollEntry {
-    /// The file; `None` is skipped.
+    /// The file. `None` is skipped.
     pub file: Option<Arc<File>>,
-    /// What is asked for (error and hang-up are always).
+    /// Which events to report. Errors and hang-ups are always reported.
     pub events: PollEvents,
-    /// What was found.
+    /// Which events there were.
     pub revents: PollEvents,
 }
 
-/// What there is of what was asked for.
+/// Which of the given events, errors and hang-ups the file has.
 #[inline]
 pub fn ask(file: &File, events: PollEvents) -> PollEvents {
     file.poll(None) & (events | PollEvents::ERR | PollEvents::HUP)
@@ -142,8 +157,8 @@ fn scan(entries: &mut [PollEntry]) -> usize {
     ready
 }
 
-/// Waits until one of `entries` is ready or the time is over. Returns how many are ready; `ERESTARTSYS`-like errors from an interrupted
-/// sleep are passed through.
+/// Waits until one of `entries` has an event or the time is over. Returns how many have one. An error of an
+/// interrupted sleep (`ERESTARTSYS`) is passed on.
 pub fn wait(entries: &mut [PollEntry], timeout: Timeout) -> Result<usize, Errno> {
     let ready = scan(entries);
     if ready != 0 || timeout == Timeout::Now {
@@ -152,7 +167,7 @@ pub fn wait(entries: &mut [PollEntry], timeout: Timeout) -> Result<usize, Errno>
     sleep(entries, timeout)
 }
 
-/// [`wait`] for those who have just looked.
+/// [`wait`] for callers that have just polled the files.
 pub fn sleep(entries: &mut [PollEntry], timeout: Timeout) -> Result<usize, Errno> {
     let deadline = timeout.deadline();
     let sleeper = Arc::new(Sleeper {

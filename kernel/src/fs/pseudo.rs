@@ -1,14 +1,14 @@
-//! The common parts of file systems whose files are made up when they are read: `procfs`, `sysfs`, `devpts`. A [`Node`] says what is at a name, a
-//! [`Directory`] which names there are; text files are made when read from the start, and stay the same for the rest of that reading.
+//! What file systems have in common whose files are made up when they are read: `procfs`, `sysfs`, `devpts`.
+//! A [`Directory`] has names, and a [`Node`] is what a name stands for. The text of a file is made by a read
+//! at its start and stays the same until the next read there.
 
 use crate::fs::dentry::Dentry;
-use crate::fs::file::{File, FileOps};
+use crate::fs::file::{File, FileMode, FileOps};
 use crate::fs::inode::{Dev, FileType, Inode, InodeOps, Link, NewInode};
 use crate::fs::io::{IoDst, IoSrc};
 use crate::fs::readdir::DirSink;
 use crate::fs::superblock::{StatFs, SuperBlock, SuperOps};
 use crate::sync::{Mutex, Once, SpinLock};
-use crate::syscall::SysResult;
 use crate::task::Process;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -17,9 +17,10 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 use limen_linux_abi::Errno;
+use limen_linux_abi::SysResult;
 
-/// Text being put together; may hold any bytes. It is as long as user space makes it: if memory for some of it is missing, reading fails, whether
-/// its maker has looked or not.
+/// Text that is being written; it may have any bytes. Programs can influence its length, so memory may be
+/// missing: then reading fails, even if the writer ignored the error.
 #[derive(Default)]
 pub struct Text {
     bytes: Vec<u8>,
@@ -30,21 +31,21 @@ impl Text {
     /// Adds `bytes`.
     pub fn add(&mut self, bytes: impl AsRef<[u8]>) {
         let bytes = bytes.as_ref();
-        self.cut |= self.bytes.try_reserve(bytes.len()).is_err();
+        self.cut |= crate::mm::reserve::room(&mut self.bytes, bytes.len()).is_err();
         if !self.cut {
             self.bytes.extend_from_slice(bytes);
         }
     }
-    /// Forgets everything.
+    /// Removes all text.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.cut = false;
     }
-    /// What there is.
+    /// The text so far.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
-    /// All of it; `ENOMEM` if some is missing.
+    /// The whole text. `ENOMEM`: a part is missing.
     pub fn whole(self) -> Result<Vec<u8>, Errno> {
         if self.cut {
             Err(Errno::ENOMEM)
@@ -61,25 +62,28 @@ impl fmt::Write for Text {
     }
 }
 
-/// Makes a file's text.
+/// Writes the text of a file.
 pub type Show = Arc<dyn Fn(&mut Text) -> Result<(), Errno> + Send + Sync>;
-/// Takes what was written to a file.
+/// Handles what a program writes to a file.
 pub type Store = Arc<dyn Fn(&[u8]) -> Result<(), Errno> + Send + Sync>;
-/// Opens a file of its own kind.
+/// Opens a file that has operations of its own.
 pub type Open = Arc<dyn Fn(u32) -> Result<Arc<dyn FileOps>, Errno> + Send + Sync>;
-/// Says where a link leads.
+/// Returns where a link leads.
 pub type Follow = Arc<dyn Fn() -> Result<Link, Errno> + Send + Sync>;
 
-/// Longest write to a text file.
+/// How many bytes a write to a text file may have.
 const STORE_MAX: usize = 4096;
 
-/// What is at a name.
+/// What a name stands for.
 #[derive(Clone)]
 pub enum Node {
-    /// A text file.
+    /// A text file: mode, text, and how to handle a write.
     File(u32, Show, Option<Store>),
-    /// A file with operations of its own: permissions, kind, device number.
+    /// A file with operations of its own: mode, kind, device number, how to open it.
     Special(u32, FileType, Dev, Open),
+    /// A file with operations of its own. The first digit of the mode is for root; capabilities have no
+    /// effect.
+    Strict(u32, Open),
     /// A symbolic link.
     Link(Follow),
     /// A directory.
@@ -90,33 +94,44 @@ pub enum Node {
 pub trait Directory: Send + Sync {
     /// What is at `name`.
     fn get(&self, name: &[u8]) -> Option<Node>;
-    /// Calls `add(name, kind, next)` for what comes from cookie `pos` (2 at the start) on, until it says `false`.
+    /// Calls `add(name, kind, next)` for each entry from cookie `pos` on (2 for the first) until it returns
+    /// `false`.
     fn list(&self, pos: u64, add: &mut dyn FnMut(&[u8], FileType, u64) -> bool);
-    /// Owner of everything in it but directories.
+    /// Tells what is at `name` now from what was there before or will be: a watch of the one reports nothing
+    /// of the other.
+    fn which(&self, name: &[u8]) -> u64 {
+        let _ = name;
+        0
+    }
+    /// Owner and group of everything in it that is not a directory.
     fn owner(&self) -> (u32, u32) {
         (0, 0)
     }
-    /// Its own owner, its mode being `mode`.
+    /// Its own owner and group, if its mode is `mode`.
     fn own(&self, mode: u32) -> (u32, u32) {
         let _ = mode;
         self.owner()
     }
-    /// The process it is about, if it is the directory of one.
+    /// The process whose directory this is, if it is one.
     fn process(&self) -> Option<Arc<Process>> {
         None
     }
-    /// The tree behind it, if names can be added to it.
+    /// Whether `splice` and `sendfile` can read its text files. On Linux they cannot read those of processes.
+    fn splices(&self) -> bool {
+        true
+    }
+    /// The tree to which names can be added, if there is one.
     fn tree(&self) -> Option<&Tree> {
         None
     }
 }
 
 impl Node {
-    /// A text file everybody may read.
+    /// A text file that everyone may read.
     pub fn text(show: impl Fn(&mut Text) -> Result<(), Errno> + Send + Sync + 'static) -> Self {
         Self::File(0o444, Arc::new(show), None)
     }
-    /// A text file the owner may also write.
+    /// A text file that its owner may write, too.
     pub fn setting(
         show: impl Fn(&mut Text) -> Result<(), Errno> + Send + Sync + 'static,
         store: impl Fn(&[u8]) -> Result<(), Errno> + Send + Sync + 'static,
@@ -131,16 +146,19 @@ impl Node {
 
     fn kind(&self) -> FileType {
         match self {
-            Self::File(..) => FileType::Regular,
+            Self::File(..) | Self::Strict(..) => FileType::Regular,
             Self::Special(_, kind, ..) => *kind,
             Self::Link(_) => FileType::Symlink,
             Self::Directory(..) => FileType::Directory,
         }
     }
 
-    fn inode(self, sb: &Arc<SuperBlock>, ino: u64, (uid, gid): (u32, u32)) -> Inode {
+    fn inode(self, sb: &Arc<SuperBlock>, ino: u64, (uid, gid): (u32, u32), splices: bool) -> Inode {
         let mode = match &self {
-            Self::File(mode, ..) | Self::Special(mode, ..) | Self::Directory(mode, _) => *mode,
+            Self::File(mode, ..)
+            | Self::Special(mode, ..)
+            | Self::Strict(mode, _)
+            | Self::Directory(mode, _) => *mode,
             Self::Link(_) => 0o777,
         };
         let rdev = match &self {
@@ -155,20 +173,21 @@ impl Node {
             rdev,
             target: b"",
         };
-        Inode::with_ino(sb, ino, Box::new(Ops(self)), &new)
+        Inode::with_ino(sb, ino, Box::new(Ops(self, splices)), &new)
     }
 }
 
-/// A made-up inode.
-struct Ops(Node);
+/// The operations of a made-up inode. `bool`: see [`Directory::splices`].
+struct Ops(Node, bool);
 
-/// A number for `name` in directory `parent` that stays the same.
-fn number(parent: u64, name: &[u8]) -> u64 {
+/// An inode number for `name` in the directory with number `parent`; the same as long as `which` is.
+fn number(parent: u64, name: &[u8], which: u64) -> u64 {
     let mut hash = parent ^ 0xcbf2_9ce4_8422_2325;
+    hash = (hash ^ which).wrapping_mul(0x100_0000_01b3);
     for byte in name {
         hash = (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
     }
-    // Not 0 or 1, and short enough for 32-bit programs.
+    // Neither 0 nor 1, and few enough bits for 32-bit programs.
     (hash ^ hash >> 32) & 0x7fff_ffff | 0x1000
 }
 
@@ -182,22 +201,40 @@ impl InodeOps for Ops {
             Node::Directory(mode, inner) => inner.own(*mode),
             _ => directory.owner(),
         };
-        Ok(Arc::new(node.inode(&dir.sb, number(dir.ino, name), owner)))
+        Ok(Arc::new(node.inode(
+            &dir.sb,
+            number(dir.ino, name, directory.which(name)),
+            owner,
+            directory.splices(),
+        )))
     }
     fn list(&self, dir: &Arc<Inode>, pos: u64, sink: &mut DirSink<'_>) -> Result<(), Errno> {
         let Node::Directory(_, directory) = &self.0 else {
             return Err(Errno::ENOTDIR);
         };
         directory.list(pos, &mut |name, kind, next| {
-            sink.add(name, number(dir.ino, name), kind, next)
+            sink.add(name, number(dir.ino, name, directory.which(name)), kind, next)
         });
         Ok(())
+    }
+    fn made_up(&self) -> bool {
+        true
     }
     fn process(&self) -> Option<Arc<Process>> {
         match &self.0 {
             Node::Directory(_, directory) => directory.process(),
             _ => None,
         }
+    }
+    fn permission(&self, _: &Inode, mask: u32) -> Option<Result<(), Errno>> {
+        let Node::Strict(mode, _) = &self.0 else {
+            return None;
+        };
+        Some(if root_digit(*mode, mask) {
+            Ok(())
+        } else {
+            Err(Errno::EACCES)
+        })
     }
     fn follow(&self, _: &Arc<Inode>) -> Result<Link, Errno> {
         match &self.0 {
@@ -207,30 +244,46 @@ impl InodeOps for Ops {
     }
     fn open(&self, _: &Arc<Inode>, flags: u32) -> Result<Option<Arc<dyn FileOps>>, Errno> {
         Ok(match &self.0 {
-            Node::File(_, show, store) => Some(Arc::new(TextFile::new(show.clone(), store.clone()))),
-            Node::Special(_, _, _, open) => Some(open(flags)?),
+            Node::File(_, show, store) => Some(Arc::new(TextFile::new(show.clone(), store.clone(), self.1))),
+            Node::Special(_, _, _, open) | Node::Strict(_, open) => Some(open(flags)?),
             _ => None,
         })
     }
 }
 
-/// What opens a text file of its own: for [`Node::Special`].
+/// Whether the running task may do `want` (bits of a digit of the mode) with a file of root's for which
+/// capabilities have no effect: root according to the first digit.
+pub fn root_digit(mode: u32, want: u32) -> bool {
+    let creds = crate::task::current().creds();
+    let bits = if creds.euid == 0 {
+        mode >> 6
+    } else if creds.egid == 0 || creds.groups.contains(&0) {
+        mode >> 3
+    } else {
+        mode
+    };
+    want & !bits & 7 == 0
+}
+
+/// Opens a text file. For [`Node::Special`].
 pub fn text_file(show: impl Fn(&mut Text) -> Result<(), Errno> + Send + Sync + 'static) -> Arc<dyn FileOps> {
-    Arc::new(TextFile::new(Arc::new(show), None))
+    Arc::new(TextFile::new(Arc::new(show), None, false))
 }
 
 /// An open text file.
 struct TextFile {
     show: Show,
     store: Option<Store>,
+    splices: bool,
     text: Mutex<Option<Vec<u8>>>,
 }
 
 impl TextFile {
-    fn new(show: Show, store: Option<Store>) -> Self {
+    fn new(show: Show, store: Option<Store>, splices: bool) -> Self {
         Self {
             show,
             store,
+            splices,
             text: Mutex::new(None),
         }
     }
@@ -250,6 +303,13 @@ impl TextFile {
 }
 
 impl FileOps for TextFile {
+    fn mode(&self) -> FileMode {
+        if self.splices {
+            FileMode::SENDS
+        } else {
+            FileMode::empty()
+        }
+    }
     fn read(&self, file: &File, dst: &mut IoDst<'_>, pos: Option<u64>) -> SysResult {
         read_from(file, pos, |pos| self.read_at(dst, pos))
     }
@@ -272,7 +332,7 @@ impl FileOps for TextFile {
     }
 }
 
-/// Reads at `pos`, or where the file's position is, which moves on.
+/// Reads at `pos`, or at the file's position, which is moved.
 pub fn read_from(file: &File, pos: Option<u64>, read_at: impl FnOnce(u64) -> SysResult) -> SysResult {
     if let Some(pos) = pos {
         return read_at(pos);
@@ -283,7 +343,7 @@ pub fn read_from(file: &File, pos: Option<u64>, read_at: impl FnOnce(u64) -> Sys
     Ok(n)
 }
 
-/// Moves the position of a file whose end nobody knows: a text, a directory.
+/// Moves the position of a file whose size is not known: a text, a directory.
 pub fn seek(file: &File, offset: i64, whence: u32) -> Result<u64, Errno> {
     let mut pos = file.pos.lock();
     let new = match whence {
@@ -295,16 +355,16 @@ pub fn seek(file: &File, offset: i64, whence: u32) -> Result<u64, Errno> {
     Ok(*pos)
 }
 
-/// A directory with fixed names, to which more may be added.
+/// A directory with fixed names. More can be added.
 pub struct Tree(SpinLock<BTreeMap<Vec<u8>, Node>>);
 
 impl Tree {
-    /// An empty one.
+    /// Without names.
     pub const fn new() -> Self {
         Self(SpinLock::new(BTreeMap::new()))
     }
 
-    /// Puts `node` at `path`, making directories on the way.
+    /// Adds `node` at `path`. Directories on the way are made.
     pub fn add(&self, path: &str, node: Node) {
         let Some((first, rest)) = path.split_once('/') else {
             self.0.lock().insert(path.as_bytes().to_vec(), node);
@@ -324,12 +384,12 @@ impl Tree {
         }
     }
 
-    /// What is at `name`.
+    /// The node with this name.
     pub fn find(&self, name: &[u8]) -> Option<Node> {
         self.0.lock().get(name).cloned()
     }
 
-    /// Lists as [`Directory::list`], with cookies from 2 on; `false` if `add` said so.
+    /// Lists as [`Directory::list`] does, with cookies from 2 on. `false`: `add` returned that.
     pub fn walk(&self, pos: u64, add: &mut dyn FnMut(&[u8], FileType, u64) -> bool) -> bool {
         let names: Vec<(Vec<u8>, FileType)> = self
             .0
@@ -359,7 +419,7 @@ impl Directory for Tree {
     }
 }
 
-/// A root that is a static tree and nothing else.
+/// A root that only has the names of a static tree.
 pub struct Fixed(pub &'static Tree);
 
 impl Directory for Fixed {
@@ -371,13 +431,15 @@ impl Directory for Fixed {
     }
 }
 
-/// The root of a file system that shows `directory`.
+/// Makes the root of a file system that shows `directory`.
 pub fn root(sb: &Arc<SuperBlock>, mode: u32, directory: Arc<dyn Directory>) -> Arc<Dentry> {
     let owner = directory.owner();
-    Dentry::new_root(Arc::new(Node::Directory(mode, directory).inode(sb, 1, owner)))
+    Dentry::new_root(Arc::new(
+        Node::Directory(mode, directory).inode(sb, 1, owner, true),
+    ))
 }
 
-/// An instance without options, of which there is one for all mounts: its magic number.
+/// A file system without options that has one instance for all mounts: its magic number.
 pub struct Plain(pub u64);
 
 impl SuperOps for Plain {
@@ -386,16 +448,16 @@ impl SuperOps for Plain {
     }
 }
 
-/// The root of a file system without options, the same for all mounts.
+/// The root of a file system that has one instance for all mounts.
 pub struct Only(Once<Arc<Dentry>>);
 
 impl Only {
-    /// Nothing mounted yet.
+    /// Not made yet.
     pub const fn new() -> Self {
         Self(Once::new())
     }
 
-    /// The root, which the first to ask makes: of file system `name`.
+    /// The root, made at first use, of the file system `name`.
     pub fn root(
         &self,
         name: &'static str,
@@ -410,7 +472,7 @@ impl Only {
     }
 }
 
-/// A number written to a setting.
+/// Parses a number that was written to a setting.
 pub fn parse<T: core::str::FromStr>(bytes: &[u8]) -> Result<T, Errno> {
     let text = core::str::from_utf8(bytes).map_err(|_| Errno::EINVAL)?;
     text.trim_matches(|c: char| c.is_ascii_whitespace() || c == '\0')
@@ -418,7 +480,7 @@ pub fn parse<T: core::str::FromStr>(bytes: &[u8]) -> Result<T, Errno> {
         .map_err(|_| Errno::EINVAL)
 }
 
-/// Text as a string for `show_*` functions that append to one.
+/// Collects text as a string, for functions that append to one.
 pub fn with_string<R>(out: &mut Text, f: impl FnOnce(&mut String) -> R) -> R {
     let mut s = String::new();
     let result = f(&mut s);

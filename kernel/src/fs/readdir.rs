@@ -4,24 +4,25 @@ use crate::fs::dentry::{Dentry, Directory, FIRST_COOKIE};
 use crate::fs::file::{File, FileOps};
 use crate::fs::inode::FileType;
 use crate::fs::io::{IoDst, IoSrc};
-use crate::syscall::SysResult;
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 use limen_linux_abi::Errno;
+use limen_linux_abi::SysResult;
 
-/// What takes the entries of a listing.
+/// Takes the entries of a listing.
 pub struct DirSink<'a> {
     emit: &'a mut dyn FnMut(&[u8], u64, FileType, u64) -> bool,
-    /// The cookie to continue from.
+    /// The cookie at which to continue.
     pub pos: u64,
 }
 
 impl<'a> DirSink<'a> {
-    /// `emit(name, ino, kind, next_cookie)` says whether it took the entry. It may be called with locks held: it does not sleep.
+    /// `emit(name, ino, kind, next_cookie)` returns whether it took the entry. It may be called with locks
+    /// held and must not sleep.
     pub fn new(pos: u64, emit: &'a mut dyn FnMut(&[u8], u64, FileType, u64) -> bool) -> Self {
         Self { emit, pos }
     }
-    /// Adds an entry; `next` is the cookie of what comes after it. `false`: no room, stop.
+    /// Adds an entry. `next`: the cookie behind it. `false`: there was no room; stop.
     pub fn add(&mut self, name: &[u8], ino: u64, kind: FileType, next: u64) -> bool {
         let taken = (self.emit)(name, ino, kind, next);
         if taken {
@@ -31,7 +32,8 @@ impl<'a> DirSink<'a> {
     }
 }
 
-/// Made-up entries have cookies from here on, after any real ones. Small enough for programs whose file positions have 32 bits.
+/// Made-up entries have cookies from here on, behind those in the dentry. It is small enough for programs
+/// whose file positions have 32 bits.
 const MADE_UP: u64 = 1 << 30;
 
 /// The operations of an open directory.
@@ -60,7 +62,8 @@ impl FileOps for DirOps {
     }
 }
 
-/// Adds the entries of a directory from where the listing is; whether there was room for all. A function of its own, for the sake of its registers.
+/// Adds the entries of a directory from the present position on. Returns whether there was room for all. Not
+/// inlined, so that it has all registers for itself.
 #[inline(never)]
 fn add_all(entries: &Directory, sink: &mut DirSink<'_>) -> bool {
     entries
@@ -68,7 +71,7 @@ fn add_all(entries: &Directory, sink: &mut DirSink<'_>) -> bool {
         .all(|(cookie, name, child)| sink.add(name, child.inode.ino, child.inode.kind, cookie + 1))
 }
 
-/// The same, up to where the listing ends, after entries were added behind that.
+/// [`add_all`] up to the end of the listing, if entries were added behind it.
 #[cold]
 #[inline(never)]
 fn add_until(entries: &Directory, sink: &mut DirSink<'_>, end: u64) {
@@ -81,13 +84,14 @@ fn add_until(entries: &Directory, sink: &mut DirSink<'_>, end: u64) {
 fn list(file: &File, dentry: &Arc<Dentry>, sink: &mut DirSink<'_>) -> Result<(), Errno> {
     let inode = &dentry.inode;
     let real_only = inode.ops.writable_directory();
-    // Before the entries are locked, because it locks the name.
+    // Asked before the entries are locked, because it locks the name.
     let parent_ino = if sink.pos <= 1 { file.path.parent_ino() } else { 0 };
     let entries = dentry.lock_dir()?;
     if entries.is_dead() {
         return Err(Errno::ENOENT);
     }
-    // What comes into the directory during a listing is not in it: a program that does something to each entry would never come to an end.
+    // Entries that are added during a listing are not in it: a program that adds an entry for each one it
+    // reads would never end.
     let mut end = file.listing_end.load(Ordering::Relaxed);
     if sink.pos == 0 || end == 0 {
         end = entries.end();
@@ -110,7 +114,8 @@ fn list(file: &File, dentry: &Arc<Dentry>, sink: &mut DirSink<'_>) -> Result<(),
         sink.pos = MADE_UP;
     }
     drop(entries);
-    // The file system counts its own entries from 2; a pinned entry appears among them, too, so it must not appear twice.
+    // The file system's own cookies begin at 2. An entry that is pinned in the dentry is among its entries,
+    // too, and must not appear twice.
     let start = sink.pos - MADE_UP + FIRST_COOKIE;
     let mut emit = |name: &[u8], ino: u64, kind: FileType, next: u64| {
         if dentry.lock_dir().is_ok_and(|d| d.get(name).is_some()) {

@@ -1,18 +1,19 @@
 //! Regular files whose contents are a page cache: tmpfs files and memfds.
 
-use crate::fs::file::{File, FileOps, MapBacking};
+use crate::fs::file::{File, FileOps, MapBacking, is_too_far};
 use crate::fs::inode::{FileType, Inode};
 use crate::fs::io::{IoDst, IoSrc};
 use crate::fs::{RLIMIT_FSIZE, perm};
 use crate::mm::{PAGE_SHIFT, PAGE_SIZE, PageCache};
-use crate::syscall::SysResult;
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
+use limen_linux_abi::SysResult;
 use limen_linux_abi::{Errno, raw::general as abi};
 
-/// The largest file (`MAX_LFS_FILESIZE`).
+/// The size of the largest file in bytes (`MAX_LFS_FILESIZE`).
 pub const MAX_SIZE: u64 = i64::MAX as u64;
-/// The position of a write that is to go behind the end (`RWF_APPEND`): beyond what any limit allows, it is looked at only with those.
+/// The position of a write with `RWF_APPEND`, which goes to the file's end. It is above all limits, so it
+/// needs no check of its own: it is found where the limits are checked.
 pub const AT_END: u64 = 1 << 63;
 /// `F_SEAL_SHRINK`.
 pub const SEAL_SHRINK: u32 = 2;
@@ -35,7 +36,7 @@ const FALLOC_INSERT_RANGE: u32 = 32;
 /// `FALLOC_FL_UNSHARE_RANGE`.
 const FALLOC_UNSHARE_RANGE: u32 = 64;
 
-/// Whether `fallocate`'s `mode` means something for any file: `EOPNOTSUPP` or `EINVAL` if not.
+/// `EOPNOTSUPP` or `EINVAL` if `fallocate`'s `mode` means nothing for any file.
 pub fn check_fallocate(mode: u32) -> Result<(), Errno> {
     let without = |flag, others| mode & flag == 0 || mode & others == 0;
     let known = FALLOC_KEEP_SIZE
@@ -65,8 +66,8 @@ fn pages(inode: &Inode) -> Result<&Arc<PageCache>, Errno> {
     inode.pages.as_ref().ok_or(Errno::EINVAL)
 }
 
-/// The largest size of a file that was opened with `flags`: programs whose `off_t` has 32 bits get no file they could not find their way in,
-/// unless they ask for it.
+/// The largest size of a file that was opened with `flags`. For programs whose `off_t` has 32 bits it is 2
+/// GiB - 1, unless `O_LARGEFILE` is given.
 #[inline(always)]
 pub fn max_size(flags: u32) -> u64 {
     if size_of::<usize>() == 8 || flags & abi::O_LARGEFILE != 0 {
@@ -76,7 +77,8 @@ pub fn max_size(flags: u32) -> u64 {
     }
 }
 
-/// `RLIMIT_FSIZE` and the largest size: how much of a write of `len` at `pos` may happen; `EFBIG` (with `SIGXFSZ`) if nothing.
+/// How many of the `len` bytes of a write at `pos` `RLIMIT_FSIZE` and the largest size allow. `EFBIG` (and
+/// `SIGXFSZ`): none.
 fn limit(pos: u64, len: usize, max_size: u64) -> Result<usize, Errno> {
     let max = crate::task::rlimit(RLIMIT_FSIZE);
     if max < max_size && pos >= max && len != 0 {
@@ -89,13 +91,15 @@ fn limit(pos: u64, len: usize, max_size: u64) -> Result<usize, Errno> {
     Ok(len.min((max.min(max_size) - pos.min(max)).min(usize::MAX as u64) as usize))
 }
 
-/// What is in the way of a whole write at `at`, if anything is: seals, or limits of the file's size. The write is made as much shorter as it has to be:
-/// where it begins, and how many bytes are left of it, at least one.
+/// Called if something may forbid a complete write at `at`: a seal, `RWF_APPEND`, or a limit of the size.
+/// Returns where the write begins and how many bytes remain, at least one; shortens `src` to that.
 #[cold]
 #[inline(never)]
 fn restrict(file: &File, pages: &PageCache, src: &mut IoSrc<'_>, mut at: u64) -> Result<(u64, usize), Errno> {
     if at == AT_END {
         at = pages.size();
+    } else if is_too_far(at, src.remaining()) && file.flags() & abi::O_APPEND == 0 {
+        return Err(Errno::EINVAL);
     }
     src.truncate(limit(at, src.remaining(), max_size(file.flags()))?);
     let seals = file.inode().seals.load(Ordering::Relaxed);
@@ -111,7 +115,8 @@ fn restrict(file: &File, pages: &PageCache, src: &mut IoSrc<'_>, mut at: u64) ->
     Ok((at, src.remaining()))
 }
 
-/// Writes at `at`, or behind the end with `O_APPEND`. Returns the position behind what was written, and how many bytes that were.
+/// Writes at `at` or, with `O_APPEND`, at the end. Returns the position behind the written bytes, and their
+/// number.
 #[inline(always)]
 fn write(file: &File, src: &mut IoSrc<'_>, mut at: u64) -> Result<(u64, usize), Errno> {
     let inode = file.inode();
@@ -139,7 +144,7 @@ fn write(file: &File, src: &mut IoSrc<'_>, mut at: u64) -> Result<(u64, usize), 
     Ok((at + n as u64, n))
 }
 
-/// Writes where the file's position is, and moves that.
+/// Writes at the file's position, which is moved.
 #[inline(never)]
 fn write_on(file: &File, src: &mut IoSrc<'_>) -> SysResult {
     let mut pos = file.pos.lock();
@@ -157,6 +162,10 @@ impl FileOps for Regular {
             None => {
                 let mut pos = file.pos.lock();
                 let n = pages.read_at(*pos, dst)?;
+                // Only a read that asks for more than there is can end beyond the largest position.
+                if dst.remaining() > 0 && is_too_far(*pos, n + dst.remaining()) {
+                    return Err(Errno::EINVAL);
+                }
                 *pos += n as u64;
                 n
             }
@@ -164,7 +173,9 @@ impl FileOps for Regular {
         if file.flags() & abi::O_NOATIME == 0 && file.path.mnt.flags() & crate::fs::mount::MS_NOATIME == 0 {
             inode.touch_accessed();
         }
-        crate::fs::inotify::accessed(file);
+        if n != 0 {
+            crate::fs::inotify::accessed(file);
+        }
         Ok(n)
     }
 
@@ -228,7 +239,7 @@ impl FileOps for Regular {
     }
 }
 
-/// Changes a regular file's size (`truncate`, `O_TRUNC`); permissions are the caller's business.
+/// Changes a regular file's size (`truncate`, `O_TRUNC`). The caller has checked permissions.
 pub fn set_size(inode: &Arc<Inode>, size: u64) -> Result<(), Errno> {
     match inode.kind {
         FileType::Regular => {}
@@ -254,7 +265,7 @@ pub fn set_size(inode: &Arc<Inode>, size: u64) -> Result<(), Errno> {
     Ok(())
 }
 
-/// `lseek` on anything with a position.
+/// `lseek` of files with a position.
 pub fn seek(file: &File, offset: i64, whence: u32) -> Result<u64, Errno> {
     if file.mode().contains(crate::fs::file::FileMode::STREAM) {
         return Err(Errno::ESPIPE);
@@ -293,7 +304,7 @@ pub fn seek(file: &File, offset: i64, whence: u32) -> Result<u64, Errno> {
         }
         _ => return Err(Errno::EINVAL),
     };
-    let new = base.checked_add(offset).ok_or(Errno::EOVERFLOW)?;
+    let new = base.checked_add(offset).ok_or(Errno::EINVAL)?;
     *pos = u64::try_from(new).map_err(|_| Errno::EINVAL)?;
     Ok(*pos)
 }

@@ -1,16 +1,17 @@
 //! Moving data between files without user memory: `sendfile`, `copy_file_range`, `splice`, `tee`, `vmsplice`.
 //!
-//! Files with pages and pipes exchange whole pages by reference where they can; anything else goes through a bounce page.
+//! Files with pages and pipes exchange whole pages by reference where possible. All others go through a page
+//! in between.
 
 use crate::fs::file::{File, FileMode};
 use crate::fs::inode::FileType;
 use crate::fs::io::{IoDst, IoSrc};
-use crate::fs::pipe::{self, Buf, Pipe};
+use crate::fs::pipe::{self, Buf, Pipe, Slot};
 use crate::mm::PAGE_SIZE;
 use crate::mm::copy::{IoVec, MAX_RW};
 use crate::mm::user::UserPtr;
-use crate::syscall::SysResult;
 use alloc::sync::Arc;
+use limen_linux_abi::SysResult;
 use limen_linux_abi::{Errno, raw::general as abi};
 
 /// `SPLICE_F_NONBLOCK`.
@@ -27,9 +28,9 @@ pub fn check_flags(flags: u32) -> Result<(), Errno> {
     }
 }
 
-/// Copies up to `count` bytes; `from`/`to` are positions, `None` for the files' own.
+/// Copies up to `count` bytes. `from` and `to` are positions, `None` for the files' own ones.
 fn copy(source: &File, mut from: Option<u64>, out: &File, mut to: Option<u64>, count: usize) -> SysResult {
-    // The other side may take its time: a page with an address.
+    // In the linear map, as the other file may sleep while it reads the page.
     let page = crate::mm::alloc_addressed_page().ok_or(Errno::ENOMEM)?;
     let mut done = 0;
     while done < count {
@@ -74,7 +75,7 @@ fn copy(source: &File, mut from: Option<u64>, out: &File, mut to: Option<u64>, c
     Ok(done)
 }
 
-/// What was read from a file's own position but not written is read again next time.
+/// Moves the file's own position back by bytes that were read but not written.
 fn give_back(source: &File, from: Option<u64>, n: usize) {
     if from.is_none() && !source.mode().contains(FileMode::STREAM) {
         let mut pos = source.pos.lock();
@@ -82,7 +83,8 @@ fn give_back(source: &File, from: Option<u64>, n: usize) {
     }
 }
 
-/// `sendfile`'s source: `EBADF` if it was not opened for reading; a position must be possible, if one is given, and not negative.
+/// Checks the source of `sendfile`. `EBADF`: it was not opened for reading. If a position is given, the
+/// source must have positions (`ESPIPE`), and it must not be negative (`EINVAL`).
 pub fn source_position(source: &File, from: Option<i64>) -> Result<Option<u64>, Errno> {
     if !source.mode().contains(FileMode::READ) {
         return Err(Errno::EBADF);
@@ -93,7 +95,7 @@ pub fn source_position(source: &File, from: Option<i64>) -> Result<Option<u64>, 
     from.map(u64::try_from).transpose().map_err(|_| Errno::EINVAL)
 }
 
-/// `sendfile`, after [`source_position`].
+/// `sendfile`. [`source_position`] has checked the source.
 pub fn sendfile(out: &File, source: &File, from: Option<u64>, count: usize) -> SysResult {
     if !out.mode().contains(FileMode::WRITE) {
         return Err(Errno::EBADF);
@@ -112,7 +114,7 @@ pub fn sendfile(out: &File, source: &File, from: Option<u64>, count: usize) -> S
             source.nonblocking() || out.nonblocking(),
         );
     }
-    // A source that can't be sought in may end in the middle of the copy, and its end would be lost to the caller.
+    // A source without positions may end in the middle of the copy, and the caller would not see that end.
     if out.flags() & abi::O_APPEND != 0 || source.ops().seek(source, 0, abi::SEEK_CUR).is_err() {
         return Err(Errno::EINVAL);
     }
@@ -182,7 +184,7 @@ pub fn copy_file_range(
     Ok(n)
 }
 
-/// `splice`, of at least a byte.
+/// `splice` of at least one byte.
 pub fn splice(
     source: &File,
     from: Option<UserPtr<i64>>,
@@ -195,7 +197,7 @@ pub fn splice(
     if a.is_some() && from.is_some() || b.is_some() && to.is_some() {
         return Err(Errno::ESPIPE);
     }
-    // The pointers to positions with what is there.
+    // The addresses of positions, and the positions there.
     let read = |p: Option<UserPtr<i64>>| p.map(|p| Ok((p, p.read()?))).transpose();
     let (to, from) = (read(to)?, read(from)?);
     if !source.mode().contains(FileMode::READ) || !out.mode().contains(FileMode::WRITE) {
@@ -203,7 +205,8 @@ pub fn splice(
     }
     let (asked, len) = (len, len.min(MAX_RW));
     let nonblock = flags & NONBLOCK != 0;
-    // The file that is not a pipe must be good for it (`with`), and know positions if it is given one, from which on all that is asked for has one.
+    // The file that is not the pipe must be able to do this (`with`). If a position is given for it, it must
+    // have positions, and the last byte must have one.
     let start = |file: &File, at: Option<(UserPtr<i64>, i64)>, with: FileMode| {
         if !file.mode().contains(with) || at.is_some() && file.mode().contains(FileMode::NO_PREAD) {
             return Err(Errno::EINVAL);
@@ -233,12 +236,22 @@ pub fn splice(
         (None, None) => return Err(Errno::EINVAL),
     };
     if let Some((pointer, start)) = at {
-        pointer.write(start + n as i64)?;
+        let file = if a.is_some() { out } else { source };
+        pointer.write(start + moves(file, n) as i64)?;
     }
     Ok(n)
 }
 
-/// From a pipe to a file: what is there, at most `len`.
+/// By how much `n` bytes move a position that was given. 0 for files all of whose positions are the same.
+pub fn moves(file: &File, n: usize) -> usize {
+    if file.mode().contains(FileMode::STREAM) {
+        0
+    } else {
+        n
+    }
+}
+
+/// Moves at most `len` bytes, of what there is, from a pipe to a file.
 fn drain(pipe: &Arc<Pipe>, out: &File, mut to: Option<u64>, len: usize, nonblock: bool) -> SysResult {
     let mut done = 0;
     while done < len {
@@ -250,30 +263,39 @@ fn drain(pipe: &Arc<Pipe>, out: &File, mut to: Option<u64>, len: usize, nonblock
             }
             continue;
         };
-        // The page stays in the pipe while it is being written out; a reader in between may take it, as with any two readers.
-        let (page, start) = (buf.page.clone(), buf.start);
+        // What is taken keeps its slot until it is written out, since it may come back. A reader in between
+        // may take what is behind it, as with any two readers.
         let n = buf.len.min(len - done);
         let whole = n == buf.len;
-        // Shared from here on: nobody may write behind the bytes or reuse the page.
+        let taken = Buf {
+            page: buf.page.clone(),
+            start: buf.start,
+            len: n,
+            packet: buf.packet,
+            own: false,
+        };
+        // The page is shared from here on: nothing may write behind the bytes or use the page again.
         buf.own = false;
         buf.start += n;
         buf.len -= n;
-        if whole {
+        let slot = if whole {
             ring.bufs.pop_front();
-        }
-        pipe.changed(ring, false, whole);
-        // Writing may take its time.
-        let page = match page.addressed() {
-            Ok(page) => page,
-            Err(page) => {
-                put_back(pipe, page, start, n);
-                return if done > 0 { Ok(done) } else { Err(Errno::ENOMEM) };
-            }
+            pipe.take_slot(&mut ring, true)
+        } else {
+            None
         };
+        let freed = whole && slot.is_none();
+        pipe.changed(ring, false, freed);
+        // Writing may sleep, so the page must be in the linear map.
+        let Ok(page) = taken.page.clone().addressed() else {
+            put_back(pipe, slot, taken, whole);
+            return if done > 0 { Ok(done) } else { Err(Errno::ENOMEM) };
+        };
+        let start = taken.start;
         let m = match out.write(&mut IoSrc::kernel(&page.bytes()[start..start + n]), to) {
             Ok(m) => m,
             Err(e) if done == 0 => {
-                put_back(pipe, page, start, n);
+                put_back(pipe, slot, taken, whole);
                 return Err(e);
             }
             Err(_) => 0,
@@ -281,27 +303,42 @@ fn drain(pipe: &Arc<Pipe>, out: &File, mut to: Option<u64>, len: usize, nonblock
         done += m;
         to = to.map(|t| t + m as u64);
         if m < n {
-            put_back(pipe, page, start + m, n - m);
+            let rest = Buf {
+                start: start + m,
+                len: n - m,
+                ..taken
+            };
+            put_back(pipe, slot, rest, whole);
             break;
         }
     }
     Ok(done)
 }
 
-/// Returns bytes that could not be written to the front of the pipe.
-fn put_back(pipe: &Arc<Pipe>, page: crate::mm::Page, start: usize, len: usize) {
+/// Puts bytes that could not be written back to the front of the pipe: into the slot they were taken out of,
+/// or to those they were taken from, if they were not the `whole` buffer.
+fn put_back(pipe: &Arc<Pipe>, slot: Option<Slot<'_>>, rest: Buf, whole: bool) {
+    if let Some(slot) = slot {
+        return slot.put(|bufs| bufs.push_front(rest));
+    }
     let mut ring = pipe.lock();
-    ring.bufs.push_front(Buf {
-        page,
-        start,
-        len,
-        packet: false,
-        own: false,
-    });
+    match ring.bufs.front_mut() {
+        Some(front)
+            if !whole
+                && front.page.phys() == rest.page.phys()
+                && front.start == rest.start + rest.len
+                && front.packet == rest.packet =>
+        {
+            front.start = rest.start;
+            front.len += rest.len;
+        }
+        // Another reader has taken the others.
+        _ => ring.bufs.push_front(rest),
+    }
     pipe.changed(ring, true, false);
 }
 
-/// From a file to a pipe: until the pipe is full or the file has no more.
+/// Moves bytes from a file to a pipe until the pipe is full or the file ends.
 fn fill(source: &File, mut from: Option<u64>, pipe: &Arc<Pipe>, len: usize, nonblock: bool) -> SysResult {
     let mut done = 0;
     while done < len {
@@ -310,7 +347,15 @@ fn fill(source: &File, mut from: Option<u64>, pipe: &Arc<Pipe>, len: usize, nonb
             Err(_) if done != 0 => break,
             Err(e) => return Err(e),
         }
-        let page = crate::mm::alloc_addressed_page().ok_or(Errno::ENOMEM)?;
+        // Reading may take its time, in which others write.
+        let Some(slot) = pipe.take_slot(&mut pipe.lock(), false) else {
+            continue;
+        };
+        let page = match crate::mm::alloc_addressed_page() {
+            Some(page) => page,
+            None if done != 0 => break,
+            None => return Err(Errno::ENOMEM),
+        };
         let want = PAGE_SIZE.min(len - done);
         let n = match source.read(&mut IoDst::kernel(&mut page.bytes()[..want]), from) {
             Ok(0) => break,
@@ -318,18 +363,18 @@ fn fill(source: &File, mut from: Option<u64>, pipe: &Arc<Pipe>, len: usize, nonb
             Err(_) if done != 0 => break,
             Err(e) => return Err(e),
         };
-        let mut ring = pipe.lock();
-        ring.bufs.push_back(Buf {
+        let new = Buf {
             page,
             start: 0,
             len: n,
             packet: false,
             own: true,
-        });
-        pipe.changed(ring, true, false);
+        };
+        slot.put(|bufs| bufs.push_back(new));
         done += n;
         from = from.map(|f| f + n as u64);
-        // A short read may be a terminal's line or a socket's last bytes: to wait for more would lose where it ended.
+        // A short read may be a line of a terminal or the last bytes of a socket. Waiting for more would hide
+        // where it ended.
         if n < want {
             break;
         }
@@ -337,7 +382,7 @@ fn fill(source: &File, mut from: Option<u64>, pipe: &Arc<Pipe>, len: usize, nonb
     Ok(done)
 }
 
-/// `tee` and pipe-to-pipe `splice`: shares buffers of `a` with `b`, taking them out of `a` if `consume`.
+/// `tee`, and `splice` between pipes: `b` shares buffers of `a`; with `consume` they are taken out of `a`.
 pub fn link(a: &Arc<Pipe>, b: &Arc<Pipe>, len: usize, nonblock: bool, consume: bool) -> SysResult {
     if Arc::ptr_eq(a, b) {
         return Err(Errno::EINVAL);
@@ -347,7 +392,7 @@ pub fn link(a: &Arc<Pipe>, b: &Arc<Pipe>, len: usize, nonblock: bool, consume: b
             return Ok(0);
         }
         b.wait_room(nonblock)?;
-        // Both locks, the lower address first.
+        // Locks both, the one with the lower address first.
         let (mut from, mut to);
         if Arc::as_ptr(a).addr() < Arc::as_ptr(b).addr() {
             from = a.lock();
@@ -378,7 +423,7 @@ pub fn link(a: &Arc<Pipe>, b: &Arc<Pipe>, len: usize, nonblock: bool, consume: b
                 partial = Some(n);
             }
         }
-        // What is shared now must not be written behind any more.
+        // Nothing may be written behind bytes that are shared now.
         for buf in from.bufs.iter_mut().take(taken + 1) {
             buf.own = false;
         }
@@ -397,7 +442,8 @@ pub fn link(a: &Arc<Pipe>, b: &Arc<Pipe>, len: usize, nonblock: bool, consume: b
     }
 }
 
-/// `vmsplice`: user memory and a pipe. Pages are copied, never shared with the program. Only the flags say whether it may sleep, not the file's.
+/// `vmsplice`. Pages are copied, never shared with the program. Whether it may sleep depends on `flags`
+/// alone, not on the file's.
 pub fn vmsplice(file: &File, list: &[IoVec], flags: u32) -> SysResult {
     let nonblock = flags & NONBLOCK != 0;
     if list.iter().all(|part| part.len == 0) {

@@ -1,7 +1,8 @@
-//! File systems, mounted or not: the registry of types, and the instance behind a tree.
+//! File systems: the registry of types, and the instance to which a tree belongs.
 
 use crate::fs::dentry::Dentry;
 use crate::fs::inode::{Dev, FileType};
+use crate::fs::inotify::MadeUp;
 use crate::sync::{Mutex, SpinLock};
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -11,14 +12,14 @@ use core::any::Any;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use limen_linux_abi::Errno;
 
-/// What `statfs` tells; block counts are in `block_size` units.
+/// The result of `statfs`. Counts of blocks are in units of `block_size`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StatFs {
     /// Magic number.
     pub magic: u64,
-    /// Bytes of a block.
+    /// The size of a block in bytes.
     pub block_size: u64,
-    /// Blocks in all (0: unlimited).
+    /// How many blocks there are. 0: no limit.
     pub blocks: u64,
     /// Free blocks.
     pub free: u64,
@@ -29,7 +30,7 @@ pub struct StatFs {
 }
 
 impl StatFs {
-    /// Of a file system that keeps nothing: its magic number.
+    /// Of a file system that stores nothing, with this magic number.
     pub fn made_up(magic: u64) -> Self {
         Self {
             magic,
@@ -39,28 +40,33 @@ impl StatFs {
     }
 }
 
-/// What an instance of a file system answers for.
+/// What differs between instances of file systems.
 pub trait SuperOps: Send + Sync + Any {
-    /// Space.
+    /// Sizes and counts.
     fn statfs(&self) -> StatFs {
         StatFs::default()
     }
-    /// Options for `/proc/mounts`, each with a leading comma.
+    /// Appends options for `/proc/mounts`, each with a comma before it.
     fn show_options(&self, out: &mut String) {
         let _ = out;
     }
-    /// Whether its files have the modes they have: `chmod` is not permitted to anybody.
+    /// Whether modes cannot be changed: `chmod` gives `EPERM` to everyone.
     fn fixed_modes(&self) -> bool {
         false
     }
-    /// What making an entry of `kind` in a directory that takes none says.
+    /// The error of making an entry of `kind` in a directory that accepts none.
     fn no_entries(&self, kind: FileType) -> Errno {
         match kind {
             FileType::Regular => Errno::EACCES,
             _ => Errno::EPERM,
         }
     }
-    /// Remount with new options.
+    /// Whether mounting twice at one place is allowed although there is one instance: on Linux each mount
+    /// would be an instance of its own.
+    fn stands_for_many(&self) -> bool {
+        false
+    }
+    /// Changes the options (`mount -o remount`).
     fn remount(&self, data: &str) -> Result<(), Errno> {
         let _ = data;
         Ok(())
@@ -68,7 +74,7 @@ pub trait SuperOps: Send + Sync + Any {
 }
 
 impl dyn SuperOps {
-    /// As its own type.
+    /// The instance as type `T`, if it is one.
     pub fn downcast<T: SuperOps>(&self) -> Option<&T> {
         (self as &dyn Any).downcast_ref()
     }
@@ -82,21 +88,24 @@ pub struct SuperBlock {
     pub fs_type: &'static str,
     /// Its answers.
     pub ops: Box<dyn SuperOps>,
-    /// Only one rename between directories at a time: directories can't move while two of them are being ordered.
+    /// Held by the one rename between directories: no directory may move while two of them are locked in
+    /// order.
     pub rename_lock: Mutex<()>,
-    /// `MS_RDONLY` and friends that belong to the instance.
+    /// The `MS_*` flags of the instance, such as `MS_RDONLY`.
     pub flags: AtomicU32,
-    /// How many mounts show it; at zero the tree is taken apart, unless it is `persistent`.
+    /// How many mounts show it. At 0 the tree is freed, unless it is `persistent`.
     pub mounts: AtomicU32,
-    /// There is only one instance, and it stays.
+    /// There is only one instance, which is never freed.
     pub persistent: bool,
+    /// Made-up inodes that are watched.
+    pub watched: MadeUp,
     next_ino: AtomicU64,
 }
 
 static NEXT_MINOR: AtomicU32 = AtomicU32::new(1);
 
 impl SuperBlock {
-    /// A new instance with a fresh anonymous device number.
+    /// A new instance with an anonymous device number of its own.
     pub fn new(fs_type: &'static str, ops: Box<dyn SuperOps>, persistent: bool) -> Arc<Self> {
         Arc::new(Self {
             dev: Dev::new(0, NEXT_MINOR.fetch_add(1, Ordering::Relaxed)),
@@ -106,28 +115,29 @@ impl SuperBlock {
             flags: AtomicU32::new(0),
             mounts: AtomicU32::new(0),
             persistent,
+            watched: MadeUp::new(),
             next_ino: AtomicU64::new(2),
         })
     }
-    /// A fresh inode number; the root has 1.
+    /// A new inode number. The root has 1.
     pub fn next_ino(&self) -> u64 {
         self.next_ino.fetch_add(1, Ordering::Relaxed)
     }
 }
 
-/// A type of file system: `mount` makes the tree. `source` and `data` are `mount(2)`'s.
+/// A type of file system.
 pub struct FsType {
     /// Name in `mount -t`.
     pub name: &'static str,
     /// Whether it needs a block device (`nodev` in `/proc/filesystems` if not).
     pub needs_device: bool,
-    /// Makes (or finds) an instance and gives its root.
+    /// Makes or finds an instance and returns its root. `source` and `data` are those of `mount(2)`.
     pub mount: fn(source: &[u8], data: &str) -> Result<Arc<Dentry>, Errno>,
 }
 
 static TYPES: SpinLock<Vec<&'static FsType>> = SpinLock::new(Vec::new());
 
-/// Adds a type.
+/// Registers a type.
 pub fn register_fs_type(fs: &'static FsType) {
     TYPES.lock().push(fs);
 }

@@ -1,11 +1,13 @@
 //! Path resolution: `.`, `..`, mounts, symbolic links, trailing slashes, and the rules of `openat2`.
 //!
-//! Most of it is plain, and done by [`Plain`]; this goes on from there. Each step takes one short lock (the directory's) and one reference; nothing is
-//! allocated unless a symbolic link is met.
+//! [`Plain`] resolves most paths, and the first part of the others; this continues where it stopped. Each
+//! step takes one short lock, the directory's, and counts one reference. Memory is allocated only for
+//! symbolic links.
 
 use crate::fs::dentry::Dentry;
 use crate::fs::inode::{FileType, Link};
 use crate::fs::mount::MS_NOSYMFOLLOW;
+use crate::fs::moves::Seen;
 use crate::fs::path::Path;
 use crate::fs::perm;
 use crate::fs::plain::{self, End, Plain};
@@ -18,7 +20,7 @@ use core::ops::Range;
 use limen_linux_abi::Errno;
 
 bitflags! {
-    /// How to resolve.
+    /// How to resolve a path.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Walk: u32 {
         /// Follow a symbolic link at the end.
@@ -40,13 +42,16 @@ bitflags! {
     }
 }
 
-/// What a plain walk ([`Plain`]) heeds, or has no need to.
+/// A scoped walk must not leave the tree in which it begins.
+const SCOPED: Walk = Walk::BENEATH.union(Walk::IN_ROOT);
+
+/// The flags that a plain walk ([`Plain`]) obeys or that do not concern it.
 const PLAIN: Walk = Walk::FOLLOW.union(Walk::DIRECTORY).union(Walk::EMPTY);
 
-/// Most symbolic links of one resolution.
+/// How many symbolic links one resolution may follow.
 const MAX_LINKS: u32 = 40;
 
-/// The path text: what is left of it begins at `pos`.
+/// The text of a path. What is left of it begins at `pos`.
 pub struct Text<'a> {
     buf: Cow<'a, [u8]>,
     pos: usize,
@@ -58,7 +63,7 @@ impl<'a> Text<'a> {
     pub fn get(&self, range: &Range<usize>) -> &[u8] {
         &self.buf[range.clone()]
     }
-    /// A link's target comes first, then the rest from `at` on.
+    /// Puts a link's target in front of the rest, which begins at `at`.
     fn splice(&mut self, target: Vec<u8>, at: usize) -> Result<(), Errno> {
         let mut new = target;
         let rest = &self.buf[at..];
@@ -77,52 +82,54 @@ impl<'a> Text<'a> {
 
 /// The last component.
 pub struct Last {
-    /// What it is.
+    /// Of which kind it is.
     pub kind: LastKind,
-    /// Whether slashes follow.
+    /// Whether slashes follow it.
     pub slash: bool,
 }
 
-/// What a last component can be.
+/// The kinds of a last component.
 pub enum LastKind {
-    /// Nothing (the path was all slashes) or ".".
+    /// None (the path was only slashes), or ".".
     Here,
     /// "..".
     Up,
-    /// A name, at this place of the text.
+    /// A name: its place in the text.
     Name(Range<usize>),
 }
 
-/// A resolution under way.
+/// A path resolution that is going on.
 pub struct Walker {
     /// Where it is now.
     pub cur: Path,
-    /// What is above everything, if that is not (or not yet known to be) the task's root.
+    /// The root that it must not go above, if that is not the task's, or if the task's has been looked up.
     root: Option<Path>,
     flags: Walk,
+    /// For a scoped walk: the number of moves when it began.
+    seen: Seen,
     links: u32,
-    /// How much of the path was walked before.
+    /// How many bytes of the path a plain walk has walked.
     walked: usize,
-    /// What is at the next name, if that is known from there.
+    /// The entry with the next name, if the plain walk found it.
     met: Option<Arc<Dentry>>,
 }
 
 impl Walker {
     /// Starts at `start`, as the running task.
     fn new(start: Path, flags: Walk) -> Self {
+        let scoped = flags.intersects(SCOPED);
         Self {
-            root: flags
-                .intersects(Walk::BENEATH | Walk::IN_ROOT)
-                .then(|| start.clone()),
+            root: scoped.then(|| start.clone()),
             cur: start,
             flags,
+            seen: if scoped { Seen::now() } else { Seen::NEVER },
             links: 0,
             walked: 0,
             met: None,
         }
     }
 
-    /// Starts at `start`, below `root`.
+    /// Starts at `start` and does not go above `root`.
     pub fn below(root: Path, start: Path, flags: Walk) -> Self {
         Self {
             root: Some(root),
@@ -130,7 +137,7 @@ impl Walker {
         }
     }
 
-    /// Goes on after a plain walk of `walked` bytes, which knows what is `met` next.
+    /// Continues after a plain walk of `walked` bytes. `met`: the entry with the next name, if known.
     fn after(plain: Plain, (walked, met): (usize, Option<Arc<Dentry>>), flags: Walk) -> Self {
         Self {
             walked,
@@ -139,7 +146,7 @@ impl Walker {
         }
     }
 
-    /// What user space passed, without what was walked.
+    /// The rest of the path that the program passed.
     pub fn text<'a>(&self, path: &'a [u8]) -> Text<'a> {
         Text {
             buf: Cow::Borrowed(path),
@@ -147,18 +154,23 @@ impl Walker {
         }
     }
 
-    /// On whose behalf.
+    /// The credentials with which it walks.
     pub fn creds(&self) -> Arc<Creds> {
         crate::task::current().creds()
     }
 
-    /// The root, from the first use on the same.
+    /// The root. Looked up at first use, and the same from then on.
     fn root(&mut self) -> &Path {
         self.root.get_or_insert_with(|| crate::task::current().root())
     }
 
     #[cold]
     fn to_root(&mut self) -> Result<(), Errno> {
+        // With `RESOLVE_NO_XDEV`, a link to the root counts as leaving the mount unless the walk has already
+        // used the root, as on Linux.
+        if self.flags.contains(Walk::NO_XDEV) && self.root.is_none() {
+            return Err(Errno::EXDEV);
+        }
         let to = self.root().clone();
         self.move_to(to)
     }
@@ -171,23 +183,45 @@ impl Walker {
         Ok(())
     }
 
+    /// Goes to the directory above, but not above the root, and to what is mounted there. `EAGAIN`: this is a
+    /// scoped walk and something moved since it began, which may have put the directory above outside of the
+    /// tree.
     fn up(&mut self) -> Result<(), Errno> {
         self.root();
-        if self.root.as_ref() == Some(&self.cur) {
-            return if self.flags.contains(Walk::BENEATH) {
-                Err(Errno::EXDEV)
-            } else {
-                Ok(())
-            };
+        match self.cur.up(self.root.as_ref())? {
+            Some(to) => self.move_to(to)?,
+            None if self.flags.contains(Walk::BENEATH) => return Err(Errno::EXDEV),
+            None => {}
         }
-        if let Some(mut to) = self.cur.up() {
+        if self.cur.dentry.mounted.is_used() {
+            let mut to = self.cur.clone();
             to.cross_mounts();
             self.move_to(to)?;
+        }
+        if self.flags.intersects(SCOPED) && !self.seen.still() {
+            return Err(Errno::EAGAIN);
         }
         Ok(())
     }
 
-    /// The current place must be a directory that may be searched.
+    /// The end of a walk. `EXDEV`: a scoped walk has left its tree, even if because directories moved.
+    #[inline]
+    pub fn check_scope(&self) -> Result<(), Errno> {
+        if self.flags.intersects(SCOPED) {
+            return self.check_inside();
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn check_inside(&self) -> Result<(), Errno> {
+        match &self.root {
+            Some(root) if !self.cur.is_under(root)? => Err(Errno::EXDEV),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether the current place is a directory that may be searched. `ENOTDIR`, `EACCES`.
     #[inline]
     pub fn may_search(&self) -> Result<(), Errno> {
         let inode = &self.cur.dentry.inode;
@@ -197,7 +231,7 @@ impl Walker {
         perm::may_search(inode)
     }
 
-    /// The entry `name` of the current directory, which comes next.
+    /// The entry `name`, the next one, of the current directory.
     #[inline]
     pub fn child(&mut self, name: &[u8]) -> Result<Arc<Dentry>, Errno> {
         match self.met.take() {
@@ -206,20 +240,21 @@ impl Walker {
         }
     }
 
-    /// Goes to `child` of the current directory, or to where it leads; `Some(target)` if that is text to be walked from here.
+    /// Goes to `child` of the current directory or, if that is a link, to where it leads. `Some(target)`: the
+    /// text of a link, to be walked from here.
     #[inline]
     pub fn enter(&mut self, child: Arc<Dentry>, follow: bool) -> Result<Option<Vec<u8>>, Errno> {
-        if child.inode.kind == FileType::Symlink && follow {
-            return self.follow(&child);
-        }
         if child.mounted.is_used() {
-            return self.cross(child).map(|()| None);
+            return self.cross(child, follow);
+        }
+        if child.inode.kind == FileType::Symlink && follow {
+            return self.follow(&child, self.cur.mnt.flags());
         }
         self.cur.dentry = child;
         Ok(None)
     }
 
-    /// As [`Walker::enter`], for the last component.
+    /// [`Walker::enter`] for the last component.
     #[inline]
     pub fn enter_last(&mut self, child: Arc<Dentry>, follow: bool) -> Result<Option<Vec<u8>>, Errno> {
         if child.inode.kind == FileType::Symlink && follow {
@@ -228,27 +263,31 @@ impl Walker {
         self.enter(child, follow)
     }
 
-    /// To `child`, or what is mounted there.
+    /// Goes to `child`, or to what is mounted on it, which may be a link, too.
     #[inline(never)]
-    fn cross(&mut self, child: Arc<Dentry>) -> Result<(), Errno> {
-        let Some(mnt) = child.mounted.find(&self.cur.mnt) else {
-            self.cur.dentry = child;
-            return Ok(());
-        };
+    fn cross(&mut self, child: Arc<Dentry>, follow: bool) -> Result<Option<Vec<u8>>, Errno> {
         let mut to = Path {
-            dentry: mnt.root.clone(),
-            mnt,
+            mnt: self.cur.mnt.clone(),
+            dentry: child,
         };
         to.cross_mounts();
-        self.move_to(to)
+        if self.flags.contains(Walk::NO_XDEV) && !Arc::ptr_eq(&to.mnt, &self.cur.mnt) {
+            return Err(Errno::EXDEV);
+        }
+        if to.dentry.inode.kind == FileType::Symlink && follow {
+            return self.follow(&to.dentry, to.mnt.flags());
+        }
+        self.cur = to;
+        Ok(None)
     }
 
+    /// Goes to where `link` leads. `mount_flags`: those of its mount.
     #[cold]
-    fn follow(&mut self, link: &Arc<Dentry>) -> Result<Option<Vec<u8>>, Errno> {
+    fn follow(&mut self, link: &Arc<Dentry>, mount_flags: u32) -> Result<Option<Vec<u8>>, Errno> {
         self.links += 1;
         if self.links > MAX_LINKS
             || self.flags.contains(Walk::NO_SYMLINKS)
-            || self.cur.mnt.flags() & MS_NOSYMFOLLOW != 0
+            || mount_flags & MS_NOSYMFOLLOW != 0
         {
             return Err(Errno::ELOOP);
         }
@@ -262,7 +301,7 @@ impl Walker {
                 if self.flags.contains(Walk::NO_MAGICLINKS) {
                     return Err(Errno::ELOOP);
                 }
-                if self.flags.intersects(Walk::BENEATH | Walk::IN_ROOT) {
+                if self.flags.intersects(SCOPED) {
                     return Err(Errno::EXDEV);
                 }
                 self.move_to(to)?;
@@ -271,7 +310,7 @@ impl Walker {
         }
     }
 
-    /// Walks everything but the last component.
+    /// Walks all but the last component.
     pub fn parent(&mut self, text: &mut Text<'_>) -> Result<Last, Errno> {
         loop {
             if text.pos == 0 && text.buf.first() == Some(&b'/') {
@@ -327,7 +366,7 @@ impl Walker {
         }
     }
 
-    /// Goes on from a link found at the end: its target, with the slashes that followed it.
+    /// Continues with the target of a link that was found at the end, and the slashes that followed the link.
     pub fn continue_with(&mut self, text: &mut Text<'_>, target: Vec<u8>) -> Result<(), Errno> {
         let end = text.buf.len();
         text.splice(target, end)
@@ -341,7 +380,7 @@ impl Walker {
         }
     }
 
-    /// Walks everything.
+    /// Walks the whole path.
     pub fn all(&mut self, path: &[u8]) -> Result<(), Errno> {
         let mut text = self.text(path);
         let mut must_be_dir = self.flags.contains(Walk::DIRECTORY);
@@ -352,14 +391,6 @@ impl Walker {
                     must_be_dir |= last.slash;
                     let child = self.child(text.get(range))?;
                     let follow = self.flags.contains(Walk::FOLLOW) || last.slash;
-                    if child.inode.kind == FileType::Symlink && !follow {
-                        if self.flags.contains(Walk::DIRECTORY) {
-                            return Err(Errno::ENOTDIR);
-                        }
-                        if self.flags.contains(Walk::NO_SYMLINKS) {
-                            return Err(Errno::ELOOP);
-                        }
-                    }
                     if let Some(target) = self.enter_last(child, follow)? {
                         self.continue_with(&mut text, target)?;
                         continue;
@@ -369,13 +400,14 @@ impl Walker {
             }
             break;
         }
+        self.check_scope()?;
         if must_be_dir && self.cur.dentry.inode.kind != FileType::Directory {
             return Err(Errno::ENOTDIR);
         }
         Ok(())
     }
 
-    /// Walks everything that is left, if anything is, and gives where that leads.
+    /// Walks the rest, if there is one, and returns where it leads.
     fn finish(mut self, path: &[u8]) -> Result<Path, Errno> {
         if !path.is_empty() {
             self.all(path)?;
@@ -389,14 +421,14 @@ impl Walker {
 /// `AT_FDCWD`.
 pub const AT_FDCWD: i32 = -100;
 
-/// What `begin` makes of the place where `path` begins, as the running task sees it from directory descriptor `dirfd`. `ENOENT` for the empty path
-/// (unless allowed).
+/// The result of `begin` for the place where `path` begins: the running task's root or working directory, or
+/// the directory of descriptor `dirfd`. `ENOENT`: the path is empty and `flags` do not allow that.
 #[inline(always)]
 fn start<T>(dirfd: i32, path: &[u8], flags: Walk, begin: impl FnOnce(&Path) -> T + Copy) -> Result<T, Errno> {
     if path.is_empty() && !flags.contains(Walk::EMPTY) {
         return Err(Errno::ENOENT);
     }
-    let absolute = path.first() == Some(&b'/') && !flags.intersects(Walk::IN_ROOT | Walk::NO_XDEV);
+    let absolute = path.first() == Some(&b'/') && !flags.contains(Walk::IN_ROOT);
     if absolute || dirfd == AT_FDCWD {
         let task = crate::task::current();
         return Ok(task.look_at_places(move |p| begin(if absolute { &p.root } else { &p.cwd })));
@@ -404,7 +436,7 @@ fn start<T>(dirfd: i32, path: &[u8], flags: Walk, begin: impl FnOnce(&Path) -> T
     Ok(begin(&start_at(dirfd, path)?))
 }
 
-/// The place of a descriptor.
+/// The place of descriptor `dirfd`.
 #[inline(never)]
 fn start_at(dirfd: i32, path: &[u8]) -> Result<Path, Errno> {
     let file = crate::task::current().files().get_any(dirfd)?;
@@ -414,14 +446,18 @@ fn start_at(dirfd: i32, path: &[u8]) -> Result<Path, Errno> {
     Ok(file.path.clone())
 }
 
-/// A walker that has walked nothing, for what is not plain.
+/// A walker that has not walked yet, for paths that do not begin with a plain part.
 #[inline(never)]
 fn walker_for_all(dirfd: i32, path: &[u8], flags: Walk) -> Result<Walker, Errno> {
-    Ok(Walker::new(start(dirfd, path, flags, Path::clone)?, flags))
+    let mut walker = Walker::new(start(dirfd, path, flags, Path::clone)?, flags);
+    if path.first() == Some(&b'/') {
+        walker.root.get_or_insert_with(|| walker.cur.clone());
+    }
+    Ok(walker)
 }
 
-/// A walker for `path` as the running task sees it from directory descriptor `dirfd`, which leaves the last component to the caller.
-/// `ENOENT` for the empty path.
+/// A walker for `path`, relative to descriptor `dirfd`. The caller walks the last component. `ENOENT`: the
+/// path is empty.
 pub fn walker(dirfd: i32, path: &[u8], flags: Walk) -> Result<Walker, Errno> {
     if !PLAIN.contains(flags) {
         return walker_for_all(dirfd, path, flags);
@@ -433,7 +469,7 @@ pub fn walker(dirfd: i32, path: &[u8], flags: Walk) -> Result<Walker, Errno> {
     }
 }
 
-/// Resolves `path`.
+/// Resolves `path`, relative to descriptor `dirfd`. May sleep.
 pub fn lookup(dirfd: i32, path: &[u8], flags: Walk) -> Result<Path, Errno> {
     if !PLAIN.contains(flags) {
         return walker_for_all(dirfd, path, flags)?.finish(path);
@@ -454,7 +490,7 @@ pub fn lookup(dirfd: i32, path: &[u8], flags: Walk) -> Result<Path, Errno> {
     Ok(found)
 }
 
-/// [`lookup`] after its plain part.
+/// [`lookup`] of the rest, behind the plain part.
 #[inline(never)]
 fn lookup_rest(
     plain: Plain,
@@ -465,9 +501,9 @@ fn lookup_rest(
     Walker::after(plain, walked, flags).finish(path)
 }
 
-/// All of a path but its last component, resolved.
+/// A path of which all but the last component has been resolved.
 pub struct Parent<'a> {
-    /// In the directory.
+    /// At the directory.
     pub walker: Walker,
     text: Text<'a>,
     last: Last,
@@ -483,7 +519,7 @@ impl<'a> Parent<'a> {
         Ok(Self { walker, text, last })
     }
 
-    /// The last component and whether slashes follow. `not_a_name` is the error for `.`, `..` and `/`.
+    /// The last component, and whether slashes follow it. `not_a_name`: the error for `.`, `..` and `/`.
     #[inline(always)]
     pub fn name(&self, not_a_name: Errno) -> Result<(&[u8], bool), Errno> {
         match &self.last.kind {
@@ -493,8 +529,8 @@ impl<'a> Parent<'a> {
     }
 }
 
-/// Resolves all but the last component and hands the directory, the name and whether slashes follow to `f`.
-/// `not_a_name` is the error for `.`, `..` and `/`.
+/// Resolves all but the last component, and calls `f` with the directory, the name, and whether slashes
+/// follow. `not_a_name`: the error for `.`, `..` and `/`.
 pub fn with_parent<R>(
     dirfd: i32,
     path: &[u8],

@@ -1,13 +1,17 @@
-//! The kernel log: `log!(Level, ...)` and the shorthands, callable from any context. A message goes into the ring behind `dmesg` and
-//! `/dev/kmsg` and, if its level says so, to every registered console (`loglevel=`, `quiet`, `debug` on the command line).
+//! The kernel log: `log!(Level, ...)` and the macros for each level, in any context. A message goes into the
+//! ring that `dmesg` and `/dev/kmsg` read. If its level says so, it is also written to every registered
+//! console (`loglevel=`, `quiet`, `debug` on the command line).
 //!
-//! Nobody waits for a console: who finds another CPU writing leaves the message to it. A holder of a console's own lock must not log.
+//! No CPU waits for a console: if another CPU is writing, that one also writes the new message. Code that
+//! holds a console's own lock must not log.
+
+#![forbid(unsafe_code)]
 
 mod ring;
 
-use crate::sync::IrqSpinLock;
+use crate::sync::{IrqSpinGuard, IrqSpinLock, Once};
 use core::fmt::{self, Write};
-use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering, fence};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering, fence};
 pub use ring::{Cursor, Record, SIZE};
 
 /// Severity, numbered as in syslog.
@@ -48,27 +52,41 @@ impl Level {
     }
 }
 
-/// Longest message; what is longer is cut.
+/// How many bytes a message may have. A longer one is cut.
 pub const LINE_MAX: usize = 1000;
-/// Most consoles that show the log at once.
+/// How many consoles can show the log at the same time.
 const CONSOLES: usize = 4;
 
-/// Where the log is shown.
+/// A device on which the log is shown.
 pub trait Console: Sync {
-    /// Writes `bytes` (with `\n` line ends) without sleeping. Interrupts are off; called by one CPU at a time.
+    /// Writes `bytes` (lines end with `\n`) without sleeping. Interrupts are off, and only one CPU at a time
+    /// calls it.
     fn write(&self, bytes: &[u8]);
 }
 
-/// The architecture's polled serial port, used until (and unless) a driver takes over.
+/// What the log needs of the machine.
+pub struct Machine {
+    /// Writes to a polled serial port, used until a driver takes it over.
+    pub write: fn(&[u8]),
+    /// Nanoseconds since boot.
+    pub now_ns: fn() -> u64,
+}
+
+/// Set by [`init`] or [`enter_panic`]. Before, messages are only recorded.
+static MACHINE: Once<&'static Machine> = Once::new();
+
+/// The architecture's polled serial port. Used until a driver takes it over.
 struct Early;
 
 impl Console for Early {
     fn write(&self, bytes: &[u8]) {
-        crate::arch::console::write(bytes);
+        if let Some(machine) = MACHINE.get() {
+            (machine.write)(bytes);
+        }
     }
 }
 
-/// The consoles, each with its place in the log.
+/// The consoles, each with its position in the log.
 struct Output {
     consoles: [Option<(&'static dyn Console, Cursor)>; CONSOLES],
     text: [u8; LINE_MAX],
@@ -80,13 +98,19 @@ static OUTPUT: IrqSpinLock<Output> = IrqSpinLock::new(Output {
     text: [0; LINE_MAX],
 });
 /// Messages below this level are shown.
-static CONSOLE_LEVEL: AtomicU8 = AtomicU8::new(7);
-/// Records ever written, and records every console has passed.
+pub static CONSOLE_LEVEL: AtomicI32 = AtomicI32::new(7);
+/// The other values of `kernel.printk`: the level of messages to `/dev/kmsg` that have none,
+pub static DEFAULT_MESSAGE_LEVEL: AtomicI32 = AtomicI32::new(4);
+/// the lowest value that `syslog` gives [`CONSOLE_LEVEL`],
+pub static LEAST_CONSOLE_LEVEL: AtomicI32 = AtomicI32::new(1);
+/// and its default value.
+pub static DEFAULT_CONSOLE_LEVEL: AtomicI32 = AtomicI32::new(7);
+/// How many records were ever written, and how many all consoles have shown.
 static WRITTEN: AtomicU64 = AtomicU64::new(0);
 static SHOWN: AtomicU64 = AtomicU64::new(0);
 static PANICKING: AtomicBool = AtomicBool::new(false);
 
-/// A message being put together on the stack.
+/// A message that is being formatted on the stack.
 struct Line<const N: usize> {
     bytes: [u8; N],
     len: usize,
@@ -104,7 +128,7 @@ impl<const N: usize> Write for Line<N> {
     }
 }
 
-/// Writes one message; called through the macros.
+/// Writes a message. For the macros.
 pub fn write(level: Level, args: fmt::Arguments<'_>) {
     let mut line = Line::<LINE_MAX> {
         bytes: [0; LINE_MAX],
@@ -114,14 +138,14 @@ pub fn write(level: Level, args: fmt::Arguments<'_>) {
     write_bytes(level, 0, &line.bytes[..line.len]);
 }
 
-/// Writes one message of user space (facility 1) or the kernel (0).
+/// Writes a message of a program (facility 1) or of the kernel (facility 0).
 pub fn write_bytes(level: Level, facility: u8, text: &[u8]) {
     let text = text.strip_suffix(b"\n").unwrap_or(text);
-    let now = crate::arch::time::now_ns();
+    let now = MACHINE.get().map_or(0, |machine| (machine.now_ns)());
     let Some(mut ring) = lock_patiently(&RING) else {
-        // A fault inside the log itself: better late and unrecorded than silent.
-        crate::arch::console::write(text);
-        crate::arch::console::write(b"\n");
+        // A fault inside the log itself: the message is not recorded, but it is shown.
+        Early.write(text);
+        Early.write(b"\n");
         return;
     };
     ring.push(level, facility, now, text);
@@ -131,21 +155,28 @@ pub fn write_bytes(level: Level, facility: u8, text: &[u8]) {
     readers_wake();
 }
 
-/// Takes a lock that this very CPU may already hold (an NMI or a fault on top of the log): gives up after a while.
-pub(crate) fn lock_patiently<T>(lock: &IrqSpinLock<T>) -> Option<crate::sync::IrqSpinGuard<'_, T>> {
+/// Takes a lock that this CPU may already hold (below an NMI or a fault in the log): gives up after some
+/// time.
+pub(crate) fn lock_patiently<T>(lock: &IrqSpinLock<T>) -> Option<IrqSpinGuard<'_, T>> {
     for _ in 0..10_000_000 {
         if let Some(guard) = lock.try_lock() {
             return Some(guard);
         }
-        crate::arch::irq::spin_hint();
+        core::hint::spin_loop();
     }
     None
 }
 
-/// Shows what the consoles have not seen yet, unless another CPU is at it (which then also shows the newest).
+/// Shows records that the consoles have not shown yet. If another CPU is doing that, it shows the newest,
+/// too.
 pub fn flush() {
+    // Too early: what is in the ring is shown by `init`.
+    if MACHINE.get().is_none() {
+        return;
+    }
     loop {
-        // Pairs with the fence below: either we get the lock, or its holder sees our record after unlocking.
+        // Pairs with the fence below: either this CPU gets the lock, or its holder sees this record after
+        // unlocking.
         fence(Ordering::SeqCst);
         let guard = if PANICKING.load(Ordering::Relaxed) {
             lock_patiently(&OUTPUT)
@@ -163,7 +194,8 @@ pub fn flush() {
 }
 
 impl Output {
-    /// Shows at most one record on each console (so interrupts are off only that long). Returns whether there was one.
+    /// Shows at most one record on each console, to keep interrupts off only that long. Returns whether there
+    /// was one.
     fn step(&mut self) -> bool {
         let Self { consoles, text } = self;
         let mut any = false;
@@ -177,7 +209,7 @@ impl Output {
             shown = shown.min(cursor.seq);
             let Some(record) = record else { continue };
             any = true;
-            if record.level < CONSOLE_LEVEL.load(Ordering::Relaxed) {
+            if i32::from(record.level) < CONSOLE_LEVEL.load(Ordering::Relaxed) {
                 for_each_line(&record, &text[..record.len], |prefix, line| {
                     console.write(prefix);
                     console.write(line);
@@ -190,7 +222,7 @@ impl Output {
     }
 }
 
-/// Calls `f` with `[    0.123456] ` and the text of each line of a record.
+/// Calls `f` with `[ 0.123456] ` and the text of each line of a record.
 fn for_each_line(record: &Record, text: &[u8], mut f: impl FnMut(&[u8], &[u8])) {
     let mut prefix = Line {
         bytes: [0; 32],
@@ -203,17 +235,19 @@ fn for_each_line(record: &Record, text: &[u8], mut f: impl FnMut(&[u8], &[u8])) 
     }
 }
 
-/// Reads the command line's wishes; called once it is known. With `console=` naming no serial port, the early console stays silent.
-pub fn init() {
-    use crate::boot::cmdline;
+/// Reads the command line, once it is known. If `console=` is given and names no serial port, the early
+/// console shows nothing more.
+pub fn init(machine: &'static Machine) {
+    use crate::cmdline;
+    let _ = MACHINE.set(machine);
     if cmdline::flag("debug") {
         set_console_level(10);
     }
     if cmdline::flag("quiet") {
         set_console_level(4);
     }
-    if let Some(level) = cmdline::value("loglevel").and_then(|v| v.parse::<u8>().ok()) {
-        set_console_level(level);
+    if let Some(level) = cmdline::value("loglevel").and_then(|v| v.parse::<i32>().ok()) {
+        set_console_level(level.clamp(1, 15));
     }
     let mut named = cmdline::words()
         .filter_map(|w| w.strip_prefix("console="))
@@ -223,20 +257,21 @@ pub fn init() {
     if named.peek().is_some() && !early && !named.any(|c| c.starts_with("tty")) {
         drop_early();
     }
+    flush();
 }
 
-/// Sets which messages consoles show: those below `level` (1 to 15).
-pub fn set_console_level(level: u8) {
-    CONSOLE_LEVEL.store(level.clamp(1, 15), Ordering::Relaxed);
+/// Lets consoles show messages below `level`.
+pub fn set_console_level(level: i32) {
+    CONSOLE_LEVEL.store(level, Ordering::Relaxed);
 }
 
-/// Which messages consoles show.
-pub fn console_level() -> u8 {
+/// The level below which messages are shown on consoles.
+pub fn console_level() -> i32 {
     CONSOLE_LEVEL.load(Ordering::Relaxed)
 }
 
-/// Adds a console. `replay`: it is shown everything since boot; otherwise only what comes from now on.
-/// Returns false if there are too many.
+/// Adds a console. `replay`: it shows everything since boot, else only later messages. `false`: there are too
+/// many consoles.
 pub fn register_console(console: &'static dyn Console, replay: bool) -> bool {
     let cursor = if replay { Cursor::START } else { RING.lock().end() };
     let mut output = OUTPUT.lock();
@@ -249,9 +284,9 @@ pub fn register_console(console: &'static dyn Console, replay: bool) -> bool {
     true
 }
 
-/// The early console goes, because a driver has taken over its port or the command line names another console.
+/// Removes the early console: a driver has taken over its port, or the command line names another console.
 pub fn drop_early() {
-    // The early console was registered first and nothing else ever takes slot 0 while it is there.
+    // The early console was registered first, and nothing else uses slot 0 as long as it is there.
     let mut output = OUTPUT.lock();
     if EARLY.swap(false, Ordering::Relaxed) {
         output.consoles[0] = None;
@@ -260,9 +295,10 @@ pub fn drop_early() {
 
 static EARLY: AtomicBool = AtomicBool::new(true);
 
-/// From now on output is forced: called once by the panicking CPU, after the others were stopped. Everything is shown, and if no
-/// console is registered the early one shows it.
-pub fn enter_panic() {
+/// Called once by the panicking CPU, after the other CPUs were stopped. From now on every message is shown;
+/// if no console is registered, on the early one.
+pub fn enter_panic(machine: &'static Machine) {
+    let _ = MACHINE.set(machine);
     PANICKING.store(true, Ordering::Relaxed);
     CONSOLE_LEVEL.store(15, Ordering::Relaxed);
     if let Some(mut output) = lock_patiently(&OUTPUT)
@@ -272,38 +308,47 @@ pub fn enter_panic() {
     }
 }
 
-/// Runs `f` with the ring, for readers.
+/// Runs `f` with the ring locked, for readers.
 pub fn with_ring<R>(f: impl FnOnce(&ring::Ring) -> R) -> R {
     f(&RING.lock())
 }
 
-/// Records ever written.
+/// How many records were ever written.
 pub fn written() -> u64 {
     WRITTEN.load(Ordering::Acquire)
 }
 
-/// Sleeping readers (`/dev/kmsg`, `syslog`).
-pub static READERS: crate::sched::WaitQueue = crate::sched::WaitQueue::new();
+/// Wakes readers that sleep; `false` if it may not now, because the caller may hold a lock that waking needs.
+/// `in_interrupt`: the timer interrupt calls it.
+pub type Wake = fn(in_interrupt: bool) -> bool;
 
-/// Tells sleeping readers that there is something new. Who logs may hold a lock that waking needs, so outside of plain thread
-/// context the news waits for the next timer interrupt.
+static WAKE: Once<Wake> = Once::new();
+
+/// From now on `wake` is called for each new message.
+pub fn on_news(wake: Wake) {
+    let _ = WAKE.set(wake);
+}
+
+/// Wakes sleeping readers. Code that logs may hold a lock that waking takes, so outside of plain thread
+/// context the next timer interrupt wakes them.
 fn readers_wake() {
-    if READERS.is_empty() || PANICKING.load(Ordering::Relaxed) {
-        return;
-    }
-    if crate::arch::irq::enabled() && crate::sched::preempt::count() == 0 {
-        READERS.wake_all();
-    } else {
+    if let Some(wake) = WAKE.get()
+        && !PANICKING.load(Ordering::Relaxed)
+        && !wake(false)
+    {
         WAKE_DUE.store(true, Ordering::Release);
     }
 }
 
 static WAKE_DUE: AtomicBool = AtomicBool::new(false);
 
-/// Does a wake-up that could not be done when its message was logged. Called by the timer interrupt.
+/// Wakes readers who could not be woken when a message was logged. Called by the timer interrupt.
 pub fn late_wake() {
-    if WAKE_DUE.load(Ordering::Relaxed) && WAKE_DUE.swap(false, Ordering::Acquire) {
-        READERS.wake_all();
+    if WAKE_DUE.load(Ordering::Relaxed)
+        && WAKE_DUE.swap(false, Ordering::Acquire)
+        && let Some(wake) = WAKE.get()
+    {
+        wake(true);
     }
 }
 

@@ -1,42 +1,43 @@
-//! The ring of log records behind `dmesg`, `/dev/kmsg` and the consoles. Only `log` (and its readers) use it.
+//! The ring of log records that `dmesg`, `/dev/kmsg` and the consoles read. Only `log` and its readers use
+//! it.
 
 use super::Level;
 
-/// Bytes kept (Linux's default for small machines, `CONFIG_LOG_BUF_SHIFT=17`).
+/// How many bytes are kept (Linux's default for small machines, `CONFIG_LOG_BUF_SHIFT=17`).
 pub const SIZE: usize = 1 << 17;
-/// Bytes before a record's text: length (2), level (1), facility (1), time (8).
+/// How many bytes precede a record's text: length (2), level (1), facility (1), time (8).
 const HEADER: usize = 12;
 
-/// One record's facts, without its text.
+/// A record without its text.
 #[derive(Clone, Copy, Debug)]
 pub struct Record {
     /// Its number, counting from 0 at boot.
     pub seq: u64,
     /// Its severity.
     pub level: u8,
-    /// Its syslog facility: 0 for the kernel, 1 for user space by `/dev/kmsg`.
+    /// Its syslog facility: 0 for the kernel, 1 for programs that wrote to `/dev/kmsg`.
     pub facility: u8,
-    /// When, nanoseconds since boot.
+    /// When it was written, nanoseconds since boot.
     pub time_ns: u64,
-    /// Bytes of text copied out.
+    /// How many bytes of text were copied.
     pub len: usize,
 }
 
-/// A place in the log: the next record to read.
+/// A position in the log: the next record to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cursor {
     /// Number of the next record.
     pub seq: u64,
-    /// Where it begins, in bytes ever written.
+    /// The offset at which it begins, counted in all bytes ever written.
     pos: u64,
 }
 
 impl Cursor {
-    /// The first record ever.
+    /// The first record since boot.
     pub const START: Self = Self { seq: 0, pos: 0 };
 }
 
-/// The records, oldest dropped first.
+/// The records. The oldest are dropped first.
 pub struct Ring {
     bytes: [u8; SIZE],
     first: Cursor,
@@ -53,12 +54,12 @@ impl Ring {
         }
     }
 
-    /// The oldest record still there.
+    /// The oldest record that is still kept.
     pub fn first(&self) -> Cursor {
         self.first
     }
 
-    /// Where the next record will be.
+    /// The position of the next record to be written.
     pub fn end(&self) -> Cursor {
         self.next
     }
@@ -84,7 +85,7 @@ impl Ring {
         usize::from(u16::from_le_bytes(len))
     }
 
-    /// Appends a record, dropping the oldest to make room. `text` is cut at 64 KiB.
+    /// Appends a record and drops the oldest ones to make room. `text` is cut at 64 KiB.
     pub fn push(&mut self, level: Level, facility: u8, time_ns: u64, text: &[u8]) {
         let text = &text[..text.len().min(usize::from(u16::MAX))];
         let need = (HEADER + text.len()) as u64;
@@ -106,7 +107,8 @@ impl Ring {
         };
     }
 
-    /// Reads the record at `cursor` and moves it on. `None` at the end; a cursor whose record was dropped first moves to the oldest one.
+    /// Reads the record at `cursor` and moves the cursor behind it. `None`: the log ends here. If the record
+    /// was dropped, the cursor first moves to the oldest one.
     pub fn read(&self, cursor: &mut Cursor, text: &mut [u8]) -> Option<Record> {
         if cursor.seq < self.first.seq {
             *cursor = self.first;

@@ -1,12 +1,12 @@
-//! `PageCache`: a file's pages. It is tmpfs's storage, what file mappings map, and the memory behind shared anonymous mappings. Sparse:
-//! a page that was never written takes no memory and reads as zeros.
+//! `PageCache`: a file's pages. It is what tmpfs stores its files in, what file mappings map, and the memory
+//! behind shared anonymous mappings. A page that was never written takes no memory and reads as zeros.
 //!
-//! Locks: who writes or takes pages out ([`Writing`]) is outside; the mapping lock of an address space comes next; the other locks in here
-//! are innermost and short.
+//! Lock order: [`Writing`], which a writer and whoever removes pages holds, comes first, then the mapping
+//! lock of an address space. The other locks in here are held shortly, and no lock is taken under them.
 
 use super::PAGE_SIZE;
 use super::frame::FrameList;
-use super::page::{Page, PageKind};
+use super::page::{self, Page, PageKind};
 use super::space::AddressSpace;
 use super::vma::VmFlags;
 use crate::sync::{Mutex, SpinLock};
@@ -23,13 +23,13 @@ mod writing;
 pub use transfer::{Sink, Source};
 pub use writing::Writing;
 
-/// Fetches pages of files whose storage is elsewhere. May sleep.
+/// Fetches pages of files that are stored elsewhere. May sleep.
 pub trait Filler: Send + Sync {
     /// Fills the zeroed `page` with the file's content at `index`.
     fn fill(&self, index: u64, page: &Page) -> Result<(), Errno>;
 }
 
-/// How many pages the files of one file system may take together.
+/// How many pages all files of one file system may have together.
 #[derive(Debug)]
 pub struct Budget {
     limit: AtomicUsize,
@@ -52,7 +52,7 @@ impl Budget {
     pub fn used(&self) -> usize {
         self.used.load(Relaxed)
     }
-    /// Changes the limit (remount).
+    /// Changes the limit (`mount -o remount,size=`).
     pub fn set_limit(&self, limit: usize) {
         self.limit.store(limit, Relaxed);
     }
@@ -79,23 +79,23 @@ struct Mapper {
     count: usize,
 }
 
-/// Who maps a file.
+/// The mappings of a file.
 struct Mappers {
-    /// By the address spaces' numbers.
+    /// By the numbers of the address spaces.
     spaces: BTreeMap<u64, Mapper>,
-    /// Mappings that write to the file or may come to, and those that are being made.
+    /// How many mappings write to the file, or may be allowed to, including those just being made.
     writing: usize,
-    /// There will be no more of these: a seal.
+    /// A seal (`F_SEAL_FUTURE_WRITE`, `F_SEAL_WRITE`) forbids new ones.
     sealed: bool,
 }
 
-/// Whether a mapping writes to the file it maps, or may come to.
+/// Whether a mapping writes to the file it maps, or `mprotect` could allow it to.
 #[inline(always)]
 pub(super) fn may_write(flags: VmFlags) -> bool {
     flags.contains(VmFlags::SHARED.union(VmFlags::MAYWRITE))
 }
 
-/// A mapping that may write to the file is being made or moved: no seal can come in between.
+/// A mapping that may write to the file is being made or moved. While this exists, the file cannot be sealed.
 pub(super) struct WillWrite(Arc<PageCache>);
 
 impl Drop for WillWrite {
@@ -104,18 +104,23 @@ impl Drop for WillWrite {
     }
 }
 
+/// Whether a page was written or mapped; not so if `fallocate` made it and nothing used it since.
+fn is_filled(page: &Page) -> bool {
+    !page::is_untouched(page.pfn())
+}
+
 /// A file's pages and size.
 pub struct PageCache {
-    /// Held by the one who writes: [`Writing`].
+    /// The lock of the one writer: [`Writing`].
     writer: Mutex<()>,
     pages: SpinLock<Radix<Page>>,
-    /// How many they are: told under the lock, read without.
+    /// How many pages there are. Written under the lock, read without.
     resident: AtomicUsize,
     size: AtomicU64,
     mappers: SpinLock<Mappers>,
     budget: Option<Arc<Budget>>,
     filler: Option<Box<dyn Filler>>,
-    /// What tells it from all others that ever were, from the first time somebody asks.
+    /// The file's [`PageCache::number`], 0 until it is asked for.
     number: AtomicU64,
 }
 
@@ -146,7 +151,8 @@ impl PageCache {
         })
     }
 
-    /// A number no other file in memory has or had, odd, so that it is no address either.
+    /// A number that no other file in memory has or ever had. It is odd, so it is no address either (futex
+    /// keys).
     #[inline]
     pub fn number(&self) -> u64 {
         match self.number.load(Relaxed) {
@@ -156,7 +162,7 @@ impl PageCache {
     }
     #[cold]
     fn choose_number(&self) -> u64 {
-        // In steps of 16: who hashes it like an address finds all of it.
+        // In steps of 16: the low bits of an address carry nothing, so hashes of addresses ignore them.
         let new = NUMBERS.fetch_add(16, Relaxed);
         match self.number.compare_exchange(0, new, Relaxed, Relaxed) {
             Ok(_) => new,
@@ -164,31 +170,32 @@ impl PageCache {
         }
     }
 
-    /// Size in bytes. Who sees it sees what was written up to there.
+    /// Size in bytes. Whoever reads it sees the bytes that were written before it grew to that.
     #[inline]
     pub fn size(&self) -> u64 {
         self.size.load(Acquire)
     }
 
-    /// Sets the size without touching pages (a file whose storage is elsewhere grew). [`Writing::truncate`] is for everything else.
+    /// Sets the size and leaves the pages alone: a file that is stored elsewhere grew. In all other cases use
+    /// [`Writing::truncate`].
     pub fn set_size(&self, size: u64) {
         self.size.store(size, Release);
     }
 
-    /// Pages that take memory (`st_blocks`).
+    /// How many pages take memory (for `st_blocks`).
     #[inline]
     pub fn resident(&self) -> usize {
         self.resident.load(Relaxed)
     }
 
-    /// The page at `index`, if it takes memory.
+    /// The page at `index` if it is in memory.
     #[inline]
     pub fn get(&self, index: u64) -> Option<Page> {
         self.pages.lock().get(index).cloned()
     }
 
-    /// Calls `f(i, page)` for those of the pages `first + i`, `i < count`, that are there and near the first in the tree. The cache is locked
-    /// meanwhile.
+    /// Calls `f(i, page)` for those of the pages `first + i`, `i < count`, that are in memory and in the same
+    /// leaf of the tree as `first`. `f` runs under the cache's spinlock.
     #[inline(always)]
     pub(super) fn each_near(&self, first: u64, count: usize, mut f: impl FnMut(usize, &Page)) {
         let pages = self.pages.lock();
@@ -200,12 +207,14 @@ impl PageCache {
         }
     }
 
-    /// The page at `index`, made (zeroed, or fetched) if it is not there. `ENOSPC` beyond the budget, `ENOMEM`, or what fetching gave.
+    /// The page at `index`. If it is not in memory, it is made (zeroed) or fetched. `ENOSPC`: the budget is
+    /// used up; `ENOMEM`; or the error of fetching. May sleep.
     pub fn get_or_create(&self, index: u64) -> Result<Page, Errno> {
         self.make(index, false)
     }
 
-    /// [`PageCache::get_or_create`] for those who don't write, as faults: truncation goes on meanwhile. `EFAULT` behind the end of the file.
+    /// [`PageCache::get_or_create`] for page faults, which do not hold [`Writing`], so that a truncation may
+    /// come in between. `EFAULT`: the page is behind the end of the file.
     pub(super) fn get_or_create_within(&self, index: u64) -> Result<Page, Errno> {
         self.make(index, true)
     }
@@ -221,8 +230,9 @@ impl PageCache {
         self.add(index, page, within)
     }
 
-    /// Puts `page` at `index` unless there is one already; returns the one that is there now. `within`: `EFAULT` if it lies behind the end of the
-    /// file. Who makes the file shorter says so before the pages behind the new end are taken out.
+    /// Puts `page` at `index` unless there is one; returns the page that is there now. `within`: `EFAULT` if
+    /// `index` is behind the end of the file. That is enough against a truncation, which sets the size first
+    /// and then removes the pages behind it.
     fn add(&self, index: u64, page: Page, within: bool) -> Result<Page, Errno> {
         if let Some(budget) = &self.budget {
             budget.charge()?;
@@ -253,7 +263,7 @@ impl PageCache {
         }
     }
 
-    /// Lets go of pages that were taken out, whose counts are in the list.
+    /// Drops the references to pages that were removed. They lie in the list once each.
     fn release(&self, mut gone: FrameList) {
         CACHED.fetch_sub(gone.len(), Relaxed);
         self.uncharge(gone.len());
@@ -262,22 +272,42 @@ impl PageCache {
         }
     }
 
-    /// The first index at or after `index` that takes memory (`SEEK_DATA`).
-    pub fn next_data(&self, index: u64) -> Option<u64> {
-        self.pages.lock().next(index).map(|(i, _)| i)
+    /// Whether the page at `index` was written or mapped, so that there is more than room for it.
+    pub fn is_filled(&self, index: u64) -> bool {
+        self.pages.lock().get(index).is_some_and(is_filled)
     }
 
-    /// The first index at or after `index` that takes none (`SEEK_HOLE`).
-    pub fn next_hole(&self, mut index: u64) -> u64 {
-        let pages = self.pages.lock();
-        while pages.get(index).is_some() {
-            index += 1;
+    /// The first index, `index` or later, of a page that was written or mapped (`SEEK_DATA`).
+    pub fn next_data(&self, mut index: u64) -> Option<u64> {
+        // In pieces: preemption is off under the lock.
+        loop {
+            let pages = self.pages.lock();
+            for _ in 0..256 {
+                let (at, page) = pages.next(index)?;
+                if is_filled(page) {
+                    return Some(at);
+                }
+                index = at + 1;
+            }
         }
-        index
     }
 
-    /// Takes `[first, end)` (page indices) out of every address space that maps it. `private_too`: also what was copied on write. The parent comes
-    /// before the child: what a fork that is not done yet copies is found in the child, and later ones find nothing to copy.
+    /// The first index, `index` or later, of a page that was neither written nor mapped (`SEEK_HOLE`).
+    pub fn next_hole(&self, mut index: u64) -> u64 {
+        loop {
+            let pages = self.pages.lock();
+            for _ in 0..256 {
+                if !pages.get(index).is_some_and(is_filled) {
+                    return index;
+                }
+                index += 1;
+            }
+        }
+    }
+
+    /// Removes the pages `[first, end)` (indices) from every address space that maps them. `private_too`:
+    /// also the copies that private mappings made on write. Parents come before children: what a fork in
+    /// progress copies is then found in the child, and a later fork finds nothing to copy.
     fn unmap(&self, first: u64, end: u64, private_too: bool) {
         let mut last = 0;
         while let Some((number, space)) = self.mapper_after(last) {
@@ -288,19 +318,21 @@ impl PageCache {
         }
     }
 
-    /// Of the address spaces that map it the first behind that with the number `last`: its number, and itself unless it is about to go.
+    /// Of the address spaces that map the file, the first one with a number above `last`: its number, and the
+    /// space unless it is just being freed.
     fn mapper_after(&self, last: u64) -> Option<(u64, Option<Arc<AddressSpace>>)> {
         let mappers = self.mappers.lock();
         let (&number, mapper) = mappers.spaces.range(last + 1..).next()?;
         Some((number, mapper.space.upgrade()))
     }
 
-    /// Whether anybody maps it.
+    /// Whether any address space maps the file.
     pub fn is_mapped(&self) -> bool {
         !self.mappers.lock().spaces.is_empty()
     }
 
-    /// Before a mapping that may write is made: holds seals off until that is done. `EPERM` if there is one.
+    /// To be called before a mapping that may write is made. Until the result is dropped, the file cannot be
+    /// sealed. `EPERM`: it is sealed.
     pub(super) fn will_write(self: &Arc<Self>) -> Result<WillWrite, Errno> {
         let mut mappers = self.mappers.lock();
         if mappers.sealed {
@@ -310,7 +342,8 @@ impl PageCache {
         Ok(WillWrite(self.clone()))
     }
 
-    /// Nobody can write to the file through a mapping from now on. `EBUSY` if somebody can now.
+    /// From now on nobody can write to the file through a new mapping. `EBUSY`: a mapping can write to it
+    /// now.
     pub fn seal_mappings(&self) -> Result<(), Errno> {
         let mut mappers = self.mappers.lock();
         if mappers.writing != 0 {
@@ -320,7 +353,7 @@ impl PageCache {
         Ok(())
     }
 
-    /// One more mapping of this cache in `space`. Before it can be used.
+    /// Counts one more mapping of the file in `space`, before it can be used.
     pub(super) fn map_added(&self, space: &AddressSpace, flags: VmFlags) {
         let mut mappers = self.mappers.lock();
         mappers.writing += usize::from(may_write(flags));
@@ -333,7 +366,7 @@ impl PageCache {
             .count += 1;
     }
 
-    /// One mapping fewer. After no CPU has translations of it any more.
+    /// Counts one mapping less, after all CPUs have forgotten its translations.
     pub(super) fn map_removed(&self, space: &AddressSpace, flags: VmFlags) {
         let mut mappers = self.mappers.lock();
         mappers.writing -= usize::from(may_write(flags));

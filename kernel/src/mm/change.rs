@@ -1,15 +1,16 @@
-//! Changing mappings that exist: `mprotect`, `madvise`, `mlock` and friends, and what asks about them (`mincore`, `msync`).
+//! Changing mappings that exist (`mprotect`, `madvise`, `mlock` and the like), and asking about them
+//! (`mincore`, `msync`).
 
 use super::fault::FaultError;
 use super::gather::Gather;
-use super::mmap::{MAX_MAP_COUNT, account, may_lock, page_up};
+use super::mmap::{account, may_lock, page_up};
 use super::space::{AddressSpace, Regions};
 use super::vma::{Backing, VmFlags, Vma};
 use super::{PAGE_SHIFT, PAGE_SIZE, Prot, commit, table};
 use crate::arch::mmu::USER_END;
-use crate::syscall::SysResult;
-use core::sync::atomic::Ordering::Relaxed;
+use core::ops::Range;
 use limen_linux_abi::Errno;
+use limen_linux_abi::SysResult;
 use limen_region_map::Pos;
 
 /// `madvise`'s advice.
@@ -39,7 +40,8 @@ pub mod advice {
     pub const DONTNEED_LOCKED: i32 = 24;
 }
 
-/// `[addr, addr + len)` in whole pages, as most calls check it: `EINVAL` for an unaligned start or a length that overflows.
+/// `[addr, addr + len)` in whole pages, checked as most system calls do it. `EINVAL`: the start is not
+/// aligned, or the end overflows.
 fn page_range(addr: usize, len: usize) -> Result<(usize, usize), Errno> {
     if addr & (PAGE_SIZE - 1) != 0 {
         return Err(Errno::EINVAL);
@@ -49,24 +51,27 @@ fn page_range(addr: usize, len: usize) -> Result<(usize, usize), Errno> {
 }
 
 impl Regions {
-    /// Applies `change` to every mapping in `[start, end)`, split at the rims; joins afterwards. `ENOMEM` if part of the range is not
-    /// mapped (what is mapped was changed) or there would be too many mappings.
+    /// Applies `change` to every mapping in `[start, end)`. Mappings are split at both ends, and joined
+    /// afterwards where they continue each other. `ENOMEM`: part of the range is not mapped; mappings before
+    /// the hole have been changed, those behind it only with `over_holes`. `EAGAIN`: there would be too many
+    /// mappings.
     fn change(
         &mut self,
         space: &AddressSpace,
-        start: usize,
-        end: usize,
+        (start, end, over_holes): (usize, usize, bool),
         change: impl FnMut(&Regions, usize, usize, &Vma) -> Result<VmFlags, Errno>,
     ) -> Result<(), Errno> {
-        self.change_from(space, self.map.lower(start), (start, end), change, |_, _, _| ())
+        let first = self.map.lower(start);
+        self.change_from(space, first, (start, end, over_holes), change, |_, _, _| ())
     }
 
-    /// [`Regions::change`] for those who know the place of `start`. `changed` is told of each part that got other flags.
+    /// [`Regions::change`] for callers that know the place of `start`. `changed` is called for each part
+    /// whose flags have changed.
     fn change_from(
         &mut self,
         space: &AddressSpace,
         first: Pos,
-        (start, end): (usize, usize),
+        (start, end, over_holes): (usize, usize, bool),
         mut change: impl FnMut(&Regions, usize, usize, &Vma) -> Result<VmFlags, Errno>,
         mut changed: impl FnMut(usize, usize, VmFlags),
     ) -> Result<(), Errno> {
@@ -85,7 +90,12 @@ impl Regions {
                 hole = true;
                 break;
             }
-            hole |= region.start > at;
+            if region.start > at {
+                hole = true;
+                if !over_holes {
+                    break;
+                }
+            }
             let (from, to) = (region.start.max(at), region.end.min(end));
             let whole = from == region.start && to == region.end;
             let old = region.value.flags;
@@ -101,8 +111,17 @@ impl Regions {
                 continue;
             }
             if !whole {
-                if self.map.len() >= MAX_MAP_COUNT.load(Relaxed) {
-                    result = Err(Errno::ENOMEM);
+                if self.map.len() >= super::limits::max_map_count() {
+                    result = Err(Errno::EAGAIN);
+                    break;
+                }
+                // Mappings of the kernel's pages are never split.
+                if old.contains(VmFlags::SPECIAL) {
+                    result = Err(Errno::EINVAL);
+                    break;
+                }
+                if let Err(e) = self.room_for_few() {
+                    result = Err(e);
                     break;
                 }
                 self.split_at(space, from);
@@ -137,23 +156,40 @@ impl Regions {
     }
 }
 
-/// The pages `[addr, addr + len)` touches. A length that is nearly all there is wraps to none, as on Linux.
-fn whole_pages(addr: usize, len: usize) -> Result<(usize, usize), Errno> {
+/// The error of system calls that report too many mappings like any other lack of memory.
+fn too_many(error: Errno) -> Errno {
+    if error == Errno::EAGAIN {
+        Errno::ENOMEM
+    } else {
+        error
+    }
+}
+
+/// The pages that `[addr, addr + len)` touches: their address, and their size in bytes. A length close to the
+/// largest number wraps around, as on Linux.
+fn whole_pages(addr: usize, len: usize) -> (usize, usize) {
     let start = addr & !(PAGE_SIZE - 1);
-    let len = len.checked_add(addr - start).and_then(page_up).unwrap_or(0);
-    Ok((start, start.checked_add(len).ok_or(Errno::EINVAL)?))
+    let end = len.wrapping_add(addr - start).wrapping_add(PAGE_SIZE - 1);
+    (start, end & !(PAGE_SIZE - 1))
 }
 
 impl AddressSpace {
-    /// `mprotect`. `grows_down`: from the start of the stack-like mapping that contains `addr`.
-    pub fn mprotect(&self, addr: usize, len: usize, prot: Prot, grows_down: bool) -> SysResult {
+    /// `mprotect`: allows `prot`, and those rights of `implied` that the mapping may have. `grows_down`
+    /// (`PROT_GROWSDOWN`): the range begins at the start of the mapping that contains `addr`.
+    pub fn mprotect(
+        &self,
+        addr: usize,
+        len: usize,
+        (prot, implied): (Prot, Prot),
+        grows_down: bool,
+    ) -> SysResult {
         let (mut start, _) = page_range(addr, 0)?;
         if len == 0 {
             return Ok(0);
         }
         let len = page_up(len).ok_or(Errno::ENOMEM)?;
         let end = addr.checked_add(len).ok_or(Errno::ENOMEM)?;
-        let access = VmFlags::from_prot(prot);
+        let (asked, implied) = (VmFlags::from_prot(prot), VmFlags::from_prot(implied));
         let mut gather = Gather::new();
         let mut regions = self.regions.write();
         let pos = regions.map.lower(start);
@@ -170,8 +206,9 @@ impl AddressSpace {
             return Err(Errno::ENOMEM);
         }
         let decide = |regions: &Regions, from: usize, to: usize, vma: &Vma| {
-            // What `mprotect` may allow is four bits above what is allowed.
+            // The `MAY...` bits are four places above the bits of what is allowed now.
             let may = vma.flags.bits() >> 4 & 7;
+            let access = asked | implied & VmFlags::from_bits_truncate(may);
             if access.bits() & !may != 0 {
                 return Err(Errno::EACCES);
             }
@@ -186,7 +223,7 @@ impl AddressSpace {
                 && !vma.flags.contains(VmFlags::WRITE)
                 && !flags.contains(VmFlags::SHARED);
             if becomes_data {
-                // Only the limit on data matters: the total stays.
+                // The limit on data matters only: the total does not change.
                 let pages = (to - from) >> PAGE_SHIFT;
                 if ((regions.data + pages) << PAGE_SHIFT) as u64 > super::limits::data() {
                     return Err(Errno::ENOMEM);
@@ -194,13 +231,13 @@ impl AddressSpace {
             }
             Ok(flags)
         };
-        let result = regions.change_from(self, pos, (start, end), decide, |from, to, flags| {
+        let result = regions.change_from(self, pos, (start, end, false), decide, |from, to, flags| {
             self.protect(from, to, flags, &mut gather);
         });
         let dead = gather.finish(self);
         drop(regions);
         drop(dead);
-        result.map(|()| 0)
+        result.map_err(too_many).map(|()| 0)
     }
 
     /// `madvise`.
@@ -229,13 +266,13 @@ impl AddressSpace {
             _ => {
                 let mut regions = self.regions.write();
                 regions
-                    .change(self, start, end, |_, _, _, vma| advised(vma, what))
+                    .change(self, (start, end, true), |_, _, _, vma| advised(vma, what))
                     .map(|()| 0)
             }
         }
     }
 
-    /// `MADV_DONTNEED` and `MADV_FREE`: private changes are forgotten.
+    /// `MADV_DONTNEED` and `MADV_FREE`: drops the private pages.
     fn discard(&self, start: usize, end: usize, what: i32) -> SysResult {
         let mut gather = Gather::new();
         let regions = self.regions.write();
@@ -260,21 +297,16 @@ impl AddressSpace {
         result
     }
 
-    fn advise_populate(&self, start: usize, end: usize, write: bool) -> SysResult {
-        if !self.regions.read().covered(start, end) {
-            return Err(Errno::ENOMEM);
-        }
-        match self.populate(start, end, Some(write)) {
-            Ok(()) => Ok(0),
-            Err(FaultError::NotMapped) => Err(Errno::ENOMEM),
-            Err(FaultError::Access) => Err(Errno::EINVAL),
-            Err(FaultError::Bus) => Err(Errno::EFAULT),
-            Err(FaultError::NoMemory) => Err(Errno::ENOMEM),
-        }
-    }
-
-    /// `MADV_REMOVE`: punches holes into the files behind shared mappings, one after the other. `ENOMEM` if part of the range is not mapped.
-    fn remove_pages(&self, start: usize, end: usize) -> SysResult {
+    /// What is mapped there, one part after the other: what `look` finds out of each under the lock goes to
+    /// `act` without it. `ENOMEM` if there are holes in between.
+    #[inline(always)]
+    fn each_part<T>(
+        &self,
+        start: usize,
+        end: usize,
+        look: impl Fn(&Vma, Range<usize>) -> Result<T, Errno>,
+        act: impl Fn(T, Range<usize>) -> Result<(), Errno>,
+    ) -> SysResult {
         let mut at = start;
         let mut hole = false;
         while at < end {
@@ -283,7 +315,36 @@ impl AddressSpace {
                 return Err(Errno::ENOMEM);
             };
             hole |= region.start > at;
-            let vma = &region.value;
+            let (from, to) = (region.start.max(at), region.end.min(end));
+            let found = look(&region.value, from - region.start..to - region.start)?;
+            drop(regions);
+            act(found, from..to)?;
+            at = to;
+        }
+        if hole { Err(Errno::ENOMEM) } else { Ok(0) }
+    }
+
+    /// Faults in what is mapped there. `ENOMEM` if there are holes in between.
+    fn advise_populate(&self, start: usize, end: usize, write: bool) -> SysResult {
+        self.each_part(
+            start,
+            end,
+            |_, _| Ok(()),
+            |(), part| {
+                self.populate(part.start, part.end, Some(write))
+                    .map_err(|e| match e {
+                        FaultError::NotMapped | FaultError::NoMemory => Errno::ENOMEM,
+                        FaultError::Access => Errno::EINVAL,
+                        FaultError::Bus => Errno::EFAULT,
+                    })
+            },
+        )
+    }
+
+    /// `MADV_REMOVE`: punches holes into the files behind shared mappings. `ENOMEM` if part of the range is
+    /// not mapped.
+    fn remove_pages(&self, start: usize, end: usize) -> SysResult {
+        let look = |vma: &Vma, part: Range<usize>| {
             if vma.flags.contains(VmFlags::LOCKED) {
                 return Err(Errno::EINVAL);
             }
@@ -293,48 +354,51 @@ impl AddressSpace {
             if !vma.flags.contains(VmFlags::SHARED | VmFlags::WRITE) {
                 return Err(Errno::EACCES);
             }
-            let (first, last) = (region.start.max(at), region.end.min(end));
-            let from = vma.index_at(first - region.start) << PAGE_SHIFT;
-            let to = from + (last - first) as u64;
-            let (cache, file) = (cache.clone(), file.clone());
-            drop(regions);
+            let from = vma.index_at(part.start) << PAGE_SHIFT;
+            Ok((cache.clone(), file.clone(), from))
+        };
+        self.each_part(start, end, look, |(cache, file, from), part| {
+            let to = from + part.len() as u64;
             match file {
                 Some(file) => file.punch_hole(from, to)?,
                 None => cache.writing().punch_hole(from, to),
             }
-            at = last;
-        }
-        if hole { Err(Errno::ENOMEM) } else { Ok(0) }
+            Ok(())
+        })
     }
 
     /// `mlock` and `mlock2`.
     pub fn mlock(&self, addr: usize, len: usize, on_fault: bool) -> SysResult {
-        let (start, end) = whole_pages(addr, len)?;
+        let (start, len) = whole_pages(addr, len);
         may_lock()?;
         let mut regions = self.regions.write();
+        let limit = start.saturating_add(len);
         let already: usize = regions
             .map
-            .range(start, end)
+            .range(start, limit)
             .filter(|r| r.value.flags.contains(VmFlags::LOCKED))
-            .map(|r| (r.end.min(end) - r.start.max(start)) >> PAGE_SHIFT)
+            .map(|r| (r.end.min(limit) - r.start.max(start)) >> PAGE_SHIFT)
             .sum();
-        self.check_locked(&regions, ((end - start) >> PAGE_SHIFT) - already)
+        self.check_locked(&regions, (len >> PAGE_SHIFT) - already)
             .map_err(|_| Errno::ENOMEM)?;
-        regions.change(self, start, end, |_, _, _, vma| {
-            let mut flags = vma.flags;
-            if !flags.contains(VmFlags::SPECIAL) {
-                flags |= VmFlags::LOCKED;
-                flags.set(VmFlags::LOCKONFAULT, on_fault);
-            }
-            Ok(flags)
-        })?;
+        let end = start.checked_add(len).ok_or(Errno::EINVAL)?;
+        regions
+            .change(self, (start, end, false), |_, _, _, vma| {
+                let mut flags = vma.flags;
+                if !flags.contains(VmFlags::SPECIAL) {
+                    flags |= VmFlags::LOCKED;
+                    flags.set(VmFlags::LOCKONFAULT, on_fault);
+                }
+                Ok(flags)
+            })
+            .map_err(too_many)?;
         drop(regions);
         if on_fault {
             return Ok(0);
         }
         match self.populate(start, end, None) {
             Ok(()) => Ok(0),
-            // A mapping without access is not filled, but it is locked.
+            // `populate` cannot fill a mapping without access; the mapping is locked all the same.
             Err(FaultError::NoMemory) => Err(Errno::EAGAIN),
             Err(_) => Err(Errno::ENOMEM),
         }
@@ -342,11 +406,15 @@ impl AddressSpace {
 
     /// `munlock`.
     pub fn munlock(&self, addr: usize, len: usize) -> SysResult {
-        let (start, end) = whole_pages(addr, len)?;
+        let (start, len) = whole_pages(addr, len);
+        let end = start.checked_add(len).ok_or(Errno::EINVAL)?;
         let mut regions = self.regions.write();
         let unlock = VmFlags::LOCKED | VmFlags::LOCKONFAULT;
         regions
-            .change(self, start, end, |_, _, _, vma| Ok(vma.flags.difference(unlock)))
+            .change(self, (start, end, false), |_, _, _, vma| {
+                Ok(vma.flags.difference(unlock))
+            })
+            .map_err(too_many)
             .map(|()| 0)
     }
 
@@ -383,8 +451,8 @@ impl AddressSpace {
             (Some(first), Some(last)) => (first.start, last.end),
             _ => return Ok(0),
         };
-        // Holes are no error here.
-        let _ = regions.change(self, first, last, |_, _, _, vma| {
+        // Holes are no error for `mlockall`.
+        let _ = regions.change(self, (first, last, true), |_, _, _, vma| {
             let set = if vma.flags.contains(VmFlags::SPECIAL) {
                 VmFlags::empty()
             } else {
@@ -399,7 +467,7 @@ impl AddressSpace {
         Ok(0)
     }
 
-    /// Faults in what is mapped from `at` on, as far as that works.
+    /// Faults in what is mapped from `at` on. Errors are ignored.
     fn populate_all(&self, mut at: usize) {
         loop {
             let regions = self.regions.read();
@@ -416,8 +484,8 @@ impl AddressSpace {
         }
     }
 
-    /// `msync`: memory files have nothing behind them to write to, so what is left is to check. Returns the files of the range, which the
-    /// caller synchronises if asked to.
+    /// `msync`: files in memory have no other storage, so only the arguments are checked. Returns the files
+    /// of the range, which the caller synchronises if the flags ask for it.
     pub fn msync(&self, addr: usize, len: usize, flags: u32) -> SysResult {
         const ASYNC: u32 = 1;
         const INVALIDATE: u32 = 2;
@@ -428,7 +496,7 @@ impl AddressSpace {
         if addr & (PAGE_SIZE - 1) != 0 {
             return Err(Errno::EINVAL);
         }
-        // A length that is nearly all there is wraps to none, as on Linux.
+        // A length close to the largest number wraps to zero, as on Linux.
         let len = page_up(len).unwrap_or(0);
         let end = addr.checked_add(len).ok_or(Errno::ENOMEM)?;
         let regions = self.regions.read();
@@ -446,8 +514,9 @@ impl AddressSpace {
         }
     }
 
-    /// `mincore` for up to `out.len()` pages from `addr`, as far as they are of one mapping: 1 for each that is in memory; for how many that is.
-    /// `ENOMEM` if the first is not mapped.
+    /// `mincore` for up to `out.len()` pages from `addr`, but not beyond one mapping: 1 for each page that is
+    /// in memory. Returns for how many pages. If the caller may not write to the file, all its pages are
+    /// reported as present. `ENOMEM`: `addr` is not mapped.
     pub fn mincore(&self, addr: usize, out: &mut [u8]) -> Result<usize, Errno> {
         let end = addr
             .checked_add(out.len() << PAGE_SHIFT)
@@ -456,18 +525,23 @@ impl AddressSpace {
         let regions = self.regions.read();
         let region = regions.map.containing(addr).ok_or(Errno::ENOMEM)?;
         let end = end.min(region.end);
-        out.fill(0);
-        for r in regions.map.range(addr, end) {
-            let Some(cache) = r.value.cache() else { continue };
-            for at in (r.start.max(addr)..r.end.min(end)).step_by(PAGE_SIZE) {
-                let present = cache.get(r.value.index_at(at - r.start)).is_some();
-                out[(at - addr) >> PAGE_SHIFT] = present as u8;
+        let count = (end - addr) >> PAGE_SHIFT;
+        let out = &mut out[..count];
+        if let Backing::File { cache, file } = &region.value.backing {
+            if !file.as_ref().is_none_or(|file| file.tells_residency()) {
+                out.fill(1);
+                return Ok(count);
             }
+            for (index, present) in (region.value.index_at(addr - region.start)..).zip(out.iter_mut()) {
+                *present = u8::from(cache.is_filled(index));
+            }
+        } else {
+            out.fill(0);
         }
         table::for_each(self.root, addr, end, |at, _, _| {
             out[(at - addr) >> PAGE_SHIFT] = 1
         });
-        Ok((end - addr) >> PAGE_SHIFT)
+        Ok(count)
     }
 }
 

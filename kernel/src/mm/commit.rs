@@ -1,26 +1,35 @@
-//! How much memory was promised (`Committed_AS`), and whether more may be: `vm.overcommit_memory`.
+//! How much memory is committed (`Committed_AS`), and whether more may be: `vm.overcommit_memory`.
 
 use super::frame;
-use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
+use core::sync::atomic::{AtomicI32, AtomicU32, AtomicUsize, Ordering::Relaxed};
 use limen_linux_abi::Errno;
 
 static COMMITTED: AtomicUsize = AtomicUsize::new(0);
-/// `vm.overcommit_memory`: 0 refuses only what could never work, 1 nothing, 2 what exceeds the limit.
+/// `vm.overcommit_memory`. 0: refuses only obvious overcommits, 1: refuses nothing, 2: refuses what exceeds
+/// the limit.
 pub static OVERCOMMIT: AtomicU32 = AtomicU32::new(0);
 /// `vm.overcommit_ratio`, percent of memory, for mode 2.
-pub static OVERCOMMIT_RATIO: AtomicU32 = AtomicU32::new(50);
+pub static OVERCOMMIT_RATIO: AtomicI32 = AtomicI32::new(50);
+/// `vm.overcommit_kbytes`: if not 0, the number of KiB used instead of the ratio.
+pub static OVERCOMMIT_KBYTES: AtomicUsize = AtomicUsize::new(0);
 
-/// Pages promised.
+/// How many pages are committed.
 pub fn committed() -> usize {
     COMMITTED.load(Relaxed)
 }
 
-/// The most that mode 2 promises, pages.
+/// How many pages mode 2 allows.
 pub fn limit() -> usize {
-    frame::total() / 100 * OVERCOMMIT_RATIO.load(Relaxed) as usize
+    match OVERCOMMIT_KBYTES.load(Relaxed) {
+        0 => {
+            let percent = OVERCOMMIT_RATIO.load(Relaxed).max(0) as u64;
+            usize::try_from(frame::total() as u64 * percent / 100).unwrap_or(usize::MAX)
+        }
+        kib => kib / (super::PAGE_SIZE / 1024),
+    }
 }
 
-/// Counts pages in or out.
+/// Adds pages to the committed ones, or subtracts them.
 pub(super) fn adjust(pages: usize, add: bool) {
     if add {
         COMMITTED.fetch_add(pages, Relaxed);
@@ -29,7 +38,7 @@ pub(super) fn adjust(pages: usize, add: bool) {
     }
 }
 
-/// Whether `pages` more may be promised: `ENOMEM` if not.
+/// `ENOMEM` if `pages` more may not be committed.
 pub(super) fn check(pages: usize) -> Result<(), Errno> {
     let fine = match OVERCOMMIT.load(Relaxed) {
         1 => true,

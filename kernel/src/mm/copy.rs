@@ -1,5 +1,7 @@
-//! Copies to and from user memory that may end early (file I/O returns what was copied), C strings, and scatter lists. Called by the
-//! file system's `IoDst`/`IoSrc` and by path-taking system calls.
+//! Copies to and from user memory that may end early (file I/O returns how much was copied), C strings, and
+//! scatter lists. Used by the file system's `IoDst` and `IoSrc` and by system calls that take path names.
+//!
+//! All of these may sleep in a page fault, unless preemption is off: then they copy only what is present.
 
 use super::user::check;
 use crate::arch::uaccess;
@@ -9,30 +11,37 @@ use limen_linux_abi::Errno;
 
 /// Longest path including its NUL (`PATH_MAX`).
 pub const PATH_MAX: usize = 4096;
-/// What most paths, and the lists of most polls, fit into without touching the heap.
+/// Bytes that most paths, and the lists of most polls, fit into: they need no memory from the heap.
 const INLINE: usize = 192;
 
-/// Copies to user memory; returns how many bytes arrived (0 for a range outside the user part).
+/// Copies to user memory. Returns how many bytes were copied (0 if the range is not in the user part).
 #[inline]
 pub fn copy_out(to: usize, from: &[u8]) -> usize {
     if check(to, from.len()).is_err() {
         return 0;
     }
-    // SAFETY: `from` is ours; the user range was checked.
+    // SAFETY: `from` is a slice of the kernel's; the user range was checked.
     from.len() - unsafe { uaccess::copy_to_user(to, from.as_ptr(), from.len()) }
 }
 
-/// Copies from user memory; returns how many bytes arrived (0 for a range outside the user part).
+/// [`copy_out`] of the part that lies before the end of the user part.
+#[cold]
+pub fn copy_out_within(to: usize, from: &[u8]) -> usize {
+    let room = crate::arch::mmu::USER_END.saturating_sub(to);
+    copy_out(to, &from[..from.len().min(room)])
+}
+
+/// Copies from user memory. Returns how many bytes were copied (0 if the range is not in the user part).
 #[inline]
 pub fn copy_in(to: &mut [u8], from: usize) -> usize {
     if check(from, to.len()).is_err() {
         return 0;
     }
-    // SAFETY: `to` is ours; the user range was checked.
+    // SAFETY: `to` is a slice of the kernel's; the user range was checked.
     to.len() - unsafe { uaccess::copy_from_user(to.as_mut_ptr(), from, to.len()) }
 }
 
-/// Zeroes user memory; returns how many bytes were cleared.
+/// Zeroes user memory. Returns how many bytes were zeroed.
 #[inline]
 pub fn clear(to: usize, len: usize) -> usize {
     if check(to, len).is_err() {
@@ -42,46 +51,48 @@ pub fn clear(to: usize, len: usize) -> usize {
     len - unsafe { uaccess::clear_user(to, len) }
 }
 
-/// A range of user memory that was checked once, and is used up from its start.
+/// A range of user memory that was checked once. Each copy uses up its first part.
 pub struct UserRange {
     addr: usize,
     len: usize,
 }
 
 impl UserRange {
-    /// `EFAULT` if it is not in the user part.
+    /// `EFAULT` if the range is not in the user part.
     #[inline(always)]
     pub fn new(addr: usize, len: usize) -> Result<Self, Errno> {
         check(addr, len)?;
         Ok(Self { addr, len })
     }
-    /// Bytes left.
+    /// How many bytes are left.
     #[inline(always)]
     pub fn len(&self) -> usize {
         self.len
     }
-    /// Leaves out everything beyond `len` bytes.
+    /// Shortens the range to `len` bytes.
     #[inline(always)]
     pub fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
     }
-    /// Copies as much of `from` as fits; returns how many bytes arrived. `EFAULT` if not one of them did.
+    /// Copies as much of `from` as fits, and returns how many bytes. `EFAULT` if not even one could be
+    /// copied.
     #[inline(always)]
     pub fn copy_out(&mut self, from: &[u8]) -> Result<usize, Errno> {
         let (to, n) = self.take(from.len());
-        // SAFETY: `from` is ours; the range was checked.
+        // SAFETY: `from` is a slice of the kernel's; the range was checked.
         let missing = unsafe { uaccess::copy_to_user(to, from.as_ptr(), n) };
         self.moved(n, missing)
     }
-    /// Fills as much of `to` as there is; returns how many bytes arrived. `EFAULT` if not one of them did.
+    /// Fills as much of `to` as the range has, and returns how many bytes. `EFAULT` if not even one could be
+    /// copied.
     #[inline(always)]
     pub fn copy_in(&mut self, to: &mut [u8]) -> Result<usize, Errno> {
         let (from, n) = self.take(to.len());
-        // SAFETY: `to` is ours; the range was checked.
+        // SAFETY: `to` is a slice of the kernel's; the range was checked.
         let missing = unsafe { uaccess::copy_from_user(to.as_mut_ptr(), from, n) };
         self.moved(n, missing)
     }
-    /// Zeroes up to `n` bytes; returns how many were cleared. `EFAULT` if not one of them was.
+    /// Zeroes up to `n` bytes, and returns how many. `EFAULT` if not even one could be zeroed.
     #[inline(always)]
     pub fn clear(&mut self, n: usize) -> Result<usize, Errno> {
         let (at, n) = self.take(n);
@@ -89,7 +100,7 @@ impl UserRange {
         let missing = unsafe { uaccess::clear_user(at, n) };
         self.moved(n, missing)
     }
-    /// [`UserRange::clear`] for all of it, which is used up whatever happens.
+    /// [`UserRange::clear`] for the whole range, which is used up even if that fails.
     #[inline(always)]
     pub fn clear_all(&mut self) -> Result<usize, Errno> {
         let n = core::mem::take(&mut self.len);
@@ -99,7 +110,8 @@ impl UserRange {
             missing => some_moved(n, missing),
         }
     }
-    /// Takes at most `most` bytes off, before they are moved, which leaves less to remember meanwhile: where they are, and how many.
+    /// Uses up at most `most` bytes before they are copied, and returns their address and number. So less has
+    /// to be kept in registers during the copy.
     #[inline(always)]
     fn take(&mut self, most: usize) -> (usize, usize) {
         let (at, n) = (self.addr, self.len.min(most));
@@ -107,7 +119,8 @@ impl UserRange {
         self.len -= n;
         (at, n)
     }
-    /// Of `n` bytes taken off the last `missing` were not moved: how many were.
+    /// The last `missing` of `n` used-up bytes could not be copied: gives them back. Returns how many were
+    /// copied.
     #[inline(always)]
     fn moved(&mut self, n: usize, missing: usize) -> Result<usize, Errno> {
         if missing == 0 {
@@ -125,7 +138,7 @@ impl UserRange {
     }
 }
 
-/// Of `n` bytes `missing` were not moved, because of a fault: how many were, if any.
+/// `missing` of `n` bytes could not be copied because of a fault. Returns how many were, `EFAULT` if none.
 #[cold]
 fn some_moved(n: usize, missing: usize) -> Result<usize, Errno> {
     if n == missing {
@@ -135,7 +148,8 @@ fn some_moved(n: usize, missing: usize) -> Result<usize, Errno> {
     }
 }
 
-/// Hands `look` a copy of the `len` bytes at `addr`, to be read and changed: on the stack if they are few. `EFAULT`, `ENOMEM`.
+/// Hands `look` a copy, which it may change, of the `len` bytes at `addr`. A short one lies on the stack.
+/// `EFAULT`, `ENOMEM`.
 #[inline]
 pub fn with_bytes<R>(
     addr: usize,
@@ -148,7 +162,7 @@ pub fn with_bytes<R>(
     let room = if len <= INLINE {
         &mut few[..len]
     } else {
-        many.try_reserve_exact(len).map_err(|_| Errno::ENOMEM)?;
+        crate::mm::reserve::room_exact(&mut many, len)?;
         &mut many.spare_capacity_mut()[..len]
     };
     // SAFETY: there is room for `len` bytes; the range was checked.
@@ -159,18 +173,19 @@ pub fn with_bytes<R>(
     look(unsafe { core::slice::from_raw_parts_mut(room.as_mut_ptr().cast(), len) })
 }
 
-/// Records put together one by one, to be copied to user space together: on the stack, uninitialised beyond them.
+/// Records (such as directory entries) that are collected on the stack and copied to user space together. The
+/// memory behind them is not initialised.
 pub struct Records<const N: usize> {
     room: [MaybeUninit<u8>; N],
     len: usize,
     most: usize,
 }
 
-/// How many zeroes may be at the end of a record.
+/// How many zeroes a record may end with, in bytes.
 const PADDING: usize = 16;
 
 impl<const N: usize> Records<N> {
-    /// None so far, and none that would make them more than `most` bytes, or `N`.
+    /// No records. They will take at most `most` bytes, and at most `N`.
     #[inline(always)]
     pub fn new(most: usize) -> Self {
         Self {
@@ -179,22 +194,24 @@ impl<const N: usize> Records<N> {
             most: most.min(N),
         }
     }
-    /// Bytes of a record of `parts` bytes, `end` zeroes, and as many more as make it a multiple of `align`, a power of two.
+    /// The length in bytes of a record of `parts` bytes and `end` zeroes, rounded up to a multiple of
+    /// `align`, a power of two.
     #[inline(always)]
     pub const fn len_of(parts: usize, (end, align): (usize, usize)) -> usize {
         (parts + end + align - 1) & !(align - 1)
     }
-    /// Adds a record of `head`, `body` and zeroes, as long as [`Self::len_of`] says, at least 16 bytes; of at least two zeroes, `last` takes the place of
-    /// the last. `false`: there is no room for it.
+    /// Adds a record of `head`, `body` and zeroes, [`Self::len_of`] bytes long and at least 16. `last`
+    /// replaces the last zero if there are two or more. `false`: there is no room for it.
     #[inline(always)]
     pub fn add(&mut self, head: &[u8], body: &[u8], last: u8, (end, align): (usize, usize)) -> bool {
         let stop = self.len + Self::len_of(head.len() + body.len(), (end, align));
         if stop > self.most || end + align > PADDING {
             return false;
         }
-        // SAFETY: `len` is at most `most`, and that at most `N`, from the start on.
+        // SAFETY: `len` is at most `most`, which is at most `N`.
         let record = unsafe { self.room.get_unchecked_mut(self.len..stop) };
-        // These write all of it: the zeroes reach from its end to before that of the body. What calls a function, if anything does, comes last.
+        // Together these write the whole record: the zeroes begin before the end of the body. A part that may
+        // call a function comes last.
         let Some(zeroes) = record.last_chunk_mut() else {
             return false;
         };
@@ -213,7 +230,7 @@ impl<const N: usize> Records<N> {
         put_few(at_body, body);
         true
     }
-    /// All of them.
+    /// The bytes of all records.
     #[inline(always)]
     pub fn bytes(&self) -> &[u8] {
         // SAFETY: what was added was written.
@@ -221,7 +238,8 @@ impl<const N: usize> Records<N> {
     }
 }
 
-/// Copies `from` to `to`, which is as long: a short one, as most names are (and those of a directory and its parent), as two words that may overlap.
+/// Copies `from` to `to`, which has the same length. A short one, as most names are, is copied as two words
+/// that may overlap.
 #[inline(always)]
 fn put_few(to: &mut [MaybeUninit<u8>], from: &[u8]) {
     fn ends<const N: usize>(to: &mut [MaybeUninit<u8>], from: &[u8]) -> Option<()> {
@@ -241,7 +259,7 @@ fn put_few(to: &mut [MaybeUninit<u8>], from: &[u8]) {
     }
 }
 
-/// A string copied from user space: short ones live on the stack, uninitialised beyond their length.
+/// A string copied from user space. A short one lies on the stack.
 pub struct UserString {
     inline: [MaybeUninit<u8>; INLINE],
     len: usize,
@@ -249,7 +267,8 @@ pub struct UserString {
 }
 
 impl UserString {
-    /// Reads a NUL-terminated string shorter than `max` bytes; `ENAMETOOLONG` if there is no NUL in time, `EFAULT` if it is not there.
+    /// Reads a NUL-terminated string shorter than `max` bytes. `ENAMETOOLONG`: there is no NUL before that;
+    /// `EFAULT`: it cannot be read.
     #[inline]
     pub fn read(addr: usize, max: usize) -> Result<Self, Errno> {
         let mut s = Self {
@@ -275,7 +294,7 @@ impl UserString {
     }
 }
 
-/// Reads a string into `few`, and returns its length, or into memory of its own.
+/// Reads a string into `few` and returns its length; a longer one into memory of its own.
 #[inline]
 fn read_string(
     addr: usize,
@@ -297,7 +316,7 @@ fn read_string(
 fn read_long_string(addr: usize, max: usize) -> Result<Vec<u8>, Errno> {
     let mut v = Vec::new();
     let room = limit(addr, max)?;
-    v.try_reserve_exact(room).map_err(|_| Errno::ENOMEM)?;
+    crate::mm::reserve::room_exact(&mut v, room)?;
     // SAFETY: the vector has capacity for `room` bytes; `limit` kept the range inside the user part.
     let n = unsafe { uaccess::copy_string_from_user(v.as_mut_ptr(), addr, room) }.ok_or(Errno::EFAULT)?;
     if n >= room {
@@ -318,7 +337,8 @@ pub fn read_path(addr: usize) -> Result<UserString, Errno> {
     UserString::read(addr, PATH_MAX)
 }
 
-/// Hands a path argument to `walk`: for the calls that do nothing else as often, since what is handed is not moved about.
+/// Reads a path argument and hands it to `walk`. For the most frequent system calls: the string is not moved
+/// again.
 #[inline]
 pub fn with_path<R>(addr: usize, walk: impl FnOnce(&[u8]) -> Result<R, Errno>) -> Result<R, Errno> {
     let mut few = [MaybeUninit::uninit(); INLINE];
@@ -351,13 +371,14 @@ pub struct IoVec {
     pub len: usize,
 }
 
-/// Reads `count` iovecs. `EINVAL` for more than 1024 or a negative length; lengths are cut so that the sum fits `MAX_RW_COUNT`.
+/// Reads `count` iovecs. `EINVAL`: there are more than 1024, or a length is negative. Lengths are reduced so
+/// that their sum is at most `MAX_RW_COUNT`.
 pub fn read_iovecs(addr: usize, count: usize) -> Result<Vec<IoVec>, Errno> {
     if count > 1024 {
         return Err(Errno::EINVAL);
     }
     let mut list = Vec::new();
-    list.try_reserve_exact(count).map_err(|_| Errno::ENOMEM)?;
+    crate::mm::reserve::room_exact(&mut list, count)?;
     let mut left = MAX_RW;
     for i in 0..count {
         let [base, len] = super::user::UserPtr::<[usize; 2]>::new(addr).add(i).read()?;
@@ -372,13 +393,13 @@ pub fn read_iovecs(addr: usize, count: usize) -> Result<Vec<IoVec>, Errno> {
     Ok(list)
 }
 
-/// The most one read or write moves (`MAX_RW_COUNT`).
+/// How many bytes one read or write moves at most (`MAX_RW_COUNT`).
 pub const MAX_RW: usize = 0x7fff_ffff & !(super::PAGE_SIZE - 1);
 
-/// `len` zero bytes for something whose size user space chose. `ENOMEM` instead of the end of the kernel.
+/// `len` zero bytes, where a program chose `len`. `ENOMEM` instead of a panic.
 pub fn zeroed(len: usize) -> Result<Vec<u8>, Errno> {
     let mut bytes = Vec::new();
-    bytes.try_reserve_exact(len).map_err(|_| Errno::ENOMEM)?;
+    crate::mm::reserve::room_exact(&mut bytes, len)?;
     bytes.resize(len, 0);
     Ok(bytes)
 }

@@ -3,7 +3,7 @@
 use super::frame::{self, For, Pfn};
 use super::{PAGE_SIZE, PhysAddr};
 
-/// A contiguous buffer; freed when dropped (the device must be done with it).
+/// A contiguous buffer. It is freed when dropped; the device must no longer use it then.
 #[derive(Debug)]
 pub struct DmaBuffer {
     pfn: Pfn,
@@ -11,23 +11,24 @@ pub struct DmaBuffer {
 }
 
 impl DmaBuffer {
-    /// At least `size` bytes, zeroed, aligned to the size rounded up to a power of two (at least a page). `None` if there is none.
+    /// At least `size` bytes, zeroed, aligned to the size rounded up to a power of two (at least a page).
+    /// `None` if there is none.
     pub fn new(size: usize) -> Option<Self> {
         let order = size.div_ceil(PAGE_SIZE).max(1).next_power_of_two().ilog2() as usize;
         let pfn = frame::alloc_block(order, For::Kernel)?;
-        // SAFETY: the frames are ours alone, and RAM.
+        // SAFETY: the frames are RAM and belong to nobody else.
         unsafe { frame::virt(pfn).write_bytes(0, PAGE_SIZE << order) };
         Some(Self { pfn, order })
     }
-    /// What the device is told.
+    /// The address for the device.
     pub fn phys(&self) -> PhysAddr {
         frame::phys(self.pfn)
     }
-    /// Where the kernel sees it.
+    /// The address for the kernel.
     pub fn as_ptr(&self) -> *mut u8 {
         frame::virt(self.pfn)
     }
-    /// Bytes.
+    /// The size in bytes.
     #[allow(clippy::len_without_is_empty, reason = "it is never empty")]
     pub fn len(&self) -> usize {
         PAGE_SIZE << self.order
@@ -37,12 +38,12 @@ impl DmaBuffer {
         // SAFETY: the frames belong to the buffer and are initialised.
         unsafe { core::slice::from_raw_parts(self.as_ptr(), self.len()) }
     }
-    /// Its bytes, to be written before the device is told.
+    /// Its bytes, for writing before the device is told of them.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as above, exclusively borrowed.
+        // SAFETY: as for `bytes`; exclusively borrowed.
         unsafe { core::slice::from_raw_parts_mut(self.as_ptr(), self.len()) }
     }
-    /// Gives up ownership: pointer and number of pages, to be given to [`DmaBuffer::from_raw`] later.
+    /// Gives up ownership. Returns address and number of pages, for [`DmaBuffer::from_raw`].
     pub fn into_raw(self) -> (PhysAddr, usize) {
         let raw = (self.phys(), 1 << self.order);
         core::mem::forget(self);

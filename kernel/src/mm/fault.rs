@@ -1,4 +1,5 @@
-//! Page faults: finding out what belongs at an address and putting it there. See `mm::space` about the rules for entries.
+//! Page faults: finding the page that belongs at an address and mapping it. `mm::space` has the rules for
+//! changing page table entries.
 
 use super::frame::{self, For};
 use super::gather::Gather;
@@ -8,11 +9,10 @@ use super::vma::{Backing, VmFlags, Vma};
 use super::{PAGE_SHIFT, PAGE_SIZE, PageCache, Prot, oom, table};
 use crate::arch::mmu::{self, Entry, USER_END};
 use crate::sched::preempt;
-use crate::signal::info::code;
 use core::sync::atomic::Ordering;
 use limen_region_map::Region;
 
-/// Why an access can't be made to work.
+/// Why an access cannot be made possible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultError {
     /// Nothing is mapped there.
@@ -21,29 +21,32 @@ pub enum FaultError {
     Access,
     /// Beyond the end of the file.
     Bus,
-    /// No memory, and the running task is the one to go.
+    /// There is no memory, and the running task is to be killed for it.
     NoMemory,
 }
 
-/// File pages mapped along with the one that was touched, if they are in memory already.
+/// How many neighbouring file pages are mapped along with the faulting one, if they are in memory.
 const AROUND: usize = 16;
 
 impl AddressSpace {
     /// Makes an access to `addr` possible, if the mapping there allows it. May sleep.
     pub fn fault(&self, addr: usize, access: Prot) -> Result<(), FaultError> {
-        match self.attempt::<false>(addr, access) {
-            Ok(_) => Ok(()),
-            Err(stop) => self.insist::<false>(addr, access, stop).map(drop),
+        if let Err(stop) = self.attempt::<false>(addr, access) {
+            self.insist::<false>(addr, access, stop)?;
         }
+        crate::sched::current().count_fault();
+        Ok(())
     }
 
-    /// The page at `addr`, counted; `None` if it became another one meanwhile. See [`AddressSpace::attempt`].
+    /// The page at `addr`, counted. `None`: the entry changed meanwhile, try again. See
+    /// [`AddressSpace::attempt`].
     fn resolve_forced(&self, addr: usize, access: Prot) -> Result<Option<Page>, FaultError> {
         self.attempt_again::<true>(addr, access)
             .or_else(|stop| self.insist::<true>(addr, access, stop))
     }
 
-    /// Goes on after an attempt that stopped: removes the obstacle and tries again, until there is a result.
+    /// Goes on after an attempt that ended early: removes the obstacle and tries again until there is a
+    /// result.
     #[cold]
     fn insist<const FORCE: bool>(
         &self,
@@ -71,14 +74,14 @@ impl AddressSpace {
         }
     }
 
-    /// [`AddressSpace::attempt`] where it is not in a hurry.
+    /// [`AddressSpace::attempt`], not inlined, for where speed does not matter.
     #[inline(never)]
     fn attempt_again<const FORCE: bool>(&self, addr: usize, access: Prot) -> Result<Option<Page>, Stop> {
         self.attempt::<FORCE>(addr, access)
     }
 
-    /// Makes an access to `addr` possible if nothing is in the way. `FORCE`: private mappings may be written and everything read whatever the
-    /// permissions (debuggers), and the page is returned, counted.
+    /// Makes an access to `addr` possible if there is no obstacle. `FORCE` (for debuggers): private mappings
+    /// may be written and all may be read whatever their permissions, and the page is returned, counted.
     #[inline(always)]
     fn attempt<const FORCE: bool>(&self, addr: usize, access: Prot) -> Result<Option<Page>, Stop> {
         let at = addr & !(PAGE_SIZE - 1);
@@ -96,6 +99,10 @@ impl AddressSpace {
         if !entry.is_empty() {
             return self.refill(vma, at, slot, entry, access, FORCE);
         }
+        if FORCE {
+            // A fault of a debugger's access counts as the debugger's own.
+            crate::sched::current().count_fault();
+        }
         match &vma.backing {
             Backing::Anonymous => self.fill_anonymous::<FORCE>(vma, at, slot, write),
             Backing::File { cache, .. } => self.fill_file(region, cache, at, slot, write, FORCE),
@@ -103,11 +110,12 @@ impl AddressSpace {
         }
     }
 
-    /// The page at `addr`, counted, for an access on behalf of somebody else (`/proc/pid/mem`, ptrace, `process_vm_readv`).
+    /// The page at `addr`, counted, for the access of another process (`/proc/pid/mem`, ptrace,
+    /// `process_vm_readv`).
     pub(super) fn page_for(&self, addr: usize, write: bool, force: bool) -> Result<Page, FaultError> {
         let access = if write { Prot::WRITE } else { Prot::READ };
         if !force {
-            // The same checks as an access of its own, then take the page that is there.
+            // Checks as for the process's own access, then takes the page that is mapped.
             let regions = self.regions.read();
             if let Some(region) = regions.map.containing(addr) {
                 check_access(region.value.flags, access)?;
@@ -145,7 +153,7 @@ impl AddressSpace {
         self.install(slot, Entry::EMPTY, page, prot, at, force)
     }
 
-    /// A page is there, which was not enough for the access.
+    /// A page is mapped but does not allow the access.
     #[inline(never)]
     fn refill(
         &self,
@@ -160,7 +168,7 @@ impl AddressSpace {
         let prot = vma.flags.prot();
         let now = entry.prot();
         if now.is_empty() && !prot.is_empty() {
-            // Another CPU is about to put a copy there.
+            // Another CPU is just replacing the page by a copy.
             crate::arch::irq::spin_hint();
             return Err(Stop::Again);
         }
@@ -170,7 +178,7 @@ impl AddressSpace {
         if force {
             return Ok(Some(self.counted(entry)));
         }
-        // Somebody else was faster, or a cached translation was out of date.
+        // Another thread resolved the same fault, or this CPU used an outdated translation.
         if !now.contains(access) && access != Prot::READ {
             let wanted = if now.contains(Prot::WRITE) {
                 prot
@@ -210,7 +218,7 @@ impl AddressSpace {
         self.install(slot, Entry::EMPTY, page, prot, at, FORCE)
     }
 
-    /// A page for this address space; the victim of the OOM killer may use part of the reserve.
+    /// A page for this address space. The OOM killer's victim may use part of the reserve for it.
     #[inline(always)]
     fn new_page(&self) -> Option<Page> {
         Page::alloc(For::User).or_else(|| {
@@ -222,7 +230,7 @@ impl AddressSpace {
         })
     }
 
-    /// Puts `page` into `slot`, whose content must still be `old`. Its count moves into the entry.
+    /// Puts `page` into `slot` if the entry is still `old`. The entry takes over the reference.
     #[inline(always)]
     fn install(
         &self,
@@ -262,7 +270,10 @@ impl AddressSpace {
             return Err(Stop::Fail(FaultError::Bus));
         }
         let page = match cache.get(index) {
-            Some(page) => page,
+            Some(page) => {
+                page.touched();
+                page
+            }
             None => cache.get_or_create_within(index).map_err(|e| match e {
                 limen_linux_abi::Errno::ENOMEM => Stop::Memory,
                 _ => Stop::Fail(FaultError::Bus),
@@ -291,7 +302,7 @@ impl AddressSpace {
         Ok(done)
     }
 
-    /// Maps the neighbours of `at` that are in memory already: a program's text is touched page after page.
+    /// Maps neighbours of `at` that are in memory: a program's text is touched page after page.
     fn fill_around(&self, region: &Region<Vma>, cache: &PageCache, at: usize, prot: Prot) {
         let window = (AROUND << PAGE_SHIFT).min(1 << table::level_shift(1));
         let first = (at & !(window - 1)).max(region.start);
@@ -299,7 +310,7 @@ impl AddressSpace {
         let size_pages = cache.size().div_ceil(PAGE_SIZE as u64);
         let from = region.value.index_at(first - region.start);
         let count = (((last - first) >> PAGE_SHIFT) as u64).min(size_pages.saturating_sub(from)) as usize;
-        // All in the leaf table of `at`, which exists.
+        // Only those in the leaf table of `at`, which exists.
         let span = 1usize << table::level_shift(1);
         let Some(leaf) = table::find(self.root, at & !(span - 1)) else {
             return;
@@ -309,7 +320,7 @@ impl AddressSpace {
         let mut added = 0;
         cache.each_near(from, count, |i, page| {
             let pfn = page.pfn();
-            if !table::load(&slots[i]).is_empty() {
+            if !table::load(&slots[i]).is_empty() || page::is_untouched(pfn) {
                 return;
             }
             if exec {
@@ -326,8 +337,8 @@ impl AddressSpace {
         }
     }
 
-    /// A write to a page that is mapped read-only: shared file pages just become writable, private ones are copied unless nobody else has
-    /// them any more.
+    /// A write to a page that is mapped read-only. A shared page of a file just becomes writable. A private
+    /// page is copied, unless nothing else refers to it.
     fn break_sharing(
         &self,
         vma: &Vma,
@@ -345,7 +356,7 @@ impl AddressSpace {
             return Ok(force.then(|| self.counted(entry)));
         }
         if !vma.flags.contains(VmFlags::WRITE) {
-            // Forced: the copy stays read-only for the program itself.
+            // A debugger forced the write: the program itself still must not write to the copy.
             prot.remove(Prot::WRITE);
         }
         let sole = pfn != zero.pfn() && !page::is_cache(pfn) && page::is_sole(pfn);
@@ -364,9 +375,10 @@ impl AddressSpace {
         if prot.contains(Prot::EXEC) {
             page::sync_for_exec(copy.pfn());
         }
-        // Other CPUs may still read the old page through cached translations. They must forget it before anybody can write to the new one, or they
-        // see what was written elsewhere later but not what was written here; and nowhere may both be cached. Meanwhile the old page is there without
-        // permissions, and who finds it so waits (`refill`): not for somebody who does not run.
+        // Other CPUs may still read the old page through cached translations. They must forget it before any
+        // thread can write to the new page: else they would miss those writes. Meanwhile the old page stays
+        // mapped without permissions. A thread that faults on such an entry waits (`refill`); preemption is
+        // off here, so that it never waits for a thread that does not run.
         let held = entry.with_prot(Prot::empty());
         preempt::disable();
         let done = exchange(slot, entry, held).and_then(|()| {
@@ -390,14 +402,15 @@ impl AddressSpace {
         Ok(counted)
     }
 
-    /// A counted handle of the page an entry maps. The lock is held, so the entry's own count is there.
+    /// A counted handle of the page that an entry maps. The regions are locked, so the entry keeps its
+    /// reference.
     fn counted(&self, entry: Entry) -> Page {
         let pfn = frame::pfn(entry.phys());
         page::get(pfn);
         Page::from_raw(pfn)
     }
 
-    /// Extends the stack down to `addr` if a stack is above it and its limit allows.
+    /// Extends a stack down to `addr` if there is one above and its limit allows it.
     #[cold]
     fn grow_stack(&self, addr: usize) -> bool {
         let start = addr & !(PAGE_SIZE - 1);
@@ -414,7 +427,7 @@ impl AddressSpace {
         if !flags.contains(VmFlags::GROWSDOWN) || (end - start) as u64 > super::limits::stack() {
             return false;
         }
-        if start < super::space::MMAP_MIN_ADDR {
+        if start < super::limits::mmap_min_addr() {
             return false;
         }
         if let Some(below) = regions.map.before(pos) {
@@ -432,6 +445,7 @@ impl AddressSpace {
         let pages = (old - start) >> PAGE_SHIFT;
         if ((regions.total + pages) << PAGE_SHIFT) as u64 > super::limits::address_space()
             || super::commit::check(pages).is_err()
+            || flags.contains(VmFlags::LOCKED) && self.check_locked(&regions, pages).is_err()
         {
             return false;
         }
@@ -443,24 +457,28 @@ impl AddressSpace {
         true
     }
 
-    /// Faults `[start, end)` in, as far as that works (`MAP_POPULATE`, `mlock`). The first error ends it.
+    /// Faults `[start, end)` in until the first error (`MAP_POPULATE`, `mlock`). Sleeps.
     pub(super) fn populate(&self, start: usize, end: usize, write: Option<bool>) -> Result<(), FaultError> {
         let mut at = start;
         while at < end {
-            let access = {
+            let (access, there) = {
                 let regions = self.regions.read();
                 let region = regions.map.containing(at).ok_or(FaultError::NotMapped)?;
                 let flags = region.value.flags;
-                match write {
+                let access = match write {
                     Some(true) => Prot::WRITE,
                     Some(false) => Prot::READ,
-                    // Private writable memory is going to be written; everything else is read.
+                    // Private writable memory is likely to be written; all other memory is read.
                     None if flags.contains(VmFlags::WRITE) => Prot::WRITE,
                     None if flags.contains(VmFlags::READ) => Prot::READ,
                     None => Prot::EXEC,
-                }
+                };
+                let there = table::find(self.root, at).map_or(Prot::empty(), |slot| table::load(slot).prot());
+                (access, there.contains(access))
             };
-            self.fault(at, access)?;
+            if !there {
+                self.fault(at, access)?;
+            }
             if super::is_dying() {
                 return Err(FaultError::NoMemory);
             }
@@ -469,11 +487,13 @@ impl AddressSpace {
         Ok(())
     }
 
-    /// Changes the permissions of what is mapped in `[start, end)`. The lock is held for writing; `flags` are the new ones.
+    /// Changes the permissions of the mapped pages in `[start, end)` to those of `flags`, the new flags. The
+    /// regions are locked for writing.
     pub(super) fn protect(&self, start: usize, end: usize, flags: VmFlags, gather: &mut Gather) {
         let prot = flags.prot();
         table::for_each(self.root, start, end, |addr, slot, entry| {
-            // Writing is allowed only where it was: whether a page must be copied first the fault finds out.
+            // Never adds permission to write: a later fault finds out whether the page has to be copied
+            // first.
             let now = entry.prot();
             let wanted = if now.contains(Prot::WRITE) {
                 prot
@@ -496,11 +516,11 @@ impl AddressSpace {
 enum Stop {
     /// Nothing is mapped at the address.
     NoRegion,
-    /// The entry changed underneath.
+    /// The entry changed meanwhile.
     Again,
-    /// There was no page.
+    /// A page could not be allocated.
     Memory,
-    /// For good.
+    /// The access cannot be made possible.
     Fail(FaultError),
 }
 
@@ -529,9 +549,9 @@ fn may_force_write(flags: VmFlags) -> bool {
     flags.contains(VmFlags::WRITE) || flags.is_cow()
 }
 
-/// A page fault, decoded by the architecture. Runs as the threshold's fault handler. User mode: resolves it or sends the signal.
-/// Kernel mode with an exception-table entry at the faulting instruction: resolves it or moves the frame to the fix-up. Anything else panics.
-/// True if it became a signal.
+/// A page fault, decoded by the architecture. Runs as the threshold's fault handler. From user mode: resolves
+/// it or sends a signal. From kernel mode, if the instruction is in the exception table: resolves it or
+/// continues at the fix-up. All others panic. Returns whether it became a signal.
 pub fn handle_fault(
     frame: &mut crate::arch::frame::Frame,
     addr: usize,
@@ -539,7 +559,7 @@ pub fn handle_fault(
     from_user: bool,
 ) -> bool {
     if from_user && addr < USER_END {
-        // Nearly always.
+        // Nearly always this resolves it.
         match super::current_space().map(|space| space.fault(addr, access)) {
             Some(Ok(())) => false,
             Some(Err(error)) => refuse(addr, error),
@@ -553,31 +573,28 @@ pub fn handle_fault(
     }
 }
 
-/// The running thread made an access that can't be. True if it became a signal.
+/// The running thread made an access that cannot be made possible: sends the signal, or lets the OOM killer
+/// end the process. Returns whether it sent one.
 #[cold]
 #[inline(never)]
 fn refuse(addr: usize, error: FaultError) -> bool {
-    let (signal, code) = match error {
-        FaultError::NotMapped => (crate::signal::SIGSEGV, code::SEGV_MAPERR),
-        FaultError::Access => (crate::signal::SIGSEGV, code::SEGV_ACCERR),
-        FaultError::Bus => (crate::signal::SIGBUS, code::BUS_ADRERR),
-        FaultError::NoMemory => {
-            oom::kill_current();
-            return false;
-        }
-    };
-    crate::signal::force_fault(signal, code, addr);
+    let users = oom::users();
+    if matches!(error, FaultError::NoMemory) {
+        users.kill_current();
+        return false;
+    }
+    users.bad_access(addr, error);
     true
 }
 
-/// A fault of the kernel itself: only copies to and from user memory may have any.
+/// A fault of the kernel itself. Only copies to and from user memory may fault.
 #[inline(never)]
 fn kernel_fault(frame: &mut crate::arch::frame::Frame, addr: usize, access: Prot) {
     use crate::arch::{irq, uaccess};
     if addr < USER_END
         && let Some(fixup) = uaccess::fixup(frame.ip())
     {
-        // Where sleeping is not allowed the copy just fails.
+        // Where sleeping is not allowed, the copy fails instead.
         let resolved = crate::sched::preempt::count() == 0
             && irq::enabled()
             && super::current_space().is_some_and(|space| space.fault(addr, access).is_ok());

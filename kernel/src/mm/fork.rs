@@ -1,5 +1,5 @@
-//! `fork` of an address space: the child gets the parent's mappings, and shares its private pages until either writes. Called by
-//! `task::fork`.
+//! `fork` of an address space: the child gets the parent's mappings and shares its private pages until one of
+//! the two writes to them. Called by `task::fork`.
 
 use super::frame::{self, For};
 use super::gather::Gather;
@@ -8,13 +8,14 @@ use super::vma::VmFlags;
 use super::{PAGE_SHIFT, PAGE_SIZE, page, table};
 use crate::arch::mmu::{self, Slot};
 use crate::sched::membarrier::Registrations;
+use crate::sync::lockdep::fallible;
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering::Relaxed;
 use limen_linux_abi::Errno;
 use limen_region_map::Region;
 
 impl AddressSpace {
-    /// A copy for a child: private memory is shared until either writes. `ENOMEM`.
+    /// A copy for a child. Private memory is shared until one of the two writes to it. `ENOMEM`. Sleeps.
     pub fn fork(&self) -> Result<Arc<Self>, Errno> {
         super::oom::ensure()?;
         let root = table::new_table(For::Kernel).ok_or(Errno::ENOMEM)?;
@@ -28,12 +29,12 @@ impl AddressSpace {
             self.layout(),
             Registrations::forked(&self.membarrier),
         );
-        child.set_dumpable(self.dumpable());
+        child.set_dump_mode(self.dump_mode());
         let auxv = self.auxv.lock().clone();
         *child.auxv.lock() = auxv;
         let mut gather = Gather::new();
         let copied = self.copy_regions(&mut parent, &child, &mut gather);
-        // Entries were write-protected, whether all went well or not.
+        // Entries of the parent have lost the permission to write, even if the copy failed.
         let dead = gather.finish(self);
         drop(parent);
         drop(dead);
@@ -47,8 +48,11 @@ impl AddressSpace {
         child: &Arc<Self>,
         gather: &mut Gather,
     ) -> Result<(), Errno> {
-        // Nobody else knows the child yet.
+        // No other thread knows the child yet.
         let mut regions = child.regions.write_nested(1);
+        if !fallible(|| regions.map.reserve_like(&parent.map)) {
+            return Err(Errno::ENOMEM);
+        }
         let (mut anon, mut file) = (0, 0);
         for Region { start, end, value } in parent.map.iter() {
             let (start, end) = (*start, *end);
@@ -71,7 +75,7 @@ impl AddressSpace {
             );
             let file_only = vma.cache().is_some() && !vma.private.any();
             regions.map.insert(start, end, vma);
-            // Pages of files are found again by faulting.
+            // Faults find pages of files again, so their entries need not be copied.
             if !(shared || wipe || file_only) {
                 self.copy_pages(
                     child,
@@ -89,7 +93,7 @@ impl AddressSpace {
         Ok(())
     }
 
-    /// Copies the entries of a range, write-protecting both sides if the range copies on write.
+    /// Copies the entries of a range; if it copies on write, write-protects both sides.
     #[allow(clippy::too_many_arguments, reason = "a recursion over two trees at once")]
     fn copy_pages(
         &self,
@@ -122,7 +126,7 @@ impl AddressSpace {
         if failed { Err(Errno::ENOMEM) } else { Ok(()) }
     }
 
-    /// The leaf table that covers `addr`, made if need be.
+    /// The leaf table that covers `addr`. Tables that are missing are made.
     fn leaf(&self, addr: usize) -> Option<&'static table::Table> {
         let span = 1usize << table::level_shift(1);
         let first = self.slot(addr & !(span - 1))?;
@@ -133,15 +137,16 @@ impl AddressSpace {
 /// What [`copy_entries`] did.
 #[derive(Default)]
 struct Copied {
-    /// Pages of the process's own, and of files.
+    /// Private pages and pages of files, as they are counted.
     anon: usize,
     file: usize,
     /// The first and the last entry that lost its permission to write.
     protected: Option<(usize, usize)>,
 }
 
-/// Copies entries to the empty ones of a child's table, write-protecting both sides if the range copies on write (`protect`). A function of its
-/// own: this is most of what a fork does, and has need of every register.
+/// Copies entries to the empty ones of a child's table. `protect`: the range copies on write, so both sides
+/// are write-protected. This is most of the work of a fork; it is not inlined so that it has all registers
+/// for itself.
 #[inline(never)]
 fn copy_entries(from: &[Slot], to: &[Slot], protect: bool) -> Copied {
     let zero = super::zero_page().pfn();

@@ -1,12 +1,15 @@
-//! Page frames: one 16-byte record per frame, the buddy allocator behind one lock, and a list of free single frames per CPU in front
-//! of it. Everything else in the room (pages, slabs, page tables, kernel stacks) takes its memory here.
+//! Page frames: a record of 16 bytes per frame, the buddy allocator behind a lock, and in front of it a list
+//! of free single frames per CPU. All other parts of `mm` (pages, slabs, page tables, kernel stacks) get
+//! their memory here.
 //!
-//! Frames are named by their number (`phys >> PAGE_SHIFT`, a `u32`: 16 TiB of 4 KiB pages). A frame that is allocated belongs to
-//! whoever allocated it; the record's words are then the owner's to use (reference count, list links).
+//! A frame is named by its number (`phys >> PAGE_SHIFT`, a `u32`: 16 TiB with pages of 4 KiB). An allocated
+//! frame belongs to whoever allocated it. That owner may use the words of its record (reference count, links
+//! of a list).
 
 use super::{PAGE_SHIFT, PAGE_SIZE, PhysAddr};
 use crate::arch::{irq, mmu, smp};
-use crate::boot::{BootInfo, PhysRange, cmdline};
+use crate::cmdline;
+use crate::mm::{BootInfo, PhysRange};
 use crate::sync::{IrqSpinLock, MAX_CPUS};
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering::Relaxed};
@@ -15,41 +18,42 @@ use limen_page_alloc::{Buddy, Frames, NONE, ORDERS};
 /// A frame number.
 pub type Pfn = u32;
 
-/// What is known of one frame.
+/// What the kernel keeps for each frame.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Frame {
-    /// References, for frames managed by [`super::Page`]; the owner's word otherwise.
+    /// The number of references, for frames of a [`super::Page`]. For the owner's use otherwise.
     pub refs: AtomicU32,
-    /// 0, or order + 1 in the first frame of a free block of the buddy allocator; the owner's word (below 2^31, with bit 31 set) while allocated.
+    /// While free: order + 1 in the first frame of a block of the buddy allocator, 0 in others. While
+    /// allocated: for the owner's use, 31 bits with [`INFO_OWNED`] set.
     pub info: AtomicU32,
-    /// First link; the owner's word while allocated.
+    /// The first link. For the owner's use while allocated.
     pub a: AtomicU32,
-    /// Second link; the owner's word while allocated.
+    /// The second link. For the owner's use while allocated.
     pub b: AtomicU32,
 }
 const _: () = assert!(size_of::<Frame>() == 16);
 
-/// Set in [`Frame::info`] by owners that use it, so that it can't be taken for a free block.
+/// Owners that use [`Frame::info`] set this bit, so that the frame is not taken for a free block.
 pub const INFO_OWNED: u32 = 1 << 31;
 
-/// Record of frame `BASE`; biased so that frame `n`'s record is at `n`.
+/// The address of frame 0's record, as if there were one: frame `n`'s record is the `n`th from here.
 static RECORDS: AtomicPtr<Frame> = AtomicPtr::new(core::ptr::null_mut());
 static BASE: AtomicU32 = AtomicU32::new(0);
 static TOTAL: AtomicUsize = AtomicUsize::new(0);
-/// Below this many free frames only the kernel itself gets memory.
+/// When fewer frames than this are free, only the kernel itself still gets some.
 static RESERVE: AtomicUsize = AtomicUsize::new(0);
-/// Below this many free frames that have an address none goes to user pages: where there are frames without one, part of the others is for
-/// those who need one.
+/// When fewer frames than this in the linear map are free, user pages get none of them. Where part of the
+/// memory is outside the linear map, this keeps frames for uses that need an address.
 static USER_RESERVE: AtomicUsize = AtomicUsize::new(0);
-/// A CPU's list holds at most this many frames.
+/// How many frames a CPU's list holds at most.
 static PCP_HIGH: AtomicU32 = AtomicU32::new(8);
-/// The first frame that has no address in the linear map. Never, on most machines ([`mmu::HIGH_MEMORY`]).
+/// The first frame outside the linear map. `u32::MAX` on machines without such memory ([`mmu::HIGH_MEMORY`]).
 static HIGH_START: AtomicU32 = AtomicU32::new(u32::MAX);
 
 #[repr(align(64))]
 struct PerCpuList(UnsafeCell<FrameList>);
-// SAFETY: each CPU touches only its own, with interrupts off.
+// SAFETY: each CPU uses its own list only, with interrupts off.
 unsafe impl Sync for PerCpuList {}
 
 /// The allocator of one kind of frames.
@@ -62,14 +66,14 @@ impl Zone {
     const fn new() -> Self {
         Self {
             lists: [const { PerCpuList(UnsafeCell::new(FrameList::new())) }; MAX_CPUS],
-            buddy: IrqSpinLock::new(Buddy::new()),
+            buddy: IrqSpinLock::new_allocator(Buddy::new()),
         }
     }
 }
 
-/// Frames with an address in the linear map.
+/// The frames in the linear map.
 static LOW: Zone = Zone::new();
-/// The others.
+/// The frames outside of it.
 static HIGH: Zone = Zone::new();
 
 #[inline(always)]
@@ -84,8 +88,8 @@ fn zone_of(pfn: Pfn) -> &'static Zone {
 /// The record of a frame.
 #[inline(always)]
 pub fn record(pfn: Pfn) -> &'static Frame {
-    // SAFETY: frame numbers come from the allocator or from page tables it filled, so the record exists; records live forever and
-    // consist of atomics.
+    // SAFETY: frame numbers come from the allocator or from page tables that it filled, so the record exists.
+    // Records are never freed and consist of atomics.
     unsafe { &*RECORDS.load(Relaxed).wrapping_add(pfn as usize) }
 }
 
@@ -136,7 +140,7 @@ impl FrameList {
         self.head = pfn;
         self.count += 1;
     }
-    /// Takes the last one added.
+    /// Takes out the frame that was added last.
     #[inline(always)]
     pub fn pop(&mut self) -> Option<Pfn> {
         if self.head == NONE {
@@ -149,7 +153,8 @@ impl FrameList {
     }
 }
 
-/// The buddy allocator's view of the records: indices are relative to `BASE`, a multiple of the largest block.
+/// The records as the buddy allocator sees them: its indices count from `BASE`, a multiple of the largest
+/// block.
 struct Records {
     base: u32,
 }
@@ -188,21 +193,23 @@ fn records() -> Records {
     }
 }
 
-/// Who asks for memory, which decides how deep into the reserve it may go, and whether the frame has an address in the linear map.
+/// For what a frame is allocated. It decides how much of the reserve the caller may use, and whether the
+/// frame has to lie in the linear map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum For {
-    /// User pages: leave the reserve alone; may have no address ([`super::Page::bytes`]).
+    /// User pages. None of the reserve; the frame may lie outside the linear map ([`super::Page::bytes`]).
     User,
-    /// What programs cause but the kernel uses itself, such as page tables: leave the reserve alone.
+    /// What the kernel uses itself but programs can cause, such as page tables. None of the reserve.
     Addressed,
-    /// Tasks that are being killed: half of the reserve is for them, to get to their end. And what the kernel needs much for and can do without.
+    /// Tasks that are being killed and need memory to get to their end. Half of the reserve. Also for large
+    /// allocations of the kernel that may fail.
     Dying,
-    /// The kernel itself.
+    /// The kernel itself. All of the reserve.
     Kernel,
 }
 
 impl For {
-    /// Whether only the reserve is left.
+    /// Whether the free frames are all kept for others.
     #[inline(always)]
     fn must_stop(self, buddy: &Buddy) -> bool {
         match self {
@@ -214,7 +221,7 @@ impl For {
     }
 }
 
-/// Takes one frame; its content is arbitrary, its reference count 1. Any context.
+/// Takes one frame. Its content is arbitrary, its reference count 1. Does not sleep; in any context.
 #[inline(always)]
 pub fn alloc(whom: For) -> Option<Pfn> {
     if mmu::HIGH_MEMORY
@@ -230,7 +237,7 @@ pub fn alloc(whom: For) -> Option<Pfn> {
 #[inline(always)]
 fn alloc_from(zone: &'static Zone, whom: For) -> Option<Pfn> {
     let flags = irq::local_save();
-    // SAFETY: interrupts are off, so this CPU's list is ours.
+    // SAFETY: interrupts are off, so nothing else uses this CPU's list.
     let list = unsafe { &mut *zone.lists[smp::cpu_id()].0.get() };
     let mut got = list.pop();
     if got.is_none() {
@@ -255,7 +262,8 @@ fn refill(zone: &Zone, list: &mut FrameList, whom: For) {
         return;
     }
     let batch = PCP_HIGH.load(Relaxed) / 2;
-    // The first frame pushed is the last one handed out: push a run backwards so that frames come out ascending.
+    // The frame that is pushed last is handed out first: a run is pushed backwards, so that its frames are
+    // handed out in ascending order.
     while list.count < batch {
         let order = ((batch - list.count).ilog2() as usize).min(5);
         let Some((block, order)) = (0..=order)
@@ -270,12 +278,12 @@ fn refill(zone: &Zone, list: &mut FrameList, whom: For) {
     }
 }
 
-/// Gives back one frame. Any context.
+/// Gives one frame back. In any context.
 #[inline]
 pub fn free(pfn: Pfn) {
     let zone = zone_of(pfn);
     let flags = irq::local_save();
-    // SAFETY: interrupts are off, so this CPU's list is ours.
+    // SAFETY: interrupts are off, so nothing else uses this CPU's list.
     let list = unsafe { &mut *zone.lists[smp::cpu_id()].0.get() };
     list.push(pfn);
     if list.count > PCP_HIGH.load(Relaxed) {
@@ -284,7 +292,7 @@ pub fn free(pfn: Pfn) {
     irq::local_restore(flags);
 }
 
-/// Gives back all frames of a list.
+/// Gives all frames of a list back. In any context.
 #[inline(always)]
 pub fn free_list(frames: FrameList) {
     if !frames.is_empty() {
@@ -296,7 +304,7 @@ pub fn free_list(frames: FrameList) {
     }
 }
 
-/// Gives back a list with frames of both kinds.
+/// Gives back a list with frames inside and outside the linear map.
 #[inline(never)]
 fn free_mixed(mut frames: FrameList) {
     let (mut low, mut high) = (FrameList::new(), FrameList::new());
@@ -313,10 +321,10 @@ fn free_mixed(mut frames: FrameList) {
 
 #[inline(never)]
 fn free_all(zone: &Zone, mut frames: FrameList) {
-    // Long lists give interrupts a chance in between.
+    // Interrupts are turned on now and then in a long list.
     while !frames.is_empty() {
         let flags = irq::local_save();
-        // SAFETY: interrupts are off, so this CPU's list is ours.
+        // SAFETY: interrupts are off, so nothing else uses this CPU's list.
         let list = unsafe { &mut *zone.lists[smp::cpu_id()].0.get() };
         let high = PCP_HIGH.load(Relaxed);
         while list.count < high
@@ -332,8 +340,8 @@ fn free_all(zone: &Zone, mut frames: FrameList) {
     }
 }
 
-/// Gives frames of `list` back to the buddy allocator until `down_to` are left. Frames that were handed out one after the other mostly
-/// come back so: neighbours go back as one range.
+/// Gives frames of `list` back to the buddy allocator until `down_to` are left. Frames that were handed out
+/// one after the other often come back so; neighbours are then given back as one range.
 #[cold]
 #[inline(never)]
 fn drain(zone: &Zone, list: &mut FrameList, down_to: u32) {
@@ -357,24 +365,25 @@ fn drain(zone: &Zone, list: &mut FrameList, down_to: u32) {
     }
 }
 
-/// Gives this CPU's list of free frames back to the buddy allocator (before giving up on an allocation).
+/// Gives this CPU's list of free frames back to the buddy allocator. Before an allocation fails.
 pub fn drain_local() {
     let flags = irq::local_save();
     for zone in zones() {
-        // SAFETY: interrupts are off, so this CPU's list is ours.
+        // SAFETY: interrupts are off, so nothing else uses this CPU's list.
         let list = unsafe { &mut *zone.lists[smp::cpu_id()].0.get() };
         drain(zone, list, 0);
     }
     irq::local_restore(flags);
 }
 
-/// Those there are.
+/// The zones of this machine.
 fn zones() -> impl Iterator<Item = &'static Zone> {
     let high = (mmu::HIGH_MEMORY && HIGH_START.load(Relaxed) != u32::MAX).then_some(&HIGH);
     [Some(&LOW), high].into_iter().flatten()
 }
 
-/// Takes 2^`order` contiguous frames, aligned to their size, that have addresses. Any context. `None` if there is no such block.
+/// Takes 2^`order` contiguous frames of the linear map, aligned to their size. Does not sleep; in any
+/// context. `None`: there is no such block.
 pub fn alloc_block(order: usize, whom: For) -> Option<Pfn> {
     if order == 0 {
         return alloc_from(&LOW, whom);
@@ -390,7 +399,7 @@ pub fn alloc_block(order: usize, whom: For) -> Option<Pfn> {
     Some(records.base + buddy.alloc(&records, order)?)
 }
 
-/// Gives back what [`alloc_block`] gave.
+/// Gives back what [`alloc_block`] returned.
 pub fn free_block(pfn: Pfn, order: usize) {
     if order == 0 {
         return free(pfn);
@@ -399,16 +408,16 @@ pub fn free_block(pfn: Pfn, order: usize) {
     LOW.buddy.lock().free(&records, pfn - records.base, order);
 }
 
-/// Frames under management, free or not.
+/// How many frames the allocator manages, free ones and others.
 pub fn total() -> usize {
     TOTAL.load(Relaxed)
 }
 
-/// Free frames, those in the CPUs' lists included (approximate while other CPUs work).
+/// How many frames are free, those in the CPUs' lists included. Approximate while other CPUs allocate.
 pub fn free_count() -> usize {
     zones()
         .map(|zone| {
-            // SAFETY: a racy read of counters; torn values can't occur for a `u32`, and the sum is only informative.
+            // SAFETY: a racy read of a counter. A `u32` is read as a whole, and the sum is information only.
             let cached: u32 = zone
                 .lists
                 .iter()
@@ -419,24 +428,25 @@ pub fn free_count() -> usize {
         .sum()
 }
 
-/// Frames with addresses in the buddy allocator proper: what decides whether memory is short.
+/// How many frames of the linear map are free in the buddy allocator. This decides whether memory is short.
 pub fn free_in_buddy() -> usize {
     LOW.buddy.lock().free_frames()
 }
 
-/// Whether there is memory for whatever a program may need.
+/// Whether there is enough memory for user pages and for the kernel's own.
 pub fn is_enough() -> bool {
     let low = free_in_buddy();
     let user = USER_RESERVE.load(Relaxed);
     low > reserve() && (!mmu::HIGH_MEMORY || low > user || HIGH.buddy.lock().free_frames() > reserve())
 }
 
-/// The reserve user pages do not touch, in frames.
+/// How many frames are kept from user pages.
 pub fn reserve() -> usize {
     RESERVE.load(Relaxed)
 }
 
-/// The frame where the first `limit` bytes of `memory` end: what lies behind them is not used (`mem=` on the command line).
+/// The frame at which the first `limit` bytes of `memory` end. Memory behind it is not used (`mem=` on the
+/// command line).
 fn end_of_first(memory: &[PhysRange], limit: u64) -> u64 {
     let mut left = limit;
     for range in memory {
@@ -448,15 +458,16 @@ fn end_of_first(memory: &[PhysRange], limit: u64) -> u64 {
     u64::MAX
 }
 
-/// Calls `f(start, end)` (frame numbers) for each free run of `memory` without `reserved`, up to the frame `cut`.
+/// Calls `f(start, end)` with frame numbers for each run of `memory` that is not in `reserved`, up to frame
+/// `cut`.
 fn for_each_free(memory: &[PhysRange], reserved: &[PhysRange], cut: u64, mut f: impl FnMut(u64, u64)) {
     let page = PAGE_SIZE as u64;
     for range in memory {
-        // Frame 0 is never used: a physical address of 0 means "none" here and there.
+        // Frame 0 is never used, since a physical address of 0 means "none" in several places.
         let mut at = range.start.as_u64().div_ceil(page).max(1);
         let end = ((range.start.as_u64() + range.size) / page).min(cut);
         while at < end {
-            // The reserved range that begins first among those that end after `at`.
+            // Of the reserved ranges that end after `at`, the one that begins first.
             let next = reserved
                 .iter()
                 .filter(|r| r.size != 0)
@@ -477,7 +488,7 @@ fn for_each_free(memory: &[PhysRange], reserved: &[PhysRange], cut: u64, mut f: 
     }
 }
 
-/// Takes over all memory the boot protocol reported. Boot CPU, once, first.
+/// Takes over all memory that the boot protocol reported. Called first, once, on the boot CPU.
 pub fn init(info: &BootInfo<'_>) {
     let largest_block = 1u64 << (ORDERS - 1);
     let cut = match cmdline::size("mem") {
@@ -509,13 +520,14 @@ pub fn init(info: &BootInfo<'_>) {
         );
     }
     let at = mmu::phys_to_virt(PhysAddr::new((best.1 - need) << PAGE_SHIFT)).cast::<Frame>();
-    // SAFETY: the range is free RAM, inside the linear map, large enough, and nobody else has it; zero bytes are valid records.
+    // SAFETY: the range is free RAM in the linear map, large enough and nobody else's. Zero bytes are valid
+    // records.
     unsafe { at.write_bytes(0, len as usize) };
     RECORDS.store(at.wrapping_sub(base as usize), Relaxed);
     BASE.store(base as u32, Relaxed);
     LEN.store(len as u32, Relaxed);
     if mmu::HIGH_MEMORY && last > linear_end {
-        // Blocks of both kinds never meet: one with an address begins no block that has none.
+        // The boundary is aligned to the largest block, so that no block lies on both sides of it.
         HIGH_START.store((linear_end & !(largest_block - 1)) as u32, Relaxed);
     }
     for zone in zones() {
@@ -524,7 +536,7 @@ pub fn init(info: &BootInfo<'_>) {
     let (records_start, records_end) = (best.1 - need, best.1);
     let mut total = 0;
     for_each_free(info.memory, info.reserved, cut, |start, end| {
-        // Around the records.
+        // The records themselves are left out.
         for (start, end) in [(start, end.min(records_start)), (start.max(records_end), end)] {
             total += give(start, end.min(last));
         }
@@ -533,7 +545,7 @@ pub fn init(info: &BootInfo<'_>) {
     set_limits(total);
 }
 
-/// Hands the frames `[start, end)`, which may be none, to their allocators. Returns how many there are.
+/// Hands the frames `[start, end)` to the allocators of their zones. Returns how many they are; may be none.
 fn give(start: u64, end: u64) -> usize {
     let records = records();
     let boundary = if mmu::HIGH_MEMORY {
@@ -553,10 +565,11 @@ fn give(start: u64, end: u64) -> usize {
 }
 
 fn set_limits(total: usize) {
-    // 1/64 of memory, at least 256 KiB, at most 4 MiB: enough for the kernel to see a victim of the OOM killer to its end.
+    // 1/64 of memory, but at least 256 KiB and at most 4 MiB: enough to let a victim of the OOM killer get to
+    // its end.
     let reserve = (total / 64).clamp(64, 1024);
     RESERVE.store(reserve, Relaxed);
-    // And an eighth of what has addresses, where there is more.
+    // In addition an eighth of the linear map, if there is memory outside of it.
     let more = match HIGH_START.load(Relaxed) {
         u32::MAX => 0,
         start => (start - BASE.load(Relaxed)) as usize / 8,
@@ -565,7 +578,7 @@ fn set_limits(total: usize) {
     PCP_HIGH.store((total / 512).clamp(8, 64) as u32, Relaxed);
 }
 
-/// Gives memory that was reserved at boot (the unpacked initramfs) to the allocator. Only whole pages are taken.
+/// Gives memory that was reserved at boot (the unpacked initramfs) to the allocator. Only whole pages.
 pub fn free_reserved(range: PhysRange) {
     let page = PAGE_SIZE as u64;
     let records = records();

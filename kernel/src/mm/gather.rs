@@ -1,5 +1,6 @@
-//! What is taken out of an address space waits until the TLBs of all CPUs have forgotten it: frames, counts of shared pages, page tables, mappings.
-//! Who takes anything out ([`Gather`]) has the lock for writing, or nobody runs in the address space any more.
+//! What is removed from an address space (frames, references to shared pages, page tables, mappings) is
+//! collected in a [`Gather`] until the TLBs of all CPUs have forgotten it (Linux: `mmu_gather`). The owner of
+//! a `Gather` has locked the regions for writing, or no thread runs in the address space any more.
 
 use super::frame::{self, FrameList, Pfn};
 use super::space::AddressSpace;
@@ -10,20 +11,21 @@ use alloc::boxed::Box;
 use core::mem::ManuallyDrop;
 use core::sync::atomic::Ordering::Relaxed;
 
-/// How many counts of pages that others have, too, are given up with one flush.
+/// How many references to pages that others use, too, one flush covers.
 const SHARED: usize = 64;
 
-/// Counts taken out of page tables.
+/// References taken out of page tables.
 struct Shared {
     pages: [Pfn; SHARED],
     count: usize,
 }
 
-/// Frames taken out of page tables, waiting for the TLBs to forget them.
+/// Frames taken out of page tables, until the TLBs have forgotten them.
 pub(super) struct Gather {
-    /// Those that nobody else has.
+    /// Frames of pages to which nothing else refers.
     frames: FrameList,
-    /// Counts of the others: who else has a page may give it back at any time, so they stay until no CPU has a translation of it.
+    /// References to other pages. Another owner of such a page could free it at any time, so this reference
+    /// is kept until no CPU has a translation of the page.
     shared: Option<Shared>,
     start: usize,
     end: usize,
@@ -33,8 +35,9 @@ pub(super) struct Gather {
     dead: Dead,
 }
 
-/// Mappings that went away; dropped after the lock, because closing a file may sleep on locks that come before it. As many as there were, so not one
-/// behind the other in memory.
+/// Removed mappings. They are dropped after the regions are unlocked, since closing a file may take locks
+/// that come before that one. A linked list: there may be as many as there were mappings, too many for a
+/// contiguous array.
 #[derive(Default)]
 pub(super) struct Dead(ManuallyDrop<Option<Box<Link>>>);
 
@@ -44,7 +47,7 @@ struct Link {
 }
 
 impl Dead {
-    /// Their files hear that they are mapped no more.
+    /// Tells the files that they are no longer mapped here.
     #[cold]
     fn tell(&self, space: &AddressSpace) {
         let mut at = &*self.0;
@@ -56,7 +59,7 @@ impl Dead {
         }
     }
 
-    /// One by one, not one inside the other.
+    /// Drops the links one by one, as dropping each inside the one before would recurse.
     #[cold]
     fn let_go(&mut self) {
         let mut next = self.0.take();
@@ -90,7 +93,8 @@ impl Gather {
         }
     }
 
-    /// Keeps a mapping that went away until the lock is free. Its file hears of that after the flush: until then it can be written to through it.
+    /// Keeps a removed mapping until the regions are unlocked. Its file is told after the flush, since until
+    /// then a thread can still write to it through the mapping.
     pub(super) fn keep(&mut self, vma: Vma) {
         let next = self.dead.0.take();
         *self.dead.0 = Some(Box::new(Link { vma, next }));
@@ -102,7 +106,7 @@ impl Gather {
         self.frames.push(pfn);
     }
 
-    /// Notes that page tables for `[start, end)` went away.
+    /// Notes that page tables for `[start, end)` were taken out.
     #[inline(always)]
     pub(super) fn note_tables(&mut self, start: usize, end: usize) {
         self.tables_freed = true;
@@ -110,15 +114,16 @@ impl Gather {
         self.end = self.end.max(end);
     }
 
-    /// Notes that a translation changed.
+    /// Notes that the translation for `addr` changed.
     #[inline(always)]
     pub(super) fn note(&mut self, addr: usize) {
         self.start = self.start.min(addr);
         self.end = self.end.max(addr + PAGE_SIZE);
     }
 
-    /// Takes the pages out of `slots`, of which the first is for `addr`, if `pick` says so. A function of its own: this is most of what unmapping
-    /// and exit do, and has need of every register. `IN_USE`: somebody may run in the address space meanwhile.
+    /// Takes those pages out of `slots`, the first of which is for `addr`, for which `pick` is true. This is
+    /// most of the work of unmapping and exit; it is not inlined so that it has all registers for itself.
+    /// `IN_USE`: threads may run in the address space meanwhile.
     #[inline(never)]
     pub(super) fn take<const IN_USE: bool>(
         &mut self,
@@ -167,7 +172,7 @@ impl Gather {
         }
     }
 
-    /// Notes a page whose count stays until the flush; whether that must be now.
+    /// Keeps a reference until the flush. Returns whether there is no room for another.
     #[inline(never)]
     fn share(&mut self, pfn: Pfn) -> bool {
         let shared = self.shared.get_or_insert(Shared {
@@ -181,7 +186,7 @@ impl Gather {
         shared.count == SHARED
     }
 
-    /// Lets all CPUs forget what changed. Then the counts go.
+    /// Lets all CPUs forget the noted translations; then the references can be dropped.
     #[inline(always)]
     fn flush(&mut self, space: &AddressSpace) {
         mmu::flush_user(&space.context, self.start, self.end, self.tables_freed);
@@ -202,7 +207,7 @@ impl Gather {
         shared.count = 0;
     }
 
-    /// Flushes and frees; what it returns is to be dropped without the lock.
+    /// Flushes and frees. The result must be dropped after the regions are unlocked.
     #[must_use = "drop it after the lock"]
     #[inline(always)]
     pub(super) fn finish(&mut self, space: &AddressSpace) -> Dead {

@@ -1,9 +1,11 @@
-//! The kernel heap behind `alloc`: slabs of equal-sized objects with a per-CPU list of free ones in front; a page or more comes from
-//! the frame allocator, and what is too large for contiguous frames from `vmap`. Any context may allocate and free.
+//! The kernel heap, used by `alloc`. Small objects come from slabs of objects of equal size, with a list of
+//! free ones per CPU in front. A page or more comes from the frame allocator, and what needs many frames from
+//! `vmap`. Allocating and freeing is allowed in any context, and does not sleep.
 
 use super::frame::{self, For, INFO_OWNED, Pfn};
 use super::{PAGE_SHIFT, PAGE_SIZE, vmap};
 use crate::arch::{irq, mmu, smp};
+use crate::sync::lockdep::{allocates_much, uses_heap};
 use crate::sync::{IrqSpinLock, MAX_CPUS};
 use core::alloc::{GlobalAlloc, Layout};
 use core::cell::UnsafeCell;
@@ -17,8 +19,12 @@ const SIZES: [usize; 14] = [16, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 10
 const ORDER: [u8; 14] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1];
 const CLASSES: usize = SIZES.len();
 const LARGEST: usize = SIZES[CLASSES - 1];
-/// Contiguous frames are tried up to this order; beyond, pages are mapped together.
+/// Contiguous frames are used up to this order. Larger blocks are made of single frames by `vmap`.
 const MAX_CONTIGUOUS: usize = 3;
+
+/// Blocks of more bytes than this are only for callers that can fail and may sleep: a size that a program
+/// chose, a collection that grew. Builds with lock validation report others.
+const MUCH: usize = 16 << 10;
 
 /// The class for each size, in steps of 16.
 const CLASS_OF: [u8; LARGEST / 16 + 1] = {
@@ -34,7 +40,7 @@ const CLASS_OF: [u8; LARGEST / 16 + 1] = {
     table
 };
 
-/// Objects a CPU keeps at most, per class; half of them move at a time.
+/// How many objects of a class a CPU keeps at most. Half of them are moved at a time.
 const fn limit(class: usize) -> u32 {
     let n = 8192 / SIZES[class];
     if n > 64 {
@@ -55,7 +61,7 @@ struct Cache {
 
 #[repr(align(64))]
 struct CpuCaches(UnsafeCell<[Cache; CLASSES]>);
-// SAFETY: each CPU touches only its own, with interrupts off.
+// SAFETY: each CPU uses its own caches only, with interrupts off.
 unsafe impl Sync for CpuCaches {}
 static CACHES: [CpuCaches; MAX_CPUS] = [const {
     CpuCaches(UnsafeCell::new(
@@ -66,17 +72,18 @@ static CACHES: [CpuCaches; MAX_CPUS] = [const {
     ))
 }; MAX_CPUS];
 
-/// Slabs of a class with at least one free object, linked through their first frame's record. That record's words:
-/// `refs` = objects in use << 16 | offset/16 of the first free object + 1 (0: none), `info` = class and order, `a` and `b` = links.
-/// The other frames of a slab have `a` = the first frame, and `info` without order.
+/// The slabs of a class that have a free object, linked through the record of their first frame. In that
+/// record `refs` is the number of objects in use << 16 | (offset of the first free object / 16 + 1, or 0 if
+/// there is none), `info` is class and order, `a` and `b` are links. In the records of a slab's other frames
+/// `a` is the first frame, and `info` has no order.
 struct Partial {
     head: u32,
 }
 static PARTIAL: [IrqSpinLock<Partial>; CLASSES] =
-    [const { IrqSpinLock::new(Partial { head: NONE }) }; CLASSES];
-/// Frames in slabs, for `/proc/meminfo`.
+    [const { IrqSpinLock::new_allocator(Partial { head: NONE }) }; CLASSES];
+/// How many frames are in slabs, for `/proc/meminfo`.
 static SLAB_FRAMES: AtomicUsize = AtomicUsize::new(0);
-/// Bytes in large allocations, for `/proc/meminfo`.
+/// How many frames are in large blocks, for `/proc/meminfo`.
 static LARGE_FRAMES: AtomicUsize = AtomicUsize::new(0);
 
 const INFO_HEAD: u32 = 1 << 30;
@@ -96,7 +103,7 @@ struct Heap;
 #[global_allocator]
 static HEAP: Heap = Heap;
 
-/// The class of a layout; `None` if it is larger than any.
+/// The size class of a layout. `None`: it is larger than any class.
 #[inline(always)]
 fn class_of(layout: &Layout) -> Option<usize> {
     let size = layout.size();
@@ -112,21 +119,23 @@ fn class_of(layout: &Layout) -> Option<usize> {
 
 #[cold]
 fn aligned_class(size: usize, align: usize) -> Option<usize> {
-    // Slabs are page-aligned, so an object is aligned if its size is a multiple of the alignment.
+    // Slabs begin at a page, so objects are aligned if their size is a multiple of the alignment.
     (align <= LARGEST)
         .then(|| SIZES.iter().position(|&s| s >= size && s % align == 0))
         .flatten()
 }
 
-// SAFETY: every block given out comes from frames the heap owns, is aligned as asked and disjoint from all others until it is freed.
+// SAFETY: a block lies in frames that the heap owns, is aligned as asked, and overlaps no other until it is
+// freed.
 unsafe impl GlobalAlloc for Heap {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        uses_heap();
         let Some(class) = class_of(&layout) else {
             return alloc_large(&layout);
         };
         let flags = irq::local_save();
-        // SAFETY: interrupts are off, so this CPU's caches are ours.
+        // SAFETY: interrupts are off, so nothing else uses this CPU's caches.
         let cache = unsafe { &mut (*CACHES[smp::cpu_id()].0.get())[class] };
         let mut object = cache.head;
         let mut low = false;
@@ -147,13 +156,14 @@ unsafe impl GlobalAlloc for Heap {
 
     #[inline]
     unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
+        uses_heap();
         let Some(class) = class_of(&layout) else {
             return free_large(ptr, &layout);
         };
         let flags = irq::local_save();
-        // SAFETY: interrupts are off, so this CPU's caches are ours.
+        // SAFETY: interrupts are off, so nothing else uses this CPU's caches.
         let cache = unsafe { &mut (*CACHES[smp::cpu_id()].0.get())[class] };
-        // SAFETY: the object is free now and at least 16 bytes.
+        // SAFETY: the object is free now and has at least 16 bytes.
         unsafe { ptr.cast::<*mut u8>().write(cache.head) };
         cache.head = ptr;
         cache.count += 1;
@@ -164,7 +174,8 @@ unsafe impl GlobalAlloc for Heap {
     }
 }
 
-/// Fills an empty cache; returns its head (null if there is no memory) and whether that went into the reserve. Interrupts are off.
+/// Fills an empty cache. Returns its head (null if there is no memory) and whether memory of the reserve was
+/// used. Interrupts are off.
 #[cold]
 #[inline(never)]
 fn refill(cache: &mut Cache, class: usize) -> (*mut u8, bool) {
@@ -173,7 +184,7 @@ fn refill(cache: &mut Cache, class: usize) -> (*mut u8, bool) {
     let mut partial = PARTIAL[class].lock();
     while cache.count < want {
         if partial.head == NONE {
-            // A new slab only if there is nothing at all: what is cached already will do.
+            // A new slab is made only if there is no free object at all; a few in the cache are enough.
             if cache.count > 0 {
                 break;
             }
@@ -187,7 +198,8 @@ fn refill(cache: &mut Cache, class: usize) -> (*mut u8, bool) {
         let (mut used, mut free) = (word >> 16, word & 0xffff);
         while free != 0 && cache.count < want {
             let object = frame::virt(slab).wrapping_add((free as usize - 1) * 16);
-            // SAFETY: a free object of a slab holds the next free offset in its first word; it becomes a link of the cache.
+            // SAFETY: the first word of a slab's free object is the offset of the next one. It becomes the
+            // cache's link.
             unsafe {
                 free = object.cast::<u32>().read();
                 object.cast::<*mut u8>().write(cache.head);
@@ -204,7 +216,7 @@ fn refill(cache: &mut Cache, class: usize) -> (*mut u8, bool) {
     (cache.head, low)
 }
 
-/// Gives objects back to their slabs until `down_to` are left. Interrupts are off.
+/// Gives objects back to their slabs until `down_to` are left in the cache. Interrupts are off.
 #[cold]
 #[inline(never)]
 fn flush(cache: &mut Cache, class: usize, down_to: u32) {
@@ -228,7 +240,7 @@ fn flush(cache: &mut Cache, class: usize, down_to: u32) {
         if free == 0 {
             push_slab(&mut partial, slab);
         }
-        // An empty slab goes back unless it is the only one with room.
+        // An empty slab is given back unless it is the only one with free objects.
         if used == 0 && !(partial.head == slab && record.b.load(Relaxed) == NONE) {
             remove_slab(&mut partial, slab);
             free_slab(slab);
@@ -252,7 +264,7 @@ fn new_slab(class: usize) -> Option<Pfn> {
         } else {
             0
         };
-        // SAFETY: inside the slab's own fresh frames.
+        // SAFETY: inside the frames of the new slab.
         unsafe { base.add(i * size).cast::<u32>().write(next) };
     }
     let record = frame::record(slab);
@@ -309,6 +321,14 @@ fn order_of(layout: &Layout) -> usize {
 
 #[inline(never)]
 fn alloc_large(layout: &Layout) -> *mut u8 {
+    if layout.size() > MUCH {
+        // A caller that must not sleep gets the memory, too. But it should have asked elsewhere: a reserve
+        // that everything may use up is none.
+        if !crate::sync::lockdep::is_at_once() {
+            crate::sched::might_sleep();
+        }
+        allocates_much(layout.size());
+    }
     if frame::free_in_buddy() <= (frame::reserve() / 2).saturating_add(layout.size() >> PAGE_SHIFT) {
         super::oom::heap_is_low();
     }
@@ -335,11 +355,12 @@ fn free_large(ptr: *mut u8, layout: &Layout) {
     frame::free_block((mmu::virt_to_phys(ptr).as_u64() >> PAGE_SHIFT) as u32, order);
 }
 
-/// Gives this CPU's cached objects back to their slabs, and empty slabs to the frame allocator (memory is short).
+/// Gives this CPU's cached objects back to their slabs, and empty slabs back to the frame allocator. Called
+/// when memory is short.
 pub fn drain_local() {
     let flags = irq::local_save();
     for class in 0..CLASSES {
-        // SAFETY: interrupts are off, so this CPU's caches are ours.
+        // SAFETY: interrupts are off, so nothing else uses this CPU's caches.
         let cache = unsafe { &mut (*CACHES[smp::cpu_id()].0.get())[class] };
         flush(cache, class, 0);
     }

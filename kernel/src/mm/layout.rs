@@ -1,17 +1,19 @@
-//! Where things go in a new address space: top-down, the stack highest, mappings below its limit.
+//! Where the parts of a new address space lie: the stack at the top, mappings below its limit, growing
+//! downwards.
 
 use super::{PAGE_SIZE, space::STACK_GAP};
 use crate::arch::mmu::USER_END;
 
-/// Bits of randomness of where mappings begin, in pages.
+/// How many bits of randomness the place of mappings has, in pages.
 const MMAP_RANDOM_BITS: u32 = if usize::BITS == 64 { 28 } else { 8 };
-/// Bits of randomness of the stack's top, in pages.
+/// How many bits of randomness the stack's top has, in pages.
 const STACK_RANDOM_BITS: u32 = if usize::BITS == 64 { 22 } else { 11 };
 
-/// The highest mapping's end for a stack limit of `stack_limit` bytes; `random` are arbitrary bits (0: not randomised).
+/// Where mappings end at the top, for a stack limit of `stack_limit` bytes. `random`: any bits; 0 does not
+/// randomise.
 pub fn mmap_base(stack_limit: u64, random: u64) -> usize {
     let random_pages = (random as usize) & ((1 << MMAP_RANDOM_BITS) - 1);
-    // The stack's own randomness and guard must fit above.
+    // Leaves room above for the stack's own randomness and the gap below it.
     let pad = STACK_GAP + (PAGE_SIZE << STACK_RANDOM_BITS);
     let gap = usize::try_from(stack_limit)
         .unwrap_or(usize::MAX)
@@ -20,12 +22,12 @@ pub fn mmap_base(stack_limit: u64, random: u64) -> usize {
     (USER_END - gap).saturating_sub(random_pages * PAGE_SIZE) & !(PAGE_SIZE - 1)
 }
 
-/// The stack's top; `random` are arbitrary bits (0: not randomised).
+/// The stack's top. `random`: any bits; 0 does not randomise.
 pub fn stack_top(random: u64) -> usize {
     USER_END - ((random as usize) & ((1 << STACK_RANDOM_BITS) - 1)) * PAGE_SIZE
 }
 
-/// Before exec has decided.
+/// What a new address space has until exec decides.
 pub(super) fn default_mmap_base() -> usize {
     mmap_base(8 << 20, 0)
 }

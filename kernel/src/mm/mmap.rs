@@ -1,20 +1,18 @@
 //! Making and removing mappings: `mmap`, `munmap`, `brk`, and what exec needs.
 
 use super::gather::{Dead, Gather};
-use super::space::{AddressSpace, MMAP_MIN_ADDR, Regions, STACK_GAP, USER_BEGIN};
+use super::space::{AddressSpace, Regions, STACK_GAP, USER_BEGIN};
 use super::vma::{Backing, FileMap, PrivatePages, SpecialPages, VmFlags, Vma};
-use super::{PAGE_SHIFT, PAGE_SIZE, PageCache, Prot, commit, limits, table};
+use super::{PAGE_SHIFT, PAGE_SIZE, PageCache, Prot, commit, limits};
 use crate::arch::mmu::USER_END;
-use crate::syscall::SysResult;
+use crate::sync::lockdep::fallible;
 use alloc::sync::Arc;
 use bitflags::bitflags;
-use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use core::sync::atomic::Ordering::Relaxed;
 use limen_linux_abi::Errno;
+use limen_linux_abi::SysResult;
 use limen_linux_abi::native::{self, mman};
 use limen_region_map::Pos;
-
-/// `vm.max_map_count`.
-pub static MAX_MAP_COUNT: AtomicUsize = AtomicUsize::new(65530);
 
 bitflags! {
     /// `mmap`'s flags.
@@ -25,7 +23,7 @@ bitflags! {
         const PRIVATE = 2;
         const FIXED = 0x10;
         const ANONYMOUS = 0x20;
-        /// Below 2 GiB (no bit at all where there is no such flag).
+        /// Below 2 GiB. Architectures without this flag have no bit for it.
         const LOW_2G = native::MAP_32BIT;
         const GROWSDOWN = mman::MAP_GROWSDOWN;
         const LOCKED = mman::MAP_LOCKED;
@@ -42,7 +40,7 @@ pub(super) fn page_up(n: usize) -> Option<usize> {
     Some(n.checked_add(PAGE_SIZE - 1)? & !(PAGE_SIZE - 1))
 }
 
-/// How much is kept free below a mapping.
+/// How many bytes have to stay unmapped below a mapping (the stack's gap).
 pub(super) fn room_below(vma: &Vma) -> usize {
     if vma.flags.contains(VmFlags::GROWSDOWN) {
         STACK_GAP
@@ -51,8 +49,9 @@ pub(super) fn room_below(vma: &Vma) -> usize {
     }
 }
 
-/// `EINVAL` for addresses that nobody may map, `EPERM` for the lowest of the others, without the privilege to map them.
-pub(super) fn check_low(addr: usize) -> Result<(), Errno> {
+/// `EINVAL`: an address that no process may map. `EPERM`: one below `vm.mmap_min_addr`, without
+/// `CAP_SYS_RAWIO`.
+pub fn check_low(addr: usize) -> Result<(), Errno> {
     /// `CAP_SYS_RAWIO`.
     const RAWIO: u32 = 17;
     #[allow(
@@ -62,18 +61,18 @@ pub(super) fn check_low(addr: usize) -> Result<(), Errno> {
     if addr < USER_BEGIN {
         return Err(Errno::EINVAL);
     }
-    if addr < MMAP_MIN_ADDR && !crate::sched::current().creds().capable(RAWIO) {
+    if addr < limits::mmap_min_addr() && !crate::sched::current().creds().capable(RAWIO) {
         return Err(Errno::EPERM);
     }
     Ok(())
 }
 
-/// Whether the running task may lock as much as it likes: `CAP_IPC_LOCK`.
+/// Whether the running task may lock any amount of memory: `CAP_IPC_LOCK`.
 fn may_lock_all() -> bool {
     crate::sched::current().creds().capable(14)
 }
 
-/// `EPERM` for who may not lock memory at all.
+/// `EPERM` if the running task may lock no memory at all.
 pub(super) fn may_lock() -> Result<(), Errno> {
     if limits::memlock() == 0 && !may_lock_all() {
         return Err(Errno::EPERM);
@@ -82,7 +81,7 @@ pub(super) fn may_lock() -> Result<(), Errno> {
 }
 
 impl Regions {
-    /// Whether `pages` more, with `flags`, are within the limits.
+    /// Whether the limits allow `pages` more with `flags`.
     pub(super) fn may_grow(&self, flags: VmFlags, pages: usize) -> bool {
         let bytes = |n: usize| (n as u64) << PAGE_SHIFT;
         if bytes(self.total.saturating_add(pages)) > limits::address_space() {
@@ -93,23 +92,29 @@ impl Regions {
         !is_data || bytes(self.data.saturating_add(pages)) <= limits::data()
     }
 
-    /// A place for `len` bytes: `hint` if it is free, else the highest gap below the base.
+    /// Finds an address for `len` bytes: `hint` if that is free, else the highest gap below `mmap_base`.
     pub(super) fn find_place(&mut self, hint: usize, len: usize, limit: usize) -> Result<usize, Errno> {
         if len > limit {
             return Err(Errno::ENOMEM);
         }
-        let hint = page_up(hint).unwrap_or(0);
-        if hint >= MMAP_MIN_ADDR && hint <= limit - len && self.is_free(hint, hint + len) {
+        // No mapping is put at address 0 unless the program asks for that address.
+        let lowest = limits::mmap_min_addr().max(PAGE_SIZE);
+        let hint = if hint == 0 {
+            0
+        } else {
+            page_up(hint.max(lowest)).unwrap_or(0)
+        };
+        if hint >= lowest && hint <= limit - len && self.is_free(hint, hint + len) {
             return Ok(hint);
         }
         let base = self.mmap_base.min(limit);
         self.map
-            .gap_down(MMAP_MIN_ADDR, base, len, PAGE_SIZE, room_below)
+            .gap_down(lowest, base, len, PAGE_SIZE, room_below)
             .or_else(|| self.map.gap_up(base, limit, len, PAGE_SIZE, room_below))
             .ok_or(Errno::ENOMEM)
     }
 
-    /// Whether nothing is mapped in `[start, end)`, gaps below stacks included.
+    /// Whether nothing is mapped in `[start, end)`. The gap below a stack counts as mapped.
     pub(super) fn is_free(&self, start: usize, end: usize) -> bool {
         match self.map.at(self.map.lower(start)) {
             Some(next) => next.start.saturating_sub(room_below(&next.value)) >= end,
@@ -117,7 +122,7 @@ impl Regions {
         }
     }
 
-    /// Adds a mapping, joined with its neighbours if they continue each other. The range is free.
+    /// Adds a mapping in a free range. It is joined with neighbours that it continues.
     pub(super) fn add(&mut self, space: &AddressSpace, start: usize, end: usize, vma: Vma) {
         self.count(vma.flags, (end - start) >> PAGE_SHIFT, true);
         let pos = self.map.lower(start);
@@ -145,7 +150,7 @@ impl Regions {
         }
     }
 
-    /// Joins the region that contains `addr` with the one behind it if that continues it; whether it did.
+    /// Joins the region that contains `addr` with the next one if that continues it. Returns whether it did.
     pub(super) fn join_next(&mut self, space: &AddressSpace, addr: usize) -> bool {
         self.join_behind(space, self.map.lower(addr))
     }
@@ -172,7 +177,7 @@ impl Regions {
         true
     }
 
-    /// Joins whatever can be joined around `[start, end]`; `pos` is the place of `start`.
+    /// Joins all regions around `[start, end]` that can be joined. `pos` is the place of `start`.
     pub(super) fn join_range(&mut self, space: &AddressSpace, mut pos: Pos, start: usize, end: usize) {
         if let Some(before) = self.map.prev(pos)
             && self.map.at(before).is_some_and(|r| r.end == start)
@@ -192,8 +197,16 @@ impl Regions {
             }
         }
     }
+    /// Reserves room for a few more mappings, so that adding and splitting them cannot fail. `ENOMEM`.
+    #[inline(always)]
+    pub(super) fn room_for_few(&mut self) -> Result<(), Errno> {
+        match fallible(|| self.map.reserve(4)) {
+            true => Ok(()),
+            false => Err(Errno::ENOMEM),
+        }
+    }
 
-    /// Makes `addr` a boundary between mappings.
+    /// Makes `addr` a boundary between two mappings.
     pub(super) fn split_at(&mut self, space: &AddressSpace, addr: usize) {
         self.map.split(addr, |vma, offset| {
             if let Some(cache) = vma.cache() {
@@ -203,7 +216,15 @@ impl Regions {
         });
     }
 
-    /// Takes `[start, end)` away. `ENOMEM` if splitting would make too many mappings.
+    /// Whether `addr` is in the middle of a mapping of the kernel's pages: such are never split.
+    fn has_special_around(&self, addr: usize) -> bool {
+        self.map
+            .containing(addr)
+            .is_some_and(|r| r.start < addr && r.value.flags.contains(VmFlags::SPECIAL))
+    }
+
+    /// Removes what is mapped in `[start, end)`. `ENOMEM`: splitting would make too many mappings; `EINVAL`:
+    /// it would split one that stays whole.
     pub(super) fn unmap(
         &mut self,
         space: &AddressSpace,
@@ -216,11 +237,15 @@ impl Regions {
             Some(r) if r.start < end => (r.start, r.end),
             _ => return Ok(()),
         };
-        if r_start < start && r_end > end && self.map.len() >= MAX_MAP_COUNT.load(Relaxed) {
+        self.room_for_few()?;
+        if r_start < start && r_end > end && self.map.len() >= limits::max_map_count() {
             return Err(Errno::ENOMEM);
         }
         space.note_peak(self);
         if r_start < start || r_end != end {
+            if self.has_special_around(start) || self.has_special_around(end) {
+                return Err(Errno::EINVAL);
+            }
             self.split_at(space, start);
             self.split_at(space, end);
             pos = self.map.lower(start);
@@ -243,21 +268,15 @@ impl Regions {
         if !space.many_tables() {
             return Ok(());
         }
-        let floor = self.map.before(pos).map_or(0, |r| r.end);
-        let ceiling = self.map.at(pos).map_or(USER_END, |r| r.start);
-        let span = 1usize << table::level_shift(1);
-        // Only the spans the range itself lies in can have become empty.
-        let floor = floor.max(start & !(span - 1));
-        let ceiling = ceiling
-            .min(end.checked_next_multiple_of(span).unwrap_or(USER_END))
-            .min(USER_END);
-        space.trim_tables(floor, ceiling, gather);
+        let below = self.map.before(pos).map_or(0, |r| r.end);
+        let above = self.map.at(pos).map_or(USER_END, |r| r.start);
+        space.trim_tables((start, end), (below, above), gather);
         Ok(())
     }
 }
 
 impl AddressSpace {
-    /// `mmap`: `len` and `addr` as passed. `file` is `None` for anonymous memory.
+    /// `mmap`, with `len` and `addr` as the program passed them. `file`: `None` for anonymous memory.
     #[inline(always)]
     pub fn mmap(
         &self,
@@ -268,22 +287,27 @@ impl AddressSpace {
         file: Option<FileMap>,
     ) -> SysResult {
         match file {
-            Some(file) if flags.contains(MapFlags::SHARED) && file.may.contains(Prot::WRITE) => {
+            Some(
+                file @ FileMap {
+                    cache: Some(_), may, ..
+                },
+            ) if flags.contains(MapFlags::SHARED) && may.contains(Prot::WRITE) => {
                 self.map_writing(addr, len, prot, flags, file)
             }
             _ => self.map(addr, len, prot, flags, file),
         }
     }
 
-    /// [`AddressSpace::mmap`] of what a seal may forbid.
+    /// [`AddressSpace::mmap`] of a mapping that may write, which a seal can forbid.
     #[inline(never)]
     fn map_writing(&self, addr: usize, len: usize, prot: Prot, flags: MapFlags, file: FileMap) -> SysResult {
-        let _will_write = file.cache.will_write()?;
+        let _will_write = file.cache.as_ref().map(PageCache::will_write).transpose()?;
         self.map(addr, len, prot, flags, Some(file))
     }
 
-    /// Whether there can be a mapping there at all, whatever of: that is asked before what the file allows. `ENOMEM` if it is too long or ends
-    /// behind user space, `EINVAL` for a fixed place that is no page's, `EPERM` for one that is not for everybody.
+    /// Checks the place of a mapping before what the file allows is checked. `ENOMEM`: it is too long or ends
+    /// behind user space; `EINVAL`: a fixed address is not aligned to pages; `EPERM`: it is below
+    /// `vm.mmap_min_addr`.
     pub fn check_place(&self, addr: usize, len: usize, flags: MapFlags) -> Result<(), Errno> {
         let len = page_up(len).filter(|&l| l <= USER_END).ok_or(Errno::ENOMEM)?;
         if !flags.intersects(MapFlags::FIXED | MapFlags::FIXED_NOREPLACE) {
@@ -314,9 +338,10 @@ impl AddressSpace {
         let pages = len >> PAGE_SHIFT;
 
         let mut regions = self.regions.write();
-        if regions.map.len() > MAX_MAP_COUNT.load(Relaxed) {
+        if regions.map.len() > limits::max_map_count() {
             return Err(Errno::ENOMEM);
         }
+        regions.room_for_few()?;
         vma.flags |= regions.default_flags;
         if flags.contains(MapFlags::LOCKED) {
             may_lock()?;
@@ -341,7 +366,7 @@ impl AddressSpace {
         if overlap && flags.contains(MapFlags::FIXED_NOREPLACE) {
             return Err(Errno::EEXIST);
         }
-        // What is replaced does not count.
+        // Pages that the new mapping replaces do not count.
         let replaced: usize = if overlap {
             let pages =
                 |r: &limen_region_map::Region<Vma>| (r.end.min(end) - r.start.max(start)) >> PAGE_SHIFT;
@@ -360,7 +385,9 @@ impl AddressSpace {
         }
         let dead = if overlap {
             let mut gather = Gather::new();
-            regions.unmap(self, start, end, &mut gather)?;
+            regions
+                .unmap(self, start, end, &mut gather)
+                .map_err(|_| Errno::ENOMEM)?;
             gather.finish(self)
         } else {
             Dead::default()
@@ -371,13 +398,13 @@ impl AddressSpace {
         drop(regions);
         drop(dead);
         if populate {
-            // As far as it goes: the mapping is there either way.
+            // Errors are ignored: the mapping has been made.
             let _ = self.populate(start, end, None);
         }
         Ok(start)
     }
 
-    /// The mapping `mmap`'s arguments describe.
+    /// The mapping that the arguments of `mmap` describe.
     fn new_vma(prot: Prot, flags: MapFlags, file: Option<FileMap>, len: usize) -> Result<Vma, Errno> {
         let mut vm = VmFlags::from_prot(prot) | VmFlags::MAYACCESS;
         let shared = flags.contains(MapFlags::SHARED);
@@ -388,9 +415,14 @@ impl AddressSpace {
                 if file.offset & (PAGE_SIZE as u64 - 1) != 0 {
                     return Err(Errno::EINVAL);
                 }
+                // A file without pages of its own (`/dev/zero`) has no end; only offsets have.
+                let end = match file.cache {
+                    Some(_) => i64::MAX as u64,
+                    None => usize::MAX as u64,
+                };
                 file.offset
                     .checked_add(len as u64)
-                    .filter(|&e| e <= i64::MAX as u64)
+                    .filter(|&e| e <= end)
                     .ok_or(Errno::EOVERFLOW)?;
                 if shared {
                     vm |= VmFlags::SHARED;
@@ -410,25 +442,30 @@ impl AddressSpace {
                 if flags.contains(MapFlags::GROWSDOWN) {
                     return Err(Errno::EINVAL);
                 }
-                let index = file.offset >> PAGE_SHIFT;
-                return Ok(Vma {
-                    flags: account(vm),
-                    backing: Backing::File {
-                        cache: file.cache,
-                        file: file.file,
-                    },
-                    index,
-                    private: PrivatePages::default(),
-                });
+                match file.cache {
+                    Some(cache) => {
+                        return Ok(Vma {
+                            flags: account(vm),
+                            backing: Backing::File {
+                                cache,
+                                file: file.file,
+                            },
+                            index: file.offset >> PAGE_SHIFT,
+                            private: PrivatePages::default(),
+                        });
+                    }
+                    // A shared mapping of a file that is open for reading only can never be written, so each
+                    // such mapping may have zeros of its own.
+                    None if vm.contains(VmFlags::SHARED | VmFlags::MAYWRITE) => zeros_to_share(len),
+                    None => Backing::Anonymous,
+                }
             }
             None if shared => {
                 if flags.contains(MapFlags::GROWSDOWN) {
                     return Err(Errno::EINVAL);
                 }
                 vm |= VmFlags::SHARED;
-                let cache = PageCache::new();
-                cache.set_size(len as u64);
-                Backing::File { cache, file: None }
+                zeros_to_share(len)
             }
             None => {
                 vm.set(VmFlags::GROWSDOWN, flags.contains(MapFlags::GROWSDOWN));
@@ -443,10 +480,10 @@ impl AddressSpace {
         })
     }
 
-    /// `EAGAIN` if `pages` more may not be locked.
+    /// `EAGAIN` if no further `pages` may be locked.
     pub(super) fn check_locked(&self, regions: &Regions, pages: usize) -> Result<(), Errno> {
-        let wanted = ((regions.locked + pages) as u64) << PAGE_SHIFT;
-        if wanted > limits::memlock() && !may_lock_all() {
+        let wanted = regions.locked.saturating_add(pages) as u64;
+        if wanted > limits::memlock() >> PAGE_SHIFT && !may_lock_all() {
             return Err(Errno::EAGAIN);
         }
         Ok(())
@@ -468,7 +505,7 @@ impl AddressSpace {
         result.map(|()| 0)
     }
 
-    /// `brk`: moves the heap's end if it can; returns where it is then.
+    /// `brk`: moves the heap's end if that is possible. Returns where the end is then.
     pub fn brk(&self, addr: usize) -> usize {
         let mut regions = self.regions.write();
         let current = regions.brk;
@@ -495,7 +532,7 @@ impl AddressSpace {
         let pages = (new_end - old_end) >> PAGE_SHIFT;
         let mut flags = VmFlags::READ | VmFlags::WRITE | VmFlags::MAYACCESS | VmFlags::ACCOUNT;
         flags |= regions.default_flags;
-        // A page stays free behind the heap, as for any mapping that grows.
+        // One page is left free behind the heap, as between any growing mapping and the next.
         let roomy = match regions.map.at(regions.map.lower(old_end)) {
             Some(next) => new_end + PAGE_SIZE <= next.start.saturating_sub(room_below(&next.value)),
             None => true,
@@ -503,7 +540,8 @@ impl AddressSpace {
         if !roomy
             || !regions.may_grow(flags, pages)
             || commit::check(pages).is_err()
-            || regions.map.len() > MAX_MAP_COUNT.load(Relaxed)
+            || regions.map.len() > limits::max_map_count()
+            || regions.room_for_few().is_err()
             || flags.contains(VmFlags::LOCKED) && self.check_locked(&regions, pages).is_err()
         {
             return current;
@@ -528,7 +566,7 @@ impl AddressSpace {
         addr
     }
 
-    /// Maps the main stack: `[top - size, top)`, growing downwards. Exec.
+    /// Maps the main stack at `[top - size, top)`; it grows downwards. For exec.
     pub fn map_stack(&self, top: usize, size: usize, executable: bool) -> Result<(), Errno> {
         let mut flags = VmFlags::READ
             | VmFlags::WRITE
@@ -560,12 +598,14 @@ impl AddressSpace {
         Ok(())
     }
 
-    /// Where `len` bytes would go now. For an address space that nobody runs in yet: nothing else takes the place.
+    /// The address that `len` bytes would get now. For an address space in which no thread runs yet, so that
+    /// nothing else takes it.
     pub fn room_for(&self, len: usize) -> SysResult {
         self.regions.write().find_place(0, len, USER_END)
     }
 
-    /// Maps the kernel's pages (vDSO, its data) at `hint` or wherever there is room; returns where. The mapping is never writable.
+    /// Maps pages of the kernel (vDSO, its data) at `hint`, or elsewhere if there is no room. Returns the
+    /// address. The mapping is never writable.
     pub fn map_special(&self, hint: usize, prot: Prot, pages: Arc<SpecialPages>) -> SysResult {
         let len = pages.pages.len() << PAGE_SHIFT;
         let prot = prot.difference(Prot::WRITE);
@@ -588,7 +628,14 @@ impl AddressSpace {
     }
 }
 
-/// Private memory that may be written is promised memory, unless told otherwise.
+/// Memory that is zero at first and that the processes which map it share.
+fn zeros_to_share(len: usize) -> Backing {
+    let cache = PageCache::new();
+    cache.set_size(len as u64);
+    Backing::File { cache, file: None }
+}
+
+/// Private writable memory is counted as committed, unless the program asked for `MAP_NORESERVE`.
 pub(super) fn account(mut flags: VmFlags) -> VmFlags {
     let private_writable = flags.contains(VmFlags::WRITE) && !flags.contains(VmFlags::SHARED);
     let overcommit = commit::OVERCOMMIT.load(Relaxed);

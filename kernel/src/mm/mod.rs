@@ -1,7 +1,10 @@
-//! Memory: page frames, the kernel heap, kernel mappings, address spaces, page faults, and the typed door to user memory.
+//! Memory: page frames, the kernel heap, kernel mappings, address spaces, page faults, and typed access to
+//! user memory.
 
+mod boot_info;
 pub mod cache;
 mod change;
+mod cids;
 pub mod commit;
 pub mod copy;
 mod dma;
@@ -12,23 +15,26 @@ mod gather;
 mod heap;
 pub mod initrd;
 pub mod layout;
-mod limits;
-mod mmap;
+pub mod limits;
+pub mod mmap;
 pub mod oom;
 mod page;
 pub mod peek;
 mod remap;
 mod remote;
+pub mod reserve;
 pub mod selftest;
 mod slot;
-mod space;
+pub mod space;
 mod stack;
 mod stats;
 pub mod table;
+mod trim;
 pub mod user;
 mod vma;
 pub mod vmap;
 
+pub use boot_info::{BootInfo, PhysRange};
 pub use cache::PageCache;
 pub use dma::DmaBuffer;
 pub use fault::{FaultError, handle_fault};
@@ -37,13 +43,12 @@ pub use mmap::MapFlags;
 pub use oom::is_dying;
 pub use page::Page;
 pub use slot::{CurrentSpace, MmSlot, current_space};
-pub use space::{AddressSpace, Layout, MMAP_MIN_ADDR, Mapped, VmaInfo};
+pub use space::{AddressSpace, Layout, Mapped, VmaInfo};
 pub use stack::KernelStack;
 pub use stats::stats;
 pub use vma::{FileMap, MappedFile, SpecialPages, VmFlags};
 pub use vmap::map_device;
 
-use crate::boot::BootInfo;
 use bitflags::bitflags;
 use frame::For;
 
@@ -52,9 +57,10 @@ pub const PAGE_SHIFT: usize = crate::arch::mmu::PAGE_SHIFT;
 /// Bytes of a page.
 pub const PAGE_SIZE: usize = 1 << PAGE_SHIFT;
 
-/// log2 of a kernel stack's size (thread and interrupt stacks). A stack is the upper half of a slot of twice its size that is
-/// aligned to its own size; the lower half is not mapped. One bit of the stack pointer then tells an overflow, which is what entry
-/// code that has no register to spare tests.
+/// log2 of a kernel stack's size in bytes (threads' and interrupt stacks). A stack is the upper half of a
+/// slot. The slot has twice the stack's size and is aligned to its own size; its lower half is not mapped. So
+/// one bit of the stack pointer tells of an overflow. Entry code tests that bit, as it has no register to
+/// spare for more.
 pub const STACK_SHIFT: usize = 15;
 
 /// A physical address.
@@ -90,7 +96,7 @@ bitflags! {
     }
 }
 
-/// Brings up frames, heap and kernel mappings. Boot CPU, interrupts off.
+/// Makes frames, heap and kernel mappings usable. Boot CPU, interrupts off.
 pub fn init(info: &BootInfo<'_>) {
     frame::init(info);
     vmap::init();
@@ -103,12 +109,12 @@ pub fn init(info: &BootInfo<'_>) {
             .iter()
             .map(|r| r.size)
             .sum::<u64>()
-            .min(crate::boot::cmdline::size("mem").unwrap_or(u64::MAX))
+            .min(crate::cmdline::size("mem").unwrap_or(u64::MAX))
             / 1024
     );
 }
 
-/// The page of zeros that stands for untouched memory. Never written, never freed.
+/// The page of zeros that is mapped for memory which was only read. Never written, never freed.
 #[inline(always)]
 pub fn zero_page() -> &'static Page {
     match ZERO_PAGE.get() {
@@ -124,8 +130,8 @@ fn no_zero_page() -> ! {
 
 static ZERO_PAGE: crate::sync::Once<Page> = crate::sync::Once::new();
 
-/// A page for user data, with arbitrary content. May sleep and, in the end, call the OOM killer. `None`: the running task is to go, or sleeping
-/// is not allowed here.
+/// A page for user data, with arbitrary content. May sleep and, in the end, call the OOM killer. `None`: the
+/// running task is to be killed, or sleeping is not allowed here.
 pub fn alloc_page() -> Option<Page> {
     match Page::alloc(For::User) {
         Some(page) => Some(page),
@@ -133,7 +139,7 @@ pub fn alloc_page() -> Option<Page> {
     }
 }
 
-/// As [`alloc_page`], and the kernel always has an address of it.
+/// [`alloc_page`], in the linear map, so that the kernel always has an address of it.
 pub fn alloc_addressed_page() -> Option<Page> {
     match Page::alloc(For::Addressed) {
         Some(page) => Some(page),
@@ -149,7 +155,7 @@ fn alloc_page_slow(whom: For) -> Option<Page> {
             return Some(page);
         }
         if room.is_err() {
-            // A task on its way out may use part of the reserve.
+            // A task that is being killed may use part of the reserve.
             return if oom::is_dying() {
                 Page::alloc(For::Dying)
             } else {
@@ -166,7 +172,7 @@ pub fn alloc_zeroed_page() -> Option<Page> {
     Some(page)
 }
 
-/// Page frames there are in all.
+/// How many page frames there are.
 pub fn total_pages() -> usize {
     frame::total()
 }

@@ -1,23 +1,48 @@
-//! When memory runs out: first what is kept for speed is given back, then the process that uses most is killed.
+//! What happens when memory runs out: caches are given back first, then the process that uses most is killed
+//! (`task::oom`).
 
-use super::{PAGE_SIZE, frame, heap, stack, vmap};
+use super::{frame, heap, stack, vmap};
 use crate::arch::irq;
 use crate::sched::preempt;
-use crate::signal::{self, SIGKILL, SigInfo};
-use crate::task::Process;
+use crate::sync::Once;
 use alloc::sync::Arc;
-use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+use core::sync::atomic::{AtomicUsize, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use limen_entry::ThreadFlags;
 use limen_linux_abi::Errno;
 
-/// One at a time looks for memory; `/proc/vmstat`'s `oom_kill`.
-static KILLS: AtomicU32 = AtomicU32::new(0);
+/// What memory asks of the processes that use it.
+pub trait Users: Sync {
+    /// Whether a process that was chosen by [`Users::kill_largest`] still has its memory.
+    fn is_one_dying(&self) -> bool;
+    /// Kills the process that uses most, as far as it may be killed.
+    fn kill_largest(&self);
+    /// Kills the running process, which cannot go on without memory that cannot be had.
+    fn kill_current(&self);
+    /// The running thread made an access to `addr` that cannot be made possible: sends it the signal. Not for
+    /// [`super::FaultError::NoMemory`].
+    fn bad_access(&self, addr: usize, error: super::FaultError);
+}
 
-/// Nothing could be freed, and the running task is on its way out itself.
+static USERS: Once<&'static dyn Users> = Once::new();
+
+/// There are processes from now on.
+pub fn set_users(users: &'static dyn Users) {
+    let _ = USERS.set(users);
+}
+
+/// The processes.
+pub(super) fn users() -> &'static dyn Users {
+    match USERS.get() {
+        Some(users) => *users,
+        None => panic!("Out of memory before there are processes"),
+    }
+}
+
+/// No memory could be freed, and the running task is being killed itself.
 #[derive(Clone, Copy, Debug)]
 pub struct OutOfMemory;
 
-/// Whether the running task was chosen (or is being killed anyway) and may use the reserve to get to its end.
+/// Whether the running task is being killed, by the OOM killer or otherwise, and may use part of the reserve.
 pub fn is_dying() -> bool {
     let task = crate::sched::current();
     task.info.work.has(ThreadFlags::MEMDIE) || task.fatal_signal_pending()
@@ -38,10 +63,11 @@ fn reclaim() -> bool {
     frame::is_enough()
 }
 
-/// The task that looks for memory just now (its address): one at a time, and what it allocates meanwhile must not start over.
+/// The task (its address) that is looking for memory. Only one task does so at a time, and what it allocates
+/// meanwhile must not make it begin again.
 static SEEKER: AtomicUsize = AtomicUsize::new(0);
 
-/// A user page could not be had: makes room, or says that the running task is to go. Sleeps.
+/// A user page could not be allocated: makes room, or reports that the running task is to be killed. Sleeps.
 pub fn make_room() -> Result<(), OutOfMemory> {
     if preempt::count() != 0 || !irq::enabled() {
         return Err(OutOfMemory);
@@ -69,19 +95,19 @@ fn seek() -> Result<(), OutOfMemory> {
     if is_dying() {
         return Err(OutOfMemory);
     }
-    // A victim that is still on its way out frees memory soon: wait for it rather than kill another one.
-    if let Some(victim) = dying_victim() {
+    // A victim that has not ended yet will free memory soon: wait for it before killing another process.
+    if users().is_one_dying() {
         for _ in 0..50 {
             pause(2_000_000);
             if reclaim() || is_dying() {
                 return if is_dying() { Err(OutOfMemory) } else { Ok(()) };
             }
-            if victim.mm().is_none() {
+            if !users().is_one_dying() {
                 break;
             }
         }
     }
-    kill_largest();
+    users().kill_largest();
     if is_dying() {
         return Err(OutOfMemory);
     }
@@ -89,16 +115,16 @@ fn seek() -> Result<(), OutOfMemory> {
     Ok(())
 }
 
-/// Lets others run for `ns` nanoseconds, signals or not.
+/// Lets other threads run for `ns` nanoseconds. Signals do not end it.
 fn pause(ns: u64) {
-    let until = crate::time::now_ns() + ns;
-    while crate::time::now_ns() < until {
+    let until = crate::arch::time::now_ns() + ns;
+    while crate::arch::time::now_ns() < until {
         crate::sched::yield_now();
     }
 }
 
-/// Before the kernel takes memory for something big that a program asked for (a process): memory must be above the reserve, or the
-/// caller on its way out. `ENOMEM`.
+/// Before a program is given something that takes much of the kernel's memory (a process). Makes room unless
+/// more than the reserve is free, or the caller is being killed. `ENOMEM`. May sleep.
 pub fn ensure() -> Result<(), Errno> {
     if frame::free_in_buddy() > frame::reserve() || is_dying() {
         return Ok(());
@@ -106,10 +132,12 @@ pub fn ensure() -> Result<(), Errno> {
     make_room().map_err(|_| Errno::ENOMEM)
 }
 
-/// The heap had to go into the reserve: a task that may sleep makes up for it before it takes more.
+/// The heap had to use the reserve. A task that may sleep makes room before it takes more. One that may not
+/// does so on its way to user mode. So a program cannot use the reserve up through code that may not sleep.
 #[cold]
 pub(super) fn heap_is_low() {
     if preempt::count() != 0 || !irq::enabled() {
+        preempt::current_info().work.set(ThreadFlags::NOTIFY_RESUME);
         return;
     }
     let task = crate::sched::current();
@@ -120,71 +148,11 @@ pub(super) fn heap_is_low() {
     let _ = make_room();
 }
 
-/// A process that was chosen before and still has its memory.
-fn dying_victim() -> Option<Arc<Process>> {
-    crate::task::all_processes()
-        .into_iter()
-        .find(|p| p.mm().is_some() && p.threads().iter().any(|t| t.info.work.has(ThreadFlags::MEMDIE)))
-}
-
-/// How much a process would free, in pages, shifted by its `oom_score_adj`; `None` if it must not be killed.
-pub fn badness(process: &Arc<Process>) -> Option<i64> {
-    let adjust = process.oom_score_adj.load(Relaxed) as i64;
-    if process.is_init() || adjust == -1000 {
-        return None;
+/// On the way to user mode, if `NOTIFY_RESUME` was set for it: makes up for what was freed, or taken from the
+/// reserve, by code that may not sleep.
+pub fn before_user() {
+    vmap::before_user();
+    if frame::free_in_buddy() <= frame::reserve() / 2 {
+        heap_is_low();
     }
-    let points = process.mm()?.badness() as i64;
-    Some((points + adjust * frame::total() as i64 / 1000).max(1))
-}
-
-fn kill_largest() {
-    let victim = crate::task::all_processes()
-        .into_iter()
-        .filter(|p| !p.threads().iter().any(|t| t.info.work.has(ThreadFlags::MEMDIE)))
-        .filter_map(|p| Some((badness(&p)?, p)))
-        .max_by_key(|(points, _)| *points);
-    let Some((_, victim)) = victim else {
-        // Nobody but init is left: wait for what is dying, or give init an error.
-        kill_current();
-        return;
-    };
-    kill(&victim);
-}
-
-fn kill(victim: &Arc<Process>) {
-    KILLS.fetch_add(1, Relaxed);
-    // Without its lock: whoever is out of memory may hold it.
-    let mm = victim.mm();
-    let (anon, file, tables) = mm.as_ref().map(|mm| mm.rss()).unwrap_or_default();
-    let total = mm.as_ref().and_then(|mm| mm.try_total()).unwrap_or(anon + file);
-    drop(mm);
-    let comm = victim.leader().map(|t| t.comm()).unwrap_or_default();
-    let name = comm.split(|&b| b == 0).next().unwrap_or_default();
-    let kib = PAGE_SIZE / 1024;
-    crate::log!(
-        Err,
-        "Out of memory: Killed process {} ({}) total-vm:{}kB, anon-rss:{}kB, file-rss:{}kB, shmem-rss:0kB, UID:{} pgtables:{}kB oom_score_adj:{}",
-        victim.tgid,
-        core::str::from_utf8(name).unwrap_or("?"),
-        total * kib,
-        anon * kib,
-        file * kib,
-        victim.leader().map_or(0, |t| t.creds().uid),
-        tables * kib,
-        victim.oom_score_adj.load(Relaxed),
-    );
-    for thread in victim.threads() {
-        thread.info.work.set(ThreadFlags::MEMDIE);
-    }
-    signal::send_to_process(victim, SIGKILL, SigInfo::kernel(SIGKILL));
-}
-
-/// The running process can't go on without memory it can't get.
-pub fn kill_current() {
-    let task = crate::sched::current();
-    if task.fatal_signal_pending() {
-        return;
-    }
-    task.info.work.set(ThreadFlags::MEMDIE);
-    signal::send_to_process(&task.process, SIGKILL, SigInfo::kernel(SIGKILL));
 }

@@ -1,5 +1,5 @@
-//! `Page`: a counted handle of one page frame. Page tables hold counts, too: [`Page::into_raw`] and [`Page::from_raw`] move a count
-//! into and out of an entry.
+//! `Page`: a counted handle of one page frame. An entry of a page table holds a reference, too:
+//! [`Page::into_raw`] and [`Page::from_raw`] move a reference into and out of an entry.
 
 use super::frame::{self, For, Pfn};
 use super::{PAGE_SIZE, PhysAddr};
@@ -9,19 +9,27 @@ use core::num::NonZeroU32;
 use core::ops::{Deref, DerefMut};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-/// What a page belongs to, kept in its frame's record.
+/// What a page belongs to. Kept in its frame's record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageKind {
-    /// Some process's own memory, or the kernel's.
+    /// A process's private memory, or memory of the kernel.
     Anonymous,
     /// A file's.
     Cache,
 }
 
-/// In `Frame::info`: the page belongs to a file.
+/// In `Frame::info`: the page belongs to a file's page cache.
 const CACHE: u32 = 1;
-/// In `Frame::info`: instruction fetch sees what was written.
+/// In `Frame::info`: instruction fetch sees the page's content.
 const SYNCED: u32 = 2;
+/// In `Frame::info`: `fallocate` gave the file this page, and it has not been written or mapped since.
+const UNTOUCHED: u32 = 4;
+
+/// Whether the frame's page belongs to a file and was never written or mapped.
+#[inline(always)]
+pub(in crate::mm) fn is_untouched(pfn: Pfn) -> bool {
+    frame::record(pfn).info.load(Relaxed) & UNTOUCHED != 0
+}
 
 /// Whether the frame belongs to a file.
 #[inline(always)]
@@ -29,7 +37,7 @@ pub(in crate::mm) fn is_cache(pfn: Pfn) -> bool {
     frame::record(pfn).info.load(Relaxed) & CACHE != 0
 }
 
-/// Makes sure that instruction fetch sees the frame's content, before it is mapped executable.
+/// Makes instruction fetch see the frame's content. Before the frame is mapped executable.
 #[inline(always)]
 pub(in crate::mm) fn sync_for_exec(pfn: Pfn) {
     let info = &frame::record(pfn).info;
@@ -39,17 +47,18 @@ pub(in crate::mm) fn sync_for_exec(pfn: Pfn) {
     }
 }
 
-/// A counted reference to a page frame: `clone` counts, `drop` frees the frame with the last one.
+/// A counted reference to a page frame. `clone` counts up; dropping the last one frees the frame.
 #[derive(Debug)]
 pub struct Page(NonZeroU32);
 
 impl Page {
-    /// A page with arbitrary content, for `whom`. Does not wait. Has an address in the kernel ([`Page::as_ptr`]) unless it is [`For::User`].
+    /// A page with arbitrary content, for `whom`. Does not sleep. It lies in the linear map
+    /// ([`Page::as_ptr`]) unless it is for [`For::User`].
     #[inline(always)]
     pub fn alloc(whom: For) -> Option<Self> {
         NonZeroU32::new(frame::alloc(whom)?).map(Self)
     }
-    /// A zeroed page, for `whom`. Does not wait.
+    /// A zeroed page, for `whom`. Does not sleep.
     #[inline]
     pub fn alloc_zeroed(whom: For) -> Option<Self> {
         let page = Self::alloc(whom)?;
@@ -66,8 +75,9 @@ impl Page {
     pub fn phys(&self) -> PhysAddr {
         frame::phys(self.0.get())
     }
-    /// Where the kernel can always read and write it (others may hold it, too: bytes may change underneath). Not for pages that were allocated
-    /// [`For::User`], which may have no address: [`Page::bytes`].
+    /// Its address in the linear map. The page may be mapped or written elsewhere, too, so its bytes can
+    /// change at any time. Not for pages that were allocated for [`For::User`], which may have no address:
+    /// use [`Page::bytes`].
     #[inline(always)]
     pub fn as_ptr(&self) -> *mut u8 {
         frame::virt(self.0.get())
@@ -76,8 +86,8 @@ impl Page {
     fn view(&self) -> mmu::View {
         mmu::View::new(self.phys())
     }
-    /// The same bytes in a page that always has an address, for those who look at them for long: this one or a copy. No memory for that: the page
-    /// back.
+    /// The same content in a page of the linear map, for callers that use it for long: this page or a copy of
+    /// it. `Err`: there is no memory for a copy, and the page is returned.
     #[inline(always)]
     pub fn addressed(self) -> Result<Self, Self> {
         if self.is_addressed() {
@@ -96,34 +106,49 @@ impl Page {
     pub fn is_sole(&self) -> bool {
         is_sole(self.0.get())
     }
-    /// Notes what the page belongs to.
+    /// Records what the page belongs to.
     pub(in crate::mm) fn set_kind(&self, kind: PageKind) {
         let info = &frame::record(self.0.get()).info;
         match kind {
             PageKind::Cache => info.fetch_or(CACHE | frame::INFO_OWNED, Relaxed),
-            PageKind::Anonymous => info.fetch_and(!CACHE, Relaxed),
+            PageKind::Anonymous => info.fetch_and(!(CACHE | UNTOUCHED), Relaxed),
         };
     }
-    /// The kernel wrote to the page: instruction fetch must be told before it is mapped executable again.
+    /// The kernel wrote to the page: before it is mapped executable, instruction fetch must be synchronised
+    /// again.
     #[inline(always)]
     pub(in crate::mm) fn written(&self) {
         let info = &frame::record(self.0.get()).info;
-        if info.load(Relaxed) & SYNCED != 0 {
-            info.fetch_and(!SYNCED, Relaxed);
+        if info.load(Relaxed) & (SYNCED | UNTOUCHED) != 0 {
+            info.fetch_and(!(SYNCED | UNTOUCHED), Relaxed);
+        }
+    }
+    /// The page only reserves room in its file, until it is written or mapped.
+    pub(in crate::mm) fn set_untouched(&self) {
+        let info = &frame::record(self.0.get()).info;
+        info.fetch_or(UNTOUCHED | frame::INFO_OWNED, Relaxed);
+    }
+    /// The page is about to be mapped.
+    #[inline(always)]
+    pub(in crate::mm) fn touched(&self) {
+        let info = &frame::record(self.0.get()).info;
+        if info.load(Relaxed) & UNTOUCHED != 0 {
+            info.fetch_and(!UNTOUCHED, Relaxed);
         }
     }
     /// References to the frame.
     pub fn count(&self) -> u32 {
         frame::record(self.0.get()).refs.load(Relaxed)
     }
-    /// Gives up the handle but keeps its count: it now belongs to a page table entry.
+    /// Gives up the handle but keeps its reference, which a page table entry then holds.
     #[inline(always)]
     pub fn into_raw(self) -> Pfn {
         let pfn = self.0.get();
         core::mem::forget(self);
         pfn
     }
-    /// Gives up a handle of which there are others, nearly always: what a drop does for the last one first is done last and elsewhere.
+    /// Drops a handle that is nearly never the last one. Like `drop`, but the freeing of a last one is kept
+    /// out of line.
     #[inline(always)]
     pub(in crate::mm) fn put_back(self) {
         let pfn = self.into_raw();
@@ -131,7 +156,8 @@ impl Page {
             free_last(pfn);
         }
     }
-    /// Takes over a count that a page table entry (or [`Page::into_raw`]) held. `pfn` must be such a frame's number.
+    /// Takes over a reference that a page table entry, or [`Page::into_raw`], held. `pfn` must be that
+    /// frame's number.
     #[inline(always)]
     pub(in crate::mm) fn from_raw(pfn: Pfn) -> Self {
         debug_assert!(pfn != 0);
@@ -158,8 +184,9 @@ impl Page {
         // SAFETY: as for `read`.
         unsafe { view.as_ptr().add(offset).write_bytes(0, len) }
     }
-    /// The page's bytes, for handing to a reader (a copy to user space) or for filling in. User mappings and writers may change them meanwhile, as
-    /// with any file page; nothing here interprets them. What is kept while waiting for somebody else: [`Page::addressed`].
+    /// The page's bytes, for copying to user space or filling in. User mappings and other writers may change
+    /// them meanwhile, as with any file page; the kernel does not interpret them. A caller that sleeps
+    /// meanwhile uses [`Page::addressed`] first.
     #[inline(always)]
     pub fn bytes(&self) -> Bytes<'_> {
         Bytes {
@@ -174,7 +201,8 @@ impl Page {
     }
 }
 
-/// The bytes of the first of `pages`, and of as many behind it as lie behind it in memory, in one piece. `None`: there is no first one.
+/// The bytes of the first of `pages`, together with those of the following pages that follow it in physical
+/// memory. `None`: the first element is.
 #[inline(always)]
 pub(in crate::mm) fn bytes_of(pages: &[Option<Page>]) -> Option<Bytes<'_>> {
     let (first, rest) = pages.split_first()?;
@@ -195,7 +223,7 @@ pub(in crate::mm) fn bytes_of(pages: &[Option<Page>]) -> Option<Bytes<'_>> {
     })
 }
 
-/// A page's bytes, or those of several in a row, where the kernel can reach them.
+/// The bytes of a page, or of several consecutive ones, where the kernel can reach them.
 #[derive(Debug)]
 pub struct Bytes<'a> {
     view: mmu::View,
@@ -207,8 +235,8 @@ impl Deref for Bytes<'_> {
     type Target = [u8];
     #[inline(always)]
     fn deref(&self) -> &[u8] {
-        // SAFETY: the handles keep the frames; their memory is always initialised (a number of bytes), and the slice lives no longer than the view.
-        // Several frames in a row that have lasting addresses have these in a row.
+        // SAFETY: the handles keep the frames, whose memory is always initialised, and the slice lives no
+        // longer than the view. Consecutive frames of the linear map have consecutive addresses.
         unsafe { core::slice::from_raw_parts(self.view.as_ptr(), self.len) }
     }
 }
@@ -216,21 +244,21 @@ impl Deref for Bytes<'_> {
 impl DerefMut for Bytes<'_> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as for `deref`; concurrent writers store plain bytes only, as with any shared file page.
+        // SAFETY: as for `deref`. Concurrent writers store plain bytes only, as in any shared page of a file.
         unsafe { core::slice::from_raw_parts_mut(self.view.as_ptr(), self.len) }
     }
 }
 
-/// Whether there is only one count: nobody else can add one.
+/// Whether there is only one reference; then no other thread can add one.
 #[inline(always)]
 pub(in crate::mm) fn is_sole(pfn: Pfn) -> bool {
     frame::record(pfn).refs.load(Acquire) == 1
 }
 
-/// Drops a count; true if it was the last one and the frame is now the caller's to free.
+/// Drops a reference. `true`: it was the last one, and the caller has to free the frame.
 #[inline(always)]
 pub(in crate::mm) fn put(pfn: Pfn) -> bool {
-    // A sole owner needs no read-modify-write.
+    // The only owner needs no atomic read-modify-write.
     if is_sole(pfn) {
         return true;
     }
@@ -240,7 +268,7 @@ pub(in crate::mm) fn put(pfn: Pfn) -> bool {
     }
 }
 
-/// Frees a frame whose last count was dropped.
+/// Frees a frame whose last reference was dropped.
 #[cold]
 #[inline(never)]
 fn free_last(pfn: Pfn) {
@@ -248,7 +276,7 @@ fn free_last(pfn: Pfn) {
     frame::free(pfn);
 }
 
-/// Adds a count.
+/// Adds a reference.
 #[inline(always)]
 pub(in crate::mm) fn get(pfn: Pfn) {
     frame::record(pfn).refs.fetch_add(1, Relaxed);

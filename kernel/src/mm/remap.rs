@@ -2,24 +2,24 @@
 
 use super::cache::may_write;
 use super::gather::Gather;
-use super::mmap::{MAX_MAP_COUNT, check_low, page_up, room_below};
+use super::mmap::{check_low, page_up, room_below};
 use super::space::{AddressSpace, Regions};
 use super::vma::{Backing, VmFlags, Vma};
 use super::{PAGE_SHIFT, PAGE_SIZE, commit, table};
 use crate::arch::mmu::{Entry, USER_END};
-use crate::syscall::SysResult;
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering::Relaxed;
 use limen_linux_abi::Errno;
+use limen_linux_abi::SysResult;
 
-/// The mapping may move.
+/// The mapping may move (`MREMAP_MAYMOVE`).
 pub const MAYMOVE: u32 = 1;
-/// It moves to the address given.
+/// It moves to the given address (`MREMAP_FIXED`).
 pub const FIXED: u32 = 2;
-/// The old mapping stays, empty.
+/// The old mapping stays, without its pages (`MREMAP_DONTUNMAP`).
 pub const DONTUNMAP: u32 = 4;
 
-/// What is asked for, rounded to pages.
+/// The arguments, rounded to pages.
 struct Request {
     addr: usize,
     old_len: usize,
@@ -29,21 +29,54 @@ struct Request {
 }
 
 impl Request {
-    /// `EINVAL` for a new place that is no page's, not in user space, or not beside the old one.
+    /// `EINVAL`: the new address is not aligned, the new range not in user space, or it overlaps the old one.
     fn check_target(&self) -> Result<(), Errno> {
         let (new_addr, new_len) = (self.new_addr, self.new_len);
-        let overlaps =
-            self.addr < new_addr.saturating_add(new_len) && new_addr < self.addr.saturating_add(self.old_len);
-        if new_addr & (PAGE_SIZE - 1) != 0 || new_len > USER_END || new_addr > USER_END - new_len || overlaps
-        {
+        if new_addr & (PAGE_SIZE - 1) != 0 || new_len > USER_END || new_addr > USER_END - new_len {
+            return Err(Errno::EINVAL);
+        }
+        // The old length may have any value. As on Linux an end beyond all addresses wraps around.
+        if self.addr.wrapping_add(self.old_len) > new_addr && new_addr + new_len > self.addr {
             return Err(Errno::EINVAL);
         }
         Ok(())
     }
+
+    /// The part of the old range behind the new length. `EINVAL`: it ends beyond user space.
+    fn tail(&self) -> Result<(usize, usize), Errno> {
+        let (from, len) = (self.addr + self.new_len, self.old_len - self.new_len);
+        if from > USER_END || len > USER_END - from {
+            return Err(Errno::EINVAL);
+        }
+        Ok((from, from + len))
+    }
+
+    fn has(&self, flags: u32) -> bool {
+        self.flags & flags != 0
+    }
+}
+
+/// The mapping that is to be resized or moved: its bounds, and a copy of it.
+struct Old {
+    start: usize,
+    end: usize,
+    vma: Vma,
+}
+
+impl Regions {
+    /// The mapping that contains `addr`. `EFAULT`: there is none.
+    fn old(&self, addr: usize) -> Result<Old, Errno> {
+        let region = self.map.containing(addr).ok_or(Errno::EFAULT)?;
+        Ok(Old {
+            start: region.start,
+            end: region.end,
+            vma: region.value.clone(),
+        })
+    }
 }
 
 impl AddressSpace {
-    /// `mremap`: returns where the mapping is then.
+    /// `mremap`. Returns the mapping's new address.
     pub fn mremap(
         &self,
         addr: usize,
@@ -54,19 +87,17 @@ impl AddressSpace {
     ) -> SysResult {
         if flags & !(MAYMOVE | FIXED | DONTUNMAP) != 0
             || flags & (FIXED | DONTUNMAP) != 0 && flags & MAYMOVE == 0
+            || flags & DONTUNMAP != 0 && old_len != new_len
         {
             return Err(Errno::EINVAL);
         }
         if addr & (PAGE_SIZE - 1) != 0 {
             return Err(Errno::EINVAL);
         }
-        // A length that is nearly all there is wraps to none, as on Linux.
+        // A length close to the largest number wraps to zero, as on Linux.
         let old_len = page_up(old_len).unwrap_or(0);
         let new_len = page_up(new_len).filter(|&l| l != 0).ok_or(Errno::EINVAL)?;
-        if flags & DONTUNMAP != 0 && old_len != new_len {
-            return Err(Errno::EINVAL);
-        }
-        let request = Request {
+        let mut request = Request {
             addr,
             old_len,
             new_len,
@@ -75,8 +106,13 @@ impl AddressSpace {
         };
         let mut gather = Gather::new();
         let mut regions = self.regions.write();
-        let result = self.remap_locked(&mut regions, &request, &mut gather);
-        let locked = matches!(&result, Ok((_, flags)) if flags.contains(VmFlags::LOCKED) && !flags.contains(VmFlags::LOCKONFAULT));
+        let result = if request.has(FIXED | DONTUNMAP) {
+            self.remap_to(&mut regions, &mut request, &mut gather)
+        } else {
+            self.resize(&mut regions, &request, &mut gather)
+        };
+        let locked = matches!(&result, Ok((_, flags)) if flags.contains(VmFlags::LOCKED)
+            && !flags.contains(VmFlags::LOCKONFAULT));
         let dead = gather.finish(self);
         drop(regions);
         drop(dead);
@@ -87,109 +123,156 @@ impl AddressSpace {
         Ok(at)
     }
 
-    fn remap_locked(
+    /// Without `MREMAP_FIXED`: resizes the mapping where it is, or moves it to where there is room.
+    fn resize(
         &self,
         regions: &mut Regions,
         r: &Request,
         gather: &mut Gather,
     ) -> Result<(usize, VmFlags), Errno> {
-        let fixed = r.flags & FIXED != 0;
-        if r.addr.checked_add(r.old_len).is_none_or(|end| end > USER_END) {
-            return Err(Errno::EFAULT);
-        }
-        let region = regions.map.containing(r.addr).ok_or(Errno::EFAULT)?;
-        let (start, end) = (region.start, region.end);
-        let vma = region.value.clone();
-        if r.flags & (FIXED | DONTUNMAP) != 0 {
-            r.check_target()?;
-        }
-        // A smaller mapping in place: the tail goes.
-        if !fixed && r.flags & DONTUNMAP == 0 && r.old_len >= r.new_len {
+        let old = regions.old(r.addr)?;
+        let flags = old.vma.flags;
+        // The mapping shrinks where it is: its tail is unmapped.
+        if r.old_len >= r.new_len {
             if r.old_len > r.new_len {
-                regions.unmap(self, r.addr + r.new_len, r.addr + r.old_len, gather)?;
+                let (from, to) = r.tail()?;
+                regions.unmap(self, from, to, gather)?;
             }
-            return Ok((r.addr, vma.flags));
+            return Ok((r.addr, flags));
         }
-        if r.old_len == 0 && !vma.flags.contains(VmFlags::SHARED) {
-            return Err(Errno::EINVAL);
-        }
-        // Of what gets smaller only what stays must be one mapping.
-        if r.old_len.min(r.new_len) > end - r.addr {
-            return Err(Errno::EFAULT);
-        }
-        if vma.flags.contains(VmFlags::SPECIAL) && r.new_len > r.old_len {
-            return Err(Errno::EFAULT);
-        }
-        if let Some(_cache) = vma.cache() {
-            let index = vma.index_at(r.addr - start);
-            index
-                .checked_add((r.new_len >> PAGE_SHIFT) as u64)
-                .ok_or(Errno::EINVAL)?;
-        }
-        let grow = r.new_len.saturating_sub(r.old_len) >> PAGE_SHIFT;
-        if vma.flags.contains(VmFlags::LOCKED) {
-            self.check_locked(regions, grow)?;
-        }
-        if !regions.may_grow(vma.flags, grow) {
-            return Err(Errno::ENOMEM);
-        }
-        if vma.flags.contains(VmFlags::ACCOUNT) {
-            commit::check(grow)?;
-        }
-        // Room behind: the mapping grows where it is.
-        if !fixed && r.flags & DONTUNMAP == 0 && r.old_len != 0 && r.addr + r.old_len == end {
-            let new_end = r.addr + r.new_len;
+        self.may_resize(regions, r, &old)?;
+        // There is room behind the mapping: it grows where it is.
+        if r.old_len != 0 && r.addr + r.old_len == old.end {
+            let new_end = r.addr.checked_add(r.new_len);
             let pos = regions.map.lower(r.addr);
             let ceiling = match regions.map.at(regions.map.next(pos)) {
                 Some(next) => next.start.saturating_sub(room_below(&next.value)),
                 None => USER_END,
             };
-            if new_end <= ceiling && new_end > r.addr {
-                regions.count(vma.flags, grow, true);
-                regions.map.set_bounds(pos, start, new_end);
-                regions.join_next(self, start);
-                return Ok((r.addr, vma.flags));
+            if let Some(new_end) = new_end.filter(|&end| end <= ceiling) {
+                regions.count(flags, (r.new_len - r.old_len) >> PAGE_SHIFT, true);
+                regions.map.set_bounds(pos, old.start, new_end);
+                regions.join_next(self, old.start);
+                return Ok((r.addr, flags));
             }
         }
-        if r.flags & MAYMOVE == 0 {
+        if !r.has(MAYMOVE) {
             return Err(Errno::ENOMEM);
         }
-        if regions.map.len() + 3 >= MAX_MAP_COUNT.load(Relaxed) {
+        let target = regions.find_place(0, r.new_len, USER_END)?;
+        self.move_mapping(regions, r, &old, target, gather)?;
+        Ok((target, flags))
+    }
+
+    /// With `MREMAP_FIXED` or `MREMAP_DONTUNMAP`. What is mapped at the new place, and the part of the old
+    /// mapping behind the new length, are unmapped first and stay so even if the rest fails, as on Linux.
+    fn remap_to(
+        &self,
+        regions: &mut Regions,
+        r: &mut Request,
+        gather: &mut Gather,
+    ) -> Result<(usize, VmFlags), Errno> {
+        regions.map.containing(r.addr).ok_or(Errno::EFAULT)?;
+        r.check_target()?;
+        if regions.map.len() + 2 >= super::limits::max_map_count() {
             return Err(Errno::ENOMEM);
         }
-        let target = if fixed {
-            check_low(r.new_addr)?;
+        regions.room_for_few()?;
+        if r.has(FIXED) {
             regions.unmap(self, r.new_addr, r.new_addr + r.new_len, gather)?;
+        }
+        if r.old_len > r.new_len {
+            let (from, to) = r.tail()?;
+            regions.unmap(self, from, to, gather)?;
+            r.old_len = r.new_len;
+        }
+        let old = regions.old(r.addr)?;
+        let flags = old.vma.flags;
+        self.may_resize(regions, r, &old)?;
+        if r.has(DONTUNMAP) && !regions.may_grow(flags, r.old_len >> PAGE_SHIFT) {
+            return Err(Errno::ENOMEM);
+        }
+        let target = if r.has(FIXED) {
+            check_low(r.new_addr)?;
             r.new_addr
         } else {
-            let hint = if r.flags & DONTUNMAP != 0 { r.new_addr } else { 0 };
-            regions.find_place(hint, r.new_len, USER_END)?
+            regions.find_place(r.new_addr, r.new_len, USER_END)?
         };
-        self.move_mapping(regions, r, &vma, start, target, gather)?;
-        Ok((target, vma.flags))
+        self.move_mapping(regions, r, &old, target, gather)?;
+        Ok((target, flags))
+    }
+
+    /// Checks whether a mapping may get another length. `EINVAL`, `EFAULT`, or the error of the limit that
+    /// forbids it.
+    fn may_resize(&self, regions: &Regions, r: &Request, old: &Old) -> Result<(), Errno> {
+        let flags = old.vma.flags;
+        let special = flags.contains(VmFlags::SPECIAL);
+        if r.old_len == 0 && !flags.contains(VmFlags::SHARED) || r.has(DONTUNMAP) && special {
+            return Err(Errno::EINVAL);
+        }
+        if r.old_len > old.end - r.addr {
+            return Err(Errno::EFAULT);
+        }
+        if r.new_len == r.old_len {
+            return Ok(());
+        }
+        let index = old.vma.index_at(r.addr - old.start);
+        index
+            .checked_add((r.new_len >> PAGE_SHIFT) as u64)
+            .ok_or(Errno::EINVAL)?;
+        if special {
+            return Err(Errno::EFAULT);
+        }
+        let grow = r.new_len.saturating_sub(r.old_len) >> PAGE_SHIFT;
+        if flags.contains(VmFlags::LOCKED) {
+            self.check_locked(regions, grow)?;
+        }
+        if !regions.may_grow(flags, grow) {
+            return Err(Errno::ENOMEM);
+        }
+        if flags.contains(VmFlags::ACCOUNT) {
+            commit::check(grow)?;
+        }
+        Ok(())
     }
 
     fn move_mapping(
         &self,
         regions: &mut Regions,
         r: &Request,
-        vma: &Vma,
-        start: usize,
+        Old { start, end, vma }: &Old,
         target: usize,
         gather: &mut Gather,
     ) -> Result<(), Errno> {
+        if regions.map.len() + 3 >= super::limits::max_map_count() {
+            return Err(Errno::ENOMEM);
+        }
+        let whole = r.addr == *start && r.addr + r.old_len == *end;
+        if vma.flags.contains(VmFlags::SPECIAL) && !whole {
+            return Err(Errno::EINVAL);
+        }
         let _will_write = match vma.cache() {
             Some(cache) if may_write(vma.flags) => Some(cache.will_write()?),
             _ => None,
         };
         let move_len = r.old_len.min(r.new_len);
         self.move_pages(r.addr, target, move_len, gather)?;
-        let mut new = vma.tail(r.addr - start);
+        if vma.flags.contains(VmFlags::SPECIAL) {
+            // The vDSO, with the code that returns from signal handlers, may be moved.
+            self.update_layout(|layout| {
+                if layout.vdso.wrapping_sub(r.addr) < move_len {
+                    layout.vdso = layout.vdso - r.addr + target;
+                }
+            });
+        }
+        let mut new = vma.tail(r.addr - *start);
         if matches!(new.backing, Backing::Anonymous) && !vma.flags.contains(VmFlags::SHARED) {
             new.index = (target >> PAGE_SHIFT) as u64;
         }
         if r.flags & DONTUNMAP == 0 && r.old_len != 0 {
-            // First the new one: with the old one go the tables where nothing is mapped, and its pages have moved already. Both at once are no peak.
+            // The new mapping is counted before the old one is removed, because that frees page tables in
+            // which nothing is mapped, and the pages have moved already. Counting both must not raise the
+            // peak.
             let peak = self.peak_total.load(Relaxed);
             regions.add(self, target, target + r.new_len, new);
             regions.unmap(self, r.addr, r.addr + r.old_len, gather)?;
@@ -197,7 +280,7 @@ impl AddressSpace {
             return Ok(());
         }
         if r.flags & DONTUNMAP != 0 {
-            // The old mapping stays, but nothing of it is locked any more.
+            // The old mapping stays, but it is no longer locked.
             regions.split_at(self, r.addr);
             regions.split_at(self, r.addr + r.old_len);
             let pos = regions.map.lower(r.addr);
@@ -215,9 +298,9 @@ impl AddressSpace {
         Ok(())
     }
 
-    /// Moves what is mapped in `[from, from + len)` to `to`.
+    /// Moves the pages in `[from, from + len)` to `to`.
     fn move_pages(&self, from: usize, to: usize, len: usize, gather: &mut Gather) -> Result<(), Errno> {
-        // All tables first, so that nothing can fail halfway.
+        // All tables are made first, so that moving cannot fail halfway.
         let mut missing = false;
         let mut done = usize::MAX;
         table::for_each(self.root, from, from + len, |addr, _, _| {
@@ -240,8 +323,9 @@ impl AddressSpace {
         Ok(())
     }
 
-    /// `remap_file_pages`: the pages of a shared mapping's file from page `index` on take the place of what it shows in `[addr, addr + size)`, and
-    /// with `load` are loaded. `EINVAL` where there is not one such mapping, or several of the same file behind each other.
+    /// `remap_file_pages`: `[addr, addr + size)` of a shared mapping shows the pages of its file from page
+    /// `index` on. `load`: faults them in. `EINVAL`: the range is not in one such mapping or in consecutive
+    /// ones of the same file.
     pub fn remap_file_pages(&self, addr: usize, size: usize, index: u64, load: bool) -> SysResult {
         let start = addr & !(PAGE_SIZE - 1);
         let pages = (size >> PAGE_SHIFT) as u64;

@@ -3,8 +3,8 @@
 use super::cache::{Sink, Source};
 use super::frame::{self, For};
 use super::{AddressSpace, FaultError, KernelStack, MapFlags, PAGE_SIZE, Page, PageCache, Prot, stack, vmap};
-use crate::boot::selftest::Test;
 use crate::check;
+use crate::selftest::Test;
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -15,6 +15,7 @@ pub const TESTS: &[Test] = &[
     ("frames come and go", frames),
     ("heap blocks are disjoint and aligned", heap),
     ("large blocks", large),
+    ("large blocks freed under spinlocks", large_atomic),
     ("kernel stacks", stacks),
     ("page cache", page_cache),
     ("anonymous memory", anonymous),
@@ -69,7 +70,7 @@ fn heap() -> Result<(), &'static str> {
         // SAFETY: the layout has a size; the block is freed with the same layout.
         let ptr = unsafe { alloc::alloc::alloc(layout) };
         check!(!ptr.is_null() && (ptr as usize).is_multiple_of(align));
-        // SAFETY: as above.
+        // SAFETY: it was allocated with this layout, and is used no more.
         unsafe { alloc::alloc::dealloc(ptr, layout) };
     }
     Ok(())
@@ -79,11 +80,49 @@ fn large() -> Result<(), &'static str> {
     let before = frame::free_count();
     let n = (frame::free_count() / 4).min(512) * PAGE_SIZE;
     for _ in 0..4 {
-        let mut v: Vec<u8> = vec![0; n];
+        let mut v: Vec<u8> = Vec::new();
+        super::reserve::room_exact(&mut v, n).map_err(|_| "no room")?;
+        v.resize(n, 0);
         v[0] = 1;
         v[n - 1] = 2;
         check!(v.iter().map(|&b| b as usize).sum::<usize>() == 3);
     }
+    vmap::purge();
+    check!(frame::free_count().abs_diff(before) < 64);
+    Ok(())
+}
+
+/// Very many areas are freed where sleeping is not allowed, several times the batch that is freed together.
+/// Their memory comes back when it is needed, and before the thread goes to user mode.
+fn large_atomic() -> Result<(), &'static str> {
+    let before = frame::free_count();
+    // One page each, fewer areas where there is little memory; there are always addresses for 5,100.
+    let count = 5100.min(frame::free_count() / 4);
+    let lock = crate::sync::SpinLock::new(());
+    for _ in 0..2 {
+        let mut areas = Vec::new();
+        super::reserve::room_exact(&mut areas, count).map_err(|_| "no room")?;
+        for _ in 0..count {
+            let at = vmap::alloc_pages(1);
+            check!(!at.is_null());
+            areas.push(at);
+        }
+        {
+            let _atomic = lock.lock();
+            for at in areas {
+                vmap::free(at);
+            }
+            // Refused here, since it would have to wait for other CPUs.
+            check!(!vmap::purge());
+        }
+        check!(frame::free_count() + count <= before + 64);
+        vmap::before_user();
+        check!(frame::free_count().abs_diff(before) < 64);
+    }
+    // The addresses are free again.
+    let at = vmap::alloc_pages(count);
+    check!(!at.is_null());
+    vmap::free(at);
     vmap::purge();
     check!(frame::free_count().abs_diff(before) < 64);
     Ok(())
@@ -95,17 +134,17 @@ fn stacks() -> Result<(), &'static str> {
     for i in 0..20usize {
         let s = KernelStack::new().ok_or("no stack")?;
         check!(stack::is_guard(s.bottom() - 8));
-        // SAFETY: the stack is ours and mapped; nobody runs on it.
+        // SAFETY: the stack is mapped and belongs to this test; nothing runs on it.
         unsafe { ((s.top() - 8) as *mut usize).write(i) };
         all.push(s);
     }
     for (i, s) in all.iter().enumerate() {
-        // SAFETY: as above.
+        // SAFETY: the stack is still mapped, and its word was written.
         check!(unsafe { ((s.top() - 8) as *const usize).read() } == i);
     }
     drop(all);
     stack::trim(0);
-    // Page tables of the stacks' range stay.
+    // The page tables of the stacks' range are kept.
     check!(frame::free_count().abs_diff(before) < 64);
     Ok(())
 }
@@ -145,7 +184,7 @@ fn page_cache() -> Result<(), &'static str> {
     let mut back = vec![0xffu8; 100 + 3 * PAGE_SIZE];
     check!(cache.read_at(0, &mut Bytes(&mut back, 0)) == Ok(100 + 3 * PAGE_SIZE));
     check!(back[..100].iter().all(|&b| b == 0) && back[100..] == data);
-    // Sparse, far out.
+    // A write far behind the end leaves a hole.
     let mut one = [9u8];
     let far = 1u64 << 40;
     check!(cache.writing().write_at(far, &mut Bytes(&mut one, 0), 1) == Ok(1));
@@ -181,7 +220,10 @@ fn anonymous() -> Result<(), &'static str> {
     check!(s.usage().anon == 0);
     s.write_bytes(at + PAGE_SIZE - 1, &[1, 2]).map_err(|_| "write")?;
     check!(read(&s, at + PAGE_SIZE) == Some(2) && s.usage().anon == 2);
-    check!(s.mprotect(at, PAGE_SIZE, Prot::READ, false).is_ok());
+    check!(
+        s.mprotect(at, PAGE_SIZE, (Prot::READ, Prot::empty()), false)
+            .is_ok()
+    );
     check!(s.fault(at, Prot::WRITE) == Err(FaultError::Access));
     check!(s.munmap(at + PAGE_SIZE, PAGE_SIZE).is_ok());
     check!(s.fault(at + PAGE_SIZE, Prot::READ) == Err(FaultError::NotMapped));
@@ -222,7 +264,7 @@ fn file_mappings() -> Result<(), &'static str> {
             .is_ok()
     );
     let file = super::FileMap {
-        cache: cache.clone(),
+        cache: Some(cache.clone()),
         file: None,
         offset: 0,
         may: RW,
@@ -240,7 +282,7 @@ fn file_mappings() -> Result<(), &'static str> {
     check!(read(&s, private) == Some(8));
     s.write_bytes(private, &[9]).map_err(|_| "write")?;
     check!(read(&s, shared) == Some(8) && read(&s, private) == Some(9));
-    // The rest of the last page is zeros; beyond is nothing.
+    // The rest of the last page is zeros; behind it nothing is mapped.
     check!(read(&s, shared + 2 * PAGE_SIZE + 10) == Some(0));
     check!(s.fault(shared + 3 * PAGE_SIZE, Prot::READ) == Err(FaultError::Bus));
     let child = s.fork().map_err(|_| "fork")?;
@@ -263,7 +305,7 @@ fn remap() -> Result<(), &'static str> {
     let s = space()?;
     let at = s.mmap(0, 4 * PAGE_SIZE, RW, ANON, None).map_err(|_| "mmap")?;
     s.write_bytes(at + PAGE_SIZE, &[1]).map_err(|_| "write")?;
-    // A neighbour forces the move.
+    // A neighbour leaves no room, so the mapping has to move.
     let fixed = ANON.union(MapFlags::FIXED);
     s.mmap(at + 4 * PAGE_SIZE, PAGE_SIZE, Prot::READ, fixed, None)
         .map_err(|_| "mmap")?;
@@ -290,7 +332,7 @@ fn errors() -> Result<(), &'static str> {
     let at = s.mmap(0, PAGE_SIZE, RW, ANON, None).map_err(|_| "mmap")?;
     check!(s.mmap(at, PAGE_SIZE, RW, once, None) == Err(Errno::EEXIST));
     check!(s.munmap(at + 1, PAGE_SIZE) == Err(Errno::EINVAL));
-    check!(s.mprotect(at + PAGE_SIZE, PAGE_SIZE, RW, false) == Err(Errno::ENOMEM));
+    check!(s.mprotect(at + PAGE_SIZE, PAGE_SIZE, (RW, Prot::empty()), false) == Err(Errno::ENOMEM));
     check!(s.madvise(at, 2 * PAGE_SIZE, 4) == Err(Errno::ENOMEM));
     check!(s.madvise(at, PAGE_SIZE, 77) == Err(Errno::EINVAL));
     check!(s.mremap(at + PAGE_SIZE, PAGE_SIZE, PAGE_SIZE * 2, 1, 0) == Err(Errno::EFAULT));
@@ -305,11 +347,17 @@ fn many() -> Result<(), &'static str> {
         .mmap(0, 2 * n * PAGE_SIZE, Prot::empty(), ANON, None)
         .map_err(|_| "mmap")?;
     for i in 0..n {
-        check!(s.mprotect(at + 2 * i * PAGE_SIZE, PAGE_SIZE, RW, false).is_ok());
+        check!(
+            s.mprotect(at + 2 * i * PAGE_SIZE, PAGE_SIZE, (RW, Prot::empty()), false)
+                .is_ok()
+        );
     }
     let count = || core::iter::successors(s.next_vma(0), |vma| s.next_vma(vma.end)).count();
     check!(count() == 2 * n);
-    check!(s.mprotect(at, 2 * n * PAGE_SIZE, RW, false).is_ok());
+    check!(
+        s.mprotect(at, 2 * n * PAGE_SIZE, (RW, Prot::empty()), false)
+            .is_ok()
+    );
     check!(count() == 1);
     Ok(())
 }

@@ -1,4 +1,5 @@
-//! Where a task keeps its address space, and how the running thread reaches its own without touching a count.
+//! Where a task keeps its address space, and how the running thread uses its own without counting a
+//! reference.
 
 use super::space::AddressSpace;
 use crate::sync::IrqSpinLock;
@@ -7,11 +8,13 @@ use core::marker::PhantomData;
 use core::ops::Deref;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
-/// A task's address space. Others get a counted reference; only the task itself (or whoever makes it) replaces it.
+/// A task's address space. Others get a counted reference. Only the task itself, or the thread that makes it,
+/// replaces it.
 pub struct MmSlot {
-    /// The scheduler looks here while it holds a run queue's lock, which interrupts take.
+    /// An interrupt-safe lock: the scheduler takes it under a run queue's lock, which interrupt handlers
+    /// take, too.
     owned: IrqSpinLock<Option<Arc<AddressSpace>>>,
-    /// The same, for the task itself.
+    /// The same address space, for the task itself.
     raw: AtomicPtr<AddressSpace>,
 }
 
@@ -35,7 +38,8 @@ impl MmSlot {
     pub fn get(&self) -> Option<Arc<AddressSpace>> {
         self.owned.lock().clone()
     }
-    /// Replaces it; returns the old one. With the last task its pages go at once, even if a CPU still has it loaded. May sleep.
+    /// Replaces it and returns the old one. If no other task has the old one, its pages are freed at once,
+    /// even if a CPU still has it loaded. May sleep.
     pub fn replace(&self, mm: Option<Arc<AddressSpace>>) -> Option<Arc<AddressSpace>> {
         if let Some(mm) = &mm {
             mm.users.fetch_add(1, Ordering::Relaxed);
@@ -51,11 +55,12 @@ impl MmSlot {
         }
         old
     }
-    /// What it holds, not counted. For the scheduler about a thread that is not running, and for that thread itself: only the thread
-    /// replaces it, and until then the slot holds a count.
+    /// The address space, not counted. For the thread itself, and for the scheduler about a thread that does
+    /// not run: only the thread replaces it, and until then the slot holds a reference.
     #[inline(always)]
     pub(crate) fn peek(&self) -> Option<&AddressSpace> {
-        // SAFETY: the slot holds a count of what `raw` points to; see above.
+        // SAFETY: the slot holds a reference to what `raw` points to, until one of the callers above replaces
+        // it.
         unsafe { self.raw.load(Ordering::Relaxed).as_ref() }
     }
 }
@@ -68,7 +73,7 @@ impl Drop for MmSlot {
     }
 }
 
-/// The running thread's address space, not counted. Must not be kept across exec or exit.
+/// The running thread's address space, not counted. Must not be used after exec or exit.
 pub struct CurrentSpace {
     space: &'static AddressSpace,
     _local: PhantomData<*const ()>,
@@ -86,7 +91,8 @@ impl Deref for CurrentSpace {
 #[inline(always)]
 pub fn current_space() -> Option<CurrentSpace> {
     let task = crate::sched::current();
-    // SAFETY: the running thread's slot holds a count of what `raw` points to, and only the thread itself replaces it.
+    // SAFETY: the running thread's slot holds a reference to what `raw` points to, and only the thread itself
+    // replaces it.
     let space = unsafe { task.mm_slot().raw.load(Ordering::Relaxed).as_ref() }?;
     Some(CurrentSpace {
         space,

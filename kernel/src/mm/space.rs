@@ -1,37 +1,60 @@
-//! `AddressSpace`: the memory of a process. Mappings (`Regions`) under one sleeping reader-writer lock, page tables, counters.
+//! `AddressSpace`: the memory of a process. It has mappings (`Regions`) under a sleeping reader-writer lock,
+//! page tables, and counters.
 //!
-//! Who may do what: with the lock held for *reading*, entries may only be filled in or upgraded, each with a compare-and-exchange (faults).
-//! Taking entries away, protecting them or moving them needs the lock for *writing*. So a table seen under the read lock stays. Pages that
-//! are taken away are gathered, the TLBs of all CPUs flushed once, and only then the frames and the counts of shared ones go back ([`Gather`]).
-//! User memory must not be touched (copied to or from) while the lock is held: the fault would take it again.
+//! With the regions locked for *reading*, a thread may only fill in an entry or add permissions to it, each
+//! with a compare-and-exchange (faults). Removing, protecting or moving entries needs the lock for *writing*.
+//! So a table that is found under the read lock stays. Removed pages are collected, the TLBs of all CPUs
+//! flushed once, and only then frames and references are given back ([`Gather`]). User memory must not be
+//! copied while the regions are locked: a fault would lock them again.
 
 use super::frame::{self, For, Pfn};
 use super::gather::Gather;
 use super::vma::{Backing, MappedFile, VmFlags, Vma};
-use super::{PAGE_SHIFT, PageCache, PhysAddr, page, table};
-use crate::arch::mmu::{self, Entry, MmContext, USER_END};
+use super::{PAGE_SHIFT, PAGE_SIZE, PageCache, PhysAddr, page, table};
+use crate::arch::mmu::{self, MmContext, USER_END};
 use crate::sched::membarrier::Registrations;
 use crate::sync::RwLock;
 use crate::sync::SpinLock;
 use alloc::sync::{Arc, Weak};
 use core::sync::atomic::{
-    AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed,
+    AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed,
 };
 use limen_linux_abi::Errno;
 use limen_page_alloc::NONE;
 use limen_region_map::RegionMap;
 
-/// The lowest address user space may map without privilege (`vm.mmap_min_addr`). Programs of 32 bits may begin at 0x8000.
-pub const MMAP_MIN_ADDR: usize = if usize::BITS == 32 { 4096 } else { 65536 };
-/// Below it nobody maps anything at a fixed place: in 32-bit programs' first two pages the exception vectors may be.
+/// No mapping at a fixed address may begin below this: the first two pages of a 32-bit program may hold the
+/// exception vectors.
 pub const USER_BEGIN: usize = if usize::BITS == 32 { 2 << PAGE_SHIFT } else { 0 };
-/// Bytes kept free below a stack (`stack_guard_gap`, 256 pages).
+/// Pages of a range that are in memory.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Resident {
+    /// All of them.
+    pub pages: usize,
+    /// Those that are mapped elsewhere, too.
+    pub shared: usize,
+    /// The range's share of the pages, each divided by the number of its mappings, in bytes <<
+    /// [`SHARE_SHIFT`].
+    pub share: u64,
+}
+
+/// A page that is in memory.
+pub struct PageInfo {
+    /// The number of its frame.
+    pub frame: u64,
+    /// It is a file's, and not a copy of that.
+    pub file: bool,
+    /// How often it is mapped; 0: it is the page of zeros.
+    pub mappings: u32,
+}
+
+/// See [`Resident::share`].
+pub const SHARE_SHIFT: u32 = 12;
+
+/// How many bytes stay unmapped below a stack (`stack_guard_gap`, 256 pages).
 pub const STACK_GAP: usize = 256 << PAGE_SHIFT;
 
-/// In a table's `Frame::info`: it was taken out of the tree.
-const TABLE_DEAD: u32 = 1;
-
-/// Where the parts of the program lie, for `/proc` and `prctl`. Addresses.
+/// The addresses of the program's parts, for `/proc` and `prctl`.
 #[derive(Clone, Copy, Debug, Default)]
 #[allow(missing_docs, reason = "the fields are their names")]
 pub struct Layout {
@@ -48,7 +71,7 @@ pub struct Layout {
     pub vdso: usize,
 }
 
-/// The mappings and what is counted of them (pages).
+/// The mappings, and counts of their pages.
 pub struct Regions {
     pub(super) map: RegionMap<Vma>,
     /// All mapped pages.
@@ -63,9 +86,9 @@ pub struct Regions {
     pub(super) exec: usize,
     pub(super) brk_start: usize,
     pub(super) brk: usize,
-    /// Mappings without a place go below this.
+    /// Mappings without a fixed address go below this.
     pub(super) mmap_base: usize,
-    /// What new mappings get (`mlockall(MCL_FUTURE)`).
+    /// Flags that each new mapping gets (`mlockall(MCL_FUTURE)`).
     pub(super) default_flags: VmFlags,
 }
 
@@ -123,7 +146,7 @@ pub struct VmaInfo {
 pub enum Mapped {
     /// A file.
     File(Arc<dyn MappedFile>),
-    /// Something else: `[heap]` and the like, or nothing to be named.
+    /// Something else: `[heap]` and the like, or an empty name.
     Named(&'static str),
 }
 
@@ -150,7 +173,7 @@ impl MemUsage {
     }
 }
 
-/// `fetch_max`, for marks that are rarely passed.
+/// `fetch_max`, quick if the value is not higher, as nearly always.
 #[inline(always)]
 fn raise(mark: &AtomicUsize, value: usize) {
     if value > mark.load(Relaxed) {
@@ -163,7 +186,7 @@ static NEXT: AtomicU64 = AtomicU64::new(1);
 
 /// The memory of a process.
 pub struct AddressSpace {
-    /// Its own number: a child's is greater than its parent's.
+    /// Its number. A child's is greater than its parent's.
     pub(super) number: u64,
     pub(super) regions: RwLock<Regions>,
     pub(super) root: PhysAddr,
@@ -172,22 +195,25 @@ pub struct AddressSpace {
     pub(super) file: AtomicUsize,
     peak_rss: AtomicUsize,
     pub(super) peak_total: AtomicUsize,
-    /// All table pages but the root, linked through their records.
-    tables: AtomicU32,
-    table_count: AtomicUsize,
+    /// All page tables but the root, linked through their frame records.
+    pub(super) tables: AtomicU32,
+    pub(super) table_count: AtomicUsize,
     layout: SpinLock<Layout>,
     /// Concurrency ids of its threads.
-    pub cids: crate::rseq::Space,
-    /// Tasks that have it.
+    pub cids: super::cids::Cids,
+    /// How many tasks have it.
     pub(super) users: AtomicUsize,
-    /// Whether the program's own user may look into it (`PR_SET_DUMPABLE`).
-    dumpable: AtomicBool,
-    /// The auxiliary vector its program got, for `/proc/pid/auxv`.
+    /// Whether processes of the same user may read it (`PR_SET_DUMPABLE`).
+    dumpable: AtomicU8,
+    /// The auxiliary vector that its program was given, for `/proc/pid/auxv`.
     pub auxv: SpinLock<Option<Arc<[usize]>>>,
-    /// What it is registered for with `membarrier`.
+    /// What its process has registered for with `membarrier`.
     pub membarrier: Registrations,
     pub(super) this: Weak<Self>,
 }
+
+/// `fs.suid_dumpable`: the [`AddressSpace::dump_mode`] of a program that gains privileges or changes its ids.
+pub static SUID_DUMPABLE: AtomicU8 = AtomicU8::new(0);
 
 impl AddressSpace {
     /// An empty address space. `ENOMEM`.
@@ -217,65 +243,76 @@ impl AddressSpace {
             tables: AtomicU32::new(NONE),
             table_count: AtomicUsize::new(1),
             layout: SpinLock::new(layout),
-            cids: crate::rseq::Space::new(),
+            cids: super::cids::Cids::new(),
             users: AtomicUsize::new(0),
-            dumpable: AtomicBool::new(true),
+            dumpable: AtomicU8::new(1),
             auxv: SpinLock::new(None),
             membarrier,
             this: this.clone(),
         })
     }
 
-    /// Makes it the current user address space of this CPU. Interrupts are off; the caller keeps it alive until another one is active.
+    /// Loads it on this CPU. Interrupts are off. The caller keeps it alive until another one is loaded.
     #[inline]
     pub fn activate(&self) {
         mmu::switch_to(self.root, &self.context);
     }
 
-    /// Whether some task still has it: nothing is mapped any more otherwise, and nothing will be.
+    /// Whether a task still has it. If not, nothing is mapped in it, nor ever will be.
     pub fn is_used(&self) -> bool {
         self.users.load(Relaxed) != 0
     }
 
-    /// Whether who has the ids of its program may look into it (`PR_GET_DUMPABLE`).
+    /// Whether other tasks than the caller have it.
+    pub fn has_others(&self) -> bool {
+        self.users.load(Relaxed) > 1
+    }
+
+    /// Whether processes of the same user may read it (`PR_GET_DUMPABLE`).
     pub fn dumpable(&self) -> bool {
+        self.dump_mode() == 1
+    }
+
+    /// What decides [`Self::dumpable`]. 0: nobody may read it; 1: its user may; 2: only root may
+    /// (`fs.suid_dumpable`).
+    pub fn dump_mode(&self) -> u8 {
         self.dumpable.load(Relaxed)
     }
 
-    /// Sets [`Self::dumpable`].
-    pub fn set_dumpable(&self, dumpable: bool) {
-        self.dumpable.store(dumpable, Relaxed);
+    /// Sets [`Self::dump_mode`].
+    pub fn set_dump_mode(&self, mode: u8) {
+        self.dumpable.store(mode, Relaxed);
     }
 
-    /// Where the program's parts lie.
+    /// The addresses of the program's parts.
     pub fn layout(&self) -> Layout {
         *self.layout.lock()
     }
 
-    /// Changes where the program's parts lie.
+    /// Changes the addresses of the program's parts.
     pub fn update_layout(&self, f: impl FnOnce(&mut Layout)) {
         f(&mut self.layout.lock());
     }
 
-    /// The heap as `brk` left it: start and end.
+    /// The heap's start and end, as `brk` set it.
     pub fn brk_range(&self) -> (usize, usize) {
         let regions = self.regions.read();
         (regions.brk_start, regions.brk)
     }
 
-    /// Sets start and end of the (empty) heap; exec.
+    /// Sets the heap's start; the heap is empty. For exec.
     pub fn set_brk(&self, start: usize) {
         let mut regions = self.regions.write();
         regions.brk_start = start;
         regions.brk = start;
     }
 
-    /// Sets where mappings without a place go below; exec.
+    /// Sets the address below which mappings go that have no fixed one. For exec.
     pub fn set_mmap_base(&self, base: usize) {
         self.regions.write().mmap_base = base;
     }
 
-    /// What is counted of it.
+    /// Its counts.
     pub fn usage(&self) -> MemUsage {
         let regions = self.regions.read();
         let mut usage = MemUsage {
@@ -295,12 +332,12 @@ impl AddressSpace {
         usage
     }
 
-    /// Mapped pages, if nobody changes the mappings just now.
+    /// The number of mapped pages. `None`: the mappings are being changed.
     pub fn try_total(&self) -> Option<usize> {
         Some(self.regions.try_read()?.total)
     }
 
-    /// Resident pages: anonymous and file; and tables.
+    /// Resident pages of private memory and of files, and the number of page tables.
     pub fn rss(&self) -> (usize, usize, usize) {
         (
             self.anon.load(Relaxed),
@@ -309,7 +346,7 @@ impl AddressSpace {
         )
     }
 
-    /// Resident pages and page tables: how much its end would free.
+    /// Resident pages and page tables: how much killing its process would free.
     pub fn badness(&self) -> usize {
         self.anon.load(Relaxed) + self.file.load(Relaxed) + self.table_count.load(Relaxed)
     }
@@ -350,21 +387,71 @@ impl AddressSpace {
         })
     }
 
-    /// Resident pages of `[start, end)`: anonymous, file; for `/proc/pid/smaps`.
-    pub fn resident(&self, start: usize, end: usize) -> (usize, usize) {
-        let (mut anon, mut file) = (0, 0);
+    /// Calls `f(address, page)` for all pages of `[start, end)` that are in memory.
+    #[inline(always)]
+    pub fn for_each_page(&self, start: usize, end: usize, mut f: impl FnMut(usize, PageInfo)) {
         let zero = super::zero_page().pfn();
         let _regions = self.regions.read();
-        table::for_each(self.root, start, end, |_, _, entry| {
+        table::for_each(self.root, start, end, |addr, _, entry| {
             let pfn = frame::pfn(entry.phys());
-            if pfn != zero {
-                *(if page::is_cache(pfn) { &mut file } else { &mut anon }) += 1;
+            let frame = u64::from(pfn);
+            let page = if pfn == zero {
+                PageInfo {
+                    frame,
+                    file: false,
+                    mappings: 0,
+                }
+            } else {
+                // Each page table entry counts as a mapping, and the page cache has one reference. A thread
+                // that is just copying from the page has another, which is taken for a mapping; that is rare.
+                let file = page::is_cache(pfn);
+                let counts = frame::record(pfn).refs.load(Relaxed);
+                PageInfo {
+                    frame,
+                    file,
+                    mappings: counts.saturating_sub(file.into()).max(1),
+                }
+            };
+            f(addr, page);
+        });
+    }
+
+    /// The resident pages of `[start, end)`: (private, of files). For `/proc/pid/smaps`.
+    pub fn resident(&self, start: usize, end: usize) -> (Resident, Resident) {
+        let (mut anon, mut file) = (Resident::default(), Resident::default());
+        self.for_each_page(start, end, |_, page| {
+            if page.mappings == 0 {
+                return;
             }
+            let of = if page.file { &mut file } else { &mut anon };
+            of.pages += 1;
+            of.shared += usize::from(page.mappings > 1);
+            of.share += ((PAGE_SIZE as u64) << SHARE_SHIFT) / u64::from(page.mappings);
         });
         (anon, file)
     }
 
-    /// The slot of `addr`, tables made on the way. The lock is held for reading or writing.
+    /// How many pages of locked mappings are resident.
+    pub fn resident_locked(&self) -> usize {
+        let zero = super::zero_page().pfn();
+        let regions = self.regions.read();
+        if regions.locked == 0 {
+            return 0;
+        }
+        let mut count = 0;
+        for r in regions
+            .map
+            .iter()
+            .filter(|r| r.value.flags.contains(VmFlags::LOCKED))
+        {
+            table::for_each(self.root, r.start, r.end, |_, _, entry| {
+                count += usize::from(frame::pfn(entry.phys()) != zero);
+            });
+        }
+        count
+    }
+
+    /// The entry for `addr`. Tables on the way are made; `None`: no memory. The regions are locked.
     #[inline(always)]
     pub(super) fn slot(&self, addr: usize) -> Option<&'static mmu::Slot> {
         match table::find_or_make(self.root, addr, For::Addressed, |pfn| self.table_made(pfn)) {
@@ -373,7 +460,7 @@ impl AddressSpace {
         }
     }
 
-    /// [`AddressSpace::slot`] when memory is short: the victim of the OOM killer may use part of the reserve.
+    /// [`AddressSpace::slot`] when memory is short. The OOM killer's victim may use part of the reserve.
     #[cold]
     #[inline(never)]
     fn slot_from_reserve(&self, addr: usize) -> Option<&'static mmu::Slot> {
@@ -396,85 +483,19 @@ impl AddressSpace {
         self.table_count.fetch_add(1, Relaxed);
     }
 
-    /// Takes all pages of `[start, end)` away. The lock is held for writing.
+    /// Removes all pages of `[start, end)`. The regions are locked for writing.
     pub(super) fn zap(&self, start: usize, end: usize, gather: &mut Gather) {
         table::for_each_part(self.root, start, end, |addr, slots| match slots {
-            // One page that was never touched, as often.
+            // The range is one page that was never touched, as often.
             [slot] if table::load(slot).is_empty() => {}
             _ => gather.take::<true>(self, addr, slots, |_| true),
         });
     }
-
-    /// Whether there are so many tables that empty ones are worth looking for: a few are kept for the next mapping.
-    pub(super) fn many_tables(&self) -> bool {
-        let resident = self.anon.load(Relaxed) + self.file.load(Relaxed);
-        self.table_count.load(Relaxed) >= 48 + resident / 128
-    }
-
-    /// Frees leaf tables whose whole span lies in `[floor, ceiling)`, where nothing is mapped any more.
-    pub(super) fn trim_tables(&self, floor: usize, ceiling: usize, gather: &mut Gather) {
-        let span = 1usize << table::level_shift(1);
-        let mut at = floor.next_multiple_of(span);
-        let mut freed = 0;
-        while at < ceiling && ceiling - at >= span {
-            let (mut node, mut level) = (self.root, mmu::LEVELS - 1);
-            let mut skip = 0;
-            while level > 0 {
-                let slot = &table::table(node)[table::index(at, level)];
-                let entry = table::load(slot);
-                if !entry.is_table() {
-                    skip = level;
-                    break;
-                }
-                node = entry.phys();
-                if level == 1 {
-                    debug_assert!(
-                        !table::any_there(table::table(node)),
-                        "a page where nothing is mapped"
-                    );
-                    table::store(slot, Entry::EMPTY);
-                    frame::record(frame::pfn(node))
-                        .info
-                        .store(frame::INFO_OWNED | TABLE_DEAD, Relaxed);
-                    freed += 1;
-                }
-                level -= 1;
-            }
-            let step = if skip == 0 {
-                span
-            } else {
-                1 << table::level_shift(skip)
-            };
-            let Some(next) = (at & !(step - 1)).checked_add(step) else {
-                break;
-            };
-            at = next;
-        }
-        if freed == 0 {
-            return;
-        }
-        self.table_count.fetch_sub(freed, Relaxed);
-        // The dead ones leave the list of tables for the gathered frames. Nobody adds to it: the lock is held for writing.
-        let mut at = self.tables.swap(NONE, Relaxed);
-        let mut kept = NONE;
-        while at != NONE {
-            let record = frame::record(at);
-            let next = record.a.load(Relaxed);
-            if record.info.load(Relaxed) & TABLE_DEAD != 0 {
-                gather.keep_table(at);
-            } else {
-                record.a.store(kept, Relaxed);
-                kept = at;
-            }
-            at = next;
-        }
-        self.tables.store(kept, Relaxed);
-        gather.note_tables(floor, ceiling);
-    }
 }
 
 impl AddressSpace {
-    /// Takes `[first, end)` (page indices) of `cache` out of every mapping. `private_too`: also pages that were copied on write.
+    /// Removes the pages `[first, end)` (indices) of `cache` from every mapping. `private_too`: also the
+    /// copies that private mappings made on write.
     pub(super) fn unmap_cache(&self, cache: &PageCache, first: u64, end: u64, private_too: bool) {
         let regions = self.regions.write();
         let mut gather = Gather::new();
@@ -506,7 +527,8 @@ impl AddressSpace {
 }
 
 impl AddressSpace {
-    /// The last task that had it is gone: everything mapped goes. The tables stay, as a CPU may still have them loaded.
+    /// The last task that had it has let it go: everything mapped is removed. The tables stay, as a CPU may
+    /// still have them loaded.
     pub(super) fn release_pages(&self) {
         let mut regions = self.regions.write();
         self.note_peak(&regions);
@@ -518,7 +540,7 @@ impl AddressSpace {
         drop((map, dead));
     }
 
-    /// Nobody runs in it any more: no translation that a CPU may still have is used.
+    /// No thread runs in it, so no CPU uses a translation that its TLB may still have.
     fn let_go(&self, map: &RegionMap<Vma>, gather: &mut Gather) {
         for r in map.iter() {
             table::for_each_part(self.root, r.start, r.end, |addr, slots| {
@@ -535,7 +557,7 @@ impl AddressSpace {
 }
 
 impl Drop for AddressSpace {
-    /// Nobody uses it any more, on any CPU. Process context.
+    /// No task has it and no CPU has it loaded. Called where sleeping is allowed.
     fn drop(&mut self) {
         let regions = core::mem::take(&mut self.regions.get_mut().map);
         let mut gather = Gather::new();

@@ -1,20 +1,22 @@
-//! Kernel stacks: each is the mapped upper half of an aligned slot (see [`super::STACK_SHIFT`]), so an overflow faults. Freed stacks are kept,
-//! mapped, for the next fork.
+//! Kernel stacks. Each is the mapped upper half of an aligned slot (see [`super::STACK_SHIFT`]), so that an
+//! overflow faults. Freed stacks are kept, mapped, for the next fork.
 
 use super::frame::{self, For, FrameList, Pfn};
+use super::reserve::room_behind;
 use super::{PAGE_SHIFT, PAGE_SIZE, Prot, table, vmap};
 use crate::arch::irq;
 use crate::arch::mmu::{self, Entry, MemoryKind};
 use crate::sched::preempt;
 use crate::sync::IrqSpinLock;
+use alloc::vec::Vec;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// Bytes of a kernel stack.
 const STACK_SIZE: usize = 1 << super::STACK_SHIFT;
 const PAGES: usize = STACK_SIZE / PAGE_SIZE;
-/// Addresses per stack.
+/// Bytes of addresses per stack.
 const SLOT: usize = 2 * STACK_SIZE;
-/// Stacks kept for reuse.
+/// How many free stacks are kept.
 const KEEP: usize = 24;
 
 /// A kernel stack, mapped and exclusively owned.
@@ -23,26 +25,27 @@ pub struct KernelStack {
     base: usize,
 }
 
-/// Stacks that are mapped but unused, linked through their lowest word; and addresses without memory, as a count and a list
-/// threaded through the numbers in `holes`.
+/// Free stacks, linked through their lowest word, and slots whose stacks were unmapped.
 struct Pool {
     head: usize,
     count: usize,
-    /// Slots ever used.
+    /// How many slots were ever used.
     slots: usize,
-    holes: alloc::vec::Vec<u32>,
+    /// The slots without a stack. The vector has room for all slots, since nothing can be allocated where one
+    /// is freed.
+    holes: Vec<u32>,
 }
 
-static POOL: IrqSpinLock<Pool> = IrqSpinLock::new(Pool {
+static POOL: IrqSpinLock<Pool> = IrqSpinLock::new_allocator(Pool {
     head: 0,
     count: 0,
     slots: 0,
-    holes: alloc::vec::Vec::new(),
+    holes: Vec::new(),
 });
-/// Stacks that exist, for `/proc/meminfo`.
+/// How many stacks exist, for `/proc/meminfo`.
 static LIVE: AtomicUsize = AtomicUsize::new(0);
 
-/// KiB in kernel stacks.
+/// The size of all kernel stacks in KiB.
 pub fn kib() -> usize {
     LIVE.load(Relaxed) * STACK_SIZE / 1024
 }
@@ -52,12 +55,12 @@ fn slots_base() -> usize {
 }
 
 impl KernelStack {
-    /// A stack with arbitrary content; `None` if memory is short.
+    /// A stack with arbitrary content. `None`: memory is short. May sleep.
     pub fn new() -> Option<Self> {
         let mut pool = POOL.lock();
         if pool.head != 0 {
             let base = pool.head;
-            // SAFETY: an unused stack's lowest word links to the next one.
+            // SAFETY: the lowest word of a free stack links to the next one.
             pool.head = unsafe { (base as *const usize).read() };
             pool.count -= 1;
             if pool.count > KEEP && preempt::count() == 1 {
@@ -66,20 +69,29 @@ impl KernelStack {
             }
             return Some(Self { base });
         }
-        let slot = match pool.holes.pop() {
-            Some(slot) => slot as usize,
-            None => {
-                let (start, end) = vmap::range();
-                if pool.slots >= (end - start) / 2 / SLOT - 1 {
-                    return None;
-                }
+        drop(pool);
+        let slot = loop {
+            // Reserves room in `holes` for all slots and a new one.
+            let more = {
+                let pool = POOL.lock();
+                pool.slots + 1 - pool.holes.len()
+            };
+            let mut pool = room_behind(|| POOL.lock(), |pool| &mut pool.holes, more).ok()?;
+            if let Some(slot) = pool.holes.pop() {
+                break slot as usize;
+            }
+            let (start, end) = vmap::range();
+            if pool.slots >= (end - start) / 2 / SLOT - 1 {
+                return None;
+            }
+            // Other threads may have used up the reserved room.
+            if pool.slots < pool.holes.capacity() {
                 pool.slots += 1;
-                pool.slots - 1
+                break pool.slots - 1;
             }
         };
-        drop(pool);
         let base = slots_base() + slot * SLOT + STACK_SIZE;
-        // No new stack out of the last of the memory.
+        // The last memory is not used for a new stack.
         if frame::free_in_buddy() <= frame::reserve() / 2 || !map(base) {
             POOL.lock().holes.push(slot as u32);
             return None;
@@ -99,7 +111,7 @@ impl KernelStack {
     }
 }
 
-/// If `addr` lies in the unmapped space below a kernel stack: an overflow.
+/// Whether `addr` lies in the unmapped part below a kernel stack, so that an access to it is an overflow.
 pub fn is_guard(addr: usize) -> bool {
     let (start, end) = vmap::range();
     (start..start + (end - start) / 2).contains(&addr)
@@ -127,20 +139,28 @@ fn map(base: usize) -> bool {
     true
 }
 
-/// Unmaps unused stacks until `keep` are left. Only where waiting for other CPUs is allowed.
+/// Unmaps free stacks until `keep` are left. Waits for other CPUs: interrupts and preemption must be on.
 pub fn trim(keep: usize) {
     if preempt::count() != 0 || !irq::enabled() {
         return;
     }
+    while trim_some(keep) == BATCH {}
+}
+
+/// How many stacks are unmapped together.
+const BATCH: usize = 32;
+
+/// Unmaps one batch for [`trim`]. Returns how many stacks it was.
+fn trim_some(keep: usize) -> usize {
     let mut frames = FrameList::new();
-    let mut slots = alloc::vec::Vec::new();
-    loop {
+    let (mut slots, mut count) = ([0; BATCH], 0);
+    while count < BATCH {
         let mut pool = POOL.lock();
         if pool.count <= keep {
             break;
         }
         let base = pool.head;
-        // SAFETY: an unused stack's lowest word links to the next one.
+        // SAFETY: the lowest word of a free stack links to the next one.
         pool.head = unsafe { (base as *const usize).read() };
         pool.count -= 1;
         drop(pool);
@@ -150,25 +170,28 @@ pub fn trim(keep: usize) {
                 table::store(slot, Entry::EMPTY);
             }
         }
-        slots.push(((base - slots_base()) / SLOT) as u32);
+        slots[count] = ((base - slots_base()) / SLOT) as u32;
+        count += 1;
     }
+    let slots = &slots[..count];
     let Some((&low, &high)) = slots.iter().min().zip(slots.iter().max()) else {
-        return;
+        return 0;
     };
     mmu::flush_kernel(
         slots_base() + low as usize * SLOT,
         slots_base() + (high as usize + 1) * SLOT,
     );
-    LIVE.fetch_sub(slots.len(), Relaxed);
-    POOL.lock().holes.append(&mut slots);
+    LIVE.fetch_sub(count, Relaxed);
+    POOL.lock().holes.extend_from_slice(slots);
     frame::free_list(frames);
+    count
 }
 
 impl Drop for KernelStack {
-    /// Any context, but not on the stack itself.
+    /// In any context, but not on the stack itself.
     fn drop(&mut self) {
         let mut pool = POOL.lock();
-        // SAFETY: nobody runs on the stack any more; its lowest word becomes the link.
+        // SAFETY: nothing runs on the stack any more. Its lowest word becomes the link.
         unsafe { (self.base as *mut usize).write(pool.head) };
         pool.head = self.base;
         pool.count += 1;

@@ -2,7 +2,7 @@
 
 use super::{cache, commit, frame, heap, stack, vmap};
 
-/// All sizes are pages, except `kernel_stack_kib`.
+/// All numbers are pages, except `kernel_stack_kib`.
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs, reason = "the fields are their names")]
 pub struct MemStats {

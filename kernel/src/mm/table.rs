@@ -1,5 +1,5 @@
-//! Page tables in memory, for user address spaces and the kernel's own dynamic mappings alike: reaching an entry, making the tables on
-//! the way. What an entry means is `arch::mmu::Entry`'s business.
+//! Page tables in memory, of user address spaces and of the kernel's dynamic mappings: finding an entry, and
+//! making the tables on the way to it. The format of an entry is known to `arch::mmu::Entry`.
 
 use super::frame::{self, For, Pfn};
 use super::{PAGE_SHIFT, PhysAddr};
@@ -9,19 +9,21 @@ use core::sync::atomic::Ordering;
 /// Entries of one table.
 pub const ENTRIES: usize = 1 << TABLE_SHIFT;
 
-/// A table page: entries are changed by several CPUs and by the processor itself.
+/// A page table. Several CPUs and the processor's own table walk change its entries.
 pub type Table = [Slot; ENTRIES];
 
 /// The table at `phys`.
 ///
-/// The reference is 'static although tables are freed: callers hold the address space's lock (or own it), which keeps its tables.
+/// The reference is `'static` although tables are freed: the caller has locked the address space, or owns it,
+/// and so keeps its tables.
 #[inline(always)]
 pub fn table(phys: PhysAddr) -> &'static Table {
-    // SAFETY: table pages are whole frames in the linear map, only ever accessed as atomics while they are tables.
+    // SAFETY: page tables are whole frames of the linear map, and accessed only by atomics as long as they
+    // are tables.
     unsafe { &*mmu::phys_to_virt(phys).cast::<Table>() }
 }
 
-/// Bytes that one entry of a table of `level` covers, as a shift.
+/// How many bytes one entry of a table of `level` covers, as a shift.
 #[inline(always)]
 pub const fn level_shift(level: usize) -> usize {
     PAGE_SHIFT + level * TABLE_SHIFT
@@ -61,7 +63,8 @@ pub fn find(root: PhysAddr, addr: usize) -> Option<&'static Slot> {
     Some(&table(at)[index(addr, 0)])
 }
 
-/// The slot of the page at `addr`; tables on the way are made (`made` is told of each). `None`: no memory. Several CPUs may do this at once.
+/// The entry of the page at `addr`. Tables on the way are made, and `made` is called with each. `None`: no
+/// memory. Several CPUs may do this at the same time.
 #[inline(always)]
 pub fn find_or_make(root: PhysAddr, addr: usize, whom: For, made: impl Fn(Pfn)) -> Option<&'static Slot> {
     let mut at = root;
@@ -100,7 +103,7 @@ fn make(slot: &Slot, whom: For, made: &impl Fn(Pfn)) -> Option<PhysAddr> {
 #[inline(always)]
 pub fn table_of(first: &'static Slot) -> &'static Table {
     debug_assert!((first as *const Slot as usize).is_multiple_of(size_of::<Table>()));
-    // SAFETY: the slot is the first of a table, which outlives it (see `table`).
+    // SAFETY: the entry is the first one of a table, which lives as long (see `table`).
     unsafe { &*(first as *const Slot).cast::<Table>() }
 }
 
@@ -111,7 +114,7 @@ pub fn new_table(whom: For) -> Option<Pfn> {
     Some(pfn)
 }
 
-/// Entries that are looked at together.
+/// How many entries are tested at a time.
 const GROUP: usize = 8;
 
 /// Whether all entries are empty.
@@ -122,7 +125,7 @@ fn none_there(slots: &[Slot; GROUP]) -> bool {
 
 const _: () = assert!(Entry::EMPTY.0 == 0);
 
-/// Calls `f(address, slot, entry)` for every entry that is not empty for pages in `[start, end)`.
+/// Calls `f(address, slot, entry)` for every entry for a page in `[start, end)` that is not empty.
 #[inline(always)]
 pub fn for_each(root: PhysAddr, start: usize, end: usize, mut f: impl FnMut(usize, &'static Slot, Entry)) {
     for_each_part(
@@ -134,7 +137,8 @@ pub fn for_each(root: PhysAddr, start: usize, end: usize, mut f: impl FnMut(usiz
     );
 }
 
-/// Calls `f(address, slots)` for what lies in `[start, end)` of each table of pages, empty or not.
+/// Calls `f(address, slots)` for that part of each leaf table that lies in `[start, end)`, even if it is
+/// empty.
 #[inline(always)]
 pub fn for_each_part(root: PhysAddr, start: usize, end: usize, mut f: impl FnMut(usize, &'static [Slot])) {
     let mut addr = start;
@@ -161,8 +165,8 @@ pub fn for_each_part(root: PhysAddr, start: usize, end: usize, mut f: impl FnMut
     }
 }
 
-/// Calls `f(index, slot, entry)` for every entry of `slots` that is not empty. Much of what is mapped is not there: empty entries are passed over in
-/// groups.
+/// Calls `f(index, slot, entry)` for every entry of `slots` that is not empty. Many mapped pages were never
+/// touched, so empty entries are skipped in groups.
 #[inline(always)]
 pub fn each_of<'a>(slots: &'a [Slot], mut f: impl FnMut(usize, &'a Slot, Entry)) {
     let count = slots.len();

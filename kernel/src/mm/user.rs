@@ -1,10 +1,11 @@
-//! User memory: typed pointers that cannot be dereferenced by accident, and the checked copies.
+//! User memory: typed pointers that the kernel cannot dereference by accident, and checked copies.
 
 use crate::arch::{mmu::USER_END, uaccess};
 use core::marker::PhantomData;
 use limen_linux_abi::{Errno, Layout};
 
-/// Types that may be copied byte for byte between kernel and user space: no padding that could leak, every bit pattern valid.
+/// Types that may be copied byte for byte between kernel and user space: they have no padding that could leak
+/// kernel memory, and every bit pattern is valid.
 ///
 /// # Safety
 /// The implementer has no padding bytes, no pointers, and accepts any bit pattern.
@@ -19,19 +20,20 @@ plain!(u8 u16 u32 u64 u128 usize i8 i16 i32 i64 isize);
 unsafe impl<T: Plain, const N: usize> Plain for [T; N] {}
 
 // SAFETY: an integer of 32 bits.
-unsafe impl Plain for crate::syscall::id::Id32 {}
+unsafe impl Plain for limen_linux_abi::id::Id32 {}
 // SAFETY: an integer of 16 bits.
-unsafe impl Plain for crate::syscall::id::Id16 {}
+unsafe impl Plain for limen_linux_abi::id::Id16 {}
 
-/// A structure of the ABI, as user space has it.
+/// A structure of the ABI, as it lies in user memory.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(transparent)]
 pub struct Abi<T: Layout>(pub T);
 
-// SAFETY: only `limen_linux_abi` makes `Layout`s: integers and arrays of them, without padding (asserted there).
+// SAFETY: only `limen_linux_abi` implements `Layout`, for structures of integers and arrays of them without
+// padding (asserted there).
 unsafe impl<T: Layout> Plain for Abi<T> {}
 
-/// A pointer into user memory, as passed by user space: unchecked, possibly null, possibly wild.
+/// A pointer into user memory as the program passed it: unchecked, may be null or point anywhere.
 #[repr(transparent)]
 pub struct UserPtr<T> {
     addr: usize,
@@ -45,13 +47,13 @@ impl<T> Clone for UserPtr<T> {
 }
 impl<T> Copy for UserPtr<T> {}
 
-// SAFETY: it is only a number.
+// SAFETY: it is a number only.
 unsafe impl<T> Send for UserPtr<T> {}
-// SAFETY: it is only a number.
+// SAFETY: it is a number only.
 unsafe impl<T> Sync for UserPtr<T> {}
 
 impl<T> UserPtr<T> {
-    /// From the address user space passed.
+    /// From the address that the program passed.
     #[inline(always)]
     pub const fn new(addr: usize) -> Self {
         Self {
@@ -59,7 +61,7 @@ impl<T> UserPtr<T> {
             _type: PhantomData,
         }
     }
-    /// What user space passed, for calls where it may be a number.
+    /// The address, for system calls where the argument may be a number.
     #[inline(always)]
     pub const fn number(self) -> usize {
         self.addr
@@ -87,25 +89,26 @@ impl<T> UserPtr<T> {
 }
 
 impl<T: Plain> UserPtr<T> {
-    /// Reads the value; `EFAULT` if it is not there.
+    /// Reads the value. `EFAULT`: it cannot be read. May sleep in a fault.
     #[inline]
     pub fn read(self) -> Result<T, Errno> {
         let mut value = core::mem::MaybeUninit::<T>::uninit();
         self.read_into(&mut value).map(|value| *value)
     }
-    /// [`UserPtr::read`] for large values, into a place of the caller's. After `EFAULT` some of it may have been written.
+    /// [`UserPtr::read`] of a large value, directly into the caller's memory. After `EFAULT` part of it may
+    /// have been written.
     #[inline]
     pub fn read_into(self, to: &mut core::mem::MaybeUninit<T>) -> Result<&mut T, Errno> {
         check(self.addr, size_of::<T>())?;
         // SAFETY: the range was checked.
         unsafe { read_checked(self.addr, to) }
     }
-    /// Writes the value; `EFAULT` if it can't be.
+    /// Writes the value. `EFAULT`: it cannot be written. May sleep in a fault.
     #[inline]
     pub fn write(self, value: T) -> Result<(), Errno> {
         self.write_from(&value)
     }
-    /// [`UserPtr::write`] for large values, which are not copied first.
+    /// [`UserPtr::write`] of a large value, without copying it first.
     #[inline]
     pub fn write_from(self, value: &T) -> Result<(), Errno> {
         check(self.addr, size_of::<T>())?;
@@ -121,7 +124,7 @@ unsafe fn read_checked<T: Plain>(addr: usize, to: &mut core::mem::MaybeUninit<T>
     let place = to.as_mut_ptr();
     // SAFETY: `to` has room for a `T`; the range was checked.
     let read = unsafe {
-        // Two words by themselves are less work than a copy.
+        // One or two words are moved quicker by single accesses than by a copy.
         match size_of::<T>() {
             4 => uaccess::get_u32(addr).map(|word| place.cast::<u32>().write_unaligned(word)),
             8 => uaccess::get_u64(addr).map(|word| place.cast::<u64>().write_unaligned(word)),
@@ -157,7 +160,7 @@ unsafe fn write_checked<T: Plain>(addr: usize, value: &T) -> Result<(), Errno> {
     if written { Ok(()) } else { Err(Errno::EFAULT) }
 }
 
-/// `LEN` bytes of user memory, checked once, read and written in pieces at offsets.
+/// `LEN` bytes of user memory whose address is checked once, to be read and written in pieces at offsets.
 #[derive(Clone, Copy)]
 pub struct UserBlock<const LEN: usize> {
     addr: usize,
@@ -168,7 +171,7 @@ pub struct UserBlock<const LEN: usize> {
     reason = "signal frames are what uses it, and each architecture's needs less than all of it"
 )]
 impl<const LEN: usize> UserBlock<LEN> {
-    /// `EFAULT` if it does not lie in the user part.
+    /// `EFAULT` if the block does not lie in the user part.
     #[inline(always)]
     pub fn new(addr: usize) -> Result<Self, Errno> {
         check(addr, LEN)?;
@@ -179,13 +182,13 @@ impl<const LEN: usize> UserBlock<LEN> {
     pub fn addr(self) -> usize {
         self.addr
     }
-    /// Reads what is at `offset`; `EFAULT` if it is not there.
+    /// Reads the value at `offset`. `EFAULT`: it cannot be read.
     #[inline(always)]
     pub fn read<T: Plain>(self, offset: usize) -> Result<T, Errno> {
         let mut value = core::mem::MaybeUninit::uninit();
         self.read_into(offset, &mut value).map(|value| *value)
     }
-    /// [`UserBlock::read`] for large values. After `EFAULT` some of it may have been written.
+    /// [`UserBlock::read`] of a large value. After `EFAULT` part of it may have been written.
     #[inline(always)]
     pub fn read_into<T: Plain>(
         self,
@@ -193,19 +196,19 @@ impl<const LEN: usize> UserBlock<LEN> {
         to: &mut core::mem::MaybeUninit<T>,
     ) -> Result<&mut T, Errno> {
         assert!(offset <= LEN && size_of::<T>() <= LEN - offset);
-        // SAFETY: within the block, which was checked.
+        // SAFETY: the value lies in the block, which was checked.
         unsafe { read_checked(self.addr + offset, to) }
     }
-    /// Writes at `offset`; `EFAULT` if it can't be.
+    /// Writes `value` at `offset`. `EFAULT`: it cannot be written.
     #[inline(always)]
     pub fn write<T: Plain>(self, offset: usize, value: &T) -> Result<(), Errno> {
         assert!(offset <= LEN && size_of::<T>() <= LEN - offset);
-        // SAFETY: within the block, which was checked.
+        // SAFETY: the value lies in the block, which was checked.
         unsafe { write_checked(self.addr + offset, value) }
     }
 }
 
-/// Whether `addr..addr + len` lies in the user part (`access_ok`).
+/// `EFAULT` unless `addr..addr + len` lies in the user part (Linux: `access_ok`).
 #[inline(always)]
 pub fn check(addr: usize, len: usize) -> Result<(), Errno> {
     if len <= USER_END && addr <= USER_END - len {
@@ -215,25 +218,26 @@ pub fn check(addr: usize, len: usize) -> Result<(), Errno> {
     }
 }
 
-/// Copies from user memory; all or `EFAULT`.
+/// Copies from user memory. `EFAULT` unless all of it could be copied.
 #[inline]
 pub fn read_bytes(to: &mut [u8], from: usize) -> Result<(), Errno> {
     check(from, to.len())?;
-    // SAFETY: `to` is ours; the user range was checked.
+    // SAFETY: `to` is a slice of the kernel's; the user range was checked.
     let left = unsafe { uaccess::copy_from_user(to.as_mut_ptr(), from, to.len()) };
     if left != 0 { Err(Errno::EFAULT) } else { Ok(()) }
 }
 
-/// Copies to user memory; all or `EFAULT`.
+/// Copies to user memory. `EFAULT` unless all of it could be copied.
 #[inline]
 pub fn write_bytes(to: usize, from: &[u8]) -> Result<(), Errno> {
     check(to, from.len())?;
-    // SAFETY: `from` is ours; the user range was checked.
+    // SAFETY: `from` is a slice of the kernel's; the user range was checked.
     let left = unsafe { uaccess::copy_to_user(to, from.as_ptr(), from.len()) };
     if left != 0 { Err(Errno::EFAULT) } else { Ok(()) }
 }
 
-/// Copies the last two bytes of each of `from` to the array at user address `to`, all or `EFAULT`; the rest of the array is left alone.
+/// Copies the last two bytes of each element of `from` to those of the array at user address `to`; other
+/// bytes of the array are not written. `EFAULT` unless all could be copied.
 pub fn write_tails(to: usize, from: &[[u8; 8]]) -> Result<(), Errno> {
     check(to, size_of_val(from))?;
     if from.is_empty() {
@@ -244,7 +248,8 @@ pub fn write_tails(to: usize, from: &[[u8; 8]]) -> Result<(), Errno> {
     if done { Ok(()) } else { Err(Errno::EFAULT) }
 }
 
-/// `arch::uaccess::exchange_rseq` of the `struct rseq` at `at`: `EFAULT` if it is not there, after which some of it may have been written.
+/// `arch::uaccess::exchange_rseq` for the `struct rseq` at `at`. `EFAULT`: it cannot be accessed; part of it
+/// may have been written then.
 #[inline(always)]
 pub fn exchange_rseq(at: usize, ids: [u64; 2]) -> Result<[u64; 3], Errno> {
     check(at, 32)?;

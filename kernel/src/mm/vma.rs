@@ -14,21 +14,21 @@ bitflags! {
     /// A mapping's properties.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct VmFlags: u32 {
-        /// May be read, written, executed now.
+        /// May be read, written, executed now (`READ`, `WRITE`, `EXEC`).
         const READ = 1;
         /// See `READ`.
         const WRITE = 2;
         /// See `READ`.
         const EXEC = 4;
-        /// Writes are seen by everybody who maps the same thing.
+        /// Writes are seen by all processes that map the same file.
         const SHARED = 8;
-        /// `mprotect` may allow reading, writing, executing.
+        /// `mprotect` may allow it to be read, written, executed (`MAYREAD`, `MAYWRITE`, `MAYEXEC`).
         const MAYREAD = 0x10;
         /// See `MAYREAD`.
         const MAYWRITE = 0x20;
         /// See `MAYREAD`.
         const MAYEXEC = 0x40;
-        /// Grows downwards on faults below it (stacks).
+        /// Grows downwards when a fault hits the addresses below it (stacks).
         const GROWSDOWN = 0x100;
         /// `mlock`ed.
         const LOCKED = 0x200;
@@ -54,20 +54,21 @@ bitflags! {
         const RAND_READ = 0x8_0000;
         /// The main stack, shown as `[stack]`.
         const STACK = 0x10_0000;
-        /// Kernel-owned pages: no splitting off, moving or advising.
+        /// Pages that the kernel owns: they cannot be split, moved or advised.
         const SPECIAL = 0x20_0000;
         /// `MLOCK_ONFAULT`.
         const LOCKONFAULT = 0x40_0000;
-        /// Pages were write-protected for a device or the like; read, write and execute.
+        /// The bits for read, write and execute.
         const ACCESS = 7;
-        /// All of what `mprotect` may allow.
+        /// The bits for what `mprotect` may allow.
         const MAYACCESS = 0x70;
     }
 }
 
 impl VmFlags {
-    /// The access bits as page permissions. What may be written can be read: a page of a mapping that may only be written must not
-    /// lose its last permission when it is write-protected. On most processors what may be executed can be read as well.
+    /// The access bits as page permissions. Whatever may be written can be read: else a page of a write-only
+    /// mapping would lose its last permission when it is write-protected. On most processors whatever may be
+    /// executed can be read as well.
     #[inline(always)]
     pub fn prot(self) -> Prot {
         let prot = Prot::from_bits_truncate(self.bits() as u8 & 7);
@@ -82,37 +83,41 @@ impl VmFlags {
     pub fn from_prot(prot: Prot) -> Self {
         Self::from_bits_truncate(prot.bits() as u32)
     }
-    /// Whether it is private memory that may become writable: what copies on write.
+    /// Whether it is private memory that may become writable, and so is copied on write.
     #[inline(always)]
     pub fn is_cow(self) -> bool {
         self.intersection(Self::SHARED.union(Self::MAYWRITE)) == Self::MAYWRITE
     }
 }
 
-/// What the rest of the kernel knows of a mapped file: the file room implements it for open files.
+/// What `mm` needs to know of a mapped file. `fs` implements it for open files.
 pub trait MappedFile: Send + Sync {
-    /// The path, as `/proc/pid/maps` shows it. `ENOMEM`.
+    /// The path as shown in `/proc/pid/maps`. `ENOMEM`.
     fn path(&self) -> Result<Vec<u8>, Errno>;
     /// Device (encoded as in `stat`) and inode number.
     fn id(&self) -> (u64, u64);
-    /// Makes the bytes `[start, end)` read as zeros and frees their pages; `EPERM` if a seal forbids it.
+    /// Makes the bytes `[start, end)` read as zeros and frees their pages. `EPERM`: a seal forbids it.
     fn punch_hole(&self, start: u64, end: u64) -> Result<(), Errno>;
+    /// Whether the running task may learn which pages of the file are in memory: it owns the file or may
+    /// write to it.
+    fn tells_residency(&self) -> bool;
 }
 
 /// A file to be mapped.
 #[derive(Clone)]
 pub struct FileMap {
-    /// Its pages.
-    pub cache: Arc<PageCache>,
-    /// The open file, kept open by the mapping. `None`: the kernel's own (shared anonymous memory).
+    /// Its pages. `None`: it has none, and each mapping has zeros of its own (`/dev/zero`).
+    pub cache: Option<Arc<PageCache>>,
+    /// The open file, which the mapping keeps open. `None`: shared anonymous memory, a file of the kernel's.
     pub file: Option<Arc<dyn MappedFile>>,
-    /// Byte offset, a multiple of the page size.
+    /// The offset in bytes, a multiple of the page size.
     pub offset: u64,
-    /// What mappings of it may ever allow: `WRITE` only for files open for writing, `EXEC` unless mounted `noexec`.
+    /// What mappings of it may ever allow: `WRITE` only if the file is open for writing, `EXEC` only if it is
+    /// not mounted `noexec`.
     pub may: Prot,
 }
 
-/// Pages the kernel lends to user space (vDSO, time data).
+/// Pages of the kernel that are mapped into programs (vDSO, time data).
 pub struct SpecialPages {
     /// The name in `/proc/pid/maps`, brackets included.
     pub name: &'static str,
@@ -123,7 +128,7 @@ pub struct SpecialPages {
 /// What is behind a mapping.
 #[derive(Clone)]
 pub enum Backing {
-    /// Zeros at first, then its own.
+    /// Memory that is zero at first.
     Anonymous,
     /// A file's pages.
     File {
@@ -136,37 +141,39 @@ pub enum Backing {
     Special(Arc<SpecialPages>),
 }
 
-/// A mapping (its bounds are the region's).
+/// A mapping. Its bounds are those of its region.
 #[derive(Clone)]
 pub struct Vma {
     /// Properties.
     pub flags: VmFlags,
     /// What it maps.
     pub backing: Backing,
-    /// The page index in the file at the mapping's start; for anonymous memory the page number it was made at.
+    /// The index of its first page in the file. For anonymous memory: the page number of the address at which
+    /// it was made.
     pub index: u64,
     /// Whether the process may have pages of its own in it.
     pub private: PrivatePages,
 }
 
-/// Set once a private mapping of a file got a page that is not the file's. Until then fork need not copy its entries: the child's
-/// faults find the same pages. Set with the regions locked for reading, read with them locked for writing.
+/// Set as soon as a private mapping of a file has a page that is not the file's. Until then fork need not
+/// copy the entries: faults of the child find the same pages. Set with the regions locked for reading, read
+/// with them locked for writing.
 #[derive(Default)]
 pub struct PrivatePages(AtomicBool);
 
 impl PrivatePages {
-    /// Notes that there is one now.
+    /// Notes that the mapping has such a page.
     #[inline(always)]
     pub fn note(&self) {
         if !self.0.load(Relaxed) {
             self.0.store(true, Relaxed);
         }
     }
-    /// Whether there may be one.
+    /// Whether the mapping may have such a page.
     pub fn any(&self) -> bool {
         self.0.load(Relaxed)
     }
-    /// The mapping grows by one that had `other`.
+    /// The mapping is joined with one that had `other`.
     pub fn join(&self, other: &Self) {
         if other.any() {
             self.note();
@@ -181,7 +188,7 @@ impl Clone for PrivatePages {
 }
 
 impl Vma {
-    /// The part that starts `offset` bytes further.
+    /// The part of it that begins `offset` bytes later.
     pub fn tail(&self, offset: usize) -> Self {
         Self {
             index: self.index + (offset >> PAGE_SHIFT) as u64,
@@ -189,7 +196,7 @@ impl Vma {
         }
     }
 
-    /// Whether `next`, which starts `len` bytes after this one, continues it.
+    /// Whether `next`, which begins `len` bytes behind the start of this one, continues it.
     pub fn continues(&self, len: usize, next: &Vma) -> bool {
         if self.flags != next.flags || self.flags.intersects(VmFlags::SPECIAL) {
             return false;
@@ -208,7 +215,7 @@ impl Vma {
         }
     }
 
-    /// The file's pages, if it maps a file.
+    /// The file's page cache, if it maps a file.
     #[inline(always)]
     pub fn cache(&self) -> Option<&Arc<PageCache>> {
         match &self.backing {
@@ -217,7 +224,7 @@ impl Vma {
         }
     }
 
-    /// The file index at `offset` bytes from the mapping's start.
+    /// The index in the file at `offset` bytes from the mapping's start.
     #[inline(always)]
     pub fn index_at(&self, offset: usize) -> u64 {
         self.index + (offset >> PAGE_SHIFT) as u64

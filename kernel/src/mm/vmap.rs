@@ -1,8 +1,16 @@
-//! Kernel mappings outside the linear map: device registers, large allocations whose frames are not contiguous, kernel stacks.
+//! Kernel mappings outside the linear map: device registers, large blocks of the heap whose frames are not
+//! contiguous, kernel stacks (Linux: `vmalloc`).
 //!
-//! The architecture's [`VMAP`] range is divided: kernel stacks (`mm::stack`) in the lower half, everything else, here, in the upper.
-//! All top-level entries of the range are filled in at boot, so that every address space that copies or shares the kernel's top level sees
-//! later mappings. Unmapping is lazy: freed areas wait until a batch can be flushed from the TLBs in a context that may do so.
+//! The architecture's [`VMAP`] range has two halves: kernel stacks (`mm::stack`) are in the lower one,
+//! everything else, which is handled here, in the upper one. All top-level entries of the range are filled in
+//! at boot, so that address spaces that copy or share the kernel's top level see later mappings. Freed areas
+//! stay mapped until many of them can be flushed from the TLBs together, in a context that may wait for other
+//! CPUs.
+//!
+//! The heap gets its large blocks here, so nothing may use the heap while the lock is held: the node of an
+//! area is made before it is inserted and freed after it was removed, and the list of freed areas goes
+//! through their nodes. Code that frees an area and may not wait leaves the flush to others: to the next
+//! allocation here, to its thread on the way to user mode, and to whatever finds memory short.
 
 use super::frame::{self, For, FrameList};
 use super::{PAGE_SHIFT, PAGE_SIZE, PhysAddr, Prot, table};
@@ -10,41 +18,54 @@ use crate::arch::irq;
 use crate::arch::mmu::{self, Entry, LEVELS, MemoryKind, VMAP};
 use crate::sched::preempt;
 use crate::sync::IrqSpinLock;
-use alloc::collections::BTreeMap;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use limen_entry::ThreadFlags;
+use limen_range_tree::{Node, NodeBox, Range, RangeTree};
 
-/// One mapped range.
+/// An area: a range of mapped addresses and an unmapped page behind it. The tree has the addresses, this is
+/// the rest.
+#[derive(Clone, Copy)]
 struct Area {
-    pages: usize,
-    /// Whether the frames belong to the area.
+    /// Whether the frames are freed together with the area.
     owns: bool,
-    /// Freed by its owner, but still mapped.
-    dead: bool,
+    /// In a freed area: the address of the one freed before it, 0 for none. `ALIVE` in an area that is in
+    /// use.
+    dead: usize,
 }
+
+/// The mark of an area in use. No area begins at this address.
+const ALIVE: usize = 1;
+
+/// An area that is not in the tree: before it is inserted or after it was removed.
+type AreaNode = NodeBox<(), Area>;
 
 struct Areas {
-    map: BTreeMap<usize, Area>,
-    /// Where to look for room next.
+    map: RangeTree<(), Area>,
+    /// Where to look for room first.
     cursor: usize,
-    dead_pages: usize,
+    /// The area that was freed last and is still mapped, 0 for none.
+    dead: usize,
 }
 
-static AREAS: IrqSpinLock<Areas> = IrqSpinLock::new(Areas {
-    map: BTreeMap::new(),
+static AREAS: IrqSpinLock<Areas> = IrqSpinLock::new_allocator(Areas {
+    map: RangeTree::new(),
     cursor: 0,
-    dead_pages: 0,
+    dead: 0,
 });
-/// Pages mapped here, for `/proc/meminfo` (`VmallocUsed`).
+/// How many pages are in freed areas.
+static DEAD: AtomicUsize = AtomicUsize::new(0);
+/// How many pages are mapped here, for `/proc/meminfo` (`VmallocUsed`).
 static USED: AtomicUsize = AtomicUsize::new(0);
 
-/// Freed areas wait until they hold this many pages.
+/// Freed areas are unmapped when they have more pages than this.
 const PURGE: usize = 256;
 
-/// What the range has of addresses at least, if the architecture's has them.
+/// How many bytes of addresses the range should have, if the architecture's range is that large.
 const ENOUGH: usize = 256 << 20;
 
-/// The range as this room uses it: what the top level can be filled for at boot at a modest price. Two top-level entries, more where they are small.
+/// The part of the architecture's range that is used: as much as the top level can be filled for at boot
+/// without much memory. Two top-level entries, or more where these are small.
 pub(super) fn range() -> (usize, usize) {
     const SPAN: usize = 1 << table::level_shift(LEVELS - 1);
     const FILLED: usize = if 2 * SPAN < ENOUGH { ENOUGH } else { 2 * SPAN };
@@ -61,7 +82,7 @@ pub fn contains(addr: usize) -> bool {
     (VMAP.0..VMAP.1).contains(&addr)
 }
 
-/// Fills the top level for the range. Boot CPU, once.
+/// Fills in the top level for the range. Boot CPU, once.
 pub fn init() {
     let (start, end) = range();
     if start == end {
@@ -83,7 +104,7 @@ fn middle() -> usize {
     (start + (end - start) / 2) & !(PAGE_SIZE - 1)
 }
 
-/// The slot for a kernel page. The tables on the way are made and stay.
+/// The entry for a kernel page. Tables on the way are made and never freed.
 pub(super) fn slot(addr: usize) -> Option<&'static mmu::Slot> {
     table::find_or_make(mmu::kernel_root(), addr, For::Kernel, |_| ())
 }
@@ -93,47 +114,54 @@ fn may_wait() -> bool {
     preempt::count() == 0 && irq::enabled()
 }
 
-/// Reserves addresses for `pages` pages plus an unmapped one behind them.
-fn reserve(pages: usize, owns: bool) -> Option<usize> {
-    if AREAS.lock().dead_pages > PURGE && may_wait() {
-        purge();
+impl Areas {
+    /// Finds addresses for `size` bytes, behind the last area or from the start, and inserts the node. `Err`:
+    /// there are none; the node is given back.
+    fn put(&mut self, mut node: AreaNode, size: usize) -> Result<usize, AreaNode> {
+        let (first, last) = (middle() as u64, range().1 as u64 - 1);
+        let size = size as u64;
+        let next = self.map.room(size, self.cursor as u64, last);
+        let Some(at) = next.or_else(|| self.map.room(size, first, last)) else {
+            return Err(node);
+        };
+        self.cursor = (at + size) as usize;
+        (node.range_mut().first, node.range_mut().last) = (at, at + size - 1);
+        self.map.insert(node);
+        Ok(at as usize)
     }
-    let (first, end) = (middle(), range().1);
-    let size = (pages + 1) << PAGE_SHIFT;
-    let mut areas = AREAS.lock();
-    let mut at = areas.cursor;
-    let mut wrapped = false;
-    loop {
-        if at + size > end {
-            if wrapped {
-                return None;
-            }
-            wrapped = true;
-            at = first;
-        }
-        let clash = areas
-            .map
-            .range(..at + size)
-            .next_back()
-            .map(|(&s, a)| s + ((a.pages + 1) << PAGE_SHIFT));
-        match clash {
-            Some(stop) if stop > at => at = stop,
-            _ => break,
-        }
-    }
-    areas.cursor = at + size;
-    areas.map.insert(
-        at,
-        Area {
-            pages,
-            owns,
-            dead: false,
-        },
-    );
-    Some(at)
 }
 
-/// Maps `size` bytes of device registers at `phys`, which need not be page-aligned. The mapping lasts until the end. Null if there is no room.
+/// How many pages an area has, without the unmapped one.
+fn pages_of(range: &Range<(), Area>) -> usize {
+    ((range.last + 1 - range.first) as usize >> PAGE_SHIFT) - 1
+}
+
+/// Reserves addresses for `pages` pages and an unmapped one behind them.
+fn reserve(pages: usize, owns: bool) -> Option<usize> {
+    if DEAD.load(Relaxed) > PURGE {
+        purge();
+    }
+    let size = pages.checked_add(1)?.checked_mul(PAGE_SIZE)?;
+    let value = Area { owns, dead: ALIVE };
+    let mut node = Node::new(Range {
+        first: 0,
+        last: 0,
+        key: (),
+        value,
+    })?;
+    loop {
+        let put = AREAS.lock().put(node, size);
+        match put {
+            Ok(at) => return Some(at),
+            // Freed areas may be in the way.
+            Err(back) if purge() => node = back,
+            Err(_) => return None,
+        }
+    }
+}
+
+/// Maps `size` bytes of device registers at physical address `phys`, which need not be aligned to pages. The
+/// mapping is never removed. Null: there is no room.
 pub fn map_device(phys: u64, size: usize) -> *mut u8 {
     let offset = phys as usize & (PAGE_SIZE - 1);
     let pages = (offset + size).div_ceil(PAGE_SIZE);
@@ -154,9 +182,15 @@ pub fn map_device(phys: u64, size: usize) -> *mut u8 {
     (at + offset) as *mut u8
 }
 
-/// Memory of `pages` pages, contiguous only in the kernel's view. Null if there is none: half of the reserve stays for what is small and must not fail.
+/// Whether there are frames for a large block. Half of the reserve is kept for small ones, which must not
+/// fail.
+fn is_enough(pages: usize) -> bool {
+    frame::free_in_buddy() >= pages.saturating_add(frame::reserve() / 2)
+}
+
+/// Allocates `pages` pages with consecutive addresses in the kernel. Null: there is no memory.
 pub fn alloc_pages(pages: usize) -> *mut u8 {
-    if frame::free_in_buddy() < pages.saturating_add(frame::reserve() / 2) {
+    if !(is_enough(pages) || purge() && is_enough(pages)) {
         return null_mut();
     }
     let Some(at) = reserve(pages, true) else {
@@ -179,60 +213,82 @@ pub fn alloc_pages(pages: usize) -> *mut u8 {
     at as *mut u8
 }
 
-/// Frees an area. Any context: the frames come back when the TLBs have been flushed.
+/// Frees an area. In any context. Its frames come back when the TLBs have been flushed.
 pub fn free(at: *mut u8) {
+    let place = (at as usize as u64, ());
     let mut areas = AREAS.lock();
-    let Some(area) = areas.map.get_mut(&(at as usize)) else {
+    let Some(pages) = areas.map.get(place).map(pages_of) else {
         return;
     };
-    area.dead = true;
-    let pages = area.pages;
-    areas.dead_pages += pages;
-    let many = areas.dead_pages > PURGE;
+    let before = areas.dead;
+    if let Some(area) = areas.map.value_mut(place) {
+        debug_assert!(area.dead == ALIVE, "freed twice");
+        area.dead = before;
+    }
+    areas.dead = at as usize;
     drop(areas);
-    if many && may_wait() {
+    if DEAD.fetch_add(pages, Relaxed) + pages > PURGE {
         purge();
     }
 }
 
-/// Unmaps what was freed and gives the frames back. Only where waiting for other CPUs is allowed.
-pub fn purge() {
+/// Unmaps all freed areas and gives their frames back. `false`: nothing was given back. This waits for other
+/// CPUs; where that is not allowed, the running thread does it on its way to user mode.
+pub fn purge() -> bool {
+    if !may_wait() {
+        preempt::current_info().work.set(ThreadFlags::NOTIFY_RESUME);
+        return false;
+    }
+    let list = core::mem::take(&mut AREAS.lock().dead);
+    if list == 0 {
+        return false;
+    }
+    // Only this thread has the list. The addresses stay taken until the flush is done.
     let mut frames = FrameList::new();
     let (mut low, mut high) = (usize::MAX, 0);
-    let mut dead = alloc::vec::Vec::new();
-    {
-        // Entries are cleared under the lock, but the addresses stay taken until the flush is done.
-        let mut areas = AREAS.lock();
-        areas.dead_pages = 0;
-        for (&at, area) in areas.map.iter_mut().filter(|(_, a)| a.dead) {
-            low = low.min(at);
-            high = high.max(at + (area.pages << PAGE_SHIFT));
-            for i in 0..area.pages {
-                let Some(slot) = table::find(mmu::kernel_root(), at + (i << PAGE_SHIFT)) else {
-                    continue;
-                };
-                let entry = table::load(slot);
-                if !entry.is_empty() {
-                    table::store(slot, Entry::EMPTY);
-                    if area.owns {
-                        frames.push(frame::pfn(entry.phys()));
-                    }
-                }
+    let mut next = list;
+    while next != 0 {
+        let at = next;
+        let found = {
+            let areas = AREAS.lock();
+            let range = areas.map.get((at as u64, ()));
+            range.map(|r| (pages_of(r), r.value))
+        };
+        let Some((pages, area)) = found else { break };
+        let end = at + (pages << PAGE_SHIFT);
+        (low, high) = (low.min(at), high.max(end));
+        table::for_each(mmu::kernel_root(), at, end, |_, slot, entry| {
+            table::store(slot, Entry::EMPTY);
+            if area.owns {
+                frames.push(frame::pfn(entry.phys()));
             }
-            USED.fetch_sub(if area.owns { area.pages } else { 0 }, Relaxed);
-            area.dead = false;
-            dead.push(at);
+        });
+        if area.owns {
+            USED.fetch_sub(pages, Relaxed);
         }
-    }
-    if dead.is_empty() {
-        return;
+        DEAD.fetch_sub(pages, Relaxed);
+        next = area.dead;
     }
     mmu::flush_kernel(low, high);
-    {
-        let mut areas = AREAS.lock();
-        for at in dead {
-            areas.map.remove(&at);
-        }
+    next = list;
+    while next != 0 {
+        let node = AREAS.lock().map.remove((next as u64, ()));
+        next = node.map_or(0, |node| node.range().value.dead);
     }
     frame::free_list(frames);
+    true
+}
+
+/// On the way to user mode: unmaps areas that were freed by code that could not wait.
+pub fn before_user() {
+    if DEAD.load(Relaxed) > PURGE {
+        purge();
+    }
+}
+
+/// Runs `f` with the lock held, for the lock validator's own test.
+#[cfg(feature = "lockdep")]
+pub fn locked<R>(f: impl FnOnce() -> R) -> R {
+    let _areas = AREAS.lock();
+    f()
 }

@@ -1,5 +1,9 @@
-//! Sockets. Only the local family exists yet; every other one is `EAFNOSUPPORT`. Called by `syscall/socket.rs`.
+//! Sockets. There is only the local family so far; all others give `EAFNOSUPPORT`. Called by
+//! `syscall/socket.rs`.
 
+#![forbid(unsafe_code)]
+
+pub mod absent;
 pub mod unix;
 
 /// `AF_UNIX`.

@@ -3,33 +3,12 @@
 use super::Thread;
 use crate::mm::AddressSpace;
 use crate::sched;
-use crate::sync::IrqSpinLock;
 use crate::task::{self, Task, current};
 use alloc::sync::Arc;
-use core::sync::atomic::{
-    AtomicBool,
-    Ordering::{Acquire, Relaxed, Release},
-};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use limen_entry::ThreadFlags;
-use limen_rseq::cid::{Cids, Own};
+use limen_rseq::cid::Own;
 use limen_rseq::{Event, Ids};
-
-/// An address space's.
-pub struct Space {
-    cids: IrqSpinLock<Cids>,
-    /// The ids are, or are becoming, the CPUs': readable without the lock.
-    of_cpus: AtomicBool,
-}
-
-impl Space {
-    /// Nobody has one.
-    pub const fn new() -> Self {
-        Self {
-            cids: IrqSpinLock::new(Cids::new()),
-            of_cpus: AtomicBool::new(false),
-        }
-    }
-}
 
 fn allowed(task: &Task) -> usize {
     task.sched.affinity().and(sched::online()).count().max(1)
@@ -43,7 +22,8 @@ fn set_own(thread: &Thread, own: Own) {
     thread.own_cid.store(own.0, Relaxed);
 }
 
-/// The running thread's, on CPU `cpu`; `None`: there is none to be had right now. Preemption or interrupts are off, or the answer may be out of date.
+/// The concurrency id of the running thread on CPU `cpu`. `None`: no id is free now. With interrupts and
+/// preemption on, the result may be out of date.
 #[inline(always)]
 pub fn of(task: &Task, cpu: usize) -> Option<u32> {
     let mm = task.mm_slot().peek()?;
@@ -54,20 +34,21 @@ pub fn of(task: &Task, cpu: usize) -> Option<u32> {
 
 #[inline(never)]
 fn choose(thread: &Thread, mm: &AddressSpace, cpu: usize, allowed: usize) -> Option<u32> {
-    // What it takes for itself is known to the thread before a hand-over can begin.
-    let mut cids = mm.cids.cids.lock();
+    // The lock makes sure that an id which a thread takes for itself is noted before a hand-over begins.
+    let mut cids = mm.cids.ids.lock();
     let (own, cid) = cids.choose(cpu, sched::online().count(), allowed, own(thread));
     set_own(thread, own);
     cid
 }
 
-/// The running thread's area is told `ids`, or will be, which were asked for with interrupts off, and these still are.
+/// Notes that the running thread's area says `ids`, or will say so before user mode. The ids were asked for
+/// with interrupts off, and they still are.
 pub fn tell(thread: &Thread, ids: Ids) {
     thread.set_told(ids);
     set_own(thread, own(thread).told());
 }
 
-/// What follows on the running thread's way out if its id may not be what it was.
+/// What the thread's way out to user mode must look at if its id may have changed.
 #[inline(always)]
 pub fn at_exit(task: &Task) -> Event {
     own(&task.rseq).at_exit(|| {
@@ -77,27 +58,22 @@ pub fn at_exit(task: &Task) -> Event {
     })
 }
 
-/// Sees to it that [`of`] has an answer for the running thread. Interrupts are on; nothing is locked.
+/// Makes [`of`] have a result for the running thread. Interrupts are on and no lock is held; sleeps.
 pub fn prepare(task: &Task) {
     let Some(mm) = task.mm() else { return };
-    loop {
-        let there = crate::sync::without_interrupts(|| of(task, crate::arch::smp::cpu_id()).is_some());
-        if there {
-            return;
-        }
-        let begins = {
-            let mut cids = mm.cids.cids.lock();
-            let begins = cids.begin_hand_over();
-            mm.cids.of_cpus.store(true, Release);
-            begins
-        };
-        if !begins {
-            // Somebody else is at it.
-            crate::arch::irq::spin_hint();
-            sched::yield_now();
-            continue;
-        }
-        // Threads that do not run now find out on their next way out; those that run, here.
+    if crate::sync::without_interrupts(|| of(task, crate::arch::smp::cpu_id()).is_some()) {
+        return;
+    }
+    let _one = mm.cids.handing_over.lock();
+    let begins = {
+        let mut cids = mm.cids.ids.lock();
+        let begins = cids.begin_hand_over();
+        mm.cids.of_cpus.store(true, Release);
+        begins
+    };
+    // If not, another thread has completed the hand-over while this one waited for the lock.
+    if begins {
+        // Threads that do not run now see it on their next way out; those that run are told below.
         for process in task::all_processes() {
             for thread in process.threads() {
                 if own(&thread.rseq).is_own() && thread.mm().is_some_and(|its| Arc::ptr_eq(&its, &mm)) {
@@ -112,24 +88,24 @@ pub fn prepare(task: &Task) {
                 return;
             }
             let cpu = crate::arch::smp::cpu_id();
-            let answer = mm.cids.cids.lock().hand_over(cpu, own(&running.rseq));
+            let answer = mm.cids.ids.lock().hand_over(cpu, own(&running.rseq));
             if let Some((own, event)) = answer {
                 set_own(&running.rseq, own);
                 running.rseq.add(event);
                 running.info.work.set(ThreadFlags::RSEQ);
             }
         });
-        mm.cids.cids.lock().end_hand_over();
+        mm.cids.ids.lock().end_hand_over();
     }
 }
 
-/// The running thread needs none any more.
+/// The running thread no longer needs an id.
 pub fn give_back(task: &Task) {
     let had = own(&task.rseq);
     set_own(&task.rseq, Own::NONE);
     if had.is_own()
         && let Some(mm) = task.mm_slot().peek()
     {
-        mm.cids.cids.lock().give_back(had.0);
+        mm.cids.ids.lock().give_back(had.0);
     }
 }

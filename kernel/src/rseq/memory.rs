@@ -1,19 +1,20 @@
-//! User memory, as `limen_rseq` asks for it.
+//! User memory, as `limen_rseq` accesses it.
 
-use super::{files, stats};
+use super::{stats, watch};
 use crate::mm::user::{UserPtr, exchange_rseq, read_bytes, write_bytes};
 use limen_linux_abi::Errno;
 use limen_rseq::update::{Fault, Ids, Memory, Seen};
 use limen_rseq::{Area, CPU_ID_UNINITIALISED, ORIGINAL_SIZE, Section, field};
 
-/// What a fresh area says.
+/// What a new area says.
 pub const UNINITIALISED: Ids = Ids {
     cpu: CPU_ID_UNINITIALISED,
     node: 0,
     cid: 0,
 };
 
-/// The running thread's memory. With interrupts off an access to what is not there fails at once; else it waits until it is.
+/// The running thread's user memory. With interrupts off, an access to a page that is not present fails at
+/// once; else it sleeps until the page is present.
 pub struct User;
 
 impl Memory for User {
@@ -29,7 +30,7 @@ impl Memory for User {
         UserPtr::<u64>::new(at + field::RSEQ_CS).read().map_err(|_| Fault)
     }
     fn clear_section_pointer(&mut self, at: usize) -> Result<(), Fault> {
-        if files::counting() && self.section_pointer(at)? == 0 {
+        if watch::counting() && self.section_pointer(at)? == 0 {
             stats::count(|counts| &counts.cleared_twice);
         }
         UserPtr::<u64>::new(at + field::RSEQ_CS)
@@ -44,9 +45,12 @@ impl Memory for User {
     fn word(&mut self, at: usize) -> Result<u32, Fault> {
         UserPtr::<u32>::new(at).read().map_err(|_| Fault)
     }
+    fn strict(&self) -> bool {
+        watch::watch() & watch::DEBUG != 0
+    }
 }
 
-/// What an area says between its registration and the way out of that call: nothing, and no critical section.
+/// Writes to an area at its registration: no identifiers yet, and no critical section.
 pub fn initialise(area: &Area, flags: u32) -> Result<(), Errno> {
     fill(area.at, CPU_ID_UNINITIALISED, flags)?;
     if area.len > ORIGINAL_SIZE {
@@ -55,7 +59,7 @@ pub fn initialise(area: &Area, flags: u32) -> Result<(), Errno> {
     Ok(())
 }
 
-/// What it says once it is not an area any more.
+/// Writes to an area when it is unregistered.
 pub fn reset(at: usize) -> Result<(), Errno> {
     fill(at, 0, 0)
 }

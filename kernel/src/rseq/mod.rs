@@ -1,59 +1,67 @@
-//! Restartable sequences (`docs/rseq.md`): what a thread has, and the hooks that the rest of the kernel calls. Decisions are `limen_rseq`'s.
+//! Restartable sequences (`docs/rseq.md`): the state of each thread, and the hooks that other rooms call.
+//! What to do is decided by `limen_rseq`. An *area* is a thread's registered `struct rseq`. It is *legacy* if
+//! it has the original 32 bytes; a longer one is *optimised*.
 //!
-//! A thread's record is its own: only the thread itself changes it, on the CPU it runs on, or an interrupt on that CPU. Nothing is noted when the
-//! thread enters the kernel, and nothing while it is switched away: it looks for itself when it runs again ([`resumed`]), and its way out does the
-//! rest ([`exit`]).
+//! A thread's state is changed only by the thread itself, on the CPU on which it runs, or by an interrupt on
+//! that CPU. Nothing is noted when the thread enters the kernel or is switched away from. When it runs again,
+//! it compares ([`resumed`]), and its way out to user mode does the rest ([`exit`]).
 
 mod cid;
-mod files;
 mod memory;
 mod slice;
 mod stats;
+mod watch;
 
-pub use cid::Space;
-pub use files::{init, show};
-pub use slice::{ended_by_call, grant, prctl, yielded};
-pub use stats::{Counts, ThreadCounts};
+pub use slice::{LENGTH as SLICE_LENGTH, ended_by_call, grant, prctl, yielded};
+pub use stats::{Counts, NAMES, Sums, ThreadCounts};
+pub use watch::{COUNT, DEBUG, init, set_watch, switch, watch};
 
 use crate::arch::frame::Frame;
 use crate::arch::{mmu::USER_END, smp, uaccess};
 use crate::mm::AddressSpace;
 use crate::sched::{self, CpuSet};
 use crate::signal::{self, Besides};
-use crate::syscall::SysResult;
 use crate::task::{CurrentTask, Task, current};
 use alloc::sync::Arc;
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
-use limen_entry::{Interrupted, ThreadFlags};
+use limen_entry::{Cause, ThreadFlags};
 use limen_linux_abi::Errno;
+use limen_linux_abi::SysResult;
 use limen_rseq::cid::Own;
-use limen_rseq::{Action, Area, CPU_ID_UNINITIALISED, Event, Fatal, Ids, Mode, Stop, Work, register, update};
+use limen_rseq::{
+    Action, Area, CPU_ID_UNINITIALISED, Done, Event, Fatal, Ids, Mode, Said, Stop, Work, register, update,
+};
 use memory::User;
 
-/// What a thread has.
+/// A thread's state for restartable sequences.
 #[repr(C)]
 pub struct Thread {
     /// The area's address, 0 for none.
     at: AtomicUsize,
-    /// What the area was last told, as it lies in memory (`Ids::words`): the CPU twice, the node, the concurrency id.
+    /// What the kernel wrote to the area last, in the area's order (`Ids::words`): the CPU twice, the node,
+    /// the concurrency id.
     told: [AtomicU32; 4],
     len: AtomicU32,
     signature: AtomicU32,
     /// [`Event`]'s bits.
     event: AtomicU32,
-    /// That CPU, if the area is a legacy one, and that is all there is to be known about it; else [`limen_rseq::CPU_ID_UNINITIALISED`].
+    /// The CPU that was written to the area last, if the area is legacy; else
+    /// [`limen_rseq::CPU_ID_UNINITIALISED`]. So [`resumed`] needs one comparison only.
     legacy_cpu: AtomicU32,
-    /// Its concurrency id ([`Own`]): see `cid`.
+    /// Its concurrency id ([`Own`], see `cid`).
     own_cid: AtomicU32,
-    /// Its time-slice extension: see `slice`.
+    /// Its time-slice extension (see `slice`).
     slice: AtomicU32,
-    /// What was done for it.
+    /// The CPU and the concurrency id that the kernel was writing to the area when an access faulted
+    /// ([`Event::TRIED`]): the area may say them or not.
+    tried: [AtomicU32; 2],
+    /// Its counters.
     pub counts: stats::ThreadCounts,
 }
 
 impl Thread {
-    /// Nothing registered.
+    /// Of a thread without an area.
     pub const fn new() -> Self {
         Self {
             at: AtomicUsize::new(0),
@@ -64,17 +72,18 @@ impl Thread {
             legacy_cpu: AtomicU32::new(CPU_ID_UNINITIALISED),
             own_cid: AtomicU32::new(Own::NONE.0),
             slice: AtomicU32::new(0),
+            tried: [const { AtomicU32::new(0) }; 2],
             counts: stats::ThreadCounts::new(),
         }
     }
 
-    /// Whether it has an area.
+    /// Whether the thread has registered an area.
     #[inline(always)]
     pub fn is_registered(&self) -> bool {
         self.at.load(Relaxed) != 0
     }
 
-    /// Its area.
+    /// The registered area.
     #[inline(always)]
     pub fn area(&self) -> Option<Area> {
         let at = self.at.load(Relaxed);
@@ -85,7 +94,7 @@ impl Thread {
         })
     }
 
-    /// Its new area, which was told `ids`.
+    /// Registers an area, to which `ids` were written.
     fn set_area(&self, area: Area, ids: Ids) {
         self.len.store(area.len, Relaxed);
         self.signature.store(area.signature, Relaxed);
@@ -111,6 +120,20 @@ impl Thread {
         }
     }
 
+    fn tried(&self) -> Ids {
+        Ids {
+            cpu: self.tried[0].load(Relaxed),
+            node: NODE,
+            cid: self.tried[1].load(Relaxed),
+        }
+    }
+
+    #[cold]
+    fn set_tried(&self, ids: Ids) {
+        self.tried[0].store(ids.cpu, Relaxed);
+        self.tried[1].store(ids.cid, Relaxed);
+    }
+
     fn set_told(&self, ids: Ids) {
         for (to, id) in self.told.iter().zip([ids.cpu, ids.cpu, ids.node, ids.cid]) {
             to.store(id, Relaxed);
@@ -121,28 +144,31 @@ impl Thread {
     }
 }
 
-/// A place in a `Task` from which instructions with a short offset reach the following: its start, unless lock validation has much to remember there.
+/// An offset in `Task` from which the state below is in reach of instructions with short offsets: 0, unless
+/// the lock validator's state makes the start of `Task` large.
 const NEAR: usize = if offset_of!(Task, rseq) < 128 {
     0
 } else {
     offset_of!(Task, rseq)
 };
-/// How far behind that place the address of the task's area is.
-pub const AREA_AT: usize = offset_of!(Task, rseq) + offset_of!(Thread, at) - NEAR;
-/// How far behind that place is what the area was told: four words of 32 bits.
-pub const TOLD: usize = offset_of!(Task, rseq) + offset_of!(Thread, told) - NEAR;
+/// The offset, from there, of the area's address.
+const AREA_AT: usize = offset_of!(Task, rseq) + offset_of!(Thread, at) - NEAR;
+/// The offset, from there, of what was written to the area: four words of 32 bits.
+const TOLD: usize = offset_of!(Task, rseq) + offset_of!(Thread, told) - NEAR;
 
-/// Whether the area of the running thread, a legacy one, says what it was told, and no critical section. `false` as well if user memory is not there.
+/// Whether the running thread's legacy area still says what the kernel wrote, and has no critical section.
+/// Also `false` if the area cannot be read without a fault.
 #[inline(always)]
 fn is_as_told(task: &Task) -> bool {
-    // SAFETY: a place in the task. A registered area lies in user memory. Only the running thread, or an interrupt on its CPU, writes what was told.
-    unsafe { uaccess::rseq_says((&raw const *task).byte_add(NEAR).cast()) }
+    // SAFETY: a place in the task. A registered area lies in user memory. Only the running thread, or an
+    // interrupt on its CPU, writes what was told.
+    unsafe { uaccess::rseq_as_told::<AREA_AT, TOLD>((&raw const *task).byte_add(NEAR).cast()) }
 }
 
-/// There is one memory node.
+/// There is a single NUMA node.
 const NODE: u32 = 0;
 
-/// What the area of the running thread should say; a fault if there is no concurrency id to be had right now.
+/// What the running thread's area should say. A fault if no concurrency id is free now.
 #[inline(always)]
 fn ids_now(task: &Task) -> Result<Ids, Stop> {
     let cpu = smp::cpu_id();
@@ -154,28 +180,31 @@ fn ids_now(task: &Task) -> Result<Ids, Stop> {
     })
 }
 
-/// The running thread's area is gone, by its own doing or with its memory (exec, exit).
+/// The running thread's area goes away: it was unregistered, or its memory does (exec, exit).
 pub fn forget(task: &Task) {
     let rseq = &task.rseq;
     if !rseq.is_registered() {
         return;
     }
     set_hooks(task, None);
-    rseq.at.store(0, Relaxed);
-    rseq.legacy_cpu.store(CPU_ID_UNINITIALISED, Relaxed);
-    rseq.event.store(0, Relaxed);
-    slice::switched(task);
-    slice::set(rseq, false);
+    crate::sync::without_interrupts(|| {
+        slice::ends(task);
+        slice::set(rseq, false);
+        rseq.at.store(0, Relaxed);
+        rseq.legacy_cpu.store(CPU_ID_UNINITIALISED, Relaxed);
+        rseq.event.store(0, Relaxed);
+    });
     cid::give_back(task);
 }
 
-/// The running thread ends: forgets, and leaves its counts to its process.
+/// The running thread ends: its area goes away, and its process takes over its counters.
 pub fn ends(task: &Task) {
     forget(task);
     task.process.rseq.inherit(&task.rseq.counts);
 }
 
-/// Whether [`resumed`], [`is_settled`] and [`before_handler`] are called for the running thread: for one that has an area, of this kind.
+/// Turns [`resumed`], [`is_settled`] and [`before_handler`] on for the running thread if it has an area,
+/// whose mode is given, and off if not.
 fn set_hooks(task: &Task, area: Option<Mode>) {
     sched::entity::with_current_context(|context| context.resume.set(area.is_some()));
     let mut signals = task.signals.lock();
@@ -185,16 +214,16 @@ fn set_hooks(task: &Task, area: Option<Mode>) {
     signals.besides.set(Besides::RSEQ, area == Some(Mode::Optimised));
 }
 
-fn by_exception(interrupted: Interrupted) -> bool {
-    interrupted == Interrupted::ByException
+fn by_exception(cause: Cause) -> bool {
+    cause == Cause::Exception
 }
 
-/// The running thread, which has an area or is about to have one, runs again after a switch. Interrupts are off.
+/// The running thread, which has an area or is about to register one, was switched to. Interrupts are off.
 #[inline(always)]
 pub fn resumed() {
     let task = current();
     let rseq = &task.rseq;
-    // Nearly always with the C libraries of today.
+    // Nearly always: today's C libraries register legacy areas, and the thread is on the same CPU.
     if rseq.legacy_cpu.load(Relaxed) == smp::cpu_id() as u32 {
         task.info.work.set_own(ThreadFlags::RSEQ_AGAIN);
     } else {
@@ -209,18 +238,16 @@ fn resumed_with_area(task: &Task) {
     let mode = area.mode();
     let migrated = rseq.told[0].load(Relaxed) != smp::cpu_id() as u32;
     let user_irq = mode == Mode::Optimised && current().was_interrupted();
-    let mut event = Event::resumed(mode, migrated, user_irq).unwrap_or_default();
-    if slice::switched(task) {
-        event |= Event::SLICE;
-    }
-    if !event.is_empty() {
+    slice::ends(task);
+    if let Some(event) = Event::resumed(mode, migrated, user_irq) {
         rseq.add(event);
         task.info.work.set(ThreadFlags::RSEQ);
     }
 }
 
-/// The last work of the way out to user mode where all there is to do is to tell a legacy area what it was told before, interrupts off: whether it
-/// says so already, as nearly always, and no critical section. `false`: [`exit`] must look.
+/// The last step of the way out to user mode if [`ThreadFlags::RSEQ_AGAIN`] is the only flag. Interrupts are
+/// off. `true`, nearly always: the legacy area still says what the kernel wrote and has no critical section.
+/// `false`: [`exit`] must do the work.
 #[inline(always)]
 pub fn exit_again() -> bool {
     let task = current();
@@ -232,9 +259,10 @@ pub fn exit_again() -> bool {
     done
 }
 
-/// The last work of the way out to user mode, interrupts off. `false`: user memory was not there, [`resume`] must do it.
+/// The last step of the way out to user mode. Interrupts are off. `false`: an access to the area faulted, and
+/// [`resume`] must do the work.
 #[inline(never)]
-pub fn exit(frame: &mut Frame, interrupted: Interrupted) -> bool {
+pub fn exit(frame: &mut Frame, cause: Cause) -> bool {
     let task = current();
     let rseq = &task.rseq;
     if task
@@ -249,35 +277,39 @@ pub fn exit(frame: &mut Frame, interrupted: Interrupted) -> bool {
     if !outdated.is_empty() {
         rseq.add(outdated);
     }
-    let watch = files::watch();
+    let watch = watch();
     if watch != 0 {
         task.info.work.set_own(ThreadFlags::RSEQ);
-        if watch & files::COUNT != 0 {
+        if watch & COUNT != 0 {
             sched::this_cpu().rseq.exits.add();
         }
-        if watch & files::DEBUG != 0 && interrupted == Interrupted::BySyscall && in_section(&task, frame) {
+        if watch & DEBUG != 0 && cause == Cause::Syscall && in_section(&task, frame) {
             rseq.add(Event::SLOW | Event::IN_CALL);
             return false;
         }
     }
     let event = rseq.event();
     let Some(area) = rseq.area() else { return true };
-    let user_irq = by_exception(interrupted);
+    let user_irq = by_exception(cause);
     let work = event.at_exit(area.mode(), user_irq);
     if work.any() {
         let told = rseq.told();
-        let done = ids_now(&task).and_then(|ids| Ok((ids, run(&area, work, ids, told, frame.ip())?)));
-        let (ids, done) = match done {
-            Ok(done) => done,
-            Err(why) => {
-                rseq.event.store(event.failed(user_irq, why).bits(), Relaxed);
-                return false;
+        let mut done = Done::default();
+        let result = ids_now(&task).and_then(|ids| {
+            let result = run(&area, work, ids, [told; 2], frame.ip(), &mut done);
+            match done.said {
+                Said::Before => {}
+                // Noted even if another access faulted: until that one succeeds, the thread may move to
+                // another CPU and the area get other ids.
+                Said::New => cid::tell(rseq, ids),
+                Said::Either => rseq.set_tried(ids),
             }
-        };
-        sched::this_cpu().rseq.fast.add();
-        if work.ids {
-            cid::tell(rseq, ids);
+            result
+        });
+        if let Err(why) = result {
+            return fails(&task, event.failed(user_irq, why, &done), &done);
         }
+        sched::this_cpu().rseq.fast.add();
         finish(&task, frame, &done, event, Asked::AtExit(user_irq));
     }
     if event.contains(Event::SLICE) && slice::clear(area.at).is_err() {
@@ -288,7 +320,19 @@ pub fn exit(frame: &mut Frame, interrupted: Interrupted) -> bool {
     true
 }
 
-/// Debug mode: whether a thread on its way out of a system call is inside a critical section.
+/// Notes `event`, with which [`resume`] does the work of [`exit`] again where sleeping is allowed.
+#[cold]
+#[inline(never)]
+fn fails(task: &Task, event: Event, done: &Done) -> bool {
+    task.rseq.event.store(event.bits(), Relaxed);
+    if done.wrote_ids {
+        sched::this_cpu().rseq.ids.add();
+        task.rseq.counts.ids.add();
+    }
+    false
+}
+
+/// Debug mode: whether a thread on its way out of a system call is in a critical section.
 #[cold]
 fn in_section(task: &Task, frame: &Frame) -> bool {
     let Some(area) = task.rseq.area() else {
@@ -297,7 +341,7 @@ fn in_section(task: &Task, frame: &Frame) -> bool {
     update::inside(&mut User, &area, frame.ip(), USER_END)
 }
 
-/// The notify-resume work of a thread whose area was not there when [`exit`] looked. Interrupts are on.
+/// The notify-resume work of a thread whose area faulted in [`exit`]. Interrupts are on; may sleep.
 #[inline(always)]
 pub fn resume(frame: &mut Frame) {
     if current().rseq.event().contains(Event::SLOW) {
@@ -313,27 +357,30 @@ fn resume_slowly(frame: &mut Frame) {
     let event = Event::from_bits_retain(rseq.event.swap(0, Relaxed));
     let Some(area) = rseq.area() else { return };
     stats::count(|counts| &counts.slow);
+    // Comes first: a thread that is killed below may run a handler.
+    if event.contains(Event::SLICE) && slice::clear(area.at).is_err() {
+        return kill(&task, &area, Stop::Fault);
+    }
     if event.contains(Event::BROKEN) {
         return kill(&task, &area, Stop::Fatal(Fatal::ReadOnly));
     }
     if event.contains(Event::IN_CALL) {
         return kill(&task, &area, Stop::Fatal(Fatal::Syscall));
     }
-    if event.contains(Event::SLICE) && slice::clear(area.at).is_err() {
-        return kill(&task, &area, Stop::Fault);
-    }
-    match run_slowly(&task, &area, event.at_exit(area.mode(), false), frame.ip()) {
+    let tried = event.contains(Event::TRIED).then(|| rseq.tried());
+    match run_slowly(&task, &area, event.at_exit(area.mode(), false), tried, frame.ip()) {
         Ok(done) => finish(&task, frame, &done, event, Asked::AtExit(false)),
         Err(stop) => kill(&task, &area, stop),
     }
 }
 
-/// The running thread, which has a legacy area, is about to take a signal. Whether [`before_handler`] would find nothing to do. Interrupts may be off.
+/// The running thread, which has a legacy area, is about to take a signal. Whether [`before_handler`] would
+/// have nothing to do. Interrupts may be off.
 #[inline(always)]
 pub fn is_settled(task: &CurrentTask) -> bool {
-    // Before the look, which leaves the compiler fewer registers.
+    // Counted before the check, which leaves the compiler fewer registers.
     task.rseq.counts.looks.add();
-    // Should the thread be moved from here on, its way out brings the identifiers up to date.
+    // If the thread moves to another CPU after this, its way out writes the ids.
     let settled = is_as_told(task);
     if !settled {
         task.rseq.counts.looks.take_back();
@@ -341,27 +388,28 @@ pub fn is_settled(task: &CurrentTask) -> bool {
     settled
 }
 
-/// The running thread, which has an area, is about to enter a handler, which must not look like a part of the critical section it interrupts, and whose
-/// identifiers must be right. Interrupts are on.
+/// The running thread, which has an area, is about to enter a signal handler. The handler must not be taken
+/// for a part of the interrupted critical section, so that is aborted, and the area must say the right ids.
+/// Interrupts are on.
 #[cold]
 #[inline(never)]
-pub fn before_handler(task: &CurrentTask, frame: &mut Frame, interrupted: Interrupted) -> Result<(), Errno> {
+pub fn before_handler(task: &CurrentTask, frame: &mut Frame, cause: Cause) -> Result<(), Errno> {
     let Some(area) = task.rseq.area() else {
         return Ok(());
     };
-    let work = Event::at_signal(area.mode(), by_exception(interrupted));
+    let work = Event::at_signal(area.mode(), by_exception(cause));
     if !work.any() {
         return Ok(());
     }
     stats::count(|counts| &counts.signal);
-    match run_slowly(task, &area, work, frame.ip()) {
+    match run_slowly(task, &area, work, None, frame.ip()) {
         Ok(done) => {
             finish(
                 task,
                 frame,
                 &done,
                 Event::empty(),
-                Asked::BySignal(by_exception(interrupted)),
+                Asked::BySignal(by_exception(cause)),
             );
             Ok(())
         }
@@ -372,13 +420,14 @@ pub fn before_handler(task: &CurrentTask, frame: &mut Frame, interrupted: Interr
     }
 }
 
-/// [`run`] where the thread may be moved to another CPU meanwhile, and may sleep.
-fn run_slowly(task: &Task, area: &Area, work: Work, ip: usize) -> Result<limen_rseq::Done, Stop> {
+/// [`run`] where the thread may sleep and be moved to another CPU. `tried`: see [`Event::TRIED`].
+fn run_slowly(task: &Task, area: &Area, work: Work, tried: Option<Ids>, ip: usize) -> Result<Done, Stop> {
     let told = task.rseq.told();
     let mut ids = told;
     if work.ids {
         loop {
-            // All of one moment. If the thread moves from here on, it must see that it is not where it was told it is.
+            // CPU and concurrency id belong to the same moment. If the thread moves afterwards, [`resumed`]
+            // must see that the CPU is not the noted one.
             match crate::sync::without_interrupts(|| ids_now(task).inspect(|now| cid::tell(&task.rseq, *now)))
             {
                 Ok(now) => break ids = now,
@@ -386,25 +435,28 @@ fn run_slowly(task: &Task, area: &Area, work: Work, ip: usize) -> Result<limen_r
             }
         }
     }
-    run(area, work, ids, told, ip)
+    let mut done = Done::default();
+    run(area, work, ids, [told, tried.unwrap_or(told)], ip, &mut done)?;
+    Ok(done)
 }
 
 #[inline(always)]
-fn run(area: &Area, work: Work, ids: Ids, told: Ids, ip: usize) -> Result<limen_rseq::Done, Stop> {
-    let last = (area.mode() == Mode::Optimised).then_some(told);
-    update::run(&mut User, area, work, (ids, last), ip, USER_END)
+fn run(area: &Area, work: Work, ids: Ids, last: [Ids; 2], ip: usize, done: &mut Done) -> Result<(), Stop> {
+    let last = (area.mode() == Mode::Optimised).then_some(last);
+    update::run(&mut User, area, work, (ids, last), (ip, USER_END), done)
 }
 
-/// On which way work was done; whether user mode had been interrupted, as far as the record does not say so.
+/// Where the work was done, and whether the thread came from user mode by an interrupt, as far as `Event`
+/// does not tell.
 #[derive(Clone, Copy)]
 enum Asked {
     AtExit(bool),
     BySignal(bool),
 }
 
-/// Counts what was done and lets the thread go on where it must.
+/// Counts what was done and, if a critical section was aborted, sets the thread's next instruction.
 #[inline(always)]
-fn finish(task: &Task, frame: &mut Frame, done: &limen_rseq::Done, event: Event, asked: Asked) {
+fn finish(task: &Task, frame: &mut Frame, done: &Done, event: Event, asked: Asked) {
     let all = &sched::this_cpu().rseq;
     if done.wrote_ids {
         all.ids.add();
@@ -413,7 +465,7 @@ fn finish(task: &Task, frame: &mut Frame, done: &limen_rseq::Done, event: Event,
     if done.checked {
         all.checks.add();
         let (Asked::AtExit(user_irq) | Asked::BySignal(user_irq)) = asked;
-        if !user_irq && files::counting() {
+        if !user_irq && watch::counting() {
             count_uninterrupted(task, event);
         }
         if done.cleared {
@@ -428,7 +480,8 @@ fn finish(task: &Task, frame: &mut Frame, done: &limen_rseq::Done, event: Event,
     }
 }
 
-/// A critical section was looked for, and the way into the kernel was no interrupt, unless `event` says so.
+/// The area was checked for a critical section although the thread made a system call and `event` notes no
+/// interrupt: counts that, as it should not happen.
 #[cold]
 #[inline(never)]
 fn count_uninterrupted(task: &Task, event: Event) {
@@ -465,7 +518,7 @@ fn kill(task: &Task, area: &Area, stop: Stop) {
     signal::force(signal::SIGSEGV, signal::SigInfo::kernel(signal::SIGSEGV));
 }
 
-/// `rseq`.
+/// The system call `rseq`.
 pub fn register(at: usize, len: u32, flags: u32, signature: u32) -> SysResult {
     let task = current();
     let rseq = &task.rseq;
@@ -476,7 +529,7 @@ pub fn register(at: usize, len: u32, flags: u32, signature: u32) -> SysResult {
             rseq.event.store(Event::ALL.bits(), Relaxed);
             slice::set(rseq, slices);
             set_hooks(&task, Some(area.mode()));
-            // No CPU, so that whatever it says now is out of date.
+            // Without a CPU, so that the way out always writes the ids.
             rseq.set_area(area, memory::UNINITIALISED);
             cid::prepare(&task);
             task.info.work.set(ThreadFlags::RSEQ);
@@ -489,9 +542,10 @@ pub fn register(at: usize, len: u32, flags: u32, signature: u32) -> SysResult {
     Ok(0)
 }
 
-/// A new thread, with memory of its own (`copied`) or not. With its own it inherits its parent's area, of which it has a copy.
+/// A new thread. If its memory is a copy of its parent's (`copied`), it has a copy of the area, which stays
+/// registered; else it has none.
 pub fn fork(parent: &Task, child: &Task, copied: bool) {
-    if files::watch() != 0 {
+    if watch() != 0 {
         child.info.work.set(ThreadFlags::RSEQ);
     }
     if !copied {
@@ -501,12 +555,15 @@ pub fn fork(parent: &Task, child: &Task, copied: bool) {
     let rseq = &child.rseq;
     rseq.set_area(area, parent.rseq.told());
     rseq.slice.store(parent.rseq.slice.load(Relaxed) & 1, Relaxed);
-    rseq.event.store(Event::ALL.bits(), Relaxed);
+    // The parent's copied area may say that an extension is granted, which has just ended.
+    let slice = parent.rseq.event() & Event::SLICE;
+    rseq.event.store((Event::ALL | slice).bits(), Relaxed);
     child.info.work.set(ThreadFlags::RSEQ);
 }
 
-/// A new process is about to be in user mode for the first time, perhaps on another CPU than its parent. Its copy of the area is brought up to date
-/// where its memory may be copied: on the way out it would nearly always be missing.
+/// The first way out to user mode of a new process, perhaps on another CPU than its parent's. Writes the ids
+/// to its copy of the area here, where the write may copy the page; later, with interrupts off, it would
+/// nearly always fault.
 pub fn first_return(task: &CurrentTask) {
     let Some(area) = task.rseq.area() else { return };
     set_hooks(task, Some(area.mode()));
@@ -514,15 +571,15 @@ pub fn first_return(task: &CurrentTask) {
         ids: true,
         section: false,
     };
-    // What goes wrong here goes wrong on the way out as well.
-    if let Ok(done) = run_slowly(task, &area, work, 0)
-        && done.wrote_ids
-    {
-        stats::count(|counts| &counts.ids);
+    match run_slowly(task, &area, work, None, 0) {
+        Ok(done) if done.wrote_ids => stats::count(|counts| &counts.ids),
+        Ok(_) => {}
+        Err(stop) => kill(task, &area, stop),
     }
 }
 
-/// `membarrier`'s part: when this returns, no thread of `mm` that runs on one of `cpus` is where it was in a critical section. Interrupts are on.
+/// For `membarrier`: aborts the critical sections of those threads of `mm` that run on one of `cpus`. When it
+/// returns, they have been told. Interrupts are on.
 pub fn abort_sections(cpus: CpuSet, mm: &Arc<AddressSpace>) {
     sched::on_each_cpu(cpus, &|| {
         let task = current();

@@ -1,32 +1,34 @@
-//! Time-slice extensions: a thread about to be preempted may go on for a few microseconds if it has asked for it.
+//! Time-slice extensions: a thread that is about to be preempted may go on for some microseconds if its area
+//! asks for it.
 
 use super::{Thread, stats};
 use crate::arch::frame::Frame;
+use crate::arch::irq;
 use crate::mm::user::UserPtr;
 use crate::sched;
-use crate::sync::{Once, without_preemption};
-use crate::syscall::SysResult;
+use crate::sync::Once;
 use crate::task::{Task, current};
 use crate::time::{Timer, now_ns};
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use limen_entry::{Frame as _, SyscallWork, ThreadFlags};
 use limen_linux_abi::Errno;
-use limen_rseq::slice::{Control, Decision, LENGTH_NS, State};
-use limen_rseq::{Mode, SLICE_EXT_AVAILABLE, SLICE_EXT_ENABLED, field};
+use limen_linux_abi::SysResult;
+use limen_rseq::slice::{self, Control, Decision, LENGTH_NS, Machine, State};
+use limen_rseq::{Event, Fault, Mode, SLICE_EXT_AVAILABLE, SLICE_EXT_ENABLED, Stop, field};
 
-/// `rseq_slice_yield`'s number, the same in every ABI.
+/// The number of `rseq_slice_yield`, the same in every ABI.
 const NR_SLICE_YIELD: isize = 471;
-/// What Linux answers where the feature is not to be had (`ENOTSUPP`).
+/// Linux's error where time-slice extensions are not available (`ENOTSUPP`).
 const NOT_SUPPORTED: Errno = Errno::new(524);
 
-/// Whether there are extensions at all (`rseq_slice_ext=`).
+/// Whether extensions are available (`rseq_slice_ext=`).
 static AVAILABLE: AtomicBool = AtomicBool::new(true);
-/// How long one is.
+/// How long an extension is, nanoseconds.
 pub static LENGTH: AtomicU32 = AtomicU32::new(LENGTH_NS.2);
 
 /// Reads the command line.
 pub fn init() {
-    if let Some(on) = crate::boot::cmdline::value("rseq_slice_ext").and_then(super::files::switch) {
+    if let Some(on) = crate::cmdline::value("rseq_slice_ext").and_then(super::switch) {
         AVAILABLE.store(on, Relaxed);
     }
 }
@@ -50,7 +52,7 @@ fn bits(state: State) -> u32 {
         + u32::from(state.yielded) * YIELDED
 }
 
-/// What a new area's `flags` say, and whether extensions are on for it.
+/// The `flags` of a new area, and whether extensions are on for its thread.
 pub fn flags(mode: Mode, on: bool) -> (u32, bool) {
     if mode == Mode::Legacy || !AVAILABLE.load(Relaxed) {
         return (0, false);
@@ -63,7 +65,7 @@ pub fn flags(mode: Mode, on: bool) -> (u32, bool) {
     }
 }
 
-/// Turns them on or off for a thread without one.
+/// Turns extensions on or off for a thread to which none is granted.
 pub fn set(thread: &Thread, enabled: bool) {
     thread.slice.store(if enabled { ENABLED } else { 0 }, Relaxed);
 }
@@ -81,16 +83,74 @@ fn make_timers() {
     }
 }
 
-/// An extension's time is up. In the interrupt of the CPU it was granted on.
+/// The time of an extension is over. Called in the timer interrupt of the CPU on which it was granted.
 fn expired() {
     let task = current();
-    if task.rseq.slice.load(Relaxed) & GRANTED != 0 {
-        sched::this_cpu().rseq.expired.add();
+    if slice::over(&Running(&task)) {
+        let counts = &sched::this_cpu().rseq;
+        counts.expired.add();
+        counts.revoked.add();
         task.info.work.set(ThreadFlags::NEED_RESCHED);
     }
 }
 
-/// The running thread, interrupted in user mode, is about to be preempted and has nothing else to do. Whether it goes on. Interrupts are on.
+/// The running thread, as `limen_rseq::slice` uses it.
+struct Running<'a>(&'a Task);
+
+impl Machine for Running<'_> {
+    #[inline(always)]
+    fn state(&self) -> State {
+        state(self.0.rseq.slice.load(Relaxed))
+    }
+    fn set_state(&self, state: State) {
+        self.0.rseq.slice.store(bits(state), Relaxed);
+    }
+    fn control(&self) -> Result<Control, Fault> {
+        let said = control(self.0.rseq.at.load(Relaxed)).read();
+        said.map(Control).map_err(|_| Fault)
+    }
+    fn set_control(&self, said: Control) -> Result<(), Fault> {
+        let written = control(self.0.rseq.at.load(Relaxed)).write(said.0);
+        written.map_err(|_| Fault)
+    }
+    fn tell_over(&self) {
+        self.0.rseq.add(Event::SLICE);
+        self.0.info.work.set(ThreadFlags::RSEQ);
+    }
+    fn is_to_be_told(&self) -> bool {
+        self.0.rseq.event().contains(Event::SLICE)
+    }
+    fn may_wait(&self) -> bool {
+        self.0.info.work.flags().may_put_off()
+    }
+    fn puts_off(&self) {
+        self.0.info.work.clear(ThreadFlags::NEED_RESCHED_LAZY);
+    }
+    fn arm(&self) -> bool {
+        let timer = TIMERS[sched::this_cpu().id].get();
+        if let Some(timer) = timer {
+            timer.arm(now_ns() + u64::from(LENGTH.load(Relaxed)));
+        }
+        timer.is_some()
+    }
+    fn watch_calls(&self, on: bool) {
+        let work = &self.0.info.work;
+        if on {
+            work.set_syscall_work(SyscallWork::RSEQ_SLICE);
+        } else {
+            work.clear_syscall_work(SyscallWork::RSEQ_SLICE);
+        }
+    }
+    fn irqs_on(&self) {
+        irq::local_enable();
+    }
+    fn irqs_off(&self) {
+        irq::local_disable();
+    }
+}
+
+/// The running thread was interrupted in user mode and has only a preemption to do, which can wait. Whether
+/// the thread goes on. Interrupts are off, but may be on in between.
 #[inline(always)]
 pub fn grant() -> bool {
     let task = current();
@@ -101,87 +161,69 @@ pub fn grant() -> bool {
 #[inline(never)]
 fn decide(task: &Task) -> bool {
     let thread = &task.rseq;
-    let at = thread.at.load(Relaxed);
-    if at == 0 {
+    let had = thread.slice.load(Relaxed) & GRANTED != 0;
+    // A thread of real-time priority has a lazy reschedule only if another of the same priority waits, which
+    // should not have to wait longer.
+    if !had && sched::policy::effective_priority(task) != 0 {
         return false;
     }
-    // Without preemption, so that nothing is waited for: what is not there asks for nothing.
-    without_preemption(|| {
-        let Ok(said) = control(at).read() else {
-            return false;
-        };
-        let mut now = state(thread.slice.load(Relaxed));
-        let decision = now.preempting(Control(said));
-        let counts = &sched::this_cpu().rseq;
-        let go_on = match decision {
-            Decision::Grant => {
-                if control(at).write(Control::grant().0).is_err() {
-                    return false;
-                }
-                counts.granted.add();
-                thread.counts.grants.add();
-                task.info.work.clear(ThreadFlags::RESCHED);
-                task.info.work.set_syscall_work(SyscallWork::RSEQ_SLICE);
-                if let Some(timer) = TIMERS[sched::this_cpu().id].get() {
-                    timer.arm(now_ns() + u64::from(LENGTH.load(Relaxed)));
-                }
-                true
-            }
-            Decision::Revoke => {
-                counts.revoked.add();
-                // If it is not there, nobody reads it before the way out has brought it back.
-                let _ = control(at).write(0);
-                task.info.work.clear_syscall_work(SyscallWork::RSEQ_SLICE);
-                false
-            }
-            Decision::Preempt => false,
-        };
-        thread.slice.store(bits(now), Relaxed);
-        go_on
-    })
+    let decision = slice::preempting(&Running(task));
+    let counts = &sched::this_cpu().rseq;
+    if had {
+        counts.revoked.add();
+    }
+    match decision {
+        Decision::GoOn => {
+            counts.granted.add();
+            thread.counts.grants.add();
+        }
+        Decision::Schedule => {}
+        Decision::Kill => {
+            irq::local_enable();
+            unreachable(task);
+            irq::local_disable();
+        }
+    }
+    decision == Decision::GoOn
 }
 
-/// The thread runs again after a switch. Whether it had an extension, which user memory still says.
+/// The running thread's area cannot be accessed.
+fn unreachable(task: &Task) {
+    if let Some(area) = task.rseq.area() {
+        super::kill(task, &area, Stop::Fault);
+    }
+}
+
+/// The running thread was switched away from, or its area goes away: ends its extension, if one was granted.
+/// Interrupts are off.
 #[inline(always)]
-pub fn switched(task: &Task) -> bool {
-    if task.rseq.slice.load(Relaxed) & GRANTED == 0 {
-        return false;
+pub fn ends(task: &Task) {
+    if task.rseq.slice.load(Relaxed) & GRANTED != 0 && slice::over(&Running(task)) {
+        sched::this_cpu().rseq.revoked.add();
     }
-    let mut now = state(task.rseq.slice.load(Relaxed));
-    let had = now.switched();
-    task.rseq.slice.store(bits(now), Relaxed);
-    task.info.work.clear_syscall_work(SyscallWork::RSEQ_SLICE);
-    had
 }
 
-/// Makes user memory say that there is no extension.
+/// Writes to the area that no extension is granted.
 pub fn clear(at: usize) -> Result<(), Errno> {
     control(at).write(0)
 }
 
-/// A thread that may have an extension makes a system call: it has had it.
+/// A thread that may have an extension makes a system call, which ends the extension.
 pub fn ended_by_call(frame: &Frame) {
     let task = current();
-    let thread = &task.rseq;
-    task.info.work.clear_syscall_work(SyscallWork::RSEQ_SLICE);
-    let mut now = state(thread.slice.load(Relaxed));
     let yields = frame.syscall_number() == NR_SLICE_YIELD;
-    if !now.syscall(yields) {
+    let Some(decision) = slice::call(&Running(&task), yields) else {
         return;
-    }
-    thread.slice.store(bits(now), Relaxed);
+    };
     stats::count(|counts| if yields { &counts.yielded } else { &counts.aborted });
-    if clear(thread.at.load(Relaxed)).is_err() {
-        crate::signal::force(
-            crate::signal::SIGSEGV,
-            crate::signal::SigInfo::kernel(crate::signal::SIGSEGV),
-        );
+    if decision == Decision::Kill {
+        unreachable(&task);
     }
-    // A timer still armed finds nothing to end.
+    // If the timer is still armed, it finds no extension to end.
     sched::schedule();
 }
 
-/// `rseq_slice_yield`.
+/// The system call `rseq_slice_yield`.
 pub fn yielded() -> usize {
     let thread = &current().rseq;
     let mut now = state(thread.slice.load(Relaxed));
@@ -190,7 +232,7 @@ pub fn yielded() -> usize {
     yielded.into()
 }
 
-/// `PR_RSEQ_SLICE_EXTENSION`.
+/// `prctl(PR_RSEQ_SLICE_EXTENSION, ...)`.
 pub fn prctl(operation: usize, argument: usize, rest: [usize; 2]) -> SysResult {
     const GET: usize = 1;
     const SET: usize = 2;

@@ -1,17 +1,18 @@
-//! Counters: each CPU's, each thread's, each process's.
+//! Counters: of each CPU, each thread and each process.
 
 use crate::sched;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use limen_rseq::Event;
 
-/// One counter. Only one CPU, or one thread, adds one to it. A register wide, as Linux's: on 32-bit processors it begins anew after 2^32.
+/// A counter, to which only one CPU, or one thread, adds. It is as wide as a register, like Linux's: on
+/// 32-bit processors it wraps after 2^32.
 pub struct Count(AtomicUsize);
 
 impl Count {
     const fn new() -> Self {
         Self(AtomicUsize::new(0))
     }
-    /// One more.
+    /// Adds one.
     #[inline(always)]
     pub fn add(&self) {
         self.add_many(1);
@@ -20,7 +21,7 @@ impl Count {
     fn add_many(&self, n: usize) {
         self.0.store(self.0.load(Relaxed).wrapping_add(n), Relaxed);
     }
-    /// One less: the last was none.
+    /// Takes back the last addition.
     pub fn take_back(&self) {
         self.add_many(usize::MAX);
     }
@@ -32,80 +33,82 @@ impl Count {
 
 macro_rules! counts {
     ($($(#[$doc:meta])* $name:ident $key:literal $(+ $also:ident)*,)*) => {
-        /// What a CPU did. On cache lines of its own.
+        /// The counters of a CPU, on cache lines of their own.
         #[repr(align(128))]
         pub struct Counts {
             $($(#[$doc])* pub $name: Count,)*
         }
 
         impl Counts {
-            /// Nothing yet.
+            /// All counters are zero.
             pub const fn new() -> Self {
                 Self { $($name: Count::new(),)* }
             }
         }
 
-        /// The counters, as Linux calls them, and what each living thread adds to them; the last two are Limen's own.
+        /// The counters with Linux's names, and what each living thread adds to them. The last two are
+        /// Limen's own.
         pub const NAMES: &[(&str, fn(&Counts) -> &Count, fn(&ThreadCounts) -> u64)] =
             &[$(($key, |counts| &counts.$name, |_thread| 0 $(+ _thread.$also.get())*),)*];
     };
 }
 
 counts! {
-    /// Ways out to user mode, while they are counted.
+    /// Ways out to user mode, counted only if that was asked for.
     exits "exit:",
-    /// Looks at a critical section because of a signal.
+    /// Checks for a critical section because of a signal.
     signal "signal:" + looks,
-    /// Ways out that found user memory missing.
+    /// Ways out on which an access to the area faulted.
     slow "slowp:",
-    /// Ways out that had something to do and did it at once.
+    /// Ways out that had work and did it at once.
     fast "fastp:" + again,
-    /// Identifiers written.
+    /// Writes of ids to an area.
     ids "ids:",
-    /// Critical sections looked for.
+    /// Checks for a critical section.
     checks "cs:" + again + looks,
-    /// Critical sections forgotten because the thread was not in them.
+    /// Critical sections whose pointer was cleared because the thread was not in them.
     clears "clear:",
     /// Critical sections aborted.
     fixups "fixup:",
-    /// Time-slice extensions granted.
+    /// Extensions granted.
     granted "sgrant:",
-    /// Those whose time was up.
+    /// Extensions whose time was over.
     expired "sexpir:",
-    /// Those that were taken back.
+    /// Extensions that the kernel took back.
     revoked "srevok:",
-    /// Those given up by `rseq_slice_yield`.
+    /// Extensions that the thread gave up with `rseq_slice_yield`.
     yielded "syield:",
-    /// Those that ended by another system call.
+    /// Extensions that another system call ended.
     aborted "sabort:",
-    /// While ways out are counted: `rseq_cs` cleared though it was clear. Nothing does.
+    /// While ways out are counted: `rseq_cs` cleared although it was clear. Should never happen.
     cleared_twice "again:",
-    /// While ways out are counted: critical sections of optimised areas looked for though user mode had not been interrupted. Nothing does.
+    /// While ways out are counted: critical sections of optimised areas checked although no interrupt came
+    /// from user mode. Should never happen.
     uninterrupted "noirq:",
 }
 
-/// Adds to one of this CPU's counters where the thread may be moved to another meanwhile.
+/// Adds one to a counter of this CPU, where the thread may be moved to another CPU.
 pub fn count(which: impl FnOnce(&Counts) -> &Count) {
     crate::sync::without_preemption(|| which(&sched::this_cpu().rseq).add());
 }
 
-/// What was done for a thread, or for the ended threads of a process.
+/// The counters of a thread, or of all ended threads of a process.
 pub struct ThreadCounts {
-    /// Ways out that found a legacy area as it was to be, and no critical section: all that nearly every one finds. Counted here, where it takes least,
-    /// until the thread ends.
+    /// Ways out on which a legacy area said what it should and had no critical section, as nearly always.
+    /// Counted per thread, where it costs least, and added to the process when the thread ends.
     pub again: Count,
-    /// Signals about to be taken by a thread whose legacy area was so, likewise.
+    /// Signals before which a legacy area was found so. Counted per thread, too.
     pub looks: Count,
-    /// Identifiers written.
+    /// Writes of ids to the area.
     pub ids: Count,
-    /// Critical sections aborted because it was preempted, moved to another CPU, got a signal, or `membarrier` said so.
+    /// Aborted critical sections, by reason: preemption, move to another CPU, signal, `membarrier`.
     pub aborts: [Count; 4],
-    /// Time-slice extensions granted.
+    /// Extensions granted.
     pub grants: Count,
 }
 
 impl ThreadCounts {
-    /// Nothing yet.
+    /// All counters are zero.
     pub const fn new() -> Self {
         Self {
             again: Count::new(),
@@ -130,7 +133,7 @@ impl ThreadCounts {
         self.aborts[cause].add();
     }
 
-    /// The thread whose counts are `other` has ended. Several may end at a time.
+    /// Adds the counters of a thread that has ended. Several threads may end at the same time.
     pub fn inherit(&self, other: &Self) {
         crate::sync::without_preemption(|| {
             let all = &sched::this_cpu().rseq;
@@ -148,19 +151,19 @@ impl ThreadCounts {
     }
 }
 
-/// Counts of several threads together.
+/// The counters of several threads together.
 #[derive(Default)]
 pub struct Sums {
-    /// As in [`ThreadCounts`].
+    /// See [`ThreadCounts`].
     pub ids: u64,
-    /// As in [`ThreadCounts`].
+    /// See [`ThreadCounts`].
     pub aborts: [u64; 4],
-    /// As in [`ThreadCounts`].
+    /// See [`ThreadCounts`].
     pub grants: u64,
 }
 
 impl Sums {
-    /// Adds one thread's.
+    /// Adds the counters of one thread.
     pub fn add(&mut self, counts: &ThreadCounts) {
         self.ids += counts.ids.get();
         self.grants += counts.grants.get();

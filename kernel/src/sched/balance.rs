@@ -1,4 +1,5 @@
-//! Moving runnable tasks between CPUs: a CPU that is about to idle takes one from a busier CPU, and busy CPUs even out at the tick.
+//! Moving runnable tasks between CPUs: a CPU that is about to idle takes a task from a busier one, and busy
+//! CPUs even out their loads at the tick.
 
 use super::cpuset::CpuSet;
 use super::entity::on_rq;
@@ -8,7 +9,7 @@ use crate::task::Task;
 use core::sync::atomic::Ordering;
 use limen_entry::ThreadFlags;
 
-/// Called with `cpu`'s queue locked, interrupts off, nothing to run. Lets the lock go and takes it again.
+/// Called with `cpu`'s queue locked, interrupts off and no task to run. Unlocks the queue and locks it again.
 pub(super) fn pull_when_idle(cpu: &'static CpuData, _inner: &mut Inner) {
     if online().count() == 1 {
         return;
@@ -18,8 +19,9 @@ pub(super) fn pull_when_idle(cpu: &'static CpuData, _inner: &mut Inner) {
     cpu.rq.lock.lock();
 }
 
-/// At the tick of a CPU with `mine` runnable tasks: evens out with a CPU that has clearly more, and lets an idle CPU look for work.
-/// `urgent`: the highest priority of a real-time task that waits here, 0 for none.
+/// At the tick of a CPU with `mine` runnable tasks: takes a task from a CPU that has clearly more, and lets
+/// an idle CPU look for work. `urgent`: the highest priority of the real-time tasks that wait here, 0 for
+/// none.
 pub(super) fn at_tick(cpu: &'static CpuData, urgent: u8) {
     let mine = cpu.rq.running();
     if urgent > 0 {
@@ -36,22 +38,20 @@ pub(super) fn at_tick(cpu: &'static CpuData, urgent: u8) {
         }
     } else {
         pull(cpu, mine + 2);
-        // An idle CPU does not look at its queue by itself, nor does one that runs something less urgent than what was found.
+        // The CPU has to be told: one that idles, or runs a less urgent task than the one found, does not
+        // look at its queue by itself.
         cpu.rq.lock.lock();
         let inner = cpu.rq.inner();
-        // SAFETY: the running task is alive.
-        let running = unsafe { &(*inner.curr).sched }
-            .effective_rt
-            .load(Ordering::Relaxed);
-        if inner.curr == inner.idle && cpu.rq.running() > 0 || inner.rt.highest() > running {
+        let running = inner.curr.sched.effective_rt.load(Ordering::Relaxed);
+        if inner.curr.is(inner.idle) && cpu.rq.running() > 0 || inner.rt.highest() > running {
             run::resched_curr(cpu, inner, ThreadFlags::NEED_RESCHED);
         }
         cpu.rq.lock.unlock();
     }
 }
 
-/// The allowed CPU whose running task is the least urgent, if that is less urgent than `level`; `last` if it is not worse than others.
-/// Interrupts off, no queue locked.
+/// The CPU of `allowed` that runs the least urgent task, if that is less urgent than `level`. `last` is
+/// preferred among equals. Interrupts off, no queue locked.
 pub(super) fn least_urgent(allowed: CpuSet, level: u8, last: usize) -> Option<&'static CpuData> {
     let mut best: Option<(u8, &'static CpuData)> = None;
     let others = allowed.without(last);
@@ -60,10 +60,7 @@ pub(super) fn least_urgent(allowed: CpuSet, level: u8, last: usize) -> Option<&'
         let Some(cpu) = run::cpu(n) else { continue };
         cpu.rq.lock.lock();
         let inner = cpu.rq.inner();
-        // SAFETY: the running task is alive.
-        let running = unsafe { &(*inner.curr).sched }
-            .effective_rt
-            .load(Ordering::Relaxed);
+        let running = inner.curr.sched.effective_rt.load(Ordering::Relaxed);
         let running = running.max(inner.rt.highest());
         cpu.rq.lock.unlock();
         if running < level && best.is_none_or(|(b, _)| running < b) {
@@ -73,7 +70,8 @@ pub(super) fn least_urgent(allowed: CpuSet, level: u8, last: usize) -> Option<&'
     best.map(|(_, cpu)| cpu)
 }
 
-/// Moves a real-time task that waits here, the most urgent of which has priority `level`, to a CPU that runs something less urgent.
+/// Moves the most urgent real-time task that waits here, of priority `level`, to a CPU that runs a less
+/// urgent one.
 fn push_realtime(cpu: &'static CpuData, level: u8) {
     let Some(to) = least_urgent(online().without(cpu.id), level, cpu.id) else {
         return;
@@ -85,7 +83,7 @@ fn push_realtime(cpu: &'static CpuData, level: u8) {
             && t.sched.affinity().contains(to.id)
             && !t.sched.on_cpu.load(Ordering::Acquire)
     });
-    // SAFETY: queued tasks are alive; this one stays so: marked as migrating, nobody else moves it.
+    // SAFETY: queued tasks are alive. This one is marked as migrating, so no other CPU takes it away.
     let Some(task) = (unsafe { found.and_then(|t| t.as_ref()) }) else {
         cpu.rq.lock.unlock();
         return;
@@ -95,7 +93,8 @@ fn push_realtime(cpu: &'static CpuData, level: u8) {
     super::wake::enqueue_moved(task, to);
 }
 
-/// Moves one waiting task from the busiest CPU with at least `least` runnable tasks to `cpu`. No queue is locked; interrupts are off.
+/// Moves one waiting task to `cpu` from the busiest CPU that has at least `least` runnable tasks. Interrupts
+/// are off, no queue is locked.
 fn pull(cpu: &'static CpuData, least: u32) {
     let mut busiest: Option<&'static CpuData> = None;
     for n in online().without(cpu.id).iter() {
@@ -106,14 +105,14 @@ fn pull(cpu: &'static CpuData, least: u32) {
         }
     }
     let Some(from) = busiest else { return };
-    // Only tried: its owner may be busy with it, and there will be another occasion.
+    // Only tried: that CPU may be busy with its queue, and the next tick brings another occasion.
     if !from.rq.lock.try_lock() {
         return;
     }
     let inner = from.rq.inner();
     let movable = |t: &Task| t.sched.affinity().contains(cpu.id) && !t.sched.on_cpu.load(Ordering::Acquire);
     let found = inner.rt.find(movable).or_else(|| inner.fair.find(movable));
-    // SAFETY: queued tasks are alive; this one stays so: marked as migrating, nobody else moves it.
+    // SAFETY: queued tasks are alive. This one is marked as migrating, so no other CPU takes it away.
     let Some(task) = (unsafe { found.and_then(|t| t.as_ref()) }) else {
         from.rq.lock.unlock();
         return;
@@ -126,6 +125,7 @@ fn pull(cpu: &'static CpuData, least: u32) {
     let inner = cpu.rq.inner();
     let base = cpu.rq.settle_least(inner);
     task.sched.fair.set_key(base.saturating_add_signed(lag));
+    task.sched.migrates();
     task.info.cpu.store(cpu.id as u32, Ordering::Release);
     cpu.rq.add(inner, task);
     cpu.rq.lock.unlock();

@@ -1,4 +1,4 @@
-//! Cross-CPU calls: run a function on other CPUs and wait until all have.
+//! Cross-CPU calls: run a function on other CPUs and wait until all of them have run it.
 
 use super::CpuSet;
 use super::run::{self, online, ready, this_cpu};
@@ -18,13 +18,13 @@ struct Call {
     pending: AtomicUsize,
 }
 
-/// One call for one CPU; lies, as the call, on the caller's stack until `pending` is zero.
+/// One call for one CPU. Like the call, it lies on the caller's stack until `pending` is zero.
 struct Node {
     next: *mut Node,
     call: *const Call,
 }
 
-/// The calls waiting for a CPU: a stack anyone pushes onto and the CPU takes whole.
+/// The calls that wait for a CPU: a stack onto which any CPU pushes, and which its own CPU takes as a whole.
 pub struct CallQueue {
     head: AtomicPtr<Node>,
 }
@@ -38,14 +38,16 @@ impl CallQueue {
     }
 }
 
-/// Runs what other CPUs asked this one to run. The architecture calls it in its handler of [`Ipi::Call`]; interrupts are off.
+/// Runs what other CPUs asked this one to run. The architecture calls it in its handler of [`Ipi::Call`],
+/// with interrupts off.
 pub fn run_calls() {
     if !ready() {
         return;
     }
     let mut at = this_cpu().calls.head.swap(ptr::null_mut(), Ordering::AcqRel);
     while !at.is_null() {
-        // SAFETY: the caller keeps the node and the function alive until `pending` drops; `next` is read before that.
+        // SAFETY: the caller keeps node and function alive until `pending` is zero. `next` is read before
+        // this CPU counts `pending` down.
         unsafe {
             let next = (*at).next;
             let call = (*at).call;
@@ -56,16 +58,18 @@ pub fn run_calls() {
     }
 }
 
-/// Runs `f` on every online CPU of `cpus`, this one included if it is among them, and returns when all have finished. On the others it runs
-/// in an interrupt. Works with interrupts off, too (calls for this CPU are served while waiting), but not while a lock is held
-/// that `f` or an interrupt handler of another CPU wants.
+/// Runs `f` on every online CPU of `cpus`, this one included if it is in the set, and returns when all have
+/// finished. On the others `f` runs in an interrupt. May be called with interrupts off: while it waits, it
+/// serves calls for this CPU. The caller must hold no lock that `f`, or an interrupt handler of another CPU,
+/// takes.
 pub fn on_each_cpu(cpus: CpuSet, f: &(dyn Fn() + Sync)) {
     preempt::disable();
     let here = crate::arch::smp::cpu_id();
     let others = cpus.and(online()).without(here);
     if !others.is_empty() {
         crate::sync::lockdep::waits_for_cpus();
-        // SAFETY: the lifetime is only widened for the time until `pending` is zero, and this function does not return before.
+        // SAFETY: the lifetime is widened only until `pending` is zero, and this function does not return
+        // before.
         let f_widened: *const (dyn Fn() + Sync) =
             unsafe { core::mem::transmute::<&(dyn Fn() + Sync), &'static (dyn Fn() + Sync)>(f) };
         let call = Call {
@@ -79,7 +83,7 @@ pub fn on_each_cpu(cpus: CpuSet, f: &(dyn Fn() + Sync)) {
             let node = nodes[n].get().cast::<Node>();
             let mut head = cpu.calls.head.load(Ordering::Relaxed);
             loop {
-                // SAFETY: the node is ours until it is published by the exchange.
+                // SAFETY: no other CPU knows the node before the exchange publishes it.
                 unsafe {
                     node.write(Node {
                         next: head,
@@ -95,7 +99,7 @@ pub fn on_each_cpu(cpus: CpuSet, f: &(dyn Fn() + Sync)) {
                     Err(now) => head = now,
                 }
             }
-            // Whoever finds the stack empty interrupts; later callers ride along.
+            // Only the caller that finds the stack empty sends the interrupt; one interrupt serves all nodes.
             if head.is_null() {
                 send_ipi(n, Ipi::Call);
             }

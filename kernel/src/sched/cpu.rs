@@ -1,8 +1,9 @@
-//! What each CPU has for itself and its entry code must reach at once.
+//! What each CPU has for itself and the entry code must reach at once.
 
 use crate::task::ThreadInfo;
 
-/// A CPU's local block. The architecture keeps a register pointing to it, which may have to share that register's lowest byte.
+/// A CPU's local block. The architecture keeps its address in a register. The lowest byte of that register
+/// may hold something else, hence the alignment.
 #[derive(Debug)]
 #[repr(C, align(256))]
 pub struct CpuLocal {
@@ -10,16 +11,16 @@ pub struct CpuLocal {
     pub this: *const CpuLocal,
     /// The running thread.
     pub current: *const ThreadInfo,
-    /// Where entries from user mode put their frame: the top of the running thread's kernel stack.
+    /// Where an entry from user mode puts its frame: the top of the running thread's kernel stack.
     pub kernel_stack_top: usize,
-    /// Words of scratch for the entry stub.
+    /// Scratch words for the entry stub.
     pub scratch: [usize; 4],
     /// The top of this CPU's interrupt stack.
     pub irq_stack_top: usize,
     /// This CPU's number.
     pub id: usize,
-    /// What the scheduler has for this CPU; null until it works.
+    /// The scheduler's data of this CPU, null until the scheduler works.
     pub data: *const super::CpuData,
-    /// What vector registers held that the kernel uses for a moment, with interrupts off.
+    /// Saved vector registers, while the kernel uses them for a moment with interrupts off.
     pub lent: [u128; 4],
 }

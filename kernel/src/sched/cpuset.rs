@@ -38,7 +38,7 @@ impl CpuSet {
     pub const fn count(self) -> usize {
         self.0.count_ones() as usize
     }
-    /// Those in both.
+    /// The CPUs that are in both sets.
     pub const fn and(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
@@ -60,7 +60,7 @@ impl CpuSet {
             Some(self.0.trailing_zeros() as usize)
         }
     }
-    /// Ascending.
+    /// The numbers, ascending.
     pub fn iter(self) -> impl Iterator<Item = usize> {
         let mut left = self.0;
         core::iter::from_fn(move || {

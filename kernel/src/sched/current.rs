@@ -12,7 +12,7 @@ use core::mem::ManuallyDrop;
 use core::ops::Deref;
 use limen_linux_abi::Errno;
 
-/// The running thread, without touching its count. Not to be sent anywhere.
+/// The running thread, without a reference counted. Must not be handed to another thread.
 pub struct CurrentTask {
     task: ManuallyDrop<Arc<Task>>,
     _local: PhantomData<*const ()>,
@@ -21,8 +21,9 @@ pub struct CurrentTask {
 /// The running thread. Valid once `sched::init` has run.
 #[inline(always)]
 pub fn current() -> CurrentTask {
-    // SAFETY: every running thread is a `Task` in an `Arc` (`info` is its first field) and owns a count of itself until it has been
-    // switched away from for the last time; the count is not taken over, because the handle is never dropped.
+    // SAFETY: every running thread is a `Task` in an `Arc` (`info` is its first field) and holds a reference
+    // to itself until it has been switched away from for the last time. This handle does not own that
+    // reference and is never dropped.
     let task = ManuallyDrop::new(unsafe { Arc::from_raw(smp::current().cast::<Task>()) });
     CurrentTask {
         task,
@@ -38,19 +39,21 @@ impl Deref for CurrentTask {
     }
 }
 
-/// What the running thread holds itself, reached without a lock.
+/// What the running thread owns, read without a lock.
 impl CurrentTask {
-    /// Whether it is in the kernel because it was interrupted in user mode, not because of a system call. Also `true` on the way out of
-    /// `rt_sigreturn`. For threads that have been in user mode.
+    /// Whether the thread is in the kernel because of an interrupt or a fault in user mode, not of a system
+    /// call. Also `true` on the way out of `rt_sigreturn`. Only for threads that have been in user mode.
     pub fn was_interrupted(&self) -> bool {
         let frame = crate::arch::switch::user_frame(self.stack.top());
-        // SAFETY: the thread entered the kernel from user mode, so its frame is at the top of its stack; nobody else touches it.
+        // SAFETY: the thread entered the kernel from user mode, so its frame is at the top of its stack, and
+        // only the thread itself uses it.
         limen_entry::Frame::syscall_number(unsafe { &*frame }) < 0
     }
-    /// The addresses of its next instruction and of its stack in user mode. For threads that have been there.
+    /// The addresses of its next instruction and of its stack in user mode. Only for threads that have been
+    /// there.
     pub fn user_ip_and_sp(&self) -> (usize, usize) {
         let frame = crate::arch::switch::user_frame(self.stack.top());
-        // SAFETY: as above.
+        // SAFETY: as in `was_interrupted`: the frame is at the top of the stack and the thread's own.
         let frame = unsafe { &*frame };
         (frame.ip(), frame.sp())
     }
@@ -60,19 +63,19 @@ impl CurrentTask {
         // SAFETY: the running thread's own slot.
         unsafe { self.creds_slot().own() }.unwrap_or_else(root_creds)
     }
-    /// Its descriptors. Kernel threads and threads past their end have an empty table.
+    /// Its descriptors. Kernel threads, and threads that have exited, have an empty table.
     #[inline]
     pub fn files(&self) -> Arc<FdTable> {
         // SAFETY: the running thread's own slot.
         unsafe { self.files_slot().own() }.unwrap_or_else(FdTable::new)
     }
-    /// Its directories and umask; kernel threads and threads past their end see the first root.
+    /// Its directories and umask. Kernel threads, and threads that have exited, see the first root.
     #[inline]
     pub fn fs(&self) -> Arc<FsContext> {
         // SAFETY: the running thread's own slot.
         unsafe { self.fs_slot().own() }.unwrap_or_else(FsContext::initial)
     }
-    /// The open file behind one of its descriptors. `EBADF`.
+    /// The open file behind one of its descriptors, counted. `EBADF`.
     #[inline]
     pub fn file(&self, fd: i32) -> Result<Arc<File>, Errno> {
         // SAFETY: the running thread's own slot.
@@ -82,25 +85,27 @@ impl CurrentTask {
         };
         found.unwrap_or(Err(Errno::EBADF))
     }
-    /// What `look`, which is short and takes no lock, makes of where its names begin.
+    /// Calls `look` with the thread's root and working directory and returns its result. `look` must be short
+    /// and take no lock; it may be called twice.
     #[inline(always)]
     pub fn look_at_places<R>(&self, look: impl FnOnce(&Places) -> R + Copy) -> R {
         // SAFETY: the running thread's own slot.
         let seen = unsafe { self.fs_slot().look(FsContext::places, look) };
         seen.unwrap_or_else(|| look(&Places::initial()))
     }
-    /// Where its absolute names begin.
+    /// Its root directory, where absolute path names begin.
     #[inline]
     pub fn root(&self) -> Path {
         self.look_at_places(|p| p.root.clone())
     }
-    /// Calls `f` with the open file behind one of its descriptors: what nearly every call on one descriptor does. If no other thread has
-    /// the table, the file is not counted: the table holds it, and `f` closes no descriptor of this thread (a bug that panics). `EBADF`.
+    /// Calls `f` with the open file behind one of the thread's descriptors, as nearly every call on one
+    /// descriptor does. If no other thread has the table, the file's count is not touched: the table holds
+    /// the file, and `f` must not close a descriptor of this thread (that panics). `EBADF`.
     #[inline(always)]
     pub fn with_file<R>(&self, fd: i32, f: impl FnOnce(&File) -> Result<R, Errno>) -> Result<R, Errno> {
         self.lend(fd, |table| table.get(fd), f)
     }
-    /// The same for reading and writing, which an `O_PATH` descriptor does not allow anyway.
+    /// [`CurrentTask::with_file`] for reading and writing: `EBADF` for an `O_PATH` descriptor as well.
     #[inline(always)]
     pub fn with_file_for_io<R>(
         &self,
@@ -116,22 +121,23 @@ impl CurrentTask {
         find: impl FnOnce(&Table) -> Result<&Arc<File>, Errno>,
         f: impl FnOnce(&File) -> Result<R, Errno>,
     ) -> Result<R, Errno> {
-        // SAFETY: the running thread's own slot; if it is replaced all the same, the table's end finds the mark.
+        // SAFETY: the running thread's own slot. Should `f` replace the table all the same, dropping the
+        // table finds the mark and panics.
         let files = match unsafe { self.files_slot().sole() } {
             Some(files) if !files.lent() => files,
             _ => return with_counted(fd, f),
         };
-        // SAFETY: only the running thread could change the table, and does not here.
+        // SAFETY: only the running thread could change the table, and it does not do so here.
         let file = Arc::as_ptr(find(unsafe { files.lock().peek() })?);
         files.set_lent(true);
-        // SAFETY: with the mark nothing can be taken out of the table, which holds a count of the file.
+        // SAFETY: with the mark nothing can be taken out of the table, which holds a reference to the file.
         let result = f(unsafe { &*file });
         files.set_lent(false);
         result
     }
 }
 
-/// [`CurrentTask::with_file`] where others have the table, too.
+/// [`CurrentTask::with_file`] if other threads have the table, too.
 #[inline(never)]
 fn with_counted<R>(fd: i32, f: impl FnOnce(&File) -> Result<R, Errno>) -> Result<R, Errno> {
     f(&*current().files().get(fd)?)

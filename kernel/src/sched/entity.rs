@@ -1,5 +1,5 @@
-//! What the scheduler keeps in every task: its state, its place in a run queue, its policy and its times. Embedded in `Task` as
-//! `task.sched`; other rooms use the accessors, the fields belong to the scheduler.
+//! What the scheduler keeps in every task: its state, its place in a run queue, its policy and its times. It
+//! is `task.sched`. The fields belong to the scheduler; other rooms use the methods.
 
 use super::cpuset::CpuSet;
 use super::queue::{FairLink, RtLink};
@@ -10,10 +10,10 @@ use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 bitflags! {
-    /// The state of a task. No bit: it runs or wants to run.
+    /// The state of a task. No bit: the task runs or waits for a CPU.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct TaskState: u32 {
-        /// Sleeps; signals wake it.
+        /// Sleeps; any signal that is not blocked wakes it.
         const INTERRUPTIBLE = 1;
         /// Sleeps; signals do not wake it.
         const UNINTERRUPTIBLE = 2;
@@ -21,24 +21,26 @@ bitflags! {
         const STOPPED = 4;
         /// Stopped for its tracer.
         const TRACED = 8;
-        /// Has exited and waits to be reaped (shown by procfs; the scheduler's word is `DEAD`).
+        /// Has exited and waits to be reaped. procfs shows it; to the scheduler such a task is `DEAD`.
         const ZOMBIE = 0x10;
         /// Will never run again once it has been switched away from.
         const DEAD = 0x20;
         /// Together with `UNINTERRUPTIBLE`: fatal signals wake it.
         const WAKEKILL = 0x40;
-        /// Being woken; neither asleep nor on a queue yet.
+        /// Being woken: no longer asleep and not yet in a run queue.
         const WAKING = 0x80;
         /// Made, but never started.
         const NEW = 0x100;
         /// Sleeps; only fatal signals wake it.
         const KILLABLE = Self::UNINTERRUPTIBLE.bits() | Self::WAKEKILL.bits();
-        /// How a thread stops: fatal signals wake it, and one that comes before it has left its CPU keeps it there.
+        /// The state of a thread that stops: a fatal signal wakes it, and one that comes while the thread is
+        /// still on its way to sleep keeps it awake.
         const STOPPED_KILLABLE = Self::STOPPED.bits() | Self::WAKEKILL.bits();
         /// What an ordinary wake-up wakes.
         const NORMAL = Self::INTERRUPTIBLE.bits() | Self::UNINTERRUPTIBLE.bits();
         /// What SIGKILL wakes.
-        const FOR_KILL = Self::INTERRUPTIBLE.bits() | Self::WAKEKILL.bits() | Self::STOPPED.bits() | Self::TRACED.bits();
+        const FOR_KILL = Self::INTERRUPTIBLE.bits() | Self::WAKEKILL.bits() | Self::STOPPED.bits()
+            | Self::TRACED.bits();
     }
 }
 
@@ -47,14 +49,15 @@ impl TaskState {
     pub const RUNNING: Self = Self::empty();
 }
 
-/// The saved processor state of a task that is not running. Only the CPU that switches the task touches it, and the task itself while
-/// it runs.
+/// The saved processor state of a task that is not running. Only the CPU that switches to or from the task
+/// uses it, and the task itself while it runs.
 #[repr(transparent)]
 pub struct ContextCell(UnsafeCell<Context>);
 
-// SAFETY: see the type: the scheduler hands a context from CPU to CPU with the task, under the run-queue lock and `on_cpu`.
+// SAFETY: only one CPU at a time uses the context. It goes from CPU to CPU together with the task, ordered by
+// the run-queue lock and `on_cpu`.
 unsafe impl Sync for ContextCell {}
-// SAFETY: as above.
+// SAFETY: as for `Sync`.
 unsafe impl Send for ContextCell {}
 
 impl ContextCell {
@@ -62,16 +65,18 @@ impl ContextCell {
     pub const fn new(context: Context) -> Self {
         Self(UnsafeCell::new(context))
     }
-    /// For the switch.
+    /// The address, for the switch.
     pub fn get(&self) -> *mut Context {
         self.0.get()
     }
 }
 
-/// Runs `f` with the running thread's own context (fork copies from it; exec resets it). Preemption is off meanwhile.
+/// Runs `f` with the running thread's own context: fork copies it, exec resets it. `f` runs with preemption
+/// off and must not sleep.
 pub fn with_current_context<R>(f: impl FnOnce(&mut Context) -> R) -> R {
     super::preempt::disable();
-    // SAFETY: only the running thread and the switch touch a context; the switch can't happen while preemption is off.
+    // SAFETY: only the running thread and the switch use a context, and there is no switch while preemption
+    // is off.
     let r = f(unsafe { &mut *super::current().context.get() });
     super::preempt::enable();
     r
@@ -115,7 +120,7 @@ impl Policy {
 pub(super) mod on_rq {
     /// No.
     pub const NO: u8 = 0;
-    /// Queued, or running.
+    /// In a queue, or running.
     pub const QUEUED: u8 = 1;
     /// On its way from one queue to another.
     pub const MIGRATING: u8 = 2;
@@ -125,23 +130,24 @@ pub(super) mod on_rq {
 pub struct SchedEntity {
     /// [`TaskState`].
     state: AtomicU32,
-    /// Some CPU runs on this task's stack. Cleared by the CPU that has switched away, last.
+    /// A CPU uses this task's stack. The CPU that switched away from the task clears it as its last step.
     pub(super) on_cpu: AtomicBool,
     /// See [`on_rq`]; changed under the run-queue lock.
     pub(super) on_rq: AtomicU8,
-    /// Serialises wake-ups of this task and changes of its policy and affinity. Taken before a run-queue lock.
+    /// Orders wake-ups of this task, and changes of its policy and affinity, one after the other. Taken
+    /// before a run-queue lock.
     pub(super) wake_lock: SchedLock,
     /// Place in the fair queue; under the run-queue lock.
     pub(super) fair: FairLink,
     /// Place in a real-time queue; under the run-queue lock.
     pub(super) rt: RtLink,
-    /// Weight from the nice value (1024 is nice 0).
+    /// Its weight, which follows from the nice value (1024 for nice 0).
     pub(super) weight: AtomicU32,
     /// [`Policy`].
     policy: AtomicU8,
-    /// The policy set by the user has a priority that inheritance may exceed: 1 to 99, 0 for fair policies.
+    /// The real-time priority that the user set: 1 to 99, 0 for fair policies. Inheritance may raise it.
     pub(super) rt_priority: AtomicU8,
-    /// The priority lent by those who wait for its locks, 0 for none.
+    /// The priority that waiters for this task's locks lend it, 0 for none.
     pub(super) inherited_rt: AtomicU8,
     /// The effective real-time priority (inheritance included); 0: fair.
     pub(super) effective_rt: AtomicU8,
@@ -149,32 +155,35 @@ pub struct SchedEntity {
     pub(super) reset_on_fork: AtomicBool,
     /// Nice value plus 20.
     nice: AtomicU8,
-    /// Nanoseconds of its slice a round-robin task has used, at most what fits.
+    /// How much of its slice a `SCHED_RR` task has used, in nanoseconds; no more than fits.
     pub(super) rr_used: AtomicU32,
-    /// When the accounting of the running stretch last happened; written by the CPU that runs it.
+    /// When the running task was last charged for its run time, nanoseconds. Written by the CPU that runs it.
     pub(super) exec_start: AtomicU64,
-    /// `sched_yield` asked: at the next choice others of the same rank go first. Its own.
+    /// The task called `sched_yield`: the next choice prefers others of the same rank. Only the task itself
+    /// sets it.
     pub(super) yielding: AtomicBool,
     /// Total run time in nanoseconds.
     pub(super) sum_exec: AtomicU64,
-    /// Accounting samples in user and in kernel mode, nanoseconds; only their ratio counts.
+    /// Run time sampled at ticks in user and in kernel mode, nanoseconds. Only their ratio is used.
     pub(super) user_samples: AtomicU64,
     /// See `user_samples`.
     pub(super) system_samples: AtomicU64,
-    /// User and system time as they were told last, nanoseconds.
+    /// The user and system time that were last reported, nanoseconds: later reports must not be lower.
     pub(super) told: IrqSpinLock<(u64, u64)>,
-    /// Switches because it slept.
+    /// How often it was switched away from because it slept.
     pub(super) voluntary: AtomicUsize,
-    /// Switches because something else was more deserving.
+    /// How often it was switched away from although it wanted to run.
     pub(super) involuntary: AtomicUsize,
-    /// Where it may run ([`CpuSet`] bits).
+    /// How often it went to another CPU; under the lock of the one it goes to.
+    pub(super) migrations: AtomicUsize,
+    /// The CPUs on which it may run ([`CpuSet`] bits).
     pub(super) affinity: AtomicU64,
-    /// A timer for sleeps with a deadline, made at the first one.
+    /// A timer for sleeps with a deadline. Made at the first such sleep.
     pub(crate) sleep_timer: crate::sync::Once<crate::time::Timer>,
 }
 
 impl SchedEntity {
-    /// A new task's: fair, nice 0, allowed everywhere, not started.
+    /// Of a new task: fair, nice 0, may run on any CPU, not started.
     pub const fn new() -> Self {
         Self {
             state: AtomicU32::new(TaskState::NEW.bits()),
@@ -199,12 +208,13 @@ impl SchedEntity {
             told: IrqSpinLock::new((0, 0)),
             voluntary: AtomicUsize::new(0),
             involuntary: AtomicUsize::new(0),
+            migrations: AtomicUsize::new(0),
             affinity: AtomicU64::new(u64::MAX),
             sleep_timer: crate::sync::Once::new(),
         }
     }
 
-    /// A child's: policy, nice value and affinity of `parent`, unless it asked for `SCHED_RESET_ON_FORK`.
+    /// Of a child: policy, nice value and affinity are `parent`'s, unless that set `SCHED_RESET_ON_FORK`.
     pub fn fork_from(parent: &Self) -> Self {
         let new = Self::new();
         new.affinity
@@ -226,8 +236,8 @@ impl SchedEntity {
     pub fn state(&self) -> TaskState {
         TaskState::from_bits_retain(self.state.load(Ordering::Acquire))
     }
-    /// Sets the state. For the running thread before it checks what it waits for: a full barrier follows, so that either it sees the
-    /// event or the waker sees the state.
+    /// Sets the state, followed by a full barrier. A thread that is about to sleep calls it before it checks
+    /// its condition: then either the sleeper sees the event, or the waker sees the state.
     #[inline(always)]
     pub fn set_state(&self, state: TaskState) {
         self.set_state_relaxed(state);
@@ -242,7 +252,7 @@ impl SchedEntity {
     pub fn policy(&self) -> Policy {
         Policy::from_number(self.policy.load(Ordering::Relaxed).into()).unwrap_or(Policy::Normal)
     }
-    /// Whether that is the policy.
+    /// Whether `policy` is the task's.
     #[inline(always)]
     pub fn has_policy(&self, policy: Policy) -> bool {
         self.policy.load(Ordering::Relaxed) == policy as u8
@@ -251,7 +261,7 @@ impl SchedEntity {
     pub fn nice(&self) -> i32 {
         i32::from(self.nice.load(Ordering::Relaxed)) - 20
     }
-    /// The real-time priority the user set, 0 for fair policies.
+    /// The real-time priority that the user set, 0 for fair policies.
     pub fn rt_priority(&self) -> u8 {
         self.rt_priority.load(Ordering::Relaxed)
     }
@@ -267,7 +277,13 @@ impl SchedEntity {
         )
     }
 
-    /// Works out the effective priority. Under the run queue's lock, in no queue.
+    /// It goes to another CPU, whose queue's lock is held.
+    pub(super) fn migrates(&self) {
+        let before = self.migrations.load(Ordering::Relaxed);
+        self.migrations.store(before.wrapping_add(1), Ordering::Relaxed);
+    }
+
+    /// Works out the effective priority again. The run queue is locked and the task in no queue.
     pub(super) fn update_effective(&self) {
         let inherited = self.inherited_rt.load(Ordering::Relaxed);
         self.effective_rt

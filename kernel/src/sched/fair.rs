@@ -1,9 +1,11 @@
 //! The arithmetic of the fair policies: nice values to weights, run time to virtual run time.
 
+use core::sync::atomic::{AtomicU32, Ordering};
+
 /// Weight of nice 0.
 pub const NICE_0: u32 = 1024;
 
-/// Weights of nice -20 to 19: each step is a factor of about 1.25 (the ratios users of `nice` know).
+/// Weights of nice -20 to 19. Each step is a factor of about 1.25, as on Linux.
 const WEIGHTS: [u32; 40] = {
     let mut w = [0; 40];
     let mut n = 0;
@@ -37,7 +39,7 @@ pub const fn weight_of_nice(nice: i32) -> u32 {
     WEIGHTS[n as usize]
 }
 
-/// `ns` of run time as virtual run time of a task of `weight`.
+/// Run time of `ns` nanoseconds, as virtual run time of a task of weight `weight`.
 #[inline(always)]
 pub fn virtual_time(ns: u64, weight: u32) -> u64 {
     if weight == NICE_0 {
@@ -50,27 +52,42 @@ pub fn virtual_time(ns: u64, weight: u32) -> u64 {
 /// How long a task runs before another of the same weight gets the CPU, nanoseconds.
 pub const SLICE: u64 = 3_000_000;
 
-/// How much less virtual run time than the running task a woken task must have to take the CPU from it, nanoseconds.
+/// A woken task takes the CPU from the running one only if its virtual run time is less by more than this,
+/// nanoseconds.
 pub const WAKEUP_GRANULARITY: u64 = 1_000_000;
 
-/// A task that slept is put at most this far before the least virtual run time of the queue, nanoseconds.
+/// A task that slept gets a virtual run time at most this far below the queue's least, nanoseconds.
 pub const SLEEPER_CREDIT: u64 = 3_000_000;
 
 /// Time slice of `SCHED_RR`, nanoseconds.
 pub const RR_SLICE: u32 = 100_000_000;
+static RR_SLICE_NOW: AtomicU32 = AtomicU32::new(RR_SLICE);
 
-/// Of every period, nanoseconds, real-time tasks may keep a CPU from others that wait for it for this long. The share, 95 of 100, is Linux's
-/// (`sched_rt_runtime_us`); its period is a second, in which others starve for longer than is good for anybody.
+/// The slice of `SCHED_RR` tasks, nanoseconds (`kernel.sched_rr_timeslice_ms`).
+#[inline]
+pub fn rr_slice() -> u32 {
+    RR_SLICE_NOW.load(Ordering::Relaxed)
+}
+
+/// Sets [`rr_slice`].
+pub fn set_rr_slice(ns: u32) {
+    RR_SLICE_NOW.store(ns, Ordering::Relaxed);
+}
+
+/// The period, in nanoseconds, of which real-time tasks may use only a part if other tasks wait for the CPU.
+/// The part, 95 of 100, is Linux's (`sched_rt_runtime_us`). Linux's period is a second; this one is shorter,
+/// so that the others do not have to wait that long.
 const TURN_PERIOD: u64 = 200_000_000;
 const RT_SHARE: u64 = TURN_PERIOD / 100 * 95;
 
-/// Whose turn it is on a CPU that real-time tasks would keep for themselves. Under the run queue's lock.
+/// Divides a CPU between real-time tasks that would keep it for themselves and all others. Used under the run
+/// queue's lock.
 pub struct Turns {
-    /// When the period began, CLOCK_MONOTONIC.
+    /// When the period began, `CLOCK_MONOTONIC` nanoseconds.
     began: u64,
-    /// The tick before.
+    /// When the last tick was.
     last: u64,
-    /// How long real-time tasks have run in the period, by the ticks that found one.
+    /// How long real-time tasks ran in this period, as the ticks found them.
     realtime: u64,
 }
 
@@ -83,7 +100,8 @@ impl Turns {
             realtime: 0,
         }
     }
-    /// A tick while a real-time task runs (`rt`). Whether it is the turn of the others, if some wait.
+    /// A tick; `rt`: it found a real-time task running. Returns whether the other tasks, if some wait, are to
+    /// run now.
     pub fn tick(&mut self, now: u64, rt: bool) -> bool {
         let ran = now.saturating_sub(self.last);
         self.last = now;

@@ -1,20 +1,22 @@
-//! `membarrier`: makes memory barriers happen on the CPUs that run certain threads, so that these need none themselves.
+//! `membarrier`: causes memory barriers on the CPUs that run certain threads, so that these threads need
+//! none.
 //!
-//! What a process registered for is kept in its address space; a fork copies it, a new program starts without.
+//! An address space keeps what its process registered for. A fork copies it; exec starts without.
 //!
-//! Which CPUs run an address space's threads is asked CPU by CPU under the lock of its run queue. A CPU found not to run one need
-//! not be interrupted: whichever thread it switches to later takes that lock after us and sees what the caller wrote, and whatever a thread did
-//! there before is visible to us. A CPU that runs one is interrupted; the way back to user mode also synchronises its instruction stream.
+//! For each CPU, the lock of its run queue is taken to see which address space it runs. A CPU that runs none
+//! of the threads meant need not be interrupted: if it switches to one later, it takes that lock after the
+//! caller and so sees what the caller wrote; what such a thread wrote there earlier is visible to the caller.
+//! A CPU that runs one is interrupted, and its return to user mode also synchronises the instruction stream.
 
 use super::run::{self, online};
 use super::{CpuSet, current, on_each_cpu};
 use crate::mm::AddressSpace;
-use crate::syscall::SysResult;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU32, Ordering, fence};
 use limen_linux_abi::Errno;
+use limen_linux_abi::SysResult;
 
-/// Commands, as the system call numbers them.
+/// Commands, numbered as in `linux/membarrier.h`.
 mod command {
     pub const QUERY: u32 = 0;
     pub const GLOBAL: u32 = 1;
@@ -27,14 +29,14 @@ mod command {
     pub const RSEQ: u32 = 1 << 7;
     pub const REGISTER_RSEQ: u32 = 1 << 8;
     pub const GET_REGISTRATIONS: u32 = 1 << 9;
-    /// All of the above.
+    /// All commands.
     pub const ALL: u32 = (1 << 10) - 1;
-    /// Those that register.
+    /// The commands that register.
     pub const REGISTERING: u32 =
         REGISTER_GLOBAL_EXPEDITED | REGISTER_PRIVATE_EXPEDITED | REGISTER_SYNC_CORE | REGISTER_RSEQ;
 }
 
-/// The flag of [`command::RSEQ`] with which only one CPU is meant.
+/// The flag with which [`command::RSEQ`] is meant for one CPU only.
 const FLAG_CPU: u32 = 1;
 
 /// What an address space is registered for: bits of `command::REGISTERING`.
@@ -45,7 +47,7 @@ impl Registrations {
     pub const fn new() -> Self {
         Self(AtomicU32::new(0))
     }
-    /// The same as `parent`'s.
+    /// The same as those of `parent`.
     pub fn forked(parent: &Self) -> Self {
         Self(AtomicU32::new(parent.0.load(Ordering::Relaxed)))
     }
@@ -69,17 +71,17 @@ pub fn membarrier(cmd: u32, flags: u32, cpu: i32) -> SysResult {
             &fence_here,
         ),
         command::PRIVATE_EXPEDITED | command::SYNC_CORE | command::RSEQ => {
-            // The registering command is the next bit.
+            // The command that registers for this one is the next higher bit.
             if mm.membarrier.get() & cmd << 1 == 0 {
                 return Err(Errno::EPERM);
             }
-            // A negative number means all, as without the flag.
+            // A negative CPU number means all CPUs, as if the flag were not set.
             let only = u32::try_from(cpu).ok().filter(|_| flags & FLAG_CPU != 0);
             private(&mm, cmd, only);
         }
         c if c.is_power_of_two() && c & command::REGISTERING != 0 => {
             mm.membarrier.0.fetch_or(c, Ordering::SeqCst);
-            // Whoever runs with this memory is from now on found by others.
+            // CPUs that run this address space from now on are found by other callers.
             fence(Ordering::SeqCst);
         }
         _ => return Err(Errno::EINVAL),
@@ -87,12 +89,12 @@ pub fn membarrier(cmd: u32, flags: u32, cpu: i32) -> SysResult {
     Ok(0)
 }
 
-/// The barriers among the threads of `mm`; only on CPU `only`, if given.
+/// The barriers for the threads of `mm`. `only`: just on that CPU.
 fn private(mm: &Arc<AddressSpace>, cmd: u32, only: Option<u32>) {
     let running = || cpus_running(|other| core::ptr::eq(other, &raw const **mm));
     let cpus = match only {
         None => running(),
-        // A CPU that is not there runs nothing.
+        // A CPU that does not exist runs no thread.
         Some(n) => running().and(CpuSet::from_bits(1u64.checked_shl(n).unwrap_or(0))),
     };
     match cmd {
@@ -113,14 +115,14 @@ fn fence_here() {
     fence(Ordering::SeqCst);
 }
 
-/// Runs `f` on `cpus`, between two barriers of the caller's.
+/// Runs `f` on `cpus`, between two barriers on the caller's CPU.
 fn barrier(cpus: CpuSet, f: &(dyn Fn() + Sync)) {
     fence(Ordering::SeqCst);
     on_each_cpu(cpus, f);
     fence(Ordering::SeqCst);
 }
 
-/// The CPUs that have an address space loaded for which `wanted` holds.
+/// The CPUs that have loaded an address space for which `wanted` is true.
 fn cpus_running(wanted: impl Fn(&AddressSpace) -> bool) -> CpuSet {
     fence(Ordering::SeqCst);
     let mut found = CpuSet::EMPTY;

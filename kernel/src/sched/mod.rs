@@ -1,17 +1,19 @@
 //! The scheduler: per-CPU queues, preemption, wait queues, cross-CPU calls, idle.
 //!
-//! Who calls it: everything that sleeps (through [`WaitQueue`] and the sleeping locks), the threshold (reschedule work, preemption), the task
-//! room (new and ending threads), system calls of `syscall::sched`. It calls the architecture (`switch`, `smp`), `time` (the tick) and
-//! `mm` (which address space is loaded).
+//! It is called by everything that sleeps (through [`WaitQueue`] and the sleeping locks), the threshold
+//! (reschedule work, preemption), `task` (new and ending threads) and the system calls of `syscall::sched`.
+//! It calls the architecture (`switch`, `smp`), `time` (the tick) and `mm` (which address space is loaded).
 
 mod balance;
 pub mod call;
 pub mod cpu;
 mod cpuset;
 mod current;
+pub mod deadline;
 pub mod entity;
 mod fair;
 pub mod futex;
+mod inspect;
 mod kthread;
 pub mod membarrier;
 pub mod policy;
@@ -28,14 +30,16 @@ mod wake;
 pub use call::on_each_cpu;
 pub use cpuset::CpuSet;
 pub use current::{CurrentTask, current};
+pub use deadline::Deadline;
 pub use entity::{Policy, TaskState};
-pub use kthread::{end_thread, spawn_kthread, start_thread};
+pub use inspect::user_state;
+pub use kthread::{end_thread, spawn_kthread, start_thread, try_spawn_kthread};
 pub use policy::yield_now;
 pub use run::{
     CpuData, activate_mm, cpu, leave_mm, online, preempt_current, ready, schedule, switch_preempted, this_cpu,
 };
 pub use settle::settle;
-pub use wait::{WaitQueue, Waiter};
+pub use wait::{News, WaitQueue, Waiter};
 pub use wake::{wake_new_task, wake_task};
 
 use crate::arch::{irq, smp};
@@ -50,8 +54,9 @@ use entity::ContextCell;
 use limen_entry::ThreadFlags;
 use limen_linux_abi::Errno;
 
-/// Prepares the boot CPU: the code that runs becomes its idle thread. What comes after `set_current` is a function of its own: in this one the
-/// compiler may go on taking the thread of before for the running one.
+/// Prepares the boot CPU: the code that runs now becomes its idle thread. What follows `set_current` is a
+/// function of its own, because within this one the compiler may still assume that the thread before it is
+/// the running one.
 #[inline(never)]
 pub fn init() {
     let idle = new_idle();
@@ -60,16 +65,17 @@ pub fn init() {
     let info = &raw const idle.info;
     let top = idle.stack.top();
     let data = run::add_cpu(0, idle);
-    // SAFETY: interrupts are off; the boot thread is this thread from now on. It goes on running on the boot stack; its own stack is only
-    // where an entry from user mode would begin, and the idle thread has no user mode.
+    // SAFETY: interrupts are off, and from here on the boot code is this thread. It goes on running on the
+    // boot stack; the top of its own stack is used only by entries from user mode, where the idle thread
+    // never is.
     unsafe { smp::set_current(info, top) };
     settle_in(data);
 }
 
 #[inline(never)]
 fn settle_in(data: *const CpuData) {
-    // An architecture without an interrupt stack of its own for the boot CPU gets one like the others'.
-    // SAFETY: this CPU's block; interrupts are off, nobody else reads it.
+    // An architecture that gave the boot CPU no interrupt stack gets one as the other CPUs do.
+    // SAFETY: this CPU's block; interrupts are off, so nothing else reads it.
     unsafe {
         let local = smp::cpu_local().cast_mut();
         (*local).data = data;
@@ -88,7 +94,7 @@ fn new_idle() -> Arc<Task> {
     Task::new_kernel("swapper", stack, context, true)
 }
 
-/// Starts the other CPUs and waits until they are online (or a second has passed: then they are left out).
+/// Starts the other CPUs and waits until they are online. CPUs that are not after a second are left out.
 pub fn start_secondaries() {
     let count = smp::count().min(MAX_CPUS);
     let mut wanted = CpuSet::EMPTY.with(0);
@@ -114,7 +120,8 @@ pub fn start_secondaries() {
             Err(e) => {
                 warning!("CPU {n} does not start: {e:?}");
                 if e == Errno::ETIMEDOUT {
-                    // It was told to: when it comes after all, it must find what was left for it, not what the next one is given.
+                    // The CPU was told to start and may still come. It must then find the block and the stack
+                    // that were made for it, not the next CPU's, so no other is started.
                     break;
                 }
             }
@@ -131,7 +138,7 @@ pub fn start_secondaries() {
     info!("{} of {} CPUs online", online().count(), count);
 }
 
-/// A secondary CPU reports for duty.
+/// A secondary CPU tells that it is online. Called once by each, on its idle thread.
 pub fn secondary_online() {
     run::ONLINE.fetch_or(1 << smp::cpu_id(), Ordering::Release);
 }
@@ -143,7 +150,8 @@ pub fn idle() -> ! {
     loop {
         let work = &preempt::current_info().work;
         irq::local_disable();
-        // From the check to the sleep interrupts are off, so a wake-up's interrupt ends the sleep at once.
+        // Interrupts are off from the check to the sleep, so the interrupt of a wake-up ends the sleep at
+        // once.
         if work.has(ThreadFlags::RESCHED) {
             irq::local_enable();
             schedule();
@@ -154,7 +162,7 @@ pub fn idle() -> ! {
     }
 }
 
-/// In debug builds and with lock validation: complains if the caller must not sleep.
+/// In debug builds and with lock validation, reports a caller that must not sleep.
 #[inline(always)]
 #[cfg_attr(any(debug_assertions, feature = "lockdep"), track_caller)]
 pub fn might_sleep() {
@@ -177,11 +185,11 @@ fn sleeping_in_atomic(at: &core::panic::Location<'_>) {
             "BUG: sleeping function called from invalid context at {at}, preempt_count {:#x}",
             preempt::count()
         );
-        crate::trace::backtrace::print_here();
+        crate::trace::backtrace::print(crate::arch::stack::here());
     }
 }
 
-/// The timer that ends sleeps of `task` (made at its first sleep with a deadline).
+/// The timer that ends sleeps of `task`. Made at its first sleep with a deadline.
 pub(crate) fn sleep_timer(task: &Arc<Task>) -> &Timer {
     task.sched.sleep_timer.get_or_init(|| {
         let task = Arc::downgrade(task);
@@ -193,17 +201,17 @@ pub(crate) fn sleep_timer(task: &Arc<Task>) -> &Timer {
     })
 }
 
-/// The CPU's tick: charges time, ends slices, evens out load. In the timer interrupt, interrupts off.
+/// The CPU's tick: charges run time, ends slices, evens out the load. Runs in the timer interrupt, interrupts
+/// off.
 pub(crate) fn tick(cpu: &'static CpuData, now: u64) {
     let rq = &cpu.rq;
     rq.lock.lock();
     let inner = rq.inner();
     rq.update_curr(inner, now);
     rq.settle_least(inner);
-    // SAFETY: the running task is alive.
-    let curr = unsafe { &*inner.curr };
-    if inner.curr != inner.idle {
-        cpu.stats.tick(now, curr);
+    let curr = inner.curr;
+    if !curr.is(inner.idle) {
+        cpu.stats.tick(now, &curr);
         let level = curr.sched.effective_rt.load(Ordering::Relaxed);
         let waiting = inner.fair.least_key().is_some();
         let held = inner.turns.tick(now, level > 0) && (waiting || level == 0);
@@ -213,7 +221,7 @@ pub(crate) fn tick(cpu: &'static CpuData, now: u64) {
         }
         let expired = if level > 0 {
             curr.sched.policy() == Policy::RoundRobin
-                && curr.sched.rr_used.load(Ordering::Relaxed) >= fair::RR_SLICE
+                && curr.sched.rr_used.load(Ordering::Relaxed) >= fair::rr_slice()
                 && inner.rt.highest() == level
         } else {
             inner
@@ -222,7 +230,7 @@ pub(crate) fn tick(cpu: &'static CpuData, now: u64) {
                 .is_some_and(|least| curr.sched.fair.key() > least)
         };
         if expired {
-            // First ask politely; a tick later insist.
+            // The first tick asks for a lazy reschedule; if the task still runs at the next, it is preempted.
             let lazy = curr.info.work.has(ThreadFlags::NEED_RESCHED_LAZY);
             curr.info.work.set(if lazy {
                 ThreadFlags::NEED_RESCHED
@@ -231,11 +239,11 @@ pub(crate) fn tick(cpu: &'static CpuData, now: u64) {
             });
         }
     }
-    let busy = inner.curr != inner.idle;
+    let busy = !inner.curr.is(inner.idle);
     let urgent = inner.rt.highest();
     rq.lock.unlock();
     if busy {
-        crate::time::process::cpu_tick(&current());
+        crate::task::timers::cpu_tick(&current());
     }
     stats::update_load(now);
     if online().count() > 1 {

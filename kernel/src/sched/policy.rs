@@ -6,9 +6,10 @@ use crate::task::Task;
 use core::sync::atomic::Ordering;
 use limen_linux_abi::Errno;
 
-pub use super::fair::{RR_SLICE, SLICE};
+pub use super::fair::{RR_SLICE, SLICE, rr_slice, set_rr_slice};
 
-/// Sets policy, real-time priority (0 for the fair policies, 1 to 99 else) and nice value of `task`. Permissions are the caller's business.
+/// Sets policy, real-time priority (0 for the fair policies, else 1 to 99) and nice value of `task`. The
+/// caller has checked permissions and ranges.
 pub fn set_policy(task: &Task, policy: Policy, rt_priority: u8, nice: i32, reset_on_fork: bool) {
     wake::requeue(task, || task.sched.set_policy_fields(policy, rt_priority, nice));
     task.sched.reset_on_fork.store(reset_on_fork, Ordering::Relaxed);
@@ -26,7 +27,7 @@ pub fn reset_on_fork(task: &Task) -> bool {
     task.sched.reset_on_fork.load(Ordering::Relaxed)
 }
 
-/// Lets `task` run at real-time priority `level` at least (priority inheritance); 0 ends it.
+/// Lets `task` run at least at real-time priority `level` (priority inheritance). 0 ends that.
 pub fn inherit(task: &Task, level: u8) {
     let s = &task.sched;
     if s.inherited_rt.swap(level, Ordering::Relaxed) != level
@@ -36,7 +37,7 @@ pub fn inherit(task: &Task, level: u8) {
     }
 }
 
-/// The real-time priority `task` runs at, inheritance included.
+/// The real-time priority at which `task` runs, inheritance included. 0: it has a fair policy.
 pub fn effective_priority(task: &Task) -> u8 {
     task.sched.effective_rt.load(Ordering::Relaxed)
 }
@@ -50,10 +51,10 @@ pub fn set_affinity(task: &Task, cpus: CpuSet) -> Result<(), Errno> {
     Ok(())
 }
 
-/// The running thread lets others of its rank go first (`sched_yield`).
+/// The running thread lets other tasks of the same rank run first (`sched_yield`).
 #[inline]
 pub fn yield_now() {
-    // Moved to another CPU meanwhile? Then what is found here is old news, and no harm is done.
+    // If the thread is moved to another CPU here, it looks at the wrong queue; that does no harm.
     if super::this_cpu().rq.running() <= 1 {
         return;
     }

@@ -15,20 +15,21 @@ pub const NMI: u32 = 1 << 20;
 /// The running thread's info.
 #[inline(always)]
 pub fn current_info() -> &'static ThreadInfo {
-    // SAFETY: `smp::current` is always valid; a running thread outlives every use it makes of its own info.
+    // SAFETY: `smp::current` is always valid, and a thread that runs this code is alive.
     unsafe { &*smp::current() }
 }
 
-/// Keeps the compiler from moving accesses to memory across it, which is all that is needed against what interrupts this thread. `compiler_fence` would say the
-/// same, but not every back end of the compiler knows a fence that costs nothing: some make the processor wait for all it has stored.
+/// Keeps the compiler from moving memory accesses across it. Against interrupts on the same CPU no more is
+/// needed. `compiler_fence` would say the same, but some back ends of the compiler turn it into an
+/// instruction that waits for all earlier stores.
 #[inline(always)]
 fn keep_order() {
-    // SAFETY: nothing is executed; what the compiler makes of it is that any memory may have been read and written.
+    // SAFETY: no instruction is emitted; the compiler only assumes that any memory was read and written.
     unsafe { core::arch::asm!("", options(nostack, preserves_flags)) };
 }
 
-/// Adds to the preempt count. Only this thread and interrupts on top of it (which restore the count) change it, so no atomic
-/// read-modify-write is needed.
+/// Adds to the preempt count. Only this thread, and interrupts on top of it, which restore the count, change
+/// it; so the addition need not be atomic.
 #[inline(always)]
 pub fn add(n: u32) {
     let count = &current_info().preempt_count;
@@ -56,20 +57,20 @@ pub fn disable() {
     add(PREEMPT);
 }
 
-/// Turns preemption on again and, if it is due, gives up the CPU.
+/// Turns preemption on again and, if a reschedule is due, calls the scheduler.
 #[inline(always)]
 pub fn enable() {
     sub(PREEMPT);
     check_resched();
 }
 
-/// Turns preemption on again without looking whether a reschedule is due.
+/// Turns preemption on again without checking for a due reschedule.
 #[inline(always)]
 pub fn enable_no_resched() {
     sub(PREEMPT);
 }
 
-/// Gives up the CPU if that is due and allowed here.
+/// Calls the scheduler if a reschedule is due and allowed here.
 #[inline(always)]
 pub fn check_resched() {
     if current_info().work.has(ThreadFlags::NEED_RESCHED) {

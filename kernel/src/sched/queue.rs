@@ -1,5 +1,6 @@
-//! The queues of runnable tasks a CPU has: a heap by virtual runtime for the fair policies, lists by priority for the real-time ones.
-//! Links are embedded in the tasks; everything here is called under the lock of the run queue.
+//! The queues of a CPU's runnable tasks: a heap sorted by virtual run time for the fair policies, a list per
+//! priority for the real-time policies. The links are fields of the tasks. All is called with the run queue
+//! locked.
 
 use super::entity::SchedEntity;
 use crate::sync::pairing::{HeapLink, PairingHeap};
@@ -8,20 +9,20 @@ use core::cell::Cell;
 use core::mem::offset_of;
 use core::ptr;
 
-/// Place in the fair queue; the key is the virtual runtime in nanoseconds of a task of nice 0.
+/// Place in the fair queue. The key is the virtual run time in nanoseconds: that of a task of nice 0.
 pub type FairLink = HeapLink;
 
 /// Place in a real-time queue.
 pub struct RtLink {
     next: Cell<*const Task>,
     prev: Cell<*const Task>,
-    /// The list it is in.
+    /// The priority in whose list the task is.
     level: Cell<u8>,
 }
 
-// SAFETY: touched only under the lock of the run queue the task is in.
+// SAFETY: used only under the lock of the run queue in which the task is.
 unsafe impl Sync for RtLink {}
-// SAFETY: as above.
+// SAFETY: as for `Sync`.
 unsafe impl Send for RtLink {}
 
 impl RtLink {
@@ -49,10 +50,11 @@ impl FairQueue {
     }
     /// Queues a task with virtual runtime `key`.
     pub fn insert(&mut self, task: &Task, key: u64) {
-        // SAFETY: the caller moves a task that is in no queue; a queued task is kept alive by the scheduler's count.
+        // SAFETY: the caller adds a task that is in no queue. The scheduler's reference keeps a queued task
+        // alive.
         unsafe { self.0.insert(&task.sched.fair, key) }
     }
-    /// Takes the task with the least virtual runtime out.
+    /// Takes out the task with the least virtual run time.
     #[inline]
     pub fn pop(&mut self) -> Option<*const Task> {
         self.0.pop().map(Self::task_of)
@@ -62,12 +64,12 @@ impl FairQueue {
     pub fn least_key(&self) -> Option<u64> {
         self.0.least_key()
     }
-    /// Takes a task out that is in this queue.
+    /// Takes out a task that is in this queue.
     pub fn remove(&mut self, task: &Task) {
-        // SAFETY: the caller knows under the run-queue lock that it is queued here.
+        // SAFETY: the caller has checked under the run-queue lock that the task is in this queue.
         unsafe { self.0.remove(&task.sched.fair) }
     }
-    /// Some task for which `f` is true; looks at a bounded number.
+    /// A task for which `f` is true. Looks at a bounded number of tasks, so it may miss some.
     pub fn find(&self, mut f: impl FnMut(&Task) -> bool) -> Option<*const Task> {
         // SAFETY: queued tasks are alive.
         self.0
@@ -81,9 +83,10 @@ const LEVELS: usize = 100;
 
 /// The real-time queues.
 pub struct RtQueue {
-    /// Bit `n`: list `n` has tasks.
+    /// Bit `n`: list `n` is not empty.
     nonempty: u128,
-    /// It is the turn of the fair tasks (`fair::Turns`): none of these is to be chosen.
+    /// It is the turn of the fair tasks (see [`fair::Turns`](super::fair::Turns)): no real-time task is
+    /// chosen.
     pub held: bool,
     heads: [(*const Task, *const Task); LEVELS],
 }
@@ -105,7 +108,7 @@ impl RtQueue {
     pub fn is_empty(&self) -> bool {
         self.nonempty == 0
     }
-    /// The highest priority queued, 0 for none, or none that may run.
+    /// The highest priority of the queued tasks; 0 if there is none, or if none may run now.
     #[inline(always)]
     pub fn highest(&self) -> u8 {
         if self.nonempty == 0 || self.held {
@@ -114,13 +117,13 @@ impl RtQueue {
             127 - self.nonempty.leading_zeros() as u8
         }
     }
-    /// Queues at the end (or the front) of its priority's list.
+    /// Queues at the end, or at the front, of the list for priority `level`.
     pub fn insert(&mut self, task: &Task, level: u8, front: bool) {
         let level = level.clamp(1, LEVELS as u8 - 1);
         let link = &task.sched.rt;
         let (head, tail) = &mut self.heads[level as usize];
         link.level.set(level);
-        // SAFETY: queued tasks are alive and their links belong to this queue.
+        // SAFETY: queued tasks are alive, and their links belong to this queue.
         unsafe {
             if front {
                 link.next.set(*head);
@@ -142,7 +145,7 @@ impl RtQueue {
         }
         self.nonempty |= 1 << level;
     }
-    /// Takes the first task of the highest priority out.
+    /// Takes out the first task of the highest priority.
     pub fn pop(&mut self) -> Option<*const Task> {
         let level = self.highest();
         if level == 0 {
@@ -153,7 +156,7 @@ impl RtQueue {
         self.remove(unsafe { &*task });
         Some(task)
     }
-    /// Takes a task out that is in this queue.
+    /// Takes out a task that is in this queue.
     pub fn remove(&mut self, task: &Task) {
         let link = &task.sched.rt;
         let level = link.level.get();
@@ -173,7 +176,7 @@ impl RtQueue {
             self.nonempty &= !(1 << level);
         }
     }
-    /// Some task for which `f` is true, highest priority first.
+    /// A task for which `f` is true; of several, one of the highest priority.
     pub fn find(&self, mut f: impl FnMut(&Task) -> bool) -> Option<*const Task> {
         let mut left = self.nonempty;
         while left != 0 {

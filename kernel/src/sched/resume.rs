@@ -1,26 +1,28 @@
-//! Where a thread that was switched away from goes on.
+//! Where a thread goes on when the CPU is switched to it again.
 
-/// A place in the kernel's text, to which the switch jumps.
+/// An address in the kernel's code. The switch to a thread jumps to the thread's `Resume`.
 #[derive(Clone, Copy, Debug)]
 #[repr(transparent)]
 pub struct Resume(unsafe extern "C" fn());
 
 unsafe extern "C" {
-    // Every architecture's `switch` has these: not functions, only places.
+    // Labels inside each architecture's `switch`; they cannot be called.
     fn switch_calls();
     fn switch_goes_on();
 }
 
 impl Resume {
-    /// Behind the switch: for a thread that is running already (idle).
+    /// After the switch: what a thread has that runs already when the scheduler starts (idle).
     pub const BEHIND: Self = Self(switch_goes_on);
 
-    /// At `stub`: for the first switch to a new thread.
+    /// At `stub`: what a new thread has until the first switch to it.
     pub fn at(stub: unsafe extern "C" fn()) -> Self {
         Self(stub)
     }
 
-    /// The running thread's, from now on: behind the switch or, if `call`, where it calls `resumed` first. Every thread says so after its first switch.
+    /// Sets where the running thread goes on from now on: after the switch or, with `call`, at a place in the
+    /// switch that calls `resumed` first (threads with a registered `struct rseq`). Every thread calls it
+    /// after the first switch to it.
     pub fn set(&mut self, call: bool) {
         *self = if call { Self(switch_calls) } else { Self::BEHIND };
     }

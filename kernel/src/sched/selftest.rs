@@ -1,5 +1,5 @@
-//! The scheduler's own tests (see `boot::selftest`): threads that hand a token round, fight for a lock, sleep for a while, call other CPUs and move
-//! between them; threads that are preempted without a pause.
+//! The scheduler's own tests (see `boot::selftest`): threads that hand a token round, contend for a lock,
+//! sleep for a while, call other CPUs and move between them; threads that are preempted without a pause.
 
 use super::{CpuSet, WaitQueue, current, on_each_cpu, online, policy, spawn_kthread, yield_now};
 use crate::sync::{Mutex, Once};
@@ -21,19 +21,20 @@ const THREADS: usize = 8;
 const ROUNDS: usize = 200;
 
 /// The room's tests.
-pub const TESTS: &[crate::boot::selftest::Test] = &[
+pub const TESTS: &[crate::selftest::Test] = &[
     ("threads, locks, sleeps, affinity, cross-CPU calls", run),
     ("a storm of preemptions", storm),
     ("a wake-up of one that is about to leave", chosen),
 ];
 
-/// It looks once more: others may sleep for ever if it leaves with their wake-up.
+/// A thread that a waker chose, and whose deadline comes, checks its condition once more: if it left with the
+/// wake-up, others could sleep for ever.
 fn chosen() -> Result<(), &'static str> {
     let (queue, mut looks) = (WaitQueue::new(), 0);
     let woken = queue.wait_until_deadline_uninterruptible(now_ns(), || {
         looks += 1;
         if looks == 2 {
-            // As if another CPU did that now: it is too late for this look, and time is over.
+            // Stands for a waker on another CPU: too late for this check, and the deadline is over.
             queue.wake_one();
         }
         looks > 2
@@ -79,12 +80,12 @@ fn run() -> Result<(), &'static str> {
 
 fn worker(n: usize, s: &Shared) {
     for round in 0..ROUNDS {
-        // A token goes round: every hand-over is a wake-up and a sleep.
+        // A token goes round: each hand-over is a wake-up and a sleep.
         s.turn
             .wait_until_uninterruptible(|| s.token.load(Ordering::Acquire) % THREADS == n);
         s.token.fetch_add(1, Ordering::AcqRel);
         s.turn.wake_all();
-        // A lock held across a yield: others must sleep for it.
+        // A lock is held across a yield: the others must sleep for it.
         {
             let mut counter = s.counter.lock();
             let before = *counter;
@@ -122,12 +123,12 @@ fn worker(n: usize, s: &Shared) {
     s.finished.wake_all();
 }
 
-/// How often the storm's timer fires.
+/// How often the storm's timer expires.
 const FIRINGS: usize = 3_000;
 static STORM: Once<Timer> = Once::new();
 static FIRED: AtomicUsize = AtomicUsize::new(0);
 
-/// Asks for a reschedule, again and again, sooner than the last one can be over.
+/// Asks for a reschedule again and again, each time before the last one can be over.
 fn fire() {
     if FIRED.fetch_add(1, Ordering::AcqRel) < FIRINGS {
         rearm();
@@ -141,8 +142,8 @@ fn rearm() {
     }
 }
 
-/// Two threads on one CPU whose timer always asks for a reschedule. Were a thread that is being preempted preempted in turn, each firing would take more
-/// of its stack.
+/// Two threads on one CPU whose timer always asks for a reschedule. If a thread could be preempted while it
+/// is being preempted, each expiry would use more of its stack.
 fn storm() -> Result<(), &'static str> {
     struct Shared {
         ready: AtomicUsize,

@@ -1,4 +1,4 @@
-//! Waiting until another thread is done with what it does in the kernel without sleeping.
+//! Waiting until another thread has passed a point at which it holds nothing that it read before.
 
 use super::entity::on_rq;
 use super::{WaitQueue, current};
@@ -11,14 +11,17 @@ use limen_entry::ThreadFlags;
 /// How long to wait before looking again, nanoseconds.
 const PAUSE: u64 = 1_000_000;
 
-/// Returns when `task` has slept, or was about to return to user mode, since the call began: whatever it began before without sleeping is over,
-/// and in what it does next it sees all that the caller wrote before the call. So who changes from outside what is the thread's own can let
-/// the thread itself do without a lock. Sleeps; not for the kernel's own threads, which never return.
+/// Returns when `task` has slept, or was about to return to user mode, at least once since the call began.
+/// All that the task did in the kernel before that without sleeping is over, and what it does next sees
+/// everything that the caller wrote before the call. So the writer of another thread's data can call this,
+/// and the thread itself reads its data without a lock. It is a grace period, as `synchronize_rcu` waits for,
+/// of one thread. Sleeps. Not for kernel threads, which never return to user mode.
 pub fn settle(task: &Arc<Task>) {
     if Arc::ptr_eq(task, &current()) || sleeps(task) {
         return;
     }
-    // It clears this before its next return to user mode. A thread in user mode now comes by at the next tick at the latest.
+    // The task clears this flag before its next return to user mode. If it is in user mode now, its next tick
+    // at the latest brings it into the kernel.
     task.info.work.set(ThreadFlags::NOTIFY_RESUME);
     let pause = WaitQueue::new();
     while task.info.work.has(ThreadFlags::NOTIFY_RESUME) && !sleeps(task) {
@@ -27,7 +30,8 @@ pub fn settle(task: &Arc<Task>) {
     core::sync::atomic::fence(Ordering::Acquire);
 }
 
-/// Whether `task` sleeps (or has ended). Under the lock its wake-up takes, so that it wakes after us.
+/// Whether `task` sleeps or has ended. Takes the lock that its waker takes, so a wake-up comes after this
+/// call.
 fn sleeps(task: &Task) -> bool {
     without_interrupts(|| {
         task.sched.wake_lock.lock();

@@ -1,29 +1,30 @@
 //! Time accounting: of CPUs (`/proc/stat`), of tasks, and the load averages.
 //!
-//! Run time and idle time are exact (timestamps at switches). How a CPU's busy time divides into user and system is sampled at the
-//! tick: each tick charges the time since the last one to the mode it interrupted, as Linux's tick accounting does.
+//! Run time and idle time are exact: taken at switches. The division of a CPU's busy time into user and
+//! system is sampled: each tick charges the time since the last one to the mode that it interrupted, as
+//! Linux's tick accounting does.
 
 use super::entity::on_rq;
 use super::run::{self, online};
 use super::wake::lock_queue_of;
 use crate::sync::{SpinLock, without_interrupts};
 use crate::task::Task;
-use crate::time::now_ns;
+use crate::time::raw_ns;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// One CPU's times, nanoseconds. Written by that CPU only.
+/// One CPU's times in nanoseconds. Only that CPU writes them.
 pub struct CpuStats {
     user: AtomicU64,
     nice: AtomicU64,
     system: AtomicU64,
     idle: AtomicU64,
-    /// When it went idle, 0 if it is not.
+    /// When it began to idle, 0 if it does not idle.
     idle_since: AtomicU64,
-    /// Up to when busy time is charged.
+    /// The end of the busy time that has been charged.
     charged: AtomicU64,
     /// Device and timer interrupts.
     interrupts: AtomicU64,
-    /// The interrupt being handled came from user mode.
+    /// Whether the interrupt being handled came from user mode.
     from_user: AtomicBool,
 }
 
@@ -62,7 +63,8 @@ impl CpuStats {
         }
         self.charged.store(now, Ordering::Relaxed);
     }
-    /// Charges the time since the last tick (or the end of idling) to the mode and task the tick interrupted.
+    /// Charges the time since the last tick, or the end of idling, to the task and mode that the tick
+    /// interrupted.
     pub(super) fn tick(&self, now: u64, task: &Task) {
         let since = now.saturating_sub(self.charged.load(Ordering::Relaxed));
         self.charged.store(now, Ordering::Relaxed);
@@ -110,7 +112,7 @@ pub fn cpu_times(n: usize) -> CpuTimes {
     let s = &cpu.stats;
     let since = s.idle_since.load(Ordering::Relaxed);
     let idle_now = if since != 0 {
-        now_ns().saturating_sub(since)
+        raw_ns().saturating_sub(since)
     } else {
         0
     };
@@ -145,24 +147,56 @@ pub fn total_running() -> u32 {
     online().iter().filter_map(run::cpu).map(|c| c.rq.running()).sum()
 }
 
-/// The run time of a task so far, nanoseconds; it never goes back.
+/// The run time of a task so far in nanoseconds. It never decreases.
 pub fn run_time_ns(task: &Task) -> u64 {
     without_interrupts(|| {
-        // Under the lock of its queue, where it is charged: what is and what is not charged yet fit together.
+        // The queue's lock makes the charged time and the time of the last charge belong together.
         let cpu = lock_queue_of(task);
         let s = &task.sched;
         let mut total = s.sum_exec.load(Ordering::Relaxed);
-        // On its way out it is charged for the last time, and may still be the one the CPU ran last.
-        if core::ptr::eq(cpu.rq.inner().curr, task) && s.on_rq.load(Ordering::Relaxed) == on_rq::QUEUED {
-            total += now_ns().saturating_sub(s.exec_start.load(Ordering::Relaxed));
+        // A task on its way out has been charged for the last time, but may still be the one the CPU ran
+        // last.
+        if cpu.rq.inner().curr.is(task) && s.on_rq.load(Ordering::Relaxed) == on_rq::QUEUED {
+            total += raw_ns().saturating_sub(s.exec_start.load(Ordering::Relaxed));
         }
         cpu.rq.lock.unlock();
         total
     })
 }
 
-/// The run time of a task so far as (user, system), nanoseconds; their sum is exact, and neither ever goes back, however the samples that divide it
-/// fall.
+/// What `/proc/<pid>/sched` tells of a task.
+pub struct Account {
+    /// When its run time was added up last, nanoseconds since boot.
+    pub charged: u64,
+    /// Its virtual run time, nanoseconds of a task of nice 0.
+    pub virtual_ns: u64,
+    /// Its run time, nanoseconds.
+    pub run_ns: u64,
+    /// How often it went to another CPU.
+    pub migrations: usize,
+    /// Its share beside others: 1024 at nice 0.
+    pub weight: u32,
+}
+
+/// A task's account as it was added up last.
+pub fn account(task: &Task) -> Account {
+    without_interrupts(|| {
+        let cpu = lock_queue_of(task);
+        let s = &task.sched;
+        let account = Account {
+            charged: s.exec_start.load(Ordering::Relaxed),
+            virtual_ns: s.fair.key(),
+            run_ns: s.sum_exec.load(Ordering::Relaxed),
+            migrations: s.migrations.load(Ordering::Relaxed),
+            weight: s.weight.load(Ordering::Relaxed),
+        };
+        cpu.rq.lock.unlock();
+        account
+    })
+}
+
+/// The run time of a task so far as (user, system) in nanoseconds. The sum is exact. Neither part ever
+/// decreases, although the samples that divide the time vary.
 pub fn user_system_ns(task: &Task) -> (u64, u64) {
     let total = run_time_ns(task);
     let user = task.sched.user_samples.load(Ordering::Relaxed);
@@ -173,7 +207,7 @@ pub fn user_system_ns(task: &Task) -> (u64, u64) {
     };
     let mut told = task.sched.told.lock();
     let (user, system) = *told;
-    // Else somebody was told of a later moment meanwhile.
+    // Another reader may meanwhile have been given a later value, which then stands.
     if total > user + system {
         let user = part.clamp(user, total - system);
         *told = (user, total - user);
@@ -181,7 +215,7 @@ pub fn user_system_ns(task: &Task) -> (u64, u64) {
     *told
 }
 
-/// Fixed-point one of the load averages (as in `/proc/loadavg` and `sysinfo`, which shifts by 5 more).
+/// 1.0 of the load averages, a fixed-point number (as in `/proc/loadavg`; `sysinfo` shifts it by 5 more).
 pub const LOAD_ONE: u64 = 1 << 11;
 
 struct Load {
@@ -194,23 +228,24 @@ static LOAD: SpinLock<Load> = SpinLock::new(Load {
     averages: [0; 3],
 });
 
-/// `exp(-5s/1min)`, 5 min, 15 min in fixed point.
+/// `exp(-5s/1min)`, and the same for 5 and 15 minutes, in fixed point.
 const DECAY: [u64; 3] = [1884, 2014, 2037];
 
 /// The load averages over 1, 5 and 15 minutes, in units of 1/[`LOAD_ONE`].
 pub fn load_averages() -> [u64; 3] {
-    update_load(now_ns());
+    update_load(raw_ns());
     LOAD.lock().averages
 }
 
-/// Brings the averages up to date: one step per 5 seconds passed. Called from ticks (which exist while something runs) and by readers.
+/// Brings the averages up to date, one step per 5 seconds that passed. Called by readers and by ticks, which
+/// exist only while something runs.
 pub(super) fn update_load(now: u64) {
     let Some(mut load) = LOAD.try_lock() else { return };
     if now < load.next {
         return;
     }
     let active = u64::from(total_running()) * LOAD_ONE;
-    // Without ticks nothing ran: what passed before the last period passed idle.
+    // Nothing ran while there was no tick: all but the last period count as idle.
     let mut periods = (now - load.next) / 5_000_000_000 + 1;
     load.next += periods * 5_000_000_000;
     periods = periods.min(720);

@@ -12,7 +12,7 @@ use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU8, Ordering, fence};
 use limen_entry::ThreadFlags;
 
-/// Makes `task` runnable if its state is one of `mask`. `false`: it was not asleep like that. Any context.
+/// Makes `task` runnable if its state is one of `mask`. `false`: its state was another. In any context.
 pub fn wake_task(task: &Arc<Task>, mask: TaskState) -> bool {
     without_interrupts(|| {
         let s = &task.sched;
@@ -27,10 +27,10 @@ pub fn wake_task(task: &Arc<Task>, mask: TaskState) -> bool {
     .is_some()
 }
 
-/// Under `wake_lock`, interrupts off.
+/// [`wake_task`], with `wake_lock` held and interrupts off.
 fn wake_locked(task: &Task, mask: TaskState) -> bool {
     let s = &task.sched;
-    // What the caller wrote before is visible to the task if we find it still awake.
+    // If the task is found awake, it must all the same see what the waker wrote before.
     fence(Ordering::SeqCst);
     if !s.state().intersects(mask) {
         return false;
@@ -39,7 +39,7 @@ fn wake_locked(task: &Task, mask: TaskState) -> bool {
         match s.on_rq.load(Ordering::Acquire) {
             on_rq::NO => break,
             on_rq::QUEUED => {
-                // On its way to sleep, but not there yet: it just stays runnable.
+                // The task is on its way to sleep, but still on its CPU: it simply stays runnable.
                 let cpu = lock_queue_of(task);
                 let still = s.on_rq.load(Ordering::Relaxed) == on_rq::QUEUED;
                 if still {
@@ -54,7 +54,8 @@ fn wake_locked(task: &Task, mask: TaskState) -> bool {
         }
     }
     s.set_state_relaxed(TaskState::WAKING);
-    // It may still be on its stack on the way out of its CPU. Whoever switches it away holds no lock we hold.
+    // The task may still be on its way out of its CPU. The CPU that switches it away needs no lock that is
+    // held here.
     while s.on_cpu.load(Ordering::Acquire) {
         irq::spin_hint();
     }
@@ -64,7 +65,7 @@ fn wake_locked(task: &Task, mask: TaskState) -> bool {
     true
 }
 
-/// Locks the run queue of the CPU the task is on. Interrupts are off.
+/// Locks the run queue of the CPU that the task is on. Interrupts are off.
 pub(super) fn lock_queue_of(task: &Task) -> &'static CpuData {
     loop {
         let n = task.info.cpu.load(Ordering::Acquire) as usize;
@@ -79,7 +80,8 @@ pub(super) fn lock_queue_of(task: &Task) -> &'static CpuData {
     }
 }
 
-/// The CPU for a task that becomes runnable: the last one if it idles, any idle one, else the last one (or the first allowed).
+/// The CPU for a task that becomes runnable: the one it last ran on if that idles, else any idle one, else
+/// the last one again or, if it may not run there, the first allowed one.
 #[inline(always)]
 fn select_cpu(task: &Task, last: usize) -> &'static CpuData {
     if let Some(cpu) = run::cpu(last)
@@ -94,7 +96,7 @@ fn select_cpu(task: &Task, last: usize) -> &'static CpuData {
     search_cpu(task, last)
 }
 
-/// [`select_cpu`] for a task with a real-time priority, or one that another CPU may be better for.
+/// [`select_cpu`] for a task with a real-time priority, or one whose last CPU is busy.
 #[inline(never)]
 fn search_cpu(task: &Task, last: usize) -> &'static CpuData {
     let online = online();
@@ -130,17 +132,17 @@ enum Arrival {
     Woken { last: usize },
     /// It never ran.
     New,
-    /// It was runnable elsewhere; its key is relative to the queue's least already.
+    /// It was runnable on another CPU; its key has been made relative to that queue's least one.
     Moved { lag: i64 },
 }
 
-/// Queues a task on `cpu` and sees whether it should run at once. Interrupts off.
+/// Queues a task on `cpu` and preempts the running one if the new task is more deserving. Interrupts off.
 #[inline(never)]
 fn enqueue(task: &Task, cpu: &'static CpuData, arrival: Arrival) {
     put_on(task, cpu, arrival);
 }
 
-/// [`enqueue`], in place.
+/// [`enqueue`], inlined.
 #[inline(always)]
 fn put_on(task: &Task, cpu: &'static CpuData, arrival: Arrival) {
     let rq = &cpu.rq;
@@ -161,38 +163,43 @@ fn put_on(task: &Task, cpu: &'static CpuData, arrival: Arrival) {
     };
     s.fair.set_key(key);
     s.rr_used.store(0, Ordering::Relaxed);
-    task.info.cpu.store(cpu.id as u32, Ordering::Release);
+    if task.info.cpu.load(Ordering::Relaxed) != cpu.id as u32 {
+        if !matches!(arrival, Arrival::New) {
+            s.migrates();
+        }
+        task.info.cpu.store(cpu.id as u32, Ordering::Release);
+    }
     rq.add(inner, task);
     s.set_state_relaxed(TaskState::RUNNING);
     check_preempt(cpu, inner, task);
     rq.lock.unlock();
 }
 
-/// Queues a runnable task that was taken from another queue on `cpu`. Interrupts off.
+/// Queues a runnable task that was taken out of another queue on `cpu`. Interrupts off.
 pub(super) fn enqueue_moved(task: &Task, cpu: &'static CpuData) {
     enqueue(task, cpu, Arrival::Moved { lag: 0 });
 }
 
-/// How far a key is from its queue's least, within what another queue should honour.
+/// How far `key` is from its queue's least one, limited to what another queue should honour.
 pub(super) fn lag_of(key: u64, least: u64) -> i64 {
     let lag = key.wrapping_sub(least) as i64;
     lag.clamp(-(fair::SLEEPER_CREDIT as i64), 10 * fair::SLICE as i64)
 }
 
-/// A task was queued on `cpu`: preempts the running one if the new one is more deserving, or makes sure the tick runs.
+/// A task was queued on `cpu`: preempts the running task if the new one is more deserving; else sees to it
+/// that the tick runs.
 pub(super) fn check_preempt(cpu: &CpuData, inner: &Inner, task: &Task) {
-    // SAFETY: the running task is alive.
-    let curr = unsafe { &*inner.curr };
+    let curr = inner.curr;
     let level = task.sched.effective_rt.load(Ordering::Relaxed);
     let running = curr.sched.effective_rt.load(Ordering::Relaxed);
-    let flag = if inner.curr == inner.idle || level > running {
+    let flag = if curr.is(inner.idle) || level > running {
         ThreadFlags::NEED_RESCHED
     } else if level > 0 || running > 0 || !task.sched.has_policy(super::Policy::Normal) {
         ThreadFlags::empty()
     } else if curr.sched.has_policy(super::Policy::Idle) {
         ThreadFlags::NEED_RESCHED_LAZY
     } else {
-        let key = RunQueue::key_of_curr(inner, crate::time::now_ns());
+        let key = RunQueue::key_of_curr(inner, crate::time::raw_ns());
         if key > task.sched.fair.key() + fair::WAKEUP_GRANULARITY {
             ThreadFlags::NEED_RESCHED_LAZY
         } else {
@@ -205,17 +212,17 @@ pub(super) fn check_preempt(cpu: &CpuData, inner: &Inner, task: &Task) {
         if cpu.id == smp::cpu_id() {
             crate::time::tick_needed(cpu, 2);
         } else {
-            // Its tick may be off: let it look.
+            // The tick of that CPU may be off: a reschedule turns it on.
             resched_curr(cpu, inner, ThreadFlags::NEED_RESCHED_LAZY);
         }
     }
 }
 
-/// Starts a task that never ran. The scheduler keeps a count of it until it has ended.
+/// Starts a task that never ran. The scheduler holds a reference to it until it has ended.
 pub fn wake_new_task(task: &Arc<Task>) {
-    // The count the running thread owns of itself; `finish_switch` gives it back.
+    // The reference that a started thread holds to itself. `finish_switch` drops it.
     let _ = Arc::into_raw(task.clone());
-    // A new thread starts inside the second half of a switch.
+    // A new thread starts in the second half of a switch, where preemption is off.
     task.info.preempt_count.store(preempt::PREEMPT, Ordering::Relaxed);
     without_interrupts(|| {
         task.sched.wake_lock.lock();
@@ -227,7 +234,7 @@ pub fn wake_new_task(task: &Arc<Task>) {
     preempt::check_resched();
 }
 
-/// A task that was switched away from because it may not run here any more: queues it where it may. Interrupts off.
+/// Queues a task that was switched away from because it may no longer run on that CPU. Interrupts off.
 pub(super) fn place_evicted(task: &Task) {
     let last = task.info.cpu.load(Ordering::Relaxed) as usize;
     let lag = run::cpu(last).map_or(0, |c| {
@@ -236,7 +243,8 @@ pub(super) fn place_evicted(task: &Task) {
     enqueue(task, select_cpu(task, last), Arrival::Moved { lag });
 }
 
-/// Changes what decides a task's place in its queue (`change` sets policy, priority or weight), wherever the task is.
+/// Changes what decides a task's place in its queue: `change` sets policy, priority or weight. The task may
+/// be running, waiting or asleep.
 pub(super) fn requeue(task: &Task, change: impl FnOnce()) {
     without_interrupts(|| {
         task.sched.wake_lock.lock();
@@ -249,10 +257,10 @@ pub(super) fn requeue(task: &Task, change: impl FnOnce()) {
             irq::spin_hint();
         };
         let inner = cpu.rq.inner();
-        let running = core::ptr::eq(inner.curr, task);
+        let running = inner.curr.is(task);
         let queued = is_queued(&task.sched.on_rq) && !running;
         if running {
-            cpu.rq.update_curr(inner, crate::time::now_ns());
+            cpu.rq.update_curr(inner, crate::time::raw_ns());
         }
         if queued {
             RunQueue::unqueue(inner, task);
@@ -267,7 +275,7 @@ pub(super) fn requeue(task: &Task, change: impl FnOnce()) {
             check_preempt(cpu, inner, task);
         }
         if running {
-            // It may have lost its right to the CPU; looking costs little.
+            // The running task may have lost its right to the CPU; one decision too many costs little.
             resched_curr(cpu, inner, ThreadFlags::NEED_RESCHED);
         }
         cpu.rq.lock.unlock();
@@ -280,7 +288,7 @@ fn is_queued(mark: &AtomicU8) -> bool {
     mark.load(Ordering::Relaxed) == on_rq::QUEUED
 }
 
-/// Changes where a task may run; if it is where it may not be, it moves.
+/// Changes on which CPUs a task may run. If it is on another one, it is moved.
 pub(super) fn set_affinity(task: &Task, cpus: super::CpuSet) {
     without_interrupts(|| {
         task.sched.wake_lock.lock();
@@ -295,7 +303,7 @@ pub(super) fn set_affinity(task: &Task, cpus: super::CpuSet) {
         task.sched.affinity.store(cpus.bits(), Ordering::Relaxed);
         let inner = cpu.rq.inner();
         if is_queued(&task.sched.on_rq) && !cpus.contains(cpu.id) {
-            if core::ptr::eq(inner.curr, task) {
+            if inner.curr.is(task) {
                 resched_curr(cpu, inner, ThreadFlags::NEED_RESCHED);
                 cpu.rq.lock.unlock();
             } else {

@@ -4,14 +4,14 @@ use super::deliver::{SS_AUTODISARM, SS_DISABLE, SS_ONSTACK, on_altstack};
 use super::{AltStack, TaskSignals};
 use limen_linux_abi::Errno;
 
-/// The least size of an alternate stack Linux accepts (`MINSIGSTKSZ`).
+/// The smallest alternate stack that Linux accepts, in bytes (`MINSIGSTKSZ`).
 fn min_size() -> usize {
     crate::arch::signal::MIN_STACK_SIZE
 }
 
 impl TaskSignals {
-    /// Replaces the alternate stack; `sp` is the stack pointer in user mode. `EPERM` while the thread runs on it; `EINVAL`; `ENOMEM` if
-    /// it is too small.
+    /// Replaces the alternate stack. `sp` is the stack pointer in user mode. `EPERM`: the thread runs on the
+    /// old one; `EINVAL`: unknown flags; `ENOMEM`: the new one is too small.
     pub fn set_altstack(&mut self, new: AltStack, sp: usize) -> Result<(), Errno> {
         if on_altstack(&self.altstack, sp) && self.altstack.size != 0 {
             return Err(Errno::EPERM);

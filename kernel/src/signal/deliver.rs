@@ -8,7 +8,7 @@ use crate::arch::{frame::Frame, signal as arch};
 use crate::signal::Delivery;
 use crate::sync::{InnerGuard, IrqSpinGuard};
 use crate::task::{CurrentTask, current, exit};
-use limen_entry::{Frame as _, Interrupted};
+use limen_entry::{Cause, Frame as _};
 use limen_linux_abi::{Errno, Restart};
 
 /// `SS_ONSTACK`.
@@ -18,7 +18,8 @@ pub const SS_DISABLE: u32 = 2;
 /// `SS_AUTODISARM`.
 pub const SS_AUTODISARM: u32 = 1 << 31;
 
-/// A signal with a handler to run. The thread's mask and alternate stack are those for the handler already; here is what they were.
+/// A signal with a handler to be run. The thread's mask and alternate stack have already been replaced by
+/// those for the handler; this has the former ones.
 struct Caught {
     info: SigInfo,
     action: super::Action,
@@ -37,20 +38,30 @@ impl Caught {
     };
 }
 
-/// Delivers what is pending for the running thread before it returns to user mode; see `limen_entry::Kernel::signals`.
-pub fn deliver_pending(frame: &mut Frame, interrupted: Interrupted) {
+/// What is done for areas of restartable sequences.
+pub trait Areas {
+    /// The running thread, which has a legacy area, is about to take a signal: whether
+    /// [`Areas::before_handler`] would find nothing to do. Interrupts may be off.
+    fn is_settled(&self, task: &CurrentTask) -> bool;
+    /// The running thread, which has an area, is about to enter a handler. Interrupts are on.
+    fn before_handler(&self, task: &CurrentTask, frame: &mut Frame, cause: Cause) -> Result<(), Errno>;
+}
+
+/// Delivers the running thread's pending signals before it returns to user mode. See
+/// [`limen_entry::ThreadWork::signals`]. May sleep.
+pub fn deliver_pending(frame: &mut Frame, cause: Cause, areas: impl Areas) {
     let task = current();
     let mut caught = Caught::NOTHING;
-    let next = next(&task, &mut caught);
+    let next = next(&task, &mut caught, &areas);
     if caught.info.may_be_awaited() {
-        crate::time::process::signal_taken(&mut caught.info);
+        crate::task::timers::signal_taken(&mut caught.info);
     }
     match next {
         Next::Nothing => return restore_saved_mask(&task),
         Next::Handler => settle_call(&task, frame, &caught),
         Next::HandlerAfterRseq => {
             settle_call(&task, frame, &caught);
-            if crate::rseq::before_handler(&task, frame, interrupted).is_err() {
+            if areas.before_handler(&task, frame, cause).is_err() {
                 return no_room(&task, &caught);
             }
         }
@@ -58,8 +69,9 @@ pub fn deliver_pending(frame: &mut Frame, interrupted: Interrupted) {
     enter_handler(&task, frame, &caught);
 }
 
-/// What a thread does with its signals. Threads with an area of restartable sequences that may be in need go another way from where it is known, so
-/// that others are not asked again.
+/// What the thread does next. A handler of a thread with a registered `struct rseq` may need work for
+/// restartable sequences first; that is decided where the signal is taken, and not asked again for other
+/// threads.
 #[derive(Clone, Copy)]
 enum Next {
     Nothing,
@@ -67,7 +79,7 @@ enum Next {
     HandlerAfterRseq,
 }
 
-/// The mask a call replaced for its duration comes back when no handler takes care of it.
+/// If a system call replaced the mask and no handler runs, the old mask comes back now.
 fn restore_saved_mask(task: &CurrentTask) {
     let saved = task.signals.lock().saved.take();
     if let Some(mask) = saved {
@@ -75,9 +87,10 @@ fn restore_saved_mask(task: &CurrentTask) {
     }
 }
 
-/// Takes the next signal that has a handler into `caught`. Carries out the default actions of those before it. May stop, may not return.
+/// Takes the next signal that has a handler and puts it into `caught`. Carries out the default actions of the
+/// signals before it, so the thread may stop, or end and not return.
 #[inline(always)]
-fn next(task: &CurrentTask, caught: &mut Caught) -> Next {
+fn next(task: &CurrentTask, caught: &mut Caught, areas: &impl Areas) -> Next {
     loop {
         let mut shared = task.process.signals.lock();
         if let Some(status) = shared.group_exit {
@@ -96,7 +109,7 @@ fn next(task: &CurrentTask, caught: &mut Caught) -> Next {
         }
         let own = task.signals.lock_under(&shared);
         let besides = own.besides;
-        let plain = besides.is_empty() || besides == Besides::LEGACY_RSEQ && crate::rseq::is_settled(task);
+        let plain = besides.is_empty() || besides == Besides::LEGACY_RSEQ && areas.is_settled(task);
         if !plain {
             if besides.contains(Besides::STOP) {
                 drop(own);
@@ -112,7 +125,8 @@ fn next(task: &CurrentTask, caught: &mut Caught) -> Next {
     }
 }
 
-/// Takes the next signal. If it has a handler, it is put into `caught`, and the answer is `handler`; else its default action is carried out (`None`).
+/// Takes the next signal. If it has a handler, puts it into `caught` and returns `handler`. Else carries out
+/// its default action and returns `None`.
 #[inline(always)]
 fn take(
     task: &CurrentTask,
@@ -177,12 +191,12 @@ fn take(
         default_action(task, shared, &caught.info);
     }
     if caught.info.may_be_awaited() {
-        crate::time::process::signal_taken(&mut caught.info);
+        crate::task::timers::signal_taken(&mut caught.info);
     }
     None
 }
 
-/// [`take`] for a thread whose area may be in need.
+/// [`take`] for a thread whose `struct rseq` may need work before the handler.
 #[cold]
 #[inline(never)]
 fn take_with_rseq(
@@ -194,14 +208,15 @@ fn take_with_rseq(
     take(task, shared, own, caught, Next::HandlerAfterRseq)
 }
 
-/// Stops the process or ends it, whose signal lock is given back.
+/// Stops or ends the process. Its signal lock is released first.
 #[inline(never)]
 fn default_action(task: &CurrentTask, mut shared: IrqSpinGuard<'_, ProcessSignals>, info: &SigInfo) {
     let sig = info.signal();
     if !SigSet::STOP.has(sig) {
         drop(shared);
         fatal::report(task, info);
-        exit::exit_group_by_signal(sig as i32);
+        // Core files are not written, so the wait status does not report one.
+        exit::exit_group_by_signal(exit::status_of_signal(sig, false));
     }
     shared.stop_dequeued = true;
     drop(shared);
@@ -210,7 +225,8 @@ fn default_action(task: &CurrentTask, mut shared: IrqSpinGuard<'_, ProcessSignal
     }
 }
 
-/// What the handler interrupts may be a system call, which is then repeated or fails.
+/// If the handler interrupts a system call, decides whether the call is restarted afterwards or fails with
+/// `EINTR`.
 #[inline(always)]
 fn settle_call(task: &CurrentTask, frame: &mut Frame, caught: &Caught) {
     if let Some(restart) = frame.restart() {
@@ -230,7 +246,7 @@ fn settle_call(task: &CurrentTask, frame: &mut Frame, caught: &Caught) {
     }
 }
 
-/// Makes the thread enter the handler when it returns to user mode.
+/// Builds the signal frame, so that the thread enters the handler when it returns to user mode.
 #[inline(always)]
 fn enter_handler(task: &CurrentTask, frame: &mut Frame, caught: &Caught) {
     let sig = caught.info.signal();
@@ -240,7 +256,8 @@ fn enter_handler(task: &CurrentTask, frame: &mut Frame, caught: &Caught) {
     let sp = frame.sp();
     let stack_top =
         if flags.contains(ActionFlags::ONSTACK) && !on_altstack(&altstack, sp) && altstack.size != 0 {
-            // No range was asked for: a stack around the end of the address space is one nothing can be put on.
+            // `sigaltstack` does not check the range: on a stack that wraps around the end of the address
+            // space, writing the frame fails.
             altstack.sp.wrapping_add(altstack.size)
         } else {
             sp
@@ -262,7 +279,7 @@ fn enter_handler(task: &CurrentTask, frame: &mut Frame, caught: &Caught) {
     }
 }
 
-/// There was no room for the frame: the handler can't be told, not even of this.
+/// The signal frame could not be written, so no handler can run, not even one for this.
 #[cold]
 fn no_room(task: &CurrentTask, caught: &Caught) {
     {
@@ -280,12 +297,12 @@ fn no_room(task: &CurrentTask, caught: &Caught) {
     }
 }
 
-/// Whether `sp` lies on the alternate stack (never, as far as this goes, on one that disarms itself).
+/// Whether `sp` lies on the alternate stack. Never, for an alternate stack with `SS_AUTODISARM`.
 pub(super) fn on_altstack(altstack: &AltStack, sp: usize) -> bool {
     altstack.flags & SS_AUTODISARM == 0 && sp > altstack.sp && sp - altstack.sp <= altstack.size
 }
 
-/// The alternate stack's flags as user space sees them.
+/// The alternate stack's flags as programs see them.
 pub(crate) fn shown_flags(altstack: &AltStack, sp: usize) -> u32 {
     let state = if altstack.size == 0 {
         SS_DISABLE
@@ -297,7 +314,7 @@ pub(crate) fn shown_flags(altstack: &AltStack, sp: usize) -> u32 {
     state | altstack.flags & SS_AUTODISARM
 }
 
-/// `rt_sigreturn`: back to what the handler interrupted. A bad frame ends the process with SIGSEGV.
+/// `rt_sigreturn`: goes back to what the handler interrupted. A bad frame ends the process with `SIGSEGV`.
 pub fn sigreturn(frame: &mut Frame) {
     let task = current();
     task.restart.forget();
@@ -306,7 +323,7 @@ pub fn sigreturn(frame: &mut Frame) {
             let (sp, flags, size) = restored.altstack;
             let stack = AltStack { sp, flags, size };
             replace_mask(&task, SigSet(restored.mask), |own| {
-                // As in Linux, a bad stack in the frame is not an error here.
+                // As on Linux, a bad alternate stack in the frame is not an error.
                 let _ = own.set_altstack(stack, frame.sp());
             });
         }
@@ -322,12 +339,13 @@ pub fn sigreturn(frame: &mut Frame) {
     }
 }
 
-/// Replaces the running thread's mask. Signals that become blocked for it but wait for the whole process go to another thread.
+/// Replaces the running thread's mask. Signals for the process that this thread now blocks are handed to
+/// other threads.
 pub fn set_mask(task: &CurrentTask, mask: SigSet) {
     replace_mask(task, mask, |_| {});
 }
 
-/// [`set_mask`], with something else to be changed under the same lock.
+/// [`set_mask`]; `and` changes something else under the same lock.
 #[inline]
 fn replace_mask(task: &CurrentTask, mask: SigSet, and: impl FnOnce(&mut TaskSignals)) {
     let mask = mask.minus(SigSet::UNBLOCKABLE);

@@ -1,26 +1,27 @@
-//! `kernel.print-fatal-signals`: the log says which thread a signal killed that means an error of its program, and where it was.
+//! `kernel.print-fatal-signals`: logs which thread was killed by a signal that means an error of its program,
+//! and where it was.
 
 use super::{SigInfo, SigSet};
 use crate::task::CurrentTask;
-use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use core::sync::atomic::{AtomicI32, Ordering::Relaxed};
 
-/// Whether it is done; off unless the command line has `print-fatal-signals=1`.
-pub static PRINT: AtomicBool = AtomicBool::new(false);
+/// Whether to log. Off unless the command line has `print-fatal-signals=1`.
+pub static PRINT: AtomicI32 = AtomicI32::new(0);
 
 /// Reads the command line.
 pub fn init() {
     PRINT.store(
-        crate::boot::cmdline::value("print-fatal-signals") == Some("1"),
+        i32::from(crate::cmdline::value("print-fatal-signals") == Some("1")),
         Relaxed,
     );
 }
 
-/// Whether there is something to say when `sig` ends a process: its thread must then take it itself.
-pub(super) fn says(sig: u32) -> bool {
-    SigSet::COREDUMP.has(sig) && PRINT.load(Relaxed)
+/// Whether a process's end by `sig` is logged.
+fn says(sig: u32) -> bool {
+    SigSet::COREDUMP.has(sig) && PRINT.load(Relaxed) != 0
 }
 
-/// Says that `info`'s signal, whose default action is about to be carried out, kills the running thread.
+/// Logs that `info`'s signal, whose default action is about to be carried out, kills the running thread.
 pub(super) fn report(task: &CurrentTask, info: &SigInfo) {
     if !says(info.signal()) {
         return;

@@ -1,4 +1,5 @@
-//! What the portable part tells an architecture that builds or reads a signal frame (`arch::signal`).
+//! What the portable part and an architecture tell each other when a signal frame is built or read
+//! (`arch::signal`).
 
 use super::SigInfo;
 
@@ -8,7 +9,7 @@ use super::SigInfo;
 pub struct Delivery<'a> {
     /// Signal number, 1 to 64.
     pub signal: u32,
-    /// What it says of itself; `SigInfo::write_to` puts it into the frame.
+    /// Its `siginfo_t`, which `SigInfo::write_to` puts into the frame.
     pub info: &'a SigInfo,
     /// The handler's address.
     pub handler: usize,
@@ -16,15 +17,16 @@ pub struct Delivery<'a> {
     pub restorer: Option<usize>,
     /// `SA_SIGINFO` was given.
     pub siginfo: bool,
-    /// The signal mask to restore when the handler returns.
+    /// The signal mask, which is restored when the handler returns.
     pub mask: u64,
-    /// Where the frame goes below: the alternate stack's top, or the interrupted stack pointer.
+    /// The address below which the frame goes: the alternate stack's top, or the interrupted stack pointer.
     pub stack_top: usize,
-    /// The alternate stack as `uc_stack`: sp, flags, size.
+    /// The alternate stack for `uc_stack`: address, flags, size in bytes.
     pub altstack: (usize, u32, usize),
 }
 
-/// Address of the running program's `rt_sigreturn` trampoline in the vDSO, for ABIs that use it; 0 if it has none.
+/// The address of `rt_sigreturn`'s trampoline in the running program's vDSO, for ABIs that use it. 0: the
+/// program has no vDSO.
 #[allow(dead_code, reason = "not every ABI does")]
 pub fn vdso_sigreturn() -> usize {
     let offset = crate::time::vdso::sigreturn_offset();
@@ -42,6 +44,6 @@ pub fn vdso_sigreturn() -> usize {
 pub struct Restored {
     /// The signal mask.
     pub mask: u64,
-    /// The alternate stack: sp, flags, size.
+    /// The alternate stack: address, flags, size in bytes.
     pub altstack: (usize, u32, usize),
 }

@@ -1,4 +1,4 @@
-//! `siginfo_t`: what a signal tells about itself, kept in the layout user space knows.
+//! `siginfo_t`: the details of a signal, kept in the layout that programs see.
 
 use crate::mm::copy;
 use crate::mm::user::UserPtr;
@@ -11,6 +11,7 @@ pub mod code {
     pub const KERNEL: i32 = 0x80;
     pub const QUEUE: i32 = -1;
     pub const TIMER: i32 = -2;
+    pub const SIGIO: i32 = -5;
     pub const TKILL: i32 = -6;
     pub const CLD_EXITED: i32 = 1;
     pub const CLD_KILLED: i32 = 2;
@@ -40,20 +41,22 @@ pub mod code {
     pub const FPE_FLTUNK: i32 = 14;
 }
 
-/// Bytes of `siginfo_t` as user space has it; beyond what the kernel keeps they are zero.
+/// The size in bytes of a program's `siginfo_t`. What the kernel does not keep is zero.
 pub const SIZE: usize = 128;
-/// 32-bit words the kernel keeps: every layout there is fits.
+/// How many 32-bit words the kernel keeps: enough for every layout.
 const WORDS: usize = 12;
-/// Words of a pointer.
+/// How many words a pointer has.
 const POINTER: usize = size_of::<usize>() / 4;
-/// Where the union after the three leading integers starts: it holds pointers, so it is aligned like one.
+/// The word at which the union behind the three first integers starts. It holds pointers and is aligned for
+/// them.
 const UNION: usize = if POINTER == 2 { 4 } else { 3 };
 
-/// The word `si_errno`, which is 0 in all that the kernel shows; `AWAITED` in what a timer made, until it is taken.
+/// The word `si_errno`. It is 0 in everything that programs see. While a timer's signal is pending it is
+/// `AWAITED`.
 const ERRNO: usize = 1;
 const AWAITED: u32 = 0x5449_4d45;
 
-/// A signal's `siginfo_t`: its leading words.
+/// The first words of a signal's `siginfo_t`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(8))]
 pub struct SigInfo {
@@ -61,10 +64,10 @@ pub struct SigInfo {
 }
 
 impl SigInfo {
-    /// All zero.
+    /// All words are zero.
     pub const NOTHING: Self = Self { words: [0; WORDS] };
 
-    /// All zero except number and code.
+    /// Only number and code are not zero.
     pub fn new(sig: u32, code: i32) -> Self {
         let mut words = [0; WORDS];
         words[0] = sig;
@@ -92,24 +95,32 @@ impl SigInfo {
         info.put_pointer(UNION, addr);
         info
     }
-    /// A child's change of state; `status` is an exit code or a signal number, times are clock ticks (1/100 s).
+    /// A child's change of state. `status` is an exit code or a signal's number; the times are clock ticks
+    /// (1/100 s).
     pub fn child(code: i32, pid: i32, uid: u32, status: i32, utime: usize, stime: usize) -> Self {
         let mut info = Self::from_sender(super::SIGCHLD, code, pid, uid);
         info.words[UNION + 2] = status as u32;
-        // Times are `long`s after the status, aligned.
+        // The times are `long`s behind the status, and aligned.
         let at = (UNION + 3).next_multiple_of(POINTER);
         info.put_pointer(at, utime);
         info.put_pointer(at + POINTER, stime);
         info
     }
-    /// A POSIX timer's expiry: the timer waits to hear that it was taken.
+    /// An event of a file: `band` is a set of `poll`'s bits, `fd` the descriptor.
+    pub fn poll(sig: u32, code: i32, band: usize, fd: i32) -> Self {
+        let mut info = Self::new(sig, code);
+        info.put_pointer(UNION, band);
+        info.words[UNION + POINTER] = fd as u32;
+        info
+    }
+    /// The expiry of a POSIX timer, which wants to be told when the signal is taken.
     pub fn timer(sig: u32, timer_id: i32, value: usize) -> Self {
         let mut info = Self::new(sig, code::TIMER);
         info.words[UNION] = timer_id as u32;
         info.put_pointer(UNION + 2, value);
         info.awaited()
     }
-    /// An interval timer's expiry: it waits as well.
+    /// The expiry of an interval timer, which wants to be told as well.
     pub fn itimer(sig: u32) -> Self {
         Self::kernel(sig).awaited()
     }
@@ -117,16 +128,17 @@ impl SigInfo {
         self.words[ERRNO] = AWAITED;
         self
     }
-    /// Whether a timer may wait to hear that this was taken (programs can make such, too). Asked of each that is.
+    /// Whether a timer may want to be told that this was taken. Programs can make such details, too. Called
+    /// for every signal that is taken.
     #[inline]
     pub fn may_be_awaited(&self) -> bool {
         self.words[ERRNO] == AWAITED
     }
-    /// Makes it what user space is to see.
+    /// Makes it what programs may see.
     pub fn settle(&mut self) {
         self.words[ERRNO] = 0;
     }
-    /// The number of the POSIX timer that made it.
+    /// The number of the POSIX timer that sent it.
     pub fn timer_id(&self) -> Option<i32> {
         (self.code() == code::TIMER).then_some(self.words[UNION] as i32)
     }
@@ -134,19 +146,33 @@ impl SigInfo {
     pub fn set_overrun(&mut self, overrun: i32) {
         self.words[UNION + 1] = overrun as u32;
     }
-    /// Reads what user space passed to `rt_sigqueueinfo` at `at`; the number is `sig`. `EFAULT`; `E2BIG` if there is more in it than is kept.
+    /// Reads what a program passed to `rt_sigqueueinfo` at `at`, with number `sig`. `EFAULT`; `E2BIG`: it has
+    /// more than the kernel keeps.
     pub fn read_from(at: usize, sig: u32) -> Result<Self, Errno> {
-        /// The lowest code with a layout of Linux's (`SI_DETHREAD`); lower ones may mean anything.
-        const LOWEST: i32 = -7;
         let bytes: [u32; SIZE / 4] = UserPtr::new(at).read()?;
         let (kept, rest) = bytes.split_at(WORDS);
         let mut info = Self { words: [0; WORDS] };
         info.words.copy_from_slice(kept);
         info.words[0] = sig;
-        if info.code() < LOWEST && rest.iter().any(|&word| word != 0) {
+        if !info.has_known_layout() && rest.iter().any(|&word| word != 0) {
             return Err(Errno::E2BIG);
         }
         Ok(info)
+    }
+    /// Whether Linux knows its code, and so its layout.
+    fn has_known_layout(&self) -> bool {
+        /// `SI_DETHREAD`, `SI_ASYNCNL`.
+        const LOWEST: i32 = -7;
+        const ASYNCNL: i32 = -60;
+        let last = match self.signal() {
+            super::SIGILL => 11,
+            super::SIGFPE => 15,
+            super::SIGSEGV => 9,
+            super::SIGBUS => 5,
+            super::SIGSYS => 2,
+            _ => 6,
+        };
+        matches!(self.code(), LOWEST..=0 | code::KERNEL | ASYNCNL) || (1..=last).contains(&self.code())
     }
     /// Writes the whole `siginfo_t` to user memory. `EFAULT`.
     #[inline]
@@ -159,7 +185,7 @@ impl SigInfo {
             Err(Errno::EFAULT)
         }
     }
-    /// Fills in the first words of a whole `siginfo_t`, the rest of which is zero (64-bit processors).
+    /// Fills in the first words of a whole `siginfo_t`, the rest of which is zero. For 64-bit processors.
     #[inline(always)]
     #[allow(dead_code, reason = "32-bit processors' frames are written with `write_to`")]
     pub fn fill(&self, whole: &mut [u64; SIZE / 8]) {
@@ -170,7 +196,7 @@ impl SigInfo {
             ]);
         }
     }
-    /// The same with another signal number (children that end with another signal than SIGCHLD).
+    /// The same details with another signal number, for children that end with another signal than `SIGCHLD`.
     pub fn with_signal(mut self, sig: u32) -> Self {
         self.words[0] = sig;
         self
@@ -219,13 +245,13 @@ impl SigInfo {
     pub fn value(&self) -> usize {
         self.pointer(UNION + 2)
     }
-    /// Whether a process, not the kernel, made it.
+    /// Whether a process sent it, not the kernel.
     pub fn is_from_user(&self) -> bool {
         self.code() <= 0
     }
 }
 
-/// A signal number from a system call's argument: `EINVAL` beyond the last one, `None` for 0 ("only check").
+/// A signal number that a program passed. `EINVAL`: beyond the last one; `None` for 0, which only checks.
 pub fn parse_signal(sig: i32) -> Result<Option<u32>, Errno> {
     match sig {
         0 => Ok(None),

@@ -1,13 +1,14 @@
-//! Calls that replace the signal mask while they run, and waiting for signals.
+//! System calls that replace the signal mask while they run, and waiting for signals.
 
-use super::{Action, DEFAULT, IGNORE, SigInfo, SigSet, send, set_mask};
+use super::{Action, DEFAULT, IGNORE, NSIG, SigInfo, SigSet, send, set_mask};
+use crate::arch::index;
 use crate::sched;
-use crate::syscall::SysResult;
 use crate::task::{CurrentTask, current};
 use limen_linux_abi::Errno;
+use limen_linux_abi::SysResult;
 
-/// Runs `call` with another signal mask (`ppoll`, `pselect6`, `epoll_pwait`). If a signal interrupted it, the old mask comes back only
-/// after that signal's handler was entered; else at once.
+/// Runs `call` with another signal mask (`ppoll`, `pselect6`, `epoll_pwait`). The old mask comes back at
+/// once; if a signal interrupted the call, only after that signal's handler was entered.
 pub fn with_mask(mask: Option<SigSet>, call: impl FnOnce() -> SysResult) -> SysResult {
     let Some(mask) = mask else { return call() };
     let task = current();
@@ -39,7 +40,7 @@ pub fn pause() -> SysResult {
     Err(Errno::ERESTARTNOHAND)
 }
 
-/// Takes a pending signal of `set`, private ones first.
+/// Takes a pending signal of `set`; the thread's own before the process's.
 pub fn take(task: &CurrentTask, set: SigSet) -> Option<SigInfo> {
     let mut shared = task.process.signals.lock();
     let mut own = task.signals.lock();
@@ -54,15 +55,16 @@ pub fn take(task: &CurrentTask, set: SigSet) -> Option<SigInfo> {
     taken.map(tell_timer)
 }
 
-/// What was taken, when the timer that made it, if one did, has heard of that.
+/// Tells the timer that sent the taken signal, if one did, and returns what programs may see.
 fn tell_timer(mut info: SigInfo) -> SigInfo {
     if info.may_be_awaited() {
-        crate::time::process::signal_taken(&mut info);
+        crate::task::timers::signal_taken(&mut info);
     }
     info
 }
 
-/// `rt_sigtimedwait`: takes a signal of `set`, waiting until `deadline_ns` (CLOCK_MONOTONIC) if need be; `None` waits for ever.
+/// `rt_sigtimedwait`: takes a signal of `set`, and waits for one until `deadline_ns` (`CLOCK_MONOTONIC`) or,
+/// with `None`, for ever. `EAGAIN`: the deadline came; `EINTR`: another signal came.
 pub fn timed_wait(set: SigSet, deadline_ns: Option<u64>) -> Result<SigInfo, Errno> {
     let task = current();
     let set = set.minus(SigSet::UNBLOCKABLE);
@@ -73,8 +75,8 @@ pub fn timed_wait(set: SigSet, deadline_ns: Option<u64>) -> Result<SigInfo, Errn
     if deadline_ns.is_some_and(|deadline| deadline <= now) {
         return Err(Errno::EAGAIN);
     }
-    // Signals of the set are unblocked meanwhile, so that their arrival wakes this thread; `real_blocked` says that they are not
-    // to be taken for deliverable.
+    // Signals of the set are unblocked meanwhile, so that they wake this thread. `real_blocked` keeps senders
+    // from taking them for signals that are not blocked.
     {
         let shared = task.process.signals.lock();
         let mut own = task.signals.lock();
@@ -115,26 +117,27 @@ pub fn action(sig: u32, new: Option<Action>) -> Result<Action, Errno> {
         return Err(Errno::EINVAL);
     }
     let task = current();
+    let index = index::within::<{ NSIG as usize }>(sig as usize - 1);
     let mut shared = task.process.signals.lock();
     let old;
     {
         let mut table = shared.actions.table.lock();
-        old = table[sig as usize - 1];
+        old = table[index];
         let Some(mut new) = new else { return Ok(old) };
         new.mask = new.mask.minus(SigSet::UNBLOCKABLE);
-        table[sig as usize - 1] = new;
+        table[index] = new;
         if new.handler > IGNORE || new.handler == DEFAULT && !SigSet::IGNORED.has(sig) {
             return Ok(old);
         }
     }
-    // Now ignored: what is pending is forgotten.
+    // The signal is ignored now: those that are pending are dropped.
     send::discard(&task.process, &mut shared, SigSet::of(&[sig]));
     drop(shared);
-    crate::time::process::signal_discarded(sig);
+    crate::task::timers::signal_discarded(sig);
     Ok(old)
 }
 
-/// The signals that are pending for the running thread or its process and blocked by it.
+/// The signals that are pending for the running thread or its process and that the thread blocks.
 pub fn pending() -> SigSet {
     let task = current();
     let shared = task.process.signals.lock();

@@ -1,12 +1,13 @@
 //! Signals: generation, delivery, masks, stops, alternate stacks.
 //!
-//! * [`send`]: who gets a signal and is woken for it;
+//! * [`send`]: which thread gets a signal, and waking it;
 //! * [`deliver`]: what a thread does with its signals on the way to user mode;
 //! * [`fatal`]: what the log says of programs that a signal ends;
-//! * [`frame`]: what an architecture is told that builds a signal frame;
+//! * [`frame`]: what an architecture that builds a signal frame is told;
 //! * [`stop`]: job control;
-//! * [`mask`]: calls that replace the mask for their duration or wait for signals;
-//! * [`signalfd`]: signals read from a descriptor.
+//! * [`mask`]: system calls that replace the mask while they run or wait for signals.
+
+#![forbid(unsafe_code)]
 
 pub(crate) mod altstack;
 pub(crate) mod deliver;
@@ -17,21 +18,20 @@ pub mod mask;
 mod pending;
 mod send;
 mod set;
-pub mod signalfd;
 mod state;
 pub(crate) mod stop;
 
 pub(crate) use deliver::shown_flags;
-pub use deliver::{deliver_pending, set_mask, sigreturn};
+pub use deliver::{Areas, deliver_pending, set_mask, sigreturn};
 #[allow(unused_imports, reason = "not every ABI's handlers return through the vDSO")]
 pub use frame::{Delivery, Restored, vdso_sigreturn};
 pub use info::{SigInfo, parse_signal};
-pub use pending::{Pending, Queued, Room};
+pub use pending::{Pending, Queued};
 pub(crate) use send::kill_threads;
 pub use send::{
-    force, force_fatal, force_fault, forget_sent_to_many, give_sent_to_many, itimer_to_process,
-    keep_sent_to_many, queue_to_process, queue_to_task, send_to_pgrp, send_to_process, send_to_task,
-    sent_to_many, timer_to_process, timer_to_task,
+    charge_to_user, force, force_fatal, force_fault, forget_sent_to_many, give_sent_to_many,
+    itimer_to_process, keep_sent_to_many, queue_to_member, queue_to_process, queue_to_task, send_to_pgrp,
+    send_to_process, send_to_task, timer_to_process, timer_to_task,
 };
 pub use set::*;
 pub use state::{

@@ -1,26 +1,29 @@
 //! Signals that wait for delivery.
 
+use super::info::code;
 use super::{SIGRTMIN, SigInfo, SigSet};
+use crate::task::user::QueuedSignals;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-/// Pending signals of a thread or of a process. Ordinary signals are there at most once, and once more for each timer; real-time signals queue up in
-/// order.
+/// Pending signals of a thread or of a process. Of an ordinary signal there is at most one, and one more for
+/// each timer. Real-time signals queue up in order.
 #[derive(Debug, Default)]
 pub struct Pending {
     set: SigSet,
-    /// Details, oldest first. A member of `set` may be missing here (memory was short): it is delivered without details.
+    /// The details, oldest first. Those of a member of `set` may be missing because memory was short; it is
+    /// then delivered without details.
     queue: Vec<SigInfo>,
+    /// How many of them have a place that their timer reserved.
+    own: usize,
+    /// The account on which the others are counted.
+    account: Option<Arc<QueuedSignals>>,
 }
 
-/// Where the details of a signal go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Room {
-    /// Nowhere: the user's limit is reached.
-    None,
-    /// Into the queue.
-    Queue,
-    /// Into a place of the sender's own (a timer's): also when the signal is pending already.
-    Own,
+impl Drop for Pending {
+    fn drop(&mut self) {
+        self.uncharge(self.queue.len() - self.own);
+    }
 }
 
 /// What became of a signal that was to be queued.
@@ -28,54 +31,94 @@ pub enum Room {
 pub enum Queued {
     /// It is pending now.
     Yes,
-    /// An ordinary signal that was pending already, or this timer's was.
+    /// It was pending already: an ordinary signal, or the one of this timer.
     Already,
-    /// A real-time signal for which there was no room.
+    /// There was no room for the details of a real-time signal.
     NoRoom,
 }
 
 impl Pending {
-    /// Nothing pending.
-    pub const fn new() -> Self {
+    /// Nothing pending. What will be queued is counted on `account`.
+    pub const fn counting(account: Option<Arc<QueuedSignals>>) -> Self {
         Self {
             set: SigSet::EMPTY,
             queue: Vec::new(),
+            own: 0,
+            account,
         }
+    }
+    /// Counts what is queued on `account` from now on. Returns the former account, which must be dropped
+    /// without locks held.
+    #[must_use]
+    pub fn charge_to(&mut self, account: Option<Arc<QueuedSignals>>) -> Option<Arc<QueuedSignals>> {
+        let charged = self.queue.len() - self.own;
+        if let Some(account) = &account {
+            account.move_in(charged);
+        }
+        self.uncharge(charged);
+        core::mem::replace(&mut self.account, account)
+    }
+    /// The account on which the queued signals are counted.
+    pub fn account(&self) -> Option<Arc<QueuedSignals>> {
+        self.account.clone()
+    }
+    #[inline(always)]
+    fn uncharge(&self, n: usize) {
+        if n != 0
+            && let Some(account) = &self.account
+        {
+            account.remove(n);
+        }
+    }
+    /// Counts one more signal, unless that would be more than `limit`. `true`: it was counted.
+    #[inline(always)]
+    fn charge(&self, limit: u64) -> bool {
+        let Some(account) = &self.account else { return true };
+        if account.add() as u64 <= limit {
+            return true;
+        }
+        account.remove(1);
+        false
     }
     /// Which signals are pending.
     #[inline]
     pub fn set(&self) -> SigSet {
         self.set
     }
-    /// How many are queued with details.
-    pub fn len(&self) -> usize {
-        self.queue.len()
-    }
-    /// Adds a signal. Inlined, since most signals are sent by one caller.
+    /// Adds a signal; with its details only if the user then has at most `limit` queued. Inlined, since one
+    /// caller sends most signals.
     #[inline(always)]
-    pub fn push(&mut self, info: SigInfo, room: Room) -> Queued {
-        if room == Room::Own {
-            return self.push_own(info);
-        }
+    pub fn push(&mut self, info: &SigInfo, limit: u64) -> Queued {
         let sig = info.signal();
         if sig < SIGRTMIN && self.set.has(sig) {
             return Queued::Already;
         }
-        if room == Room::None || self.queue.try_reserve(1).is_err() {
-            // A real-time signal sent with `sigqueue` must not lose its value silently; others are marked all the same.
-            if sig >= SIGRTMIN && info.is_from_user() && info.code() != super::info::code::USER {
+        if !self.charge(limit) || self.no_memory() {
+            // The value of a queued real-time signal must not be lost without an error. Other signals become
+            // pending without details.
+            if sig >= SIGRTMIN && !matches!(info.code(), code::USER | code::KERNEL) {
                 return Queued::NoRoom;
             }
         } else {
-            self.queue.push(info);
+            self.queue.push(*info);
         }
         self.set = self.set.with(sig);
         Queued::Yes
     }
-    /// Adds a timer's signal, unless there is one of it that was not taken.
+    /// Whether there is no memory for one more; then takes it back from the account.
+    #[inline(always)]
+    fn no_memory(&mut self) -> bool {
+        let none = crate::sync::lockdep::at_once(|| self.queue.try_reserve(1)).is_err();
+        if none {
+            self.uncharge(1);
+        }
+        none
+    }
+    /// Adds a timer's signal, for which the timer has reserved a place. It is added even if the signal is
+    /// pending already, unless that one is from the same timer.
     #[cold]
     #[inline(never)]
-    fn push_own(&mut self, info: SigInfo) -> Queued {
+    pub fn push_own(&mut self, info: SigInfo) -> Queued {
         let sig = info.signal();
         let here = self.queue.iter().any(|other| {
             other.may_be_awaited() && other.signal() == sig && other.timer_id() == info.timer_id()
@@ -83,22 +126,35 @@ impl Pending {
         if here {
             return Queued::Already;
         }
-        if self.queue.try_reserve(1).is_err() {
+        if crate::sync::lockdep::at_once(|| self.queue.try_reserve(1)).is_err() {
             return Queued::NoRoom;
         }
         self.queue.push(info);
+        self.own += 1;
         self.set = self.set.with(sig);
         Queued::Yes
     }
-    /// Marks a signal pending without details (SIGKILL for the threads of a dying process).
+    /// A signal with these details has left the queue. A program can make details that look like a timer's:
+    /// for each of those that is taken for a timer's, one of a timer is later taken for another's, so the sum
+    /// is right.
+    #[inline(always)]
+    fn left(&mut self, info: &SigInfo) {
+        if self.own != 0 && info.may_be_awaited() && info.timer_id().is_some() {
+            self.own -= 1;
+        } else {
+            self.uncharge(1);
+        }
+    }
+    /// Makes a signal pending without details (`SIGKILL` for the threads of a dying process).
     pub fn mark(&mut self, sig: u32) {
         self.set = self.set.with(sig);
     }
-    /// Marks several.
+    /// Makes several signals pending without details.
     pub fn mark_all(&mut self, set: SigSet) {
         self.set = self.set.or(set);
     }
-    /// The signal to take next that is not in `blocked`: faults first, then by number.
+    /// Which signal that is not in `blocked` is to be taken next: first those of faults, then the lowest
+    /// number.
     #[inline]
     pub fn next(&self, blocked: SigSet) -> Option<u32> {
         let ready = self.set.minus(blocked);
@@ -110,9 +166,22 @@ impl Pending {
         self.take(self.next(blocked)?, &mut info);
         Some(info)
     }
-    /// Takes the oldest `sig`, which is pending.
+    /// Takes the oldest pending `sig` out into `info`.
     #[inline]
     pub fn take(&mut self, sig: u32, info: &mut SigInfo) {
+        // Most often it is the only one in the queue.
+        if let [only] = *self.queue
+            && only.signal() == sig
+        {
+            *info = only;
+            self.queue.clear();
+            self.set = self.set.without(sig);
+            return self.left(info);
+        }
+        self.take_of_several(sig, info);
+    }
+    #[inline(never)]
+    fn take_of_several(&mut self, sig: u32, info: &mut SigInfo) {
         let Some(at) = self.queue.iter().position(|info| info.signal() == sig) else {
             self.set = self.set.without(sig);
             *info = SigInfo::user(sig, 0, 0);
@@ -124,15 +193,24 @@ impl Pending {
         } else {
             self.queue.remove(at);
         }
+        self.left(info);
         if !self.queue.iter().any(|info| info.signal() == sig) {
             self.set = self.set.without(sig);
         }
     }
-    /// Forgets all signals of `set`.
+    /// Drops all pending signals of `set`.
     pub fn discard(&mut self, set: SigSet) {
         if !self.set.and(set).is_empty() {
             self.set = self.set.minus(set);
-            self.queue.retain(|info| !set.has(info.signal()));
+            let mut at = 0;
+            while let Some(&info) = self.queue.get(at) {
+                if set.has(info.signal()) {
+                    self.queue.remove(at);
+                    self.left(&info);
+                } else {
+                    at += 1;
+                }
+            }
         }
     }
 }

@@ -1,15 +1,16 @@
-//! Sending signals. Everything here may run in an interrupt (terminals, timers) unless it says otherwise.
+//! Sending signals. All of it may run in interrupts (terminals, timers), unless a function says otherwise.
 //!
-//! Locks: the process's `signals`, then its thread list, then a thread's `signals`.
+//! Lock order: the process's `signals`, then its list of threads, then a thread's `signals`.
 
 use super::{
-    Besides, DEFAULT, IGNORE, Pending, ProcessSignals, Queued, Room, SIGCONT, SIGKILL, SigInfo, SigSet,
-    StopNews, TaskSignals, fatal,
+    Besides, DEFAULT, IGNORE, ProcessSignals, Queued, SIGCONT, SIGKILL, SIGRTMIN, SigInfo, SigSet, StopNews,
+    TaskSignals,
 };
 use crate::arch::{interrupt, smp};
 use crate::sched::{self, entity::TaskState, preempt};
 use crate::sync::IrqSpinGuard;
-use crate::task::{Process, Task, TaskFlags, pid, rlimit};
+use crate::task::user::QueuedSignals;
+use crate::task::{Process, Task, TaskFlags, exit, pid, rlimit};
 use alloc::sync::Arc;
 use limen_entry::ThreadFlags;
 use limen_linux_abi::Errno;
@@ -17,32 +18,34 @@ use limen_linux_abi::Errno;
 /// A process's signals, locked.
 type Shared<'a> = IrqSpinGuard<'a, ProcessSignals>;
 
-/// Whom a signal is for.
+/// For whom a signal is.
 #[derive(Clone, Copy)]
 enum Target<'a> {
     Process,
+    /// A process, which is one of several to which the signal is sent.
+    Member,
     Task(&'a Arc<Task>),
 }
 
-/// On what terms.
+/// Under which conditions a signal is sent.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum How {
     /// As the process's actions and limits say.
     Ordinary,
     /// It must arrive.
     Forced,
-    /// There is a place for it (a timer's).
+    /// A place has been reserved for it (a timer's).
     Prepared,
 }
 
 /// What became of it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Sent {
-    /// Somebody will take it, or the process ends.
+    /// A thread will take it, or the process ends.
     Queued,
-    /// It is ignored, or pending already.
+    /// It is ignored, or was pending already.
     Dropped,
-    /// A real-time signal for whose details there was no room.
+    /// There was no room for the details of a real-time signal.
     NoRoom,
 }
 
@@ -55,9 +58,9 @@ impl Sent {
     }
 }
 
-/// Sends a signal to a process: any of its threads that does not block it takes it.
+/// Sends a signal to a process. Any thread that does not block it takes it.
 pub fn send_to_process(process: &Arc<Process>, sig: u32, info: SigInfo) {
-    // A real-time signal that found no room is lost, as for every kernel-made one.
+    // A real-time signal without room is lost, as all that the kernel sends.
     send(process, Target::Process, sig, info, How::Ordinary);
 }
 
@@ -66,27 +69,35 @@ pub fn send_to_task(task: &Arc<Task>, sig: u32, info: SigInfo) {
     send(&task.process, Target::Task(task), sig, info, How::Ordinary);
 }
 
-/// Like [`send_to_process`]; `EAGAIN` if a queued real-time signal finds no room.
+/// [`send_to_process`] with an error. `EAGAIN`: there is no room for a real-time signal.
 pub fn queue_to_process(process: &Arc<Process>, sig: u32, info: SigInfo) -> Result<(), Errno> {
     send(process, Target::Process, sig, info, How::Ordinary).result()
 }
 
-/// Like [`send_to_task`]; `EAGAIN` if a queued real-time signal finds no room.
+/// [`send_to_task`] with an error. `EAGAIN`: there is no room for a real-time signal.
 pub fn queue_to_task(task: &Arc<Task>, sig: u32, info: SigInfo) -> Result<(), Errno> {
     send(&task.process, Target::Task(task), sig, info, How::Ordinary).result()
 }
 
-/// Sends the signal of a process's interval timer. Whether it will be taken: else it is ignored, or one is pending already.
+/// [`queue_to_process`] for one of several processes: a process that one of its threads is just making, and
+/// which cannot be found yet, gets the signal, too.
+pub fn queue_to_member(process: &Arc<Process>, sig: u32, info: SigInfo) -> Result<(), Errno> {
+    send(process, Target::Member, sig, info, How::Ordinary).result()
+}
+
+/// Sends the signal of a process's interval timer. Returns whether a thread will take it; if not, it is
+/// ignored or was pending already.
 pub fn itimer_to_process(process: &Arc<Process>, sig: u32) -> bool {
     send(process, Target::Process, sig, SigInfo::itimer(sig), How::Ordinary) == Sent::Queued
 }
 
-/// Sends the signal of a POSIX timer, of which there is only one at a time. Whether it will be taken: else it is ignored.
+/// Sends the signal of a POSIX timer, of which there is one at a time. Returns whether a thread will take it;
+/// if not, it is ignored.
 pub fn timer_to_process(process: &Arc<Process>, info: SigInfo) -> bool {
     send(process, Target::Process, info.signal(), info, How::Prepared) == Sent::Queued
 }
 
-/// As [`timer_to_process`], to one thread.
+/// [`timer_to_process`] to one thread.
 pub fn timer_to_task(task: &Arc<Task>, info: SigInfo) -> bool {
     send(
         &task.process,
@@ -97,42 +108,52 @@ pub fn timer_to_task(task: &Arc<Task>, info: SigInfo) -> bool {
     ) == Sent::Queued
 }
 
-/// Sends a signal to every process of a group. `ESRCH` if there is none.
+/// Sends a signal to every process of a group. `ESRCH`: there is no such group. Not in interrupts.
 pub fn send_to_pgrp(pgrp: i32, sig: u32, info: SigInfo) -> Result<(), Errno> {
     let group = pid::find_group(pgrp).ok_or(Errno::ESRCH)?;
-    let members = group.members();
-    if members.is_empty() {
-        return Err(Errno::ESRCH);
+    let mut result = Err(Errno::ESRCH);
+    for process in group.sending() {
+        // A real-time signal without room is lost.
+        let _ = queue_to_member(&process, sig, info);
+        result = Ok(());
     }
-    for process in &members {
-        send_to_process(process, sig, info);
-        sent_to_many(process, sig);
-    }
-    Ok(())
+    result
 }
 
-/// `sig` was just sent to `process` as one of several: a process that is being made by one of its threads, which nobody could find, gets it, too.
-pub fn sent_to_many(process: &Process, sig: u32) {
-    process.with_threads(|threads| {
-        for task in threads {
-            if let Some(sent) = &mut task.signals.lock().sent_to_many {
-                let undone = match sig {
-                    SIGCONT => SigSet::STOP,
-                    _ if SigSet::STOP.has(sig) => SigSet::of(&[SIGCONT]),
-                    _ => SigSet::EMPTY,
-                };
-                *sent = sent.minus(undone).with(sig);
-            }
+/// The running thread changes its user: signals queued for it and its process are counted on the new one.
+pub fn charge_to_user(task: &Task, uid: u32) {
+    let account = QueuedSignals::of(uid);
+    let mut shared = task.process.signals.lock();
+    let for_all = shared.pending.charge_to(Some(account.clone()));
+    let own = task.signals.lock_under(&shared).pending.charge_to(Some(account));
+    drop(shared);
+    drop((for_all, own));
+}
+
+/// `sig` is being sent to `process` as one of several: keeps it for the processes that threads of `process`
+/// are making. The lock held is the one under which the signal is sent, so a thread that has begun to make a
+/// process either finds the signal pending, or the signal is kept for the new process.
+fn keep_for_new(process: &Process, shared: &Shared<'_>, sig: u32) {
+    for task in process.threads_under(shared).iter() {
+        if let Some(sent) = &mut task.signals.lock_under(shared).sent_to_many {
+            let undone = match sig {
+                SIGCONT => SigSet::STOP,
+                _ if SigSet::STOP.has(sig) => SigSet::of(&[SIGCONT]),
+                _ => SigSet::EMPTY,
+            };
+            *sent = sent.minus(undone).with(sig);
         }
-    });
+    }
 }
 
-/// The running thread begins to make a process: from now on what is sent to several is kept for it, until one of the two below.
+/// The running thread begins to make a process. Signals sent to several processes are kept for the new one,
+/// until one of the two functions below is called.
 pub fn keep_sent_to_many(task: &Task) {
-    task.signals.lock().sent_to_many = Some(SigSet::EMPTY);
+    let shared = task.process.signals.lock();
+    task.signals.lock_under(&shared).sent_to_many = Some(SigSet::EMPTY);
 }
 
-/// Nothing more is kept; the new process, whose only thread `new` has not started, gets what was.
+/// Keeps no more signals. The new process gets those that were kept; its only thread `new` has not started.
 pub fn give_sent_to_many(task: &Task, new: &Task) {
     let sent = task.signals.lock().sent_to_many.take();
     if let Some(sent) = sent
@@ -143,18 +164,18 @@ pub fn give_sent_to_many(task: &Task, new: &Task) {
     }
 }
 
-/// Nothing more is kept, and what was is forgotten: there is no new process.
+/// Keeps no more signals and drops those that were kept: making the process failed.
 pub fn forget_sent_to_many(task: &Task) {
     task.signals.lock().sent_to_many = None;
 }
 
-/// A synchronous fault of the running thread (SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP): if it is blocked or ignored, the default
-/// action is taken.
+/// Sends the signal of a synchronous fault of the running thread (`SIGSEGV`, `SIGBUS`, `SIGILL`, `SIGFPE`,
+/// `SIGTRAP`). If it is blocked or ignored, the default action is taken.
 pub fn force_fault(sig: u32, code: i32, addr: usize) {
     force(sig, SigInfo::fault(sig, code, addr));
 }
 
-/// [`force_fault`] with any details.
+/// [`force_fault`] with given details.
 pub fn force(sig: u32, info: SigInfo) {
     let task = crate::task::current();
     {
@@ -171,8 +192,8 @@ pub fn force(sig: u32, info: SigInfo) {
     send(&task.process, Target::Task(&task), sig, info, How::Forced);
 }
 
-/// Kills the running thread's process with `sig`, whatever its action is (a fault while the handler's frame is built, a bad
-/// signal frame): SIGSEGV through [`force`] unless that is the signal that failed.
+/// Kills the running thread's process with `sig` whatever its action. For errors after which `sig` could not
+/// be caught: a signal frame that cannot be written, memory missing in the middle of exec.
 pub fn force_fatal(sig: u32) {
     let task = crate::task::current();
     {
@@ -197,6 +218,9 @@ fn default_is_fatal(sig: u32) -> bool {
 
 fn send(process: &Arc<Process>, target: Target<'_>, sig: u32, info: SigInfo, how: How) -> Sent {
     let mut shared = process.signals.lock();
+    if matches!(target, Target::Member) {
+        keep_for_new(process, &shared, sig);
+    }
     if shared.group_exit.is_some() {
         return Sent::Queued;
     }
@@ -212,10 +236,10 @@ fn send(process: &Arc<Process>, target: Target<'_>, sig: u32, info: SigInfo, how
         && (handler == IGNORE || SigSet::IGNORED.has(sig) || shared.unkillable && how != How::Forced);
     let task = match target {
         Target::Task(task) => Some(task),
-        Target::Process => None,
+        Target::Process | Target::Member => None,
     };
     if would_ignore {
-        // A blocked signal stays pending: its action may change before it is unblocked.
+        // A blocked signal stays pending even if it is ignored: its action may change before it is unblocked.
         let blocked = match task {
             Some(task) => is_blocked(&shared, task, sig),
             None => {
@@ -227,28 +251,16 @@ fn send(process: &Arc<Process>, target: Target<'_>, sig: u32, info: SigInfo, how
             return Sent::Dropped;
         }
     }
-    let room = |pending: &Pending| match how {
-        How::Prepared => Room::Own,
-        How::Forced => Room::Queue,
-        // One always has room.
-        How::Ordinary
-            if pending.len() == 0
-                || pending.len() < process.limits.soft(rlimit::which::SIGPENDING) as usize =>
-        {
-            Room::Queue
-        }
-        How::Ordinary => Room::None,
+    // An ordinary signal needs no room on the account, unless the program passed details of its own.
+    let limit = if how == How::Ordinary && (sig >= SIGRTMIN || info.code() < 0) {
+        process.limits.soft(rlimit::which::SIGPENDING)
+    } else {
+        u64::MAX
     };
-    let queued = match task {
-        Some(task) => {
-            let mut own = task.signals.lock_under(&shared);
-            let room = room(&own.pending);
-            own.pending.push(info, room)
-        }
-        None => {
-            let room = room(&shared.pending);
-            shared.pending.push(info, room)
-        }
+    let queued = match (task, how) {
+        (_, How::Prepared) => prepared(&mut shared, task, info),
+        (Some(task), _) => task.signals.lock_under(&shared).pending.push(&info, limit),
+        (None, _) => shared.pending.push(&info, limit),
     };
     match queued {
         Queued::Already if how == How::Prepared => return Sent::Queued,
@@ -267,7 +279,8 @@ fn send(process: &Arc<Process>, target: Target<'_>, sig: u32, info: SigInfo, how
         };
         let fatal = handler == DEFAULT
             && default_is_fatal(sig)
-            && !fatal::says(sig)
+            // The thread that takes one of these would write the core file and tells what killed the program.
+            && !SigSet::COREDUMP.has(sig)
             && chosen.is_some_and(|chosen| {
                 sig == SIGKILL || !chosen.signals.lock_under(&shared).real_blocked.has(sig)
             });
@@ -277,7 +290,7 @@ fn send(process: &Arc<Process>, target: Target<'_>, sig: u32, info: SigInfo, how
         fatal
     };
     if fatal {
-        shared.group_exit = Some(sig as i32);
+        shared.group_exit = Some(exit::status_of_signal(sig, false));
         kill_threads(process, None);
         return Sent::Queued;
     }
@@ -285,7 +298,17 @@ fn send(process: &Arc<Process>, target: Target<'_>, sig: u32, info: SigInfo, how
     Sent::Queued
 }
 
-/// Wakes readers of signalfds, without the lock.
+/// Queues a timer's signal, for which a place has been reserved.
+#[cold]
+#[inline(never)]
+fn prepared(shared: &mut Shared<'_>, task: Option<&Arc<Task>>, info: SigInfo) -> Queued {
+    match task {
+        Some(task) => task.signals.lock_under(shared).pending.push_own(info),
+        None => shared.pending.push_own(info),
+    }
+}
+
+/// Wakes readers of signalfds after unlocking.
 #[inline]
 fn notify_signalfd(shared: Shared<'_>) {
     let actions = (!shared.actions.signalfd.is_empty()).then(|| shared.actions.clone());
@@ -300,7 +323,8 @@ fn is_blocked(shared: &Shared<'_>, task: &Task, sig: u32) -> bool {
     own.blocked.or(own.real_blocked).has(sig)
 }
 
-/// Whether `task` would take `sig` now. A stopped thread takes only what nobody can keep waiting; the rest is for when it goes on.
+/// Whether `task` would take `sig` now. A stopped thread takes only `SIGKILL`; it takes others when it
+/// continues.
 fn wants(shared: &Shared<'_>, task: &Task, sig: u32) -> bool {
     if task.flags().contains(TaskFlags::EXITING) {
         return false;
@@ -309,7 +333,7 @@ fn wants(shared: &Shared<'_>, task: &Task, sig: u32) -> bool {
     sig == SIGKILL || !own.blocked.has(sig) && !own.stopped
 }
 
-/// Forgets pending signals of `set` everywhere in the process.
+/// Drops pending signals of `set` of the process and all its threads.
 pub(super) fn discard(process: &Process, shared: &mut ProcessSignals, set: SigSet) {
     shared.pending.discard(set);
     process.with_threads(|threads| {
@@ -319,7 +343,7 @@ pub(super) fn discard(process: &Process, shared: &mut ProcessSignals, set: SigSe
     });
 }
 
-/// SIGCONT was sent: pending stops are forgotten and stopped threads go on, whatever its action is.
+/// `SIGCONT` was sent: drops pending stop signals and continues stopped threads, whatever its action.
 fn resume(process: &Process, shared: &mut ProcessSignals) {
     let was_stopped = shared.stopped;
     let stopping = shared.stop_signal.is_some();
@@ -331,7 +355,7 @@ fn resume(process: &Process, shared: &mut ProcessSignals) {
         shared.news = StopNews::Continued;
         shared.tell_continued = true;
     } else if stopping {
-        // The stop was not complete yet: the parent hears of a stop and a continuation at once.
+        // The stop was not complete yet: the parent is told of the continuation only.
         shared.tell_continued = true;
         shared.news = StopNews::Continued;
     }
@@ -352,7 +376,8 @@ fn resume(process: &Process, shared: &mut ProcessSignals) {
     });
 }
 
-/// Gives every thread but `except` a SIGKILL: the process ends, or one of its threads calls exec. The process's lock is held.
+/// Makes `SIGKILL` pending for every thread but `except`, because the process ends or one of its threads
+/// calls exec. The process's signals are locked.
 pub(crate) fn kill_threads(process: &Process, except: Option<&Task>) -> usize {
     process.with_threads(|threads| {
         let mut count = 0;
@@ -374,12 +399,12 @@ pub(crate) fn kill_threads(process: &Process, except: Option<&Task>) -> usize {
     })
 }
 
-/// Makes a thread look at its signals: wakes it from a sleep that signals (or, `fatal`, only death) may end, or interrupts the CPU it
-/// runs on.
+/// Makes a thread look at its signals: wakes it from a sleep that signals (or, if `fatal`, only fatal ones)
+/// end, or interrupts the CPU on which it runs.
 pub(crate) fn wake(task: &Arc<Task>, fatal: bool) {
     task.info.work.set(ThreadFlags::SIGPENDING);
     if Arc::ptr_eq(task, &sched::current()) {
-        // It is here and awake, and looks at its flags on its way out.
+        // The running thread itself: it looks at its flags on its way to user mode.
         return;
     }
     let mask = if fatal {
@@ -392,7 +417,8 @@ pub(crate) fn wake(task: &Arc<Task>, fatal: bool) {
     }
 }
 
-/// Interrupts the CPU `task` runs on, so that it looks at its flags. If it does not run there any more, little is lost.
+/// Interrupts the CPU on which `task` runs, so that it looks at its flags. If the task has just left that
+/// CPU, the interrupt does no harm.
 fn kick(task: &Task) {
     preempt::disable();
     let cpu = task.info.cpu.load(core::sync::atomic::Ordering::Relaxed) as usize;
@@ -402,7 +428,7 @@ fn kick(task: &Task) {
     preempt::enable();
 }
 
-/// Recomputes the flag that brings the running thread here. Both locks are held.
+/// Sets or clears `SIGPENDING` of the running thread as its signals say. Both locks are held.
 #[inline]
 pub(super) fn recalculate(task: &Task, shared: &ProcessSignals, own: &TaskSignals) {
     let deliverable = own.pending.set().or(shared.pending.set()).minus(own.blocked);
@@ -418,7 +444,7 @@ pub(super) fn recalculate(task: &Task, shared: &ProcessSignals, own: &TaskSignal
     }
 }
 
-/// [`recalculate`] where all but pending signals was just found not to be there.
+/// [`recalculate`] if the caller knows that only pending signals can matter.
 #[inline]
 pub(super) fn recalculate_pending(task: &Task, shared: &ProcessSignals, own: &TaskSignals) {
     if own
@@ -434,7 +460,8 @@ pub(super) fn recalculate_pending(task: &Task, shared: &ProcessSignals, own: &Ta
     }
 }
 
-/// `task` no longer takes signals of `set`: wakes another thread for each that waits for the process, since it may have been `task` that was woken for it.
+/// `task` no longer takes signals of `set`. For each of them that is pending for the process another thread
+/// is woken, since `task` may have been the one that was woken for it.
 #[inline]
 pub(super) fn retarget(task: &Arc<Task>, shared: &ProcessSignals, set: SigSet) {
     let orphans = shared.pending.set().and(set);

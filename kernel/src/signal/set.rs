@@ -39,7 +39,7 @@ mod numbers {
 }
 pub use numbers::*;
 
-/// A set of signals, bit `n - 1` for signal `n`: `sigset_t` as system calls pass it.
+/// A set of signals: bit `n - 1` stands for signal `n`, as in the `sigset_t` of system calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct SigSet(pub u64);
@@ -47,17 +47,17 @@ pub struct SigSet(pub u64);
 impl SigSet {
     /// No signal.
     pub const EMPTY: Self = Self(0);
-    /// Signals that can be neither caught, ignored nor blocked.
+    /// Signals that can be neither caught nor ignored nor blocked.
     pub const UNBLOCKABLE: Self = Self::of(&[SIGKILL, SIGSTOP]);
-    /// Faults of the thread itself; delivered before others.
+    /// Signals of a thread's own faults. They are delivered before others.
     pub const SYNCHRONOUS: Self = Self::of(&[SIGSEGV, SIGBUS, SIGILL, SIGTRAP, SIGFPE, SIGSYS]);
-    /// End the process with a core file by default (here: without one).
+    /// Signals that by default end the process with a core file (which is not written).
     pub const COREDUMP: Self = Self::of(&[
         SIGQUIT, SIGILL, SIGTRAP, SIGABRT, SIGFPE, SIGSEGV, SIGBUS, SIGSYS, SIGXCPU, SIGXFSZ,
     ]);
-    /// Stop by default.
+    /// Signals that by default stop the process.
     pub const STOP: Self = Self::of(&[SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU]);
-    /// Ignored by default.
+    /// Signals that by default are ignored.
     pub const IGNORED: Self = Self::of(&[SIGCONT, SIGCHLD, SIGWINCH, SIGURG]);
 
     /// The set of the listed signals.
@@ -75,27 +75,27 @@ impl SigSet {
     pub const fn has(self, sig: u32) -> bool {
         self.0 >> (sig - 1) & 1 != 0
     }
-    /// With `sig`.
+    /// The set with `sig` added.
     #[inline(always)]
     pub const fn with(self, sig: u32) -> Self {
         Self(self.0 | 1 << (sig - 1))
     }
-    /// Without `sig`.
+    /// The set with `sig` removed.
     #[inline(always)]
     pub const fn without(self, sig: u32) -> Self {
         Self(self.0 & !(1 << (sig - 1)))
     }
-    /// Signals of both.
+    /// The signals that are in both sets.
     #[inline(always)]
     pub const fn and(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
-    /// Signals of either.
+    /// The signals that are in one of the sets or both.
     #[inline(always)]
     pub const fn or(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
-    /// Signals of this one that are not in `other`.
+    /// The signals of this set that are not in `other`.
     #[inline(always)]
     pub const fn minus(self, other: Self) -> Self {
         Self(self.0 & !other.0)

@@ -3,6 +3,7 @@
 use super::{NSIG, Pending, SigSet};
 use crate::sched::WaitQueue;
 use crate::sync::IrqSpinLock;
+use crate::task::user::QueuedSignals;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -13,7 +14,7 @@ bitflags! {
     /// `sa_flags` (`asm-generic/signal-defs.h`).
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
     pub struct ActionFlags: u32 {
-        /// No SIGCHLD when children stop.
+        /// No `SIGCHLD` when children stop.
         const NOCLDSTOP = 1;
         /// Children do not become zombies.
         const NOCLDWAIT = 2;
@@ -23,11 +24,11 @@ bitflags! {
         const RESTORER = 0x0400_0000;
         /// Run the handler on the alternate stack.
         const ONSTACK = 0x0800_0000;
-        /// Interrupted calls are restarted.
+        /// Interrupted system calls are restarted.
         const RESTART = 0x1000_0000;
         /// The signal is not blocked while its handler runs.
         const NODEFER = 0x4000_0000;
-        /// Back to the default action once the handler runs.
+        /// The action becomes the default one when the handler is entered.
         const RESETHAND = 0x8000_0000;
     }
 }
@@ -37,16 +38,16 @@ pub const DEFAULT: usize = 0;
 /// `SIG_IGN`.
 pub const IGNORE: usize = 1;
 
-/// What a process does on a signal.
+/// What a process does when it gets a signal.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Action {
     /// [`DEFAULT`], [`IGNORE`] or the handler's address.
     pub handler: usize,
     /// Flags.
     pub flags: ActionFlags,
-    /// Where the handler returns to.
+    /// The address to which the handler returns (`sa_restorer`).
     pub restorer: usize,
-    /// What is blocked while the handler runs.
+    /// Which signals are blocked while the handler runs.
     pub mask: SigSet,
 }
 
@@ -60,35 +61,33 @@ impl Action {
     };
 }
 
-/// The actions of all signals; shared by threads, and by processes made with `CLONE_SIGHAND`.
+/// The actions of all signals. Threads share them, and processes made with `CLONE_SIGHAND`.
 pub struct Actions {
-    /// One per signal, from signal 1. Two KiB: they never lie on a stack.
+    /// One per signal, from signal 1. On the heap, as their 2 KiB are too much for a stack.
     pub table: IrqSpinLock<Box<[Action]>>,
     /// Readers of signalfds of these processes wait here.
     pub signalfd: WaitQueue,
 }
 
 impl Actions {
-    /// Everything at its default. `ENOMEM`.
+    /// All actions are the default ones. `ENOMEM`.
     pub fn new() -> Result<Arc<Self>, Errno> {
         Self::make(|table| table.resize(NSIG as usize, Action::default()))
     }
-    /// The same actions for another process. `ENOMEM`.
+    /// A copy for another process. `ENOMEM`.
     pub fn copy(&self) -> Result<Arc<Self>, Errno> {
         Self::make(|table| table.extend_from_slice(&self.table.lock()))
     }
     fn make(fill: impl FnOnce(&mut Vec<Action>)) -> Result<Arc<Self>, Errno> {
         let mut table = Vec::new();
-        table
-            .try_reserve_exact(NSIG as usize)
-            .map_err(|_| Errno::ENOMEM)?;
+        crate::mm::reserve::room_exact(&mut table, NSIG as usize)?;
         fill(&mut table);
         Ok(Arc::new(Self {
             table: IrqSpinLock::new(table.into_boxed_slice()),
             signalfd: WaitQueue::new(),
         }))
     }
-    /// What a new program starts with: handlers are gone, what is ignored stays ignored.
+    /// For exec: handlers become the default action, ignored signals stay ignored.
     pub fn forget_handlers(&self) {
         for action in self.table.lock().iter_mut() {
             let handler = if action.handler == IGNORE { IGNORE } else { DEFAULT };
@@ -105,14 +104,14 @@ impl Actions {
     }
 }
 
-/// Where handlers with `SA_ONSTACK` run.
+/// The alternate stack (`sigaltstack`), on which handlers with `SA_ONSTACK` run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AltStack {
-    /// Lowest address.
+    /// The lowest address.
     pub sp: usize,
     /// `SS_DISABLE` or `SS_AUTODISARM`.
     pub flags: u32,
-    /// Bytes; 0: there is none.
+    /// The size in bytes. 0: there is no alternate stack.
     pub size: usize,
 }
 
@@ -126,14 +125,15 @@ impl AltStack {
 }
 
 bitflags! {
-    /// What a thread must do when it delivers signals, besides that.
+    /// What a thread has to do when it delivers signals, other than delivering them.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
     pub struct Besides: u8 {
-        /// It takes part in a group stop that is under way and has not stopped yet.
+        /// Stop: its process is stopping, and this thread has not stopped yet.
         const STOP = 1;
-        /// It has a legacy area of restartable sequences, which must be looked at before it enters a handler.
+        /// Before a handler, look at the thread's `struct rseq` of the original 32 bytes.
         const LEGACY_RSEQ = 2;
-        /// It has a longer area, which must be looked at only if it was interrupted.
+        /// Before a handler, look at the thread's longer `struct rseq`; needed only if it was interrupted in
+        /// user mode.
         const RSEQ = 4;
     }
 }
@@ -143,79 +143,92 @@ bitflags! {
 pub struct TaskSignals {
     /// Blocked signals.
     pub blocked: SigSet,
-    /// The mask to return to after a call that replaced it for its duration (`RESTORE_SIGMASK`).
+    /// The mask from before a system call that replaced it while it runs (Linux: `RESTORE_SIGMASK`).
     pub saved: Option<SigSet>,
-    /// While `rt_sigtimedwait` waits: the mask it lowered for that time. A signal in it counts as blocked when the kernel asks
-    /// whether it would be ignored or fatal.
+    /// The mask from before `rt_sigtimedwait` unblocked the signals for which it waits. A sender treats a
+    /// signal in it as blocked when it decides whether the signal is ignored or fatal.
     pub real_blocked: SigSet,
-    /// Signals for this thread.
+    /// Signals that were sent to this thread.
     pub pending: Pending,
     /// The alternate stack.
     pub altstack: AltStack,
-    /// What is to be done besides, nearly always nothing.
+    /// What to do when signals are delivered, other than delivering them. Nearly always nothing.
     pub besides: Besides,
-    /// It has stopped (is counted as such).
+    /// It has stopped, and counts as stopped.
     pub stopped: bool,
-    /// While it makes a process: signals that were sent to several processes meanwhile, this one among them. The new process gets them, too.
+    /// While the thread makes a process: the signals that were sent meanwhile to several processes of which
+    /// its own was one. The new process gets them, too.
     pub sent_to_many: Option<SigSet>,
 }
 
 impl TaskSignals {
-    /// Nothing blocked, nothing pending.
-    pub fn new() -> Self {
-        Self::default()
+    /// Nothing is blocked or pending. What will be queued is counted on `account`.
+    #[inline]
+    pub fn new(account: Option<Arc<QueuedSignals>>) -> Self {
+        Self {
+            blocked: SigSet::EMPTY,
+            saved: None,
+            real_blocked: SigSet::EMPTY,
+            pending: Pending::counting(account),
+            altstack: AltStack::default(),
+            besides: Besides::empty(),
+            stopped: false,
+            sent_to_many: None,
+        }
     }
 }
 
-/// What a parent may still have to be told about its child's stop.
+/// What a parent may still have to be told about a child's stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum StopNews {
     /// Nothing.
     #[default]
     None,
-    /// It stopped, by this signal.
+    /// The child was stopped by this signal.
     Stopped(u32),
-    /// It continued.
+    /// The child continued.
     Continued,
 }
 
 /// A process's signal state.
 pub struct ProcessSignals {
-    /// What it does on each signal.
+    /// What the process does on each signal.
     pub actions: Arc<Actions>,
-    /// Signals for any of its threads.
+    /// Signals that were sent to the process; any of its threads may take them.
     pub pending: Pending,
-    /// It ends, with this wait status; every thread is on its way out.
+    /// The process ends with this wait status; all its threads are ending.
     pub group_exit: Option<i32>,
-    /// This thread calls exec: all others end.
+    /// The thread with this id calls exec; all others end.
     pub exec: Option<i32>,
-    /// A stop is under way or complete: the signal that caused it.
+    /// The signal because of which the process is stopping or has stopped.
     pub stop_signal: Option<u32>,
-    /// A stop signal was taken and its stop has not begun; a SIGCONT in between cancels it.
+    /// A thread has taken a stop signal and not begun the stop. A `SIGCONT` in between cancels the stop.
     pub stop_dequeued: bool,
     /// How many threads have not stopped yet.
     pub stop_remaining: usize,
-    /// Whether all have.
+    /// Whether all threads have stopped.
     pub stopped: bool,
     /// What `wait` may report.
     pub news: StopNews,
-    /// A continued thread still has to tell the parent.
+    /// The process continued, and one of its threads has to tell the parent.
     pub tell_continued: bool,
-    /// SIGKILL and signals at their default action do not reach it (the first process).
+    /// Neither `SIGKILL` nor a signal with its default action reaches the process (the first one).
     pub unkillable: bool,
 }
 
 impl ProcessSignals {
-    /// Everything at its default.
-    /// Panics without memory: for the first processes.
+    /// All actions are the default ones.
+    ///
+    /// # Panics
+    /// If there is no memory. For the first processes.
     pub fn new() -> Self {
-        Self::with(Actions::new().expect("memory for the first process"))
+        Self::with(Actions::new().expect("memory for the first process"), None)
     }
-    /// With these actions.
-    pub fn with(actions: Arc<Actions>) -> Self {
+    /// With the given actions. What is queued is counted on `account`.
+    pub fn with(actions: Arc<Actions>, account: Option<Arc<QueuedSignals>>) -> Self {
         Self {
             actions,
-            pending: Pending::new(),
+            pending: Pending::counting(account),
             group_exit: None,
             exec: None,
             stop_signal: None,

@@ -1,4 +1,4 @@
-//! Job control: stopping and telling the parent.
+//! Job control: stopping, and telling the parent.
 
 use super::{
     ActionFlags, Besides, IGNORE, ProcessSignals, SIGCHLD, SIGCONT, SigInfo, SigSet, StopNews, info::code,
@@ -10,7 +10,7 @@ use crate::task::{CurrentTask, Process, Task, TaskFlags};
 use alloc::sync::Arc;
 use limen_entry::ThreadFlags;
 
-/// A stop signal at its default action: every thread is to stop; this one does at once.
+/// A stop signal with its default action was taken: all threads are to stop, and this one does so at once.
 pub(super) fn begin(task: &CurrentTask, sig: u32) {
     let mut shared = task.process.signals.lock();
     let dequeued = core::mem::take(&mut shared.stop_dequeued);
@@ -43,7 +43,7 @@ pub(super) fn begin(task: &CurrentTask, sig: u32) {
     }
 }
 
-/// This thread stops, as its process does; returns when it continues or is killed.
+/// This thread stops because its process is stopping. Returns when it continues or is killed.
 pub(super) fn take_part(task: &CurrentTask, mut shared: IrqSpinGuard<'_, ProcessSignals>) {
     {
         let mut own = task.signals.lock();
@@ -67,7 +67,7 @@ pub(super) fn take_part(task: &CurrentTask, mut shared: IrqSpinGuard<'_, Process
     }
 }
 
-/// `new`, which has not started, is a thread of the process of `maker`, which has a stop before it: `new` has, too.
+/// `maker`'s process is stopping: `new`, a thread of it that has not started, has to stop as well.
 #[inline]
 pub(crate) fn join(maker: &Task, new: &Task, shared: &mut ProcessSignals) {
     if shared.stop_signal.is_some() && maker.signals.lock().besides.contains(Besides::STOP) {
@@ -77,7 +77,7 @@ pub(crate) fn join(maker: &Task, new: &Task, shared: &mut ProcessSignals) {
     }
 }
 
-/// One thread less to wait for; the stop signal if that was the last.
+/// One more thread has stopped. Returns the stop signal if it was the last one.
 fn count_stopped(shared: &mut ProcessSignals) -> Option<u32> {
     shared.stop_remaining = shared.stop_remaining.saturating_sub(1);
     let sig = shared.stop_signal?;
@@ -89,11 +89,12 @@ fn count_stopped(shared: &mut ProcessSignals) -> Option<u32> {
     None
 }
 
-/// The thread ends: it takes no more signals, and no part in a stop under way. Thread context.
+/// The running thread ends: it takes no more signals and does not count in a stop. May sleep.
 pub(crate) fn leave(task: &CurrentTask) {
     let complete = {
         let mut shared = task.process.signals.lock();
-        // Under the lock: who sends to the process either does not choose this thread, or finds that what it was chosen for is handed on.
+        // Under the lock: a sender to the process either sees that this thread is ending, or what it chose
+        // this thread for is handed to another below.
         task.set_flags(TaskFlags::EXITING);
         let mut own = task.signals.lock();
         let pending = own.besides.contains(Besides::STOP);
@@ -108,7 +109,7 @@ pub(crate) fn leave(task: &CurrentTask) {
     }
 }
 
-/// Tells the parent that its child stopped or continued. Thread context.
+/// Tells the parent that its child stopped or continued. May sleep.
 pub(super) fn tell_parent(process: &Arc<Process>, news: StopNews) {
     let Some(parent) = process.parent() else { return };
     let (code, status) = match news {

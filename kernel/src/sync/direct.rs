@@ -1,16 +1,18 @@
-//! [`DirectArc`]: a count of a `dyn` object that points at the object itself.
+//! [`DirectArc`]: a reference to a `dyn` object that points at the object itself.
 
 use alloc::sync::Arc;
 use core::ops::Deref;
 use core::ptr::NonNull;
 
-/// An `Arc` for what is called often and copied seldom. `Arc<dyn Trait>` points at the counts in front of the object, and every call first works
-/// out from the alignment in the vtable where the object begins; this one knows.
+/// An `Arc` for an object whose methods are called often and which is rarely cloned. An `Arc<dyn Trait>`
+/// points at the counts in front of the object, and each call first computes from the alignment in the vtable
+/// where the object begins. This one points at the object.
 pub struct DirectArc<T: ?Sized>(NonNull<T>);
 
-// SAFETY: it is an `Arc<T>`, kept as what `Arc::into_raw` gave; that is `Send` and `Sync` for such a `T`.
+// SAFETY: it is an `Arc<T>`, kept as the pointer from `Arc::into_raw`. An `Arc` of such a `T` is `Send` and
+// `Sync`.
 unsafe impl<T: ?Sized + Send + Sync> Send for DirectArc<T> {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl<T: ?Sized + Send + Sync> Sync for DirectArc<T> {}
 
 impl<T: ?Sized> From<Arc<T>> for DirectArc<T> {
@@ -24,14 +26,14 @@ impl<T: ?Sized> Deref for DirectArc<T> {
     type Target = T;
     #[inline(always)]
     fn deref(&self) -> &T {
-        // SAFETY: the count this handle owns keeps the object, which is only shared.
+        // SAFETY: this handle's reference keeps the object alive, and only shared references to it exist.
         unsafe { self.0.as_ref() }
     }
 }
 
 impl<T: ?Sized> Drop for DirectArc<T> {
     fn drop(&mut self) {
-        // SAFETY: the pointer came from `Arc::into_raw`, and its count is given back here, once.
+        // SAFETY: the pointer came from `Arc::into_raw`, and its reference is dropped here, once.
         drop(unsafe { Arc::from_raw(self.0.as_ptr()) });
     }
 }

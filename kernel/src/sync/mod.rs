@@ -1,4 +1,4 @@
-//! Locks and the like. Sleeping locks build on `sched::WaitQueue`.
+//! Locks, and cells for values that are made once. Sleeping locks use `sched::WaitQueue`.
 
 mod direct;
 pub mod lockdep;
@@ -18,7 +18,7 @@ pub use raw::{RawSpinLock, SchedLock};
 pub use rwlock::RwLock;
 pub use spin::{InnerGuard, IrqSpinGuard, IrqSpinLock, SpinGuard, SpinLock};
 
-/// The most CPUs a kernel can use (`NR_CPUS`).
+/// How many CPUs a kernel can use at most (`NR_CPUS`).
 pub const MAX_CPUS: usize = 64;
 
 /// Runs `f` with preemption off.
@@ -30,7 +30,7 @@ pub fn without_preemption<R>(f: impl FnOnce() -> R) -> R {
     r
 }
 
-/// Runs `f` with interrupts (and thereby preemption) off.
+/// Runs `f` with interrupts off, and so without preemption.
 #[inline(always)]
 pub fn without_interrupts<R>(f: impl FnOnce() -> R) -> R {
     let flags = crate::arch::irq::local_save();

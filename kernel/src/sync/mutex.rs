@@ -1,4 +1,4 @@
-//! A lock whose waiters sleep. Not for interrupt handlers and not while a spinlock is held.
+//! A lock whose waiters sleep. Not for interrupt handlers, nor while a spinlock is held.
 
 use super::lockdep::{Dep, Kind, Mode};
 use crate::sched::WaitQueue;
@@ -9,7 +9,7 @@ use limen_linux_abi::Errno;
 
 const FREE: u32 = 0;
 const HELD: u32 = 1;
-/// Held, and somebody may be asleep waiting.
+/// A thread holds it, and another may be asleep waiting for it.
 const CONTENDED: u32 = 2;
 
 /// A sleeping lock.
@@ -20,9 +20,9 @@ pub struct Mutex<T: ?Sized> {
     value: UnsafeCell<T>,
 }
 
-// SAFETY: one holder at a time has exclusive access; moving the value between holders needs `T: Send`.
+// SAFETY: only the holder has access to the value. Another holder may be another thread, hence `T: Send`.
 unsafe impl<T: ?Sized + Send> Sync for Mutex<T> {}
-// SAFETY: owning the lock is owning the value.
+// SAFETY: who owns the lock owns the value.
 unsafe impl<T: ?Sized + Send> Send for Mutex<T> {}
 
 impl<T> Mutex<T> {
@@ -45,7 +45,7 @@ impl<T: ?Sized> Mutex<T> {
             .compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed)
             .is_ok()
     }
-    /// For a waiter: whoever waited leaves the mark, because others may be waiting still.
+    /// For a thread that has waited: it sets [`CONTENDED`], as others may still be waiting.
     fn acquire_contended(&self) -> bool {
         self.state.swap(CONTENDED, Ordering::Acquire) == FREE
     }
@@ -53,9 +53,9 @@ impl<T: ?Sized> Mutex<T> {
     #[inline(never)]
     fn wait(&self) {
         self.waiters
-            .wait_until_uninterruptible(|| self.acquire_contended());
+            .wait_until_uninterruptible_exclusive(|| self.acquire_contended());
     }
-    /// Takes the lock, sleeping until it is free.
+    /// Takes the lock. Sleeps until it is free.
     #[inline]
     #[cfg_attr(any(debug_assertions, feature = "lockdep"), track_caller)]
     pub fn lock(&self) -> MutexGuard<'_, T> {
@@ -66,7 +66,8 @@ impl<T: ?Sized> Mutex<T> {
         }
         MutexGuard { lock: self }
     }
-    /// [`Mutex::lock`] while others of its class are held; `subclass` (1 to 3) stands for the order in which that happens.
+    /// [`Mutex::lock`] while other locks of the same class are held. `subclass` (1 to 3) stands for their
+    /// order.
     #[cfg_attr(any(debug_assertions, feature = "lockdep"), track_caller)]
     pub fn lock_nested(&self, subclass: usize) -> MutexGuard<'_, T> {
         crate::sched::might_sleep();
@@ -86,21 +87,21 @@ impl<T: ?Sized> Mutex<T> {
         self.dep.acquired_by_trying::<T>(Kind::Mutex, Mode::Exclusive);
         Some(MutexGuard { lock: self })
     }
-    /// Takes the lock; any signal ends the wait with `ERESTARTSYS`.
+    /// Takes the lock. A signal ends the wait with `ERESTARTSYS`.
     #[cfg_attr(any(debug_assertions, feature = "lockdep"), track_caller)]
     pub fn lock_interruptible(&self) -> Result<MutexGuard<'_, T>, Errno> {
         crate::sched::might_sleep();
         self.dep.acquire::<T>(Kind::Mutex, Mode::Exclusive);
         if !self.acquire() {
             self.waiters
-                .wait_until(|| self.acquire_contended())
+                .wait_until_exclusive(|| self.acquire_contended())
                 .inspect_err(|_| self.dep.release())?;
         }
         Ok(MutexGuard { lock: self })
     }
 }
 
-/// Holds a [`Mutex`].
+/// The right of the holder of a [`Mutex`]; dropping it releases the lock.
 pub struct MutexGuard<'a, T: ?Sized> {
     lock: &'a Mutex<T>,
 }
@@ -120,7 +121,7 @@ impl<T: ?Sized> Deref for MutexGuard<'_, T> {
 impl<T: ?Sized> DerefMut for MutexGuard<'_, T> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: the guard holds the lock, exclusively.
+        // SAFETY: the guard holds the lock, and is borrowed exclusively.
         unsafe { &mut *self.lock.value.get() }
     }
 }
@@ -136,9 +137,10 @@ impl<T: ?Sized> Drop for MutexGuard<'_, T> {
 }
 
 impl Mutex<u64> {
-    /// The value at some moment, without the lock: for showing it, even while the lock is held for long.
+    /// The value as it is at some moment, without the lock: to be shown while the lock may be held for long.
     pub fn peek(&self) -> u64 {
-        // SAFETY: always initialised. A holder may be writing: any bits are a `u64`, and nothing but a number to be shown depends on them.
+        // SAFETY: the value is always initialised. The holder may be writing it, but any bits are a `u64`,
+        // and it is only shown.
         unsafe { core::ptr::read_volatile(self.value.get()) }
     }
 }

@@ -1,4 +1,5 @@
-//! Values made once: [`Once`] is set by hand or at first use, [`Lazy`] makes its own.
+//! Values that are made once: [`Once`] is set by hand or at first use, [`Lazy`] calls its function at first
+//! use.
 
 use super::RawSpinLock;
 use core::cell::UnsafeCell;
@@ -13,9 +14,10 @@ pub struct Once<T> {
     value: UnsafeCell<MaybeUninit<T>>,
 }
 
-// SAFETY: the value is written once, under the lock, before `done` is released; afterwards only shared references exist.
+// SAFETY: the value is written once, under the lock, before `done` is set with release; afterwards there are
+// only shared references.
 unsafe impl<T: Send + Sync> Sync for Once<T> {}
-// SAFETY: owning the cell is owning the value.
+// SAFETY: who owns the cell owns the value.
 unsafe impl<T: Send> Send for Once<T> {}
 
 impl<T> Once<T> {
@@ -37,13 +39,13 @@ impl<T> Once<T> {
             None
         }
     }
-    /// Sets the value; gives it back if there is one already.
+    /// Sets the value. `Err`: there is one already, and `value` is given back.
     pub fn set(&self, value: T) -> Result<(), T> {
         super::without_interrupts(|| {
             self.lock.lock();
             let free = !self.done.load(Ordering::Relaxed);
             let result = if free {
-                // SAFETY: under the lock and not set: nobody else looks at it.
+                // SAFETY: the lock is held and the value not set, so nobody else uses it.
                 unsafe { (*self.value.get()).write(value) };
                 self.done.store(true, Ordering::Release);
                 Ok(())
@@ -54,7 +56,8 @@ impl<T> Once<T> {
             result
         })
     }
-    /// The value, made by `f` if there is none. If several threads race, each may run `f`; one result is kept.
+    /// The value, which `f` makes if there is none. Several threads may run `f` at the same time; one result
+    /// is kept.
     #[inline(always)]
     pub fn get_or_init(&self, f: impl FnOnce() -> T) -> &T {
         match self.get() {
@@ -73,13 +76,14 @@ impl<T> Once<T> {
 impl<T> Drop for Once<T> {
     fn drop(&mut self) {
         if *self.done.get_mut() {
-            // SAFETY: written, and dropped only here.
+            // SAFETY: the value was written, and is dropped only here.
             unsafe { self.value.get_mut().assume_init_drop() }
         }
     }
 }
 
-/// A static that makes its value at first use. The function may run more than once if CPUs race; one value is kept.
+/// A static whose value is made at first use. Several CPUs may run the function at the same time; one result
+/// is kept.
 pub struct Lazy<T, F = fn() -> T> {
     once: Once<T>,
     make: F,

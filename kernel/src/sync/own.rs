@@ -1,15 +1,19 @@
-//! [`OwnSlot`]: a counted object a thread holds, which the thread itself reaches without a lock and others see through one.
-//! `task` keeps descriptors, directories and credentials in such slots; `sched::CurrentTask` is who may use the owner's side.
+//! [`OwnSlot`]: a counted object that a thread holds. The thread itself uses it without a lock; other threads
+//! get a counted reference under a lock.
+//!
+//! `task` keeps descriptors, directories and credentials in such slots. The owner's side is used only through
+//! `sched::CurrentTask`.
 
 use super::SpinLock;
 use alloc::sync::Arc;
 use core::mem::ManuallyDrop;
 use core::sync::atomic::{AtomicPtr, Ordering, fence};
 
-/// A thread's handle of a `T`. Anybody may ask for a count of it; only the thread itself (or whoever makes it) replaces it.
+/// A thread's reference to a `T`. Any thread may ask for a counted reference. Only the owner (or the thread
+/// that makes the owner) replaces it.
 pub struct OwnSlot<T> {
     shared: SpinLock<Option<Arc<T>>>,
-    /// The same, for the owner.
+    /// The same object, for the owner.
     raw: AtomicPtr<T>,
 }
 
@@ -36,13 +40,13 @@ impl<T> OwnSlot<T> {
     pub fn holds(&self, value: &Arc<T>) -> bool {
         self.shared.lock().as_ref().is_some_and(|v| Arc::ptr_eq(v, value))
     }
-    /// Replaces it; returns the old one, to be dropped by the caller.
+    /// Replaces the object and returns the old one, which the caller drops.
     pub fn replace(&self, value: Option<Arc<T>>) -> Option<Arc<T>> {
         let mut shared = self.shared.lock();
         self.raw.store(pointer(&value), Ordering::Relaxed);
         core::mem::replace(&mut *shared, value)
     }
-    /// The owner's view, without the lock: a counted reference.
+    /// A counted reference for the owner, without the lock.
     ///
     /// # Safety
     /// The running thread owns the slot.
@@ -51,8 +55,9 @@ impl<T> OwnSlot<T> {
         // SAFETY: the caller's promise.
         unsafe { self.view() }.map(|value| Arc::clone(&value))
     }
-    /// The owner's look at what a lock inside the object protects, without taking it if the object is only the owner's ([`Self::sole`]). `look`
-    /// is short and takes no lock. `None` if the slot is empty.
+    /// For the owner: calls `look` with data that a lock inside the object protects. If nobody else holds a
+    /// reference to the object ([`Self::sole`]), the lock is not taken. `look` must be short and take no
+    /// lock. `None`: the slot is empty.
     ///
     /// # Safety
     /// The running thread owns the slot.
@@ -62,14 +67,14 @@ impl<T> OwnSlot<T> {
         lock: impl for<'a> FnOnce(&'a T) -> &'a SpinLock<L>,
         look: impl FnOnce(&L) -> R,
     ) -> Option<R> {
-        // SAFETY: the caller's promise; `look` replaces nothing.
+        // SAFETY: the caller's promise. `look` does not replace the object.
         let Some(value) = (unsafe { self.sole() }) else {
             return self.look_shared(lock, look);
         };
-        // SAFETY: only the running thread could change it, and it does not: `look` takes no lock.
+        // SAFETY: only the running thread could change the data, and `look` does not.
         Some(look(unsafe { lock(value).peek() }))
     }
-    /// [`Self::look`] where others hold a count, too: by itself, or its callers would be made of it mostly.
+    /// [`Self::look`] if others hold a reference, too. Not inlined, as it would be most of its callers' code.
     #[inline(never)]
     fn look_shared<L, R>(
         &self,
@@ -78,33 +83,36 @@ impl<T> OwnSlot<T> {
     ) -> Option<R> {
         self.get().map(|value| look(&lock(&value).lock()))
     }
-    /// The owner's view of an object of which nobody else holds a count: whoever gets one while the view lives can only look, since sharing the
-    /// object for more is up to the owner, who is here. (Or waits until the view is over: `sched::settle`.) `None` if the slot is
-    /// empty or others hold one, too.
+    /// The object, for the owner, if nobody else holds a reference to it. A thread that gets one while the
+    /// view lives can only read through it: for more the object would have to be shared, which only its owner
+    /// does, and the owner is here. (Whoever changes it from outside waits for the end of the view with
+    /// `sched::settle`.) `None`: the slot is empty, or others hold a reference.
     ///
     /// # Safety
     /// The running thread owns the slot, and does not replace its contents while the view lives.
     #[inline(always)]
     pub unsafe fn sole(&self) -> Option<&T> {
         let raw = self.raw.load(Ordering::Relaxed);
-        // SAFETY: the slot holds a count of what `raw` points to, and the caller promises that it stays; it is not taken over.
+        // SAFETY: the slot holds a reference to what `raw` points to, and the caller promises that it stays.
+        // This handle does not own the reference.
         let value = (!raw.is_null()).then(|| ManuallyDrop::new(unsafe { Arc::from_raw(raw) }))?;
         if Arc::strong_count(&value) != 1 {
             return None;
         }
-        // What the last other holder wrote came before it gave its count back.
+        // Other holders wrote before they dropped their references: these writes must be visible now.
         fence(Ordering::Acquire);
-        // SAFETY: as above.
+        // SAFETY: as for `value` above.
         Some(unsafe { &*raw })
     }
-    /// The object, not counted.
+    /// The object, without a reference counted.
     ///
     /// # Safety
     /// The running thread owns the slot, and does not replace its contents while the view lives.
     #[inline(always)]
     unsafe fn view(&self) -> Option<ManuallyDrop<Arc<T>>> {
         let raw = self.raw.load(Ordering::Relaxed);
-        // SAFETY: the slot holds a count of what `raw` points to, and the caller promises that it stays; it is not taken over.
+        // SAFETY: the slot holds a reference to what `raw` points to, and the caller promises that it stays.
+        // This handle does not own the reference.
         (!raw.is_null()).then(|| ManuallyDrop::new(unsafe { Arc::from_raw(raw) }))
     }
 }

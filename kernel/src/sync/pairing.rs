@@ -1,8 +1,8 @@
-//! An intrusive pairing heap: a priority queue whose nodes are embedded in what is queued, so queueing never allocates. Insertion is
-//! constant time, taking the least or any other element logarithmic (amortised). The fair run queues and the timer queues are
-//! such heaps. Elements with equal keys come out in no particular order.
+//! An intrusive pairing heap: a priority queue whose nodes are fields of the elements, so that inserting
+//! allocates nothing. Inserting takes constant time, removing an element logarithmic time (amortised). The
+//! fair run queues and the timer queues are such heaps. Elements with equal keys come out in any order.
 //!
-//! All functions are called under the lock of the owner of the heap; a node is in one heap at a time.
+//! All functions are called under a lock of the heap's owner. A node is in at most one heap.
 
 use alloc::sync::Arc;
 use core::cell::Cell;
@@ -10,7 +10,7 @@ use core::marker::PhantomData;
 use core::ptr;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-/// The node embedded in an element.
+/// The node in an element.
 pub struct HeapLink {
     key: Cell<u64>,
     child: Cell<*const HeapLink>,
@@ -20,9 +20,9 @@ pub struct HeapLink {
     prev: Cell<*const HeapLink>,
 }
 
-// SAFETY: only touched under the lock of the heap's owner (the contract of the functions of `PairingHeap`).
+// SAFETY: used only under the lock of the heap's owner (the contract of the functions of `PairingHeap`).
 unsafe impl Sync for HeapLink {}
-// SAFETY: as above; a node outside any heap holds no pointers.
+// SAFETY: as for `Sync`. A node that is in no heap has no pointers.
 unsafe impl Send for HeapLink {}
 
 impl HeapLink {
@@ -35,12 +35,12 @@ impl HeapLink {
             prev: Cell::new(ptr::null()),
         }
     }
-    /// The key it is (or was last) queued with.
+    /// The key with which it is, or was last, in a heap.
     #[inline(always)]
     pub fn key(&self) -> u64 {
         self.key.get()
     }
-    /// Changes the key while in no heap.
+    /// Changes the key of a node that is in no heap.
     #[inline(always)]
     pub fn set_key(&self, key: u64) {
         self.key.set(key);
@@ -52,7 +52,7 @@ pub struct PairingHeap {
     root: *const HeapLink,
 }
 
-// SAFETY: the owner's lock serialises access to the heap and all nodes in it.
+// SAFETY: the owner's lock orders all accesses to the heap and its nodes.
 unsafe impl Send for PairingHeap {}
 
 impl PairingHeap {
@@ -67,13 +67,13 @@ impl PairingHeap {
         unsafe { self.root.as_ref() }.map(HeapLink::key)
     }
 
-    /// Queues `node`.
+    /// Inserts `node`.
     ///
     /// # Safety
     /// `node` is in no heap and stays valid and in place until it is removed.
     #[inline]
     pub unsafe fn insert(&mut self, node: *const HeapLink, key: u64) {
-        // SAFETY: valid by contract.
+        // SAFETY: valid by the contract.
         let n = unsafe { &*node };
         n.key.set(key);
         n.child.set(ptr::null());
@@ -87,7 +87,7 @@ impl PairingHeap {
         };
     }
 
-    /// Takes the node with the least key out.
+    /// Takes out the node with the least key.
     #[inline]
     pub fn pop(&mut self) -> Option<*const HeapLink> {
         if self.root.is_null() {
@@ -99,7 +99,7 @@ impl PairingHeap {
         Some(least)
     }
 
-    /// Takes `node` out.
+    /// Takes out `node`.
     ///
     /// # Safety
     /// `node` is in this heap.
@@ -108,7 +108,8 @@ impl PairingHeap {
             self.pop();
             return;
         }
-        // SAFETY: in this heap, so it and its neighbours are valid; not the root, so `prev` is not null.
+        // SAFETY: the node is in this heap, so it and its neighbours are valid. It is not the root, so `prev`
+        // is not null.
         unsafe {
             let n = &*node;
             let prev = &*n.prev.get();
@@ -127,7 +128,7 @@ impl PairingHeap {
         }
     }
 
-    /// The first node (in no useful order, at most `limit` are looked at) for which `f` is true.
+    /// A node for which `f` is true. Looks at no more than `limit` nodes, in no useful order.
     pub fn find(&self, limit: usize, mut f: impl FnMut(*const HeapLink) -> bool) -> Option<*const HeapLink> {
         let mut at = self.root;
         for _ in 0..limit {
@@ -183,7 +184,7 @@ unsafe fn parent(n: &HeapLink) -> *const HeapLink {
 /// Both are roots of valid heaps (no siblings).
 #[inline]
 unsafe fn meld(a: *const HeapLink, b: *const HeapLink) -> *const HeapLink {
-    // SAFETY: by contract.
+    // SAFETY: valid by the contract.
     unsafe {
         let (top, below) = if (*b).key.get() < (*a).key.get() {
             (b, a)
@@ -203,14 +204,15 @@ unsafe fn meld(a: *const HeapLink, b: *const HeapLink) -> *const HeapLink {
     }
 }
 
-/// Two-pass merge of a list of siblings into one heap; null for none.
+/// Merges a list of siblings into one heap, in two passes. Null: there are none.
 ///
 /// # Safety
 /// `first` is the first of a list of siblings, or null.
 unsafe fn merge_pairs(first: *const HeapLink) -> *const HeapLink {
     let mut left = first;
     let mut done: *const HeapLink = ptr::null();
-    // SAFETY: siblings are valid; each is detached before it is melded. `done` chains the merged pairs through `next`.
+    // SAFETY: siblings are valid, and each is detached before it is melded. `done` chains the merged pairs
+    // through `next`.
     unsafe {
         while !left.is_null() {
             let a = left;
@@ -246,7 +248,7 @@ unsafe fn merge_pairs(first: *const HeapLink) -> *const HeapLink {
 /// `n` is valid.
 #[inline(always)]
 unsafe fn detach(n: *const HeapLink) {
-    // SAFETY: by contract.
+    // SAFETY: valid by the contract.
     unsafe {
         (*n).next.set(ptr::null());
         (*n).prev.set(ptr::null());
@@ -257,9 +259,9 @@ unsafe fn detach(n: *const HeapLink) {
 #[repr(C)]
 pub struct HeapNode<T> {
     link: HeapLink,
-    /// The heap it is in (0: none).
+    /// The heap in which it is (its address), 0 for none.
     owner: AtomicUsize,
-    /// What it is about.
+    /// What the element is about.
     pub value: T,
 }
 
@@ -274,7 +276,7 @@ impl<T> HeapNode<T> {
     }
 }
 
-/// A heap of counted elements, safe to use: an element remembers which heap it is in.
+/// A heap of counted elements that is safe to use, as each element knows in which heap it is.
 pub struct ArcHeap<T> {
     heap: PairingHeap,
     id: usize,
@@ -295,7 +297,7 @@ impl<T> ArcHeap<T> {
     pub fn least_key(&self) -> Option<u64> {
         self.heap.least_key()
     }
-    /// Queues `node`. `false`: it is in a heap already (and stays there).
+    /// Inserts `node`. `false`: it is in a heap already and stays there.
     pub fn insert(&mut self, node: Arc<HeapNode<T>>, key: u64) -> bool {
         static IDS: AtomicUsize = AtomicUsize::new(1);
         if self.id == 0 {
@@ -308,30 +310,31 @@ impl<T> ArcHeap<T> {
         {
             return false;
         }
-        // SAFETY: in no heap (`owner` was 0); the count given to the heap keeps it alive and in place. `link` is the first field.
+        // SAFETY: the node is in no heap (`owner` was 0). The reference handed to the heap keeps it alive and
+        // in place. `link` is its first field.
         unsafe { self.heap.insert(Arc::into_raw(node).cast(), key) };
         true
     }
-    /// Takes the least element out if its key is at most `limit`.
+    /// Takes out the element with the least key, if that is at most `limit`.
     pub fn pop_until(&mut self, limit: u64) -> Option<Arc<HeapNode<T>>> {
         if self.heap.least_key()? > limit {
             return None;
         }
         let link = self.heap.pop()?;
-        // SAFETY: queued by `insert` with a count of its own, which comes back here.
+        // SAFETY: inserted by `insert`, which handed over a reference; this takes it back.
         let node = unsafe { Arc::from_raw(link.cast::<HeapNode<T>>()) };
         node.owner.store(0, Ordering::Release);
         Some(node)
     }
-    /// Takes `node` out if it is in this heap, and returns the heap's count of it.
+    /// Takes out `node` if it is in this heap, and returns the heap's reference to it.
     pub fn remove(&mut self, node: &Arc<HeapNode<T>>) -> Option<Arc<HeapNode<T>>> {
         if self.id == 0 || node.owner.load(Ordering::Acquire) != self.id {
             return None;
         }
-        // SAFETY: it is in this heap (`owner`), which we have exclusively.
+        // SAFETY: the node is in this heap (`owner`), which is borrowed exclusively.
         unsafe { self.heap.remove(Arc::as_ptr(node).cast()) };
         node.owner.store(0, Ordering::Release);
-        // SAFETY: the count `insert` gave to the heap.
+        // SAFETY: the reference that `insert` handed to the heap.
         Some(unsafe { Arc::from_raw(Arc::as_ptr(node)) })
     }
 }

@@ -1,12 +1,12 @@
-//! The bare spinlock under every other lock, and the scheduler's lock, which is handed from one thread to the next in the middle of a switch. Neither
-//! has a guard or an effect on preemption or interrupts.
+//! The plain spinlock, of which all other locks are made, and the scheduler's lock, which one thread hands to
+//! the next in the middle of a switch. Neither has a guard or changes preemption or interrupts.
 
 use super::lockdep::{Dep, Kind, Mode};
 use crate::arch::irq;
 use core::sync::atomic::{AtomicBool, Ordering};
 
-/// A test-and-set lock. Whoever takes it has seen to preemption and interrupts. The lock validator does not know it: what is
-/// built on it tells the validator.
+/// A test-and-set lock. The caller turns preemption or interrupts off. The lock validator does not know of
+/// it; locks that are made of it tell the validator.
 pub struct RawSpinLock(AtomicBool);
 
 impl RawSpinLock {
@@ -30,19 +30,20 @@ impl RawSpinLock {
             .compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed)
             .is_ok()
     }
-    /// Gives it back.
+    /// Releases it.
     #[inline(always)]
     pub fn unlock(&self) {
         self.0.store(false, Ordering::Release);
     }
-    /// Whether somebody holds it.
+    /// Whether it is held.
     #[inline(always)]
     pub fn is_locked(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// A lock of the scheduler: a [`RawSpinLock`] the validator knows. Interrupts are off while it is held.
+/// A lock of the scheduler: a [`RawSpinLock`] of which the validator knows. Interrupts are off while it is
+/// held.
 pub struct SchedLock {
     raw: RawSpinLock,
     dep: Dep,
@@ -74,23 +75,24 @@ impl SchedLock {
         }
         got
     }
-    /// Gives it back.
+    /// Releases it.
     #[inline(always)]
     pub fn unlock(&self) {
         self.dep.release();
         self.raw.unlock();
     }
-    /// Whether somebody holds it.
+    /// Whether it is held.
     #[inline(always)]
     pub fn is_locked(&self) -> bool {
         self.raw.is_locked()
     }
-    /// The running thread, which holds it, is about to switch; the thread it switches to will have it.
+    /// The running thread, which holds the lock, is about to switch. The thread to which it switches will
+    /// hold it.
     #[inline(always)]
     pub fn hand_over(&self) {
         self.dep.release();
     }
-    /// The running thread has just been switched to and got the lock with that.
+    /// The running thread has just been switched to, and now holds the lock.
     #[inline(always)]
     #[cfg_attr(feature = "lockdep", track_caller)]
     pub fn take_over(&self) {

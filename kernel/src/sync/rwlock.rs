@@ -1,4 +1,5 @@
-//! A sleeping lock with many readers or one writer. A waiting writer keeps new readers out, so writers are not starved.
+//! A sleeping lock for many readers or one writer. A waiting writer keeps new readers out, so that writers do
+//! not starve. Not for interrupt handlers, nor while a spinlock is held.
 
 use super::lockdep::{Dep, Kind, Mode};
 use crate::sched::WaitQueue;
@@ -10,7 +11,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 const WRITER: u32 = 1 << 31;
 /// At least one writer waits.
 const WRITER_WAITS: u32 = 1 << 30;
-/// Somebody sleeps in one of the queues.
+/// A thread sleeps in one of the queues.
 const SLEEPERS: u32 = 1 << 29;
 /// The number of readers.
 const READERS: u32 = SLEEPERS - 1;
@@ -24,9 +25,10 @@ pub struct RwLock<T: ?Sized> {
     value: UnsafeCell<T>,
 }
 
-// SAFETY: readers share the value (`T: Sync`), a writer has it alone and may move it (`T: Send`).
+// SAFETY: readers share the value (`T: Sync`); a writer has it for itself and may be another thread (`T:
+// Send`).
 unsafe impl<T: ?Sized + Send + Sync> Sync for RwLock<T> {}
-// SAFETY: owning the lock is owning the value.
+// SAFETY: who owns the lock owns the value.
 unsafe impl<T: ?Sized + Send> Send for RwLock<T> {}
 
 impl<T> RwLock<T> {
@@ -68,7 +70,7 @@ impl<T: ?Sized> RwLock<T> {
             })
             .is_ok()
     }
-    /// Shares the value, sleeping until no writer holds it.
+    /// Shares the value. Sleeps until no writer holds the lock or waits for it.
     #[inline]
     #[cfg_attr(any(debug_assertions, feature = "lockdep"), track_caller)]
     pub fn read(&self) -> RwLockReadGuard<'_, T> {
@@ -93,7 +95,7 @@ impl<T: ?Sized> RwLock<T> {
             None
         }
     }
-    /// Takes the value alone, sleeping until nobody else holds it.
+    /// Takes the value exclusively. Sleeps until nobody else holds the lock.
     #[inline]
     #[cfg_attr(any(debug_assertions, feature = "lockdep"), track_caller)]
     pub fn write(&self) -> RwLockWriteGuard<'_, T> {
@@ -107,7 +109,8 @@ impl<T: ?Sized> RwLock<T> {
         }
         RwLockWriteGuard { lock: self }
     }
-    /// [`RwLock::write`] while others of its class are held; `subclass` (1 to 3) stands for the order in which that happens.
+    /// [`RwLock::write`] while other locks of the same class are held. `subclass` (1 to 3) stands for their
+    /// order.
     #[inline]
     #[cfg_attr(any(debug_assertions, feature = "lockdep"), track_caller)]
     pub fn write_nested(&self, subclass: usize) -> RwLockWriteGuard<'_, T> {
@@ -126,8 +129,8 @@ impl<T: ?Sized> RwLock<T> {
     pub fn get_mut(&mut self) -> &mut T {
         self.value.get_mut()
     }
-    /// After a release: writers first, then readers. A writer that got the lock cleared the mark of others that wait; they set it again
-    /// when they are woken.
+    /// Called after a release: wakes writers first, then readers. The marks are cleared; threads that still
+    /// have to wait set them again.
     #[cold]
     fn wake(&self) {
         self.state
@@ -137,12 +140,12 @@ impl<T: ?Sized> RwLock<T> {
     }
 }
 
-/// Holds an [`RwLock`] shared.
+/// The right of a reader of an [`RwLock`]; dropping it releases the lock.
 pub struct RwLockReadGuard<'a, T: ?Sized> {
     lock: &'a RwLock<T>,
 }
 
-/// Holds an [`RwLock`] alone.
+/// The right of the writer of an [`RwLock`]; dropping it releases the lock.
 pub struct RwLockWriteGuard<'a, T: ?Sized> {
     lock: &'a RwLock<T>,
 }
@@ -173,7 +176,7 @@ impl<T: ?Sized> Deref for RwLockWriteGuard<'_, T> {
 impl<T: ?Sized> DerefMut for RwLockWriteGuard<'_, T> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: the guard holds the lock, exclusively.
+        // SAFETY: the guard holds the lock, and is borrowed exclusively.
         unsafe { &mut *self.lock.value.get() }
     }
 }

@@ -1,5 +1,5 @@
-//! Spinlocks. [`SpinLock`] keeps preemption off while held and must never be taken in an interrupt handler; [`IrqSpinLock`] keeps
-//! interrupts off and may be taken anywhere.
+//! Spinlocks. [`SpinLock`] turns preemption off while it is held and must never be taken by an interrupt
+//! handler. [`IrqSpinLock`] turns interrupts off and may be taken anywhere. No code that holds one may sleep.
 
 use super::RawSpinLock;
 use super::lockdep::{Dep, Kind, Mode};
@@ -8,16 +8,16 @@ use crate::sched::preempt;
 use core::cell::UnsafeCell;
 use core::ops::{Deref, DerefMut};
 
-/// A spinlock for data never touched by interrupt handlers.
+/// A spinlock for data that no interrupt handler uses.
 pub struct SpinLock<T: ?Sized> {
     raw: RawSpinLock,
     dep: Dep,
     value: UnsafeCell<T>,
 }
 
-// SAFETY: the lock gives one holder at a time exclusive access; moving the value between holders needs `T: Send`.
+// SAFETY: only the holder has access to the value. Another holder may be another thread, hence `T: Send`.
 unsafe impl<T: ?Sized + Send> Sync for SpinLock<T> {}
-// SAFETY: owning the lock is owning the value.
+// SAFETY: who owns the lock owns the value.
 unsafe impl<T: ?Sized + Send> Send for SpinLock<T> {}
 
 impl<T> SpinLock<T> {
@@ -42,7 +42,8 @@ impl<T: ?Sized> SpinLock<T> {
         self.raw.lock();
         SpinGuard { lock: self }
     }
-    /// The same while others of its class are held; `subclass` (1 to 3) stands for the order in which that happens.
+    /// [`SpinLock::lock`] while other locks of the same class are held. `subclass` (1 to 3) stands for their
+    /// order.
     #[inline]
     #[cfg_attr(feature = "lockdep", track_caller)]
     pub fn lock_nested(&self, subclass: usize) -> SpinGuard<'_, T> {
@@ -80,7 +81,7 @@ impl<T: ?Sized> SpinLock<T> {
     }
 }
 
-/// Holds a [`SpinLock`].
+/// The right of the holder of a [`SpinLock`]; dropping it releases the lock.
 pub struct SpinGuard<'a, T: ?Sized> {
     lock: &'a SpinLock<T>,
 }
@@ -97,7 +98,7 @@ impl<T: ?Sized> Deref for SpinGuard<'_, T> {
 impl<T: ?Sized> DerefMut for SpinGuard<'_, T> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: the guard holds the lock, exclusively.
+        // SAFETY: the guard holds the lock, and is borrowed exclusively.
         unsafe { &mut *self.lock.value.get() }
     }
 }
@@ -111,7 +112,7 @@ impl<T: ?Sized> Drop for SpinGuard<'_, T> {
     }
 }
 
-/// A spinlock for data that interrupt handlers touch, too.
+/// A spinlock for data that interrupt handlers use, too.
 pub struct IrqSpinLock<T: ?Sized> {
     raw: RawSpinLock,
     dep: Dep,
@@ -133,16 +134,38 @@ impl<T> IrqSpinLock<T> {
             value: UnsafeCell::new(value),
         }
     }
+    /// An unlocked lock of a memory allocator: while it is held, the heap must not be used, neither to
+    /// allocate nor to free. The lock validator checks that.
+    #[cfg_attr(feature = "lockdep", track_caller)]
+    pub const fn new_allocator(value: T) -> Self {
+        Self {
+            raw: RawSpinLock::new(),
+            dep: Dep::of_allocator(),
+            value: UnsafeCell::new(value),
+        }
+    }
 }
 
 impl<T: ?Sized> IrqSpinLock<T> {
-    /// Takes the lock; interrupts are off until the guard is dropped (then as they were before).
+    /// Takes the lock. Interrupts are off until the guard is dropped, and then as they were before.
     #[inline]
     #[cfg_attr(feature = "lockdep", track_caller)]
     pub fn lock(&self) -> IrqSpinGuard<'_, T> {
         let flags = irq::local_save();
         preempt::disable();
         self.dep.acquire::<T>(Kind::IrqSpin, Mode::Exclusive);
+        self.raw.lock();
+        IrqSpinGuard { lock: self, flags }
+    }
+    /// [`IrqSpinLock::lock`] while other locks of the same class are held. `subclass` (up to 3) stands for
+    /// their order.
+    #[inline]
+    #[cfg_attr(feature = "lockdep", track_caller)]
+    pub fn lock_nested(&self, subclass: usize) -> IrqSpinGuard<'_, T> {
+        let flags = irq::local_save();
+        preempt::disable();
+        self.dep
+            .acquire_nested::<T>(Kind::IrqSpin, Mode::Exclusive, subclass);
         self.raw.lock();
         IrqSpinGuard { lock: self, flags }
     }
@@ -161,7 +184,8 @@ impl<T: ?Sized> IrqSpinLock<T> {
             None
         }
     }
-    /// Takes the lock inside of another one, which keeps interrupts and preemption off longer than this one is held.
+    /// Takes the lock while `_outer` is held, which keeps interrupts and preemption off longer than this lock
+    /// is held.
     #[inline]
     #[cfg_attr(feature = "lockdep", track_caller)]
     pub fn lock_under<U: ?Sized>(&self, _outer: &IrqSpinGuard<'_, U>) -> InnerGuard<'_, T> {
@@ -175,7 +199,8 @@ impl<T: ?Sized> IrqSpinLock<T> {
     }
 }
 
-/// Holds an [`IrqSpinLock`] inside of another one ([`IrqSpinLock::lock_under`]); to be dropped before the outer guard.
+/// The right of the holder of an [`IrqSpinLock`] that was taken under another one
+/// ([`IrqSpinLock::lock_under`]). Must be dropped before the outer guard.
 pub struct InnerGuard<'a, T: ?Sized> {
     lock: &'a IrqSpinLock<T>,
 }
@@ -192,7 +217,7 @@ impl<T: ?Sized> Deref for InnerGuard<'_, T> {
 impl<T: ?Sized> DerefMut for InnerGuard<'_, T> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: the guard holds the lock, exclusively.
+        // SAFETY: the guard holds the lock, and is borrowed exclusively.
         unsafe { &mut *self.lock.value.get() }
     }
 }
@@ -206,7 +231,7 @@ impl<T: ?Sized> Drop for InnerGuard<'_, T> {
     }
 }
 
-/// Holds an [`IrqSpinLock`].
+/// The right of the holder of an [`IrqSpinLock`]; dropping it releases the lock.
 pub struct IrqSpinGuard<'a, T: ?Sized> {
     lock: &'a IrqSpinLock<T>,
     flags: irq::Flags,
@@ -224,7 +249,7 @@ impl<T: ?Sized> Deref for IrqSpinGuard<'_, T> {
 impl<T: ?Sized> DerefMut for IrqSpinGuard<'_, T> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: the guard holds the lock, exclusively.
+        // SAFETY: the guard holds the lock, and is borrowed exclusively.
         unsafe { &mut *self.lock.value.get() }
     }
 }

@@ -8,15 +8,11 @@ use crate::fs::path::Path;
 use crate::fs::perm;
 use crate::fs::readdir::DirSink;
 use crate::fs::walk::{AT_FDCWD, Parent, Walk, lookup, with_parent};
-use crate::mm::copy::{Records, UserString, copy_out, read_path};
+use crate::mm::copy::{Records, UserString, copy_out, copy_out_within, read_path};
 use crate::mm::user::write_bytes;
 use crate::task::current;
 use alloc::sync::Arc;
 use limen_linux_abi::{Errno, raw::general as abi};
-
-fn creation_mask() -> u32 {
-    current().fs().umask()
-}
 
 fn make(dirfd: i32, path: usize, new: &New<'_>) -> SysResult {
     let path = read_path(path)?;
@@ -34,7 +30,7 @@ fn make(dirfd: i32, path: usize, new: &New<'_>) -> SysResult {
 }
 
 fn do_mkdir(dirfd: i32, path: usize, mode: u32) -> SysResult {
-    let mode = mode & 0o1777 & !creation_mask();
+    let mode = mode & 0o1777;
     make(
         dirfd,
         path,
@@ -61,7 +57,7 @@ fn do_mknod(dirfd: i32, path: usize, mode: u32, dev: u32) -> SysResult {
         path,
         &New {
             kind,
-            mode: mode & 0o7777 & !creation_mask(),
+            mode: mode & 0o7777,
             rdev,
             target: b"",
         },
@@ -105,7 +101,7 @@ fn do_link(old_dir: i32, old: usize, new_dir: i32, new: usize, flags: u32) -> Sy
         lookup(old_dir, old.as_bytes(), walk)?
     };
     let new = read_path(new)?;
-    // Only an `O_TMPFILE` file may get a name after it had none.
+    // A removed name cannot be linked again, but an `O_TMPFILE` file can, which never had one.
     let unnamed = source.dentry.is_unlinked() && source.dentry.name().first() == Some(&b'#');
     with_parent(new_dir, new.as_bytes(), Errno::EEXIST, |w, name, slash| {
         if slash {
@@ -182,8 +178,8 @@ fn enter(at: Path) -> SysResult {
     Ok(0)
 }
 
-/// How entries are laid out: as `linux_dirent64` (`NEW`), or as `linux_dirent` with the type in the last byte. Constants, because what the
-/// file system calls for each entry knows no others.
+/// The layout of entries: `linux_dirent64` (`NEW`), or `linux_dirent` with the type in the last byte. All are
+/// constants, so that the code which the file system calls for each entry computes nothing.
 struct Entry<const NEW: bool>;
 
 impl<const NEW: bool> Entry<NEW> {
@@ -191,10 +187,10 @@ impl<const NEW: bool> Entry<NEW> {
     const WORD: usize = if NEW { 8 } else { size_of::<usize>() };
     /// Bytes before the name: those two, the length, and a new entry's type.
     const HEADER: usize = 2 * Self::WORD + if NEW { 3 } else { 2 };
-    /// Bytes behind the name: its NUL, and an old entry's type.
+    /// How many bytes follow the name: its NUL, and an old entry's type.
     const END: usize = if NEW { 1 } else { 2 };
 
-    /// Adds an entry; `false`: it does not fit.
+    /// Adds an entry. `false`: there is no room.
     #[inline(always)]
     fn put(to: &mut Records<BATCH>, (name, ino, kind, next): (&[u8], u64, FileType, u64)) -> bool {
         let word = Self::WORD;
@@ -210,7 +206,7 @@ impl<const NEW: bool> Entry<NEW> {
         to.add(&header[..Self::HEADER], name, kind as u8, shape)
     }
 
-    /// How many bytes of `records` are whole entries, and the position behind the last of these.
+    /// How many bytes of `records` are whole entries, and the position behind the last of them.
     fn whole(records: &[u8]) -> (usize, Option<u64>) {
         let (mut whole, mut next) = (0, None);
         while let Some(header) = records[whole..].get(Self::WORD..2 * Self::WORD + 2) {
@@ -227,7 +223,8 @@ impl<const NEW: bool> Entry<NEW> {
     }
 }
 
-/// Bytes of entries that are put together at a time: several of the longest. The directory's lock keeps preemption off meanwhile.
+/// How many bytes of entries are collected at a time, enough for several of the longest. Preemption is off
+/// meanwhile, as the directory is locked.
 const BATCH: usize = 1024;
 
 fn list<const NEW: bool>(fd: i32, buf: usize, size: i32) -> SysResult {
@@ -239,20 +236,27 @@ fn list_into<const NEW: bool>(file: &File, buf: usize, size: i32) -> SysResult {
         return Err(Errno::ENOTDIR);
     }
     let size = size.max(0) as usize;
-    let mut pos = file.pos.lock();
-    let mut used = 0;
-    loop {
-        match next_batch::<NEW>(file, &mut pos, buf.wrapping_add(used), size - used) {
-            Ok((bytes, true)) => used += bytes,
-            Ok((bytes, false)) => return Ok(used + bytes),
-            Err(_) if used != 0 => return Ok(used),
-            Err(error) => return Err(error),
+    let result = {
+        let mut pos = file.pos.lock();
+        let mut used = 0;
+        loop {
+            match next_batch::<NEW>(file, &mut pos, buf.wrapping_add(used), size - used) {
+                Ok((bytes, true)) => used += bytes,
+                Ok((bytes, false)) => break Ok(used + bytes),
+                Err(_) if used != 0 => break Ok(used),
+                Err(error) => break Err(error),
+            }
         }
+    };
+    if result != Err(Errno::ENOENT) {
+        crate::fs::inotify::accessed(file);
     }
+    result
 }
 
-/// The next entries from `pos` on, at most [`BATCH`] and `size` bytes of them, and whether there may be more for which there is room. Errors if there
-/// would be none because of them. A function of its own, so that the loop around it, of which one turn is the rule, costs no registers.
+/// Copies the next entries from `pos` on, at most [`BATCH`] and `size` bytes. Returns how many bytes, and
+/// whether there may be more that fit. An error only if no entry was copied because of it. Not inlined, so
+/// that the loop around it, which usually runs once, does not use up registers.
 #[inline(never)]
 fn next_batch<const NEW: bool>(
     file: &File,
@@ -260,7 +264,7 @@ fn next_batch<const NEW: bool>(
     buf: usize,
     size: usize,
 ) -> Result<(usize, bool), Errno> {
-    // Records are put together here, under the directory's lock, and copied together.
+    // Entries are collected here while the directory is locked, and copied afterwards.
     let mut records = Records::<BATCH>::new(size);
     let mut full = false;
     let mut emit = |name: &[u8], ino: u64, kind: FileType, next: u64| {
@@ -283,13 +287,15 @@ fn next_batch<const NEW: bool>(
     }
     let copied = copy_out(buf, bytes);
     if copied < bytes.len() {
+        // If the buffer reaches beyond the user part, the part before that is filled.
+        let copied = copied.max(copy_out_within(buf, bytes));
         return faulted::<NEW>(&bytes[..copied], pos);
     }
     *pos = next;
     Ok((copied, full && result.is_ok()))
 }
 
-/// A batch of which only this much could be copied: what arrived whole counts.
+/// A fault ended the copy of a batch: entries that were copied completely count.
 #[cold]
 fn faulted<const NEW: bool>(arrived: &[u8], pos: &mut u64) -> Result<(usize, bool), Errno> {
     match Entry::<NEW>::whole(arrived) {
@@ -415,6 +421,7 @@ crate::syscalls! {
         Err(Errno::EOPNOTSUPP)
     }
     fn open_by_handle_at(_fd: i32) {
-        if current().creds().capable(perm::CAP_DAC_READ_SEARCH) { Err(Errno::ESTALE) } else { Err(Errno::EPERM) }
+        let may = current().creds().capable(perm::CAP_DAC_READ_SEARCH);
+        Err(if may { Errno::ESTALE } else { Errno::EPERM })
     }
 }

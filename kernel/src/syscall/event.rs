@@ -1,4 +1,4 @@
-//! System calls that make files of events: eventfd, inotify.
+//! System calls that make eventfds and inotify instances.
 
 use super::SysResult;
 use super::file::{file, files};
@@ -9,7 +9,7 @@ fn new_inotify(flags: u32) -> SysResult {
     if flags & !(abi::O_CLOEXEC | abi::O_NONBLOCK) != 0 {
         return Err(Errno::EINVAL);
     }
-    Ok(files().install(inotify::create(flags), flags & abi::O_CLOEXEC != 0)? as usize)
+    Ok(files().install(inotify::create(flags)?, flags & abi::O_CLOEXEC != 0)? as usize)
 }
 
 crate::syscalls! {

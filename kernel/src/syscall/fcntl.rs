@@ -2,11 +2,12 @@
 
 use super::SysResult;
 use super::file::files;
+use crate::fs::fasync::{self, Kind};
 use crate::fs::fdtable::FdTable;
 use crate::fs::file::{File, FileMode};
 use crate::fs::{FileType, RLIMIT_NOFILE, locks, memfd, perm, pipe};
 use crate::mm::user::{Abi, UserPtr};
-use crate::task::{current, pid};
+use crate::task::current;
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 use limen_linux_abi::{Errno, Layout, LockRequest, native, raw::general as abi};
@@ -19,7 +20,7 @@ const F_SETFL: u32 = 4;
 const F_GETLK: u32 = 5;
 const F_SETLK: u32 = 6;
 const F_SETLKW: u32 = 7;
-// The same with `struct flock64`, on ABIs with `fcntl64`.
+// The same commands with `struct flock64`, on ABIs that have `fcntl64`.
 const F_GETLK64: u32 = 12;
 const F_SETLK64: u32 = 13;
 const F_SETLKW64: u32 = 14;
@@ -44,19 +45,20 @@ const F_ADD_SEALS: u32 = 1033;
 const F_GET_SEALS: u32 = 1034;
 /// `F_UNLCK`.
 const UNLCK: usize = 2;
-/// `RWH_WRITE_LIFE_EXTREME`, the last of them.
+/// `RWH_WRITE_LIFE_EXTREME`, the largest value.
 const WRITE_LIFE_EXTREME: u64 = 5;
 
-/// Which of an ABI's structures the record locks' commands take.
+/// Which structures the commands for record locks take.
 #[derive(Clone, Copy, PartialEq)]
 enum Locks {
-    /// `struct flock`; `struct flock64` for the commands of `fcntl64` and of open file descriptions.
+    /// `struct flock`, and `struct flock64` for the commands of `fcntl64` and for locks of open file
+    /// descriptions.
     Both,
-    /// `struct flock` for the commands that have always been there, no others.
+    /// `struct flock` only.
     Old,
 }
 
-/// The running task's record locks on `file`, which is behind `fd`.
+/// Record locks of the running task on `file`, its descriptor `fd`.
 fn record_lock<T: Layout>(
     (fd, file): (i32, &Arc<File>),
     files: &Arc<FdTable>,
@@ -70,7 +72,8 @@ fn record_lock<T: Layout>(
     let mut lock = decode(&user.0);
     if !matches!(cmd, F_GETLK | F_GETLK64 | F_OFD_GETLK) {
         locks::set(file, files, &lock, ofd, wait)?;
-        // Who closed the descriptor meanwhile found no lock to give up.
+        // If another thread closed the descriptor meanwhile, it did not see this lock and could not release
+        // it.
         if !ofd && lock.kind as usize != UNLCK && !files.get_any(fd).is_ok_and(|now| Arc::ptr_eq(&now, file))
         {
             locks::descriptor_closed(file, files);
@@ -83,21 +86,12 @@ fn record_lock<T: Layout>(
     at.write(user).map(|()| 0)
 }
 
-/// `F_SETOWN`, `F_SETOWN_EX`: `pid` as [`crate::fs::file::Owner`] has it. `ESRCH` if nothing has that number.
-fn set_owner(file: &File, pid: i32, thread: bool) -> SysResult {
-    if pid != 0 && !pid::is_used(pid.wrapping_abs()) {
-        return Err(Errno::ESRCH);
-    }
-    file.set_owner(|owner| (owner.pid, owner.thread) = (pid, thread));
-    Ok(0)
-}
-
-/// The call; `fcntl64` on ABIs with 32-bit words.
+/// `fcntl`; on ABIs with 32-bit words `fcntl64`.
 pub(super) fn fcntl(fd: i32, cmd: u32, arg: usize) -> SysResult {
     do_fcntl(fd, cmd, arg, Locks::Both)
 }
 
-/// `fcntl` of ABIs with 32-bit words: it knows nothing of 64-bit positions.
+/// `fcntl` of ABIs with 32-bit words: without commands for 64-bit positions.
 pub(super) fn fcntl_old(fd: i32, cmd: u32, arg: usize) -> SysResult {
     do_fcntl(fd, cmd, arg, Locks::Old)
 }
@@ -134,12 +128,13 @@ fn do_fcntl(fd: i32, cmd: u32, arg: usize, which: Locks) -> SysResult {
             {
                 return Err(Errno::EPERM);
             }
-            // Nothing else knows an I/O that leaves out the cache, or packets.
+            // Only pipes support `O_DIRECT` (as packets).
             if flags & abi::O_DIRECT != 0
                 && !matches!(file.inode().kind, FileType::Fifo | FileType::BlockDevice)
             {
                 return Err(Errno::EINVAL);
             }
+            file.set_async(fd, flags & crate::fs::file::O_ASYNC != 0)?;
             file.change_flags(flags, crate::fs::file::SETFL_MASK)?;
             Ok(0)
         }
@@ -162,31 +157,17 @@ fn do_fcntl(fd: i32, cmd: u32, arg: usize, which: Locks) -> SysResult {
                 native::Flock64::answer,
             )
         }
-        F_SETOWN => {
-            if arg as i32 == i32::MIN {
-                return Err(Errno::EINVAL);
-            }
-            set_owner(&file, arg as i32, false)
-        }
-        F_GETOWN => Ok(file.owner().pid as isize as usize),
+        F_SETOWN => fasync::set_signed_owner(&file, arg as i32).map(|()| 0),
+        F_GETOWN => Ok(fasync::signed_owner(&file) as isize as usize),
         F_SETOWN_EX => {
             let [kind, pid] = UserPtr::<[i32; 2]>::new(arg).read()?;
-            let (pid, thread) = match kind {
-                0 => (pid, true),
-                1 => (pid, false),
-                2 => (pid.wrapping_neg(), false),
-                _ => return Err(Errno::EINVAL),
-            };
-            set_owner(&file, pid, thread)
+            let kinds = [Kind::Thread, Kind::Process, Kind::Group];
+            let kind = usize::try_from(kind).ok().and_then(|kind| kinds.get(kind));
+            fasync::set_owner(&file, *kind.ok_or(Errno::EINVAL)?, pid).map(|()| 0)
         }
         F_GETOWN_EX => {
-            let o = file.owner();
-            let value = match o.pid {
-                pid if pid < 0 => [2, -pid],
-                pid if o.thread => [0, pid],
-                pid => [1, pid],
-            };
-            UserPtr::<[i32; 2]>::new(arg).write(value).map(|()| 0)
+            let (kind, id) = file.owner().shown();
+            UserPtr::<[i32; 2]>::new(arg).write([kind as i32, id]).map(|()| 0)
         }
         F_SETSIG => {
             if arg > 64 {
@@ -208,8 +189,8 @@ fn do_fcntl(fd: i32, cmd: u32, arg: usize, which: Locks) -> SysResult {
             file.inode().write_hint.store(hint as u8, Ordering::Relaxed);
             Ok(0)
         }
-        F_SETLEASE => Err(Errno::EINVAL),
-        F_GETLEASE => Ok(UNLCK),
+        F_SETLEASE => locks::leases::set(&file, fd, arg as isize).map(|()| 0),
+        F_GETLEASE => Ok(locks::leases::get(&file)),
         F_SETPIPE_SZ => {
             let privileged = current().creds().capable(perm::CAP_SYS_RESOURCE);
             pipe::of(&file).ok_or(Errno::EBADF)?.set_size(arg, privileged)

@@ -5,10 +5,11 @@ use crate::fs::fdtable::FdTable;
 use crate::fs::file::{File, FileMode};
 use crate::fs::inode::FileType;
 use crate::fs::io::{IoDst, IoSrc};
+use crate::fs::locks::leases;
 use crate::fs::open::{self, How, O_TMPFILE_BIT};
 use crate::fs::regular::MAX_SIZE;
 use crate::fs::walk::{AT_FDCWD, Walk};
-use crate::fs::{inotify, memfd, regular, splice};
+use crate::fs::{inotify, memfd, missing, regular, splice};
 use crate::mm::copy::{self, read_iovecs, with_path};
 use crate::mm::user::{Plain, UserPtr};
 use crate::task::current;
@@ -21,12 +22,12 @@ pub(super) fn file(fd: i32) -> Result<Arc<File>, Errno> {
     current().file(fd)
 }
 
-/// The running task's descriptors.
+/// The running task's descriptor table.
 pub(super) fn files() -> Arc<FdTable> {
     current().files()
 }
 
-/// A position argument: `EINVAL` if negative, `ESPIPE` if the file has no positions.
+/// A position argument. `EINVAL`: it is negative; `ESPIPE`: the file has no positions.
 fn position(file: &File, pos: i64) -> Result<Option<u64>, Errno> {
     let pos = u64::try_from(pos).map_err(|_| Errno::EINVAL)?;
     if file.mode().contains(FileMode::NO_PREAD) {
@@ -38,7 +39,7 @@ fn position(file: &File, pos: i64) -> Result<Option<u64>, Errno> {
 /// `RWF_APPEND`.
 const APPEND: i32 = 16;
 
-/// `RWF_*` flags: `EOPNOTSUPP` for those the file does not go by.
+/// Checks `RWF_*` flags. `EOPNOTSUPP`: the file does not support one.
 fn check_rwf(file: &File, flags: i32) -> Result<(), Errno> {
     const HIPRI: i32 = 1;
     const DSYNC: i32 = 2;
@@ -70,6 +71,7 @@ fn read_vector(fd: i32, iov: usize, count: usize, pos: Option<i64>, flags: i32) 
         if dst.remaining() == 0 {
             return Ok(0);
         }
+        file.check_end(pos, dst.remaining())?;
         check_rwf(file, flags)?;
         file.read(&mut dst, pos)
     })
@@ -93,6 +95,7 @@ fn write_vector(fd: i32, iov: usize, count: usize, pos: Option<i64>, flags: i32)
         if src.remaining() == 0 {
             return Ok(0);
         }
+        file.check_end(pos, src.remaining())?;
         check_rwf(file, flags)?;
         if flags & APPEND != 0 && file.inode().pages.is_some() {
             return append(file, &mut src, pos.is_none());
@@ -101,7 +104,7 @@ fn write_vector(fd: i32, iov: usize, count: usize, pos: Option<i64>, flags: i32)
     })
 }
 
-/// `RWF_APPEND`: writes behind the end, where the file's own position is moved to as well if it was asked for.
+/// `RWF_APPEND`: writes at the end of the file. `own`: the file's own position is moved there.
 fn append(file: &File, src: &mut IoSrc<'_>, own: bool) -> SysResult {
     if !own {
         return file.write(src, Some(regular::AT_END));
@@ -112,7 +115,7 @@ fn append(file: &File, src: &mut IoSrc<'_>, own: bool) -> SysResult {
     Ok(n)
 }
 
-/// A position in two words, the lower first; where one word holds it, the other means nothing.
+/// A position in two registers, the lower half first. If one register holds it, the other one is ignored.
 fn join(low: usize, high: usize) -> i64 {
     if size_of::<usize>() == size_of::<i64>() {
         low as i64
@@ -130,7 +133,7 @@ fn seek(fd: i32, offset: i64, whence: u32) -> Result<u64, Errno> {
     })
 }
 
-/// `sendfile`: the offset is as wide as the call has it, and moves on.
+/// `sendfile`. The offset in user memory, of type `T`, is moved.
 fn send<T: Plain + TryInto<i64> + TryFrom<i64>>(
     out: i32,
     source: i32,
@@ -143,20 +146,22 @@ fn send<T: Plain + TryInto<i64> + TryFrom<i64>>(
     };
     let source = file(source)?;
     let from = splice::source_position(&source, offset.map(|(_, from)| from))?;
+    source.check_end(from, count)?;
     let n = splice::sendfile(&*file(out)?, &source, from, count)?;
     if let Some((at, from)) = offset {
-        at.write(T::try_from(from + n as i64).map_err(|_| Errno::EOVERFLOW)?)?;
+        let moved = splice::moves(&source, n) as i64;
+        at.write(T::try_from(from + moved).map_err(|_| Errno::EOVERFLOW)?)?;
     }
     Ok(n)
 }
 
-/// `pwritev2`'s offset of -1 means the file's own position.
+/// The offset -1 of `pwritev2` means the file's own position.
 fn own_position(pos: i64) -> Option<i64> {
     if pos == -1 { None } else { Some(pos) }
 }
 
-/// What `open` does with its flags before `openat2` would look at them: unknown ones are ignored.
-/// `EINVAL` for `O_*` that want to make a directory, or a file without a name that nobody can write to.
+/// How `open` treats its flags before `openat2` would check them: unknown ones are ignored. `EINVAL`:
+/// `O_CREAT` with `O_DIRECTORY`, or `O_TMPFILE` without permission to write.
 #[inline(always)]
 fn check_kind(flags: u32) -> Result<(), Errno> {
     const DIRECTORY: u32 = abi::O_DIRECTORY;
@@ -202,14 +207,14 @@ fn do_open(dirfd: i32, path: usize, flags: u32, mode: u32) -> SysResult {
 fn finish_open(dirfd: i32, path: usize, flags: u32, mode: u32, resolve: Walk) -> SysResult {
     let task = current();
     let mode = if flags & (abi::O_CREAT | O_TMPFILE_BIT) != 0 {
-        mode & 0o7777 & !task.fs().umask()
+        mode & 0o7777
     } else {
         0
     };
     let files = task.files();
     let how = How { flags, mode, resolve };
     with_path(path, move |path| {
-        // First of all: what opening does to a file can't be undone.
+        // Reserved before the file is opened: what opening does to a file cannot be undone.
         let fd = files
             .reserve(flags & abi::O_CLOEXEC != 0)
             .map_err(|e| if path.is_empty() { Errno::ENOENT } else { e })?;
@@ -220,6 +225,7 @@ fn finish_open(dirfd: i32, path: usize, flags: u32, mode: u32, resolve: Walk) ->
             }
             Err(e) => {
                 files.give_back(fd);
+                missing::note(e, dirfd, path);
                 Err(e)
             }
         }
@@ -274,7 +280,7 @@ fn dup_to(old: i32, new: i32, cloexec: bool) -> SysResult {
     Ok(new as usize)
 }
 
-/// `ioctl`s every file has.
+/// `ioctl` commands of all files.
 fn generic_ioctl(fd: i32, file: &Arc<File>, cmd: u32, arg: usize) -> Option<SysResult> {
     use limen_linux_abi::native::FIOQSIZE;
     use limen_linux_abi::native::ioctl::{FIOASYNC, FIOCLEX, FIONBIO, FIONCLEX, FIONREAD};
@@ -288,7 +294,13 @@ fn generic_ioctl(fd: i32, file: &Arc<File>, cmd: u32, arg: usize) -> Option<SysR
         FIOCLEX => files().set_cloexec(fd, true).map(|()| 0),
         FIONCLEX => files().set_cloexec(fd, false).map(|()| 0),
         FIONBIO => flag(abi::O_NONBLOCK),
-        FIOASYNC => flag(crate::fs::file::O_ASYNC),
+        FIOASYNC => UserPtr::<i32>::new(arg).read().and_then(|on| {
+            if file.set_async(fd, on != 0)? {
+                Ok(0)
+            } else {
+                Err(Errno::ENOTTY)
+            }
+        }),
         FIGETBSZ if file.inode().kind == FileType::Regular || file.inode().kind == FileType::Directory => {
             UserPtr::<i32>::new(arg)
                 .write(crate::mm::PAGE_SIZE as i32)
@@ -318,10 +330,11 @@ fn do_truncate(path: usize, size: i64) -> SysResult {
     }
     crate::fs::perm::path_permission(&at, crate::fs::perm::WRITE, &current().creds())?;
     inode.get_write()?;
-    let r = regular::set_size(inode, size);
+    let r = leases::opening(inode, abi::O_WRONLY).and_then(|()| regular::set_size(inode, size));
     inode.put_write();
+    r?;
     inotify::modified_inode(&at.dentry);
-    r.map(|()| 0)
+    Ok(0)
 }
 
 fn do_sync_file_range(fd: i32, offset: i64, len: i64, flags: u32) -> SysResult {
@@ -353,7 +366,7 @@ fn do_ftruncate(fd: i32, size: i64) -> SysResult {
         return Err(Errno::EINVAL);
     }
     regular::set_size(file.inode(), size)?;
-    inotify::modified(&file);
+    inotify::modified_inode(&file.path.dentry);
     Ok(0)
 }
 
@@ -396,7 +409,10 @@ crate::syscalls! {
     }
     fn lseek(fd: i32, offset: isize, whence: u32) {
         let at = seek(fd, offset as i64, whence)?;
-        // A position may not fit the word that is returned.
+        // The position may not fit into the result; one that is an address may look like an error.
+        if size_of::<usize>() == 8 {
+            return Ok(at as usize);
+        }
         isize::try_from(at).map(|at| at as usize).map_err(|_| Errno::EOVERFLOW)
     }
     fn _llseek(fd: i32, high: u32, low: u32, to: UserPtr<u64>, whence: u32) {
@@ -456,7 +472,7 @@ crate::syscalls! {
         super::fcntl::fcntl_old(fd, cmd, arg)
     }
     fn flock(fd: i32, operation: u32) {
-        // Mandatory locks are no more: to ask for them does nothing.
+        // There are no mandatory locks: asking for one has no effect.
         const LOCK_MAND: u32 = 32;
         if operation & LOCK_MAND != 0 {
             return Ok(0);
@@ -492,7 +508,8 @@ crate::syscalls! {
     fn sync_file_range(fd: i32, offset: i64, len: i64, flags: u32) {
         do_sync_file_range(fd, offset, len, flags)
     }
-    // The flags come first where 64-bit arguments take register pairs: so there are enough.
+    // For ABIs that pass 64-bit arguments in pairs of registers: with the flags first, there are enough
+    // registers.
     fn sync_file_range2(fd: i32, flags: u32, offset: i64, len: i64) {
         do_sync_file_range(fd, offset, len, flags)
     }
@@ -533,7 +550,8 @@ crate::syscalls! {
     fn fadvise64(fd: i32, offset: i64, len: isize, advice: u32) {
         advise(fd, offset, len as i64, advice)
     }
-    // The advice comes first where 64-bit arguments take register pairs: so there are enough.
+    // For ABIs that pass 64-bit arguments in pairs of registers: with the advice first, there are enough
+    // registers.
     fn arm_fadvise64_64(fd: i32, advice: u32, offset: i64, len: i64) {
         advise(fd, offset, len, advice)
     }

@@ -1,11 +1,11 @@
-//! System calls on futexes. The robust list's address is kept by the task room.
+//! System calls on futexes. `task` keeps the address of the robust list.
 
 use super::SysResult;
 use super::time::{TimeWord, deadline_after, read_timespec};
 use crate::mm::user::UserPtr;
+use crate::sched::Deadline;
 use crate::sched::futex::{self, MATCH_ANY, WaitSpec};
 use crate::task::current;
-use crate::time::Deadline;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use limen_linux_abi::Errno;
@@ -13,7 +13,8 @@ use limen_linux_abi::Errno;
 const FUTEX_PRIVATE: u32 = 128;
 const FUTEX_CLOCK_REALTIME: u32 = 256;
 
-/// [`futex::wait`], which a signal interrupted, goes on with the same deadline if that was `relative`.
+/// [`futex::wait`]. If a signal interrupts it and the timeout was `relative`, it is restarted with the same
+/// deadline.
 fn wait(
     addr: usize,
     shared: bool,
@@ -36,7 +37,7 @@ fn wait(
     }
 }
 
-/// The deadline an absolute timeout means, of CLOCK_REALTIME or CLOCK_MONOTONIC.
+/// The deadline of an absolute timeout, a time of `CLOCK_REALTIME` or `CLOCK_MONOTONIC`.
 fn absolute<T: TimeWord>(realtime: bool, at: UserPtr<[T; 2]>) -> Result<Option<Deadline>, Errno> {
     let clock = if realtime {
         Deadline::Realtime
@@ -49,7 +50,7 @@ fn absolute<T: TimeWord>(realtime: bool, at: UserPtr<[T; 2]>) -> Result<Option<D
 crate::syscalls! {
     fn futex/futex_time64(addr: usize, op: u32, value: u32, fourth: usize, second: usize, third: u32) {
         let shared = op & FUTEX_PRIVATE == 0;
-        // What almost all calls are: to wake, and to wait without a timeout.
+        // The most frequent commands: waking, and waiting without a timeout.
         match (op & !FUTEX_PRIVATE, fourth) {
             (WAKE, _) => futex::wake_masked(addr, shared, wake_count(value), MATCH_ANY),
             (WAIT, 0) => futex::wait(addr, shared, value, MATCH_ANY),
@@ -73,11 +74,12 @@ crate::syscalls! {
         if count <= 0 && !addr.is_multiple_of(4) {
             return Err(Errno::EINVAL);
         }
-        // Unlike the old call, this one may be asked for none.
+        // This call wakes no waiter if asked for 0; `futex` wakes one.
         if count == 0 { Ok(0) } else { futex::wake_masked(addr, shared, wake_count(count as u32), mask) }
     }
 
-    fn futex_wait(addr: usize, expected: usize, mask: usize, flags: u32, timeout: UserPtr<[i64; 2]>, clock: i32) {
+    fn futex_wait(addr: usize, expected: usize, mask: usize, flags: u32, timeout: UserPtr<[i64; 2]>,
+        clock: i32) {
         let shared = shared_of(flags)?;
         let mask = mask_of(mask)?;
         let expected = u32::try_from(expected).map_err(|_| Errno::EINVAL)?;
@@ -112,7 +114,7 @@ const WAIT_REQUEUE_PI: u32 = 11;
 const CMP_REQUEUE_PI: u32 = 12;
 const LOCK_PI2: u32 = 13;
 
-/// `futex`, all commands but [`WAKE`]; `timeout` is a count for some.
+/// All commands of `futex` but [`WAKE`]. For some `timeout` is a number.
 #[inline(never)]
 fn command<T: TimeWord>(
     op: u32,
@@ -126,14 +128,14 @@ fn command<T: TimeWord>(
     let realtime = op & FUTEX_CLOCK_REALTIME != 0;
     let command = op & !(FUTEX_PRIVATE | FUTEX_CLOCK_REALTIME);
     if realtime && !matches!(command, WAIT_BITSET | WAIT_REQUEUE_PI | LOCK_PI2) {
-        // A timeout is looked at first.
+        // A bad timeout is reported before other errors.
         if matches!(command, WAIT | LOCK_PI) {
             timeout.non_null().map(read_timespec).transpose()?;
         }
         return Err(Errno::ENOSYS);
     }
     let both = (shared, shared);
-    // Counts are C ints; Linux wakes one even if asked for none.
+    // Numbers are C's `int`; Linux wakes one waiter even if asked for 0.
     let count = |n: u32| {
         if (n as i32) < 0 {
             Err(Errno::EINVAL)
@@ -161,7 +163,7 @@ fn command<T: TimeWord>(
             futex::wait_requeue_pi(addr, second, shared, value, deadline, MATCH_ANY).map(|()| 0)
         }
         CMP_REQUEUE_PI => futex::cmp_requeue_pi(addr, second, shared, count(value)?, count(other)?, third),
-        // Its timeout is CLOCK_REALTIME's without the flag.
+        // Its timeout is a time of `CLOCK_REALTIME`, even without the flag.
         LOCK_PI => futex::lock_pi(addr, shared, absolute(true, timeout)?, false).map(|()| 0),
         LOCK_PI2 => futex::lock_pi(addr, shared, absolute(realtime, timeout)?, false).map(|()| 0),
         TRYLOCK_PI => futex::lock_pi(addr, shared, None, true).map(|()| 0),
@@ -170,7 +172,7 @@ fn command<T: TimeWord>(
     }
 }
 
-/// Whether a word with the flags of the newer calls is shared. Words of 32 bits are what there is.
+/// Whether a word is shared, by the flags of the newer calls. `EINVAL`: it has not 32 bits.
 fn shared_of(flags: u32) -> Result<bool, Errno> {
     const SIZE_U32: u32 = 2;
     const SIZES: u32 = 3;
@@ -180,12 +182,12 @@ fn shared_of(flags: u32) -> Result<bool, Errno> {
     Ok(flags & FUTEX_PRIVATE == 0)
 }
 
-/// A mask, which must not be wider than the word.
+/// A bit set. It must not have more bits than the word.
 fn mask_of(mask: usize) -> Result<u32, Errno> {
     u32::try_from(mask).ok().filter(|&m| m != 0).ok_or(Errno::EINVAL)
 }
 
-/// The deadline of a newer call: absolute, of one of two clocks.
+/// The deadline of a newer call: an absolute time of `CLOCK_REALTIME` or `CLOCK_MONOTONIC`.
 fn deadline_on(clock: i32, timeout: UserPtr<[i64; 2]>) -> Result<Option<Deadline>, Errno> {
     if timeout.is_null() {
         Ok(None)
@@ -215,13 +217,13 @@ fn read_waiters(list: usize, count: usize) -> Result<Vec<WaitSpec>, Errno> {
     Ok(specs)
 }
 
-/// Two consecutive 32-bit words read as one 64-bit word.
+/// Splits 64 bits into the two 32-bit words that lie there one after the other.
 fn split(word: u64) -> (u32, u32) {
     let [a, b, c, d, e, f, g, h] = word.to_ne_bytes();
     (u32::from_ne_bytes([a, b, c, d]), u32::from_ne_bytes([e, f, g, h]))
 }
 
-/// Linux wakes one waiter when asked for none or a negative number.
+/// As on Linux, 0 or a negative number wakes one waiter.
 fn wake_count(n: u32) -> usize {
     (n as i32).max(1) as usize
 }

@@ -1,7 +1,6 @@
 //! System calls about credentials: user and group ids, groups, capabilities.
 
 use super::SysResult;
-use super::id::IdWord;
 use crate::mm::current_space;
 use crate::mm::user::{UserPtr, read_bytes, write_bytes};
 use crate::task::creds::{CAP_ALL, Creds, cap, securebits};
@@ -9,14 +8,15 @@ use crate::task::{TaskFlags, current, find_task, rlimit, user};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use limen_linux_abi::Errno;
+use limen_linux_abi::id::IdWord;
 
-/// "Leave as it is."
+/// An argument that means "do not change".
 const KEEP: u32 = u32::MAX;
-/// The most supplementary groups (`NGROUPS_MAX`).
+/// How many supplementary groups there may be (`NGROUPS_MAX`).
 const NGROUPS_MAX: usize = 65536;
 
-/// Puts changed credentials in force: the change of capabilities, the user's thread count, and that a process whose ids changed is
-/// not dumpable any more.
+/// Makes changed credentials effective: adapts capabilities, counts the thread for its new user, and makes a
+/// process whose ids have changed undumpable.
 fn commit(old: &Creds, mut new: Creds) -> SysResult {
     new.fix_caps_after_setuid(old);
     if new.fsuid != old.fsuid {
@@ -24,15 +24,15 @@ fn commit(old: &Creds, mut new: Creds) -> SysResult {
     }
     let task = current();
     if old.euid != new.euid || old.egid != new.egid || old.fsuid != new.fsuid || old.fsgid != new.fsgid {
-        // Before the new ids can be seen: who sees them sees this as well.
+        // Comes before the new ids can be seen, so that whoever sees them finds the process undumpable.
         if let Some(mm) = current_space() {
-            mm.set_dumpable(false);
+            mm.set_dump_mode(crate::mm::space::SUID_DUMPABLE.load(core::sync::atomic::Ordering::Relaxed));
         }
         task.parent_death_signal
             .store(0, core::sync::atomic::Ordering::Relaxed);
     }
     if old.uid != new.uid {
-        // The change itself does not fail, since programs do not expect it to.
+        // The change itself does not fail, as programs do not expect that: a later exec does.
         let limit = task.process.limits.soft(rlimit::which::NPROC);
         if new.uid != 0 && user::count(new.uid) > limit {
             task.set_flags(TaskFlags::NPROC_EXCEEDED);
@@ -41,6 +41,9 @@ fn commit(old: &Creds, mut new: Creds) -> SysResult {
         }
     }
     user::transfer(old.uid, new.uid);
+    if old.uid != new.uid {
+        crate::signal::charge_to_user(&task, new.uid);
+    }
     task.set_creds(Arc::new(new));
     Ok(0)
 }
@@ -83,7 +86,7 @@ fn setgid_to(gid: u32) -> SysResult {
     commit(&old, new)
 }
 
-/// The thread `capget` is about, 0 for the caller.
+/// The credentials of the thread that `capget` names; 0 is the caller.
 fn capability_creds(pid: i32) -> Result<Arc<Creds>, Errno> {
     match pid {
         0 => Ok(current().creds()),
@@ -92,7 +95,8 @@ fn capability_creds(pid: i32) -> Result<Arc<Creds>, Errno> {
     }
 }
 
-/// How many 32-bit words each set has in a version of the interface; an unknown version is answered with the newest one's number.
+/// How many 32-bit words each set has in a version of the interface. For an unknown version, the newest one's
+/// number is written into the header.
 fn capability_words(header: UserPtr<[u32; 2]>) -> Result<Result<(usize, i32), ()>, Errno> {
     let version = header.cast::<u32>();
     let words = match version.read()? {
@@ -108,10 +112,10 @@ fn capability_words(header: UserPtr<[u32; 2]>) -> Result<Result<(usize, i32), ()
 }
 
 crate::syscalls! {
-    fn getuid | getuid16() { Ok(Id::shown(current().creds().uid)) }
-    fn geteuid | geteuid16() { Ok(Id::shown(current().creds().euid)) }
-    fn getgid | getgid16() { Ok(Id::shown(current().creds().gid)) }
-    fn getegid | getegid16() { Ok(Id::shown(current().creds().egid)) }
+    fn getuid | getuid16() { Ok(Id::show_user(current().creds().uid).shown()) }
+    fn geteuid | geteuid16() { Ok(Id::show_user(current().creds().euid).shown()) }
+    fn getgid | getgid16() { Ok(Id::show_group(current().creds().gid).shown()) }
+    fn getegid | getegid16() { Ok(Id::show_group(current().creds().egid).shown()) }
 
     fn setuid | setuid16(uid: Id) { setuid_to(uid) }
     fn setgid | setgid16(gid: Id) { setgid_to(gid) }
@@ -119,7 +123,8 @@ crate::syscalls! {
     fn setreuid | setreuid16(uid: Id, euid: Id) {
         let old = current().creds();
         let privileged = old.capable(cap::SETUID);
-        if !privileged && (!may_be(uid, &[old.uid, old.euid]) || !may_be(euid, &[old.uid, old.euid, old.suid])) {
+        if !privileged && (!may_be(uid, &[old.uid, old.euid])
+            || !may_be(euid, &[old.uid, old.euid, old.suid])) {
             return Err(Errno::EPERM);
         }
         let mut new = (*old).clone();
@@ -133,7 +138,8 @@ crate::syscalls! {
     fn setregid | setregid16(gid: Id, egid: Id) {
         let old = current().creds();
         let privileged = old.capable(cap::SETGID);
-        if !privileged && (!may_be(gid, &[old.gid, old.egid]) || !may_be(egid, &[old.gid, old.egid, old.sgid])) {
+        if !privileged && (!may_be(gid, &[old.gid, old.egid])
+            || !may_be(egid, &[old.gid, old.egid, old.sgid])) {
             return Err(Errno::EPERM);
         }
         let mut new = (*old).clone();
@@ -176,17 +182,17 @@ crate::syscalls! {
 
     fn getresuid | getresuid16(uid: UserPtr<Id>, euid: UserPtr<Id>, suid: UserPtr<Id>) {
         let creds = current().creds();
-        uid.write(Id::show(creds.uid))?;
-        euid.write(Id::show(creds.euid))?;
-        suid.write(Id::show(creds.suid))?;
+        uid.write(Id::show_user(creds.uid))?;
+        euid.write(Id::show_user(creds.euid))?;
+        suid.write(Id::show_user(creds.suid))?;
         Ok(0)
     }
 
     fn getresgid | getresgid16(gid: UserPtr<Id>, egid: UserPtr<Id>, sgid: UserPtr<Id>) {
         let creds = current().creds();
-        gid.write(Id::show(creds.gid))?;
-        egid.write(Id::show(creds.egid))?;
-        sgid.write(Id::show(creds.sgid))?;
+        gid.write(Id::show_group(creds.gid))?;
+        egid.write(Id::show_group(creds.egid))?;
+        sgid.write(Id::show_group(creds.sgid))?;
         Ok(0)
     }
 
@@ -198,7 +204,7 @@ crate::syscalls! {
             new.fsuid = uid;
             commit(&old, new)?;
         }
-        Ok(Id::shown(old.fsuid))
+        Ok(Id::show_user(old.fsuid).shown())
     }
 
     fn setfsgid | setfsgid16(gid: Id) {
@@ -209,7 +215,7 @@ crate::syscalls! {
             new.fsgid = gid;
             commit(&old, new)?;
         }
-        Ok(Id::shown(old.fsgid))
+        Ok(Id::show_group(old.fsgid).shown())
     }
 
     fn getgroups | getgroups16(size: i32, list: UserPtr<Id>) {
@@ -218,7 +224,7 @@ crate::syscalls! {
         if size == 0 { return Ok(groups.len()); }
         if groups.len() > size as usize { return Err(Errno::EINVAL); }
         for (n, gid) in groups.iter().enumerate() {
-            list.add(n).write(Id::show(*gid))?;
+            list.add(n).write(Id::show_group(*gid))?;
         }
         Ok(groups.len())
     }
@@ -229,7 +235,7 @@ crate::syscalls! {
         if size < 0 || size as usize > NGROUPS_MAX { return Err(Errno::EINVAL); }
         let size = size as usize;
         let mut groups: Vec<u32> = Vec::new();
-        groups.try_reserve_exact(size).map_err(|_| Errno::ENOMEM)?;
+        crate::mm::reserve::room_exact(&mut groups, size)?;
         for n in 0..size {
             let id = list.add(n).read()?.id();
             if id == KEEP { return Err(Errno::EINVAL); }
@@ -237,14 +243,14 @@ crate::syscalls! {
         }
         groups.sort_unstable();
         let mut new = (*old).clone();
-        new.groups = Arc::from(groups);
+        new.groups = Arc::new(groups);
         commit(&old, new)
     }
 
     fn capget(header: UserPtr<[u32; 2]>, data: usize) {
         let (words, pid) = match capability_words(header)? {
             Ok(found) => found,
-            // Asking for the version only.
+            // The program only asks for the version.
             Err(()) => return if data == 0 { Ok(0) } else { Err(Errno::EINVAL) },
         };
         let creds = capability_creds(pid)?;
@@ -268,7 +274,8 @@ crate::syscalls! {
         let set = |field: usize| {
             (0..words).fold(0u64, |set, n| {
                 let at = n * 12 + field * 4;
-                set | u64::from(u32::from_ne_bytes([raw[at], raw[at + 1], raw[at + 2], raw[at + 3]])) << (32 * n)
+                set | u64::from(u32::from_ne_bytes([raw[at], raw[at + 1], raw[at + 2],
+                    raw[at + 3]])) << (32 * n)
             }) & CAP_ALL
         };
         let (effective, permitted, inheritable) = (set(0), set(1), set(2));
@@ -290,7 +297,7 @@ crate::syscalls! {
     }
 }
 
-/// The credentials part of `prctl`; `None` if the option is another room's.
+/// The options of `prctl` for credentials. `None`: it is another option.
 pub fn prctl(option: u32, arg: [usize; 4]) -> Option<SysResult> {
     const GET_KEEPCAPS: u32 = 7;
     const SET_KEEPCAPS: u32 = 8;
@@ -329,7 +336,7 @@ pub fn prctl(option: u32, arg: [usize; 4]) -> Option<SysResult> {
         SET_SECUREBITS => {
             let bits = arg[0] as u32;
             let locked = old.securebits & securebits::LOCKS;
-            // A lock can't be opened, nor the bit below it changed.
+            // A locked bit cannot be changed, and its lock not be removed.
             let frozen = locked | locked >> 1;
             if bits & !securebits::ALL != 0
                 || (bits ^ old.securebits) & frozen != 0

@@ -1,4 +1,5 @@
-//! Messages on sockets: `struct msghdr` with its scatter list and control data, one at a time and many. Called by `socket`.
+//! Messages on sockets: `struct msghdr` with its scatter list and control data, a single one or several. Used
+//! by `socket`.
 
 use super::SysResult;
 use super::file::files;
@@ -21,9 +22,9 @@ const SCM_RIGHTS: i32 = 1;
 const SCM_CREDENTIALS: i32 = 2;
 const MSG_CTRUNC: u32 = 8;
 const MSG_CMSG_CLOEXEC: u32 = 0x4000_0000;
-/// Longest control data taken.
+/// How many bytes of control data are accepted.
 const MAX_CONTROL: usize = 20480;
-/// Bytes of `struct cmsghdr`.
+/// The size of `struct cmsghdr` in bytes.
 const CONTROL_HEADER: usize = WORD + 8;
 
 /// `struct msghdr`.
@@ -63,7 +64,7 @@ impl Header {
     }
 }
 
-/// The files that control data asks to send, and who it says is sending.
+/// The files that control data asks to send, and the credentials that it gives.
 fn read_control(addr: usize, len: usize) -> Result<(Vec<Arc<File>>, Option<Cred>), Errno> {
     let (mut files_sent, mut cred) = (Vec::new(), None);
     if len == 0 {
@@ -117,7 +118,7 @@ pub(super) fn send_message(file: &File, sock: &Arc<Sock>, addr: usize, flags: u3
     unix_file::send(sock, &mut IoSrc::vector(&iov), how)
 }
 
-/// Writes what came along as control data; the flags to report and the length used.
+/// Writes what came with a message as control data. Returns the flags to report and the length in bytes.
 fn write_control(
     r: Received,
     sock: &Sock,
@@ -200,11 +201,11 @@ pub(super) fn receive_message(file: &File, sock: &Arc<Sock>, addr: usize, flags:
     Ok(if flags & MSG_TRUNC != 0 { full } else { len })
 }
 
-/// `sendmmsg` and `recvmmsg`: one after another until one fails.
+/// `sendmmsg` and `recvmmsg`: one message after the other until one fails.
 pub(super) fn many(vector: usize, count: u32, mut one: impl FnMut(usize) -> SysResult) -> SysResult {
     let mut done = 0;
     while done < count.min(1024) as usize {
-        // A `struct msghdr` and the length.
+        // Each element is a `struct msghdr` and a length.
         let at = vector.wrapping_add(done * 8 * WORD);
         let length = UserPtr::<u32>::new(at.wrapping_add(7 * WORD));
         match one(at).and_then(|n| length.write(n as u32)) {

@@ -1,64 +1,21 @@
-//! System calls about the machine as a whole, and odds and ends: uname, sysinfo, getrandom, prctl, reboot.
+//! System calls about the machine, and others: uname, sysinfo, getrandom, prctl, reboot.
 
 use super::SysResult;
 use crate::arch::frame::Frame;
-use crate::driver::random;
 use crate::mm::copy::copy_out;
 use crate::mm::current_space;
 use crate::mm::user::{self, Abi, UserPtr, read_bytes, write_bytes};
+use crate::random;
 use crate::signal;
-use crate::sync::SpinLock;
+use crate::task::uts::{NAME_MAX, RELEASE, VERSION, domainname, hostname, set_domainname, set_hostname};
 use crate::task::{self, creds::cap, current};
 use core::sync::atomic::Ordering;
 use limen_linux_abi::{Errno, SystemInfo, native};
 
-/// What `uname` calls the release: the Linux whose behaviour programs may expect.
-pub const RELEASE: &str = "6.12.0-limen";
-/// What `uname` calls the version.
-pub const VERSION: &str = concat!("#1 SMP PREEMPT Limen ", env!("CARGO_PKG_VERSION"));
-/// Longest name (`__NEW_UTS_LEN`).
-const NAME_MAX: usize = 64;
-/// One field of `struct new_utsname`.
+/// The size in bytes of a field of `struct new_utsname`.
 const FIELD: usize = NAME_MAX + 1;
 
-/// A name that can be set: its bytes and how many count.
-struct Name([u8; NAME_MAX], usize);
-
-impl Name {
-    const fn new(name: &str) -> Self {
-        let mut bytes = [0; NAME_MAX];
-        let mut n = 0;
-        while n < name.len() {
-            bytes[n] = name.as_bytes()[n];
-            n += 1;
-        }
-        Self(bytes, n)
-    }
-}
-
-static HOST: SpinLock<Name> = SpinLock::new(Name::new("(none)"));
-static DOMAIN: SpinLock<Name> = SpinLock::new(Name::new("(none)"));
-
-/// The host name, for `/proc/sys/kernel/hostname`.
-pub fn hostname() -> alloc::vec::Vec<u8> {
-    let name = HOST.lock();
-    name.0[..name.1].to_vec()
-}
-
-/// The domain name, for `/proc/sys/kernel/domainname`.
-pub fn domainname() -> alloc::vec::Vec<u8> {
-    let name = DOMAIN.lock();
-    name.0[..name.1].to_vec()
-}
-
-/// Sets the host name (the boot command line's `hostname=`, `/proc/sys`).
-pub fn set_hostname(name: &[u8]) {
-    let mut new = Name([0; NAME_MAX], name.len().min(NAME_MAX));
-    new.0[..new.1].copy_from_slice(&name[..new.1]);
-    *HOST.lock() = new;
-}
-
-fn set_name(which: &SpinLock<Name>, at: usize, len: i32) -> SysResult {
+fn set_name(set: fn(&[u8]), at: usize, len: i32) -> SysResult {
     if !current().creds().capable(cap::SYS_ADMIN) {
         return Err(Errno::EPERM);
     }
@@ -66,11 +23,11 @@ fn set_name(which: &SpinLock<Name>, at: usize, len: i32) -> SysResult {
     if len > NAME_MAX {
         return Err(Errno::EINVAL);
     }
-    let mut new = Name([0; NAME_MAX], len);
+    let mut new = [0; NAME_MAX];
     if len > 0 {
-        read_bytes(&mut new.0[..len], at)?;
+        read_bytes(&mut new[..len], at)?;
     }
-    *which.lock() = new;
+    set(&new[..len]);
     Ok(0)
 }
 
@@ -92,7 +49,7 @@ fn write_sysinfo(at: usize) -> SysResult {
     let page = crate::mm::PAGE_SIZE as u64;
     let info = SystemInfo {
         uptime: crate::time::now_ns() / 1_000_000_000,
-        // Load averages have 11 fraction bits, `sysinfo` wants 16.
+        // Load averages have 11 fraction bits, those of `sysinfo` 16.
         loads: crate::sched::stats::load_averages().map(|load| load << 5),
         total: memory.total as u64 * page,
         free: memory.free as u64 * page,
@@ -103,7 +60,7 @@ fn write_sysinfo(at: usize) -> SysResult {
     Ok(0)
 }
 
-/// `prctl` options that are about threads and processes.
+/// The options of `prctl` for threads and processes.
 fn task_prctl(frame: &mut Frame, option: u32, arg: [usize; 4]) -> SysResult {
     const SET_PDEATHSIG: u32 = 1;
     const GET_PDEATHSIG: u32 = 2;
@@ -135,20 +92,20 @@ fn task_prctl(frame: &mut Frame, option: u32, arg: [usize; 4]) -> SysResult {
         GET_PDEATHSIG => {
             UserPtr::<i32>::new(arg[0]).write(task.parent_death_signal.load(Ordering::Relaxed))?
         }
-        GET_DUMPABLE => return Ok(current_space().is_some_and(|mm| mm.dumpable()).into()),
+        GET_DUMPABLE => return Ok(current_space().map_or(0, |mm| mm.dump_mode().into())),
         SET_DUMPABLE if arg[0] > 1 => return Err(Errno::EINVAL),
         SET_DUMPABLE => {
             if let Some(mm) = current_space() {
-                mm.set_dumpable(arg[0] == 1);
+                mm.set_dump_mode(arg[0] as u8);
             }
         }
-        // Statistical timing is the only kind.
+        // `PR_TIMING_STATISTICAL` is the only kind.
         GET_TIMING => {}
         SET_TIMING if arg[0] != 0 => return Err(Errno::EINVAL),
         SET_TIMING => {}
         SET_NAME => {
             let mut name = [0u8; 16];
-            // Up to the NUL: what lies behind it may not be mapped.
+            // Byte by byte up to the NUL: memory behind it may not be mapped.
             for (n, byte) in name[..15].iter_mut().enumerate() {
                 *byte = UserPtr::<u8>::new(arg[0]).add(n).read()?;
                 if *byte == 0 {
@@ -159,11 +116,8 @@ fn task_prctl(frame: &mut Frame, option: u32, arg: [usize; 4]) -> SysResult {
         }
         GET_NAME => write_bytes(arg[0], &task.comm())?,
         GET_SECCOMP => {}
-        SET_TIMERSLACK => task.timer_slack_ns.store(
-            if arg[0] == 0 { 50_000 } else { arg[0] as u64 },
-            Ordering::Relaxed,
-        ),
-        GET_TIMERSLACK => return Ok(task.timer_slack_ns.load(Ordering::Relaxed) as usize),
+        SET_TIMERSLACK => task.set_timer_slack(arg[0] as u64),
+        GET_TIMERSLACK => return Ok(usize::try_from(task.timer_slack()).unwrap_or(usize::MAX)),
         // PR_MCE_KILL_DEFAULT.
         MCE_KILL_GET => return Ok(2),
         SET_CHILD_SUBREAPER => {
@@ -181,10 +135,10 @@ fn task_prctl(frame: &mut Frame, option: u32, arg: [usize; 4]) -> SysResult {
         }
         SET_THP_DISABLE if arg[1..] != [0; 3] => return Err(Errno::EINVAL),
         GET_THP_DISABLE if arg != [0; 4] => return Err(Errno::EINVAL),
-        // There are no huge pages to be had.
+        // There are no huge pages.
         SET_THP_DISABLE | GET_THP_DISABLE => {}
         SET_VMA if arg[0] != 0 => return Err(Errno::EINVAL),
-        // Names of anonymous mappings are accepted and not shown.
+        // Names of anonymous mappings are accepted but not shown.
         SET_VMA => {}
         RSEQ_SLICE_EXTENSION => return crate::rseq::prctl(arg[0], arg[1], [arg[2], arg[3]]),
         _ => return crate::arch::syscalls::prctl(frame, option, arg[0]),
@@ -213,7 +167,7 @@ fn do_reboot(magic1: u32, magic2: u32, command: u32) -> SysResult {
             info!("reboot: Restarting system");
             crate::arch::platform::reset()
         }
-        // A halted virtual machine would only burn its host's time: it is turned off.
+        // The machine is turned off, as a halted virtual machine would only use up its host's time.
         HALT | POWER_OFF => {
             info!("reboot: Power down");
             crate::arch::platform::power_off()
@@ -224,8 +178,8 @@ fn do_reboot(magic1: u32, magic2: u32, command: u32) -> SysResult {
 
 crate::syscalls! {
     fn uname(at: usize) { write_utsname(at) }
-    fn sethostname(at: usize, len: i32) { set_name(&HOST, at, len) }
-    fn setdomainname(at: usize, len: i32) { set_name(&DOMAIN, at, len) }
+    fn sethostname(at: usize, len: i32) { set_name(set_hostname, at, len) }
+    fn setdomainname(at: usize, len: i32) { set_name(set_domainname, at, len) }
     fn sysinfo(at: usize) { write_sysinfo(at) }
 
     fn getrandom(at: usize, len: usize, flags: u32) {
@@ -269,7 +223,8 @@ crate::syscalls! {
 
     fn reboot(magic1: u32, magic2: u32, command: u32) { do_reboot(magic1, magic2, command) }
 
-    fn membarrier(command: u32, flags: u32, cpu: i32) { crate::sched::membarrier::membarrier(command, flags, cpu) }
+    fn membarrier(command: u32, flags: u32,
+        cpu: i32) { crate::sched::membarrier::membarrier(command, flags, cpu) }
 
     fn vhangup() {
         if !current().creds().capable(cap::SYS_TTY_CONFIG) { return Err(Errno::EPERM); }

@@ -1,7 +1,9 @@
-//! Memory: `mmap` and its family, `brk`, `madvise`, locking, and access to other processes' memory.
+//! System calls on memory: `mmap` and others, `brk`, `madvise`, locking, and access to other processes'
+//! memory.
 
 use super::SysResult;
 use crate::fs::map::file_map;
+use crate::fs::mount::MS_NOEXEC;
 use crate::mm::copy::{self, IoVec};
 use crate::mm::user::{self, UserPtr};
 use crate::mm::{AddressSpace, MapFlags, PAGE_SHIFT, PAGE_SIZE, Prot, current_space};
@@ -9,6 +11,7 @@ use crate::syscalls;
 use crate::task::access::{self, By};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::sync::atomic::Ordering::Relaxed;
 use limen_linux_abi::Errno;
 use limen_linux_abi::native::{self, mman};
 
@@ -16,7 +19,7 @@ use limen_linux_abi::native::{self, mman};
 const PROT_GROWSDOWN: usize = 0x0100_0000;
 /// `PROT_GROWSUP`.
 const PROT_GROWSUP: usize = 0x0200_0000;
-/// `PROT_SEM`: accepted, means nothing.
+/// `PROT_SEM`: accepted without effect.
 const PROT_SEM: usize = 8;
 /// `MAP_TYPE`.
 const MAP_TYPE: usize = 0xf;
@@ -26,7 +29,7 @@ const MAP_SHARED_VALIDATE: usize = 3;
 const MAP_HUGETLB: usize = mman::MAP_HUGETLB as usize;
 /// `MAP_SYNC`.
 const MAP_SYNC: usize = 0x8_0000;
-/// Every flag `MAP_SHARED_VALIDATE` knows, the type aside (`LEGACY_MAP_MASK`), `MAP_32BIT` included.
+/// All flags that `MAP_SHARED_VALIDATE` knows, without the type (`LEGACY_MAP_MASK`) and with `MAP_32BIT`.
 const MAP_LEGACY: usize = 0x3
     | 0x10
     | 0x20
@@ -47,11 +50,24 @@ fn prot_bits(prot: usize) -> Prot {
     Prot::from_bits_truncate(prot as u8 & 7)
 }
 
+/// What `prot` implies where it is allowed: old programs expect that they can execute whatever they can read
+/// (`READ_IMPLIES_EXEC`).
+fn implied(prot: Prot) -> Prot {
+    const READ_IMPLIES_EXEC: u32 = 0x40_0000;
+    let personality = &crate::sched::current().personality;
+    if prot.contains(Prot::READ) && personality.load(Relaxed) & READ_IMPLIES_EXEC != 0 {
+        Prot::EXEC
+    } else {
+        Prot::empty()
+    }
+}
+
 fn space() -> Result<crate::mm::CurrentSpace, Errno> {
     current_space().ok_or(Errno::ENOMEM)
 }
 
-/// `ENOMEM` if `len` does not fit into whole pages, `EOVERFLOW` if the number of the last page of the object is more than a word holds.
+/// `ENOMEM`: `len` does not fit into whole pages. `EOVERFLOW`: the index of the file's last page does not fit
+/// into a machine word.
 fn check_end(len: usize, offset: u64) -> Result<(), Errno> {
     let len = len.checked_next_multiple_of(PAGE_SIZE).ok_or(Errno::ENOMEM)?;
     let pages = (offset >> PAGE_SHIFT) + (len >> PAGE_SHIFT) as u64;
@@ -90,12 +106,11 @@ fn do_mmap(addr: usize, len: usize, prot: usize, flags: usize, fd: i32, offset: 
         MapFlags::PRIVATE
     };
     let mut prot_bits = prot_bits(prot);
-    // Programs of the old kind may expect to execute whatever they can read (`READ_IMPLIES_EXEC`).
-    const READ_IMPLIES_EXEC: u32 = 0x40_0000;
-    let personality = crate::sched::current()
-        .personality
-        .load(core::sync::atomic::Ordering::Relaxed);
-    if prot_bits.contains(Prot::READ) && personality & READ_IMPLIES_EXEC != 0 {
+    if implied(prot_bits).contains(Prot::EXEC)
+        && file
+            .as_ref()
+            .is_none_or(|file| file.path.mnt.flags() & MS_NOEXEC == 0)
+    {
         prot_bits |= Prot::EXEC;
     }
     let Some(file) = file else {
@@ -111,10 +126,11 @@ fn do_mmap(addr: usize, len: usize, prot: usize, flags: usize, fd: i32, offset: 
         return Err(Errno::EOPNOTSUPP);
     }
     let map = file_map(&file, offset, shared, prot_bits)?;
-    space.mmap(addr, len, prot_bits, map_flags, map)
+    space.mmap(addr, len, prot_bits, map_flags, Some(map))
 }
 
-/// The memory a `process_vm_*` call is about: `ESRCH` if there is none, `EPERM` if the caller may not look into it. One's own is always open.
+/// The address space of another process for `process_vm_*`. `ESRCH`: there is none; `EPERM`: the caller may
+/// not inspect it. The caller's own is always allowed.
 fn remote_space(pid: i32) -> Result<Arc<AddressSpace>, Errno> {
     let task = crate::task::find_task(pid).ok_or(Errno::ESRCH)?;
     let mm = task.mm().ok_or(Errno::ESRCH)?;
@@ -127,7 +143,7 @@ fn remote_space(pid: i32) -> Result<Arc<AddressSpace>, Errno> {
     access::look(&task, By::Real, |mm| mm.cloned())?.ok_or(Errno::ESRCH)
 }
 
-/// Copies between the local and the remote list, as far as it goes; `EFAULT` only if nothing could be copied.
+/// Copies between the local and the remote list until an error. `EFAULT` only if nothing could be copied.
 fn process_vm(
     pid: i32,
     local: (usize, usize),
@@ -146,7 +162,7 @@ fn process_vm(
         return Err(Errno::EINVAL);
     }
     let mut list: Vec<IoVec> = Vec::new();
-    list.try_reserve_exact(remote.1).map_err(|_| Errno::ENOMEM)?;
+    crate::mm::reserve::room_exact(&mut list, remote.1)?;
     for i in 0..remote.1 {
         let [addr, len] = UserPtr::<[usize; 2]>::new(remote.0).add(i).read()?;
         if len > isize::MAX as usize {
@@ -159,7 +175,7 @@ fn process_vm(
     }
     let space = remote_space(pid)?;
     let mut buffer = Vec::new();
-    buffer.try_reserve_exact(PAGE_SIZE).map_err(|_| Errno::ENOMEM)?;
+    crate::mm::reserve::room_exact(&mut buffer, PAGE_SIZE)?;
     buffer.resize(PAGE_SIZE, 0u8);
     let mut done = 0;
     let mut local = local.into_iter().filter(|v| v.len != 0);
@@ -212,12 +228,13 @@ syscalls! {
     }
     fn mprotect(addr: usize, len: usize, prot: usize) {
         let grows = prot & (PROT_GROWSDOWN | PROT_GROWSUP);
-        // No stack grows upwards here.
+        // No stack grows upwards on these architectures.
         let unknown = grows == PROT_GROWSUP || prot & !(7 | PROT_SEM | PROT_GROWSDOWN | PROT_GROWSUP) != 0;
         if grows == PROT_GROWSDOWN | PROT_GROWSUP || unknown && len != 0 {
             return Err(Errno::EINVAL);
         }
-        space()?.mprotect(addr, len, prot_bits(prot), grows == PROT_GROWSDOWN)
+        let prot = prot_bits(prot);
+        space()?.mprotect(addr, len, (prot, implied(prot)), grows == PROT_GROWSDOWN)
     }
     fn mremap(addr: usize, old_len: usize, new_len: usize, flags: usize, new_addr: usize) {
         let flags = u32::try_from(flags).map_err(|_| Errno::EINVAL)?;
@@ -260,6 +277,9 @@ syscalls! {
         let mut done = 0;
         let mut bits = [0u8; 256];
         while done < pages {
+            if crate::sched::current().fatal_signal_pending() {
+                return Err(Errno::EINTR);
+            }
             let n = (pages - done).min(bits.len());
             let n = space()?.mincore(addr + (done << PAGE_SHIFT), &mut bits[..n])?;
             user::write_bytes(out + done, &bits[..n])?;
@@ -274,10 +294,12 @@ syscalls! {
         }
         space()?.remap_file_pages(addr, size, pgoff as u64, !nonblock)
     }
-    fn process_vm_readv(pid: i32, local: usize, n_local: usize, remote: usize, n_remote: usize, flags: usize) {
+    fn process_vm_readv(pid: i32, local: usize, n_local: usize, remote: usize, n_remote: usize,
+        flags: usize) {
         process_vm(pid, (local, n_local), (remote, n_remote), flags, false)
     }
-    fn process_vm_writev(pid: i32, local: usize, n_local: usize, remote: usize, n_remote: usize, flags: usize) {
+    fn process_vm_writev(pid: i32, local: usize, n_local: usize, remote: usize, n_remote: usize,
+        flags: usize) {
         process_vm(pid, (local, n_local), (remote, n_remote), flags, true)
     }
 }

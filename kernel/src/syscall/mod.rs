@@ -1,16 +1,17 @@
-//! System calls: one table per ABI, and thin functions that parse arguments and call the room that does the work. Each room's
-//! calls are in a file of this folder that ends in a `HANDLERS` list of `(name, handler)`.
+//! System calls: a table per ABI, and short functions that read the arguments and call the room which does
+//! the work. The calls of each room are in a file here, which ends in a list `HANDLERS` of `(name, handler)`.
 
 use crate::arch::frame::Frame;
+use crate::arch::index;
 use crate::mm::user::UserPtr;
-use limen_linux_abi::Errno;
+use limen_linux_abi::SysResult;
 
 mod dir;
 mod event;
 mod fcntl;
 mod file;
 pub mod futex;
-pub mod id;
+mod id;
 mod ids;
 mod message;
 pub mod misc;
@@ -28,25 +29,21 @@ mod table;
 mod task;
 pub mod time;
 
+pub use crate::arch::Handler;
 pub use table::init;
 
-/// What a system call returns.
-pub type SysResult = Result<usize, Errno>;
-
-/// A system call's handler, as the tables have it: returns what goes into the result register.
-pub type Handler = fn(&mut Frame) -> usize;
-
-/// One system call under way: the full register frame.
+/// A system call that is running, with all its registers.
 pub struct Call<'a> {
-    /// The caller's registers; fork, signal return and exec change them.
+    /// The caller's registers. fork, signal return and exec change them.
     pub frame: &'a mut Frame,
 }
 
-/// How argument registers become a typed value.
+/// How registers become an argument of a type.
 pub trait FromArgs {
-    /// What the body of the call gets.
+    /// The type of the argument in the call's body.
     type Value;
-    /// Takes the value from argument `*next` on and moves `*next` past it; narrow integers are truncated as in C.
+    /// Takes the value from register argument `*next` on, and moves `*next` behind it. Narrow integers are
+    /// truncated as in C.
     fn take(frame: &Frame, next: &mut usize) -> Self::Value;
 }
 
@@ -63,8 +60,8 @@ macro_rules! from_args {
 }
 from_args!(u8 u16 u32 usize i32 isize);
 
-/// A file offset or size, 64 bits on every ABI. Where a register holds only half of it, it comes in two, of which the first has an
-/// even number (an odd register before it is left out) and holds the lower half.
+/// A file offset or size: 64 bits in every ABI. Where a register has 32 bits it is passed in two, the lower
+/// half first; the first of them has an even number, so an odd register before it is skipped.
 impl FromArgs for u64 {
     type Value = Self;
     #[inline(always)]
@@ -104,10 +101,11 @@ impl<T> FromArgs for UserPtr<T> {
 /// }
 /// ```
 ///
-/// A call with two names is two calls with one body, in which `Time` stands for the width of a time's words: a machine word for the
-/// first, 64 bits for the second, which only ABIs with 32-bit words have. `fn getuid | getuid16()` is two calls for which `Id` stands for
-/// the width of user and group ids: the second, of 16 bits, is an old one of such ABIs. `i64` and `u64` arguments are 64 bits wide everywhere; what C
-/// calls `long` is `isize` and `usize`.
+/// A call with two names is two calls with one body, in which `Time` stands for the width of a time's words:
+/// a machine word for the first, 64 bits for the second, which only ABIs with 32-bit words have. `fn getuid |
+/// getuid16()` is two calls for which `Id` stands for the width of user and group ids: the second, of 16
+/// bits, is an old one of such ABIs. `i64` and `u64` arguments are 64 bits wide everywhere; what C calls
+/// `long` is `isize` and `usize`.
 #[macro_export]
 macro_rules! syscalls {
     ($($(#[$meta:meta])* fn $name:ident $(/ $wide:ident)? $(| $old:ident)? ($($args:tt)*) $body:block)*) => {
@@ -129,10 +127,11 @@ macro_rules! syscall_fn {
         $crate::syscall_fn!($(#[$meta])* $wide { Time = i64 }, $args, $body);
     };
     ($(#[$meta:meta])* $name:ident | $old:ident, $args:tt, $body:block) => {
-        $crate::syscall_fn!($(#[$meta])* $name { Id = $crate::syscall::id::Id32 }, $args, $body);
-        $crate::syscall_fn!($(#[$meta])* $old { Id = $crate::syscall::id::Id16 }, $args, $body);
+        $crate::syscall_fn!($(#[$meta])* $name { Id = limen_linux_abi::id::Id32 }, $args, $body);
+        $crate::syscall_fn!($(#[$meta])* $old { Id = limen_linux_abi::id::Id16 }, $args, $body);
     };
-    ($(#[$meta:meta])* $name:ident $({ $alias:ident = $width:ty })?, ($call:ident: &mut Call $(, $arg:ident: $t:ty)* $(,)?), $body:block) => {
+    ($(#[$meta:meta])* $name:ident $({ $alias:ident = $width:ty })?,
+        ($call:ident: &mut Call $(, $arg:ident: $t:ty)* $(,)?), $body:block) => {
         $(#[$meta])*
         fn $name(frame: &mut $crate::arch::frame::Frame) -> usize {
             $(type $alias = $width;)?
@@ -143,7 +142,8 @@ macro_rules! syscall_fn {
             })
         }
     };
-    ($(#[$meta:meta])* $name:ident $({ $alias:ident = $width:ty })?, ($($arg:ident: $t:ty),* $(,)?), $body:block) => {
+    ($(#[$meta:meta])* $name:ident $({ $alias:ident = $width:ty })?, ($($arg:ident: $t:ty),* $(,)?),
+        $body:block) => {
         $(#[$meta])*
         fn $name(frame: &mut $crate::arch::frame::Frame) -> usize {
             $(type $alias = $width;)?
@@ -156,7 +156,7 @@ macro_rules! syscall_fn {
     };
 }
 
-/// Calls a handler's body and turns what it returns into the result register's value.
+/// Calls the body of a handler, and converts what it returns to the value of the result register.
 #[inline(always)]
 pub fn handle(frame: &mut Frame, body: impl FnOnce(&mut Call<'_>) -> SysResult) -> usize {
     match body(&mut Call { frame }) {
@@ -165,12 +165,13 @@ pub fn handle(frame: &mut Frame, body: impl FnOnce(&mut Call<'_>) -> SysResult) 
     }
 }
 
-/// Runs system call `number` and puts its result into the frame.
+/// Runs system call `number` and stores its result in the frame. May sleep, and may not return.
 #[inline(always)]
 pub fn dispatch(frame: &mut Frame, number: usize) {
-    let result = match table::NATIVE.get(number) {
-        Some(handler) => handler(frame),
-        None => table::unknown(frame),
+    let result = if number < table::LEN {
+        table::NATIVE[index::within::<{ table::LEN }>(number)](frame)
+    } else {
+        table::unknown(frame)
     };
     frame.set_raw_result(result);
 }

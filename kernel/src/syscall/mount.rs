@@ -1,4 +1,4 @@
-//! `mount`, `umount2`, `pivot_root`: arguments.
+//! The arguments of `mount`, `umount2` and `pivot_root`.
 
 use super::SysResult;
 use crate::fs::mount;
@@ -7,10 +7,10 @@ use crate::mm::copy::{UserString, copy_in, read_path, zeroed};
 use alloc::string::String;
 use limen_linux_abi::Errno;
 
-/// `MS_MGC_VAL`, which old programs put into the upper half of the flags.
+/// `MS_MGC_VAL`, which old programs pass in the upper half of the flags.
 const MAGIC: u32 = 0xc0ed_0000;
 
-/// An optional string; `None` for a null pointer.
+/// An optional string. `None`: the pointer is null.
 fn optional(addr: usize) -> Result<Option<UserString>, Errno> {
     if addr == 0 {
         Ok(None)
@@ -19,7 +19,7 @@ fn optional(addr: usize) -> Result<Option<UserString>, Errno> {
     }
 }
 
-/// The options: up to a page, which may end before its NUL.
+/// The options: at most a page, which need not contain a NUL.
 fn options(addr: usize) -> Result<String, Errno> {
     if addr == 0 {
         return Ok(String::new());
@@ -27,7 +27,7 @@ fn options(addr: usize) -> Result<String, Errno> {
     let mut page = zeroed(4096)?;
     let n = copy_in(&mut page, addr);
     let n = if n == 0 {
-        // The page may end in an unmapped one: fetch what there is.
+        // The page may be followed by an unmapped one: copies what can be read.
         let whole = UserString::read(addr, 4096)?;
         page[..whole.as_bytes().len()].copy_from_slice(whole.as_bytes());
         whole.as_bytes().len()
@@ -76,7 +76,7 @@ pub(super) fn do_umount(target: usize, flags: u32) -> SysResult {
     } else {
         Walk::FOLLOW
     };
-    let at = lookup(AT_FDCWD, target.as_bytes(), walk)?;
+    let at = mount::to_umount(flags, || lookup(AT_FDCWD, target.as_bytes(), walk))?;
     mount::umount(at, flags)?;
     Ok(0)
 }

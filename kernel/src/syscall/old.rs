@@ -1,5 +1,5 @@
-//! Calls that newer ones have replaced, on the ABIs that were there before these: signal sets of one word, and calls that fix an
-//! argument of another.
+//! System calls that newer ones have replaced, for the ABIs that are older than these: signal sets of one
+//! word, and calls that are another one with a fixed argument.
 
 use crate::mm::user::UserPtr;
 use crate::sched::policy;
@@ -75,7 +75,7 @@ crate::syscalls! {
         Ok(0)
     }
 
-    // The mask comes behind two arguments that mean nothing any more.
+    // The mask is the third argument; the first two are unused.
     fn sigsuspend(_restart: usize, _old: usize, mask: usize) {
         mask::suspend(SigSet(mask as u64))
     }

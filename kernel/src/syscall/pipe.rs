@@ -11,7 +11,7 @@ fn make(to: usize, flags: u32) -> SysResult {
     if flags & !(abi::O_CLOEXEC | abi::O_NONBLOCK | abi::O_DIRECT) != 0 {
         return Err(Errno::EINVAL);
     }
-    let (reader, writer) = pipe::create(flags);
+    let (reader, writer) = pipe::create(flags)?;
     let files = files();
     let fds = files.install_pair(reader, writer, flags & abi::O_CLOEXEC != 0)?;
     if let Err(e) = UserPtr::<[i32; 2]>::new(to).write(fds) {

@@ -1,4 +1,4 @@
-//! `poll`, `select` and `epoll`: arguments.
+//! The arguments of `poll`, `select` and `epoll`.
 
 use super::SysResult;
 use super::file::{file, files};
@@ -7,16 +7,19 @@ use crate::fs::epoll;
 use crate::fs::poll::{self, PollEntry, PollEvents, Timeout};
 use crate::fs::{RLIMIT_NOFILE, fdtable};
 use crate::mm::copy::{with_bytes, zeroed};
-use crate::mm::user::{UserPtr, read_bytes, write_bytes, write_tails};
+use crate::mm::user::{self, UserPtr, read_bytes, write_bytes, write_tails};
 use crate::signal::SigSet;
 use crate::signal::mask::with_mask;
 use crate::task::current;
 use alloc::vec::Vec;
+use core::sync::atomic::Ordering;
 use limen_linux_abi::Errno;
 
 const NANO: i64 = 1_000_000_000;
+/// A flag of `personality`: timeouts in user memory are not changed.
+const STICKY_TIMEOUTS: u32 = 0x0400_0000;
 
-/// A `timespec` (or, with `unit` 1000, a `timeval`), from now on; null: for ever.
+/// A relative `timespec` or, with `unit` 1000, a `timeval`. Null: no timeout.
 fn until<T: TimeWord>(at: UserPtr<[T; 2]>, unit: i64) -> Result<Timeout, Errno> {
     let Some(p) = at.non_null() else {
         return Ok(Timeout::Never);
@@ -39,16 +42,33 @@ fn until<T: TimeWord>(at: UserPtr<[T; 2]>, unit: i64) -> Result<Timeout, Errno> 
     Ok(Timeout::Until(Timeout::In(ns).deadline()))
 }
 
-/// Writes the time that is left back, as Linux's `ppoll`, `pselect6` and `select` do.
-fn write_left<T: TimeWord>(at: UserPtr<[T; 2]>, timeout: Timeout, unit: i64) {
+/// Writes the time that is left to the program's timeout, as Linux's `ppoll`, `pselect6` and `select` do,
+/// unless its personality forbids that. If it forbids that, or writing fails, the call is not restarted after
+/// a signal, since it would wait the whole time again.
+fn write_left<T: TimeWord>(at: UserPtr<[T; 2]>, timeout: Timeout, unit: i64, result: SysResult) -> SysResult {
     if at.is_null() {
-        return;
+        return result;
     }
-    let left = match timeout {
-        Timeout::Until(at) => at.saturating_sub(crate::time::now_ns()) as i64,
-        _ => 0,
-    };
-    let _ = at.write([T::put(left / NANO), T::put(left % NANO / unit)]);
+    let sticky = current().personality.load(Ordering::Relaxed) & STICKY_TIMEOUTS != 0;
+    if !sticky {
+        let Timeout::Until(end) = timeout else {
+            return result;
+        };
+        let left = end.saturating_sub(crate::time::now_ns()) as i64;
+        if at
+            .write([T::put(left / NANO), T::put(left % NANO / unit)])
+            .is_ok()
+        {
+            return result;
+        }
+    }
+    result.map_err(|e| {
+        if e == Errno::ERESTARTNOHAND {
+            Errno::EINTR
+        } else {
+            e
+        }
+    })
 }
 
 /// A signal mask argument.
@@ -62,7 +82,7 @@ fn read_mask(addr: usize, size: usize) -> Result<Option<SigSet>, Errno> {
     Ok(Some(SigSet(UserPtr::<u64>::new(addr).read()?)))
 }
 
-/// Interrupted waits start again only if no handler ran.
+/// An interrupted wait is restarted only if no handler ran (`ERESTARTNOHAND`).
 fn no_hand(result: Result<usize, Errno>) -> SysResult {
     result.map_err(|e| {
         if e == Errno::ERESTARTSYS {
@@ -73,7 +93,7 @@ fn no_hand(result: Result<usize, Errno>) -> SysResult {
     })
 }
 
-/// A `struct pollfd`: descriptor, what is asked for, what was found.
+/// A `struct pollfd`: descriptor, requested events, reported events.
 type PollFd = [u8; 8];
 
 fn asked(fd: &PollFd) -> (i32, PollEvents) {
@@ -89,7 +109,7 @@ fn found(fd: &mut PollFd, events: PollEvents) {
     fd[6..].copy_from_slice(&(events.bits() as u16).to_le_bytes());
 }
 
-/// What is found behind a number without a file; negative ones are not meant.
+/// What `poll` reports for a number that is no open descriptor. Negative numbers are skipped.
 fn missing(number: i32) -> PollEvents {
     if number < 0 {
         PollEvents::empty()
@@ -99,7 +119,7 @@ fn missing(number: i32) -> PollEvents {
 }
 
 fn do_poll(at: usize, count: usize, timeout: Timeout) -> SysResult {
-    if count as u64 > crate::task::rlimit(RLIMIT_NOFILE) || count > fdtable::NR_OPEN {
+    if count as u64 > crate::task::rlimit(RLIMIT_NOFILE) || count > fdtable::nr_open() {
         return Err(Errno::EINVAL);
     }
     with_bytes(at, count * size_of::<PollFd>(), |bytes| {
@@ -124,12 +144,12 @@ fn do_poll(at: usize, count: usize, timeout: Timeout) -> SysResult {
     })
 }
 
-/// None of `list` was ready.
+/// No file of `list` had an event: sleeps.
 #[inline(never)]
 fn sleep_on(list: &mut [PollFd], timeout: Timeout) -> SysResult {
     let task = current();
     let mut entries = Vec::new();
-    entries.try_reserve_exact(list.len()).map_err(|_| Errno::ENOMEM)?;
+    crate::mm::reserve::room_exact(&mut entries, list.len())?;
     entries.extend(list.iter().map(|fd| {
         let (number, events) = asked(fd);
         let file = task.file(number).ok();
@@ -151,7 +171,7 @@ fn sleep_on(list: &mut [PollFd], timeout: Timeout) -> SysResult {
     result
 }
 
-/// `select`'s three sets: which events each stands for, and which answers count.
+/// The three sets of `select`: which events each asks for, and which reported events count.
 const SETS: [(PollEvents, PollEvents); 3] = [
     (
         PollEvents::READABLE,
@@ -194,8 +214,8 @@ fn do_select(count: i32, sets: [usize; 3], timeout: Timeout) -> SysResult {
         }
         if !events.is_empty() {
             let file = Some(table.get(fd as i32)?);
-            entries.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
-            numbers.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+            crate::mm::reserve::room(&mut entries, 1)?;
+            crate::mm::reserve::room(&mut numbers, 1)?;
             entries.push(PollEntry {
                 file,
                 events: events | (answers - PollEvents::ERR - PollEvents::HUP),
@@ -223,17 +243,28 @@ fn do_select(count: i32, sets: [usize; 3], timeout: Timeout) -> SysResult {
     Ok(ready)
 }
 
+#[inline(always)]
 fn do_epoll_wait(fd: i32, to: usize, max: i32, timeout: Timeout) -> SysResult {
     let max = usize::try_from(max)
         .ok()
-        .filter(|m| *m > 0 && *m <= i32::MAX as usize / 16)
+        .filter(|m| *m > 0 && *m <= i32::MAX as usize / epoll::EVENT_SIZE)
         .ok_or(Errno::EINVAL)?;
     current()
         .with_file(fd, move |file| epoll::wait(file, to, max, timeout))
-        .map_err(|e| if e == Errno::ERESTARTSYS { Errno::EINTR } else { e })
+        .map_err(|e| no_events(e, to, max))
 }
 
-/// Milliseconds; negative: for ever.
+/// The error of a wait that failed with `e`. What user memory can never be is no place for events, whatever
+/// the descriptor is.
+#[cold]
+fn no_events(e: Errno, to: usize, max: usize) -> Errno {
+    match e {
+        Errno::ERESTARTSYS => Errno::EINTR,
+        e => user::check(to, max * epoll::EVENT_SIZE).err().unwrap_or(e),
+    }
+}
+
+/// A timeout in milliseconds. Negative: none.
 fn millis(ms: i32) -> Timeout {
     match ms {
         ..0 => Timeout::Never,
@@ -250,16 +281,15 @@ crate::syscalls! {
         let timeout = until(time, 1)?;
         let mask = read_mask(mask, size)?;
         let result = with_mask(mask, || no_hand(do_poll(fds, count as usize, timeout)));
-        write_left(time, timeout, 1);
-        result
+        write_left(time, timeout, 1, result)
     }
     fn select(count: i32, read: usize, write: usize, except: usize, time: UserPtr<[isize; 2]>) {
         let timeout = until(time, 1000)?;
         let result = no_hand(do_select(count, [read, write, except], timeout));
-        write_left(time, timeout, 1000);
-        result
+        write_left(time, timeout, 1000, result)
     }
-    fn pselect6/pselect6_time64(count: i32, read: usize, write: usize, except: usize, time: UserPtr<[Time; 2]>, mask: usize) {
+    fn pselect6/pselect6_time64(count: i32, read: usize, write: usize, except: usize,
+        time: UserPtr<[Time; 2]>, mask: usize) {
         let mask = UserPtr::<[usize; 2]>::new(mask).non_null().map(|p| p.read()).transpose()?;
         let timeout = until(time, 1)?;
         let mask = match mask {
@@ -267,21 +297,20 @@ crate::syscalls! {
             None => None,
         };
         let result = with_mask(mask, || no_hand(do_select(count, [read, write, except], timeout)));
-        write_left(time, timeout, 1);
-        result
+        write_left(time, timeout, 1, result)
     }
     fn epoll_create(size: i32) {
         if size <= 0 {
             return Err(Errno::EINVAL);
         }
-        Ok(files().install(epoll::create(), false)? as usize)
+        Ok(files().install(epoll::create()?, false)? as usize)
     }
     fn epoll_create1(flags: u32) {
         const CLOEXEC: u32 = limen_linux_abi::raw::general::O_CLOEXEC;
         if flags & !CLOEXEC != 0 {
             return Err(Errno::EINVAL);
         }
-        Ok(files().install(epoll::create(), flags != 0)? as usize)
+        Ok(files().install(epoll::create()?, flags != 0)? as usize)
     }
     fn epoll_ctl(epfd: i32, op: i32, fd: i32, event: usize) {
         let event = epoll::read_event(op, event)?;
@@ -292,6 +321,10 @@ crate::syscalls! {
         do_epoll_wait(epfd, to, max, millis(ms))
     }
     fn epoll_pwait(epfd: i32, to: usize, max: i32, ms: i32, mask: usize, size: usize) {
+        // arm64's C library calls it also without a mask.
+        if mask == 0 {
+            return do_epoll_wait(epfd, to, max, millis(ms));
+        }
         let mask = read_mask(mask, size)?;
         with_mask(mask, || do_epoll_wait(epfd, to, max, millis(ms)))
     }

@@ -1,4 +1,4 @@
-//! `rseq` and its companion.
+//! `rseq` and `rseq_slice_yield`.
 
 use crate::rseq;
 

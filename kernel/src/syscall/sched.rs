@@ -2,6 +2,7 @@
 
 use super::SysResult;
 use super::time::write_timespec;
+use crate::mm::reserve::room;
 use crate::mm::user::{UserPtr, read_bytes, write_bytes};
 use crate::sched::{self, CpuSet, Policy, online, policy};
 use crate::sync::MAX_CPUS;
@@ -27,19 +28,20 @@ fn target(pid: i32) -> Result<Arc<Task>, Errno> {
     }
 }
 
-/// [`target`] for the calls to which a negative number is just one that no thread has.
+/// [`target`] for calls that treat a negative number like the id of a thread that does not exist.
 fn found(pid: i32) -> Result<Arc<Task>, Errno> {
     if pid < 0 { Err(Errno::ESRCH) } else { target(pid) }
 }
 
-/// Whether the running thread may change how `task` is scheduled (same owner, or privileged).
+/// Whether the running thread may change the scheduling of `task`: they have the same owner, or it is
+/// privileged.
 fn may_change(task: &Task) -> bool {
     let me = current().creds();
     let other = task.creds();
     me.euid == other.euid || me.euid == other.uid || me.capable(cap::SYS_NICE)
 }
 
-/// Sets policy and parameters with Linux's permission rules. `None` keeps the policy.
+/// Sets policy and parameters under Linux's rules for permissions. `None` keeps the policy.
 fn set_scheduler(task: &Task, new: Option<u32>, priority: i32, nice: Option<i32>) -> SysResult {
     let (new_policy, reset) = match new {
         Some(n) => {
@@ -51,7 +53,7 @@ fn set_scheduler(task: &Task, new: Option<u32>, priority: i32, nice: Option<i32>
     if new_policy.is_realtime() != (priority != 0) || !(0..=99).contains(&priority) {
         return Err(Errno::EINVAL);
     }
-    // The other policies keep what was set for these two.
+    // Under other policies the nice value stays as it was set.
     let nice = nice
         .filter(|_| matches!(new_policy, Policy::Normal | Policy::Batch))
         .unwrap_or(task.sched.nice());
@@ -82,7 +84,7 @@ fn set_scheduler(task: &Task, new: Option<u32>, priority: i32, nice: Option<i32>
     Ok(0)
 }
 
-/// `RLIMIT_NICE`: 20 - nice must not exceed it.
+/// `RLIMIT_NICE`: 20 - nice must not be larger.
 pub(super) fn nice_allowed(task: &Task, nice: i32) -> bool {
     (20 - nice) as u64 <= task.process.limits.soft(NICE)
 }
@@ -96,7 +98,8 @@ fn policy_number(task: &Task) -> u32 {
         }
 }
 
-/// The threads `setpriority` and `getpriority` mean: of a process (its leader stands for it), a group or a user.
+/// The threads that `setpriority` and `getpriority` name: the leader of a process, those of a group, or those
+/// of a user.
 fn by_who(which: i32, who: i32) -> Result<Vec<Arc<Task>>, Errno> {
     const PRIO_PROCESS: i32 = 0;
     const PRIO_PGRP: i32 = 1;
@@ -111,17 +114,20 @@ fn by_who(which: i32, who: i32) -> Result<Vec<Arc<Task>>, Errno> {
         }),
         PRIO_PGRP => {
             let group = if who == 0 { me.process.pgrp() } else { who };
-            for process in all_processes() {
-                if process.pgrp() == group {
-                    process.with_threads(|threads| found.extend(threads.iter().cloned()));
+            for process in all_processes().filter(|process| process.pgrp() == group) {
+                for thread in process.threads() {
+                    room(&mut found, 1)?;
+                    found.push(thread);
                 }
             }
         }
         PRIO_USER => {
             let uid = if who == 0 { me.creds().uid } else { who as u32 };
             for process in all_processes() {
-                // A copy: the list's lock is taken in interrupts, that of the credentials is not made for it.
-                found.extend(process.threads().into_iter().filter(|t| t.creds().uid == uid));
+                for thread in process.threads().filter(|t| t.creds().uid == uid) {
+                    room(&mut found, 1)?;
+                    found.push(thread);
+                }
             }
         }
         _ => return Err(Errno::EINVAL),
@@ -133,7 +139,8 @@ fn by_who(which: i32, who: i32) -> Result<Vec<Arc<Task>>, Errno> {
     }
 }
 
-/// The I/O priority of a thread for which none was set: a class (3 bits from bit 13 on) by its policy, a level by how nice it is.
+/// The I/O priority of a thread for which none was set: the class (3 bits from bit 13 on) follows from its
+/// policy, the level from its nice value.
 fn io_priority_of_nice(task: &Task) -> u32 {
     let class = match task.sched.policy() {
         Policy::Fifo | Policy::RoundRobin => 1,
@@ -143,7 +150,7 @@ fn io_priority_of_nice(task: &Task) -> u32 {
     class << 13 | ((task.sched.nice() + 20) / 5) as u32
 }
 
-/// Bytes of a CPU set that there is a CPU for: whole machine words.
+/// The size in bytes of a set with all CPUs: whole machine words.
 fn set_bytes() -> usize {
     sched::online().count().div_ceil(usize::BITS as usize) * size_of::<usize>()
 }
@@ -196,7 +203,7 @@ crate::syscalls! {
             let _ = UserPtr::<u32>::new(attr).write(56);
             return Err(Errno::E2BIG);
         }
-        // What this kernel does not know must be zero.
+        // Fields that this kernel does not know must be zero.
         for at in (56..size as usize).map(|n| attr + n) {
             if UserPtr::<u8>::new(at).read()? != 0 {
                 let _ = UserPtr::<u32>::new(attr).write(56);
@@ -236,7 +243,7 @@ crate::syscalls! {
             out[16..20].copy_from_slice(&task.sched.nice().to_ne_bytes());
         }
         out[20..24].copy_from_slice(&u32::from(task.sched.rt_priority()).to_ne_bytes());
-        // The largest utilisation clamp: none.
+        // The upper utilisation clamp: no limit.
         out[52..56].copy_from_slice(&1024u32.to_ne_bytes());
         write_bytes(attr, &out[..n])?;
         Ok(0)
@@ -257,7 +264,8 @@ crate::syscalls! {
     }
 
     fn sched_getaffinity(pid: i32, len: u32, mask: usize) {
-        if !(len as usize).is_multiple_of(size_of::<usize>()) || (len as usize) < sched::online().count().div_ceil(8) {
+        if !(len as usize).is_multiple_of(size_of::<usize>())
+            || (len as usize) < sched::online().count().div_ceil(8) {
             return Err(Errno::EINVAL);
         }
         let task = found(pid)?;
@@ -286,7 +294,7 @@ crate::syscalls! {
     fn sched_rr_get_interval/sched_rr_get_interval_time64(pid: i32, at: UserPtr<[Time; 2]>) {
         let task = target(pid)?;
         let ns = match task.sched.policy() {
-            Policy::RoundRobin => policy::RR_SLICE.into(),
+            Policy::RoundRobin => policy::rr_slice().into(),
             Policy::Fifo => 0,
             _ => policy::SLICE,
         };
@@ -295,7 +303,7 @@ crate::syscalls! {
     }
 
     fn getpriority(which: i32, who: i32) {
-        // Returned as 20 - nice, so that it is never negative.
+        // Returned as 20 - nice, which is never negative.
         let found = by_who(which, who)?;
         Ok(found.iter().map(|t| (20 - t.sched.nice()) as usize).max().unwrap_or(20))
     }
@@ -306,7 +314,8 @@ crate::syscalls! {
         for task in by_who(which, who)? {
             if !may_change(&task) {
                 result = Err(Errno::EPERM);
-            } else if nice < task.sched.nice() && !nice_allowed(&task, nice) && !current().creds().capable(cap::SYS_NICE) {
+            } else if nice < task.sched.nice() && !nice_allowed(&task, nice)
+                && !current().creds().capable(cap::SYS_NICE) {
                 result = Err(Errno::EACCES);
             } else {
                 policy::set_nice(&task, nice);
@@ -317,9 +326,10 @@ crate::syscalls! {
 
     fn ioprio_get(which: i32, who: i32) {
         const WHO_PROCESS: i32 = 1;
-        // `IOPRIO_WHO_*` are one more than `PRIO_*`. Of one thread what was set, of several the best of what is in effect: the least number.
+        // `IOPRIO_WHO_*` are one more than `PRIO_*`. For one thread: the priority that was set; for several:
+        // the highest that is effective, which is the least number.
         let found = by_who(which.wrapping_sub(1), who)?;
-        let set = |t: &Arc<Task>| t.io_priority.load(Ordering::Relaxed);
+        let set = |t: &Arc<Task>| t.io().map_or(0, |io| io.priority.load(Ordering::Relaxed));
         if which == WHO_PROCESS {
             return Ok(found.first().map_or(0, set) as usize);
         }
@@ -348,7 +358,7 @@ crate::syscalls! {
             if other.uid != creds.euid && other.uid != creds.uid && !creds.capable(cap::SYS_NICE) {
                 return Err(Errno::EPERM);
             }
-            task.io_priority.store(priority as u32, Ordering::Relaxed);
+            task.make_io().priority.store(priority as u32, Ordering::Relaxed);
         }
         Ok(0)
     }

@@ -6,11 +6,11 @@ use crate::mm::user::{UserPtr, read_bytes, write_bytes};
 use crate::signal::{
     self, Action, ActionFlags, AltStack, SigInfo, SigSet, info, mask, parse_signal, shown_flags,
 };
-use crate::task::{self, Process, Task, current, find_process, find_task};
+use crate::task::{self, Process, Task, access, current, find_process, find_task};
 use alloc::sync::Arc;
 use limen_linux_abi::Errno;
 
-/// The only size of `sigset_t` the system calls accept, bytes.
+/// The size of `sigset_t` in bytes; system calls accept no other.
 const SET_SIZE: usize = 8;
 
 fn check_set_size(size: usize) -> Result<(), Errno> {
@@ -21,34 +21,13 @@ fn check_set_size(size: usize) -> Result<(), Errno> {
     }
 }
 
-/// Whether the running thread may signal `target` with `sig`.
+/// Whether the running thread may send `sig` to `target`. `EPERM`.
 #[inline(always)]
 fn may_signal(target: &Arc<Process>, sig: Option<u32>) -> Result<(), Errno> {
     if Arc::ptr_eq(&current().process, target) {
         return Ok(());
     }
-    may_signal_other(target, sig)
-}
-
-fn may_signal_other(target: &Arc<Process>, sig: Option<u32>) -> Result<(), Errno> {
-    let me = current();
-    let creds = me.creds();
-    if creds.capable(task::creds::cap::KILL) {
-        return Ok(());
-    }
-    let theirs = match target.leader() {
-        Some(leader) => leader.creds(),
-        // A zombie can be signalled by those who could before; nothing comes of it.
-        None => return Ok(()),
-    };
-    let same = [creds.euid, creds.uid]
-        .iter()
-        .any(|id| *id == theirs.suid || *id == theirs.uid);
-    if same || sig == Some(signal::SIGCONT) && me.process.sid() == target.sid() {
-        Ok(())
-    } else {
-        Err(Errno::EPERM)
-    }
+    access::may_signal(target, &target.leaders_creds(), sig)
 }
 
 fn my_info(sig: u32, code: i32) -> SigInfo {
@@ -56,11 +35,12 @@ fn my_info(sig: u32, code: i32) -> SigInfo {
     SigInfo::from_sender(sig, code, me.tgid(), me.creds().uid)
 }
 
-/// Signals a process; 0 only asks whether one might. A number that is no signal's is an error of the process that was found.
+/// Sends a signal to a process; 0 only checks. A number that is no signal is reported only if the process
+/// exists.
 fn kill_process(process: &Arc<Process>, sig: i32, info: Option<SigInfo>) -> Result<(), Errno> {
-    let sig = parse_signal(sig)?;
-    may_signal(process, sig)?;
-    let Some(sig) = sig else { return Ok(()) };
+    let Some(sig) = signal_for(process, sig)? else {
+        return Ok(());
+    };
     signal::queue_to_process(
         process,
         sig,
@@ -68,22 +48,28 @@ fn kill_process(process: &Arc<Process>, sig: i32, info: Option<SigInfo>) -> Resu
     )
 }
 
-/// Signals every member of a group; succeeds if any could be signalled.
-fn kill_group(id: i32, sig: i32) -> SysResult {
-    let group = task::pid::find_group(id).ok_or(Errno::ESRCH)?;
-    kill_all(group.members(), sig, Errno::ESRCH)
+/// The signal to send to `process`. `None`: 0. `EINVAL`: no such signal; `EPERM`: not allowed.
+fn signal_for(process: &Arc<Process>, sig: i32) -> Result<Option<u32>, Errno> {
+    let sig = parse_signal(sig)?;
+    may_signal(process, sig)?;
+    Ok(sig)
 }
 
-fn kill_all(processes: alloc::vec::Vec<Arc<Process>>, sig: i32, none: Errno) -> SysResult {
+/// Sends a signal to every process of a group. Succeeds if at least one could be signalled.
+fn kill_group(id: i32, sig: i32) -> SysResult {
+    let group = task::pid::find_group(id).ok_or(Errno::ESRCH)?;
+    kill_all(group.sending(), sig, Errno::ESRCH)
+}
+
+fn kill_all(processes: impl Iterator<Item = Arc<Process>>, sig: i32, none: Errno) -> SysResult {
     let mut result = Err(none);
     for process in processes {
-        match kill_process(&process, sig, None) {
-            Ok(()) => {
-                if sig != 0 {
-                    signal::sent_to_many(&process, sig as u32);
-                }
-                result = Ok(0);
-            }
+        let sent = signal_for(&process, sig).and_then(|sig| match sig {
+            Some(sig) => signal::queue_to_member(&process, sig, my_info(sig, info::code::USER)),
+            None => Ok(()),
+        });
+        match sent {
+            Ok(()) => result = Ok(0),
             Err(e) if result.is_err() => result = Err(e),
             Err(_) => {}
         }
@@ -103,19 +89,23 @@ pub fn kill_pid(pid: i32, sig: i32) -> SysResult {
     kill_others(pid, sig)
 }
 
+/// The process of the thread with this id; if the thread has ended, the process that it led and that is a
+/// zombie.
+fn process_with(id: i32) -> Result<Arc<Process>, Errno> {
+    find_process(id)
+        .or_else(|| find_task(id).map(|task| task.process.clone()))
+        .ok_or(Errno::ESRCH)
+}
+
 #[inline(never)]
 fn kill_others(pid: i32, sig: i32) -> SysResult {
     match pid {
-        1.. => {
-            let process = find_process(pid).or_else(|| find_task(pid).map(|task| task.process.clone()));
-            kill_process(&process.ok_or(Errno::ESRCH)?, sig, None).map(|()| 0)
-        }
+        1.. => kill_process(&process_with(pid)?, sig, None).map(|()| 0),
         0 => kill_group(current().process.pgrp(), sig),
         -1 => {
             let me = current().tgid();
-            let mut all = task::all_processes();
-            all.retain(|process| process.tgid != me && !process.is_init());
-            kill_all(all, sig, Errno::ESRCH)
+            let others = task::everyone::sending().filter(|process| process.tgid != me && !process.is_init());
+            kill_all(others, sig, Errno::ESRCH)
         }
         i32::MIN => Err(Errno::ESRCH),
         _ => kill_group(-pid, sig),
@@ -137,7 +127,7 @@ fn find_thread(tgid: i32, tid: i32) -> Result<Arc<Task>, Errno> {
 fn kill_thread(tgid: i32, tid: i32, sig: i32, info: Option<SigInfo>) -> SysResult {
     let task = find_thread(tgid, tid)?;
     let sig = parse_signal(sig)?;
-    may_signal(&task.process, sig)?;
+    access::may_signal(&task.process, &task.creds(), sig)?;
     if let Some(sig) = sig {
         signal::queue_to_task(
             &task,
@@ -148,13 +138,19 @@ fn kill_thread(tgid: i32, tid: i32, sig: i32, info: Option<SigInfo>) -> SysResul
     Ok(0)
 }
 
-/// Reads a `siginfo_t` that a process sends: it may not claim to come from the kernel, nor, unless to itself, from `kill`.
+/// Reads a `siginfo_t` that a process sends. It must not look like one from the kernel nor, unless it is sent
+/// to the running thread itself, like one from `kill`.
 pub fn read_info(at: usize, sig: i32, to_self: bool) -> Result<SigInfo, Errno> {
     let info = SigInfo::read_from(at, sig as u32)?;
+    check_code(&info, to_self)?;
+    Ok(info)
+}
+
+fn check_code(info: &SigInfo, to_self: bool) -> Result<(), Errno> {
     if (info.code() >= 0 || info.code() == info::code::TKILL) && !to_self {
         return Err(Errno::EPERM);
     }
-    Ok(info)
+    Ok(())
 }
 
 fn read_action(at: usize) -> Result<Action, Errno> {
@@ -214,7 +210,8 @@ crate::syscalls! {
         Ok(0)
     }
 
-    fn rt_sigtimedwait/rt_sigtimedwait_time64(set: UserPtr<u64>, at: usize, timeout: UserPtr<[Time; 2]>, size: usize) {
+    fn rt_sigtimedwait/rt_sigtimedwait_time64(set: UserPtr<u64>, at: usize, timeout: UserPtr<[Time; 2]>,
+        size: usize) {
         check_set_size(size)?;
         let set = SigSet(set.read()?);
         let deadline = match timeout.non_null() {
@@ -237,7 +234,7 @@ crate::syscalls! {
 
     fn rt_sigreturn(call: &mut Call) {
         signal::sigreturn(call.frame);
-        // The frame is complete: its result register is whatever was interrupted.
+        // The frame is complete: its result register has the value from before the signal.
         Ok(call.frame.result())
     }
 
@@ -267,15 +264,14 @@ crate::syscalls! {
     }
 
     fn rt_sigqueueinfo(tgid: i32, sig: i32, info: usize) {
-        let info = read_info(info, sig, tgid == current().tgid())?;
-        let process = find_process(tgid).ok_or(Errno::ESRCH)?;
-        kill_process(&process, sig, Some(info)).map(|()| 0)
+        let info = read_info(info, sig, tgid == current().tid())?;
+        kill_process(&process_with(tgid)?, sig, Some(info)).map(|()| 0)
     }
 
     fn rt_tgsigqueueinfo(tgid: i32, tid: i32, sig: i32, info: usize) {
-        let info = read_info(info, sig, tgid == current().tgid());
-        if tgid <= 0 || tid <= 0 { return Err(info.err().filter(|e| *e == Errno::EFAULT).unwrap_or(Errno::EINVAL)); }
-        let info = info?;
+        let info = SigInfo::read_from(info, sig as u32)?;
+        if tgid <= 0 || tid <= 0 { return Err(Errno::EINVAL); }
+        check_code(&info, tid == current().tid())?;
         kill_thread(tgid, tid, sig, Some(info))
     }
 
@@ -285,10 +281,11 @@ crate::syscalls! {
         let info = match info {
             0 => None,
             at => {
-                let info = read_info(at, sig, process.tgid == current().tgid())?;
+                let info = SigInfo::read_from(at, sig as u32)?;
                 let mut stated = [0; 4];
                 read_bytes(&mut stated, at)?;
                 if i32::from_ne_bytes(stated) != sig { return Err(Errno::EINVAL); }
+                check_code(&info, process.tgid == current().tid())?;
                 Some(info)
             }
         };
@@ -297,19 +294,19 @@ crate::syscalls! {
         }
         // PIDFD_SIGNAL_PROCESS_GROUP.
         if flags & 4 != 0 {
-            return kill_all(process.group().members(), sig, Errno::ESRCH);
+            return kill_all(process.group().sending(), sig, Errno::ESRCH);
         }
         kill_process(&process, sig, info).map(|()| 0)
     }
 
     fn signalfd(fd: i32, set: UserPtr<u64>, size: usize) {
         check_set_size(size)?;
-        signal::signalfd::open(fd, SigSet(set.read()?), 0)
+        crate::fs::signalfd::open(fd, SigSet(set.read()?), 0)
     }
 
     fn signalfd4(fd: i32, set: UserPtr<u64>, size: usize, flags: u32) {
         check_set_size(size)?;
-        signal::signalfd::open(fd, SigSet(set.read()?), flags)
+        crate::fs::signalfd::open(fd, SigSet(set.read()?), flags)
     }
 
     fn restart_syscall() {

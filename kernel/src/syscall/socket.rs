@@ -1,9 +1,11 @@
-//! System calls on sockets: arguments.
+//! The arguments of system calls on sockets.
 
 use super::file::{file, files};
 use super::message::{many, receive_message, send_message};
 use super::time::{TimeWord, deadline_after, read_timespec, write_timespec};
 use super::{Handler, SysResult};
+use crate::arch::index;
+use crate::fs::count;
 use crate::fs::file::File;
 use crate::fs::inode::{Dev, FileType};
 use crate::fs::io::{IoDst, IoSrc};
@@ -11,10 +13,10 @@ use crate::fs::names::{self, New};
 use crate::fs::walk::{AT_FDCWD, with_parent};
 use crate::mm::copy::zeroed;
 use crate::mm::user::{UserPtr, read_bytes, write_bytes};
-use crate::net::AF_UNIX;
 use crate::net::unix::file::{self as unix_file, How, Sending};
 use crate::net::unix::name::{address_of, find, name_of};
 use crate::net::unix::{Kind, Sock};
+use crate::net::{AF_UNIX, absent};
 use crate::task::creds::cap;
 use crate::task::current;
 use crate::time::{NSEC_PER_SEC, now_ns};
@@ -48,7 +50,7 @@ const SO_NO_CHECK: u32 = 11;
 const SO_PRIORITY: u32 = 12;
 const SO_LINGER: u32 = 13;
 const SO_REUSEPORT: u32 = 15;
-/// They ask for the time of day with every message; the new ones for words of 64 bits on every ABI.
+/// These ask for a time with every message. The `_NEW` ones have words of 64 bits in every ABI.
 const SO_TIMESTAMP_OLD: u32 = 29;
 const SO_TIMESTAMPNS_OLD: u32 = 35;
 const SO_TIMESTAMP_NEW: u32 = 63;
@@ -60,28 +62,35 @@ const SO_PASSSEC: u32 = 34;
 const SO_PROTOCOL: u32 = 38;
 const SO_DOMAIN: u32 = 39;
 const SO_PEERGROUPS: u32 = 59;
-/// The timeouts whose words have 64 bits on every ABI.
+/// These timeouts have words of 64 bits in every ABI.
 const SO_RCVTIMEO_NEW: u32 = 66;
 const SO_SNDTIMEO_NEW: u32 = 67;
-/// Bytes of a machine word: `struct msghdr` is seven, some of them half used, and control data is laid out in them.
+/// The size of a machine word in bytes. `struct msghdr` has seven of them, some only half used, and control
+/// data is aligned to them.
 pub(super) const WORD: usize = size_of::<usize>();
-/// The start of an address that takes a datagram socket's peer away.
+/// The family of an address that removes a datagram socket's peer.
 const AF_UNSPEC: [u8; 2] = [0; 2];
-/// Bytes of the longest address (`struct sockaddr_storage`).
+/// The size in bytes of the longest address (`struct sockaddr_storage`).
 pub(super) const MAX_ADDRESS: usize = 128;
-/// Bytes that may wait in a socket, if nothing else is asked for, and the most a program may ask for (`net.core.wmem_max`).
+/// How many bytes may wait in a socket by default, and how many a program may ask for (`net.core.wmem_max`).
 const BUFFER: i32 = 212_992;
-/// The least it may ask for, twice, for sending and for receiving.
+/// How many bytes it must ask for at least, doubled, for sending and for receiving.
 const LEAST_BUFFER: [i32; 2] = [4608, 2304];
 
-/// Checks `socket`'s arguments.
+/// Checks the arguments of `socket`.
 fn arguments(family: u32, raw: u32, protocol: u32) -> Result<Kind, Errno> {
+    /// One more than the last family.
+    const FAMILIES: u32 = 46;
     check_type_flags(raw)?;
+    let kind = raw & 0xf;
+    if family < FAMILIES && kind > 10 {
+        return Err(Errno::EINVAL);
+    }
     if family != AF_UNIX {
+        absent::check(family, kind, protocol)?;
         return Err(Errno::EAFNOSUPPORT);
     }
-    match raw & 0xf {
-        11.. => Err(Errno::EINVAL),
+    match kind {
         _ if protocol != 0 && protocol != AF_UNIX => Err(Errno::EPROTONOSUPPORT),
         1 => Ok(Kind::Stream),
         2 | 3 => Ok(Kind::Datagram),
@@ -98,7 +107,7 @@ fn check_type_flags(raw: u32) -> Result<(), Errno> {
     Ok(())
 }
 
-/// `EINVAL` if a message's flags say that it is laid out as the second ABI has it.
+/// `EINVAL`: the flags say that the message has the layout of a compat ABI.
 fn check_layout(flags: u32) -> Result<(), Errno> {
     if MSG_CMSG_COMPAT.is_some_and(|bit| flags & bit != 0) {
         return Err(Errno::EINVAL);
@@ -115,7 +124,7 @@ pub(super) fn with<R>(
     f(&file, sock)
 }
 
-/// An address as user space passes it, of whatever family.
+/// An address, of any family, as the program passed it.
 pub(super) fn read_address(addr: usize, len: usize) -> Result<Vec<u8>, Errno> {
     if len > MAX_ADDRESS {
         return Err(Errno::EINVAL);
@@ -127,7 +136,7 @@ pub(super) fn read_address(addr: usize, len: usize) -> Result<Vec<u8>, Errno> {
     Ok(raw)
 }
 
-/// Writes an address, as much of it as there is room for, and its true length back.
+/// Writes as much of an address as there is room for, and its real length.
 pub(super) fn write_address(raw: &[u8], addr: usize, len: UserPtr<i32>) -> Result<(), Errno> {
     let room = usize::try_from(len.read()?).map_err(|_| Errno::EINVAL)?;
     let fits = &raw[..raw.len().min(room)];
@@ -166,7 +175,7 @@ fn do_bind(fd: i32, addr: usize, len: usize) -> SysResult {
     })
 }
 
-/// Gives a socket that has no name one: an abstract one of five hexadecimal digits.
+/// Binds a socket without a name to a free abstract name of five hexadecimal digits.
 fn bind_anywhere(sock: &Arc<Sock>) -> SysResult {
     static NEXT: AtomicU32 = AtomicU32::new(1);
     while sock.name().is_none() {
@@ -186,6 +195,7 @@ fn do_accept(fd: i32, addr: usize, len: usize, flags: u32) -> SysResult {
     }
     let files = files();
     files.check_room()?;
+    count::may_open()?;
     let sock = unix_file::of(&file)?.accept(file.nonblocking())?;
     let peer = sock.peer_name().ok().flatten();
     let new = unix_file::file(sock, flags);
@@ -204,7 +214,7 @@ pub(super) fn how(file: &File, flags: u32) -> How {
     }
 }
 
-/// What flags say about how to send; to the address `to`, if it has a length.
+/// What `flags` say about sending. `to`: the receiver's address, empty for none.
 pub(super) fn sending(file: &File, flags: u32, to: Vec<u8>) -> Sending {
     Sending {
         to,
@@ -216,7 +226,7 @@ pub(super) fn sending(file: &File, flags: u32, to: Vec<u8>) -> Sending {
     }
 }
 
-/// `sendto`: `to` is where the receiver's address is, if there is one, and its length.
+/// `sendto`. `to`: address and length of the receiver's address, 0 for none.
 fn do_send(fd: i32, buf: usize, len: usize, flags: u32, to: (usize, usize)) -> SysResult {
     let mut source = IoSrc::user(buf, len)?;
     with(fd, |file, sock| {
@@ -229,7 +239,7 @@ fn do_send(fd: i32, buf: usize, len: usize, flags: u32, to: (usize, usize)) -> S
     })
 }
 
-/// `recvfrom`: `from` is where the sender's address goes, if it is wanted, and where its length is.
+/// `recvfrom`. `from`: where to write the sender's address and its length, 0 for nowhere.
 fn do_receive(fd: i32, buf: usize, len: usize, flags: u32, from: (usize, usize)) -> SysResult {
     let mut dst = IoDst::user(buf, len)?;
     with(fd, |file, sock| {
@@ -241,7 +251,7 @@ fn do_receive(fd: i32, buf: usize, len: usize, flags: u32, from: (usize, usize))
     })
 }
 
-/// A time as the bytes of two words, each of `word` bytes.
+/// A time as two words of `word` bytes each.
 fn time_words(ns: u64, per_unit: u64, word: usize) -> Vec<u8> {
     [ns / NSEC_PER_SEC, ns % NSEC_PER_SEC / per_unit]
         .iter()
@@ -249,7 +259,7 @@ fn time_words(ns: u64, per_unit: u64, word: usize) -> Vec<u8> {
         .collect()
 }
 
-/// A time as `option`, one of the `SO_TIMESTAMP` kind, has it.
+/// A time in the format of `option`, one of the `SO_TIMESTAMP` options.
 pub(super) fn timestamp(option: u32, ns: u64) -> Vec<u8> {
     let word = match option {
         SO_TIMESTAMP_OLD | SO_TIMESTAMPNS_OLD => WORD,
@@ -283,12 +293,16 @@ fn get_option(fd: i32, level: i32, name: u32, value: usize, len: usize) -> SysRe
             SO_PASSCRED => int(i32::from(sock.pass_cred())),
             SO_PEERCRED => words(&sock.peer_identity().cred),
             SO_PEERGROUPS => {
-                let groups = words(&sock.peer_identity().groups.ok_or(Errno::ENODATA)?);
-                if groups.len() > room {
-                    UserPtr::<i32>::new(len).write(groups.len() as i32)?;
+                let groups = sock.peer_identity().groups.ok_or(Errno::ENODATA)?;
+                let size = size_of_val(&groups[..]);
+                UserPtr::<i32>::new(len).write(size as i32)?;
+                if size > room {
                     return Err(Errno::ERANGE);
                 }
-                groups
+                for (n, gid) in groups.iter().enumerate() {
+                    UserPtr::<u32>::new(value).add(n).write(*gid)?;
+                }
+                return Ok(0);
             }
             SO_RCVTIMEO_OLD | SO_SNDTIMEO_OLD => time(usize::from(name == SO_SNDTIMEO_OLD), WORD),
             SO_RCVTIMEO_NEW | SO_SNDTIMEO_NEW => time(usize::from(name == SO_SNDTIMEO_NEW), 8),
@@ -305,7 +319,7 @@ fn get_option(fd: i32, level: i32, name: u32, value: usize, len: usize) -> SysRe
     })
 }
 
-/// A timeout of an option; none if it is zero, and at once if it is negative.
+/// The value of a timeout option. `None`: 0, no timeout. A negative value is an immediate timeout.
 fn read_timeout<T: TimeWord>(value: usize, len: usize) -> Result<Option<u64>, Errno> {
     if len < size_of::<[T; 2]>() {
         return Err(Errno::EINVAL);
@@ -333,7 +347,7 @@ fn set_option(fd: i32, level: i32, name: u32, value: usize, len: i32) -> SysResu
         }
         let n = UserPtr::<i32>::new(value).read()?;
         let capable = |cap| current().creds().capable(cap);
-        // As much again is for what the kernel needs to keep the bytes.
+        // Doubled as on Linux, for what the kernel needs to store the bytes.
         let buffer = |which: u32, n: i32| {
             n.saturating_mul(2)
                 .max(LEAST_BUFFER[usize::from(which == SO_RCVBUF)])
@@ -368,7 +382,7 @@ fn set_option(fd: i32, level: i32, name: u32, value: usize, len: i32) -> SysResu
             SO_SNDBUFFORCE | SO_RCVBUFFORCE if !capable(cap::NET_ADMIN) => return Err(Errno::EPERM),
             SO_SNDBUFFORCE => sock.keep(SO_SNDBUF, buffer(SO_SNDBUF, n.max(0))),
             SO_RCVBUFFORCE => sock.keep(SO_RCVBUF, buffer(SO_RCVBUF, n.max(0))),
-            // A negative size is a large one.
+            // A negative size is taken as a large one.
             SO_SNDBUF | SO_RCVBUF => sock.keep(name, buffer(name, (n as u32).min(BUFFER as u32) as i32)),
             _ => return Err(Errno::ENOPROTOOPT),
         }
@@ -376,7 +390,7 @@ fn set_option(fd: i32, level: i32, name: u32, value: usize, len: i32) -> SysResu
     })
 }
 
-/// The calls that `socketcall` stands for, from 1 on, and how many arguments each has.
+/// The calls of `socketcall`, from number 1 on, each with the number of its arguments.
 const CALLS: [(Handler, usize); 20] = [
     (socket, 3),
     (bind, 3),
@@ -401,11 +415,10 @@ const CALLS: [(Handler, usize); 20] = [
 ];
 
 crate::syscalls! {
-    // The only way to these calls on old ABIs: which, and its arguments in memory.
+    // Old ABIs have these calls only in this way: the number of the call, and its arguments in user memory.
     fn socketcall(call: &mut Call, which: u32, at: UserPtr<usize>) {
-        let index = (which as usize).wrapping_sub(1);
-        let (handler, count) = *CALLS.get(index).ok_or(Errno::EINVAL)?;
-        // A frame with those arguments: this one stays as it is, in case the call is made again.
+        let (handler, count) = *index::get(&CALLS, (which as usize).wrapping_sub(1)).ok_or(Errno::EINVAL)?;
+        // A copy of the frame gets those arguments. The frame itself is needed if the call is restarted.
         let mut frame = call.frame.clone();
         for n in 0..count {
             frame.set_arg(n, at.add(n).read()?);
@@ -415,17 +428,21 @@ crate::syscalls! {
     }
     fn socket(family: u32, raw: u32, protocol: u32) {
         let sock = Sock::new(arguments(family, raw, protocol)?);
+        count::may_open()?;
         Ok(files().install(unix_file::file(sock, raw), raw & abi::O_CLOEXEC != 0)? as usize)
     }
     fn socketpair(family: u32, raw: u32, protocol: u32, to: usize) {
         check_type_flags(raw)?;
-        // Whether the numbers can be written, before there are any.
+        // An address that cannot be written is reported before descriptors are made.
         let to = UserPtr::<[i32; 2]>::new(to);
         to.write(to.read()?)?;
-        let kind = arguments(family, raw, protocol).map_err(|e| if e == Errno::EAFNOSUPPORT && family == 2 { Errno::EOPNOTSUPP } else { e })?;
+        let kind = arguments(family, raw, protocol).map_err(|e| if e == Errno::EAFNOSUPPORT
+            && absent::is_known(family) { Errno::EOPNOTSUPP } else { e })?;
         let (a, b) = Sock::pair(kind);
+        count::may_open()?;
         let table = files();
-        let fds = table.install_pair(unix_file::file(a, raw), unix_file::file(b, raw), raw & abi::O_CLOEXEC != 0)?;
+        let fds = table.install_pair(unix_file::file(a, raw), unix_file::file(b, raw),
+            raw & abi::O_CLOEXEC != 0)?;
         if let Err(e) = to.write(fds) {
             let _ = (table.close(fds[0]), table.close(fds[1]));
             return Err(e);
@@ -494,7 +511,7 @@ crate::syscalls! {
         let timeout = timeout.non_null();
         let end = timeout.map(|at| read_timespec(at).map(deadline_after)).transpose()?;
         with(fd, |file, sock| {
-            // It ends between two messages: the wait for one is as long as it is.
+            // The timeout is checked between messages only: waiting for one message may take longer.
             let mut flags = flags;
             let mut first = true;
             let done = many(vector, count, |at| {

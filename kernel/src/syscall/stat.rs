@@ -1,11 +1,12 @@
-//! System calls on attributes: the `stat` family, permissions, owners, times, extended attributes, file system figures.
+//! System calls on attributes: the `stat` family, permissions, owners, times, extended attributes, and
+//! `statfs`.
 
 use super::SysResult;
 use super::time::TimeWord;
 use crate::fs::attr::{self, SetTime, Stat};
 use crate::fs::path::Path;
 use crate::fs::walk::{AT_FDCWD, Walk, lookup};
-use crate::fs::{mount, xattr};
+use crate::fs::{missing, mount, xattr};
 use crate::mm::PAGE_SIZE;
 use crate::mm::copy::{UserString, with_path};
 use crate::mm::user::{Abi, UserPtr};
@@ -18,7 +19,7 @@ use limen_vdso::clock;
 
 const NANO: i64 = 1_000_000_000;
 
-/// Splits a time into seconds and nanoseconds, the latter never negative.
+/// Splits a time into seconds and nanoseconds. The nanoseconds are not negative.
 #[inline(always)]
 fn split(time: i64) -> (i64, u32) {
     match clock::split_usual(time as u64) {
@@ -27,7 +28,8 @@ fn split(time: i64) -> (i64, u32) {
     }
 }
 
-/// [`split`] before 1970, and far in the future: of -1 - n before, so that both parts round the right way.
+/// [`split`] of times before 1970 and far in the future. -1 - n is split instead of n, so that both parts are
+/// rounded down.
 #[cold]
 #[inline(never)]
 fn split_unusual(time: i64) -> (i64, u32) {
@@ -39,7 +41,7 @@ fn split_unusual(time: i64) -> (i64, u32) {
     (!(seconds as i64), (NANO as u32 - 1) - ns as u32)
 }
 
-/// Resolves the way `*at` calls with `AT_SYMLINK_NOFOLLOW` and `AT_EMPTY_PATH` do.
+/// Resolves a path as the `*at` calls with `AT_SYMLINK_NOFOLLOW` and `AT_EMPTY_PATH` do.
 fn resolve(dirfd: i32, path: usize, flags: u32) -> Result<Path, Errno> {
     let mut walk = if flags & abi::AT_SYMLINK_NOFOLLOW != 0 {
         Walk::empty()
@@ -49,10 +51,12 @@ fn resolve(dirfd: i32, path: usize, flags: u32) -> Result<Path, Errno> {
     if flags & abi::AT_EMPTY_PATH != 0 {
         walk |= Walk::EMPTY;
     }
-    with_path(path, |path| lookup(dirfd, path, walk))
+    with_path(path, |path| {
+        lookup(dirfd, path, walk).inspect_err(|e| missing::note(*e, dirfd, path))
+    })
 }
 
-/// [`resolve`] for the calls to which, with `AT_EMPTY_PATH`, no path is as good as an empty one.
+/// [`resolve`] for calls that, with `AT_EMPTY_PATH`, accept a null pointer as an empty path.
 fn resolve_or_none(dirfd: i32, path: usize, flags: u32) -> Result<Path, Errno> {
     if path == 0 && flags & abi::AT_EMPTY_PATH != 0 {
         return lookup(dirfd, b"", Walk::FOLLOW | Walk::EMPTY);
@@ -64,7 +68,7 @@ fn of_fd(fd: i32) -> Result<Path, Errno> {
     Ok(current().files().get(fd)?.path.clone())
 }
 
-/// `layout` is the constructor of the ABI's structure.
+/// Writes the ABI's structure; `layout` makes it.
 #[inline(always)]
 fn write_stat<T: Layout>(to: usize, s: &Stat<'_>, layout: impl Fn(&FileStatus) -> Option<T>) -> SysResult {
     let inode = s.inode;
@@ -121,8 +125,8 @@ fn do_statx(dirfd: i32, path: usize, flags: u32, mask: u32, to: usize) -> SysRes
     let times = inode.times();
     let mut room = MaybeUninit::<Abi<Statx>>::uninit();
     let x = room.as_mut_ptr().cast::<Statx>();
-    // One after the other in place: all at once does not fit the registers.
-    // SAFETY: all of it is in `room`, and all of it is written.
+    // Field by field in place: together they do not fit into registers.
+    // SAFETY: all fields are in `room`, and all are written.
     let shown = unsafe {
         (&raw mut (*x).stx_mask).write(ALL);
         (&raw mut (*x).stx_blksize).write(PAGE_SIZE as u32);
@@ -146,7 +150,7 @@ fn do_statx(dirfd: i32, path: usize, flags: u32, mask: u32, to: usize) -> SysRes
         (&raw mut (*x).stx_dev_minor).write(inode.sb.dev.minor());
         (&raw mut (*x).stx_mnt_id).write(s.mnt_id.into());
         for spare in &mut (*x)._spare {
-            // Volatile, or the compiler would call a function to store that many zeros.
+            // Volatile: else the compiler would call a function to store so many zeros.
             (&raw mut *spare).write_volatile(0);
         }
         room.assume_init_ref()
@@ -199,7 +203,7 @@ fn do_statfs<T: Layout>(to: usize, at: &Path, layout: impl Fn(&FsStatus) -> Opti
     Ok(0)
 }
 
-/// The size that `statfs64` is told: some C libraries count the padding behind the structure where it is aligned.
+/// Checks the size that a program passes to `statfs64`. Some C libraries count padding behind the structure.
 fn check_statfs64_size(size: usize) -> Result<(), Errno> {
     let own = size_of::<native::Statfs64>();
     if size == own || size == own.next_multiple_of(8) {
@@ -229,7 +233,8 @@ fn do_access(dirfd: i32, path: usize, mode: u32, flags: u32) -> SysResult {
     if mode & !7 != 0 || flags & !(abi::AT_EACCESS | abi::AT_SYMLINK_NOFOLLOW | abi::AT_EMPTY_PATH) != 0 {
         return Err(Errno::EINVAL);
     }
-    // The walk itself uses the ids in force; programs that care are set-user-ID, and Linux's difference there is only the search right.
+    // The walk itself uses the effective ids. On Linux it uses the real ones, which only matters for search
+    // permission in set-user-ID programs.
     attr::access(&resolve(dirfd, path, flags)?, mode, flags & abi::AT_EACCESS != 0)?;
     Ok(0)
 }
@@ -237,7 +242,7 @@ fn do_access(dirfd: i32, path: usize, mode: u32, flags: u32) -> SysResult {
 const UTIME_NOW: i64 = (1 << 30) - 1;
 const UTIME_OMIT: i64 = (1 << 30) - 2;
 
-/// Whether a `timespec` of `utimensat` says to leave the time as it is.
+/// Whether a `timespec` of `utimensat` says that the time is not to be changed.
 fn omitted<T: TimeWord>(time: &[T; 2]) -> bool {
     time[1].fraction() == UTIME_OMIT
 }
@@ -279,7 +284,7 @@ fn do_utimensat<T: TimeWord>(dirfd: i32, path: usize, times: Option<[[T; 2]; 2]>
     Ok(0)
 }
 
-/// Seconds and microseconds become a `timespec`.
+/// Converts seconds and microseconds to `timespec`s.
 fn from_micros(addr: usize) -> Result<Option<[[isize; 2]; 2]>, Errno> {
     if addr == 0 {
         return Ok(None);

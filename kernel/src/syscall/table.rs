@@ -1,4 +1,4 @@
-//! The native ABI's dispatch table, put together at compile time from the rooms' lists.
+//! The native ABI's table of system calls, made at compile time from the rooms' lists.
 
 use super::Handler;
 use crate::arch::frame::Frame;
@@ -6,10 +6,10 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use limen_entry::Frame as _;
 use limen_linux_abi::Errno;
 
-/// Longest table of any ABI.
-const LEN: usize = 512;
+/// How many entries the table of any ABI has.
+pub const LEN: usize = 512;
 
-/// Every list of handlers, a line each.
+/// All lists of handlers, one per line.
 const LISTS: &[&[(&str, Handler)]] = &[
     crate::arch::syscalls::HANDLERS,
     super::dir::HANDLERS,
@@ -57,11 +57,12 @@ const HANDLERS: [(&str, Handler); COUNT] = {
     all
 };
 
-/// The native table.
+/// The table of the native ABI.
 #[allow(long_running_const_eval, reason = "some thousand steps, at most a second")]
 pub static NATIVE: [Handler; LEN] = crate::arch::native_syscall_table!(HANDLERS, unknown as Handler, LEN);
 
-/// Any number without a handler: the processor's own calls, else an error. With `limen.debug` on the command line each is logged, once.
+/// Called for numbers without a handler: the architecture's own calls, else `ENOSYS`. With `limen.debug` on
+/// the command line each is logged once.
 pub fn unknown(frame: &mut Frame) -> usize {
     if let Some(result) = crate::arch::syscalls::private(frame) {
         return result;
@@ -77,7 +78,7 @@ static LOG_UNKNOWN: AtomicBool = AtomicBool::new(false);
 
 /// Reads the command line. Once, at boot.
 pub fn init() {
-    LOG_UNKNOWN.store(crate::boot::cmdline::flag("limen.debug"), Relaxed);
+    LOG_UNKNOWN.store(crate::cmdline::flag("limen.debug"), Relaxed);
 }
 
 #[cold]

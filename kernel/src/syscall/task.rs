@@ -1,6 +1,8 @@
 //! System calls about threads and processes: making, ending, waiting, groups and sessions, limits and usage.
 
 use super::SysResult;
+use crate::arch::index;
+use crate::fs::fdtable;
 use crate::mm::user::{UserPtr, check, read_bytes};
 use crate::signal;
 use crate::task::access::By;
@@ -21,14 +23,9 @@ fn clone_from_registers(call: &mut super::Call<'_>, args: [usize; 5]) -> SysResu
     };
     let mut clone_flags = CloneFlags::from_bits_truncate(flags as u64 & 0xffff_ff00);
     let exit_signal = (flags & 0xff) as i32;
-    if exit_signal > signal::NSIG as i32 || clone_flags.contains(CloneFlags::PIDFD | CloneFlags::DETACHED) {
-        return Err(Errno::EINVAL);
+    if !clone_flags.contains(CloneFlags::PIDFD) {
+        clone_flags.remove(CloneFlags::DETACHED);
     }
-    // Two uses of one argument.
-    if clone_flags.contains(CloneFlags::PIDFD | CloneFlags::PARENT_SETTID) {
-        return Err(Errno::EINVAL);
-    }
-    clone_flags.remove(CloneFlags::DETACHED);
     let args = CloneArgs {
         flags: clone_flags,
         pidfd: parent_tid,
@@ -42,9 +39,11 @@ fn clone_from_registers(call: &mut super::Call<'_>, args: [usize; 5]) -> SysResu
     fork::clone(call.frame, &args)
 }
 
-/// `struct clone_args`, as far as it is given.
+/// `struct clone_args`, in the size that the program passed.
 fn read_clone_args(at: usize, size: usize) -> Result<CloneArgs, Errno> {
     const WORDS: usize = 11;
+    /// How many levels PID namespaces may have.
+    const DEEPEST: u64 = 32;
     if size > crate::mm::PAGE_SIZE {
         return Err(Errno::E2BIG);
     }
@@ -53,43 +52,42 @@ fn read_clone_args(at: usize, size: usize) -> Result<CloneArgs, Errno> {
     }
     let mut bytes = [0; WORDS * 8];
     let known = size.min(bytes.len());
+    check_zero(at.wrapping_add(known), size - known)?;
     read_bytes(&mut bytes[..known], at)?;
-    check_zero(at + known, size - known)?;
     let word = |n: usize| {
         let mut b = [0; 8];
         b.copy_from_slice(&bytes[n * 8..n * 8 + 8]);
         u64::from_ne_bytes(b)
     };
     let (stack, stack_size) = (word(5) as usize, word(6) as usize);
-    let flags = CloneFlags::from_bits(word(0)).ok_or(Errno::EINVAL)?;
+    let flags = CloneFlags::from_bits_retain(word(0));
     let exit_signal = word(4);
-    if word(0) & 0xff & !CloneFlags::NEWTIME.bits() != 0
+    let tids = word(9);
+    if tids > DEEPEST
+        || (word(8) == 0) != (tids == 0)
         || exit_signal > u64::from(signal::NSIG)
+        || flags.contains(CloneFlags::INTO_CGROUP) && (size < bytes.len() || word(10) > i32::MAX as u64)
+    {
+        return Err(Errno::EINVAL);
+    }
+    let mut tid = None;
+    for n in 0..tids as usize {
+        let word = UserPtr::<i32>::new(word(8) as usize).add(n).read()?;
+        tid.get_or_insert(word);
+    }
+    if word(0) & 0xff & !CloneFlags::NEWTIME.bits() != 0
+        || CloneFlags::from_bits(word(0)).is_none()
         || flags.contains(CloneFlags::DETACHED)
         || flags.intersects(CloneFlags::THREAD | CloneFlags::PARENT) && exit_signal != 0
         || (stack == 0) != (stack_size == 0)
-        || word(9) > 32
-        || (word(8) == 0) != (word(9) == 0)
+        // There is one PID namespace.
+        || tids > 1
     {
         return Err(Errno::EINVAL);
     }
     if stack != 0 {
         check(stack, stack_size).map_err(|_| Errno::EINVAL)?;
     }
-    if flags.contains(CloneFlags::INTO_CGROUP) {
-        return Err(Errno::EBADF);
-    }
-    let tid = match word(9) {
-        0 => None,
-        1 => {
-            if !current().creds().capable(cap::SYS_ADMIN) {
-                return Err(Errno::EPERM);
-            }
-            Some(UserPtr::<i32>::new(word(8) as usize).read()?)
-        }
-        // There is one PID namespace.
-        _ => return Err(Errno::EINVAL),
-    };
     Ok(CloneArgs {
         flags,
         pidfd: word(1) as usize,
@@ -102,7 +100,7 @@ fn read_clone_args(at: usize, size: usize) -> Result<CloneArgs, Errno> {
     })
 }
 
-/// The part of an extensible structure that this kernel does not know must be zero.
+/// `E2BIG` unless the part of a structure that this kernel does not know is zero.
 fn check_zero(mut at: usize, mut len: usize) -> Result<(), Errno> {
     let mut chunk = [0; 64];
     while len > 0 {
@@ -190,7 +188,8 @@ fn write_wait_info(at: usize, report: Option<&Report>) -> Result<(), Errno> {
     if at == 0 {
         return Ok(());
     }
-    // si_signo, si_errno, si_code, then pid, uid, status from the union's start: other fields stay as they are, as in Linux.
+    // si_signo, si_errno, si_code, then pid, uid and status from the start of the union. As on Linux, other
+    // fields are not written.
     let union = if size_of::<usize>() == 8 { 16 } else { 12 };
     let (head, body) = match report {
         Some(r) => (
@@ -205,7 +204,7 @@ fn write_wait_info(at: usize, report: Option<&Report>) -> Result<(), Errno> {
 
 fn limit_of(which: u32) -> Result<usize, Errno> {
     if (which as usize) < rlimit::COUNT {
-        Ok(which as usize)
+        Ok(index::within::<{ rlimit::COUNT }>(which as usize))
     } else {
         Err(Errno::EINVAL)
     }
@@ -216,7 +215,7 @@ fn change_limit(process: &Process, which: usize, new: Limit) -> Result<(), Errno
     if new.soft > new.hard {
         return Err(Errno::EINVAL);
     }
-    if which == rlimit::which::NOFILE && new.hard > 1 << 20 {
+    if which == rlimit::which::NOFILE && new.hard > fdtable::nr_open() as u64 {
         return Err(Errno::EPERM);
     }
     if new.hard > process.limits.get(which).hard && !current().creds().capable(cap::SYS_RESOURCE) {
@@ -226,7 +225,7 @@ fn change_limit(process: &Process, which: usize, new: Limit) -> Result<(), Errno
     Ok(())
 }
 
-/// The process whose limits `prlimit64` is about, if the caller may see or change them.
+/// The process to which `prlimit64` applies, if the caller may read and set its limits.
 fn limits_target(pid: i32) -> Result<Arc<Process>, Errno> {
     let me = current();
     if pid == 0 || pid == me.tgid() {
@@ -272,7 +271,7 @@ crate::syscalls! {
     fn setns(fd: i32, kind: u32) {
         let _ = kind;
         current().files().get(fd)?;
-        // There is one namespace of each kind, and no descriptor stands for one.
+        // There is one namespace of each kind, and no descriptors for them.
         Err(Errno::EINVAL)
     }
 
@@ -303,7 +302,7 @@ crate::syscalls! {
         if let Ok(Some(report)) = &report {
             write_rusage(usage, &report.usage)?;
         }
-        // That there is nothing to say is said where the report would be, with an error, too.
+        // Also written if there is nothing to report, and after an error.
         write_wait_info(info, report.as_ref().ok().and_then(Option::as_ref))?;
         report.map(|_| 0)
     }
@@ -348,7 +347,7 @@ crate::syscalls! {
 
     fn getrlimit(which: u32, at: UserPtr<[usize; 2]>) {
         let limit = current().process.limits.get(limit_of(which)?);
-        // What does not fit is as good as unlimited.
+        // A value that does not fit is shown as unlimited.
         at.write([limit.soft, limit.hard].map(|n| usize::try_from(n).unwrap_or(usize::MAX)))?;
         Ok(0)
     }
@@ -417,7 +416,7 @@ crate::syscalls! {
     }
 
     fn ptrace(request: i32, pid: i32) {
-        // Tracing is not built yet: attaching is refused as by a Yama that allows nobody.
+        // There is no tracing yet: attaching is refused as by Yama with `ptrace_scope` 3.
         const TRACEME: i32 = 0;
         if request == TRACEME {
             return Err(Errno::EPERM);
@@ -428,7 +427,8 @@ crate::syscalls! {
         Err(if request == ATTACH || request == SEIZE { Errno::EPERM } else { Errno::ESRCH })
     }
 
-    fn kcmp(pid1: i32, pid2: i32, kind: u32, a: usize, b: usize) { task::access::compare(pid1, pid2, kind, a, b) }
+    fn kcmp(pid1: i32, pid2: i32, kind: u32, a: usize,
+        b: usize) { task::access::compare(pid1, pid2, kind, a, b) }
 
     fn process_mrelease(fd: i32, flags: u32) {
         if flags != 0 { return Err(Errno::EINVAL); }

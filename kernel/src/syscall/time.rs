@@ -1,28 +1,27 @@
-//! System calls about time: clocks, sleeping, interval timers, POSIX timers, timer files.
+//! System calls on time: clocks, sleeping, interval timers, POSIX timers, timerfds.
 
 use super::SysResult;
+use crate::fs::timerfd::{TFD_TIMER_CANCEL_ON_SET, TIMER_ABSTIME, TimerFd};
 use crate::mm::user::{Plain, UserPtr};
 use crate::task::creds::cap;
+use crate::task::timers::clock::{Clock, is_alarm, may_wait_by, resolution};
+use crate::task::timers::posix::{Notify, Place, PosixTimer};
+use crate::task::timers::{self, Itimer};
 use crate::task::{current, find_task};
-use crate::time::clock::{Clock, is_alarm, may_wait_by, resolution};
-use crate::time::posix::{Notify, PosixTimer};
-use crate::time::process::{self, Itimer};
-use crate::time::timerfd::{TFD_TIMER_CANCEL_ON_SET, TIMER_ABSTIME, TimerFd};
-use crate::time::{Deadline, NSEC_PER_SEC, now_ns, realtime_ns, set_realtime_ns, sleep_until, tai_offset};
+use crate::time::{NSEC_PER_SEC, check_settable, now_ns, ntp, realtime_ns, set_realtime_ns, sleep_until};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
-use core::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use limen_linux_abi::Errno;
 use limen_vdso::clock::split;
 
-/// One word of a time: of 64 bits everywhere, and a machine word for the calls that came before that. `[T; 2]` is a `timespec` or a
+/// The type of a time's words: 64 bits, and in older calls a machine word. `[T; 2]` is a `timespec` or a
 /// `timeval`.
 pub trait TimeWord: Plain {
-    /// Seconds, or another signed figure.
+    /// Seconds, or another signed number.
     fn get(self) -> i64;
-    /// Nanoseconds or microseconds: a machine word, in whatever it lies.
+    /// Nanoseconds or microseconds: a machine word, which may lie in 64 bits.
     fn fraction(self) -> i64;
-    /// The figure, cut to the width.
+    /// The number, cut to the width.
     fn put(value: i64) -> Self;
 }
 
@@ -56,14 +55,14 @@ impl TimeWord for isize {
     }
 }
 
-/// Reads a `timespec` as nanoseconds; `EINVAL` if it is not a valid one.
+/// Reads a `timespec` and returns nanoseconds. `EINVAL`: it is not valid.
 pub fn read_timespec<T: TimeWord>(at: UserPtr<[T; 2]>) -> Result<u64, Errno> {
     timespec_ns(at.read()?)
 }
 
-/// A `timespec` as nanoseconds; `EINVAL` if it is not a valid one.
+/// A `timespec` in nanoseconds. `EINVAL`: it is not valid.
 fn timespec_ns<T: TimeWord>([seconds, ns]: [T; 2]) -> Result<u64, Errno> {
-    // With fewer seconds nothing overflows; asked so, it is one comparison and one multiplication.
+    // With fewer seconds there is no overflow: so there is one comparison and one multiplication.
     const FEWER: u64 = u64::MAX / NSEC_PER_SEC;
     let (seconds, ns) = (seconds.get(), ns.fraction() as u64);
     if seconds < 0 || ns >= NSEC_PER_SEC {
@@ -93,13 +92,13 @@ fn timeval_ns(time: [isize; 2]) -> Result<u64, Errno> {
         .saturating_add(us as u64 * 1000))
 }
 
-/// Rounded up, so that a timer that runs is not shown as zero.
+/// Rounded up, so that a running timer does not show zero.
 fn to_timeval(ns: u64) -> [isize; 2] {
     let us = ns.div_ceil(1000);
     [(us / 1_000_000) as isize, (us % 1_000_000) as isize]
 }
 
-/// An absolute deadline from a relative time, far in the future rather than wrapped.
+/// The deadline, in nanoseconds of `CLOCK_MONOTONIC`, after a relative time. It does not wrap.
 pub fn deadline_after(ns: u64) -> u64 {
     now_ns().saturating_add(ns).min(u64::MAX - 1)
 }
@@ -112,7 +111,8 @@ fn may_set_time() -> Result<(), Errno> {
     }
 }
 
-/// Sleeps on a relative time; interrupted, it goes on through `restart_syscall` and says how much is left.
+/// Sleeps until `deadline`. If a signal interrupts it, writes the time that is left, and `restart_syscall`
+/// continues it.
 fn sleep_relative<T: TimeWord>(deadline: u64, remaining: UserPtr<[T; 2]>) -> SysResult {
     match sleep_until(deadline) {
         Ok(()) => Ok(0),
@@ -137,7 +137,7 @@ fn itimer(which: i32) -> Result<Itimer, Errno> {
     })
 }
 
-/// A pair of `timespec`s: interval, value.
+/// Reads two `timespec`s: interval and value.
 fn read_itimerspec<T: TimeWord>(at: UserPtr<[[T; 2]; 2]>) -> Result<(u64, u64), Errno> {
     let [interval, value] = at.read()?;
     Ok((timespec_ns(interval)?, timespec_ns(value)?))
@@ -149,7 +149,7 @@ fn write_itimerspec<T: TimeWord>(at: UserPtr<[[T; 2]; 2]>, interval: u64, value:
     write_timespec(first.add(1), value)
 }
 
-/// Sets a timer file for who wants to know what was set before. A function of its own: most don't.
+/// Sets a timerfd for a program that wants to know the former setting. Not inlined, as most do not want that.
 #[inline(never)]
 fn exchange_time<T: TimeWord>(
     timer: &TimerFd,
@@ -164,71 +164,13 @@ fn exchange_time<T: TimeWord>(
     set.map(|()| 0)
 }
 
-/// What `adjtimex` keeps for those who read it back; the clock itself is the machine's and is not steered.
-static FREQUENCY: AtomicI64 = AtomicI64::new(0);
-static STATUS: AtomicU32 = AtomicU32::new(STA_UNSYNC);
-const STA_UNSYNC: u32 = 0x40;
-
-/// Words of `struct timex` that mean something; room for more follows them.
-const TIMEX_WORDS: usize = 21;
-
-/// `adjtimex`. The structure's members are words, or integers each with a word of its own where words are wider.
-fn adjust<T: TimeWord>(at: UserPtr<[T; TIMEX_WORDS]>) -> SysResult {
-    const ADJ_FREQUENCY: u32 = 2;
-    const ADJ_STATUS: u32 = 0x10;
-    const ADJ_TAI: u32 = 0x80;
-    const ADJ_SETOFFSET: u32 = 0x100;
-    const ADJ_NANO: u32 = 0x2000;
-    // What `adjtime` sets, with a bit without which it is only read.
-    const ADJ_ADJTIME: u32 = 0x8000;
-    const ADJ_OFFSET_READONLY: u32 = 0x2000;
-    let t = at.read()?.map(T::get);
-    let modes = t[0] as u32;
-    let only_reads = modes & (ADJ_ADJTIME | ADJ_OFFSET_READONLY) == ADJ_ADJTIME | ADJ_OFFSET_READONLY;
-    if modes != 0 && !only_reads || modes & ADJ_SETOFFSET != 0 {
-        may_set_time()?;
-        if modes & ADJ_SETOFFSET != 0 {
-            let unit = if modes & ADJ_NANO != 0 { 1 } else { 1000 };
-            let step = t[9]
-                .wrapping_mul(NSEC_PER_SEC as i64)
-                .wrapping_add(t[10].wrapping_mul(unit));
-            set_realtime_ns(realtime_ns().wrapping_add_signed(step));
-        }
-    }
-    if modes & ADJ_ADJTIME == 0 {
-        if modes & ADJ_TAI != 0 {
-            crate::time::set_tai_offset(t[6] as i32);
-        }
-        if modes & ADJ_FREQUENCY != 0 {
-            FREQUENCY.store(t[2].clamp(-32_768_000, 32_768_000), Ordering::Relaxed);
-        }
-        if modes & ADJ_STATUS != 0 {
-            STATUS.store(t[5] as u32 & 0xff, Ordering::Relaxed);
-        }
-    }
-    let now = realtime_ns();
-    let status = STATUS.load(Ordering::Relaxed);
-    let mut t = [0; TIMEX_WORDS];
-    t[0] = i64::from(modes);
-    t[2] = FREQUENCY.load(Ordering::Relaxed);
-    t[3] = 16_000_000;
-    t[4] = 16_000_000;
-    t[5] = i64::from(status);
-    t[6] = 2;
-    t[7] = 1;
-    t[8] = 32_768_000;
-    t[9] = (now / NSEC_PER_SEC) as i64;
-    t[10] = (now % NSEC_PER_SEC / 1000) as i64;
-    t[11] = 10_000;
-    t[20] = i64::from(tai_offset());
+/// `adjtimex`. The members of the structure are words, or, where words are wider, integers that each take up
+/// a word.
+fn adjust<T: TimeWord>(at: UserPtr<[T; ntp::TIMEX]>) -> SysResult {
+    let mut t = at.read()?.map(T::get);
+    let state = ntp::adjust(&mut t, current().creds().capable(cap::SYS_TIME))?;
     at.write(t.map(T::put))?;
-    const TIME_OK: usize = 0;
-    const TIME_ERROR: usize = 5;
-    Ok(if status & STA_UNSYNC != 0 {
-        TIME_ERROR
-    } else {
-        TIME_OK
-    })
+    Ok(state)
 }
 
 crate::syscalls! {
@@ -241,9 +183,10 @@ crate::syscalls! {
     }
 
     fn stime(at: UserPtr<isize>) {
-        let seconds = u64::try_from(at.read()?).map_err(|_| Errno::EINVAL)?;
+        let seconds = at.read()? as i64;
         may_set_time()?;
-        set_realtime_ns(seconds.saturating_mul(NSEC_PER_SEC));
+        check_settable(seconds)?;
+        set_realtime_ns(seconds as u64 * NSEC_PER_SEC)?;
         Ok(0)
     }
 
@@ -259,15 +202,22 @@ crate::syscalls! {
     }
 
     fn settimeofday(tv: UserPtr<[isize; 2]>, tz: UserPtr<[i32; 2]>) {
-        let ns = match tv.non_null() { Some(tv) => Some(timeval_ns(tv.read()?)?), None => None };
+        let time = tv.non_null().map(|tv| tv.read()).transpose()?;
+        if time.is_some_and(|[_, us]| !(0..=1_000_000).contains(&us)) {
+            return Err(Errno::EINVAL);
+        }
         let zone = tz.non_null().map(|tz| tz.read()).transpose()?;
+        let ns = time.map(timeval_ns).transpose()?;
+        if let Some([seconds, _]) = time {
+            check_settable(seconds as i64)?;
+        }
         may_set_time()?;
-        // The kernel's time zone only ever mattered to old file systems; its range is checked as ever.
+        // Only the range of the time zone is checked; nothing uses it.
         if zone.is_some_and(|[west, _]| !(-15 * 60..=15 * 60).contains(&west)) {
             return Err(Errno::EINVAL);
         }
         if let Some(ns) = ns {
-            set_realtime_ns(ns);
+            set_realtime_ns(ns)?;
         }
         Ok(0)
     }
@@ -275,7 +225,7 @@ crate::syscalls! {
     fn clock_gettime/clock_gettime64(id: i32, at: UserPtr<[Time; 2]>) {
         let now = match id {
             0 | 5 => realtime_ns(),
-            1 | 4 | 6 | 7 => now_ns(),
+            1 | 6 | 7 => now_ns(),
             _ => Clock::from_id(id)?.now(),
         };
         write_timespec(at, now)?;
@@ -284,7 +234,7 @@ crate::syscalls! {
 
     fn clock_settime/clock_settime64(id: i32, at: UserPtr<[Time; 2]>) {
         if id > 0 {
-            // Other clocks exist but can't be set, or don't exist: the same answer.
+            // The same error for clocks that cannot be set and for those that do not exist.
             return Err(Errno::EINVAL);
         }
         let time = at.read()?;
@@ -292,8 +242,9 @@ crate::syscalls! {
             return Clock::from_id(id).and(Err(Errno::EPERM));
         }
         let ns = timespec_ns(time)?;
+        check_settable(time[0].get())?;
         may_set_time()?;
-        set_realtime_ns(ns);
+        set_realtime_ns(ns)?;
         Ok(0)
     }
 
@@ -309,12 +260,13 @@ crate::syscalls! {
         sleep_relative(deadline_after(read_timespec(requested)?), remaining)
     }
 
-    fn clock_nanosleep/clock_nanosleep_time64(id: i32, flags: u32, requested: UserPtr<[Time; 2]>, remaining: UserPtr<[Time; 2]>) {
-        // Nobody sleeps by the running thread's clock, raw and coarse ones.
+    fn clock_nanosleep/clock_nanosleep_time64(id: i32, flags: u32, requested: UserPtr<[Time; 2]>,
+        remaining: UserPtr<[Time; 2]>) {
+        // There are no sleeps by the running thread's CPU time, nor by raw and coarse clocks.
         if (3..=6).contains(&id) {
             return Err(Errno::EOPNOTSUPP);
         }
-        // Whether there is the CPU clock of a negative number comes last.
+        // Whether the CPU clock of a negative number exists is checked last.
         let clock = Clock::from_id(id);
         if id >= 0 && clock.is_err() {
             return Err(Errno::EINVAL);
@@ -333,30 +285,32 @@ crate::syscalls! {
         if flags & TIMER_ABSTIME == 0 {
             return sleep_relative(deadline_after(ns), remaining);
         }
-        let deadline = Deadline::of(&clock, ns).ok_or(Errno::EOPNOTSUPP)?;
+        let deadline = clock.deadline(ns).ok_or(Errno::EOPNOTSUPP)?;
         deadline.sleep().map(|()| 0).map_err(|_| Errno::ERESTARTNOHAND)
     }
 
-    fn adjtimex(at: UserPtr<[isize; TIMEX_WORDS]>) {
+    fn adjtimex(at: UserPtr<[isize; ntp::TIMEX]>) {
         adjust(at)
     }
 
-    fn clock_adjtime/clock_adjtime64(id: i32, at: UserPtr<[Time; TIMEX_WORDS]>) {
+    fn clock_adjtime/clock_adjtime64(id: i32, at: UserPtr<[Time; ntp::TIMEX]>) {
         if id != 0 {
             at.read()?;
-            return Err(if id <= 11 { Errno::EOPNOTSUPP } else { Errno::EINVAL });
+            // A CPU clock, whether it exists or not; a clock that is a file; one of the others.
+            let known = if id < 0 { id & 7 != 3 } else { id <= 11 && id != 10 };
+            return Err(if known { Errno::EOPNOTSUPP } else { Errno::EINVAL });
         }
         adjust(at)
     }
 
     fn alarm(seconds: u32) {
-        let (left, _) = process::set_itimer(Itimer::Real, u64::from(seconds) * NSEC_PER_SEC, 0);
-        // Never zero if there was one.
+        let (left, _) = timers::set_itimer(Itimer::Real, u64::from(seconds) * NSEC_PER_SEC, 0);
+        // Not 0 if there was an alarm.
         Ok(if left == 0 { 0 } else { (left + NSEC_PER_SEC / 2).div_euclid(NSEC_PER_SEC).max(1) as usize })
     }
 
     fn getitimer(which: i32, at: UserPtr<[[isize; 2]; 2]>) {
-        let (left, interval) = process::get_itimer(itimer(which)?);
+        let (left, interval) = timers::get_itimer(itimer(which)?);
         at.write([to_timeval(interval), to_timeval(left)])?;
         Ok(0)
     }
@@ -367,11 +321,11 @@ crate::syscalls! {
                 let [interval, value] = new.read()?;
                 (timeval_ns(interval)?, timeval_ns(value)?)
             }
-            // Linux takes a null pointer for "off".
+            // As on Linux a null pointer turns the timer off.
             None => (0, 0),
         };
         let which = itimer(which)?;
-        let (left, old_interval) = process::set_itimer(which, value, interval);
+        let (left, old_interval) = timers::set_itimer(which, value, interval);
         if let Some(old) = old.non_null() {
             old.write([to_timeval(old_interval), to_timeval(left)])?;
         }
@@ -395,7 +349,7 @@ crate::syscalls! {
         };
         let clock = Clock::from_id(id)?;
         if id == 4 || id == 5 || id == 6 {
-            // Raw and coarse clocks have no timers.
+            // There are no timers by raw and coarse clocks.
             return Err(Errno::EOPNOTSUPP);
         }
         if how != SIGEV_NONE && !(1..=64).contains(&signo) {
@@ -405,26 +359,30 @@ crate::syscalls! {
             SIGEV_NONE => Notify::None,
             SIGEV_SIGNAL | SIGEV_THREAD => Notify::Process(Arc::downgrade(&me.process)),
             SIGEV_THREAD_ID => {
-                let task = find_task(tid).filter(|t| Arc::ptr_eq(&t.process, &me.process)).ok_or(Errno::EINVAL)?;
+                let task = find_task(tid).filter(|t| Arc::ptr_eq(&t.process,
+                    &me.process)).ok_or(Errno::EINVAL)?;
                 Notify::Thread(Arc::downgrade(&task))
             }
             _ => return Err(Errno::EINVAL),
         };
         may_wait_by(id)?;
-        let id = process::add_posix(|id| PosixTimer::new(id, clock, notify, signo as u32, value.unwrap_or(id as usize)))?;
+        let place = Place::take()?;
+        let id = timers::add_posix(|id| PosixTimer::new(id, clock, notify, signo as u32,
+            value.unwrap_or(id as usize), place))?;
         if let Err(e) = out.write(id) {
-            process::remove_posix(id)?;
+            timers::remove_posix(id)?;
             return Err(e);
         }
         Ok(0)
     }
 
-    fn timer_settime/timer_settime64(id: i32, flags: u32, new: UserPtr<[[Time; 2]; 2]>, old: UserPtr<[[Time; 2]; 2]>) {
+    fn timer_settime/timer_settime64(id: i32, flags: u32, new: UserPtr<[[Time; 2]; 2]>,
+        old: UserPtr<[[Time; 2]; 2]>) {
         if new.is_null() {
             return Err(Errno::EINVAL);
         }
         let (interval, value) = read_itimerspec(new)?;
-        let timer = process::find_posix(id)?;
+        let timer = timers::find_posix(id)?;
         let before = timer.set(value, interval, flags & TIMER_ABSTIME != 0);
         if let Some(old) = old.non_null() {
             write_itimerspec(old, before.interval, before.expires)?;
@@ -433,17 +391,17 @@ crate::syscalls! {
     }
 
     fn timer_gettime/timer_gettime64(id: i32, at: UserPtr<[[Time; 2]; 2]>) {
-        let setting = process::find_posix(id)?.get();
+        let setting = timers::find_posix(id)?.get();
         write_itimerspec(at, setting.interval, setting.expires)?;
         Ok(0)
     }
 
     fn timer_getoverrun(id: i32) {
-        Ok(process::find_posix(id)?.overrun() as usize)
+        Ok(timers::find_posix(id)?.overrun() as usize)
     }
 
     fn timer_delete(id: i32) {
-        process::remove_posix(id)?;
+        timers::remove_posix(id)?;
         Ok(0)
     }
 
@@ -460,17 +418,20 @@ crate::syscalls! {
             TimerFd::new(id)?,
             O_RDWR | flags & TFD_NONBLOCK,
             crate::fs::FileMode::NO_WRITE,
-        );
+        )?;
         Ok(current().files().install(file, flags & TFD_CLOEXEC != 0)? as usize)
     }
 
-    fn timerfd_settime/timerfd_settime64(fd: i32, flags: u32, new: UserPtr<[[Time; 2]; 2]>, old: UserPtr<[[Time; 2]; 2]>) {
+    fn timerfd_settime/timerfd_settime64(fd: i32, flags: u32, new: UserPtr<[[Time; 2]; 2]>,
+        old: UserPtr<[[Time; 2]; 2]>) {
         let (interval, value) = read_itimerspec(new)?;
         if flags & !(TIMER_ABSTIME | TFD_TIMER_CANCEL_ON_SET) != 0 {
             return Err(Errno::EINVAL);
         }
         current().with_file(fd, #[inline(always)] move |file| {
             let timer = file.ops().timer().ok_or(Errno::EINVAL)?;
+            // The task that sets the timer needs the privilege, whichever task made it.
+            may_wait_by(timer.id())?;
             match old.non_null() {
                 None => timer.set_time(value, interval, flags).map(|()| 0),
                 Some(old) => exchange_time(timer, value, interval, flags, old),
@@ -479,7 +440,8 @@ crate::syscalls! {
     }
 
     fn timerfd_gettime/timerfd_gettime64(fd: i32, at: UserPtr<[[Time; 2]; 2]>) {
-        let setting = current().with_file(fd, move |file| Ok(file.ops().timer().ok_or(Errno::EINVAL)?.get()))?;
+        let setting = current().with_file(fd,
+            move |file| Ok(file.ops().timer().ok_or(Errno::EINVAL)?.get()))?;
         write_itimerspec(at, setting.interval, setting.expires)?;
         Ok(0)
     }

@@ -1,24 +1,31 @@
-//! Who may look into whom (`ptrace_may_access`), and `kcmp`.
+//! Which thread may inspect which process (Linux: `ptrace_may_access`), which may signal which, and `kcmp`.
 
 use super::creds::{Creds, cap};
-use super::{Process, Task, current, find_task};
+use super::{Process, Task, current, find_process, find_task};
+use crate::fs::{File, epoll};
 use crate::mm::AddressSpace;
-use crate::syscall::SysResult;
+use crate::mm::user::UserPtr;
+use crate::signal::SIGCONT;
 use alloc::sync::Arc;
 use limen_linux_abi::Errno;
+use limen_linux_abi::SysResult;
 
-/// As whom the running thread asks.
+/// With which ids of the running thread its right is checked.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum By {
-    /// As it reaches files (`PTRACE_MODE_FSCREDS`).
+    /// Those for access to files (`PTRACE_MODE_FSCREDS`).
     Files,
-    /// By its real ids (`PTRACE_MODE_REALCREDS`).
+    /// The real ones (`PTRACE_MODE_REALCREDS`).
     Real,
 }
 
-/// Whether the running thread may look into `process` that acts as `theirs` and has the memory `mm`: the same ids all over, no capability
-/// that the caller has not, and dumpable; or `CAP_SYS_PTRACE`. `EPERM` if not. `theirs` are asked for after `mm`, and `mm` is asked after that: exec says first who may look into the new
-/// memory and lets it be found then, a program that gives ids up closes its memory before that shows.
+/// Whether the running thread may inspect `process`, which has the credentials `theirs` and the memory `mm`.
+/// It may if all ids are the same, `theirs` has no capability that the caller lacks, and `mm` is dumpable; or
+/// with `CAP_SYS_PTRACE`. Else `EPERM`.
+///
+/// The caller must read `mm` before `theirs`; whether `mm` is dumpable is read here, last. That order is safe
+/// because exec marks the new memory before anyone can find it, and a program that gives up ids makes its
+/// memory undumpable before the new ids can be seen.
 pub fn may_look(
     process: &Arc<Process>,
     theirs: &Creds,
@@ -44,10 +51,32 @@ pub fn may_look(
     }
 }
 
-/// What `take` gets out of `target`, given its memory: if the running thread may look into it, else `EPERM`.
+/// Whether the running thread may send `sig` (`None`: 0) to `process`, or to its thread that acts as
+/// `theirs`. `EPERM` if not.
+pub fn may_signal(process: &Arc<Process>, theirs: &Creds, sig: Option<u32>) -> Result<(), Errno> {
+    let me = current();
+    let mine = me.creds();
+    let same = || {
+        [mine.euid, mine.uid]
+            .iter()
+            .any(|id| *id == theirs.suid || *id == theirs.uid)
+    };
+    if Arc::ptr_eq(&me.process, process)
+        || mine.capable(cap::KILL)
+        || same()
+        || sig == Some(SIGCONT) && me.process.sid() == process.sid()
+    {
+        Ok(())
+    } else {
+        Err(Errno::EPERM)
+    }
+}
+
+/// Returns what `take` reads out of `target`, whose memory it is given, if the running thread may inspect
+/// that memory; else `EPERM`.
 ///
-/// It is taken first and asked for afterwards, and all of it again if `target` executed another program meanwhile: what comes out belonged to the
-/// program that was asked about.
+/// `take` is called first and the right checked afterwards. If `target` has executed another program
+/// meanwhile, both are repeated: what is returned belongs to the program for which the right was checked.
 pub fn look<T>(
     target: &Arc<Task>,
     by: By,
@@ -64,43 +93,80 @@ pub fn look<T>(
     }
 }
 
-/// `kcmp`: whether two threads share a resource. The order is that of addresses, as good as any.
-pub fn compare(pid1: i32, pid2: i32, kind: u32, a: usize, b: usize) -> SysResult {
-    let one = find_task(pid1).ok_or(Errno::ESRCH)?;
-    let two = find_task(pid2).ok_or(Errno::ESRCH)?;
-    look(&one, By::Real, |_| ())?;
-    look(&two, By::Real, |_| ())?;
-    fn address<T>(object: Option<Arc<T>>) -> usize {
-        object.map_or(0, |object| Arc::as_ptr(&object).addr())
+/// A thread that `kcmp` compares, or a process that has ended and whose parent has not waited yet.
+struct Compared {
+    process: Arc<Process>,
+    task: Option<Arc<Task>>,
+}
+
+impl Compared {
+    /// `ESRCH`.
+    fn find(number: i32) -> Result<Self, Errno> {
+        let task = find_task(number);
+        let process = match &task {
+            Some(task) => task.process.clone(),
+            None => find_process(number).ok_or(Errno::ESRCH)?,
+        };
+        Ok(Self { process, task })
     }
+
+    /// `EPERM` if the running thread may not look into it.
+    fn look(&self) -> Result<(), Errno> {
+        match &self.task {
+            Some(task) => look(task, By::Real, |_| ()),
+            None => may_look(&self.process, &self.process.leaders_creds(), None, By::Real),
+        }
+    }
+
+    /// Where what `get` finds is; 0 if there is none.
+    fn address<T>(&self, get: impl FnOnce(&Task) -> Option<Arc<T>>) -> usize {
+        self.task.as_deref().and_then(get).map_or(0, address)
+    }
+
+    fn file(&self, fd: usize) -> Result<Arc<File>, Errno> {
+        let files = self.task.as_ref().and_then(|task| task.try_files());
+        // As on Linux only the low 32 bits of the number count.
+        files.ok_or(Errno::EBADF)?.get_any(fd as i32)
+    }
+}
+
+fn address<T>(object: Arc<T>) -> usize {
+    Arc::as_ptr(&object).addr()
+}
+
+/// `kcmp`: whether two threads share a resource. The order of different ones is that of their addresses.
+pub fn compare(pid1: i32, pid2: i32, kind: u32, a: usize, b: usize) -> SysResult {
+    let one = Compared::find(pid1)?;
+    let two = Compared::find(pid2)?;
+    one.look()?;
+    two.look()?;
     let (x, y) = match kind {
         // KCMP_FILE
-        0 => {
-            let file = |task: &Task, fd: usize| {
-                task.try_files()
-                    .ok_or(Errno::EBADF)?
-                    .get_any(i32::try_from(fd).map_err(|_| Errno::EBADF)?)
-            };
-            (address(Some(file(&one, a)?)), address(Some(file(&two, b)?)))
-        }
+        0 => (address(one.file(a)?), address(two.file(b)?)),
         // KCMP_VM
-        1 => (address(one.mm()), address(two.mm())),
+        1 => (one.address(Task::mm), two.address(Task::mm)),
         // KCMP_FILES
-        2 => (address(one.try_files()), address(two.try_files())),
+        2 => (one.address(Task::try_files), two.address(Task::try_files)),
         // KCMP_FS
-        3 => (address(one.try_fs()), address(two.try_fs())),
+        3 => (one.address(Task::try_fs), two.address(Task::try_fs)),
         // KCMP_SIGHAND
         4 => {
-            let actions = |task: &Task| task.process.signals.lock().actions.clone();
-            (address(Some(actions(&one))), address(Some(actions(&two))))
+            let actions = |of: &Compared| of.process.signals.lock().actions.clone();
+            (address(actions(&one)), address(actions(&two)))
         }
-        // KCMP_IO: it does not exist apart from the process.
-        5 => (
-            address(Some(one.process.clone())),
-            address(Some(two.process.clone())),
-        ),
-        // KCMP_SYSVSEM: nobody has any, which is the same for all.
+        // KCMP_IO
+        5 => (one.address(Task::io), two.address(Task::io)),
+        // KCMP_SYSVSEM: no thread has any semaphore adjustments, so all are the same.
         6 => (0, 0),
+        // KCMP_EPOLL_TFD: `b` points to an epoll descriptor, the number of a descriptor that it watches, and
+        // how many watched files with the same number to skip.
+        7 => {
+            let [epoll, fd, skip] = UserPtr::<[u32; 3]>::new(b).read()?;
+            let first = one.file(a)?;
+            let epoll = two.file(epoll as usize)?;
+            let watched = epoll::watched(&epoll, fd as i32, skip as usize)?;
+            (address(first), watched)
+        }
         _ => return Err(Errno::EINVAL),
     };
     Ok(match x.cmp(&y) {

@@ -1,9 +1,10 @@
-//! Credentials: who a thread acts as. Immutable once shared: a change makes a new [`Creds`] and replaces the thread's pointer.
+//! Credentials: the ids and capabilities with which a thread acts. Never changed once shared: a change makes
+//! a new [`Creds`] and replaces the thread's pointer.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-/// Capabilities Linux defines (`CAP_LAST_CAP + 1`).
+/// How many capabilities Linux defines (`CAP_LAST_CAP + 1`).
 pub const CAP_COUNT: u32 = 41;
 /// Every capability.
 pub const CAP_ALL: u64 = (1 << CAP_COUNT) - 1;
@@ -43,9 +44,10 @@ pub mod cap {
     pub const SETFCAP: u32 = 31;
     pub const SYSLOG: u32 = 34;
     pub const WAKE_ALARM: u32 = 35;
+    pub const CHECKPOINT_RESTORE: u32 = 40;
 }
 
-/// What file system operations check with `capable` and drop with the file system user id (`CAP_FS_SET`).
+/// The capabilities for file systems: they follow the file system user id (`CAP_FS_SET`).
 const FS_CAPS: u64 = 1 << cap::CHOWN
     | 1 << cap::MKNOD
     | 1 << cap::DAC_OVERRIDE
@@ -63,7 +65,7 @@ pub mod securebits {
     pub const KEEP_CAPS: u32 = 1 << 4;
     pub const NO_CAP_AMBIENT_RAISE: u32 = 1 << 6;
     pub const ALL: u32 = 0xff;
-    /// The lock bits: each is one above the bit it locks.
+    /// The lock bits. Each is the bit above the one that it locks.
     pub const LOCKS: u32 = 0xaa;
 }
 
@@ -86,24 +88,25 @@ pub struct Creds {
     pub sgid: u32,
     /// Group id for file access.
     pub fsgid: u32,
-    /// Supplementary groups, ascending.
-    pub groups: Arc<[u32]>,
-    /// Capabilities in force.
+    /// Supplementary groups, ascending. A `Vec`, since allocating it can fail with an error: there may be
+    /// 65,536.
+    pub groups: Arc<Vec<u32>>,
+    /// Capabilities that the thread uses.
     pub effective: u64,
-    /// Capabilities that may be put in force.
+    /// Capabilities that the thread may add to the effective ones.
     pub permitted: u64,
-    /// Capabilities handed on through exec of files that ask for them.
+    /// Capabilities that are kept when a file is executed that has them, too.
     pub inheritable: u64,
-    /// The limit of what exec can give.
+    /// Capabilities that exec can give at most.
     pub bounding: u64,
-    /// Capabilities handed on through exec of any file.
+    /// Capabilities that are kept when any file is executed.
     pub ambient: u64,
     /// Secure bits ([`securebits`]).
     pub securebits: u32,
 }
 
 impl Creds {
-    /// The first process's: root with everything.
+    /// Those of the first process: root, with every capability.
     pub fn root() -> Self {
         Self {
             uid: 0,
@@ -114,7 +117,7 @@ impl Creds {
             egid: 0,
             sgid: 0,
             fsgid: 0,
-            groups: Arc::from(Vec::new()),
+            groups: Arc::new(Vec::new()),
             effective: CAP_ALL,
             permitted: CAP_ALL,
             inheritable: 0,
@@ -124,7 +127,7 @@ impl Creds {
         }
     }
 
-    /// Whether capability `cap` is in force.
+    /// Whether capability `cap` is effective.
     #[inline]
     pub fn capable(&self, cap: u32) -> bool {
         self.effective & (1 << cap) != 0
@@ -135,7 +138,8 @@ impl Creds {
         gid == self.fsgid || self.groups.binary_search(&gid).is_ok()
     }
 
-    /// What a change of the real, effective and saved user ids from `old`'s does to the capabilities.
+    /// Changes the capabilities as a change of the real, effective and saved user ids from those of `old`
+    /// requires.
     pub fn fix_caps_after_setuid(&mut self, old: &Creds) {
         if self.securebits & securebits::NO_SETUID_FIXUP != 0 {
             return;
@@ -147,7 +151,7 @@ impl Creds {
                 self.permitted = 0;
                 self.effective = 0;
             }
-            // Linux clears the ambient set even when capabilities are kept.
+            // Linux clears the ambient set even if `PR_SET_KEEPCAPS` keeps the others.
             self.ambient = 0;
         }
         if old.euid == 0 && self.euid != 0 {
@@ -158,7 +162,7 @@ impl Creds {
         }
     }
 
-    /// What a change of the file-access user id does to the capabilities.
+    /// Changes the capabilities as a change of the file system user id requires.
     pub fn fix_caps_after_setfsuid(&mut self, old: &Creds) {
         if self.securebits & securebits::NO_SETUID_FIXUP != 0 {
             return;

@@ -1,26 +1,35 @@
 //! The end of threads and processes.
 
-use super::process::{TREE, init_process};
+use super::access::may_signal;
+use super::process::{Number, TREE, init_process, keep_faults};
 use super::session::{ProcessGroup, Session};
 use super::{ExitState, Process, Task, TaskFlags, Usage, current, pid, user};
 use crate::sched::{self, futex};
 use crate::signal::{self, ActionFlags, IGNORE, SIGCHLD, SIGCONT, SIGHUP, SigInfo, info::code};
 use crate::sync::SpinGuard;
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
+use limen_range_tree::Spare;
 
 /// The wait status of an exit code.
 pub const fn status_of_exit(code: i32) -> i32 {
     (code & 0xff) << 8
 }
 
-/// `exit_group`: the whole process ends with exit code `code`.
+/// In a wait status: a core file was written (`WCOREFLAG`).
+const DUMPED: i32 = 0x80;
+
+/// The wait status of an end by a signal. `dumped`: a core file was written.
+pub const fn status_of_signal(sig: u32, dumped: bool) -> i32 {
+    sig as i32 | if dumped { DUMPED } else { 0 }
+}
+
+/// `exit_group`: ends the whole process with exit code `code`.
 pub fn exit_group(code: i32) -> ! {
     end_group(status_of_exit(code))
 }
 
-/// The process ends by a signal (or as `group_exit` already says).
+/// Ends the process by a signal, with wait status `status` unless it is ending already.
 pub fn exit_group_by_signal(status: i32) -> ! {
     current().set_flags(TaskFlags::SIGNALED);
     end_group(status)
@@ -42,11 +51,12 @@ fn end_group(status: i32) -> ! {
     exit_thread(status)
 }
 
-/// The running thread ends with wait status `status`; so does the process, if it was the last one. Never returns.
+/// Ends the running thread with wait status `status`, and the process if this is its last thread. Never
+/// returns.
 pub fn exit_thread(status: i32) -> ! {
     let task = current();
     signal::stop::leave(&task);
-    // Not by the list of threads: two that end at once are both in it.
+    // The list of threads would not tell: two threads that end at the same time are both still in it.
     let last = task.process.thread_ends();
     if last && task.process.is_init() {
         let status = task.process.signals.lock().group_exit.unwrap_or(status);
@@ -56,14 +66,15 @@ pub fn exit_thread(status: i32) -> ! {
     release_mm(&task);
     drop(task.replace_files(None));
     drop(task.replace_fs(None));
+    task.drop_io();
     user::uncharge(task.creds().uid);
     leave_process(&task, status);
     task.info.work.clear(limen_entry::ThreadFlags::SIGPENDING);
     sched::end_thread()
 }
 
-/// What must happen before the thread's memory goes: robust futexes, the id word, a waiting `vfork`ing parent.
-/// Also what exec does with the old program's memory; `last`: the thread ends.
+/// What must be done before the thread's memory goes away: robust futexes, the id word, a parent that waits
+/// in `vfork`. exec calls it for the old program's memory; `last`: the thread ends.
 pub(super) fn release_memory_words(task: &Arc<Task>, last: bool) {
     let robust = task.robust_list.swap(0, Ordering::Relaxed);
     if robust != 0 {
@@ -71,15 +82,17 @@ pub(super) fn release_memory_words(task: &Arc<Task>, last: bool) {
     }
     futex::release_waiters(task, last);
     let word = task.clear_child_tid.swap(0, Ordering::Relaxed);
-    if word != 0 {
-        // A wild pointer harms only its owner.
+    // If no other thread uses the memory, nobody can wait for the word.
+    if word != 0 && crate::mm::current_space().is_some_and(|mm| mm.has_others()) {
+        // A bad address harms only the program that passed it.
         let _ = crate::mm::user::UserPtr::<u32>::new(word).write(0);
-        // The word may lie in memory shared with others, as a thread with its stack: the waiter looks for where it is then, too.
+        // A word in a shared mapping, such as a thread's stack may be, has the key of a shared futex. Waiters
+        // look for that key, too.
         futex::wake(word, 1, true);
     }
 }
 
-/// Lets a `vfork`ing parent go on.
+/// Wakes a parent that waits in `vfork`.
 pub(super) fn release_vfork_parent(task: &Task) {
     let vfork = task.vfork.lock().take();
     if let Some(vfork) = vfork {
@@ -103,15 +116,19 @@ fn release_mm(task: &Arc<Task>) {
     release_vfork_parent(task);
 }
 
-/// Takes the thread out of its process and, if it was the last, ends the process.
+/// Processes that no parent waits for. Their nodes in their parents' trees hold them until they are dropped.
+type Gone = Spare<Number, Arc<Process>>;
+
+/// Takes the thread out of its process. If it was the last one, ends the process.
 fn leave_process(task: &Arc<Task>, status: i32) {
     let process = &task.process;
-    let mut gone = Vec::new();
+    let mut gone = Gone::new();
     let last;
     {
         let _tree = lock_without_exe(process);
-        // Before anyone can see it gone: who waited for the process finds nothing by its number, and a thread whose exec waits for the
-        // others can have the leader's.
+        // Comes before any other thread can see it gone: a parent that has waited for the process finds
+        // nothing under its number, and a thread in exec that waits for the others can take over the leader's
+        // number.
         pid::forget_task(task.tid());
         let leader = task.tid() == process.tgid;
         if leader {
@@ -119,7 +136,7 @@ fn leave_process(task: &Arc<Task>, status: i32) {
             process.exit_code.store(status, Ordering::Relaxed);
         }
         last = process.with_threads(|threads| {
-            // In one step: who adds up the living and the dead finds it among either of them.
+            // In one step: whoever adds up living and dead threads finds this one in one of the two sums.
             process.dead_threads.lock().add(&Usage::of_task(task));
             threads.retain(|other| !Arc::ptr_eq(other, task));
             threads.is_empty()
@@ -127,21 +144,27 @@ fn leave_process(task: &Arc<Task>, status: i32) {
         if last {
             end_process(process, &mut gone);
         } else {
-            // exec may be waiting for the others to go.
+            if task.flags().contains(TaskFlags::HAS_CHILDREN) {
+                leave_children(task);
+            }
+            // A thread in exec may be waiting for the others to end.
             process.exit_wait.wake_all();
         }
     }
-    // Perhaps the last references; dropped without the tree lock.
-    drop(gone);
+    // These may be the last references. They are dropped without the tree lock.
+    while let Some(process) = gone.pop() {
+        crate::fs::procfs::process_gone(process.range().value.tgid);
+    }
     if last {
-        crate::time::process_ended(process);
+        crate::task::timers::ended(process);
     }
 }
 
-/// Takes [`TREE`]; if the running thread is the process's last, the process has left its executable: who waited for it can write there.
+/// Locks [`TREE`]. If the running thread is the last of its process, the process no longer holds its
+/// executable: a parent that has waited can open the file for writing.
 fn lock_without_exe(process: &Process) -> SpinGuard<'static, ()> {
     loop {
-        // Closing a file may sleep, so without the lock; no thread is added any more once one is alone.
+        // Closing a file may sleep, so it is done without the lock. A last thread cannot get company.
         if process.thread_count() == 1 {
             process.set_exe(None);
         }
@@ -152,8 +175,8 @@ fn lock_without_exe(process: &Process) -> SpinGuard<'static, ()> {
     }
 }
 
-/// The last thread is gone. Under [`TREE`]; processes that nobody waits for are added to `gone`.
-fn end_process(process: &Arc<Process>, gone: &mut Vec<Arc<Process>>) {
+/// The last thread has ended. [`TREE`] is locked. Processes that no parent waits for are added to `gone`.
+fn end_process(process: &Arc<Process>, gone: &mut Gone) {
     if let Some(status) = process.signals.lock().group_exit {
         process.exit_code.store(status, Ordering::Relaxed);
     }
@@ -163,7 +186,7 @@ fn end_process(process: &Arc<Process>, gone: &mut Vec<Arc<Process>>) {
         end_session(&group.session);
     }
     let parent = process.parent();
-    // This process may have been what kept its group from being orphaned.
+    // The link to this process's parent may have kept its group from being orphaned.
     if let Some(parent) = &parent {
         hang_up_if_orphaned(&group, process, Some(parent));
     }
@@ -174,27 +197,21 @@ fn end_process(process: &Arc<Process>, gone: &mut Vec<Arc<Process>>) {
     };
     if reap {
         process.set_exit_state(ExitState::Dead);
-        if let Some(parent) = parent {
-            remove_child(&parent, process);
-        }
+        let child = parent.and_then(|parent| parent.family().children.remove(process.place()));
         bury(process);
-        gone.push(process.clone());
+        if let Some(child) = child {
+            gone.push(child);
+        }
     }
     process.exit_wait.wake_all();
 }
 
-fn remove_child(parent: &Process, child: &Arc<Process>) {
-    parent
-        .family()
-        .children
-        .retain(|other| !Arc::ptr_eq(other, child));
-}
-
-/// Tells the parent; whether the process is to be reaped at once because the parent does not care.
+/// Sends the parent its signal. Returns whether the parent ignores it, so that the process is reaped at once.
 fn tell_parent_of_exit(process: &Arc<Process>, parent: &Arc<Process>) -> bool {
     let sig = process.exit_signal.load(Ordering::Relaxed);
     let mut reap = false;
-    let mut send = sig != 0;
+    // `clone` accepts numbers that are not signals.
+    let mut send = (1..=signal::NSIG as i32).contains(&sig);
     if sig == SIGCHLD as i32 {
         let action = parent.signals.lock().actions.get(SIGCHLD);
         if action.handler == IGNORE || action.flags.contains(ActionFlags::NOCLDWAIT) {
@@ -209,7 +226,7 @@ fn tell_parent_of_exit(process: &Arc<Process>, parent: &Arc<Process>) -> bool {
     reap
 }
 
-/// What the parent's signal says of a process that ended.
+/// The details of the signal that the parent of an ended process gets.
 fn exit_info(process: &Process, sig: u32) -> SigInfo {
     let status = process.exit_code.load(Ordering::Relaxed);
     let (code, value) = explain(status);
@@ -227,44 +244,74 @@ fn exit_info(process: &Process, sig: u32) -> SigInfo {
 }
 
 /// `si_code` and `si_status` of a wait status.
-pub fn explain(status: i32) -> (i32, i32) {
+pub const fn explain(status: i32) -> (i32, i32) {
     if status & 0x7f == 0 {
         (code::CLD_EXITED, status >> 8 & 0xff)
-    } else if status & 0x80 != 0 {
+    } else if status & DUMPED != 0 {
         (code::CLD_DUMPED, status & 0x7f)
     } else {
         (code::CLD_KILLED, status & 0x7f)
     }
 }
 
+const _: () = assert!(matches!(explain(status_of_exit(0x181)), (code::CLD_EXITED, 0x81)));
+const _: () = assert!(matches!(
+    explain(status_of_signal(64, false)),
+    (code::CLD_KILLED, 64)
+));
+const _: () = assert!(matches!(
+    explain(status_of_signal(11, true)),
+    (code::CLD_DUMPED, 11)
+));
+
 /// The children of an ending process get a new parent: the nearest living subreaper, else the first process.
-fn reparent_children(process: &Arc<Process>, gone: &mut Vec<Arc<Process>>) {
-    let children = core::mem::take(&mut process.family().children);
+fn reparent_children(process: &Arc<Process>, gone: &mut Gone) {
+    let mut children = core::mem::take(&mut process.family().children);
     if children.is_empty() {
         return;
     }
     let Some(reaper) = find_reaper(process) else {
         return;
     };
-    for child in children {
+    while let Some(node) = children.remove_first() {
+        let child = node.range().value.clone();
         child.adopt(&reaper);
-        for thread in child.threads() {
-            let sig = thread.parent_death_signal.load(Ordering::Relaxed);
-            if sig != 0 {
-                signal::send_to_process(&child, sig as u32, SigInfo::user(sig as u32, process.tgid, 0));
-            }
-        }
-        // Its own choice of signal was for its old parent.
+        tell_of_parents_death(&child);
+        // The child chose its signal for its old parent.
         child.exit_signal.store(SIGCHLD as i32, Ordering::Relaxed);
         if child.exit_state() == ExitState::Zombie && tell_parent_of_exit(&child, &reaper) {
             child.set_exit_state(ExitState::Dead);
             bury(&child);
-            gone.push(child);
+            gone.push(node);
             continue;
         }
         let group = child.group();
-        reaper.family().children.push(child.clone());
+        reaper.family().children.insert(node);
         hang_up_if_orphaned(&group, &child, Some(process));
+    }
+}
+
+/// The children of an ending thread become those of another thread of its process. Children that asked for it
+/// are told that their parent ended. [`TREE`] is locked.
+#[cold]
+fn leave_children(task: &Task) {
+    let tid = task.tid();
+    for child in task.process.children().filter(|child| child.creator() == tid) {
+        child.set_creator(0);
+        tell_of_parents_death(&child);
+    }
+}
+
+/// The running thread, the parent of `child`, ends: sends the threads of `child` the signals that they chose
+/// for that (`PR_SET_PDEATHSIG`), where the running thread may send them.
+fn tell_of_parents_death(child: &Arc<Process>) {
+    for thread in child.threads() {
+        let sig = thread.parent_death_signal.load(Ordering::Relaxed) as u32;
+        if sig != 0 && may_signal(child, &thread.creds(), Some(sig)).is_ok() {
+            let me = current();
+            let info = SigInfo::user(sig, me.process.tgid, me.creds().uid);
+            signal::send_to_process(child, sig, info);
+        }
     }
 }
 
@@ -284,10 +331,12 @@ fn find_reaper(process: &Arc<Process>) -> Option<Arc<Process>> {
     init_process()
 }
 
-/// Whether a group is orphaned: no member has a living parent in another group of the same session. `ignore` is left out.
+/// Whether a group is orphaned: no member has a living parent in another group of the same session. `ignore`
+/// is not counted as a member.
 pub fn is_orphaned(group: &Arc<ProcessGroup>, ignore: Option<&Arc<Process>>) -> bool {
-    !group.members().iter().any(|member| {
-        if ignore.is_some_and(|ignore| Arc::ptr_eq(ignore, member)) || member.exit_state() != ExitState::Alive
+    !group.members().any(|member| {
+        if ignore.is_some_and(|ignore| Arc::ptr_eq(ignore, &member))
+            || member.exit_state() != ExitState::Alive
         {
             return false;
         }
@@ -297,8 +346,8 @@ pub fn is_orphaned(group: &Arc<ProcessGroup>, ignore: Option<&Arc<Process>>) -> 
     })
 }
 
-/// If `process`'s end, or the end of its parent, leaves its group orphaned with stopped members, they get SIGHUP and SIGCONT.
-/// `parent`: the one through which the group was not orphaned.
+/// If the end of `process`, or of its parent, makes its group an orphaned one that has stopped members, they
+/// get `SIGHUP` and `SIGCONT`. `parent`: the parent because of which the group was not orphaned until now.
 fn hang_up_if_orphaned(group: &Arc<ProcessGroup>, process: &Arc<Process>, parent: Option<&Arc<Process>>) {
     let mattered = parent.is_some_and(|parent| parent.pgrp() != group.id && parent.sid() == group.session.id);
     if !mattered {
@@ -308,16 +357,17 @@ fn hang_up_if_orphaned(group: &Arc<ProcessGroup>, process: &Arc<Process>, parent
     if !is_orphaned(group, ending.then_some(process)) {
         return;
     }
-    if group.members().iter().any(|member| member.signals.lock().stopped) {
+    if group.members().any(|member| member.signals.lock().stopped) {
         for member in group.members() {
-            signal::send_to_process(&member, SIGHUP, SigInfo::kernel(SIGHUP));
-            signal::send_to_process(&member, SIGCONT, SigInfo::kernel(SIGCONT));
+            for sig in [SIGHUP, SIGCONT] {
+                let _ = signal::queue_to_member(&member, sig, SigInfo::kernel(sig));
+            }
         }
     }
 }
 
-/// The leader of `session` ends: its terminal's foreground group is hung up and the terminal is free for another session. If the terminal went
-/// away before, that is the group that was in the foreground then.
+/// The leader of `session` ends: the foreground group of its terminal gets `SIGHUP`, and the terminal is free
+/// for another session. If the terminal went away earlier, the group gets it that was in the foreground then.
 fn end_session(session: &Session) {
     let terminal = session.ctty.lock().take();
     let left_behind = session.set_left_behind(None);
@@ -330,15 +380,19 @@ fn end_session(session: &Session) {
         None => left_behind.as_ref().map_or(0, |group| group.id),
     };
     if foreground > 0 {
-        // The group may have ended in the meantime.
+        // The group may have ended meanwhile.
         let _ = signal::send_to_pgrp(foreground, SIGHUP, SigInfo::kernel(SIGHUP));
         let _ = signal::send_to_pgrp(foreground, SIGCONT, SigInfo::kernel(SIGCONT));
     }
 }
 
-/// A dead process leaves the tables. Under [`TREE`], so that who finds it no more among the children finds it nowhere; the caller keeps a
-/// reference until that is released.
+/// Removes a dead process from the tables. [`TREE`] is locked: a thread that does not find the process among
+/// the children does not find it by its number either. The caller holds a reference until it has unlocked
+/// `TREE`.
 pub(super) fn bury(process: &Arc<Process>) {
-    process.group().leave(process);
+    process
+        .group()
+        .leave(process, process.member_at.load(Ordering::Relaxed));
+    keep_faults(process);
     pid::forget_process(process.tgid);
 }

@@ -2,20 +2,22 @@
 
 use super::process::TREE;
 use super::rlimit::{INFINITY, which};
+use super::session::member_node;
 use super::thread::NewTask;
-use super::{Process, Task, TaskFlags, creds, current, pid, user};
+use super::{CurrentTask, Process, Task, TaskFlags, creds, current, everyone, pid, user};
 use crate::arch::{self, frame::Frame, switch::Context};
-use crate::fs::FsContext;
+use crate::fs::{FdTable, File, FsContext};
 use crate::mm::KernelStack;
 use crate::mm::user::UserPtr;
 use crate::sched::entity::{ContextCell, SchedEntity, with_current_context};
 use crate::sched::{self, WaitQueue};
-use crate::signal::{self, AltStack, ProcessSignals, TaskSignals};
-use crate::syscall::SysResult;
+use crate::signal::{self, ProcessSignals, TaskSignals};
 use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
 use bitflags::bitflags;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use limen_linux_abi::Errno;
+use limen_linux_abi::SysResult;
 
 bitflags! {
     /// `CLONE_*` (`linux/sched.h`).
@@ -89,29 +91,29 @@ impl CloneFlags {
         .union(Self::NEWNET);
 }
 
-/// What is to be made.
+/// What `clone` is to make.
 #[derive(Clone, Copy, Debug)]
 pub struct CloneArgs {
-    /// What is shared.
+    /// What parent and child share, and other options.
     pub flags: CloneFlags,
-    /// Where the pidfd goes.
+    /// The address for the pidfd.
     pub pidfd: usize,
-    /// The child's id word in the child.
+    /// The address of the child's id word in the child's memory.
     pub child_tid: usize,
-    /// The child's id word in the parent.
+    /// The address of the child's id word in the parent's memory.
     pub parent_tid: usize,
-    /// The parent's signal at the child's end; 0: none.
+    /// The signal for the parent when the child ends. 0: none.
     pub exit_signal: i32,
-    /// The child's stack pointer; 0: the parent's.
+    /// The child's stack pointer. 0: that of the parent.
     pub stack: usize,
-    /// Thread-local storage.
+    /// The child's thread-local storage.
     pub tls: usize,
-    /// The id the child must get (`set_tid`).
+    /// The id that the child must get (`set_tid`).
     pub tid: Option<i32>,
 }
 
 impl CloneArgs {
-    /// What `fork` makes.
+    /// The arguments for a `fork`.
     pub fn fork() -> Self {
         Self {
             flags: CloneFlags::empty(),
@@ -126,22 +128,37 @@ impl CloneArgs {
     }
 }
 
-/// What a `vfork`ing parent waits for: its child has called exec or ended.
+/// The event for which a parent waits in `vfork`: its child has called exec or has ended.
 pub struct VforkDone {
     done: AtomicBool,
     wait: WaitQueue,
 }
 
 impl VforkDone {
-    /// Lets the parent go on.
+    /// Wakes the parent.
     pub(super) fn complete(&self) {
         self.done.store(true, Ordering::Release);
         self.wait.wake_all();
     }
 }
 
-/// How many threads the machine's memory bears (`threads-max`): their stacks may take an eighth of it.
+/// How many threads may exist (`threads-max`): by default so many that their stacks take an eighth of memory.
 pub fn max_threads() -> u64 {
+    match MAX_THREADS.load(Ordering::Relaxed) {
+        0 => threads_of_memory(),
+        set => set,
+    }
+}
+
+/// The value that `threads-max` was set to. 0: the default.
+static MAX_THREADS: AtomicU64 = AtomicU64::new(0);
+
+/// Sets [`max_threads`].
+pub fn set_max_threads(most: u64) {
+    MAX_THREADS.store(most, Ordering::Relaxed);
+}
+
+fn threads_of_memory() -> u64 {
     let pages_per_stack = (1u64 << crate::mm::STACK_SHIFT) >> crate::mm::PAGE_SHIFT;
     (crate::mm::total_pages() as u64 / (8 * pages_per_stack.max(1))).clamp(32, pid::PID_MAX_LIMIT as u64 / 2)
 }
@@ -155,15 +172,22 @@ fn check_flags(args: &CloneArgs) -> Result<(), Errno> {
         || flags.contains(F::THREAD) && !flags.contains(F::SIGHAND)
         || flags.contains(F::SIGHAND) && !flags.contains(F::VM)
         || flags.contains(F::THREAD) && flags.intersects(F::NEWUSER | F::NEWPID)
+        || flags.contains(F::PIDFD) && flags.intersects(F::DETACHED | F::THREAD)
+        || both(F::PIDFD, F::PARENT_SETTID) && args.pidfd == args.parent_tid
         || both(F::CLEAR_SIGHAND, F::SIGHAND)
         || flags.contains(F::PARENT) && current().process.is_init()
     {
         return Err(Errno::EINVAL);
     }
-    check_namespaces(flags)
+    check_namespaces(flags)?;
+    // There are no cgroups, so no descriptor stands for one.
+    if flags.contains(F::INTO_CGROUP) {
+        return Err(Errno::EBADF);
+    }
+    Ok(())
 }
 
-/// There is one namespace of each kind: asking for another is refused as by a Linux built without them.
+/// There is one namespace of each kind. A new one is refused as on a Linux that was built without namespaces.
 pub(super) fn check_namespaces(flags: CloneFlags) -> Result<(), Errno> {
     if flags.intersects(CloneFlags::NAMESPACES | CloneFlags::NEWTIME) {
         let allowed = current().creds().capable(creds::cap::SYS_ADMIN) || flags.contains(CloneFlags::NEWUSER);
@@ -172,9 +196,9 @@ pub(super) fn check_namespaces(flags: CloneFlags) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Gives back what a half-made thread has taken when making it fails.
+/// Undoes what a half-made thread has taken if making it fails.
 struct Undo<'a> {
-    /// Who keeps signals for the new process.
+    /// The thread that keeps signals for the new process.
     keeper: Option<&'a Task>,
     uid: Option<u32>,
     tid: Option<i32>,
@@ -194,14 +218,15 @@ impl Drop for Undo<'_> {
     }
 }
 
-/// Makes a thread or process from the caller, whose registers are `frame`. Returns its id.
+/// Makes a thread or a process of the caller, whose registers are `frame`. Returns its id. May sleep.
 pub fn clone(frame: &Frame, args: &CloneArgs) -> SysResult {
     use CloneFlags as F;
     check_flags(args)?;
     let parent = current();
     let flags = args.flags;
-    // A signal that is here already comes before the fork. One that comes from now on comes after it, or a program with a fast timer would never get
-    // its child: to the parent, and if it was sent to several processes to the child, too.
+    // A signal that is pending already comes before the fork: the call is restarted. A later one comes after
+    // it, since else a program with a fast timer would never get its child. It goes to the parent and, if it
+    // was sent to several processes, also to the child.
     let mut undo = Undo {
         keeper: None,
         uid: None,
@@ -249,22 +274,25 @@ pub fn clone(frame: &Frame, args: &CloneArgs) -> SysResult {
         None => None,
     };
     let tid = match args.tid {
-        Some(tid) => pid::allocate_exact(tid)?,
+        Some(tid) => {
+            let may =
+                || creds.capable(creds::cap::SYS_ADMIN) || creds.capable(creds::cap::CHECKPOINT_RESTORE);
+            pid::allocate_exact(tid, may)?
+        }
         None => pid::allocate()?,
     };
     undo.tid = Some(tid);
 
-    let mut signals = TaskSignals::new();
-    {
+    let signals = {
         let own = parent.signals.lock();
+        let mut signals = TaskSignals::new(own.pending.account());
         signals.blocked = own.blocked;
-        // A thread on the same memory must not run handlers on the same stack.
+        // A thread with the same memory must not run handlers on the same stack.
         if !flags.contains(F::VM) || flags.contains(F::VFORK) {
             signals.altstack = own.altstack;
-        } else {
-            signals.altstack = AltStack::default();
         }
-    }
+        signals
+    };
     let process = if flags.contains(F::THREAD) {
         parent.process.clone()
     } else {
@@ -298,10 +326,8 @@ pub fn clone(frame: &Frame, args: &CloneArgs) -> SysResult {
     }
     task.personality
         .store(parent.personality.load(Ordering::Relaxed), Ordering::Relaxed);
-    task.timer_slack_ns
-        .store(parent.timer_slack_ns.load(Ordering::Relaxed), Ordering::Relaxed);
-    task.io_priority
-        .store(parent.io_priority.load(Ordering::Relaxed), Ordering::Relaxed);
+    task.inherit_timer_slack(&parent);
+    task.inherit_io(&parent, flags.contains(F::IO));
     crate::rseq::fork(&parent, &task, !flags.contains(F::VM));
     let vfork = flags.contains(F::VFORK).then(|| {
         Arc::new(VforkDone {
@@ -312,28 +338,23 @@ pub fn clone(frame: &Frame, args: &CloneArgs) -> SysResult {
     (*task.vfork.lock()).clone_from(&vfork);
 
     let pidfd = match flags.contains(F::PIDFD) {
-        true => Some(super::pidfd::open(&task.process, 0)?),
+        true => Some(NewPidfd::new(&parent, &task, args.pidfd)?),
         false => None,
     };
-    if let Err(e) = publish(&parent, &task, flags) {
-        if let Some(fd) = pidfd {
-            let _ = parent.files().close(fd);
-        }
-        return Err(e);
-    }
+    publish(&parent, &task, flags)?;
     core::mem::forget(undo);
+    if let Some(pidfd) = pidfd {
+        pidfd.open();
+    }
 
-    // The child exists now: faults on these two words are the caller's problem, as in Linux.
+    // The child exists now. As on Linux, an error of writing the word is ignored.
     if flags.contains(F::PARENT_SETTID) {
         let _ = UserPtr::<i32>::new(args.parent_tid).write(tid);
-    }
-    if let Some(fd) = pidfd {
-        let _ = UserPtr::<i32>::new(args.pidfd).write(fd);
     }
     sched::wake_new_task(&task);
     if let Some(vfork) = vfork {
         drop(task);
-        // Only death ends this wait early; then nobody needs the answer.
+        // Only a fatal signal ends this wait early, and then nobody needs the result.
         let _ = vfork
             .wait
             .wait_until_killable(|| vfork.done.load(Ordering::Acquire));
@@ -341,8 +362,50 @@ pub fn clone(frame: &Frame, args: &CloneArgs) -> SysResult {
     Ok(tid as usize)
 }
 
-/// Where a new thread starts: as the caller, whose registers are `frame`, with 0 for the call's result. Not inlined: frames and
-/// contexts are large.
+/// A descriptor for the child, whose number the program has been told. If it is dropped before it is opened,
+/// the number is free again.
+struct NewPidfd {
+    files: Arc<FdTable>,
+    fd: i32,
+    file: Option<Arc<File>>,
+    opened: bool,
+}
+
+impl NewPidfd {
+    /// Reserves a number and writes it to `at`. `EMFILE`, `EFAULT`.
+    #[inline(never)]
+    fn new(parent: &CurrentTask, child: &Task, at: usize) -> Result<Self, Errno> {
+        let files = parent.files();
+        let mut new = Self {
+            fd: files.reserve(true)?,
+            file: None,
+            files,
+            opened: false,
+        };
+        new.file = Some(super::pidfd::file(&child.process, 0)?);
+        UserPtr::<i32>::new(at).write(new.fd)?;
+        Ok(new)
+    }
+
+    /// The child exists: the descriptor becomes usable.
+    fn open(mut self) {
+        if let Some(file) = self.file.take() {
+            self.files.fill(self.fd, file);
+            self.opened = true;
+        }
+    }
+}
+
+impl Drop for NewPidfd {
+    fn drop(&mut self) {
+        if !self.opened {
+            self.files.give_back(self.fd);
+        }
+    }
+}
+
+/// Where a new thread starts: like its caller, whose registers are `frame`, but with 0 as the result of the
+/// call. Not inlined, because frames and contexts are large.
 #[inline(never)]
 fn child_context(stack: &KernelStack, frame: &Frame, args: &CloneArgs) -> ContextCell {
     let mut child_frame = frame.clone();
@@ -357,12 +420,15 @@ fn child_context(stack: &KernelStack, frame: &Frame, args: &CloneArgs) -> Contex
     ContextCell::new(context)
 }
 
-/// The process of a new program: limits, group and actions from its parent's. `ENOMEM`.
+/// The process of a new program, with limits, group and actions of its parent. `ENOMEM`.
 #[inline(never)]
 fn new_process(parent: &Arc<Task>, tid: i32, args: &CloneArgs) -> Result<Arc<Process>, Errno> {
     use CloneFlags as F;
     let old = &parent.process;
-    let mut actions = old.signals.lock().actions.clone();
+    let (mut actions, account) = {
+        let shared = old.signals.lock();
+        (shared.actions.clone(), shared.pending.account())
+    };
     if !args.flags.contains(F::SIGHAND) {
         actions = actions.copy()?;
         if args.flags.contains(F::CLEAR_SIGHAND) {
@@ -382,7 +448,7 @@ fn new_process(parent: &Arc<Task>, tid: i32, args: &CloneArgs) -> Result<Arc<Pro
         &real_parent,
         old.group(),
         old.limits.duplicate(),
-        ProcessSignals::with(actions),
+        ProcessSignals::with(actions, account),
         exit_signal,
     );
     process.set_exe(old.exe());
@@ -390,50 +456,94 @@ fn new_process(parent: &Arc<Task>, tid: i32, args: &CloneArgs) -> Result<Arc<Pro
         .real_uid
         .store(old.real_uid.load(Ordering::Relaxed), Ordering::Relaxed);
     process
-        .oom_score_adj
-        .store(old.oom_score_adj.load(Ordering::Relaxed), Ordering::Relaxed);
+        .saved_uid
+        .store(old.saved_uid.load(Ordering::Relaxed), Ordering::Relaxed);
+    for (new, old) in [
+        (&process.oom_score_adj, &old.oom_score_adj),
+        (&process.oom_score_adj_min, &old.oom_score_adj_min),
+    ] {
+        new.store(old.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
     Ok(process)
 }
 
 /// Makes the new thread known: from here on it can be found, signalled and waited for.
 fn publish(parent: &Arc<Task>, task: &Arc<Task>, flags: CloneFlags) -> Result<(), Errno> {
-    let _tree = TREE.lock();
-    let mut shared = parent.process.signals.lock();
-    // The process is ending, or its other threads are: the fork did not happen.
+    if flags.contains(CloneFlags::THREAD) {
+        return publish_thread(parent, task);
+    }
+    let process = &task.process;
+    let (child, member) = (process.child_node(), member_node(process));
+    let mut waited = None;
+    let (place, _tree) = loop {
+        let place = parent.process.group().reserve();
+        let Some(tree) = everyone::may_enter(TREE.lock(), &mut waited) else {
+            continue;
+        };
+        if place.is_behind(&parent.process) {
+            break (place, tree);
+        }
+        // The parent's group has changed meanwhile.
+    };
+    let shared = parent.process.signals.lock();
+    // The process, or all its other threads, are ending: the fork fails.
     if shared.group_exit.is_some() || shared.exec.is_some() {
         return Err(Errno::ERESTARTNOINTR);
     }
-    if flags.contains(CloneFlags::THREAD) {
-        signal::stop::join(parent, task, &mut shared);
-        task.process.thread_starts();
-        task.process.with_threads(|threads| threads.push(task.clone()));
-        pid::register(task, false);
-        return Ok(());
-    }
     drop(shared);
-    let process = &task.process;
     process.with_threads(|threads| threads.push(task.clone()));
-    // The group and the parent may have changed since they were copied.
-    let group = parent.process.group();
-    let real_parent: Weak<Process> = if flags.contains(CloneFlags::PARENT) {
-        parent.process.family().parent.clone()
+    // The parent may have a new parent since then.
+    let sibling = flags.contains(CloneFlags::PARENT);
+    let (real_parent, creator): (Weak<Process>, i32) = if sibling {
+        (parent.process.family().parent.clone(), parent.process.creator())
     } else {
-        Arc::downgrade(&parent.process)
+        (Arc::downgrade(&parent.process), parent.tid())
     };
+    if !sibling && !parent.flags().contains(TaskFlags::HAS_CHILDREN) {
+        parent.set_flags(TaskFlags::HAS_CHILDREN);
+    }
     let real_parent = match real_parent.upgrade() {
         Some(real_parent) => real_parent,
         None => super::process::init_process().unwrap_or_else(|| parent.process.clone()),
     };
     process.adopt(&real_parent);
-    real_parent.family().children.push(process.clone());
-    process.enter_group(group);
-    // Last: who looks at the group now finds the new process itself.
+    process.set_creator(creator);
+    real_parent.family().children.insert(child);
+    process.enter_group(place, member);
+    // Comes last: a sender to the group now finds the new process itself.
     signal::give_sent_to_many(parent, task);
     pid::register(task, true);
     Ok(())
 }
 
-/// The first thing a new user thread does in its own context; `frame` is what it returns to user mode with.
+/// [`publish`] for one more thread of the same process.
+fn publish_thread(parent: &Arc<Task>, task: &Arc<Task>) -> Result<(), Errno> {
+    let process = &task.process;
+    loop {
+        let tree = TREE.lock();
+        let mut shared = process.signals.lock();
+        if shared.group_exit.is_some() || shared.exec.is_some() {
+            return Err(Errno::ERESTARTNOINTR);
+        }
+        // Memory is allocated without locks, and only if there is no room. Other threads may use it up again.
+        if has_no_room(&process.threads_under(&shared)) {
+            drop((shared, tree));
+            process.room_for_thread()?;
+            continue;
+        }
+        signal::stop::join(parent, task, &mut shared);
+        process.thread_starts();
+        process.threads_under(&shared).push(task.clone());
+        pid::register(task, false);
+        return Ok(());
+    }
+}
+
+fn has_no_room(threads: &Vec<Arc<Task>>) -> bool {
+    threads.len() == threads.capacity()
+}
+
+/// The first thing that a new user thread does. `frame` has the registers with which it will enter user mode.
 pub fn first_return(frame: &mut Frame) {
     let task = current();
     if let Some(start) = task.start_frame.lock().take() {
@@ -446,22 +556,31 @@ pub fn first_return(frame: &mut Frame) {
     crate::rseq::first_return(&task);
 }
 
-/// The running thread's descriptors are its own from now on: a copy, if another thread has them, too. If not they stay as they are, since with the
-/// last user of a table its record locks go.
+/// Gives the running thread a descriptor table of its own: a copy, if another thread shares the table. If
+/// none does, the table stays: dropping a table releases its record locks.
 pub fn unshare_files() -> Result<(), Errno> {
     let task = current();
     let Some(files) = task.try_files() else {
         return Ok(());
     };
-    // Whoever else holds a count may be only looking (`/proc`).
-    let has = |other: &Arc<Task>| !Arc::ptr_eq(other, &task) && other.files_slot().holds(&files);
-    if Arc::strong_count(&files) > 2 && pid::all_processes().iter().any(|p| p.threads().iter().any(has)) {
+    // Other references may be temporary ones (`/proc`).
+    let has = |other: Arc<Task>| !Arc::ptr_eq(&other, &task) && other.files_slot().holds(&files);
+    if Arc::strong_count(&files) > 2 && pid::all_processes().any(|p| p.threads().any(has)) {
         drop(task.replace_files(Some(files.copy()?)));
     }
     Ok(())
 }
 
-/// `unshare`: the caller stops sharing what it shared.
+/// Whether another process has the same `part` as that of the running thread.
+fn shares<T>(task: &Task, part: fn(&Process) -> Option<Arc<T>>) -> bool {
+    let Some(own) = part(&task.process) else {
+        return false;
+    };
+    let has = |other: &Process| part(other).is_some_and(|theirs| Arc::ptr_eq(&theirs, &own));
+    pid::all_processes().any(|other| !Arc::ptr_eq(&other, &task.process) && has(&other))
+}
+
+/// `unshare`: the caller gets its own copies of what it shared.
 pub fn unshare(flags: CloneFlags) -> SysResult {
     use CloneFlags as F;
     let allowed = F::THREAD | F::FS | F::FILES | F::SIGHAND | F::VM | F::SYSVSEM | F::NAMESPACES | F::NEWTIME;
@@ -469,8 +588,11 @@ pub fn unshare(flags: CloneFlags) -> SysResult {
         return Err(Errno::EINVAL);
     }
     let task = current();
-    // These can't be unshared by one of several threads.
-    if flags.intersects(F::THREAD | F::SIGHAND | F::VM) && task.process.thread_count() > 1 {
+    // A thread of several cannot do this without the others.
+    if flags.intersects(F::THREAD | F::SIGHAND | F::VM) && task.process.thread_count() > 1
+        || flags.intersects(F::SIGHAND | F::VM) && shares(&task, Process::actions)
+        || flags.contains(F::VM) && shares(&task, Process::mm)
+    {
         return Err(Errno::EINVAL);
     }
     check_namespaces(flags)?;

@@ -1,14 +1,14 @@
 //! Changing process groups and sessions.
 
 use super::process::TREE;
-use super::session::{ProcessGroup, Session};
+use super::session::{ProcessGroup, Session, member_node};
 use super::{ExitState, Process, current, find_process, pid};
-use crate::syscall::SysResult;
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 use limen_linux_abi::Errno;
+use limen_linux_abi::SysResult;
 
-/// The process with id `pid`, the caller's for 0. A thread's id stands for its process.
+/// The process with id `pid`; 0 means the caller's. A thread's id stands for its process.
 pub fn process_or_self(pid: i32) -> Result<Arc<Process>, Errno> {
     match pid {
         0 => Ok(current().process.clone()),
@@ -18,20 +18,21 @@ pub fn process_or_self(pid: i32) -> Result<Arc<Process>, Errno> {
     }
 }
 
-/// `setsid`: a new session with a new group, led by the caller.
+/// `setsid`: the caller leads a new session and a new group in it.
 pub fn setsid() -> SysResult {
     let process = current().process.clone();
+    let node = member_node(&process);
     let _tree = TREE.lock();
     if process.pgrp() == process.tgid || pid::find_group(process.tgid).is_some() {
         return Err(Errno::EPERM);
     }
     let session = Session::new(process.tgid);
     let group = ProcessGroup::new(process.tgid, session);
-    process.set_group(group);
+    process.set_group(group, node);
     Ok(process.tgid as usize)
 }
 
-/// `setpgid`: moves the caller or a child that has not called exec yet into a group of the same session.
+/// `setpgid`: moves the caller, or a child that has not called exec yet, into a group of the same session.
 pub fn setpgid(pid: i32, pgid: i32) -> SysResult {
     if pgid < 0 || pgid == 0 && pid < 0 {
         return Err(Errno::EINVAL);
@@ -41,6 +42,7 @@ pub fn setpgid(pid: i32, pgid: i32) -> SysResult {
         0 => me.clone(),
         _ => find_process(pid).ok_or(Errno::ESRCH)?,
     };
+    let node = member_node(&target);
     let pgid = if pgid == 0 { target.tgid } else { pgid };
     let _tree = TREE.lock();
     if target.exit_state() == ExitState::Dead {
@@ -68,12 +70,12 @@ pub fn setpgid(pid: i32, pgid: i32) -> SysResult {
         }
     } else {
         pid::find_group(pgid)
-            .filter(|group| !group.members().is_empty())
+            .filter(|group| group.members().next().is_some())
             .ok_or(Errno::EPERM)?
     };
     if group.session.id != mine.session.id {
         return Err(Errno::EPERM);
     }
-    target.set_group(group);
+    target.set_group(group, node);
     Ok(0)
 }

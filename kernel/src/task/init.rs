@@ -1,13 +1,14 @@
 //! The first process.
 
-use super::session::{ProcessGroup, Session};
+use super::session::{ProcessGroup, Session, member_node};
 use super::thread::NewTask;
 use super::{Process, Task, TaskFlags, exec, fork, pid, rlimit, root_creds};
 use crate::arch::frame::Frame;
 use crate::arch::switch::Context;
-use crate::boot::{PhysRange, cmdline};
+use crate::cmdline;
 use crate::fs::{FdTable, FsContext};
 use crate::mm::KernelStack;
+use crate::mm::PhysRange;
 use crate::sched::entity::{ContextCell, SchedEntity};
 use crate::signal::{ProcessSignals, TaskSignals};
 use alloc::boxed::Box;
@@ -20,7 +21,7 @@ use limen_linux_abi::Errno;
 /// `O_RDWR`.
 const O_RDWR: u32 = 2;
 
-/// Makes process 1, whose thread unpacks `initrd` into the root and executes init.
+/// Makes process 1. Its thread unpacks `initrd` into the root and executes init.
 pub fn start_init(initrd: Option<PhysRange>) {
     let stack = KernelStack::new().expect("memory for the first process");
     let context = Context::new(stack.top(), &Frame::new_user(0, 0));
@@ -29,9 +30,17 @@ pub fn start_init(initrd: Option<PhysRange>) {
     let group = ProcessGroup::new(0, session);
     let mut signals = ProcessSignals::new();
     signals.unkillable = true;
+    let mut own = TaskSignals::new(None);
+    let account = Some(super::user::QueuedSignals::of(0));
+    // Until now the process is counted on no user's account.
+    let _ = (
+        signals.pending.charge_to(account.clone()),
+        own.pending.charge_to(account),
+    );
     let limits = rlimit::Limits::new(fork::max_threads() / 2);
     let process = Process::new(tid, &Weak::new(), group.clone(), limits, signals, 0);
-    process.enter_group(group);
+    let node = member_node(&process);
+    process.enter_group(group.reserve(), node);
     let mut comm = [0; 16];
     comm[..4].copy_from_slice(b"init");
     let task = Task::new(NewTask {
@@ -46,18 +55,18 @@ pub fn start_init(initrd: Option<PhysRange>) {
         files: Some(FdTable::new()),
         fs: Some(FsContext::initial()),
         comm,
-        signals: TaskSignals::new(),
+        signals: own,
         exit_signal: 0,
     });
     process.with_threads(|threads| threads.push(task.clone()));
     pid::register(&task, true);
-    // The count of user threads starts with this one; it can't fail.
+    // The first user thread. It cannot exceed the limit.
     let _ = super::user::charge(0, rlimit::INFINITY);
     *task.kernel_function.lock() = Some(Box::new(move || run(initrd)));
     crate::sched::wake_new_task(&task);
 }
 
-/// The first process's own work, in kernel mode.
+/// What the first process does in kernel mode.
 fn run(initrd: Option<PhysRange>) {
     if let Some(initrd) = initrd {
         crate::fs::initramfs::unpack(initrd);
@@ -69,7 +78,7 @@ fn run(initrd: Option<PhysRange>) {
     *super::current().start_frame.lock() = Some(Box::new(frame));
 }
 
-/// Descriptors 0, 1 and 2: the console.
+/// Opens the console as descriptors 0, 1 and 2.
 fn open_console() {
     let files = super::current().files();
     match crate::fs::open_path("/dev/console", O_RDWR, 0) {
@@ -82,8 +91,8 @@ fn open_console() {
     }
 }
 
-/// What the command line leaves for init: words without `=` that the kernel does not know become arguments, words with it the
-/// environment; everything behind `--` is arguments.
+/// What of the command line goes to init. A word that the kernel does not know becomes an argument or, if it
+/// contains `=`, a variable of the environment. Everything behind `--` becomes arguments.
 fn init_arguments() -> (Vec<String>, Vec<String>) {
     let mut args = Vec::new();
     let mut env: Vec<String> = Vec::from([String::from("HOME=/"), String::from("TERM=linux")]);
@@ -92,7 +101,7 @@ fn init_arguments() -> (Vec<String>, Vec<String>) {
             continue;
         }
         match word.split_once('=') {
-            // A parameter of a module that this kernel does not have.
+            // A parameter of a module. This kernel has no modules.
             Some((name, _)) if name.contains('.') => {}
             Some((name, _)) => {
                 env.retain(|old| old.split_once('=').is_none_or(|(old, _)| old != name));
@@ -106,7 +115,7 @@ fn init_arguments() -> (Vec<String>, Vec<String>) {
     (args, env)
 }
 
-/// Options that are the kernel's, not init's.
+/// Whether a word is an option of the kernel's.
 fn is_kernel_option(word: &str) -> bool {
     const NAMES: &[&str] = &[
         "init",
@@ -161,7 +170,7 @@ fn is_kernel_option(word: &str) -> bool {
     NAMES.contains(&name)
 }
 
-/// Executes init: what `rdinit=` or `init=` say, else the usual places.
+/// Executes init: the program that `rdinit=` or `init=` names, else one of the usual ones.
 fn start(frame: &mut Frame, args: &[String], env: &[String]) {
     let env: Vec<&str> = env.iter().map(String::as_str).collect();
     let mut try_one = |path: &str| -> Result<(), Errno> {

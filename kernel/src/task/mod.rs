@@ -1,19 +1,25 @@
 //! Tasks: threads, processes, process groups and sessions, credentials, fork, exec, exit and wait.
 
+#![forbid(unsafe_code)]
+
 pub mod access;
 pub mod creds;
+pub mod everyone;
 pub mod exec;
 pub mod exit;
 pub mod fork;
 pub mod group;
 pub mod init;
+pub mod oom;
 pub mod pid;
 pub mod pidfd;
 pub mod process;
 pub mod rlimit;
 pub mod session;
 pub mod thread;
+pub mod timers;
 pub mod user;
+pub mod uts;
 pub mod wait;
 
 pub use crate::sched::{CurrentTask, current};
@@ -27,18 +33,18 @@ use alloc::sync::{Arc, Weak};
 use core::sync::atomic::AtomicU32;
 use limen_entry::WorkWords;
 
-/// The part of a task the entry code and the architecture look at; the first field of `Task`.
+/// The part of a task that entry code and architectures use. It is the first field of `Task`.
 #[derive(Debug)]
 #[repr(C)]
 pub struct ThreadInfo {
-    /// Pending work.
+    /// The work words.
     pub work: WorkWords,
-    /// Preempt count: bits 0-7 preemption disabled, 16-19 in hardware interrupt, 20-23 in NMI. Only the thread itself (or an
-    /// interrupt on its CPU) changes it.
+    /// The preempt count: bits 0-7 count disabled preemption, 16-19 hardware interrupts, 20-23 NMIs. Only the
+    /// thread itself, or an interrupt on its CPU, changes it.
     pub preempt_count: AtomicU32,
     /// The CPU it runs on, or last ran on.
     pub cpu: AtomicU32,
-    /// What it holds, for the lock validator.
+    /// Which locks it holds, for the lock validator.
     pub lockdep: crate::sync::lockdep::ThreadState,
 }
 
@@ -54,7 +60,7 @@ impl ThreadInfo {
     }
 }
 
-/// What kernel threads share: their process (id 0, never in the table) and root's credentials.
+/// What kernel threads share: their process (id 0, not in the table) and root's credentials.
 static KERNEL: SpinLock<Option<(Arc<Process>, Arc<Creds>)>> = SpinLock::new(None);
 
 fn kernel() -> (Arc<Process>, Arc<Creds>) {
@@ -75,7 +81,8 @@ fn kernel() -> (Arc<Process>, Arc<Creds>) {
         .clone()
 }
 
-/// The process kernel threads belong to. Needs the heap, nothing else: the scheduler makes idle threads before [`init`].
+/// The process of all kernel threads. It needs only the heap, as the scheduler makes idle threads before
+/// [`init()`] runs.
 pub fn kernel_process() -> Arc<Process> {
     kernel().0
 }
@@ -91,9 +98,10 @@ pub fn rlimit(which: usize) -> u64 {
     current().process.limits.soft(which)
 }
 
-/// Prepares process identifiers and the like.
+/// Prepares process ids. Once, at boot.
 pub fn init() {
-    // As Linux: more CPUs, more processes.
+    crate::mm::oom::set_users(&oom::Processes);
+    // As on Linux: the more CPUs, the higher the largest id.
     let cpus = crate::arch::smp::count() as i32;
     let max = pid::PID_MAX
         .load(core::sync::atomic::Ordering::Relaxed)

@@ -1,11 +1,13 @@
-//! Process identifiers: allocation and lookup.
+//! Process ids: allocating them and finding what they stand for.
 //!
-//! One table maps a number to everything that goes by it: a thread, the process it leads, a process group and a session. The number is
-//! free again when all of them are gone. The table is a radix of two levels, so that it grows with the number in use and a lookup is
-//! two loads under a lock that is held for a few instructions.
+//! One table maps a number to all that has it: a thread, the process that it leads, a process group and a
+//! session. The number is free when all of these are gone. The table is a radix tree of two levels. It grows
+//! with the largest number in use, and a lookup is two loads under a lock that is held for a few
+//! instructions.
 
 use super::session::{ProcessGroup, Session};
 use super::{Process, Task};
+use crate::mm::reserve::{room_behind, room_exact};
 use crate::sync::IrqSpinLock;
 use alloc::boxed::Box;
 use alloc::sync::{Arc, Weak};
@@ -13,21 +15,21 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicI32, Ordering};
 use limen_linux_abi::Errno;
 
-/// The most `pid_max` can be (`PID_MAX_LIMIT`).
-pub const PID_MAX_LIMIT: i32 = 4 * 1024 * 1024;
-/// Numbers below this are not reused when allocation wraps around.
+/// The highest value of `pid_max` (`PID_MAX_LIMIT`).
+pub const PID_MAX_LIMIT: i32 = if usize::BITS == 64 { 4 * 1024 * 1024 } else { 32768 };
+/// Numbers below this one are not used again when allocation wraps around.
 const RESERVED: i32 = 300;
-/// Numbers of one leaf.
+/// How many numbers a leaf has.
 const LEAF: usize = 256;
 
-/// One past the largest number given out (`/proc/sys/kernel/pid_max`).
+/// Numbers must be below this (`/proc/sys/kernel/pid_max`).
 pub static PID_MAX: AtomicI32 = AtomicI32::new(32768);
 
 #[derive(Default)]
 struct Slot {
     used: bool,
     task: Option<Arc<Task>>,
-    /// Stays after the leader's exit until it was waited for.
+    /// Stays after the leader's exit until a parent has waited for the process.
     process: Option<Arc<Process>>,
     group: Option<Weak<ProcessGroup>>,
     session: Option<Weak<Session>>,
@@ -35,7 +37,7 @@ struct Slot {
 
 struct Leaf {
     used: usize,
-    /// `LEAF` of them, made in place: as an array they would pass over the stack.
+    /// `LEAF` slots. They are made on the heap directly: an array would first lie on the stack.
     slots: Box<[Slot]>,
 }
 
@@ -75,23 +77,17 @@ impl Table {
         None
     }
 
-    fn take(&mut self, pid: i32) -> Result<(), Errno> {
-        let leaf = pid as usize / LEAF;
-        if self.leaves.len() <= leaf {
-            let more = leaf + 1 - self.leaves.len();
-            self.leaves.try_reserve(more).map_err(|_| Errno::ENOMEM)?;
-            self.leaves.resize_with(leaf + 1, || None);
-        }
-        let leaf = self.leaves[leaf].get_or_insert_with(|| Leaf {
-            used: 0,
-            slots: core::iter::repeat_with(Slot::default).take(LEAF).collect(),
-        });
+    /// Marks a number as used. `false`: its leaf is missing and must be made first ([`make_leaf`]).
+    fn take(&mut self, pid: i32) -> bool {
+        let Some(Some(leaf)) = self.leaves.get_mut(pid as usize / LEAF) else {
+            return false;
+        };
         leaf.used += 1;
         leaf.slots[pid as usize % LEAF].used = true;
-        Ok(())
+        true
     }
 
-    /// Frees the number if nothing goes by it any more.
+    /// Frees the number if nothing has it.
     fn release(&mut self, pid: i32) {
         let Some(leaf) = self.leaves.get_mut(pid as usize / LEAF).and_then(Option::as_mut) else {
             return;
@@ -109,40 +105,79 @@ impl Table {
     }
 }
 
-/// Takes a free number. `EAGAIN` if there is none.
-pub fn allocate() -> Result<i32, Errno> {
-    let max = PID_MAX.load(Ordering::Relaxed);
-    let mut table = TABLE.lock();
-    let from = table.last + 1;
-    let floor = if from > RESERVED { RESERVED } else { 1 };
-    let pid = table
-        .find_free(from.min(max), max)
-        .or_else(|| table.find_free(floor, from.min(max)))
-        .ok_or(Errno::EAGAIN)?;
-    table.take(pid)?;
-    table.last = pid;
-    Ok(pid)
+/// Makes the leaf for `pid`. Memory is allocated while the table is not locked. `ENOMEM`.
+#[cold]
+#[inline(never)]
+fn make_leaf(pid: i32) -> Result<(), Errno> {
+    let number = pid as usize / LEAF;
+    let mut slots = Vec::new();
+    room_exact(&mut slots, LEAF)?;
+    slots.resize_with(LEAF, Slot::default);
+    let leaf = Leaf {
+        used: 0,
+        slots: slots.into_boxed_slice(),
+    };
+    let more = (number + 1).saturating_sub(TABLE.lock().leaves.len());
+    let mut table = room_behind(|| TABLE.lock(), |table| &mut table.leaves, more)?;
+    if table.leaves.len() <= number {
+        table.leaves.resize_with(number + 1, || None);
+    }
+    let mut new = Some(leaf);
+    if table.leaves[number].is_none() {
+        table.leaves[number] = new.take();
+    }
+    drop(table);
+    Ok(())
 }
 
-/// Takes the number `pid`, which a caller with the right privilege asked for (`set_tid`). `EEXIST` if it is in use.
-pub fn allocate_exact(pid: i32) -> Result<i32, Errno> {
+/// Takes a free number. `EAGAIN`: there is none.
+pub fn allocate() -> Result<i32, Errno> {
+    let max = PID_MAX.load(Ordering::Relaxed);
+    loop {
+        let mut table = TABLE.lock();
+        let from = table.last + 1;
+        let floor = if from > RESERVED { RESERVED } else { 1 };
+        let pid = table
+            .find_free(from.min(max), max)
+            .or_else(|| table.find_free(floor, from.min(max)))
+            .ok_or(Errno::EAGAIN)?;
+        if table.take(pid) {
+            table.last = pid;
+            return Ok(pid);
+        }
+        drop(table);
+        make_leaf(pid)?;
+    }
+}
+
+/// Takes the number `pid` (`set_tid`). `may`: whether the caller has the privilege. `EINVAL`; `EPERM`;
+/// `EEXIST`: the number is in use.
+pub fn allocate_exact(pid: i32, may: impl FnOnce() -> bool) -> Result<i32, Errno> {
     if pid < 1 || pid >= PID_MAX.load(Ordering::Relaxed) {
         return Err(Errno::EINVAL);
     }
-    let mut table = TABLE.lock();
-    if table.slot(pid).is_some() {
-        return Err(Errno::EEXIST);
+    if !may() {
+        return Err(Errno::EPERM);
     }
-    table.take(pid)?;
-    Ok(pid)
+    loop {
+        let mut table = TABLE.lock();
+        if table.slot(pid).is_some() {
+            return Err(Errno::EEXIST);
+        }
+        if table.take(pid) {
+            return Ok(pid);
+        }
+        drop(table);
+        make_leaf(pid)?;
+    }
 }
 
-/// Gives back a number nothing was registered under.
+/// Gives back a number under which nothing was registered.
 pub fn release(pid: i32) {
     TABLE.lock().release(pid);
 }
 
-/// Makes a thread findable; `leader` also its process.
+/// Makes a thread findable. `leader`: its process, too.
 pub fn register(task: &Arc<Task>, leader: bool) {
     let mut table = TABLE.lock();
     if let Some(slot) = table.slot_mut(task.tid()) {
@@ -153,7 +188,7 @@ pub fn register(task: &Arc<Task>, leader: bool) {
     }
 }
 
-/// A thread is gone.
+/// Removes a thread.
 pub fn forget_task(tid: i32) {
     let gone;
     {
@@ -165,7 +200,7 @@ pub fn forget_task(tid: i32) {
     drop(gone);
 }
 
-/// A process was waited for.
+/// Removes a process for which a parent has waited.
 pub fn forget_process(pid: i32) {
     let gone;
     {
@@ -176,7 +211,7 @@ pub fn forget_process(pid: i32) {
     drop(gone);
 }
 
-/// Enters a process group or, with `None`, takes it out.
+/// Sets the process group with this number; removes it with `None`.
 pub fn set_group(id: i32, group: Option<&Arc<ProcessGroup>>) {
     let mut table = TABLE.lock();
     if let Some(slot) = table.slot_mut(id) {
@@ -185,7 +220,7 @@ pub fn set_group(id: i32, group: Option<&Arc<ProcessGroup>>) {
     table.release(id);
 }
 
-/// Enters a session or, with `None`, takes it out.
+/// Sets the session with this number; removes it with `None`.
 pub fn set_session(id: i32, session: Option<&Arc<Session>>) {
     let mut table = TABLE.lock();
     if let Some(slot) = table.slot_mut(id) {
@@ -204,7 +239,7 @@ pub fn find_task(tid: i32) -> Option<Arc<Task>> {
     TABLE.lock().slot(tid)?.task.clone()
 }
 
-/// The process with id `pid`, also while it is a zombie.
+/// The process with id `pid`, even if it is a zombie.
 pub fn find_process(pid: i32) -> Option<Arc<Process>> {
     TABLE.lock().slot(pid)?.process.clone()
 }
@@ -219,7 +254,7 @@ pub fn find_session(id: i32) -> Option<Arc<Session>> {
     TABLE.lock().slot(id)?.session.as_ref()?.upgrade()
 }
 
-/// The process with the smallest id that is at least `from`: for walks over all processes (`/proc`).
+/// The process with the smallest id that is `from` or larger. For walks over all processes (`/proc`).
 pub fn next_process(from: i32) -> Option<Arc<Process>> {
     let table = TABLE.lock();
     let from = from.max(1) as usize;
@@ -237,18 +272,23 @@ pub fn next_process(from: i32) -> Option<Arc<Process>> {
     None
 }
 
-/// All processes, ascending by id, zombies included.
-pub fn all_processes() -> Vec<Arc<Process>> {
-    let mut all = Vec::new();
+/// All processes, zombies included, in the order of their ids. The walk holds no lock: it visits those that
+/// exist when their turn comes.
+pub fn all_processes() -> impl Iterator<Item = Arc<Process>> {
     let mut from = 1;
-    while let Some(process) = next_process(from) {
+    core::iter::from_fn(move || {
+        let process = next_process(from)?;
         from = process.tgid + 1;
-        all.push(process);
-    }
-    all
+        Some(process)
+    })
 }
 
-/// The number given out last (`/proc/loadavg`).
+/// The number that was allocated last (`/proc/loadavg`).
 pub fn last() -> i32 {
     TABLE.lock().last
+}
+
+/// Makes the next number the first free one after `last`.
+pub fn set_last(last: i32) {
+    TABLE.lock().last = last;
 }

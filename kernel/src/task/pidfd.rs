@@ -35,29 +35,35 @@ impl FileOps for PidFd {
     }
 }
 
-/// Opens a pidfd for `process`; `flags` may hold `PIDFD_NONBLOCK` (`O_NONBLOCK`).
-pub fn open(process: &Arc<Process>, flags: u32) -> Result<i32, Errno> {
+/// A file that stands for `process`. `flags` may have `PIDFD_NONBLOCK` (`O_NONBLOCK`). `ENFILE`.
+pub fn file(process: &Arc<Process>, flags: u32) -> Result<Arc<File>, Errno> {
     /// `O_RDWR`.
     const RDWR: u32 = 2;
-    let file = anon::file(
+    anon::file(
         "[pidfd]",
         Arc::new(PidFd {
             process: process.clone(),
         }),
         RDWR | flags,
         FileMode::STREAM | FileMode::NO_READ | FileMode::NO_WRITE,
-    );
-    current().files().install(file, true)
+    )
 }
 
-/// The process behind descriptor `fd`, and whether the descriptor is non-blocking. `EBADF` if it is not a pidfd.
+/// Opens a pidfd for `process`. `flags` as for [`file()`].
+pub fn open(process: &Arc<Process>, flags: u32) -> Result<i32, Errno> {
+    current().files().install(file(process, flags)?, true)
+}
+
+/// The process for which descriptor `fd` stands, and whether the descriptor is non-blocking. `EBADF`: it is
+/// no pidfd.
 pub fn process_and_mode(fd: i32) -> Result<(Arc<Process>, bool), Errno> {
     let file = current().files().get(fd)?;
     let pidfd = file.ops().downcast::<PidFd>().ok_or(Errno::EBADF)?;
     Ok((pidfd.process.clone(), file.nonblocking()))
 }
 
-/// The process that signals through descriptor `fd` are for: of a pidfd, or of a directory of procfs. `EBADF`.
+/// The process to which signals through descriptor `fd` go. `fd` is a pidfd, or a directory of procfs.
+/// `EBADF`.
 pub fn signal_target(fd: i32) -> Result<Arc<Process>, Errno> {
     let file = current().files().get(fd)?;
     match file.ops().downcast::<PidFd>() {
@@ -66,7 +72,7 @@ pub fn signal_target(fd: i32) -> Result<Arc<Process>, Errno> {
     }
 }
 
-/// The process behind descriptor `fd`.
+/// The process for which descriptor `fd` stands. `EBADF`.
 pub fn process_of(fd: i32) -> Result<Arc<Process>, Errno> {
     process_and_mode(fd).map(|(process, _)| process)
 }

@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// No limit.
+/// There is no limit.
 pub const INFINITY: u64 = u64::MAX;
 /// How many limits there are.
 pub const COUNT: usize = 16;
@@ -28,16 +28,16 @@ pub mod which {
     pub const RTTIME: usize = 15;
 }
 
-/// One limit: what is enforced and how far it may be raised.
+/// A limit: its enforced value, and how far that may be raised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
     /// The enforced value.
     pub soft: u64,
-    /// Its ceiling.
+    /// The highest soft value that can be set without privilege.
     pub hard: u64,
 }
 
-/// A process's limits. Soft values are read often and without a lock; writers hold the process's lock.
+/// A process's limits. Soft values are read often and without a lock. Writers hold the process's lock.
 #[derive(Debug)]
 pub struct Limits {
     soft: [AtomicU64; COUNT],
@@ -45,7 +45,8 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// The first process's limits. `threads` bounds processes and pending signals; it follows the size of memory.
+    /// The limits of the first process. `threads` limits processes and pending signals; it follows from the
+    /// size of memory.
     pub fn new(threads: u64) -> Self {
         const MIB: u64 = 1 << 20;
         let default = |n: usize| match n {
@@ -64,7 +65,7 @@ impl Limits {
         }
     }
 
-    /// A child's copy.
+    /// A copy for a child.
     pub fn duplicate(&self) -> Self {
         let copy = |from: &[AtomicU64; COUNT]| {
             core::array::from_fn(|n| AtomicU64::new(from[n].load(Ordering::Relaxed)))
@@ -89,7 +90,7 @@ impl Limits {
         }
     }
 
-    /// Sets both values; whether that is allowed the caller has checked.
+    /// Sets both values. The caller has checked that this is allowed.
     pub fn set(&self, which: usize, limit: Limit) {
         self.soft[which].store(limit.soft, Ordering::Relaxed);
         self.hard[which].store(limit.hard, Ordering::Relaxed);

@@ -1,4 +1,5 @@
-//! [`Task`]: one thread, of a program or of the kernel. What belongs to all threads of a program is in [`super::Process`].
+//! [`Task`]: a thread of a program or of the kernel. What all threads of a program have in common is in
+//! [`super::Process`].
 
 use super::{Creds, Process, ThreadInfo};
 use crate::fs::{FdTable, FsContext};
@@ -13,14 +14,14 @@ use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsiz
 use limen_entry::ThreadFlags;
 
 bitflags! {
-    /// What kind of thread it is and what became of it (`PF_*`).
+    /// What kind of thread it is and what has happened to it (`PF_*`).
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct TaskFlags: u32 {
         /// A kernel thread: never in user mode.
         const KTHREAD = 1 << 0;
-        /// On its way out.
+        /// It is ending.
         const EXITING = 1 << 1;
-        /// Forked and has not called exec since.
+        /// It was forked and has not called exec since.
         const FORKNOEXEC = 1 << 2;
         /// Killed by a signal.
         const SIGNALED = 1 << 3;
@@ -30,20 +31,25 @@ bitflags! {
         const NO_NEW_PRIVS = 1 << 5;
         /// Used super-user privileges.
         const SUPERPRIV = 1 << 6;
-        /// Became a user who had more threads than allowed: as long as that is so, it can't exec.
+        /// It became a user that has more threads than allowed. As long as that is so, exec fails.
         const NPROC_EXCEEDED = 1 << 7;
+        /// It made a process, so it may have children.
+        const HAS_CHILDREN = 1 << 8;
+        /// Looks for a mount that is to expire (`MNT_EXPIRE`).
+        const EXPIRES_MOUNT = 1 << 9;
     }
 }
 
-/// What a kernel thread runs.
+/// The function that a kernel thread runs.
 pub type KernelFunction = Box<dyn FnOnce() + Send>;
 
-/// How an interrupted call goes on in `restart_syscall`.
-pub type RestartFunction = Box<dyn FnOnce() -> crate::syscall::SysResult + Send>;
+/// How `restart_syscall` continues an interrupted call.
+pub type RestartFunction = Box<dyn FnOnce() -> limen_linux_abi::SysResult + Send>;
 
-/// What `restart_syscall` goes on with, if a call left something. Only the thread itself touches it.
+/// What `restart_syscall` continues, if a call was interrupted that has to be continued. Used by the thread
+/// itself only.
 pub struct Restart {
-    /// Whether there is something: it nearly never is.
+    /// Whether there is such a function; nearly never.
     set: AtomicBool,
     function: SpinLock<Option<RestartFunction>>,
 }
@@ -55,12 +61,12 @@ impl Restart {
             function: SpinLock::new(None),
         }
     }
-    /// The interrupted call goes on with `function`.
+    /// `restart_syscall` will call `function`.
     pub fn set(&self, function: RestartFunction) {
         *self.function.lock() = Some(function);
         self.set.store(true, Ordering::Relaxed);
     }
-    /// Takes it.
+    /// Takes the function.
     pub fn take(&self) -> Option<RestartFunction> {
         if !self.set.load(Ordering::Relaxed) {
             return None;
@@ -68,7 +74,7 @@ impl Restart {
         self.set.store(false, Ordering::Relaxed);
         self.function.lock().take()
     }
-    /// Nothing will be gone on with.
+    /// Drops the function.
     #[inline]
     pub fn forget(&self) {
         if self.set.load(Ordering::Relaxed) {
@@ -77,21 +83,29 @@ impl Restart {
     }
 }
 
-/// One thread.
+/// The I/O context of threads, shared with `CLONE_IO`. No device of this kernel sorts its requests, so the
+/// priority that `ioprio_set` sets is only kept for `ioprio_get`.
+#[derive(Default)]
+pub struct IoContext {
+    /// The priority: class and level. 0: none.
+    pub priority: AtomicU32,
+}
+
+/// A thread.
 #[repr(C)]
 pub struct Task {
-    /// What entry code and architecture look at; first, at the task's own address.
+    /// What entry code and architectures use. Comes first, so that it is at the task's own address.
     pub info: ThreadInfo,
-    /// Its restartable sequences. Near the start, where instructions with a short offset reach what is looked at most.
+    /// Its state for restartable sequences. Near the start, in reach of instructions with short offsets.
     pub rseq: crate::rseq::Thread,
-    /// The saved registers while it is not running.
+    /// Its saved registers while it does not run.
     pub context: ContextCell,
     /// The scheduler's part.
     pub sched: SchedEntity,
     /// Its kernel stack.
     pub stack: KernelStack,
     tid: AtomicI32,
-    /// The process it belongs to.
+    /// Its process.
     pub process: Arc<Process>,
     flags: AtomicU32,
     creds: OwnSlot<Creds>,
@@ -99,49 +113,49 @@ pub struct Task {
     files: OwnSlot<FdTable>,
     fs: OwnSlot<FsContext>,
     comm: SpinLock<[u8; 16]>,
-    /// Mask, private pending signals, alternate stack. Taken after the process's signal lock.
+    /// Signal mask, pending signals of the thread, alternate stack. Locked after the process's `signals`.
     pub signals: IrqSpinLock<TaskSignals>,
-    /// A fatal signal was sent: sleeps that only death may end, end.
+    /// Whether a fatal signal was sent, which ends killable sleeps.
     pub killed: AtomicBool,
-    /// Where to write 0 and wake a futex when the thread ends (`CLONE_CHILD_CLEARTID`), 0 for nowhere.
+    /// The address to which 0 is written, and where a futex is woken, when the thread ends
+    /// (`CLONE_CHILD_CLEARTID`). 0: none.
     pub clear_child_tid: AtomicUsize,
-    /// Where the new thread writes its id first (`CLONE_CHILD_SETTID`), 0 for nowhere.
+    /// The address to which the new thread writes its id first (`CLONE_CHILD_SETTID`). 0: none.
     pub set_child_tid: AtomicUsize,
-    /// `set_robust_list`'s head.
+    /// The head that was passed to `set_robust_list`.
     pub robust_list: AtomicUsize,
-    /// Who waits for its priority-inheriting locks.
+    /// The waiters for its priority-inheriting locks.
     pub pi: crate::sched::futex::PiOwner,
-    /// What its `vfork`ing parent waits for.
+    /// The event for which its parent waits in `vfork`.
     pub(super) vfork: SpinLock<Option<Arc<super::fork::VforkDone>>>,
-    /// The signal its process's parent gets when it, the leader, ends (0: none).
+    /// For the leader of a process: the signal that the parent gets at its end. 0: none.
     pub exit_signal: AtomicI32,
-    /// The wait status it ended with.
+    /// The wait status with which it ended.
     pub exit_code: AtomicI32,
     /// `PR_SET_PDEATHSIG`.
     pub parent_death_signal: AtomicI32,
-    /// A kernel thread's function, taken when it first runs.
+    /// A kernel thread's function. Taken when the thread first runs.
     pub kernel_function: SpinLock<Option<KernelFunction>>,
-    /// The first process's first register file, until it returns to user mode for the first time.
+    /// The first process's first registers, until it enters user mode.
     pub start_frame: SpinLock<Option<Box<crate::arch::frame::Frame>>>,
-    /// What `restart_syscall` goes on with.
+    /// What `restart_syscall` continues.
     pub restart: Restart,
-    /// Start, CLOCK_MONOTONIC nanoseconds.
+    /// When it started, `CLOCK_MONOTONIC` nanoseconds.
     pub start_ns: u64,
-    /// `PR_SET_TIMERSLACK`, nanoseconds.
-    pub timer_slack_ns: AtomicU64,
-    /// What `ioprio_set` was told, kept for `ioprio_get`: no device of this kernel has a queue to order.
-    pub io_priority: AtomicU32,
+    /// `PR_SET_TIMERSLACK` in nanoseconds: the value now, and the one to which it is reset.
+    timer_slack: [AtomicU64; 2],
+    /// Its I/O context. `None` until a priority is set.
+    io: SpinLock<Option<Arc<IoContext>>>,
+    /// Whether `io` was ever set. Mostly not, which can be seen without the lock.
+    had_io: AtomicBool,
     /// `personality`.
     pub personality: AtomicU32,
-    /// The sockets it is closing.
-    pub closing: SpinLock<crate::net::unix::flight::Closing>,
-    /// Faults served without and with waiting for storage (`ru_minflt`, `ru_majflt`).
-    pub minor_faults: AtomicU64,
-    /// See `minor_faults`.
-    pub major_faults: AtomicU64,
+    /// The sockets that it is just closing.
+    pub closing: SpinLock<crate::fs::closing::Closing>,
+    minor_faults: AtomicUsize,
 }
 
-/// What a new thread is made of; what it shares with its parent is an `Arc` of the same object.
+/// What a new thread is made of. What it shares with its parent is an `Arc` of the same object.
 pub struct NewTask {
     /// Its id.
     pub tid: i32,
@@ -157,7 +171,7 @@ pub struct NewTask {
     pub stack: KernelStack,
     /// Its credentials.
     pub creds: Arc<Creds>,
-    /// Its address space; `None` for kernel threads.
+    /// Its address space. `None` for kernel threads.
     pub mm: Option<Arc<AddressSpace>>,
     /// Its descriptors.
     pub files: Option<Arc<FdTable>>,
@@ -167,12 +181,12 @@ pub struct NewTask {
     pub comm: [u8; 16],
     /// Its signal state.
     pub signals: TaskSignals,
-    /// The signal for the parent.
+    /// The signal for the parent when it ends.
     pub exit_signal: i32,
 }
 
 impl Task {
-    /// Makes a thread object; nobody knows of it yet. Not inlined: what it is made of and the whole of it are large together.
+    /// Makes a thread, which nobody knows yet. Not inlined: its parts and the whole are large together.
     #[inline(never)]
     pub fn new(new: NewTask) -> Arc<Self> {
         Arc::new(Self {
@@ -202,18 +216,18 @@ impl Task {
             start_frame: SpinLock::new(None),
             rseq: crate::rseq::Thread::new(),
             restart: Restart::new(),
-            start_ns: crate::arch::time::now_ns(),
-            timer_slack_ns: AtomicU64::new(50_000),
-            io_priority: AtomicU32::new(0),
+            start_ns: crate::time::now_ns(),
+            timer_slack: [const { AtomicU64::new(50_000) }; 2],
+            io: SpinLock::new(None),
+            had_io: AtomicBool::new(false),
             personality: AtomicU32::new(0),
-            closing: SpinLock::new(crate::net::unix::flight::Closing::new()),
-            minor_faults: AtomicU64::new(0),
-            major_faults: AtomicU64::new(0),
+            closing: SpinLock::new(crate::fs::closing::Closing::new()),
+            minor_faults: AtomicUsize::new(0),
         })
     }
 
-    /// A kernel thread that belongs to the kernel's own process. It does not run before the scheduler is told of it.
-    /// `running`: for idle threads, which are running already when they get their object.
+    /// Makes a kernel thread of the kernel's process. It does not run before the scheduler starts it. `idle`:
+    /// an idle thread, which is running already when its object is made.
     pub fn new_kernel(name: &str, stack: KernelStack, context: ContextCell, idle: bool) -> Arc<Self> {
         let mut comm = [0; 16];
         let n = name.len().min(15);
@@ -234,7 +248,7 @@ impl Task {
             files: None,
             fs: None,
             comm,
-            signals: TaskSignals::new(),
+            signals: TaskSignals::new(None),
             exit_signal: 0,
         })
     }
@@ -270,53 +284,55 @@ impl Task {
     pub fn is_kernel_thread(&self) -> bool {
         self.flags().contains(TaskFlags::KTHREAD)
     }
-    /// Its credentials; `CurrentTask` has a cheaper way to the running thread's own.
+    /// Its credentials. For the running thread `CurrentTask` has a cheaper way.
     pub fn creds(&self) -> Arc<Creds> {
         self.creds.get().unwrap_or_else(super::root_creds)
     }
-    /// Replaces the credentials; only the thread itself does that.
+    /// Replaces the credentials. Only for the thread itself.
     pub fn set_creds(&self, creds: Arc<Creds>) {
         self.process.real_uid.store(creds.uid, Ordering::Relaxed);
+        self.process.saved_uid.store(creds.suid, Ordering::Relaxed);
         drop(self.creds.replace(Some(creds)));
     }
-    /// Where its credentials are kept.
+    /// The slot with its credentials.
     #[inline(always)]
     pub fn creds_slot(&self) -> &OwnSlot<Creds> {
         &self.creds
     }
-    /// Its address space; `None` for kernel threads and threads past their end.
+    /// Its address space. `None` for kernel threads and threads that have ended.
     #[inline]
     pub fn mm(&self) -> Option<Arc<AddressSpace>> {
         self.mm.get()
     }
-    /// Where its address space is kept, for the memory room and the scheduler.
+    /// The slot with its address space. For `mm` and the scheduler.
     #[inline(always)]
     pub fn mm_slot(&self) -> &MmSlot {
         &self.mm
     }
-    /// Replaces the address space and returns the old one; the caller activates the new one and drops the old one afterwards.
+    /// Replaces the address space and returns the old one. The caller loads the new one and drops the old one
+    /// afterwards.
     pub fn replace_mm(&self, mm: Option<Arc<AddressSpace>>) -> Option<Arc<AddressSpace>> {
         self.mm.replace(mm)
     }
-    /// Where its descriptors are kept: empty for kernel threads and threads past their end.
+    /// The slot with its descriptors. Empty for kernel threads and threads that have ended.
     #[inline(always)]
     pub fn files_slot(&self) -> &OwnSlot<FdTable> {
         &self.files
     }
-    /// Where its directories and umask are kept, likewise.
+    /// The slot with its directories and umask. Empty for the same threads.
     #[inline(always)]
     pub fn fs_slot(&self) -> &OwnSlot<FsContext> {
         &self.fs
     }
-    /// Its descriptors, if it has any (for `/proc`).
+    /// Its descriptors, if it has any. For `/proc`.
     pub fn try_files(&self) -> Option<Arc<FdTable>> {
         self.files.get()
     }
-    /// Replaces the descriptors and returns the old ones, to be dropped by the caller.
+    /// Replaces the descriptors and returns the old ones, which the caller drops.
     pub fn replace_files(&self, files: Option<Arc<FdTable>>) -> Option<Arc<FdTable>> {
         self.files.replace(files)
     }
-    /// Its directories, if it has any (for `/proc`).
+    /// Its directories and umask, if it has any. For `/proc`.
     pub fn try_fs(&self) -> Option<Arc<FsContext>> {
         self.fs.get()
     }
@@ -324,25 +340,103 @@ impl Task {
     pub fn replace_fs(&self, fs: Option<Arc<FsContext>>) -> Option<Arc<FsContext>> {
         self.fs.replace(fs)
     }
+    /// By how many nanoseconds its sleeps may be prolonged. This kernel does not prolong them.
+    pub fn timer_slack(&self) -> u64 {
+        self.timer_slack[0].load(Ordering::Relaxed)
+    }
+    /// Sets [`Self::timer_slack`]. 0: to the value with which it started.
+    pub fn set_timer_slack(&self, ns: u64) {
+        let [now, first] = &self.timer_slack;
+        let ns = if ns == 0 {
+            first.load(Ordering::Relaxed)
+        } else {
+            ns
+        };
+        now.store(ns, Ordering::Relaxed);
+    }
+    /// A new thread gets the present value of `parent`, which makes it, also as the value to which it is
+    /// reset.
+    pub(super) fn inherit_timer_slack(&self, parent: &Self) {
+        let ns = parent.timer_slack();
+        self.timer_slack
+            .iter()
+            .for_each(|slack| slack.store(ns, Ordering::Relaxed));
+    }
+    /// Whether its parent waits in `vfork` for it.
+    pub fn is_vforked(&self) -> bool {
+        self.vfork.lock().is_some()
+    }
+    /// Its I/O context, if it has one.
+    pub fn io(&self) -> Option<Arc<IoContext>> {
+        if !self.had_io.load(Ordering::Acquire) {
+            return None;
+        }
+        self.io.lock().clone()
+    }
+    /// Its I/O context. Makes one if it has none.
+    pub fn make_io(&self) -> Arc<IoContext> {
+        let mut io = self.io.lock();
+        self.had_io.store(true, Ordering::Release);
+        io.get_or_insert_default().clone()
+    }
+    /// A new thread gets the I/O context of `parent`, which makes it (`shared`), or one with the same
+    /// priority.
+    #[inline]
+    pub(super) fn inherit_io(&self, parent: &Self, shared: bool) {
+        if parent.had_io.load(Ordering::Acquire) {
+            self.take_io(parent.io(), shared);
+        }
+    }
+    #[cold]
+    #[inline(never)]
+    fn take_io(&self, theirs: Option<Arc<IoContext>>, shared: bool) {
+        let Some(theirs) = theirs else { return };
+        self.had_io.store(true, Ordering::Release);
+        *self.io.lock() = Some(match shared {
+            true => theirs,
+            false => Arc::new(IoContext {
+                priority: AtomicU32::new(theirs.priority.load(Ordering::Relaxed)),
+            }),
+        });
+    }
+    /// The thread ends: drops its I/O context.
+    pub(super) fn drop_io(&self) {
+        if !self.had_io.load(Ordering::Acquire) {
+            return;
+        }
+        let old = self.io.lock().take();
+        drop(old);
+    }
     /// Its name, NUL-padded (`TASK_COMM_LEN`).
     pub fn comm(&self) -> [u8; 16] {
         *self.comm.lock()
     }
-    /// Sets the name: at most 15 bytes are kept.
+    /// Sets the name. At most 15 bytes are kept.
     pub fn set_comm(&self, name: &[u8]) {
         let mut comm = [0; 16];
         let n = name.iter().position(|&b| b == 0).unwrap_or(name.len()).min(15);
         comm[..n].copy_from_slice(&name[..n]);
         *self.comm.lock() = comm;
     }
-    /// Whether a signal (or work that counts as one) should interrupt its sleep.
+    /// Counts a page fault; `self` is the running thread. No page is read from storage, so none is a major
+    /// fault.
+    #[inline(always)]
+    pub fn count_fault(&self) {
+        let faults = self.minor_faults.load(Ordering::Relaxed);
+        self.minor_faults.store(faults.wrapping_add(1), Ordering::Relaxed);
+    }
+    /// How many of its page faults were resolved (`ru_minflt`).
+    pub fn minor_faults(&self) -> usize {
+        self.minor_faults.load(Ordering::Relaxed)
+    }
+    /// Whether a signal, or work that counts as one, should end its interruptible sleep.
     #[inline]
     pub fn signal_pending(&self) -> bool {
         self.info
             .work
             .has(ThreadFlags::SIGPENDING.union(ThreadFlags::NOTIFY_SIGNAL))
     }
-    /// Whether it was killed: even killable sleeps end.
+    /// Whether a fatal signal was sent, which ends even killable sleeps.
     #[inline]
     pub fn fatal_signal_pending(&self) -> bool {
         self.killed.load(Ordering::Relaxed) && self.signal_pending()

@@ -32,7 +32,7 @@ bitflags! {
     }
 }
 
-/// Which children.
+/// For which children to wait.
 #[derive(Clone)]
 pub enum Which {
     /// Any.
@@ -41,24 +41,24 @@ pub enum Which {
     Pid(i32),
     /// Processes of this group.
     Group(i32),
-    /// The process a pidfd stands for.
+    /// The process for which a pidfd stands.
     Process(Arc<Process>),
 }
 
-/// What was found.
+/// What `wait` reports.
 #[derive(Clone, Copy, Debug)]
 pub struct Report {
     /// The child.
     pub pid: i32,
     /// Its real user.
     pub uid: u32,
-    /// The status as `wait4` gives it.
+    /// The status, as `wait4` returns it.
     pub status: i32,
     /// `si_code`.
     pub code: i32,
     /// `si_status`.
     pub value: i32,
-    /// What it and the children it waited for used.
+    /// What the child, and children for which it waited, have used.
     pub usage: Usage,
 }
 
@@ -68,8 +68,16 @@ enum Look {
     NoChild,
 }
 
-/// Waits for a change of state of a child. `Ok(None)`: `NOHANG` and nothing happened.
+/// Waits until the state of a child changes. `Ok(None)`: none has, and `NOHANG` was given.
 pub fn wait(which: &Which, options: WaitOptions) -> Result<Option<Report>, Errno> {
+    let found = wait_for_report(which, options)?;
+    if let Some(report) = &found {
+        crate::fs::procfs::process_gone(report.pid);
+    }
+    Ok(found)
+}
+
+fn wait_for_report(which: &Which, options: WaitOptions) -> Result<Option<Report>, Errno> {
     let process = current().process.clone();
     match look(&process, which, options) {
         Look::Found(report) => return Ok(Some(report)),
@@ -94,7 +102,8 @@ pub fn wait(which: &Which, options: WaitOptions) -> Result<Option<Report>, Errno
     result.unwrap_or(Err(Errno::ECHILD))
 }
 
-fn eligible(child: &Arc<Process>, which: &Which, options: WaitOptions) -> bool {
+/// Whether to wait for `child`. `first`: the caller's process's [`Process::first_thread`].
+fn eligible(child: &Arc<Process>, which: &Which, options: WaitOptions, first: i32) -> bool {
     let chosen = match which {
         Which::Any => true,
         Which::Pid(pid) => child.tgid == *pid,
@@ -104,41 +113,51 @@ fn eligible(child: &Arc<Process>, which: &Which, options: WaitOptions) -> bool {
     if !chosen {
         return false;
     }
+    if options.contains(WaitOptions::NOTHREAD) && !Process::is_threads_child(child, current().tid(), first) {
+        return false;
+    }
     let clone = child.exit_signal.load(Ordering::Relaxed) != SIGCHLD as i32;
     options.contains(WaitOptions::ALL) || clone == options.contains(WaitOptions::CLONE)
 }
 
-/// Looks once at all children. The condition of a wait queue: takes only spinlocks.
+/// Looks at all children once. It is the condition of a wait queue, so it takes only spinlocks.
 fn look(process: &Arc<Process>, which: &Which, options: WaitOptions) -> Look {
     let mut dead = None;
     let found = {
         let _tree = TREE.lock();
+        let first = match options.contains(WaitOptions::NOTHREAD) {
+            true => process.first_thread(),
+            false => 0,
+        };
         let mut family = process.family();
         let mut any = false;
         let mut found = None;
-        for (n, child) in family.children.iter().enumerate() {
-            if !eligible(child, which, options) {
+        let mut after = None;
+        while let Some(child) = family.child_after(after) {
+            after = Some(child.place());
+            if !eligible(child, which, options, first) {
                 continue;
             }
             any = true;
             if let Some(report) = examine(child, options) {
-                found = Some((n, report));
+                found = Some((child.place(), report));
                 break;
             }
         }
         match found {
             None if any => return Look::Nothing,
             None => return Look::NoChild,
-            Some((n, report)) => {
+            Some((place, report)) => {
                 let ended = matches!(
                     report.code,
                     code::CLD_EXITED | code::CLD_KILLED | code::CLD_DUMPED
                 );
                 if ended && !options.contains(WaitOptions::NOWAIT) {
-                    let child = family.children.remove(n);
-                    child.set_exit_state(ExitState::Dead);
-                    bury(&child);
-                    dead = Some(child);
+                    dead = family.children.remove(place);
+                    if let Some(child) = dead.as_ref().map(|node| &node.range().value) {
+                        child.set_exit_state(ExitState::Dead);
+                        bury(child);
+                    }
                 }
                 report
             }

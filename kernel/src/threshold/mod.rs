@@ -1,17 +1,18 @@
-//! The kernel's side of the threshold: what `limen_entry`'s steps do here. The architecture's stubs call the functions below
-//! with the saved frame; nothing else does.
+//! The kernel's side of the threshold: what the steps of `limen_entry` do in this kernel. Only the
+//! architecture's entry stubs call the functions below, with the frame that they saved.
 
 use crate::arch::frame::Frame;
 use crate::arch::irq;
-use crate::sched::preempt;
+use crate::sched::{CurrentTask, preempt};
 use crate::sync::lockdep;
-use limen_entry::token::{IrqsOff, Watching};
-use limen_entry::{FaultIrqs, Interrupted, Kernel, ThreadFlags, WorkWords};
+use limen_entry::token::{InKernel, IrqsOff};
+use limen_entry::{CallWork, Cause, FaultIrqs, Observers, Processor, ThreadFlags, ThreadWork, WorkWords};
+use limen_linux_abi::Errno;
 
 /// The kernel, as the threshold sees it.
 struct Limen;
 
-impl Kernel for Limen {
+impl Processor for Limen {
     type Frame = Frame;
 
     #[inline(always)]
@@ -25,12 +26,49 @@ impl Kernel for Limen {
         IrqsOff::established()
     }
     #[inline(always)]
+    fn on_interrupt_stack<R>(&self, irqs: &IrqsOff, f: impl FnOnce() -> R) -> R {
+        let _ = irqs;
+        stack::on_interrupt_stack(f)
+    }
+    #[inline(always)]
+    fn hardirq_enter(&self, _: &InKernel) {
+        preempt::add(preempt::HARDIRQ);
+        lockdep::enter_interrupt();
+    }
+    #[inline(always)]
+    fn hardirq_exit(&self, _: &InKernel) {
+        lockdep::leave_interrupt();
+        preempt::sub(preempt::HARDIRQ);
+    }
+    #[inline(always)]
+    fn preemptible(&self) -> bool {
+        preempt::count() == 0
+    }
+    fn preempt_schedule(&self, irqs: IrqsOff, _: &InKernel) -> IrqsOff {
+        let mut irqs = irqs;
+        loop {
+            // Interrupts are on during the switch. If preemption were not off then, an interrupt would
+            // preempt this code once more, the next interrupt that code, and so on until the stack overflows.
+            preempt::disable();
+            self.irqs_enable(irqs);
+            crate::sched::switch_preempted();
+            irqs = self.irqs_disable();
+            preempt::enable_no_resched();
+            if !self.work().has(ThreadFlags::NEED_RESCHED) {
+                return irqs;
+            }
+        }
+    }
+}
+
+impl Observers for Limen {
+    #[inline(always)]
     fn lockdep_irqs_off(&self) {
         lockdep::irqs_off();
     }
     #[inline(always)]
-    fn lockdep_sys_exit(&self, watching: &Watching) {
-        lockdep::to_user(watching);
+    fn lockdep_sys_exit(&self, in_kernel: &InKernel) {
+        lockdep::to_user(in_kernel);
     }
     #[inline(always)]
     fn lockdep_irqs_on_prepare(&self) {
@@ -39,29 +77,6 @@ impl Kernel for Limen {
     #[inline(always)]
     fn lockdep_irqs_on(&self) {
         lockdep::irqs_on_quiet();
-    }
-    #[inline(always)]
-    fn instrumentation_begin(&self, _: &Watching) {
-        mark::begin();
-    }
-    #[inline(always)]
-    fn instrumentation_end(&self) {
-        mark::end();
-    }
-    #[inline(always)]
-    fn on_interrupt_stack<R>(&self, irqs: &IrqsOff, f: impl FnOnce() -> R) -> R {
-        let _ = irqs;
-        stack::on_interrupt_stack(f)
-    }
-    #[inline(always)]
-    fn hardirq_enter(&self, _: &Watching) {
-        preempt::add(preempt::HARDIRQ);
-        lockdep::enter_interrupt();
-    }
-    #[inline(always)]
-    fn hardirq_exit(&self, _: &Watching) {
-        lockdep::leave_interrupt();
-        preempt::sub(preempt::HARDIRQ);
     }
     #[inline(always)]
     fn nmi_enter(&self, _: &Frame) -> u32 {
@@ -74,62 +89,73 @@ impl Kernel for Limen {
         preempt::sub(preempt::NMI + preempt::HARDIRQ);
     }
     #[inline(always)]
-    fn preemptible(&self) -> bool {
-        preempt::count() == 0
+    fn instrumentation_begin(&self, _: &InKernel) {
+        mark::begin();
     }
-    fn preempt_schedule(&self, irqs: IrqsOff, _: &Watching) -> IrqsOff {
-        let mut irqs = irqs;
-        loop {
-            // Preemption is off wherever interrupts are on: one that arrives there would preempt again, on top of this, and the next on top of that.
-            preempt::disable();
-            self.irqs_enable(irqs);
-            crate::sched::switch_preempted();
-            irqs = self.irqs_disable();
-            preempt::enable_no_resched();
-            if !self.work().has(ThreadFlags::NEED_RESCHED) {
-                return irqs;
-            }
-        }
+    #[inline(always)]
+    fn instrumentation_end(&self) {
+        mark::end();
     }
+}
+
+impl ThreadWork for Limen {
     #[inline(always)]
     fn work(&self) -> &WorkWords {
         &preempt::current_info().work
     }
     #[inline(always)]
-    fn dispatch(&self, frame: &mut Frame, number: isize, _: &Watching) {
-        crate::syscall::dispatch(frame, number as usize);
-    }
-    #[inline(always)]
-    fn schedule(&self, _: &Watching) {
+    fn schedule(&self, _: &InKernel) {
         crate::sched::schedule();
     }
-    fn signals(&self, frame: &mut Frame, interrupted: Interrupted, _: &Watching) {
-        crate::signal::deliver_pending(frame, interrupted);
-    }
-    fn notify_resume(&self, frame: &mut Frame, _: &Watching) {
-        crate::rseq::resume(frame);
-    }
     #[inline(always)]
-    fn grant_slice_extension(&self, _: &Watching) -> bool {
-        crate::rseq::grant()
+    fn grant_slice_extension(&self, irqs: IrqsOff, _: &InKernel) -> (IrqsOff, bool) {
+        (irqs, crate::rseq::grant())
     }
-    fn rseq_slice_end(&self, frame: &mut Frame) {
-        crate::rseq::ended_by_call(frame);
+    fn signals(&self, frame: &mut Frame, cause: Cause, _: &InKernel) {
+        crate::signal::deliver_pending(frame, cause, Rseq);
+    }
+    fn notify_resume(&self, frame: &mut Frame, _: &InKernel) {
+        crate::mm::oom::before_user();
+        crate::rseq::resume(frame);
     }
     #[inline(always)]
     fn rseq_again(&self, _: &IrqsOff) -> bool {
         crate::rseq::exit_again()
     }
-    fn rseq_exit(&self, frame: &mut Frame, interrupted: Interrupted, _: &IrqsOff) -> bool {
-        crate::rseq::exit(frame, interrupted)
+    fn rseq_exit(&self, frame: &mut Frame, cause: Cause, _: &IrqsOff) -> bool {
+        crate::rseq::exit(frame, cause)
     }
-    fn finish_fork(&self, frame: &mut Frame, _: &Watching) {
+    fn finish_fork(&self, frame: &mut Frame, _: &InKernel) {
         crate::sched::start_thread();
         crate::task::fork::first_return(frame);
     }
 }
 
-/// Marks in the linked image, read by the build's check that nothing runs instrumented too early.
+/// What signals are told of restartable sequences.
+struct Rseq;
+
+impl crate::signal::Areas for Rseq {
+    #[inline(always)]
+    fn is_settled(&self, task: &CurrentTask) -> bool {
+        crate::rseq::is_settled(task)
+    }
+    #[inline(always)]
+    fn before_handler(&self, task: &CurrentTask, frame: &mut Frame, cause: Cause) -> Result<(), Errno> {
+        crate::rseq::before_handler(task, frame, cause)
+    }
+}
+
+impl CallWork for Limen {
+    #[inline(always)]
+    fn dispatch(&self, frame: &mut Frame, number: isize, _: &InKernel) {
+        crate::syscall::dispatch(frame, number as usize);
+    }
+    fn rseq_slice_end(&self, frame: &mut Frame) {
+        crate::rseq::ended_by_call(frame);
+    }
+}
+
+/// Marks in the linked image. The build reads them and checks that no code is instrumented outside of them.
 mod mark {
     use core::arch::asm;
 
@@ -151,7 +177,7 @@ mod mark {
     /// No instrumentation after this place.
     #[inline(always)]
     pub fn end() {
-        // SAFETY: as above.
+        // SAFETY: emits no instruction, only an address into a section that is not loaded.
         unsafe {
             asm!(
                 "772:",
@@ -175,14 +201,15 @@ mod stack {
     }
 
     extern "C" fn run<F: FnOnce() -> R, R>(data: *mut u8) {
-        // SAFETY: `on_interrupt_stack` passes a `Job<F, R>` whose closure has not been taken yet.
+        // SAFETY: `on_interrupt_stack` passes a `Job<F, R>` whose closure nobody has taken out yet.
         let job = unsafe { &mut *data.cast::<Job<F, R>>() };
         // SAFETY: taken exactly once, here.
         let f = unsafe { ManuallyDrop::take(&mut job.f) };
         job.result.write(f());
     }
 
-    /// Runs `f` on this CPU's interrupt stack. An interrupt that arrived on it already stays there.
+    /// Runs `f` on this CPU's interrupt stack. An interrupt that interrupted another one is on that stack
+    /// already and stays where it is. Interrupts are off.
     #[inline(always)]
     pub fn on_interrupt_stack<F: FnOnce() -> R, R>(f: F) -> R {
         if preempt::count() & (0xf << 16) > preempt::HARDIRQ {
@@ -192,7 +219,8 @@ mod stack {
             f: ManuallyDrop::new(f),
             result: MaybeUninit::uninit(),
         };
-        // SAFETY: interrupts are off, so this is the only interrupt on this CPU: its interrupt stack is free. `job` outlives the call.
+        // SAFETY: interrupts are off and this one interrupted no other, so nothing uses this CPU's interrupt
+        // stack. `job` outlives the call.
         unsafe {
             let top = (*smp::cpu_local()).irq_stack_top;
             switch::call_on_stack(top, run::<F, R>, (&raw mut job).cast());
@@ -201,13 +229,13 @@ mod stack {
     }
 }
 
-/// A system call. Interrupts are off; the stub restores the frame afterwards.
+/// A system call. Interrupts are off. The caller, the entry stub, restores the frame afterwards.
 #[inline(always)]
 pub fn syscall(frame: &mut Frame) {
     limen_entry::syscall(&Limen, frame, IrqsOff::established());
 }
 
-/// A hardware interrupt.
+/// A hardware interrupt. `handler` runs on the interrupt stack, with interrupts off, and may not sleep.
 #[inline(always)]
 pub fn interrupt(frame: &mut Frame, handler: impl FnOnce(&mut Frame)) {
     limen_entry::interrupt(&Limen, frame, IrqsOff::established(), |frame| {
@@ -220,7 +248,7 @@ pub fn interrupt(frame: &mut Frame, handler: impl FnOnce(&mut Frame)) {
     });
 }
 
-/// A fault whose handler runs with the interrupts of the faulting context.
+/// A fault whose handler runs with interrupts as the faulting code had them. It may sleep if they were on.
 #[inline(always)]
 pub fn fault(frame: &mut Frame, handler: impl FnOnce(&mut Frame)) {
     limen_entry::fault(
@@ -232,21 +260,21 @@ pub fn fault(frame: &mut Frame, handler: impl FnOnce(&mut Frame)) {
     );
 }
 
-/// A fault whose handler must keep interrupts off.
+/// A fault whose handler must run with interrupts off.
 #[inline(always)]
 #[allow(dead_code, reason = "not every processor has such faults")]
 pub fn fault_irqs_off(frame: &mut Frame, handler: impl FnOnce(&mut Frame)) {
     limen_entry::fault(&Limen, frame, IrqsOff::established(), FaultIrqs::Off, handler);
 }
 
-/// An NMI.
+/// An NMI. `handler` may neither sleep nor take a lock.
 #[inline(always)]
 pub fn nmi(frame: &mut Frame, handler: impl FnOnce(&mut Frame)) {
     limen_entry::nmi(&Limen, frame, IrqsOff::established(), handler);
 }
 
-/// The first return of a new thread. Called by the architecture's `ret_from_fork` stub with the frame at the top of the
-/// thread's kernel stack.
+/// A new thread's first way to user mode. The architecture's `ret_from_fork` stub calls it with the frame at
+/// the top of the thread's kernel stack.
 #[inline(always)]
 pub fn return_from_fork(frame: &mut Frame) {
     limen_entry::return_from_fork(&Limen, frame);

@@ -1,32 +1,29 @@
 //! Clocks, timers and the timer interrupt.
 
-pub mod clock;
-pub mod posix;
-pub mod process;
+pub mod ntp;
 mod sleep;
 mod timer;
-pub mod timerfd;
 pub mod vdso;
 pub mod wall;
 
-pub use process::{ProcessTimers, ended as process_ended, exec as program_changed};
 pub use sleep::sleep_until;
 pub use timer::{Timer, TimerBase, tick_needed, timer_interrupt};
-pub use wall::Deadline;
 
-use crate::sync::SpinLock;
+use crate::sync::{IrqSpinLock, SpinLock};
 use core::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use limen_linux_abi::Errno;
+use limen_vdso::Steering;
 
 /// Nanoseconds of a second.
 pub const NSEC_PER_SEC: u64 = 1_000_000_000;
 
-/// CLOCK_REALTIME minus CLOCK_MONOTONIC, nanoseconds.
+/// `CLOCK_REALTIME` - `CLOCK_MONOTONIC`, nanoseconds.
 static WALL_OFFSET: AtomicU64 = AtomicU64::new(0);
 
-/// CLOCK_TAI minus CLOCK_REALTIME, seconds.
+/// `CLOCK_TAI` - `CLOCK_REALTIME`, seconds.
 static TAI_OFFSET: AtomicI32 = AtomicI32::new(0);
 
-/// Brings the room up: reads the machine's real-time clock.
+/// Reads the machine's real-time clock. Once, at boot.
 pub fn init() {
     if let Some(seconds) = crate::arch::platform::wall_clock() {
         WALL_OFFSET.store((seconds * NSEC_PER_SEC).wrapping_sub(now_ns()), Ordering::Relaxed);
@@ -35,7 +32,8 @@ pub fn init() {
     tell_programs();
 }
 
-/// The wall clocks moved: programs read them through the vDSO. One after the other, so that what was set last stays.
+/// `CLOCK_REALTIME` or `CLOCK_TAI` was set: writes the offsets that programs read through the vDSO. Callers
+/// take turns, so that the last offsets stay.
 fn tell_programs() {
     static TELLING: SpinLock<()> = SpinLock::new(());
     let _telling = TELLING.lock();
@@ -44,33 +42,122 @@ fn tell_programs() {
     vdso::set_offsets(realtime, tai);
 }
 
-/// CLOCK_MONOTONIC: nanoseconds since boot.
+/// `CLOCK_MONOTONIC`: nanoseconds since boot, at the rate set with `adjtimex`.
 #[inline(always)]
 pub fn now_ns() -> u64 {
+    STEERING.clock(raw_ns())
+}
+
+/// `CLOCK_MONOTONIC_RAW`: nanoseconds since boot as the machine counts them. Only to be compared with other
+/// such times.
+#[inline(always)]
+pub fn raw_ns() -> u64 {
     crate::arch::time::now_ns()
 }
 
-/// CLOCK_REALTIME: nanoseconds since 1970.
+/// How `CLOCK_MONOTONIC` differs from what the machine counts.
+static STEERING: Steering = Steering::new();
+
+/// Makes `CLOCK_MONOTONIC` gain `rate` from now on, in 2^-32 nanoseconds per nanosecond. Sends a cross-CPU
+/// call, so interrupts must be on.
+fn steer(rate: i64) {
+    static CHANGING: IrqSpinLock<()> = IrqSpinLock::new(());
+    {
+        let _changing = CHANGING.lock();
+        let raw = raw_ns();
+        STEERING.set(raw, rate);
+        vdso::steer(raw, rate);
+    }
+    // Timers that are programmed were converted with the old rate.
+    crate::sched::on_each_cpu(crate::sched::online(), &timer::program_again);
+}
+
+/// When the machine's timer must expire so that `CLOCK_MONOTONIC` shows at most `deadline`, in nanoseconds as
+/// the machine counts.
+#[inline(always)]
+fn event_time(deadline: u64) -> u64 {
+    if STEERING.in_use() {
+        steered_event_time(deadline)
+    } else {
+        deadline
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn steered_event_time(deadline: u64) -> u64 {
+    if deadline == u64::MAX {
+        return deadline;
+    }
+    // At most a second ahead, since the present rate may change.
+    STEERING.raw(deadline).min(raw_ns() + NSEC_PER_SEC)
+}
+
+/// `CLOCK_REALTIME`: nanoseconds since 1970.
 #[inline]
 pub fn realtime_ns() -> u64 {
     WALL_OFFSET.load(Ordering::Relaxed).wrapping_add(now_ns())
 }
 
-/// Sets CLOCK_REALTIME.
-pub fn set_realtime_ns(ns: u64) {
-    WALL_OFFSET.store(ns.wrapping_sub(now_ns()), Ordering::Relaxed);
+/// `CLOCK_TAI`: [`realtime_ns`] without leap seconds.
+#[inline]
+pub fn tai_ns() -> u64 {
+    realtime_ns().wrapping_add_signed(i64::from(tai_offset()) * NSEC_PER_SEC as i64)
+}
+
+/// The time of `CLOCK_MONOTONIC` at which a clock that shows `now` shows `at`, if it is not set before.
+#[inline]
+pub fn monotonic_at(now: u64, at: u64) -> u64 {
+    // Two cases: the distance may be more than a signed number holds.
+    if at >= now {
+        now_ns().saturating_add(at - now)
+    } else {
+        now_ns().saturating_sub(now - at)
+    }
+}
+
+/// Clocks cannot be set to this second or a later one: 30 years are left until 63 bits of nanoseconds
+/// overflow.
+const SETTABLE: i64 = i64::MAX / NSEC_PER_SEC as i64 - 30 * 365 * 86_400;
+
+/// `EINVAL` if a clock cannot be set to this time.
+pub fn check_settable(seconds: i64) -> Result<(), Errno> {
+    if (0..SETTABLE).contains(&seconds) {
+        Ok(())
+    } else {
+        Err(Errno::EINVAL)
+    }
+}
+
+/// Sets `CLOCK_REALTIME`. `EINVAL`: the machine would have booted before 1970.
+pub fn set_realtime_ns(ns: u64) -> Result<(), Errno> {
+    let offset = ns.checked_sub(now_ns()).ok_or(Errno::EINVAL)?;
+    WALL_OFFSET.store(offset, Ordering::Relaxed);
+    ntp::clock_was_set();
+    tell_programs();
+    wall::clock_was_set(true);
+    Ok(())
+}
+
+/// A leap second: `CLOCK_REALTIME` jumps by `seconds`, `CLOCK_TAI` does not.
+fn leap(seconds: i32) {
+    WALL_OFFSET.fetch_add(
+        (i64::from(seconds) * NSEC_PER_SEC as i64) as u64,
+        Ordering::Relaxed,
+    );
+    TAI_OFFSET.fetch_sub(seconds, Ordering::Relaxed);
     tell_programs();
     wall::clock_was_set(true);
 }
 
-/// Sets CLOCK_TAI minus CLOCK_REALTIME, seconds.
+/// Sets `CLOCK_TAI` - `CLOCK_REALTIME`, in seconds.
 pub fn set_tai_offset(seconds: i32) {
     TAI_OFFSET.store(seconds, Ordering::Relaxed);
     tell_programs();
     wall::clock_was_set(false);
 }
 
-/// CLOCK_TAI minus CLOCK_REALTIME, seconds.
+/// `CLOCK_TAI` - `CLOCK_REALTIME`, in seconds.
 pub fn tai_offset() -> i32 {
     TAI_OFFSET.load(Ordering::Relaxed)
 }

@@ -4,7 +4,7 @@ use super::now_ns;
 use crate::sched::{self, TaskState, current, schedule};
 use limen_linux_abi::Errno;
 
-/// Sleeps until CLOCK_MONOTONIC reaches `deadline_ns`. `ERESTARTSYS` if a signal is pending before.
+/// Sleeps until `CLOCK_MONOTONIC` reaches `deadline_ns`. `ERESTARTSYS`: a signal is pending before that.
 pub fn sleep_until(deadline_ns: u64) -> Result<(), Errno> {
     let me = current();
     let timer = sched::sleep_timer(&me);

@@ -1,28 +1,29 @@
-//! Timers: one-shot callbacks in interrupt context at a monotonic time, kept per CPU in a heap; and the CPU's tick, which exists only
-//! while something runs that could be preempted or must be accounted for.
+//! Timers: callbacks that run once, in interrupt context, at a time of `CLOCK_MONOTONIC`. Each CPU has a heap
+//! of them. Also the CPU's tick, which exists only while a task runs that could be preempted or whose time
+//! must be charged.
 //!
-//! A timer is queued on the CPU that arms it. Locks: a timer's own, then a CPU's heap.
+//! A timer is queued on the CPU that arms it. Lock order: a timer's own lock, then that of a CPU's heap.
 
 use crate::arch::time::set_event;
 use crate::sched::{self, CpuData, this_cpu};
 use crate::sync::pairing::{ArcHeap, HeapNode};
 use crate::sync::{IrqSpinGuard, IrqSpinLock, without_interrupts};
-use crate::time::now_ns;
+use crate::time::{event_time, now_ns, raw_ns};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-/// Tick while tasks compete, nanoseconds.
+/// The period of the tick while several tasks want to run, nanoseconds.
 const TICK_BUSY: u64 = 4_000_000;
-/// Tick while one task runs alone (only for accounting user and system time), nanoseconds.
+/// The period of the tick while one task runs alone, nanoseconds. It only samples user and system time.
 const TICK_ALONE: u64 = 20_000_000;
 
 const NO_CPU: u32 = u32::MAX;
 
 struct Data {
-    /// Serialises arming and cancelling.
+    /// Arming and cancelling take it.
     arming: IrqSpinLock<()>,
-    /// The CPU in whose heap it may be.
+    /// The CPU in whose heap the timer may be.
     cpu: AtomicU32,
     /// The CPU that runs the callback.
     running: AtomicU32,
@@ -31,8 +32,9 @@ struct Data {
 
 type Node = Arc<HeapNode<Data>>;
 
-/// A one-shot timer. The callback runs in interrupt context with interrupts off: it may wake tasks, send signals, arm timers, take
-/// `IrqSpinLock`s. Dropping the timer cancels it (a callback under way on another CPU is not waited for).
+/// A timer that expires once. The callback runs in interrupt context with interrupts off: it may wake tasks,
+/// send signals, arm timers and take `IrqSpinLock`s. Dropping the timer cancels it, but does not wait for a
+/// callback that runs on another CPU.
 pub struct Timer {
     node: Node,
 }
@@ -50,19 +52,21 @@ impl Timer {
         }
     }
 
-    /// Sets it to fire once when CLOCK_MONOTONIC reaches `deadline_ns` (at once if that has passed). A deadline set before is replaced.
+    /// Sets it to expire when `CLOCK_MONOTONIC` reaches `deadline_ns`, or at once if that has passed.
+    /// Replaces an earlier deadline. In any context.
     pub fn arm(&self, deadline_ns: u64) {
         let arming = self.node.value.arming.lock();
         self.put_in(&arming, deadline_ns);
     }
 
-    /// [`Self::arm`] inside of a lock of the caller's.
+    /// [`Self::arm`] while the caller holds a lock.
     pub fn arm_under<U>(&self, outer: &IrqSpinGuard<'_, U>, deadline_ns: u64) {
         let _arming = self.node.value.arming.lock_under(outer);
         self.put_in(outer, deadline_ns);
     }
 
-    /// Unsets it. `true` if it was armed and has not fired. The callback may still be running on another CPU.
+    /// Disarms it. `true`: it was armed and had not expired. Its callback may still be running on another
+    /// CPU.
     pub fn cancel(&self) -> bool {
         if !self.is_armed() {
             return false;
@@ -71,7 +75,7 @@ impl Timer {
         self.take_out(&arming).is_some()
     }
 
-    /// [`Self::cancel`] inside of a lock of the caller's.
+    /// [`Self::cancel`] while the caller holds a lock.
     pub fn cancel_under<U>(&self, outer: &IrqSpinGuard<'_, U>) -> bool {
         let _arming = self.node.value.arming.lock_under(outer);
         self.take_out(outer).is_some()
@@ -81,7 +85,7 @@ impl Timer {
         self.node.value.cpu.load(Ordering::Acquire) != NO_CPU
     }
 
-    /// With `arming` held, `lock` or one outside of it.
+    /// The caller holds `arming`; `lock` is that lock, or one that was taken before it.
     #[inline]
     fn put_in<U>(&self, lock: &IrqSpinGuard<'_, U>, deadline_ns: u64) {
         let old = self.take_out(lock);
@@ -92,7 +96,7 @@ impl Timer {
         cpu.timers.event_at_most(deadline_ns);
     }
 
-    /// With `arming` held, `lock` or one outside of it: the heap's count of the node, if it was there.
+    /// As for `put_in`. Returns the heap's reference to the node, if the node was in a heap.
     #[inline]
     fn take_out<U>(&self, lock: &IrqSpinGuard<'_, U>) -> Option<Node> {
         let n = self.node.value.cpu.load(Ordering::Relaxed);
@@ -112,19 +116,19 @@ impl Drop for Timer {
     }
 }
 
-/// A CPU's timers and its one-shot hardware event.
+/// A CPU's timers, and its hardware timer.
 pub struct TimerBase {
     heap: IrqSpinLock<ArcHeap<Data>>,
-    /// What the hardware event is set to. This and the tick are changed by this CPU only, interrupts off.
+    /// What the hardware timer is set to. Only this CPU changes this and the tick, with interrupts off.
     programmed: AtomicU64,
-    /// When the next tick is due; `u64::MAX`: none.
+    /// When the next tick comes. `u64::MAX`: there is none.
     tick: AtomicU64,
-    /// A tick is set, and it is a short one.
+    /// The next tick is set, and it is one of the shorter period.
     tick_short: AtomicBool,
 }
 
 impl TimerBase {
-    /// Nothing armed.
+    /// Without timers.
     pub const fn new() -> Self {
         Self {
             heap: IrqSpinLock::new(ArcHeap::new()),
@@ -134,18 +138,19 @@ impl TimerBase {
         }
     }
 
-    /// Makes sure the hardware event comes at `deadline` or before.
+    /// Sets the hardware timer to `deadline` if it is set to a later time.
     #[inline]
     fn event_at_most(&self, deadline: u64) {
         if deadline < self.programmed.load(Ordering::Relaxed) {
             self.programmed.store(deadline, Ordering::Relaxed);
-            set_event(deadline);
+            set_event(event_time(deadline));
         }
     }
 }
 
-/// `running` tasks are runnable on this CPU: makes sure its tick comes if they need it. Interrupts off, this CPU's own data. A tick
-/// that is no longer needed is not taken back: it comes once, finds nothing, and stays away.
+/// `running` tasks are runnable on this CPU: sets its tick if they need one. Interrupts are off; `cpu` is
+/// this CPU's data. A tick that is no longer needed is not cancelled: it comes once more, sees that, and does
+/// not set the next.
 #[inline]
 pub fn tick_needed(cpu: &CpuData, running: u32) {
     let base = &cpu.timers;
@@ -161,7 +166,16 @@ pub fn tick_needed(cpu: &CpuData, running: u32) {
     base.event_at_most(at);
 }
 
-/// This CPU's timer event fired. Called by the architecture inside `threshold::interrupt`.
+/// The clock's rate has changed: sets this CPU's hardware timer again.
+pub(super) fn program_again() {
+    without_interrupts(|| {
+        if sched::ready() {
+            set_event(event_time(this_cpu().timers.programmed.load(Ordering::Relaxed)));
+        }
+    });
+}
+
+/// This CPU's hardware timer expired. The architecture calls it inside of `threshold::interrupt`.
 pub fn timer_interrupt() {
     if !sched::ready() {
         return;
@@ -174,7 +188,7 @@ pub fn timer_interrupt() {
     if base.tick.load(Ordering::Relaxed) <= now {
         base.tick.store(u64::MAX, Ordering::Relaxed);
         base.tick_short.store(false, Ordering::Relaxed);
-        sched::tick(cpu, now);
+        sched::tick(cpu, raw_ns());
         tick_needed(cpu, cpu.rq.running());
     }
     loop {
@@ -200,9 +214,9 @@ pub fn timer_interrupt() {
                     continue;
                 }
                 let next = next.min(base.tick.load(Ordering::Relaxed));
-                // Callbacks may have programmed something earlier or later already: the heap knows all.
+                // Callbacks may have set the hardware timer already; the heap has all deadlines.
                 base.programmed.store(next, Ordering::Relaxed);
-                without_interrupts(|| set_event(next));
+                without_interrupts(|| set_event(event_time(next)));
                 return;
             }
         }

@@ -1,5 +1,5 @@
-//! The vDSO's pages: one with clock data, shared by every program, and the shared object (`limen_vdso::image` around the
-//! architecture's code). Built once at boot; exec maps them.
+//! The vDSO's pages: one of clock data, which all programs share, and those of the shared object
+//! (`limen_vdso::image` around the architecture's code). Made once at boot; exec maps them.
 
 use crate::arch::vdso as code;
 use crate::mm::{PAGE_SIZE, Page};
@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use limen_vdso::ClockData;
 use limen_vdso::image::{self, Description, Symbol};
 
-/// The pages as exec maps them: `data` first, the image right behind it.
+/// The pages as exec maps them: `data` first, and `image` directly behind it.
 pub struct Vdso {
     /// The clock data, read-only for programs (`[vvar]`).
     pub data: Page,
@@ -18,7 +18,7 @@ pub struct Vdso {
 
 static VDSO: Once<Vdso> = Once::new();
 
-/// Builds the pages. Needs the heap and the clock; called once, on the boot CPU.
+/// Makes the pages. Needs the heap and the clock. Once, on the boot CPU.
 pub fn init() {
     let text = code::text();
     let symbols: Vec<Symbol> = code::SYMBOLS
@@ -59,19 +59,28 @@ pub fn init() {
     clock_data(vdso).set_counter(base, mult);
 }
 
-/// The pages to map; `None` before [`init`].
+/// The pages to map. `None` before [`init`].
 pub fn get() -> Option<&'static Vdso> {
     VDSO.get()
 }
 
-/// Tells programs that the wall clocks moved; offsets to the monotonic clock in nanoseconds.
+/// Writes the offsets of `CLOCK_REALTIME` and `CLOCK_TAI` to `CLOCK_MONOTONIC`, in nanoseconds, for programs
+/// to read.
 pub fn set_offsets(realtime: u64, tai: u64) {
     if let Some(vdso) = get() {
         clock_data(vdso).set_offsets(realtime, tai);
     }
 }
 
-/// Offset of the signal-return trampoline in the image, for ABIs whose handlers return through the vDSO.
+/// Makes the clocks that programs read gain `rate` from the moment at which the counter shows `raw`
+/// nanoseconds. See [`limen_vdso::Steering::set`].
+pub fn steer(raw: u64, rate: i64) {
+    if let Some(vdso) = get() {
+        clock_data(vdso).steering().set(raw, rate);
+    }
+}
+
+/// The offset in the image of the code that returns from signal handlers, for ABIs that have it in the vDSO.
 pub fn sigreturn_offset() -> usize {
     code::sigreturn().map_or(0, |function| {
         function - code::text().as_ptr() as usize + PAGE_SIZE
@@ -79,6 +88,7 @@ pub fn sigreturn_offset() -> usize {
 }
 
 fn clock_data(vdso: &'static Vdso) -> &'static ClockData {
-    // SAFETY: the page is never freed, zero bytes are a valid `ClockData`, and it is only accessed through atomics.
+    // SAFETY: the page is never freed, zero bytes are a valid `ClockData`, and it is accessed only through
+    // atomics.
     unsafe { &*vdso.data.as_ptr().cast::<ClockData>() }
 }

@@ -1,22 +1,31 @@
-//! Backtraces: the chain of frame pointers (at the frame pointer: the caller's frame pointer, and at the architecture's distance the return
-//! address), shown with symbols. Called by the panic handler and by fault reports.
+//! Backtraces, with symbols. They follow the chain of frame pointers: at a frame pointer is the caller's
+//! frame pointer, and at the architecture's distance from it the return address. Used by the panic handler
+//! and by reports of faults.
 
 use super::WORD_DIGITS;
 use super::symbols::Symbol;
-use crate::arch::stack::{RETURN_ADDRESS, frame_pointer};
 use crate::mm::peek::stack_word;
 
-/// Deepest chain shown.
+/// How many calls are shown at most.
 const DEPTH: usize = 64;
 
-/// Calls `f` with each return address from the frame at `fp` on outwards.
-pub fn walk(fp: usize, mut f: impl FnMut(usize)) {
-    let mut fp = fp;
+/// Where a backtrace begins.
+#[derive(Clone, Copy)]
+pub struct Start {
+    /// A frame pointer.
+    pub fp: usize,
+    /// Where the return address lies from each.
+    pub return_address: usize,
+}
+
+/// Calls `f` with each return address, from the frame at `fp` outwards.
+pub fn walk(start: Start, mut f: impl FnMut(usize)) {
+    let mut fp = start.fp;
     let mut from = fp;
     for _ in 0..DEPTH {
         let (Some(next), Some(ip)) = (
             stack_word(from, fp),
-            stack_word(from, fp.wrapping_add(RETURN_ADDRESS)),
+            stack_word(from, fp.wrapping_add(start.return_address)),
         ) else {
             return;
         };
@@ -28,14 +37,14 @@ pub fn walk(fp: usize, mut f: impl FnMut(usize)) {
     }
 }
 
-/// Logs the call chain of the caller.
+/// Logs the call chain from `start` on.
 #[inline(never)]
-pub fn print_here() {
+pub fn print(start: Start) {
     log!(Emerg, "Call trace:");
-    walk(frame_pointer(), print);
+    walk(start, print_one);
 }
 
-fn print(ip: usize) {
-    // A return address may already be the next function's if the call never returns.
+fn print_one(ip: usize) {
+    // If a call never returns, its return address may already belong to the next function.
     log!(Emerg, "  [<{ip:0WORD_DIGITS$x}>] {}", Symbol(ip - 1));
 }

@@ -1,6 +1,6 @@
-//! Looking at the kernel: symbols, backtraces, tracing.
+//! Inspecting the kernel: symbols, backtraces, tracing.
 
-/// Hexadecimal digits of an address.
+/// How many hexadecimal digits an address has.
 pub const WORD_DIGITS: usize = 2 * size_of::<usize>();
 
 pub mod backtrace;

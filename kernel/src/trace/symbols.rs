@@ -1,10 +1,10 @@
-//! The kernel's own symbols. The build puts the compressed table into the room reserved here after the link (`tools/symbols`); backtraces and
-//! `/proc/kallsyms` read it.
+//! The kernel's own symbols. After linking, the build writes the compressed table into the memory reserved
+//! here (`tools/symbols`). Backtraces and `/proc/kallsyms` read it.
 
 use core::fmt;
 use limen_symbols::Table;
 
-/// Room for the table. Unoptimised kernels have many more functions.
+/// The size of the reserved memory in bytes. Unoptimised kernels have many more functions.
 const ROOM: usize = if cfg!(debug_assertions) {
     512 << 10
 } else {
@@ -17,13 +17,13 @@ const ROOM: usize = if cfg!(debug_assertions) {
 #[allow(non_upper_case_globals, reason = "the build looks for this name")]
 static __kallsyms_start: [u8; ROOM] = [0xff; ROOM];
 
-/// The table; `None` if the build did not fill it in.
+/// The table. `None`: the build did not write it.
 pub fn table() -> Option<Table<'static>> {
-    // The compiler must not conclude that the table is what the source says.
+    // Keeps the compiler from using the value in the source, which the build changes after linking.
     Table::new(core::hint::black_box(&__kallsyms_start))
 }
 
-/// An address, shown as `name+0x12`, or as a number if unknown.
+/// An address that is shown as `name+0x12`, or as a number if there is no symbol.
 #[derive(Clone, Copy)]
 pub struct Symbol(pub usize);
 

@@ -1,5 +1,6 @@
-//! Chooses the accelerator. KVM is used only after a probe has really booted a guest with it: on some hosts `/dev/kvm`
-//! is there and does not work. The verdict is kept in the tree until the host or the kernel changes.
+//! Chooses the accelerator. KVM is used only after a probe has booted a guest with it: on some hosts
+//! `/dev/kvm` exists and does not work. The result is kept under `target/limen` until the host or the kernel
+//! changes.
 
 use std::path::Path;
 use std::time::Duration;
@@ -50,7 +51,7 @@ fn possible(arch: Arch) -> Result<(), String> {
     }
 }
 
-/// The remembered verdict, or the probe's.
+/// The remembered result, or that of a new probe.
 fn verdict(arch: Arch, kernel: &Kernel) -> Result<(bool, String)> {
     let read = |p: &str| std::fs::read_to_string(p).unwrap_or_default().trim().to_owned();
     let changed = |p: &Path| std::fs::metadata(p).and_then(|m| m.modified()).ok();
@@ -79,19 +80,21 @@ fn verdict(arch: Arch, kernel: &Kernel) -> Result<(bool, String)> {
     };
     let word = if works { "yes" } else { "no" };
     let why = why.lines().next().unwrap_or_default().to_owned();
-    made::replace(&remembered, format!("{key}\n{word} {why}").as_bytes())?;
+    // If it cannot be kept (a full disk), the next run probes again.
+    let _ = made::replace(&remembered, format!("{key}\n{word} {why}").as_bytes());
     Ok((works, why))
 }
 
-/// Boots this very kernel to the agent, which is asked for a program that is not there: its answer is the proof.
+/// Boots this very kernel up to the agent and asks it to start a program that does not exist: the agent's
+/// answer proves that KVM works.
 fn probe(arch: Arch, kernel: &Kernel) -> Result<()> {
     let description = Description {
-        arguments: vec!["/nothing".to_owned()],
-        cwd: "/".to_owned(),
+        arguments: vec!["/nothing".into()],
+        cwd: "/".into(),
         modules: kernel.modules.clone(),
         ..Description::default()
     };
-    let initrd = TemporaryFile::new(&image::compose(arch, &description, |_| Ok(()))?)?;
+    let initrd = TemporaryFile::new(&image::compose(arch, &description, 0, |_| Ok(()))?)?;
     let machine = Machine {
         arch,
         machine: None,
@@ -100,7 +103,7 @@ fn probe(arch: Arch, kernel: &Kernel) -> Result<()> {
         memory: 256,
         kernel: kernel.image.clone(),
         limen: kernel.limen,
-        initrd: Some(initrd.0.clone()),
+        initrd: Some(initrd.path.clone()),
         dtb: None,
         append: Vec::new(),
         kvm: true,

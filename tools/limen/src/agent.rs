@@ -46,7 +46,7 @@ pub fn program_in(arch: Arch, folder: &str, name: &str) -> Result<PathBuf> {
     )
 }
 
-/// The same with the dynamic C library.
+/// As [`program`], linked with the dynamic C library.
 pub fn dynamic(arch: Arch, name: &str) -> Result<PathBuf> {
     let dir = tree::root().join("programs").join(name);
     let source = [dir.join(format!("{name}.c"))];
@@ -59,7 +59,8 @@ pub fn dynamic(arch: Arch, name: &str) -> Result<PathBuf> {
     )
 }
 
-/// The same with Debian's musl, static or dynamic, and the tree that the dynamic one's loader is in.
+/// As [`program`], with Debian's musl, static (`fixed`) or dynamic. With it the tree that has musl's dynamic
+/// loader.
 pub fn musl(arch: Arch, name: &str, fixed: bool) -> Result<(PathBuf, PathBuf)> {
     let dir = tree::root().join("programs").join(name);
     let source = [dir.join(format!("{name}.c"))];
@@ -73,7 +74,7 @@ pub fn musl(arch: Arch, name: &str, fixed: bool) -> Result<(PathBuf, PathBuf)> {
     let own = String::from_utf8_lossy(&output.stdout).trim().to_owned();
     let (triplet, loader, more) = arch.musl();
     let include = headers.join("usr/include").join(triplet).display().to_string();
-    // What begins and ends a program is looked for there before anywhere else.
+    // The compiler looks for `crt1.o` and the like there first.
     let parts = format!("-B{}", headers.join("usr/lib").join(triplet).display());
     let shared = format!("-L{}", library.join("lib").join(triplet).display());
     let loader = format!("-Wl,-dynamic-linker,{loader}");
@@ -87,13 +88,13 @@ pub fn musl(arch: Arch, name: &str, fixed: bool) -> Result<(PathBuf, PathBuf)> {
     Ok((build(arch, &to, &source, &flags, &[dir])?, library))
 }
 
-/// A static program of one C file from elsewhere.
+/// A static program of one C file that is not under `programs/`.
 pub fn foreign(arch: Arch, name: &str, source: &Path) -> Result<PathBuf> {
     let source = [source.to_owned()];
     compile(arch, name, &source, &[], &source)
 }
 
-/// A static program of several C files from elsewhere, with more flags.
+/// A static program of several C files that are not under `programs/`, with additional flags.
 pub fn foreign_parts(arch: Arch, name: &str, sources: &[PathBuf], flags: &[&str]) -> Result<PathBuf> {
     compile(arch, name, sources, flags, sources)
 }
@@ -107,11 +108,11 @@ pub fn parts(arch: Arch, name: &str, sources: &[PathBuf], flags: &[&str]) -> Res
 pub struct Bench {
     /// `/init` of a benchmark run, with its symbols.
     pub init: PathBuf,
-    /// A program that ends at once, without a C library, with a static one, with a dynamic one.
+    /// A program that ends at once, without a C library.
     pub tiny: PathBuf,
-    /// The same.
+    /// The same with the static C library.
     pub fixed: PathBuf,
-    /// The same.
+    /// The same with the dynamic C library.
     pub dynamic: PathBuf,
     /// `/init` of the boot rows.
     pub hello: PathBuf,
@@ -147,7 +148,7 @@ pub fn bench(arch: Arch) -> Result<Bench> {
         build(arch, name, &sources, flags, &of)
     };
     Ok(Bench {
-        // Its symbols stay: the profiler looks two of them up.
+        // Not stripped: the profiler looks two of its symbols up.
         init: make("bench", &parts, &["-static", "-no-pie", "-pthread"])?,
         tiny: make("bench-tiny", &["tiny"], &bare)?,
         fixed: make("bench-static", &["empty"], &["-static", "-no-pie", "-s"])?,
@@ -164,7 +165,7 @@ fn compile(arch: Arch, name: &str, sources: &[PathBuf], flags: &[&str], of: &[Pa
 fn build(arch: Arch, name: &str, sources: &[PathBuf], flags: &[&str], of: &[PathBuf]) -> Result<PathBuf> {
     let (compiler, brought) = arch.compiler();
     let made = tree::cache(&format!("programs/{arch}"))?.join(name);
-    // A name may have a folder.
+    // The name may contain a folder.
     if let Some(folder) = made.parent() {
         std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
     }

@@ -40,11 +40,12 @@ impl Arch {
     /// Every architecture.
     pub const ALL: [Arch; 4] = [Arch::X86_64, Arch::Arm64, Arch::Arm, Arch::Powerpc64];
 
-    /// Those on which everything passes: what `build`, `test` and `bench` do when no `--arch` is given, and so what CI does.
-    /// Others, while they are being ported, are reached by `--arch` alone.
+    /// The architectures on which all tests pass: `build`, `test` and `bench` work on these when no `--arch`
+    /// is given, and so does CI. Others, while they are being ported, are reached by `--arch` alone.
     pub const SUPPORTED: [Arch; 4] = Arch::ALL;
 
-    /// What a command works on: the one asked for, else all supported ones. Says so when the one asked for is not yet.
+    /// The architectures a command works on: the one asked for, else all supported ones. Prints a warning if
+    /// the one asked for is not supported yet.
     pub fn chosen(asked: Option<Arch>) -> Vec<Arch> {
         if let Some(arch) = asked
             && !arch.is_supported()
@@ -54,7 +55,7 @@ impl Arch {
         asked.map_or_else(|| Arch::SUPPORTED.to_vec(), |a| vec![a])
     }
 
-    /// Whether everything passes on it.
+    /// Whether all tests pass on it.
     pub fn is_supported(self) -> bool {
         Arch::SUPPORTED.contains(&self)
     }
@@ -86,8 +87,9 @@ impl Arch {
         }
     }
 
-    /// The part of Debian 12 and its package that depends on the Linux image to compare with. Debian 12's own for powerpc64 has pages of
-    /// 64 KiB, which makes another kernel of it; the one of the backports has Limen's 4 KiB.
+    /// The part of Debian 12 (its own, or backports) and the package that depends on the Linux image to
+    /// compare with. For powerpc64, Debian 12's own image has pages of 64 KiB, so it cannot be compared; the
+    /// backports' image has 4 KiB, as Limen.
     pub fn linux_package(self) -> (&'static str, &'static str) {
         match self {
             Arch::X86_64 => (DEBIAN, "linux-image-amd64"),
@@ -118,11 +120,12 @@ impl Arch {
         }
     }
 
-    /// musl: the name of its directories in Debian, its loader, and what the C compiler must be told to build for it.
+    /// musl: the name of its directories in Debian, its loader, and what the C compiler must be told to build
+    /// for it.
     pub fn musl(self) -> (&'static str, &'static str, &'static [&'static str]) {
         match self {
             Arch::X86_64 => ("x86_64-linux-musl", "/lib/ld-musl-x86_64.so.1", &[]),
-            // The compiler's own library asks glibc which atomic instructions there are.
+            // libgcc asks glibc which atomic instructions the processor has; musl has no such function.
             Arch::Arm64 => (
                 "aarch64-linux-musl",
                 "/lib/ld-musl-aarch64.so.1",
@@ -193,7 +196,8 @@ impl Arch {
         }
     }
 
-    /// The architecture a program was built for, from the start of its ELF header: class, byte order and machine.
+    /// The architecture a program was built for, from the start of its ELF header: class, byte order and
+    /// machine.
     pub fn of_elf(header: &[u8]) -> Option<Arch> {
         const BITS_32: u8 = 1;
         const BITS_64: u8 = 2;

@@ -1,5 +1,6 @@
-//! Builds the kernel: cargo with the standard library's source, one target folder per architecture, and the file the
-//! boot loader wants (the ELF for x86_64's PVH and for powerpc64, a flat image for arm64 and arm).
+//! Builds the kernel: cargo with the standard library's source, one target folder per architecture. Then
+//! makes the file that the boot loader wants: the ELF for x86_64's PVH and for powerpc64, a flat image for
+//! arm64 and arm.
 
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -8,7 +9,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::arch::Arch;
 use crate::cli::BuildOptions;
-use crate::{made, noinstr, target_spec, toolchain, tree};
+use crate::{made, noinstr, session, target_spec, toolchain, tree};
 
 /// What distinguishes one kernel build from another.
 #[derive(Clone, PartialEq, Eq)]
@@ -45,7 +46,8 @@ pub fn build(options: &BuildOptions) -> Result<()> {
 }
 
 impl Kernel {
-    /// The folder cargo builds this kernel in. Features get their own, so that switching does not rebuild `core`.
+    /// The folder cargo builds this kernel in. Each set of features has its own, so that switching between
+    /// them does not rebuild `core`.
     fn target_dir(&self) -> PathBuf {
         tree::target().join("kernel").join(self.arch.name())
     }
@@ -90,7 +92,7 @@ impl Kernel {
         self.build(verbose)
     }
 
-    /// Builds without a word; cargo's messages are the error when it fails.
+    /// Builds without output; if it fails, cargo's messages are the error.
     pub fn build_quietly(&self) -> Result<Built> {
         let _alone = self.alone()?;
         let began = SystemTime::now();
@@ -104,7 +106,7 @@ impl Kernel {
         self.finish(began, false)
     }
 
-    /// Builds, and shows what cargo shows.
+    /// Builds, with cargo's output shown.
     pub fn build(&self, verbose: bool) -> Result<Built> {
         let tools = toolchain::find()?;
         tools.need_source()?;
@@ -130,6 +132,8 @@ impl Kernel {
         }
         eprintln!("limen: building the kernel for {} ({})", self.arch, self.profile);
         let began = SystemTime::now();
+        // Cargo must end if `limen` is killed.
+        session::ends_with_us(&mut cargo, rustix::process::Signal::TERM);
         let done = cargo
             .stdout(std::io::stderr())
             .status()
@@ -140,21 +144,23 @@ impl Kernel {
         self.finish(began, verbose)
     }
 
-    /// Keeps other builds for this architecture from linking another kernel before this one's files are made.
+    /// Locks out other builds for this architecture: they would link another kernel before this one's files
+    /// are made.
     fn alone(&self) -> Result<std::fs::File> {
         let dir = self.target_dir();
         std::fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
         made::alone(&dir.join("limen"))
     }
 
-    /// Checks what cargo linked, since `began`, and makes the files that boot.
+    /// Checks what cargo linked (files newer than `began`), and makes the files that boot.
     fn finish(&self, began: SystemTime, verbose: bool) -> Result<Built> {
         let linked = self
             .target_dir()
             .join(self.arch.kernel_target())
             .join(&self.profile)
             .join("limen-kernel");
-        // The kernel as shipped must pass, which `limen test` makes sure of; a build with checks on has more to call.
+        // Only the kernel as shipped has to pass; `limen test` runs this. A build with assertions calls more
+        // functions.
         if self.profile == "kernel" && !self.checked() {
             match noinstr::check(&linked) {
                 Err(error) => eprintln!("limen: the check of early code fails: {error:#}"),
@@ -205,14 +211,16 @@ impl Kernel {
         Ok(cargo)
     }
 
-    /// Whether Limen's own code checks its assertions and its arithmetic: where locks are validated, everything is.
+    /// Whether assertions and overflow checks are compiled into Limen's own code. They are in every build
+    /// with lock validation.
     fn checked(&self) -> bool {
         self.features.split(',').any(|feature| feature == "lockdep")
     }
 }
 
-/// What cargo is told to compile assertions and overflow checks into Limen's packages only: `core` and the libraries stay what they are in
-/// every other kernel of the same profile, and are compiled once. Optimised little, it runs as fast there and is ready sooner.
+/// What cargo is told to compile assertions and overflow checks into Limen's packages only: `core` and the
+/// libraries stay as in every other kernel of the same profile, so they are compiled once. With little
+/// optimisation it runs as fast in a guest and is built sooner.
 fn checks() -> Result<Vec<String>> {
     let crates = tree::root().join("crates");
     let mut packages = vec!["kernel".to_owned()];
@@ -244,13 +252,14 @@ pub fn flags(arch: Arch, linker: &Path) -> Vec<String> {
     let more: &[&str] = match arch {
         Arch::X86_64 => &["-Ccode-model=kernel", "-Clink-arg=-zmax-page-size=4096"],
         Arch::Arm64 => &["-Clink-arg=-zmax-page-size=65536"],
-        // The kernel unwinds by frame pointers. Tables of places in the code give those names that would hide the functions'.
+        // The kernel unwinds by frame pointers. Unwind tables would put local labels into the code, and
+        // symbol look-ups would find these instead of the functions' names.
         Arch::Arm => &[
             "-Clink-arg=-zmax-page-size=4096",
             "-Clink-arg=--discard-locals",
             "-Cforce-unwind-tables=no",
         ],
-        // The target is Linux's: what it would link by itself must stay out.
+        // The target is Linux's: the C library and start files that it would link must stay out.
         Arch::Powerpc64 => &["-Clinker-flavor=ld.lld", "-Clink-arg=-zmax-page-size=65536"],
     };
     flags.extend(more.iter().map(|f| (*f).to_owned()));
@@ -258,7 +267,8 @@ pub fn flags(arch: Arch, linker: &Path) -> Vec<String> {
     flags
 }
 
-/// The loadable parts of an ELF file, laid out by physical address from the lowest: arm64's `Image`, arm's zImage.
+/// The loadable parts of an ELF file, laid out by physical address from the lowest: arm64's `Image`, arm's
+/// zImage.
 fn flatten(elf_bytes: &[u8]) -> Result<Vec<u8>> {
     let elf = goblin::elf::Elf::parse(elf_bytes).context("the linker made no ELF file")?;
     let load = || {
@@ -273,7 +283,8 @@ fn flatten(elf_bytes: &[u8]) -> Result<Vec<u8>> {
     let end = load().map(|p| p.p_paddr + p.p_filesz).max().unwrap_or(base);
     if end - base > 256 << 20 {
         bail!(
-            "the kernel's segments are {} bytes apart; its link.ld must give them neighbouring load addresses",
+            "the kernel's segments are {} bytes apart; its link.ld must give them neighbouring load \
+             addresses",
             end - base
         );
     }

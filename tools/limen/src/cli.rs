@@ -1,5 +1,6 @@
 //! The command line of `limen`: its subcommands and their options.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -20,12 +21,16 @@ pub enum Command {
     Run(Box<RunOptions>),
     /// Build the kernel
     Build(BuildOptions),
+    /// Type check, lint and test what changed, in seconds
+    Check(CheckOptions),
     /// Run everything CI runs
     Test(TestOptions),
     /// Count what operations cost, beside Linux
     Bench(BenchOptions),
     /// Pack a directory and host programs into an initramfs
     Root(RootOptions),
+    /// Tell rust-analyzer how the kernel is compiled
+    Editor(EditorOptions),
 }
 
 /// Which accelerator QEMU uses.
@@ -71,8 +76,8 @@ pub struct RunOptions {
     /// Say what is done: QEMU's command line, the accelerator, the kernel's log
     #[arg(short, long)]
     pub verbose: bool,
-    /// QEMU's machine: microvm or q35 on x86_64, virt on arm64, virt or vexpress-a15 on arm, pseries on powerpc64 (options after a
-    /// comma are passed on)
+    /// QEMU's machine: microvm or q35 on x86_64, virt on arm64, virt or vexpress-a15 on arm, pseries on
+    /// powerpc64 (options after a comma are passed on)
     #[arg(long)]
     pub machine: Option<String>,
     /// QEMU's processor model [default: max; cortex-a15 on arm, power9 on powerpc64]
@@ -83,16 +88,17 @@ pub struct RunOptions {
     pub accel: Accel,
     /// Put a host file or directory into the guest, at the same place or at GUEST
     #[arg(long, value_name = "HOST[:GUEST]")]
-    pub add: Vec<String>,
-    /// Put another host program into the guest, with its interpreter and libraries
+    pub add: Vec<OsString>,
+    /// Put another host program, or a library that a program opens by itself, into the guest, with its
+    /// interpreter and libraries
     #[arg(long, value_name = "PROGRAM")]
-    pub with: Vec<String>,
+    pub with: Vec<OsString>,
     /// Set an environment variable of the program, or hand over the host's
     #[arg(long, value_name = "NAME[=VALUE]")]
-    pub env: Vec<String>,
+    pub env: Vec<OsString>,
     /// Directory the program starts in
     #[arg(long, value_name = "DIR", default_value = "/")]
-    pub cwd: String,
+    pub cwd: OsString,
     /// Build the kernel with this cargo profile
     #[arg(long, default_value = "kernel")]
     pub profile: String,
@@ -107,7 +113,7 @@ pub struct RunOptions {
     pub qemu_arg: Vec<String>,
     /// The program and its arguments [default: a BusyBox shell]
     #[arg(trailing_var_arg = true)]
-    pub program: Vec<String>,
+    pub program: Vec<OsString>,
 }
 
 #[derive(Args)]
@@ -127,6 +133,29 @@ pub struct BuildOptions {
 }
 
 #[derive(Args)]
+pub struct CheckOptions {
+    /// Check the kernel for this architecture only [default: all that are supported]
+    #[arg(long)]
+    pub arch: Option<Arch>,
+    /// Lint and test all packages, not only those that differ from the last commit
+    #[arg(long)]
+    pub all: bool,
+}
+
+#[derive(Args)]
+pub struct EditorOptions {
+    /// Architecture whose code the editor understands
+    #[arg(long, default_value = "x86_64")]
+    pub arch: Arch,
+    /// Cargo features of the kernel
+    #[arg(long, value_name = "LIST", default_value = "")]
+    pub features: String,
+    /// Print the settings instead of writing .vscode/settings.json
+    #[arg(long)]
+    pub print: bool,
+}
+
+#[derive(Args)]
 pub struct TestOptions {
     /// Only the tests of this architecture (and those of none) [default: all that are supported]
     #[arg(long)]
@@ -143,7 +172,8 @@ pub struct TestOptions {
     /// Steps that run at the same time
     #[arg(short, long, default_value_t = 2)]
     pub jobs: usize,
-    /// Run the whole-system tests on this Linux image (`linux`: Debian's) instead of Limen, to check the tests
+    /// Run the whole-system tests on this Linux image (`linux`: Debian's) instead of Limen, to check the
+    /// tests
     #[arg(long, value_name = "FILE")]
     pub kernel: Option<PathBuf>,
 }
@@ -177,13 +207,16 @@ pub struct BenchOptions {
     /// Where the kernel's instructions go during a row (NAME or NAME/SIZE, or boot), by symbol
     #[arg(long, value_name = "NAME", conflicts_with = "wall")]
     pub profile: Option<String>,
-    /// Count what there is to do for restartable sequences on the way out to user mode, for three jobs, beside the series' figures
+    /// Count what there is to do for restartable sequences on the way out to user mode, for three jobs,
+    /// beside the series' figures
     #[arg(long, conflicts_with_all = ["check", "update_limits", "wall", "profile", "html"])]
     pub rseq: bool,
-    /// A Limen kernel to measure instead of the tree's (for --profile, its ELF file with symbols); `linux` measures Debian's
+    /// A Limen kernel to measure instead of the tree's (for --profile, its ELF file with symbols); `linux`
+    /// measures Debian's
     #[arg(long, value_name = "FILE")]
     pub kernel: Option<PathBuf>,
-    /// QEMU's processor model [default: max without rep's byte counting and 5-level paging, cortex-a57, cortex-a15, power9]
+    /// QEMU's processor model [default: max without rep's byte counting and 5-level paging, cortex-a57,
+    /// cortex-a15, power9]
     #[arg(long)]
     pub cpu: Option<String>,
     /// Say what is done
@@ -203,10 +236,10 @@ pub struct RootOptions {
     pub arch: Option<Arch>,
     /// Put a host file or directory in, at the same place or at GUEST
     #[arg(long, value_name = "HOST[:GUEST]")]
-    pub add: Vec<String>,
+    pub add: Vec<OsString>,
     /// Put a host program in, with its interpreter and libraries
     #[arg(long, value_name = "PROGRAM")]
-    pub with: Vec<String>,
+    pub with: Vec<OsString>,
     /// Put BusyBox in, with a link for each of its programs
     #[arg(long)]
     pub busybox: bool,

@@ -1,5 +1,5 @@
-//! Reads ELF files as the kernel and the dynamic loader do: which architecture, which interpreter, and where each
-//! needed library comes from. Used by `program.rs` to decide what must come along into the guest.
+//! Reads ELF files as the kernel and the dynamic loader do: architecture, interpreter, and where each needed
+//! library comes from. `program.rs` decides by this which files are copied into the guest.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -10,16 +10,23 @@ use goblin::elf::Elf;
 use crate::arch::Arch;
 use crate::status;
 
-/// What matters of one ELF file.
+/// What is read from one ELF file.
 pub struct Info {
-    /// Executable or position-independent executable, rather than an object file or a core dump.
+    /// An executable or position-independent executable; not an object file or a core dump.
     pub runnable: bool,
     /// The dynamic loader it asks for.
     pub interpreter: Option<String>,
     needed: Vec<String>,
     rpath: Vec<String>,
     runpath: Vec<String>,
+    /// It imports a function for which glibc loads [`UNWINDER`].
+    unwinds: bool,
 }
+
+/// The library that glibc opens by itself when one of the functions below is called; without it, glibc aborts
+/// the program.
+const UNWINDER: &str = "libgcc_s.so.1";
+const UNWINDING: [&str; 4] = ["pthread_cancel", "pthread_exit", "thrd_exit", "backtrace"];
 
 /// Whether these first bytes are those of an ELF file.
 pub fn is_elf(bytes: &[u8]) -> bool {
@@ -46,11 +53,17 @@ pub fn read(path: &Path, bytes: &[u8]) -> Result<Info> {
         needed: elf.libraries.iter().map(|s| (*s).to_owned()).collect(),
         rpath: split(&elf.rpaths),
         runpath: split(&elf.runpaths),
+        unwinds: elf
+            .dynsyms
+            .iter()
+            .filter(|symbol| symbol.is_import())
+            .filter_map(|symbol| elf.dynstrtab.get_at(symbol.st_name))
+            .any(|name| UNWINDING.contains(&name)),
     })
 }
 
-/// Finds libraries in the order `ld.so` documents: the loader's own `RPATH` chain, `LD_LIBRARY_PATH`, `RUNPATH`,
-/// the cache of `ldconfig`, and the standard directories.
+/// Finds libraries in the order `ld.so` documents: the loader's own `RPATH` chain, `LD_LIBRARY_PATH`,
+/// `RUNPATH`, the cache of `ldconfig`, and the standard directories.
 pub struct Libraries {
     arch: Arch,
     cache: BTreeMap<String, Vec<PathBuf>>,
@@ -58,7 +71,8 @@ pub struct Libraries {
     musl: Option<Musl>,
 }
 
-/// What musl's loader does instead: it is the C library itself, and looks in the directories of one file.
+/// The search of musl's loader, which differs: the loader is the C library itself, and its directories are in
+/// one file.
 struct Musl {
     file: PathBuf,
     directories: Vec<PathBuf>,
@@ -77,7 +91,7 @@ impl Musl {
         Some(Musl { file, directories })
     }
 
-    /// Whether the loader itself is this library.
+    /// Whether `name` is the loader itself.
     fn has(name: &str) -> bool {
         const OWN: [&str; 7] = ["c", "pthread", "rt", "m", "dl", "util", "xnet"];
         let stem = name.strip_prefix("lib").and_then(|n| n.split('.').next());
@@ -119,13 +133,13 @@ impl Libraries {
         }
     }
 
-    /// Everything `path` needs, directly and through its libraries: the places its loader will look them up at.
-    /// A library that is found nowhere is an error that names it.
+    /// All libraries that `path` needs, directly or through its libraries: the paths at which its loader will
+    /// find them. A library that is not found is an error with its name.
     pub fn of(&self, path: &Path, info: Info) -> Result<BTreeSet<PathBuf>> {
         let mut found: BTreeSet<PathBuf> = BTreeSet::new();
         found.extend(self.musl.as_ref().map(|m| m.file.clone()).filter(|f| f.is_file()));
         let mut by_name: BTreeSet<String> = BTreeSet::new();
-        // What an object inherits: the RPATHs of those that asked for it.
+        // The third field: RPATHs that an object inherits from those that need it.
         let mut todo: Vec<(PathBuf, Info, Vec<PathBuf>)> = vec![(path.to_owned(), info, Vec::new())];
         while let Some((object, info, inherited)) = todo.pop() {
             let origin = std::fs::canonicalize(&object).unwrap_or(object.clone());
@@ -149,15 +163,20 @@ impl Libraries {
             };
             rpath.extend(inherited);
             let runpath = expand(&info.runpath);
-            for name in &info.needed {
+            let unwinder = (info.unwinds && self.musl.is_none()).then(|| UNWINDER.to_owned());
+            for name in info.needed.iter().chain(&unwinder) {
                 if by_name.contains(name) || self.musl.is_some() && Musl::has(name) {
                     continue;
                 }
                 let Some(library) = self.find(name, &rpath, &runpath) else {
+                    if Some(name) == unwinder.as_ref() {
+                        continue;
+                    }
                     return Err(status::error(
                         status::CANNOT_RUN,
                         format!(
-                            "{} needs the library {name}, which is not on this host; install the package that has it \
+                            "{} needs the library {name}, which is not on this host; install the package \
+                             that has it \
                              (apt-file search {name}) or set LD_LIBRARY_PATH",
                             object.display()
                         ),

@@ -1,15 +1,20 @@
-//! Composes the initramfs of a run: the agent as `/init`, the description of the run for it, the program with what it
-//! needs, and the files asked for.
+//! Composes the initramfs of a run: the agent as `/init`, its description of the run, the program with all
+//! files it needs, and the files asked for.
 
+use std::ffi::{OsStr, OsString};
+use std::io::Write;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 use crate::arch::Arch;
 use crate::cpio::Archive;
-use crate::{agent, guest_files, packages, program, status};
+use crate::{agent, guest_files, program, status};
 
-/// As many arguments, and environment strings, the agent takes, and a description of less than so many bytes (programs/init/agent.h).
+/// Limits of the agent (programs/init/agent.h): the number of arguments, and of environment strings; the
+/// description must have fewer bytes than the second constant.
 const MAX_WORDS: usize = 16_384;
 const MAX_TEXT: usize = 1 << 20;
 
@@ -17,10 +22,10 @@ const MAX_TEXT: usize = 1 << 20;
 #[derive(Default)]
 pub struct Description {
     /// Program and arguments; the first is a path in the guest.
-    pub arguments: Vec<String>,
+    pub arguments: Vec<OsString>,
     /// `NAME=VALUE` strings.
-    pub environment: Vec<String>,
-    pub cwd: String,
+    pub environment: Vec<OsString>,
+    pub cwd: OsString,
     /// The guest's device for the terminal.
     pub terminal: &'static str,
     /// Bit n: descriptor n of the program is the terminal.
@@ -35,8 +40,10 @@ impl Description {
     /// Adds the description and its modules where the agent looks for them.
     fn add(&self, archive: &mut Archive) -> Result<()> {
         let mut text = Vec::new();
-        let mut line = |key: &str, value: &str| {
-            text.extend_from_slice(format!("{key}={value}").as_bytes());
+        let mut line = |key: &str, value: &dyn AsRef<OsStr>| {
+            text.extend_from_slice(key.as_bytes());
+            text.push(b'=');
+            text.extend_from_slice(value.as_ref().as_bytes());
             text.push(0);
         };
         for (name, content) in &self.modules {
@@ -48,7 +55,7 @@ impl Description {
         self.environment.iter().for_each(|e| line("env", e));
         line("cwd", &self.cwd);
         if self.tty_fds != 0 {
-            line("terminal", self.terminal);
+            line("terminal", &self.terminal);
             line("ttyfds", &self.tty_fds.to_string());
             line("rows", &self.size.0.to_string());
             line("cols", &self.size.1.to_string());
@@ -64,89 +71,76 @@ impl Description {
     }
 }
 
-/// The whole initramfs of a run with the agent; `fill` adds what the program needs. The agent and the description come
-/// first, and the first of a name wins: a tree's own `/init` stays out.
+/// The whole initramfs of a run with the agent, of at most `room` bytes; `fill` adds what the program needs.
+/// The agent and the description come first, and the first entry of a name stays: a tree's own `/init` is not
+/// used.
 pub fn compose(
     arch: Arch,
     description: &Description,
+    room: u64,
     fill: impl FnOnce(&mut Archive) -> Result<()>,
 ) -> Result<Vec<u8>> {
-    let mut archive = Archive::default();
+    let mut archive = Archive::with_room(room);
     agent::add(&mut archive, arch)?;
     description.add(&mut archive)?;
     fill(&mut archive)?;
     guest_files::add_basics(&mut archive);
+    let cwd = description.cwd.as_bytes();
+    if archive.has_file(cwd) {
+        bail!(
+            "--cwd {}: a file in the guest; give a directory",
+            description.cwd.display()
+        );
+    }
+    archive.directory(cwd);
+    if let Some(problem) = archive.problem() {
+        bail!("{problem}; look at what --add, --with and --root bring");
+    }
     Ok(archive.finish())
 }
 
-/// Adds Debian's static BusyBox with a link for each of its programs. Returns its path in the guest.
-pub fn add_busybox(archive: &mut Archive, arch: Arch) -> Result<String> {
-    let dir = packages::fetch(arch, "busybox-static")?;
-    let path = dir.join("bin/busybox");
-    let bytes = std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
-    archive.file("bin/busybox", 0o755, &bytes);
-    for applet in applets(arch)? {
-        let Some((folder, _)) = applet.rsplit_once('/') else {
-            continue;
-        };
-        let up = "../".repeat(folder.split('/').count());
-        let target = if folder == "bin" {
-            "busybox".to_owned()
-        } else {
-            format!("{up}bin/busybox")
-        };
-        archive.symlink(&applet, &target);
-    }
-    Ok("/bin/busybox".to_owned())
-}
-
-/// The names of BusyBox's programs with their folders, such as `usr/bin/awk`. The list is the host's BusyBox's, which is
-/// the same release; another architecture's cannot be asked here.
-fn applets(arch: Arch) -> Result<Vec<String>> {
-    let runs_here = Arch::host() == Some(arch);
-    let lister = if runs_here {
-        arch
-    } else {
-        Arch::host().unwrap_or(arch)
-    };
-    let path = packages::fetch(lister, "busybox-static")?.join("bin/busybox");
-    let output = std::process::Command::new(&path).arg("--list-full").output();
-    let output = output.with_context(|| format!("cannot start {}", path.display()))?;
-    Ok(String::from_utf8_lossy(&output.stdout)
-        .lines()
-        .map(str::to_owned)
-        .filter(|l| l.contains('/'))
-        .collect())
-}
-
 /// Adds what `--add` and `--with` ask for.
-pub fn add_requests(archive: &mut Archive, arch: Arch, add: &[String], with: &[String]) -> Result<()> {
+pub fn add_requests(archive: &mut Archive, arch: Arch, add: &[OsString], with: &[OsString]) -> Result<()> {
+    let guest = program::Guest {
+        add: &[],
+        applets: true,
+        path: &[],
+    };
     for name in with {
-        let found = program::find(name, Some(arch)).with_context(|| format!("--with {name}"))?;
-        guest_files::add_all(archive, &found.files, arch)?;
+        let library = name
+            .as_bytes()
+            .contains(&b'/')
+            .then(|| program::find_library(name, arch));
+        let found = library
+            .flatten()
+            .unwrap_or_else(|| program::find(name, Some(arch), &guest))
+            .with_context(|| format!("--with {}", name.display()))?;
+        guest_files::add_program(archive, &found)?;
     }
     add.iter()
         .try_for_each(|spec| guest_files::add_spec(archive, spec))
 }
 
-/// Writes an initramfs where QEMU can read it; the file is removed when the value is dropped.
-pub struct TemporaryFile(pub PathBuf);
-
-impl TemporaryFile {
-    /// A file of this content below `target/limen/run`.
-    pub fn new(content: &[u8]) -> Result<TemporaryFile> {
-        use std::sync::atomic::{AtomicU32, Ordering};
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = crate::tree::cache("run")?.join(format!("{}-{number}.cpio", std::process::id()));
-        std::fs::write(&path, content)
-            .with_context(|| format!("cannot write {}; is the disk full?", path.display()))?;
-        Ok(TemporaryFile(path))
-    }
+/// An initramfs in memory (`memfd`) that QEMU can read by a path: however this process ends, nothing of it is
+/// left.
+pub struct TemporaryFile {
+    /// Its name for everybody on this host, while the value lives.
+    pub path: PathBuf,
+    _file: OwnedFd,
 }
 
-impl Drop for TemporaryFile {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
+impl TemporaryFile {
+    /// A file of this content.
+    pub fn new(content: &[u8]) -> Result<TemporaryFile> {
+        let fd = rustix::fs::memfd_create("limen-initramfs", rustix::fs::MemfdFlags::CLOEXEC)
+            .context("cannot make a file in memory")?;
+        let path = PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), fd.as_raw_fd()));
+        let mut file = std::fs::File::from(fd);
+        file.write_all(content)
+            .context("cannot keep the initramfs in memory; is there enough?")?;
+        Ok(TemporaryFile {
+            path,
+            _file: file.into(),
+        })
     }
 }

@@ -1,5 +1,5 @@
-//! The user's own initramfs, given with `--initrd`: checked before QEMU sees it, because a kernel's message about a bad
-//! one is far from clear.
+//! The user's own initramfs, given with `--initrd`. It is checked before QEMU gets it, because a kernel's
+//! message about a bad one is hard to understand.
 
 use std::path::Path;
 use std::process::Command;
@@ -21,7 +21,8 @@ pub fn read(path: &Path) -> Result<Vec<u8>> {
         [0xfd, b'7', b'z', b'X', ..] => unpack(path, "xz", "xz-utils")?,
         b"070701" | b"070702" => bytes,
         _ => bail!(
-            "{shown} is no initramfs; give a newc cpio archive (find . | cpio -o -H newc), plain or compressed with \
+            "{shown} is no initramfs; give a newc cpio archive (find . | cpio -o -H newc), plain or \
+             compressed with \
              gzip, zstd or lz4"
         ),
     };
@@ -33,7 +34,7 @@ pub fn read(path: &Path) -> Result<Vec<u8>> {
 
 fn unpack(path: &Path, tool: &str, package: &str) -> Result<Vec<u8>> {
     packages::ensure_tool(tool, &[package])?;
-    // Through its standard input: zstd refuses to follow links.
+    // As its standard input: zstd refuses to follow links.
     let file = std::fs::File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
     let output = Command::new(tool).args(["-d", "-c"]).stdin(file).output();
     let output = output.with_context(|| format!("cannot start {tool}"))?;

@@ -9,13 +9,13 @@ use crate::build;
 use crate::cli::RunOptions;
 use crate::linux;
 
-/// A kernel and what the rest of a run must know about it.
+/// A kernel, and what a run must know about it.
 pub struct Kernel {
     /// What QEMU gets.
     pub image: PathBuf,
     /// The file with symbols, when there is one.
     pub symbols: Option<PathBuf>,
-    /// Whether it is Limen, and understands Limen's options.
+    /// Whether it is Limen, so Limen's command-line options apply.
     pub limen: bool,
     /// Modules that the agent loads first.
     pub modules: Vec<(String, Vec<u8>)>,
@@ -75,7 +75,8 @@ pub fn choose(options: &RunOptions, arch: Arch) -> Result<Kernel> {
             }
         } else if options.initrd.is_none() {
             eprintln!(
-                "limen: no modules of Linux {release} beside the image or in /lib/modules; going on as if its virtio \
+                "limen: no modules of Linux {release} beside the image or in /lib/modules; going on as if \
+                 its virtio \
                  drivers were built in (unpack its package with dpkg-deb -x if the run does not start)"
             );
         }

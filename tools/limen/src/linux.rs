@@ -1,5 +1,6 @@
-//! A Linux image given with `--kernel`: what it is, and the virtio modules of its own package that the agent needs,
-//! in the order they must be loaded. Debian builds virtio as modules; a kernel that has them built in needs none.
+//! A Linux image given with `--kernel`: its kind, and the virtio modules of its own package that the agent
+//! needs, in the order in which they must be loaded. Debian builds virtio as modules; a kernel that has
+//! virtio built in needs none.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -39,17 +40,19 @@ pub fn identify(path: &Path, bytes: &[u8]) -> Result<(Kind, Arch)> {
     }
     if bytes.starts_with(&[0x1f, 0x8b]) || bytes.starts_with(b"MZ") {
         bail!(
-            "{}: this image is compressed or an EFI program; give the plain Image (arm64), bzImage (x86_64) or zImage (arm)",
+            "{}: this image is compressed or an EFI program; give the plain Image (arm64), bzImage (x86_64) \
+             or zImage (arm)",
             path.display()
         );
     }
     bail!(
-        "{} is no kernel image; give a bzImage or a PVH ELF (x86_64), an Image (arm64), a zImage (arm) or a vmlinux (powerpc64)",
+        "{} is no kernel image; give a bzImage or a PVH ELF (x86_64), an Image (arm64), a zImage (arm) or a \
+         vmlinux (powerpc64)",
         path.display()
     )
 }
 
-/// Limen says in its version who it is; only it knows an option of this name.
+/// Limen's image has its name in its version, and an option of this name that no other kernel knows.
 fn kind_of(bytes: &[u8]) -> Kind {
     let marks: [&[u8]; 2] = [b"PREEMPT Limen ", b"limen.panic_exit"];
     if marks.iter().any(|m| find(bytes, m).is_some()) {
@@ -60,7 +63,7 @@ fn kind_of(bytes: &[u8]) -> Kind {
 }
 
 fn find(bytes: &[u8], what: &[u8]) -> Option<usize> {
-    // The first byte is rare enough to make this quick on tens of megabytes.
+    // By the first byte, which is rare: quick on tens of megabytes.
     let mut at = 0;
     while let Some(next) = bytes[at..].iter().position(|b| *b == what[0]) {
         at += next;
@@ -72,7 +75,8 @@ fn find(bytes: &[u8], what: &[u8]) -> Option<usize> {
     None
 }
 
-/// The release of a Linux image, as `uname -r` will say. A zImage hides it in what it unpacks: its name is asked then.
+/// The release of a Linux image, as `uname -r` will print it. A zImage has it in its compressed part only:
+/// then it is taken from the file's name.
 pub fn release(path: &Path, bytes: &[u8]) -> Option<String> {
     if bytes.get(0x24..0x28) == Some(&ZIMAGE.to_le_bytes()) {
         let name = path.canonicalize().ok()?;
@@ -137,7 +141,7 @@ fn load_order(
     done: &mut BTreeSet<String>,
     modules: &mut Vec<(String, Vec<u8>)>,
 ) -> Result<()> {
-    // What is not in the index is built in.
+    // A module that is not in the index is built in.
     let Some(path) = index.get(name) else {
         return Ok(());
     };
@@ -229,7 +233,7 @@ pub enum Source {
 }
 
 impl Source {
-    /// Flags for what its tests take from Linux's headers and Debian 12's do not have.
+    /// Flags that define what its tests need from Linux's headers and Debian 12's headers do not have.
     pub fn headers(self) -> &'static [&'static str] {
         match self {
             Source::Stable => &[],
@@ -241,7 +245,8 @@ impl Source {
         }
     }
 
-    /// The name of the package, and the archive in it. It is the same for every architecture, so one is asked.
+    /// The name of the package, and the archive in it. The package is the same for every architecture, so any
+    /// one is asked for it.
     fn archive(self) -> Result<(String, PathBuf)> {
         let arch = Arch::host().unwrap_or(Arch::X86_64);
         let package = match self {
@@ -254,7 +259,7 @@ impl Source {
         Ok((package, archive))
     }
 
-    /// One of its files, fetched into the tree.
+    /// One file of the source, fetched into the tree.
     pub fn file(self, path: &str) -> Result<PathBuf> {
         let name = Path::new(path).file_name().context("a file has a name")?;
         let (package, archive) = self.archive()?;
@@ -277,7 +282,8 @@ impl Source {
         })
     }
 
-    /// Its own tests (`tools/testing/selftests`) that are run here, and the headers they share. Unpacked once.
+    /// The selftests (`tools/testing/selftests`) that are run here, and the headers they share. Unpacked
+    /// once.
     pub fn selftests(self) -> Result<PathBuf> {
         const INSIDE: &str = "tools/testing/selftests";
         const FOLDERS: [&str; 3] = ["rseq", "membarrier", "futex"];
@@ -306,7 +312,7 @@ impl Source {
     }
 }
 
-/// A devicetree that comes with Debian's current image: for machines that QEMU makes none for.
+/// A devicetree of Debian's current image, for machines for which QEMU makes none.
 pub fn debian_devicetree(arch: Arch, name: &str) -> Result<PathBuf> {
     let (image, dir) = debian_package(arch)?;
     let found = dir.join("usr/lib").join(&image).join(name);

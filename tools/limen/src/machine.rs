@@ -1,5 +1,5 @@
-//! QEMU's command line for a run. `docs/running.md` describes the machine from the guest's side: it is the contract
-//! between this file and the kernel.
+//! QEMU's command line for a run. `docs/running.md` describes the machine from the guest's side: it is the
+//! contract between this file and the kernel.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ use crate::{linux, status};
 /// What the machine is made of.
 pub struct Machine {
     pub arch: Arch,
-    /// QEMU's machine with its options; `None` for the default of the kernel.
+    /// QEMU's machine with its options; `None` for the kernel's default machine.
     pub machine: Option<String>,
     pub cpu: String,
     pub smp: u32,
@@ -20,13 +20,13 @@ pub struct Machine {
     pub kernel: PathBuf,
     pub limen: bool,
     pub initrd: Option<PathBuf>,
-    /// The devicetree, for machines that do not make their own.
+    /// The devicetree, for machines for which QEMU makes none.
     pub dtb: Option<PathBuf>,
     /// Words for the kernel's command line besides those that belong to the machine.
     pub append: Vec<String>,
     pub kvm: bool,
     pub gdb: bool,
-    /// Whether the agent's ports are there (they are not with the user's own init).
+    /// Whether the agent's virtio ports exist (with the user's own init they do not).
     pub ports: bool,
     /// Whether there is a virtio terminal (`hvc0`).
     pub terminal: bool,
@@ -46,8 +46,9 @@ pub struct Channels {
 const PANIC_VALUE: i32 = (status::PANIC - 1) / 2;
 const _: () = assert!((PANIC_VALUE << 1) | 1 == status::PANIC);
 
-/// QEMU's status for a panic: `isa-debug-exit` and semihosting carry ours. `pseries` can only say that the guest
-/// panicked, by the firmware's call `ibm,os-term`, which `-action panic=exit-failure` makes a 1.
+/// QEMU's exit status when the kernel panics. `isa-debug-exit` and semihosting pass our status on. On
+/// `pseries` the guest can only tell that it panicked (firmware call `ibm,os-term`), and `-action
+/// panic=exit-failure` makes that a 1.
 pub fn panic_status(arch: Arch) -> i32 {
     match arch {
         Arch::X86_64 | Arch::Arm64 | Arch::Arm => status::PANIC,
@@ -55,7 +56,7 @@ pub fn panic_status(arch: Arch) -> i32 {
     }
 }
 
-/// The processor model of a run that names none: everything QEMU has, where it has a model for that.
+/// The processor model of a run that names none: `max` where QEMU has it.
 pub fn default_cpu(arch: Arch) -> &'static str {
     match arch {
         Arch::X86_64 | Arch::Arm64 => "max",
@@ -64,15 +65,15 @@ pub fn default_cpu(arch: Arch) -> &'static str {
     }
 }
 
-/// The options of a kind of machine that hold unless others are given.
+/// The default options of a kind of machine.
 pub fn default_options(kind: &str, limen: bool) -> &'static [&'static str] {
     match kind {
-        // Debian's Linux finds microvm's devices only through its command line, which QEMU fills without ACPI. Limen reads
-        // ACPI, which tells the processors, too.
+        // Without ACPI, QEMU describes microvm's devices on the kernel's command line, the only place where
+        // Debian's Linux looks for them. Limen reads ACPI, which also lists the processors.
         "microvm" if !limen => &["acpi=off"],
         "virt" => &["gic-version=2"],
-        // VOF is the small firmware that is there in a tenth of a second; SLOF takes four. TCG has none of the
-        // mitigations that the machine promises by default, and says so.
+        // VOF is a small firmware that takes a tenth of a second; SLOF takes four. TCG has none of the
+        // mitigations that the machine has by default, and would print warnings.
         "pseries" => &[
             "x-vof=on",
             "cap-cfpc=broken",
@@ -84,7 +85,8 @@ pub fn default_options(kind: &str, limen: bool) -> &'static [&'static str] {
     }
 }
 
-/// The value of QEMU's `-machine`: `given`, with the defaults of its kind that it does not mention.
+/// The value of QEMU's `-machine`: `given`, with the default options of its kind that `given` does not
+/// mention.
 pub fn with_options(given: &str, limen: bool) -> String {
     let mut parts: Vec<&str> = given.split(',').collect();
     let kind = parts[0];
@@ -97,7 +99,7 @@ pub fn with_options(given: &str, limen: bool) -> String {
     parts.join(",")
 }
 
-/// The devicetree of a machine that does not make its own: the one of its Linux package.
+/// The devicetree of a machine for which QEMU makes none: the one in its Linux package.
 pub fn devicetree(arch: Arch, kind: &str) -> Result<Option<PathBuf>> {
     match kind {
         "vexpress-a15" => linux::debian_devicetree(arch, "vexpress-v2p-ca15-tc1.dtb").map(Some),
@@ -113,7 +115,8 @@ pub fn memory_step(arch: Arch) -> u64 {
     }
 }
 
-/// QEMU's `-m` in MiB and the word for the kernel's command line that leaves it as much as is wanted, if it needs one.
+/// QEMU's `-m` in MiB, and a word for the kernel's command line that limits memory to `wanted`, if that is
+/// needed.
 pub fn memory(arch: Arch, wanted: u64) -> (u64, Option<String>) {
     let whole = wanted.next_multiple_of(memory_step(arch));
     (whole, (whole != wanted).then(|| format!("mem={wanted}M")))
@@ -167,10 +170,14 @@ impl Machine {
                 Arch::Powerpc64 => "os-term",
             };
             words.push(format!("limen.panic_exit={how}"));
+            if self.ports {
+                // The agent asks for the missing files when a program fails.
+                words.push("limen.missing".to_owned());
+            }
         } else {
             words.push("panic=-1".into());
             if self.arch == Arch::X86_64 {
-                // On a busy host QEMU's timer is late, which Linux takes for a broken one.
+                // On a busy host QEMU's timer interrupt is late, and Linux would take the timer for broken.
                 words.push("no_timer_check".into());
             }
             if !verbose {
@@ -182,7 +189,7 @@ impl Machine {
         words.join(" ")
     }
 
-    /// Everything after QEMU's own name.
+    /// QEMU's arguments.
     pub fn arguments(&self, channels: &Channels, verbose: bool) -> Vec<String> {
         let mut a: Vec<String> = Vec::new();
         let mut add = |words: &[&str]| a.extend(words.iter().map(|w| (*w).to_owned()));
@@ -193,7 +200,8 @@ impl Machine {
         add(&["-accel", if self.kvm { "kvm" } else { "tcg,thread=multi" }]);
         let cpu = match (self.cpu.as_str(), self.kvm, self.arch) {
             ("max", true, _) => "host",
-            // Linux signs its return addresses, and the algorithm the architecture names takes most of its time here.
+            // Linux signs return addresses, and the architected algorithm (QARMA) would take most of the time
+            // in TCG.
             ("max", false, Arch::Arm64) => "max,pauth-impdef=on",
             (cpu, ..) => cpu,
         };

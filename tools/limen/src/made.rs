@@ -1,5 +1,5 @@
-//! Files and folders that are made when they are missing or old: whole or not at all, and once, however many steps and
-//! runs want them at the same time.
+//! Files and folders that are made when they are missing or old. They appear complete or not at all, and are
+//! made once, however many steps and runs want them at the same time.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -10,8 +10,8 @@ use anyhow::{Context, Result};
 
 use crate::tree;
 
-/// `path`, made by `fill` when it is missing or older than what it is made `of`. Who wants the same path at the same time, in
-/// this process or another, waits for the one that makes it.
+/// `path`, made by `fill` if it is missing or older than the files in `of`. Other threads and processes that
+/// want the same path wait for the one that makes it.
 pub fn ensure(path: &Path, of: &[PathBuf], fill: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
     if !tree::fresh(path, of) {
         let _alone = alone(path)?;
@@ -26,14 +26,15 @@ pub fn ensure(path: &Path, of: &[PathBuf], fill: impl FnOnce(&Path) -> Result<()
     Ok(path.to_owned())
 }
 
-/// Dates what was made back to when that began: what it is made of may have changed meanwhile, and is newer then.
+/// Sets the modification time of a made file to `began`, when the making began: a source that changed
+/// meanwhile is then newer, and the file is made again.
 pub fn date(path: &Path, began: SystemTime) -> Result<()> {
     File::open(path)
         .and_then(|made| made.set_modified(began))
         .with_context(|| format!("cannot date {}", path.display()))
 }
 
-/// Keeps everybody else, threads and processes, from what `path` names while the value lives. The lock is a file beside it.
+/// Locks out other threads and processes from `path` while the value lives. The lock is a file beside it.
 pub fn alone(path: &Path) -> Result<File> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let lock = path.with_file_name(format!(".{name}.lock"));
@@ -43,21 +44,21 @@ pub fn alone(path: &Path) -> Result<File> {
     Ok(file)
 }
 
-/// Writes a file so that nobody ever sees half of it.
+/// Replaces a file as a whole: no reader sees a part of it.
 pub fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
     make(path, |new| {
         std::fs::write(new, bytes).with_context(|| format!("cannot write {}", new.display()))
     })
 }
 
-/// Has `fill` make a file or a folder beside `path`, under a name nobody else has, and gives it the name `path` then.
-/// When it fails, `path` is as it was.
+/// `fill` makes a file or folder beside `path` under a unique name, which is then renamed to `path`. If it
+/// fails, `path` is unchanged.
 fn make(path: &Path, fill: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let new = path.with_added_extension(format!("new-{}-{number}", std::process::id()));
     let done = fill(&new).and_then(|()| match std::fs::rename(&new, path) {
-        // A folder does not replace one that has something in it: another process was quicker.
+        // A rename does not replace a folder that is not empty: another process was quicker.
         Err(_) if new.is_dir() && path.is_dir() => Ok(std::fs::remove_dir_all(&new)?),
         done => done.with_context(|| format!("cannot make {}", path.display())),
     });
@@ -97,7 +98,7 @@ mod tests {
             }
         });
         assert_eq!(times.into_inner(), 1);
-        // And the lock.
+        // The file and its lock.
         assert_eq!(std::fs::read_dir(&place).unwrap().count(), 2);
         std::fs::remove_dir_all(place).unwrap();
     }
@@ -136,7 +137,7 @@ mod tests {
         });
         assert!(failed.is_err());
         assert_eq!(std::fs::read(&path).unwrap(), b"old");
-        // The old one, the lock, the source.
+        // The old file, the lock, the source.
         assert_eq!(std::fs::read_dir(&place).unwrap().count(), 3);
         std::fs::remove_dir_all(place).unwrap();
     }

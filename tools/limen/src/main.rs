@@ -1,14 +1,17 @@
-//! `limen`, the host side of the Limen kernel: one command that builds the kernel, runs Linux programs on it in a
-//! virtual machine of their own, and tests it. The shell script `limen` at the top of the tree builds and starts this
-//! program; people and CI call that script.
+//! `limen`, the host side of the Limen kernel: one command that builds the kernel, runs Linux programs on it
+//! in a virtual machine of their own, and tests it. The shell script `limen` at the top of the tree builds
+//! and starts this program; people and CI call that script.
 
 mod accel;
 mod agent;
+mod applets;
 mod arch;
 mod bench;
 mod build;
+mod check;
 mod cli;
 mod cpio;
+mod editor;
 mod elf;
 mod guest_files;
 mod image;
@@ -17,6 +20,7 @@ mod kernel;
 mod linux;
 mod machine;
 mod made;
+mod missing;
 mod noinstr;
 mod packages;
 mod program;
@@ -49,9 +53,11 @@ fn main() {
     let outcome = panic::catch_unwind(|| match &cli.command {
         cli::Command::Run(options) => run::run(options),
         cli::Command::Build(options) => build::build(options).map(|()| 0),
+        cli::Command::Check(options) => check::check(options).map(|()| 0),
         cli::Command::Test(options) => test::test(options),
         cli::Command::Bench(options) => bench::bench(options),
         cli::Command::Root(options) => root::root(options).map(|()| 0),
+        cli::Command::Editor(options) => editor::editor(options).map(|()| 0),
     });
     let status = match outcome {
         Ok(Ok(status)) => status,

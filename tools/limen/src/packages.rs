@@ -1,5 +1,5 @@
-//! Debian packages: installs those of this host that are missing, and fetches single packages of any architecture
-//! into the tree without touching the host's package state.
+//! Debian packages: installs those of this host that are missing, and fetches single packages of any
+//! architecture into the tree without touching the host's package state.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use crate::arch::{self, Arch};
 use crate::{made, tree};
 
-/// Makes sure that `tool` is on the host; `packages` bring it.
+/// Makes sure that the host has `tool`; `packages` contain it.
 pub fn ensure_tool(tool: &str, packages: &[&str]) -> Result<PathBuf> {
     if let Some(path) = tree::find_tool(tool) {
         return Ok(path);
@@ -19,7 +19,7 @@ pub fn ensure_tool(tool: &str, packages: &[&str]) -> Result<PathBuf> {
         .with_context(|| format!("{tool} is missing although {} is installed", packages.join(" ")))
 }
 
-/// Keeps other runs of this command from installing or fetching at the same time, while the value lives.
+/// Locks out other runs of this command while they would install or fetch.
 fn alone() -> Result<std::fs::File> {
     made::alone(&tree::cache("apt")?.join("all"))
 }
@@ -72,8 +72,8 @@ pub fn install(packages: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Fetches `package` for `arch`, as Debian's mirror has it today, and unpacks it below `target/limen/packages`. Fetched
-/// once; the folder is the result.
+/// Fetches `package` for `arch`, as Debian's mirror has it today, and unpacks it below
+/// `target/limen/packages`. Fetched once; the folder is the result.
 pub fn fetch(arch: Arch, package: &str) -> Result<PathBuf> {
     let made = tree::cache(&format!("packages/{}", arch.debian()))?.join(package);
     if made.is_dir() {
@@ -85,12 +85,13 @@ pub fn fetch(arch: Arch, package: &str) -> Result<PathBuf> {
     }
     let mut apt = Apt::new(arch)?;
     eprintln!("limen: fetching {package} for {arch}");
+    forget_begun(&tree::cache(&format!("packages/{}", arch.debian()))?, package);
     let work = tree::cache(&format!("packages/{}", arch.debian()))?
         .join(format!(".{package}-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&work);
     std::fs::create_dir_all(work.join("root"))?;
     if apt.run("apt-get", &["-qq", "download", package], &work).is_err() {
-        // The mirror may have a newer version than our list knows.
+        // The mirror may have a newer version than the local list names.
         outdated(arch)?;
         apt = Apt::new(arch)?;
         apt.run("apt-get", &["-qq", "download", package], &work)
@@ -112,8 +113,8 @@ pub fn fetch(arch: Arch, package: &str) -> Result<PathBuf> {
     Ok(made)
 }
 
-/// A root directory, `name`, with `packages` for `arch` and everything they need to run, as Debian's mirror has them today. Made once; documentation
-/// is left out, and `/bin`, `/sbin`, `/lib` are those of `/usr`, as installed.
+/// A root directory, `name`, with `packages` for `arch` and all their dependencies, as Debian's mirror has
+/// them today. Made once. Documentation is left out, and `/usr` is merged, as on an installed system.
 pub fn tree_with(arch: Arch, name: &str, packages: &[&str]) -> Result<PathBuf> {
     let place = tree::cache(&format!("packages/{}", arch.debian()))?;
     let made = place.join(format!("{name}.tree"));
@@ -126,11 +127,13 @@ pub fn tree_with(arch: Arch, name: &str, packages: &[&str]) -> Result<PathBuf> {
     }
     let shown = packages.join(" ");
     eprintln!("limen: fetching {shown} and what it needs for {arch}");
+    forget_begun(&place, &format!("{name}.tree"));
     let work = place.join(format!(".{name}.tree-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&work);
     std::fs::create_dir_all(work.join("root"))?;
     let fetch = |apt: &Apt| -> Result<()> {
-        // With nothing installed, what would be installed is all that is needed: 'URI' name_version_arch.deb size sum.
+        // With nothing installed, apt would install everything that is needed. It prints: 'URI'
+        // name_version_arch.deb size checksum.
         let list = ["-qq", "-y", "--no-install-recommends", "--print-uris", "install"];
         let text = apt.run("apt-get", &[&list, packages].concat(), &work)?;
         let names: Vec<&str> = text
@@ -141,7 +144,7 @@ pub fn tree_with(arch: Arch, name: &str, packages: &[&str]) -> Result<PathBuf> {
         Ok(())
     };
     if fetch(&Apt::new(arch)?).is_err() {
-        // The mirror may have newer versions than our list knows.
+        // The mirror may have newer versions than the local list names.
         outdated(arch)?;
         fetch(&Apt::new(arch)?).with_context(|| format!("cannot fetch {shown}; is the network there?"))?;
     }
@@ -160,7 +163,21 @@ pub fn tree_with(arch: Arch, name: &str, packages: &[&str]) -> Result<PathBuf> {
     Ok(made)
 }
 
-/// Makes a folder of `root` a link to the one of that name in `usr`, which gets what is in it.
+/// Removes leftovers of runs that were interrupted while they fetched `name`. The caller holds the lock.
+fn forget_begun(place: &Path, name: &str) {
+    let begun = format!(".{name}-");
+    for entry in std::fs::read_dir(place).into_iter().flatten().flatten() {
+        let other = entry.file_name().to_string_lossy().into_owned();
+        if other
+            .strip_prefix(&begun)
+            .is_some_and(|rest| rest.bytes().all(|b| b.is_ascii_digit()))
+        {
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+/// Replaces a folder of `root` by a link to the folder of that name in `usr`, and moves its files there.
 fn merge(root: &Path, name: &str) -> Result<()> {
     let (own, usr) = (root.join(name), root.join("usr").join(name));
     if own.is_dir() {
@@ -209,7 +226,7 @@ pub fn dependency(arch: Arch, suite: &str, package: &str, prefix: &str) -> Resul
     Ok(name)
 }
 
-/// The package list of an architecture is fetched anew before it is used again.
+/// Has the package list of an architecture fetched again before its next use.
 fn outdated(arch: Arch) -> Result<()> {
     Ok(std::fs::remove_file(
         tree::cache(&format!("apt/{}", arch.debian()))?.join("updated"),
@@ -226,7 +243,8 @@ impl Apt {
         let a = arch.debian();
         if tree::find_tool("apt-get").is_none() {
             bail!(
-                "apt-get is missing: fetching Debian packages needs a Debian host; give --root or --initrd instead"
+                "apt-get is missing: fetching Debian packages needs a Debian host; give --root or --initrd \
+                 instead"
             );
         }
         let dir = tree::cache(&format!("apt/{a}"))?;
@@ -235,7 +253,7 @@ impl Apt {
         }
         std::fs::write(dir.join("status"), "")?;
         let keys = "/usr/share/keyrings/debian-archive-keyring.gpg";
-        // What is in both comes from the first, unless the second is asked for by name.
+        // A package in both comes from the first, unless the second suite is named.
         let sources = [arch::DEBIAN, arch::BACKPORTS]
             .map(|suite| format!("deb [signed-by={keys}] http://deb.debian.org/debian {suite} main\n"))
             .concat();
@@ -252,7 +270,7 @@ impl Apt {
             "Acquire::Languages=none".to_owned(),
             "Acquire::Retries=3".to_owned(),
             "APT::Sandbox::User=root".to_owned(),
-            // Otherwise a list that could not be fetched is only a warning.
+            // Without this, a list that could not be fetched is only a warning.
             "APT::Update::Error-Mode=any".to_owned(),
         ];
         let options = options.into_iter().flat_map(|o| ["-o".to_owned(), o]).collect();

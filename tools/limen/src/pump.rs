@@ -1,9 +1,10 @@
-//! The one loop of a run: bytes between our standard streams and the guest's, the agent's messages, the kernel's log,
-//! signals and time. `session.rs` sets it up.
+//! The one event loop of a run. It moves bytes between our standard streams and the guest's, and handles the
+//! agent's messages, the kernel's log, signals and time. `session.rs` sets it up.
 
 use std::io::Write;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -12,22 +13,25 @@ use anyhow::{Context, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGWINCH};
 
+use crate::missing;
 use crate::relay::Relay;
 use crate::session::{Ending, Options, Qemu};
 use crate::term;
 
-/// After the program's end, how long the machine has to switch itself off.
+/// How long the machine has to switch itself off after the program's end.
 const POWER_OFF: Duration = Duration::from_secs(3);
-/// After SIGTERM went to the program, how long it has to end.
+/// How long the program has to end after it was sent SIGTERM.
 const GRACE: Duration = Duration::from_secs(5);
 /// Ctrl-]: the key that ends the run.
 const ESCAPE: u8 = 0x1d;
-/// How much of the log may wait to be shown; how much of QEMU's own words is kept.
+/// The most bytes of the log that may wait to be shown; the most bytes of QEMU's own output that are kept.
 const LOG_ROOM: usize = 1 << 20;
-/// How much of the kernel's log is kept.
+/// The most missing files that are kept.
+const MISSING_LIMIT: usize = 1 << 14;
+/// The most bytes of the kernel's log that are kept.
 const LOG_LIMIT: usize = 16 << 20;
 
-/// Signals that end or change a run, as flags beside one socket that wakes the loop.
+/// Signals that end or change a run: a flag for each, and a socket that wakes the loop.
 pub struct Signals {
     wake: UnixStream,
     flags: [(i32, Arc<AtomicBool>); 4],
@@ -40,7 +44,7 @@ impl Signals {
         wake.set_nonblocking(true)?;
         let flags = [SIGINT, SIGTERM, SIGHUP, SIGWINCH].map(|s| (s, Arc::new(AtomicBool::new(false))));
         for (signal, flag) in &flags {
-            // What is ignored from outside stays so: `nohup limen run`.
+            // A signal that was ignored when we were started stays ignored: `nohup limen run`.
             if ignored(*signal) {
                 continue;
             }
@@ -79,36 +83,40 @@ pub struct Sockets {
     pub log: UnixStream,
 }
 
-/// Everything the loop works on.
+/// The state of the loop.
 pub struct Pump<'a> {
     options: &'a Options,
     sockets: Sockets,
-    /// Our stdin to the program, its stdout and stderr to ours, what is typed, what the terminal shows.
+    /// The program's stdin, stdout and stderr; what is typed; what the terminal shows.
     relays: [Relay; 5],
     /// The kernel's log.
     pub log_bytes: Vec<u8>,
     log_file: Option<std::fs::File>,
+    /// The error because of which the log's file is incomplete.
+    log_lost: Option<std::io::Error>,
     log_ended: bool,
-    /// The agent's unfinished line, and messages not yet sent to it.
+    /// A message of the agent that is not complete yet, and messages to the agent that are not sent yet.
     line: Vec<u8>,
     messages: Vec<u8>,
     control_ended: bool,
     said_eof: bool,
     said_broken: [bool; 2],
-    /// The agent said that stdout or stderr ended after so many bytes.
+    /// For stdout and stderr: the agent said that the stream ended after this many bytes.
     closes: [Option<u64>; 2],
     /// How the program ended, and how many bytes it wrote to stdout and stderr.
     ending: Option<(Ending, u64, u64)>,
-    /// The agent knows that all of that is here.
+    /// The agent was told that we have all of that output.
     said_done: bool,
-    /// The kernel's log on its way to our stdout or stderr.
+    /// The part of the kernel's log that still is to be written to our stdout or stderr.
     shown_log: Vec<u8>,
     log_broken: bool,
-    /// QEMU's own words: our end, and what came.
+    /// QEMU's own output: our end of the pipe, and what was read.
     said: UnixStream,
     said_ended: bool,
-    /// What QEMU said.
+    /// QEMU's own output.
     pub said_bytes: Vec<u8>,
+    /// Files that the program looked for in the guest and that did not exist.
+    pub missing: Vec<PathBuf>,
 }
 
 const INPUT: usize = 0;
@@ -138,10 +146,10 @@ impl<'a> Pump<'a> {
         log_file: Option<std::fs::File>,
     ) -> Pump<'a> {
         let mut relays = [(); 5].map(|()| Relay::new());
-        // QEMU throws away what a terminal does not take at once.
+        // QEMU throws away what a terminal does not read at once.
         relays[SHOWN] = Relay::patient();
         let typed = options.terminals & 1 != 0;
-        // Without streams the program's input is empty; with a terminal it is what is typed.
+        // Without streams the program's input is empty; with a terminal its input is what is typed.
         relays[INPUT].ended = !options.streams || typed || options.own;
         relays[TYPED].ended = !typed && !options.own;
         relays[SHOWN].ended = options.terminals == 0 || options.own;
@@ -151,6 +159,7 @@ impl<'a> Pump<'a> {
             relays,
             log_bytes: Vec::new(),
             log_file,
+            log_lost: None,
             log_ended: false,
             line: Vec::new(),
             messages: Vec::new(),
@@ -165,10 +174,11 @@ impl<'a> Pump<'a> {
             said,
             said_ended: false,
             said_bytes: Vec::new(),
+            missing: Vec::new(),
         }
     }
 
-    /// What of the program's output could not be written, or did not come, if anything.
+    /// The output of the program that could not be written or did not arrive, if any, as a message.
     pub fn lost(&self) -> Option<String> {
         let streams = [
             (OUTPUT, "standard output"),
@@ -179,7 +189,9 @@ impl<'a> Pump<'a> {
             let why = std::io::Error::from(self.relays[r].failed?);
             Some(format!("cannot write to {name}: {why}"))
         };
-        streams.into_iter().find_map(failed).or_else(|| {
+        let of_log = |why| format!("cannot write the kernel's log to its file: {why}");
+        let stream = streams.into_iter().find_map(failed);
+        stream.or_else(|| self.log_lost.as_ref().map(of_log)).or_else(|| {
             let (_, out, err) = self.ending?;
             let short = |r: usize, n| !self.relays[r].broken && self.relays[r].taken < n;
             (short(OUTPUT, out) || short(ERRORS, err))
@@ -187,7 +199,7 @@ impl<'a> Pump<'a> {
         })
     }
 
-    /// Where a relay's bytes come from and go to.
+    /// The source and the sink of a relay.
     fn ends(&self, relay: usize) -> (BorrowedFd<'_>, BorrowedFd<'_>) {
         let s = &self.sockets;
         match relay {
@@ -224,7 +236,7 @@ impl<'a> Pump<'a> {
                 if !matches!(ending, Ending::Program(_) | Ending::NotStarted(_)) {
                     return Ok(ending);
                 }
-                // It does not switch itself off. What its terminal showed is still to be seen.
+                // The machine does not switch itself off. The terminal's last output is still read.
                 let _ = qemu.child.kill();
                 deadline = None;
             }
@@ -251,7 +263,7 @@ impl<'a> Pump<'a> {
         }
     }
 
-    /// Signals and time. Some of them end the run.
+    /// Handles signals and time. Returns an ending if one of them ends the run.
     fn obey(&mut self, signals: &Signals, deadline: &mut Option<(Instant, Ending)>) -> Option<Ending> {
         signals.drain();
         if signals.take(SIGWINCH) {
@@ -276,13 +288,13 @@ impl<'a> Pump<'a> {
             .map(|(_, ending)| ending)
     }
 
-    /// Whether the run is over, and how.
+    /// The end of the run, if it is over.
     fn finished(&mut self, exited: Option<i32>, deadline: &mut Option<(Instant, Ending)>) -> Option<Ending> {
         let drained = |r: usize| self.relays[r].ended && !self.relays[r].pending();
         let logged = self.log_ended && self.said_ended && self.shown_log.is_empty();
         let Some((ending, out, err)) = self.ending else {
             let status = exited?;
-            // QEMU is gone: what its sockets still hold is all there will be.
+            // QEMU has ended: the bytes left in its sockets are the last ones.
             let rest =
                 [OUTPUT, ERRORS, SHOWN].into_iter().any(|r| !drained(r)) || !logged || !self.control_ended;
             return if rest { None } else { Some(Ending::Qemu(status)) };
@@ -297,7 +309,7 @@ impl<'a> Pump<'a> {
         if exited.is_some() {
             return (drained(SHOWN) && logged).then_some(ending);
         }
-        // The machine switches itself off when it knows; one that does not is ended.
+        // The agent switches the machine off when it has been told. A machine that does not is killed.
         if !self.said_done {
             self.said_done = true;
             self.send("done\n");
@@ -306,7 +318,7 @@ impl<'a> Pump<'a> {
         None
     }
 
-    /// Waits until something can be done; returns what.
+    /// Waits until a descriptor is ready or time is up; returns the ready ones.
     fn wait(
         &self,
         signals: &Signals,
@@ -387,7 +399,7 @@ impl<'a> Pump<'a> {
         self.relays[r] = relay;
     }
 
-    /// What follows from the state of the streams.
+    /// Closes and reports streams that have ended.
     fn after(&mut self) {
         if self.options.streams && !self.said_eof && self.relays[INPUT].ended && !self.relays[INPUT].pending()
         {
@@ -415,8 +427,11 @@ impl<'a> Pump<'a> {
                 if self.log_bytes.len() < LOG_LIMIT {
                     self.log_bytes.extend_from_slice(bytes);
                 }
-                if let Some(file) = &mut self.log_file {
-                    let _ = file.write_all(bytes);
+                if let Some(file) = &mut self.log_file
+                    && let Err(why) = file.write_all(bytes)
+                {
+                    self.log_file = None;
+                    self.log_lost = Some(why);
                 }
                 if (self.options.own || self.options.verbose) && !self.log_broken {
                     self.shown_log.extend_from_slice(bytes);
@@ -427,7 +442,8 @@ impl<'a> Pump<'a> {
         }
     }
 
-    /// Where the log is shown: the serial port of one's own init is its console, so that its output and the log are one stream.
+    /// Where the log is shown. The user's own init has the serial port as its console, so its output and the
+    /// log are one stream (stdout).
     fn log_goes_to(&self) -> BorrowedFd<'static> {
         if self.options.own {
             rustix::stdio::stdout()
@@ -436,7 +452,7 @@ impl<'a> Pump<'a> {
         }
     }
 
-    /// Writes of the log what a descriptor takes that is ready.
+    /// Writes as much of the log as a descriptor takes that is ready.
     fn show_log(&mut self) {
         let some = self.shown_log.len().min(crate::relay::PIPE_ROOM);
         match rustix::io::write(self.log_goes_to(), &self.shown_log[..some]) {
@@ -449,7 +465,7 @@ impl<'a> Pump<'a> {
         }
     }
 
-    /// Reads what QEMU itself says, of which the beginning is kept.
+    /// Reads QEMU's own output, of which the beginning is kept.
     fn hear_qemu(&mut self) {
         let mut buffer = [0; 4096];
         match rustix::io::read(&self.said, &mut buffer) {
@@ -467,7 +483,7 @@ impl<'a> Pump<'a> {
         self.messages.extend_from_slice(message.as_bytes());
     }
 
-    /// Sends what is queued and reads what the agent says.
+    /// Sends queued messages and reads the agent's.
     fn talk(&mut self) {
         while !self.messages.is_empty() {
             match rustix::io::write(&self.sockets.control, &self.messages) {
@@ -485,11 +501,18 @@ impl<'a> Pump<'a> {
         }
         while let Some(end) = self.line.iter().position(|b| *b == b'\n') {
             let line: Vec<u8> = self.line.drain(..=end).collect();
+            if let Some(name) = line.strip_prefix(b"missing ") {
+                if self.missing.len() < MISSING_LIMIT {
+                    self.missing.push(missing::path_of(name));
+                }
+                continue;
+            }
             self.hear(&String::from_utf8_lossy(&line));
         }
     }
 
-    /// One message of the agent. What is not understood comes from a damaged guest and is passed over.
+    /// Handles one message of the agent. A message that is not understood comes from a damaged guest and is
+    /// ignored.
     fn hear(&mut self, line: &str) {
         let mut words = line.split_whitespace();
         let word = words.next();
@@ -516,7 +539,7 @@ impl<'a> Pump<'a> {
     }
 }
 
-/// Closes one of our standard streams, so that whoever is at its other end notices.
+/// Closes one of our standard streams, so that its reader sees the end.
 fn close_standard(stream: usize) {
     let Ok(null) = std::fs::OpenOptions::new()
         .read(true)

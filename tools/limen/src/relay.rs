@@ -1,5 +1,6 @@
-//! Moves bytes between two descriptors, one of which may be a blocking one that others share (our own standard
-//! streams): never writes more to those than a pipe that is ready takes at once. Used by `session.rs`.
+//! Moves bytes between two descriptors. Our own standard streams may be blocking and shared with other
+//! processes: never more is written to them than a pipe that polls as writable takes without blocking. Used
+//! by `session.rs`.
 
 use std::os::fd::BorrowedFd;
 
@@ -8,7 +9,7 @@ use rustix::io::Errno;
 const BUFFER: usize = 64 * 1024;
 /// A pipe that polls as writable has room for this much (`PIPE_BUF`).
 pub const PIPE_ROOM: usize = 4096;
-/// How much a patient relay keeps.
+/// The most bytes a patient relay keeps.
 const PATIENCE: usize = 64 << 20;
 
 /// One direction of bytes.
@@ -16,16 +17,16 @@ pub struct Relay {
     buffer: Vec<u8>,
     start: usize,
     end: usize,
-    /// Bytes that came in, and bytes that went out.
+    /// Bytes that were read, and bytes that were written.
     pub taken: u64,
     pub given: u64,
     /// The source has ended.
     pub ended: bool,
-    /// The sink takes no more; what comes is thrown away.
+    /// The sink takes no more; further bytes are thrown away.
     pub broken: bool,
-    /// Why, if not because its reader went away.
+    /// The error of the sink, unless it is that its reader went away.
     pub failed: Option<Errno>,
-    /// How much may wait here: more is read only when that has been written.
+    /// The most bytes that may wait here; more is read only after some have been written.
     room: usize,
 }
 
@@ -44,7 +45,8 @@ impl Relay {
         }
     }
 
-    /// One whose source loses what is not read at once: it is read whether or not the sink keeps up.
+    /// A relay for a source that loses what is not read at once: it is read even when the sink does not keep
+    /// up.
     pub fn patient() -> Relay {
         Relay {
             room: PATIENCE,
@@ -67,7 +69,7 @@ impl Relay {
         }
     }
 
-    /// Whether there is something to write.
+    /// Whether bytes wait to be written.
     pub fn pending(&self) -> bool {
         self.end > self.start
     }
@@ -77,7 +79,7 @@ impl Relay {
         !self.ended && (!self.pending() || self.end - self.start < self.room)
     }
 
-    /// Reads what there is.
+    /// Reads the bytes that are there.
     pub fn fill(&mut self, from: BorrowedFd<'_>) {
         if !self.wants() {
             return;
@@ -94,12 +96,12 @@ impl Relay {
                 }
             }
             Err(Errno::AGAIN | Errno::INTR) => {}
-            // EIO: a terminal that hung up; ECONNRESET: QEMU is gone. Both are the end.
+            // EIO: a terminal that hung up; ECONNRESET: QEMU has ended. Both are the end of the stream.
             Err(_) => self.ended = true,
         }
     }
 
-    /// Writes what fits without waiting.
+    /// Writes as much as fits without blocking.
     pub fn drain(&mut self, to: BorrowedFd<'_>) {
         if !self.pending() {
             return;
@@ -119,7 +121,7 @@ impl Relay {
         }
     }
 
-    /// The bytes that wait, for a source that is looked through before it goes on.
+    /// The bytes that wait, for a caller that looks at them before they are passed on.
     pub fn waiting(&self) -> &[u8] {
         &self.buffer[self.start..self.end]
     }

@@ -1,29 +1,43 @@
-//! `limen run`: puts the pieces of a run together and turns its end into an exit status.
+//! `limen run`: prepares a run and turns its end into an exit status.
 
-use std::path::Path;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
+use crate::applets::{self, Applets};
 use crate::arch::Arch;
 use crate::cli::RunOptions;
 use crate::cpio::Archive;
 use crate::image::{self, Description, TemporaryFile};
 use crate::machine::{self, Machine};
-use crate::program::{self, Program};
+use crate::program::{self, Guest, Program};
 use crate::session::{self, Ending, Options, Outcome};
-use crate::{accel, guest_files, initrd, kernel, made, packages, status, term, tree};
+use crate::{accel, guest_files, initrd, kernel, made, missing, packages, status, term, tree};
 
-/// What the guest runs.
+/// The program that the guest runs.
 enum What {
     /// BusyBox's shell.
     Shell,
-    /// A host program.
+    /// A program of the host, or one that is in the guest.
     Host(Program),
     /// A program inside the tree given with `--root`, by its path in the guest.
-    InTree(String),
+    InTree(PathBuf),
     /// The user's own init.
     Own,
+}
+
+impl What {
+    /// Whether it is an applet of BusyBox, or a program that needs applets.
+    fn is_applet(&self) -> bool {
+        match self {
+            What::Host(program) => !program.stand_ins.is_empty() || program.path.starts_with(applets::PLACE),
+            What::InTree(path) => path.starts_with(applets::PLACE),
+            What::Shell | What::Own => false,
+        }
+    }
 }
 
 /// Runs; returns the exit status.
@@ -35,6 +49,7 @@ pub fn run(options: &RunOptions) -> Result<i32> {
         }
         t => t.map(Duration::from_secs_f64),
     };
+    check(options)?;
     let (what, arch) = choose(options)?;
     let (qemu, package) = arch.qemu();
     let qemu = packages::ensure_tool(qemu, &[package])?;
@@ -47,19 +62,44 @@ pub fn run(options: &RunOptions) -> Result<i32> {
     let initrd = if own {
         if !options.program.is_empty() {
             append.push("--".to_owned());
-            append.extend(options.program.iter().cloned());
+            for word in &options.program {
+                let word = word.to_str().with_context(|| {
+                    format!(
+                        "{}: not UTF-8, which the kernel's command line must be",
+                        word.display()
+                    )
+                })?;
+                append.push(word.to_owned());
+            }
         }
         initrd::read(options.initrd.as_deref().unwrap_or(Path::new("")))?
     } else {
         let description = describe(options, &what, arch, terminals, kernel.modules.clone());
-        image::compose(arch, &description, |archive| fill(archive, options, &what, arch))?
+        let compose = |applets: bool| {
+            image::compose(arch, &description, room(memory), |archive| {
+                fill(archive, options, &what, arch, applets)
+            })
+        };
+        let whole = compose(true)?;
+        // If memory is just enough for the program, the applets are left out.
+        if memory < least_memory(&whole) && !what.is_applet() {
+            if options.verbose {
+                eprintln!(
+                    "limen: --mem {}: too little for BusyBox's programs too",
+                    options.mem
+                );
+            }
+            compose(false)?
+        } else {
+            whole
+        }
     };
-    let initrd_mib = initrd.len() as u64 >> 20;
-    if memory < 4 + initrd_mib * 2 {
+    if memory < least_memory(&initrd) {
+        let mib = initrd.len() as u64 >> 20;
         bail!(
-            "--mem {}: too little for an initramfs of {initrd_mib} MiB; give at least {}M",
+            "--mem {}: too little for an initramfs of {mib} MiB; give at least {}M",
             options.mem,
-            16 + initrd_mib * 3
+            16 + mib * 3
         );
     }
     let initrd = TemporaryFile::new(&initrd)?;
@@ -82,7 +122,7 @@ pub fn run(options: &RunOptions) -> Result<i32> {
         memory,
         kernel: kernel.image.clone(),
         limen: kernel.limen,
-        initrd: Some(initrd.0.clone()),
+        initrd: Some(initrd.path.clone()),
         dtb: None,
         append,
         kvm,
@@ -105,7 +145,8 @@ pub fn run(options: &RunOptions) -> Result<i32> {
     Ok(report(&outcome, options, arch, own))
 }
 
-/// Decides what runs, and on which architecture: the one asked for, the program's, the kernel's, the host's.
+/// Decides the program and the architecture: the one asked for, else the program's, else the kernel's, else
+/// the host's.
 fn choose(options: &RunOptions) -> Result<(What, Arch)> {
     let default = || {
         options
@@ -117,6 +158,7 @@ fn choose(options: &RunOptions) -> Result<(What, Arch)> {
     if options.initrd.is_some() {
         return Ok((What::Own, default()?));
     }
+    let path = guest_path(options);
     if let Some(dir) = &options.root {
         if !dir.is_dir() {
             bail!(
@@ -124,16 +166,61 @@ fn choose(options: &RunOptions) -> Result<(What, Arch)> {
                 dir.display()
             );
         }
-        let name = options.program.first().map_or("/bin/sh", String::as_str);
-        let (path, arch) = program::find_in_tree(dir, &options.add, name, options.arch)?;
+        let guest = guest(options, &path);
+        let name = options.program.first().map(OsString::as_os_str);
+        let (path, arch) = match name {
+            Some(name) => program::find_in_tree(dir, name, options.arch, &guest)?,
+            None => program::find_in_tree(dir, "/bin/sh".as_ref(), options.arch, &guest)
+                .or_else(|_| program::find_in_tree(dir, "sh".as_ref(), options.arch, &guest))?,
+        };
         return Ok((What::InTree(path), arch.map_or_else(default, Ok)?));
     }
     let Some(name) = options.program.first() else {
         return Ok((What::Shell, default()?));
     };
-    let program = program::find(name, options.arch.or_else(|| kernel::arch_of(options)))?;
+    let arch = options.arch.or_else(|| kernel::arch_of(options));
+    let program = program::find(name, arch, &guest(options, &path))?;
     let arch = program.arch;
     Ok((What::Host(program), arch))
+}
+
+/// Where programs are in the guest.
+fn guest<'a>(options: &'a RunOptions, path: &'a [PathBuf]) -> Guest<'a> {
+    Guest {
+        add: &options.add,
+        path,
+        applets: true,
+    }
+}
+
+/// The program's `PATH`; BusyBox's folder is appended to it.
+const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// The directories of the program's `PATH`: the one that `--env` gives, else the usual.
+fn guest_path(options: &RunOptions) -> Vec<PathBuf> {
+    let given = options.env.iter().rev().find_map(|entry| {
+        let bytes = entry.as_bytes();
+        match bytes.strip_prefix(b"PATH=") {
+            Some(value) => Some(OsStr::from_bytes(value).to_owned()),
+            None if bytes == b"PATH" => std::env::var_os("PATH"),
+            None => None,
+        }
+    });
+    let path = given.unwrap_or_else(|| PATH.into());
+    std::env::split_paths(&path)
+        .filter(|dir| dir.is_absolute())
+        .collect()
+}
+
+/// The least memory, in MiB, with which it makes sense to boot this initramfs.
+fn least_memory(initrd: &[u8]) -> u64 {
+    4 + (initrd.len() as u64 >> 20) * 2
+}
+
+/// The most bytes of an initramfs while it is composed: its unpacked content must fit into memory, too. The
+/// exact limit is checked when it is complete.
+fn room(memory: u64) -> u64 {
+    (memory << 20).max(64 << 20)
 }
 
 fn describe(
@@ -145,41 +232,47 @@ fn describe(
 ) -> Description {
     let mut arguments = options.program.clone();
     let path = match what {
-        What::Host(program) => program.path.to_string_lossy().into_owned(),
-        What::InTree(path) => path.clone(),
-        What::Shell | What::Own => "/bin/sh".to_owned(),
+        What::Host(program) => program.path.clone().into_os_string(),
+        What::InTree(path) => path.clone().into_os_string(),
+        What::Shell | What::Own => "/bin/sh".into(),
     };
     match arguments.first_mut() {
         Some(first) => *first = path,
         None => arguments.push(path),
     }
-    let mut environment: Vec<String> = vec![
-        "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin".to_owned(),
-        "HOME=/root".to_owned(),
-        "USER=root".to_owned(),
-        "LOGNAME=root".to_owned(),
-        "SHELL=/bin/sh".to_owned(),
+    let behind = match what {
+        What::Shell | What::Own => String::new(),
+        What::Host(_) | What::InTree(_) => format!(":{}", applets::PLACE),
+    };
+    let mut environment: Vec<OsString> = vec![
+        format!("PATH={PATH}{behind}").into(),
+        "HOME=/root".into(),
+        "USER=root".into(),
+        "LOGNAME=root".into(),
+        "SHELL=/bin/sh".into(),
     ];
     if terminals != 0 {
-        let term = std::env::var("TERM").unwrap_or_else(|_| "vt100".to_owned());
-        environment.push(format!("TERM={term}"));
+        let mut term = OsString::from("TERM=");
+        term.push(std::env::var_os("TERM").unwrap_or_else(|| "vt100".into()));
+        environment.push(term);
     }
     for wanted in &options.env {
-        let entry = match wanted.split_once('=') {
-            Some(_) => wanted.clone(),
-            None => match std::env::var(wanted) {
-                Ok(value) => format!("{wanted}={value}"),
-                Err(_) => continue,
-            },
-        };
-        let name = entry.split('=').next().unwrap_or_default().to_owned() + "=";
-        environment.retain(|e| !e.starts_with(&name));
+        let mut entry = wanted.clone();
+        if !wanted.as_bytes().contains(&b'=') {
+            let Some(value) = std::env::var_os(wanted) else {
+                continue;
+            };
+            entry.push("=");
+            entry.push(value);
+        }
+        let name = |entry: &OsString| entry.as_bytes().split(|b| *b == b'=').next().map(<[u8]>::to_vec);
+        environment.retain(|other| name(other) != name(&entry));
         environment.push(entry);
     }
     Description {
         arguments,
         environment,
-        cwd: options.cwd.clone(),
+        cwd: guest_files::clean(Path::new(&options.cwd)).into_os_string(),
         terminal: arch.terminal(),
         tty_fds: terminals,
         size: term::size(terminals),
@@ -187,33 +280,62 @@ fn describe(
     }
 }
 
-fn fill(archive: &mut Archive, options: &RunOptions, what: &What, arch: Arch) -> Result<()> {
-    if let What::Host(program) = what {
-        guest_files::add_links_to(archive, &program.files)?;
+fn fill(archive: &mut Archive, options: &RunOptions, what: &What, arch: Arch, applets: bool) -> Result<()> {
+    match (&options.root, what) {
+        (Some(dir), _) => guest_files::add_top_links(archive, dir),
+        (None, What::Host(_)) => guest_files::add_merged_usr(archive),
+        (None, _) => {}
     }
     image::add_requests(archive, arch, &options.add, &options.with)?;
     match what {
         What::Host(program) => {
-            guest_files::add_all(archive, &program.files, arch)?;
+            guest_files::add_program(archive, program)?;
             let term = std::env::var("TERM").unwrap_or_default();
             guest_files::add_terminals(archive, &["dumb", "vt100", &term])?;
         }
-        What::Shell => drop(image::add_busybox(archive, arch)?),
+        What::Shell => Applets::fetch(arch)?.add_installed(archive)?,
         What::InTree(_) | What::Own => {}
     }
     if let Some(dir) = &options.root {
-        guest_files::add_tree(archive, dir, "")?;
+        guest_files::add_tree(archive, dir, Path::new(""))?;
     }
-    if options.cwd != "/" {
-        archive.directory(&options.cwd);
+    if let What::Host(_) | What::InTree(_) = what
+        && let Some(applets) = applets.then(|| Applets::get(arch)).flatten()
+    {
+        applets.add_behind(archive)?;
+        if options.root.is_none() {
+            // Programs start each other through these two paths.
+            for place in ["/bin/sh", "/usr/bin/env"] {
+                if let Some(stands_in) = applets.stand_in(place) {
+                    archive.symlink(place, stands_in);
+                }
+            }
+        }
     }
     Ok(())
 }
 
-/// The oldest QEMU that has what we use (`-chardev socket,fd=`, microvm, `thread=multi`) and was tried.
+/// Checks the values of options that name files and folders.
+fn check(options: &RunOptions) -> Result<()> {
+    for entry in &options.env {
+        if entry.is_empty() || entry.as_bytes().starts_with(b"=") {
+            bail!("--env {}: give NAME or NAME=VALUE", entry.display());
+        }
+    }
+    if !Path::new(&options.cwd).is_absolute() {
+        bail!(
+            "--cwd {}: give the whole path of a directory in the guest, from /",
+            options.cwd.display()
+        );
+    }
+    Ok(())
+}
+
+/// The oldest QEMU that has what `limen` uses (`-chardev socket,fd=`, microvm, `thread=multi`) and that was
+/// tested.
 const OLDEST_QEMU: (u32, u32) = (6, 2);
 
-/// Asks QEMU for its version, once per installed binary.
+/// Asks QEMU for its version, once for each installed binary.
 fn check_qemu(path: &Path) -> Result<()> {
     use std::os::unix::fs::MetadataExt;
     let meta = std::fs::metadata(path)?;
@@ -244,23 +366,43 @@ fn check_qemu(path: &Path) -> Result<()> {
             OLDEST_QEMU.1
         );
     }
-    made::replace(&remembered, text.as_bytes())?;
+    // If it cannot be kept (a full disk), the next run asks again.
+    let _ = made::replace(&remembered, text.as_bytes());
     Ok(())
 }
 
-/// Says what must be said about the end of a run, and gives its exit status.
+/// Prints messages about the end of a run; returns its exit status.
 fn report(outcome: &Outcome, options: &RunOptions, arch: Arch, own: bool) -> i32 {
     if let (Ending::Program(_), Some(why)) = (outcome.ending, &outcome.lost) {
         eprintln!("limen: {why}");
         return status::HOST;
     }
     let code = match outcome.ending {
-        Ending::Program(wait) if wait & 0x7f == 0 => return wait >> 8 & 0xff,
-        Ending::Program(wait) => return 128 + (wait & 0x7f),
+        Ending::Program(wait) => {
+            let status = if wait & 0x7f == 0 {
+                wait >> 8 & 0xff
+            } else {
+                128 + (wait & 0x7f)
+            };
+            // With `--root` nothing is missing: the tree is meant to be all that the guest has.
+            if status != 0
+                && options.root.is_none()
+                && let Some(advice) = missing::advice(&outcome.missing, arch, &options.add)
+            {
+                eprintln!("limen: {advice}");
+            }
+            return status;
+        }
         Ending::NotStarted(errno) => {
             let error = std::io::Error::from_raw_os_error(errno);
-            eprintln!("limen: the guest could not start the program: {error}");
-            // The program itself was there: what is not is what it needs to be run, such as its interpreter.
+            eprintln!(
+                "limen: the guest could not start the program: {error}{}",
+                what_it_takes(errno)
+            );
+            if let Some(advice) = missing::advice(&outcome.missing, arch, &options.add) {
+                eprintln!("limen: {advice}");
+            }
+            // The program itself exists: a file that it needs is missing, such as its interpreter.
             return status::CANNOT_RUN;
         }
         Ending::Timeout => {
@@ -272,7 +414,7 @@ fn report(outcome: &Outcome, options: &RunOptions, arch: Arch, own: bool) -> i32
     };
     let log = String::from_utf8_lossy(&outcome.log);
     let panic = log.find("Kernel panic");
-    // QEMU has words for its own errors, whatever the status.
+    // If QEMU failed, it has printed an error.
     let silent = outcome.qemu.trim().is_empty();
     if panic.is_some() || code == machine::panic_status(arch) && silent {
         eprintln!("limen: the kernel panicked");
@@ -281,7 +423,7 @@ fn report(outcome: &Outcome, options: &RunOptions, arch: Arch, own: bool) -> i32
         }
         return status::PANIC;
     }
-    // isa-debug-exit gives 1 for the value 0, which is how a machine without a power switch ends well.
+    // A machine without a power switch ends well by writing 0 to isa-debug-exit, which makes QEMU's status 1.
     if own && (code == 0 || code == 1 && silent) {
         return 0;
     }
@@ -290,12 +432,27 @@ fn report(outcome: &Outcome, options: &RunOptions, arch: Arch, own: bool) -> i32
         return status::HOST;
     }
     eprintln!(
-        "limen: the machine ended (QEMU's status {code}) and did not say how the program ended; its log ends so:"
+        "limen: the machine ended (QEMU's status {code}) and did not say how the program ended; its log ends \
+         so:"
     );
     if !options.verbose {
         show_tail(&log, 30, false);
     }
     status::NO_STATUS
+}
+
+/// Advice for a program that was not started.
+fn what_it_takes(errno: i32) -> &'static str {
+    match rustix::io::Errno::from_raw_os_error(errno) {
+        rustix::io::Errno::NOENT => {
+            "; its interpreter or dynamic loader is not in the guest: bring it with --with or --add"
+        }
+        rustix::io::Errno::TOOBIG => "; hand the words over in a file or through a pipe",
+        rustix::io::Errno::NOEXEC => "; it is no program of this architecture, nor a script with #!",
+        rustix::io::Errno::ACCESS => "; it is not executable: chmod +x",
+        rustix::io::Errno::NOMEM => "; give more memory with --mem",
+        _ => "",
+    }
 }
 
 /// The first or last lines of a log.

@@ -1,5 +1,5 @@
-//! One QEMU, from its start to its end: its sockets, the agent's messages, our standard streams, signals, time.
-//! Whatever happens, QEMU is gone when `run` returns; if this process is killed, the kernel takes QEMU along.
+//! One QEMU process from start to end: its sockets, the agent's messages, our standard streams, signals,
+//! time. In every case QEMU has ended when `run` returns; if this process is killed, the kernel kills QEMU.
 
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
@@ -13,17 +13,18 @@ use crate::machine::{Channels, Machine};
 use crate::pump::{Pump, Signals, Sockets};
 use crate::term;
 
-/// How a run is to be done, besides its machine.
+/// The options of a run that are not its machine's.
 pub struct Options {
-    /// Bit n: our standard descriptor n is a terminal, and the program's shall be the guest's.
+    /// Bit n: our standard descriptor n is a terminal, and the program's descriptor n shall be the guest's
+    /// terminal.
     pub terminals: u32,
-    /// Hand our standard streams to the program; otherwise it has empty ones.
+    /// The program gets our standard streams; otherwise it gets empty ones.
     pub streams: bool,
-    /// The user's own init runs: the serial port is its console, and what is typed goes there.
+    /// The user's own init runs: the serial port is its console, and gets what is typed.
     pub own: bool,
     pub timeout: Option<Duration>,
     pub verbose: bool,
-    /// A file that gets the kernel's log too.
+    /// A file to which the kernel's log is written, too.
     pub log: Option<std::path::PathBuf>,
 }
 
@@ -32,24 +33,26 @@ pub struct Options {
 pub enum Ending {
     /// The program ended with this wait status.
     Program(i32),
-    /// The agent could not start the program: an errno.
+    /// The agent could not start the program, with this errno.
     NotStarted(i32),
     Timeout,
-    /// The user, or a signal of this number, ended the run.
+    /// The user or a signal ended the run; the number of the signal.
     Interrupted(i32),
-    /// QEMU ended by itself, with this status, and the agent had said nothing.
+    /// QEMU ended with this status before the agent had said anything.
     Qemu(i32),
 }
 
-/// The end of a run and what there is to say about it.
+/// The end of a run, and the output to report it.
 pub struct Outcome {
     pub ending: Ending,
     /// The kernel's log.
     pub log: Vec<u8>,
     /// What QEMU itself said.
     pub qemu: String,
-    /// What became of output that did not get through, if some did not.
+    /// A message about output that was lost, if any was.
     pub lost: Option<String>,
+    /// Files that a failed program looked for and that did not exist, if the kernel tells.
+    pub missing: Vec<std::path::PathBuf>,
 }
 
 /// The QEMU process; dropping the value ends it.
@@ -73,7 +76,7 @@ fn channel() -> Result<(UnixStream, UnixStream)> {
     Ok((ours, theirs))
 }
 
-/// Makes the child get `signal` when this process ends, or the thread that starts the child.
+/// The child gets `signal` when this process ends, or the thread that starts the child (`PR_SET_PDEATHSIG`).
 pub fn ends_with_us(command: &mut Command, signal: rustix::process::Signal) {
     let parent = rustix::process::getpid();
     // SAFETY: between fork and exec only two system calls run; nothing is allocated and no lock is taken.
@@ -116,7 +119,7 @@ pub fn run(machine: &Machine, options: &Options) -> Result<Outcome> {
         .stdin(Stdio::null())
         .stdout(Stdio::null());
     command.env("QEMU_AUDIO_DRV", "none");
-    // Its own group: the terminal's Ctrl-C is ours to handle.
+    // A process group of its own: the terminal's Ctrl-C must reach us, not QEMU.
     command.process_group(0);
     if options.verbose {
         command.stderr(Stdio::inherit());
@@ -128,7 +131,7 @@ pub fn run(machine: &Machine, options: &Options) -> Result<Outcome> {
         .spawn()
         .with_context(|| format!("cannot start {program}"))?;
     let mut qemu = Qemu { child };
-    // It holds QEMU's end of the socket for messages, which must not stay open here.
+    // `command` holds a copy of QEMU's end of the message socket, which must be closed here.
     drop(command);
     drop((control_q, stdio_q, stderr_q, terminal_q, log_q, said_q));
 
@@ -158,12 +161,13 @@ pub fn run(machine: &Machine, options: &Options) -> Result<Outcome> {
     Ok(Outcome {
         ending: ending?,
         lost: pump.lost(),
+        missing: std::mem::take(&mut pump.missing),
         log: pump.log_bytes,
         qemu: String::from_utf8_lossy(&pump.said_bytes).into_owned(),
     })
 }
 
-/// The arguments as a shell would take them, for `-v`.
+/// The arguments quoted for a shell, for `-v`.
 pub fn shell_words(words: &[String]) -> String {
     let plain = |w: &&String| {
         !w.is_empty()

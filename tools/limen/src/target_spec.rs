@@ -1,5 +1,5 @@
-//! The compiler's description of the processor a kernel is built for: rustc's own, but for the features the kernel must not have or need not
-//! forbid. Given on the command line, the compiler would warn of each.
+//! The compiler's description of the processor a kernel is built for. It is rustc's own, with some features
+//! removed and some added. Given on the command line, the compiler would warn of each.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,9 +14,9 @@ use crate::toolchain::Toolchain;
 struct Change {
     /// Features added to the target's.
     add: &'static [&'static str],
-    /// Features taken from them.
+    /// Features removed from the target's.
     remove: &'static [&'static str],
-    /// Whether backtraces go by frame pointers, which functions that call none need not set up.
+    /// Whether the backtrace uses frame pointers, which functions that call none need not set up.
     frame_pointers: bool,
 }
 
@@ -27,14 +27,15 @@ fn change(arch: Arch) -> Change {
             remove: &[],
             frame_pointers: true,
         },
-        // Alignment is not checked once the memory management unit is on: data can be read at any address. What Rust code runs before
-        // (arm: `head`) touches nothing unaligned.
+        // The kernel runs with the memory management unit on, and then unaligned data accesses work. The Rust
+        // code that runs before (arm: `head`) makes no unaligned access.
         Arch::Arm64 | Arch::Arm => Change {
             add: &[],
             remove: &["+strict-align"],
             frame_pointers: true,
         },
-        // The target is Linux's: no register of user space's may be touched. Stack frames are chained without frame pointers.
+        // The target is Linux's user space: the kernel must not use its floating-point and vector registers.
+        // Stack frames are chained without frame pointers.
         Arch::Powerpc64 => Change {
             add: &["-altivec", "-vsx"],
             remove: &[],
@@ -59,8 +60,9 @@ fn edit(json: &str, change: &Change) -> Result<String> {
     Ok(serde_json::to_string_pretty(&spec)?)
 }
 
-/// Writes the description for `arch` into `dir` (when it changed, so that cargo builds again) and returns its path. Its name is the target's, as
-/// cargo's folders and build scripts go by that.
+/// Writes the description for `arch` into `dir` (only if it changed: otherwise cargo would build again) and
+/// returns its path. The file is named after the target, because cargo's folders and build scripts use that
+/// name.
 pub fn write(tools: &Toolchain, arch: Arch, dir: &Path) -> Result<PathBuf> {
     let name = arch.kernel_target();
     let output = Command::new(&tools.rustc)
@@ -91,7 +93,7 @@ pub fn write(tools: &Toolchain, arch: Arch, dir: &Path) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// The options with which this cargo takes such a file: newer ones want to be asked.
+/// The options with which this cargo takes such a file: newer versions need an unstable option.
 pub fn options(tools: &Toolchain) -> &'static [&'static str] {
     let help = tools.cargo().args(["-Z", "help"]).output();
     match help {

@@ -1,4 +1,4 @@
-//! The host's terminal: raw while a run owns it, as it was on every ending; its size.
+//! The host's terminal: raw while a run owns it, restored at every ending; its size.
 
 use std::io::IsTerminal;
 use std::os::fd::BorrowedFd;
@@ -39,8 +39,9 @@ pub struct Raw {
 }
 
 impl Raw {
-    /// When stdin is a terminal, everything typed belongs to the guest. When only an output is, it stays as it is: others may
-    /// write to it, and change it, at the same time (`limen run -- seq 5 | limen run -- sort`), and a second carriage return shows nowhere.
+    /// Makes the terminal raw if stdin is one: then everything typed belongs to the guest. If only an output
+    /// is a terminal, its mode is left alone: other programs may write to it and change it at the same time
+    /// (`limen run -- seq 5 | limen run -- sort`), and an additional carriage return is not visible.
     pub fn enter(terminals: u32) -> Result<Option<Raw>> {
         if terminals & 1 == 0 {
             return Ok(None);
@@ -49,7 +50,7 @@ impl Raw {
         let before = tcgetattr(fd).context("cannot read the terminal's settings")?;
         let mut raw = before.clone();
         raw.make_raw();
-        // From the background this would stop us; a terminal we do not own stays as it is.
+        // From the background, `tcsetattr` would stop us by SIGTTOU; a terminal we do not own stays as it is.
         let foreground = rustix::termios::tcgetpgrp(fd).ok() == Some(rustix::process::getpgrp());
         if !foreground {
             return Ok(None);

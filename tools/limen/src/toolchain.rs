@@ -1,4 +1,5 @@
-//! Which Rust toolchain builds things: what the `limen` script chose, else Debian's, else the one on `PATH`.
+//! Finds the Rust toolchain for all builds: the one the `limen` script chose, else Debian's, else the one on
+//! `PATH`.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -50,7 +51,7 @@ impl Toolchain {
     /// A cargo command that uses this compiler and may use unstable features, at the top of the tree.
     pub fn cargo(&self) -> Command {
         let mut command = Command::new(&self.cargo);
-        // A toolchain file or rustup's own variables must not change the choice.
+        // A toolchain file or rustup's variables must not change the choice.
         command
             .current_dir(tree::root())
             .env("RUSTC", &self.rustc)

@@ -1,5 +1,5 @@
-//! Where things are: the source tree, and the folder under its `target/` that keeps what was built and fetched.
-//! Nothing is kept anywhere else.
+//! Paths: the source tree, and the folder under its `target/` in which built and fetched files are kept. No
+//! file is kept anywhere else.
 
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -22,12 +22,12 @@ pub fn target() -> PathBuf {
     root().join("target")
 }
 
-/// This very program, also when a newer one has taken its place meanwhile.
+/// This very program, also after a newer one has replaced its file.
 pub fn own_program() -> PathBuf {
     PathBuf::from(format!("/proc/{}/exe", std::process::id()))
 }
 
-/// A folder of ours under `target/limen`, made when it is missing.
+/// A folder under `target/limen`, made if it is missing.
 pub fn cache(name: &str) -> Result<PathBuf> {
     let dir = target().join("limen").join(name);
     std::fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
@@ -53,7 +53,7 @@ pub fn newest(paths: &[PathBuf]) -> SystemTime {
     newest
 }
 
-/// Whether `made` exists and is newer than everything it is made of.
+/// Whether `made` exists and is newer than all files in `of`.
 pub fn fresh(made: &Path, of: &[PathBuf]) -> bool {
     let Ok(time) = std::fs::metadata(made).and_then(|m| m.modified()) else {
         return false;
@@ -61,7 +61,7 @@ pub fn fresh(made: &Path, of: &[PathBuf]) -> bool {
     time > newest(of)
 }
 
-/// Finds a program as a shell would, in `PATH` and then where the system's tools live.
+/// Finds a program as a shell would: in `PATH`, and then in the system's folders.
 pub fn find_tool(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let system = ["/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/bin", "/bin"].map(PathBuf::from);

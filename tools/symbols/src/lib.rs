@@ -1,5 +1,6 @@
-//! Puts the compressed symbol table into a linked kernel: the kernel reserves room under the name [`ROOM`], [`embed`] fills it in place, so nothing
-//! moves. Called by `limen build`, between the link and everything that copies the image.
+//! Puts the compressed symbol table into a linked kernel. The kernel reserves room for it under the name
+//! [`ROOM`]; [`embed`] fills that room in place, so no address changes. `limen build` calls it after the
+//! link, before the image is copied into other formats.
 
 use anyhow::{Context, Result, ensure};
 use goblin::elf::Elf;
@@ -19,7 +20,8 @@ pub struct Summary {
     pub room: usize,
 }
 
-/// Fills the symbol table of the kernel ELF file `image`. If the names do not fit, they lose their leading paths.
+/// Fills the symbol table of the kernel ELF file `image`. If the names do not fit, they lose their leading
+/// paths.
 pub fn embed(image: &mut [u8]) -> Result<Summary> {
     let (symbols, offset, room) = read(image)?;
     let mut bytes = limen_symbols::encode(&symbols);
@@ -44,7 +46,7 @@ pub fn embed(image: &mut [u8]) -> Result<Summary> {
     })
 }
 
-/// The functions, ascending, and where the table goes: file offset and size.
+/// The functions in ascending order of address; the file offset and size of the room for the table.
 fn read(image: &[u8]) -> Result<(Vec<(u64, String)>, usize, usize)> {
     let elf = Elf::parse(image).context("the kernel is not an ELF file")?;
     let mut symbols = Vec::new();

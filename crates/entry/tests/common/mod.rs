@@ -1,16 +1,18 @@
-//! A model of a kernel and its processor: every hook checks that it is called in a state it may be called in, and is recorded.
+//! A model of a kernel and its processor. Every hook checks that the state allows it to be called, and is
+//! recorded.
 
 #![allow(dead_code)]
 
-use limen_entry::token::{IrqsOff, Watching};
+use limen_entry::token::{InKernel, IrqsOff};
 use limen_entry::{
-    Frame, Interrupted, Kernel, SyscallVerdict, SyscallWork, ThreadFlags, TraceVerdict, WorkWords,
+    CallWork, Cause, Frame, Observers, Processor, SyscallVerdict, SyscallWork, ThreadFlags, ThreadWork,
+    TraceVerdict, WorkWords,
 };
 use limen_linux_abi::Restart;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
-/// Where context tracking believes the CPU to be.
+/// Where context tracking takes the CPU to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Context {
     User,
@@ -18,7 +20,7 @@ pub enum Context {
     Idle,
 }
 
-/// What a system call's handler leaves in the frame.
+/// What the handler of a system call leaves in the frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     Done(i64),
@@ -91,7 +93,7 @@ impl Frame for ModelFrame {
     }
 }
 
-/// A hook that wants to do something the test says, when it is next called.
+/// What a hook does when it is called next, as a test wants.
 pub type Action = Box<dyn FnMut(&Model, &mut ModelFrame)>;
 
 pub struct Model {
@@ -103,9 +105,9 @@ pub struct Model {
     pub instrumentable: Cell<bool>,
     pub preempt_count: Cell<u32>,
     pub on_irq_stack: Cell<bool>,
-    /// What the next system calls leave.
+    /// The results of the next system calls.
     pub outcomes: RefCell<VecDeque<Outcome>>,
-    /// A signal has a handler: delivery makes the frame the handler's.
+    /// The signal has a handler: delivery changes the frame to the handler's.
     pub handler: Cell<bool>,
     pub tracer: Cell<TraceVerdict>,
     pub seccomp: Cell<SyscallVerdict>,
@@ -115,7 +117,7 @@ pub struct Model {
     pub rseq_as_told: Cell<bool>,
     pub slice: Cell<bool>,
     pub restarts: Cell<u32>,
-    /// Flags other CPUs or interrupts set at the next occasions (each time interrupts go on).
+    /// Flags that other CPUs or interrupts set, one each time interrupts are turned on.
     pub arriving: RefCell<VecDeque<ThreadFlags>>,
     pub actions: RefCell<Vec<(&'static str, Action)>>,
 }
@@ -162,7 +164,7 @@ impl Model {
         self.irqs_on.set(false);
         IrqsOff::established()
     }
-    /// At the next call of hook `name`, does `f` once.
+    /// At the next call of hook `name`, runs `f` once.
     pub fn at(&self, name: &'static str, f: impl FnMut(&Model, &mut ModelFrame) + 'static) {
         self.actions.borrow_mut().push((name, Box::new(f)));
     }
@@ -184,7 +186,7 @@ impl Model {
             f(self, frame);
         }
     }
-    /// A hook that may be traced: RCU watches, instrumentation is open.
+    /// A hook that may be traced: RCU must be watching, and instrumentation open.
     fn traced(&self, what: &str) {
         assert_eq!(
             self.context.get(),
@@ -197,7 +199,7 @@ impl Model {
         );
         self.say(what);
     }
-    /// A hook of the noinstr part.
+    /// A hook that must not be traced.
     fn quiet(&self, what: &str) {
         assert!(!self.irqs_on.get(), "{what} with interrupts on");
         assert!(
@@ -214,7 +216,7 @@ impl Model {
         assert!(!self.irqs_on.get(), "{what} with interrupts on");
         self.traced(what);
     }
-    /// What must hold whenever user mode is reached.
+    /// What must be true whenever user mode is entered.
     pub fn check_user(&self) {
         assert_eq!(self.context.get(), Context::User);
         assert!(!self.instrumentable.get());
@@ -232,13 +234,13 @@ impl Model {
     }
 }
 
-impl Kernel for Model {
+impl Processor for Model {
     type Frame = ModelFrame;
 
     fn irqs_enable(&self, off: IrqsOff) {
         let IrqsOff { .. } = off;
         assert!(!self.irqs_on.replace(true));
-        // Whatever was held up arrives now.
+        // Interrupts that were held up arrive now.
         let flags = self.arriving.borrow_mut().pop_front();
         if let Some(flags) = flags {
             self.work.set(flags);
@@ -248,19 +250,6 @@ impl Kernel for Model {
         assert!(self.irqs_on.replace(false));
         IrqsOff::established()
     }
-    fn instrumentation_begin(&self, _: &Watching) {
-        assert!(!self.instrumentable.replace(true));
-    }
-    fn instrumentation_end(&self) {
-        assert!(self.instrumentable.replace(false));
-    }
-    fn sanity(&self, _: &ModelFrame) {
-        self.quiet("sanity");
-    }
-    fn last_step(&self, _: &mut ModelFrame, _: &IrqsOff) {
-        assert_eq!(self.context.get(), Context::User);
-        self.quiet("last_step");
-    }
     fn on_interrupt_stack<R>(&self, _: &IrqsOff, f: impl FnOnce() -> R) -> R {
         assert!(!self.irqs_on.get());
         let nested = self.on_irq_stack.replace(true);
@@ -268,12 +257,32 @@ impl Kernel for Model {
         self.on_irq_stack.set(nested);
         r
     }
+    fn hardirq_enter(&self, _: &InKernel) {
+        self.without_irqs("hardirq_enter");
+        self.preempt_count.set(self.preempt_count.get() + 0x10000);
+    }
+    fn hardirq_exit(&self, _: &InKernel) {
+        self.without_irqs("hardirq_exit");
+        self.preempt_count.set(self.preempt_count.get() - 0x10000);
+    }
+    fn preemptible(&self) -> bool {
+        self.preempt_count.get() == 0
+    }
+    fn preempt_schedule(&self, irqs: IrqsOff, _: &InKernel) -> IrqsOff {
+        self.without_irqs("preempt");
+        assert_eq!(self.preempt_count.get(), 0);
+        self.work.clear(ThreadFlags::RESCHED);
+        irqs
+    }
+}
+
+impl Observers for Model {
     fn lockdep_irqs_off(&self) {
-        // From the kernel the caller may have been instrumentable; only the order matters here.
+        // In the kernel the interrupted code may have been instrumentable; only the order matters here.
         self.instrumentable.set(false);
         self.quiet("lockdep_off");
     }
-    fn lockdep_sys_exit(&self, _: &Watching) {
+    fn lockdep_sys_exit(&self, _: &InKernel) {
         self.without_irqs("lockdep_user");
     }
     fn lockdep_irqs_on_prepare(&self) {
@@ -299,7 +308,7 @@ impl Kernel for Model {
         assert_eq!(self.context.replace(Context::Idle), Context::Kernel);
         self.quiet("irq_exit");
     }
-    fn context_irq_check_tick(&self, _: &Watching) {
+    fn context_irq_check_tick(&self, _: &InKernel) {
         self.without_irqs("check_tick");
     }
     fn nmi_enter(&self, _: &ModelFrame) -> u32 {
@@ -310,85 +319,54 @@ impl Kernel for Model {
         assert_eq!(state, 7);
         self.say("nmi_exit");
     }
-    fn trace_irqs_off(&self, _: &Watching) {
+    fn trace_irqs_off(&self, _: &InKernel) {
         self.without_irqs("trace_off");
     }
-    fn trace_irqs_on(&self, _: &Watching) {
+    fn trace_irqs_on(&self, _: &InKernel) {
         self.without_irqs("trace_on");
     }
-    fn hardirq_enter(&self, _: &Watching) {
-        self.without_irqs("hardirq_enter");
-        self.preempt_count.set(self.preempt_count.get() + 0x10000);
+    fn instrumentation_begin(&self, _: &InKernel) {
+        assert!(!self.instrumentable.replace(true));
     }
-    fn hardirq_exit(&self, _: &Watching) {
-        self.without_irqs("hardirq_exit");
-        self.preempt_count.set(self.preempt_count.get() - 0x10000);
+    fn instrumentation_end(&self) {
+        assert!(self.instrumentable.replace(false));
     }
-    fn preemptible(&self) -> bool {
-        self.preempt_count.get() == 0
-    }
-    fn preempt_schedule(&self, irqs: IrqsOff, _: &Watching) -> IrqsOff {
-        self.without_irqs("preempt");
-        assert_eq!(self.preempt_count.get(), 0);
-        self.work.clear(ThreadFlags::RESCHED);
-        irqs
-    }
-    fn note_user_interrupted(&self) {
-        self.without_irqs("user_interrupted");
-    }
+}
+
+impl ThreadWork for Model {
     fn work(&self) -> &WorkWords {
         &self.work
     }
-    fn dispatch(&self, frame: &mut ModelFrame, number: isize, _: &Watching) {
-        self.with_irqs(&format!("dispatch {number}"));
-        match self.outcomes.borrow_mut().pop_front().unwrap_or(Outcome::Done(0)) {
-            Outcome::Done(result) => {
-                frame.result = result;
-                frame.restart = None;
-            }
-            Outcome::Restart(restart) => frame.restart = Some(restart),
-        }
-        self.act("dispatch", frame);
-    }
-    fn schedule(&self, _: &Watching) {
+    fn schedule(&self, _: &InKernel) {
         self.with_irqs("schedule");
         self.work.clear(ThreadFlags::RESCHED);
     }
-    fn grant_slice_extension(&self, _: &Watching) -> bool {
+    fn grant_slice_extension(&self, irqs: IrqsOff, _: &InKernel) -> (IrqsOff, bool) {
+        self.without_irqs("slice");
+        assert!(self.work.flags().may_put_off());
         let granted = self.slice.take();
         if granted {
-            self.work.clear(ThreadFlags::RESCHED);
+            self.work.clear(ThreadFlags::NEED_RESCHED_LAZY);
         }
-        granted
+        (irqs, granted)
     }
-    fn uprobe(&self, frame: &mut ModelFrame, _: &Watching) {
-        self.with_irqs("uprobe");
-        self.act("uprobe", frame);
-    }
-    fn patch_pending(&self, _: &Watching) {
+    fn patch_pending(&self, _: &InKernel) {
         self.with_irqs("patch");
         self.work.clear(ThreadFlags::PATCH_PENDING);
     }
-    fn signals(&self, frame: &mut ModelFrame, _: Interrupted, _: &Watching) {
+    fn signals(&self, frame: &mut ModelFrame, _: Cause, _: &InKernel) {
         self.with_irqs("signals");
         self.work.clear(ThreadFlags::SIGPENDING);
         if self.handler.take() {
-            // The handler's frame is nobody's system call.
+            // The handler's frame belongs to no system call.
             frame.restart = None;
             frame.number = -1;
         }
         self.act("signals", frame);
     }
-    fn notify_resume(&self, frame: &mut ModelFrame, _: &Watching) {
+    fn notify_resume(&self, frame: &mut ModelFrame, _: &InKernel) {
         self.with_irqs("notify_resume");
         self.act("notify_resume", frame);
-    }
-    fn user_return_notify(&self, _: &Watching) {
-        self.with_irqs("user_return");
-    }
-    fn arch_work(&self, _: &mut ModelFrame, bits: u32, _: &Watching) {
-        self.with_irqs(&format!("arch {bits:#x}"));
-        self.work.clear(ThreadFlags::from_bits_retain(bits));
     }
     fn rseq_again(&self, _: &IrqsOff) -> bool {
         self.without_irqs("rseq again");
@@ -398,7 +376,7 @@ impl Kernel for Model {
         }
         quick
     }
-    fn rseq_exit(&self, _: &mut ModelFrame, _: Interrupted, _: &IrqsOff) -> bool {
+    fn rseq_exit(&self, _: &mut ModelFrame, _: Cause, _: &IrqsOff) -> bool {
         self.without_irqs("rseq");
         let faults = self.rseq_faults.get();
         if faults > 0 {
@@ -408,8 +386,24 @@ impl Kernel for Model {
         self.work.clear(ThreadFlags::ANY_RSEQ);
         true
     }
-    fn hrtimer_rearm(&self, _: &IrqsOff) {
-        self.without_irqs("hrtimer");
+    fn finish_fork(&self, _: &mut ModelFrame, _: &InKernel) {
+        // The switch is complete: interrupts go on.
+        self.irqs_on.set(true);
+        self.with_irqs("finish_fork");
+    }
+}
+
+impl CallWork for Model {
+    fn dispatch(&self, frame: &mut ModelFrame, number: isize, _: &InKernel) {
+        self.with_irqs(&format!("dispatch {number}"));
+        match self.outcomes.borrow_mut().pop_front().unwrap_or(Outcome::Done(0)) {
+            Outcome::Done(result) => {
+                frame.result = result;
+                frame.restart = None;
+            }
+            Outcome::Restart(restart) => frame.restart = Some(restart),
+        }
+        self.act("dispatch", frame);
     }
     fn count_restart(&self) {
         self.restarts.set(self.restarts.get() + 1);
@@ -444,9 +438,6 @@ impl Kernel for Model {
     fn audit_enter(&self, _: &ModelFrame) {
         self.with_irqs("audit_enter");
     }
-    fn rseq_debug_check(&self, _: &mut ModelFrame) {
-        self.with_irqs("rseq_check");
-    }
     fn audit_exit(&self, _: &ModelFrame) {
         self.with_irqs("audit_exit");
     }
@@ -455,11 +446,6 @@ impl Kernel for Model {
     }
     fn trace_exit(&self, _: &mut ModelFrame, step: bool) {
         self.with_irqs(if step { "trace_exit step" } else { "trace_exit" });
-    }
-    fn finish_fork(&self, _: &mut ModelFrame, _: &Watching) {
-        // The switch is finished: interrupts go on.
-        self.irqs_on.set(true);
-        self.with_irqs("finish_fork");
     }
 }
 
@@ -471,5 +457,5 @@ pub fn run_syscall(m: &Model, number: isize) -> ModelFrame {
     frame
 }
 
-/// Every entry-side bit.
+/// All bits for the way in.
 pub const ALL_WORK: SyscallWork = SyscallWork::all();

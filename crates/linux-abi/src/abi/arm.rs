@@ -1,7 +1,8 @@
-//! The 32-bit Arm EABI: words of 32 bits, 64-bit integers aligned to eight bytes, and for most structures with sizes or times a second
-//! one in 64 bits.
+//! The 32-bit Arm EABI: words of 32 bits, 64-bit integers aligned to eight bytes, and for most structures
+//! with sizes or times a second one in 64 bits.
 
 use super::{FileStatus, FsStatus, LockRequest, SystemInfo, layouts};
+use core::sync::atomic::{AtomicI32, Ordering::Relaxed};
 
 pub use super::generic::{Flock as Flock64, ioc, ioctl, mman, socket, termios, termios2};
 
@@ -123,9 +124,23 @@ const fn halves(n: u64) -> [u32; 2] {
     [n as u32, (n >> 32) as u32]
 }
 
-/// An id of 16 bits: those that do not fit are shown as the overflow id.
-pub const fn id16(id: u32) -> u16 {
-    if id > u16::MAX as u32 { 65534 } else { id as u16 }
+/// The id that is shown for a user id that does not fit into 16 bits (`kernel.overflowuid`).
+pub static OVERFLOW_UID: AtomicI32 = AtomicI32::new(65534);
+/// The same for group ids (`kernel.overflowgid`).
+pub static OVERFLOW_GID: AtomicI32 = AtomicI32::new(65534);
+
+fn id16(id: u32, overflow: &AtomicI32) -> u16 {
+    u16::try_from(id).unwrap_or_else(|_| overflow.load(Relaxed) as u16)
+}
+
+/// A user id in 16 bits.
+pub fn uid16(uid: u32) -> u16 {
+    id16(uid, &OVERFLOW_UID)
+}
+
+/// A group id in 16 bits.
+pub fn gid16(gid: u32) -> u16 {
+    id16(gid, &OVERFLOW_GID)
 }
 
 impl Stat {
@@ -136,8 +151,8 @@ impl Stat {
             st_ino: s.ino.try_into().ok()?,
             st_mode: s.mode as u16,
             st_nlink: s.nlink.try_into().ok()?,
-            st_uid: id16(s.uid),
-            st_gid: id16(s.gid),
+            st_uid: uid16(s.uid),
+            st_gid: gid16(s.gid),
             st_rdev: s.rdev,
             st_size: i32::try_from(s.size).ok()? as u32,
             st_blksize: s.block_size,
@@ -154,7 +169,7 @@ impl Stat {
 }
 
 impl Stat64 {
-    /// Fills it in; there is nothing that does not fit, but for times after 2038, which are cut as on Linux.
+    /// Fills it in. Everything fits, except times after 2038, which are cut as on Linux.
     pub fn new(s: &FileStatus) -> Option<Self> {
         Some(Self {
             st_dev: s.dev.into(),
@@ -183,7 +198,7 @@ impl Statfs {
     /// Fills it in; `None` (`EOVERFLOW`) if a figure does not fit.
     pub fn new(s: &FsStatus) -> Option<Self> {
         let word = |n: u64| u32::try_from(n).ok();
-        // "Unlimited" stays that.
+        // "Unlimited" is kept.
         let files = |n: u64| if n == u64::MAX { Some(u32::MAX) } else { word(n) };
         Some(Self {
             f_type: s.kind as u32,
@@ -203,7 +218,7 @@ impl Statfs {
 }
 
 impl Statfs64 {
-    /// Fills it in; there is nothing that does not fit.
+    /// Fills it in. Everything fits.
     pub fn new(s: &FsStatus) -> Option<Self> {
         Some(Self {
             f_type: s.kind as u32,
@@ -223,7 +238,7 @@ impl Statfs64 {
 }
 
 impl Flock {
-    /// Without the layout.
+    /// The request, without the layout.
     pub fn request(&self) -> LockRequest {
         LockRequest {
             kind: self.l_type,
@@ -233,7 +248,7 @@ impl Flock {
             pid: self.l_pid,
         }
     }
-    /// Changes what `F_GETLK` answers; `None` (`EOVERFLOW`) if the range does not fit.
+    /// Writes the answer to `F_GETLK`. `None` (`EOVERFLOW`): the range does not fit.
     pub fn answer(&mut self, r: &LockRequest) -> Option<()> {
         (self.l_start, self.l_len) = (r.start.try_into().ok()?, r.len.try_into().ok()?);
         (self.l_type, self.l_whence, self.l_pid) = (r.kind, r.whence, r.pid);

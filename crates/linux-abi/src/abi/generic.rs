@@ -1,9 +1,9 @@
-//! The numbers that x86, arm and arm64 share (`asm-generic`), and the layouts of 64-bit words that are the same wherever words have
-//! 64 bits.
+//! The numbers that x86, arm and arm64 have in common (`asm-generic`), and the layouts that all ABIs with
+//! 64-bit words share.
 
 use super::{FileStatus, FsStatus, LockRequest, SystemInfo, constants, layouts};
 
-/// How `ioctl` numbers are put together: direction in the top two bits, then 14 bits of size.
+/// How `ioctl` numbers are made: direction in the top two bits, then 14 bits of size.
 pub mod ioc {
     /// `_IO`.
     pub const fn none(group: u8, number: u8) -> u32 {
@@ -19,7 +19,8 @@ pub mod ioc {
     }
 }
 
-/// Commands of `ioctl` that differ between architectures; those made with `_IOR` and the like are put together with [`ioc`].
+/// Commands of `ioctl` that differ between architectures. Numbers made with `_IOR` and similar macros come
+/// from [`ioc`].
 pub mod ioctl {
     #![allow(missing_docs, reason = "ioctl_tty(2) and others say what they do")]
     super::constants! {
@@ -58,7 +59,7 @@ pub mod termios2 {
     }
 }
 
-/// `termios(3)`: where things are, and what flags are called.
+/// `termios(3)`: offsets, and the names of flags.
 pub mod termios {
     #![allow(missing_docs, reason = "termios(3) says what they do")]
     super::constants! {
@@ -115,15 +116,15 @@ pub mod termios {
         IEXTEN: u32 = 0x8000;
         EXTPROC: u32 = 0x10000;
     }
-    /// Where the line discipline's number is in `struct termios`.
+    /// The offset of the line discipline's number in `struct termios`.
     pub const LINE_AT: usize = 16;
-    /// Where the control characters begin.
+    /// The offset of the control characters.
     pub const CHARS_AT: usize = 17;
-    /// Bytes of `struct termios` as `TCGETS` passes it: without the speeds.
+    /// The size in bytes of the `struct termios` that `TCGETS` passes: without speeds.
     pub const SIZE: usize = 36;
-    /// Control characters of the old `struct termio`.
+    /// How many control characters the old `struct termio` has.
     pub const OLD_CHARS: usize = 8;
-    /// Bytes of `struct termio`.
+    /// The size of `struct termio` in bytes.
     pub const OLD_SIZE: usize = 18;
 }
 
@@ -146,7 +147,7 @@ pub mod mman {
     }
 }
 
-/// Socket options of `SOL_SOCKET`, and a flag that only the kernel of a machine with a second ABI knows.
+/// Socket options of `SOL_SOCKET`, and a flag that only kernels with a compat ABI know.
 pub mod socket {
     #![allow(missing_docs, reason = "socket(7) says what they do")]
     pub const MSG_CMSG_COMPAT: Option<u32> = if size_of::<usize>() == 8 {
@@ -254,7 +255,7 @@ layouts! {
 }
 
 impl Statfs {
-    /// Fills it in; there is nothing that does not fit.
+    /// Fills it in. Everything fits.
     pub fn new(s: &FsStatus) -> Option<Self> {
         Some(Self {
             f_type: s.kind,
@@ -274,7 +275,7 @@ impl Statfs {
 }
 
 impl Flock {
-    /// Without the layout.
+    /// The request, without the layout.
     pub fn request(&self) -> LockRequest {
         LockRequest {
             kind: self.l_type,
@@ -284,7 +285,7 @@ impl Flock {
             pid: self.l_pid,
         }
     }
-    /// Changes what `F_GETLK` answers; padding stays as user space had it. There is nothing that does not fit.
+    /// Writes the answer to `F_GETLK`. Everything fits. Padding is left as the program had it.
     pub fn answer(&mut self, r: &LockRequest) -> Option<()> {
         (self.l_type, self.l_whence, self.l_start, self.l_len, self.l_pid) =
             (r.kind, r.whence, r.start, r.len, r.pid);
@@ -313,7 +314,7 @@ impl Sysinfo {
 
 macro_rules! stat_of_64_bit_words {
     ($($name:ident)*) => { $(impl $name {
-        /// Fills it in; there is nothing that does not fit.
+        /// Fills it in. Everything fits.
         #[inline]
         pub fn new(s: &FileStatus) -> Option<Self> {
             Some(Self {

@@ -1,18 +1,19 @@
-//! Structures that the kernel fills in or reads without knowing which ABI lays them out, and what every layout tells about itself.
+//! Structures that the kernel fills in or reads without knowing the ABI's layout, and what each layout tells
+//! about itself.
 
 /// Kept to this crate's own structures: see [`Layout`].
 pub trait Sealed {}
 
-/// A structure of an ABI, made by `layouts!` and by nothing else: only integers of fixed width, no padding that is not a field. The
-/// kernel copies such a structure byte for byte.
+/// A structure of an ABI. Only `layouts!` makes them: of integers of fixed width, with all padding as fields.
+/// The kernel copies such a structure byte for byte.
 pub trait Layout: Sealed + Copy + Default + 'static {
     /// How C calls it (`struct stat`).
     const C_NAME: &str;
-    /// Name, offset and bytes of each field; padding has names that begin with an underscore.
+    /// Name, offset and size in bytes of each field. Names of padding begin with an underscore.
     const FIELDS: &[(&str, usize, usize)];
 }
 
-/// What `stat` tells, in the widest form.
+/// The result of `stat`, in the widest types.
 #[derive(Clone, Copy, Debug, Default)]
 #[allow(missing_docs, reason = "the members of struct stat")]
 pub struct FileStatus {
@@ -34,7 +35,7 @@ pub struct FileStatus {
     pub ctime: (i64, u32),
 }
 
-/// What `statfs` tells, in the widest form.
+/// The result of `statfs`, in the widest types.
 #[derive(Clone, Copy, Debug, Default)]
 #[allow(missing_docs, reason = "the members of struct statfs")]
 pub struct FsStatus {
@@ -62,7 +63,7 @@ pub struct LockRequest {
     pub pid: i32,
 }
 
-/// What `sysinfo` tells, in bytes.
+/// The result of `sysinfo`. Sizes are in bytes.
 #[derive(Clone, Copy, Debug, Default)]
 #[allow(missing_docs, reason = "the members of struct sysinfo")]
 pub struct SystemInfo {

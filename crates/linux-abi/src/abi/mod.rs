@@ -1,6 +1,7 @@
-//! What differs between Linux's ABIs, a module each: structure layouts and the numbers of flags and commands. All four are compiled on
-//! every host, with fields of fixed width, so that tests can hold each against that architecture's headers; [`native`] is the one the
-//! kernel speaks, and this file has the only choice of it.
+//! What differs between Linux's ABIs: structure layouts, and the numbers of flags and commands, in a module
+//! for each ABI. All four are compiled on every host, with fields of fixed width, so that tests can compare
+//! each with the headers of that architecture. [`native`] is the ABI of the kernel; only this file chooses
+//! it.
 
 mod generic;
 mod layout;
@@ -33,8 +34,8 @@ macro_rules! constants {
 }
 pub(crate) use constants;
 
-/// Declares structures of an ABI: fields are integers of fixed width (or arrays of them) with their C names; those that begin with
-/// an underscore are padding, spelled out.
+/// Declares structures of an ABI. Fields are integers of fixed width, or arrays of them, with their C names.
+/// Those that begin with an underscore are padding.
 macro_rules! layouts {
     ($($(#[$meta:meta])* $name:ident = $c:literal { $($field:ident: $t:ty,)* })*) => {
         $(
@@ -43,7 +44,8 @@ macro_rules! layouts {
             #[repr(C)]
             #[allow(missing_docs, reason = "the fields have C's names")]
             pub struct $name { $(pub $field: $t,)* }
-            const _: () = assert!(size_of::<$name>() == 0 $(+ size_of::<$t>())*, "padding must be spelled out");
+            const _: () = assert!(size_of::<$name>() == 0 $(+ size_of::<$t>())*, "padding must be spelled \
+                out");
             impl $crate::abi::layout::Sealed for $name {}
             impl $crate::abi::Layout for $name {
                 const C_NAME: &str = $c;

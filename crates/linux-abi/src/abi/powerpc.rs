@@ -1,8 +1,9 @@
-//! The numbers of powerpc, 32 and 64 bit: its `ioctl`s, terminal settings, `mmap` flags and socket options come from other systems.
+//! The numbers of 32-bit and 64-bit powerpc. Its `ioctl`s, terminal settings, `mmap` flags and socket options
+//! come from other systems.
 
 use super::constants;
 
-/// How `ioctl` numbers are put together: direction in the top three bits, then 13 bits of size.
+/// How `ioctl` numbers are made: direction in the top three bits, then 13 bits of size.
 pub mod ioc {
     /// `_IO`.
     pub const fn none(group: u8, number: u8) -> u32 {
@@ -49,7 +50,7 @@ pub mod ioctl {
     }
 }
 
-/// `termios(3)`: where things are, and what flags are called.
+/// `termios(3)`: offsets, and the names of flags.
 pub mod termios {
     #![allow(missing_docs, reason = "termios(3) says what they do")]
     super::constants! {
@@ -106,15 +107,15 @@ pub mod termios {
         PENDIN: u32 = 0x2000_0000;
         NOFLSH: u32 = 0x8000_0000;
     }
-    /// Where the line discipline's number is in `struct termios`.
+    /// The offset of the line discipline's number in `struct termios`.
     pub const LINE_AT: usize = 35;
-    /// Where the control characters begin.
+    /// The offset of the control characters.
     pub const CHARS_AT: usize = 16;
-    /// Bytes of `struct termios` as `TCGETS` passes it: with the speeds.
+    /// The size in bytes of the `struct termios` that `TCGETS` passes: with speeds.
     pub const SIZE: usize = 44;
-    /// Control characters of the old `struct termio`.
+    /// How many control characters the old `struct termio` has.
     pub const OLD_CHARS: usize = 10;
-    /// Bytes of `struct termio`.
+    /// The size of `struct termio` in bytes.
     pub const OLD_SIZE: usize = 20;
 }
 
@@ -137,7 +138,7 @@ pub mod mman {
     }
 }
 
-/// Socket options of `SOL_SOCKET`, and a flag that only the kernel of a machine with a second ABI knows.
+/// Socket options of `SOL_SOCKET`, and a flag that only kernels with a compat ABI know.
 pub mod socket {
     #![allow(missing_docs, reason = "socket(7) says what they do")]
     pub const MSG_CMSG_COMPAT: Option<u32> = None;

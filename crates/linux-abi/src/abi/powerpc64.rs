@@ -12,7 +12,7 @@ pub const MAP_32BIT: u32 = 0;
 
 pub use ioctl::FIOQSIZE;
 
-/// No `struct termios2` here, so no numbers for it either: values no command has.
+/// There is no `struct termios2` here. These values are no command's number.
 pub mod termios2 {
     #![allow(missing_docs, reason = "ioctl_tty(2) says what they do")]
     pub const TCGETS2: u32 = u32::MAX;

@@ -47,6 +47,7 @@ pub struct Lock {
     pub class: ClassId,
     pub instance: usize,
     pub kind: Kind,
+    pub allocator: bool,
 }
 
 pub struct Machine<'a> {
@@ -78,6 +79,7 @@ impl<'a> Machine<'a> {
             class,
             instance: self.next,
             kind,
+            allocator: false,
         }
     }
     pub fn spin(&mut self, name: &'static str) -> Lock {
@@ -91,6 +93,7 @@ impl<'a> Machine<'a> {
             mode,
             attempt,
             sleeps: lock.kind.sleeps(),
+            allocator: lock.allocator,
             site: here(),
         };
         self.v.acquire(c, &a);

@@ -1,5 +1,6 @@
-//! Unaligned accesses of user mode that the processor refuses: load and store multiple and double, done here piece by piece, as Linux does by
-//! default (`/proc/cpu/alignment`). Which they are and what they mean is `crates/arm-align`; others end in SIGBUS.
+//! Unaligned accesses of user mode that the processor refuses: load and store multiple and double, done here
+//! piece by piece, as Linux does by default (`/proc/cpu/alignment`). Which they are and what they mean is
+//! `crates/arm-align`; others end in SIGBUS.
 
 use super::frame::Frame;
 use crate::mm::user::UserPtr;

@@ -1,10 +1,11 @@
-//! What moves memory: the kernel's `memcpy`, `memmove` and `memset` (the compiler calls them, by their names in the Arm run-time ABI, too: `link.ld` has those for known alignments), and the moves that
-//! the copies to and from user memory are made of (`uaccess`), which may fault.
+//! What moves memory: the kernel's `memcpy`, `memmove` and `memset` (the compiler calls them, by their names
+//! in the Arm run-time ABI, too: `link.ld` has those for known alignments), and the moves that the copies to
+//! and from user memory are made of (`uaccess`), which may fault.
 //!
-//! The order of moves is `limen_memory`'s. Words may lie anywhere; several at a time may not, and from [`PIECE`] bytes on they go through borrowed
-//! floating-point registers (`switch`).
+//! The order of moves is `limen_memory`'s. Words may lie anywhere; several at a time may not, and from
+//! [`PIECE`] bytes on they go through borrowed floating-point registers (`switch`).
 
-use super::{smp, switch::USER_THREAD};
+use super::{cpus, switch::USER_THREAD};
 use core::arch::asm;
 use core::hint::assert_unchecked;
 use core::sync::atomic::{Ordering, compiler_fence};
@@ -35,8 +36,8 @@ pub(super) const CHUNK: usize = 32;
 /// Bytes from which on a fill is worth getting eight registers ready.
 pub(super) const LONG_FILL: usize = 64;
 
-/// Moves chunks: what says whether the loads may fault, and the stores. Results in where target and source go on, and how many are left. One that faults
-/// leaves its address as it was.
+/// Moves chunks: what says whether the loads may fault, and the stores. Results in where target and source go
+/// on, and how many are left. One that faults leaves its address as it was.
 macro_rules! copy_chunks {
     ($load:ident, $store:ident, $to:ident, $from:ident, $count:ident) => {{
         let (end, next, left): (usize, usize, usize);
@@ -49,8 +50,10 @@ macro_rules! copy_chunks {
                 "subs {count}, {count}, #1",
                 "bne 2b",
                 "3:",
-                to = inout(reg) $to => end, from = inout(reg) $from => next, count = inout(reg) $count => left,
-                out("r3") _, out("r4") _, out("r5") _, out("r7") _, out("r8") _, out("r10") _, out("r12") _, out("lr") _,
+                to = inout(reg) $to => end, from = inout(reg) $from => next,
+                count = inout(reg) $count => left,
+                out("r3") _, out("r4") _, out("r5") _, out("r7") _, out("r8") _, out("r10") _, out("r12") _,
+                out("lr") _,
                 options(nostack)
             );
         }
@@ -58,11 +61,13 @@ macro_rules! copy_chunks {
     }};
 }
 
-/// Stores chunks with the same word everywhere: what says whether that may fault. Results in where the target goes on, and how many are left.
+/// Stores chunks with the same word everywhere: what says whether that may fault. Results in where the target
+/// goes on, and how many are left.
 macro_rules! fill_chunks {
     ($store:ident, $to:ident, $word:expr, $count:ident) => {{
         let (end, left): (usize, usize);
-        // SAFETY: as above.
+        // SAFETY: both ranges are as the caller promises; faults on the user's side are in the
+        // exception table.
         unsafe {
             asm!(
                 "2:",
@@ -71,7 +76,8 @@ macro_rules! fill_chunks {
                 "bne 2b",
                 "3:",
                 to = inout(reg) $to => end, count = inout(reg) $count => left,
-                in("r3") $word, in("r4") $word, in("r5") $word, in("r7") $word, in("r8") $word, in("r10") $word, in("r12") $word, in("lr") $word,
+                in("r3") $word, in("r4") $word, in("r5") $word, in("r7") $word, in("r8") $word,
+                in("r10") $word, in("r12") $word, in("lr") $word,
                 options(nostack)
             );
         }
@@ -79,7 +85,8 @@ macro_rules! fill_chunks {
     }};
 }
 
-/// Moves between user and kernel memory: what says whether the loads may fault, and the stores, and whether it is those that may. In the window (`uaccess`).
+/// Moves between user and kernel memory: what says whether the loads may fault, and the stores, and whether
+/// it is those that may. In the window (`uaccess`).
 macro_rules! user_moves {
     ($(#[$doc:meta])* $name:ident, $load:ident, $store:ident, $stores:literal) => {
         $(#[$doc])*
@@ -104,7 +111,8 @@ macro_rules! user_moves {
                     asm!(
                         $load!("ldr {word}, [{from}, #4 * {at}]", "{fault}"),
                         $store!("str {word}, [{to}, #4 * {at}]", "{fault}"),
-                        to = in(reg) to, from = in(reg) from, at = const AT, word = out(reg) _, fault = label { return false },
+                        to = in(reg) to, from = in(reg) from, at = const AT, word = out(reg) _,
+                        fault = label { return false },
                         options(nostack, preserves_flags)
                     );
                 }
@@ -113,12 +121,14 @@ macro_rules! user_moves {
 
             #[inline(always)]
             unsafe fn byte(&self, to: usize, from: usize) -> bool {
-                // SAFETY: as above.
+                // SAFETY: both ranges are as the caller promises; faults on the user's
+                // side are in the exception table.
                 unsafe {
                     asm!(
                         $load!("ldrb {byte}, [{from}]", "{fault}"),
                         $store!("strb {byte}, [{to}]", "{fault}"),
-                        to = in(reg) to, from = in(reg) from, byte = out(reg) _, fault = label { return false },
+                        to = in(reg) to, from = in(reg) from, byte = out(reg) _,
+                        fault = label { return false },
                         options(nostack, preserves_flags)
                     );
                 }
@@ -136,7 +146,8 @@ user_moves!(
     ToUser, may_not_fault, faulting, true
 );
 
-/// Zeroes in user memory; where from does not matter. Its chunks are of [`CHUNK`] bytes, or of more if there shall be none.
+/// Zeroes in user memory; where from does not matter. Its chunks are of [`CHUNK`] bytes, or of more if there
+/// shall be none.
 pub(super) struct ZeroUser<const CHUNK: usize>;
 
 impl<const CHUNK: usize> Moves for ZeroUser<CHUNK> {
@@ -164,7 +175,7 @@ impl<const CHUNK: usize> Moves for ZeroUser<CHUNK> {
 
     #[inline(always)]
     unsafe fn byte(&self, to: usize, _: usize) -> bool {
-        // SAFETY: as above.
+        // SAFETY: both ranges are as the caller promises; faults are in the exception table.
         unsafe {
             asm!(
                 faulting!("strb {zero}, [{to}]", "{fault}"),
@@ -176,7 +187,8 @@ impl<const CHUNK: usize> Moves for ZeroUser<CHUNK> {
     }
 }
 
-/// Within the kernel. Each move is a step of its own to the compiler, or it would make loops of them calls of the functions they are in.
+/// Within the kernel. Each move is a step of its own to the compiler, or it would make loops of them calls of
+/// the functions they are in.
 struct Kernel;
 
 impl Moves for Kernel {
@@ -207,7 +219,8 @@ impl Moves for Kernel {
     }
 }
 
-/// Fills kernel memory with four bytes again and again; where from does not matter. Chunks as of [`ZeroUser`].
+/// Fills kernel memory with four bytes again and again; where from does not matter. Chunks as of
+/// [`ZeroUser`].
 struct Fill<const CHUNK: usize>(u32);
 
 impl<const CHUNK: usize> Moves for Fill<CHUNK> {
@@ -242,18 +255,20 @@ const PIECE: usize = 512;
 /// How many times all that are borrowed are moved.
 const ROUNDS: usize = PIECE / 128;
 
-/// Whether moves of memory so aligned may go through floating-point registers: those of the running thread must be its own to be borrowed.
+/// Whether moves of memory so aligned may go through floating-point registers: those of the running thread
+/// must be its own to be borrowed.
 #[inline(always)]
 fn may_borrow(to: usize, from: usize) -> bool {
-    let thread = smp::current().cast::<u8>();
-    // SAFETY: the running thread is a task, or has room enough (`smp`).
+    let thread = cpus::current().cast::<u8>();
+    // SAFETY: the running thread is a task, or has room enough (`switch`).
     (to | from) & 3 == 0 && unsafe { thread.add(USER_THREAD).read() } != 0
 }
 
-/// Moves pieces through borrowed registers: what gets them ready, and the moves of all of them, which may fault. Results in the bytes that were moved; part of one
-/// more piece may have been.
+/// Moves pieces through borrowed registers: what gets them ready, and the moves of all of them, which may
+/// fault. Results in the bytes that were moved; part of one more piece may have been.
 ///
-/// What was in the registers comes back, also after a fault; a switch in between saves and loads what is in them meanwhile. Used inside `unsafe` blocks.
+/// What was in the registers comes back, also after a fault; a switch in between saves and loads what is in
+/// them meanwhile. Used inside `unsafe` blocks.
 macro_rules! pieces_asm {
     ([$($ready:literal),*], [$($move:literal),+], $len:ident, $($operand:tt)*) => {{
         let left: usize;
@@ -304,7 +319,7 @@ pub(super) unsafe fn copy_long<M: Moves>(moves: &M, mut to: usize, mut from: usi
 /// As for [`copy`].
 #[inline(always)]
 pub(super) unsafe fn fill_long<M: Moves>(moves: &M, word: u32, mut to: usize, mut len: usize) -> usize {
-    // SAFETY: as above.
+    // SAFETY: as the caller promises, `LONG_FILL` bytes at least.
     unsafe {
         assert_unchecked(len >= LONG_FILL);
         if len >= PIECE && may_borrow(to, 0) {

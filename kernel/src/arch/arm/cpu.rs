@@ -1,6 +1,8 @@
-//! What this processor can do: what the kernel needs is checked at boot, registers are set on every CPU, and user programs are told (`AT_HWCAP`).
+//! What this processor can do: what the kernel needs is checked at boot, registers are set on every CPU, and
+//! user programs are told (`AT_HWCAP`).
 
 use super::sysreg;
+use core::arch::asm;
 use core::sync::atomic::{AtomicU64, Ordering};
 use limen_arm_registers::Features;
 
@@ -10,8 +12,9 @@ static FLOAT: AtomicU64 = AtomicU64::new(0);
 /// Once, on the boot CPU.
 pub fn init_boot() {}
 
-/// The exception table gets its order. What the command line says about the processor: `nopan` leaves user space open to the kernel, to measure what closing it costs. Once,
-/// while the early tables still let text be written.
+/// The exception table gets its order. What the command line says about the processor: `nopan` leaves user
+/// space open to the kernel, to measure what closing it costs. Once, while the early tables still let text be
+/// written.
 pub fn options(words: &str) {
     unsafe extern "C" {
         static __pan_sites_start: [i32; 0];
@@ -25,8 +28,8 @@ pub fn options(words: &str) {
     let mut site = (&raw const __pan_sites_start).cast::<i32>();
     let end = (&raw const __pan_sites_end).cast::<i32>();
     while site < end {
-        // SAFETY: the section is an array of offsets of instructions that write `TTBCR`. Nothing else runs, and the early tables make text
-        // writable. DCCMVAU.
+        // SAFETY: the section is an array of offsets of instructions that write `TTBCR`. Nothing else runs,
+        // and the early tables make text writable. DCCMVAU.
         unsafe {
             let place = (site as usize).wrapping_add_signed(site.read() as isize) as *mut u32;
             place.write_volatile(NOP);
@@ -40,6 +43,7 @@ pub fn options(words: &str) {
 /// On every CPU, once the final map is live: vectors, traps, what user mode may do.
 pub fn init() {
     super::entry::init_cpu();
+    let thumb_ee = sysreg::read!("p15, 0, {}, c0, c1, 0") >> 12 & 0xf == 1;
     // SAFETY: the vectors are in place; the register values are explained beside each.
     unsafe {
         // VBAR
@@ -52,6 +56,11 @@ pub fn init() {
         sysreg::write!("p15, 0, {}, c9, c14, 0", 0u32);
         sysreg::write!("p15, 0, {}, c13, c0, 2", 0u32);
         sysreg::write!("p15, 0, {}, c13, c0, 3", 0u32);
+        // TEECR: ThumbEE's register, which no switch saves, is not for user mode. (Later processors have
+        // neither.)
+        if thumb_ee {
+            sysreg::write!("p14, 6, {}, c0, c0, 0", 1u32);
+        }
     }
     sysreg::isb();
     FLOAT.store(super::switch::init_fp(), Ordering::Relaxed);
@@ -72,4 +81,18 @@ pub fn hwcap() -> (usize, usize) {
         isar5: sysreg::read!("p15, 0, {}, c0, c2, 5"),
     };
     features.hwcap().into()
+}
+
+/// All bits if `index` is below `len`, none if it is not, without a branch that could be guessed wrong.
+#[inline(always)]
+pub fn index_mask(index: usize, len: usize) -> usize {
+    let mask;
+    // SAFETY: only calculates.
+    unsafe {
+        asm!(
+            "cmp {}, {}", "sbc {mask}, {mask}, {mask}", ".inst 0xe320f014", in(reg) index, in(reg) len,
+            mask = out(reg) mask, options(pure, nomem, nostack),
+        );
+    }
+    mask
 }

@@ -13,7 +13,7 @@ pub fn show(cpu: usize, out: &mut String) {
         hwcap: super::hwcap().into(),
     };
     let _ = write!(out, "{processor}");
-    if cpu + 1 == super::smp::count() {
+    if cpu + 1 == super::cpus::count() {
         out.push_str("Hardware\t: Generic DT based system\nRevision\t: 0000\nSerial\t\t: 0000000000000000\n");
     }
 }

@@ -1,8 +1,10 @@
-//! The entry stubs: save every general register into one [`Frame`], call one Rust function, restore, return. No policy.
+//! The entry stubs: save every general register into one [`Frame`], call one Rust function, restore, return.
+//! No policy.
 //!
-//! Whatever mode the processor enters, the kernel runs in supervisor mode, on the thread's stack; the other modes have a few words of
-//! scratch each, at their stack pointer, for the first instructions. A thread in user mode has an empty kernel stack, so the supervisor's
-//! stack pointer is where its frame goes. All exceptions come with interrupts masked.
+//! Whatever mode the processor enters, the kernel runs in supervisor mode, on the thread's stack; the other
+//! modes have a few words of scratch each, at their stack pointer, for the first instructions. A thread in
+//! user mode has an empty kernel stack, so the supervisor's stack pointer is where its frame goes. All
+//! exceptions come with interrupts masked.
 
 use super::frame::{FRAME_SIZE, Frame};
 use super::{exception, mmu};
@@ -11,6 +13,13 @@ use crate::sync::MAX_CPUS;
 use crate::threshold;
 use core::arch::{asm, global_asm};
 use core::mem::offset_of;
+
+/// The processor's modes, as `CPSR.M`.
+const MODE_FIQ: u32 = 17;
+const MODE_IRQ: u32 = 18;
+const MODE_SUPERVISOR: u32 = 19;
+const MODE_ABORT: u32 = 23;
+const MODE_UNDEFINED: u32 = 27;
 
 /// Bytes of the stack that reports a kernel stack overflow.
 const OVERFLOW_STACK: usize = 16384;
@@ -23,10 +32,11 @@ global_asm!(
 \name:
     .endm
 
-    // The return address and state of this mode are at hand; r0 to r12 are the user's. Builds the frame and calls \handler.
+    // The return address and state of this mode are at hand; r0 to r12 are the user's. Builds the frame and
+    // calls \handler.
     .macro save_user handler
-    srsdb   sp!, #19
-    cps     #19
+    srsdb   sp!, #{supervisor}
+    cps     #{supervisor}
     stmdb   sp, {{r0-r12, sp, lr}}^
     sub     sp, sp, #{pc}
     mov     r11, #0
@@ -34,7 +44,8 @@ global_asm!(
     bl      \handler
     .endm
 
-    // r0: the scratch words with r0, r1, pc, cpsr; r1: the interrupted stack pointer. Supervisor mode, a frame's room at the stack pointer.
+    // r0: the scratch words with r0, r1, pc, cpsr; r1: the interrupted stack pointer. Supervisor mode, a
+    // frame's room at the stack pointer.
     .macro save_kernel handler
     str     r1, [sp, #{sp}]
     str     lr, [sp, #{lr}]
@@ -50,7 +61,8 @@ global_asm!(
     bl      \handler
     .endm
 
-    // An exception that may come from user or kernel, taken in a mode of its own with its return address \adjust bytes ahead.
+    // An exception that may come from user or kernel, taken in a mode of its own with its return address
+    // \adjust bytes ahead.
     .macro exception name, adjust, from_user, from_kernel
     begin   \name
     .if     \adjust
@@ -65,7 +77,7 @@ global_asm!(
     b       return_to_user
 1:  str     r0, [sp, #12]
     mov     r0, sp
-    cps     #19
+    cps     #{supervisor}
     mov     r1, sp
     sub     sp, sp, #{size}
     tst     sp, #{stack_bit}
@@ -99,7 +111,8 @@ return_to_user:
     exception vector_undefined, 0, {undefined}, {undefined_kernel}
     exception vector_fiq, 4, {fiq}, {fiq}
 
-    // The last two words, where the return instruction takes them from, go below the interrupted stack pointer.
+    // The last two words, where the return instruction takes them from, go below the interrupted stack
+    // pointer.
     begin   return_to_kernel
     ldr     r0, [sp, #{sp}]
     ldrd    r2, r3, [sp, #{pc}]
@@ -128,6 +141,7 @@ return_to_user:
     .ltorg
     .size   stack_overflow, . - stack_overflow
     "#,
+    supervisor = const MODE_SUPERVISOR,
     size = const FRAME_SIZE,
     regs = const offset_of!(Frame, regs),
     sp = const offset_of!(Frame, sp),
@@ -171,8 +185,12 @@ pub fn vectors() -> usize {
 
 /// Sets the stack pointer of mode `$mode`. r0 is the same in all modes.
 macro_rules! set_mode_stack {
-    ($mode:literal, $to:expr) => {
-        asm!("cps #{mode}", "mov sp, r0", "cps #19", mode = const $mode, in("r0") $to, options(nostack, preserves_flags))
+    ($mode:expr, $to:expr) => {
+        asm!(
+            "cps #{mode}", "mov sp, r0", "cps #{supervisor}", mode = const $mode,
+            supervisor = const MODE_SUPERVISOR, in("r0") $to,
+            options(nostack, preserves_flags),
+        )
     };
 }
 
@@ -180,11 +198,11 @@ macro_rules! set_mode_stack {
 pub fn init_cpu() {
     // SAFETY: this CPU's own words.
     unsafe {
-        let scratch = (&raw mut SCRATCH[super::smp::cpu_id()]).cast::<[u32; 8]>();
-        set_mode_stack!(18, scratch);
-        set_mode_stack!(23, scratch.add(1));
-        set_mode_stack!(27, scratch.add(2));
-        set_mode_stack!(17, scratch.add(3));
+        let scratch = (&raw mut SCRATCH[super::cpus::cpu_id()]).cast::<[u32; 8]>();
+        set_mode_stack!(MODE_IRQ, scratch);
+        set_mode_stack!(MODE_ABORT, scratch.add(1));
+        set_mode_stack!(MODE_UNDEFINED, scratch.add(2));
+        set_mode_stack!(MODE_FIQ, scratch.add(3));
     }
 }
 

@@ -148,7 +148,7 @@ pub fn die(frame: &Frame, syndrome: &Syndrome, what: &str) -> ! {
         what,
         syndrome.fsr,
         syndrome.far,
-        super::smp::cpu_id()
+        super::cpus::cpu_id()
     );
     for (name, at) in [("pc", frame.pc), ("lr", frame.lr)] {
         log!(Emerg, "{} : {:08x} {}", name, at, Symbol(at));
@@ -165,7 +165,7 @@ pub fn die(frame: &Frame, syndrome: &Syndrome, what: &str) -> ! {
         log!(Emerg, "r{n} : {a:08x} {b:08x} {c:08x} {d:08x}");
     }
     log!(Emerg, "Call trace of the interrupted code:");
-    crate::trace::backtrace::walk(frame.regs[11], |ip| {
+    crate::trace::backtrace::walk(super::stack::from(frame.regs[11]), |ip| {
         log!(Emerg, "  [<{:08x}>] {}", ip, Symbol(ip - 1));
     });
     panic!("{} at {:#x}", what, frame.pc)

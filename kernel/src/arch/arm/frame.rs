@@ -1,4 +1,5 @@
-//! The saved register file: what the entry stubs of `entry` build, and what everything else sees of an interrupted context.
+//! The saved register file: what the entry stubs of `entry` build, and what everything else sees of an
+//! interrupted context.
 
 use limen_linux_abi::{Errno, Restart};
 
@@ -28,7 +29,8 @@ const NR_RESTART_SYSCALL: isize = 0;
 #[derive(Clone, Debug)]
 #[repr(C, align(8))]
 pub struct Frame {
-    /// A frame record (frame pointer, return address) so that backtraces pass through exceptions in the kernel. Not set in user frames.
+    /// A frame record (frame pointer, return address) so that backtraces pass through exceptions in the
+    /// kernel. Not set in user frames.
     pub record: [usize; 2],
     /// The system call number, negative if the frame is not a system call's.
     pub syscallno: isize,
@@ -53,7 +55,8 @@ pub const FRAME_SIZE: usize = size_of::<Frame>();
 const _: () = assert!(FRAME_SIZE == 88);
 
 impl Frame {
-    /// The register file of a fresh program: everything zero except entry point (odd: Thumb) and stack pointer.
+    /// The register file of a fresh program: everything zero except entry point (odd: Thumb) and stack
+    /// pointer.
     pub fn new_user(entry: usize, sp: usize) -> Self {
         Self {
             record: [0; 2],
@@ -88,7 +91,8 @@ impl Frame {
     pub(super) fn thumb(&self) -> bool {
         self.cpsr & PSR_T != 0
     }
-    /// Where the instruction begins that the processor stopped behind: a system call, or, behind its first half, one that is undefined.
+    /// Where the instruction begins that the processor stopped behind: a system call, or, behind its first
+    /// half, one that is undefined.
     pub(super) fn previous(&self) -> usize {
         self.pc.wrapping_sub(if self.thumb() { 2 } else { 4 })
     }
@@ -125,14 +129,15 @@ impl Frame {
     pub fn forget_syscall(&mut self) {
         self.syscallno = -1;
     }
-    /// A handler will run: rewinds the instruction pointer so that the call is made again when the handler returns.
+    /// A handler will run: rewinds the instruction pointer so that the call is made again when the handler
+    /// returns.
     pub fn rewind_syscall(&mut self) {
         self.regs[0] = self.orig_r0;
         self.pc = self.previous();
         self.forget_syscall();
     }
-    /// Marks the frame as a system call's, as the stub saved it: number from r7, first argument kept. (What the `svc` instruction itself
-    /// says belongs to the old ABI, which is not offered.)
+    /// Marks the frame as a system call's, as the stub saved it: number from r7, first argument kept. (What
+    /// the `svc` instruction itself says belongs to the old ABI, which is not offered.)
     #[inline(always)]
     pub(super) fn begin_syscall(&mut self) {
         self.orig_r0 = self.regs[0];

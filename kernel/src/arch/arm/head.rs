@@ -1,10 +1,13 @@
-//! The first instructions: the `zImage` header, an early stack; then Rust: the way down from HYP mode, the first page tables, the memory management
-//! unit; and the same for secondary CPUs, which begin at the same place. What this establishes is the least the kernel needs; all else is `boot`.
+//! The first instructions: the `zImage` header, an early stack; then Rust: the way down from HYP mode, the
+//! first page tables, the memory management unit; and the same for secondary CPUs, which begin at the same
+//! place. What this establishes is the least the kernel needs; all else is `boot`.
 //!
-//! Until the memory management unit is on this runs at its load address: link addresses get the difference, `offset`, added. It has a stack of its own,
-//! which nobody uses with caches on, and data at their natural alignment only; it calls nothing that is not inlined.
+//! Until the memory management unit is on this runs at its load address: link addresses get the difference,
+//! `offset`, added. It has a stack of its own, which nobody uses with caches on, and data at their natural
+//! alignment only; it calls nothing that is not inlined.
 
-use super::smp::{self, START};
+use super::cpus::{self, START};
+use super::smp;
 use super::sysreg::{self, read, write, write64};
 use super::{copy, irq, mmu};
 use core::arch::{asm, global_asm};
@@ -55,8 +58,8 @@ unsafe extern "C" {
     static __bss_end: u8;
 }
 
-/// Every CPU's first function, in supervisor or HYP mode, everything masked, on the early stack. `offset`: what to add to a link address. Only a secondary
-/// CPU finds that the kernel has a table.
+/// Every CPU's first function, in supervisor or HYP mode, everything masked, on the early stack. `offset`:
+/// what to add to a link address. Only a secondary CPU finds that the kernel has a table.
 #[unsafe(link_section = ".head.text.start")]
 unsafe extern "C" fn start(offset: usize, devicetree: usize) -> ! {
     if irq::mode() == HYP {
@@ -64,8 +67,8 @@ unsafe extern "C" fn start(offset: usize, devicetree: usize) -> ! {
     }
     let at = |address: usize| address.wrapping_add(offset);
     // SAFETY: it is there, and the boot CPU wrote it to memory.
-    let shared = unsafe { &*(at(&raw const START as usize) as *const smp::Start) };
-    let table = shared.table.load(Ordering::Relaxed);
+    let shared = unsafe { &*(at(&raw const START as usize) as *const cpus::Start) };
+    let table = shared.table.load(Ordering::Relaxed) as u32;
     // SAFETY: the tables have this code, and the kernel; stacks and functions are the CPU's to go on with.
     unsafe {
         if table == 0 {
@@ -95,7 +98,8 @@ unsafe fn enter(stack: usize, to: usize, a: usize, b: usize) -> ! {
             "mov sp, {stack}",
             "mov r11, #0",
             "bx {to}",
-            sctlr = in(reg) sysreg::SCTLR, stack = in(reg) stack, to = in(reg) to, in("r0") a, in("r1") b, options(noreturn)
+            sctlr = in(reg) sysreg::SCTLR, stack = in(reg) stack, to = in(reg) to, in("r0") a, in("r1") b,
+            options(noreturn)
         )
     }
 }
@@ -125,10 +129,10 @@ fn leave_hyp() {
     // An interrupt controller with system registers: the kernel may use them.
     if read!("p15, 0, {}, c0, c1, 1") >> 28 != 0 {
         let enable = read!("p15, 4, {}, c12, c9, 5");
-        // SAFETY: as above.
+        // SAFETY: HYP mode's registers are this code's alone.
         unsafe { write!("p15, 4, {}, c12, c9, 5", enable | 9) } // ICC_HSRE
         sysreg::isb();
-        // SAFETY: as above.
+        // SAFETY: HYP mode's registers are this code's alone.
         unsafe { write!("p15, 4, {}, c12, c11, 0", 0u32) } // ICH_HCR
     }
     // SAFETY: returns to the next instruction, with the same stack and another link register.
@@ -146,7 +150,8 @@ fn leave_hyp() {
     }
 }
 
-/// Makes the early tables: the image where it is and where the kernel has it. The kernel's own map replaces them before anything else happens.
+/// Makes the early tables: the image where it is and where the kernel has it. The kernel's own map replaces
+/// them before anything else happens.
 ///
 /// # Safety
 /// The first CPU; nobody else runs.
@@ -202,11 +207,11 @@ unsafe fn prepare(user: u32, kernel: u32) {
             write64!("p15, 0, {}, {}, c2", user.into()); // TTBR0
             write64!("p15, 1, {}, {}, c2", kernel.into()); // TTBR1
         }
-        sysreg::barrier();
+        sysreg::full_barrier();
         write!("p15, 0, {}, c8, c7, 0", 0u32); // TLBIALL
         write!("p15, 0, {}, c7, c5, 0", 0u32); // ICIALLU
         write!("p15, 0, {}, c7, c5, 6", 0u32); // BPIALL
-        sysreg::barrier();
+        sysreg::full_barrier();
         sysreg::isb();
     }
 }
@@ -222,8 +227,9 @@ macro_rules! forget_all {
     };
 }
 
-/// Makes `table` (physical) the kernel's. Called at its physical address, through the identity map: no two translations of one address may meet in the
-/// TLB, so the old ones go first. In between nothing is at its link address, the stack neither: one block of instructions, its values in registers.
+/// Makes `table` (physical) the kernel's. Called at its physical address, through the identity map: no two
+/// translations of one address may meet in the TLB, so the old ones go first. In between nothing is at its
+/// link address, the stack neither: one block of instructions, its values in registers.
 ///
 /// # Safety
 /// The table has all that the old one has.

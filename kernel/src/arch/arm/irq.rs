@@ -1,6 +1,9 @@
-//! This CPU's interrupt flag (`CPSR.I`). FIQs are never used by the kernel and stay masked, asynchronous aborts too.
+//! This CPU's interrupt flag (`CPSR.I`). FIQs are never used by the kernel and stay masked, asynchronous
+//! aborts too.
 
-pub use super::super::irq_calls::{local_disable, local_enable, local_restore, local_save};
+pub use super::super::irq_calls::{
+    enabled, local_disable, local_enable, local_restore, local_save, raw_save, spin_hint,
+};
 use core::arch::asm;
 
 /// The saved interrupt state (`CPSR`).
@@ -31,25 +34,18 @@ pub fn raw_enable() {
 
 /// The state now.
 #[inline(always)]
-fn read() -> Flags {
+pub(in crate::arch) fn read() -> Flags {
     let cpsr: usize;
     // SAFETY: only reads the flags.
     unsafe { asm!("mrs {}, cpsr", out(reg) cpsr, options(nomem, nostack, preserves_flags)) }
     Flags(cpsr)
 }
 
-/// Turns interrupts off and returns the state before, without telling the lock validator.
-#[inline(always)]
-pub fn raw_save() -> Flags {
-    let flags = read();
-    raw_disable();
-    flags
-}
-
 /// Restores a saved state, without telling the lock validator.
 #[inline(always)]
 pub fn raw_restore(flags: Flags) {
-    // SAFETY: `flags` came from `raw_save` on this CPU. Only the control byte: the conditions are the compiler's.
+    // SAFETY: `flags` came from `raw_save` on this CPU. Only the control byte: the conditions are the
+    // compiler's.
     unsafe { asm!("msr cpsr_c, {}", in(reg) flags.0, options(nostack, preserves_flags)) }
 }
 
@@ -59,21 +55,11 @@ pub(super) fn mode() -> usize {
     read().0 & super::frame::PSR_MODE_MASK
 }
 
-/// Whether interrupts are on.
-#[inline(always)]
-pub fn enabled() -> bool {
-    read().enabled()
-}
-
-/// Turns interrupts on and sleeps until one arrives, without a gap in between (idle). Returns with interrupts on.
+/// Turns interrupts on and sleeps until one arrives, without a gap in between (idle). Returns with interrupts
+/// on.
 pub fn enable_and_wait() {
-    // A masked interrupt still ends `wfi`, so an interrupt that came since the caller's last look ends it at once.
+    // A masked interrupt still ends `wfi`, so an interrupt that came since the caller's last look ends it at
+    // once.
     super::sysreg::wfi();
     local_enable();
-}
-
-/// A hint inside a spinning loop.
-#[inline(always)]
-pub fn spin_hint() {
-    core::hint::spin_loop()
 }

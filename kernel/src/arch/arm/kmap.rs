@@ -1,6 +1,6 @@
-//! The kernel's own map, built once at boot before anything else runs on it. RAM that fits is mapped at a constant distance with the largest blocks,
-//! the image within it (text executable and read-only, constants read-only); the kernel helpers' page at the top; a few device pages.
-//! Nothing is writable and executable.
+//! The kernel's own map, built once at boot before anything else runs on it. RAM that fits is mapped at a
+//! constant distance with the largest blocks, the image within it (text executable and read-only, constants
+//! read-only); the kernel helpers' page at the top; a few device pages. Nothing is writable and executable.
 
 use super::head::replace_kernel_table;
 use super::kmap_format;
@@ -9,7 +9,7 @@ use super::mmu::{
     linear_end, phys_to_virt, set_phys_base,
 };
 use super::window;
-use crate::boot::PhysRange;
+use crate::mm::PhysRange;
 use crate::mm::{PAGE_SIZE, PhysAddr, Prot};
 use core::sync::atomic::{AtomicUsize, Ordering};
 
@@ -49,7 +49,8 @@ pub fn init(image_phys: u64) {
     set_phys_base(image_phys as usize - (IMAGE_BASE - LINEAR_BASE));
 }
 
-/// Makes the devicetree at `phys` readable through the early tables; up to 2 MiB from there, which is the most that is looked at.
+/// Makes the devicetree at `phys` readable through the early tables; up to 2 MiB from there, which is the
+/// most that is looked at.
 pub fn early_devicetree(phys: u64) -> *const u8 {
     const BLOCK: u64 = 1 << BLOCK_SHIFT;
     let blocks = (2 << 20 >> BLOCK_SHIFT) + 1;
@@ -184,13 +185,16 @@ impl Builder {
         virt + (phys - page) as usize
     }
 
-    /// Makes the map live, for good. Returns what the kernel occupies: the image without the unused end of the pool.
+    /// Makes the map live, for good. Returns what the kernel occupies: the image without the unused end of
+    /// the pool.
     pub fn activate(self) -> PhysRange {
         let (live, for_secondaries) = self.finish();
-        super::smp::START.table.store(for_secondaries, Ordering::Relaxed);
+        super::cpus::START
+            .table
+            .store(for_secondaries as usize, Ordering::Relaxed);
         let replace = image_to_phys(replace_kernel_table as *const () as usize) as usize;
-        // SAFETY: the identity map of early boot is current, so the function can be called at its physical address; the new map has this code,
-        // this stack and all data at the same addresses as the old one.
+        // SAFETY: the identity map of early boot is current, so the function can be called at its physical
+        // address; the new map has this code, this stack and all data at the same addresses as the old one.
         unsafe { core::mem::transmute::<usize, unsafe extern "C" fn(u32)>(replace)(live) }
         kmap_format::live(&self);
         super::mmu::switch_to_kernel();

@@ -38,18 +38,19 @@ impl Builder {
             let index = virt >> (PAGE_SHIFT + TABLE_SHIFT * level) & 511;
             // SAFETY: `table` is one of our tables, in the image.
             let slot = unsafe { table.add(index) };
-            // SAFETY: as above.
+            // SAFETY: the slot lies in one of the image's tables.
             let current = Entry(unsafe { slot.read() });
             table = if current.is_empty() {
                 let lower = self.table();
-                // SAFETY: as above.
+                // SAFETY: the slot lies in one of the image's tables, which nothing else
+                // writes yet.
                 unsafe { slot.write(Entry::table(PhysAddr::new(image_to_phys(lower as usize))).0) };
                 lower
             } else {
                 phys_to_virt(current.phys()).cast()
             };
         }
-        // SAFETY: as above.
+        // SAFETY: the slot lies in one of the image's tables, which nothing else writes yet.
         unsafe {
             table
                 .add(virt >> (PAGE_SHIFT + TABLE_SHIFT * at) & 511)

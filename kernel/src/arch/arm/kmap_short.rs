@@ -1,5 +1,6 @@
-//! The kernel's own tables of short descriptors (`kmap`): one root of 16 KiB for `TTBR0`, which has nothing of user space. What the room changes in
-//! its upper entries of the kernel's root is copied there. Secondary CPUs start with a copy that has the identity map, too.
+//! The kernel's own tables of short descriptors (`kmap`): one root of 16 KiB for `TTBR0`, which has nothing
+//! of user space. What the room changes in its upper entries of the kernel's root is copied there. Secondary
+//! CPUs start with a copy that has the identity map, too.
 
 use super::kmap::{Builder, image_to_phys};
 use super::mmu::{Entry, IMAGE_BASE, PAGE_SHIFT, Slot, WALKS, phys_to_virt};
@@ -34,7 +35,8 @@ pub(super) fn hardware(table: usize, index: usize) -> &'static AtomicU32 {
     unsafe { &*table.add(index) }
 }
 
-/// An entry was written: if it is one of the kernel's root, the processor's have it, too. At boot, before there are any of user space.
+/// An entry was written: if it is one of the kernel's root, the processor's have it, too. At boot, before
+/// there are any of user space.
 #[inline(always)]
 pub(super) fn note_kernel_entry(slot: &Slot, entry: Entry) {
     let at = core::ptr::from_ref(slot) as usize;
@@ -95,12 +97,12 @@ impl Builder {
         }
         // SAFETY: the room's root is ours.
         let slot = unsafe { self.root.add(virt >> 22) };
-        // SAFETY: as above.
+        // SAFETY: the slot lies in the room's root.
         let mut table = Entry(unsafe { slot.read() });
         if table.is_empty() {
             let lower = self.table();
             table = Entry::table(PhysAddr::new(image_to_phys(lower as usize)));
-            // SAFETY: as above.
+            // SAFETY: the slot lies in the room's root, which nothing else writes yet.
             unsafe { slot.write(table.0) };
         }
         // Its neighbours may be sections.

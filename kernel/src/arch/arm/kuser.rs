@@ -1,12 +1,13 @@
-//! The kernel helpers: a page at a fixed address with small functions for user mode, part of the ABI (Linux: `kernel_user_helpers.rst`).
-//! `/proc/PID/maps` calls it `[vectors]`.
+//! The kernel helpers: a page at a fixed address with small functions for user mode, part of the ABI (Linux:
+//! `kernel_user_helpers.rst`). `/proc/PID/maps` calls it `[vectors]`.
 
 use core::arch::global_asm;
 
 /// Where it is in every address space.
 pub const ADDRESS: usize = 0xffff_0000;
 
-// Each function sits at its fixed offset, in a page of its own in the image; the version is the number of 32-byte slots.
+// Each function sits at its fixed offset, in a page of its own in the image; the version is the number of
+// 32-byte slots.
 global_asm!(
     r#"
     .section .kuser.text, "ax", %progbits

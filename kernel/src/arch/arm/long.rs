@@ -1,7 +1,9 @@
-//! Long descriptors (the large physical address extension): three levels, tables of 64-bit entries. User space is the lower three gigabytes,
-//! through `TTBR0`; the kernel is the fourth, through `TTBR1`, whose table is of level 1. Re-exported by `mmu`.
+//! Long descriptors (the large physical address extension): three levels, tables of 64-bit entries. User
+//! space is the lower three gigabytes, through `TTBR0`; the kernel is the fourth, through `TTBR1`, whose
+//! table is of level 1. Re-exported by `mmu`.
 //!
-//! Closed user space: `TTBCR` forbids walks through `TTBR0` and hides its identifier, so that not even what is in the TLB matches.
+//! Closed user space: `TTBCR` forbids walks through `TTBR0` and hides its identifier, so that not even what
+//! is in the TLB matches.
 
 use super::{asid, kmap_format, sysreg};
 use crate::mm::PhysAddr;
@@ -31,7 +33,8 @@ pub const LEVELS: usize = 3;
 pub const TABLE_SHIFT: usize = 9;
 /// `TTBCR` with user space open.
 pub(super) const OPEN: u32 = sysreg::TTBCR;
-/// And closed: no walks through `TTBR0`, and the identifier is that of `TTBR1` (none), so that no user translation in the TLB matches either.
+/// And closed: no walks through `TTBR0`, and the identifier is that of `TTBR1` (none), so that no user
+/// translation in the TLB matches either.
 pub(super) const CLOSED: u32 = OPEN | 1 << 7 | 1 << 22;
 /// log2 of what the kernel's own map has in blocks.
 pub(super) const BLOCK_SHIFT: usize = 21;
@@ -40,19 +43,24 @@ pub(super) const PHYS_END: u64 = 1 << 40;
 /// `XN` is for kernel and user: an executable kernel page must not have it.
 pub const KERNEL_NO_USER_EXEC: u64 = 0;
 
-/// Reads an entry in memory, before anything that follows. With long descriptors aligned double words are read and written at once.
+/// Reads an entry in memory, before anything that follows. With long descriptors aligned double words are
+/// read and written at once.
 #[inline(always)]
 pub fn load_slot(slot: &AtomicU64) -> u64 {
     let (low, high): (u32, u32);
     // SAFETY: reads the slot.
     unsafe {
-        asm!("ldrd r2, r3, [{}]", in(reg) slot, out("r2") low, out("r3") high, options(nostack, preserves_flags, readonly))
+        asm!(
+            "ldrd r2, r3, [{}]", in(reg) slot, out("r2") low, out("r3") high,
+            options(nostack, preserves_flags, readonly),
+        )
     }
     // What is read through the entry depends on its address: no barrier is needed for order.
     u64::from(low) | u64::from(high) << 32
 }
 
-/// Part of an entry in memory, which is zero only if the entry is empty: what is looked at to pass over empty ones.
+/// Part of an entry in memory, which is zero only if the entry is empty: what is looked at to pass over empty
+/// ones.
 #[inline(always)]
 pub fn load_part(slot: &AtomicU64) -> u32 {
     // SAFETY: the lower half, which has the attributes; halves are read and written at once, too.
@@ -64,7 +72,8 @@ pub fn load_part(slot: &AtomicU64) -> u32 {
 pub fn store_slot(slot: &AtomicU64, value: u64) {
     // SAFETY: the slot is an atomic; see above.
     unsafe {
-        asm!("dmb ish", "strd r2, r3, [{}]", in(reg) slot, in("r2") value as u32, in("r3") (value >> 32) as u32,
+        asm!("dmb ish", "strd r2, r3, [{}]", in(reg) slot, in("r2") value as u32,
+            in("r3") (value >> 32) as u32,
             options(nostack, preserves_flags));
     }
 }
@@ -73,12 +82,14 @@ pub fn store_slot(slot: &AtomicU64, value: u64) {
 #[inline]
 pub fn switch_to(root: PhysAddr, context: &MmContext) {
     let asid = asid::activate(context);
-    // SAFETY: `root` is a user root table that the caller keeps alive while it is current; the identifier is its own.
+    // SAFETY: `root` is a user root table that the caller keeps alive while it is current; the identifier is
+    // its own.
     unsafe { sysreg::write64!("p15, 0, {}, {}, c2", root.as_u64() | asid << 48) }
     sysreg::isb();
 }
 
-/// Leaves user address spaces: only kernel mappings are valid on this CPU afterwards (idle, kernel threads that outlive their last user). Interrupts are off.
+/// Leaves user address spaces: only kernel mappings are valid on this CPU afterwards (idle, kernel threads
+/// that outlive their last user). Interrupts are off.
 pub fn switch_to_kernel() {
     super::mmu::close_user();
     // SAFETY: the table is empty for good, and identifier 0 is nobody else's.
@@ -107,6 +118,3 @@ pub(super) fn forget_tables(_asid: usize, _start: usize, _end: usize) {}
 pub(super) fn sync_root(_addr: usize) -> bool {
     false
 }
-
-/// What `CONTEXTIDR` holds besides this CPU's block: nothing.
-pub(super) const LOCAL_MASK: usize = !0;

@@ -1,7 +1,8 @@
-//! The address layout, TLB maintenance, pages' contents. What table entries look like, how the kernel reaches its tables and how it closes user
-//! space is `format`: `long` or `short`.
+//! The address layout, TLB maintenance, pages' contents. What table entries look like, how the kernel reaches
+//! its tables and how it closes user space is `format`: `long` or `short`.
 //!
-//! While the kernel runs, user space is closed ([`close_user`]). The entry functions close and open it, the copy loops open it for a moment.
+//! While the kernel runs, user space is closed ([`close_user`]). The entry functions close and open it, the
+//! copy loops open it for a moment.
 
 use super::{asid, sysreg};
 use crate::mm::PhysAddr;
@@ -18,7 +19,8 @@ pub const PAGE_SHIFT: usize = 12;
 pub const USER_END: usize = 0xbf00_0000;
 /// Permissions that a load is allowed by: any.
 pub const READABLE: crate::mm::Prot = crate::mm::Prot::all();
-/// What user mode can read and execute in the kernel's part, as `/proc/PID/maps` shows it: start, end, name. Here the kernel helpers.
+/// What user mode can read and execute in the kernel's part, as `/proc/PID/maps` shows it: start, end, name.
+/// Here the kernel helpers.
 pub const GATE: Option<(usize, usize, &str)> = Some((0xffff_0000, 0xffff_1000, "[vectors]"));
 /// Where the linear map of RAM starts.
 pub const LINEAR_BASE: usize = 0xc000_0000;
@@ -67,13 +69,16 @@ pub fn user_is_open() -> bool {
     let value: u32;
     // SAFETY: only reads the register.
     unsafe {
-        asm!(concat!("mrc p15, 0, {}, ", window_register!()), out(reg) value, options(nomem, nostack, preserves_flags));
+        asm!(
+            concat!("mrc p15, 0, {}, ", window_register!()), out(reg) value,
+            options(nomem, nostack, preserves_flags),
+        );
     }
     value == OPEN
 }
 
-/// Fills a fresh, zeroed user root table with what every address space shares with the kernel: nothing, the kernel has its own part, or the
-/// processor's root has it.
+/// Fills a fresh, zeroed user root table with what every address space shares with the kernel: nothing, the
+/// kernel has its own part, or the processor's root has it.
 pub fn init_user_root(root: PhysAddr) {
     let _ = root;
 }
@@ -117,10 +122,12 @@ pub fn kernel_root() -> PhysAddr {
 /// More pages than this are not invalidated one by one.
 const FLUSH_ALL_ABOVE: usize = 512;
 
-/// Forgets cached translations of `[start, end)` of an address space on every CPU that may hold them. `tables_freed`: table pages were removed, too.
-/// On return no CPU uses the old translations. Interrupts on, no spinlock taken with interrupts off is held.
+/// Forgets cached translations of `[start, end)` of an address space on every CPU that may hold them.
+/// `tables_freed`: table pages were removed, too. On return no CPU uses the old translations. Interrupts on,
+/// no spinlock taken with interrupts off is held.
 pub fn flush_user(context: &MmContext, start: usize, end: usize, tables_freed: bool) {
-    // Whoever gives the address space an identifier after the question for it sees what was stored to the tables before.
+    // Whoever gives the address space an identifier after the question for it sees what was stored to the
+    // tables before.
     sysreg::barrier_inner();
     // An address space that never had one has nothing cached.
     let Some(asid) = asid::current(context) else {
@@ -131,8 +138,8 @@ pub fn flush_user(context: &MmContext, start: usize, end: usize, tables_freed: b
     if tables_freed {
         forget_tables(asid, start, end);
     }
-    // SAFETY: forgetting translations is always allowed; the barriers order it after the stores that changed the tables.
-    // TLBIASIDIS and TLBIMVAIS.
+    // SAFETY: forgetting translations is always allowed; the barriers order it after the stores that changed
+    // the tables. TLBIASIDIS and TLBIMVAIS.
     unsafe {
         if (end - start) >> PAGE_SHIFT > FLUSH_ALL_ABOVE {
             sysreg::write!("p15, 0, {}, c8, c3, 2", asid as u32);
@@ -147,8 +154,9 @@ pub fn flush_user(context: &MmContext, start: usize, end: usize, tables_freed: b
     sysreg::barrier_inner();
 }
 
-/// After an entry became valid, or gained permission and `was_valid`: whatever the processor needs before the access is retried. An invalid entry is
-/// never cached. One that refused an access may stay so; on other CPUs it then refuses another one, which comes to this, too.
+/// After an entry became valid, or gained permission and `was_valid`: whatever the processor needs before the
+/// access is retried. An invalid entry is never cached. One that refused an access may stay so; on other CPUs
+/// it then refuses another one, which comes to this, too.
 #[inline(always)]
 pub fn update_user(context: &MmContext, addr: usize, was_valid: bool) {
     if was_valid && let Some(asid) = asid::current(context) {
@@ -178,7 +186,8 @@ pub fn flush_kernel(start: usize, end: usize) {
     sysreg::isb();
 }
 
-/// After invalid kernel entries of a range became valid: whatever the processor needs before they are used (often nothing).
+/// After invalid kernel entries of a range became valid: whatever the processor needs before they are used
+/// (often nothing).
 #[inline(always)]
 pub fn update_kernel(start: usize, end: usize) {
     let _ = (start, end);
@@ -193,7 +202,8 @@ pub(super) fn line() -> usize {
     4 << (sysreg::read!("p15, 0, {}, c0, c0, 1") >> 16 & 0xf)
 }
 
-/// Makes newly written code in the page at `phys` visible to instruction fetch, before it is mapped executable.
+/// Makes newly written code in the page at `phys` visible to instruction fetch, before it is mapped
+/// executable.
 pub fn sync_instructions(phys: PhysAddr) {
     let view = View::new(phys);
     let start = view.as_ptr() as usize;
@@ -204,8 +214,8 @@ pub fn sync_instructions(phys: PhysAddr) {
 /// Makes all CPUs fetch instructions anew.
 pub(super) fn drop_instructions() {
     sysreg::barrier_inner();
-    // SAFETY: dropping instruction caches changes no memory contents. By address would miss aliases in caches indexed by virtual
-    // address. ICIALLUIS, BPIALLIS.
+    // SAFETY: dropping instruction caches changes no memory contents. By address would miss aliases in caches
+    // indexed by virtual address. ICIALLUIS, BPIALLIS.
     unsafe {
         sysreg::write!("p15, 0, {}, c7, c1, 0", 0u32);
         sysreg::write!("p15, 0, {}, c7, c1, 6", 0u32);

@@ -1,9 +1,11 @@
-//! The 32-bit Arm processor, v7-A, with long descriptors or (feature `short-descriptors`) short ones: see `arch/mod.rs` for what each file owes. What the two Arms
-//! share is in `arm_common`.
+//! The 32-bit Arm processor, v7-A, with long descriptors or (feature `short-descriptors`) short ones: see
+//! `arch/contract.rs` for what each file owes. What the two Arms share is in `arm_common`.
 
 mod align;
 #[path = "../arm_common/asid.rs"]
 mod asid;
+#[path = "vexpress.rs"]
+mod board;
 #[path = "../arm_common/boot.rs"]
 pub mod boot;
 #[path = "../arm_common/console.rs"]
@@ -11,6 +13,8 @@ pub mod console;
 mod copy;
 pub mod cpu;
 pub mod cpuinfo;
+#[path = "../arm_common/cpus.rs"]
+mod cpus;
 #[cfg(not(feature = "short-descriptors"))]
 #[path = "../arm_common/descriptor.rs"]
 mod descriptor;
@@ -56,6 +60,7 @@ mod psci;
 #[path = "../arm_common/serial.rs"]
 pub mod serial;
 pub mod signal;
+#[path = "../arm_common/smp.rs"]
 pub mod smp;
 pub mod stack;
 pub mod switch;
@@ -65,7 +70,6 @@ mod sysreg;
 pub mod time;
 pub mod uaccess;
 pub mod vdso;
-mod vexpress;
 mod window;
 
 pub use cpu::hwcap;
@@ -79,7 +83,8 @@ pub const fn elf_platform() -> &'static str {
 /// `e_machine` of the programs this kernel runs.
 pub const ELF_MACHINE: u16 = 40;
 
-/// Whether `clone` takes the thread-local-storage value before the child's id word (`CONFIG_CLONE_BACKWARDS`).
+/// Whether `clone` takes the thread-local-storage value before the child's id word
+/// (`CONFIG_CLONE_BACKWARDS`).
 pub const CLONE_BACKWARDS: bool = true;
 /// Where thread-local storage must begin below for `clone` to take it: anything goes.
 pub const TLS_END: Option<usize> = None;

@@ -1,9 +1,11 @@
-//! Short descriptors (what every v7-A has): tables of 32-bit entries. The room's tables have two levels with pages for tables: one of level 0 is
-//! four of the processor's behind one another, so it has its own root of 16 KiB, four entries for each of the room's. There is one root for each
-//! address-space identifier, with the kernel's part in it; what is missing in one is copied when an access misses it ([`sync_root`]).
+//! Short descriptors (what every v7-A has): tables of 32-bit entries. The room's tables have two levels with
+//! pages for tables: one of level 0 is four of the processor's behind one another, so it has its own root of
+//! 16 KiB, four entries for each of the room's. There is one root for each address-space identifier, with the
+//! kernel's part in it; what is missing in one is copied when an access misses it ([`sync_root`]).
 //! Re-exported by `mmu`.
 //!
-//! Closed user space: the tables of user space are of a domain of their own, and `DACR` says whether that may be accessed at all.
+//! Closed user space: the tables of user space are of a domain of their own, and `DACR` says whether that may
+//! be accessed at all.
 
 use super::kmap_format::{self, KERNEL_PART, ROOT_ENTRIES, kernel_table, note_kernel_entry};
 use super::{asid, sysreg};
@@ -36,12 +38,11 @@ pub const TABLE_SHIFT: usize = 10;
 pub(super) const BLOCK_SHIFT: usize = 20;
 /// Physical addresses have 32 bits.
 pub(super) const PHYS_END: u64 = 1 << 32;
-/// `DACR` with user space open, and closed: the kernel's domain 0 is always checked against the tables, user space's domain 1 is, or is denied.
+/// `DACR` with user space open, and closed: the kernel's domain 0 is always checked against the tables, user
+/// space's domain 1 is, or is denied.
 pub(super) const OPEN: u32 = 1 | 1 << 2;
 /// See [`OPEN`].
 pub(super) const CLOSED: u32 = 1;
-/// `CONTEXTIDR` has the address-space identifier in its low byte, this CPU's block above.
-pub(super) const LOCAL_MASK: usize = !0xff;
 
 /// How a kernel mapping's memory behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,8 +90,8 @@ impl Entry {
             | if prot.contains(Prot::WRITE) { 0 } else { READ_ONLY }
             | if prot.contains(Prot::EXEC) { 0 } else { NO_EXEC }
     }
-    /// A user page. `prot` without any access bit maps nothing accessible but keeps the frame (`PROT_NONE`): faults on every access.
-    /// Young and, if writable, dirty already.
+    /// A user page. `prot` without any access bit maps nothing accessible but keeps the frame (`PROT_NONE`):
+    /// faults on every access. Young and, if writable, dirty already.
     #[inline]
     pub fn user_page(phys: PhysAddr, prot: Prot) -> Self {
         Self(phys.as_usize() as u32 | Self::user_bits(prot))
@@ -169,13 +170,15 @@ pub fn load_slot(slot: &Slot) -> u32 {
     slot.load(Ordering::Relaxed)
 }
 
-/// Part of an entry in memory, which is zero only if the entry is empty: what is looked at to pass over empty ones.
+/// Part of an entry in memory, which is zero only if the entry is empty: what is looked at to pass over empty
+/// ones.
 #[inline(always)]
 pub fn load_part(slot: &Slot) -> u32 {
     slot.load(Ordering::Relaxed)
 }
 
-/// Writes an entry in memory, after everything before. The kernel's upper entries are the processor's business, too.
+/// Writes an entry in memory, after everything before. The kernel's upper entries are the processor's
+/// business, too.
 #[inline(always)]
 pub fn store_slot(slot: &Slot, value: u32) {
     slot.store(value, Ordering::Release);
@@ -185,10 +188,11 @@ pub fn store_slot(slot: &Slot, value: u32) {
 /// `TTBR0`: walks write-back, inner shareable.
 pub(super) const WALKS: u32 = 1 << 6 | 1 << 5 | 1 << 3 | 1 << 1;
 
-/// Sets `TTBR0` and the identifier, never one with the other's: in between nothing is cached under an identifier that anybody has.
+/// Sets `TTBR0` and the identifier, never one with the other's: in between nothing is cached under an
+/// identifier that anybody has.
 #[inline(always)]
 fn load(table: usize, asid: u32) {
-    let local = super::smp::cpu_local() as u32;
+    let local = super::cpus::cpu_local() as u32;
     // SAFETY: the table has the kernel's part; interrupts are off.
     unsafe {
         sysreg::write!("p15, 0, {}, c13, c0, 1", local);
@@ -210,7 +214,8 @@ pub fn switch_to(root: PhysAddr, context: &MmContext) {
     load(table_of(asid), asid as u32);
 }
 
-/// Leaves user address spaces: only kernel mappings are valid on this CPU afterwards (idle, kernel threads that outlive their last user). Interrupts are off.
+/// Leaves user address spaces: only kernel mappings are valid on this CPU afterwards (idle, kernel threads
+/// that outlive their last user). Interrupts are off.
 pub fn switch_to_kernel() {
     super::mmu::close_user();
     load(kernel_table(), 0);
@@ -227,12 +232,13 @@ static OWNER: [AtomicUsize; MAX_ROOTS] = [const { AtomicUsize::new(0) }; MAX_ROO
 /// Taken where entries of the roots come and go.
 static CHANGES: IrqSpinLock<()> = IrqSpinLock::new(());
 
-/// Makes the roots: all there can be, fewer where memory is small. Boot CPU, before the first user address space is switched to.
+/// Makes the roots: all there can be, fewer where memory is small. Boot CPU, before the first user address
+/// space is switched to.
 pub(super) fn init_roots() {
     let wanted = if frame::total() >= 32768 {
         MAX_ROOTS
     } else {
-        (2 * super::smp::count() + 2).next_power_of_two().max(32)
+        (2 * super::cpus::count() + 2).next_power_of_two().max(32)
     };
     let order = (wanted * ROOT_SIZE / crate::mm::PAGE_SIZE).ilog2() as usize;
     let Some(pfn) = frame::alloc_block(order, For::Kernel) else {
@@ -306,8 +312,8 @@ fn copy(asid: usize, root: usize, index: usize) -> bool {
     !entry.is_empty()
 }
 
-/// Makes the processor's root of the current address space agree with the room's for `addr`, before or after a page fault there. `true`: it did
-/// not, and the access should be tried again.
+/// Makes the processor's root of the current address space agree with the room's for `addr`, before or after
+/// a page fault there. `true`: it did not, and the access should be tried again.
 #[inline]
 pub(super) fn sync_root(addr: usize) -> bool {
     let asid = sysreg::read!("p15, 0, {}, c13, c0, 1") as usize & 0xff;

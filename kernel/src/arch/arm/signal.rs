@@ -1,5 +1,5 @@
-//! Signal frames: the layouts user space knows. With `SA_SIGINFO`, `siginfo_t` and `ucontext_t`; without, the context alone. Inside the
-//! context a record with the floating-point registers.
+//! Signal frames: the layouts user space knows. With `SA_SIGINFO`, `siginfo_t` and `ucontext_t`; without, the
+//! context alone. Inside the context a record with the floating-point registers.
 
 use super::frame::{Frame, PSR_A, PSR_F, PSR_FLAGS, PSR_GE, PSR_I, PSR_IT, PSR_MODE_MASK, PSR_T, PSR_USER};
 use super::switch::Fault;
@@ -17,7 +17,8 @@ const OLD_FRAME: usize = 0x5ac3_c35a;
 /// `sigreturn`: the return from such a frame.
 const NR_SIGRETURN: isize = 119;
 
-/// The code of the SIGSEGV for a bad signal frame, whose address is then the stack pointer. `None`: the kernel's own, without one.
+/// The code of the SIGSEGV for a bad signal frame, whose address is then the stack pointer. `None`: the
+/// kernel's own, without one.
 pub const BAD_FRAME: Option<i32> = None;
 
 /// The least alternate stack (`MINSIGSTKSZ`).
@@ -65,7 +66,8 @@ const VFP: usize = 232;
 const VFP_RECORD: usize = VFP + 8;
 const _: () = assert!(8 + uaccess::FP_RECORD - 4 == VFP_SIZE as usize);
 
-/// Builds the signal frame on the user stack and makes `frame` enter the handler. `EFAULT` if the stack is not there.
+/// Builds the signal frame on the user stack and makes `frame` enter the handler. `EFAULT` if the stack is
+/// not there.
 pub fn setup(frame: &mut Frame, delivery: &Delivery<'_>) -> Result<(), Errno> {
     let info = if delivery.siginfo { INFO } else { 0 };
     let total = info + CONTEXT + TRAILER;
@@ -116,7 +118,8 @@ pub fn setup(frame: &mut Frame, delivery: &Delivery<'_>) -> Result<(), Errno> {
     Ok(())
 }
 
-/// A user-supplied processor state made safe. `false` if it asked for what it may not have; then only what user mode may choose is left.
+/// A user-supplied processor state made safe. `false` if it asked for what it may not have; then only what
+/// user mode may choose is left.
 fn sanitize_psr(cpsr: usize) -> (usize, bool) {
     if cpsr & (PSR_MODE_MASK | PSR_I) == PSR_USER {
         return (cpsr & !(PSR_F | PSR_A), true);
@@ -124,8 +127,9 @@ fn sanitize_psr(cpsr: usize) -> (usize, bool) {
     (cpsr & (PSR_FLAGS | PSR_IT | PSR_T) | PSR_USER, false)
 }
 
-/// Restores all registers (floating point included) from the signal frame at the user stack pointer; user-controlled bits that could
-/// harm the kernel are refused or masked. The frame is no longer a system call's.
+/// Restores all registers (floating point included) from the signal frame at the user stack pointer;
+/// user-controlled bits that could harm the kernel are refused or masked. The frame is no longer a system
+/// call's.
 pub fn restore(frame: &mut Frame) -> Result<Restored, Errno> {
     let info = if frame.syscallno == NR_SIGRETURN { 0 } else { INFO };
     frame.forget_syscall();

@@ -1,17 +1,19 @@
 //! Switching between threads: callee-saved registers, floating point, thread-local storage.
 //!
-//! The kernel itself has no use for floating-point registers, so while a user thread is current they hold its state, or exactly what is in its
-//! [`Context`]. They are saved when the thread is switched away from, and loaded when one is switched to, unless this CPU still has them: a
-//! thread that sleeps and wakes with only kernel threads (idle) in between gets its registers for free.
+//! The kernel itself has no use for floating-point registers, so while a user thread is current they hold its
+//! state, or exactly what is in its [`Context`]. They are saved when the thread is switched away from, and
+//! loaded when one is switched to, unless this CPU still has them: a thread that sleeps and wakes with only
+//! kernel threads (idle) in between gets its registers for free.
 //!
-//! Big copies borrow some of them (`copy`): they put what is there on the kernel's stack and take it back when they are done. Copies inside
-//! each other, from interrupts and faults, do the same in their turn; a switch in between saves and loads the copy's values like any others. That
-//! is why kernel threads, whose registers no switch saves, do not borrow ([`USER_THREAD`]).
+//! Big copies borrow some of them (`copy`): they put what is there on the kernel's stack and take it back
+//! when they are done. Copies inside each other, from interrupts and faults, do the same in their turn; a
+//! switch in between saves and loads the copy's values like any others. That is why kernel threads, whose
+//! registers no switch saves, do not borrow ([`USER_THREAD`]).
 
 use super::frame::{FRAME_SIZE, Frame};
-use super::{smp, sysreg};
+use super::{cpus, sysreg};
 use crate::sched::{cpu::CpuLocal, resume::Resume};
-use crate::task::Task;
+use crate::task::{Task, ThreadInfo};
 use core::arch::asm;
 use core::mem::offset_of;
 
@@ -39,7 +41,8 @@ impl FpState {
 /// No CPU has this context's floating-point registers.
 const NOWHERE: usize = usize::MAX;
 
-/// What is saved of a thread that is not running. Lives in its `Task`; only the CPU that switches the thread touches it.
+/// What is saved of a thread that is not running. Lives in its `Task`; only the CPU that switches the thread
+/// touches it.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Context {
@@ -64,6 +67,23 @@ pub struct Context {
 /// Where a task says whether [`Context::user`].
 pub(super) const USER_THREAD: usize = offset_of!(Task, context) + offset_of!(Context, user);
 const _: () = assert!(USER_THREAD < 4096);
+
+/// The boot CPU's thread until the scheduler has made a proper one. It is not a whole task; what is looked at
+/// behind its beginning says that it is not a user's.
+#[repr(C)]
+struct BootThread {
+    info: ThreadInfo,
+    rest: [u8; USER_THREAD],
+}
+
+/// The thread that boots.
+pub(super) fn boot_thread() -> *const ThreadInfo {
+    static THREAD: BootThread = BootThread {
+        info: ThreadInfo::new(),
+        rest: [0; USER_THREAD],
+    };
+    (&raw const THREAD).cast()
+}
 
 /// An exception in user mode as signal frames show it.
 #[derive(Clone, Copy, Debug)]
@@ -94,14 +114,14 @@ impl Fault {
     #[cold]
     pub fn remember_access(fsr: u32, address: usize) {
         Self::remember(14, fsr);
-        // SAFETY: as above.
+        // SAFETY: only the running thread itself reads or writes this field of its context.
         unsafe { (*crate::task::current().context.get()).fault.address = address }
     }
 
     /// Remembers what else the running thread did: the address is still that of its last bad access.
     #[cold]
     pub fn remember(trap: u32, error: u32) {
-        // SAFETY: as above.
+        // SAFETY: only the running thread itself reads or writes this field of its context.
         let fault = unsafe { &mut (*crate::task::current().context.get()).fault };
         (fault.trap, fault.error) = (trap, error);
     }
@@ -161,7 +181,10 @@ pub(super) fn float_exception() -> bool {
 unsafe fn save_fp(to: *mut FpState) {
     // SAFETY: as the caller promises.
     unsafe {
-        asm!("vstm {to}!, {{d0-d15}}", "vstm {to}, {{d16-d31}}", to = inout(reg) to => _, options(nostack, preserves_flags));
+        asm!(
+            "vstm {to}!, {{d0-d15}}", "vstm {to}, {{d16-d31}}", to = inout(reg) to => _,
+            options(nostack, preserves_flags),
+        );
         (*to).fpscr = fpscr();
     }
 }
@@ -173,7 +196,10 @@ unsafe fn save_fp(to: *mut FpState) {
 unsafe fn load_fp(from: *const FpState) {
     // SAFETY: as the caller promises.
     unsafe {
-        asm!("vldm {from}!, {{d0-d15}}", "vldm {from}, {{d16-d31}}", from = inout(reg) from => _, options(nostack, preserves_flags, readonly));
+        asm!(
+            "vldm {from}!, {{d0-d15}}", "vldm {from}, {{d16-d31}}", from = inout(reg) from => _,
+            options(nostack, preserves_flags, readonly),
+        );
         asm!("vmsr fpscr, {}", in(reg) (*from).fpscr, options(nostack, preserves_flags));
     }
 }
@@ -197,8 +223,9 @@ impl Context {
         }
     }
 
-    /// For a new thread: `frame` is placed at the top of its kernel stack; its first switch ends in the architecture's
-    /// `ret_from_fork` stub, which calls `threshold::return_from_fork(frame)` and restores the frame.
+    /// For a new thread: `frame` is placed at the top of its kernel stack; its first switch ends in the
+    /// architecture's `ret_from_fork` stub, which calls `threshold::return_from_fork(frame)` and restores the
+    /// frame.
     pub fn new(stack_top: usize, frame: &Frame) -> Self {
         let at = user_frame(stack_top);
         // SAFETY: the caller owns the stack of the new thread, which does not run yet.
@@ -211,8 +238,8 @@ impl Context {
         context
     }
 
-    /// The register file of a new thread made from a system call: a copy of the parent's with result 0, and, if given, another
-    /// stack pointer and thread-local-storage value.
+    /// The register file of a new thread made from a system call: a copy of the parent's with result 0, and,
+    /// if given, another stack pointer and thread-local-storage value.
     pub fn fork_from(&mut self, parent: &Context, sp: Option<usize>, tls: Option<usize>) {
         let frame = self.sp as *mut Frame;
         // SAFETY: `new` put the frame there; the thread does not run yet.
@@ -230,13 +257,14 @@ impl Context {
         }
     }
 
-    /// A fresh program: floating point and thread-local storage as at the start of `exec`. The context is the running thread's.
+    /// A fresh program: floating point and thread-local storage as at the start of `exec`. The context is the
+    /// running thread's.
     pub fn reset_for_exec(&mut self) {
         let flags = super::irq::local_save();
         self.user = true;
         self.fp = FpState::ZERO;
         self.tls = 0;
-        let local = smp::cpu_local().cast_mut();
+        let local = cpus::cpu_local().cast_mut();
         // SAFETY: interrupts are off: this CPU's own block, and the registers are the running thread's.
         unsafe {
             load(local, core::ptr::from_mut(self));
@@ -258,8 +286,8 @@ unsafe fn load(local: *mut CpuLocal, context: *mut Context) {
     }
 }
 
-/// Switches from `prev` (running) to `next`, with floating-point state and the TLS register. Returns when `prev` runs again, after
-/// `resumed()` if it asked for that.
+/// Switches from `prev` (running) to `next`, with floating-point state and the TLS register. Returns when
+/// `prev` runs again, after `resumed()` if it asked for that.
 ///
 /// # Safety
 /// Interrupts are off; both contexts stay valid; `next` is not running anywhere.
@@ -269,7 +297,7 @@ unsafe fn load(local: *mut CpuLocal, context: *mut Context) {
     reason = "contexts name these places, and the one caller is not copied"
 )]
 pub unsafe fn switch(prev: *mut Context, next: *const Context, resumed: impl FnOnce()) {
-    let local = smp::cpu_local().cast_mut();
+    let local = cpus::cpu_local().cast_mut();
     let next = next.cast_mut();
     // SAFETY: interrupts are off and nobody else touches either context.
     unsafe {
@@ -294,7 +322,8 @@ pub unsafe fn switch(prev: *mut Context, next: *const Context, resumed: impl FnO
             "switch_goes_on:",
             inout("r0") prev => _,
             inout("r1") next => _,
-            out("r2") _, out("r3") _, out("r4") _, out("r5") _, out("r7") _, out("r8") _, out("r9") _, out("r10") _,
+            out("r2") _, out("r3") _, out("r4") _, out("r5") _, out("r7") _, out("r8") _, out("r9") _,
+            out("r10") _,
             out("r12") _, out("lr") _,
             calls = label { resumed() },
         );
@@ -309,7 +338,8 @@ pub fn thread_pointer() -> usize {
 /// Sets it.
 pub fn set_thread_pointer(value: usize) {
     let task = crate::task::current();
-    // SAFETY: the running thread's own context; if a switch comes between the two, it loads the register from the context.
+    // SAFETY: the running thread's own context; if a switch comes between the two, it loads the register from
+    // the context.
     unsafe {
         (*task.context.get()).tls = value;
         sysreg::write!("p15, 0, {}, c13, c0, 3", value as u32);

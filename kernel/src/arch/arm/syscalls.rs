@@ -1,8 +1,9 @@
-//! System calls only this architecture has: those with numbers of its own, from 0xf0001, and the return from signal handlers without
-//! `SA_SIGINFO`.
+//! System calls only this architecture has: those with numbers of its own, from 0xf0001, and the return from
+//! signal handlers without `SA_SIGINFO`.
 
 use super::frame::Frame;
 use super::switch::Fault;
+use crate::arch::index;
 use crate::mm::PAGE_SIZE;
 use crate::signal::{SIGILL, SIGSEGV, SIGTRAP, force_fault, info::code};
 use limen_linux_abi::Errno;
@@ -10,12 +11,11 @@ use limen_linux_abi::Errno;
 /// The first of the private numbers.
 const PRIVATE: usize = 0x0f_0000;
 
-crate::syscalls! {
-    fn sigreturn(call: &mut Call) {
-        crate::signal::sigreturn(call.frame);
-        Ok(call.frame.result())
-    }
-}
+/// This file's system calls, by name.
+pub const HANDLERS: &[(&str, crate::arch::Handler)] = &[("sigreturn", |frame| {
+    crate::signal::sigreturn(frame);
+    frame.result()
+})];
 
 /// A call with a number beyond the table.
 #[inline(always)]
@@ -28,7 +28,12 @@ pub fn private(frame: &mut Frame) -> Option<usize> {
 #[cold]
 #[inline(never)]
 fn own(frame: &mut Frame, number: usize) -> usize {
-    let result = match number.wrapping_sub(PRIVATE) {
+    let which = number.wrapping_sub(PRIVATE);
+    if which > 7 {
+        return none(frame, which, number);
+    }
+    // All there can be are here, so that no guess leads elsewhere.
+    let result = match index::within::<8>(which) {
         // A jump through zero.
         0 => {
             force_fault(SIGSEGV, code::SEGV_MAPERR, 0);
@@ -49,15 +54,21 @@ fn own(frame: &mut Frame, number: usize) -> usize {
         }
         // get_tls
         6 => Ok(super::switch::thread_pointer()),
-        7..=0x7ff => Err(Errno::ENOSYS),
-        // The rest of the private numbers, usr26 and usr32 among them (no processor has the 26-bit modes any more), and those beyond, of the old ABI.
-        n => {
-            Fault::remember(0, number as u32);
-            force_fault(SIGILL, code::ILL_ILLTRP, frame.previous());
-            Ok(if n <= 0xffff { 0 } else { frame.arg(0) })
-        }
+        7 => Err(Errno::ENOSYS),
+        // usr26 and usr32: no processor has the 26-bit modes any more.
+        _ => return none(frame, which, number),
     };
     result.unwrap_or_else(Errno::to_return_value)
+}
+
+/// A private number without a call, or one beyond them, of the old ABI.
+fn none(frame: &mut Frame, which: usize, number: usize) -> usize {
+    if (7..=0x7ff).contains(&which) {
+        return Errno::ENOSYS.to_return_value();
+    }
+    Fault::remember(0, number as u32);
+    force_fault(SIGILL, code::ILL_ILLTRP, frame.previous());
+    if which <= 0xffff { 0 } else { frame.arg(0) }
 }
 
 /// Makes code that a program has written visible to instruction fetch.

@@ -1,5 +1,8 @@
-//! Coprocessor registers by name, the encodings of those bits of them that the kernel sets, and what `arm_common` asks of the processor.
+//! Coprocessor registers by name, the encodings of those bits of them that the kernel sets, and what
+//! `arm_common` asks of the processor.
 
+use crate::sched::cpu::CpuLocal;
+use crate::task::ThreadInfo;
 use core::arch::asm;
 
 /// Reads a 32-bit coprocessor register: `read!("p15, 0, {}, c0, c0, 0")`.
@@ -7,7 +10,8 @@ macro_rules! read {
     ($name:literal) => {{
         let value: u32;
         // SAFETY: reading this register has no side effect that the caller does not want.
-        unsafe { core::arch::asm!(concat!("mrc ", $name), out(reg) value, options(nomem, nostack, preserves_flags)) }
+        unsafe { core::arch::asm!(concat!("mrc ", $name), out(reg) value,
+            options(nomem, nostack, preserves_flags)) }
         value
     }};
 }
@@ -26,7 +30,8 @@ macro_rules! read64 {
     ($name:literal) => {{
         let (low, high): (u32, u32);
         // SAFETY: as for `read`.
-        unsafe { core::arch::asm!(concat!("mrrc ", $name), out(reg) low, out(reg) high, options(nomem, nostack, preserves_flags)) }
+        unsafe { core::arch::asm!(concat!("mrrc ", $name), out(reg) low, out(reg) high,
+            options(nomem, nostack, preserves_flags)) }
         u64::from(low) | u64::from(high) << 32
     }};
 }
@@ -35,13 +40,17 @@ macro_rules! read64 {
 macro_rules! write64 {
     ($name:literal, $value:expr) => {{
         let value: u64 = $value;
-        core::arch::asm!(concat!("mcrr ", $name), in(reg) value as u32, in(reg) (value >> 32) as u32, options(nostack, preserves_flags))
+        core::arch::asm!(
+            concat!("mcrr ", $name), in(reg) value as u32, in(reg) (value >> 32) as u32,
+            options(nostack, preserves_flags),
+        )
     }};
 }
 pub(super) use write64;
 
-/// `SCTLR`: M, C, I (memory management unit and caches), Z (branch prediction), U and the like read as one on v7; XP; A (alignment checks) off, V (high
-/// vectors) off, TE (Thumb exceptions) off, EE off, AFE (access flag; always so with long descriptors).
+/// `SCTLR`: M, C, I (memory management unit and caches), Z (branch prediction), U and the like read as one on
+/// v7; XP; A (alignment checks) off, V (high vectors) off, TE (Thumb exceptions) off, EE off, AFE (access
+/// flag; always so with long descriptors).
 pub const SCTLR: u32 = 1 // M
     | 1 << 2 // C
     | 1 << 3 | 1 << 4 // reserved, one
@@ -53,7 +62,8 @@ pub const SCTLR: u32 = 1 // M
     | 1 << 23 // SPAN (v8.1): the kernel closes user space itself; reserved, one, before
     | 1 << 29; // AFE
 
-/// `TTBCR`: long descriptors; the top gigabyte through `TTBR1` (T1SZ 2), the rest through `TTBR0` (T0SZ 0); write-back inner shareable walks.
+/// `TTBCR`: long descriptors; the top gigabyte through `TTBR1` (T1SZ 2), the rest through `TTBR0` (T0SZ 0);
+/// write-back inner shareable walks.
 pub const TTBCR: u32 = 1 << 31 // EAE
     | 1 << 8 | 1 << 10 | 3 << 12 // IRGN0, ORGN0, SH0
     | 2 << 16 // T1SZ
@@ -71,7 +81,7 @@ pub fn isb() {
 
 /// Waits until everything before it is done, cache and TLB maintenance included.
 #[inline(always)]
-pub fn barrier() {
+pub fn full_barrier() {
     // SAFETY: a barrier.
     unsafe { asm!("dsb sy", options(nostack, preserves_flags)) }
 }
@@ -91,7 +101,8 @@ pub unsafe fn hvc(function: usize, a: usize, b: usize, c: usize) -> usize {
     let result;
     // SAFETY: r0 to r3 in and out. `hvc #0` by its encoding: the target's base architecture does not have it.
     unsafe {
-        asm!(".inst 0xe1400070", inout("r0") function => result, inout("r1") a => _, inout("r2") b => _, inout("r3") c => _,
+        asm!(".inst 0xe1400070", inout("r0") function => result, inout("r1") a => _, inout("r2") b => _,
+            inout("r3") c => _,
             out("r12") _, out("lr") _, options(nostack))
     }
     result
@@ -103,9 +114,11 @@ pub unsafe fn hvc(function: usize, a: usize, b: usize, c: usize) -> usize {
 /// As for [`hvc`].
 pub unsafe fn smc(function: usize, a: usize, b: usize, c: usize) -> usize {
     let result;
-    // SAFETY: as above; `smc #0`.
+    // SAFETY: r0 to r3 in and out. `smc #0` by its encoding: the target's base architecture does not
+    // have it.
     unsafe {
-        asm!(".inst 0xe1600070", inout("r0") function => result, inout("r1") a => _, inout("r2") b => _, inout("r3") c => _,
+        asm!(".inst 0xe1600070", inout("r0") function => result, inout("r1") a => _, inout("r2") b => _,
+            inout("r3") c => _,
             out("r12") _, out("lr") _, options(nostack))
     }
     result
@@ -116,7 +129,8 @@ pub unsafe fn smc(function: usize, a: usize, b: usize, c: usize) -> usize {
 /// # Safety
 /// A debugger (or QEMU) was promised; without one the instruction is a system call from the kernel.
 pub unsafe fn semihosting(operation: usize, block: *const usize) {
-    // SAFETY: as the caller promises; `block` is what the call reads. The result comes in r0; the link register is the exception's.
+    // SAFETY: as the caller promises; `block` is what the call reads. The result comes in r0; the link
+    // register is the exception's.
     unsafe {
         asm!("svc #0x123456", inout("r0") operation => _, in("r1") block, out("lr") _, options(nostack))
     }
@@ -124,7 +138,7 @@ pub unsafe fn semihosting(operation: usize, block: *const usize) {
 
 /// Sleeps until an interrupt is pending, masked or not.
 pub fn wfi() {
-    barrier();
+    full_barrier();
     // SAFETY: sleeps.
     unsafe { asm!("wfi", options(nostack, preserves_flags)) }
 }
@@ -143,6 +157,70 @@ pub fn flush_all() {
     unsafe { write!("p15, 0, {}, c8, c3, 0", 0u32) }
     barrier_inner();
     isb();
+}
+
+/// Empties this CPU's TLB.
+pub fn flush_own() {
+    // SAFETY: forgetting translations is always allowed. TLBIALL.
+    unsafe { write!("p15, 0, {}, c8, c7, 0", 0u32) }
+    barrier_inner();
+    isb();
+}
+
+/// Begins to write the cached line at `address` to memory.
+pub fn clean(address: usize) {
+    // SAFETY: cleaning a cache line changes nothing. DCCMVAC.
+    unsafe { write!("p15, 0, {}, c7, c10, 1", address as u32) }
+}
+
+/// This CPU's `MPIDR`.
+pub fn affinity() -> u64 {
+    u64::from(read!("p15, 0, {}, c0, c0, 5"))
+}
+
+/// `CONTEXTIDR` with short descriptors: the low byte is the address space's identifier.
+const LOCAL_MASK: usize = if cfg!(feature = "short-descriptors") {
+    !0xff
+} else {
+    !0
+};
+
+/// This CPU's block (`CONTEXTIDR`).
+#[inline(always)]
+pub fn local() -> *const CpuLocal {
+    let local: usize;
+    // SAFETY: only reads the register. Not `pure`: the value changes with the CPU, so with preemption.
+    unsafe { asm!("mrc p15, 0, {}, c13, c0, 1", out(reg) local, options(nomem, nostack, preserves_flags)) }
+    (local & LOCAL_MASK) as *const CpuLocal
+}
+
+/// Makes `local` this CPU's block.
+pub fn set_local(local: *const CpuLocal) {
+    // SAFETY: the register is ours, and `local` lives for good.
+    unsafe { write!("p15, 0, {}, c13, c0, 1", local as u32) }
+    isb();
+}
+
+/// The running thread's info (`TPIDRPRW`).
+#[inline(always)]
+pub fn thread() -> *const ThreadInfo {
+    let thread;
+    // SAFETY: only reads the register. The result is the same whenever the running thread asks, so the
+    // compiler may keep it.
+    unsafe {
+        asm!("mrc p15, 0, {}, c13, c0, 4", out(reg) thread, options(pure, nomem, nostack, preserves_flags))
+    }
+    thread
+}
+
+/// Makes the register say that `thread` runs.
+///
+/// # Safety
+/// It does, or is about to; interrupts are off.
+#[inline(always)]
+pub unsafe fn set_thread(thread: *const ThreadInfo) {
+    // SAFETY: as the caller promises.
+    unsafe { write!("p15, 0, {}, c13, c0, 4", thread as u32) }
 }
 
 /// How many address-space identifiers there are.
@@ -178,7 +256,7 @@ pub fn set_timer_compare(value: u64) {
 /// `CNTV_CTL`.
 #[inline(always)]
 pub fn set_timer_control(value: u64) {
-    // SAFETY: as above.
+    // SAFETY: this CPU's own timer; its interrupt is handled. CNTV_TVAL.
     unsafe { write!("p15, 0, {}, c14, c3, 1", value as u32) }
     isb();
 }
@@ -202,7 +280,7 @@ pub fn gic_enable() {
 #[inline(always)]
 pub fn gic_acknowledge() -> u32 {
     let id = read!("p15, 0, {}, c12, c12, 0");
-    barrier();
+    full_barrier();
     id
 }
 

@@ -1,5 +1,6 @@
-//! The Versatile Express board where it differs from machines with firmware: secondary CPUs wait for a flag register of the system
-//! controller and a software-generated interrupt; the controller's configuration bus turns the machine off.
+//! The Versatile Express board where it differs from machines with firmware: secondary CPUs wait for a flag
+//! register of the system controller and a software-generated interrupt; the controller's configuration bus
+//! turns the machine off.
 
 use super::{devicetree, gic};
 use crate::mm::map_device;
@@ -22,7 +23,7 @@ static REGISTERS: AtomicUsize = AtomicUsize::new(0);
 /// Looks for the system controller.
 pub fn init() {
     let tree = devicetree::tree();
-    if let Some(node) = tree.find_compatible(&["arm,vexpress-sysreg"])
+    if let Some(node) = devicetree::compatible(&["arm,vexpress-sysreg"]).next()
         && let Some((base, size)) = devicetree::reg(tree, &node).next()
     {
         REGISTERS.store(map_device(base, size as usize) as usize, Ordering::Release);
@@ -42,7 +43,7 @@ pub fn start(cpu: usize, entry: u64) -> bool {
     }
     write(base, SYS_FLAGSCLR, !0);
     write(base, SYS_FLAGSSET, entry as u32);
-    gic::wake(super::smp::mpidr(cpu) & 0xff);
+    gic::wake(super::cpus::mpidr(cpu) & 0xff);
     true
 }
 

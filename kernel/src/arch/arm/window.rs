@@ -1,6 +1,6 @@
-//! Memory that the linear map has no room for, mapped a page at a time while somebody looks at it ([`View`]). The window's slots belong to
-//! nobody in particular: a view may be kept over sleep and on another CPU. Whoever keeps one must not wait for anything that others
-//! could need slots for, without bound.
+//! Memory that the linear map has no room for, mapped a page at a time while somebody looks at it ([`View`]).
+//! The window's slots belong to nobody in particular: a view may be kept over sleep and on another CPU.
+//! Whoever keeps one must not wait for anything that others could need slots for, without bound.
 
 use super::mmu::{
     self, Entry, LINEAR_SIZE, MemoryKind, PAGE_SHIFT, Raw, Slot, WINDOW, linear_start, phys_to_virt,
@@ -66,7 +66,7 @@ impl Drop for View {
 /// Takes a slot. Without a free one others are let run until there is: what they do with theirs ends.
 fn take() -> usize {
     // Each CPU starts elsewhere, so that they rarely meet.
-    let first = super::smp::cpu_id() * 7;
+    let first = super::cpus::cpu_id() * 7;
     loop {
         for i in 0..TAKEN.len() {
             let at = (first + i) % TAKEN.len();

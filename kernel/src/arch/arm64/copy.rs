@@ -1,13 +1,14 @@
-//! Loops over memory: the kernel's `memcpy`, `memmove` and `memset` (the compiler calls them), and the copies to and from user memory,
-//! which may fault (`uaccess`).
+//! What moves memory: the kernel's `memcpy`, `memmove` and `memset` (the compiler calls them), and the moves
+//! that the copies to and from user memory are made of (`uaccess`), which may fault. The order of moves is
+//! `limen_memory`'s.
 //!
-//! Where PAN exists its two instructions replace the placeholders at boot (`cpu::init_boot`). An instruction that may fault is listed with the
-//! place to go on at in the section `__ex_table`.
+//! Where PAN exists its two instructions replace the placeholders at boot (`cpu::init_boot`).
 
 use super::extable::may_fault;
 use super::irq;
-use core::arch::{asm, global_asm};
+use core::arch::asm;
 use core::mem::MaybeUninit;
+use limen_memory::{Moves, copy, copy_backwards};
 
 /// A placeholder: `yield` where the window to user memory opens, `nop` where it shuts.
 macro_rules! window {
@@ -19,339 +20,154 @@ macro_rules! window {
         )
     };
 }
+pub(super) use window;
 
-global_asm!(
-    ".macro user_open",
-    window!("yield"),
-    ".endm",
-    ".macro user_close",
-    window!("nop"),
-    ".endm",
-    r#"
-    // The next instruction may fault and then continues at \to.
-    .macro may_fault to
-    .pushsection __ex_table, "a"
-    .balign 4
-    .long   9996f - ., 9996f + 4 - ., \to - .
-    .popsection
-9996:
-    .endm
+/// The instructions given, of which those with user memory may fault: `false` then.
+macro_rules! access {
+    ([$($line:expr),+], $($operand:tt)+) => {{
+        // SAFETY: as the caller promises; faults on the user's side are in the exception table.
+        unsafe {
+            asm!(
+                "2:",
+                $($line,)+
+                "3: .if {user}",
+                may_fault!("2b", "3b", "{fault}"),
+                ".endif",
+                $($operand)+, user = const USER, fault = label { return false },
+                    options(nostack, preserves_flags)
+            );
+        }
+        true
+    }};
+}
 
-    // x0: to, x1: from, x2: length; returns what is left, or for memcpy x0. \load and \store say which side may fault.
-    .macro copy name, load, store, before, after, result
-    .text
-    .balign 16
-    .globl  \name
-    .type   \name, %function
-\name:
-    add     x3, x0, x2
-    \before
-    subs    x2, x2, #64
-    b.lo    2f
-1:  \load\()_fault 8f
-    ldp     x4, x5, [x1]
-    \load\()_fault 8f
-    ldp     x6, x7, [x1, #16]
-    \load\()_fault 8f
-    ldp     x8, x9, [x1, #32]
-    \load\()_fault 8f
-    ldp     x10, x11, [x1, #48]
-    \store\()_fault 8f
-    stp     x4, x5, [x0]
-    \store\()_fault 7f
-    stp     x6, x7, [x0, #16]
-    \store\()_fault 6f
-    stp     x8, x9, [x0, #32]
-    \store\()_fault 5f
-    stp     x10, x11, [x0, #48]
-    add     x1, x1, #64
-    add     x0, x0, #64
-    subs    x2, x2, #64
-    b.hs    1b
-2:  adds    x2, x2, #48
-    b.mi    4f
-3:  \load\()_fault 8f
-    ldp     x4, x5, [x1]
-    \store\()_fault 8f
-    stp     x4, x5, [x0]
-    add     x1, x1, #16
-    add     x0, x0, #16
-    subs    x2, x2, #16
-    b.hs    3b
-4:  tbz     x2, #3, 41f
-    \load\()_fault 8f
-    ldr     x4, [x1]
-    \store\()_fault 8f
-    str     x4, [x0]
-    add     x1, x1, #8
-    add     x0, x0, #8
-41: tbz     x2, #2, 42f
-    \load\()_fault 8f
-    ldr     w4, [x1]
-    \store\()_fault 8f
-    str     w4, [x0]
-    add     x1, x1, #4
-    add     x0, x0, #4
-42: ands    x2, x2, #3
-    b.eq    44f
-43: \load\()_fault 9f
-    ldrb    w4, [x1], #1
-    \store\()_fault 9f
-    strb    w4, [x0], #1
-    cmp     x0, x3
-    b.lo    43b
-44: \after
-    mov     x0, \result
-    ret
-    // A wide access failed: go on byte by byte up to the very byte.
-5:  add     x0, x0, #16
-    add     x1, x1, #16
-6:  add     x0, x0, #16
-    add     x1, x1, #16
-7:  add     x0, x0, #16
-    add     x1, x1, #16
-8:  \load\()_fault 9f
-    ldrb    w4, [x1], #1
-    \store\()_fault 91f
-    strb    w4, [x0], #1
-    cmp     x0, x3
-    b.lo    8b
-    b       44b
-9:
-91: user_close
-    sub     x0, x3, x0
-    ret
-    .size   \name, . - \name
-    .endm
+/// The instructions given, once for each chunk; the last that may fault steps the target. Where that is then,
+/// and whether no chunk was left: a fault leaves the target where its chunk begins.
+macro_rules! for_chunks {
+    ([$($line:expr),+], $to:ident, $count:ident, $($operand:tt)+) => {{
+        let (end, left): (usize, usize);
+        // SAFETY: both ranges are as the caller promises; faults on the user's side are in the
+        // exception table.
+        unsafe {
+            asm!(
+                "2:",
+                $($line,)+
+                "subs {count}, {count}, #1",
+                "b.ne 2b",
+                "3: .if {user}",
+                may_fault!("2b", "3b", "3b"),
+                ".endif",
+                $($operand)+, to = inout(reg) $to => end, count = inout(reg) $count => left,
+                    user = const USER, options(nostack)
+            );
+        }
+        (end, USER == 0 || left == 0)
+    }};
+}
 
-    .macro user_fault to
-    may_fault \to
-    .endm
-    .macro kernel_fault to
-    .endm
+/// What both kinds of moves are made of, `$move` being one of a size, with so many bytes to a chunk.
+macro_rules! moves {
+    ($move:ident, $chunk:literal) => {
+        const WORD: usize = 8;
+        const CHUNK: usize = $chunk;
+        const ALIGN: usize = 1;
+        const PARTS: bool = true;
 
-    .macro remember_start
-    mov     x12, x0
-    .endm
-    .macro nothing
-    .endm
+        #[inline(always)]
+        unsafe fn word<const AT: usize>(&self, to: usize, from: usize) -> bool {
+            $move!(self, "ldr {value}", "str {value}", 8 * AT, to, from)
+        }
 
-    copy    copy_from_user_asm, user, kernel, user_open, user_close, xzr
-    copy    copy_to_user_asm, kernel, user, user_open, user_close, xzr
-    copy    memcpy, kernel, kernel, remember_start, nothing, x12
+        #[inline(always)]
+        unsafe fn part<const BYTES: usize>(&self, to: usize, from: usize) -> bool {
+            match BYTES {
+                4 => $move!(self, "ldr {value:w}", "str {value:w}", 0, to, from),
+                _ => $move!(self, "ldrh {value:w}", "strh {value:w}", 0, to, from),
+            }
+        }
 
-    // Only if the target begins inside the source must the copy go backwards.
-    .globl  memmove
-    .type   memmove, %function
-memmove:
-    sub     x3, x0, x1
-    cmp     x3, x2
-    b.hs    memcpy
-1:  subs    x2, x2, #16
-    b.lo    2f
-    add     x3, x1, x2
-    ldp     x4, x5, [x3]
-    add     x3, x0, x2
-    stp     x4, x5, [x3]
-    b       1b
-2:  adds    x2, x2, #16
-    b.eq    4f
-3:  sub     x2, x2, #1
-    ldrb    w4, [x1, x2]
-    strb    w4, [x0, x2]
-    cbnz    x2, 3b
-4:  ret
-    .size   memmove, . - memmove
+        #[inline(always)]
+        unsafe fn byte(&self, to: usize, from: usize) -> bool {
+            $move!(self, "ldrb {value:w}", "strb {value:w}", 0, to, from)
+        }
+    };
+}
 
-    // x0: to, w1: byte, x2: length.
-    .globl  memset
-    .type   memset, %function
-memset:
-    mov     x3, x0
-    and     x1, x1, #0xff
-    mov     x4, #0x0101010101010101
-    mul     x1, x1, x4
-    subs    x2, x2, #64
-    b.lo    2f
-1:  stp     x1, x1, [x3]
-    stp     x1, x1, [x3, #16]
-    stp     x1, x1, [x3, #32]
-    stp     x1, x1, [x3, #48]
-    add     x3, x3, #64
-    subs    x2, x2, #64
-    b.hs    1b
-2:  adds    x2, x2, #48
-    b.mi    4f
-3:  stp     x1, x1, [x3], #16
-    subs    x2, x2, #16
-    b.hs    3b
-4:  tbz     x2, #3, 5f
-    str     x1, [x3], #8
-5:  tbz     x2, #2, 6f
-    str     w1, [x3], #4
-6:  tbz     x2, #1, 7f
-    strh    w1, [x3], #2
-7:  tbz     x2, #0, 8f
-    strb    w1, [x3]
-8:  ret
-    .size   memset, . - memset
+/// Moves within the kernel, or, if `USER` is 1, to or from user memory with the window open.
+pub(super) struct Copy<const USER: usize>;
 
-    // x0: to, x1: length; returns what is left.
-    .globl  clear_user_asm
-    .type   clear_user_asm, %function
-clear_user_asm:
-    add     x3, x0, x1
-    user_open
-    subs    x1, x1, #16
-    b.lo    2f
-1:  may_fault 3f
-    stp     xzr, xzr, [x0]
-    add     x0, x0, #16
-    subs    x1, x1, #16
-    b.hs    1b
-2:  cmp     x0, x3
-    b.hs    4f
-3:  may_fault 4f
-    strb    wzr, [x0], #1
-    cmp     x0, x3
-    b.lo    3b
-4:  user_close
-    sub     x0, x3, x0
-    ret
-    .size   clear_user_asm, . - clear_user_asm
+macro_rules! load_and_store {
+    ($self:ident, $load:literal, $store:literal, $at:expr, $to:ident, $from:ident) => {
+        access!(
+            [concat!($load, ", [{from}, #{at}]"), concat!($store, ", [{to}, #{at}]")],
+            to = in(reg) $to, from = in(reg) $from, value = out(reg) _, at = const $at
+        )
+    };
+}
 
-    // x0: to, x1: from, x2: most bytes; returns the length, most if no NUL, or -1.
-    .globl  copy_string_asm
-    .type   copy_string_asm, %function
-copy_string_asm:
-    mov     x3, #0
-    user_open
-1:  cmp     x3, x2
-    b.hs    2f
-    may_fault 3f
-    ldrb    w4, [x1, x3]
-    strb    w4, [x0, x3]
-    cbz     w4, 2f
-    add     x3, x3, #1
-    b       1b
-2:  user_close
-    mov     x0, x3
-    ret
-3:  user_close
-    mov     x0, #-1
-    ret
-    .size   copy_string_asm, . - copy_string_asm
+impl<const USER: usize> Moves for Copy<USER> {
+    moves!(load_and_store, 32);
 
-    // x0: 512 bytes of user memory, for q0 to q31; returns 0, or 1 after a fault.
-    .arch_extension fp
-    .arch_extension simd
-    .macro  fp_pair op, a, b
-    may_fault 1f
-    \op     q\a, q\b, [x0, #16 * \a]
-    .endm
-    .macro  fp_user name, op
-    .globl  \name
-    .type   \name, %function
-\name:
-    user_open
-    fp_pair \op, 0, 1
-    fp_pair \op, 2, 3
-    fp_pair \op, 4, 5
-    fp_pair \op, 6, 7
-    fp_pair \op, 8, 9
-    fp_pair \op, 10, 11
-    fp_pair \op, 12, 13
-    fp_pair \op, 14, 15
-    fp_pair \op, 16, 17
-    fp_pair \op, 18, 19
-    fp_pair \op, 20, 21
-    fp_pair \op, 22, 23
-    fp_pair \op, 24, 25
-    fp_pair \op, 26, 27
-    fp_pair \op, 28, 29
-    fp_pair \op, 30, 31
-    user_close
-    mov     x0, #0
-    ret
-1:  user_close
-    mov     x0, #1
-    ret
-    .size   \name, . - \name
-    .endm
-    fp_user save_fp_user_asm, stp
-    fp_user load_fp_user_asm, ldp
+    #[inline(always)]
+    unsafe fn chunks(&self, to: usize, from: usize, count: usize) -> (usize, usize, bool) {
+        let next: usize;
+        let (end, all) = for_chunks!(
+            [
+                "ldp {a}, {b}, [{from}, #16]",
+                "ldp {c}, {d}, [{from}], #32",
+                "stp {a}, {b}, [{to}, #16]",
+                "stp {c}, {d}, [{to}], #32"
+            ],
+            to, count, from = inout(reg) from => next, a = out(reg) _, b = out(reg) _,
+            c = out(reg) _, d = out(reg) _
+        );
+        if USER == 0 {
+            return (end, next, true);
+        }
+        // What could not be stored was loaded.
+        (end, from.wrapping_add(end.wrapping_sub(to)), all)
+    }
+}
 
-    // x0: address; returns the word, or -1.
-    .globl  load_u32_asm
-    .type   load_u32_asm, %function
-load_u32_asm:
-    user_open
-    may_fault 1f
-    ldar    w0, [x0]
-    user_close
-    ret
-1:  user_close
-    mov     x0, #-1
-    ret
-    .size   load_u32_asm, . - load_u32_asm
+/// The same, but what is stored everywhere is this word, or the lower part of it.
+pub(super) struct Fill<const USER: usize>(pub u64);
 
-    // x0: address, w1: expected, w2: new; returns the word found, or -1.
-    .globl  cmpxchg_u32_asm
-    .type   cmpxchg_u32_asm, %function
-cmpxchg_u32_asm:
-    user_open
-1:  may_fault 3f
-    ldaxr   w3, [x0]
-    cmp     w3, w1
-    b.ne    2f
-    may_fault 3f
-    stlxr   w4, w2, [x0]
-    cbnz    w4, 1b
-2:  dmb     ish
-    user_close
-    mov     w0, w3
-    ret
-3:  user_close
-    mov     x0, #-1
-    ret
-    .size   cmpxchg_u32_asm, . - cmpxchg_u32_asm
+macro_rules! store {
+    ($self:ident, $load:literal, $store:literal, $at:expr, $to:ident, $from:ident) => {{
+        let _ = $from;
+        access!(
+            [concat!($store, ", [{to}, #{at}]")],
+            to = in(reg) $to, value = in(reg) $self.0, at = const $at
+        )
+    }};
+}
 
-    // x0: struct rseq, x1, x2: identifiers as they shall be, x3: three words for identifiers and rseq_cs found; returns 0, or 1 after a fault.
-    .globl  exchange_rseq_asm
-    .type   exchange_rseq_asm, %function
-exchange_rseq_asm:
-    user_open
-    may_fault 2f
-    ldr     x4, [x0]
-    may_fault 2f
-    ldr     x5, [x0, #8]
-    may_fault 2f
-    ldur    x6, [x0, #20]
-    cmp     x4, x1
-    ccmp    x6, x2, #0, eq
-    b.eq    1f
-    may_fault 2f
-    str     x1, [x0]
-    may_fault 2f
-    stur    x2, [x0, #20]
-1:  user_close
-    stp     x4, x6, [x3]
-    str     x5, [x3, #16]
-    mov     x0, #0
-    ret
-2:  user_close
-    mov     x0, #1
-    ret
-    .size   exchange_rseq_asm, . - exchange_rseq_asm
-    "#
-);
+impl<const USER: usize> Moves for Fill<USER> {
+    moves!(store, 64);
+
+    #[inline(always)]
+    unsafe fn chunks(&self, to: usize, from: usize, count: usize) -> (usize, usize, bool) {
+        let (end, all) = for_chunks!(
+            [
+                "stp {value}, {value}, [{to}, #48]",
+                "stp {value}, {value}, [{to}, #32]",
+                "stp {value}, {value}, [{to}, #16]",
+                "stp {value}, {value}, [{to}], #64"
+            ],
+            to, count, value = in(reg) self.0
+        );
+        (end, from, all)
+    }
+}
 
 /// Bytes that [`copy_vectors`] copies at a time.
 pub(super) const PIECE: usize = 512;
 
-/// Copies `pieces` times [`PIECE`] bytes, at least once, with vector registers, interrupts off, and gives back where the rest goes, where it comes from and
-/// how many pieces that are: a fault ends it. The window to user memory is open meanwhile if `USER` is 1. Whoever the registers belong to finds them as they
-/// were: nothing else runs here before they are given back, for a fault with interrupts off goes straight to its place in the table.
+/// Copies `pieces` times [`PIECE`] bytes, at least once, with vector registers, interrupts off, and gives
+/// back where the rest goes, where it comes from and how many pieces that are: a fault ends it. The window to
+/// user memory is open meanwhile if `USER` is 1. Whoever the registers belong to finds them as they were:
+/// nothing else runs here before they are given back, for a fault with interrupts off goes straight to its
+/// place in the table.
 ///
 /// # Safety
 /// Both sides are valid, or with the window open one lies below `USER_END`.
@@ -390,10 +206,40 @@ pub(super) unsafe fn copy_vectors<const USER: usize>(
             ".endif",
             "ldp q0, q1, [{kept}]",
             "ldp q2, q3, [{kept}, #32]",
-            kept = in(reg) kept.as_mut_ptr(), left = inout(reg) pieces, to = inout(reg) to, from = inout(reg) from,
+            kept = in(reg) kept.as_mut_ptr(), left = inout(reg) pieces, to = inout(reg) to,
+            from = inout(reg) from,
             piece = const PIECE, user = const USER, options(nostack)
         );
     }
     irq::raw_restore(flags);
     (to, from, pieces)
+}
+
+/// # Safety
+/// As the C library's; so are all of these.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn memcpy(to: usize, from: usize, len: usize) -> usize {
+    // SAFETY: as the caller promises.
+    unsafe { copy(&Copy::<0>, to, from, len) };
+    to
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn memmove(to: usize, from: usize, len: usize) -> usize {
+    // SAFETY: as the caller promises. Only if the target begins inside the source must the copy go backwards.
+    unsafe {
+        if to.wrapping_sub(from) >= len {
+            return memcpy(to, from, len);
+        }
+        copy_backwards(&Copy::<0>, to, from, len);
+    }
+    to
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn memset(to: usize, byte: u32, len: usize) -> usize {
+    let word = u64::from(byte & 0xff) * (u64::MAX / 255);
+    // SAFETY: as the caller promises.
+    unsafe { copy(&Fill::<0>(word), to, to, len) };
+    to
 }

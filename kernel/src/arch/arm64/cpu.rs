@@ -1,6 +1,8 @@
-//! What this processor can do: features found once at boot, registers set on every CPU, and what user programs are told (`AT_HWCAP`).
+//! What this processor can do: features found once at boot, registers set on every CPU, and what user
+//! programs are told (`AT_HWCAP`).
 
 use super::sysreg;
+use core::arch::asm;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 static HAS_PAN: AtomicBool = AtomicBool::new(false);
@@ -13,8 +15,8 @@ unsafe extern "C" {
 /// `msr pan, #0` and `#1` are this plus the value shifted left by eight.
 const MSR_PAN: u32 = 0xd500_409f;
 
-/// Once, on the boot CPU, while the early tables still let text be written: puts the table of instructions that may fault in order, finds features and puts the
-/// instructions for them in place.
+/// Once, on the boot CPU, while the early tables still let text be written: puts the table of instructions
+/// that may fault in order, finds features and puts the instructions for them in place.
 pub fn init_boot() {
     super::extable::sort();
     let pan = sysreg::read!("id_aa64mmfr1_el1") >> 20 & 0xf != 0;
@@ -25,8 +27,9 @@ pub fn init_boot() {
     let mut site = (&raw const __pan_sites_start).cast::<i32>();
     let end = (&raw const __pan_sites_end).cast::<i32>();
     while site < end {
-        // SAFETY: the section is an array of offsets to one-instruction places (`uaccess`); the value of PAN to set stands in
-        // the `nop`-like placeholder's immediate. Nothing else runs, and the early tables make text writable.
+        // SAFETY: the section is an array of offsets to one-instruction places (`uaccess`); the value of PAN
+        // to set stands in the `nop`-like placeholder's immediate. Nothing else runs, and the early tables
+        // make text writable.
         unsafe {
             let place = site
                 .cast::<u8>()
@@ -61,7 +64,8 @@ pub fn init() {
     // SAFETY: the vectors are in place; the register values are explained beside each.
     unsafe {
         sysreg::write!("vbar_el1", super::entry::vectors() as u64);
-        // Floating point for everyone; SVE and SME trap, so that no program comes to have state that is not switched.
+        // Floating point for everyone; SVE and SME trap, so that no program comes to have state that is not
+        // switched.
         sysreg::write!("cpacr_el1", 3u64 << 20);
         // No debug, and user mode's debug communication channel traps.
         sysreg::write!("mdscr_el1", 1u64 << 12);
@@ -91,7 +95,8 @@ const fn keep(fields: &[u32]) -> u64 {
     mask
 }
 
-/// `ID_AA64PFR0_EL1` as user mode sees it: EL0 and EL1 with AArch64 only, floating point and SIMD, DIT, CSV; no SVE.
+/// `ID_AA64PFR0_EL1` as user mode sees it: EL0 and EL1 with AArch64 only, floating point and SIMD, DIT, CSV;
+/// no SVE.
 pub fn visible_pfr0() -> u64 {
     sysreg::read!("id_aa64pfr0_el1") & keep(&[16, 20, 48]) | 0x11
 }
@@ -185,7 +190,23 @@ pub fn random() -> Option<u64> {
     let (value, failed): (u64, u64);
     // SAFETY: the instruction exists; it reports failure in the flags.
     unsafe {
-        core::arch::asm!("mrs {}, S3_3_C2_C4_0", "cset {}, eq", out(reg) value, out(reg) failed, options(nomem, nostack))
+        core::arch::asm!(
+            "mrs {}, S3_3_C2_C4_0", "cset {}, eq", out(reg) value, out(reg) failed, options(nomem, nostack),
+        )
     }
     (failed == 0).then_some(value)
+}
+
+/// All bits if `index` is below `len`, none if it is not, without a branch that could be guessed wrong.
+#[inline(always)]
+pub fn index_mask(index: usize, len: usize) -> usize {
+    let mask;
+    // SAFETY: only calculates.
+    unsafe {
+        asm!(
+            "cmp {}, {}", "sbc {}, xzr, xzr", "hint #20", in(reg) index, in(reg) len, out(reg) mask,
+            options(pure, nomem, nostack),
+        );
+    }
+    mask
 }

@@ -1,5 +1,6 @@
-//! Instructions that user mode may use because the kernel does them: reading the identification registers (`HWCAP_CPUID`). What a
-//! program sees there agrees with `AT_HWCAP`: features whose state the kernel does not keep are hidden.
+//! Instructions that user mode may use because the kernel does them: reading the identification registers
+//! (`HWCAP_CPUID`). What a program sees there agrees with `AT_HWCAP`: features whose state the kernel does
+//! not keep are hidden.
 
 use super::frame::Frame;
 use super::{cpu, sysreg};

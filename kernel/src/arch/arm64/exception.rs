@@ -1,5 +1,5 @@
-//! Decoding of synchronous exceptions (`ESR_EL1`); calls the threshold with the right handler: page faults go to `mm`, the rest becomes
-//! signals, or the end of the kernel.
+//! Decoding of synchronous exceptions (`ESR_EL1`); calls the threshold with the right handler: page faults go
+//! to `mm`, the rest becomes signals, or the end of the kernel.
 
 use super::frame::Frame;
 use super::switch::Fault;
@@ -89,8 +89,8 @@ impl Syndrome {
         }
     }
 
-    /// The syndrome as a signal frame shows it. What is mapped in the kernel's half is not for user mode to know: an access there
-    /// always looks like a translation fault of level 0.
+    /// The syndrome as a signal frame shows it. What is mapped in the kernel's half is not for user mode to
+    /// know: an access there always looks like a translation fault of level 0.
     fn for_user(&self, addr: usize) -> u64 {
         const CLASS_AND_LENGTH: u64 = 0x3f << 26 | 1 << 25;
         const WRITE_AND_MAINTENANCE: u64 = 1 << 6 | 1 << 8;
@@ -189,7 +189,8 @@ fn user_other(frame: &mut Frame, syndrome: &Syndrome) {
     signal::force_fault(signal, code, addr);
 }
 
-/// `si_code` of a trapped floating-point exception; 0 (`FPE_FLTUNK` is 14) if the processor does not say which.
+/// `si_code` of a trapped floating-point exception; 0 (`FPE_FLTUNK` is 14) if the processor does not say
+/// which.
 fn float_code(esr: u64) -> i32 {
     const TFV: u64 = 1 << 23;
     match esr {
@@ -246,7 +247,7 @@ pub fn die(frame: &Frame, syndrome: &Syndrome, what: &str) -> ! {
         syndrome.esr,
         syndrome.class(),
         syndrome.far,
-        super::smp::cpu_id()
+        super::cpus::cpu_id()
     );
     log!(
         Emerg,
@@ -274,7 +275,7 @@ pub fn die(frame: &Frame, syndrome: &Syndrome, what: &str) -> ! {
         );
     }
     log!(Emerg, "Call trace of the interrupted code:");
-    crate::trace::backtrace::walk(frame.regs[29], |ip| {
+    crate::trace::backtrace::walk(super::stack::from(frame.regs[29]), |ip| {
         log!(
             Emerg,
             "  [<{:016x}>] {}",

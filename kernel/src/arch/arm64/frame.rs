@@ -1,4 +1,5 @@
-//! The saved register file: what the entry stubs of `entry` push, and what everything else sees of an interrupted context.
+//! The saved register file: what the entry stubs of `entry` push, and what everything else sees of an
+//! interrupted context.
 //!
 //! The first 34 words are Linux's `user_pt_regs`, so register sets for tracers and core dumps are a copy.
 
@@ -42,7 +43,8 @@ pub struct Frame {
     pub syscallno: i32,
     /// The upper half of x8, which the stub saves with the lower.
     _x8: u32,
-    /// A frame record (frame pointer, return address) so that backtraces pass through exceptions; zero at the user boundary.
+    /// A frame record (frame pointer, return address) so that backtraces pass through exceptions; zero at the
+    /// user boundary.
     pub record: [usize; 2],
 }
 
@@ -122,13 +124,15 @@ impl Frame {
     pub fn forget_syscall(&mut self) {
         self.syscallno = -1;
     }
-    /// A handler will run: rewinds the instruction pointer so that the call is made again when the handler returns.
+    /// A handler will run: rewinds the instruction pointer so that the call is made again when the handler
+    /// returns.
     pub fn rewind_syscall(&mut self) {
         self.regs[0] = self.orig_x0;
         self.pc = self.pc.wrapping_sub(4);
         self.forget_syscall();
     }
-    /// Marks the frame as a system call's: the stub has stored x0 and x8 where the first argument and the number are kept.
+    /// Marks the frame as a system call's: the stub has stored x0 and x8 where the first argument and the
+    /// number are kept.
     #[inline(always)]
     pub(super) fn begin_syscall(&mut self) {
         // The architecture cannot tell the branch type across `svc`; Linux clears it, too.

@@ -1,7 +1,9 @@
-//! This CPU's interrupt flag (`PSTATE.I`). SError is unmasked together with interrupts and stays so; FIQ and debug exceptions are
-//! never used by the kernel and stay masked.
+//! This CPU's interrupt flag (`PSTATE.I`). SError is unmasked together with interrupts and stays so; FIQ and
+//! debug exceptions are never used by the kernel and stay masked.
 
-pub use super::super::irq_calls::{local_disable, local_enable, local_restore, local_save};
+pub use super::super::irq_calls::{
+    enabled, local_disable, local_enable, local_restore, local_save, raw_save, spin_hint,
+};
 use core::arch::asm;
 
 /// The saved interrupt state (`DAIF`).
@@ -32,19 +34,11 @@ pub fn raw_enable() {
 
 /// The state now.
 #[inline(always)]
-fn read() -> Flags {
+pub(in crate::arch) fn read() -> Flags {
     let daif: usize;
     // SAFETY: only reads the flags.
     unsafe { asm!("mrs {}, daif", out(reg) daif, options(nomem, nostack, preserves_flags)) }
     Flags(daif)
-}
-
-/// Turns interrupts off and returns the state before, without telling the lock validator.
-#[inline(always)]
-pub fn raw_save() -> Flags {
-    let flags = read();
-    raw_disable();
-    flags
 }
 
 /// Restores a saved state, without telling the lock validator.
@@ -54,22 +48,12 @@ pub fn raw_restore(flags: Flags) {
     unsafe { asm!("msr daif, {}", in(reg) flags.0, options(nostack, preserves_flags)) }
 }
 
-/// Whether interrupts are on.
-#[inline(always)]
-pub fn enabled() -> bool {
-    read().enabled()
-}
-
-/// Turns interrupts on and sleeps until one arrives, without a gap in between (idle). Returns with interrupts on.
+/// Turns interrupts on and sleeps until one arrives, without a gap in between (idle). Returns with interrupts
+/// on.
 pub fn enable_and_wait() {
-    // A masked interrupt still ends `wfi`, so an interrupt that came since the caller's last look ends it at once.
+    // A masked interrupt still ends `wfi`, so an interrupt that came since the caller's last look ends it at
+    // once.
     // SAFETY: waiting for an interrupt has no other effect.
     unsafe { asm!("dsb sy", "wfi", options(nostack, preserves_flags)) }
     local_enable();
-}
-
-/// A hint inside a spinning loop.
-#[inline(always)]
-pub fn spin_hint() {
-    core::hint::spin_loop()
 }

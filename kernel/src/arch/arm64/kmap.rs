@@ -1,9 +1,12 @@
-//! The kernel's own map, built once at boot before anything else runs on it: the image (text executable and read-only, constants
-//! read-only, data writable), the linear map of all RAM with the largest blocks (never executable; the image's text and constants
-//! read-only there, too), and a few device pages. Nothing is writable and executable.
+//! The kernel's own map, built once at boot before anything else runs on it: the image (text executable and
+//! read-only, constants read-only, data writable), the linear map of all RAM with the largest blocks (never
+//! executable; the image's text and constants read-only there, too), and a few device pages. Nothing is
+//! writable and executable.
 
-use super::mmu::{Entry, IMAGE_BASE, LEVELS, LINEAR_BASE, MemoryKind, PAGE_SHIFT, TABLE_SHIFT};
-use crate::boot::PhysRange;
+use super::cpus::START;
+use super::head::replace_kernel_root;
+use super::mmu::{EMPTY_ROOT, Entry, IMAGE_BASE, LEVELS, LINEAR_BASE, MemoryKind, PAGE_SHIFT, TABLE_SHIFT};
+use crate::mm::PhysRange;
 use crate::mm::{PAGE_SIZE, PhysAddr, Prot};
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -18,11 +21,6 @@ unsafe extern "C" {
     static __table_pool_end: u8;
 }
 
-/// Physical address of the kernel half's root. Read by secondary CPUs before their caches are on (`head`).
-#[unsafe(no_mangle)]
-static KERNEL_ROOT: AtomicU64 = AtomicU64::new(0);
-/// Physical address of a table with nothing in it.
-static EMPTY_ROOT: AtomicU64 = AtomicU64::new(0);
 /// Where the image was loaded.
 static IMAGE_PHYS: AtomicU64 = AtomicU64::new(0);
 
@@ -30,18 +28,6 @@ static IMAGE_PHYS: AtomicU64 = AtomicU64::new(0);
 const FIXED: usize = IMAGE_BASE + (1 << 30) - (2 << 20);
 /// Where the devicetree is mapped until the final map is live, in the early tables.
 const EARLY_DEVICETREE: usize = IMAGE_BASE + (1 << 29);
-
-/// The kernel half's root.
-#[inline(always)]
-pub fn root() -> PhysAddr {
-    PhysAddr::new(KERNEL_ROOT.load(Ordering::Relaxed))
-}
-
-/// A root with nothing in it.
-#[inline(always)]
-pub fn empty_root() -> PhysAddr {
-    PhysAddr::new(EMPTY_ROOT.load(Ordering::Relaxed))
-}
 
 /// The physical address of something in the kernel image.
 pub fn image_to_phys(address: usize) -> u64 {
@@ -57,10 +43,12 @@ pub fn init(image_phys: u64) {
     IMAGE_PHYS.store(image_phys, Ordering::Relaxed);
 }
 
-/// Makes the devicetree at `phys` readable through the early tables; up to 2 MiB from there, which is the most the protocol allows.
+/// Makes the devicetree at `phys` readable through the early tables; up to 2 MiB from there, which is the
+/// most the protocol allows.
 pub fn early_devicetree(phys: u64) -> *const u8 {
     const BLOCK: u64 = 2 << 20;
-    // The early tables are the first three pages of the pool; the third maps 2 MiB blocks of the image's gigabyte.
+    // The early tables are the first three pages of the pool; the third maps 2 MiB blocks of the image's
+    // gigabyte.
     // SAFETY: the linker script places the pool; nobody else uses it yet.
     let table = unsafe {
         (&raw const __table_pool_start)
@@ -147,11 +135,12 @@ impl Builder {
             let index = virt >> (PAGE_SHIFT + TABLE_SHIFT * level) & 511;
             // SAFETY: `table` is one of our tables, in the image.
             let slot = unsafe { table.add(index) };
-            // SAFETY: as above.
+            // SAFETY: the slot lies in one of the image's tables.
             let current = Entry(unsafe { slot.read() });
             table = if current.is_empty() {
                 let lower = self.table();
-                // SAFETY: as above.
+                // SAFETY: the slot lies in one of the image's tables, which nothing else
+                // writes yet.
                 unsafe { slot.write(Entry::table(PhysAddr::new(image_to_phys(lower as usize))).0) };
                 lower
             } else {
@@ -159,7 +148,7 @@ impl Builder {
                     as *mut u64
             };
         }
-        // SAFETY: as above.
+        // SAFETY: the slot lies in one of the image's tables, which nothing else writes yet.
         unsafe {
             table
                 .add(virt >> (PAGE_SHIFT + TABLE_SHIFT * at) & 511)
@@ -233,21 +222,19 @@ impl Builder {
         virt + (phys - page) as usize
     }
 
-    /// Makes the map live, for good. Returns what the kernel occupies: the image without the unused end of the pool.
+    /// Makes the map live, for good. Returns what the kernel occupies: the image without the unused end of
+    /// the pool.
     pub fn activate(self) -> PhysRange {
-        unsafe extern "C" {
-            fn replace_kernel_root(root: u64, empty: u64);
-        }
         let root = image_to_phys(self.root as usize);
-        KERNEL_ROOT.store(root, Ordering::Relaxed);
-        // Secondary CPUs read it with their caches off.
-        // SAFETY: cleaning a cache line changes nothing. The identity map of early boot is current, so the function can be called at its
-        // physical address; the new map has this code, this stack and all data at the same addresses as the old one.
+        START.table.store(root as usize, Ordering::Relaxed);
+        let replace = image_to_phys(replace_kernel_root as *const () as usize) as usize;
+        // SAFETY: the identity map of early boot is current, so the function can be called at its physical
+        // address; the new map has this code, this stack and all data at the same addresses as the old one.
         unsafe {
-            core::arch::asm!("dc cvac, {}", "dsb sy", in(reg) &raw const KERNEL_ROOT, options(nostack, preserves_flags));
-            let f: unsafe extern "C" fn(u64, u64) =
-                core::mem::transmute(image_to_phys(replace_kernel_root as *const () as usize) as usize);
-            f(root, empty_root().as_u64());
+            core::mem::transmute::<usize, unsafe extern "C" fn(u64, u64)>(replace)(
+                root,
+                EMPTY_ROOT.load(Ordering::Relaxed),
+            )
         }
         super::mmu::switch_to_kernel();
         super::mmu::flush_kernel(0, usize::MAX);

@@ -1,11 +1,12 @@
-//! Page table entries, the address layout, TLB maintenance. The kernel's own map is built in `kmap`, address-space identifiers are
-//! handed out in `asid`. 4K pages, four levels in both halves: user space through `TTBR0_EL1`, the kernel through `TTBR1_EL1`.
+//! Page table entries, the address layout, TLB maintenance. The kernel's own map is built in `kmap`,
+//! address-space identifiers are handed out in `asid`. 4K pages, four levels in both halves: user space
+//! through `TTBR0_EL1`, the kernel through `TTBR1_EL1`.
 
 use super::copy::{PIECE, copy_vectors};
-use super::{asid, sysreg};
+use super::{asid, cpus, sysreg};
 use crate::mm::PhysAddr;
 use core::arch::asm;
-use core::sync::atomic::AtomicU64;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 pub use super::asid::MmContext;
 pub use super::descriptor::{Entry, MemoryKind};
@@ -15,7 +16,8 @@ pub use crate::arch::linear::{HIGH_MEMORY, View, linear_end, load_part, load_slo
 pub const PAGE_SHIFT: usize = 12;
 /// One past the largest user address (a multiple of the page size).
 pub const USER_END: usize = 1 << 48;
-/// What user mode can read and execute in the kernel's part, as `/proc/PID/maps` shows it: start, end, name. Here nothing.
+/// What user mode can read and execute in the kernel's part, as `/proc/PID/maps` shows it: start, end, name.
+/// Here nothing.
 pub const GATE: Option<(usize, usize, &str)> = None;
 /// Permissions that a load is allowed by: any.
 pub const READABLE: crate::mm::Prot = crate::mm::Prot::all();
@@ -52,46 +54,58 @@ pub fn virt_to_phys(virt: *const u8) -> PhysAddr {
     PhysAddr::new(virt as u64 & !(LINEAR_BASE as u64))
 }
 
-/// Fills a fresh, zeroed user root table with what every address space shares with the kernel: nothing, the kernel has its own half.
+/// Physical address of a table with nothing in it.
+pub(super) static EMPTY_ROOT: AtomicU64 = AtomicU64::new(0);
+
+/// Fills a fresh, zeroed user root table with what every address space shares with the kernel: nothing, the
+/// kernel has its own half.
 pub fn init_user_root(root: PhysAddr) {
     let _ = root;
 }
 
+/// What address spaces need for each CPU, once these are counted: nothing.
+pub(super) fn init_roots() {}
+
 /// The root of the kernel's own table (for the [`VMAP`] range; the same entry format).
 pub fn kernel_root() -> PhysAddr {
-    super::kmap::root()
+    PhysAddr::new(cpus::START.table.load(Ordering::Relaxed) as u64)
 }
 
 /// Makes `root` the current user address space of this CPU. Interrupts are off.
 #[inline]
 pub fn switch_to(root: PhysAddr, context: &MmContext) {
     let asid = asid::activate(context);
-    // SAFETY: `root` is a user root table that the caller keeps alive while it is current; the identifier is its own.
+    // SAFETY: `root` is a user root table that the caller keeps alive while it is current; the identifier is
+    // its own.
     unsafe { sysreg::write!("ttbr0_el1", root.as_u64() | asid << 48) }
     sysreg::isb();
 }
 
-/// Leaves user address spaces: only kernel mappings are valid on this CPU afterwards (idle, kernel threads that outlive their last user). Interrupts are off.
+/// Leaves user address spaces: only kernel mappings are valid on this CPU afterwards (idle, kernel threads
+/// that outlive their last user). Interrupts are off.
 pub fn switch_to_kernel() {
     // SAFETY: the table is empty for good, and identifier 0 is nobody else's.
-    unsafe { sysreg::write!("ttbr0_el1", super::kmap::empty_root().as_u64()) }
+    unsafe { sysreg::write!("ttbr0_el1", EMPTY_ROOT.load(Ordering::Relaxed)) }
     sysreg::isb();
 }
 
 /// More pages than this are not invalidated one by one.
 const FLUSH_ALL_ABOVE: usize = 512;
 
-/// Forgets cached translations of `[start, end)` of an address space on every CPU that may hold them. `tables_freed`: table pages were removed, too.
-/// On return no CPU uses the old translations. Interrupts on, no spinlock taken with interrupts off is held.
+/// Forgets cached translations of `[start, end)` of an address space on every CPU that may hold them.
+/// `tables_freed`: table pages were removed, too. On return no CPU uses the old translations. Interrupts on,
+/// no spinlock taken with interrupts off is held.
 pub fn flush_user(context: &MmContext, start: usize, end: usize, tables_freed: bool) {
-    // SAFETY: a barrier: whoever gives the address space an identifier after the question for it sees what was stored to the tables before.
+    // SAFETY: a barrier: whoever gives the address space an identifier after the question for it sees what
+    // was stored to the tables before.
     unsafe { asm!("dsb ish", options(nostack, preserves_flags)) };
     // An address space that never had one has nothing cached.
     let Some(asid) = asid::current(context) else {
         return;
     };
     let pages = (end - start) >> PAGE_SHIFT;
-    // SAFETY: forgetting translations is always allowed; the barriers order it after the stores that changed the tables.
+    // SAFETY: forgetting translations is always allowed; the barriers order it after the stores that changed
+    // the tables.
     unsafe {
         if pages > FLUSH_ALL_ABOVE {
             asm!("tlbi aside1is, {}", in(reg) asid << 48, options(nostack, preserves_flags));
@@ -111,15 +125,18 @@ pub fn flush_user(context: &MmContext, start: usize, end: usize, tables_freed: b
     }
 }
 
-/// After an entry became valid, or gained permission and `was_valid`: whatever the processor needs before the access is retried. An invalid entry is
-/// never cached. One that refused an access may stay so; on other CPUs it then refuses another one, which comes to this, too.
+/// After an entry became valid, or gained permission and `was_valid`: whatever the processor needs before the
+/// access is retried. An invalid entry is never cached. One that refused an access may stay so; on other CPUs
+/// it then refuses another one, which comes to this, too.
 #[inline(always)]
 pub fn update_user(context: &MmContext, addr: usize, was_valid: bool) {
     if was_valid && let Some(asid) = asid::current(context) {
         let operand = asid << 48 | (addr as u64 >> 12) & 0xfff_ffff_ffff;
         // SAFETY: as for `flush_user`, on this CPU only.
         unsafe {
-            asm!("dsb ishst", "tlbi vale1, {}", "dsb nsh", in(reg) operand, options(nostack, preserves_flags));
+            asm!(
+                "dsb ishst", "tlbi vale1, {}", "dsb nsh", in(reg) operand, options(nostack, preserves_flags),
+            );
         }
     }
 }
@@ -134,7 +151,10 @@ pub fn flush_kernel(start: usize, end: usize) {
         } else {
             let mut addr = start;
             while addr < end {
-                asm!("tlbi vaae1is, {}", in(reg) (addr as u64 >> 12) & 0xfff_ffff_ffff, options(nostack, preserves_flags));
+                asm!(
+                    "tlbi vaae1is, {}", in(reg) (addr as u64 >> 12) & 0xfff_ffff_ffff,
+                    options(nostack, preserves_flags),
+                );
                 addr += 1 << PAGE_SHIFT;
             }
         }
@@ -142,7 +162,8 @@ pub fn flush_kernel(start: usize, end: usize) {
     }
 }
 
-/// After invalid kernel entries of a range became valid: whatever the processor needs before they are used (often nothing).
+/// After invalid kernel entries of a range became valid: whatever the processor needs before they are used
+/// (often nothing).
 #[inline(always)]
 pub fn update_kernel(start: usize, end: usize) {
     let _ = (start, end);
@@ -150,11 +171,13 @@ pub fn update_kernel(start: usize, end: usize) {
     unsafe { core::arch::asm!("dsb ishst", "isb", options(nostack, preserves_flags)) };
 }
 
-/// Makes newly written code in the page at `phys` visible to instruction fetch, before it is mapped executable.
+/// Makes newly written code in the page at `phys` visible to instruction fetch, before it is mapped
+/// executable.
 pub fn sync_instructions(phys: PhysAddr) {
     let ctr = sysreg::read!("ctr_el0");
     let start = phys_to_virt(phys) as usize;
-    // SAFETY: cleaning data to the point of unification and dropping instruction caches changes no memory contents.
+    // SAFETY: cleaning data to the point of unification and dropping instruction caches changes no memory
+    // contents.
     unsafe {
         // CTR_EL0.IDC: data need not be cleaned; DIC: instructions need not be invalidated.
         if ctr & 1 << 28 == 0 {
@@ -184,7 +207,8 @@ pub fn clear_page(phys: PhysAddr) {
         let block = 4usize << (dczid & 0xf);
         // 32 blocks in a turn where a page has that many: nearly all processors have blocks of 64 bytes.
         if block << 5 <= 1 << PAGE_SHIFT {
-            // SAFETY: the caller owns the page; the linear map makes all RAM writable; the page is a multiple of 32 blocks.
+            // SAFETY: the caller owns the page; the linear map makes all RAM writable; the page is a multiple
+            // of 32 blocks.
             unsafe {
                 asm!(
                     "2:",
@@ -198,13 +222,13 @@ pub fn clear_page(phys: PhysAddr) {
             }
             return;
         }
-        // SAFETY: as above; a block is not larger than a page.
+        // SAFETY: the caller owns the page; a block is not larger than a page.
         unsafe {
             asm!("2: dc zva, {at}", "add {at}, {at}, {block}", "cmp {at}, {end}", "b.lo 2b",
                 at = inout(reg) start => _, block = in(reg) block, end = in(reg) end, options(nostack));
         }
     } else {
-        // SAFETY: as above.
+        // SAFETY: the caller owns the page, and the linear map makes it writable.
         unsafe { phys_to_virt(phys).write_bytes(0, 1 << PAGE_SHIFT) }
     }
 }

@@ -1,7 +1,9 @@
-//! The arm64 processor: see `arch/mod.rs` for what each file owes. What the two Arms share is in `arm_common`.
+//! The arm64 processor: see `arch/contract.rs` for what each file owes. What the two Arms share is in
+//! `arm_common`.
 
 #[path = "../arm_common/asid.rs"]
 mod asid;
+mod board;
 #[path = "../arm_common/boot.rs"]
 pub mod boot;
 #[path = "../arm_common/console.rs"]
@@ -9,6 +11,8 @@ pub mod console;
 mod copy;
 pub mod cpu;
 pub mod cpuinfo;
+#[path = "../arm_common/cpus.rs"]
+mod cpus;
 #[path = "../arm_common/descriptor.rs"]
 mod descriptor;
 #[path = "../arm_common/devicetree.rs"]
@@ -43,6 +47,7 @@ mod psci;
 #[path = "../arm_common/serial.rs"]
 pub mod serial;
 pub mod signal;
+#[path = "../arm_common/smp.rs"]
 pub mod smp;
 pub mod stack;
 pub mod switch;
@@ -64,7 +69,8 @@ pub const fn elf_platform() -> &'static str {
 /// `e_machine` of the programs this kernel runs.
 pub const ELF_MACHINE: u16 = 183;
 
-/// Whether `clone` takes the thread-local-storage value before the child's id word (`CONFIG_CLONE_BACKWARDS`).
+/// Whether `clone` takes the thread-local-storage value before the child's id word
+/// (`CONFIG_CLONE_BACKWARDS`).
 pub const CLONE_BACKWARDS: bool = true;
 /// Where thread-local storage must begin below for `clone` to take it: anything goes.
 pub const TLS_END: Option<usize> = None;

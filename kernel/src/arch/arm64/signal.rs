@@ -1,5 +1,5 @@
-//! Signal frames: the layout user space knows (`rt_sigframe`: `siginfo_t`, `ucontext_t`, and behind it records of what else there is: the
-//! floating-point registers, the syndrome of a fault).
+//! Signal frames: the layout user space knows (`rt_sigframe`: `siginfo_t`, `ucontext_t`, and behind it
+//! records of what else there is: the floating-point registers, the syndrome of a fault).
 
 use super::frame::{
     Frame, PSTATE_A, PSTATE_BTYPE, PSTATE_D, PSTATE_F, PSTATE_I, PSTATE_MODE_MASK, PSTATE_NZCV,
@@ -31,7 +31,8 @@ struct Fpsimd {
     v: [u128; 32],
 }
 
-/// The code of the SIGSEGV for a bad signal frame, whose address is then the stack pointer. `None`: the kernel's own, without one.
+/// The code of the SIGSEGV for a bad signal frame, whose address is then the stack pointer. `None`: the
+/// kernel's own, without one.
 pub const BAD_FRAME: Option<i32> = Some(crate::signal::info::code::SEGV_ACCERR);
 
 /// The least alternate stack (`MINSIGSTKSZ`).
@@ -79,7 +80,8 @@ const _: () = assert!(size_of::<Fpsimd>() == FPSIMD_SIZE as usize);
 const _: () = assert!(size_of::<SigFrame>() == offset_of!(SigFrame, tail) + 32);
 const _: () = assert!(FRAME_SIZE == 4688);
 
-/// Builds the signal frame on the user stack and makes `frame` enter the handler. `EFAULT` if the stack is not there.
+/// Builds the signal frame on the user stack and makes `frame` enter the handler. `EFAULT` if the stack is
+/// not there.
 pub fn setup(frame: &mut Frame, delivery: &Delivery<'_>) -> Result<(), Errno> {
     // A frame record above the signal frame, so that debuggers can walk through the handler.
     let record = delivery.stack_top.wrapping_sub(16) & !15;
@@ -128,7 +130,8 @@ fn halves(word: u64) -> [u32; 2] {
     [word as u32, (word >> 32) as u32]
 }
 
-/// Writes the floating-point record (`FPSR` and `FPCR`, which the assembler knows only with floating point on, by their encodings).
+/// Writes the floating-point record (`FPSR` and `FPCR`, which the assembler knows only with floating point
+/// on, by their encodings).
 #[inline(always)]
 fn save_fpsimd(place: &UserBlock<{ FRAME_SIZE + 16 }>) -> Result<(), Errno> {
     const AT: usize = offset_of!(SigFrame, fpsimd);
@@ -154,7 +157,8 @@ fn save_fpsimd(place: &UserBlock<{ FRAME_SIZE + 16 }>) -> Result<(), Errno> {
 fn restore_fpsimd(at: usize) -> Result<(), Errno> {
     let record = UserBlock::<{ size_of::<Fpsimd>() }>::new(at)?;
     let [fpsr, fpcr] = halves(record.read(offset_of!(Fpsimd, fpsr))?);
-    // SAFETY: the range was checked; any value is allowed in these registers, their reserved bits ignore writes.
+    // SAFETY: the range was checked; any value is allowed in these registers, their reserved bits ignore
+    // writes.
     unsafe {
         sysreg::write!("S3_3_C4_C4_1", fpsr);
         sysreg::write!("S3_3_C4_C4_0", fpcr);
@@ -169,7 +173,8 @@ fn restore_fpsimd(at: usize) -> Result<(), Errno> {
 /// Bits of `PSTATE` that mean nothing at EL0, or that only the kernel may use: dropped.
 const PSTATE_DROPPED: usize = 0xffff_ffff_0000_0000 | 3 << 26 | 3 << 22 | 0xff << 13 | 1 << 5;
 
-/// Makes a user-supplied processor state safe. `false` if it asked for what it may not have; then only the conditions are left.
+/// Makes a user-supplied processor state safe. `false` if it asked for what it may not have; then only the
+/// conditions are left.
 pub fn sanitize_pstate(pstate: &mut usize) -> bool {
     *pstate &= !PSTATE_DROPPED;
     if *pstate & (PSTATE_MODE_MASK | PSTATE_D | PSTATE_A | PSTATE_I | PSTATE_F) == 0 {
@@ -179,7 +184,8 @@ pub fn sanitize_pstate(pstate: &mut usize) -> bool {
     false
 }
 
-/// Finds the floating-point record among those behind the context: its address. `EFAULT` if they are not well formed.
+/// Finds the floating-point record among those behind the context: its address. `EFAULT` if they are not well
+/// formed.
 fn find_fpsimd(reserved: usize) -> Result<usize, Errno> {
     let (mut base, mut limit, mut offset) = (reserved, RESERVED, 0);
     let mut found: Option<usize> = None;
@@ -224,8 +230,9 @@ fn find_fpsimd(reserved: usize) -> Result<usize, Errno> {
     found.ok_or(Errno::EFAULT)
 }
 
-/// Restores all registers (floating point included) from the signal frame at the user stack pointer; user-controlled bits that could
-/// harm the kernel are refused or masked. The frame is no longer a system call's.
+/// Restores all registers (floating point included) from the signal frame at the user stack pointer;
+/// user-controlled bits that could harm the kernel are refused or masked. The frame is no longer a system
+/// call's.
 pub fn restore(frame: &mut Frame) -> Result<Restored, Errno> {
     frame.forget_syscall();
     let base = frame.sp;

@@ -1,13 +1,15 @@
 //! Switching between threads: callee-saved registers, floating point, thread-local storage.
 //!
-//! The kernel never touches floating-point registers, so while a user thread is current they hold its state, or exactly what is in its
-//! [`Context`]. They are saved when the thread is switched away from, and loaded when one is switched to, unless this CPU still has them: a
-//! thread that sleeps and wakes with only kernel threads (idle) in between gets its registers for free.
+//! The kernel never touches floating-point registers, so while a user thread is current they hold its state,
+//! or exactly what is in its [`Context`]. They are saved when the thread is switched away from, and loaded
+//! when one is switched to, unless this CPU still has them: a thread that sleeps and wakes with only kernel
+//! threads (idle) in between gets its registers for free.
 
+use super::cpus;
 use super::frame::{FRAME_SIZE, Frame};
-use super::smp;
 use crate::sched::{cpu::CpuLocal, resume::Resume};
-use core::arch::{asm, global_asm};
+use crate::task::ThreadInfo;
+use core::arch::asm;
 use core::mem::offset_of;
 
 /// `V0` to `V31`, `FPSR`, `FPCR`: also what a signal frame's `fpsimd_context` carries.
@@ -34,7 +36,8 @@ impl FpState {
 /// No CPU has this context's floating-point registers.
 const NOWHERE: usize = usize::MAX;
 
-/// What is saved of a thread that is not running. Lives in its `Task`; only the CPU that switches the thread touches it.
+/// What is saved of a thread that is not running. Lives in its `Task`; only the CPU that switches the thread
+/// touches it.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Context {
@@ -52,6 +55,12 @@ pub struct Context {
     fp: FpState,
     /// What signal frames say about the last exception that became a signal.
     fault: Fault,
+}
+
+/// The thread that boots: the boot CPU's until the scheduler has made a proper one.
+pub(super) fn boot_thread() -> *const ThreadInfo {
+    static THREAD: ThreadInfo = ThreadInfo::new();
+    &raw const THREAD
 }
 
 /// An exception in user mode as signal frames show it.
@@ -76,7 +85,7 @@ impl Fault {
     /// Remembers an exception of the running thread.
     #[cold]
     pub fn remember(esr: u64, address: usize) {
-        // SAFETY: as above.
+        // SAFETY: only the running thread itself reads or writes this field of its context.
         unsafe { (*crate::task::current().context.get()).fault = Fault { esr, address } };
     }
 }
@@ -84,74 +93,61 @@ impl Fault {
 const _: () = assert!(
     offset_of!(Context, sp) == 16 && offset_of!(Context, tls) == 24 && offset_of!(Context, resume) == 32
 );
-const _: () = assert!(offset_of!(FpState, fpsr) == 512 && offset_of!(FpState, fpcr) == 516);
-
-global_asm!(
-    r#"
-    .text
-    // x0: stack top, x1: function, x2: its argument. The frame chain goes on across the stacks.
-    .globl  call_on_stack
-    .type   call_on_stack, %function
-call_on_stack:
-    stp     x29, x30, [sp, #-16]!
-    mov     x29, sp
-    mov     sp, x0
-    mov     x0, x2
-    blr     x1
-    mov     sp, x29
-    ldp     x29, x30, [sp], #16
-    ret
-    .size   call_on_stack, . - call_on_stack
-
-    .arch_extension fp
-    .arch_extension simd
-    .macro fp_all op
-    \op     q0, q1, [x0, #0]
-    \op     q2, q3, [x0, #32]
-    \op     q4, q5, [x0, #64]
-    \op     q6, q7, [x0, #96]
-    \op     q8, q9, [x0, #128]
-    \op     q10, q11, [x0, #160]
-    \op     q12, q13, [x0, #192]
-    \op     q14, q15, [x0, #224]
-    \op     q16, q17, [x0, #256]
-    \op     q18, q19, [x0, #288]
-    \op     q20, q21, [x0, #320]
-    \op     q22, q23, [x0, #352]
-    \op     q24, q25, [x0, #384]
-    \op     q26, q27, [x0, #416]
-    \op     q28, q29, [x0, #448]
-    \op     q30, q31, [x0, #480]
-    .endm
-    .globl  save_fp
-    .type   save_fp, %function
-save_fp:
-    fp_all  stp
-    mrs     x1, fpsr
-    mrs     x2, fpcr
-    add     x3, x0, #512
-    stp     w1, w2, [x3]
-    ret
-    .size   save_fp, . - save_fp
-    .globl  load_fp
-    .type   load_fp, %function
-load_fp:
-    add     x3, x0, #512
-    ldp     w1, w2, [x3]
-    fp_all  ldp
-    msr     fpsr, x1
-    msr     fpcr, x2
-    ret
-    .size   load_fp, . - load_fp
-    "#
-);
+/// Instruction `$op` (`st1` or `ld1`) for all vector registers and the memory at `{at}`, which is what
+/// follows that memory then.
+macro_rules! vectors {
+    ($op:literal) => {
+        $crate::arch::imp::switch::vectors!($op, "0" "3", "4" "7", "8" "11", "12" "15", "16" "19", "20" "23",
+            "24" "27", "28" "31")
+    };
+    ($op:literal, $($first:literal $last:literal),+) => {
+        concat!(
+            ".arch_extension fp\n.arch_extension simd\n",
+            $($op, " {{v", $first, ".2d-v", $last, ".2d}}, [{at}], #64\n"),+
+        )
+    };
+}
+pub(super) use vectors;
 
 unsafe extern "C" {
-    #[link_name = "call_on_stack"]
-    fn call_on_stack_asm(stack_top: usize, f: extern "C" fn(*mut u8), data: *mut u8);
-    fn save_fp(to: *mut FpState);
-    fn load_fp(from: *const FpState);
     fn ret_from_fork();
+}
+
+/// Saves the floating-point registers.
+///
+/// # Safety
+/// `to` is writable.
+#[inline(never)]
+unsafe fn save_fp(to: *mut FpState) {
+    let (status, control): (u64, u64);
+    // SAFETY: as the caller promises.
+    unsafe {
+        asm!(
+            vectors!("st1"),
+            "mrs {status}, fpsr",
+            "mrs {control}, fpcr",
+            at = inout(reg) to => _, status = out(reg) status, control = out(reg) control, options(nostack)
+        );
+        ((*to).fpsr, (*to).fpcr) = (status as u32, control as u32);
+    }
+}
+
+/// Loads the floating-point registers.
+///
+/// # Safety
+/// They are whose state it is, or nobody's.
+#[inline(never)]
+unsafe fn load_fp(from: *const FpState) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        asm!(
+            vectors!("ld1"),
+            "msr fpsr, {status}",
+            "msr fpcr, {control}",
+            at = inout(reg) from => _, status = in(reg) u64::from((*from).fpsr),
+            control = in(reg) u64::from((*from).fpcr), options(nostack)
+        );
+    }
 }
 
 /// The scratch word of the local block that says whose floating-point state the registers hold.
@@ -172,8 +168,9 @@ impl Context {
         }
     }
 
-    /// For a new thread: `frame` is placed at the top of its kernel stack; its first switch ends in the architecture's
-    /// `ret_from_fork` stub, which calls `threshold::return_from_fork(frame)` and restores the frame.
+    /// For a new thread: `frame` is placed at the top of its kernel stack; its first switch ends in the
+    /// architecture's `ret_from_fork` stub, which calls `threshold::return_from_fork(frame)` and restores the
+    /// frame.
     pub fn new(stack_top: usize, frame: &Frame) -> Self {
         let at = user_frame(stack_top);
         // SAFETY: the caller owns the stack of the new thread, which does not run yet.
@@ -189,8 +186,8 @@ impl Context {
         context
     }
 
-    /// The register file of a new thread made from a system call: a copy of the parent's with result 0, and, if given, another
-    /// stack pointer and thread-local-storage value.
+    /// The register file of a new thread made from a system call: a copy of the parent's with result 0, and,
+    /// if given, another stack pointer and thread-local-storage value.
     pub fn fork_from(&mut self, parent: &Context, sp: Option<usize>, tls: Option<usize>) {
         let frame = self.sp as *mut Frame;
         // SAFETY: `new` put the frame there; the thread does not run yet.
@@ -202,16 +199,22 @@ impl Context {
         }
         self.tls = tls.unwrap_or_else(thread_pointer);
         self.user = true;
-        // The parent is the running thread: its state is in the registers.
-        self.fp = if parent.user { read_fp() } else { FpState::ZERO };
+        if parent.user {
+            // SAFETY: the parent is the running thread, whose state is in the registers; a switch in between
+            // saves and restores it.
+            unsafe { save_fp(&raw mut self.fp) };
+        } else {
+            self.fp = FpState::ZERO;
+        }
     }
 
-    /// A fresh program: floating point and thread-local storage as at the start of `exec`. The context is the running thread's.
+    /// A fresh program: floating point and thread-local storage as at the start of `exec`. The context is the
+    /// running thread's.
     pub fn reset_for_exec(&mut self) {
         let flags = super::irq::local_save();
         self.user = true;
         self.fp = FpState::ZERO;
-        let local = smp::cpu_local().cast_mut();
+        let local = cpus::cpu_local().cast_mut();
         // SAFETY: interrupts are off: this CPU's own block, and the registers are the running thread's.
         unsafe {
             load(local, core::ptr::from_mut(self));
@@ -232,8 +235,8 @@ unsafe fn load(local: *mut CpuLocal, context: *mut Context) {
     }
 }
 
-/// Switches from `prev` (running) to `next`, with floating-point state and the TLS register. Returns when `prev` runs again, after
-/// `resumed()` if it asked for that.
+/// Switches from `prev` (running) to `next`, with floating-point state and the TLS register. Returns when
+/// `prev` runs again, after `resumed()` if it asked for that.
 ///
 /// # Safety
 /// Interrupts are off; both contexts stay valid; `next` is not running anywhere.
@@ -243,7 +246,7 @@ unsafe fn load(local: *mut CpuLocal, context: *mut Context) {
     reason = "contexts name these places, and the one caller is not copied"
 )]
 pub unsafe fn switch(prev: *mut Context, next: *const Context, resumed: impl FnOnce()) {
-    let local = smp::cpu_local().cast_mut();
+    let local = cpus::cpu_local().cast_mut();
     let next = next.cast_mut();
     // SAFETY: interrupts are off and nobody else touches either context.
     unsafe {
@@ -277,14 +280,6 @@ pub unsafe fn switch(prev: *mut Context, next: *const Context, resumed: impl FnO
     }
 }
 
-/// The running user thread's floating-point registers.
-fn read_fp() -> FpState {
-    let mut state = FpState::ZERO;
-    // SAFETY: `state` has room; a switch in between saves and restores the registers.
-    unsafe { save_fp(&raw mut state) }
-    state
-}
-
 /// The running thread's `TPIDR_EL0`.
 pub fn thread_pointer() -> usize {
     super::sysreg::read!("tpidr_el0") as usize
@@ -301,6 +296,15 @@ pub fn user_frame(stack_top: usize) -> *mut Frame {
 /// `stack_top` is the 16-byte aligned top of a mapped stack nobody else uses.
 #[inline(always)]
 pub unsafe fn call_on_stack(stack_top: usize, f: extern "C" fn(*mut u8), data: *mut u8) {
-    // SAFETY: as the caller promises.
-    unsafe { call_on_stack_asm(stack_top, f, data) }
+    // SAFETY: the old stack pointer is kept in a register that `f` preserves. The frame chain goes on across
+    // the stacks.
+    unsafe {
+        asm!(
+            "mov x20, sp",
+            "mov sp, {top}",
+            "blr {f}",
+            "mov sp, x20",
+            top = in(reg) stack_top, f = in(reg) f, in("x0") data, out("x20") _, clobber_abi("C")
+        )
+    }
 }

@@ -1,7 +1,7 @@
 //! System calls only this architecture has: none.
 
 /// This file's system calls, by name.
-pub const HANDLERS: &[(&str, crate::syscall::Handler)] = &[];
+pub const HANDLERS: &[(&str, crate::arch::Handler)] = &[];
 
 /// A call with a number beyond the table: none.
 pub fn private(_: &mut crate::arch::frame::Frame) -> Option<usize> {

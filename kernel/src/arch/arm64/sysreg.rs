@@ -5,7 +5,8 @@ macro_rules! read {
     ($name:literal) => {{
         let value: u64;
         // SAFETY: reading this register has no side effect that the caller does not want.
-        unsafe { core::arch::asm!(concat!("mrs {}, ", $name), out(reg) value, options(nomem, nostack, preserves_flags)) }
+        unsafe { core::arch::asm!(concat!("mrs {}, ", $name), out(reg) value,
+            options(nomem, nostack, preserves_flags)) }
         value
     }};
 }
@@ -14,7 +15,9 @@ pub(super) use read;
 /// Writes a system register. Used inside `unsafe` blocks, which say why the new value is right.
 macro_rules! write {
     ($name:literal, $value:expr) => {
-        core::arch::asm!(concat!("msr ", $name, ", {}"), in(reg) u64::from($value), options(nostack, preserves_flags))
+        core::arch::asm!(
+            concat!("msr ", $name, ", {}"), in(reg) u64::from($value), options(nostack, preserves_flags),
+        )
     };
 }
 pub(super) use write;
@@ -26,9 +29,11 @@ pub fn isb() {
     unsafe { core::arch::asm!("isb", options(nostack, preserves_flags)) }
 }
 
-/// `SCTLR_EL1`: bits that are one in every kernel: M, C, I (memory management unit and caches), SA and SA0 (stack alignment checks),
-/// DZE, UCT, UCI (`dc zva`, `ctr_el0` and cache maintenance in user mode, as on Linux), nTWI off (`wfi` traps), nTWE (`wfe` does not), EIS and EOS
-/// (exceptions synchronise), LSMAOE, nTLSMD, nAA (reserved ones of the first version); SPAN stays zero (privileged-access-never is set on entry).
+/// `SCTLR_EL1`: bits that are one in every kernel: M, C, I (memory management unit and caches), SA and SA0
+/// (stack alignment checks), DZE, UCT, UCI (`dc zva`, `ctr_el0` and cache maintenance in user mode, as on
+/// Linux), nTWI off (`wfi` traps), nTWE (`wfe` does not), EIS and EOS (exceptions synchronise), LSMAOE,
+/// nTLSMD, nAA (reserved ones of the first version); SPAN stays zero (privileged-access-never is set on
+/// entry).
 pub const SCTLR_EL1: u64 = 1 // M
     | 1 << 2 // C
     | 1 << 3 // SA
@@ -51,8 +56,9 @@ pub const SCTLR_EL1_OFF: u64 = 1 << 11 | 1 << 20 | 1 << 22 | 1 << 23 | 1 << 28 |
 /// `MAIR_EL1`: attribute 0 is device memory nGnRE, 1 is normal write-back, 2 is normal non-cached.
 pub const MAIR_EL1: u64 = 0x04 | 0xff << 8 | 0x44 << 16;
 
-/// `TCR_EL1` without the fields that depend on the processor (IPS, AS, HA): 48-bit user and kernel halves, 4K pages, write-back inner
-/// shareable walks, the top byte of user addresses ignored (`TBI0`, part of Linux's ABI).
+/// `TCR_EL1` without the fields that depend on the processor (IPS, AS, HA): 48-bit user and kernel halves, 4K
+/// pages, write-back inner shareable walks, the top byte of user addresses ignored (`TBI0`, part of Linux's
+/// ABI).
 pub const TCR_EL1: u64 = 16 // T0SZ
     | 1 << 8 | 1 << 10 | 3 << 12 // IRGN0, ORGN0, SH0
     | 16 << 16 // T1SZ
@@ -67,6 +73,8 @@ pub use shared::*;
 
 /// What the files of `arm_common` ask of the processor, by the same names on both Arms.
 mod shared {
+    use crate::sched::cpu::CpuLocal;
+    use crate::task::ThreadInfo;
     use core::arch::asm;
 
     /// Calls the firmware through the hypervisor. Arguments and result as the SMC calling convention says.
@@ -77,7 +85,8 @@ mod shared {
         let result;
         // SAFETY: x0 to x3 in, x0 to x17 clobbered.
         unsafe {
-            asm!("hvc #0", inout("x0") function => result, inout("x1") a => _, inout("x2") b => _, inout("x3") c => _,
+            asm!("hvc #0", inout("x0") function => result, inout("x1") a => _, inout("x2") b => _,
+                inout("x3") c => _,
                 clobber_abi("C"), options(nostack))
         }
         result
@@ -88,9 +97,10 @@ mod shared {
     /// As for [`hvc`].
     pub unsafe fn smc(function: usize, a: usize, b: usize, c: usize) -> usize {
         let result;
-        // SAFETY: as above.
+        // SAFETY: the same registers, whether `hvc` or `smc` is the way.
         unsafe {
-            asm!("smc #0", inout("x0") function => result, inout("x1") a => _, inout("x2") b => _, inout("x3") c => _,
+            asm!("smc #0", inout("x0") function => result, inout("x1") a => _, inout("x2") b => _,
+                inout("x3") c => _,
                 clobber_abi("C"), options(nostack))
         }
         result
@@ -133,6 +143,58 @@ mod shared {
             )
         }
     }
+    /// Empties this CPU's TLB.
+    pub fn flush_own() {
+        // SAFETY: forgetting translations is always allowed.
+        unsafe {
+            asm!(
+                "tlbi vmalle1",
+                "dsb nsh",
+                "isb",
+                options(nostack, preserves_flags)
+            )
+        }
+    }
+    /// Begins to write the cached line at `address` to memory.
+    pub fn clean(address: usize) {
+        // SAFETY: cleaning a cache line changes nothing.
+        unsafe { asm!("dc cvac, {}", in(reg) address, options(nostack, preserves_flags)) }
+    }
+    /// This CPU's `MPIDR_EL1`.
+    pub fn affinity() -> u64 {
+        super::read!("mpidr_el1")
+    }
+    /// This CPU's block (`TPIDR_EL1`).
+    #[inline(always)]
+    pub fn local() -> *const CpuLocal {
+        let local;
+        // SAFETY: only reads the register.
+        unsafe { asm!("mrs {}, tpidr_el1", out(reg) local, options(nomem, nostack, preserves_flags)) }
+        local
+    }
+    /// Makes `local` this CPU's block.
+    pub fn set_local(local: *const CpuLocal) {
+        // SAFETY: the register is ours, and `local` lives for good.
+        unsafe { asm!("msr tpidr_el1, {}", in(reg) local, options(nostack, preserves_flags)) }
+    }
+    /// The running thread's info (`SP_EL0` while in the kernel).
+    #[inline(always)]
+    pub fn thread() -> *const ThreadInfo {
+        let thread;
+        // SAFETY: only reads the register. The result is the same whenever the running thread asks, so the
+        // compiler may keep it.
+        unsafe { asm!("mrs {}, sp_el0", out(reg) thread, options(pure, nomem, nostack, preserves_flags)) }
+        thread
+    }
+    /// Makes the register say that `thread` runs. Entries from user mode take it from the CPU's block.
+    ///
+    /// # Safety
+    /// It does, or is about to; interrupts are off.
+    #[inline(always)]
+    pub unsafe fn set_thread(thread: *const ThreadInfo) {
+        // SAFETY: as the caller promises.
+        unsafe { asm!("msr sp_el0, {}", in(reg) thread, options(nostack, preserves_flags)) }
+    }
     /// How many address-space identifiers there are: they have 8 or 16 bits.
     pub fn asid_count() -> usize {
         if super::read!("id_aa64mmfr0_el1") >> 4 & 0xf >= 2 {
@@ -163,28 +225,28 @@ mod shared {
     /// `CNTV_CTL`.
     #[inline(always)]
     pub fn set_timer_control(value: u64) {
-        // SAFETY: as above.
+        // SAFETY: this CPU's own timer; its interrupt is handled.
         unsafe { super::write!("cntv_ctl_el0", value) }
         super::isb();
     }
     /// GICv3: enables this CPU's interface: all priorities, one group, no preemption.
     pub fn gic_enable() {
-        let sre = super::read!("S3_0_C12_C12_5");
+        let sre = super::read!("ICC_SRE_EL1");
         // SAFETY: the interface's own registers.
         unsafe {
-            super::write!("S3_0_C12_C12_5", sre | 1);
+            super::write!("ICC_SRE_EL1", sre | 1);
             super::isb();
-            super::write!("S3_0_C4_C6_0", 0xf0u64);
-            super::write!("S3_0_C12_C12_3", 0u64);
-            super::write!("S3_0_C12_C12_4", 0u64);
-            super::write!("S3_0_C12_C12_7", 1u64);
+            super::write!("ICC_PMR_EL1", 0xf0u64);
+            super::write!("ICC_BPR1_EL1", 0u64);
+            super::write!("ICC_CTLR_EL1", 0u64);
+            super::write!("ICC_IGRPEN1_EL1", 1u64);
         }
         super::isb();
     }
     /// GICv3: `ICC_IAR1`.
     #[inline(always)]
     pub fn gic_acknowledge() -> u32 {
-        let id = super::read!("S3_0_C12_C12_0") as u32;
+        let id = super::read!("ICC_IAR1_EL1") as u32;
         full_barrier();
         id
     }
@@ -192,13 +254,13 @@ mod shared {
     #[inline(always)]
     pub fn gic_end(id: u32) {
         // SAFETY: ends the interrupt that was acknowledged.
-        unsafe { super::write!("S3_0_C12_C12_1", u64::from(id)) }
+        unsafe { super::write!("ICC_EOIR1_EL1", u64::from(id)) }
     }
     /// GICv3: `ICC_SGI1R`.
     #[inline(always)]
     pub fn gic_send(value: u64) {
         // SAFETY: interrupts a CPU, which handles it.
-        unsafe { super::write!("S3_0_C12_C11_5", value) }
+        unsafe { super::write!("ICC_SGI1R_EL1", value) }
         super::isb();
     }
 }

@@ -1,5 +1,5 @@
-//! The vDSO's code for arm64: runs in user mode, from a copy. It is position-independent, calls nothing, and finds its data page
-//! two pages below itself (the header page is in between).
+//! The vDSO's code for arm64: runs in user mode, from a copy. It is position-independent, calls nothing, and
+//! finds its data page two pages below itself (the header page is in between).
 
 pub use super::super::vdso_calls::text;
 use super::super::vdso_calls::{vdso_clock_getres, vdso_clock_gettime, vdso_gettimeofday};

@@ -1,5 +1,6 @@
-//! Address-space identifiers: the tag that lets translations of several address spaces live in the TLB together. `crates/context-ids` tells who has
-//! which; the TLB is emptied on every CPU when a generation begins. Identifier 0 belongs to no address space.
+//! Address-space identifiers: the tag that lets translations of several address spaces live in the TLB
+//! together. `crates/context-ids` tells who has which; the TLB is emptied on every CPU when a generation
+//! begins. Identifier 0 belongs to no address space.
 
 use super::sysreg;
 use crate::sync::{IrqSpinLock, MAX_CPUS};
@@ -32,7 +33,7 @@ pub fn current(context: &MmContext) -> Option<u64> {
 /// The identifier `context` runs with on this CPU from now on. Interrupts are off.
 #[inline]
 pub fn activate(context: &MmContext) -> u64 {
-    let cpu = super::smp::cpu_id();
+    let cpu = super::cpus::cpu_id();
     let number = GENERATIONS.activate(context, cpu);
     number.unwrap_or_else(|| slow(context, cpu)) as u64
 }

@@ -1,9 +1,10 @@
-//! From the boot protocol to `crate::boot`: the devicetree's account of the machine, the final kernel map, the console.
+//! From the boot protocol to `crate::boot`: the devicetree's account of the machine, the final kernel map,
+//! the console.
 
 use super::devicetree_ranges::Ranges;
-use super::{console, cpu, devicetree, kmap, mmu, smp};
-use crate::boot::{BootInfo, PhysRange};
+use super::{console, cpu, cpus, devicetree, kmap, mmu, switch};
 use crate::mm::PhysAddr;
+use crate::mm::{BootInfo, PhysRange};
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 /// MiB of RAM that the kernel's addresses do not reach.
@@ -20,11 +21,12 @@ pub(super) fn report() {
 /// The first Rust function: on the boot stack, interrupts off, on the early tables.
 pub(super) extern "C" fn primary(devicetree_phys: u64, image_phys: u64) -> ! {
     kmap::init(image_phys);
-    smp::init_boot_cpu();
+    cpus::init_boot(switch::boot_thread());
     cpu::init_boot();
 
     let early = kmap::early_devicetree(devicetree_phys);
-    // SAFETY: the boot protocol passes a devicetree of at most 2 MiB, which was just mapped; nobody writes it.
+    // SAFETY: the boot protocol passes a devicetree of at most 2 MiB, which was just mapped; nobody writes
+    // it.
     let (tree, size) = unsafe {
         let total = devicetree_size(early);
         (
@@ -36,7 +38,7 @@ pub(super) extern "C" fn primary(devicetree_phys: u64, image_phys: u64) -> ! {
     let mut memory = Ranges::new();
     for node in tree.all_nodes() {
         if devicetree::is_type(&node, "memory") && devicetree::enabled(&node) {
-            for (start, size) in devicetree::reg(&tree, &node) {
+            for (start, size) in devicetree::reg(tree, &node) {
                 let mut used = 0;
                 if let Some((start, size)) = mmu::usable_part(start, size) {
                     memory.push(start, size);
@@ -51,11 +53,11 @@ pub(super) extern "C" fn primary(devicetree_phys: u64, image_phys: u64) -> ! {
     let mut reserved = Ranges::new();
     reserved.push(devicetree_phys, size as u64);
     for r in tree.memory_reservations() {
-        reserved.push(r.address() as u64, r.size() as u64);
+        reserved.push(r.address(), r.size());
     }
     if let Some(parent) = tree.find_node("/reserved-memory") {
         for node in parent.children() {
-            for (start, size) in devicetree::reg(&tree, &node) {
+            for (start, size) in devicetree::reg(tree, &node) {
                 reserved.push(start, size);
             }
         }
@@ -73,9 +75,9 @@ pub(super) extern "C" fn primary(devicetree_phys: u64, image_phys: u64) -> ! {
     if let Some(initrd) = initrd {
         reserved.push(initrd.start.as_u64(), initrd.size);
     }
-    let uart = devicetree::console(&tree)
+    let uart = devicetree::console(tree)
         .filter(|node| devicetree::is_compatible(node, "arm,pl011"))
-        .and_then(|node| devicetree::reg(&tree, &node).next());
+        .and_then(|node| devicetree::reg(tree, &node).next());
 
     let words = chosen
         .as_ref()
@@ -105,7 +107,7 @@ pub(super) extern "C" fn primary(devicetree_phys: u64, image_phys: u64) -> ! {
         .and_then(|chosen| chosen.property("bootargs")?.as_str())
         .unwrap_or("");
 
-    crate::boot::start(&BootInfo {
+    crate::arch::above::start(&BootInfo {
         memory: memory.as_slice(),
         reserved: reserved.as_slice(),
         initrd,

@@ -1,4 +1,5 @@
-//! Long page table descriptors: what AArch64 has and 32-bit Arm with the large physical address extension. Re-exported by `mmu`.
+//! Long page table descriptors: what AArch64 has and 32-bit Arm with the large physical address extension.
+//! Re-exported by `mmu`.
 
 use super::mmu::KERNEL_NO_USER_EXEC;
 use crate::mm::{PhysAddr, Prot};
@@ -37,7 +38,8 @@ impl Entry {
     pub const EMPTY: Self = Self(0);
 
     const fn user_bits(prot: Prot) -> u64 {
-        // Stores without loads, and execution without loads (there is no EPAN), are more than asked for, as on Linux.
+        // Stores without loads, and execution without loads (there is no EPAN), are more than asked for, as
+        // on Linux.
         let common = TABLE_OR_PAGE
             | ATTR_NORMAL
             | INNER_SHAREABLE
@@ -62,7 +64,7 @@ impl Entry {
             }
     }
 
-    /// A user page. `prot` without any access bit maps nothing accessible but keeps the frame (`PROT_NONE`): present to [`Entry::is_page`], faults on every access.
+    /// A user page. `prot` without any access bit (`PROT_NONE`) keeps the frame but faults on every access.
     /// Young and, if writable, dirty already.
     #[inline]
     pub fn user_page(phys: PhysAddr, prot: Prot) -> Self {

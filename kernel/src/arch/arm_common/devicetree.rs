@@ -1,24 +1,49 @@
 //! Reading the devicetree: what `boot`, `platform` and the interrupt controllers ask of it.
 
-use super::devicetree_tree::keep;
-pub use super::devicetree_tree::{cell, is_compatible, is_type, number, parse, property, root_cells, tree};
+pub use super::devicetree_tree::{
+    Node, Tree, cell, compatible, index, is_type, number, of_type, parse, property, root_cells, tree,
+};
+use super::devicetree_tree::{cells_of, keep};
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use flat_device_tree::{Fdt, node::FdtNode};
+use dtoolkit::{Node as _, Property as _};
+
+/// Whether the node is compatible with `name`.
+pub fn is_compatible(node: &Node, name: &str) -> bool {
+    node.property("compatible").is_some_and(|all| all.lists(name))
+}
+
+impl Tree {
+    /// The node that others call `phandle`.
+    fn find_phandle(self, phandle: u32) -> Option<Node> {
+        self.all_nodes().find(|node| {
+            let own = ["phandle", "linux,phandle"].map(|name| property(node, name));
+            own.contains(&Some(u64::from(phandle)))
+        })
+    }
+}
+
+impl Node {
+    /// Where the node's first property lies in the tree's memory.
+    fn begins_at(&self) -> Option<*const u8> {
+        let value: &'static [u8] = self.0.properties().next()?.value_as().ok()?;
+        Some(value.as_ptr())
+    }
+}
 
 /// Keeps the tree for everyone. Called once on the boot CPU before other CPUs run.
 pub fn publish(data: &'static [u8]) {
     let tree = parse(data);
-    let root = tree.find_node("/");
-    let flat = root.is_some_and(|root| is_flat(&root, root_cells(&tree)));
+    let flat = is_flat(&tree.root(), root_cells(tree));
     keep(tree);
     FLAT.store(flat, Relaxed);
 }
 
-/// No bus with devices below it in the published tree has addresses of its own: looking for the way to a device is spared.
+/// No bus with devices below it in the published tree has addresses of its own: looking for the way to a
+/// device is spared.
 static FLAT: AtomicBool = AtomicBool::new(false);
 
 /// Whether every bus below `parent` writes addresses as the root does, with `cells`.
-fn is_flat(parent: &FdtNode<'_, '_>, cells: (usize, usize)) -> bool {
+fn is_flat(parent: &Node, cells: (usize, usize)) -> bool {
     parent.children().all(|child| {
         if child.children().next().is_none() {
             return true;
@@ -33,33 +58,23 @@ fn is_flat(parent: &FdtNode<'_, '_>, cells: (usize, usize)) -> bool {
 /// The most buses between the root and a device.
 const DEPTH: usize = 6;
 
-/// A bus whose children's addresses are not its own: `ranges`, and how many cells its children's addresses, its own, and sizes have.
-type Bus<'a> = (&'a [u8], usize, usize, usize);
+/// A bus whose children's addresses are not its own: `ranges`, and how many cells its children's addresses,
+/// its own, and sizes have.
+type Bus = (&'static [u8], usize, usize, usize);
 
 /// The way from the root to a device.
-struct Way<'a> {
-    buses: [Bus<'a>; DEPTH],
+struct Way {
+    buses: [Bus; DEPTH],
     depth: usize,
     /// How the device itself writes addresses.
     cells: (usize, usize),
 }
 
-fn cells_of(node: &FdtNode<'_, '_>) -> (usize, usize) {
-    let get = |name| node.property(name).and_then(|p| cell(p.value, 0));
-    (
-        get("#address-cells").unwrap_or(2) as usize,
-        get("#size-cells").unwrap_or(1) as usize,
-    )
-}
-
-/// Looks below `parent` for the node whose `reg` is at `target`. Nodes lie in the tree's memory one after the other, each with what is
-/// below it: the last one that begins before `target` holds it.
-fn find_way<'a>(parent: &FdtNode<'_, 'a>, target: *const u8, way: &mut Way<'a>) -> bool {
+/// Looks below `parent` for the node whose `reg` is at `target`. Nodes lie in the tree's memory one after the
+/// other, each with what is below it: the last one that begins before `target` holds it.
+fn find_way(parent: &Node, target: *const u8, way: &mut Way) -> bool {
     let cells = cells_of(parent);
-    let begins_before = |node: &FdtNode<'_, 'a>| {
-        let first = node.properties().next();
-        first.is_none_or(|p| p.value.as_ptr() <= target)
-    };
+    let begins_before = |node: &Node| node.begins_at().is_none_or(|first| first <= target);
     let Some(child) = parent.children().take_while(begins_before).last() else {
         return false;
     };
@@ -87,7 +102,7 @@ fn find_way<'a>(parent: &FdtNode<'_, 'a>, target: *const u8, way: &mut Way<'a>) 
 }
 
 /// What `address` on a bus is on the one above it.
-fn translate(address: u64, (ranges, own, parent, size): Bus<'_>) -> Option<u64> {
+fn translate(address: u64, (ranges, own, parent, size): Bus) -> Option<u64> {
     if ranges.is_empty() {
         return Some(address);
     }
@@ -101,17 +116,15 @@ fn translate(address: u64, (ranges, own, parent, size): Bus<'_>) -> Option<u64> 
 }
 
 /// Address and size pairs of `reg` of a node, as the processor sees them.
-pub fn reg<'a>(tree: &Fdt<'a>, node: &FdtNode<'_, 'a>) -> impl Iterator<Item = (u64, u64)> + use<'a> {
-    let value: &'a [u8] = node.property("reg").map_or(&[], |p| p.value);
+pub fn reg(tree: Tree, node: &Node) -> impl Iterator<Item = (u64, u64)> + use<> {
+    let value: &'static [u8] = node.property("reg").map_or(&[], |p| p.value);
     let mut way = Way {
         buses: [(&[], 0, 0, 0); DEPTH],
         depth: 0,
         cells: root_cells(tree),
     };
-    if !FLAT.load(Relaxed)
-        && let Some(root) = tree.find_node("/")
-    {
-        find_way(&root, value.as_ptr(), &mut way);
+    if !FLAT.load(Relaxed) {
+        find_way(&tree.root(), value.as_ptr(), &mut way);
     }
     let (address, size) = way.cells;
     let step = address + size;
@@ -124,9 +137,9 @@ pub fn reg<'a>(tree: &Fdt<'a>, node: &FdtNode<'_, 'a>) -> impl Iterator<Item = (
     })
 }
 
-/// Entry `n` of the node's `interrupts`, for the GIC's three-cell form: the interrupt number as the controller counts, and whether it is
-/// edge-triggered. One cell is a number of a board, whose bus has a map.
-pub fn gic_interrupt(node: &FdtNode<'_, '_>, n: usize) -> Option<(u32, bool)> {
+/// Entry `n` of the node's `interrupts`, for the GIC's three-cell form: the interrupt number as the
+/// controller counts, and whether it is edge-triggered. One cell is a number of a board, whose bus has a map.
+pub fn gic_interrupt(node: &Node, n: usize) -> Option<(u32, bool)> {
     let value = node.property("interrupts")?.value;
     if value.len() == 4 {
         return mapped_interrupt(cell(value, 0)?);
@@ -168,7 +181,7 @@ fn mapped_interrupt(number: u32) -> Option<(u32, bool)> {
 }
 
 /// The node that `/chosen/stdout-path` names, directly or by an alias.
-pub fn console<'b, 'a>(tree: &'b Fdt<'a>) -> Option<FdtNode<'b, 'a>> {
+pub fn console(tree: Tree) -> Option<Node> {
     let chosen = tree.find_node("/chosen")?;
     let path = chosen.property("stdout-path")?.as_str()?.split(':').next()?;
     if path.starts_with('/') {
@@ -179,14 +192,14 @@ pub fn console<'b, 'a>(tree: &'b Fdt<'a>) -> Option<FdtNode<'b, 'a>> {
 }
 
 /// Whether `status` says the node is in use.
-pub fn enabled(node: &FdtNode<'_, '_>) -> bool {
+pub fn enabled(node: &Node) -> bool {
     node.property("status")
         .and_then(|p| p.as_str())
         .is_none_or(|s| s == "okay" || s == "ok")
 }
 
-/// Offers the identifier of every CPU the tree names to `take(count so far, id)`, which says whether it counts. Returns the count; the boot
-/// CPU is number 0 and counted already.
+/// Offers the identifier of every CPU the tree names to `take(count so far, id)`, which says whether it
+/// counts. Returns the count; the boot CPU is number 0 and counted already.
 pub fn cpus(mut take: impl FnMut(usize, u64) -> bool) -> usize {
     let mut count = 1;
     let Some(cpus) = tree().find_node("/cpus") else {
@@ -196,10 +209,7 @@ pub fn cpus(mut take: impl FnMut(usize, u64) -> bool) -> usize {
         .property("#address-cells")
         .and_then(|p| cell(p.value, 0))
         .unwrap_or(1);
-    for node in cpus.children() {
-        if !is_type(&node, "cpu") || !enabled(&node) {
-            continue;
-        }
+    for node in of_type("cpu").filter(enabled) {
         let id = node
             .property("reg")
             .and_then(|p| number(p.value, 0, cells as usize));

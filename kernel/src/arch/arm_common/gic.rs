@@ -1,10 +1,10 @@
-//! The interrupt controller, GICv2 or GICv3 (Arm IHI 0048, IHI 0069): one interface for `interrupt`. With version 3 the CPU side is system registers.
+//! The interrupt controller, GICv2 or GICv3 (Arm IHI 0048, IHI 0069): one interface for `interrupt`. With
+//! version 3 the CPU side is system registers.
 
-use super::{devicetree, smp, sysreg};
+use super::{cpus, devicetree, sysreg};
 use crate::mm::map_device;
 use crate::sync::MAX_CPUS;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
-use flat_device_tree::{Fdt, node::FdtNode};
 
 // Distributor (and the second half of a redistributor, which looks the same for the private interrupts).
 const CTLR: usize = 0x000;
@@ -50,7 +50,7 @@ fn read(base: usize, offset: usize) -> u32 {
 }
 
 fn write(base: usize, offset: usize, value: u32) {
-    // SAFETY: as above; the controller's effects are interrupts that this module handles.
+    // SAFETY: one of the controller's registers; its effects are interrupts that this module handles.
     unsafe { ((base + offset) as *mut u32).write_volatile(value) }
 }
 
@@ -72,7 +72,10 @@ pub fn init() {
         "arm,cortex-a9-gic",
         "arm,cortex-a7-gic",
     ];
-    let (node, version) = match (tree.find_compatible(&["arm,gic-v3"]), tree.find_compatible(&v2)) {
+    let (node, version) = match (
+        devicetree::compatible(&["arm,gic-v3"]).next(),
+        devicetree::compatible(&v2).next(),
+    ) {
         (Some(node), _) => (node, 3),
         (None, Some(node)) => (node, 2),
         (None, None) => panic!("the devicetree names no interrupt controller (GICv2 or GICv3)"),
@@ -138,16 +141,16 @@ fn private(base: usize) {
 fn init_cpu_v2() {
     let (d, c) = (distributor(), CPU_INTERFACE.load(Ordering::Relaxed));
     // The first words are this CPU's own and read as its bit; on a single-CPU controller as zero.
-    TARGET[smp::cpu_id()].store((read(d, ITARGETSR) & 0xff).max(1), Ordering::Relaxed);
+    TARGET[cpus::cpu_id()].store((read(d, ITARGETSR) & 0xff).max(1), Ordering::Relaxed);
     private(d);
     write(c, GICC_PMR, 0xf0);
     write(c, GICC_CTLR, 1);
 }
 
 fn init_cpu_v3() {
-    let own = PRIVATE[smp::cpu_id()].load(Ordering::Relaxed);
+    let own = PRIVATE[cpus::cpu_id()].load(Ordering::Relaxed);
     if own == 0 {
-        panic!("CPU {} has no redistributor", smp::cpu_id())
+        panic!("CPU {} has no redistributor", cpus::cpu_id())
     }
     let base = own - GICR_PRIVATE;
     // Wake it.
@@ -164,7 +167,7 @@ fn init_cpu_v3() {
 static PRIVATE: [AtomicUsize; MAX_CPUS] = [const { AtomicUsize::new(0) }; MAX_CPUS];
 
 /// Maps every CPU's redistributor.
-fn find_redistributors(tree: &Fdt<'_>, node: &FdtNode<'_, '_>) {
+fn find_redistributors(tree: devicetree::Tree, node: &devicetree::Node) {
     let stride = node
         .property("redistributor-stride")
         .and_then(|p| devicetree::number(p.value, 0, p.value.len() / 4))
@@ -179,7 +182,7 @@ fn find_redistributors(tree: &Fdt<'_>, node: &FdtNode<'_, '_>) {
             let base = map_device(at, 0x20000) as usize;
             let (low, affinity) = (read(base, GICR_TYPER), read(base, GICR_TYPER + 4));
             let affinity = u64::from(affinity & 0xff_ffff) | u64::from(affinity >> 24) << 32;
-            if let Some(cpu) = (0..smp::count()).find(|&cpu| smp::mpidr(cpu) == affinity) {
+            if let Some(cpu) = (0..cpus::count()).find(|&cpu| cpus::mpidr(cpu) == affinity) {
                 PRIVATE[cpu].store(base + GICR_PRIVATE, Ordering::Relaxed);
             }
             // Last of its region.
@@ -196,7 +199,7 @@ pub fn enable(id: u32) {
     let bit = 1 << (id % 32);
     if id < FIRST_SHARED {
         let base = match VERSION.load(Ordering::Relaxed) {
-            3 => PRIVATE[smp::cpu_id()].load(Ordering::Relaxed),
+            3 => PRIVATE[cpus::cpu_id()].load(Ordering::Relaxed),
             _ => distributor(),
         };
         write(base, ISENABLER, bit);
@@ -204,7 +207,7 @@ pub fn enable(id: u32) {
     }
     let d = distributor();
     if VERSION.load(Ordering::Relaxed) == 3 {
-        let mpidr = smp::mpidr(0);
+        let mpidr = cpus::mpidr(0);
         write(d, IROUTER + id as usize * 8, mpidr as u32);
         write(d, IROUTER + id as usize * 8 + 4, (mpidr >> 32) as u32);
     } else {
@@ -260,7 +263,7 @@ pub fn end(acknowledged: u32) {
 pub fn send(cpu: usize, id: u32) {
     sysreg::store_barrier();
     if VERSION.load(Ordering::Relaxed) == 3 {
-        let mpidr = smp::mpidr(cpu);
+        let mpidr = cpus::mpidr(cpu);
         let (a0, a1, a2, a3) = (
             mpidr & 0xff,
             mpidr >> 8 & 0xff,
@@ -278,7 +281,8 @@ pub fn send(cpu: usize, id: u32) {
     }
 }
 
-/// Version 2: interrupts the CPU behind interface `number`, which has not told its own bit yet. Only for boards whose secondary CPUs wait so.
+/// Version 2: interrupts the CPU behind interface `number`, which has not told its own bit yet. Only for
+/// boards whose secondary CPUs wait so.
 #[allow(dead_code, reason = "not every Arm has such boards")]
 pub fn wake(number: u64) {
     sysreg::store_barrier();

@@ -10,7 +10,8 @@ use limen_linux_abi::Errno;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Ipi {
-    /// Look at the thread flags: reschedule, or a signal for the running thread. (The interrupt's exit does the work.)
+    /// Look at the thread flags: reschedule, or a signal for the running thread. (The interrupt's exit does
+    /// the work.)
     Reschedule = 0,
     /// Run queued cross-CPU calls (`sched::call`), used for TLB invalidation and the like.
     Call = 1,
@@ -26,7 +27,8 @@ pub fn send_ipi(cpu: usize, ipi: Ipi) {
 /// A device interrupt's handler; runs on the interrupt stack with interrupts off.
 pub type Handler = Box<dyn Fn() + Send + Sync>;
 
-/// An interrupt line or message, as the architecture's platform code hands it to drivers: the controller's number.
+/// An interrupt line or message, as the architecture's platform code hands it to drivers: the controller's
+/// number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Irq(pub u32);
 
@@ -50,8 +52,7 @@ pub(super) fn init() {
         .map(|_| AtomicPtr::new(core::ptr::null_mut()))
         .collect();
     LINES.store(Vec::leak(lines).as_mut_ptr(), Ordering::Release);
-    let tree = super::devicetree::tree();
-    if let Some(node) = tree.find_compatible(&["arm,armv8-timer", "arm,armv7-timer"])
+    if let Some(node) = super::devicetree::compatible(&["arm,armv8-timer", "arm,armv7-timer"]).next()
         && let Some((number, _)) = super::devicetree::gic_interrupt(&node, 2)
     {
         TIMER.store(number, Ordering::Relaxed);
@@ -97,7 +98,8 @@ pub fn request(irq: Irq, name: &'static str, handler: Handler) -> Result<(), Err
     Ok(())
 }
 
-/// A message-signalled interrupt: the address and data a PCI device must write, and the [`Irq`] to request. `None` if the machine has none.
+/// A message-signalled interrupt: the address and data a PCI device must write, and the [`Irq`] to request.
+/// `None` if the machine has none.
 pub fn allocate_msi() -> Option<(u64, u32, Irq)> {
     super::platform::allocate_msi()
 }

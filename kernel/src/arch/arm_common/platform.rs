@@ -1,10 +1,11 @@
-//! The machine around the processor, as the devicetree tells it: devices, power-off, reset, wall clock, entropy.
+//! The machine around the processor, as the devicetree tells it: devices, power-off, reset, wall clock,
+//! entropy.
 
 pub use super::devicetree_tree::entropy;
 use super::interrupt::{self, Irq};
-use super::{devicetree, gic, psci, smp, sysreg};
-use crate::driver::virtio::VirtioMmio;
-use crate::driver::virtio::pci::PciConfig;
+use super::{board, devicetree, gic, mmu, psci, smp, sysreg};
+use crate::arch::devices::PciConfig;
+use crate::arch::devices::VirtioMmio;
 use crate::mm::map_device;
 use crate::sync::Once;
 use alloc::vec::Vec;
@@ -24,15 +25,17 @@ static MESSAGES: Once<Messages> = Once::new();
 
 /// Called once on the boot CPU when the heap works: finds interrupt controller, timer, CPUs and devices.
 pub fn init() {
+    devicetree::index();
     super::boot::report();
     psci::init();
     smp::init();
+    mmu::init_roots();
     interrupt::init();
     let tree = devicetree::tree();
     if let Some((base, size)) = find_reg("arm,pl031") {
         RTC.store(map_device(base, size as usize) as usize, Ordering::Relaxed);
     }
-    if let Some(node) = tree.find_compatible(&["arm,gic-v2m-frame"])
+    if let Some(node) = devicetree::compatible(&["arm,gic-v2m-frame"]).next()
         && let Some((base, size)) = devicetree::reg(tree, &node).next()
     {
         let registers = map_device(base, size as usize);
@@ -49,7 +52,7 @@ pub fn init() {
 
 fn find_reg(compatible: &str) -> Option<(u64, u64)> {
     let tree = devicetree::tree();
-    let node = tree.find_compatible(&[compatible])?;
+    let node = devicetree::compatible(&[compatible]).next()?;
     devicetree::reg(tree, &node).next()
 }
 
@@ -70,8 +73,8 @@ pub(super) fn allocate_msi() -> Option<(u64, u32, Irq)> {
 pub fn virtio_mmio() -> Vec<VirtioMmio> {
     let tree = devicetree::tree();
     let mut slots = Vec::new();
-    for node in tree.all_nodes() {
-        if !devicetree::is_compatible(&node, "virtio,mmio") || !devicetree::enabled(&node) {
+    for node in devicetree::compatible(&["virtio,mmio"]) {
+        if !devicetree::enabled(&node) {
             continue;
         }
         let (Some((base, size)), Some((number, edge))) = (
@@ -93,9 +96,10 @@ pub fn virtio_mmio() -> Vec<VirtioMmio> {
 /// The machine's PCI host bridge, if it has one.
 pub fn pci() -> Option<PciConfig> {
     let tree = devicetree::tree();
-    let node = tree.find_compatible(&["pci-host-ecam-generic"])?;
+    let node = devicetree::compatible(&["pci-host-ecam-generic"]).next()?;
     let (base, _) = devicetree::reg(tree, &node).next()?;
-    // Each range: three cells of PCI address (the first says which space), the parent's address, two cells of size.
+    // Each range: three cells of PCI address (the first says which space), the parent's address, two cells of
+    // size.
     let value = node.property("ranges")?.value;
     let (address_cells, _) = devicetree::root_cells(tree);
     let step = 3 + address_cells + 2;
@@ -129,24 +133,24 @@ fn halt() -> ! {
 /// Turns the machine off; the host sees status 0.
 pub fn power_off() -> ! {
     psci::system_off();
-    super::smp::board_off();
+    board::power_off();
     halt()
 }
 
 /// Restarts the machine.
 pub fn reset() -> ! {
     psci::system_reset();
-    super::smp::board_reset();
+    board::reset();
     halt()
 }
 
 /// The status of a machine that ended with a panic (`docs/running.md`).
 const PANIC_STATUS: usize = 123;
 
-/// Ends the machine after a panic with the status the host knows as "kernel panic", or stops if it can't. Semihosting is an undefined
-/// instruction where there is no debugger, so the command line must promise one.
+/// Ends the machine after a panic with the status the host knows as "kernel panic", or stops if it can't.
+/// Semihosting is an undefined instruction where there is no debugger, so the command line must promise one.
 pub fn panic_exit() -> ! {
-    if crate::boot::cmdline::value("limen.panic_exit") == Some("semihosting") {
+    if crate::cmdline::value("limen.panic_exit") == Some("semihosting") {
         const SYS_EXIT_EXTENDED: usize = 0x20;
         const APPLICATION_EXIT: usize = 0x20026;
         let block = [APPLICATION_EXIT, PANIC_STATUS];

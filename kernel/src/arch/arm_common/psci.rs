@@ -18,8 +18,7 @@ const SYSTEM_RESET: usize = 0x8400_0009;
 
 /// Reads the calling method from the devicetree.
 pub fn init() {
-    let tree = super::devicetree::tree();
-    let node = tree.find_compatible(&["arm,psci-1.0", "arm,psci-0.2"]);
+    let node = super::devicetree::compatible(&["arm,psci-1.0", "arm,psci-0.2"]).next();
     let method = match node.as_ref().and_then(|node| node.property("method")?.as_str()) {
         Some("hvc") => HVC,
         Some("smc") => SMC,

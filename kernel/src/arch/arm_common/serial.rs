@@ -3,20 +3,18 @@
 pub use super::devicetree_registers::{Serial, SerialRegisters};
 use super::interrupt::Irq;
 use super::{devicetree, gic};
-use crate::driver::serial::SerialKind;
+use crate::arch::devices::SerialKind;
 use alloc::vec::Vec;
 
 /// The machine's serial ports, the console first.
 pub fn ports() -> Vec<Serial> {
     let tree = devicetree::tree();
     let mut found = Vec::new();
-    for node in tree.all_nodes() {
+    for node in devicetree::compatible(&["arm,pl011", "ns16550a"]) {
         let kind: fn(SerialRegisters) -> SerialKind = if devicetree::is_compatible(&node, "arm,pl011") {
             SerialKind::Pl011
-        } else if devicetree::is_compatible(&node, "ns16550a") {
-            SerialKind::Uart16550
         } else {
-            continue;
+            SerialKind::Uart16550
         };
         if !devicetree::enabled(&node) {
             continue;

@@ -2,7 +2,7 @@
 
 use super::sysreg;
 use core::sync::atomic::{AtomicU64, Ordering};
-use limen_vdso::clock::{mult_for, scale};
+use limen_vdso::scale::{mult_for, scale};
 
 /// Nanoseconds per counter step, 32.32 fixed point.
 static TO_NS: AtomicU64 = AtomicU64::new(0);
@@ -21,14 +21,16 @@ pub(super) fn init() {
     );
 }
 
-/// Nanoseconds since boot, monotonic and the same on every CPU. (The counter starts at zero with the machine.)
+/// Nanoseconds since boot, monotonic and the same on every CPU. (The counter starts at zero with the
+/// machine.)
 #[inline]
 pub fn now_ns() -> u64 {
     scale(sysreg::counter(), TO_NS.load(Ordering::Relaxed))
 }
 
-/// Programs this CPU's event for `deadline_ns` (as [`now_ns`]; in the past: at once). `u64::MAX` turns it off. When it fires the architecture calls
-/// `crate::time::timer_interrupt()` inside `threshold::interrupt`.
+/// Programs this CPU's event for `deadline_ns` (as [`now_ns`]; in the past: at once). `u64::MAX` turns it
+/// off. When it fires, the architecture calls `crate::arch::above::timer_interrupt()` inside
+/// `threshold::interrupt`.
 pub fn set_event(deadline_ns: u64) {
     if deadline_ns == u64::MAX {
         sysreg::set_timer_control(0);
@@ -42,11 +44,11 @@ pub fn set_event(deadline_ns: u64) {
 /// The timer's interrupt: quiet until the next event is set.
 pub(super) fn interrupt() {
     sysreg::set_timer_control(0);
-    crate::time::timer_interrupt();
+    crate::arch::above::timer_interrupt();
 }
 
-/// What the vDSO needs to turn the counter (readable in user mode) into nanoseconds: its value at time zero, and
-/// nanoseconds per step as 32.32 fixed point.
+/// What the vDSO needs to turn the counter (readable in user mode) into nanoseconds: its value at time zero,
+/// and nanoseconds per step as 32.32 fixed point.
 pub fn clock_parameters() -> (u64, u64) {
     (0, TO_NS.load(Ordering::Relaxed))
 }

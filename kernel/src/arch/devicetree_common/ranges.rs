@@ -1,7 +1,7 @@
 //! Pieces of memory while there is no heap: what `boot` collects from the devicetree.
 
-use crate::boot::PhysRange;
 use crate::mm::PhysAddr;
+use crate::mm::PhysRange;
 
 /// The most pieces of memory, and of reserved memory, that are looked at.
 const MAX_RANGES: usize = 64;

@@ -1,7 +1,7 @@
 //! A serial port whose registers lie in memory.
 
 use super::interrupt::Irq;
-use crate::driver::serial::SerialKind;
+use crate::arch::devices::SerialKind;
 
 /// A port's registers, mapped.
 #[derive(Debug)]
@@ -18,17 +18,17 @@ impl SerialRegisters {
     }
     /// Writes byte register `n`.
     pub fn write(&self, n: usize, value: u8) {
-        // SAFETY: as above.
+        // SAFETY: the registers stay mapped; writing one has no effect on memory.
         unsafe { self.0.add(n).write_volatile(value) }
     }
     /// Reads the 32-bit register at `offset`.
     pub fn read32(&self, offset: usize) -> u32 {
-        // SAFETY: as above; offsets are multiples of four.
+        // SAFETY: the registers stay mapped; offsets are multiples of four.
         unsafe { self.0.add(offset).cast::<u32>().read_volatile() }
     }
     /// Writes the 32-bit register at `offset`.
     pub fn write32(&self, offset: usize, value: u32) {
-        // SAFETY: as above.
+        // SAFETY: the registers stay mapped; offsets are multiples of four.
         unsafe { self.0.add(offset).cast::<u32>().write_volatile(value) }
     }
 }

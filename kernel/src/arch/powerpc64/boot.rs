@@ -1,10 +1,11 @@
-//! From Open Firmware to `crate::boot`: the devicetree, the final kernel map, the console. Everything up to [`kmap::activate`] runs with translation off.
+//! From Open Firmware to `crate::boot`: the devicetree, the final kernel map, the console. Everything up to
+//! [`kmap::activate`] runs with translation off.
 
 use super::devicetree_ranges::Ranges;
 use super::openfirmware::Firmware;
 use super::{console, cpu, devicetree, kmap, pid, smp};
-use crate::boot::{BootInfo, PhysRange};
 use crate::mm::PhysAddr;
+use crate::mm::{BootInfo, PhysRange};
 
 unsafe extern "C" {
     static mut __bss_start: u8;
@@ -13,8 +14,9 @@ unsafe extern "C" {
     static __devicetree_end: u8;
 }
 
-/// The first Rust function: on the boot stack, interrupts and translation off. Initramfs and its size (firmware also puts them in the tree), and
-/// Open Firmware's entry; without one, a flattened tree takes the first place.
+/// The first Rust function: on the boot stack, interrupts and translation off. Initramfs and its size
+/// (firmware also puts them in the tree), and Open Firmware's entry; without one, a flattened tree takes the
+/// first place.
 pub(super) extern "C" fn primary(initrd_or_tree: usize, initrd_size: usize, firmware: usize) -> ! {
     let bss = &raw mut __bss_start;
     // SAFETY: the linker script places both around what nothing has used yet.
@@ -40,13 +42,13 @@ pub(super) extern "C" fn primary(initrd_or_tree: usize, initrd_size: usize, firm
     };
     kmap::install_vectors();
     let tree = devicetree::parse(data);
-    devicetree::keep(devicetree::parse(data));
+    devicetree::keep(tree);
     console::init();
     super::time::init();
 
     let mut memory = Ranges::new();
     for node in devicetree::of_type("memory") {
-        for (start, size) in devicetree::reg(&tree, &node) {
+        for (start, size) in devicetree::reg(tree, &node) {
             // Only what the linear map can hold.
             if start < 1 << 47 {
                 memory.push(start, size.min((1 << 47) - start));
@@ -58,6 +60,9 @@ pub(super) extern "C" fn primary(initrd_or_tree: usize, initrd_size: usize, firm
     let mut reserved = Ranges::new();
     // Vectors and image, up to the end of the tree.
     reserved.push(0, kmap::to_phys(data.as_ptr_range().end as usize));
+    for reservation in tree.memory_reservations() {
+        reserved.push(reservation.address(), reservation.size());
+    }
 
     let chosen = tree.find_node("/chosen");
     let number = |name| devicetree::property(chosen.as_ref()?, name);
@@ -98,7 +103,7 @@ pub(super) extern "C" fn primary(initrd_or_tree: usize, initrd_size: usize, firm
         .and_then(|chosen| chosen.property("bootargs")?.as_str())
         .unwrap_or("");
 
-    crate::boot::start(&BootInfo {
+    crate::arch::above::start(&BootInfo {
         memory: memory.as_slice(),
         reserved: reserved.as_slice(),
         initrd,

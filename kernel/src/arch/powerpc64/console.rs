@@ -2,7 +2,6 @@
 
 use super::{devicetree, hcall};
 use core::sync::atomic::{AtomicUsize, Ordering};
-use flat_device_tree::node::FdtNode;
 
 /// The terminal's number; all ones until there is one.
 static TERMINAL: AtomicUsize = AtomicUsize::new(usize::MAX);
@@ -10,10 +9,8 @@ static TERMINAL: AtomicUsize = AtomicUsize::new(usize::MAX);
 const PATIENCE: usize = 10_000_000;
 
 /// The terminals the machine has, the console first.
-pub(super) fn terminals() -> impl Iterator<Item = FdtNode<'static, 'static>> {
-    devicetree::tree()
-        .all_nodes()
-        .filter(|node| devicetree::is_compatible(node, "hvterm1"))
+pub(super) fn terminals() -> impl Iterator<Item = devicetree::Node> {
+    devicetree::compatible(&["hvterm1"])
 }
 
 /// Finds the console.

@@ -1,15 +1,18 @@
-//! What moves memory: the kernel's `memcpy`, `memmove` and `memset` (the compiler calls them), and the moves that the copies to and from user memory
-//! are made of (`uaccess`), which may fault. The order of moves is `limen_memory`'s.
+//! What moves memory: the kernel's `memcpy`, `memmove` and `memset` (the compiler calls them), and the moves
+//! that the copies to and from user memory are made of (`uaccess`), which may fault. The order of moves is
+//! `limen_memory`'s.
 
 use super::extable::may_fault;
 use super::patch::from_31;
+use super::spr;
 use super::switch::with_registers;
 use crate::sched::cpu::CpuLocal;
 use core::arch::asm;
 use core::mem::offset_of;
 use limen_memory::{Moves, copy, copy_backwards};
 
-/// `AMR` with the window to user memory shut: neither loads nor stores. Key 0, which all pages have, forbids the kernel user pages then.
+/// `AMR` with the window to user memory shut: neither loads nor stores. Key 0, which all pages have, forbids
+/// the kernel user pages then.
 pub const AMR_SHUT: usize = 3 << 62;
 
 /// The instructions given, of which those with user memory may fault: `false` then.
@@ -23,19 +26,21 @@ macro_rules! access {
                 "3: .if {user}",
                 may_fault!("2b", "3b", "{fault}"),
                 ".endif",
-                $($operand)+, user = const USER, fault = label { return false }, options(nostack, preserves_flags)
+                $($operand)+, user = const USER, fault = label { return false },
+                    options(nostack, preserves_flags)
             );
         }
         true
     }};
 }
 
-/// The instructions given, once for each chunk. They leave the target 8 bytes before the next one. Where that is, and whether none was left: a fault
-/// leaves the target where its chunk begins.
+/// The instructions given, once for each chunk. They leave the target 8 bytes before the next one. Where that
+/// is, and whether none was left: a fault leaves the target where its chunk begins.
 macro_rules! for_chunks {
     ([$($line:expr),+], $to:ident, $count:ident, $($operand:tt)+) => {{
         let (end, left): (usize, usize);
-        // SAFETY: as above.
+        // SAFETY: both ranges are as the caller promises; faults on the user's side are in the
+        // exception table.
         unsafe {
             asm!(
                 "mtctr {count}",
@@ -46,7 +51,8 @@ macro_rules! for_chunks {
                 "mfctr {count}",
                 may_fault!("2b", "3b", "3b"),
                 ".endif",
-                $($operand)+, to = inout(reg_nonzero) $to.wrapping_sub(8) => end, count = inout(reg) $count => left, user = const USER, out("ctr") _,
+                $($operand)+, to = inout(reg_nonzero) $to.wrapping_sub(8) => end,
+                    count = inout(reg) $count => left, user = const USER, out("ctr") _,
                 options(nostack, preserves_flags)
             );
         }
@@ -107,7 +113,8 @@ impl<const USER: usize> Moves for Copy<USER> {
                 each!("std 7 + n, 8 * n + 8({to})"; 3),
                 "stdu 0, 32({to})"
             ],
-            to, count, from = inout(reg_nonzero) from.wrapping_sub(8) => next, out("r0") _, out("r7") _, out("r8") _, out("r9") _
+            to, count, from = inout(reg_nonzero) from.wrapping_sub(8) => next, out("r0") _, out("r7") _,
+                out("r8") _, out("r9") _
         );
         if USER == 0 {
             return (end, next.wrapping_add(8), true);
@@ -122,7 +129,8 @@ pub(super) struct Fill<const USER: usize>(pub u64);
 macro_rules! store {
     ($self:ident, $load:literal, $store:literal, $at:expr, $to:ident, $from:ident) => {{
         let _ = $from;
-        access!([concat!($store, " {value}, {at}({to})")], to = in(reg_nonzero) $to, value = in(reg) $self.0, at = const $at)
+        access!([concat!($store, " {value}, {at}({to})")], to = in(reg_nonzero) $to, value = in(reg) $self.0,
+            at = const $at)
     }};
 }
 
@@ -142,10 +150,12 @@ impl<const USER: usize> Moves for Fill<USER> {
 /// Bytes that [`copy_vectors`] copies at a time.
 pub(super) const PIECE: usize = 1024;
 
-/// Copies `pieces` times [`PIECE`] bytes, at least once, with vector registers, interrupts off, and gives back where the rest goes, where it comes from and
-/// how many pieces that are: a fault ends it. The window to user memory is open meanwhile if `USER` is 1. Whoever the registers belong to finds them as they
-/// were: nothing else runs here before they are given back, for a fault with interrupts off goes straight to its place in the table. It shuts the window,
-/// and the machine state that is given back behind it synchronises that.
+/// Copies `pieces` times [`PIECE`] bytes, at least once, with vector registers, interrupts off, and gives
+/// back where the rest goes, where it comes from and how many pieces that are: a fault ends it. The window to
+/// user memory is open meanwhile if `USER` is 1. Whoever the registers belong to finds them as they were:
+/// nothing else runs here before they are given back, for a fault with interrupts off goes straight to its
+/// place in the table. It shuts the window, and the machine state that is given back behind it synchronises
+/// that.
 ///
 /// # Safety
 /// Both sides are valid, or with the window open one lies below `USER_END`.
@@ -161,7 +171,7 @@ pub(super) unsafe fn copy_vectors<const USER: usize>(
         asm!(
             each!("stxv n, 16 * n + {lent}(13)"; 4),
             "mtctr {pieces}",
-            "mtspr 29, {amr}",
+            "mtspr {register}, {amr}",
             "isync",
             "4: nop",
             "2: .set at, 0",
@@ -173,11 +183,12 @@ pub(super) unsafe fn copy_vectors<const USER: usize>(
             "addi {from}, {from}, {piece}",
             "addi {to}, {to}, {piece}",
             "bdnz 2b",
-            "3: mtspr 29, {shut}",
+            "3: mtspr {register}, {shut}",
             "mfctr {left}",
             each!("lxv n, 16 * n + {lent}(13)"; 4),
             may_fault!("2b", "3b", "3b"),
-            // The same by pairs of registers: `lxvp` and `stxvp`, which the assembler would have to be told of.
+            // The same by pairs of registers: `lxvp` and `stxvp`, which the assembler would have to be told
+            // of.
             ".pushsection .text.pairs, \"ax\", @progbits",
             "5: .set at, 0",
             ".rept {piece} / 64",
@@ -192,7 +203,9 @@ pub(super) unsafe fn copy_vectors<const USER: usize>(
             ".popsection",
             may_fault!("5b", "6b", "3b"),
             from_31!("4b", "5b"),
-            pieces = in(reg) pieces, left = lateout(reg) left, amr = in(reg) AMR_SHUT * (1 - USER), shut = in(reg) AMR_SHUT, lent = const offset_of!(CpuLocal, lent),
+            pieces = in(reg) pieces, left = lateout(reg) left, amr = in(reg) AMR_SHUT * (1 - USER),
+            register = const spr::AMR,
+            shut = in(reg) AMR_SHUT, lent = const offset_of!(CpuLocal, lent),
             to = inout(reg_nonzero) to, from = inout(reg_nonzero) from, piece = const PIECE, out("ctr") _,
             options(nostack, preserves_flags)
         );

@@ -4,7 +4,8 @@ use super::copy::AMR_SHUT;
 use super::spr;
 use core::arch::asm;
 
-/// `FSCR`: facilities user mode may use: `DSCR`, `TAR`, `scv`; on power10 prefixed instructions. No transactions, no performance monitor.
+/// `FSCR`: facilities user mode may use: `DSCR`, `TAR`, `scv`; on power10 prefixed instructions. No
+/// transactions, no performance monitor.
 const FSCR: usize = 1 << 2 | 1 << 8 | 1 << 12;
 const FSCR_PREFIX: usize = 1 << 13;
 /// `IAMR`: the kernel never executes user pages.
@@ -50,9 +51,24 @@ pub fn platform() -> &'static str {
 
 /// `AT_HWCAP` and `AT_HWCAP2`: what programs may use (Linux: `uapi/asm/cputable.h`).
 pub fn hwcap() -> (usize, usize) {
-    // 32, 64, AltiVec, FPU, MMU, SMT, snooping instruction cache, decimal floating point, 2.06, VSX, performance monitor, true little-endian.
+    // 32, 64, AltiVec, FPU, MMU, SMT, snooping instruction cache, decimal floating point, 2.06, VSX,
+    // performance monitor, true little-endian.
     let one = 0xdc00_65c2;
     // 2.07, DSCR, ISEL, TAR, vector crypto, 3.00, IEEE 128, DARN, SCV; 3.1.
     let two = 0xaef0_0000 | if is_31() { 0x0004_0000 } else { 0 };
     (one, two)
+}
+
+/// All bits if `index` is below `len`, none if it is not, without a branch that could be guessed wrong.
+#[inline(always)]
+pub fn index_mask(index: usize, len: usize) -> usize {
+    let mask;
+    // SAFETY: only calculates.
+    unsafe {
+        asm!(
+            "subfc {mask}, {}, {}", "subfe {mask}, {mask}, {mask}", in(reg) len, in(reg) index,
+            mask = out(reg) mask, out("xer") _, options(pure, nomem, nostack),
+        );
+    }
+    mask
 }

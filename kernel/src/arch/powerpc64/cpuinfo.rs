@@ -15,7 +15,8 @@ pub fn show(cpu: usize, out: &mut String) {
     let clock = devicetree::of_cpus("clock-frequency").unwrap_or(0);
     let _ = write!(
         out,
-        "processor\t: {cpu}\ncpu\t\t: {name}, altivec supported\nclock\t\t: {}.{:06}MHz\nrevision\t: {}.{} (pvr {:04x} {:04x})\n\n",
+        "processor\t: {cpu}\ncpu\t\t: {name}, altivec supported\nclock\t\t: {}.{:06}MHz\nrevision\t: {}.{} \
+         (pvr {:04x} {:04x})\n\n",
         clock / 1_000_000,
         clock % 1_000_000,
         version >> 8 & 0xf,
@@ -31,7 +32,8 @@ pub fn show(cpu: usize, out: &mut String) {
             .unwrap_or("");
         let _ = write!(
             out,
-            "timebase\t: {}\nplatform\t: pSeries\nmodel\t\t: {model}\nmachine\t\t: CHRP {model}\nMMU\t\t: Radix\n",
+            "timebase\t: {}\nplatform\t: pSeries\nmodel\t\t: {model}\nmachine\t\t: CHRP {model}\nMMU\t\t: \
+             Radix\n",
             time::frequency()
         );
     }

@@ -1,5 +1,6 @@
-//! Instructions that user mode may use because the kernel does them: those that need registers only the kernel may touch, and loads and stores that the
-//! processor leaves to it (alignment interrupts). What they mean is `crates/power-emulate`.
+//! Instructions that user mode may use because the kernel does them: those that need registers only the
+//! kernel may touch, and loads and stores that the processor leaves to it (alignment interrupts). What they
+//! mean is `crates/power-emulate`.
 
 use super::frame::Frame;
 use super::spr;
@@ -40,7 +41,8 @@ impl Memory for User {
     }
 }
 
-/// Does a load or store that raised an alignment interrupt. `None`: not ours; an error: the address where memory is not there.
+/// Does a load or store that raised an alignment interrupt. `None`: not ours; an error: the address where
+/// memory is not there.
 pub fn unaligned(frame: &mut Frame) -> Option<Result<(), usize>> {
     let access = limen_power_emulate::decode(fetch(frame)?, &frame.gpr, frame.xer)?;
     let little_endian = frame.msr & spr::MSR_LE != 0;

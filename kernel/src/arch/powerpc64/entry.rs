@@ -1,16 +1,20 @@
-//! The interrupt vectors and entry stubs: save every general register into one [`Frame`], call one Rust function, restore, return. No policy.
+//! The interrupt vectors and entry stubs: save every general register into one [`Frame`], call one Rust
+//! function, restore, return. No policy.
 //!
-//! In the kernel r13 points to the CPU's local block (`SPRG0` keeps it) and r2 to the table of contents. A thread in user mode has an empty
-//! kernel stack, so its frame goes to the top. Below each frame lies the least stack frame of the ABI, for the function called; that of a thread's
-//! frame at the top has ended the chain since the thread was made.
+//! In the kernel r13 points to the CPU's local block (`SPRG0` keeps it) and r2 to the table of contents. A
+//! thread in user mode has an empty kernel stack, so its frame goes to the top. Below each frame lies the
+//! least stack frame of the ABI, for the function called; that of a thread's frame at the top has ended the
+//! chain since the thread was made.
 //!
-//! The vectors are linked at address 0 of the linear map and copied there (`kmap`): up to 0x3000 those of interrupts that arrive with translation off,
-//! which are the kernel's end, from 0x4000 on those of interrupts that arrive with translation on (`AIL` 3); `scv` has a page of its own, 0x3000. `SPRG1`
-//! and `SPRG2` and two words of the local block hold registers while there is no room for them; nothing that saves there can be interrupted by something
-//! that does.
+//! The vectors are linked at address 0 of the linear map and copied there (`kmap`): up to 0x3000 those of
+//! interrupts that arrive with translation off, which are the kernel's end, from 0x4000 on those of
+//! interrupts that arrive with translation on (`AIL` 3); `scv` has a page of its own, 0x3000. `SPRG1` and
+//! `SPRG2` and two words of the local block hold registers while there is no room for them; nothing that
+//! saves there can be interrupted by something that does.
 //!
-//! `scv` is the one interrupt that leaves interrupts on. Until its second instruction has masked them the stack pointer and r13 are the
-//! user's, so an interrupt taken in that page is put off: it goes back with interrupts masked and comes again when they go on.
+//! `scv` is the one interrupt that leaves interrupts on. Until its second instruction has masked them the
+//! stack pointer and r13 are the user's, so an interrupt taken in that page is put off: it goes back with
+//! interrupts masked and comes again when they go on.
 
 use super::frame::{FRAME_SIZE, Frame, TRAP_SC, TRAP_SCV};
 use super::smp::{self, SCRATCH_CR, SCRATCH_R12, SCRATCH_TOC};
@@ -36,26 +40,27 @@ global_asm!(
     .endr
     .endm
 
-    // Any interrupt but a system call, for \bytes / 32 vectors: r12 becomes the vector. That register itself and CR are in the local block, r11 in
-    // SPRG2, the interrupted r13 in SPRG1. Eight instructions: there is no room for more.
+    // Any interrupt but a system call, for \bytes / 32 vectors: r12 becomes the vector. That register itself
+    // and CR are in the local block, r11 in SPRG2, the interrupted r13 in SPRG1. Eight instructions: there is
+    // no room for more.
     .macro vectors bytes, to
     .balign 32
     .rept   (\bytes) / 32
-    mtspr   273, 13
-    mfspr   13, 272
+    mtspr   {sprg1}, 13
+    mfspr   13, {sprg0}
     std     12, {s12}(13)
     li      12, (. - interrupt_vectors) & 0x1fe0
-    mtspr   274, 11
+    mtspr   {sprg2}, 11
     mfcr    11
     std     11, {scr}(13)
     b       \to
     .endr
     .endm
 
-    // A system call that leaves its return address and machine state in special registers \nip and \msr. They go on in r11 and r12, \trap in r9, the
-    // top of the kernel stack in r10.
+    // A system call that leaves its return address and machine state in special registers \nip and \msr. They
+    // go on in r11 and r12, \trap in r9, the top of the kernel stack in r10.
     .macro system_call trap, nip, msr
-    mfspr   9, 272
+    mfspr   9, {sprg0}
     ld      10, {stack}(9)
     li      9, \trap
     mfspr   11, \nip
@@ -79,32 +84,33 @@ interrupt_vectors:
     // `scv 0`, then all others: those become interrupts from vector 0, where there is none.
     li      9, 2
     mtmsrd  9, 1
-    system_call {scv}, 8, 9
+    system_call {scv}, {link_register}, {count_register}
     .rept   127
     li      9, 2
     mtmsrd  9, 1
     mflr    11
-    mtspr   26, 11
+    mtspr   {srr0}, 11
     mfctr   12
-    mtspr   27, 12
+    mtspr   {srr1}, 12
     b       interrupt_vectors + 0x4000
     .balign 32
     .endr
     vectors 0xc00, exception_entry
-    system_call {sc}, 26, 27
+    system_call {sc}, {srr0}, {srr1}
     vectors 0xbe0, exception_entry
     "#,
     function!("system_call_entry", ".noinstr.text"),
     r#"
     addi    10, 10, -{size}
-    general std, 10, 0, 1, 2, 3, 4, 5, 6, 7, 8, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31
+    general std, 10, 0, 1, 2, 3, 4, 5, 6, 7, 8, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27
+    general std, 10, 28, 29, 30, 31
     mfcr    0
     rlwinm  0, 0, 0, 4, 2
     std     0, {ccr}(10)
     std     9, {trap}(10)
     std     11, {nip}(10)
     std     12, {msr}(10)
-    mfspr   13, 272
+    mfspr   13, {sprg0}
     call    10, {system_call}
     ld      9, {changed}(1)
     cmpdi   9, 0
@@ -116,9 +122,9 @@ interrupt_vectors:
     li      12, 0
     // What both kinds of entry restore.
 1:  ld      0, {nip}(1)
-    mtspr   26, 0
+    mtspr   {srr0}, 0
     ld      0, {msr}(1)
-    mtspr   27, 0
+    mtspr   {srr1}, 0
     ld      0, {link}(1)
     mtlr    0
     ld      0, {ccr}(1)
@@ -128,11 +134,12 @@ interrupt_vectors:
     "#,
     function!("exception_entry", ".noinstr.text"),
     r#"
-    mfspr   11, 27
+    mfspr   11, {srr1}
     andi.   11, 11, {pr}
     bne     3f
-    // From the kernel. In the first steps of `scv`, the only code so low that can be interrupted, its stack is empty as well.
-    mfspr   11, 26
+    // From the kernel. In the first steps of `scv`, the only code so low that can be interrupted, its stack
+    // is empty as well.
+    mfspr   11, {srr0}
     rldicl. 11, 11, 50, 16
     beq     3f
     addi    11, 1, -{size} - {red}
@@ -148,7 +155,8 @@ emergency_entry:
     b       4f
 3:  ld      11, {stack}(13)
     addi    11, 11, -{size}
-4:  general std, 11, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31
+4:  general std, 11, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27
+    general std, 11, 28, 29, 30, 31
     std     12, {trap}(11)
     mfctr   0
     std     0, {ctr}(11)
@@ -172,6 +180,13 @@ exception_return:
     bl      {fork}
     b       exception_return
     "#,
+    srr0 = const spr::SRR0,
+    srr1 = const spr::SRR1,
+    sprg0 = const spr::SPRG0,
+    sprg1 = const spr::SPRG1,
+    sprg2 = const spr::SPRG2,
+    link_register = const spr::LR,
+    count_register = const spr::CTR,
     s12 = const offset_of!(CpuLocal, scratch) + 8 * SCRATCH_R12,
     scr = const offset_of!(CpuLocal, scratch) + 8 * SCRATCH_CR,
     toc = const offset_of!(CpuLocal, scratch) + 8 * SCRATCH_TOC,

@@ -1,4 +1,5 @@
-//! Which interrupt is what; calls the threshold with the right handler: page faults go to `mm`, the rest becomes signals, or the end of the kernel.
+//! Which interrupt is what; calls the threshold with the right handler: page faults go to `mm`, the rest
+//! becomes signals, or the end of the kernel.
 
 use super::copy::AMR_SHUT;
 use super::frame::{Frame, TRAP_SCV};
@@ -38,7 +39,8 @@ const EMERGENCY: usize = 1;
 /// The first steps of `scv`, the only code among the vectors that runs with interrupts on.
 const SCV_STUBS: Range<usize> = LINEAR_BASE + TRAP_SCV..LINEAR_BASE + TRAP_SCV + 0x1000;
 
-/// Why a page fault happened: permission, store; and bits that page tables cannot resolve (bad tables, bad instruction for the memory).
+/// Why a page fault happened: permission, store; and bits that page tables cannot resolve (bad tables, bad
+/// instruction for the memory).
 const STORE: usize = 0x0200_0000;
 const UNRESOLVABLE: usize = 0x000a_0000 | 0x0400_0000;
 
@@ -56,7 +58,8 @@ pub fn handle(frame: &mut Frame) {
         return dispatch(frame);
     }
     if SCV_STUBS.contains(&frame.nip) && frame.trap & EMERGENCY == 0 {
-        // In the first steps of `scv`, with the user's registers still: what came comes again when they go on.
+        // In the first steps of `scv`, with the user's registers still: what came comes again when they go
+        // on.
         frame.msr &= !MSR_EE;
         return;
     }
@@ -122,7 +125,8 @@ fn dispatch(frame: &mut Frame) {
     }
 }
 
-/// The kernel stack is full, or the interrupt (a machine check, a system reset) turned translation off: then this does not run where it is linked.
+/// The kernel stack is full, or the interrupt (a machine check, a system reset) turned translation off: then
+/// this does not run where it is linked.
 #[cold]
 #[unsafe(link_section = ".noinstr.text")]
 fn emergency(frame: &mut Frame) -> ! {
@@ -262,7 +266,7 @@ pub fn die(frame: &Frame, what: &str) -> ! {
     }
     if frame.msr & MSR_PR == 0 {
         log!(Emerg, "Call trace of the interrupted code:");
-        crate::trace::backtrace::walk(frame.gpr[1], |ip| {
+        crate::trace::backtrace::walk(super::stack::from(frame.gpr[1]), |ip| {
             log!(Emerg, "  [<{:016x}>] {}", ip, symbol(ip - 1));
         });
     }

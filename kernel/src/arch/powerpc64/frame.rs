@@ -1,6 +1,8 @@
-//! The saved register file: what the entry stubs of `entry` save, and what everything else sees of an interrupted context.
+//! The saved register file: what the entry stubs of `entry` save, and what everything else sees of an
+//! interrupted context.
 //!
-//! The first 44 words are Linux's `pt_regs`, so register sets for tracers, core dumps and signal frames are a copy.
+//! The first 44 words are Linux's `pt_regs`, so register sets for tracers, core dumps and signal frames are a
+//! copy.
 
 use super::spr::{MSR_EE, MSR_PR, MSR_USER};
 use limen_linux_abi::{Errno, Restart};
@@ -37,7 +39,8 @@ pub struct Frame {
     pub ccr: usize,
     /// Linux: interrupts are on for software.
     pub softe: usize,
-    /// The interrupt vector that brought us here; its lowest bit: the frame is no longer a system call's, or the stub had to use the emergency stack.
+    /// The interrupt vector that brought us here; its lowest bit: the frame is no longer a system call's, or
+    /// the stub had to use the emergency stack.
     pub trap: usize,
     /// The faulting data address.
     pub dar: usize,
@@ -47,7 +50,8 @@ pub struct Frame {
     pub result: usize,
     /// The system call number, negative if the frame is not a system call's.
     pub syscallno: isize,
-    /// Not zero: registers that Rust functions keep (r14 to r31) or that calls destroy were changed, so all of the frame must be restored.
+    /// Not zero: registers that Rust functions keep (r14 to r31) or that calls destroy were changed, so all
+    /// of the frame must be restored.
     pub changed: usize,
 }
 
@@ -57,8 +61,8 @@ const _: () = assert!(FRAME_SIZE.is_multiple_of(16));
 const _: () = assert!(core::mem::offset_of!(Frame, result) == 43 * 8);
 
 impl Frame {
-    /// The register file of a fresh program: everything zero except entry point (r12 has it, too: functions find their data by it) and stack
-    /// pointer.
+    /// The register file of a fresh program: everything zero except entry point (r12 has it, too: functions
+    /// find their data by it) and stack pointer.
     pub fn new_user(entry: usize, sp: usize) -> Self {
         let mut gpr = [0; 32];
         gpr[1] = sp;
@@ -151,7 +155,8 @@ impl Frame {
         self.syscallno = -1;
         self.trap |= 1;
     }
-    /// A handler will run: rewinds the instruction pointer so that the call is made again when the handler returns.
+    /// A handler will run: rewinds the instruction pointer so that the call is made again when the handler
+    /// returns.
     pub fn rewind_syscall(&mut self) {
         self.gpr[3] = self.orig_gpr3;
         self.ccr &= !CR0_SO;

@@ -25,7 +25,8 @@ pub const RTAS: usize = 0xf000;
 pub fn call(function: usize, a: usize, b: usize, c: usize, d: usize) -> (isize, [usize; 3]) {
     let status: isize;
     let (x, y, z): (usize, usize, usize);
-    // SAFETY: the hypervisor keeps what the ABI of functions keeps; what the functions used here write is the caller's.
+    // SAFETY: the hypervisor keeps what the ABI of functions keeps; what the functions used here write is the
+    // caller's.
     unsafe {
         asm!(
             "sc 1",
@@ -34,7 +35,8 @@ pub fn call(function: usize, a: usize, b: usize, c: usize, d: usize) -> (isize, 
             inlateout("r5") b => y,
             inlateout("r6") c => z,
             inlateout("r7") d => _,
-            out("r0") _, lateout("r8") _, lateout("r9") _, lateout("r10") _, lateout("r11") _, lateout("r12") _,
+            out("r0") _, lateout("r8") _, lateout("r9") _, lateout("r10") _, lateout("r11") _,
+            lateout("r12") _,
             out("ctr") _, out("xer") _, out("cr0") _, out("cr1") _, out("cr5") _, out("cr6") _, out("cr7") _,
             options(nostack)
         );

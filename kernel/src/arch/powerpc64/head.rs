@@ -1,15 +1,18 @@
-//! The first instructions, on the boot CPU and on the others: from whatever byte order and width firmware left to 64-bit little-endian, with
-//! translation off; and calls to Open Firmware, which is 32-bit and big-endian.
+//! The first instructions, on the boot CPU and on the others: from whatever byte order and width firmware
+//! left to 64-bit little-endian, with translation off; and calls to Open Firmware, which is 32-bit and
+//! big-endian.
 //!
-//! With translation off the processor ignores the top of an address, so everything runs at the addresses it is linked at from the start.
+//! With translation off the processor ignores the top of an address, so everything runs at the addresses it
+//! is linked at from the start.
 
 use super::entry::LEAST;
-use super::spr::{MSR_KERNEL, MSR_RELOCATE};
+use super::spr::{self, MSR_KERNEL, MSR_RELOCATE};
 use core::arch::global_asm;
 
 global_asm!(
     r#"
-    // Little-endian and 64-bit, whatever it was; where it is little-endian already, it must be 64-bit. Spoils r10, r11, LR.
+    // Little-endian and 64-bit, whatever it was; where it is little-endian already, it must be 64-bit. Spoils
+    // r10, r11, LR.
     .macro little_endian
     // To the other byte order this is a branch to what comes behind the next instruction.
     tdi     0, 0, 0x48
@@ -39,15 +42,16 @@ global_asm!(
 3:  ld      1, 0(6)
     ld      12, 8(6)
     ld      0, 16(6)
-    mtspr   26, 12
-    mtspr   27, 0
+    mtspr   {srr0}, 12
+    mtspr   {srr1}, 0
     // The end of the call chain.
     li      0, 0
     mtlr    0
     rfid
     "#,
-    // r3: physical address of the arguments, r4: the entry, r5: machine state there. Translation off, boot stack. 32-bit code keeps only halves of
-    // registers, uses only halves of stack pointer and return address, and its ABI has the link register in what is our back chain.
+    // r3: physical address of the arguments, r4: the entry, r5: machine state there. Translation off, boot
+    // stack. 32-bit code keeps only halves of registers, uses only halves of stack pointer and return
+    // address, and its ABI has the link register in what is our back chain.
     function!("call_open_firmware", ".head.text"),
     r#"
     mflr    0
@@ -57,8 +61,8 @@ global_asm!(
     .irp n, 0, 2, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31
     std     \n, 8 * \n + 24(1)
     .endr
-    mtspr   26, 4
-    mtspr   27, 5
+    mtspr   {srr0}, 4
+    mtspr   {srr1}, 5
     bl      2f
     little_endian
     .irp n, 0, 2, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31
@@ -70,6 +74,8 @@ global_asm!(
     blr
 2:  rfid
     "#,
+    srr0 = const spr::SRR0,
+    srr1 = const spr::SRR1,
     least = const LEAST,
     boot = const MSR_KERNEL & !MSR_RELOCATE,
     primary = sym super::boot::primary,

@@ -1,5 +1,6 @@
-//! Interrupt lines and inter-processor interrupts: the hypervisor's interrupt controller (XICS, PAPR chapter 16): each CPU has a presentation
-//! controller with a priority and one request that others can raise; sources are routed by RTAS.
+//! Interrupt lines and inter-processor interrupts: the hypervisor's interrupt controller (XICS, PAPR chapter
+//! 16): each CPU has a presentation controller with a priority and one request that others can raise; sources
+//! are routed by RTAS.
 
 use super::{hcall, rtas, smp};
 use crate::sync::{IrqSpinLock, MAX_CPUS};
@@ -12,7 +13,8 @@ use limen_linux_abi::Errno;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Ipi {
-    /// Look at the thread flags: reschedule, or a signal for the running thread. (The interrupt's exit does the work.)
+    /// Look at the thread flags: reschedule, or a signal for the running thread. (The interrupt's exit does
+    /// the work.)
     Reschedule = 0,
     /// Run queued cross-CPU calls (`sched::call`), used for TLB invalidation and the like.
     Call = 1,
@@ -42,7 +44,8 @@ pub fn send_ipi(cpu: usize, ipi: Ipi) {
 /// A device interrupt's handler; runs on the interrupt stack with interrupts off.
 pub type Handler = Box<dyn Fn() + Send + Sync>;
 
-/// An interrupt line or message, as the architecture's platform code hands it to drivers: the source's number.
+/// An interrupt line or message, as the architecture's platform code hands it to drivers: the source's
+/// number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Irq(pub u32);
 
@@ -88,7 +91,8 @@ pub fn request(irq: Irq, name: &'static str, handler: Handler) -> Result<(), Err
     Ok(())
 }
 
-/// A message-signalled interrupt: the address and data a PCI device must write, and the [`Irq`] to request. `None` if the machine has none.
+/// A message-signalled interrupt: the address and data a PCI device must write, and the [`Irq`] to request.
+/// `None` if the machine has none.
 pub fn allocate_msi() -> Option<(u64, u32, Irq)> {
     None
 }

@@ -1,11 +1,12 @@
-//! The kernel's own map, built once at boot, with translation still off: the linear map of all RAM with the largest pages (never executable but for
-//! the vectors and the image's text; those and the image's constants read-only). The image lies in it. Nothing is writable and executable.
+//! The kernel's own map, built once at boot, with translation still off: the linear map of all RAM with the
+//! largest pages (never executable but for the vectors and the image's text; those and the image's constants
+//! read-only). The image lies in it. Nothing is writable and executable.
 
 use super::hcall;
 use super::mmu::{Entry, LEVELS, LINEAR_BASE, MemoryKind, PAGE_SHIFT, TABLE_SHIFT, order_instructions};
 use super::pid;
 use super::spr::{self, MSR_RELOCATE};
-use crate::boot::PhysRange;
+use crate::mm::PhysRange;
 use crate::mm::{PAGE_SIZE, PhysAddr, Prot};
 
 unsafe extern "C" {
@@ -83,7 +84,8 @@ impl Builder {
         table as *mut u64
     }
 
-    /// Maps `[phys, phys + size)` in the linear map with the largest leaves that fit; everything is page-aligned.
+    /// Maps `[phys, phys + size)` in the linear map with the largest leaves that fit; everything is
+    /// page-aligned.
     fn map(&mut self, mut phys: u64, mut size: u64, prot: Prot) {
         while size > 0 {
             let mut level = 2;
@@ -108,18 +110,19 @@ impl Builder {
             let index = at >> (PAGE_SHIFT + TABLE_SHIFT * level) & 511;
             // SAFETY: `table` is one of our tables, in the image.
             let slot = unsafe { table.add(index) };
-            // SAFETY: as above.
+            // SAFETY: the slot lies in one of the image's tables.
             let current = Entry(unsafe { slot.read() });
             table = if current.is_empty() {
                 let lower = self.table();
-                // SAFETY: as above.
+                // SAFETY: the slot lies in one of the image's tables, which nothing else
+                // writes yet.
                 unsafe { slot.write(Entry::table(PhysAddr::new(to_phys(lower as usize))).0) };
                 lower
             } else {
                 (LINEAR_BASE | current.phys().as_usize()) as *mut u64
             };
         }
-        // SAFETY: as above.
+        // SAFETY: the slot lies in one of the image's tables, which nothing else writes yet.
         unsafe {
             table
                 .add(at >> (PAGE_SHIFT + TABLE_SHIFT * wanted) & 511)

@@ -1,8 +1,9 @@
-//! Page table entries (radix trees), the address layout, TLB maintenance. The kernel's own map is built in `kmap`; `pid` hands out the identifiers
-//! of address spaces. 4K pages; the hardware's root has 13 bits of index, of which 9 are used, so a tree of four equal levels it is.
+//! Page table entries (radix trees), the address layout, TLB maintenance. The kernel's own map is built in
+//! `kmap`; `pid` hands out the identifiers of address spaces. 4K pages; the hardware's root has 13 bits of
+//! index, of which 9 are used, so a tree of four equal levels it is.
 //!
-//! The processor reads entries in big-endian byte order, and an [`Entry`] is what it reads: constants are swapped when the kernel is compiled, addresses
-//! when they are used.
+//! The processor reads entries in big-endian byte order, and an [`Entry`] is what it reads: constants are
+//! swapped when the kernel is compiled, addresses when they are used.
 
 use super::copy::{PIECE, copy_vectors};
 use super::pid;
@@ -18,7 +19,8 @@ pub use crate::arch::linear::{HIGH_MEMORY, View, linear_end, load_part, load_slo
 pub const PAGE_SHIFT: usize = 12;
 /// One past the largest user address (a multiple of the page size).
 pub const USER_END: usize = 1 << 47;
-/// What user mode can read and execute in the kernel's part, as `/proc/PID/maps` shows it: start, end, name. Here nothing.
+/// What user mode can read and execute in the kernel's part, as `/proc/PID/maps` shows it: start, end, name.
+/// Here nothing.
 pub const GATE: Option<(usize, usize, &str)> = None;
 /// Permissions that a load is allowed by: not execution alone.
 pub const READABLE: Prot = Prot::READ.union(Prot::WRITE);
@@ -89,7 +91,7 @@ impl Entry {
         bits
     }
 
-    /// A user page. `prot` without any access bit maps nothing accessible but keeps the frame (`PROT_NONE`): present to [`Entry::is_page`], faults on every access.
+    /// A user page. `prot` without any access bit (`PROT_NONE`) keeps the frame but faults on every access.
     /// Young and, if writable, dirty already.
     #[inline]
     pub fn user_page(phys: PhysAddr, prot: Prot) -> Self {
@@ -166,7 +168,8 @@ pub fn virt_to_phys(virt: *const u8) -> PhysAddr {
     PhysAddr::new(virt as u64 & !(LINEAR_BASE as u64))
 }
 
-/// Fills a fresh, zeroed user root table with what every address space shares with the kernel: nothing, the kernel has its own tree.
+/// Fills a fresh, zeroed user root table with what every address space shares with the kernel: nothing, the
+/// kernel has its own tree.
 pub fn init_user_root(root: PhysAddr) {
     let _ = root;
 }
@@ -182,7 +185,8 @@ pub fn switch_to(root: PhysAddr, context: &MmContext) {
     set_pid(pid::activate(root, context));
 }
 
-/// Leaves user address spaces: only kernel mappings are valid on this CPU afterwards (idle, kernel threads that outlive their last user). Interrupts are off.
+/// Leaves user address spaces: only kernel mappings are valid on this CPU afterwards (idle, kernel threads
+/// that outlive their last user). Interrupts are off.
 pub fn switch_to_kernel() {
     set_pid(pid::NOBODY);
 }
@@ -190,7 +194,8 @@ pub fn switch_to_kernel() {
 #[inline(always)]
 fn set_pid(pid: usize) {
     if spr::read!(spr::PIDR) != pid {
-        // SAFETY: the identifier's tree is that of an address space that the caller keeps alive while it is current, or empty.
+        // SAFETY: the identifier's tree is that of an address space that the caller keeps alive while it is
+        // current, or empty.
         unsafe { spr::write!(spr::PIDR, pid) }
         spr::isync();
     }
@@ -223,7 +228,8 @@ unsafe fn tlbie(what: What, pid: usize, addr: usize) {
     } else {
         1 << 10
     };
-    // SAFETY: forgetting translations is always allowed. `tlbie r5, r6, RIC, 1, 1`, spelled as a word for assemblers that know only the short form.
+    // SAFETY: forgetting translations is always allowed. `tlbie r5, r6, RIC, 1, 1`, spelled as a word for
+    // assemblers that know only the short form.
     unsafe {
         match what {
             What::Everything => {
@@ -275,8 +281,9 @@ unsafe fn tlbie_range(pid: usize, start: usize, end: usize) {
     }
 }
 
-/// Forgets cached translations of `[start, end)` of an address space on every CPU that may hold them. `tables_freed`: table pages were removed, too.
-/// On return no CPU uses the old translations. Interrupts on, no spinlock taken with interrupts off is held.
+/// Forgets cached translations of `[start, end)` of an address space on every CPU that may hold them.
+/// `tables_freed`: table pages were removed, too. On return no CPU uses the old translations. Interrupts on,
+/// no spinlock taken with interrupts off is held.
 pub fn flush_user(context: &MmContext, start: usize, end: usize, tables_freed: bool) {
     before();
     // An address space that never ran has nothing cached.
@@ -294,8 +301,9 @@ pub fn flush_user(context: &MmContext, start: usize, end: usize, tables_freed: b
     after();
 }
 
-/// After an entry became valid, or gained permission and `was_valid`: whatever the processor needs before the access is retried. It looks at the tables again
-/// before it reports a fault; should the store still be on its way, the fault comes once more, which the fault handler resolves by doing nothing.
+/// After an entry became valid, or gained permission and `was_valid`: whatever the processor needs before the
+/// access is retried. It looks at the tables again before it reports a fault; should the store still be on
+/// its way, the fault comes once more, which the fault handler resolves by doing nothing.
 #[inline(always)]
 pub fn update_user(context: &MmContext, addr: usize, was_valid: bool) {
     let _ = (context, addr, was_valid);
@@ -309,7 +317,8 @@ pub fn flush_kernel(start: usize, end: usize) {
     after();
 }
 
-/// After invalid kernel entries of a range became valid: whatever the processor needs before they are used (often nothing).
+/// After invalid kernel entries of a range became valid: whatever the processor needs before they are used
+/// (often nothing).
 #[inline(always)]
 pub fn update_kernel(start: usize, end: usize) {
     let _ = (start, end);
@@ -317,8 +326,9 @@ pub fn update_kernel(start: usize, end: usize) {
     spr::isync();
 }
 
-/// Makes newly written code in the page at `phys` visible to instruction fetch, before it is mapped executable. Instruction caches of all processors that
-/// have radix trees snoop: one invalidation orders them.
+/// Makes newly written code in the page at `phys` visible to instruction fetch, before it is mapped
+/// executable. Instruction caches of all processors that have radix trees snoop: one invalidation orders
+/// them.
 pub fn sync_instructions(phys: PhysAddr) {
     order_instructions(phys_to_virt(phys));
 }
@@ -342,7 +352,10 @@ pub fn clear_page(phys: PhysAddr) {
         for line in 0..STEP / LINE {
             // SAFETY: the caller owns the page; the linear map makes all RAM writable.
             unsafe {
-                asm!("dcbz {}, {}", in(reg_nonzero) page.add(at), in(reg) line * LINE, options(nostack, preserves_flags))
+                asm!(
+                    "dcbz {}, {}", in(reg_nonzero) page.add(at), in(reg) line * LINE,
+                    options(nostack, preserves_flags),
+                )
             }
         }
     }

@@ -1,4 +1,5 @@
-//! The 64-bit Power processor, little-endian, as a guest of a PAPR hypervisor (`pseries`): see `arch/mod.rs` for what each file owes.
+//! The 64-bit Power processor, little-endian, as a guest of a PAPR hypervisor (`pseries`): see
+//! `arch/contract.rs` for what each file owes.
 
 /// Lines of assembly for each `n` from 0 on, as many times as the last argument says.
 macro_rules! each {
@@ -70,7 +71,8 @@ pub use cpu::platform as elf_platform;
 /// `e_machine` of the programs this kernel runs.
 pub const ELF_MACHINE: u16 = 21;
 
-/// Whether `clone` takes the thread-local-storage value before the child's id word (`CONFIG_CLONE_BACKWARDS`).
+/// Whether `clone` takes the thread-local-storage value before the child's id word
+/// (`CONFIG_CLONE_BACKWARDS`).
 pub const CLONE_BACKWARDS: bool = true;
 /// Where thread-local storage must begin below for `clone` to take it: anything goes.
 pub const TLS_END: Option<usize> = None;
@@ -86,8 +88,9 @@ macro_rules! native_syscall_table {
 }
 pub(crate) use native_syscall_table;
 
-/// What only this architecture's programs find in the auxiliary vector: the real platform's name, the sizes of cache blocks (data, instructions, none that
-/// is both), and two entries to be ignored that old C libraries use for alignment.
+/// What only this architecture's programs find in the auxiliary vector: the real platform's name, the sizes
+/// of cache blocks (data, instructions, none that is both), and two entries to be ignored that old C
+/// libraries use for alignment.
 pub fn more_auxv(platform: usize) -> impl Iterator<Item = (usize, usize)> {
     const IGNORE: usize = 22;
     [

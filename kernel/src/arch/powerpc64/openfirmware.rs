@@ -1,5 +1,5 @@
-//! Calls to Open Firmware, with translation off, before anything else: its device tree is copied into a flattened one (`limen_open_firmware`), which is
-//! all that is read afterwards.
+//! Calls to Open Firmware, with translation off, before anything else: its device tree is copied into a
+//! flattened one (`limen_open_firmware`), which is all that is read afterwards.
 
 use super::spr::{self, MSR_LE, MSR_SF};
 use limen_open_firmware::Argument;
@@ -32,7 +32,8 @@ impl limen_open_firmware::Firmware for Firmware {
         }
         let n = arguments.len();
         let block = &raw mut CALL;
-        // SAFETY: one CPU, one call at a time; the block is as long as the longest call, and firmware writes the results and what it is told to.
+        // SAFETY: one CPU, one call at a time; the block is as long as the longest call, and firmware writes
+        // the results and what it is told to.
         unsafe {
             (*block)[0] = phys(service.as_ptr()).to_be();
             (*block)[1] = (n as u32).to_be();

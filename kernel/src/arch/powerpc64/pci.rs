@@ -1,22 +1,28 @@
-//! The PCI host bridge (`spapr-pci-host-bridge`): configuration space and messages through RTAS (PAPR, chapters 7 and 9).
+//! The PCI host bridge (`spapr-pci-host-bridge`): configuration space and messages through RTAS (PAPR,
+//! chapters 7 and 9).
 
 use super::devicetree::{self, number};
 use super::interrupt::Irq;
 use super::rtas;
-use crate::driver::virtio::pci::{Calls, PciConfig};
-use flat_device_tree::node::FdtNode;
+use crate::arch::devices::{PciCalls, PciConfig};
+use crate::sync::Once;
 
-fn bridge() -> Option<FdtNode<'static, 'static>> {
+fn bridge() -> Option<devicetree::Node> {
     devicetree::of_type("pci").find(|node| {
         let ranges = node.property("ibm,msi-ranges").or(node.property("ranges"));
         ranges.is_some()
     })
 }
 
-/// The bridge's unit identifier, as RTAS wants it: two halves.
+/// The bridge's unit identifier, as RTAS wants it: two halves. Each access to a device's configuration needs
+/// it, so it is looked for once.
 fn unit() -> Option<(u32, u32)> {
-    let value = bridge()?.property("reg")?.value;
-    Some((devicetree::cell(value, 0)?, devicetree::cell(value, 1)?))
+    static UNIT: Once<Option<(u32, u32)>> = Once::new();
+    let find = || {
+        let value = bridge()?.property("reg")?.value;
+        Some((devicetree::cell(value, 0)?, devicetree::cell(value, 1)?))
+    };
+    *UNIT.get_or_init(find)
 }
 
 fn read(function: u8, offset: u8) -> u32 {
@@ -63,7 +69,7 @@ pub fn pci() -> Option<PciConfig> {
         }
     }
     Some(PciConfig::Firmware {
-        calls: Calls { read, write, message },
+        calls: PciCalls { read, write, message },
         window32,
         window64,
         offset32,

@@ -1,11 +1,14 @@
-//! Process identifiers: the number under which the processor finds an address space's tree, through the process table, and tags its translations.
+//! Process identifiers: the number under which the processor finds an address space's tree, through the
+//! process table, and tags its translations.
 //!
-//! The processor's root tables are 64 KiB, far more than an address space needs, so they belong to identifiers, not to address spaces: there are as many
-//! as CPUs can use at a time and some more, in proportion to memory, made at boot. An address space has a root of one page; its entries are copied to
-//! the processor's root when a fault misses them there ([`sync_root`]). They only ever come, never go, until the address space is gone.
+//! The processor's root tables are 64 KiB, far more than an address space needs, so they belong to
+//! identifiers, not to address spaces: there are as many as CPUs can use at a time and some more, in
+//! proportion to memory, made at boot. An address space has a root of one page; its entries are copied to the
+//! processor's root when a fault misses them there ([`sync_root`]). They only ever come, never go, until the
+//! address space is gone.
 //!
-//! `crates/context-ids` tells who has which. When an identifier changes hands, the tree of the former owner is taken out, and what the TLBs hold of it is
-//! forgotten.
+//! `crates/context-ids` tells who has which. When an identifier changes hands, the tree of the former owner
+//! is taken out, and what the TLBs hold of it is forgotten.
 
 use super::mmu::{Entry, LINEAR_BASE, PAGE_SHIFT, TABLE_SHIFT};
 use crate::mm::PhysAddr;
@@ -23,7 +26,8 @@ const MAX_PIDS: usize = 64 * WORDS;
 const WORDS: usize = 16;
 /// Bytes of a processor's root.
 pub const ROOT_SIZE: usize = 65536;
-/// Memory that is not much: QEMU gives no machine less, and the kernel may have been told to use only some of it.
+/// Memory that is not much: QEMU gives no machine less, and the kernel may have been told to use only some of
+/// it.
 const SMALL: u64 = 256 << 20;
 /// Where a root's index begins.
 const ROOT_SHIFT: usize = PAGE_SHIFT + 3 * TABLE_SHIFT;
@@ -54,13 +58,15 @@ pub fn process_table() -> (u64, usize) {
     (super::kmap::to_phys(at), SIZE.ilog2() as usize - 12)
 }
 
-/// How many identifiers a machine with `cpus` CPUs and `memory` bytes gets: few, and what fits into a 64th of the memory beyond [`SMALL`].
+/// How many identifiers a machine with `cpus` CPUs and `memory` bytes gets: few, and what fits into a 64th of
+/// the memory beyond [`SMALL`].
 pub fn wanted(cpus: usize, memory: u64) -> usize {
     let more = memory.saturating_sub(SMALL) as usize / 64 / ROOT_SIZE;
     (FIRST + 12 + 3 * cpus + more).min(MAX_PIDS)
 }
 
-/// Fills the process table: the kernel's tree, and an empty one for each identifier, whose roots are the `count * ROOT_SIZE` bytes at `roots`.
+/// Fills the process table: the kernel's tree, and an empty one for each identifier, whose roots are the
+/// `count * ROOT_SIZE` bytes at `roots`.
 pub fn init(roots: u64, count: usize) {
     let (table, _) = process_table();
     let table = (LINEAR_BASE | table as usize) as *mut u64;
@@ -94,7 +100,8 @@ fn root_slot(pid: usize, index: usize) -> &'static AtomicU64 {
     unsafe { &*(at as *const AtomicU64) }
 }
 
-/// Copies one entry of the address space's root at `root` to `pid`'s; whether there is one. The caller keeps `pid` that address space's.
+/// Copies one entry of the address space's root at `root` to `pid`'s; whether there is one. The caller keeps
+/// `pid` that address space's.
 fn fill(pid: usize, root: usize, index: usize) -> bool {
     // SAFETY: the address space's root, a page of the linear map that is only accessed as atomics.
     let entry = unsafe { &*((LINEAR_BASE | (root + index * 8)) as *const AtomicU64) }.load(Ordering::Acquire);
@@ -106,8 +113,8 @@ fn fill(pid: usize, root: usize, index: usize) -> bool {
     true
 }
 
-/// Makes the processor's root of the current address space agree with the address space's for `addr`, before or after a page fault there. `true`: it did
-/// not, and the access should be tried again.
+/// Makes the processor's root of the current address space agree with the address space's for `addr`, before
+/// or after a page fault there. `true`: it did not, and the access should be tried again.
 #[inline]
 pub fn sync_root(addr: usize) -> bool {
     let pid = super::spr::read!(super::spr::PIDR);
@@ -166,7 +173,8 @@ impl Hooks for Tree {
     }
 }
 
-/// Puts the tree at `root` under `pid` in place of another: of its entries, the first and the last, which nearly every program has.
+/// Puts the tree at `root` under `pid` in place of another: of its entries, the first and the last, which
+/// nearly every program has.
 fn take_over(pid: usize, root: PhysAddr) {
     for (word, filled) in FILLED[pid].iter().enumerate() {
         let mut left = filled.swap(0, Ordering::Relaxed);

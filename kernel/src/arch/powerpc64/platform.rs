@@ -2,12 +2,13 @@
 
 pub use super::devicetree_tree::entropy;
 pub use super::pci::pci;
-use super::{interrupt, rtas, smp};
-use crate::driver::virtio::VirtioMmio;
+use super::{devicetree, interrupt, rtas, smp};
+use crate::arch::devices::VirtioMmio;
 use alloc::vec::Vec;
 
 /// Called once on the boot CPU when the heap works: finds CPUs and interrupts.
 pub fn init() {
+    devicetree::index();
     smp::init();
     interrupt::init_cpu();
 }
@@ -39,9 +40,10 @@ pub fn reset() -> ! {
     halt()
 }
 
-/// Ends the machine after a panic in the way the hypervisor knows as "the guest's system failed", if the command line says that it will; or stops.
+/// Ends the machine after a panic in the way the hypervisor knows as "the guest's system failed", if the
+/// command line says that it will; or stops.
 pub fn panic_exit() -> ! {
-    if crate::boot::cmdline::value("limen.panic_exit") == Some("os-term") {
+    if crate::cmdline::value("limen.panic_exit") == Some("os-term") {
         static MESSAGE: &[u8] = b"Limen panic\0";
         let at = super::kmap::to_phys(MESSAGE.as_ptr() as usize) as u32;
         rtas::call::<1>("ibm,os-term", &[at]);

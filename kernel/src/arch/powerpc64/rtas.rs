@@ -1,8 +1,9 @@
-//! Run-time abstraction services (PAPR, chapter 7): firmware's functions for starting CPUs, interrupts, PCI, the clock and power-off.
+//! Run-time abstraction services (PAPR, chapter 7): firmware's functions for starting CPUs, interrupts, PCI,
+//! the clock and power-off.
 
 use super::devicetree;
 use super::hcall;
-use crate::sync::IrqSpinLock;
+use crate::sync::{IrqSpinLock, Once};
 use core::sync::atomic::{AtomicU32, Ordering};
 
 /// Most arguments and results together.
@@ -14,7 +15,8 @@ struct Block([u32; 3 + CELLS]);
 /// The call block, in firmware's byte order; firmware wants it below 4 GiB, where the image is.
 static BLOCK: IrqSpinLock<Block> = IrqSpinLock::new(Block([0; 3 + CELLS]));
 
-/// Calls the service `name`: its results, of which the first is the status. `None` if that says that it failed, or if there is no such service.
+/// Calls the service `name`: its results, of which the first is the status. `None` if that says that it
+/// failed, or if there is no such service.
 pub fn call<const N: usize>(name: &str, arguments: &[u32]) -> Option<[u32; N]> {
     let token = token(name)?;
     let n = arguments.len();
@@ -35,7 +37,8 @@ pub fn call<const N: usize>(name: &str, arguments: &[u32]) -> Option<[u32; N]> {
     (status == hcall::SUCCESS && results.first().is_none_or(|status| *status == 0)).then_some(results)
 }
 
-/// Stops this CPU. The service does not return, so it must not be called with the lock of the others: its block is its own, and the same for everyone.
+/// Stops this CPU. The service does not return, so it must not be called with the lock of the others: its
+/// block is its own, and the same for everyone.
 pub fn stop_self() {
     static BLOCK: [AtomicU32; 3] = [const { AtomicU32::new(0) }; 3];
     if let Some(token) = token("stop-self") {
@@ -47,6 +50,7 @@ pub fn stop_self() {
 
 /// The number of a service.
 fn token(name: &str) -> Option<u32> {
-    let node = devicetree::tree().find_node("/rtas")?;
-    devicetree::cell(node.property(name)?.value, 0)
+    static RTAS: Once<Option<devicetree::Node>> = Once::new();
+    let node = *RTAS.get_or_init(|| devicetree::tree().find_node("/rtas"));
+    devicetree::cell(node?.property(name)?.value, 0)
 }

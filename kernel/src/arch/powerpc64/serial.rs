@@ -3,10 +3,9 @@
 pub use super::devicetree_registers::{Serial, SerialRegisters};
 use super::interrupt::Irq;
 use super::{console, devicetree, hcall};
-use crate::driver::serial::{Received, SerialKind, Uart};
+use crate::arch::devices::{Received, SerialKind, Uart};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use flat_device_tree::node::FdtNode;
 
 /// A hypervisor's terminal: calls take and give up to 16 bytes.
 struct Terminal {
@@ -61,7 +60,7 @@ impl Uart for Terminal {
 
 /// The machine's serial ports, the console first.
 pub fn ports() -> Vec<Serial> {
-    let terminal = |node: FdtNode<'_, '_>| {
+    let terminal = |node: devicetree::Node| {
         let number = devicetree::property(&node, "reg")? as usize;
         let irq = devicetree::cell(node.property("interrupts")?.value, 0)?;
         Some(Serial {

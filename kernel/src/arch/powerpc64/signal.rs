@@ -1,5 +1,5 @@
-//! Signal frames: the layout user space knows (`rt_sigframe`: `ucontext_t` with the registers, floating point and vectors; a trampoline's room;
-//! `siginfo_t`; what functions may use below the stack pointer).
+//! Signal frames: the layout user space knows (`rt_sigframe`: `ucontext_t` with the registers, floating point
+//! and vectors; a trampoline's room; `siginfo_t`; what functions may use below the stack pointer).
 
 use super::frame::{CR0_SO, Frame};
 use super::spr::{self, MSR_FE0, MSR_FE1, MSR_FP, MSR_LE, MSR_MATH, MSR_USER, MSR_VEC, MSR_VSX};
@@ -12,7 +12,8 @@ use core::arch::asm;
 use core::mem::{MaybeUninit, offset_of};
 use limen_linux_abi::Errno;
 
-/// The code of the SIGSEGV for a bad signal frame, whose address is then the stack pointer. `None`: the kernel's own, without one.
+/// The code of the SIGSEGV for a bad signal frame, whose address is then the stack pointer. `None`: the
+/// kernel's own, without one.
 pub const BAD_FRAME: Option<i32> = None;
 
 /// The least alternate stack (`MINSIGSTKSZ`).
@@ -110,8 +111,8 @@ unsafe fn bring_in_writable(word: usize) -> bool {
     unsafe { uaccess::get_u32(word).is_some_and(|value| uaccess::put_u32(word, value)) }
 }
 
-/// Stores all registers into the context at `base` and the vectors at `v_regs`; `None` after a fault. `fresh`: exceptions and rounding are then as a
-/// program starts with.
+/// Stores all registers into the context at `base` and the vectors at `v_regs`; `None` after a fault.
+/// `fresh`: exceptions and rounding are then as a program starts with.
 ///
 /// # Safety
 /// Inside [`switch::in_processor`]; both lie below `USER_END`.
@@ -144,10 +145,13 @@ unsafe fn store_registers(base: usize, v_regs: usize, frame: &Frame, fresh: bool
                 "std {msr}, {gpr} + {msr_at}({base})",
                 "std {trap}, {gpr} + {trap_at}({base})"
             ],
-            kept = in(reg_nonzero) kept.as_mut_ptr(), base = in(reg_nonzero) base, v_regs = in(reg_nonzero) v_regs,
+            kept = in(reg_nonzero) kept.as_mut_ptr(), base = in(reg_nonzero) base,
+            v_regs = in(reg_nonzero) v_regs,
             frame = in(reg_nonzero) frame, msr = in(reg) frame.msr & !MSR_MATH | MSR_FP | MSR_VEC | MSR_VSX,
-            trap = in(reg) frame.trap & !1, word = out(reg) _, fp = const offset_of!(Context, fp_regs), vscr = const 16 * (VECTORS - 2),
-            others = const 16 * VECTORS, gpr = const offset_of!(Context, gpr), msr_at = const offset_of!(Frame, msr),
+            trap = in(reg) frame.trap & !1, word = out(reg) _, fp = const offset_of!(Context, fp_regs),
+            vscr = const 16 * (VECTORS - 2),
+            others = const 16 * VECTORS, gpr = const offset_of!(Context, gpr),
+            msr_at = const offset_of!(Frame, msr),
             trap_at = const offset_of!(Frame, trap), vrsave = const spr::VRSAVE
         );
         if done && fresh {
@@ -157,7 +161,10 @@ unsafe fn store_registers(base: usize, v_regs: usize, frame: &Frame, fresh: bool
                 options(nostack, preserves_flags)
             );
         }
-        asm!(each!("lxv 32 * n, 16 * n({0})"; 2), in(reg_nonzero) kept.as_ptr(), options(nostack, preserves_flags, readonly));
+        asm!(
+            each!("lxv 32 * n, 16 * n({0})"; 2), in(reg_nonzero) kept.as_ptr(),
+            options(nostack, preserves_flags, readonly),
+        );
         done.then_some(())
     }
 }
@@ -165,8 +172,9 @@ unsafe fn store_registers(base: usize, v_regs: usize, frame: &Frame, fresh: bool
 /// What [`load_registers`] finds besides: the machine state; alternate stack (address, flags, size) and mask.
 type Found = (usize, [usize; 4]);
 
-/// Loads all registers from the context at `base` and the vectors at `v_regs`. `None`: a fault; some have changed. The machine state is user mode's in any
-/// case: only the byte order is taken from the context, and which floating-point exceptions are interrupts stays.
+/// Loads all registers from the context at `base` and the vectors at `v_regs`. `None`: a fault; some have
+/// changed. The machine state is user mode's in any case: only the byte order is taken from the context, and
+/// which floating-point exceptions are interrupts stays.
 ///
 /// # Safety
 /// Inside [`switch::load_math`]; both lie below `USER_END`.
@@ -199,9 +207,12 @@ unsafe fn load_registers(base: usize, v_regs: usize, frame: &mut Frame) -> Optio
                 "lwz {word}, {vscr} + 16({v_regs})",
                 "mtspr {vrsave}, {word}"
             ],
-            base = in(reg_nonzero) base, fp = in(reg_nonzero) base + offset_of!(Context, fp_regs), v_regs = in(reg_nonzero) v_regs,
-            frame = in(reg_nonzero) &raw mut *frame, out("r5") sp, out("r6") flags, out("r7") size, out("r8") mask,
-            word = out(reg) _, vscr = const 16 * (VECTORS - 2), others = const 16 * VECTORS, gpr = const offset_of!(Context, gpr),
+            base = in(reg_nonzero) base, fp = in(reg_nonzero) base + offset_of!(Context, fp_regs),
+            v_regs = in(reg_nonzero) v_regs,
+            frame = in(reg_nonzero) &raw mut *frame, out("r5") sp, out("r6") flags, out("r7") size,
+            out("r8") mask,
+            word = out(reg) _, vscr = const 16 * (VECTORS - 2), others = const 16 * VECTORS,
+            gpr = const offset_of!(Context, gpr),
             vrsave = const spr::VRSAVE
         )
     };
@@ -211,7 +222,8 @@ unsafe fn load_registers(base: usize, v_regs: usize, frame: &mut Frame) -> Optio
     done.then_some((msr, [sp, flags, size, mask]))
 }
 
-/// Builds the signal frame on the user stack and makes `frame` enter the handler. `EFAULT` if the stack is not there.
+/// Builds the signal frame on the user stack and makes `frame` enter the handler. `EFAULT` if the stack is
+/// not there.
 pub fn setup(frame: &mut Frame, delivery: &Delivery<'_>) -> Result<(), Errno> {
     let base = delivery.stack_top.wrapping_sub(FRAME_SIZE) & !15;
     let sp = base.wrapping_sub(SIGNAL_STACK);
@@ -238,10 +250,14 @@ pub fn setup(frame: &mut Frame, delivery: &Delivery<'_>) -> Result<(), Errno> {
                 each!("std {zero}, 8 * n({base})"; 2),
                 each!("std {zero}, 8 * n + 48({info})"; 10)
             ],
-            base = in(reg_nonzero) base, info = in(reg_nonzero) info, from = in(reg_nonzero) delivery.info, in("r5") stack,
-            in("r6") flags as usize, in("r7") size, in("r8") delivery.signal as usize, in("r9") delivery.handler, in("r10") delivery.mask,
-            in("r11") base + offset_of!(Context, gpr), v_regs = in(reg) v_regs, old = in(reg) frame.gpr[1], word = out(reg) _,
-            zero = in(reg) 0, told = const offset_of!(Head, told), v_regs_at = const offset_of!(Context, v_regs),
+            base = in(reg_nonzero) base, info = in(reg_nonzero) info, from = in(reg_nonzero) delivery.info,
+            in("r5") stack,
+            in("r6") flags as usize, in("r7") size, in("r8") delivery.signal as usize,
+            in("r9") delivery.handler, in("r10") delivery.mask,
+            in("r11") base + offset_of!(Context, gpr), v_regs = in(reg) v_regs, old = in(reg) frame.gpr[1],
+            word = out(reg) _,
+            zero = in(reg) 0, told = const offset_of!(Head, told),
+            v_regs_at = const offset_of!(Context, v_regs),
             info_at = const offset_of!(SigFrame, info_at), below = const SIGNAL_STACK
         )
     };
@@ -291,7 +307,8 @@ unsafe fn write_registers(base: usize, v_regs: usize, frame: &mut Frame, fresh: 
     retry(words, bring_in_writable, attempt)
 }
 
-/// Makes `frame` what the context at `base` says. Nothing there can harm the kernel: only the byte order in the machine state is the user's.
+/// Makes `frame` what the context at `base` says. Nothing there can harm the kernel: only the byte order in
+/// the machine state is the user's.
 fn read_context(frame: &mut Frame, base: usize) -> Result<Restored, Errno> {
     let v_regs: usize = UserPtr::new(base + offset_of!(Context, v_regs)).read()?;
     let at = if v_regs == 0 { vectors(base) } else { v_regs };
@@ -339,7 +356,8 @@ fn forget_vectors(frame: &mut Frame, msr: usize, no_vrsave: bool) {
     });
 }
 
-/// Restores all registers (floating point included) from the signal frame at the user stack pointer. The frame is no longer a system call's.
+/// Restores all registers (floating point included) from the signal frame at the user stack pointer. The
+/// frame is no longer a system call's.
 pub fn restore(frame: &mut Frame) -> Result<Restored, Errno> {
     frame.forget_syscall();
     // The trampoline has taken the handler's stack frame off.
@@ -360,7 +378,8 @@ pub(super) fn save_context(to: usize, frame: &mut Frame, mask: u64) -> Result<()
     unsafe { write_registers(to, v_regs, frame, false) }
 }
 
-/// `swapcontext`: makes `frame` what the context at `from` says; the mask there. The thread stays itself (r13), and the byte order what it is.
+/// `swapcontext`: makes `frame` what the context at `from` says; the mask there. The thread stays itself
+/// (r13), and the byte order what it is.
 pub(super) fn load_context(frame: &mut Frame, from: usize) -> Result<u64, Errno> {
     check(from, size_of::<Context>())?;
     frame.forget_syscall();

@@ -1,5 +1,5 @@
-//! CPUs: this CPU's local block (r13, which compiled code leaves alone; `SPRG0` keeps it for the entry stubs), the running thread, starting
-//! the others through RTAS.
+//! CPUs: this CPU's local block (r13, which compiled code leaves alone; `SPRG0` keeps it for the entry
+//! stubs), the running thread, starting the others through RTAS.
 
 use super::entry::LEAST;
 use super::{cpu, devicetree, kmap, rtas, spr};
@@ -11,8 +11,8 @@ use core::mem::offset_of;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use limen_linux_abi::Errno;
 
-/// Words of scratch in the local block: r12 and the condition register on entry, the context whose floating-point registers are loaded, the table
-/// of contents.
+/// Words of scratch in the local block: r12 and the condition register on entry, the context whose
+/// floating-point registers are loaded, the table of contents.
 pub const SCRATCH_R12: usize = 0;
 /// See [`SCRATCH_R12`].
 pub const SCRATCH_CR: usize = 1;
@@ -39,8 +39,8 @@ static COUNT: AtomicUsize = AtomicUsize::new(1);
 /// The number of each CPU as interrupt server, which is how firmware names it.
 static SERVER: [AtomicUsize; MAX_CPUS] = [const { AtomicUsize::new(0) }; MAX_CPUS];
 
-/// What each secondary CPU finds (`head::secondary_start`): stack pointer, function, machine state and argument. In the image, because firmware
-/// passes 32 bits.
+/// What each secondary CPU finds (`head::secondary_start`): stack pointer, function, machine state and
+/// argument. In the image, because firmware passes 32 bits.
 static START: [[AtomicUsize; 4]; MAX_CPUS] = [const { [const { AtomicUsize::new(0) }; 4] }; MAX_CPUS];
 
 /// The boot CPU's block and thread. The first thing Rust does.
@@ -54,13 +54,17 @@ fn set_local(local: *const CpuLocal) {
     unsafe {
         asm!("mr {}, 2", out(reg) toc, options(nomem, nostack, preserves_flags));
         (*local.cast_mut()).scratch[SCRATCH_TOC] = toc;
-        asm!("mr 13, {0}", "mtspr {1}, {0}", in(reg) local, const spr::SPRG0, options(nostack, preserves_flags));
+        asm!(
+            "mr 13, {0}", "mtspr {1}, {0}", in(reg) local, const spr::SPRG0,
+            options(nostack, preserves_flags),
+        );
         // User mode reads its CPU's number here (`getcpu`).
         spr::write!(spr::SPRG3, (*local).id);
     }
 }
 
-/// The boot CPU's interrupt stack, and the CPUs the devicetree names, the boot CPU first. Heap working, no interrupt yet.
+/// The boot CPU's interrupt stack, and the CPUs the devicetree names, the boot CPU first. Heap working, no
+/// interrupt yet.
 pub(super) fn init() {
     let Some(stack) = crate::mm::KernelStack::new() else {
         panic!("no memory for an interrupt stack")
@@ -92,14 +96,18 @@ pub(super) fn server(cpu: usize) -> usize {
     SERVER[cpu].load(Ordering::Relaxed)
 }
 
-/// One load from this CPU's block. Unsafe as `asm!` is; it is sound: r13 always points to that block in the kernel.
+/// One load from this CPU's block. Unsafe as `asm!` is; it is sound: r13 always points to that block in the
+/// kernel.
 macro_rules! local {
     ($field:ident) => {
         local!($field, readonly)
     };
     ($field:ident, $($option:ident),+) => {{
         let value;
-        asm!("ld {}, {}(13)", out(reg) value, const offset_of!(CpuLocal, $field), options(nostack, preserves_flags, $($option),+));
+        asm!(
+            "ld {}, {}(13)", out(reg) value, const offset_of!(CpuLocal, $field),
+            options(nostack, preserves_flags, $($option),+),
+        );
         value
     }};
 }
@@ -124,7 +132,8 @@ pub fn cpu_id() -> usize {
     }
 }
 
-/// What the scheduler has for this CPU; null until it works. The caller must not be migrated while it uses it.
+/// What the scheduler has for this CPU; null until it works. The caller must not be migrated while it uses
+/// it.
 #[inline(always)]
 pub fn cpu_data() -> *const CpuData {
     // SAFETY: as the macro says.
@@ -134,11 +143,13 @@ pub fn cpu_data() -> *const CpuData {
 /// The running thread's info, the first field of its `Task`. Always valid, from the first Rust line on.
 #[inline(always)]
 pub fn current() -> *const ThreadInfo {
-    // SAFETY: as the macro says; whatever CPU this is, its block names the thread that executes it, so the compiler may keep the result.
+    // SAFETY: as the macro says; whatever CPU this is, its block names the thread that executes it, so the
+    // compiler may keep the result.
     unsafe { local!(current, pure, nomem) }
 }
 
-/// Makes `thread` the running thread of this CPU (the context switch, and boot). `kernel_stack_top` is where entries from user mode start.
+/// Makes `thread` the running thread of this CPU (the context switch, and boot). `kernel_stack_top` is where
+/// entries from user mode start.
 ///
 /// # Safety
 /// Interrupts are off, and the caller runs (or is about to run) on that thread's stack.
@@ -157,7 +168,8 @@ pub fn count() -> usize {
     COUNT.load(Ordering::Acquire)
 }
 
-/// Starts CPU `cpu`: it runs on `stack_top` with `local` as its block and calls [`crate::boot::secondary`]. Returns once the start was requested.
+/// Starts CPU `cpu`: it runs on `stack_top` with `local` as its block and calls
+/// [`crate::arch::above::secondary`]. Returns once the start was requested.
 pub fn start(cpu: usize, local: &'static CpuLocal, stack_top: usize) -> Result<(), Errno> {
     unsafe extern "C" {
         fn secondary_start();
@@ -185,5 +197,5 @@ extern "C" fn secondary(local: *const CpuLocal) -> ! {
     set_local(local);
     cpu::init();
     super::interrupt::init_cpu();
-    crate::boot::secondary()
+    crate::arch::above::secondary()
 }

@@ -1,4 +1,5 @@
-//! Special-purpose registers by number, and the bits of the machine state register that the kernel uses (Power ISA, books II and III).
+//! Special-purpose registers by number, and the bits of the machine state register that the kernel uses
+//! (Power ISA, books II and III).
 
 /// `MSR`: 64-bit mode.
 pub const MSR_SF: usize = 1 << 63;
@@ -14,7 +15,8 @@ pub const MSR_PR: usize = 1 << 14;
 pub const MSR_FP: usize = 1 << 13;
 /// `MSR`: machine checks enabled.
 pub const MSR_ME: usize = 1 << 12;
-/// `MSR`: which floating-point exceptions that `FPSCR` enables are interrupts (0: none, to 3: precise), in two places.
+/// `MSR`: which floating-point exceptions that `FPSCR` enables are interrupts (0: none, to 3: precise), in
+/// two places.
 pub const MSR_FE0: usize = 1 << 11;
 pub const MSR_FE1: usize = 1 << 8;
 /// `MSR`: single step, and branch trace.
@@ -33,6 +35,9 @@ pub const MSR_USER: usize = MSR_KERNEL | MSR_EE | MSR_PR;
 /// What lets user mode touch floating-point and vector registers: given and taken together.
 pub const MSR_MATH: usize = MSR_FP | MSR_VEC | MSR_VSX;
 
+/// Link register, and count register.
+pub const LR: usize = 8;
+pub const CTR: usize = 9;
 /// Data stream control.
 pub const DSCR: usize = 17;
 /// Data storage interrupt status.
@@ -73,6 +78,8 @@ pub const SPRG3: usize = 275;
 pub const PVR: usize = 287;
 /// Target address.
 pub const TAR: usize = 815;
+/// Program priority, which user mode may lower and raise again.
+pub const PPR: usize = 896;
 
 /// Reads a special-purpose register.
 macro_rules! read {
@@ -80,7 +87,8 @@ macro_rules! read {
         let value: usize;
         #[allow(unused_unsafe, reason = "also used where other things are unsafe")]
         // SAFETY: reading this register has no side effect.
-        unsafe { core::arch::asm!("mfspr {}, {}", out(reg) value, const $number, options(nomem, nostack, preserves_flags)) }
+        unsafe { core::arch::asm!("mfspr {}, {}", out(reg) value, const $number,
+            options(nomem, nostack, preserves_flags)) }
         value
     }};
 }
@@ -103,11 +111,12 @@ pub fn msr() -> usize {
     value
 }
 
-/// Sets it, but for what only returns from interrupts can change. What follows runs with it, and with other registers as they were set before
-/// (`mtmsrd` with L = 0 is context synchronising: Power ISA, book III).
+/// Sets it, but for what only returns from interrupts can change. What follows runs with it, and with other
+/// registers as they were set before (`mtmsrd` with L = 0 is context synchronising: Power ISA, book III).
 #[inline(always)]
 pub fn set_msr(msr: usize) {
-    // SAFETY: the callers change whether interrupts arrive and which registers the kernel may touch. Not `nomem`: accesses must not move across.
+    // SAFETY: the callers change whether interrupts arrive and which registers the kernel may touch. Not
+    // `nomem`: accesses must not move across.
     unsafe { core::arch::asm!("mtmsrd {}", in(reg) msr, options(nostack, preserves_flags)) }
 }
 

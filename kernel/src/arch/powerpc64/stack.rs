@@ -1,14 +1,30 @@
-//! The kernel stack as a backtrace sees it: each stack frame begins with the address of its caller's, in which, two words up, the callee has put
-//! its return address.
+//! The kernel stack as a backtrace sees it: each stack frame begins with the address of its caller's, in
+//! which, two words up, the callee has put its return address.
+
+use crate::trace::backtrace::Start;
 
 /// Where the return address lies from a frame pointer.
-pub const RETURN_ADDRESS: usize = 16;
+const RETURN_ADDRESS: usize = 16;
 
 /// The frame of the caller: there lie its caller's frame's address and the caller's return address.
 #[inline(always)]
-pub fn frame_pointer() -> usize {
+fn frame_pointer() -> usize {
     let fp: usize;
     // SAFETY: the back chain of the current stack frame.
     unsafe { core::arch::asm!("ld {}, 0(1)", out(reg) fp, options(nostack, readonly, preserves_flags)) };
     fp
+}
+
+/// A backtrace from the frame at `fp` on.
+pub fn from(fp: usize) -> Start {
+    Start {
+        fp,
+        return_address: RETURN_ADDRESS,
+    }
+}
+
+/// A backtrace of how the caller was called.
+#[inline(always)]
+pub fn here() -> Start {
+    from(frame_pointer())
 }

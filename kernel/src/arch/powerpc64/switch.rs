@@ -1,8 +1,10 @@
-//! Switching between threads: registers that functions keep, floating point and vectors, user registers that only user mode has.
+//! Switching between threads: registers that functions keep, floating point and vectors, user registers that
+//! only user mode has.
 //!
-//! Floating-point and vector registers come and go together. The user's `MSR` in a thread's frame says whether they are in the processor; if not, the first
-//! use traps and loads them ([`use_math`]). They are saved when a thread that has them is switched away from; when it comes back and this CPU still
-//! has them, they are its own again for nothing.
+//! Floating-point and vector registers come and go together. The user's `MSR` in a thread's frame says
+//! whether they are in the processor; if not, the first use traps and loads them ([`use_math`]). They are
+//! saved when a thread that has them is switched away from; when it comes back and this CPU still has them,
+//! they are its own again for nothing.
 
 use super::entry::LEAST;
 use super::frame::{CR0_SO, FRAME_SIZE, Frame};
@@ -13,8 +15,8 @@ use core::arch::asm;
 use core::mem::offset_of;
 use core::ptr::null_mut;
 
-/// The floating-point and vector registers. A floating-point register is the upper half of its vector-scalar register; the second half of those are the
-/// vector registers.
+/// The floating-point and vector registers. A floating-point register is the upper half of its vector-scalar
+/// register; the second half of those are the vector registers.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(16))]
 pub struct FpState {
@@ -22,7 +24,8 @@ pub struct FpState {
     pub vs: [u128; 64],
     /// Vector status and control, in its last word.
     pub vscr: u128,
-    /// Which vector registers are in use, for who wants to know; and room, for here and in signal frames it takes as much as a vector.
+    /// Which vector registers are in use, for who wants to know; and room, for here and in signal frames it
+    /// takes as much as a vector.
     pub vrsave: usize,
     _room: usize,
     /// Floating-point status and control.
@@ -40,10 +43,15 @@ impl FpState {
     };
 }
 
+/// The priority programs have by themselves: medium low, what Linux leaves behind after every system call.
+/// The kernel runs with the thread's.
+const PPR_USER: usize = 3 << 50;
+
 /// No CPU has this context's floating-point registers.
 const NOWHERE: usize = usize::MAX;
 
-/// What is saved of a thread that is not running. Lives in its `Task`; only the CPU that switches the thread touches it.
+/// What is saved of a thread that is not running. Lives in its `Task`; only the CPU that switches the thread
+/// touches it.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Context {
@@ -52,10 +60,11 @@ pub struct Context {
     sp: usize,
     /// Where it goes on.
     pub resume: Resume,
-    /// `VRSAVE`, data stream control and target address.
+    /// `VRSAVE`, data stream control, target address and priority.
     vrsave: usize,
     dscr: usize,
     tar: usize,
+    ppr: usize,
     /// The thread's frame of user registers; null if it never has one (idle).
     frame: *mut Frame,
     /// The CPU that loaded the floating-point registers last.
@@ -67,7 +76,7 @@ pub struct Context {
 
 // SAFETY: the frame is on the thread's own stack, and only whoever may touch the context follows the pointer.
 unsafe impl Send for Context {}
-// SAFETY: as above.
+// SAFETY: whoever shares a context follows its pointer only when it may touch it.
 unsafe impl Sync for Context {}
 
 const _: () = assert!(offset_of!(Context, sp) == 24 && offset_of!(Context, resume) == 32);
@@ -76,15 +85,20 @@ unsafe extern "C" {
     fn ret_from_fork();
 }
 
-/// Runs `f` with the kernel allowed to touch floating-point and vector registers. Interrupts are off meanwhile, without the lock validator knowing,
-/// so a fault in `f` goes straight to its place in the exception table.
+/// Runs `f` with the kernel allowed to touch floating-point and vector registers. Interrupts are off
+/// meanwhile, without the lock validator knowing, so a fault in `f` goes straight to its place in the
+/// exception table.
 #[inline(always)]
 pub(super) fn with_registers<R>(f: impl FnOnce() -> R) -> R {
     let msr = spr::msr();
     let mut allowed = msr | MSR_FP | MSR_VEC | MSR_VSX;
-    // SAFETY: only calculates: a zero in the place of MSR_EE. (The compiler would make a mask of 64 bits first.)
+    // SAFETY: only calculates: a zero in the place of MSR_EE. (The compiler would make a mask of 64 bits
+    // first.)
     unsafe {
-        asm!("rldimi {}, {}, 15, 48", inout(reg) allowed, in(reg) 0, options(pure, nomem, nostack, preserves_flags))
+        asm!(
+            "rldimi {}, {}, 15, 48", inout(reg) allowed, in(reg) 0,
+            options(pure, nomem, nostack, preserves_flags),
+        )
     };
     spr::set_msr(allowed);
     let result = f();
@@ -148,6 +162,7 @@ impl Context {
             vrsave: 0,
             dscr: 0,
             tar: 0,
+            ppr: PPR_USER,
             frame: null_mut(),
             fp_cpu: NOWHERE,
             had_math: false,
@@ -155,8 +170,9 @@ impl Context {
         }
     }
 
-    /// For a new thread: `frame` is placed at the top of its kernel stack; its first switch ends in the architecture's
-    /// `ret_from_fork` stub, which calls `threshold::return_from_fork(frame)` and restores the frame.
+    /// For a new thread: `frame` is placed at the top of its kernel stack; its first switch ends in the
+    /// architecture's `ret_from_fork` stub, which calls `threshold::return_from_fork(frame)` and restores the
+    /// frame.
     pub fn new(stack_top: usize, frame: &Frame) -> Self {
         let at = user_frame(stack_top);
         let sp = at as usize - LEAST;
@@ -175,8 +191,8 @@ impl Context {
         context
     }
 
-    /// The register file of a new thread made from a system call: a copy of the parent's with result 0, and, if given, another
-    /// stack pointer and thread-local-storage value.
+    /// The register file of a new thread made from a system call: a copy of the parent's with result 0, and,
+    /// if given, another stack pointer and thread-local-storage value.
     pub fn fork_from(&mut self, parent: &Context, sp: Option<usize>, tls: Option<usize>) {
         // SAFETY: `new` put the frame there; the thread does not run yet.
         let frame = unsafe { &mut *self.frame };
@@ -202,7 +218,8 @@ impl Context {
         irq::local_restore(flags);
     }
 
-    /// A fresh program: floating point and thread-local storage as at the start of `exec`. The context is the running thread's.
+    /// A fresh program: floating point and thread-local storage as at the start of `exec`. The context is the
+    /// running thread's.
     pub fn reset_for_exec(&mut self) {
         let flags = irq::local_save();
         self.fp = FpState::ZERO;
@@ -210,16 +227,17 @@ impl Context {
         // SAFETY: the running thread's own frame and user registers, interrupts off.
         unsafe {
             (*self.frame).msr &= !MSR_MATH;
+            // Data stream control stays, as documented by Linux.
             spr::write!(spr::VRSAVE, 0usize);
-            spr::write!(spr::DSCR, 0usize);
             spr::write!(spr::TAR, 0usize);
+            spr::write!(spr::PPR, PPR_USER);
         }
         irq::local_restore(flags);
     }
 }
 
-/// Switches from `prev` (running) to `next`, with floating-point state and the user's other registers. Returns when `prev` runs again, after
-/// `resumed()` if it asked for that.
+/// Switches from `prev` (running) to `next`, with floating-point state and the user's other registers.
+/// Returns when `prev` runs again, after `resumed()` if it asked for that.
 ///
 /// # Safety
 /// Interrupts are off; both contexts stay valid; `next` is not running anywhere.
@@ -244,6 +262,7 @@ pub unsafe fn switch(prev: *mut Context, next: *const Context, resumed: impl FnO
             (*prev).vrsave = spr::read!(spr::VRSAVE);
             (*prev).dscr = spr::read!(spr::DSCR);
             (*prev).tar = spr::read!(spr::TAR);
+            (*prev).ppr = spr::read!(spr::PPR);
         }
         let frame = (*next).frame;
         if !frame.is_null() {
@@ -256,6 +275,7 @@ pub unsafe fn switch(prev: *mut Context, next: *const Context, resumed: impl FnO
             spr::write!(spr::VRSAVE, (*next).vrsave);
             spr::write!(spr::DSCR, (*next).dscr);
             spr::write!(spr::TAR, (*next).tar);
+            spr::write!(spr::PPR, (*next).ppr);
         }
         asm!(
             each!("std 29 + n, 8 * n(3)"; 3),
@@ -272,14 +292,17 @@ pub unsafe fn switch(prev: *mut Context, next: *const Context, resumed: impl FnO
             inout("r4") next => _,
             out("r14") _, out("r15") _, out("r16") _, out("r17") _, out("r18") _, out("r19") _, out("r20") _,
             out("r21") _, out("r22") _, out("r23") _, out("r24") _, out("r25") _, out("r26") _, out("r27") _,
-            out("r28") _, out("cr0") _, out("cr1") _, out("cr2") _, out("cr3") _, out("cr4") _, out("cr5") _, out("cr6") _, out("cr7") _,
-            out("ctr") _, out("lr") _, out("xer") _, out("r0") _, out("r5") _, out("r6") _, out("r7") _, out("r8") _, out("r9") _, out("r10") _, out("r11") _, out("r12") _,
+            out("r28") _, out("cr0") _, out("cr1") _, out("cr2") _, out("cr3") _, out("cr4") _, out("cr5") _,
+            out("cr6") _, out("cr7") _,
+            out("ctr") _, out("lr") _, out("xer") _, out("r0") _, out("r5") _, out("r6") _, out("r7") _,
+            out("r8") _, out("r9") _, out("r10") _, out("r11") _, out("r12") _,
             calls = label { resumed() },
         );
     }
 }
 
-/// The running thread used a floating-point or vector register that it does not have: now it has. Interrupts are off.
+/// The running thread used a floating-point or vector register that it does not have: now it has. Interrupts
+/// are off.
 pub fn use_math(frame: &mut Frame) {
     let context = crate::task::current().context.get();
     let local = smp::cpu_local().cast_mut();
@@ -298,8 +321,8 @@ pub fn use_math(frame: &mut Frame) {
 pub fn with_math<R>(frame: &Frame, f: impl FnOnce(&FpState) -> R) -> R {
     let context = crate::task::current().context.get();
     let flags = irq::local_save();
-    // SAFETY: interrupts are off: the registers are the running thread's if its frame says so. Only the thread itself, and the switch away from it,
-    // write the saved ones, and that writes what the thread had.
+    // SAFETY: interrupts are off: the registers are the running thread's if its frame says so. Only the
+    // thread itself, and the switch away from it, write the saved ones, and that writes what the thread had.
     let state = unsafe {
         if frame.msr & MSR_MATH != 0 {
             save_fp(&raw mut (*context).fp);
@@ -315,7 +338,8 @@ pub fn with_math<R>(frame: &Frame, f: impl FnOnce(&FpState) -> R) -> R {
 pub fn replace_math<R>(frame: &mut Frame, f: impl FnOnce(&mut FpState) -> R) -> R {
     let context = crate::task::current().context.get();
     frame.msr &= !MSR_MATH;
-    // SAFETY: the frame says that the registers are not the thread's, so nobody but us touches the saved ones. The last is the user's own register.
+    // SAFETY: the frame says that the registers are not the thread's, so nobody but us touches the saved
+    // ones. The last is the user's own register.
     unsafe {
         (*context).fp_cpu = NOWHERE;
         let result = f(&mut (*context).fp);
@@ -324,7 +348,8 @@ pub fn replace_math<R>(frame: &mut Frame, f: impl FnOnce(&mut FpState) -> R) -> 
     }
 }
 
-/// Runs `f` with the running thread's registers in the processor and the kernel allowed to touch them, interrupts off: see [`with_registers`].
+/// Runs `f` with the running thread's registers in the processor and the kernel allowed to touch them,
+/// interrupts off: see [`with_registers`].
 #[inline(always)]
 pub fn in_processor<R>(frame: &mut Frame, f: impl FnOnce(&Frame) -> R) -> R {
     let flags = irq::local_save();
@@ -336,14 +361,16 @@ pub fn in_processor<R>(frame: &mut Frame, f: impl FnOnce(&Frame) -> R) -> R {
     result
 }
 
-/// Lets `f` load all of them, as it does `frame` with a machine state as if there were none. `None` from `f`: some may have changed.
+/// Lets `f` load all of them, as it does `frame` with a machine state as if there were none. `None` from `f`:
+/// some may have changed.
 #[inline(always)]
 pub fn load_math<R>(frame: &mut Frame, f: impl FnOnce(&mut Frame) -> Option<R>) -> Option<R> {
     let context = crate::task::current().context.get();
     let flags = irq::local_save();
     let local = smp::cpu_local().cast_mut();
     let had = frame.msr & MSR_MATH != 0;
-    // SAFETY: interrupts are off: this CPU's own block, and the running thread's context. Whoever's the registers were, they are in memory as well.
+    // SAFETY: interrupts are off: this CPU's own block, and the running thread's context. Whoever's the
+    // registers were, they are in memory as well.
     let result = unsafe {
         if !had {
             (*local).scratch[smp::SCRATCH_FP] = 0;
@@ -367,7 +394,8 @@ pub fn user_frame(stack_top: usize) -> *mut Frame {
     (stack_top - FRAME_SIZE) as *mut Frame
 }
 
-/// Runs `f(data)` on another stack (the interrupt stack) and comes back. The frame chain goes on across the stacks.
+/// Runs `f(data)` on another stack (the interrupt stack) and comes back. The frame chain goes on across the
+/// stacks.
 ///
 /// # Safety
 /// `stack_top` is the 16-byte aligned top of a mapped stack nobody else uses.
@@ -383,8 +411,10 @@ pub unsafe fn call_on_stack(stack_top: usize, f: extern "C" fn(*mut u8), data: *
             "ld 1, 0(1)",
             top = in(reg_nonzero) stack_top,
             least = const LEAST,
-            inout("r3") data => _, inout("r12") f => _, out("r0") _, out("r4") _, out("r5") _, out("r6") _, out("r7") _, out("r8") _,
-            out("r9") _, out("r10") _, out("r11") _, out("cr0") _, out("cr1") _, out("cr5") _, out("cr6") _, out("cr7") _, out("ctr") _,
+            inout("r3") data => _, inout("r12") f => _, out("r0") _, out("r4") _, out("r5") _, out("r6") _,
+            out("r7") _, out("r8") _,
+            out("r9") _, out("r10") _, out("r11") _, out("cr0") _, out("cr1") _, out("cr5") _, out("cr6") _,
+            out("cr7") _, out("ctr") _,
             out("lr") _, out("xer") _
         );
     }

@@ -4,7 +4,7 @@ use super::vdso::counter;
 use super::{devicetree, smp, spr};
 use crate::sync::MAX_CPUS;
 use core::sync::atomic::{AtomicU64, Ordering};
-use limen_vdso::clock::{mult_for, scale};
+use limen_vdso::scale::{mult_for, scale};
 
 /// Nanoseconds per time base step, 32.32 fixed point.
 static TO_NS: AtomicU64 = AtomicU64::new(0);
@@ -36,7 +36,8 @@ pub(super) fn frequency() -> u64 {
     FREQUENCY.load(Ordering::Relaxed)
 }
 
-/// Nanoseconds since boot, monotonic and the same on every CPU. (The time base starts at zero with the machine.)
+/// Nanoseconds since boot, monotonic and the same on every CPU. (The time base starts at zero with the
+/// machine.)
 #[inline]
 pub fn now_ns() -> u64 {
     scale(counter(), TO_NS.load(Ordering::Relaxed))
@@ -48,8 +49,9 @@ fn arm(due: u64) {
     unsafe { spr::write!(spr::DEC, steps) }
 }
 
-/// Programs this CPU's event for `deadline_ns` (as [`now_ns`]; in the past: at once). `u64::MAX` turns it off. When it fires the architecture calls
-/// `crate::time::timer_interrupt()` inside `threshold::interrupt`.
+/// Programs this CPU's event for `deadline_ns` (as [`now_ns`]; in the past: at once). `u64::MAX` turns it
+/// off. When it fires, the architecture calls `crate::arch::above::timer_interrupt()` inside
+/// `threshold::interrupt`.
 pub fn set_event(deadline_ns: u64) {
     let due = if deadline_ns == u64::MAX {
         u64::MAX
@@ -70,11 +72,11 @@ pub(super) fn interrupt() {
     }
     due.store(u64::MAX, Ordering::Relaxed);
     arm(u64::MAX);
-    crate::time::timer_interrupt();
+    crate::arch::above::timer_interrupt();
 }
 
-/// What the vDSO needs to turn the counter (the time base, readable in user mode) into nanoseconds: its value at time zero, and
-/// nanoseconds per step as 32.32 fixed point.
+/// What the vDSO needs to turn the counter (the time base, readable in user mode) into nanoseconds: its value
+/// at time zero, and nanoseconds per step as 32.32 fixed point.
 pub fn clock_parameters() -> (u64, u64) {
     (0, TO_NS.load(Ordering::Relaxed))
 }

@@ -1,5 +1,6 @@
-//! Copies to and from user memory that may fault. The window (`AMR`) is open only inside these. Ranges were checked against
-//! `USER_END` by the caller (`mm::user`). A page that is not there is faulted in; an unresolvable fault ends the copy.
+//! Copies to and from user memory that may fault. The window (`AMR`) is open only inside these. Ranges were
+//! checked against `USER_END` by the caller (`mm::user`). A page that is not there is faulted in; an
+//! unresolvable fault ends the copy.
 //!
 //! The moves are in `copy`.
 
@@ -10,16 +11,16 @@ use super::exception::set_window;
 use super::extable::may_fault;
 use super::large_copy;
 use super::spr;
-use crate::rseq::{AREA_AT, TOLD};
 use core::arch::asm;
 use core::sync::atomic::{Ordering, fence};
 use limen_memory::Moves;
+use limen_rseq::field;
 
 /// What moves to and from user memory, with the window open.
 const MOVES: Copy<1> = Copy;
 
-/// The instructions given, with the window open: `false` if one of them faults, which is then the last. Used inside `unsafe` blocks, which say why the
-/// addresses are right.
+/// The instructions given, with the window open: `false` if one of them faults, which is then the last. Used
+/// inside `unsafe` blocks, which say why the addresses are right.
 macro_rules! user_asm {
     ([$($line:expr),+], $($operand:tt)+) => {{
         let mut fault = 1usize;
@@ -40,7 +41,8 @@ macro_rules! user_asm {
 }
 pub(super) use user_asm;
 
-/// Does `work` with the window open. It is inlined: loops over accesses that may fault, and what they keep in registers and on the kernel's stack.
+/// Does `work` with the window open. It is inlined: loops over accesses that may fault, and what they keep in
+/// registers and on the kernel's stack.
 #[inline(always)]
 fn while_open<T>(work: impl FnOnce() -> T) -> T {
     set_window(0);
@@ -91,7 +93,7 @@ pub unsafe fn copy_to_user(to: usize, from: *const u8, len: usize) -> usize {
 /// `to..to+len` lies below `USER_END`.
 #[inline(never)]
 pub unsafe fn clear_user(to: usize, len: usize) -> usize {
-    // SAFETY: as above; nothing is read.
+    // SAFETY: the range is the user's, as the caller promises; nothing is read.
     while_open(|| unsafe { limen_memory::copy(&Fill::<1>(0), to, to, len) })
 }
 
@@ -106,7 +108,8 @@ macro_rules! words {
         pub unsafe fn $get(addr: usize) -> Option<$word> {
             let mut value: $word = 0;
             // SAFETY: the caller's promise.
-            let done = unsafe { user_asm!([concat!($load, " {value}, 0, {addr}")], addr = in(reg) addr, value = inout(reg) value) };
+            let done = unsafe { user_asm!([concat!($load, " {value}, 0, {addr}")], addr = in(reg) addr,
+                value = inout(reg) value) };
             done.then_some(value)
         }
 
@@ -117,7 +120,8 @@ macro_rules! words {
         #[inline(never)]
         pub unsafe fn $put(addr: usize, value: $word) -> bool {
             // SAFETY: the caller's promise.
-            unsafe { user_asm!([concat!($store, " {value}, 0, {addr}")], addr = in(reg) addr, value = in(reg) value) }
+            unsafe { user_asm!([concat!($store, " {value}, 0, {addr}")], addr = in(reg) addr,
+                value = in(reg) value) }
         }
     };
 }
@@ -144,12 +148,14 @@ pub unsafe fn get_pair(addr: usize) -> Option<[u64; 2]> {
 pub unsafe fn put_pair(addr: usize, [a, b]: [u64; 2]) -> bool {
     // SAFETY: the caller's promise.
     unsafe {
-        user_asm!(["std {a}, 0({addr})", "std {b}, 8({addr})"], addr = in(reg_nonzero) addr, a = in(reg) a, b = in(reg) b)
+        user_asm!(["std {a}, 0({addr})", "std {b}, 8({addr})"], addr = in(reg_nonzero) addr, a = in(reg) a,
+            b = in(reg) b)
     }
 }
 
-/// Stores `count` words of 16 bits, at least one, to user `to` and every 8 bytes behind it, from kernel `from` and every 8 bytes behind that:
-/// the results of `poll`. `false` after a fault, with some of them stored.
+/// Stores `count` words of 16 bits, at least one, to user `to` and every 8 bytes behind it, from kernel
+/// `from` and every 8 bytes behind that: the results of `poll`. `false` after a fault, with some of them
+/// stored.
 ///
 /// # Safety
 /// `from` is readable for `8 * count - 6` bytes; `to..to + 8 * count` lies below `USER_END`.
@@ -202,15 +208,17 @@ pub unsafe fn cmpxchg_u32(addr: usize, expected: u32, new: u32) -> Option<u32> {
                 "bne 2b",
                 "4:"
             ],
-            addr = in(reg) addr, expected = in(reg) expected, new = in(reg) new, found = inout(reg) found, out("cr0") _
+            addr = in(reg) addr, expected = in(reg) expected, new = in(reg) new, found = inout(reg) found,
+            out("cr0") _
         )
     };
     fence(Ordering::SeqCst);
     done.then_some(found)
 }
 
-/// Loads the identifiers and `rseq_cs` of the `struct rseq` at `at`, and stores `ids` if those found differ, all in one window. Returns the
-/// identifiers found, as two words, and `rseq_cs`; `None` on a fault, after which the first word may have been stored.
+/// Loads the identifiers and `rseq_cs` of the `struct rseq` at `at`, and stores `ids` if those found differ,
+/// all in one window. Returns the identifiers found, as two words, and `rseq_cs`; `None` on a fault, after
+/// which the first word may have been stored.
 ///
 /// # Safety
 /// `at..at+32` lies below `USER_END`.
@@ -221,35 +229,38 @@ pub unsafe fn exchange_rseq(at: usize, ids: [u64; 2]) -> Option<[u64; 3]> {
     // SAFETY: the caller's promise; both arrays are ours.
     let done = while_open(|| unsafe {
         MOVES.word::<0>(to, at)
-            && MOVES.word::<0>(to + 8, at + 20)
-            && MOVES.word::<0>(to + 16, at + 8)
-            && (found[..2] == ids || MOVES.word::<0>(at, new) && MOVES.word::<0>(at + 20, new + 8))
+            && MOVES.word::<0>(to + 8, at + field::NODE_ID)
+            && MOVES.word::<0>(to + 16, at + field::RSEQ_CS)
+            && (found[..2] == ids
+                || MOVES.word::<0>(at, new) && MOVES.word::<0>(at + field::NODE_ID, new + 8))
     });
     done.then_some(found)
 }
 
-/// Whether the legacy area of restartable sequences whose address is [`AREA_AT`] behind `near` says what the four words [`TOLD`] behind `near` say
-/// (`cpu_id_start`, `cpu_id`, `node_id`, `mm_cid`), and no critical section (`rseq_cs` is 0). `false` on a fault as well.
-/// The window closes with the next context-synchronising instruction, which the next window or the way
-/// out has.
+/// Whether the legacy area of restartable sequences whose address is `AREA_AT` behind `near` says what the
+/// four words `TOLD` behind `near` say (`cpu_id_start`, `cpu_id`, `node_id`, `mm_cid`), and no critical
+/// section (`rseq_cs` is 0). `false` on a fault as well. The window closes with the next
+/// context-synchronising instruction, which the next window or the way out has.
 ///
 /// # Safety
 /// Both can be read, the area lies below `USER_END`, and nobody writes the words meanwhile.
 #[inline(always)]
-pub unsafe fn rseq_says(near: *const u8) -> bool {
+pub unsafe fn rseq_as_told<const AREA_AT: usize, const TOLD: usize>(near: *const u8) -> bool {
     let (first, second, section): (u64, u64, usize);
-    // SAFETY: the caller's promise. After a fault the area's address stands for what should have been found in it.
+    // SAFETY: the caller's promise. After a fault the area's address stands for what should have been found
+    // in it.
     unsafe {
         let area = near.add(AREA_AT).cast::<usize>().read();
         let [x, y] = near.add(TOLD).cast::<[u64; 2]>().read_unaligned();
         set_window(0);
         asm!(
             "2: ld {first}, 0({at})",
-            "ld {second}, 20({at})",
-            "ld {at}, 8({at})",
+            "ld {second}, {node}({at})",
+            "ld {at}, {section}({at})",
             "3:",
             may_fault!("2b", "3b", "3b"),
             at = inout(reg_nonzero) area => section, first = out(reg) first, second = out(reg) second,
+            node = const field::NODE_ID, section = const field::RSEQ_CS,
             options(nostack, readonly, preserves_flags)
         );
         spr::write!(spr::AMR, AMR_SHUT);
@@ -257,7 +268,8 @@ pub unsafe fn rseq_says(near: *const u8) -> bool {
     }
 }
 
-/// Copies a string up to and including its NUL, at most `max` bytes: the length without the NUL (`max` if there was none), `None` on a fault.
+/// Copies a string up to and including its NUL, at most `max` bytes: the length without the NUL (`max` if
+/// there was none), `None` on a fault.
 ///
 /// # Safety
 /// `to` is valid for `max` bytes; `from..from+max` lies below `USER_END`.
@@ -265,8 +277,8 @@ pub unsafe fn rseq_says(near: *const u8) -> bool {
 pub unsafe fn copy_string_from_user(to: *mut u8, from: usize, max: usize) -> Option<usize> {
     // SAFETY: what is asked for lies inside what the caller promises; so below.
     let word = |to, from| unsafe { MOVES.word::<0>(to, from) };
-    // SAFETY: as above.
+    // SAFETY: a byte that is asked for lies inside what the caller promises.
     let byte = |to, from| unsafe { MOVES.byte(to, from) };
-    // SAFETY: as above.
+    // SAFETY: both lie inside what the caller promises.
     while_open(|| unsafe { limen_memory::copy_string(word, byte, (to, from, max)) })
 }

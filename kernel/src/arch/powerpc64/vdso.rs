@@ -1,5 +1,6 @@
-//! The vDSO's code for powerpc64: runs in user mode, from a copy. It is position-independent, calls nothing, and finds its data page
-//! two pages below itself (the header page is in between). Its functions tell errors as system calls by `sc` do: positive, with `CR0.SO`.
+//! The vDSO's code for powerpc64: runs in user mode, from a copy. It is position-independent, calls nothing,
+//! and finds its data page two pages below itself (the header page is in between). Its functions tell errors
+//! as system calls by `sc` do: positive, with `CR0.SO`.
 
 pub use super::super::vdso_calls::text;
 use super::super::vdso_calls::{vdso_clock_getres, vdso_clock_gettime, vdso_gettimeofday};
@@ -16,11 +17,12 @@ pub const GETTIMEOFDAY: usize = 78;
 /// The version of every symbol.
 pub const VERSION: &str = "LINUX_2.6.15";
 
-/// Bytes of the least stack frame below a signal frame: what the trampoline takes off (Linux: `__SIGNAL_FRAMESIZE`).
+/// Bytes of the least stack frame below a signal frame: what the trampoline takes off (Linux:
+/// `__SIGNAL_FRAMESIZE`).
 pub const SIGNAL_STACK: usize = 128;
 
-/// Where signal handlers return to: what unwinders look for. Those of C libraries take what follows for a frame of Linux 2.4, which has a trampoline and
-/// behind it the address of the context, unless that is this.
+/// Where signal handlers return to: what unwinders look for. Those of C libraries take what follows for a
+/// frame of Linux 2.4, which has a trampoline and behind it the address of the context, unless that is this.
 #[unsafe(naked)]
 #[unsafe(link_section = ".vdso.text")]
 extern "C" fn sigtramp() {
@@ -34,8 +36,9 @@ extern "C" fn sigtramp() {
     )
 }
 
-/// C libraries call these without a stack frame of their own, with what they keep in the red zone and the return address where a callee would put it: a
-/// frame that spares both. What the functions return is a result, or a negative error.
+/// C libraries call these without a stack frame of their own, with what they keep in the red zone and the
+/// return address where a callee would put it: a frame that spares both. What the functions return is a
+/// result, or a negative error.
 macro_rules! exported {
     ($($name:literal $entry:ident $function:ident),* $(,)?) => {
         $(
@@ -92,11 +95,16 @@ extern "C" fn time(to: *mut usize) -> isize {
 /// `getcpu`: all CPUs are of node 0.
 #[unsafe(link_section = ".vdso.text")]
 extern "C" fn getcpu(cpu: *mut u32, node: *mut u32) -> isize {
-    for (to, value) in [(cpu, spr::read!(spr::USPRG3)), (node, 0)] {
-        if !to.is_null() {
-            // SAFETY: as above.
-            unsafe { to.write(value as u32) };
-        }
+    // No function of the library's: in a kernel that is not optimised as a whole, that would be a call of
+    // what is not copied with this code.
+    let is_wanted = |to: *mut u32| to as usize != 0;
+    if is_wanted(cpu) {
+        // SAFETY: the caller's pointer: a wild one is the caller's fault, in user mode.
+        unsafe { *cpu = spr::read!(spr::USPRG3) as u32 };
+    }
+    if is_wanted(node) {
+        // SAFETY: the caller's pointer: a wild one is the caller's fault, in user mode.
+        unsafe { *node = 0 };
     }
     0
 }
@@ -150,7 +158,8 @@ pub fn syscall2(number: usize, a: usize, b: usize) -> isize {
     unsafe {
         asm!("sc", "bns+ 2f", "neg 3, 3", "2:",
             inlateout("r0") number => _, inlateout("r3") a => result, inlateout("r4") b => _,
-            out("r5") _, out("r6") _, out("r7") _, out("r8") _, out("r9") _, out("r10") _, out("r11") _, out("r12") _,
+            out("r5") _, out("r6") _, out("r7") _, out("r8") _, out("r9") _, out("r10") _, out("r11") _,
+            out("r12") _,
             out("ctr") _, out("xer") _, out("cr0") _, out("cr1") _, out("cr5") _, out("cr6") _, out("cr7") _,
             options(nostack));
     }

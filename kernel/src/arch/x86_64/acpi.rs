@@ -1,5 +1,6 @@
-//! What the kernel needs of ACPI: CPUs, interrupt controllers, PCI configuration space, power-off, and where virtio-mmio devices sit. Read once, early, while
-//! the boot tables still map everything at its physical address; the result is plain data.
+//! What the kernel needs of ACPI: CPUs, interrupt controllers, PCI configuration space, power-off, and where
+//! virtio-mmio devices sit. Read once, early, while the boot tables still map everything at its physical
+//! address; the result is plain data.
 
 use crate::sync::MAX_CPUS;
 use core::cell::UnsafeCell;

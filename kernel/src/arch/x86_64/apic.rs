@@ -114,7 +114,8 @@ pub fn send(to: u32, command: u32) {
     match BASE.load(Ordering::Relaxed) {
         0 => {}
         BY_MSR => {
-            // Earlier stores must be visible before the interrupt is; the write of this MSR does not order them.
+            // Earlier stores must be visible before the interrupt is; the write of this MSR does not order
+            // them.
             core::sync::atomic::fence(Ordering::SeqCst);
             // SAFETY: the register exists in this mode.
             unsafe {
@@ -155,7 +156,7 @@ impl Mapped {
         }
     }
     fn write(&self, index: u32, value: u32) {
-        // SAFETY: as above.
+        // SAFETY: select, then data register, under the lock.
         unsafe {
             (self.registers as *mut u32).write_volatile(index);
             ((self.registers + 0x10) as *mut u32).write_volatile(value);

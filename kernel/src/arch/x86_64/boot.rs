@@ -1,14 +1,16 @@
-//! Early entry by the PVH protocol: from 32-bit code without paging to [`crate::boot::start`] on the final kernel map.
+//! Early entry by the PVH protocol: from 32-bit code without paging to [`crate::arch::above::start`] on the
+//! final kernel map.
 
 use super::{acpi, apic, console, cpu, descriptor, fpu, kmap, pvh, smp, time, uaccess};
-use crate::boot::BootInfo;
+use crate::mm::BootInfo;
 use core::arch::global_asm;
 
 /// Bytes of the boot stack, which becomes the boot CPU's idle stack: as large as any other kernel stack.
 const BOOT_STACK: usize = 1 << crate::mm::STACK_SHIFT;
 
-// QEMU loads the image to its physical addresses and clears what follows the file's contents; EBX holds the start info. The boot tables map the
-// first 4 GiB at 0 and the first GiB at KERNEL_BASE; nothing of them survives `kmap::build`, except as the trampoline's tables (`smp`).
+// QEMU loads the image to its physical addresses and clears what follows the file's contents; EBX holds the
+// start info. The boot tables map the first 4 GiB at 0 and the first GiB at KERNEL_BASE; nothing of them
+// survives `kmap::build`, except as the trampoline's tables (`smp`).
 global_asm!(
     r#"
 .pushsection .note.Xen, "a", @note
@@ -147,7 +149,7 @@ extern "C" fn rust_start(start_info: u32) -> ! {
         pvh::parse(start_info as usize)
     };
     fpu::init();
-    // SAFETY: as above; the tables ACPI leads to lie below 4 GiB.
+    // SAFETY: the tables ACPI leads to lie below 4 GiB, which the boot tables still map.
     unsafe { acpi::parse(info.rsdp) };
     // The boot tables map the local APIC at its physical address.
     apic::init(acpi::machine().local_apic as usize);
@@ -155,7 +157,7 @@ extern "C" fn rust_start(start_info: u32) -> ! {
     time::calibrate();
     // SAFETY: once, on the boot CPU.
     unsafe { kmap::build(&mut info) };
-    crate::boot::start(&BootInfo {
+    crate::arch::above::start(&BootInfo {
         memory: info.memory(),
         reserved: info.reserved(),
         initrd: info.initrd,

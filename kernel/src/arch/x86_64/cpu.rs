@@ -1,4 +1,5 @@
-//! The processor's own registers, ports and features. Everything in `arch/x86_64` that needs a privileged instruction goes through here.
+//! The processor's own registers, ports and features. Everything in `arch/x86_64` that needs a privileged
+//! instruction goes through here.
 
 use core::arch::asm;
 use core::arch::x86_64::{__cpuid_count, CpuidResult};
@@ -176,7 +177,8 @@ pub fn enable() {
             cr4 |= bit;
         }
     }
-    // SAFETY: only features the processor has; the kernel's mappings already obey them (no user pages are reachable yet).
+    // SAFETY: only features the processor has; the kernel's mappings already obey them (no user pages are
+    // reachable yet).
     unsafe {
         wrmsr(
             MSR_EFER,
@@ -212,7 +214,10 @@ pub unsafe fn rdmsr(msr: u32) -> u64 {
 pub unsafe fn wrmsr(msr: u32, value: u64) {
     // SAFETY: the caller's promise.
     unsafe {
-        asm!("wrmsr", in("ecx") msr, in("eax") value as u32, in("edx") (value >> 32) as u32, options(nostack, preserves_flags))
+        asm!(
+            "wrmsr", in("ecx") msr, in("eax") value as u32, in("edx") (value >> 32) as u32,
+            options(nostack, preserves_flags),
+        )
     }
 }
 
@@ -283,4 +288,18 @@ pub fn rdtsc() -> u64 {
     // SAFETY: reading the counter has no effect.
     unsafe { asm!("rdtsc", out("eax") lo, out("edx") hi, options(nomem, nostack, preserves_flags)) }
     u64::from(hi) << 32 | u64::from(lo)
+}
+
+/// All bits if `index` is below `len`, none if it is not, without a branch that could be guessed wrong.
+#[inline(always)]
+pub fn index_mask(index: usize, len: usize) -> usize {
+    let mask;
+    // SAFETY: only calculates.
+    unsafe {
+        asm!(
+            "cmp {}, {}", "sbb {mask}, {mask}", in(reg) index, in(reg) len, mask = out(reg) mask,
+            options(pure, nomem, nostack),
+        );
+    }
+    mask
 }

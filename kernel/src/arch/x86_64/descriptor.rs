@@ -1,5 +1,5 @@
-//! Segments, task state and the interrupt descriptor table. Boot and `smp` load them on each CPU; `smp::set_current` keeps the stack in the
-//! task state up to date.
+//! Segments, task state and the interrupt descriptor table. Boot and `smp` load them on each CPU;
+//! `smp::set_current` keeps the stack in the task state up to date.
 
 use super::cpu::{self, Features, wrmsr};
 use crate::sched::cpu::CpuLocal;
@@ -15,8 +15,9 @@ pub const KERNEL_DS: usize = 0x18;
 pub const USER_DS: usize = 0x2b;
 /// User 64-bit code segment.
 pub const USER_CS: usize = 0x33;
-/// Where `sysret` finds its segments: that of 32-bit code is the base of the user ones. There is none, so a program can't leave 64-bit mode: a `syscall`
-/// outside it goes to an address of its own (`CSTAR`) on some processors, and signal frames know one code segment.
+/// Where `sysret` finds its segments: that of 32-bit code is the base of the user ones. There is none, so a
+/// program can't leave 64-bit mode: a `syscall` outside it goes to an address of its own (`CSTAR`) on some
+/// processors, and signal frames know one code segment.
 const USER_32_CS: u64 = 0x23;
 const TSS_SELECTOR: u16 = 0x40;
 /// Index of the segment whose limit is the CPU number, for the vDSO's `getcpu`.
@@ -56,7 +57,8 @@ const _: () = assert!(size_of::<CpuTables>() == 256 && size_of::<TaskState>() ==
 
 struct AllTables(UnsafeCell<[CpuTables; MAX_CPUS]>);
 
-// SAFETY: element `n` is written only while CPU `n` is being set up, and afterwards only by CPU `n` with interrupts off.
+// SAFETY: element `n` is written only while CPU `n` is being set up, and afterwards only by CPU `n` with
+// interrupts off.
 unsafe impl Sync for AllTables {}
 
 static TABLES: AllTables = AllTables(UnsafeCell::new(
@@ -101,10 +103,12 @@ struct Pointer {
     base: u64,
 }
 
-/// Fills and loads this CPU's segments, task state, interrupt table and system call registers, and makes `local` its block.
+/// Fills and loads this CPU's segments, task state, interrupt table and system call registers, and makes
+/// `local` its block.
 ///
 /// # Safety
-/// Once per CPU, interrupts off. `local` belongs to this CPU; `ist_base` is the start of [`IST_COUNT`] emergency stacks nobody else uses.
+/// Once per CPU, interrupts off. `local` belongs to this CPU; `ist_base` is the start of [`IST_COUNT`]
+/// emergency stacks nobody else uses.
 pub unsafe fn load(local: *const CpuLocal, ist_base: usize) {
     // SAFETY: `local` is valid by contract.
     let cpu = unsafe { (*local).id };
@@ -113,7 +117,8 @@ pub unsafe fn load(local: *const CpuLocal, ist_base: usize) {
     unsafe {
         let tss = &raw mut (*t).tss;
         for n in 0..IST_COUNT {
-            // The paranoid entry finds this CPU's block just above the frame, whatever GS holds (see entry.rs).
+            // The paranoid entry finds this CPU's block just above the frame, whatever GS holds (see
+            // entry.rs).
             let top = ist_base + (n + 1) * IST_STACK - 16;
             (top as *mut usize).write(local as usize);
             (&raw mut (*tss).ist)
@@ -193,7 +198,8 @@ struct Gate {
 #[repr(C, align(4096))]
 struct Idt(UnsafeCell<[Gate; 256]>);
 
-// SAFETY: written once, by the boot CPU before interrupts; read by processors afterwards (and mapped read-only).
+// SAFETY: written once, by the boot CPU before interrupts; read by processors afterwards (and mapped
+// read-only).
 unsafe impl Sync for Idt {}
 
 #[unsafe(link_section = ".ro_after_init")]

@@ -1,10 +1,17 @@
-//! The entry stubs: save every register into a [`Frame`], call one Rust function, restore, return. No policy here.
+//! The entry stubs: save every register into a [`Frame`], call one Rust function, restore, return. No policy
+//! here.
 //!
-//! * `syscall`: the frame goes to the top of the thread's kernel stack. Back by `sysret` unless the frame is marked as changed: then the registers
-//!   that Rust functions keep are as they were, and the others come from the frame.
+//! * `syscall`: the frame goes to the top of the thread's kernel stack. Back by `sysret` unless the frame is
+//!   marked as changed: then the registers that Rust functions keep are as they were, and the others come
+//!   from the frame.
 //! * 256 vectors: exceptions and interrupts. GS is exchanged if they came from user mode.
-//! * NMI, double fault and machine check may arrive anywhere, also between an entry and its `swapgs`, and user space can load any GS base. Their stacks
-//!   are this CPU's own, and just above the frame lies the address of the CPU's block: GS is set from there and put back as it was.
+//! * `iretq` faults in the kernel if there is no way back to what the frame says: an address that is not
+//!   canonical, segments that are none. By then the user's registers are loaded, and the frame's last five
+//!   words lie where they were: `trap_segment` makes it the fault in user mode that it would have been a
+//!   moment later.
+//! * NMI, double fault and machine check may arrive anywhere, also between an entry and its `swapgs`, and
+//!   user space can load any GS base. Their stacks are this CPU's own, and just above the frame lies the
+//!   address of the CPU's block: GS is set from there and put back as it was.
 //!
 //! One unused word below the frame keeps the stack aligned for the call.
 
@@ -15,48 +22,53 @@ use crate::threshold;
 use core::arch::global_asm;
 use core::mem::offset_of;
 
+/// Exceptions that come with an error code: a bit for each vector.
+const WITH_ERROR: u32 = 1 << 8 | 0x1f << 10 | 1 << 17 | 1 << 21 | 1 << 29 | 1 << 30;
+/// Those that may arrive anywhere, on stacks of their own: NMI, double fault, machine check.
+const PARANOID: u32 = 1 << 2 | 1 << 8 | 1 << 18;
+/// Those that `iretq` may raise.
+const OF_IRETQ: u32 = 0xf << 10;
+
+/// Stores registers to the frame, or loads them.
+macro_rules! registers {
+    (store: $($register:literal)+) => {
+        concat!($("mov [rsp + {", $register, "}], ", $register, "\n"),+)
+    };
+    (load: $($register:literal)+) => {
+        concat!($("mov ", $register, ", [rsp + {", $register, "}]\n"),+)
+    };
+}
+
 global_asm!(
     r#"
-.macro SAVE_REST
-    mov [rsp + {rsi}], rsi
-    mov [rsp + {rdx}], rdx
-    mov [rsp + {rcx}], rcx
-    mov [rsp + {rax}], rax
-    mov [rsp + {r8}], r8
-    mov [rsp + {r9}], r9
-    mov [rsp + {r10}], r10
-    mov [rsp + {r11}], r11
-    mov [rsp + {rbx}], rbx
-    mov [rsp + {rbp}], rbp
-    mov [rsp + {r12}], r12
-    mov [rsp + {r13}], r13
-    mov [rsp + {r14}], r14
-    mov [rsp + {r15}], r15
+.macro begin name
+.type \name, @function
+\name:
 .endm
-.macro RESTORE_CALL
-    mov rbp, [rsp + {rbp}]
-    mov r10, [rsp + {r10}]
-    mov r9, [rsp + {r9}]
-    mov r8, [rsp + {r8}]
-    mov rax, [rsp + {rax}]
-    mov rdx, [rsp + {rdx}]
-    mov rsi, [rsp + {rsi}]
-    mov rdi, [rsp + {rdi}]
+.macro SAVE_REST"#,
+    registers!(store: "rsi" "rdx" "rcx" "rax" "r8" "r9" "r10" "r11" "rbx" "rbp" "r12" "r13" "r14" "r15"),
+    r#".endm
+
+// Vector and error code, which lie where RDI and the system call's number do in a frame, become the second
+// argument and, in \error, the third; the first is the frame.
+.macro SAVE_TRAP error
+    cld
+    sub rsp, {rest} - 8
+    SAVE_REST
+    mov rsi, [rsp + {rdi}]
+    mov [rsp + {rdi}], rdi
+    mov \error, [rsp + {orig_rax}]
+    mov qword ptr [rsp + {orig_rax}], -1
+    lea rdi, [rsp + 8]
 .endm
-.macro RESTORE_MOST
-    mov r15, [rsp + {r15}]
-    mov r14, [rsp + {r14}]
-    mov r13, [rsp + {r13}]
-    mov r12, [rsp + {r12}]
-    mov rbx, [rsp + {rbx}]
-    RESTORE_CALL
-.endm
+.macro RESTORE_ALL"#,
+    registers!(load: "r15" "r14" "r13" "r12" "rbx" "rbp" "r10" "r9" "r8" "rax" "rdx" "rsi" "rdi" "r11" "rcx"),
+    r#".endm
 
 .pushsection .noinstr.text, "ax"
 .balign 64
 .globl syscall_entry
-.type syscall_entry, @function
-syscall_entry:
+begin syscall_entry
     swapgs
     mov gs:[{scratch}], rsp
     mov rsp, gs:[{kernel_stack}]
@@ -73,50 +85,62 @@ syscall_entry:
     lea rdi, [rsp + 8]
     call {syscall}
     cmp dword ptr [rsp + {cs} + 4], 0
-    jne 8f
-    RESTORE_CALL
+    jne return_from_trap"#,
+    registers!(load: "rbp" "r10" "r9" "r8" "rax" "rdx" "rsi" "rdi"),
+    r#"
     mov r11, [rsp + {eflags}]
     mov rcx, [rsp + {rip}]
     mov rsp, [rsp + {rsp}]
     swapgs
     sysretq
-8:  lea rdi, [rsp + 8]
-    call {changed}
-    jmp return_from_trap
 .size syscall_entry, . - syscall_entry
 
-.type trap_common, @function
-trap_common:
-    cld
-    test byte ptr [rsp + 24], 3
+begin trap_common
+    SAVE_TRAP rdx
+    test byte ptr [rsp + {cs}], 3
     jz 7f
     swapgs
-7:  sub rsp, {rest} - 8
-    SAVE_REST
-    mov rsi, [rsp + {rdi}]
-    mov [rsp + {rdi}], rdi
-    mov rdx, [rsp + {orig_rax}]
-    mov qword ptr [rsp + {orig_rax}], -1
-    lea rdi, [rsp + 8]
-    call {trap}
+7:  call {trap}
 return_from_trap:
-    RESTORE_MOST
-    mov r11, [rsp + {r11}]
-    mov rcx, [rsp + {rcx}]
+    RESTORE_ALL
     test byte ptr [rsp + {cs}], 3
     jz 7f
     swapgs
 7:  add rsp, {rest} + 8
+return_iretq:
     iretq
 .size trap_common, . - trap_common
 
-.type paranoid_common, @function
-paranoid_common:
-    cld
-    sub rsp, {rest} - 8
-    SAVE_REST
-    mov rsi, [rsp + {rdi}]
-    mov [rsp + {rdi}], rdi
+// The stack is as the processor left it: vector, error code, five words. If they are of `return_iretq` they
+// go, and the fault is that of the words which that would have taken.
+begin trap_segment
+    push rax
+    test byte ptr [rsp + 32], 3
+    jnz 7f
+    lea rax, [rip + return_iretq]
+    cmp rax, [rsp + 24]
+    je 8f
+7:  pop rax
+    jmp trap_common
+8:  push rcx
+    push rdx
+    mov rax, [rsp + 24]
+    mov rcx, [rsp + 32]
+    mov rdx, [rsp + 64]
+    mov [rdx - 8], rcx
+    mov [rdx - 16], rax
+    sub rdx, 16
+    mov [rsp + 24], rdx
+    pop rdx
+    pop rcx
+    pop rax
+    pop rsp
+    jmp trap_common
+.size trap_segment, . - trap_segment
+
+// RBX, R12 and R13 outlive the call.
+begin paranoid_common
+    SAVE_TRAP r13
     mov ecx, {gs_base}
     rdmsr
     mov ebx, eax
@@ -124,44 +148,41 @@ paranoid_common:
     mov eax, [rsp + {above}]
     mov edx, [rsp + {above} + 4]
     wrmsr
-    mov rdx, [rsp + {orig_rax}]
-    mov qword ptr [rsp + {orig_rax}], -1
-    lea rdi, [rsp + 8]
+    mov rdx, r13
     call {paranoid}
     mov ecx, {gs_base}
     mov eax, ebx
     mov edx, r12d
     wrmsr
-    RESTORE_MOST
-    mov r11, [rsp + {r11}]
-    mov rcx, [rsp + {rcx}]
+    RESTORE_ALL
     add rsp, {rest} + 8
     iretq
 .size paranoid_common, . - paranoid_common
 
-.type x86_ret_from_fork, @function
 .globl x86_ret_from_fork
-x86_ret_from_fork:
+begin x86_ret_from_fork
     xor ebp, ebp
     lea rdi, [rsp + 8]
     call {fork}
     jmp return_from_trap
 .size x86_ret_from_fork, . - x86_ret_from_fork
 
+// One stub for each vector, 16 bytes apart. (What is true is -1.)
 .balign 16
 .globl trap_stubs
-.type trap_stubs, @function
-trap_stubs:
+begin trap_stubs
 .set vector, 0
 .rept 256
     .balign 16
-    .if (vector == 8) || (vector == 10) || (vector == 11) || (vector == 12) || (vector == 13) || (vector == 14) || (vector == 17) || (vector == 21) || (vector == 29) || (vector == 30)
-    .else
+    .set exception, (vector < 32) & (1 << (vector & 31))
+    .if (exception & {with_error}) == 0
     push 0
     .endif
     push vector
-    .if (vector == 2) || (vector == 8) || (vector == 18)
+    .if exception & {paranoid_vectors}
     jmp paranoid_common
+    .elseif exception & {of_iretq}
+    jmp trap_segment
     .else
     jmp trap_common
     .endif
@@ -170,6 +191,9 @@ trap_stubs:
 .size trap_stubs, . - trap_stubs
 .popsection
 "#,
+    with_error = const WITH_ERROR,
+    paranoid_vectors = const PARANOID,
+    of_iretq = const OF_IRETQ,
     scratch = const offset_of!(CpuLocal, scratch),
     kernel_stack = const offset_of!(CpuLocal, kernel_stack_top),
     user_ds = const USER_DS,
@@ -199,7 +223,6 @@ trap_stubs:
     eflags = const offset_of!(Frame, eflags) + 8,
     rsp = const offset_of!(Frame, rsp) + 8,
     syscall = sym x86_syscall,
-    changed = sym x86_changed,
     trap = sym x86_trap,
     paranoid = sym x86_paranoid,
     fork = sym x86_return_from_fork,
@@ -229,20 +252,11 @@ extern "C" fn x86_syscall(frame: &mut Frame) {
     debug_assert!(frame.is_changed() || frame.fits_sysret());
 }
 
-/// Before the whole of a changed frame is restored.
-#[unsafe(link_section = ".noinstr.text")]
-extern "C" fn x86_changed(frame: &mut Frame) {
-    frame.make_canonical();
-}
-
 /// An exception or interrupt with its vector and error code.
 #[unsafe(link_section = ".noinstr.text")]
 extern "C" fn x86_trap(frame: &mut Frame, vector: usize, error: usize) {
     super::uaccess::close_window();
     super::exception::trap(frame, vector as u8, error);
-    if frame.cs & 3 != 0 {
-        frame.make_canonical();
-    }
 }
 
 /// An NMI, double fault or machine check, on its own stack.
@@ -256,5 +270,4 @@ extern "C" fn x86_paranoid(frame: &mut Frame, vector: usize, error: usize) {
 #[unsafe(link_section = ".noinstr.text")]
 extern "C" fn x86_return_from_fork(frame: &mut Frame) {
     threshold::return_from_fork(frame);
-    frame.make_canonical();
 }

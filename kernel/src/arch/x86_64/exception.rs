@@ -97,8 +97,8 @@ fn page_fault(frame: &mut Frame, addr: usize, error: usize, access: Prot, from_u
     }
 }
 
-/// The processor's own access in user mode failed: to a descriptor, or (QEMU, which makes these as the kernel) to the stack of a far return. Linux ends
-/// the process, too.
+/// The processor's own access in user mode failed: to a descriptor, or (QEMU, which makes these as the
+/// kernel) to the stack of a far return. Linux ends the process, too.
 #[cold]
 fn own_access(addr: usize) {
     crate::signal::force_fault(SIGKILL, SI_KERNEL, addr);

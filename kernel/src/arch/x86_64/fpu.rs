@@ -1,11 +1,13 @@
-//! Floating-point and vector state. The kernel is compiled without it, so the registers always hold the state of the last user thread this CPU ran. A
-//! thread's state is saved when it is switched out and loaded when it is switched in, unless the registers still hold it.
+//! Floating-point and vector state. The kernel is compiled without it, so the registers always hold the state
+//! of the last user thread this CPU ran. A thread's state is saved when it is switched out and loaded when it
+//! is switched in, unless the registers still hold it.
 //!
-//! A thread's save area lies at the top of its kernel stack, above the register frame: its size is known only at run time, and it needs no
-//! allocation that could fail.
+//! A thread's save area lies at the top of its kernel stack, above the register frame: its size is known only
+//! at run time, and it needs no allocation that could fail.
 
 use super::cpu::{self, Features};
-use super::uaccess::{close, may_fault, open};
+use super::extable::may_fault;
+use super::uaccess::{close, open};
 use core::arch::asm;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -25,7 +27,8 @@ static FEATURES: AtomicU64 = AtomicU64::new(0);
 static STATE_SIZE: AtomicUsize = AtomicUsize::new(LEGACY);
 static AREA_SIZE: AtomicUsize = AtomicUsize::new(LEGACY);
 
-/// The state of a fresh program: x87 and SSE control words at their defaults, everything else (header 0) initial.
+/// The state of a fresh program: x87 and SSE control words at their defaults, everything else (header 0)
+/// initial.
 #[repr(C, align(64))]
 struct Initial([u8; HEADER_END]);
 
@@ -71,7 +74,10 @@ pub fn init() {
         }
         // SAFETY: `CR4.OSXSAVE` is on, and the processor supports these components.
         unsafe {
-            asm!("xsetbv", in("ecx") 0, in("eax") have as u32, in("edx") (have >> 32) as u32, options(nomem, nostack, preserves_flags));
+            asm!(
+                "xsetbv", in("ecx") 0, in("eax") have as u32, in("edx") (have >> 32) as u32,
+                options(nomem, nostack, preserves_flags),
+            );
         }
         let size = cpu::cpuid(0xd, 0).ebx as usize;
         FEATURES.store(have, Ordering::Relaxed);
@@ -105,7 +111,10 @@ pub unsafe fn save(area: usize) {
     // SAFETY: the caller's promise; the area is aligned and large enough for the components.
     unsafe {
         if c != 0 {
-            asm!("xsave64 [{}]", in(reg) area, in("eax") c as u32, in("edx") 0, options(nostack, preserves_flags));
+            asm!(
+                "xsave64 [{}]", in(reg) area, in("eax") c as u32, in("edx") 0,
+                options(nostack, preserves_flags),
+            );
         } else {
             asm!("fxsave64 [{}]", in(reg) area, options(nostack, preserves_flags));
         }
@@ -122,7 +131,10 @@ pub unsafe fn load(area: usize) {
     // SAFETY: the caller's promise.
     unsafe {
         if c != 0 {
-            asm!("xrstor64 [{}]", in(reg) area, in("eax") c as u32, in("edx") 0, options(nostack, preserves_flags));
+            asm!(
+                "xrstor64 [{}]", in(reg) area, in("eax") c as u32, in("edx") 0,
+                options(nostack, preserves_flags),
+            );
         } else {
             asm!("fxrstor64 [{}]", in(reg) area, options(nostack, preserves_flags));
         }
@@ -141,7 +153,10 @@ pub fn load_initial_components(components: u64) {
     if components != 0 {
         // SAFETY: as `load_initial`; only called with `xsave`.
         unsafe {
-            asm!("xrstor64 [{}]", in(reg) &raw const INITIAL, in("eax") components as u32, in("edx") 0, options(nostack, preserves_flags));
+            asm!(
+                "xrstor64 [{}]", in(reg) &raw const INITIAL, in("eax") components as u32, in("edx") 0,
+                options(nostack, preserves_flags),
+            );
         }
     }
 }
@@ -175,7 +190,7 @@ macro_rules! transfer {
             "xor {fault:e}, {fault:e}",
             "3:",
             close!(),
-            may_fault!("2b", "3b"),
+            may_fault!("2b", "3b", "3b"),
             at = in(reg) $at,
             fault = inout(reg) fault,
             $(in("eax") $mask as u32, in("edx") ($mask >> 32) as u32,)?
@@ -185,7 +200,8 @@ macro_rules! transfer {
     }};
 }
 
-/// Writes the registers to user memory at `at`; `false` if it is not there. A page fault is resolved and the whole store starts again.
+/// Writes the registers to user memory at `at`; `false` if it is not there. A page fault is resolved and the
+/// whole store starts again.
 pub fn save_to_user(at: usize) -> bool {
     let c = components();
     // SAFETY: the caller checked the range and its alignment; a fault skips the step that clears `fault`.
@@ -198,13 +214,16 @@ pub fn save_to_user(at: usize) -> bool {
     }
 }
 
-/// Loads `components` from user memory at `at` (64-byte aligned, range checked); `false` if it is not there or not a valid image.
+/// Loads `components` from user memory at `at` (64-byte aligned, range checked); `false` if it is not there
+/// or not a valid image.
 pub fn load_from_user(at: usize, components: u64) -> bool {
-    // SAFETY: the processor refuses bad images; refusals and page faults that cannot be resolved skip the step that clears `fault`.
+    // SAFETY: the processor refuses bad images; refusals and page faults that cannot be resolved skip the
+    // step that clears `fault`.
     unsafe { transfer!("xrstor64", at, components) }
 }
 
-/// Loads the legacy state from user memory at `at` (16-byte aligned, range checked); `false` as in [`load_from_user`].
+/// Loads the legacy state from user memory at `at` (16-byte aligned, range checked); `false` as in
+/// [`load_from_user`].
 pub fn load_legacy_from_user(at: usize) -> bool {
     // SAFETY: as `load_from_user`.
     unsafe { transfer!("fxrstor64", at) }

@@ -4,8 +4,8 @@ use super::descriptor::{USER_CS, USER_DS};
 use core::fmt;
 use limen_linux_abi::{Errno, Restart};
 
-/// All general registers of the interrupted context, in the order the entry stubs save them (the layout of Linux's `pt_regs`, which is also
-/// that of `user_regs_struct` up to `ss`).
+/// All general registers of the interrupted context, in the order the entry stubs save them (the layout of
+/// Linux's `pt_regs`, which is also that of `user_regs_struct` up to `ss`).
 #[derive(Clone, Default)]
 #[repr(C)]
 #[allow(missing_docs, reason = "the names are the registers'")]
@@ -37,11 +37,13 @@ pub struct Frame {
 
 const _: () = assert!(size_of::<Frame>() == 21 * 8);
 
-/// In the slot of `cs`, beyond the selector: something else than the result was changed since the stub saved the frame, so the way back
-/// must restore all of it, with `iretq`. The stub tests the upper half of the slot.
+/// In the slot of `cs`, beyond the selector: something else than the result was changed since the stub saved
+/// the frame, so the way back must restore all of it, with `iretq`. The stub tests the upper half of the
+/// slot.
 pub const CHANGED: usize = 1 << 32;
 
-// `sysret` faults in kernel mode, on the user's stack, if the address it returns to is not canonical; a `syscall` instruction can't end there.
+// `sysret` faults in kernel mode, on the user's stack, if the address it returns to is not canonical; a
+// `syscall` instruction can't end there.
 const _: () = assert!(super::mmu::USER_END < 1 << 47);
 
 /// Carry flag.
@@ -151,7 +153,8 @@ impl Frame {
     pub fn forget_syscall(&mut self) {
         self.orig_rax = NOT_A_SYSCALL;
     }
-    /// A handler will run: rewinds the instruction pointer so that the call is made again when the handler returns.
+    /// A handler will run: rewinds the instruction pointer so that the call is made again when the handler
+    /// returns.
     pub fn rewind_syscall(&mut self) {
         self.mark_changed();
         self.rax = self.orig_rax;
@@ -162,8 +165,8 @@ impl Frame {
         self.mark_changed();
         self.eflags = self.eflags & !EFLAGS_USER | flags & EFLAGS_USER;
     }
-    /// To be called by whoever changes registers of a system call's frame other than its result: the quick way back restores only what a
-    /// system call itself can change, from the values of its entry.
+    /// To be called by whoever changes registers of a system call's frame other than its result: the quick
+    /// way back restores only what a system call itself can change, from the values of its entry.
     #[inline(always)]
     pub fn mark_changed(&mut self) {
         self.cs |= CHANGED;
@@ -172,19 +175,10 @@ impl Frame {
     pub fn is_changed(&self) -> bool {
         self.cs & CHANGED != 0
     }
-    /// Whether an unmarked frame is what the quick way back makes of it, for checks. What `syscall` saved is canonical and has no RF; TF comes
-    /// back as it was, and traps before the next instruction.
+    /// Whether an unmarked frame is what the quick way back makes of it, for checks. What `syscall` saved is
+    /// canonical and has no RF; TF comes back as it was, and traps before the next instruction.
     pub fn fits_sysret(&self) -> bool {
         self.rcx == self.rip && self.r11 == self.eflags && self.rip >> 47 == 0 && self.eflags & EFLAGS_RF == 0
-    }
-    /// Makes `iretq` safe: an instruction pointer that is not canonical would fault in kernel mode. It becomes a kernel address, which faults
-    /// in user mode at once.
-    #[inline(always)]
-    pub fn make_canonical(&mut self) {
-        let top = (self.rip as isize) >> 47;
-        if top != 0 && top != -1 {
-            self.rip |= 0xffff_8000_0000_0000;
-        }
     }
 }
 

@@ -9,7 +9,8 @@ use limen_linux_abi::Errno;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Ipi {
-    /// Look at the thread flags: reschedule, or a signal for the running thread. (The interrupt's exit does the work.)
+    /// Look at the thread flags: reschedule, or a signal for the running thread. (The interrupt's exit does
+    /// the work.)
     Reschedule = 0,
     /// Run queued cross-CPU calls (`sched::call`), used for TLB invalidation and the like.
     Call = 1,
@@ -41,8 +42,8 @@ pub(super) fn send_vector(cpu: usize, vector: u8) {
 /// A device interrupt's handler; runs on the interrupt stack with interrupts off.
 pub type Handler = alloc::boxed::Box<dyn Fn() + Send + Sync>;
 
-/// An interrupt line or message, as the architecture's platform code hands it to drivers: a global interrupt number (plus [`LEVEL`] and [`LOW`]), or [`MESSAGE`]
-/// plus a vector.
+/// An interrupt line or message, as the architecture's platform code hands it to drivers: a global interrupt
+/// number (plus [`LEVEL`] and [`LOW`]), or [`MESSAGE`] plus a vector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Irq(pub u32);
 
@@ -113,7 +114,8 @@ pub fn request(irq: Irq, name: &'static str, handler: Handler) -> Result<(), Err
     }
 }
 
-/// A message-signalled interrupt: the address and data a PCI device must write, and the [`Irq`] to request. `None` if the machine has none.
+/// A message-signalled interrupt: the address and data a PCI device must write, and the [`Irq`] to request.
+/// `None` if the machine has none.
 pub fn allocate_msi() -> Option<(u64, u32, Irq)> {
     let vector = allocate_vector()?;
     let address = 0xfee0_0000 | u64::from(super::smp::apic_id(0)) << 12;

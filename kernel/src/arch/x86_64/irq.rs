@@ -1,6 +1,8 @@
 //! This CPU's interrupt flag.
 
-pub use super::super::irq_calls::{local_disable, local_enable, local_restore, local_save};
+pub use super::super::irq_calls::{
+    enabled, local_disable, local_enable, local_restore, local_save, raw_save, spin_hint,
+};
 use crate::sync::lockdep;
 use core::arch::asm;
 
@@ -18,12 +20,13 @@ impl Flags {
     }
 }
 
+/// The state now.
 #[inline(always)]
-fn rflags() -> usize {
+pub(in crate::arch) fn read() -> Flags {
     let flags: usize;
     // SAFETY: reads the flags; the stack use is balanced (no red zone in the kernel).
     unsafe { asm!("pushfq", "pop {}", out(reg) flags, options(nomem, preserves_flags)) }
-    flags
+    Flags(flags)
 }
 
 /// Turns interrupts off, without telling the lock validator.
@@ -36,16 +39,9 @@ pub fn raw_disable() {
 /// Turns interrupts on, without telling the lock validator.
 #[inline(always)]
 pub fn raw_enable() {
-    // SAFETY: callers are where interrupts may be taken; the tables for them are in place before the first call.
+    // SAFETY: callers are where interrupts may be taken; the tables for them are in place before the first
+    // call.
     unsafe { asm!("sti", options(nostack, preserves_flags)) }
-}
-
-/// Turns interrupts off and returns the state before, without telling the lock validator.
-#[inline(always)]
-pub fn raw_save() -> Flags {
-    let flags = rflags();
-    raw_disable();
-    Flags(flags)
 }
 
 /// Restores a saved state, without telling the lock validator.
@@ -56,22 +52,11 @@ pub fn raw_restore(flags: Flags) {
     }
 }
 
-/// Whether interrupts are on.
-#[inline(always)]
-pub fn enabled() -> bool {
-    rflags() & RFLAGS_IF != 0
-}
-
-/// Turns interrupts on and sleeps until one arrives, without a gap in between (idle). Returns with interrupts on.
+/// Turns interrupts on and sleeps until one arrives, without a gap in between (idle). Returns with interrupts
+/// on.
 #[inline(always)]
 pub fn enable_and_wait() {
     lockdep::irqs_on();
     // SAFETY: `sti` takes effect after the next instruction, so an interrupt cannot come between the two.
     unsafe { asm!("sti", "hlt", options(nostack, preserves_flags)) }
-}
-
-/// A hint inside a spinning loop.
-#[inline(always)]
-pub fn spin_hint() {
-    core::hint::spin_loop()
 }

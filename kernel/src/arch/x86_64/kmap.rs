@@ -1,5 +1,6 @@
-//! The kernel's own map, built once on the boot CPU: the image with exact permissions, and all RAM linearly with the largest pages. The image's text and
-//! constants are read-only in the linear map, too; nothing is writable and executable.
+//! The kernel's own map, built once on the boot CPU: the image with exact permissions, and all RAM linearly
+//! with the largest pages. The image's text and constants are read-only in the linear map, too; nothing is
+//! writable and executable.
 
 use super::boot;
 use super::cpu::{self, Features};
@@ -82,7 +83,7 @@ impl Builder {
             return entry & PHYS_MASK;
         }
         let new = self.new_table();
-        // SAFETY: as above.
+        // SAFETY: the slot lies in a table made by `new_table`, which nothing else writes yet.
         unsafe { slot.write(new | P | W | A) };
         new
     }
@@ -151,7 +152,8 @@ pub unsafe fn build(info: &mut Info) {
             LOW_END.store(end, Ordering::Relaxed);
         }
     }
-    // Per GiB of address space one table of 2 MiB pages; at each range's borders and around the image a few of 4 KiB pages.
+    // Per GiB of address space one table of 2 MiB pages; at each range's borders and around the image a few
+    // of 4 KiB pages.
     let tables = (top >> 30) + 24 + 2 * info.memory().len() as u64 + ((end - text) >> 21) as u64 * 2;
     let room = find_room(info, image_phys(end), tables * PAGE);
     let mut b = Builder {
@@ -187,6 +189,7 @@ pub unsafe fn build(info: &mut Info) {
     }
     KERNEL_ROOT.store(b.root, Ordering::Relaxed);
     info.reserve(room, b.next - room);
-    // SAFETY: the new tables map the image, this stack included, where it is; nothing needs address 0 any more.
+    // SAFETY: the new tables map the image, this stack included, where it is; nothing needs address 0 any
+    // more.
     unsafe { cpu::write_cr3(b.root) };
 }

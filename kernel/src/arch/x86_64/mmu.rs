@@ -10,7 +10,8 @@ pub use crate::arch::linear::{HIGH_MEMORY, View, linear_end, load_part, load_slo
 pub const PAGE_SHIFT: usize = 12;
 /// One past the largest user address (a multiple of the page size).
 pub const USER_END: usize = 0x0000_7fff_ffff_f000;
-/// What user mode can read and execute in the kernel's part, as `/proc/PID/maps` shows it: start, end, name. Here nothing.
+/// What user mode can read and execute in the kernel's part, as `/proc/PID/maps` shows it: start, end, name.
+/// Here nothing.
 pub const GATE: Option<(usize, usize, &str)> = None;
 /// Permissions that a load is allowed by: any.
 pub const READABLE: Prot = Prot::all();
@@ -74,7 +75,7 @@ const fn user_bits(prot: Prot) -> u64 {
 impl Entry {
     /// Nothing mapped.
     pub const EMPTY: Self = Self(0);
-    /// A user page. `prot` without any access bit maps nothing accessible but keeps the frame (`PROT_NONE`): present to [`Entry::is_page`], faults on every access.
+    /// A user page. `prot` without any access bit (`PROT_NONE`) keeps the frame but faults on every access.
     /// Young and, if writable, dirty already.
     #[inline(always)]
     pub fn user_page(phys: PhysAddr, prot: Prot) -> Self {
@@ -182,7 +183,8 @@ pub fn virt_to_phys(virt: *const u8) -> PhysAddr {
 /// Fills a fresh, zeroed user root table with what every address space shares with the kernel.
 pub fn init_user_root(root: PhysAddr) {
     const INDEX: fn(usize) -> usize = |addr| addr >> 39 & 511;
-    // SAFETY: the kernel's root lives for ever and its used top-level entries never change after boot; `root` is the caller's.
+    // SAFETY: the kernel's root lives for ever and its used top-level entries never change after boot; `root`
+    // is the caller's.
     unsafe {
         let from = phys_to_virt(kernel_root()).cast::<u64>();
         let to = phys_to_virt(root).cast::<u64>();
@@ -204,20 +206,21 @@ pub fn kernel_root() -> PhysAddr {
     PhysAddr::new(KERNEL_ROOT.load(Ordering::Relaxed))
 }
 
-/// Which address space each CPU has loaded; null for none. Compared, never followed: another CPU's may be gone.
+/// Which address space each CPU has loaded; null for none. Compared, never followed: another CPU's may be
+/// gone.
 static LOADED: [core::sync::atomic::AtomicPtr<MmContext>; crate::sync::MAX_CPUS] =
     [const { core::sync::atomic::AtomicPtr::new(core::ptr::null_mut()) }; crate::sync::MAX_CPUS];
 
 /// Makes `root` the current user address space of this CPU. Interrupts are off.
 ///
-/// The address space left stays marked as active here: taking it out would cost an atomic operation at every switch, and whoever changes it
-/// next is told that it is not ([`loaded_here`]).
+/// The address space left stays marked as active here: taking it out would cost an atomic operation at every
+/// switch, and whoever changes it next is told that it is not ([`loaded_here`]).
 #[inline(always)]
 pub fn switch_to(root: PhysAddr, context: &MmContext) {
     let cpu = super::smp::cpu_id();
     let bit = 1u64 << cpu;
-    // The bit is set before the tables are in use: whoever changes them later sees it; who changed them before is seen by the walks. Only
-    // this CPU takes it back, so what is set stays so.
+    // The bit is set before the tables are in use: whoever changes them later sees it; who changed them
+    // before is seen by the walks. Only this CPU takes it back, so what is set stays so.
     if context.active.load(Ordering::Relaxed) & bit == 0 {
         context.active.fetch_or(bit, Ordering::SeqCst);
     }
@@ -226,14 +229,16 @@ pub fn switch_to(root: PhysAddr, context: &MmContext) {
     unsafe { cpu::write_cr3(root.as_u64()) };
 }
 
-/// Leaves user address spaces: only kernel mappings are valid on this CPU afterwards (idle, kernel threads that outlive their last user). Interrupts are off.
+/// Leaves user address spaces: only kernel mappings are valid on this CPU afterwards (idle, kernel threads
+/// that outlive their last user). Interrupts are off.
 pub fn switch_to_kernel() {
     LOADED[super::smp::cpu_id()].store(core::ptr::null_mut(), Ordering::Relaxed);
     // SAFETY: the kernel's root.
     unsafe { cpu::write_cr3(kernel_root().as_u64()) };
 }
 
-/// Whether this CPU has `context` loaded; if it only had it once, it is no longer told of changes. Preemption is off.
+/// Whether this CPU has `context` loaded; if it only had it once, it is no longer told of changes. Preemption
+/// is off.
 pub(super) fn loaded_here(context: &MmContext) -> bool {
     let cpu = super::smp::cpu_id();
     if core::ptr::eq(LOADED[cpu].load(Ordering::Relaxed), context) {
@@ -243,8 +248,9 @@ pub(super) fn loaded_here(context: &MmContext) -> bool {
     false
 }
 
-/// Forgets cached translations of `[start, end)` of an address space on every CPU that may hold them. `tables_freed`: table pages were removed, too.
-/// On return no CPU uses the old translations. Interrupts on, no spinlock taken with interrupts off is held.
+/// Forgets cached translations of `[start, end)` of an address space on every CPU that may hold them.
+/// `tables_freed`: table pages were removed, too. On return no CPU uses the old translations. Interrupts on,
+/// no spinlock taken with interrupts off is held.
 #[inline]
 pub fn flush_user(context: &MmContext, start: usize, end: usize, tables_freed: bool) {
     // `invlpg` drops the paging-structure caches, too, so `tables_freed` needs nothing more.
@@ -252,7 +258,8 @@ pub fn flush_user(context: &MmContext, start: usize, end: usize, tables_freed: b
     super::tlb::flush(Some(context), start, end);
 }
 
-/// After an entry became valid, or gained permission and `was_valid`: whatever the processor needs before the access is retried (often nothing).
+/// After an entry became valid, or gained permission and `was_valid`: whatever the processor needs before the
+/// access is retried (often nothing).
 #[inline(always)]
 pub fn update_user(context: &MmContext, addr: usize, was_valid: bool) {
     // Entries that are not valid are not cached, and a fault on a stale weaker one drops it.
@@ -264,13 +271,15 @@ pub fn flush_kernel(start: usize, end: usize) {
     super::tlb::flush(None, start, end);
 }
 
-/// After invalid kernel entries of a range became valid: whatever the processor needs before they are used (often nothing).
+/// After invalid kernel entries of a range became valid: whatever the processor needs before they are used
+/// (often nothing).
 #[inline(always)]
 pub fn update_kernel(start: usize, end: usize) {
     let _ = (start, end);
 }
 
-/// Makes newly written code in the page at `phys` visible to instruction fetch, before it is mapped executable.
+/// Makes newly written code in the page at `phys` visible to instruction fetch, before it is mapped
+/// executable.
 pub fn sync_instructions(phys: PhysAddr) {
     let _ = phys;
 }

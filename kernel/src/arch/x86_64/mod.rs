@@ -1,4 +1,4 @@
-//! The x86_64 processor: see `arch/mod.rs` for what each file owes.
+//! The x86_64 processor: see `arch/contract.rs` for what each file owes.
 
 mod acpi;
 mod apic;
@@ -9,6 +9,8 @@ pub mod cpuinfo;
 mod descriptor;
 pub mod entry;
 pub mod exception;
+#[path = "../extable.rs"]
+mod extable;
 mod fpu;
 pub mod frame;
 pub mod interrupt;
@@ -40,9 +42,11 @@ pub const fn elf_platform() -> &'static str {
 /// `e_machine` of the programs this kernel runs.
 pub const ELF_MACHINE: u16 = 62;
 
-/// Whether `clone` takes the thread-local-storage value before the child's id word (`CONFIG_CLONE_BACKWARDS`).
+/// Whether `clone` takes the thread-local-storage value before the child's id word
+/// (`CONFIG_CLONE_BACKWARDS`).
 pub const CLONE_BACKWARDS: bool = false;
-/// Where thread-local storage must begin below for `clone` to take it: the register faults in the kernel if its address is not canonical.
+/// Where thread-local storage must begin below for `clone` to take it: the register faults in the kernel if
+/// its address is not canonical.
 pub const TLS_END: Option<usize> = Some(mmu::USER_END);
 
 /// The system call table of the native ABI, built from the handlers the rooms register.

@@ -1,14 +1,17 @@
-//! Clearing and copying whole pages with vector registers: half or a quarter of the instructions that string instructions take.
+//! Clearing and copying whole pages with vector registers: half or a quarter of the instructions that string
+//! instructions take.
 //!
-//! The registers belong to user space (see `fpu`), so each function saves the ones it uses on its stack and puts them back. Preemption is off meanwhile: a thread
-//! must not be switched out with borrowed registers. Interrupts may come, and may do the same on top.
+//! The registers belong to user space (see `fpu`), so each function saves the ones it uses on its stack and
+//! puts them back. Preemption is off meanwhile: a thread must not be switched out with borrowed registers.
+//! Interrupts may come, and may do the same on top.
 
 use super::fpu;
 use crate::sched::preempt;
 use core::arch::asm;
 
-/// Whether 256-bit registers are turned on and are the whole of the vector registers: of longer ones (AVX-512) an instruction that writes 256 bits
-/// clears the rest, which would not be put back. Instructions older than AVX leave alone what is beyond their 128 bits.
+/// Whether 256-bit registers are turned on and are the whole of the vector registers: of longer ones
+/// (AVX-512) an instruction that writes 256 bits clears the rest, which would not be put back. Instructions
+/// older than AVX leave alone what is beyond their 128 bits.
 #[inline(always)]
 fn wide() -> bool {
     fpu::components() & (fpu::AVX | fpu::AVX512) == fpu::AVX
@@ -28,14 +31,9 @@ pub unsafe fn clear(at: *mut u8) {
                 "vmovups [{saved}], ymm0",
                 "vxorps ymm0, ymm0, ymm0",
                 "2:",
-                "vmovaps [{at}], ymm0",
-                "vmovaps [{at} + 32], ymm0",
-                "vmovaps [{at} + 64], ymm0",
-                "vmovaps [{at} + 96], ymm0",
-                "vmovaps [{at} + 128], ymm0",
-                "vmovaps [{at} + 160], ymm0",
-                "vmovaps [{at} + 192], ymm0",
-                "vmovaps [{at} + 224], ymm0",
+                ".irp n, 0, 32, 64, 96, 128, 160, 192, 224",
+                "vmovaps [{at} + \\n], ymm0",
+                ".endr",
                 "add {at}, 256",
                 "test {at}, 4095",
                 "jnz 2b",
@@ -50,14 +48,9 @@ pub unsafe fn clear(at: *mut u8) {
                 "movups [{saved}], xmm0",
                 "xorps xmm0, xmm0",
                 "2:",
-                "movaps [{at}], xmm0",
-                "movaps [{at} + 16], xmm0",
-                "movaps [{at} + 32], xmm0",
-                "movaps [{at} + 48], xmm0",
-                "movaps [{at} + 64], xmm0",
-                "movaps [{at} + 80], xmm0",
-                "movaps [{at} + 96], xmm0",
-                "movaps [{at} + 112], xmm0",
+                ".irp n, 0, 16, 32, 48, 64, 80, 96, 112",
+                "movaps [{at} + \\n], xmm0",
+                ".endr",
                 "add {at}, 128",
                 "test {at}, 4095",
                 "jnz 2b",
@@ -80,7 +73,10 @@ pub unsafe fn copy(to: *mut u8, from: *const u8) {
         // 128-bit registers would need a load and a store for 16 bytes, as many as this.
         // SAFETY: the caller's promise.
         unsafe {
-            asm!("rep movsq", inout("rcx") 512usize => _, inout("rdi") to => _, inout("rsi") from => _, options(nostack, preserves_flags))
+            asm!(
+                "rep movsq", inout("rcx") 512usize => _, inout("rdi") to => _, inout("rsi") from => _,
+                options(nostack, preserves_flags),
+            )
         };
         return;
     }
@@ -92,22 +88,12 @@ pub unsafe fn copy(to: *mut u8, from: *const u8) {
             "vmovups [{saved}], ymm0",
             "vmovups [{saved} + 32], ymm1",
             "2:",
-            "vmovaps ymm0, [{from}]",
-            "vmovaps ymm1, [{from} + 32]",
-            "vmovaps [{to}], ymm0",
-            "vmovaps [{to} + 32], ymm1",
-            "vmovaps ymm0, [{from} + 64]",
-            "vmovaps ymm1, [{from} + 96]",
-            "vmovaps [{to} + 64], ymm0",
-            "vmovaps [{to} + 96], ymm1",
-            "vmovaps ymm0, [{from} + 128]",
-            "vmovaps ymm1, [{from} + 160]",
-            "vmovaps [{to} + 128], ymm0",
-            "vmovaps [{to} + 160], ymm1",
-            "vmovaps ymm0, [{from} + 192]",
-            "vmovaps ymm1, [{from} + 224]",
-            "vmovaps [{to} + 192], ymm0",
-            "vmovaps [{to} + 224], ymm1",
+            ".irp n, 0, 64, 128, 192",
+            "vmovaps ymm0, [{from} + \\n]",
+            "vmovaps ymm1, [{from} + \\n + 32]",
+            "vmovaps [{to} + \\n], ymm0",
+            "vmovaps [{to} + \\n + 32], ymm1",
+            ".endr",
             "add {from}, 256",
             "add {to}, 256",
             "test {from}, 4095",

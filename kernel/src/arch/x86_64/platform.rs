@@ -4,8 +4,8 @@ use super::acpi::{self, Register};
 use super::cpu::{self, Features, inb, outb, outw};
 use super::interrupt::{Irq, LEVEL, LOW};
 use super::{apic, irq, smp};
-use crate::driver::virtio::VirtioMmio;
-use crate::driver::virtio::pci::PciConfig;
+use crate::arch::devices::PciConfig;
+use crate::arch::devices::VirtioMmio;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 /// Sleep control and reset registers in memory, mapped; 0 if they are ports or missing.
@@ -34,7 +34,8 @@ pub fn init() {
     }
 }
 
-/// The virtio-over-MMIO slots of this machine (empty ones included): those that ACPI names, and those of the command line (`virtio_mmio.device=SIZE@BASE:IRQ`).
+/// The virtio-over-MMIO slots of this machine (empty ones included): those that ACPI names, and those of the
+/// command line (`virtio_mmio.device=SIZE@BASE:IRQ`).
 pub fn virtio_mmio() -> alloc::vec::Vec<VirtioMmio> {
     let mut slots: alloc::vec::Vec<VirtioMmio> = acpi::machine()
         .virtio
@@ -45,7 +46,7 @@ pub fn virtio_mmio() -> alloc::vec::Vec<VirtioMmio> {
             irq: Irq(s.gsi | if s.trigger.level { LEVEL } else { 0 } | if s.trigger.low { LOW } else { 0 }),
         })
         .collect();
-    for word in crate::boot::cmdline::words() {
+    for word in crate::cmdline::words() {
         if let Some(slot) = word.strip_prefix("virtio_mmio.device=").and_then(parse_slot)
             && !slots.iter().any(|s| s.base == slot.base)
         {
@@ -82,7 +83,8 @@ pub fn pci() -> Option<PciConfig> {
     let (base, first, last) = acpi::machine().ecam?;
     let (low_end, high_end) = super::kmap::ram_ends();
     let ecam_end = base + ((u64::from(last - first) + 1) << 20);
-    // QEMU's q35 puts the window between the configuration space (or RAM, whichever ends later) and the I/O APIC.
+    // QEMU's q35 puts the window between the configuration space (or RAM, whichever ends later) and the I/O
+    // APIC.
     let start = ecam_end.max(low_end).next_multiple_of(1 << 24);
     let window32 = if start < IO_APIC_BASE {
         (start, IO_APIC_BASE - start)
@@ -122,7 +124,7 @@ pub fn power_off() -> ! {
         Some(Register::Memory(_)) => {
             let at = SLEEP_REGISTER.load(Ordering::Relaxed) as *mut u8;
             if !at.is_null() {
-                // SAFETY: as above; mapped at `init`.
+                // SAFETY: the sleep control register that ACPI names, mapped at `init`.
                 unsafe { at.write_volatile(m.s5_type << 2 | SLEEP_ENABLE_8) };
             }
         }
@@ -140,7 +142,7 @@ pub fn reset() -> ! {
         Some((Register::Memory(_), value)) => {
             let at = RESET_REGISTER.load(Ordering::Relaxed) as *mut u8;
             if !at.is_null() {
-                // SAFETY: as above; mapped at `init`.
+                // SAFETY: the reset register that ACPI names, mapped at `init`.
                 unsafe { at.write_volatile(value) };
             }
         }
@@ -166,7 +168,8 @@ pub fn panic_exit() -> ! {
 /// Seconds since 1970 from the machine's real-time clock (CMOS, in UTC), `None` if there is none.
 pub fn wall_clock() -> Option<u64> {
     let read = |register: u8| {
-        // SAFETY: index and data port of the clock; reading has no effect on it. Bit 7 keeps NMIs as they are (on).
+        // SAFETY: index and data port of the clock; reading has no effect on it. Bit 7 keeps NMIs as they are
+        // (on).
         unsafe {
             outb(0x70, register);
             inb(0x71)
@@ -224,9 +227,13 @@ pub fn entropy(out: &mut [u8; 32]) -> usize {
             // SAFETY: the instruction exists.
             unsafe {
                 if seed {
-                    core::arch::asm!("rdseed {}", "setc {}", out(reg) value, out(reg_byte) ok, options(nomem, nostack));
+                    core::arch::asm!(
+                        "rdseed {}", "setc {}", out(reg) value, out(reg_byte) ok, options(nomem, nostack),
+                    );
                 } else {
-                    core::arch::asm!("rdrand {}", "setc {}", out(reg) value, out(reg_byte) ok, options(nomem, nostack));
+                    core::arch::asm!(
+                        "rdrand {}", "setc {}", out(reg) value, out(reg_byte) ok, options(nomem, nostack),
+                    );
                 }
             }
             if ok != 0 {

@@ -1,8 +1,8 @@
-//! The PVH start info (`hvm_start_info`, Xen's public ABI): memory map, modules, command line. Everything is copied out, so that the memory it lies in
-//! need not be reserved.
+//! The PVH start info (`hvm_start_info`, Xen's public ABI): memory map, modules, command line. Everything is
+//! copied out, so that the memory it lies in need not be reserved.
 
-use crate::boot::PhysRange;
 use crate::mm::PhysAddr;
+use crate::mm::PhysRange;
 use core::cell::UnsafeCell;
 
 /// Ranges of RAM a firmware may report.
@@ -154,7 +154,7 @@ pub unsafe fn parse(address: usize) -> Info {
         }
     }
     if start.modules > 0 {
-        // SAFETY: as above.
+        // SAFETY: the list has an entry, as the protocol promises.
         let module = unsafe { (start.module_list as *const Module).read_unaligned() };
         if module.size > 0 {
             info.initrd = Some(PhysRange {
@@ -178,7 +178,8 @@ pub unsafe fn parse(address: usize) -> Info {
             }
         }
     }
-    // A frame at address 0 would look like null through the boot map, and firmware keeps its interrupt vectors there.
+    // A frame at address 0 would look like null through the boot map, and firmware keeps its interrupt
+    // vectors there.
     info.reserve(0, PAGE);
     info.reserve(TRAMPOLINE, PAGE);
     info

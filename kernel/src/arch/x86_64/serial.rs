@@ -2,7 +2,7 @@
 
 use super::cpu::{inb, outb};
 use super::interrupt::{Irq, LEVEL, LOW};
-use crate::driver::serial::SerialKind;
+use crate::arch::devices::SerialKind;
 use alloc::vec::Vec;
 
 /// A port's registers: here, I/O ports.
@@ -17,7 +17,7 @@ impl SerialRegisters {
     }
     /// Writes byte register `n`.
     pub fn write(&self, n: usize, value: u8) {
-        // SAFETY: as above.
+        // SAFETY: the ports belong to the serial port found there.
         unsafe { outb(self.0 + n as u16, value) }
     }
     /// Reads the 32-bit register at `offset`: this machine has none.

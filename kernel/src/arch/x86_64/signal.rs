@@ -1,4 +1,5 @@
-//! Signal frames: the layout user space knows (`struct rt_sigframe`, `ucontext`, `sigcontext` with the floating-point state behind a pointer).
+//! Signal frames: the layout user space knows (`struct rt_sigframe`, `ucontext`, `sigcontext` with the
+//! floating-point state behind a pointer).
 
 use super::descriptor::{USER_CS, USER_DS};
 use super::fpu;
@@ -11,7 +12,8 @@ use crate::sync::Once;
 use core::mem::offset_of;
 use limen_linux_abi::Errno;
 
-/// The code of the SIGSEGV for a bad signal frame, whose address is then the stack pointer. `None`: the kernel's own, without one.
+/// The code of the SIGSEGV for a bad signal frame, whose address is then the stack pointer. `None`: the
+/// kernel's own, without one.
 pub const BAD_FRAME: Option<i32> = None;
 
 /// The least size of an alternate signal stack (`MINSIGSTKSZ`).
@@ -76,7 +78,8 @@ struct SigFrame {
 const INFO: usize = offset_of!(SigFrame, info);
 /// Bytes of the frame.
 const FRAME_SIZE: usize = size_of::<SigFrame>();
-/// What of a `ucontext` is read by a return from a handler: from the alternate stack to the floating-point state's address.
+/// What of a `ucontext` is read by a return from a handler: from the alternate stack to the floating-point
+/// state's address.
 const READ_FROM: usize = offset_of!(UContext, stack_sp);
 
 const _: () = assert!(size_of::<SigContext>() == 256 && size_of::<UContext>() == 304 && FRAME_SIZE == 440);
@@ -95,8 +98,10 @@ struct Restorable {
     _pad: u32,
     stack_size: usize,
     regs: [usize; 18],
-    /// Segments, error code, trap number, old mask, fault address.
-    unread: [usize; 5],
+    /// The selectors of code, GS, FS and the stack, 16 bits each from the lowest.
+    segments: usize,
+    /// Error code, trap number, old mask, fault address.
+    unread: [usize; 4],
     fpstate: usize,
 }
 
@@ -118,7 +123,8 @@ fn fpu_size() -> usize {
     }
 }
 
-/// What the processor leaves alone of a saved state, which depends on the machine only: the bytes for software, and behind them the header.
+/// What the processor leaves alone of a saved state, which depends on the machine only: the bytes for
+/// software, and behind them the header.
 static SOFTWARE: Once<[u32; 12 + 16]> = Once::new();
 
 fn software() -> &'static [u32; 12 + 16] {
@@ -187,7 +193,8 @@ fn restore_fpu(at: usize) -> Result<(), Errno> {
     }
 }
 
-/// Builds the signal frame on the user stack and makes `frame` enter the handler. `EFAULT` if the stack is not there.
+/// Builds the signal frame on the user stack and makes `frame` enter the handler. `EFAULT` if the stack is
+/// not there.
 pub fn setup(frame: &mut Frame, delivery: &Delivery<'_>) -> Result<(), Errno> {
     let Some(restorer) = delivery.restorer else {
         return Err(Errno::EFAULT);
@@ -216,10 +223,10 @@ pub fn setup(frame: &mut Frame, delivery: &Delivery<'_>) -> Result<(), Errno> {
             f.r8, f.r9, f.r10, f.r11, f.r12, f.r13, f.r14, f.r15, f.rdi, f.rsi, f.rbp, f.rbx, f.rdx, f.rax,
             f.rcx, f.rsp, f.rip, f.eflags,
         ],
-        cs: USER_CS as u16,
+        cs: f.cs as u16,
         gs: 0,
         fs: 0,
-        ss: USER_DS as u16,
+        ss: f.ss as u16,
         err: fault.error,
         trapno: fault.trap,
         oldmask: delivery.mask as usize,
@@ -259,8 +266,25 @@ pub fn setup(frame: &mut Frame, delivery: &Delivery<'_>) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Restores all registers (floating point included) from the signal frame at the user stack pointer; user-controlled bits that could
-/// harm the kernel are refused or masked. The frame is no longer a system call's.
+/// The words of a context's segments that a return looks at: code and stack.
+const SEGMENTS_READ: usize = 0xffff << 48 | 0xffff;
+
+/// The code and stack segment selectors of a frame with others than there are. They go back as they are, and
+/// the return faults; but if the frame does not ask for its stack segment, 64-bit code gets the ordinary one.
+#[cold]
+fn other_segments(segments: usize, flags: usize) -> (usize, usize) {
+    let code = segments & 0xffff | 3;
+    let stack = segments >> 48 | 3;
+    if flags & UC_STRICT_RESTORE_SS == 0 && code == USER_CS {
+        (code, USER_DS)
+    } else {
+        (code, stack)
+    }
+}
+
+/// Restores all registers (floating point included) from the signal frame at the user stack pointer;
+/// user-controlled bits that could harm the kernel are refused or masked. The frame is no longer a system
+/// call's.
 pub fn restore(frame: &mut Frame) -> Result<Restored, Errno> {
     // The handler's return has taken the restorer's address off the stack.
     let at = frame
@@ -277,10 +301,12 @@ pub fn restore(frame: &mut Frame) -> Result<Restored, Errno> {
         frame.rsi, frame.rbp, frame.rbx, frame.rdx, frame.rax, frame.rcx, frame.rsp, frame.rip, eflags,
     ] = uc.regs;
     frame.set_user_flags(eflags);
-    // The only code and stack segments there are; whatever the frame says.
-    frame.cs = USER_CS;
+    (frame.cs, frame.ss) = if uc.segments & SEGMENTS_READ == USER_CS | USER_DS << 48 {
+        (USER_CS, USER_DS)
+    } else {
+        other_segments(uc.segments, block.read(offset_of!(UContext, flags))?)
+    };
     frame.mark_changed();
-    frame.ss = USER_DS;
     frame.forget_syscall();
     restore_fpu(uc.fpstate)?;
     Ok(Restored {

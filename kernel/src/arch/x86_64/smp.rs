@@ -63,14 +63,18 @@ pub unsafe fn load_boot_tables() {
     unsafe { descriptor::load(BOOT_LOCAL.0.get(), BOOT_STACKS.0.get() as usize + IRQ_STACK) }
 }
 
-/// One load from this CPU's block. Unsafe as `asm!` is; it is sound: GS always points to that block in kernel mode.
+/// One load from this CPU's block. Unsafe as `asm!` is; it is sound: GS always points to that block in kernel
+/// mode.
 macro_rules! local {
     ($field:ident) => {
         local!($field, readonly)
     };
     ($field:ident, $($option:ident),+) => {{
         let value;
-        asm!("mov {}, gs:[{}]", out(reg) value, const offset_of!(CpuLocal, $field), options(nostack, preserves_flags, $($option),+));
+        asm!(
+            "mov {}, gs:[{}]", out(reg) value, const offset_of!(CpuLocal, $field),
+            options(nostack, preserves_flags, $($option),+),
+        );
         value
     }};
 }
@@ -93,7 +97,8 @@ pub fn cpu_id() -> usize {
     }
 }
 
-/// What the scheduler has for this CPU; null until it works. The caller must not be migrated while it uses it.
+/// What the scheduler has for this CPU; null until it works. The caller must not be migrated while it uses
+/// it.
 #[inline(always)]
 pub fn cpu_data() -> *const CpuData {
     // SAFETY: as the macro says.
@@ -103,11 +108,13 @@ pub fn cpu_data() -> *const CpuData {
 /// The running thread's info, the first field of its `Task`. Always valid, from the first Rust line on.
 #[inline(always)]
 pub fn current() -> *const ThreadInfo {
-    // SAFETY: as the macro says. The result is the same whenever the running thread asks, so the compiler may keep it.
+    // SAFETY: as the macro says. The result is the same whenever the running thread asks, so the compiler may
+    // keep it.
     unsafe { local!(current, pure, nomem) }
 }
 
-/// Makes `thread` the running thread of this CPU (the context switch, and boot). `kernel_stack_top` is where entries from user mode start.
+/// Makes `thread` the running thread of this CPU (the context switch, and boot). `kernel_stack_top` is where
+/// entries from user mode start.
 ///
 /// # Safety
 /// Interrupts are off, and the caller runs (or is about to run) on that thread's stack.
@@ -116,8 +123,14 @@ pub unsafe fn set_current(thread: *const ThreadInfo, kernel_stack_top: usize) {
     let top = kernel_stack_top - fpu::area_size();
     // SAFETY: GS points to this CPU's block, which only this CPU changes, with interrupts off.
     unsafe {
-        asm!("mov gs:[{}], {}", const offset_of!(CpuLocal, current), in(reg) thread, options(nostack, preserves_flags));
-        asm!("mov gs:[{}], {}", const offset_of!(CpuLocal, kernel_stack_top), in(reg) top, options(nostack, preserves_flags));
+        asm!(
+            "mov gs:[{}], {}", const offset_of!(CpuLocal, current), in(reg) thread,
+            options(nostack, preserves_flags),
+        );
+        asm!(
+            "mov gs:[{}], {}", const offset_of!(CpuLocal, kernel_stack_top), in(reg) top,
+            options(nostack, preserves_flags),
+        );
         descriptor::set_kernel_stack(cpu_id(), top);
     }
 }

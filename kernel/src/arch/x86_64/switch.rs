@@ -9,7 +9,8 @@ use core::arch::asm;
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-/// What is saved of a thread that is not running. Lives in its `Task`; only the CPU that switches the thread touches it.
+/// What is saved of a thread that is not running. Lives in its `Task`; only the CPU that switches the thread
+/// touches it.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Context {
@@ -21,6 +22,8 @@ pub struct Context {
     /// Bases of FS and GS in user mode.
     fs_base: usize,
     gs_base: usize,
+    /// The selectors in DS, ES, FS and GS, 16 bits each from the lowest. Kernel threads have none.
+    segments: u64,
     /// Its floating-point area; 0 for threads without.
     fpu: usize,
     /// It has user state: floating point and segment bases.
@@ -58,7 +61,7 @@ impl Fault {
     /// Remembers an exception of the running thread; `cr2` if it was a page fault.
     #[cold]
     pub fn remember(trap: u8, error: usize, cr2: Option<usize>) {
-        // SAFETY: as above.
+        // SAFETY: only the running thread itself reads or writes this field of its context.
         let fault = unsafe { &mut (*crate::task::current().context.get()).fault };
         fault.trap = usize::from(trap);
         fault.error = error;
@@ -71,13 +74,91 @@ static FPU_OWNER: [AtomicUsize; MAX_CPUS] = [const { AtomicUsize::new(0) }; MAX_
 
 const NO_CPU: u32 = u32::MAX;
 
+/// The selectors in DS, ES, FS and GS.
+fn segments() -> u64 {
+    let (ds, es, fs, gs): (u64, u64, u64, u64);
+    // SAFETY: reads registers.
+    unsafe {
+        asm!(
+            "mov {:e}, ds", "mov {:e}, es", "mov {:e}, fs", "mov {:e}, gs",
+            out(reg) ds, out(reg) es, out(reg) fs, out(reg) gs,
+            options(nomem, nostack, preserves_flags)
+        );
+    }
+    ds | es << 16 | fs << 32 | gs << 48
+}
+
+/// Whether any of DS, ES, FS and GS has a selector, as a number that is not 0 then.
+#[inline(always)]
+fn any_segment() -> u64 {
+    let any: u64;
+    // SAFETY: reads registers.
+    unsafe {
+        asm!(
+            "mov {any:e}, ds",
+            "mov {one:e}, es",
+            "or {any:e}, {one:e}",
+            "mov {one:e}, fs",
+            "or {any:e}, {one:e}",
+            "mov {one:e}, gs",
+            "or {any:e}, {one:e}",
+            any = out(reg) any,
+            one = out(reg) _,
+            options(nomem, nostack)
+        );
+    }
+    any
+}
+
+/// Loads DS, ES, FS and GS, and thereby other bases of FS and GS in user mode. Interrupts are off.
+///
+/// # Safety
+/// The selectors are ones that user mode has loaded (the descriptors never change, so it can be done again),
+/// or 0.
+unsafe fn load_segments(all: u64) {
+    // SAFETY: the caller's promise; the kernel uses none of them but the base of GS, which waits in the other
+    // register meanwhile.
+    unsafe {
+        asm!(
+            "mov ds, {:e}", "mov es, {:e}", "mov fs, {:e}", "swapgs", "mov gs, {:e}", "swapgs",
+            in(reg) all & 0xffff, in(reg) all >> 16 & 0xffff, in(reg) all >> 32 & 0xffff, in(reg) all >> 48,
+            options(nostack, preserves_flags)
+        );
+    }
+}
+
+/// FS's and GS's part of all selectors.
+const SEGMENT_FS: u64 = 0xffff << 32;
+const SEGMENT_GS: u64 = 0xffff << 48;
+
+/// # Safety
+/// The processor has `FSGSBASE`.
+#[inline(always)]
+unsafe fn read_fs_base() -> usize {
+    let base;
+    // SAFETY: enabled in CR4.
+    unsafe { asm!("rdfsbase {}", out(reg) base, options(nomem, nostack, preserves_flags)) };
+    base
+}
+
+/// # Safety
+/// The processor has `FSGSBASE`. Interrupts are off.
+#[inline(always)]
+unsafe fn read_gs_base() -> usize {
+    let base;
+    // SAFETY: enabled in CR4. In between the kernel's base is out of place: nothing is reached through it,
+    // and no interrupt comes.
+    unsafe {
+        asm!("swapgs", "rdgsbase {}", "swapgs", out(reg) base, options(nomem, nostack, preserves_flags))
+    };
+    base
+}
+
 /// The user's FS base.
 pub fn fs_base() -> usize {
     if cpu::has(Features::FSGSBASE) {
-        let base;
-        // SAFETY: enabled in CR4.
-        unsafe { asm!("rdfsbase {}", out(reg) base, options(nomem, nostack, preserves_flags)) };
-        base
+        // SAFETY: it has.
+        unsafe { read_fs_base() }
     } else {
         // SAFETY: the register exists.
         unsafe { cpu::rdmsr(MSR_FS_BASE) as usize }
@@ -85,7 +166,7 @@ pub fn fs_base() -> usize {
 }
 
 /// Sets the user's FS base, a user address.
-pub fn set_fs_base(base: usize) {
+fn set_fs_base(base: usize) {
     if cpu::has(Features::FSGSBASE) {
         // SAFETY: enabled in CR4; the kernel does not use FS.
         unsafe { asm!("wrfsbase {}", in(reg) base, options(nomem, nostack, preserves_flags)) }
@@ -99,12 +180,8 @@ pub fn set_fs_base(base: usize) {
 pub fn gs_base() -> usize {
     debug_assert!(!irq::enabled());
     if cpu::has(Features::FSGSBASE) {
-        let base;
-        // SAFETY: enabled in CR4. In between the kernel's base is out of place: nothing is reached through it, and no interrupt comes.
-        unsafe {
-            asm!("swapgs", "rdgsbase {}", "swapgs", out(reg) base, options(nomem, nostack, preserves_flags))
-        };
-        base
+        // SAFETY: it has, and interrupts are off.
+        unsafe { read_gs_base() }
     } else {
         // SAFETY: the register exists.
         unsafe { cpu::rdmsr(MSR_KERNEL_GS_BASE) as usize }
@@ -112,7 +189,7 @@ pub fn gs_base() -> usize {
 }
 
 /// Sets the user's GS base, a canonical address.
-pub fn set_gs_base(base: usize) {
+fn set_gs_base(base: usize) {
     // SAFETY: only user mode uses it, after `swapgs`.
     unsafe { cpu::wrmsr(MSR_KERNEL_GS_BASE, base as u64) }
 }
@@ -126,6 +203,7 @@ impl Context {
             resume: Resume::BEHIND,
             fs_base: 0,
             gs_base: 0,
+            segments: 0,
             fpu: 0,
             user: false,
             fpu_cpu: NO_CPU,
@@ -133,8 +211,9 @@ impl Context {
         }
     }
 
-    /// For a new thread: `frame` is placed at the top of its kernel stack; its first switch ends in the architecture's
-    /// `ret_from_fork` stub, which calls `threshold::return_from_fork(frame)` and restores the frame.
+    /// For a new thread: `frame` is placed at the top of its kernel stack; its first switch ends in the
+    /// architecture's `ret_from_fork` stub, which calls `threshold::return_from_fork(frame)` and restores the
+    /// frame.
     pub fn new(stack_top: usize, frame: &Frame) -> Self {
         let fpu = stack_top - fpu::area_size();
         let at = user_frame(stack_top);
@@ -150,6 +229,7 @@ impl Context {
             resume: Resume::at(entry::x86_ret_from_fork),
             fs_base: 0,
             gs_base: 0,
+            segments: 0,
             fpu,
             user: false,
             fpu_cpu: NO_CPU,
@@ -157,8 +237,8 @@ impl Context {
         }
     }
 
-    /// The register file of a new thread made from a system call: a copy of the parent's with result 0, and, if given, another
-    /// stack pointer and thread-local-storage value.
+    /// The register file of a new thread made from a system call: a copy of the parent's with result 0, and,
+    /// if given, another stack pointer and thread-local-storage value.
     pub fn fork_from(&mut self, parent: &Context, sp: Option<usize>, tls: Option<usize>) {
         let frame = (self.sp + 8) as *mut Frame;
         // SAFETY: `Context::new` put the frame there, and the thread does not run yet.
@@ -174,24 +254,69 @@ impl Context {
             fpu::load_initial();
             FPU_OWNER[smp::cpu_id()].store(0, Ordering::Relaxed);
         } else {
-            self.fs_base = fs_base();
-            self.gs_base = gs_base();
+            self.segments = segments();
+            (self.fs_base, self.gs_base) = (parent.fs_base, parent.gs_base);
+            self.note_bases();
         }
-        // SAFETY: the area is the new thread's; the registers hold the state of the running thread, its parent.
+        // SAFETY: the area is the new thread's; the registers hold the state of the running thread, its
+        // parent.
         unsafe { fpu::save(self.fpu) };
         irq::local_restore(flags);
         if let Some(tls) = tls {
             self.fs_base = tls;
+            self.segments &= !SEGMENT_FS;
         }
     }
 
-    /// A fresh program: floating point and thread-local storage as at the start of `exec`. The context is the running thread's.
+    /// Brings the bases up to date; the registers are those of the running thread, and so are `segments`.
+    /// Where user mode cannot write bases, one that was set stays with the empty selector, and any other
+    /// selector has its own, which is 0. Interrupts are off.
+    fn note_bases(&mut self) {
+        if cpu::has(Features::FSGSBASE) {
+            self.fs_base = fs_base();
+            self.gs_base = gs_base();
+            return;
+        }
+        if self.segments & SEGMENT_FS != 0 {
+            self.fs_base = 0;
+        }
+        if self.segments & SEGMENT_GS != 0 {
+            self.gs_base = 0;
+        }
+    }
+
+    /// The running thread's FS base becomes `base`, a user address, without a selector. The context is its
+    /// own.
+    pub fn choose_fs_base(&mut self, base: usize) {
+        let flags = irq::local_save();
+        self.fs_base = base;
+        // SAFETY: no selector; the kernel does not use FS.
+        unsafe { asm!("mov fs, {:e}", in(reg) 0, options(nostack, preserves_flags)) };
+        set_fs_base(base);
+        irq::local_restore(flags);
+    }
+
+    /// As [`Self::choose_fs_base`], of GS.
+    pub fn choose_gs_base(&mut self, base: usize) {
+        let flags = irq::local_save();
+        self.gs_base = base;
+        // SAFETY: no selector; the kernel's base waits in the other register meanwhile.
+        unsafe { asm!("swapgs", "mov gs, {:e}", "swapgs", in(reg) 0, options(nostack, preserves_flags)) };
+        set_gs_base(base);
+        irq::local_restore(flags);
+    }
+
+    /// A fresh program: floating point and thread-local storage as at the start of `exec`. The context is the
+    /// running thread's.
     pub fn reset_for_exec(&mut self) {
         let flags = irq::local_save();
         let cpu = smp::cpu_id();
         fpu::load_initial();
+        // SAFETY: none.
+        unsafe { load_segments(0) };
         set_fs_base(0);
         set_gs_base(0);
+        (self.fs_base, self.gs_base) = (0, 0);
         self.user = true;
         self.fpu_cpu = cpu as u32;
         FPU_OWNER[cpu].store(self.fpu, Ordering::Relaxed);
@@ -199,8 +324,8 @@ impl Context {
     }
 }
 
-/// Switches from `prev` (running) to `next`, with floating-point state and the TLS register. Returns when `prev` runs again, after
-/// `resumed()` if it asked for that.
+/// Switches from `prev` (running) to `next`, with floating-point state and the TLS register. Returns when
+/// `prev` runs again, after `resumed()` if it asked for that.
 ///
 /// # Safety
 /// Interrupts are off; both contexts stay valid; `next` is not running anywhere.
@@ -218,9 +343,18 @@ pub unsafe fn switch(prev: *mut Context, next: *const Context, resumed: impl FnO
         if (*prev).user {
             fpu::save((*prev).fpu);
             (*prev).fpu_cpu = cpu as u32;
-            (*prev).fs_base = fs_base();
-            (*prev).gs_base = gs_base();
-            gs = Some((*prev).gs_base);
+            if cpu::has(Features::FSGSBASE) {
+                (*prev).fs_base = read_fs_base();
+                (*prev).gs_base = read_gs_base();
+                gs = Some((*prev).gs_base);
+            } else if (*prev).gs_base == 0 {
+                gs = Some(0);
+            }
+        }
+        // Nearly nobody has selectors: the processor's are 0 then, and stay.
+        if any_segment() | (*prev).segments | (*next).segments != 0 {
+            exchange_segments(prev, next);
+            gs = None;
         }
         if (*next).user {
             set_fs_base((*next).fs_base);
@@ -253,6 +387,21 @@ pub unsafe fn switch(prev: *mut Context, next: *const Context, resumed: impl FnO
             clobber_abi("sysv64"),
             calls = label { resumed() },
         );
+    }
+}
+
+/// The part of the switch for threads with selectors.
+///
+/// # Safety
+/// As [`switch`].
+#[cold]
+#[inline(never)]
+unsafe fn exchange_segments(prev: *mut Context, next: *const Context) {
+    // SAFETY: both are valid; what `next` has in its context it loaded itself.
+    unsafe {
+        (*prev).segments = segments();
+        (*prev).note_bases();
+        load_segments((*next).segments);
     }
 }
 

@@ -3,7 +3,8 @@
 use super::mmu::USER_END;
 use super::{irq, switch};
 use crate::mm::user::UserPtr;
-use limen_linux_abi::Errno;
+use crate::sched::entity::with_current_context;
+use limen_linux_abi::{Errno, SysResult};
 
 const ARCH_SET_GS: i32 = 0x1001;
 const ARCH_SET_FS: i32 = 0x1002;
@@ -12,26 +13,41 @@ const ARCH_GET_GS: i32 = 0x1004;
 const ARCH_GET_CPUID: i32 = 0x1011;
 const ARCH_SET_CPUID: i32 = 0x1012;
 
-crate::syscalls! {
-    fn arch_prctl(code: i32, addr: usize) {
-        let settable = || if addr < USER_END { Ok(addr) } else { Err(Errno::EPERM) };
-        match code {
-            ARCH_SET_FS => switch::set_fs_base(settable()?),
-            ARCH_SET_GS => switch::set_gs_base(settable()?),
-            ARCH_GET_FS => UserPtr::<usize>::new(addr).write(switch::fs_base())?,
-            ARCH_GET_GS => {
-                let flags = irq::local_save();
-                let base = switch::gs_base();
-                irq::local_restore(flags);
-                UserPtr::<usize>::new(addr).write(base)?;
-            }
-            // `cpuid` always works, and its faulting cannot be turned on.
-            ARCH_GET_CPUID => return Ok(1),
-            ARCH_SET_CPUID => return Err(Errno::ENODEV),
-            _ => return Err(Errno::EINVAL),
+/// This file's system calls, by name.
+pub const HANDLERS: &[(&str, crate::arch::Handler)] = &[("arch_prctl", |frame| {
+    arch_prctl(frame.arg(0) as i32, frame.arg(1)).unwrap_or_else(Errno::to_return_value)
+})];
+
+fn arch_prctl(code: i32, addr: usize) -> SysResult {
+    let settable = || {
+        if addr < USER_END {
+            Ok(addr)
+        } else {
+            Err(Errno::EPERM)
         }
-        Ok(0)
+    };
+    match code {
+        ARCH_SET_FS => {
+            let base = settable()?;
+            with_current_context(|context| context.choose_fs_base(base));
+        }
+        ARCH_SET_GS => {
+            let base = settable()?;
+            with_current_context(|context| context.choose_gs_base(base));
+        }
+        ARCH_GET_FS => UserPtr::<usize>::new(addr).write(switch::fs_base())?,
+        ARCH_GET_GS => {
+            let flags = irq::local_save();
+            let base = switch::gs_base();
+            irq::local_restore(flags);
+            UserPtr::<usize>::new(addr).write(base)?;
+        }
+        // `cpuid` always works, and its faulting cannot be turned on.
+        ARCH_GET_CPUID => return Ok(1),
+        ARCH_SET_CPUID => return Err(Errno::ENODEV),
+        _ => return Err(Errno::EINVAL),
     }
+    Ok(0)
 }
 
 /// A call with a number beyond the table: none.

@@ -27,14 +27,15 @@ pub fn now_ns() -> u64 {
     ((u128::from(steps) * u128::from(MULT.load(Ordering::Relaxed))) >> 32) as u64
 }
 
-/// What the vDSO needs to turn the counter (`rdtsc`) into nanoseconds: its value at time zero, and nanoseconds per step as 32.32
-/// fixed point.
+/// What the vDSO needs to turn the counter (`rdtsc`) into nanoseconds: its value at time zero, and
+/// nanoseconds per step as 32.32 fixed point.
 pub fn clock_parameters() -> (u64, u64) {
     (BASE.load(Ordering::Relaxed), MULT.load(Ordering::Relaxed))
 }
 
-/// Programs this CPU's event for `deadline_ns` (as [`now_ns`]; in the past: at once). `u64::MAX` turns it off. When it fires the architecture calls
-/// `crate::time::timer_interrupt()` inside `threshold::interrupt`. Interrupts are off.
+/// Programs this CPU's event for `deadline_ns` (as [`now_ns`]; in the past: at once). `u64::MAX` turns it
+/// off. When it fires, the architecture calls `crate::arch::above::timer_interrupt()` inside
+/// `threshold::interrupt`. Interrupts are off.
 pub fn set_event(deadline_ns: u64) {
     DEADLINE[smp::cpu_id()].store(deadline_ns, Ordering::Relaxed);
     program(deadline_ns);
@@ -46,7 +47,8 @@ fn program(deadline_ns: u64) {
             0
         } else {
             let steps = (u128::from(deadline_ns) << 32) / u128::from(MULT.load(Ordering::Relaxed).max(1));
-            // The counter takes more steps than there are nanoseconds: the farthest deadlines are beyond what it can count to.
+            // The counter takes more steps than there are nanoseconds: the farthest deadlines are beyond what
+            // it can count to.
             let steps = steps.min(i64::MAX as u128) as u64 + 1;
             BASE.load(Ordering::Relaxed).saturating_add(steps)
         };
@@ -77,7 +79,7 @@ pub fn event() {
         return;
     }
     deadline.store(u64::MAX, Ordering::Relaxed);
-    crate::time::timer_interrupt();
+    crate::arch::above::timer_interrupt();
 }
 
 /// Prepares this CPU's timer.
@@ -118,7 +120,8 @@ pub fn calibrate() {
     apic::write(apic::TIMER_INITIAL, u32::MAX);
     let (tsc_hz, timer_hz) = match known_timer_rate() {
         Some(timer_hz) => {
-            // A tenth of a millisecond shows whether the TSC is the same clock (QEMU's instruction counting); if not, two milliseconds.
+            // A tenth of a millisecond shows whether the TSC is the same clock (QEMU's instruction counting);
+            // if not, two milliseconds.
             let measure = |ns: u64| {
                 let (tsc0, t0) = sample();
                 let mut now = (tsc0, t0);

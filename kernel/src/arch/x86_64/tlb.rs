@@ -1,5 +1,5 @@
-//! TLB maintenance across CPUs: only those that have the address space loaded, or had it and were not asked since, are interrupted, and
-//! only they are waited for.
+//! TLB maintenance across CPUs: only those that have the address space loaded, or had it and were not asked
+//! since, are interrupted, and only they are waited for.
 
 use super::interrupt;
 use super::mmu::MmContext;

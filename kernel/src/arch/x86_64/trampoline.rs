@@ -1,5 +1,6 @@
-//! Starting the other CPUs: INIT, then start-up interrupts that name a page below 1 MiB. The code there goes from real mode to the kernel's map by way of
-//! tables that map that one page (read and execute only) besides the kernel.
+//! Starting the other CPUs: INIT, then start-up interrupts that name a page below 1 MiB. The code there goes
+//! from real mode to the kernel's map by way of tables that map that one page (read and execute only) besides
+//! the kernel.
 
 use super::cpu::write_cr3;
 use super::kmap::image_phys;
@@ -89,7 +90,8 @@ fn prepare() -> u32 {
     const WRITE: u64 = 2;
     let tables = boot::spare_tables();
     let root = image_phys(tables as usize);
-    // SAFETY: the boot tables are not in use any more, nor is the reserved trampoline page; all is mapped writable where it is written.
+    // SAFETY: the boot tables are not in use any more, nor is the reserved trampoline page; all is mapped
+    // writable where it is written.
     unsafe {
         let table = |n: usize| tables.add(n * 4096).cast::<u64>();
         tables.write_bytes(0, 4 * 4096);
@@ -110,7 +112,8 @@ fn prepare() -> u32 {
     (TRAMPOLINE >> 12) as u32
 }
 
-/// Starts CPU `cpu`: it runs on `stack_top` with `local` as its block and calls [`crate::boot::secondary`]. One at a time; returns when it is on its way.
+/// Starts CPU `cpu`: it runs on `stack_top` with `local` as its block and calls
+/// [`crate::arch::above::secondary`]. One at a time; returns when it is on its way.
 pub fn start(cpu: usize, local: &'static CpuLocal, stack_top: usize) -> Result<(), Errno> {
     const MILLISECOND: u64 = 1_000_000;
     if cpu >= smp::count() {
@@ -151,7 +154,8 @@ pub fn start(cpu: usize, local: &'static CpuLocal, stack_top: usize) -> Result<(
 /// The first Rust code of a CPU other than the boot CPU: on its idle stack, interrupts off.
 extern "C" fn secondary_main() -> ! {
     let local = LOCAL.load(Ordering::Acquire) as *const CpuLocal;
-    // SAFETY: the starter made `local` and the emergency stacks for this CPU; the kernel's map is the one in use, less the trampoline.
+    // SAFETY: the starter made `local` and the emergency stacks for this CPU; the kernel's map is the one in
+    // use, less the trampoline.
     unsafe {
         write_cr3(mmu::kernel_root().as_u64());
         cpu::enable();
@@ -162,5 +166,5 @@ extern "C" fn secondary_main() -> ! {
     time::start_cpu();
     tlb::set_online(smp::cpu_id());
     LOCAL.store(0, Ordering::Release);
-    crate::boot::secondary()
+    crate::arch::above::secondary()
 }

@@ -1,13 +1,16 @@
-//! Copies to and from user memory that may fault. The window (SMAP) is open only inside these. Ranges were checked against
-//! `USER_END` by the caller (`mm::user`). A page that is not there is faulted in; an unresolvable fault ends the copy.
+//! Copies to and from user memory that may fault. The window (SMAP) is open only inside these. Ranges were
+//! checked against `USER_END` by the caller (`mm::user`). A page that is not there is faulted in; an
+//! unresolvable fault ends the copy.
 //!
-//! Instructions that may fault are listed in `.ex_table` with the place to go on at; those that open and close the window are 3-byte no-operations until
-//! [`init`] finds that the processor has SMAP (`.smap_sites`).
+//! The instructions that open and close the window are 3-byte no-operations until [`init`] finds that the
+//! processor has SMAP (`.smap_sites`).
 
 use super::cpu::{self, Features};
-use crate::rseq::{AREA_AT, TOLD};
-use core::arch::{asm, global_asm};
+pub use super::extable::fixup;
+use super::extable::{self, may_fault};
+use core::arch::asm;
 use limen_memory::copy_string;
+use limen_rseq::field;
 
 /// Opens the window.
 macro_rules! open {
@@ -27,53 +30,9 @@ macro_rules! close {
         .popsection"
     };
 }
-/// The instruction labelled `$at` may fault and goes on at label `$to`.
-macro_rules! may_fault {
-    ($at:literal, $to:literal) => {
-        concat!(
-            ".pushsection .ex_table, \"a\"\n .quad ",
-            $at,
-            ", ",
-            $to,
-            "\n .popsection"
-        )
-    };
-}
-
-pub(super) use {close, may_fault, open};
-
-global_asm!(
-    r#"
-.pushsection .text.x86_uaccess, "ax"
-.balign 16
-.globl x86_copy_user
-.type x86_copy_user, @function
-x86_copy_user:"#,
-    open!(),
-    r#"
-    mov rcx, rdx
-    shr rcx, 3
-    and edx, 7
-7:  rep movsq
-    mov ecx, edx
-2:  rep movsb
-3:"#,
-    close!(),
-    r#"
-    mov rax, rcx
-    ret
-4:  lea rcx, [rdx + rcx * 8]
-    jmp 2b
-.size x86_copy_user, . - x86_copy_user"#,
-    may_fault!("7b", "4b"),
-    may_fault!("2b", "3b"),
-    ".popsection"
-);
+pub(super) use {close, open};
 
 unsafe extern "C" {
-    fn x86_copy_user(to: *mut u8, from: *const u8, len: usize) -> usize;
-    static mut __ex_table_start: [usize; 2];
-    static mut __ex_table_end: [usize; 2];
     static __smap_sites_start: [usize; 2];
     static __smap_sites_end: [usize; 2];
 }
@@ -83,11 +42,10 @@ unsafe extern "C" {
 /// # Safety
 /// Boot CPU, once, while the image is still writable.
 pub unsafe fn init() {
-    // SAFETY: the linker script delimits both tables; nobody else uses them yet; each site is three bytes of text.
+    extable::sort();
+    // SAFETY: the linker script delimits the table; nobody else uses it yet; each site is three bytes of
+    // text.
     unsafe {
-        let start = &raw mut __ex_table_start;
-        let len = (&raw mut __ex_table_end).offset_from(start) as usize;
-        core::slice::from_raw_parts_mut(start, len).sort_unstable_by_key(|e| e[0]);
         if cpu::has(Features::SMAP) {
             let start = &raw const __smap_sites_start;
             let len = (&raw const __smap_sites_end).offset_from(start) as usize;
@@ -98,22 +56,43 @@ pub unsafe fn init() {
     }
 }
 
-/// Where to go on after an unresolvable fault at `ip`, if that instruction is one that may fault.
-pub fn fixup(ip: usize) -> Option<usize> {
-    // SAFETY: the linker script delimits the table; it does not change any more.
-    let table = unsafe {
-        let start = &raw const __ex_table_start;
-        core::slice::from_raw_parts(start, (&raw const __ex_table_end).offset_from(start) as usize)
-    };
-    let at = table.binary_search_by_key(&ip, |e| e[0]).ok()?;
-    Some(table[at][1])
-}
-
 /// Closes the window: on every entry, since user space or an interrupted copy may have left it open.
 #[inline(always)]
 pub fn close_window() {
     // SAFETY: only the access flag changes.
     unsafe { asm!(close!(), options(nomem, nostack)) }
+}
+
+/// Copies between user and kernel memory; returns how many bytes were *not* copied.
+///
+/// # Safety
+/// As for [`copy_from_user`] or [`copy_to_user`].
+#[inline(never)]
+unsafe fn copy(to: usize, from: usize, len: usize) -> usize {
+    let left;
+    // SAFETY: the caller's promise; after a fault in a word the bytes before it are done one by one.
+    unsafe {
+        asm!(
+            open!(),
+            "7: rep movsq",
+            "8: mov ecx, edx",
+            "2: rep movsb",
+            "3:",
+            close!(),
+            ".pushsection .text.x86_uaccess, \"ax\"",
+            "4: lea rcx, [rdx + rcx * 8]",
+            "jmp 2b",
+            ".popsection",
+            may_fault!("7b", "8b", "4b"),
+            may_fault!("2b", "3b", "3b"),
+            inout("rdi") to => _,
+            inout("rsi") from => _,
+            inout("rcx") len / 8 => left,
+            in("rdx") len % 8,
+            options(nostack),
+        );
+    }
+    left
 }
 
 /// Copies `len` bytes from user `from` to kernel `to`; returns how many were *not* copied.
@@ -123,7 +102,7 @@ pub fn close_window() {
 #[inline(always)]
 pub unsafe fn copy_from_user(to: *mut u8, from: usize, len: usize) -> usize {
     // SAFETY: the caller's promise; faults on the user side end the copy.
-    unsafe { x86_copy_user(to, from as *const u8, len) }
+    unsafe { copy(to as usize, from, len) }
 }
 
 /// Copies `len` bytes from kernel `from` to user `to`; returns how many were *not* copied.
@@ -133,7 +112,7 @@ pub unsafe fn copy_from_user(to: *mut u8, from: usize, len: usize) -> usize {
 #[inline(always)]
 pub unsafe fn copy_to_user(to: usize, from: *const u8, len: usize) -> usize {
     // SAFETY: the caller's promise; faults on the user side end the copy.
-    unsafe { x86_copy_user(to as *mut u8, from, len) }
+    unsafe { copy(to, from as usize, len) }
 }
 
 /// Zeroes user memory; returns how many bytes were *not* cleared.
@@ -148,7 +127,7 @@ pub unsafe fn clear_user(to: usize, len: usize) -> usize {
         asm!(
             open!(),
             "7: rep stosq",
-            "mov ecx, edx",
+            "8: mov ecx, edx",
             "2: rep stosb",
             "3:",
             close!(),
@@ -156,8 +135,8 @@ pub unsafe fn clear_user(to: usize, len: usize) -> usize {
             "4: lea rcx, [rdx + rcx * 8]",
             "jmp 2b",
             ".popsection",
-            may_fault!("7b", "4b"),
-            may_fault!("2b", "3b"),
+            may_fault!("7b", "8b", "4b"),
+            may_fault!("2b", "3b", "3b"),
             inout("rdi") to => _,
             inout("rcx") len / 8 => left,
             in("rdx") len % 8,
@@ -171,7 +150,8 @@ pub unsafe fn clear_user(to: usize, len: usize) -> usize {
 /// Reading and writing `$bits` bits; `$size` is how assembly calls registers of that size.
 macro_rules! word {
     ($get:ident, $put:ident, $type:ty, $bits:literal, $size:literal) => {
-        #[doc = concat!("Reads ", $bits, " bits at any address, at once if it is naturally aligned; `None` on a fault.")]
+        #[doc = concat!("Reads ", $bits, " bits at any address, at once if it is naturally aligned.")]
+        /// `None` on a fault.
         ///
         /// # Safety
         /// All of it lies below `USER_END`.
@@ -190,7 +170,7 @@ macro_rules! word {
                     "4: mov {fault:e}, 1",
                     "jmp 3b",
                     ".popsection",
-                    may_fault!("2b", "4b"),
+                    may_fault!("2b", "3b", "4b"),
                     value = out(reg) value,
                     addr = in(reg) addr,
                     fault = inout(reg) fault,
@@ -200,24 +180,26 @@ macro_rules! word {
             (fault == 0).then_some(value)
         }
 
-        #[doc = concat!("Writes ", $bits, " bits at any address, at once if it is naturally aligned; `false` on a fault.")]
+        #[doc = concat!("Writes ", $bits, " bits at any address, at once if it is naturally aligned.")]
+        /// `false` on a fault.
         ///
         /// # Safety
         /// All of it lies below `USER_END`.
         #[inline(always)]
         pub unsafe fn $put(addr: usize, value: $type) -> bool {
-            // SAFETY: as above.
+            // SAFETY: the caller's promise; a fault is told by the result.
             unsafe {
                 asm!(
                     open!(),
                     concat!("2: mov [{addr}], {value:", $size, "}"),
+                    "3:",
                     close!(),
                     ".pushsection .text.x86_uaccess, \"ax\"",
-                    "3:",
+                    "4:",
                     close!(),
                     "jmp {no}",
                     ".popsection",
-                    may_fault!("2b", "3b"),
+                    may_fault!("2b", "3b", "4b"),
                     value = in(reg) value,
                     addr = in(reg) addr,
                     no = label { return false },
@@ -252,8 +234,9 @@ pub unsafe fn put_pair(addr: usize, [first, second]: [u64; 2]) -> bool {
     unsafe { put_u64(addr, first) && put_u64(addr + 8, second) }
 }
 
-/// Stores `count` words of 16 bits, at least one, to user `to` and every 8 bytes behind it, from kernel `from` and every 8 bytes behind that:
-/// the results of `poll`. `false` after a fault, with some of them stored.
+/// Stores `count` words of 16 bits, at least one, to user `to` and every 8 bytes behind it, from kernel
+/// `from` and every 8 bytes behind that: the results of `poll`. `false` after a fault, with some of them
+/// stored.
 ///
 /// # Safety
 /// `from` is readable for `8 * count - 6` bytes; `to..to + 8 * count` lies below `USER_END`.
@@ -264,13 +247,13 @@ pub unsafe fn put_u16s(to: usize, from: *const u8, mut count: usize) -> bool {
             open!(),
             "5: movzx {word:e}, word ptr [{from}]",
             "2: mov [{to}], {word:x}",
-            "add {from}, 8",
+            "4: add {from}, 8",
             "add {to}, 8",
             "dec {count}",
             "jnz 5b",
             "3:",
             close!(),
-            may_fault!("2b", "3b"),
+            may_fault!("2b", "4b", "3b"),
             word = out(reg) _,
             from = inout(reg) from => _,
             to = inout(reg) to => _,
@@ -307,7 +290,7 @@ pub unsafe fn cmpxchg_u32(addr: usize, expected: u32, new: u32) -> Option<u32> {
             "mov {fault:e}, 0",
             "3:",
             close!(),
-            may_fault!("2b", "3b"),
+            may_fault!("2b", "3b", "3b"),
             new = in(reg) new,
             addr = in(reg) addr,
             fault = inout(reg) fault,
@@ -318,8 +301,9 @@ pub unsafe fn cmpxchg_u32(addr: usize, expected: u32, new: u32) -> Option<u32> {
     (fault == 0).then_some(found)
 }
 
-/// Loads the identifiers and `rseq_cs` of the `struct rseq` at `at`, and stores `ids` if those found differ, all in one window. Returns the
-/// identifiers found, as two words, and `rseq_cs`; `None` on a fault, after which the first word may have been stored.
+/// Loads the identifiers and `rseq_cs` of the `struct rseq` at `at`, and stores `ids` if those found differ,
+/// all in one window. Returns the identifiers found, as two words, and `rseq_cs`; `None` on a fault, after
+/// which the first word may have been stored.
 ///
 /// # Safety
 /// `at..at+32` lies below `USER_END`.
@@ -332,22 +316,20 @@ pub unsafe fn exchange_rseq(at: usize, ids: [u64; 2]) -> Option<[u64; 3]> {
         asm!(
             open!(),
             "2: mov {first}, [{at}]",
-            "3: mov {second}, [{at} + 20]",
-            "4: mov {section}, [{at} + 8]",
+            "mov {second}, [{at} + {node}]",
+            "mov {section}, [{at} + {rseq_cs}]",
             "cmp {first}, {x}",
             "jne 5f",
             "cmp {second}, {y}",
             "je 7f",
             "5: mov [{at}], {x}",
-            "6: mov [{at} + 20], {y}",
+            "mov [{at} + {node}], {y}",
             "7: xor {fault:e}, {fault:e}",
             "8:",
             close!(),
-            may_fault!("2b", "8b"),
-            may_fault!("3b", "8b"),
-            may_fault!("4b", "8b"),
-            may_fault!("5b", "8b"),
-            may_fault!("6b", "8b"),
+            may_fault!("2b", "8b", "8b"),
+            node = const field::NODE_ID,
+            rseq_cs = const field::RSEQ_CS,
             first = out(reg) first,
             second = out(reg) second,
             section = out(reg) section,
@@ -361,13 +343,14 @@ pub unsafe fn exchange_rseq(at: usize, ids: [u64; 2]) -> Option<[u64; 3]> {
     (fault == 0).then_some([first, second, section])
 }
 
-/// Whether the legacy area of restartable sequences whose address is [`AREA_AT`] behind `near` says what the four words [`TOLD`] behind `near` say
-/// (`cpu_id_start`, `cpu_id`, `node_id`, `mm_cid`), and no critical section (`rseq_cs` is 0). `false` on a fault as well.
+/// Whether the legacy area of restartable sequences whose address is `AREA_AT` behind `near` says what the
+/// four words `TOLD` behind `near` say (`cpu_id_start`, `cpu_id`, `node_id`, `mm_cid`), and no critical
+/// section (`rseq_cs` is 0). `false` on a fault as well.
 ///
 /// # Safety
 /// Both can be read, the area lies below `USER_END`, and nobody writes the words meanwhile.
 #[inline(always)]
-pub unsafe fn rseq_says(near: *const u8) -> bool {
+pub unsafe fn rseq_as_told<const AREA_AT: usize, const TOLD: usize>(near: *const u8) -> bool {
     // SAFETY: the caller's promise; a fault is as a difference.
     unsafe {
         asm!(
@@ -377,19 +360,20 @@ pub unsafe fn rseq_says(near: *const u8) -> bool {
             open!(),
             "2: cmp [{at}], {first}",
             "jne 5f",
-            "3: cmp [{at} + 20], {second}",
+            "cmp [{at} + {node}], {second}",
             "jne 5f",
-            "4: cmp qword ptr [{at} + 8], 0",
+            "cmp qword ptr [{at} + {section}], 0",
             "jne 5f",
+            "3:",
             close!(),
             ".pushsection .text.x86_uaccess, \"ax\"",
             "5:",
             close!(),
             "jmp {no}",
             ".popsection",
-            may_fault!("2b", "5b"),
-            may_fault!("3b", "5b"),
-            may_fault!("4b", "5b"),
+            may_fault!("2b", "3b", "5b"),
+            node = const field::NODE_ID,
+            section = const field::RSEQ_CS,
             near = in(reg) near,
             area = const AREA_AT,
             told = const TOLD,
@@ -410,8 +394,8 @@ macro_rules! access {
         unsafe {
             asm!(
                 "7: mov {value}, [{from}]",
-                "mov [{to}], {value}",
-                may_fault!("7b", "{fault}"),
+                "8: mov [{to}], {value}",
+                may_fault!("7b", "8b", "{fault}"),
                 to = in(reg) $to, from = in(reg) $from, value = out($class) _,
                 fault = label { return false }, options(nostack, preserves_flags)
             );
@@ -420,7 +404,8 @@ macro_rules! access {
     }};
 }
 
-/// Copies a string up to and including its NUL, at most `max` bytes: the length without the NUL (`max` if there was none), `None` on a fault.
+/// Copies a string up to and including its NUL, at most `max` bytes: the length without the NUL (`max` if
+/// there was none), `None` on a fault.
 ///
 /// # Safety
 /// `to` is valid for `max` bytes; `from..from+max` lies below `USER_END`.
@@ -432,7 +417,7 @@ pub unsafe fn copy_string_from_user(to: *mut u8, from: usize, max: usize) -> Opt
     let byte = |to: usize, from: usize| access!(reg_byte, to, from);
     // SAFETY: the caller's promise.
     let copied = unsafe { copy_string(word, byte, (to, from, max)) };
-    // SAFETY: as above.
+    // SAFETY: only the access flag changes.
     unsafe { asm!(close!(), options(nostack)) }
     copied
 }

@@ -1,5 +1,5 @@
-//! The vDSO's code for x86-64: runs in user mode, from a copy. It is position-independent, calls nothing, and finds its data page
-//! two pages below itself (the header page is in between).
+//! The vDSO's code for x86-64: runs in user mode, from a copy. It is position-independent, calls nothing, and
+//! finds its data page two pages below itself (the header page is in between).
 
 pub use super::super::vdso_calls::text;
 use super::super::vdso_calls::{data, vdso_clock_getres, vdso_clock_gettime, vdso_gettimeofday};
@@ -56,7 +56,10 @@ pub fn own_start() -> usize {
     let start: usize;
     // SAFETY: only computes the address of this copy of the code.
     unsafe {
-        asm!("lea {}, [rip + __vdso_text_start]", out(reg) start, options(pure, nomem, nostack, preserves_flags));
+        asm!(
+            "lea {}, [rip + __vdso_text_start]", out(reg) start,
+            options(pure, nomem, nostack, preserves_flags),
+        );
     }
     start
 }
@@ -88,7 +91,7 @@ extern "C" fn vdso_time(t: *mut u64) -> isize {
         return syscall2(201, t as usize, 0);
     };
     if !t.is_null() {
-        // SAFETY: as above.
+        // SAFETY: the caller's pointer: a wild one is the caller's fault, in user mode.
         unsafe { t.write(seconds) };
     }
     seconds as isize
@@ -101,7 +104,7 @@ extern "C" fn vdso_getcpu(cpu: *mut u32, node: *mut u32) -> isize {
     unsafe {
         asm!("lsl {0:e}, {1:e}", out(reg) limit, in(reg) CPU_NODE_SELECTOR as u32, options(nomem, nostack));
     }
-    // SAFETY: as above.
+    // SAFETY: the caller's pointers: a wild one is the caller's fault, in user mode.
     unsafe {
         if !cpu.is_null() {
             cpu.write(limit & 0xfff);

@@ -1,9 +1,10 @@
-//! Serial ports as terminals: `ttyS0` (16550), `ttyAMA0` (PL011) and `hvc0` (a hypervisor's terminal). The register drivers below know nothing of where
-//! their registers are; the architecture says that ([`crate::arch::serial`]).
+//! Serial ports as terminals: `ttyS0` (16550), `ttyAMA0` (PL011) and `hvc0` (a hypervisor's terminal). The
+//! drivers of the registers do not know where these are; the architecture does ([`crate::arch::serial`]).
 
 mod pl011;
 mod uart16550;
 
+use crate::arch::devices::{SerialKind, Uart};
 use crate::arch::{interrupt, serial};
 use crate::driver::tty::{self, Driver, Tty};
 use crate::driver::virtio::hvc;
@@ -11,58 +12,20 @@ use crate::log;
 use crate::sync::IrqSpinLock;
 use alloc::boxed::Box;
 use alloc::sync::{Arc, Weak};
-use limen_tty::{B9600, ControlFlags, Fault, Termios};
-
-/// What kind of port the architecture has found.
-pub enum SerialKind {
-    /// A 16550, byte-wide registers.
-    #[allow(dead_code, reason = "machines differ")]
-    Uart16550(serial::SerialRegisters),
-    /// An Arm PL011, 32-bit registers.
-    #[allow(dead_code, reason = "machines differ")]
-    Pl011(serial::SerialRegisters),
-    /// The hypervisor's terminal, whose driver is the architecture's.
-    #[allow(dead_code, reason = "machines differ")]
-    Hypervisor(Box<dyn Uart>),
-}
-
-/// A byte, or what went wrong instead.
-pub type Received = Result<u8, Fault>;
-
-/// A port's registers. All calls are made under the port's lock.
-pub trait Uart: Send {
-    /// Sets the port up: 8 bits, receive interrupts on.
-    fn init(&mut self);
-    /// The next received byte.
-    fn receive(&mut self) -> Option<Received>;
-    /// Whether a byte can be given to [`Uart::transmit`].
-    fn can_transmit(&mut self) -> bool;
-    /// Sends a byte.
-    fn transmit(&mut self, byte: u8);
-    /// Turns the "room to send" interrupt on or off.
-    fn transmit_interrupt(&mut self, on: bool);
-    /// Whether everything was sent.
-    fn idle(&mut self) -> bool;
-    /// Acknowledges interrupts.
-    fn acknowledge(&mut self);
-    /// Nothing follows for now: what was gathered is sent.
-    fn flush(&mut self) {}
-    /// Whether what is not taken stays there, without another interrupt. A line cannot be held up: what nobody takes is lost.
-    fn waits(&self) -> bool {
-        false
-    }
-}
+use limen_tty::{B9600, ControlFlags, Termios};
 
 struct Port {
     uart: IrqSpinLock<Box<dyn Uart>>,
-    /// Held while bytes are on their way from the port to the terminal: whoever carries them, they stay in order.
+    /// Held while bytes are moved from the port to the terminal, so that they stay in order whichever CPU
+    /// moves them.
     carrying: IrqSpinLock<()>,
     tty: crate::sync::Once<Weak<Tty>>,
 }
 
-/// Spins for a byte to leave before it is given up; QEMU's ports are always ready unless the host end is blocked.
+/// How often to look whether a byte can be sent, before it is given up. QEMU's ports are always ready unless
+/// the host does not read.
 const PATIENCE: usize = 10_000_000;
-/// Bytes handled per interrupt before the terminal sees them.
+/// How many bytes an interrupt handler collects before the terminal gets them.
 const BATCH: usize = 64;
 
 impl Port {
@@ -76,7 +39,7 @@ impl Port {
         self.send(&tty);
     }
 
-    /// Hands received bytes to the terminal.
+    /// Gives received bytes to the terminal.
     fn receive(&self, tty: &Tty) {
         loop {
             let mut bytes = [0; BATCH];
@@ -85,7 +48,7 @@ impl Port {
             let _carrying = self.carrying.lock();
             let mut uart = self.uart.lock();
             uart.acknowledge();
-            // A full terminal asks again when there is room.
+            // If the terminal is full, it asks again when there is room.
             let limit = if uart.waits() {
                 tty.room().min(BATCH)
             } else {
@@ -112,7 +75,7 @@ impl Port {
         }
     }
 
-    /// Sends what the device takes now; its interrupt continues.
+    /// Sends what the device takes now. Its interrupt handler continues.
     fn send(&self, tty: &Tty) {
         let mut uart = self.uart.lock();
         loop {
@@ -135,7 +98,7 @@ impl Port {
     }
 }
 
-/// The terminal's way to the port.
+/// The port as the terminal's driver.
 struct Line(Arc<Port>);
 
 impl Driver for Line {
@@ -151,7 +114,7 @@ impl Driver for Line {
         self.0.uart.lock().idle()
     }
     fn modem(&self) -> Option<u32> {
-        // DTR, RTS, CTS, CD, DSR: a line that is always there.
+        // DTR, RTS, CTS, CD, DSR: the line always looks connected.
         Some(0x2 | 0x4 | 0x20 | 0x40 | 0x100)
     }
 }
@@ -181,7 +144,7 @@ fn put(uart: &mut dyn Uart, byte: u8) {
     }
 }
 
-/// Starts the machine's serial ports.
+/// Starts the machine's serial ports. Once, at boot.
 pub fn init() {
     for (number, found) in serial::ports().into_iter().enumerate() {
         let number = number as u32;
@@ -225,7 +188,7 @@ pub fn init() {
         tty::file::register(&tty, 0o600);
         let log: &'static Arc<Port> = Box::leak(Box::new(port));
         tty::console::offer(&tty, &**log, true);
-        // Terminals of the machine stay for good.
+        // Terminals of the machine are never freed.
         core::mem::forget(tty);
     }
 }

@@ -1,6 +1,6 @@
 //! The PL011 register driver (Arm DDI 0183).
 
-use super::{Received, Uart};
+use crate::arch::devices::{Received, Uart};
 use crate::arch::serial::SerialRegisters;
 use limen_tty::Fault;
 
@@ -43,7 +43,7 @@ impl Uart for Pl011 {
         let r = &self.registers;
         r.write32(register::INTERRUPT_MASK, 0);
         r.write32(register::INTERRUPT_CLEAR, 0x7ff);
-        // 8 bits, FIFOs on; enabled in both directions; interrupts when the FIFOs are an eighth full or empty.
+        // 8 bits, FIFOs on, both directions enabled; an interrupt at an eighth of a FIFO
         r.write32(register::LINE_CONTROL, 3 << 5 | 1 << 4);
         r.write32(register::FIFO_LEVELS, 0);
         r.write32(register::CONTROL, 1 | 1 << 8 | 1 << 9);

@@ -1,10 +1,10 @@
 //! The 16550 register driver.
 
-use super::{Received, Uart};
+use crate::arch::devices::{Received, Uart};
 use crate::arch::serial::SerialRegisters;
 use limen_tty::Fault;
 
-/// Register numbers; which register an address means depends on direction and the latch bit.
+/// Register numbers. Which register a number means depends on the direction and the latch bit.
 mod register {
     pub const DATA: usize = 0;
     pub const INTERRUPT_ENABLE: usize = 1;
@@ -27,14 +27,14 @@ mod status {
     pub const ALL_EMPTY: u8 = 64;
 }
 
-/// Bytes of the transmit FIFO.
+/// The size of the transmit FIFO in bytes.
 const FIFO: usize = 16;
 
 /// A 16550.
 pub struct Uart16550 {
     registers: SerialRegisters,
     enabled: u8,
-    /// Bytes that still fit into the FIFO, as far as known without asking.
+    /// How many bytes certainly fit into the FIFO.
     room: usize,
 }
 
@@ -53,7 +53,8 @@ impl Uart for Uart16550 {
     fn init(&mut self) {
         let r = &self.registers;
         r.write(register::INTERRUPT_ENABLE, 0);
-        // 8 bits, no parity, one stop bit; FIFOs on and empty, interrupt at one byte; DTR, RTS and OUT2 (which lets interrupts out).
+        // 8 bits, no parity, one stop bit; FIFOs on and empty, an interrupt for each byte; DTR, RTS and OUT2,
+        // which lets interrupts through.
         r.write(register::LINE_CONTROL, 3);
         r.write(register::FIFO_CONTROL, 7);
         r.write(register::MODEM_CONTROL, 0x0b);
@@ -71,7 +72,7 @@ impl Uart for Uart16550 {
         } else if line & (status::PARITY | status::FRAMING) != 0 {
             Err(Fault::Parity(byte))
         } else {
-            // An overrun lost bytes before this one, which is good.
+            // An overrun lost earlier bytes; this one is good.
             let _ = line & status::OVERRUN;
             Ok(byte)
         })
@@ -97,7 +98,7 @@ impl Uart for Uart16550 {
         self.registers.read(register::LINE_STATUS) & status::ALL_EMPTY != 0
     }
     fn acknowledge(&mut self) {
-        // Reading tells the chip that its news were seen.
+        // Reading it acknowledges the interrupt.
         self.registers.read(register::INTERRUPT_ID);
         self.registers.read(register::MODEM_STATUS);
     }

@@ -1,8 +1,8 @@
-//! `/dev/console`, and which terminals show the kernel's log: `console=` on the command line, the last one named being `/dev/console`; without it,
-//! the first terminal a driver offers.
+//! `/dev/console`, and which terminals show the kernel's log. `console=` on the command line names terminals;
+//! the last one is `/dev/console`. Without it, `/dev/console` is the first terminal that a driver offers.
 
 use super::Tty;
-use crate::boot::cmdline;
+use crate::cmdline;
 use crate::fs::devices;
 use crate::fs::inode::Dev;
 use crate::sync::IrqSpinLock;
@@ -13,7 +13,7 @@ use limen_linux_abi::Errno;
 static CONSOLE: IrqSpinLock<Option<Arc<Tty>>> = IrqSpinLock::new(None);
 static REDIRECT: IrqSpinLock<Option<Arc<Tty>>> = IrqSpinLock::new(None);
 
-/// Whether `console=` names the terminal `name`; without any `console=`, whether it is a serial port.
+/// Whether `console=` names the terminal `name`. Without any `console=`: whether it is a serial port.
 fn wanted(name: &str, serial: bool) -> bool {
     let mut named = cmdline::words()
         .filter_map(|w| w.strip_prefix("console="))
@@ -24,8 +24,8 @@ fn wanted(name: &str, serial: bool) -> bool {
     named.any(|c| c.split(',').next() == Some(name))
 }
 
-/// A driver offers a terminal that can be a console; `log` writes kernel messages to its device. The log's early console goes when a driver takes
-/// over the serial port (`serial`).
+/// A driver offers a terminal as console. `log` writes kernel messages to its device. The log's early console
+/// ends when a driver takes over the serial port (`serial`).
 pub fn offer(tty: &Arc<Tty>, log: &'static dyn crate::log::Console, serial: bool) {
     if serial {
         crate::log::drop_early();
@@ -42,7 +42,7 @@ pub fn offer(tty: &Arc<Tty>, log: &'static dyn crate::log::Console, serial: bool
     }
 }
 
-/// The terminal behind `/dev/console`: the one asked for, or any at all.
+/// The terminal behind `/dev/console`: the one that was asked for, else any.
 pub fn console() -> Option<Arc<Tty>> {
     if let Some(tty) = CONSOLE.lock().as_ref() {
         return Some(tty.clone());
@@ -50,12 +50,13 @@ pub fn console() -> Option<Arc<Tty>> {
     super::all().into_iter().find(|t| t.driver().as_pty().is_none())
 }
 
-/// Its name, for `/sys/class/tty/console/active` and `/proc/consoles`.
+/// The name of that terminal, for `/sys/class/tty/console/active` and `/proc/consoles`.
 pub fn active() -> String {
     console().map_or_else(String::new, |t| t.name().into())
 }
 
-/// `TIOCCONS` on a terminal: writes to `/dev/console` go there instead; on the console itself: no more. `EBUSY` if already redirected.
+/// `TIOCCONS` on a terminal: what is written to `/dev/console` goes to that terminal. On the console itself:
+/// ends that. `EBUSY`: another terminal gets it already.
 pub(super) fn redirect(to: Arc<Tty>) -> Result<(), Errno> {
     let back = console().is_some_and(|c| Arc::ptr_eq(&c, &to));
     let mut redirect = REDIRECT.lock();
@@ -69,7 +70,7 @@ pub(super) fn redirect(to: Arc<Tty>) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Where writes to `/dev/console` go instead.
+/// The terminal that gets what is written to `/dev/console`.
 pub(super) fn redirected() -> Option<Arc<Tty>> {
     let tty = REDIRECT.lock().clone()?;
     let gone = tty.state.lock().hung_up;

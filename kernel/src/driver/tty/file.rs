@@ -1,16 +1,17 @@
-//! A terminal as an open file, and how device nodes find their terminal.
+//! A terminal as an open file, and the device nodes of terminals.
 
-use super::{Tty, job};
+use super::{Tty, job, pty};
 use crate::fs::devices::{self, OpenDevice};
+use crate::fs::fasync::{Async, Kind, Target};
 use crate::fs::file::{File, FileMode, FileOps};
 use crate::fs::inode::Dev;
 use crate::fs::io::{IoDst, IoSrc};
 use crate::fs::poll::{PollEvents, PollTable};
-use crate::syscall::SysResult;
 use crate::task::current;
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 use limen_linux_abi::Errno;
+use limen_linux_abi::SysResult;
 
 /// `O_NOCTTY`.
 const O_NOCTTY: u32 = 0o400;
@@ -22,19 +23,20 @@ const TIOCSPGRP: u32 = limen_linux_abi::native::ioctl::TIOCSPGRP;
 /// An open terminal.
 pub struct TtyFile {
     tty: Arc<Tty>,
-    /// Opened as `/dev/console`: output may be redirected.
+    /// It was opened as `/dev/console`, so its output may go to another terminal.
     console: bool,
 }
 
 impl Tty {
-    /// Opens the terminal: `flags` are open's. Without `O_NOCTTY` it becomes the controlling terminal of a session leader that has none.
+    /// Opens the terminal. `flags` are those of `open`. Without `O_NOCTTY` it becomes the controlling
+    /// terminal of a session leader that has none.
     pub fn open(self: &Arc<Self>, flags: u32) -> Result<Arc<dyn FileOps>, Errno> {
         if self.exclusive.load(Ordering::Relaxed) && !current().creds().capable(21) {
             return Err(Errno::EBUSY);
         }
         self.count_open()?;
         if flags & O_NOCTTY == 0 && flags & O_ACCMODE != O_WRONLY {
-            // Whoever may not have it simply does not get it.
+            // A process that may not have it just does not get it.
             if self.job.lock().session == 0 {
                 let _ = self.make_controlling(false);
             }
@@ -45,7 +47,7 @@ impl Tty {
         }))
     }
 
-    /// Opens it as `/dev/console`, which is never made a controlling terminal by opening it.
+    /// Opens it as `/dev/console`, which does not become a controlling terminal by that.
     pub fn open_console(self: &Arc<Self>) -> Result<Arc<dyn FileOps>, Errno> {
         self.count_open()?;
         Ok(Arc::new(TtyFile {
@@ -130,26 +132,38 @@ impl FileOps for TtyFile {
         }
         self.tty.ioctl(false, cmd, arg)
     }
+    fn asyncs(&self, with: &mut dyn FnMut(&Async)) -> bool {
+        with(&self.tty.owners);
+        true
+    }
+    fn first_owner(&self) -> Option<(Kind, Target)> {
+        let foreground = self.tty.job.lock().foreground;
+        if foreground != 0 {
+            Some((Kind::Group, Target::find(Kind::Group, foreground).ok()?))
+        } else {
+            pty::maker()
+        }
+    }
     fn release(&self, _: &File) {
         self.tty.close();
     }
 }
 
-/// The terminal behind a device number.
+/// The terminal with a device number.
 pub fn find(dev: Dev) -> Option<Arc<Tty>> {
     super::all()
         .into_iter()
         .find(|t| t.dev() == (dev.major(), dev.minor()))
 }
 
-/// Gives `tty` its device node, readable and writable as `mode` says.
+/// Makes a device node for `tty`, with permissions `mode`.
 pub fn register(tty: &Arc<Tty>, mode: u32) {
     const OPEN: OpenDevice = |dev, flags| find(dev).ok_or(Errno::ENXIO)?.open(flags);
     let (major, minor) = tty.dev();
     devices::register_char_device(tty.name(), Dev::new(major, minor), mode, OPEN);
 }
 
-/// `/dev/tty`: the controlling terminal, whichever it is.
+/// Makes `/dev/tty`: the running process's controlling terminal.
 pub fn register_current() {
     devices::register_char_device("tty", Dev::new(5, 0), 0o666, |_, flags| {
         job::controlling().ok_or(Errno::ENXIO)?.open(flags | O_NOCTTY)

@@ -1,11 +1,11 @@
-//! `ioctl` of terminals: settings, window size, job control, flow control. Numbers that differ between architectures come from
-//! `limen_linux_abi`; the others are named here.
+//! `ioctl` of terminals: settings, window size, job control, flow control. Numbers that differ between
+//! architectures come from `limen_linux_abi`; the others are named here.
 
 use super::{State, Tty, pty};
 use crate::mm::user::UserPtr;
-use crate::syscall::SysResult;
 use crate::task::current;
 use limen_linux_abi::Errno;
+use limen_linux_abi::SysResult;
 use limen_linux_abi::native::ioc;
 use limen_linux_abi::native::ioctl::*;
 use limen_linux_abi::native::termios::{CHARS_AT, LINE_AT, OLD_CHARS, OLD_SIZE};
@@ -36,19 +36,20 @@ const TIOCVHANGUP: u32 = 0x5437;
 const TIOCGDEV: u32 = ioc::read(b'T', 0x32, 4);
 const TIOCGEXCL: u32 = ioc::read(b'T', 0x40, 4);
 
-/// When new settings apply.
+/// When new settings take effect.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum When {
     /// At once.
     Now,
-    /// After output has gone.
+    /// When all output has been sent.
     Drained,
-    /// After output has gone, and input that nobody has read goes, too.
+    /// When all output has been sent; unread input is dropped.
     Flush,
 }
 
 impl When {
-    /// What `cmd` means among commands of which these two do not mean "now".
+    /// For a group of commands: which of the three `cmd` means. `drained` and `flush` are the commands of the
+    /// latter two.
     fn of(cmd: u32, drained: u32, flush: u32) -> Self {
         match cmd {
             _ if cmd == drained => Self::Drained,
@@ -59,7 +60,7 @@ impl When {
 }
 
 impl Tty {
-    /// `master`: asked through the other end of a pseudo-terminal.
+    /// `master`: called through the master of a pseudo-terminal.
     #[allow(
         unreachable_patterns,
         reason = "where there is only one kind of settings its numbers have both names"
@@ -81,7 +82,7 @@ impl Tty {
                 let new = from_termio(&UserPtr::new(arg).read()?, self.termios());
                 self.set_termios(new, When::of(cmd, TCSETAW, TCSETAF))
             }
-            // No line here can send a break, so only the waiting for output is left.
+            // No device here can send a break, so the call only waits for output.
             TCSBRK | TCSBRKP => {
                 self.check_background_change()?;
                 self.drain().map(|()| 0)
@@ -143,7 +144,7 @@ impl Tty {
                 let lines = self.driver.modem().ok_or(Errno::EINVAL)?;
                 UserPtr::new(arg).write(lines).map(|()| 0)
             }
-            // Changes nothing on lines that have none to set.
+            // Devices with modem lines accept changes without effect.
             TIOCMBIS..=TIOCMSET => self.driver.modem().map(|_| 0).ok_or(Errno::EINVAL),
             TIOCGSOFTCAR => {
                 let local = self.termios().control.contains(limen_tty::ControlFlags::CLOCAL);
@@ -163,7 +164,7 @@ impl Tty {
                 super::console::redirect(self.arc().ok_or(Errno::EIO)?)?;
                 Ok(0)
             }
-            // Only N_TTY.
+            // There is only N_TTY.
             TIOCSETD => match UserPtr::<i32>::new(arg).read()? {
                 0 => Ok(0),
                 _ => Err(Errno::EINVAL),
@@ -191,7 +192,7 @@ impl Tty {
         *self.state.lock().disc.termios()
     }
 
-    /// For the commands that only the terminal's own session may use.
+    /// For commands that only the terminal's own session may use.
     fn owned(&self, master: bool) -> Result<(), Errno> {
         if master || self.is_mine() {
             Ok(())
@@ -224,15 +225,15 @@ impl Tty {
             state.line.packet |= if has { pty::DOSTOP } else { pty::NOSTOP };
         }
         if had && !new.input.contains(limen_tty::InputFlags::IXON) {
-            // Nothing could restart it any more.
+            // No character could start the output again.
             state.line.stopped = false;
         }
         drop(state);
         self.driver.set_termios(&new);
         self.driver.start(self);
-        // Readers may wait for something else now.
+        // Readers may have another condition to wait for now.
         self.input.wake_all();
-        // There may be room for another line, or for input at all.
+        // There may be room for another line, or for any input.
         self.driver.unthrottle(self);
         Ok(0)
     }
@@ -246,7 +247,7 @@ impl Tty {
                 use limen_tty::Line;
                 self.state.lock().line.set_stopped(how == 0);
             }
-            // TCIOFF, TCION: tell the other end
+            // TCIOFF, TCION: send the stop or start character.
             2 | 3 => {
                 let mut state = self.state.lock();
                 let byte = state.disc.termios().chars[if how == 2 { cc::VSTOP } else { cc::VSTART }];
@@ -296,7 +297,7 @@ impl State {
     }
 }
 
-/// `struct termio`: the low halves of the flags, the discipline and the first characters.
+/// `struct termio`: the low halves of the flags, the line discipline and the first control characters.
 fn to_termio(t: &Termios) -> [u8; OLD_SIZE] {
     let mut out = [0; OLD_SIZE];
     let flags = [t.input.bits(), t.output.bits(), t.control.bits(), t.local.bits()];

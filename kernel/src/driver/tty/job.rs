@@ -1,4 +1,5 @@
-//! Job control: who may use the terminal, who gets its signals, and what happens to them when it goes away.
+//! Job control: which session has the terminal, which process group gets its signals, and what they get when
+//! it goes away.
 
 use super::Tty;
 use crate::signal::{self, SigInfo};
@@ -47,11 +48,11 @@ fn ignores(task: &Arc<Task>, sig: u32) -> bool {
     actions.get(sig).handler == IGNORE
 }
 
-/// Whether no process of the group has a parent in another group of its session, who could bring it to the foreground.
+/// Whether no process of the group has a parent in another group of its session, which could bring the group
+/// to the foreground.
 fn orphaned(group: &ProcessGroup) -> bool {
     !group
         .members()
-        .iter()
         .filter(|p| p.exit_state() == ExitState::Alive)
         .any(|p| {
             p.parent().is_some_and(|parent| {
@@ -67,16 +68,17 @@ impl Tty {
         controlling().is_some_and(|t| core::ptr::eq(&*t, self))
     }
 
-    /// Signals the foreground process group. From any context.
+    /// Sends a signal to the foreground process group. In any context.
     pub fn signal_foreground(&self, sig: u32) {
         let group = self.job.lock().foreground;
         if group > 0 {
-            // The group may have ended in the meantime.
+            // The group may have ended meanwhile.
             let _ = signal::send_to_pgrp(group, sig, SigInfo::kernel(sig));
         }
     }
 
-    /// A process that is not in the foreground gets `sig` for what it is about to do, unless it ignores it (`Ok`: go on).
+    /// If the running process is not in the foreground, its group gets `sig` for what the process is about to
+    /// do. `Ok`: the process may go on, as it is in the foreground or ignores `sig`.
     pub(super) fn check_background(&self, sig: u32) -> Result<(), Errno> {
         let me = current();
         let foreground = self.job.lock().foreground;
@@ -102,8 +104,9 @@ impl Tty {
         self.check_background(SIGTTOU)
     }
 
-    /// Makes it the controlling terminal of the running process's session, if that has none, the process leads it, and nobody else has the
-    /// terminal. `steal`: takes it from another session (the superuser may).
+    /// Makes it the controlling terminal of the running process's session. The process must lead the session,
+    /// which must have no terminal, and no other session may have this one. `steal`: takes it from another
+    /// session (root only).
     pub(super) fn make_controlling(&self, steal: bool) -> Result<(), Errno> {
         let me = current();
         let group = me.process.group();
@@ -139,7 +142,8 @@ impl Tty {
         Ok(())
     }
 
-    /// `TIOCNOTTY`: the running process gives its controlling terminal up; if it leads the session, the session does, and is told.
+    /// `TIOCNOTTY`: the running process gives up its controlling terminal. If it leads the session, the whole
+    /// session does, and its foreground group is signalled.
     pub(super) fn give_up(&self) -> Result<(), Errno> {
         if !self.is_mine() {
             return Err(Errno::ENOTTY);
@@ -158,8 +162,8 @@ impl Tty {
         Ok(())
     }
 
-    /// The line went away: the session loses it, and its leader gets `SIGHUP` and `SIGCONT`. Whatever the leader makes of them, the foreground group
-    /// gets them when it ends.
+    /// The line went away: the session loses its terminal, and its leader gets `SIGHUP` and `SIGCONT`. When
+    /// the leader ends, the foreground group gets them, too.
     pub(super) fn hang_up_session(&self) {
         let job = core::mem::take(&mut *self.job.lock());
         let foreground = task::pid::find_group(job.foreground);
@@ -168,7 +172,7 @@ impl Tty {
             let mut ctty = session.ctty.lock();
             let mine = ctty.clone().and_then(|t| t.into_any().downcast::<Tty>().ok());
             noted = mine.is_some_and(|t| core::ptr::eq(&*t, self));
-            // In one step, for a leader that is just ending.
+            // In one step, as the leader may just be ending.
             let old = noted.then(|| (ctty.take(), session.set_left_behind(foreground.as_ref())));
             drop(ctty);
             drop(old);
@@ -178,7 +182,7 @@ impl Tty {
             signal::send_to_process(&leader, SIGCONT, SigInfo::kernel(SIGCONT));
         }
         if let Some(group) = foreground.filter(|_| !noted) {
-            // The leader has ended, perhaps so lately that it found nobody in the foreground any more.
+            // The leader has ended, perhaps before this group was noted: signal the group here.
             let _ = signal::send_to_pgrp(group.id, SIGHUP, SigInfo::kernel(SIGHUP));
             let _ = signal::send_to_pgrp(group.id, SIGCONT, SigInfo::kernel(SIGCONT));
         }

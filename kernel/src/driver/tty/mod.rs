@@ -1,5 +1,6 @@
-//! Terminals: the line discipline of `limen-tty` with locks, waiting, job control and a driver underneath (serial port, virtio
-//! console, pseudo-terminal). Drivers call [`Tty::receive`] and [`Tty::pull`]; user space comes through [`file::TtyFile`].
+//! Terminals: the line discipline of `limen-tty` with locks, sleeping, job control and a driver (serial port,
+//! virtio console, pseudo-terminal). Drivers call [`Tty::receive`] and [`Tty::pull`]; programs use
+//! [`file::TtyFile`].
 
 pub mod console;
 pub mod file;
@@ -8,30 +9,33 @@ mod job;
 pub mod pty;
 mod transfer;
 
+use crate::fs::fasync::{Async, Band};
+use crate::fs::poll::PollEvents;
 use crate::sched::WaitQueue;
 use crate::sync::{IrqSpinGuard, IrqSpinLock, Mutex};
 use alloc::collections::VecDeque;
 use alloc::string::String;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
-use core::sync::atomic::AtomicBool;
+use core::sync::atomic::{AtomicBool, Ordering};
 use limen_linux_abi::Errno;
 use limen_tty::{Discipline, Line, Signal, Termios};
 
-/// Bytes of output a writer may queue.
+/// How many bytes of output writers may queue.
 const OUTPUT_SIZE: usize = 4096;
-/// Room beyond that, for echo.
+/// How many more bytes there is room for, for echo.
 const ECHO_SIZE: usize = 1024;
 
-/// What a terminal needs from the device below it. Called without the terminal's lock, from any context.
+/// What a terminal needs of its device. Called without the terminal's lock, in any context.
 pub trait Driver: Send + Sync {
-    /// There is output: take it with [`Tty::pull`] while the device has room, and come back when it has room again.
+    /// There is output. The driver takes it with [`Tty::pull`] as long as the device has room, and again when
+    /// it has room later.
     fn start(&self, tty: &Tty);
-    /// There is room for input again that the device may have held back.
+    /// There is room for input again, which the device may have held back.
     fn unthrottle(&self, tty: &Tty) {
         let _ = tty;
     }
-    /// Whether everything pulled has left the device.
+    /// Whether all pulled output has left the device.
     fn drained(&self) -> bool {
         true
     }
@@ -39,36 +43,36 @@ pub trait Driver: Send + Sync {
     fn set_termios(&self, termios: &Termios) {
         let _ = termios;
     }
-    /// The device loses what it has not sent yet.
+    /// Drops output that the device has not sent yet.
     fn flush(&self) {}
-    /// Modem lines (`TIOCMGET`), if the device has any.
+    /// The state of the modem lines (`TIOCMGET`). `None`: the device has none.
     fn modem(&self) -> Option<u32> {
         None
     }
-    /// An open.
+    /// The terminal is opened.
     fn open(&self, tty: &Arc<Tty>) -> Result<(), Errno> {
         let _ = tty;
         Ok(())
     }
-    /// The last close.
+    /// The terminal was closed for the last time.
     fn close(&self, tty: &Tty) {
         let _ = tty;
     }
-    /// Pseudo-terminals: the master's side of things.
+    /// For a pseudo-terminal: its pair.
     fn as_pty(&self) -> Option<&pty::Pair> {
         None
     }
 }
 
-/// The driver-facing half of a terminal's state.
+/// The part of a terminal's state that the line discipline uses.
 pub(crate) struct LineState {
     /// Output on its way to the device.
     pub out: VecDeque<u8>,
-    /// `^S` was typed, or `TCOOFF` called.
+    /// `^S` was typed, or `TCOOFF` used.
     pub stopped: bool,
-    /// Signals to send once the lock is released.
+    /// Signals to be sent when the lock is released.
     signals: [Option<Signal>; 4],
-    /// Packet mode's news for the master.
+    /// Events for the master in packet mode.
     pub packet: u8,
 }
 
@@ -107,16 +111,17 @@ pub(crate) struct State {
     pub line: LineState,
     /// Rows, columns, pixels wide, pixels high.
     pub size: [u16; 4],
-    /// The line is gone (or, for a pseudo-terminal, its other end): reads end, writes fail. An open makes it new.
+    /// The line (for a pseudo-terminal: the master) is gone: reads end and writes fail. Opening it again
+    /// clears this.
     pub hung_up: bool,
 }
 
-/// Who a terminal belongs to.
+/// To which session and group a terminal belongs.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Job {
-    /// The session whose controlling terminal it is, or 0.
+    /// The session whose controlling terminal it is. 0: none.
     pub session: i32,
-    /// The foreground process group, or 0.
+    /// The foreground process group. 0: none.
     pub foreground: i32,
 }
 
@@ -128,24 +133,28 @@ pub struct Tty {
     driver: Arc<dyn Driver>,
     pub(crate) state: IrqSpinLock<State>,
     pub(crate) job: IrqSpinLock<Job>,
-    /// Readers, writers and pollers.
+    /// Readers, writers and pollers sleep here.
     pub(crate) input: WaitQueue,
     pub(crate) output: WaitQueue,
-    /// How often it is open. Held while the driver is told, so that it hears of opens and closes in their order.
+    /// Owners of its files that want signals about input, and about room that a write did not find.
+    pub(crate) owners: Async,
+    pub(crate) wants_room: AtomicBool,
+    /// How often it is open. Locked while the driver is told of an open or close, so that it is told in the
+    /// right order.
     opens: Mutex<usize>,
     pub(crate) exclusive: AtomicBool,
 }
 
-/// All terminals that have a name, for `/proc/tty` and the like.
+/// All terminals with a name, for `/proc/tty` and others.
 static ALL: IrqSpinLock<Vec<Weak<Tty>>> = IrqSpinLock::new(Vec::new());
 
-/// The terminals there are.
+/// All terminals with a name.
 pub fn all() -> Vec<Arc<Tty>> {
     ALL.lock().iter().filter_map(Weak::upgrade).collect()
 }
 
 impl Tty {
-    /// A terminal on `driver`.
+    /// Makes a terminal with driver `driver`.
     pub fn new(name: &str, dev: (u32, u32), termios: Termios, driver: Arc<dyn Driver>) -> Arc<Self> {
         let state = State {
             disc: Discipline::new(termios),
@@ -167,6 +176,8 @@ impl Tty {
             job: IrqSpinLock::new(Job::default()),
             input: WaitQueue::new(),
             output: WaitQueue::new(),
+            owners: Async::new(),
+            wants_room: AtomicBool::new(false),
             opens: Mutex::new(0),
             exclusive: AtomicBool::new(false),
         });
@@ -185,7 +196,7 @@ impl Tty {
     pub fn dev(&self) -> (u32, u32) {
         self.dev
     }
-    /// The driver below.
+    /// Its driver.
     pub fn driver(&self) -> &Arc<dyn Driver> {
         &self.driver
     }
@@ -198,7 +209,8 @@ impl Tty {
         self.state.lock().disc.room()
     }
 
-    /// Bytes came from the device; returns how many were taken. The rest must be offered again at [`Driver::unthrottle`] (or is lost).
+    /// The device received bytes. Returns how many were taken. The driver must offer the rest again at
+    /// [`Driver::unthrottle`], or it is lost.
     pub fn receive(&self, bytes: &[u8]) -> usize {
         let mut done = 0;
         let mut state = self.state.lock();
@@ -216,7 +228,7 @@ impl Tty {
         done
     }
 
-    /// Something other than a good byte came from the device.
+    /// The device received something that is not a good byte.
     pub fn receive_fault(&self, fault: limen_tty::Fault) {
         let mut state = self.state.lock();
         let State { disc, line, .. } = &mut *state;
@@ -224,7 +236,7 @@ impl Tty {
         self.after_input(state);
     }
 
-    /// Sends the signals and wake-ups that input made.
+    /// Sends the signals and wake-ups that input has caused.
     fn after_input(&self, mut state: IrqSpinGuard<'_, State>) {
         let signals = core::mem::take(&mut state.line.signals);
         let ready = state.disc.ready(1) || state.hung_up;
@@ -236,18 +248,19 @@ impl Tty {
                 Signal::Quit => 3,
                 Signal::Suspend => 20,
             });
-            // Writers blocked on a full queue may go on: it was flushed.
+            // The output queue was flushed, so writers may go on.
             self.output.wake_all();
         }
         if ready {
-            self.input.wake_all();
+            self.input.wake_one_key(PollEvents::READABLE.bits());
+            self.owners.tell(Band::In);
         }
         if output {
             self.driver.start(self);
         }
     }
 
-    /// Takes output for the device. Also wakes writers that wait for room.
+    /// Takes output, for the device. Also wakes writers that wait for room.
     pub fn pull(&self, to: &mut [u8]) -> usize {
         let mut state = self.state.lock();
         if state.line.stopped {
@@ -263,7 +276,10 @@ impl Tty {
         let wake = n > 0 && out.len() < OUTPUT_SIZE / 2;
         drop(state);
         if wake {
-            self.output.wake_all();
+            self.output.wake_one_key(PollEvents::WRITABLE.bits());
+            if self.wants_room.swap(false, Ordering::Relaxed) {
+                self.owners.tell(Band::Out);
+            }
         }
         n
     }
@@ -274,7 +290,7 @@ impl Tty {
         !state.line.stopped && !state.line.out.is_empty()
     }
 
-    /// Changes the window size and tells the foreground group, if it is another one.
+    /// Changes the window size. If it is another one, the foreground group gets `SIGWINCH`.
     pub fn resize(&self, size: [u16; 4]) {
         let mut state = self.state.lock();
         if core::mem::replace(&mut state.size, size) != size {
@@ -283,7 +299,7 @@ impl Tty {
         }
     }
 
-    /// The line is gone: readers see end of file, writers errors, and the session is told.
+    /// The line is gone: readers see the end of the file, writers an error, and the session is signalled.
     pub fn hang_up(&self) {
         let mut state = self.state.lock();
         state.hung_up = true;

@@ -1,29 +1,32 @@
-//! Pseudo-terminals: `/dev/ptmx` makes a pair; the slave is an ordinary terminal whose "device" is the master, an open file. Slaves appear in
-//! devpts (see `fs/devpts`).
+//! Pseudo-terminals: opening `/dev/ptmx` makes a pair. The slave is an ordinary terminal whose device is the
+//! master, an open file. Slaves appear in devpts (`fs/devpts`).
 
 use super::ioctl::{TIOCNOTTY, TIOCSCTTY};
 use super::{Driver, Tty};
 use crate::fs::devices;
+use crate::fs::fasync::{Async, Band, Kind, Target};
 use crate::fs::file::{File, FileMode, FileOps};
 use crate::fs::inode::Dev;
 use crate::fs::io::{IoDst, IoSrc};
 use crate::fs::poll::{PollEvents, PollTable};
+use crate::fs::pseudo::Text;
 use crate::mm::user::UserPtr;
 use crate::sched::WaitQueue;
 use crate::sync::IrqSpinLock;
-use crate::syscall::SysResult;
 use crate::task::current;
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
+use core::fmt::Write;
 use core::sync::atomic::{AtomicBool, Ordering};
 use limen_linux_abi::Errno;
+use limen_linux_abi::SysResult;
 use limen_linux_abi::native::ioc;
 use limen_linux_abi::native::ioctl::{FIONREAD, TIOCOUTQ};
 use limen_tty::Termios;
 
-/// `TIOCPKT_*`: what packet mode tells the master.
+/// Events that packet mode reports to the master (`TIOCPKT_*`). Input was dropped.
 pub const FLUSHREAD: u8 = 1;
 /// Output was dropped.
 pub const FLUSHWRITE: u8 = 2;
@@ -33,31 +36,39 @@ pub const STOP: u8 = 4;
 pub const START: u8 = 8;
 /// `^S` and `^Q` no longer stop and start.
 pub const NOSTOP: u8 = 16;
-/// They do (again).
+/// `^S` and `^Q` stop and start the output.
 pub const DOSTOP: u8 = 32;
-/// The settings changed, with `EXTPROC`.
+/// The settings changed while `EXTPROC` was set.
 pub const IOCTL: u8 = 64;
 
 /// Major number of slaves.
 const MAJOR: u32 = 136;
-/// Bytes moved at a time, through the kernel stack.
+/// How many bytes are moved at a time, through the kernel stack.
 const CHUNK: usize = 1024;
 
-/// What the two ends share besides the terminal itself.
+/// What the two ends share, apart from the terminal.
 pub struct Pair {
     index: u32,
-    /// Who opened the master: owns the slave's node.
+    /// User and group of the process that opened the master; they own the slave's node.
     owner: (u32, u32),
-    /// The slave may not be opened yet.
+    /// The slave cannot be opened yet (`TIOCSPTLCK`).
     locked: AtomicBool,
     packet: AtomicBool,
-    /// The slave was open and is not any more.
+    /// The slave was open and is closed now.
     slave_gone: AtomicBool,
-    /// The master's readers, writers and pollers.
+    /// The master's readers, writers and pollers sleep here.
     wait: WaitQueue,
+    /// Owners of the master's files that want signals about the slave's output.
+    owners: Async,
 }
 
-/// All pairs by index; the flag says whether the master is still open (and the slave has a name).
+/// The owner of a terminal's file if the terminal has no foreground group: the running process.
+pub(super) fn maker() -> Option<(Kind, Target)> {
+    let me = Target::find(Kind::Process, current().tgid()).ok()?;
+    Some((Kind::Process, me))
+}
+
+/// All pairs by index. The flag: the master is open, so the slave has a name.
 static PAIRS: IrqSpinLock<BTreeMap<u32, (Weak<Tty>, bool)>> = IrqSpinLock::new(BTreeMap::new());
 
 impl Drop for Pair {
@@ -67,19 +78,22 @@ impl Drop for Pair {
 }
 
 impl Pair {
-    /// Who owns the slave: user and group.
+    /// User and group that own the slave.
     pub fn owner(&self) -> (u32, u32) {
         self.owner
     }
-    /// Whether the slave may be opened (`TIOCSPTLCK`).
+    /// Whether the slave can be opened (`TIOCSPTLCK`).
     pub fn unlocked(&self) -> bool {
         !self.locked.load(Ordering::Relaxed)
     }
 }
 
 impl Driver for Pair {
-    fn start(&self, _: &Tty) {
+    fn start(&self, tty: &Tty) {
         self.wait.wake_all();
+        if self.owners.any() && tty.has_output() {
+            self.owners.tell(Band::In);
+        }
     }
     fn unthrottle(&self, _: &Tty) {
         self.wait.wake_all();
@@ -102,13 +116,13 @@ impl Driver for Pair {
     }
 }
 
-/// The slave with number `index`, while its master is open.
+/// The slave with number `index`, as long as its master is open.
 pub fn slave(index: u32) -> Option<Arc<Tty>> {
     let (tty, open) = PAIRS.lock().get(&index).cloned()?;
     tty.upgrade().filter(|_| open)
 }
 
-/// The slaves that have names, from `index` on.
+/// The numbers, from `index` on, of slaves with a name.
 pub fn slaves(index: u32) -> Vec<u32> {
     PAIRS
         .lock()
@@ -118,7 +132,7 @@ pub fn slaves(index: u32) -> Vec<u32> {
         .collect()
 }
 
-/// Slaves' major number and permissions are devpts' business; this is the number of one.
+/// The device number of slave `index`.
 pub fn slave_dev(index: u32) -> Dev {
     Dev::new(MAJOR + index / 256, index % 256)
 }
@@ -133,8 +147,9 @@ fn open_master() -> Result<Arc<dyn FileOps>, Errno> {
         packet: AtomicBool::new(false),
         slave_gone: AtomicBool::new(false),
         wait: WaitQueue::new(),
+        owners: Async::new(),
     };
-    // Take a number first; what it stands for follows when it is made.
+    // Takes a number first; the pair is entered when it has been made.
     let index = {
         let mut pairs = PAIRS.lock();
         let free = (0..1 << 16)
@@ -151,6 +166,7 @@ fn open_master() -> Result<Arc<dyn FileOps>, Errno> {
         Arc::new(pair(index)),
     );
     PAIRS.lock().insert(index, (Arc::downgrade(&tty), true));
+    crate::fs::devpts::slave_made(index);
     Ok(Arc::new(Master { tty }))
 }
 
@@ -167,7 +183,7 @@ impl Master {
             .expect("a master's terminal is a pseudo-terminal")
     }
 
-    /// Packet mode's news, if there is any and somebody wants it.
+    /// Whether packet mode is on and there is an event to report.
     fn news(&self) -> bool {
         self.pair().packet.load(Ordering::Relaxed) && self.tty.state.lock().line.packet != 0
     }
@@ -190,7 +206,8 @@ impl FileOps for Master {
         let mut buf = [0; CHUNK];
         let mut total = 0;
         while dst.remaining() > 0 {
-            // Asked each time: it may be turned on while a reader sleeps, who is then woken for its news.
+            // Read each time: packet mode may be turned on while a reader sleeps, who is then woken by an
+            // event.
             let packet = total == 0 && self.pair().packet.load(Ordering::Relaxed);
             if packet {
                 let news = core::mem::take(&mut self.tty.state.lock().line.packet);
@@ -198,9 +215,9 @@ impl FileOps for Master {
                     return dst.put(&[news]);
                 }
             }
-            // Asked before what there is to read: the slave may write and be closed in between.
+            // Read before the output: the slave may write and be closed in between.
             let gone = self.pair().slave_gone.load(Ordering::Acquire);
-            // In packet mode data comes after a zero, which may be all there is room for.
+            // In packet mode a zero byte comes before data. There may be no room for more.
             let head = usize::from(packet);
             let want = (dst.remaining() - head).min(CHUNK);
             if want == 0 && self.tty.has_output() {
@@ -248,7 +265,7 @@ impl FileOps for Master {
                     continue;
                 }
                 let step = if self.tty.state.lock().hung_up {
-                    // Nobody will make room any more.
+                    // Nothing will make room any more.
                     Err(Errno::EIO)
                 } else if file.nonblocking() {
                     Err(Errno::EAGAIN)
@@ -323,22 +340,34 @@ impl FileOps for Master {
                 let cloexec = arg as u32 & 0o2000000 != 0;
                 current().files().install(file, cloexec).map(|fd| fd as usize)
             }
-            // What is waiting in either direction.
+            // How many bytes wait in the direction.
             FIONREAD => {
                 let n = self.tty.state.lock().line.out.len();
                 UserPtr::new(arg).write(n as i32).map(|()| 0)
             }
             TIOCOUTQ => UserPtr::new(arg).write(0i32).map(|()| 0),
-            // A master is nobody's controlling terminal.
+            // A master cannot be a controlling terminal.
             TIOCSCTTY | TIOCNOTTY => Err(Errno::ENOTTY),
             _ => self.tty.ioctl(true, cmd, arg),
         }
     }
 
+    fn asyncs(&self, with: &mut dyn FnMut(&Async)) -> bool {
+        with(&self.pair().owners);
+        true
+    }
+    fn first_owner(&self) -> Option<(Kind, Target)> {
+        maker()
+    }
+    fn show_fdinfo(&self, _: &File, out: &mut Text) {
+        let _ = writeln!(out, "tty-index:\t{}", self.pair().index);
+    }
     fn release(&self, _: &File) {
-        if let Some(entry) = PAIRS.lock().get_mut(&self.pair().index) {
+        let index = self.pair().index;
+        if let Some(entry) = PAIRS.lock().get_mut(&index) {
             entry.1 = false;
         }
+        crate::fs::devpts::slave_gone(index);
         self.tty.hang_up();
     }
 }

@@ -1,15 +1,16 @@
-//! Reading and writing a terminal: blocking, `VMIN` and `VTIME`, job control checks.
+//! Reading and writing a terminal: sleeping, `VMIN` and `VTIME`, job control.
 
 use super::{OUTPUT_SIZE, State, Tty};
 use crate::fs::file::File;
 use crate::fs::io::{IoDst, IoSrc};
-use crate::syscall::SysResult;
+use core::sync::atomic::Ordering;
 use limen_linux_abi::Errno;
+use limen_linux_abi::SysResult;
 use limen_tty::{LocalFlags, OutputFlags, Read, cc};
 
-/// Bytes moved at a time, through the kernel stack.
+/// How many bytes are moved at a time, through the kernel stack.
 const CHUNK: usize = 1024;
-/// One unit of `VTIME`.
+/// A unit of `VTIME` in nanoseconds.
 const DECISECOND_NS: u64 = 100_000_000;
 
 impl Tty {
@@ -26,7 +27,7 @@ impl Tty {
                 termios.chars[cc::VMIN],
             ) {
                 (true, _) => (1, None, None),
-                // The whole read has `VTIME` to get one byte.
+                // The whole read has `VTIME` to get a single byte.
                 (false, 0) => (1, None, Some(time)),
                 (false, min) => (usize::from(min), Some(time).filter(|t| *t > 0), None),
             }
@@ -79,7 +80,7 @@ impl Tty {
             if let Some(between) = between {
                 deadline = Some(crate::time::now_ns() + between);
             }
-            // A full chunk of a line or of raw input: there may be more; otherwise the minimum decides.
+            // If the chunk is full, there may be more; else the read ends when it has the minimum.
             if n < want && total >= minimum {
                 break;
             }
@@ -121,6 +122,9 @@ impl Tty {
                     continue;
                 }
                 if file.nonblocking() {
+                    if self.owners.any() {
+                        self.wants_room.store(true, Ordering::Relaxed);
+                    }
                     return if total > 0 { Ok(total) } else { Err(Errno::EAGAIN) };
                 }
                 if let Err(e) = self.output.wait_until(|| self.writable()) {
@@ -133,7 +137,7 @@ impl Tty {
         }
     }
 
-    /// Processes and queues what fits of `bytes`, and gets the device going.
+    /// Processes and queues as much of `bytes` as fits, and starts the device.
     pub(super) fn queue_output(&self, bytes: &[u8]) -> usize {
         let mut state = self.state.lock();
         let State { disc, line, .. } = &mut *state;
@@ -146,7 +150,7 @@ impl Tty {
         used
     }
 
-    /// Whether a write would take at least one byte (whatever it becomes).
+    /// Whether a write would take at least one byte.
     pub(super) fn writable(&self) -> bool {
         let state = self.state.lock();
         let need = if state.disc.termios().output.contains(OutputFlags::OPOST) {
@@ -157,7 +161,8 @@ impl Tty {
         state.hung_up || state.line.out.len() + need <= OUTPUT_SIZE
     }
 
-    /// Bytes of output that have not left. A pseudo-terminal keeps none: what its master has not read yet is the other end's.
+    /// How many bytes of output have not been sent. 0 for a pseudo-terminal: what its master has not read
+    /// counts as sent.
     pub(super) fn unsent(&self) -> usize {
         match self.driver.as_pty() {
             Some(_) => 0,
@@ -165,9 +170,10 @@ impl Tty {
         }
     }
 
-    /// Waits until all output has left the device.
+    /// Sleeps until all output has left the device.
     pub(super) fn drain(&self) -> Result<(), Errno> {
-        // Devices wake writers when they take output, not when it has left them: look again now and then.
+        // Drivers wake writers when they take output, not when it has been sent: so look again from time to
+        // time.
         loop {
             self.output
                 .wait_until(|| self.unsent() == 0 || self.state.lock().hung_up)?;

@@ -1,5 +1,5 @@
-//! virtio-blk: disks as block devices `/dev/vda`, `/dev/vdb`, ... Transfers go through a bounce buffer, one at a time per disk; there is no page
-//! cache in between.
+//! virtio-blk: disks as block devices `/dev/vda`, `/dev/vdb`, ... Data goes through a buffer, one transfer at
+//! a time per disk; there is no page cache.
 
 use super::{Device, Memory};
 use crate::fs::devices;
@@ -10,7 +10,6 @@ use crate::mm::DmaBuffer;
 use crate::mm::user::UserPtr;
 use crate::sched::WaitQueue;
 use crate::sync::{IrqSpinLock, Mutex};
-use crate::syscall::SysResult;
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
@@ -18,20 +17,21 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use bitflags::bitflags;
 use core::sync::atomic::{AtomicU64, Ordering};
+use limen_linux_abi::SysResult;
 use limen_linux_abi::{Errno, native::ioc};
 use virtio_drivers::Error;
 use virtio_drivers::queue::VirtQueue;
 use virtio_drivers::transport::Transport;
 
 const QUEUE: usize = 16;
-/// Bytes of a sector, the unit of addresses.
+/// The size in bytes of a sector, in which addresses are counted.
 pub const SECTOR: usize = 512;
-/// Most bytes of one request.
+/// How many bytes a request has at most.
 const CHUNK: usize = 32 << 10;
-/// Where header and status lie behind the data.
+/// The offset of header and status, behind the data.
 const HEADER: usize = CHUNK;
 const STATUS: usize = CHUNK + 16;
-/// Major number of virtio disks; each has 16 minors (partitions).
+/// The major number of virtio disks. Each disk has 16 minor numbers (partitions).
 const MAJOR: u32 = 254;
 
 bitflags! {
@@ -43,7 +43,7 @@ bitflags! {
     }
 }
 
-/// What is asked of a disk.
+/// What a disk is asked to do.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Request {
     Read = 0,
@@ -58,20 +58,20 @@ struct Inner {
 
 /// A disk.
 pub struct Disk {
-    /// `vda`.
+    /// The name: `vda`, ...
     pub name: String,
     /// Its device number.
     pub dev: Dev,
-    /// Sectors.
+    /// The size in sectors.
     pub sectors: u64,
-    /// May not be written.
+    /// Whether it cannot be written.
     pub read_only: bool,
     can_flush: bool,
     inner: IrqSpinLock<Inner>,
     done: WaitQueue,
-    /// One transfer at a time.
+    /// Locked for one transfer at a time.
     buffer: Mutex<DmaBuffer>,
-    /// Reads, sectors read, writes, sectors written.
+    /// Counts of reads, sectors read, writes, sectors written.
     pub statistics: [AtomicU64; 4],
 }
 
@@ -92,7 +92,7 @@ impl Disk {
         len: usize,
     ) -> Result<(), Errno> {
         let at = buffer.as_ptr();
-        // SAFETY: three disjoint parts of the buffer, which nobody else uses until the transfer is over.
+        // SAFETY: three disjoint parts of the buffer, which nothing else uses until the transfer has ended.
         let (data, header, status) = unsafe {
             (
                 core::slice::from_raw_parts_mut(at, len),
@@ -106,7 +106,7 @@ impl Disk {
         status[0] = 0xff;
         let header = &*header;
         let mut inner = self.inner.lock();
-        // SAFETY: the parts stay untouched until the token is popped below.
+        // SAFETY: nothing uses the parts until the token is popped below.
         let token = unsafe {
             match request {
                 Request::Read => inner.queue.add(&[header], &mut [&mut *data, &mut *status]),
@@ -148,7 +148,7 @@ impl Disk {
         self.sectors * SECTOR as u64
     }
 
-    /// Bytes from `at`, which is on the disk, to its end, or as many as can be addressed.
+    /// How many bytes there are from `at`, which is on the disk, to its end; no more than can be addressed.
     fn left(&self, at: u64) -> usize {
         usize::try_from(self.bytes() - at).unwrap_or(usize::MAX)
     }
@@ -194,7 +194,8 @@ impl Disk {
                 }
                 let mut n = src.take(&mut buffer.bytes_mut()[inside..inside + want])?;
                 if whole {
-                    // Behind what came lies what the transfer before left there, not the rest of the sector.
+                    // Behind the new bytes the buffer has those of an earlier transfer, not the rest of the
+                    // sector.
                     n -= n % SECTOR;
                 }
                 match (inside + n).next_multiple_of(SECTOR) {
@@ -205,7 +206,7 @@ impl Disk {
                 }
             })();
             match step {
-                // The rest is not there, and what is there of it has been taken: that is for another call.
+                // The rest of the program's buffer cannot be read: the next call reports that.
                 Ok(n) if n < want => return Ok(total + n),
                 Ok(n) => total += n,
                 Err(e) => return if total > 0 { Ok(total) } else { Err(e) },
@@ -274,7 +275,7 @@ impl FileOps for DiskFile {
             }
             BLKSSZGET | BLKBSZGET | BLKPBSZGET => UserPtr::new(arg).write(SECTOR as u32).map(|()| 0),
             BLKROGET => UserPtr::new(arg).write(i32::from(self.0.read_only)).map(|()| 0),
-            // Nothing is buffered.
+            // Nothing is cached, so there is nothing to flush.
             BLKFLSBUF => Ok(0),
             _ => Err(Errno::ENOTTY),
         }

@@ -1,14 +1,15 @@
-//! What the `virtio-drivers` crate needs from the kernel: memory that devices can reach.
+//! What the `virtio-drivers` crate needs from the kernel: memory that devices can access.
 
 use crate::arch::mmu;
 use crate::mm::{DmaBuffer, PAGE_SIZE, PhysAddr};
 use core::ptr::NonNull;
 use virtio_drivers::{BufferDirection, Hal};
 
-/// The kernel's memory, as virtio sees it: devices use physical addresses, and caches are coherent.
+/// The kernel's memory for virtio. Devices use physical addresses, and caches are coherent.
 pub struct Memory;
 
-// SAFETY: `dma_alloc` gives zeroed, page-aligned memory that belongs to nobody else; the addresses handed to the device are those of the same memory.
+// SAFETY: `dma_alloc` returns zeroed, page-aligned memory that belongs to nobody else. The device gets the
+// address of that memory.
 unsafe impl Hal for Memory {
     fn dma_alloc(pages: usize, _: BufferDirection) -> (u64, NonNull<u8>) {
         let Some(buffer) = DmaBuffer::new(pages * virtio_drivers::PAGE_SIZE) else {
@@ -28,12 +29,12 @@ unsafe impl Hal for Memory {
         0
     }
     unsafe fn mmio_phys_to_virt(phys: u64, size: usize) -> NonNull<u8> {
-        // Only the PCI transport asks, with the bus's addresses.
+        // Only the PCI transport calls this, with bus addresses.
         NonNull::new(crate::mm::map_device(super::pci::to_phys(phys), size))
             .expect("room for device mappings")
     }
     unsafe fn share(buffer: NonNull<[u8]>, _: BufferDirection) -> u64 {
-        // All buffers of our drivers are in DMA buffers or the heap, that is in the linear map.
+        // All buffers of these drivers are DMA buffers or on the heap, so they are in the linear map.
         mmu::virt_to_phys(buffer.as_ptr().cast::<u8>()).as_u64()
     }
     unsafe fn unshare(_: u64, _: NonNull<[u8]>, _: BufferDirection) {}

@@ -12,24 +12,24 @@ use limen_tty::Termios;
 
 /// Major number of `hvc` terminals.
 pub const MAJOR: u32 = 229;
-/// Longest line of the log put together before it is sent.
+/// How many bytes of a line of the log are collected before they are sent.
 const LINE: usize = 1200;
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
-/// The next terminal's number: the machine's own come before virtio's.
+/// The next terminal's number. Terminals of the machine have the first ones.
 pub fn number() -> u32 {
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-/// A terminal on a port.
+/// The terminal of a port.
 pub struct Hvc {
     port: Weak<Port>,
     tty: Once<Weak<Tty>>,
     keep: IrqSpinLock<Option<Arc<Tty>>>,
 }
 
-/// The driver the terminal calls; the terminal itself must not be what keeps the port alive.
+/// The driver that the terminal calls. The terminal must not have the only reference to the port.
 struct Line(Arc<Hvc>);
 
 impl Driver for Line {
@@ -71,7 +71,7 @@ pub fn make(port: &Arc<Port>) {
         line: IrqSpinLock::new(([0; LINE], 0)),
     }));
     tty::console::offer(&tty, log, false);
-    // What arrived before the terminal was there.
+    // Data that arrived before the terminal existed.
     hvc.feed();
 }
 
@@ -84,7 +84,7 @@ impl Hvc {
             .expect("a console port keeps its terminal")
     }
 
-    /// Hands received bytes to the terminal, in order, as far as it takes them.
+    /// Gives received bytes to the terminal, in order, as long as it takes them.
     pub fn feed(&self) {
         let (Some(port), Some(tty)) = (self.port.upgrade(), self.tty.get().and_then(Weak::upgrade)) else {
             return;
@@ -114,7 +114,8 @@ impl Hvc {
             inner = port.console.lock();
             inner.finish_piece(port.id, piece, used);
             if used == 0 && n > 0 {
-                // The terminal is full: it calls again when there is room, unless it already has.
+                // The terminal is full. It calls this again when there is room, unless it has done so
+                // meanwhile.
                 let Some(queues) = inner.port(port.id) else { return };
                 if !queues.feed_again {
                     queues.feeding = false;
@@ -124,7 +125,7 @@ impl Hvc {
         }
     }
 
-    /// Sends the terminal's output as far as there is room.
+    /// Sends output of the terminal as long as there is room.
     pub fn send(&self) {
         let (Some(port), Some(tty)) = (self.port.upgrade(), self.tty.get().and_then(Weak::upgrade)) else {
             return;
@@ -134,7 +135,7 @@ impl Hvc {
     }
 }
 
-/// The kernel's log on this port: lines go straight to the device, waiting for room if need be.
+/// The kernel's log on this port. Lines go to the device at once, waiting for room if necessary.
 struct Log {
     hvc: Arc<Hvc>,
     line: IrqSpinLock<([u8; LINE], usize)>,
@@ -169,7 +170,7 @@ impl Log {
         let Some(port) = self.hvc.port.upgrade() else {
             return;
         };
-        // The host may have stopped reading for good: give up after a while.
+        // The host may have stopped reading: give up after a while.
         for _ in 0..1_000_000 {
             let Some(mut inner) = log::lock_patiently(&port.console.inner) else {
                 return;

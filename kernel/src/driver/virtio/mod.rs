@@ -1,5 +1,5 @@
-//! Virtio: finds devices behind memory-mapped windows and on PCI and hands them to their drivers. Transports and queues are the
-//! `virtio-drivers` crate's; interrupts, PCI set-up and the drivers themselves are here.
+//! Virtio: finds devices behind memory-mapped windows and on PCI, and starts their drivers. Transports and
+//! queues are those of the `virtio-drivers` crate; interrupts, PCI set-up and drivers are here.
 
 pub mod blk;
 pub mod console;
@@ -20,24 +20,13 @@ pub use port::{dev as port_dev, name as port_name};
 use virtio_drivers::transport::mmio::{MmioTransport, VirtIOHeader};
 use virtio_drivers::transport::{DeviceType, SomeTransport, Transport};
 
-/// Where a virtio-over-MMIO device may sit.
-#[derive(Clone, Copy, Debug)]
-pub struct VirtioMmio {
-    /// Physical address of its registers.
-    pub base: u64,
-    /// Size of the register window, bytes.
-    pub size: usize,
-    /// Its interrupt.
-    pub irq: interrupt::Irq,
-}
-
-/// How a device tells that it wants attention.
+/// How a device interrupts.
 enum Attention {
-    /// A line, shared or not; must be acknowledged at the device.
+    /// By a line, which other devices may share. It must be acknowledged at the device.
     Line(interrupt::Irq),
-    /// A message; every queue must be told its number.
+    /// By a message. Each queue must be told its number.
     Message(interrupt::Irq, pci::CommonConfig),
-    /// Not at all: a timer looks after it.
+    /// It cannot: a kernel thread looks at it regularly.
     None,
 }
 
@@ -48,11 +37,11 @@ pub struct Device {
     attention: Attention,
 }
 
-/// How often a device without interrupts is looked at.
+/// After how many nanoseconds a device without interrupts is looked at again.
 const POLL_NS: u64 = 1_000_000;
 
 impl Device {
-    /// Interrupts: to be called by the handler first. False if it was not this device's.
+    /// To be called first by the interrupt handler. `false`: another device has interrupted.
     pub fn acknowledge(&mut self) -> bool {
         match self.attention {
             Attention::Line(_) => !self.transport.ack_interrupt().is_empty(),
@@ -64,14 +53,15 @@ impl Device {
         }
     }
 
-    /// After a queue was set up (and once with `None` for the configuration): lets it interrupt.
+    /// Lets a queue interrupt; `None`: changes of the configuration. To be called after the queue was set up.
     pub fn bind(&mut self, queue: Option<u16>) {
         if let Attention::Message(_, common) = &mut self.attention {
             common.bind(queue);
         }
     }
 
-    /// Calls `handler` at every interrupt from now on. To be called once, without holding a lock the handler takes.
+    /// From now on calls `handler` at every interrupt. To be called once, without a lock that the handler
+    /// takes.
     pub fn connect(
         attention: Connection,
         name: &'static str,
@@ -86,7 +76,7 @@ impl Device {
         }
     }
 
-    /// What [`Device::connect`] needs to know.
+    /// The argument for [`Device::connect`].
     pub fn connection(&self) -> Connection {
         Connection(match &self.attention {
             Attention::Line(irq) | Attention::Message(irq, _) => Some(*irq),
@@ -95,7 +85,7 @@ impl Device {
     }
 }
 
-/// Where a device's interrupts arrive.
+/// How a device's interrupts arrive.
 #[derive(Clone, Copy)]
 pub struct Connection(Option<interrupt::Irq>);
 
@@ -103,13 +93,13 @@ fn poll(handler: Arc<dyn Fn() + Send + Sync>) {
     crate::sched::spawn_kthread("virtio-poll", move || {
         loop {
             handler();
-            // A kernel thread has no signals that could end this early.
+            // A kernel thread has no signals that could end the sleep early.
             let _ = crate::time::sleep_until(crate::time::now_ns() + POLL_NS);
         }
     });
 }
 
-/// Devices found, numbered as Linux numbers them.
+/// How many devices were found; they are numbered as on Linux.
 static FOUND: AtomicU32 = AtomicU32::new(0);
 
 fn start(device: Device) {
@@ -126,11 +116,12 @@ fn start(device: Device) {
     }
 }
 
-/// Finds and starts all devices.
+/// Finds and starts all devices. Once, at boot.
 pub fn init() {
     for slot in platform::virtio_mmio() {
         let registers = crate::mm::map_device(slot.base, slot.size);
-        // SAFETY: the device identifier is in the first registers of the window; 0 means that nothing is behind it.
+        // SAFETY: the device identifier is in the first registers of the window. It is 0 if there is no
+        // device.
         if registers.is_null() || unsafe { registers.add(8).cast::<u32>().read_volatile() } == 0 {
             continue;
         }
@@ -138,7 +129,8 @@ pub fn init() {
             warning!("virtio-mmio: no room to map {:#x}", slot.base);
             continue;
         };
-        // SAFETY: the platform says that there are virtio registers of that size, and they stay mapped.
+        // SAFETY: the platform says that virtio registers of this size are here, and the mapping is never
+        // removed.
         match unsafe { MmioTransport::new(header, slot.size) } {
             Ok(transport) => {
                 start(Device {

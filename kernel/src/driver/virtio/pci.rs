@@ -1,6 +1,8 @@
-//! PCI, as far as virtio needs it: finds the devices of bus 0, gives them addresses if no firmware did, and routes their interrupts as messages.
+//! As much of PCI as virtio needs: finds the devices of bus 0, gives them addresses if the firmware did not,
+//! and routes their interrupts as messages.
 
 use super::{Attention, Device, Memory};
+use crate::arch::devices::{PciCalls, PciConfig};
 use crate::arch::interrupt;
 use crate::arch::platform;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -9,45 +11,7 @@ use virtio_drivers::transport::pci::bus::{
 };
 use virtio_drivers::transport::pci::{PciTransport, virtio_device_type};
 
-/// How PCI configuration space is reached, as the architecture says.
-#[derive(Clone, Copy, Debug)]
-pub enum PciConfig {
-    /// Memory-mapped (ECAM).
-    #[allow(dead_code, reason = "machines differ")]
-    Ecam {
-        /// Physical base.
-        base: u64,
-        /// 32-bit memory window for BARs the firmware has not placed: physical start and size.
-        window32: (u64, u64),
-        /// 64-bit memory window: physical start and size, size 0 if none.
-        window64: (u64, u64),
-    },
-    /// By calls of firmware, which also hands out messages.
-    #[allow(dead_code, reason = "machines differ")]
-    Firmware {
-        /// What it does.
-        calls: Calls,
-        /// 32-bit memory window: bus address and size.
-        window32: (u64, u64),
-        /// 64-bit memory window: bus address, which is the physical one, and size.
-        window64: (u64, u64),
-        /// What must be added to a 32-bit bus address for the physical one.
-        offset32: u64,
-    },
-}
-
-/// Firmware's functions for bus 0. A function of a device is `device << 3 | function`.
-#[derive(Clone, Copy, Debug)]
-pub struct Calls {
-    /// Reads the aligned word at an offset.
-    pub read: fn(u8, u8) -> u32,
-    /// Writes it.
-    pub write: fn(u8, u8, u32),
-    /// Makes the device send messages: its first one. Firmware fills the message table.
-    pub message: fn(u8) -> Option<interrupt::Irq>,
-}
-
-/// What must be added to bus addresses below 4 GiB.
+/// What to add to bus addresses below 4 GiB to get the physical address.
 static OFFSET32: AtomicU64 = AtomicU64::new(0);
 
 /// The physical address of a bus address.
@@ -59,14 +23,14 @@ pub fn to_phys(bus: u64) -> u64 {
     }
 }
 
-/// Configuration space of bus 0.
+/// The configuration space of bus 0.
 #[derive(Clone, Copy)]
 enum Bus0 {
     Memory(*mut u8),
-    Firmware(Calls),
+    Firmware(PciCalls),
 }
 
-/// Bytes of one bus' configuration space.
+/// The size in bytes of one bus's configuration space.
 const BUS_SIZE: usize = 1 << 20;
 
 fn number(f: DeviceFunction) -> u8 {
@@ -90,7 +54,7 @@ impl ConfigurationAccess for Bus0 {
     fn write_word(&mut self, f: DeviceFunction, offset: u8, data: u32) {
         match self {
             _ if f.bus != 0 => {}
-            // SAFETY: as above.
+            // SAFETY: the whole bus is mapped, and writes are aligned.
             Bus0::Memory(base) => unsafe { register(*base, f, offset).write_volatile(data) },
             Bus0::Firmware(calls) => (calls.write)(number(f), offset & 0xfc, data),
         }
@@ -100,7 +64,7 @@ impl ConfigurationAccess for Bus0 {
     }
 }
 
-/// A window of bus addresses to place devices in.
+/// A window of bus addresses for BARs.
 struct Window {
     next: u64,
     end: u64,
@@ -150,10 +114,10 @@ pub fn init() {
         }
     };
     let mut root = PciRoot::new(bus);
-    // The root keeps its own handle to itself; both are only used here, one at a time.
+    // `root` has a handle of its own. The two are never used at the same time.
     let mut config = bus;
     let (mut low, mut high) = (Window::new(window32), Window::new(window64));
-    // What the firmware has placed stays; new addresses come after it.
+    // Addresses that the firmware has assigned are kept; new ones follow them.
     let devices: alloc::vec::Vec<_> = root.enumerate_bus(0).collect();
     for (function, _) in &devices {
         for bar in root.bars(*function).into_iter().flatten().flatten() {
@@ -193,7 +157,7 @@ pub fn init() {
     }
 }
 
-/// Gives every memory region of the device an address.
+/// Assigns an address to each memory region of the device that has none.
 fn place(root: &mut PciRoot<Bus0>, f: DeviceFunction, low: &mut Window, high: &mut Window) -> Option<()> {
     let mut index = 0;
     while index < 6 {
@@ -219,7 +183,7 @@ fn place(root: &mut PciRoot<Bus0>, f: DeviceFunction, low: &mut Window, high: &m
     Some(())
 }
 
-/// Maps part of a region of the device.
+/// Maps part of a memory region of the device.
 fn map_bar(
     root: &mut PciRoot<Bus0>,
     f: DeviceFunction,
@@ -235,14 +199,14 @@ fn map_bar(
     (!at.is_null()).then_some(at)
 }
 
-/// The device's common configuration structure: where queues are told which message to send.
+/// The device's common configuration structure, in which each queue has the number of its message.
 pub struct CommonConfig {
     registers: *mut u8,
 }
 
-// SAFETY: device registers may be used from any CPU; the device's owner serialises.
+// SAFETY: any CPU may access device registers. The device's owner orders the accesses.
 unsafe impl Send for CommonConfig {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl Sync for CommonConfig {}
 
 impl CommonConfig {
@@ -251,7 +215,7 @@ impl CommonConfig {
     const QUEUE_SELECT: usize = 22;
     const QUEUE_VECTOR: usize = 26;
 
-    /// Makes `queue` (or changes of the configuration) send message 0.
+    /// Makes `queue`, or with `None` changes of the configuration, send message 0.
     pub fn bind(&mut self, queue: Option<u16>) {
         let write = |offset: usize, value: u16| {
             // SAFETY: the structure is mapped, and its fields are aligned.
@@ -267,7 +231,7 @@ impl CommonConfig {
     }
 }
 
-/// Makes the device send one message for everything. `None` if the machine or the device can't.
+/// Makes the device send one message for all interrupts. `None`: the machine or the device cannot do that.
 fn route(root: &mut PciRoot<Bus0>, config: &mut Bus0, f: DeviceFunction) -> Option<Attention> {
     let (mut msix, mut common) = (None, None);
     let capabilities: alloc::vec::Vec<_> = root.capabilities(f).collect();
@@ -286,7 +250,7 @@ fn route(root: &mut PciRoot<Bus0>, config: &mut Bus0, f: DeviceFunction) -> Opti
     let registers = map_bar(root, f, bar, offset, 56)?;
     if let Bus0::Firmware(calls) = config {
         let irq = (calls.message)(number(f))?;
-        // The firmware has filled in the table; turning messages on is left to us.
+        // The firmware has filled in the table and left it to the kernel to enable messages.
         turn_on(config, f, msix);
         return Some(Attention::Message(irq, CommonConfig { registers }));
     }
@@ -303,7 +267,7 @@ fn route(root: &mut PciRoot<Bus0>, config: &mut Bus0, f: DeviceFunction) -> Opti
     Some(Attention::Message(irq, CommonConfig { registers }))
 }
 
-/// Lets the device send messages: its capability at `msix` is enabled and not masked.
+/// Enables the device's messages: its capability at `msix` is turned on and unmasked.
 fn turn_on(config: &mut Bus0, f: DeviceFunction, msix: u8) {
     let control = config.read_word(f, msix);
     config.write_word(f, msix, (control | 1 << 31) & !(1 << 30));

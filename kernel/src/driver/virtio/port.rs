@@ -1,5 +1,5 @@
-//! A character port: `/dev/vport0p1` and the like. One opener at a time; reads return what one message brought and end at once
-//! when the host's end is closed; writes wait until it is open.
+//! A character port: `/dev/vport0p1` and others. Only one process can have it open. A read returns data of
+//! one message, and ends at once if the host's end is closed. A write waits until the host's end is open.
 
 use super::console::{Port, TX_SIZE, all_ports};
 use crate::fs::devices;
@@ -7,14 +7,14 @@ use crate::fs::file::{File, FileMode, FileOps};
 use crate::fs::inode::Dev;
 use crate::fs::io::{IoDst, IoSrc};
 use crate::fs::poll::{PollEvents, PollTable};
-use crate::syscall::SysResult;
 use alloc::format;
 use alloc::sync::Arc;
 use limen_linux_abi::Errno;
+use limen_linux_abi::SysResult;
 
-/// Major number of the first device's ports; every further device has the next lower one.
+/// The major number of the first device's ports. Each further device has the next lower one.
 const MAJOR: u32 = 247;
-/// Bytes moved at a time through the kernel stack when reading.
+/// How many bytes are moved at a time through the kernel stack when reading.
 const CHUNK: usize = 4096;
 
 /// Makes the port's device node.
@@ -47,7 +47,7 @@ struct PortFile {
     port: Arc<Port>,
 }
 
-/// What a port's user can do now.
+/// What a port's user can do at the moment.
 struct Can {
     read: bool,
     write: bool,
@@ -84,15 +84,15 @@ impl FileOps for PortFile {
             return Ok(0);
         }
         let id = self.port.id;
-        // A reader that sleeps holds up other readers only until there is data, which one of them gets.
+        // A sleeping reader holds the lock only until there is data, which only one reader gets.
         let _one = self.port.reader.lock_interruptible()?;
         let room = CHUNK.min(dst.remaining());
         let mut bytes = alloc::vec::Vec::new();
-        bytes.try_reserve_exact(room).map_err(|_| Errno::ENOMEM)?;
+        crate::mm::reserve::room_exact(&mut bytes, room)?;
         loop {
             let mut inner = self.port.console.lock();
             if let Some(piece) = inner.take_piece(id) {
-                // Out of the buffer first: user memory may fault, and the lock must not be held then.
+                // Copied out of the buffer first: user memory may fault, and then the lock must not be held.
                 let from = inner.piece_bytes(id, piece);
                 let n = from.len().min(room);
                 bytes.extend_from_slice(&from[..n]);
@@ -120,12 +120,10 @@ impl FileOps for PortFile {
 
     fn write(&self, file: &File, src: &mut IoSrc<'_>, _: Option<u64>) -> SysResult {
         let mut total = 0;
-        // As Linux: at most 32 KiB in one call.
+        // At most 32 KiB in one call, as on Linux.
         src.truncate(32 << 10);
         let mut bytes = alloc::vec::Vec::new();
-        bytes
-            .try_reserve_exact(TX_SIZE.min(src.remaining()))
-            .map_err(|_| Errno::ENOMEM)?;
+        crate::mm::reserve::room_exact(&mut bytes, TX_SIZE.min(src.remaining()))?;
         while src.remaining() > 0 {
             let can = self.can();
             if can.gone {
@@ -156,7 +154,8 @@ impl FileOps for PortFile {
                 let done = self.port.console.lock().send(self.port.id, put);
                 match done {
                     Some(k) => sent += k,
-                    // Another writer was quicker; these bytes are already taken from the caller, so wait for room however long it takes.
+                    // Another writer took the buffer. These bytes have been taken from the program already,
+                    // so wait for room in any case.
                     None => {
                         self.port.wait.wait_until_killable(|| self.can().write)?;
                         if self.can().gone {

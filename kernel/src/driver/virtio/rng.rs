@@ -8,23 +8,23 @@ use crate::fs::io::IoDst;
 use crate::mm::DmaBuffer;
 use crate::sched::WaitQueue;
 use crate::sync::{IrqSpinLock, Mutex, Once};
-use crate::syscall::SysResult;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use limen_linux_abi::Errno;
+use limen_linux_abi::SysResult;
 use virtio_drivers::device::common::Feature;
 use virtio_drivers::queue::VirtQueue;
 use virtio_drivers::transport::Transport;
 
 const QUEUE: usize = 8;
-/// Bytes asked for at a time.
+/// How many bytes are requested at a time.
 const CHUNK: usize = 64;
 
 struct Inner {
     device: Device,
     queue: VirtQueue<Memory, QUEUE>,
     buffer: DmaBuffer,
-    /// The request under way, and how many bytes the last one brought.
+    /// The request that the device has, and how many bytes the last one brought.
     token: Option<u16>,
     got: usize,
 }
@@ -32,7 +32,7 @@ struct Inner {
 struct Rng {
     inner: IrqSpinLock<Inner>,
     done: WaitQueue,
-    /// One reader at a time.
+    /// Held by the one reader at a time.
     user: Mutex<()>,
 }
 
@@ -41,9 +41,9 @@ static RNG: Once<Arc<Rng>> = Once::new();
 impl Inner {
     fn ask(&mut self) {
         let bytes = &mut self.buffer.bytes_mut()[..CHUNK];
-        // SAFETY: the buffer lives as long as the queue and is not touched until the token is popped.
+        // SAFETY: the buffer lives as long as the queue, and nothing uses it until the token is popped.
         let bytes = unsafe { core::slice::from_raw_parts_mut(bytes.as_mut_ptr(), CHUNK) };
-        // SAFETY: as above.
+        // SAFETY: the buffer is not touched before `reap` pops the token.
         if let Ok(token) = unsafe { self.queue.add(&[], &mut [bytes]) } {
             self.token = Some(token);
             self.got = 0;
@@ -61,7 +61,7 @@ impl Inner {
         let bytes = self.buffer.bytes_mut().as_mut_ptr();
         // SAFETY: the same buffer as was added.
         let bytes = unsafe { core::slice::from_raw_parts_mut(bytes, CHUNK) };
-        // SAFETY: as above.
+        // SAFETY: the same buffer as was added under this token.
         if let Ok(n) = unsafe { self.queue.pop_used(token, &[], &mut [bytes]) } {
             self.got = (n as usize).min(CHUNK);
         }
@@ -78,7 +78,7 @@ impl Rng {
         self.done.wake_all();
     }
 
-    /// Waits for fresh bytes.
+    /// Waits for new bytes.
     fn read(&self, out: &mut [u8]) -> Result<usize, Errno> {
         let _one = self.user.lock_interruptible()?;
         if self.inner.lock().token.is_none() {
@@ -149,7 +149,7 @@ pub fn start(mut device: Device) -> Result<(), virtio_drivers::Error> {
     Ok(())
 }
 
-/// Gives the kernel's generator a first portion at once if the host is quick; a thread brings the rest.
+/// Gives the kernel's generator a first portion, at once if the host is quick. A thread adds the rest.
 fn seed(rng: &Arc<Rng>) {
     let mut inner = rng.inner.lock();
     inner.ask();
@@ -159,14 +159,14 @@ fn seed(rng: &Arc<Rng>) {
     bytes[..n].copy_from_slice(&inner.buffer.bytes()[..n]);
     drop(inner);
     if n > 0 {
-        crate::driver::random::add_entropy(&bytes[..n], n * 8);
+        crate::random::add_entropy(&bytes[..n], n * 8);
         return;
     }
     let rng = rng.clone();
     crate::sched::spawn_kthread("hwrng", move || {
         let mut bytes = [0; CHUNK];
         if let Ok(n) = rng.read(&mut bytes) {
-            crate::driver::random::add_entropy(&bytes[..n], n * 8);
+            crate::random::add_entropy(&bytes[..n], n * 8);
         }
     });
 }

@@ -1,9 +1,13 @@
 //! epoll: a set of files, of which those that are ready are kept on a list.
 //!
-//! Each watched file has an item that is a `Waiter` on the file's queues. A wake-up marks the item (a list under a short interrupt-safe lock)
-//! and wakes who sleeps on the epoll file; whoever collects has the ready list, takes the marked items over to it and asks the files again, so a
-//! stale entry costs a poll and nothing else. Locks: an epoll's `ready`, its `items`, then files' own locks; `marked` is innermost. Epoll files
-//! in epoll files are bounded in depth and free of cycles, and an event goes through each of them once, by however many ways it gets there.
+//! Each watched file has an item, which is a `Waiter` on the file's queues. A wake-up marks the item (puts it
+//! on a list under a short interrupt-safe lock) and wakes threads that sleep in `epoll_wait`. The thread that
+//! collects events locks the ready list, moves the marked items to it and polls the files again, so an
+//! outdated mark costs one poll and nothing else.
+//!
+//! Lock order: an epoll instance's `ready`, its `items`, then locks of files; `marked` comes last. Epoll
+//! files in epoll files have a limited depth and no cycles. An event passes each of them once, even if
+//! several ways lead there.
 
 mod nesting;
 
@@ -11,14 +15,18 @@ use self::nesting::Place;
 use crate::fs::anon;
 use crate::fs::file::{File, FileMode, FileOps, Watcher};
 use crate::fs::poll::{self, PollEvents, PollTable, Timeout};
-use crate::mm::user::{Abi, UserPtr};
-use crate::sched::{WaitQueue, Waiter};
+use crate::mm::reserve::{room, room_behind};
+use crate::mm::user::{self as memory, Abi, UserPtr};
+use crate::sched::{News, WaitQueue, Waiter};
 use crate::sync::{IrqSpinLock, Mutex, MutexGuard};
-use crate::syscall::SysResult;
+use crate::task::current;
+use crate::task::user::{self, Account};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::{Arc, Weak};
 use core::fmt::Write;
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
+use core::ops::Bound;
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+use limen_linux_abi::SysResult;
 use limen_linux_abi::native::EpollEvent;
 use limen_linux_abi::{Errno, raw::general as abi};
 
@@ -29,27 +37,57 @@ const EXCLUSIVE: u32 = 1 << 28;
 const WAKEUP: u32 = 1 << 29;
 const ONESHOT: u32 = 1 << 30;
 const EDGE: u32 = 1 << 31;
-/// What may be asked for together with `EXCLUSIVE`: reading, writing, errors and ends.
+/// What may be combined with `EPOLLEXCLUSIVE`: reading, writing, errors and hang-ups.
 const WITH_EXCLUSIVE: u32 = 0x1d | EXCLUSIVE | WAKEUP | EDGE;
-/// Bytes of `struct epoll_event`: packed on x86-64 only.
-const EVENT_SIZE: usize = size_of::<limen_linux_abi::native::EpollEvent>();
+/// Flags that say how to report, not what.
+const HOW: u32 = EXCLUSIVE | WAKEUP | ONESHOT | EDGE;
+/// Events that are always reported.
+const ALWAYS: u32 = PollEvents::ERR.union(PollEvents::HUP).bits();
+/// Reading and writing.
+const DIRECTIONS: u32 = PollEvents::IN.union(PollEvents::OUT).bits();
+/// For an item that is marked here, not because another queue was woken.
+const FIRST_HAND: News = News { key: 0, depth: 0 };
+/// The size of `struct epoll_event` in bytes. It is packed on x86-64 only.
+pub const EVENT_SIZE: usize = size_of::<EpollEvent>();
 
-/// What an item is found by: descriptor number and file.
+/// The key of an item: descriptor number, and address of the file.
 type Key = (i32, usize);
 
-/// One watched file.
+/// How many files a user's instances may watch (`fs.epoll.max_user_watches`).
+pub static MAX_WATCHES: AtomicUsize = AtomicUsize::new(0);
+
+/// Sets the limit of watches so that they take at most 1/25 of memory.
+pub fn init() {
+    /// About how many bytes a watch takes.
+    const COST: usize = 200;
+    let bytes = (crate::mm::total_pages() / 25).saturating_mul(crate::mm::PAGE_SIZE);
+    MAX_WATCHES.store(bytes / COST, Ordering::Relaxed);
+}
+
+/// A watch, counted on its user's account until dropped.
+struct Counted(Arc<Account>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.epoll_watches.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A watched file.
 struct Item {
+    /// Keeps it counted.
+    _counted: Counted,
     epoll: Weak<Epoll>,
     fd: i32,
     file: Weak<File>,
-    /// `EPOLL*`: what is asked for and how.
+    /// `EPOLL*`: which events to report, and how.
     events: AtomicU32,
     data: AtomicU64,
-    /// The file is an epoll file.
+    /// Whether the file is an epoll file.
     nested: bool,
-    /// Marked or on the ready list.
+    /// Whether it is marked or on the ready list.
     queued: AtomicBool,
-    /// Removed: nothing counts any more.
+    /// It was removed: it is ignored from now on.
     dead: AtomicBool,
     me: Weak<Item>,
 }
@@ -58,16 +96,15 @@ impl Item {
     fn waiter(self: &Arc<Self>) -> Arc<dyn Waiter> {
         self.clone()
     }
+    /// The events to report, errors and hang-ups included. Empty after a report if it is `EPOLLONESHOT`.
     fn asked(&self) -> PollEvents {
-        PollEvents::from_bits_truncate(self.events.load(Ordering::Relaxed))
-            | PollEvents::ERR
-            | PollEvents::HUP
+        PollEvents::from_bits_truncate(self.events.load(Ordering::Relaxed) & !HOW)
     }
-    /// What the file has of what `events` (the item's) ask for, if anything.
+    /// Polls the file. Returns which of the events in `events` (the item's) it has, `None` for none.
     #[inline]
     fn question(&self, events: u32) -> Option<PollEvents> {
         let file = self.file.upgrade()?;
-        if self.dead.load(Ordering::Relaxed) || events & !(EDGE | ONESHOT | EXCLUSIVE | WAKEUP) == 0 {
+        if self.dead.load(Ordering::Relaxed) || events & !HOW == 0 {
             return None;
         }
         let found = poll::ask(&file, PollEvents::from_bits_truncate(events));
@@ -80,13 +117,21 @@ impl Item {
 }
 
 impl Waiter for Item {
-    fn notify(&self, key: u32) {
-        if self.dead.load(Ordering::Acquire) || (key != 0 && key & self.asked().bits() == 0) {
-            return;
+    fn notify(&self, news: News) -> bool {
+        let events = self.events.load(Ordering::Acquire);
+        let exclusive = events & EXCLUSIVE != 0;
+        let asked = events & !HOW;
+        if self.dead.load(Ordering::Acquire) || asked == 0 || news.key != 0 && news.key & asked == 0 {
+            return !exclusive;
         }
-        if let (Some(epoll), Some(me)) = (self.epoll.upgrade(), self.me.upgrade()) {
-            epoll.mark(me);
-        }
+        let (Some(epoll), Some(me)) = (self.epoll.upgrade(), self.me.upgrade()) else {
+            return !exclusive;
+        };
+        let sleeps = epoll.mark(me, news);
+        // An exclusive watch has taken care of the event if a thread sleeps here, and if the event is not for
+        // both directions at once and its direction is one that the item asks for.
+        let direction = news.key & DIRECTIONS;
+        !exclusive || sleeps && direction != DIRECTIONS && direction & !asked == 0
     }
 }
 
@@ -103,46 +148,90 @@ impl Watcher for Item {
 /// An epoll instance.
 pub struct Epoll {
     items: Mutex<BTreeMap<Key, Arc<Item>>>,
-    /// The items that may be ready, the next to be asked first. One caller collects events at a time, and has it.
+    /// The items that may be ready, the next one to be polled first. Locked by the one caller that collects
+    /// events.
     ready: Mutex<VecDeque<Arc<Item>>>,
-    /// Whether `ready` has items, and whether `marked` has.
+    /// Whether `ready` has items, and whether `marked` has some.
     any_ready: AtomicBool,
     any_marked: AtomicBool,
-    /// The items that came to be ready since `ready` was last taken.
+    /// The items that were marked since they were last moved to `ready`.
     marked: IrqSpinLock<VecDeque<Arc<Item>>>,
-    /// Who sleeps in `epoll_wait`, and who polls the epoll file.
+    /// Threads that sleep in `epoll_wait`; and those that poll the epoll file.
     wait: WaitQueue,
     poll_wait: WaitQueue,
-    /// Those on `poll_wait` were told, and nobody has asked since.
+    /// Whether those on `poll_wait` have been told and have not polled since.
     told: AtomicBool,
     place: Place,
+    /// How many items are being added.
+    adding: AtomicUsize,
+    /// The account of the user who made it.
+    user: Arc<Account>,
+}
+
+/// An item is about to be added.
+struct Adding<'a>(&'a Epoll);
+
+impl Drop for Adding<'_> {
+    fn drop(&mut self) {
+        self.0.adding.fetch_sub(1, Ordering::AcqRel);
+    }
 }
 
 impl Epoll {
-    /// Puts an item on the list of marked ones and wakes waiters. Any context.
-    fn mark(&self, item: Arc<Item>) {
-        if item.queued.swap(true, Ordering::AcqRel) {
-            // Already there; but somebody may have gone to sleep since, having found it not ready.
-            self.wake();
-            return;
-        }
-        {
+    /// Marks an item and wakes sleepers. Returns whether a thread slept in `epoll_wait`. In any context.
+    fn mark(&self, item: Arc<Item>, news: News) -> bool {
+        // Wakes even if the item is marked already: a thread may have found it not ready and gone to sleep
+        // since.
+        if !item.queued.swap(true, Ordering::AcqRel) {
             let mut marked = self.marked.lock();
             marked.push_back(item);
             self.any_marked.store(true, Ordering::Release);
         }
-        self.wake();
+        self.wake(news)
     }
-    /// Those who poll the epoll file hear of it once until one of them asks: they know already, and so does everybody further out.
-    fn wake(&self) {
-        self.wait.wake_one();
-        if !self.poll_wait.is_empty() && !self.told.swap(true, Ordering::SeqCst) {
-            self.poll_wait.wake_all();
+    /// Those that poll the epoll file are told once, until one of them polls it: until then they, and all
+    /// epoll files further out, know already.
+    fn wake(&self, news: News) -> bool {
+        let sleeps = !self.wait.is_empty();
+        if sleeps {
+            self.wait.wake_one();
         }
+        if !self.poll_wait.is_empty() && !self.told.swap(true, Ordering::SeqCst) {
+            self.poll_wait.wake_one_after(News {
+                key: PollEvents::READABLE.bits(),
+                ..news
+            });
+        }
+        sleeps
+    }
+    /// Counts one more watch, of the file with key `key`, on the user's account. `ENOSPC`: there may be no
+    /// more; `EEXIST` instead if the file is watched already.
+    fn count_one(&self, key: &Key) -> Result<Counted, Errno> {
+        if user::take_one(&self.user.epoll_watches, MAX_WATCHES.load(Ordering::Relaxed)) {
+            Ok(Counted(self.user.clone()))
+        } else if self.items.lock().contains_key(key) {
+            Err(Errno::EEXIST)
+        } else {
+            Err(Errno::ENOSPC)
+        }
+    }
+    /// Room in both lists for all items and those that are being added: they are marked where nobody may wait
+    /// for memory. What is there already may have been removed, so it counts for nothing.
+    fn make_room(&self) -> Result<Adding<'_>, Errno> {
+        self.adding.fetch_add(1, Ordering::AcqRel);
+        let adding = Adding(self);
+        let count = {
+            let items = self.items.lock();
+            items.len() + self.adding.load(Ordering::Acquire)
+        };
+        room(&mut *self.ready.lock_nested(1), count)?;
+        room_behind(|| self.marked.lock(), |marked| marked, count)?;
+        Ok(adding)
     }
     fn forget(&self, item: &Arc<Item>) {
         let old = self.items.lock().remove(&(item.fd, item.file.as_ptr().addr()));
-        // Whoever has the list, who may be the caller, or has it next finds that the item is dead.
+        // If another thread has locked the list (or the caller itself), that one, or the next, finds the item
+        // dead.
         if let Some(mut ready) = self.ready.try_lock() {
             self.drop_item(&mut ready, item);
         }
@@ -154,12 +243,20 @@ impl Epoll {
         self.marked.lock().retain(others);
     }
 
-    /// Whether there is an item to ask.
+    /// The first of its items behind `last` for which `which` is true.
+    fn next_item(&self, last: Option<Key>, which: impl Fn(&Item) -> bool) -> Option<(Key, Arc<Item>)> {
+        let items = self.items.lock();
+        let mut rest = items.range((last.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded));
+        rest.find(|(_, item)| which(item))
+            .map(|(key, item)| (*key, item.clone()))
+    }
+
+    /// Whether there is an item to poll.
     fn has_candidates(&self) -> bool {
-        // In this order: `take_marked` sets the second before it clears the first.
+        // In this order, since `take_marked` sets `any_ready` before it clears `any_marked`.
         self.any_marked.load(Ordering::Acquire) || self.any_ready.load(Ordering::Acquire)
     }
-    /// The marked items become the last of the ready ones.
+    /// Moves the marked items to the end of the ready list.
     #[inline(never)]
     fn take_marked(&self, ready: &mut VecDeque<Arc<Item>>) {
         let mut marked = self.marked.lock();
@@ -167,9 +264,10 @@ impl Epoll {
         self.any_marked.store(false, Ordering::Release);
         ready.append(&mut marked);
     }
-    /// The next item to ask, and how many there are.
+    /// The next item to poll, and how many there are.
     fn first(&self) -> Option<(Arc<Item>, usize)> {
-        // Never held while a file is asked, so the one held may be that of the epoll file that asks.
+        // `ready` is never locked while a file is polled, so another one that is held is that of an outer
+        // epoll file.
         let mut ready = self.ready.lock_nested(1);
         if self.any_marked.load(Ordering::Relaxed) {
             self.take_marked(&mut ready);
@@ -179,12 +277,12 @@ impl Epoll {
         Some((first?, ready.len()))
     }
 
-    /// Whether an item is really ready: asks the files on the list, dropping those that are not.
+    /// Whether an item is really ready: polls the files on the list and drops those that are not.
     fn is_readable(&self) -> bool {
         if !self.has_candidates() {
             return false;
         }
-        // Those that come to be ready meanwhile wake whoever asks.
+        // Items that are marked meanwhile wake the caller again.
         let mut left = usize::MAX;
         while let Some((item, there)) = self.first() {
             if left == 0 {
@@ -207,9 +305,10 @@ impl Epoll {
         false
     }
 
-    /// Delivers up to `max` events, at least one if there is one, to user memory at `to`; how many.
+    /// Writes up to `max` events to user memory at `to`, and returns how many: at least one if there is one.
     ///
-    /// An item that is reported as long as the file is ready stays on the list, and if it is alone there, which is most often, that is all.
+    /// An item that is neither edge-triggered nor `EPOLLONESHOT` stays on the list. Most often it is the only
+    /// item, and there is nothing else to do.
     #[inline(always)]
     fn deliver(&self, to: UserPtr<Abi<EpollEvent>>, max: usize) -> SysResult {
         let mut ready = self.ready.lock();
@@ -230,8 +329,8 @@ impl Epoll {
         self.collect(ready, to, max)
     }
 
-    /// [`Epoll::deliver`], asking each item on the list once. One that is reported once is taken off before it is asked, so that a wake-up after the
-    /// question marks it again.
+    /// [`Epoll::deliver`] in general: polls each item on the list once. An edge-triggered item is taken off
+    /// before its file is polled, so that a later wake-up marks it again.
     #[inline(never)]
     fn collect(
         &self,
@@ -293,7 +392,7 @@ impl Epoll {
         let deadline = timeout.deadline();
         while self
             .wait
-            .wait_until_deadline(deadline, || self.has_candidates())?
+            .wait_until_deadline_exclusive(deadline, || self.has_candidates())?
         {
             let got = self.deliver(to, max)?;
             if got != 0 {
@@ -303,21 +402,23 @@ impl Epoll {
         Ok(0)
     }
 
-    /// An item that was not ready has left the list. Whether it turned out to be ready after all.
+    /// An item whose file was not ready leaves the list. Returns whether it is ready after all.
     #[inline(never)]
     fn leave(&self, item: Arc<Item>) -> bool {
         item.queued.store(false, Ordering::Relaxed);
-        // A wake-up between the question and this found it on the list and left it at that.
+        // A wake-up after the poll and before this found the item on the list and did not mark it: poll once
+        // more.
         fence(Ordering::SeqCst);
         let found = item.question(item.events.load(Ordering::Relaxed)).is_some();
         if found {
-            self.mark(item);
+            self.mark(item, FIRST_HAND);
         }
         found
     }
 }
 
-/// Asks the first item, which is reported once, and takes it off: whether there was something to report.
+/// Takes the first item, which is edge-triggered or `EPOLLONESHOT`, off the list and polls it. Returns
+/// whether there was an event to report.
 #[inline(never)]
 fn collect_once(
     ready: &mut VecDeque<Arc<Item>>,
@@ -333,20 +434,20 @@ fn collect_once(
         return Ok(false);
     };
     if let Err(e) = emit(found.bits(), item.data.load(Ordering::Relaxed)) {
-        // It could not be delivered: the first again, unless it is marked.
+        // The event could not be written to user memory: the item becomes the first again, unless it is
+        // marked.
         if !item.queued.swap(true, Ordering::AcqRel) {
             ready.push_front(item);
         }
         return Err(e);
     }
     if events & ONESHOT != 0 {
-        item.events
-            .fetch_and(EDGE | ONESHOT | EXCLUSIVE | WAKEUP, Ordering::Relaxed);
+        item.events.fetch_and(HOW, Ordering::Relaxed);
     }
     Ok(true)
 }
 
-/// The first item becomes the last, for fairness.
+/// Moves the first item to the end, so that other items get their turn.
 #[inline(never)]
 fn rotate(ready: &mut VecDeque<Arc<Item>>) {
     ready.rotate_left(1);
@@ -360,7 +461,7 @@ impl FileOps for EpollFile {
         if let Some(table) = table {
             table.register(&self.0.poll_wait);
         }
-        // Before it looks: what comes later is told.
+        // Cleared before polling: later events are told again.
         self.0.told.store(false, Ordering::SeqCst);
         fence(Ordering::SeqCst);
         if self.0.is_readable() {
@@ -380,25 +481,35 @@ impl FileOps for EpollFile {
             }
         }
         let marked = core::mem::take(&mut *self.0.marked.lock());
-        // That of an epoll file that had the last reference to this one may be held.
+        // An outer epoll file that held the last reference to this one may have its `ready` locked.
         let ready = core::mem::take(&mut *self.0.ready.lock_nested(1));
         drop((marked, ready));
     }
     fn show_fdinfo(&self, _: &File, out: &mut crate::fs::pseudo::Text) {
-        for item in self.0.items.lock().values() {
+        let mut last = None;
+        // One after the other: there may be very many. Not locked for longer: this may be the end of a file.
+        while let Some((key, item)) = self.0.next_item(last, |_| true) {
+            last = Some(key);
+            let Some(file) = item.file.upgrade() else { continue };
+            if current().fatal_signal_pending() {
+                return;
+            }
             let _ = writeln!(
                 out,
-                "tfd: {:8} events: {:8x} data: {:16x}",
+                "tfd: {:8} events: {:8x} data: {:16x}  pos:{} ino:{:x} sdev:{:x}",
                 item.fd,
                 item.events.load(Ordering::Relaxed),
-                item.data.load(Ordering::Relaxed)
+                item.data.load(Ordering::Relaxed),
+                file.pos.peek(),
+                file.inode().ino,
+                file.inode().sb.dev.raw(),
             );
         }
     }
 }
 
-/// `epoll_create1`; the caller installs the file.
-pub fn create() -> Arc<File> {
+/// `epoll_create1`; the caller installs the file. `ENFILE`.
+pub fn create() -> Result<Arc<File>, Errno> {
     let epoll = Arc::new(Epoll {
         items: Mutex::new(BTreeMap::new()),
         ready: Mutex::new(VecDeque::new()),
@@ -409,6 +520,8 @@ pub fn create() -> Arc<File> {
         poll_wait: WaitQueue::new(),
         told: AtomicBool::new(false),
         place: Place::new(),
+        adding: AtomicUsize::new(0),
+        user: user::account(),
     });
     anon::file(
         "[eventpoll]",
@@ -422,7 +535,7 @@ fn epoll_of(file: &File) -> Result<&Arc<Epoll>, Errno> {
     file.ops().epoll().ok_or(Errno::EINVAL)
 }
 
-/// Reads `epoll_ctl`'s `struct epoll_event`: events and data, nothing for what needs none.
+/// Reads the `struct epoll_event` of `epoll_ctl`: events and data; zeros for an `op` that needs none.
 pub fn read_event(op: i32, addr: usize) -> Result<(u32, u64), Errno> {
     if op == CTL_DEL {
         return Ok((0, 0));
@@ -432,16 +545,24 @@ pub fn read_event(op: i32, addr: usize) -> Result<(u32, u64), Errno> {
     Ok((events, data))
 }
 
+/// The address of the file that `epfile` watches under descriptor number `fd`, after skipping `skip` others
+/// (`kcmp`). `EINVAL`, `ENOENT`.
+pub fn watched(epfile: &File, fd: i32, skip: usize) -> Result<usize, Errno> {
+    let items = epoll_of(epfile)?.items.lock();
+    let mut same = items.range((fd, 0)..=(fd, usize::MAX));
+    same.nth(skip).map(|(key, _)| key.1).ok_or(Errno::ENOENT)
+}
+
 /// Writes `struct epoll_event`.
 #[inline(always)]
 fn write_event(to: UserPtr<Abi<EpollEvent>>, events: u32, data: u64) -> Result<(), Errno> {
-    // Some ABIs have padding between the two.
+    // In some ABIs there is padding between events and data.
     let mut event = Abi(EpollEvent::default());
     (event.0.events, event.0.data) = (events, [data as u32, (data >> 32) as u32]);
     to.write(event)
 }
 
-/// `epoll_ctl`, with what [`read_event`] gave.
+/// `epoll_ctl`, with the result of [`read_event`].
 pub fn control(
     epfile: &Arc<File>,
     op: i32,
@@ -462,11 +583,14 @@ pub fn control(
         return Err(Errno::EINVAL);
     }
     let key = (fd, Arc::as_ptr(file).addr());
+    let event = (event.0 | ALWAYS, event.1);
     match op {
         CTL_ADD => {
             let inner = file.ops().epoll();
             let nesting = inner.map(|inner| inner.nest_in(epoll)).transpose()?;
+            let counted = epoll.count_one(&key)?;
             let item = Arc::new_cyclic(|me| Item {
+                _counted: counted,
                 epoll: Arc::downgrade(epoll),
                 fd,
                 file: Arc::downgrade(file),
@@ -477,6 +601,9 @@ pub fn control(
                 dead: AtomicBool::new(false),
                 me: me.clone(),
             });
+            let adding = epoll.make_room()?;
+            let watcher: Arc<dyn Watcher> = item.clone();
+            file.watch(Arc::downgrade(&watcher))?;
             {
                 let mut items = epoll.items.lock();
                 if items.contains_key(&key) {
@@ -484,14 +611,22 @@ pub fn control(
                 }
                 items.insert(key, item.clone());
             }
+            drop(adding);
             if let Some(nesting) = nesting {
                 nesting.done(&item);
             }
-            let watcher: Arc<dyn Watcher> = item.clone();
-            file.watch(Arc::downgrade(&watcher));
-            let found = file.poll(Some(&mut PollTable::adding(&item.waiter())));
-            if found.intersects(item.asked()) {
-                epoll.mark(item);
+            let waiter = item.waiter();
+            let mut table = if event.0 & EXCLUSIVE != 0 {
+                PollTable::adding_exclusively(&waiter)
+            } else {
+                PollTable::adding(&waiter)
+            };
+            let found = file.poll(Some(&mut table));
+            if item.dead.load(Ordering::Acquire) {
+                // Another thread removed the item before it was on all queues.
+                item.detach(file);
+            } else if found.intersects(item.asked()) {
+                epoll.mark(item, FIRST_HAND);
             }
         }
         CTL_DEL => {
@@ -504,10 +639,15 @@ pub fn control(
             if item.events.load(Ordering::Relaxed) & EXCLUSIVE != 0 {
                 return Err(Errno::EINVAL);
             }
-            item.data.store(event.1, Ordering::Relaxed);
-            item.events.store(event.0, Ordering::Release);
+            {
+                // Not while the old settings are being reported: an `EPOLLONESHOT` report would turn off the
+                // new ones.
+                let _reporting = epoll.ready.lock();
+                item.data.store(event.1, Ordering::Relaxed);
+                item.events.store(event.0, Ordering::Release);
+            }
             if file.poll(None).intersects(item.asked()) {
-                epoll.mark(item);
+                epoll.mark(item, FIRST_HAND);
             }
         }
         _ => return Err(Errno::EINVAL),
@@ -515,14 +655,19 @@ pub fn control(
     Ok(())
 }
 
-/// `epoll_wait`: events go to user memory at `to`.
+/// `epoll_wait`. Events are written to user memory at `to`.
 #[inline]
 pub fn wait(file: &File, to: usize, max: usize, timeout: Timeout) -> SysResult {
     let epoll = epoll_of(file)?;
-    let to = UserPtr::new(to);
-    let got = epoll.deliver(to, max)?;
-    if got != 0 || timeout == Timeout::Now {
+    let place = UserPtr::new(to);
+    let got = epoll.deliver(place, max)?;
+    if got != 0 {
         return Ok(got);
     }
-    epoll.sleep(to, max, timeout)
+    // Events could be written nowhere: that is an error now, not when there are some.
+    memory::check(to, max * EVENT_SIZE)?;
+    if timeout == Timeout::Now {
+        return Ok(0);
+    }
+    epoll.sleep(place, max, timeout)
 }

@@ -1,34 +1,34 @@
 //! Epoll files in epoll files: which may be added to which.
 //!
-//! A wake-up goes outwards from queue to queue, and a question inwards from file to file, each on the stack of the one before. So there are no
-//! cycles, and the longest way through epoll files is short, counted through the two that come together in both directions. A walk comes by
-//! each epoll file once, however many ways lead there.
+//! A wake-up goes outwards from queue to queue, a poll inwards from file to file, each step on the stack of
+//! the one before. So cycles are forbidden, and the longest chain of epoll files is short: the chain through
+//! the two files that are being joined is counted in both directions. A walk visits each epoll file once,
+//! however many ways lead to it.
 
-use super::{Epoll, Item, Key};
+use super::{Epoll, Item};
 use crate::sync::{Mutex, MutexGuard};
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
-use core::ops::Bound;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use limen_linux_abi::Errno;
 
-/// How many steps there may be from an epoll file to one in it, from that one to one in it, and so on (`EP_MAX_NESTS`).
+/// How many steps a chain of epoll files, each watched by the next, may have (`EP_MAX_NESTS`).
 const MAX_NESTS: usize = 4;
 
-/// Only one change of nesting at a time, so that cycles are seen; the number of the last walk.
+/// Locked by the one change of nesting at a time, so that no cycle is missed. The number of the last walk.
 static NESTING: Mutex<u64> = Mutex::new(0);
 
-/// Where an epoll file is among others. Only looked at with `NESTING`.
+/// An epoll file's place among others. Used only with `NESTING` locked.
 pub(super) struct Place {
-    /// The items of other epoll files that watch this one; those that are dead do not count.
+    /// The items by which other epoll files watch this one. Dead ones do not count.
     outer: Mutex<Vec<Weak<Item>>>,
-    /// The walk that came by here last, and how many steps it found to be before it from here.
+    /// The last walk that came here, and how many steps it found from here on.
     walk: AtomicU64,
     nests: AtomicUsize,
 }
 
 impl Place {
-    /// In no other, and with no other in it.
+    /// Of an epoll file that neither watches others nor is watched.
     pub(super) fn new() -> Self {
         Self {
             outer: Mutex::new(Vec::new()),
@@ -38,21 +38,21 @@ impl Place {
     }
 }
 
-/// An epoll file is about to be added to another one.
+/// An epoll file is about to be added to another one; the nesting is locked.
 pub(super) struct Nesting<'a> {
     inner: &'a Epoll,
     _alone: MutexGuard<'static, u64>,
 }
 
 impl Nesting<'_> {
-    /// It was, by this item.
+    /// The epoll file was added, as `item`.
     pub(super) fn done(self, item: &Arc<Item>) {
         self.inner.place.outer.lock().push(Arc::downgrade(item));
     }
 }
 
 impl Epoll {
-    /// Whether this epoll file may be added to `outer`: `ELOOP` if that made a cycle, or too many steps.
+    /// Whether this epoll file may be added to `outer`. `ELOOP`: there would be a cycle, or too many steps.
     pub(super) fn nest_in(&self, outer: &Arc<Epoll>) -> Result<Nesting<'_>, Errno> {
         let mut walks = NESTING.lock();
         *walks += 2;
@@ -65,7 +65,7 @@ impl Epoll {
         if all.len() == all.capacity() {
             all.retain(|item| item.upgrade().is_some_and(|i| !i.dead.load(Ordering::Acquire)));
             let more = all.len() + 1;
-            all.try_reserve(more).map_err(|_| Errno::ENOMEM)?;
+            crate::mm::reserve::room(&mut *all, more)?;
         }
         drop(all);
         Ok(Nesting {
@@ -74,24 +74,18 @@ impl Epoll {
         })
     }
 
-    /// What a walk found here, if it has come by already.
+    /// The result of this walk from here on, if it was here already.
     fn found_by(&self, walk: u64) -> Option<usize> {
         (self.place.walk.load(Ordering::Relaxed) == walk).then(|| self.place.nests.load(Ordering::Relaxed))
     }
-    /// For when it comes by again.
+    /// Notes the result for when the walk comes here again.
     fn note(&self, walk: u64, nests: usize) -> usize {
         self.place.nests.store(nests, Ordering::Relaxed);
         self.place.walk.store(walk, Ordering::Relaxed);
         nests
     }
-    /// The first of its items behind `last` that is about an epoll file.
-    fn next_nested(&self, last: Option<Key>) -> Option<(Key, Arc<Item>)> {
-        let items = self.items.lock();
-        let mut rest = items.range((last.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded));
-        rest.find(|(_, item)| item.nested)
-            .map(|(key, item)| (*key, item.clone()))
-    }
-    /// How many steps there are inwards from this epoll file, which `depth` lead to; `ELOOP` if `target` is on the way, or there are too many.
+    /// How many steps lead inwards from this epoll file, to which `depth` steps led. `ELOOP`: `target` is on
+    /// the way, or there are too many steps.
     fn nests_below(&self, target: *const Epoll, depth: usize, walk: u64) -> Result<usize, Errno> {
         if core::ptr::eq(self, target) || depth > MAX_NESTS {
             return Err(Errno::ELOOP);
@@ -100,7 +94,7 @@ impl Epoll {
             return Ok(nests);
         }
         let (mut nests, mut last) = (0, None);
-        while let Some((key, item)) = self.next_nested(last) {
+        while let Some((key, item)) = self.next_item(last, |item| item.nested) {
             last = Some(key);
             let file = item.file.upgrade();
             if let Some(inner) = file.as_ref().and_then(|f| f.ops().epoll()) {
@@ -109,7 +103,7 @@ impl Epoll {
         }
         Ok(self.note(walk, nests))
     }
-    /// How many steps there are outwards from this epoll file, which `depth` lead to.
+    /// How many steps lead outwards from this epoll file, to which `depth` steps led.
     fn nests_above(&self, depth: usize, walk: u64) -> Result<usize, Errno> {
         if depth > MAX_NESTS {
             return Err(Errno::ELOOP);

@@ -10,14 +10,14 @@ use alloc::sync::Arc;
 use core::fmt::Write;
 use limen_linux_abi::Errno;
 
-/// The descriptors of a process: as links, or (`true`) as text about them.
+/// The descriptors of a process: as links or, if `true`, as text about them.
 pub struct Fds(pub Subject, pub bool);
 
 fn table(subject: &Subject) -> Option<Arc<FdTable>> {
-    subject.task.as_ref()?.try_files()
+    subject.task()?.try_files()
 }
 
-/// The file behind `fd`, and the table it is in: `EACCES` for who may not look into the process.
+/// The file behind `fd`, and its table. `EACCES`: the running thread may not inspect the process.
 fn find(subject: &Subject, fd: i32) -> Result<(Arc<File>, Arc<FdTable>), Errno> {
     subject.look(|_| {
         let files = table(subject).ok_or(Errno::ENOENT)?;
@@ -27,6 +27,9 @@ fn find(subject: &Subject, fd: i32) -> Result<(Arc<File>, Arc<FdTable>), Errno> 
 }
 
 impl Directory for Fds {
+    fn splices(&self) -> bool {
+        false
+    }
     fn get(&self, name: &[u8]) -> Option<Node> {
         let text = core::str::from_utf8(name).ok()?;
         let fd: i32 = text.parse().ok()?;
@@ -48,12 +51,13 @@ impl Directory for Fds {
                     let _ = writeln!(
                         out,
                         "pos:\t{}\nflags:\t0{:o}\nmnt_id:\t{}\nino:\t{}",
-                        // Not locked: the file may be this very one, or a reader may be asleep with it.
+                        // Without the lock: the file may be this very one, or a reader of it may be asleep.
                         file.pos.peek(),
                         file.flags() | cloexec,
                         file.path.mnt.id,
                         file.inode().ino
                     );
+                    crate::fs::locks::show(&file, &files, out);
                     file.ops().show_fdinfo(&file, out);
                     Ok(())
                 }),

@@ -1,23 +1,24 @@
 //! The files about a process's memory: `cmdline`, `environ`, `auxv`, `maps`, `smaps`, `mem`.
 
 use super::process::Subject;
-use crate::fs::file::{File, FileOps};
+use crate::fs::file::{File, FileMode, FileOps};
 use crate::fs::inode::{Dev, FileType};
 use crate::fs::io::{IoDst, IoSrc};
 use crate::fs::long_text::long_file;
 use crate::fs::pseudo::{Node, Text, text_file};
 use crate::mm::copy::zeroed;
+use crate::mm::space::{Resident, SHARE_SHIFT};
 use crate::mm::{AddressSpace, Mapped, PAGE_SIZE, VmFlags, VmaInfo};
-use crate::syscall::SysResult;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::fmt::Write;
 use limen_linux_abi::Errno;
+use limen_linux_abi::SysResult;
 
-/// Puts together what a file says of a memory, of none if the process has none any more.
+/// Writes the text of a file about an address space. `None`: the process has none any more.
 pub type Show = fn(Option<&AddressSpace>, &mut Text) -> Result<(), Errno>;
 
-/// A file about the memory that the process has when it is opened: whoever may look into it then may go on reading, of that and no later program.
+/// A file about the address space that the process has when the file is opened. Permission is checked then;
+/// reading goes on with that address space even if the process executes another program.
 pub fn of(subject: &Subject, mode: u32, show: Show) -> Node {
     let subject = subject.clone();
     Node::Special(
@@ -34,23 +35,24 @@ pub fn of(subject: &Subject, mode: u32, show: Show) -> Node {
 }
 
 fn read(mm: &AddressSpace, from: usize, to: usize) -> Result<Vec<u8>, Errno> {
-    // Argument areas are a few pages; anything else is not one.
+    // The area of arguments has a few pages; a size beyond 8 MiB is none.
     let mut bytes = zeroed(to.saturating_sub(from).min(8 << 20))?;
     let n = mm.access_remote(from, &mut bytes, false, false);
     bytes.truncate(n);
     Ok(bytes)
 }
 
-/// `cmdline`: the arguments with their zeros; a title written over them goes on into the environment.
+/// `cmdline`: the arguments with their NULs. A title that the program wrote over them may extend into the
+/// environment.
 pub fn cmdline(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
-    let Some(mm) = subject.task.as_ref().and_then(|task| task.mm()) else {
+    let Some(mm) = subject.task().and_then(|task| task.mm()) else {
         return Ok(());
     };
     let layout = mm.layout();
     let mut bytes = read(&mm, layout.arg_start, layout.arg_end)?;
     if bytes.last().is_some_and(|b| *b != 0) {
         let env = read(&mm, layout.env_start, layout.env_end)?;
-        bytes.try_reserve(env.len()).map_err(|_| Errno::ENOMEM)?;
+        crate::mm::reserve::room(&mut bytes, env.len())?;
         bytes.extend_from_slice(&env);
         let end = bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len());
         bytes.truncate(end);
@@ -59,7 +61,7 @@ pub fn cmdline(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
     Ok(())
 }
 
-/// `environ`: the environment as the program was started with.
+/// `environ`: the environment with which the program was started.
 pub fn environ(mm: Option<&AddressSpace>, out: &mut Text) -> Result<(), Errno> {
     let Some(mm) = mm else { return Ok(()) };
     let layout = mm.layout();
@@ -67,7 +69,7 @@ pub fn environ(mm: Option<&AddressSpace>, out: &mut Text) -> Result<(), Errno> {
     Ok(())
 }
 
-/// `auxv`: what the program got, to its end mark.
+/// `auxv`: the auxiliary vector of the program, up to its end mark.
 pub fn auxv(mm: Option<&AddressSpace>, out: &mut Text) -> Result<(), Errno> {
     let Some(mm) = mm else { return Ok(()) };
     let auxv = mm.auxv.lock().clone();
@@ -77,40 +79,81 @@ pub fn auxv(mm: Option<&AddressSpace>, out: &mut Text) -> Result<(), Errno> {
     Ok(())
 }
 
-fn map_line(out: &mut Text, vma: &VmaInfo) -> Result<(), Errno> {
-    let flag = |f: VmFlags, yes: char| if vma.flags.contains(f) { yes } else { '-' };
-    let start = out.bytes().len();
+/// The part of a line of `maps` before the name. Not made with `write!`, as there may be many thousands of
+/// lines.
+struct Start {
+    bytes: [u8; 96],
+    len: usize,
+}
+
+impl Start {
+    fn add(&mut self, byte: u8) {
+        if let Some(free) = self.bytes.get_mut(self.len) {
+            *free = byte;
+            self.len += 1;
+        }
+    }
+    /// Adds a number with at least `least` digits, and the byte `behind`.
+    fn number<const BASE: u64>(&mut self, mut number: u64, least: usize, behind: u8) {
+        let mut digits = [b'0'; 20];
+        let mut count = 0;
+        while number != 0 && count < digits.len() {
+            digits[count] = b"0123456789abcdef"[(number % BASE) as usize];
+            number /= BASE;
+            count += 1;
+        }
+        for &digit in digits[..count.max(least)].iter().rev() {
+            self.add(digit);
+        }
+        self.add(behind);
+    }
+    /// Adds spaces up to the column of names: 25 columns and 6 for each byte of an address, as on Linux.
+    fn pad(&mut self) {
+        while self.len < 25 + 6 * size_of::<usize>() {
+            self.add(b' ');
+        }
+    }
+}
+
+/// Addresses, permissions, offset, device and inode of a mapping.
+fn map_start(vma: &VmaInfo) -> Start {
     let (dev, ino) = match &vma.what {
         Mapped::File(file) => file.id(),
         Mapped::Named(_) => (0, 0),
     };
     let dev = Dev::decode(dev as u32);
-    let _ = write!(
-        out,
-        "{:08x}-{:08x} {}{}{}{} {:08x} {:02x}:{:02x} {ino} ",
-        vma.start,
-        vma.end,
-        flag(VmFlags::READ, 'r'),
-        flag(VmFlags::WRITE, 'w'),
-        flag(VmFlags::EXEC, 'x'),
-        if vma.flags.contains(VmFlags::SHARED) {
-            's'
-        } else {
-            'p'
-        },
-        vma.offset,
-        dev.major(),
-        dev.minor(),
-    );
-    // Linux: 25 columns, and six for each byte of an address.
-    let column = (25 + 6 * size_of::<usize>()).saturating_sub(out.bytes().len() - start);
+    let mut start = Start {
+        bytes: [0; 96],
+        len: 0,
+    };
+    start.number::<16>(vma.start as u64, 8, b'-');
+    start.number::<16>(vma.end as u64, 8, b' ');
+    for (flag, yes, no) in [
+        (VmFlags::READ, b'r', b'-'),
+        (VmFlags::WRITE, b'w', b'-'),
+        (VmFlags::EXEC, b'x', b'-'),
+        (VmFlags::SHARED, b's', b'p'),
+    ] {
+        start.add(if vma.flags.contains(flag) { yes } else { no });
+    }
+    start.add(b' ');
+    start.number::<16>(vma.offset, 8, b' ');
+    start.number::<16>(dev.major().into(), 2, b':');
+    start.number::<16>(dev.minor().into(), 2, b' ');
+    start.number::<10>(ino, 1, b' ');
+    start
+}
+
+fn map_line(out: &mut Text, vma: &VmaInfo) -> Result<(), Errno> {
+    let mut start = map_start(vma);
+    let named = !matches!(vma.what, Mapped::Named(""));
+    if named {
+        start.pad();
+    }
+    out.add(&start.bytes[..start.len]);
     match &vma.what {
-        Mapped::Named("") => {}
-        Mapped::Named(name) => {
-            let _ = write!(out, "{:column$}{name}", "");
-        }
+        Mapped::Named(name) => out.add(name),
         Mapped::File(file) => {
-            let _ = write!(out, "{:column$}", "");
             for (i, line) in file.path()?.split(|b| *b == b'\n').enumerate() {
                 out.add(if i == 0 { "" } else { "\\012" });
                 out.add(line);
@@ -121,10 +164,10 @@ fn map_line(out: &mut Text, vma: &VmaInfo) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Puts together what a file says of a mapping.
+/// Writes the text about a mapping.
 pub type ShowMapping = fn(&AddressSpace, &VmaInfo, &mut Text) -> Result<(), Errno>;
 
-/// A file with something for each mapping of the memory that the process has when it is opened.
+/// A file with a text for each mapping of the address space that the process has when the file is opened.
 pub fn mappings(subject: &Subject, show: ShowMapping) -> Node {
     let subject = subject.clone();
     Node::Special(
@@ -145,7 +188,7 @@ pub fn mappings(subject: &Subject, show: ShowMapping) -> Node {
     )
 }
 
-/// The first mapping that ends above `from`; what every program has comes last.
+/// The first mapping that ends above `from`. Behind all others comes the one that every program has.
 fn next(mm: &AddressSpace, from: usize) -> Option<VmaInfo> {
     let gate = || {
         let (start, end, name) = crate::arch::mmu::GATE?;
@@ -167,72 +210,136 @@ pub fn maps(_: &AddressSpace, vma: &VmaInfo, out: &mut Text) -> Result<(), Errno
 
 const KIB: usize = PAGE_SIZE / 1024;
 
-fn sizes(out: &mut Text, anon: usize, file: usize, shared: bool, writable: bool) {
-    let rss = (anon + file) * KIB;
-    let dirty = anon * KIB;
-    let (private_dirty, shared_dirty) = if shared { (0, dirty) } else { (dirty, 0) };
-    let (shared_clean, private_clean) = if shared || !writable {
-        (file * KIB, 0)
-    } else {
-        (0, file * KIB)
-    };
-    let rows: [(&str, usize); 16] = [
-        ("Rss", rss),
-        ("Pss", rss),
-        ("Pss_Dirty", dirty),
-        ("Shared_Clean", shared_clean),
-        ("Shared_Dirty", shared_dirty),
-        ("Private_Clean", private_clean),
-        ("Private_Dirty", private_dirty),
-        ("Referenced", rss),
-        ("Anonymous", dirty),
-        ("LazyFree", 0),
-        ("AnonHugePages", 0),
-        ("ShmemPmdMapped", 0),
-        ("FilePmdMapped", 0),
-        ("Swap", 0),
-        ("SwapPss", 0),
-        ("Locked", 0),
-    ];
-    for (name, kib) in rows {
-        let _ = writeln!(out, "{:<16}{kib:8} kB", alloc::format!("{name}:"));
+/// Adds a row of `smaps`: a name and a size in KiB, in columns. There may be a million of them.
+fn row(out: &mut Text, name: &str, mut kib: usize) {
+    const WIDTH: usize = 16;
+    let mut line = [b' '; 48];
+    let name = &name.as_bytes()[..name.len().min(WIDTH - 1)];
+    line[..name.len()].copy_from_slice(name);
+    line[name.len()] = b':';
+    let mut digits = 1;
+    let mut left = kib;
+    while left >= 10 {
+        left /= 10;
+        digits += 1;
+    }
+    let end = WIDTH + digits.max(8);
+    for at in (end - digits..end).rev() {
+        line[at] = b'0' + (kib % 10) as u8;
+        kib /= 10;
+    }
+    line[end..end + 4].copy_from_slice(b" kB\n");
+    out.add(&line[..end + 4]);
+}
+
+/// How much of some mappings is in memory: private pages, which count as dirty, and pages of files.
+#[derive(Default)]
+struct Sum {
+    anon: Resident,
+    file: Resident,
+    locked: u64,
+}
+
+fn add(to: &mut Resident, more: Resident) {
+    to.pages += more.pages;
+    to.shared += more.shared;
+    to.share += more.share;
+}
+
+impl Sum {
+    /// Adds the resident pages of `vma`.
+    fn add(&mut self, mm: &AddressSpace, vma: &VmaInfo) {
+        let (anon, file) = mm.resident(vma.start, vma.end);
+        add(&mut self.anon, anon);
+        add(&mut self.file, file);
+        if vma.flags.contains(VmFlags::LOCKED) {
+            self.locked += anon.share + file.share;
+        }
+    }
+
+    /// Writes the rows. `all`: also those that only `smaps_rollup` has.
+    fn show(&self, out: &mut Text, all: bool) {
+        let share = |share: u64| (share >> (SHARE_SHIFT + 10)) as usize;
+        let (anon, file) = (&self.anon, &self.file);
+        let rss = (anon.pages + file.pages) * KIB;
+        let mut rows = |rows: &[(&str, usize)]| {
+            for (name, kib) in rows {
+                row(out, name, *kib);
+            }
+        };
+        rows(&[
+            ("Rss", rss),
+            ("Pss", share(anon.share + file.share)),
+            ("Pss_Dirty", share(anon.share)),
+        ]);
+        if all {
+            rows(&[
+                ("Pss_Anon", share(anon.share)),
+                ("Pss_File", share(file.share)),
+                ("Pss_Shmem", 0),
+            ]);
+        }
+        rows(&[
+            ("Shared_Clean", file.shared * KIB),
+            ("Shared_Dirty", anon.shared * KIB),
+            ("Private_Clean", (file.pages - file.shared) * KIB),
+            ("Private_Dirty", (anon.pages - anon.shared) * KIB),
+            ("Referenced", rss),
+            ("Anonymous", anon.pages * KIB),
+            ("LazyFree", 0),
+            ("AnonHugePages", 0),
+            ("ShmemPmdMapped", 0),
+            ("FilePmdMapped", 0),
+            ("Shared_Hugetlb", 0),
+            ("Private_Hugetlb", 0),
+            ("Swap", 0),
+            ("SwapPss", 0),
+            ("Locked", share(self.locked)),
+        ]);
     }
 }
+
+/// The names of `VmFlags` in `smaps`, in their order.
+const NAMES: [(VmFlags, &str); 22] = [
+    (VmFlags::READ, " rd"),
+    (VmFlags::WRITE, " wr"),
+    (VmFlags::EXEC, " ex"),
+    // A shared mapping that can never be written does not count as shared.
+    (VmFlags::SHARED.union(VmFlags::MAYWRITE), " sh"),
+    (VmFlags::MAYREAD, " mr"),
+    (VmFlags::MAYWRITE, " mw"),
+    (VmFlags::MAYEXEC, " me"),
+    (VmFlags::SHARED, " ms"),
+    (VmFlags::GROWSDOWN, " gd"),
+    (VmFlags::LOCKED, " lo"),
+    (VmFlags::SEQ_READ, " sr"),
+    (VmFlags::RAND_READ, " rr"),
+    (VmFlags::DONTFORK, " dc"),
+    (VmFlags::SPECIAL, " de"),
+    // Linux has no name for it.
+    (VmFlags::LOCKONFAULT, " ??"),
+    (VmFlags::ACCOUNT, " ac"),
+    (VmFlags::NORESERVE, " nr"),
+    (VmFlags::WIPEONFORK, " wf"),
+    (VmFlags::DONTDUMP, " dd"),
+    (VmFlags::HUGEPAGE, " hg"),
+    (VmFlags::NOHUGEPAGE, " nh"),
+    (VmFlags::MERGEABLE, " mg"),
+];
 
 /// `smaps`.
 pub fn smaps(mm: &AddressSpace, vma: &VmaInfo, out: &mut Text) -> Result<(), Errno> {
     map_line(out, vma)?;
-    let size = (vma.end - vma.start) / 1024;
-    let _ = writeln!(out, "Size:           {size:8} kB");
-    let page = PAGE_SIZE / 1024;
-    let _ = writeln!(out, "KernelPageSize: {page:8} kB\nMMUPageSize:    {page:8} kB");
-    let (anon, file) = mm.resident(vma.start, vma.end);
-    sizes(
-        out,
-        anon,
-        file,
-        vma.flags.contains(VmFlags::SHARED),
-        vma.flags.contains(VmFlags::WRITE),
-    );
-    let _ = write!(out, "THPeligible:           0\nVmFlags:");
-    for (flag, name) in [
-        (VmFlags::READ, "rd"),
-        (VmFlags::WRITE, "wr"),
-        (VmFlags::EXEC, "ex"),
-        (VmFlags::SHARED, "sh"),
-        (VmFlags::MAYREAD, "mr"),
-        (VmFlags::MAYWRITE, "mw"),
-        (VmFlags::MAYEXEC, "me"),
-        (VmFlags::GROWSDOWN, "gd"),
-        (VmFlags::LOCKED, "lo"),
-        (VmFlags::DONTFORK, "dc"),
-        (VmFlags::DONTDUMP, "dd"),
-        (VmFlags::WIPEONFORK, "wf"),
-        (VmFlags::ACCOUNT, "ac"),
-        (VmFlags::NORESERVE, "nr"),
-    ] {
-        if vma.flags.contains(flag) {
-            let _ = write!(out, " {name}");
+    row(out, "Size", (vma.end - vma.start) / 1024);
+    row(out, "KernelPageSize", KIB);
+    row(out, "MMUPageSize", KIB);
+    let mut sum = Sum::default();
+    sum.add(mm, vma);
+    sum.show(out, false);
+    out.add("THPeligible:    0\nVmFlags:");
+    for (flags, name) in NAMES {
+        if vma.flags.contains(flags) {
+            out.add(name);
         }
     }
     out.add(b" \n");
@@ -242,22 +349,32 @@ pub fn smaps(mm: &AddressSpace, vma: &VmaInfo, out: &mut Text) -> Result<(), Err
 /// `smaps_rollup`.
 pub fn smaps_rollup(mm: Option<&AddressSpace>, out: &mut Text) -> Result<(), Errno> {
     let mm = mm.ok_or(Errno::ESRCH)?;
-    let Some(first) = next(mm, 0) else { return Ok(()) };
-    let mut end = first.end;
-    while let Some(vma) = next(mm, end) {
-        end = vma.end;
-    }
-    let _ = writeln!(
-        out,
-        "{:08x}-{:08x} ---p 00000000 00:00 0 {:>26}",
-        first.start, end, "[rollup]"
-    );
-    let (anon, file) = mm.resident(first.start, end);
-    sizes(out, anon, file, false, false);
+    let Some(mut vma) = next(mm, 0) else { return Ok(()) };
+    let start = vma.start;
+    let mut sum = Sum::default();
+    let end = loop {
+        if crate::task::current().fatal_signal_pending() {
+            return Err(Errno::EINTR);
+        }
+        sum.add(mm, &vma);
+        vma = match next(mm, vma.end) {
+            Some(next) => next,
+            None => break vma.end,
+        };
+    };
+    let all = VmaInfo {
+        start,
+        end,
+        flags: VmFlags::empty(),
+        offset: 0,
+        what: Mapped::Named("[rollup]"),
+    };
+    map_line(out, &all)?;
+    sum.show(out, true);
     Ok(())
 }
 
-/// `mem`: the memory itself, by address.
+/// `mem`: the memory itself. Offsets are addresses.
 pub fn mem(subject: &Subject) -> Node {
     let subject = subject.clone();
     Node::Special(
@@ -271,6 +388,9 @@ pub fn mem(subject: &Subject) -> Node {
 struct Mem(Option<Arc<AddressSpace>>);
 
 impl FileOps for Mem {
+    fn mode(&self) -> FileMode {
+        FileMode::ADDRESSES
+    }
     fn read(&self, file: &File, dst: &mut IoDst<'_>, pos: Option<u64>) -> SysResult {
         let Some(mm) = self.0.as_ref().filter(|mm| mm.is_used()) else {
             return Ok(0);
@@ -324,7 +444,7 @@ impl FileOps for Mem {
         if let Some(own) = &mut own {
             **own += total as u64;
         }
-        // What could not be stored is taken from the caller's bytes all the same.
+        // As on Linux, bytes that could not be stored are copied from the caller first.
         if total == 0 && asked {
             Err(Errno::EIO)
         } else {

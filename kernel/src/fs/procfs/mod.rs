@@ -1,16 +1,20 @@
-//! procfs: processes and the kernel as text. `system` has the files about the whole machine, `sys` the settings under `/proc/sys`, `process` the directory
-//! of a process, `status`, `memory` and `descriptors` what is in it.
+//! procfs: processes and the kernel as text. `system` has the files about the machine, `sysctl` the settings
+//! under `/proc/sys`, `process` the directory of a process, and `status`, `memory` and `descriptors` the
+//! files in it.
 
 mod descriptors;
 mod memory;
+mod mounts;
+mod pagemap;
 mod process;
 mod status;
-mod sys;
+pub mod sysctl;
 mod sysrq;
 mod system;
 
-use crate::fs::dentry::Dentry;
+use crate::fs::dentry::{self, Dentry};
 use crate::fs::inode::{FileType, Link};
+use crate::fs::mount;
 use crate::fs::pseudo::{self, Directory, Node, Tree};
 use crate::fs::superblock::{FsType, StatFs, SuperOps};
 use crate::task::{self, current};
@@ -22,22 +26,36 @@ pub use status::cpu_list;
 
 /// `PROC_SUPER_MAGIC`.
 const MAGIC: u64 = 0x9fa0;
-/// Cookies of processes begin here; what is below belongs to fixed names.
+/// The cookies of processes begin here. Lower ones belong to fixed names.
 const PIDS: u64 = 0x1_0000;
 
 /// The file system type.
 pub static PROC: FsType = FsType {
     name: "proc",
     needs_device: false,
-    mount,
+    mount: |_, _| Ok(root()),
 };
 
-/// The fixed names.
+/// The fixed names at the top.
 pub static TREE: Tree = Tree::new();
 
-fn mount(_: &[u8], _: &str) -> Result<Arc<Dentry>, Errno> {
+fn root() -> Arc<Dentry> {
     static ONLY: pseudo::Only = pseudo::Only::new();
-    Ok(ONLY.root("proc", Super, Root))
+    ONLY.root("proc", Super, Root)
+}
+
+/// A process has been waited for and its directory is gone: unmounts what is mounted there. May sleep.
+pub fn process_gone(pid: i32) {
+    if dentry::any_pinned() && task::pid::find_process(pid).is_none() {
+        let name = format!("{pid}");
+        let dir = root()
+            .lock_dir()
+            .ok()
+            .and_then(|names| names.get(name.as_bytes()).cloned());
+        if let Some(dir) = dir {
+            mount::forget_below(&dir);
+        }
+    }
 }
 
 struct Super;
@@ -45,6 +63,9 @@ struct Super;
 impl SuperOps for Super {
     fn statfs(&self) -> StatFs {
         StatFs::made_up(MAGIC)
+    }
+    fn stands_for_many(&self) -> bool {
+        true
     }
     fn fixed_modes(&self) -> bool {
         true
@@ -57,7 +78,7 @@ impl SuperOps for Super {
 /// `/proc`.
 struct Root;
 
-/// The number a directory of a process is called, without leading zeros.
+/// The number that is the name of a process's directory. It has no leading zeros.
 fn number(name: &[u8]) -> Option<i32> {
     let text = core::str::from_utf8(name).ok()?;
     let pid: i32 = text.parse().ok()?;
@@ -70,14 +91,17 @@ impl Directory for Root {
             return Some(node);
         }
         let pid = number(name)?;
-        // A thread's number leads to its process's directory, though it is not listed.
+        // A thread that is not a leader has a directory as well, which is not listed.
         let task = task::pid::find_task(pid);
         let process = task::pid::find_process(pid).or_else(|| task.as_ref().map(|t| t.process.clone()))?;
-        let task = task.or_else(|| process.leader());
         Some(Node::Directory(
             0o555,
-            Arc::new(process::ProcessDir::new(process, task, false)),
+            Arc::new(process::ProcessDir::new(process, task.as_ref(), false)),
         ))
+    }
+    fn which(&self, name: &[u8]) -> u64 {
+        let process = number(name).and_then(task::pid::find_process);
+        process.map_or(0, |process| process.start_ns)
     }
     fn list(&self, pos: u64, add: &mut dyn FnMut(&[u8], FileType, u64) -> bool) {
         if pos < PIDS && !TREE.walk(pos, add) {
@@ -111,6 +135,6 @@ pub fn init() {
     TREE.add("mounts", Node::link("self/mounts"));
     TREE.add("net", Node::link("self/net"));
     system::init();
-    sys::init();
+    sysctl::init();
     sysrq::init();
 }

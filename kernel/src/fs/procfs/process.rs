@@ -1,40 +1,68 @@
-//! `/proc/<pid>` and `/proc/<pid>/task/<tid>`: which files there are and who may read them.
+//! `/proc/<pid>` and `/proc/<pid>/task/<tid>`: which files there are and which tasks may read them.
 
-use super::{descriptors, memory, status};
+use super::{descriptors, memory, mounts, status};
 use crate::fs::inode::{FileType, Link};
+use crate::fs::mount;
 use crate::fs::path::Path;
-use crate::fs::pseudo::{Directory, Node, Text, parse, with_string};
+use crate::fs::pseudo::{Directory, Node, Text, parse};
 use crate::mm::AddressSpace;
+use crate::mm::reserve::room_exact;
 use crate::task::access::{self, By};
 use crate::task::creds::{Creds, cap};
-use crate::task::{Process, Task, current, root_creds};
+use crate::task::{ExitState, Process, Task, current, find_task, root_creds};
 use alloc::format;
-use alloc::sync::Arc;
+use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::fmt::Write;
 use core::sync::atomic::Ordering;
 use limen_linux_abi::Errno;
 
-/// A process, and the thread that stands for it (none when it is a zombie).
+/// The thread that a directory of `/proc` is about: a process's leader, or another thread. It is looked up at
+/// each use, as it may have ended, or another thread may have become the leader.
 #[derive(Clone)]
 pub struct Subject {
-    /// The process.
+    /// Its process.
     pub process: Arc<Process>,
-    /// The thread whose directory it is, or the leader.
-    pub task: Option<Arc<Task>>,
-    /// Whether it is about one thread only.
+    /// The number that is the directory's name.
+    pub number: i32,
+    /// The thread, if it is not the leader.
+    member: Option<Weak<Task>>,
+    /// The directory is `task/<tid>`: values that belong to a process are given for the thread alone.
     pub thread: bool,
 }
 
 impl Subject {
-    /// The thread; `ESRCH` once there is none.
-    pub fn task(&self) -> Result<&Arc<Task>, Errno> {
-        self.task.as_ref().ok_or(Errno::ESRCH)
+    /// The thread. `None`: it has ended.
+    pub fn task(&self) -> Option<Arc<Task>> {
+        let task = find_task(self.number)?;
+        let same = match &self.member {
+            Some(member) => core::ptr::eq(member.as_ptr(), Arc::as_ptr(&task)),
+            None => Arc::ptr_eq(&task.process, &self.process),
+        };
+        same.then_some(task)
     }
 
-    /// Its credentials, or those it ended with.
+    /// The thread. `ESRCH`: it has ended.
+    pub fn living(&self) -> Result<Arc<Task>, Errno> {
+        self.task().ok_or(Errno::ESRCH)
+    }
+
+    /// Whether there is still something to report: about a leader until a parent has waited for the process.
+    pub fn exists(&self) -> bool {
+        match self.member {
+            Some(_) => self.task().is_some(),
+            None => self.process.exit_state() != ExitState::Dead,
+        }
+    }
+
+    /// `ESRCH` unless [`Subject::exists`].
+    fn must_exist(&self) -> Result<(), Errno> {
+        if self.exists() { Ok(()) } else { Err(Errno::ESRCH) }
+    }
+
+    /// The thread's credentials, or those that it had at its end.
     pub fn creds(&self) -> Arc<Creds> {
-        if let Some(task) = &self.task {
+        if let Some(task) = self.task() {
             return task.creds();
         }
         let remains = self.process.remains.lock();
@@ -43,19 +71,30 @@ impl Subject {
             .map_or_else(root_creds, |(_, creds)| creds.clone())
     }
 
-    /// The name, or the one it ended with.
+    /// The thread's name, or the one that it had at its end.
     pub fn comm(&self) -> [u8; 16] {
-        if let Some(task) = &self.task {
+        if let Some(task) = self.task() {
             return task.comm();
         }
         let remains = self.process.remains.lock();
         remains.as_ref().map_or([0; 16], |(comm, _)| *comm)
     }
 
-    /// What `take` finds inside, given the memory (none of a zombie): `EACCES` if the running thread may not look there
-    /// (`PTRACE_MODE_READ_FSCREDS`).
+    /// How many threads the process has. The leader counts until the process ends.
+    pub fn threads(&self) -> usize {
+        self.process.with_threads(|threads| {
+            let led = threads
+                .first()
+                .is_some_and(|first| first.tid() == self.process.tgid);
+            threads.len() + usize::from(!led)
+        })
+    }
+
+    /// What `take` reads inside the process, given its address space (`None` for a zombie). `EACCES`: the
+    /// running thread may not inspect it (`PTRACE_MODE_READ_FSCREDS`).
     pub fn look<T>(&self, mut take: impl FnMut(Option<&Arc<AddressSpace>>) -> T) -> Result<T, Errno> {
-        let looked = match &self.task {
+        self.must_exist()?;
+        let looked = match &self.task() {
             Some(task) => access::look(task, By::Files, take),
             None => access::may_look(&self.process, &self.creds(), None, By::Files).map(|()| take(None)),
         };
@@ -63,17 +102,26 @@ impl Subject {
     }
 }
 
-/// The directory.
+/// The directory of a process or thread.
 pub struct ProcessDir(Subject);
 
 impl ProcessDir {
-    /// Of `process`, or with `thread` of the thread `task`.
-    pub fn new(process: Arc<Process>, task: Option<Arc<Task>>, thread: bool) -> Self {
+    /// About the leader of `process` or, if given, its thread `task`. `thread`: about that thread alone.
+    pub fn new(process: Arc<Process>, task: Option<&Arc<Task>>, thread: bool) -> Self {
+        let member = task.filter(|task| task.tid() != process.tgid);
         Self(Subject {
+            number: member.map_or(process.tgid, |task| task.tid()),
+            member: member.map(Arc::downgrade),
             process,
-            task,
             thread,
         })
+    }
+
+    fn entries(&self) -> impl Iterator<Item = &'static (&'static str, FileType, Make)> {
+        let thread = self.0.thread;
+        ENTRIES
+            .iter()
+            .filter(move |entry| !(thread && ONLY_PROCESS.contains(&entry.0)))
     }
 }
 
@@ -81,7 +129,10 @@ type Make = fn(&Subject) -> Node;
 
 fn text(subject: &Subject, show: fn(&Subject, &mut Text) -> Result<(), Errno>) -> Node {
     let subject = subject.clone();
-    Node::text(move |out| show(&subject, out))
+    Node::text(move |out| {
+        subject.must_exist()?;
+        show(&subject, out)
+    })
 }
 
 fn private(subject: &Subject, show: fn(&Subject, &mut Text) -> Result<(), Errno>) -> Node {
@@ -95,6 +146,19 @@ fn private(subject: &Subject, show: fn(&Subject, &mut Text) -> Result<(), Errno>
     Node::File(0o400, Arc::new(show), None)
 }
 
+/// A text for tasks that might trace the process. `EPERM` for others.
+fn attached(subject: &Subject, show: fn(&Subject, &mut Text) -> Result<(), Errno>) -> Node {
+    let subject = subject.clone();
+    let show = move |out: &mut Text| {
+        let found = subject.look(|_| {
+            out.clear();
+            show(&subject, out)
+        });
+        found.map_err(|e| if e == Errno::EACCES { Errno::EPERM } else { e })?
+    };
+    Node::File(0o400, Arc::new(show), None)
+}
+
 fn place(subject: &Subject, get: fn(&Subject) -> Option<Path>) -> Node {
     let subject = subject.clone();
     Node::Link(Arc::new(move || {
@@ -102,6 +166,9 @@ fn place(subject: &Subject, get: fn(&Subject) -> Option<Path>) -> Node {
         path.map(Link::Jump).ok_or(Errno::ENOENT)
     }))
 }
+
+/// Files of a process that a thread's directory does not have.
+const ONLY_PROCESS: [&str; 2] = ["coredump_filter", "timerslack_ns"];
 
 const ENTRIES: &[(&str, FileType, Make)] = &[
     ("auxv", FileType::Regular, |s| memory::of(s, 0o400, memory::auxv)),
@@ -114,13 +181,16 @@ const ENTRIES: &[(&str, FileType, Make)] = &[
         text(s, |_, out| line(out, "00000033"))
     }),
     ("cwd", FileType::Symlink, |s| {
-        place(s, |s| Some(s.task.as_ref()?.try_fs()?.cwd()))
+        place(s, |s| Some(s.task()?.try_fs()?.cwd()))
     }),
     ("environ", FileType::Regular, |s| {
         memory::of(s, 0o400, memory::environ)
     }),
     ("exe", FileType::Symlink, |s| {
-        place(s, |s| Some(s.process.exe()?.path.clone()))
+        place(s, |s| {
+            s.task()?.mm()?;
+            Some(s.process.exe()?.path.clone())
+        })
     }),
     ("fd", FileType::Directory, |s| {
         Node::Directory(0o500, Arc::new(descriptors::Fds(s.clone(), false)))
@@ -135,23 +205,30 @@ const ENTRIES: &[(&str, FileType, Make)] = &[
     ("limits", FileType::Regular, |s| text(s, status::limits)),
     ("maps", FileType::Regular, |s| memory::mappings(s, memory::maps)),
     ("mem", FileType::Regular, memory::mem),
-    ("mountinfo", FileType::Regular, |s| text(s, mountinfo)),
-    ("mounts", FileType::Regular, |s| text(s, mounts)),
+    ("mountinfo", FileType::Regular, |s| {
+        mounts::watched(s, mount::show_mountinfo)
+    }),
+    ("mounts", FileType::Regular, |s| {
+        mounts::watched(s, mount::show_mounts)
+    }),
+    ("mountstats", FileType::Regular, mounts::stats),
     ("net", FileType::Directory, |_| {
         Node::Directory(0o555, Arc::new(super::system::Net))
     }),
     ("ns", FileType::Directory, |s| {
         Node::Directory(0o511, Arc::new(Namespaces(s.clone())))
     }),
-    ("oom_adj", FileType::Regular, |s| text(s, |_, out| line(out, "0"))),
+    ("oom_adj", FileType::Regular, oom_adj),
     ("oom_score", FileType::Regular, |s| text(s, status::oom_score)),
     ("oom_score_adj", FileType::Regular, oom_score_adj),
+    ("pagemap", FileType::Regular, super::pagemap::node),
     ("personality", FileType::Regular, |s| {
-        private(s, status::personality)
+        attached(s, status::personality)
     }),
     ("root", FileType::Symlink, |s| {
-        place(s, |s| Some(s.task.as_ref()?.try_fs()?.root()))
+        place(s, |s| Some(s.task()?.try_fs()?.root()))
     }),
+    ("sched", FileType::Regular, sched),
     ("schedstat", FileType::Regular, |s| text(s, status::schedstat)),
     ("setgroups", FileType::Regular, |s| {
         text(s, |_, out| line(out, "allow"))
@@ -162,19 +239,15 @@ const ENTRIES: &[(&str, FileType, Make)] = &[
     }),
     ("rseq", FileType::Regular, |s| {
         private(s, |s, out| {
-            crate::rseq::show(&s.process, s.task.as_ref(), s.thread, out)
+            crate::fs::rseq::show(&s.process, s.task().as_ref(), s.thread, out)
         })
     }),
-    ("stack", FileType::Regular, |s| private(s, |_, _| Ok(()))),
+    ("stack", FileType::Regular, |s| attached(s, status::stack)),
     ("stat", FileType::Regular, |s| text(s, status::stat)),
     ("statm", FileType::Regular, |s| text(s, status::statm)),
     ("status", FileType::Regular, |s| text(s, status::status)),
-    ("syscall", FileType::Regular, |s| {
-        private(s, |_, out| line(out, "running"))
-    }),
-    ("timerslack_ns", FileType::Regular, |s| {
-        text(s, status::timer_slack)
-    }),
+    ("syscall", FileType::Regular, |s| attached(s, status::syscall)),
+    ("timerslack_ns", FileType::Regular, timer_slack),
     ("uid_map", FileType::Regular, |s| {
         text(s, |_, out| line(out, "         0          0 4294967295"))
     }),
@@ -193,24 +266,71 @@ fn comm(subject: &Subject) -> Node {
     let (reader, writer) = (subject.clone(), subject.clone());
     Node::setting(
         move |out| {
+            reader.must_exist()?;
             status::name(&reader, out);
             out.add(b"\n");
             Ok(())
         },
         move |text| {
-            if current().process.tgid != writer.process.tgid {
+            let task = writer.living()?;
+            if !Arc::ptr_eq(&current().process, &task.process) {
                 return Err(Errno::EINVAL);
             }
-            writer.task()?.set_comm(text.strip_suffix(b"\n").unwrap_or(text));
+            task.set_comm(text);
             Ok(())
         },
     )
+}
+
+/// What is written resets statistics that are not kept here.
+fn sched(subject: &Subject) -> Node {
+    let (reader, writer) = (subject.clone(), subject.clone());
+    Node::setting(
+        move |out| {
+            reader.must_exist()?;
+            status::sched(&reader, out)
+        },
+        move |_| writer.living().map(drop),
+    )
+}
+
+/// Sets `oom_score_adj`, also of processes that share the memory. `old_way`: written to `oom_adj`.
+fn set_oom_score_adj(subject: &Subject, new: i32, old_way: bool) -> Result<(), Errno> {
+    subject.must_exist()?;
+    let process = &subject.process;
+    let privileged = current().creds().capable(cap::SYS_RESOURCE);
+    let least = if old_way {
+        &process.oom_score_adj
+    } else {
+        &process.oom_score_adj_min
+    };
+    if new < least.load(Ordering::Relaxed) && !privileged {
+        return Err(Errno::EACCES);
+    }
+    let set = |process: &Process| {
+        process.oom_score_adj.store(new, Ordering::Relaxed);
+        if privileged && !old_way {
+            process.oom_score_adj_min.store(new, Ordering::Relaxed);
+        }
+    };
+    set(process);
+    if let Some(leader) = process.leader()
+        && !leader.is_vforked()
+        && let Some(mm) = leader.mm()
+    {
+        let shares = |other: &Process| other.mm().is_some_and(|theirs| Arc::ptr_eq(&theirs, &mm));
+        crate::task::all_processes()
+            .filter(|p| !p.is_init() && shares(p))
+            .for_each(|p| set(&p));
+    }
+    Ok(())
 }
 
 fn oom_score_adj(subject: &Subject) -> Node {
     let (reader, writer) = (subject.clone(), subject.clone());
     Node::setting(
         move |out| {
+            reader.must_exist()?;
             let _ = writeln!(out, "{}", reader.process.oom_score_adj.load(Ordering::Relaxed));
             Ok(())
         },
@@ -219,39 +339,79 @@ fn oom_score_adj(subject: &Subject) -> Node {
             if !(-1000..=1000).contains(&new) {
                 return Err(Errno::EINVAL);
             }
-            let adj = &writer.process.oom_score_adj;
-            if new < adj.load(Ordering::Relaxed) && !current().creds().capable(cap::SYS_RESOURCE) {
-                return Err(Errno::EACCES);
-            }
-            adj.store(new, Ordering::Relaxed);
-            Ok(())
+            set_oom_score_adj(&writer, new, false)
         },
     )
 }
 
-fn mounts(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
-    let root = subject.task()?.try_fs().ok_or(Errno::EINVAL)?.root();
-    with_string(out, |s| crate::fs::mount::show_mounts(&root, s))
+/// `oom_adj`: the same in the old unit, -17 to 15.
+fn oom_adj(subject: &Subject) -> Node {
+    /// Never kill.
+    const DISABLE: i32 = -17;
+    const MAX: i32 = 15;
+    let (reader, writer) = (subject.clone(), subject.clone());
+    Node::setting(
+        move |out| {
+            reader.must_exist()?;
+            let adj = match reader.process.oom_score_adj.load(Ordering::Relaxed) {
+                1000 => MAX,
+                adj => (adj * -DISABLE / 1000).min(MAX),
+            };
+            let _ = writeln!(out, "{adj}");
+            Ok(())
+        },
+        move |text| {
+            let new: i32 = parse(text)?;
+            if !(DISABLE..=MAX).contains(&new) {
+                return Err(Errno::EINVAL);
+            }
+            let new = if new == MAX { 1000 } else { new * 1000 / -DISABLE };
+            set_oom_score_adj(&writer, new, true)
+        },
+    )
 }
 
-fn mountinfo(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
-    let root = subject.task()?.try_fs().ok_or(Errno::EINVAL)?.root();
-    with_string(out, |s| crate::fs::mount::show_mountinfo(&root, s))
+/// By how much sleeps may be prolonged. Another thread's value needs permission to change its scheduling.
+fn timer_slack(subject: &Subject) -> Node {
+    let find = |subject: &Subject| {
+        let task = subject.living()?;
+        if !Arc::ptr_eq(&task, &current()) && !current().creds().capable(cap::SYS_NICE) {
+            return Err(Errno::EPERM);
+        }
+        Ok(task)
+    };
+    let (reader, writer) = (subject.clone(), subject.clone());
+    let show = move |out: &mut Text| {
+        let _ = writeln!(out, "{}", find(&reader)?.timer_slack());
+        Ok(())
+    };
+    let store = move |text: &[u8]| {
+        let new: u64 = parse(text)?;
+        find(&writer)?.set_timer_slack(new);
+        Ok(())
+    };
+    Node::File(0o666, Arc::new(show), Some(Arc::new(store)))
 }
 
 impl Directory for ProcessDir {
+    fn splices(&self) -> bool {
+        false
+    }
     fn process(&self) -> Option<Arc<Process>> {
         (!self.0.thread).then(|| self.0.process.clone())
     }
     fn get(&self, name: &[u8]) -> Option<Node> {
         let subject = &self.0;
+        if !subject.exists() {
+            return None;
+        }
         if name == b"task" && !subject.thread {
             return Some(Node::Directory(0o555, Arc::new(Tasks(subject.clone()))));
         }
         if name == b"children" && subject.thread {
             return Some(text(subject, children));
         }
-        let entry = ENTRIES.iter().find(|e| e.0.as_bytes() == name)?;
+        let entry = self.entries().find(|e| e.0.as_bytes() == name)?;
         Some((entry.2)(subject))
     }
     fn list(&self, pos: u64, add: &mut dyn FnMut(&[u8], FileType, u64) -> bool) {
@@ -260,7 +420,7 @@ impl Directory for ProcessDir {
         } else {
             ("task", FileType::Directory)
         };
-        let all = ENTRIES.iter().map(|e| (e.0, e.1)).chain([more]);
+        let all = self.entries().map(|e| (e.0, e.1)).chain([more]);
         for (i, (name, kind)) in all.enumerate().skip(pos.saturating_sub(2) as usize) {
             if !add(name.as_bytes(), kind, i as u64 + 3) {
                 return;
@@ -275,10 +435,10 @@ impl Directory for ProcessDir {
     }
 }
 
-/// Who owns the files of a process: its effective user, unless it must not be looked into.
+/// The owner of the files about a process: its effective user, or root if it must not be inspected.
 pub fn owner(subject: &Subject) -> (u32, u32) {
-    // Asked before the credentials, as `access::look` does.
-    let mm = subject.task.as_ref().and_then(|task| task.mm());
+    // Read before the credentials, as `access::look` does.
+    let mm = subject.task().and_then(|task| task.mm());
     let creds = subject.creds();
     match mm {
         Some(mm) if mm.dumpable() => (creds.euid, creds.egid),
@@ -286,7 +446,7 @@ pub fn owner(subject: &Subject) -> (u32, u32) {
     }
 }
 
-/// Who owns a directory of a process: where everybody may list it, its effective user whatever may be looked into.
+/// The owner of a directory about a process. If everyone may list it, it is the effective user in any case.
 pub fn own(subject: &Subject, mode: u32) -> (u32, u32) {
     if mode != 0o555 {
         return owner(subject);
@@ -296,9 +456,10 @@ pub fn own(subject: &Subject, mode: u32) -> (u32, u32) {
 }
 
 fn children(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
-    let pids: Vec<i32> = subject.process.family().children.iter().map(|c| c.tgid).collect();
-    for pid in pids {
-        let _ = write!(out, "{pid} ");
+    let first = subject.process.first_thread();
+    let own = |child: &Arc<Process>| Process::is_threads_child(child, subject.number, first);
+    for child in subject.process.children().filter(own) {
+        let _ = write!(out, "{} ", child.tgid);
     }
     Ok(())
 }
@@ -307,21 +468,35 @@ fn children(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
 struct Tasks(Subject);
 
 impl Directory for Tasks {
+    fn splices(&self) -> bool {
+        false
+    }
     fn get(&self, name: &[u8]) -> Option<Node> {
         let tid = super::number(name)?;
-        let task = crate::task::pid::find_task(tid).filter(|t| t.process.tgid == self.0.process.tgid);
-        if task.is_none() && tid != self.0.process.tgid {
+        let task = find_task(tid).filter(|task| Arc::ptr_eq(&task.process, &self.0.process));
+        if !self.0.exists() || task.is_none() && tid != self.0.process.tgid {
             return None;
         }
         Some(Node::Directory(
             0o555,
-            Arc::new(ProcessDir::new(self.0.process.clone(), task, true)),
+            Arc::new(ProcessDir::new(self.0.process.clone(), task.as_ref(), true)),
         ))
     }
+    fn which(&self, name: &[u8]) -> u64 {
+        let task = super::number(name).and_then(find_task);
+        task.map_or(0, |task| task.start_ns)
+    }
     fn list(&self, pos: u64, add: &mut dyn FnMut(&[u8], FileType, u64) -> bool) {
-        let mut tids: Vec<i32> = self.0.process.threads().iter().map(|t| t.tid()).collect();
-        if tids.is_empty() {
-            tids.push(self.0.process.tgid);
+        let leader = self.0.process.tgid;
+        let mut tids: Vec<i32> = Vec::new();
+        if room_exact(&mut tids, self.0.process.thread_count() + 1).is_err() {
+            return;
+        }
+        let room = tids.capacity() - 1;
+        tids.extend(self.0.process.threads().map(|t| t.tid()).take(room));
+        // A leader that has ended is listed until a parent has waited for its process.
+        if !tids.contains(&leader) {
+            tids.push(leader);
         }
         tids.sort_unstable();
         for tid in tids.into_iter().filter(|t| *t as u64 + 2 >= pos) {
@@ -338,7 +513,7 @@ impl Directory for Tasks {
     }
 }
 
-/// `/proc/<pid>/ns`: everybody is in the first namespace of each kind.
+/// `/proc/<pid>/ns`: all processes are in the first namespace of each kind.
 struct Namespaces(Subject);
 
 const NAMESPACES: &[(&str, u32)] = &[

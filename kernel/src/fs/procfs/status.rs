@@ -5,19 +5,21 @@ use crate::fs::pseudo::Text;
 use crate::mm::PAGE_SIZE;
 use crate::sched::{Policy, TaskState};
 use crate::signal::SigSet;
+use crate::task::creds::cap;
+use crate::task::current;
 use crate::task::process::ExitState;
-use crate::task::{Task, Usage};
+use crate::task::{Task, TaskFlags, Usage};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::Write;
 use core::sync::atomic::Ordering::Relaxed;
 use limen_linux_abi::Errno;
 
-/// One `USER_HZ` tick.
+/// A `USER_HZ` tick in nanoseconds.
 const TICK_NS: u64 = 10_000_000;
 const KIB: usize = PAGE_SIZE / 1024;
 
-/// Adds the name of the thread (or that the zombie had), whatever bytes it is of.
+/// Adds the name of the thread, or the one that the zombie had. It may have any bytes.
 pub fn name(subject: &Subject, out: &mut Text) {
     out.add(subject.comm().split(|b| *b == 0).next().unwrap_or_default());
 }
@@ -26,7 +28,7 @@ fn state(subject: &Subject) -> (char, &'static str) {
     if subject.process.exit_state() != ExitState::Alive {
         return ('Z', "zombie");
     }
-    let Some(task) = &subject.task else {
+    let Some(task) = subject.task() else {
         return ('Z', "zombie");
     };
     let state = task.sched.state();
@@ -45,28 +47,28 @@ fn state(subject: &Subject) -> (char, &'static str) {
     }
 }
 
-/// What the thread or the process used so far.
+/// What the thread, or the process, has used so far.
 fn used(subject: &Subject) -> Usage {
-    match (&subject.task, subject.thread) {
-        (Some(task), true) => Usage::of_task(task),
+    match subject.task() {
+        Some(task) if subject.thread => Usage::of_task(&task),
         _ => subject.process.usage(),
     }
 }
 
-/// Signal sets: pending for the thread, for the process, blocked, ignored, caught; and how many are queued.
+/// The signals that are pending for the thread, pending for the process, blocked, ignored, caught; and how
+/// many are queued.
 fn signals(subject: &Subject) -> ([SigSet; 5], usize) {
     let mut sets = [SigSet::EMPTY; 5];
-    let mut queued = 0;
-    if let Some(task) = &subject.task {
+    let queued;
+    if let Some(task) = subject.task() {
         let own = task.signals.lock();
         sets[0] = own.pending.set();
         sets[2] = own.blocked;
-        queued += own.pending.len();
     }
     let actions = {
         let shared = subject.process.signals.lock();
         sets[1] = shared.pending.set();
-        queued += shared.pending.len();
+        queued = shared.pending.account().map_or(0, |account| account.count());
         shared.actions.clone()
     };
     for sig in 1..=64 {
@@ -85,10 +87,30 @@ fn priority(task: &Task) -> (i32, i32) {
     (if rt > 0 { -1 - rt } else { 20 + nice }, nice)
 }
 
+/// `PF_EXITING`.
+const EXITING: u32 = 4;
+
+/// The bits of `PF_*` that this kernel has.
+fn flags(task: &Task) -> u32 {
+    use TaskFlags as F;
+    const RANDOMIZE: u32 = 0x40_0000;
+    let known = [
+        (F::EXITING, EXITING),
+        (F::FORKNOEXEC, 0x40),
+        (F::SUPERPRIV, 0x100),
+        (F::SIGNALED, 0x400),
+        (F::NPROC_EXCEEDED, 0x1000),
+    ];
+    let set = task.flags();
+    let shown = known.iter().filter(|(flag, _)| set.contains(*flag));
+    shown.fold(RANDOMIZE, |all, (_, bit)| all | bit)
+}
+
 /// `stat`: 52 fields in one line.
 pub fn stat(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
     let process = &subject.process;
-    let task = subject.task.as_ref();
+    let task = subject.task();
+    let task = task.as_ref();
     let group = process.group();
     let terminal = group.session.terminal();
     let (tty, foreground) = terminal.map_or((0, -1), |t| {
@@ -105,32 +127,30 @@ pub fn stat(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
     let children = *process.dead_children.lock();
     let ([pending, _, blocked, ignored, caught], _) = signals(subject);
     let (priority, nice) = task.map_or((20, 0), |t| priority(t));
-    let start = if subject.thread {
-        task.map_or(0, |t| t.start_ns)
-    } else {
-        process.start_ns
+    let start = task.map_or(process.start_ns, |t| t.start_ns);
+    let threads = subject.threads();
+    let state = state(subject).0;
+    // Where it waits is shown for a single thread, and for a process that has only one.
+    let waits = visible && (subject.thread || threads < 2) && state != 'R';
+    let exit_signal = match subject.number == process.tgid {
+        true => process.exit_signal.load(Relaxed),
+        false => -1,
     };
+    // Signal sets as wide as when there were 31 signals.
+    let old = |set: SigSet| set.0 & 0x7fff_ffff;
     let l = |f: fn(&crate::mm::Layout) -> usize| layout.as_ref().map_or(0, f);
-    let _ = write!(
-        out,
-        "{} (",
-        if subject.thread {
-            task.map_or(process.tgid, |t| t.tid())
-        } else {
-            process.tgid
-        },
-    );
+    let _ = write!(out, "{} (", subject.number);
     name(subject, out);
     let _ = write!(
         out,
         ") {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} 0 {} {} {} {} ",
-        state(subject).0,
+        state,
         process.ppid.load(Relaxed),
         group.id,
         group.session.id,
         tty,
         foreground,
-        0x400100, // PF_RANDOMIZE | PF_SUPERPRIV: what a user process typically shows
+        task.map_or(EXITING, |t| flags(t)),
         used.minor_faults,
         children.minor_faults,
         used.major_faults,
@@ -141,7 +161,7 @@ pub fn stat(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
         children.system_ns / TICK_NS,
         priority,
         nice,
-        process.thread_count().max(1),
+        threads,
         start / TICK_NS,
         usage.as_ref().map_or(0, |u| u.total * PAGE_SIZE),
         usage.as_ref().map_or(0, |u| u.rss()),
@@ -149,15 +169,16 @@ pub fn stat(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
     );
     let _ = writeln!(
         out,
-        "{} {} {} 0 0 {} {} {} {} 0 0 0 {} {} {} {} 0 0 0 {} {} {} {} {} {} {} {}",
+        "{} {} {} 0 0 {} {} {} {} {} 0 0 {} {} {} {} 0 0 0 {} {} {} {} {} {} {} {}",
         l(|l| l.start_code),
         l(|l| l.end_code),
         l(|l| l.start_stack),
-        pending.0,
-        blocked.0,
-        ignored.0,
-        caught.0,
-        task.map_or(17, |t| t.exit_signal.load(Relaxed)),
+        old(pending),
+        old(blocked),
+        old(ignored),
+        old(caught),
+        u8::from(waits),
+        exit_signal,
         task.map_or(0, |t| t.info.cpu.load(Relaxed)),
         task.map_or(0, |t| t.sched.rt_priority()),
         task.map_or(0, |t| policy(t.sched.policy())),
@@ -168,10 +189,10 @@ pub fn stat(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
         l(|l| l.arg_end),
         l(|l| l.env_start),
         l(|l| l.env_end),
-        if visible {
-            process.exit_code.load(Relaxed)
-        } else {
-            0
+        match task {
+            _ if !visible => 0,
+            Some(task) => task.exit_code.load(Relaxed),
+            None => process.exit_code.load(Relaxed),
         },
     );
     Ok(())
@@ -183,7 +204,7 @@ fn policy(policy: Policy) -> u32 {
 
 /// `statm`: sizes in pages.
 pub fn statm(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
-    let usage = subject.task.as_ref().and_then(|t| t.mm()).map(|m| m.usage());
+    let usage = subject.task().and_then(|t| t.mm()).map(|m| m.usage());
     match usage {
         Some(u) => {
             let _ = writeln!(
@@ -201,14 +222,15 @@ pub fn statm(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
     Ok(())
 }
 
-/// `status`: the same for people.
+/// `status`: a line for each value.
 pub fn status(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
     let process = &subject.process;
-    let task = subject.task.as_ref();
+    let task = subject.task();
+    let task = task.as_ref();
     let (letter, word) = state(subject);
     out.add(b"Name:\t");
     for byte in subject.comm().into_iter().take_while(|b| *b != 0) {
-        // One line, whatever the name.
+        // The name must stay on one line.
         match byte {
             b'\n' => out.add(b"\\n"),
             b'\\' => out.add(b"\\\\"),
@@ -219,11 +241,7 @@ pub fn status(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
     if let Some(fs) = task.and_then(|t| t.try_fs()) {
         let _ = writeln!(out, "Umask:\t{:04o}", fs.umask());
     }
-    let tid = if subject.thread {
-        task.map_or(process.tgid, |t| t.tid())
-    } else {
-        process.tgid
-    };
+    let tid = subject.number;
     let _ = writeln!(
         out,
         "State:\t{letter} ({word})\nTgid:\t{}\nNgid:\t0\nPid:\t{tid}\nPPid:\t{}\nTracerPid:\t0",
@@ -275,8 +293,9 @@ pub fn status(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
     let ([pending, shared, blocked, ignored, caught], queued) = signals(subject);
     let _ = writeln!(
         out,
-        "Threads:\t{}\nSigQ:\t{queued}/{}\nSigPnd:\t{:016x}\nShdPnd:\t{:016x}\nSigBlk:\t{:016x}\nSigIgn:\t{:016x}\nSigCgt:\t{:016x}",
-        process.thread_count().max(1),
+        "Threads:\t{}\nSigQ:\t{queued}/{}\nSigPnd:\t{:016x}\nShdPnd:\t{:016x}\nSigBlk:\t{:016x}\n\
+         SigIgn:\t{:016x}\nSigCgt:\t{:016x}",
+        subject.threads(),
         process.limits.soft(crate::task::rlimit::which::SIGPENDING),
         pending.0,
         shared.0,
@@ -289,7 +308,12 @@ pub fn status(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
         "CapInh:\t{:016x}\nCapPrm:\t{:016x}\nCapEff:\t{:016x}\nCapBnd:\t{:016x}\nCapAmb:\t{:016x}",
         c.inheritable, c.permitted, c.effective, c.bounding, c.ambient
     );
-    out.add(b"NoNewPrivs:\t0\nSeccomp:\t0\nSeccomp_filters:\t0\n");
+    let no_new_privs = task.is_some_and(|t| t.flags().contains(TaskFlags::NO_NEW_PRIVS));
+    let _ = writeln!(
+        out,
+        "NoNewPrivs:\t{}\nSeccomp:\t0\nSeccomp_filters:\t0",
+        u8::from(no_new_privs)
+    );
     if let Some(task) = task {
         let online = crate::sched::online();
         let allowed: Vec<usize> = online
@@ -297,15 +321,25 @@ pub fn status(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
             .filter(|c| task.sched.affinity().contains(*c))
             .collect();
         let mask = allowed.iter().fold(0u64, |m, c| m | 1 << c);
-        let _ = write!(out, "Cpus_allowed:\t{mask:x}\nCpus_allowed_list:\t");
+        let _ = write!(out, "Cpus_allowed:\t{}\nCpus_allowed_list:\t", cpu_mask(mask));
         cpu_list(out, &allowed);
         let (voluntary, involuntary) = task.sched.switches();
         let _ = writeln!(
             out,
-            "\nMems_allowed:\t1\nMems_allowed_list:\t0\nvoluntary_ctxt_switches:\t{voluntary}\nnonvoluntary_ctxt_switches:\t{involuntary}"
+            "\nMems_allowed:\t1\nMems_allowed_list:\t0\nvoluntary_ctxt_switches:\t{voluntary}\n\
+             nonvoluntary_ctxt_switches:\t{involuntary}"
         );
     }
     Ok(())
+}
+
+/// A bit for each CPU, in groups of 32, with as many digits as the machine's CPUs need.
+fn cpu_mask(mask: u64) -> String {
+    let digits = crate::sched::online().count().max(1).div_ceil(4);
+    match digits.checked_sub(8) {
+        None | Some(0) => alloc::format!("{mask:0digits$x}"),
+        Some(more) => alloc::format!("{:0more$x},{:08x}", mask >> 32, mask as u32),
+    }
 }
 
 /// `0-3,5`.
@@ -378,7 +412,7 @@ pub fn limits(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
     Ok(())
 }
 
-/// `io`: nothing is counted here.
+/// `io`: this kernel counts nothing of it.
 pub fn io(_: &Subject, out: &mut Text) -> Result<(), Errno> {
     out.add(
         b"rchar: 0\nwchar: 0\nsyscr: 0\nsyscw: 0\nread_bytes: 0\nwrite_bytes: 0\ncancelled_write_bytes: 0\n",
@@ -386,13 +420,10 @@ pub fn io(_: &Subject, out: &mut Text) -> Result<(), Errno> {
     Ok(())
 }
 
-/// `oom_score`: what share of memory it holds, in thousandths, adjusted, on the scale of 0 to 2000 where 666 is nothing.
+/// `oom_score`: the share of memory that the process has, in thousandths, adjusted; on a scale from 0 to 2000
+/// on which 666 stands for no memory.
 pub fn oom_score(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
-    let pages = subject
-        .task
-        .as_ref()
-        .and_then(|t| t.mm())
-        .map_or(0, |m| m.badness());
+    let pages = subject.task().and_then(|t| t.mm()).map_or(0, |m| m.badness());
     let share = (pages * 1000 / crate::mm::total_pages().max(1)) as i32;
     let adj = subject.process.oom_score_adj.load(Relaxed);
     let score = if adj == -1000 {
@@ -406,13 +437,13 @@ pub fn oom_score(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
 
 /// `personality`.
 pub fn personality(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
-    let _ = writeln!(out, "{:08x}", subject.task()?.personality.load(Relaxed));
+    let _ = writeln!(out, "{:08x}", subject.living()?.personality.load(Relaxed));
     Ok(())
 }
 
-/// `schedstat`: time on a CPU, time waiting for one (not measured), slices.
+/// `schedstat`: run time; time spent waiting for a CPU (not measured); slices.
 pub fn schedstat(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
-    let task = subject.task()?;
+    let task = &*subject.living()?;
     let (voluntary, involuntary) = task.sched.switches();
     let _ = writeln!(
         out,
@@ -423,8 +454,70 @@ pub fn schedstat(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
     Ok(())
 }
 
-/// `timerslack_ns`.
-pub fn timer_slack(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
-    let _ = writeln!(out, "{}", subject.task()?.timer_slack_ns.load(Relaxed));
+/// `sched`: how it is scheduled, as far as that is counted here.
+pub fn sched(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
+    let task = &*subject.living()?;
+    let account = crate::sched::stats::account(task);
+    let (voluntary, involuntary) = task.sched.switches();
+    name(subject, out);
+    let _ = writeln!(out, " ({}, #threads: {})", subject.number, subject.threads());
+    let _ = writeln!(out, "{:-<67}", "");
+    for (name, ns) in [
+        ("se.exec_start", account.charged),
+        ("se.vruntime", account.virtual_ns),
+        ("se.sum_exec_runtime", account.run_ns),
+    ] {
+        let _ = writeln!(out, "{name:<45}:{:>14}.{:06}", ns / 1_000_000, ns % 1_000_000);
+    }
+    // 64-bit machines count in smaller units.
+    let weight = u64::from(account.weight) << if usize::BITS == 64 { 10 } else { 0 };
+    let clock = crate::time::raw_ns();
+    for (name, value) in [
+        ("se.nr_migrations", account.migrations as u64),
+        ("nr_switches", voluntary + involuntary),
+        ("nr_voluntary_switches", voluntary),
+        ("nr_involuntary_switches", involuntary),
+        ("se.load.weight", weight),
+        ("policy", task.sched.policy() as u64),
+        ("prio", u64::from(kernel_priority(task))),
+        ("clock-delta", crate::time::raw_ns().saturating_sub(clock)),
+    ] {
+        let _ = writeln!(out, "{name:<45}:{value:>21}");
+    }
+    Ok(())
+}
+
+/// The priority as the kernel counts it, with what is lent to it: 0 to 98 real-time, 100 to 139 fair; less
+/// is more.
+fn kernel_priority(task: &Task) -> u8 {
+    match crate::sched::policy::effective_priority(task) {
+        0 => (120 + task.sched.nice()) as u8,
+        level => 99 - level,
+    }
+}
+
+/// `stack`: where the thread is in the kernel. Only for privileged tasks, and always empty.
+pub fn stack(_: &Subject, _: &mut Text) -> Result<(), Errno> {
+    if current().creds().capable(cap::SYS_ADMIN) {
+        Ok(())
+    } else {
+        Err(Errno::EACCES)
+    }
+}
+
+/// `syscall`: in which system call the thread waits, its arguments, its stack and its next instruction.
+pub fn syscall(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
+    let task = subject.living()?;
+    let Some(at) = crate::sched::user_state(&task) else {
+        out.add(b"running\n");
+        return Ok(());
+    };
+    let _ = write!(out, "{}", at.number);
+    if at.number >= 0 {
+        for argument in at.arguments {
+            let _ = write!(out, " {argument:#x}");
+        }
+    }
+    let _ = writeln!(out, " {:#x} {:#x}", at.sp, at.ip);
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! `/proc/sysrq-trigger`: the owner writes a letter, and the kernel does what it stands for.
+//! `/proc/sysrq-trigger`: the kernel does what the letter that is written stands for.
 
 use super::TREE;
 use crate::fs::pseudo::Node;
@@ -7,11 +7,11 @@ use limen_linux_abi::Errno;
 /// Registers the file.
 pub fn init() {
     let store = |text: &[u8]| text.first().map_or(Ok(()), |&letter| trigger(letter));
-    // Only for writing, as on Linux: reading it gives an error of its own.
+    // Only for writing. Reading gives `EIO`, as on Linux.
     TREE.add("sysrq-trigger", Node::setting(|_| Err(Errno::EIO), store));
 }
 
-/// Crash, reboot, power off and memory figures; the rest of Linux's letters are accepted and only noted.
+/// Crash, reboot, power off and memory figures. Linux's other letters are accepted and logged.
 fn trigger(letter: u8) -> Result<(), Errno> {
     match letter {
         b'c' => panic!("sysrq triggered crash"),

@@ -1,4 +1,5 @@
-//! The files about the whole machine: `meminfo`, `stat`, `cpuinfo`, `uptime` and the rest of `/proc`'s top level, and `/proc/net`.
+//! The files about the machine: `meminfo`, `stat`, `cpuinfo`, `uptime` and the others at the top of `/proc`,
+//! and `/proc/net`.
 
 use super::TREE;
 use crate::arch::mmu::VMAP;
@@ -10,7 +11,7 @@ use crate::trace::WORD_DIGITS;
 use core::fmt::Write;
 use limen_linux_abi::Errno;
 
-/// One `USER_HZ` tick.
+/// A `USER_HZ` tick in nanoseconds.
 const TICK_NS: u64 = 10_000_000;
 
 fn add(name: &str, show: fn(&mut Text)) {
@@ -23,16 +24,25 @@ fn add(name: &str, show: fn(&mut Text)) {
     );
 }
 
-/// The version line.
+/// The line of `/proc/version`.
 fn version(out: &mut Text) {
-    use crate::syscall::misc::{RELEASE, VERSION};
+    use crate::task::uts::{RELEASE, VERSION};
     let _ = writeln!(out, "Linux version {RELEASE} (limen@limen) (rustc) {VERSION}");
+}
+
+/// How many pages processes have locked in memory. A page that several processes have
+/// locked counts for each.
+fn mlocked_pages() -> usize {
+    let processes = crate::task::all_processes();
+    let spaces = processes.filter_map(|process| process.mm());
+    spaces.map(|mm| mm.resident_locked()).sum()
 }
 
 fn meminfo(out: &mut Text) {
     let m = crate::mm::stats();
     let kib = PAGE_SIZE / 1024;
     let cached = m.cached * kib;
+    let mlocked = mlocked_pages() * kib;
     let used = m.total.saturating_sub(m.free + m.cached + m.slab) * kib;
     let rows = [
         ("MemTotal", m.total * kib),
@@ -47,8 +57,8 @@ fn meminfo(out: &mut Text) {
         ("Inactive(anon)", 0),
         ("Active(file)", 0),
         ("Inactive(file)", 0),
-        ("Unevictable", cached),
-        ("Mlocked", 0),
+        ("Unevictable", cached + mlocked),
+        ("Mlocked", mlocked),
         ("SwapTotal", 0),
         ("SwapFree", 0),
         ("Dirty", 0),
@@ -113,10 +123,7 @@ fn loadavg(out: &mut Text) {
             (load % stats::LOAD_ONE) * 100 / stats::LOAD_ONE
         );
     }
-    let threads: usize = crate::task::all_processes()
-        .iter()
-        .map(|p| p.thread_count())
-        .sum();
+    let threads: usize = crate::task::all_processes().map(|p| p.thread_count()).sum();
     let _ = writeln!(
         out,
         "{}/{threads} {}",
@@ -144,7 +151,8 @@ fn stat(out: &mut Text) {
     let boot = crate::time::realtime_ns().saturating_sub(crate::time::now_ns()) / 1_000_000_000;
     let _ = writeln!(
         out,
-        "intr {}\nctxt {}\nbtime {boot}\nprocesses {}\nprocs_running {}\nprocs_blocked 0\nsoftirq 0 0 0 0 0 0 0 0 0 0 0",
+        "intr {}\nctxt {}\nbtime {boot}\nprocesses {}\nprocs_running {}\nprocs_blocked 0\nsoftirq 0 0 0 0 0 \
+         0 0 0 0 0 0",
         stats::total_interrupts(),
         stats::total_switches(),
         crate::task::pid::last(),
@@ -160,7 +168,7 @@ fn interrupts(out: &mut Text) {
     }
     out.add(b"\n");
     crate::arch::interrupt::for_each(|number, name, count| {
-        // All of them go to the boot CPU.
+        // All interrupts go to the boot CPU.
         let _ = write!(out, "{number:3}: {count:10} ");
         for _ in 1..cpus {
             let _ = write!(out, "{:10} ", 0);
@@ -173,7 +181,8 @@ fn kallsyms(out: &mut Text) {
     let Some(table) = crate::trace::symbols::table() else {
         return;
     };
-    let shown = crate::task::current().creds().capable(34);
+    let hidden = crate::driver::kmsg::HIDE_ADDRESSES.load(core::sync::atomic::Ordering::Relaxed) >= 2;
+    let shown = !hidden && crate::task::current().creds().capable(34);
     for i in 0..table.len() {
         let address = if shown { table.address(i).unwrap_or(0) } else { 0 };
         let _ = write!(out, "{address:0WORD_DIGITS$x} t ");
@@ -237,7 +246,11 @@ fn vmstat(out: &mut Text) {
         "nr_free_pages {}\nnr_file_pages {}\nnr_slab_unreclaimable {}",
         m.free, m.cached, m.slab
     );
-    out.add(b"pgpgin 0\npgpgout 0\npswpin 0\npswpout 0\npgfault 0\npgmajfault 0\n");
+    let _ = writeln!(
+        out,
+        "pgpgin 0\npgpgout 0\npswpin 0\npswpout 0\npgfault {}\npgmajfault 0",
+        crate::task::process::all_faults()
+    );
 }
 
 /// `/proc/net` of a machine without network devices.
@@ -246,33 +259,43 @@ pub struct Net;
 const NET: &[(&str, &str)] = &[
     (
         "dev",
-        "Inter-|   Receive                                                |  Transmit\n face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed\n",
+        "Inter-|   Receive                                                |  Transmit\n face |bytes    \
+         packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier \
+         compressed\n",
     ),
     ("if_inet6", ""),
     (
         "protocols",
-        "protocol  size sockets  memory press maxhdr  slab module     cl co di ac io in de sh ss gs se re sp bi br ha uh gp em\n",
+        "protocol  size sockets  memory press maxhdr  slab module     cl co di ac io in de sh ss gs se re sp \
+         bi br ha uh gp em\n",
     ),
     (
         "route",
-        "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT                                                       \n",
+        concat!(
+            "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT",
+            "                                                       \n"
+        ),
     ),
     ("sockstat", "sockets: used 0\n"),
     (
         "tcp",
-        "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode                                                     \n",
+        "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout \
+         inode                                                     \n",
     ),
     (
         "tcp6",
-        "  sl  local_address                         remote_address                        st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n",
+        "  sl  local_address                         remote_address                        st tx_queue \
+         rx_queue tr tm->when retrnsmt   uid  timeout inode\n",
     ),
     (
         "udp",
-        "   sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode ref pointer drops             \n",
+        "   sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode \
+         ref pointer drops             \n",
     ),
     (
         "udp6",
-        "  sl  local_address                         remote_address                        st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode ref pointer drops\n",
+        "  sl  local_address                         remote_address                        st tx_queue \
+         rx_queue tr tm->when retrnsmt   uid  timeout inode ref pointer drops\n",
     ),
     (
         "unix",
@@ -300,7 +323,7 @@ impl Directory for Net {
 /// Registers the files.
 pub fn init() {
     add("cmdline", |out| {
-        with_string(out, |s| s.push_str(&crate::boot::cmdline::for_proc()))
+        with_string(out, |s| s.push_str(&crate::cmdline::for_proc()))
     });
     add("consoles", |out| {
         let name = crate::driver::tty::console::active();
@@ -328,6 +351,7 @@ pub fn init() {
         }),
     );
     add("loadavg", loadavg);
+    TREE.add("locks", Node::text(crate::fs::locks::show_all));
     add("meminfo", meminfo);
     add("misc", |out| out.add(b"183 hw_random\n"));
     add("modules", |_| ());

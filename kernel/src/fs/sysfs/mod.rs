@@ -1,5 +1,5 @@
-//! A small sysfs: CPUs, terminals, virtio ports, disks, the kernel itself. Fixed names are in [`TREE`]; what comes and goes is made up when it is asked
-//! for.
+//! A small sysfs: CPUs, terminals, virtio ports, disks, the kernel itself. Fixed names are in [`TREE`]; names
+//! of things that come and go are made up when they are asked for.
 
 use crate::driver::tty;
 use crate::driver::virtio::{blk, console};
@@ -32,7 +32,7 @@ fn mount(_: &[u8], _: &str) -> Result<Arc<Dentry>, Errno> {
     Ok(ONLY.root("sysfs", pseudo::Plain(MAGIC), pseudo::Fixed(&TREE)))
 }
 
-/// A directory whose names are found out when it is looked at.
+/// A directory whose names are made up when it is read.
 struct Made {
     names: fn() -> Vec<String>,
     make: fn(&str) -> Node,
@@ -185,7 +185,8 @@ fn node_memory() -> String {
     let kib = crate::mm::PAGE_SIZE / 1024;
     let (total, free) = (m.total * kib, m.free * kib);
     format!(
-        "Node 0 MemTotal:       {total:8} kB\nNode 0 MemFree:        {free:8} kB\nNode 0 MemUsed:        {:8} kB",
+        "Node 0 MemTotal:       {total:8} kB\nNode 0 MemFree:        {free:8} kB\nNode 0 MemUsed:        \
+         {:8} kB",
         total - free.min(total)
     )
 }
@@ -247,7 +248,7 @@ pub fn init() {
     TREE.add("devices/system/cpu", Node::Directory(0o755, Arc::new(Cpus)));
     TREE.add("devices/system/node/online", line(|| "0".into()));
     TREE.add("devices/system/node/possible", line(|| "0".into()));
-    // One node with everything: libnuma gives up on a machine that has a node directory but no node.
+    // libnuma gives up if the directory of nodes has no node: this one has all CPUs and memory.
     TREE.add("devices/system/node/node0/cpulist", line(cpu_ranges));
     TREE.add("devices/system/node/node0/cpumap", line(cpu_mask));
     TREE.add("devices/system/node/node0/distance", line(|| "10".into()));

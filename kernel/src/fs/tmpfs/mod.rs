@@ -1,5 +1,5 @@
-//! tmpfs: files in memory. Directories are their dentries' children (`fs/dentry.rs`), contents are page caches; what is left is making
-//! inodes and keeping the accounts. Also serves rootfs and devtmpfs.
+//! tmpfs: files in memory. The entries of a directory are in its dentry (`fs/dentry.rs`), contents in page
+//! caches. What remains is to make inodes and to count. Also used for rootfs and devtmpfs.
 
 use crate::fs::dentry::Dentry;
 use crate::fs::inode::{FileType, Inode, InodeOps, Link, NewInode, new_root};
@@ -17,7 +17,7 @@ use limen_linux_abi::Errno;
 
 /// `TMPFS_MAGIC`.
 const MAGIC: u64 = 0x0102_1994;
-/// What an empty name costs in a directory's size (`BOGO_DIRENT_SIZE`).
+/// How many bytes an entry adds to a directory's size, without its name (`BOGO_DIRENT_SIZE`).
 const DIRENT_SIZE: u64 = 20;
 
 /// tmpfs.
@@ -26,14 +26,14 @@ pub static TMPFS: FsType = FsType {
     needs_device: false,
     mount: |_, data| new_tree("tmpfs", data, false),
 };
-/// `ramfs`: the same thing (its options are a subset).
+/// `ramfs`: the same, since its options are a subset.
 pub static RAMFS: FsType = FsType {
     name: "ramfs",
     needs_device: false,
     mount: |_, data| new_tree("ramfs", data, false),
 };
 
-/// Limits and use of one instance.
+/// Limits and use of an instance.
 pub struct Account {
     pages: Arc<Budget>,
     max_inodes: AtomicU64,
@@ -71,7 +71,7 @@ impl Options {
     }
 }
 
-/// A number with `k`, `m`, `g` or, for sizes, `%` of memory.
+/// Parses a number with `k`, `m`, `g` or, for sizes, `%` of memory.
 fn bytes(text: &str) -> Result<u64, Errno> {
     let (digits, unit) = match text.find(|c: char| !c.is_ascii_digit()) {
         Some(at) => text.split_at(at),
@@ -93,9 +93,9 @@ fn total_pages() -> usize {
     crate::mm::total_pages()
 }
 
-/// An instance's answers.
+/// An instance.
 pub struct Super {
-    /// Its accounts, shared with its files' pages.
+    /// Its limits and counts, shared with its files' page caches.
     pub account: Arc<Account>,
     options: SpinLock<Options>,
 }
@@ -163,9 +163,9 @@ impl SuperOps for Super {
     }
 }
 
-/// Directories and files without anything special.
+/// The operations of all inodes but symbolic links.
 struct Node;
-/// Symbolic links hold their target.
+/// A symbolic link and its target.
 struct Symlink(Box<[u8]>);
 
 fn account(sb: &SuperBlock) -> Result<&Arc<Account>, Errno> {
@@ -186,7 +186,8 @@ impl InodeOps for Node {
         true
     }
     fn size(&self, inode: &Inode) -> u64 {
-        // Two for a directory itself; subdirectories and files are not counted apart, so this is a plausible, not an exact, figure.
+        // Two for the directory itself. Its entries are not counted here, so the size is plausible but not
+        // exact.
         if inode.kind == FileType::Directory {
             u64::from(inode.nlink()) * DIRENT_SIZE
         } else {
@@ -201,7 +202,7 @@ impl InodeOps for Node {
 impl InodeOps for Symlink {
     fn follow(&self, _: &Arc<Inode>) -> Result<Link, Errno> {
         let mut text = Vec::new();
-        text.try_reserve_exact(self.0.len()).map_err(|_| Errno::ENOMEM)?;
+        crate::mm::reserve::room_exact(&mut text, self.0.len())?;
         text.extend_from_slice(&self.0);
         Ok(Link::Text(text))
     }
@@ -213,7 +214,7 @@ impl InodeOps for Symlink {
     }
 }
 
-/// A new inode of `sb`. `ENOSPC` at the limit of inodes.
+/// Makes an inode of `sb`. `ENOSPC`: there are as many inodes as allowed.
 pub fn make(sb: &Arc<SuperBlock>, new: &NewInode<'_>) -> Result<Arc<Inode>, Errno> {
     let a = account(sb)?;
     let max = a.max_inodes.load(Ordering::Relaxed);
@@ -233,13 +234,13 @@ pub fn make(sb: &Arc<SuperBlock>, new: &NewInode<'_>) -> Result<Arc<Inode>, Errn
     Ok(Arc::new(inode))
 }
 
-/// Adds an entry to a directory from inside the kernel. `EEXIST` if the name is taken.
+/// Adds an entry to a directory, for the kernel itself. `EEXIST`: there is one with this name.
 pub fn add(dir: &Arc<Dentry>, name: &[u8], new: &NewInode<'_>) -> Result<Arc<Dentry>, Errno> {
     let inode = make(&dir.inode.sb, new)?;
     crate::fs::names::insert_new(dir, name, inode)
 }
 
-/// A new instance. `fs_type` is the name it goes by.
+/// Makes an instance. `fs_type` is its type's name.
 pub fn new_tree(fs_type: &'static str, data: &str, persistent: bool) -> Result<Arc<Dentry>, Errno> {
     let mut options = Options::parse(data)?;
     let half = (total_pages() / 2).max(64);
@@ -248,7 +249,7 @@ pub fn new_tree(fs_type: &'static str, data: &str, persistent: bool) -> Result<A
         Some(0) => usize::MAX,
         Some(n) => n,
     };
-    // The first of all is no exception: its archive may say otherwise.
+    // This holds for the first root, too; its archive may change it.
     if matches!(fs_type, "tmpfs" | "rootfs") {
         options.mode = options.mode.or(Some(0o1777));
     }
@@ -276,7 +277,7 @@ pub fn new_tree(fs_type: &'static str, data: &str, persistent: bool) -> Result<A
     Ok(root)
 }
 
-/// Changes how many pages an instance may take; 0: half of memory, but not less than it has.
+/// Sets how many pages an instance may have. 0: half of the memory, but no fewer than it has.
 pub fn set_page_limit(sb: &SuperBlock, pages: usize) {
     if let Ok(a) = account(sb) {
         let limit = if pages == 0 {

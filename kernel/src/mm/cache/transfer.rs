@@ -1,19 +1,20 @@
-//! Reading and writing a file's pages: a single page goes the short way; of several, the pages are looked up together, and those that lie one
-//! behind the other in memory are copied together.
+//! Reading and writing a file's pages. An access within one page takes a short way. For more, several pages
+//! are looked up together, and pages that are neighbours in memory are copied together.
 
 use super::super::page::{Page, bytes_of};
 use super::super::{PAGE_SHIFT, PAGE_SIZE, alloc_page, zero_page};
 use super::{PageCache, Writing};
-use crate::syscall::SysResult;
 use core::mem::ManuallyDrop;
 use core::sync::atomic::Ordering::Release;
 use limen_linux_abi::Errno;
+use limen_linux_abi::SysResult;
 
 /// Where bytes read from a file go.
 pub trait Sink {
     /// How many more bytes it takes.
     fn remaining(&self) -> usize;
-    /// Takes some or all of `bytes`, which are at least one, or says why not; fewer only if it has no room for more or at an error behind them.
+    /// Takes some or all of `bytes` (at least one) and returns how many, or an error if it takes none. It
+    /// takes fewer only if it is full or an error came after some.
     fn put(&mut self, bytes: &[u8]) -> Result<usize, Errno>;
 }
 
@@ -21,11 +22,12 @@ pub trait Sink {
 pub trait Source {
     /// How many more bytes it has.
     fn remaining(&self) -> usize;
-    /// Fills some or all of `to`, which is at least a byte, or says why not; fewer only at its end or an error.
+    /// Fills some or all of `to` (at least one byte) and returns how much, or an error if it fills nothing.
+    /// It fills less only at its end or if an error came after some.
     fn take(&mut self, to: &mut [u8]) -> Result<usize, Errno>;
 }
 
-/// Whether the running task is to go: nobody waits for the rest, which may be much.
+/// Whether the running task is being killed: nobody needs the rest of a long transfer.
 #[inline(always)]
 fn is_killed() -> bool {
     crate::sched::current().fatal_signal_pending()
@@ -34,7 +36,7 @@ fn is_killed() -> bool {
 /// Pages that reading and writing look up at a time.
 const BATCH: usize = 16;
 
-/// Pages of a file in a row, used up from the first one on. Outside `next..end` there are none.
+/// Consecutive pages of a file, used up from the front. Only `next..end` of the array are in use.
 struct Batch {
     pages: ManuallyDrop<[Option<Page>; BATCH]>,
     next: usize,
@@ -75,7 +77,8 @@ impl Drop for Batch {
 }
 
 impl PageCache {
-    /// Fills `batch`, which is empty, with the pages that `bytes` from the start of page `first` on touch, or the first few of them.
+    /// Fills the empty `batch` with the pages that are touched by `bytes` bytes from the start of page
+    /// `first`, or with the first few of them.
     #[inline(always)]
     fn look_up(&self, first: u64, bytes: usize, batch: &mut Batch) {
         let count = bytes.div_ceil(PAGE_SIZE).min(BATCH);
@@ -84,15 +87,15 @@ impl PageCache {
         let count = count.min(slots.len());
         for (to, slot) in batch.pages.iter_mut().zip(&slots[..count]) {
             if let Some(page) = slot {
-                // There was none.
+                // The place was empty: nothing to drop.
                 core::mem::forget(to.replace(page.clone()));
             }
         }
-        // Without a leaf the first is known not to be there.
+        // If the tree has no leaf there, the first page is known to be missing.
         (batch.next, batch.end) = (0, count.max(1));
     }
 
-    /// Reads from `pos` until the sink is full or the file ends. Errors only if nothing was read.
+    /// Reads from `pos` until the sink is full or the file ends. Returns an error only if nothing was read.
     #[inline(always)]
     pub fn read_at<S: Sink + ?Sized>(&self, pos: u64, to: &mut S) -> SysResult {
         let want = (to.remaining() as u64).min(self.size().saturating_sub(pos)) as usize;
@@ -113,7 +116,7 @@ impl PageCache {
         }
     }
 
-    /// [`PageCache::read_at`] from several pages. A task that is to go stops at what it has.
+    /// [`PageCache::read_at`] over several pages. If the task is being killed, stops early.
     #[inline(never)]
     fn read_pages<S: Sink + ?Sized>(&self, pos: u64, to: &mut S) -> SysResult {
         let mut done = 0;
@@ -155,7 +158,7 @@ impl PageCache {
         }
     }
 
-    /// [`PageCache::read_at`] in a page that is not there.
+    /// [`PageCache::read_at`] within a page that is not in memory.
     #[inline(never)]
     fn read_missing<S: Sink + ?Sized>(&self, index: u64, offset: usize, n: usize, to: &mut S) -> SysResult {
         if self.filler.is_some() {
@@ -167,7 +170,8 @@ impl PageCache {
 }
 
 impl Writing<'_> {
-    /// Writes all the source has, which is `left` bytes and not nothing, at `pos`; the size grows as needed. Errors only if nothing was written.
+    /// Writes all that the source has, which is `left` bytes and at least one, at `pos`. The file grows as
+    /// needed. Returns an error only if nothing was written.
     #[inline(always)]
     pub fn write_at<S: Source + ?Sized>(&mut self, pos: u64, from: &mut S, left: usize) -> SysResult {
         let (index, offset) = (pos >> PAGE_SHIFT, pos as usize & (PAGE_SIZE - 1));
@@ -185,7 +189,7 @@ impl Writing<'_> {
         Ok(taken)
     }
 
-    /// The file was written up to `end`.
+    /// The file has been written up to `end`: it grows to that.
     #[inline]
     fn reaches(&self, end: u64) {
         if end > self.size() {
@@ -193,7 +197,7 @@ impl Writing<'_> {
         }
     }
 
-    /// [`Writing::write_at`] to several pages. A task that is to go stops at what it has.
+    /// [`Writing::write_at`] over several pages. If the task is being killed, stops early.
     #[inline(never)]
     fn write_pages<S: Source + ?Sized>(&mut self, pos: u64, from: &mut S) -> SysResult {
         let mut done = 0;
@@ -238,7 +242,7 @@ impl Writing<'_> {
         }
     }
 
-    /// [`Writing::write_at`] in a page that is not there.
+    /// [`Writing::write_at`] within a page that is not in memory.
     #[inline(never)]
     fn write_missing<S: Source + ?Sized>(
         &self,
@@ -255,7 +259,8 @@ impl Writing<'_> {
         self.write_new_page(index, offset, n, from)
     }
 
-    /// A new page is filled before anybody can see it, so what is overwritten need not be zeroed first.
+    /// Fills a new page before it is added to the file, so that the part that is written need not be zeroed
+    /// first.
     fn write_new_page<S: Source + ?Sized>(
         &self,
         index: u64,
@@ -272,7 +277,7 @@ impl Writing<'_> {
         let taken = taken?;
         let there = self.add(index, page.clone(), false)?;
         if there.pfn() != page.pfn() {
-            // Somebody else (a fault) was faster.
+            // A fault added a page meanwhile: write to that one.
             there.write(offset, &bytes[offset..end]);
         }
         Ok(taken)

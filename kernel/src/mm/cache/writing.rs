@@ -1,4 +1,4 @@
-//! What only one at a time does with a file's pages: writing, and taking pages out.
+//! What only one thread at a time does with a file's pages: writing, and removing pages.
 
 use super::super::{PAGE_SHIFT, PAGE_SIZE};
 use super::{CACHED, PageCache};
@@ -14,13 +14,15 @@ use core::sync::atomic::Ordering::{Relaxed, Release};
 use limen_linux_abi::Errno;
 use limen_radix::Radix;
 
-/// Nobody else writes to the file or takes pages out of it. Reading, mapping and faults, which bring pages in, go on.
+/// The exclusive right to write to the file and to remove pages from it. Other threads can still read and map
+/// the file, and fault pages in.
 pub struct Writing<'a> {
     pub(super) cache: &'a PageCache,
     _lock: MutexGuard<'a, ()>,
 }
 
-/// A page that stays in its file, since taking it out needs [`Writing`] for itself: no count of its own is needed.
+/// A page that stays in its file as long as the borrowed [`Writing`] lives, since only its owner removes
+/// pages. So it needs no reference of its own.
 pub(super) struct Staying<'a> {
     page: ManuallyDrop<Page>,
     writing: PhantomData<&'a Writing<'a>>,
@@ -35,7 +37,7 @@ impl Deref for Staying<'_> {
 }
 
 impl PageCache {
-    /// Waits until nobody else writes.
+    /// Waits until no other thread writes. Sleeps.
     #[inline(always)]
     #[cfg_attr(any(debug_assertions, feature = "lockdep"), track_caller)]
     pub fn writing(&self) -> Writing<'_> {
@@ -55,18 +57,18 @@ impl Deref for Writing<'_> {
 }
 
 impl Writing<'_> {
-    /// The page at `index`, if it takes memory.
+    /// The page at `index` if it is in memory.
     #[inline(always)]
     pub(super) fn staying(&self, index: u64) -> Option<Staying<'_>> {
         let pfn = self.cache.pages.lock().get(index)?.pfn();
         Some(Staying {
-            // The tree's count is borrowed: see the type.
+            // This borrows the tree's reference: see [`Staying`].
             page: ManuallyDrop::new(Page::from_raw(pfn)),
             writing: PhantomData,
         })
     }
 
-    /// Sets the size; pages beyond go away, also from mappings.
+    /// Sets the size. Pages behind it are freed, and removed from all mappings.
     pub fn truncate(&mut self, size: u64) {
         let old = self.size();
         if size < old {
@@ -108,8 +110,8 @@ impl Writing<'_> {
         }
     }
 
-    /// Gives the holes of `[first, end)` (page indices) pages, all of them or none: `ENOSPC` beyond the budget, `ENOMEM`, or what `go_on` says, which is
-    /// asked now and then.
+    /// Makes pages for the holes of `[first, end)` (indices): for all of them or for none. `ENOSPC`: the
+    /// budget is used up; `ENOMEM`; or the error of `go_on`, which is asked from time to time.
     pub fn fill_holes(
         &mut self,
         first: u64,
@@ -121,7 +123,8 @@ impl Writing<'_> {
         {
             return Err(Errno::ENOSPC);
         }
-        // Apart at first: in the file, others could map and write what must go again.
+        // They are kept apart at first: once in the file, other threads could map and write pages that may
+        // have to be taken back.
         let mut new = Radix::new();
         if let Err(e) = self.make_missing(first, end, &mut new, go_on) {
             self.uncharge(new.len());
@@ -129,14 +132,14 @@ impl Writing<'_> {
         }
         let mut twice = Vec::new();
         let mut from = first;
-        // In pieces: the lock keeps preemption off.
+        // In pieces: preemption is off under the lock.
         while let Some((index, _)) = new.next(from) {
             let stop = index.saturating_add(256);
             let mut pages = self.cache.pages.lock();
             let before = pages.len();
             new.remove_range(index, stop, |index, page| {
                 if pages.get(index).is_some() {
-                    // A fault brought one in meanwhile.
+                    // A fault added a page meanwhile.
                     twice.push(page);
                 } else {
                     page.set_kind(PageKind::Cache);
@@ -153,7 +156,8 @@ impl Writing<'_> {
         Ok(())
     }
 
-    /// Makes pages for the holes of `[first, end)`, which count against the budget but are not in the file.
+    /// Makes pages for the holes of `[first, end)`. They count against the budget but are not in the file
+    /// yet.
     fn make_missing(
         &self,
         first: u64,
@@ -175,17 +179,22 @@ impl Writing<'_> {
             if let Some(budget) = &self.budget {
                 budget.charge()?;
             }
+            if self.filler.is_none() {
+                page.set_untouched();
+            }
             new.insert(index, page);
         }
         Ok(())
     }
 
-    /// Takes pages out of the file, then out of every mapping (a fault in between can't find them any more), then lets them go.
+    /// Removes pages: from the file first, so that no fault finds them again, then from every mapping; then
+    /// drops them.
     fn remove(&mut self, first: u64, end: u64, private_too: bool) {
-        // Linked through their records, which nobody else does with pages that have another count.
+        // Removed pages are linked through their frame records, which nobody does with a page that has other
+        // references.
         let mut gone = FrameList::new();
         let mut from = first;
-        // In pieces: the lock keeps preemption off.
+        // In pieces: preemption is off under the lock.
         loop {
             let mut pages = self.cache.pages.lock();
             let stop = match pages.next(from) {
@@ -197,7 +206,7 @@ impl Writing<'_> {
             drop(pages);
             from = stop;
         }
-        // Only now: who maps it later finds none of them.
+        // Asked only now: a mapping that is made from now on finds none of these pages.
         if self.is_mapped() {
             self.unmap(first, end, private_too);
         }

@@ -1,39 +1,48 @@
-//! Local sockets as files: `read`, `write`, `poll`; and sending and receiving with all that goes along.
+//! Local sockets as files: `read`, `write` and `poll`, and sending and receiving with files and credentials.
 
 use super::flight::Flight;
 use super::name::{Name, address_of, find, name_of};
 use super::peer::{Cred, sender_cred};
 use super::{Kind, Message, PIECE, Sock};
 use crate::fs::anon;
+use crate::fs::fasync::{self, Async};
 use crate::fs::file::{File, FileMode, FileOps};
 use crate::fs::io::{IoDst, IoSrc};
 use crate::fs::poll::{PollEvents, PollTable};
+use crate::fs::pseudo::Text;
 use crate::mm::user::UserPtr;
-use crate::syscall::SysResult;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::fmt::Write;
+use limen_linux_abi::SysResult;
 use limen_linux_abi::{Errno, raw::general as abi};
+
+/// Commands of `ioctl` that set and return the owner, like `F_SETOWN` and `F_GETOWN`.
+const FIOSETOWN: u32 = 0x8901;
+const SIOCSPGRP: u32 = 0x8902;
+const FIOGETOWN: u32 = 0x8903;
+const SIOCGPGRP: u32 = 0x8904;
 
 /// The operations of a socket's descriptor.
 struct SocketFile(Arc<Sock>);
 
-/// What a receive gave besides the bytes.
+/// What a receive returns in addition to the bytes.
 #[derive(Default)]
 pub struct Received {
-    /// Bytes put.
+    /// How many bytes were written to the receiver.
     pub len: usize,
-    /// The message's full length (datagrams may be cut).
+    /// The message's full length. A datagram may have been cut.
     pub full: usize,
-    /// Files that came along.
+    /// The files that came with it.
     pub files: Vec<Arc<File>>,
-    /// Who sent it.
+    /// The credentials of the sender.
     pub cred: Option<Cred>,
     /// The sender's name.
     pub from: Option<Name>,
 }
 
 impl Received {
-    /// The sender's address: nothing if it has no name.
+    /// The sender's address. Empty if it has no name.
     pub fn sender(&self) -> Vec<u8> {
         self.from
             .as_ref()
@@ -54,14 +63,14 @@ pub struct How {
     pub oob: bool,
 }
 
-/// How to send, and what goes along.
+/// How to send, and what to send along.
 #[derive(Default)]
 pub struct Sending {
-    /// The receiver's address; without one, it is the peer.
+    /// The receiver's address. Empty: the peer.
     pub to: Vec<u8>,
     /// Files.
     pub files: Vec<Arc<File>>,
-    /// Who says to be sending, if it is said (`SCM_CREDENTIALS`).
+    /// The credentials that the sender gave, if it did (`SCM_CREDENTIALS`).
     pub cred: Option<Cred>,
     /// `MSG_DONTWAIT` or `O_NONBLOCK`.
     pub nonblock: bool,
@@ -71,7 +80,7 @@ pub struct Sending {
     pub oob: bool,
 }
 
-/// Makes a file of a socket.
+/// Makes a file for a socket.
 pub fn file(sock: Arc<Sock>, flags: u32) -> Arc<File> {
     let ops = Arc::new(SocketFile(sock));
     let flags = abi::O_RDWR | (flags & abi::O_NONBLOCK);
@@ -83,7 +92,7 @@ pub fn file(sock: Arc<Sock>, flags: u32) -> Arc<File> {
     )
 }
 
-/// The socket behind a file; `ENOTSOCK` for anything else.
+/// The socket behind a file. `ENOTSOCK`: it is another kind of file.
 pub fn of(file: &File) -> Result<&Arc<Sock>, Errno> {
     Ok(&file.ops().downcast::<SocketFile>().ok_or(Errno::ENOTSOCK)?.0)
 }
@@ -98,7 +107,7 @@ pub fn send(sock: &Arc<Sock>, src: &mut IoSrc<'_>, mut how: Sending) -> SysResul
 }
 
 fn send_inner(sock: &Arc<Sock>, src: &mut IoSrc<'_>, how: &mut Sending) -> SysResult {
-    // Linux can be built so that streams have urgent data; here none do.
+    // Linux can be built without urgent data in local streams; this kernel is like that.
     if how.oob {
         return Err(Errno::EOPNOTSUPP);
     }
@@ -124,13 +133,13 @@ fn send_inner(sock: &Arc<Sock>, src: &mut IoSrc<'_>, how: &mut Sending) -> SysRe
         }
         let files = Flight::new(core::mem::take(&mut how.files))?;
         let mut data = Vec::new();
-        data.try_reserve_exact(n).map_err(|_| Errno::ENOBUFS)?;
+        crate::mm::reserve::room_exact(&mut data, n).map_err(|_| Errno::ENOBUFS)?;
         data.resize(n, 0);
         let got = match src.take(&mut data) {
             Err(_) if done != 0 => return Ok(done),
             got => got?,
         };
-        // A piece is sent whole or not at all.
+        // Each piece is sent as a whole or not at all.
         if got < n {
             return if done != 0 { Ok(done) } else { Err(Errno::EFAULT) };
         }
@@ -170,8 +179,8 @@ pub fn receive(sock: &Arc<Sock>, dst: &mut IoDst<'_>, how: How) -> Result<Receiv
     loop {
         let nonblock = how.nonblock || (out.len != 0 && !how.wait_all);
         let first = out.len == 0;
-        let step = sock.receive(nonblock, seen, |m| {
-            // Data of different senders, and what follows descriptors, is not mixed.
+        let step = sock.receive(nonblock, !how.peek, seen, |m| {
+            // Data of different senders is not mixed, nor is data behind descriptors.
             if !first && (!m.files.files().is_empty() || out.cred != Some(m.cred)) {
                 return Err(Errno::EAGAIN);
             }
@@ -182,14 +191,14 @@ pub fn receive(sock: &Arc<Sock>, dst: &mut IoDst<'_>, how: How) -> Result<Receiv
             };
             out.cred = Some(m.cred);
             out.from.clone_from(&m.from);
-            // What is left of a piece of a stream is not cut off.
+            // The rest of a stream's piece is not lost.
             out.full += if sock.kind == Kind::Stream {
                 n
             } else {
                 m.data.len() - m.at
             };
             if how.peek {
-                out.files.extend(m.files.files().iter().cloned());
+                out.files.extend(m.files.copy());
                 return Ok((n, false));
             }
             out.files.append(&mut m.files.land());
@@ -241,9 +250,17 @@ impl FileOps for SocketFile {
         events.set(PollEvents::ERR, error);
         events
     }
-    fn ioctl(&self, _: &File, cmd: u32, arg: usize) -> SysResult {
+    fn ioctl(&self, file: &File, cmd: u32, arg: usize) -> SysResult {
         use limen_linux_abi::native::ioctl::{FIONREAD, TIOCOUTQ};
         let n = match cmd {
+            FIOSETOWN | SIOCSPGRP => {
+                let id = UserPtr::<i32>::new(arg).read()?;
+                fasync::set_signed_owner(file, id)?;
+                return Ok(0);
+            }
+            FIOGETOWN | SIOCGPGRP => {
+                return UserPtr::new(arg).write(fasync::signed_owner(file)).map(|()| 0);
+            }
             FIONREAD if self.0.is_listening() => return Err(Errno::EINVAL),
             FIONREAD => self.0.waiting(),
             TIOCOUTQ => self.0.peer().map_or(0, |p| p.waiting()),
@@ -253,7 +270,15 @@ impl FileOps for SocketFile {
             .write(n.min(i32::MAX as usize) as i32)
             .map(|()| 0)
     }
+    fn asyncs(&self, with: &mut dyn FnMut(&Async)) -> bool {
+        with(&self.0.owners);
+        true
+    }
+    fn show_fdinfo(&self, _: &File, out: &mut Text) {
+        let _ = writeln!(out, "scm_fds: {}", self.0.files_waiting());
+    }
     fn release(&self, _: &File) {
         self.0.close();
+        super::cycles::collect();
     }
 }

@@ -1,6 +1,8 @@
-//! Files in flight: sent along with a message and not received yet. How many a user may have, and how they end with the socket they wait in.
+//! Files in flight: sent with a message and not received yet. How many a user may have, and how they are
+//! dropped with the socket in which they wait.
 
-use super::Sock;
+use super::{Sock, cycles};
+use crate::fs::closing::{self, Emptied};
 use crate::fs::file::File;
 use crate::sync::SpinLock;
 use crate::task::creds::cap;
@@ -10,23 +12,25 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use limen_linux_abi::Errno;
 
-/// How many files each user has in flight, by the real id of who sent them.
+/// How many files in flight each user has, by the sender's real user id.
 static COUNTS: SpinLock<BTreeMap<u32, usize>> = SpinLock::new(BTreeMap::new());
 
-/// Files that travel along with a message.
+/// Files that are sent with a message.
 #[derive(Default)]
 pub struct Flight {
     files: Vec<Arc<File>>,
-    /// Whom they count for.
+    /// The user for whom they count.
     uid: u32,
 }
 
 impl Flight {
-    /// Counts files that the running thread sends; `ETOOMANYREFS` if its user has more in flight already than a process may have open.
+    /// Counts files that the running thread sends. `ETOOMANYREFS`: its user has more in flight than a process
+    /// may have open.
     pub fn new(files: Vec<Arc<File>>) -> Result<Self, Errno> {
         if files.is_empty() {
             return Ok(Self::default());
         }
+        cycles::collect_if_many();
         let task = current();
         let creds = task.creds();
         let mut counts = COUNTS.lock();
@@ -35,24 +39,31 @@ impl Flight {
             && !creds.capable(cap::SYS_RESOURCE)
             && !creds.capable(cap::SYS_ADMIN)
         {
-            // The files go after the lock.
+            // The files are dropped without the lock.
             drop(counts);
             return Err(Errno::ETOOMANYREFS);
         }
         *count += files.len();
+        drop(counts);
+        cycles::while_nobody_looks(&files, 1, || {});
         Ok(Self {
             files,
             uid: creds.uid,
         })
     }
-    /// The files, which stay where they are.
+    /// The files, which stay in flight.
     pub fn files(&self) -> &[Arc<File>] {
         &self.files
     }
-    /// The files, which have arrived.
+    /// References to the files, which stay in flight.
+    pub fn copy(&self) -> Vec<Arc<File>> {
+        cycles::copy(self)
+    }
+    /// The files, which have been received.
     pub fn land(&mut self) -> Vec<Arc<File>> {
         let files = core::mem::take(&mut self.files);
         if !files.is_empty() {
+            cycles::while_nobody_looks(&files, -1, || {});
             let mut counts = COUNTS.lock();
             if let Some(count) = counts.get_mut(&self.uid) {
                 *count -= files.len().min(*count);
@@ -71,53 +82,22 @@ impl Drop for Flight {
     }
 }
 
-/// The closed sockets that a thread has yet to empty.
-///
-/// A message may have the last reference of a socket, whose messages may have those of others, and so on without end. So a socket that is closed
-/// while its thread empties another one is only put on this list: the stack stays as it is, however long the chain, and still all of it is
-/// closed when the call that closed the first one returns.
-pub struct Closing {
-    first: Option<Arc<Sock>>,
-    /// It is emptying one.
-    busy: bool,
-}
-
-impl Closing {
-    /// A new thread's: none.
-    pub const fn new() -> Self {
-        Self {
-            first: None,
-            busy: false,
-        }
+impl Emptied for Sock {
+    fn link(&self, next: Option<Arc<dyn Emptied>>) {
+        self.state.lock().next_closing = next;
     }
-}
-
-/// Drops the messages of a closed socket, and of those that are closed thereby.
-pub(super) fn empty(sock: &Arc<Sock>) {
-    if sock.state.lock().queue.is_empty() {
-        return;
+    fn unlink(&self) -> Option<Arc<dyn Emptied>> {
+        self.state.lock().next_closing.take()
     }
-    let task = current();
-    {
-        let mut closing = task.closing.lock();
-        let next = closing.first.replace(sock.clone());
-        sock.state.lock().next_closing = next;
-        if core::mem::replace(&mut closing.busy, true) {
-            return;
-        }
-    }
-    loop {
-        let mut closing = task.closing.lock();
-        let Some(sock) = closing.first.take() else {
-            closing.busy = false;
-            return;
-        };
-        let queue = {
-            let mut s = sock.state.lock();
-            closing.first = s.next_closing.take();
-            core::mem::take(&mut s.queue)
-        };
-        drop(closing);
+    fn empty(&self) {
+        let queue = core::mem::take(&mut self.state.lock().queue);
         drop(queue);
+    }
+}
+
+/// Drops the messages of a closed socket, and those of sockets that are closed by that.
+pub(super) fn empty(sock: &Arc<Sock>) {
+    if !sock.state.lock().queue.is_empty() {
+        closing::empty(sock.clone());
     }
 }

@@ -1,10 +1,12 @@
-//! Local sockets (`AF_UNIX`): stream, datagram and sequenced packets, by pair, by path and by abstract name; descriptors and
-//! credentials travel along.
+//! Local sockets (`AF_UNIX`): streams, datagrams and sequenced packets, in pairs, by path and by abstract
+//! name, with descriptors and credentials.
 //!
-//! A socket's state is behind one short spinlock; data is copied to and from user memory outside it. Two sockets are never locked
-//! together. Descriptors in flight hold their files open; a cycle of sockets in flight to each other is not collected, but a user has only so
-//! many in flight (`flight`), and queues are bounded.
+//! A socket's state is behind one short spinlock; data is copied from and to user memory without it. Two
+//! sockets are never locked at the same time. Descriptors in flight hold their files open: each user may have
+//! a limited number (`flight`), and sockets that are in flight only to each other are found and closed
+//! (`cycles`).
 
+mod cycles;
 pub mod file;
 pub mod flight;
 pub mod name;
@@ -15,23 +17,29 @@ use self::flight::Flight;
 use self::name::Name;
 use self::peer::{Cred, Identity};
 use self::senders::Senders;
+use crate::fs::closing::Emptied;
+use crate::fs::fasync::{Async, Band};
 use crate::fs::inode::Inode;
 use crate::fs::poll::PollEvents;
+use crate::fs::procfs::sysctl::net::MAX_BACKLOG;
+use crate::mm::reserve::room_behind;
 use crate::sched::WaitQueue;
 use crate::sync::{Mutex, SpinLock};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::any::Any;
+use core::sync::atomic::{AtomicBool, Ordering};
 use limen_linux_abi::Errno;
 
-/// Descriptors in one message (`SCM_MAX_FD`).
+/// How many descriptors a message may have (`SCM_MAX_FD`).
 pub const MAX_FILES: usize = 253;
-/// Bytes that may wait in a socket (`net.core.rmem_default`).
+/// How many bytes may wait in a socket (`net.core.rmem_default`).
 const BUFFER: usize = 212_992;
-/// What every message counts for besides its bytes: what Linux needs for the shortest on 64-bit machines.
+/// How many bytes a message counts for in addition to its own: what Linux needs for the shortest message on
+/// 64-bit machines.
 const OVERHEAD: usize = 768;
-/// Largest piece of a stream that is copied at once.
+/// How many bytes of a stream are copied at once.
 pub const PIECE: usize = 32 * 1024;
 
 /// Kinds of socket.
@@ -45,14 +53,14 @@ pub enum Kind {
     Packet = 5,
 }
 
-/// Something sent and not received yet.
+/// A message that was sent and not received yet.
 #[derive(Default)]
 pub struct Message {
-    /// The bytes; those before `at` have been read.
+    /// The bytes. Those before `at` have been read.
     pub data: Vec<u8>,
-    /// How much of it has been read.
+    /// How many bytes have been read.
     pub at: usize,
-    /// Files that travel along.
+    /// The files that are sent with it.
     pub files: Flight,
     /// The sender.
     pub cred: Cred,
@@ -65,41 +73,41 @@ struct State {
     queue: VecDeque<Message>,
     bytes: usize,
     peer: Weak<Sock>,
-    /// It had a peer once.
+    /// Whether it ever had a peer.
     connected: bool,
-    /// Connections that may wait, if it listens.
+    /// How many connections may wait, if it listens.
     backlog: Option<usize>,
     /// Connections that wait to be accepted.
     pending: VecDeque<Arc<Sock>>,
     name: Option<Name>,
-    /// Nothing more comes in.
+    /// Nothing more can be received.
     shut_in: bool,
     /// Nothing more may be sent.
     shut_out: bool,
-    /// The socket is gone.
+    /// The socket was closed.
     closed: bool,
-    /// The next one on the list of sockets to be emptied ([`flight::Closing`]).
-    next_closing: Option<Arc<Sock>>,
-    /// Who is to be told when there is space again.
+    /// The next one in the list of sockets whose messages are to be dropped ([`crate::fs::closing`]).
+    next_closing: Option<Arc<dyn Emptied>>,
+    /// Sockets to be told when there is space in the queue again.
     senders: Senders,
-    /// The error the next call reports.
+    /// The error that the next call returns.
     error: Option<Errno>,
-    /// Who the peer was when it connected; who listened, on a socket that does.
+    /// The credentials of the peer when it connected; for a listener, of the process that called `listen`.
     identity: Identity,
     /// `SO_PASSCRED`.
     pass_cred: bool,
-    /// The option that asks for the time with every message (`SO_TIMESTAMP` and its kin).
+    /// The option that asks for a time with every message (`SO_TIMESTAMP` and similar ones).
     timestamp: Option<u32>,
-    /// `SO_RCVTIMEO` and `SO_SNDTIMEO`, ns.
+    /// `SO_RCVTIMEO` and `SO_SNDTIMEO`, in nanoseconds.
     timeouts: [Option<u64>; 2],
-    /// Options that make no difference to a local socket, but are kept.
+    /// Options that have no effect on a local socket; their values are kept.
     kept: BTreeMap<u32, i32>,
-    /// `SO_LINGER`: it makes none either.
+    /// `SO_LINGER`, which has no effect either.
     linger: [u32; 2],
 }
 
 impl State {
-    /// Whether it listens and one more connection may wait.
+    /// Whether it listens and another connection may wait.
     fn has_room(&self) -> bool {
         self.accepts() && self.backlog.is_some_and(|b| self.pending.len() <= b)
     }
@@ -109,22 +117,22 @@ impl State {
         !self.closed && !self.shut_in && self.backlog.is_some()
     }
 
-    /// Whether a datagram of `sender` is let in: one with a peer hears nobody else.
+    /// Whether it accepts a datagram from `sender`: a socket with a peer accepts only the peer's.
     fn hears(&self, sender: &Sock) -> bool {
         !self.connected || core::ptr::eq(self.peer.as_ptr(), sender)
     }
 
-    /// Whether one more message has space in the queue.
+    /// Whether the queue has space for another message.
     fn has_space(&self) -> bool {
         self.bytes + self.queue.len() * OVERHEAD < BUFFER
     }
 
-    /// Whether a sender need not wait: there is space, or there is an error to be had.
+    /// Whether a sender need not wait: there is space, or there is an error to return.
     fn lets_go_on(&self) -> bool {
         self.closed || self.shut_in || self.has_space()
     }
 
-    /// Those who wait for space, if there is some.
+    /// If there is space: takes the senders that wait for it, to be told.
     fn take_senders(&mut self) -> Senders {
         if self.lets_go_on() {
             core::mem::take(&mut self.senders)
@@ -144,14 +152,20 @@ pub struct Sock {
     /// Kind.
     pub kind: Kind,
     state: SpinLock<State>,
-    /// One receiver at a time.
+    /// Held by the one receiver at a time.
     receiving: Mutex<()>,
-    /// Data, connections, hang-up.
+    /// Threads that wait for data, connections or hang-up.
     pub(super) read_wait: WaitQueue,
-    /// Room in the queue of the peer.
+    /// Threads that wait for room in the peer's queue.
     pub(super) write_wait: WaitQueue,
-    /// Room in the socket's own queue: its senders sleep here.
+    /// Threads that send to this socket and wait for room in its queue.
     room_wait: WaitQueue,
+    /// Whether a signal about room is due: one each time that room was missing. (About data no signal is sent
+    /// while a reader of a stream sleeps.)
+    pub(super) owners: Async,
+    /// Whether a signal about room is due: only once each time that room was missing.
+    wants_room: AtomicBool,
+    reader_sleeps: AtomicBool,
 }
 
 impl Sock {
@@ -164,10 +178,13 @@ impl Sock {
             read_wait: WaitQueue::new(),
             write_wait: WaitQueue::new(),
             room_wait: WaitQueue::new(),
+            owners: Async::new(),
+            wants_room: AtomicBool::new(false),
+            reader_sleeps: AtomicBool::new(false),
         })
     }
 
-    /// Two connected sockets.
+    /// Makes two connected sockets.
     pub fn pair(kind: Kind) -> (Arc<Self>, Arc<Self>) {
         let (a, b) = (Self::new(kind), Self::new(kind));
         let identity = Identity::own();
@@ -183,7 +200,7 @@ impl Sock {
         s.identity = identity;
     }
 
-    /// Connects a stream socket that is not connected yet.
+    /// Connects a stream socket that is not connected.
     fn join(&self, peer: &Arc<Sock>, identity: Identity) -> Result<(), Errno> {
         let mut s = self.state.lock();
         if s.backlog.is_some() {
@@ -198,45 +215,63 @@ impl Sock {
         Ok(())
     }
 
-    /// Has no peer any more.
+    /// Ends the connection to its peer.
     pub fn leave(&self) {
         {
             let mut s = self.state.lock();
             s.peer = Weak::new();
             s.connected = false;
         }
-        self.wake_writers();
+        self.tell_room();
     }
 
-    /// There may be room for what this socket sends.
-    fn wake_writers(&self) {
-        self.write_wait.wake_all_key(PollEvents::WRITABLE.bits());
+    /// There may be room again for what this socket sends: wakes and signals.
+    fn tell_room(&self) {
+        self.write_wait
+            .wake_one_key((PollEvents::WRITABLE | PollEvents::WRBAND).bits());
+        if self.wants_room.load(Ordering::Relaxed) && self.wants_room.swap(false, Ordering::Relaxed) {
+            self.owners.tell(Band::Out);
+        }
+    }
+    /// There is something to receive or to accept: wakes one sleeper, as each takes one message or
+    /// connection.
+    fn tell_news(&self) {
+        self.read_wait.wake_one_key(PollEvents::READABLE.bits());
+        if !self.reader_sleeps.load(Ordering::Relaxed) {
+            self.owners.tell(Band::In);
+        }
+    }
+    /// It found no room and does not sleep: its owner wants a signal when there is room.
+    fn wants_room(&self) {
+        if self.owners.any() {
+            self.wants_room.store(true, Ordering::Relaxed);
+        }
     }
 
     /// Its own name.
     pub fn name(&self) -> Option<Name> {
         self.state.lock().name.clone()
     }
-    /// Its peer, if it has one that is still there.
+    /// Its peer. `None`: it has none, or the peer was closed.
     pub fn peer(&self) -> Option<Arc<Sock>> {
         self.state.lock().peer.upgrade()
     }
-    /// The peer's name; `ENOTCONN` without one.
+    /// The peer's name. `ENOTCONN`: it has no peer.
     pub fn peer_name(&self) -> Result<Option<Name>, Errno> {
         if !self.state.lock().connected {
             return Err(Errno::ENOTCONN);
         }
         Ok(self.peer().and_then(|p| p.name()))
     }
-    /// Who the peer was at the time of connection.
+    /// The credentials of the peer at the time of the connection.
     pub fn peer_identity(&self) -> Identity {
         self.state.lock().identity.clone()
     }
-    /// The value of an option that makes no difference, if it was ever set.
+    /// The value of an option without effect, if it was ever set.
     pub fn kept(&self, option: u32) -> Option<i32> {
         self.state.lock().kept.get(&option).copied()
     }
-    /// Sets one.
+    /// Sets the value of an option without effect.
     pub fn keep(&self, option: u32, value: i32) {
         self.state.lock().kept.insert(option, value);
     }
@@ -244,7 +279,7 @@ impl Sock {
     pub fn linger(&self) -> [u32; 2] {
         self.state.lock().linger
     }
-    /// Sets it.
+    /// Sets `SO_LINGER`.
     pub fn set_linger(&self, linger: [u32; 2]) {
         self.state.lock().linger = linger;
     }
@@ -264,23 +299,23 @@ impl Sock {
     pub fn set_pass_cred(&self, on: bool) {
         self.state.lock().pass_cred = on;
     }
-    /// The option that asks for the time with every message: a stream has none.
+    /// The option that asks for a time with every message. A stream has none.
     pub fn timestamp(&self) -> Option<u32> {
         self.state.lock().timestamp
     }
-    /// Sets it.
+    /// Sets that option.
     pub fn set_timestamp(&self, option: Option<u32>) {
         self.state.lock().timestamp = option;
     }
-    /// A timeout in ns: 0 for receiving, 1 for sending.
+    /// A timeout in nanoseconds; `which`: 0 for receiving, 1 for sending.
     pub fn timeout(&self, which: usize) -> Option<u64> {
         self.state.lock().timeouts[which]
     }
-    /// Sets a timeout.
+    /// Sets a timeout; see [`Sock::timeout`].
     pub fn set_timeout(&self, which: usize, ns: Option<u64>) {
         self.state.lock().timeouts[which] = ns;
     }
-    /// Bytes waiting (`FIONREAD`): of the first message, for datagrams.
+    /// How many bytes can be read (`FIONREAD`). For datagrams: of the first message.
     pub fn waiting(&self) -> usize {
         let s = self.state.lock();
         match self.kind {
@@ -289,7 +324,7 @@ impl Sock {
         }
     }
 
-    /// `bind`: to an abstract name, or to `inode`, made for it at a path.
+    /// `bind`: to an abstract name, or to `inode`, which was made at a path for this.
     pub fn bind(self: &Arc<Self>, name: Name, inode: Option<&Arc<Inode>>) -> Result<(), Errno> {
         let mut s = self.state.lock();
         if s.name.is_some() {
@@ -321,24 +356,26 @@ impl Sock {
         if s.connected || s.name.is_none() {
             return Err(Errno::EINVAL);
         }
-        s.backlog = Some(backlog.clamp(0, 4096) as usize);
+        let most = MAX_BACKLOG.load(Ordering::Relaxed);
+        s.backlog = Some((backlog as u32).min(most as u32) as usize);
         s.identity = Identity::own();
         Ok(())
     }
 
-    /// `connect` to what is bound to a name.
+    /// `connect` to the socket that is bound to a name.
     pub fn connect(self: &Arc<Self>, to: &Arc<Sock>, nonblock: bool) -> Result<(), Errno> {
         if self.kind == Kind::Datagram {
             if !to.state.lock().hears(self) {
                 return Err(Errno::EPERM);
             }
             self.set_peer(to, Identity::default());
-            // The old one's queue may have been full.
-            self.wake_writers();
+            // The queue of the former peer may have been full.
+            self.tell_room();
             return Ok(());
         }
         loop {
-            // No two sockets are locked at once: either may be turned into a listener the other connects to, or be the other.
+            // The two are never locked at the same time: each may just be connecting to the other, or both
+            // may be one socket.
             let l = to.state.lock();
             if !l.accepts() {
                 return Err(Errno::ECONNREFUSED);
@@ -354,11 +391,15 @@ impl Sock {
                 }
                 server.set_peer(self, Identity::own());
                 self.join(&server, identity)?;
-                let mut l = to.state.lock();
+                let l = room_behind(|| to.state.lock(), |l| &mut l.pending, 1);
+                let Ok(mut l) = l else {
+                    self.leave();
+                    return Err(Errno::ENOMEM);
+                };
                 if l.has_room() {
                     l.pending.push_back(server);
                     drop(l);
-                    to.read_wait.wake_all();
+                    to.tell_news();
                     return Ok(());
                 }
                 drop(l);
@@ -396,16 +437,18 @@ impl Sock {
                 return Err(Errno::EINVAL);
             }
             drop(s);
-            self.sleep(&self.read_wait, self.timeout(0), nonblock, |s| {
+            self.sleep(&self.read_wait, true, self.timeout(0), nonblock, |s| {
                 !s.pending.is_empty() || s.shut_in
             })?;
         }
     }
 
-    /// Sleeps on `queue` until `ready` holds of this socket's state; `EAGAIN` if it may not, or not for so many ns.
+    /// Sleeps on `queue` until `ready` is true of this socket's state. `EAGAIN`: it must not sleep, or the
+    /// timeout came.
     fn sleep(
         &self,
         queue: &WaitQueue,
+        exclusive: bool,
         timeout: Option<u64>,
         nonblock: bool,
         ready: impl Fn(&State) -> bool,
@@ -414,20 +457,17 @@ impl Sock {
             return Err(Errno::EAGAIN);
         }
         let cond = || ready(&self.state.lock());
-        match timeout {
-            None => queue.wait_until(cond),
-            Some(ns) => {
-                let at = crate::time::now_ns().saturating_add(ns);
-                if queue.wait_until_deadline(at, cond)? {
-                    Ok(())
-                } else {
-                    Err(Errno::EAGAIN)
-                }
-            }
-        }
+        let end = timeout.map_or(u64::MAX, |ns| crate::time::now_ns().saturating_add(ns));
+        let in_time = if exclusive {
+            queue.wait_until_deadline_exclusive(end, cond)?
+        } else {
+            queue.wait_until_deadline(end, cond)?
+        };
+        if in_time { Ok(()) } else { Err(Errno::EAGAIN) }
     }
 
-    /// Where a message without a receiver's name goes, or why none may be sent; nowhere yet if it is `named`.
+    /// The socket to which a message without an address goes. `Err`: none may be sent. `named`: the message
+    /// has an address, so there need not be a peer.
     pub fn target(&self, named: bool) -> Result<Option<Arc<Sock>>, Errno> {
         let mut s = self.state.lock();
         if self.kind == Kind::Packet
@@ -455,7 +495,7 @@ impl Sock {
         s.peer.upgrade().map(Some).ok_or(self.gone())
     }
 
-    /// What there is to say when the other end of a socket of this kind is not there any more.
+    /// The error if the other end of a socket of this kind was closed.
     fn gone(&self) -> Errno {
         match self.kind {
             Kind::Datagram => Errno::ECONNREFUSED,
@@ -463,11 +503,12 @@ impl Sock {
         }
     }
 
-    /// Puts a message into the queue of this socket, sleeping for room. `sender` is who sends.
+    /// Puts a message from `sender` into this socket's queue. Sleeps until there is room.
     pub fn deliver(&self, message: Message, sender: &Arc<Sock>, nonblock: bool) -> Result<(), Errno> {
         let mut message = Some(message);
         loop {
-            let mut s = self.state.lock();
+            let s = room_behind(|| self.state.lock(), |s| &mut s.queue, 1);
+            let mut s = s.map_err(|_| Errno::ENOBUFS)?;
             if self.kind == Kind::Datagram && !s.hears(sender) {
                 return Err(Errno::EPERM);
             }
@@ -480,33 +521,37 @@ impl Sock {
             if s.has_space()
                 && let Some(m) = message.take()
             {
-                s.queue.try_reserve(1).map_err(|_| Errno::ENOBUFS)?;
                 s.bytes += m.data.len();
                 s.queue.push_back(m);
                 drop(s);
-                self.read_wait.wake_all();
+                self.tell_news();
                 return Ok(());
             }
             if nonblock {
                 s.senders.add(sender);
+                sender.wants_room();
             }
             drop(s);
-            self.sleep(&self.room_wait, sender.timeout(1), nonblock, |s| s.lets_go_on())?;
+            self.sleep(&self.room_wait, false, sender.timeout(1), nonblock, |s| {
+                s.lets_go_on()
+            })?;
         }
     }
 
-    /// Hands the oldest message to `take`, which says whether it is used up; or the one behind `skip` older ones, which nobody waits for.
-    /// `Ok(None)`: nothing more will come.
+    /// Calls `take` with the oldest message, or with the one behind `skip` older ones (then it does not
+    /// wait). `take` returns whether the message is used up. `Ok(None)`: nothing more will come. `exclusive`:
+    /// sleeps as an exclusive sleeper; for receivers that take whole messages.
     pub fn receive<R>(
         &self,
         nonblock: bool,
+        exclusive: bool,
         skip: usize,
         mut take: impl FnMut(&mut Message) -> Result<(R, bool), Errno>,
     ) -> Result<Option<R>, Errno> {
         loop {
             let guard = self.receiving.lock();
             let mut s = self.state.lock();
-            // An empty one keeps its place.
+            // An empty message keeps its place meanwhile.
             if let Some(mut m) = s.queue.get_mut(skip).map(core::mem::take) {
                 drop(s);
                 let before = m.data.len() - m.at;
@@ -546,9 +591,21 @@ impl Sock {
             }
             drop(s);
             drop(guard);
-            self.sleep(&self.read_wait, self.timeout(0), nonblock, |s| {
-                s.has_message() || s.shut_in || s.error.is_some()
-            })?;
+            let stream = self.kind == Kind::Stream;
+            if stream && !nonblock {
+                self.reader_sleeps.store(true, Ordering::Relaxed);
+            }
+            let woken = self.sleep(
+                &self.read_wait,
+                exclusive && !stream,
+                self.timeout(0),
+                nonblock,
+                |s| s.has_message() || s.shut_in || s.error.is_some(),
+            );
+            if stream && !nonblock {
+                self.reader_sleeps.store(false, Ordering::Relaxed);
+            }
+            woken?;
         }
     }
 
@@ -567,6 +624,11 @@ impl Sock {
                 s.shut_out |= read;
             }
             p.wake();
+            if read && write {
+                p.owners.tell(Band::Hup);
+            } else if write {
+                p.owners.tell(Band::In);
+            }
         }
         self.wake();
     }
@@ -579,7 +641,7 @@ impl Sock {
         senders.wake();
     }
 
-    /// The last descriptor is gone.
+    /// The last descriptor was closed.
     pub fn close(self: &Arc<Self>) {
         let (peer, pending, name, unread) = {
             let mut s = self.state.lock();
@@ -604,6 +666,7 @@ impl Sock {
                 }
             }
             p.wake();
+            p.owners.tell(Band::Hup);
         }
         for sock in pending {
             sock.close();
@@ -615,7 +678,34 @@ impl Sock {
         flight::empty(self);
     }
 
-    /// Looks at the state for `poll`: (something to read, room to send, nothing more comes in, both directions shut, error).
+    /// How many files are in messages that wait to be received.
+    pub(super) fn files_waiting(&self) -> usize {
+        let s = self.state.lock();
+        s.queue.iter().map(|message| message.files.files().len()).sum()
+    }
+
+    /// Calls `with` with the queue of messages, and with those of connections that wait to be accepted.
+    fn each_queue(&self, with: &mut dyn FnMut(&mut VecDeque<Message>)) {
+        {
+            let mut s = self.state.lock();
+            with(&mut s.queue);
+            s.bytes = s
+                .queue
+                .iter()
+                .map(|message| message.data.len() - message.at)
+                .sum();
+        }
+        // One after the other: there may be very many.
+        for n in 0.. {
+            let Some(sock) = self.state.lock().pending.get(n).cloned() else {
+                break;
+            };
+            sock.each_queue(with);
+        }
+    }
+
+    /// The state for `poll`: (something to read, room to send, nothing more can be received, both directions
+    /// shut down, an error).
     pub(super) fn readiness(self: &Arc<Self>) -> (bool, bool, bool, bool, bool) {
         let s = self.state.lock();
         let readable = s.has_message() || !s.pending.is_empty() || s.shut_in;
@@ -629,6 +719,9 @@ impl Sock {
                 let room = p.lets_go_on();
                 if !room {
                     p.senders.add(self);
+                    if self.kind != Kind::Stream {
+                        self.wants_room();
+                    }
                 }
                 room
             }

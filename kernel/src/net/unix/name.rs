@@ -1,4 +1,5 @@
-//! Names of local sockets: addresses (`struct sockaddr_un`), what is bound to an abstract name, what to a path.
+//! Names of local sockets: addresses (`struct sockaddr_un`), and which socket is bound to an abstract name or
+//! a path.
 
 use super::{Kind, Sock};
 use crate::fs::inode::{FileType, Inode};
@@ -11,13 +12,13 @@ use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use limen_linux_abi::Errno;
 
-/// Bytes of `struct sockaddr_un`.
+/// The size of `struct sockaddr_un` in bytes.
 const ADDR_LEN: usize = 110;
 
-/// A name: the bytes of `sun_path`, an abstract one's leading NUL included.
+/// A name: the bytes of `sun_path`. An abstract one begins with a NUL.
 pub type Name = Arc<[u8]>;
 
-/// The name in an address (`struct sockaddr_un`). `EINVAL` if there is none, or it is of another family.
+/// The name in an address (`struct sockaddr_un`). `EINVAL`: it has none, or is of another family.
 pub fn name_of(address: &[u8]) -> Result<Name, Errno> {
     let Some((family, mut name)) = address.split_first_chunk() else {
         return Err(Errno::EINVAL);
@@ -31,7 +32,7 @@ pub fn name_of(address: &[u8]) -> Result<Name, Errno> {
     Ok(Arc::from(name))
 }
 
-/// The address with a name; without one only the family.
+/// The address with a name. Without a name it has only the family.
 pub fn address_of(name: Option<&Name>) -> Vec<u8> {
     let mut raw = (AF_UNIX as u16).to_ne_bytes().to_vec();
     if let Some(name) = name {
@@ -43,10 +44,10 @@ pub fn address_of(name: Option<&Name>) -> Vec<u8> {
     raw
 }
 
-/// What is bound to abstract names: each kind of socket has its own.
+/// The sockets that are bound to abstract names. Each kind of socket has names of its own.
 static ABSTRACT: SpinLock<BTreeMap<(Kind, Name), Weak<Sock>>> = SpinLock::new(BTreeMap::new());
 
-/// Binds a socket to an abstract name; `EADDRINUSE` if another one is.
+/// Binds a socket to an abstract name. `EADDRINUSE`: another one is bound to it.
 pub(super) fn claim(name: Name, sock: &Arc<Sock>) -> Result<(), Errno> {
     let mut all = ABSTRACT.lock();
     let name = (sock.kind, name);
@@ -57,7 +58,7 @@ pub(super) fn claim(name: Name, sock: &Arc<Sock>) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Gives the name back, if it is an abstract one that the socket is bound to.
+/// Releases the name if it is an abstract one to which the socket is bound.
 pub(super) fn release(name: Name, sock: &Sock) {
     let mut all = ABSTRACT.lock();
     let name = (sock.kind, name);
@@ -66,7 +67,7 @@ pub(super) fn release(name: Name, sock: &Sock) {
     }
 }
 
-/// The socket of a kind that is bound to a name.
+/// The socket of `kind` that is bound to a name. `ECONNREFUSED`: there is none.
 pub fn find(kind: Kind, name: Name) -> Result<Arc<Sock>, Errno> {
     let bound = if name.first() == Some(&0) {
         ABSTRACT.lock().get(&(kind, name)).and_then(Weak::upgrade)
@@ -82,7 +83,7 @@ pub fn find(kind: Kind, name: Name) -> Result<Arc<Sock>, Errno> {
     Ok(bound)
 }
 
-/// The socket whose name in the file system is `inode`.
+/// The socket that is bound to the path of `inode`.
 fn find_bound(inode: &Inode) -> Option<Arc<Sock>> {
     if inode.kind != FileType::Socket {
         return None;

@@ -1,22 +1,23 @@
-//! Who sends, and who is at the other end: `struct ucred`, `SO_PEERCRED`, `SO_PEERGROUPS`.
+//! The credentials of senders and peers: `struct ucred`, `SO_PEERCRED`, `SO_PEERGROUPS`.
 
 use crate::task::creds::cap;
 use crate::task::{current, find_process};
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use limen_linux_abi::Errno;
 
-/// Process, user and group of a sender or peer (`struct ucred`).
+/// Process, user and group id of a sender or peer (`struct ucred`).
 pub type Cred = [u32; 3];
 
-/// The running process's, as those it sends to see it: with its real ids.
+/// The running process's, as receivers see them: with its real ids.
 pub(super) fn sender_cred() -> Cred {
     let task = current();
     let creds = task.creds();
     [task.tgid() as u32, creds.uid, creds.gid]
 }
 
-/// Whether the running process may say that it is `claimed`: with its own ids, or the capabilities to act as others. `ESRCH` if there is no
-/// such process.
+/// Whether the running process may send `claimed` as its credentials. `EPERM` unless the ids are its own or
+/// it has the capabilities to change to others. `ESRCH`: there is no such process.
 pub fn check_cred(claimed: Cred) -> Result<(), Errno> {
     let [pid, uid, gid] = claimed;
     let task = current();
@@ -38,13 +39,13 @@ pub fn check_cred(claimed: Cred) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Who is at the other end of a connection.
+/// The credentials of the other end of a connection.
 #[derive(Clone)]
 pub struct Identity {
     /// `SO_PEERCRED`.
     pub cred: Cred,
-    /// `SO_PEERGROUPS`; none if nobody is there.
-    pub groups: Option<Arc<[u32]>>,
+    /// `SO_PEERGROUPS`. `None`: there is no peer.
+    pub groups: Option<Arc<Vec<u32>>>,
 }
 
 impl Default for Identity {
@@ -57,7 +58,7 @@ impl Default for Identity {
 }
 
 impl Identity {
-    /// The running process, with the ids it acts under.
+    /// The running process, with its effective ids.
     pub(super) fn own() -> Self {
         let task = current();
         let creds = task.creds();

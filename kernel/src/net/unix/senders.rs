@@ -1,20 +1,19 @@
-//! Sockets that had something to send and found no space: they are told when there is some.
+//! Sockets that could not send because there was no space. They are told when there is some.
 
 use super::Sock;
-use crate::fs::poll::PollEvents;
 use alloc::collections::BTreeMap;
 use alloc::sync::{Arc, Weak};
 
-/// The senders that wait for space in the queue of one socket without sleeping, each of them once.
+/// The senders that wait, without sleeping, for space in one socket's queue. Each is in the list once.
 #[derive(Default)]
 pub(super) struct Senders {
     all: BTreeMap<usize, Weak<Sock>>,
-    /// With so many, those that are gone are forgotten first: they keep their memory.
+    /// From this number on, closed ones are removed before another is added, as they keep memory.
     tidy_at: usize,
 }
 
 impl Senders {
-    /// One more, if it is not there yet.
+    /// Adds a sender that is not in the list yet.
     pub(super) fn add(&mut self, sender: &Arc<Sock>) {
         if self.all.len() >= self.tidy_at {
             self.all.retain(|_, s| s.strong_count() != 0);
@@ -26,7 +25,7 @@ impl Senders {
     /// Tells all of them. The socket's state must not be locked.
     pub(super) fn wake(self) {
         for sender in self.all.into_values().filter_map(|s| s.upgrade()) {
-            sender.write_wait.wake_all_key(PollEvents::WRITABLE.bits());
+            sender.tell_room();
         }
     }
 }

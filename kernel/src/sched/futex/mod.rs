@@ -1,10 +1,12 @@
 //! Futexes: sleeping on a word of user memory.
 //!
-//! Waiters queue in a hash table of buckets by key (address space and address, or the memory object behind a shared mapping). An
-//! entry lies on the waiter's stack. The word is looked at under the bucket's lock, where a page fault may not sleep: if the page is not
-//! there, the lock is let go, the page is brought in, and everything starts again.
+//! Waiters queue in a hash table of buckets. The key is the address space and the address or, for a shared
+//! mapping, the memory object and the place in it. A waiter's entry lies on its own stack. The word is read
+//! under the bucket's lock, where a page fault must not sleep: if the page is not present, the waiter unlocks
+//! the bucket, faults the page in and starts again.
 //!
-//! `pi` holds priority-inheriting locks, `owner` the lists behind them, `requeue` what moves waiters from one word to another, `robust` what happens to the locks of a dying thread.
+//! `pi` has the priority-inheriting locks, `owner` the lists of who waits for whose locks, `requeue` moves
+//! waiters from one word to another, `robust` handles the locks of a dying thread.
 
 mod owner;
 mod pi;
@@ -20,40 +22,55 @@ pub use robust::exit_robust_list;
 use super::{TaskState, current, schedule};
 use crate::mm::AddressSpace;
 use crate::mm::user::{UserPtr, check};
+use crate::sched::Deadline;
 use crate::sched::preempt;
-use crate::syscall::SysResult;
-use crate::time::Deadline;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use limen_linux_abi::Errno;
+use limen_linux_abi::SysResult;
 use table::{Bucket, Entry, bucket_of, lock_two};
 
-/// The waiter mask of plain waits and wakes.
+/// The bit set of plain waits and wakes (`FUTEX_BITSET_MATCH_ANY`).
 pub const MATCH_ANY: u32 = u32::MAX;
-/// The thread identifier in a lock word.
+
+/// Makes the table of waiters. At boot, once all CPUs are there.
+pub fn init() {
+    table::init();
+}
+/// The thread id in a lock word (`FUTEX_TID_MASK`).
 const TID_MASK: u32 = 0x3fff_ffff;
-/// The lock's owner died.
+/// The lock's owner died (`FUTEX_OWNER_DIED`).
 const OWNER_DIED: u32 = 1 << 30;
-/// Somebody waits in the kernel.
+/// A thread waits in the kernel (`FUTEX_WAITERS`).
 const WAITERS: u32 = 1 << 31;
 
-/// What a futex is identified by.
+/// What identifies a futex.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Key {
     object: usize,
     offset: u64,
 }
 
-/// The key of the word at `addr` of the running program.
+/// What an operation does with the word.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Use {
+    /// Reads it at most.
+    Read,
+    /// Changes it: the word must be writable.
+    Write,
+}
+
+/// The key of the word at `addr` of the running program. For a private futex it is the address, mapped or
+/// not. `EFAULT`: a shared word that is not mapped, or cannot be used as `use_` says. May sleep.
 #[inline(always)]
-fn key_of(addr: usize, shared: bool) -> Result<Key, Errno> {
+fn key_of(addr: usize, shared: bool, use_: Use) -> Result<Key, Errno> {
     if addr & 3 != 0 {
         return Err(Errno::EINVAL);
     }
     check(addr, 4)?;
     let mm = crate::mm::current_space().ok_or(Errno::EFAULT)?;
     if shared {
-        return shared_key(&mm, addr);
+        return shared_key(&mm, addr, use_);
     }
     Ok(Key {
         object: core::ptr::from_ref(&*mm).addr(),
@@ -61,12 +78,12 @@ fn key_of(addr: usize, shared: bool) -> Result<Key, Errno> {
     })
 }
 #[inline(never)]
-fn shared_key(mm: &AddressSpace, addr: usize) -> Result<Key, Errno> {
-    let (object, offset) = mm.futex_key(addr)?;
+fn shared_key(mm: &AddressSpace, addr: usize, use_: Use) -> Result<Key, Errno> {
+    let (object, offset) = mm.futex_key(addr, use_ == Use::Write)?;
     Ok(Key { object, offset })
 }
 
-/// The word, without sleeping; `None`: it is not there now.
+/// Reads the word without sleeping. `None`: its page is not present now.
 fn peek(addr: usize) -> Option<u32> {
     preempt::disable();
     // SAFETY: `key_of` checked the range. With preemption off a fault is not resolved but reported.
@@ -75,7 +92,7 @@ fn peek(addr: usize) -> Option<u32> {
     value
 }
 
-/// Compare-and-exchange of the word, without sleeping; `None`: it is not there (writable) now.
+/// Compare-and-exchange of the word without sleeping. `None`: its page is not present, or not writable, now.
 fn exchange(addr: usize, old: u32, new: u32) -> Option<u32> {
     preempt::disable();
     // SAFETY: as in `peek`.
@@ -84,24 +101,25 @@ fn exchange(addr: usize, old: u32, new: u32) -> Option<u32> {
     value
 }
 
-/// Brings the word's page in, for reading or for writing.
+/// Faults the word's page in, for reading or for writing. Sleeps.
 fn fault_in(addr: usize, write: bool) -> Result<(), Errno> {
     let word = UserPtr::<u32>::new(addr);
     let value = word.read()?;
     if write {
-        // SAFETY: the range is below `USER_END` (`key_of`). Exchanging a value for itself changes nothing and makes the page writable.
+        // SAFETY: the range is below `USER_END` (`key_of`). Exchanging a value for itself changes nothing and
+        // makes the page writable.
         unsafe { crate::arch::uaccess::cmpxchg_u32(addr, value, value) }.ok_or(Errno::EFAULT)?;
     }
     Ok(())
 }
 
-/// `FUTEX_WAIT[_BITSET]`: sleeps while the word at `addr` is `expected`, until woken with a matching mask. Returns 0. `EAGAIN`: the word is
-/// something else. `ERESTARTSYS` on a signal.
+/// `FUTEX_WAIT[_BITSET]`: sleeps while the word at `addr` is `expected`, until a wake whose bit set meets
+/// `mask`. Returns 0. `EAGAIN`: the word has another value. `ERESTARTSYS`: a signal came.
 pub fn wait(addr: usize, shared: bool, expected: u32, mask: u32) -> SysResult {
     wait_with(addr, shared, expected, None, mask)
 }
 
-/// [`wait`] until `deadline` comes: `ETIMEDOUT`.
+/// [`wait`] with a deadline. `ETIMEDOUT`: the deadline came first.
 pub fn wait_until(addr: usize, shared: bool, expected: u32, deadline: Deadline, mask: u32) -> SysResult {
     let me = current();
     let _alarm = deadline.alarm(&me);
@@ -115,7 +133,7 @@ fn wait_with(addr: usize, shared: bool, expected: u32, deadline: Option<Deadline
     }
     let me = current();
     loop {
-        let key = key_of(addr, shared)?;
+        let key = key_of(addr, shared, Use::Read)?;
         let entry = Entry::new(&me, key, mask);
         match queue_if(bucket_of(&key), &entry, (addr, expected), true) {
             Ok(true) => {}
@@ -141,7 +159,8 @@ fn wait_with(addr: usize, shared: bool, expected: u32, deadline: Option<Deadline
     }
 }
 
-/// Queues `entry` if the word is `expected`, and makes the thread a sleeper if that is all it `waits` for. `Err`: the word is not there.
+/// Queues `entry` if the word is `expected`; if `waits`, sets the thread's state to sleeping in the same
+/// step. `Ok(false)`: the word has another value. `Err`: the word's page is not present.
 fn queue_if(
     bucket: &'static Bucket,
     entry: &Entry,
@@ -179,7 +198,7 @@ pub struct WaitSpec {
     pub shared: bool,
 }
 
-/// `futex_waitv`: sleeps until one of `specs` is woken; its index.
+/// `futex_waitv`: sleeps until a waker wakes one of `specs`, and returns its index.
 pub fn wait_many(specs: &[WaitSpec], deadline: Option<Deadline>) -> SysResult {
     let me = current();
     let _alarm = deadline.map(|deadline| deadline.alarm(&me));
@@ -187,7 +206,7 @@ pub fn wait_many(specs: &[WaitSpec], deadline: Option<Deadline>) -> SysResult {
         let mut entries: Vec<Box<Entry>> = Vec::with_capacity(specs.len());
         let mut failed = None;
         for spec in specs {
-            let step = key_of(spec.addr, spec.shared).and_then(|key| {
+            let step = key_of(spec.addr, spec.shared, Use::Read).and_then(|key| {
                 let entry = Box::new(Entry::new(&me, key, MATCH_ANY));
                 match queue_if(bucket_of(&key), &entry, (spec.addr, spec.expected), false) {
                     Ok(true) => {
@@ -207,8 +226,9 @@ pub fn wait_many(specs: &[WaitSpec], deadline: Option<Deadline>) -> SysResult {
             }
         }
         if failed.is_none() {
-            // Only now, so that whoever sees it asleep finds it in all of them. Who was faster takes it out of one; who found it awake and has not
-            // done that yet holds the lock of that one's bucket.
+            // The thread becomes a sleeper only now that it is queued in all buckets, so a waker that finds
+            // it asleep finds all entries. An earlier waker found it awake: either it has taken its entry out
+            // already, or it still holds that bucket's lock, which `is_queued_now` takes, too.
             me.sched.set_state(TaskState::INTERRUPTIBLE);
             if entries.iter().all(|e| e.is_queued_now()) && !deadline.is_some_and(Deadline::passed) {
                 schedule();
@@ -241,12 +261,13 @@ pub fn wait_many(specs: &[WaitSpec], deadline: Option<Deadline>) -> SysResult {
     }
 }
 
-/// `FUTEX_WAKE[_BITSET]`: wakes up to `count` waiters whose mask meets `mask`; how many.
+/// `FUTEX_WAKE[_BITSET]`: wakes up to `count` waiters whose bit sets meet `mask`, and returns how many it
+/// woke.
 pub fn wake_masked(addr: usize, shared: bool, count: usize, mask: u32) -> SysResult {
     if mask == 0 {
         return Err(Errno::EINVAL);
     }
-    let key = key_of(addr, shared)?;
+    let key = key_of(addr, shared, Use::Read)?;
     let bucket = bucket_of(&key);
     if bucket.nobody() {
         return Ok(0);
@@ -254,13 +275,14 @@ pub fn wake_masked(addr: usize, shared: bool, count: usize, mask: u32) -> SysRes
     bucket.lock().wake(&key, count, mask)
 }
 
-/// Wakes up to `count` plain waiters of the word at `addr`; for the kernel itself (thread end).
+/// Wakes up to `count` waiters of the word at `addr`. For the kernel itself, at the end of a thread.
 pub fn wake(addr: usize, count: usize, shared: bool) {
     let _ = wake_masked(addr, shared, count, MATCH_ANY);
 }
 
-/// `FUTEX_WAKE_OP`: changes the word at `second` as `op` says, wakes up to `wake` waiters of `first`, and up to `wake_second` of `second` if the
-/// old value compares as `op` says.
+/// `FUTEX_WAKE_OP`: changes the word at `second` as `op` says, wakes up to `wake` waiters of `first` and, if
+/// the word's old value compares as `op` says, up to `wake_second` of `second`. `ENOSYS`: an unknown
+/// operation, or an unknown comparison (then the word has been changed already, as on Linux).
 pub fn wake_op(
     first: usize,
     second: usize,
@@ -278,16 +300,13 @@ pub fn wake_op(
     } else {
         argument
     };
-    if operation > 4 || compare > 5 {
-        return Err(Errno::ENOSYS);
-    }
     loop {
-        let first_key = key_of(first, shared)?;
-        let second_key = key_of(second, shared)?;
-        let (mut a, mut b) = lock_two(bucket_of(&first_key), bucket_of(&second_key));
-        if a.has_special(&first_key) || b.as_mut().unwrap_or(&mut a).has_special(&second_key) {
-            return Err(Errno::EINVAL);
+        let first_key = key_of(first, shared, Use::Read)?;
+        let second_key = key_of(second, shared, Use::Write)?;
+        if operation > 4 {
+            return Err(Errno::ENOSYS);
         }
+        let (mut a, mut b) = lock_two(bucket_of(&first_key), bucket_of(&second_key));
         let old = loop {
             let Some(old) = peek(second) else { break None };
             let new = match operation {
@@ -308,6 +327,9 @@ pub fn wake_op(
             fault_in(second, true)?;
             continue;
         };
+        if compare > 5 {
+            return Err(Errno::ENOSYS);
+        }
         let mut woken = a.wake(&first_key, wake, MATCH_ANY)?;
         let meets = match compare {
             0 => old == compared,

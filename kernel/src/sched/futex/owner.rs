@@ -1,9 +1,13 @@
-//! Who waits for whom: each thread's list of those who wait for the priority-inheriting locks it holds, and whose lock it waits for itself.
+//! Which thread waits for which owner of a priority-inheriting lock: each thread has a list of the waiters
+//! for the locks that it owns, and knows the owner of the lock for which it waits itself.
 //!
-//! A lock's holder runs at least at the priority of the most urgent of its waiters, and so does whoever holds the lock it waits for, and so
-//! on along the chain. Priorities are always worked out anew from the lists ([`propagate`]), so the order of events does not matter.
+//! An owner runs at least at the priority of its most urgent waiter. If the owner itself waits for a lock, so
+//! does that lock's owner, and so on along the chain. [`propagate`] always works the priorities out from the
+//! does that lock's owner, and so on along the chain. [`propagate`] always works the priorities out from the
+//! lists, so the order of events does not matter.
 //!
-//! Lock order: a futex bucket, then one thread's list, then the scheduler's locks. Two lists are never held at once.
+//! Lock order: a futex bucket, then one thread's list, then the scheduler's locks. Two lists are never locked
+//! at the same time.
 
 use super::table::{Entry, PiWait, bucket_of};
 use crate::sched::policy;
@@ -13,31 +17,31 @@ use alloc::sync::Arc;
 use core::ptr;
 use core::sync::atomic::{AtomicU8, Ordering};
 
-/// Nobody ever waited for a lock of this thread.
+/// No thread ever waited for a lock of this one.
 const UNUSED: u8 = 0;
-/// Somebody waits or waited.
+/// A thread waits, or waited, for a lock of this one.
 const USED: u8 = 1;
-/// The thread has ended: nobody may wait for it any more.
+/// The thread has ended: no thread may begin to wait for it.
 const GONE: u8 = 2;
 
-/// The longest chain of waiting threads that is followed.
+/// How many threads of a chain are followed at most.
 const LONGEST_CHAIN: usize = 1024;
 
 /// A thread's part in priority inheritance.
 pub struct PiOwner {
-    /// So that the end of a thread that never had a waiter needs no lock.
+    /// Spares the end of a thread that never had a waiter the lock.
     use_state: AtomicU8,
     links: SpinLock<Links>,
 }
 
 struct Links {
-    /// First of the entries that wait for locks of this thread.
+    /// The first entry of the threads that wait for locks of this one.
     first: *const Entry,
-    /// The holder of the lock this thread waits for.
+    /// The owner of the lock for which this thread waits.
     waits_for: Option<Arc<Task>>,
 }
 
-// SAFETY: the entries are touched under this lock, and unlinked before they go away.
+// SAFETY: the entries are used under this lock only, and unlinked before they go away.
 unsafe impl Send for Links {}
 
 impl PiOwner {
@@ -71,13 +75,14 @@ fn links(task: &Task) -> SpinGuard<'_, Links> {
     task.pi.links.lock()
 }
 
-/// The links of an entry that is in the list whose lock is held, `None` for the list's end.
+/// The links of an entry whose list is locked; `None` at the list's end.
 fn linked<'a>(entry: *const Entry) -> Option<&'a PiWait> {
-    // SAFETY: linked entries are alive as long as the list is locked, and the callers use the reference no longer.
+    // SAFETY: linked entries are alive as long as the list is locked, and no caller keeps the reference for
+    // longer.
     unsafe { entry.as_ref() }.and_then(Entry::pi)
 }
 
-/// `entry`'s thread waits for a lock of `owner`. Under the bucket's lock. `false`: the owner has ended.
+/// Notes that `entry`'s thread waits for a lock of `owner`. The bucket is locked. `false`: `owner` has ended.
 pub(super) fn attach(entry: &Entry, owner: &Arc<Task>) -> bool {
     let Some(wait) = entry.pi() else { return true };
     {
@@ -96,12 +101,12 @@ pub(super) fn attach(entry: &Entry, owner: &Arc<Task>) -> bool {
         wait.owner.set(Arc::as_ptr(owner));
     }
     let old = links(&entry.task()).waits_for.replace(owner.clone());
-    // What is replaced is the running thread, which gives its lock away: this is never its last count.
+    // The replaced owner is the running thread, which hands its lock over: this is never its last reference.
     drop(old);
     true
 }
 
-/// Undoes [`attach`], all but the waiter's own note of whom it waits for. Under the bucket's lock.
+/// Undoes [`attach`], except that the waiter still notes for whom it waits. The bucket is locked.
 pub(super) fn detach(entry: &Entry) {
     let Some(wait) = entry.pi() else { return };
     // SAFETY: the waiter's `waits_for` holds a count of the owner as long as the entry names it.
@@ -119,13 +124,14 @@ pub(super) fn detach(entry: &Entry) {
     wait.owner.set(ptr::null());
 }
 
-/// The thread (the running one) waits no more; whom it waited for, so that it can be told. Its entry is detached.
+/// The running thread no longer waits. Returns the owner for whom it waited, whose priority must be worked
+/// out again. The entry has been detached.
 pub(super) fn waits_no_more(task: &Task) -> Option<Arc<Task>> {
     links(task).waits_for.take()
 }
 
-/// Works out the priority of `start` and of everybody along the chain of those it waits for. `true`: the chain leads to `me`, who would
-/// wait for itself. No futex lock is held.
+/// Works out the priority of `start` and of all owners along the chain. `true`: the chain leads to `me`,
+/// which would wait for itself. The caller holds no lock of a futex.
 pub(super) fn propagate(start: &Arc<Task>, me: Option<&Task>) -> bool {
     let mut at = start.clone();
     for _ in 0..LONGEST_CHAIN {
@@ -143,7 +149,7 @@ pub(super) fn propagate(start: &Arc<Task>, me: Option<&Task>) -> bool {
     true
 }
 
-/// `task`'s own priority was changed: those it waits for may have to follow.
+/// `task`'s own priority has changed: the owners for whom it waits may have to follow.
 pub fn priority_changed(task: &Task) {
     if task.pi.use_state.load(Ordering::Relaxed) == USED {
         let level = links(task).most_urgent();
@@ -155,7 +161,8 @@ pub fn priority_changed(task: &Task) {
     }
 }
 
-/// The running thread ends (`last`) or its program does: whoever waits for its locks looks at them again and takes them over.
+/// The running thread ends (`last`) or executes another program: its waiters are woken, look at their locks
+/// again and take them over.
 pub fn release_waiters(task: &Arc<Task>, last: bool) {
     let state = if last {
         task.pi.use_state.swap(GONE, Ordering::SeqCst)
@@ -166,7 +173,7 @@ pub fn release_waiters(task: &Arc<Task>, last: bool) {
         return;
     }
     loop {
-        // A linked entry's key does not change, but the bucket's lock comes before this one.
+        // A linked entry's key does not change, but the lock of its bucket has to be taken first.
         let key = {
             let links = links(task);
             // SAFETY: linked entries are alive.

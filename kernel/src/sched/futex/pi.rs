@@ -1,28 +1,32 @@
 //! Priority-inheriting locks: `FUTEX_LOCK_PI`, `FUTEX_TRYLOCK_PI`, `FUTEX_UNLOCK_PI`.
 //!
-//! The word holds the owner's thread identifier. A contender sets the waiters bit, joins the owner's list (`owner`), which lends the owner its
-//! priority, and sleeps; the owner's unlock (in the kernel, because of that bit) hands the lock to the most urgent waiter by writing
-//! its identifier. When an owner dies without having said which locks it holds, its waiters look again and take over.
+//! The word holds the owner's thread id. A contender sets `FUTEX_WAITERS`, joins the owner's list (`owner`),
+//! which lends its priority to the owner, and sleeps. Because of that bit the owner unlocks in the kernel,
+//! which writes the id of the most urgent waiter into the word and so hands the lock over. When an owner dies
+//! without a robust list that names the lock, its waiters are woken, look again and take the lock over.
 
 use super::owner::{attach, detach, propagate, waits_no_more};
 use super::table::{Bucket, Entry, List, PiWait, bucket_of};
-use super::{Key, MATCH_ANY, OWNER_DIED, TID_MASK, WAITERS, exchange, fault_in, key_of, peek};
+use super::{Key, MATCH_ANY, OWNER_DIED, TID_MASK, Use, WAITERS, exchange, fault_in, key_of, peek};
+use crate::mm::user::UserPtr;
+use crate::sched::Deadline;
 use crate::sched::{TaskState, current, policy, schedule};
 use crate::task::Task;
-use crate::time::Deadline;
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 use limen_linux_abi::Errno;
 
-/// Takes the lock at `addr`. `EDEADLK`: it is ours already, or its owner waits for us; `ESRCH`: the word names no thread; `EPERM`: it
-/// names one of the kernel's; `EAGAIN` (`only_try`): taken; `ETIMEDOUT`; `ERESTARTNOINTR` on a signal.
+/// Takes the lock at `addr`. `EDEADLK`: the caller owns it already, or its owner waits for the caller;
+/// `ESRCH`: there is no thread with the word's id; `EPERM`: it is a kernel thread's; `EAGAIN` (only with
+/// `only_try`): the lock is taken; `ETIMEDOUT`; `ERESTARTNOINTR`: a signal came.
 pub fn lock_pi(addr: usize, shared: bool, deadline: Option<Deadline>, only_try: bool) -> Result<(), Errno> {
     let me = current();
     let _alarm = deadline.map(|deadline| deadline.alarm(&me));
     lock_until(addr, shared, deadline, only_try, None)
 }
 
-/// The same with the timer set already. `orphan_of`: the lock's owner, of this identifier, is known to have died.
+/// [`lock_pi`] where the timer is set already. `orphan_of`: the id of the lock's owner, if that is known to
+/// have died.
 pub(super) fn lock_until(
     addr: usize,
     shared: bool,
@@ -34,7 +38,7 @@ pub(super) fn lock_until(
     let tid = me.tid() as u32;
     let mut ended = None;
     loop {
-        let key = key_of(addr, shared)?;
+        let key = key_of(addr, shared, Use::Write)?;
         let bucket = bucket_of(&key);
         let wait = PiWait::new(key, true);
         let entry = Entry::with_pi(&me, key, MATCH_ANY, &wait);
@@ -60,19 +64,21 @@ pub(super) fn lock_until(
                 return Err(e);
             }
         };
-        let owner = match find_owner(owner) {
-            Ok(_) if only_try => {
+        let owner = match find_owner(addr, owner) {
+            Ok(Some(owner)) => owner,
+            other => {
                 give_up(list);
-                return Err(Errno::EAGAIN);
-            }
-            Ok(owner) => owner,
-            Err(e) => {
-                give_up(list);
-                return Err(e);
+                other?;
+                continue;
             }
         };
+        if only_try {
+            give_up(list);
+            return Err(Errno::EAGAIN);
+        }
         if !attach(&entry, &owner) {
-            // It has just ended. If the word was its and stays so, nobody will ever unlock it.
+            // The thread is just ending. If the word still names it next time, nobody will ever unlock the
+            // lock.
             give_up(list);
             if ended.replace(owner.tid()) == Some(owner.tid()) {
                 return Err(Errno::ESRCH);
@@ -106,16 +112,23 @@ pub(super) fn lock_until(
     }
 }
 
-/// The thread of an identifier in a lock word.
-pub(super) fn find_owner(tid: u32) -> Result<Arc<Task>, Errno> {
-    let owner = crate::task::find_task(tid as i32).ok_or(Errno::ESRCH)?;
-    if owner.is_kernel_thread() {
-        return Err(Errno::EPERM);
+/// The thread that the lock word at `addr` named, by that identifier. `None`: it has ended since, and what it
+/// left there, which comes before it is gone, is to be looked at. Under the bucket's lock.
+pub(super) fn find_owner(addr: usize, tid: u32) -> Result<Option<Arc<Task>>, Errno> {
+    let error = match crate::task::find_task(tid as i32) {
+        Some(owner) if !owner.is_kernel_thread() => return Ok(Some(owner)),
+        Some(_) => Errno::EPERM,
+        None => Errno::ESRCH,
+    };
+    if peek(addr).is_some_and(|word| word & TID_MASK == tid) {
+        Err(error)
+    } else {
+        Ok(None)
     }
-    Ok(owner)
 }
 
-/// Sleeps until `entry` is let go, a signal comes or the deadline passes. The state was set when the entry was queued.
+/// Sleeps until `entry` leaves the queue, a signal comes or the deadline passes. The thread's state was set
+/// when the entry was queued.
 pub(super) fn sleep(entry: &Entry, deadline: Option<Deadline>) {
     let me = current();
     while entry.is_queued() {
@@ -132,13 +145,14 @@ pub(super) fn sleep(entry: &Entry, deadline: Option<Deadline>) {
 pub(super) enum Left {
     /// The lock was handed to it.
     Granted,
-    /// It was let go to look again; the lock's owner, of that identifier, died.
+    /// It was woken to look at the word again, because the lock's owner, with that id, died.
     LetGo(Option<u32>),
-    /// It still waited.
+    /// It was still in the queue: a signal or the deadline ended its sleep.
     Waiting,
 }
 
-/// Takes `entry`, whose thread is the running one, out of every list, and lets those it waited for have their own priority again.
+/// Takes `entry`, the running thread's, out of every list, and works out the priority of the owners for whom
+/// the thread waited.
 pub(super) fn leave(entry: &Entry, wait: &PiWait) -> Left {
     let me = current();
     me.sched.set_state(TaskState::RUNNING);
@@ -159,12 +173,12 @@ pub(super) fn leave(entry: &Entry, wait: &PiWait) -> Left {
 pub(super) enum Step {
     Taken,
     OwnedBy(u32),
-    /// The page is not there.
+    /// The word's page is not present, or not writable.
     NotThere,
 }
 
-/// Takes a free lock for `tid`, or sets the waiters bit of a taken one, unless it is `only_try`. Under the bucket's lock. One whose owner is
-/// `orphan_of` is as good as free.
+/// Takes a free lock for the thread with id `tid`; sets `FUTEX_WAITERS` in a taken one, unless `only_try`.
+/// The bucket is locked. A lock whose owner is `orphan_of` counts as free.
 pub(super) fn take_or_mark(
     list: &mut List,
     key: &Key,
@@ -201,12 +215,17 @@ pub(super) fn take_or_mark(
     }
 }
 
-/// Gives the lock at `addr` up, to the most urgent waiter if there is one. `EPERM`: it is not ours.
+/// Unlocks the lock at `addr` and hands it to the most urgent waiter, if there is one. `EPERM`: the caller
+/// does not own it.
 pub fn unlock_pi(addr: usize, shared: bool) -> Result<(), Errno> {
     let me = current();
     let tid = me.tid() as u32;
     loop {
-        let key = key_of(addr, shared)?;
+        // The owner is checked before the word's other errors, as on Linux.
+        if UserPtr::<u32>::new(addr).read()? & TID_MASK != tid {
+            return Err(Errno::EPERM);
+        }
+        let key = key_of(addr, shared, Use::Write)?;
         let bucket: &Bucket = bucket_of(&key);
         let mut list = bucket.lock();
         let Some(word) = peek(addr) else {
@@ -246,7 +265,8 @@ pub fn unlock_pi(addr: usize, shared: bool) -> Result<(), Errno> {
         let Some((_, next)) = best else {
             return Ok(());
         };
-        // The others first: they wait for the new owner from now on, which cannot have ended while it is in this queue.
+        // The other waiters wait for the new owner from now on. They are moved first: while the new owner is
+        // in this queue it cannot end.
         list.for_each(&key, |_, entry| {
             if entry.waits_pi().is_some() && !Arc::ptr_eq(&entry.task(), &next) {
                 detach(entry);

@@ -1,19 +1,20 @@
-//! Moving waiters from one word to another: `FUTEX_REQUEUE`, `FUTEX_CMP_REQUEUE`, and the pair `FUTEX_WAIT_REQUEUE_PI` and `FUTEX_CMP_REQUEUE_PI`,
-//! with which a condition variable hands its waiters to a priority-inheriting lock.
+//! Moving waiters from one word to another: `FUTEX_REQUEUE`, `FUTEX_CMP_REQUEUE`, and the pair
+//! `FUTEX_WAIT_REQUEUE_PI` and `FUTEX_CMP_REQUEUE_PI`, with which a condition variable hands its waiters to a
+//! priority-inheriting lock.
 
 use super::owner::{attach, propagate};
 use super::pi::{Left, Step, find_owner, leave, lock_until, sleep, take_or_mark};
 use super::table::{Entry, PiWait, bucket_of, lock_two};
-use super::{MATCH_ANY, WAITERS, exchange, fault_in, key_of, peek, queue_if};
+use super::{MATCH_ANY, Use, WAITERS, exchange, fault_in, key_of, peek, queue_if};
+use crate::sched::Deadline;
 use crate::sched::current;
-use crate::syscall::SysResult;
 use crate::task::Task;
-use crate::time::Deadline;
 use alloc::sync::Arc;
 use limen_linux_abi::Errno;
+use limen_linux_abi::SysResult;
 
-/// `FUTEX_[CMP_]REQUEUE`: wakes up to `wake` waiters of `from` and moves up to `requeue` others to `to`, if the word at `from`
-/// is `expected`. `shared`: each of the two.
+/// `FUTEX_[CMP_]REQUEUE`: if the word at `from` is `expected`, wakes up to `wake` waiters of `from` and moves
+/// up to `requeue` others to `to`. `shared` is for each of the two words.
 pub fn requeue(
     from: usize,
     to: usize,
@@ -23,8 +24,8 @@ pub fn requeue(
     expected: Option<u32>,
 ) -> SysResult {
     loop {
-        let from_key = key_of(from, shared.0)?;
-        let to_key = key_of(to, shared.1)?;
+        let from_key = key_of(from, shared.0, Use::Read)?;
+        let to_key = key_of(to, shared.1, Use::Read)?;
         let (bucket_from, bucket_to) = (bucket_of(&from_key), bucket_of(&to_key));
         let (mut a, mut b) = lock_two(bucket_from, bucket_to);
         if let Some(expected) = expected {
@@ -50,8 +51,9 @@ pub fn requeue(
     }
 }
 
-/// `FUTEX_WAIT_REQUEUE_PI`: sleeps while the word at `addr` is `expected` until [`cmp_requeue_pi`] moves it to the lock at `to`, and returns as
-/// that lock's owner. `EAGAIN`: the word was something else, or a signal came after it was moved; `ERESTARTNOINTR`: a signal came before.
+/// `FUTEX_WAIT_REQUEUE_PI`: sleeps while the word at `addr` is `expected`, until [`cmp_requeue_pi`] moves the
+/// waiter to the lock at `to`, and returns when the caller owns that lock. `EAGAIN`: the word had another
+/// value, or a signal came after the move; `ERESTARTNOINTR`: a signal came before it.
 pub fn wait_requeue_pi(
     addr: usize,
     to: usize,
@@ -79,13 +81,13 @@ fn wait_until_moved(
     let me = current();
     let wait;
     let entry = loop {
-        let target = key_of(to, shared)?;
-        let key = key_of(addr, shared)?;
+        let target = key_of(to, shared, Use::Write)?;
+        let key = key_of(addr, shared, Use::Read)?;
         if key == target {
             return Err(Errno::EINVAL);
         }
         let this = PiWait::new(target, false);
-        // Only looks: an entry must stay where it is once queued.
+        // Does not fault the page in: once queued, an entry must stay where it is.
         match peek(addr) {
             Some(value) if value != expected => return Err(Errno::EAGAIN),
             Some(_) => {
@@ -105,7 +107,7 @@ fn wait_until_moved(
     sleep(&entry, deadline);
     match leave(&entry, &wait) {
         Left::Granted => Ok(()),
-        // The lock's owner died after we were moved: the lock may be ours for the taking.
+        // The lock's owner died after this waiter was moved: the lock may be free now.
         Left::LetGo(orphan_of) => lock_until(to, shared, deadline, false, orphan_of),
         Left::Waiting if deadline.is_some_and(Deadline::passed) => Err(Errno::ETIMEDOUT),
         Left::Waiting if wait.waits.get() => Err(Errno::EAGAIN),
@@ -113,8 +115,9 @@ fn wait_until_moved(
     }
 }
 
-/// `FUTEX_CMP_REQUEUE_PI`: gives the lock at `to` to the most urgent waiter of `from` if it is free, and moves up to `requeue` others to it. How
-/// many it was in all. `EAGAIN`: the word at `from` is not `expected`; `EINVAL`: a waiter does not wait for this.
+/// `FUTEX_CMP_REQUEUE_PI`: gives the lock at `to`, if it is free, to the most urgent waiter of `from`, and
+/// moves up to `requeue` others to it. Returns how many waiters that were. `EAGAIN`: the word at `from` is
+/// not `expected`; `EINVAL`: a waiter does not wait to be moved to `to`.
 pub fn cmp_requeue_pi(
     from: usize,
     to: usize,
@@ -126,9 +129,36 @@ pub fn cmp_requeue_pi(
     if wake != 1 || from == to {
         return Err(Errno::EINVAL);
     }
+    // Once some were moved, no later mistake is told.
+    let mut done = 0;
+    let mut ended = None;
     loop {
-        let from_key = key_of(from, shared)?;
-        let to_key = key_of(to, shared)?;
+        let before = done;
+        match requeue_once(from, to, shared, requeue, expected, &mut done) {
+            Ok(None) => return Ok(done),
+            // It has just ended. If the word was its and stays so, nobody will ever unlock it.
+            Ok(Some(owner)) if before == done && ended.replace(owner) == Some(owner) => {
+                return if done > 0 { Ok(done) } else { Err(Errno::ESRCH) };
+            }
+            Ok(Some(_)) => {}
+            Err(e) => return if done > 0 { Ok(done) } else { Err(e) },
+        }
+    }
+}
+
+/// [`cmp_requeue_pi`] up to where the lock's owner is found to have ended, who is told. `done`: how many were
+/// served so far, first of all and now.
+fn requeue_once(
+    from: usize,
+    to: usize,
+    shared: bool,
+    requeue: usize,
+    expected: u32,
+    done: &mut usize,
+) -> Result<Option<i32>, Errno> {
+    loop {
+        let from_key = key_of(from, shared, Use::Read)?;
+        let to_key = key_of(to, shared, Use::Write)?;
         if from_key == to_key {
             return Err(Errno::EINVAL);
         }
@@ -140,10 +170,17 @@ pub fn cmp_requeue_pi(
                 fault_in(from, false)?;
                 continue;
             }
-            Some(value) if value != expected => return Err(Errno::EAGAIN),
+            // It may change once the first was served.
+            Some(value) if value != expected && *done == 0 => return Err(Errno::EAGAIN),
             Some(_) => {}
         }
-        // The list is in the order of urgency.
+        // A bad address is an error even if no thread waits.
+        if requeue > 0 && peek(to).is_none() {
+            drop((a, b));
+            fault_in(to, true)?;
+            continue;
+        }
+        // The list is sorted by urgency.
         let mut first: Option<Arc<Task>> = None;
         let mut fits = true;
         a.for_each(&from_key, |_, entry| {
@@ -153,38 +190,41 @@ pub fn cmp_requeue_pi(
             first = Some((*entry.task()).clone());
             false
         });
-        let Some(first) = first else { return Ok(0) };
+        let Some(first) = first else { return Ok(None) };
         if !fits {
             return Err(Errno::EINVAL);
         }
         let list = b.as_deref_mut().unwrap_or(&mut a);
         let step = take_or_mark(list, &to_key, to, first.tid() as u32, None, false)?;
-        let (owner, mut done) = match step {
+        let (owner, taken) = match step {
             Step::NotThere => {
                 drop((a, b));
                 fault_in(to, true)?;
                 continue;
             }
-            Step::OwnedBy(owner) => (find_owner(owner)?, 0),
-            Step::Taken => (first, 1),
+            Step::OwnedBy(owner) => match find_owner(to, owner)? {
+                Some(owner) => (owner, false),
+                None => continue,
+            },
+            Step::Taken => (first, true),
         };
-        // The new owner, if it is one, is let go last: until then it cannot have ended.
-        let taken = done == 1;
+        // A waiter that is to own the lock is woken last: before that it cannot end.
+        *done += usize::from(taken);
         let mut moved = 0;
-        let mut failed = None;
+        let mut failed = Ok(None);
         a.for_each(&from_key, |list, entry| {
             if taken && Arc::ptr_eq(&entry.task(), &owner) {
                 return true;
             }
-            if moved >= requeue + usize::from(!taken) {
+            if *done + moved > requeue {
                 return false;
             }
             let Some(pi) = entry.pi().filter(|pi| !pi.waits.get() && pi.target == to_key) else {
-                failed = Some(Errno::EINVAL);
+                failed = Err(Errno::EINVAL);
                 return false;
             };
             if !attach(entry, &owner) {
-                failed = Some(Errno::ESRCH);
+                failed = Ok(Some(owner.tid()));
                 return false;
             }
             list.move_one(entry, &to_key, b.as_deref_mut(), target);
@@ -205,16 +245,13 @@ pub fn cmp_requeue_pi(
             });
         }
         drop((a, b));
-        done += moved;
+        *done += moved;
         propagate(&owner, None);
-        return match failed {
-            Some(e) if done == 0 => Err(e),
-            _ => Ok(done),
-        };
+        return failed;
     }
 }
 
-/// Sets the waiters bit of the lock word at `addr`, which was just written.
+/// Sets `FUTEX_WAITERS` in the lock word at `addr`, which was just written.
 fn mark_waiters(addr: usize) {
     while let Some(word) = peek(addr)
         && exchange(addr, word, word | WAITERS) != Some(word)

@@ -1,17 +1,17 @@
-//! Robust futexes: the locks a dying thread holds are marked and their next waiter woken.
+//! Robust futexes: the locks that a dying thread owns are marked, and their next waiters woken.
 
-use super::{OWNER_DIED, TID_MASK, WAITERS, exchange, fault_in, key_of, peek, wake};
-use crate::mm::user::UserPtr;
+use super::{OWNER_DIED, TID_MASK, WAITERS, exchange, fault_in, peek, wake};
+use crate::mm::user::{UserPtr, check};
 use crate::sched::current;
 use limen_linux_abi::Errno;
 
-/// The longest list that is walked (user space may have made a circle).
+/// How many entries are followed at most (Linux: `ROBUST_LIST_LIMIT`): the program may have made a circle.
 const LIMIT: usize = 2048;
 
-/// Walks the list whose head (`struct robust_list_head`) is at `head` and marks each lock the running thread owns as orphaned. Bad pointers
-/// end the walk.
+/// Walks the list whose head (`struct robust_list_head`) is at `head`, and marks each lock that the running
+/// thread owns as orphaned. An address that cannot be read ends the walk.
 pub fn exit_robust_list(head: usize) {
-    // Bad memory is the program's own affair, and it is dying.
+    // Nobody is there to be told of a bad address: the thread is ending.
     let _ = walk(head);
 }
 
@@ -25,7 +25,7 @@ fn walk(head: usize) -> Result<(), Errno> {
         if entry & !1 == head {
             break;
         }
-        // The next one first: once woken, another thread may free this one.
+        // The next entry is read first: a woken thread may free this one at once.
         let next = read(entry & !1);
         if entry & !1 != pending & !1 {
             orphan((entry & !1).wrapping_add(offset), entry & 1 != 0, false)?;
@@ -38,9 +38,13 @@ fn walk(head: usize) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Marks the lock word at `addr` if the running thread owns it.
+/// Marks the lock word at `addr` if the running thread owns it. Waiters for robust locks use the shared key,
+/// so only that is woken.
 fn orphan(addr: usize, pi: bool, pending: bool) -> Result<(), Errno> {
-    key_of(addr, true)?;
+    if addr & 3 != 0 {
+        return Err(Errno::EINVAL);
+    }
+    check(addr, 4)?;
     let tid = current().tid() as u32;
     loop {
         let Some(word) = peek(addr) else {
@@ -48,8 +52,8 @@ fn orphan(addr: usize, pi: bool, pending: bool) -> Result<(), Errno> {
             continue;
         };
         if pending && !pi && word == 0 {
-            // Died between unlocking and waking.
-            wake_all_keys(addr);
+            // The thread died after it had unlocked the word and before it woke a waiter.
+            wake(addr, 1, true);
             return Ok(());
         }
         if word & TID_MASK != tid {
@@ -58,19 +62,14 @@ fn orphan(addr: usize, pi: bool, pending: bool) -> Result<(), Errno> {
         match exchange(addr, word, word & WAITERS | OWNER_DIED) {
             None => fault_in(addr, true)?,
             Some(found) if found == word => {
-                // The waiters of a priority-inheriting one are let go with the rest of the thread's (`release_waiters`).
+                // `release_waiters` wakes the waiters of a priority-inheriting lock, together with those of
+                // the thread's other such locks.
                 if !pi && word & WAITERS != 0 {
-                    wake_all_keys(addr);
+                    wake(addr, 1, true);
                 }
                 return Ok(());
             }
             Some(_) => {}
         }
     }
-}
-
-/// One waiter of the word, whether it waits privately or shared.
-fn wake_all_keys(addr: usize) {
-    wake(addr, 1, true);
-    wake(addr, 1, false);
 }

@@ -3,7 +3,6 @@
 use super::Key;
 use crate::sched::{TaskState, online, policy, wake_task};
 use crate::sync::{Lazy, SpinGuard, SpinLock};
-use crate::syscall::SysResult;
 use crate::task::Task;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -13,40 +12,42 @@ use core::mem::ManuallyDrop;
 use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering, fence};
 use limen_linux_abi::Errno;
+use limen_linux_abi::SysResult;
 
-/// A waiter; lies on the waiting thread's stack (or in a box of its own) and does not move while queued.
+/// A waiter. It lies on the waiting thread's stack (or in a box of its own) and does not move while queued.
 pub(super) struct Entry {
     next: Cell<*const Entry>,
     prev: Cell<*const Entry>,
-    /// The bucket it is queued in, null if it is not (any more).
+    /// The bucket in which it is queued; null if it is in none.
     bucket: AtomicPtr<Bucket>,
     key: Cell<Key>,
     mask: u32,
-    /// The thread's real-time priority when it was queued: the more urgent come first.
+    /// The thread's real-time priority when it was queued: higher ones come first in the list.
     level: u8,
     task: *const Task,
-    /// What it has beyond a plain waiter, null for one.
+    /// For a waiter for (or to be moved to) a priority-inheriting lock; null for a plain waiter.
     pi: *const PiWait,
 }
 
-/// What belongs to the entry of a thread that waits for a priority-inheriting lock, or may be moved to one.
+/// What an entry has in addition if its thread waits for a priority-inheriting lock, or to be moved to one.
 pub(super) struct PiWait {
-    /// It waits for such a lock; before, it waits to be moved to one. Changes once, under the lock of the bucket it is in.
+    /// Whether it waits for such a lock; before, it waits to be moved to one. Changes once, under the lock of
+    /// the entry's bucket.
     pub waits: Cell<bool>,
-    /// The lock it may be moved to.
+    /// The lock for which it waits, or to which it may be moved.
     pub target: Key,
-    /// Whose list it is in, null for nobody's; this and the links are `owner`'s.
+    /// The owner in whose list it is, null for none. This and the links belong to `owner`.
     pub owner: Cell<*const Task>,
     pub next: Cell<*const Entry>,
     pub prev: Cell<*const Entry>,
     /// The lock was handed to it.
     pub granted: AtomicBool,
-    /// It was let go because the owner, of this identifier, died; else 0.
+    /// The id of the lock's owner, if the entry left the queue because that owner died; else 0.
     pub orphan_of: Cell<u32>,
 }
 
 impl PiWait {
-    /// Of a thread that waits for the lock of key `target`, or (not `waits`) to be moved to it.
+    /// Of a thread that waits for the lock with key `target` or (`waits` false) to be moved to it.
     pub fn new(target: Key, waits: bool) -> Self {
         Self {
             waits: Cell::new(waits),
@@ -61,11 +62,12 @@ impl PiWait {
 }
 
 impl Entry {
-    /// For the running thread.
+    /// Of the running thread, as a plain waiter.
     pub fn new(task: &Arc<Task>, key: Key, mask: u32) -> Self {
         Self::with_pi(task, key, mask, ptr::null())
     }
-    /// For the running thread, which waits for a priority-inheriting lock or may be moved to one; `pi` lives as long as the entry.
+    /// Of the running thread, which waits for a priority-inheriting lock or to be moved to one. `pi` must
+    /// live as long as the entry.
     pub fn with_pi(task: &Arc<Task>, key: Key, mask: u32, pi: *const PiWait) -> Self {
         Self {
             next: Cell::new(ptr::null()),
@@ -78,20 +80,22 @@ impl Entry {
             pi,
         }
     }
-    /// What it has beyond a plain waiter.
+    /// What it has in addition to a plain waiter.
     pub fn pi(&self) -> Option<&PiWait> {
-        // SAFETY: whoever makes such an entry keeps both on its stack until the entry is in no list any more.
+        // SAFETY: the thread that makes such an entry keeps both on its stack until the entry is in no list.
         unsafe { self.pi.as_ref() }
     }
-    /// The same if it waits for a priority-inheriting lock.
+    /// [`Entry::pi`] if it waits for a priority-inheriting lock.
     pub fn waits_pi(&self) -> Option<&PiWait> {
         self.pi().filter(|pi| pi.waits.get())
     }
-    /// What it waits for. Under the bucket's lock; of one that waits for a priority-inheriting lock it does not change.
+    /// The key for which it waits. The bucket is locked; the key of a waiter for a priority-inheriting lock
+    /// does not change.
     pub fn key(&self) -> Key {
         self.key.get()
     }
-    /// Makes the thread, the running one, a sleeper again if nobody has let the entry go: as one step for whoever does.
+    /// Sets the running thread's state to sleeping again if its entry is still queued. Both happen under the
+    /// bucket's lock, so a waker sees either none or both.
     pub fn sleep_again(&self, me: &Task) {
         loop {
             let bucket = self.bucket.load(Ordering::Acquire);
@@ -106,7 +110,8 @@ impl Entry {
             }
         }
     }
-    /// Whether nobody has woken it yet, nor is about to: looks under the bucket's lock, for a thread that was queued before it was made a sleeper.
+    /// Whether no waker has taken the entry out or is about to. Looks under the bucket's lock: for a thread
+    /// whose state became sleeping only after it was queued.
     pub fn is_queued_now(&self) -> bool {
         loop {
             let bucket = self.bucket.load(Ordering::Acquire);
@@ -120,11 +125,12 @@ impl Entry {
             }
         }
     }
-    /// Whether nobody has woken it yet. For a thread that was made a sleeper in the same step as it was queued.
+    /// Whether no waker has taken the entry out. For a thread whose state became sleeping in the same step in
+    /// which it was queued.
     pub fn is_queued(&self) -> bool {
         !self.bucket.load(Ordering::Acquire).is_null()
     }
-    /// Takes it out; `false`: it was woken. Afterwards nobody refers to it.
+    /// Takes the entry out of its queue. `false`: a waker has done so. Afterwards nothing points to it.
     pub fn unqueue(&self) -> bool {
         loop {
             let bucket = self.bucket.load(Ordering::Acquire);
@@ -133,7 +139,7 @@ impl Entry {
                 return false;
             };
             let mut list = b.lock();
-            // It may have been moved to another bucket, or woken, before we had the lock.
+            // Before this thread had the lock, the entry may have been moved to another bucket or woken.
             if self.bucket.load(Ordering::Relaxed) == bucket {
                 super::owner::detach(self);
                 list.unlink(self);
@@ -144,25 +150,25 @@ impl Entry {
             }
         }
     }
-    /// The waiting thread. Under the bucket's lock, or by the thread itself.
+    /// The waiting thread. For holders of the bucket's lock, and for the thread itself.
     pub fn task(&self) -> ManuallyDrop<Arc<Task>> {
-        // SAFETY: the thread of a queued entry is alive; the count is not taken over.
+        // SAFETY: the thread of a queued entry is alive. The handle does not own the reference.
         unsafe { ManuallyDrop::new(Arc::from_raw(self.task)) }
     }
 }
 
-/// The waiters of one bucket: the most urgent first, among equals the oldest.
+/// The waiters of one bucket: the most urgent first, the oldest first among equals.
 pub(super) struct List {
     head: *const Entry,
     tail: *const Entry,
 }
 
-// SAFETY: entries are touched under the bucket's lock only and unlinked before they go away.
+// SAFETY: entries are used under the bucket's lock only and unlinked before they go away.
 unsafe impl Send for List {}
 
 /// A bucket.
 pub(super) struct Bucket {
-    /// Waiters queued or about to queue: a waker that finds none need not take the lock.
+    /// How many waiters are queued or about to queue. A waker that reads zero need not take the lock.
     waiters: AtomicUsize,
     list: SpinLock<List>,
 }
@@ -177,7 +183,7 @@ impl Bucket {
             }),
         }
     }
-    /// A waiter is about to look at its word: from now on wakers take the lock.
+    /// A waiter is about to look at its word. From now on wakers take the lock.
     pub fn announce(&self) {
         self.waiters.fetch_add(1, Ordering::Relaxed);
         fence(Ordering::SeqCst);
@@ -186,7 +192,7 @@ impl Bucket {
     pub fn retract(&self) {
         self.waiters.fetch_sub(1, Ordering::Relaxed);
     }
-    /// Whether nobody waits here. What the caller wrote before is seen by whoever announces itself later.
+    /// Whether nobody waits here. A waiter that announces itself later sees all that the caller wrote before.
     pub fn nobody(&self) -> bool {
         fence(Ordering::SeqCst);
         self.waiters.load(Ordering::Relaxed) == 0
@@ -195,14 +201,14 @@ impl Bucket {
     pub fn lock(&self) -> SpinGuard<'_, List> {
         self.list.lock()
     }
-    /// The same while the bucket of a lower address is locked.
+    /// The waiters, while the bucket at a lower address is locked.
     fn lock_second(&self) -> SpinGuard<'_, List> {
         self.list.lock_nested(1)
     }
 }
 
 impl List {
-    /// Queues `entry` (announced before).
+    /// Queues `entry`. The waiter has called [`Bucket::announce`].
     pub fn push(&mut self, entry: &Entry, bucket: &'static Bucket) {
         let mut before = self.tail;
         if entry.level > 0 {
@@ -214,7 +220,7 @@ impl List {
             }
         }
         entry.prev.set(before);
-        // SAFETY: as above.
+        // SAFETY: queued entries are alive.
         unsafe {
             let after = match before.as_ref() {
                 Some(before) => before.next.replace(entry),
@@ -243,7 +249,8 @@ impl List {
             }
         }
     }
-    /// Calls `f` with each entry of `key` until it returns `false`. `f` may let the entry go.
+    /// Calls `f` with each entry of `key` until it returns `false`. `f` may take the entry out and wake its
+    /// thread.
     #[inline(always)]
     pub fn for_each(&mut self, key: &Key, mut f: impl FnMut(&mut Self, &Entry) -> bool) {
         let mut at = self.head;
@@ -255,7 +262,7 @@ impl List {
             }
         }
     }
-    /// Whether somebody waits for a priority-inheriting lock at `key`.
+    /// Whether a thread waits for a priority-inheriting lock at `key`.
     pub fn has_pi(&mut self, key: &Key) -> bool {
         let mut found = false;
         self.for_each(key, |_, e| {
@@ -264,7 +271,7 @@ impl List {
         });
         found
     }
-    /// Whether somebody at `key` is not a plain waiter.
+    /// Whether an entry of `key` is not a plain waiter.
     pub fn has_special(&mut self, key: &Key) -> bool {
         let mut found = false;
         self.for_each(key, |_, e| {
@@ -273,14 +280,15 @@ impl List {
         });
         found
     }
-    /// Hands the lock the entry waits for to its thread, and lets the entry go.
+    /// Hands the lock for which the entry's thread waits to that thread, and wakes it.
     pub fn grant(&mut self, entry: &Entry) {
         if let Some(pi) = entry.pi() {
             pi.granted.store(true, Ordering::Release);
         }
         self.release(entry);
     }
-    /// The entry's thread now waits for a lock of key `to`, in the list of `other` if that is another one.
+    /// Makes the entry one of a thread that waits for the lock with key `to`; moves it to the list `other`,
+    /// if given.
     pub fn move_one(&mut self, entry: &Entry, to: &Key, other: Option<&mut Self>, bucket: &'static Bucket) {
         let old = entry.bucket.load(Ordering::Relaxed);
         self.unlink(entry);
@@ -292,19 +300,20 @@ impl List {
             old.retract();
         }
     }
-    /// Wakes the entry's thread and lets the entry go: it must not be touched afterwards.
+    /// Takes the entry out and wakes its thread. The entry must not be used afterwards.
     pub fn release(&mut self, entry: &Entry) {
         let bucket = entry.bucket.load(Ordering::Relaxed);
         wake_task(&entry.task(), TaskState::NORMAL);
         self.unlink(entry);
-        // Last: the thread may return as soon as it sees this.
+        // Comes last: the thread may return, and the entry be gone, as soon as it sees this.
         entry.bucket.store(ptr::null_mut(), Ordering::Release);
         // SAFETY: buckets are never freed.
         if let Some(bucket) = unsafe { bucket.as_ref() } {
             bucket.retract();
         }
     }
-    /// Wakes up to `count` waiters of `key` whose mask meets `mask`; how many. `EINVAL`: the next one is not a plain waiter.
+    /// Wakes up to `count` waiters of `key` whose bit sets meet `mask`, and returns how many. `EINVAL`: the
+    /// next one is not a plain waiter.
     #[inline]
     pub fn wake(&mut self, key: &Key, count: usize, mask: u32) -> SysResult {
         let (mut woken, mut special) = (0, false);
@@ -321,7 +330,7 @@ impl List {
         });
         if special { Err(Errno::EINVAL) } else { Ok(woken) }
     }
-    /// Moves up to `count` waiters of `from` to the list `to` under another key.
+    /// Moves up to `count` waiters of `from` to the list `to`, under another key.
     pub fn move_to(
         &mut self,
         from: &Key,
@@ -346,7 +355,7 @@ impl List {
         });
         moved
     }
-    /// The same within one bucket.
+    /// [`List::move_to`] within one bucket.
     pub fn rename(&mut self, from: &Key, to_key: &Key, count: usize) -> usize {
         let mut moved = 0;
         if count == 0 || from == to_key {
@@ -361,7 +370,7 @@ impl List {
     }
 }
 
-/// Locks two buckets in the order of their addresses; one guard if they are the same.
+/// Locks two buckets in the order of their addresses. One guard if they are the same.
 pub(super) fn lock_two(
     a: &'static Bucket,
     b: &'static Bucket,
@@ -381,7 +390,7 @@ pub(super) fn lock_two(
 
 struct Table {
     buckets: Box<[Bucket]>,
-    /// How far a hash is shifted down to be a number of a bucket.
+    /// By how many bits a hash is shifted right to become the number of a bucket.
     shift: u32,
 }
 
@@ -396,11 +405,17 @@ static TABLE: Lazy<Table> = Lazy::new(|| {
     }
 });
 
+/// Makes the table. At boot when all CPUs are known, since its size depends on them and it is too large for
+/// later.
+pub(super) fn init() {
+    let _: &Table = &TABLE;
+}
+
 /// The bucket of `key`.
 #[inline(always)]
 pub(super) fn bucket_of(key: &Key) -> &'static Bucket {
     let table: &'static Table = &TABLE;
-    // The top bits of a product with the golden ratio depend on all of the key's.
+    // Every bit of the key influences the top bits of a product with the golden ratio.
     let ratio = (0x9e37_79b9_7f4a_7c15_u64 >> (64 - usize::BITS)) as usize;
     let hash = (key.object >> 4 ^ (key.offset >> 2) as usize).wrapping_mul(ratio);
     &table.buckets[hash >> table.shift]

@@ -1,8 +1,8 @@
-//! Without lock validation: nothing.
+//! Kernels without lock validation: all functions are empty.
 
-use limen_entry::token::Watching;
+use limen_entry::token::InKernel;
 
-/// What kind of lock a [`Dep`] is in.
+/// The kind of the lock that has a [`Dep`].
 #[derive(Clone, Copy)]
 pub enum Kind {
     Spin,
@@ -19,7 +19,7 @@ pub enum Mode {
     Shared,
 }
 
-/// What a thread has for the validator.
+/// A thread's state for the validator.
 #[derive(Debug)]
 pub struct ThreadState;
 
@@ -29,12 +29,16 @@ impl ThreadState {
     }
 }
 
-/// What a lock has for the validator.
+/// A lock's state for the validator.
 pub struct Dep;
 
 impl Dep {
     #[inline(always)]
     pub const fn new() -> Self {
+        Self
+    }
+    #[inline(always)]
+    pub const fn of_allocator() -> Self {
         Self
     }
     #[inline(always)]
@@ -48,7 +52,7 @@ impl Dep {
 }
 
 #[inline(always)]
-pub fn init() {}
+pub fn init(_: fn(&[u8])) {}
 #[inline(always)]
 pub fn booted() {}
 #[inline(always)]
@@ -68,10 +72,26 @@ pub fn enter_nmi() -> u32 {
 #[inline(always)]
 pub fn leave_nmi(_: u32) {}
 #[inline(always)]
-pub fn to_user(_: &Watching) {}
+pub fn to_user(_: &InKernel) {}
 #[inline(always)]
 pub fn waits_for_cpus() {}
 #[inline(always)]
 pub fn thread_ends() {}
+#[inline(always)]
+pub fn uses_heap() {}
+#[inline(always)]
+pub fn allocates_much(_size: usize) {}
+#[inline(always)]
+pub fn fallible<R>(f: impl FnOnce() -> R) -> R {
+    f()
+}
+#[inline(always)]
+pub fn at_once<R>(f: impl FnOnce() -> R) -> R {
+    f()
+}
+#[inline(always)]
+pub fn is_at_once() -> bool {
+    true
+}
 #[inline(always)]
 pub fn scheduling() {}

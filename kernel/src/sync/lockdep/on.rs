@@ -1,4 +1,4 @@
-//! With lock validation: the one validator, its graph, and what each thread and lock has for it.
+//! Kernels with lock validation: the validator, its graph, and the state of each thread and lock.
 
 pub use limen_lockdep::{Kind, Mode};
 
@@ -9,12 +9,12 @@ use core::cell::{Cell, UnsafeCell};
 use core::fmt::{self, Write};
 use core::panic::Location;
 use core::sync::atomic::{AtomicBool, AtomicU16, Ordering};
-use limen_entry::token::Watching;
+use limen_entry::token::InKernel;
 use limen_lockdep::{Acquire, ClassId, Context, Environment, Graph, Key, Report, Site, Validator};
 
-/// Classes (four subclasses each), dependencies, and places in the cache of chains.
-const CLASSES: usize = 4096;
-const DEPENDENCIES: usize = 32768;
+/// How many classes (of four subclasses each), dependencies, and places in the cache of chains there are.
+pub const CLASSES: usize = 4096;
+pub const DEPENDENCIES: usize = 32768;
 const CHAINS: usize = 16384;
 
 static VALIDATOR: Validator<Limen, CLASSES, DEPENDENCIES, CHAINS> = Validator::new(Limen);
@@ -22,34 +22,42 @@ static GRAPH: Shared = Shared {
     lock: RawSpinLock::new(),
     graph: UnsafeCell::new(Graph::new()),
 };
-/// Threads run; before, interrupts are off everywhere and nobody can be kept waiting.
+/// Writes one line to the log.
+static LOG: crate::sync::Once<fn(&[u8])> = crate::sync::Once::new();
+/// Set when threads run. Before, interrupts are off everywhere and waiting disturbs nothing.
 static BOOTED: AtomicBool = AtomicBool::new(false);
 
 struct Shared {
-    /// A lock the validator is not told of; interrupts are off while it is held.
+    /// A lock of which the validator does not know. Interrupts are off while it is held.
     lock: RawSpinLock,
     graph: UnsafeCell<Graph<CLASSES, DEPENDENCIES>>,
 }
 
-// SAFETY: `graph` is touched only under `lock`.
+// SAFETY: `graph` is used only under `lock`.
 unsafe impl Sync for Shared {}
 
-/// What a thread has for the validator.
+/// A thread's state for the validator.
 pub struct ThreadState {
     context: UnsafeCell<Context>,
-    /// The validator itself is at work, or an NMI: what happens meanwhile is not looked at.
+    /// The validator itself, or an NMI, is running: what it does is not validated.
     busy: Cell<bool>,
+    /// How many calls of [`fallible`] the thread is in.
+    may_fail: Cell<u32>,
+    /// How many calls of [`at_once`] the thread is in.
+    at_once: Cell<u32>,
 }
 
-// SAFETY: touched only by the thread itself and interrupts on it, which `with_context` keeps out.
+// SAFETY: used only by the thread itself and interrupts on top of it, which `with_context` keeps off.
 unsafe impl Sync for ThreadState {}
 
 impl ThreadState {
-    /// Holds nothing.
+    /// Of a thread that holds no lock.
     pub const fn new() -> Self {
         Self {
             context: UnsafeCell::new(Context::new()),
             busy: Cell::new(false),
+            may_fail: Cell::new(0),
+            at_once: Cell::new(0),
         }
     }
 }
@@ -65,7 +73,8 @@ fn state() -> &'static ThreadState {
     &preempt::current_info().lockdep
 }
 
-/// Runs `f` with what the running thread holds and whether interrupts were on, unless validation is over or at work already.
+/// Runs `f` with the running thread's held locks, and whether interrupts were on. Not if validation has
+/// ended, or if the validator itself is running.
 #[inline]
 fn with_context(f: impl FnOnce(&mut Context, bool)) {
     if !VALIDATOR.is_on() {
@@ -74,26 +83,40 @@ fn with_context(f: impl FnOnce(&mut Context, bool)) {
     let flags = irq::raw_save();
     let state = state();
     if !state.busy.get() {
-        // SAFETY: interrupts are off, and `f` comes back here only while `busy` is set (reports, NMIs): nobody else uses it.
+        // SAFETY: interrupts are off. Calls from within `f` (reports, NMIs) return above because `busy` is
+        // set, so nothing else uses the context.
         f(unsafe { &mut *state.context.get() }, flags.enabled());
     }
     irq::raw_restore(flags);
 }
 
-/// What a lock has for the validator: where it was made, and its class once that is known.
+/// A lock's state for the validator: the place in the source where it was made, and its class when that is
+/// known.
 pub struct Dep {
     site: Site,
     class: AtomicU16,
+    allocator: bool,
 }
 
 impl Dep {
-    /// Of the class of all locks made where the caller is called.
+    /// The class is that of all locks which are made at the caller's caller.
     #[inline(always)]
     #[track_caller]
     pub const fn new() -> Self {
         Self {
             site: Location::caller(),
             class: AtomicU16::new(0),
+            allocator: false,
+        }
+    }
+    /// [`Dep::new`] for a lock that the memory allocators take, too.
+    #[inline(always)]
+    #[track_caller]
+    pub const fn of_allocator() -> Self {
+        Self {
+            site: Location::caller(),
+            class: AtomicU16::new(0),
+            allocator: true,
         }
     }
 
@@ -122,6 +145,7 @@ impl Dep {
                 mode,
                 attempt,
                 sleeps: kind.sleeps(),
+                allocator: self.allocator,
                 site,
             };
             VALIDATOR.acquire(context, &acquire);
@@ -137,7 +161,7 @@ impl Dep {
     pub fn acquire<T: ?Sized>(&self, kind: Kind, mode: Mode) {
         self.taken::<T>(kind, mode, false, 0, Location::caller());
     }
-    /// The same for a lock that is taken while others of its class are held, in an order that the subclass stands for.
+    /// [`Dep::acquire`] while other locks of the same class are held. The subclass stands for their order.
     #[track_caller]
     pub fn acquire_nested<T: ?Sized>(&self, kind: Kind, mode: Mode, subclass: usize) {
         self.taken::<T>(kind, mode, false, subclass, Location::caller());
@@ -147,7 +171,7 @@ impl Dep {
     pub fn acquired_by_trying<T: ?Sized>(&self, kind: Kind, mode: Mode) {
         self.taken::<T>(kind, mode, true, 0, Location::caller());
     }
-    /// The lock is about to be given back (or was not got after all).
+    /// The lock is about to be released, or an attempt to take it failed.
     pub fn release(&self) {
         with_context(|context, _| VALIDATOR.release(context, self.instance(), self.site));
     }
@@ -161,31 +185,32 @@ impl Drop for Dep {
     }
 }
 
-/// Reads the command line: `limen.lockdep_reports=N` goes on after the first report.
-pub fn init() {
-    if let Some(n) = crate::boot::cmdline::value("limen.lockdep_reports").and_then(|v| v.parse().ok()) {
+/// Reads the command line: with `limen.lockdep_reports=N` the validator goes on after its first report.
+pub fn init(log: fn(&[u8])) {
+    let _ = LOG.set(log);
+    if let Some(n) = crate::cmdline::value("limen.lockdep_reports").and_then(|v| v.parse().ok()) {
         VALIDATOR.set_reports(n);
     }
-    info!("lock validator: {CLASSES} classes, {DEPENDENCIES} dependencies");
 }
 
-/// The boot thread is done: from now on sleeping with interrupts off is wrong.
+/// Booting is over: from now on sleeping with interrupts off is an error.
 pub fn booted() {
     BOOTED.store(true, Ordering::Relaxed);
 }
 
-/// Interrupts went off. Runs before anything may be traced: only a store.
+/// Interrupts were turned off. Runs where nothing may be traced yet, so it only stores.
 #[inline(always)]
 pub fn irqs_off() {
     set_irqs(false);
 }
 
-/// Interrupts are about to go on.
+/// Interrupts are about to be turned on.
 pub fn irqs_on() {
     with_context(|context, _| VALIDATOR.irqs_on(context));
 }
 
-/// Interrupts go on, and the validator was prepared. Runs where nothing may be traced: only a store.
+/// Interrupts are about to be turned on, and [`irqs_on`] was called. Runs where nothing may be traced any
+/// more, so it only stores.
 #[inline(always)]
 pub fn irqs_on_quiet() {
     set_irqs(true);
@@ -195,7 +220,7 @@ pub fn irqs_on_quiet() {
 fn set_irqs(on: bool) {
     let state = state();
     if !state.busy.get() {
-        // SAFETY: interrupts are off in the processor, and no `with_context` is at work (`busy`, or we would not run).
+        // SAFETY: interrupts are off in the processor, and `with_context` is not running (`busy` is not set).
         unsafe { (*state.context.get()).irqs_on = on };
     }
 }
@@ -210,25 +235,25 @@ pub fn leave_interrupt() {
     with_context(|context, _| VALIDATOR.leave_irq(context));
 }
 
-/// An NMI begins: what it does is not looked at, because it may have come in the middle of the validator.
+/// An NMI begins. What it does is not validated, because it may have interrupted the validator.
 #[inline(always)]
 pub fn enter_nmi() -> u32 {
     state().busy.replace(true) as u32
 }
 
-/// An NMI ends; with the result of [`enter_nmi`].
+/// An NMI ends. `before`: the result of [`enter_nmi`].
 #[inline(always)]
 pub fn leave_nmi(before: u32) {
     state().busy.set(before != 0);
 }
 
-/// The thread is about to wait for other CPUs to answer an interrupt.
+/// The thread is about to wait until other CPUs have answered an interrupt.
 pub fn waits_for_cpus() {
     with_context(|context, _| VALIDATOR.waits_for_cpus(context));
 }
 
 /// The thread goes to user mode.
-pub fn to_user(_: &Watching) {
+pub fn to_user(_: &InKernel) {
     with_context(|context, _| VALIDATOR.at_user(context));
 }
 
@@ -237,7 +262,7 @@ pub fn thread_ends() {
     with_context(|context, _| VALIDATOR.at_thread_end(context));
 }
 
-/// The thread may be going to sleep; `preempt_count` as it is.
+/// The thread may sleep here. `preempt_count`: its preempt count.
 #[track_caller]
 pub fn might_sleep(preempt_count: u32) {
     let site = Location::caller();
@@ -247,20 +272,58 @@ pub fn might_sleep(preempt_count: u32) {
     });
 }
 
-/// The thread gives up the CPU.
+/// The thread calls the scheduler.
 #[track_caller]
 pub fn scheduling() {
     let site = Location::caller();
     with_context(|context, irqs_on| VALIDATOR.sleeps(context, !irqs_on, true, site));
 }
 
-/// What the validator sees of the kernel.
+/// Memory of the heap is about to be allocated or freed.
+#[inline]
+pub fn uses_heap() {
+    with_context(|context, _| VALIDATOR.uses_heap(context));
+}
+
+/// `size` bytes, a large block, are about to be allocated: the caller must handle failure ([`fallible`]). At
+/// boot that is not demanded.
+pub fn allocates_much(size: usize) {
+    if BOOTED.load(Ordering::Relaxed) && state().may_fail.get() == 0 {
+        with_context(|context, _| VALIDATOR.must_have(context, size));
+    }
+}
+
+/// Runs `f`, which allocates memory and handles failure.
+pub fn fallible<R>(f: impl FnOnce() -> R) -> R {
+    let state = state();
+    state.may_fail.set(state.may_fail.get() + 1);
+    let r = f();
+    state.may_fail.set(state.may_fail.get() - 1);
+    r
+}
+
+/// Runs `f`, which allocates memory for a queue that grows where sleeping is not allowed. `f` handles
+/// failure, and the queue is limited per user.
+pub fn at_once<R>(f: impl FnOnce() -> R) -> R {
+    let state = state();
+    state.at_once.set(state.at_once.get() + 1);
+    let r = fallible(f);
+    state.at_once.set(state.at_once.get() - 1);
+    r
+}
+
+/// Whether a call of [`at_once`] is running.
+pub fn is_at_once() -> bool {
+    state().at_once.get() != 0
+}
+
+/// The kernel, as the validator uses it.
 struct Limen;
 
 impl Environment<CLASSES, DEPENDENCIES> for Limen {
     fn with_graph<R>(&self, f: impl FnOnce(&mut Graph<CLASSES, DEPENDENCIES>) -> R) -> R {
         GRAPH.lock.lock();
-        // SAFETY: under the lock; the validator does not nest these calls.
+        // SAFETY: the lock is held, and the validator does not nest these calls.
         let r = f(unsafe { &mut *GRAPH.graph.get() });
         GRAPH.lock.unlock();
         r
@@ -269,7 +332,7 @@ impl Environment<CLASSES, DEPENDENCIES> for Limen {
     fn report(&self, report: &Report<'_, CLASSES, DEPENDENCIES>) {
         let state = state();
         state.busy.set(true);
-        // A thread that holds a lock of the log or of a console cannot log.
+        // A thread that holds a lock of the log or of a console cannot log: it would take that lock again.
         let direct = report.context.held().any(|h| {
             let file = h.site.file();
             file.contains("/log/") || file.contains("/driver/")
@@ -285,14 +348,10 @@ impl Environment<CLASSES, DEPENDENCIES> for Limen {
             let _ = write!(out, " thread {}", crate::sched::current().tid());
         }
         out.end_line();
-        if direct {
-            let _ = out.write_str("Call trace:\n");
-            crate::trace::backtrace::walk(crate::arch::stack::frame_pointer(), |ip| {
-                let _ = writeln!(out, "  {}", crate::trace::symbols::Symbol(ip - 1));
-            });
-        } else {
-            crate::trace::backtrace::print_here();
-        }
+        let _ = out.write_str("Call trace:\n");
+        crate::trace::backtrace::walk(crate::arch::stack::here(), |ip| {
+            let _ = writeln!(out, "  {}", crate::trace::symbols::Symbol(ip - 1));
+        });
         state.busy.set(false);
     }
 }
@@ -307,11 +366,12 @@ struct Lines {
 impl Lines {
     fn end_line(&mut self) {
         let line = &self.text[..self.len];
-        if self.direct {
-            crate::arch::console::write(line);
-            crate::arch::console::write(b"\n");
-        } else {
-            crate::log::write_bytes(crate::log::Level::Warning, 0, line);
+        match LOG.get() {
+            Some(log) if !self.direct => log(line),
+            _ => {
+                crate::arch::console::write(line);
+                crate::arch::console::write(b"\n");
+            }
         }
         self.len = 0;
     }

@@ -8,22 +8,22 @@ use limen_linux_abi::Errno;
 
 /// Longest single string, its NUL included (`MAX_ARG_STRLEN`).
 const MAX_STRING: usize = 32 * crate::mm::PAGE_SIZE;
-/// What is always allowed altogether (`ARG_MAX`).
+/// How many bytes all strings together may always have (`ARG_MAX`).
 const ALWAYS: u64 = 131_072;
-/// What is never allowed altogether: three quarters of the usual stack.
+/// How many bytes they may never exceed: three quarters of the usual stack.
 const NEVER: u64 = 6 << 20;
 
-/// All strings, each with its NUL, arguments first.
+/// All strings, each with its NUL; the arguments come first.
 pub(super) struct Strings {
     /// The strings.
     pub bytes: Vec<u8>,
-    /// How many are arguments.
+    /// How many of them are arguments.
     pub argc: usize,
-    /// How many are environment.
+    /// How many of them are environment.
     pub envc: usize,
-    /// Where the environment begins in `bytes`.
+    /// The offset of the environment in `bytes`.
     pub env_start: usize,
-    /// How much room strings and pointers may take.
+    /// How many bytes strings and pointers may take together.
     limit: usize,
 }
 
@@ -44,12 +44,12 @@ impl Strings {
         }
     }
 
-    /// Reads both vectors. `E2BIG` if they are too large.
+    /// Reads both vectors. `E2BIG`: they are too large.
     pub fn from_user(argv: usize, envp: usize) -> Result<Self, Errno> {
         let mut strings = Self::new();
         strings.argc = strings.read_vector(argv)?;
         if strings.argc == 0 {
-            // Programs rely on having a name: Linux gives them an empty one.
+            // Programs rely on having an `argv[0]`: Linux gives them an empty one.
             strings.push(b"")?;
             strings.argc = 1;
         }
@@ -58,7 +58,7 @@ impl Strings {
         Ok(strings)
     }
 
-    /// From the kernel's own lists.
+    /// From lists of the kernel's own.
     pub fn from_kernel(args: &[&str], env: &[&str]) -> Result<Self, Errno> {
         let mut strings = Self::new();
         for arg in args {
@@ -100,15 +100,13 @@ impl Strings {
         if self.bytes.len() + string.len() >= self.limit {
             return Err(Errno::E2BIG);
         }
-        self.bytes
-            .try_reserve(string.len() + 1)
-            .map_err(|_| Errno::ENOMEM)?;
+        crate::mm::reserve::room(&mut self.bytes, string.len() + 1)?;
         self.bytes.extend_from_slice(string);
         self.bytes.push(0);
         Ok(())
     }
 
-    /// A script runs: `first`, the optional `second` and `third` take the place of the first argument.
+    /// A script is executed: `first`, `second` (if given) and `third` replace the first argument.
     pub fn replace_first(&mut self, first: &[u8], second: Option<&[u8]>, third: &[u8]) -> Result<(), Errno> {
         let old = self.bytes.iter().position(|&b| b == 0).map_or(0, |n| n + 1);
         let mut new = Vec::new();
@@ -116,8 +114,7 @@ impl Strings {
         if self.bytes.len() + size > self.limit {
             return Err(Errno::E2BIG);
         }
-        new.try_reserve(self.bytes.len() + size)
-            .map_err(|_| Errno::ENOMEM)?;
+        crate::mm::reserve::room(&mut new, self.bytes.len() + size)?;
         for string in [Some(first), second, Some(third)].into_iter().flatten() {
             new.extend_from_slice(string);
             new.push(0);

@@ -1,4 +1,4 @@
-//! The point of no return: the old program ends, the new one begins.
+//! The point of no return: the old program ends and the new one begins.
 
 use super::{Program, elf::Image, stack, vdso};
 use crate::arch::frame::Frame;
@@ -6,6 +6,7 @@ use crate::mm::copy;
 use crate::sched::{self, entity::with_current_context};
 use crate::signal::{self, Actions, AltStack};
 use crate::task::creds::{Creds, securebits};
+use crate::task::process::TREE;
 use crate::task::{CurrentTask, TaskFlags, current, exit, fork, pid};
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
@@ -15,21 +16,22 @@ use limen_linux_abi::Errno;
 const SET_UID: u32 = 0o4000;
 const SET_GID: u32 = 0o2000;
 const GROUP_EXEC: u32 = 0o010;
-/// What `personality` says of programs of 32 bits.
+/// The flag of `personality` for 32-bit programs.
 const ADDR_LIMIT_32BIT: u32 = 0x0080_0000;
 /// `MS_NOSUID`.
 const NOSUID: u32 = 2;
 
-/// Makes `image` the running program. An error means that the old program still runs; later trouble kills the process.
+/// Makes `image` the running program. If it returns an error, the old program still runs. An error after the
+/// point of no return kills the process.
 #[inline(never)]
 pub(super) fn commit(frame: &mut Frame, program: Program, image: Image) -> Result<(), Errno> {
     let task = current();
     let (creds, secure) = new_creds(&task, &program);
     let vdso = vdso::map(&image.mm)?;
     become_single(&task)?;
-    // A table shared with another process is left to it; the process's own threads are no more.
+    // Another process may share the table and keeps it. Threads of this process are gone by now.
     fork::unshare_files()?;
-    // So are actions.
+    // Signal actions may be shared, too.
     let actions = task.process.signals.lock().actions.clone();
     let own_actions = if Arc::strong_count(&actions) > 2 {
         Some(actions.copy()?)
@@ -38,13 +40,17 @@ pub(super) fn commit(frame: &mut Frame, program: Program, image: Image) -> Resul
     };
     drop(actions);
 
-    // From here on there is no way back.
+    // The point of no return.
     exit::release_memory_words(&task, false);
     crate::rseq::forget(&task);
-    // Before anyone finds the new memory. Where nothing is gained, who may look into it can be told from the old ids as well as from the new.
+    // Comes before anyone can find the new memory. If the program gains no privilege, old and new ids give
+    // the same answer to whether its memory may be inspected.
     let old_creds = task.creds();
     let gains = gains(&old_creds, &creds);
-    image.mm.set_dumpable(!gains);
+    image.mm.set_dump_mode(match gains {
+        true => crate::mm::space::SUID_DUMPABLE.load(Ordering::Relaxed),
+        false => 1,
+    });
     let old = task.replace_mm(Some(image.mm.clone()));
     sched::activate_mm(&image.mm);
     exit::release_vfork_parent(&task);
@@ -52,7 +58,7 @@ pub(super) fn commit(frame: &mut Frame, program: Program, image: Image) -> Resul
 
     reset_signals(&task, own_actions);
     task.files().close_on_exec();
-    crate::time::program_changed();
+    crate::task::timers::exec();
     task.restart.forget();
     task.set_comm(base_name(&program.filename));
     let process = &task.process;
@@ -79,8 +85,8 @@ pub(super) fn commit(frame: &mut Frame, program: Program, image: Image) -> Resul
     Ok(())
 }
 
-/// Whether the new program must not be looked into by who could look into the old one: it has other ids or more capabilities, or the old
-/// one did not act as its real user.
+/// Whether processes that might inspect the old program must not inspect the new one: it has other ids or
+/// more capabilities, or the old one did not act as its real user.
 fn gains(old: &Creds, new: &Creds) -> bool {
     let acts_as = |c: &Creds| [c.euid, c.egid, c.fsuid, c.fsgid];
     acts_as(old) != acts_as(new)
@@ -89,7 +95,7 @@ fn gains(old: &Creds, new: &Creds) -> bool {
         || new.permitted & !old.permitted != 0
 }
 
-/// Zeroes what must be zero and builds the stack: the first accesses to the new memory.
+/// Zeroes what must be zero and builds the stack. These are the first accesses to the new memory.
 fn fill_memory(
     task: &CurrentTask,
     program: &Program,
@@ -114,7 +120,8 @@ fn fill_memory(
     Ok(sp)
 }
 
-/// All other threads end; this one becomes the leader. `EAGAIN` if the process is ending or another thread was first.
+/// Ends all other threads; this one becomes the leader. `EAGAIN`: the process is ending, or another thread
+/// called exec first.
 fn become_single(task: &CurrentTask) -> Result<(), Errno> {
     let process = &task.process;
     {
@@ -141,12 +148,16 @@ fn become_single(task: &CurrentTask) -> Result<(), Errno> {
     if tid != process.tgid {
         pid::forget_task(tid);
         task.set_tid(process.tgid);
+        // No other thread is left whose children they could be.
+        let tree = TREE.lock();
+        process.children().for_each(|child| child.set_creator(0));
+        drop(tree);
         pid::register(task, true);
     }
     Ok(())
 }
 
-/// Handlers are gone with the program that had them; ignored signals stay ignored, pending ones stay pending.
+/// For exec: handlers become the default action, ignored signals stay ignored, pending ones stay pending.
 fn reset_signals(task: &CurrentTask, own_actions: Option<Arc<Actions>>) {
     let mut shared = task.process.signals.lock();
     if let Some(own) = own_actions {
@@ -162,7 +173,7 @@ fn base_name(path: &[u8]) -> &[u8] {
     path.rsplit(|&b| b == b'/').next().unwrap_or(path)
 }
 
-/// The new program's credentials, and whether it must distrust its environment (`AT_SECURE`).
+/// The new program's credentials, and whether it must not trust its environment (`AT_SECURE`).
 fn new_creds(task: &CurrentTask, program: &Program) -> (Creds, bool) {
     let old = task.creds();
     let mut new = (*old).clone();

@@ -2,52 +2,54 @@
 
 use super::{AT_FDCWD, Program};
 use crate::arch::mmu::USER_END;
-use crate::driver::random;
 use crate::fs::file::File;
 use crate::fs::open;
 use crate::mm::{AddressSpace, MapFlags, PAGE_SIZE, Prot, layout};
+use crate::random;
 use crate::task::current;
 use crate::task::rlimit::which;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicU8, Ordering};
+use core::sync::atomic::{AtomicI32, Ordering};
 use limen_elf::{self as elf, Class, Header, Kind, Segment};
 use limen_linux_abi::Errno;
 
-/// `kernel.randomize_va_space`: nothing lies at random (0), all but the heap (1), all (2).
-pub static RANDOMIZE: AtomicU8 = AtomicU8::new(2);
+/// `kernel.randomize_va_space`. 0: nothing is randomised; 1: all but the heap; 2: all.
+pub static RANDOMIZE: AtomicI32 = AtomicI32::new(2);
 /// `ADDR_NO_RANDOMIZE` of `personality`.
 const ADDR_NO_RANDOMIZE: u32 = 0x004_0000;
 /// `READ_IMPLIES_EXEC` of `personality`.
 const READ_IMPLIES_EXEC: u32 = 0x040_0000;
-/// How much of the stack exists from the start, beyond the strings: more grows by faults.
+/// How many bytes of the stack are mapped at first, in addition to the strings. Faults extend it.
 const STACK_START: usize = 128 << 10;
-/// Bits of randomness of a relocatable program's place, in pages.
+/// How many bits of randomness the address of a relocatable program has, in pages.
 const PROGRAM_RANDOM_BITS: u32 = if usize::BITS == 64 { 28 } else { 8 };
 
-/// A program mapped into an address space that nobody runs in yet.
+/// A program, mapped into an address space in which no thread runs yet.
 pub(super) struct Image {
     /// The address space.
     pub mm: Arc<AddressSpace>,
-    /// Where execution starts: the interpreter's entry, if there is one.
+    /// The address at which execution starts: the interpreter's entry, if there is an interpreter.
     pub start: usize,
-    /// The program's own entry (`AT_ENTRY`).
+    /// The program's entry (`AT_ENTRY`).
     pub entry: usize,
-    /// Where the interpreter was mapped (`AT_BASE`), 0 without one.
+    /// The address of the interpreter (`AT_BASE`), 0 without one.
     pub base: usize,
-    /// Where the program headers are in memory, and how many.
+    /// The address of the program headers in memory, and their number.
     pub program_headers: (usize, usize),
-    /// Memory behind file contents that must be zeroed once the address space is in use: from here to the page's end.
+    /// Ranges behind the contents of the file that must be zeroed when the address space is in use. Each ends
+    /// with its page.
     pub tails: Vec<(usize, usize)>,
     /// The stack's top.
     pub stack_top: usize,
-    /// How many bytes, a multiple of 16, are left out below the strings: random, so that what follows lies anywhere in its cache lines and pages.
+    /// How many bytes are left free below the strings: random and a multiple of 16, so that the stack begins
+    /// anywhere in cache lines and pages.
     pub stack_gap: usize,
-    /// First and last address of code and data, for `/proc`.
+    /// The first and last address of code and data, for `/proc`.
     pub layout: crate::mm::Layout,
 }
 
-/// What mapping one file gave.
+/// The result of mapping one file.
 struct Mapped {
     bias: usize,
     entry: usize,
@@ -85,7 +87,7 @@ fn read_interpreter_path(file: &File, segment: &Segment) -> Result<Vec<u8>, Errn
     Ok(path)
 }
 
-/// Maps the program, its interpreter and a stack. `ENOEXEC` for what is no program for this machine.
+/// Maps the program, its interpreter and a stack. `ENOEXEC`: it is no program for this machine.
 #[inline(never)]
 pub(super) fn load(program: &Program) -> Result<Image, Errno> {
     let header = Header::parse(program.head(), crate::arch::ELF_MACHINE, Class::NATIVE).map_err(no_exec)?;
@@ -99,16 +101,17 @@ pub(super) fn load(program: &Program) -> Result<Image, Errno> {
     };
     let persona = current().personality.load(Ordering::Relaxed);
     let randomize = match RANDOMIZE.load(Ordering::Relaxed) {
-        _ if persona & ADDR_NO_RANDOMIZE != 0 || crate::boot::cmdline::flag("norandmaps") => 0,
+        _ if persona & ADDR_NO_RANDOMIZE != 0 || crate::cmdline::flag("norandmaps") => 0,
         setting => setting,
     };
-    let random = || if randomize > 0 { random::word() } else { 0 };
+    let random = || if randomize != 0 { random::word() } else { 0 };
 
     let mm = AddressSpace::new()?;
     let stack_limit = crate::task::rlimit(which::STACK);
     mm.set_mmap_base(layout::mmap_base(stack_limit, random()));
     let mut tails = Vec::new();
-    // Relocatable programs go to two thirds of the address space: far from the mappings above and from fixed programs below.
+    // Relocatable programs go to two thirds of the address space: far below other mappings and far above
+    // programs with fixed addresses.
     let place = USER_END / 3 * 2 + ((random() as usize) & ((1 << PROGRAM_RANDOM_BITS) - 1)) * PAGE_SIZE;
     let main = map(&mm, &program.file, &header, &table, Some(place), &mut tails)?;
     let mut image = Image {
@@ -140,7 +143,7 @@ pub(super) fn load(program: &Program) -> Result<Image, Errno> {
         image.start = mapped.entry;
         image.base = mapped.bias;
     }
-    // The heap follows the program, a random piece further (as much as Linux: 32 MiB on 64-bit).
+    // The heap follows the program at a random distance (as on Linux up to 32 MiB on 64-bit processors).
     let heap_gap = if randomize > 1 {
         ((random() as usize) % (32 << 20)) & !(PAGE_SIZE - 1)
     } else {
@@ -160,7 +163,8 @@ pub(super) fn load(program: &Program) -> Result<Image, Errno> {
     Ok(image)
 }
 
-/// Maps all segments of one file. `place`: where a relocatable one goes; `None` lets the address space choose.
+/// Maps all segments of one file. `place`: the address of a relocatable file; with `None` the address space
+/// chooses.
 fn map(
     mm: &Arc<AddressSpace>,
     file: &Arc<File>,
@@ -174,8 +178,8 @@ fn map(
     let size = end - start;
     let bias = match (header.kind, place) {
         (Kind::Fixed, _) => {
-            if start < crate::mm::MMAP_MIN_ADDR && start != 0 {
-                return Err(Errno::EPERM);
+            if start != 0 {
+                crate::mm::mmap::check_low(start)?;
             }
             0
         }
@@ -189,7 +193,7 @@ fn map(
             if size > USER_END / 4 || align > USER_END / 4 {
                 return Err(Errno::ENOMEM);
             }
-            // A piece large enough for any alignment; the segments go into its middle.
+            // Finds room that is large enough for any alignment, and puts the segments into the middle of it.
             let at = mm.room_for(size + align - PAGE_SIZE)?;
             at.next_multiple_of(align).wrapping_sub(start)
         }
@@ -266,10 +270,11 @@ fn map_segment(
     let fixed = MapFlags::PRIVATE | MapFlags::FIXED;
     if file_pages_end > start {
         let offset = segment.offset - (from - start) as u64;
-        let backing = crate::fs::map::file_map(file, offset, false, prot)?.ok_or(Errno::ENOEXEC)?;
+        let backing = crate::fs::map::file_map(file, offset, false, prot)?;
         mm.mmap(start, file_pages_end - start, prot, fixed, Some(backing))?;
         if segment.memory_size > segment.file_size && !file_end.is_multiple_of(PAGE_SIZE) {
-            // Only writable memory can be zeroed; a read-only segment with a tail keeps what the file has there, as in Linux.
+            // Only writable memory can be zeroed. A read-only segment keeps what the file has behind its
+            // contents, as on Linux.
             if prot.contains(Prot::WRITE) {
                 tails.push((file_end, file_pages_end));
             }

@@ -1,7 +1,8 @@
 //! exec: replacing the running program.
 //!
-//! Everything that can fail is done on a new address space, while the old program is whole. Past the point of no return only memory
-//! can be missing (the stack's first pages); then the process is killed, as in Linux.
+//! All that can fail is done with a new address space, while the old program is whole. After the point of no
+//! return only memory for the first pages of the stack can be missing. Then the process is killed, as on
+//! Linux.
 
 mod args;
 mod commit;
@@ -15,11 +16,11 @@ use crate::arch::frame::Frame;
 use crate::fs::file::File;
 use crate::fs::open;
 use crate::mm::copy::read_path;
-use crate::syscall::SysResult;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use args::Strings;
 use limen_linux_abi::Errno;
+use limen_linux_abi::SysResult;
 
 pub use elf::RANDOMIZE;
 
@@ -27,22 +28,22 @@ pub use elf::RANDOMIZE;
 pub const AT_FDCWD: i32 = -100;
 const AT_SYMLINK_NOFOLLOW: u32 = 0x100;
 const AT_EMPTY_PATH: u32 = 0x1000;
-/// How often a script's interpreter may be a script.
+/// How many interpreters in a row may be scripts.
 const MAX_SCRIPTS: usize = 5;
-/// How much of a file's start decides what it is (`BINPRM_BUF_SIZE`).
+/// How many bytes of a file's start are read to find out what it is (`BINPRM_BUF_SIZE`).
 const HEAD: usize = 256;
 
-/// A program about to be executed.
+/// A program that is about to be executed.
 pub(super) struct Program {
-    /// The file: after scripts, the last interpreter.
+    /// The file. For a script: the file of the last interpreter.
     file: Arc<File>,
     /// The first bytes of the file.
     head: [u8; HEAD],
-    /// How many there are.
+    /// How many bytes of `head` are from the file.
     head_len: usize,
-    /// What was asked for (`AT_EXECFN`).
+    /// The path that the caller passed (`AT_EXECFN`).
     filename: Vec<u8>,
-    /// The name of the file now, as a path.
+    /// The path of `file`.
     interpreter: Vec<u8>,
     /// Arguments and environment.
     strings: Strings,
@@ -59,7 +60,7 @@ impl Program {
         if dirfd == AT_FDCWD || path.first() == Some(&b'/') {
             filename.extend_from_slice(path);
         } else {
-            // The path a script's interpreter can use.
+            // A path under which a script's interpreter can open the script.
             filename.extend_from_slice(alloc::format!("/dev/fd/{dirfd}").as_bytes());
             if !path.is_empty() {
                 filename.push(b'/');
@@ -85,7 +86,7 @@ impl Program {
     }
 }
 
-/// `execve` and `execveat`. On success `frame` is the new program's first register file.
+/// `execve` and `execveat`. On success `frame` has the registers with which the new program starts.
 pub fn execve(frame: &mut Frame, dirfd: i32, path: usize, argv: usize, envp: usize, flags: u32) -> SysResult {
     let path = read_path(path)?;
     let empty = flags & AT_EMPTY_PATH != 0;
@@ -109,8 +110,8 @@ pub fn execve(frame: &mut Frame, dirfd: i32, path: usize, argv: usize, envp: usi
     run(frame, program)
 }
 
-/// A thread that became a user with too many threads, and is still one of too many, can't exec: there the change of user takes effect. One
-/// that was let pass once is like any other thread of its user.
+/// `RLIMIT_NPROC` of a change of user takes effect here. A thread that became a user with too many threads,
+/// and is still one of too many, cannot exec. Once it could, it is like any other thread of that user.
 #[cold]
 fn check_process_limit() -> Result<(), Errno> {
     let task = current();
@@ -122,7 +123,7 @@ fn check_process_limit() -> Result<(), Errno> {
     Ok(())
 }
 
-/// Executes a program for the kernel itself: init. The running thread becomes a user thread with `frame`.
+/// Executes init. The running kernel thread becomes a user thread with the registers in `frame`.
 pub fn kernel_execve(frame: &mut Frame, path: &str, args: &[&str], env: &[&str]) -> SysResult {
     let strings = Strings::from_kernel(args, env)?;
     let program = Program::open(AT_FDCWD, path.as_bytes(), false, false, strings)?;

@@ -8,8 +8,8 @@ fn is_blank(byte: &u8) -> bool {
     matches!(byte, b' ' | b'\t')
 }
 
-/// Replaces a script by its interpreter: arguments become interpreter, its optional argument, the script's path, and the script's
-/// own arguments.
+/// Replaces a script by its interpreter. The arguments become: the interpreter, its optional argument, the
+/// script's path, and the script's own arguments.
 pub(super) fn resolve(program: &mut Program) -> Result<(), Errno> {
     let (head, len) = (program.head, program.head_len);
     let head = &head[..len];
@@ -25,7 +25,7 @@ pub(super) fn resolve(program: &mut Program) -> Result<(), Errno> {
     let end = line.iter().position(is_blank);
     let path = match end {
         Some(end) => &line[..end],
-        // The interpreter's name itself may be cut off.
+        // The name of the interpreter may be cut off.
         None if !whole => return Err(Errno::ENOEXEC),
         None => line,
     };

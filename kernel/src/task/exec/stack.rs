@@ -1,11 +1,11 @@
-//! What a program finds on its stack: argument count, pointers, the auxiliary vector, and the strings themselves.
+//! What a program finds on its stack: the argument count, pointers, the auxiliary vector, and the strings.
 
 use super::Program;
 use super::elf::Image;
 use crate::arch;
-use crate::driver::random;
 use crate::mm::user::write_bytes;
 use crate::mm::{Layout, PAGE_SIZE};
+use crate::random;
 use crate::task::Creds;
 use alloc::vec::Vec;
 use limen_linux_abi::Errno;
@@ -37,8 +37,8 @@ mod at {
     pub const MINSIGSTKSZ: usize = 51;
 }
 
-/// Builds the stack below `image.stack_top` in the address space now in use. Returns the stack pointer, the layout for `/proc`, and the
-/// auxiliary vector.
+/// Builds the stack below `image.stack_top` in the current address space. Returns the stack pointer, the
+/// layout for `/proc`, and the auxiliary vector.
 pub(super) fn build(
     program: &Program,
     image: &Image,
@@ -48,7 +48,8 @@ pub(super) fn build(
 ) -> Result<(usize, Layout, Vec<usize>), Errno> {
     let strings = &program.strings;
     let mut layout = image.layout;
-    // Top down: a null word, the file name, the environment, the arguments, the platform's name, random bytes.
+    // From the top: a null word, the file name, the environment, the arguments, the platform's name, random
+    // bytes.
     let mut p = image.stack_top - size_of::<usize>();
     p -= program.filename.len() + 1;
     let exec_name = p;
@@ -100,7 +101,7 @@ pub(super) fn build(
     ];
     let mut words = Vec::new();
     let count = 3 + strings.argc + strings.envc + 2 * (pairs.len() + more.size_hint().0);
-    words.try_reserve_exact(count).map_err(|_| Errno::ENOMEM)?;
+    crate::mm::reserve::room_exact(&mut words, count)?;
     words.push(strings.argc);
     let mut at = first;
     let mut pointers = strings.bytes.split_inclusive(|&b| b == 0).map(|string| {
@@ -114,7 +115,7 @@ pub(super) fn build(
     words.push(0);
     let aux_at = words.len();
     for (key, value) in more.chain(pairs) {
-        // Without a vDSO there is no entry for it.
+        // Without a vDSO the vector has no entry for it.
         if key == at::SYSINFO_EHDR && value == 0 {
             continue;
         }
@@ -126,7 +127,7 @@ pub(super) fn build(
     Ok((sp, layout, words.split_off(aux_at)))
 }
 
-/// Writes machine words, a few at a time.
+/// Writes machine words, several with each copy.
 fn write_words(mut to: usize, words: &[usize]) -> Result<(), Errno> {
     const CHUNK: usize = 32;
     const WORD: usize = size_of::<usize>();

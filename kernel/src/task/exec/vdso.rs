@@ -6,10 +6,11 @@ use crate::time::vdso;
 use alloc::sync::Arc;
 use limen_linux_abi::Errno;
 
-/// Clock data and image, made into mappable pages once.
+/// Clock data and image as mappable pages. Made once.
 static PAGES: Once<(Arc<SpecialPages>, Arc<SpecialPages>)> = Once::new();
 
-/// Maps the clock data and, right behind it, the image. Returns the image's address, 0 if there is no vDSO.
+/// Maps the clock data and, directly behind it, the image. Returns the image's address, 0 if there is no
+/// vDSO.
 pub(super) fn map(mm: &AddressSpace) -> Result<usize, Errno> {
     let Some(vdso) = vdso::get() else { return Ok(0) };
     let (data, image) = PAGES.get_or_init(|| {
@@ -19,7 +20,7 @@ pub(super) fn map(mm: &AddressSpace) -> Result<usize, Errno> {
             special("[vdso]", vdso.image.clone()),
         )
     });
-    // One place for both: a gap may be there that only the smaller of them fits into.
+    // Asks for room for both: there may be a gap that only one of them fits into.
     let below = mm.room_for((image.pages.len() + data.pages.len()) * PAGE_SIZE)?;
     mm.map_special(below, Prot::READ, data.clone())?;
     let at = below + data.pages.len() * PAGE_SIZE;

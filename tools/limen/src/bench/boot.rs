@@ -1,5 +1,5 @@
-//! The boot and memory rows: instructions from reset to power-off with a program that says hello, the smallest memory that
-//! gets there, what `/proc/meminfo` says, and the size of the image.
+//! The boot and memory rows: instructions from reset to power-off with a program that prints one line, the
+//! least memory with which that program runs, figures of `/proc/meminfo`, and the size of the image.
 
 use std::time::Duration;
 
@@ -9,22 +9,22 @@ use super::MEMORY;
 use super::counted::{Run, Subject};
 use super::plugin::Counting;
 
-/// What one kernel gave; what was not asked for is `None`.
+/// The figures of one kernel; `None` for rows that were not asked for.
 #[derive(Default)]
 pub struct Boot {
     /// Instructions from reset to power-off.
     pub instructions: Option<u64>,
-    /// MiB: the least that reaches init.
+    /// The least memory, in MiB, with which the kernel starts init.
     pub smallest: Option<u64>,
-    /// kB, with 512 MiB.
+    /// `MemTotal` in kB, with 512 MiB.
     pub mem_total: Option<u64>,
-    /// kB, with 512 MiB.
+    /// `MemFree` in kB, with 512 MiB.
     pub mem_free: Option<u64>,
     /// Bytes of the kernel file.
     pub image: Option<u64>,
 }
 
-/// The rows: name, what it is, and its value.
+/// The rows: name, description, and how to get the value.
 pub const ROWS: [(&str, &str, fn(&Boot) -> Option<u64>); 5] = [
     (
         "boot",
@@ -37,7 +37,7 @@ pub const ROWS: [(&str, &str, fn(&Boot) -> Option<u64>); 5] = [
     ("image-size", "bytes of the kernel file", |b| b.image),
 ];
 
-/// A boot may take this long before it counts as one that never arrives.
+/// A boot that takes longer counts as one that fails.
 const PATIENCE: Duration = Duration::from_secs(240);
 
 /// Measures the rows that `wanted` names.
@@ -51,7 +51,7 @@ pub fn measure(subject: Subject, wanted: &dyn Fn(&str) -> bool) -> Result<Boot> 
             icount,
             plugin,
             timeout,
-            ..subject.boot(&subject.guest.hello.0)
+            ..subject.boot(&subject.guest.hello.path)
         }
         .run(&mut |_| {})
     };
@@ -79,8 +79,8 @@ pub fn measure(subject: Subject, wanted: &dyn Fn(&str) -> bool) -> Result<Boot> 
         boot.mem_free = field("MemFree:");
     }
     if wanted("smallest-memory") {
-        // Without counting: it is quicker, and nothing is counted. A boot that hangs is given a few times what a good
-        // one took.
+        // Without `-icount`, which is quicker, as nothing is counted. A boot that hangs is ended after a few
+        // times the duration of a good one.
         let began = std::time::Instant::now();
         let reaches = |memory: u64, timeout: Duration| -> Result<bool> {
             eprintln!("limen: {name} on {arch}: {memory} MiB");
@@ -104,12 +104,12 @@ pub fn measure(subject: Subject, wanted: &dyn Fn(&str) -> bool) -> Result<Boot> 
     Ok(boot)
 }
 
-/// Whether the kernel reaches init with so many MiB.
+/// Whether the kernel starts init with this much memory, in MiB.
 pub fn reaches(subject: Subject, memory: u64) -> Result<bool> {
     let run = Run {
         memory,
         timeout: Duration::from_secs(60),
-        ..subject.boot(&subject.guest.hello.0)
+        ..subject.boot(&subject.guest.hello.path)
     };
     let ended = run.run(&mut |_| {})?;
     Ok(ended.lines.iter().any(|l| l.contains("hello from init")))

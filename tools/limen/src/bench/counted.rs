@@ -1,5 +1,6 @@
-//! One counted run: QEMU with `-icount`, a kernel, an initramfs, and the lines its serial port says. Both kernels of a
-//! comparison get the same machine, memory, initramfs and settings from here; only what makes Linux quicker differs.
+//! One counted run: QEMU with `-icount`, a kernel and an initramfs; the result is the lines of the serial
+//! port. Both kernels of a comparison get the same machine, memory, initramfs and settings from here. Only
+//! settings that make Linux quicker differ.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -18,17 +19,17 @@ use crate::{machine, packages};
 /// A kernel to be measured.
 #[derive(Clone)]
 pub struct Kernel {
-    /// How tables call it.
+    /// Its name in tables.
     pub name: String,
     /// What QEMU gets.
     pub image: PathBuf,
-    /// The file with symbols, where there is one.
+    /// The ELF file with symbols, if there is one.
     pub symbols: Option<PathBuf>,
     /// Whether it is Limen.
     pub limen: bool,
 }
 
-/// A kernel on a machine, with what it boots from: what every measurement begins with.
+/// A kernel on a machine with its initramfs, the start of every measurement.
 #[derive(Clone, Copy)]
 pub struct Subject<'a> {
     /// The machine's architecture.
@@ -39,12 +40,12 @@ pub struct Subject<'a> {
     pub kernel: &'a Kernel,
     /// The programs and the initramfs files.
     pub guest: &'a Guest,
-    /// Show QEMU's command line and everything the kernel says.
+    /// Print QEMU's command line and all lines of the serial port.
     pub verbose: bool,
 }
 
 impl<'a> Subject<'a> {
-    /// A counted run on `initrd`, as most rows want it.
+    /// A counted run on `initrd` with the settings of most rows.
     pub fn boot(self, initrd: &'a Path) -> Run<'a> {
         Run {
             subject: self,
@@ -58,25 +59,25 @@ impl<'a> Subject<'a> {
     }
 }
 
-/// How to run it.
+/// A run that is to be made.
 pub struct Run<'a> {
-    /// What.
+    /// Kernel and machine.
     pub subject: Subject<'a>,
     /// The initramfs.
     pub initrd: &'a Path,
-    /// MiB.
+    /// Memory in MiB.
     pub memory: u64,
-    /// Words for init.
+    /// Arguments of init.
     pub words: Vec<String>,
-    /// Whether the guest's clock counts instructions; else it is the host's.
+    /// Whether the guest's clock counts instructions (`-icount`); else it is the host's clock.
     pub icount: bool,
-    /// `-plugin` with its options.
+    /// QEMU's `-plugin` with its options.
     pub plugin: Option<String>,
-    /// Wall-clock time after which it is given up.
+    /// Wall-clock time after which QEMU is killed.
     pub timeout: Duration,
 }
 
-/// What came of it.
+/// The result of a run.
 pub struct Ended {
     /// The lines of the serial port.
     pub lines: Vec<String>,
@@ -84,8 +85,9 @@ pub struct Ended {
     pub by_itself: bool,
 }
 
-/// The processor model that counts fairly. On x86_64: with `erms`, Linux clears and copies by `rep stosb` and `movsb`, and
-/// QEMU counts every byte as an instruction; with `la57` it would walk a level more than most machines have.
+/// The processor model with which counts are comparable. On x86_64, `erms` is off: with it, Linux clears and
+/// copies with `rep stosb` and `rep movsb`, and QEMU counts every byte as an instruction. `la57` is off, too:
+/// with it, Linux would use 5-level paging, which most machines do not have.
 pub fn fair_cpu(arch: Arch) -> &'static str {
     match arch {
         Arch::X86_64 => "max,erms=off,fsrm=off,la57=off",
@@ -109,7 +111,7 @@ impl Run<'_> {
         let mut words = vec![
             format!("console={}", self.subject.arch.log_console()),
             "quiet".to_owned(),
-            // Where a stack begins decides how many of its pages are touched: not left to chance.
+            // A random stack address would change the number of pages the stack touches.
             "norandmaps".to_owned(),
         ];
         words.extend(machine::memory(self.subject.arch, self.memory).1);
@@ -119,9 +121,9 @@ impl Run<'_> {
         } else {
             words.extend(["panic=-1", "mitigations=off"].map(str::to_owned));
             match self.subject.arch {
-                // Only wall-clock runs on a busy host need it; the same for all.
+                // Only wall-clock runs on a busy host need it; all runs have it.
                 Arch::X86_64 => words.push("no_timer_check".to_owned()),
-                // QEMU's seed for KASLR would switch page table isolation on even so.
+                // QEMU's seed for KASLR would turn kernel page table isolation on, even with `nokaslr`.
                 Arch::Arm64 => words.push("kpti=off".to_owned()),
                 Arch::Arm | Arch::Powerpc64 => {}
             }
@@ -151,7 +153,7 @@ impl Run<'_> {
             &memory,
             "-accel",
             "tcg,thread=single",
-            // What guests get for random, and their date: the same every time.
+            // Guests get the same random numbers and the same date in every run.
             "-seed",
             "1",
             "-rtc",
@@ -182,7 +184,7 @@ impl Run<'_> {
         a
     }
 
-    /// Runs; `on_line` sees each line as it comes.
+    /// Runs; `on_line` gets each line when it arrives.
     pub fn run(&self, on_line: &mut dyn FnMut(&str)) -> Result<Ended> {
         let (qemu, package) = self.subject.arch.qemu();
         packages::ensure_tool(qemu, &[package])?;

@@ -1,5 +1,5 @@
-//! The initramfs of a benchmark run: the programs of `programs/bench`, the dynamic one with its libraries. Every kernel of
-//! a comparison gets the same file.
+//! The initramfs of a benchmark run: the programs of `programs/bench`, the dynamic one with its libraries.
+//! Every kernel of a comparison gets the same file.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use crate::cpio::Archive;
 use crate::image::TemporaryFile;
 use crate::{guest_files, program};
 
-/// What a machine boots from.
+/// The files a machine boots from.
 pub struct Guest {
     /// The programs on the host.
     pub programs: Bench,
@@ -35,7 +35,12 @@ pub fn prepare(arch: Arch) -> Result<Guest> {
     add(&mut rows, "tiny", &programs.tiny)?;
     add(&mut rows, "static", &programs.fixed)?;
     add(&mut rows, "dynamic", &programs.dynamic)?;
-    let mut files = program::find(&programs.dynamic.to_string_lossy(), Some(arch))?.files;
+    let mut files = program::find(
+        programs.dynamic.as_os_str(),
+        Some(arch),
+        &program::Guest::default(),
+    )?
+    .files;
     files.remove(&programs.dynamic);
     guest_files::add_all(&mut rows, &files, arch)?;
     guest_files::add_basics(&mut rows);

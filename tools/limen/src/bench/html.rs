@@ -1,5 +1,5 @@
-//! The figures as one page that needs nothing else: bars per operation, growth curves, the boot and memory rows. Its
-//! colours follow the reader's light or dark setting; everything it shows is also there as text.
+//! The figures as one self-contained HTML page: bars per operation, growth curves, the boot and memory rows.
+//! Colours follow the reader's light or dark setting; all figures are there as text, too.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -26,11 +26,13 @@ fn escape(text: &str) -> String {
 
 fn page(reports: &[Report]) -> String {
     let mut out = format!(
-        "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" content=\"width=device-width\">\n\
+        "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" \
+         content=\"width=device-width\">\n\
          <title>limen bench</title>\n<style>\n{STYLE}</style>\n<h1>What operations cost</h1>\n\
-         <p>Instructions executed per operation, counted exactly (QEMU, <code>-icount shift=0,sleep=off</code>): the same on \
-         every host. Linux is Debian's general-purpose configuration, settled, with <code>mitigations=off</code>. Shorter is \
-         better.</p>\n"
+         <p>Instructions executed per operation, counted exactly (QEMU, <code>-icount \
+         shift=0,sleep=off</code>): the same on every host. Linux is Debian's general-purpose configuration, \
+         settled, with \
+         <code>mitigations=off</code>. Shorter is better.</p>\n"
     );
     for report in reports {
         section(&mut out, report);
@@ -140,7 +142,7 @@ fn curve(out: &mut String, report: &Report, row: &rows::Row) {
     };
     let (x0, x1) = range(&mut all.iter().map(|p| p.0));
     let (y0, y1) = range(&mut all.iter().map(|p| p.1));
-    // Whole decades upwards, so that flat lines look flat.
+    // The axis ends at powers of ten, so that small differences do not look large.
     let (y0, y1) = (
         10f64.powf(y0.log10().floor()),
         10f64.powf((y1 * 1.01).log10().ceil()),
@@ -156,7 +158,8 @@ fn curve(out: &mut String, report: &Report, row: &rows::Row) {
     let y = |v: f64| HEIGHT - BOTTOM - (v / y0).ln() / (y1 / y0).ln() * (HEIGHT - TOP - BOTTOM);
     let _ = writeln!(
         out,
-        "<figure><figcaption>{}</figcaption>\n<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{}\">",
+        "<figure><figcaption>{}</figcaption>\n<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" \
+         aria-label=\"{}\">",
         escape(row.what),
         escape(row.what)
     );
@@ -165,7 +168,8 @@ fn curve(out: &mut String, report: &Report, row: &rows::Row) {
         let at = y(decade);
         let _ = writeln!(
             out,
-            "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{:.1}\" y1=\"{at:.1}\" y2=\"{at:.1}\"/><text x=\"{:.1}\" y=\"{:.1}\" \
+            "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{:.1}\" y1=\"{at:.1}\" y2=\"{at:.1}\"/><text \
+             x=\"{:.1}\" y=\"{:.1}\" \
              text-anchor=\"end\">{}</text>",
             WIDTH - RIGHT,
             LEFT - 6.0,
@@ -233,7 +237,7 @@ fn boots(out: &mut String, report: &Report) {
     }
 }
 
-/// A number as the axes have room for it: `10k`, `30M`; sizes that are powers of two as such (`4Ki`).
+/// A number, short enough for an axis: `10k`, `30M`; powers of two as `4Ki`.
 fn short(value: f64) -> String {
     let whole = value as u64;
     let units = [(1 << 20, "Mi"), (1_000_000, "M"), (1 << 10, "Ki"), (1000, "k")];

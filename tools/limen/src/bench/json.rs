@@ -1,5 +1,5 @@
-//! The figures as JSON. `docs/bench.md` documents the format: fields are added, never changed or removed, as long as
-//! `format` stays 1.
+//! The figures as JSON. `docs/bench.md` documents the format: fields are added, never changed or removed, as
+//! long as `format` stays 1.
 
 use std::path::Path;
 

@@ -1,6 +1,6 @@
-//! `bench/limits.toml`: Limen's exact counts, and whether today's are worse. Counts are the same on every machine, so
-//! the margin is small: it is for what a compiler does differently, and for where random addresses fall among page
-//! tables, not for noise.
+//! `bench/limits.toml`: Limen's exact counts, and the comparison with today's. Counts are the same on every
+//! machine, so the margin is small: it allows for another compiler version and for random addresses that need
+//! more or fewer page tables, not for noise.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -10,13 +10,13 @@ use anyhow::{Context, Result, bail};
 use super::{Report, boot, rows};
 use crate::tree;
 
-/// A count may be this much above its limit, and `FEW` instructions.
+/// A count may exceed its limit by this fraction plus `FEW` instructions.
 const MARGIN: f64 = 0.03;
 const FEW: f64 = 2.0;
 
 const HEAD: &str = "\
-# What Limen's operations cost, in instructions (see docs/bench.md). `limen bench --check` fails when a count is more than
-# 3 % and 2 instructions above its line here; `limen bench --update-limits` rewrites the file.
+# What Limen's operations cost, in instructions (see docs/bench.md). `limen bench --check` fails when a count
+# is more than 3 % and 2 instructions above its line here; `limen bench --update-limits` rewrites the file.
 ";
 
 /// Counts by row.
@@ -56,7 +56,7 @@ fn parse(text: &str) -> Result<BTreeMap<String, Counts>> {
     Ok(all)
 }
 
-/// Limen's counts of a report, by the names the file uses.
+/// Limen's counts in a report, by their names in the file.
 pub fn counts(report: &Report) -> Counts {
     let mut counts = Counts::new();
     let Some(limen) = report.kernels.iter().find(|k| k.kernel.limen) else {
@@ -73,7 +73,7 @@ pub fn counts(report: &Report) -> Counts {
     counts
 }
 
-/// Puts the counts of the reports into the file; rows that were not measured stay as they are.
+/// Writes the counts of the reports into the file; rows that were not measured are kept.
 pub fn update(reports: &[Report]) -> Result<()> {
     let mut all = read()?;
     for report in reports {
@@ -83,7 +83,7 @@ pub fn update(reports: &[Report]) -> Result<()> {
     let mut text = HEAD.to_owned();
     for (arch, section) in &all {
         text += &format!("\n[{arch}]\n");
-        // In the order of the tables.
+        // Sorted as the tables are.
         let place = |name: &str| {
             let (row, size) = name.split_once('/').unwrap_or((name, "0"));
             let at = rows::ROWS.iter().position(|r| r.name == row);
@@ -102,7 +102,7 @@ pub fn update(reports: &[Report]) -> Result<()> {
     Ok(())
 }
 
-/// What is worse than its limit, one line each; and how many counts got clearly better.
+/// One line for each count that exceeds its limit; and the number of counts that are clearly below theirs.
 pub fn compare(limits: &Counts, counts: &Counts) -> (Vec<String>, usize) {
     let mut worse = Vec::new();
     let mut better = 0;

@@ -1,6 +1,6 @@
-//! `limen bench`: exact instruction counts of Limen beside Linux's, from one command. Under `-icount shift=0,sleep=off` a
-//! guest's nanosecond is an executed instruction, so that counts are the same on every machine, however busy.
-//! `docs/bench.md` says how it is done and what the files mean.
+//! `limen bench`: exact instruction counts of Limen beside Linux's. Under `-icount shift=0,sleep=off` a
+//! guest's nanosecond is one executed instruction, so counts are the same on every machine, however busy.
+//! `docs/bench.md` describes the method and the files.
 
 mod boot;
 mod counted;
@@ -40,7 +40,7 @@ pub struct Report {
     pub wall: Option<wall::Wall>,
 }
 
-/// What one kernel gave.
+/// The results of one kernel.
 pub struct Measured {
     /// The kernel.
     pub kernel: Kernel,
@@ -51,7 +51,7 @@ pub struct Measured {
 }
 
 impl Report {
-    /// The keys of any kernel, in the order of the catalogue.
+    /// The keys that any kernel has, in the order of the catalogue.
     pub fn keys(&self) -> Vec<Key> {
         let mut keys: Vec<Key> = Vec::new();
         for measured in &self.kernels {
@@ -113,7 +113,8 @@ pub fn bench(options: &BenchOptions) -> Result<i32> {
     Ok(0)
 }
 
-/// Compares one architecture with `bench/limits.toml` and says what got worse; whether nothing did.
+/// Compares one architecture with `bench/limits.toml` and prints the counts that got worse; true if there are
+/// none.
 fn check(options: &BenchOptions, arch: Arch) -> Result<bool> {
     let mut limits = limits::read()?.remove(arch.name()).unwrap_or_default();
     limits.retain(|row, _| wanted(options, row.split('/').next().unwrap_or_default()));
@@ -131,7 +132,7 @@ fn check(options: &BenchOptions, arch: Arch) -> Result<bool> {
         .map(|(row, why)| format!("{row}: {why}"))
         .collect();
     if let Some(smallest) = smallest {
-        // A MiB more is the margin.
+        // One MiB is the margin.
         let memory = smallest as u64 + 1;
         if !boot::reaches(subject, memory)? {
             failed.push(format!("smallest-memory: does not reach init with {memory} MiB"));
@@ -164,7 +165,7 @@ fn check(options: &BenchOptions, arch: Arch) -> Result<bool> {
     Ok(failed.is_empty())
 }
 
-/// The kernels to measure: Limen, and what to compare with.
+/// The kernels to measure: Limen, and the one to compare with.
 fn kernels(options: &BenchOptions, arch: Arch) -> Result<Vec<Kernel>> {
     let mut kernels = vec![limen(options, arch)?];
     if options.update_limits {
@@ -202,12 +203,12 @@ fn debian(arch: Arch) -> Result<Kernel> {
     })
 }
 
-/// The kernel that is measured: the tree's, or the one that `--kernel` names.
+/// The kernel under test: the tree's, or the one that `--kernel` names.
 fn limen(options: &BenchOptions, arch: Arch) -> Result<Kernel> {
     let (image, symbols) = match &options.kernel {
         Some(file) if file.as_os_str() == crate::kernel::LINUX => return debian(arch),
         Some(file) => {
-            // A flat image has its symbols in the file beside it.
+            // A flat image has no symbols; they are in the ELF file beside it.
             let beside = file.with_extension("elf");
             let symbols = if beside.is_file() { beside } else { file.clone() };
             (file.clone(), Some(symbols))
@@ -230,9 +231,9 @@ fn limen(options: &BenchOptions, arch: Arch) -> Result<Kernel> {
     })
 }
 
-/// How long one kernel may take for all rows, wall clock; a busy host needs a few times the usual.
+/// Wall-clock time that one kernel has for all rows; a busy host needs a few times the usual.
 const PATIENCE: Duration = Duration::from_secs(900);
-/// Guest seconds a kernel sleeps before it is measured. They cost nothing: nothing is executed.
+/// Guest seconds a kernel sleeps before it is measured. They take no time: no instruction is executed.
 const SETTLE: u32 = 12;
 const MEMORY: u64 = 512;
 
@@ -257,7 +258,7 @@ fn subject<'a>(
     }
 }
 
-/// Whether `--only` lets a row through; the guest's program decides by the same rule.
+/// Whether `--only` selects a row; the guest's program decides by the same rule.
 fn wanted(options: &BenchOptions, name: &str) -> bool {
     options.only.is_empty()
         || options.only.iter().any(|o| match o.strip_suffix('*') {
@@ -279,7 +280,7 @@ fn measure(options: &BenchOptions, arch: Arch) -> Result<Report> {
             Figures::default()
         };
         let is_wanted = |name: &str| wanted(options, name);
-        // Limits are for what every CI run measures.
+        // Limits are only kept for rows that every CI run measures.
         if !options.update_limits {
             perf::measure(subject, &is_wanted, &mut figures)?;
         }
@@ -315,7 +316,7 @@ fn rows_of(options: &BenchOptions, subject: Subject) -> Result<Figures> {
     }
     let run = Run {
         words,
-        ..subject.boot(&subject.guest.rows.0)
+        ..subject.boot(&subject.guest.rows.path)
     };
     let (name, arch) = (&subject.kernel.name, subject.arch);
     eprintln!("limen: {name} on {arch} boots");

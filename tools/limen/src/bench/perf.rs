@@ -1,5 +1,5 @@
-//! Rows that nobody here wrote: `perf bench` of Debian's `linux-perf`, as packaged, on both kernels. On x86_64 only, where
-//! the host's program is the guest's.
+//! Rows measured with a foreign program: `perf bench` of Debian's `linux-perf`, as packaged, on both kernels.
+//! On x86_64 only, where the host's program runs in the guest.
 
 use anyhow::{Context, Result, bail};
 
@@ -19,15 +19,15 @@ const COMMANDS: [(&str, &[&str]); 4] = [
     ("perf-futex-hash", &["futex", "hash", "-r", "1"]),
 ];
 
-/// Its 400 processes and the initramfs with perf's libraries need more than the other rows.
+/// MiB. Its 400 processes and the initramfs with perf's libraries need more than the other rows.
 const MEMORY: u64 = 1024;
 
-/// Whether a row is one of these.
+/// Whether `name` is one of these rows.
 pub fn is(name: &str) -> bool {
     name.starts_with("perf-")
 }
 
-/// Runs what `wanted` names and adds the figures.
+/// Runs the rows that `wanted` selects and adds their figures.
 pub fn measure(subject: Subject, wanted: &dyn Fn(&str) -> bool, figures: &mut Figures) -> Result<()> {
     let (arch, kernel) = (subject.arch, subject.kernel);
     let chosen: Vec<_> = COMMANDS.iter().filter(|(name, _)| wanted(name)).collect();
@@ -43,7 +43,11 @@ pub fn measure(subject: Subject, wanted: &dyn Fn(&str) -> bool, figures: &mut Fi
     let mut archive = Archive::default();
     let init = std::fs::read(&subject.guest.programs.init).context("cannot read the benchmark program")?;
     archive.file("init", 0o755, &init);
-    guest_files::add_all(&mut archive, &program::find(&perf, Some(arch))?.files, arch)?;
+    guest_files::add_all(
+        &mut archive,
+        &program::find(perf.as_ref(), Some(arch), &program::Guest::default())?.files,
+        arch,
+    )?;
     guest_files::add_basics(&mut archive);
     let initrd = TemporaryFile::new(&archive.finish())?;
     let mut words = vec![format!("settle={SETTLE}")];
@@ -55,7 +59,7 @@ pub fn measure(subject: Subject, wanted: &dyn Fn(&str) -> bool, figures: &mut Fi
     let run = Run {
         memory: MEMORY,
         words,
-        ..subject.boot(&initrd.0)
+        ..subject.boot(&initrd.path)
     };
     eprintln!("limen: {} on {arch}: perf bench", kernel.name);
     let ended = run.run(&mut |line| {
@@ -98,7 +102,7 @@ pub fn measure(subject: Subject, wanted: &dyn Fn(&str) -> bool, figures: &mut Fi
     Ok(())
 }
 
-/// Instructions per operation from what perf says in time: a nanosecond is an instruction.
+/// Instructions per operation, from the times that perf prints: one nanosecond is one instruction.
 fn value(lines: &[String]) -> Option<f64> {
     let first = |l: &String| l.split_whitespace().next().and_then(|w| w.parse::<f64>().ok());
     if let Some(line) = lines.iter().find(|l| l.contains("usecs/op")) {

@@ -1,5 +1,5 @@
-//! The QEMU plugin that counts every instruction by address (`tools/limen/plugin/count.c`): built when needed, asked for
-//! on QEMU's command line, its output read.
+//! The QEMU plugin that counts every instruction by address (`tools/limen/plugin/count.c`). It is built when
+//! needed; this gives QEMU's option for it and reads its output.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -32,30 +32,30 @@ fn built() -> Result<PathBuf> {
     })
 }
 
-/// One run's counting.
+/// The counting of one run.
 pub struct Counting {
     output: PathBuf,
     /// The value of QEMU's `-plugin`.
     pub option: String,
 }
 
-/// What was executed.
+/// The result.
 pub struct Counts {
-    /// How many stretches between the two addresses there were; 0 when everything was counted.
+    /// How often execution went from the first of two addresses to the second; 0 if everything was counted.
     pub stretches: u64,
     /// How often the instruction at an address was executed.
     pub at: BTreeMap<u64, u64>,
 }
 
 impl Counts {
-    /// All instructions.
+    /// The number of all executed instructions.
     pub fn total(&self) -> u64 {
         self.at.values().sum()
     }
 }
 
 impl Counting {
-    /// Counts everything, or what lies between the execution of two addresses.
+    /// Counts all instructions, or those between the execution of two addresses.
     pub fn new(between: Option<(u64, u64)>) -> Result<Counting> {
         use std::sync::atomic::{AtomicU32, Ordering};
         static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -101,7 +101,7 @@ pub fn functions(path: &Path) -> Result<Vec<(u64, u64, String)>> {
     let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     let file = object::File::parse(&*bytes)
         .with_context(|| format!("{} is no ELF file with symbols", path.display()))?;
-    // The lowest bit of an address says that the function is Thumb code.
+    // The lowest bit of a symbol's value says that the function is Thumb code.
     let thumb = u64::from(file.architecture() == object::Architecture::Arm);
     let mut found: Vec<(u64, u64, String)> = file
         .symbols()
@@ -118,7 +118,7 @@ pub fn functions(path: &Path) -> Result<Vec<(u64, u64, String)>> {
             Some((s.address() & !thumb, s.size(), name))
         })
         .collect();
-    // Of several names at one place, the one that has a size.
+    // Of several names at one address, the one that has a size comes first.
     found.sort_by_key(|f| (f.0, std::cmp::Reverse(f.1)));
     found.dedup_by_key(|f| f.0);
     Ok(found)
@@ -133,7 +133,7 @@ pub fn function(path: &Path, name: &str) -> Result<u64> {
         .with_context(|| format!("{} has no function {name}", path.display()))
 }
 
-/// Where the loader puts an ELF file's parts, by physical address: start and end.
+/// The physical addresses at which the loader puts an ELF file's segments: start and end.
 pub fn loaded(arch: Arch, path: &Path) -> Result<Vec<(u64, u64)>> {
     let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     let elf =
@@ -142,7 +142,7 @@ pub fn loaded(arch: Arch, path: &Path) -> Result<Vec<(u64, u64)>> {
         .program_headers
         .iter()
         .filter(|p| p.p_type == goblin::elf::program_header::PT_LOAD);
-    // QEMU's pseries loads an ELF file that far above what it asks for.
+    // QEMU's pseries adds this to the physical addresses in an ELF file.
     let above = if arch == Arch::Powerpc64 { 0x40_0000 } else { 0 };
     Ok(load
         .map(|p| (above + p.p_paddr, above + p.p_paddr + p.p_memsz))

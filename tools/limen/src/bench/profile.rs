@@ -1,5 +1,5 @@
-//! `limen bench --profile NAME`: where the kernel's instructions go during a row, by symbol. Every instruction between the
-//! start and the end of the measured rounds is counted at its address; nothing is sampled.
+//! `limen bench --profile NAME`: the kernel's instructions during a row, by symbol. Every instruction between
+//! the start and the end of the measured rounds is counted at its address; this is no sampling.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,11 +12,11 @@ use super::plugin::{self, Counting, Counts};
 use super::rows::{self, Figures};
 use crate::arch::Arch;
 
-/// What addresses mean.
+/// The symbols of addresses.
 struct Places {
     arch: Arch,
     functions: Vec<(u64, u64, String)>,
-    /// The kernel by its physical addresses, where it runs before paging.
+    /// The kernel's physical addresses, at which it runs before paging is on.
     early: Vec<(u64, u64)>,
     boot: bool,
 }
@@ -43,7 +43,8 @@ pub fn profile(subject: Subject, name: &str, json: Option<&Path>) -> Result<()> 
     }
     if perf::is(name) {
         bail!(
-            "--profile {name}: perf's own program does not say where a measurement begins and ends; the rows of programs/bench do"
+            "--profile {name}: perf's own program does not say where a measurement begins and ends; the rows \
+             of programs/bench do"
         );
     }
     let boot = name == "boot";
@@ -72,7 +73,7 @@ pub fn profile(subject: Subject, name: &str, json: Option<&Path>) -> Result<()> 
     let run = Run {
         words,
         plugin: Some(counting.option.clone()),
-        ..subject.boot(if boot { &guest.hello.0 } else { &guest.rows.0 })
+        ..subject.boot(if boot { &guest.hello.path } else { &guest.rows.path })
     };
     let ended = run.run(&mut |_| {})?;
     let counts = counting.read()?;
@@ -104,7 +105,7 @@ pub fn profile(subject: Subject, name: &str, json: Option<&Path>) -> Result<()> 
     Ok(())
 }
 
-/// The counts by address, for a look at single instructions; `docs/bench.md` documents the format.
+/// Writes the counts by address, to study single instructions; `docs/bench.md` documents the format.
 fn write(file: &Path, arch: Arch, name: &str, counts: &Counts, places: &Places, divisor: f64) -> Result<()> {
     let addresses: Vec<_> = counts
         .at
@@ -156,7 +157,7 @@ fn print(name: &str, counts: &Counts, places: &Places, divisor: f64, measured: O
     println!("{:>14} {:>6} {:>10}  symbol", "instructions", "share", "entered");
     for (symbol, line) in &sorted {
         let each = line.instructions as f64 / divisor;
-        // A timer tick in a long row leaves crumbs that say nothing.
+        // Lines below this come from a timer tick during a long row and are left out.
         if each < 0.05 {
             continue;
         }
@@ -188,7 +189,8 @@ fn print(name: &str, counts: &Counts, places: &Places, divisor: f64, measured: O
 }
 
 impl Places {
-    /// Whether an address is in the kernel's part: all but user space's lower half or, of 32 bits, lower three quarters.
+    /// Whether an address belongs to the kernel's part of the address space. User space is the lower half,
+    /// with 32-bit addresses the lower three quarters.
     fn is_kernel(&self, address: u64) -> bool {
         match self.arch {
             Arch::X86_64 | Arch::Arm64 | Arch::Powerpc64 => address >> 63 != 0,
@@ -196,12 +198,12 @@ impl Places {
         }
     }
 
-    /// The symbol of an address, and whether it is its first instruction.
+    /// The symbol of an address, and whether the address is that of its first instruction.
     fn symbol_at(&self, address: u64) -> (&str, bool) {
         let at = self.functions.partition_point(|f| f.0 <= address);
         if let Some((start, size, name)) = at.checked_sub(1).and_then(|i| self.functions.get(i)) {
             let inside = if *size == 0 {
-                // An assembler label without a size goes on to the next symbol.
+                // An assembler label without a size extends to the next symbol.
                 let next = self.functions.get(at);
                 next.is_some_and(|next| address < next.0) && self.is_kernel(address) == self.is_kernel(*start)
             } else {
@@ -211,7 +213,7 @@ impl Places {
                 return (name, address == *start);
             }
         }
-        // Firmware and the kernel before paging are in the lower part, too.
+        // Firmware and the kernel before paging run at low addresses, too.
         let name = if self.is_kernel(address) {
             "(the kernel, outside of any symbol)"
         } else if self.early.iter().any(|e| (e.0..e.1).contains(&address)) {

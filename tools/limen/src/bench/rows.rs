@@ -1,15 +1,15 @@
-//! The rows of the benchmark: what each is called, what it says about itself, and how the guest's lines become figures.
-//! The names are those of `programs/bench`; `docs/bench.md` lists them.
+//! The rows of the benchmark: names, descriptions, and how lines of the guest become figures. The names are
+//! those of `programs/bench`; `docs/bench.md` lists them.
 
 use std::collections::BTreeMap;
 
-/// What a row is.
+/// A row of the tables.
 pub struct Row {
     /// Its name in `programs/bench`.
     pub name: &'static str,
-    /// What one operation is.
+    /// The operation that is measured.
     pub what: &'static str,
-    /// What its size counts, for rows that have sizes.
+    /// The unit of its size, for rows that have sizes.
     pub size: Option<&'static str>,
     /// Whether the cost per operation should stay the same when the size grows.
     pub flat: bool,
@@ -111,15 +111,15 @@ pub const ROWS: &[Row] = &[
     row("perf-futex-hash", "perf bench futex hash, per operation"),
 ];
 
-/// The row of a name.
+/// The row called `name`.
 pub fn find(name: &str) -> Option<&'static Row> {
     ROWS.iter().find(|r| r.name == name)
 }
 
-/// A row at one size; 0 for rows without.
+/// The name of a row and a size; 0 for rows without sizes.
 pub type Key = (String, u64);
 
-/// `name` or `name/size`.
+/// A key as text: `name` or `name/size`.
 pub fn shown(key: &Key) -> String {
     match key.1 {
         0 => key.0.clone(),
@@ -127,12 +127,12 @@ pub fn shown(key: &Key) -> String {
     }
 }
 
-/// What one kernel took for a row.
+/// The measurement of a row on one kernel.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
     /// Operations per round.
     pub operations: u64,
-    /// What each round took.
+    /// Instructions (with `--wall`, ns) of each round.
     pub rounds: Vec<u64>,
 }
 
@@ -146,14 +146,14 @@ impl Figure {
     }
 }
 
-/// What a run said.
+/// The results of one run.
 #[derive(Default)]
 pub struct Figures {
-    /// What was measured.
+    /// Rows that were measured.
     pub rows: BTreeMap<Key, Figure>,
-    /// What could not be, and why.
+    /// Rows that could not be measured, and why.
     pub failed: Vec<(String, String)>,
-    /// Whether the program got to its end.
+    /// Whether the program reached its end.
     pub complete: bool,
 }
 
@@ -182,7 +182,8 @@ impl Figures {
                         .insert(((*name).to_owned(), size), Figure { operations, rounds });
                 }
                 ["bench-failed", why @ ..] => match found.failed.last_mut() {
-                    // The row says what went wrong, then its parent says how it ended.
+                    // The row prints what went wrong, then its parent process prints how it ended; the first
+                    // message is kept.
                     Some((name, _)) if *name == current => {}
                     _ => found.failed.push((current.clone(), why.join(" "))),
                 },
@@ -193,7 +194,7 @@ impl Figures {
         found
     }
 
-    /// Fails unless the loop of known length was counted as what it is.
+    /// Fails unless the count of a loop of known length is right.
     pub fn check_calibration(&self, kernel: &str) -> anyhow::Result<f64> {
         let Some(figure) = self.rows.get(&("calibrate".to_owned(), 0)) else {
             anyhow::bail!("{kernel} did not get through the calibration loop; no figures");
@@ -201,7 +202,8 @@ impl Figures {
         let per_turn = figure.per_operation() / 1e6;
         if (per_turn - 2.0).abs() > 0.01 {
             anyhow::bail!(
-                "{kernel}: a loop of two instructions took {per_turn:.4} per turn: the guest's clock does not count \
+                "{kernel}: a loop of two instructions took {per_turn:.4} per turn: the guest's clock does \
+                 not count \
                  instructions, so no figure means anything"
             );
         }
@@ -209,7 +211,7 @@ impl Figures {
     }
 }
 
-/// A count as people read it: thousands apart, decimals only where they matter.
+/// A number for people: thousands separated, decimals only where they matter.
 pub fn number(value: f64) -> String {
     if value < 99.95 {
         return format!("{value:.1}");

@@ -1,6 +1,7 @@
-//! `limen bench --rseq`: what there is to do for restartable sequences on the way out to user mode, as the kernel itself counts it, for three jobs on
-//! four processors, beside what the series that made it less in Linux reports. With areas of 32 bytes, which must be looked at after every switch, and
-//! with longer ones (`docs/rseq.md`).
+//! `limen bench --rseq`: the work that restartable sequences cause on returns to user mode, counted by the
+//! kernel itself, for three jobs on four processors. The figures are shown beside those in the cover letter
+//! of the Linux series that reduced this work. Each job runs with areas of 32 bytes, which the kernel must
+//! check after every switch, and with longer ones (`docs/rseq.md`).
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,7 +17,7 @@ use crate::test::guest::Guest;
 use crate::test::selftests::OWN_RSEQ;
 use crate::{agent, packages, tree};
 
-/// The kernel's counters: the key, and what it counts.
+/// The kernel's counters: key, and description.
 const COUNTERS: [(&str, &str); 10] = [
     ("exit", "ways out to user mode"),
     ("signal", "looked at before a handler"),
@@ -29,14 +30,15 @@ const COUNTERS: [(&str, &str); 10] = [
     ("again", "cleared though it was clear"),
     ("noirq", "looked for uninterrupted"),
 ];
-/// What they say.
+/// The values of the counters.
 type Counts = BTreeMap<&'static str, u64>;
 
-/// The jobs: their names, and what they are.
+/// The jobs: name, and description.
 const JOBS: [(&str, &str); 3] = [
     (
         "compile",
-        "a build's pattern: four units at a time of processes that read, write and touch memory as compilers do",
+        "a build's pattern: four units at a time of processes that read, write and touch memory as compilers \
+         do",
     ),
     ("gettid", "one thread that calls gettid"),
     (
@@ -65,28 +67,28 @@ impl Area {
     }
 }
 
-/// How much of each job is done.
+/// How much work each job does.
 #[derive(Clone, Copy)]
 pub struct Amount {
     /// Rounds of the compile job.
     builds: u32,
-    /// Calls.
+    /// The number of system calls.
     calls: u32,
     /// Repetitions of each run of `param_test`.
     repetitions: u32,
-    /// Whether all of the tests run.
+    /// Whether all selftests run.
     all: bool,
 }
 
 impl Amount {
-    /// What the table is made of.
+    /// For the table.
     pub const FULL: Amount = Amount {
         builds: 60,
         calls: 5_000_000,
         repetitions: 500,
         all: true,
     };
-    /// Enough to see whether something is counted that must not be.
+    /// For a test: enough to see whether a counter that must stay 0 does.
     pub const SHORT: Amount = Amount {
         builds: 4,
         calls: 200_000,
@@ -95,13 +97,14 @@ impl Amount {
     };
 }
 
-/// What was counted on one architecture. A job that could not be done has no entry.
+/// The counters of one architecture. A job that could not run has no entry.
 pub struct Report {
     arch: Arch,
     counts: BTreeMap<(&'static str, Area), Counts>,
 }
 
-/// What the series says of Linux on x86 (its cover letter): before it, and with it. `slowp` was the only path before.
+/// The figures for Linux on x86 in the cover letter: before the series, and with it. Before, `slowp` was the
+/// only path.
 const LINUX: [(&str, [&[(&str, u64)]; 2]); 2] = [
     (
         "compile",
@@ -151,7 +154,7 @@ const LINUX: [(&str, [&[(&str, u64)]; 2]); 2] = [
     ),
 ];
 
-/// `limen bench --rseq`: the status.
+/// `limen bench --rseq`; returns the exit status.
 pub fn bench(options: &BenchOptions) -> Result<i32> {
     let mut reports = Vec::new();
     let mut bad = 0;
@@ -175,7 +178,7 @@ pub fn bench(options: &BenchOptions) -> Result<i32> {
     Ok(bad)
 }
 
-/// Does the jobs with each kind of area.
+/// Runs the jobs with each kind of area.
 pub fn measure(arch: Arch, kernel: Option<&Path>, amount: Amount) -> Result<Report> {
     let mut report = Report {
         arch,
@@ -221,7 +224,7 @@ fn programs(arch: Arch, area: Area) -> Result<PathBuf> {
                 std::slice::from_ref(&more),
                 &shared,
             )?;
-            // Only these have room for a longer area.
+            // Only these tests have room for a longer area.
             Source::Newer.selftests()
         }
     };
@@ -252,7 +255,7 @@ fn programs(arch: Arch, area: Area) -> Result<PathBuf> {
     Ok(out)
 }
 
-/// What the guest does.
+/// The script that the guest runs.
 fn script(area: Area, amount: Amount, programs: &Path) -> String {
     let Amount {
         builds,
@@ -265,7 +268,7 @@ fn script(area: Area, amount: Amount, programs: &Path) -> String {
     } else {
         ("", "'-5 10000'")
     };
-    // The tests that register for themselves must be the only ones to do so.
+    // Tests that register an area themselves fail if the C library has registered one.
     let own = match area {
         Area::Legacy => "export GLIBC_TUNABLES=glibc.pthread.rseq=0; ",
         Area::Optimised => "",
@@ -273,10 +276,13 @@ fn script(area: Area, amount: Amount, programs: &Path) -> String {
     let mut script = format!(
         "/bin/busybox mkdir -p /tmp; /bin/busybox --install -s /bin; cd /tmp\n\
          mount -t debugfs none /sys/kernel/debug\n\
-         job() {{ name=$1; shift; echo \"before $name\"; cat /sys/kernel/debug/rseq/stats; \"$@\" >/tmp/said 2>&1 </dev/null || {{ cat /tmp/said; exit 1; }}\n\
+         job() {{ name=$1; shift; echo \"before $name\"; cat /sys/kernel/debug/rseq/stats; \"$@\" \
+         >/tmp/said 2>&1 </dev/null || {{ cat /tmp/said; exit 1; }}\n\
          echo \"after $name\"; cat /sys/kernel/debug/rseq/stats; }}\n\
-         unit() {{ seq 1 300 | sed \"s/^/int $1_/\" >$1.c; grep -v 7 $1.c | /t/unit 40 >$1.s; /t/unit 8 <$1.s | gzip >$1.o; }}\n\
-         compile() {{ for i in $(seq {builds}); do for u in a b c d; do unit $u & done; wait; zcat *.o | sort >lib; rm *.c *.o *.s; done; }}\n\
+         unit() {{ seq 1 300 | sed \"s/^/int $1_/\" >$1.c; grep -v 7 $1.c | /t/unit 40 >$1.s; \
+         /t/unit 8 <$1.s | gzip >$1.o; }}\n\
+         compile() {{ for i in $(seq {builds}); do for u in a b c d; do unit $u & done; wait; \
+         zcat *.o | sort >lib; rm *.c *.o *.s; done; }}\n\
          tests() {{ {own}/t/basic_test{per_cpu} || return 1\n\
          for w in s l b 'b -M' m 'm -M' i r; do for more in {delays}; do\n\
          /t/param_test -T $w -r {repetitions} -t 24 $more || return 1; done; done; }}\n\
@@ -290,7 +296,7 @@ fn script(area: Area, amount: Amount, programs: &Path) -> String {
 }
 
 impl Report {
-    /// Reads what a guest said: counters before and after each job.
+    /// Reads the output of a guest: counters before and after each job.
     fn read(&mut self, area: Area, said: &str) -> Result<()> {
         if said.lines().last() != Some("done") {
             bail!("the guest did not get to its end");
@@ -333,7 +339,8 @@ impl Report {
         self.counts.get(&(job, area))?.get(key).copied()
     }
 
-    /// Where more than 0.02 % of the ways out took the slow path. Short jobs have too few for that to say something.
+    /// Jobs in which more than 0.02 % of returns to user mode took the slow path. Short jobs have too few
+    /// returns for this to mean anything.
     fn slow(&self) -> Vec<String> {
         let slow = self
             .counts
@@ -346,7 +353,7 @@ impl Report {
         .collect()
     }
 
-    /// What must never be, and what must be if anything was counted at all.
+    /// Counters that must be 0 and are not, and counters that must not be 0 and are.
     pub fn broken(&self) -> Vec<String> {
         let mut lines = Vec::new();
         for ((job, area), counts) in &self.counts {
@@ -400,7 +407,10 @@ impl Report {
                 }
             }
             let linux = linux(name).map(|[before, after]| {
-                json!({ "before": object(&mut before.iter().copied()), "after": object(&mut after.iter().copied()) })
+                json!({
+                    "before": object(&mut before.iter().copied()),
+                    "after": object(&mut after.iter().copied()),
+                })
             });
             json!({ "name": name, "what": what, "areas": areas, "linux": linux })
         });
@@ -416,7 +426,7 @@ fn linux(job: &str) -> Option<[&'static [(&'static str, u64)]; 2]> {
         .map(|(_, figures)| *figures)
 }
 
-/// A count, and what part of the ways out it is.
+/// A count, and its percentage of all returns to user mode.
 fn cell(count: Option<u64>, exits: Option<u64>) -> String {
     let Some(count) = count else {
         return "-".to_owned();

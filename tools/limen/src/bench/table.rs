@@ -28,7 +28,7 @@ fn boots(report: &Report) {
     }
 }
 
-/// A ratio, with enough digits to say something.
+/// A ratio, with more digits if it is very small.
 fn ratio(value: f64) -> String {
     if value < 0.01 {
         format!("{value:.4}")
@@ -37,7 +37,7 @@ fn ratio(value: f64) -> String {
     }
 }
 
-/// A whole number with its thousands apart.
+/// A whole number with its thousands separated.
 pub fn whole(value: u64) -> String {
     if value < 100 {
         value.to_string()

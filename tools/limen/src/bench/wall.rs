@@ -1,5 +1,5 @@
-//! `--wall`: nanoseconds of the host's clock, for those who want to know what emulation makes of it. The kernels take turns,
-//! so that a host that gets busy is so for both; each figure is the median of the runs, with its spread.
+//! `--wall`: nanoseconds of the host's clock, which include the cost of emulation. The kernels take turns, so
+//! that a host that becomes busy affects both. Each figure is the median of the runs, with its spread.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -32,7 +32,7 @@ impl Wall {
     }
 }
 
-/// The middle of sorted values.
+/// The median of sorted values.
 pub fn median(sorted: &[f64]) -> Option<f64> {
     sorted.get(sorted.len() / 2).copied()
 }
@@ -51,7 +51,7 @@ pub fn measure(subjects: &[Subject], only: &[String]) -> Result<Wall> {
                 "limen: {} on {}: wall clock, run {number} of {RUNS}",
                 kernel.name, subject.arch
             );
-            // Sleeping takes real time here; two seconds let Linux's boot finish.
+            // Here the guest's sleep takes real time; two seconds are enough for the end of Linux's boot.
             let mut words = vec!["settle=2".to_owned()];
             if !only.is_empty() {
                 words.push(format!("only={}", only.join(",")));
@@ -61,7 +61,7 @@ pub fn measure(subjects: &[Subject], only: &[String]) -> Result<Wall> {
                 icount: false,
                 ..subject.boot(initrd)
             };
-            let ended = run(guest.rows.0.as_path(), words).run(&mut |_| {})?;
+            let ended = run(guest.rows.path.as_path(), words).run(&mut |_| {})?;
             let figures = Figures::parse(&ended.lines);
             if !figures.complete {
                 bail!("{} did not get through a run by the wall clock", kernel.name);
@@ -75,7 +75,7 @@ pub fn measure(subjects: &[Subject], only: &[String]) -> Result<Wall> {
             }
             let began = std::time::Instant::now();
             let mut arrived: Option<Duration> = None;
-            run(guest.hello.0.as_path(), Vec::new()).run(&mut |line| {
+            run(guest.hello.path.as_path(), Vec::new()).run(&mut |line| {
                 if line.contains("hello from init") {
                     arrived.get_or_insert(began.elapsed());
                 }
@@ -103,7 +103,8 @@ fn shown(sorted: &[f64]) -> String {
 pub fn print(arch: Arch, wall: &Wall) {
     println!();
     println!(
-        "{arch}: nanoseconds of wall clock per operation under emulation, median of {RUNS} runs (least to most)"
+        "{arch}: nanoseconds of wall clock per operation under emulation, median of {RUNS} runs (least to \
+         most)"
     );
     println!();
     let mut head = format!("{:<24}", "row");

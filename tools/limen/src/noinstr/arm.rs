@@ -1,5 +1,5 @@
-//! Flow of control of A32 instructions (Arm Architecture Reference Manual for v7-A, A5 "Arm instruction set encoding"). The kernel has no
-//! Thumb code.
+//! Flow of control of A32 instructions (Arm Architecture Reference Manual for v7-A, A5 "Arm instruction set
+//! encoding"). The kernel has no Thumb code.
 
 use super::{Flow, Step};
 
@@ -26,7 +26,7 @@ pub(crate) fn decode(code: &[u8], address: u64) -> Step {
 
 fn flow(word: u32, address: u64) -> Flow {
     let condition = word >> 28;
-    // The program counter is read two instructions ahead.
+    // The program counter reads as the address of the instruction after the next.
     let target = || {
         let offset = ((word << 8) as i32 >> 6) as i64;
         address.wrapping_add_signed(8 + offset) & 0xffff_ffff
@@ -40,7 +40,7 @@ fn flow(word: u32, address: u64) -> Flow {
             _ => Flow::Next,
         };
     }
-    // What leaves only on a condition may go on as well.
+    // A conditional return or jump may also continue with the next instruction.
     let end = if condition == ALWAYS {
         Flow::End
     } else {
@@ -76,7 +76,8 @@ fn flow(word: u32, address: u64) -> Flow {
                 Flow::IndirectJump
             }
         }
-        // Data processing into the program counter: not the comparisons and status register moves, nor multiplications
+        // Data processing into the program counter: not the comparisons and status register moves, nor
+        // multiplications
         _ if word & 0x0c00_f000 == PC << 12
             && word & 0x0180_0000 != 0x0100_0000
             && word & 0x0200_0090 != 0x0000_0090 =>

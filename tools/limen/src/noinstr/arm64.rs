@@ -1,5 +1,5 @@
-//! Flow of control of A64 instructions (Arm Architecture Reference Manual, C4.1 "Branches, exception generating and system
-//! instructions").
+//! Flow of control of A64 instructions (Arm Architecture Reference Manual, C4.1 "Branches, exception
+//! generating and system instructions").
 
 use super::{Flow, Step};
 
@@ -27,7 +27,8 @@ pub(crate) fn decode(code: &[u8], address: u64) -> Step {
         // TBZ, TBNZ
         Flow::Branch(to((word >> 5) & 0x3fff, 14))
     } else if word & 0xfe00_0000 == 0xd600_0000 {
-        // Unconditional branch (register): opc in bits 24:21; with pointer authentication, bit 24 is set for BRAA and BLRAA.
+        // Unconditional branch (register): opc in bits 24:21; with pointer authentication, bit 24 is set for
+        // BRAA and BLRAA.
         match (word >> 21) & 0b111 {
             0b000 => Flow::IndirectJump,
             0b001 => Flow::IndirectCall,

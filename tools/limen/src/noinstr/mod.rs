@@ -1,10 +1,12 @@
-//! The proof that nothing runs instrumented before the threshold has established the kernel's state, taken from the linked image.
+//! Checks the linked image: before the threshold has established the kernel's state, no instrumented code may
+//! run.
 //!
-//! Code that runs before that point lives in the section `.noinstr.text`. Where the state becomes established, the kernel
-//! emits a *begin* mark (an address in the section `.noinstr.begin`), and where it ends an *end* mark (`.noinstr.end`); neither
-//! is an instruction. This check follows every path through every function of the section, starting with "not established",
-//! and fails if a path calls or jumps out of the section, or through a pointer, while the state is not established. It
-//! also fails if a function of the section has a patchable entry.
+//! Code that runs before that point lives in the section `.noinstr.text`. Where the state becomes
+//! established, the kernel emits a *begin* mark (an address in the section `.noinstr.begin`), and where it
+//! ends an *end* mark (`.noinstr.end`); neither is an instruction. This check follows every path through
+//! every function of the section, starting with "not established", and fails if a path calls or jumps out of
+//! the section, or through a pointer, while the state is not established. It also fails if a function of the
+//! section has a patchable entry.
 
 mod arm;
 mod arm64;

@@ -1,4 +1,5 @@
-//! Flow of control of Power instructions (Power ISA 3.1, book I, 2.4 "Branch instructions", and book III, 4.3 "System linkage").
+//! Flow of control of Power instructions (Power ISA 3.1, book I, 2.4 "Branch instructions", and book III, 4.3
+//! "System linkage").
 
 use super::{Flow, Step};
 

@@ -6,8 +6,8 @@ use super::guest::Guest;
 use super::{Context, Step, Verdict, cases, flavour};
 use crate::arch::Arch;
 
-/// Compares all cases, Limen with more options than `limen run` gives it by itself. Those that sleep have a machine of their own, beside that of
-/// the others.
+/// Compares all cases. `options` are given to Limen in addition to the usual ones. Cases that sleep have a
+/// machine of their own, which runs at the same time.
 fn compare(context: &Context, arch: Arch, options: &[&str]) -> Result<Verdict> {
     let (idle, busy): (Vec<_>, Vec<_>) = cases::read("busybox")?
         .into_iter()
@@ -39,7 +39,7 @@ fn compare(context: &Context, arch: Arch, options: &[&str]) -> Result<Verdict> {
 /// The steps of one architecture.
 pub fn steps(arch: Arch) -> Vec<Step> {
     let plain = Step::on(arch, "busybox", move |context| compare(context, arch, &[]));
-    // The same work on a kernel that validates its locks: the same answers, and silence.
+    // The same cases on a kernel with lock validation: the same answers, and no complaint.
     let validated = flavour::LOCKDEP.on(arch, "lockdep-busybox", move |context| {
         compare(context, arch, &flavour::LOCKDEP.options())
     });

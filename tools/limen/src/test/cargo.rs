@@ -1,14 +1,15 @@
-//! What cargo does: formatting, lints, host tests of the crates, the kernels; and the counting of lines.
+//! Steps that cargo does (formatting, lints, host tests of the crates, builds of the kernels), and the
+//! counting of lines.
 
 use std::process::Command;
 
 use anyhow::{Context as _, Result, bail};
 
-use super::{Step, Verdict, lines};
+use super::{Step, Verdict, licences, lines, rooms, width};
 use crate::arch::Arch;
 use crate::{build, noinstr, packages, toolchain};
 
-/// Steps that others wait for.
+/// Steps that other steps wait for.
 pub fn first_steps() -> Vec<Step> {
     let mut steps = vec![Step::new("rustfmt", |_| {
         quiet(checking_cargo("cargo-fmt")?.args(["fmt", "--all", "--check"]))?;
@@ -50,7 +51,7 @@ pub fn first_steps() -> Vec<Step> {
     steps
 }
 
-/// Steps nobody waits for.
+/// Steps that no other step waits for.
 pub fn last_steps() -> Vec<Step> {
     let crates = Step::new("crates", |_| {
         let output = quiet(toolchain::find()?.cargo().args([
@@ -120,13 +121,48 @@ pub fn last_steps() -> Vec<Step> {
             Ok(Verdict::Passed(String::new()))
         }));
     }
+    steps.push(Step::new("width", |_| Ok(Verdict::Passed(width::check()?))));
     steps.push(Step::new("lines", |_| Ok(Verdict::Passed(lines::count()?))));
+    steps.push(Step::new("licences", |_| Ok(Verdict::Passed(licences::check()?))));
+    steps.push(Step::new("doc", |_| {
+        let flags = [
+            "doc",
+            "--workspace",
+            "--exclude",
+            "limen-kernel",
+            "--no-deps",
+            "--document-private-items",
+            "--target-dir",
+            "target/doc",
+        ];
+        quiet(
+            toolchain::find()?
+                .cargo()
+                .args(flags)
+                .env("RUSTDOCFLAGS", "-D warnings"),
+        )?;
+        Ok(Verdict::Passed("the crates and the command; no warning".into()))
+    }));
+    for arch in Arch::ALL {
+        steps.push(Step::on(arch, "doc-kernel", move |_| {
+            let kernel = build::Kernel {
+                arch,
+                profile: "kernel".into(),
+                features: String::new(),
+            };
+            let mut cargo = kernel.cargo(&toolchain::find()?, "doc")?;
+            let flags = ["--no-deps", "--document-private-items"];
+            quiet(cargo.args(flags).env("RUSTDOCFLAGS", "-D warnings"))?;
+            Ok(Verdict::Passed(String::new()))
+        }));
+    }
+    steps.push(Step::new("rooms", |_| Ok(Verdict::Passed(rooms::check()?))));
     steps
 }
 
-/// `PATH` with the folder of the toolchain that builds first, so that cargo takes that toolchain's `tool`; installs it if it is Debian's
-/// and missing.
-fn checking_path(tool: &str) -> Result<std::ffi::OsString> {
+/// `PATH` with the folder of the toolchain that builds in front, so that cargo takes `tool` from that
+/// toolchain. Installs the tool if it is Debian's and missing.
+pub fn checking_path(tool: &str) -> Result<std::ffi::OsString> {
     let cargo = toolchain::find()?.cargo;
     let folder = cargo.parent().context("cargo has no folder")?;
     if !folder.join(tool).is_file() {
@@ -144,8 +180,8 @@ fn checking_path(tool: &str) -> Result<std::ffi::OsString> {
     )?)
 }
 
-/// The cargo that builds, set up to find `tool` of its own toolchain.
-fn checking_cargo(tool: &str) -> Result<Command> {
+/// The cargo that builds, with a `PATH` on which it finds `tool` of its own toolchain.
+pub fn checking_cargo(tool: &str) -> Result<Command> {
     let mut cargo = toolchain::find()?.cargo();
     cargo.env("PATH", checking_path(tool)?);
     Ok(cargo)

@@ -1,5 +1,6 @@
-//! Differential tests: many small shell scripts, run in one boot of the kernel under test and in one of Debian's Linux;
-//! each must give the same bytes and the same status. The scripts are in `tests/*/*.sh`, separated by `## case: NAME`.
+//! Differential tests: many small shell scripts, run in one boot of the kernel under test and in one of
+//! Debian's Linux; each must give the same bytes and the same status. The scripts are in `tests/*/*.sh`,
+//! separated by `## case: NAME`.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,13 +11,13 @@ use super::Verdict;
 use super::guest::Guest;
 use crate::{made, tree};
 
-/// One script.
+/// One shell script.
 pub struct Case {
     pub name: String,
     pub text: String,
 }
 
-/// What a script gave.
+/// The result of a script.
 #[derive(PartialEq, Eq, Clone)]
 pub struct Given {
     status: String,
@@ -52,15 +53,17 @@ pub fn read(folder: &str) -> Result<Vec<Case>> {
     Ok(cases)
 }
 
-/// Puts the scripts and the script that runs them all into a folder for the guest (`/cases`), which stays as it is once made.
+/// Puts the scripts and a runner script into a folder for the guest (`/cases`). An existing folder is used
+/// again.
 pub fn prepare(cases: &[Case], shell: &str) -> Result<PathBuf> {
-    // Each case has its own folder and session; what it leaves running ends with it.
+    // Each case has its own folder and session; processes that it leaves running are killed at its end.
     let runner = format!(
         r#"cd /cases
 for c in [0-9][0-9][0-9]; do
     printf 'begin %s\n' $c
     mkdir -p /tmp/$c /tmp/out
-    (cd /tmp/$c && exec env -i PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root USER=root LC_ALL=C.UTF-8 TZ=UTC0 TERM=dumb \
+    (cd /tmp/$c && exec env -i PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root \
+       USER=root LC_ALL=C.UTF-8 TZ=UTC0 TERM=dumb \
         timeout -s KILL 300 {shell} /cases/$c) </dev/null >/tmp/out/$c.1 2>/tmp/out/$c.2
     s=$?
     printf 'end %s %s %s %s\n' $c $s $(wc -c </tmp/out/$c.1) $(wc -c </tmp/out/$c.2)
@@ -80,7 +83,7 @@ echo all done
     })
 }
 
-/// A number for these scripts, and for what else they depend on.
+/// A hash of the scripts and of other text on which their results depend.
 fn hash(cases: &[Case], more: &str) -> u64 {
     use std::hash::{DefaultHasher, Hash, Hasher};
     let mut hasher = DefaultHasher::new();
@@ -89,7 +92,7 @@ fn hash(cases: &[Case], more: &str) -> u64 {
     hasher.finish()
 }
 
-/// Takes the output of the script that runs them all apart; true when it got to its end.
+/// Splits the output of the runner script into results; true if the runner reached its end.
 fn parse(bytes: &[u8]) -> (BTreeMap<usize, Given>, bool) {
     let mut found = BTreeMap::new();
     let mut at = 0;
@@ -123,7 +126,8 @@ fn parse(bytes: &[u8]) -> (BTreeMap<usize, Given>, bool) {
     (found, false)
 }
 
-/// What Linux gives. It is kept in `kept`: the same scripts on the same image need not run again.
+/// The results on Linux. They are kept in the file `kept`: the same scripts on the same image need not run
+/// again.
 fn reference(guest: Guest, kept: &Path) -> Result<BTreeMap<usize, Given>> {
     if let Ok(bytes) = std::fs::read(kept)
         && let (found, true) = parse(&bytes)
@@ -143,14 +147,14 @@ fn reference(guest: Guest, kept: &Path) -> Result<BTreeMap<usize, Given>> {
     Ok(found)
 }
 
-/// What is said of so many cases.
+/// The verdict for `right` cases that agree.
 pub fn verdict(right: usize) -> Verdict {
     Verdict::Passed(format!(
         "{right} cases give the same bytes and status as on Linux"
     ))
 }
 
-/// Runs the cases on both kernels and compares: how many there are.
+/// Runs the cases on both kernels and compares them; returns the number of cases.
 pub fn compare(cases: &[Case], ours: Guest, theirs: Guest) -> Result<usize> {
     let kept = tree::cache("test")?.join(format!("linux-{:016x}", hash(cases, &theirs.describe())));
     let expected = reference(theirs, &kept)?;
@@ -160,7 +164,7 @@ pub fn compare(cases: &[Case], ours: Guest, theirs: Guest) -> Result<usize> {
     let mut right = 0;
     for (i, case) in cases.iter().enumerate() {
         match (found.get(&i), expected.get(&i)) {
-            // Bash's words, not BusyBox's: a case that says so on purpose belongs there.
+            // Bash says this when the guest lacks a program. BusyBox has other words, for cases that want it.
             (_, Some(b)) if String::from_utf8_lossy(&b.stderr).contains(": command not found") => {
                 wrong.push(format!("{}: a program that it calls was not brought", case.name));
             }
@@ -183,7 +187,7 @@ pub fn compare(cases: &[Case], ours: Guest, theirs: Guest) -> Result<usize> {
     if wrong.is_empty() {
         return Ok(right);
     }
-    // Whichever of the two was wrong: the next comparison asks both.
+    // Either kernel may have been wrong: the next comparison runs both.
     let _ = std::fs::remove_file(&kept);
     bail!(
         "{right} of {} cases are the same as on Linux; these are not:\n{}",
@@ -192,7 +196,7 @@ pub fn compare(cases: &[Case], ours: Guest, theirs: Guest) -> Result<usize> {
     )
 }
 
-/// Lines that differ are shown up to so many.
+/// The most differing lines that are shown.
 const SHOWN: usize = 12;
 
 /// The first lines that differ.
@@ -229,7 +233,7 @@ fn difference(ours: &Given, linux: &Given) -> String {
                     show(p),
                     show(q)
                 );
-                // What follows is another's.
+                // If lines are missing, all following lines differ, too.
                 if a.lines().count() != b.lines().count() {
                     break;
                 }

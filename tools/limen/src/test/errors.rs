@@ -1,5 +1,5 @@
-//! What system calls answer to wrong arguments, above all which error comes first (`programs/errors`): on the kernel under test and on Linux,
-//! as root and as an ordinary user.
+//! Errors of system calls with wrong arguments, above all which error is found first (`programs/errors`): on
+//! the kernel under test and on Linux, as root and as an ordinary user.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -10,7 +10,7 @@ use super::{Context, Step, Verdict, cases};
 use crate::agent;
 use crate::arch::Arch;
 
-/// Users to be.
+/// The user ids with which the program runs.
 const USERS: [u32; 2] = [0, 1000];
 
 fn compare(context: &Context, arch: Arch) -> Result<Verdict> {
@@ -19,7 +19,7 @@ fn compare(context: &Context, arch: Arch) -> Result<Verdict> {
     std::fs::read(&program)?.hash(&mut hasher);
     let scripts = USERS.map(|user| cases::Case {
         name: format!("errors-{user}"),
-        // What Linux says is remembered as long as the program is the same.
+        // The results on Linux are kept while the program is the same.
         text: format!(
             "# {:016x}\nmkdir -p /tmp/errors && mount -t tmpfs none /tmp/errors && exec /errors {user}\n",
             hasher.finish()

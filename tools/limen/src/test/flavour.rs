@@ -1,4 +1,4 @@
-//! Kernels built otherwise than the one that ships, and the steps that run on them.
+//! Kernels built with other options than the one that is shipped, and the steps that run on them.
 
 use anyhow::Result;
 
@@ -13,20 +13,20 @@ pub struct Flavour {
     feature: &'static str,
 }
 
-/// Validates its locks, checks its assertions and arithmetic.
+/// With lock validation, assertions and overflow checks.
 pub const LOCKDEP: Flavour = Flavour {
     name: "lockdep",
     feature: "lockdep",
 };
 
-/// Has 32-bit Arm's other table format.
+/// For 32-bit Arm, with short descriptors (the other format of its page tables).
 pub const SHORT: Flavour = Flavour {
     name: "short",
     feature: "short-descriptors",
 };
 
 impl Flavour {
-    /// What `limen run` is told to take it.
+    /// Options of `limen run` that choose this kernel.
     pub const fn options(&self) -> [&'static str; 2] {
         ["--features", self.feature]
     }
@@ -49,7 +49,7 @@ impl Flavour {
         .long()
     }
 
-    /// A step that runs on it; there is nothing to do when another kernel is to be tested.
+    /// A step that runs on this kernel; skipped if another kernel is to be tested (`--kernel`).
     pub fn on(
         &self,
         arch: Arch,
@@ -77,7 +77,7 @@ impl Flavour {
     }
 }
 
-/// The steps that build them all.
+/// The steps that build these kernels.
 pub fn builds() -> Vec<Step> {
     let mut steps: Vec<Step> = Arch::ALL.into_iter().map(|arch| LOCKDEP.build(arch)).collect();
     steps.push(SHORT.build(Arch::Arm));

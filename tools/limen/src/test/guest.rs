@@ -1,4 +1,4 @@
-//! Runs `limen run` for a test: this very program as a child, with its streams captured.
+//! Runs `limen run` for a test: this very program as a child process, with its standard streams captured.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use super::Context;
 use crate::arch::Arch;
 use crate::tree;
 
-/// A run to be made.
+/// A run that is to be made.
 pub struct Guest {
     arguments: Vec<String>,
     program: Vec<String>,
@@ -18,7 +18,7 @@ pub struct Guest {
     log: PathBuf,
 }
 
-/// How it went.
+/// The result of a run.
 pub struct Ran {
     pub status: i32,
     pub stdout: Vec<u8>,
@@ -28,12 +28,12 @@ pub struct Ran {
 }
 
 impl Guest {
-    /// A run on the kernel under test. TCG, so that every machine tests the same.
+    /// A run on the kernel under test. It uses TCG, so that every host tests the same.
     pub fn new(context: &Context, arch: Arch) -> Guest {
         Guest::on(context.kernel.as_deref(), arch)
     }
 
-    /// A run on this kernel, the tree's if it is none.
+    /// A run on this kernel; on the tree's if `None`.
     pub fn on(kernel: Option<&Path>, arch: Arch) -> Guest {
         let mut guest = Guest::plain(arch);
         if let Some(kernel) = kernel {
@@ -49,7 +49,7 @@ impl Guest {
             "--kernel={}",
             crate::linux::debian_image(arch)?.display()
         ));
-        // Against faults that QEMU's processors do not have; they take a good part of the time.
+        // Mitigations are against faults that QEMU's processors do not have, and take much of the time.
         guest.arguments.push("--append=mitigations=off".into());
         Ok(guest)
     }
@@ -74,7 +74,7 @@ impl Guest {
         .timeout(120)
     }
 
-    /// The options and the input that decide what it gives.
+    /// The options and the input on which the result depends.
     pub fn describe(&self) -> String {
         let words: Vec<&str> = self
             .arguments
@@ -96,25 +96,25 @@ impl Guest {
         self
     }
 
-    /// Seconds after which the guest is given up.
+    /// Seconds after which the guest is killed.
     pub fn timeout(mut self, seconds: u32) -> Guest {
         self.arguments.retain(|a| !a.starts_with("--timeout="));
         self.arguments.push(format!("--timeout={seconds}"));
         self
     }
 
-    /// Two processors.
+    /// The number of processors.
     pub fn smp(self, n: u32) -> Guest {
         self.option(format!("--smp={n}"))
     }
 
-    /// What the guest runs.
+    /// The program and its arguments.
     pub fn program(mut self, words: &[&str]) -> Guest {
         self.program = words.iter().map(|w| (*w).to_owned()).collect();
         self
     }
 
-    /// What the BusyBox shell reads.
+    /// A script for the BusyBox shell.
     pub fn script(mut self, text: &str) -> Guest {
         self.input = text.as_bytes().to_vec();
         self
@@ -139,7 +139,7 @@ impl Guest {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-        // It ends its machine itself then.
+        // If this process is killed, the child ends, and with it its machine.
         crate::session::ends_with_us(&mut command, rustix::process::Signal::TERM);
         let mut child = command.spawn().context("cannot start limen run")?;
         let input = std::mem::take(&mut self.input);
@@ -159,7 +159,7 @@ impl Guest {
         })
     }
 
-    /// Runs, and makes sure that the program ended with 0 and the kernel did not complain.
+    /// Runs, and fails unless the program exits with 0 and the kernel's log has no complaint.
     pub fn run_well(self) -> Result<Ran> {
         let ran = self.run()?;
         ran.expect(0)?;
@@ -205,7 +205,7 @@ impl Ran {
         }
     }
 
-    /// The ends of all it said, for the message of a failure.
+    /// The ends of all outputs, for the message of a failure.
     pub fn everything(&self) -> String {
         let tail = |name: &str, text: &str| {
             let lines: Vec<&str> = text.lines().collect();

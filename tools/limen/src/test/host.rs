@@ -1,5 +1,6 @@
-//! Dynamic programs, unmodified: the scripts of `tests/host`, on the kernel under test and on Linux. On x86_64 the host's own programs, and Python's own
-//! tests; on the architectures that came after arm64 Debian's packages for them.
+//! Dynamic programs, unmodified: the scripts of `tests/host`, on the kernel under test and on Linux. On
+//! x86_64 these are the host's own programs, and parts of Python's test suite; on 32-bit Arm and powerpc64
+//! they are from Debian's packages.
 
 use anyhow::{Result, bail};
 
@@ -9,7 +10,7 @@ use super::{Context, Step, Verdict};
 use crate::arch::Arch;
 use crate::{made, packages, tree};
 
-/// What the scripts call, and the packages that bring it.
+/// The programs that the scripts call, and the packages they are in.
 const PROGRAMS: [(&str, &str); 31] = [
     ("bash", "bash"),
     ("ls", "coreutils"),
@@ -44,12 +45,14 @@ const PROGRAMS: [(&str, &str); 31] = [
     ("less", "less"),
 ];
 
-/// All of coreutils that the scripts use.
-const COREUTILS: &str = "basename cat chmod chown cp cut date dd df du echo env expr factor false head id install join ln md5sum mkdir mkfifo \
-    mktemp mv nice nl nproc od paste printf pwd readlink realpath rm rmdir seq sha256sum shuf sleep sort split stat stdbuf sum \
+/// The programs of coreutils that the scripts use.
+const COREUTILS: &str = "basename cat chmod chown cp cut date dd df du echo env expr factor false head id \
+    install join ln md5sum mkdir mkfifo \
+    mktemp mv nice nl nproc od paste printf pwd readlink realpath rm rmdir seq sha256sum shuf sleep \
+    sort split stat stdbuf sum \
     sync tac tail tee test timeout touch tr true truncate uname uniq unlink wc who yes";
 
-/// Packages with all of these for another architecture.
+/// Packages with all these programs, for another architecture.
 const PACKAGES: [&str; 18] = [
     "bash",
     "coreutils",
@@ -71,10 +74,10 @@ const PACKAGES: [&str; 18] = [
     "xz-utils",
 ];
 
-/// Scripts that only take time on another architecture: what they do the others do as well.
+/// Scripts that take long on another architecture and test nothing that others do not.
 const LONG: [&str; 4] = ["bash-long", "many-forks", "perl-sort-big", "xz-big"];
 
-/// What installing the packages would do besides, and then the scripts.
+/// Commands that replace the packages' installation scripts; the cases follow.
 const INSTALLED: &str = "ln -sf gawk /usr/bin/awk
 echo root:x:0:0:root:/root:/bin/bash >/etc/passwd
 echo root:x:0: >/etc/group
@@ -132,7 +135,7 @@ pub fn steps() -> Vec<Step> {
     vec![programs.after(&boot), python.after(&boot)]
 }
 
-/// The options that bring every program and what it reads.
+/// The options that bring every program and the files it reads.
 fn programs() -> Result<Vec<String>> {
     let missing: Vec<&str> = PROGRAMS
         .iter()
@@ -159,7 +162,7 @@ fn programs() -> Result<Vec<String>> {
             options.push(format!("--add={file}"));
         }
     }
-    // Perl's own library is what its base package has.
+    // Perl's own library, as in the package perl-base.
     for entry in std::fs::read_dir("/usr/lib/x86_64-linux-gnu")?.flatten() {
         if entry.file_name().to_string_lossy().starts_with("perl-base") {
             options.push(format!("--add={}", entry.path().display()));
@@ -168,7 +171,7 @@ fn programs() -> Result<Vec<String>> {
     Ok(options)
 }
 
-/// Tests of Python's own suite that Limen is asked to pass, and those of their cases that are left out, with the reason.
+/// The tests of Python's suite that must pass; then classes of tests that are left out, with the reason.
 const PYTHON_TESTS: [&str; 4] = ["test_grammar", "test_math", "test_json", "test_os"];
 const PYTHON_IGNORED: [(&str, &str); 1] = [(
     "TestSendfile",
@@ -176,7 +179,7 @@ const PYTHON_IGNORED: [(&str, &str); 1] = [(
 )];
 
 fn python(context: &Context) -> Result<Verdict> {
-    // Debian's interpreter, with its library and tests as packaged: the host's may be anything.
+    // Debian's interpreter with its library and tests as packaged: the host's may be any version.
     let arch = Arch::X86_64;
     let dir = tree::cache("test")?.join("python");
     let dir = made::ensure(&dir, &[], |new| {

@@ -1,4 +1,4 @@
-//! Counts what an architecture costs: lines of Rust in its folder, and lines of assembly in it.
+//! Counts the lines of Rust and of assembly in each architecture's folder.
 
 use std::path::Path;
 
@@ -6,7 +6,8 @@ use anyhow::{Context as _, Result};
 
 use crate::tree;
 
-/// One phrase per architecture, one per folder that some of them share, and one for what they all share.
+/// One phrase for each architecture, for each folder that some of them share, and for the code that all
+/// share.
 pub fn count() -> Result<String> {
     let root = tree::root();
     let mut phrases = Vec::new();
@@ -36,8 +37,8 @@ pub fn count() -> Result<String> {
     Ok(phrases.join("; "))
 }
 
-/// Lines of Rust and of assembly below a folder, or in a file. Empty lines and comments do not count; an `asm!` or `global_asm!`
-/// counts the lines of its strings, a `.S` file its instructions and directives.
+/// Lines of Rust and of assembly below a folder, or in a file. Empty lines and comments do not count; an
+/// `asm!` or `global_asm!` counts the lines of its strings, a `.S` file its instructions and directives.
 fn folder(dir: &Path) -> Result<(usize, usize)> {
     let (mut rust, mut assembly) = (0, 0);
     let mut todo = vec![dir.to_owned()];
@@ -94,7 +95,7 @@ fn rust_file(text: &str) -> (usize, usize) {
             rust += 1;
             continue;
         };
-        // Inside a raw string every line is assembly; a line that is one quoted string is, too.
+        // Inside a raw string every line is assembly; so is a line that is one quoted string.
         let quotes = trimmed.matches('"').count();
         if in_string || trimmed.starts_with('"') || trimmed.contains("!(\"") {
             if is_assembly(trimmed.trim_matches(['"', ',', '#', 'r'])) {
@@ -122,7 +123,8 @@ mod tests {
 
     #[test]
     fn assembly_is_told_from_rust() {
-        let text = "//! head\nfn f() {\n    asm!(\n        \"mov x0, x1\",\n        \"ret\",\n        out(reg) x,\n    );\n}\n";
+        let text = "//! head\nfn f() {\n    asm!(\n        \"mov x0, x1\",\n        \"ret\",\n        \
+            out(reg) x,\n    );\n}\n";
         assert_eq!(rust_file(text), (5, 2));
         let text = "global_asm!(\n    r#\"\nstart:\n    nop\n    // comment\n\"#\n);\nfn g() {}\n";
         assert_eq!(rust_file(text).1, 2);

@@ -1,4 +1,5 @@
-//! Memory pressure: a guest of 16 MiB, one with more than its kernel has addresses for, a program that eats everything, a fork bomb, and whether memory comes back.
+//! Memory pressure: guests with 16 MiB and with more memory than their kernel can map, a program that
+//! allocates everything, a fork bomb, and whether all memory is free afterwards.
 
 use anyhow::bail;
 
@@ -13,7 +14,8 @@ pub fn steps(arch: Arch) -> Vec<Step> {
         if context.kernel.is_some() {
             return Ok(Verdict::Skipped("Linux does not boot in 16 MiB".into()));
         }
-        let script = "echo hello; ls / | wc -l | awk '{ print ($1 > 3) }'; awk '/MemTotal/ { print $2 }' /proc/meminfo\n";
+        let script = "echo hello; ls / | wc -l | awk '{ print ($1 > 3) }'; awk '/MemTotal/ { print $2 }' \
+            /proc/meminfo\n";
         let ran = Guest::new(context, arch)
             .option("--mem=16M")
             .script(script)
@@ -30,6 +32,7 @@ pub fn steps(arch: Arch) -> Vec<Step> {
     let pressure = Step::on(arch, "memory-pressure", move |context| {
         let program = agent::program(arch, "memory")?;
         let script = "\
+            /memory locks; echo locks $?
             /memory eat; s=$?; [ $s = 137 ] || [ $s = 12 ]; echo eater $?
             echo alive
             /memory touch; s=$?; [ $s = 137 ] || [ $s = 12 ]; echo toucher $?
@@ -45,7 +48,16 @@ pub fn steps(arch: Arch) -> Vec<Step> {
             .script(script)
             .run()?;
         let text = ran.text();
-        let wanted = ["eater 0", "alive", "toucher 0", "bomb 0", "1", "rounds 0", "end"];
+        let wanted = [
+            "locks 0",
+            "eater 0",
+            "alive",
+            "toucher 0",
+            "bomb 0",
+            "1",
+            "rounds 0",
+            "end",
+        ];
         let lines: Vec<&str> = text.lines().filter(|l| wanted.contains(l)).collect();
         if ran.status != 0 || lines != wanted {
             bail!("status {}\n{}", ran.status, ran.everything());
@@ -60,7 +72,7 @@ pub fn steps(arch: Arch) -> Vec<Step> {
                 .to_owned(),
         ))
     });
-    // More than a 32-bit kernel has addresses for.
+    // More than a 32-bit kernel can map.
     let large = Step::on(arch, "memory-large", move |context| {
         let program = agent::program(arch, "memory")?;
         let script = "\

@@ -1,5 +1,5 @@
-//! `limen test`: runs everything CI runs. A step is one line of output; independent steps run at the same time.
-//! `steps` lists them; each file of this folder holds one kind.
+//! `limen test`: runs everything that CI runs. Each step prints one line; independent steps run at the same
+//! time. `steps` lists them; each file of this folder has one kind of steps.
 
 mod bench;
 mod boots;
@@ -11,13 +11,18 @@ mod errors;
 mod flavour;
 pub mod guest;
 mod host;
+mod licences;
 mod lines;
 mod memory;
 mod programs;
+mod rooms;
 mod rseq;
 pub mod selftests;
 mod stress;
 mod traps;
+mod width;
+
+pub use cargo::{checking_cargo, checking_path};
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -30,17 +35,17 @@ use anyhow::Result;
 use crate::arch::Arch;
 use crate::cli::TestOptions;
 
-/// What steps share.
+/// Data that all steps share.
 pub struct Context {
     /// A Linux image to run the whole-system tests on instead of Limen.
     pub kernel: Option<PathBuf>,
 }
 
-/// How a step went, when it did not fail.
+/// The result of a step that did not fail.
 pub enum Verdict {
-    /// It passed; a few words about what was done.
+    /// It passed; a summary of what was tested.
     Passed(String),
-    /// It could not be done here, and why that is all right.
+    /// It could not run here; why this is acceptable.
     Skipped(String),
 }
 
@@ -50,13 +55,13 @@ type Work = Box<dyn Fn(&Context) -> Result<Verdict> + Send + Sync>;
 pub struct Step {
     name: String,
     arch: Option<Arch>,
-    /// Left out by `--quick`.
+    /// `--quick` leaves it out.
     long: bool,
-    /// Steps that must have passed before this one makes sense.
+    /// Steps that must pass before this one runs.
     after: Vec<String>,
-    /// Why it runs only when asked for by name, and is reported as skipped otherwise.
+    /// If set, it runs only when asked for by name, and is skipped otherwise with this reason.
     by_name: bool,
-    /// Nothing else runs beside it.
+    /// No other step runs at the same time.
     alone: bool,
     work: Work,
 }
@@ -75,7 +80,7 @@ impl Step {
         }
     }
 
-    /// A step of one architecture, which its name gets.
+    /// A step of one architecture, whose name is appended to the step's.
     pub fn on(
         arch: Arch,
         name: &str,
@@ -92,8 +97,9 @@ impl Step {
         Step { long: true, ..self }
     }
 
-    /// Keeps others from running beside it, for guests with work for four processors and more. When their virtual CPUs get too few of the
-    /// machine's, they mostly wait for one that is not running: beside another, such a step takes three to five times as long.
+    /// No other step runs at the same time. For guests with work for four processors or more: if their
+    /// virtual CPUs get too few of the host's processors, they mostly wait for a virtual CPU that is not
+    /// running. Beside another step, such a step takes three to five times as long.
     pub fn alone(self) -> Step {
         Step { alone: true, ..self }
     }
@@ -113,7 +119,8 @@ impl Step {
     }
 }
 
-/// Every step, in the order they start. Long chains come first, so that the end is not one long step alone.
+/// All steps, in the order in which they start. Long chains come first, so that the run does not end with one
+/// long step alone.
 fn steps() -> Vec<Step> {
     let mut steps = cargo::first_steps();
     for arch in Arch::ALL {
@@ -150,7 +157,7 @@ fn steps() -> Vec<Step> {
         .collect()
 }
 
-/// Steps that take more than a run of everything can spare.
+/// Steps that take too long for a run of all tests.
 const LENGTHY: &[&str] = &[
     "debian-programs-arm",
     "debian-programs-powerpc64",
@@ -166,7 +173,7 @@ const LENGTHY: &[&str] = &[
 ];
 const MINUTES: &str = "takes minutes of processor time; run by name";
 
-/// The chosen steps and those that must have passed before them, in order.
+/// The chosen steps, and the steps that they wait for, in order.
 fn with_what_they_need(steps: Vec<Step>, chosen: impl Fn(&Step) -> bool) -> Vec<Step> {
     let mut wanted: Vec<bool> = steps.iter().map(chosen).collect();
     let mut again = true;
@@ -264,7 +271,7 @@ pub fn test(options: &TestOptions) -> Result<i32> {
     Ok(i32::from(!failed.is_empty()))
 }
 
-/// Does a step's work. A panic in it is a failure of that step: the others go on.
+/// Runs a step's work. A panic is a failure of this step only: the others continue.
 fn run(step: &Step, context: &Context) -> Result<Verdict> {
     let work = std::panic::AssertUnwindSafe(|| (step.work)(context));
     std::panic::catch_unwind(work).unwrap_or_else(|payload| {
@@ -277,8 +284,8 @@ fn run(step: &Step, context: &Context) -> Result<Verdict> {
     })
 }
 
-/// Takes the next step that can run now; waits while there is none. With it comes the step that keeps it from making
-/// sense, if one failed. `None` when all have been taken.
+/// Takes the next step that can run now; waits until there is one. If a step it waits for has failed, that
+/// step's name is returned with it. `None` when all steps have been taken.
 fn next(
     steps: &[Step],
     index: &BTreeMap<&str, usize>,
@@ -297,7 +304,8 @@ fn next(
                 .filter(waiting)
                 .find_map(|i| Some((i, ready(&steps[i], index, &states)?)))
         };
-        // What must be alone comes when nothing else can start any more, so that a processor idles only once for it.
+        // Steps that run alone are taken when no other can start, so that processors are idle only once for
+        // all of them.
         let mut found = None;
         if !running(Some(true)) {
             found = startable(false);
@@ -316,7 +324,7 @@ fn next(
     }
 }
 
-/// Whether all that `step` comes after has ended; with it what of that did not pass, if anything.
+/// `Some` if all steps that `step` waits for have ended; in it, the one that did not pass, if any.
 fn ready(step: &Step, index: &BTreeMap<&str, usize>, states: &[State]) -> Option<Option<String>> {
     let mut blocked = None;
     for name in &step.after {
@@ -329,7 +337,7 @@ fn ready(step: &Step, index: &BTreeMap<&str, usize>, states: &[State]) -> Option
     Some(blocked)
 }
 
-/// Prints the line of a step, and what it said when it failed.
+/// Prints the line of a step, and its output if it failed.
 fn report(step: &Step, result: &Result<Verdict>, took: Duration) -> State {
     let (word, state, text) = match result {
         Ok(Verdict::Passed(text)) => ("ok", State::Passed, text.clone()),

@@ -1,7 +1,7 @@
-//! The hostile program (`programs/hostile`): every system call number with random and boundary arguments, as root and as
-//! an ordinary user, on two processors. The kernel must not panic or hang, and a shell must still work afterwards. And the program
-//! that looks whether system calls keep registers (`programs/registers`), the storm of faults beside it, the one with threads
-//! (`programs/threads`), and the one that asks for what differs between ABIs (`programs/abi`).
+//! Programs of this tree. `programs/hostile` makes every system call with random and boundary arguments, as
+//! root and as an ordinary user, on two processors: the kernel must not panic or hang, and a shell must still
+//! work afterwards. `programs/registers` checks that system calls keep registers, and its `storm` takes many
+//! faults at the same time. `programs/threads` checks threads, `programs/abi` what differs between ABIs.
 
 use anyhow::bail;
 
@@ -10,27 +10,40 @@ use super::{Step, Verdict};
 use crate::agent;
 use crate::arch::Arch;
 
-/// Calls per user in CI; two users make over four million.
+/// Calls per user; with two users these are over four million.
 const CALLS: u32 = 2_100_000;
-/// The same on 32-bit Arm, where QEMU forgets all translations at every entry and a call takes ten times as long.
+/// The same on 32-bit Arm, where a call takes ten times as long: QEMU forgets all translations at every
+/// kernel entry.
 const CALLS_ARM: u32 = CALLS / 4;
 
-/// Memory that may be in use after it and was not before: inodes, names and the like that stay cached, in KiB.
+/// KiB of memory that may stay in use after the program: inodes, dentries and the like that are cached.
 const KEPT: u64 = 16 << 10;
 
-/// How often each thread's timer interrupts its faults.
+/// The number of times each thread's timer interrupts its faults.
 const STORM_ROUNDS: &str = "200";
 
 /// The programs of `programs/abi`, each in an empty folder of its own.
-const ASKING: [&str; 8] = [
+const ASKING: &[&str] = &[
     "abi",
+    "accounts",
+    "answers",
+    "acls",
     "behaviour",
     "mappings",
+    "edges",
     "files",
     "sockets",
     "tasks",
     "terminals",
+    "trees",
     "wakes",
+    "clones",
+    "sysctl",
+    "clocks",
+    "events",
+    "watchers",
+    "locks",
+    "leases",
 ];
 
 /// The steps of one architecture.
@@ -42,8 +55,10 @@ pub fn steps(arch: Arch) -> Vec<Step> {
         for (uid, seed) in [(0, 7), (1000, 8)] {
             let script = format!(
                 "free() {{ sed -n 's/^MemFree: *\\([0-9]*\\).*/free \\1/p' /proc/meminfo; }}\n\
-                 free; mkdir -p /tmp/h && chmod 777 /tmp/h && cd /tmp/h && /hostile {calls} {uid} {seed} -v; echo status $?\n\
-                 echo alive | tr a-z A-Z; ls / > /dev/null && echo shell works; cd /; rm -rf /tmp/h; sleep 1; free\n"
+                 free; mkdir -p /tmp/h && chmod 777 /tmp/h && cd /tmp/h && \
+                 /hostile {calls} {uid} {seed} -v; echo status $?\n\
+                 echo alive | tr a-z A-Z; ls / > /dev/null && echo shell works; \
+                 cd /; rm -rf /tmp/h; sleep 1; free\n"
             );
             let guest = Guest::new(context, arch).smp(2).timeout(500).option("--mem=256M");
             let ran = guest
@@ -73,6 +88,7 @@ pub fn steps(arch: Arch) -> Vec<Step> {
     });
     let registers = Step::on(arch, "registers", move |context| {
         let program = agent::program(arch, "registers")?;
+        let apart = agent::program_in(arch, "registers", "apart")?;
         let mut said = Vec::new();
         for cpu in least_and_most(arch) {
             let ran = Guest::new(context, arch)
@@ -84,12 +100,24 @@ pub fn steps(arch: Arch) -> Vec<Step> {
             let Some(found) = text.strip_suffix("registers kept\n") else {
                 bail!("{cpu}: it said something else\n{}", ran.everything());
             };
-            said.push(format!("{cpu}: {}", found.trim().replace('\n', "; ")));
+            let ran = Guest::new(context, arch)
+                .option(format!("--cpu={cpu}"))
+                .program(&[&apart.to_string_lossy()])
+                .run_well()?;
+            let text = ran.text();
+            let Some(used) = text.strip_suffix("registers apart\n") else {
+                bail!("{cpu}: not apart\n{}", ran.everything());
+            };
+            said.push(format!(
+                "{cpu}: {}; {}",
+                found.trim().replace('\n', "; "),
+                used.trim()
+            ));
         }
         Ok(Verdict::Passed(said.join(". ")))
     });
     let abi = Step::on(arch, "abi", move |context| {
-        let mut guest = Guest::new(context, arch).smp(2);
+        let mut guest = Guest::new(context, arch).smp(2).timeout(300);
         for name in ASKING {
             let program = agent::program_in(arch, "abi", name)?;
             guest = guest.option(format!("--add={}:/{name}", program.display()));
@@ -135,7 +163,8 @@ pub fn steps(arch: Arch) -> Vec<Step> {
     ]
 }
 
-/// What programs with threads rely on (`programs/threads`), on four processors: with Debian's glibc and musl, static and dynamic.
+/// The behaviour that programs with threads rely on (`programs/threads`), on four processors: with Debian's
+/// glibc and musl, static and dynamic.
 fn threads(context: &super::Context, arch: Arch) -> anyhow::Result<Verdict> {
     let (musl, _) = agent::musl(arch, "threads", true)?;
     let (dynamic_musl, tree) = agent::musl(arch, "threads", false)?;
@@ -167,7 +196,8 @@ fn threads(context: &super::Context, arch: Arch) -> anyhow::Result<Verdict> {
     Ok(Verdict::Passed(said.join("; ")))
 }
 
-/// Two processor models: for the one the kernel does without what only newer ones have, with the other it uses all it knows.
+/// Two processor models: with the older one the kernel must do without optional features, with the newer one
+/// it uses all it knows.
 fn least_and_most(arch: Arch) -> [&'static str; 2] {
     match arch {
         Arch::X86_64 => ["qemu64", "max"],

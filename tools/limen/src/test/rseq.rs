@@ -1,4 +1,5 @@
-//! Restartable sequences: `programs/rseq`, and Linux's own tests of rseq and membarrier, unmodified and static, of Linux 6.1 and of 6.12.
+//! Restartable sequences: `programs/rseq`, and Linux's own tests of rseq and membarrier, unmodified and
+//! static, of Linux 6.1 and of 6.12.
 
 use anyhow::{Result, bail};
 
@@ -46,7 +47,7 @@ fn own(context: &Context, arch: Arch) -> Result<Verdict> {
     Ok(Verdict::Passed(said))
 }
 
-/// `limen bench --rseq`, a short one: nothing is counted that must not be, and what must be is.
+/// A short `limen bench --rseq`: counters that must be 0 are 0, and others are not.
 fn counts(context: &Context, arch: Arch) -> Result<Verdict> {
     use crate::bench::rseq::{Amount, measure};
     if context.kernel.is_some() {
@@ -59,9 +60,10 @@ fn counts(context: &Context, arch: Arch) -> Result<Verdict> {
     }
 }
 
-/// Repetitions of each run of the matrix; the suite's script makes 1000, and the program divides by a tenth of them.
+/// Repetitions of each run of the matrix. The suite's script has 1000, and `param_test` divides by a tenth of
+/// them.
 const REPETITIONS: u32 = 10;
-/// Repetitions of `param_test` on its own, with its 200 threads; it makes 5000.
+/// Repetitions of `param_test` by itself with 200 threads; the suite has 5000.
 const ALONE: u32 = 50;
 
 const BASIC: &[&str] = &["basic_test.c", "rseq.c"];
@@ -69,8 +71,9 @@ const PER_CPU: &[&str] = &["basic_percpu_ops_test.c", "rseq.c"];
 const PARAM: &[&str] = &["param_test.c", "rseq.c"];
 const TWICE: &str = "-DRSEQ_COMPARE_TWICE";
 
-/// Options for the guest that runs a matrix. QEMU empties its TLB whenever a 32-bit Arm kernel opens or closes user space: with that, a matrix has not been
-/// seen to end within 15 minutes; without, it takes one to four. `programs/rseq` runs with it.
+/// Options for the guest that runs a matrix. When a 32-bit Arm kernel opens or closes user access
+/// (`uaccess`), QEMU empties its TLB: a matrix then takes more than 15 minutes, and without one to four.
+/// `programs/rseq` is run with it.
 fn matrix(arch: Arch, first: &'static [&'static str]) -> Vec<&'static str> {
     let mut options = first.to_vec();
     if arch == Arch::Arm {
@@ -79,7 +82,8 @@ fn matrix(arch: Arch, first: &'static [&'static str]) -> Vec<&'static str> {
     options
 }
 
-/// The script of a suite: what its makefile lists, then `run_param_test.sh`: every run of it, with six threads per processor.
+/// The script of a suite: the tests its makefile lists, then all runs of `run_param_test.sh`, with six
+/// threads per processor.
 fn script(basic: &[&str], param: &[&str]) -> String {
     let mut script = ONE.to_owned();
     for name in basic {
@@ -93,14 +97,15 @@ fn script(basic: &[&str], param: &[&str]) -> String {
          t ./$p -T $w -r {REPETITIONS} -t 24 \"$@\"; done; done; }}\n\
          all\n\
          for i in 1 2 3 4 5 6 7 8 9; do all -$i 10000; done\n\
-         for how in -y -k '-s 1'; do for m in 4 2 1; do for i in 7 8 9; do all -$i -1 -m $m $how; done; done; done\n\
+         for how in -y -k '-s 1'; do for m in 4 2 1; do \
+          for i in 7 8 9; do all -$i -1 -m $m $how; done; done; done\n\
          echo done $n\n",
         param.join(" ")
     );
     script
 }
 
-/// A suite's tests of membarrier; how many there are.
+/// A suite's membarrier tests; returns their number.
 fn membarrier(context: &Context, arch: Arch, suite: (Source, &str)) -> Result<u32> {
     const SINGLE: &str = "membarrier_test_single_thread";
     const MULTI: &str = "membarrier_test_multi_thread";
@@ -113,7 +118,7 @@ fn membarrier(context: &Context, arch: Arch, suite: (Source, &str)) -> Result<u3
     selftests::run(context, arch, &programs, &text, (60, &[]))
 }
 
-/// Linux 6.1's. They register areas of 32 bytes themselves.
+/// Linux 6.1's tests, which register areas of 32 bytes themselves.
 fn stable(context: &Context, arch: Arch) -> Result<Verdict> {
     const PROGRAMS: [Program; 5] = [
         ("basic_test", BASIC, &[]),
@@ -137,11 +142,12 @@ fn stable(context: &Context, arch: Arch) -> Result<Verdict> {
         (1800, &matrix(arch, &[OWN_RSEQ])),
     )?;
     Ok(Verdict::Passed(format!(
-        "Linux 6.1's rseq ({runs} runs, {REPETITIONS} of 1000 repetitions) and membarrier ({barriers} runs) tests"
+        "Linux 6.1's rseq ({runs} runs, {REPETITIONS} of 1000 repetitions) and membarrier ({barriers} runs) \
+         tests"
     )))
 }
 
-/// Linux 6.12's, which use the area that the C library registers, and concurrency ids.
+/// Linux 6.12's tests, which use the area that the C library registers, and concurrency ids.
 fn newer(context: &Context, arch: Arch) -> Result<Verdict> {
     const MM_CID: &str = "-DBUILDOPT_RSEQ_PERCPU_MM_CID";
     const PROGRAMS: [Program; 8] = [
@@ -175,6 +181,7 @@ fn newer(context: &Context, arch: Arch) -> Result<Verdict> {
     );
     let runs = selftests::run(context, arch, &programs, &text, (1800, &matrix(arch, &[])))?;
     Ok(Verdict::Passed(format!(
-        "Linux 6.12's rseq ({runs} runs, {REPETITIONS} of 1000 repetitions) and membarrier ({barriers} runs) tests"
+        "Linux 6.12's rseq ({runs} runs, {REPETITIONS} of 1000 repetitions) and membarrier ({barriers} runs) \
+         tests"
     )))
 }

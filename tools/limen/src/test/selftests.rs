@@ -1,4 +1,4 @@
-//! Programs of Linux's own test suite, from Debian's `linux-source`: fetched when the test runs, built unchanged.
+//! Programs of Linux's selftests, from Debian's `linux-source`: fetched when the test runs, built unchanged.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,7 @@ use crate::arch::Arch;
 use crate::linux::Source;
 use crate::{agent, tree};
 
-/// The benchmark of the powerpc selftests: ten million calls, timed by the clock and by the time base.
+/// The benchmark of the powerpc selftests: ten million system calls, measured by the clock and the time base.
 const NULL_SYSCALL: &str = "tools/testing/selftests/powerpc/benchmarks/null_syscall.c";
 
 /// The steps of one architecture.
@@ -23,13 +23,14 @@ pub fn steps(arch: Arch) -> Vec<Step> {
     steps
 }
 
-/// A test to be built: its name, what of the suite it is made of, and with which flags.
+/// A test to build: its name, its source files in the suite, and compiler flags.
 pub type Program = (&'static str, &'static [&'static str], &'static [&'static str]);
 
-/// A test that hands its times to a call for which they have 64 bits on every processor, so must be built with such times.
+/// Flags for a test that passes its times to a system call which takes 64-bit times on every architecture.
 const TIME64: &[&str] = &["-D_FILE_OFFSET_BITS=64", "-D_TIME_BITS=64"];
 
-/// Builds `programs` of the folder `folder` of a suite into a folder of their own, which starts with `name`, and gives that.
+/// Builds `programs` from `folder` of a suite into a folder of their own, whose name starts with `name`;
+/// returns its path.
 pub fn build(
     arch: Arch,
     (source, name): (Source, &str),
@@ -46,7 +47,7 @@ pub fn build(
             .chain(include)
             .map(|i| format!("-I{}", suite.join(folder).join(i).display()))
             .collect();
-        // Their makefiles have no warnings turned on that theirs do not pass.
+        // `-w`: the suite's makefiles turn on no warning that these sources do not pass.
         let mut all = vec!["-D_GNU_SOURCE", "-pthread", "-w"];
         let times = tree::root().join("tests/time64.h");
         let times = times.to_string_lossy();
@@ -61,10 +62,12 @@ pub fn build(
     Ok(out)
 }
 
-/// What tells the C library not to register restartable sequences: for programs that do so themselves and, being static, cannot ask it.
+/// Tells the C library not to register an rseq area: for programs that register one themselves and, being
+/// static, cannot ask the library.
 pub const OWN_RSEQ: &str = "--env=GLIBC_TUNABLES=glibc.pthread.rseq=0";
 
-/// Runs a shell script with the built programs in `/t` on four processors; its last line must be `done N`, which it gives.
+/// Runs a shell script with the built programs in `/t` on four processors. Its last line must be `done N`;
+/// returns N.
 pub fn run(
     context: &Context,
     arch: Arch,
@@ -93,19 +96,23 @@ pub fn run(
     Ok(count)
 }
 
-/// What each test of a script goes through: says nothing unless it fails.
+/// A shell function that runs a test and prints nothing unless it fails.
 pub const ONE: &str = "n=0; cd /t\n\
-    t() { \"$@\" >/tmp/out 2>&1; r=$?; if [ $r != 0 ]; then cat /tmp/out; echo \"$* failed: $r\"; exit 1; fi; n=$((n+1)); }\n";
+    t() { \"$@\" >/tmp/out 2>&1; r=$?; if [ $r != 0 ]; then cat /tmp/out; echo \"$* failed: $r\"; exit 1; \
+        fi; n=$((n+1)); }\n";
 
-/// `futex_requeue_pi` with options that count on a host that is not busy, on Linux, too: it is made again where it was. With `-o`, the owner of a futex is
-/// told to give it back by a wake-up that comes once: if it has not fallen asleep by then, it sleeps for ever. With `-b` alone, which must end, all threads
-/// must have run by the thousandth turn of a loop that waits for nothing.
-const AGAIN: &str = "late() { case \"$*\" in *-o*) [ $r = 137 ] && return;; esac; grep -q 'max broadcast iterations' /tmp/out; }
-    again() { for i in 1 2 3 4; do timeout -s KILL 10 \"$@\" >/tmp/out 2>&1; r=$?; late \"$@\" || break; done; \
+/// `futex_requeue_pi` fails on a busy host with some options, on Linux, too; it is then run again. With `-o`,
+/// the owner of a futex is told to release it by a single wake-up: if the owner is not asleep yet, it sleeps
+/// for ever. With `-b` alone, all threads must have run by the thousandth turn of a loop that does not wait
+/// for them.
+const AGAIN: &str = "late() { case \"$*\" in *-o*) [ $r = 137 ] && return;; esac; \
+    grep -q 'max broadcast iterations' /tmp/out; }
+    again() { for i in 1 2 3 4; do timeout -s KILL 10 \"$@\" >/tmp/out 2>&1; r=$?; \
+    late \"$@\" || break; done; \
     if [ $r != 0 ]; then cat /tmp/out; echo \"$* failed: $r\"; exit 1; fi; n=$((n+1)); }\n";
 
-/// The futex tests. Left out: `futex_wait` and `futex_waitv`, which want System V shared memory, and `futex_requeue`, which
-/// fails on Linux, too, when ten threads do not fall asleep within ten milliseconds.
+/// The futex tests. Left out: `futex_wait` and `futex_waitv`, which need System V shared memory, and
+/// `futex_requeue`, which also fails on Linux when ten threads do not fall asleep within ten milliseconds.
 fn futex(context: &Context, arch: Arch) -> Result<Verdict> {
     const NO_FLAGS: &[&str] = &[];
     const FUTEX: [Program; 7] = [
@@ -141,7 +148,7 @@ fn futex(context: &Context, arch: Arch) -> Result<Verdict> {
             NO_FLAGS,
         ),
     ];
-    // As the suite's run.sh has them.
+    // The options in the suite's run.sh.
     const REQUEUE_PI: [&str; 11] = [
         "",
         "-b",

@@ -1,5 +1,5 @@
-//! What comes of what a program may not do (`programs/traps`): signals with all their details, on the kernel under test and on Linux, with the
-//! same processor.
+//! Signals after forbidden accesses and instructions (`programs/traps`), with all their details: on the
+//! kernel under test and on Linux, with the same processor.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -10,7 +10,7 @@ use super::{Context, Step, Verdict, cases, flavour};
 use crate::agent;
 use crate::arch::Arch;
 
-/// Processor models to run on. What a newer one has besides and Limen does not use (`docs/abi.md`) is off.
+/// The processor models. Features of a newer model that Limen does not use (`docs/abi.md`) are turned off.
 fn models(arch: Arch) -> &'static [&'static str] {
     match arch {
         Arch::X86_64 => &["qemu64", "max,la57=off,umip=off"],
@@ -20,14 +20,14 @@ fn models(arch: Arch) -> &'static [&'static str] {
     }
 }
 
-/// Compares on every model, Limen with more options than `limen run` gives it by itself.
+/// Compares on every model. `options` are given to Limen in addition to the usual ones.
 fn compare(context: &Context, arch: Arch, options: &[&str]) -> Result<Verdict> {
     let program = agent::program(arch, "traps")?;
     let mut hasher = DefaultHasher::new();
     std::fs::read(&program)?.hash(&mut hasher);
     let script = [cases::Case {
         name: "traps".into(),
-        // What Linux says is remembered as long as the program is the same.
+        // The results on Linux are kept while the program is the same.
         text: format!("# {:016x}\nexec /traps\n", hasher.finish()),
     }];
     let dir = cases::prepare(&script, "sh")?;

@@ -1,0 +1,345 @@
+//! What an architecture owes the portable rooms: each item once, with its type, what its errors mean, and
+//! where it is called. The compiler checks the types for the architecture that is being built; nothing of it
+//! is left at run time. The story beside it is `docs/porting.md`.
+//!
+//! Contexts, from the most to the least that may be done:
+//! * thread: may sleep, interrupts on;
+//! * atomic: in a thread or an interrupt, preemption or interrupts off, locks held: does not sleep, allocates
+//!   nothing;
+//! * this CPU: atomic, and it means the CPU it runs on: the caller keeps it there (preemption off), or takes
+//!   what may be another's;
+//! * interrupts off: so;
+//! * boot: on the boot CPU, once, in the order of `boot`;
+//! * any: atomic, and in an NMI or a panic, too: takes no lock that its interrupted self may hold.
+//!
+//! If nothing is said, a function cannot fail, and user addresses were checked to lie below
+//! [`mmu::USER_END`].
+
+use super::imp::{
+    console, cpu, cpuinfo, frame::Frame, interrupt, irq, mmu, patch, platform, serial, signal, smp, stack,
+    switch, syscalls, time, uaccess, vdso,
+};
+use crate::arch::devices::{PciConfig, VirtioMmio};
+use crate::mm::{PhysAddr, Prot};
+use crate::sched::{CpuData, cpu::CpuLocal, resume::Resume};
+use crate::signal::{Delivery, Restored};
+use crate::task::ThreadInfo;
+use crate::trace::backtrace;
+use alloc::{string::String, vec::Vec};
+use limen_linux_abi::{Errno, sysno::Abi};
+
+/// Items that have to be there, each of a type.
+macro_rules! owed {
+    ($($(#[doc = $says:literal])* $item:path => $type:ty;)*) => { $(const _: $type = $item;)* };
+}
+
+// `entry`, `exception` and `boot` are not called: they call. `boot` ends in `above::start` on the boot CPU
+// with the kernel's map final (no page writable and executable), console, local block and exceptions working
+// and interrupts off, and in `above::secondary` on each of the others. `entry` saves every general register
+// into a `Frame` and calls one function of `threshold`, interrupts off; `exception` says which fault is what.
+
+// The processor.
+owed! {
+    /// `AT_HWCAP` and `AT_HWCAP2`. Atomic.
+    cpu::hwcap => fn() -> (usize, usize);
+    /// All bits if the index is below the length, none if it is not, without a branch that could be guessed
+    /// wrong. Any.
+    cpu::index_mask => fn(usize, usize) -> usize;
+    /// A CPU's part of `/proc/cpuinfo`. Thread.
+    cpuinfo::show => fn(usize, &mut String);
+    /// What this CPU executes next is what memory holds now. This CPU.
+    patch::synchronize => fn();
+    /// A backtrace of how the caller was called, and one from a frame on. Any.
+    stack::here => fn() -> backtrace::Start;
+    stack::from => fn(usize) -> backtrace::Start;
+}
+
+// The register file: `Frame` implements `limen_entry::Frame`, and these. Atomic, by the frame's holder.
+owed! {
+    /// Of a program that begins: entry point, stack pointer.
+    Frame::new_user => fn(usize, usize) -> Frame;
+    Frame::ip => fn(&Frame) -> usize;
+    Frame::set_ip => fn(&mut Frame, usize);
+    Frame::sp => fn(&Frame) -> usize;
+    Frame::set_sp => fn(&mut Frame, usize);
+    /// The system call's arguments, by number from 0; they outlive the result.
+    Frame::arg => fn(&Frame, usize) -> usize;
+    Frame::set_arg => fn(&mut Frame, usize, usize);
+    /// The system call's result, in the form that the ABI gives errors.
+    Frame::set_result => fn(&mut Frame, Result<usize, Errno>);
+    /// The same, but the register as it is to be.
+    Frame::set_raw_result => fn(&mut Frame, usize);
+    Frame::result => fn(&Frame) -> usize;
+    /// It is not a system call's (any more).
+    Frame::forget_syscall => fn(&mut Frame);
+    /// User mode makes the same system call again.
+    Frame::rewind_syscall => fn(&mut Frame);
+}
+const _: fn(&Frame) -> bool = <Frame as limen_entry::Frame>::from_user;
+
+// This CPU's interrupt flag. The `raw_` ones are for code that tells the lock validator itself, as
+// `irq_calls` does for all others.
+owed! {
+    /// This CPU.
+    irq::raw_disable => fn();
+    /// Interrupts arrive before it returns. This CPU.
+    irq::raw_enable => fn();
+    /// Off, and how it was. This CPU.
+    irq::raw_save => fn() -> irq::Flags;
+    /// As it was. This CPU.
+    irq::raw_restore => fn(irq::Flags);
+    /// Whether they were on.
+    irq::Flags::enabled => fn(irq::Flags) -> bool;
+    /// Whether they are on. Any.
+    irq::enabled => fn() -> bool;
+    /// On, and sleeps until one arrives, without a gap in between. The idle thread, interrupts off.
+    irq::enable_and_wait => fn();
+    /// A hint inside a spinning loop. Any.
+    irq::spin_hint => fn();
+    irq::local_disable => fn();
+    irq::local_enable => fn();
+    irq::local_save => fn() -> irq::Flags;
+    irq::local_restore => fn(irq::Flags);
+}
+
+// Interrupts of devices and other CPUs.
+owed! {
+    /// Interrupts a CPU, perhaps this one. Atomic.
+    interrupt::send_ipi => fn(usize, interrupt::Ipi);
+    /// Calls the handler, with interrupts off, whenever the line or message comes, from now on. Thread.
+    /// Errors: `EBUSY` if it is taken, `EINVAL` or `ENODEV` if there is no such line, `ENOSPC` if there
+    /// is no room.
+    interrupt::request => fn(interrupt::Irq, &'static str, interrupt::Handler) -> Result<(), Errno>;
+    /// Address and data of a message, and its interrupt; `None` if there are no more. Thread.
+    interrupt::allocate_msi => fn() -> Option<(u64, u32, interrupt::Irq)>;
+}
+
+// The CPUs.
+owed! {
+    /// This CPU's block. This CPU.
+    smp::cpu_local => fn() -> *const CpuLocal;
+    /// Its number, less than `MAX_CPUS`. This CPU.
+    smp::cpu_id => fn() -> usize;
+    /// What the scheduler has for it; null before there is a scheduler. This CPU.
+    smp::cpu_data => fn() -> *const CpuData;
+    /// The running thread's. Any, from the first line of portable code on; the same within a function, so the
+    /// compiler may ask once: code that makes another thread the running one, other than by switching stacks,
+    /// must call what comes after as a function of its own.
+    smp::current => fn() -> *const ThreadInfo;
+    /// The thread that runs, and the top of its kernel stack. Interrupts off, on that stack or about to be.
+    smp::set_current => unsafe fn(*const ThreadInfo, usize);
+    /// How many CPUs there are. Any.
+    smp::count => fn() -> usize;
+    /// Starts a CPU: number, block, top of its stack. Thread, one at a time. Errors, for the log: what the
+    /// firmware says, `ETIMEDOUT` if it is not heard of. The block and the stack stay its own even then.
+    smp::start => fn(usize, &'static CpuLocal, usize) -> Result<(), Errno>;
+}
+
+// Time.
+owed! {
+    /// Nanoseconds since some moment of boot: monotonic, the same on every CPU. Any.
+    time::now_ns => fn() -> u64;
+    /// This CPU's timer interrupt comes at, or soon after, this time; at once if that has gone by, never if
+    /// it is `u64::MAX`. Interrupts off.
+    time::set_event => fn(u64);
+    /// The counter's value when `now_ns` was 0, and nanoseconds per step, 32.32 fixed point. Boot.
+    time::clock_parameters => fn() -> (u64, u64);
+}
+
+// The address layout.
+owed! {
+    mmu::PAGE_SHIFT => usize;
+    /// One past the last user address, a multiple of the page size.
+    mmu::USER_END => usize;
+    /// Levels of a user page table; level 0 holds pages, `LEVELS - 1` is the root.
+    mmu::LEVELS => usize;
+    /// log2 of the entries of one table.
+    mmu::TABLE_SHIFT => usize;
+    /// The kernel's addresses for stacks, device registers and the like: first, one past the last.
+    mmu::VMAP => (usize, usize);
+    /// What user mode sees of the kernel's part: start, end, name.
+    mmu::GATE => Option<(usize, usize, &'static str)>;
+    /// Each of these permissions lets user mode load.
+    mmu::READABLE => Prot;
+    /// Whether there may be memory that the linear map has no room for; it begins at `linear_end`, and
+    /// `View` reaches it.
+    mmu::HIGH_MEMORY => bool;
+    mmu::linear_end => fn() -> u64;
+    mmu::View::new => fn(PhysAddr) -> mmu::View;
+    mmu::View::as_ptr => fn(&mmu::View) -> *mut u8;
+    /// The linear map, both ways. Any.
+    mmu::phys_to_virt => fn(PhysAddr) -> *mut u8;
+    mmu::virt_to_phys => fn(*const u8) -> PhysAddr;
+}
+
+// Page table entries, as values: what is in memory, in the processor's order.
+owed! {
+    mmu::Entry::EMPTY => mmu::Entry;
+    mmu::Entry::user_page => fn(PhysAddr, Prot) -> mmu::Entry;
+    /// At a level, of a kind of memory.
+    mmu::Entry::kernel_leaf => fn(PhysAddr, Prot, mmu::MemoryKind, usize) -> mmu::Entry;
+    mmu::Entry::table => fn(PhysAddr) -> mmu::Entry;
+    mmu::Entry::is_empty => fn(mmu::Entry) -> bool;
+    mmu::Entry::is_table => fn(mmu::Entry) -> bool;
+    mmu::Entry::phys => fn(mmu::Entry) -> PhysAddr;
+    mmu::Entry::prot => fn(mmu::Entry) -> Prot;
+    /// `None`: it is so already.
+    mmu::Entry::write_protected => fn(mmu::Entry) -> Option<mmu::Entry>;
+    mmu::Entry::with_prot => fn(mmu::Entry, Prot) -> mmu::Entry;
+}
+
+/// How entries in memory are read and written: with the lock of their table, or to be looked at only. What is
+/// stored is seen after everything before it.
+const _: fn(&mmu::Slot) -> mmu::Entry = |slot| {
+    mmu::store_slot(slot, mmu::Entry::EMPTY.0);
+    // Zero only if the entry is empty.
+    let _ = mmu::load_part(slot) == 0;
+    mmu::Entry(mmu::load_slot(slot))
+};
+
+// Address spaces and the TLB.
+owed! {
+    /// What an address space has of the processor: its numbers in TLBs.
+    mmu::MmContext::new => fn() -> mmu::MmContext;
+    /// Fills a zeroed root with what all share. Thread.
+    mmu::init_user_root => fn(PhysAddr);
+    /// The root of the kernel's own table.
+    mmu::kernel_root => fn() -> PhysAddr;
+    /// This CPU's user addresses are that address space's, which stays. Interrupts off.
+    mmu::switch_to => fn(PhysAddr, &mmu::MmContext);
+    /// This CPU has no user addresses. Interrupts off.
+    mmu::switch_to_kernel => fn();
+    /// When it returns no CPU uses translations of that range from before: start, end, whether tables were
+    /// freed. Interrupts on, no spinlock held that is taken with them off.
+    mmu::flush_user => fn(&mmu::MmContext, usize, usize, bool);
+    /// An entry became valid, or gained permission (`true`): the access is tried again. Atomic.
+    mmu::update_user => fn(&mmu::MmContext, usize, bool);
+    /// As `flush_user`, of the kernel's addresses.
+    mmu::flush_kernel => fn(usize, usize);
+    /// Entries of the kernel's addresses became valid, and are used next. Atomic.
+    mmu::update_kernel => fn(usize, usize);
+    /// A page's content can be executed. Atomic.
+    mmu::sync_instructions => fn(PhysAddr);
+    /// Pages of the caller's. Atomic.
+    mmu::clear_page => fn(PhysAddr);
+    /// To, from.
+    mmu::copy_page => fn(PhysAddr, PhysAddr);
+}
+
+// User memory, in a thread. A page that is not there is brought in, which may sleep; where that is forbidden
+// (`mm::user`) and where there is none, it is a fault. The window to user memory is open only inside these.
+owed! {
+    /// To, from, length: how many bytes were *not* copied, up to the very byte.
+    uaccess::copy_from_user => unsafe fn(*mut u8, usize, usize) -> usize;
+    uaccess::copy_to_user => unsafe fn(usize, *const u8, usize) -> usize;
+    uaccess::clear_user => unsafe fn(usize, usize) -> usize;
+    /// To, from, most bytes: its length without the NUL, the most if there was none; `None` on a fault.
+    uaccess::copy_string_from_user => unsafe fn(*mut u8, usize, usize) -> Option<usize>;
+    /// At any address; `None` or `false` on a fault.
+    uaccess::get_u32 => unsafe fn(usize) -> Option<u32>;
+    uaccess::put_u32 => unsafe fn(usize, u32) -> bool;
+    uaccess::get_u64 => unsafe fn(usize) -> Option<u64>;
+    uaccess::put_u64 => unsafe fn(usize, u64) -> bool;
+    uaccess::get_pair => unsafe fn(usize) -> Option<[u64; 2]>;
+    uaccess::put_pair => unsafe fn(usize, [u64; 2]) -> bool;
+    /// 16 of every 64 bits, so many times: `poll`'s results.
+    uaccess::put_u16s => unsafe fn(usize, *const u8, usize) -> bool;
+    /// Of a futex, naturally aligned, in order with what is before and after. `None` on a fault.
+    uaccess::load_u32 => unsafe fn(usize) -> Option<u32>;
+    /// Address, expected, new: what was there.
+    uaccess::cmpxchg_u32 => unsafe fn(usize, u32, u32) -> Option<u32>;
+    /// A `struct rseq`'s identifiers, to be stored if others are found; those found, and `rseq_cs`.
+    uaccess::exchange_rseq => unsafe fn(usize, [u64; 2]) -> Option<[u64; 3]>;
+    /// Whether a legacy `struct rseq` says what its thread was told, and no critical section: see each.
+    uaccess::rseq_as_told::<0, 4> => unsafe fn(*const u8) -> bool;
+    /// Where to go on if the instruction there faults for good. In an exception.
+    uaccess::fixup => fn(usize) -> Option<usize>;
+}
+
+// Threads: what is kept of one that does not run.
+owed! {
+    switch::Context::running => fn() -> switch::Context;
+    /// A thread that begins with a frame at the top of its stack: stack, frame.
+    switch::Context::new => fn(usize, &Frame) -> switch::Context;
+    /// As the running thread is, whose context is given, but for another stack pointer and thread pointer, if
+    /// any. Thread.
+    switch::Context::fork_from => fn(&mut switch::Context, &switch::Context, Option<usize>, Option<usize>);
+    /// The running thread's: a program begins. Thread.
+    switch::Context::reset_for_exec => fn(&mut switch::Context);
+    /// Where a stack that begins there has the frame of user mode. Any.
+    switch::user_frame => fn(usize) -> *mut Frame;
+    /// On another stack: its top, the function, its argument. Interrupts off.
+    switch::call_on_stack => unsafe fn(usize, extern "C" fn(*mut u8), *mut u8);
+}
+
+/// From a context to another; returns when the first runs again, after `resumed` if it asked for that
+/// (`Context::resume`). Everything user mode can write goes with it: `programs/registers/apart.h` lists that.
+/// Interrupts off.
+const _: unsafe fn(*mut switch::Context, *const switch::Context) -> Resume = |from, to| {
+    // SAFETY: never called.
+    unsafe { switch::switch(from, to, || ()) };
+    // SAFETY: never called.
+    unsafe { (*to).resume }
+};
+
+// Signals.
+owed! {
+    /// Builds a signal frame and goes to the handler. Thread. Errors: `EFAULT` if it cannot be written.
+    signal::setup => fn(&mut Frame, &Delivery<'_>) -> Result<(), Errno>;
+    /// Takes everything back from the signal frame at the stack pointer, checked. Thread. Errors: `EFAULT` if
+    /// it cannot be read, or is none.
+    signal::restore => fn(&mut Frame) -> Result<Restored, Errno>;
+    /// `si_code` of the SIGSEGV for a bad one, if it is not the kernel's.
+    signal::BAD_FRAME => Option<i32>;
+    /// The least alternate stack.
+    signal::MIN_STACK_SIZE => usize;
+    /// `AT_MINSIGSTKSZ`.
+    signal::min_frame_size => fn() -> usize;
+}
+
+// System calls.
+owed! {
+    /// Numbers.
+    super::imp::NATIVE_ABI => Abi;
+    /// Calls that only it has, by name. Thread.
+    syscalls::HANDLERS => &'static [(&'static str, super::Handler)];
+    /// A call beyond the table, if there is such a one: its result. Thread.
+    syscalls::private => fn(&mut Frame) -> Option<usize>;
+    /// Options only this architecture has: option, argument. Thread. Errors: `EINVAL` for those of others.
+    syscalls::prctl => fn(&mut Frame, u32, usize) -> Result<usize, Errno>;
+}
+
+// The vDSO, in user mode: nothing there may call anything. `vdso_calls` has the functions.
+owed! {
+    vdso::VERSION => &'static str;
+    /// The code to copy. Boot.
+    vdso::text => fn() -> &'static [u8];
+    /// Where handlers return to, if that is in the vDSO.
+    vdso::sigreturn => fn() -> Option<usize>;
+    /// Where this copy begins.
+    vdso::own_start => fn() -> usize;
+    vdso::counter => fn() -> u64;
+    /// Number, arguments.
+    vdso::syscall2 => fn(usize, usize, usize) -> isize;
+}
+
+// The machine.
+owed! {
+    /// Bytes out, polled. Any.
+    console::write => fn(&[u8]);
+    /// The heap works: interrupt controller, CPUs, devices. Boot.
+    platform::init => fn();
+    /// What was found. Thread.
+    platform::virtio_mmio => fn() -> Vec<VirtioMmio>;
+    platform::pci => fn() -> Option<PciConfig>;
+    serial::ports => fn() -> Vec<serial::Serial>;
+    /// Thread.
+    platform::power_off => fn() -> !;
+    platform::reset => fn() -> !;
+    /// As `power_off`, but tells that something went wrong where a machine can. Any.
+    platform::panic_exit => fn() -> !;
+    /// Seconds since 1970, if the machine knows. Thread.
+    platform::wall_clock => fn() -> Option<u64>;
+    /// Bytes of the machine's entropy, and how many. Boot.
+    platform::entropy => fn(&mut [u8; 32]) -> usize;
+}

@@ -1,0 +1,110 @@
+//! Planted errors, with which a test checks that the validator finds errors: `limen.lockdep_selftest=NAME` on
+//! the command line. Runs beside init.
+
+use crate::sync::{IrqSpinLock, Mutex, SpinLock};
+
+static A: SpinLock<u32> = SpinLock::new(0);
+static B: SpinLock<u32> = SpinLock::new(0);
+static LOOSE: SpinLock<u32> = SpinLock::new(0);
+static SLEEPING: Mutex<u32> = Mutex::new(0);
+static IRQ: IrqSpinLock<u32> = IrqSpinLock::new(0);
+
+/// Plants the error that the command line asks for, in a kernel thread.
+pub fn start() {
+    let Some(name) = crate::cmdline::value("limen.lockdep_selftest") else {
+        return;
+    };
+    let f: fn() = match name {
+        "order" => order,
+        "irq" => irq,
+        "inversion" => inversion,
+        "recursion" => recursion,
+        "sleep" => sleep,
+        "exit" => exit,
+        "allocation" => allocation,
+        "atomic" => atomic,
+        "size" => size,
+        _ => {
+            warning!("limen.lockdep_selftest: no test {name}");
+            return;
+        }
+    };
+    crate::sched::spawn_kthread("lockdep_test", f);
+}
+
+/// Two locks are taken in both orders, one after the other: there is no deadlock, but there could be one.
+fn order() {
+    {
+        let a = A.lock();
+        *B.lock() += *a;
+    }
+    let b = B.lock();
+    *A.lock() += *b;
+}
+
+/// Runs `f` in a hardware interrupt.
+fn in_interrupt(f: &'static (dyn Fn() + Sync)) {
+    static DONE: crate::sched::WaitQueue = crate::sched::WaitQueue::new();
+    let done = core::sync::atomic::AtomicBool::new(false);
+    let done: alloc::sync::Arc<_> = done.into();
+    let timer = crate::time::Timer::new({
+        let done = done.clone();
+        move || {
+            f();
+            done.store(true, core::sync::atomic::Ordering::Release);
+            DONE.wake_all();
+        }
+    });
+    timer.arm(crate::time::now_ns() + 1000);
+    DONE.wait_until_uninterruptible(|| done.load(core::sync::atomic::Ordering::Acquire));
+}
+
+/// A lock is held with interrupts on, and a timer takes it, too.
+fn irq() {
+    *LOOSE.lock() += 1;
+    in_interrupt(&|| *LOOSE.lock() += 1);
+}
+
+/// A timer takes `IRQ`. Under `IRQ` a lock is taken that is elsewhere held with interrupts on.
+fn inversion() {
+    *LOOSE.lock() += 1;
+    in_interrupt(&|| *IRQ.lock() += 1);
+    let guard = IRQ.lock();
+    *LOOSE.lock() += *guard;
+}
+
+/// Two locks of one class are held at the same time.
+fn recursion() {
+    let pair = [0, 0].map(SpinLock::new);
+    let first = pair[0].lock();
+    *pair[1].lock() += *first;
+}
+
+/// A sleeping lock is taken under a spinlock.
+fn sleep() {
+    let guard = A.lock();
+    *SLEEPING.lock() += *guard;
+}
+
+/// The heap is used under a lock that the heap itself could take.
+fn allocation() {
+    crate::mm::vmap::locked(|| drop(core::hint::black_box(alloc::boxed::Box::new(1u32))));
+}
+
+/// A large block is allocated under a spinlock.
+fn atomic() {
+    let mut bytes = alloc::vec::Vec::<u8>::new();
+    let guard = A.lock();
+    let _ = crate::mm::reserve::room_exact(&mut bytes, 1 << 20);
+    drop(guard);
+}
+
+/// A large block is allocated without handling failure.
+fn size() {
+    drop(core::hint::black_box(alloc::vec![0u8; 1 << 20]));
+}
+
+/// A thread ends while it holds a lock.
+fn exit() {
+    core::mem::forget(SLEEPING.lock());
+}

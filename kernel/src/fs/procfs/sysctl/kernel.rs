@@ -1,0 +1,232 @@
+//! `/proc/sys/kernel`.
+
+use super::number::{Fixed, Hook, STRICT};
+use super::{Kind, Number, Setting};
+use crate::driver::kmsg;
+use crate::signal::fatal::PRINT as PRINT_FATAL_SIGNALS;
+use crate::task::creds::cap;
+use crate::task::uts;
+use crate::task::{creds, exec, fork, pid};
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt::Write;
+use core::sync::atomic::AtomicI32;
+use limen_linux_abi::abi::arm::{OVERFLOW_GID, OVERFLOW_UID};
+
+/// The length in bytes, NUL included, of the machine's name and of its domain.
+const NAME: usize = 65;
+/// The length in bytes of `core_pattern`, NUL included.
+const PATTERN: usize = 128;
+
+/// A version 4 UUID.
+fn uuid() -> Vec<u8> {
+    let mut b = [0u8; 16];
+    crate::random::fill(&mut b);
+    b[6] = b[6] & 0x0f | 0x40;
+    b[8] = b[8] & 0x3f | 0x80;
+    let mut s = String::new();
+    for (i, byte) in b.iter().enumerate() {
+        if matches!(i, 4 | 6 | 8 | 10) {
+            s.push('-');
+        }
+        let _ = write!(s, "{byte:02x}");
+    }
+    s.into_bytes()
+}
+
+/// The UUID of this boot.
+fn boot_id() -> Vec<u8> {
+    static BOOT_ID: crate::sync::Once<Vec<u8>> = crate::sync::Once::new();
+    BOOT_ID.get_or_init(uuid).clone()
+}
+
+/// The name of core files, which this kernel does not write.
+static CORE_PATTERN: crate::sync::SpinLock<Vec<u8>> = crate::sync::SpinLock::new(Vec::new());
+static CORE_USES_PID: AtomicI32 = AtomicI32::new(0);
+static CORE_PIPE_LIMIT: AtomicI32 = AtomicI32::new(0);
+/// Which SysRq keys are allowed. Nothing reads it: there is no keyboard, and `/proc/sysrq-trigger` allows
+/// all, as on Linux.
+static SYSRQ: AtomicI32 = AtomicI32::new(0x1b6);
+
+fn core_pattern() -> Vec<u8> {
+    let pattern = CORE_PATTERN.lock().clone();
+    if pattern.is_empty() {
+        b"core".to_vec()
+    } else {
+        pattern
+    }
+}
+
+static PANIC: Hook = Hook(
+    || crate::panic::timeout().unwrap_or(0),
+    |seconds| crate::panic::set_timeout(seconds as i32),
+);
+static LAST_PID: Hook = Hook(|| pid::last().into(), |last| pid::set_last(last as i32));
+static MOST_THREADS: Hook = Hook(
+    || fork::max_threads() as i64,
+    |most| fork::set_max_threads(most as u64),
+);
+
+/// The slice of `SCHED_RR` in milliseconds. A value that is not positive sets the default.
+static RR_SLICE: Hook = Hook(
+    || i64::from(crate::sched::policy::rr_slice() / 1_000_000),
+    |ms| {
+        // The kernel keeps nanoseconds in 32 bits.
+        const LONGEST: i64 = (u32::MAX / 1_000_000) as i64;
+        let ns = if ms <= 0 {
+            crate::sched::policy::RR_SLICE
+        } else {
+            ms.min(LONGEST) as u32 * 1_000_000
+        };
+        crate::sched::policy::set_rr_slice(ns);
+    },
+);
+
+/// Bits can only be added.
+static TAINTED: Hook = Hook(
+    || crate::panic::tainted().into(),
+    |marks| crate::panic::taint(marks as u32),
+);
+
+const fn text(path: &'static str, get: fn() -> Vec<u8>) -> Setting {
+    Setting::new(path, 0o444, Kind::Text(256, get, None))
+}
+
+/// The settings.
+pub static SETTINGS: &[Setting] = &[
+    text("kernel/ostype", || b"Linux".to_vec()),
+    text("kernel/osrelease", || uts::RELEASE.into()),
+    text("kernel/version", || uts::VERSION.into()),
+    text("kernel/arch", || crate::arch::UTS_MACHINE.into()),
+    text("kernel/random/uuid", uuid),
+    text("kernel/random/boot_id", boot_id),
+    Setting::new(
+        "kernel/hostname",
+        0o644,
+        Kind::Text(NAME, uts::hostname, Some(uts::set_hostname)),
+    ),
+    Setting::new(
+        "kernel/domainname",
+        0o644,
+        Kind::Text(NAME, uts::domainname, Some(uts::set_domainname)),
+    ),
+    Setting::new(
+        "kernel/core_pattern",
+        0o644,
+        Kind::Text(
+            PATTERN,
+            core_pattern,
+            Some(|new| *CORE_PATTERN.lock() = new.to_vec()),
+        ),
+    ),
+    Setting::new(
+        "kernel/core_uses_pid",
+        0o644,
+        Kind::Ints(&[Number::any(&CORE_USES_PID)]),
+    ),
+    Setting::new(
+        "kernel/core_pipe_limit",
+        0o644,
+        Kind::Ints(&[Number::any(&CORE_PIPE_LIMIT)]),
+    ),
+    Setting::new(
+        "kernel/pid_max",
+        0o644,
+        Kind::Ints(&[Number::new(&pid::PID_MAX, 301, pid::PID_MAX_LIMIT as i64)]),
+    ),
+    Setting::new(
+        "kernel/ns_last_pid",
+        0o666,
+        Kind::Ints(&[Number::new(&LAST_PID, 0, pid::PID_MAX_LIMIT as i64)]),
+    )
+    .with_privilege(cap::CHECKPOINT_RESTORE),
+    Setting::new(
+        "kernel/threads-max",
+        0o644,
+        Kind::Ints(&[Number::new(&MOST_THREADS, 1, 0x3fff_ffff)]),
+    ),
+    Setting::new(
+        "kernel/printk",
+        0o644,
+        Kind::Ints(&[
+            Number::any(&crate::log::CONSOLE_LEVEL),
+            Number::any(&crate::log::DEFAULT_MESSAGE_LEVEL),
+            Number::any(&crate::log::LEAST_CONSOLE_LEVEL),
+            Number::any(&crate::log::DEFAULT_CONSOLE_LEVEL),
+        ]),
+    ),
+    Setting::new(
+        "kernel/dmesg_restrict",
+        0o644,
+        Kind::Ints(&[Number::new(&kmsg::RESTRICT, 0, 1)]),
+    )
+    .with_privilege(cap::SYS_ADMIN),
+    Setting::new(
+        "kernel/kptr_restrict",
+        0o644,
+        Kind::Ints(&[Number::new(&kmsg::HIDE_ADDRESSES, 0, 2)]),
+    )
+    .with_privilege(cap::SYS_ADMIN),
+    Setting::new(
+        "kernel/print-fatal-signals",
+        0o644,
+        Kind::Ints(&[Number::any(&PRINT_FATAL_SIGNALS)]),
+    ),
+    Setting::new(
+        "kernel/randomize_va_space",
+        0o644,
+        Kind::Ints(&[Number::any(&exec::RANDOMIZE)]),
+    ),
+    Setting::new("kernel/panic", 0o644, Kind::Ints(&[Number::any(&PANIC)])),
+    // An oops always ends in a panic here.
+    Setting::new(
+        "kernel/panic_on_oops",
+        0o644,
+        Kind::Ints(&[Number::new(&Fixed(1), 1, 1)]),
+    ),
+    Setting::new(
+        "kernel/sched_rr_timeslice_ms",
+        0o644,
+        Kind::Ints(&[Number::any(&RR_SLICE)]),
+    ),
+    Setting::new(
+        "kernel/sysctl_writes_strict",
+        0o644,
+        Kind::Ints(&[Number::new(&STRICT, -1, 1)]),
+    ),
+    Setting::new("kernel/sysrq", 0o644, Kind::Ints(&[Number::any(&SYSRQ)])),
+    Setting::new(
+        "kernel/overflowuid",
+        0o644,
+        Kind::Ints(&[Number::new(&OVERFLOW_UID, 0, 65535)]),
+    ),
+    Setting::new(
+        "kernel/overflowgid",
+        0o644,
+        Kind::Ints(&[Number::new(&OVERFLOW_GID, 0, 65535)]),
+    ),
+    Setting::new(
+        "kernel/cap_last_cap",
+        0o444,
+        Kind::Ints(&[Number::any(&Fixed(creds::CAP_COUNT as i64 - 1))]),
+    ),
+    Setting::new(
+        "kernel/ngroups_max",
+        0o444,
+        Kind::Ints(&[Number::any(&Fixed(65536))]),
+    ),
+    Setting::new("kernel/tainted", 0o644, Kind::Longs(&[Number::long(&TAINTED)]))
+        .with_privilege(cap::SYS_ADMIN),
+    Setting::new(
+        "kernel/random/entropy_avail",
+        0o444,
+        Kind::Ints(&[Number::any(&Fixed(256))]),
+    ),
+    Setting::new(
+        "kernel/random/poolsize",
+        0o444,
+        Kind::Ints(&[Number::any(&Fixed(256))]),
+    ),
+    Setting::new("kernel/random/write_wakeup_threshold", 0o644, Kind::Ignored(256)),
+    Setting::new("kernel/random/urandom_min_reseed_secs", 0o644, Kind::Ignored(60)),
+];

@@ -1,0 +1,16 @@
+//! What a self-test of the kernel is. A room that has some keeps them in a list, which `boot::selftest` runs.
+
+#![forbid(unsafe_code)]
+
+/// A test. `Err` says what was wrong; it may also panic.
+pub type Test = (&'static str, fn() -> Result<(), &'static str>);
+
+/// Fails a test unless the condition is true.
+#[macro_export]
+macro_rules! check {
+    ($cond:expr) => {
+        if !$cond {
+            return Err(concat!(file!(), ": ", stringify!($cond)));
+        }
+    };
+}

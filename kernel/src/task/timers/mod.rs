@@ -1,0 +1,398 @@
+//! A process's interval timers (`setitimer`, `alarm`) and POSIX timers (`timer_create`), and what the tick
+//! does for timers of CPU time. `Process` has them as `timers`.
+
+pub mod clock;
+pub mod posix;
+
+use crate::mm::reserve::room_behind;
+use crate::signal::{self, SigInfo};
+use crate::sync::{IrqSpinLock, Once, SpinLock};
+use crate::task::timers::clock::{Clock, CpuKind, process_time};
+use crate::task::{Process, Task, current, rlimit};
+use crate::time::{NSEC_PER_SEC, Timer, now_ns};
+use alloc::collections::BTreeMap;
+use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, Ordering};
+use limen_linux_abi::Errno;
+use posix::PosixTimer;
+
+const SIGKILL: u32 = 9;
+const SIGALRM: u32 = 14;
+const SIGXCPU: u32 = 24;
+const SIGVTALRM: u32 = 26;
+const SIGPROF: u32 = 27;
+
+/// How often, in nanoseconds, a repeating timer whose signal is ignored expires at most, so that no program
+/// can keep a CPU busy with timer interrupts. Otherwise a timer continues when its signal is taken.
+const UNHEARD_REPEAT: u64 = 4_000_000;
+
+/// When a timer expires next, and how often from then on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Setting {
+    /// A time of the timer's clock in nanoseconds. 0: disarmed.
+    pub expires: u64,
+    /// Nanoseconds between expiries. 0: it expires once.
+    pub interval: u64,
+}
+
+/// The timers of a process. They take two words until the first one is used.
+pub struct ProcessTimers {
+    inner: Once<Arc<Inner>>,
+    /// Whether a timer counts CPU time, so that the tick has to check.
+    counts_cpu: AtomicBool,
+}
+
+#[derive(Default)]
+struct Real {
+    setting: Setting,
+    /// It repeats, has expired, and continues when its signal is taken.
+    parked: bool,
+}
+
+struct Inner {
+    real: IrqSpinLock<Real>,
+    real_timer: Once<Timer>,
+    virt: IrqSpinLock<Setting>,
+    prof: IrqSpinLock<Setting>,
+    posix: SpinLock<PosixTimers>,
+    /// Those timers of `posix` that count CPU time.
+    cpu: IrqSpinLock<Vec<Weak<PosixTimer>>>,
+}
+
+#[derive(Default)]
+struct PosixTimers {
+    next: i32,
+    timers: BTreeMap<i32, Arc<PosixTimer>>,
+}
+
+/// `setitimer`'s kinds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Itimer {
+    /// `ITIMER_REAL`.
+    Real,
+    /// `ITIMER_VIRTUAL`.
+    Virtual,
+    /// `ITIMER_PROF`.
+    Prof,
+}
+
+impl ProcessTimers {
+    /// No timers.
+    pub const fn new() -> Self {
+        Self {
+            inner: Once::new(),
+            counts_cpu: AtomicBool::new(false),
+        }
+    }
+
+    fn inner(&self) -> &Arc<Inner> {
+        self.inner.get_or_init(|| {
+            Arc::new(Inner {
+                real: IrqSpinLock::new(Real::default()),
+                real_timer: Once::new(),
+                virt: IrqSpinLock::new(Setting::default()),
+                prof: IrqSpinLock::new(Setting::default()),
+                posix: SpinLock::new(PosixTimers::default()),
+                cpu: IrqSpinLock::new(Vec::new()),
+            })
+        })
+    }
+}
+
+/// The time left until expiry, and the interval, as `getitimer` returns them.
+fn remaining(setting: Setting, now: u64) -> (u64, u64) {
+    match setting.expires {
+        0 => (0, setting.interval),
+        // It has just expired, but must not look disarmed yet.
+        at => (at.saturating_sub(now).max(1000), setting.interval),
+    }
+}
+
+/// `getitimer` of the running process: nanoseconds left, and interval.
+pub fn get_itimer(which: Itimer) -> (u64, u64) {
+    let process = &current().process;
+    let Some(inner) = process.timers.inner.get() else {
+        return (0, 0);
+    };
+    match which {
+        Itimer::Real => remaining(inner.real.lock().setting, now_ns()),
+        Itimer::Virtual => remaining(*inner.virt.lock(), process_time(process, CpuKind::User)),
+        Itimer::Prof => remaining(*inner.prof.lock(), process_time(process, CpuKind::UserSystem)),
+    }
+}
+
+/// `setitimer` of the running process: expires in `value` nanoseconds (0: disarms it), then every `interval`
+/// nanoseconds. Returns the former setting.
+pub fn set_itimer(which: Itimer, value: u64, interval: u64) -> (u64, u64) {
+    let process = &current().process;
+    let inner = process.timers.inner();
+    let replace = |slot: &mut Setting, now: u64| {
+        let expires = if value == 0 { 0 } else { now.saturating_add(value) };
+        remaining(core::mem::replace(slot, Setting { expires, interval }), now)
+    };
+    match which {
+        Itimer::Real => {
+            let timer = inner.real_timer.get_or_init(|| {
+                let process = Arc::downgrade(process);
+                Timer::new(move || {
+                    if let Some(process) = process.upgrade() {
+                        real_expired(&process);
+                    }
+                })
+            });
+            // Armed under the lock of the setting, so that it never expires by an older one.
+            let mut real = inner.real.lock();
+            let now = now_ns();
+            real.parked = false;
+            let old = replace(&mut real.setting, now);
+            if value == 0 {
+                timer.cancel_under(&real);
+            } else {
+                timer.arm_under(&real, now.saturating_add(value));
+            }
+            old
+        }
+        Itimer::Virtual => {
+            process.timers.counts_cpu.store(true, Ordering::Relaxed);
+            let now = process_time(process, CpuKind::User);
+            replace(&mut inner.virt.lock(), now)
+        }
+        Itimer::Prof => {
+            process.timers.counts_cpu.store(true, Ordering::Relaxed);
+            let now = process_time(process, CpuKind::UserSystem);
+            replace(&mut inner.prof.lock(), now)
+        }
+    }
+}
+
+/// Runs in interrupt context.
+fn real_expired(process: &Arc<Process>) {
+    let Some(inner) = process.timers.inner.get() else {
+        return;
+    };
+    {
+        let mut real = inner.real.lock();
+        if real.parked || real.setting.expires == 0 || real.setting.expires > now_ns() {
+            return;
+        }
+        if real.setting.interval == 0 {
+            real.setting.expires = 0;
+        } else {
+            real.parked = true;
+        }
+    }
+    if !signal::itimer_to_process(process, SIGALRM) {
+        inner.real_goes_on(UNHEARD_REPEAT);
+    }
+}
+
+impl Inner {
+    /// If `ITIMER_REAL` waits for its signal to be taken, lets it continue, but not earlier than `pause`
+    /// nanoseconds from now.
+    fn real_goes_on(&self, pause: u64) {
+        let mut real = self.real.lock();
+        if !real.parked {
+            return;
+        }
+        real.parked = false;
+        let now = now_ns();
+        if now >= real.setting.expires {
+            advance(&mut real.setting, now);
+        }
+        if let Some(timer) = self.real_timer.get() {
+            timer.arm_under(&real, real.setting.expires.max(now + pause));
+        }
+    }
+}
+
+/// The running thread took a signal that may be a timer's: the timer continues, and the signal says how many
+/// expiries it stands for.
+#[cold]
+#[inline(never)]
+pub fn signal_taken(info: &mut SigInfo) {
+    let task = current();
+    let Some(inner) = task.process.timers.inner.get() else {
+        return;
+    };
+    if let Some(id) = info.timer_id() {
+        let timer = inner.posix.lock().timers.get(&id).cloned();
+        if let Some(overrun) = timer.and_then(|timer| timer.heard()) {
+            info.set_overrun(overrun);
+        }
+    } else if info.signal() == SIGALRM {
+        inner.real_goes_on(0);
+    }
+    info.settle();
+}
+
+/// The running process ignores `sig` from now on, and a pending one was dropped: timers that waited for it to
+/// be taken continue.
+pub fn signal_discarded(sig: u32) {
+    let task = current();
+    let Some(inner) = task.process.timers.inner.get() else {
+        return;
+    };
+    if sig == SIGALRM {
+        inner.real_goes_on(UNHEARD_REPEAT);
+    }
+    // One at a time, as there may be very many.
+    let mut from = 0;
+    loop {
+        let next = {
+            let posix = inner.posix.lock();
+            let next = posix.timers.range(from..).next();
+            next.map(|(id, timer)| (*id, timer.clone()))
+        };
+        let Some((id, timer)) = next else { break };
+        timer.signal_discarded(sig);
+        let Some(behind) = id.checked_add(1) else { break };
+        from = behind;
+    }
+}
+
+/// Moves the next expiry of an expired timer behind `now`. Returns how many further expiries were skipped.
+pub fn advance(setting: &mut Setting, now: u64) -> u64 {
+    if setting.interval == 0 {
+        setting.expires = 0;
+        return 0;
+    }
+    let missed = now.saturating_sub(setting.expires) / setting.interval;
+    setting.expires = setting
+        .expires
+        .saturating_add((missed + 1).saturating_mul(setting.interval));
+    missed
+}
+
+/// Adds a POSIX timer to the running process. Returns its id.
+pub fn add_posix(make: impl FnOnce(i32) -> Arc<PosixTimer>) -> Result<i32, Errno> {
+    let process = &current().process;
+    let inner = process.timers.inner();
+    let mut posix = inner.posix.lock();
+    if posix.timers.len() as u64 >= rlimit(rlimit_sigpending()) {
+        return Err(Errno::EAGAIN);
+    }
+    let mut id = posix.next;
+    while posix.timers.contains_key(&id) {
+        id = id.checked_add(1).unwrap_or(0);
+    }
+    posix.next = id.checked_add(1).unwrap_or(0);
+    let timer = make(id);
+    posix.timers.insert(id, timer.clone());
+    drop(posix);
+    if timer.clock.is_cpu() {
+        let room = room_behind(|| inner.cpu.lock(), |cpu| cpu, 1);
+        let Ok(mut cpu) = room else {
+            drop(inner.posix.lock().timers.remove(&id));
+            return Err(Errno::EAGAIN);
+        };
+        cpu.push(Arc::downgrade(&timer));
+        drop(cpu);
+        process.timers.counts_cpu.store(true, Ordering::Relaxed);
+    }
+    Ok(id)
+}
+
+const fn rlimit_sigpending() -> usize {
+    rlimit::which::SIGPENDING
+}
+
+/// The running process's POSIX timer `id`. `EINVAL`: there is none.
+pub fn find_posix(id: i32) -> Result<Arc<PosixTimer>, Errno> {
+    let process = &current().process;
+    let inner = process.timers.inner.get().ok_or(Errno::EINVAL)?;
+    inner.posix.lock().timers.get(&id).cloned().ok_or(Errno::EINVAL)
+}
+
+/// Removes the running process's POSIX timer `id`.
+pub fn remove_posix(id: i32) -> Result<(), Errno> {
+    let process = &current().process;
+    let inner = process.timers.inner.get().ok_or(Errno::EINVAL)?;
+    let timer = inner.posix.lock().timers.remove(&id).ok_or(Errno::EINVAL)?;
+    timer.disarm();
+    Ok(())
+}
+
+/// The running process executes another program: its POSIX timers are deleted, its interval timers stay.
+pub fn exec() {
+    if let Some(inner) = current().process.timers.inner.get() {
+        let old = core::mem::take(&mut inner.posix.lock().timers);
+        for timer in old.values() {
+            timer.disarm();
+        }
+    }
+}
+
+/// The last thread has left `process`: its timers are deleted. Some may have a reference to the process.
+pub fn ended(process: &Process) {
+    if let Some(inner) = process.timers.inner.get() {
+        if let Some(timer) = inner.real_timer.get() {
+            timer.cancel();
+        }
+        *inner.real.lock() = Real::default();
+        let old = core::mem::take(&mut inner.posix.lock().timers);
+        for timer in old.values() {
+            timer.disarm();
+        }
+    }
+}
+
+/// For the task that the tick interrupted: timers and limits of CPU time. Interrupts are off.
+pub fn cpu_tick(task: &Arc<Task>) {
+    let process = &task.process;
+    let limit = process.limits.soft(rlimit::which::CPU);
+    let counts = process.timers.counts_cpu.load(Ordering::Relaxed);
+    if limit == rlimit::INFINITY && !counts {
+        return;
+    }
+    if limit != rlimit::INFINITY {
+        let used = process_time(process, CpuKind::UserSystem) / NSEC_PER_SEC;
+        let limits = process.limits.get(rlimit::which::CPU);
+        if used >= limits.hard {
+            signal::send_to_process(process, SIGKILL, SigInfo::kernel(SIGKILL));
+        } else if used >= limit {
+            signal::send_to_process(process, SIGXCPU, SigInfo::kernel(SIGXCPU));
+            // From now on once a second.
+            process.limits.set(
+                rlimit::which::CPU,
+                rlimit::Limit {
+                    soft: used + 1,
+                    ..limits
+                },
+            );
+        }
+    }
+    let Some(inner) = process.timers.inner.get() else {
+        return;
+    };
+    for (slot, kind, sig) in [
+        (&inner.virt, CpuKind::User, SIGVTALRM),
+        (&inner.prof, CpuKind::UserSystem, SIGPROF),
+    ] {
+        let mut setting = slot.lock();
+        if setting.expires != 0 {
+            let now = process_time(process, kind);
+            if now >= setting.expires {
+                advance(&mut setting, now);
+                drop(setting);
+                signal::send_to_process(process, sig, SigInfo::kernel(sig));
+            }
+        }
+    }
+    {
+        let mut cpu = inner.cpu.lock();
+        if cpu.is_empty() {
+            return;
+        }
+        cpu.retain(|t| t.strong_count() > 0);
+    }
+    // One at a time, without collecting them: this runs in an interrupt.
+    for n in 0.. {
+        let next = inner.cpu.lock().get(n).map(Weak::upgrade);
+        let Some(timer) = next else { break };
+        let Some(timer) = timer else { continue };
+        if !matches!(&timer.clock, Clock::Thread(of, _) if !Arc::ptr_eq(of, task)) {
+            timer.check_cpu();
+        }
+    }
+}

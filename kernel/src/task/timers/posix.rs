@@ -1,0 +1,304 @@
+//! A POSIX timer. It has one signal at a time. A repeating timer continues when its signal is taken, and
+//! counts the expiries that it missed (its overrun). So no program can keep a CPU busy with timer interrupts.
+
+use super::{Setting, UNHEARD_REPEAT, advance};
+use crate::signal::{self, SigInfo};
+use crate::sync::{IrqSpinGuard, IrqSpinLock, Once};
+use crate::task::timers::clock::Clock;
+use crate::task::user::QueuedSignals;
+use crate::task::{Process, Task, current, rlimit};
+use crate::time::wall::{self, WallTimer};
+use crate::time::{Timer, now_ns};
+use alloc::sync::{Arc, Weak};
+use limen_linux_abi::Errno;
+
+/// The largest overrun that is reported (`DELAYTIMER_MAX`).
+const MAX_OVERRUN: u64 = i32::MAX as u64;
+
+/// After how many nanoseconds a timer checks again if its clock was set back.
+const EARLY_REPEAT: u64 = 20_000;
+
+/// What a timer does when it expires.
+pub enum Notify {
+    /// Nothing: programs only read it.
+    None,
+    /// Sends a signal to the process.
+    Process(Weak<Process>),
+    /// Sends a signal to a thread.
+    Thread(Weak<Task>),
+}
+
+/// A timer that `timer_create` made.
+pub struct PosixTimer {
+    /// Its number in the process.
+    pub id: i32,
+    /// The clock it goes by.
+    pub clock: Clock,
+    notify: Notify,
+    signal: u32,
+    value: usize,
+    state: IrqSpinLock<State>,
+    timer: Once<Timer>,
+    _place: Place,
+}
+
+/// Room for the timer's signal in the queue of its maker's user. It counts as a queued signal from now on,
+/// sent or not.
+pub struct Place(Option<Arc<QueuedSignals>>);
+
+impl Place {
+    /// `EAGAIN`: the user has too many queued signals.
+    pub fn take() -> Result<Self, Errno> {
+        let process = &current().process;
+        let account = process.signals.lock().pending.account();
+        if let Some(account) = &account
+            && account.add() as u64 > process.limits.soft(rlimit::which::SIGPENDING)
+        {
+            account.remove(1);
+            return Err(Errno::EAGAIN);
+        }
+        Ok(Self(account))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if let Some(account) = &self.0 {
+            account.remove(1);
+        }
+    }
+}
+
+#[derive(Clone, Copy, Default)]
+struct State {
+    setting: Setting,
+    /// It was set relative to the present time, not to a time of its clock.
+    relative: bool,
+    /// It repeats, has expired, and continues when its signal is taken. `setting` has the time of the expiry.
+    parked: bool,
+    /// Its signal was sent and has not been taken.
+    told: bool,
+    /// How often it expired since the signal was sent.
+    overrun: u64,
+    /// The overrun of the signal that was taken last.
+    last_overrun: u64,
+}
+
+impl State {
+    /// Moves the next expiry of an expired timer behind `now`, and counts the missed ones.
+    fn catch_up(&mut self, now: u64) {
+        if now >= self.setting.expires {
+            self.overrun += advance(&mut self.setting, now);
+        }
+        self.parked = false;
+    }
+}
+
+impl PosixTimer {
+    /// A disarmed timer. `value` comes with the signal.
+    pub fn new(id: i32, clock: Clock, notify: Notify, signal: u32, value: usize, place: Place) -> Arc<Self> {
+        let new = Arc::new(Self {
+            id,
+            clock,
+            notify,
+            signal,
+            value,
+            state: IrqSpinLock::new(State::default()),
+            timer: Once::new(),
+            _place: place,
+        });
+        if new.clock.can_be_set() {
+            wall::add(&new);
+        }
+        if !new.clock.is_cpu() {
+            let weak = Arc::downgrade(&new);
+            new.timer.get_or_init(|| {
+                Timer::new(move || {
+                    if let Some(timer) = weak.upgrade() {
+                        timer.expired();
+                    }
+                })
+            });
+        }
+        new
+    }
+
+    /// Sets it to `value`: nanoseconds from now or, if `absolute`, a time of its clock; 0 disarms it. Returns
+    /// the former setting, with the time that was left until expiry.
+    pub fn set(&self, value: u64, interval: u64, absolute: bool) -> Setting {
+        let setting = match value {
+            0 => Setting::default(),
+            value => Setting {
+                expires: self.clock.expiry(value, absolute).0,
+                interval,
+            },
+        };
+        let mut state = self.state.lock();
+        let old = self.left(&state);
+        *state = State {
+            setting,
+            relative: !absolute,
+            told: state.told,
+            ..State::default()
+        };
+        self.arm(&state, 0);
+        old
+    }
+
+    /// Arms it as set, but not before `earliest` (`CLOCK_MONOTONIC` nanoseconds), under the lock of the
+    /// setting, so that it never expires by an older one.
+    fn arm(&self, state: &IrqSpinGuard<'_, State>, earliest: u64) {
+        let Some(timer) = self.timer.get() else { return };
+        match state.setting.expires {
+            0 => {
+                timer.cancel_under(state);
+            }
+            expires => {
+                let clock = self.clock.going_by(state.relative);
+                let at = clock.to_monotonic(expires).unwrap_or(u64::MAX);
+                timer.arm_under(state, at.max(earliest));
+            }
+        }
+    }
+
+    /// The present time of the clock by which it runs.
+    fn now(&self, state: &State) -> u64 {
+        self.clock.going_by(state.relative).now()
+    }
+
+    /// The setting, with the time left until expiry.
+    pub fn get(&self) -> Setting {
+        self.left(&self.state.lock())
+    }
+
+    fn left(&self, state: &State) -> Setting {
+        let mut setting = state.setting;
+        let now = self.now(state);
+        if setting.expires != 0
+            && now >= setting.expires
+            && (state.parked || matches!(self.notify, Notify::None))
+        {
+            // Not moved on yet: its signal has not been taken, or it has none.
+            advance(&mut setting, now);
+        }
+        if setting.expires != 0 {
+            setting.expires = setting.expires.saturating_sub(now).max(1);
+        }
+        setting
+    }
+
+    /// How often it expired between its last signal's being sent and being taken.
+    pub fn overrun(&self) -> i32 {
+        self.state.lock().last_overrun.min(MAX_OVERRUN) as i32
+    }
+
+    /// Its signal was taken: a repeating timer continues. Returns the overrun, if it was waiting for that.
+    pub fn heard(&self) -> Option<i32> {
+        let mut state = self.state.lock();
+        if !state.told {
+            return None;
+        }
+        state.told = false;
+        if state.parked {
+            let now = self.now(&state);
+            state.catch_up(now);
+            self.arm(&state, 0);
+        }
+        state.last_overrun = core::mem::take(&mut state.overrun);
+        Some(state.last_overrun.min(MAX_OVERRUN) as i32)
+    }
+
+    /// `sig` is ignored from now on, and a pending one was dropped.
+    pub fn signal_discarded(&self, sig: u32) {
+        if self.signal == sig {
+            self.unheard();
+        }
+    }
+
+    /// Nothing will take its signal and so make it continue: it continues by itself, at a low rate.
+    fn unheard(&self) {
+        let mut state = self.state.lock();
+        state.told = false;
+        if state.parked {
+            let now = self.now(&state);
+            state.catch_up(now);
+            self.arm(&state, now_ns() + UNHEARD_REPEAT);
+        }
+    }
+
+    /// Disarms it for good.
+    pub fn disarm(&self) {
+        *self.state.lock() = State::default();
+        if let Some(timer) = self.timer.get() {
+            timer.cancel();
+        }
+    }
+
+    /// For a timer of CPU time: expires if it is time. Called in the tick.
+    pub fn check_cpu(&self) {
+        let due = {
+            let state = self.state.lock();
+            state.setting.expires != 0 && !state.parked && self.clock.now() >= state.setting.expires
+        };
+        if due {
+            self.expired();
+        }
+    }
+
+    /// Runs in interrupt context.
+    fn expired(&self) {
+        {
+            let mut state = self.state.lock();
+            if state.setting.expires == 0 || state.parked {
+                return;
+            }
+            if self.now(&state) < state.setting.expires {
+                // The clock was set back meanwhile.
+                return self.arm(&state, now_ns() + EARLY_REPEAT);
+            }
+            if matches!(self.notify, Notify::None) {
+                // Nothing to do: `left` moves the expiry on.
+                return;
+            }
+            if state.setting.interval == 0 {
+                state.setting.expires = 0;
+            } else {
+                state.parked = true;
+            }
+            // If it was set again while a signal of the former setting is pending, that one also stands for
+            // this expiry.
+            state.told = true;
+        }
+        let info = SigInfo::timer(self.signal, self.id, self.value);
+        let sent = match &self.notify {
+            Notify::None => true,
+            // If the receiver has ended, no signal has to be taken.
+            Notify::Process(process) => process
+                .upgrade()
+                .is_none_or(|process| signal::timer_to_process(&process, info)),
+            Notify::Thread(task) => task
+                .upgrade()
+                .is_none_or(|task| signal::timer_to_task(&task, info)),
+        };
+        if !sent {
+            self.unheard();
+        }
+    }
+}
+
+impl WallTimer for PosixTimer {
+    fn clock_was_set(&self, _: bool) {
+        let state = self.state.lock();
+        if state.setting.expires != 0 && !state.parked && !state.relative {
+            self.arm(&state, 0);
+        }
+    }
+}
+
+impl Drop for PosixTimer {
+    fn drop(&mut self) {
+        if self.clock.can_be_set() {
+            wall::remove(self);
+        }
+    }
+}

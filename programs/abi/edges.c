@@ -1,0 +1,803 @@
+/*
+ * Memory in rare situations: futex words that are not mapped, protections a mapping may get later, mincore
+ * and locked memory, addresses and lengths beyond the address space, and that a process killed during long
+ * work ends. Called by tools/limen/src/test/programs.rs, on every architecture; on Linux it can be run by
+ * hand, as root.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/personality.h>
+#include <sys/resource.h>
+#include <sys/sendfile.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+#include "check.h"
+
+#ifndef CLONE_CHILD_CLEARTID
+#define CLONE_CHILD_CLEARTID 0x00200000
+#define CLONE_CHILD_SETTID 0x01000000
+#endif
+#ifndef SYS_futex
+#define SYS_futex SYS_futex_time64
+#endif
+
+#define HIGHEST 0x7fffffffffffffffll
+#define FAILS(call, error) CHECK((long)(call) == -1 && errno == (error))
+
+static long page;
+
+static char *zeros(long pages, int protection, int flags) {
+    return mmap(NULL, pages * page, protection, MAP_ANONYMOUS | flags, -1, 0);
+}
+
+static int memory_file(long pages) {
+    int file = memfd_create("memory", MFD_ALLOW_SEALING);
+    CHECK(file >= 0 && ftruncate(file, pages * page) == 0);
+    return file;
+}
+
+/*
+ * Runs `run` in a process of its own; returns the number of its failed checks, or 200 plus the signal that
+ * ended it.
+ */
+static int apart(void (*run)(void)) {
+    int status = 0;
+    pid_t child = fork();
+    if (child == 0) {
+        failed = 0;
+        run();
+        _exit(failed);
+    }
+    if (waitpid(child, &status, 0) != child) return -1;
+    return WIFSIGNALED(status) ? 200 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+static long futex(void *word, int operation, int value, long other, void *second, int third) {
+    return syscall(SYS_futex, word, operation, value, other, second, third);
+}
+
+/* A futex word in ordinary memory. */
+static char *good;
+
+/*
+ * A shared futex word whose page does not exist has no waiters, and nobody can be requeued to it. A private
+ * futex is only an address.
+ */
+static void no_word(int line, char *bad) {
+    int before = failed;
+    struct timespec none = { 0, 0 };
+    long now = (long)&none;
+    FAILS(futex(bad, FUTEX_WAKE, 1, 0, NULL, 0), EFAULT);
+    FAILS(futex(bad, FUTEX_WAKE_BITSET, 1, 0, NULL, 1), EFAULT);
+    FAILS(futex(bad, FUTEX_WAIT, 0, now, NULL, 0), EFAULT);
+    FAILS(futex(bad, FUTEX_WAIT_BITSET, 0, now, NULL, 1), EFAULT);
+    FAILS(futex(bad, FUTEX_REQUEUE, 1, 1, good, 0), EFAULT);
+    FAILS(futex(good, FUTEX_REQUEUE, 1, 1, bad, 0), EFAULT);
+    FAILS(futex(bad, FUTEX_CMP_REQUEUE, 1, 1, good, 0), EFAULT);
+    FAILS(futex(good, FUTEX_CMP_REQUEUE, 1, 1, bad, 0), EFAULT);
+    FAILS(futex(bad, FUTEX_WAKE_OP, 1, 1, good, FUTEX_OP(FUTEX_OP_ADD, 0, FUTEX_OP_CMP_EQ, 0)), EFAULT);
+    FAILS(futex(good, FUTEX_WAKE_OP, 1, 1, bad, FUTEX_OP(FUTEX_OP_ADD, 0, FUTEX_OP_CMP_EQ, 0)), EFAULT);
+    FAILS(futex(bad, FUTEX_TRYLOCK_PI, 0, 0, NULL, 0), EFAULT);
+    FAILS(futex(bad, FUTEX_LOCK_PI, 0, now, NULL, 0), EFAULT);
+    FAILS(futex(good, FUTEX_WAIT_REQUEUE_PI, 7, now, bad, 0), EFAULT);
+    FAILS(futex(bad, FUTEX_CMP_REQUEUE_PI, 1, 1, good, 0), EFAULT);
+    FAILS(futex(good, FUTEX_CMP_REQUEUE_PI, 1, 1, bad, 0), EFAULT);
+    CHECK(futex(bad, FUTEX_WAKE_PRIVATE, 1, 0, NULL, 0) == 0);
+    CHECK(futex(good, FUTEX_REQUEUE_PRIVATE, 1, 1, bad, 0) == 0);
+    CHECK(futex(good, FUTEX_CMP_REQUEUE_PRIVATE, 1, 1, bad, 0) == 0);
+    if (failed != before) printf("  with the word of line %d\n", line);
+}
+
+/*
+ * Condition and lock of the three functions below. The lock is robust, and its owner ends while it holds it.
+ */
+static unsigned *condition;
+static pthread_mutex_t dying;
+static volatile int waiter_there, end_owner, lock_held;
+
+static void *waits_for_lock(void *unused) {
+    (void)unused;
+    waiter_there = syscall(SYS_gettid);
+    long result = futex(condition, FUTEX_WAIT_REQUEUE_PI, 0, 0, &dying, 0);
+    if (result != 0) return (void *)(long)errno;
+    unsigned word = *(volatile unsigned *)&dying;
+    if ((word & FUTEX_TID_MASK) != (unsigned)syscall(SYS_gettid)) return (void *)(long)1000;
+    return (void *)(long)(futex(&dying, FUTEX_UNLOCK_PI, 0, 0, NULL, 0) == 0 ? 0 : errno);
+}
+
+static void *ends_with_lock(void *unused) {
+    pthread_mutex_lock(&dying);
+    lock_held = 1;
+    while (!end_owner) sched_yield();
+    return unused;
+}
+
+/*
+ * A waiter is requeued to a lock whose owner is just ending: it gets the lock at once, or waits and gets it
+ * then.
+ */
+static void moved_to_dying(void) {
+    pthread_mutexattr_t attributes;
+    pthread_mutexattr_init(&attributes);
+    pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
+    pthread_mutexattr_setprotocol(&attributes, PTHREAD_PRIO_INHERIT);
+    condition = (unsigned *)zeros(1, PROT_READ | PROT_WRITE, MAP_SHARED);
+    int bad = 0;
+    for (int round = 0; round < 300 && bad == 0; round++) {
+        pthread_t owner, waiter;
+        void *result;
+        pthread_mutex_init(&dying, &attributes);
+        waiter_there = end_owner = lock_held = 0;
+        CHECK(pthread_create(&owner, NULL, ends_with_lock, NULL) == 0);
+        CHECK(pthread_create(&waiter, NULL, waits_for_lock, NULL) == 0);
+        while (!lock_held || !waiter_there) sched_yield();
+        end_owner = 1;
+        for (volatile int i = 0; i < round * 100; i++) {}
+        for (;;) {
+            long moved = futex(condition, FUTEX_CMP_REQUEUE_PI, 1, 1, &dying, 0);
+            if (moved == 1) break;
+            /* The waiter does not sleep yet. */
+            if (moved == 0) sched_yield();
+            else {
+                bad++;
+                printf("round %d: %ld, %s\n", round, moved, strerror(errno));
+                if (bad > 3) _exit(1);
+            }
+        }
+        pthread_join(owner, NULL);
+        pthread_join(waiter, &result);
+        if (result != NULL) {
+            bad++;
+            printf("round %d: the waiter %ld\n", round, (long)result);
+        }
+    }
+    CHECK(bad == 0);
+}
+
+/* A read-only word works for operations that only read it. */
+static void only_read(int line, char *word) {
+    int before = failed;
+    CHECK(futex(word, FUTEX_WAKE, 1, 0, NULL, 0) == 0);
+    FAILS(futex(word, FUTEX_WAIT, 7, 0, NULL, 0), EAGAIN);
+    CHECK(futex(good, FUTEX_REQUEUE, 1, 1, word, 0) == 0);
+    CHECK(futex(word, FUTEX_CMP_REQUEUE, 1, 1, good, 0) == 0);
+    FAILS(futex(good, FUTEX_WAKE_OP, 1, 1, word, FUTEX_OP(FUTEX_OP_ADD, 0, FUTEX_OP_CMP_EQ, 0)), EFAULT);
+    FAILS(futex(word, FUTEX_TRYLOCK_PI, 0, 0, NULL, 0), EFAULT);
+    FAILS(futex(word, FUTEX_UNLOCK_PI, 0, 0, NULL, 0), EPERM);
+    FAILS(futex(good, FUTEX_WAIT_REQUEUE_PI, 7, 0, word, 0), EFAULT);
+    FAILS(futex(good, FUTEX_CMP_REQUEUE_PI, 1, 1, word, 0), EFAULT);
+    if (failed != before) printf("  with the word of line %d\n", line);
+}
+
+static void futex_words(void) {
+    good = zeros(1, PROT_READ | PROT_WRITE, MAP_SHARED);
+    char *at = zeros(1, PROT_READ | PROT_WRITE, MAP_SHARED);
+    CHECK(munmap(at, page) == 0);
+    no_word(__LINE__, at);
+    no_word(__LINE__, zeros(1, PROT_NONE, MAP_SHARED));
+    no_word(__LINE__, zeros(1, PROT_NONE, MAP_PRIVATE));
+    int file = memory_file(1);
+    at = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    CHECK(at != MAP_FAILED);
+    no_word(__LINE__, at + page);
+    CHECK(ftruncate(file, 0) == 0);
+    no_word(__LINE__, at);
+    CHECK(ftruncate(file, page) == 0);
+    at = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE, file, 0);
+    no_word(__LINE__, at + page);
+    only_read(__LINE__, mmap(NULL, page, PROT_READ, MAP_SHARED, file, 0));
+    only_read(__LINE__, mmap(NULL, page, PROT_READ, MAP_PRIVATE, file, 0));
+    only_read(__LINE__, zeros(1, PROT_READ, MAP_SHARED));
+    /* A shared wake needs a word that somebody could change. */
+    at = zeros(1, PROT_READ, MAP_PRIVATE);
+    FAILS(futex(at, FUTEX_WAKE, 1, 0, NULL, 0), EFAULT);
+    FAILS(futex(at, FUTEX_WAIT, 7, 0, NULL, 0), EFAULT);
+    CHECK(futex(at, FUTEX_WAKE_PRIVATE, 1, 0, NULL, 0) == 0);
+    /* An unknown comparison is found last, after the word was changed; an unknown operation before. */
+    int *words = (int *)zeros(1, PROT_READ | PROT_WRITE, MAP_PRIVATE);
+    FAILS(futex(words, FUTEX_WAKE_OP, 1, 1, words + 1, FUTEX_OP(FUTEX_OP_SET, 5, 9, 0)), ENOSYS);
+    CHECK(words[1] == 5);
+    FAILS(futex(words, FUTEX_WAKE_OP, 1, 1, words + 1, FUTEX_OP(6, 1, FUTEX_OP_CMP_EQ, 0)), ENOSYS);
+    FAILS(futex(NULL, FUTEX_WAKE_OP, 1, 1, words + 1, FUTEX_OP(6, 1, FUTEX_OP_CMP_EQ, 0)), EFAULT);
+    close(file);
+}
+
+static int waiter_flag;
+
+static void *wait_a_while(void *word) {
+    struct timespec while_ = { 0, 300000000 };
+    return (void *)futex(word, FUTEX_WAIT | waiter_flag, 0, (long)&while_, NULL, 0);
+}
+
+/* A private and a shared futex at the same address are different ones. */
+static void two_futexes(void) {
+    int *word = (int *)zeros(1, PROT_READ | PROT_WRITE, MAP_PRIVATE);
+    for (int i = 0; i < 4; i++) {
+        pthread_t thread;
+        void *result;
+        struct timespec soon = { 0, 100000000 };
+        waiter_flag = i & 1 ? FUTEX_PRIVATE_FLAG : 0;
+        CHECK(pthread_create(&thread, NULL, wait_a_while, word) == 0);
+        nanosleep(&soon, NULL);
+        CHECK(futex(word, FUTEX_WAKE | (i & 2 ? FUTEX_PRIVATE_FLAG : 0), 1, 0, NULL, 0) ==
+              (i == 0 || i == 3));
+        pthread_join(thread, &result);
+        CHECK(((long)result == 0) == (i == 0 || i == 3));
+    }
+}
+
+/* With CLONE_CHILD_CLEARTID, a process whose memory is not shared does not write the word when it ends. */
+static void last_word(void) {
+    volatile int *word = (int *)zeros(1, PROT_READ | PROT_WRITE, MAP_SHARED);
+    unsigned long flags = SIGCHLD | CLONE_CHILD_CLEARTID | CLONE_CHILD_SETTID;
+#ifdef __x86_64__
+    long child = syscall(SYS_clone, flags, 0, 0, word, 0);
+#else
+    long child = syscall(SYS_clone, flags, 0, 0, 0, word);
+#endif
+    if (child == 0) _exit(0);
+    CHECK(child > 0 && waitpid(child, NULL, 0) == child && *word == child);
+}
+
+/* mprotect refuses a protection that the mapping may never get. */
+static void never_writable(void) {
+    int zero = open("/dev/zero", O_RDONLY);
+    char *at = mmap(NULL, page, PROT_READ, MAP_SHARED, zero, 0), byte = 1;
+    CHECK(at != MAP_FAILED && at[5] == 0);
+    FAILS(mprotect(at, page, PROT_READ | PROT_WRITE), EACCES);
+    FAILS(futex(at, FUTEX_WAKE, 1, 0, NULL, 0), EFAULT);
+    int memory = open("/proc/self/mem", O_RDWR);
+    FAILS(pwrite64(memory, &byte, 1, (uintptr_t)at), EIO);
+    CHECK(at[0] == 0);
+    FAILS(mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_SHARED, zero, 0), EACCES);
+    FAILS(mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_GROWSDOWN, zero, 0), EINVAL);
+    at = mmap(NULL, page, PROT_READ, MAP_PRIVATE, zero, 0);
+    CHECK(mprotect(at, page, PROT_READ | PROT_WRITE) == 0 && (at[0] = 1));
+    close(zero);
+    zero = open("/dev/zero", O_RDWR);
+    at = mmap(NULL, page, PROT_READ, MAP_SHARED, zero, 0);
+    CHECK(mprotect(at, page, PROT_READ | PROT_WRITE) == 0 && (at[0] = 1));
+    close(zero);
+#ifdef __LP64__
+    FAILS(syscall(SYS_mmap, NULL, page, PROT_READ, MAP_PRIVATE, memory_file(1), LONG_MAX & -page), EOVERFLOW);
+#endif
+    close(memory);
+}
+
+/*
+ * A file on a file system mounted noexec cannot be mapped executable, whatever the personality; without
+ * PROT_EXEC it can be mapped.
+ */
+static void read_implies_execute(void) {
+    int plain = memory_file(1);
+    CHECK(mkdir("noexec", 0755) == 0 && mount("none", "noexec", "tmpfs", MS_NOEXEC, "") == 0);
+    int data = open("noexec/file", O_RDWR | O_CREAT, 0755);
+    CHECK(ftruncate(data, page) == 0 && personality(READ_IMPLIES_EXEC) >= 0);
+    char *at = mmap(NULL, page, PROT_READ, MAP_PRIVATE, data, 0);
+    CHECK(at != MAP_FAILED && mprotect(at, page, PROT_READ) == 0);
+    FAILS(mprotect(at, page, PROT_READ | PROT_EXEC), EACCES);
+    munmap(at, page);
+    CHECK(personality(0) >= 0);
+    FAILS(mmap(NULL, page, PROT_READ | PROT_EXEC, MAP_PRIVATE, data, 0), EPERM);
+    close(data);
+    close(plain);
+    CHECK(umount("noexec") == 0 && rmdir("noexec") == 0);
+}
+
+/* A bit for each of `pages` pages from `at` on: whether it is in memory (mincore). */
+static int in_memory(char *at, int pages) {
+    unsigned char there[16];
+    int bits = 0;
+    if (syscall(SYS_mincore, at, pages * page, there) != 0) return -1;
+    for (int i = 0; i < pages; i++) bits |= (there[i] & 1) << i;
+    return bits;
+}
+
+/* A page of a file is in memory after it was written or mapped, not when fallocate has only reserved it. */
+static void touched(void) {
+    int file = memory_file(8);
+    char *at = mmap(NULL, 8 * page, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0), byte = 0;
+    CHECK(in_memory(at, 8) == 0);
+    at[page] = 1;
+    byte += ((volatile char *)at)[3 * page];
+    CHECK(in_memory(at, 8) == 0x0a);
+    CHECK(pread(file, &byte, 1, 5 * page) == 1 && pwrite(file, &byte, 1, 6 * page) == 1);
+    CHECK(in_memory(at, 8) == 0x4a);
+    CHECK(fallocate(file, 0, 0, 8 * page) == 0 && in_memory(at, 8) == 0x4a);
+    CHECK(lseek(file, 4 * page, SEEK_DATA) == 6 * page && lseek(file, 6 * page, SEEK_HOLE) == 7 * page);
+    CHECK(pread(file, &byte, 1, 4 * page) == 1 && in_memory(at, 8) == 0x4a);
+    byte += ((volatile char *)at)[4 * page];
+    CHECK(pwrite(file, &byte, 1, 7 * page) == 1 && in_memory(at, 8) == 0xda);
+    char *private = mmap(NULL, 8 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE, file, 0);
+    CHECK(in_memory(private, 8) == 0xda);
+    private[2 * page] = 1;
+    CHECK(in_memory(private, 8) == 0xde);
+    CHECK(madvise(at, 8 * page, MADV_DONTNEED) == 0 && in_memory(at, 8) == 0xde);
+    munmap(at, 8 * page);
+    munmap(private, 8 * page);
+    close(file);
+    at = zeros(8, PROT_READ | PROT_WRITE, MAP_PRIVATE);
+    at[page] = 1;
+    CHECK(in_memory(at, 8) == 2);
+    CHECK(munmap(at + 4 * page, page) == 0 && in_memory(at, 8) == -1 && errno == ENOMEM);
+}
+
+static void see_foreign(void) {
+    CHECK(setresgid(1000, 1000, 1000) == 0 && setresuid(1000, 1000, 1000) == 0);
+    int file = open("foreign", O_RDONLY);
+    char *at = mmap(NULL, 2 * page, PROT_READ, MAP_SHARED, file, 0);
+    CHECK(at != MAP_FAILED && in_memory(at, 2) == 3);
+    at = mmap(NULL, 2 * page, PROT_READ, MAP_PRIVATE, file, 0);
+    CHECK(at != MAP_FAILED && in_memory(at, 2) == 3);
+}
+
+/* mincore does not tell which pages of a file are used by others, unless the caller may write to the file. */
+static void foreign_pages(void) {
+    int file = open("foreign", O_RDWR | O_CREAT, 0644);
+    CHECK(ftruncate(file, 2 * page) == 0 && chmod(".", 0755) == 0);
+    char *at = mmap(NULL, 2 * page, PROT_READ, MAP_SHARED, file, 0);
+    CHECK(in_memory(at, 2) == 0);
+    CHECK(apart(see_foreign) == 0);
+    munmap(at, 2 * page);
+    close(file);
+    unlink("foreign");
+}
+
+/*
+ * The value of a line of a file in /proc, of the mapping at `at` if that is given. With `text`: what is
+ * behind the name.
+ */
+static long row(const char *path, const char *at, const char *name, char *text) {
+    char line[512];
+    long value = -1;
+    int inside = !at;
+    FILE *file = fopen(path, "r");
+    while (file && fgets(line, sizeof line, file)) {
+        unsigned long start, end;
+        char separator;
+        if (at && sscanf(line, "%lx%c%lx ", &start, &separator, &end) == 3 && separator == '-')
+            inside = (uintptr_t)at >= start && (uintptr_t)at < end;
+        else if (inside && strncmp(line, name, strlen(name)) == 0 && line[strlen(name)] == ':') {
+            value = strtol(line + strlen(name) + 1, NULL, 10);
+            if (text) strcpy(text, line + strlen(name) + 1);
+        }
+    }
+    if (file) fclose(file);
+    return value;
+}
+
+static long locked(const char *at) {
+    return row("/proc/self/smaps", at, "Locked", NULL);
+}
+
+/* Whether smaps shows a two-letter flag for the mapping at `at`. */
+static int flagged(const char *at, const char *flag) {
+    char text[512] = "";
+    row("/proc/self/smaps", at, "VmFlags", text);
+    return strstr(text, flag) != NULL;
+}
+
+static void shown_locked(void) {
+    long kib = page / 1024, before = row("/proc/self/status", NULL, "VmLck", NULL);
+    CHECK(before == 0 && row("/proc/self/status", NULL, "VmPin", NULL) == 0);
+    char *at = zeros(8, PROT_READ | PROT_WRITE, MAP_PRIVATE);
+    at[0] = at[5 * page] = 1;
+    CHECK(locked(at) == 0 && !flagged(at, "lo"));
+    CHECK(mlock(at, 4 * page) == 0);
+    CHECK(locked(at) == 4 * kib && flagged(at, "lo") && locked(at + 4 * page) == 0);
+    CHECK(row("/proc/self/status", NULL, "VmLck", NULL) == 4 * kib);
+    CHECK(row("/proc/self/smaps_rollup", NULL, "Locked", NULL) == 4 * kib);
+    CHECK(munlock(at, 8 * page) == 0 && locked(at) == 0 && !flagged(at, "lo"));
+    at = zeros(4, PROT_READ | PROT_WRITE, MAP_PRIVATE);
+    at[0] = 1;
+    CHECK(mlock2(at, 4 * page, MLOCK_ONFAULT) == 0 && locked(at) == kib && flagged(at, "lo"));
+    at[page] = 1;
+    CHECK(locked(at) == 2 * kib && row("/proc/self/status", NULL, "VmLck", NULL) == 4 * kib);
+    /* Linux moves locked pages to their list later, so the count may be late; it is right in the end. */
+    char *much = zeros(256, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_LOCKED);
+    CHECK(locked(much) == 256 * kib && row("/proc/meminfo", NULL, "Mlocked", NULL) > 0);
+    CHECK(munlockall() == 0 && row("/proc/self/status", NULL, "VmLck", NULL) == 0);
+    CHECK(mlockall(MCL_FUTURE) == 0);
+    at = zeros(2, PROT_READ | PROT_WRITE, MAP_PRIVATE);
+    CHECK(locked(at) == 2 * kib && munlockall() == 0 && locked(at) == 0);
+    at = zeros(2, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE);
+    CHECK(flagged(at, "nr") && !flagged(at, "ac") && !flagged(at, "ms"));
+    CHECK(madvise(at, page, MADV_SEQUENTIAL) == 0 && flagged(at, "sr") && !flagged(at + page, "sr"));
+    CHECK(madvise(at, page, MADV_RANDOM) == 0 && flagged(at, "rr"));
+    CHECK(madvise(at, page, MADV_DONTFORK) == 0 && flagged(at, "dc"));
+    at = zeros(2, PROT_READ | PROT_WRITE, MAP_SHARED);
+    CHECK(flagged(at, "sh") && flagged(at, "ms"));
+    at = mmap(NULL, page, PROT_READ, MAP_SHARED, open("/dev/zero", O_RDONLY), 0);
+    CHECK(!flagged(at, "sh") && flagged(at, "ms") && !flagged(at, "mw"));
+}
+
+/* Lengths of locks wrap around; the limit is checked before a hole is found. */
+static void lock_lengths(void) {
+    char *at = zeros(8, PROT_READ | PROT_WRITE, MAP_PRIVATE);
+    FAILS(syscall(SYS_mlock, -1l, -1l), EINVAL);
+    FAILS(syscall(SYS_munlock, -1l, -1l), EINVAL);
+    FAILS(syscall(SYS_mlock, -page, page), EINVAL);
+    CHECK(syscall(SYS_mlock, 0l, -1l) == 0 && mlock(at, 0) == 0);
+    CHECK(munmap(at + 2 * page, page) == 0);
+    FAILS(mlock(at, 8 * page), ENOMEM);
+    CHECK(flagged(at, "lo") && !flagged(at + 4 * page, "lo"));
+    CHECK(mlock(at + 4 * page, page) == 0);
+    FAILS(munlock(at, 8 * page), ENOMEM);
+    CHECK(!flagged(at, "lo") && flagged(at + 4 * page, "lo"));
+    FAILS(mprotect(at, 8 * page, PROT_READ), ENOMEM);
+    CHECK(!flagged(at, "wr") && flagged(at + 4 * page, "wr"));
+    FAILS(madvise(at, 8 * page, MADV_RANDOM), ENOMEM);
+    CHECK(flagged(at, "rr") && flagged(at + 4 * page, "rr"));
+}
+
+static void nothing_to_lock(void) {
+    struct rlimit none = { 0, 0 };
+    CHECK(setrlimit(RLIMIT_MEMLOCK, &none) == 0 && setresuid(1000, 1000, 1000) == 0);
+    FAILS(syscall(SYS_mlock, -page, page), EPERM);
+    FAILS(syscall(SYS_mlock, page, -page), EPERM);
+}
+
+static void little_to_lock(void) {
+    struct rlimit some = { 4 * page + 1, 4 * page + 1 };
+    char *at = zeros(8, PROT_READ | PROT_WRITE, MAP_PRIVATE);
+    CHECK(setrlimit(RLIMIT_MEMLOCK, &some) == 0 && setresuid(1000, 1000, 1000) == 0);
+    FAILS(mlock(at, 5 * page), ENOMEM);
+    FAILS(syscall(SYS_mlock, page, -page), ENOMEM);
+    CHECK(mlock(at, 4 * page) == 0 && mlock(at, 4 * page) == 0);
+    FAILS(mlock(at + page, 4 * page), ENOMEM);
+    FAILS(mremap(at, 4 * page, 5 * page, MREMAP_MAYMOVE), EAGAIN);
+}
+
+/* mremap unmaps its fixed target even if it then fails. */
+static void moved_over(void) {
+    char *from = zeros(9, PROT_NONE, MAP_PRIVATE), *to = zeros(4, PROT_READ | PROT_WRITE, MAP_PRIVATE);
+    CHECK(mprotect(from, page, PROT_READ | PROT_WRITE) == 0);
+    FAILS(syscall(SYS_mremap, from, 0l, page, MREMAP_MAYMOVE | MREMAP_FIXED, to), EINVAL);
+    CHECK(in_memory(to, 1) == -1 && in_memory(to + page, 3) == 0 && in_memory(from, 1) == 0);
+    FAILS(syscall(SYS_mremap, from, 8 * page, 2 * page, MREMAP_MAYMOVE | MREMAP_FIXED, to + page), EFAULT);
+    CHECK(in_memory(to + page, 2) == -1 && in_memory(to + 3 * page, 1) == 0);
+    FAILS(syscall(SYS_mremap, from, page - 1, page, MREMAP_MAYMOVE | 4, 0), EINVAL);
+    int file = memory_file(4);
+    char *shared = mmap(NULL, 4 * page, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    shared[0] = 7;
+    CHECK(syscall(SYS_mremap, shared, 0l, 2 * page, MREMAP_MAYMOVE | MREMAP_FIXED, to) == (long)to &&
+          to[0] == 7);
+    FAILS(syscall(SYS_mremap, shared, 0l, 2 * page, 0, 0), ENOMEM);
+    close(file);
+}
+
+/* The whole program is in the range. */
+static void moved_over_itself(void) {
+    char *from = zeros(1, PROT_READ | PROT_WRITE, MAP_PRIVATE);
+    for (int bit = sizeof(long) == 8 ? 46 : 30; bit >= 29; bit--)
+        syscall(SYS_mremap, from, 0l, 1l << bit, MREMAP_MAYMOVE | MREMAP_FIXED, 0x10000l);
+    _exit(0);
+}
+
+static void unmap_all(void) {
+    signal(SIGSEGV, SIG_IGN);
+    for (size_t length = SIZE_MAX & -page; length > (size_t)page; length = length / 2 & -page)
+        munmap(NULL, length);
+    _exit(0);
+}
+
+/* A process that unmaps its own program ends by SIGSEGV, even if it ignores the signal. */
+static void without_program(void) {
+    CHECK(apart(unmap_all) == 200 + SIGSEGV);
+    CHECK(apart(moved_over_itself) == 200 + SIGSEGV);
+}
+
+/* Page tables of mappings that were far apart are freed with the mappings. */
+static void tables_go(void) {
+#ifdef __LP64__
+    long before = row("/proc/self/status", NULL, "VmPTE", NULL);
+    for (unsigned long i = 0; i < 2000; i++) {
+        char *at = (char *)((1ul << 41) + (i << 30));
+        if (mmap(at, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1,
+                 0) != at)
+            continue;
+        at[0] = 1;
+        munmap(at, page);
+    }
+    CHECK(row("/proc/self/status", NULL, "VmPTE", NULL) < before + 1000);
+#endif
+}
+
+/* MAP_POPULATE fills the pages on both sides of a hole. */
+static void populated_over_hole(void) {
+    char *at = zeros(3, PROT_READ | PROT_WRITE, MAP_PRIVATE);
+    CHECK(munmap(at + page, page) == 0);
+    FAILS(madvise(at, 3 * page, MADV_POPULATE_WRITE), ENOMEM);
+    CHECK(in_memory(at, 1) == 1 && in_memory(at + 2 * page, 1) == 1);
+}
+
+static char *stack;
+
+static void grow_locked(void) {
+    struct rlimit some = { 2 * page, 2 * page };
+    stack = zeros(1024, PROT_NONE, MAP_PRIVATE);
+    munmap(stack, 1024 * page);
+    stack += 1000 * page;
+    CHECK(setrlimit(RLIMIT_MEMLOCK, &some) == 0 && setresuid(1000, 1000, 1000) == 0);
+    CHECK(mmap(stack, page, PROT_READ | PROT_WRITE,
+               MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_GROWSDOWN | MAP_LOCKED, -1, 0) == stack);
+    stack[-1] = 1;
+    signal(SIGSEGV, SIG_DFL);
+    if (failed == 0) stack[-page - 1] = 1;
+}
+
+/* A locked stack grows no further than RLIMIT_MEMLOCK. */
+static void locked_stack(void) {
+    CHECK(apart(grow_locked) == 200 + SIGSEGV);
+}
+
+static volatile sig_atomic_t came;
+
+static void come(int signal) {
+    came = signal;
+}
+
+/* A handler can return after the vDSO was moved. */
+static void moved_vdso(void) {
+    unsigned long start = 0, end = 0;
+    char line[512];
+    FILE *maps = fopen("/proc/self/maps", "r");
+    while (maps && fgets(line, sizeof line, maps))
+        if (strstr(line, "[vdso]")) sscanf(line, "%lx-%lx", &start, &end);
+    if (maps) fclose(maps);
+    if (!start) return;
+    char *to = mmap(NULL, end - start, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    signal(SIGUSR1, come);
+    /* It stays in one piece, whatever is to happen to half of it. */
+    if (end - start > (unsigned long)page) {
+        FAILS(munmap((void *)start, page), EINVAL);
+        FAILS(munmap((void *)(end - page), page), EINVAL);
+        FAILS(munmap((void *)(end - page), 2 * page), EINVAL);
+        FAILS(mprotect((void *)start, page, PROT_NONE), EINVAL);
+        FAILS(madvise((void *)start, page, MADV_DONTFORK), EINVAL);
+        FAILS(mremap((void *)start, page, page, MREMAP_MAYMOVE | MREMAP_FIXED, to), EINVAL);
+        FAILS(mremap((void *)start, end - start, page, 0), EINVAL);
+        CHECK(mmap((void *)start, page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) ==
+                  MAP_FAILED && errno == ENOMEM);
+    }
+    CHECK(mprotect((void *)start, end - start, PROT_READ | PROT_EXEC) == 0);
+    CHECK(mremap((void *)start, end - start, end - start, MREMAP_MAYMOVE | MREMAP_FIXED, to) == to);
+    CHECK(syscall(SYS_kill, getpid(), SIGUSR1) == 0 && came == SIGUSR1);
+}
+
+#define PRESENT (1ull << 63)
+#define OF_FILE (1ull << 61)
+#define FRAME ((1ull << 55) - 1)
+
+/* What is said of a page's place in memory, without what was written since. */
+static uint64_t entry_of(int map, const void *at) {
+    uint64_t entry = 1;
+    CHECK(pread64(map, &entry, 8, (off64_t)((uintptr_t)at / page) * 8) == 8);
+    return entry & ~(1ull << 55);
+}
+
+static void page_map(void) {
+    char path[64];
+    snprintf(path, sizeof path, "/proc/self/task/%d/pagemap", getpid());
+    int map = open("/proc/self/pagemap", O_RDONLY), again = open(path, O_RDONLY), file = memory_file(3);
+    char *private = zeros(3, PROT_READ | PROT_WRITE, MAP_PRIVATE);
+    char *shared = mmap(NULL, 3 * page, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    char *copied = mmap(NULL, 3 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE, file, 0);
+    CHECK(map >= 0 && again >= 0);
+    private[page] = shared[page] = copied[2 * page] = 1;
+    (void)*(volatile char *)(copied + page);
+    uint64_t three[3], one;
+    off64_t at = (off64_t)((uintptr_t)private / page) * 8;
+    CHECK(entry_of(map, private) == 0 && entry_of(again, private) == 0 && entry_of(map, shared) == 0);
+    one = entry_of(map, private + page);
+    CHECK((one & (PRESENT | OF_FILE)) == PRESENT && (one & FRAME) != 0);
+    CHECK(entry_of(again, private + page) == one);
+    one = entry_of(map, shared + page);
+    CHECK((one & (PRESENT | OF_FILE)) == (PRESENT | OF_FILE) && (one & FRAME) != 0);
+    CHECK((entry_of(map, copied + page) & FRAME) == (one & FRAME));
+    CHECK((entry_of(map, copied + 2 * page) & (PRESENT | OF_FILE)) == PRESENT);
+    /* All at once, and by the position. */
+    CHECK(pread64(map, three, sizeof three, at) == sizeof three);
+    CHECK(!(three[0] & PRESENT) && (three[1] & PRESENT) && !(three[2] & PRESENT));
+    CHECK(lseek64(map, at + 8, SEEK_SET) == at + 8 && read(map, &one, 8) == 8 && (one & PRESENT));
+    CHECK(lseek64(map, 0, SEEK_CUR) == at + 16);
+    FAILS(lseek64(map, 0, SEEK_END), EINVAL);
+    FAILS(pread64(map, &one, 7, at), EINVAL);
+    FAILS(pread64(map, &one, 8, at + 4), EINVAL);
+    FAILS(pread64(map, three, 12, at), EINVAL);
+    CHECK(pread64(map, &one, 0, at) == 0);
+    FAILS(pread64(map, (void *)-page, 8, at), EFAULT);
+    /* Behind all memory there is nothing. */
+    CHECK(pread64(map, &one, 8, HIGHEST & ~7ll) <= 0);
+    /* Where it is, is not everybody's business. */
+    pid_t child = fork();
+    if (child == 0) {
+        failed = 0;
+        CHECK(setuid(1000) == 0);
+        FAILS(open("/proc/1/pagemap", O_RDONLY), EACCES);
+        _exit(failed);
+    }
+    int status = 1;
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    child = fork();
+    if (child == 0) {
+        failed = 0;
+        /* Without the privilege, but with what is otherwise needed to look into oneself. */
+        struct { unsigned version; int pid; } head = { 0x20080522, 0 };
+        struct { unsigned effective, permitted, inheritable; } sets[2];
+        CHECK(syscall(SYS_capget, &head, sets) == 0);
+        sets[0].effective &= ~(1u << 21);
+        CHECK(syscall(SYS_capset, &head, sets) == 0);
+        int own = open("/proc/self/pagemap", O_RDONLY);
+        private[page] = 2;
+        one = entry_of(own, private + page);
+        CHECK((one & PRESENT) && (one & FRAME) == 0);
+        _exit(failed);
+    }
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    munmap(private, 3 * page), munmap(shared, 3 * page), munmap(copied, 3 * page);
+    close(map), close(again), close(file);
+}
+
+/* No byte can be written beyond the highest position. */
+static void highest_position(void) {
+    char bytes[64] = { 0 };
+    struct iovec two[] = { { bytes, 32 }, { bytes, 32 } };
+    int file = memory_file(1), zero = open("/dev/zero", O_RDWR), null = open("/dev/null", O_WRONLY);
+    for (int i = 0; i < 2; i++) {
+        int at = i ? zero : file;
+        FAILS(pread64(at, bytes, 64, HIGHEST - 63), EINVAL);
+        FAILS(pwrite64(at, bytes, 64, HIGHEST), EINVAL);
+        FAILS(preadv64(at, two, 2, HIGHEST - 63), EINVAL);
+        FAILS(pwritev64(at, two, 2, HIGHEST - 1), EINVAL);
+        CHECK(pread64(at, bytes, 0, HIGHEST) == 0);
+        CHECK(pread64(at, bytes, 64, HIGHEST - 64) == (i ? 64 : 0));
+    }
+    FAILS(pread64(file, (void *)-page, 64, HIGHEST), EFAULT);
+    off64_t from = HIGHEST - 63;
+    FAILS(sendfile64(null, file, &from, 64), EINVAL);
+    if (sizeof(long) == 8) {
+        CHECK(lseek64(file, HIGHEST - 1, SEEK_SET) == HIGHEST - 1);
+        FAILS(read(file, bytes, 64), EINVAL);
+        FAILS(write(file, bytes, 64), EINVAL);
+        FAILS(lseek64(file, 2, SEEK_CUR), EINVAL);
+        FAILS(lseek64(file, HIGHEST, SEEK_CUR), EINVAL);
+        CHECK(lseek64(file, 0, SEEK_CUR) == HIGHEST - 1);
+    }
+    FAILS(lseek64(file, HIGHEST, SEEK_END), EINVAL);
+    int memory = open("/proc/self/mem", O_RDONLY);
+    FAILS(pread64(memory, bytes, 64, HIGHEST), EIO);
+    close(memory);
+    close(file);
+    close(zero);
+    close(null);
+}
+
+/* getdents64 writes up to the end of user space, even if the length of its buffer goes beyond. */
+static void listed_at_the_end(void) {
+    int directory = open("/", O_RDONLY | O_DIRECTORY);
+    uintptr_t end = 0;
+    char *last = MAP_FAILED;
+    /* The end: the last page that can be mapped. */
+    for (int bit = 8 * sizeof end - 2; bit >= 24 && last == MAP_FAILED; bit--)
+        for (int steps = 0; steps < 40 && last == MAP_FAILED; steps++) {
+            end = ((uintptr_t)1 << bit) * 2 - steps * page;
+            if (end == 0) continue;
+            last = mmap((void *)(end - page), page, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+            if (last != MAP_FAILED && last != (char *)(end - page)) {
+                munmap(last, page);
+                last = MAP_FAILED;
+            }
+        }
+    /* On some machines another mapping is there. */
+    if (last != MAP_FAILED) {
+        CHECK(syscall(SYS_getdents64, directory, end - 256, 1 << 20) > 0);
+        CHECK(lseek(directory, 0, SEEK_SET) == 0 &&
+              syscall(SYS_getdents64, directory, end - 24, 1 << 20) > 0);
+        CHECK(lseek(directory, 0, SEEK_SET) == 0);
+        FAILS(syscall(SYS_getdents64, directory, end - 8, 1 << 20), EFAULT);
+        munmap(last, page);
+    }
+    close(directory);
+}
+
+#define LARGE (512ul << 20)
+static char *large;
+
+static void stir_much(void) {
+    for (int to = open("/dev/urandom", O_WRONLY); write(to, large, LARGE) > 0;);
+}
+
+static void copy_much(void) {
+    struct iovec own = { large, LARGE / 2 }, other = { large + LARGE / 2, LARGE / 2 };
+    while (process_vm_readv(getpid(), &own, 1, &other, 1, 0) > 0);
+}
+
+static void read_much(void) {
+    for (int from = open("/proc/self/mem", O_RDONLY);
+         pread64(from, large, LARGE / 2, (uintptr_t)large + LARGE / 2) > 0;)
+        ;
+}
+
+static void show_much(void) {
+    static char text[1 << 20];
+    for (long i = 0; i < 20000; i += 2) mprotect(large + i * page, page, PROT_READ);
+    for (;;) {
+        int from = open("/proc/self/smaps", O_RDONLY);
+        while (read(from, text, sizeof text) > 0);
+        close(from);
+    }
+}
+
+static double seconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec + now.tv_nsec / 1e9;
+}
+
+/* A process that is killed during long work ends soon. */
+static void killed_in(int line, void (*much)(void)) {
+    struct timespec some = { 0, 100000000 };
+    int status = 0;
+    pid_t child = fork();
+    if (child == 0) {
+        much();
+        _exit(1);
+    }
+    nanosleep(&some, NULL);
+    double then = seconds();
+    kill(child, SIGKILL);
+    CHECK(waitpid(child, &status, 0) == child && WIFSIGNALED(status));
+    double took = seconds() - then;
+    CHECK(took < 2);
+    if (took >= 2) printf("  of line %d: %.1f s\n", line, took);
+}
+
+int main(void) {
+    setvbuf(stdout, NULL, _IONBF, 0);
+    page = sysconf(_SC_PAGESIZE);
+    futex_words();
+    two_futexes();
+    moved_to_dying();
+    last_word();
+    never_writable();
+    read_implies_execute();
+    touched();
+    foreign_pages();
+    CHECK(apart(shown_locked) == 0);
+    CHECK(apart(lock_lengths) == 0);
+    CHECK(apart(nothing_to_lock) == 0);
+    CHECK(apart(little_to_lock) == 0);
+    moved_over();
+    without_program();
+    CHECK(apart(tables_go) == 0);
+    populated_over_hole();
+    locked_stack();
+    CHECK(apart(moved_vdso) == 0);
+    page_map();
+    highest_position();
+    listed_at_the_end();
+    large = mmap(NULL, LARGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    CHECK(large != MAP_FAILED);
+    killed_in(__LINE__, stir_much);
+    killed_in(__LINE__, copy_much);
+    killed_in(__LINE__, read_much);
+    killed_in(__LINE__, show_much);
+    return report();
+}
