@@ -1,7 +1,5 @@
 // Limits of a time-slice extension: it must not last, and must not delay anything that cannot wait.
 
-#include <fcntl.h>
-#include <sys/mount.h>
 #include <sys/time.h>
 
 static uint64_t now_us(void)
@@ -9,19 +7,6 @@ static uint64_t now_us(void)
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return t.tv_sec * 1000000ull + t.tv_nsec / 1000;
-}
-
-// Sets the length of extensions, if that can be set. On a slow machine the shortest are over before user mode
-// is reached, perhaps before the kernel has granted them.
-static void make_slices(const char *ns)
-{
-    mkdir("/sys/kernel/debug", 0755);
-    mount("none", "/sys/kernel/debug", "debugfs", 0, 0);
-    int fd = open("/sys/kernel/debug/rseq/slice_ext_nsec", O_WRONLY);
-    if (fd >= 0 && write(fd, ns, strlen(ns)) != (ssize_t)strlen(ns))
-        fail("slice_ext_nsec", errno, 0);
-    if (fd >= 0)
-        close(fd);
 }
 
 // --- a thread that asks all the time
@@ -372,7 +357,7 @@ static void bounds(void)
     if (!extended)
         return;
     struct sigaction action = {.sa_handler = on_alarm};
-    const char *const ns[] = {"50000", "5000"};
+    const char *const ns[] = {LONGEST, DEFAULT};
     sigaction(SIGALRM, &action, 0);
     for (int i = 0; i < 2; i++) {
         make_slices(ns[i]);

@@ -1,8 +1,14 @@
 // Time-slice extensions.
 
+#include <fcntl.h>
+#include <sys/mount.h>
+
 #define SLICE_GET 1ul
 #define SLICE_SET 2ul
 #define NOT_SUPPORTED 524
+// The longest extension and the default, nanoseconds.
+#define LONGEST "50000"
+#define DEFAULT "5000"
 
 static long slice_prctl(unsigned long a, unsigned long b, unsigned long c)
 {
@@ -13,6 +19,19 @@ static long slice_prctl(unsigned long a, unsigned long b, unsigned long c)
 static long slice_yield(void)
 {
     return syscall(NR_SLICE_YIELD);
+}
+
+// Sets the length of extensions, if that can be set. On a slow machine the shortest are over before user mode
+// is reached, perhaps before the kernel has granted them.
+static void make_slices(const char *ns)
+{
+    mkdir("/sys/kernel/debug", 0755);
+    mount("none", "/sys/kernel/debug", "debugfs", 0, 0);
+    int fd = open("/sys/kernel/debug/rseq/slice_ext_nsec", O_WRONLY);
+    if (fd >= 0 && write(fd, ns, strlen(ns)) != (ssize_t)strlen(ns))
+        fail("slice_ext_nsec", errno, 0);
+    if (fd >= 0)
+        close(fd);
 }
 
 static volatile uint32_t slice_stop;
@@ -74,6 +93,7 @@ static void slices(volatile struct area *area, uint32_t len)
     CHECK("enable", slice_prctl(SLICE_SET, 1, 0), 0);
     CHECK("enabled", slice_prctl(SLICE_GET, 0, 0), 1);
     CHECK("flags", area->flags, 0x30);
+    make_slices(LONGEST);
     pthread_t other;
     slice_stop = 0;
     pin(0);
@@ -83,6 +103,7 @@ static void slices(volatile struct area *area, uint32_t len)
             fail("no extension in five seconds", how, how);
     slice_stop = 1;
     pthread_join(other, 0);
+    make_slices(DEFAULT);
     unpin();
     CHECK("disable", slice_prctl(SLICE_SET, 0, 0), 0);
     CHECK("disabled", slice_prctl(SLICE_GET, 0, 0), 0);
