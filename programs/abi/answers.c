@@ -336,7 +336,9 @@ static void schedules(void) {
     CHECK(before > 0 && switches > 0 && scheduled(path, "se.exec_start") > 0);
     CHECK(scheduled(path, "se.vruntime") >= 0 && scheduled(path, "nr_involuntary_switches") >= 0);
     CHECK(scheduled(path, "nr_switches") >= switches);
-    for (volatile int i = 0; i < 3000000; i++) {}
+    /* Counted at the next tick, which a fast host may reach only after many turns. */
+    for (int turns = 0; turns < 5000 && scheduled(path, "se.sum_exec_runtime") <= before; turns++)
+        for (volatile int i = 0; i < 100000; i++) {}
     CHECK(scheduled(path, "se.sum_exec_runtime") > before);
     /* On a busy host a sleep may be over before it began, or be preempted on its way. */
     for (int i = 0; i < 200 && scheduled(path, "nr_voluntary_switches") <= switches; i++) usleep(1000);
