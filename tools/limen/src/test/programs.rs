@@ -6,7 +6,7 @@
 use anyhow::bail;
 
 use super::guest::Guest;
-use super::{Step, Verdict};
+use super::{Context, Step, Verdict, flavour};
 use crate::agent;
 use crate::arch::Arch;
 
@@ -116,23 +116,10 @@ pub fn steps(arch: Arch) -> Vec<Step> {
         }
         Ok(Verdict::Passed(said.join(". ")))
     });
-    let abi = Step::on(arch, "abi", move |context| {
-        let mut guest = Guest::new(context, arch).smp(2).timeout(300);
-        for name in ASKING {
-            let program = agent::program_in(arch, "abi", name)?;
-            guest = guest.option(format!("--add={}:/{name}", program.display()));
-        }
-        let ran = guest
-            .script(&format!(
-                "for name in {}; do mkdir /tmp/$name && cd /tmp/$name && /$name || exit; done\n",
-                ASKING.join(" ")
-            ))
-            .run()?;
-        if ran.status != 0 {
-            bail!("status {}\n{}", ran.status, ran.everything());
-        }
-        ran.clean_log()?;
-        Ok(Verdict::Passed(ran.text().trim().replace('\n', "; ")))
+    let abi = Step::on(arch, "abi", move |context| ask(context, arch, &[]));
+    // The same programs on a kernel with lock validation, which must not complain.
+    let validated = flavour::LOCKDEP.on(arch, "lockdep-abi", move |context| {
+        ask(context, arch, &flavour::LOCKDEP.options())
     });
     let storm = Step::on(arch, "storm", move |context| {
         let program = agent::program_in(arch, "registers", "storm")?;
@@ -157,15 +144,39 @@ pub fn steps(arch: Arch) -> Vec<Step> {
     vec![
         threads.after(&boot).alone(),
         registers.after(&boot),
+        validated.after(format!("abi-{arch}")),
         abi.after(&boot),
         storm.after(&boot).alone(),
         hostile.after(&boot).long(),
     ]
 }
 
+/// Runs all of `programs/abi` in one guest; `options` choose its kernel.
+fn ask(context: &Context, arch: Arch, options: &[&str]) -> anyhow::Result<Verdict> {
+    let mut guest = Guest::new(context, arch).smp(2).timeout(300);
+    for option in options {
+        guest = guest.option(*option);
+    }
+    for name in ASKING {
+        let program = agent::program_in(arch, "abi", name)?;
+        guest = guest.option(format!("--add={}:/{name}", program.display()));
+    }
+    let ran = guest
+        .script(&format!(
+            "for name in {}; do mkdir /tmp/$name && cd /tmp/$name && /$name || exit; done\n",
+            ASKING.join(" ")
+        ))
+        .run()?;
+    if ran.status != 0 {
+        bail!("status {}\n{}", ran.status, ran.everything());
+    }
+    ran.clean_log()?;
+    Ok(Verdict::Passed(ran.text().trim().replace('\n', "; ")))
+}
+
 /// The behaviour that programs with threads rely on (`programs/threads`), on four processors: with Debian's
 /// glibc and musl, static and dynamic.
-fn threads(context: &super::Context, arch: Arch) -> anyhow::Result<Verdict> {
+fn threads(context: &Context, arch: Arch) -> anyhow::Result<Verdict> {
     let (musl, _) = agent::musl(arch, "threads", true)?;
     let (dynamic_musl, tree) = agent::musl(arch, "threads", false)?;
     let programs = [
