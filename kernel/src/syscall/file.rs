@@ -442,7 +442,7 @@ crate::syscalls! {
             return Err(Errno::EINVAL);
         }
         if flags & UNSHARE != 0 {
-            crate::task::fork::unshare_files()?;
+            crate::task::unshare::unshare_files()?;
         }
         files().close_range(first, last, flags & CLOEXEC != 0);
         Ok(0)

@@ -8,6 +8,7 @@ use crate::signal;
 use crate::task::access::By;
 use crate::task::fork::{self, CloneArgs, CloneFlags};
 use crate::task::rlimit::{self, Limit};
+use crate::task::unshare;
 use crate::task::wait::{self, Report, WaitOptions, Which};
 use crate::task::{self, Process, Usage, creds::cap, current, exec, exit, find_process, group, pidfd};
 use alloc::sync::Arc;
@@ -265,7 +266,7 @@ crate::syscalls! {
 
     fn unshare(flags: usize) {
         let flags = CloneFlags::from_bits(flags as u64).ok_or(Errno::EINVAL)?;
-        fork::unshare(flags)
+        unshare::unshare(flags)
     }
 
     fn setns(fd: i32, kind: u32) {
