@@ -80,6 +80,18 @@ pub(super) fn lock_queue_of(task: &Task) -> &'static CpuData {
     }
 }
 
+/// [`lock_queue_of`] when the task is not on its way between two CPUs.
+fn lock_queue_when_settled(task: &Task) -> &'static CpuData {
+    loop {
+        let cpu = lock_queue_of(task);
+        if task.sched.on_rq.load(Ordering::Relaxed) != on_rq::MIGRATING {
+            return cpu;
+        }
+        cpu.rq.lock.unlock();
+        irq::spin_hint();
+    }
+}
+
 /// The CPU for a task that becomes runnable: the one it last ran on if that idles, else any idle one, else
 /// the last one again or, if it may not run there, the first allowed one.
 #[inline(always)]
@@ -248,14 +260,7 @@ pub(super) fn place_evicted(task: &Task) {
 pub(super) fn requeue(task: &Task, change: impl FnOnce()) {
     without_interrupts(|| {
         task.sched.wake_lock.lock();
-        let cpu = loop {
-            let cpu = lock_queue_of(task);
-            if task.sched.on_rq.load(Ordering::Relaxed) != on_rq::MIGRATING {
-                break cpu;
-            }
-            cpu.rq.lock.unlock();
-            irq::spin_hint();
-        };
+        let cpu = lock_queue_when_settled(task);
         let inner = cpu.rq.inner();
         let running = inner.curr.is(task);
         let queued = is_queued(&task.sched.on_rq) && !running;
@@ -292,14 +297,7 @@ fn is_queued(mark: &AtomicU8) -> bool {
 pub(super) fn set_affinity(task: &Task, cpus: super::CpuSet) {
     without_interrupts(|| {
         task.sched.wake_lock.lock();
-        let cpu = loop {
-            let cpu = lock_queue_of(task);
-            if task.sched.on_rq.load(Ordering::Relaxed) != on_rq::MIGRATING {
-                break cpu;
-            }
-            cpu.rq.lock.unlock();
-            irq::spin_hint();
-        };
+        let cpu = lock_queue_when_settled(task);
         task.sched.affinity.store(cpus.bits(), Ordering::Relaxed);
         let inner = cpu.rq.inner();
         if is_queued(&task.sched.on_rq) && !cpus.contains(cpu.id) {
