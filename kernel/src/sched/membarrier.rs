@@ -13,8 +13,7 @@ use super::{CpuSet, current, on_each_cpu};
 use crate::mm::AddressSpace;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU32, Ordering, fence};
-use limen_linux_abi::Errno;
-use limen_linux_abi::SysResult;
+use limen_linux_abi::{Errno, SysResult};
 
 /// Commands, numbered as in `linux/membarrier.h`.
 mod command {

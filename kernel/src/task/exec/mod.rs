@@ -19,8 +19,7 @@ use crate::mm::copy::read_path;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use args::Strings;
-use limen_linux_abi::Errno;
-use limen_linux_abi::SysResult;
+use limen_linux_abi::{Errno, SysResult};
 
 pub use elf::RANDOMIZE;
 
