@@ -1,7 +1,7 @@
 //! Cross-CPU calls: run a function on other CPUs and wait until all of them have run it.
 
 use super::CpuSet;
-use super::run::{self, online, ready, this_cpu};
+use super::cpu::{self, online, ready, this_cpu};
 use crate::arch::interrupt::{Ipi, send_ipi};
 use crate::arch::irq;
 use crate::sched::preempt;
@@ -79,7 +79,7 @@ pub fn on_each_cpu(cpus: CpuSet, f: &(dyn Fn() + Sync)) {
         let nodes: [UnsafeCell<MaybeUninit<Node>>; MAX_CPUS] =
             [const { UnsafeCell::new(MaybeUninit::uninit()) }; MAX_CPUS];
         for n in others.iter() {
-            let Some(cpu) = run::cpu(n) else { continue };
+            let Some(cpu) = cpu::cpu(n) else { continue };
             let node = nodes[n].get().cast::<Node>();
             let mut head = cpu.calls.head.load(Ordering::Relaxed);
             loop {

@@ -1,8 +1,10 @@
 //! Waking tasks, starting new ones, and choosing the CPU for them.
 
+use super::cpu::{self, CpuData, IDLE, online, this_cpu};
 use super::entity::{TaskState, on_rq};
 use super::fair;
-use super::run::{self, CpuData, IDLE, Inner, RunQueue, online, resched_curr, this_cpu};
+use super::run::resched_curr;
+use super::runqueue::{Inner, RunQueue};
 use crate::arch::irq;
 use crate::arch::smp;
 use crate::sched::preempt;
@@ -69,7 +71,7 @@ fn wake_locked(task: &Task, mask: TaskState) -> bool {
 pub(super) fn lock_queue_of(task: &Task) -> &'static CpuData {
     loop {
         let n = task.info.cpu.load(Ordering::Acquire) as usize;
-        if let Some(cpu) = run::cpu(n) {
+        if let Some(cpu) = cpu::cpu(n) {
             cpu.rq.lock.lock();
             if task.info.cpu.load(Ordering::Relaxed) as usize == n {
                 return cpu;
@@ -96,7 +98,7 @@ fn lock_queue_when_settled(task: &Task) -> &'static CpuData {
 /// the last one again or, if it may not run there, the first allowed one.
 #[inline(always)]
 fn select_cpu(task: &Task, last: usize) -> &'static CpuData {
-    if let Some(cpu) = run::cpu(last)
+    if let Some(cpu) = cpu::cpu(last)
         && task.sched.affinity().bits() & cpu.bit != 0
         && task.sched.effective_rt.load(Ordering::Relaxed) == 0
     {
@@ -134,7 +136,7 @@ fn search_cpu(task: &Task, last: usize) -> &'static CpuData {
     } else {
         allowed.first().unwrap_or(here)
     };
-    run::cpu(n).unwrap_or_else(this_cpu)
+    cpu::cpu(n).unwrap_or_else(this_cpu)
 }
 
 /// Where a task comes from when it is queued.
@@ -169,7 +171,7 @@ fn put_on(task: &Task, cpu: &'static CpuData, arrival: Arrival) {
             s.fair.key().max(least.saturating_sub(fair::SLEEPER_CREDIT))
         }
         Arrival::Woken { last } => {
-            let old = run::cpu(last).map_or(least, |c| c.rq.min_vruntime.load(Ordering::Relaxed));
+            let old = cpu::cpu(last).map_or(least, |c| c.rq.min_vruntime.load(Ordering::Relaxed));
             least.saturating_add_signed(lag_of(s.fair.key(), old))
         }
     };
@@ -249,7 +251,7 @@ pub fn wake_new_task(task: &Arc<Task>) {
 /// Queues a task that was switched away from because it may no longer run on that CPU. Interrupts off.
 pub(super) fn place_evicted(task: &Task) {
     let last = task.info.cpu.load(Ordering::Relaxed) as usize;
-    let lag = run::cpu(last).map_or(0, |c| {
+    let lag = cpu::cpu(last).map_or(0, |c| {
         lag_of(task.sched.fair.key(), c.rq.min_vruntime.load(Ordering::Relaxed))
     });
     enqueue(task, select_cpu(task, last), Arrival::Moved { lag });
