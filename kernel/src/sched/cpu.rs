@@ -75,6 +75,7 @@ pub fn cpu(n: usize) -> Option<&'static CpuData> {
 /// This CPU's data. The caller must not be migrated while it uses it (interrupts or preemption off).
 #[inline(always)]
 pub fn this_cpu() -> &'static CpuData {
+    debug_assert!(ready());
     // SAFETY: `add_cpu` ran for this CPU before it scheduled, its data is never freed, and the block is this
     // CPU's.
     unsafe { &*smp::cpu_data() }

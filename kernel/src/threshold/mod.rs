@@ -238,11 +238,10 @@ pub fn syscall(frame: &mut Frame) {
 #[inline(always)]
 pub fn interrupt(frame: &mut Frame, handler: impl FnOnce(&mut Frame)) {
     limen_entry::interrupt(&Limen, frame, IrqsOff::established(), |frame| {
-        if crate::sched::ready() {
-            crate::sched::this_cpu()
-                .stats
-                .begin_interrupt(limen_entry::Frame::from_user(frame));
-        }
+        // Interrupts are first turned on by the scheduler.
+        crate::sched::this_cpu()
+            .stats
+            .begin_interrupt(limen_entry::Frame::from_user(frame));
         handler(frame);
     });
 }

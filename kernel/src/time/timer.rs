@@ -174,9 +174,6 @@ pub(super) fn program_again() {
 
 /// This CPU's hardware timer expired. The architecture calls it inside of `threshold::interrupt`.
 pub fn timer_interrupt() {
-    if !sched::ready() {
-        return;
-    }
     let cpu = this_cpu();
     let base = &cpu.timers;
     base.programmed.store(u64::MAX, Ordering::Relaxed);
