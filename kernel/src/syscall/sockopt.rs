@@ -4,7 +4,7 @@ use super::SysResult;
 use super::socket::{WORD, with};
 use super::time::TimeWord;
 use crate::mm::user::{UserPtr, write_bytes};
-use crate::net::AF_UNIX;
+use crate::net::{AF_UNIX, unix::BUFFER};
 use crate::task::creds::cap;
 use crate::task::current;
 use crate::time::NSEC_PER_SEC;
@@ -44,8 +44,6 @@ const SO_PEERGROUPS: u32 = 59;
 /// These timeouts have words of 64 bits in every ABI.
 const SO_RCVTIMEO_NEW: u32 = 66;
 const SO_SNDTIMEO_NEW: u32 = 67;
-/// How many bytes may wait in a socket by default, and how many a program may ask for (`net.core.wmem_max`).
-const BUFFER: i32 = 212_992;
 /// How many bytes it must ask for at least, doubled, for sending and for receiving.
 const LEAST_BUFFER: [i32; 2] = [4608, 2304];
 
