@@ -1,4 +1,4 @@
-//! A CPU's run queue: which tasks wait there, which one runs, how run time is charged, and which task is next.
+//! A CPU's run queue: which tasks wait there, which one runs, how run time is charged, which task is next.
 
 use super::entity::on_rq;
 use super::fair;
