@@ -1,29 +1,25 @@
 /*
- * Behaviour that is the same on all architectures and easily implemented slightly wrong: locks of whole
- * files, the events of epoll (their order, and nested epoll files), where poll writes, seals and mappings,
- * the order of errors, which thread takes a signal, where programs are in memory, writes beyond the end of a
- * file, several messages at once, and settings under /proc/sys. Called by tools/limen/src/test/programs.rs,
- * on every architecture; on Linux it can be run by hand.
+ * Behaviour that is the same on all architectures and easily implemented slightly wrong: locks of whole files
+ * and many locks, seals and mappings, the order of errors, where programs are in memory, writes beyond the
+ * end of a file, several messages at once, times that are written back, splice of devices, what other users'
+ * files are protected from. Called by tools/limen/src/test/programs.rs, on every architecture; on Linux it
+ * can be run by hand, as root, in an empty folder.
  */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
-#include <pthread.h>
-#include <sched.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
-#include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <sys/file.h>
 #include <sys/klog.h>
 #include <sys/mman.h>
 #include <sys/personality.h>
+#include <sys/select.h>
+#include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -34,15 +30,7 @@
 #include <time.h>
 #include <unistd.h>
 #include "check.h"
-
-/* Writes a setting under /proc/sys. */
-static void set(const char *name, const char *value) {
-    char path[64];
-    snprintf(path, sizeof path, "/proc/sys/%s", name);
-    int fd = open(path, O_WRONLY);
-    CHECK(fd >= 0 && write(fd, value, strlen(value)) == (ssize_t)strlen(value));
-    close(fd);
-}
+#include "common.h"
 
 /* flock: changing the kind of a lock releases the old one first, so another process may get it. */
 static void whole_locks(void) {
@@ -62,87 +50,6 @@ static void whole_locks(void) {
     close(a);
     CHECK(flock(b, LOCK_EX | LOCK_NB) == 0);
     close(b);
-}
-
-/* Epoll files in epoll files, and files that are closed while they are ready. */
-static void nested_readiness(void) {
-    struct epoll_event e = {.events = EPOLLIN}, got[4];
-    struct pollfd polled;
-    int ep[4], fd = eventfd(0, EFD_NONBLOCK), other = eventfd(1, EFD_NONBLOCK);
-    uint64_t n = 1;
-    for (int i = 0; i < 4; i++) ep[i] = epoll_create1(0);
-    for (int i = 0; i < 3; i++) CHECK(epoll_ctl(ep[i], EPOLL_CTL_ADD, ep[i + 1], &e) == 0);
-    CHECK(epoll_ctl(ep[3], EPOLL_CTL_ADD, ep[0], &e) == -1 && errno == ELOOP);
-    CHECK(epoll_ctl(ep[3], EPOLL_CTL_ADD, fd, &e) == 0 && epoll_wait(ep[0], got, 4, 0) == 0);
-    polled = (struct pollfd){ep[0], POLLIN, 0};
-    CHECK(write(fd, &n, 8) == 8 && epoll_wait(ep[0], got, 4, 0) == 1 && poll(&polled, 1, 0) == 1);
-    CHECK(read(fd, &n, 8) == 8 && epoll_wait(ep[0], got, 4, 0) == 0 && poll(&polled, 1, 0) == 0);
-    CHECK(write(fd, &n, 8) == 8 && epoll_wait(ep[2], got, 4, 0) == 1 && epoll_wait(ep[0], got, 4, 0) == 1);
-    e.events = EPOLLIN | EPOLLET;
-    CHECK(epoll_ctl(ep[3], EPOLL_CTL_ADD, other, &e) == 0);
-    close(fd);
-    CHECK(epoll_wait(ep[0], got, 4, 0) == 1 && epoll_wait(ep[3], got, 4, 0) == 1 &&
-          epoll_wait(ep[0], got, 4, 0) == 0);
-    CHECK(write(other, &n, 8) == 8 && epoll_wait(ep[0], got, 4, 0) == 1);
-    close(ep[3]);
-    CHECK(epoll_wait(ep[0], got, 4, 0) == 0 && epoll_wait(ep[2], got, 4, 0) == 0);
-    for (int i = 0; i < 3; i++) close(ep[i]);
-    close(other);
-}
-
-/* The order of ready files: in turn, edge- and level-triggered; which `revents` poll writes. */
-static void readiness(void) {
-    struct epoll_event e = {0}, got[8];
-    struct epoll_event *volatile nowhere = (void *)8;
-    struct pollfd polled[3], *volatile no_list = NULL;
-    int ep = epoll_create1(EPOLL_CLOEXEC), fds[3], times[3] = {0};
-    uint64_t n = 1;
-    for (int i = 0; i < 3; i++) {
-        fds[i] = eventfd(1, EFD_NONBLOCK);
-        e = (struct epoll_event){.events = EPOLLIN, .data.u64 = 0x100000001ull * i};
-        CHECK(epoll_ctl(ep, EPOLL_CTL_ADD, fds[i], &e) == 0);
-    }
-    for (int i = 0; i < 6; i++) {
-        CHECK(epoll_wait(ep, got, 1, 0) == 1 && got[0].events == EPOLLIN);
-        times[got[0].data.u64 % 3]++;
-    }
-    CHECK(times[0] == 2 && times[1] == 2 && times[2] == 2);
-    CHECK(epoll_wait(ep, got, 8, 0) == 3 &&
-          (got[0].data.u64 ^ got[1].data.u64 ^ got[2].data.u64) == 0x300000003ull);
-    CHECK(read(fds[1], &n, 8) == 8 && epoll_wait(ep, got, 8, 0) == 2);
-    CHECK(read(fds[0], &n, 8) == 8 && read(fds[2], &n, 8) == 8 && epoll_wait(ep, got, 8, 0) == 0);
-    e.events = EPOLLIN | EPOLLET;
-    CHECK(epoll_ctl(ep, EPOLL_CTL_MOD, fds[1], &e) == 0);
-    CHECK(epoll_wait(ep, got, 8, 1) == 0 && write(fds[1], &n, 8) == 8);
-    CHECK(epoll_wait(ep, nowhere, 8, 0) == -1 && errno == EFAULT);
-    CHECK(epoll_wait(ep, got, 8, 0) == 1 && epoll_wait(ep, got, 8, 0) == 0);
-    CHECK(write(fds[1], &n, 8) == 8 && epoll_wait(ep, got, 8, 0) == 1 && epoll_wait(ep, got, 8, 0) == 0);
-    e.events = EPOLLIN | EPOLLONESHOT;
-    CHECK(epoll_ctl(ep, EPOLL_CTL_MOD, fds[1], &e) == 0 && epoll_wait(ep, got, 8, 0) == 1);
-    CHECK(write(fds[1], &n, 8) == 8 && epoll_wait(ep, got, 8, 0) == 0);
-    CHECK(epoll_ctl(ep, EPOLL_CTL_MOD, fds[1], &e) == 0 && epoll_wait(ep, got, 8, 0) == 1);
-    CHECK(epoll_ctl(ep, EPOLL_CTL_DEL, fds[0], NULL) == 0 && write(fds[0], &n, 8) == 8 &&
-          write(fds[2], &n, 8) == 8);
-    CHECK(epoll_wait(ep, got, 8, 0) == 1 && epoll_wait(ep, nowhere, 8, 0) == -1 &&
-          epoll_wait(ep, got, 8, 0) == 1);
-
-    for (int i = 0; i < 3; i++) polled[i] = (struct pollfd){fds[i], POLLIN | POLLOUT, -1};
-    polled[2].fd = -7;
-    CHECK(poll(polled, 3, 0) == 2 && polled[0].revents == (POLLIN | POLLOUT) && polled[2].revents == 0);
-    CHECK(polled[0].fd == fds[0] && polled[1].events == (POLLIN | POLLOUT) && polled[2].fd == -7);
-    char *page =
-        mmap(NULL, 2 * sysconf(_SC_PAGESIZE), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    memcpy(page, polled, sizeof polled);
-    CHECK(mprotect(page, sysconf(_SC_PAGESIZE), PROT_READ) == 0);
-    CHECK(poll((void *)page, 3, 0) == -1 && errno == EFAULT && poll(no_list, 1, 0) == -1 && errno == EFAULT &&
-          poll(NULL, 0, 0) == 0);
-    munmap(page, 2 * sysconf(_SC_PAGESIZE));
-    close(fds[2]);
-    polled[2].fd = fds[2];
-    CHECK(poll(polled, 3, 0) == 3 && polled[2].revents == POLLNVAL);
-    close(fds[0]);
-    close(fds[1]);
-    close(ep);
 }
 
 /*
@@ -305,73 +212,6 @@ static struct places places_of_another(int fixed) {
 }
 
 /*
- * A signal for the process that the thread chosen for it does not take after all wakes another: here two wait
- * for the same signal by call, and two sleep of which the first has the second signal blocked while it
- * handles the first one. All share a processor, and who sends goes before, so that both signals come before
- * either runs.
- */
-static atomic_int taken, released, in_time;
-static void *take_one(void *set) {
-    struct timespec long_time = {10, 0};
-    if (sigtimedwait(set, NULL, &long_time) == SIGRTMIN) taken++;
-    return NULL;
-}
-static void wait_for_release(int sig) {
-    (void)sig;
-    for (int tries = 0; tries < 5000 && !released; tries++) usleep(1000);
-    in_time = released;
-}
-static void release(int sig) {
-    (void)sig;
-    released = 1;
-}
-static void *sleep_once(void *unused) {
-    struct timespec long_time = {10, 0};
-    nanosleep(&long_time, NULL);
-    return unused;
-}
-static void both(int first, int second) {
-    struct sched_param high = {1}, normal = {0};
-    sched_setscheduler(0, SCHED_FIFO, &high);
-    CHECK(kill(getpid(), first) == 0 && kill(getpid(), second) == 0);
-    sched_setscheduler(0, SCHED_OTHER, &normal);
-}
-static void handed_on(void) {
-    cpu_set_t all, first;
-    sched_getaffinity(0, sizeof all, &all);
-    CPU_ZERO(&first);
-    CPU_SET(0, &first);
-    sched_setaffinity(0, sizeof first, &first);
-    sigset_t real_time, two;
-    pthread_t threads[2];
-    sigemptyset(&real_time);
-    sigaddset(&real_time, SIGRTMIN);
-    pthread_sigmask(SIG_BLOCK, &real_time, NULL);
-    for (int i = 0; i < 2; i++) CHECK(pthread_create(&threads[i], NULL, take_one, &real_time) == 0);
-    usleep(50000);
-    both(SIGRTMIN, SIGRTMIN);
-    for (int tries = 0; tries < 5000 && taken < 2; tries++) usleep(1000);
-    CHECK(taken == 2);
-    for (int i = 0; i < 2; i++) pthread_join(threads[i], NULL);
-
-    struct sigaction waits = {.sa_handler = wait_for_release}, releases = {.sa_handler = release};
-    sigaddset(&waits.sa_mask, SIGUSR2);
-    sigaction(SIGUSR1, &waits, NULL);
-    sigaction(SIGUSR2, &releases, NULL);
-    for (int i = 0; i < 2; i++) CHECK(pthread_create(&threads[i], NULL, sleep_once, NULL) == 0);
-    sigemptyset(&two);
-    sigaddset(&two, SIGUSR1);
-    sigaddset(&two, SIGUSR2);
-    pthread_sigmask(SIG_BLOCK, &two, NULL);
-    usleep(50000);
-    both(SIGUSR1, SIGUSR2);
-    for (int i = 0; i < 2; i++) pthread_join(threads[i], NULL);
-    CHECK(in_time);
-    pthread_sigmask(SIG_UNBLOCK, &two, NULL);
-    sched_setaffinity(0, sizeof all, &all);
-}
-
-/*
  * With ADDR_NO_RANDOMIZE addresses are the same in each run; without it, the stack's first bytes are at
  * random addresses, also within their page.
  */
@@ -392,92 +232,6 @@ static void places(void) {
     first = places_of_another(0), other = places_of_another(0);
     CHECK(first.random != 0 && memcmp(&first, &other, sizeof first) == 0);
     set("kernel/randomize_va_space", "2");
-}
-
-/*
- * A periodic timer has at most one signal queued, with the number of expiries since; the next one is queued
- * after that was taken.
- */
-static int expiries, overruns;
-static void count_expiry(int sig, siginfo_t *info, void *context) {
-    (void)sig, (void)context;
-    expiries++;
-    overruns += info->si_overrun;
-}
-static void repeating_timers(void) {
-    struct sigevent event = {
-        .sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGRTMIN + 1, .sigev_value.sival_int = 7};
-    struct itimerspec often = {{0, 1000000}, {0, 1000000}}, off = {{0, 0}, {0, 0}}, left;
-    struct timespec at_once = {0, 0}, moment = {0, 50000000}, soon = {1, 0};
-    struct sigaction counts = {.sa_sigaction = count_expiry, .sa_flags = SA_SIGINFO},
-                     ignore = {.sa_handler = SIG_IGN};
-    sigset_t set;
-    siginfo_t info;
-    timer_t timer, other;
-    sigemptyset(&set);
-    sigaddset(&set, SIGRTMIN + 1);
-    sigprocmask(SIG_BLOCK, &set, NULL);
-    CHECK(timer_create(CLOCK_MONOTONIC, &event, &timer) == 0 && timer_settime(timer, 0, &often, NULL) == 0);
-    nanosleep(&moment, NULL);
-    CHECK(timer_getoverrun(timer) == 0);
-    CHECK(sigtimedwait(&set, &info, &at_once) == SIGRTMIN + 1 && info.si_code == SI_TIMER &&
-          info.si_value.sival_int == 7 && info.si_errno == 0);
-    CHECK(info.si_overrun >= 30 && timer_getoverrun(timer) == info.si_overrun);
-    CHECK(timer_gettime(timer, &left) == 0 && left.it_value.tv_nsec > 0 && left.it_value.tv_nsec <= 1000000 &&
-          left.it_interval.tv_nsec == 1000000);
-    CHECK(sigtimedwait(&set, &info, &soon) == SIGRTMIN + 1 && timer_settime(timer, 0, &off, NULL) == 0);
-    while (sigtimedwait(&set, &info, &at_once) > 0) continue;
-    /* Set again while its signal is queued: still one. */
-    often.it_interval.tv_nsec = 0;
-    for (int i = 0; i < 3; i++) {
-        CHECK(timer_settime(timer, 0, &often, NULL) == 0);
-        nanosleep(&moment, NULL);
-    }
-    CHECK(sigtimedwait(&set, &info, &at_once) == SIGRTMIN + 1 && sigtimedwait(&set, &info, &at_once) == -1 &&
-          errno == EAGAIN);
-    CHECK(timer_settime(timer, 0, &often, NULL) == 0 && sigtimedwait(&set, &info, &soon) == SIGRTMIN + 1 &&
-          info.si_overrun == 0);
-    /* Two timers have one signal each, also of an ordinary signal; ignoring the signal stops neither. */
-    event.sigev_signo = SIGUSR1;
-    often.it_interval.tv_nsec = often.it_value.tv_nsec = 500000;
-    sigaction(SIGUSR1, &counts, NULL);
-    sigemptyset(&set);
-    sigaddset(&set, SIGUSR1);
-    sigprocmask(SIG_BLOCK, &set, NULL);
-    timer_delete(timer);
-    CHECK(timer_create(CLOCK_MONOTONIC, &event, &timer) == 0 &&
-          timer_create(CLOCK_REALTIME, &event, &other) == 0);
-    CHECK(timer_settime(timer, 0, &often, NULL) == 0 && timer_settime(other, 0, &often, NULL) == 0);
-    nanosleep(&moment, NULL);
-    CHECK(sigtimedwait(&set, &info, &at_once) == SIGUSR1 && sigtimedwait(&set, &info, &at_once) == SIGUSR1);
-    sigprocmask(SIG_UNBLOCK, &set, NULL);
-    while (nanosleep(&moment, &moment) != 0) continue;
-    CHECK(expiries >= 2 && expiries + overruns >= 100);
-    moment = (struct timespec){0, 50000000};
-    sigprocmask(SIG_BLOCK, &set, NULL);
-    nanosleep(&moment, NULL);
-    sigaction(SIGUSR1, &ignore, NULL);
-    sigprocmask(SIG_UNBLOCK, &set, NULL);
-    nanosleep(&moment, NULL);
-    timer_settime(other, 0, &often, NULL);
-    nanosleep(&moment, NULL);
-    expiries = 0;
-    sigaction(SIGUSR1, &counts, NULL);
-    nanosleep(&moment, NULL);
-    CHECK(expiries > 0);
-    timer_delete(timer);
-    timer_delete(other);
-    /* An interval timer (setitimer) also continues when its signal is taken. */
-    struct itimerval quick = {{0, 1000}, {0, 1000}}, none = {{0, 0}, {0, 0}}, now;
-    sigaddset(&set, SIGALRM);
-    sigprocmask(SIG_BLOCK, &set, NULL);
-    CHECK(setitimer(ITIMER_REAL, &quick, NULL) == 0);
-    for (int i = 0; i < 5; i++)
-        CHECK(sigtimedwait(&set, &info, &soon) == SIGALRM && info.si_code == SI_KERNEL && info.si_errno == 0);
-    CHECK(getitimer(ITIMER_REAL, &now) == 0 && now.it_interval.tv_usec == 1000 &&
-          setitimer(ITIMER_REAL, &none, NULL) == 0);
-    while (sigtimedwait(&set, &info, &at_once) > 0) continue;
-    sigprocmask(SIG_UNBLOCK, &set, NULL);
 }
 
 /* A write beyond the end changes the file position only if the call uses the file position. */
@@ -633,35 +387,6 @@ static void other_users_files(void) {
           try_as(0, try_log) == 0 && try_as(0, try_log_device) == 0);
 }
 
-/* The log reports signals that end a process because of an error in it, unless the process handles them. */
-static int said_of(int sig, void (*handler)(int)) {
-    static char log[1 << 18];
-    char line[64];
-    snprintf(line, sizeof line, "potentially unexpected fatal signal %d", sig);
-    klogctl(5, NULL, 0);
-    pid_t child = fork();
-    if (child == 0) {
-        signal(sig, handler);
-        raise(sig);
-        _exit(0);
-    }
-    waitpid(child, NULL, 0);
-    int length = klogctl(3, log, sizeof log - 1);
-    log[length < 0 ? 0 : length] = 0;
-    return strstr(log, line) != NULL;
-}
-static void nothing(int sig) {
-    (void)sig;
-}
-static void fatal_signals(void) {
-    CHECK(!said_of(SIGSEGV, SIG_DFL));
-    set("kernel/print-fatal-signals", "1");
-    CHECK(said_of(SIGSEGV, SIG_DFL) && said_of(SIGABRT, SIG_DFL));
-    CHECK(!said_of(SIGBUS, nothing) && !said_of(SIGTERM, SIG_DFL) && !said_of(SIGKILL, SIG_DFL));
-    set("kernel/print-fatal-signals", "0");
-    CHECK(!said_of(SIGILL, SIG_DFL));
-}
-
 /* Very many locks of one file that cannot be merged: taken, queried, split, replaced and released. */
 static void many_locks(void) {
     enum { COUNT = 6000 };
@@ -714,6 +439,54 @@ static void many_locks(void) {
     CHECK(close(fd) == 0 && unlink("locks") == 0);
 }
 
+static void nothing(int sig) {
+    (void)sig;
+}
+
+/* select and ppoll write the time that is left back, unless the personality is STICKY_TIMEOUTS. */
+static void sticky_times(void) {
+    struct timeval time = { 0, 20000 };
+    CHECK(select(0, NULL, NULL, NULL, &time) == 0 && time.tv_usec == 0);
+    CHECK(personality(STICKY_TIMEOUTS) != -1);
+    time.tv_usec = 20000;
+    CHECK(select(0, NULL, NULL, NULL, &time) == 0 && time.tv_usec == 20000);
+#ifdef SYS_ppoll
+    long left[2] = { 0, 50000000 };
+    CHECK(syscall(SYS_ppoll, NULL, 0, left, NULL, 8) == 0 && left[1] == 50000000);
+    /* The call is not restarted, whatever SA_RESTART says. */
+    struct sigaction action = { .sa_handler = nothing, .sa_flags = SA_RESTART };
+    struct itimerval soon = { { 0, 0 }, { 0, 10000 } };
+    sigaction(SIGALRM, &action, NULL);
+    setitimer(ITIMER_REAL, &soon, NULL);
+    CHECK(syscall(SYS_ppoll, NULL, 0, left, NULL, 8) == -1 && errno == EINTR && left[1] == 50000000);
+#endif
+    personality(0);
+}
+
+/* splice and sendfile of devices. */
+static void spliced_devices(void) {
+    int ends[2], zero = open("/dev/zero", O_RDWR), null = open("/dev/null", O_RDWR),
+                 random = open("/dev/urandom", O_RDWR);
+    int full = open("/dev/full", O_RDWR), version = open("/proc/version", O_RDONLY),
+        status = open("/proc/self/status", O_RDONLY);
+    loff_t at = 0;
+    off_t from = 0;
+    CHECK(pipe(ends) == 0 && write(ends[1], "0123456789", 10) == 10);
+    CHECK(splice(zero, NULL, ends[1], NULL, 5, 0) == -1 && errno == EINVAL);
+    CHECK(splice(ends[0], NULL, zero, NULL, 5, 0) == -1 && errno == EINVAL);
+    CHECK(splice(ends[0], NULL, full, NULL, 5, 0) == -1 && errno == EINVAL);
+    CHECK(splice(ends[0], NULL, null, &at, 5, 0) == 5 && at == 0);
+    CHECK(splice(ends[0], NULL, random, &at, 5, 0) == 5 && at == 0);
+    CHECK(splice(random, &at, ends[1], NULL, 5, 0) == 5 && at == 0);
+    CHECK(sendfile(null, random, &from, 5) == 5 && from == 0);
+    CHECK(sendfile(null, zero, NULL, 5) == -1 && errno == EINVAL);
+    CHECK(sendfile(null, version, &from, 5) == 5 && from == 5);
+    CHECK(splice(version, NULL, ends[1], NULL, 5, 0) == 5);
+    CHECK(splice(status, NULL, ends[1], NULL, 5, 0) == -1 && errno == EINVAL);
+    int all[] = { zero, null, random, full, version, status, ends[0], ends[1] };
+    for (int i = 0; i < 8; i++) close(all[i]);
+}
+
 int main(int argc, char **argv) {
     if (argc == 2 && strcmp(argv[1], "places") == 0) {
         struct places here = places_here();
@@ -722,19 +495,16 @@ int main(int argc, char **argv) {
     setvbuf(stdout, NULL, _IONBF, 0);
     whole_locks();
     many_locks();
-    nested_readiness();
-    readiness();
     seals();
     reordered();
     moved();
     first_errors();
-    handed_on();
     places();
-    repeating_timers();
     behind_the_end();
     several_messages();
     processes();
     other_users_files();
-    fatal_signals();
+    sticky_times();
+    spliced_devices();
     return report();
 }

@@ -1,51 +1,28 @@
 /*
- * Notifications: of exclusive waiters only one is woken; O_ASYNC signals for owners of files; watches of
- * names; queued signals of a user, sockets in flight, and what /proc shows of all this. Called by
- * tools/limen/src/test/programs.rs, on every architecture; on Linux it can be run by hand, as root, in an
- * empty folder.
+ * Readiness: what epoll and poll report, and in which order; nested epoll files; of several waiters only one
+ * is woken. Called by tools/limen/src/test/programs.rs, on every architecture; on Linux it can be run by
+ * hand.
  */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <sys/file.h>
-#include <sys/inotify.h>
-#include <sys/ioctl.h>
-#include <sys/personality.h>
-#include <sys/resource.h>
-#include <sys/select.h>
-#include <sys/sendfile.h>
-#include <sys/signalfd.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/time.h>
 #include <sys/un.h>
 #include <sys/wait.h>
-#include <termios.h>
 #include <time.h>
 #include <unistd.h>
 #include "check.h"
-
-static void pause_ms(int ms) {
-    struct timespec t = { ms / 1000, ms % 1000 * 1000000L };
-    nanosleep(&t, NULL);
-}
-
-/* Whether the child ended without a failed check. */
-static int child_good(pid_t child) {
-    int status = -1;
-    waitpid(child, &status, 0);
-    return status == 0;
-}
+#include "common.h"
 
 /* --- Of several waiters one is enough --- */
 
@@ -57,6 +34,33 @@ struct waiter {
 };
 static int woken, at_work;
 
+/* A line of what /proc says of a thread, behind the name of the line. */
+static const char *said_of(int tid, const char *line) {
+    static char text[4096];
+    char name[64];
+    snprintf(name, sizeof name, "/proc/self/task/%d/status", tid);
+    int fd = open(name, O_RDONLY), size = read(fd, text, sizeof text - 1);
+    close(fd);
+    text[size < 0 ? 0 : size] = 0;
+    const char *at = strstr(text, line);
+    return at ? at + strlen(line) : "";
+}
+
+/* How often a thread went to sleep. */
+static long sleeps(int tid) {
+    const char *said = said_of(tid, "\nvoluntary_ctxt_switches:");
+    return *said ? atol(said) : -1;
+}
+
+/* Waits until all of them are at work and asleep, for two seconds at most. */
+static void let_sleep(const struct waiter *all, int count) {
+    int tries = 0;
+    while (__atomic_load_n(&at_work, __ATOMIC_SEQ_CST) != count) pause_ms(1);
+    for (int i = 0; i < count && tries < 2000; i++)
+        for (; *said_of(all[i].tid, "\nState:\t") != 'S' && tries < 2000; tries++) pause_ms(1);
+    CHECK(tries < 2000);
+}
+
 static void *waits_by_epoll(void *arg) {
     struct waiter *me = arg;
     struct epoll_event event = { EPOLLIN | me->how, { 0 } };
@@ -65,6 +69,7 @@ static void *waits_by_epoll(void *arg) {
         epoll = epoll_create1(0);
         epoll_ctl(epoll, EPOLL_CTL_ADD, me->fd, &event);
     }
+    me->tid = syscall(SYS_gettid);
     __atomic_add_fetch(&at_work, 1, __ATOMIC_SEQ_CST);
     if (epoll_wait(epoll, &event, 1, 3000) == 1) __atomic_add_fetch(&woken, 1, __ATOMIC_SEQ_CST);
     if (me->epoll < 0) close(epoll);
@@ -78,8 +83,7 @@ static void *waits_by_epoll(void *arg) {
 static int woken_by(struct waiter *all, int count, int cause, const void *data, size_t size) {
     at_work = woken = 0;
     for (int i = 0; i < count; i++) pthread_create(&all[i].thread, NULL, waits_by_epoll, &all[i]);
-    while (__atomic_load_n(&at_work, __ATOMIC_SEQ_CST) != count) pause_ms(1);
-    pause_ms(100);
+    let_sleep(all, count);
     CHECK(write(cause, data, size) == (ssize_t)size);
     pause_ms(150);
     int result = __atomic_load_n(&woken, __ATOMIC_SEQ_CST);
@@ -133,17 +137,6 @@ static void one_is_enough(void) {
     close(epoll), close(ends[0]), close(ends[1]);
 }
 
-/* How often a thread went to sleep. */
-static long sleeps(int tid) {
-    char name[64], text[4096];
-    snprintf(name, sizeof name, "/proc/self/task/%d/status", tid);
-    int fd = open(name, O_RDONLY), size = read(fd, text, sizeof text - 1);
-    close(fd);
-    text[size < 0 ? 0 : size] = 0;
-    char *at = strstr(text, "\nvoluntary_ctxt_switches:");
-    return at ? atol(at + 25) : -1;
-}
-
 static void *takes_one(void *arg) {
     struct waiter *me = arg;
     char byte;
@@ -177,8 +170,7 @@ static void readers_in_turn(void) {
             all[i].fd = ends[0], all[i].how = kind == 2;
             pthread_create(&all[i].thread, NULL, takes_one, &all[i]);
         }
-        while (__atomic_load_n(&at_work, __ATOMIC_SEQ_CST) != WAITERS) pause_ms(1);
-        pause_ms(100);
+        let_sleep(all, WAITERS);
         long before[WAITERS];
         int moved = 0;
         for (int i = 0; i < WAITERS; i++) before[i] = sleeps(all[i].tid);
@@ -217,15 +209,6 @@ static void *adds_and_takes_out(void *arg) {
         epoll_ctl(fds[0], EPOLL_CTL_DEL, fds[1], &event);
     }
     return NULL;
-}
-
-static long free_memory(void) {
-    char text[4096];
-    int fd = open("/proc/meminfo", O_RDONLY), size = read(fd, text, sizeof text - 1);
-    close(fd);
-    text[size < 0 ? 0 : size] = 0;
-    char *at = strstr(text, "MemFree:");
-    return at ? atol(at + 8) : 0;
 }
 
 /*
@@ -280,548 +263,167 @@ static void epoll_edges(void) {
     close(ends[0]), close(ends[1]), close(epoll);
 }
 
-/* --- O_ASYNC --- */
+/* --- Epoll files in epoll files --- */
 
-static volatile sig_atomic_t signals;
-static siginfo_t last;
-static void note(int sig, siginfo_t *info, void *context) {
-    (void)sig, (void)context;
-    signals++;
-    last = *info;
-}
-
-#define SIG (SIGRTMIN + 3)
-static void catch(int sig) {
-    struct sigaction action = { .sa_sigaction = note, .sa_flags = SA_SIGINFO };
-    sigaction(sig, &action, NULL);
-}
-
-/* Turns O_ASYNC on; returns whether it is on. */
-static int turn_on(int fd, int sig) {
-    catch(SIGIO), catch(SIG);
-    fcntl(fd, F_SETOWN, getpid());
-    fcntl(fd, F_SETSIG, sig);
-    fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_ASYNC | O_NONBLOCK);
-    signals = 0;
-    return !!(fcntl(fd, F_GETFL) & O_ASYNC);
-}
-
-/* Whether the last signal had these values for `fd`. Signals are taken when a system call returns. */
-static int told(int fd, int code, long band) {
-    for (int i = 0; i < 100 && signals == 0; i++) pause_ms(5);
-    int good = signals >= 1 && last.si_code == code && last.si_band == band && last.si_fd == fd;
-    signals = 0;
-    return good;
-}
-
-#define IN_BAND (POLLIN | POLLRDNORM)
-#define OUT_BAND (POLLOUT | POLLWRNORM | POLLWRBAND)
-#define HUP_BAND (POLLHUP | POLLERR)
-
-static void signals_of_files(void) {
-    int ends[2], other[2];
-    char bytes[4096] = { 0 };
-    CHECK(pipe(ends) == 0);
-    CHECK(turn_on(ends[0], SIG) && write(ends[1], "x", 1) == 1 && told(ends[0], POLL_IN, IN_BAND));
-    CHECK(turn_on(ends[1], SIG) && read(ends[0], bytes, 1) == 1 && told(ends[1], POLL_OUT, OUT_BAND));
-    fcntl(ends[0], F_SETSIG, 0);
-    CHECK(write(ends[1], "x", 1) == 1 && signals >= 1 && last.si_signo == SIGIO && last.si_code == SI_KERNEL);
-    fcntl(ends[0], F_SETSIG, SIG);
-    signals = 0;
-    close(ends[1]);
-    CHECK(told(ends[0], POLL_IN, IN_BAND));
-    close(ends[0]);
-    CHECK(pipe(ends) == 0 && turn_on(ends[1], SIG));
-    close(ends[0]);
-    CHECK(told(ends[1], POLL_OUT, OUT_BAND));
-    close(ends[1]);
-    /* A FIFO; and what splice moves. */
-    CHECK(mkfifo("fifo", 0600) == 0);
-    int fifo = open("fifo", O_RDWR | O_NONBLOCK);
-    CHECK(turn_on(fifo, SIG) && write(fifo, "x", 1) == 1 && told(fifo, POLL_IN, IN_BAND));
-    CHECK(pipe(ends) == 0 && turn_on(ends[0], SIG));
-    CHECK(splice(fifo, NULL, ends[1], NULL, 1, 0) == 1 && signals >= 1);
-    close(fifo), close(ends[0]), close(ends[1]);
-    /* O_ASYNC in open only sets the flag. */
-    fifo = open("fifo", O_RDWR | O_NONBLOCK | O_ASYNC);
-    fcntl(fifo, F_SETOWN, getpid());
-    signals = 0;
-    CHECK(fcntl(fifo, F_GETFL) & O_ASYNC);
-    CHECK(write(fifo, "x", 1) == 1 && signals == 0);
-    close(fifo);
-    /* Sockets. */
-    for (int type = SOCK_STREAM; type <= SOCK_SEQPACKET; type++) {
-        if (type > SOCK_DGRAM && type < SOCK_SEQPACKET) continue;
-        CHECK(socketpair(AF_UNIX, type, 0, ends) == 0 && turn_on(ends[0], SIG));
-        CHECK(write(ends[1], "x", 1) == 1 && told(ends[0], POLL_IN, IN_BAND) && read(ends[0], bytes, 1) == 1);
-        while (write(ends[0], bytes, sizeof bytes) > 0) {}
-        signals = 0;
-        fcntl(ends[1], F_SETFL, O_NONBLOCK);
-        while (read(ends[1], bytes, sizeof bytes) > 0) {}
-        CHECK(told(ends[0], POLL_OUT, OUT_BAND));
-        if (type != SOCK_DGRAM) {
-            CHECK(shutdown(ends[1], SHUT_WR) == 0 && told(ends[0], POLL_IN, IN_BAND));
-            close(ends[1]);
-            CHECK(told(ends[0], POLL_HUP, HUP_BAND));
-        } else close(ends[1]);
-        close(ends[0]);
-    }
-    struct sockaddr_un name = { AF_UNIX, "" };
-    memcpy(name.sun_path, "\0async", 6);
-    int listener = socket(AF_UNIX, SOCK_STREAM, 0), client = socket(AF_UNIX, SOCK_STREAM, 0);
-    CHECK(bind(listener, (void *)&name, 8) == 0 && listen(listener, 1) == 0 && turn_on(listener, SIG));
-    CHECK(connect(client, (void *)&name, 8) == 0 && told(listener, POLL_IN, IN_BAND));
-    int id = getpid(), got = 0;
-    CHECK(ioctl(client, 0x8901, &id) == 0 && ioctl(client, 0x8903, &got) == 0 && got == id);
-    CHECK(fcntl(client, F_GETOWN) == id);
-    close(listener), close(client);
-    /* inotify and terminals. */
-    int watch = inotify_init1(IN_NONBLOCK);
-    inotify_add_watch(watch, ".", IN_CREATE);
-    CHECK(turn_on(watch, SIG) && mkdir("made", 0700) == 0 && told(watch, POLL_IN, IN_BAND) &&
-          rmdir("made") == 0);
-    close(watch);
-    int master = open("/dev/ptmx", O_RDWR | O_NOCTTY | O_NONBLOCK), zero = 0, number;
-    char path[32];
-    ioctl(master, TIOCSPTLCK, &zero), ioctl(master, TIOCGPTN, &number);
-    snprintf(path, sizeof path, "/dev/pts/%d", number);
-    int slave = open(path, O_RDWR | O_NOCTTY | O_NONBLOCK);
-    struct termios raw;
-    tcgetattr(slave, &raw), cfmakeraw(&raw), tcsetattr(slave, TCSANOW, &raw);
-    CHECK(turn_on(slave, SIG) && write(master, "x", 1) == 1 && told(slave, POLL_IN, IN_BAND));
-    CHECK(turn_on(master, SIG) && write(slave, "x", 1) == 1 && told(master, POLL_IN, IN_BAND));
-    close(slave), close(master);
-    /* Files that do not support O_ASYNC. */
-    int on = 1, none[] = {eventfd(0, 0), epoll_create1(0), open("/dev/null", O_RDWR), open(".", O_RDONLY),
-                          open("/proc/version", O_RDONLY)};
-    for (int i = 0; i < 5; i++) {
-        CHECK(!turn_on(none[i], SIG) && ioctl(none[i], FIOASYNC, &on) == -1 && errno == ENOTTY);
-        close(none[i]);
-    }
-    int random = open("/dev/random", O_RDONLY);
-    CHECK(turn_on(random, SIG));
-    close(random);
-    /* si_fd is the descriptor on which it was turned on, while any descriptor of the file is open. */
-    CHECK(pipe(ends) == 0);
-    int copy = fcntl(ends[0], F_DUPFD, 100);
-    CHECK(turn_on(copy, SIG));
-    close(copy);
-    CHECK(turn_on(ends[0], SIG) && write(ends[1], "x", 1) == 1 && told(copy, POLL_IN, IN_BAND));
-    fcntl(ends[0], F_SETFL, 0);
-    CHECK(write(ends[1], "x", 1) == 1 && signals == 0);
-    /* Owners: one that ended, a group, a thread; signals with other codes; other users. */
-    struct f_owner_ex owner = { F_OWNER_PGRP, getpgrp() };
-    CHECK(pipe(other) == 0 && fcntl(other[0], F_GETOWN_EX, &owner) == 0 && owner.type == F_OWNER_TID &&
-          owner.pid == 0);
-    owner = (struct f_owner_ex){ F_OWNER_PGRP, -5 };
-    CHECK(fcntl(other[0], F_SETOWN_EX, &owner) == -1 && errno == ESRCH);
-    owner.type = 7;
-    CHECK(fcntl(other[0], F_SETOWN_EX, &owner) == -1 && errno == EINVAL);
-    pid_t child = fork();
-    if (child == 0) _exit(0);
-    CHECK(fcntl(other[0], F_SETOWN, child) == 0 && fcntl(other[0], F_GETOWN) == child);
-    CHECK(child_good(child) && fcntl(other[0], F_GETOWN) == 0);
-    catch(SIGCHLD);
-    CHECK(turn_on(other[0], SIGCHLD) && write(other[1], "x", 1) == 1 && signals == 1);
-    CHECK(last.si_code == SI_SIGIO && last.si_fd == other[0]);
-    signal(SIGCHLD, SIG_DFL);
-    owner = (struct f_owner_ex){ F_OWNER_TID, getpid() };
-    CHECK(fcntl(other[0], F_SETOWN_EX, &owner) == 0 && fcntl(other[0], F_SETSIG, SIG) == 0);
-    CHECK(write(other[1], "x", 1) == 1 && told(other[0], POLL_IN, IN_BAND));
-    child = fork();
-    if (child == 0) {
-        /* A user may make a process the owner that he may not signal. */
-        if (setuid(1000) != 0 || fcntl(other[0], F_SETOWN, getppid()) != 0) _exit(1);
-        _exit(write(other[1], "x", 1) != 1);
-    }
-    CHECK(child_good(child) && signals == 0);
-    close(ends[0]), close(ends[1]), close(other[0]), close(other[1]);
-    unlink("fifo");
-}
-
-/* --- Names that are gone, and what /proc says of descriptors --- */
-
-/* What happened, as wd:mask in hexadecimal and name. */
-static const char *happened(int watch) {
-    static char text[4096];
-    char bytes[4096];
-    int size = read(watch, bytes, sizeof bytes), used = 0;
-    text[0] = 0;
-    for (int at = 0; at < size;) {
-        struct inotify_event *event = (void *)(bytes + at);
-        used += snprintf(text + used, sizeof text - used, "%d:%x%s ", event->wd, event->mask,
-                         event->len ? event->name : "");
-        at += sizeof *event + event->len;
-    }
-    return text;
-}
-#define HAPPENED(watch, what) CHECK(strcmp(happened(watch), what) == 0)
-
-static void unlinked_files(void) {
-    CHECK(mkdir("watched", 0700) == 0);
-    int file = open("watched/f", O_RDWR | O_CREAT, 0600), watch = inotify_init1(IN_NONBLOCK);
-    CHECK(inotify_add_watch(watch, "watched", IN_ALL_EVENTS) == 1 &&
-          inotify_add_watch(watch, "watched/f", IN_ALL_EVENTS) == 2);
-    CHECK(unlink("watched/f") == 0 && write(file, "x", 1) == 1);
-    HAPPENED(watch, "2:4 1:200f 1:2f 2:2 ");
-    char byte;
-    CHECK(pread(file, &byte, 1, 0) == 1 && fchmod(file, 0644) == 0 && ftruncate(file, 0) == 0);
-    HAPPENED(watch, "1:1f 2:1 1:4f 2:4 1:2f 2:2 ");
-    CHECK(pread(file, &byte, 1, 0) == 0);
-    HAPPENED(watch, "");
-    close(file);
-    HAPPENED(watch, "1:8f 2:8 2:400 2:8000 ");
-    /* With IN_EXCL_UNLINK an unlinked file has no events. */
-    CHECK(inotify_add_watch(watch, "watched", IN_ALL_EVENTS | IN_EXCL_UNLINK) == 1);
-    file = open("watched/g", O_RDWR | O_CREAT, 0600);
-    CHECK(link("watched/g", "watched/h") == 0);
-    HAPPENED(watch, "1:100g 1:20g 1:100h ");
-    CHECK(unlink("watched/g") == 0 && write(file, "x", 1) == 1);
-    HAPPENED(watch, "1:200g ");
-    CHECK(fchmod(file, 0600) == 0);
-    HAPPENED(watch, "1:4g ");
-    close(file);
-    HAPPENED(watch, "");
-    file = open("watched", O_RDONLY | O_DIRECTORY);
-    char entries[512];
-    CHECK(syscall(SYS_getdents64, file, entries, sizeof entries) > 0);
-    HAPPENED(watch, "1:40000020 1:40000001 ");
-    close(file), close(watch);
-    unlink("watched/h"), rmdir("watched");
-}
-
-/* The lines of fdinfo behind those that all files have. */
-static const char *said_of(int fd) {
-    static char text[4096];
-    char name[64];
-    snprintf(name, sizeof name, "/proc/self/fdinfo/%d", fd);
-    int file = open(name, O_RDONLY), size = read(file, text, sizeof text - 1);
-    close(file);
-    text[size < 0 ? 0 : size] = 0;
-    char *at = strstr(text, "\nino:\t");
-    CHECK(strncmp(text, "pos:\t", 5) == 0 && strstr(text, "\nflags:\t0") && strstr(text, "\nmnt_id:\t") &&
-          at);
-    at = at ? strchr(at + 1, '\n') : NULL;
-    return at ? at + 1 : "";
-}
-
-static void descriptors_in_proc(void) {
-    char want[512];
-    struct stat about;
-    int fd = eventfd(5, 0), second = eventfd(0, 0);
-    char *first = strdup(said_of(fd));
-    CHECK(strncmp(first, "eventfd-count:                5\neventfd-id: ", 44) == 0);
-    CHECK(strcmp(strstr(first, "id: "), strstr(said_of(second), "id: ")) != 0);
-    fstat(fd, &about);
-    int epoll = epoll_create1(0);
-    struct epoll_event event = { EPOLLIN | EPOLLET, { .u64 = 0x123456789abcdef0 } };
-    epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event);
-    snprintf(want, sizeof want, "tfd: %8d events: 80000019 data: 123456789abcdef0  pos:0 ino:%lx sdev:%lx\n",
-             fd, (long)about.st_ino, (long)about.st_dev);
-    CHECK(strcmp(said_of(epoll), want) == 0);
-    sigset_t set;
-    sigemptyset(&set), sigaddset(&set, SIGUSR1), sigaddset(&set, SIGKILL), sigaddset(&set, 64);
-    int signals = signalfd(-1, &set, 0);
-    CHECK(strcmp(said_of(signals), "sigmask:\t8000000000000200\n") == 0);
-    int file = open("f", O_RDWR | O_CREAT, 0600), watch = inotify_init();
-    CHECK(inotify_add_watch(watch, ".", IN_MODIFY | IN_ONESHOT) == 1 &&
-          inotify_add_watch(watch, "f", IN_ALL_EVENTS | IN_EXCL_UNLINK) == 2);
-    stat("f", &about);
-    snprintf(want, sizeof want,
-             "inotify wd:2 ino:%lx sdev:%lx mask:4000fff ignored_mask:0 fhandle-bytes:", (long)about.st_ino,
-             (long)about.st_dev);
-    CHECK(strncmp(said_of(watch), want, strlen(want)) == 0 && strstr(said_of(watch), "\ninotify wd:1 ") &&
-          strstr(said_of(watch), " mask:80000002 "));
-    struct flock range = {.l_type = F_WRLCK, .l_start = 3, .l_len = 4},
-                 rest = {.l_type = F_RDLCK, .l_start = 100};
-    CHECK(flock(file, LOCK_EX) == 0 && fcntl(file, F_SETLK, &range) == 0 &&
-          fcntl(file, F_OFD_SETLK, &rest) == 0);
-    char where[64];
-    snprintf(where, sizeof where, "%02x:%02x:%lu", (int)(about.st_dev >> 8), (int)(about.st_dev & 255),
-             (long)about.st_ino);
-    snprintf(want, sizeof want,
-             "lock:\t1: FLOCK  ADVISORY  WRITE %d %s 0 EOF\nlock:\t2: POSIX  ADVISORY  WRITE %d %s 3 "
-             "6\nlock:\t3: OFDLCK ADVISORY  READ -1 %s 100 EOF\n",
-             getpid(), where, getpid(), where, where);
-    CHECK(strcmp(said_of(file), want) == 0);
-    int again = open("f", O_RDONLY);
-    CHECK(strcmp(said_of(again), "") == 0);
-    int ends[2], master = open("/dev/ptmx", O_RDWR | O_NOCTTY), number;
-    CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0 && strcmp(said_of(ends[0]), "scm_fds: 0\n") == 0);
-    CHECK(ioctl(master, TIOCGPTN, &number) == 0);
-    snprintf(want, sizeof want, "tty-index:\t%d\n", number);
-    CHECK(strcmp(said_of(master), want) == 0);
-    int all[] = { fd, second, epoll, signals, file, watch, again, ends[0], ends[1], master };
-    for (int i = 0; i < 10; i++) close(all[i]);
-    free(first);
-    unlink("f");
-}
-
-/* --- Times that stay --- */
-
-static void sticky_times(void) {
-    struct timeval time = { 0, 20000 };
-    CHECK(select(0, NULL, NULL, NULL, &time) == 0 && time.tv_usec == 0);
-    CHECK(personality(0x4000000) != -1);
-    time.tv_usec = 20000;
-    CHECK(select(0, NULL, NULL, NULL, &time) == 0 && time.tv_usec == 20000);
-#ifdef SYS_ppoll
-    long left[2] = { 0, 50000000 };
-    CHECK(syscall(SYS_ppoll, NULL, 0, left, NULL, 8) == 0 && left[1] == 50000000);
-    /* The call is not restarted, whatever SA_RESTART says. */
-    struct sigaction action = { .sa_sigaction = note, .sa_flags = SA_SIGINFO | SA_RESTART };
-    struct itimerval soon = { { 0, 0 }, { 0, 10000 } };
-    sigaction(SIGALRM, &action, NULL);
-    setitimer(ITIMER_REAL, &soon, NULL);
-    CHECK(syscall(SYS_ppoll, NULL, 0, left, NULL, 8) == -1 && errno == EINTR && left[1] == 50000000);
-#endif
-    personality(0);
-}
-
-/* --- Sockets that are not to be had --- */
-
-static int refusal(int family, int type, int protocol) {
-    int ends[2];
-    return socketpair(family, type, protocol, ends) == -1 ? errno : 0;
-}
-
-static void families(void) {
-    CHECK(refusal(AF_INET, SOCK_STREAM, 0) == EOPNOTSUPP && refusal(AF_INET6, SOCK_DGRAM, 0) == EOPNOTSUPP);
-    CHECK(refusal(AF_INET, 0, 0) == ESOCKTNOSUPPORT &&
-          refusal(AF_INET, SOCK_SEQPACKET, 0) == ESOCKTNOSUPPORT);
-    CHECK(refusal(AF_INET, SOCK_RAW, 0) == EPROTONOSUPPORT &&
-          refusal(AF_INET, SOCK_STREAM, 17) == EPROTONOSUPPORT);
-    CHECK(refusal(AF_INET, SOCK_DGRAM, 1) == EACCES && refusal(AF_INET, SOCK_STREAM, 300) == EINVAL);
-    CHECK(refusal(AF_INET, 11, 0) == EINVAL && refusal(AF_X25, 11, 0) == EINVAL &&
-          refusal(46, 11, 0) == EAFNOSUPPORT);
-    CHECK(refusal(AF_NETLINK, SOCK_STREAM, 0) == ESOCKTNOSUPPORT &&
-          refusal(AF_NETLINK, SOCK_RAW, 1) == EPROTONOSUPPORT);
-    CHECK(refusal(AF_PACKET, SOCK_STREAM, 0) == ESOCKTNOSUPPORT &&
-          refusal(AF_PACKET, SOCK_RAW, 0) == EOPNOTSUPP);
-    CHECK(socket(AF_INET, SOCK_RAW, 0) == -1 && errno == EPROTONOSUPPORT);
-    CHECK(socket(AF_INET6, SOCK_STREAM, 17) == -1 && errno == EPROTONOSUPPORT);
-    pid_t child = fork();
-    if (child == 0) {
-        failed = 0;
-        CHECK(setuid(1000) == 0 && refusal(AF_PACKET, SOCK_STREAM, 0) == EPERM &&
-              refusal(AF_INET, SOCK_RAW, 1) == EPERM);
-        _exit(failed);
-    }
-    CHECK(child_good(child));
-}
-
-/* --- splice and sendfile of devices --- */
-
-static void spliced_devices(void) {
-    int ends[2], zero = open("/dev/zero", O_RDWR), null = open("/dev/null", O_RDWR),
-                 random = open("/dev/urandom", O_RDWR);
-    int full = open("/dev/full", O_RDWR), version = open("/proc/version", O_RDONLY),
-        status = open("/proc/self/status", O_RDONLY);
-    loff_t at = 0;
-    off_t from = 0;
-    CHECK(pipe(ends) == 0 && write(ends[1], "0123456789", 10) == 10);
-    CHECK(splice(zero, NULL, ends[1], NULL, 5, 0) == -1 && errno == EINVAL);
-    CHECK(splice(ends[0], NULL, zero, NULL, 5, 0) == -1 && errno == EINVAL);
-    CHECK(splice(ends[0], NULL, full, NULL, 5, 0) == -1 && errno == EINVAL);
-    CHECK(splice(ends[0], NULL, null, &at, 5, 0) == 5 && at == 0);
-    CHECK(splice(ends[0], NULL, random, &at, 5, 0) == 5 && at == 0);
-    CHECK(splice(random, &at, ends[1], NULL, 5, 0) == 5 && at == 0);
-    CHECK(sendfile(null, random, &from, 5) == 5 && from == 0);
-    CHECK(sendfile(null, zero, NULL, 5) == -1 && errno == EINVAL);
-    CHECK(sendfile(null, version, &from, 5) == 5 && from == 5);
-    CHECK(splice(version, NULL, ends[1], NULL, 5, 0) == 5);
-    CHECK(splice(status, NULL, ends[1], NULL, 5, 0) == -1 && errno == EINVAL);
-    int all[] = { zero, null, random, full, version, status, ends[0], ends[1] };
-    for (int i = 0; i < 8; i++) close(all[i]);
-}
-
-/* --- What is queued for a user --- */
-
-static int thread_id, thread_may_go;
-static void *has_an_id(void *unused) {
-    (void)unused;
-    __atomic_store_n(&thread_id, syscall(SYS_gettid), __ATOMIC_SEQ_CST);
-    while (!__atomic_load_n(&thread_may_go, __ATOMIC_SEQ_CST)) pause_ms(1);
-    return NULL;
-}
-
-static int queue_raw(int call, int id, int sig, int code) {
-    siginfo_t info = { 0 };
-    info.si_signo = sig, info.si_code = code;
-    return call == SYS_rt_tgsigqueueinfo ? syscall(call, getpid(), id, sig, &info)
-                                         : syscall(call, id, sig, &info);
-}
-
-static void queued_signals(void) {
-    pid_t child = fork();
-    if (child == 0) {
-        failed = 0;
-        struct rlimit limit = { 5, 5 };
-        union sigval value = { 0 };
-        sigset_t set;
-        int good = 0;
-        timer_t timer;
-        sigfillset(&set), sigprocmask(SIG_BLOCK, &set, NULL);
-        CHECK(setuid(12345) == 0 && setrlimit(RLIMIT_SIGPENDING, &limit) == 0);
-        for (int i = 0; i < 8; i++) good += sigqueue(getpid(), SIG, value) == 0;
-        CHECK(good == 5 && errno == EAGAIN);
-        CHECK(kill(getpid(), SIG + 1) == 0 && sigqueue(getpid(), SIGUSR1, value) == 0 &&
-              kill(getpid(), SIGUSR2) == 0);
-        CHECK(syscall(SYS_tgkill, getpid(), getpid(), SIG + 2) == -1 && errno == EAGAIN);
-        CHECK(timer_create(CLOCK_MONOTONIC, NULL, &timer) == -1 && errno == EAGAIN);
-        sigpending(&set);
-        CHECK(sigismember(&set, SIG + 1) && sigismember(&set, SIGUSR1) && !sigismember(&set, SIG + 2));
-        /*
-         * Another process of the user has no room either, until signals are taken. SIGUSR2 is counted, though
-         * beyond the limit.
-         */
-        pid_t other = fork();
-        if (other == 0) _exit(sigqueue(getpid(), SIG, value) == -1 && errno == EAGAIN ? 0 : 1);
-        CHECK(child_good(other));
-        /* The SIGCHLD of the child that ended is counted, too. */
-        sigemptyset(&set), sigaddset(&set, SIG);
-        struct timespec now = { 0, 0 };
-        for (int i = 0; i < 5; i++) CHECK(sigtimedwait(&set, NULL, &now) == SIG);
-        CHECK(sigtimedwait(&set, NULL, &now) == -1 && errno == EAGAIN && sigqueue(getpid(), SIG, value) == 0);
-        CHECK(timer_create(CLOCK_MONOTONIC, NULL, &timer) == 0);
-        limit.rlim_cur = 0;
-        CHECK(setrlimit(RLIMIT_SIGPENDING, &limit) == 0 && sigqueue(getpid(), SIG + 3, value) == -1 &&
-              errno == EAGAIN);
-        _exit(failed);
-    }
-    CHECK(child_good(child));
-    pthread_t thread;
-    pthread_create(&thread, NULL, has_an_id, NULL);
-    while (!__atomic_load_n(&thread_id, __ATOMIC_SEQ_CST)) pause_ms(1);
-    catch(SIG);
-    signals = 0;
-    /*
-     * A thread's id stands for its process. Only the calling thread itself may get codes that others must not
-     * send.
-     */
-    CHECK(kill(thread_id, 0) == 0 && queue_raw(SYS_rt_sigqueueinfo, thread_id, SIG, SI_QUEUE) == 0);
-    CHECK(queue_raw(SYS_rt_sigqueueinfo, thread_id, SIG, SI_TKILL) == -1 && errno == EPERM);
-    CHECK(queue_raw(SYS_rt_sigqueueinfo, getpid(), SIG, SI_TKILL) == 0);
-    CHECK(queue_raw(SYS_rt_tgsigqueueinfo, thread_id, SIG, SI_USER) == -1 && errno == EPERM);
-    CHECK(queue_raw(SYS_rt_tgsigqueueinfo, getpid(), SIG, SI_USER) == 0);
-    CHECK(queue_raw(SYS_rt_tgsigqueueinfo, -1, SIG, SI_USER) == -1 && errno == EINVAL);
-    pause_ms(5);
-    CHECK(signals == 3);
-    int fd = syscall(SYS_pidfd_open, getppid(), 0);
-    siginfo_t info = { 0 };
-    info.si_signo = SIG, info.si_code = SI_USER;
-    CHECK(syscall(SYS_pidfd_send_signal, fd, SIG + 1, &info, 0) == -1 && errno == EINVAL);
-    CHECK(syscall(SYS_pidfd_send_signal, fd, SIG, &info, 0) == -1 && errno == EPERM);
+/* Epoll files in epoll files, and files that are closed while they are ready. */
+static void nested_readiness(void) {
+    struct epoll_event e = {.events = EPOLLIN}, got[4];
+    struct pollfd polled;
+    int ep[4], fd = eventfd(0, EFD_NONBLOCK), other = eventfd(1, EFD_NONBLOCK);
+    uint64_t n = 1;
+    for (int i = 0; i < 4; i++) ep[i] = epoll_create1(0);
+    for (int i = 0; i < 3; i++) CHECK(epoll_ctl(ep[i], EPOLL_CTL_ADD, ep[i + 1], &e) == 0);
+    CHECK(epoll_ctl(ep[3], EPOLL_CTL_ADD, ep[0], &e) == -1 && errno == ELOOP);
+    CHECK(epoll_ctl(ep[3], EPOLL_CTL_ADD, fd, &e) == 0 && epoll_wait(ep[0], got, 4, 0) == 0);
+    polled = (struct pollfd){ep[0], POLLIN, 0};
+    CHECK(write(fd, &n, 8) == 8 && epoll_wait(ep[0], got, 4, 0) == 1 && poll(&polled, 1, 0) == 1);
+    CHECK(read(fd, &n, 8) == 8 && epoll_wait(ep[0], got, 4, 0) == 0 && poll(&polled, 1, 0) == 0);
+    CHECK(write(fd, &n, 8) == 8 && epoll_wait(ep[2], got, 4, 0) == 1 && epoll_wait(ep[0], got, 4, 0) == 1);
+    e.events = EPOLLIN | EPOLLET;
+    CHECK(epoll_ctl(ep[3], EPOLL_CTL_ADD, other, &e) == 0);
     close(fd);
-    __atomic_store_n(&thread_may_go, 1, __ATOMIC_SEQ_CST);
-    pthread_join(thread, NULL);
+    CHECK(epoll_wait(ep[0], got, 4, 0) == 1 && epoll_wait(ep[3], got, 4, 0) == 1 &&
+          epoll_wait(ep[0], got, 4, 0) == 0);
+    CHECK(write(other, &n, 8) == 8 && epoll_wait(ep[0], got, 4, 0) == 1);
+    close(ep[3]);
+    CHECK(epoll_wait(ep[0], got, 4, 0) == 0 && epoll_wait(ep[2], got, 4, 0) == 0);
+    for (int i = 0; i < 3; i++) close(ep[i]);
+    close(other);
 }
 
-/* --- Sockets in flight to each other --- */
-
-static int send_fd(int to, int fd, const void *data, size_t size) {
-    union { struct cmsghdr header; char bytes[CMSG_SPACE(sizeof(int))]; } control = { { 0 } };
-    struct iovec vector = { (void *)data, size };
-    struct msghdr message = {
-        .msg_iov = &vector, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
-    control.header =
-        (struct cmsghdr){.cmsg_len = CMSG_LEN(sizeof fd), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
-    memcpy(CMSG_DATA(&control.header), &fd, sizeof fd);
-    return sendmsg(to, &message, MSG_DONTWAIT) == (ssize_t)size;
+/* Nested epoll files: the depth is limited, whichever is added first. */
+static void nests(void) {
+    struct epoll_event e = {.events = EPOLLIN};
+    int ep[20], made = 0;
+    for (int i = 0; i < 20; i++) ep[i] = epoll_create1(0);
+    while (made < 19 && epoll_ctl(ep[made], EPOLL_CTL_ADD, ep[made + 1], &e) == 0) made++;
+    CHECK(made >= 3 && made < 10 && errno == ELOOP);
+    /* A removed one no longer counts. */
+    CHECK(epoll_ctl(ep[0], EPOLL_CTL_DEL, ep[1], NULL) == 0 &&
+          epoll_ctl(ep[made], EPOLL_CTL_ADD, ep[made + 1], &e) == 0);
+    CHECK(epoll_ctl(ep[made + 1], EPOLL_CTL_ADD, ep[1], &e) == -1 && errno == ELOOP);
+    CHECK(epoll_ctl(ep[0], EPOLL_CTL_ADD, ep[1], &e) == -1 && errno == ELOOP);
+    for (int i = 0; i < 20; i++) close(ep[i]);
+    /* Starting from the innermost. */
+    for (int i = 0; i < 20; i++) ep[i] = epoll_create1(0);
+    for (made = 0; made < 19 && epoll_ctl(ep[made + 1], EPOLL_CTL_ADD, ep[made], &e) == 0;) made++;
+    CHECK(made >= 3 && made < 10 && errno == ELOOP);
+    for (int i = 0; i < 20; i++) close(ep[i]);
 }
 
-static int receive_fd(int from, int flags) {
-    union { struct cmsghdr header; char bytes[CMSG_SPACE(sizeof(int))]; } control = { { 0 } };
-    char byte[64];
-    struct iovec vector = { byte, sizeof byte };
-    struct msghdr message = {
-        .msg_iov = &vector, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
-    int fd = -1;
-    if (recvmsg(from, &message, flags) < 1 || message.msg_controllen < CMSG_LEN(sizeof fd)) return -1;
-    memcpy(&fd, CMSG_DATA(&control.header), sizeof fd);
-    return fd;
-}
-
-static char load[30000];
-static int quiet;
-
-/* Makes cycles of several kinds and closes them. */
-static void *makes_cycles(void *rounds) {
-    for (int i = 0; i < (int)(intptr_t)rounds; i++) {
-        int a[2], b[2];
-        CHECK(socketpair(AF_UNIX, i % 2 ? SOCK_DGRAM : SOCK_STREAM, 0, a) == 0 &&
-              socketpair(AF_UNIX, SOCK_STREAM, 0, b) == 0);
-        /* Each socket is in its own queue; each in the other's; or there is a third one that leads there. */
-        CHECK(send_fd(a[0], a[1], load, sizeof load));
-        if (i % 3) CHECK(send_fd(a[1], a[0], load, sizeof load));
-        CHECK(send_fd(b[0], a[0], load, sizeof load) && send_fd(a[0], b[1], load, sizeof load));
-        close(a[0]), close(b[0]), close(a[1]), close(b[1]);
+/* An event with several paths through epoll files arrives each time. */
+static void many_ways(void) {
+    struct epoll_event e = {.events = EPOLLIN | EPOLLET}, got[8];
+    int inner[5], middle[5], top = epoll_create1(0), other = epoll_create1(0), fd = eventfd(0, EFD_NONBLOCK);
+    uint64_t n = 1;
+    for (int i = 0; i < 5; i++) {
+        inner[i] = epoll_create1(0);
+        middle[i] = epoll_create1(0);
+        CHECK(epoll_ctl(inner[i], EPOLL_CTL_ADD, fd, &e) == 0);
     }
-    return NULL;
-}
-
-/* Sends sockets and uses them before they are received: they must be unchanged. */
-static void *passes_on(void *unused) {
-    (void)unused;
-    int way[2];
-    CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, way) == 0);
-    while (!__atomic_load_n(&quiet, __ATOMIC_SEQ_CST)) {
-        int pair[2], good = 0;
-        char byte = 0;
-        if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) != 0) break;
-        good += send_fd(way[0], pair[0], "x", 1) && write(pair[1], "y", 1) == 1;
-        close(pair[0]);
-        int looked = receive_fd(way[1], MSG_PEEK);
-        good += looked >= 0;
-        if (looked % 2) close(looked);
-        int taken = receive_fd(way[1], 0);
-        if (looked % 2 == 0) close(looked);
-        good += taken >= 0 && read(taken, &byte, 1) == 1 && byte == 'y' && write(taken, "z", 1) == 1 &&
-                read(pair[1], &byte, 1) == 1;
-        CHECK(good == 3);
-        close(taken), close(pair[1]);
-        if (good != 3) break;
+    for (int i = 0; i < 5; i++) {
+        for (int j = 0; j < 5; j++) CHECK(epoll_ctl(middle[i], EPOLL_CTL_ADD, inner[j], &e) == 0);
+        CHECK(epoll_ctl(top, EPOLL_CTL_ADD, middle[i], &e) == 0);
     }
-    close(way[0]), close(way[1]);
-    return NULL;
+    CHECK(epoll_ctl(other, EPOLL_CTL_ADD, middle[0], &e) == 0);
+    CHECK(epoll_wait(top, got, 8, 0) == 0 && epoll_wait(other, got, 8, 0) == 0);
+    for (int i = 0; i < 3; i++) {
+        CHECK(write(fd, &n, 8) == 8 && epoll_wait(top, got, 8, 0) == 5 && epoll_wait(top, got, 8, 0) == 0);
+    }
+    CHECK(epoll_wait(other, got, 8, 0) == 1 && epoll_wait(other, got, 8, 0) == 0);
+    CHECK(write(fd, &n, 8) == 8 && epoll_wait(other, got, 8, 0) == 1);
+    for (int i = 0; i < 5; i++) {
+        close(inner[i]);
+        close(middle[i]);
+    }
+    close(top);
+    close(other);
+    close(fd);
 }
 
-static void lost_in_flight(void) {
-    pthread_t threads[3];
-    makes_cycles((void *)20);
-    long before = free_memory();
-    for (int i = 0; i < 3; i++) pthread_create(&threads[i], NULL, i ? makes_cycles : passes_on, (void *)400);
-    for (int i = 1; i < 3; i++) pthread_join(threads[i], NULL);
-    __atomic_store_n(&quiet, 1, __ATOMIC_SEQ_CST);
-    pthread_join(threads[0], NULL);
-    for (int i = 0; i < 50 && free_memory() < before - 16000; i++) pause_ms(20);
-    CHECK(free_memory() >= before - 16000);
-    /* Sockets that can still be reached through others stay open. */
-    int a[2], b[2];
-    char byte = 0;
-    CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, a) == 0 && socketpair(AF_UNIX, SOCK_STREAM, 0, b) == 0);
-    CHECK(send_fd(a[0], b[1], "1", 1) && send_fd(b[0], a[0], "2", 1) && write(b[0], "3", 1) == 1);
-    close(b[0]), close(b[1]), close(a[0]);
-    close(socket(AF_UNIX, SOCK_STREAM, 0));
-    int inner = receive_fd(a[1], 0), outer = receive_fd(inner, 0);
-    CHECK(inner >= 0 && outer >= 0 && read(inner, &byte, 1) == 1 && byte == '3');
-    CHECK(write(outer, "4", 1) == 1 && read(a[1], &byte, 1) == 1 && byte == '4');
-    close(inner), close(outer), close(a[1]);
+/* --- What is reported, and where it is written --- */
+
+/* The order of ready files: in turn, edge- and level-triggered; which `revents` poll writes. */
+static void readiness(void) {
+    struct epoll_event e = {0}, got[8];
+    struct epoll_event *volatile nowhere = (void *)8;
+    struct pollfd polled[3], *volatile no_list = NULL;
+    int ep = epoll_create1(EPOLL_CLOEXEC), fds[3], times[3] = {0};
+    uint64_t n = 1;
+    for (int i = 0; i < 3; i++) {
+        fds[i] = eventfd(1, EFD_NONBLOCK);
+        e = (struct epoll_event){.events = EPOLLIN, .data.u64 = 0x100000001ull * i};
+        CHECK(epoll_ctl(ep, EPOLL_CTL_ADD, fds[i], &e) == 0);
+    }
+    for (int i = 0; i < 6; i++) {
+        CHECK(epoll_wait(ep, got, 1, 0) == 1 && got[0].events == EPOLLIN);
+        times[got[0].data.u64 % 3]++;
+    }
+    CHECK(times[0] == 2 && times[1] == 2 && times[2] == 2);
+    CHECK(epoll_wait(ep, got, 8, 0) == 3 &&
+          (got[0].data.u64 ^ got[1].data.u64 ^ got[2].data.u64) == 0x300000003ull);
+    CHECK(read(fds[1], &n, 8) == 8 && epoll_wait(ep, got, 8, 0) == 2);
+    CHECK(read(fds[0], &n, 8) == 8 && read(fds[2], &n, 8) == 8 && epoll_wait(ep, got, 8, 0) == 0);
+    e.events = EPOLLIN | EPOLLET;
+    CHECK(epoll_ctl(ep, EPOLL_CTL_MOD, fds[1], &e) == 0);
+    CHECK(epoll_wait(ep, got, 8, 1) == 0 && write(fds[1], &n, 8) == 8);
+    CHECK(epoll_wait(ep, nowhere, 8, 0) == -1 && errno == EFAULT);
+    CHECK(epoll_wait(ep, got, 8, 0) == 1 && epoll_wait(ep, got, 8, 0) == 0);
+    CHECK(write(fds[1], &n, 8) == 8 && epoll_wait(ep, got, 8, 0) == 1 && epoll_wait(ep, got, 8, 0) == 0);
+    e.events = EPOLLIN | EPOLLONESHOT;
+    CHECK(epoll_ctl(ep, EPOLL_CTL_MOD, fds[1], &e) == 0 && epoll_wait(ep, got, 8, 0) == 1);
+    CHECK(write(fds[1], &n, 8) == 8 && epoll_wait(ep, got, 8, 0) == 0);
+    CHECK(epoll_ctl(ep, EPOLL_CTL_MOD, fds[1], &e) == 0 && epoll_wait(ep, got, 8, 0) == 1);
+    CHECK(epoll_ctl(ep, EPOLL_CTL_DEL, fds[0], NULL) == 0 && write(fds[0], &n, 8) == 8 &&
+          write(fds[2], &n, 8) == 8);
+    CHECK(epoll_wait(ep, got, 8, 0) == 1 && epoll_wait(ep, nowhere, 8, 0) == -1 &&
+          epoll_wait(ep, got, 8, 0) == 1);
+
+    for (int i = 0; i < 3; i++) polled[i] = (struct pollfd){fds[i], POLLIN | POLLOUT, -1};
+    polled[2].fd = -7;
+    CHECK(poll(polled, 3, 0) == 2 && polled[0].revents == (POLLIN | POLLOUT) && polled[2].revents == 0);
+    CHECK(polled[0].fd == fds[0] && polled[1].events == (POLLIN | POLLOUT) && polled[2].fd == -7);
+    char *page =
+        mmap(NULL, 2 * sysconf(_SC_PAGESIZE), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    memcpy(page, polled, sizeof polled);
+    CHECK(mprotect(page, sysconf(_SC_PAGESIZE), PROT_READ) == 0);
+    CHECK(poll((void *)page, 3, 0) == -1 && errno == EFAULT && poll(no_list, 1, 0) == -1 && errno == EFAULT &&
+          poll(NULL, 0, 0) == 0);
+    munmap(page, 2 * sysconf(_SC_PAGESIZE));
+    close(fds[2]);
+    polled[2].fd = fds[2];
+    CHECK(poll(polled, 3, 0) == 3 && polled[2].revents == POLLNVAL);
+    close(fds[0]);
+    close(fds[1]);
+    close(ep);
+}
+
+/* Memory for events that is not there. */
+static void events_nowhere(void) {
+    int set = epoll_create1(0);
+    long page = sysconf(_SC_PAGESIZE);
+    char *gone = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    munmap(gone, page);
+    /* What can be no user's memory is refused at once, though nothing is ready. */
+    struct epoll_event *never = (struct epoll_event *)(uintptr_t)-64;
+    errno = 0;
+    CHECK(epoll_wait(set, never, 1, 0) == -1 && errno == EFAULT);
+    errno = 0;
+    CHECK(epoll_wait(set, never, 1, 2000) == -1 && errno == EFAULT);
+    /* What is merely not there is not touched as long as nothing is ready. */
+    CHECK(epoll_wait(set, (struct epoll_event *)gone, 1, 10) == 0);
+    close(set);
 }
 
 int main(void) {
     alarm(150);
-    signal(SIGPIPE, SIG_IGN);
     one_is_enough();
     readers_in_turn();
     epoll_edges();
-    signals_of_files();
-    unlinked_files();
-    descriptors_in_proc();
-    sticky_times();
-    families();
-    spliced_devices();
-    queued_signals();
-    lost_in_flight();
+    nested_readiness();
+    nests();
+    many_ways();
+    readiness();
+    events_nowhere();
     return report();
 }

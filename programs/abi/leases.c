@@ -52,10 +52,14 @@ static int opens(int flags) {
     return fd >= 0;
 }
 
-/* A process that opens (or truncates) the file: it ends well if it could. */
-static pid_t opener(int flags, int truncates) {
+/*
+ * A process that opens (or truncates) the file: it ends well if it could. It closes the open file with the
+ * lease, `held`, which would stay open when its holder closes it.
+ */
+static pid_t opener(int held, int flags, int truncates) {
     pid_t child = fork();
     if (child == 0) {
+        close(held);
         if (truncates) _exit(truncate(NAME, 3) == 0 ? 0 : 1);
         _exit(opens(flags) ? 0 : 1);
     }
@@ -163,31 +167,31 @@ static void without_waiting(void) {
 static void waited_for(void) {
     /* A reader is let in when the lease becomes a read lease. */
     int fd = leased(O_RDONLY, F_WRLCK);
-    pid_t child = opener(O_RDONLY, 0);
+    pid_t child = opener(fd, O_RDONLY, 0);
     CHECK(is_told(fd) && is_kept(child));
     CHECK(shown("/proc/locks", fd, "-> LEASE  BREAKER   READ", child, 0));
     CHECK(fcntl(fd, F_SETLEASE, F_RDLCK) == 0 && ends_well(child) && fcntl(fd, F_GETLEASE) == F_RDLCK);
     /* A writer when it is given up. */
-    child = opener(O_WRONLY, 0);
+    child = opener(fd, O_WRONLY, 0);
     CHECK(is_told(fd) && is_kept(child));
     CHECK(fcntl(fd, F_SETLEASE, F_RDLCK) == -1 && errno == EAGAIN && is_kept(child));
     CHECK(fcntl(fd, F_SETLEASE, F_UNLCK) == 0 && ends_well(child));
     close(fd);
     /* Or is closed. */
     fd = leased(O_RDONLY, F_RDLCK);
-    child = opener(O_RDWR | O_TRUNC, 0);
+    child = opener(fd, O_RDWR | O_TRUNC, 0);
     CHECK(is_told(fd) && is_kept(child));
     close(fd);
     CHECK(ends_well(child));
     /* Who truncates writes. */
     fd = leased(O_RDONLY, F_RDLCK);
-    child = opener(0, 1);
+    child = opener(fd, 0, 1);
     CHECK(is_told(fd) && is_kept(child));
     CHECK(fcntl(fd, F_SETLEASE, F_UNLCK) == 0 && ends_well(child));
     close(fd);
     /* Who is killed wants nothing more. */
     fd = leased(O_RDWR, F_WRLCK);
-    child = opener(O_RDWR, 0);
+    child = opener(fd, O_RDWR, 0);
     CHECK(is_told(fd) && is_kept(child) && kill(child, SIGKILL) == 0 && !ends_well(child));
     CHECK(!shown("/proc/locks", fd, "-> LEASE  BREAKER   WRITE", child, 0));
     CHECK(fcntl(fd, F_SETLEASE, F_UNLCK) == 0 && fcntl(fd, F_SETLEASE, F_WRLCK) == 0);
@@ -210,10 +214,10 @@ static void settings(void) {
     CHECK(setting("/proc/sys/fs/lease-break-time", "1\n"));
     int fd = leased(O_RDONLY, F_WRLCK);
     double start = now();
-    pid_t child = opener(O_RDONLY, 0);
+    pid_t child = opener(fd, O_RDONLY, 0);
     CHECK(ends_well(child) && is_told(fd) && now() - start > 0.8 && fcntl(fd, F_GETLEASE) == F_RDLCK);
     start = now();
-    child = opener(O_WRONLY, 0);
+    child = opener(fd, O_WRONLY, 0);
     CHECK(ends_well(child) && is_told(fd) && now() - start > 0.8 && fcntl(fd, F_GETLEASE) == F_UNLCK);
     close(fd);
     CHECK(setting("/proc/sys/fs/lease-break-time", "45\n"));

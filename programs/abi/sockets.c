@@ -1,12 +1,13 @@
 /*
- * Local sockets and epoll files in rare situations: sockets sent through sockets, nested epoll files, full
- * queues, MSG_PEEK on streams, and credentials of messages. Called by tools/limen/src/test/programs.rs, on
- * every architecture; on Linux it can be run by hand, as root.
+ * Sockets in rare situations: sockets sent through sockets, full queues, MSG_PEEK on streams, credentials of
+ * messages, families that are not there. Called by tools/limen/src/test/programs.rs, on every architecture;
+ * on Linux it can be run by hand, as root.
  */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -14,18 +15,19 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 #include "check.h"
+#include "common.h"
 
-/* Sends a byte, and with it control data of one kind. */
-static int send_with(int to, int kind, const void *data, size_t size) {
-    char byte = 'x', control[CMSG_SPACE(sizeof(struct ucred))] = {0};
-    struct iovec io = {&byte, 1};
+/* Sends a message, and with it control data of one kind. */
+static int send_both(int to, const void *message, size_t length, int kind, const void *data, size_t size) {
+    _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(struct ucred))] = {0};
+    struct iovec io = {(void *)message, length};
     struct msghdr m = {
         .msg_iov = &io, .msg_iovlen = 1, .msg_control = control, .msg_controllen = CMSG_SPACE(size)};
     struct cmsghdr *c = CMSG_FIRSTHDR(&m);
@@ -34,23 +36,27 @@ static int send_with(int to, int kind, const void *data, size_t size) {
     return sendmsg(to, &m, MSG_DONTWAIT);
 }
 
-/* Receives a byte and its control data. */
-static int receive_with(int from, int kind, void *data, size_t size) {
-    char byte, control[CMSG_SPACE(sizeof(struct ucred))] = {0};
-    struct iovec io = {&byte, 1};
+/* Sends a byte, and with it control data of one kind. */
+static int send_with(int to, int kind, const void *data, size_t size) {
+    return send_both(to, "x", 1, kind, data, size);
+}
+
+/* Receives a byte, of which there must be no more, and its control data. */
+static int receive_by(int flags, int from, int kind, void *data, size_t size) {
+    _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(struct ucred))] = {0};
+    char bytes[64];
+    struct iovec io = {bytes, sizeof bytes};
     struct msghdr m = {
         .msg_iov = &io, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
-    if (recvmsg(from, &m, MSG_DONTWAIT) != 1) return -1;
+    if (recvmsg(from, &m, flags) != 1) return -1;
     struct cmsghdr *c = CMSG_FIRSTHDR(&m);
     if (!c || c->cmsg_type != kind || c->cmsg_len != CMSG_LEN(size)) return -1;
     memcpy(data, CMSG_DATA(c), size);
     return 1;
 }
 
-/* The result of a child, which only has an exit status. */
-static int child_failed(pid_t child) {
-    int status;
-    return waitpid(child, &status, 0) != child || status != 0;
+static int receive_with(int from, int kind, void *data, size_t size) {
+    return receive_by(MSG_DONTWAIT, from, kind, data, size);
 }
 
 /* Sockets in flight inside sockets in flight: the last close closes all of them before it returns. */
@@ -126,57 +132,7 @@ static void files_in_flight(void) {
             _exit(6);
         _exit(0);
     }
-    CHECK(!child_failed(child));
-}
-
-/* Nested epoll files: the depth is limited, whichever is added first. */
-static void nests(void) {
-    struct epoll_event e = {.events = EPOLLIN};
-    int ep[20], made = 0;
-    for (int i = 0; i < 20; i++) ep[i] = epoll_create1(0);
-    while (made < 19 && epoll_ctl(ep[made], EPOLL_CTL_ADD, ep[made + 1], &e) == 0) made++;
-    CHECK(made >= 3 && made < 10 && errno == ELOOP);
-    /* A removed one no longer counts. */
-    CHECK(epoll_ctl(ep[0], EPOLL_CTL_DEL, ep[1], NULL) == 0 &&
-          epoll_ctl(ep[made], EPOLL_CTL_ADD, ep[made + 1], &e) == 0);
-    CHECK(epoll_ctl(ep[made + 1], EPOLL_CTL_ADD, ep[1], &e) == -1 && errno == ELOOP);
-    CHECK(epoll_ctl(ep[0], EPOLL_CTL_ADD, ep[1], &e) == -1 && errno == ELOOP);
-    for (int i = 0; i < 20; i++) close(ep[i]);
-    /* Starting from the innermost. */
-    for (int i = 0; i < 20; i++) ep[i] = epoll_create1(0);
-    for (made = 0; made < 19 && epoll_ctl(ep[made + 1], EPOLL_CTL_ADD, ep[made], &e) == 0;) made++;
-    CHECK(made >= 3 && made < 10 && errno == ELOOP);
-    for (int i = 0; i < 20; i++) close(ep[i]);
-}
-
-/* An event with several paths through epoll files arrives each time. */
-static void many_ways(void) {
-    struct epoll_event e = {.events = EPOLLIN | EPOLLET}, got[8];
-    int inner[5], middle[5], top = epoll_create1(0), other = epoll_create1(0), fd = eventfd(0, EFD_NONBLOCK);
-    uint64_t n = 1;
-    for (int i = 0; i < 5; i++) {
-        inner[i] = epoll_create1(0);
-        middle[i] = epoll_create1(0);
-        CHECK(epoll_ctl(inner[i], EPOLL_CTL_ADD, fd, &e) == 0);
-    }
-    for (int i = 0; i < 5; i++) {
-        for (int j = 0; j < 5; j++) CHECK(epoll_ctl(middle[i], EPOLL_CTL_ADD, inner[j], &e) == 0);
-        CHECK(epoll_ctl(top, EPOLL_CTL_ADD, middle[i], &e) == 0);
-    }
-    CHECK(epoll_ctl(other, EPOLL_CTL_ADD, middle[0], &e) == 0);
-    CHECK(epoll_wait(top, got, 8, 0) == 0 && epoll_wait(other, got, 8, 0) == 0);
-    for (int i = 0; i < 3; i++) {
-        CHECK(write(fd, &n, 8) == 8 && epoll_wait(top, got, 8, 0) == 5 && epoll_wait(top, got, 8, 0) == 0);
-    }
-    CHECK(epoll_wait(other, got, 8, 0) == 1 && epoll_wait(other, got, 8, 0) == 0);
-    CHECK(write(fd, &n, 8) == 8 && epoll_wait(other, got, 8, 0) == 1);
-    for (int i = 0; i < 5; i++) {
-        close(inner[i]);
-        close(middle[i]);
-    }
-    close(top);
-    close(other);
-    close(fd);
+    CHECK(child_good(child));
 }
 
 /* Single bytes need more room than one byte each: a queue has room for some hundreds. */
@@ -353,16 +309,133 @@ static void credentials(void) {
         if (send_with(s[0], SCM_CREDENTIALS, &c, sizeof c) != -1 || errno != EPERM) _exit(15);
         _exit(0);
     }
-    CHECK(!child_failed(child));
+    CHECK(child_good(child));
     close(s[0]);
     close(s[1]);
+}
+
+/* --- Sockets that are not to be had --- */
+
+static int refusal(int family, int type, int protocol) {
+    int ends[2];
+    return socketpair(family, type, protocol, ends) == -1 ? errno : 0;
+}
+
+static void families(void) {
+    CHECK(refusal(AF_INET, SOCK_STREAM, 0) == EOPNOTSUPP && refusal(AF_INET6, SOCK_DGRAM, 0) == EOPNOTSUPP);
+    CHECK(refusal(AF_INET, 0, 0) == ESOCKTNOSUPPORT &&
+          refusal(AF_INET, SOCK_SEQPACKET, 0) == ESOCKTNOSUPPORT);
+    CHECK(refusal(AF_INET, SOCK_RAW, 0) == EPROTONOSUPPORT &&
+          refusal(AF_INET, SOCK_STREAM, 17) == EPROTONOSUPPORT);
+    CHECK(refusal(AF_INET, SOCK_DGRAM, 1) == EACCES && refusal(AF_INET, SOCK_STREAM, 300) == EINVAL);
+    CHECK(refusal(AF_INET, 11, 0) == EINVAL && refusal(AF_X25, 11, 0) == EINVAL &&
+          refusal(46, 11, 0) == EAFNOSUPPORT);
+    CHECK(refusal(AF_NETLINK, SOCK_STREAM, 0) == ESOCKTNOSUPPORT &&
+          refusal(AF_NETLINK, SOCK_RAW, 1) == EPROTONOSUPPORT);
+    CHECK(refusal(AF_PACKET, SOCK_STREAM, 0) == ESOCKTNOSUPPORT &&
+          refusal(AF_PACKET, SOCK_RAW, 0) == EOPNOTSUPP);
+    CHECK(socket(AF_INET, SOCK_RAW, 0) == -1 && errno == EPROTONOSUPPORT);
+    CHECK(socket(AF_INET6, SOCK_STREAM, 17) == -1 && errno == EPROTONOSUPPORT);
+    pid_t child = fork();
+    if (child == 0) {
+        failed = 0;
+        CHECK(setuid(1000) == 0 && refusal(AF_PACKET, SOCK_STREAM, 0) == EPERM &&
+              refusal(AF_INET, SOCK_RAW, 1) == EPERM);
+        _exit(failed);
+    }
+    CHECK(child_good(child));
+}
+
+static long free_memory(void) {
+    char text[4096];
+    int fd = open("/proc/meminfo", O_RDONLY), size = read(fd, text, sizeof text - 1);
+    close(fd);
+    text[size < 0 ? 0 : size] = 0;
+    char *at = strstr(text, "MemFree:");
+    return at ? atol(at + 8) : 0;
+}
+
+/* --- Sockets in flight to each other --- */
+
+static int send_fd(int to, int fd, const void *message, size_t length) {
+    return send_both(to, message, length, SCM_RIGHTS, &fd, sizeof fd) == (int)length;
+}
+
+static int receive_fd(int from, int flags) {
+    int fd = -1;
+    return receive_by(flags, from, SCM_RIGHTS, &fd, sizeof fd) == 1 ? fd : -1;
+}
+
+static const char load[30000];
+static int quiet;
+
+/* Makes cycles of several kinds and closes them. */
+static void *makes_cycles(void *rounds) {
+    for (int i = 0; i < (int)(intptr_t)rounds; i++) {
+        int a[2], b[2];
+        CHECK(socketpair(AF_UNIX, i % 2 ? SOCK_DGRAM : SOCK_STREAM, 0, a) == 0 &&
+              socketpair(AF_UNIX, SOCK_STREAM, 0, b) == 0);
+        /* Each socket is in its own queue; each in the other's; or there is a third one that leads there. */
+        CHECK(send_fd(a[0], a[1], load, sizeof load));
+        if (i % 3) CHECK(send_fd(a[1], a[0], load, sizeof load));
+        CHECK(send_fd(b[0], a[0], load, sizeof load) && send_fd(a[0], b[1], load, sizeof load));
+        close(a[0]), close(b[0]), close(a[1]), close(b[1]);
+    }
+    return NULL;
+}
+
+/* Sends sockets and uses them before they are received: they must be unchanged. */
+static void *passes_on(void *unused) {
+    (void)unused;
+    int way[2];
+    CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, way) == 0);
+    while (!__atomic_load_n(&quiet, __ATOMIC_SEQ_CST)) {
+        int pair[2], good = 0;
+        char byte = 0;
+        if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) != 0) break;
+        good += send_fd(way[0], pair[0], "x", 1) && write(pair[1], "y", 1) == 1;
+        close(pair[0]);
+        int looked = receive_fd(way[1], MSG_PEEK);
+        good += looked >= 0;
+        if (looked % 2) close(looked);
+        int taken = receive_fd(way[1], 0);
+        if (looked % 2 == 0) close(looked);
+        good += taken >= 0 && read(taken, &byte, 1) == 1 && byte == 'y' && write(taken, "z", 1) == 1 &&
+                read(pair[1], &byte, 1) == 1;
+        CHECK(good == 3);
+        close(taken), close(pair[1]);
+        if (good != 3) break;
+    }
+    close(way[0]), close(way[1]);
+    return NULL;
+}
+
+static void lost_in_flight(void) {
+    pthread_t threads[3];
+    makes_cycles((void *)20);
+    long before = free_memory();
+    for (int i = 0; i < 3; i++) pthread_create(&threads[i], NULL, i ? makes_cycles : passes_on, (void *)400);
+    for (int i = 1; i < 3; i++) pthread_join(threads[i], NULL);
+    __atomic_store_n(&quiet, 1, __ATOMIC_SEQ_CST);
+    pthread_join(threads[0], NULL);
+    for (int i = 0; i < 50 && free_memory() < before - 16000; i++) pause_ms(20);
+    CHECK(free_memory() >= before - 16000);
+    /* Sockets that can still be reached through others stay open. */
+    int a[2], b[2];
+    char byte = 0;
+    CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, a) == 0 && socketpair(AF_UNIX, SOCK_STREAM, 0, b) == 0);
+    CHECK(send_fd(a[0], b[1], "1", 1) && send_fd(b[0], a[0], "2", 1) && write(b[0], "3", 1) == 1);
+    close(b[0]), close(b[1]), close(a[0]);
+    close(socket(AF_UNIX, SOCK_STREAM, 0));
+    int inner = receive_fd(a[1], 0), outer = receive_fd(inner, 0);
+    CHECK(inner >= 0 && outer >= 0 && read(inner, &byte, 1) == 1 && byte == '3');
+    CHECK(write(outer, "4", 1) == 1 && read(a[1], &byte, 1) == 1 && byte == '4');
+    close(inner), close(outer), close(a[1]);
 }
 
 int main(void) {
     setvbuf(stdout, NULL, _IONBF, 0);
     signal(SIGPIPE, SIG_IGN);
-    nests();
-    many_ways();
     short_writes();
     room(0);
     room(EPOLLET);
@@ -372,5 +445,7 @@ int main(void) {
     files_in_flight();
     chain_of_sockets();
     chain_of_listeners();
+    families();
+    lost_in_flight();
     return report();
 }

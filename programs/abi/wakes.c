@@ -24,6 +24,7 @@
 #include <time.h>
 #include <unistd.h>
 #include "check.h"
+#include "common.h"
 
 #ifndef SYS_futex_waitv
 #define SYS_futex_waitv 449
@@ -33,11 +34,6 @@ static int64_t now(clockid_t clock) {
     struct timespec t;
     clock_gettime(clock, &t);
     return t.tv_sec * 1000000000LL + t.tv_nsec;
-}
-
-static void pause_ms(int ms) {
-    struct timespec t = { 0, ms * 1000000L };
-    nanosleep(&t, NULL);
 }
 
 /*

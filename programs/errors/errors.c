@@ -201,7 +201,7 @@ static long make_call(const struct call *call, int n) {
 static long compared(const struct call *call, int n, long value) {
     if (call->flags & HIDES) return 0;
     for (int i = 0; i < call->count; i++)
-        if (call->args[i].values[chosen(call, n, i)] == EDGE && value > 0 && value < HOLE - EDGE)
+        if (call->args[i].values[chosen(call, n, i)] == EDGE && value > 0 && value < (long)(HOLE - EDGE))
             return HOLE - EDGE;
     return value;
 }

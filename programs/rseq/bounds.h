@@ -2,13 +2,6 @@
 
 #include <sys/time.h>
 
-static uint64_t now_us(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec * 1000000ull + t.tv_nsec / 1000;
-}
-
 // --- a thread that asks all the time
 
 static struct {
@@ -145,7 +138,7 @@ static void lengths(void)
     // milliseconds.
     for (int i = 0; i < 15; i++)
         alarms[i] = turns_until_alarm(50);
-    slice_stop = 0;
+    competed = 0;
     begin_asking(0);
     pthread_create(&other, 0, compete, 0);
     uint32_t all = 0;
@@ -157,7 +150,7 @@ static void lengths(void)
     nap(20000);
     all = grants();
     end_asking();
-    slice_stop = 1;
+    competed = 1;
     pthread_join(other, 0);
     uint32_t seen = asker.granted < SEEN ? asker.granted : SEEN;
     long us = quarter(asker.turns, seen, all) * 1000 / in_ms, alarm = quarter(alarms, 15, 15) * 1000 / in_ms;
@@ -236,7 +229,7 @@ static void signals_wait_for_nobody(void)
     struct sigaction action = {.sa_handler = on_asker_signal}, old;
     pthread_t other;
     sigaction(SIGUSR1, &action, &old);
-    slice_stop = 0;
+    competed = 0;
     begin_asking(0);
     pthread_create(&other, 0, compete, 0);
     for (uint32_t i = 1; i <= 20; i++) {
@@ -247,7 +240,7 @@ static void signals_wait_for_nobody(void)
         CHECK("signals handled in a second", asker.handled, i);
     }
     end_asking();
-    slice_stop = 1;
+    competed = 1;
     pthread_join(other, 0);
     sigaction(SIGUSR1, &old, 0);
 }
@@ -318,7 +311,7 @@ static void shared_by_a_fork(void)
             ;
         // From here on only the kernel writes to the page.
         answered += a->request && !a->granted;
-        slice_stop = 0;
+        competed = 0;
         pthread_create(&other, 0, compete, 0);
         uint64_t end = now_us() + 1000000;
         while (a->request && now_us() < end)
@@ -327,7 +320,7 @@ static void shared_by_a_fork(void)
         while (a->granted && now_us() < end + 1000000)
             ;
         CHECK("has an extension still after a fork", a->granted, 0);
-        slice_stop = 1;
+        competed = 1;
         pthread_join(other, 0);
         a->request = a->granted = 0;
     }

@@ -34,25 +34,11 @@ static void make_slices(const char *ns)
         close(fd);
 }
 
-static volatile uint32_t slice_stop;
-
-static void *compete(void *unused)
-{
-    (void)unused;
-    pin(0);
-    while (!slice_stop)
-        for (volatile int i = 0; i < 1000; i++)
-            ;
-    return 0;
-}
-
 // Spins and asks for an extension until one is granted; at most `ms` milliseconds. `how` ends it: 0 by yield,
 // 1 by another system call, 2 by waiting until it is over. Returns whether one was granted.
 static int granted_once(volatile struct area *area, int how, int ms)
 {
-    struct timespec begin, now;
-    clock_gettime(CLOCK_MONOTONIC, &begin);
-    do {
+    for (uint64_t end = now_us() + ms * 1000; now_us() < end;) {
         area->request = 1;
         for (volatile int i = 0; i < 2000 && !area->granted; i++)
             ;
@@ -69,8 +55,7 @@ static int granted_once(volatile struct area *area, int how, int ms)
             CHECK("yield without an extension", slice_yield(), 0);
             return 1;
         }
-        clock_gettime(CLOCK_MONOTONIC, &now);
-    } while ((now.tv_sec - begin.tv_sec) * 1000 + (now.tv_nsec - begin.tv_nsec) / 1000000 < ms);
+    }
     return 0;
 }
 
@@ -95,13 +80,13 @@ static void slices(volatile struct area *area, uint32_t len)
     CHECK("flags", area->flags, 0x30);
     make_slices(LONGEST);
     pthread_t other;
-    slice_stop = 0;
+    competed = 0;
     pin(0);
     pthread_create(&other, 0, compete, 0);
     for (int how = 0; how < 3; how++)
         if (!granted_once(area, how, 5000))
             fail("no extension in five seconds", how, how);
-    slice_stop = 1;
+    competed = 1;
     pthread_join(other, 0);
     make_slices(DEFAULT);
     unpin();

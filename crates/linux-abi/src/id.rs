@@ -1,5 +1,26 @@
 //! User and group ids as system calls pass them: of 32 bits, and of 16 bits in the first calls of older ABIs.
 
+use core::sync::atomic::{AtomicI32, Ordering::Relaxed};
+
+/// The id that is shown for a user id that does not fit into 16 bits (`kernel.overflowuid`).
+pub static OVERFLOW_UID: AtomicI32 = AtomicI32::new(65534);
+/// The same for group ids (`kernel.overflowgid`).
+pub static OVERFLOW_GID: AtomicI32 = AtomicI32::new(65534);
+
+fn id16(id: u32, overflow: &AtomicI32) -> u16 {
+    u16::try_from(id).unwrap_or_else(|_| overflow.load(Relaxed) as u16)
+}
+
+/// A user id in 16 bits.
+pub fn uid16(uid: u32) -> u16 {
+    id16(uid, &OVERFLOW_UID)
+}
+
+/// A group id in 16 bits.
+pub fn gid16(gid: u32) -> u16 {
+    id16(gid, &OVERFLOW_GID)
+}
+
 /// A width of ids. As an argument it becomes the 32-bit id that it stands for.
 pub trait IdWord: Copy + 'static {
     /// A user id, or the overflow id if it does not fit.
@@ -51,10 +72,10 @@ impl IdWord for Id32 {
 
 impl IdWord for Id16 {
     fn show_user(id: u32) -> Self {
-        Self(crate::abi::arm::uid16(id))
+        Self(uid16(id))
     }
     fn show_group(id: u32) -> Self {
-        Self(crate::abi::arm::gid16(id))
+        Self(gid16(id))
     }
     fn shown(self) -> usize {
         self.0.into()

@@ -49,7 +49,9 @@ macro_rules! syscall_table {
 
 /// System calls that are newer than the crate's lists. Since 5.1 a new call has the same number in each of
 /// these ABIs.
-pub const NEWER: &[(usize, &str)] = &[(471, "rseq_slice_yield")];
+pub const NEWER: &[(usize, &str)] = &[(RSEQ_SLICE_YIELD, "rseq_slice_yield")];
+/// The number of `rseq_slice_yield`.
+pub const RSEQ_SLICE_YIELD: usize = 471;
 
 pub use syscalls;
 

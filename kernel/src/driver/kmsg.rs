@@ -9,17 +9,12 @@ use crate::fs::poll::{PollEvents, PollTable};
 use crate::log::{self, Cursor, LINE_MAX, Level, Record};
 use crate::sched::{WaitQueue, preempt};
 use crate::sync::SpinLock;
-use crate::task::current;
+use crate::task::{creds::cap, current};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt::Write;
 use core::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
-use limen_linux_abi::SysResult;
-use limen_linux_abi::{Errno, raw::general as abi};
-
-/// `CAP_SYSLOG`, `CAP_SYS_ADMIN`.
-const CAP_SYSLOG: u32 = 34;
-const CAP_SYS_ADMIN: u32 = 21;
+use limen_linux_abi::{Errno, SysResult, raw::general as abi};
 
 /// `kernel.dmesg_restrict`: reading the log needs `CAP_SYSLOG`. On, as in Debian's Linux.
 pub static RESTRICT: AtomicBool = AtomicBool::new(true);
@@ -32,7 +27,7 @@ pub static HIDE_ADDRESSES: AtomicU8 = AtomicU8::new(0);
 fn may_read(only_look: bool) -> Result<(), Errno> {
     let creds = current().creds();
     let open = only_look && !RESTRICT.load(Relaxed);
-    if open || creds.capable(CAP_SYSLOG) || creds.capable(CAP_SYS_ADMIN) {
+    if open || creds.capable(cap::SYSLOG) || creds.capable(cap::SYS_ADMIN) {
         Ok(())
     } else {
         Err(Errno::EPERM)

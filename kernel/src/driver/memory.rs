@@ -7,11 +7,7 @@ use crate::fs::inode::Dev;
 use crate::fs::io::{IoDst, IoSrc};
 use crate::mm::user::UserPtr;
 use alloc::sync::Arc;
-use limen_linux_abi::SysResult;
-use limen_linux_abi::{Errno, native::ioc};
-
-/// `CAP_SYS_ADMIN`.
-const CAP_SYS_ADMIN: u32 = 21;
+use limen_linux_abi::{Errno, SysResult, native::ioc};
 
 /// The kinds of [`Memory`].
 const NULL: u8 = 0;
@@ -68,7 +64,7 @@ impl<const KIND: u8> FileOps for Memory<KIND> {
     fn ioctl(&self, _: &File, cmd: u32, arg: usize) -> SysResult {
         let admin = || {
             let creds = crate::task::current().creds();
-            if creds.capable(CAP_SYS_ADMIN) {
+            if creds.capable(crate::task::creds::cap::SYS_ADMIN) {
                 Ok(())
             } else {
                 Err(Errno::EPERM)

@@ -24,12 +24,8 @@ pub const CAP_DAC_READ_SEARCH: u32 = 2;
 pub const CAP_FOWNER: u32 = 3;
 /// `CAP_FSETID`.
 pub const CAP_FSETID: u32 = 4;
-/// `CAP_SYS_CHROOT`.
-pub const CAP_SYS_CHROOT: u32 = 18;
 /// `CAP_SYS_ADMIN`.
 pub const CAP_SYS_ADMIN: u32 = 21;
-/// `CAP_SYS_RESOURCE`.
-pub const CAP_SYS_RESOURCE: u32 = 24;
 /// `CAP_MKNOD`.
 pub const CAP_MKNOD: u32 = 27;
 /// `CAP_SETFCAP`.

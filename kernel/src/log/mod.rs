@@ -99,11 +99,12 @@ static OUTPUT: IrqSpinLock<Output> = IrqSpinLock::new(Output {
 });
 /// Messages below this level are shown.
 pub static CONSOLE_LEVEL: AtomicI32 = AtomicI32::new(7);
-/// The other values of `kernel.printk`: the level of messages to `/dev/kmsg` that have none,
+/// The level of messages to `/dev/kmsg` that have none. This and the next two are the other values of
+/// `kernel.printk`.
 pub static DEFAULT_MESSAGE_LEVEL: AtomicI32 = AtomicI32::new(4);
-/// the lowest value that `syslog` gives [`CONSOLE_LEVEL`],
+/// The lowest value that `syslog` gives [`CONSOLE_LEVEL`].
 pub static LEAST_CONSOLE_LEVEL: AtomicI32 = AtomicI32::new(1);
-/// and its default value.
+/// The value with which [`CONSOLE_LEVEL`] began, as `kernel.printk` tells it.
 pub static DEFAULT_CONSOLE_LEVEL: AtomicI32 = AtomicI32::new(7);
 /// How many records were ever written, and how many all consoles have shown.
 static WRITTEN: AtomicU64 = AtomicU64::new(0);

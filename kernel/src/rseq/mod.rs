@@ -7,11 +7,13 @@
 //! it compares ([`resumed`]), and its way out to user mode does the rest ([`exit`]).
 
 mod cid;
+mod life;
 mod memory;
 mod slice;
 mod stats;
 mod watch;
 
+pub use life::{ends, first_return, forget, fork, register};
 pub use slice::{LENGTH as SLICE_LENGTH, ended_by_call, grant, prctl, yielded};
 pub use stats::{Counts, NAMES, Sums, ThreadCounts};
 pub use watch::{COUNT, DEBUG, init, set_watch, switch, watch};
@@ -20,18 +22,15 @@ use crate::arch::frame::Frame;
 use crate::arch::{mmu::USER_END, smp, uaccess};
 use crate::mm::AddressSpace;
 use crate::sched::{self, CpuSet};
-use crate::signal::{self, Besides};
+use crate::signal;
 use crate::task::{CurrentTask, Task, current};
 use alloc::sync::Arc;
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 use limen_entry::{Cause, ThreadFlags};
 use limen_linux_abi::Errno;
-use limen_linux_abi::SysResult;
 use limen_rseq::cid::Own;
-use limen_rseq::{
-    Action, Area, CPU_ID_UNINITIALISED, Done, Event, Fatal, Ids, Mode, Said, Stop, Work, register, update,
-};
+use limen_rseq::{Area, CPU_ID_UNINITIALISED, Done, Event, Fatal, Ids, Mode, Said, Stop, Work, update};
 use memory::User;
 
 /// A thread's state for restartable sequences.
@@ -178,40 +177,6 @@ fn ids_now(task: &Task) -> Result<Ids, Stop> {
         node: NODE,
         cid,
     })
-}
-
-/// The running thread's area goes away: it was unregistered, or its memory does (exec, exit).
-pub fn forget(task: &Task) {
-    let rseq = &task.rseq;
-    if !rseq.is_registered() {
-        return;
-    }
-    set_hooks(task, None);
-    crate::sync::without_interrupts(|| {
-        slice::ends(task);
-        slice::set(rseq, false);
-        rseq.at.store(0, Relaxed);
-        rseq.legacy_cpu.store(CPU_ID_UNINITIALISED, Relaxed);
-        rseq.event.store(0, Relaxed);
-    });
-    cid::give_back(task);
-}
-
-/// The running thread ends: its area goes away, and its process takes over its counters.
-pub fn ends(task: &Task) {
-    forget(task);
-    task.process.rseq.inherit(&task.rseq.counts);
-}
-
-/// Turns [`resumed`], [`is_settled`] and [`before_handler`] on for the running thread if it has an area,
-/// whose mode is given, and off if not.
-fn set_hooks(task: &Task, area: Option<Mode>) {
-    sched::entity::with_current_context(|context| context.resume.set(area.is_some()));
-    let mut signals = task.signals.lock();
-    signals
-        .besides
-        .set(Besides::LEGACY_RSEQ, area == Some(Mode::Legacy));
-    signals.besides.set(Besides::RSEQ, area == Some(Mode::Optimised));
 }
 
 fn by_exception(cause: Cause) -> bool {
@@ -516,66 +481,6 @@ fn report(task: &Task, area: &Area, stop: Stop) {
 fn kill(task: &Task, area: &Area, stop: Stop) {
     report(task, area, stop);
     signal::force(signal::SIGSEGV, signal::SigInfo::kernel(signal::SIGSEGV));
-}
-
-/// The system call `rseq`.
-pub fn register(at: usize, len: u32, flags: u32, signature: u32) -> SysResult {
-    let task = current();
-    let rseq = &task.rseq;
-    match register::judge(rseq.area(), (at, len, flags, signature), USER_END)? {
-        Action::Register { area, slices } => {
-            let (flags, slices) = slice::flags(area.mode(), slices);
-            memory::initialise(&area, flags)?;
-            rseq.event.store(Event::ALL.bits(), Relaxed);
-            slice::set(rseq, slices);
-            set_hooks(&task, Some(area.mode()));
-            // Without a CPU, so that the way out always writes the ids.
-            rseq.set_area(area, memory::UNINITIALISED);
-            cid::prepare(&task);
-            task.info.work.set(ThreadFlags::RSEQ);
-        }
-        Action::Unregister => {
-            memory::reset(at)?;
-            forget(&task);
-        }
-    }
-    Ok(0)
-}
-
-/// A new thread. If its memory is a copy of its parent's (`copied`), it has a copy of the area, which stays
-/// registered; else it has none.
-pub fn fork(parent: &Task, child: &Task, copied: bool) {
-    if watch() != 0 {
-        child.info.work.set(ThreadFlags::RSEQ);
-    }
-    if !copied {
-        return;
-    }
-    let Some(area) = parent.rseq.area() else { return };
-    let rseq = &child.rseq;
-    rseq.set_area(area, parent.rseq.told());
-    rseq.slice.store(parent.rseq.slice.load(Relaxed) & 1, Relaxed);
-    // The parent's copied area may say that an extension is granted, which has just ended.
-    let slice = parent.rseq.event() & Event::SLICE;
-    rseq.event.store((Event::ALL | slice).bits(), Relaxed);
-    child.info.work.set(ThreadFlags::RSEQ);
-}
-
-/// The first way out to user mode of a new process, perhaps on another CPU than its parent's. Writes the ids
-/// to its copy of the area here, where the write may copy the page; later, with interrupts off, it would
-/// nearly always fault.
-pub fn first_return(task: &CurrentTask) {
-    let Some(area) = task.rseq.area() else { return };
-    set_hooks(task, Some(area.mode()));
-    let work = Work {
-        ids: true,
-        section: false,
-    };
-    match run_slowly(task, &area, work, None, 0) {
-        Ok(done) if done.wrote_ids => stats::count(|counts| &counts.ids),
-        Ok(_) => {}
-        Err(stop) => kill(task, &area, stop),
-    }
 }
 
 /// For `membarrier`: aborts the critical sections of those threads of `mm` that run on one of `cpus`. When it

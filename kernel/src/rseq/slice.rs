@@ -11,13 +11,10 @@ use crate::task::{Task, current};
 use crate::time::{Timer, now_ns};
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use limen_entry::{Frame as _, SyscallWork, ThreadFlags};
-use limen_linux_abi::Errno;
-use limen_linux_abi::SysResult;
+use limen_linux_abi::{Errno, SysResult, sysno::RSEQ_SLICE_YIELD};
 use limen_rseq::slice::{self, Control, Decision, LENGTH_NS, Machine, State};
 use limen_rseq::{Event, Fault, Mode, SLICE_EXT_AVAILABLE, SLICE_EXT_ENABLED, Stop, field};
 
-/// The number of `rseq_slice_yield`, the same in every ABI.
-const NR_SLICE_YIELD: isize = 471;
 /// Linux's error where time-slice extensions are not available (`ENOTSUPP`).
 const NOT_SUPPORTED: Errno = Errno::new(524);
 
@@ -68,6 +65,11 @@ pub fn flags(mode: Mode, on: bool) -> (u32, bool) {
 /// Turns extensions on or off for a thread to which none is granted.
 pub fn set(thread: &Thread, enabled: bool) {
     thread.slice.store(if enabled { ENABLED } else { 0 }, Relaxed);
+}
+
+/// Whether extensions are on for a thread.
+pub fn is_enabled(thread: &Thread) -> bool {
+    thread.slice.load(Relaxed) & ENABLED != 0
 }
 
 fn control(at: usize) -> UserPtr<u32> {
@@ -211,7 +213,7 @@ pub fn clear(at: usize) -> Result<(), Errno> {
 /// A thread that may have an extension makes a system call, which ends the extension.
 pub fn ended_by_call(frame: &Frame) {
     let task = current();
-    let yields = frame.syscall_number() == NR_SLICE_YIELD;
+    let yields = frame.syscall_number() == RSEQ_SLICE_YIELD as isize;
     let Some(decision) = slice::call(&Running(&task), yields) else {
         return;
     };
@@ -242,7 +244,7 @@ pub fn prctl(operation: usize, argument: usize, rest: [usize; 2]) -> SysResult {
     }
     let task = current();
     let thread = &task.rseq;
-    let enabled = thread.slice.load(Relaxed) & ENABLED != 0;
+    let enabled = is_enabled(thread);
     match operation {
         GET if argument != 0 => Err(Errno::EINVAL),
         GET => Ok(enabled.into()),

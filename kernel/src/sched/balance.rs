@@ -1,9 +1,11 @@
 //! Moving runnable tasks between CPUs: a CPU that is about to idle takes a task from a busier one, and busy
 //! CPUs even out their loads at the tick.
 
+use super::cpu::{self, CpuData, IDLE, online};
 use super::cpuset::CpuSet;
 use super::entity::on_rq;
-use super::run::{self, CpuData, IDLE, Inner, online};
+use super::run;
+use super::runqueue::Inner;
 use super::wake::lag_of;
 use crate::task::Task;
 use core::sync::atomic::Ordering;
@@ -30,7 +32,7 @@ pub(super) fn at_tick(cpu: &'static CpuData, urgent: u8) {
     if mine >= 2 {
         let idle = IDLE.load(Ordering::Relaxed);
         if idle != 0
-            && let Some(other) = run::cpu(idle.trailing_zeros() as usize)
+            && let Some(other) = cpu::cpu(idle.trailing_zeros() as usize)
         {
             other.rq.lock.lock();
             run::resched_curr(other, other.rq.inner(), ThreadFlags::NEED_RESCHED);
@@ -57,7 +59,7 @@ pub(super) fn least_urgent(allowed: CpuSet, level: u8, last: usize) -> Option<&'
     let others = allowed.without(last);
     let here = allowed.contains(last).then_some(last);
     for n in here.into_iter().chain(others.iter()) {
-        let Some(cpu) = run::cpu(n) else { continue };
+        let Some(cpu) = cpu::cpu(n) else { continue };
         cpu.rq.lock.lock();
         let inner = cpu.rq.inner();
         let running = inner.curr.sched.effective_rt.load(Ordering::Relaxed);
@@ -98,7 +100,7 @@ fn push_realtime(cpu: &'static CpuData, level: u8) {
 fn pull(cpu: &'static CpuData, least: u32) {
     let mut busiest: Option<&'static CpuData> = None;
     for n in online().without(cpu.id).iter() {
-        let Some(other) = run::cpu(n) else { continue };
+        let Some(other) = cpu::cpu(n) else { continue };
         let running = other.rq.running();
         if running >= least && busiest.is_none_or(|b| running > b.rq.running()) {
             busiest = Some(other);

@@ -1,7 +1,7 @@
 //! Cross-CPU calls: run a function on other CPUs and wait until all of them have run it.
 
 use super::CpuSet;
-use super::run::{self, online, ready, this_cpu};
+use super::cpu::{self, online, this_cpu};
 use crate::arch::interrupt::{Ipi, send_ipi};
 use crate::arch::irq;
 use crate::sched::preempt;
@@ -41,9 +41,6 @@ impl CallQueue {
 /// Runs what other CPUs asked this one to run. The architecture calls it in its handler of [`Ipi::Call`],
 /// with interrupts off.
 pub fn run_calls() {
-    if !ready() {
-        return;
-    }
     let mut at = this_cpu().calls.head.swap(ptr::null_mut(), Ordering::AcqRel);
     while !at.is_null() {
         // SAFETY: the caller keeps node and function alive until `pending` is zero. `next` is read before
@@ -79,7 +76,7 @@ pub fn on_each_cpu(cpus: CpuSet, f: &(dyn Fn() + Sync)) {
         let nodes: [UnsafeCell<MaybeUninit<Node>>; MAX_CPUS] =
             [const { UnsafeCell::new(MaybeUninit::uninit()) }; MAX_CPUS];
         for n in others.iter() {
-            let Some(cpu) = run::cpu(n) else { continue };
+            let Some(cpu) = cpu::cpu(n) else { continue };
             let node = nodes[n].get().cast::<Node>();
             let mut head = cpu.calls.head.load(Ordering::Relaxed);
             loop {

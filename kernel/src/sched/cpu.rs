@@ -1,6 +1,15 @@
-//! What each CPU has for itself and the entry code must reach at once.
+//! What each CPU has for itself: the block that entry code must reach at once, and the scheduler's data.
 
-use crate::task::ThreadInfo;
+use super::cpuset::CpuSet;
+use super::entity::{TaskState, on_rq};
+use super::runqueue::RunQueue;
+use super::stats::CpuStats;
+use crate::arch::smp;
+use crate::sync::MAX_CPUS;
+use crate::task::{Task, ThreadInfo};
+use alloc::sync::Arc;
+use core::ptr;
+use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 /// A CPU's local block. The architecture keeps its address in a register. The lowest byte of that register
 /// may hold something else, hence the alignment.
@@ -20,7 +29,83 @@ pub struct CpuLocal {
     /// This CPU's number.
     pub id: usize,
     /// The scheduler's data of this CPU, null until the scheduler works.
-    pub data: *const super::CpuData,
+    pub data: *const CpuData,
     /// Saved vector registers, while the kernel uses them for a moment with interrupts off.
     pub lent: [u128; 4],
+}
+
+/// The scheduler's data of each CPU.
+pub struct CpuData {
+    /// Its number.
+    pub id: usize,
+    /// Its bit in a set of CPUs.
+    pub(super) bit: u64,
+    /// Its run queue.
+    pub rq: RunQueue,
+    /// Cross-CPU calls waiting for it.
+    pub calls: super::call::CallQueue,
+    /// Its timers.
+    pub timers: crate::time::TimerBase,
+    /// Its time accounting.
+    pub stats: CpuStats,
+    /// What it did for restartable sequences.
+    pub rseq: crate::rseq::Counts,
+}
+
+static CPUS: [AtomicPtr<CpuData>; MAX_CPUS] = [const { AtomicPtr::new(ptr::null_mut()) }; MAX_CPUS];
+
+/// The CPUs that run their idle thread.
+pub(super) static IDLE: AtomicU64 = AtomicU64::new(0);
+/// The CPUs that schedule.
+pub(super) static ONLINE: AtomicU64 = AtomicU64::new(0);
+
+/// The CPUs that schedule.
+#[inline]
+pub fn online() -> CpuSet {
+    CpuSet::from_bits(ONLINE.load(Ordering::Acquire))
+}
+
+/// The data of CPU `n`, `None` if there is no such CPU.
+#[inline(always)]
+pub fn cpu(n: usize) -> Option<&'static CpuData> {
+    // SAFETY: set once, to an allocation that is never freed.
+    unsafe { CPUS.get(n)?.load(Ordering::Acquire).as_ref() }
+}
+
+/// This CPU's data. The caller must not be migrated while it uses it (interrupts or preemption off).
+#[inline(always)]
+pub fn this_cpu() -> &'static CpuData {
+    debug_assert!(ready());
+    // SAFETY: `add_cpu` ran for this CPU before it scheduled, its data is never freed, and the block is this
+    // CPU's.
+    unsafe { &*smp::cpu_data() }
+}
+
+/// Whether `this_cpu` may be called already.
+#[inline(always)]
+pub fn ready() -> bool {
+    !smp::cpu_data().is_null()
+}
+
+/// Makes the data of CPU `n` with its idle thread, which is never freed. The caller lets the CPU's local
+/// block point to it.
+pub(super) fn add_cpu(n: usize, idle: Arc<Task>) -> *const CpuData {
+    idle.sched.set_state_relaxed(TaskState::RUNNING);
+    idle.sched.on_cpu.store(true, Ordering::Relaxed);
+    idle.sched.on_rq.store(on_rq::QUEUED, Ordering::Relaxed);
+    idle.sched.set_policy_fields(super::Policy::Idle, 0, 0);
+    idle.info.cpu.store(n as u32, Ordering::Relaxed);
+    let idle = Arc::into_raw(idle);
+    let data = alloc::boxed::Box::new(CpuData {
+        id: n,
+        bit: 1 << n,
+        rq: RunQueue::new(idle),
+        calls: super::call::CallQueue::new(),
+        timers: crate::time::TimerBase::new(),
+        stats: CpuStats::new(),
+        rseq: crate::rseq::Counts::new(),
+    });
+    let data = alloc::boxed::Box::into_raw(data);
+    CPUS[n].store(data, Ordering::Release);
+    data
 }

@@ -8,13 +8,12 @@
 //! caller and so sees what the caller wrote; what such a thread wrote there earlier is visible to the caller.
 //! A CPU that runs one is interrupted, and its return to user mode also synchronises the instruction stream.
 
-use super::run::{self, online};
+use super::cpu::{self, online};
 use super::{CpuSet, current, on_each_cpu};
 use crate::mm::AddressSpace;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU32, Ordering, fence};
-use limen_linux_abi::Errno;
-use limen_linux_abi::SysResult;
+use limen_linux_abi::{Errno, SysResult};
 
 /// Commands, numbered as in `linux/membarrier.h`.
 mod command {
@@ -127,7 +126,7 @@ fn cpus_running(wanted: impl Fn(&AddressSpace) -> bool) -> CpuSet {
     fence(Ordering::SeqCst);
     let mut found = CpuSet::EMPTY;
     for n in online().iter() {
-        if run::cpu(n).is_some_and(|cpu| cpu.rq.with_active_mm(|mm| mm.is_some_and(&wanted))) {
+        if cpu::cpu(n).is_some_and(|cpu| cpu.rq.with_active_mm(|mm| mm.is_some_and(&wanted))) {
             found = found.with(n);
         }
     }

@@ -21,6 +21,7 @@ pub mod preempt;
 mod queue;
 pub mod resume;
 mod run;
+mod runqueue;
 pub mod selftest;
 mod settle;
 pub mod stats;
@@ -28,6 +29,7 @@ mod wait;
 mod wake;
 
 pub use call::on_each_cpu;
+pub use cpu::{CpuData, cpu, online, ready, this_cpu};
 pub use cpuset::CpuSet;
 pub use current::{CurrentTask, current};
 pub use deadline::Deadline;
@@ -35,9 +37,7 @@ pub use entity::{Policy, TaskState};
 pub use inspect::user_state;
 pub use kthread::{end_thread, spawn_kthread, start_thread, try_spawn_kthread};
 pub use policy::yield_now;
-pub use run::{
-    CpuData, activate_mm, cpu, leave_mm, online, preempt_current, ready, schedule, switch_preempted, this_cpu,
-};
+pub use run::{activate_mm, leave_mm, preempt_current, schedule, switch_preempted};
 pub use settle::settle;
 pub use wait::{News, WaitQueue, Waiter};
 pub use wake::{wake_new_task, wake_task};
@@ -64,7 +64,7 @@ pub fn init() {
     idle.info.preempt_count.store(count, Ordering::Relaxed);
     let info = &raw const idle.info;
     let top = idle.stack.top();
-    let data = run::add_cpu(0, idle);
+    let data = cpu::add_cpu(0, idle);
     // SAFETY: interrupts are off, and from here on the boot code is this thread. It goes on running on the
     // boot stack; the top of its own stack is used only by entries from user mode, where the idle thread
     // never is.
@@ -85,7 +85,7 @@ fn settle_in(data: *const CpuData) {
             core::mem::forget(stack);
         }
     }
-    run::ONLINE.fetch_or(1, Ordering::Release);
+    cpu::ONLINE.fetch_or(1, Ordering::Release);
 }
 
 fn new_idle() -> Arc<Task> {
@@ -110,7 +110,7 @@ pub fn start_secondaries() {
             scratch: [0; 4],
             irq_stack_top: irq_stack.top(),
             id: n,
-            data: run::add_cpu(n, idle),
+            data: cpu::add_cpu(n, idle),
             lent: [0; 4],
         }));
         local.this = &raw const *local;
@@ -140,12 +140,12 @@ pub fn start_secondaries() {
 
 /// A secondary CPU tells that it is online. Called once by each, on its idle thread.
 pub fn secondary_online() {
-    run::ONLINE.fetch_or(1 << smp::cpu_id(), Ordering::Release);
+    cpu::ONLINE.fetch_or(1 << smp::cpu_id(), Ordering::Release);
 }
 
 /// The idle loop: sleeps until there is work. Never returns.
 pub fn idle() -> ! {
-    run::IDLE.fetch_or(this_cpu().bit, Ordering::Relaxed);
+    cpu::IDLE.fetch_or(this_cpu().bit, Ordering::Relaxed);
     irq::local_enable();
     loop {
         let work = &preempt::current_info().work;
@@ -155,7 +155,7 @@ pub fn idle() -> ! {
         if work.has(ThreadFlags::RESCHED) {
             irq::local_enable();
             schedule();
-            run::IDLE.fetch_or(this_cpu().bit, Ordering::Relaxed);
+            cpu::IDLE.fetch_or(this_cpu().bit, Ordering::Relaxed);
         } else {
             irq::enable_and_wait();
         }

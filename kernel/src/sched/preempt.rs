@@ -9,6 +9,8 @@ use limen_entry::ThreadFlags;
 pub const PREEMPT: u32 = 1;
 /// One level of hardware interrupt.
 pub const HARDIRQ: u32 = 1 << 16;
+/// All levels of hardware interrupts.
+pub const HARDIRQ_MASK: u32 = NMI - HARDIRQ;
 /// One level of NMI.
 pub const NMI: u32 = 1 << 20;
 

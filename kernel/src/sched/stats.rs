@@ -4,8 +4,8 @@
 //! system is sampled: each tick charges the time since the last one to the mode that it interrupted, as
 //! Linux's tick accounting does.
 
+use super::cpu::{cpu, online};
 use super::entity::on_rq;
-use super::run::{self, online};
 use super::wake::lock_queue_of;
 use crate::sync::{SpinLock, without_interrupts};
 use crate::task::Task;
@@ -106,7 +106,7 @@ pub struct CpuTimes {
 
 /// The times of CPU `n`.
 pub fn cpu_times(n: usize) -> CpuTimes {
-    let Some(cpu) = run::cpu(n) else {
+    let Some(cpu) = cpu(n) else {
         return CpuTimes::default();
     };
     let s = &cpu.stats;
@@ -128,7 +128,7 @@ pub fn cpu_times(n: usize) -> CpuTimes {
 pub fn total_switches() -> u64 {
     online()
         .iter()
-        .filter_map(run::cpu)
+        .filter_map(cpu)
         .map(|c| c.rq.switches.load(Ordering::Relaxed))
         .sum()
 }
@@ -137,14 +137,14 @@ pub fn total_switches() -> u64 {
 pub fn total_interrupts() -> u64 {
     online()
         .iter()
-        .filter_map(run::cpu)
+        .filter_map(cpu)
         .map(|c| c.stats.interrupts.load(Ordering::Relaxed))
         .sum()
 }
 
 /// Runnable tasks, all CPUs.
 pub fn total_running() -> u32 {
-    online().iter().filter_map(run::cpu).map(|c| c.rq.running()).sum()
+    online().iter().filter_map(cpu).map(|c| c.rq.running()).sum()
 }
 
 /// The run time of a task so far in nanoseconds. It never decreases.

@@ -1,8 +1,10 @@
 //! Waking tasks, starting new ones, and choosing the CPU for them.
 
+use super::cpu::{self, CpuData, IDLE, online, this_cpu};
 use super::entity::{TaskState, on_rq};
 use super::fair;
-use super::run::{self, CpuData, IDLE, Inner, RunQueue, online, resched_curr, this_cpu};
+use super::run::resched_curr;
+use super::runqueue::{Inner, RunQueue};
 use crate::arch::irq;
 use crate::arch::smp;
 use crate::sched::preempt;
@@ -69,7 +71,7 @@ fn wake_locked(task: &Task, mask: TaskState) -> bool {
 pub(super) fn lock_queue_of(task: &Task) -> &'static CpuData {
     loop {
         let n = task.info.cpu.load(Ordering::Acquire) as usize;
-        if let Some(cpu) = run::cpu(n) {
+        if let Some(cpu) = cpu::cpu(n) {
             cpu.rq.lock.lock();
             if task.info.cpu.load(Ordering::Relaxed) as usize == n {
                 return cpu;
@@ -80,11 +82,23 @@ pub(super) fn lock_queue_of(task: &Task) -> &'static CpuData {
     }
 }
 
+/// [`lock_queue_of`] when the task is not on its way between two CPUs.
+fn lock_queue_when_settled(task: &Task) -> &'static CpuData {
+    loop {
+        let cpu = lock_queue_of(task);
+        if task.sched.on_rq.load(Ordering::Relaxed) != on_rq::MIGRATING {
+            return cpu;
+        }
+        cpu.rq.lock.unlock();
+        irq::spin_hint();
+    }
+}
+
 /// The CPU for a task that becomes runnable: the one it last ran on if that idles, else any idle one, else
 /// the last one again or, if it may not run there, the first allowed one.
 #[inline(always)]
 fn select_cpu(task: &Task, last: usize) -> &'static CpuData {
-    if let Some(cpu) = run::cpu(last)
+    if let Some(cpu) = cpu::cpu(last)
         && task.sched.affinity().bits() & cpu.bit != 0
         && task.sched.effective_rt.load(Ordering::Relaxed) == 0
     {
@@ -122,7 +136,7 @@ fn search_cpu(task: &Task, last: usize) -> &'static CpuData {
     } else {
         allowed.first().unwrap_or(here)
     };
-    run::cpu(n).unwrap_or_else(this_cpu)
+    cpu::cpu(n).unwrap_or_else(this_cpu)
 }
 
 /// Where a task comes from when it is queued.
@@ -157,7 +171,7 @@ fn put_on(task: &Task, cpu: &'static CpuData, arrival: Arrival) {
             s.fair.key().max(least.saturating_sub(fair::SLEEPER_CREDIT))
         }
         Arrival::Woken { last } => {
-            let old = run::cpu(last).map_or(least, |c| c.rq.min_vruntime.load(Ordering::Relaxed));
+            let old = cpu::cpu(last).map_or(least, |c| c.rq.min_vruntime.load(Ordering::Relaxed));
             least.saturating_add_signed(lag_of(s.fair.key(), old))
         }
     };
@@ -237,7 +251,7 @@ pub fn wake_new_task(task: &Arc<Task>) {
 /// Queues a task that was switched away from because it may no longer run on that CPU. Interrupts off.
 pub(super) fn place_evicted(task: &Task) {
     let last = task.info.cpu.load(Ordering::Relaxed) as usize;
-    let lag = run::cpu(last).map_or(0, |c| {
+    let lag = cpu::cpu(last).map_or(0, |c| {
         lag_of(task.sched.fair.key(), c.rq.min_vruntime.load(Ordering::Relaxed))
     });
     enqueue(task, select_cpu(task, last), Arrival::Moved { lag });
@@ -248,14 +262,7 @@ pub(super) fn place_evicted(task: &Task) {
 pub(super) fn requeue(task: &Task, change: impl FnOnce()) {
     without_interrupts(|| {
         task.sched.wake_lock.lock();
-        let cpu = loop {
-            let cpu = lock_queue_of(task);
-            if task.sched.on_rq.load(Ordering::Relaxed) != on_rq::MIGRATING {
-                break cpu;
-            }
-            cpu.rq.lock.unlock();
-            irq::spin_hint();
-        };
+        let cpu = lock_queue_when_settled(task);
         let inner = cpu.rq.inner();
         let running = inner.curr.is(task);
         let queued = is_queued(&task.sched.on_rq) && !running;
@@ -292,14 +299,7 @@ fn is_queued(mark: &AtomicU8) -> bool {
 pub(super) fn set_affinity(task: &Task, cpus: super::CpuSet) {
     without_interrupts(|| {
         task.sched.wake_lock.lock();
-        let cpu = loop {
-            let cpu = lock_queue_of(task);
-            if task.sched.on_rq.load(Ordering::Relaxed) != on_rq::MIGRATING {
-                break cpu;
-            }
-            cpu.rq.lock.unlock();
-            irq::spin_hint();
-        };
+        let cpu = lock_queue_when_settled(task);
         task.sched.affinity.store(cpus.bits(), Ordering::Relaxed);
         let inner = cpu.rq.inner();
         if is_queued(&task.sched.on_rq) && !cpus.contains(cpu.id) {

@@ -10,7 +10,7 @@ use crate::fs::readdir::DirSink;
 use crate::fs::walk::{AT_FDCWD, Parent, Walk, lookup, with_parent};
 use crate::mm::copy::{Records, UserString, copy_out, copy_out_within, read_path};
 use crate::mm::user::write_bytes;
-use crate::task::current;
+use crate::task::{creds::cap, current};
 use alloc::sync::Arc;
 use limen_linux_abi::{Errno, raw::general as abi};
 
@@ -91,7 +91,7 @@ fn do_link(old_dir: i32, old: usize, new_dir: i32, new: usize, flags: u32) -> Sy
         walk |= Walk::FOLLOW;
     }
     if flags & abi::AT_EMPTY_PATH != 0 {
-        if !current().creds().capable(perm::CAP_DAC_READ_SEARCH) {
+        if !current().creds().capable(cap::DAC_READ_SEARCH) {
             return Err(Errno::ENOENT);
         }
         walk |= Walk::EMPTY;
@@ -341,7 +341,7 @@ crate::syscalls! {
         let task = current();
         let creds = task.creds();
         perm::permission(&at.dentry.inode, perm::EXEC, &creds)?;
-        if !creds.capable(perm::CAP_SYS_CHROOT) {
+        if !creds.capable(cap::SYS_CHROOT) {
             return Err(Errno::EPERM);
         }
         task.fs().set_root(at);
@@ -421,7 +421,7 @@ crate::syscalls! {
         Err(Errno::EOPNOTSUPP)
     }
     fn open_by_handle_at(_fd: i32) {
-        let may = current().creds().capable(perm::CAP_DAC_READ_SEARCH);
+        let may = current().creds().capable(cap::DAC_READ_SEARCH);
         Err(if may { Errno::ESTALE } else { Errno::EPERM })
     }
 }

@@ -7,7 +7,7 @@ use crate::fs::fdtable::FdTable;
 use crate::fs::file::{File, FileMode};
 use crate::fs::{FileType, RLIMIT_NOFILE, locks, memfd, perm, pipe};
 use crate::mm::user::{Abi, UserPtr};
-use crate::task::current;
+use crate::task::{creds::cap, current};
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 use limen_linux_abi::{Errno, Layout, LockRequest, native, raw::general as abi};
@@ -192,7 +192,7 @@ fn do_fcntl(fd: i32, cmd: u32, arg: usize, which: Locks) -> SysResult {
         F_SETLEASE => locks::leases::set(&file, fd, arg as isize).map(|()| 0),
         F_GETLEASE => Ok(locks::leases::get(&file)),
         F_SETPIPE_SZ => {
-            let privileged = current().creds().capable(perm::CAP_SYS_RESOURCE);
+            let privileged = current().creds().capable(cap::SYS_RESOURCE);
             pipe::of(&file).ok_or(Errno::EBADF)?.set_size(arg, privileged)
         }
         F_GETPIPE_SZ => Ok(pipe::of(&file).ok_or(Errno::EBADF)?.size()),

@@ -3,9 +3,8 @@
 
 use super::SysResult;
 use super::file::files;
-use super::socket::{
-    MAX_ADDRESS, MSG_TRUNC, SOL_SOCKET, WORD, how, read_address, sending, timestamp, write_address,
-};
+use super::socket::{MAX_ADDRESS, MSG_TRUNC, WORD, how, read_address, sending, write_address};
+use super::sockopt::{SOL_SOCKET, timestamp};
 use crate::fs::file::File;
 use crate::fs::io::{IoDst, IoSrc};
 use crate::mm::copy::{IoVec, read_iovecs, zeroed};

@@ -321,7 +321,7 @@ crate::syscalls! {
         do_epoll_wait(epfd, to, max, millis(ms))
     }
     fn epoll_pwait(epfd: i32, to: usize, max: i32, ms: i32, mask: usize, size: usize) {
-        // arm64's C library calls it also without a mask.
+        // C libraries of ABIs without `epoll_wait` call it also without a mask.
         if mask == 0 {
             return do_epoll_wait(epfd, to, max, millis(ms));
         }

@@ -1,14 +1,13 @@
-//! System calls on attributes: the `stat` family, permissions, owners, times, extended attributes, and
-//! `statfs`.
+//! System calls on attributes: the `stat` family, permissions, owners, times, and `statfs`.
 
 use super::SysResult;
 use super::time::TimeWord;
 use crate::fs::attr::{self, SetTime, Stat};
 use crate::fs::path::Path;
 use crate::fs::walk::{AT_FDCWD, Walk, lookup};
-use crate::fs::{missing, mount, xattr};
+use crate::fs::{missing, mount};
 use crate::mm::PAGE_SIZE;
-use crate::mm::copy::{UserString, with_path};
+use crate::mm::copy::with_path;
 use crate::mm::user::{Abi, UserPtr};
 use crate::task::current;
 use core::mem::MaybeUninit;
@@ -64,7 +63,7 @@ fn resolve_or_none(dirfd: i32, path: usize, flags: u32) -> Result<Path, Errno> {
     resolve(dirfd, path, flags)
 }
 
-fn of_fd(fd: i32) -> Result<Path, Errno> {
+pub(super) fn of_fd(fd: i32) -> Result<Path, Errno> {
     Ok(current().files().get(fd)?.path.clone())
 }
 
@@ -299,25 +298,8 @@ fn from_micros(addr: usize) -> Result<Option<[[isize; 2]; 2]>, Errno> {
     Ok(Some(t))
 }
 
-fn by_path(path: usize, walk: Walk) -> Result<Path, Errno> {
+pub(super) fn by_path(path: usize, walk: Walk) -> Result<Path, Errno> {
     with_path(path, |path| lookup(AT_FDCWD, path, walk))
-}
-
-fn xattr_name(addr: usize) -> Result<UserString, Errno> {
-    match UserString::read(addr, 256) {
-        Ok(s) if s.as_bytes().is_empty() => Err(Errno::ERANGE),
-        Err(Errno::ENAMETOOLONG) => Err(Errno::ERANGE),
-        other => other,
-    }
-}
-
-fn setxattr_at(at: &Path, name: usize, value: usize, size: usize, flags: u32) -> SysResult {
-    xattr::check_flags(flags)?;
-    xattr::set(at, xattr_name(name)?.as_bytes(), value, size, flags).map(|()| 0)
-}
-
-fn getxattr_at(at: &Path, name: usize, value: usize, size: usize) -> SysResult {
-    xattr::get(at, xattr_name(name)?.as_bytes(), value, size)
 }
 
 crate::syscalls! {
@@ -421,42 +403,6 @@ crate::syscalls! {
             None => None,
         };
         do_utimensat(AT_FDCWD, path, times, 0)
-    }
-    fn setxattr(path: usize, name: usize, value: usize, size: usize, flags: u32) {
-        setxattr_at(&by_path(path, Walk::FOLLOW)?, name, value, size, flags)
-    }
-    fn lsetxattr(path: usize, name: usize, value: usize, size: usize, flags: u32) {
-        setxattr_at(&by_path(path, Walk::empty())?, name, value, size, flags)
-    }
-    fn fsetxattr(fd: i32, name: usize, value: usize, size: usize, flags: u32) {
-        setxattr_at(&of_fd(fd)?, name, value, size, flags)
-    }
-    fn getxattr(path: usize, name: usize, value: usize, size: usize) {
-        getxattr_at(&by_path(path, Walk::FOLLOW)?, name, value, size)
-    }
-    fn lgetxattr(path: usize, name: usize, value: usize, size: usize) {
-        getxattr_at(&by_path(path, Walk::empty())?, name, value, size)
-    }
-    fn fgetxattr(fd: i32, name: usize, value: usize, size: usize) {
-        getxattr_at(&of_fd(fd)?, name, value, size)
-    }
-    fn listxattr(path: usize, list: usize, size: usize) {
-        xattr::list(&by_path(path, Walk::FOLLOW)?, list, size)
-    }
-    fn llistxattr(path: usize, list: usize, size: usize) {
-        xattr::list(&by_path(path, Walk::empty())?, list, size)
-    }
-    fn flistxattr(fd: i32, list: usize, size: usize) {
-        xattr::list(&of_fd(fd)?, list, size)
-    }
-    fn removexattr(path: usize, name: usize) {
-        xattr::remove(&by_path(path, Walk::FOLLOW)?, xattr_name(name)?.as_bytes()).map(|()| 0)
-    }
-    fn lremovexattr(path: usize, name: usize) {
-        xattr::remove(&by_path(path, Walk::empty())?, xattr_name(name)?.as_bytes()).map(|()| 0)
-    }
-    fn fremovexattr(fd: i32, name: usize) {
-        xattr::remove(&of_fd(fd)?, xattr_name(name)?.as_bytes()).map(|()| 0)
     }
     fn ustat(_dev: u32, _to: usize) {
         Err(Errno::EINVAL)

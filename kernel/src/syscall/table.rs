@@ -20,6 +20,7 @@ const LISTS: &[&[(&str, Handler)]] = &[
     super::misc::HANDLERS,
     super::mm::HANDLERS,
     super::old::HANDLERS,
+    super::open::HANDLERS,
     super::pipe::HANDLERS,
     super::poll::HANDLERS,
     super::rseq::HANDLERS,
@@ -28,6 +29,7 @@ const LISTS: &[&[(&str, Handler)]] = &[
     super::stat::HANDLERS,
     super::task::HANDLERS,
     super::time::HANDLERS,
+    super::xattr::HANDLERS,
     super::socket::HANDLERS,
 ];
 

@@ -3,16 +3,18 @@
 use super::SysResult;
 use crate::arch::index;
 use crate::fs::fdtable;
+use crate::fs::walk::AT_FDCWD;
 use crate::mm::user::{UserPtr, check, read_bytes};
 use crate::signal;
 use crate::task::access::By;
 use crate::task::fork::{self, CloneArgs, CloneFlags};
 use crate::task::rlimit::{self, Limit};
+use crate::task::unshare;
 use crate::task::wait::{self, Report, WaitOptions, Which};
 use crate::task::{self, Process, Usage, creds::cap, current, exec, exit, find_process, group, pidfd};
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
-use limen_linux_abi::Errno;
+use limen_linux_abi::{Errno, raw::general as abi};
 
 fn clone_from_registers(call: &mut super::Call<'_>, args: [usize; 5]) -> SysResult {
     let [flags, stack, parent_tid, fourth, fifth] = args;
@@ -265,7 +267,7 @@ crate::syscalls! {
 
     fn unshare(flags: usize) {
         let flags = CloneFlags::from_bits(flags as u64).ok_or(Errno::EINVAL)?;
-        fork::unshare(flags)
+        unshare::unshare(flags)
     }
 
     fn setns(fd: i32, kind: u32) {
@@ -276,7 +278,7 @@ crate::syscalls! {
     }
 
     fn execve(call: &mut Call, path: usize, argv: usize, envp: usize) {
-        exec::execve(call.frame, exec::AT_FDCWD, path, argv, envp, 0)
+        exec::execve(call.frame, AT_FDCWD, path, argv, envp, 0)
     }
 
     fn execveat(call: &mut Call, dirfd: i32, path: usize, argv: usize, envp: usize, flags: u32) {
@@ -324,15 +326,14 @@ crate::syscalls! {
 
     fn pidfd_open(pid: i32, flags: u32) {
         // PIDFD_NONBLOCK and PIDFD_THREAD (which this kernel does not have).
-        const NONBLOCK: u32 = 0o4000;
-        if flags & !NONBLOCK != 0 || pid <= 0 {
+        if flags & !abi::O_NONBLOCK != 0 || pid <= 0 {
             return Err(Errno::EINVAL);
         }
         let process = find_process(pid).ok_or(match task::find_task(pid) {
             Some(_) => Errno::EINVAL,
             None => Errno::ESRCH,
         })?;
-        Ok(pidfd::open(&process, flags & NONBLOCK)? as usize)
+        Ok(pidfd::open(&process, flags & abi::O_NONBLOCK)? as usize)
     }
 
     fn pidfd_getfd(fd: i32, target: i32, flags: u32) {

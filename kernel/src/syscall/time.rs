@@ -3,6 +3,7 @@
 use super::SysResult;
 use crate::fs::timerfd::{TFD_TIMER_CANCEL_ON_SET, TIMER_ABSTIME, TimerFd};
 use crate::mm::user::{Plain, UserPtr};
+use crate::signal::SIGALRM;
 use crate::task::creds::cap;
 use crate::task::timers::clock::{Clock, is_alarm, may_wait_by, resolution};
 use crate::task::timers::posix::{Notify, Place, PosixTimer};
@@ -11,7 +12,7 @@ use crate::task::{current, find_task};
 use crate::time::{NSEC_PER_SEC, check_settable, now_ns, ntp, realtime_ns, set_realtime_ns, sleep_until};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
-use limen_linux_abi::Errno;
+use limen_linux_abi::{Errno, raw::general as abi};
 use limen_vdso::clock::split;
 
 /// The type of a time's words: 64 bits, and in older calls a machine word. `[T; 2]` is a `timespec` or a
@@ -337,11 +338,10 @@ crate::syscalls! {
         const SIGEV_NONE: i32 = 1;
         const SIGEV_THREAD: i32 = 2;
         const SIGEV_THREAD_ID: i32 = 4;
-        const SIGALRM: i32 = 14;
         let me = current();
         // struct sigevent: value (a word), signo, notify, then the thread's id.
         let (value, signo, how, tid) = if event == 0 {
-            (None, SIGALRM, SIGEV_SIGNAL, 0)
+            (None, SIGALRM as i32, SIGEV_SIGNAL, 0)
         } else {
             let value = UserPtr::<usize>::new(event).read()?;
             let [signo, how, tid] = UserPtr::<[i32; 3]>::new(event + size_of::<usize>()).read()?;
@@ -411,12 +411,11 @@ crate::syscalls! {
         if flags & !(TFD_CLOEXEC | TFD_NONBLOCK) != 0 {
             return Err(Errno::EINVAL);
         }
-        const O_RDWR: u32 = 2;
         may_wait_by(id)?;
         let file = crate::fs::anon::file(
             "[timerfd]",
             TimerFd::new(id)?,
-            O_RDWR | flags & TFD_NONBLOCK,
+            abi::O_RDWR | flags & TFD_NONBLOCK,
             crate::fs::FileMode::NO_WRITE,
         )?;
         Ok(current().files().install(file, flags & TFD_CLOEXEC != 0)? as usize)

@@ -7,8 +7,7 @@ use crate::mm::AddressSpace;
 use crate::mm::user::UserPtr;
 use crate::signal::SIGCONT;
 use alloc::sync::Arc;
-use limen_linux_abi::Errno;
-use limen_linux_abi::SysResult;
+use limen_linux_abi::{Errno, SysResult};
 
 /// With which ids of the running thread its right is checked.
 #[derive(Clone, Copy, PartialEq, Eq)]

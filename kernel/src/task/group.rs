@@ -5,8 +5,7 @@ use super::session::{ProcessGroup, Session, member_node};
 use super::{ExitState, Process, current, find_process, pid};
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
-use limen_linux_abi::Errno;
-use limen_linux_abi::SysResult;
+use limen_linux_abi::{Errno, SysResult};
 
 /// The process with id `pid`; 0 means the caller's. A thread's id stands for its process.
 pub fn process_or_self(pid: i32) -> Result<Arc<Process>, Errno> {

@@ -16,10 +16,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::sync::Weak;
 use alloc::vec::Vec;
-use limen_linux_abi::Errno;
-
-/// `O_RDWR`.
-const O_RDWR: u32 = 2;
+use limen_linux_abi::{Errno, raw::general as abi};
 
 /// Makes process 1. Its thread unpacks `initrd` into the root and executes init.
 pub fn start_init(initrd: Option<PhysRange>) {
@@ -81,7 +78,7 @@ fn run(initrd: Option<PhysRange>) {
 /// Opens the console as descriptors 0, 1 and 2.
 fn open_console() {
     let files = super::current().files();
-    match crate::fs::open_path("/dev/console", O_RDWR, 0) {
+    match crate::fs::open_path("/dev/console", abi::O_RDWR, 0) {
         Ok(console) => {
             for _ in 0..3 {
                 let _ = files.install(console.clone(), false);

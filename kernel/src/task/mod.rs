@@ -18,6 +18,7 @@ pub mod rlimit;
 pub mod session;
 pub mod thread;
 pub mod timers;
+pub mod unshare;
 pub mod user;
 pub mod uts;
 pub mod wait;

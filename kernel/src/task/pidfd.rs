@@ -6,7 +6,7 @@ use crate::fs::file::{File, FileMode, FileOps};
 use crate::fs::poll::{PollEvents, PollTable};
 use alloc::sync::Arc;
 use core::fmt::Write;
-use limen_linux_abi::Errno;
+use limen_linux_abi::{Errno, raw::general as abi};
 
 struct PidFd {
     process: Arc<Process>,
@@ -37,14 +37,12 @@ impl FileOps for PidFd {
 
 /// A file that stands for `process`. `flags` may have `PIDFD_NONBLOCK` (`O_NONBLOCK`). `ENFILE`.
 pub fn file(process: &Arc<Process>, flags: u32) -> Result<Arc<File>, Errno> {
-    /// `O_RDWR`.
-    const RDWR: u32 = 2;
     anon::file(
         "[pidfd]",
         Arc::new(PidFd {
             process: process.clone(),
         }),
-        RDWR | flags,
+        abi::O_RDWR | flags,
         FileMode::STREAM | FileMode::NO_READ | FileMode::NO_WRITE,
     )
 }

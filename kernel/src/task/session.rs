@@ -184,7 +184,7 @@ impl Members {
 /// A process's node in its group's tree. Made before any lock is taken.
 pub type MemberNode = NodeBox<Number, Weak<Process>>;
 
-/// Makes the node of `process`. `None`: no memory.
+/// Makes the node of `process`.
 pub fn member_node(process: &Arc<Process>) -> MemberNode {
     Node::must(Range {
         first: 0,

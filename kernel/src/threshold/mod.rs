@@ -44,8 +44,7 @@ impl Processor for Limen {
     fn preemptible(&self) -> bool {
         preempt::count() == 0
     }
-    fn preempt_schedule(&self, irqs: IrqsOff, _: &InKernel) -> IrqsOff {
-        let mut irqs = irqs;
+    fn preempt_schedule(&self, mut irqs: IrqsOff, _: &InKernel) -> IrqsOff {
         loop {
             // Interrupts are on during the switch. If preemption were not off then, an interrupt would
             // preempt this code once more, the next interrupt that code, and so on until the stack overflows.
@@ -212,7 +211,7 @@ mod stack {
     /// already and stays where it is. Interrupts are off.
     #[inline(always)]
     pub fn on_interrupt_stack<F: FnOnce() -> R, R>(f: F) -> R {
-        if preempt::count() & (0xf << 16) > preempt::HARDIRQ {
+        if preempt::count() & preempt::HARDIRQ_MASK > preempt::HARDIRQ {
             return f();
         }
         let mut job = Job {
@@ -239,11 +238,10 @@ pub fn syscall(frame: &mut Frame) {
 #[inline(always)]
 pub fn interrupt(frame: &mut Frame, handler: impl FnOnce(&mut Frame)) {
     limen_entry::interrupt(&Limen, frame, IrqsOff::established(), |frame| {
-        if crate::sched::ready() {
-            crate::sched::this_cpu()
-                .stats
-                .begin_interrupt(limen_entry::Frame::from_user(frame));
-        }
+        // Interrupts are first turned on by the scheduler.
+        crate::sched::this_cpu()
+            .stats
+            .begin_interrupt(limen_entry::Frame::from_user(frame));
         handler(frame);
     });
 }

@@ -6,8 +6,7 @@
 use super::{NSEC_PER_SEC, check_settable, leap, now_ns, realtime_ns, steer, tai_offset};
 use crate::sched::{WaitQueue, try_spawn_kthread};
 use crate::sync::Mutex;
-use limen_linux_abi::Errno;
-use limen_linux_abi::SysResult;
+use limen_linux_abi::{Errno, SysResult};
 
 /// The members of `struct timex`, each as a number.
 pub const TIMEX: usize = 21;
@@ -231,6 +230,13 @@ impl Ntp {
         self.leap_at = i64::MAX;
     }
 
+    /// Forgets when the next leap second is; it is computed again.
+    fn no_leap_ahead(&mut self) {
+        if matches!(self.leap, Leap::Insert | Leap::Delete) {
+            self.no_leap(Leap::None);
+        }
+    }
+
     fn set_status(&mut self, status: u32) {
         if self.status & sta::PLL != 0 && status & sta::PLL == 0 {
             self.no_leap(Leap::None);
@@ -338,15 +344,6 @@ pub(super) fn clock_was_set() {
     ntp.no_leap_ahead();
     (ntp.offset, ntp.adjust, ntp.share) = (0, 0, 0);
     ntp.apply();
-}
-
-impl Ntp {
-    /// Forgets when the next leap second is; it is computed again.
-    fn no_leap_ahead(&mut self) {
-        if matches!(self.leap, Leap::Insert | Leap::Delete) {
-            self.no_leap(Leap::None);
-        }
-    }
 }
 
 /// `EPERM` or `EINVAL` for requests that are not allowed.

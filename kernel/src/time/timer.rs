@@ -25,8 +25,6 @@ struct Data {
     arming: IrqSpinLock<()>,
     /// The CPU in whose heap the timer may be.
     cpu: AtomicU32,
-    /// The CPU that runs the callback.
-    running: AtomicU32,
     callback: Box<dyn Fn() + Send + Sync>,
 }
 
@@ -46,7 +44,6 @@ impl Timer {
             node: Arc::new(HeapNode::new(Data {
                 arming: IrqSpinLock::new(()),
                 cpu: AtomicU32::new(NO_CPU),
-                running: AtomicU32::new(NO_CPU),
                 callback: Box::new(callback),
             })),
         }
@@ -177,9 +174,6 @@ pub(super) fn program_again() {
 
 /// This CPU's hardware timer expired. The architecture calls it inside of `threshold::interrupt`.
 pub fn timer_interrupt() {
-    if !sched::ready() {
-        return;
-    }
     let cpu = this_cpu();
     let base = &cpu.timers;
     base.programmed.store(u64::MAX, Ordering::Relaxed);
@@ -196,16 +190,12 @@ pub fn timer_interrupt() {
             let mut heap = base.heap.lock();
             let due = heap.pop_until(now);
             if let Some(node) = &due {
-                node.value.running.store(cpu.id as u32, Ordering::Relaxed);
                 node.value.cpu.store(NO_CPU, Ordering::Release);
             }
             due
         };
         match due {
-            Some(node) => {
-                (node.value.callback)();
-                node.value.running.store(NO_CPU, Ordering::Release);
-            }
+            Some(node) => (node.value.callback)(),
             None => {
                 let before = now;
                 now = now_ns();

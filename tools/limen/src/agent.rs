@@ -34,14 +34,15 @@ pub fn program(arch: Arch, name: &str) -> Result<PathBuf> {
     program_in(arch, name, name)
 }
 
-/// A static program of one C file, `programs/<folder>/<name>.c`.
+/// A static program of one C file, `programs/<folder>/<name>.c`. Only tests build these, so a warning is an
+/// error.
 pub fn program_in(arch: Arch, folder: &str, name: &str) -> Result<PathBuf> {
     let dir = tree::root().join("programs").join(folder);
     compile(
         arch,
         name,
         &[dir.join(format!("{name}.c"))],
-        &["-pthread"],
+        &["-pthread", "-Werror"],
         &[dir],
     )
 }
@@ -54,7 +55,7 @@ pub fn dynamic(arch: Arch, name: &str) -> Result<PathBuf> {
         arch,
         &format!("{name}-dynamic"),
         &source,
-        &["-pthread", "-s"],
+        &["-pthread", "-s", "-Werror"],
         &[dir],
     )
 }

@@ -69,8 +69,8 @@ const SHARED: [&str; 26] = [
 ];
 
 /// Files that most programs look for and few need (locales, the loader's own files, settings), and files of
-/// which the guest has its own.
-const USUAL: [&str; 32] = [
+/// which the guest has its own. So are the tables of character sets (`gconv`), of whatever architecture.
+const USUAL: [&str; 30] = [
     "/dev",
     "/etc/bash.bashrc",
     "/etc/gitconfig",
@@ -90,14 +90,12 @@ const USUAL: [&str; 32] = [
     "/etc/ssl/openssl.cnf",
     "/etc/terminfo",
     "/lib/terminfo",
-    "/lib/x86_64-linux-gnu/gconv",
     "/proc",
     "/run",
     "/sys",
     "/tmp",
     "/usr/lib/locale",
     "/usr/lib/ssl/openssl.cnf",
-    "/usr/lib/x86_64-linux-gnu/gconv",
     "/usr/local/lib/site_perl",
     "/usr/share/locale",
     "/usr/share/locale-langpack",
@@ -162,8 +160,9 @@ fn option_for(path: &Path, arch: Arch, applets: Option<&Applets>) -> Option<(Pat
         (Some(parent), Some(name)) => std::fs::canonicalize(parent).ok()?.join(name),
         _ => return None,
     };
-    let usual = |path: &Path| USUAL.iter().any(|usual| path.starts_with(usual));
-    if usual(&path) || SHARED.iter().any(|shared| path == Path::new(shared)) {
+    let usual =
+        USUAL.iter().any(|usual| path.starts_with(usual)) || path.iter().any(|folder| folder == "gconv");
+    if usual || SHARED.iter().any(|shared| path == Path::new(shared)) {
         return None;
     }
     let folder = path.parent()?;

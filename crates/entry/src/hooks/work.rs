@@ -39,8 +39,8 @@ pub trait ThreadWork: Processor {
     }
     /// All work for restartable sequences. Called once per exit, with interrupts off and page faults
     /// disabled. Clears both flags. `false`: the access to user memory faulted; the kernel has arranged for
-    /// its notify-resume hook to do the work, and the loop runs again. `interrupted` matters because only a
-    /// thread that an interrupt or a fault found in user mode can be inside a critical section.
+    /// its notify-resume hook to do the work, and the loop runs again. `cause` matters because only a thread
+    /// that an interrupt or a fault found in user mode can be inside a critical section.
     #[inline(always)]
     fn rseq_exit(&self, _frame: &mut Self::Frame, _cause: Cause, _irqs: &IrqsOff) -> bool {
         true

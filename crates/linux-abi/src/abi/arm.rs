@@ -2,7 +2,7 @@
 //! with sizes or times a second one in 64 bits.
 
 use super::{FileStatus, FsStatus, LockRequest, SystemInfo, layouts};
-use core::sync::atomic::{AtomicI32, Ordering::Relaxed};
+use crate::id::{gid16, uid16};
 
 pub use super::generic::{Flock as Flock64, ioc, ioctl, mman, socket, termios, termios2};
 
@@ -122,25 +122,6 @@ layouts! {
 /// A 64-bit figure as two words, the lower first.
 const fn halves(n: u64) -> [u32; 2] {
     [n as u32, (n >> 32) as u32]
-}
-
-/// The id that is shown for a user id that does not fit into 16 bits (`kernel.overflowuid`).
-pub static OVERFLOW_UID: AtomicI32 = AtomicI32::new(65534);
-/// The same for group ids (`kernel.overflowgid`).
-pub static OVERFLOW_GID: AtomicI32 = AtomicI32::new(65534);
-
-fn id16(id: u32, overflow: &AtomicI32) -> u16 {
-    u16::try_from(id).unwrap_or_else(|_| overflow.load(Relaxed) as u16)
-}
-
-/// A user id in 16 bits.
-pub fn uid16(uid: u32) -> u16 {
-    id16(uid, &OVERFLOW_UID)
-}
-
-/// A group id in 16 bits.
-pub fn gid16(gid: u32) -> u16 {
-    id16(gid, &OVERFLOW_GID)
 }
 
 impl Stat {

@@ -10,8 +10,7 @@ use crate::fs::poll::{PollEvents, PollTable};
 use crate::task::current;
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
-use limen_linux_abi::Errno;
-use limen_linux_abi::SysResult;
+use limen_linux_abi::{Errno, SysResult};
 
 /// `O_NOCTTY`.
 const O_NOCTTY: u32 = 0o400;

@@ -3,17 +3,13 @@
 
 use super::{State, Tty, pty};
 use crate::mm::user::UserPtr;
-use crate::task::current;
-use limen_linux_abi::Errno;
-use limen_linux_abi::SysResult;
+use crate::task::{creds::cap, current};
 use limen_linux_abi::native::ioc;
 use limen_linux_abi::native::ioctl::*;
 use limen_linux_abi::native::termios::{CHARS_AT, LINE_AT, OLD_CHARS, OLD_SIZE};
 use limen_linux_abi::native::termios2::*;
+use limen_linux_abi::{Errno, SysResult};
 use limen_tty::{Termios, cc};
-
-/// `CAP_SYS_ADMIN`.
-const CAP_SYS_ADMIN: u32 = 21;
 
 const TIOCEXCL: u32 = 0x540c;
 const TIOCNXCL: u32 = 0x540d;
@@ -100,7 +96,7 @@ impl Tty {
                 UserPtr::new(arg).write(i32::from(on)).map(|()| 0)
             }
             TIOCSCTTY => {
-                let steal = arg == 1 && current().creds().capable(CAP_SYS_ADMIN);
+                let steal = arg == 1 && current().creds().capable(cap::SYS_ADMIN);
                 self.make_controlling(steal).map(|()| 0)
             }
             TIOCNOTTY => self.give_up().map(|()| 0),
@@ -125,7 +121,7 @@ impl Tty {
                 UserPtr::new(arg).write(n as i32).map(|()| 0)
             }
             TIOCSTI => {
-                if !self.is_mine() && !current().creds().capable(CAP_SYS_ADMIN) {
+                if !self.is_mine() && !current().creds().capable(cap::SYS_ADMIN) {
                     return Err(Errno::EPERM);
                 }
                 let byte: u8 = UserPtr::new(arg).read()?;
@@ -158,7 +154,7 @@ impl Tty {
                 Ok(0)
             }
             TIOCCONS => {
-                if !current().creds().capable(CAP_SYS_ADMIN) {
+                if !current().creds().capable(cap::SYS_ADMIN) {
                     return Err(Errno::EPERM);
                 }
                 super::console::redirect(self.arc().ok_or(Errno::EIO)?)?;
@@ -177,7 +173,7 @@ impl Tty {
                     .map(|()| 0)
             }
             TIOCVHANGUP => {
-                if !current().creds().capable(CAP_SYS_ADMIN) {
+                if !current().creds().capable(cap::SYS_ADMIN) {
                     return Err(Errno::EPERM);
                 }
                 self.hang_up();

@@ -2,20 +2,13 @@
 //! it goes away.
 
 use super::Tty;
-use crate::signal::{self, SigInfo};
+use crate::signal::{self, IGNORE, SIGCONT, SIGHUP, SIGTTIN, SIGTTOU, SigInfo};
 use crate::task::process::ExitState;
 use crate::task::session::{ProcessGroup, Terminal};
 use crate::task::{self, Task, current};
 use alloc::sync::Arc;
 use core::any::Any;
 use limen_linux_abi::Errno;
-
-/// `SIG_IGN`.
-const IGNORE: usize = 1;
-const SIGHUP: u32 = 1;
-const SIGCONT: u32 = 18;
-const SIGTTIN: u32 = 21;
-const SIGTTOU: u32 = 22;
 
 impl Terminal for Tty {
     fn number(&self) -> u32 {

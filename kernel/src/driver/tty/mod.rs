@@ -12,6 +12,7 @@ mod transfer;
 use crate::fs::fasync::{Async, Band};
 use crate::fs::poll::PollEvents;
 use crate::sched::WaitQueue;
+use crate::signal::{SIGINT, SIGQUIT, SIGTSTP, SIGWINCH};
 use crate::sync::{IrqSpinGuard, IrqSpinLock, Mutex};
 use alloc::collections::VecDeque;
 use alloc::string::String;
@@ -244,9 +245,9 @@ impl Tty {
         drop(state);
         for signal in signals.into_iter().flatten() {
             self.signal_foreground(match signal {
-                Signal::Interrupt => 2,
-                Signal::Quit => 3,
-                Signal::Suspend => 20,
+                Signal::Interrupt => SIGINT,
+                Signal::Quit => SIGQUIT,
+                Signal::Suspend => SIGTSTP,
             });
             // The output queue was flushed, so writers may go on.
             self.output.wake_all();
@@ -295,7 +296,7 @@ impl Tty {
         let mut state = self.state.lock();
         if core::mem::replace(&mut state.size, size) != size {
             drop(state);
-            self.signal_foreground(28);
+            self.signal_foreground(SIGWINCH);
         }
     }
 

@@ -20,10 +20,9 @@ use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::fmt::Write;
 use core::sync::atomic::{AtomicBool, Ordering};
-use limen_linux_abi::Errno;
-use limen_linux_abi::SysResult;
 use limen_linux_abi::native::ioc;
 use limen_linux_abi::native::ioctl::{FIONREAD, TIOCOUTQ};
+use limen_linux_abi::{Errno, SysResult};
 use limen_tty::Termios;
 
 /// Events that packet mode reports to the master (`TIOCPKT_*`). Input was dropped.

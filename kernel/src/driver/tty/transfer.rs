@@ -4,8 +4,7 @@ use super::{OUTPUT_SIZE, State, Tty};
 use crate::fs::file::File;
 use crate::fs::io::{IoDst, IoSrc};
 use core::sync::atomic::Ordering;
-use limen_linux_abi::Errno;
-use limen_linux_abi::SysResult;
+use limen_linux_abi::{Errno, SysResult};
 use limen_tty::{LocalFlags, OutputFlags, Read, cc};
 
 /// How many bytes are moved at a time, through the kernel stack.

@@ -9,8 +9,7 @@ use crate::fs::io::{IoDst, IoSrc};
 use crate::fs::poll::{PollEvents, PollTable};
 use alloc::format;
 use alloc::sync::Arc;
-use limen_linux_abi::Errno;
-use limen_linux_abi::SysResult;
+use limen_linux_abi::{Errno, SysResult};
 
 /// The major number of the first device's ports. Each further device has the next lower one.
 const MAJOR: u32 = 247;

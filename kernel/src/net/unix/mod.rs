@@ -34,8 +34,9 @@ use limen_linux_abi::Errno;
 
 /// How many descriptors a message may have (`SCM_MAX_FD`).
 pub const MAX_FILES: usize = 253;
-/// How many bytes may wait in a socket (`net.core.rmem_default`).
-const BUFFER: usize = 212_992;
+/// How many bytes may wait in a socket (`net.core.rmem_default`), and how many a program may ask for
+/// (`net.core.wmem_max`).
+pub const BUFFER: i32 = 212_992;
 /// How many bytes a message counts for in addition to its own: what Linux needs for the shortest message on
 /// 64-bit machines.
 const OVERHEAD: usize = 768;
@@ -124,7 +125,7 @@ impl State {
 
     /// Whether the queue has space for another message.
     fn has_space(&self) -> bool {
-        self.bytes + self.queue.len() * OVERHEAD < BUFFER
+        self.bytes + self.queue.len() * OVERHEAD < BUFFER as usize
     }
 
     /// Whether a sender need not wait: there is space, or there is an error to return.

@@ -26,8 +26,7 @@ use crate::sched::Deadline;
 use crate::sched::preempt;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use limen_linux_abi::Errno;
-use limen_linux_abi::SysResult;
+use limen_linux_abi::{Errno, SysResult};
 use table::{Bucket, Entry, bucket_of, lock_two};
 
 /// The bit set of plain waits and wakes (`FUTEX_BITSET_MATCH_ANY`).

@@ -3,7 +3,6 @@
 //!
 //! An owner runs at least at the priority of its most urgent waiter. If the owner itself waits for a lock, so
 //! does that lock's owner, and so on along the chain. [`propagate`] always works the priorities out from the
-//! does that lock's owner, and so on along the chain. [`propagate`] always works the priorities out from the
 //! lists, so the order of events does not matter.
 //!
 //! Lock order: a futex bucket, then one thread's list, then the scheduler's locks. Two lists are never locked

@@ -10,8 +10,7 @@ use crate::sched::Deadline;
 use crate::sched::current;
 use crate::task::Task;
 use alloc::sync::Arc;
-use limen_linux_abi::Errno;
-use limen_linux_abi::SysResult;
+use limen_linux_abi::{Errno, SysResult};
 
 /// `FUTEX_[CMP_]REQUEUE`: if the word at `from` is `expected`, wakes up to `wake` waiters of `from` and moves
 /// up to `requeue` others to `to`. `shared` is for each of the two words.

@@ -11,8 +11,7 @@ use core::cell::Cell;
 use core::mem::ManuallyDrop;
 use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering, fence};
-use limen_linux_abi::Errno;
-use limen_linux_abi::SysResult;
+use limen_linux_abi::{Errno, SysResult};
 
 /// A waiter. It lies on the waiting thread's stack (or in a box of its own) and does not move while queued.
 pub(super) struct Entry {
@@ -94,36 +93,31 @@ impl Entry {
     pub fn key(&self) -> Key {
         self.key.get()
     }
+    /// The bucket in which it is queued, locked. `None`: it is in none.
+    #[inline(always)]
+    fn lock_bucket(&self) -> Option<(&'static Bucket, SpinGuard<'static, List>)> {
+        loop {
+            let at = self.bucket.load(Ordering::Acquire);
+            // SAFETY: buckets are never freed.
+            let bucket: &'static Bucket = unsafe { at.as_ref()? };
+            let list = bucket.lock();
+            // Before this thread had the lock, the entry may have been moved to another bucket or woken.
+            if self.bucket.load(Ordering::Relaxed) == at {
+                return Some((bucket, list));
+            }
+        }
+    }
     /// Sets the running thread's state to sleeping again if its entry is still queued. Both happen under the
     /// bucket's lock, so a waker sees either none or both.
     pub fn sleep_again(&self, me: &Task) {
-        loop {
-            let bucket = self.bucket.load(Ordering::Acquire);
-            // SAFETY: buckets are never freed.
-            let Some(b) = (unsafe { bucket.as_ref() }) else {
-                return;
-            };
-            let _list = b.lock();
-            if self.bucket.load(Ordering::Relaxed) == bucket {
-                me.sched.set_state(TaskState::INTERRUPTIBLE);
-                return;
-            }
+        if let Some(_locked) = self.lock_bucket() {
+            me.sched.set_state(TaskState::INTERRUPTIBLE);
         }
     }
     /// Whether no waker has taken the entry out or is about to. Looks under the bucket's lock: for a thread
     /// whose state became sleeping only after it was queued.
     pub fn is_queued_now(&self) -> bool {
-        loop {
-            let bucket = self.bucket.load(Ordering::Acquire);
-            // SAFETY: buckets are never freed.
-            let Some(b) = (unsafe { bucket.as_ref() }) else {
-                return false;
-            };
-            let _list = b.lock();
-            if self.bucket.load(Ordering::Relaxed) == bucket {
-                return true;
-            }
-        }
+        self.lock_bucket().is_some()
     }
     /// Whether no waker has taken the entry out. For a thread whose state became sleeping in the same step in
     /// which it was queued.
@@ -132,23 +126,15 @@ impl Entry {
     }
     /// Takes the entry out of its queue. `false`: a waker has done so. Afterwards nothing points to it.
     pub fn unqueue(&self) -> bool {
-        loop {
-            let bucket = self.bucket.load(Ordering::Acquire);
-            // SAFETY: buckets are never freed.
-            let Some(b) = (unsafe { bucket.as_ref() }) else {
-                return false;
-            };
-            let mut list = b.lock();
-            // Before this thread had the lock, the entry may have been moved to another bucket or woken.
-            if self.bucket.load(Ordering::Relaxed) == bucket {
-                super::owner::detach(self);
-                list.unlink(self);
-                self.bucket.store(ptr::null_mut(), Ordering::Relaxed);
-                drop(list);
-                b.retract();
-                return true;
-            }
-        }
+        let Some((bucket, mut list)) = self.lock_bucket() else {
+            return false;
+        };
+        super::owner::detach(self);
+        list.unlink(self);
+        self.bucket.store(ptr::null_mut(), Ordering::Relaxed);
+        drop(list);
+        bucket.retract();
+        true
     }
     /// The waiting thread. For holders of the bucket's lock, and for the thread itself.
     pub fn task(&self) -> ManuallyDrop<Arc<Task>> {

@@ -7,7 +7,7 @@ use crate::sched::{self, entity::with_current_context};
 use crate::signal::{self, Actions, AltStack};
 use crate::task::creds::{Creds, securebits};
 use crate::task::process::TREE;
-use crate::task::{CurrentTask, TaskFlags, current, exit, fork, pid};
+use crate::task::{CurrentTask, TaskFlags, current, exit, pid, unshare};
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 use limen_linux_abi::Errno;
@@ -30,7 +30,7 @@ pub(super) fn commit(frame: &mut Frame, program: Program, image: Image) -> Resul
     let vdso = vdso::map(&image.mm)?;
     become_single(&task)?;
     // Another process may share the table and keeps it. Threads of this process are gone by now.
-    fork::unshare_files()?;
+    unshare::unshare_files()?;
     // Signal actions may be shared, too.
     let actions = task.process.signals.lock().actions.clone();
     let own_actions = if Arc::strong_count(&actions) > 2 {

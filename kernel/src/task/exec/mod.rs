@@ -15,17 +15,15 @@ use super::{TaskFlags, current};
 use crate::arch::frame::Frame;
 use crate::fs::file::File;
 use crate::fs::open;
+use crate::fs::walk::AT_FDCWD;
 use crate::mm::copy::read_path;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use args::Strings;
-use limen_linux_abi::Errno;
-use limen_linux_abi::SysResult;
+use limen_linux_abi::{Errno, SysResult};
 
 pub use elf::RANDOMIZE;
 
-/// `AT_FDCWD`.
-pub const AT_FDCWD: i32 = -100;
 const AT_SYMLINK_NOFOLLOW: u32 = 0x100;
 const AT_EMPTY_PATH: u32 = 0x1000;
 /// How many interpreters in a row may be scripts.

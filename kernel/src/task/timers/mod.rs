@@ -5,7 +5,7 @@ pub mod clock;
 pub mod posix;
 
 use crate::mm::reserve::room_behind;
-use crate::signal::{self, SigInfo};
+use crate::signal::{self, SIGALRM, SIGKILL, SIGPROF, SIGVTALRM, SIGXCPU, SigInfo};
 use crate::sync::{IrqSpinLock, Once, SpinLock};
 use crate::task::timers::clock::{Clock, CpuKind, process_time};
 use crate::task::{Process, Task, current, rlimit};
@@ -16,12 +16,6 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering};
 use limen_linux_abi::Errno;
 use posix::PosixTimer;
-
-const SIGKILL: u32 = 9;
-const SIGALRM: u32 = 14;
-const SIGXCPU: u32 = 24;
-const SIGVTALRM: u32 = 26;
-const SIGPROF: u32 = 27;
 
 /// How often, in nanoseconds, a repeating timer whose signal is ignored expires at most, so that no program
 /// can keep a CPU busy with timer interrupts. Otherwise a timer continues when its signal is taken.

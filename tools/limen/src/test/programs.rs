@@ -41,6 +41,7 @@ const ASKING: &[&str] = &[
     "sysctl",
     "clocks",
     "events",
+    "signalled",
     "watchers",
     "locks",
     "leases",

@@ -11,7 +11,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::Write;
 use core::sync::atomic::AtomicI32;
-use limen_linux_abi::abi::arm::{OVERFLOW_GID, OVERFLOW_UID};
+use limen_linux_abi::id::{OVERFLOW_GID, OVERFLOW_UID};
 
 /// The length in bytes, NUL included, of the machine's name and of its domain.
 const NAME: usize = 65;

@@ -4,16 +4,14 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result};
 
-use super::expect_line;
+use super::{expect_line, folder};
 use crate::arch::Arch;
 use crate::test::{Context, Verdict};
 use crate::tree;
 
 /// Input that cannot work: one line each, with what to do, and the right status.
 pub(super) fn bad_input(context: &Context) -> Result<Verdict> {
-    let dir = tree::cache("test")?.join("bad-input");
-    let _ = std::fs::remove_dir_all(&dir);
-    std::fs::create_dir_all(&dir)?;
+    let dir = folder("bad-input")?;
     let make = |name: &str, content: &[u8], mode: u32| -> Result<String> {
         use std::os::unix::fs::PermissionsExt;
         let path = dir.join(name);

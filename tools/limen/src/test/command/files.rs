@@ -218,9 +218,7 @@ pub(super) fn missing(context: &Context, arch: Arch) -> Result<Verdict> {
 
 /// The user's own initramfs, plain and compressed.
 pub(super) fn own_initrd(context: &Context, arch: Arch) -> Result<Verdict> {
-    let dir = tree::cache("test")?.join("initrd");
-    let _ = std::fs::remove_dir_all(&dir);
-    std::fs::create_dir_all(&dir)?;
+    let dir = folder("initrd")?;
     let mut archive = crate::cpio::Archive::default();
     crate::applets::Applets::fetch(arch)?.add_installed(&mut archive)?;
     archive.file(

@@ -1,0 +1,58 @@
+//! What a thread no longer shares with others: `unshare`, and the descriptors before exec and `close_range`.
+
+use super::fork::{CloneFlags, check_namespaces};
+use super::{Process, Task, current, pid};
+use crate::fs::FsContext;
+use alloc::sync::Arc;
+use limen_linux_abi::{Errno, SysResult};
+
+/// Gives the running thread a descriptor table of its own: a copy, if another thread shares the table. If
+/// none does, the table stays: dropping a table releases its record locks.
+pub fn unshare_files() -> Result<(), Errno> {
+    let task = current();
+    let Some(files) = task.try_files() else {
+        return Ok(());
+    };
+    // Other references may be temporary ones (`/proc`).
+    let has = |other: Arc<Task>| !Arc::ptr_eq(&other, &task) && other.files_slot().holds(&files);
+    if Arc::strong_count(&files) > 2 && pid::all_processes().any(|p| p.threads().any(has)) {
+        drop(task.replace_files(Some(files.copy()?)));
+    }
+    Ok(())
+}
+
+/// Whether another process has the same `part` as that of the running thread.
+fn shares<T>(task: &Task, part: fn(&Process) -> Option<Arc<T>>) -> bool {
+    let Some(own) = part(&task.process) else {
+        return false;
+    };
+    let has = |other: &Process| part(other).is_some_and(|theirs| Arc::ptr_eq(&theirs, &own));
+    pid::all_processes().any(|other| !Arc::ptr_eq(&other, &task.process) && has(&other))
+}
+
+/// `unshare`: the caller gets its own copies of what it shared.
+pub fn unshare(flags: CloneFlags) -> SysResult {
+    use CloneFlags as F;
+    let allowed = F::THREAD | F::FS | F::FILES | F::SIGHAND | F::VM | F::SYSVSEM | F::NAMESPACES | F::NEWTIME;
+    if !(flags & !allowed).is_empty() {
+        return Err(Errno::EINVAL);
+    }
+    let task = current();
+    // A thread of several cannot do this without the others.
+    if flags.intersects(F::THREAD | F::SIGHAND | F::VM) && task.process.thread_count() > 1
+        || flags.intersects(F::SIGHAND | F::VM) && shares(&task, Process::actions)
+        || flags.contains(F::VM) && shares(&task, Process::mm)
+    {
+        return Err(Errno::EINVAL);
+    }
+    check_namespaces(flags)?;
+    if flags.contains(F::FILES) {
+        unshare_files()?;
+    }
+    if flags.contains(F::FS)
+        && let Some(fs) = task.try_fs()
+    {
+        drop(task.replace_fs(Some(FsContext::copy(&fs))));
+    }
+    Ok(0)
+}
