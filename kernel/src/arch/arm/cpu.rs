@@ -40,14 +40,11 @@ pub fn options(words: &str) {
     super::mmu::drop_instructions();
 }
 
-/// On every CPU, once the final map is live: vectors, traps, what user mode may do.
+/// On every CPU, once the final map is live: traps, what user mode may do.
 pub fn init() {
-    super::entry::init_cpu();
     let thumb_ee = sysreg::read!("p15, 0, {}, c0, c1, 0") >> 12 & 0xf == 1;
-    // SAFETY: the vectors are in place; the register values are explained beside each.
+    // SAFETY: the register values are explained beside each.
     unsafe {
-        // VBAR
-        sysreg::write!("p15, 0, {}, c12, c0, 0", super::entry::vectors() as u32);
         // CPACR: floating point for everyone.
         sysreg::write!("p15, 0, {}, c1, c0, 2", 0xfu32 << 20);
         // User mode may read the virtual counter; an event every 2^12 ticks ends a `wfe` that nobody ends.

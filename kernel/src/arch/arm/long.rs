@@ -40,8 +40,6 @@ pub(super) const CLOSED: u32 = OPEN | 1 << 7 | 1 << 22;
 pub(super) const BLOCK_SHIFT: usize = 21;
 /// Physical addresses have 40 bits.
 pub(super) const PHYS_END: u64 = 1 << 40;
-/// `XN` is for kernel and user: an executable kernel page must not have it.
-pub const KERNEL_NO_USER_EXEC: u64 = 0;
 
 /// Reads an entry in memory, before anything that follows. With long descriptors aligned double words are
 /// read and written at once.

@@ -20,6 +20,8 @@ mod cpus;
 mod descriptor;
 #[path = "../arm_common/devicetree.rs"]
 mod devicetree;
+#[path = "../devicetree_common/entropy.rs"]
+mod devicetree_entropy;
 #[path = "../devicetree_common/ranges.rs"]
 mod devicetree_ranges;
 #[path = "../devicetree_common/registers.rs"]
@@ -51,6 +53,8 @@ mod kmap_format;
 #[path = "kmap_short.rs"]
 mod kmap_format;
 mod kuser;
+#[path = "../arm_common/messages.rs"]
+mod messages;
 pub mod mmu;
 pub mod patch;
 #[path = "../arm_common/platform.rs"]

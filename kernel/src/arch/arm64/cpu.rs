@@ -58,12 +58,11 @@ pub fn init_boot() {
 /// What the command line says about the processor: nothing. Once, before the final map is live.
 pub fn options(_: &str) {}
 
-/// On every CPU, once the final map is live: vectors, traps, what user mode may do.
+/// On every CPU, once the final map is live: traps, what user mode may do.
 pub fn init() {
     let counts = (1..0xf).contains(&(sysreg::read!("id_aa64dfr0_el1") >> 8 & 0xf));
-    // SAFETY: the vectors are in place; the register values are explained beside each.
+    // SAFETY: the register values are explained beside each.
     unsafe {
-        sysreg::write!("vbar_el1", super::entry::vectors() as u64);
         // Floating point for everyone; SVE and SME trap, so that no program comes to have state that is not
         // switched.
         sysreg::write!("cpacr_el1", 3u64 << 20);

@@ -11,7 +11,7 @@ use super::mmu::{PAGE_SHIFT, TABLE_SHIFT};
 use super::smp;
 use super::sysreg::{self, read, write};
 use crate::mm::PAGE_SIZE;
-use core::arch::{asm, global_asm, naked_asm};
+use core::arch::{asm, global_asm};
 use core::sync::atomic::Ordering;
 
 /// `HCR_EL2`: EL1 is AArch64; pointer authentication is not trapped.
@@ -242,24 +242,6 @@ unsafe fn prepare(user: usize, kernel: usize) {
             options(nostack, preserves_flags)
         );
     }
-}
-
-/// Makes `root` the kernel's, with `empty` a table with nothing in it (both physical). Called at its physical
-/// address, through the identity map: no two translations of one address may meet in the TLB, so the old ones
-/// go first. In between nothing is at its link address, the stack neither.
-#[unsafe(naked)]
-#[unsafe(link_section = ".idmap.text")]
-pub(super) unsafe extern "C" fn replace_kernel_root(root: u64, empty: u64) {
-    naked_asm!(
-        "msr ttbr1_el1, x1",
-        "isb",
-        "tlbi vmalle1",
-        "dsb nsh",
-        "isb",
-        "msr ttbr1_el1, x0",
-        "isb",
-        "ret"
-    )
 }
 
 /// The boot CPU on the early tables and its stack: zeroes what is to be, and goes on in `boot`.

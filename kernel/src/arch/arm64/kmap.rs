@@ -4,10 +4,10 @@
 //! writable and executable.
 
 use super::cpus::START;
-use super::head::replace_kernel_root;
 use super::mmu::{EMPTY_ROOT, Entry, IMAGE_BASE, LEVELS, LINEAR_BASE, MemoryKind, PAGE_SHIFT, TABLE_SHIFT};
 use crate::mm::PhysRange;
 use crate::mm::{PAGE_SIZE, PhysAddr, Prot};
+use core::arch::naked_asm;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 unsafe extern "C" {
@@ -243,4 +243,22 @@ impl Builder {
             size: image_to_phys(self.next) - image_to_phys(IMAGE_BASE),
         }
     }
+}
+
+/// Makes `root` the kernel's, with `empty` a table with nothing in it (both physical). Called at its physical
+/// address, through the identity map: no two translations of one address may meet in the TLB, so the old ones
+/// go first. In between nothing is at its link address, the stack neither.
+#[unsafe(naked)]
+#[unsafe(link_section = ".idmap.text")]
+unsafe extern "C" fn replace_kernel_root(root: u64, empty: u64) {
+    naked_asm!(
+        "msr ttbr1_el1, x1",
+        "isb",
+        "tlbi vmalle1",
+        "dsb nsh",
+        "isb",
+        "msr ttbr1_el1, x0",
+        "isb",
+        "ret"
+    )
 }

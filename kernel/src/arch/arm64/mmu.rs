@@ -33,8 +33,6 @@ pub const LINEAR_BASE: usize = 0xffff_0000_0000_0000;
 pub const VMAP: (usize, usize) = (0xffff_8000_0000_0000, 0xffff_c000_0000_0000);
 /// Where the kernel image is linked.
 pub const IMAGE_BASE: usize = 0xffff_ffff_8000_0000;
-/// What every kernel entry has so that user mode cannot execute it: `UXN`.
-pub const KERNEL_NO_USER_EXEC: u64 = 1 << 54;
 
 /// The kernel's linear map: the address where `phys` can be read and written. RAM only.
 #[inline(always)]

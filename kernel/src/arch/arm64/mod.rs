@@ -17,6 +17,8 @@ mod cpus;
 mod descriptor;
 #[path = "../arm_common/devicetree.rs"]
 mod devicetree;
+#[path = "../devicetree_common/entropy.rs"]
+mod devicetree_entropy;
 #[path = "../devicetree_common/ranges.rs"]
 mod devicetree_ranges;
 #[path = "../devicetree_common/registers.rs"]
@@ -38,6 +40,8 @@ pub mod irq;
 mod kmap;
 #[path = "../large_copy.rs"]
 mod large_copy;
+#[path = "../arm_common/messages.rs"]
+mod messages;
 pub mod mmu;
 pub mod patch;
 #[path = "../arm_common/platform.rs"]

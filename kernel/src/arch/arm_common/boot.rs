@@ -2,7 +2,7 @@
 //! the console.
 
 use super::devicetree_ranges::Ranges;
-use super::{console, cpu, cpus, devicetree, kmap, mmu, switch};
+use super::{console, cpu, cpus, devicetree, entry, kmap, mmu, switch, time};
 use crate::mm::PhysAddr;
 use crate::mm::{BootInfo, PhysRange};
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -92,8 +92,9 @@ pub(super) extern "C" fn primary(devicetree_phys: u64, image_phys: u64) -> ! {
     let uart = uart.map(|(base, _)| map.map_fixed(0, base));
     let image = map.activate();
     reserved.push(image.start.as_u64(), image.size);
+    entry::init_cpu();
     cpu::init();
-    super::time::init();
+    time::init();
     if let Some(base) = uart {
         console::init(base);
     }

@@ -1,6 +1,6 @@
 //! Interrupt lines and inter-processor interrupts, on top of the controller (`gic`).
 
-use super::{gic, time};
+use super::{devicetree, gic, messages, time};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
@@ -52,12 +52,13 @@ pub(super) fn init() {
         .map(|_| AtomicPtr::new(core::ptr::null_mut()))
         .collect();
     LINES.store(Vec::leak(lines).as_mut_ptr(), Ordering::Release);
-    if let Some(node) = super::devicetree::compatible(&["arm,armv8-timer", "arm,armv7-timer"]).next()
-        && let Some((number, _)) = super::devicetree::gic_interrupt(&node, 2)
+    if let Some(node) = devicetree::compatible(&["arm,armv8-timer", "arm,armv7-timer"]).next()
+        && let Some((number, _)) = devicetree::gic_interrupt(&node, 2)
     {
         TIMER.store(number, Ordering::Relaxed);
     }
     init_cpu();
+    messages::init();
 }
 
 /// This CPU's part.
@@ -101,7 +102,8 @@ pub fn request(irq: Irq, name: &'static str, handler: Handler) -> Result<(), Err
 /// A message-signalled interrupt: the address and data a PCI device must write, and the [`Irq`] to request.
 /// `None` if the machine has none.
 pub fn allocate_msi() -> Option<(u64, u32, Irq)> {
-    super::platform::allocate_msi()
+    let (doorbell, number) = messages::allocate()?;
+    Some((doorbell, number, Irq(number)))
 }
 
 /// An interrupt arrived. Inside the threshold, on the interrupt stack.

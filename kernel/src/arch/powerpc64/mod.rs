@@ -27,6 +27,8 @@ mod copy;
 pub mod cpu;
 pub mod cpuinfo;
 mod devicetree;
+#[path = "../devicetree_common/entropy.rs"]
+mod devicetree_entropy;
 #[path = "../devicetree_common/ranges.rs"]
 mod devicetree_ranges;
 #[path = "../devicetree_common/registers.rs"]

@@ -1,6 +1,6 @@
 //! The machine around the processor: devices, power-off, reset, wall clock, entropy.
 
-pub use super::devicetree_tree::entropy;
+pub use super::devicetree_entropy::entropy;
 pub use super::pci::pci;
 use super::{devicetree, interrupt, rtas, smp};
 use crate::arch::devices::VirtioMmio;
