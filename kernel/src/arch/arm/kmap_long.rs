@@ -1,18 +1,10 @@
 //! The kernel's own tables of long descriptors (`kmap`): `TTBR1`'s is the one below the root.
 
-use super::kmap::{__table_pool_start, Builder, image_to_phys};
-use super::mmu::{Entry, LEVELS, LINEAR_BASE, PAGE_SHIFT, TABLE_SHIFT, phys_to_virt};
+use super::format::{EMPTY_ROOT, Entry, LEVELS, TABLE_SHIFT};
+use super::kmap_tables::{__table_pool_start, Tables};
+use super::layout::{LINEAR_BASE, PAGE_SHIFT, image_to_phys, phys_to_virt};
 use crate::mm::PhysAddr;
-use core::sync::atomic::{AtomicUsize, Ordering};
-
-/// Physical address of a table with nothing in it.
-static EMPTY_ROOT: AtomicUsize = AtomicUsize::new(0);
-
-/// A root with nothing in it.
-#[inline(always)]
-pub(super) fn empty_root() -> PhysAddr {
-    PhysAddr::new(EMPTY_ROOT.load(Ordering::Relaxed) as u64)
-}
+use core::sync::atomic::Ordering;
 
 /// Adds a block to the early map: its table is the first page of the pool, for the kernel's gigabyte.
 pub(super) fn set_early(virt: usize, entry: Entry) {
@@ -22,9 +14,9 @@ pub(super) fn set_early(virt: usize, entry: Entry) {
 }
 
 /// The map is live.
-pub(super) fn live(_map: &Builder) {}
+pub(super) fn live(_tables: &Tables) {}
 
-impl Builder {
+impl Tables {
     /// What the format needs besides the root.
     pub(super) fn begin(&mut self) {
         let empty = self.table();

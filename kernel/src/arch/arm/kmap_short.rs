@@ -2,58 +2,15 @@
 //! of user space. What the room changes in its upper entries of the kernel's root is copied there. Secondary
 //! CPUs start with a copy that has the identity map, too.
 
-use super::kmap::{Builder, image_to_phys};
-use super::mmu::{Entry, IMAGE_BASE, PAGE_SHIFT, Slot, WALKS, phys_to_virt};
-use crate::mm::{PAGE_SIZE, PhysAddr};
-use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use super::format::{Entry, KERNEL, ROOM, ROOT_ENTRIES, START, WALKS, entry_of, kernel_table};
+use super::kmap_tables::Tables;
+use super::layout::{IMAGE_BASE, PAGE_SHIFT, image_to_phys, phys_to_virt};
+use super::sysreg;
+use crate::mm::PhysAddr;
+use core::sync::atomic::Ordering;
 
 unsafe extern "C" {
     static __idmap_tables: u8;
-}
-
-/// Entries of the processor's root, and the first of the kernel's.
-pub(super) const ROOT_ENTRIES: usize = 4096;
-/// See [`ROOT_ENTRIES`].
-pub(super) const KERNEL_PART: usize = 0xc00;
-
-/// The processor's root for the kernel (physical), and the one secondary CPUs start with.
-static KERNEL: AtomicUsize = AtomicUsize::new(0);
-static START: AtomicUsize = AtomicUsize::new(0);
-/// The room's.
-static ROOM: AtomicUsize = AtomicUsize::new(0);
-
-/// The processor's root with nothing of user space.
-#[inline(always)]
-pub(super) fn kernel_table() -> usize {
-    KERNEL.load(Ordering::Relaxed)
-}
-
-/// An entry of the processor's root at `table` (physical).
-pub(super) fn hardware(table: usize, index: usize) -> &'static AtomicU32 {
-    let table = phys_to_virt(PhysAddr::new(table as u64)).cast::<AtomicU32>();
-    // SAFETY: one of the processor's roots, which live for good and are only accessed as atomics.
-    unsafe { &*table.add(index) }
-}
-
-/// An entry was written: if it is one of the kernel's root, the processor's have it, too. At boot, before
-/// there are any of user space.
-#[inline(always)]
-pub(super) fn note_kernel_entry(slot: &Slot, entry: Entry) {
-    let at = core::ptr::from_ref(slot) as usize;
-    if at & !(PAGE_SIZE - 1) == ROOM.load(Ordering::Relaxed) {
-        copy_kernel_entry(at % PAGE_SIZE / 4, entry);
-    }
-}
-
-#[cold]
-fn copy_kernel_entry(index: usize, entry: Entry) {
-    for table in [&KERNEL, &START] {
-        for n in 0..4 {
-            hardware(table.load(Ordering::Relaxed), index * 4 + n)
-                .store(entry.quarter(n, true), Ordering::Relaxed);
-        }
-    }
-    super::sysreg::store_barrier();
 }
 
 /// Adds a section to the early map.
@@ -64,10 +21,10 @@ pub(super) fn set_early(virt: usize, entry: Entry) {
 }
 
 /// The map is live: the identity map goes out of it.
-pub(super) fn live(map: &Builder) {
-    ROOM.store(map.root as usize, Ordering::Relaxed);
-    hardware(kernel_table(), identity()).store(0, Ordering::Relaxed);
-    super::sysreg::store_barrier();
+pub(super) fn live(tables: &Tables) {
+    ROOM.store(tables.root as usize, Ordering::Relaxed);
+    entry_of(kernel_table(), identity()).store(0, Ordering::Relaxed);
+    sysreg::store_barrier();
 }
 
 /// The entry of the identity map: the first MiB of the image, where what runs with it is (`head`).
@@ -75,7 +32,7 @@ fn identity() -> usize {
     image_to_phys(IMAGE_BASE) as usize >> 20
 }
 
-impl Builder {
+impl Tables {
     /// What the format needs besides the root: the two roots of the processor.
     pub(super) fn begin(&mut self) {
         self.next = self.next.next_multiple_of(ROOT_ENTRIES * 4);
@@ -91,9 +48,9 @@ impl Builder {
 
     /// Writes the entry of level `at` for `virt`: a page, or a section.
     pub(super) fn set(&mut self, virt: usize, at: usize, entry: Entry) {
-        let hardware = hardware(kernel_table(), virt >> 20);
+        let section = entry_of(kernel_table(), virt >> 20);
         if at == 1 {
-            return hardware.store(entry.0, Ordering::Relaxed);
+            return section.store(entry.0, Ordering::Relaxed);
         }
         // SAFETY: the room's root is ours.
         let slot = unsafe { self.root.add(virt >> 22) };
@@ -106,7 +63,7 @@ impl Builder {
             unsafe { slot.write(table.0) };
         }
         // Its neighbours may be sections.
-        hardware.store(table.quarter(virt >> 20 & 3, true), Ordering::Relaxed);
+        section.store(table.quarter(virt >> 20 & 3, true), Ordering::Relaxed);
         let pages = phys_to_virt(table.phys()).cast::<u32>();
         // SAFETY: a table of ours.
         unsafe { pages.add(virt >> PAGE_SHIFT & 1023).write(entry.0) };
@@ -118,7 +75,7 @@ impl Builder {
         // SAFETY: the room's root is ours.
         unsafe { self.root.add(virt >> 22).write(entry.0) };
         for n in 0..4 {
-            hardware(kernel_table(), (virt >> 20) + n).store(entry.quarter(n, true), Ordering::Relaxed);
+            entry_of(kernel_table(), (virt >> 20) + n).store(entry.quarter(n, true), Ordering::Relaxed);
         }
     }
 
@@ -128,12 +85,12 @@ impl Builder {
         let early = (&raw const __idmap_tables).cast::<u32>();
         // SAFETY: within the early root, which the early map has.
         let entry = unsafe { early.add(identity()).read() };
-        hardware(kernel, identity()).store(entry, Ordering::Relaxed);
+        entry_of(kernel, identity()).store(entry, Ordering::Relaxed);
         for index in 0..ROOT_ENTRIES {
-            let entry = hardware(kernel, index).load(Ordering::Relaxed);
-            hardware(start, index).store(entry, Ordering::Relaxed);
+            let entry = entry_of(kernel, index).load(Ordering::Relaxed);
+            entry_of(start, index).store(entry, Ordering::Relaxed);
         }
-        super::sysreg::store_barrier();
+        sysreg::store_barrier();
         (kernel as u32 | WALKS, start as u32 | WALKS)
     }
 }

@@ -5,10 +5,10 @@
 //! Closed user space: `TTBCR` forbids walks through `TTBR0` and hides its identifier, so that not even what
 //! is in the TLB matches.
 
-use super::{asid, kmap_format, sysreg};
+use super::{asid, sysreg};
 use crate::mm::PhysAddr;
 use core::arch::asm;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 pub use super::asid::MmContext;
 pub use super::descriptor::{Entry, MemoryKind};
@@ -76,33 +76,34 @@ pub fn store_slot(slot: &AtomicU64, value: u64) {
     }
 }
 
+/// The identifiers have 8 bits.
+struct Asids;
+
+impl asid::Identifiers for Asids {
+    fn count() -> usize {
+        1 << 8
+    }
+}
+
 /// Makes `root` the current user address space of this CPU. Interrupts are off.
 #[inline]
 pub fn switch_to(root: PhysAddr, context: &MmContext) {
-    let asid = asid::activate(context);
+    let asid = asid::activate::<Asids>(context);
     // SAFETY: `root` is a user root table that the caller keeps alive while it is current; the identifier is
     // its own.
     unsafe { sysreg::write64!("p15, 0, {}, {}, c2", root.as_u64() | asid << 48) }
     sysreg::isb();
 }
 
-/// Leaves user address spaces: only kernel mappings are valid on this CPU afterwards (idle, kernel threads
-/// that outlive their last user). Interrupts are off.
-pub fn switch_to_kernel() {
-    super::mmu::close_user();
+/// Physical address of a root with nothing in it.
+pub(super) static EMPTY_ROOT: AtomicUsize = AtomicUsize::new(0);
+
+/// Makes the current user address space of this CPU an empty one. Interrupts are off.
+pub(super) fn load_nobody() {
     // SAFETY: the table is empty for good, and identifier 0 is nobody else's.
-    unsafe { sysreg::write64!("p15, 0, {}, {}, c2", kmap_format::empty_root().as_u64()) }
+    unsafe { sysreg::write64!("p15, 0, {}, {}, c2", EMPTY_ROOT.load(Ordering::Relaxed) as u64) }
     sysreg::isb();
 }
-
-/// How many address-space identifiers there are.
-pub(super) fn asid_count() -> usize {
-    1 << 8
-}
-
-/// An address-space identifier begins to be used for another address space.
-#[inline(always)]
-pub(super) fn asid_taken(_asid: usize) {}
 
 /// What the walker needs besides the tables of the room: nothing.
 pub(super) fn init_roots() {}

@@ -18,6 +18,9 @@ mod cpus;
 #[cfg(not(feature = "short-descriptors"))]
 #[path = "../arm_common/descriptor.rs"]
 mod descriptor;
+#[cfg(feature = "short-descriptors")]
+#[path = "descriptor_short.rs"]
+mod descriptor;
 #[path = "../arm_common/devicetree.rs"]
 mod devicetree;
 #[path = "../devicetree_common/entropy.rs"]
@@ -52,7 +55,9 @@ mod kmap_format;
 #[cfg(feature = "short-descriptors")]
 #[path = "kmap_short.rs"]
 mod kmap_format;
+mod kmap_tables;
 mod kuser;
+mod layout;
 #[path = "../arm_common/messages.rs"]
 mod messages;
 pub mod mmu;
@@ -72,6 +77,7 @@ pub mod syscalls;
 mod sysreg;
 #[path = "../arm_common/time.rs"]
 pub mod time;
+mod tlb;
 pub mod uaccess;
 pub mod vdso;
 mod window;

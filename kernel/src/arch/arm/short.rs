@@ -7,14 +7,15 @@
 //! Closed user space: the tables of user space are of a domain of their own, and `DACR` says whether that may
 //! be accessed at all.
 
-use super::kmap_format::{self, KERNEL_PART, ROOT_ENTRIES, kernel_table, note_kernel_entry};
-use super::{asid, sysreg};
+use super::layout::{USER_END, phys_to_virt};
+use super::{asid, cpus, sysreg};
 use crate::mm::frame::{self, For};
-use crate::mm::{PhysAddr, Prot};
+use crate::mm::{PAGE_SIZE, PhysAddr};
 use crate::sync::IrqSpinLock;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 pub use super::asid::MmContext;
+pub use super::descriptor::{Entry, MemoryKind};
 
 /// The register that opens and closes user space, in instructions: `DACR`.
 macro_rules! window_register {
@@ -44,124 +45,49 @@ pub(super) const OPEN: u32 = 1 | 1 << 2;
 /// See [`OPEN`].
 pub(super) const CLOSED: u32 = 1;
 
-/// How a kernel mapping's memory behaves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MemoryKind {
-    /// Ordinary cached memory.
-    Normal,
-    /// Device registers.
-    Device,
+/// Entries of the processor's root, and the first of the kernel's.
+pub(super) const ROOT_ENTRIES: usize = 4096;
+/// See [`ROOT_ENTRIES`].
+const KERNEL_PART: usize = 0xc00;
+
+/// The processor's root for the kernel (physical), and the one secondary CPUs start with.
+pub(super) static KERNEL: AtomicUsize = AtomicUsize::new(0);
+pub(super) static START: AtomicUsize = AtomicUsize::new(0);
+/// The room's.
+pub(super) static ROOM: AtomicUsize = AtomicUsize::new(0);
+
+/// The processor's root with nothing of user space.
+#[inline(always)]
+pub(super) fn kernel_table() -> usize {
+    KERNEL.load(Ordering::Relaxed)
 }
 
-const TABLE: u32 = 1;
-const USER_DOMAIN: u32 = 1 << 5;
-/// A page of 4 KiB.
-const PAGE: u32 = 2;
-const NO_EXEC: u32 = 1;
-const BUFFERED: u32 = 1 << 2;
-const CACHED: u32 = 1 << 3;
-const ACCESSED: u32 = 1 << 4;
-const USER: u32 = 1 << 5;
-/// With `BUFFERED` and `CACHED`: write-back, allocating on writes.
-const ALLOCATING: u32 = 1 << 6;
-const READ_ONLY: u32 = 1 << 9;
-const SHARED: u32 = 1 << 10;
-const NOT_GLOBAL: u32 = 1 << 11;
-const NORMAL: u32 = BUFFERED | CACHED | ALLOCATING | SHARED;
-const ADDRESS: u32 = !0xfff;
+/// An entry of the processor's root at `table` (physical).
+pub(super) fn entry_of(table: usize, index: usize) -> &'static AtomicU32 {
+    let table = phys_to_virt(PhysAddr::new(table as u64)).cast::<AtomicU32>();
+    // SAFETY: one of the processor's roots, which live for good and are only accessed as atomics.
+    unsafe { &*table.add(index) }
+}
 
-/// One page table entry (any level of the room's), as a value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(transparent)]
-pub struct Entry(pub u32);
+/// An entry was written: if it is one of the kernel's root, the processor's have it, too. At boot, before
+/// there are any of user space.
+#[inline(always)]
+fn note_kernel_entry(slot: &Slot, entry: Entry) {
+    let at = core::ptr::from_ref(slot) as usize;
+    if at & !(PAGE_SIZE - 1) == ROOM.load(Ordering::Relaxed) {
+        copy_kernel_entry(at % PAGE_SIZE / 4, entry);
+    }
+}
 
-impl Entry {
-    /// Nothing mapped.
-    pub const EMPTY: Self = Self(0);
-
-    const fn user_bits(prot: Prot) -> u32 {
-        let common = NORMAL | ACCESSED | NOT_GLOBAL | USER;
-        if prot.is_empty() {
-            // Kept but not there: `PROT_NONE`.
-            return common | READ_ONLY;
+#[cold]
+fn copy_kernel_entry(index: usize, entry: Entry) {
+    for table in [&KERNEL, &START] {
+        for n in 0..4 {
+            entry_of(table.load(Ordering::Relaxed), index * 4 + n)
+                .store(entry.quarter(n, true), Ordering::Relaxed);
         }
-        common
-            | PAGE
-            | if prot.contains(Prot::WRITE) { 0 } else { READ_ONLY }
-            | if prot.contains(Prot::EXEC) { 0 } else { NO_EXEC }
     }
-    /// A user page. `prot` without any access bit maps nothing accessible but keeps the frame (`PROT_NONE`):
-    /// faults on every access. Young and, if writable, dirty already.
-    #[inline]
-    pub fn user_page(phys: PhysAddr, prot: Prot) -> Self {
-        Self(phys.as_usize() as u32 | Self::user_bits(prot))
-    }
-    /// A kernel page (level 0) or section of 1 MiB (level 1).
-    pub fn kernel_leaf(phys: PhysAddr, prot: Prot, kind: MemoryKind, level: usize) -> Self {
-        let mut bits = PAGE | ACCESSED;
-        bits |= match kind {
-            MemoryKind::Normal => NORMAL,
-            MemoryKind::Device => BUFFERED,
-        };
-        if !prot.contains(Prot::WRITE) {
-            bits |= READ_ONLY;
-        }
-        if !prot.contains(Prot::EXEC) {
-            bits |= NO_EXEC;
-        }
-        if level == 1 {
-            // The same bits elsewhere: those of the attributes are six higher, execution is bit 4.
-            let high = bits & (ACCESSED | USER | ALLOCATING | READ_ONLY | SHARED);
-            bits = PAGE | bits & (BUFFERED | CACHED) | high << 6 | (bits & NO_EXEC) << 4;
-        }
-        Self(phys.as_usize() as u32 | bits)
-    }
-    /// A pointer to a lower table of user space.
-    #[inline]
-    pub fn table(phys: PhysAddr) -> Self {
-        Self(phys.as_usize() as u32 | TABLE | USER_DOMAIN)
-    }
-    /// Whether nothing is there.
-    #[inline(always)]
-    pub fn is_empty(self) -> bool {
-        self.0 == 0
-    }
-    /// Whether a lower table is there (asked of levels above 0 only).
-    #[inline(always)]
-    pub fn is_table(self) -> bool {
-        self.0 & 3 == TABLE
-    }
-    /// The page's or table's physical address.
-    #[inline(always)]
-    pub fn phys(self) -> PhysAddr {
-        PhysAddr::new(u64::from(self.0 & ADDRESS))
-    }
-    /// The user permissions.
-    #[inline]
-    pub fn prot(self) -> Prot {
-        if self.0 & PAGE == 0 {
-            return Prot::empty();
-        }
-        let mut prot = Prot::READ;
-        prot.set(Prot::WRITE, self.0 & READ_ONLY == 0);
-        prot.set(Prot::EXEC, self.0 & NO_EXEC == 0);
-        prot
-    }
-    /// The same page without permission to write; `None` if it has none.
-    #[inline(always)]
-    pub fn write_protected(self) -> Option<Self> {
-        (self.0 & (PAGE | READ_ONLY) == PAGE).then_some(Self(self.0 | READ_ONLY))
-    }
-    /// The same page with other user permissions.
-    #[inline]
-    pub fn with_prot(self, prot: Prot) -> Self {
-        Self(self.0 & ADDRESS | Self::user_bits(prot))
-    }
-    /// What the processor's root has for part `n` of four, in the kernel's domain or in user space's.
-    pub(super) fn quarter(self, n: usize, kernel: bool) -> u32 {
-        let entry = if kernel { self.0 & !USER_DOMAIN } else { self.0 };
-        entry + (n << 10) as u32
-    }
+    sysreg::store_barrier();
 }
 
 /// Reads an entry in memory, before anything that depends on it.
@@ -192,7 +118,7 @@ pub(super) const WALKS: u32 = 1 << 6 | 1 << 5 | 1 << 3 | 1 << 1;
 /// identifier that anybody has.
 #[inline(always)]
 fn load(table: usize, asid: u32) {
-    let local = super::cpus::cpu_local() as u32;
+    let local = cpus::cpu_local() as u32;
     // SAFETY: the table has the kernel's part; interrupts are off.
     unsafe {
         sysreg::write!("p15, 0, {}, c13, c0, 1", local);
@@ -207,17 +133,15 @@ fn load(table: usize, asid: u32) {
 /// Makes `root` the current user address space of this CPU. Interrupts are off.
 #[inline]
 pub fn switch_to(root: PhysAddr, context: &MmContext) {
-    let asid = asid::activate(context) as usize;
+    let asid = asid::activate::<Asids>(context) as usize;
     if OWNER[asid].load(Ordering::Acquire) != root.as_usize() {
         take_over(asid, root);
     }
     load(table_of(asid), asid as u32);
 }
 
-/// Leaves user address spaces: only kernel mappings are valid on this CPU afterwards (idle, kernel threads
-/// that outlive their last user). Interrupts are off.
-pub fn switch_to_kernel() {
-    super::mmu::close_user();
+/// Makes the current user address space of this CPU an empty one. Interrupts are off.
+pub(super) fn load_nobody() {
     load(kernel_table(), 0);
 }
 
@@ -238,9 +162,9 @@ pub(super) fn init_roots() {
     let wanted = if frame::total() >= 32768 {
         MAX_ROOTS
     } else {
-        (2 * super::cpus::count() + 2).next_power_of_two().max(32)
+        (2 * cpus::count() + 2).next_power_of_two().max(32)
     };
-    let order = (wanted * ROOT_SIZE / crate::mm::PAGE_SIZE).ilog2() as usize;
+    let order = (wanted * ROOT_SIZE / PAGE_SIZE).ilog2() as usize;
     let Some(pfn) = frame::alloc_block(order, For::Kernel) else {
         panic!("no memory for page tables");
     };
@@ -248,14 +172,16 @@ pub(super) fn init_roots() {
     COUNT.store(wanted, Ordering::Relaxed);
 }
 
-/// How many address-space identifiers there are.
-pub(super) fn asid_count() -> usize {
-    COUNT.load(Ordering::Relaxed)
-}
+/// There is an identifier for each root.
+struct Asids;
 
-/// An address-space identifier begins to be used for another address space.
-pub(super) fn asid_taken(asid: usize) {
-    OWNER[asid].store(0, Ordering::Release);
+impl asid::Identifiers for Asids {
+    fn count() -> usize {
+        COUNT.load(Ordering::Relaxed)
+    }
+    fn taken(asid: usize) {
+        OWNER[asid].store(0, Ordering::Release);
+    }
 }
 
 fn table_of(asid: usize) -> usize {
@@ -264,7 +190,7 @@ fn table_of(asid: usize) -> usize {
 
 /// An entry of the processor's root of `asid`.
 fn hardware(asid: usize, index: usize) -> &'static AtomicU32 {
-    kmap_format::hardware(table_of(asid), index)
+    entry_of(table_of(asid), index)
 }
 
 /// An entry of the room's root at `root`.
@@ -273,7 +199,7 @@ fn entry(root: usize, index: usize) -> Entry {
 }
 
 /// Entries of the room's root that user space has.
-const USER_ENTRIES: usize = super::mmu::USER_END.div_ceil(1 << 22);
+const USER_ENTRIES: usize = USER_END.div_ceil(1 << 22);
 
 /// Makes the processor's root of `asid` that of another address space.
 #[cold]
@@ -291,7 +217,7 @@ fn take_over(asid: usize, root: PhysAddr) {
         hardware(asid, index).store(0, Ordering::Relaxed);
     }
     for index in KERNEL_PART..ROOT_ENTRIES {
-        let entry = kmap_format::hardware(kernel_table(), index).load(Ordering::Relaxed);
+        let entry = entry_of(kernel_table(), index).load(Ordering::Relaxed);
         hardware(asid, index).store(entry, Ordering::Relaxed);
     }
     sysreg::store_barrier();
@@ -341,7 +267,7 @@ pub(super) fn forget_tables(asid: usize, start: usize, end: usize) {
     if root == 0 || start >= end {
         return;
     }
-    for index in start >> 22..=(end.min(super::mmu::USER_END) - 1) >> 22 {
+    for index in start >> 22..=(end.min(USER_END) - 1) >> 22 {
         if entry(root, index).is_empty() {
             copy(asid, root, index);
         }

@@ -223,17 +223,6 @@ pub unsafe fn set_thread(thread: *const ThreadInfo) {
     unsafe { write!("p15, 0, {}, c13, c0, 4", thread as u32) }
 }
 
-/// How many address-space identifiers there are.
-pub fn asid_count() -> usize {
-    super::mmu::asid_count()
-}
-
-/// An address-space identifier begins to be used for another address space.
-#[inline(always)]
-pub fn asid_taken(asid: usize) {
-    super::mmu::asid_taken(asid);
-}
-
 /// Frequency of the architected counter, in hertz.
 pub fn counter_frequency() -> u64 {
     u64::from(read!("p15, 0, {}, c14, c0, 0"))

@@ -69,10 +69,24 @@ pub fn kernel_root() -> PhysAddr {
     PhysAddr::new(cpus::START.table.load(Ordering::Relaxed) as u64)
 }
 
+/// The identifiers have 8 or 16 bits.
+struct Asids;
+
+impl asid::Identifiers for Asids {
+    fn count() -> usize {
+        // ID_AA64MMFR0_EL1.ASIDBits
+        if sysreg::read!("id_aa64mmfr0_el1") >> 4 & 0xf >= 2 {
+            1 << 16
+        } else {
+            1 << 8
+        }
+    }
+}
+
 /// Makes `root` the current user address space of this CPU. Interrupts are off.
 #[inline]
 pub fn switch_to(root: PhysAddr, context: &MmContext) {
-    let asid = asid::activate(context);
+    let asid = asid::activate::<Asids>(context);
     // SAFETY: `root` is a user root table that the caller keeps alive while it is current; the identifier is
     // its own.
     unsafe { sysreg::write!("ttbr0_el1", root.as_u64() | asid << 48) }
