@@ -6,14 +6,11 @@ use super::extable::may_fault;
 use super::patch::from_31;
 use super::spr;
 use super::switch::with_registers;
+use super::window::AMR_SHUT;
 use crate::sched::cpu::CpuLocal;
 use core::arch::asm;
 use core::mem::offset_of;
 use limen_memory::{Moves, copy, copy_backwards};
-
-/// `AMR` with the window to user memory shut: neither loads nor stores. Key 0, which all pages have, forbids
-/// the kernel user pages then.
-pub const AMR_SHUT: usize = 3 << 62;
 
 /// The instructions given, of which those with user memory may fault: `false` then.
 macro_rules! access {

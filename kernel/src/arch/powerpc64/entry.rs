@@ -16,8 +16,9 @@
 //! stack pointer and r13 are the user's, so an interrupt taken in that page is put off: it goes back with
 //! interrupts masked and comes again when they go on.
 
+use super::cpus::{self, SCRATCH_CR, SCRATCH_R12, SCRATCH_TOC};
 use super::frame::{FRAME_SIZE, Frame, TRAP_SC, TRAP_SCV};
-use super::smp::{self, SCRATCH_CR, SCRATCH_R12, SCRATCH_TOC};
+use super::stack::LEAST;
 use super::{exception, spr};
 use crate::sched::cpu::CpuLocal;
 use crate::threshold;
@@ -26,8 +27,6 @@ use core::mem::offset_of;
 
 /// Bytes of the stack that reports a kernel stack overflow, a machine check or a system reset.
 const EMERGENCY_STACK: usize = 16384;
-/// The least stack frame of the ABI.
-pub const LEAST: usize = 32;
 /// What a function may use below its stack pointer.
 const RED_ZONE: usize = 288;
 
@@ -231,7 +230,7 @@ extern "C" fn system_call(frame: &mut Frame) {
 #[unsafe(link_section = ".noinstr.text")]
 extern "C" fn exception_from_stub(frame: &mut Frame) {
     // SAFETY: this CPU's own block, interrupts off.
-    let scratch = unsafe { &(*smp::cpu_local()).scratch };
+    let scratch = unsafe { &(*cpus::cpu_local()).scratch };
     frame.gpr[11] = spr::read!(spr::SPRG2);
     frame.gpr[12] = scratch[SCRATCH_R12];
     frame.gpr[13] = spr::read!(spr::SPRG1);

@@ -5,8 +5,8 @@
 //! With translation off the processor ignores the top of an address, so everything runs at the addresses it
 //! is linked at from the start.
 
-use super::entry::LEAST;
 use super::spr::{self, MSR_KERNEL, MSR_RELOCATE};
+use super::stack::LEAST;
 use core::arch::global_asm;
 
 global_asm!(

@@ -2,7 +2,7 @@
 //! 16): each CPU has a presentation controller with a priority and one request that others can raise; sources
 //! are routed by RTAS.
 
-use super::{hcall, rtas, smp};
+use super::{cpus, hcall, rtas, time};
 use crate::sync::{IrqSpinLock, MAX_CPUS};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -38,7 +38,7 @@ pub fn send_ipi(cpu: usize, ipi: Ipi) {
     ASKED[cpu].fetch_or(1 << ipi as u32, Ordering::AcqRel);
     // SAFETY: a barrier: what was asked is seen before the interrupt.
     unsafe { core::arch::asm!("sync", options(nostack, preserves_flags)) }
-    hcall::call(hcall::IPI, smp::server(cpu), PRIORITY_IPI, 0, 0);
+    hcall::call(hcall::IPI, cpus::server(cpu), PRIORITY_IPI, 0, 0);
 }
 
 /// A device interrupt's handler; runs on the interrupt stack with interrupts off.
@@ -61,8 +61,8 @@ static LINES: IrqSpinLock<BTreeMap<u32, &'static Line>> = IrqSpinLock::new(BTree
 
 /// This CPU takes interrupts of all priorities.
 pub(super) fn init_cpu() {
-    super::time::set_event(u64::MAX);
-    hcall::call(hcall::IPI, smp::server(smp::cpu_id()), PRIORITY_ANY, 0, 0);
+    time::set_event(u64::MAX);
+    hcall::call(hcall::IPI, cpus::server(cpus::cpu_id()), PRIORITY_ANY, 0, 0);
     hcall::call(hcall::CPPR, PRIORITY_ANY, 0, 0, 0);
 }
 
@@ -79,7 +79,7 @@ pub fn request(irq: Irq, name: &'static str, handler: Handler) -> Result<(), Err
     }
     lines.insert(irq.0, line);
     drop(lines);
-    let server = smp::server(0) as u32;
+    let server = cpus::server(0) as u32;
     let set = rtas::call::<1>("ibm,set-xive", &[irq.0, server, PRIORITY_DEVICE]);
     if set
         .and_then(|_| rtas::call::<1>("ibm,int-on", &[irq.0]))
@@ -106,15 +106,15 @@ pub(super) fn handle() {
             XISR_NONE => return,
             XISR_IPI => {
                 // Quiet first, then the look at what is asked: what is asked meanwhile raises it again.
-                let cpu = smp::cpu_id();
-                hcall::call(hcall::IPI, smp::server(cpu), PRIORITY_ANY, 0, 0);
+                let cpu = cpus::cpu_id();
+                hcall::call(hcall::IPI, cpus::server(cpu), PRIORITY_ANY, 0, 0);
                 hcall::call(hcall::EOI, xirr, 0, 0, 0);
                 let asked = ASKED[cpu].swap(0, Ordering::AcqRel);
                 if asked & 1 << Ipi::Call as u32 != 0 {
                     crate::sched::call::run_calls();
                 }
                 if asked & 1 << Ipi::Stop as u32 != 0 {
-                    super::platform::halt();
+                    rtas::stop_self();
                 }
             }
             _ => {

@@ -2,10 +2,11 @@
 //! largest pages (never executable but for the vectors and the image's text; those and the image's constants
 //! read-only). The image lies in it. Nothing is writable and executable.
 
-use super::hcall;
-use super::mmu::{Entry, LEVELS, LINEAR_BASE, MemoryKind, PAGE_SHIFT, TABLE_SHIFT, order_instructions};
-use super::pid;
+use super::cache::order_instructions;
+use super::layout::{LINEAR_BASE, PAGE_SHIFT, kernel_root, phys_to_virt, to_phys};
+use super::radix::{Entry, LEVELS, MemoryKind, TABLE_SHIFT};
 use super::spr::{self, MSR_RELOCATE};
+use super::{hcall, pid};
 use crate::mm::PhysRange;
 use crate::mm::{PAGE_SIZE, PhysAddr, Prot};
 
@@ -16,7 +17,6 @@ unsafe extern "C" {
     static __vectors_load: u8;
     static __vectors_size: u8;
     static __boot_stack_guard: u8;
-    static __kernel_root: u8;
     static __table_pool_start: u8;
     static __table_pool_end: u8;
 }
@@ -24,20 +24,8 @@ unsafe extern "C" {
 /// What the vectors occupy at the start of memory.
 const VECTORS: u64 = 0x8000;
 
-/// The physical address of something in the kernel image or the linear map.
-#[inline(always)]
-pub fn to_phys(address: usize) -> u64 {
-    (address & !LINEAR_BASE) as u64
-}
-
 fn address(symbol: &'static u8) -> usize {
     core::ptr::from_ref(symbol) as usize
-}
-
-/// The kernel's root table.
-pub fn root() -> PhysAddr {
-    // SAFETY: a linker symbol; only its address is used.
-    PhysAddr::new(to_phys(unsafe { address(&__kernel_root) }))
 }
 
 /// Copies the vectors to where the processor looks for them. Firmware, whose they were, is not called again.
@@ -61,7 +49,7 @@ impl Builder {
     pub fn new() -> Self {
         // SAFETY: the linker script places root and pool; nobody else uses them.
         unsafe {
-            let root = address(&__kernel_root) as *mut u64;
+            let root = phys_to_virt(kernel_root()).cast::<u64>();
             core::ptr::write_bytes(root.cast::<u8>(), 0, 65536);
             Self {
                 root,

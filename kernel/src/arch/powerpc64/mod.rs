@@ -22,10 +22,12 @@ macro_rules! function {
 }
 
 pub mod boot;
+mod cache;
 pub mod console;
 mod copy;
 pub mod cpu;
 pub mod cpuinfo;
+mod cpus;
 mod devicetree;
 #[path = "../devicetree_common/entropy.rs"]
 mod devicetree_entropy;
@@ -48,12 +50,14 @@ pub mod irq;
 mod kmap;
 #[path = "../large_copy.rs"]
 mod large_copy;
+mod layout;
 pub mod mmu;
 mod openfirmware;
 pub mod patch;
 mod pci;
 mod pid;
 pub mod platform;
+mod radix;
 mod rtas;
 pub mod serial;
 pub mod signal;
@@ -63,8 +67,10 @@ pub mod stack;
 pub mod switch;
 pub mod syscalls;
 pub mod time;
+mod tlb;
 pub mod uaccess;
 pub mod vdso;
+mod window;
 
 /// The name `uname` and the tools use.
 pub const UTS_MACHINE: &str = "ppc64le";

@@ -3,6 +3,8 @@
 
 use crate::trace::backtrace::Start;
 
+/// Bytes of the least stack frame of the ABI.
+pub const LEAST: usize = 32;
 /// Where the return address lies from a frame pointer.
 const RETURN_ADDRESS: usize = 16;
 

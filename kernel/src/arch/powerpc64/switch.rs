@@ -6,10 +6,10 @@
 //! saved when a thread that has them is switched away from; when it comes back and this CPU still has them,
 //! they are its own again for nothing.
 
-use super::entry::LEAST;
 use super::frame::{CR0_SO, FRAME_SIZE, Frame};
 use super::spr::{self, MSR_FP, MSR_MATH, MSR_VEC, MSR_VSX};
-use super::{irq, smp};
+use super::stack::LEAST;
+use super::{cpus, irq};
 use crate::sched::resume::Resume;
 use core::arch::asm;
 use core::mem::offset_of;
@@ -247,7 +247,7 @@ impl Context {
     reason = "contexts name these places, and the one caller is not copied"
 )]
 pub unsafe fn switch(prev: *mut Context, next: *const Context, resumed: impl FnOnce()) {
-    let local = smp::cpu_local().cast_mut();
+    let local = cpus::cpu_local().cast_mut();
     let next = next.cast_mut();
     // SAFETY: interrupts are off and nobody else touches either context.
     unsafe {
@@ -267,7 +267,7 @@ pub unsafe fn switch(prev: *mut Context, next: *const Context, resumed: impl FnO
         let frame = (*next).frame;
         if !frame.is_null() {
             if (*next).had_math
-                && (*local).scratch[smp::SCRATCH_FP] == next as usize
+                && (*local).scratch[cpus::SCRATCH_FP] == next as usize
                 && (*next).fp_cpu == (*local).id
             {
                 (*frame).msr |= MSR_MATH;
@@ -305,13 +305,13 @@ pub unsafe fn switch(prev: *mut Context, next: *const Context, resumed: impl FnO
 /// are off.
 pub fn use_math(frame: &mut Frame) {
     let context = crate::task::current().context.get();
-    let local = smp::cpu_local().cast_mut();
+    let local = cpus::cpu_local().cast_mut();
     // SAFETY: interrupts are off: this CPU's own block, and the running thread's context.
     unsafe {
-        if (*local).scratch[smp::SCRATCH_FP] != context as usize || (*context).fp_cpu != (*local).id {
+        if (*local).scratch[cpus::SCRATCH_FP] != context as usize || (*context).fp_cpu != (*local).id {
             load_fp(&raw const (*context).fp);
             (*context).fp_cpu = (*local).id;
-            (*local).scratch[smp::SCRATCH_FP] = context as usize;
+            (*local).scratch[cpus::SCRATCH_FP] = context as usize;
         }
     }
     frame.msr |= MSR_MATH;
@@ -367,18 +367,18 @@ pub fn in_processor<R>(frame: &mut Frame, f: impl FnOnce(&Frame) -> R) -> R {
 pub fn load_math<R>(frame: &mut Frame, f: impl FnOnce(&mut Frame) -> Option<R>) -> Option<R> {
     let context = crate::task::current().context.get();
     let flags = irq::local_save();
-    let local = smp::cpu_local().cast_mut();
+    let local = cpus::cpu_local().cast_mut();
     let had = frame.msr & MSR_MATH != 0;
     // SAFETY: interrupts are off: this CPU's own block, and the running thread's context. Whoever's the
     // registers were, they are in memory as well.
     let result = unsafe {
         if !had {
-            (*local).scratch[smp::SCRATCH_FP] = 0;
+            (*local).scratch[cpus::SCRATCH_FP] = 0;
         }
         let result = with_registers(|| f(frame));
         if result.is_some() {
             (*context).fp_cpu = (*local).id;
-            (*local).scratch[smp::SCRATCH_FP] = context as usize;
+            (*local).scratch[cpus::SCRATCH_FP] = context as usize;
         }
         result
     };

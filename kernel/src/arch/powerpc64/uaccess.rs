@@ -6,11 +6,10 @@
 
 pub use super::extable::fixup;
 
-use super::copy::{AMR_SHUT, Copy, Fill};
-use super::exception::set_window;
+use super::copy::{Copy, Fill};
 use super::extable::may_fault;
-use super::large_copy;
-use super::spr;
+use super::window::{AMR_SHUT, set_window};
+use super::{large_copy, spr};
 use core::arch::asm;
 use core::sync::atomic::{Ordering, fence};
 use limen_memory::Moves;
@@ -24,7 +23,7 @@ const MOVES: Copy<1> = Copy;
 macro_rules! user_asm {
     ([$($line:expr),+], $($operand:tt)+) => {{
         let mut fault = 1usize;
-        $crate::arch::imp::exception::set_window(0);
+        $crate::arch::imp::window::set_window(0);
         core::arch::asm!(
             "2:",
             $($line,)+
@@ -35,7 +34,7 @@ macro_rules! user_asm {
             $($operand)+,
             options(nostack)
         );
-        $crate::arch::imp::exception::set_window($crate::arch::imp::copy::AMR_SHUT);
+        $crate::arch::imp::window::set_window($crate::arch::imp::window::AMR_SHUT);
         fault == 0
     }};
 }

@@ -4,6 +4,7 @@
 
 pub use super::super::vdso_calls::text;
 use super::super::vdso_calls::{vdso_clock_getres, vdso_clock_gettime, vdso_gettimeofday};
+use super::cache::order_instructions;
 use super::spr;
 use core::arch::{asm, naked_asm};
 
@@ -118,7 +119,7 @@ extern "C" fn frequency() -> isize {
 /// New code can be executed: instruction caches snoop, so one line orders them.
 #[unsafe(link_section = ".vdso.text")]
 extern "C" fn sync(from: *const u8) -> isize {
-    super::mmu::order_instructions(from);
+    order_instructions(from);
     0
 }
 
