@@ -57,6 +57,8 @@ mod kmap_format;
 mod kmap_format;
 mod kmap_tables;
 mod kuser;
+#[path = "../last_fault.rs"]
+mod last_fault;
 mod layout;
 #[path = "../arm_common/messages.rs"]
 mod messages;

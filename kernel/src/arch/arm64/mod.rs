@@ -40,6 +40,8 @@ pub mod irq;
 mod kmap;
 #[path = "../large_copy.rs"]
 mod large_copy;
+#[path = "../last_fault.rs"]
+mod last_fault;
 #[path = "../arm_common/messages.rs"]
 mod messages;
 pub mod mmu;

@@ -16,6 +16,7 @@ static mut BOOT_LOCAL: CpuLocal = CpuLocal {
     irq_stack_top: 0,
     id: 0,
     data: core::ptr::null(),
+    float_owner: core::ptr::null(),
     lent: [0; 4],
 };
 

@@ -9,15 +9,12 @@ use core::arch::asm;
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-/// Words of scratch in the local block: r12 and the condition register on entry, the context whose
-/// floating-point registers are loaded, the table of contents.
+/// Words of scratch in the local block: r12 and the condition register on entry, the table of contents.
 pub const SCRATCH_R12: usize = 0;
 /// See [`SCRATCH_R12`].
 pub const SCRATCH_CR: usize = 1;
 /// See [`SCRATCH_R12`].
-pub const SCRATCH_FP: usize = 2;
-/// See [`SCRATCH_R12`].
-pub const SCRATCH_TOC: usize = 3;
+pub const SCRATCH_TOC: usize = 2;
 
 /// The boot CPU's block and its thread until the scheduler has made proper ones.
 static mut BOOT_LOCAL: CpuLocal = CpuLocal {
@@ -28,6 +25,7 @@ static mut BOOT_LOCAL: CpuLocal = CpuLocal {
     irq_stack_top: 0,
     id: 0,
     data: core::ptr::null(),
+    float_owner: core::ptr::null(),
     lent: [0; 4],
 };
 static BOOT_THREAD: ThreadInfo = ThreadInfo::new();
