@@ -7,6 +7,9 @@
 //! alignment only; it calls nothing that is not inlined.
 
 use super::cpus::{self, START};
+use super::image::{
+    __boot_stack_top, __bss_end, __bss_start, __idmap_tables, __image_end, __image_start, __table_pool_start,
+};
 use super::smp;
 use super::sysreg::{self, read, write, write64};
 use super::{copy, irq, mmu};
@@ -47,16 +50,6 @@ _start:
     "#,
     start = sym start,
 );
-
-unsafe extern "C" {
-    static __image_start: u8;
-    static __image_end: u8;
-    static __idmap_tables: u8;
-    static __table_pool_start: u8;
-    static __boot_stack_top: u8;
-    static __bss_start: u8;
-    static __bss_end: u8;
-}
 
 /// Every CPU's first function, in supervisor or HYP mode, everything masked, on the early stack. `offset`:
 /// what to add to a link address. Only a secondary CPU finds that the kernel has a table.

@@ -3,9 +3,10 @@
 //! read-only); the kernel helpers' page at the top; a few device pages. Nothing is writable and executable.
 
 use super::cpus::START;
-use super::kmap_tables::{Tables, address};
+use super::image::{__boot_stack_guard, __rodata_end, __table_pool_start, __text_end, address};
+use super::kernel_tables::Tables;
 use super::layout::{IMAGE_BASE, LINEAR_BASE, PAGE_SHIFT, WINDOW, phys_to_virt, set_phys_base};
-use super::mmu::{self, BLOCK_SHIFT, Entry, KERNEL_ROOT, MemoryKind, Raw, TABLE_SHIFT, linear_end};
+use super::mmu::{self, BLOCK_SHIFT, Entry, KERNEL_ROOT, MemoryKind, TABLE_SHIFT, linear_end};
 use super::{kmap_format, kuser, sysreg, window};
 use crate::mm::PhysRange;
 use crate::mm::{PAGE_SIZE, PhysAddr, Prot};
@@ -13,12 +14,6 @@ use core::arch::asm;
 use core::sync::atomic::Ordering;
 
 pub use super::layout::image_to_phys;
-
-unsafe extern "C" {
-    static __text_end: u8;
-    static __rodata_end: u8;
-    static __boot_stack_guard: u8;
-}
 
 /// Where device pages needed before `mm` is up are mapped.
 const FIXED: usize = 0xffe0_0000;
@@ -48,35 +43,20 @@ pub fn early_devicetree(phys: u64) -> *const u8 {
 pub struct Builder {
     tables: Tables,
     /// The first of the window's tables; null until there are any.
-    window: *mut Raw,
+    window: *mut Entry,
 }
 
 impl Builder {
     /// An empty map.
     pub fn new() -> Self {
-        let mut tables = Tables::new();
+        // The pool's first page is the early table, which is live.
+        let mut tables = Tables::new(&raw const __table_pool_start as usize + PAGE_SIZE);
+        tables.root = tables.table();
         KERNEL_ROOT.store(image_to_phys(tables.root as usize) as usize, Ordering::Relaxed);
         tables.begin();
         Self {
             tables,
             window: core::ptr::null_mut(),
-        }
-    }
-
-    /// Maps `[phys, phys + size)` at `virt` with the largest leaves that fit; everything is page-aligned.
-    fn map(&mut self, mut virt: usize, mut phys: u64, mut size: u64, prot: Prot, kind: MemoryKind) {
-        while size > 0 {
-            let block = 1u64 << BLOCK_SHIFT;
-            let level = usize::from((virt as u64 | phys) & (block - 1) == 0 && size >= block);
-            self.tables.set(
-                virt,
-                level,
-                Entry::kernel_leaf(PhysAddr::new(phys), prot, kind, level),
-            );
-            let bytes = if level == 1 { block } else { PAGE_SIZE as u64 };
-            virt = virt.wrapping_add(bytes as usize);
-            phys += bytes;
-            size -= bytes;
         }
     }
 
@@ -105,7 +85,7 @@ impl Builder {
             let (from, to) = (from.max(start), to.min(end));
             if from < to {
                 let virt = phys_to_virt(PhysAddr::new(from)) as usize;
-                self.map(virt, from, to - from, prot, MemoryKind::Normal);
+                self.tables.map(virt, from, to - from, prot, MemoryKind::Normal);
             }
         };
         part(0, image, Prot::READ | Prot::WRITE);
@@ -136,7 +116,7 @@ impl Builder {
     pub fn map_fixed(&mut self, slot: usize, phys: u64) -> usize {
         let virt = FIXED + slot * PAGE_SIZE;
         let page = phys & !(PAGE_SIZE as u64 - 1);
-        self.map(
+        self.tables.map(
             virt,
             page,
             PAGE_SIZE as u64,

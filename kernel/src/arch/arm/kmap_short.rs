@@ -2,16 +2,15 @@
 //! of user space. What the room changes in its upper entries of the kernel's root is copied there. Secondary
 //! CPUs start with a copy that has the identity map, too.
 
-use super::format::{Entry, KERNEL, ROOM, ROOT_ENTRIES, START, WALKS, entry_of, kernel_table};
-use super::kmap_tables::Tables;
+use super::format::{
+    BLOCK_SHIFT, Entry, KERNEL, MemoryKind, ROOM, ROOT_ENTRIES, START, WALKS, entry_of, kernel_table,
+};
+use super::image::__idmap_tables;
+use super::kernel_tables::Tables;
 use super::layout::{IMAGE_BASE, PAGE_SHIFT, image_to_phys, phys_to_virt};
 use super::sysreg;
-use crate::mm::PhysAddr;
+use crate::mm::{PAGE_SIZE, PhysAddr, Prot};
 use core::sync::atomic::Ordering;
-
-unsafe extern "C" {
-    static __idmap_tables: u8;
-}
 
 /// Adds a section to the early map.
 pub(super) fn set_early(virt: usize, entry: Entry) {
@@ -46,6 +45,30 @@ impl Tables {
         }
     }
 
+    /// Maps `[phys, phys + size)` at `virt` with the largest leaves that fit; everything is page-aligned.
+    pub(super) fn map(
+        &mut self,
+        mut virt: usize,
+        mut phys: u64,
+        mut size: u64,
+        prot: Prot,
+        kind: MemoryKind,
+    ) {
+        while size > 0 {
+            let block = 1u64 << BLOCK_SHIFT;
+            let level = usize::from((virt as u64 | phys) & (block - 1) == 0 && size >= block);
+            self.set(
+                virt,
+                level,
+                Entry::kernel_leaf(PhysAddr::new(phys), prot, kind, level),
+            );
+            let bytes = if level == 1 { block } else { PAGE_SIZE as u64 };
+            virt = virt.wrapping_add(bytes as usize);
+            phys += bytes;
+            size -= bytes;
+        }
+    }
+
     /// Writes the entry of level `at` for `virt`: a page, or a section.
     pub(super) fn set(&mut self, virt: usize, at: usize, entry: Entry) {
         let section = entry_of(kernel_table(), virt >> 20);
@@ -55,12 +78,12 @@ impl Tables {
         // SAFETY: the room's root is ours.
         let slot = unsafe { self.root.add(virt >> 22) };
         // SAFETY: the slot lies in the room's root.
-        let mut table = Entry(unsafe { slot.read() });
+        let mut table = unsafe { slot.read() };
         if table.is_empty() {
             let lower = self.table();
             table = Entry::table(PhysAddr::new(image_to_phys(lower as usize)));
             // SAFETY: the slot lies in the room's root, which nothing else writes yet.
-            unsafe { slot.write(table.0) };
+            unsafe { slot.write(table) };
         }
         // Its neighbours may be sections.
         section.store(table.quarter(virt >> 20 & 3, true), Ordering::Relaxed);
@@ -70,10 +93,10 @@ impl Tables {
     }
 
     /// Hangs a table of pages in.
-    pub(super) fn set_table(&mut self, virt: usize, table: *mut u32) {
+    pub(super) fn set_table(&mut self, virt: usize, table: *mut Entry) {
         let entry = Entry::table(PhysAddr::new(image_to_phys(table as usize)));
         // SAFETY: the room's root is ours.
-        unsafe { self.root.add(virt >> 22).write(entry.0) };
+        unsafe { self.root.add(virt >> 22).write(entry) };
         for n in 0..4 {
             entry_of(kernel_table(), (virt >> 20) + n).store(entry.quarter(n, true), Ordering::Relaxed);
         }

@@ -25,8 +25,6 @@ pub(super) use window_register;
 pub(super) const SHORT: bool = false;
 /// An entry in memory.
 pub type Slot = AtomicU64;
-/// Its value.
-pub(super) type Raw = u64;
 /// Levels of a user page table; level 0 holds pages, `LEVELS - 1` is the root.
 pub const LEVELS: usize = 3;
 /// log2 of the entries of one table.
@@ -36,7 +34,9 @@ pub(super) const OPEN: u32 = sysreg::TTBCR;
 /// And closed: no walks through `TTBR0`, and the identifier is that of `TTBR1` (none), so that no user
 /// translation in the TLB matches either.
 pub(super) const CLOSED: u32 = OPEN | 1 << 7 | 1 << 22;
-/// log2 of what the kernel's own map has in blocks.
+/// The highest level with leaves in the kernel's own map.
+pub(super) const LARGEST_LEAF: usize = 1;
+/// log2 of the bytes of one there.
 pub(super) const BLOCK_SHIFT: usize = 21;
 /// Physical addresses have 40 bits.
 pub(super) const PHYS_END: u64 = 1 << 40;

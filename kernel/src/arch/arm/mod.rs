@@ -45,9 +45,16 @@ pub mod frame;
 #[path = "../arm_common/gic.rs"]
 mod gic;
 mod head;
+#[path = "../arm_common/image.rs"]
+mod image;
 #[path = "../arm_common/interrupt.rs"]
 pub mod interrupt;
 pub mod irq;
+#[cfg(not(feature = "short-descriptors"))]
+#[path = "../kernel_levels.rs"]
+mod kernel_levels;
+#[path = "../kernel_tables.rs"]
+mod kernel_tables;
 mod kmap;
 #[cfg(not(feature = "short-descriptors"))]
 #[path = "kmap_long.rs"]
@@ -55,11 +62,12 @@ mod kmap_format;
 #[cfg(feature = "short-descriptors")]
 #[path = "kmap_short.rs"]
 mod kmap_format;
-mod kmap_tables;
 mod kuser;
 #[path = "../last_fault.rs"]
 mod last_fault;
 mod layout;
+#[path = "../line.rs"]
+mod line;
 #[path = "../arm_common/messages.rs"]
 mod messages;
 pub mod mmu;

@@ -29,8 +29,6 @@ pub(super) use window_register;
 pub(super) const SHORT: bool = true;
 /// An entry in memory.
 pub type Slot = AtomicU32;
-/// Its value.
-pub(super) type Raw = u32;
 /// Levels of a user page table; level 0 holds pages, `LEVELS - 1` is the root.
 pub const LEVELS: usize = 2;
 /// log2 of the entries of one table.

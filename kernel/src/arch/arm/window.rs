@@ -2,7 +2,7 @@
 //! The window's slots belong to nobody in particular: a view may be kept over sleep and on another CPU.
 //! Whoever keeps one must not wait for anything that others could need slots for, without bound.
 
-use super::format::{Entry, MemoryKind, Raw, Slot, TABLE_SHIFT, store_slot};
+use super::format::{Entry, MemoryKind, Slot, TABLE_SHIFT, store_slot};
 use super::layout::{LINEAR_SIZE, PAGE_SHIFT, WINDOW, linear_start, phys_to_virt};
 use super::{cpus, irq, tlb};
 use crate::mm::{PAGE_SIZE, PhysAddr, Prot};
@@ -28,7 +28,7 @@ static TAKEN: [AtomicU32; SLOTS / 32] = [const { AtomicU32::new(0) }; SLOTS / 32
 static TABLE: AtomicPtr<Slot> = AtomicPtr::new(core::ptr::null_mut());
 
 /// The window's tables are at `tables`, empty, one behind the other. At boot.
-pub(super) fn init(tables: *mut Raw) {
+pub(super) fn init(tables: *mut Entry) {
     TABLE.store(tables.cast(), Ordering::Relaxed);
 }
 

@@ -7,6 +7,9 @@
 //! their natural alignment only; it calls nothing that is not inlined.
 
 use super::cpus::{self, START};
+use super::image::{
+    __boot_stack_top, __bss_end, __bss_start, __idmap_tables, __image_end, __image_start, __table_pool_start,
+};
 use super::mmu::{PAGE_SHIFT, TABLE_SHIFT};
 use super::smp;
 use super::sysreg::{self, read, write};
@@ -54,16 +57,6 @@ _start:
     "#,
     start = sym start,
 );
-
-unsafe extern "C" {
-    static __image_start: u8;
-    static __image_end: u8;
-    static __idmap_tables: u8;
-    static __table_pool_start: u8;
-    static __boot_stack_top: u8;
-    static __bss_start: u8;
-    static __bss_end: u8;
-}
 
 /// Where the symbol is linked.
 macro_rules! linked {

@@ -52,6 +52,22 @@ pub fn virt_to_phys(virt: *const u8) -> PhysAddr {
     PhysAddr::new(virt as u64 & !(LINEAR_BASE as u64))
 }
 
+/// Where the image was loaded.
+pub(super) static IMAGE_PHYS: AtomicU64 = AtomicU64::new(0);
+
+/// The physical address of something in the kernel image.
+pub fn image_to_phys(address: usize) -> u64 {
+    (address - IMAGE_BASE) as u64 + IMAGE_PHYS.load(Ordering::Relaxed)
+}
+
+/// The inverse of [`image_to_phys`].
+pub(super) fn image_at(phys: PhysAddr) -> *mut u8 {
+    (IMAGE_BASE + (phys.as_u64() - IMAGE_PHYS.load(Ordering::Relaxed)) as usize) as *mut u8
+}
+
+/// The highest level with leaves: they are of 1 GiB.
+pub(super) const LARGEST_LEAF: usize = 2;
+
 /// Physical address of a table with nothing in it.
 pub(super) static EMPTY_ROOT: AtomicU64 = AtomicU64::new(0);
 

@@ -47,11 +47,21 @@ mod hcall;
 mod head;
 pub mod interrupt;
 pub mod irq;
+#[path = "../kernel_levels.rs"]
+mod kernel_levels;
+#[path = "../kernel_tables.rs"]
+mod kernel_tables;
 mod kmap;
 #[path = "../large_copy.rs"]
 mod large_copy;
 mod layout;
+#[path = "../line.rs"]
+mod line;
+#[path = "../memory_functions.rs"]
+mod memory_functions;
 pub mod mmu;
+#[path = "../moves.rs"]
+mod moves;
 mod openfirmware;
 pub mod patch;
 mod pci;
@@ -69,6 +79,8 @@ pub mod syscalls;
 pub mod time;
 mod tlb;
 pub mod uaccess;
+#[path = "../user_copies.rs"]
+mod user_copies;
 pub mod vdso;
 mod window;
 

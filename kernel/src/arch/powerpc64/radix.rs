@@ -11,6 +11,8 @@ use core::sync::atomic::AtomicU64;
 pub type Slot = AtomicU64;
 /// Levels of a user page table; level 0 holds pages, `LEVELS - 1` is the root.
 pub const LEVELS: usize = 4;
+/// The highest level with leaves: they are of 1 GiB.
+pub(super) const LARGEST_LEAF: usize = 2;
 /// log2 of the entries of one table.
 pub const TABLE_SHIFT: usize = 9;
 

@@ -14,3 +14,13 @@ pub(super) fn set_window(amr: usize) {
     unsafe { spr::write!(spr::AMR, amr) }
     spr::isync();
 }
+
+/// Does `work` with the window open. It is inlined: loops over accesses that may fault, and what they keep in
+/// registers and on the kernel's stack.
+#[inline(always)]
+pub(super) fn while_open<T>(work: impl FnOnce() -> T) -> T {
+    set_window(0);
+    let result = work();
+    set_window(AMR_SHUT);
+    result
+}
