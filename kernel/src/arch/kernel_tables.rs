@@ -1,5 +1,5 @@
-//! Room for the tables of the kernel's own map (`kmap`), which is made when nothing can be allocated yet: a pool
-//! in the image.
+//! Room for the tables of the kernel's own map (`kmap`), which is made when nothing can be allocated yet: a
+//! pool in the image.
 
 use super::mmu::Entry;
 use crate::mm::PAGE_SIZE;

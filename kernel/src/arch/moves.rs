@@ -1,7 +1,8 @@
-//! Moves of memory (`limen_memory::Moves`) on 64-bit processors with unaligned loads and stores: what is left for
-//! the architecture's `copy` are the instructions.
+//! Moves of memory (`limen_memory::Moves`) on 64-bit processors with unaligned loads and stores: what is left
+//! for the architecture's `copy` are the instructions.
 
-/// The instructions given, of which those with user memory may fault: `false` then. `USER` is 1 if there are any.
+/// Runs the instructions given, of which those with user memory may fault: the function returns `false` then.
+/// `USER` is 1 if there are any.
 macro_rules! access {
     ([$($line:expr),+], $($operand:tt)+) => {{
         // SAFETY: as the caller promises; faults on the user's side are in the exception table.
@@ -21,8 +22,8 @@ macro_rules! access {
 }
 pub(super) use access;
 
-/// What all kinds of moves have in common: chunks of so many bytes, and `$move`, a macro that moves as many bytes
-/// as it is told.
+/// What all kinds of moves have in common: chunks of so many bytes, and `$move`, a macro that moves as many
+/// bytes as it is told.
 macro_rules! moves {
     ($move:ident, $chunk:literal) => {
         const WORD: usize = 8;

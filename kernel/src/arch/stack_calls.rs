@@ -1,5 +1,5 @@
-//! Where backtraces begin: each architecture's `stack`, which knows how frames are chained, with what is made of
-//! it alike on all.
+//! Where backtraces begin: each architecture's `stack`, which knows how frames are chained, with what is made
+//! of it alike on all.
 
 use super::imp::stack::{RETURN_ADDRESS, frame_pointer};
 use crate::trace::backtrace::Start;

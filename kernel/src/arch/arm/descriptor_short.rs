@@ -1,4 +1,4 @@
-//! Short page table descriptors, as entries of the room's tables (`short`). Re-exported by `mmu`.
+//! Short page table descriptors, as entries of the tables that `mm` knows (`short`). Re-exported by `mmu`.
 
 use crate::mm::{PhysAddr, Prot};
 
@@ -11,9 +11,11 @@ pub enum MemoryKind {
     Device,
 }
 
+/// A table, one level up from pages.
 const TABLE: u32 = 1;
+/// In a table's entry: what it maps is of domain 1.
 const USER_DOMAIN: u32 = 1 << 5;
-/// A page of 4 KiB.
+/// A page of 4 KiB; one level up a section of 1 MiB.
 const PAGE: u32 = 2;
 const NO_EXEC: u32 = 1;
 const BUFFERED: u32 = 1 << 2;
@@ -28,7 +30,7 @@ const NOT_GLOBAL: u32 = 1 << 11;
 const NORMAL: u32 = BUFFERED | CACHED | ALLOCATING | SHARED;
 const ADDRESS: u32 = !0xfff;
 
-/// One page table entry (any level of the room's), as a value.
+/// One page table entry (any level of `mm`'s tables), as a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct Entry(pub u32);

@@ -32,8 +32,8 @@ global_asm!(
 \name:
     .endm
 
-    // The return address and state of this mode are at hand; r0 to r12 are the user's. Builds the frame and
-    // calls \handler.
+    // Called in the mode that the exception came in: its link register and SPSR say where the user goes on
+    // and how; r0 to r12 are the user's. Builds the frame and calls \handler.
     .macro save_user handler
     srsdb   sp!, #{supervisor}
     cps     #{supervisor}
@@ -200,7 +200,7 @@ pub(super) fn init_cpu() {
         set_mode_stack!(MODE_ABORT, scratch.add(1));
         set_mode_stack!(MODE_UNDEFINED, scratch.add(2));
         set_mode_stack!(MODE_FIQ, scratch.add(3));
-        sysreg::write!("p15, 0, {}, c12, c0, 0", exception_vectors as *const () as u32);
+        sysreg::write!(VBAR, exception_vectors as *const () as u32);
     }
     sysreg::isb();
 }

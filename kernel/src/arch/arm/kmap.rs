@@ -145,7 +145,10 @@ impl Builder {
     }
 }
 
-/// The translations and branch predictions of before go, and what follows is after that: TLBIALL, BPIALL.
+/// `TTBCR`: no walks through `TTBR1`.
+const EPD1: u32 = 1 << 23;
+
+/// Forgets the old translations and branch predictions (TLBIALL, BPIALL); nothing that follows uses them.
 macro_rules! forget_all {
     () => {
         "isb
@@ -174,13 +177,13 @@ unsafe extern "C" fn replace_kernel_table(table: u32) {
             );
         } else {
             asm!(
-                "mcr p15, 0, {alone}, c2, c0, 2", // no walks through TTBR1
+                "mcr p15, 0, {alone}, c2, c0, 2", // TTBCR: no walks through TTBR1
                 forget_all!(),
                 "mcrr p15, 1, {table}, {zero}, c2", // TTBR1
                 "isb",
-                "mcr p15, 0, {both}, c2, c0, 2",
+                "mcr p15, 0, {both}, c2, c0, 2", // TTBCR
                 "isb",
-                alone = in(reg) sysreg::TTBCR | 1 << 23, both = in(reg) sysreg::TTBCR,
+                alone = in(reg) sysreg::TTBCR | EPD1, both = in(reg) sysreg::TTBCR,
                 table = in(reg) table, zero = in(reg) 0, options(nostack, preserves_flags)
             );
         }

@@ -1,9 +1,9 @@
 //! The kernel's own tables of short descriptors (`kmap`): one root of 16 KiB for `TTBR0`, which has nothing
-//! of user space. What the room changes in its upper entries of the kernel's root is copied there. Secondary
+//! of user space. What `mm` changes in its upper entries of the kernel's root is copied there. Secondary
 //! CPUs start with a copy that has the identity map, too.
 
 use super::format::{
-    BLOCK_SHIFT, Entry, KERNEL, MemoryKind, ROOM, ROOT_ENTRIES, START, WALKS, entry_of, kernel_table,
+    BLOCK_SHIFT, Entry, KERNEL_TABLE, MM_ROOT, MemoryKind, ROOT_ENTRIES, START_TABLE, entry_of, kernel_table,
 };
 use super::image::__idmap_tables;
 use super::kernel_tables::Tables;
@@ -21,7 +21,7 @@ pub(super) fn set_early(virt: usize, entry: Entry) {
 
 /// The map is live: the identity map goes out of it.
 pub(super) fn live(tables: &Tables) {
-    ROOM.store(tables.root as usize, Ordering::Relaxed);
+    MM_ROOT.store(tables.root as usize, Ordering::Relaxed);
     entry_of(kernel_table(), identity()).store(0, Ordering::Relaxed);
     sysreg::store_barrier();
 }
@@ -35,7 +35,7 @@ impl Tables {
     /// What the format needs besides the root: the two roots of the processor.
     pub(super) fn begin(&mut self) {
         self.next = self.next.next_multiple_of(ROOT_ENTRIES * 4);
-        for root in [&KERNEL, &START] {
+        for root in [&KERNEL_TABLE, &START_TABLE] {
             for n in 0..4 {
                 let table = image_to_phys(self.table() as usize) as usize;
                 if n == 0 {
@@ -75,14 +75,14 @@ impl Tables {
         if at == 1 {
             return section.store(entry.0, Ordering::Relaxed);
         }
-        // SAFETY: the room's root is ours.
+        // SAFETY: `mm`'s root is ours.
         let slot = unsafe { self.root.add(virt >> 22) };
-        // SAFETY: the slot lies in the room's root.
+        // SAFETY: the slot lies in `mm`'s root.
         let mut table = unsafe { slot.read() };
         if table.is_empty() {
             let lower = self.table();
             table = Entry::table(PhysAddr::new(image_to_phys(lower as usize)));
-            // SAFETY: the slot lies in the room's root, which nothing else writes yet.
+            // SAFETY: the slot lies in `mm`'s root, which nothing else writes yet.
             unsafe { slot.write(table) };
         }
         // Its neighbours may be sections.
@@ -95,7 +95,7 @@ impl Tables {
     /// Hangs a table of pages in.
     pub(super) fn set_table(&mut self, virt: usize, table: *mut Entry) {
         let entry = Entry::table(PhysAddr::new(image_to_phys(table as usize)));
-        // SAFETY: the room's root is ours.
+        // SAFETY: `mm`'s root is ours.
         unsafe { self.root.add(virt >> 22).write(entry) };
         for n in 0..4 {
             entry_of(kernel_table(), (virt >> 20) + n).store(entry.quarter(n, true), Ordering::Relaxed);
@@ -104,7 +104,7 @@ impl Tables {
 
     /// What `TTBR0` is to hold, on this CPU and on the others.
     pub(super) fn finish(&self) -> (u32, u32) {
-        let (kernel, start) = (kernel_table(), START.load(Ordering::Relaxed));
+        let (kernel, start) = (kernel_table(), START_TABLE.load(Ordering::Relaxed));
         let early = (&raw const __idmap_tables).cast::<u32>();
         // SAFETY: within the early root, which the early map has.
         let entry = unsafe { early.add(identity()).read() };
@@ -114,6 +114,9 @@ impl Tables {
             entry_of(start, index).store(entry, Ordering::Relaxed);
         }
         sysreg::store_barrier();
-        (kernel as u32 | WALKS, start as u32 | WALKS)
+        (
+            kernel as u32 | sysreg::TTBR0_WALKS,
+            start as u32 | sysreg::TTBR0_WALKS,
+        )
     }
 }

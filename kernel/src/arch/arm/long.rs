@@ -91,7 +91,7 @@ pub fn switch_to(root: PhysAddr, context: &MmContext) {
     let asid = asid::activate::<Asids>(context);
     // SAFETY: `root` is a user root table that the caller keeps alive while it is current; the identifier is
     // its own.
-    unsafe { sysreg::write64!("p15, 0, {}, {}, c2", root.as_u64() | asid << 48) }
+    unsafe { sysreg::write64!(TTBR0_64, root.as_u64() | asid << 48) }
     sysreg::isb();
 }
 
@@ -101,11 +101,11 @@ pub(super) static EMPTY_ROOT: AtomicUsize = AtomicUsize::new(0);
 /// Makes the current user address space of this CPU an empty one. Interrupts are off.
 pub(super) fn load_nobody() {
     // SAFETY: the table is empty for good, and identifier 0 is nobody else's.
-    unsafe { sysreg::write64!("p15, 0, {}, {}, c2", EMPTY_ROOT.load(Ordering::Relaxed) as u64) }
+    unsafe { sysreg::write64!(TTBR0_64, EMPTY_ROOT.load(Ordering::Relaxed) as u64) }
     sysreg::isb();
 }
 
-/// What the walker needs besides the tables of the room: nothing.
+/// What the walker needs besides the tables of `mm`: nothing.
 pub(super) fn init_roots() {}
 
 /// Tables of `[start, end)` are about to be freed.

@@ -92,7 +92,7 @@ pub fn switch_to_kernel() {
 /// The smallest data cache line of the machine, in bytes.
 #[inline(always)]
 pub(super) fn line() -> usize {
-    4 << (sysreg::read!("p15, 0, {}, c0, c0, 1") >> 16 & 0xf)
+    4 << (sysreg::read!(CTR) >> 16 & 0xf)
 }
 
 /// Makes newly written code in the page at `phys` visible to instruction fetch, before it is mapped
@@ -108,10 +108,10 @@ pub fn sync_instructions(phys: PhysAddr) {
 pub(super) fn drop_instructions() {
     sysreg::barrier_inner();
     // SAFETY: dropping instruction caches changes no memory contents. By address would miss aliases in caches
-    // indexed by virtual address. ICIALLUIS, BPIALLIS.
+    // indexed by virtual address.
     unsafe {
-        sysreg::write!("p15, 0, {}, c7, c1, 0", 0u32);
-        sysreg::write!("p15, 0, {}, c7, c1, 6", 0u32);
+        sysreg::write!(ICIALLUIS, 0u32);
+        sysreg::write!(BPIALLIS, 0u32);
     }
     sysreg::barrier_inner();
     sysreg::isb();
@@ -121,10 +121,10 @@ pub(super) fn drop_instructions() {
 fn clean_to_unification(start: usize, end: usize) {
     let line = line();
     let mut addr = start & !(line - 1);
-    // SAFETY: cleaning changes no memory contents. DCCMVAU.
+    // SAFETY: cleaning changes no memory contents.
     unsafe {
         while addr < end {
-            sysreg::write!("p15, 0, {}, c7, c11, 1", addr as u32);
+            sysreg::write!(DCCMVAU, addr as u32);
             addr += line;
         }
     }

@@ -1,7 +1,7 @@
-//! Short descriptors (what every v7-A has): tables of 32-bit entries. The room's tables have two levels with
-//! pages for tables: one of level 0 is four of the processor's behind one another, so it has its own root of
-//! 16 KiB, four entries for each of the room's. There is one root for each address-space identifier, with the
-//! kernel's part in it; what is missing in one is copied when an access misses it ([`sync_root`]).
+//! Short descriptors (what every v7-A has): tables of 32-bit entries. The tables that `mm` knows have two
+//! levels with pages for tables: one of level 0 is four of the processor's behind one another, so it has its
+//! own root of 16 KiB, four entries for each of `mm`'s. There is one root for each address-space identifier,
+//! with the kernel's part in it; what is missing in one is copied when an access misses it ([`sync_root`]).
 //! Re-exported by `mmu`.
 //!
 //! Closed user space: the tables of user space are of a domain of their own, and `DACR` says whether that may
@@ -37,27 +37,28 @@ pub const TABLE_SHIFT: usize = 10;
 pub(super) const BLOCK_SHIFT: usize = 20;
 /// Physical addresses have 32 bits.
 pub(super) const PHYS_END: u64 = 1 << 32;
-/// `DACR` with user space open, and closed: the kernel's domain 0 is always checked against the tables, user
-/// space's domain 1 is, or is denied.
+/// `DACR` with user space open: permissions of pages in the kernel's domain 0 and in user space's domain 1
+/// are checked.
 pub(super) const OPEN: u32 = 1 | 1 << 2;
-/// See [`OPEN`].
+/// `DACR` with user space closed: all accesses to pages of domain 1 are denied.
 pub(super) const CLOSED: u32 = 1;
 
-/// Entries of the processor's root, and the first of the kernel's.
+/// Entries of a root of the processor.
 pub(super) const ROOT_ENTRIES: usize = 4096;
-/// See [`ROOT_ENTRIES`].
+/// The first of them that is for the kernel's addresses.
 const KERNEL_PART: usize = 0xc00;
 
-/// The processor's root for the kernel (physical), and the one secondary CPUs start with.
-pub(super) static KERNEL: AtomicUsize = AtomicUsize::new(0);
-pub(super) static START: AtomicUsize = AtomicUsize::new(0);
-/// The room's.
-pub(super) static ROOM: AtomicUsize = AtomicUsize::new(0);
+/// The processor's root that has nothing of user space (physical).
+pub(super) static KERNEL_TABLE: AtomicUsize = AtomicUsize::new(0);
+/// The one secondary CPUs start with, which has the identity map as well (physical).
+pub(super) static START_TABLE: AtomicUsize = AtomicUsize::new(0);
+/// The kernel's root as `mm` knows it (an address).
+pub(super) static MM_ROOT: AtomicUsize = AtomicUsize::new(0);
 
 /// The processor's root with nothing of user space.
 #[inline(always)]
 pub(super) fn kernel_table() -> usize {
-    KERNEL.load(Ordering::Relaxed)
+    KERNEL_TABLE.load(Ordering::Relaxed)
 }
 
 /// An entry of the processor's root at `table` (physical).
@@ -67,19 +68,19 @@ pub(super) fn entry_of(table: usize, index: usize) -> &'static AtomicU32 {
     unsafe { &*table.add(index) }
 }
 
-/// An entry was written: if it is one of the kernel's root, the processor's have it, too. At boot, before
-/// there are any of user space.
+/// An entry of a table was written: if it is one of the kernel's root, the processor's roots get it, too.
+/// That happens at boot only, before there are roots for user space.
 #[inline(always)]
 fn note_kernel_entry(slot: &Slot, entry: Entry) {
     let at = core::ptr::from_ref(slot) as usize;
-    if at & !(PAGE_SIZE - 1) == ROOM.load(Ordering::Relaxed) {
+    if at & !(PAGE_SIZE - 1) == MM_ROOT.load(Ordering::Relaxed) {
         copy_kernel_entry(at % PAGE_SIZE / 4, entry);
     }
 }
 
 #[cold]
 fn copy_kernel_entry(index: usize, entry: Entry) {
-    for table in [&KERNEL, &START] {
+    for table in [&KERNEL_TABLE, &START_TABLE] {
         for n in 0..4 {
             entry_of(table.load(Ordering::Relaxed), index * 4 + n)
                 .store(entry.quarter(n, true), Ordering::Relaxed);
@@ -101,16 +102,12 @@ pub fn load_part(slot: &Slot) -> u32 {
     slot.load(Ordering::Relaxed)
 }
 
-/// Writes an entry in memory, after everything before. The kernel's upper entries are the processor's
-/// business, too.
+/// Writes an entry in memory, after everything before.
 #[inline(always)]
 pub fn store_slot(slot: &Slot, value: u32) {
     slot.store(value, Ordering::Release);
     note_kernel_entry(slot, Entry(value));
 }
-
-/// `TTBR0`: walks write-back, inner shareable.
-pub(super) const WALKS: u32 = 1 << 6 | 1 << 5 | 1 << 3 | 1 << 1;
 
 /// Sets `TTBR0` and the identifier, never one with the other's: in between nothing is cached under an
 /// identifier that anybody has.
@@ -119,11 +116,11 @@ fn load(table: usize, asid: u32) {
     let local = cpus::cpu_local() as u32;
     // SAFETY: the table has the kernel's part; interrupts are off.
     unsafe {
-        sysreg::write!("p15, 0, {}, c13, c0, 1", local);
+        sysreg::write!(CONTEXTIDR, local);
         sysreg::isb();
-        sysreg::write!("p15, 0, {}, c2, c0, 0", table as u32 | WALKS);
+        sysreg::write!(TTBR0, table as u32 | sysreg::TTBR0_WALKS);
         sysreg::isb();
-        sysreg::write!("p15, 0, {}, c13, c0, 1", local | asid);
+        sysreg::write!(CONTEXTIDR, local | asid);
     }
     sysreg::isb();
 }
@@ -149,7 +146,7 @@ const ROOT_SIZE: usize = ROOT_ENTRIES * 4;
 /// Physical address of the roots, one for each identifier, and how many there are.
 static ROOTS: AtomicUsize = AtomicUsize::new(0);
 static COUNT: AtomicUsize = AtomicUsize::new(0);
-/// The room's root (physical address) that each is a copy of.
+/// The root of `mm`'s (physical address) that each is a copy of.
 static OWNER: [AtomicUsize; MAX_ROOTS] = [const { AtomicUsize::new(0) }; MAX_ROOTS];
 /// Taken where entries of the roots come and go.
 static CHANGES: IrqSpinLock<()> = IrqSpinLock::new(());
@@ -191,12 +188,12 @@ fn hardware(asid: usize, index: usize) -> &'static AtomicU32 {
     entry_of(table_of(asid), index)
 }
 
-/// An entry of the room's root at `root`.
+/// An entry of `mm`'s root at `root`.
 fn entry(root: usize, index: usize) -> Entry {
     Entry(crate::mm::table::table(PhysAddr::new(root as u64))[index].load(Ordering::Acquire))
 }
 
-/// Entries of the room's root that user space has.
+/// Entries of `mm`'s root that user space has.
 const USER_ENTRIES: usize = USER_END.div_ceil(1 << 22);
 
 /// Makes the processor's root of `asid` that of another address space.
@@ -222,7 +219,7 @@ fn take_over(asid: usize, root: PhysAddr) {
     OWNER[asid].store(root.as_usize(), Ordering::Release);
 }
 
-/// Copies entry `index` of the room's root. `CHANGES` is held. Returns whether there is one.
+/// Copies entry `index` of `mm`'s root. `CHANGES` is held. Returns whether there is one.
 fn copy(asid: usize, root: usize, index: usize) -> bool {
     let entry = entry(root, index);
     for n in 0..4 {
@@ -236,11 +233,11 @@ fn copy(asid: usize, root: usize, index: usize) -> bool {
     !entry.is_empty()
 }
 
-/// Makes the processor's root of the current address space agree with the room's for `addr`, before or after
+/// Makes the processor's root of the current address space agree with `mm`'s for `addr`, before or after
 /// a page fault there. `true`: it did not, and the access should be tried again.
 #[inline]
 pub(super) fn sync_root(addr: usize) -> bool {
-    let asid = sysreg::read!("p15, 0, {}, c13, c0, 1") as usize & 0xff;
+    let asid = sysreg::read!(CONTEXTIDR) as usize & 0xff;
     if asid == 0 || hardware(asid, addr >> 20).load(Ordering::Relaxed) != 0 {
         return false;
     }
@@ -251,14 +248,14 @@ pub(super) fn sync_root(addr: usize) -> bool {
 fn sync_slow(addr: usize) -> bool {
     let _changes = CHANGES.lock();
     // Interrupts are off: the identifier is that of the running thread's address space.
-    let asid = sysreg::read!("p15, 0, {}, c13, c0, 1") as usize & 0xff;
+    let asid = sysreg::read!(CONTEXTIDR) as usize & 0xff;
     let root = OWNER[asid].load(Ordering::Relaxed);
     let copied = asid != 0 && root != 0 && copy(asid, root, addr >> 22);
     sysreg::store_barrier();
     copied
 }
 
-/// Tables of `[start, end)` are about to be freed; the room's root does not have them any more.
+/// Tables of `[start, end)` are about to be freed; `mm`'s root does not have them any more.
 pub(super) fn forget_tables(asid: usize, start: usize, end: usize) {
     let _changes = CHANGES.lock();
     let root = OWNER[asid].load(Ordering::Relaxed);

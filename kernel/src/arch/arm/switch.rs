@@ -225,7 +225,7 @@ impl Context {
             (*frame).sp = sp.unwrap_or((*frame).sp);
         }
         self.tls = tls.unwrap_or(parent.tls);
-        self.scratch = sysreg::read!("p15, 0, {}, c13, c0, 2") as usize;
+        self.scratch = sysreg::read!(TPIDRURW) as usize;
         self.float.inherit(&parent.float);
     }
 
@@ -237,8 +237,8 @@ impl Context {
         self.tls = 0;
         // SAFETY: user mode's own registers: TPIDRURW and TPIDRURO.
         unsafe {
-            sysreg::write!("p15, 0, {}, c13, c0, 2", 0u32);
-            sysreg::write!("p15, 0, {}, c13, c0, 3", 0u32);
+            sysreg::write!(TPIDRURW, 0u32);
+            sysreg::write!(TPIDRURO, 0u32);
         }
     }
 }
@@ -262,12 +262,12 @@ pub unsafe fn switch(prev: *mut Context, next: *const Context, resumed: impl FnO
         (*next).float.arrive(local, next.cast());
         asm!(
             "mov    r2, sp",
-            "mrc    p15, 0, r3, c13, c0, 2",
+            "mrc    p15, 0, r3, c13, c0, 2",    // TPIDRURW
             "stmia  r0, {{r2, r3, r6, r11}}",
             "ldmia  r1, {{r2, r3, r6, r11, r12, lr}}",
             "mov    sp, r2",
-            "mcr    p15, 0, r3, c13, c0, 2",
-            "mcr    p15, 0, r12, c13, c0, 3",
+            "mcr    p15, 0, r3, c13, c0, 2",    // TPIDRURW
+            "mcr    p15, 0, r12, c13, c0, 3",   // TPIDRURO
             "clrex",                        // a reservation belongs to the thread that made it
             "bx     lr",
             ".globl switch_calls, switch_goes_on",
@@ -285,7 +285,7 @@ pub unsafe fn switch(prev: *mut Context, next: *const Context, resumed: impl FnO
 
 /// The running thread's thread pointer.
 pub fn thread_pointer() -> usize {
-    sysreg::read!("p15, 0, {}, c13, c0, 3") as usize
+    sysreg::read!(TPIDRURO) as usize
 }
 
 /// Sets it.
@@ -295,7 +295,7 @@ pub fn set_thread_pointer(value: usize) {
     // the context.
     unsafe {
         (*task.context.get()).tls = value;
-        sysreg::write!("p15, 0, {}, c13, c0, 3", value as u32);
+        sysreg::write!(TPIDRURO, value as u32);
     }
 }
 

@@ -25,14 +25,14 @@ pub fn flush_user(context: &MmContext, start: usize, end: usize, tables_freed: b
         forget_tables(asid, start, end);
     }
     // SAFETY: forgetting translations is always allowed; the barriers order it after the stores that changed
-    // the tables. TLBIASIDIS and TLBIMVAIS.
+    // the tables.
     unsafe {
         if (end - start) >> PAGE_SHIFT > FLUSH_ALL_ABOVE {
-            sysreg::write!("p15, 0, {}, c8, c3, 2", asid as u32);
+            sysreg::write!(TLBIASIDIS, asid as u32);
         } else {
             let mut addr = start;
             while addr < end {
-                sysreg::write!("p15, 0, {}, c8, c3, 1", (addr | asid) as u32);
+                sysreg::write!(TLBIMVAIS, (addr | asid) as u32);
                 addr += 1 << PAGE_SHIFT;
             }
         }
@@ -47,8 +47,8 @@ pub fn flush_user(context: &MmContext, start: usize, end: usize, tables_freed: b
 pub fn update_user(context: &MmContext, addr: usize, was_valid: bool) {
     if was_valid && let Some(asid) = asid::current(context) {
         sysreg::store_barrier();
-        // SAFETY: as for `flush_user`. TLBIMVA, on this CPU only.
-        unsafe { sysreg::write!("p15, 0, {}, c8, c7, 1", (addr | asid as usize) as u32) }
+        // SAFETY: as for `flush_user`. On this CPU only.
+        unsafe { sysreg::write!(TLBIMVA, (addr | asid as usize) as u32) }
         sysreg::barrier_inner();
     }
 }
@@ -56,14 +56,14 @@ pub fn update_user(context: &MmContext, addr: usize, was_valid: bool) {
 /// Forgets cached translations of a kernel range on every CPU.
 pub fn flush_kernel(start: usize, end: usize) {
     sysreg::store_barrier();
-    // SAFETY: as for `flush_user`. TLBIALLIS and TLBIMVAAIS.
+    // SAFETY: as for `flush_user`.
     unsafe {
         if (end - start) >> PAGE_SHIFT > FLUSH_ALL_ABOVE {
-            sysreg::write!("p15, 0, {}, c8, c3, 0", 0u32);
+            sysreg::write!(TLBIALLIS, 0u32);
         } else {
             let mut addr = start;
             while addr < end {
-                sysreg::write!("p15, 0, {}, c8, c3, 3", addr as u32);
+                sysreg::write!(TLBIMVAAIS, addr as u32);
                 addr += 1 << PAGE_SHIFT;
             }
         }

@@ -63,7 +63,7 @@ impl Drop for View {
     }
 }
 
-/// Takes a slot. Without a free one others are let run until there is: what they do with theirs ends.
+/// Takes a slot. If none is free other threads run until one is: nobody keeps a slot for long.
 fn take() -> usize {
     // Each CPU starts elsewhere, so that they rarely meet.
     let first = cpus::cpu_id() * 7;

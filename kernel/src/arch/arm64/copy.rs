@@ -9,8 +9,8 @@ use core::arch::asm;
 use core::mem::MaybeUninit;
 use limen_memory::Moves;
 
-/// The instructions given, once for each chunk; the last that may fault steps the target. Where that is then,
-/// and whether no chunk was left: a fault leaves the target where its chunk begins.
+/// Runs the instructions given once for each chunk. The last of them that may fault advances the target, so a
+/// fault leaves it at the beginning of its chunk. Gives the target then, and whether all chunks are done.
 macro_rules! for_chunks {
     ([$($line:expr),+], $to:ident, $count:ident, $($operand:tt)+) => {{
         let (end, left): (usize, usize);

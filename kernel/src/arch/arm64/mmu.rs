@@ -231,6 +231,7 @@ pub fn clear_page(phys: PhysAddr) {
     let dczid = sysreg::read!("dczid_el0");
     let start = phys_to_virt(phys) as usize;
     let end = start + (1 << PAGE_SHIFT);
+    // DCZID_EL0.DZP: `dc zva` is forbidden.
     if dczid & 1 << 4 == 0 {
         let block = 4usize << (dczid & 0xf);
         // 32 blocks in a turn where a page has that many: nearly all processors have blocks of 64 bytes.

@@ -1,6 +1,6 @@
-//! The window to user memory: privileged access never (PAN) is off only inside copies. Where the processor has
-//! PAN its two instructions replace the placeholders at boot (`cpu::init_boot`); where it has not, the window
-//! is always open.
+//! The window to user memory: privileged access never (PAN) is off only inside copies. Where the processor
+//! has PAN its two instructions replace the placeholders at boot (`cpu::init_boot`); where it has not, the
+//! window is always open.
 
 use core::arch::asm;
 

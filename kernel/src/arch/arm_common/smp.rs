@@ -31,7 +31,7 @@ pub fn start(cpu: usize, local: &'static CpuLocal, stack_top: usize) -> Result<(
         .local
         .store(core::ptr::from_ref(local).cast_mut(), Ordering::Release);
     START.publish();
-    // The image begins with the way in.
+    // It begins where the boot CPU did: with the image's first instruction.
     let entry = kmap::image_to_phys(mmu::IMAGE_BASE);
     if !board::start(cpu, entry) {
         psci::cpu_on(cpus::mpidr(cpu), entry, 0)?;

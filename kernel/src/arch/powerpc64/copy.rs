@@ -12,8 +12,9 @@ use core::arch::asm;
 use core::mem::offset_of;
 use limen_memory::Moves;
 
-/// The instructions given, once for each chunk. They leave the target 8 bytes before the next one. Where that
-/// is, and whether none was left: a fault leaves the target where its chunk begins.
+/// Runs the instructions given once for each chunk. The last of them that may fault advances the target, so a
+/// fault leaves it at the beginning of its chunk. To the instructions the target, and a source, is 8 bytes
+/// before that (`stdu` adds first). Gives the target then, and whether all chunks are done.
 macro_rules! for_chunks {
     ([$($line:expr),+], $to:ident, $count:ident, $($operand:tt)+) => {{
         let (end, left): (usize, usize);

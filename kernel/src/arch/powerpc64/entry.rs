@@ -104,7 +104,7 @@ interrupt_vectors:
     general std, 10, 0, 1, 2, 3, 4, 5, 6, 7, 8, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27
     general std, 10, 28, 29, 30, 31
     mfcr    0
-    rlwinm  0, 0, 0, 4, 2
+    rlwinm  0, 0, 0, 4, 2           // without CR0.SO: no error yet
     std     0, {ccr}(10)
     std     9, {trap}(10)
     std     11, {nip}(10)
@@ -139,7 +139,7 @@ interrupt_vectors:
     // From the kernel. In the first steps of `scv`, the only code so low that can be interrupted, its stack
     // is empty as well.
     mfspr   11, {srr0}
-    rldicl. 11, 11, 50, 16
+    rldicl. 11, 11, 50, 16          // its bits from 14 on, without the upper 16
     beq     3f
     addi    11, 1, -{size} - {red}
     mtocrf  1 << ({shift} / 4), 11
@@ -163,7 +163,7 @@ emergency_entry:
     std     0, {xer}(11)
     call    11, {exception}
 exception_return:
-    // Nothing may keep a reservation that the interrupted code did not make.
+    // A reservation made since belongs to other code: a store gives it up, whether it is done or not.
     stdcx.  0, 0, 1
     ld      0, {ctr}(1)
     mtctr   0

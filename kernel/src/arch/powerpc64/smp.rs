@@ -13,9 +13,28 @@ use limen_linux_abi::Errno;
 
 pub use cpus::{count, cpu_data, cpu_id, cpu_local, current, set_current};
 
-/// What each secondary CPU finds (`head::secondary_start`): stack pointer, function, machine state and
-/// argument. In the image, because firmware passes 32 bits.
-static START: [[AtomicUsize; 4]; MAX_CPUS] = [const { [const { AtomicUsize::new(0) }; 4] }; MAX_CPUS];
+/// What a secondary CPU finds (`head::secondary_start`).
+#[repr(C)]
+pub(super) struct Start {
+    /// Its stack pointer.
+    pub(super) stack: AtomicUsize,
+    /// Its first Rust function.
+    pub(super) function: AtomicUsize,
+    /// The machine state for that.
+    pub(super) msr: AtomicUsize,
+    /// The argument.
+    pub(super) argument: AtomicUsize,
+}
+
+/// Each CPU's, in the image, because firmware passes 32 bits.
+static START: [Start; MAX_CPUS] = [const {
+    Start {
+        stack: AtomicUsize::new(0),
+        function: AtomicUsize::new(0),
+        msr: AtomicUsize::new(0),
+        argument: AtomicUsize::new(0),
+    }
+}; MAX_CPUS];
 
 /// The boot CPU's interrupt stack, and the CPUs the devicetree names, the boot CPU first. Heap working, no
 /// interrupt yet.
@@ -47,17 +66,17 @@ pub fn start(cpu: usize, local: &'static CpuLocal, stack_top: usize) -> Result<(
     unsafe extern "C" {
         fn secondary_start();
     }
-    let start = [
-        stack_top - LEAST,
-        secondary as *const () as usize,
-        spr::MSR_KERNEL,
-        local as *const _ as usize,
-    ];
-    for (word, value) in START[cpu].iter().zip(start) {
-        word.store(value, Ordering::Relaxed);
-    }
+    let start = &START[cpu];
+    start.stack.store(stack_top - LEAST, Ordering::Relaxed);
+    start
+        .function
+        .store(secondary as *const () as usize, Ordering::Relaxed);
+    start.msr.store(spr::MSR_KERNEL, Ordering::Relaxed);
+    start
+        .argument
+        .store(core::ptr::from_ref(local).addr(), Ordering::Relaxed);
     let entry = to_phys(secondary_start as *const () as usize);
-    let argument = to_phys(&raw const START[cpu] as usize);
+    let argument = to_phys(core::ptr::from_ref(start).addr());
     // SAFETY: a barrier: what the new CPU reads is written before it starts.
     unsafe { asm!("sync", options(nostack, preserves_flags)) }
     let arguments = [cpus::server(cpu) as u32, entry as u32, argument as u32];
