@@ -27,7 +27,8 @@ pub unsafe fn copy(
     }
 }
 
-/// Mostly all of it goes at once, without a register to keep.
+/// A piece or more. Usually one call of [`pieces`] does it all, so what the rest needs is a function of its
+/// own.
 #[inline(never)]
 unsafe fn large(to: usize, from: usize, len: usize, small: impl Fn(usize, usize, usize) -> usize) -> usize {
     // SAFETY: as the caller promises.

@@ -30,6 +30,8 @@ pub struct CpuLocal {
     pub id: usize,
     /// The scheduler's data of this CPU, null until the scheduler works.
     pub data: *const CpuData,
+    /// Whose floating-point registers the processor's are; null: nobody's.
+    pub float_owner: super::float::Whose,
     /// Saved vector registers, while the kernel uses them for a moment with interrupts off.
     pub lent: [u128; 4],
 }

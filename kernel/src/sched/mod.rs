@@ -12,6 +12,7 @@ mod current;
 pub mod deadline;
 pub mod entity;
 mod fair;
+pub mod float;
 pub mod futex;
 mod inspect;
 mod kthread;
@@ -111,6 +112,7 @@ pub fn start_secondaries() {
             irq_stack_top: irq_stack.top(),
             id: n,
             data: cpu::add_cpu(n, idle),
+            float_owner: core::ptr::null(),
             lent: [0; 4],
         }));
         local.this = &raw const *local;

@@ -36,8 +36,8 @@ pub(super) const CHUNK: usize = 32;
 /// Bytes from which on a fill is worth getting eight registers ready.
 pub(super) const LONG_FILL: usize = 64;
 
-/// Moves chunks: what says whether the loads may fault, and the stores. Results in where target and source go
-/// on, and how many are left. One that faults leaves its address as it was.
+/// Moves chunks; `$load` and `$store` are `faulting` or `may_not_fault`. Gives target and source behind what
+/// was moved, and how many chunks are left: an access that faults leaves its address as it was.
 macro_rules! copy_chunks {
     ($load:ident, $store:ident, $to:ident, $from:ident, $count:ident) => {{
         let (end, next, left): (usize, usize, usize);
@@ -61,8 +61,8 @@ macro_rules! copy_chunks {
     }};
 }
 
-/// Stores chunks with the same word everywhere: what says whether that may fault. Results in where the target
-/// goes on, and how many are left.
+/// Stores chunks with the same word everywhere; `$store` is `faulting` or `may_not_fault`. Gives the target
+/// behind what was stored, and how many chunks are left.
 macro_rules! fill_chunks {
     ($store:ident, $to:ident, $word:expr, $count:ident) => {{
         let (end, left): (usize, usize);
@@ -85,8 +85,8 @@ macro_rules! fill_chunks {
     }};
 }
 
-/// Moves between user and kernel memory: what says whether the loads may fault, and the stores, and whether
-/// it is those that may. In the window (`uaccess`).
+/// Moves between user and kernel memory, while user space is open (`uaccess`). `$load` and `$store` are
+/// `faulting` or `may_not_fault`; `$stores` says whether it is the stores that may fault.
 macro_rules! user_moves {
     ($(#[$doc:meta])* $name:ident, $load:ident, $store:ident, $stores:literal) => {
         $(#[$doc])*
@@ -250,9 +250,9 @@ impl<const CHUNK: usize> Moves for Fill<CHUNK> {
     }
 }
 
-/// What is moved through floating-point registers at a time: bytes.
+/// Bytes that are moved through floating-point registers at a time.
 const PIECE: usize = 512;
-/// How many times all that are borrowed are moved.
+/// How many times the borrowed registers, of 128 bytes, are moved for that.
 const ROUNDS: usize = PIECE / 128;
 
 /// Whether moves of memory so aligned may go through floating-point registers: those of the running thread
@@ -264,11 +264,11 @@ fn may_borrow(to: usize, from: usize) -> bool {
     (to | from) & 3 == 0 && unsafe { thread.add(USER_THREAD).read() } != 0
 }
 
-/// Moves pieces through borrowed registers: what gets them ready, and the moves of all of them, which may
-/// fault. Results in the bytes that were moved; part of one more piece may have been.
+/// Moves pieces through borrowed registers: the instructions that get these ready, then those that move all
+/// of them once, which may fault. Gives how many bytes were moved; part of one more piece may have been.
 ///
-/// What was in the registers comes back, also after a fault; a switch in between saves and loads what is in
-/// them meanwhile. Used inside `unsafe` blocks.
+/// The registers get back what was in them, also after a fault; a switch in between saves and loads what is
+/// in them meanwhile. Used inside `unsafe` blocks.
 macro_rules! pieces_asm {
     ([$($ready:literal),*], [$($move:literal),+], $len:ident, $($operand:tt)*) => {{
         let left: usize;

@@ -29,37 +29,34 @@ pub fn options(words: &str) {
     let end = (&raw const __pan_sites_end).cast::<i32>();
     while site < end {
         // SAFETY: the section is an array of offsets of instructions that write `TTBCR`. Nothing else runs,
-        // and the early tables make text writable. DCCMVAU.
+        // and the early tables make text writable.
         unsafe {
             let place = (site as usize).wrapping_add_signed(site.read() as isize) as *mut u32;
             place.write_volatile(NOP);
-            sysreg::write!("p15, 0, {}, c7, c11, 1", place as u32);
+            sysreg::write!(DCCMVAU, place as u32);
             site = site.add(1);
         }
     }
     super::mmu::drop_instructions();
 }
 
-/// On every CPU, once the final map is live: vectors, traps, what user mode may do.
+/// On every CPU, once the final map is live: traps, what user mode may do.
 pub fn init() {
-    super::entry::init_cpu();
-    let thumb_ee = sysreg::read!("p15, 0, {}, c0, c1, 0") >> 12 & 0xf == 1;
-    // SAFETY: the vectors are in place; the register values are explained beside each.
+    let thumb_ee = sysreg::read!(ID_PFR0) >> 12 & 0xf == 1;
+    // SAFETY: the register values are explained beside each.
     unsafe {
-        // VBAR
-        sysreg::write!("p15, 0, {}, c12, c0, 0", super::entry::vectors() as u32);
         // CPACR: floating point for everyone.
-        sysreg::write!("p15, 0, {}, c1, c0, 2", 0xfu32 << 20);
+        sysreg::write!(CPACR, 0xfu32 << 20);
         // User mode may read the virtual counter; an event every 2^12 ticks ends a `wfe` that nobody ends.
-        sysreg::write!("p15, 0, {}, c14, c1, 0", 1u32 << 1 | 1 << 2 | (11 << 4));
+        sysreg::write!(CNTKCTL, 1u32 << 1 | 1 << 2 | (11 << 4));
         // PMUSERENR: no performance counters in user mode.
-        sysreg::write!("p15, 0, {}, c9, c14, 0", 0u32);
-        sysreg::write!("p15, 0, {}, c13, c0, 2", 0u32);
-        sysreg::write!("p15, 0, {}, c13, c0, 3", 0u32);
+        sysreg::write!(PMUSERENR, 0u32);
+        sysreg::write!(TPIDRURW, 0u32);
+        sysreg::write!(TPIDRURO, 0u32);
         // TEECR: ThumbEE's register, which no switch saves, is not for user mode. (Later processors have
         // neither.)
         if thumb_ee {
-            sysreg::write!("p14, 6, {}, c0, c0, 0", 1u32);
+            sysreg::write!(TEECR, 1u32);
         }
     }
     sysreg::isb();
@@ -77,8 +74,8 @@ pub fn hwcap() -> (usize, usize) {
     let features = Features {
         mvfr0: float as u32,
         mvfr1: (float >> 32) as u32,
-        isar0: sysreg::read!("p15, 0, {}, c0, c2, 0"),
-        isar5: sysreg::read!("p15, 0, {}, c0, c2, 5"),
+        isar0: sysreg::read!(ID_ISAR0),
+        isar5: sysreg::read!(ID_ISAR5),
     };
     features.hwcap().into()
 }

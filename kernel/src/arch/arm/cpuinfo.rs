@@ -9,7 +9,7 @@ use limen_arm_registers::Processor;
 pub fn show(cpu: usize, out: &mut String) {
     let processor = Processor {
         number: cpu,
-        midr: sysreg::read!("p15, 0, {}, c0, c0, 0"),
+        midr: sysreg::read!(MIDR),
         hwcap: super::hwcap().into(),
     };
     let _ = write!(out, "{processor}");

@@ -7,7 +7,7 @@
 //! exceptions come with interrupts masked.
 
 use super::frame::{FRAME_SIZE, Frame};
-use super::{exception, mmu};
+use super::{cpus, exception, interrupt, mmu, sysreg};
 use crate::mm::STACK_SHIFT;
 use crate::sync::MAX_CPUS;
 use crate::threshold;
@@ -32,8 +32,8 @@ global_asm!(
 \name:
     .endm
 
-    // The return address and state of this mode are at hand; r0 to r12 are the user's. Builds the frame and
-    // calls \handler.
+    // Called in the mode that the exception came in: its link register and SPSR say where the user goes on
+    // and how; r0 to r12 are the user's. Builds the frame and calls \handler.
     .macro save_user handler
     srsdb   sp!, #{supervisor}
     cps     #{supervisor}
@@ -173,15 +173,8 @@ struct Stack([u8; OVERFLOW_STACK]);
 
 static mut OVERFLOW_STACK_MEMORY: Stack = Stack([0; OVERFLOW_STACK]);
 
+/// Each CPU's scratch words of the four exception modes, in the order of `init_cpu`.
 static mut SCRATCH: [[[u32; 8]; 4]; MAX_CPUS] = [[[0; 8]; 4]; MAX_CPUS];
-
-/// The vector table.
-pub fn vectors() -> usize {
-    unsafe extern "C" {
-        fn exception_vectors();
-    }
-    exception_vectors as *const () as usize
-}
 
 /// Sets the stack pointer of mode `$mode`. r0 is the same in all modes.
 macro_rules! set_mode_stack {
@@ -194,16 +187,22 @@ macro_rules! set_mode_stack {
     };
 }
 
-/// Gives this CPU's exception modes their scratch words. Interrupts are off.
-pub fn init_cpu() {
-    // SAFETY: this CPU's own words.
+/// From here on this CPU's exceptions come to the stubs: the exception modes get their scratch words, and the
+/// processor the vector table's address. Interrupts are off.
+pub(super) fn init_cpu() {
+    unsafe extern "C" {
+        fn exception_vectors();
+    }
+    // SAFETY: the words are this CPU's own; the vector table is aligned as VBAR wants it.
     unsafe {
-        let scratch = (&raw mut SCRATCH[super::cpus::cpu_id()]).cast::<[u32; 8]>();
+        let scratch = (&raw mut SCRATCH[cpus::cpu_id()]).cast::<[u32; 8]>();
         set_mode_stack!(MODE_IRQ, scratch);
         set_mode_stack!(MODE_ABORT, scratch.add(1));
         set_mode_stack!(MODE_UNDEFINED, scratch.add(2));
         set_mode_stack!(MODE_FIQ, scratch.add(3));
+        sysreg::write!(VBAR, exception_vectors as *const () as u32);
     }
+    sysreg::isb();
 }
 
 /// Entered from kernel mode: if that came inside a copy loop, user space is closed until [`leave_kernel`].
@@ -243,14 +242,14 @@ extern "C" fn svc(frame: &mut Frame) {
 #[unsafe(link_section = ".noinstr.text")]
 extern "C" fn irq(frame: &mut Frame) {
     enter_user(frame);
-    threshold::interrupt(frame, |_| super::interrupt::handle());
+    threshold::interrupt(frame, |_| interrupt::handle());
     mmu::open_user();
 }
 
 #[unsafe(link_section = ".noinstr.text")]
 extern "C" fn irq_kernel(frame: &mut Frame) {
     let open = enter_kernel(frame);
-    threshold::interrupt(frame, |_| super::interrupt::handle());
+    threshold::interrupt(frame, |_| interrupt::handle());
     leave_kernel(open);
 }
 

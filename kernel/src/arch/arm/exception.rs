@@ -10,7 +10,7 @@ use crate::signal::{self, SIGBUS, SIGFPE, SIGILL, SIGKILL, SIGSEGV, SIGTRAP, inf
 use crate::trace::symbols::Symbol;
 use limen_arm_registers::Abort;
 
-/// What Linux adds to the error code of a prefetch abort.
+/// What Linux adds to the error code of a prefetch abort: a bit that `IFSR` does not have.
 const FSR_PREFETCH: u32 = 1 << 31;
 
 /// What the processor says about an abort.
@@ -30,8 +30,8 @@ impl Syndrome {
     #[inline(always)]
     pub fn data() -> Self {
         Self {
-            fsr: sysreg::read!("p15, 0, {}, c5, c0, 0"),
-            far: sysreg::read!("p15, 0, {}, c6, c0, 0") as usize,
+            fsr: sysreg::read!(DFSR),
+            far: sysreg::read!(DFAR) as usize,
         }
     }
 
@@ -39,8 +39,8 @@ impl Syndrome {
     #[inline(always)]
     pub fn prefetch() -> Self {
         Self {
-            fsr: sysreg::read!("p15, 0, {}, c5, c0, 1") & 0x3fff | FSR_PREFETCH,
-            far: sysreg::read!("p15, 0, {}, c6, c0, 2") as usize,
+            fsr: sysreg::read!(IFSR) & 0x3fff | FSR_PREFETCH,
+            far: sysreg::read!(IFAR) as usize,
         }
     }
 

@@ -7,6 +7,9 @@
 //! alignment only; it calls nothing that is not inlined.
 
 use super::cpus::{self, START};
+use super::image::{
+    __boot_stack_top, __bss_end, __bss_start, __idmap_tables, __image_end, __image_start, __table_pool_start,
+};
 use super::smp;
 use super::sysreg::{self, read, write, write64};
 use super::{copy, irq, mmu};
@@ -20,8 +23,6 @@ const IDMAP_BLOCK: u32 = EARLY_BLOCK | 1 << 7 | 1 << 11;
 
 /// An early section of 1 MiB with short descriptors: normal write-back memory, shared, accessed.
 const EARLY_SECTION: u32 = 2 | 3 << 2 | 1 << 10 | 1 << 12 | 1 << 16;
-/// How walks of short descriptors go through the caches.
-const WALKS: u32 = 0x6a;
 
 // The devicetree is in r2. What is behind the branch lies where boot loaders look for it.
 global_asm!(
@@ -39,27 +40,17 @@ _start:
     mov     r1, r2
     b       {start}
     .org    0x24
-    .long   0x016f2818              // zImage
-    .long   0                       // anywhere
-    .long   __image_file_size
+    .long   0x016f2818              // what a zImage is known by
+    .long   0                       // where it begins: wherever it is loaded
+    .long   __image_file_size       // where it ends
     .ltorg
     .size   _start, . - _start
     "#,
     start = sym start,
 );
 
-unsafe extern "C" {
-    static __image_start: u8;
-    static __image_end: u8;
-    static __idmap_tables: u8;
-    static __table_pool_start: u8;
-    static __boot_stack_top: u8;
-    static __bss_start: u8;
-    static __bss_end: u8;
-}
-
 /// Every CPU's first function, in supervisor or HYP mode, everything masked, on the early stack. `offset`:
-/// what to add to a link address. Only a secondary CPU finds that the kernel has a table.
+/// what to add to a link address. If the kernel has its table already, this is a secondary CPU.
 #[unsafe(link_section = ".head.text.start")]
 unsafe extern "C" fn start(offset: usize, devicetree: usize) -> ! {
     if irq::mode() == HYP {
@@ -93,7 +84,7 @@ unsafe fn enter(stack: usize, to: usize, a: usize, b: usize) -> ! {
     // SAFETY: as the caller promises. The frame pointer ends backtraces.
     unsafe {
         asm!(
-            "mcr p15, 0, {sctlr}, c1, c0, 0",
+            "mcr p15, 0, {sctlr}, c1, c0, 0", // SCTLR
             "isb",
             "mov sp, {stack}",
             "mov r11, #0",
@@ -106,34 +97,36 @@ unsafe fn enter(stack: usize, to: usize, a: usize, b: usize) -> ! {
 
 /// `CPSR.M` of HYP mode.
 const HYP: usize = 0x1a;
-/// Supervisor mode, everything masked.
+/// `CPSR`: supervisor mode, everything masked.
 const SUPERVISOR: u32 = 0x1d3;
+/// `ICC_HSRE`: system registers instead of memory-mapped ones (SRE), also for supervisor mode (Enable).
+const ICC_HSRE_ENABLE: u32 = 1 | 1 << 3;
 
 /// From HYP mode to supervisor mode, of which nothing is trapped.
 #[inline(always)]
 fn leave_hyp() {
-    let (processor, affinity) = (read!("p15, 0, {}, c0, c0, 0"), read!("p15, 0, {}, c0, c0, 5"));
-    let debug = read!("p15, 4, {}, c1, c1, 1");
-    // SAFETY: nothing else uses the mode's registers, which are named beside each.
+    let (processor, affinity) = (read!(MIDR), read!(MPIDR));
+    let debug = read!(HDCR);
+    // SAFETY: nothing else uses the mode's registers.
     unsafe {
-        write!("p15, 4, {}, c1, c1, 0", 0u32); // HCR
-        write!("p15, 4, {}, c1, c1, 3", 0u32); // HSTR
-        write64!("p15, 6, {}, {}, c2", 0); // VTTBR
-        write64!("p15, 4, {}, {}, c14", 0); // CNTVOFF
-        write!("p15, 4, {}, c1, c1, 2", 0x33ffu32); // HCPTR: floating point is not trapped
-        write!("p15, 4, {}, c14, c1, 0", 3u32); // CNTHCTL: counter and timer are the kernel's, too
-        write!("p15, 4, {}, c1, c1, 1", debug & 0x1f); // HDCR: no debug or counter traps
-        write!("p15, 4, {}, c0, c0, 0", processor); // VPIDR
-        write!("p15, 4, {}, c0, c0, 5", affinity); // VMPIDR
+        write!(HCR, 0u32);
+        write!(HSTR, 0u32);
+        write64!(VTTBR_64, 0);
+        write64!(CNTVOFF_64, 0);
+        write!(HCPTR, 0x33ffu32); // floating point is not trapped
+        write!(CNTHCTL, 3u32); // counter and timer are the kernel's, too
+        write!(HDCR, debug & 0x1f); // no debug or counter traps
+        write!(VPIDR, processor);
+        write!(VMPIDR, affinity);
     }
     // An interrupt controller with system registers: the kernel may use them.
-    if read!("p15, 0, {}, c0, c1, 1") >> 28 != 0 {
-        let enable = read!("p15, 4, {}, c12, c9, 5");
+    if read!(ID_PFR1) >> 28 != 0 {
+        let enable = read!(ICC_HSRE);
         // SAFETY: HYP mode's registers are this code's alone.
-        unsafe { write!("p15, 4, {}, c12, c9, 5", enable | 9) } // ICC_HSRE
+        unsafe { write!(ICC_HSRE, enable | ICC_HSRE_ENABLE) }
         sysreg::isb();
         // SAFETY: HYP mode's registers are this code's alone.
-        unsafe { write!("p15, 4, {}, c12, c11, 0", 0u32) } // ICH_HCR
+        unsafe { write!(ICH_HCR, 0u32) }
     }
     // SAFETY: returns to the next instruction, with the same stack and another link register.
     unsafe {
@@ -173,7 +166,7 @@ unsafe fn early_tables(offset: usize) {
                 table.add((base >> 20) + n).write_volatile(entry);
                 table.add((mmu::LINEAR_BASE >> 20) + n).write_volatile(entry);
             }
-            return prepare(identity as u32 | WALKS, 0);
+            return prepare(identity as u32 | sysreg::TTBR0_WALKS, 0);
         }
         copy::clear_early(kernel, 512 * 8);
         copy::clear_early(identity, 4 * 8);
@@ -188,7 +181,7 @@ unsafe fn early_tables(offset: usize) {
     }
 }
 
-/// Sets all for the memory management unit but `SCTLR`.
+/// Sets all registers of the memory management unit but `SCTLR`.
 ///
 /// # Safety
 /// `user` and `kernel` are what the table registers are to hold.
@@ -197,68 +190,26 @@ unsafe fn prepare(user: u32, kernel: u32) {
     // SAFETY: as the caller promises.
     unsafe {
         if mmu::SHORT {
-            write!("p15, 0, {}, c2, c0, 2", 0u32); // TTBCR
-            write!("p15, 0, {}, c2, c0, 0", user); // TTBR0
-            write!("p15, 0, {}, c3, c0, 0", mmu::OPEN); // DACR
+            write!(TTBCR, 0u32);
+            write!(TTBR0, user);
+            write!(DACR, mmu::OPEN);
         } else {
-            write!("p15, 0, {}, c10, c2, 0", sysreg::MAIR0);
-            write!("p15, 0, {}, c10, c2, 1", 0u32); // MAIR1
-            write!("p15, 0, {}, c2, c0, 2", sysreg::TTBCR);
-            write64!("p15, 0, {}, {}, c2", user.into()); // TTBR0
-            write64!("p15, 1, {}, {}, c2", kernel.into()); // TTBR1
+            write!(MAIR0, sysreg::MAIR0);
+            write!(MAIR1, 0u32);
+            write!(TTBCR, sysreg::TTBCR);
+            write64!(TTBR0_64, user.into());
+            write64!(TTBR1_64, kernel.into());
         }
         sysreg::full_barrier();
-        write!("p15, 0, {}, c8, c7, 0", 0u32); // TLBIALL
-        write!("p15, 0, {}, c7, c5, 0", 0u32); // ICIALLU
-        write!("p15, 0, {}, c7, c5, 6", 0u32); // BPIALL
+        write!(TLBIALL, 0u32);
+        write!(ICIALLU, 0u32);
+        write!(BPIALL, 0u32);
         sysreg::full_barrier();
         sysreg::isb();
     }
 }
 
-/// The translations and branch predictions of before go, and what follows is after that: TLBIALL, BPIALL.
-macro_rules! forget_all {
-    () => {
-        "isb
-        mcr p15, 0, {zero}, c8, c7, 0
-        mcr p15, 0, {zero}, c7, c5, 6
-        dsb
-        isb"
-    };
-}
-
-/// Makes `table` (physical) the kernel's. Called at its physical address, through the identity map: no two
-/// translations of one address may meet in the TLB, so the old ones go first. In between nothing is at its
-/// link address, the stack neither: one block of instructions, its values in registers.
-///
-/// # Safety
-/// The table has all that the old one has.
-#[unsafe(link_section = ".head.text.replace")]
-pub(super) unsafe extern "C" fn replace_kernel_table(table: u32) {
-    // SAFETY: as the caller promises.
-    unsafe {
-        if mmu::SHORT {
-            asm!(
-                "mcr p15, 0, {table}, c2, c0, 0", // TTBR0
-                forget_all!(),
-                table = in(reg) table, zero = in(reg) 0, options(nostack, preserves_flags)
-            );
-        } else {
-            asm!(
-                "mcr p15, 0, {alone}, c2, c0, 2", // no walks through TTBR1
-                forget_all!(),
-                "mcrr p15, 1, {table}, {zero}, c2", // TTBR1
-                "isb",
-                "mcr p15, 0, {both}, c2, c0, 2",
-                "isb",
-                alone = in(reg) sysreg::TTBCR | 1 << 23, both = in(reg) sysreg::TTBCR,
-                table = in(reg) table, zero = in(reg) 0, options(nostack, preserves_flags)
-            );
-        }
-    }
-}
-
-/// The boot CPU on the early tables and its stack: zeroes what is to be, and goes on in `boot`.
+/// The boot CPU on the early tables and its stack: zeroes `.bss`, and goes on in `boot`.
 unsafe extern "C" fn primary(offset: usize, devicetree: usize) -> ! {
     let start = &raw const __bss_start as usize;
     // SAFETY: nobody has used it yet; this stack is not in it.

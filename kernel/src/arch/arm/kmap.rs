@@ -2,47 +2,23 @@
 //! constant distance with the largest blocks, the image within it (text executable and read-only, constants
 //! read-only); the kernel helpers' page at the top; a few device pages. Nothing is writable and executable.
 
-use super::head::replace_kernel_table;
-use super::kmap_format;
-use super::mmu::{
-    BLOCK_SHIFT, Entry, IMAGE_BASE, LINEAR_BASE, MemoryKind, PAGE_SHIFT, Raw, TABLE_SHIFT, WINDOW,
-    linear_end, phys_to_virt, set_phys_base,
-};
-use super::window;
+use super::cpus::START;
+use super::image::{__boot_stack_guard, __rodata_end, __table_pool_start, __text_end, address};
+use super::kernel_tables::Tables;
+use super::layout::{IMAGE_BASE, LINEAR_BASE, PAGE_SHIFT, WINDOW, phys_to_virt, set_phys_base};
+use super::mmu::{self, BLOCK_SHIFT, Entry, KERNEL_ROOT, MemoryKind, TABLE_SHIFT, linear_end};
+use super::{kmap_format, kuser, sysreg, window};
 use crate::mm::PhysRange;
 use crate::mm::{PAGE_SIZE, PhysAddr, Prot};
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::arch::asm;
+use core::sync::atomic::Ordering;
 
-unsafe extern "C" {
-    static __text_end: u8;
-    static __rodata_end: u8;
-    static __boot_stack_guard: u8;
-    pub(super) static __table_pool_start: u8;
-    static __table_pool_end: u8;
-}
-
-/// Physical address of the root above it, for walks in software.
-static KERNEL_ROOT: AtomicUsize = AtomicUsize::new(0);
+pub use super::layout::image_to_phys;
 
 /// Where device pages needed before `mm` is up are mapped.
 const FIXED: usize = 0xffe0_0000;
 /// Where the devicetree is mapped until the final map is live, in the early tables.
 const EARLY_DEVICETREE: usize = 0xf000_0000;
-
-/// The kernel's root.
-#[inline(always)]
-pub fn root() -> PhysAddr {
-    PhysAddr::new(KERNEL_ROOT.load(Ordering::Relaxed) as u64)
-}
-
-/// The physical address of something in the kernel image.
-pub fn image_to_phys(address: usize) -> u64 {
-    super::mmu::virt_to_phys(address as *const u8).as_u64()
-}
-
-pub(super) fn address(symbol: &'static u8) -> usize {
-    core::ptr::from_ref(symbol) as usize
-}
 
 /// Notes where the image is. First of all.
 pub fn init(image_phys: u64) {
@@ -59,74 +35,38 @@ pub fn early_devicetree(phys: u64) -> *const u8 {
         let entry = Entry::kernel_leaf(at, Prot::READ, MemoryKind::Normal, 1);
         kmap_format::set_early(EARLY_DEVICETREE + (n << BLOCK_SHIFT) as usize, entry);
     }
-    super::mmu::update_kernel(EARLY_DEVICETREE, EARLY_DEVICETREE + (4 << 20));
+    mmu::update_kernel(EARLY_DEVICETREE, EARLY_DEVICETREE + (4 << 20));
     (EARLY_DEVICETREE + (phys & (BLOCK - 1)) as usize) as *const u8
 }
 
 /// The map under construction.
 pub struct Builder {
-    /// The room's root.
-    pub(super) root: *mut Raw,
-    /// Where the next table of the pool goes.
-    pub(super) next: usize,
-    window: *mut Raw,
+    tables: Tables,
+    /// The first of the window's tables; null until there are any.
+    window: *mut Entry,
 }
 
 impl Builder {
-    /// An empty map. The tables come from the pool in the image, after the early table, which is live.
+    /// An empty map.
     pub fn new() -> Self {
-        // SAFETY: the linker script places the pool.
-        let pool = unsafe { address(&__table_pool_start) };
-        let mut builder = Self {
-            root: core::ptr::null_mut(),
-            next: pool + PAGE_SIZE,
+        // The pool's first page is the early table, which is live.
+        let mut tables = Tables::new(&raw const __table_pool_start as usize + PAGE_SIZE);
+        tables.root = tables.table();
+        KERNEL_ROOT.store(image_to_phys(tables.root as usize) as usize, Ordering::Relaxed);
+        tables.begin();
+        Self {
+            tables,
             window: core::ptr::null_mut(),
-        };
-        builder.root = builder.table();
-        KERNEL_ROOT.store(image_to_phys(builder.root as usize) as usize, Ordering::Relaxed);
-        builder.begin();
-        builder
-    }
-
-    /// An empty table.
-    pub(super) fn table(&mut self) -> *mut Raw {
-        let table = self.next;
-        self.next += PAGE_SIZE;
-        // SAFETY: the linker script places the pool.
-        let end = unsafe { address(&__table_pool_end) };
-        assert!(
-            self.next <= end,
-            "memory is in too many pieces for the boot page tables"
-        );
-        // SAFETY: a page of the pool that nobody has yet.
-        unsafe { core::ptr::write_bytes(table as *mut u8, 0, PAGE_SIZE) };
-        table as *mut Raw
-    }
-
-    /// Maps `[phys, phys + size)` at `virt` with the largest leaves that fit; everything is page-aligned.
-    fn map(&mut self, mut virt: usize, mut phys: u64, mut size: u64, prot: Prot, kind: MemoryKind) {
-        while size > 0 {
-            let block = 1u64 << BLOCK_SHIFT;
-            let level = usize::from((virt as u64 | phys) & (block - 1) == 0 && size >= block);
-            self.set(
-                virt,
-                level,
-                Entry::kernel_leaf(PhysAddr::new(phys), prot, kind, level),
-            );
-            let bytes = if level == 1 { block } else { PAGE_SIZE as u64 };
-            virt = virt.wrapping_add(bytes as usize);
-            phys += bytes;
-            size -= bytes;
         }
     }
 
     /// The image is part of the linear map; here only what lies outside comes: the kernel helpers' page.
     pub fn map_image(&mut self) {
         let entry = Entry::user_page(
-            PhysAddr::new(image_to_phys(super::kuser::page())),
+            PhysAddr::new(image_to_phys(kuser::page())),
             Prot::READ | Prot::EXEC,
         );
-        self.set(super::kuser::ADDRESS, 0, entry);
+        self.tables.set(kuser::ADDRESS, 0, entry);
     }
 
     /// A range of RAM in the linear map.
@@ -145,7 +85,7 @@ impl Builder {
             let (from, to) = (from.max(start), to.min(end));
             if from < to {
                 let virt = phys_to_virt(PhysAddr::new(from)) as usize;
-                self.map(virt, from, to - from, prot, MemoryKind::Normal);
+                self.tables.map(virt, from, to - from, prot, MemoryKind::Normal);
             }
         };
         part(0, image, Prot::READ | Prot::WRITE);
@@ -162,11 +102,12 @@ impl Builder {
         }
         // One behind the other: what is above them exists (`map_image`).
         for n in 0..window::TABLES {
-            let table = self.table();
+            let table = self.tables.table();
             if n == 0 {
                 self.window = table;
             }
-            self.set_table(WINDOW.0 + (n << (PAGE_SHIFT + TABLE_SHIFT)), table);
+            self.tables
+                .set_table(WINDOW.0 + (n << (PAGE_SHIFT + TABLE_SHIFT)), table);
         }
         window::init(self.window);
     }
@@ -175,7 +116,7 @@ impl Builder {
     pub fn map_fixed(&mut self, slot: usize, phys: u64) -> usize {
         let virt = FIXED + slot * PAGE_SIZE;
         let page = phys & !(PAGE_SIZE as u64 - 1);
-        self.map(
+        self.tables.map(
             virt,
             page,
             PAGE_SIZE as u64,
@@ -188,20 +129,63 @@ impl Builder {
     /// Makes the map live, for good. Returns what the kernel occupies: the image without the unused end of
     /// the pool.
     pub fn activate(self) -> PhysRange {
-        let (live, for_secondaries) = self.finish();
-        super::cpus::START
-            .table
-            .store(for_secondaries as usize, Ordering::Relaxed);
+        let (live, for_secondaries) = self.tables.finish();
+        START.table.store(for_secondaries as usize, Ordering::Relaxed);
         let replace = image_to_phys(replace_kernel_table as *const () as usize) as usize;
         // SAFETY: the identity map of early boot is current, so the function can be called at its physical
         // address; the new map has this code, this stack and all data at the same addresses as the old one.
         unsafe { core::mem::transmute::<usize, unsafe extern "C" fn(u32)>(replace)(live) }
-        kmap_format::live(&self);
-        super::mmu::switch_to_kernel();
-        super::mmu::flush_kernel(0, usize::MAX);
+        kmap_format::live(&self.tables);
+        mmu::switch_to_kernel();
+        mmu::flush_kernel(0, usize::MAX);
         PhysRange {
             start: PhysAddr::new(image_to_phys(IMAGE_BASE)),
-            size: (self.next - IMAGE_BASE) as u64,
+            size: (self.tables.next - IMAGE_BASE) as u64,
+        }
+    }
+}
+
+/// `TTBCR`: no walks through `TTBR1`.
+const EPD1: u32 = 1 << 23;
+
+/// Forgets the old translations and branch predictions (TLBIALL, BPIALL); nothing that follows uses them.
+macro_rules! forget_all {
+    () => {
+        "isb
+        mcr p15, 0, {zero}, c8, c7, 0
+        mcr p15, 0, {zero}, c7, c5, 6
+        dsb
+        isb"
+    };
+}
+
+/// Makes `table` (physical) the kernel's. Called at its physical address, through the identity map: no two
+/// translations of one address may meet in the TLB, so the old ones go first. In between nothing is at its
+/// link address, the stack neither: one block of instructions, its values in registers.
+///
+/// # Safety
+/// The table has all that the old one has.
+#[unsafe(link_section = ".head.text.replace")]
+unsafe extern "C" fn replace_kernel_table(table: u32) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        if mmu::SHORT {
+            asm!(
+                "mcr p15, 0, {table}, c2, c0, 0", // TTBR0
+                forget_all!(),
+                table = in(reg) table, zero = in(reg) 0, options(nostack, preserves_flags)
+            );
+        } else {
+            asm!(
+                "mcr p15, 0, {alone}, c2, c0, 2", // TTBCR: no walks through TTBR1
+                forget_all!(),
+                "mcrr p15, 1, {table}, {zero}, c2", // TTBR1
+                "isb",
+                "mcr p15, 0, {both}, c2, c0, 2", // TTBCR
+                "isb",
+                alone = in(reg) sysreg::TTBCR | EPD1, both = in(reg) sysreg::TTBCR,
+                table = in(reg) table, zero = in(reg) 0, options(nostack, preserves_flags)
+            );
         }
     }
 }

@@ -53,7 +53,7 @@ kuser_page:
     beq     2b
     rsbs    r0, r3, #0
     b       3b
-    .org    0xfe0                   // get_tls
+    .org    0xfe0                   // get_tls: TPIDRURO
     mrc     p15, 0, r0, c13, c0, 3
     bx      lr
     .org    0xffc

@@ -5,10 +5,10 @@
 //! Closed user space: `TTBCR` forbids walks through `TTBR0` and hides its identifier, so that not even what
 //! is in the TLB matches.
 
-use super::{asid, kmap_format, sysreg};
+use super::{asid, sysreg};
 use crate::mm::PhysAddr;
 use core::arch::asm;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 pub use super::asid::MmContext;
 pub use super::descriptor::{Entry, MemoryKind};
@@ -25,8 +25,6 @@ pub(super) use window_register;
 pub(super) const SHORT: bool = false;
 /// An entry in memory.
 pub type Slot = AtomicU64;
-/// Its value.
-pub(super) type Raw = u64;
 /// Levels of a user page table; level 0 holds pages, `LEVELS - 1` is the root.
 pub const LEVELS: usize = 3;
 /// log2 of the entries of one table.
@@ -36,12 +34,12 @@ pub(super) const OPEN: u32 = sysreg::TTBCR;
 /// And closed: no walks through `TTBR0`, and the identifier is that of `TTBR1` (none), so that no user
 /// translation in the TLB matches either.
 pub(super) const CLOSED: u32 = OPEN | 1 << 7 | 1 << 22;
-/// log2 of what the kernel's own map has in blocks.
+/// The highest level with leaves in the kernel's own map.
+pub(super) const LARGEST_LEAF: usize = 1;
+/// log2 of the bytes of one there.
 pub(super) const BLOCK_SHIFT: usize = 21;
 /// Physical addresses have 40 bits.
 pub(super) const PHYS_END: u64 = 1 << 40;
-/// `XN` is for kernel and user: an executable kernel page must not have it.
-pub const KERNEL_NO_USER_EXEC: u64 = 0;
 
 /// Reads an entry in memory, before anything that follows. With long descriptors aligned double words are
 /// read and written at once.
@@ -78,35 +76,36 @@ pub fn store_slot(slot: &AtomicU64, value: u64) {
     }
 }
 
+/// The identifiers have 8 bits.
+struct Asids;
+
+impl asid::Identifiers for Asids {
+    fn count() -> usize {
+        1 << 8
+    }
+}
+
 /// Makes `root` the current user address space of this CPU. Interrupts are off.
 #[inline]
 pub fn switch_to(root: PhysAddr, context: &MmContext) {
-    let asid = asid::activate(context);
+    let asid = asid::activate::<Asids>(context);
     // SAFETY: `root` is a user root table that the caller keeps alive while it is current; the identifier is
     // its own.
-    unsafe { sysreg::write64!("p15, 0, {}, {}, c2", root.as_u64() | asid << 48) }
+    unsafe { sysreg::write64!(TTBR0_64, root.as_u64() | asid << 48) }
     sysreg::isb();
 }
 
-/// Leaves user address spaces: only kernel mappings are valid on this CPU afterwards (idle, kernel threads
-/// that outlive their last user). Interrupts are off.
-pub fn switch_to_kernel() {
-    super::mmu::close_user();
+/// Physical address of a root with nothing in it.
+pub(super) static EMPTY_ROOT: AtomicUsize = AtomicUsize::new(0);
+
+/// Makes the current user address space of this CPU an empty one. Interrupts are off.
+pub(super) fn load_nobody() {
     // SAFETY: the table is empty for good, and identifier 0 is nobody else's.
-    unsafe { sysreg::write64!("p15, 0, {}, {}, c2", kmap_format::empty_root().as_u64()) }
+    unsafe { sysreg::write64!(TTBR0_64, EMPTY_ROOT.load(Ordering::Relaxed) as u64) }
     sysreg::isb();
 }
 
-/// How many address-space identifiers there are.
-pub(super) fn asid_count() -> usize {
-    1 << 8
-}
-
-/// An address-space identifier begins to be used for another address space.
-#[inline(always)]
-pub(super) fn asid_taken(_asid: usize) {}
-
-/// What the walker needs besides the tables of the room: nothing.
+/// What the walker needs besides the tables of `mm`: nothing.
 pub(super) fn init_roots() {}
 
 /// Tables of `[start, end)` are about to be freed.

@@ -1,39 +1,23 @@
-//! The address layout, TLB maintenance, pages' contents. What table entries look like, how the kernel reaches
-//! its tables and how it closes user space is `format`: `long` or `short`.
+//! What `arch/contract.rs` asks of the memory management unit: here the door to user space and pages'
+//! contents; the rest is re-exported. What table entries look like, how the kernel reaches its tables and
+//! which register closes user space is `format`: `long` or `short`. The address layout is `layout`, TLB
+//! maintenance `tlb`, memory without an address `window`.
 //!
 //! While the kernel runs, user space is closed ([`close_user`]). The entry functions close and open it, the
 //! copy loops open it for a moment.
 
-use super::{asid, sysreg};
+use super::sysreg;
 use crate::mm::PhysAddr;
 use core::arch::asm;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 pub(super) use super::format::window_register;
 pub use super::format::*;
+#[cfg(not(feature = "short-descriptors"))]
+pub(super) use super::layout::phys_to_virt as image_at;
+pub use super::layout::*;
+pub use super::tlb::*;
 pub use super::window::{HIGH_MEMORY, View, linear_end};
-
-/// log2 of the page size.
-pub const PAGE_SHIFT: usize = 12;
-/// One past the largest user address (a multiple of the page size): 16 MiB below the kernel, as on Linux.
-pub const USER_END: usize = 0xbf00_0000;
-/// Permissions that a load is allowed by: any.
-pub const READABLE: crate::mm::Prot = crate::mm::Prot::all();
-/// What user mode can read and execute in the kernel's part, as `/proc/PID/maps` shows it: start, end, name.
-/// Here the kernel helpers.
-pub const GATE: Option<(usize, usize, &str)> = Some((0xffff_0000, 0xffff_1000, "[vectors]"));
-/// Where the linear map of RAM starts.
-pub const LINEAR_BASE: usize = 0xc000_0000;
-/// Its most bytes. What lies behind is reached through [`View`].
-pub(super) const LINEAR_SIZE: u64 = 0x2f80_0000;
-/// Kernel virtual range for dynamic mappings (stacks, device registers), as `(start, end)`.
-pub const VMAP: (usize, usize) = (0xf000_0000, 0xff00_0000);
-/// Where pages beyond the linear map are mapped for a while (`window`).
-pub(super) const WINDOW: (usize, usize) = (0xff00_0000, 0xff80_0000);
-/// Where the kernel image is linked.
-pub const IMAGE_BASE: usize = 0xc001_0000;
-/// Physical address of what is at [`LINEAR_BASE`].
-static PHYS_BASE: AtomicUsize = AtomicUsize::new(0);
 
 /// Writes the register that opens and closes user space, where that can be left out (`cpu::options`).
 macro_rules! write_window {
@@ -83,123 +67,32 @@ pub fn init_user_root(root: PhysAddr) {
     let _ = root;
 }
 
-/// RAM mapped at [`LINEAR_BASE`] starts at `base`, a multiple of 2 MiB. First of all.
-pub(super) fn set_phys_base(base: usize) {
-    PHYS_BASE.store(base, Ordering::Relaxed);
-}
-
-/// The physical address of what is at [`LINEAR_BASE`].
-#[inline(always)]
-pub(super) fn linear_start() -> u64 {
-    PHYS_BASE.load(Ordering::Relaxed) as u64
-}
-
 /// What of a range of RAM can be used: start and size. What lies below the image cannot.
 pub fn usable_part(start: u64, size: u64) -> Option<(u64, u64)> {
     let (from, to) = (start.max(linear_start()), (start + size).min(PHYS_END));
     (from < to).then(|| (from, to - from))
 }
 
-/// The kernel's linear map: the address where `phys` can be read and written. RAM below [`linear_end`] only.
-#[inline(always)]
-pub fn phys_to_virt(phys: PhysAddr) -> *mut u8 {
-    phys.as_usize()
-        .wrapping_sub(PHYS_BASE.load(Ordering::Relaxed))
-        .wrapping_add(LINEAR_BASE) as *mut u8
-}
-
-/// The inverse of [`phys_to_virt`].
-#[inline(always)]
-pub fn virt_to_phys(virt: *const u8) -> PhysAddr {
-    PhysAddr::new((virt as usize - LINEAR_BASE).wrapping_add(PHYS_BASE.load(Ordering::Relaxed)) as u64)
-}
+/// Physical address of the root of the kernel's own table, for walks in software.
+pub(super) static KERNEL_ROOT: AtomicUsize = AtomicUsize::new(0);
 
 /// The root of the kernel's own table (for the [`VMAP`] range; the same entry format).
+#[inline(always)]
 pub fn kernel_root() -> PhysAddr {
-    super::kmap::root()
+    PhysAddr::new(KERNEL_ROOT.load(Ordering::Relaxed) as u64)
 }
 
-/// More pages than this are not invalidated one by one.
-const FLUSH_ALL_ABOVE: usize = 512;
-
-/// Forgets cached translations of `[start, end)` of an address space on every CPU that may hold them.
-/// `tables_freed`: table pages were removed, too. On return no CPU uses the old translations. Interrupts on,
-/// no spinlock taken with interrupts off is held.
-pub fn flush_user(context: &MmContext, start: usize, end: usize, tables_freed: bool) {
-    // Whoever gives the address space an identifier after the question for it sees what was stored to the
-    // tables before.
-    sysreg::barrier_inner();
-    // An address space that never had one has nothing cached.
-    let Some(asid) = asid::current(context) else {
-        return;
-    };
-    let asid = asid as usize;
-    // v7 has no "last level only".
-    if tables_freed {
-        forget_tables(asid, start, end);
-    }
-    // SAFETY: forgetting translations is always allowed; the barriers order it after the stores that changed
-    // the tables. TLBIASIDIS and TLBIMVAIS.
-    unsafe {
-        if (end - start) >> PAGE_SHIFT > FLUSH_ALL_ABOVE {
-            sysreg::write!("p15, 0, {}, c8, c3, 2", asid as u32);
-        } else {
-            let mut addr = start;
-            while addr < end {
-                sysreg::write!("p15, 0, {}, c8, c3, 1", (addr | asid) as u32);
-                addr += 1 << PAGE_SHIFT;
-            }
-        }
-    }
-    sysreg::barrier_inner();
-}
-
-/// After an entry became valid, or gained permission and `was_valid`: whatever the processor needs before the
-/// access is retried. An invalid entry is never cached. One that refused an access may stay so; on other CPUs
-/// it then refuses another one, which comes to this, too.
-#[inline(always)]
-pub fn update_user(context: &MmContext, addr: usize, was_valid: bool) {
-    if was_valid && let Some(asid) = asid::current(context) {
-        sysreg::store_barrier();
-        // SAFETY: as for `flush_user`. TLBIMVA, on this CPU only.
-        unsafe { sysreg::write!("p15, 0, {}, c8, c7, 1", (addr | asid as usize) as u32) }
-        sysreg::barrier_inner();
-    }
-}
-
-/// Forgets cached translations of a kernel range on every CPU.
-pub fn flush_kernel(start: usize, end: usize) {
-    sysreg::store_barrier();
-    // SAFETY: as for `flush_user`. TLBIALLIS and TLBIMVAAIS.
-    unsafe {
-        if (end - start) >> PAGE_SHIFT > FLUSH_ALL_ABOVE {
-            sysreg::write!("p15, 0, {}, c8, c3, 0", 0u32);
-        } else {
-            let mut addr = start;
-            while addr < end {
-                sysreg::write!("p15, 0, {}, c8, c3, 3", addr as u32);
-                addr += 1 << PAGE_SHIFT;
-            }
-        }
-    }
-    sysreg::barrier_inner();
-    sysreg::isb();
-}
-
-/// After invalid kernel entries of a range became valid: whatever the processor needs before they are used
-/// (often nothing).
-#[inline(always)]
-pub fn update_kernel(start: usize, end: usize) {
-    let _ = (start, end);
-    // The stores to the tables are visible to walks before the next instruction.
-    sysreg::store_barrier();
-    sysreg::isb();
+/// Leaves user address spaces: only kernel mappings are valid on this CPU afterwards (idle, kernel threads
+/// that outlive their last user). Interrupts are off.
+pub fn switch_to_kernel() {
+    close_user();
+    load_nobody();
 }
 
 /// The smallest data cache line of the machine, in bytes.
 #[inline(always)]
 pub(super) fn line() -> usize {
-    4 << (sysreg::read!("p15, 0, {}, c0, c0, 1") >> 16 & 0xf)
+    4 << (sysreg::read!(CTR) >> 16 & 0xf)
 }
 
 /// Makes newly written code in the page at `phys` visible to instruction fetch, before it is mapped
@@ -215,10 +108,10 @@ pub fn sync_instructions(phys: PhysAddr) {
 pub(super) fn drop_instructions() {
     sysreg::barrier_inner();
     // SAFETY: dropping instruction caches changes no memory contents. By address would miss aliases in caches
-    // indexed by virtual address. ICIALLUIS, BPIALLIS.
+    // indexed by virtual address.
     unsafe {
-        sysreg::write!("p15, 0, {}, c7, c1, 0", 0u32);
-        sysreg::write!("p15, 0, {}, c7, c1, 6", 0u32);
+        sysreg::write!(ICIALLUIS, 0u32);
+        sysreg::write!(BPIALLIS, 0u32);
     }
     sysreg::barrier_inner();
     sysreg::isb();
@@ -228,10 +121,10 @@ pub(super) fn drop_instructions() {
 fn clean_to_unification(start: usize, end: usize) {
     let line = line();
     let mut addr = start & !(line - 1);
-    // SAFETY: cleaning changes no memory contents. DCCMVAU.
+    // SAFETY: cleaning changes no memory contents.
     unsafe {
         while addr < end {
-            sysreg::write!("p15, 0, {}, c7, c11, 1", addr as u32);
+            sysreg::write!(DCCMVAU, addr as u32);
             addr += line;
         }
     }

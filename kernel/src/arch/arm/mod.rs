@@ -18,8 +18,13 @@ mod cpus;
 #[cfg(not(feature = "short-descriptors"))]
 #[path = "../arm_common/descriptor.rs"]
 mod descriptor;
+#[cfg(feature = "short-descriptors")]
+#[path = "descriptor_short.rs"]
+mod descriptor;
 #[path = "../arm_common/devicetree.rs"]
 mod devicetree;
+#[path = "../devicetree_common/entropy.rs"]
+mod devicetree_entropy;
 #[path = "../devicetree_common/ranges.rs"]
 mod devicetree_ranges;
 #[path = "../devicetree_common/registers.rs"]
@@ -40,9 +45,16 @@ pub mod frame;
 #[path = "../arm_common/gic.rs"]
 mod gic;
 mod head;
+#[path = "../arm_common/image.rs"]
+mod image;
 #[path = "../arm_common/interrupt.rs"]
 pub mod interrupt;
 pub mod irq;
+#[cfg(not(feature = "short-descriptors"))]
+#[path = "../kernel_levels.rs"]
+mod kernel_levels;
+#[path = "../kernel_tables.rs"]
+mod kernel_tables;
 mod kmap;
 #[cfg(not(feature = "short-descriptors"))]
 #[path = "kmap_long.rs"]
@@ -51,6 +63,13 @@ mod kmap_format;
 #[path = "kmap_short.rs"]
 mod kmap_format;
 mod kuser;
+#[path = "../last_fault.rs"]
+mod last_fault;
+mod layout;
+#[path = "../line.rs"]
+mod line;
+#[path = "../arm_common/messages.rs"]
+mod messages;
 pub mod mmu;
 pub mod patch;
 #[path = "../arm_common/platform.rs"]
@@ -68,6 +87,7 @@ pub mod syscalls;
 mod sysreg;
 #[path = "../arm_common/time.rs"]
 pub mod time;
+mod tlb;
 pub mod uaccess;
 pub mod vdso;
 mod window;

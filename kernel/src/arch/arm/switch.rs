@@ -1,9 +1,6 @@
 //! Switching between threads: callee-saved registers, floating point, thread-local storage.
 //!
-//! The kernel itself has no use for floating-point registers, so while a user thread is current they hold its
-//! state, or exactly what is in its [`Context`]. They are saved when the thread is switched away from, and
-//! loaded when one is switched to, unless this CPU still has them: a thread that sleeps and wakes with only
-//! kernel threads (idle) in between gets its registers for free.
+//! When floating-point registers are saved and loaded is `sched::float`'s business (eager policy).
 //!
 //! Big copies borrow some of them (`copy`): they put what is there on the kernel's stack and take it back
 //! when they are done. Copies inside each other, from interrupts and faults, do the same in their turn; a
@@ -12,7 +9,8 @@
 
 use super::frame::{FRAME_SIZE, Frame};
 use super::{cpus, sysreg};
-use crate::sched::{cpu::CpuLocal, resume::Resume};
+use crate::sched::float::{Float, Registers, Reset};
+use crate::sched::resume::Resume;
 use crate::task::{Task, ThreadInfo};
 use core::arch::asm;
 use core::mem::offset_of;
@@ -38,9 +36,6 @@ impl FpState {
     };
 }
 
-/// No CPU has this context's floating-point registers.
-const NOWHERE: usize = usize::MAX;
-
 /// What is saved of a thread that is not running. Lives in its `Task`; only the CPU that switches the thread
 /// touches it.
 #[derive(Debug)]
@@ -55,17 +50,14 @@ pub struct Context {
     tls: usize,
     /// Where it goes on.
     pub resume: Resume,
-    /// Whether it runs (or will run) in user mode, so has floating-point state.
-    user: bool,
-    /// The CPU that loaded the floating-point registers last.
-    fp_cpu: usize,
-    fp: FpState,
+    float: Float<FpState>,
     /// What signal frames say about the last exception that became a signal.
-    fault: Fault,
+    pub(super) fault: Fault,
 }
 
-/// Where a task says whether [`Context::user`].
-pub(super) const USER_THREAD: usize = offset_of!(Task, context) + offset_of!(Context, user);
+/// Where the byte of a task is that says whether it is a user thread.
+pub(super) const USER_THREAD: usize =
+    offset_of!(Task, context) + offset_of!(Context, float) + Float::<FpState>::USED;
 const _: () = assert!(USER_THREAD < 4096);
 
 /// The boot CPU's thread until the scheduler has made a proper one. It is not a whole task; what is looked at
@@ -104,26 +96,17 @@ impl Fault {
         address: 0,
     };
 
-    /// The running thread's.
-    pub fn of_current() -> Fault {
-        // SAFETY: only the running thread itself reads or writes this field of its context.
-        unsafe { (*crate::task::current().context.get()).fault }
-    }
-
     /// Remembers a bad memory access of the running thread.
     #[cold]
     pub fn remember_access(fsr: u32, address: usize) {
         Self::remember(14, fsr);
-        // SAFETY: only the running thread itself reads or writes this field of its context.
-        unsafe { (*crate::task::current().context.get()).fault.address = address }
+        Self::change(|fault| fault.address = address);
     }
 
     /// Remembers what else the running thread did: the address is still that of its last bad access.
     #[cold]
     pub fn remember(trap: u32, error: u32) {
-        // SAFETY: only the running thread itself reads or writes this field of its context.
-        let fault = unsafe { &mut (*crate::task::current().context.get()).fault };
-        (fault.trap, fault.error) = (trap, error);
+        Self::change(|fault| (fault.trap, fault.error) = (trap, error));
     }
 }
 
@@ -174,38 +157,36 @@ pub(super) fn float_exception() -> bool {
     value & EX != 0
 }
 
-/// Stores the floating-point registers.
-///
-/// # Safety
-/// They are the running thread's; `to` is writable.
-unsafe fn save_fp(to: *mut FpState) {
-    // SAFETY: as the caller promises.
-    unsafe {
-        asm!(
-            "vstm {to}!, {{d0-d15}}", "vstm {to}, {{d16-d31}}", to = inout(reg) to => _,
-            options(nostack, preserves_flags),
-        );
-        (*to).fpscr = fpscr();
+impl Registers for FpState {
+    unsafe fn save(&mut self) {
+        // SAFETY: as the caller promises.
+        unsafe {
+            asm!(
+                "vstm {to}!, {{d0-d15}}", "vstm {to}, {{d16-d31}}", to = inout(reg) &raw mut *self => _,
+                options(nostack, preserves_flags),
+            );
+        }
+        self.fpscr = fpscr();
+    }
+
+    unsafe fn load(&self) {
+        // SAFETY: as the caller promises.
+        unsafe {
+            asm!(
+                "vldm {from}!, {{d0-d15}}", "vldm {from}, {{d16-d31}}",
+                from = inout(reg) &raw const *self => _, options(nostack, preserves_flags, readonly),
+            );
+            asm!("vmsr fpscr, {}", in(reg) self.fpscr, options(nostack, preserves_flags));
+        }
     }
 }
 
-/// Loads them.
-///
-/// # Safety
-/// They are the thread's that is about to run, interrupts off; `from` is readable.
-unsafe fn load_fp(from: *const FpState) {
-    // SAFETY: as the caller promises.
-    unsafe {
-        asm!(
-            "vldm {from}!, {{d0-d15}}", "vldm {from}, {{d16-d31}}", from = inout(reg) from => _,
-            options(nostack, preserves_flags, readonly),
-        );
-        asm!("vmsr fpscr, {}", in(reg) (*from).fpscr, options(nostack, preserves_flags));
+impl Reset for FpState {
+    unsafe fn reset() {
+        // SAFETY: as the caller promises.
+        unsafe { Self::ZERO.load() }
     }
 }
-
-/// The scratch word of the local block that says whose floating-point state the registers hold.
-const FP_OWNER: usize = 0;
 
 impl Context {
     /// For a thread that is already running (idle threads).
@@ -216,9 +197,7 @@ impl Context {
             kept: [0; 2],
             tls: 0,
             resume: Resume::BEHIND,
-            user: false,
-            fp_cpu: NOWHERE,
-            fp: FpState::ZERO,
+            float: Float::new(FpState::ZERO),
             fault: Fault::NONE,
         }
     }
@@ -233,8 +212,6 @@ impl Context {
         let mut context = Self::running();
         context.resume = Resume::at(ret_from_fork);
         context.sp = at as usize;
-        // A kernel thread is made with an empty frame; it has no user state until it executes a program.
-        context.user = frame.pc != 0;
         context
     }
 
@@ -248,41 +225,21 @@ impl Context {
             (*frame).sp = sp.unwrap_or((*frame).sp);
         }
         self.tls = tls.unwrap_or(parent.tls);
-        self.scratch = sysreg::read!("p15, 0, {}, c13, c0, 2") as usize;
-        self.user = true;
-        // The parent is the running thread: its state is in the registers.
-        if parent.user {
-            // SAFETY: the new thread's own; a switch in between saves and restores the registers.
-            unsafe { save_fp(&raw mut self.fp) }
-        }
+        self.scratch = sysreg::read!(TPIDRURW) as usize;
+        self.float.inherit(&parent.float);
     }
 
     /// A fresh program: floating point and thread-local storage as at the start of `exec`. The context is the
     /// running thread's.
     pub fn reset_for_exec(&mut self) {
-        let flags = super::irq::local_save();
-        self.user = true;
-        self.fp = FpState::ZERO;
+        let whose = core::ptr::from_ref(self).cast();
+        self.float.begin(whose);
         self.tls = 0;
-        let local = cpus::cpu_local().cast_mut();
-        // SAFETY: interrupts are off: this CPU's own block, and the registers are the running thread's.
+        // SAFETY: user mode's own registers: TPIDRURW and TPIDRURO.
         unsafe {
-            load(local, core::ptr::from_mut(self));
-            sysreg::write!("p15, 0, {}, c13, c0, 2", 0u32);
-            sysreg::write!("p15, 0, {}, c13, c0, 3", 0u32);
+            sysreg::write!(TPIDRURW, 0u32);
+            sysreg::write!(TPIDRURO, 0u32);
         }
-        super::irq::local_restore(flags);
-    }
-}
-
-/// # Safety
-/// Interrupts are off; `local` is this CPU's block; `context` is the one that runs, or is about to.
-unsafe fn load(local: *mut CpuLocal, context: *mut Context) {
-    // SAFETY: as the caller promises.
-    unsafe {
-        load_fp(&raw const (*context).fp);
-        (*context).fp_cpu = (*local).id;
-        (*local).scratch[FP_OWNER] = context as usize;
     }
 }
 
@@ -301,20 +258,16 @@ pub unsafe fn switch(prev: *mut Context, next: *const Context, resumed: impl FnO
     let next = next.cast_mut();
     // SAFETY: interrupts are off and nobody else touches either context.
     unsafe {
-        if (*prev).user {
-            save_fp(&raw mut (*prev).fp);
-        }
-        if (*next).user && ((*local).scratch[FP_OWNER] != next as usize || (*next).fp_cpu != (*local).id) {
-            load(local, next);
-        }
+        (*prev).float.leave();
+        (*next).float.arrive(local, next.cast());
         asm!(
             "mov    r2, sp",
-            "mrc    p15, 0, r3, c13, c0, 2",
+            "mrc    p15, 0, r3, c13, c0, 2",    // TPIDRURW
             "stmia  r0, {{r2, r3, r6, r11}}",
             "ldmia  r1, {{r2, r3, r6, r11, r12, lr}}",
             "mov    sp, r2",
-            "mcr    p15, 0, r3, c13, c0, 2",
-            "mcr    p15, 0, r12, c13, c0, 3",
+            "mcr    p15, 0, r3, c13, c0, 2",    // TPIDRURW
+            "mcr    p15, 0, r12, c13, c0, 3",   // TPIDRURO
             "clrex",                        // a reservation belongs to the thread that made it
             "bx     lr",
             ".globl switch_calls, switch_goes_on",
@@ -332,7 +285,7 @@ pub unsafe fn switch(prev: *mut Context, next: *const Context, resumed: impl FnO
 
 /// The running thread's thread pointer.
 pub fn thread_pointer() -> usize {
-    sysreg::read!("p15, 0, {}, c13, c0, 3") as usize
+    sysreg::read!(TPIDRURO) as usize
 }
 
 /// Sets it.
@@ -342,7 +295,7 @@ pub fn set_thread_pointer(value: usize) {
     // the context.
     unsafe {
         (*task.context.get()).tls = value;
-        sysreg::write!("p15, 0, {}, c13, c0, 3", value as u32);
+        sysreg::write!(TPIDRURO, value as u32);
     }
 }
 

@@ -29,7 +29,7 @@ fn while_open<T>(work: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Less than a chunk.
+/// Copies less than a chunk.
 #[inline(never)]
 unsafe fn copy_few<M: Moves>(to: usize, from: usize, len: usize, moves: M) -> usize {
     // SAFETY: as the caller promises; faults on the user's side are in the exception table.
@@ -39,6 +39,7 @@ unsafe fn copy_few<M: Moves>(to: usize, from: usize, len: usize, moves: M) -> us
     })
 }
 
+/// Copies a chunk or more.
 #[inline(never)]
 unsafe fn copy_many<M: Moves>(to: usize, from: usize, len: usize, moves: M) -> usize {
     // SAFETY: both ranges are as the caller promises; faults on the user's side are in the exception
@@ -411,7 +412,7 @@ pub fn clean_user(start: usize, end: usize) -> Result<(), Errno> {
     let line = mmu::line();
     while_open(|| {
         for addr in (start & !(line - 1)..end).step_by(line) {
-            // SAFETY: cleaning changes no memory contents; faults are in the exception table. DCCMVAU.
+            // SAFETY: cleaning (DCCMVAU) changes no memory contents; faults are in the exception table.
             unsafe {
                 asm!(
                     faulting!("mcr p15, 0, {addr}, c7, c11, 1", "{fault}"),

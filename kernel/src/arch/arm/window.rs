@@ -2,9 +2,9 @@
 //! The window's slots belong to nobody in particular: a view may be kept over sleep and on another CPU.
 //! Whoever keeps one must not wait for anything that others could need slots for, without bound.
 
-use super::mmu::{
-    self, Entry, LINEAR_SIZE, MemoryKind, PAGE_SHIFT, Raw, Slot, WINDOW, linear_start, phys_to_virt,
-};
+use super::format::{Entry, MemoryKind, Slot, TABLE_SHIFT, store_slot};
+use super::layout::{LINEAR_SIZE, PAGE_SHIFT, WINDOW, linear_start, phys_to_virt};
+use super::{cpus, irq, tlb};
 use crate::mm::{PAGE_SIZE, PhysAddr, Prot};
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
@@ -19,8 +19,8 @@ pub fn linear_end() -> u64 {
 /// Pages of the window.
 const SLOTS: usize = (WINDOW.1 - WINDOW.0) >> PAGE_SHIFT;
 /// Tables of the window.
-pub(super) const TABLES: usize = SLOTS >> mmu::TABLE_SHIFT;
-const _: () = assert!(SLOTS == TABLES << mmu::TABLE_SHIFT);
+pub(super) const TABLES: usize = SLOTS >> TABLE_SHIFT;
+const _: () = assert!(SLOTS == TABLES << TABLE_SHIFT);
 
 /// A bit is set for each slot that is taken.
 static TAKEN: [AtomicU32; SLOTS / 32] = [const { AtomicU32::new(0) }; SLOTS / 32];
@@ -28,7 +28,7 @@ static TAKEN: [AtomicU32; SLOTS / 32] = [const { AtomicU32::new(0) }; SLOTS / 32
 static TABLE: AtomicPtr<Slot> = AtomicPtr::new(core::ptr::null_mut());
 
 /// The window's tables are at `tables`, empty, one behind the other. At boot.
-pub(super) fn init(tables: *mut Raw) {
+pub(super) fn init(tables: *mut Entry) {
     TABLE.store(tables.cast(), Ordering::Relaxed);
 }
 
@@ -63,10 +63,10 @@ impl Drop for View {
     }
 }
 
-/// Takes a slot. Without a free one others are let run until there is: what they do with theirs ends.
+/// Takes a slot. If none is free other threads run until one is: nobody keeps a slot for long.
 fn take() -> usize {
     // Each CPU starts elsewhere, so that they rarely meet.
-    let first = super::cpus::cpu_id() * 7;
+    let first = cpus::cpu_id() * 7;
     loop {
         for i in 0..TAKEN.len() {
             let at = (first + i) % TAKEN.len();
@@ -80,7 +80,7 @@ fn take() -> usize {
                 return at * 32 + bit as usize;
             }
         }
-        if crate::sched::preempt::count() == 0 && super::irq::enabled() {
+        if crate::sched::preempt::count() == 0 && irq::enabled() {
             crate::sched::yield_now();
         }
     }
@@ -97,8 +97,8 @@ fn map(phys: PhysAddr) -> *mut u8 {
     let index = take();
     let addr = WINDOW.0 + (index << PAGE_SHIFT);
     let entry = Entry::kernel_leaf(phys, Prot::READ | Prot::WRITE, MemoryKind::Normal, 0);
-    mmu::store_slot(slot(index), entry.0);
-    mmu::update_kernel(addr, addr + PAGE_SIZE);
+    store_slot(slot(index), entry.0);
+    tlb::update_kernel(addr, addr + PAGE_SIZE);
     addr as *mut u8
 }
 
@@ -106,8 +106,8 @@ fn map(phys: PhysAddr) -> *mut u8 {
 #[inline(never)]
 fn unmap(addr: usize) {
     let index = (addr - WINDOW.0) >> PAGE_SHIFT;
-    mmu::store_slot(slot(index), Entry::EMPTY.0);
+    store_slot(slot(index), Entry::EMPTY.0);
     // No CPU may see this page through the slot's next mapping.
-    mmu::flush_kernel(addr, addr + PAGE_SIZE);
+    tlb::flush_kernel(addr, addr + PAGE_SIZE);
     TAKEN[index / 32].fetch_and(!(1 << (index % 32)), Ordering::Release);
 }

@@ -1,48 +1,16 @@
-//! What moves memory: the kernel's `memcpy`, `memmove` and `memset` (the compiler calls them), and the moves
-//! that the copies to and from user memory are made of (`uaccess`), which may fault. The order of moves is
-//! `limen_memory`'s.
-//!
-//! Where PAN exists its two instructions replace the placeholders at boot (`cpu::init_boot`).
+//! What moves memory: the moves that the kernel's own copies (`memory_functions`) and the copies to and from
+//! user memory (`user_copies`), which may fault, are made of. The order of moves is `limen_memory`'s.
 
 use super::extable::may_fault;
 use super::irq;
+use super::moves::{access, moves};
+use super::window::window;
 use core::arch::asm;
 use core::mem::MaybeUninit;
-use limen_memory::{Moves, copy, copy_backwards};
+use limen_memory::Moves;
 
-/// A placeholder: `yield` where the window to user memory opens, `nop` where it shuts.
-macro_rules! window {
-    ($placeholder:literal) => {
-        concat!(
-            "9998: ",
-            $placeholder,
-            "\n.pushsection __pan_sites, \"a\"\n.long 9998b - .\n.popsection"
-        )
-    };
-}
-pub(super) use window;
-
-/// The instructions given, of which those with user memory may fault: `false` then.
-macro_rules! access {
-    ([$($line:expr),+], $($operand:tt)+) => {{
-        // SAFETY: as the caller promises; faults on the user's side are in the exception table.
-        unsafe {
-            asm!(
-                "2:",
-                $($line,)+
-                "3: .if {user}",
-                may_fault!("2b", "3b", "{fault}"),
-                ".endif",
-                $($operand)+, user = const USER, fault = label { return false },
-                    options(nostack, preserves_flags)
-            );
-        }
-        true
-    }};
-}
-
-/// The instructions given, once for each chunk; the last that may fault steps the target. Where that is then,
-/// and whether no chunk was left: a fault leaves the target where its chunk begins.
+/// Runs the instructions given once for each chunk. The last of them that may fault advances the target, so a
+/// fault leaves it at the beginning of its chunk. Gives the target then, and whether all chunks are done.
 macro_rules! for_chunks {
     ([$($line:expr),+], $to:ident, $count:ident, $($operand:tt)+) => {{
         let (end, left): (usize, usize);
@@ -65,48 +33,56 @@ macro_rules! for_chunks {
     }};
 }
 
-/// What both kinds of moves are made of, `$move` being one of a size, with so many bytes to a chunk.
-macro_rules! moves {
-    ($move:ident, $chunk:literal) => {
-        const WORD: usize = 8;
-        const CHUNK: usize = $chunk;
-        const ALIGN: usize = 1;
-        const PARTS: bool = true;
+/// The instruction that loads so many bytes, up to its address.
+macro_rules! load {
+    (8) => {
+        "ldr {value}"
+    };
+    (4) => {
+        "ldr {value:w}"
+    };
+    (2) => {
+        "ldrh {value:w}"
+    };
+    (1) => {
+        "ldrb {value:w}"
+    };
+}
 
-        #[inline(always)]
-        unsafe fn word<const AT: usize>(&self, to: usize, from: usize) -> bool {
-            $move!(self, "ldr {value}", "str {value}", 8 * AT, to, from)
-        }
-
-        #[inline(always)]
-        unsafe fn part<const BYTES: usize>(&self, to: usize, from: usize) -> bool {
-            match BYTES {
-                4 => $move!(self, "ldr {value:w}", "str {value:w}", 0, to, from),
-                _ => $move!(self, "ldrh {value:w}", "strh {value:w}", 0, to, from),
-            }
-        }
-
-        #[inline(always)]
-        unsafe fn byte(&self, to: usize, from: usize) -> bool {
-            $move!(self, "ldrb {value:w}", "strb {value:w}", 0, to, from)
-        }
+/// The instruction that stores so many bytes, up to its address.
+macro_rules! store {
+    (8) => {
+        "str {value}"
+    };
+    (4) => {
+        "str {value:w}"
+    };
+    (2) => {
+        "strh {value:w}"
+    };
+    (1) => {
+        "strb {value:w}"
     };
 }
 
 /// Moves within the kernel, or, if `USER` is 1, to or from user memory with the window open.
 pub(super) struct Copy<const USER: usize>;
 
-macro_rules! load_and_store {
-    ($self:ident, $load:literal, $store:literal, $at:expr, $to:ident, $from:ident) => {
+/// Moves so many bytes.
+macro_rules! copy_some {
+    ($self:ident, $bytes:tt, $at:expr, $to:ident, $from:ident) => {
         access!(
-            [concat!($load, ", [{from}, #{at}]"), concat!($store, ", [{to}, #{at}]")],
+            [
+                concat!(load!($bytes), ", [{from}, #{at}]"),
+                concat!(store!($bytes), ", [{to}, #{at}]")
+            ],
             to = in(reg) $to, from = in(reg) $from, value = out(reg) _, at = const $at
         )
     };
 }
 
 impl<const USER: usize> Moves for Copy<USER> {
-    moves!(load_and_store, 32);
+    moves!(copy_some, 32);
 
     #[inline(always)]
     unsafe fn chunks(&self, to: usize, from: usize, count: usize) -> (usize, usize, bool) {
@@ -132,18 +108,19 @@ impl<const USER: usize> Moves for Copy<USER> {
 /// The same, but what is stored everywhere is this word, or the lower part of it.
 pub(super) struct Fill<const USER: usize>(pub u64);
 
-macro_rules! store {
-    ($self:ident, $load:literal, $store:literal, $at:expr, $to:ident, $from:ident) => {{
+/// Stores so many bytes.
+macro_rules! fill_some {
+    ($self:ident, $bytes:tt, $at:expr, $to:ident, $from:ident) => {{
         let _ = $from;
         access!(
-            [concat!($store, ", [{to}, #{at}]")],
+            [concat!(store!($bytes), ", [{to}, #{at}]")],
             to = in(reg) $to, value = in(reg) $self.0, at = const $at
         )
     }};
 }
 
 impl<const USER: usize> Moves for Fill<USER> {
-    moves!(store, 64);
+    moves!(fill_some, 64);
 
     #[inline(always)]
     unsafe fn chunks(&self, to: usize, from: usize, count: usize) -> (usize, usize, bool) {
@@ -213,33 +190,4 @@ pub(super) unsafe fn copy_vectors<const USER: usize>(
     }
     irq::raw_restore(flags);
     (to, from, pieces)
-}
-
-/// # Safety
-/// As the C library's; so are all of these.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn memcpy(to: usize, from: usize, len: usize) -> usize {
-    // SAFETY: as the caller promises.
-    unsafe { copy(&Copy::<0>, to, from, len) };
-    to
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn memmove(to: usize, from: usize, len: usize) -> usize {
-    // SAFETY: as the caller promises. Only if the target begins inside the source must the copy go backwards.
-    unsafe {
-        if to.wrapping_sub(from) >= len {
-            return memcpy(to, from, len);
-        }
-        copy_backwards(&Copy::<0>, to, from, len);
-    }
-    to
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn memset(to: usize, byte: u32, len: usize) -> usize {
-    let word = u64::from(byte & 0xff) * (u64::MAX / 255);
-    // SAFETY: as the caller promises.
-    unsafe { copy(&Fill::<0>(word), to, to, len) };
-    to
 }

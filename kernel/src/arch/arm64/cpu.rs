@@ -12,6 +12,8 @@ unsafe extern "C" {
     static __pan_sites_end: [i32; 0];
 }
 
+/// `nop`.
+const NOP: u32 = 0xd503_201f;
 /// `msr pan, #0` and `#1` are this plus the value shifted left by eight.
 const MSR_PAN: u32 = 0xd500_409f;
 
@@ -19,6 +21,7 @@ const MSR_PAN: u32 = 0xd500_409f;
 /// that may fault in order, finds features and puts the instructions for them in place.
 pub fn init_boot() {
     super::extable::sort();
+    // ID_AA64MMFR1_EL1.PAN
     let pan = sysreg::read!("id_aa64mmfr1_el1") >> 20 & 0xf != 0;
     HAS_PAN.store(pan, Ordering::Relaxed);
     if !pan {
@@ -37,7 +40,7 @@ pub fn init_boot() {
                 .cast_mut()
                 .cast::<u32>();
             // The placeholders are `nop` (to close: PAN 1) and `yield` (to open: PAN 0).
-            let close = place.read() == 0xd503_201f;
+            let close = place.read() == NOP;
             place.write_volatile(MSR_PAN | u32::from(close) << 8);
             core::arch::asm!("dc cvau, {}", in(reg) place, options(nostack, preserves_flags));
             site = site.add(1);
@@ -58,12 +61,12 @@ pub fn init_boot() {
 /// What the command line says about the processor: nothing. Once, before the final map is live.
 pub fn options(_: &str) {}
 
-/// On every CPU, once the final map is live: vectors, traps, what user mode may do.
+/// On every CPU, once the final map is live: traps, what user mode may do.
 pub fn init() {
+    // ID_AA64DFR0_EL1.PMUVer: there are performance counters, as the architecture defines them.
     let counts = (1..0xf).contains(&(sysreg::read!("id_aa64dfr0_el1") >> 8 & 0xf));
-    // SAFETY: the vectors are in place; the register values are explained beside each.
+    // SAFETY: the register values are explained beside each.
     unsafe {
-        sysreg::write!("vbar_el1", super::entry::vectors() as u64);
         // Floating point for everyone; SVE and SME trap, so that no program comes to have state that is not
         // switched.
         sysreg::write!("cpacr_el1", 3u64 << 20);
@@ -84,7 +87,7 @@ pub fn init() {
     sysreg::isb();
 }
 
-/// Whether to clear fields of an identification register that user mode may not know.
+/// A mask that keeps the four-bit fields of an identification register that begin at these bits.
 const fn keep(fields: &[u32]) -> u64 {
     let mut mask = 0;
     let mut i = 0;

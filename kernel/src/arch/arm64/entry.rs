@@ -6,7 +6,7 @@
 //! slot of the vector table.
 
 use super::frame::{FRAME_SIZE, Frame};
-use super::{exception, sysreg};
+use super::{exception, interrupt, sysreg};
 use crate::mm::STACK_SHIFT;
 use crate::sched::cpu::CpuLocal;
 use crate::threshold;
@@ -183,12 +183,14 @@ struct Stack([u8; OVERFLOW_STACK]);
 
 static mut OVERFLOW_STACK_MEMORY: Stack = Stack([0; OVERFLOW_STACK]);
 
-/// The vector table.
-pub fn vectors() -> usize {
+/// From here on this CPU's exceptions come to the stubs. Interrupts are off.
+pub(super) fn init_cpu() {
     unsafe extern "C" {
         fn exception_vectors();
     }
-    exception_vectors as *const () as usize
+    // SAFETY: the vector table lies there, aligned as the register wants it.
+    unsafe { sysreg::write!("vbar_el1", exception_vectors as *const () as u64) }
+    sysreg::isb();
 }
 
 #[unsafe(link_section = ".noinstr.text")]
@@ -205,7 +207,7 @@ extern "C" fn el0_sync(frame: &mut Frame) {
 #[unsafe(link_section = ".noinstr.text")]
 extern "C" fn el0_irq(frame: &mut Frame) {
     frame.forget_syscall();
-    threshold::interrupt(frame, |_| super::interrupt::handle());
+    threshold::interrupt(frame, |_| interrupt::handle());
 }
 
 #[unsafe(link_section = ".noinstr.text")]
@@ -217,7 +219,7 @@ extern "C" fn el1_sync(frame: &mut Frame) {
 #[unsafe(link_section = ".noinstr.text")]
 extern "C" fn el1_irq(frame: &mut Frame) {
     frame.forget_syscall();
-    threshold::interrupt(frame, |_| super::interrupt::handle());
+    threshold::interrupt(frame, |_| interrupt::handle());
 }
 
 #[unsafe(link_section = ".noinstr.text")]

@@ -5,16 +5,9 @@ use super::frame::Frame;
 use super::switch::Fault;
 use super::{emulate, sysreg, uaccess};
 use crate::mm::Prot;
-use crate::signal::info::code::*;
+use crate::signal::info::code::{self, *};
+use crate::signal::{SIGBUS, SIGFPE, SIGILL, SIGKILL, SIGSEGV, SIGTRAP};
 use crate::{signal, threshold};
-
-const SIGILL: u32 = 4;
-const SIGTRAP: u32 = 5;
-const SIGBUS: u32 = 7;
-const SIGFPE: u32 = 8;
-const SIGKILL: u32 = 9;
-const SIGSEGV: u32 = 11;
-const SI_KERNEL: i32 = 0x80;
 
 /// Exception classes (Arm ARM, `ESR_EL1.EC`).
 mod class {
@@ -71,6 +64,7 @@ impl Syndrome {
         self.esr >> 26 & 0x3f
     }
 
+    /// Decodes the fault status code (`ESR_EL1.DFSC` or `IFSC`).
     fn abort(&self) -> Abort {
         match self.esr & 0x3f {
             0x04..=0x0f => Abort::Page,
@@ -150,7 +144,7 @@ fn user_abort_for_good(syndrome: &Syndrome, abort: Abort, addr: usize) {
         Abort::Page => signal::force_fault(SIGSEGV, SEGV_MAPERR, addr),
         Abort::Alignment => signal::force_fault(SIGBUS, BUS_ADRALN, addr),
         Abort::External => signal::force_fault(SIGBUS, BUS_OBJERR, addr),
-        Abort::Other => signal::force_fault(SIGKILL, SI_KERNEL, addr),
+        Abort::Other => signal::force_fault(SIGKILL, code::KERNEL, addr),
     }
 }
 
@@ -189,18 +183,18 @@ fn user_other(frame: &mut Frame, syndrome: &Syndrome) {
     signal::force_fault(signal, code, addr);
 }
 
-/// `si_code` of a trapped floating-point exception; 0 (`FPE_FLTUNK` is 14) if the processor does not say
-/// which.
+/// `si_code` of a trapped floating-point exception.
 fn float_code(esr: u64) -> i32 {
+    /// `ESR_EL1.TFV`: the processor says which exception it is.
     const TFV: u64 = 1 << 23;
     match esr {
-        e if e & TFV == 0 => 14,
+        e if e & TFV == 0 => FPE_FLTUNK,
         e if e & 1 != 0 => FPE_FLTINV,
         e if e & 1 << 1 != 0 => FPE_FLTDIV,
         e if e & 1 << 2 != 0 => FPE_FLTOVF,
         e if e & 1 << 3 != 0 => FPE_FLTUND,
         e if e & 1 << 4 != 0 => FPE_FLTRES,
-        _ => 14,
+        _ => FPE_FLTUNK,
     }
 }
 

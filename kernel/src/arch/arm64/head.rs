@@ -7,15 +7,20 @@
 //! their natural alignment only; it calls nothing that is not inlined.
 
 use super::cpus::{self, START};
+use super::image::{
+    __boot_stack_top, __bss_end, __bss_start, __idmap_tables, __image_end, __image_start, __table_pool_start,
+};
 use super::mmu::{PAGE_SHIFT, TABLE_SHIFT};
 use super::smp;
 use super::sysreg::{self, read, write};
 use crate::mm::PAGE_SIZE;
-use core::arch::{asm, global_asm, naked_asm};
+use core::arch::{asm, global_asm};
 use core::sync::atomic::Ordering;
 
 /// `HCR_EL2`: EL1 is AArch64; pointer authentication is not trapped.
 const HCR_EL2: u64 = 1 << 31 | 1 << 41 | 1 << 40;
+/// `ICC_SRE_EL2`: system registers instead of memory-mapped ones (SRE), also for EL1 (Enable).
+const ICC_SRE_ENABLE: u64 = 1 | 1 << 3;
 /// `CurrentEL` at EL2.
 const EL2: u64 = 2 << 2;
 /// A table below another.
@@ -55,16 +60,6 @@ _start:
     start = sym start,
 );
 
-unsafe extern "C" {
-    static __image_start: u8;
-    static __image_end: u8;
-    static __idmap_tables: u8;
-    static __table_pool_start: u8;
-    static __boot_stack_top: u8;
-    static __bss_start: u8;
-    static __bss_end: u8;
-}
-
 /// Where the symbol is linked.
 macro_rules! linked {
     ($symbol:path) => {{
@@ -80,7 +75,7 @@ macro_rules! linked {
 }
 
 /// Every CPU's first function, at EL1 or EL2, everything masked, on the early stack. `offset`: what to add to
-/// a link address. Only a secondary CPU finds that the kernel has a table.
+/// a link address. If the kernel has its table already, this is a secondary CPU.
 #[unsafe(link_section = ".idmap.text")]
 unsafe extern "C" fn start(devicetree: usize, offset: usize) -> ! {
     if read!("CurrentEL") == EL2 {
@@ -154,7 +149,7 @@ fn leave_el2() {
     if read!("id_aa64pfr0_el1") >> 24 & 0xf != 0 {
         let enable = read!("ICC_SRE_EL2");
         // SAFETY: EL2's registers are this code's alone.
-        unsafe { write!("ICC_SRE_EL2", enable | 9) };
+        unsafe { write!("ICC_SRE_EL2", enable | ICC_SRE_ENABLE) };
         sysreg::isb();
         if read!("ICC_SRE_EL2") & 1 != 0 {
             // SAFETY: EL2's registers are this code's alone.
@@ -186,7 +181,7 @@ unsafe fn early_tables(identity: *mut u64, kernel: *mut u64, image: usize) {
     let entries = 1 << TABLE_SHIFT;
     let linked = linked!(__image_start);
     let size = linked!(__image_end) - linked;
-    // What is in the last of three tables at the end of the way to an address.
+    // Fills the upper two of three tables for an address; where its entry is in the third.
     let way = |tables: *mut u64, address: usize| {
         for level in 0..2 {
             let index = address >> (PAGE_SHIFT + TABLE_SHIFT * (3 - level)) & (entries - 1);
@@ -217,7 +212,7 @@ unsafe fn early_tables(identity: *mut u64, kernel: *mut u64, image: usize) {
     }
 }
 
-/// Sets all for the memory management unit but `SCTLR_EL1`.
+/// Sets all registers of the memory management unit but `SCTLR_EL1`.
 ///
 /// # Safety
 /// `user` and `kernel` are the physical addresses of both halves' roots.
@@ -244,25 +239,7 @@ unsafe fn prepare(user: usize, kernel: usize) {
     }
 }
 
-/// Makes `root` the kernel's, with `empty` a table with nothing in it (both physical). Called at its physical
-/// address, through the identity map: no two translations of one address may meet in the TLB, so the old ones
-/// go first. In between nothing is at its link address, the stack neither.
-#[unsafe(naked)]
-#[unsafe(link_section = ".idmap.text")]
-pub(super) unsafe extern "C" fn replace_kernel_root(root: u64, empty: u64) {
-    naked_asm!(
-        "msr ttbr1_el1, x1",
-        "isb",
-        "tlbi vmalle1",
-        "dsb nsh",
-        "isb",
-        "msr ttbr1_el1, x0",
-        "isb",
-        "ret"
-    )
-}
-
-/// The boot CPU on the early tables and its stack: zeroes what is to be, and goes on in `boot`.
+/// The boot CPU on the early tables and its stack: zeroes `.bss`, and goes on in `boot`.
 unsafe extern "C" fn primary(devicetree: u64, image: u64) -> ! {
     let start = (&raw const __bss_start).cast_mut();
     // SAFETY: nobody has used it yet; this stack is not in it.

@@ -33,8 +33,6 @@ pub const LINEAR_BASE: usize = 0xffff_0000_0000_0000;
 pub const VMAP: (usize, usize) = (0xffff_8000_0000_0000, 0xffff_c000_0000_0000);
 /// Where the kernel image is linked.
 pub const IMAGE_BASE: usize = 0xffff_ffff_8000_0000;
-/// What every kernel entry has so that user mode cannot execute it: `UXN`.
-pub const KERNEL_NO_USER_EXEC: u64 = 1 << 54;
 
 /// The kernel's linear map: the address where `phys` can be read and written. RAM only.
 #[inline(always)]
@@ -54,6 +52,22 @@ pub fn virt_to_phys(virt: *const u8) -> PhysAddr {
     PhysAddr::new(virt as u64 & !(LINEAR_BASE as u64))
 }
 
+/// Where the image was loaded.
+pub(super) static IMAGE_PHYS: AtomicU64 = AtomicU64::new(0);
+
+/// The physical address of something in the kernel image.
+pub fn image_to_phys(address: usize) -> u64 {
+    (address - IMAGE_BASE) as u64 + IMAGE_PHYS.load(Ordering::Relaxed)
+}
+
+/// The inverse of [`image_to_phys`].
+pub(super) fn image_at(phys: PhysAddr) -> *mut u8 {
+    (IMAGE_BASE + (phys.as_u64() - IMAGE_PHYS.load(Ordering::Relaxed)) as usize) as *mut u8
+}
+
+/// The highest level with leaves: they are of 1 GiB.
+pub(super) const LARGEST_LEAF: usize = 2;
+
 /// Physical address of a table with nothing in it.
 pub(super) static EMPTY_ROOT: AtomicU64 = AtomicU64::new(0);
 
@@ -71,10 +85,24 @@ pub fn kernel_root() -> PhysAddr {
     PhysAddr::new(cpus::START.table.load(Ordering::Relaxed) as u64)
 }
 
+/// The identifiers have 8 or 16 bits.
+struct Asids;
+
+impl asid::Identifiers for Asids {
+    fn count() -> usize {
+        // ID_AA64MMFR0_EL1.ASIDBits
+        if sysreg::read!("id_aa64mmfr0_el1") >> 4 & 0xf >= 2 {
+            1 << 16
+        } else {
+            1 << 8
+        }
+    }
+}
+
 /// Makes `root` the current user address space of this CPU. Interrupts are off.
 #[inline]
 pub fn switch_to(root: PhysAddr, context: &MmContext) {
-    let asid = asid::activate(context);
+    let asid = asid::activate::<Asids>(context);
     // SAFETY: `root` is a user root table that the caller keeps alive while it is current; the identifier is
     // its own.
     unsafe { sysreg::write!("ttbr0_el1", root.as_u64() | asid << 48) }
@@ -203,6 +231,7 @@ pub fn clear_page(phys: PhysAddr) {
     let dczid = sysreg::read!("dczid_el0");
     let start = phys_to_virt(phys) as usize;
     let end = start + (1 << PAGE_SHIFT);
+    // DCZID_EL0.DZP: `dc zva` is forbidden.
     if dczid & 1 << 4 == 0 {
         let block = 4usize << (dczid & 0xf);
         // 32 blocks in a turn where a page has that many: nearly all processors have blocks of 64 bytes.

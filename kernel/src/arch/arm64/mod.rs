@@ -17,6 +17,8 @@ mod cpus;
 mod descriptor;
 #[path = "../arm_common/devicetree.rs"]
 mod devicetree;
+#[path = "../devicetree_common/entropy.rs"]
+mod devicetree_entropy;
 #[path = "../devicetree_common/ranges.rs"]
 mod devicetree_ranges;
 #[path = "../devicetree_common/registers.rs"]
@@ -32,13 +34,29 @@ pub mod frame;
 #[path = "../arm_common/gic.rs"]
 mod gic;
 mod head;
+#[path = "../arm_common/image.rs"]
+mod image;
 #[path = "../arm_common/interrupt.rs"]
 pub mod interrupt;
 pub mod irq;
+#[path = "../kernel_levels.rs"]
+mod kernel_levels;
+#[path = "../kernel_tables.rs"]
+mod kernel_tables;
 mod kmap;
 #[path = "../large_copy.rs"]
 mod large_copy;
+#[path = "../last_fault.rs"]
+mod last_fault;
+#[path = "../line.rs"]
+mod line;
+#[path = "../memory_functions.rs"]
+mod memory_functions;
+#[path = "../arm_common/messages.rs"]
+mod messages;
 pub mod mmu;
+#[path = "../moves.rs"]
+mod moves;
 pub mod patch;
 #[path = "../arm_common/platform.rs"]
 pub mod platform;
@@ -56,7 +74,10 @@ mod sysreg;
 #[path = "../arm_common/time.rs"]
 pub mod time;
 pub mod uaccess;
+#[path = "../user_copies.rs"]
+mod user_copies;
 pub mod vdso;
+mod window;
 
 pub use cpu::hwcap;
 

@@ -1,13 +1,10 @@
-//! Switching between threads: callee-saved registers, floating point, thread-local storage.
-//!
-//! The kernel never touches floating-point registers, so while a user thread is current they hold its state,
-//! or exactly what is in its [`Context`]. They are saved when the thread is switched away from, and loaded
-//! when one is switched to, unless this CPU still has them: a thread that sleeps and wakes with only kernel
-//! threads (idle) in between gets its registers for free.
+//! Switching between threads: callee-saved registers, floating point, thread-local storage. When
+//! floating-point registers are saved and loaded is `sched::float`'s business (eager policy).
 
 use super::cpus;
 use super::frame::{FRAME_SIZE, Frame};
-use crate::sched::{cpu::CpuLocal, resume::Resume};
+use crate::sched::float::{Float, Registers, Reset};
+use crate::sched::resume::Resume;
 use crate::task::ThreadInfo;
 use core::arch::asm;
 use core::mem::offset_of;
@@ -33,9 +30,6 @@ impl FpState {
     };
 }
 
-/// No CPU has this context's floating-point registers.
-const NOWHERE: usize = usize::MAX;
-
 /// What is saved of a thread that is not running. Lives in its `Task`; only the CPU that switches the thread
 /// touches it.
 #[derive(Debug)]
@@ -48,13 +42,9 @@ pub struct Context {
     tls: usize,
     /// Where it goes on.
     pub resume: Resume,
-    /// Whether it runs (or will run) in user mode, so has floating-point state.
-    user: bool,
-    /// The CPU that loaded the floating-point registers last.
-    fp_cpu: usize,
-    fp: FpState,
+    float: Float<FpState>,
     /// What signal frames say about the last exception that became a signal.
-    fault: Fault,
+    pub(super) fault: Fault,
 }
 
 /// The thread that boots: the boot CPU's until the scheduler has made a proper one.
@@ -76,17 +66,10 @@ pub struct Fault {
 impl Fault {
     const NONE: Fault = Fault { esr: 0, address: 0 };
 
-    /// The running thread's.
-    pub fn of_current() -> Fault {
-        // SAFETY: only the running thread itself reads or writes this field of its context.
-        unsafe { (*crate::task::current().context.get()).fault }
-    }
-
     /// Remembers an exception of the running thread.
     #[cold]
     pub fn remember(esr: u64, address: usize) {
-        // SAFETY: only the running thread itself reads or writes this field of its context.
-        unsafe { (*crate::task::current().context.get()).fault = Fault { esr, address } };
+        Self::change(|fault| *fault = Fault { esr, address });
     }
 }
 
@@ -113,45 +96,44 @@ unsafe extern "C" {
     fn ret_from_fork();
 }
 
-/// Saves the floating-point registers.
-///
-/// # Safety
-/// `to` is writable.
-#[inline(never)]
-unsafe fn save_fp(to: *mut FpState) {
-    let (status, control): (u64, u64);
-    // SAFETY: as the caller promises.
-    unsafe {
-        asm!(
-            vectors!("st1"),
-            "mrs {status}, fpsr",
-            "mrs {control}, fpcr",
-            at = inout(reg) to => _, status = out(reg) status, control = out(reg) control, options(nostack)
-        );
-        ((*to).fpsr, (*to).fpcr) = (status as u32, control as u32);
+impl Registers for FpState {
+    #[inline(never)]
+    unsafe fn save(&mut self) {
+        let (status, control): (u64, u64);
+        // SAFETY: as the caller promises.
+        unsafe {
+            asm!(
+                vectors!("st1"),
+                "mrs {status}, fpsr",
+                "mrs {control}, fpcr",
+                at = inout(reg) &raw mut *self => _, status = out(reg) status, control = out(reg) control,
+                options(nostack)
+            );
+        }
+        (self.fpsr, self.fpcr) = (status as u32, control as u32);
+    }
+
+    #[inline(never)]
+    unsafe fn load(&self) {
+        // SAFETY: as the caller promises.
+        unsafe {
+            asm!(
+                vectors!("ld1"),
+                "msr fpsr, {status}",
+                "msr fpcr, {control}",
+                at = inout(reg) &raw const *self => _, status = in(reg) u64::from(self.fpsr),
+                control = in(reg) u64::from(self.fpcr), options(nostack)
+            );
+        }
     }
 }
 
-/// Loads the floating-point registers.
-///
-/// # Safety
-/// They are whose state it is, or nobody's.
-#[inline(never)]
-unsafe fn load_fp(from: *const FpState) {
-    // SAFETY: as the caller promises.
-    unsafe {
-        asm!(
-            vectors!("ld1"),
-            "msr fpsr, {status}",
-            "msr fpcr, {control}",
-            at = inout(reg) from => _, status = in(reg) u64::from((*from).fpsr),
-            control = in(reg) u64::from((*from).fpcr), options(nostack)
-        );
+impl Reset for FpState {
+    unsafe fn reset() {
+        // SAFETY: as the caller promises.
+        unsafe { Self::ZERO.load() }
     }
 }
-
-/// The scratch word of the local block that says whose floating-point state the registers hold.
-const FP_OWNER: usize = 0;
 
 impl Context {
     /// For a thread that is already running (idle threads).
@@ -161,9 +143,7 @@ impl Context {
             sp: 0,
             tls: 0,
             resume: Resume::BEHIND,
-            user: false,
-            fp_cpu: NOWHERE,
-            fp: FpState::ZERO,
+            float: Float::new(FpState::ZERO),
             fault: Fault::NONE,
         }
     }
@@ -181,8 +161,6 @@ impl Context {
         let mut context = Self::running();
         context.resume = Resume::at(ret_from_fork);
         context.sp = at as usize;
-        // A kernel thread is made with an empty frame; it has no user state until it executes a program.
-        context.user = frame.pc != 0;
         context
     }
 
@@ -198,40 +176,16 @@ impl Context {
             }
         }
         self.tls = tls.unwrap_or_else(thread_pointer);
-        self.user = true;
-        if parent.user {
-            // SAFETY: the parent is the running thread, whose state is in the registers; a switch in between
-            // saves and restores it.
-            unsafe { save_fp(&raw mut self.fp) };
-        } else {
-            self.fp = FpState::ZERO;
-        }
+        self.float.inherit(&parent.float);
     }
 
     /// A fresh program: floating point and thread-local storage as at the start of `exec`. The context is the
     /// running thread's.
     pub fn reset_for_exec(&mut self) {
-        let flags = super::irq::local_save();
-        self.user = true;
-        self.fp = FpState::ZERO;
-        let local = cpus::cpu_local().cast_mut();
-        // SAFETY: interrupts are off: this CPU's own block, and the registers are the running thread's.
-        unsafe {
-            load(local, core::ptr::from_mut(self));
-            asm!("msr tpidr_el0, xzr", options(nomem, nostack, preserves_flags));
-        }
-        super::irq::local_restore(flags);
-    }
-}
-
-/// # Safety
-/// Interrupts are off; `local` is this CPU's block; `context` is the one that runs, or is about to.
-unsafe fn load(local: *mut CpuLocal, context: *mut Context) {
-    // SAFETY: as the caller promises.
-    unsafe {
-        load_fp(&raw const (*context).fp);
-        (*context).fp_cpu = (*local).id;
-        (*local).scratch[FP_OWNER] = context as usize;
+        let whose = core::ptr::from_ref(self).cast();
+        self.float.begin(whose);
+        // SAFETY: user mode's own register.
+        unsafe { asm!("msr tpidr_el0, xzr", options(nomem, nostack, preserves_flags)) };
     }
 }
 
@@ -250,12 +204,8 @@ pub unsafe fn switch(prev: *mut Context, next: *const Context, resumed: impl FnO
     let next = next.cast_mut();
     // SAFETY: interrupts are off and nobody else touches either context.
     unsafe {
-        if (*prev).user {
-            save_fp(&raw mut (*prev).fp);
-        }
-        if (*next).user && ((*local).scratch[FP_OWNER] != next as usize || (*next).fp_cpu != (*local).id) {
-            load(local, next);
-        }
+        (*prev).float.leave();
+        (*next).float.arrive(local, next.cast());
         asm!(
             "mov    x10, sp",
             "mrs    x11, tpidr_el0",

@@ -195,17 +195,6 @@ mod shared {
         // SAFETY: as the caller promises.
         unsafe { asm!("msr sp_el0, {}", in(reg) thread, options(nostack, preserves_flags)) }
     }
-    /// How many address-space identifiers there are: they have 8 or 16 bits.
-    pub fn asid_count() -> usize {
-        if super::read!("id_aa64mmfr0_el1") >> 4 & 0xf >= 2 {
-            1 << 16
-        } else {
-            1 << 8
-        }
-    }
-    /// An address-space identifier begins to be used for another address space.
-    #[inline(always)]
-    pub fn asid_taken(_asid: usize) {}
     /// Frequency of the architected counter, in hertz.
     pub fn counter_frequency() -> u64 {
         super::read!("cntfrq_el0")

@@ -2,7 +2,7 @@
 //! the console.
 
 use super::devicetree_ranges::Ranges;
-use super::{console, cpu, cpus, devicetree, kmap, mmu, switch};
+use super::{console, cpu, cpus, devicetree, entry, kmap, mmu, switch, time};
 use crate::mm::PhysAddr;
 use crate::mm::{BootInfo, PhysRange};
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -92,8 +92,9 @@ pub(super) extern "C" fn primary(devicetree_phys: u64, image_phys: u64) -> ! {
     let uart = uart.map(|(base, _)| map.map_fixed(0, base));
     let image = map.activate();
     reserved.push(image.start.as_u64(), image.size);
+    entry::init_cpu();
     cpu::init();
-    super::time::init();
+    time::init();
     if let Some(base) = uart {
         console::init(base);
     }
@@ -115,6 +116,13 @@ pub(super) extern "C" fn primary(devicetree_phys: u64, image_phys: u64) -> ! {
     })
 }
 
+/// Fields of a flattened devicetree's header, as words: sizes in bytes, and offsets from its start.
+const TOTAL_SIZE: usize = 1;
+const STRUCTURE_AT: usize = 2;
+const STRINGS_AT: usize = 3;
+const STRINGS_SIZE: usize = 8;
+const STRUCTURE_SIZE: usize = 9;
+
 /// Field `n` of the devicetree's header.
 ///
 /// # Safety
@@ -130,7 +138,7 @@ unsafe fn header(tree: *const u8, n: usize) -> usize {
 /// As for [`header`].
 unsafe fn devicetree_size(tree: *const u8) -> usize {
     // SAFETY: as the caller promises.
-    unsafe { header(tree, 1) }.min(2 << 20)
+    unsafe { header(tree, TOTAL_SIZE) }.min(2 << 20)
 }
 
 /// How much of it is in use: firmware leaves room for additions at the end that nobody needs to keep.
@@ -140,8 +148,8 @@ unsafe fn devicetree_size(tree: *const u8) -> usize {
 unsafe fn used_size(tree: *const u8) -> usize {
     // SAFETY: as the caller promises.
     unsafe {
-        let structure = header(tree, 2) + header(tree, 9);
-        let strings = header(tree, 3) + header(tree, 8);
+        let structure = header(tree, STRUCTURE_AT) + header(tree, STRUCTURE_SIZE);
+        let strings = header(tree, STRINGS_AT) + header(tree, STRINGS_SIZE);
         structure.max(strings).min(devicetree_size(tree))
     }
 }

@@ -16,6 +16,7 @@ static mut BOOT_LOCAL: CpuLocal = CpuLocal {
     irq_stack_top: 0,
     id: 0,
     data: core::ptr::null(),
+    float_owner: core::ptr::null(),
     lent: [0; 4],
 };
 
@@ -24,17 +25,19 @@ static COUNT: AtomicUsize = AtomicUsize::new(1);
 /// The affinity fields of each CPU's `MPIDR`.
 static MPIDR: [AtomicU64; MAX_CPUS] = [const { AtomicU64::new(0) }; MAX_CPUS];
 
-/// What CPUs find when they start (`head::start`), before their caches are on. One at a time: it empties
-/// `local` when it has read it.
+/// What CPUs find when they start (`head::start`), before their caches are on. CPUs start one at a time: each
+/// sets `local` to null when it has read everything.
 #[repr(C, align(32))]
 pub(super) struct Start {
     /// The physical address of the kernel's table; zero until it is made.
     pub(super) table: AtomicUsize,
+    /// The block of the CPU that starts.
     pub(super) local: AtomicPtr<CpuLocal>,
+    /// Where its stack begins.
     pub(super) stack_top: AtomicUsize,
 }
 
-// The boot CPU looks at it before there are zeroes where the image has none.
+// Not in `.bss`: the boot CPU reads it before that is zeroed.
 #[unsafe(link_section = ".data.start")]
 pub(super) static START: Start = Start {
     table: AtomicUsize::new(0),

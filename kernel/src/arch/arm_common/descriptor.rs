@@ -1,7 +1,6 @@
 //! Long page table descriptors: what AArch64 has and 32-bit Arm with the large physical address extension.
 //! Re-exported by `mmu`.
 
-use super::mmu::KERNEL_NO_USER_EXEC;
 use crate::mm::{PhysAddr, Prot};
 
 /// How a kernel mapping's memory behaves.
@@ -24,6 +23,13 @@ const ACCESSED: u64 = 1 << 10;
 const NOT_GLOBAL: u64 = 1 << 11;
 const PRIVILEGED_NO_EXEC: u64 = 1 << 53;
 const USER_NO_EXEC: u64 = 1 << 54;
+/// What every kernel entry has so that user mode cannot execute it: `UXN` where that is a bit of its own. On
+/// 32-bit Arm the same bit (`XN`) is for the kernel as well, so an executable kernel page must not have it.
+const KERNEL_NO_USER_EXEC: u64 = if cfg!(target_pointer_width = "64") {
+    USER_NO_EXEC
+} else {
+    0
+};
 /// Software: a page that is kept but may not be accessed (`PROT_NONE`); `VALID` is clear.
 const PROT_NONE: u64 = 1 << 58;
 const ADDRESS: u64 = 0x0000_ffff_ffff_f000;

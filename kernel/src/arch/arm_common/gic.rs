@@ -28,6 +28,22 @@ const GICC_PMR: usize = 0x04;
 const GICC_IAR: usize = 0x0c;
 const GICC_EOIR: usize = 0x10;
 
+/// `CTLR`, version 2: interrupts go to CPUs.
+const CTLR_ENABLE: u32 = 1;
+/// `CTLR`, version 3: CPUs are named by affinity.
+const CTLR_ARE: u32 = 1 << 4;
+/// `CTLR`, version 3: interrupts of group 1, which all are in, go to CPUs.
+const CTLR_ENABLE_GROUP1: u32 = 1 << 1;
+/// `GICR_TYPER`: the last redistributor of its region.
+const TYPER_LAST: u32 = 1 << 4;
+/// `GICR_WAKER`: what the CPU asks for, and whether the redistributor still sleeps.
+const WAKER_PROCESSOR_SLEEP: u32 = 1 << 1;
+const WAKER_CHILDREN_ASLEEP: u32 = 1 << 2;
+/// Bytes of a redistributor: its registers, and those of the private interrupts.
+const REDISTRIBUTOR_SIZE: u64 = 2 * GICR_PRIVATE as u64;
+/// `GICC_PMR`: interrupts of all priorities arrive.
+const PMR_ALL: u32 = 0xf0;
+
 /// The first shared interrupt.
 pub const FIRST_SHARED: u32 = 32;
 /// Numbers from here on mean "nothing pending".
@@ -112,11 +128,11 @@ pub fn init() {
         write(d, IPRIORITYR + n as usize, PRIORITY);
     }
     if version == 3 {
-        // Affinity routing on, then group 1.
-        write(d, CTLR, 1 << 4);
-        write(d, CTLR, 1 << 4 | 1 << 1);
+        // One after the other: routing must not change while interrupts are enabled.
+        write(d, CTLR, CTLR_ARE);
+        write(d, CTLR, CTLR_ARE | CTLR_ENABLE_GROUP1);
     } else {
-        write(d, CTLR, 1);
+        write(d, CTLR, CTLR_ENABLE);
     }
 }
 
@@ -129,12 +145,12 @@ pub fn init_cpu() {
     }
 }
 
+/// Enables the software-generated ones of the private interrupts, whose registers are at `base`.
 fn private(base: usize) {
     write(base, ICENABLER, !0);
     for n in (0..FIRST_SHARED as usize).step_by(4) {
         write(base, IPRIORITYR + n, PRIORITY);
     }
-    // The software-generated ones.
     write(base, ISENABLER, 0xffff);
 }
 
@@ -143,8 +159,8 @@ fn init_cpu_v2() {
     // The first words are this CPU's own and read as its bit; on a single-CPU controller as zero.
     TARGET[cpus::cpu_id()].store((read(d, ITARGETSR) & 0xff).max(1), Ordering::Relaxed);
     private(d);
-    write(c, GICC_PMR, 0xf0);
-    write(c, GICC_CTLR, 1);
+    write(c, GICC_PMR, PMR_ALL);
+    write(c, GICC_CTLR, CTLR_ENABLE);
 }
 
 fn init_cpu_v3() {
@@ -153,9 +169,8 @@ fn init_cpu_v3() {
         panic!("CPU {} has no redistributor", cpus::cpu_id())
     }
     let base = own - GICR_PRIVATE;
-    // Wake it.
-    write(base, GICR_WAKER, read(base, GICR_WAKER) & !2);
-    while read(base, GICR_WAKER) & 4 != 0 {
+    write(base, GICR_WAKER, read(base, GICR_WAKER) & !WAKER_PROCESSOR_SLEEP);
+    while read(base, GICR_WAKER) & WAKER_CHILDREN_ASLEEP != 0 {
         core::hint::spin_loop();
     }
     write(own, IGROUPR, !0);
@@ -171,7 +186,7 @@ fn find_redistributors(tree: devicetree::Tree, node: &devicetree::Node) {
     let stride = node
         .property("redistributor-stride")
         .and_then(|p| devicetree::number(p.value, 0, p.value.len() / 4))
-        .unwrap_or(0x20000);
+        .unwrap_or(REDISTRIBUTOR_SIZE);
     let count = node
         .property("#redistributor-regions")
         .and_then(|p| devicetree::cell(p.value, 0))
@@ -179,14 +194,13 @@ fn find_redistributors(tree: devicetree::Tree, node: &devicetree::Node) {
     for (start, size) in devicetree::reg(tree, node).skip(1).take(count as usize) {
         let mut at = start;
         while at < start + size {
-            let base = map_device(at, 0x20000) as usize;
+            let base = map_device(at, REDISTRIBUTOR_SIZE as usize) as usize;
             let (low, affinity) = (read(base, GICR_TYPER), read(base, GICR_TYPER + 4));
             let affinity = u64::from(affinity & 0xff_ffff) | u64::from(affinity >> 24) << 32;
             if let Some(cpu) = (0..cpus::count()).find(|&cpu| cpus::mpidr(cpu) == affinity) {
                 PRIVATE[cpu].store(base + GICR_PRIVATE, Ordering::Relaxed);
             }
-            // Last of its region.
-            if low & 1 << 4 != 0 {
+            if low & TYPER_LAST != 0 {
                 break;
             }
             at += stride;

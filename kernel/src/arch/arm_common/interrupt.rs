@@ -1,43 +1,17 @@
 //! Interrupt lines and inter-processor interrupts, on top of the controller (`gic`).
 
-use super::{gic, time};
+use super::line::Line;
+use super::{devicetree, gic, messages, time};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use limen_linux_abi::Errno;
 
-/// What one CPU can ask of another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Ipi {
-    /// Look at the thread flags: reschedule, or a signal for the running thread. (The interrupt's exit does
-    /// the work.)
-    Reschedule = 0,
-    /// Run queued cross-CPU calls (`sched::call`), used for TLB invalidation and the like.
-    Call = 1,
-    /// Stop for good (panic, power-off).
-    Stop = 2,
-}
+pub use super::line::{Handler, Ipi, Irq};
 
 /// Sends `ipi` to CPU `cpu` (which is online).
 pub fn send_ipi(cpu: usize, ipi: Ipi) {
     gic::send(cpu, ipi as u32);
-}
-
-/// A device interrupt's handler; runs on the interrupt stack with interrupts off.
-pub type Handler = Box<dyn Fn() + Send + Sync>;
-
-/// An interrupt line or message, as the architecture's platform code hands it to drivers: the controller's
-/// number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Irq(pub u32);
-
-/// What is connected to a line. Never freed: an interrupt may be looking at it.
-struct Line {
-    handler: Handler,
-    name: &'static str,
-    /// How often it came, for `/proc/interrupts`.
-    count: AtomicU32,
 }
 
 /// Every line's connection, by number; made once at boot.
@@ -52,12 +26,13 @@ pub(super) fn init() {
         .map(|_| AtomicPtr::new(core::ptr::null_mut()))
         .collect();
     LINES.store(Vec::leak(lines).as_mut_ptr(), Ordering::Release);
-    if let Some(node) = super::devicetree::compatible(&["arm,armv8-timer", "arm,armv7-timer"]).next()
-        && let Some((number, _)) = super::devicetree::gic_interrupt(&node, 2)
+    if let Some(node) = devicetree::compatible(&["arm,armv8-timer", "arm,armv7-timer"]).next()
+        && let Some((number, _)) = devicetree::gic_interrupt(&node, 2)
     {
         TIMER.store(number, Ordering::Relaxed);
     }
     init_cpu();
+    messages::init();
 }
 
 /// This CPU's part.
@@ -81,11 +56,7 @@ pub fn request(irq: Irq, name: &'static str, handler: Handler) -> Result<(), Err
     let slot = slot(irq)
         .filter(|_| irq.0 >= gic::FIRST_SHARED)
         .ok_or(Errno::EINVAL)?;
-    let line = Box::into_raw(Box::new(Line {
-        handler,
-        name,
-        count: AtomicU32::new(0),
-    }));
+    let line = Box::into_raw(Box::new(Line::new(name, handler)));
     if slot
         .compare_exchange(core::ptr::null_mut(), line, Ordering::AcqRel, Ordering::Relaxed)
         .is_err()
@@ -101,7 +72,8 @@ pub fn request(irq: Irq, name: &'static str, handler: Handler) -> Result<(), Err
 /// A message-signalled interrupt: the address and data a PCI device must write, and the [`Irq`] to request.
 /// `None` if the machine has none.
 pub fn allocate_msi() -> Option<(u64, u32, Irq)> {
-    super::platform::allocate_msi()
+    let (doorbell, number) = messages::allocate()?;
+    Some((doorbell, number, Irq(number)))
 }
 
 /// An interrupt arrived. Inside the threshold, on the interrupt stack.
@@ -125,9 +97,7 @@ pub(super) fn handle() {
         let line = slot.load(Ordering::Acquire);
         if !line.is_null() {
             // SAFETY: connected lines are never freed.
-            let line = unsafe { &*line };
-            line.count.fetch_add(1, Ordering::Relaxed);
-            (line.handler)();
+            unsafe { (*line).handle() };
         }
     }
     gic::end(acknowledged);
@@ -148,7 +118,7 @@ pub fn for_each(mut f: impl FnMut(u32, &'static str, u32)) {
         if !line.is_null() {
             // SAFETY: connected lines are never freed.
             let line = unsafe { &*line };
-            f(number, line.name, line.count.load(Ordering::Relaxed));
+            f(number, line.name, line.count());
         }
     }
 }

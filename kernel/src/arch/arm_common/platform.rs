@@ -1,27 +1,17 @@
 //! The machine around the processor, as the devicetree tells it: devices, power-off, reset, wall clock,
 //! entropy.
 
-pub use super::devicetree_tree::entropy;
+pub use super::devicetree_entropy::entropy;
 use super::interrupt::{self, Irq};
 use super::{board, devicetree, gic, mmu, psci, smp, sysreg};
 use crate::arch::devices::PciConfig;
 use crate::arch::devices::VirtioMmio;
 use crate::mm::map_device;
-use crate::sync::Once;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicUsize, Ordering};
 
 /// The real-time clock's registers (PL031); zero if there is none.
 static RTC: AtomicUsize = AtomicUsize::new(0);
-
-/// Message interrupts that a GICv2m frame can raise.
-struct Messages {
-    /// Physical address to write a number to.
-    doorbell: u64,
-    next: AtomicU32,
-    end: u32,
-}
-static MESSAGES: Once<Messages> = Once::new();
 
 /// Called once on the boot CPU when the heap works: finds interrupt controller, timer, CPUs and devices.
 pub fn init() {
@@ -31,22 +21,8 @@ pub fn init() {
     smp::init();
     mmu::init_roots();
     interrupt::init();
-    let tree = devicetree::tree();
     if let Some((base, size)) = find_reg("arm,pl031") {
         RTC.store(map_device(base, size as usize) as usize, Ordering::Relaxed);
-    }
-    if let Some(node) = devicetree::compatible(&["arm,gic-v2m-frame"]).next()
-        && let Some((base, size)) = devicetree::reg(tree, &node).next()
-    {
-        let registers = map_device(base, size as usize);
-        // SAFETY: the frame's MSI_TYPER register.
-        let typer = unsafe { registers.add(8).cast::<u32>().read_volatile() };
-        let (first, count) = (typer >> 16 & 0x3ff, typer & 0x3ff);
-        let _ = MESSAGES.set(Messages {
-            doorbell: base + 0x40,
-            next: AtomicU32::new(first),
-            end: first + count,
-        });
     }
 }
 
@@ -54,19 +30,6 @@ fn find_reg(compatible: &str) -> Option<(u64, u64)> {
     let tree = devicetree::tree();
     let node = devicetree::compatible(&[compatible]).next()?;
     devicetree::reg(tree, &node).next()
-}
-
-/// See [`interrupt::allocate_msi`].
-pub(super) fn allocate_msi() -> Option<(u64, u32, Irq)> {
-    let messages = MESSAGES.get()?;
-    let number = messages
-        .next
-        .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| {
-            (n < messages.end).then_some(n + 1)
-        })
-        .ok()?;
-    gic::set_edge(number, true);
-    Some((messages.doorbell, number, Irq(number)))
 }
 
 /// The virtio-over-MMIO slots of this machine (empty ones included).

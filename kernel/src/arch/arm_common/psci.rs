@@ -11,10 +11,16 @@ const SMC: u8 = 2;
 /// How the firmware is called.
 static METHOD: AtomicU8 = AtomicU8::new(NONE);
 
-/// In the calling convention of this kernel's word size.
+/// Function numbers. Bit 30 says that arguments are 64 bits wide.
 const CPU_ON: usize = 0x8400_0003 | ((usize::BITS as usize) & 64) << 24;
 const SYSTEM_OFF: usize = 0x8400_0008;
 const SYSTEM_RESET: usize = 0x8400_0009;
+
+/// What the firmware answers.
+const SUCCESS: i32 = 0;
+const NOT_SUPPORTED: i32 = -1;
+const INVALID_PARAMETERS: i32 = -2;
+const ALREADY_ON: i32 = -4;
 
 /// Reads the calling method from the devicetree.
 pub fn init() {
@@ -33,7 +39,7 @@ fn call(function: usize, a: usize, b: usize, c: usize) -> i32 {
         match METHOD.load(Ordering::Acquire) {
             HVC => sysreg::hvc(function, a, b, c),
             SMC => sysreg::smc(function, a, b, c),
-            _ => return -1,
+            _ => return NOT_SUPPORTED,
         }
     };
     result as i32
@@ -42,9 +48,9 @@ fn call(function: usize, a: usize, b: usize, c: usize) -> i32 {
 /// Starts the CPU with affinity `mpidr` at physical `entry`, with `context` in the first register.
 pub fn cpu_on(mpidr: u64, entry: u64, context: usize) -> Result<(), Errno> {
     match call(CPU_ON, mpidr as usize, entry as usize, context) {
-        0 => Ok(()),
-        -4 => Err(Errno::EBUSY),
-        -2 => Err(Errno::EINVAL),
+        SUCCESS => Ok(()),
+        ALREADY_ON => Err(Errno::EBUSY),
+        INVALID_PARAMETERS => Err(Errno::EINVAL),
         _ => Err(Errno::ENODEV),
     }
 }

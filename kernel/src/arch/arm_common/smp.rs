@@ -1,7 +1,7 @@
 //! Starting CPUs, by the firmware (PSCI) or in the board's own way.
 
 use super::cpus::{self, START};
-use super::{board, cpu, devicetree, kmap, psci, sysreg};
+use super::{board, cpu, devicetree, entry, interrupt, kmap, mmu, psci, sysreg, time};
 use crate::mm::KernelStack;
 use crate::sched::cpu::CpuLocal;
 use core::sync::atomic::Ordering;
@@ -31,14 +31,14 @@ pub fn start(cpu: usize, local: &'static CpuLocal, stack_top: usize) -> Result<(
         .local
         .store(core::ptr::from_ref(local).cast_mut(), Ordering::Release);
     START.publish();
-    // The image begins with the way in.
-    let entry = kmap::image_to_phys(super::mmu::IMAGE_BASE);
+    // It begins where the boot CPU did: with the image's first instruction.
+    let entry = kmap::image_to_phys(mmu::IMAGE_BASE);
     if !board::start(cpu, entry) {
         psci::cpu_on(cpus::mpidr(cpu), entry, 0)?;
     }
-    let deadline = super::time::now_ns() + 1_000_000_000;
+    let deadline = time::now_ns() + 1_000_000_000;
     while !START.local.load(Ordering::Acquire).is_null() {
-        if super::time::now_ns() > deadline {
+        if time::now_ns() > deadline {
             return Err(Errno::ETIMEDOUT);
         }
         core::hint::spin_loop();
@@ -53,10 +53,11 @@ pub(super) extern "C" fn secondary(local: *const CpuLocal) -> ! {
     sysreg::set_local(local);
     // SAFETY: the thread is from this CPU's own block, which the starter filled in.
     unsafe { sysreg::set_thread((*local).current) }
-    super::mmu::switch_to_kernel();
+    mmu::switch_to_kernel();
     // The identity map must not stay in the TLB.
     sysreg::flush_own();
+    entry::init_cpu();
     cpu::init();
-    super::interrupt::init_cpu();
+    interrupt::init_cpu();
     crate::arch::above::secondary()
 }

@@ -3,7 +3,7 @@
 
 use super::devicetree_ranges::Ranges;
 use super::openfirmware::Firmware;
-use super::{console, cpu, devicetree, kmap, pid, smp};
+use super::{console, cpu, cpus, devicetree, extable, kmap, layout, patch, pid, time};
 use crate::mm::PhysAddr;
 use crate::mm::{BootInfo, PhysRange};
 
@@ -21,9 +21,9 @@ pub(super) extern "C" fn primary(initrd_or_tree: usize, initrd_size: usize, firm
     let bss = &raw mut __bss_start;
     // SAFETY: the linker script places both around what nothing has used yet.
     unsafe { bss.write_bytes(0, &raw const __bss_end as usize - bss as usize) };
-    smp::init_boot_cpu();
-    super::extable::sort();
-    super::patch::adapt();
+    cpus::init_boot_cpu();
+    extable::sort();
+    patch::adapt();
     // SAFETY: the linker script gives the tree its room; firmware's entry was passed by firmware.
     let data = unsafe {
         let room = &raw const __devicetree;
@@ -33,7 +33,7 @@ pub(super) extern "C" fn primary(initrd_or_tree: usize, initrd_size: usize, firm
             let total = limen_open_firmware::flatten(&mut Firmware::new(firmware), out);
             core::slice::from_raw_parts(room, total)
         } else {
-            let tree = (super::mmu::LINEAR_BASE | initrd_or_tree) as *const u8;
+            let tree = (layout::LINEAR_BASE | initrd_or_tree) as *const u8;
             let total = u32::from_be(tree.cast::<u32>().add(1).read()) as usize;
             assert!(total <= size, "the devicetree is too large");
             core::ptr::copy_nonoverlapping(tree, room.cast_mut(), total);
@@ -44,7 +44,7 @@ pub(super) extern "C" fn primary(initrd_or_tree: usize, initrd_size: usize, firm
     let tree = devicetree::parse(data);
     devicetree::keep(tree);
     console::init();
-    super::time::init();
+    time::init();
 
     let mut memory = Ranges::new();
     for node in devicetree::of_type("memory") {
@@ -59,7 +59,7 @@ pub(super) extern "C" fn primary(initrd_or_tree: usize, initrd_size: usize, firm
 
     let mut reserved = Ranges::new();
     // Vectors and image, up to the end of the tree.
-    reserved.push(0, kmap::to_phys(data.as_ptr_range().end as usize));
+    reserved.push(0, layout::to_phys(data.as_ptr_range().end as usize));
     for reservation in tree.memory_reservations() {
         reserved.push(reservation.address(), reservation.size());
     }

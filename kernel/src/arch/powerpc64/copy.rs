@@ -1,41 +1,20 @@
-//! What moves memory: the kernel's `memcpy`, `memmove` and `memset` (the compiler calls them), and the moves
-//! that the copies to and from user memory are made of (`uaccess`), which may fault. The order of moves is
-//! `limen_memory`'s.
+//! What moves memory: the moves that the kernel's own copies (`memory_functions`) and the copies to and from
+//! user memory (`user_copies`), which may fault, are made of. The order of moves is `limen_memory`'s.
 
 use super::extable::may_fault;
+use super::moves::{access, moves};
 use super::patch::from_31;
 use super::spr;
 use super::switch::with_registers;
+use super::window::AMR_SHUT;
 use crate::sched::cpu::CpuLocal;
 use core::arch::asm;
 use core::mem::offset_of;
-use limen_memory::{Moves, copy, copy_backwards};
+use limen_memory::Moves;
 
-/// `AMR` with the window to user memory shut: neither loads nor stores. Key 0, which all pages have, forbids
-/// the kernel user pages then.
-pub const AMR_SHUT: usize = 3 << 62;
-
-/// The instructions given, of which those with user memory may fault: `false` then.
-macro_rules! access {
-    ([$($line:expr),+], $($operand:tt)+) => {{
-        // SAFETY: as the caller promises; faults on the user's side are in the exception table.
-        unsafe {
-            asm!(
-                "2:",
-                $($line,)+
-                "3: .if {user}",
-                may_fault!("2b", "3b", "{fault}"),
-                ".endif",
-                $($operand)+, user = const USER, fault = label { return false },
-                    options(nostack, preserves_flags)
-            );
-        }
-        true
-    }};
-}
-
-/// The instructions given, once for each chunk. They leave the target 8 bytes before the next one. Where that
-/// is, and whether none was left: a fault leaves the target where its chunk begins.
+/// Runs the instructions given once for each chunk. The last of them that may fault advances the target, so a
+/// fault leaves it at the beginning of its chunk. To the instructions the target, and a source, is 8 bytes
+/// before that (`stdu` adds first). Gives the target then, and whether all chunks are done.
 macro_rules! for_chunks {
     ([$($line:expr),+], $to:ident, $count:ident, $($operand:tt)+) => {{
         let (end, left): (usize, usize);
@@ -60,48 +39,56 @@ macro_rules! for_chunks {
     }};
 }
 
-/// What both kinds of moves are made of, `$move` being one of a size.
-macro_rules! moves {
-    ($move:ident) => {
-        const WORD: usize = 8;
-        const CHUNK: usize = 32;
-        const ALIGN: usize = 1;
-        const PARTS: bool = true;
+/// The instruction that loads so many bytes.
+macro_rules! load {
+    (8) => {
+        "ld"
+    };
+    (4) => {
+        "lwz"
+    };
+    (2) => {
+        "lhz"
+    };
+    (1) => {
+        "lbz"
+    };
+}
 
-        #[inline(always)]
-        unsafe fn word<const AT: usize>(&self, to: usize, from: usize) -> bool {
-            $move!(self, "ld", "std", 8 * AT, to, from)
-        }
-
-        #[inline(always)]
-        unsafe fn part<const BYTES: usize>(&self, to: usize, from: usize) -> bool {
-            match BYTES {
-                4 => $move!(self, "lwz", "stw", 0, to, from),
-                _ => $move!(self, "lhz", "sth", 0, to, from),
-            }
-        }
-
-        #[inline(always)]
-        unsafe fn byte(&self, to: usize, from: usize) -> bool {
-            $move!(self, "lbz", "stb", 0, to, from)
-        }
+/// The instruction that stores so many bytes.
+macro_rules! store {
+    (8) => {
+        "std"
+    };
+    (4) => {
+        "stw"
+    };
+    (2) => {
+        "sth"
+    };
+    (1) => {
+        "stb"
     };
 }
 
 /// Moves within the kernel, or, if `USER` is 1, to or from user memory with the window open.
 pub(super) struct Copy<const USER: usize>;
 
-macro_rules! load_and_store {
-    ($self:ident, $load:literal, $store:literal, $at:expr, $to:ident, $from:ident) => {
+/// Moves so many bytes.
+macro_rules! copy_some {
+    ($self:ident, $bytes:tt, $at:expr, $to:ident, $from:ident) => {
         access!(
-            [concat!($load, " {value}, {at}({from})"), concat!($store, " {value}, {at}({to})")],
+            [
+                concat!(load!($bytes), " {value}, {at}({from})"),
+                concat!(store!($bytes), " {value}, {at}({to})")
+            ],
             to = in(reg_nonzero) $to, from = in(reg_nonzero) $from, value = out(reg) _, at = const $at
         )
     };
 }
 
 impl<const USER: usize> Moves for Copy<USER> {
-    moves!(load_and_store);
+    moves!(copy_some, 32);
 
     #[inline(always)]
     unsafe fn chunks(&self, to: usize, from: usize, count: usize) -> (usize, usize, bool) {
@@ -126,16 +113,19 @@ impl<const USER: usize> Moves for Copy<USER> {
 /// The same, but what is stored everywhere is this word, or the lower part of it.
 pub(super) struct Fill<const USER: usize>(pub u64);
 
-macro_rules! store {
-    ($self:ident, $load:literal, $store:literal, $at:expr, $to:ident, $from:ident) => {{
+/// Stores so many bytes.
+macro_rules! fill_some {
+    ($self:ident, $bytes:tt, $at:expr, $to:ident, $from:ident) => {{
         let _ = $from;
-        access!([concat!($store, " {value}, {at}({to})")], to = in(reg_nonzero) $to, value = in(reg) $self.0,
-            at = const $at)
+        access!(
+            [concat!(store!($bytes), " {value}, {at}({to})")],
+            to = in(reg_nonzero) $to, value = in(reg) $self.0, at = const $at
+        )
     }};
 }
 
 impl<const USER: usize> Moves for Fill<USER> {
-    moves!(store);
+    moves!(fill_some, 32);
 
     #[inline(always)]
     unsafe fn chunks(&self, to: usize, from: usize, count: usize) -> (usize, usize, bool) {
@@ -212,33 +202,4 @@ pub(super) unsafe fn copy_vectors<const USER: usize>(
         left
     });
     (to, from, left)
-}
-
-/// # Safety
-/// As the C library's; so are all of these.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn memcpy(to: usize, from: usize, len: usize) -> usize {
-    // SAFETY: as the caller promises.
-    unsafe { copy(&Copy::<0>, to, from, len) };
-    to
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn memmove(to: usize, from: usize, len: usize) -> usize {
-    // SAFETY: as the caller promises. Only if the target begins inside the source must the copy go backwards.
-    unsafe {
-        if to.wrapping_sub(from) >= len {
-            return memcpy(to, from, len);
-        }
-        copy_backwards(&Copy::<0>, to, from, len);
-    }
-    to
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn memset(to: usize, byte: u32, len: usize) -> usize {
-    let word = u64::from(byte & 0xff) * (u64::MAX / 255);
-    // SAFETY: as the caller promises.
-    unsafe { copy(&Fill::<0>(word), to, to, len) };
-    to
 }

@@ -1,7 +1,7 @@
 //! What this processor can do: registers set on every CPU, and what user programs are told (`AT_HWCAP`).
 
-use super::copy::AMR_SHUT;
 use super::spr;
+use super::window::AMR_SHUT;
 use core::arch::asm;
 
 /// `FSCR`: facilities user mode may use: `DSCR`, `TAR`, `scv`; on power10 prefixed instructions. No

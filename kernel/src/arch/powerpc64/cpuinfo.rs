@@ -1,6 +1,6 @@
 //! `/proc/cpuinfo`.
 
-use super::{cpu, devicetree, smp, spr, time};
+use super::{cpu, cpus, devicetree, spr, time};
 use alloc::string::String;
 use core::fmt::Write;
 
@@ -24,7 +24,7 @@ pub fn show(cpu: usize, out: &mut String) {
         version >> 16,
         version & 0xffff
     );
-    if cpu + 1 == smp::count() {
+    if cpu + 1 == cpus::count() {
         let root = devicetree::tree().find_node("/");
         let model = root
             .as_ref()

@@ -16,8 +16,9 @@
 //! stack pointer and r13 are the user's, so an interrupt taken in that page is put off: it goes back with
 //! interrupts masked and comes again when they go on.
 
+use super::cpus::{self, SCRATCH_CR, SCRATCH_R12, SCRATCH_TOC};
 use super::frame::{FRAME_SIZE, Frame, TRAP_SC, TRAP_SCV};
-use super::smp::{self, SCRATCH_CR, SCRATCH_R12, SCRATCH_TOC};
+use super::stack::LEAST;
 use super::{exception, spr};
 use crate::sched::cpu::CpuLocal;
 use crate::threshold;
@@ -26,8 +27,6 @@ use core::mem::offset_of;
 
 /// Bytes of the stack that reports a kernel stack overflow, a machine check or a system reset.
 const EMERGENCY_STACK: usize = 16384;
-/// The least stack frame of the ABI.
-pub const LEAST: usize = 32;
 /// What a function may use below its stack pointer.
 const RED_ZONE: usize = 288;
 
@@ -105,7 +104,7 @@ interrupt_vectors:
     general std, 10, 0, 1, 2, 3, 4, 5, 6, 7, 8, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27
     general std, 10, 28, 29, 30, 31
     mfcr    0
-    rlwinm  0, 0, 0, 4, 2
+    rlwinm  0, 0, 0, 4, 2           // without CR0.SO: no error yet
     std     0, {ccr}(10)
     std     9, {trap}(10)
     std     11, {nip}(10)
@@ -140,7 +139,7 @@ interrupt_vectors:
     // From the kernel. In the first steps of `scv`, the only code so low that can be interrupted, its stack
     // is empty as well.
     mfspr   11, {srr0}
-    rldicl. 11, 11, 50, 16
+    rldicl. 11, 11, 50, 16          // its bits from 14 on, without the upper 16
     beq     3f
     addi    11, 1, -{size} - {red}
     mtocrf  1 << ({shift} / 4), 11
@@ -164,7 +163,7 @@ emergency_entry:
     std     0, {xer}(11)
     call    11, {exception}
 exception_return:
-    // Nothing may keep a reservation that the interrupted code did not make.
+    // A reservation made since belongs to other code: a store gives it up, whether it is done or not.
     stdcx.  0, 0, 1
     ld      0, {ctr}(1)
     mtctr   0
@@ -231,7 +230,7 @@ extern "C" fn system_call(frame: &mut Frame) {
 #[unsafe(link_section = ".noinstr.text")]
 extern "C" fn exception_from_stub(frame: &mut Frame) {
     // SAFETY: this CPU's own block, interrupts off.
-    let scratch = unsafe { &(*smp::cpu_local()).scratch };
+    let scratch = unsafe { &(*cpus::cpu_local()).scratch };
     frame.gpr[11] = spr::read!(spr::SPRG2);
     frame.gpr[12] = scratch[SCRATCH_R12];
     frame.gpr[13] = spr::read!(spr::SPRG1);

@@ -1,11 +1,11 @@
 //! Which interrupt is what; calls the threshold with the right handler: page faults go to `mm`, the rest
 //! becomes signals, or the end of the kernel.
 
-use super::copy::AMR_SHUT;
 use super::frame::{Frame, TRAP_SCV};
-use super::mmu::LINEAR_BASE;
+use super::layout::{LINEAR_BASE, USER_END};
 use super::spr::{self, MSR_EE, MSR_PR, MSR_RELOCATE};
-use super::{emulate, interrupt, pid, smp, switch, time, uaccess};
+use super::window::{AMR_SHUT, set_window};
+use super::{cpus, emulate, interrupt, irq, pid, stack, switch, time, uaccess};
 use crate::mm::Prot;
 use crate::signal::info::code::*;
 use crate::signal::{SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGTRAP};
@@ -73,15 +73,7 @@ pub fn handle(frame: &mut Frame) {
         set_window(window);
     }
     // The thread may go on on another CPU than it was interrupted on.
-    frame.gpr[13] = smp::cpu_local() as usize;
-}
-
-/// Opens or shuts the window to user memory.
-#[inline(always)]
-pub(super) fn set_window(amr: usize) {
-    // SAFETY: shut, or as it was in the context that is gone back to.
-    unsafe { spr::write!(spr::AMR, amr) }
-    spr::isync();
+    frame.gpr[13] = cpus::cpu_local() as usize;
 }
 
 #[inline(always)]
@@ -150,7 +142,7 @@ extern "C" fn fatal(frame: &mut Frame) {
 #[inline(always)]
 fn page_fault(frame: &mut Frame, addr: usize, access: Prot, why: usize) {
     let user = frame.msr & MSR_PR != 0;
-    if addr >= super::mmu::USER_END || why & UNRESOLVABLE != 0 {
+    if addr >= USER_END || why & UNRESOLVABLE != 0 {
         return bad_access(frame, addr);
     }
     if pid::sync_root(addr) {
@@ -240,7 +232,7 @@ fn name(trap: usize) -> &'static str {
 /// An interrupt the kernel cannot survive: registers, call chain, end.
 #[cold]
 pub fn die(frame: &Frame, what: &str) -> ! {
-    super::irq::local_disable();
+    irq::local_disable();
     let symbol = crate::trace::symbols::Symbol;
     log!(
         Emerg,
@@ -249,7 +241,7 @@ pub fn die(frame: &Frame, what: &str) -> ! {
         frame.trap,
         frame.dar,
         frame.dsisr,
-        super::smp::cpu_id()
+        cpus::cpu_id()
     );
     log!(Emerg, "nip: {:016x} {}", frame.nip, symbol(frame.nip));
     log!(Emerg, "lr : {:016x} {}", frame.link, symbol(frame.link));
@@ -266,7 +258,7 @@ pub fn die(frame: &Frame, what: &str) -> ! {
     }
     if frame.msr & MSR_PR == 0 {
         log!(Emerg, "Call trace of the interrupted code:");
-        crate::trace::backtrace::walk(super::stack::from(frame.gpr[1]), |ip| {
+        crate::trace::backtrace::walk(stack::from(frame.gpr[1]), |ip| {
             log!(Emerg, "  [<{:016x}>] {}", ip, symbol(ip - 1));
         });
     }

@@ -7,15 +7,25 @@ pub const SUCCESS: isize = 0;
 /// Busy: call again.
 pub const BUSY: isize = 1;
 
-pub const EOI: usize = 0x64;
-pub const CPPR: usize = 0x68;
-pub const IPI: usize = 0x6c;
-pub const XIRR: usize = 0x74;
+/// `H_GET_TERM_CHAR`: takes bytes from a terminal.
 pub const GET_TERM_CHAR: usize = 0x54;
+/// `H_PUT_TERM_CHAR`: gives bytes to a terminal.
 pub const PUT_TERM_CHAR: usize = 0x58;
+/// `H_EOI`: an interrupt was handled.
+pub const EOI: usize = 0x64;
+/// `H_CPPR`: interrupts of which priorities this CPU takes.
+pub const CPPR: usize = 0x68;
+/// `H_IPI`: the priority at which a CPU is interrupted by others, or that it no longer is.
+pub const IPI: usize = 0x6c;
+/// `H_XIRR`: takes the most urgent interrupt.
+pub const XIRR: usize = 0x74;
+/// `H_CEDE`: turns interrupts on and sleeps until there is one.
 pub const CEDE: usize = 0xe0;
+/// `H_VIO_SIGNAL`: turns a virtual device's interrupt on or off.
 pub const VIO_SIGNAL: usize = 0x104;
+/// `H_SET_MODE`: how interrupts arrive.
 pub const SET_MODE: usize = 0x31c;
+/// `H_REGISTER_PROC_TBL`: where the process table is.
 pub const REGISTER_PROCESS_TABLE: usize = 0x37c;
 /// QEMU's door to its RTAS.
 pub const RTAS: usize = 0xf000;

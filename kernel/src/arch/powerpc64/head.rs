@@ -5,9 +5,12 @@
 //! With translation off the processor ignores the top of an address, so everything runs at the addresses it
 //! is linked at from the start.
 
-use super::entry::LEAST;
+use super::boot;
+use super::smp::Start;
 use super::spr::{self, MSR_KERNEL, MSR_RELOCATE};
+use super::stack::LEAST;
 use core::arch::global_asm;
+use core::mem::offset_of;
 
 global_asm!(
     r#"
@@ -30,6 +33,7 @@ global_asm!(
     lis     6, 2f@high
     ori     6, 6, 2f@l
     b       3f
+    // As the first CPU's `smp::Start`, without an argument.
 2:  .quad   __boot_stack_top - {least}, {primary}, {boot}
     "#,
     // r3: its `smp::Start`, a physical address.
@@ -37,11 +41,11 @@ global_asm!(
     r#"
     little_endian
     mr      6, 3
-    ld      3, 24(6)
+    ld      3, {argument}(6)
     // Stack pointer, Rust function and machine state for it. The stack may be outside the linear map.
-3:  ld      1, 0(6)
-    ld      12, 8(6)
-    ld      0, 16(6)
+3:  ld      1, {stack}(6)
+    ld      12, {function}(6)
+    ld      0, {state}(6)
     mtspr   {srr0}, 12
     mtspr   {srr1}, 0
     // The end of the call chain.
@@ -78,5 +82,9 @@ global_asm!(
     srr1 = const spr::SRR1,
     least = const LEAST,
     boot = const MSR_KERNEL & !MSR_RELOCATE,
-    primary = sym super::boot::primary,
+    stack = const offset_of!(Start, stack),
+    function = const offset_of!(Start, function),
+    state = const offset_of!(Start, msr),
+    argument = const offset_of!(Start, argument),
+    primary = sym boot::primary,
 );

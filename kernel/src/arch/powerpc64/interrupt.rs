@@ -2,25 +2,15 @@
 //! 16): each CPU has a presentation controller with a priority and one request that others can raise; sources
 //! are routed by RTAS.
 
-use super::{hcall, rtas, smp};
+use super::line::Line;
+use super::{cpus, hcall, rtas, time};
 use crate::sync::{IrqSpinLock, MAX_CPUS};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use core::sync::atomic::{AtomicU32, Ordering};
 use limen_linux_abi::Errno;
 
-/// What one CPU can ask of another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Ipi {
-    /// Look at the thread flags: reschedule, or a signal for the running thread. (The interrupt's exit does
-    /// the work.)
-    Reschedule = 0,
-    /// Run queued cross-CPU calls (`sched::call`), used for TLB invalidation and the like.
-    Call = 1,
-    /// Stop for good (panic, power-off).
-    Stop = 2,
-}
+pub use super::line::{Handler, Ipi, Irq};
 
 /// What other CPUs asked of each: bits by [`Ipi`].
 static ASKED: [AtomicU32; MAX_CPUS] = [const { AtomicU32::new(0) }; MAX_CPUS];
@@ -38,48 +28,29 @@ pub fn send_ipi(cpu: usize, ipi: Ipi) {
     ASKED[cpu].fetch_or(1 << ipi as u32, Ordering::AcqRel);
     // SAFETY: a barrier: what was asked is seen before the interrupt.
     unsafe { core::arch::asm!("sync", options(nostack, preserves_flags)) }
-    hcall::call(hcall::IPI, smp::server(cpu), PRIORITY_IPI, 0, 0);
+    hcall::call(hcall::IPI, cpus::server(cpu), PRIORITY_IPI, 0, 0);
 }
 
-/// A device interrupt's handler; runs on the interrupt stack with interrupts off.
-pub type Handler = Box<dyn Fn() + Send + Sync>;
-
-/// An interrupt line or message, as the architecture's platform code hands it to drivers: the source's
-/// number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Irq(pub u32);
-
-/// What is connected to a source. Never freed: an interrupt may be looking at it.
-struct Line {
-    handler: Handler,
-    name: &'static str,
-    /// How often it came, for `/proc/interrupts`.
-    count: AtomicU32,
-}
-
+/// What is connected, by number.
 static LINES: IrqSpinLock<BTreeMap<u32, &'static Line>> = IrqSpinLock::new(BTreeMap::new());
 
 /// This CPU takes interrupts of all priorities.
 pub(super) fn init_cpu() {
-    super::time::set_event(u64::MAX);
-    hcall::call(hcall::IPI, smp::server(smp::cpu_id()), PRIORITY_ANY, 0, 0);
+    time::set_event(u64::MAX);
+    hcall::call(hcall::IPI, cpus::server(cpus::cpu_id()), PRIORITY_ANY, 0, 0);
     hcall::call(hcall::CPPR, PRIORITY_ANY, 0, 0, 0);
 }
 
 /// Connects `handler` to `irq` and unmasks it (delivered to the boot CPU).
 pub fn request(irq: Irq, name: &'static str, handler: Handler) -> Result<(), Errno> {
-    let line = Box::leak(Box::new(Line {
-        handler,
-        name,
-        count: AtomicU32::new(0),
-    }));
+    let line = Box::leak(Box::new(Line::new(name, handler)));
     let mut lines = LINES.lock();
     if lines.contains_key(&irq.0) {
         return Err(Errno::EBUSY);
     }
     lines.insert(irq.0, line);
     drop(lines);
-    let server = smp::server(0) as u32;
+    let server = cpus::server(0) as u32;
     let set = rtas::call::<1>("ibm,set-xive", &[irq.0, server, PRIORITY_DEVICE]);
     if set
         .and_then(|_| rtas::call::<1>("ibm,int-on", &[irq.0]))
@@ -106,22 +77,21 @@ pub(super) fn handle() {
             XISR_NONE => return,
             XISR_IPI => {
                 // Quiet first, then the look at what is asked: what is asked meanwhile raises it again.
-                let cpu = smp::cpu_id();
-                hcall::call(hcall::IPI, smp::server(cpu), PRIORITY_ANY, 0, 0);
+                let cpu = cpus::cpu_id();
+                hcall::call(hcall::IPI, cpus::server(cpu), PRIORITY_ANY, 0, 0);
                 hcall::call(hcall::EOI, xirr, 0, 0, 0);
                 let asked = ASKED[cpu].swap(0, Ordering::AcqRel);
                 if asked & 1 << Ipi::Call as u32 != 0 {
                     crate::sched::call::run_calls();
                 }
                 if asked & 1 << Ipi::Stop as u32 != 0 {
-                    super::platform::halt();
+                    rtas::stop_self();
                 }
             }
             _ => {
                 let line = LINES.lock().get(&(source as u32)).copied();
                 if let Some(line) = line {
-                    line.count.fetch_add(1, Ordering::Relaxed);
-                    (line.handler)();
+                    line.handle();
                 }
                 hcall::call(hcall::EOI, xirr, 0, 0, 0);
             }
@@ -139,7 +109,7 @@ pub fn for_each(mut f: impl FnMut(u32, &'static str, u32)) {
             .next()
             .map(|(number, line)| (*number, *line));
         let Some((number, line)) = found else { return };
-        f(number, line.name, line.count.load(Ordering::Relaxed));
+        f(number, line.name, line.count());
         next = number + 1;
     }
 }

@@ -2,12 +2,15 @@
 //! largest pages (never executable but for the vectors and the image's text; those and the image's constants
 //! read-only). The image lies in it. Nothing is writable and executable.
 
+use super::cache::order_instructions;
 use super::hcall;
-use super::mmu::{Entry, LEVELS, LINEAR_BASE, MemoryKind, PAGE_SHIFT, TABLE_SHIFT, order_instructions};
-use super::pid;
+use super::kernel_tables::Tables;
+use super::layout::{LINEAR_BASE, kernel_root, phys_to_virt, to_phys};
+use super::pid::{self, ROOT_SIZE};
+use super::radix::MemoryKind;
 use super::spr::{self, MSR_RELOCATE};
 use crate::mm::PhysRange;
-use crate::mm::{PAGE_SIZE, PhysAddr, Prot};
+use crate::mm::{PAGE_SIZE, Prot};
 
 unsafe extern "C" {
     static __image_start: u8;
@@ -16,28 +19,14 @@ unsafe extern "C" {
     static __vectors_load: u8;
     static __vectors_size: u8;
     static __boot_stack_guard: u8;
-    static __kernel_root: u8;
     static __table_pool_start: u8;
-    static __table_pool_end: u8;
 }
 
 /// What the vectors occupy at the start of memory.
 const VECTORS: u64 = 0x8000;
 
-/// The physical address of something in the kernel image or the linear map.
-#[inline(always)]
-pub fn to_phys(address: usize) -> u64 {
-    (address & !LINEAR_BASE) as u64
-}
-
 fn address(symbol: &'static u8) -> usize {
     core::ptr::from_ref(symbol) as usize
-}
-
-/// The kernel's root table.
-pub fn root() -> PhysAddr {
-    // SAFETY: a linker symbol; only its address is used.
-    PhysAddr::new(to_phys(unsafe { address(&__kernel_root) }))
 }
 
 /// Copies the vectors to where the processor looks for them. Firmware, whose they were, is not called again.
@@ -51,83 +40,16 @@ pub fn install_vectors() {
 }
 
 /// The map under construction.
-pub struct Builder {
-    root: *mut u64,
-    next: usize,
-}
+pub struct Builder(Tables);
 
 impl Builder {
     /// An empty map; the tables come from the image's pool.
     pub fn new() -> Self {
-        // SAFETY: the linker script places root and pool; nobody else uses them.
-        unsafe {
-            let root = address(&__kernel_root) as *mut u64;
-            core::ptr::write_bytes(root.cast::<u8>(), 0, 65536);
-            Self {
-                root,
-                next: address(&__table_pool_start),
-            }
-        }
-    }
-
-    fn table(&mut self) -> *mut u64 {
-        let table = self.next;
-        self.next += PAGE_SIZE;
-        // SAFETY: the linker script places the pool.
-        let end = unsafe { address(&__table_pool_end) };
-        assert!(
-            self.next <= end,
-            "memory is in too many pieces for the boot page tables"
-        );
-        // SAFETY: a page of the pool that nobody has yet.
-        unsafe { core::ptr::write_bytes(table as *mut u8, 0, PAGE_SIZE) };
-        table as *mut u64
-    }
-
-    /// Maps `[phys, phys + size)` in the linear map with the largest leaves that fit; everything is
-    /// page-aligned.
-    fn map(&mut self, mut phys: u64, mut size: u64, prot: Prot) {
-        while size > 0 {
-            let mut level = 2;
-            while level > 0 {
-                let bytes = 1u64 << (PAGE_SHIFT + TABLE_SHIFT * level);
-                if phys & (bytes - 1) == 0 && size >= bytes {
-                    break;
-                }
-                level -= 1;
-            }
-            let entry = Entry::kernel_leaf(PhysAddr::new(phys), prot, MemoryKind::Normal, level);
-            self.set(phys as usize, level, entry);
-            let bytes = 1u64 << (PAGE_SHIFT + TABLE_SHIFT * level);
-            phys += bytes;
-            size -= bytes;
-        }
-    }
-
-    fn set(&mut self, at: usize, wanted: usize, entry: Entry) {
-        let mut table = self.root;
-        for level in (wanted + 1..LEVELS).rev() {
-            let index = at >> (PAGE_SHIFT + TABLE_SHIFT * level) & 511;
-            // SAFETY: `table` is one of our tables, in the image.
-            let slot = unsafe { table.add(index) };
-            // SAFETY: the slot lies in one of the image's tables.
-            let current = Entry(unsafe { slot.read() });
-            table = if current.is_empty() {
-                let lower = self.table();
-                // SAFETY: the slot lies in one of the image's tables, which nothing else
-                // writes yet.
-                unsafe { slot.write(Entry::table(PhysAddr::new(to_phys(lower as usize))).0) };
-                lower
-            } else {
-                (LINEAR_BASE | current.phys().as_usize()) as *mut u64
-            };
-        }
-        // SAFETY: the slot lies in one of the image's tables, which nothing else writes yet.
-        unsafe {
-            table
-                .add(at >> (PAGE_SHIFT + TABLE_SHIFT * wanted) & 511)
-                .write(entry.0)
-        };
+        let mut tables = Tables::new(&raw const __table_pool_start as usize);
+        tables.root = phys_to_virt(kernel_root()).cast();
+        // SAFETY: the linker script places the root; nobody else uses it.
+        unsafe { tables.root.cast::<u8>().write_bytes(0, ROOT_SIZE) };
+        Self(tables)
     }
 
     /// A range of RAM.
@@ -147,7 +69,8 @@ impl Builder {
         let mut part = |from: u64, to: u64, prot| {
             let (from, to) = (from.max(start), to.min(end));
             if from < to {
-                self.map(from, to - from, prot);
+                self.0
+                    .map(from as usize, from, to - from, prot, MemoryKind::Normal);
             }
         };
         part(0, VECTORS, execute);

@@ -22,11 +22,15 @@ macro_rules! function {
 }
 
 pub mod boot;
+mod cache;
 pub mod console;
 mod copy;
 pub mod cpu;
 pub mod cpuinfo;
+mod cpus;
 mod devicetree;
+#[path = "../devicetree_common/entropy.rs"]
+mod devicetree_entropy;
 #[path = "../devicetree_common/ranges.rs"]
 mod devicetree_ranges;
 #[path = "../devicetree_common/registers.rs"]
@@ -43,15 +47,27 @@ mod hcall;
 mod head;
 pub mod interrupt;
 pub mod irq;
+#[path = "../kernel_levels.rs"]
+mod kernel_levels;
+#[path = "../kernel_tables.rs"]
+mod kernel_tables;
 mod kmap;
 #[path = "../large_copy.rs"]
 mod large_copy;
+mod layout;
+#[path = "../line.rs"]
+mod line;
+#[path = "../memory_functions.rs"]
+mod memory_functions;
 pub mod mmu;
+#[path = "../moves.rs"]
+mod moves;
 mod openfirmware;
 pub mod patch;
 mod pci;
 mod pid;
 pub mod platform;
+mod radix;
 mod rtas;
 pub mod serial;
 pub mod signal;
@@ -61,8 +77,12 @@ pub mod stack;
 pub mod switch;
 pub mod syscalls;
 pub mod time;
+mod tlb;
 pub mod uaccess;
+#[path = "../user_copies.rs"]
+mod user_copies;
 pub mod vdso;
+mod window;
 
 /// The name `uname` and the tools use.
 pub const UTS_MACHINE: &str = "ppc64le";

@@ -35,6 +35,7 @@ pub fn adapt() {
             let [at, to] = *entry;
             let from = (entry as usize).wrapping_add_signed(at as isize);
             let target = (entry as usize + 4).wrapping_add_signed(to as isize);
+            // `b`, with a distance in bytes.
             let branch = 18 << 26 | (target.wrapping_sub(from) & 0x3ff_fffc) as u32;
             without_provenance_mut::<u32>(from).write_volatile(branch);
             asm!(

@@ -10,7 +10,9 @@
 //! `crates/context-ids` tells who has which. When an identifier changes hands, the tree of the former owner
 //! is taken out, and what the TLBs hold of it is forgotten.
 
-use super::mmu::{Entry, LINEAR_BASE, PAGE_SHIFT, TABLE_SHIFT};
+use super::layout::{LINEAR_BASE, PAGE_SHIFT, USER_END, kernel_root, to_phys};
+use super::radix::{Entry, TABLE_SHIFT};
+use super::{cache, cpus, irq, spr, tlb};
 use crate::mm::PhysAddr;
 use crate::sync::{IrqSpinLock, MAX_CPUS};
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -32,7 +34,7 @@ const SMALL: u64 = 256 << 20;
 /// Where a root's index begins.
 const ROOT_SHIFT: usize = PAGE_SHIFT + 3 * TABLE_SHIFT;
 /// Entries of a root that user addresses reach.
-const ROOT_ENTRIES: usize = super::mmu::USER_END >> ROOT_SHIFT;
+const ROOT_ENTRIES: usize = USER_END >> ROOT_SHIFT;
 
 static GENERATIONS: Generations<WORDS, MAX_CPUS> = Generations::new();
 static ALLOCATOR: IrqSpinLock<Allocator<WORDS, MAX_CPUS>> = IrqSpinLock::new(Allocator::new(FIRST));
@@ -55,7 +57,7 @@ pub fn process_table() -> (u64, usize) {
     const SIZE: usize = MAX_PIDS * 16;
     // SAFETY: a linker symbol; only its address is used.
     let at = unsafe { core::ptr::from_ref(&__process_table) as usize };
-    (super::kmap::to_phys(at), SIZE.ilog2() as usize - 12)
+    (to_phys(at), SIZE.ilog2() as usize - 12)
 }
 
 /// How many identifiers a machine with `cpus` CPUs and `memory` bytes gets: few, and what fits into a 64th of
@@ -73,7 +75,7 @@ pub fn init(roots: u64, count: usize) {
     // SAFETY: the linker script places the table; the caller gives the roots away.
     unsafe {
         core::ptr::write_bytes(table.cast::<u8>(), 0, MAX_PIDS * 16);
-        table.write(process_entry(super::kmap::root().as_u64()));
+        table.write(process_entry(kernel_root().as_u64()));
         for n in FIRST..count {
             table
                 .add(n * 2)
@@ -81,7 +83,7 @@ pub fn init(roots: u64, count: usize) {
         }
     }
     for page in 0..(count * ROOT_SIZE) >> PAGE_SHIFT {
-        super::mmu::clear_page(PhysAddr::new(roots + (page << PAGE_SHIFT) as u64));
+        cache::clear_page(PhysAddr::new(roots + (page << PAGE_SHIFT) as u64));
     }
     ROOTS.store(roots as usize, Ordering::Relaxed);
     COUNT.store(count, Ordering::Release);
@@ -117,11 +119,8 @@ fn fill(pid: usize, root: usize, index: usize) -> bool {
 /// or after a page fault there. `true`: it did not, and the access should be tried again.
 #[inline]
 pub fn sync_root(addr: usize) -> bool {
-    let pid = super::spr::read!(super::spr::PIDR);
-    if pid < FIRST
-        || addr >= super::mmu::USER_END
-        || root_slot(pid, addr >> ROOT_SHIFT).load(Ordering::Relaxed) != 0
-    {
+    let pid = spr::read!(spr::PIDR);
+    if pid < FIRST || addr >= USER_END || root_slot(pid, addr >> ROOT_SHIFT).load(Ordering::Relaxed) != 0 {
         return false;
     }
     copy_entry(addr >> ROOT_SHIFT)
@@ -129,16 +128,16 @@ pub fn sync_root(addr: usize) -> bool {
 
 #[cold]
 fn copy_entry(index: usize) -> bool {
-    let flags = super::irq::local_save();
+    let flags = irq::local_save();
     // Interrupts are off: identifier and root are those of the running thread's address space.
-    let pid = super::spr::read!(super::spr::PIDR);
-    let root = ROOT[super::smp::cpu_id()].load(Ordering::Relaxed) as usize;
+    let pid = spr::read!(spr::PIDR);
+    let root = ROOT[cpus::cpu_id()].load(Ordering::Relaxed) as usize;
     let copied = pid >= FIRST && fill(pid, root, index);
     if copied {
         // SAFETY: a barrier: the entry is there for the next walk.
         unsafe { core::arch::asm!("ptesync", options(nostack, preserves_flags)) }
     }
-    super::irq::local_restore(flags);
+    irq::local_restore(flags);
     copied
 }
 
@@ -151,7 +150,7 @@ pub fn current(context: &MmContext) -> Option<usize> {
 /// The identifier `context`, whose root is `root`, runs with on this CPU from now on. Interrupts are off.
 #[inline]
 pub fn activate(root: PhysAddr, context: &MmContext) -> usize {
-    let cpu = super::smp::cpu_id();
+    let cpu = cpus::cpu_id();
     ROOT[cpu].store(root.as_u64(), Ordering::Relaxed);
     let number = GENERATIONS.activate(context, cpu);
     number.unwrap_or_else(|| slow(root, context, cpu))
@@ -185,5 +184,5 @@ fn take_over(pid: usize, root: PhysAddr) {
     }
     fill(pid, root.as_usize(), 0);
     fill(pid, root.as_usize(), ROOT_ENTRIES - 1);
-    super::mmu::flush_pid(pid);
+    tlb::flush_pid(pid);
 }

@@ -1,6 +1,7 @@
 //! The machine around the processor: devices, power-off, reset, wall clock, entropy.
 
-pub use super::devicetree_tree::entropy;
+pub use super::devicetree_entropy::entropy;
+use super::layout::to_phys;
 pub use super::pci::pci;
 use super::{devicetree, interrupt, rtas, smp};
 use crate::arch::devices::VirtioMmio;
@@ -18,26 +19,16 @@ pub fn virtio_mmio() -> Vec<VirtioMmio> {
     Vec::new()
 }
 
-/// Stops this CPU for good.
-pub(super) fn halt() -> ! {
-    super::irq::local_disable();
-    // Nothing is to wake it.
-    rtas::stop_self();
-    loop {
-        super::irq::spin_hint();
-    }
-}
-
 /// Turns the machine off; the host sees status 0.
 pub fn power_off() -> ! {
     rtas::call::<1>("power-off", &[u32::MAX, u32::MAX]);
-    halt()
+    rtas::stop_self()
 }
 
 /// Restarts the machine.
 pub fn reset() -> ! {
     rtas::call::<1>("system-reboot", &[]);
-    halt()
+    rtas::stop_self()
 }
 
 /// Ends the machine after a panic in the way the hypervisor knows as "the guest's system failed", if the
@@ -45,10 +36,10 @@ pub fn reset() -> ! {
 pub fn panic_exit() -> ! {
     if crate::cmdline::value("limen.panic_exit") == Some("os-term") {
         static MESSAGE: &[u8] = b"Limen panic\0";
-        let at = super::kmap::to_phys(MESSAGE.as_ptr() as usize) as u32;
+        let at = to_phys(MESSAGE.as_ptr() as usize) as u32;
         rtas::call::<1>("ibm,os-term", &[at]);
     }
-    halt()
+    rtas::stop_self()
 }
 
 /// Seconds since 1970 from the machine's real-time clock, `None` if there is none.

@@ -1,8 +1,8 @@
 //! Run-time abstraction services (PAPR, chapter 7): firmware's functions for starting CPUs, interrupts, PCI,
 //! the clock and power-off.
 
-use super::devicetree;
-use super::hcall;
+use super::layout::to_phys;
+use super::{devicetree, hcall, irq};
 use crate::sync::{IrqSpinLock, Once};
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -29,7 +29,7 @@ pub fn call<const N: usize>(name: &str, arguments: &[u32]) -> Option<[u32; N]> {
         *to = from.to_be();
     }
     words[3 + n] = u32::MAX;
-    let at = super::mmu::virt_to_phys((&raw const *words).cast()).as_usize();
+    let at = to_phys((&raw const *words) as usize) as usize;
     let (status, _) = hcall::call(hcall::RTAS, at, 0, 0, 0);
     // SAFETY: valid references; volatile because the hypervisor wrote there.
     let results =
@@ -37,14 +37,19 @@ pub fn call<const N: usize>(name: &str, arguments: &[u32]) -> Option<[u32; N]> {
     (status == hcall::SUCCESS && results.first().is_none_or(|status| *status == 0)).then_some(results)
 }
 
-/// Stops this CPU. The service does not return, so it must not be called with the lock of the others: its
-/// block is its own, and the same for everyone.
-pub fn stop_self() {
+/// Stops this CPU for good. The service does not return, so it must not be called with the lock of the
+/// others: its block is its own, and the same for everyone.
+pub fn stop_self() -> ! {
     static BLOCK: [AtomicU32; 3] = [const { AtomicU32::new(0) }; 3];
+    // Nothing is to wake it.
+    irq::local_disable();
     if let Some(token) = token("stop-self") {
         BLOCK[0].store(token.to_be(), Ordering::Relaxed);
-        let at = super::mmu::virt_to_phys(BLOCK.as_ptr().cast()).as_usize();
+        let at = to_phys(BLOCK.as_ptr() as usize) as usize;
         hcall::call(hcall::RTAS, at, 0, 0, 0);
+    }
+    loop {
+        irq::spin_hint();
     }
 }
 

@@ -1,78 +1,51 @@
-//! CPUs: this CPU's local block (r13, which compiled code leaves alone; `SPRG0` keeps it for the entry
-//! stubs), the running thread, starting the others through RTAS.
+//! Starting CPUs through RTAS.
 
-use super::entry::LEAST;
-use super::{cpu, devicetree, kmap, rtas, spr};
-use crate::sched::{CpuData, cpu::CpuLocal};
+use super::layout::to_phys;
+use super::stack::LEAST;
+use super::{cpu, cpus, devicetree, interrupt, rtas, spr};
+use crate::mm::KernelStack;
+use crate::sched::cpu::CpuLocal;
 use crate::sync::MAX_CPUS;
-use crate::task::ThreadInfo;
+use alloc::vec::Vec;
 use core::arch::asm;
-use core::mem::offset_of;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use limen_linux_abi::Errno;
 
-/// Words of scratch in the local block: r12 and the condition register on entry, the context whose
-/// floating-point registers are loaded, the table of contents.
-pub const SCRATCH_R12: usize = 0;
-/// See [`SCRATCH_R12`].
-pub const SCRATCH_CR: usize = 1;
-/// See [`SCRATCH_R12`].
-pub const SCRATCH_FP: usize = 2;
-/// See [`SCRATCH_R12`].
-pub const SCRATCH_TOC: usize = 3;
+pub use cpus::{count, cpu_data, cpu_id, cpu_local, current, set_current};
 
-/// The boot CPU's block and its thread until the scheduler has made proper ones.
-static mut BOOT_LOCAL: CpuLocal = CpuLocal {
-    this: &raw const BOOT_LOCAL,
-    current: &raw const BOOT_THREAD,
-    kernel_stack_top: 0,
-    scratch: [0; 4],
-    irq_stack_top: 0,
-    id: 0,
-    data: core::ptr::null(),
-    lent: [0; 4],
-};
-static BOOT_THREAD: ThreadInfo = ThreadInfo::new();
-
-/// CPUs of the machine.
-static COUNT: AtomicUsize = AtomicUsize::new(1);
-/// The number of each CPU as interrupt server, which is how firmware names it.
-static SERVER: [AtomicUsize; MAX_CPUS] = [const { AtomicUsize::new(0) }; MAX_CPUS];
-
-/// What each secondary CPU finds (`head::secondary_start`): stack pointer, function, machine state and
-/// argument. In the image, because firmware passes 32 bits.
-static START: [[AtomicUsize; 4]; MAX_CPUS] = [const { [const { AtomicUsize::new(0) }; 4] }; MAX_CPUS];
-
-/// The boot CPU's block and thread. The first thing Rust does.
-pub(super) fn init_boot_cpu() {
-    set_local(&raw const BOOT_LOCAL);
+/// What a secondary CPU finds (`head::secondary_start`).
+#[repr(C)]
+pub(super) struct Start {
+    /// Its stack pointer.
+    pub(super) stack: AtomicUsize,
+    /// Its first Rust function.
+    pub(super) function: AtomicUsize,
+    /// The machine state for that.
+    pub(super) msr: AtomicUsize,
+    /// The argument.
+    pub(super) argument: AtomicUsize,
 }
 
-fn set_local(local: *const CpuLocal) {
-    let toc: usize;
-    // SAFETY: the registers are ours, and `local` lives for good; its scratch is this CPU's own.
-    unsafe {
-        asm!("mr {}, 2", out(reg) toc, options(nomem, nostack, preserves_flags));
-        (*local.cast_mut()).scratch[SCRATCH_TOC] = toc;
-        asm!(
-            "mr 13, {0}", "mtspr {1}, {0}", in(reg) local, const spr::SPRG0,
-            options(nostack, preserves_flags),
-        );
-        // User mode reads its CPU's number here (`getcpu`).
-        spr::write!(spr::SPRG3, (*local).id);
+/// Each CPU's, in the image, because firmware passes 32 bits.
+static START: [Start; MAX_CPUS] = [const {
+    Start {
+        stack: AtomicUsize::new(0),
+        function: AtomicUsize::new(0),
+        msr: AtomicUsize::new(0),
+        argument: AtomicUsize::new(0),
     }
-}
+}; MAX_CPUS];
 
 /// The boot CPU's interrupt stack, and the CPUs the devicetree names, the boot CPU first. Heap working, no
 /// interrupt yet.
 pub(super) fn init() {
-    let Some(stack) = crate::mm::KernelStack::new() else {
+    let Some(stack) = KernelStack::new() else {
         panic!("no memory for an interrupt stack")
     };
-    // SAFETY: the boot CPU's own block; nothing uses the field before interrupts go on.
-    unsafe { BOOT_LOCAL.irq_stack_top = stack.top() }
+    // SAFETY: as said above.
+    unsafe { cpus::init_irq_stack(stack.top()) }
     core::mem::forget(stack);
-    let mut servers: alloc::vec::Vec<usize> = devicetree::cpus()
+    let mut servers: Vec<usize> = devicetree::cpus()
         .filter_map(|node| {
             // One per thread; threads of a core beyond the first are not used.
             let value = node
@@ -84,88 +57,7 @@ pub(super) fn init() {
         .collect();
     // QEMU starts the one with the lowest number.
     servers.sort_unstable();
-    servers.truncate(MAX_CPUS);
-    for (slot, server) in SERVER.iter().zip(&servers) {
-        slot.store(*server, Ordering::Relaxed);
-    }
-    COUNT.store(servers.len().max(1), Ordering::Release);
-}
-
-/// What firmware calls CPU `cpu`.
-pub(super) fn server(cpu: usize) -> usize {
-    SERVER[cpu].load(Ordering::Relaxed)
-}
-
-/// One load from this CPU's block. Unsafe as `asm!` is; it is sound: r13 always points to that block in the
-/// kernel.
-macro_rules! local {
-    ($field:ident) => {
-        local!($field, readonly)
-    };
-    ($field:ident, $($option:ident),+) => {{
-        let value;
-        asm!(
-            "ld {}, {}(13)", out(reg) value, const offset_of!(CpuLocal, $field),
-            options(nostack, preserves_flags, $($option),+),
-        );
-        value
-    }};
-}
-
-/// This CPU's local block. The caller must not be migrated while it uses it (interrupts or preemption off).
-#[inline(always)]
-pub fn cpu_local() -> *const CpuLocal {
-    let local;
-    // SAFETY: only reads the register. (Not `pure`: after a migration it is another.)
-    unsafe { asm!("mr {}, 13", out(reg) local, options(nomem, nostack, preserves_flags)) }
-    local
-}
-
-/// This CPU's number; stable only while preemption is off.
-#[inline(always)]
-pub fn cpu_id() -> usize {
-    // SAFETY: as the macro says. CPUs beyond the limit are not started.
-    unsafe {
-        let id = local!(id);
-        core::hint::assert_unchecked(id < MAX_CPUS);
-        id
-    }
-}
-
-/// What the scheduler has for this CPU; null until it works. The caller must not be migrated while it uses
-/// it.
-#[inline(always)]
-pub fn cpu_data() -> *const CpuData {
-    // SAFETY: as the macro says.
-    unsafe { local!(data) }
-}
-
-/// The running thread's info, the first field of its `Task`. Always valid, from the first Rust line on.
-#[inline(always)]
-pub fn current() -> *const ThreadInfo {
-    // SAFETY: as the macro says; whatever CPU this is, its block names the thread that executes it, so the
-    // compiler may keep the result.
-    unsafe { local!(current, pure, nomem) }
-}
-
-/// Makes `thread` the running thread of this CPU (the context switch, and boot). `kernel_stack_top` is where
-/// entries from user mode start.
-///
-/// # Safety
-/// Interrupts are off, and the caller runs (or is about to run) on that thread's stack.
-#[inline(always)]
-pub unsafe fn set_current(thread: *const ThreadInfo, kernel_stack_top: usize) {
-    let local = cpu_local().cast_mut();
-    // SAFETY: this CPU's own block, interrupts off.
-    unsafe {
-        (&raw mut (*local).current).write_volatile(thread);
-        (*local).kernel_stack_top = kernel_stack_top;
-    }
-}
-
-/// How many CPUs the machine has (at least 1; the boot CPU is 0).
-pub fn count() -> usize {
-    COUNT.load(Ordering::Acquire)
+    cpus::note(&servers);
 }
 
 /// Starts CPU `cpu`: it runs on `stack_top` with `local` as its block and calls
@@ -174,28 +66,28 @@ pub fn start(cpu: usize, local: &'static CpuLocal, stack_top: usize) -> Result<(
     unsafe extern "C" {
         fn secondary_start();
     }
-    let start = [
-        stack_top - LEAST,
-        secondary as *const () as usize,
-        spr::MSR_KERNEL,
-        local as *const _ as usize,
-    ];
-    for (word, value) in START[cpu].iter().zip(start) {
-        word.store(value, Ordering::Relaxed);
-    }
-    let entry = kmap::to_phys(secondary_start as *const () as usize);
-    let argument = kmap::to_phys(&raw const START[cpu] as usize);
+    let start = &START[cpu];
+    start.stack.store(stack_top - LEAST, Ordering::Relaxed);
+    start
+        .function
+        .store(secondary as *const () as usize, Ordering::Relaxed);
+    start.msr.store(spr::MSR_KERNEL, Ordering::Relaxed);
+    start
+        .argument
+        .store(core::ptr::from_ref(local).addr(), Ordering::Relaxed);
+    let entry = to_phys(secondary_start as *const () as usize);
+    let argument = to_phys(core::ptr::from_ref(start).addr());
     // SAFETY: a barrier: what the new CPU reads is written before it starts.
     unsafe { asm!("sync", options(nostack, preserves_flags)) }
-    let arguments = [server(cpu) as u32, entry as u32, argument as u32];
+    let arguments = [cpus::server(cpu) as u32, entry as u32, argument as u32];
     rtas::call::<1>("start-cpu", &arguments).ok_or(Errno::ENODEV)?;
     Ok(())
 }
 
 /// A secondary CPU's first Rust function: on its idle stack, interrupts off, on the kernel map.
 extern "C" fn secondary(local: *const CpuLocal) -> ! {
-    set_local(local);
+    cpus::set_local(local);
     cpu::init();
-    super::interrupt::init_cpu();
+    interrupt::init_cpu();
     crate::arch::above::secondary()
 }

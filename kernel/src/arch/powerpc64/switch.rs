@@ -1,15 +1,15 @@
 //! Switching between threads: registers that functions keep, floating point and vectors, user registers that
 //! only user mode has.
 //!
-//! Floating-point and vector registers come and go together. The user's `MSR` in a thread's frame says
-//! whether they are in the processor; if not, the first use traps and loads them ([`use_math`]). They are
-//! saved when a thread that has them is switched away from; when it comes back and this CPU still has them,
-//! they are its own again for nothing.
+//! Floating-point and vector registers come and go together; when they are saved and loaded is
+//! `sched::float`'s business (lazy policy). The user's `MSR` in a thread's frame says whether they are in the
+//! processor; if not, the first use traps and loads them ([`use_math`]).
 
-use super::entry::LEAST;
 use super::frame::{CR0_SO, FRAME_SIZE, Frame};
 use super::spr::{self, MSR_FP, MSR_MATH, MSR_VEC, MSR_VSX};
-use super::{irq, smp};
+use super::stack::LEAST;
+use super::{cpus, irq};
+use crate::sched::float::{self, Float, Registers};
 use crate::sched::resume::Resume;
 use core::arch::asm;
 use core::mem::offset_of;
@@ -47,9 +47,6 @@ impl FpState {
 /// The kernel runs with the thread's.
 const PPR_USER: usize = 3 << 50;
 
-/// No CPU has this context's floating-point registers.
-const NOWHERE: usize = usize::MAX;
-
 /// What is saved of a thread that is not running. Lives in its `Task`; only the CPU that switches the thread
 /// touches it.
 #[derive(Debug)]
@@ -67,11 +64,7 @@ pub struct Context {
     ppr: usize,
     /// The thread's frame of user registers; null if it never has one (idle).
     frame: *mut Frame,
-    /// The CPU that loaded the floating-point registers last.
-    fp_cpu: usize,
-    /// Whether it had them when it was switched away from.
-    had_math: bool,
-    fp: FpState,
+    float: Float<FpState>,
 }
 
 // SAFETY: the frame is on the thread's own stack, and only whoever may touch the context follows the pointer.
@@ -106,50 +99,44 @@ pub(super) fn with_registers<R>(f: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Saves the registers, which stay as they are: a thread that only yields uses them again at once.
-///
-/// # Safety
-/// `to` is valid.
-#[inline(never)]
-unsafe fn save_fp(to: *mut FpState) {
-    // SAFETY: as the caller promises; the kernel does not use the registers otherwise.
-    with_registers(|| unsafe {
-        asm!(
-            each!("stxv n, 16 * n({to})"; 64),
-            "mffs 0",
-            "mfvscr 0",
-            "stxv 32, {vscr}({to})",
-            "stfd 0, {fpscr}({to})",
-            "lxv 0, 0({to})",
-            "lxv 32, 512({to})",
-            to = in(reg_nonzero) to,
-            vscr = const offset_of!(FpState, vscr),
-            fpscr = const offset_of!(FpState, fpscr),
-            options(nostack, preserves_flags)
-        );
-    });
-}
+impl Registers for FpState {
+    #[inline(never)]
+    unsafe fn save(&mut self) {
+        // SAFETY: as the caller promises; the kernel does not use the registers otherwise.
+        with_registers(|| unsafe {
+            asm!(
+                each!("stxv n, 16 * n({to})"; 64),
+                "mffs 0",
+                "mfvscr 0",
+                "stxv 32, {vscr}({to})",
+                "stfd 0, {fpscr}({to})",
+                "lxv 0, 0({to})",
+                "lxv 32, 512({to})",
+                to = in(reg_nonzero) &raw mut *self,
+                vscr = const offset_of!(FpState, vscr),
+                fpscr = const offset_of!(FpState, fpscr),
+                options(nostack, preserves_flags)
+            );
+        });
+    }
 
-/// Loads them. Interrupts are off; whoever had them has them in memory.
-///
-/// # Safety
-/// `from` is valid.
-#[inline(never)]
-unsafe fn load_fp(from: *const FpState) {
-    // SAFETY: as the caller promises.
-    with_registers(|| unsafe {
-        asm!(
-            "lxv 32, {vscr}({from})",
-            "lfd 0, {fpscr}({from})",
-            "mtvscr 0",
-            "mtfsf 255, 0, 1, 0",
-            each!("lxv n, 16 * n({from})"; 64),
-            from = in(reg_nonzero) from,
-            vscr = const offset_of!(FpState, vscr),
-            fpscr = const offset_of!(FpState, fpscr),
-            options(nostack, preserves_flags)
-        );
-    });
+    #[inline(never)]
+    unsafe fn load(&self) {
+        // SAFETY: as the caller promises.
+        with_registers(|| unsafe {
+            asm!(
+                "lxv 32, {vscr}({from})",
+                "lfd 0, {fpscr}({from})",
+                "mtvscr 0",
+                "mtfsf 255, 0, 1, 0",
+                each!("lxv n, 16 * n({from})"; 64),
+                from = in(reg_nonzero) &raw const *self,
+                vscr = const offset_of!(FpState, vscr),
+                fpscr = const offset_of!(FpState, fpscr),
+                options(nostack, preserves_flags)
+            );
+        });
+    }
 }
 
 impl Context {
@@ -164,9 +151,7 @@ impl Context {
             tar: 0,
             ppr: PPR_USER,
             frame: null_mut(),
-            fp_cpu: NOWHERE,
-            had_math: false,
-            fp: FpState::ZERO,
+            float: Float::new(FpState::ZERO),
         }
     }
 
@@ -208,11 +193,8 @@ impl Context {
         let flags = irq::local_save();
         // SAFETY: interrupts are off; a kernel thread's frame has no such bits.
         unsafe {
-            if !parent.frame.is_null() && (*parent.frame).msr & MSR_MATH != 0 {
-                save_fp(&raw mut self.fp);
-            } else {
-                self.fp = parent.fp;
-            }
+            let has = !parent.frame.is_null() && (*parent.frame).msr & MSR_MATH != 0;
+            self.float.inherit_lazily(&parent.float, has);
         }
         self.vrsave = spr::read!(spr::VRSAVE);
         irq::local_restore(flags);
@@ -222,8 +204,7 @@ impl Context {
     /// running thread's.
     pub fn reset_for_exec(&mut self) {
         let flags = irq::local_save();
-        self.fp = FpState::ZERO;
-        self.fp_cpu = NOWHERE;
+        *self.float.replace() = FpState::ZERO;
         // SAFETY: the running thread's own frame and user registers, interrupts off.
         unsafe {
             (*self.frame).msr &= !MSR_MATH;
@@ -247,16 +228,15 @@ impl Context {
     reason = "contexts name these places, and the one caller is not copied"
 )]
 pub unsafe fn switch(prev: *mut Context, next: *const Context, resumed: impl FnOnce()) {
-    let local = smp::cpu_local().cast_mut();
+    let local = cpus::cpu_local().cast_mut();
     let next = next.cast_mut();
     // SAFETY: interrupts are off and nobody else touches either context.
     unsafe {
         let frame = (*prev).frame;
         if !frame.is_null() {
             let math = (*frame).msr & MSR_MATH != 0;
-            (*prev).had_math = math;
+            (*prev).float.leave_if(math);
             if math {
-                save_fp(&raw mut (*prev).fp);
                 (*frame).msr &= !MSR_MATH;
             }
             (*prev).vrsave = spr::read!(spr::VRSAVE);
@@ -266,10 +246,7 @@ pub unsafe fn switch(prev: *mut Context, next: *const Context, resumed: impl FnO
         }
         let frame = (*next).frame;
         if !frame.is_null() {
-            if (*next).had_math
-                && (*local).scratch[smp::SCRATCH_FP] == next as usize
-                && (*next).fp_cpu == (*local).id
-            {
+            if (*next).float.still_here(local, next.cast()) {
                 (*frame).msr |= MSR_MATH;
             }
             spr::write!(spr::VRSAVE, (*next).vrsave);
@@ -305,15 +282,9 @@ pub unsafe fn switch(prev: *mut Context, next: *const Context, resumed: impl FnO
 /// are off.
 pub fn use_math(frame: &mut Frame) {
     let context = crate::task::current().context.get();
-    let local = smp::cpu_local().cast_mut();
+    let local = cpus::cpu_local().cast_mut();
     // SAFETY: interrupts are off: this CPU's own block, and the running thread's context.
-    unsafe {
-        if (*local).scratch[smp::SCRATCH_FP] != context as usize || (*context).fp_cpu != (*local).id {
-            load_fp(&raw const (*context).fp);
-            (*context).fp_cpu = (*local).id;
-            (*local).scratch[smp::SCRATCH_FP] = context as usize;
-        }
-    }
+    unsafe { (*context).float.bring(local, context.cast()) }
     frame.msr |= MSR_MATH;
 }
 
@@ -324,11 +295,9 @@ pub fn with_math<R>(frame: &Frame, f: impl FnOnce(&FpState) -> R) -> R {
     // SAFETY: interrupts are off: the registers are the running thread's if its frame says so. Only the
     // thread itself, and the switch away from it, write the saved ones, and that writes what the thread had.
     let state = unsafe {
-        if frame.msr & MSR_MATH != 0 {
-            save_fp(&raw mut (*context).fp);
-        }
-        (*context).fp.vrsave = spr::read!(spr::VRSAVE);
-        &(*context).fp
+        let state = (*context).float.update(frame.msr & MSR_MATH != 0);
+        state.vrsave = spr::read!(spr::VRSAVE);
+        &*state
     };
     irq::local_restore(flags);
     f(state)
@@ -341,9 +310,9 @@ pub fn replace_math<R>(frame: &mut Frame, f: impl FnOnce(&mut FpState) -> R) -> 
     // SAFETY: the frame says that the registers are not the thread's, so nobody but us touches the saved
     // ones. The last is the user's own register.
     unsafe {
-        (*context).fp_cpu = NOWHERE;
-        let result = f(&mut (*context).fp);
-        spr::write!(spr::VRSAVE, (*context).fp.vrsave);
+        let state = (*context).float.replace();
+        let result = f(state);
+        spr::write!(spr::VRSAVE, state.vrsave);
         result
     }
 }
@@ -367,18 +336,17 @@ pub fn in_processor<R>(frame: &mut Frame, f: impl FnOnce(&Frame) -> R) -> R {
 pub fn load_math<R>(frame: &mut Frame, f: impl FnOnce(&mut Frame) -> Option<R>) -> Option<R> {
     let context = crate::task::current().context.get();
     let flags = irq::local_save();
-    let local = smp::cpu_local().cast_mut();
+    let local = cpus::cpu_local().cast_mut();
     let had = frame.msr & MSR_MATH != 0;
     // SAFETY: interrupts are off: this CPU's own block, and the running thread's context. Whoever's the
     // registers were, they are in memory as well.
     let result = unsafe {
         if !had {
-            (*local).scratch[smp::SCRATCH_FP] = 0;
+            float::disown(local);
         }
         let result = with_registers(|| f(frame));
         if result.is_some() {
-            (*context).fp_cpu = (*local).id;
-            (*local).scratch[smp::SCRATCH_FP] = context as usize;
+            (*context).float.claim(local, context.cast());
         }
         result
     };

@@ -1,7 +1,7 @@
 //! The monotonic counter (the time base) and this CPU's one-shot timer event (the decrementer).
 
 use super::vdso::counter;
-use super::{devicetree, smp, spr};
+use super::{cpus, devicetree, spr};
 use crate::sync::MAX_CPUS;
 use core::sync::atomic::{AtomicU64, Ordering};
 use limen_vdso::scale::{mult_for, scale};
@@ -58,13 +58,13 @@ pub fn set_event(deadline_ns: u64) {
     } else {
         scale(deadline_ns, TO_STEPS.load(Ordering::Relaxed)).saturating_add(1)
     };
-    DUE[smp::cpu_id()].store(due, Ordering::Relaxed);
+    DUE[cpus::cpu_id()].store(due, Ordering::Relaxed);
     arm(due);
 }
 
 /// The decrementer's interrupt: quiet until the next event is set.
 pub(super) fn interrupt() {
-    let due = &DUE[smp::cpu_id()];
+    let due = &DUE[cpus::cpu_id()];
     let at = due.load(Ordering::Relaxed);
     if at > counter() {
         arm(at);

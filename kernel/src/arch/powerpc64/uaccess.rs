@@ -2,15 +2,15 @@
 //! checked against `USER_END` by the caller (`mm::user`). A page that is not there is faulted in; an
 //! unresolvable fault ends the copy.
 //!
-//! The moves are in `copy`.
+//! Copies of many bytes are in `user_copies`.
 
 pub use super::extable::fixup;
+pub use super::user_copies::{clear_user, copy_from_user, copy_string_from_user, copy_to_user};
 
-use super::copy::{AMR_SHUT, Copy, Fill};
-use super::exception::set_window;
+use super::copy::Copy;
 use super::extable::may_fault;
-use super::large_copy;
 use super::spr;
+use super::window::{AMR_SHUT, set_window, while_open};
 use core::arch::asm;
 use core::sync::atomic::{Ordering, fence};
 use limen_memory::Moves;
@@ -24,7 +24,7 @@ const MOVES: Copy<1> = Copy;
 macro_rules! user_asm {
     ([$($line:expr),+], $($operand:tt)+) => {{
         let mut fault = 1usize;
-        $crate::arch::imp::exception::set_window(0);
+        $crate::arch::imp::window::set_window(0);
         core::arch::asm!(
             "2:",
             $($line,)+
@@ -35,67 +35,11 @@ macro_rules! user_asm {
             $($operand)+,
             options(nostack)
         );
-        $crate::arch::imp::exception::set_window($crate::arch::imp::copy::AMR_SHUT);
+        $crate::arch::imp::window::set_window($crate::arch::imp::window::AMR_SHUT);
         fault == 0
     }};
 }
 pub(super) use user_asm;
-
-/// Does `work` with the window open. It is inlined: loops over accesses that may fault, and what they keep in
-/// registers and on the kernel's stack.
-#[inline(always)]
-fn while_open<T>(work: impl FnOnce() -> T) -> T {
-    set_window(0);
-    let result = work();
-    set_window(AMR_SHUT);
-    result
-}
-
-#[inline(never)]
-unsafe fn copy_small(to: usize, from: usize, len: usize) -> usize {
-    // SAFETY: as the caller promises; faults on the user side are in the exception table.
-    while_open(|| unsafe { limen_memory::copy(&MOVES, to, from, len) })
-}
-
-/// Copies between user and kernel memory; returns how many bytes were *not* copied.
-///
-/// # Safety
-/// As for [`copy_from_user`] or [`copy_to_user`].
-#[inline(always)]
-unsafe fn copy(to: usize, from: usize, len: usize) -> usize {
-    // SAFETY: as the caller promises.
-    unsafe { large_copy::copy(to, from, len, |to, from, len| copy_small(to, from, len)) }
-}
-
-/// Copies `len` bytes from user `from` to kernel `to`; returns how many were *not* copied.
-///
-/// # Safety
-/// `to` is valid for `len` bytes; `from..from+len` lies below `USER_END`.
-#[inline(always)]
-pub unsafe fn copy_from_user(to: *mut u8, from: usize, len: usize) -> usize {
-    // SAFETY: as the caller promises.
-    unsafe { copy(to as usize, from, len) }
-}
-
-/// Copies `len` bytes from kernel `from` to user `to`; returns how many were *not* copied.
-///
-/// # Safety
-/// `from` is valid for `len` bytes; `to..to+len` lies below `USER_END`.
-#[inline(always)]
-pub unsafe fn copy_to_user(to: usize, from: *const u8, len: usize) -> usize {
-    // SAFETY: as the caller promises.
-    unsafe { copy(to, from as usize, len) }
-}
-
-/// Zeroes user memory; returns how many bytes were *not* cleared.
-///
-/// # Safety
-/// `to..to+len` lies below `USER_END`.
-#[inline(never)]
-pub unsafe fn clear_user(to: usize, len: usize) -> usize {
-    // SAFETY: the range is the user's, as the caller promises; nothing is read.
-    while_open(|| unsafe { limen_memory::copy(&Fill::<1>(0), to, to, len) })
-}
 
 /// A function that reads a word, and one that writes one.
 macro_rules! words {
@@ -266,19 +210,4 @@ pub unsafe fn rseq_as_told<const AREA_AT: usize, const TOLD: usize>(near: *const
         spr::write!(spr::AMR, AMR_SHUT);
         (first ^ x) | (second ^ y) | section as u64 == 0
     }
-}
-
-/// Copies a string up to and including its NUL, at most `max` bytes: the length without the NUL (`max` if
-/// there was none), `None` on a fault.
-///
-/// # Safety
-/// `to` is valid for `max` bytes; `from..from+max` lies below `USER_END`.
-#[inline(never)]
-pub unsafe fn copy_string_from_user(to: *mut u8, from: usize, max: usize) -> Option<usize> {
-    // SAFETY: what is asked for lies inside what the caller promises; so below.
-    let word = |to, from| unsafe { MOVES.word::<0>(to, from) };
-    // SAFETY: a byte that is asked for lies inside what the caller promises.
-    let byte = |to, from| unsafe { MOVES.byte(to, from) };
-    // SAFETY: both lie inside what the caller promises.
-    while_open(|| unsafe { limen_memory::copy_string(word, byte, (to, from, max)) })
 }

@@ -4,6 +4,7 @@
 
 pub use super::super::vdso_calls::text;
 use super::super::vdso_calls::{vdso_clock_getres, vdso_clock_gettime, vdso_gettimeofday};
+use super::cache::order_instructions;
 use super::spr;
 use core::arch::{asm, naked_asm};
 
@@ -36,6 +37,12 @@ extern "C" fn sigtramp() {
     )
 }
 
+/// Bytes of the stack frame of an exported function: as much as its caller may use below the stack pointer
+/// (288), and room for the frame that the function calls itself with.
+const FRAME: usize = 352;
+/// Where in that frame the return address is kept: in the part that is the function's own.
+const RETURN_ADDRESS: usize = 48;
+
 /// C libraries call these without a stack frame of their own, with what they keep in the red zone and the
 /// return address where a callee would put it: a frame that spares both. What the functions return is a
 /// result, or a negative error.
@@ -47,19 +54,20 @@ macro_rules! exported {
             extern "C" fn $entry() {
                 naked_asm!(
                     "mflr 0",
-                    "stdu 1, -352(1)",
-                    "std 0, 48(1)",
-                    "bl {}",
-                    "ld 0, 48(1)",
-                    "addi 1, 1, 352",
+                    "stdu 1, -{frame}(1)",
+                    "std 0, {kept}(1)",
+                    "bl {function}",
+                    "ld 0, {kept}(1)",
+                    "addi 1, 1, {frame}",
                     "mtlr 0",
+                    // Bit 3 of the condition register is `CR0.SO`: no error, unless the result is negative.
                     "crclr 3",
                     "cmpdi 1, 3, 0",
                     "bgelr 1",
                     "neg 3, 3",
                     "crset 3",
                     "blr",
-                    sym $function
+                    function = sym $function, frame = const FRAME, kept = const RETURN_ADDRESS
                 )
             }
         )*
@@ -118,7 +126,7 @@ extern "C" fn frequency() -> isize {
 /// New code can be executed: instruction caches snoop, so one line orders them.
 #[unsafe(link_section = ".vdso.text")]
 extern "C" fn sync(from: *const u8) -> isize {
-    super::mmu::order_instructions(from);
+    order_instructions(from);
     0
 }
 

@@ -16,6 +16,8 @@ pub mod frame;
 pub mod interrupt;
 pub mod irq;
 mod kmap;
+#[path = "../last_fault.rs"]
+mod last_fault;
 pub mod mmu;
 mod page;
 pub mod patch;

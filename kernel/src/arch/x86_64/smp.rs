@@ -37,6 +37,7 @@ static BOOT_LOCAL: Local = Local(UnsafeCell::new(CpuLocal {
     irq_stack_top: 0,
     id: 0,
     data: core::ptr::null(),
+    float_owner: core::ptr::null(),
     lent: [0; 4],
 }));
 

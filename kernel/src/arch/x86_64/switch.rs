@@ -3,11 +3,10 @@
 use super::cpu::{self, Features, MSR_FS_BASE, MSR_KERNEL_GS_BASE};
 use super::frame::Frame;
 use super::{entry, fpu, irq, smp};
+use crate::sched::float::{Float, Registers, Reset};
 use crate::sched::resume::Resume;
-use crate::sync::MAX_CPUS;
 use core::arch::asm;
 use core::mem::offset_of;
-use core::sync::atomic::{AtomicUsize, Ordering};
 
 /// What is saved of a thread that is not running. Lives in its `Task`; only the CPU that switches the thread
 /// touches it.
@@ -24,14 +23,9 @@ pub struct Context {
     gs_base: usize,
     /// The selectors in DS, ES, FS and GS, 16 bits each from the lowest. Kernel threads have none.
     segments: u64,
-    /// Its floating-point area; 0 for threads without.
-    fpu: usize,
-    /// It has user state: floating point and segment bases.
-    user: bool,
-    /// The CPU whose registers last held its floating-point state.
-    fpu_cpu: u32,
+    float: Float<Area>,
     /// What signal frames say about the last exception that became a signal.
-    fault: Fault,
+    pub(super) fault: Fault,
 }
 
 /// An exception in user mode as `sigcontext` shows it.
@@ -52,27 +46,39 @@ impl Fault {
         cr2: 0,
     };
 
-    /// The running thread's.
-    pub fn of_current() -> Fault {
-        // SAFETY: only the running thread itself reads or writes this field of its context.
-        unsafe { (*crate::task::current().context.get()).fault }
-    }
-
     /// Remembers an exception of the running thread; `cr2` if it was a page fault.
     #[cold]
     pub fn remember(trap: u8, error: usize, cr2: Option<usize>) {
-        // SAFETY: only the running thread itself reads or writes this field of its context.
-        let fault = unsafe { &mut (*crate::task::current().context.get()).fault };
-        fault.trap = usize::from(trap);
-        fault.error = error;
-        fault.cr2 = cr2.unwrap_or(fault.cr2);
+        Self::change(|fault| {
+            fault.trap = usize::from(trap);
+            fault.error = error;
+            fault.cr2 = cr2.unwrap_or(fault.cr2);
+        });
     }
 }
 
-/// The area whose state each CPU's floating-point registers hold.
-static FPU_OWNER: [AtomicUsize; MAX_CPUS] = [const { AtomicUsize::new(0) }; MAX_CPUS];
+/// Where a thread's floating-point area is; 0 for threads without.
+#[derive(Debug)]
+struct Area(usize);
 
-const NO_CPU: u32 = u32::MAX;
+impl Registers for Area {
+    #[inline(always)]
+    unsafe fn save(&mut self) {
+        // SAFETY: as the caller promises; user threads have an area.
+        unsafe { fpu::save(self.0) }
+    }
+    #[inline(always)]
+    unsafe fn load(&self) {
+        // SAFETY: as the caller promises; user threads have an area.
+        unsafe { fpu::load(self.0) }
+    }
+}
+
+impl Reset for Area {
+    unsafe fn reset() {
+        fpu::load_initial();
+    }
+}
 
 /// The selectors in DS, ES, FS and GS.
 fn segments() -> u64 {
@@ -204,9 +210,7 @@ impl Context {
             fs_base: 0,
             gs_base: 0,
             segments: 0,
-            fpu: 0,
-            user: false,
-            fpu_cpu: NO_CPU,
+            float: Float::new(Area(0)),
             fault: Fault::NONE,
         }
     }
@@ -230,9 +234,7 @@ impl Context {
             fs_base: 0,
             gs_base: 0,
             segments: 0,
-            fpu,
-            user: false,
-            fpu_cpu: NO_CPU,
+            float: Float::new(Area(fpu)),
             fault: Fault::NONE,
         }
     }
@@ -247,21 +249,14 @@ impl Context {
         if let Some(sp) = sp {
             frame.rsp = sp;
         }
-        self.user = true;
-        self.fpu_cpu = NO_CPU;
-        let flags = irq::local_save();
-        if !parent.user {
-            fpu::load_initial();
-            FPU_OWNER[smp::cpu_id()].store(0, Ordering::Relaxed);
-        } else {
+        self.float.inherit(&parent.float);
+        if parent.float.is_user() {
+            let flags = irq::local_save();
             self.segments = segments();
             (self.fs_base, self.gs_base) = (parent.fs_base, parent.gs_base);
             self.note_bases();
+            irq::local_restore(flags);
         }
-        // SAFETY: the area is the new thread's; the registers hold the state of the running thread, its
-        // parent.
-        unsafe { fpu::save(self.fpu) };
-        irq::local_restore(flags);
         if let Some(tls) = tls {
             self.fs_base = tls;
             self.segments &= !SEGMENT_FS;
@@ -309,17 +304,14 @@ impl Context {
     /// A fresh program: floating point and thread-local storage as at the start of `exec`. The context is the
     /// running thread's.
     pub fn reset_for_exec(&mut self) {
+        let whose = core::ptr::from_ref(self).cast();
+        self.float.begin(whose);
         let flags = irq::local_save();
-        let cpu = smp::cpu_id();
-        fpu::load_initial();
         // SAFETY: none.
         unsafe { load_segments(0) };
         set_fs_base(0);
         set_gs_base(0);
         (self.fs_base, self.gs_base) = (0, 0);
-        self.user = true;
-        self.fpu_cpu = cpu as u32;
-        FPU_OWNER[cpu].store(self.fpu, Ordering::Relaxed);
         irq::local_restore(flags);
     }
 }
@@ -335,14 +327,13 @@ impl Context {
     reason = "contexts name these places, and the one caller is not copied"
 )]
 pub unsafe fn switch(prev: *mut Context, next: *const Context, resumed: impl FnOnce()) {
+    let next = next.cast_mut();
     // SAFETY: both are valid; `next` belongs to this CPU from here on.
     unsafe {
-        let cpu = smp::cpu_id();
         // What the processor's register has, if it is known.
         let mut gs = None;
-        if (*prev).user {
-            fpu::save((*prev).fpu);
-            (*prev).fpu_cpu = cpu as u32;
+        if (*prev).float.is_user() {
+            (*prev).float.leave();
             if cpu::has(Features::FSGSBASE) {
                 (*prev).fs_base = read_fs_base();
                 (*prev).gs_base = read_gs_base();
@@ -356,15 +347,11 @@ pub unsafe fn switch(prev: *mut Context, next: *const Context, resumed: impl FnO
             exchange_segments(prev, next);
             gs = None;
         }
-        if (*next).user {
+        if (*next).float.is_user() {
+            (*next).float.arrive(smp::cpu_local().cast_mut(), next.cast());
             set_fs_base((*next).fs_base);
             if gs != Some((*next).gs_base) {
                 set_gs_base((*next).gs_base);
-            }
-            let owner = &FPU_OWNER[cpu];
-            if owner.load(Ordering::Relaxed) != (*next).fpu || (*next).fpu_cpu != cpu as u32 {
-                fpu::load((*next).fpu);
-                owner.store((*next).fpu, Ordering::Relaxed);
             }
         }
         asm!(

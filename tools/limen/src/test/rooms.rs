@@ -1,5 +1,6 @@
 //! Compares the map in `ARCHITECTURE.md` with the code. Every room is on the map; a room imports only rooms
-//! that its row names; a room whose row says that it has no `unsafe` forbids `unsafe` to the compiler.
+//! that its row names; a room whose row says that it has no `unsafe` forbids `unsafe` to the compiler. And
+//! the files of an architecture do not import each other in circles.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -10,6 +11,9 @@ use crate::tree;
 
 /// The most pairs of rooms that may import each other. This number is never raised.
 const MUTUAL: usize = 16;
+
+/// Architectures whose files do import each other in circles. No other comes here.
+const CIRCLES: [&str; 1] = ["x86_64"];
 
 /// Macros that stand for the room they are of, by whatever path they are called.
 const MACROS: [(&str, &str); 7] = [
@@ -104,15 +108,123 @@ pub fn check() -> Result<String> {
             mutual.join(", ")
         ));
     }
+    let architectures = architectures(&kernel.join("arch"))?;
+    for (name, arrows) in &architectures {
+        match (circle(arrows), CIRCLES.contains(&name.as_str())) {
+            (Some(circle), false) => wrong.push(format!("files of arch/{name} in a circle: {circle}")),
+            (None, true) => wrong.push(format!("arch/{name} has no circle: take it off the list")),
+            _ => {}
+        }
+    }
     if !wrong.is_empty() {
         bail!("{}", wrong.join("\n"));
     }
     Ok(format!(
-        "{} rooms, {} arrows, {} pairs that import each other",
+        "{} rooms, {} arrows, {} pairs that import each other; {} architectures, {} with circles of files",
         rooms.len(),
         arrows.len(),
-        mutual.len()
+        mutual.len(),
+        architectures.len(),
+        CIRCLES.len()
     ))
+}
+
+/// Each architecture's imports of files by files.
+fn architectures(arch: &Path) -> Result<BTreeMap<String, Arrows>> {
+    let mut found = BTreeMap::new();
+    for name in names_in(arch)? {
+        let folder = arch.join(&name);
+        let Ok(text) = std::fs::read_to_string(folder.join("mod.rs")) else {
+            continue;
+        };
+        let modules = modules(&text);
+        let mut arrows = Arrows::new();
+        for (from, file) in &modules {
+            let path = folder.join(file);
+            let text =
+                std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+            for (to, line) in neighbours(&text) {
+                if to != *from && modules.iter().any(|(module, _)| *module == to) {
+                    arrows
+                        .entry((from.clone(), to))
+                        .or_insert_with(|| format!("{file}:{line}"));
+                }
+            }
+        }
+        found.insert(name, arrows);
+    }
+    Ok(found)
+}
+
+/// The modules that the root file of a folder declares, with their files. One that has several, for features,
+/// is there for each.
+fn modules(text: &str) -> Vec<(String, String)> {
+    let (mut found, mut file) = (Vec::new(), None);
+    for line in text.lines() {
+        let path = line
+            .strip_prefix("#[path = \"")
+            .and_then(|rest| rest.strip_suffix("\"]"));
+        if path.is_some() {
+            file = path;
+        }
+        let declared = line.strip_prefix("pub ").unwrap_or(line);
+        let declared = declared
+            .strip_prefix("mod ")
+            .and_then(|rest| rest.strip_suffix(';'));
+        if let Some(name) = declared {
+            let own = format!("{name}.rs");
+            found.push((name.to_owned(), file.take().map_or(own, str::to_owned)));
+        }
+    }
+    found
+}
+
+/// The files of its own folder that a file names, with their lines.
+fn neighbours(text: &str) -> Vec<(String, usize)> {
+    let code = without_comments(text);
+    let mut found = named_behind(&code, "super::");
+    found.retain(|(name, _)| name != "super");
+    found.extend(named_behind(&code, "arch::imp::"));
+    found
+}
+
+/// A circle of imports, with the place of each; the shortest.
+fn circle(arrows: &Arrows) -> Option<String> {
+    let starts: BTreeSet<&str> = arrows.keys().map(|(from, _)| from.as_str()).collect();
+    let way = starts
+        .iter()
+        .filter_map(|start| way_back(arrows, start))
+        .min_by_key(Vec::len)?;
+    let steps = way
+        .iter()
+        .map(|(arrow, place)| format!("{} imports {} ({place})", arrow.0, arrow.1));
+    Some(steps.collect::<Vec<_>>().join(", "))
+}
+
+/// The shortest way along arrows from `start` to itself.
+fn way_back<'a>(arrows: &'a Arrows, start: &str) -> Option<Vec<(&'a (String, String), &'a String)>> {
+    let mut ways = vec![Vec::new()];
+    let mut seen = BTreeSet::new();
+    while !ways.is_empty() {
+        let mut longer = Vec::new();
+        for way in ways {
+            let last: &str = way
+                .last()
+                .map_or(start, |(arrow, _): &(&(String, String), _)| &arrow.1);
+            for arrow in arrows.iter().filter(|((from, _), _)| from == last) {
+                let mut way = way.clone();
+                way.push(arrow);
+                if arrow.0.1 == start {
+                    return Some(way);
+                }
+                if seen.insert(&arrow.0.1) {
+                    longer.push(way);
+                }
+            }
+        }
+        ways = longer;
+    }
+    None
 }
 
 /// The pairs that import each other, by name.
@@ -188,13 +300,38 @@ fn forbids_unsafe(head: &Path) -> Result<bool> {
 /// The rooms that a file names by `crate::ROOM`, `crate::{ROOM, ...}` or one of [`MACROS`], with their lines.
 fn imports(text: &str) -> Vec<(String, usize)> {
     let code = without_comments(text);
+    let mut found = named_behind(&code, "crate::");
+    for (at, _) in code.match_indices("!") {
+        let before = &code[..at];
+        let start = before
+            .rfind(|c: char| !c.is_alphanumeric() && c != '_')
+            .map_or(0, |last| last + 1);
+        let called = code[at + 1..].trim_start().starts_with(['(', '{', '[']);
+        let other = before[..start].ends_with("$crate::");
+        let room = MACROS.iter().find(|(name, _)| *name == &before[start..]);
+        if let Some((_, room)) = room
+            && called
+            && !other
+        {
+            found.push(((*room).to_owned(), code[..at].matches('\n').count() + 1));
+        }
+    }
+    found
+}
+
+/// What code names behind `prefix`, alone or in a group, with the lines.
+fn named_behind(code: &str, prefix: &str) -> Vec<(String, usize)> {
     let mut found = Vec::new();
-    for (at, _) in code.match_indices("crate::") {
-        if code[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == '$') {
+    for (at, _) in code.match_indices(prefix) {
+        // `super::` behind another one is the folder above.
+        let before = &code[..at];
+        if before.ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == '$')
+            || before.ends_with("super::")
+        {
             continue;
         }
         let line = code[..at].matches('\n').count() + 1;
-        let rest = &code[at + "crate::".len()..];
+        let rest = &code[at + prefix.len()..];
         let Some(group) = rest.strip_prefix('{') else {
             found.push((word(rest), line));
             continue;
@@ -215,21 +352,6 @@ fn imports(text: &str) -> Vec<(String, usize)> {
                 }
                 _ => {}
             }
-        }
-    }
-    for (at, _) in code.match_indices("!") {
-        let before = &code[..at];
-        let start = before
-            .rfind(|c: char| !c.is_alphanumeric() && c != '_')
-            .map_or(0, |last| last + 1);
-        let called = code[at + 1..].trim_start().starts_with(['(', '{', '[']);
-        let other = before[..start].ends_with("$crate::");
-        let room = MACROS.iter().find(|(name, _)| *name == &before[start..]);
-        if let Some((_, room)) = room
-            && called
-            && !other
-        {
-            found.push(((*room).to_owned(), code[..at].matches('\n').count() + 1));
         }
     }
     found
@@ -295,7 +417,7 @@ fn string_end(before: &str, found: &str) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::{imports, mutual, rows};
+    use super::{circle, imports, modules, mutual, neighbours, rows};
     use std::collections::BTreeMap;
 
     fn names(text: &str) -> Vec<String> {
@@ -331,6 +453,35 @@ mod tests {
         assert_eq!(rows["fs"].imports.iter().collect::<Vec<_>>(), ["mm", "sync"]);
         assert!(rows["fs"].forbids_unsafe && !rows["panic"].forbids_unsafe);
         assert!(rows["panic"].imports.is_empty());
+    }
+
+    #[test]
+    fn modules_have_files() {
+        let text = "mod a;\n#[cfg(x)]\n#[path = \"../b.rs\"]\npub mod c;\n#[path = \"d.rs\"]\n#[cfg(y)]\nmod \
+            c;\npub use e;\n";
+        let found = [("a", "a.rs"), ("c", "../b.rs"), ("c", "d.rs")];
+        let found = found.map(|(name, file)| (name.to_owned(), file.to_owned()));
+        assert_eq!(modules(text), found);
+    }
+
+    #[test]
+    fn neighbours_are_named_by_super_and_by_macros() {
+        let text =
+            "use super::a;\nuse super::super::b;\nuse super::{c::{d, e}, f};\n$crate::arch::imp::g::h!();";
+        let found: Vec<_> = neighbours(text).into_iter().map(|(name, _)| name).collect();
+        assert_eq!(found, ["a", "c", "f", "g"]);
+    }
+
+    #[test]
+    fn the_shortest_circle_is_told() {
+        let arrow = |a: &str, b: &str| ((a.to_owned(), b.to_owned()), format!("{a}.rs:1"));
+        let mut arrows = BTreeMap::from([arrow("a", "b"), arrow("b", "c"), arrow("a", "c"), arrow("d", "a")]);
+        assert_eq!(circle(&arrows), None);
+        arrows.extend([arrow("c", "d"), arrow("c", "a")]);
+        assert_eq!(
+            circle(&arrows).unwrap(),
+            "a imports c (a.rs:1), c imports a (c.rs:1)"
+        );
     }
 
     #[test]

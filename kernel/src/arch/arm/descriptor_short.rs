@@ -1,0 +1,125 @@
+//! Short page table descriptors, as entries of the tables that `mm` knows (`short`). Re-exported by `mmu`.
+
+use crate::mm::{PhysAddr, Prot};
+
+/// How a kernel mapping's memory behaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemoryKind {
+    /// Ordinary cached memory.
+    Normal,
+    /// Device registers.
+    Device,
+}
+
+/// A table, one level up from pages.
+const TABLE: u32 = 1;
+/// In a table's entry: what it maps is of domain 1.
+const USER_DOMAIN: u32 = 1 << 5;
+/// A page of 4 KiB; one level up a section of 1 MiB.
+const PAGE: u32 = 2;
+const NO_EXEC: u32 = 1;
+const BUFFERED: u32 = 1 << 2;
+const CACHED: u32 = 1 << 3;
+const ACCESSED: u32 = 1 << 4;
+const USER: u32 = 1 << 5;
+/// With `BUFFERED` and `CACHED`: write-back, allocating on writes.
+const ALLOCATING: u32 = 1 << 6;
+const READ_ONLY: u32 = 1 << 9;
+const SHARED: u32 = 1 << 10;
+const NOT_GLOBAL: u32 = 1 << 11;
+const NORMAL: u32 = BUFFERED | CACHED | ALLOCATING | SHARED;
+const ADDRESS: u32 = !0xfff;
+
+/// One page table entry (any level of `mm`'s tables), as a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(transparent)]
+pub struct Entry(pub u32);
+
+impl Entry {
+    /// Nothing mapped.
+    pub const EMPTY: Self = Self(0);
+
+    const fn user_bits(prot: Prot) -> u32 {
+        let common = NORMAL | ACCESSED | NOT_GLOBAL | USER;
+        if prot.is_empty() {
+            // Kept but not there: `PROT_NONE`.
+            return common | READ_ONLY;
+        }
+        common
+            | PAGE
+            | if prot.contains(Prot::WRITE) { 0 } else { READ_ONLY }
+            | if prot.contains(Prot::EXEC) { 0 } else { NO_EXEC }
+    }
+    /// A user page. `prot` without any access bit maps nothing accessible but keeps the frame (`PROT_NONE`):
+    /// faults on every access. Young and, if writable, dirty already.
+    #[inline]
+    pub fn user_page(phys: PhysAddr, prot: Prot) -> Self {
+        Self(phys.as_usize() as u32 | Self::user_bits(prot))
+    }
+    /// A kernel page (level 0) or section of 1 MiB (level 1).
+    pub fn kernel_leaf(phys: PhysAddr, prot: Prot, kind: MemoryKind, level: usize) -> Self {
+        let mut bits = PAGE | ACCESSED;
+        bits |= match kind {
+            MemoryKind::Normal => NORMAL,
+            MemoryKind::Device => BUFFERED,
+        };
+        if !prot.contains(Prot::WRITE) {
+            bits |= READ_ONLY;
+        }
+        if !prot.contains(Prot::EXEC) {
+            bits |= NO_EXEC;
+        }
+        if level == 1 {
+            // The same bits elsewhere: those of the attributes are six higher, execution is bit 4.
+            let high = bits & (ACCESSED | USER | ALLOCATING | READ_ONLY | SHARED);
+            bits = PAGE | bits & (BUFFERED | CACHED) | high << 6 | (bits & NO_EXEC) << 4;
+        }
+        Self(phys.as_usize() as u32 | bits)
+    }
+    /// A pointer to a lower table of user space.
+    #[inline]
+    pub fn table(phys: PhysAddr) -> Self {
+        Self(phys.as_usize() as u32 | TABLE | USER_DOMAIN)
+    }
+    /// Whether nothing is there.
+    #[inline(always)]
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+    /// Whether a lower table is there (asked of levels above 0 only).
+    #[inline(always)]
+    pub fn is_table(self) -> bool {
+        self.0 & 3 == TABLE
+    }
+    /// The page's or table's physical address.
+    #[inline(always)]
+    pub fn phys(self) -> PhysAddr {
+        PhysAddr::new(u64::from(self.0 & ADDRESS))
+    }
+    /// The user permissions.
+    #[inline]
+    pub fn prot(self) -> Prot {
+        if self.0 & PAGE == 0 {
+            return Prot::empty();
+        }
+        let mut prot = Prot::READ;
+        prot.set(Prot::WRITE, self.0 & READ_ONLY == 0);
+        prot.set(Prot::EXEC, self.0 & NO_EXEC == 0);
+        prot
+    }
+    /// The same page without permission to write; `None` if it has none.
+    #[inline(always)]
+    pub fn write_protected(self) -> Option<Self> {
+        (self.0 & (PAGE | READ_ONLY) == PAGE).then_some(Self(self.0 | READ_ONLY))
+    }
+    /// The same page with other user permissions.
+    #[inline]
+    pub fn with_prot(self, prot: Prot) -> Self {
+        Self(self.0 & ADDRESS | Self::user_bits(prot))
+    }
+    /// What the processor's root has for part `n` of four, in the kernel's domain or in user space's.
+    pub(super) fn quarter(self, n: usize, kernel: bool) -> u32 {
+        let entry = if kernel { self.0 & !USER_DOMAIN } else { self.0 };
+        entry + (n << 10) as u32
+    }
+}
