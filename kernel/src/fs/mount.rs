@@ -650,14 +650,13 @@ pub fn pivot_root(new_root: Path, put_old: Path) -> Result<(), Errno> {
     Ok(())
 }
 
-/// A made-up directory no longer exists: unmounts what is mounted below it.
-pub fn forget_below(gone: &Arc<Dentry>) {
+/// Unmounts what is mounted on names that no longer exist.
+pub fn forget(gone: impl Fn(&Arc<Dentry>) -> bool) {
     let _change = CHANGE.lock();
     let mut last = (0, 0);
     while let Some((place, mnt)) = behind(&LIST, last) {
         last = place;
-        let below = |at: Path| at.dentry.is_below(gone);
-        if mnt.mountpoint().is_some_and(below) {
+        if mnt.mountpoint().is_some_and(|at| gone(&at.dentry)) {
             detach_all(mnt);
         }
     }
