@@ -46,8 +46,8 @@ bitflags! {
         const RECEIVES = 1024;
         /// Positions are memory addresses, so any 64 bits are one.
         const ADDRESSES = 4096;
-        /// Opened by path. If it is open for writing, it counts among its inode's writers, so that nobody can
-        /// executed meanwhile; if for reading only, among its readers.
+        /// Opened by path. If it is open for writing, it counts among the writers of its inode, so that the
+        /// file is not executed meanwhile, and of its mount; if for reading only, among the inode's readers.
         const BY_PATH = 2048;
     }
 }
@@ -202,8 +202,9 @@ pub struct File {
 
 impl File {
     /// A new description. `flags` are those of `open`; they include the access mode. With
-    /// it takes over a count of [`Inode::get_write`] if it is for writing, and of [`Inode::get_read`] if it
-    /// is for reading only and the file is a regular one.
+    /// [`FileMode::BY_PATH`] it takes over counts: of [`Inode::get_write`] if it is for writing, and for a
+    /// regular file of [`Mount::get_write`](crate::fs::mount::Mount::get_write) then, else of
+    /// [`Inode::get_read`].
     pub fn new(ops: Arc<dyn FileOps>, path: Path, flags: u32, extra_mode: FileMode) -> Arc<Self> {
         let mut mode = extra_mode;
         if flags & abi::O_PATH != 0 {
@@ -422,9 +423,12 @@ impl Drop for File {
         if !self.mode.contains(FileMode::PATH) {
             self.ops.release(self);
             crate::fs::locks::file_released(self);
-            crate::fs::inotify::file_closed(self);
+            inotify::file_closed(self);
             if self.mode.contains(FileMode::BY_PATH.union(FileMode::WRITE)) {
                 self.inode().put_write();
+                if self.is_regular() {
+                    self.path.mnt.put_write();
+                }
             } else if self.mode.contains(FileMode::BY_PATH.union(FileMode::READ)) && self.is_regular() {
                 self.inode().put_read();
             }

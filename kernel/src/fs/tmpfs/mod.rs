@@ -140,6 +140,9 @@ impl SuperOps for Super {
             let _ = write!(out, ",gid={gid}");
         }
     }
+    fn check_options(&self, data: &str) -> Result<(), Errno> {
+        Options::parse(data).map(drop)
+    }
     fn remount(&self, data: &str) -> Result<(), Errno> {
         let new = Options::parse(data)?;
         let a = &self.account;
