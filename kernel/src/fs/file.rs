@@ -2,6 +2,7 @@
 
 use crate::fs::fasync::{self, Async, Owner, OwnerCell};
 use crate::fs::inode::{FileType, Inode};
+use crate::fs::inotify;
 use crate::fs::io::{IoDst, IoSrc};
 use crate::fs::path::Path;
 use crate::fs::poll::{PollEvents, PollTable};
@@ -323,21 +324,37 @@ impl File {
             Err(_) => Err(self.fault(FileMode::NO_WRITE)),
         }
     }
-    /// Reads. `EBADF` if the file was not opened for reading.
+    /// Reads, and tells the file's watchers. `EBADF` if the file was not opened for reading.
     #[inline]
     pub fn read(&self, dst: &mut IoDst<'_>, pos: Option<u64>) -> SysResult {
+        let result = self.read_quietly(dst, pos);
+        inotify::was_read(self, result);
+        result
+    }
+    /// Writes, and tells the file's watchers. `EBADF` if the file was not opened for writing.
+    #[inline]
+    pub fn write(&self, src: &mut IoSrc<'_>, pos: Option<u64>) -> SysResult {
+        let result = self.write_quietly(src, pos);
+        inotify::was_written(self, result);
+        result
+    }
+    /// [`File::read`] that tells nobody.
+    #[inline]
+    pub fn read_quietly(&self, dst: &mut IoDst<'_>, pos: Option<u64>) -> SysResult {
         self.check(FileMode::READ)?;
         self.ops.read(self, dst, pos)
     }
-    /// Writes. `EBADF` if the file was not opened for writing.
+    /// [`File::write`] that tells nobody.
     #[inline]
-    pub fn write(&self, src: &mut IoSrc<'_>, pos: Option<u64>) -> SysResult {
+    pub fn write_quietly(&self, src: &mut IoSrc<'_>, pos: Option<u64>) -> SysResult {
         self.check(FileMode::WRITE)?;
         self.ops.write(self, src, pos)
     }
     /// Reads into a kernel buffer at `pos`, however the file was opened. For exec.
     pub fn read_at(&self, buf: &mut [u8], pos: u64) -> SysResult {
-        self.ops.read(self, &mut IoDst::kernel(buf), Some(pos))
+        let result = self.ops.read(self, &mut IoDst::kernel(buf), Some(pos));
+        inotify::was_read(self, result);
+        result
     }
     /// Which events there are. See [`FileOps::poll`].
     #[inline]
