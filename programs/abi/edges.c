@@ -67,6 +67,12 @@ static int apart(void (*run)(void)) {
     return WIFSIGNALED(status) ? 200 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
+static double seconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec + now.tv_nsec / 1e9;
+}
+
 static long futex(void *word, int operation, int value, long other, void *second, int third) {
     return syscall(SYS_futex, word, operation, value, other, second, third);
 }
@@ -552,14 +558,18 @@ static void come(int signal) {
     came = signal;
 }
 
-/* A handler can return after the vDSO was moved. */
-static void moved_vdso(void) {
-    unsigned long start = 0, end = 0;
+static void bounds_of(const char *name, unsigned long *start, unsigned long *end) {
     char line[512];
     FILE *maps = fopen("/proc/self/maps", "r");
     while (maps && fgets(line, sizeof line, maps))
-        if (strstr(line, "[vdso]")) sscanf(line, "%lx-%lx", &start, &end);
+        if (strstr(line, name)) sscanf(line, "%lx-%lx", start, end);
     if (maps) fclose(maps);
+}
+
+/* A handler can return after the vDSO was moved. */
+static void moved_vdso(void) {
+    unsigned long start = 0, end = 0;
+    bounds_of("[vdso]", &start, &end);
     if (!start) return;
     char *to = mmap(NULL, end - start, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     signal(SIGUSR1, come);
@@ -578,6 +588,70 @@ static void moved_vdso(void) {
     CHECK(mprotect((void *)start, end - start, PROT_READ | PROT_EXEC) == 0);
     CHECK(mremap((void *)start, end - start, end - start, MREMAP_MAYMOVE | MREMAP_FIXED, to) == to);
     CHECK(syscall(SYS_kill, getpid(), SIGUSR1) == 0 && came == SIGUSR1);
+}
+
+/* The flags of a mapping, as smaps names them. */
+static int has_flags(const char *name, const char *flags) {
+    char line[512];
+    int here = 0, found = 0;
+    FILE *maps = fopen("/proc/self/smaps", "r");
+    while (maps && fgets(line, sizeof line, maps)) {
+        if (strstr(line, "[")) here = strstr(line, name) != NULL;
+        if (here && strncmp(line, "VmFlags: ", 9) == 0) found = strncmp(line + 9, flags, strlen(flags)) == 0;
+    }
+    if (maps) fclose(maps);
+    return found;
+}
+
+/* A program may have a vDSO of its own, but not the kernel's data. One byte of its head says nothing. */
+static void own_vdso(void) {
+    enum { BYTE = 12 };
+    unsigned long start = 0, end = 0, from = 0, to = 0;
+    int ends[2], memory = open("/proc/self/mem", O_RDWR), status = -1;
+    bounds_of("[vdso]", &start, &end);
+    bounds_of("[vvar]", &from, &to);
+    if (!start || !from) return;
+    char *at = (char *)start, *data = (char *)from, byte;
+    size_t size = end - start, length = to - from;
+    char was = at[BYTE];
+    CHECK(has_flags("[vdso]", "rd ex mr mw me de") && has_flags("[vvar]", "rd mr pf io de dd"));
+    /* A debugger may write to it; what is dropped comes back. */
+    CHECK(pwrite64(memory, "x", 1, (off64_t)(uintptr_t)(at + BYTE)) == 1 && at[BYTE] == 'x');
+    CHECK(madvise(at, page, MADV_DONTNEED) == 0 && at[BYTE] == was);
+    FAILS(madvise(at, size, MADV_POPULATE_WRITE), EINVAL);
+    CHECK(mprotect(at, size, PROT_READ | PROT_WRITE | PROT_EXEC) == 0);
+    at[BYTE] = 'y';
+    signal(SIGUSR1, come);
+    CHECK(syscall(SYS_kill, getpid(), SIGUSR1) == 0 && came == SIGUSR1 && seconds() > 0);
+    pid_t child = fork();
+    if (child == 0) {
+        if (at[BYTE] != 'y') _exit(1);
+        at[BYTE] = 'z';
+        _exit(at[BYTE] != 'z' || seconds() < 0);
+    }
+    CHECK(waitpid(child, &status, 0) == child && status == 0 && at[BYTE] == 'y');
+    CHECK(madvise(at, size, MADV_WIPEONFORK) == 0);
+    child = fork();
+    if (child == 0) _exit(at[BYTE] != was);
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    CHECK(mprotect(at, size, PROT_READ | PROT_EXEC) == 0 && at[BYTE] == 'y');
+    CHECK(madvise(at, size, MADV_DOFORK) == 0 && mprotect(at, size, PROT_READ | PROT_WRITE | PROT_EXEC) == 0);
+    FAILS(madvise(at, size, MADV_DODUMP), EINVAL);
+    if (size > (size_t)page) FAILS(mprotect(at, page, PROT_READ | PROT_WRITE), EINVAL);
+    FAILS(mremap(at, size, size * 2, MREMAP_MAYMOVE), EFAULT);
+    /* The data cannot be written to, not even by a debugger, and others cannot read it. */
+    FAILS(mprotect(data, length, PROT_READ | PROT_WRITE), EACCES);
+    FAILS(mprotect(data, length, PROT_READ | PROT_EXEC), EACCES);
+    CHECK(mprotect(data, length, PROT_READ) == 0);
+    FAILS(madvise(data, length, MADV_DONTNEED), EINVAL);
+    FAILS(madvise(data, length, MADV_DOFORK), EINVAL);
+    FAILS(madvise(data, length, MADV_POPULATE_READ), EINVAL);
+    FAILS(pread64(memory, &byte, 1, (off64_t)(uintptr_t)data), EIO);
+    FAILS(pwrite64(memory, &byte, 1, (off64_t)(uintptr_t)data), EIO);
+    struct iovec own = { &byte, 1 }, its = { data, 1 };
+    FAILS(process_vm_readv(getpid(), &own, 1, &its, 1, 0), EFAULT);
+    CHECK(pipe(ends) == 0 && write(ends[1], data, 1) == 1);
+    close(memory), close(ends[0]), close(ends[1]);
 }
 
 #define PRESENT (1ull << 63)
@@ -745,12 +819,6 @@ static void show_much(void) {
     }
 }
 
-static double seconds(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec + now.tv_nsec / 1e9;
-}
-
 /* A process that is killed during long work ends soon. */
 static void killed_in(int line, void (*much)(void)) {
     struct timespec some = { 0, 100000000 };
@@ -790,6 +858,7 @@ int main(void) {
     populated_over_hole();
     locked_stack();
     CHECK(apart(moved_vdso) == 0);
+    CHECK(apart(own_vdso) == 0);
     page_map();
     highest_position();
     listed_at_the_end();

@@ -534,6 +534,116 @@ static void expiring(void) {
     CHECK(rmdir("idle") == 0);
 }
 
+#define TO_RO(place) mount(NULL, place, NULL, MS_REMOUNT | MS_RDONLY, NULL)
+#define TO_RW(place) mount(NULL, place, NULL, MS_REMOUNT, NULL)
+#define MOUNT_TO_RO(place) mount(NULL, place, NULL, MS_REMOUNT | MS_BIND | MS_RDONLY, NULL)
+#define MOUNT_TO_RW(place) mount(NULL, place, NULL, MS_REMOUNT | MS_BIND, NULL)
+#define BUSY(call) CHECK((call) == -1 && errno == EBUSY)
+
+/* Whether such an open gives this error. */
+static int refuses(const char *name, int flags, int error) {
+    int fd = open(name, flags, 0600);
+    if (fd < 0) return errno == error;
+    close(fd);
+    return 0;
+}
+
+/* What is written to does not become read-only, nor does a file system that will have to free a file. */
+static void written_to(void) {
+    CHECK(mkdir("own", 0700) == 0 && mkdir("again", 0700) == 0);
+    CHECK(mount("none", "own", "tmpfs", 0, "") == 0 && mount("own", "again", NULL, MS_BIND, NULL) == 0);
+    int fd = open("own/f", O_RDWR | O_CREAT, 0600), other;
+    CHECK(fd >= 0 && ftruncate(fd, 9) == 0);
+    BUSY(TO_RO("own")), BUSY(TO_RO("again")), BUSY(MOUNT_TO_RO("own"));
+    /* Nobody writes through the other mount. */
+    CHECK(MOUNT_TO_RO("again") == 0 && refuses("again/g", O_RDWR | O_CREAT, EROFS));
+    CHECK(refuses("again/f", O_WRONLY, EROFS) && refuses("again/f", O_RDONLY | O_TRUNC, EROFS));
+    BUSY(TO_RO("again"));
+    CHECK(MOUNT_TO_RO("again") == 0 && MOUNT_TO_RW("again") == 0 && TO_RW("own") == 0);
+    CHECK(mount(NULL, "own", NULL, MS_REMOUNT | MS_RDONLY, "size=much") == -1 && errno == EINVAL);
+    /* A mapping keeps the file open, whatever it allows. */
+    void *at = mmap(NULL, 1, PROT_READ, MAP_PRIVATE, fd, 0);
+    close(fd);
+    BUSY(TO_RO("own"));
+    munmap(at, 1);
+    CHECK(TO_RO("own") == 0 && TO_RO("own") == 0 && refuses("again/f", O_RDWR, EROFS));
+    fd = open("again/f", O_RDONLY);
+    CHECK(fd >= 0 && TO_RW("own") == 0 && TO_RO("own") == 0 && TO_RW("own") == 0);
+    /* The only name of an open file is removed. */
+    CHECK(unlink("own/f") == 0);
+    BUSY(TO_RO("own"));
+    CHECK(MOUNT_TO_RO("own") == 0 && MOUNT_TO_RW("own") == 0);
+    close(fd);
+    CHECK(TO_RO("own") == 0 && TO_RW("own") == 0);
+    CHECK(mkdir("own/d", 0700) == 0 && (fd = open("own/d", O_RDONLY)) >= 0 && rmdir("own/d") == 0);
+    BUSY(TO_RO("own"));
+    close(fd);
+    char name[64];
+    fd = open("own", O_TMPFILE | O_RDWR, 0600);
+    snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
+    other = open(name, O_RDONLY);
+    close(fd);
+    BUSY(TO_RO("own"));
+    snprintf(name, sizeof name, "/proc/self/fd/%d", other);
+    CHECK(linkat(AT_FDCWD, name, AT_FDCWD, "own/f", AT_SYMLINK_FOLLOW) == 0 && TO_RO("own") == 0);
+    CHECK(TO_RW("own") == 0);
+    close(other);
+    /* Pipes and devices are no part of the file system. */
+    CHECK(mkfifo("own/p", 0600) == 0 && mknod("own/n", S_IFCHR | 0600, 0x103) == 0);
+    fd = open("own/p", O_RDWR), other = open("own/n", O_WRONLY);
+    CHECK(fd >= 0 && other >= 0 && TO_RO("own") == 0 && TO_RW("own") == 0);
+    close(fd), close(other);
+    /* A descriptor for ioctl only (flags 3). */
+    fd = open("own/f", 3);
+    CHECK(fd >= 0 && TO_RO("own") == 0 && TO_RW("own") == 0);
+    close(fd);
+    /* A mount without a place has writers, too. */
+    fd = open("again/f", O_RDWR);
+    CHECK(fd >= 0 && umount2("again", MNT_DETACH) == 0 && MOUNT_TO_RO("own") == 0);
+    CHECK(MOUNT_TO_RW("own") == 0);
+    BUSY(TO_RO("own"));
+    close(fd);
+    CHECK(TO_RO("own") == 0 && TO_RW("own") == 0);
+    /* What is not named stays: the times of access. */
+    char text[4096] = { 0 };
+    CHECK(mount(NULL, "own", NULL, MS_REMOUNT | MS_BIND | MS_NOATIME, NULL) == 0 && TO_RO("own") == 0);
+    fd = open("/proc/self/mounts", O_RDONLY);
+    CHECK(read(fd, text, sizeof text - 1) > 0 && strstr(text, "/own tmpfs ro,noatime"));
+    close(fd);
+    CHECK(umount("own") == 0);
+    /* One instance of /proc becomes read-only, the others do not. */
+    CHECK(mount("none", "own", "proc", 0, "") == 0);
+    fd = open("own/sys/kernel/hostname", O_RDWR);
+    BUSY(TO_RO("own"));
+    close(fd);
+    CHECK(TO_RO("own") == 0 && refuses("own/sys/kernel/hostname", O_RDWR, EROFS));
+    CHECK(!refuses("/proc/sys/kernel/hostname", O_RDWR, EROFS) && umount("own") == 0);
+    rmdir("own"), rmdir("again");
+}
+
+/* Of opening for writing and becoming read-only one fails: nothing that is open can be written to then. */
+static void *to_and_fro(void *stop) {
+    while (!*(volatile int *)stop) TO_RO("own"), TO_RW("own");
+    return NULL;
+}
+static void writer_or_read_only(void) {
+    pthread_t thread;
+    int stop = 0, opened = 0, busy = 1;
+    CHECK(mkdir("own", 0700) == 0 && mount("none", "own", "tmpfs", 0, "") == 0);
+    close(open("own/f", O_RDWR | O_CREAT, 0600));
+    CHECK(pthread_create(&thread, NULL, to_and_fro, &stop) == 0);
+    for (int i = 0; i < 3000 && busy; i++) {
+        int fd = open("own/f", O_RDWR);
+        if (fd < 0) continue;
+        opened++;
+        busy = TO_RO("own") == -1 && errno == EBUSY && close(fd) == 0;
+    }
+    CHECK(opened > 0 && busy);
+    stop = 1;
+    pthread_join(thread, NULL);
+    CHECK(umount("own") == 0 && rmdir("own") == 0);
+}
+
 int main(int argc, char **argv) {
     if (argc == 2 && strcmp(argv[1], "locked") == 0) return free_for_others("kept.lock");
     if (argc == 2 && strcmp(argv[1], "program") == 0) return 77;
@@ -554,5 +664,7 @@ int main(int argc, char **argv) {
     number_of_the_slow();
     room_for_all_or_none();
     expiring();
+    written_to();
+    writer_or_read_only();
     return report();
 }

@@ -1,7 +1,8 @@
 /*
  * Signals: which process gets those about files (O_ASYNC), which thread takes one, how many are queued for a
- * user and for a timer, which end of a process the log reports. Called by tools/limen/src/test/programs.rs,
- * on every architecture; on Linux it can be run by hand, as root, in an empty folder.
+ * user and for a timer, which end of a process the log reports, what a leader that has ended and a process
+ * that is stopping take. Called by tools/limen/src/test/programs.rs, on every architecture; on Linux it can
+ * be run by hand, as root, in an empty folder.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -461,6 +462,124 @@ static void fatal_signals(void) {
     CHECK(!said_of(SIGILL, SIG_DFL));
 }
 
+/* --- Signals for a leader that has ended, and for a process that is stopping --- */
+
+static void *outlives(void *argument) {
+    while (pause() != 0);
+    return argument;
+}
+
+/* A process whose leader has ended and whose other thread lives. */
+static pid_t without_leader(void) {
+    char state[64] = { 0 }, name[64];
+    pid_t child = fork();
+    if (child == 0) {
+        pthread_t thread;
+        if (pthread_create(&thread, NULL, outlives, NULL) == 0) syscall(SYS_exit, 0);
+        _exit(1);
+    }
+    snprintf(name, sizeof name, "/proc/%d/stat", child);
+    for (int i = 0; i < 200 && !strstr(state, ") Z "); i++) {
+        pause_ms(10);
+        int fd = open(name, O_RDONLY);
+        if (fd < 0 || read(fd, state, sizeof state - 1) < 0) break;
+        close(fd);
+    }
+    CHECK(strstr(state, ") Z ") != NULL);
+    return child;
+}
+
+/* Whether the child's next change within two seconds is this one. */
+static int changes(pid_t child, int flags, int code, int value) {
+    siginfo_t info = { 0 };
+    for (int i = 0; i < 200 && info.si_pid == 0; i++) {
+        if (waitid(P_PID, child, &info, flags | WNOHANG) != 0) return 0;
+        if (info.si_pid == 0) pause_ms(10);
+    }
+    return info.si_pid == child && info.si_code == code && info.si_status == value;
+}
+
+/* As long as nobody has waited for it, the leader can be sent signals. */
+static void takes_signals(pid_t leader) {
+    siginfo_t info = { .si_code = SI_QUEUE };
+    for (int sig = 0; sig < 2; sig++) {
+        int number = sig ? SIGKILL : 0;
+        CHECK(syscall(SYS_tgkill, leader, leader, number) == 0 && syscall(SYS_tkill, leader, number) == 0);
+        info.si_signo = number;
+        CHECK(syscall(SYS_rt_tgsigqueueinfo, leader, leader, number, &info) == 0);
+    }
+    CHECK(syscall(SYS_tgkill, leader, leader, 65) == -1 && errno == EINVAL);
+    CHECK(syscall(SYS_tgkill, leader + 1, leader, 0) == -1 && errno == ESRCH);
+    pid_t stranger = fork();
+    if (stranger == 0) {
+        if (setresuid(1, 1, 1) != 0) _exit(2);
+        _exit(syscall(SYS_tgkill, leader, leader, 0) == -1 && errno == EPERM ? 0 : 1);
+    }
+    CHECK(child_good(stranger));
+}
+
+static void ended_leaders(void) {
+    pid_t child = without_leader();
+    takes_signals(child);
+    /* What stops or continues the whole process still does; a stop signal has to be taken by somebody. */
+    CHECK(syscall(SYS_tgkill, child, child, SIGSTOP) == 0 && kill(child, SIGSTOP) == 0);
+    CHECK(changes(child, WSTOPPED, CLD_STOPPED, SIGSTOP));
+    CHECK(syscall(SYS_tgkill, child, child, SIGCONT) == 0);
+    CHECK(changes(child, WCONTINUED, CLD_CONTINUED, SIGCONT));
+    kill(child, SIGKILL);
+    CHECK(changes(child, WEXITED | WNOWAIT, CLD_KILLED, SIGKILL));
+    takes_signals(child);
+    CHECK(waitpid(child, NULL, 0) == child);
+    CHECK(syscall(SYS_tgkill, child, child, 0) == -1 && errno == ESRCH);
+    child = fork();
+    if (child == 0) _exit(0);
+    CHECK(changes(child, WEXITED | WNOWAIT, CLD_EXITED, 0));
+    takes_signals(child);
+    CHECK(waitpid(child, NULL, 0) == child);
+}
+
+static void *waits_for_child(void *milliseconds) {
+    if (vfork() == 0) {
+        pause_ms(*(int *)milliseconds);
+        _exit(0);
+    }
+    return NULL;
+}
+
+/* A process continues before all its threads have stopped: one of them waits for its child in vfork. */
+static void continued_early(void) {
+    sigset_t set;
+    siginfo_t info = { 0 };
+    struct timespec most = { 2, 0 }, none = { 0, 0 };
+    sigemptyset(&set);
+    sigaddset(&set, SIGCHLD);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        pthread_t thread;
+        int long_enough = 3000;
+        pthread_create(&thread, NULL, waits_for_child, &long_enough);
+        for (;;) pause();
+    }
+    pause_ms(300);
+    kill(child, SIGSTOP);
+    pause_ms(200);
+    CHECK(waitid(P_PID, child, &info, WSTOPPED | WNOHANG) == 0 && info.si_pid == 0);
+    CHECK(sigtimedwait(&set, &info, &none) == -1 && errno == EAGAIN);
+    kill(child, SIGCONT);
+    /* The signal tells of the stop, which nothing caused. */
+    CHECK(sigtimedwait(&set, &info, &most) == SIGCHLD && info.si_pid == child);
+    CHECK(info.si_code == CLD_STOPPED && info.si_status == 0);
+    info.si_pid = 0;
+    CHECK(waitid(P_PID, child, &info, WSTOPPED | WNOHANG) == 0 && info.si_pid == 0);
+    CHECK(changes(child, WCONTINUED, CLD_CONTINUED, SIGCONT));
+    CHECK(sigtimedwait(&set, &info, &none) == -1 && errno == EAGAIN);
+    kill(child, SIGKILL);
+    CHECK(waitpid(child, NULL, 0) == child);
+    sigtimedwait(&set, &info, &none);
+    sigprocmask(SIG_UNBLOCK, &set, NULL);
+}
+
 int main(void) {
     alarm(150);
     setvbuf(stdout, NULL, _IONBF, 0);
@@ -470,5 +589,7 @@ int main(void) {
     handed_on();
     repeating_timers();
     fatal_signals();
+    ended_leaders();
+    continued_early();
     return report();
 }

@@ -16,8 +16,10 @@
 #include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -284,6 +286,132 @@ static void unmounting(void) {
     rmdir("place"), rmdir("other");
 }
 
+/* Every mount of /proc is a file system of its own; there is one devtmpfs, which is never unmounted. */
+static void unmounting_own(void) {
+    int watch = inotify_init1(IN_NONBLOCK);
+    CHECK(mkdir("one", 0700) == 0 && mkdir("two", 0700) == 0 && mkdir("bound", 0700) == 0);
+    CHECK(mount("none", "one", "proc", 0, "") == 0 && mount("none", "two", "proc", 0, "") == 0);
+    CHECK(mount("one", "bound", NULL, MS_BIND, NULL) == 0);
+    CHECK(inotify_add_watch(watch, "one/version", IN_OPEN) == 1);
+    CHECK(inotify_add_watch(watch, "two", IN_ONLYDIR | IN_DELETE) == 2);
+    CHECK(inotify_add_watch(watch, "/proc/version", IN_OPEN) == 3);
+    close(open("two/version", O_RDONLY));
+    HAPPENED(watch, "");
+    close(open("bound/version", O_RDONLY));
+    HAPPENED(watch, "1:20 ");
+    CHECK(umount("one") == 0);
+    HAPPENED(watch, "");
+    CHECK(umount("bound") == 0);
+    HAPPENED(watch, "1:2000 1:8000 ");
+    CHECK(umount("two") == 0);
+    HAPPENED(watch, "2:40002000 2:8000 ");
+    CHECK(mount("none", "one", "devtmpfs", 0, "") == 0);
+    CHECK(inotify_add_watch(watch, "one/null", IN_OPEN) == 4);
+    CHECK(umount("one") == 0);
+    HAPPENED(watch, "");
+    CHECK(inotify_rm_watch(watch, 3) == 0 && inotify_rm_watch(watch, 4) == 0);
+    HAPPENED(watch, "3:8000 4:8000 ");
+    close(watch);
+    rmdir("one"), rmdir("two"), rmdir("bound");
+}
+
+#define MOVED (IN_ACCESS | IN_MODIFY)
+
+/* Whoever watches a file hears of all that is read and written, whatever kind of file it is. */
+static void reading_and_writing(void) {
+    char bytes[4096];
+    struct iovec some = { bytes, 3 }, none = { bytes, 0 };
+    int watch = inotify_init1(IN_NONBLOCK);
+    CHECK(mkdir("dir", 0700) == 0 && mkdir("dir/sub", 0700) == 0 && mkfifo("dir/fifo", 0600) == 0);
+    CHECK(mknod("null", S_IFCHR | 0600, 0x103) == 0 && mknod("zero", S_IFCHR | 0600, 0x105) == 0);
+    CHECK(inotify_add_watch(watch, "dir", MOVED) == 1);
+    CHECK(inotify_add_watch(watch, "dir/fifo", MOVED) == 2);
+    CHECK(inotify_add_watch(watch, "null", MOVED) == 3);
+    CHECK(inotify_add_watch(watch, "zero", MOVED) == 4);
+    CHECK(inotify_add_watch(watch, "/proc/version", MOVED) == 5);
+    CHECK(inotify_add_watch(watch, "/proc/sys/kernel", MOVED) == 6);
+    int fifo = open("dir/fifo", O_RDWR | O_NONBLOCK);
+    CHECK(write(fifo, "abcdefgh", 8) == 8 && write(fifo, "", 0) == 0);
+    /* The directory tells nothing of pipes and devices in it. */
+    HAPPENED(watch, "2:2 ");
+    CHECK(read(fifo, bytes, 5) == 5);
+    HAPPENED(watch, "2:1 ");
+    CHECK(readv(fifo, &some, 1) == 3);
+    HAPPENED(watch, "2:1 ");
+    CHECK(readv(fifo, &some, 1) == -1 && errno == EAGAIN && read(fifo, bytes, 1) == -1);
+    HAPPENED(watch, "");
+    int null = open("null", O_RDWR), zero = open("zero", O_RDONLY);
+    CHECK(write(null, bytes, 3) == 3 && read(null, bytes, 3) == 0 && read(zero, bytes, 3) == 3);
+    HAPPENED(watch, "3:2 4:1 ");
+    /* A vector tells even of nothing. */
+    CHECK(readv(null, &some, 1) == 0);
+    HAPPENED(watch, "3:1 ");
+    CHECK(readv(null, &none, 1) == 0);
+    HAPPENED(watch, "3:1 ");
+    CHECK(writev(null, &none, 1) == 0 && write(null, bytes, 0) == 0);
+    HAPPENED(watch, "");
+    int version = open("/proc/version", O_RDONLY), name = open("/proc/sys/kernel/hostname", O_RDWR);
+    CHECK(pread(version, bytes, 4, 0) == 4 && pread(version, bytes, 4, 4000) == 0);
+    HAPPENED(watch, "5:1 ");
+    int size = read(name, bytes, sizeof bytes);
+    CHECK(size > 0 && write(name, bytes, size) == size);
+    HAPPENED(watch, "6:1hostname 6:2hostname ");
+    /* Listing a directory reads it, even at its end. */
+    int dir = open("dir", O_RDONLY | O_DIRECTORY), sub = open("dir/sub", O_RDONLY | O_DIRECTORY);
+    CHECK(syscall(SYS_getdents64, dir, bytes, sizeof bytes) > 0);
+    HAPPENED(watch, "1:40000001 ");
+    CHECK(syscall(SYS_getdents64, dir, bytes, sizeof bytes) == 0);
+    HAPPENED(watch, "1:40000001 ");
+    CHECK(syscall(SYS_getdents64, sub, bytes, sizeof bytes) > 0);
+    HAPPENED(watch, "1:40000001sub ");
+    /* A pipe without a name is heard by those who watch it all the same. */
+    char place[64];
+    int ends[2];
+    CHECK(pipe(ends) == 0);
+    snprintf(place, sizeof place, "/proc/self/fd/%d", ends[0]);
+    CHECK(inotify_add_watch(watch, place, MOVED) == 7);
+    CHECK(write(ends[1], bytes, 3) == 3 && read(ends[0], bytes, 3) == 3);
+    HAPPENED(watch, "7:2 7:1 ");
+    close(ends[0]), close(ends[1]), close(fifo), close(null), close(zero), close(version), close(name);
+    close(dir), close(sub), close(watch);
+    unlink("dir/fifo"), rmdir("dir/sub"), rmdir("dir"), unlink("null"), unlink("zero");
+}
+
+/* What is moved from file to file is read and written as well, though not in all ways. */
+static void moving_bytes(void) {
+    static char bytes[100000];
+    int watch = inotify_init1(IN_NONBLOCK), ends[2];
+    CHECK(mkfifo("fifo", 0600) == 0 && mknod("null", S_IFCHR | 0600, 0x103) == 0 && pipe(ends) == 0);
+    int in = open("in", O_RDWR | O_CREAT, 0600), out = open("out", O_RDWR | O_CREAT, 0600);
+    int fifo = open("fifo", O_RDWR), null = open("null", O_RDWR);
+    CHECK(write(in, bytes, sizeof bytes) == sizeof bytes && lseek(in, 0, SEEK_SET) == 0);
+    CHECK(mkdir("dir", 0700) == 0 && link("out", "dir/out") == 0);
+    close(out), out = open("dir/out", O_RDWR);
+    CHECK(inotify_add_watch(watch, "in", MOVED) == 1 && inotify_add_watch(watch, "dir/out", MOVED) == 2);
+    CHECK(inotify_add_watch(watch, "fifo", MOVED) == 3 && inotify_add_watch(watch, "null", MOVED) == 4);
+    CHECK(inotify_add_watch(watch, "dir", MOVED) == 5);
+    CHECK(sendfile(out, in, NULL, 5) == 5);
+    HAPPENED(watch, "5:2out 2:2 1:1 5:2out 2:2 ");
+    CHECK(sendfile(fifo, in, NULL, 5) == 5);
+    HAPPENED(watch, "1:1 3:2 ");
+    CHECK(sendfile(null, in, NULL, 5) == 5);
+    HAPPENED(watch, "1:1 4:2 ");
+    CHECK(splice(fifo, NULL, out, NULL, 5, 0) == 5);
+    HAPPENED(watch, "5:2out 2:2 ");
+    CHECK(splice(in, NULL, fifo, NULL, 9, 0) == 9 && tee(fifo, ends[1], 9, 0) == 9);
+    CHECK(splice(fifo, NULL, ends[1], NULL, 9, 0) == 9 && splice(ends[0], NULL, null, NULL, 9, 0) == 9);
+    HAPPENED(watch, "");
+    CHECK(copy_file_range(in, NULL, out, NULL, 5, 0) == 5);
+    HAPPENED(watch, "5:2out 2:2 1:1 5:2out 2:2 ");
+    CHECK(lseek(in, 0, SEEK_END) > 0 && sendfile(out, in, NULL, 5) == 0);
+    CHECK(copy_file_range(in, NULL, out, NULL, 5, 0) == 0);
+    HAPPENED(watch, "");
+    CHECK(lseek(in, 0, SEEK_SET) == 0 && sendfile(out, in, NULL, sizeof bytes) == sizeof bytes);
+    if (getpagesize() == 4096) HAPPENED(watch, "5:2out 2:2 5:2out 2:2 1:1 5:2out 2:2 ");
+    close(in), close(out), close(fifo), close(null), close(ends[0]), close(ends[1]), close(watch);
+    unlink("in"), unlink("out"), unlink("dir/out"), rmdir("dir"), unlink("fifo"), unlink("null");
+}
+
 /* Files that procfs makes up can be watched, and so can files without a name. */
 static void made_up(void) {
     int watch = inotify_init1(IN_NONBLOCK), ends[2];
@@ -398,6 +526,9 @@ int main(void) {
     cookies_do_not_count();
     too_much();
     unmounting();
+    unmounting_own();
+    reading_and_writing();
+    moving_bytes();
     made_up();
     next_of_a_number();
     terminals_go();

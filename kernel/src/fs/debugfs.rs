@@ -2,8 +2,10 @@
 //! none /sys/kernel/debug`.
 
 use crate::fs::dentry::Dentry;
+use crate::fs::mount::Mount;
 use crate::fs::pseudo::{self, Fixed, Plain, Tree};
 use crate::fs::superblock::FsType;
+use crate::sync::Once;
 use alloc::sync::Arc;
 use limen_linux_abi::Errno;
 
@@ -22,7 +24,11 @@ pub static TREE: Tree = Tree::new();
 
 fn mount(_: &[u8], _: &str) -> Result<Arc<Dentry>, Errno> {
     static ONLY: pseudo::Only = pseudo::Only::new();
-    Ok(ONLY.root("debugfs", Plain(MAGIC), Fixed(&TREE)))
+    /// The kernel's own mount: who watches a file hears of no unmounting.
+    static OWN: Once<Arc<Mount>> = Once::new();
+    let root = ONLY.root("debugfs", Plain(MAGIC), Fixed(&TREE));
+    OWN.get_or_init(|| Mount::new_internal(root.clone(), 0));
+    Ok(root)
 }
 
 /// Registers the type.

@@ -374,6 +374,20 @@ impl Dentry {
         }
     }
 
+    /// Its name if it is in the root of its tree, else that of the directory there below which it is. `None`:
+    /// it is the root.
+    pub fn name_at_top(self: &Arc<Self>) -> Option<Name> {
+        let mut d = self.clone();
+        loop {
+            let (parent, name) = d.position();
+            let parent = parent?;
+            if parent.is_root() {
+                return Some(name);
+            }
+            d = parent;
+        }
+    }
+
     /// Frees a tree in memory, whose parents and children refer to each other. Called when its last mount is
     /// gone.
     pub fn dismantle(self: &Arc<Self>) {

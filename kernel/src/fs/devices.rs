@@ -3,6 +3,7 @@
 use crate::fs::dentry::Dentry;
 use crate::fs::file::FileOps;
 use crate::fs::inode::{Dev, FileType, Inode, NewInode};
+use crate::fs::mount::Mount;
 use crate::fs::superblock::FsType;
 use crate::fs::tmpfs;
 use crate::sync::SpinLock;
@@ -15,8 +16,8 @@ pub type OpenDevice = fn(dev: Dev, flags: u32) -> Result<Arc<dyn FileOps>, Errno
 
 static CHAR_DEVICES: SpinLock<BTreeMap<Dev, OpenDevice>> = SpinLock::new(BTreeMap::new());
 static BLOCK_DEVICES: SpinLock<BTreeMap<Dev, OpenDevice>> = SpinLock::new(BTreeMap::new());
-/// The root of devtmpfs. All mounts show this one instance.
-static ROOT: SpinLock<Option<Arc<Dentry>>> = SpinLock::new(None);
+/// devtmpfs, in a mount of the kernel's own, so that it is never unmounted: all mounts show this one instance.
+static OWN: SpinLock<Option<Arc<Mount>>> = SpinLock::new(None);
 
 /// devtmpfs.
 pub static DEVTMPFS: FsType = FsType {
@@ -27,11 +28,12 @@ pub static DEVTMPFS: FsType = FsType {
 
 /// The devtmpfs root, made on first use.
 pub fn root() -> Arc<Dentry> {
-    if let Some(root) = ROOT.lock().as_ref() {
-        return root.clone();
+    if let Some(own) = OWN.lock().as_ref() {
+        return own.root.clone();
     }
-    let new = tmpfs::new_tree("devtmpfs", "mode=0755", true).expect("the options are well-formed");
-    ROOT.lock().get_or_insert(new).clone()
+    let new = tmpfs::new_tree("devtmpfs", "mode=0755").expect("the options are well-formed");
+    let new = Mount::new_internal(new, 0);
+    OWN.lock().get_or_insert(new).root.clone()
 }
 
 fn add_node(name: &str, kind: FileType, dev: Dev, mode: u32) -> Result<(), Errno> {

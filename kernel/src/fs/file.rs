@@ -2,6 +2,7 @@
 
 use crate::fs::fasync::{self, Async, Owner, OwnerCell};
 use crate::fs::inode::{FileType, Inode};
+use crate::fs::inotify;
 use crate::fs::io::{IoDst, IoSrc};
 use crate::fs::path::Path;
 use crate::fs::poll::{PollEvents, PollTable};
@@ -46,8 +47,8 @@ bitflags! {
         const RECEIVES = 1024;
         /// Positions are memory addresses, so any 64 bits are one.
         const ADDRESSES = 4096;
-        /// Opened by path. If it is open for writing, it counts among its inode's writers, so that nobody can
-        /// executed meanwhile; if for reading only, among its readers.
+        /// Opened by path. If it is open for writing, it counts among the writers of its inode, so that the
+        /// file is not executed meanwhile, and of its mount; if for reading only, among the inode's readers.
         const BY_PATH = 2048;
     }
 }
@@ -202,8 +203,9 @@ pub struct File {
 
 impl File {
     /// A new description. `flags` are those of `open`; they include the access mode. With
-    /// it takes over a count of [`Inode::get_write`] if it is for writing, and of [`Inode::get_read`] if it
-    /// is for reading only and the file is a regular one.
+    /// [`FileMode::BY_PATH`] it takes over counts: of [`Inode::get_write`] if it is for writing, and for a
+    /// regular file of [`Mount::get_write`](crate::fs::mount::Mount::get_write) then, else of
+    /// [`Inode::get_read`].
     pub fn new(ops: Arc<dyn FileOps>, path: Path, flags: u32, extra_mode: FileMode) -> Arc<Self> {
         let mut mode = extra_mode;
         if flags & abi::O_PATH != 0 {
@@ -322,21 +324,37 @@ impl File {
             Err(_) => Err(self.fault(FileMode::NO_WRITE)),
         }
     }
-    /// Reads. `EBADF` if the file was not opened for reading.
+    /// Reads, and tells the file's watchers. `EBADF` if the file was not opened for reading.
     #[inline]
     pub fn read(&self, dst: &mut IoDst<'_>, pos: Option<u64>) -> SysResult {
+        let result = self.read_quietly(dst, pos);
+        inotify::was_read(self, result);
+        result
+    }
+    /// Writes, and tells the file's watchers. `EBADF` if the file was not opened for writing.
+    #[inline]
+    pub fn write(&self, src: &mut IoSrc<'_>, pos: Option<u64>) -> SysResult {
+        let result = self.write_quietly(src, pos);
+        inotify::was_written(self, result);
+        result
+    }
+    /// [`File::read`] that tells nobody.
+    #[inline]
+    pub fn read_quietly(&self, dst: &mut IoDst<'_>, pos: Option<u64>) -> SysResult {
         self.check(FileMode::READ)?;
         self.ops.read(self, dst, pos)
     }
-    /// Writes. `EBADF` if the file was not opened for writing.
+    /// [`File::write`] that tells nobody.
     #[inline]
-    pub fn write(&self, src: &mut IoSrc<'_>, pos: Option<u64>) -> SysResult {
+    pub fn write_quietly(&self, src: &mut IoSrc<'_>, pos: Option<u64>) -> SysResult {
         self.check(FileMode::WRITE)?;
         self.ops.write(self, src, pos)
     }
     /// Reads into a kernel buffer at `pos`, however the file was opened. For exec.
     pub fn read_at(&self, buf: &mut [u8], pos: u64) -> SysResult {
-        self.ops.read(self, &mut IoDst::kernel(buf), Some(pos))
+        let result = self.ops.read(self, &mut IoDst::kernel(buf), Some(pos));
+        inotify::was_read(self, result);
+        result
     }
     /// Which events there are. See [`FileOps::poll`].
     #[inline]
@@ -422,9 +440,12 @@ impl Drop for File {
         if !self.mode.contains(FileMode::PATH) {
             self.ops.release(self);
             crate::fs::locks::file_released(self);
-            crate::fs::inotify::file_closed(self);
+            inotify::file_closed(self);
             if self.mode.contains(FileMode::BY_PATH.union(FileMode::WRITE)) {
                 self.inode().put_write();
+                if self.is_regular() {
+                    self.path.mnt.put_write();
+                }
             } else if self.mode.contains(FileMode::BY_PATH.union(FileMode::READ)) && self.is_regular() {
                 self.inode().put_read();
             }

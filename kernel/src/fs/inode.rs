@@ -365,7 +365,12 @@ impl Inode {
     }
     /// Sets the number of names.
     pub fn set_nlink(&self, n: u32) {
-        self.nlink.store(n, Ordering::Relaxed);
+        let old = self.nlink.swap(n, Ordering::Relaxed);
+        if (old == 0) != (n == 0) {
+            self.sb
+                .nameless
+                .fetch_add(if n == 0 { 1 } else { u32::MAX }, Ordering::Relaxed);
+        }
     }
     /// Adds a name. `ENOENT` if the last one has been removed, `EMLINK` if there are too many.
     pub fn link(&self) -> Result<(), Errno> {
@@ -386,13 +391,16 @@ impl Inode {
     }
     /// Removes a name or a subdirectory.
     pub fn dec_nlink(&self) {
-        let _ = self
+        let old = self
             .nlink
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1));
+        if old == Ok(1) {
+            self.sb.nameless.fetch_add(1, Ordering::Relaxed);
+        }
     }
     /// Gives a file that was made without a name (`O_TMPFILE`) its first one.
     pub fn revive(&self) {
-        self.nlink.store(1, Ordering::Relaxed);
+        self.set_nlink(1);
     }
     /// The timestamps.
     #[inline]
@@ -493,6 +501,9 @@ impl Inode {
 impl Drop for Inode {
     fn drop(&mut self) {
         crate::fs::inotify::inode_gone(self);
+        if self.nlink() == 0 {
+            self.sb.nameless.fetch_sub(1, Ordering::Relaxed);
+        }
         // The operations are taken out of the inode so that `evict` can have the inode mutably.
         let ops = core::mem::replace(&mut self.ops, Box::new(NoOps));
         ops.evict(self);

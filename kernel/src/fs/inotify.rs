@@ -523,6 +523,12 @@ pub fn remove_watch(file: &File, wd: i32) -> Result<(), Errno> {
     instance(file)?.remove(wd)
 }
 
+/// Whether `inode` may have watchers, or one that stands for it.
+fn may_hear(inode: &Inode) -> bool {
+    inode.watched.load(Ordering::Acquire)
+        || inode.sb.watched.any.load(Ordering::Acquire) && inode.ops.made_up()
+}
+
 /// Tells the watchers of `inode`.
 #[cold]
 fn notify(inode: &Inode, mask: u32, cookie: u32, name: &[u8]) {
@@ -594,12 +600,25 @@ fn about(dentry: &Arc<Dentry>, mask: u32) {
 fn about_file(file: &File, mask: u32) {
     let dentry = &file.path.dentry;
     let without = if dentry.is_unlinked() { EXCL_UNLINK } else { 0 };
+    // Who may only look into the directory does not learn when others use a device or a pipe in it: the times
+    // of these do not say so either.
+    let kept = matches!(
+        dentry.inode.kind,
+        FileType::CharDevice | FileType::BlockDevice | FileType::Fifo | FileType::Socket
+    );
+    if kept && mask & (ACCESS | MODIFY) != 0 {
+        return notify_unless(without, &dentry.inode, mask, 0, b"");
+    }
     about_unless(without, dentry, mask);
 }
 
 fn about_unless(without: u32, dentry: &Arc<Dentry>, mask: u32) {
     let mask = mask | dir_bit(&dentry.inode);
-    if let (Some(parent), name) = dentry.position() {
+    // The name is asked for only if somebody hears it: every read and write comes here while there is a watch
+    // anywhere.
+    if dentry.parent().is_some_and(|parent| may_hear(&parent.inode))
+        && let (Some(parent), name) = dentry.position()
+    {
         notify_unless(without, &parent.inode, mask, 0, &name);
     }
     notify_unless(without, &dentry.inode, mask, 0, b"");
@@ -699,6 +718,27 @@ pub fn modified_inode(dentry: &Arc<Dentry>) {
 pub fn accessed(file: &File) {
     if !nobody() {
         about_file(file, ACCESS);
+    }
+}
+/// A read ended with `result`.
+#[inline(always)]
+pub fn was_read(file: &File, result: SysResult) {
+    if !nobody() {
+        moved_bytes(file, ACCESS, result);
+    }
+}
+/// A write ended with `result`.
+#[inline(always)]
+pub fn was_written(file: &File, result: SysResult) {
+    if !nobody() {
+        moved_bytes(file, MODIFY, result);
+    }
+}
+#[cold]
+#[inline(never)]
+fn moved_bytes(file: &File, mask: u32, result: SysResult) {
+    if result.is_ok_and(|n| n != 0) {
+        about_file(file, mask);
     }
 }
 /// A file was closed for good.

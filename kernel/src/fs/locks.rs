@@ -235,15 +235,16 @@ impl Drop for FileLocks {
 
 impl FileLocks {
     /// Sleeps for `what` until something has been given up since that had happened `seen` times, or it is
-    /// `deadline`. Meanwhile `/proc/locks` shows that it is waited for. `ENOLCK`.
-    fn sleep(&self, seen: u64, what: Lock, deadline: u64) -> Result<(), Errno> {
+    /// `deadline`. Meanwhile `/proc/locks` shows that it is waited for. `no_memory`: the error if there is
+    /// none for that.
+    fn sleep(&self, seen: u64, what: Lock, deadline: u64, no_memory: Errno) -> Result<(), Errno> {
         let mut node = Node::new(Range {
             first: 0,
             last: 0,
             key: (),
             value: what,
         })
-        .ok_or(Errno::ENOLCK)?;
+        .ok_or(no_memory)?;
         let number = {
             let mut lists = self.lists.lock();
             lists.sleeps += 1;
@@ -419,7 +420,7 @@ pub fn flock(file: &Arc<File>, operation: u32) -> Result<(), Errno> {
                 if operation & LOCK_NB != 0 {
                     return Err(Errno::EAGAIN);
                 }
-                locks.sleep(seen, Lock::Whole(who, value), u64::MAX)?;
+                locks.sleep(seen, Lock::Whole(who, value), u64::MAX, Errno::ENOMEM)?;
             }
         }
         _ => return Err(Errno::EINVAL),
@@ -592,7 +593,7 @@ pub fn set(
             locks.waiting.fetch_add(1, Ordering::AcqRel);
         }
         drop(lists);
-        let result = locks.sleep(seen, Lock::Range(want), u64::MAX);
+        let result = locks.sleep(seen, Lock::Range(want), u64::MAX, Errno::ENOLCK);
         if !ofd {
             waiter = WAITING.lock().remove(place);
             locks.waiting.fetch_sub(1, Ordering::AcqRel);

@@ -29,7 +29,7 @@ fn tree() -> Result<Arc<Dentry>, Errno> {
     if let Some(t) = TREE.lock().as_ref() {
         return Ok(t.clone());
     }
-    let new = tmpfs::new_tree("tmpfs", "size=0,nr_inodes=0", true)?;
+    let new = tmpfs::new_tree("tmpfs", "size=0,nr_inodes=0")?;
     Ok(TREE.lock().get_or_insert(new).clone())
 }
 

@@ -82,7 +82,7 @@ pub fn init() {
     debugfs::init();
     rseq::init();
     missing::init();
-    let root = tmpfs::new_tree("rootfs", "", true).expect("no options");
+    let root = tmpfs::new_tree("rootfs", "").expect("no options");
     mount::init(root.clone());
     populate(&root);
 }

@@ -45,6 +45,10 @@ pub const MS_REC: u32 = 16384;
 pub const MS_PROPAGATION: u32 = 0xf << 17;
 /// `MS_RELATIME`.
 pub const MS_RELATIME: u32 = 1 << 21;
+/// `MS_STRICTATIME`.
+const MS_STRICTATIME: u32 = 1 << 24;
+/// When the times of access change. A remount that names none of them leaves that as it is.
+const ACCESS_TIMES: u32 = MS_NOATIME | MS_NODIRATIME | MS_RELATIME | MS_STRICTATIME;
 /// Flags that belong to a mount.
 const PER_MOUNT: u32 =
     MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_NOSYMFOLLOW | MS_NOATIME | MS_NODIRATIME | MS_RELATIME;
@@ -73,6 +77,8 @@ pub struct Mount {
     internal: bool,
     /// Nobody has used it since `MNT_EXPIRE`.
     expiring: AtomicBool,
+    /// How many files are open for writing through it.
+    writers: AtomicU32,
 }
 
 /// How many mounts there may be (`/proc/sys/fs/mount-max`). A limit is needed: binding a tree below itself
@@ -143,6 +149,7 @@ impl Mount {
             listed: AtomicBool::new(false),
             internal,
             expiring: AtomicBool::new(false),
+            writers: AtomicU32::new(0),
         })
     }
     /// A walk has come to it.
@@ -198,6 +205,73 @@ impl Mount {
             Ok(())
         }
     }
+    /// A file is opened for writing: counts it, so that nobody makes the mount read-only meanwhile. `EROFS`.
+    /// The inverse is [`Mount::put_write`]. May sleep.
+    pub fn get_write(&self) -> Result<(), Errno> {
+        // Counted before it looks; who makes it read-only says so before it looks at the count.
+        self.count_write();
+        let flags = [&self.flags, &self.root.inode.sb.flags].map(|flags| flags.load(Ordering::SeqCst));
+        if (flags[0] | flags[1]) & MS_RDONLY == 0 {
+            return Ok(());
+        }
+        self.put_write();
+        // Perhaps somebody is just finding out that it cannot be made read-only.
+        let _change = CHANGE.lock();
+        self.check_writable()?;
+        self.count_write();
+        Ok(())
+    }
+    fn count_write(&self) {
+        self.writers.fetch_add(1, Ordering::SeqCst);
+        self.root.inode.sb.writers.fetch_add(1, Ordering::SeqCst);
+    }
+    /// The inverse of [`Mount::get_write`].
+    pub fn put_write(&self) {
+        self.writers.fetch_sub(1, Ordering::Release);
+        self.root.inode.sb.writers.fetch_sub(1, Ordering::Release);
+    }
+}
+
+/// Sets `MS_RDONLY` in `flags`, unless one of `busy` is not 0: `EBUSY`. The caller holds `CHANGE`.
+fn make_read_only(flags: &AtomicU32, busy: &[&AtomicU32]) -> Result<(), Errno> {
+    let before = flags.fetch_or(MS_RDONLY, Ordering::SeqCst);
+    if before & MS_RDONLY == 0 && busy.iter().any(|count| count.load(Ordering::SeqCst) != 0) {
+        flags.fetch_and(!MS_RDONLY, Ordering::Relaxed);
+        return Err(Errno::EBUSY);
+    }
+    Ok(())
+}
+
+/// `MS_REMOUNT`: changes the options of the file system, or with `MS_BIND` only those of the mount. `EBUSY`:
+/// it is to be read-only, and files are open for writing, or there are some without a name.
+fn remount(at: &Path, flags: u32, data: &str) -> Result<(), Errno> {
+    let _change = CHANGE.lock();
+    at.mnt.check_listed()?;
+    if !Arc::ptr_eq(&at.dentry, &at.mnt.root) {
+        return Err(Errno::EINVAL);
+    }
+    let sb = &at.mnt.root.inode.sb;
+    let before = sb.flags.load(Ordering::Relaxed);
+    if flags & MS_BIND == 0 {
+        sb.ops.check_options(data)?;
+        if flags & MS_RDONLY != 0 {
+            make_read_only(&sb.flags, &[&sb.writers, &sb.nameless])?;
+        }
+        sb.ops
+            .remount(data)
+            .inspect_err(|_| sb.flags.store(before, Ordering::Relaxed))?;
+        sb.flags
+            .store(before & !MS_RDONLY | flags & MS_RDONLY, Ordering::Relaxed);
+    } else if flags & !before & MS_RDONLY != 0 {
+        make_read_only(&at.mnt.flags, &[&at.mnt.writers])?;
+    }
+    let mut own = flags & PER_MOUNT;
+    if flags & ACCESS_TIMES == 0 {
+        own |= at.mnt.flags() & ACCESS_TIMES;
+    }
+    at.mnt.flags.store(own, Ordering::Relaxed);
+    CHANGES.announce();
+    Ok(())
 }
 
 impl Drop for Mount {
@@ -452,20 +526,7 @@ pub fn do_mount(
     data: &str,
 ) -> Result<(), Errno> {
     if flags & MS_REMOUNT != 0 {
-        at.mnt.check_listed()?;
-        if !Arc::ptr_eq(&at.dentry, &at.mnt.root) {
-            return Err(Errno::EINVAL);
-        }
-        let sb = &at.mnt.root.inode.sb;
-        if flags & MS_BIND == 0 {
-            sb.ops.remount(data)?;
-            let _ = sb.flags.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |f| {
-                Some((f & !MS_RDONLY) | (flags & MS_RDONLY))
-            });
-        }
-        at.mnt.flags.store(flags & PER_MOUNT, Ordering::Relaxed);
-        CHANGES.announce();
-        return Ok(());
+        return remount(&at, flags, data);
     }
     if flags & MS_BIND != 0 {
         let from = source_path()?;
@@ -650,14 +711,13 @@ pub fn pivot_root(new_root: Path, put_old: Path) -> Result<(), Errno> {
     Ok(())
 }
 
-/// A made-up directory no longer exists: unmounts what is mounted below it.
-pub fn forget_below(gone: &Arc<Dentry>) {
+/// Unmounts what is mounted on names that no longer exist.
+pub fn forget(gone: impl Fn(&Arc<Dentry>) -> bool) {
     let _change = CHANGE.lock();
     let mut last = (0, 0);
     while let Some((place, mnt)) = behind(&LIST, last) {
         last = place;
-        let below = |at: Path| at.dentry.is_below(gone);
-        if mnt.mountpoint().is_some_and(below) {
+        if mnt.mountpoint().is_some_and(|at| gone(&at.dentry)) {
             detach_all(mnt);
         }
     }

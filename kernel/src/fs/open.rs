@@ -214,15 +214,25 @@ pub fn finish(path: Path, flags: u32, creds: &Creds, check: bool) -> Result<Arc<
     }
     let inode = path.dentry.inode.clone();
     inode.get_write()?;
+    // Devices and pipes that are written to change nothing in the file system.
+    let changes = access != abi::O_ACCMODE && inode.kind == FileType::Regular;
+    if changes {
+        path.mnt.get_write().inspect_err(|_| inode.put_write())?;
+    }
     let ops = leases::opening(&inode, flags).and_then(|()| ops_of(&inode, flags));
-    let (ops, mode) = ops.inspect_err(|_| inode.put_write())?;
+    let (ops, mode) = ops.inspect_err(|_| {
+        inode.put_write();
+        if changes {
+            path.mnt.put_write();
+        }
+    })?;
     let file = opened(ops, path, flags, mode);
     let result = if truncate {
         regular::set_size(&inode, 0).map(|()| inotify::modified(&file))
     } else {
         Ok(())
     };
-    // A file that is open for writing has taken the count over.
+    // A file that is open for writing has taken the counts over.
     if access == abi::O_ACCMODE {
         inode.put_write();
     }

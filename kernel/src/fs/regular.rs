@@ -140,7 +140,6 @@ fn write(file: &File, src: &mut IoSrc<'_>, mut at: u64) -> Result<(u64, usize), 
     let n = pages.write_at(at, src, len)?;
     inode.touch_modified();
     perm::drop_privilege_bits(inode);
-    crate::fs::inotify::modified(file);
     Ok((at + n as u64, n))
 }
 
@@ -172,9 +171,6 @@ impl FileOps for Regular {
         };
         if file.flags() & abi::O_NOATIME == 0 && file.path.mnt.flags() & crate::fs::mount::MS_NOATIME == 0 {
             inode.touch_accessed();
-        }
-        if n != 0 {
-            crate::fs::inotify::accessed(file);
         }
         Ok(n)
     }

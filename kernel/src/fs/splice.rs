@@ -4,7 +4,8 @@
 //! in between.
 
 use crate::fs::file::{File, FileMode};
-use crate::fs::inode::FileType;
+use crate::fs::inode::{Dev, FileType};
+use crate::fs::inotify;
 use crate::fs::io::{IoDst, IoSrc};
 use crate::fs::pipe::{self, Buf, Pipe, Slot};
 use crate::mm::PAGE_SIZE;
@@ -28,14 +29,44 @@ pub fn check_flags(flags: u32) -> Result<(), Errno> {
     }
 }
 
-/// Copies up to `count` bytes. `from` and `to` are positions, `None` for the files' own ones.
+/// How many bytes at most are one write to the watchers of the file: on Linux they go through a pipe.
+const ONE_WRITE: usize = 16 * PAGE_SIZE;
+
+/// Whether watchers of `out` hear of the single writes of `splice` and `sendfile`. On Linux pipes, sockets,
+/// `/dev/null` and `/dev/zero` take the bytes in a way of their own, of which nobody is told.
+fn tells_writes(out: &File) -> bool {
+    let inode = out.inode();
+    match inode.kind {
+        FileType::Regular | FileType::BlockDevice => true,
+        FileType::CharDevice => ![Dev::new(1, 3), Dev::new(1, 5)].contains(&inode.rdev),
+        _ => false,
+    }
+}
+
+/// `n` bytes have been written to `out`: tells its watchers if they hear of that.
+fn tell_write(out: &File, n: usize) {
+    if tells_writes(out) {
+        inotify::was_written(out, Ok(n));
+    }
+}
+
+/// Tells the watchers of both files that the whole call has moved bytes, if so.
+fn tell_both(source: &File, out: &File, result: SysResult) -> SysResult {
+    inotify::was_read(source, result);
+    inotify::was_written(out, result);
+    result
+}
+
+/// Copies up to `count` bytes, and tells the watchers of both files. `from` and `to` are positions, `None` for
+/// the files' own ones.
 fn copy(source: &File, mut from: Option<u64>, out: &File, mut to: Option<u64>, count: usize) -> SysResult {
     // In the linear map, as the other file may sleep while it reads the page.
     let page = crate::mm::alloc_addressed_page().ok_or(Errno::ENOMEM)?;
     let mut done = 0;
+    let mut told = 0;
     while done < count {
         let want = (count - done).min(PAGE_SIZE);
-        let n = match source.read(&mut IoDst::kernel(&mut page.bytes()[..want]), from) {
+        let n = match source.read_quietly(&mut IoDst::kernel(&mut page.bytes()[..want]), from) {
             Ok(0) => break,
             Ok(n) => n,
             Err(_) if done != 0 => break,
@@ -47,7 +78,7 @@ fn copy(source: &File, mut from: Option<u64>, out: &File, mut to: Option<u64>, c
         }
         let mut written = 0;
         while written < n {
-            match out.write(&mut IoSrc::kernel(&page.bytes()[written..n]), to) {
+            match out.write_quietly(&mut IoSrc::kernel(&page.bytes()[written..n]), to) {
                 Ok(0) => break,
                 Ok(m) => {
                     written += m;
@@ -64,6 +95,10 @@ fn copy(source: &File, mut from: Option<u64>, out: &File, mut to: Option<u64>, c
         }
         from = from.map(|f| f + written as u64);
         done += written;
+        if done - told >= ONE_WRITE {
+            tell_write(out, done - told);
+            told = done;
+        }
         if written < n {
             give_back(source, from, n - written);
             break;
@@ -72,7 +107,8 @@ fn copy(source: &File, mut from: Option<u64>, out: &File, mut to: Option<u64>, c
             break;
         }
     }
-    Ok(done)
+    tell_write(out, done - told);
+    tell_both(source, out, Ok(done))
 }
 
 /// Moves the file's own position back by bytes that were read but not written.
@@ -106,13 +142,8 @@ pub fn sendfile(out: &File, source: &File, from: Option<u64>, count: usize) -> S
         if !sends {
             return Err(Errno::EINVAL);
         }
-        return fill(
-            source,
-            from,
-            pipe,
-            count,
-            source.nonblocking() || out.nonblocking(),
-        );
+        let nonblock = source.nonblocking() || out.nonblocking();
+        return tell_both(source, out, fill(source, from, pipe, count, nonblock));
     }
     // A source without positions may end in the middle of the copy, and the caller would not see that end.
     if out.flags() & abi::O_APPEND != 0 || source.ops().seek(source, 0, abi::SEEK_CUR).is_err() {
@@ -227,7 +258,9 @@ pub fn splice(
                 return Err(Errno::EINVAL);
             }
             let start = start(out, to, FileMode::RECEIVES)?;
-            (drain(a, out, start, len, nonblock || source.nonblocking())?, to)
+            let n = drain(a, out, start, len, nonblock || source.nonblocking())?;
+            tell_write(out, n);
+            (n, to)
         }
         (None, Some(b)) => {
             let start = start(source, from, FileMode::SENDS)?;
@@ -292,7 +325,7 @@ fn drain(pipe: &Arc<Pipe>, out: &File, mut to: Option<u64>, len: usize, nonblock
             return if done > 0 { Ok(done) } else { Err(Errno::ENOMEM) };
         };
         let start = taken.start;
-        let m = match out.write(&mut IoSrc::kernel(&page.bytes()[start..start + n]), to) {
+        let m = match out.write_quietly(&mut IoSrc::kernel(&page.bytes()[start..start + n]), to) {
             Ok(m) => m,
             Err(e) if done == 0 => {
                 put_back(pipe, slot, taken, whole);
@@ -357,7 +390,7 @@ fn fill(source: &File, mut from: Option<u64>, pipe: &Arc<Pipe>, len: usize, nonb
             None => return Err(Errno::ENOMEM),
         };
         let want = PAGE_SIZE.min(len - done);
-        let n = match source.read(&mut IoDst::kernel(&mut page.bytes()[..want]), from) {
+        let n = match source.read_quietly(&mut IoDst::kernel(&mut page.bytes()[..want]), from) {
             Ok(0) => break,
             Ok(n) => n,
             Err(_) if done != 0 => break,

@@ -66,6 +66,11 @@ pub trait SuperOps: Send + Sync + Any {
     fn stands_for_many(&self) -> bool {
         false
     }
+    /// `EINVAL` if there are no such options. Comes before [`SuperOps::remount`].
+    fn check_options(&self, data: &str) -> Result<(), Errno> {
+        let _ = data;
+        Ok(())
+    }
     /// Changes the options (`mount -o remount`).
     fn remount(&self, data: &str) -> Result<(), Errno> {
         let _ = data;
@@ -95,6 +100,10 @@ pub struct SuperBlock {
     pub flags: AtomicU32,
     /// How many mounts show it. At 0 the tree is freed, unless it is `persistent`.
     pub mounts: AtomicU32,
+    /// How many files are open for writing, in all its mounts.
+    pub writers: AtomicU32,
+    /// How many inodes there still are without a name.
+    pub nameless: AtomicU32,
     /// There is only one instance, which is never freed.
     pub persistent: bool,
     /// Made-up inodes that are watched.
@@ -114,6 +123,8 @@ impl SuperBlock {
             rename_lock: Mutex::new(()),
             flags: AtomicU32::new(0),
             mounts: AtomicU32::new(0),
+            writers: AtomicU32::new(0),
+            nameless: AtomicU32::new(0),
             persistent,
             watched: MadeUp::new(),
             next_ino: AtomicU64::new(2),

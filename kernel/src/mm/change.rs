@@ -285,7 +285,7 @@ impl AddressSpace {
             let flags = r.value.flags;
             let locked = flags.contains(VmFlags::LOCKED) && what != advice::DONTNEED_LOCKED;
             let not_anonymous = !matches!(r.value.backing, Backing::Anonymous);
-            if locked || flags.contains(VmFlags::SPECIAL) || what == advice::FREE && not_anonymous {
+            if locked || flags.contains(VmFlags::KERNEL_DATA) || what == advice::FREE && not_anonymous {
                 result = Err(Errno::EINVAL);
                 break;
             }
@@ -329,7 +329,10 @@ impl AddressSpace {
         self.each_part(
             start,
             end,
-            |_, _| Ok(()),
+            |vma, _| match vma.flags.contains(VmFlags::KERNEL_DATA) {
+                true => Err(Errno::EINVAL),
+                false => Ok(()),
+            },
             |(), part| {
                 self.populate(part.start, part.end, Some(write))
                     .map_err(|e| match e {
@@ -549,7 +552,7 @@ impl AddressSpace {
 fn advised(vma: &Vma, what: i32) -> Result<VmFlags, Errno> {
     use advice::*;
     let mut flags = vma.flags;
-    let anonymous = matches!(vma.backing, Backing::Anonymous);
+    let no_file = vma.cache().is_none();
     match what {
         NORMAL => flags.remove(VmFlags::SEQ_READ | VmFlags::RAND_READ),
         RANDOM => {
@@ -561,9 +564,9 @@ fn advised(vma: &Vma, what: i32) -> Result<VmFlags, Errno> {
             flags |= VmFlags::SEQ_READ;
         }
         DONTFORK => flags |= VmFlags::DONTFORK,
-        DOFORK if flags.contains(VmFlags::SPECIAL) => return Err(Errno::EINVAL),
+        DOFORK if flags.contains(VmFlags::KERNEL_DATA) => return Err(Errno::EINVAL),
         DOFORK => flags.remove(VmFlags::DONTFORK),
-        WIPEONFORK if !anonymous || flags.contains(VmFlags::SHARED) => return Err(Errno::EINVAL),
+        WIPEONFORK if !no_file || flags.contains(VmFlags::SHARED) => return Err(Errno::EINVAL),
         WIPEONFORK => flags |= VmFlags::WIPEONFORK,
         KEEPONFORK => flags.remove(VmFlags::WIPEONFORK),
         DONTDUMP => flags |= VmFlags::DONTDUMP,

@@ -87,7 +87,7 @@ impl AddressSpace {
         let at = addr & !(PAGE_SIZE - 1);
         let regions = self.regions.read();
         let region = regions.map.containing(addr).ok_or(Stop::NoRegion)?;
-        if !FORCE || region.value.flags.contains(VmFlags::SPECIAL) {
+        if !FORCE {
             check_access(region.value.flags, access).map_err(Stop::Fail)?;
         } else if access.contains(Prot::WRITE) && !may_force_write(region.value.flags) {
             return Err(Stop::Fail(FaultError::Access));
@@ -106,7 +106,7 @@ impl AddressSpace {
         match &vma.backing {
             Backing::Anonymous => self.fill_anonymous::<FORCE>(vma, at, slot, write),
             Backing::File { cache, .. } => self.fill_file(region, cache, at, slot, write, FORCE),
-            Backing::Special(_) => self.fill_special(region, at, slot, FORCE),
+            Backing::Special(_) => self.fill_special(region, at, slot, write, FORCE),
         }
     }
 
@@ -114,11 +114,15 @@ impl AddressSpace {
     /// `process_vm_readv`).
     pub(super) fn page_for(&self, addr: usize, write: bool, force: bool) -> Result<Page, FaultError> {
         let access = if write { Prot::WRITE } else { Prot::READ };
-        if !force {
-            // Checks as for the process's own access, then takes the page that is mapped.
+        {
             let regions = self.regions.read();
-            if let Some(region) = regions.map.containing(addr) {
-                check_access(region.value.flags, access)?;
+            let flags = regions.map.containing(addr).map(|region| region.value.flags);
+            if flags.is_some_and(|flags| flags.contains(VmFlags::KERNEL_DATA)) {
+                return Err(FaultError::Access);
+            }
+            if !force && let Some(flags) = flags {
+                // Checks as for the process's own access, then takes the page that is mapped.
+                check_access(flags, access)?;
             }
         }
         loop {
@@ -134,6 +138,7 @@ impl AddressSpace {
         region: &Region<Vma>,
         at: usize,
         slot: &mmu::Slot,
+        write: bool,
         force: bool,
     ) -> Result<Option<Page>, Stop> {
         let vma = &region.value;
@@ -146,11 +151,33 @@ impl AddressSpace {
             .get(index)
             .ok_or(Stop::Fail(FaultError::Bus))?
             .clone();
-        let prot = vma.flags.prot();
+        if write {
+            return self.install_copy(vma, &page, at, slot, force);
+        }
+        let prot = vma.flags.prot().difference(Prot::WRITE);
         if prot.contains(Prot::EXEC) {
             page::sync_for_exec(page.pfn());
         }
         self.install(slot, Entry::EMPTY, page, prot, at, force)
+    }
+
+    /// Fills an empty entry with the process's own copy of a page that it may not share.
+    fn install_copy(
+        &self,
+        vma: &Vma,
+        page: &Page,
+        at: usize,
+        slot: &mmu::Slot,
+        force: bool,
+    ) -> Result<Option<Page>, Stop> {
+        vma.private.note();
+        let copy = self.new_page().ok_or(Stop::Memory)?;
+        mmu::copy_page(copy.phys(), page.phys());
+        let prot = vma.flags.prot();
+        if prot.contains(Prot::EXEC) {
+            page::sync_for_exec(copy.pfn());
+        }
+        self.install(slot, Entry::EMPTY, copy, prot, at, force)
     }
 
     /// A page is mapped but does not allow the access.
@@ -281,13 +308,7 @@ impl AddressSpace {
         };
         let mut prot = vma.flags.prot();
         if write && !vma.flags.contains(VmFlags::SHARED) {
-            vma.private.note();
-            let copy = self.new_page().ok_or(Stop::Memory)?;
-            mmu::copy_page(copy.phys(), page.phys());
-            if prot.contains(Prot::EXEC) {
-                page::sync_for_exec(copy.pfn());
-            }
-            return self.install(slot, Entry::EMPTY, copy, prot, at, force);
+            return self.install_copy(vma, &page, at, slot, force);
         }
         if !vma.flags.contains(VmFlags::SHARED) {
             prot.remove(Prot::WRITE);

@@ -604,13 +604,15 @@ impl AddressSpace {
         self.regions.write().find_place(0, len, USER_END)
     }
 
-    /// Maps pages of the kernel (vDSO, its data) at `hint`, or elsewhere if there is no room. Returns the
-    /// address. The mapping is never writable.
-    pub fn map_special(&self, hint: usize, prot: Prot, pages: Arc<SpecialPages>) -> SysResult {
+    /// Maps pages of the kernel at `hint`, or elsewhere if there is no room. Returns the address. `code`: the
+    /// vDSO, of which a program can have writable copies; else its data, which are never writable.
+    pub fn map_special(&self, hint: usize, code: bool, pages: Arc<SpecialPages>) -> SysResult {
         let len = pages.pages.len() << PAGE_SHIFT;
-        let prot = prot.difference(Prot::WRITE);
-        let mut flags = VmFlags::from_prot(prot) | VmFlags::SPECIAL | VmFlags::MAYREAD | VmFlags::DONTDUMP;
-        flags.set(VmFlags::MAYEXEC, prot.contains(Prot::EXEC));
+        let flags = VmFlags::SPECIAL
+            | match code {
+                true => VmFlags::READ | VmFlags::EXEC | VmFlags::MAYACCESS,
+                false => VmFlags::READ | VmFlags::MAYREAD | VmFlags::KERNEL_DATA | VmFlags::DONTDUMP,
+            };
         let mut regions = self.regions.write();
         let start = regions.find_place(hint, len, USER_END)?;
         regions.add(

@@ -101,10 +101,10 @@ fn next(task: &CurrentTask, caught: &mut Caught, areas: &impl Areas) -> Next {
             drop(shared);
             exit::exit_thread(0);
         }
-        if shared.tell_continued {
-            shared.tell_continued = false;
+        if shared.untold != StopNews::None {
+            let news = core::mem::take(&mut shared.untold);
             drop(shared);
-            stop::tell_parent(&task.process, StopNews::Continued);
+            stop::tell_parent(&task.process, news);
             continue;
         }
         let own = task.signals.lock_under(&shared);

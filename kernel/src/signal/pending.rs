@@ -202,15 +202,15 @@ impl Pending {
     pub fn discard(&mut self, set: SigSet) {
         if !self.set.and(set).is_empty() {
             self.set = self.set.minus(set);
-            let mut at = 0;
-            while let Some(&info) = self.queue.get(at) {
-                if set.has(info.signal()) {
-                    self.queue.remove(at);
-                    self.left(&info);
-                } else {
-                    at += 1;
+            let mut queue = core::mem::take(&mut self.queue);
+            queue.retain(|info| {
+                let goes = set.has(info.signal());
+                if goes {
+                    self.left(info);
                 }
-            }
+                !goes
+            });
+            self.queue = queue;
         }
     }
 }

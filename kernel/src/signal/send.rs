@@ -225,11 +225,7 @@ fn send(process: &Arc<Process>, target: Target<'_>, sig: u32, info: SigInfo, how
         return Sent::Queued;
     }
     if SigSet::STOP.with(SIGCONT).has(sig) {
-        if sig == SIGCONT {
-            resume(process, &mut shared);
-        } else {
-            discard(process, &mut shared, SigSet::of(&[SIGCONT]));
-        }
+        at_once(process, &mut shared, sig);
     }
     let handler = shared.actions.table.lock_under(&shared)[sig as usize - 1].handler;
     let would_ignore = handler <= IGNORE
@@ -298,6 +294,23 @@ fn send(process: &Arc<Process>, target: Target<'_>, sig: u32, info: SigInfo, how
     Sent::Queued
 }
 
+/// What a stop signal and `SIGCONT` do when they are sent, whoever takes them.
+fn at_once(process: &Process, shared: &mut ProcessSignals, sig: u32) {
+    if sig == SIGCONT {
+        resume(process, shared);
+    } else {
+        discard(process, shared, SigSet::of(&[SIGCONT]));
+    }
+}
+
+/// [`queue_to_task`] for the leader of a process, which has ended: nobody will take the signal.
+pub fn send_to_ended_leader(process: &Process, sig: u32) {
+    let mut shared = process.signals.lock();
+    if shared.group_exit.is_none() && SigSet::STOP.with(SIGCONT).has(sig) {
+        at_once(process, &mut shared, sig);
+    }
+}
+
 /// Queues a timer's signal, for which a place has been reserved.
 #[cold]
 #[inline(never)]
@@ -351,13 +364,14 @@ fn resume(process: &Process, shared: &mut ProcessSignals) {
     shared.stop_dequeued = false;
     shared.stop_remaining = 0;
     shared.stopped = false;
-    if was_stopped {
+    if was_stopped || stopping {
         shared.news = StopNews::Continued;
-        shared.tell_continued = true;
-    } else if stopping {
-        // The stop was not complete yet: the parent is told of the continuation only.
-        shared.tell_continued = true;
-        shared.news = StopNews::Continued;
+        // If the stop was not complete yet, the signal tells of it, as the first of two that would have come at
+        // once; it no longer says by which signal. `wait` reports the continuation in both cases.
+        shared.untold = match was_stopped {
+            true => StopNews::Continued,
+            false => StopNews::Stopped(0),
+        };
     }
     shared.pending.discard(SigSet::STOP);
     process.with_threads(|threads| {
@@ -434,7 +448,7 @@ pub(super) fn recalculate(task: &Task, shared: &ProcessSignals, own: &TaskSignal
     let deliverable = own.pending.set().or(shared.pending.set()).minus(own.blocked);
     if deliverable.is_empty()
         && !own.besides.contains(Besides::STOP)
-        && !shared.tell_continued
+        && shared.untold == StopNews::None
         && shared.group_exit.is_none()
         && shared.exec.is_none()
     {

@@ -210,8 +210,8 @@ pub struct ProcessSignals {
     pub stopped: bool,
     /// What `wait` may report.
     pub news: StopNews,
-    /// The process continued, and one of its threads has to tell the parent.
-    pub tell_continued: bool,
+    /// `SIGCONT` was sent to the stopped or stopping process: what one of its threads has to tell the parent.
+    pub untold: StopNews,
     /// Neither `SIGKILL` nor a signal with its default action reaches the process (the first one).
     pub unkillable: bool,
 }
@@ -236,7 +236,7 @@ impl ProcessSignals {
             stop_remaining: 0,
             stopped: false,
             news: StopNews::None,
-            tell_continued: false,
+            untold: StopNews::None,
             unkillable: false,
         }
     }

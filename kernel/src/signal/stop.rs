@@ -84,6 +84,7 @@ fn count_stopped(shared: &mut ProcessSignals) -> Option<u32> {
     if shared.stop_remaining == 0 && !shared.stopped {
         shared.stopped = true;
         shared.news = StopNews::Stopped(sig);
+        shared.untold = StopNews::None;
         return Some(sig);
     }
     None

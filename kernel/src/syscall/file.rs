@@ -67,12 +67,17 @@ fn read_vector(fd: i32, iov: usize, count: usize, pos: Option<i64>, flags: i32) 
         }
         let list = read_iovecs(iov, count)?;
         let mut dst = IoDst::vector(&list);
-        if dst.remaining() == 0 {
-            return Ok(0);
+        let mut result = Ok(0);
+        if dst.remaining() != 0 {
+            file.check_end(pos, dst.remaining())?;
+            check_rwf(file, flags)?;
+            result = file.read(&mut dst, pos);
         }
-        file.check_end(pos, dst.remaining())?;
-        check_rwf(file, flags)?;
-        file.read(&mut dst, pos)
+        // Unlike `read`, Linux tells watchers even if nothing was read.
+        if result == Ok(0) {
+            inotify::accessed(file);
+        }
+        result
     })
 }
 

@@ -124,8 +124,23 @@ fn find_thread(tgid: i32, tid: i32) -> Result<Arc<Task>, Errno> {
     }
 }
 
+/// A process can be found by its leader's number until a parent has waited for it, and then the leader can be
+/// sent signals, too.
+#[cold]
+fn kill_ended_leader(tgid: i32, tid: i32, sig: i32) -> SysResult {
+    let process = find_process(tid).filter(|_| tgid < 0 || tgid == tid);
+    let process = process.ok_or(Errno::ESRCH)?;
+    if let Some(sig) = signal_for(&process, sig)? {
+        signal::send_to_ended_leader(&process, sig);
+    }
+    Ok(0)
+}
+
 fn kill_thread(tgid: i32, tid: i32, sig: i32, info: Option<SigInfo>) -> SysResult {
-    let task = find_thread(tgid, tid)?;
+    let task = match find_thread(tgid, tid) {
+        Err(Errno::ESRCH) => return kill_ended_leader(tgid, tid, sig),
+        found => found?,
+    };
     let sig = parse_signal(sig)?;
     access::may_signal(&task.process, &task.creds(), sig)?;
     if let Some(sig) = sig {

@@ -260,7 +260,7 @@ fn expire(inode: &Inode, locks: &FileLocks) {
 }
 
 /// Somebody opens the file, with these flags, and has been counted: waits until there is no lease against
-/// that. `EAGAIN` with `O_NONBLOCK`.
+/// that. `EAGAIN` with `O_NONBLOCK`; `ENOMEM`.
 #[inline(always)]
 pub fn opening(inode: &Inode, flags: u32) -> Result<(), Errno> {
     if inode.mode_word() & Inode::HAS_LEASE == 0 {
@@ -296,7 +296,7 @@ fn break_all(inode: &Inode, write: bool, nonblock: bool) -> Result<(), Errno> {
         if nonblock {
             return Err(Errno::EAGAIN);
         }
-        locks.sleep(seen, want, deadline)?;
+        locks.sleep(seen, want, deadline, Errno::ENOMEM)?;
     }
 }
 

@@ -300,7 +300,7 @@ impl Sum {
 }
 
 /// The names of `VmFlags` in `smaps`, in their order.
-const NAMES: [(VmFlags, &str); 22] = [
+const NAMES: [(VmFlags, &str); 24] = [
     (VmFlags::READ, " rd"),
     (VmFlags::WRITE, " wr"),
     (VmFlags::EXEC, " ex"),
@@ -311,7 +311,9 @@ const NAMES: [(VmFlags, &str); 22] = [
     (VmFlags::MAYEXEC, " me"),
     (VmFlags::SHARED, " ms"),
     (VmFlags::GROWSDOWN, " gd"),
+    (VmFlags::KERNEL_DATA, " pf"),
     (VmFlags::LOCKED, " lo"),
+    (VmFlags::KERNEL_DATA, " io"),
     (VmFlags::SEQ_READ, " sr"),
     (VmFlags::RAND_READ, " rr"),
     (VmFlags::DONTFORK, " dc"),

@@ -16,8 +16,9 @@ use crate::fs::dentry::{self, Dentry};
 use crate::fs::inode::{FileType, Link};
 use crate::fs::mount;
 use crate::fs::pseudo::{self, Directory, Node, Tree};
-use crate::fs::superblock::{FsType, StatFs, SuperOps};
+use crate::fs::superblock::{FsType, StatFs, SuperBlock, SuperOps};
 use crate::task::{self, current};
+use alloc::boxed::Box;
 use alloc::format;
 use alloc::sync::Arc;
 use limen_linux_abi::Errno;
@@ -31,30 +32,30 @@ const PIDS: u64 = 0x1_0000;
 
 /// The file system type.
 pub static PROC: FsType = FsType {
-    name: "proc",
+    name: NAME,
     needs_device: false,
     mount: |_, _| Ok(root()),
 };
 
+/// The type's name.
+const NAME: &str = "proc";
+
 /// The fixed names at the top.
 pub static TREE: Tree = Tree::new();
 
+/// Each mount has an instance of its own.
 fn root() -> Arc<Dentry> {
-    static ONLY: pseudo::Only = pseudo::Only::new();
-    ONLY.root("proc", Super, Root)
+    let sb = SuperBlock::new(NAME, Box::new(Super), false);
+    pseudo::root(&sb, 0o555, Arc::new(Root))
 }
 
 /// A process has been waited for and its directory is gone: unmounts what is mounted there. May sleep.
 pub fn process_gone(pid: i32) {
     if dentry::any_pinned() && task::pid::find_process(pid).is_none() {
         let name = format!("{pid}");
-        let dir = root()
-            .lock_dir()
-            .ok()
-            .and_then(|names| names.get(name.as_bytes()).cloned());
-        if let Some(dir) = dir {
-            mount::forget_below(&dir);
-        }
+        mount::forget(|at| {
+            at.inode.sb.fs_type == NAME && at.name_at_top().is_some_and(|top| *top == *name.as_bytes())
+        });
     }
 }
 
@@ -63,9 +64,6 @@ struct Super;
 impl SuperOps for Super {
     fn statfs(&self) -> StatFs {
         StatFs::made_up(MAGIC)
-    }
-    fn stands_for_many(&self) -> bool {
-        true
     }
     fn fixed_modes(&self) -> bool {
         true

@@ -24,13 +24,13 @@ const DIRENT_SIZE: u64 = 20;
 pub static TMPFS: FsType = FsType {
     name: "tmpfs",
     needs_device: false,
-    mount: |_, data| new_tree("tmpfs", data, false),
+    mount: |_, data| new_tree("tmpfs", data),
 };
 /// `ramfs`: the same, since its options are a subset.
 pub static RAMFS: FsType = FsType {
     name: "ramfs",
     needs_device: false,
-    mount: |_, data| new_tree("ramfs", data, false),
+    mount: |_, data| new_tree("ramfs", data),
 };
 
 /// Limits and use of an instance.
@@ -140,6 +140,9 @@ impl SuperOps for Super {
             let _ = write!(out, ",gid={gid}");
         }
     }
+    fn check_options(&self, data: &str) -> Result<(), Errno> {
+        Options::parse(data).map(drop)
+    }
     fn remount(&self, data: &str) -> Result<(), Errno> {
         let new = Options::parse(data)?;
         let a = &self.account;
@@ -241,7 +244,7 @@ pub fn add(dir: &Arc<Dentry>, name: &[u8], new: &NewInode<'_>) -> Result<Arc<Den
 }
 
 /// Makes an instance. `fs_type` is its type's name.
-pub fn new_tree(fs_type: &'static str, data: &str, persistent: bool) -> Result<Arc<Dentry>, Errno> {
+pub fn new_tree(fs_type: &'static str, data: &str) -> Result<Arc<Dentry>, Errno> {
     let mut options = Options::parse(data)?;
     let half = (total_pages() / 2).max(64);
     let limit = match options.size {
@@ -270,7 +273,7 @@ pub fn new_tree(fs_type: &'static str, data: &str, persistent: bool) -> Result<A
             account,
             options: SpinLock::new(options),
         }),
-        persistent,
+        false,
     );
     let root = new_root(&sb, Box::new(Node), mode);
     root.inode.set_owner(uid, gid);

@@ -1,6 +1,6 @@
 //! Mapping the vDSO into a new program.
 
-use crate::mm::{AddressSpace, PAGE_SIZE, Prot, SpecialPages};
+use crate::mm::{AddressSpace, PAGE_SIZE, SpecialPages};
 use crate::sync::Once;
 use crate::time::vdso;
 use alloc::sync::Arc;
@@ -22,9 +22,9 @@ pub(super) fn map(mm: &AddressSpace) -> Result<usize, Errno> {
     });
     // Asks for room for both: there may be a gap that only one of them fits into.
     let below = mm.room_for((image.pages.len() + data.pages.len()) * PAGE_SIZE)?;
-    mm.map_special(below, Prot::READ, data.clone())?;
+    mm.map_special(below, false, data.clone())?;
     let at = below + data.pages.len() * PAGE_SIZE;
-    if mm.map_special(at, Prot::READ | Prot::EXEC, image.clone())? != at {
+    if mm.map_special(at, true, image.clone())? != at {
         return Err(Errno::ENOMEM);
     }
     Ok(at)
