@@ -1,5 +1,5 @@
-//! Read-copy-update: a writer takes an element out of a structure that others read without a lock, waits for a
-//! *grace period* and frees it. A grace period ends when each CPU has been seen in a *quiescent state*: a
+//! Read-copy-update: a writer takes an element out of a structure that others read without a lock, waits for
+//! a *grace period* and frees it. A grace period ends when each CPU has been seen in a *quiescent state*: a
 //! moment in which it is in no reader. What began to read later cannot find the element any more.
 //!
 //! Readers of the first kind only hold off preemption, so a switch, idle and user mode are quiescent

@@ -2,8 +2,8 @@
 //! readers to the other pair and waits until the old one balances.
 //!
 //! Each CPU has counts of its own, and a reader may leave on another CPU than it entered on: only the sums
-//! balance. The updater adds up those who left before those who entered, so a reader that it sees leave it has
-//! also seen enter.
+//! balance. The updater adds up those who left before those who entered, so a reader that it sees leave it
+//! has also seen enter.
 
 use crate::{Atomics, Word};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};

@@ -135,7 +135,7 @@ proptest! {
         let mut room = room.iter_mut();
         let mut running = None;
         let mut callbacks = Callbacks::<Numbers>::default();
-        // For each that was pushed, how many grace periods had begun; how many have ended; how many were taken.
+        // For each that was pushed, how many grace periods had begun; how many have ended and were taken.
         let (mut pushed, mut begun, mut ended, mut taken) = (Vec::new(), 0, 0, 0);
         let finish = [Step::End, Step::Advance, Step::Begin, Step::End, Step::Advance, Step::Take];
         for step in steps.into_iter().chain(finish) {
