@@ -1,5 +1,5 @@
-//! inotify: tells programs what happens to files and in directories: instances with their queues, and watches.
-//! What happens is said by the functions in `told`.
+//! inotify: tells programs what happens to files and in directories. Here are the instances with their
+//! queues, and the watches; `told` has the functions that say what happens.
 
 use crate::fs::anon;
 use crate::fs::fasync::{Async, Band};
