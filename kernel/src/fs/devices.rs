@@ -16,7 +16,8 @@ pub type OpenDevice = fn(dev: Dev, flags: u32) -> Result<Arc<dyn FileOps>, Errno
 
 static CHAR_DEVICES: SpinLock<BTreeMap<Dev, OpenDevice>> = SpinLock::new(BTreeMap::new());
 static BLOCK_DEVICES: SpinLock<BTreeMap<Dev, OpenDevice>> = SpinLock::new(BTreeMap::new());
-/// devtmpfs, in a mount of the kernel's own, so that it is never unmounted: all mounts show this one instance.
+/// devtmpfs, in a mount of the kernel's own, so that it is never unmounted. All mounts show this
+/// instance.
 static OWN: SpinLock<Option<Arc<Mount>>> = SpinLock::new(None);
 
 /// devtmpfs.

@@ -57,8 +57,8 @@ fn tell_both(source: &File, out: &File, result: SysResult) -> SysResult {
     result
 }
 
-/// Copies up to `count` bytes, and tells the watchers of both files. `from` and `to` are positions, `None` for
-/// the files' own ones.
+/// Copies up to `count` bytes, and tells the watchers of both files. `from` and `to` are positions, `None`
+/// for the files' own ones.
 fn copy(source: &File, mut from: Option<u64>, out: &File, mut to: Option<u64>, count: usize) -> SysResult {
     // In the linear map, as the other file may sleep while it reads the page.
     let page = crate::mm::alloc_addressed_page().ok_or(Errno::ENOMEM)?;

@@ -54,10 +54,10 @@ bitflags! {
         const RAND_READ = 0x8_0000;
         /// The main stack, shown as `[stack]`.
         const STACK = 0x10_0000;
-        /// Pages that the kernel owns (vDSO): the mapping is never split, and grows or shrinks never.
+        /// Pages that the kernel owns (vDSO): the mapping is never split, and never grows or shrinks.
         const SPECIAL = 0x20_0000;
-        /// They are data that the kernel goes on changing (`VM_IO`, `VM_PFNMAP`): a program cannot have copies
-        /// of its own, and nobody but itself reads them.
+        /// They are data that the kernel goes on changing (`VM_IO`, `VM_PFNMAP`): a program cannot have
+        /// copies of its own, and nobody but itself reads them.
         const KERNEL_DATA = 0x80_0000;
         /// `MLOCK_ONFAULT`.
         const LOCKONFAULT = 0x40_0000;

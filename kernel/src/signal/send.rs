@@ -366,8 +366,8 @@ fn resume(process: &Process, shared: &mut ProcessSignals) {
     shared.stopped = false;
     if was_stopped || stopping {
         shared.news = StopNews::Continued;
-        // If the stop was not complete yet, the signal tells of it, as the first of two that would have come at
-        // once; it no longer says by which signal. `wait` reports the continuation in both cases.
+        // If the stop was not complete yet, the signal tells of it, as if it had been the first of two; it no
+        // longer says by which signal. `wait` reports the continuation in both cases.
         shared.untold = match was_stopped {
             true => StopNews::Continued,
             false => StopNews::Stopped(0),

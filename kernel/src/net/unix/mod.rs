@@ -6,29 +6,26 @@
 //! a limited number (`flight`), and sockets that are in flight only to each other are found and closed
 //! (`cycles`).
 
+mod connect;
 mod cycles;
 pub mod file;
 pub mod flight;
+mod messages;
 pub mod name;
 pub mod peer;
 mod senders;
 
-use self::flight::Flight;
+pub use self::messages::Message;
 use self::name::Name;
-use self::peer::{Cred, Identity};
+use self::peer::Identity;
 use self::senders::Senders;
 use crate::fs::closing::Emptied;
 use crate::fs::fasync::{Async, Band};
-use crate::fs::inode::Inode;
 use crate::fs::poll::PollEvents;
-use crate::fs::procfs::sysctl::net::MAX_BACKLOG;
-use crate::mm::reserve::room_behind;
 use crate::sched::WaitQueue;
 use crate::sync::{Mutex, SpinLock};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::{Arc, Weak};
-use alloc::vec::Vec;
-use core::any::Any;
 use core::sync::atomic::{AtomicBool, Ordering};
 use limen_linux_abi::Errno;
 
@@ -52,21 +49,6 @@ pub enum Kind {
     Datagram = 2,
     /// `SOCK_SEQPACKET`.
     Packet = 5,
-}
-
-/// A message that was sent and not received yet.
-#[derive(Default)]
-pub struct Message {
-    /// The bytes. Those before `at` have been read.
-    pub data: Vec<u8>,
-    /// How many bytes have been read.
-    pub at: usize,
-    /// The files that are sent with it.
-    pub files: Flight,
-    /// The sender.
-    pub cred: Cred,
-    /// The sender's name.
-    pub from: Option<Name>,
 }
 
 #[derive(Default)]
@@ -161,11 +143,11 @@ pub struct Sock {
     pub(super) write_wait: WaitQueue,
     /// Threads that send to this socket and wait for room in its queue.
     room_wait: WaitQueue,
-    /// Whether a signal about room is due: one each time that room was missing. (About data no signal is sent
-    /// while a reader of a stream sleeps.)
+    /// The owners of its open file. While a reader of a stream sleeps, they get no signal about data.
     pub(super) owners: Async,
     /// Whether a signal about room is due: only once each time that room was missing.
     wants_room: AtomicBool,
+    /// A reader of the stream sleeps.
     reader_sleeps: AtomicBool,
 }
 
@@ -183,47 +165,6 @@ impl Sock {
             wants_room: AtomicBool::new(false),
             reader_sleeps: AtomicBool::new(false),
         })
-    }
-
-    /// Makes two connected sockets.
-    pub fn pair(kind: Kind) -> (Arc<Self>, Arc<Self>) {
-        let (a, b) = (Self::new(kind), Self::new(kind));
-        let identity = Identity::own();
-        a.set_peer(&b, identity.clone());
-        b.set_peer(&a, identity);
-        (a, b)
-    }
-
-    fn set_peer(&self, peer: &Arc<Sock>, identity: Identity) {
-        let mut s = self.state.lock();
-        s.peer = Arc::downgrade(peer);
-        s.connected = true;
-        s.identity = identity;
-    }
-
-    /// Connects a stream socket that is not connected.
-    fn join(&self, peer: &Arc<Sock>, identity: Identity) -> Result<(), Errno> {
-        let mut s = self.state.lock();
-        if s.backlog.is_some() {
-            return Err(Errno::EINVAL);
-        }
-        if s.connected {
-            return Err(Errno::EISCONN);
-        }
-        s.peer = Arc::downgrade(peer);
-        s.connected = true;
-        s.identity = identity;
-        Ok(())
-    }
-
-    /// Ends the connection to its peer.
-    pub fn leave(&self) {
-        {
-            let mut s = self.state.lock();
-            s.peer = Weak::new();
-            s.connected = false;
-        }
-        self.tell_room();
     }
 
     /// There may be room again for what this socket sends: wakes and signals.
@@ -316,134 +257,6 @@ impl Sock {
     pub fn set_timeout(&self, which: usize, ns: Option<u64>) {
         self.state.lock().timeouts[which] = ns;
     }
-    /// How many bytes can be read (`FIONREAD`). For datagrams: of the first message.
-    pub fn waiting(&self) -> usize {
-        let s = self.state.lock();
-        match self.kind {
-            Kind::Stream => s.bytes,
-            _ => s.queue.front().map_or(0, |m| m.data.len()),
-        }
-    }
-
-    /// `bind`: to an abstract name, or to `inode`, which was made at a path for this.
-    pub fn bind(self: &Arc<Self>, name: Name, inode: Option<&Arc<Inode>>) -> Result<(), Errno> {
-        let mut s = self.state.lock();
-        if s.name.is_some() {
-            return Err(Errno::EINVAL);
-        }
-        s.name = Some(name.clone());
-        drop(s);
-        match inode {
-            Some(inode) => {
-                let me: Arc<dyn Any + Send + Sync> = self.clone();
-                *inode.socket.lock() = Some(Arc::downgrade(&me));
-            }
-            None => {
-                if let Err(e) = name::claim(name, self) {
-                    self.state.lock().name = None;
-                    return Err(e);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// `listen`.
-    pub fn listen(&self, backlog: i32) -> Result<(), Errno> {
-        if self.kind == Kind::Datagram {
-            return Err(Errno::EOPNOTSUPP);
-        }
-        let mut s = self.state.lock();
-        if s.connected || s.name.is_none() {
-            return Err(Errno::EINVAL);
-        }
-        let most = MAX_BACKLOG.load(Ordering::Relaxed);
-        s.backlog = Some((backlog as u32).min(most as u32) as usize);
-        s.identity = Identity::own();
-        Ok(())
-    }
-
-    /// `connect` to the socket that is bound to a name.
-    pub fn connect(self: &Arc<Self>, to: &Arc<Sock>, nonblock: bool) -> Result<(), Errno> {
-        if self.kind == Kind::Datagram {
-            if !to.state.lock().hears(self) {
-                return Err(Errno::EPERM);
-            }
-            self.set_peer(to, Identity::default());
-            // The queue of the former peer may have been full.
-            self.tell_room();
-            return Ok(());
-        }
-        loop {
-            // The two are never locked at the same time: each may just be connecting to the other, or both
-            // may be one socket.
-            let l = to.state.lock();
-            if !l.accepts() {
-                return Err(Errno::ECONNREFUSED);
-            }
-            if l.has_room() {
-                let (name, pass_cred, identity) = (l.name.clone(), l.pass_cred, l.identity.clone());
-                drop(l);
-                let server = Sock::new(self.kind);
-                {
-                    let mut s = server.state.lock();
-                    s.name = name;
-                    s.pass_cred = pass_cred;
-                }
-                server.set_peer(self, Identity::own());
-                self.join(&server, identity)?;
-                let l = room_behind(|| to.state.lock(), |l| &mut l.pending, 1);
-                let Ok(mut l) = l else {
-                    self.leave();
-                    return Err(Errno::ENOMEM);
-                };
-                if l.has_room() {
-                    l.pending.push_back(server);
-                    drop(l);
-                    to.tell_news();
-                    return Ok(());
-                }
-                drop(l);
-                self.leave();
-                continue;
-            }
-            drop(l);
-            if nonblock {
-                return Err(Errno::EAGAIN);
-            }
-            to.room_wait.wait_until(|| {
-                let l = to.state.lock();
-                !l.accepts() || l.has_room()
-            })?;
-        }
-    }
-
-    /// `accept`.
-    pub fn accept(&self, nonblock: bool) -> Result<Arc<Sock>, Errno> {
-        loop {
-            let mut s = self.state.lock();
-            if s.backlog.is_none() {
-                return Err(if self.kind == Kind::Datagram {
-                    Errno::EOPNOTSUPP
-                } else {
-                    Errno::EINVAL
-                });
-            }
-            if let Some(sock) = s.pending.pop_front() {
-                drop(s);
-                self.room_wait.wake_all();
-                return Ok(sock);
-            }
-            if s.shut_in {
-                return Err(Errno::EINVAL);
-            }
-            drop(s);
-            self.sleep(&self.read_wait, true, self.timeout(0), nonblock, |s| {
-                !s.pending.is_empty() || s.shut_in
-            })?;
-        }
-    }
-
     /// Sleeps on `queue` until `ready` is true of this socket's state. `EAGAIN`: it must not sleep, or the
     /// timeout came.
     fn sleep(
@@ -465,149 +278,6 @@ impl Sock {
             queue.wait_until_deadline(end, cond)?
         };
         if in_time { Ok(()) } else { Err(Errno::EAGAIN) }
-    }
-
-    /// The socket to which a message without an address goes. `Err`: none may be sent. `named`: the message
-    /// has an address, so there need not be a peer.
-    pub fn target(&self, named: bool) -> Result<Option<Arc<Sock>>, Errno> {
-        let mut s = self.state.lock();
-        if self.kind == Kind::Packet
-            && let Some(e) = s.error.take()
-        {
-            return Err(e);
-        }
-        let anywhere = named && self.kind == Kind::Datagram;
-        if named && self.kind == Kind::Stream {
-            return Err(if s.connected {
-                Errno::EISCONN
-            } else {
-                Errno::EOPNOTSUPP
-            });
-        }
-        if !anywhere && !s.connected {
-            return Err(Errno::ENOTCONN);
-        }
-        if s.shut_out {
-            return Err(Errno::EPIPE);
-        }
-        if anywhere {
-            return Ok(None);
-        }
-        s.peer.upgrade().map(Some).ok_or(self.gone())
-    }
-
-    /// The error if the other end of a socket of this kind was closed.
-    fn gone(&self) -> Errno {
-        match self.kind {
-            Kind::Datagram => Errno::ECONNREFUSED,
-            Kind::Stream | Kind::Packet => Errno::EPIPE,
-        }
-    }
-
-    /// Puts a message from `sender` into this socket's queue. Sleeps until there is room.
-    pub fn deliver(&self, message: Message, sender: &Arc<Sock>, nonblock: bool) -> Result<(), Errno> {
-        let mut message = Some(message);
-        loop {
-            let s = room_behind(|| self.state.lock(), |s| &mut s.queue, 1);
-            let mut s = s.map_err(|_| Errno::ENOBUFS)?;
-            if self.kind == Kind::Datagram && !s.hears(sender) {
-                return Err(Errno::EPERM);
-            }
-            if s.closed {
-                return Err(self.gone());
-            }
-            if s.shut_in {
-                return Err(Errno::EPIPE);
-            }
-            if s.has_space()
-                && let Some(m) = message.take()
-            {
-                s.bytes += m.data.len();
-                s.queue.push_back(m);
-                drop(s);
-                self.tell_news();
-                return Ok(());
-            }
-            if nonblock {
-                s.senders.add(sender);
-                sender.wants_room();
-            }
-            drop(s);
-            self.sleep(&self.room_wait, false, sender.timeout(1), nonblock, |s| {
-                s.lets_go_on()
-            })?;
-        }
-    }
-
-    /// Calls `take` with the oldest message, or with the one behind `skip` older ones (then it does not
-    /// wait). `take` returns whether the message is used up. `Ok(None)`: nothing more will come. `exclusive`:
-    /// sleeps as an exclusive sleeper; for receivers that take whole messages.
-    pub fn receive<R>(
-        &self,
-        nonblock: bool,
-        exclusive: bool,
-        skip: usize,
-        mut take: impl FnMut(&mut Message) -> Result<(R, bool), Errno>,
-    ) -> Result<Option<R>, Errno> {
-        loop {
-            let guard = self.receiving.lock();
-            let mut s = self.state.lock();
-            // An empty message keeps its place meanwhile.
-            if let Some(mut m) = s.queue.get_mut(skip).map(core::mem::take) {
-                drop(s);
-                let before = m.data.len() - m.at;
-                let result = take(&mut m);
-                let done = matches!(result, Ok((_, true)));
-                let mut s = self.state.lock();
-                let left = if done { 0 } else { m.data.len() - m.at };
-                s.bytes -= (before - left).min(s.bytes);
-                let used = if done {
-                    s.queue.remove(skip)
-                } else {
-                    s.queue.get_mut(skip).map(|place| core::mem::replace(place, m))
-                };
-                let senders = s.take_senders();
-                drop(s);
-                drop(guard);
-                drop(used);
-                self.room_wait.wake_all();
-                senders.wake();
-                return result.map(|(r, _)| Some(r));
-            }
-            if skip != 0 {
-                return Ok(None);
-            }
-            if let Some(e) = s.error.take() {
-                return Err(e);
-            }
-            if !s.connected && self.kind != Kind::Datagram {
-                return Err(if self.kind == Kind::Stream {
-                    Errno::EINVAL
-                } else {
-                    Errno::ENOTCONN
-                });
-            }
-            if s.shut_in {
-                return Ok(None);
-            }
-            drop(s);
-            drop(guard);
-            let stream = self.kind == Kind::Stream;
-            if stream && !nonblock {
-                self.reader_sleeps.store(true, Ordering::Relaxed);
-            }
-            let woken = self.sleep(
-                &self.read_wait,
-                exclusive && !stream,
-                self.timeout(0),
-                nonblock,
-                |s| s.has_message() || s.shut_in || s.error.is_some(),
-            );
-            if stream && !nonblock {
-                self.reader_sleeps.store(false, Ordering::Relaxed);
-            }
-            woken?;
-        }
     }
 
     /// `shutdown`.
@@ -677,32 +347,6 @@ impl Sock {
         }
         self.wake();
         flight::empty(self);
-    }
-
-    /// How many files are in messages that wait to be received.
-    pub(super) fn files_waiting(&self) -> usize {
-        let s = self.state.lock();
-        s.queue.iter().map(|message| message.files.files().len()).sum()
-    }
-
-    /// Calls `with` with the queue of messages, and with those of connections that wait to be accepted.
-    fn each_queue(&self, with: &mut dyn FnMut(&mut VecDeque<Message>)) {
-        {
-            let mut s = self.state.lock();
-            with(&mut s.queue);
-            s.bytes = s
-                .queue
-                .iter()
-                .map(|message| message.data.len() - message.at)
-                .sum();
-        }
-        // One after the other: there may be very many.
-        for n in 0.. {
-            let Some(sock) = self.state.lock().pending.get(n).cloned() else {
-                break;
-            };
-            sock.each_queue(with);
-        }
     }
 
     /// The state for `poll`: (something to read, room to send, nothing more can be received, both directions
