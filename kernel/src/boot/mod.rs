@@ -38,7 +38,7 @@ fn before_threads(info: &BootInfo<'_>) {
     crate::sync::lockdep::init(|line| crate::log::write_bytes(crate::log::Level::Warning, 0, line));
     #[cfg(feature = "lockdep")]
     info!(
-        "lock validator: {} classes, {} dependencies",
+        "lock validator: {} subclasses, {} dependencies",
         crate::sync::lockdep::CLASSES,
         crate::sync::lockdep::DEPENDENCIES
     );

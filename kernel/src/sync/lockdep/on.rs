@@ -12,7 +12,7 @@ use core::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use limen_entry::token::InKernel;
 use limen_lockdep::{Acquire, ClassId, Context, Environment, Graph, Key, Report, Site, Validator};
 
-/// How many classes (of four subclasses each), dependencies, and places in the cache of chains there are.
+/// How many subclasses (four for each class), dependencies, and places in the cache of chains there are.
 pub const CLASSES: usize = 4096;
 pub const DEPENDENCIES: usize = 32768;
 const CHAINS: usize = 16384;
