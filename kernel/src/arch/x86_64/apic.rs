@@ -1,8 +1,7 @@
 //! The local APIC (by memory, or by MSRs in x2APIC mode) and the I/O APICs.
 
 use super::cpu::{self, Features, rdmsr, wrmsr};
-use super::interrupt::SPURIOUS_VECTOR;
-use super::{acpi, irq};
+use super::{acpi, cpus, irq};
 use crate::sync::IrqSpinLock;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
@@ -10,6 +9,8 @@ const ID: usize = 0x20;
 const TASK_PRIORITY: usize = 0x80;
 const EOI: usize = 0xb0;
 const SPURIOUS: usize = 0xf0;
+/// In the spurious interrupt register: the APIC is on.
+const SPURIOUS_ENABLE: u32 = 1 << 8;
 const ICR: usize = 0x300;
 const ICR_HIGH: usize = 0x310;
 /// Local vector table: timer.
@@ -31,6 +32,10 @@ const ICR_PENDING: u32 = 1 << 12;
 pub const ICR_INIT: u32 = 5 << 8 | 1 << 14;
 /// Interrupt command: start-up, with the page number to start at.
 pub const ICR_STARTUP: u32 = 6 << 8;
+/// The vector of this CPU's timer.
+pub const TIMER_VECTOR: u8 = 0xf0;
+/// The vector for interrupts that went away before they were taken.
+pub const SPURIOUS_VECTOR: u8 = 0xff;
 const X2APIC_MSR: u32 = 0x800;
 const X2APIC_ENABLE: u64 = 1 << 10;
 const APIC_ENABLE: u64 = 1 << 11;
@@ -100,7 +105,7 @@ pub fn enable() {
     write(LVT_LINT0, LVT_MASKED);
     write(LVT_LINT1, LVT_NMI);
     write(LVT_ERROR, LVT_MASKED);
-    write(SPURIOUS, 1 << 8 | u32::from(SPURIOUS_VECTOR));
+    write(SPURIOUS, SPURIOUS_ENABLE | u32::from(SPURIOUS_VECTOR));
 }
 
 /// The interrupt under way is done.
@@ -137,6 +142,24 @@ pub fn send(to: u32, command: u32) {
     }
 }
 
+/// Interrupts CPU `cpu` with `vector`.
+pub fn send_vector(cpu: usize, vector: u8) {
+    send(cpus::apic_id(cpu), u32::from(vector));
+}
+
+/// An I/O APIC's register that says, in bits 16 to 23, how many lines it has, less one.
+const IO_VERSION: u32 = 1;
+/// An I/O APIC's first register of lines: two for each, the upper one with the CPU in its highest byte.
+const IO_LINES: u32 = 0x10;
+/// In a line's lower register.
+const IO_LOW: u32 = 1 << 13;
+const IO_LEVEL: u32 = 1 << 15;
+/// Where the number of an I/O APIC's register is written, and where its value is then.
+const IO_SELECT: usize = 0;
+const IO_WINDOW: usize = 0x10;
+/// The mask registers of the two legacy interrupt controllers.
+const PIC_MASKS: [u16; 2] = [0x21, 0xa1];
+
 /// An I/O APIC, its registers mapped.
 #[derive(Clone, Copy)]
 struct Mapped {
@@ -151,25 +174,24 @@ impl Mapped {
     fn read(&self, index: u32) -> u32 {
         // SAFETY: select, then data register, under the lock.
         unsafe {
-            (self.registers as *mut u32).write_volatile(index);
-            ((self.registers + 0x10) as *const u32).read_volatile()
+            ((self.registers + IO_SELECT) as *mut u32).write_volatile(index);
+            ((self.registers + IO_WINDOW) as *const u32).read_volatile()
         }
     }
     fn write(&self, index: u32, value: u32) {
         // SAFETY: select, then data register, under the lock.
         unsafe {
-            (self.registers as *mut u32).write_volatile(index);
-            ((self.registers + 0x10) as *mut u32).write_volatile(value);
+            ((self.registers + IO_SELECT) as *mut u32).write_volatile(index);
+            ((self.registers + IO_WINDOW) as *mut u32).write_volatile(value);
         }
     }
 }
 
 /// Maps the I/O APICs and masks everything.
 pub fn init_io() {
-    // SAFETY: masks the two legacy controllers, which nothing uses.
-    unsafe {
-        cpu::outb(0x21, 0xff);
-        cpu::outb(0xa1, 0xff);
+    for port in PIC_MASKS {
+        // SAFETY: masks the lines of a legacy controller, which nothing uses.
+        unsafe { cpu::outb(port, 0xff) };
     }
     let mut found = IO_APICS.lock();
     for (slot, io) in found.iter_mut().zip(acpi::machine().io_apics.iter()) {
@@ -182,9 +204,9 @@ pub fn init_io() {
             gsi_base: io.gsi_base,
             lines: 0,
         };
-        m.lines = (m.read(1) >> 16 & 0xff) + 1;
+        m.lines = (m.read(IO_VERSION) >> 16 & 0xff) + 1;
         for line in 0..m.lines {
-            m.write(0x10 + 2 * line, LVT_MASKED);
+            m.write(IO_LINES + 2 * line, LVT_MASKED);
         }
         *slot = Some(m);
     }
@@ -195,12 +217,11 @@ pub fn route(gsi: u32, vector: u8, level: bool, low: bool) -> bool {
     let found = IO_APICS.lock();
     for m in found.iter().flatten() {
         if gsi >= m.gsi_base && gsi - m.gsi_base < m.lines {
-            let index = 0x10 + 2 * (gsi - m.gsi_base);
-            m.write(index + 1, super::smp::apic_id(0) << 24);
-            m.write(
-                index,
-                u32::from(vector) | u32::from(low) << 13 | u32::from(level) << 15,
-            );
+            let index = IO_LINES + 2 * (gsi - m.gsi_base);
+            m.write(index + 1, cpus::apic_id(0) << 24);
+            let low = if low { IO_LOW } else { 0 };
+            let level = if level { IO_LEVEL } else { 0 };
+            m.write(index, u32::from(vector) | low | level);
             return true;
         }
     }

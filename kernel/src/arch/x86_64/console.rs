@@ -6,7 +6,9 @@ use core::sync::atomic::{AtomicBool, Ordering};
 const COM1: u16 = 0x3f8;
 const LINE_STATUS: u16 = COM1 + 5;
 const TRANSMIT_EMPTY: u8 = 1 << 5;
+/// The register that keeps what is written to it.
 const SCRATCH: u16 = COM1 + 7;
+const PATTERN: u8 = 0xa5;
 
 static PRESENT: AtomicBool = AtomicBool::new(false);
 
@@ -14,8 +16,8 @@ static PRESENT: AtomicBool = AtomicBool::new(false);
 pub fn init() {
     // SAFETY: these ports belong to the serial port, or to nothing.
     unsafe {
-        outb(SCRATCH, 0xa5);
-        if inb(SCRATCH) != 0xa5 {
+        outb(SCRATCH, PATTERN);
+        if inb(SCRATCH) != PATTERN {
             return;
         }
         outb(COM1 + 1, 0); // no interrupts

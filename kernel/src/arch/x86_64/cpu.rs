@@ -5,6 +5,27 @@ use core::arch::asm;
 use core::arch::x86_64::{__cpuid_count, CpuidResult};
 use core::sync::atomic::{AtomicU32, Ordering};
 
+/// What is in a register that only `mov` reaches: a control, debug or segment register.
+macro_rules! read_register {
+    ($register:literal) => {{
+        let value: usize;
+        core::arch::asm!(
+            concat!("mov {}, ", $register), out(reg) value, options(nomem, nostack, preserves_flags)
+        );
+        value
+    }};
+}
+/// Writes such a register.
+macro_rules! write_register {
+    ($register:literal, $value:expr) => {{
+        let value: usize = $value;
+        core::arch::asm!(
+            concat!("mov ", $register, ", {}"), in(reg) value, options(nostack, preserves_flags)
+        );
+    }};
+}
+pub(super) use {read_register, write_register};
+
 /// Extended feature enables.
 pub const MSR_EFER: u32 = 0xc000_0080;
 /// Selectors for `syscall` and `sysret`.
@@ -28,8 +49,39 @@ pub const MSR_TSC_DEADLINE: u32 = 0x6e0;
 
 /// `EFER`: system call extensions.
 pub const EFER_SCE: u64 = 1 << 0;
+/// `EFER`: long mode, once paging is turned on.
+pub const EFER_LME: u64 = 1 << 8;
 /// `EFER`: no-execute pages.
 pub const EFER_NXE: u64 = 1 << 11;
+
+/// `CR0`: protected mode.
+pub const CR0_PE: usize = 1 << 0;
+const CR0_MP: usize = 1 << 1;
+const CR0_EM: usize = 1 << 2;
+const CR0_TS: usize = 1 << 3;
+/// `CR0`: always set.
+pub const CR0_ET: usize = 1 << 4;
+/// `CR0`: x87 errors are exceptions.
+pub const CR0_NE: usize = 1 << 5;
+/// `CR0`: the kernel may not write to what is read-only.
+pub const CR0_WP: usize = 1 << 16;
+const CR0_AM: usize = 1 << 18;
+const CR0_NW: usize = 1 << 29;
+const CR0_CD: usize = 1 << 30;
+/// `CR0`: paging.
+pub const CR0_PG: usize = 1 << 31;
+/// `CR4`: 64-bit entries of page tables.
+pub const CR4_PAE: usize = 1 << 5;
+const CR4_MCE: usize = 1 << 6;
+/// `CR4`: global pages.
+pub const CR4_PGE: usize = 1 << 7;
+const CR4_OSFXSR: usize = 1 << 9;
+const CR4_OSXMMEXCPT: usize = 1 << 10;
+const CR4_UMIP: usize = 1 << 11;
+const CR4_FSGSBASE: usize = 1 << 16;
+const CR4_OSXSAVE: usize = 1 << 18;
+const CR4_SMEP: usize = 1 << 20;
+const CR4_SMAP: usize = 1 << 21;
 
 bitflags::bitflags! {
     /// What this machine's processors can do, as far as the kernel cares.
@@ -145,24 +197,6 @@ pub fn detect() {
 
 /// Turns on what [`detect`] found. Every CPU, early.
 pub fn enable() {
-    const CR0_MP: u64 = 1 << 1;
-    const CR0_EM: u64 = 1 << 2;
-    const CR0_TS: u64 = 1 << 3;
-    const CR0_NE: u64 = 1 << 5;
-    const CR0_WP: u64 = 1 << 16;
-    const CR0_AM: u64 = 1 << 18;
-    const CR0_NW: u64 = 1 << 29;
-    const CR0_CD: u64 = 1 << 30;
-    const CR4_PAE: u64 = 1 << 5;
-    const CR4_MCE: u64 = 1 << 6;
-    const CR4_PGE: u64 = 1 << 7;
-    const CR4_OSFXSR: u64 = 1 << 9;
-    const CR4_OSXMMEXCPT: u64 = 1 << 10;
-    const CR4_UMIP: u64 = 1 << 11;
-    const CR4_FSGSBASE: u64 = 1 << 16;
-    const CR4_OSXSAVE: u64 = 1 << 18;
-    const CR4_SMEP: u64 = 1 << 20;
-    const CR4_SMAP: u64 = 1 << 21;
     let f = features();
     let mut cr4 = CR4_PAE | CR4_MCE | CR4_OSFXSR | CR4_OSXMMEXCPT;
     for (feature, bit) in [
@@ -184,11 +218,9 @@ pub fn enable() {
             MSR_EFER,
             rdmsr(MSR_EFER) | EFER_SCE | if f.contains(Features::NX) { EFER_NXE } else { 0 },
         );
-        let mut cr0: u64;
-        asm!("mov {}, cr0", out(reg) cr0, options(nomem, nostack, preserves_flags));
-        cr0 = cr0 & !(CR0_EM | CR0_TS | CR0_NW | CR0_CD) | CR0_MP | CR0_NE | CR0_WP | CR0_AM;
-        asm!("mov cr0, {}", in(reg) cr0, options(nostack, preserves_flags));
-        asm!("mov cr4, {}", in(reg) cr4, options(nostack, preserves_flags));
+        let cr0 = read_register!("cr0") & !(CR0_EM | CR0_TS | CR0_NW | CR0_CD);
+        write_register!("cr0", cr0 | CR0_MP | CR0_NE | CR0_WP | CR0_AM);
+        write_register!("cr4", cr4);
     }
 }
 
@@ -256,19 +288,15 @@ pub unsafe fn inb(port: u16) -> u8 {
 /// The address of the last page fault.
 #[inline(always)]
 pub fn read_cr2() -> usize {
-    let value: usize;
     // SAFETY: reading CR2 has no effect.
-    unsafe { asm!("mov {}, cr2", out(reg) value, options(nomem, nostack, preserves_flags)) }
-    value
+    unsafe { read_register!("cr2") }
 }
 
 /// The root table in use.
 #[inline(always)]
 pub fn read_cr3() -> u64 {
-    let value: u64;
     // SAFETY: reading CR3 has no effect.
-    unsafe { asm!("mov {}, cr3", out(reg) value, options(nomem, nostack, preserves_flags)) }
-    value
+    unsafe { read_register!("cr3") as u64 }
 }
 
 /// Changes the root table and forgets all translations that are not global.
@@ -278,7 +306,7 @@ pub fn read_cr3() -> u64 {
 #[inline(always)]
 pub unsafe fn write_cr3(value: u64) {
     // SAFETY: the caller's promise.
-    unsafe { asm!("mov cr3, {}", in(reg) value, options(nostack, preserves_flags)) }
+    unsafe { write_register!("cr3", value as usize) }
 }
 
 /// The time-stamp counter.

@@ -54,7 +54,7 @@ pub fn show(cpu: usize, out: &mut String) {
     }
     let name = String::from_utf8_lossy(&name);
     let name = name.trim_matches(['\0', ' ']);
-    let count = super::smp::count();
+    let count = super::cpus::count();
     let _ = write!(
         out,
         "processor\t: {cpu}\nvendor_id\t: {}\ncpu family\t: {family}\nmodel\t\t: {model}\nmodel name\t: \

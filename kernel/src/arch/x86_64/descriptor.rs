@@ -1,7 +1,9 @@
 //! Segments, task state and the interrupt descriptor table. Boot and `smp` load them on each CPU;
 //! `smp::set_current` keeps the stack in the task state up to date.
 
-use super::cpu::{self, Features, wrmsr};
+use super::cpu::{self, Features, write_register, wrmsr};
+use super::entry;
+use super::frame::{EFLAGS_IF, EFLAGS_IOPL, EFLAGS_NT, EFLAGS_USER, USER_CS, USER_DS};
 use crate::sched::cpu::CpuLocal;
 use crate::sync::MAX_CPUS;
 use core::arch::asm;
@@ -11,15 +13,21 @@ use core::cell::UnsafeCell;
 pub const KERNEL_CS: usize = 0x10;
 /// Kernel data segment.
 pub const KERNEL_DS: usize = 0x18;
-/// User data segment (the values are those of Linux, which programs can see).
-pub const USER_DS: usize = 0x2b;
-/// User 64-bit code segment.
-pub const USER_CS: usize = 0x33;
 /// Where `sysret` finds its segments: that of 32-bit code is the base of the user ones. There is none, so a
 /// program can't leave 64-bit mode: a `syscall` outside it goes to an address of its own (`CSTAR`) on some
 /// processors, and signal frames know one code segment.
 const USER_32_CS: u64 = 0x23;
-const TSS_SELECTOR: u16 = 0x40;
+const TSS_SELECTOR: usize = 0x40;
+
+/// A descriptor's bits for user mode (its privilege level, 3).
+const FOR_USER: u64 = 3 << 45;
+/// The descriptor of the kernel's 32-bit code: it starts at 0 and has no end, as those of the others.
+pub const CODE_32: u64 = 0x00cf_9b00_0000_ffff;
+/// That of its 64-bit code.
+pub const CODE_64: u64 = 0x00af_9b00_0000_ffff;
+/// That of its data.
+pub const DATA: u64 = 0x00cf_9300_0000_ffff;
+
 /// Index of the segment whose limit is the CPU number, for the vDSO's `getcpu`.
 const CPU_NUMBER_INDEX: usize = 15;
 
@@ -30,10 +38,27 @@ pub const IST_NMI: u8 = 2;
 /// Stack index for machine checks.
 pub const IST_MACHINE_CHECK: u8 = 3;
 
-/// Bytes of one emergency stack.
-pub const IST_STACK: usize = 8192;
-/// Emergency stacks per CPU.
-pub const IST_COUNT: usize = 3;
+/// A CPU's stacks for what may arrive anywhere.
+#[repr(C, align(16))]
+pub struct EmergencyStacks([[u8; EMERGENCY_STACK]; EMERGENCY_COUNT]);
+
+const EMERGENCY_STACK: usize = 8192;
+/// One for each of the indices above.
+const EMERGENCY_COUNT: usize = 3;
+
+struct BootStacks(UnsafeCell<EmergencyStacks>);
+
+// SAFETY: only the boot CPU's entry code uses them, one at a time each.
+unsafe impl Sync for BootStacks {}
+
+static BOOT_STACKS: BootStacks = BootStacks(UnsafeCell::new(EmergencyStacks(
+    [[0; EMERGENCY_STACK]; EMERGENCY_COUNT],
+)));
+
+/// Those of the boot CPU.
+pub fn boot_stacks() -> *mut EmergencyStacks {
+    BOOT_STACKS.0.get()
+}
 
 #[repr(C, packed(4))]
 struct TaskState {
@@ -107,62 +132,57 @@ struct Pointer {
 /// `local` its block.
 ///
 /// # Safety
-/// Once per CPU, interrupts off. `local` belongs to this CPU; `ist_base` is the start of [`IST_COUNT`]
-/// emergency stacks nobody else uses.
-pub unsafe fn load(local: *const CpuLocal, ist_base: usize) {
+/// Once per CPU, interrupts off. `local` belongs to this CPU; nobody else uses `stacks`.
+pub unsafe fn load(local: *const CpuLocal, stacks: *mut EmergencyStacks) {
     // SAFETY: `local` is valid by contract.
     let cpu = unsafe { (*local).id };
     let t = tables(cpu);
     // SAFETY: the element is this CPU's alone; everything loaded points to memory that lives for ever.
     unsafe {
         let tss = &raw mut (*t).tss;
-        for n in 0..IST_COUNT {
+        for n in 0..EMERGENCY_COUNT {
             // The paranoid entry finds this CPU's block just above the frame, whatever GS holds (see
             // entry.rs).
-            let top = ist_base + (n + 1) * IST_STACK - 16;
-            (top as *mut usize).write(local as usize);
-            (&raw mut (*tss).ist)
-                .cast::<u64>()
-                .add(n)
-                .write_unaligned(top as u64);
+            let top = (&raw mut (*stacks).0[n]).add(1).cast::<usize>().sub(2);
+            top.write(local as usize);
+            let ist = (&raw mut (*tss).ist).cast::<u64>();
+            ist.add(n).write_unaligned(top as u64);
         }
         let tss_addr = tss as u64;
         let tss_limit = size_of::<TaskState>() as u64 - 1;
         let gdt = &mut (*t).gdt;
-        gdt[1] = 0x00cf_9b00_0000_ffff; // kernel 32-bit code (unused)
-        gdt[KERNEL_CS / 8] = 0x00af_9b00_0000_ffff;
-        gdt[KERNEL_DS / 8] = 0x00cf_9300_0000_ffff;
-        gdt[USER_DS / 8] = 0x00cf_f300_0000_ffff;
-        gdt[USER_CS / 8] = 0x00af_fb00_0000_ffff;
-        gdt[8] = tss_limit | (tss_addr & 0x00ff_ffff) << 16 | 0x89 << 40 | (tss_addr >> 24 & 0xff) << 56;
-        gdt[9] = tss_addr >> 32;
+        gdt[KERNEL_CS / 8] = CODE_64;
+        gdt[KERNEL_DS / 8] = DATA;
+        gdt[USER_DS / 8] = DATA | FOR_USER;
+        gdt[USER_CS / 8] = CODE_64 | FOR_USER;
+        gdt[TSS_SELECTOR / 8] =
+            tss_limit | (tss_addr & 0x00ff_ffff) << 16 | 0x89 << 40 | (tss_addr >> 24 & 0xff) << 56;
+        gdt[TSS_SELECTOR / 8 + 1] = tss_addr >> 32;
         // Expand-up data, byte limit = CPU number, readable from user mode.
         gdt[CPU_NUMBER_INDEX] = 0x0040_f500_0000_0000 | cpu as u64;
         let gdtr = Pointer {
             limit: size_of::<[u64; 16]>() as u16 - 1,
             base: gdt.as_ptr() as u64,
         };
+        // A far return loads CS.
         asm!(
             "lgdt [{gdtr}]",
             "push {cs}",
-            "lea {tmp}, [rip + 2f]",
-            "push {tmp}",
+            "lea {to}, [rip + 2f]",
+            "push {to}",
             "retfq",
             "2:",
-            "mov ds, {zero:e}",
-            "mov es, {zero:e}",
-            "mov fs, {zero:e}",
-            "mov gs, {zero:e}",
-            "mov ss, {ds:e}",
-            "lldt {zero:x}",
-            "ltr {tss:x}",
             gdtr = in(reg) &raw const gdtr,
             cs = const KERNEL_CS,
-            tmp = out(reg) _,
-            zero = in(reg) 0usize,
-            ds = in(reg) KERNEL_DS,
-            tss = in(reg) TSS_SELECTOR,
+            to = out(reg) _,
         );
+        write_register!("ss", KERNEL_DS);
+        write_register!("ds", 0);
+        write_register!("es", 0);
+        write_register!("fs", 0);
+        write_register!("gs", 0);
+        asm!("lldt {:x}", in(reg) 0, options(nostack, preserves_flags));
+        asm!("ltr {:x}", in(reg) TSS_SELECTOR, options(nostack, preserves_flags));
         let idtr = Pointer {
             limit: size_of::<[Gate; 256]>() as u16 - 1,
             base: IDT.0.get() as u64,
@@ -173,14 +193,11 @@ pub unsafe fn load(local: *const CpuLocal, ist_base: usize) {
         wrmsr(cpu::MSR_KERNEL_GS_BASE, 0);
         wrmsr(cpu::MSR_FS_BASE, 0);
         wrmsr(cpu::MSR_STAR, (USER_32_CS << 48) | (KERNEL_CS as u64) << 32);
-        wrmsr(cpu::MSR_LSTAR, super::entry::syscall_entry_address() as u64);
+        wrmsr(cpu::MSR_LSTAR, entry::syscall_entry_address() as u64);
         // Everything user space could set that would harm the kernel, and the direction and trap flags.
         wrmsr(
             cpu::MSR_FMASK,
-            (super::frame::EFLAGS_USER
-                | super::frame::EFLAGS_IF
-                | super::frame::EFLAGS_IOPL
-                | super::frame::EFLAGS_NT) as u64,
+            (EFLAGS_USER | EFLAGS_IF | EFLAGS_IOPL | EFLAGS_NT) as u64,
         );
         if cpu::has(Features::RDTSCP) {
             wrmsr(cpu::MSR_TSC_AUX, cpu as u64);
@@ -216,7 +233,7 @@ pub fn init_idt() {
         };
         // Only the breakpoint instructions may be used from user mode.
         let dpl = if vector == 3 || vector == 4 { 3 } else { 0 };
-        let address = super::entry::stub_address(vector) as u64;
+        let address = entry::stub_address(vector) as u64;
         let attributes = 0x8e00 | (dpl << 13) | u64::from(ist);
         let gate = Gate {
             low: (address & 0xffff)

@@ -6,20 +6,19 @@
 //!   from the frame.
 //! * 256 vectors: exceptions and interrupts. GS is exchanged if they came from user mode.
 //! * `iretq` faults in the kernel if there is no way back to what the frame says: an address that is not
-//!   canonical, segments that are none. By then the user's registers are loaded, and the frame's last five
-//!   words lie where they were: `trap_segment` makes it the fault in user mode that it would have been a
-//!   moment later.
+//!   canonical, segments that are none. By then the user's registers are loaded: `x86_segment` makes it the
+//!   fault in user mode that it would have been a moment later.
 //! * NMI, double fault and machine check may arrive anywhere, also between an entry and its `swapgs`, and
 //!   user space can load any GS base. Their stacks are this CPU's own, and just above the frame lies the
-//!   address of the CPU's block: GS is set from there and put back as it was.
+//!   address of the CPU's block: `x86_paranoid` sets GS from there and puts it back as it was.
 //!
 //! One unused word below the frame keeps the stack aligned for the call.
 
-use super::descriptor::{USER_CS, USER_DS};
-use super::frame::Frame;
+use super::frame::{Frame, USER_CS, USER_DS};
+use super::{cpu, exception, uaccess};
 use crate::sched::cpu::CpuLocal;
 use crate::threshold;
-use core::arch::global_asm;
+use core::arch::{asm, global_asm};
 use core::mem::offset_of;
 
 /// Exceptions that come with an error code: a bit for each vector.
@@ -50,14 +49,14 @@ global_asm!(
     r#".endm
 
 // Vector and error code, which lie where RDI and the system call's number do in a frame, become the second
-// argument and, in \error, the third; the first is the frame.
-.macro SAVE_TRAP error
+// and third argument; the first is the frame.
+.macro SAVE_TRAP
     cld
     sub rsp, {rest} - 8
     SAVE_REST
     mov rsi, [rsp + {rdi}]
     mov [rsp + {rdi}], rdi
-    mov \error, [rsp + {orig_rax}]
+    mov rdx, [rsp + {orig_rax}]
     mov qword ptr [rsp + {orig_rax}], -1
     lea rdi, [rsp + 8]
 .endm
@@ -67,7 +66,10 @@ global_asm!(
 
 .pushsection .noinstr.text, "ax"
 .balign 64
-.globl syscall_entry
+.globl syscall_entry, return_iretq, x86_ret_from_fork, trap_stubs
+
+// RCX has the user's RIP and R11 its RFLAGS; the stack is the user's. What `iretq` needs is pushed, as an
+// exception would have done, then the other registers. RBP 0 ends backtraces.
 begin syscall_entry
     swapgs
     mov gs:[{scratch}], rsp
@@ -95,8 +97,10 @@ begin syscall_entry
     sysretq
 .size syscall_entry, . - syscall_entry
 
+// The processor, and the stub of the vector, have pushed five words, error code and vector. From user mode
+// GS is the user's until `swapgs`, and again before the return there.
 begin trap_common
-    SAVE_TRAP rdx
+    SAVE_TRAP
     test byte ptr [rsp + {cs}], 3
     jz 7f
     swapgs
@@ -111,55 +115,24 @@ return_iretq:
     iretq
 .size trap_common, . - trap_common
 
-// The stack is as the processor left it: vector, error code, five words. If they are of `return_iretq` they
-// go, and the fault is that of the words which that would have taken.
+// Exceptions that `return_iretq` may raise: in kernel mode, but with the user's GS. Rust exchanges it, and
+// says where the frame to return by lies: if it was `return_iretq`, not where it was stored.
 begin trap_segment
-    push rax
-    test byte ptr [rsp + 32], 3
-    jnz 7f
-    lea rax, [rip + return_iretq]
-    cmp rax, [rsp + 24]
-    je 8f
-7:  pop rax
-    jmp trap_common
-8:  push rcx
-    push rdx
-    mov rax, [rsp + 24]
-    mov rcx, [rsp + 32]
-    mov rdx, [rsp + 64]
-    mov [rdx - 8], rcx
-    mov [rdx - 16], rax
-    sub rdx, 16
-    mov [rsp + 24], rdx
-    pop rdx
-    pop rcx
-    pop rax
-    pop rsp
-    jmp trap_common
+    SAVE_TRAP
+    call {segment}
+    lea rsp, [rax - 8]
+    jmp return_from_trap
 .size trap_segment, . - trap_segment
 
-// RBX, R12 and R13 outlive the call.
-begin paranoid_common
-    SAVE_TRAP r13
-    mov ecx, {gs_base}
-    rdmsr
-    mov ebx, eax
-    mov r12d, edx
-    mov eax, [rsp + {above}]
-    mov edx, [rsp + {above} + 4]
-    wrmsr
-    mov rdx, r13
+// What may arrive anywhere: in kernel mode GS may be the user's or the kernel's. Rust finds out, and leaves
+// it as other traps do.
+begin trap_paranoid
+    SAVE_TRAP
     call {paranoid}
-    mov ecx, {gs_base}
-    mov eax, ebx
-    mov edx, r12d
-    wrmsr
-    RESTORE_ALL
-    add rsp, {rest} + 8
-    iretq
-.size paranoid_common, . - paranoid_common
+    jmp return_from_trap
+.size trap_paranoid, . - trap_paranoid
 
-.globl x86_ret_from_fork
+// A new thread begins here, by its first switch, with its frame above the unused word.
 begin x86_ret_from_fork
     xor ebp, ebp
     lea rdi, [rsp + 8]
@@ -169,7 +142,6 @@ begin x86_ret_from_fork
 
 // One stub for each vector, 16 bytes apart. (What is true is -1.)
 .balign 16
-.globl trap_stubs
 begin trap_stubs
 .set vector, 0
 .rept 256
@@ -180,7 +152,7 @@ begin trap_stubs
     .endif
     push vector
     .if exception & {paranoid_vectors}
-    jmp paranoid_common
+    jmp trap_paranoid
     .elseif exception & {of_iretq}
     jmp trap_segment
     .else
@@ -200,8 +172,6 @@ begin trap_stubs
     user_cs = const USER_CS,
     // What lies below `orig_rax`: the other registers and the unused word.
     rest = const offset_of!(Frame, orig_rax) + 8,
-    above = const size_of::<Frame>() + 8,
-    gs_base = const super::cpu::MSR_GS_BASE,
     r15 = const offset_of!(Frame, r15) + 8,
     r14 = const offset_of!(Frame, r14) + 8,
     r13 = const offset_of!(Frame, r13) + 8,
@@ -224,6 +194,7 @@ begin trap_stubs
     rsp = const offset_of!(Frame, rsp) + 8,
     syscall = sym x86_syscall,
     trap = sym x86_trap,
+    segment = sym x86_segment,
     paranoid = sym x86_paranoid,
     fork = sym x86_return_from_fork,
 );
@@ -231,8 +202,8 @@ begin trap_stubs
 unsafe extern "C" {
     fn syscall_entry();
     fn trap_stubs();
-    /// Where a new thread's first switch ends: its frame lies one word above the stack pointer.
-    pub(super) fn x86_ret_from_fork();
+    /// The `iretq` that returns to user mode.
+    fn return_iretq();
 }
 
 /// Where `syscall` goes.
@@ -255,15 +226,90 @@ extern "C" fn x86_syscall(frame: &mut Frame) {
 /// An exception or interrupt with its vector and error code.
 #[unsafe(link_section = ".noinstr.text")]
 extern "C" fn x86_trap(frame: &mut Frame, vector: usize, error: usize) {
-    super::uaccess::close_window();
-    super::exception::trap(frame, vector as u8, error);
+    uaccess::close_window();
+    exception::trap(frame, vector as u8, error);
 }
 
-/// An NMI, double fault or machine check, on its own stack.
+/// An exception that `iretq` may raise, before any `swapgs`. Returns the frame to go back to.
+///
+/// If `return_iretq` raised it, GS is the user's as well, and so are the registers; the words that it was to
+/// take are the end of the frame that was going back. With the other registers this is what user mode would
+/// have had a moment later, and it is where user mode's frame has to be.
+///
+/// # Safety
+/// By the entry stub only.
 #[unsafe(link_section = ".noinstr.text")]
-extern "C" fn x86_paranoid(frame: &mut Frame, vector: usize, error: usize) {
-    super::uaccess::close_window();
-    super::exception::paranoid(frame, vector as u8, error);
+unsafe extern "C" fn x86_segment(frame: *mut Frame, vector: usize, error: usize) -> *mut Frame {
+    const REGISTERS: usize = offset_of!(Frame, rip) / size_of::<usize>();
+    let mut at = frame;
+    // SAFETY: the frame is the stub's. The stack pointer in it is that of `return_iretq`, above which nothing
+    // but the end of the other frame is in use, and that frame lies higher; the loop calls nothing.
+    unsafe {
+        if (*frame).cs & 3 == 0 && (*frame).rip == return_iretq as *const () as usize {
+            at = (*frame).rsp.wrapping_sub(offset_of!(Frame, rip)) as *mut Frame;
+            for n in (0..REGISTERS).rev() {
+                let value = frame.cast::<usize>().add(n).read();
+                at.cast::<usize>().add(n).write_volatile(value);
+            }
+        }
+        if (*at).cs & 3 != 0 {
+            swapgs();
+        }
+        segment(at, vector, error)
+    }
+}
+
+/// An exception that `iretq` may raise, with the kernel's GS. (A function of its own: it may not look at the
+/// CPU's block any earlier.)
+///
+/// # Safety
+/// The frame is the entry stub's, or the one it stands for.
+#[unsafe(link_section = ".noinstr.text")]
+#[inline(never)]
+unsafe fn segment(frame: *mut Frame, vector: usize, error: usize) -> *mut Frame {
+    uaccess::close_window();
+    // SAFETY: the caller's promise; nobody else uses it.
+    exception::fault(unsafe { &mut *frame }, vector as u8, error);
+    frame
+}
+
+/// Exchanges the bases of GS.
+///
+/// # Safety
+/// The kernel's comes from where it waits; nothing has used it yet.
+#[inline(always)]
+unsafe fn swapgs() {
+    // SAFETY: the caller's promise.
+    unsafe { asm!("swapgs", options(nostack, preserves_flags)) }
+}
+
+/// An NMI, double fault or machine check, on its own stack: above the frame lies the address of the CPU's
+/// block. If it came from user mode, GS is the user's, and the way back exchanges it; in the kernel it may be
+/// either, and is put back as it was.
+///
+/// # Safety
+/// By the entry stub only.
+#[unsafe(link_section = ".noinstr.text")]
+unsafe extern "C" fn x86_paranoid(frame: *mut Frame, vector: usize, error: usize) {
+    // SAFETY: frame and what is above it are the stub's; the block is this CPU's.
+    unsafe {
+        if (*frame).cs & 3 != 0 {
+            swapgs();
+            return paranoid(&mut *frame, vector, error);
+        }
+        let gs = cpu::rdmsr(cpu::MSR_GS_BASE);
+        cpu::wrmsr(cpu::MSR_GS_BASE, frame.add(1).cast::<u64>().read());
+        paranoid(&mut *frame, vector, error);
+        cpu::wrmsr(cpu::MSR_GS_BASE, gs);
+    }
+}
+
+/// An NMI, double fault or machine check, with the kernel's GS. (A function of its own, as [`segment`].)
+#[unsafe(link_section = ".noinstr.text")]
+#[inline(never)]
+fn paranoid(frame: &mut Frame, vector: usize, error: usize) {
+    uaccess::close_window();
+    exception::paranoid(frame, vector as u8, error);
 }
 
 /// A new thread's first steps.

@@ -1,5 +1,6 @@
 //! Decoding of exceptions and interrupts; calls the threshold with the right handler.
 
+use super::cpu::write_register;
 use super::frame::{EFLAGS_TF, Frame};
 use super::switch::Fault;
 use super::{cpu, interrupt, uaccess};
@@ -23,6 +24,25 @@ const PAGE_FAULT: u8 = 14;
 const X87_ERROR: u8 = 16;
 const ALIGNMENT: u8 = 17;
 const SIMD_ERROR: u8 = 19;
+
+/// The error code of a page fault: an instruction fetch; an entry with reserved bits; made in user mode; a
+/// write.
+const PF_FETCH: usize = 1 << 4;
+const PF_RESERVED: usize = 1 << 3;
+const PF_USER: usize = 1 << 2;
+const PF_WRITE: usize = 1 << 1;
+/// ... the page was there.
+const PF_PRESENT: usize = 1 << 0;
+
+/// Floating-point exceptions, as in status words of x87 and SSE.
+const INVALID: u32 = 1 << 0;
+const DENORMAL: u32 = 1 << 1;
+const ZERO_DIVIDE: u32 = 1 << 2;
+const OVERFLOWED: u32 = 1 << 3;
+const UNDERFLOWED: u32 = 1 << 4;
+
+/// What the debug status register holds when nothing happened.
+const DR6_NOTHING: usize = 0xffff_0ff0;
 
 const SIGILL: u32 = 4;
 const SIGTRAP: u32 = 5;
@@ -65,26 +85,32 @@ pub fn trap(frame: &mut Frame, vector: u8, error: usize) {
         threshold::interrupt(frame, |_| interrupt::dispatch(vector));
     } else if vector == PAGE_FAULT {
         let addr = cpu::read_cr2();
-        let access = if error & 1 << 4 != 0 {
+        let access = if error & PF_FETCH != 0 {
             Prot::EXEC
-        } else if error & 1 << 1 != 0 {
+        } else if error & PF_WRITE != 0 {
             Prot::WRITE
         } else {
             Prot::READ
         };
-        let from_user = error & 1 << 2 != 0;
+        let from_user = error & PF_USER != 0;
         threshold::fault(frame, |frame| page_fault(frame, addr, error, access, from_user));
     } else if vector == DEBUG {
         threshold::fault_irqs_off(frame, debug);
     } else {
-        threshold::fault(frame, |frame| exception(frame, vector, error));
+        fault(frame, vector, error);
     }
+}
+
+/// An exception with a handler of no special kind, of user mode or the kernel.
+#[inline(always)]
+pub fn fault(frame: &mut Frame, vector: u8, error: usize) {
+    threshold::fault(frame, |frame| exception(frame, vector, error));
 }
 
 #[inline(always)]
 fn page_fault(frame: &mut Frame, addr: usize, error: usize, access: Prot, from_user: bool) {
     // An entry with reserved bits set: a table is corrupt.
-    if error & 1 << 3 != 0 {
+    if error & PF_RESERVED != 0 {
         fatal(frame, PAGE_FAULT, error);
     }
     if !from_user && frame.cs & 3 != 0 {
@@ -92,7 +118,11 @@ fn page_fault(frame: &mut Frame, addr: usize, error: usize, access: Prot, from_u
     }
     if crate::mm::handle_fault(frame, addr, access, from_user) {
         // Whether something is mapped in the kernel's half is not for user mode to know.
-        let present = usize::from(addr >= super::mmu::USER_END);
+        let present = if addr >= super::mmu::USER_END {
+            PF_PRESENT
+        } else {
+            0
+        };
         Fault::remember(PAGE_FAULT, error | present, Some(addr));
     }
 }
@@ -106,18 +136,13 @@ fn own_access(addr: usize) {
 
 /// A single step or a data breakpoint.
 fn debug(frame: &mut Frame) {
-    let dr6: usize;
-    // SAFETY: reading and resetting the debug status has no other effect.
-    unsafe {
-        core::arch::asm!("mov {}, dr6", out(reg) dr6, options(nomem, nostack, preserves_flags));
-        core::arch::asm!("mov dr6, {}", in(reg) 0xffff_0ff0usize, options(nomem, nostack, preserves_flags));
-    }
+    // SAFETY: resetting the debug status, which nobody asks for, has no other effect.
+    unsafe { write_register!("dr6", DR6_NOTHING) };
     if frame.cs & 3 == 0 {
         // Nothing in the kernel steps; a trap flag that leaked in is dropped.
         frame.eflags &= !EFLAGS_TF;
         return;
     }
-    let _ = dr6;
     // The flag stays: user mode set it, and steps on.
     Fault::remember(DEBUG, 0, None);
     crate::signal::force_fault(SIGTRAP, TRAP_TRACE, frame.rip);
@@ -150,13 +175,13 @@ fn exception(frame: &mut Frame, vector: u8, error: usize) {
 
 /// `si_code` for unmasked floating-point exceptions (the order in which the processor reports them).
 fn float_code(exceptions: u32) -> i32 {
-    if exceptions & 1 != 0 {
+    if exceptions & INVALID != 0 {
         FPE_FLTINV
-    } else if exceptions & 1 << 2 != 0 {
+    } else if exceptions & ZERO_DIVIDE != 0 {
         FPE_FLTDIV
-    } else if exceptions & 1 << 3 != 0 {
+    } else if exceptions & OVERFLOWED != 0 {
         FPE_FLTOVF
-    } else if exceptions & (1 << 1 | 1 << 4) != 0 {
+    } else if exceptions & (DENORMAL | UNDERFLOWED) != 0 {
         FPE_FLTUND
     } else {
         FPE_FLTRES
@@ -176,7 +201,12 @@ fn emergency(frame: &mut Frame, vector: u8, error: usize) {
     if vector == NMI {
         // Nobody sends NMIs but a host that wants to look at a hanging machine.
         if !PANICKING.load(Ordering::Relaxed) {
-            log!(Emerg, "NMI received on CPU {}\n{:?}", super::smp::cpu_id(), frame);
+            log!(
+                Emerg,
+                "NMI received on CPU {}\n{:?}",
+                super::cpus::cpu_id(),
+                frame
+            );
         }
         return;
     }
@@ -207,7 +237,7 @@ pub fn fatal(frame: &Frame, vector: u8, error: usize) -> ! {
         name,
         vector,
         error,
-        super::smp::cpu_id(),
+        super::cpus::cpu_id(),
         cpu::read_cr2(),
         cpu::read_cr3(),
         frame

@@ -6,8 +6,7 @@
 //! at run time, and it needs no allocation that could fail.
 
 use super::cpu::{self, Features};
-use super::extable::may_fault;
-use super::uaccess::{close, open};
+use super::uaccess::{close_window, open_window, try_asm};
 use core::arch::asm;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -131,13 +130,25 @@ pub unsafe fn load(area: usize) {
     // SAFETY: the caller's promise.
     unsafe {
         if c != 0 {
-            asm!(
-                "xrstor64 [{}]", in(reg) area, in("eax") c as u32, in("edx") 0,
-                options(nostack, preserves_flags),
-            );
+            load_components(area, c);
         } else {
             asm!("fxrstor64 [{}]", in(reg) area, options(nostack, preserves_flags));
         }
+    }
+}
+
+/// Loads `components` from `area`.
+///
+/// # Safety
+/// As [`load`]; the processor has `xsave`.
+#[inline(always)]
+unsafe fn load_components(area: usize, components: u64) {
+    // SAFETY: the caller's promise. There are no components beyond the lower half.
+    unsafe {
+        asm!(
+            "xrstor64 [{}]", in(reg) area, in("eax") components as u32, in("edx") 0,
+            options(nostack, preserves_flags),
+        );
     }
 }
 
@@ -152,12 +163,7 @@ pub fn load_initial() {
 pub fn load_initial_components(components: u64) {
     if components != 0 {
         // SAFETY: as `load_initial`; only called with `xsave`.
-        unsafe {
-            asm!(
-                "xrstor64 [{}]", in(reg) &raw const INITIAL, in("eax") components as u32, in("edx") 0,
-                options(nostack, preserves_flags),
-            );
-        }
+        unsafe { load_components(&raw const INITIAL as usize, components) };
     }
 }
 
@@ -183,19 +189,13 @@ pub fn simd_exceptions() -> u32 {
 /// One instruction that transfers state from or to user memory at `$at`; `false` on a fault.
 macro_rules! transfer {
     ($instruction:literal, $at:expr $(, $mask:expr)?) => {{
-        let mut fault = 1u32;
-        asm!(
-            open!(),
-            concat!("2: ", $instruction, " [{at}]"),
-            "xor {fault:e}, {fault:e}",
-            "3:",
-            close!(),
-            may_fault!("2b", "3b", "3b"),
-            at = in(reg) $at,
-            fault = inout(reg) fault,
-            $(in("eax") $mask as u32, in("edx") ($mask >> 32) as u32,)?
-            options(nostack),
+        let mut fault = 0u32;
+        open_window();
+        try_asm!(
+            fault, concat!($instruction, " [{at}]"), at = in(reg) $at
+            $(, in("eax") $mask as u32, in("edx") ($mask >> 32) as u32)?
         );
+        close_window();
         fault == 0
     }};
 }
@@ -204,7 +204,7 @@ macro_rules! transfer {
 /// whole store starts again.
 pub fn save_to_user(at: usize) -> bool {
     let c = components();
-    // SAFETY: the caller checked the range and its alignment; a fault skips the step that clears `fault`.
+    // SAFETY: the caller checked the range and its alignment; a fault is told.
     unsafe {
         if c != 0 {
             transfer!("xsave64", at, c)
@@ -217,8 +217,7 @@ pub fn save_to_user(at: usize) -> bool {
 /// Loads `components` from user memory at `at` (64-byte aligned, range checked); `false` if it is not there
 /// or not a valid image.
 pub fn load_from_user(at: usize, components: u64) -> bool {
-    // SAFETY: the processor refuses bad images; refusals and page faults that cannot be resolved skip the
-    // step that clears `fault`.
+    // SAFETY: the processor refuses bad images; refusals and page faults that cannot be resolved are told.
     unsafe { transfer!("xrstor64", at, components) }
 }
 

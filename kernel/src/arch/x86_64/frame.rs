@@ -1,6 +1,5 @@
 //! The saved register file.
 
-use super::descriptor::{USER_CS, USER_DS};
 use core::fmt;
 use limen_linux_abi::{Errno, Restart};
 
@@ -45,6 +44,11 @@ pub const CHANGED: usize = 1 << 32;
 // `sysret` faults in kernel mode, on the user's stack, if the address it returns to is not canonical; a
 // `syscall` instruction can't end there.
 const _: () = assert!(super::mmu::USER_END < 1 << 47);
+
+/// User data segment (the values are those of Linux, which programs can see).
+pub const USER_DS: usize = 0x2b;
+/// User 64-bit code segment.
+pub const USER_CS: usize = 0x33;
 
 /// Carry flag.
 pub const EFLAGS_CF: usize = 1 << 0;

@@ -1,6 +1,6 @@
 //! Interrupt vectors: who handles which, device lines (I/O APIC), messages, inter-processor interrupts.
 
-use super::{apic, tlb};
+use super::{apic, cpus, irq, time, tlb};
 use crate::sync::IrqSpinLock;
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use limen_linux_abi::Errno;
@@ -20,23 +20,12 @@ pub enum Ipi {
 
 const FIRST_DEVICE_VECTOR: u8 = 0x30;
 const LAST_DEVICE_VECTOR: u8 = 0xef;
-/// This CPU's timer.
-pub const TIMER_VECTOR: u8 = 0xf0;
-/// Invalidate translations.
-pub const TLB_VECTOR: u8 = 0xf4;
 const IPI_VECTOR: u8 = 0xf8;
-/// The local APIC's spurious interrupt.
-pub const SPURIOUS_VECTOR: u8 = 0xff;
 
 /// Sends `ipi` to CPU `cpu` (which is online).
 #[inline]
 pub fn send_ipi(cpu: usize, ipi: Ipi) {
-    send_vector(cpu, IPI_VECTOR + ipi as u8);
-}
-
-/// Interrupts CPU `cpu` with `vector`.
-pub(super) fn send_vector(cpu: usize, vector: u8) {
-    apic::send(super::smp::apic_id(cpu), u32::from(vector));
+    apic::send_vector(cpu, IPI_VECTOR + ipi as u8);
 }
 
 /// A device interrupt's handler; runs on the interrupt stack with interrupts off.
@@ -118,7 +107,7 @@ pub fn request(irq: Irq, name: &'static str, handler: Handler) -> Result<(), Err
 /// `None` if the machine has none.
 pub fn allocate_msi() -> Option<(u64, u32, Irq)> {
     let vector = allocate_vector()?;
-    let address = 0xfee0_0000 | u64::from(super::smp::apic_id(0)) << 12;
+    let address = 0xfee0_0000 | u64::from(cpus::apic_id(0)) << 12;
     Some((address, u32::from(vector), Irq(MESSAGE | u32::from(vector))))
 }
 
@@ -138,15 +127,15 @@ pub fn for_each(mut f: impl FnMut(u8, u64, &'static str)) {
 /// An interrupt arrived; runs inside the threshold, on the interrupt stack.
 pub fn dispatch(vector: u8) {
     match vector {
-        TIMER_VECTOR => {
+        apic::TIMER_VECTOR => {
             apic::end_of_interrupt();
-            super::time::event();
+            time::event();
         }
-        TLB_VECTOR => {
+        tlb::VECTOR => {
             apic::end_of_interrupt();
             tlb::serve();
         }
-        SPURIOUS_VECTOR => {}
+        apic::SPURIOUS_VECTOR => {}
         _ if vector == IPI_VECTOR + Ipi::Reschedule as u8 => apic::end_of_interrupt(),
         _ if vector == IPI_VECTOR + Ipi::Call as u8 => {
             apic::end_of_interrupt();
@@ -154,7 +143,7 @@ pub fn dispatch(vector: u8) {
         }
         _ if vector == IPI_VECTOR + Ipi::Stop as u8 => {
             apic::end_of_interrupt();
-            super::smp::stop_this_cpu();
+            irq::stop();
         }
         _ => {
             COUNTS[vector as usize].fetch_add(1, Ordering::Relaxed);

@@ -60,3 +60,12 @@ pub fn enable_and_wait() {
     // SAFETY: `sti` takes effect after the next instruction, so an interrupt cannot come between the two.
     unsafe { asm!("sti", "hlt", options(nostack, preserves_flags)) }
 }
+
+/// Halts this CPU for good.
+pub(super) fn stop() -> ! {
+    loop {
+        local_disable();
+        // SAFETY: halts with interrupts off.
+        unsafe { asm!("hlt", options(nomem, nostack)) };
+    }
+}

@@ -2,22 +2,15 @@
 //! with the largest pages. The image's text and constants are read-only in the linear map, too; nothing is
 //! writable and executable.
 
-use super::boot;
 use super::cpu::{self, Features};
-use super::mmu::{KERNEL_ROOT, LINEAR_BASE, PHYS_MASK};
+use super::cpus;
+use super::mmu::{
+    ACCESSED, BLOCK, DIRTY, GLOBAL, KERNEL_BASE, KERNEL_ROOT, LINEAR_BASE, NO_EXECUTE, PHYS_MASK, PRESENT,
+    WRITE,
+};
 use super::pvh::Info;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// What is added to the image's physical addresses.
-pub const KERNEL_BASE: usize = 0xffff_ffff_8000_0000;
-
-const P: u64 = 1 << 0;
-const W: u64 = 1 << 1;
-const A: u64 = 1 << 5;
-const D: u64 = 1 << 6;
-const PS: u64 = 1 << 7;
-const G: u64 = 1 << 8;
-const NX: u64 = 1 << 63;
 const PAGE: u64 = 4096;
 
 unsafe extern "C" {
@@ -50,7 +43,7 @@ pub fn ram_ends() -> (u64, u64) {
     (LOW_END.load(Ordering::Relaxed), HIGH_END.load(Ordering::Relaxed))
 }
 
-/// Makes tables, from a range of RAM below 4 GiB that the boot tables map at 0.
+/// Makes tables, from a range of RAM below 4 GiB that the first tables map at 0.
 struct Builder {
     next: u64,
     end: u64,
@@ -78,13 +71,13 @@ impl Builder {
         let slot = Self::slot(table, virt, level);
         // SAFETY: the slot lies in a table made by `new_table`.
         let entry = unsafe { slot.read() };
-        if entry & P != 0 {
-            assert!(entry & PS == 0, "kernel map: a block is in the way");
+        if entry & PRESENT != 0 {
+            assert!(entry & BLOCK == 0, "kernel map: a block is in the way");
             return entry & PHYS_MASK;
         }
         let new = self.new_table();
         // SAFETY: the slot lies in a table made by `new_table`, which nothing else writes yet.
-        unsafe { slot.write(new | P | W | A) };
+        unsafe { slot.write(new | PRESENT | WRITE | ACCESSED) };
         new
     }
 
@@ -106,7 +99,8 @@ impl Builder {
             for above in (level + 1..4).rev() {
                 table = self.below(table, virt, above);
             }
-            let entry = phys | flags | P | A | D | self.global | if level > 0 { PS } else { 0 };
+            let entry =
+                phys | flags | PRESENT | ACCESSED | DIRTY | self.global | if level > 0 { BLOCK } else { 0 };
             // SAFETY: the slot lies in a table made by `new_table`.
             unsafe { Self::slot(table, virt, level).write(entry) };
             let block = PAGE << (9 * level);
@@ -139,7 +133,7 @@ fn find_room(info: &Info, image_end: u64, size: u64) -> u64 {
 /// Builds the final map and makes it live; reserves the image and the tables in `info`.
 ///
 /// # Safety
-/// Boot CPU, once, on the boot tables.
+/// Boot CPU, once, on the first tables.
 pub unsafe fn build(info: &mut Info) {
     assert!(cpu::has(Features::NX), "the processor has no no-execute pages");
     let [text, rodata, data, end] = image();
@@ -161,26 +155,26 @@ pub unsafe fn build(info: &mut Info) {
         end: room + tables * PAGE,
         root: 0,
         pages_1g: cpu::has(Features::PAGES_1G),
-        global: if cpu::has(Features::PGE) { G } else { 0 },
+        global: if cpu::has(Features::PGE) { GLOBAL } else { 0 },
     };
     b.root = b.new_table();
-    let guard = boot::boot_stack_guard_address();
+    let guard = cpus::boot_stack_guard();
     b.map(text, image_phys(text), (rodata - text) as u64, 0);
-    b.map(rodata, image_phys(rodata), (data - rodata) as u64, NX);
-    b.map(data, image_phys(data), (guard - data) as u64, W | NX);
+    b.map(rodata, image_phys(rodata), (data - rodata) as u64, NO_EXECUTE);
+    b.map(data, image_phys(data), (guard - data) as u64, WRITE | NO_EXECUTE);
     b.map(
         guard + PAGE as usize,
         image_phys(guard) + PAGE,
         (end - guard) as u64 - PAGE,
-        W | NX,
+        WRITE | NO_EXECUTE,
     );
     let (fixed_start, fixed_end) = (image_phys(text), image_phys(data));
     for range in info.memory() {
         let (start, end) = (range.start.as_u64(), range.start.as_u64() + range.size);
         for (from, to, flags) in [
-            (start, end.min(fixed_start), W | NX),
-            (start.max(fixed_start), end.min(fixed_end), NX),
-            (start.max(fixed_end), end, W | NX),
+            (start, end.min(fixed_start), WRITE | NO_EXECUTE),
+            (start.max(fixed_start), end.min(fixed_end), NO_EXECUTE),
+            (start.max(fixed_end), end, WRITE | NO_EXECUTE),
         ] {
             if from < to {
                 b.map(LINEAR_BASE + from as usize, from, to - from, flags);

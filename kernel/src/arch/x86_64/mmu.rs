@@ -1,9 +1,10 @@
-//! Page table entries, the address layout, TLB maintenance and the kernel's own map.
+//! Page table entries and the address layout; which address space this CPU has loaded.
 
-use super::cpu;
+use super::{cpu, page, tlb};
 use crate::mm::{PhysAddr, Prot};
 use core::sync::atomic::{AtomicU64, Ordering};
 
+pub use super::tlb::MmContext;
 pub use crate::arch::linear::{HIGH_MEMORY, View, linear_end, load_part, load_slot, store_slot};
 
 /// log2 of the page size.
@@ -25,21 +26,25 @@ pub const TABLE_SHIFT: usize = 9;
 pub const VMAP: (usize, usize) = (0xffff_c900_0000_0000, 0xffff_c980_0000_0000);
 /// Where physical address 0 lies in the kernel's linear map of RAM.
 pub const LINEAR_BASE: usize = 0xffff_8880_0000_0000;
+/// What is added to the physical addresses of the kernel's image.
+pub const KERNEL_BASE: usize = 0xffff_ffff_8000_0000;
 /// The address bits of an entry.
 pub const PHYS_MASK: u64 = 0x000f_ffff_ffff_f000;
 
-const PRESENT: u64 = 1 << 0;
-const WRITE: u64 = 1 << 1;
+// Bits of an entry.
+pub(super) const PRESENT: u64 = 1 << 0;
+pub(super) const WRITE: u64 = 1 << 1;
 const USER: u64 = 1 << 2;
 const WRITE_THROUGH: u64 = 1 << 3;
 const CACHE_DISABLE: u64 = 1 << 4;
-const ACCESSED: u64 = 1 << 5;
-const DIRTY: u64 = 1 << 6;
-const BLOCK: u64 = 1 << 7;
-const GLOBAL: u64 = 1 << 8;
+pub(super) const ACCESSED: u64 = 1 << 5;
+pub(super) const DIRTY: u64 = 1 << 6;
+/// In an entry above level 0: it is a page itself (large), not a table.
+pub(super) const BLOCK: u64 = 1 << 7;
+pub(super) const GLOBAL: u64 = 1 << 8;
 /// In an entry that is not present: a page that nobody may access (the processor ignores everything then).
 const NO_ACCESS: u64 = 1 << 8;
-const NO_EXECUTE: u64 = 1 << 63;
+pub(super) const NO_EXECUTE: u64 = 1 << 63;
 
 /// The kernel's root table (physical).
 pub(super) static KERNEL_ROOT: AtomicU64 = AtomicU64::new(0);
@@ -148,26 +153,6 @@ impl Entry {
     }
 }
 
-/// What the processor keeps per address space: which CPUs have it loaded.
-#[derive(Debug, Default)]
-pub struct MmContext {
-    active: AtomicU64,
-}
-
-impl MmContext {
-    /// For a new address space.
-    pub fn new() -> Self {
-        Self {
-            active: AtomicU64::new(0),
-        }
-    }
-
-    /// CPUs that have it loaded, as a bit set.
-    pub(super) fn active(&self) -> u64 {
-        self.active.load(Ordering::SeqCst)
-    }
-}
-
 /// The kernel's linear map: the address where `phys` can be read and written. RAM only.
 #[inline(always)]
 pub fn phys_to_virt(phys: PhysAddr) -> *mut u8 {
@@ -194,7 +179,7 @@ pub fn init_user_root(root: PhysAddr) {
             to.add(at).write(from.add(at).read());
             at += 1;
         }
-        for at in [INDEX(VMAP.0), INDEX(super::kmap::KERNEL_BASE)] {
+        for at in [INDEX(VMAP.0), INDEX(KERNEL_BASE)] {
             to.add(at).write(from.add(at).read());
         }
     }
@@ -206,25 +191,13 @@ pub fn kernel_root() -> PhysAddr {
     PhysAddr::new(KERNEL_ROOT.load(Ordering::Relaxed))
 }
 
-/// Which address space each CPU has loaded; null for none. Compared, never followed: another CPU's may be
-/// gone.
-static LOADED: [core::sync::atomic::AtomicPtr<MmContext>; crate::sync::MAX_CPUS] =
-    [const { core::sync::atomic::AtomicPtr::new(core::ptr::null_mut()) }; crate::sync::MAX_CPUS];
-
 /// Makes `root` the current user address space of this CPU. Interrupts are off.
 ///
 /// The address space left stays marked as active here: taking it out would cost an atomic operation at every
-/// switch, and whoever changes it next is told that it is not ([`loaded_here`]).
+/// switch, and whoever changes it next is told that it is not (`tlb::serve`).
 #[inline(always)]
 pub fn switch_to(root: PhysAddr, context: &MmContext) {
-    let cpu = super::smp::cpu_id();
-    let bit = 1u64 << cpu;
-    // The bit is set before the tables are in use: whoever changes them later sees it; who changed them
-    // before is seen by the walks. Only this CPU takes it back, so what is set stays so.
-    if context.active.load(Ordering::Relaxed) & bit == 0 {
-        context.active.fetch_or(bit, Ordering::SeqCst);
-    }
-    LOADED[cpu].store(core::ptr::from_ref(context).cast_mut(), Ordering::Relaxed);
+    tlb::note_loaded(context);
     // SAFETY: every user root shares the kernel's part.
     unsafe { cpu::write_cr3(root.as_u64()) };
 }
@@ -232,20 +205,9 @@ pub fn switch_to(root: PhysAddr, context: &MmContext) {
 /// Leaves user address spaces: only kernel mappings are valid on this CPU afterwards (idle, kernel threads
 /// that outlive their last user). Interrupts are off.
 pub fn switch_to_kernel() {
-    LOADED[super::smp::cpu_id()].store(core::ptr::null_mut(), Ordering::Relaxed);
+    tlb::note_none_loaded();
     // SAFETY: the kernel's root.
     unsafe { cpu::write_cr3(kernel_root().as_u64()) };
-}
-
-/// Whether this CPU has `context` loaded; if it only had it once, it is no longer told of changes. Preemption
-/// is off.
-pub(super) fn loaded_here(context: &MmContext) -> bool {
-    let cpu = super::smp::cpu_id();
-    if core::ptr::eq(LOADED[cpu].load(Ordering::Relaxed), context) {
-        return true;
-    }
-    context.active.fetch_and(!(1 << cpu), Ordering::SeqCst);
-    false
 }
 
 /// Forgets cached translations of `[start, end)` of an address space on every CPU that may hold them.
@@ -255,7 +217,7 @@ pub(super) fn loaded_here(context: &MmContext) -> bool {
 pub fn flush_user(context: &MmContext, start: usize, end: usize, tables_freed: bool) {
     // `invlpg` drops the paging-structure caches, too, so `tables_freed` needs nothing more.
     let _ = tables_freed;
-    super::tlb::flush(Some(context), start, end);
+    tlb::flush(Some(context), start, end);
 }
 
 /// After an entry became valid, or gained permission and `was_valid`: whatever the processor needs before the
@@ -268,7 +230,7 @@ pub fn update_user(context: &MmContext, addr: usize, was_valid: bool) {
 
 /// Forgets cached translations of a kernel range on every CPU.
 pub fn flush_kernel(start: usize, end: usize) {
-    super::tlb::flush(None, start, end);
+    tlb::flush(None, start, end);
 }
 
 /// After invalid kernel entries of a range became valid: whatever the processor needs before they are used
@@ -288,12 +250,12 @@ pub fn sync_instructions(phys: PhysAddr) {
 #[inline]
 pub fn clear_page(phys: PhysAddr) {
     // SAFETY: the caller owns the page; the linear map makes all RAM writable.
-    unsafe { super::page::clear(phys_to_virt(phys)) }
+    unsafe { page::clear(phys_to_virt(phys)) }
 }
 
 /// Copies the page at `from` to the page at `to`.
 #[inline]
 pub fn copy_page(to: PhysAddr, from: PhysAddr) {
     // SAFETY: the caller owns both pages, which differ; the linear map covers all RAM.
-    unsafe { super::page::copy(phys_to_virt(to), phys_to_virt(from)) }
+    unsafe { page::copy(phys_to_virt(to), phys_to_virt(from)) }
 }

@@ -17,6 +17,30 @@ fn wide() -> bool {
     fpu::components() & (fpu::AVX | fpu::AVX512) == fpu::AVX
 }
 
+/// Zeroes the page at `$at` by a register of `$bytes` bytes: `$v` is what its instructions begin with,
+/// `$zero` the operands of the one that zeroes it.
+macro_rules! clear_by {
+    ($at:ident, $register:literal, $bytes:literal, $v:literal, $zero:literal) => {{
+        let mut saved = [0u8; $bytes];
+        asm!(
+            concat!($v, "movups [{saved}], ", $register),
+            concat!($v, "xorps ", $zero),
+            "2:",
+            ".irp n, 0, 1, 2, 3, 4, 5, 6, 7",
+            concat!($v, "movaps [{at} + {bytes} * \\n], ", $register),
+            ".endr",
+            "add {at}, 8 * {bytes}",
+            "test {at}, 4095",
+            "jnz 2b",
+            concat!($v, "movups ", $register, ", [{saved}]"),
+            saved = in(reg) &raw mut saved,
+            at = inout(reg) $at => _,
+            bytes = const $bytes,
+            options(nostack),
+        );
+    }};
+}
+
 /// Zeroes a page.
 ///
 /// # Safety
@@ -26,39 +50,9 @@ pub unsafe fn clear(at: *mut u8) {
     // SAFETY: the caller's promise; the register is put back.
     unsafe {
         if wide() {
-            let mut saved = [0u64; 4];
-            asm!(
-                "vmovups [{saved}], ymm0",
-                "vxorps ymm0, ymm0, ymm0",
-                "2:",
-                ".irp n, 0, 32, 64, 96, 128, 160, 192, 224",
-                "vmovaps [{at} + \\n], ymm0",
-                ".endr",
-                "add {at}, 256",
-                "test {at}, 4095",
-                "jnz 2b",
-                "vmovups ymm0, [{saved}]",
-                saved = in(reg) &raw mut saved,
-                at = inout(reg) at => _,
-                options(nostack),
-            );
+            clear_by!(at, "ymm0", 32, "v", "ymm0, ymm0, ymm0");
         } else {
-            let mut saved = [0u64; 2];
-            asm!(
-                "movups [{saved}], xmm0",
-                "xorps xmm0, xmm0",
-                "2:",
-                ".irp n, 0, 16, 32, 48, 64, 80, 96, 112",
-                "movaps [{at} + \\n], xmm0",
-                ".endr",
-                "add {at}, 128",
-                "test {at}, 4095",
-                "jnz 2b",
-                "movups xmm0, [{saved}]",
-                saved = in(reg) &raw mut saved,
-                at = inout(reg) at => _,
-                options(nostack),
-            );
+            clear_by!(at, "xmm0", 16, "", "xmm0, xmm0");
         }
     }
     preempt::enable();

@@ -3,7 +3,7 @@
 use super::acpi::{self, Register};
 use super::cpu::{self, Features, inb, outb, outw};
 use super::interrupt::{Irq, LEVEL, LOW};
-use super::{apic, irq, smp};
+use super::{apic, cpus, irq};
 use crate::arch::devices::PciConfig;
 use crate::arch::devices::VirtioMmio;
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -22,7 +22,7 @@ pub fn init() {
     apic::init(mapped);
     apic::enable();
     apic::init_io();
-    smp::init();
+    cpus::number(apic::id());
     super::time::start_cpu();
     for (register, slot) in [
         (m.sleep, &SLEEP_REGISTER),
@@ -105,14 +105,6 @@ pub fn pci() -> Option<PciConfig> {
     })
 }
 
-fn stand_still() -> ! {
-    loop {
-        irq::local_disable();
-        // SAFETY: halts with interrupts off.
-        unsafe { core::arch::asm!("hlt", options(nomem, nostack)) };
-    }
-}
-
 /// Turns the machine off; the host sees status 0.
 pub fn power_off() -> ! {
     const SLEEP_ENABLE_16: u16 = 1 << 13;
@@ -131,8 +123,12 @@ pub fn power_off() -> ! {
         None => {}
     }
     // QEMU ends after the write, but not at once.
-    stand_still()
+    irq::stop()
 }
+
+/// The keyboard controller's command port, and its command to pulse the processor's reset line.
+const KEYBOARD_COMMAND: u16 = 0x64;
+const PULSE_RESET: u8 = 0xfe;
 
 /// Restarts the machine.
 pub fn reset() -> ! {
@@ -148,11 +144,13 @@ pub fn reset() -> ! {
         }
         None => {}
     }
-    // SAFETY: the keyboard controller's reset line.
-    unsafe { outb(0x64, 0xfe) };
-    stand_still()
+    // SAFETY: the keyboard controller pulses the processor's reset line.
+    unsafe { outb(KEYBOARD_COMMAND, PULSE_RESET) };
+    irq::stop()
 }
 
+/// The port of QEMU's `isa-debug-exit`, as `tools/limen` places it.
+const DEBUG_EXIT: u16 = 0xf4;
 /// What a panic writes to QEMU's `isa-debug-exit`; QEMU's status is then twice this plus one.
 const PANIC_CODE: u8 = 0x31;
 
@@ -160,10 +158,28 @@ const PANIC_CODE: u8 = 0x31;
 pub fn panic_exit() -> ! {
     if cpu::has(Features::HYPERVISOR) {
         // SAFETY: the debug-exit device if QEMU has it; nothing answers otherwise.
-        unsafe { outb(0xf4, PANIC_CODE) };
+        unsafe { outb(DEBUG_EXIT, PANIC_CODE) };
     }
-    stand_still()
+    irq::stop()
 }
+
+/// The real-time clock: the port for a register's number, and the one for its value.
+const CMOS_INDEX: u16 = 0x70;
+const CMOS_DATA: u16 = 0x71;
+/// Its registers: seconds, minutes, hours, day, month, year, century.
+const CMOS_TIME: [u8; 7] = [0, 2, 4, 7, 8, 9, 0x32];
+const CMOS_STATUS_A: u8 = 0x0a;
+const CMOS_STATUS_B: u8 = 0x0b;
+const CMOS_STATUS_D: u8 = 0x0d;
+/// Status A: the time is being updated.
+const CMOS_UPDATING: u8 = 1 << 7;
+/// Status B: numbers are binary (else two decimal digits); hours are 0 to 23 (else 1 to 12, and afternoon).
+const CMOS_BINARY: u8 = 1 << 2;
+const CMOS_24_HOURS: u8 = 1 << 1;
+/// In the hours, if they are 1 to 12.
+const CMOS_AFTERNOON: u8 = 1 << 7;
+/// Status D: the time is valid.
+const CMOS_VALID: u8 = 1 << 7;
 
 /// Seconds since 1970 from the machine's real-time clock (CMOS, in UTC), `None` if there is none.
 pub fn wall_clock() -> Option<u64> {
@@ -171,18 +187,18 @@ pub fn wall_clock() -> Option<u64> {
         // SAFETY: index and data port of the clock; reading has no effect on it. Bit 7 keeps NMIs as they are
         // (on).
         unsafe {
-            outb(0x70, register);
-            inb(0x71)
+            outb(CMOS_INDEX, register);
+            inb(CMOS_DATA)
         }
     };
-    if read(0x0d) & 0x80 == 0 {
+    if read(CMOS_STATUS_D) & CMOS_VALID == 0 {
         return None;
     }
-    let take = || [0u8, 2, 4, 7, 8, 9, 0x32].map(read);
+    let take = || CMOS_TIME.map(read);
     let mut fields = None;
     for _ in 0..1000 {
-        if read(0x0a) & 0x80 != 0 {
-            continue; // being updated
+        if read(CMOS_STATUS_A) & CMOS_UPDATING != 0 {
+            continue;
         }
         let first = take();
         if first == take() {
@@ -191,13 +207,13 @@ pub fn wall_clock() -> Option<u64> {
         }
     }
     let fields = fields?;
-    let mode = read(0x0b);
-    let binary = mode & 4 != 0;
+    let mode = read(CMOS_STATUS_B);
+    let binary = mode & CMOS_BINARY != 0;
     let value = |v: u8| u64::from(if binary { v } else { (v >> 4) * 10 + (v & 15) });
-    let hour = if mode & 2 != 0 {
+    let hour = if mode & CMOS_24_HOURS != 0 {
         value(fields[2])
     } else {
-        value(fields[2] & 0x7f) % 12 + if fields[2] & 0x80 != 0 { 12 } else { 0 }
+        value(fields[2] & !CMOS_AFTERNOON) % 12 + if fields[2] & CMOS_AFTERNOON != 0 { 12 } else { 0 }
     };
     let century = match value(fields[6]) {
         c @ 19..=21 => c,

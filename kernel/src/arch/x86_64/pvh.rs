@@ -10,7 +10,7 @@ const MAX_RANGES: usize = 128;
 const MAGIC: u32 = 0x336e_c578;
 const TYPE_RAM: u32 = 1;
 const PAGE: u64 = 4096;
-/// The page the secondaries start in (see `smp`), below 1 MiB.
+/// The page the other CPUs start in (see `smp`), below 1 MiB.
 pub const TRAMPOLINE: u64 = 0x8000;
 
 #[derive(Clone, Copy)]

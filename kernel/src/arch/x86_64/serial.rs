@@ -40,12 +40,16 @@ pub struct Serial {
 
 /// The machine's serial ports, the console first.
 pub fn ports() -> Vec<Serial> {
+    /// COM1 and COM2: first I/O port, ISA interrupt.
     const PLACES: [(u16, u8); 2] = [(0x3f8, 4), (0x2f8, 3)];
+    /// A register of a 16550 that keeps what is written to it.
+    const SCRATCH: usize = 7;
+    const PATTERN: u8 = 0xa5;
     let mut found = Vec::new();
     for (base, line) in PLACES {
         let registers = SerialRegisters(base);
-        registers.write(7, 0xa5);
-        if registers.read(7) != 0xa5 {
+        registers.write(SCRATCH, PATTERN);
+        if registers.read(SCRATCH) != PATTERN {
             continue;
         }
         let moved = super::acpi::machine().overrides.iter().find(|o| o.source == line);

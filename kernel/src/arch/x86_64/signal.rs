@@ -1,9 +1,8 @@
 //! Signal frames: the layout user space knows (`struct rt_sigframe`, `ucontext`, `sigcontext` with the
 //! floating-point state behind a pointer).
 
-use super::descriptor::{USER_CS, USER_DS};
 use super::fpu;
-use super::frame::{EFLAGS_DF, EFLAGS_RF, EFLAGS_TF, Frame};
+use super::frame::{EFLAGS_DF, EFLAGS_RF, EFLAGS_TF, Frame, USER_CS, USER_DS};
 use super::switch::Fault;
 use crate::mm::user::{self, Plain, UserBlock, UserPtr};
 use crate::signal::deliver::SS_ONSTACK;

@@ -1,118 +1,23 @@
-//! CPUs: this CPU's local block, starting the others.
+//! What the portable rooms ask about CPUs, and how those other than the boot CPU are started: INIT, then
+//! start-up interrupts that name a page below 1 MiB. The code there (`head`) goes on in the image, on tables
+//! that map one page of it (read and execute only) where it is physically, and the kernel.
 
-use super::descriptor;
-use super::{acpi, apic, fpu};
-use crate::sched::{CpuData, cpu::CpuLocal};
-use crate::sync::MAX_CPUS;
+pub use super::cpus::{count, cpu_data, cpu_id, cpu_local, current};
+
+use super::cpu::{self, EFER_LME, EFER_NXE};
+use super::descriptor::{self, EmergencyStacks};
+use super::head::{self, START};
+use super::kmap::image_phys;
+use super::mmu::{self, PAGE_SHIFT, PRESENT, TABLE_SHIFT, WRITE, phys_to_virt};
+use super::pvh::TRAMPOLINE;
+use super::{apic, cpus, fpu, irq, time, tlb};
+use crate::mm::{KernelStack, PAGE_SIZE, PhysAddr};
+use crate::sched::cpu::CpuLocal;
 use crate::task::ThreadInfo;
 use core::arch::asm;
-use core::cell::UnsafeCell;
 use core::mem::offset_of;
-use core::sync::atomic::{AtomicU32, Ordering};
-
-/// Bytes of the boot CPU's interrupt stack.
-const IRQ_STACK: usize = 1 << crate::mm::STACK_SHIFT;
-
-#[repr(C, align(4096))]
-struct Stacks(UnsafeCell<[u8; IRQ_STACK + descriptor::IST_COUNT * descriptor::IST_STACK]>);
-
-// SAFETY: only the boot CPU's entry code uses them, one at a time each.
-unsafe impl Sync for Stacks {}
-
-static BOOT_STACKS: Stacks = Stacks(UnsafeCell::new(
-    [0; IRQ_STACK + descriptor::IST_COUNT * descriptor::IST_STACK],
-));
-
-struct Local(UnsafeCell<CpuLocal>);
-
-// SAFETY: the boot CPU's block; only that CPU changes it.
-unsafe impl Sync for Local {}
-
-static BOOT_THREAD: ThreadInfo = ThreadInfo::new();
-static BOOT_LOCAL: Local = Local(UnsafeCell::new(CpuLocal {
-    this: core::ptr::null(),
-    current: &raw const BOOT_THREAD,
-    kernel_stack_top: 0,
-    scratch: [0; 4],
-    irq_stack_top: 0,
-    id: 0,
-    data: core::ptr::null(),
-    float_owner: core::ptr::null(),
-    lent: [0; 4],
-}));
-
-/// Makes [`cpu_local`] and [`current`] work on the boot CPU.
-///
-/// # Safety
-/// The boot CPU's first Rust line.
-pub unsafe fn init_boot_cpu() {
-    // SAFETY: nobody else uses the block yet; the register points to memory that lives for ever.
-    unsafe {
-        let local = BOOT_LOCAL.0.get();
-        (*local).this = local;
-        (*local).irq_stack_top = BOOT_STACKS.0.get() as usize + IRQ_STACK;
-        super::cpu::wrmsr(super::cpu::MSR_GS_BASE, local as u64);
-    }
-}
-
-/// Loads the boot CPU's descriptor tables.
-///
-/// # Safety
-/// After [`init_boot_cpu`], once.
-pub unsafe fn load_boot_tables() {
-    // SAFETY: the emergency stacks follow the interrupt stack and are nobody else's.
-    unsafe { descriptor::load(BOOT_LOCAL.0.get(), BOOT_STACKS.0.get() as usize + IRQ_STACK) }
-}
-
-/// One load from this CPU's block. Unsafe as `asm!` is; it is sound: GS always points to that block in kernel
-/// mode.
-macro_rules! local {
-    ($field:ident) => {
-        local!($field, readonly)
-    };
-    ($field:ident, $($option:ident),+) => {{
-        let value;
-        asm!(
-            "mov {}, gs:[{}]", out(reg) value, const offset_of!(CpuLocal, $field),
-            options(nostack, preserves_flags, $($option),+),
-        );
-        value
-    }};
-}
-
-/// This CPU's local block. The caller must not be migrated while it uses it (interrupts or preemption off).
-#[inline(always)]
-pub fn cpu_local() -> *const CpuLocal {
-    // SAFETY: the block starts with its own address.
-    unsafe { local!(this) }
-}
-
-/// This CPU's number; stable only while preemption is off.
-#[inline(always)]
-pub fn cpu_id() -> usize {
-    // SAFETY: as the macro says. CPUs beyond the limit are not started.
-    unsafe {
-        let id = local!(id);
-        core::hint::assert_unchecked(id < MAX_CPUS);
-        id
-    }
-}
-
-/// What the scheduler has for this CPU; null until it works. The caller must not be migrated while it uses
-/// it.
-#[inline(always)]
-pub fn cpu_data() -> *const CpuData {
-    // SAFETY: as the macro says.
-    unsafe { local!(data) }
-}
-
-/// The running thread's info, the first field of its `Task`. Always valid, from the first Rust line on.
-#[inline(always)]
-pub fn current() -> *const ThreadInfo {
-    // SAFETY: as the macro says. The result is the same whenever the running thread asks, so the compiler may
-    // keep it.
-    unsafe { local!(current, pure, nomem) }
-}
+use core::sync::atomic::{AtomicUsize, Ordering};
+use limen_linux_abi::Errno;
 
 /// Makes `thread` the running thread of this CPU (the context switch, and boot). `kernel_stack_top` is where
 /// entries from user mode start.
@@ -136,41 +41,89 @@ pub unsafe fn set_current(thread: *const ThreadInfo, kernel_stack_top: usize) {
     }
 }
 
-/// How many CPUs the machine has (at least 1; the boot CPU is 0).
-pub fn count() -> usize {
-    (COUNT.load(Ordering::Relaxed) as usize).max(1)
-}
+/// For the CPU that is being started: its block, its emergency stacks. Zero `LOCAL`: it has taken them.
+static LOCAL: AtomicUsize = AtomicUsize::new(0);
+static EMERGENCY: AtomicUsize = AtomicUsize::new(0);
 
-/// Local APIC identifiers by CPU number.
-static APIC_IDS: [AtomicU32; MAX_CPUS] = [const { AtomicU32::new(0) }; MAX_CPUS];
-static COUNT: AtomicU32 = AtomicU32::new(1);
-
-/// The local APIC identifier of CPU `cpu`.
-pub(super) fn apic_id(cpu: usize) -> u32 {
-    APIC_IDS[cpu].load(Ordering::Relaxed)
-}
-
-/// Numbers the CPUs: the boot CPU is 0, the others follow in the firmware's order.
-pub(super) fn init() {
-    let boot = apic::id();
-    APIC_IDS[0].store(boot, Ordering::Relaxed);
-    let mut n = 1;
-    for id in acpi::machine().cpus.iter().filter(|id| *id != boot) {
-        // In xAPIC mode a destination has 8 bits, and all ones is everybody.
-        if n < MAX_CPUS && (id < 255 || super::cpu::has(super::cpu::Features::X2APIC)) {
-            APIC_IDS[n].store(id, Ordering::Relaxed);
-            n += 1;
+/// Copies the first code to the page for it and makes the tables, in the memory of those the boot CPU began
+/// with. Returns the root (physical).
+fn prepare() -> u64 {
+    let passage = image_phys(head::passage()) & !(PAGE_SIZE as u64 - 1);
+    let tables = (&raw const head::TABLES).cast::<u8>().cast_mut();
+    let root = image_phys(tables as usize);
+    // SAFETY: the first tables are not in use any more, nor is the reserved page below 1 MiB; all is mapped
+    // writable where it is written.
+    unsafe {
+        let entry = |table: usize, level: usize| {
+            let index = passage as usize >> (PAGE_SHIFT + TABLE_SHIFT * level) & ((1 << TABLE_SHIFT) - 1);
+            tables.add(table * PAGE_SIZE).cast::<u64>().add(index)
+        };
+        tables.write_bytes(0, 4 * PAGE_SIZE);
+        mmu::init_user_root(PhysAddr::new(root));
+        for n in 0..3 {
+            entry(n, 3 - n).write((root + ((n + 1) * PAGE_SIZE) as u64) | PRESENT | WRITE);
         }
+        entry(3, 0).write(passage | PRESENT);
+        let (code, len) = head::trampoline();
+        core::ptr::copy_nonoverlapping(code, phys_to_virt(PhysAddr::new(TRAMPOLINE)), len);
     }
-    COUNT.store(n as u32, Ordering::Relaxed);
+    root
 }
 
-/// Halts this CPU for good.
-pub(super) fn stop_this_cpu() -> ! {
-    loop {
-        super::irq::local_disable();
-        // SAFETY: halts with interrupts off.
-        unsafe { asm!("hlt", options(nomem, nostack)) };
+/// Starts CPU `cpu`: it runs on `stack_top` with `local` as its block and calls
+/// [`crate::arch::above::secondary`]. One at a time; returns when it is on its way.
+pub fn start(cpu: usize, local: &'static CpuLocal, stack_top: usize) -> Result<(), Errno> {
+    const MILLISECOND: u64 = 1_000_000;
+    if cpu >= count() {
+        return Err(Errno::ENODEV);
+    }
+    let emergency = KernelStack::new().ok_or(Errno::ENOMEM)?;
+    const _: () = assert!(size_of::<EmergencyStacks>() <= 1 << crate::mm::STACK_SHIFT);
+    EMERGENCY.store(emergency.top() - size_of::<EmergencyStacks>(), Ordering::Relaxed);
+    core::mem::forget(emergency);
+    START.root.store(prepare() as *mut u8, Ordering::Relaxed);
+    START.stack.store(stack_top as *mut u8, Ordering::Relaxed);
+    START.main.store(secondary_main as *mut (), Ordering::Relaxed);
+    // The kernel's tables have pages that are not executable.
+    START.efer.store((EFER_LME | EFER_NXE) as u32, Ordering::Relaxed);
+    LOCAL.store(core::ptr::from_ref(local) as usize, Ordering::Release);
+    let taken = |within: u64| {
+        let until = time::now_ns() + within;
+        while LOCAL.load(Ordering::Acquire) != 0 && time::now_ns() < until {
+            irq::spin_hint();
+        }
+        LOCAL.load(Ordering::Acquire) == 0
+    };
+    let id = cpus::apic_id(cpu);
+    let startup = apic::ICR_STARTUP | (TRAMPOLINE / PAGE_SIZE as u64) as u32;
+    apic::send(id, apic::ICR_INIT);
+    apic::send(id, startup);
+    // A second one, should the first have been lost; a running CPU ignores it.
+    if taken(10 * MILLISECOND) {
+        return Ok(());
+    }
+    apic::send(id, startup);
+    if taken(1000 * MILLISECOND) {
+        Ok(())
+    } else {
+        Err(Errno::ETIMEDOUT)
     }
 }
-pub use super::trampoline::start;
+
+/// The first Rust code of a CPU other than the boot CPU: on its idle stack, interrupts off.
+extern "C" fn secondary_main() -> ! {
+    let local = LOCAL.load(Ordering::Acquire) as *const CpuLocal;
+    // SAFETY: the starter made `local` and the emergency stacks for this CPU; the kernel's map is the one in
+    // use, less the page it came by.
+    unsafe {
+        cpu::write_cr3(mmu::kernel_root().as_u64());
+        cpu::enable();
+        descriptor::load(local, EMERGENCY.load(Ordering::Relaxed) as *mut EmergencyStacks);
+    }
+    fpu::init();
+    apic::enable();
+    time::start_cpu();
+    tlb::set_online(cpu_id());
+    LOCAL.store(0, Ordering::Release);
+    crate::arch::above::secondary()
+}

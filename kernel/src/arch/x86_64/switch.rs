@@ -1,8 +1,8 @@
 //! Switching between threads: callee-saved registers, floating point, thread-local storage.
 
-use super::cpu::{self, Features, MSR_FS_BASE, MSR_KERNEL_GS_BASE};
+use super::cpu::{self, Features, MSR_FS_BASE, MSR_KERNEL_GS_BASE, read_register, write_register};
 use super::frame::Frame;
-use super::{entry, fpu, irq, smp};
+use super::{cpus, fpu, irq};
 use crate::sched::float::{Float, Registers, Reset};
 use crate::sched::resume::Resume;
 use core::arch::asm;
@@ -80,40 +80,32 @@ impl Reset for Area {
     }
 }
 
+unsafe extern "C" {
+    /// Where a new thread's first switch ends (`entry`): its frame lies one word above the stack pointer.
+    fn x86_ret_from_fork();
+}
+
 /// The selectors in DS, ES, FS and GS.
 fn segments() -> u64 {
-    let (ds, es, fs, gs): (u64, u64, u64, u64);
     // SAFETY: reads registers.
-    unsafe {
-        asm!(
-            "mov {:e}, ds", "mov {:e}, es", "mov {:e}, fs", "mov {:e}, gs",
-            out(reg) ds, out(reg) es, out(reg) fs, out(reg) gs,
-            options(nomem, nostack, preserves_flags)
-        );
-    }
-    ds | es << 16 | fs << 32 | gs << 48
+    let [ds, es, fs, gs] = unsafe {
+        [
+            read_register!("ds"),
+            read_register!("es"),
+            read_register!("fs"),
+            read_register!("gs"),
+        ]
+    };
+    (ds | es << 16 | fs << 32 | gs << 48) as u64
 }
 
 /// Whether any of DS, ES, FS and GS has a selector, as a number that is not 0 then.
 #[inline(always)]
 fn any_segment() -> u64 {
-    let any: u64;
     // SAFETY: reads registers.
     unsafe {
-        asm!(
-            "mov {any:e}, ds",
-            "mov {one:e}, es",
-            "or {any:e}, {one:e}",
-            "mov {one:e}, fs",
-            "or {any:e}, {one:e}",
-            "mov {one:e}, gs",
-            "or {any:e}, {one:e}",
-            any = out(reg) any,
-            one = out(reg) _,
-            options(nomem, nostack)
-        );
+        (read_register!("ds") | read_register!("es") | read_register!("fs") | read_register!("gs")) as u64
     }
-    any
 }
 
 /// Loads DS, ES, FS and GS, and thereby other bases of FS and GS in user mode. Interrupts are off.
@@ -125,12 +117,20 @@ unsafe fn load_segments(all: u64) {
     // SAFETY: the caller's promise; the kernel uses none of them but the base of GS, which waits in the other
     // register meanwhile.
     unsafe {
-        asm!(
-            "mov ds, {:e}", "mov es, {:e}", "mov fs, {:e}", "swapgs", "mov gs, {:e}", "swapgs",
-            in(reg) all & 0xffff, in(reg) all >> 16 & 0xffff, in(reg) all >> 32 & 0xffff, in(reg) all >> 48,
-            options(nostack, preserves_flags)
-        );
+        write_register!("ds", (all & 0xffff) as usize);
+        write_register!("es", (all >> 16 & 0xffff) as usize);
+        write_register!("fs", (all >> 32 & 0xffff) as usize);
+        write_user_gs((all >> 48) as usize);
     }
+}
+
+/// Loads a selector into GS, and thereby another base of GS in user mode. Interrupts are off.
+///
+/// # Safety
+/// As [`load_segments`].
+unsafe fn write_user_gs(selector: usize) {
+    // SAFETY: the caller's promise; the kernel's base waits in the other register meanwhile.
+    unsafe { asm!("swapgs", "mov gs, {}", "swapgs", in(reg) selector, options(nostack, preserves_flags)) };
 }
 
 /// FS's and GS's part of all selectors.
@@ -230,7 +230,7 @@ impl Context {
         Self {
             kept: [0; 2],
             sp,
-            resume: Resume::at(entry::x86_ret_from_fork),
+            resume: Resume::at(x86_ret_from_fork),
             fs_base: 0,
             gs_base: 0,
             segments: 0,
@@ -286,7 +286,7 @@ impl Context {
         let flags = irq::local_save();
         self.fs_base = base;
         // SAFETY: no selector; the kernel does not use FS.
-        unsafe { asm!("mov fs, {:e}", in(reg) 0, options(nostack, preserves_flags)) };
+        unsafe { write_register!("fs", 0) };
         set_fs_base(base);
         irq::local_restore(flags);
     }
@@ -295,8 +295,8 @@ impl Context {
     pub fn choose_gs_base(&mut self, base: usize) {
         let flags = irq::local_save();
         self.gs_base = base;
-        // SAFETY: no selector; the kernel's base waits in the other register meanwhile.
-        unsafe { asm!("swapgs", "mov gs, {:e}", "swapgs", in(reg) 0, options(nostack, preserves_flags)) };
+        // SAFETY: no selector.
+        unsafe { write_user_gs(0) };
         set_gs_base(base);
         irq::local_restore(flags);
     }
@@ -348,7 +348,7 @@ pub unsafe fn switch(prev: *mut Context, next: *const Context, resumed: impl FnO
             gs = None;
         }
         if (*next).float.is_user() {
-            (*next).float.arrive(smp::cpu_local().cast_mut(), next.cast());
+            (*next).float.arrive(cpus::cpu_local().cast_mut(), next.cast());
             set_fs_base((*next).fs_base);
             if gs != Some((*next).gs_base) {
                 set_gs_base((*next).gs_base);

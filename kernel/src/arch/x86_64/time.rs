@@ -1,8 +1,7 @@
 //! The monotonic counter (the TSC) and this CPU's one-shot timer event (the local APIC's timer).
 
 use super::cpu::{self, Features, inb, outb, rdtsc};
-use super::interrupt::TIMER_VECTOR;
-use super::{apic, smp};
+use super::{apic, cpus};
 use crate::sync::MAX_CPUS;
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -15,7 +14,15 @@ static TIMER_MULT: AtomicU64 = AtomicU64::new(0);
 /// When each CPU's event is due.
 static DEADLINE: [AtomicU64; MAX_CPUS] = [const { AtomicU64::new(u64::MAX) }; MAX_CPUS];
 
+/// `cpuid`: the hypervisor's name and its highest leaf; the rates it tells (TSC in kHz); the TSC's ratio to a
+/// crystal and that crystal's rate.
+const HYPERVISOR_LEAF: u32 = 0x4000_0000;
+const HYPERVISOR_RATES_LEAF: u32 = 0x4000_0010;
+const TSC_LEAF: u32 = 0x15;
+
+/// LVT: the timer compares with the TSC.
 const LVT_TSC_DEADLINE: u32 = 2 << 17;
+/// The timer's divider: none.
 const DIVIDE_BY_1: u32 = 0xb;
 /// Longest programmed event in timer steps: the timer has 32 bits.
 const LONGEST: u64 = 0x7fff_ffff;
@@ -37,7 +44,7 @@ pub fn clock_parameters() -> (u64, u64) {
 /// off. When it fires, the architecture calls `crate::arch::above::timer_interrupt()` inside
 /// `threshold::interrupt`. Interrupts are off.
 pub fn set_event(deadline_ns: u64) {
-    DEADLINE[smp::cpu_id()].store(deadline_ns, Ordering::Relaxed);
+    DEADLINE[cpus::cpu_id()].store(deadline_ns, Ordering::Relaxed);
     program(deadline_ns);
 }
 
@@ -68,7 +75,7 @@ fn program(deadline_ns: u64) {
 
 /// The timer interrupt.
 pub fn event() {
-    let deadline = &DEADLINE[smp::cpu_id()];
+    let deadline = &DEADLINE[cpus::cpu_id()];
     let at = deadline.load(Ordering::Relaxed);
     if at == u64::MAX {
         return;
@@ -90,7 +97,7 @@ pub fn start_cpu() {
         0
     };
     apic::write(apic::TIMER_DIVIDE, DIVIDE_BY_1);
-    apic::write(apic::LVT_TIMER, u32::from(TIMER_VECTOR) | mode);
+    apic::write(apic::LVT_TIMER, u32::from(apic::TIMER_VECTOR) | mode);
 }
 
 /// One pair of counters, read close together: TSC and nanoseconds or timer steps elapsed.
@@ -162,7 +169,7 @@ fn known_timer_rate() -> Option<u64> {
     if !cpu::has(Features::HYPERVISOR) {
         return None;
     }
-    let leaf = core::arch::x86_64::__cpuid(0x4000_0000);
+    let leaf = core::arch::x86_64::__cpuid(HYPERVISOR_LEAF);
     let mut name = [0u8; 12];
     name[..4].copy_from_slice(&leaf.ebx.to_le_bytes());
     name[4..8].copy_from_slice(&leaf.ecx.to_le_bytes());
@@ -173,16 +180,16 @@ fn known_timer_rate() -> Option<u64> {
 /// The TSC's rate where processor or hypervisor tell it.
 fn known_tsc_rate() -> Option<u64> {
     if cpu::has(Features::HYPERVISOR) {
-        let base = core::arch::x86_64::__cpuid(0x4000_0000);
-        if base.eax >= 0x4000_0010 {
-            let khz = u64::from(core::arch::x86_64::__cpuid(0x4000_0010).eax);
+        let base = core::arch::x86_64::__cpuid(HYPERVISOR_LEAF);
+        if base.eax >= HYPERVISOR_RATES_LEAF {
+            let khz = u64::from(core::arch::x86_64::__cpuid(HYPERVISOR_RATES_LEAF).eax);
             if khz != 0 {
                 return Some(khz * 1000);
             }
         }
         return None;
     }
-    let leaf = cpu::cpuid(0x15, 0);
+    let leaf = cpu::cpuid(TSC_LEAF, 0);
     (leaf.eax != 0 && leaf.ebx != 0 && leaf.ecx != 0)
         .then(|| u64::from(leaf.ecx) * u64::from(leaf.ebx) / u64::from(leaf.eax))
 }
@@ -190,15 +197,24 @@ fn known_tsc_rate() -> Option<u64> {
 /// Waits with channel 2 of the interval timer (1,193,182 Hz), whose output port 0x61 shows.
 fn wait_10ms_by_pit() {
     const COUNT: u16 = 11932;
+    const CHANNEL_2: u16 = 0x42;
+    const COMMAND: u16 = 0x43;
+    /// Channel 2, both bytes of the count, output high when it has counted to 0.
+    const CHANNEL_2_ONCE: u8 = 0xb0;
+    const CONTROL: u16 = 0x61;
+    /// Bits of the control port.
+    const GATE: u8 = 1 << 0;
+    const SPEAKER: u8 = 1 << 1;
+    const OUTPUT: u8 = 1 << 5;
     // SAFETY: the channel drives only the speaker, which stays off.
     unsafe {
-        outb(0x61, inb(0x61) & !2 | 1);
-        outb(0x43, 0xb0);
-        outb(0x42, COUNT as u8);
-        outb(0x42, (COUNT >> 8) as u8);
+        outb(CONTROL, inb(CONTROL) & !SPEAKER | GATE);
+        outb(COMMAND, CHANNEL_2_ONCE);
+        outb(CHANNEL_2, COUNT as u8);
+        outb(CHANNEL_2, (COUNT >> 8) as u8);
         // Bounded, should there be no such timer.
         for _ in 0..10_000_000u32 {
-            if inb(0x61) & 0x20 != 0 {
+            if inb(CONTROL) & OUTPUT != 0 {
                 break;
             }
         }

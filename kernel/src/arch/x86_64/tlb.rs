@@ -1,16 +1,70 @@
 //! TLB maintenance across CPUs: only those that have the address space loaded, or had it and were not asked
 //! since, are interrupted, and only they are waited for.
 
-use super::interrupt;
-use super::mmu::MmContext;
-use super::{cpu, irq, smp};
+use super::cpu::{self, CR4_PGE, read_register, write_register};
+use super::{apic, cpus, irq};
 use crate::sched::preempt;
 use crate::sync::MAX_CPUS;
 use core::arch::asm;
 use core::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
+/// The interrupt vector by which CPUs ask one another.
+pub const VECTOR: u8 = 0xf4;
 /// More pages than this are dropped all at once.
 const SINGLE_PAGES: usize = 32;
+
+/// What the processor keeps per address space: which CPUs have it loaded.
+#[derive(Debug, Default)]
+pub struct MmContext {
+    active: AtomicU64,
+}
+
+impl MmContext {
+    /// For a new address space.
+    pub fn new() -> Self {
+        Self {
+            active: AtomicU64::new(0),
+        }
+    }
+
+    /// CPUs that have it loaded, as a bit set.
+    fn active(&self) -> u64 {
+        self.active.load(Ordering::SeqCst)
+    }
+}
+
+/// Which address space each CPU has loaded; null for none. Compared, never followed: another CPU's may be
+/// gone.
+static LOADED: [AtomicPtr<MmContext>; MAX_CPUS] = [const { AtomicPtr::new(core::ptr::null_mut()) }; MAX_CPUS];
+
+/// This CPU is about to load `context`. Interrupts are off.
+#[inline(always)]
+pub fn note_loaded(context: &MmContext) {
+    let cpu = cpus::cpu_id();
+    let bit = 1u64 << cpu;
+    // The bit is set before the tables are in use: whoever changes them later sees it; who changed them
+    // before is seen by the walks. Only this CPU takes it back, so what is set stays so.
+    if context.active.load(Ordering::Relaxed) & bit == 0 {
+        context.active.fetch_or(bit, Ordering::SeqCst);
+    }
+    LOADED[cpu].store(core::ptr::from_ref(context).cast_mut(), Ordering::Relaxed);
+}
+
+/// This CPU is about to load the kernel's root. Interrupts are off.
+pub fn note_none_loaded() {
+    LOADED[cpus::cpu_id()].store(core::ptr::null_mut(), Ordering::Relaxed);
+}
+
+/// Whether this CPU has `context` loaded; if it only had it once, it is no longer told of changes. Preemption
+/// is off.
+fn loaded_here(context: &MmContext) -> bool {
+    let cpu = cpus::cpu_id();
+    if core::ptr::eq(LOADED[cpu].load(Ordering::Relaxed), context) {
+        return true;
+    }
+    context.active.fetch_and(!(1 << cpu), Ordering::SeqCst);
+    false
+}
 
 /// What CPU `n` asks of others. It stays as it is until `pending` is empty.
 struct Request {
@@ -47,7 +101,7 @@ pub fn flush(context: Option<&MmContext>, start: usize, end: usize) {
     preempt::disable();
     // What was written to the tables must be visible before it is decided who may have the old entries.
     core::sync::atomic::fence(Ordering::SeqCst);
-    let me = 1u64 << smp::cpu_id();
+    let me = 1u64 << cpus::cpu_id();
     let cpus = match context {
         Some(context) => context.active(),
         None => ONLINE.load(Ordering::Relaxed) | me,
@@ -64,7 +118,7 @@ pub fn flush(context: Option<&MmContext>, start: usize, end: usize) {
 #[cold]
 fn flush_others(cpus: u64, start: usize, end: usize, context: Option<&MmContext>) {
     crate::sync::lockdep::waits_for_cpus();
-    let me = smp::cpu_id();
+    let me = cpus::cpu_id();
     let request = &REQUESTS[me];
     request.start.store(start, Ordering::Relaxed);
     request.end.store(end, Ordering::Relaxed);
@@ -76,7 +130,7 @@ fn flush_others(cpus: u64, start: usize, end: usize, context: Option<&MmContext>
         let cpu = left.trailing_zeros() as usize;
         left &= left - 1;
         WANTED_BY[cpu].fetch_or(1 << me, Ordering::SeqCst);
-        interrupt::send_vector(cpu, interrupt::TLB_VECTOR);
+        apic::send_vector(cpu, VECTOR);
     }
     while request.pending.load(Ordering::Acquire) != 0 {
         // Others may be waiting for this CPU the same way, and interrupts may be off here.
@@ -87,7 +141,7 @@ fn flush_others(cpus: u64, start: usize, end: usize, context: Option<&MmContext>
 
 /// Does what others want of this CPU. From the interrupt, and while waiting.
 pub fn serve() {
-    let me = smp::cpu_id();
+    let me = cpus::cpu_id();
     let mut wanted = WANTED_BY[me].swap(0, Ordering::SeqCst);
     while wanted != 0 {
         let from = wanted.trailing_zeros() as usize;
@@ -95,7 +149,7 @@ pub fn serve() {
         let r = &REQUESTS[from];
         // SAFETY: whoever asks keeps it until this CPU has taken itself out of `pending`.
         let context = unsafe { r.context.load(Ordering::Relaxed).as_ref() };
-        if context.is_none_or(super::mmu::loaded_here) {
+        if context.is_none_or(loaded_here) {
             flush_here(
                 r.start.load(Ordering::Relaxed),
                 r.end.load(Ordering::Relaxed),
@@ -125,15 +179,13 @@ fn flush_here(start: usize, end: usize, kernel: bool) {
 
 /// Drops everything, global entries included.
 fn flush_all() {
-    const CR4_PGE: usize = 1 << 7;
     // SAFETY: turning global pages off and on drops all translations; interrupts are off in between.
     unsafe {
         let flags = irq::local_save();
-        let cr4: usize;
-        asm!("mov {}, cr4", out(reg) cr4, options(nomem, nostack, preserves_flags));
+        let cr4 = read_register!("cr4");
         if cr4 & CR4_PGE != 0 {
-            asm!("mov cr4, {}", in(reg) cr4 & !CR4_PGE, options(nostack, preserves_flags));
-            asm!("mov cr4, {}", in(reg) cr4, options(nostack, preserves_flags));
+            write_register!("cr4", cr4 & !CR4_PGE);
+            write_register!("cr4", cr4);
         } else {
             cpu::write_cr3(cpu::read_cr3());
         }

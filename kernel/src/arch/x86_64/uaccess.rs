@@ -12,26 +12,6 @@ use core::arch::asm;
 use limen_memory::copy_string;
 use limen_rseq::field;
 
-/// Opens the window.
-macro_rules! open {
-    () => {
-        "661: .byte 0x0f, 0x1f, 0x00
-        .pushsection .smap_sites, \"a\"
-        .quad 661b, 0xcb
-        .popsection"
-    };
-}
-/// Closes it.
-macro_rules! close {
-    () => {
-        "662: .byte 0x0f, 0x1f, 0x00
-        .pushsection .smap_sites, \"a\"
-        .quad 662b, 0xca
-        .popsection"
-    };
-}
-pub(super) use {close, open};
-
 unsafe extern "C" {
     static __smap_sites_start: [usize; 2];
     static __smap_sites_end: [usize; 2];
@@ -56,11 +36,115 @@ pub unsafe fn init() {
     }
 }
 
-/// Closes the window: on every entry, since user space or an interrupted copy may have left it open.
+/// The last byte of `stac`, which opens the window, and of `clac`, which closes it.
+const STAC: u8 = 0xcb;
+const CLAC: u8 = 0xca;
+
+/// Opens or closes the window.
+#[inline(always)]
+fn window<const LAST_BYTE: u8>() {
+    // SAFETY: only the access flag changes.
+    unsafe {
+        asm!(
+            "2: .byte 0x0f, 0x1f, 0x00",
+            ".pushsection .smap_sites, \"a\"",
+            ".quad 2b, {last_byte}",
+            ".popsection",
+            last_byte = const LAST_BYTE,
+            options(nomem, nostack)
+        );
+    }
+}
+
+/// Opens the window. What is called until it is closed is inlined.
+#[inline(always)]
+pub(super) fn open_window() {
+    window::<STAC>();
+}
+
+/// Closes the window: also on every entry, since user space or an interrupted copy may have left it open.
 #[inline(always)]
 pub fn close_window() {
-    // SAFETY: only the access flag changes.
-    unsafe { asm!(close!(), options(nomem, nostack)) }
+    window::<CLAC>();
+}
+
+/// An instruction that may fault, with the window open. If it does, `$fault` is 1 afterwards, and what it
+/// was to load is unknown.
+macro_rules! try_asm {
+    ($fault:ident, $instruction:expr, $($operand:tt)+) => {
+        core::arch::asm!(
+            concat!("2: ", $instruction),
+            "3:",
+            ".pushsection .text.x86_uaccess, \"ax\"",
+            "4: mov {fault:e}, 1",
+            "jmp 3b",
+            ".popsection",
+            $crate::arch::imp::extable::may_fault!("2b", "3b", "4b"),
+            fault = inout(reg) $fault,
+            $($operand)+,
+            options(nostack)
+        )
+    };
+}
+pub(super) use try_asm;
+
+/// Loads `$value`, which has the size `$size` (as assembly calls registers of that size), from user memory at
+/// `$from + $offset`, with the window open. `$fault` is as in [`try_asm`].
+macro_rules! load {
+    ($size:literal, $value:ident, $from:expr, $offset:expr, $fault:ident) => {
+        try_asm!(
+            $fault, concat!("mov {value:", $size, "}, [{from} + {offset}]"),
+            value = out(reg) $value, from = in(reg) $from, offset = const $offset
+        )
+    };
+}
+
+/// Stores `$value` to user memory at `$to + $offset`, with the window open. If that faults, closes the window
+/// and returns `$failed`.
+macro_rules! store {
+    ($size:literal, $to:expr, $offset:expr, $value:expr, $failed:expr) => {
+        asm!(
+            concat!("2: mov [{to} + {offset}], {value:", $size, "}"),
+            "3:",
+            may_fault!("2b", "3b", "{failed}"),
+            to = in(reg) $to,
+            offset = const $offset,
+            value = in(reg) $value,
+            failed = label {
+                close_window();
+                return $failed
+            },
+            options(nostack, preserves_flags)
+        )
+    };
+}
+
+/// Does `$words` (a string instruction) for the words of a range of `$len` bytes, and `$bytes` for what is
+/// left; returns for how many bytes it did not. After a fault in a word the bytes before it are done one by
+/// one.
+macro_rules! repeat {
+    ($words:literal, $bytes:literal, $len:expr, $($operand:tt)+) => {{
+        let left: usize;
+        open_window();
+        asm!(
+            concat!("7: rep ", $words),
+            "8: mov ecx, edx",
+            concat!("2: rep ", $bytes),
+            "3:",
+            ".pushsection .text.x86_uaccess, \"ax\"",
+            "4: lea rcx, [rdx + rcx * 8]",
+            "jmp 2b",
+            ".popsection",
+            may_fault!("7b", "8b", "4b"),
+            may_fault!("2b", "3b", "3b"),
+            inout("rcx") $len / 8 => left,
+            in("rdx") $len % 8,
+            $($operand)+,
+            options(nostack)
+        );
+        close_window();
+        left
+    }};
 }
 
 /// Copies between user and kernel memory; returns how many bytes were *not* copied.
@@ -69,30 +153,8 @@ pub fn close_window() {
 /// As for [`copy_from_user`] or [`copy_to_user`].
 #[inline(never)]
 unsafe fn copy(to: usize, from: usize, len: usize) -> usize {
-    let left;
-    // SAFETY: the caller's promise; after a fault in a word the bytes before it are done one by one.
-    unsafe {
-        asm!(
-            open!(),
-            "7: rep movsq",
-            "8: mov ecx, edx",
-            "2: rep movsb",
-            "3:",
-            close!(),
-            ".pushsection .text.x86_uaccess, \"ax\"",
-            "4: lea rcx, [rdx + rcx * 8]",
-            "jmp 2b",
-            ".popsection",
-            may_fault!("7b", "8b", "4b"),
-            may_fault!("2b", "3b", "3b"),
-            inout("rdi") to => _,
-            inout("rsi") from => _,
-            inout("rcx") len / 8 => left,
-            in("rdx") len % 8,
-            options(nostack),
-        );
-    }
-    left
+    // SAFETY: the caller's promise.
+    unsafe { repeat!("movsq", "movsb", len, inout("rdi") to => _, inout("rsi") from => _) }
 }
 
 /// Copies `len` bytes from user `from` to kernel `to`; returns how many were *not* copied.
@@ -121,30 +183,8 @@ pub unsafe fn copy_to_user(to: usize, from: *const u8, len: usize) -> usize {
 /// `to..to+len` lies below `USER_END`.
 #[inline(always)]
 pub unsafe fn clear_user(to: usize, len: usize) -> usize {
-    let left;
-    // SAFETY: the caller's promise; after a fault in a word the bytes before it are done one by one.
-    unsafe {
-        asm!(
-            open!(),
-            "7: rep stosq",
-            "8: mov ecx, edx",
-            "2: rep stosb",
-            "3:",
-            close!(),
-            ".pushsection .text.x86_uaccess, \"ax\"",
-            "4: lea rcx, [rdx + rcx * 8]",
-            "jmp 2b",
-            ".popsection",
-            may_fault!("7b", "8b", "4b"),
-            may_fault!("2b", "3b", "3b"),
-            inout("rdi") to => _,
-            inout("rcx") len / 8 => left,
-            in("rdx") len % 8,
-            in("rax") 0,
-            options(nostack),
-        );
-    }
-    left
+    // SAFETY: the caller's promise.
+    unsafe { repeat!("stosq", "stosb", len, inout("rdi") to => _, in("rax") 0) }
 }
 
 /// Reading and writing `$bits` bits; `$size` is how assembly calls registers of that size.
@@ -159,24 +199,10 @@ macro_rules! word {
         pub unsafe fn $get(addr: usize) -> Option<$type> {
             let value: $type;
             let mut fault = 0u32;
-            // SAFETY: the caller's promise; a fault says so.
-            unsafe {
-                asm!(
-                    open!(),
-                    concat!("2: mov {value:", $size, "}, [{addr}]"),
-                    "3:",
-                    close!(),
-                    ".pushsection .text.x86_uaccess, \"ax\"",
-                    "4: mov {fault:e}, 1",
-                    "jmp 3b",
-                    ".popsection",
-                    may_fault!("2b", "3b", "4b"),
-                    value = out(reg) value,
-                    addr = in(reg) addr,
-                    fault = inout(reg) fault,
-                    options(nostack),
-                );
-            }
+            open_window();
+            // SAFETY: the caller's promise.
+            unsafe { load!($size, value, addr, 0, fault) };
+            close_window();
             (fault == 0).then_some(value)
         }
 
@@ -187,25 +213,10 @@ macro_rules! word {
         /// All of it lies below `USER_END`.
         #[inline(always)]
         pub unsafe fn $put(addr: usize, value: $type) -> bool {
-            // SAFETY: the caller's promise; a fault is told by the result.
-            unsafe {
-                asm!(
-                    open!(),
-                    concat!("2: mov [{addr}], {value:", $size, "}"),
-                    "3:",
-                    close!(),
-                    ".pushsection .text.x86_uaccess, \"ax\"",
-                    "4:",
-                    close!(),
-                    "jmp {no}",
-                    ".popsection",
-                    may_fault!("2b", "3b", "4b"),
-                    value = in(reg) value,
-                    addr = in(reg) addr,
-                    no = label { return false },
-                    options(nostack),
-                );
-            }
+            open_window();
+            // SAFETY: the caller's promise.
+            unsafe { store!($size, addr, 0, value, false) };
+            close_window();
             true
         }
     };
@@ -240,28 +251,20 @@ pub unsafe fn put_pair(addr: usize, [first, second]: [u64; 2]) -> bool {
 ///
 /// # Safety
 /// `from` is readable for `8 * count - 6` bytes; `to..to + 8 * count` lies below `USER_END`.
-pub unsafe fn put_u16s(to: usize, from: *const u8, mut count: usize) -> bool {
-    // SAFETY: the caller's promise; a fault leaves some to do.
-    unsafe {
-        asm!(
-            open!(),
-            "5: movzx {word:e}, word ptr [{from}]",
-            "2: mov [{to}], {word:x}",
-            "4: add {from}, 8",
-            "add {to}, 8",
-            "dec {count}",
-            "jnz 5b",
-            "3:",
-            close!(),
-            may_fault!("2b", "4b", "3b"),
-            word = out(reg) _,
-            from = inout(reg) from => _,
-            to = inout(reg) to => _,
-            count = inout(reg) count,
-            options(nostack),
-        );
+pub unsafe fn put_u16s(mut to: usize, mut from: *const u8, mut count: usize) -> bool {
+    open_window();
+    while count != 0 {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let word = from.cast::<u16>().read_unaligned();
+            store!("x", to, 0, word, false);
+            from = from.add(8);
+        }
+        to += 8;
+        count -= 1;
     }
-    count == 0
+    close_window();
+    true
 }
 
 /// [`get_u32`] of a naturally aligned user word.
@@ -281,23 +284,16 @@ pub unsafe fn load_u32(addr: usize) -> Option<u32> {
 #[inline(always)]
 pub unsafe fn cmpxchg_u32(addr: usize, expected: u32, new: u32) -> Option<u32> {
     let mut found = expected;
-    let mut fault = 1u32;
-    // SAFETY: as `load_u32`.
+    let mut fault = 0u32;
+    open_window();
+    // SAFETY: the caller's promise.
     unsafe {
-        asm!(
-            open!(),
-            "2: lock cmpxchg [{addr}], {new:e}",
-            "mov {fault:e}, 0",
-            "3:",
-            close!(),
-            may_fault!("2b", "3b", "3b"),
-            new = in(reg) new,
-            addr = in(reg) addr,
-            fault = inout(reg) fault,
-            inout("eax") found,
-            options(nostack),
+        try_asm!(
+            fault, "lock cmpxchg [{addr}], {new:e}",
+            new = in(reg) new, addr = in(reg) addr, inout("eax") found
         );
     }
+    close_window();
     (fault == 0).then_some(found)
 }
 
@@ -310,37 +306,40 @@ pub unsafe fn cmpxchg_u32(addr: usize, expected: u32, new: u32) -> Option<u32> {
 #[inline(always)]
 pub unsafe fn exchange_rseq(at: usize, ids: [u64; 2]) -> Option<[u64; 3]> {
     let (first, second, section): (u64, u64, u64);
-    let mut fault = 1u32;
-    // SAFETY: the caller's promise; a fault skips the step that clears `fault`.
+    let mut fault = 0u32;
+    open_window();
+    // SAFETY: the caller's promise.
     unsafe {
-        asm!(
-            open!(),
-            "2: mov {first}, [{at}]",
-            "mov {second}, [{at} + {node}]",
-            "mov {section}, [{at} + {rseq_cs}]",
-            "cmp {first}, {x}",
-            "jne 5f",
-            "cmp {second}, {y}",
-            "je 7f",
-            "5: mov [{at}], {x}",
-            "mov [{at} + {node}], {y}",
-            "7: xor {fault:e}, {fault:e}",
-            "8:",
-            close!(),
-            may_fault!("2b", "8b", "8b"),
-            node = const field::NODE_ID,
-            rseq_cs = const field::RSEQ_CS,
-            first = out(reg) first,
-            second = out(reg) second,
-            section = out(reg) section,
-            at = in(reg) at,
-            x = in(reg) ids[0],
-            y = in(reg) ids[1],
-            fault = inout(reg) fault,
-            options(nostack),
-        );
+        load!("r", first, at, 0, fault);
+        load!("r", second, at, field::NODE_ID, fault);
+        load!("r", section, at, field::RSEQ_CS, fault);
+        if fault == 0 && (first != ids[0] || second != ids[1]) {
+            store!("r", at, 0, ids[0], None);
+            store!("r", at, field::NODE_ID, ids[1], None);
+        }
     }
+    close_window();
     (fault == 0).then_some([first, second, section])
+}
+
+/// Compares user memory at `$at + $offset` with `$told`, with the window open. If they differ, or there is a
+/// fault, closes the window and returns `false`.
+macro_rules! compare {
+    ($at:expr, $offset:expr, $($told:tt)+) => {
+        asm!(
+            "2: cmp qword ptr [{at} + {offset}], {told}",
+            "3: jne {no}",
+            may_fault!("2b", "3b", "{no}"),
+            at = in(reg) $at,
+            offset = const $offset,
+            told = $($told)+,
+            no = label {
+                close_window();
+                return false
+            },
+            options(nostack, readonly)
+        )
+    };
 }
 
 /// Whether the legacy area of restartable sequences whose address is `AREA_AT` behind `near` says what the
@@ -351,38 +350,15 @@ pub unsafe fn exchange_rseq(at: usize, ids: [u64; 2]) -> Option<[u64; 3]> {
 /// Both can be read, the area lies below `USER_END`, and nobody writes the words meanwhile.
 #[inline(always)]
 pub unsafe fn rseq_as_told<const AREA_AT: usize, const TOLD: usize>(near: *const u8) -> bool {
-    // SAFETY: the caller's promise; a fault is as a difference.
+    // SAFETY: the caller's promise.
     unsafe {
-        asm!(
-            "mov {at}, [{near} + {area}]",
-            "mov {first}, [{near} + {told}]",
-            "mov {second}, [{near} + {told} + 8]",
-            open!(),
-            "2: cmp [{at}], {first}",
-            "jne 5f",
-            "cmp [{at} + {node}], {second}",
-            "jne 5f",
-            "cmp qword ptr [{at} + {section}], 0",
-            "jne 5f",
-            "3:",
-            close!(),
-            ".pushsection .text.x86_uaccess, \"ax\"",
-            "5:",
-            close!(),
-            "jmp {no}",
-            ".popsection",
-            may_fault!("2b", "3b", "5b"),
-            node = const field::NODE_ID,
-            section = const field::RSEQ_CS,
-            near = in(reg) near,
-            area = const AREA_AT,
-            told = const TOLD,
-            at = out(reg) _,
-            first = out(reg) _,
-            second = out(reg) _,
-            no = label { return false },
-            options(nostack, readonly),
-        );
+        let at = near.add(AREA_AT).cast::<usize>().read_unaligned();
+        let [first, second] = near.add(TOLD).cast::<[u64; 2]>().read_unaligned();
+        open_window();
+        compare!(at, 0, in(reg) first);
+        compare!(at, field::NODE_ID, in(reg) second);
+        compare!(at, field::RSEQ_CS, const 0);
+        close_window();
     }
     true
 }
@@ -411,13 +387,11 @@ macro_rules! access {
 /// `to` is valid for `max` bytes; `from..from+max` lies below `USER_END`.
 #[inline(never)]
 pub unsafe fn copy_string_from_user(to: *mut u8, from: usize, max: usize) -> Option<usize> {
-    // SAFETY: only the access flag changes; so below.
-    unsafe { asm!(open!(), options(nostack)) }
+    open_window();
     let word = |to: usize, from: usize| access!(reg, to, from);
     let byte = |to: usize, from: usize| access!(reg_byte, to, from);
     // SAFETY: the caller's promise.
     let copied = unsafe { copy_string(word, byte, (to, from, max)) };
-    // SAFETY: only the access flag changes.
-    unsafe { asm!(close!(), options(nostack)) }
+    close_window();
     copied
 }
