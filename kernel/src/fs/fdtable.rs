@@ -6,7 +6,8 @@ use crate::fs::file::{File, FileMode};
 use crate::sync::{SpinGuard, SpinLock};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use core::ptr;
+use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use limen_linux_abi::Errno;
 
 /// How far `RLIMIT_NOFILE` may be raised, and the size of the largest table (`fs.nr_open`).
@@ -135,9 +136,9 @@ impl Table {
 /// A descriptor table.
 pub struct FdTable {
     table: SpinLock<Table>,
-    /// The table's only user is using a file of it without a reference of its own (`CurrentTask::with_file`):
-    /// no file may be taken out.
-    lent: AtomicBool,
+    /// The file that the table's only user is using without a reference of its own (`CurrentTask::with_file`):
+    /// no file may be taken out. Null: none.
+    lent: AtomicPtr<File>,
 }
 
 impl FdTable {
@@ -145,7 +146,7 @@ impl FdTable {
     pub fn new() -> Arc<Self> {
         Arc::new(Self {
             table: SpinLock::new(Table::default()),
-            lent: AtomicBool::new(false),
+            lent: AtomicPtr::new(ptr::null_mut()),
         })
     }
 
@@ -153,7 +154,7 @@ impl FdTable {
     pub fn copy(&self) -> Result<Arc<Self>, Errno> {
         let mut new = Self {
             table: SpinLock::new(Table::default()),
-            lent: AtomicBool::new(false),
+            lent: AtomicPtr::new(ptr::null_mut()),
         };
         loop {
             let len = self.table.lock().files.len();
@@ -186,20 +187,20 @@ impl FdTable {
     pub fn lock(&self) -> &SpinLock<Table> {
         &self.table
     }
-    /// Whether the table's only user is using a file without a reference of its own.
+    /// The file that the table's only user is using without a reference of its own, or null.
     #[inline(always)]
-    pub fn lent(&self) -> bool {
+    pub fn lent(&self) -> *const File {
         self.lent.load(Ordering::Relaxed)
     }
-    /// Sets [`FdTable::lent`]. While it is set, taking a file out is a bug that panics.
+    /// Sets [`FdTable::lent`]. While it is not null, taking a file out is a bug that panics.
     #[inline(always)]
-    pub fn set_lent(&self, lent: bool) {
-        self.lent.store(lent, Ordering::Relaxed);
+    pub fn set_lent(&self, file: *const File) {
+        self.lent.store(file.cast_mut(), Ordering::Relaxed);
     }
     /// Called before a file is taken out.
     fn nothing_lent(&self) {
         assert!(
-            !self.lent(),
+            self.lent().is_null(),
             "a descriptor is closed while its table's only user is using one"
         );
     }

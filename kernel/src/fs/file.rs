@@ -300,26 +300,28 @@ impl File {
             _ => Ok(()),
         }
     }
-    /// Reads to user memory. Whether the file was opened for reading is checked before the buffer.
+    /// Reads to user memory, for `CurrentTask::with_file_to_read`, which tells the watchers. Whether the file
+    /// was opened for reading is checked before the buffer.
     #[inline(always)]
     pub fn read_to_user(&self, buf: usize, len: usize, pos: Option<u64>) -> SysResult {
         self.check(FileMode::READ)?;
         match IoDst::user(buf, len) {
             Ok(mut dst) => {
                 self.check_end(pos, len)?;
-                self.read(&mut dst, pos)
+                self.ops.read(self, &mut dst, pos)
             }
             Err(_) => Err(self.fault(FileMode::NO_READ)),
         }
     }
-    /// Writes from user memory. Whether the file was opened for writing is checked before the buffer.
+    /// Writes from user memory, for `CurrentTask::with_file_to_write`, which tells the watchers. Whether the
+    /// file was opened for writing is checked before the buffer.
     #[inline(always)]
     pub fn write_from_user(&self, buf: usize, len: usize, pos: Option<u64>) -> SysResult {
         self.check(FileMode::WRITE)?;
         match IoSrc::user(buf, len) {
             Ok(mut src) => {
                 self.check_end(pos, len)?;
-                self.write(&mut src, pos)
+                self.ops.write(self, &mut src, pos)
             }
             Err(_) => Err(self.fault(FileMode::NO_WRITE)),
         }
@@ -327,16 +329,12 @@ impl File {
     /// Reads, and tells the file's watchers. `EBADF` if the file was not opened for reading.
     #[inline]
     pub fn read(&self, dst: &mut IoDst<'_>, pos: Option<u64>) -> SysResult {
-        let result = self.read_quietly(dst, pos);
-        inotify::was_read(self, result);
-        result
+        inotify::was_read(|| self, self.read_quietly(dst, pos))
     }
     /// Writes, and tells the file's watchers. `EBADF` if the file was not opened for writing.
     #[inline]
     pub fn write(&self, src: &mut IoSrc<'_>, pos: Option<u64>) -> SysResult {
-        let result = self.write_quietly(src, pos);
-        inotify::was_written(self, result);
-        result
+        inotify::was_written(|| self, self.write_quietly(src, pos))
     }
     /// [`File::read`] that tells nobody.
     #[inline]
@@ -353,8 +351,7 @@ impl File {
     /// Reads into a kernel buffer at `pos`, however the file was opened. For exec.
     pub fn read_at(&self, buf: &mut [u8], pos: u64) -> SysResult {
         let result = self.ops.read(self, &mut IoDst::kernel(buf), Some(pos));
-        inotify::was_read(self, result);
-        result
+        inotify::was_read(|| self, result)
     }
     /// Which events there are. See [`FileOps::poll`].
     #[inline]

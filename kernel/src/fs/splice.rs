@@ -46,15 +46,13 @@ fn tells_writes(out: &File) -> bool {
 /// `n` bytes have been written to `out`: tells its watchers if they hear of that.
 fn tell_write(out: &File, n: usize) {
     if tells_writes(out) {
-        inotify::was_written(out, Ok(n));
+        let _ = inotify::was_written(|| out, Ok(n));
     }
 }
 
 /// Tells the watchers of both files that the whole call has moved bytes, if so.
 fn tell_both(source: &File, out: &File, result: SysResult) -> SysResult {
-    inotify::was_read(source, result);
-    inotify::was_written(out, result);
-    result
+    inotify::was_written(|| out, inotify::was_read(|| source, result))
 }
 
 /// Copies up to `count` bytes, and tells the watchers of both files. `from` and `to` are positions, `None`

@@ -4,13 +4,13 @@ use crate::arch::smp;
 use crate::fs::context::Places;
 use crate::fs::fdtable::Table;
 use crate::fs::path::Path;
-use crate::fs::{FdTable, File, FsContext};
+use crate::fs::{FdTable, File, FsContext, inotify};
 use crate::task::{Creds, Task, root_creds};
 use alloc::sync::Arc;
 use core::marker::PhantomData;
 use core::mem::ManuallyDrop;
 use core::ops::Deref;
-use limen_linux_abi::Errno;
+use limen_linux_abi::{Errno, SysResult};
 
 /// The running thread, without a reference counted. Must not be handed to another thread.
 pub struct CurrentTask {
@@ -103,19 +103,21 @@ impl CurrentTask {
     /// the file, and `f` must not close a descriptor of this thread (that panics). `EBADF`.
     #[inline(always)]
     pub fn with_file<R>(&self, fd: i32, f: impl FnOnce(&File) -> Result<R, Errno>) -> Result<R, Errno> {
-        self.lend(fd, |table| table.get(fd), f)
+        self.lend::<Looks, R>(fd, |table| table.get(fd), f)
     }
-    /// [`CurrentTask::with_file`] for reading and writing: `EBADF` for an `O_PATH` descriptor as well.
+    /// [`CurrentTask::with_file`] for a read with [`File::read_to_user`], which the file's watchers are told
+    /// of. `EBADF` for an `O_PATH` descriptor as well.
     #[inline(always)]
-    pub fn with_file_for_io<R>(
-        &self,
-        fd: i32,
-        f: impl FnOnce(&File) -> Result<R, Errno>,
-    ) -> Result<R, Errno> {
-        self.lend(fd, |table| table.get_any(fd), f)
+    pub fn with_file_to_read(&self, fd: i32, f: impl FnOnce(&File) -> SysResult) -> SysResult {
+        self.lend::<Reads, usize>(fd, |table| table.get_any(fd), f)
+    }
+    /// As [`CurrentTask::with_file_to_read`], for a write with [`File::write_from_user`].
+    #[inline(always)]
+    pub fn with_file_to_write(&self, fd: i32, f: impl FnOnce(&File) -> SysResult) -> SysResult {
+        self.lend::<Writes, usize>(fd, |table| table.get_any(fd), f)
     }
     #[inline(always)]
-    fn lend<R>(
+    fn lend<U: Use<R>, R>(
         &self,
         fd: i32,
         find: impl FnOnce(&Table) -> Result<&Arc<File>, Errno>,
@@ -124,21 +126,56 @@ impl CurrentTask {
         // SAFETY: the running thread's own slot. Should `f` replace the table all the same, dropping the
         // table finds the mark and panics.
         let files = match unsafe { self.files_slot().sole() } {
-            Some(files) if !files.lent() => files,
-            _ => return with_counted(fd, f),
+            Some(files) if files.lent().is_null() => files,
+            _ => return with_counted::<U, R>(fd, f),
         };
         // SAFETY: only the running thread could change the table, and it does not do so here.
         let file = Arc::as_ptr(find(unsafe { files.lock().peek() })?);
-        files.set_lent(true);
+        files.set_lent(file);
         // SAFETY: with the mark nothing can be taken out of the table, which holds a reference to the file.
         let result = f(unsafe { &*file });
-        files.set_lent(false);
+        // SAFETY: the mark is the file, which is still in the table. Read back only if somebody is told, so that no register has
+        // to keep it.
+        let result = U::is_over(result, || unsafe { &*files.lent() });
+        files.set_lent(core::ptr::null());
         result
     }
 }
 
 /// [`CurrentTask::with_file`] if other threads have the table, too.
 #[inline(never)]
-fn with_counted<R>(fd: i32, f: impl FnOnce(&File) -> Result<R, Errno>) -> Result<R, Errno> {
-    f(&*current().files().get(fd)?)
+fn with_counted<U: Use<R>, R>(fd: i32, f: impl FnOnce(&File) -> Result<R, Errno>) -> Result<R, Errno> {
+    let file = current().files().get(fd)?;
+    let result = f(&file);
+    U::is_over(result, || &file)
+}
+
+/// What is told of the use of a file when it is over.
+trait Use<R> {
+    fn is_over<'a>(result: Result<R, Errno>, file: impl FnOnce() -> &'a File) -> Result<R, Errno>;
+}
+
+struct Looks;
+struct Reads;
+struct Writes;
+
+impl<R> Use<R> for Looks {
+    #[inline(always)]
+    fn is_over<'a>(result: Result<R, Errno>, _: impl FnOnce() -> &'a File) -> Result<R, Errno> {
+        result
+    }
+}
+
+impl Use<usize> for Reads {
+    #[inline(always)]
+    fn is_over<'a>(result: SysResult, file: impl FnOnce() -> &'a File) -> SysResult {
+        inotify::was_read(file, result)
+    }
+}
+
+impl Use<usize> for Writes {
+    #[inline(always)]
+    fn is_over<'a>(result: SysResult, file: impl FnOnce() -> &'a File) -> SysResult {
+        inotify::was_written(file, result)
+    }
 }

@@ -263,22 +263,22 @@ fn do_ftruncate(fd: i32, size: i64) -> SysResult {
 
 crate::syscalls! {
     fn read(fd: i32, buf: usize, len: usize) {
-        current().with_file_for_io(fd, move |file| file.read_to_user(buf, len, None))
+        current().with_file_to_read(fd, move |file| file.read_to_user(buf, len, None))
     }
     fn write(fd: i32, buf: usize, len: usize) {
-        current().with_file_for_io(fd, move |file| file.write_from_user(buf, len, None))
+        current().with_file_to_write(fd, move |file| file.write_from_user(buf, len, None))
     }
     fn pread64(fd: i32, buf: usize, len: usize, pos: i64) {
         if pos < 0 {
             return Err(Errno::EINVAL);
         }
-        current().with_file_for_io(fd, move |file| file.read_to_user(buf, len, position(file, pos)?))
+        current().with_file_to_read(fd, move |file| file.read_to_user(buf, len, position(file, pos)?))
     }
     fn pwrite64(fd: i32, buf: usize, len: usize, pos: i64) {
         if pos < 0 {
             return Err(Errno::EINVAL);
         }
-        current().with_file_for_io(fd, move |file| file.write_from_user(buf, len, position(file, pos)?))
+        current().with_file_to_write(fd, move |file| file.write_from_user(buf, len, position(file, pos)?))
     }
     fn readv(fd: i32, iov: usize, count: usize) {
         read_vector(fd, iov, count, None, 0)

@@ -213,26 +213,30 @@ pub fn accessed(file: &File) {
         about_file(file, ACCESS);
     }
 }
-/// A read ended with `result`.
+/// A read of `file` ended with `result`, which is given back. The file is asked for only if there is a watch.
+/// So no register of the callers has to keep either for the case that there is one.
 #[inline(always)]
-pub fn was_read(file: &File, result: SysResult) {
-    if !nobody() {
-        moved_bytes(file, ACCESS, result);
+pub fn was_read<'a>(file: impl FnOnce() -> &'a File, result: SysResult) -> SysResult {
+    if nobody() {
+        return result;
     }
+    moved_bytes(file(), ACCESS, result)
 }
-/// A write ended with `result`.
+/// As [`was_read`], of a write.
 #[inline(always)]
-pub fn was_written(file: &File, result: SysResult) {
-    if !nobody() {
-        moved_bytes(file, MODIFY, result);
+pub fn was_written<'a>(file: impl FnOnce() -> &'a File, result: SysResult) -> SysResult {
+    if nobody() {
+        return result;
     }
+    moved_bytes(file(), MODIFY, result)
 }
 #[cold]
 #[inline(never)]
-fn moved_bytes(file: &File, mask: u32, result: SysResult) {
+fn moved_bytes(file: &File, mask: u32, result: SysResult) -> SysResult {
     if result.is_ok_and(|n| n != 0) {
         about_file(file, mask);
     }
+    result
 }
 /// A file was closed for good.
 #[inline]
