@@ -136,8 +136,8 @@ impl Table {
 /// A descriptor table.
 pub struct FdTable {
     table: SpinLock<Table>,
-    /// The file that the table's only user is using without a reference of its own (`CurrentTask::with_file`):
-    /// no file may be taken out. Null: none.
+    /// The file that the table's only user is using without a reference of its own
+    /// (`CurrentTask::with_file`): no file may be taken out. Null: none.
     lent: AtomicPtr<File>,
 }
 

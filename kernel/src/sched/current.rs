@@ -134,8 +134,8 @@ impl CurrentTask {
         files.set_lent(file);
         // SAFETY: with the mark nothing can be taken out of the table, which holds a reference to the file.
         let result = f(unsafe { &*file });
-        // SAFETY: the mark is the file, which is still in the table. Read back only if somebody is told, so that no register has
-        // to keep it.
+        // SAFETY: the mark is the file, which is still in the table. It is read back only if somebody is
+        // told, so no register has to keep the file.
         let result = U::is_over(result, || unsafe { &*files.lent() });
         files.set_lent(core::ptr::null());
         result
