@@ -462,6 +462,64 @@ static void fatal_signals(void) {
     CHECK(!said_of(SIGILL, SIG_DFL));
 }
 
+/* --- A timer that is off has sent its signal --- */
+
+static volatile sig_atomic_t heard;
+static void hear(int sig) {
+    (void)sig;
+    heard++;
+}
+
+static void go_to(int cpu) {
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(cpu, &one);
+    CHECK(sched_setaffinity(0, sizeof one, &one) == 0);
+}
+
+/* A timer of either kind, by `setitimer` or `timer_settime`; 0: it is turned off. */
+static timer_t timer;
+static void set_timer(int posix, long ns) {
+    struct itimerval value = { .it_value.tv_usec = ns / 1000 };
+    struct itimerspec value_posix = { .it_value.tv_nsec = ns };
+    CHECK((posix ? timer_settime(timer, 0, &value_posix, NULL) : setitimer(ITIMER_REAL, &value, NULL)) == 0);
+}
+/* It expires on the CPU on which it was set, and is asked for, or turned off, on another. (Linux's
+   ITIMER_REAL may look as if it were off a moment too early.) */
+static void off_means_sent(void) {
+    struct sigaction action = { .sa_handler = hear }, before;
+    struct sigevent event = { .sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGALRM };
+    struct itimerspec left;
+    cpu_set_t all;
+    int late = 0;
+    CHECK(sigaction(SIGALRM, &action, &before) == 0 && timer_create(CLOCK_MONOTONIC, &event, &timer) == 0);
+    CHECK(sched_getaffinity(0, sizeof all, &all) == 0);
+    for (int i = 0; i < 300; i++) {
+        go_to(0);
+        heard = 0;
+        set_timer(1, 100000);
+        go_to(1);
+        while (timer_gettime(timer, &left) == 0 && left.it_value.tv_nsec != 0) {}
+        late += heard != 1;
+        for (int tries = 0; tries < 1000 && heard != 1; tries++) pause_ms(1);
+    }
+    CHECK(late == 0 && heard == 1);
+    for (int i = 0; i < 600; i++) {
+        go_to(0);
+        set_timer(i % 2, 100000);
+        go_to(1);
+        for (volatile int wait = i * 20; wait > 0; wait--) {}
+        set_timer(i % 2, 0);
+        int so_far = heard;
+        for (volatile int wait = 3000; wait > 0; wait--) {}
+        getppid();
+        late += heard != so_far;
+    }
+    CHECK(late == 0 && timer_delete(timer) == 0);
+    sched_setaffinity(0, sizeof all, &all);
+    sigaction(SIGALRM, &before, NULL);
+}
+
 /* --- Signals for a leader that has ended, and for a process that is stopping --- */
 
 static void *outlives(void *argument) {
@@ -588,6 +646,7 @@ int main(void) {
     queued_signals();
     handed_on();
     repeating_timers();
+    off_means_sent();
     fatal_signals();
     ended_leaders();
     continued_early();

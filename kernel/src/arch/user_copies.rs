@@ -1,4 +1,4 @@
-//! Copies to and from user memory that may fault, for architectures with the moves [`Copy`] and [`Fill`]. The
+//! Copies to and from user memory that may fault, for architectures with the moves `Copy` and `Fill`. The
 //! window to user memory is open only inside these. Ranges were checked against `USER_END` by the caller
 //! (`mm::user`). A page that is not there is faulted in; an unresolvable fault ends the copy.
 

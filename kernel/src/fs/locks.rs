@@ -130,7 +130,7 @@ pub struct FileLocks {
     wait: WaitQueue,
     /// Counts releases; sleepers compare it.
     released: AtomicU64,
-    /// How many threads in [`records::WAITING`] wait for these locks. Raised under `lists`.
+    /// How many threads in `records::WAITING` wait for these locks. Raised under `lists`.
     waiting: AtomicUsize,
 }
 

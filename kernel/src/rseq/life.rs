@@ -93,7 +93,7 @@ pub fn ends(task: &Task) {
     task.process.rseq.inherit(&task.rseq.counts);
 }
 
-/// Turns [`resumed`], [`is_settled`] and [`before_handler`] on for the running thread if it has an area,
+/// Turns `resumed`, `is_settled` and `before_handler` on for the running thread if it has an area,
 /// whose mode is given, and off if not.
 fn set_hooks(task: &Task, area: Option<Mode>) {
     sched::entity::with_current_context(|context| context.resume.set(area.is_some()));

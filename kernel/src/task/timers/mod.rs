@@ -6,7 +6,7 @@ pub mod posix;
 
 use crate::mm::reserve::room_behind;
 use crate::signal::{self, SIGALRM, SIGKILL, SIGPROF, SIGVTALRM, SIGXCPU, SigInfo};
-use crate::sync::{IrqSpinLock, Once, SpinLock};
+use crate::sync::{IrqSpinGuard, IrqSpinLock, Once, SpinLock};
 use crate::task::timers::clock::{Clock, CpuKind, process_time};
 use crate::task::{Process, Task, current, rlimit};
 use crate::time::{NSEC_PER_SEC, Timer, now_ns};
@@ -37,18 +37,44 @@ pub struct ProcessTimers {
     counts_cpu: AtomicBool,
 }
 
+/// One of the three interval timers.
 #[derive(Default)]
-struct Real {
+struct Interval {
     setting: Setting,
-    /// It repeats, has expired, and continues when its signal is taken.
+    /// `ITIMER_REAL`: it repeats, has expired, and continues when its signal is taken.
     parked: bool,
+    /// It has expired, and its signal is being sent. Until that is done it looks armed, and setting it waits:
+    /// a program that finds it disarmed, or sets it, gets no signal of it any more.
+    sending: bool,
+}
+
+impl Interval {
+    /// The signal has been sent, or even been taken.
+    fn sent(&mut self) {
+        if core::mem::take(&mut self.sending) && self.setting.interval == 0 {
+            self.setting.expires = 0;
+        }
+    }
+}
+
+/// Locks a timer of the running process when no signal of it is being sent. The sender is an interrupt on
+/// another CPU.
+fn lock_settled<T>(of: &IrqSpinLock<T>, sending: impl Fn(&T) -> bool) -> IrqSpinGuard<'_, T> {
+    loop {
+        let timer = of.lock();
+        if !sending(&timer) {
+            return timer;
+        }
+        drop(timer);
+        core::hint::spin_loop();
+    }
 }
 
 struct Inner {
-    real: IrqSpinLock<Real>,
+    real: IrqSpinLock<Interval>,
     real_timer: Once<Timer>,
-    virt: IrqSpinLock<Setting>,
-    prof: IrqSpinLock<Setting>,
+    virt: IrqSpinLock<Interval>,
+    prof: IrqSpinLock<Interval>,
     posix: SpinLock<PosixTimers>,
     /// Those timers of `posix` that count CPU time.
     cpu: IrqSpinLock<Vec<Weak<PosixTimer>>>,
@@ -83,10 +109,10 @@ impl ProcessTimers {
     fn inner(&self) -> &Arc<Inner> {
         self.inner.get_or_init(|| {
             Arc::new(Inner {
-                real: IrqSpinLock::new(Real::default()),
+                real: IrqSpinLock::new(Interval::default()),
                 real_timer: Once::new(),
-                virt: IrqSpinLock::new(Setting::default()),
-                prof: IrqSpinLock::new(Setting::default()),
+                virt: IrqSpinLock::new(Interval::default()),
+                prof: IrqSpinLock::new(Interval::default()),
                 posix: SpinLock::new(PosixTimers::default()),
                 cpu: IrqSpinLock::new(Vec::new()),
             })
@@ -111,8 +137,11 @@ pub fn get_itimer(which: Itimer) -> (u64, u64) {
     };
     match which {
         Itimer::Real => remaining(inner.real.lock().setting, now_ns()),
-        Itimer::Virtual => remaining(*inner.virt.lock(), process_time(process, CpuKind::User)),
-        Itimer::Prof => remaining(*inner.prof.lock(), process_time(process, CpuKind::UserSystem)),
+        Itimer::Virtual => remaining(inner.virt.lock().setting, process_time(process, CpuKind::User)),
+        Itimer::Prof => remaining(
+            inner.prof.lock().setting,
+            process_time(process, CpuKind::UserSystem),
+        ),
     }
 }
 
@@ -136,7 +165,7 @@ pub fn set_itimer(which: Itimer, value: u64, interval: u64) -> (u64, u64) {
                 })
             });
             // Armed under the lock of the setting, so that it never expires by an older one.
-            let mut real = inner.real.lock();
+            let mut real = lock_settled(&inner.real, |real| real.sending);
             let now = now_ns();
             real.parked = false;
             let old = replace(&mut real.setting, now);
@@ -150,12 +179,12 @@ pub fn set_itimer(which: Itimer, value: u64, interval: u64) -> (u64, u64) {
         Itimer::Virtual => {
             process.timers.counts_cpu.store(true, Ordering::Relaxed);
             let now = process_time(process, CpuKind::User);
-            replace(&mut inner.virt.lock(), now)
+            replace(&mut lock_settled(&inner.virt, |virt| virt.sending).setting, now)
         }
         Itimer::Prof => {
             process.timers.counts_cpu.store(true, Ordering::Relaxed);
             let now = process_time(process, CpuKind::UserSystem);
-            replace(&mut inner.prof.lock(), now)
+            replace(&mut lock_settled(&inner.prof, |prof| prof.sending).setting, now)
         }
     }
 }
@@ -167,16 +196,15 @@ fn real_expired(process: &Arc<Process>) {
     };
     {
         let mut real = inner.real.lock();
-        if real.parked || real.setting.expires == 0 || real.setting.expires > now_ns() {
+        if real.parked || real.sending || real.setting.expires == 0 || real.setting.expires > now_ns() {
             return;
         }
-        if real.setting.interval == 0 {
-            real.setting.expires = 0;
-        } else {
-            real.parked = true;
-        }
+        real.parked = real.setting.interval != 0;
+        real.sending = true;
     }
-    if !signal::itimer_to_process(process, SIGALRM) {
+    if signal::itimer_to_process(process, SIGALRM) {
+        inner.real.lock().sent();
+    } else {
         inner.real_goes_on(UNHEARD_REPEAT);
     }
 }
@@ -186,6 +214,7 @@ impl Inner {
     /// nanoseconds from now.
     fn real_goes_on(&self, pause: u64) {
         let mut real = self.real.lock();
+        real.sent();
         if !real.parked {
             return;
         }
@@ -303,7 +332,7 @@ pub fn remove_posix(id: i32) -> Result<(), Errno> {
     let process = &current().process;
     let inner = process.timers.inner.get().ok_or(Errno::EINVAL)?;
     let timer = inner.posix.lock().timers.remove(&id).ok_or(Errno::EINVAL)?;
-    timer.disarm();
+    timer.delete();
     Ok(())
 }
 
@@ -323,7 +352,7 @@ pub fn ended(process: &Process) {
         if let Some(timer) = inner.real_timer.get() {
             timer.cancel();
         }
-        *inner.real.lock() = Real::default();
+        *inner.real.lock() = Interval::default();
         let old = core::mem::take(&mut inner.posix.lock().timers);
         for timer in old.values() {
             timer.disarm();
@@ -363,13 +392,17 @@ pub fn cpu_tick(task: &Arc<Task>) {
         (&inner.virt, CpuKind::User, SIGVTALRM),
         (&inner.prof, CpuKind::UserSystem, SIGPROF),
     ] {
-        let mut setting = slot.lock();
-        if setting.expires != 0 {
+        let mut timer = slot.lock();
+        if timer.setting.expires != 0 && !timer.sending {
             let now = process_time(process, kind);
-            if now >= setting.expires {
-                advance(&mut setting, now);
-                drop(setting);
+            if now >= timer.setting.expires {
+                timer.sending = true;
+                if timer.setting.interval != 0 {
+                    advance(&mut timer.setting, now);
+                }
+                drop(timer);
                 signal::send_to_process(process, sig, SigInfo::kernel(sig));
+                slot.lock().sent();
             }
         }
     }

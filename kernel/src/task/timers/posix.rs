@@ -1,7 +1,7 @@
 //! A POSIX timer. It has one signal at a time. A repeating timer continues when its signal is taken, and
 //! counts the expiries that it missed (its overrun). So no program can keep a CPU busy with timer interrupts.
 
-use super::{Setting, UNHEARD_REPEAT, advance};
+use super::{Setting, UNHEARD_REPEAT, advance, lock_settled};
 use crate::signal::{self, SigInfo};
 use crate::sync::{IrqSpinGuard, IrqSpinLock, Once};
 use crate::task::timers::clock::Clock;
@@ -76,6 +76,9 @@ struct State {
     relative: bool,
     /// It repeats, has expired, and continues when its signal is taken. `setting` has the time of the expiry.
     parked: bool,
+    /// It has expired, and its signal is being sent. Until that is done it looks armed, and setting it waits:
+    /// a program that finds it disarmed, or sets it, gets no signal of it any more.
+    sending: bool,
     /// Its signal was sent and has not been taken.
     told: bool,
     /// How often it expired since the signal was sent.
@@ -85,6 +88,12 @@ struct State {
 }
 
 impl State {
+    /// The signal has been sent, or even been taken.
+    fn sent(&mut self) {
+        if core::mem::take(&mut self.sending) && self.setting.interval == 0 {
+            self.setting.expires = 0;
+        }
+    }
     /// Moves the next expiry of an expired timer behind `now`, and counts the missed ones.
     fn catch_up(&mut self, now: u64) {
         if now >= self.setting.expires {
@@ -133,7 +142,7 @@ impl PosixTimer {
                 interval,
             },
         };
-        let mut state = self.state.lock();
+        let mut state = lock_settled(&self.state, |state| state.sending);
         let old = self.left(&state);
         *state = State {
             setting,
@@ -195,6 +204,7 @@ impl PosixTimer {
     /// Its signal was taken: a repeating timer continues. Returns the overrun, if it was waiting for that.
     pub fn heard(&self) -> Option<i32> {
         let mut state = self.state.lock();
+        state.sent();
         if !state.told {
             return None;
         }
@@ -218,6 +228,7 @@ impl PosixTimer {
     /// Nothing will take its signal and so make it continue: it continues by itself, at a low rate.
     fn unheard(&self) {
         let mut state = self.state.lock();
+        state.sent();
         state.told = false;
         if state.parked {
             let now = self.now(&state);
@@ -226,7 +237,13 @@ impl PosixTimer {
         }
     }
 
-    /// Disarms it for good.
+    /// Disarms it for good, when no signal of it is being sent.
+    pub fn delete(&self) {
+        *lock_settled(&self.state, |state| state.sending) = State::default();
+        self.disarm();
+    }
+
+    /// Disarms it for good. Does not wait.
     pub fn disarm(&self) {
         *self.state.lock() = State::default();
         if let Some(timer) = self.timer.get() {
@@ -249,7 +266,7 @@ impl PosixTimer {
     fn expired(&self) {
         {
             let mut state = self.state.lock();
-            if state.setting.expires == 0 || state.parked {
+            if state.setting.expires == 0 || state.parked || state.sending {
                 return;
             }
             if self.now(&state) < state.setting.expires {
@@ -260,11 +277,8 @@ impl PosixTimer {
                 // Nothing to do: `left` moves the expiry on.
                 return;
             }
-            if state.setting.interval == 0 {
-                state.setting.expires = 0;
-            } else {
-                state.parked = true;
-            }
+            state.parked = state.setting.interval != 0;
+            state.sending = true;
             // If it was set again while a signal of the former setting is pending, that one also stands for
             // this expiry.
             state.told = true;
@@ -280,7 +294,9 @@ impl PosixTimer {
                 .upgrade()
                 .is_none_or(|task| signal::timer_to_task(&task, info)),
         };
-        if !sent {
+        if sent {
+            self.state.lock().sent();
+        } else {
             self.unheard();
         }
     }
