@@ -31,6 +31,7 @@ const ASKING: &[&str] = &[
     "behaviour",
     "mappings",
     "edges",
+    "futexes",
     "files",
     "sockets",
     "tasks",
