@@ -4,6 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result};
 
+use super::rooms;
 use crate::tree;
 
 /// One phrase for each architecture, for each folder that some of them share, and for the code that all
@@ -31,9 +32,22 @@ pub fn count() -> Result<String> {
     phrases.push(format!(
         "files for several: {rust} lines of Rust, {assembly} of assembly"
     ));
-    let (kernel, _) = folder(&root.join("kernel/src"))?;
+    let src = root.join("kernel/src");
+    let (kernel, _) = folder(&src)?;
+    let (mut rooms, mut unsafe_rooms) = (0, 0);
+    for room in rooms::names_in(&src)? {
+        let at = src.join(&room);
+        let (lines, _) = folder(&if at.is_dir() { at } else { at.with_extension("rs") })?;
+        rooms += lines;
+        if !rooms::room_forbids_unsafe(&src, &room)? {
+            unsafe_rooms += lines;
+        }
+    }
     let (crates, _) = folder(&root.join("crates"))?;
-    phrases.push(format!("kernel {kernel} in all, crates {crates}"));
+    phrases.push(format!(
+        "kernel {kernel} in all, {} % of them in rooms that may be unsafe; crates {crates}",
+        unsafe_rooms * 100 / rooms.max(1)
+    ));
     Ok(phrases.join("; "))
 }
 

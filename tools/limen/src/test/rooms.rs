@@ -57,13 +57,7 @@ pub fn check() -> Result<String> {
             wrong.push(format!("ARCHITECTURE.md has no row for `kernel/src/{room}`"));
             continue;
         };
-        let folder = kernel.join(room);
-        let head = if folder.is_dir() {
-            folder.join("mod.rs")
-        } else {
-            kernel.join(format!("{room}.rs"))
-        };
-        if row.forbids_unsafe != forbids_unsafe(&head)? {
+        if row.forbids_unsafe != room_forbids_unsafe(&kernel, room)? {
             wrong.push(format!(
                 "{room}: the map says unsafe code is {}, the head of the room does not",
                 if row.forbids_unsafe {
@@ -255,7 +249,7 @@ fn rows(text: &str) -> BTreeMap<String, Row> {
 }
 
 /// The rooms of a folder: its folders and files, except the root module.
-fn names_in(folder: &Path) -> Result<BTreeSet<String>> {
+pub fn names_in(folder: &Path) -> Result<BTreeSet<String>> {
     let entries = std::fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
     let names = entries
         .flatten()
@@ -284,6 +278,16 @@ fn files_of(kernel: &Path, room: &str) -> Result<Vec<PathBuf>> {
     }
     files.sort();
     Ok(files)
+}
+
+/// Whether the head of a room of `kernel` says that the compiler forbids `unsafe` there.
+pub fn room_forbids_unsafe(kernel: &Path, room: &str) -> Result<bool> {
+    let folder = kernel.join(room);
+    forbids_unsafe(&if folder.is_dir() {
+        folder.join("mod.rs")
+    } else {
+        kernel.join(format!("{room}.rs"))
+    })
 }
 
 fn forbids_unsafe(head: &Path) -> Result<bool> {
