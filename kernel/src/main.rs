@@ -16,6 +16,7 @@ mod mm;
 mod net;
 mod panic;
 mod random;
+mod rcu;
 mod rseq;
 mod sched;
 mod selftest;

@@ -4,7 +4,9 @@ use crate::Cookie;
 
 /// Callbacks in order. The kernel's are linked through the objects that they free, so that asking allocates
 /// nothing.
-pub trait Batch: Default {
+pub trait Batch: Sized {
+    /// None.
+    const EMPTY: Self;
     /// Whether there is none.
     fn is_empty(&self) -> bool;
     /// Moves all of `later` behind those that are here. Takes the same time for few and for many.
@@ -16,14 +18,29 @@ pub trait Batch: Default {
 /// Of the grace periods that have not ended there are at most two that somebody can wait for: the one that
 /// runs and the next. So there are at most two batches that wait for a known grace period, and one that came
 /// after the last look.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Callbacks<B> {
     ready: B,
     waiting: [Option<(Cookie, B)>; 2],
     new: B,
 }
 
+impl<B: Batch> Default for Callbacks<B> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl<B: Batch> Callbacks<B> {
+    /// None.
+    pub const fn new() -> Self {
+        Self {
+            ready: B::EMPTY,
+            waiting: [const { None }; 2],
+            new: B::EMPTY,
+        }
+    }
+
     /// Adds callbacks, for a grace period that begins after this call.
     pub fn push(&mut self, new: B) {
         self.new.append(new);
@@ -43,7 +60,7 @@ impl<B: Batch> Callbacks<B> {
         }
         if !self.new.is_empty() {
             let until = cookie();
-            let new = core::mem::take(&mut self.new);
+            let new = core::mem::replace(&mut self.new, B::EMPTY);
             let [first, second] = &mut self.waiting;
             match (first, second) {
                 // A cookie that was made later is the same or a later one: what waits for the second may as
@@ -62,7 +79,12 @@ impl<B: Batch> Callbacks<B> {
 
     /// Takes the callbacks whose grace periods have ended, in order.
     pub fn take_ready(&mut self) -> B {
-        core::mem::take(&mut self.ready)
+        core::mem::replace(&mut self.ready, B::EMPTY)
+    }
+
+    /// Whether there are callbacks whose grace periods have ended.
+    pub fn is_ready(&self) -> bool {
+        !self.ready.is_empty()
     }
 
     /// Whether there is nothing to do, now or later.

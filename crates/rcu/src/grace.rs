@@ -14,7 +14,8 @@
 //! and its accesses come before the end of the grace period: the count is written with release and read with
 //! acquire.
 
-use crate::{Atomics, Word};
+use crate::{Atomics, Native, Word};
+use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 /// Names the first grace period that begins after the cookie was made. Grace periods are numbered; the
@@ -37,6 +38,17 @@ pub struct GracePeriods<A: Atomics> {
     ended: A::Word,
     /// The newest that somebody waits for.
     wanted: A::Word,
+}
+
+impl GracePeriods<Native> {
+    /// None has begun.
+    pub const fn new() -> Self {
+        Self {
+            begun: AtomicUsize::new(0),
+            ended: AtomicUsize::new(0),
+            wanted: AtomicUsize::new(0),
+        }
+    }
 }
 
 impl<A: Atomics> Default for GracePeriods<A> {
@@ -113,9 +125,10 @@ pub trait Machine {
     /// What a CPU says of itself; `None`: it does not run. A CPU that begins to run executes a fence of
     /// sequential consistency before its first reader.
     fn presence(&self, cpu: usize) -> Option<&Presence<Self::Atomics>>;
-    /// A count that changes with each switch of a CPU between threads. Read with acquire. The CPU writes it
-    /// with release, after the readers of the thread that is left, and executes a fence of sequential
-    /// consistency before the first reader of the next.
+    /// A count that changes with each switch of a CPU between threads. Either it is read with acquire, and
+    /// the CPU writes it with release, after the readers of the thread that is left, and executes a fence of
+    /// sequential consistency before the first reader of the next. Or it is read under a lock that the CPU
+    /// holds from before the count changes until the next thread runs.
     fn switches(&self, cpu: usize) -> usize;
 }
 
@@ -124,6 +137,13 @@ pub trait Machine {
 /// One count: odd while the CPU may be in readers, even while it is away, which is idle or in user mode. Each
 /// change of it is a moment without a reader.
 pub struct Presence<A: Atomics>(A::Word);
+
+impl Presence<Native> {
+    /// The CPU is here.
+    pub const fn new() -> Self {
+        Self(AtomicUsize::new(1))
+    }
+}
 
 impl<A: Atomics> Default for Presence<A> {
     fn default() -> Self {

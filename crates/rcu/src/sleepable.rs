@@ -5,7 +5,8 @@
 //! balance. The updater adds up those who left before those who entered, so a reader that it sees leave it
 //! has also seen enter.
 
-use crate::{Atomics, Word};
+use crate::{Atomics, Native, Word};
+use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 /// A CPU's counts: readers that entered and that left, by the pair they were turned to.
@@ -25,6 +26,21 @@ pub struct Sleepable<A: Atomics, const CPUS: usize> {
 #[derive(Debug)]
 #[must_use]
 pub struct Reader(usize);
+
+impl<const CPUS: usize> Sleepable<Native, CPUS> {
+    /// Without readers.
+    pub const fn new() -> Self {
+        Self {
+            turn: AtomicUsize::new(0),
+            counts: [const {
+                Counts {
+                    entered: [const { AtomicUsize::new(0) }; 2],
+                    left: [const { AtomicUsize::new(0) }; 2],
+                }
+            }; CPUS],
+        }
+    }
+}
 
 impl<A: Atomics, const CPUS: usize> Default for Sleepable<A, CPUS> {
     fn default() -> Self {

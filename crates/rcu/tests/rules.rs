@@ -96,6 +96,7 @@ fn a_cookie_names_the_next_that_begins() {
 struct Numbers(Vec<usize>);
 
 impl Batch for Numbers {
+    const EMPTY: Self = Self(Vec::new());
     fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -62,8 +62,14 @@ fn with_threads(info: &BootInfo<'_>) -> ! {
     crate::rseq::init();
     crate::sched::start_secondaries();
     crate::sched::futex::init();
+    crate::rcu::start();
     if selftest::wanted() {
         selftest::start();
+        crate::sync::lockdep::booted();
+        crate::sched::idle()
+    }
+    if let Some(seconds) = crate::rcu::torture::wanted() {
+        crate::rcu::torture::start(seconds);
         crate::sync::lockdep::booted();
         crate::sched::idle()
     }

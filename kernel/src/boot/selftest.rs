@@ -10,6 +10,7 @@ const ROOMS: &[(&str, &[Test])] = &[
     ("arch", crate::arch::index::TESTS),
     ("mm", crate::mm::selftest::TESTS),
     ("sched", crate::sched::selftest::TESTS),
+    ("rcu", crate::rcu::selftest::TESTS),
 ];
 
 /// Whether the command line asks for the self-tests.

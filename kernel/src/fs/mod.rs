@@ -45,6 +45,7 @@ pub mod plain;
 pub mod poll;
 pub mod procfs;
 pub mod pseudo;
+mod rcu;
 pub mod readdir;
 pub mod regular;
 pub mod rseq;
@@ -80,6 +81,7 @@ pub fn init() {
     procfs::init();
     sysfs::init();
     debugfs::init();
+    rcu::init();
     rseq::init();
     missing::init();
     let root = tmpfs::new_tree("rootfs", "").expect("no options");

@@ -48,8 +48,14 @@ pub fn is_dying() -> bool {
     task.info.work.has(ThreadFlags::MEMDIE) || task.fatal_signal_pending()
 }
 
-/// Gives caches back. Returns whether there is enough memory then.
+/// How long to wait for callbacks after a grace period, nanoseconds.
+const CALLBACKS: u64 = 5_000_000;
+
+/// Gives caches back, and what waits for a grace period. Returns whether there is enough memory then.
 fn reclaim() -> bool {
+    if preempt::count() == 0 && irq::enabled() {
+        crate::rcu::hasten(CALLBACKS);
+    }
     stack::trim(0);
     vmap::purge();
     heap::drain_local();

@@ -1,7 +1,8 @@
-//! Cross-CPU calls: run a function on other CPUs and wait until all of them have run it.
+//! Cross-CPU calls: run a function on other CPUs and wait until all of them have run it ([`on_each_cpu`]), or
+//! send a CPU to do so and do not wait ([`Errand`]).
 
 use super::CpuSet;
-use super::cpu::{self, online, this_cpu};
+use super::cpu::{self, CpuData, online, this_cpu};
 use crate::arch::interrupt::{Ipi, send_ipi};
 use crate::arch::irq;
 use crate::sched::preempt;
@@ -18,7 +19,8 @@ struct Call {
     pending: AtomicUsize,
 }
 
-/// One call for one CPU. Like the call, it lies on the caller's stack until `pending` is zero.
+/// One call for one CPU. Like the call, it lies on the caller's stack until `pending` is zero, or is part of an
+/// [`Errand`].
 struct Node {
     next: *mut Node,
     call: *const Call,
@@ -78,28 +80,8 @@ pub fn on_each_cpu(cpus: CpuSet, f: &(dyn Fn() + Sync)) {
         for n in others.iter() {
             let Some(cpu) = cpu::cpu(n) else { continue };
             let node = nodes[n].get().cast::<Node>();
-            let mut head = cpu.calls.head.load(Ordering::Relaxed);
-            loop {
-                // SAFETY: no other CPU knows the node before the exchange publishes it.
-                unsafe {
-                    node.write(Node {
-                        next: head,
-                        call: &raw const call,
-                    })
-                };
-                match cpu
-                    .calls
-                    .head
-                    .compare_exchange_weak(head, node, Ordering::AcqRel, Ordering::Relaxed)
-                {
-                    Ok(_) => break,
-                    Err(now) => head = now,
-                }
-            }
-            // Only the caller that finds the stack empty sends the interrupt; one interrupt serves all nodes.
-            if head.is_null() {
-                send_ipi(n, Ipi::Call);
-            }
+            // SAFETY: the node and the call stay here until `pending` is zero.
+            unsafe { push(cpu, node, &raw const call) };
         }
         if cpus.contains(here) {
             crate::sync::without_interrupts(f);
@@ -114,4 +96,67 @@ pub fn on_each_cpu(cpus: CpuSet, f: &(dyn Fn() + Sync)) {
         crate::sync::without_interrupts(f);
     }
     preempt::enable();
+}
+
+/// Lets `cpu` run `call`, soon.
+///
+/// # Safety
+/// `node`, which no CPU knows, and `call` stay where they are until the CPU has counted `pending` down.
+#[inline]
+unsafe fn push(cpu: &CpuData, node: *mut Node, call: *const Call) {
+    let mut head = cpu.calls.head.load(Ordering::Relaxed);
+    loop {
+        // SAFETY: no other CPU knows the node before the exchange publishes it.
+        unsafe { node.write(Node { next: head, call }) };
+        match cpu
+            .calls
+            .head
+            .compare_exchange_weak(head, node, Ordering::AcqRel, Ordering::Relaxed)
+        {
+            Ok(_) => break,
+            Err(now) => head = now,
+        }
+    }
+    // Only the caller that finds the stack empty sends the interrupt; one interrupt serves all nodes.
+    if head.is_null() {
+        send_ipi(cpu.id, Ipi::Call);
+    }
+}
+
+/// A function that another CPU is sent to run, in an interrupt, while the sender goes on.
+pub struct Errand {
+    call: Call,
+    node: UnsafeCell<MaybeUninit<Node>>,
+}
+
+// SAFETY: `pending` decides who may use the node: the sender that makes it one, then the CPU that was sent.
+unsafe impl Sync for Errand {}
+
+impl Errand {
+    /// To run `f`.
+    pub const fn new(f: &'static (dyn Fn() + Sync)) -> Self {
+        Self {
+            call: Call {
+                f,
+                pending: AtomicUsize::new(0),
+            },
+            node: UnsafeCell::new(MaybeUninit::uninit()),
+        }
+    }
+
+    /// Sends CPU `n`. `false`: it, or another CPU, has not come back from this errand. In any context but an
+    /// NMI handler.
+    pub fn send(&'static self, n: usize) -> bool {
+        let Some(cpu) = cpu::cpu(n) else { return false };
+        let pending = &self.call.pending;
+        if pending
+            .compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed)
+            .is_err()
+        {
+            return false;
+        }
+        // SAFETY: both are static, and this caller alone has made `pending` one.
+        unsafe { push(cpu, self.node.get().cast(), &raw const self.call) };
+        true
+    }
 }

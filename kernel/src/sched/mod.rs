@@ -29,7 +29,7 @@ pub mod stats;
 mod wait;
 mod wake;
 
-pub use call::on_each_cpu;
+pub use call::{Errand, on_each_cpu};
 pub use cpu::{CpuData, cpu, online, ready, this_cpu};
 pub use cpuset::CpuSet;
 pub use current::{CurrentTask, current};

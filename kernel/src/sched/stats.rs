@@ -133,6 +133,20 @@ pub fn total_switches() -> u64 {
         .sum()
 }
 
+/// A count that changes with each switch of CPU `n` between threads. Read under the lock that the CPU holds
+/// from before the count changes until the next thread runs: what the caller did before is seen by a thread
+/// that comes later, and what a thread that has gone did is seen by the caller.
+pub fn switches_of(n: usize) -> usize {
+    cpu(n).map_or(0, |cpu| {
+        without_interrupts(|| {
+            cpu.rq.lock.lock();
+            let switches = cpu.rq.switches.load(Ordering::Relaxed);
+            cpu.rq.lock.unlock();
+            switches as usize
+        })
+    })
+}
+
 /// Interrupts since boot, all CPUs.
 pub fn total_interrupts() -> u64 {
     online()

@@ -1,0 +1,46 @@
+//! Read-copy-update (`docs/rcu.md`): readers that take no lock and write nothing that other CPUs read, and
+//! writers that wait for a *grace period* before they free what readers may still see. The rules are those of
+//! `crates/rcu`; this room has the thread that drives grace periods, the CPUs' reports and their callbacks.
+//!
+//! A reader ([`read`]) only holds off preemption. A CPU has passed a *quiescent state*, a moment outside of
+//! all readers, when it has switched to another thread. A CPU that does not switch is asked by an interrupt,
+//! which finds out whether it came while a reader could run; only then is the driver itself run there.
+
+#![deny(unsafe_op_in_unsafe_fn)]
+
+mod callbacks;
+mod driver;
+pub mod selftest;
+mod shared;
+mod sleepable;
+mod stats;
+pub mod torture;
+
+pub use callbacks::{barrier, hasten};
+pub use driver::{cookie, is_over, start, synchronize, synchronize_expedited};
+pub use shared::{Retire, Shared, Slot};
+pub use sleepable::Domain;
+pub use stats::stats;
+
+use crate::sched::preempt;
+use core::marker::PhantomData;
+use driver::want;
+
+/// A reader: while it exists, the running thread is not preempted, and no element that it finds in a [`Slot`]
+/// is freed. It must not sleep. Nests.
+#[must_use]
+pub struct Reader(PhantomData<*const ()>);
+
+/// Begins to read. In any context but an NMI handler, and idle.
+#[inline(always)]
+pub fn read() -> Reader {
+    preempt::disable();
+    Reader(PhantomData)
+}
+
+impl Drop for Reader {
+    #[inline(always)]
+    fn drop(&mut self) {
+        preempt::enable();
+    }
+}
