@@ -1,32 +1,27 @@
 //! The ends of waits, as times of clocks, also of those that can be set meanwhile (`time::wall`).
 
 use super::{TaskState, current, schedule, sleep_timer};
-use crate::sync::SpinLock;
-use crate::task::Task;
-use crate::time::{monotonic_at, now_ns, realtime_ns, sleep_until, tai_ns};
-use alloc::collections::BTreeMap;
+use crate::task::{Task, all_processes};
+use crate::time::{Timer, monotonic_of_realtime, monotonic_of_tai, now_ns, sleep_until};
 use alloc::sync::Arc;
 use limen_linux_abi::Errno;
 
-/// Threads that sleep until such a clock shows a time, by thread id. Their sleep timers are armed under this
-/// lock.
-static SLEEPERS: SpinLock<BTreeMap<i32, (Arc<Task>, Deadline)>> = SpinLock::new(BTreeMap::new());
-
-/// A clock was set.
+/// A clock was set. A thread that this walk over all threads misses began its sleep after it.
 pub fn clock_was_set() {
-    for (task, deadline) in SLEEPERS.lock().values() {
-        sleep_timer(task).arm(deadline.monotonic());
+    for process in all_processes() {
+        for task in process.threads() {
+            if let Some(deadline) = *task.sched.wall_deadline.lock() {
+                sleep_timer(&task).arm(deadline.monotonic());
+            }
+        }
     }
 }
 
-#[inline(never)]
-fn of_realtime(at: u64) -> u64 {
-    monotonic_at(realtime_ns(), at)
-}
-
-#[inline(never)]
-fn of_tai(at: u64) -> u64 {
-    monotonic_at(tai_ns(), at)
+/// Whether the wait that `timer` ends at `deadline`, a time of `CLOCK_MONOTONIC`, is over. A timer that has
+/// expired wakes nobody again, so its word counts, whatever this CPU's clock shows.
+#[inline(always)]
+pub(crate) fn is_over(timer: &Timer, deadline: impl FnOnce() -> u64) -> bool {
+    !timer.is_armed() || now_ns() >= deadline()
 }
 
 /// The end of a wait: a time of a clock in nanoseconds.
@@ -43,35 +38,28 @@ pub enum Deadline {
 impl Deadline {
     /// The time of `CLOCK_MONOTONIC` at which it comes, if no clock is set before.
     #[inline]
-    fn monotonic(self) -> u64 {
+    pub(super) fn monotonic(self) -> u64 {
         match self {
             Self::Monotonic(at) => at,
-            Self::Realtime(at) => of_realtime(at),
-            Self::Tai(at) => of_tai(at),
+            Self::Realtime(at) => monotonic_of_realtime(at),
+            Self::Tai(at) => monotonic_of_tai(at),
         }
-    }
-
-    /// Whether it has come.
-    #[inline]
-    pub fn passed(self) -> bool {
-        now_ns() >= self.monotonic()
     }
 
     /// Wakes `me`, the running thread, when it comes, until the result is dropped.
     #[inline]
     pub fn alarm(self, me: &Arc<Task>) -> Alarm<'_> {
-        let wall = !matches!(self, Self::Monotonic(_));
         match self {
             Self::Monotonic(at) => sleep_timer(me).arm(at),
             _ => self.arm_sleeper(me),
         }
-        Alarm { me, wall }
+        Alarm { me, deadline: self }
     }
     #[inline(never)]
     fn arm_sleeper(self, me: &Arc<Task>) {
         let timer = sleep_timer(me);
-        let mut sleepers = SLEEPERS.lock();
-        sleepers.insert(me.tid(), (me.clone(), self));
+        let mut deadline = me.sched.wall_deadline.lock();
+        *deadline = Some(self);
         timer.arm(self.monotonic());
     }
 
@@ -81,10 +69,10 @@ impl Deadline {
             return sleep_until(at);
         }
         let me = current();
-        let _alarm = self.alarm(&me);
+        let alarm = self.alarm(&me);
         let result = loop {
             me.sched.set_state(TaskState::INTERRUPTIBLE);
-            if self.passed() {
+            if alarm.is_over() {
                 break Ok(());
             }
             if me.signal_pending() {
@@ -100,15 +88,19 @@ impl Deadline {
 /// Wakes the running thread at a [`Deadline`].
 pub struct Alarm<'a> {
     me: &'a Arc<Task>,
-    /// Whether the thread is in [`SLEEPERS`].
-    wall: bool,
+    deadline: Deadline,
 }
 
 impl Alarm<'_> {
+    /// Whether the deadline has come. Asked after the thread has set its sleeping state: if not, the timer
+    /// finds the thread asleep.
+    #[inline]
+    pub fn is_over(&self) -> bool {
+        is_over(sleep_timer(self.me), || self.deadline.monotonic())
+    }
     #[inline(never)]
-    fn remove_sleeper(&self) {
-        let old = SLEEPERS.lock().remove(&self.me.tid());
-        drop(old);
+    fn forget(&self) {
+        *self.me.sched.wall_deadline.lock() = None;
     }
 }
 
@@ -116,8 +108,8 @@ impl Drop for Alarm<'_> {
     #[inline]
     fn drop(&mut self) {
         // Comes first: afterwards nothing arms the timer again.
-        if self.wall {
-            self.remove_sleeper();
+        if !matches!(self.deadline, Deadline::Monotonic(_)) {
+            self.forget();
         }
         sleep_timer(self.me).cancel();
     }

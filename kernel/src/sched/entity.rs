@@ -4,7 +4,7 @@
 use super::cpuset::CpuSet;
 use super::queue::{FairLink, RtLink};
 use crate::arch::switch::Context;
-use crate::sync::{IrqSpinLock, SchedLock};
+use crate::sync::{IrqSpinLock, SchedLock, SpinLock};
 use bitflags::bitflags;
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -178,6 +178,8 @@ pub struct SchedEntity {
     pub(super) migrations: AtomicUsize,
     /// The CPUs on which it may run ([`CpuSet`] bits).
     pub(super) affinity: AtomicU64,
+    /// Until when it sleeps by a clock that can be set. Its sleep timer is armed for that under this lock.
+    pub(super) wall_deadline: SpinLock<Option<super::Deadline>>,
     /// A timer for sleeps with a deadline. Made at the first such sleep.
     pub(crate) sleep_timer: crate::sync::Once<crate::time::Timer>,
 }
@@ -210,6 +212,7 @@ impl SchedEntity {
             involuntary: AtomicUsize::new(0),
             migrations: AtomicUsize::new(0),
             affinity: AtomicU64::new(u64::MAX),
+            wall_deadline: SpinLock::new(None),
             sleep_timer: crate::sync::Once::new(),
         }
     }

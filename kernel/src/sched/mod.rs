@@ -33,7 +33,7 @@ pub use call::{Errand, on_each_cpu};
 pub use cpu::{CpuData, cpu, online, ready, this_cpu};
 pub use cpuset::CpuSet;
 pub use current::{CurrentTask, current};
-pub use deadline::Deadline;
+pub use deadline::{Alarm, Deadline};
 pub use entity::{Policy, TaskState};
 pub use inspect::user_state;
 pub use kthread::{end_thread, spawn_kthread, start_thread, try_spawn_kthread};

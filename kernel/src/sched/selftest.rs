@@ -1,9 +1,9 @@
 //! The scheduler's own tests (see `boot::selftest`): threads that hand a token round, contend for a lock,
 //! sleep for a while, call other CPUs and move between them; threads that are preempted without a pause.
 
-use super::{CpuSet, WaitQueue, current, on_each_cpu, online, policy, spawn_kthread, yield_now};
+use super::{CpuSet, Deadline, WaitQueue, current, on_each_cpu, online, policy, spawn_kthread, yield_now};
 use crate::sync::{Mutex, Once};
-use crate::time::{Timer, now_ns};
+use crate::time::{Timer, now_ns, realtime_ns};
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use limen_entry::ThreadFlags;
@@ -25,7 +25,24 @@ pub const TESTS: &[crate::selftest::Test] = &[
     ("threads, locks, sleeps, affinity, cross-CPU calls", run),
     ("a storm of preemptions", storm),
     ("a wake-up of one that is about to leave", chosen),
+    ("deadlines of clocks that can be set", wall_deadlines),
 ];
+
+/// A deadline is the same whenever it is asked for. If the timer of a sleeper and the sleeper itself, woken by
+/// it, had different answers, the sleeper could find its deadline still to come, and sleep for ever.
+fn wall_deadlines() -> Result<(), &'static str> {
+    let at = realtime_ns() + 1_000_000_000;
+    for deadline in [Deadline::Realtime(at), Deadline::Tai(at)] {
+        let first = deadline.monotonic();
+        if (0..1000).any(|_| deadline.monotonic() != first) {
+            return Err("a deadline moves although its clock was not set");
+        }
+    }
+    if Deadline::Realtime(0).monotonic() != 0 || Deadline::Tai(u64::MAX).monotonic() < at {
+        return Err("the first and the last time of a clock");
+    }
+    Ok(())
+}
 
 /// A thread that a waker chose, and whose deadline comes, checks its condition once more: if it left with the
 /// wake-up, others could sleep for ever.

@@ -173,7 +173,7 @@ impl WaitQueue {
         let timer = deadline.map(|at| {
             let timer = super::sleep_timer(&me);
             timer.arm(at);
-            timer
+            (timer, at)
         });
         let result = loop {
             {
@@ -188,7 +188,7 @@ impl WaitQueue {
             if cond() {
                 break Ok(true);
             }
-            if deadline.is_some_and(|at| crate::time::now_ns() >= at) {
+            if timer.is_some_and(|(timer, at)| super::deadline::is_over(timer, || at)) {
                 break Ok(false);
             }
             if state.contains(TaskState::INTERRUPTIBLE) && me.signal_pending()
@@ -206,7 +206,7 @@ impl WaitQueue {
             Ok(false) | Err(_) if chosen && cond() => Ok(true),
             other => other,
         };
-        if let Some(timer) = timer {
+        if let Some((timer, _)) = timer {
             timer.cancel();
         }
         result

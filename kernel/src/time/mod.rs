@@ -105,15 +105,20 @@ pub fn tai_ns() -> u64 {
     realtime_ns().wrapping_add_signed(i64::from(tai_offset()) * NSEC_PER_SEC as i64)
 }
 
-/// The time of `CLOCK_MONOTONIC` at which a clock that shows `now` shows `at`, if it is not set before.
+/// The time of `CLOCK_MONOTONIC` at which `CLOCK_REALTIME` shows `at`, if it is not set before; 0 if it showed
+/// that before boot. No clock is read, so the result is the same until the clock is set: a timer that was
+/// armed for it has not expired too early.
 #[inline]
-pub fn monotonic_at(now: u64, at: u64) -> u64 {
-    // Two cases: the distance may be more than a signed number holds.
-    if at >= now {
-        now_ns().saturating_add(at - now)
-    } else {
-        now_ns().saturating_sub(now - at)
-    }
+pub fn monotonic_of_realtime(at: u64) -> u64 {
+    let offset = WALL_OFFSET.load(Ordering::Relaxed) as i64;
+    at.saturating_add_signed(offset.wrapping_neg())
+}
+
+/// [`monotonic_of_realtime`] for `CLOCK_TAI`.
+#[inline]
+pub fn monotonic_of_tai(at: u64) -> u64 {
+    let ahead = i64::from(tai_offset()) * NSEC_PER_SEC as i64;
+    monotonic_of_realtime(at.saturating_add_signed(-ahead))
 }
 
 /// Clocks cannot be set to this second or a later one: 30 years are left until 63 bits of nanoseconds

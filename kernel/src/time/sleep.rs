@@ -11,7 +11,7 @@ pub fn sleep_until(deadline_ns: u64) -> Result<(), Errno> {
     let mut armed = false;
     let result = loop {
         me.sched.set_state(TaskState::INTERRUPTIBLE);
-        if now_ns() >= deadline_ns {
+        if armed && !timer.is_armed() || now_ns() >= deadline_ns {
             break Ok(());
         }
         if me.signal_pending() {

@@ -69,16 +69,19 @@ impl Timer {
             return false;
         }
         let arming = self.node.value.arming.lock();
-        self.take_out(&arming).is_some()
+        self.disarm(&arming)
     }
 
     /// [`Self::cancel`] while the caller holds a lock.
     pub fn cancel_under<U>(&self, outer: &IrqSpinGuard<'_, U>) -> bool {
         let _arming = self.node.value.arming.lock_under(outer);
-        self.take_out(outer).is_some()
+        self.disarm(outer)
     }
 
-    fn is_armed(&self) -> bool {
+    /// Whether it is armed and has not expired. `false` before its callback runs. While
+    /// another thread arms it again it stays armed.
+    #[inline]
+    pub fn is_armed(&self) -> bool {
         self.node.value.cpu.load(Ordering::Acquire) != NO_CPU
     }
 
@@ -93,17 +96,22 @@ impl Timer {
         cpu.timers.event_at_most(deadline_ns);
     }
 
+    /// As for `put_in`. Whether the node was in a heap.
+    #[inline]
+    fn disarm<U>(&self, lock: &IrqSpinGuard<'_, U>) -> bool {
+        let armed = self.take_out(lock).is_some();
+        if armed {
+            self.node.value.cpu.store(NO_CPU, Ordering::Release);
+        }
+        armed
+    }
+
     /// As for `put_in`. Returns the heap's reference to the node, if the node was in a heap.
     #[inline]
     fn take_out<U>(&self, lock: &IrqSpinGuard<'_, U>) -> Option<Node> {
         let n = self.node.value.cpu.load(Ordering::Relaxed);
         let cpu = sched::cpu(n as usize)?;
-        let mut heap = cpu.timers.heap.lock_under(lock);
-        let found = heap.remove(&self.node);
-        if found.is_some() {
-            self.node.value.cpu.store(NO_CPU, Ordering::Release);
-        }
-        found
+        cpu.timers.heap.lock_under(lock).remove(&self.node)
     }
 }
 

@@ -22,8 +22,8 @@ pub use robust::exit_robust_list;
 use super::{TaskState, current, schedule};
 use crate::mm::AddressSpace;
 use crate::mm::user::{UserPtr, check};
-use crate::sched::Deadline;
 use crate::sched::preempt;
+use crate::sched::{Alarm, Deadline};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use limen_linux_abi::{Errno, SysResult};
@@ -121,12 +121,11 @@ pub fn wait(addr: usize, shared: bool, expected: u32, mask: u32) -> SysResult {
 /// [`wait`] with a deadline. `ETIMEDOUT`: the deadline came first.
 pub fn wait_until(addr: usize, shared: bool, expected: u32, deadline: Deadline, mask: u32) -> SysResult {
     let me = current();
-    let _alarm = deadline.alarm(&me);
-    wait_with(addr, shared, expected, Some(deadline), mask)
+    wait_with(addr, shared, expected, Some(&deadline.alarm(&me)), mask)
 }
 
 #[inline(always)]
-fn wait_with(addr: usize, shared: bool, expected: u32, deadline: Option<Deadline>, mask: u32) -> SysResult {
+fn wait_with(addr: usize, shared: bool, expected: u32, alarm: Option<&Alarm>, mask: u32) -> SysResult {
     if mask == 0 {
         return Err(Errno::EINVAL);
     }
@@ -142,14 +141,14 @@ fn wait_with(addr: usize, shared: bool, expected: u32, deadline: Option<Deadline
                 continue;
             }
         }
-        if entry.is_queued() && !deadline.is_some_and(Deadline::passed) {
+        if entry.is_queued() && !alarm.is_some_and(Alarm::is_over) {
             schedule();
         }
         me.sched.set_state_relaxed(TaskState::RUNNING);
         if !entry.unqueue() {
             return Ok(0);
         }
-        if deadline.is_some_and(Deadline::passed) {
+        if alarm.is_some_and(Alarm::is_over) {
             return Err(Errno::ETIMEDOUT);
         }
         if me.signal_pending() {
@@ -200,7 +199,8 @@ pub struct WaitSpec {
 /// `futex_waitv`: sleeps until a waker wakes one of `specs`, and returns its index.
 pub fn wait_many(specs: &[WaitSpec], deadline: Option<Deadline>) -> SysResult {
     let me = current();
-    let _alarm = deadline.map(|deadline| deadline.alarm(&me));
+    let alarm = deadline.map(|deadline| deadline.alarm(&me));
+    let is_over = || alarm.as_ref().is_some_and(Alarm::is_over);
     'again: loop {
         let mut entries: Vec<Box<Entry>> = Vec::with_capacity(specs.len());
         let mut failed = None;
@@ -229,7 +229,7 @@ pub fn wait_many(specs: &[WaitSpec], deadline: Option<Deadline>) -> SysResult {
             // it asleep finds all entries. An earlier waker found it awake: either it has taken its entry out
             // already, or it still holds that bucket's lock, which `is_queued_now` takes, too.
             me.sched.set_state(TaskState::INTERRUPTIBLE);
-            if entries.iter().all(|e| e.is_queued_now()) && !deadline.is_some_and(Deadline::passed) {
+            if entries.iter().all(|e| e.is_queued_now()) && !is_over() {
                 schedule();
             }
         }
@@ -251,7 +251,7 @@ pub fn wait_many(specs: &[WaitSpec], deadline: Option<Deadline>) -> SysResult {
             Some((_, Err(e))) => return Err(e),
             None => {}
         }
-        if deadline.is_some_and(Deadline::passed) {
+        if is_over() {
             return Err(Errno::ETIMEDOUT);
         }
         if me.signal_pending() {

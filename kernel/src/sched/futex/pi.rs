@@ -9,7 +9,7 @@ use super::owner::{attach, detach, propagate, waits_no_more};
 use super::table::{Bucket, Entry, List, PiWait, bucket_of};
 use super::{Key, MATCH_ANY, OWNER_DIED, TID_MASK, Use, WAITERS, exchange, fault_in, key_of, peek};
 use crate::mm::user::UserPtr;
-use crate::sched::Deadline;
+use crate::sched::{Alarm, Deadline};
 use crate::sched::{TaskState, current, policy, schedule};
 use crate::task::Task;
 use alloc::sync::Arc;
@@ -21,8 +21,8 @@ use limen_linux_abi::Errno;
 /// `only_try`): the lock is taken; `ETIMEDOUT`; `ERESTARTNOINTR`: a signal came.
 pub fn lock_pi(addr: usize, shared: bool, deadline: Option<Deadline>, only_try: bool) -> Result<(), Errno> {
     let me = current();
-    let _alarm = deadline.map(|deadline| deadline.alarm(&me));
-    lock_until(addr, shared, deadline, only_try, None)
+    let alarm = deadline.map(|deadline| deadline.alarm(&me));
+    lock_until(addr, shared, alarm.as_ref(), only_try, None)
 }
 
 /// [`lock_pi`] where the timer is set already. `orphan_of`: the id of the lock's owner, if that is known to
@@ -30,7 +30,7 @@ pub fn lock_pi(addr: usize, shared: bool, deadline: Option<Deadline>, only_try: 
 pub(super) fn lock_until(
     addr: usize,
     shared: bool,
-    deadline: Option<Deadline>,
+    alarm: Option<&Alarm>,
     only_try: bool,
     mut orphan_of: Option<u32>,
 ) -> Result<(), Errno> {
@@ -90,7 +90,7 @@ pub(super) fn lock_until(
         drop(list);
         let deadlock = propagate(&owner, Some(&me));
         if !deadlock {
-            sleep(&entry, deadline);
+            sleep(&entry, alarm);
         }
         match leave(&entry, &wait) {
             Left::Granted => return Ok(()),
@@ -103,7 +103,7 @@ pub(super) fn lock_until(
         if deadlock {
             return Err(Errno::EDEADLK);
         }
-        if deadline.is_some_and(Deadline::passed) {
+        if alarm.is_some_and(Alarm::is_over) {
             return Err(Errno::ETIMEDOUT);
         }
         if me.signal_pending() {
@@ -129,10 +129,10 @@ pub(super) fn find_owner(addr: usize, tid: u32) -> Result<Option<Arc<Task>>, Err
 
 /// Sleeps until `entry` leaves the queue, a signal comes or the deadline passes. The thread's state was set
 /// when the entry was queued.
-pub(super) fn sleep(entry: &Entry, deadline: Option<Deadline>) {
+pub(super) fn sleep(entry: &Entry, alarm: Option<&Alarm>) {
     let me = current();
     while entry.is_queued() {
-        if deadline.is_some_and(Deadline::passed) || me.signal_pending() {
+        if alarm.is_some_and(Alarm::is_over) || me.signal_pending() {
             break;
         }
         schedule();

@@ -6,8 +6,8 @@ use super::owner::{attach, propagate};
 use super::pi::{Left, Step, find_owner, leave, lock_until, sleep, take_or_mark};
 use super::table::{Entry, PiWait, bucket_of, lock_two};
 use super::{MATCH_ANY, Use, WAITERS, exchange, fault_in, key_of, peek, queue_if};
-use crate::sched::Deadline;
 use crate::sched::current;
+use crate::sched::{Alarm, Deadline};
 use crate::task::Task;
 use alloc::sync::Arc;
 use limen_linux_abi::{Errno, SysResult};
@@ -65,8 +65,8 @@ pub fn wait_requeue_pi(
         return Err(Errno::EINVAL);
     }
     let me = current();
-    let _alarm = deadline.map(|deadline| deadline.alarm(&me));
-    wait_until_moved(addr, to, shared, expected, deadline, mask)
+    let alarm = deadline.map(|deadline| deadline.alarm(&me));
+    wait_until_moved(addr, to, shared, expected, alarm.as_ref(), mask)
 }
 
 fn wait_until_moved(
@@ -74,7 +74,7 @@ fn wait_until_moved(
     to: usize,
     shared: bool,
     expected: u32,
-    deadline: Option<Deadline>,
+    alarm: Option<&Alarm>,
     mask: u32,
 ) -> Result<(), Errno> {
     let me = current();
@@ -103,12 +103,12 @@ fn wait_until_moved(
             Err(()) => fault_in(addr, false)?,
         }
     }
-    sleep(&entry, deadline);
+    sleep(&entry, alarm);
     match leave(&entry, &wait) {
         Left::Granted => Ok(()),
         // The lock's owner died after this waiter was moved: the lock may be free now.
-        Left::LetGo(orphan_of) => lock_until(to, shared, deadline, false, orphan_of),
-        Left::Waiting if deadline.is_some_and(Deadline::passed) => Err(Errno::ETIMEDOUT),
+        Left::LetGo(orphan_of) => lock_until(to, shared, alarm, false, orphan_of),
+        Left::Waiting if alarm.is_some_and(Alarm::is_over) => Err(Errno::ETIMEDOUT),
         Left::Waiting if wait.waits.get() => Err(Errno::EAGAIN),
         Left::Waiting => Err(Errno::ERESTARTNOINTR),
     }

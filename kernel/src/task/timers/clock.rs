@@ -4,7 +4,7 @@ use crate::sched::Deadline;
 use crate::sched::stats::{run_time_ns, user_system_ns};
 use crate::task::creds::cap;
 use crate::task::{Process, Task, current, find_process, find_task};
-use crate::time::{monotonic_at, now_ns, raw_ns, realtime_ns, tai_ns};
+use crate::time::{monotonic_of_realtime, monotonic_of_tai, now_ns, raw_ns, realtime_ns, tai_ns};
 use alloc::sync::Arc;
 use limen_linux_abi::Errno;
 
@@ -160,7 +160,8 @@ impl Clock {
     pub fn to_monotonic(&self, at: u64) -> Option<u64> {
         match self {
             Self::Monotonic => Some(at),
-            Self::Realtime | Self::Tai => Some(self.shifted(at)),
+            Self::Realtime => Some(monotonic_of_realtime(at)),
+            Self::Tai => Some(monotonic_of_tai(at)),
             _ => None,
         }
     }
@@ -187,10 +188,6 @@ impl Clock {
             clock.now().saturating_add(value)
         };
         (at, clock.to_monotonic(at).unwrap_or(u64::MAX))
-    }
-    #[inline(never)]
-    fn shifted(&self, at: u64) -> u64 {
-        monotonic_at(self.now(), at)
     }
 }
 
