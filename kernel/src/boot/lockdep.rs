@@ -1,6 +1,7 @@
 //! Planted errors, with which a test checks that the validator finds errors: `limen.lockdep_selftest=NAME` on
 //! the command line. Runs beside init.
 
+use crate::sched::context;
 use crate::sync::{IrqSpinLock, Mutex, SpinLock};
 
 static A: SpinLock<u32> = SpinLock::new(0);
@@ -24,6 +25,11 @@ pub fn start() {
         "allocation" => allocation,
         "atomic" => atomic,
         "size" => size,
+        "rcu-outside" => rcu_outside,
+        "rcu-sleep" => rcu_sleep,
+        "rcu-away" => rcu_away,
+        "rcu-nested" => rcu_nested,
+        "rcu-stall" => rcu_stall,
         _ => {
             warning!("limen.lockdep_selftest: no test {name}");
             return;
@@ -107,4 +113,50 @@ fn size() {
 /// A thread ends while it holds a lock.
 fn exit() {
     core::mem::forget(SLEEPING.lock());
+}
+
+/// What RCU protects is used where no reader is.
+fn rcu_outside() {
+    drop(crate::rcu::already());
+}
+
+/// A reader sleeps.
+fn rcu_sleep() {
+    let _reader = crate::rcu::read();
+    *SLEEPING.lock() += 1;
+}
+
+/// A reader on a CPU that says that it is in user mode.
+fn rcu_away() {
+    crate::sync::without_interrupts(|| {
+        context::user_enter();
+        drop(crate::rcu::read());
+        context::user_exit();
+    });
+}
+
+/// An interrupt comes on a CPU that left user mode and has not said so.
+fn rcu_nested() {
+    let timer = crate::time::Timer::new(|| {});
+    timer.arm(crate::time::now_ns() + 1_000_000);
+    crate::sync::without_interrupts(|| {
+        context::user_enter();
+        crate::arch::irq::local_enable();
+        let end = crate::time::now_ns() + 2_000_000;
+        while crate::time::now_ns() < end {
+            core::hint::spin_loop();
+        }
+        crate::arch::irq::local_disable();
+        context::user_exit();
+    });
+}
+
+/// A reader that takes two seconds, while another thread waits for a grace period.
+fn rcu_stall() {
+    crate::sched::spawn_kthread("lockdep_test", crate::rcu::synchronize);
+    let _reader = crate::rcu::read();
+    let end = crate::time::now_ns() + 2_000_000_000;
+    while crate::time::now_ns() < end {
+        core::hint::spin_loop();
+    }
 }

@@ -1,8 +1,7 @@
 //! The thread that drives grace periods, and those who wait for them.
 
 use super::{callbacks, stats};
-use crate::arch::smp;
-use crate::sched::{self, Errand, Policy, WaitQueue, online, policy, preempt};
+use crate::sched::{self, Errand, Policy, WaitQueue, context, policy, preempt};
 use crate::sync::{MAX_CPUS, without_interrupts};
 use crate::time::now_ns;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -18,8 +17,6 @@ const UNANSWERED: u64 = 3_000_000;
 pub(super) const PRIORITY: u8 = 99;
 
 static PERIODS: GracePeriods<Native> = GracePeriods::new();
-/// What the CPUs say of themselves.
-static PRESENCE: [Presence<Native>; MAX_CPUS] = [const { Presence::new() }; MAX_CPUS];
 /// The driver sleeps here.
 static DRIVER: WaitQueue = WaitQueue::new();
 /// Threads that wait for the end of a grace period.
@@ -35,11 +32,7 @@ struct Cpus;
 impl Machine for Cpus {
     type Atomics = Native;
     fn presence(&self, cpu: usize) -> Option<&Presence<Native>> {
-        if online().contains(cpu) {
-            PRESENCE.get(cpu)
-        } else {
-            None
-        }
+        context::presence(cpu)
     }
     fn switches(&self, cpu: usize) -> usize {
         sched::stats::switches_of(cpu)
@@ -163,7 +156,7 @@ fn wait_for_cpus(period: &mut Period<'_, Native>, began: u64) -> u64 {
 
 /// This CPU is in no reader.
 fn passes() {
-    without_interrupts(|| PRESENCE[smp::cpu_id()].passes());
+    without_interrupts(|| sched::this_cpu().presence.passes());
 }
 
 /// What each CPU is sent to do when it is asked.

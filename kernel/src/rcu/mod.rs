@@ -24,6 +24,7 @@ pub use stats::stats;
 
 use crate::sched::preempt;
 use core::marker::PhantomData;
+use core::mem::ManuallyDrop;
 use driver::want;
 
 /// A reader: while it exists, the running thread is not preempted, and no element that it finds in a [`Slot`]
@@ -35,7 +36,19 @@ pub struct Reader(PhantomData<*const ()>);
 #[inline(always)]
 pub fn read() -> Reader {
     preempt::disable();
+    crate::sched::context::must_watch();
     Reader(PhantomData)
+}
+
+/// A reader for a caller who holds off preemption anyway, as an interrupt handler does, or who holds a spinlock:
+/// costs nothing. The validated build checks that it is so.
+#[inline(always)]
+pub fn already() -> ManuallyDrop<Reader> {
+    #[cfg(feature = "lockdep")]
+    if preempt::count() == 0 && crate::arch::irq::enabled() {
+        crate::sched::context::complain("what RCU protects is used outside of a reader");
+    }
+    ManuallyDrop::new(Reader(PhantomData))
 }
 
 impl Drop for Reader {

@@ -10,6 +10,7 @@ use crate::task::{Task, ThreadInfo};
 use alloc::sync::Arc;
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use limen_rcu::{Native, Presence};
 
 /// A CPU's local block. The architecture keeps its address in a register. The lowest byte of that register
 /// may hold something else, hence the alignment.
@@ -52,6 +53,11 @@ pub struct CpuData {
     pub stats: CpuStats,
     /// What it did for restartable sequences.
     pub rseq: crate::rseq::Counts,
+    /// Whether it may be in readers of RCU, and how often that ended.
+    pub presence: Presence<Native>,
+    /// Its idle thread waits for an interrupt. Only context tracking uses it.
+    #[cfg(feature = "lockdep")]
+    pub(super) idle: core::sync::atomic::AtomicBool,
 }
 
 static CPUS: [AtomicPtr<CpuData>; MAX_CPUS] = [const { AtomicPtr::new(ptr::null_mut()) }; MAX_CPUS];
@@ -106,6 +112,9 @@ pub(super) fn add_cpu(n: usize, idle: Arc<Task>) -> *const CpuData {
         timers: crate::time::TimerBase::new(),
         stats: CpuStats::new(),
         rseq: crate::rseq::Counts::new(),
+        presence: Presence::new(),
+        #[cfg(feature = "lockdep")]
+        idle: core::sync::atomic::AtomicBool::new(false),
     });
     let data = alloc::boxed::Box::into_raw(data);
     CPUS[n].store(data, Ordering::Release);

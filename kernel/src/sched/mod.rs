@@ -6,6 +6,7 @@
 
 mod balance;
 pub mod call;
+pub mod context;
 pub mod cpu;
 mod cpuset;
 mod current;
@@ -159,7 +160,7 @@ pub fn idle() -> ! {
             schedule();
             cpu::IDLE.fetch_or(this_cpu().bit, Ordering::Relaxed);
         } else {
-            irq::enable_and_wait();
+            context::idle(irq::enable_and_wait);
         }
     }
 }

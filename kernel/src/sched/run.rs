@@ -36,7 +36,7 @@ pub(super) fn resched_curr(cpu: &CpuData, inner: &Inner, flag: ThreadFlags) {
 /// it gives up the CPU only to more deserving tasks. Interrupts are on, no spinlock is held.
 #[cfg_attr(feature = "lockdep", track_caller)]
 pub fn schedule() {
-    crate::sync::lockdep::scheduling();
+    crate::sync::lockdep::scheduling(preempt::count());
     debug_assert!(
         preempt::count() == 0,
         "schedule with preempt count {:#x}",

@@ -3,7 +3,7 @@
 
 use crate::arch::frame::Frame;
 use crate::arch::irq;
-use crate::sched::{CurrentTask, preempt};
+use crate::sched::{CurrentTask, context, preempt};
 use crate::sync::lockdep;
 use limen_entry::token::{InKernel, IrqsOff};
 use limen_entry::{CallWork, Cause, FaultIrqs, Observers, Processor, ThreadFlags, ThreadWork, WorkWords};
@@ -78,13 +78,35 @@ impl Observers for Limen {
         lockdep::irqs_on_quiet();
     }
     #[inline(always)]
+    fn context_user_exit(&self) {
+        context::user_exit();
+    }
+    #[inline(always)]
+    fn context_user_enter(&self) {
+        context::user_enter();
+    }
+    #[inline(always)]
+    fn context_irq_enter_if_idle(&self) -> bool {
+        context::interrupt_from_idle()
+    }
+    #[inline(always)]
+    fn context_irq_exit(&self) {
+        context::interrupt_ends();
+    }
+    #[inline(always)]
+    fn context_irq_check_tick(&self, _: &InKernel) {
+        context::check_interrupt();
+    }
+    #[inline(always)]
     fn nmi_enter(&self, _: &Frame) -> u32 {
         preempt::add(preempt::NMI + preempt::HARDIRQ);
-        lockdep::enter_nmi()
+        let away = context::nmi_begins();
+        lockdep::enter_nmi() << 1 | u32::from(away)
     }
     #[inline(always)]
     fn nmi_exit(&self, _: &Frame, state: u32) {
-        lockdep::leave_nmi(state);
+        lockdep::leave_nmi(state >> 1);
+        context::nmi_ends(state & 1 != 0);
         preempt::sub(preempt::NMI + preempt::HARDIRQ);
     }
     #[inline(always)]

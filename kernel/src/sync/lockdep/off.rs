@@ -94,4 +94,4 @@ pub fn is_at_once() -> bool {
     true
 }
 #[inline(always)]
-pub fn scheduling() {}
+pub fn scheduling(_: u32) {}

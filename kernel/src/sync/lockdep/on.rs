@@ -272,11 +272,13 @@ pub fn might_sleep(preempt_count: u32) {
     });
 }
 
-/// The thread calls the scheduler.
+/// The thread calls the scheduler. `preempt_count`: its preempt count.
 #[track_caller]
-pub fn scheduling() {
+pub fn scheduling(preempt_count: u32) {
     let site = Location::caller();
-    with_context(|context, irqs_on| VALIDATOR.sleeps(context, !irqs_on, true, site));
+    with_context(|context, irqs_on| {
+        VALIDATOR.sleeps(context, preempt_count != 0 || !irqs_on, true, site);
+    });
 }
 
 /// Memory of the heap is about to be allocated or freed.
