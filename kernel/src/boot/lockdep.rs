@@ -117,7 +117,7 @@ fn exit() {
 
 /// What RCU protects is used where no reader is.
 fn rcu_outside() {
-    drop(crate::rcu::already());
+    let _reader = crate::rcu::already();
 }
 
 /// A reader sleeps.

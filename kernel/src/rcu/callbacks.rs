@@ -1,10 +1,10 @@
 //! What is to be done after grace periods without anybody waiting for them. Each CPU has a list, and a thread
 //! that runs what has become due.
 
-use super::driver::{self, Hurry, PRIORITY};
+use super::driver::{self, Hurry};
 use super::stats;
 use crate::arch::smp;
-use crate::sched::{self, CpuSet, Policy, WaitQueue, current, online, policy};
+use crate::sched::{self, CpuSet, KERNEL_LEVEL, Policy, WaitQueue, current, online, policy};
 use crate::sync::{IrqSpinGuard, IrqSpinLock, MAX_CPUS, Mutex, Once, without_preemption};
 use crate::task::Task;
 use crate::time::now_ns;
@@ -144,7 +144,7 @@ pub(super) fn switch_to_thread(n: usize) {
     if let Some(thread) = cpu.thread.get()
         && !cpu.forced.swap(true, Ordering::AcqRel)
     {
-        policy::set_policy(thread, Policy::Fifo, PRIORITY, 0, false);
+        policy::set_policy(thread, Policy::Fifo, KERNEL_LEVEL, 0, false);
         cpu.sleeps.wake_all();
     }
 }
@@ -279,8 +279,8 @@ fn passed_one() {
     }
 }
 
-/// Memory is short: has what waits for a grace period freed soon, and waits for that, at most `ns` nanoseconds
-/// longer than the grace period takes. Whether there was anything. Sleeps, but sets no timer: the caller may
+/// Memory is short: has what waits for a grace period freed soon, and waits for that, at most `ns`
+/// nanoseconds longer than the grace period takes. Whether there was anything. Sleeps, but sets no timer: the caller may
 /// have set the thread's own.
 pub fn hasten(ns: u64) -> bool {
     if waiting() == 0 {

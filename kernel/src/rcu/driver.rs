@@ -1,7 +1,7 @@
 //! The thread that drives grace periods, and those who wait for them.
 
 use super::{callbacks, stats};
-use crate::sched::{self, Errand, Policy, WaitQueue, context, policy, preempt};
+use crate::sched::{self, Errand, KERNEL_LEVEL, Policy, WaitQueue, context, policy, preempt};
 use crate::sync::{MAX_CPUS, without_interrupts};
 use crate::time::now_ns;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -13,8 +13,6 @@ use limen_rcu::{GracePeriods, Machine, Native, Period, Presence, Seen};
 const PATIENCE: u64 = 1_000_000;
 /// How long CPUs are only asked, nanoseconds.
 const UNANSWERED: u64 = 3_000_000;
-/// The driver's real-time priority: what waits for a grace period may hold memory that urgent threads need.
-pub(super) const PRIORITY: u8 = 99;
 
 static PERIODS: GracePeriods<Native> = GracePeriods::new();
 /// The driver sleeps here.
@@ -43,7 +41,7 @@ impl Machine for Cpus {
 pub fn start() {
     callbacks::start();
     let driver = sched::spawn_kthread("rcu_gp", drive);
-    policy::set_policy(&driver, Policy::Fifo, PRIORITY, 0, false);
+    policy::set_policy(&driver, Policy::Fifo, KERNEL_LEVEL, 0, false);
     STARTED.store(true, Ordering::Release);
 }
 

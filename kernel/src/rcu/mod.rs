@@ -40,8 +40,8 @@ pub fn read() -> Reader {
     Reader(PhantomData)
 }
 
-/// A reader for a caller who holds off preemption anyway, as an interrupt handler does, or who holds a spinlock:
-/// costs nothing. The validated build checks that it is so.
+/// A reader for a caller who holds off preemption anyway, as an interrupt handler does, or a spinlock: costs
+/// nothing. The validated build checks that it is so.
 #[inline(always)]
 pub fn already() -> ManuallyDrop<Reader> {
     #[cfg(feature = "lockdep")]

@@ -59,7 +59,7 @@ impl Elements {
         }
     }
 
-    /// Lets readers see another element. Returns the former one, `None` if all others wait for a grace period.
+    /// Lets readers see another element. Returns the former one; `None`: all others wait for a grace period.
     fn replace(&self) -> Option<usize> {
         let new = {
             let mut free = self.free.lock();

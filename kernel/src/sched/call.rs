@@ -19,8 +19,8 @@ struct Call {
     pending: AtomicUsize,
 }
 
-/// One call for one CPU. Like the call, it lies on the caller's stack until `pending` is zero, or is part of an
-/// [`Errand`].
+/// One call for one CPU. Like the call, it lies on the caller's stack until `pending` is zero, or is part of
+/// an [`Errand`].
 struct Node {
     next: *mut Node,
     call: *const Call,

@@ -39,6 +39,7 @@ pub use entity::{Policy, TaskState};
 pub use inspect::user_state;
 pub use kthread::{end_thread, spawn_kthread, start_thread, try_spawn_kthread};
 pub use policy::yield_now;
+pub use queue::KERNEL_LEVEL;
 pub use run::{activate_mm, leave_mm, preempt_current, schedule, switch_preempted};
 pub use settle::settle;
 pub use wait::{News, WaitQueue, Waiter};
@@ -217,7 +218,7 @@ pub(crate) fn tick(cpu: &'static CpuData, now: u64) {
         cpu.stats.tick(now, &curr);
         let level = curr.sched.effective_rt.load(Ordering::Relaxed);
         let waiting = inner.fair.least_key().is_some();
-        let held = inner.turns.tick(now, level > 0) && (waiting || level == 0);
+        let held = inner.turns.tick(now, level > 0 && level < KERNEL_LEVEL) && (waiting || level == 0);
         if inner.rt.held != held {
             inner.rt.held = held;
             curr.info.work.set(ThreadFlags::NEED_RESCHED);

@@ -79,14 +79,18 @@ impl FairQueue {
 }
 
 /// Number of real-time priorities, 0 unused.
-const LEVELS: usize = 100;
+const LEVELS: usize = KERNEL_LEVEL as usize + 1;
+
+/// The priority above all that programs can have, for threads of the kernel that all others may wait for. It
+/// is never held back for fair tasks.
+pub const KERNEL_LEVEL: u8 = 100;
 
 /// The real-time queues.
 pub struct RtQueue {
     /// Bit `n`: list `n` is not empty.
     nonempty: u128,
     /// It is the turn of the fair tasks (see [`fair::Turns`](super::fair::Turns)): no real-time task is
-    /// chosen.
+    /// chosen, except one of [`KERNEL_LEVEL`].
     pub held: bool,
     heads: [(*const Task, *const Task); LEVELS],
 }
@@ -111,7 +115,7 @@ impl RtQueue {
     /// The highest priority of the queued tasks; 0 if there is none, or if none may run now.
     #[inline(always)]
     pub fn highest(&self) -> u8 {
-        if self.nonempty == 0 || self.held {
+        if self.nonempty == 0 || self.held && self.nonempty >> KERNEL_LEVEL == 0 {
             0
         } else {
             127 - self.nonempty.leading_zeros() as u8

@@ -2,7 +2,7 @@
 
 use super::entity::on_rq;
 use super::fair;
-use super::queue::{FairQueue, RtQueue};
+use super::queue::{FairQueue, KERNEL_LEVEL, RtQueue};
 use crate::mm::AddressSpace;
 use crate::sync::SchedLock;
 use crate::task::Task;
@@ -261,8 +261,8 @@ impl RunQueue {
     #[inline(never)]
     fn pick_with_rt(&self, inner: &mut Inner, prev_runs: bool) -> *const Task {
         let task = inner.curr;
-        if inner.rt.held {
-            let level = task.sched.effective_rt.load(Ordering::Relaxed);
+        let level = task.sched.effective_rt.load(Ordering::Relaxed);
+        if inner.rt.held && inner.rt.highest() == 0 && !(prev_runs && level == KERNEL_LEVEL) {
             if prev_runs && level == 0 || inner.fair.least_key().is_some() {
                 if prev_runs && level > 0 {
                     inner.rt.insert(&task, level, true);
@@ -277,7 +277,6 @@ impl RunQueue {
             if yielding {
                 task.sched.yielding.store(false, Ordering::Relaxed);
             }
-            let level = task.sched.effective_rt.load(Ordering::Relaxed);
             if level > 0 {
                 let expired = yielding
                     || task.sched.policy() == super::Policy::RoundRobin

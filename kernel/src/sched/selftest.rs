@@ -28,8 +28,8 @@ pub const TESTS: &[crate::selftest::Test] = &[
     ("deadlines of clocks that can be set", wall_deadlines),
 ];
 
-/// A deadline is the same whenever it is asked for. If the timer of a sleeper and the sleeper itself, woken by
-/// it, had different answers, the sleeper could find its deadline still to come, and sleep for ever.
+/// A deadline is the same whenever it is asked for. If the timer of a sleeper and the sleeper itself, woken
+/// by it, had different answers, the sleeper could find its deadline still to come, and sleep for ever.
 fn wall_deadlines() -> Result<(), &'static str> {
     let at = realtime_ns() + 1_000_000_000;
     for deadline in [Deadline::Realtime(at), Deadline::Tai(at)] {

@@ -105,8 +105,8 @@ pub fn tai_ns() -> u64 {
     realtime_ns().wrapping_add_signed(i64::from(tai_offset()) * NSEC_PER_SEC as i64)
 }
 
-/// The time of `CLOCK_MONOTONIC` at which `CLOCK_REALTIME` shows `at`, if it is not set before; 0 if it showed
-/// that before boot. No clock is read, so the result is the same until the clock is set: a timer that was
+/// The time of `CLOCK_MONOTONIC` at which `CLOCK_REALTIME` shows `at`, if it is not set before; 0 if it
+/// showed that before boot. No clock is read, so the result is the same until the clock is set: a timer that was
 /// armed for it has not expired too early.
 #[inline]
 pub fn monotonic_of_realtime(at: u64) -> u64 {

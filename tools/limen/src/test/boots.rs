@@ -60,7 +60,7 @@ fn selftest(context: &Context, arch: Arch, options: &[&str]) -> Result<String> {
 /// The build with lock validation. All boots, the self-tests and heavy work must give no complaint, and every
 /// planted fault must be found.
 fn lockdep(context: &Context, arch: Arch) -> Result<Verdict> {
-    const PLANTED: [(&str, &str); 9] = [
+    const PLANTED: [(&str, &str); 14] = [
         ("order", "possible circular locking dependency detected"),
         ("irq", "inconsistent {HARDIRQ-ON-W} -> {IN-HARDIRQ-W} usage"),
         ("inversion", "possible irq lock inversion dependency detected"),
@@ -76,6 +76,14 @@ fn lockdep(context: &Context, arch: Arch) -> Result<Verdict> {
             "BUG: sleeping function called from invalid context at kernel/src/mm/heap.rs",
         ),
         ("size", "BUG: allocation of 1048576 bytes that cannot fail"),
+        ("rcu-sleep", "BUG: sleeping function called from invalid context"),
+        ("rcu-outside", "what RCU protects is used outside of a reader"),
+        ("rcu-away", "a reader in user mode or idle"),
+        (
+            "rcu-nested",
+            "an interrupt came before the CPU was back in the kernel",
+        ),
+        ("rcu-stall", "rcu_preempt detected stalls on CPUs"),
     ];
     let options: &[_] = &flavour::LOCKDEP.options();
     let guest = |smp| {
@@ -109,10 +117,18 @@ fn lockdep(context: &Context, arch: Arch) -> Result<Verdict> {
     for (name, report) in PLANTED {
         let ran = guest(2)
             .timeout(60)
-            .option(format!("--append=limen.lockdep_selftest={name}"))
-            .script("sleep 0.3\n")
+            .option(format!(
+                "--append=limen.lockdep_selftest={name} rcupdate.rcu_cpu_stall_timeout=1"
+            ))
+            .script(if name == "rcu-stall" {
+                "sleep 2.2\n"
+            } else {
+                "sleep 0.3\n"
+            })
             .run()?;
-        if !ran.log.contains(report) || !ran.log.contains("turning off the locking correctness validator") {
+        // What RCU reports is no reason to stop validating locks.
+        let went_off = ran.log.contains("turning off the locking correctness validator");
+        if !ran.log.contains(report) || !went_off && !report.contains("RCU") && !name.starts_with("rcu") {
             bail!("the planted fault {name} was not found\n{}", ran.everything());
         }
     }

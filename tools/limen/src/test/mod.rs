@@ -15,6 +15,7 @@ mod licences;
 mod lines;
 mod memory;
 mod programs;
+mod rcu;
 mod rooms;
 mod rseq;
 pub mod selftests;
@@ -139,6 +140,7 @@ fn steps() -> Vec<Step> {
         steps.extend(memory::steps(arch));
         steps.extend(selftests::steps(arch));
         steps.extend(rseq::steps(arch));
+        steps.extend(rcu::steps(arch));
         steps.extend(stress::steps(arch));
         steps.extend(boots::more_steps(arch));
         steps.extend(bench::steps(arch));
@@ -167,6 +169,12 @@ const LENGTHY: &[&str] = &[
     "lockdep-abi-arm64",
     "lockdep-abi-arm",
     "lockdep-abi-powerpc64",
+    "rcutorture-arm",
+    "rcutorture-powerpc64",
+    "rcutorture-long-x86_64",
+    "rcutorture-long-arm64",
+    "rcutorture-long-arm",
+    "rcutorture-long-powerpc64",
     "selftests-newer-rseq-x86_64",
     "selftests-newer-rseq-arm64",
     "selftests-newer-rseq-arm",
