@@ -106,8 +106,8 @@ pub fn tai_ns() -> u64 {
 }
 
 /// The time of `CLOCK_MONOTONIC` at which `CLOCK_REALTIME` shows `at`, if it is not set before; 0 if it
-/// showed that before boot. No clock is read, so the result is the same until the clock is set: a timer that was
-/// armed for it has not expired too early.
+/// showed that before boot. No clock is read, so the result is the same until the clock is set: a timer that
+/// was armed for it has not expired too early.
 #[inline]
 pub fn monotonic_of_realtime(at: u64) -> u64 {
     let offset = WALL_OFFSET.load(Ordering::Relaxed) as i64;
