@@ -280,8 +280,8 @@ fn passed_one() {
 }
 
 /// Memory is short: has what waits for a grace period freed soon, and waits for that, at most `ns`
-/// nanoseconds longer than the grace period takes. Whether there was anything. Sleeps, but sets no timer: the caller may
-/// have set the thread's own.
+/// nanoseconds longer than the grace period takes. Whether there was anything. Sleeps, but sets no timer: the
+/// caller may have set the thread's own.
 pub fn hasten(ns: u64) -> bool {
     if waiting() == 0 {
         return false;
