@@ -43,16 +43,35 @@ struct Interval {
     setting: Setting,
     /// `ITIMER_REAL`: it repeats, has expired, and continues when its signal is taken.
     parked: bool,
-    /// It has expired, and its signal is being sent. Until that is done it looks armed, and setting it waits:
-    /// a program that finds it disarmed, or sets it, gets no signal of it any more.
-    sending: bool,
+    sending: Sending,
 }
 
-impl Interval {
-    /// The signal has been sent, or even been taken.
-    fn sent(&mut self) {
-        if core::mem::take(&mut self.sending) && self.setting.interval == 0 {
-            self.setting.expires = 0;
+/// An expired timer's signal on its way. Until it has been sent, the timer looks armed, and setting it waits:
+/// a program that finds it disarmed, or sets it, gets no signal of it any more. Only the sender, in an
+/// interrupt, ends this: the signal may be taken, and the timer expire again, before the sender has seen that
+/// it was sent.
+#[derive(Clone, Copy, Default)]
+struct Sending {
+    now: bool,
+    /// The timer expired meanwhile: the sender looks at it once more.
+    again: bool,
+}
+
+impl Sending {
+    /// A timer expires: whether its signal is to be sent now, and not by the one who is sending.
+    fn may_begin(&mut self) -> bool {
+        self.again = self.now;
+        !self.now
+    }
+    /// The signal has been sent. Whether to look at the timer once more.
+    fn ends(&mut self, setting: &mut Setting) -> bool {
+        self.taken(setting);
+        core::mem::take(self).again
+    }
+    /// The signal has been taken, or was dropped: a timer that does not repeat is off.
+    fn taken(&self, setting: &mut Setting) {
+        if self.now && setting.interval == 0 {
+            setting.expires = 0;
         }
     }
 }
@@ -165,7 +184,7 @@ pub fn set_itimer(which: Itimer, value: u64, interval: u64) -> (u64, u64) {
                 })
             });
             // Armed under the lock of the setting, so that it never expires by an older one.
-            let mut real = lock_settled(&inner.real, |real| real.sending);
+            let mut real = lock_settled(&inner.real, |real| real.sending.now);
             let now = now_ns();
             real.parked = false;
             let old = replace(&mut real.setting, now);
@@ -179,12 +198,18 @@ pub fn set_itimer(which: Itimer, value: u64, interval: u64) -> (u64, u64) {
         Itimer::Virtual => {
             process.timers.counts_cpu.store(true, Ordering::Relaxed);
             let now = process_time(process, CpuKind::User);
-            replace(&mut lock_settled(&inner.virt, |virt| virt.sending).setting, now)
+            replace(
+                &mut lock_settled(&inner.virt, |virt| virt.sending.now).setting,
+                now,
+            )
         }
         Itimer::Prof => {
             process.timers.counts_cpu.store(true, Ordering::Relaxed);
             let now = process_time(process, CpuKind::UserSystem);
-            replace(&mut lock_settled(&inner.prof, |prof| prof.sending).setting, now)
+            replace(
+                &mut lock_settled(&inner.prof, |prof| prof.sending.now).setting,
+                now,
+            )
         }
     }
 }
@@ -194,18 +219,23 @@ fn real_expired(process: &Arc<Process>) {
     let Some(inner) = process.timers.inner.get() else {
         return;
     };
-    {
-        let mut real = inner.real.lock();
-        if real.parked || real.sending || real.setting.expires == 0 || real.setting.expires > now_ns() {
+    loop {
+        {
+            let mut real = inner.real.lock();
+            let due = !real.parked && real.setting.expires != 0 && real.setting.expires <= now_ns();
+            if !due || !real.sending.may_begin() {
+                return;
+            }
+            real.parked = real.setting.interval != 0;
+            real.sending.now = true;
+        }
+        if !signal::itimer_to_process(process, SIGALRM) {
+            inner.real_goes_on(UNHEARD_REPEAT);
+        }
+        let real = &mut *inner.real.lock();
+        if !real.sending.ends(&mut real.setting) {
             return;
         }
-        real.parked = real.setting.interval != 0;
-        real.sending = true;
-    }
-    if signal::itimer_to_process(process, SIGALRM) {
-        inner.real.lock().sent();
-    } else {
-        inner.real_goes_on(UNHEARD_REPEAT);
     }
 }
 
@@ -214,7 +244,8 @@ impl Inner {
     /// nanoseconds from now.
     fn real_goes_on(&self, pause: u64) {
         let mut real = self.real.lock();
-        real.sent();
+        let sending = real.sending;
+        sending.taken(&mut real.setting);
         if !real.parked {
             return;
         }
@@ -393,16 +424,17 @@ pub fn cpu_tick(task: &Arc<Task>) {
         (&inner.prof, CpuKind::UserSystem, SIGPROF),
     ] {
         let mut timer = slot.lock();
-        if timer.setting.expires != 0 && !timer.sending {
+        if timer.setting.expires != 0 && !timer.sending.now {
             let now = process_time(process, kind);
             if now >= timer.setting.expires {
-                timer.sending = true;
+                timer.sending.now = true;
                 if timer.setting.interval != 0 {
                     advance(&mut timer.setting, now);
                 }
                 drop(timer);
                 signal::send_to_process(process, sig, SigInfo::kernel(sig));
-                slot.lock().sent();
+                let timer = &mut *slot.lock();
+                timer.sending.ends(&mut timer.setting);
             }
         }
     }

@@ -1,7 +1,7 @@
 //! A POSIX timer. It has one signal at a time. A repeating timer continues when its signal is taken, and
 //! counts the expiries that it missed (its overrun). So no program can keep a CPU busy with timer interrupts.
 
-use super::{Setting, UNHEARD_REPEAT, advance, lock_settled};
+use super::{Sending, Setting, UNHEARD_REPEAT, advance, lock_settled};
 use crate::signal::{self, SigInfo};
 use crate::sync::{IrqSpinGuard, IrqSpinLock, Once};
 use crate::task::timers::clock::Clock;
@@ -76,9 +76,7 @@ struct State {
     relative: bool,
     /// It repeats, has expired, and continues when its signal is taken. `setting` has the time of the expiry.
     parked: bool,
-    /// It has expired, and its signal is being sent. Until that is done it looks armed, and setting it waits:
-    /// a program that finds it disarmed, or sets it, gets no signal of it any more.
-    sending: bool,
+    sending: Sending,
     /// Its signal was sent and has not been taken.
     told: bool,
     /// How often it expired since the signal was sent.
@@ -88,12 +86,6 @@ struct State {
 }
 
 impl State {
-    /// The signal has been sent, or even been taken.
-    fn sent(&mut self) {
-        if core::mem::take(&mut self.sending) && self.setting.interval == 0 {
-            self.setting.expires = 0;
-        }
-    }
     /// Moves the next expiry of an expired timer behind `now`, and counts the missed ones.
     fn catch_up(&mut self, now: u64) {
         if now >= self.setting.expires {
@@ -142,7 +134,7 @@ impl PosixTimer {
                 interval,
             },
         };
-        let mut state = lock_settled(&self.state, |state| state.sending);
+        let mut state = lock_settled(&self.state, |state| state.sending.now);
         let old = self.left(&state);
         *state = State {
             setting,
@@ -204,7 +196,8 @@ impl PosixTimer {
     /// Its signal was taken: a repeating timer continues. Returns the overrun, if it was waiting for that.
     pub fn heard(&self) -> Option<i32> {
         let mut state = self.state.lock();
-        state.sent();
+        let sending = state.sending;
+        sending.taken(&mut state.setting);
         if !state.told {
             return None;
         }
@@ -228,7 +221,8 @@ impl PosixTimer {
     /// Nothing will take its signal and so make it continue: it continues by itself, at a low rate.
     fn unheard(&self) {
         let mut state = self.state.lock();
-        state.sent();
+        let sending = state.sending;
+        sending.taken(&mut state.setting);
         state.told = false;
         if state.parked {
             let now = self.now(&state);
@@ -239,7 +233,7 @@ impl PosixTimer {
 
     /// Disarms it for good, when no signal of it is being sent.
     pub fn delete(&self) {
-        *lock_settled(&self.state, |state| state.sending) = State::default();
+        *lock_settled(&self.state, |state| state.sending.now) = State::default();
         self.disarm();
     }
 
@@ -264,21 +258,27 @@ impl PosixTimer {
 
     /// Runs in interrupt context.
     fn expired(&self) {
+        while self.expires_now() {}
+    }
+
+    /// Sends the signal if it is time. Whether to look at the timer once more.
+    fn expires_now(&self) -> bool {
         {
             let mut state = self.state.lock();
-            if state.setting.expires == 0 || state.parked || state.sending {
-                return;
+            if state.setting.expires == 0 || state.parked || !state.sending.may_begin() {
+                return false;
             }
             if self.now(&state) < state.setting.expires {
                 // The clock was set back meanwhile.
-                return self.arm(&state, now_ns() + EARLY_REPEAT);
+                self.arm(&state, now_ns() + EARLY_REPEAT);
+                return false;
             }
             if matches!(self.notify, Notify::None) {
                 // Nothing to do: `left` moves the expiry on.
-                return;
+                return false;
             }
             state.parked = state.setting.interval != 0;
-            state.sending = true;
+            state.sending.now = true;
             // If it was set again while a signal of the former setting is pending, that one also stands for
             // this expiry.
             state.told = true;
@@ -294,11 +294,11 @@ impl PosixTimer {
                 .upgrade()
                 .is_none_or(|task| signal::timer_to_task(&task, info)),
         };
-        if sent {
-            self.state.lock().sent();
-        } else {
+        if !sent {
             self.unheard();
         }
+        let state = &mut *self.state.lock();
+        state.sending.ends(&mut state.setting)
     }
 }
 
