@@ -158,8 +158,15 @@ pub(super) unsafe fn call(link: *mut Link, run: unsafe fn(*mut Link)) {
     // SAFETY: the caller hands the link over.
     unsafe { *(*link).run.get() = Some(run) };
     without_preemption(|| {
+        let here = &CPUS[smp::cpu_id()];
+        // Before `start`, and on a CPU that came online late, there is no thread.
+        let cpu = if here.thread.get().is_some() {
+            here
+        } else {
+            &CPUS[0]
+        };
         // SAFETY: as the caller promises.
-        CPUS[smp::cpu_id()].push(unsafe { List::of(link) });
+        cpu.push(unsafe { List::of(link) });
     });
 }
 
