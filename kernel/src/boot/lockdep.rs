@@ -138,8 +138,9 @@ fn rcu_away() {
 /// An interrupt comes on a CPU that left user mode and has not said so.
 fn rcu_nested() {
     let timer = crate::time::Timer::new(|| {});
-    timer.arm(crate::time::now_ns() + 1_000_000);
     crate::sync::without_interrupts(|| {
+        // Armed with interrupts off, so that its interrupt comes in what follows.
+        timer.arm(crate::time::now_ns());
         context::user_enter();
         crate::arch::irq::local_enable();
         let end = crate::time::now_ns() + 2_000_000;
