@@ -220,6 +220,12 @@ pub struct BenchOptions {
     /// beside the series' figures
     #[arg(long, conflicts_with_all = ["check", "update_limits", "wall", "profile", "html", "svg"])]
     pub rseq: bool,
+    /// Which lines of memory several processors write while they do the same, and who writes them
+    #[arg(
+        long,
+        conflicts_with_all = ["check", "update_limits", "wall", "profile", "html", "svg", "json", "rseq"]
+    )]
+    pub shared_lines: bool,
     /// A Limen kernel to measure instead of the tree's (for --profile, its ELF file with symbols); `linux`
     /// measures Debian's, `lean` the lean one
     #[arg(long, value_name = "FILE")]

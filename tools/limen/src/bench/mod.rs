@@ -15,6 +15,7 @@ mod plugin;
 mod profile;
 mod rows;
 pub mod rseq;
+mod shared;
 mod svg;
 mod table;
 mod wall;
@@ -80,6 +81,9 @@ pub fn bench(options: &BenchOptions) -> Result<i32> {
     let lean = options.kernel.as_deref() == Some(LEAN.as_ref());
     if lean || compares && options.against.iter().any(|a| a == LEAN) {
         arches = lean::only_those(arches)?;
+    }
+    if options.shared_lines {
+        return shared::bench(options, arches);
     }
     if let Some(name) = &options.profile {
         for arch in arches {
