@@ -5,6 +5,7 @@
  *   size=N           only this size of theirs
  *   exec=PATH        run this program instead (its arguments follow, one `arg=` each); several are run in
  *                    turn
+ * With SHARED, the rows are those of shared.c: a program of its own, which leaves the other's size alone.
  * Prints, on the console, one line per row and size:
  *   bench NAME SIZE OPERATIONS ROUND...     (what each round took, the clock's own cost taken off)
  *   bench-failed NAME SIZE REASON
@@ -260,8 +261,12 @@ int main(int argc, char **argv) {
     if (exec) {
         run_programs(argv + 1, argc - 1);
     } else {
+#ifdef SHARED
+        const struct row *tables[] = {shared_rows};
+#else
         const struct row *tables[] = {call_rows,   signal_rows, fault_rows, region_rows, process_rows,
                                       switch_rows, file_rows,   wait_rows,  timer_rows};
+#endif
         for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) run_table(tables[i], only, size);
     }
     printf("bench-end\n");

@@ -117,6 +117,8 @@ pub struct Bench {
     pub dynamic: PathBuf,
     /// `/init` of the boot rows.
     pub hello: PathBuf,
+    /// `/init` of the rows of `--shared-lines`, with its symbols.
+    pub shared: PathBuf,
 }
 
 /// Builds the benchmark programs of one architecture.
@@ -155,6 +157,11 @@ pub fn bench(arch: Arch) -> Result<Bench> {
         fixed: make("bench-static", &["empty"], &["-static", "-no-pie", "-s"])?,
         dynamic: make("bench-dynamic", &["empty"], &["-s"])?,
         hello: make("bench-hello", &["hello"], &bare)?,
+        shared: make(
+            "bench-shared",
+            &["main", "shared"],
+            &["-static", "-no-pie", "-pthread", "-DSHARED"],
+        )?,
     })
 }
 

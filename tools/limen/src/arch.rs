@@ -6,6 +6,8 @@ use clap::ValueEnum;
 pub const DEBIAN: &str = "bookworm";
 /// Newer packages for it.
 pub const BACKPORTS: &str = "bookworm-backports";
+/// Where Debian's newest released Linux is: the backports of the release after it.
+pub const NEWEST: &str = "trixie-backports";
 
 /// An architecture of the guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]

@@ -183,9 +183,15 @@ pub struct BenchOptions {
     /// Architecture to measure [default: all that are supported]
     #[arg(long)]
     pub arch: Option<Arch>,
-    /// What to compare with: linux (Debian 12's image), none, or a kernel file
-    #[arg(long, value_name = "linux|none|FILE", default_value = "linux")]
-    pub against: String,
+    /// What to compare with: linux (Debian 12's image), lean (a newer Linux without what no row needs, built
+    /// once; x86_64 and arm64), none, or a kernel file; several with commas
+    #[arg(
+        long,
+        value_name = "linux|lean|none|FILE",
+        value_delimiter = ',',
+        default_value = "linux"
+    )]
+    pub against: Vec<String>,
     /// Only these rows (a * at the end stands for any ending; boot, perf and image size are rows too)
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub only: Vec<String>,
@@ -195,6 +201,9 @@ pub struct BenchOptions {
     /// Write a page with plots to this file
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
+    /// Write one plot, an SVG image, to this file
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
     /// Measure nanoseconds of wall clock as well: several runs of each kernel, in turn
     #[arg(long)]
     pub wall: bool,
@@ -209,10 +218,16 @@ pub struct BenchOptions {
     pub profile: Option<String>,
     /// Count what there is to do for restartable sequences on the way out to user mode, for three jobs,
     /// beside the series' figures
-    #[arg(long, conflicts_with_all = ["check", "update_limits", "wall", "profile", "html"])]
+    #[arg(long, conflicts_with_all = ["check", "update_limits", "wall", "profile", "html", "svg"])]
     pub rseq: bool,
+    /// Which lines of memory several processors write while they do the same, and who writes them
+    #[arg(
+        long,
+        conflicts_with_all = ["check", "update_limits", "wall", "profile", "html", "svg", "json", "rseq"]
+    )]
+    pub shared_lines: bool,
     /// A Limen kernel to measure instead of the tree's (for --profile, its ELF file with symbols); `linux`
-    /// measures Debian's
+    /// measures Debian's, `lean` the lean one
     #[arg(long, value_name = "FILE")]
     pub kernel: Option<PathBuf>,
     /// QEMU's processor model [default: max without rep's byte counting and 5-level paging, cortex-a57,

@@ -16,14 +16,33 @@ pub fn ensure(path: &Path, of: &[PathBuf], fill: impl FnOnce(&Path) -> Result<()
     if !tree::fresh(path, of) {
         let _alone = alone(path)?;
         if !tree::fresh(path, of) {
+            forget_begun(path);
             let began = SystemTime::now();
             make(path, |new| {
                 fill(new)?;
-                date(new, began)
+                date(new, began)?;
+                if path.is_dir() {
+                    // An old folder: a rename would not replace it.
+                    std::fs::remove_dir_all(path)?;
+                }
+                Ok(())
             })?;
         }
     }
     Ok(path.to_owned())
+}
+
+/// Removes what a run that was killed left beside `path` while it made it. The caller holds the lock.
+fn forget_begun(path: &Path) {
+    let begun = path.with_added_extension("new-");
+    let begun = begun.file_name().unwrap_or_default().as_encoded_bytes();
+    let beside = path.parent().and_then(|folder| std::fs::read_dir(folder).ok());
+    for entry in beside.into_iter().flatten().flatten() {
+        if entry.file_name().as_encoded_bytes().starts_with(begun) {
+            let other = entry.path();
+            let _ = std::fs::remove_file(&other).or_else(|_| std::fs::remove_dir_all(&other));
+        }
+    }
 }
 
 /// Sets the modification time of a made file to `began`, when the making began: a source that changed
@@ -165,6 +184,27 @@ mod tests {
         again();
         again();
         assert_eq!(times.into_inner(), 2);
+        std::fs::remove_dir_all(place).unwrap();
+    }
+
+    #[test]
+    fn an_old_folder_is_made_again_and_leftovers_go() {
+        let place = place("old");
+        let (path, source) = (place.join("folder"), place.join("source"));
+        let wait = || std::thread::sleep(std::time::Duration::from_millis(20));
+        std::fs::create_dir_all(place.join("folder.new-1-0")).unwrap();
+        for text in ["first", "second"] {
+            std::fs::write(&source, text).unwrap();
+            wait();
+            let made = ensure(&path, std::slice::from_ref(&source), |new| {
+                std::fs::create_dir_all(new)?;
+                Ok(std::fs::write(new.join("in"), text)?)
+            });
+            assert_eq!(std::fs::read_to_string(made.unwrap().join("in")).unwrap(), text);
+            wait();
+        }
+        // The folder, its lock, the source.
+        assert_eq!(std::fs::read_dir(&place).unwrap().count(), 3);
         std::fs::remove_dir_all(place).unwrap();
     }
 

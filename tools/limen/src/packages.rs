@@ -75,6 +75,11 @@ pub fn install(packages: &[&str]) -> Result<()> {
 /// Fetches `package` for `arch`, as Debian's mirror has it today, and unpacks it below
 /// `target/limen/packages`. Fetched once; the folder is the result.
 pub fn fetch(arch: Arch, package: &str) -> Result<PathBuf> {
+    fetch_from(arch, arch::DEBIAN, package)
+}
+
+/// As [`fetch`], from a suite that need not be Debian 12's.
+pub fn fetch_from(arch: Arch, suite: &str, package: &str) -> Result<PathBuf> {
     let made = tree::cache(&format!("packages/{}", arch.debian()))?.join(package);
     if made.is_dir() {
         return Ok(made);
@@ -83,7 +88,7 @@ pub fn fetch(arch: Arch, package: &str) -> Result<PathBuf> {
     if made.is_dir() {
         return Ok(made); // another run was quicker
     }
-    let mut apt = Apt::new(arch)?;
+    let mut apt = Apt::new(arch, suite)?;
     eprintln!("limen: fetching {package} for {arch}");
     forget_begun(&tree::cache(&format!("packages/{}", arch.debian()))?, package);
     let work = tree::cache(&format!("packages/{}", arch.debian()))?
@@ -92,8 +97,8 @@ pub fn fetch(arch: Arch, package: &str) -> Result<PathBuf> {
     std::fs::create_dir_all(work.join("root"))?;
     if apt.run("apt-get", &["-qq", "download", package], &work).is_err() {
         // The mirror may have a newer version than the local list names.
-        outdated(arch)?;
-        apt = Apt::new(arch)?;
+        outdated(arch, suite)?;
+        apt = Apt::new(arch, suite)?;
         apt.run("apt-get", &["-qq", "download", package], &work)
             .with_context(|| format!("cannot fetch {package}; is the network there?"))?;
     }
@@ -143,10 +148,11 @@ pub fn tree_with(arch: Arch, name: &str, packages: &[&str]) -> Result<PathBuf> {
         apt.run("apt-get", &[&["-qq", "download"], &names[..]].concat(), &work)?;
         Ok(())
     };
-    if fetch(&Apt::new(arch)?).is_err() {
+    if fetch(&Apt::new(arch, arch::DEBIAN)?).is_err() {
         // The mirror may have newer versions than the local list names.
-        outdated(arch)?;
-        fetch(&Apt::new(arch)?).with_context(|| format!("cannot fetch {shown}; is the network there?"))?;
+        outdated(arch, arch::DEBIAN)?;
+        fetch(&Apt::new(arch, arch::DEBIAN)?)
+            .with_context(|| format!("cannot fetch {shown}; is the network there?"))?;
     }
     for file in std::fs::read_dir(&work)?.flatten().map(|e| e.path()) {
         if file.extension().is_some_and(|x| x == "deb") {
@@ -210,11 +216,11 @@ pub fn dependency(arch: Arch, suite: &str, package: &str, prefix: &str) -> Resul
     let _alone = alone()?;
     let release = format!("APT::Default-Release={suite}");
     let ask = |apt: &Apt| apt.run("apt-cache", &["-o", &release, "depends", package], Path::new("/"));
-    let text = match ask(&Apt::new(arch)?) {
+    let text = match ask(&Apt::new(arch, suite)?) {
         Ok(text) => text,
         Err(_) => {
-            outdated(arch)?;
-            ask(&Apt::new(arch)?)?
+            outdated(arch, suite)?;
+            ask(&Apt::new(arch, suite)?)?
         }
     };
     let name = text
@@ -227,19 +233,35 @@ pub fn dependency(arch: Arch, suite: &str, package: &str, prefix: &str) -> Resul
 }
 
 /// Has the package list of an architecture fetched again before its next use.
-fn outdated(arch: Arch) -> Result<()> {
-    Ok(std::fs::remove_file(
-        tree::cache(&format!("apt/{}", arch.debian()))?.join("updated"),
-    )?)
+fn outdated(arch: Arch, suite: &str) -> Result<()> {
+    Ok(std::fs::remove_file(state(arch, suite)?.join("updated"))?)
 }
 
-/// A private package state for one architecture.
+/// The suites whose lists are kept together with that of `suite`. Debian 12's own and its backports are one
+/// set: a package in both comes from the first, unless the second suite is named.
+fn suites(suite: &str) -> Vec<&str> {
+    if [arch::DEBIAN, arch::BACKPORTS].contains(&suite) {
+        vec![arch::DEBIAN, arch::BACKPORTS]
+    } else {
+        vec![suite]
+    }
+}
+
+/// The folder of the lists.
+fn state(arch: Arch, suite: &str) -> Result<PathBuf> {
+    match suites(suite)[..] {
+        [alone] => tree::cache(&format!("apt/{}-{alone}", arch.debian())),
+        _ => tree::cache(&format!("apt/{}", arch.debian())),
+    }
+}
+
+/// A private package state for one architecture and the suites of one set.
 struct Apt {
     options: Vec<String>,
 }
 
 impl Apt {
-    fn new(arch: Arch) -> Result<Apt> {
+    fn new(arch: Arch, suite: &str) -> Result<Apt> {
         let a = arch.debian();
         if tree::find_tool("apt-get").is_none() {
             bail!(
@@ -247,16 +269,16 @@ impl Apt {
                  instead"
             );
         }
-        let dir = tree::cache(&format!("apt/{a}"))?;
+        let dir = state(arch, suite)?;
         for sub in ["lists/partial", "cache/archives/partial"] {
             std::fs::create_dir_all(dir.join(sub))?;
         }
         std::fs::write(dir.join("status"), "")?;
         let keys = "/usr/share/keyrings/debian-archive-keyring.gpg";
-        // A package in both comes from the first, unless the second suite is named.
-        let sources = [arch::DEBIAN, arch::BACKPORTS]
+        let sources: String = suites(suite)
+            .iter()
             .map(|suite| format!("deb [signed-by={keys}] http://deb.debian.org/debian {suite} main\n"))
-            .concat();
+            .collect();
         std::fs::write(dir.join("sources.list"), &sources)?;
         let d = dir.display();
         let options = [

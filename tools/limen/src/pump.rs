@@ -67,7 +67,7 @@ impl Signals {
 }
 
 /// Whether this process was started with `signal` ignored.
-fn ignored(signal: i32) -> bool {
+pub fn ignored(signal: i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let mask = mask.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok());

@@ -51,6 +51,7 @@ impl<'a> Subject<'a> {
             subject: self,
             initrd,
             memory: MEMORY,
+            cpus: 1,
             words: Vec::new(),
             icount: true,
             plugin: None,
@@ -67,6 +68,8 @@ pub struct Run<'a> {
     pub initrd: &'a Path,
     /// Memory in MiB.
     pub memory: u64,
+    /// Processors.
+    pub cpus: u32,
     /// Arguments of init.
     pub words: Vec<String>,
     /// Whether the guest's clock counts instructions (`-icount`); else it is the host's clock.
@@ -148,7 +151,7 @@ impl Run<'_> {
             "-cpu",
             self.subject.cpu,
             "-smp",
-            "1",
+            &self.cpus.to_string(),
             "-m",
             &memory,
             "-accel",

@@ -19,6 +19,8 @@ pub struct Guest {
     pub rows: TemporaryFile,
     /// The initramfs with the hello program alone.
     pub hello: TemporaryFile,
+    /// The initramfs with the rows of `--shared-lines`.
+    pub shared: TemporaryFile,
 }
 
 fn add(archive: &mut Archive, name: &str, path: &Path) -> Result<()> {
@@ -47,9 +49,13 @@ pub fn prepare(arch: Arch) -> Result<Guest> {
     let mut hello = Archive::default();
     add(&mut hello, "init", &programs.hello)?;
     guest_files::add_basics(&mut hello);
+    let mut shared = Archive::default();
+    add(&mut shared, "init", &programs.shared)?;
+    guest_files::add_basics(&mut shared);
     Ok(Guest {
         programs,
         rows: TemporaryFile::new(&rows.finish())?,
         hello: TemporaryFile::new(&hello.finish())?,
+        shared: TemporaryFile::new(&shared.finish())?,
     })
 }

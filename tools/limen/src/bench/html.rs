@@ -17,7 +17,7 @@ pub fn write(reports: &[Report], path: &Path) -> Result<()> {
     std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
 }
 
-fn escape(text: &str) -> String {
+pub(super) fn escape(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")
         .replace('>', "&gt;")
@@ -31,7 +31,7 @@ fn page(reports: &[Report]) -> String {
          <title>limen bench</title>\n<style>\n{STYLE}</style>\n<h1>What operations cost</h1>\n\
          <p>Instructions executed per operation, counted exactly (QEMU, <code>-icount \
          shift=0,sleep=off</code>): the same on every host. Linux is Debian's general-purpose configuration, \
-         settled, with \
+         which does more, lean Linux a newer one without what no row needs; both settled, with \
          <code>mitigations=off</code>. Shorter is better.</p>\n"
     );
     for report in reports {
@@ -108,8 +108,9 @@ fn bars(out: &mut String, what: &str, values: &[Option<f64>]) {
             );
         }
     }
+    // To the first of the others.
     let ratio = match values {
-        [Some(ours), Some(theirs)] if *theirs > 0.0 => format!("{:.2}", ours / theirs),
+        [Some(ours), Some(theirs), ..] if *theirs > 0.0 => format!("{:.2}", ours / theirs),
         _ => String::new(),
     };
     let _ = writeln!(out, "</td><td class=\"ratio\">{ratio}</td></tr>");

@@ -6,13 +6,17 @@ mod boot;
 mod counted;
 mod guest;
 mod html;
+mod interrupt;
 mod json;
+mod lean;
 mod limits;
 mod perf;
 mod plugin;
 mod profile;
 mod rows;
 pub mod rseq;
+mod shared;
+mod svg;
 mod table;
 mod wall;
 
@@ -72,7 +76,15 @@ pub fn bench(options: &BenchOptions) -> Result<i32> {
     if options.rseq {
         return rseq::bench(options);
     }
-    let arches = Arch::chosen(options.arch);
+    let mut arches = Arch::chosen(options.arch);
+    let compares = !(options.check || options.update_limits || options.profile.is_some());
+    let lean = options.kernel.as_deref() == Some(LEAN.as_ref());
+    if lean || compares && options.against.iter().any(|a| a == LEAN) {
+        arches = lean::only_those(arches)?;
+    }
+    if options.shared_lines {
+        return shared::bench(options, arches);
+    }
     if let Some(name) = &options.profile {
         for arch in arches {
             let kernel = limen(options, arch)?;
@@ -106,6 +118,9 @@ pub fn bench(options: &BenchOptions) -> Result<i32> {
     }
     if let Some(path) = &options.html {
         html::write(&reports, path)?;
+    }
+    if let Some(path) = &options.svg {
+        svg::write(&reports, path)?;
     }
     if options.update_limits {
         limits::update(&reports)?;
@@ -165,32 +180,47 @@ fn check(options: &BenchOptions, arch: Arch) -> Result<bool> {
     Ok(failed.is_empty())
 }
 
-/// The kernels to measure: Limen, and the one to compare with.
+/// What `--against` and `--kernel` call the lean Linux.
+const LEAN: &str = "lean";
+
+/// The kernels to measure: Limen, and those to compare with.
 fn kernels(options: &BenchOptions, arch: Arch) -> Result<Vec<Kernel>> {
     let mut kernels = vec![limen(options, arch)?];
     if options.update_limits {
         return Ok(kernels);
     }
-    match options.against.as_str() {
-        "none" => {}
-        "linux" => kernels.push(debian(arch)?),
-        file => {
-            let bytes = std::fs::read(file)
-                .with_context(|| format!("--against {file}: give linux, none, or a kernel file"))?;
-            let (kind, its_arch) = linux::identify(file.as_ref(), &bytes)?;
-            if its_arch != arch {
-                bail!("--against {file}: that is an {its_arch} kernel; add --arch {its_arch}");
-            }
-            let limen = kind == linux::Kind::Limen;
-            kernels.push(Kernel {
-                name: if limen { "other Limen" } else { "Linux" }.to_owned(),
-                image: file.into(),
-                symbols: None,
-                limen,
-            });
+    for against in options.against.iter().filter(|a| *a != "none") {
+        let other = match against.as_str() {
+            "linux" => debian(arch)?,
+            LEAN => lean::kernel(arch)?,
+            file => given(file, arch)?,
+        };
+        if kernels.iter().any(|k| k.name == other.name) {
+            bail!(
+                "--against {against}: there is a kernel called {} already",
+                other.name
+            );
         }
+        kernels.push(other);
     }
     Ok(kernels)
+}
+
+/// The kernel file that `--against` names.
+fn given(file: &str, arch: Arch) -> Result<Kernel> {
+    let bytes = std::fs::read(file)
+        .with_context(|| format!("--against {file}: give linux, lean, none, or a kernel file"))?;
+    let (kind, its_arch) = linux::identify(file.as_ref(), &bytes)?;
+    if its_arch != arch {
+        bail!("--against {file}: that is an {its_arch} kernel; add --arch {its_arch}");
+    }
+    let limen = kind == linux::Kind::Limen;
+    Ok(Kernel {
+        name: if limen { "other Limen" } else { "Linux" }.to_owned(),
+        image: file.into(),
+        symbols: None,
+        limen,
+    })
 }
 
 /// Debian's image.
@@ -207,6 +237,7 @@ fn debian(arch: Arch) -> Result<Kernel> {
 fn limen(options: &BenchOptions, arch: Arch) -> Result<Kernel> {
     let (image, symbols) = match &options.kernel {
         Some(file) if file.as_os_str() == crate::kernel::LINUX => return debian(arch),
+        Some(file) if file.as_os_str() == LEAN => return lean::kernel(arch),
         Some(file) => {
             // A flat image has no symbols; they are in the ELF file beside it.
             let beside = file.with_extension("elf");

@@ -1,19 +1,20 @@
-//! The QEMU plugin that counts every instruction by address (`tools/limen/plugin/count.c`). It is built when
-//! needed; this gives QEMU's option for it and reads its output.
+//! QEMU plugins, built when needed, and the symbols of what they see. The one that counts every instruction
+//! by address is `tools/limen/plugin/count.c`; this gives QEMU's option for it and reads its output.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
+use object::{Object, ObjectSymbol, SymbolKind};
 
 use crate::arch::Arch;
 use crate::{made, packages, tree};
 
-/// The plugin, built when it is missing or older than its source.
-fn built() -> Result<PathBuf> {
-    let source = tree::root().join("tools/limen/plugin/count.c");
-    let made = tree::cache("plugin")?.join("count.so");
+/// The plugin `name`, built when it is missing or older than its source.
+pub fn built(name: &str) -> Result<PathBuf> {
+    let source = tree::root().join(format!("tools/limen/plugin/{name}.c"));
+    let made = tree::cache("plugin")?.join(format!("{name}.so"));
     made::ensure(&made, std::slice::from_ref(&source), |new| {
         packages::ensure_tool("cc", &["gcc", "libc6-dev"])?;
         let output = Command::new("cc")
@@ -24,7 +25,7 @@ fn built() -> Result<PathBuf> {
             .context("cannot start cc")?;
         if !output.status.success() {
             bail!(
-                "cc failed on tools/limen/plugin/count.c:\n{}",
+                "cc failed on tools/limen/plugin/{name}.c:\n{}",
                 String::from_utf8_lossy(&output.stderr)
             );
         }
@@ -61,7 +62,7 @@ impl Counting {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let output = tree::cache("run")?.join(format!("{}-{number}.counts", std::process::id()));
-        let mut option = format!("{},output={}", built()?.display(), output.display());
+        let mut option = format!("{},output={}", built("count")?.display(), output.display());
         if let Some((begin, end)) = between {
             option += &format!(",begin={begin:x},end={end:x}");
         }
@@ -97,7 +98,24 @@ impl Drop for Counting {
 
 /// The addresses of functions in an ELF file: start, size, name, in order.
 pub fn functions(path: &Path) -> Result<Vec<(u64, u64, String)>> {
-    use object::{Object, ObjectSymbol, SymbolKind};
+    symbols(path, |kind| {
+        matches!(kind, SymbolKind::Text | SymbolKind::Label | SymbolKind::Unknown)
+    })
+}
+
+/// The same of data.
+pub fn data(path: &Path) -> Result<Vec<(u64, u64, String)>> {
+    symbols(path, |kind| kind == SymbolKind::Data)
+}
+
+/// The symbol that has an address inside.
+pub fn inside(symbols: &[(u64, u64, String)], address: u64) -> Option<&str> {
+    let at = symbols.partition_point(|s| s.0 <= address).checked_sub(1)?;
+    let (start, size, name) = symbols.get(at)?;
+    (address < start + size).then_some(name)
+}
+
+fn symbols(path: &Path, wanted: fn(SymbolKind) -> bool) -> Result<Vec<(u64, u64, String)>> {
     let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     let file = object::File::parse(&*bytes)
         .with_context(|| format!("{} is no ELF file with symbols", path.display()))?;
@@ -105,12 +123,7 @@ pub fn functions(path: &Path) -> Result<Vec<(u64, u64, String)>> {
     let thumb = u64::from(file.architecture() == object::Architecture::Arm);
     let mut found: Vec<(u64, u64, String)> = file
         .symbols()
-        .filter(|s| {
-            matches!(
-                s.kind(),
-                SymbolKind::Text | SymbolKind::Label | SymbolKind::Unknown
-            )
-        })
+        .filter(|s| wanted(s.kind()))
         .filter(|s| s.is_definition() && s.address() != 0)
         .filter_map(|s| {
             let name = s.name().ok().filter(|n| !n.is_empty() && !n.starts_with('$'))?;

@@ -13,7 +13,7 @@ use super::rows::{self, Figures};
 use crate::arch::Arch;
 
 /// The symbols of addresses.
-struct Places {
+pub struct Places {
     arch: Arch,
     functions: Vec<(u64, u64, String)>,
     /// The kernel's physical addresses, at which it runs before paging is on.
@@ -88,16 +88,10 @@ pub fn profile(subject: Subject, name: &str, json: Option<&Path>) -> Result<()> 
         divisor = figure.operations as f64 * counts.stretches.max(1) as f64;
         measured = Some(figure.rounds.iter().sum::<u64>() as f64 / divisor);
     }
-    let places = Places {
-        arch,
-        functions,
-        early: if boot {
-            plugin::loaded(arch, symbols)?
-        } else {
-            Vec::new()
-        },
-        boot,
-    };
+    let mut places = Places::of_run(arch, functions);
+    if boot {
+        (places.early, places.boot) = (plugin::loaded(arch, symbols)?, true);
+    }
     print(name, &counts, &places, divisor, measured);
     if let Some(file) = json {
         write(file, arch, name, &counts, &places, divisor)?;
@@ -189,6 +183,16 @@ fn print(name: &str, counts: &Counts, places: &Places, divisor: f64, measured: O
 }
 
 impl Places {
+    /// The symbols of a kernel that has booted, and of what else is in `functions`.
+    pub fn of_run(arch: Arch, functions: Vec<(u64, u64, String)>) -> Places {
+        Places {
+            arch,
+            functions,
+            early: Vec::new(),
+            boot: false,
+        }
+    }
+
     /// Whether an address belongs to the kernel's part of the address space. User space is the lower half,
     /// with 32-bit addresses the lower three quarters.
     fn is_kernel(&self, address: u64) -> bool {
@@ -199,7 +203,7 @@ impl Places {
     }
 
     /// The symbol of an address, and whether the address is that of its first instruction.
-    fn symbol_at(&self, address: u64) -> (&str, bool) {
+    pub fn symbol_at(&self, address: u64) -> (&str, bool) {
         let at = self.functions.partition_point(|f| f.0 <= address);
         if let Some((start, size, name)) = at.checked_sub(1).and_then(|i| self.functions.get(i)) {
             let inside = if *size == 0 {

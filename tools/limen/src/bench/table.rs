@@ -1,4 +1,5 @@
-//! The tables of `limen bench` on the terminal.
+//! The tables of `limen bench` on the terminal. Beside one other kernel there is room for what each row does;
+//! beside several there is not.
 
 use super::Report;
 use super::rows::{self, number};
@@ -15,17 +16,34 @@ fn boots(report: &Report) {
             println!();
             head = false;
         }
-        let mut line = format!("{name:<16} {what:<62}");
-        for value in &values {
-            line += &format!(" {:>13}", value.map_or("-".to_owned(), whole));
-        }
-        if let [Some(ours), Some(theirs)] = values[..]
-            && theirs > 0
-        {
-            line += &format!("   {}", ratio(ours as f64 / theirs as f64));
-        }
-        println!("{line}");
+        let begin = if values.len() > 2 {
+            format!("{name:<24}")
+        } else {
+            format!("{name:<16} {what:<62}")
+        };
+        let values: Vec<_> = values
+            .into_iter()
+            .map(|v| v.map(|v| (v as f64, whole(v))))
+            .collect();
+        println!("{begin}{}", figures(&values));
     }
+}
+
+/// The figures of a row, each but the first with what share of it the first is.
+fn figures(values: &[Option<(f64, String)>]) -> String {
+    let mut line = String::new();
+    let ours = values.first().and_then(Option::as_ref).map(|v| v.0);
+    for (i, value) in values.iter().enumerate() {
+        let (value, text) = value.as_ref().map_or((0.0, "-"), |v| (v.0, &v.1));
+        line += &format!(" {text:>13}");
+        if i > 0 {
+            line += &match ours {
+                Some(ours) if value > 0.0 => format!("   {:<6}", ratio(ours / value)),
+                _ => " ".repeat(9),
+            };
+        }
+    }
+    line.trim_end().to_owned()
 }
 
 /// A ratio, with more digits if it is very small.
@@ -48,7 +66,6 @@ pub fn whole(value: u64) -> String {
 
 /// Prints the table of an architecture.
 pub fn print(report: &Report) {
-    let names: Vec<&str> = report.kernels.iter().map(|k| k.kernel.name.as_str()).collect();
     println!();
     println!(
         "{}: instructions per operation ({}, -cpu {}, one processor)",
@@ -57,37 +74,60 @@ pub fn print(report: &Report) {
         report.cpu
     );
     println!();
-    let mut head = format!("{:<24} {:<46}", "row", "operation");
-    names.iter().for_each(|n| head += &format!(" {n:>13}"));
-    if names.len() == 2 {
-        head += "   ratio";
+    let several = report.kernels.len() > 2;
+    let begin = |name: &str, what: &str| {
+        if several {
+            format!("{name:<24}")
+        } else {
+            format!("{name:<24} {what:<46}")
+        }
+    };
+    let mut head = begin("row", "operation");
+    for (i, measured) in report.kernels.iter().enumerate() {
+        head += &format!(" {:>13}", measured.kernel.name);
+        if i > 0 {
+            head += "   ratio ";
+        }
     }
     let rows = report.keys();
     if !rows.is_empty() {
-        println!("{head}");
+        println!("{}", head.trim_end());
     }
     for key in rows {
         let what = rows::find(&key.0).map_or("", |r| r.what);
-        let values: Vec<Option<f64>> = report
+        let values: Vec<Option<(f64, String)>> = report
             .kernels
             .iter()
-            .map(|k| k.figures.rows.get(&key).map(rows::Figure::per_operation))
+            .map(|k| {
+                let value = k.figures.rows.get(&key).map(rows::Figure::per_operation)?;
+                Some((value, number(value)))
+            })
             .collect();
-        let mut line = format!("{:<24} {what:<46}", rows::shown(&key));
-        for value in &values {
-            line += &format!(" {:>13}", value.map_or("-".to_owned(), number));
-        }
-        if let [Some(ours), Some(theirs)] = values[..]
-            && theirs > 0.0
-        {
-            line += &format!("   {}", ratio(ours / theirs));
-        }
-        println!("{line}");
+        println!("{}{}", begin(&rows::shown(&key), what), figures(&values));
     }
     boots(report);
     for measured in &report.kernels {
         for (row, why) in &measured.figures.failed {
             println!("{}: {row} failed: {why}", measured.kernel.name);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::figures;
+
+    #[test]
+    fn each_other_kernel_has_its_ratio() {
+        let value = |v: f64| Some((v, format!("{v}")));
+        assert_eq!(
+            figures(&[value(50.0), value(100.0), value(200.0)]),
+            format!("{:>14}{:>14}     0.50{:>14}     0.25", 50, 100, 200)
+        );
+        assert_eq!(
+            figures(&[value(1.0), None, value(1000.0)]),
+            format!("{:>14}{:>14}{:9}{:>14}   0.0010", 1, "-", "", 1000)
+        );
+        assert_eq!(figures(&[None, value(2.0)]), format!("{:>14}{:>14}", "-", 2));
     }
 }

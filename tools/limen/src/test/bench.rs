@@ -1,4 +1,5 @@
-//! The counts of `limen bench` against `bench/limits.toml`: a figure that got worse fails here.
+//! The counts of `limen bench` against `bench/limits.toml`: a figure that got worse fails here. And whether
+//! `limen bench --shared-lines` sees a line that several processors write, and only that.
 
 use std::process::{Command, Stdio};
 
@@ -27,5 +28,27 @@ pub fn steps(arch: Arch) -> Vec<Step> {
         let last = said.lines().find(|l| l.contains("counts")).unwrap_or_default();
         Ok(Verdict::Passed(last.to_owned()))
     });
-    vec![check.after(format!("boot-{arch}"))]
+    let shared = Step::on(arch, "bench-shared-lines", move |context| {
+        if context.kernel.is_some() {
+            return Ok(Verdict::Skipped("only for Limen".into()));
+        }
+        // The command itself fails if one of its two known rows comes out wrong.
+        let arguments = ["--shared-lines", "--against", "none", "--only", "one-line"];
+        let output = Command::new(tree::own_program())
+            .args(["bench", "--arch", arch.name()])
+            .args(arguments)
+            .stdin(Stdio::null())
+            .output()
+            .context("cannot start limen bench")?;
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        if !output.status.success() || !said.contains("adding to one word: lines written often 1,") {
+            bail!("{said}{}", String::from_utf8_lossy(&output.stderr));
+        }
+        Ok(Verdict::Passed(
+            "a shared line is seen, others are not".to_owned(),
+        ))
+    });
+    [check, shared]
+        .map(|step| step.after(format!("boot-{arch}")))
+        .into()
 }
