@@ -1,5 +1,7 @@
 //! Clocks, timers and the timer interrupt.
 
+#![forbid(unsafe_code)]
+
 pub mod ntp;
 mod sleep;
 mod timer;
