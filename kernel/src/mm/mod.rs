@@ -30,6 +30,7 @@ mod stack;
 mod stats;
 mod symbol_room;
 pub mod table;
+mod told;
 mod trim;
 pub mod user;
 mod vma;
@@ -48,6 +49,7 @@ pub use space::{AddressSpace, Layout, Mapped, VmaInfo};
 pub use stack::KernelStack;
 pub use stats::stats;
 pub use symbol_room::symbol_room;
+pub use told::Told;
 pub use vma::{FileMap, MappedFile, SpecialPages, VmFlags};
 pub use vmap::map_device;
 

@@ -232,6 +232,14 @@ impl<const LEN: usize> UserBlock<LEN> {
         check(addr, LEN)?;
         Ok(Self { addr })
     }
+    /// A block whose address was checked before.
+    ///
+    /// # Safety
+    /// It was.
+    #[inline(always)]
+    pub(in crate::mm) const unsafe fn checked(addr: usize) -> Self {
+        Self { addr }
+    }
     /// Its address.
     #[inline(always)]
     pub fn addr(self) -> usize {
