@@ -25,25 +25,9 @@
 #include <time.h>
 #include <unistd.h>
 #include "check.h"
-
-#ifndef SYS_futex
-#define SYS_futex SYS_futex_time64
-#endif
+#include "pages.h"
 
 #define HIGHEST 0x7fffffffffffffffll
-#define FAILS(call, error) CHECK((long)(call) == -1 && errno == (error))
-
-static long page;
-
-static char *zeros(long pages, int protection, int flags) {
-    return mmap(NULL, pages * page, protection, MAP_ANONYMOUS | flags, -1, 0);
-}
-
-static int memory_file(long pages) {
-    int file = memfd_create("memory", MFD_ALLOW_SEALING);
-    CHECK(file >= 0 && ftruncate(file, pages * page) == 0);
-    return file;
-}
 
 /*
  * Runs `run` in a process of its own; returns the number of its failed checks, or 200 plus the signal that
