@@ -1,9 +1,9 @@
 //! The ends of waits, as times of clocks, also of those that can be set meanwhile (`time::wall`).
 
-use super::{TaskState, current, schedule, sleep_timer};
+use super::{current, sleep_timer};
 use crate::sync::SpinLock;
 use crate::task::Task;
-use crate::time::{monotonic_at, now_ns, realtime_ns, sleep_until, tai_ns};
+use crate::time::{monotonic_at, now_ns, realtime_ns, sleep_until, sleep_until_passed, tai_ns};
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use limen_linux_abi::Errno;
@@ -82,18 +82,7 @@ impl Deadline {
         }
         let me = current();
         let _alarm = self.alarm(&me);
-        let result = loop {
-            me.sched.set_state(TaskState::INTERRUPTIBLE);
-            if self.passed() {
-                break Ok(());
-            }
-            if me.signal_pending() {
-                break Err(Errno::ERESTARTSYS);
-            }
-            schedule();
-        };
-        me.sched.set_state(TaskState::RUNNING);
-        result
+        sleep_until_passed(|| self.passed(), || ())
     }
 }
 

@@ -8,7 +8,7 @@ mod timer;
 pub mod vdso;
 pub mod wall;
 
-pub use sleep::sleep_until;
+pub use sleep::{sleep_until, sleep_until_passed};
 pub use timer::{Timer, TimerBase, tick_needed, timer_interrupt};
 
 use crate::sync::{IrqSpinLock, SpinLock};
