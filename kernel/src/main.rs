@@ -27,3 +27,5 @@ mod task;
 mod threshold;
 mod time;
 mod trace;
+
+arch::above::arch_calls!(boot::Limen);

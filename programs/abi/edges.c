@@ -1,7 +1,7 @@
 /*
- * Memory in rare situations: protections a mapping may get later, mincore and locked memory, addresses and
- * lengths beyond the address space, and that a process killed during long work ends. Called by
- * tools/limen/src/test/programs.rs, on every architecture; on Linux it can be run by hand, as root.
+ * Memory in rare situations: protections a mapping may get later, mincore, addresses and lengths beyond the
+ * address space, and that a process killed during long work ends. Called by tools/limen/src/test/programs.rs,
+ * on every architecture; on Linux it can be run by hand, as root.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -25,41 +25,9 @@
 #include <time.h>
 #include <unistd.h>
 #include "check.h"
-
-#ifndef SYS_futex
-#define SYS_futex SYS_futex_time64
-#endif
+#include "pages.h"
 
 #define HIGHEST 0x7fffffffffffffffll
-#define FAILS(call, error) CHECK((long)(call) == -1 && errno == (error))
-
-static long page;
-
-static char *zeros(long pages, int protection, int flags) {
-    return mmap(NULL, pages * page, protection, MAP_ANONYMOUS | flags, -1, 0);
-}
-
-static int memory_file(long pages) {
-    int file = memfd_create("memory", MFD_ALLOW_SEALING);
-    CHECK(file >= 0 && ftruncate(file, pages * page) == 0);
-    return file;
-}
-
-/*
- * Runs `run` in a process of its own; returns the number of its failed checks, or 200 plus the signal that
- * ended it.
- */
-static int apart(void (*run)(void)) {
-    int status = 0;
-    pid_t child = fork();
-    if (child == 0) {
-        failed = 0;
-        run();
-        _exit(failed);
-    }
-    if (waitpid(child, &status, 0) != child) return -1;
-    return WIFSIGNALED(status) ? 200 + WTERMSIG(status) : WEXITSTATUS(status);
-}
 
 static double seconds(void) {
     struct timespec now;
@@ -171,111 +139,6 @@ static void foreign_pages(void) {
     unlink("foreign");
 }
 
-/*
- * The value of a line of a file in /proc, of the mapping at `at` if that is given. With `text`: what is
- * behind the name.
- */
-static long row(const char *path, const char *at, const char *name, char *text) {
-    char line[512];
-    long value = -1;
-    int inside = !at;
-    FILE *file = fopen(path, "r");
-    while (file && fgets(line, sizeof line, file)) {
-        unsigned long start, end;
-        char separator;
-        if (at && sscanf(line, "%lx%c%lx ", &start, &separator, &end) == 3 && separator == '-')
-            inside = (uintptr_t)at >= start && (uintptr_t)at < end;
-        else if (inside && strncmp(line, name, strlen(name)) == 0 && line[strlen(name)] == ':') {
-            value = strtol(line + strlen(name) + 1, NULL, 10);
-            if (text) strcpy(text, line + strlen(name) + 1);
-        }
-    }
-    if (file) fclose(file);
-    return value;
-}
-
-static long locked(const char *at) {
-    return row("/proc/self/smaps", at, "Locked", NULL);
-}
-
-/* Whether smaps shows a two-letter flag for the mapping at `at`. */
-static int flagged(const char *at, const char *flag) {
-    char text[512] = "";
-    row("/proc/self/smaps", at, "VmFlags", text);
-    return strstr(text, flag) != NULL;
-}
-
-static void shown_locked(void) {
-    long kib = page / 1024, before = row("/proc/self/status", NULL, "VmLck", NULL);
-    CHECK(before == 0 && row("/proc/self/status", NULL, "VmPin", NULL) == 0);
-    char *at = zeros(8, PROT_READ | PROT_WRITE, MAP_PRIVATE);
-    at[0] = at[5 * page] = 1;
-    CHECK(locked(at) == 0 && !flagged(at, "lo"));
-    CHECK(mlock(at, 4 * page) == 0);
-    CHECK(locked(at) == 4 * kib && flagged(at, "lo") && locked(at + 4 * page) == 0);
-    CHECK(row("/proc/self/status", NULL, "VmLck", NULL) == 4 * kib);
-    CHECK(row("/proc/self/smaps_rollup", NULL, "Locked", NULL) == 4 * kib);
-    CHECK(munlock(at, 8 * page) == 0 && locked(at) == 0 && !flagged(at, "lo"));
-    at = zeros(4, PROT_READ | PROT_WRITE, MAP_PRIVATE);
-    at[0] = 1;
-    CHECK(mlock2(at, 4 * page, MLOCK_ONFAULT) == 0 && locked(at) == kib && flagged(at, "lo"));
-    at[page] = 1;
-    CHECK(locked(at) == 2 * kib && row("/proc/self/status", NULL, "VmLck", NULL) == 4 * kib);
-    /* Linux moves locked pages to their list later, so the count may be late; it is right in the end. */
-    char *much = zeros(256, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_LOCKED);
-    CHECK(locked(much) == 256 * kib && row("/proc/meminfo", NULL, "Mlocked", NULL) > 0);
-    CHECK(munlockall() == 0 && row("/proc/self/status", NULL, "VmLck", NULL) == 0);
-    CHECK(mlockall(MCL_FUTURE) == 0);
-    at = zeros(2, PROT_READ | PROT_WRITE, MAP_PRIVATE);
-    CHECK(locked(at) == 2 * kib && munlockall() == 0 && locked(at) == 0);
-    at = zeros(2, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE);
-    CHECK(flagged(at, "nr") && !flagged(at, "ac") && !flagged(at, "ms"));
-    CHECK(madvise(at, page, MADV_SEQUENTIAL) == 0 && flagged(at, "sr") && !flagged(at + page, "sr"));
-    CHECK(madvise(at, page, MADV_RANDOM) == 0 && flagged(at, "rr"));
-    CHECK(madvise(at, page, MADV_DONTFORK) == 0 && flagged(at, "dc"));
-    at = zeros(2, PROT_READ | PROT_WRITE, MAP_SHARED);
-    CHECK(flagged(at, "sh") && flagged(at, "ms"));
-    at = mmap(NULL, page, PROT_READ, MAP_SHARED, open("/dev/zero", O_RDONLY), 0);
-    CHECK(!flagged(at, "sh") && flagged(at, "ms") && !flagged(at, "mw"));
-}
-
-/* Lengths of locks wrap around; the limit is checked before a hole is found. */
-static void lock_lengths(void) {
-    char *at = zeros(8, PROT_READ | PROT_WRITE, MAP_PRIVATE);
-    FAILS(syscall(SYS_mlock, -1l, -1l), EINVAL);
-    FAILS(syscall(SYS_munlock, -1l, -1l), EINVAL);
-    FAILS(syscall(SYS_mlock, -page, page), EINVAL);
-    CHECK(syscall(SYS_mlock, 0l, -1l) == 0 && mlock(at, 0) == 0);
-    CHECK(munmap(at + 2 * page, page) == 0);
-    FAILS(mlock(at, 8 * page), ENOMEM);
-    CHECK(flagged(at, "lo") && !flagged(at + 4 * page, "lo"));
-    CHECK(mlock(at + 4 * page, page) == 0);
-    FAILS(munlock(at, 8 * page), ENOMEM);
-    CHECK(!flagged(at, "lo") && flagged(at + 4 * page, "lo"));
-    FAILS(mprotect(at, 8 * page, PROT_READ), ENOMEM);
-    CHECK(!flagged(at, "wr") && flagged(at + 4 * page, "wr"));
-    FAILS(madvise(at, 8 * page, MADV_RANDOM), ENOMEM);
-    CHECK(flagged(at, "rr") && flagged(at + 4 * page, "rr"));
-}
-
-static void nothing_to_lock(void) {
-    struct rlimit none = { 0, 0 };
-    CHECK(setrlimit(RLIMIT_MEMLOCK, &none) == 0 && setresuid(1000, 1000, 1000) == 0);
-    FAILS(syscall(SYS_mlock, -page, page), EPERM);
-    FAILS(syscall(SYS_mlock, page, -page), EPERM);
-}
-
-static void little_to_lock(void) {
-    struct rlimit some = { 4 * page + 1, 4 * page + 1 };
-    char *at = zeros(8, PROT_READ | PROT_WRITE, MAP_PRIVATE);
-    CHECK(setrlimit(RLIMIT_MEMLOCK, &some) == 0 && setresuid(1000, 1000, 1000) == 0);
-    FAILS(mlock(at, 5 * page), ENOMEM);
-    FAILS(syscall(SYS_mlock, page, -page), ENOMEM);
-    CHECK(mlock(at, 4 * page) == 0 && mlock(at, 4 * page) == 0);
-    FAILS(mlock(at + page, 4 * page), ENOMEM);
-    FAILS(mremap(at, 4 * page, 5 * page, MREMAP_MAYMOVE), EAGAIN);
-}
-
 /* mremap unmaps its fixed target even if it then fails. */
 static void moved_over(void) {
     char *from = zeros(9, PROT_NONE, MAP_PRIVATE), *to = zeros(4, PROT_READ | PROT_WRITE, MAP_PRIVATE);
@@ -337,26 +200,6 @@ static void populated_over_hole(void) {
     CHECK(munmap(at + page, page) == 0);
     FAILS(madvise(at, 3 * page, MADV_POPULATE_WRITE), ENOMEM);
     CHECK(in_memory(at, 1) == 1 && in_memory(at + 2 * page, 1) == 1);
-}
-
-static char *stack;
-
-static void grow_locked(void) {
-    struct rlimit some = { 2 * page, 2 * page };
-    stack = zeros(1024, PROT_NONE, MAP_PRIVATE);
-    munmap(stack, 1024 * page);
-    stack += 1000 * page;
-    CHECK(setrlimit(RLIMIT_MEMLOCK, &some) == 0 && setresuid(1000, 1000, 1000) == 0);
-    CHECK(mmap(stack, page, PROT_READ | PROT_WRITE,
-               MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_GROWSDOWN | MAP_LOCKED, -1, 0) == stack);
-    stack[-1] = 1;
-    signal(SIGSEGV, SIG_DFL);
-    if (failed == 0) stack[-page - 1] = 1;
-}
-
-/* A locked stack grows no further than RLIMIT_MEMLOCK. */
-static void locked_stack(void) {
-    CHECK(apart(grow_locked) == 200 + SIGSEGV);
 }
 
 static volatile sig_atomic_t came;
@@ -651,15 +494,10 @@ int main(void) {
     read_implies_execute();
     touched();
     foreign_pages();
-    CHECK(apart(shown_locked) == 0);
-    CHECK(apart(lock_lengths) == 0);
-    CHECK(apart(nothing_to_lock) == 0);
-    CHECK(apart(little_to_lock) == 0);
     moved_over();
     without_program();
     CHECK(apart(tables_go) == 0);
     populated_over_hole();
-    locked_stack();
     CHECK(apart(moved_vdso) == 0);
     CHECK(apart(own_vdso) == 0);
     page_map();

@@ -8,7 +8,9 @@
 #include <linux/futex.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -16,28 +18,12 @@
 #include <time.h>
 #include <unistd.h>
 #include "check.h"
+#include "pages.h"
 
 #ifndef CLONE_CHILD_CLEARTID
 #define CLONE_CHILD_CLEARTID 0x00200000
 #define CLONE_CHILD_SETTID 0x01000000
 #endif
-#ifndef SYS_futex
-#define SYS_futex SYS_futex_time64
-#endif
-
-#define FAILS(call, error) CHECK((long)(call) == -1 && errno == (error))
-
-static long page;
-
-static char *zeros(long pages, int protection, int flags) {
-    return mmap(NULL, pages * page, protection, MAP_ANONYMOUS | flags, -1, 0);
-}
-
-static int memory_file(long pages) {
-    int file = memfd_create("memory", MFD_ALLOW_SEALING);
-    CHECK(file >= 0 && ftruncate(file, pages * page) == 0);
-    return file;
-}
 
 static long futex(void *word, int operation, int value, long other, void *second, int third) {
     return syscall(SYS_futex, word, operation, value, other, second, third);

@@ -129,16 +129,25 @@ struct grasping {
     char *at;
     int from;
     atomic_int stop;
+    /* It pauses while this is odd, and says which number it has seen. */
+    atomic_int pause, seen;
+    int bad;
 };
 
 static void *grasp(void *argument) {
     struct grasping *grasping = argument;
-    while (!grasping->stop)
-        if (read(grasping->from, grasping->at + PAGE, 1) < 0 && errno != EFAULT) break;
+    while (!grasping->stop) {
+        grasping->seen = grasping->pause;
+        if (grasping->seen % 2) sched_yield();
+        else if (read(grasping->from, grasping->at + PAGE, 1) < 0) grasping->bad |= errno != EFAULT;
+    }
     return NULL;
 }
 
-/* A file that was truncated to 0 has no pages, though a thread touches them meanwhile. */
+/*
+ * A file that was truncated to 0 has no pages, though a thread touched them meanwhile. It is asked when the
+ * thread pauses: while a fault is being handled, Linux counts its page before it looks at the file's size.
+ */
 static void cut_under_faults(void) {
     struct grasping grasping = { .from = open("/dev/zero", O_RDONLY) };
     pthread_t thread;
@@ -147,13 +156,16 @@ static void cut_under_faults(void) {
     grasping.at = mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     CHECK(grasping.at != MAP_FAILED && pthread_create(&thread, NULL, grasp, &grasping) == 0);
     for (int i = 0; i < 3000 && !left; i++) {
-        if (ftruncate(file, 0) != 0 || fstat(file, &stat) != 0) left = -1;
-        else left = stat.st_blocks != 0;
+        if (ftruncate(file, 0) != 0) left = -1;
+        for (int asked = ++grasping.pause; grasping.seen != asked;) sched_yield();
+        if (fstat(file, &stat) != 0 || stat.st_blocks != 0) left = 1;
         if (ftruncate(file, 2 * PAGE) != 0) left = -1;
+        grasping.pause++;
     }
     CHECK(left == 0);
     grasping.stop = 1;
     pthread_join(thread, NULL);
+    CHECK(!grasping.bad);
     munmap(grasping.at, 2 * PAGE);
     close(grasping.from);
     close(file);

@@ -44,9 +44,39 @@ static void chain(void) {
     }
 }
 
-/* The number of processes of the group that survive a SIGKILL to the whole group. */
+/*
+ * Waits until this process has no children: orphans become its own, and a chain never ends by itself. Each
+ * time that ten seconds are not enough, `end` is called to end `whom`. Returns how often, at most 3.
+ */
+static int left_behind(void (*end)(pid_t whom), pid_t whom) {
+    time_t until = time(NULL) + 10;
+    for (int left = 0;;) {
+        pid_t ended = waitpid(-1, NULL, WNOHANG);
+        if (ended < 0) return left;
+        if (ended == 0) pause_us(1000);
+        if (time(NULL) < until) continue;
+        end(whom);
+        if (++left == 3) return left;
+        until += 10;
+    }
+}
+
+/* Thirty signals, of both kinds and at different times; `left_by` tells how many were missed. */
+static void none_left_by(int line, int (*left_by)(int sig, int wait_us)) {
+    int left = 0, before = failed;
+    CHECK(prctl(PR_SET_CHILD_SUBREAPER, 1) == 0);
+    for (int round = 0; round < 30 && left == 0; round++)
+        left += left_by(round % 2 ? SIGKILL : SIGTERM, round * 97);
+    CHECK(left == 0);
+    CHECK(prctl(PR_SET_CHILD_SUBREAPER, 0) == 0);
+    if (failed != before) printf("... called from line %d\n", line);
+}
+
+static void end_group(pid_t leader) { kill(-leader, SIGKILL); }
+
+/* Whether processes of a group survive a signal to the whole group. */
 static int survivors(int sig, int wait_us) {
-    int ready[2], left = 0;
+    int ready[2];
     CHECK(pipe(ready) == 0);
     pid_t leader = fork();
     if (leader == 0) {
@@ -64,28 +94,10 @@ static int survivors(int sig, int wait_us) {
     close(ready[0]), close(ready[1]);
     pause_us(wait_us);
     CHECK(kill(-leader, sig) == 0);
-    /* Orphans become our children: when all have ended, waiting finds none. A chain never ends by itself. */
-    time_t end = time(NULL) + 10;
-    for (;;) {
-        pid_t ended = waitpid(-1, NULL, WNOHANG);
-        if (ended < 0) break;
-        if (ended == 0) pause_us(1000);
-        if (time(NULL) < end) continue;
-        kill(-leader, SIGKILL);
-        if (++left == 3) break;
-        end += 10;
-    }
-    return left;
+    return left_behind(end_group, leader);
 }
 
-static void nobody_is_missed(void) {
-    CHECK(prctl(PR_SET_CHILD_SUBREAPER, 1) == 0);
-    int left = 0;
-    for (int round = 0; round < 30 && left == 0; round++)
-        left += survivors(round % 2 ? SIGKILL : SIGTERM, round * 97);
-    CHECK(left == 0);
-    CHECK(prctl(PR_SET_CHILD_SUBREAPER, 0) == 0);
-}
+static void nobody_is_missed(void) { none_left_by(__LINE__, survivors); }
 
 /* --- A signal for everybody --- */
 
@@ -110,7 +122,22 @@ static void jumping_chain(int which) {
     }
 }
 
-/* How many of a user's processes outlive a signal that this user sends to all. */
+/* A child that sends a signal to all processes of the user. */
+static pid_t fork_killer(int sig) {
+    pid_t killer = fork();
+    if (killer == 0) {
+        if (setuid(NOBODY) != 0) _exit(1);
+        _exit(kill(-1, sig) != 0);
+    }
+    return killer;
+}
+
+static void end_all(pid_t all) {
+    (void)all;
+    fork_killer(SIGKILL);
+}
+
+/* Whether some of a user's processes outlive a signal that this user sends to all. */
 static int escaped(int sig, int wait_us) {
     unsigned count = 0;
     int ready[2];
@@ -129,39 +156,13 @@ static int escaped(int sig, int wait_us) {
     for (int i = 0; i < SLEEPERS + CHAINS; i++) CHECK(read(ready[0], &byte, 1) == 1);
     close(ready[0]), close(ready[1]);
     pause_us(wait_us);
-    pid_t killer = fork();
-    if (killer == 0) {
-        if (setuid(NOBODY) != 0) _exit(1);
-        _exit(kill(-1, sig) != 0);
-    }
-    int status = 1, left = 0;
+    pid_t killer = fork_killer(sig);
+    int status = 1;
     CHECK(waitpid(killer, &status, 0) == killer && status == 0);
-    /* Nobody waits for the others; when all have ended, there is none. */
-    time_t end = time(NULL) + 10;
-    for (;;) {
-        pid_t ended = waitpid(-1, NULL, WNOHANG);
-        if (ended < 0) break;
-        if (ended == 0) pause_us(1000);
-        if (time(NULL) < end) continue;
-        killer = fork();
-        if (killer == 0) {
-            if (setuid(NOBODY) != 0) _exit(1);
-            _exit(kill(-1, SIGKILL) != 0);
-        }
-        if (++left == 3) break;
-        end += 10;
-    }
-    return left;
+    return left_behind(end_all, 0);
 }
 
-static void nobody_escapes(void) {
-    CHECK(prctl(PR_SET_CHILD_SUBREAPER, 1) == 0);
-    int left = 0;
-    for (int round = 0; round < 30 && left == 0; round++)
-        left += escaped(round % 2 ? SIGKILL : SIGTERM, round * 97);
-    CHECK(left == 0);
-    CHECK(prctl(PR_SET_CHILD_SUBREAPER, 0) == 0);
-}
+static void nobody_escapes(void) { none_left_by(__LINE__, escaped); }
 
 /* --- What watchers hear --- */
 

@@ -69,6 +69,12 @@ struct values {
 #define LIST(...) ((const long[]){__VA_ARGS__})
 #define OF(...) {sizeof LIST(__VA_ARGS__) / sizeof(long), 0, LIST(__VA_ARGS__), NULL}
 #define LIST_OF(kind) {sizeof kind##_values / sizeof(long), 0, kind##_values, kind##_names}
+/* Values with names, from rows X(value, name). */
+#define VALUE_OF(value, name) value,
+#define NAME_OF(value, name) name,
+#define VALUES(kind, ROWS)                                     \
+    static const long kind##_values[] = {ROWS(VALUE_OF)};      \
+    static const char *const kind##_names[] = {ROWS(NAME_OF)};
 #define OFFSET(...) {sizeof LIST(__VA_ARGS__) / sizeof(long), 1, LIST(__VA_ARGS__), NULL}
 
 /*
@@ -79,102 +85,96 @@ struct values {
 #ifdef __powerpc64__
 #define NEWER 1
 #define OLDER_ONLY(...)
+#define OLDER_ROW(row)
 #else
 #define NEWER 0
 #define OLDER_ONLY(...) , __VA_ARGS__
+#define OLDER_ROW(row) row
 #endif
 
-static const long descriptor_values[] = {-1,
-                                         FD_CLOSED,
-                                         FD_FILE,
-                                         FD_READ_ONLY,
-                                         FD_WRITE_ONLY,
-                                         FD_DIR,
-                                         FD_PIPE_READ,
-                                         FD_PIPE_WRITE,
-                                         FD_STREAM,
-                                         FD_DATAGRAM,
-                                         FD_EVENT,
-                                         FD_EPOLL,
-                                         FD_TIMER,
-                                         FD_SIGNAL,
-                                         FD_INOTIFY,
-                                         FD_MEMFD,
-                                         FD_PATH,
-                                         FD_PATH_DIR,
-                                         FD_NULL,
-                                         FD_FIFO,
-                                         FD_LISTENER,
-                                         FD_PROC,
-                                         FD_TERMINAL OLDER_ONLY(FD_PIDFD)};
-static const char *const descriptor_names[] = {
-    "-1",     "closed",   "file",  "read-only", "write-only", "dir",    "pipe-read", "pipe-write",
-    "stream", "datagram", "event", "epoll",     "timer",      "signal", "inotify",   "memfd",
-    "path",   "path-dir", "null",  "fifo",      "listener",   "proc",   "terminal",  "pidfd"};
+#define DESCRIPTOR_ROWS(X)                                                                      \
+    X(-1, "-1") X(FD_CLOSED, "closed") X(FD_FILE, "file") X(FD_READ_ONLY, "read-only")          \
+    X(FD_WRITE_ONLY, "write-only") X(FD_DIR, "dir") X(FD_PIPE_READ, "pipe-read")                \
+    X(FD_PIPE_WRITE, "pipe-write") X(FD_STREAM, "stream") X(FD_DATAGRAM, "datagram")            \
+    X(FD_EVENT, "event") X(FD_EPOLL, "epoll") X(FD_TIMER, "timer") X(FD_SIGNAL, "signal")       \
+    X(FD_INOTIFY, "inotify") X(FD_MEMFD, "memfd") X(FD_PATH, "path") X(FD_PATH_DIR, "path-dir") \
+    X(FD_NULL, "null") X(FD_FIFO, "fifo") X(FD_LISTENER, "listener") X(FD_PROC, "proc")         \
+    X(FD_TERMINAL, "terminal") OLDER_ROW(X(FD_PIDFD, "pidfd"))
+VALUES(descriptor, DESCRIPTOR_ROWS)
 #define FD LIST_OF(descriptor)
 /* Descriptors that can be read, and descriptors that can be written. */
-static const long readable_values[] = {-1,           FD_CLOSED,  FD_FILE,     FD_READ_ONLY, FD_DIR,
-                                       FD_PIPE_READ, FD_STREAM,  FD_DATAGRAM, FD_EVENT,     FD_TIMER,
-                                       FD_SIGNAL,    FD_INOTIFY, FD_MEMFD,    FD_PATH,      FD_PATH_DIR,
-                                       FD_NULL,      FD_FIFO,    FD_LISTENER, FD_PROC,      FD_TERMINAL};
-static const char *const readable_names[] = {"-1",        "closed",  "file",     "read-only", "dir",
-                                             "pipe-read", "stream",  "datagram", "event",     "timer",
-                                             "signal",    "inotify", "memfd",    "path",      "path-dir",
-                                             "null",      "fifo",    "listener", "proc",      "terminal"};
+#define READABLE_ROWS(X)                                                                            \
+    X(-1, "-1") X(FD_CLOSED, "closed") X(FD_FILE, "file") X(FD_READ_ONLY, "read-only")              \
+    X(FD_DIR, "dir") X(FD_PIPE_READ, "pipe-read") X(FD_STREAM, "stream") X(FD_DATAGRAM, "datagram") \
+    X(FD_EVENT, "event") X(FD_TIMER, "timer") X(FD_SIGNAL, "signal") X(FD_INOTIFY, "inotify")       \
+    X(FD_MEMFD, "memfd") X(FD_PATH, "path") X(FD_PATH_DIR, "path-dir") X(FD_NULL, "null")           \
+    X(FD_FIFO, "fifo") X(FD_LISTENER, "listener") X(FD_PROC, "proc") X(FD_TERMINAL, "terminal")
+VALUES(readable, READABLE_ROWS)
 #define READABLE LIST_OF(readable)
-static const long writable_values[] = {-1,        FD_CLOSED,   FD_FILE,     FD_WRITE_ONLY, FD_PIPE_WRITE,
-                                       FD_STREAM, FD_DATAGRAM, FD_MEMFD,    FD_PATH,       FD_PATH_DIR,
-                                       FD_NULL,   FD_FIFO,     FD_LISTENER, FD_TERMINAL};
-static const char *const writable_names[] = {"-1",     "closed",   "file",     "write-only", "pipe-write",
-                                             "stream", "datagram", "memfd",    "path",       "path-dir",
-                                             "null",   "fifo",     "listener", "terminal"};
+#define WRITABLE_ROWS(X)                                                                  \
+    X(-1, "-1") X(FD_CLOSED, "closed") X(FD_FILE, "file") X(FD_WRITE_ONLY, "write-only")  \
+    X(FD_PIPE_WRITE, "pipe-write") X(FD_STREAM, "stream") X(FD_DATAGRAM, "datagram")      \
+    X(FD_MEMFD, "memfd") X(FD_PATH, "path") X(FD_PATH_DIR, "path-dir") X(FD_NULL, "null") \
+    X(FD_FIFO, "fifo") X(FD_LISTENER, "listener") X(FD_TERMINAL, "terminal")
+VALUES(writable, WRITABLE_ROWS)
 #define WRITABLE LIST_OF(writable)
 /* Few types, for calls with many other arguments. */
-static const long few_values[] = {-1,        FD_FILE, FD_READ_ONLY, FD_DIR, FD_PIPE_READ, FD_PIPE_WRITE,
-                                  FD_STREAM, FD_PATH, FD_NULL};
-static const char *const few_names[] = {"-1",         "file",   "read-only", "dir", "pipe-read",
-                                        "pipe-write", "stream", "path",      "null"};
+#define FEW_ROWS(X)                                                                    \
+    X(-1, "-1") X(FD_FILE, "file") X(FD_READ_ONLY, "read-only") X(FD_DIR, "dir")       \
+    X(FD_PIPE_READ, "pipe-read") X(FD_PIPE_WRITE, "pipe-write") X(FD_STREAM, "stream") \
+    X(FD_PATH, "path") X(FD_NULL, "null")
+VALUES(few, FEW_ROWS)
 #define FEW_FD LIST_OF(few)
-static const long few_readable_values[] = {-1,           FD_FILE,   FD_READ_ONLY, FD_DIR,
-                                           FD_PIPE_READ, FD_STREAM, FD_PATH,      FD_NULL};
-static const char *const few_readable_names[] = {"-1",        "file",   "read-only", "dir",
-                                                 "pipe-read", "stream", "path",      "null"};
+#define FEW_READABLE_ROWS(X)                                                                  \
+    X(-1, "-1") X(FD_FILE, "file") X(FD_READ_ONLY, "read-only") X(FD_DIR, "dir")              \
+    X(FD_PIPE_READ, "pipe-read") X(FD_STREAM, "stream") X(FD_PATH, "path") X(FD_NULL, "null")
+VALUES(few_readable, FEW_READABLE_ROWS)
 #define FEW_READABLE LIST_OF(few_readable)
-static const long few_writable_values[] = {-1, FD_FILE, FD_PIPE_WRITE, FD_STREAM, FD_PATH, FD_NULL};
-static const char *const few_writable_names[] = {"-1", "file", "pipe-write", "stream", "path", "null"};
+#define FEW_WRITABLE_ROWS(X)                                                             \
+    X(-1, "-1") X(FD_FILE, "file") X(FD_PIPE_WRITE, "pipe-write") X(FD_STREAM, "stream") \
+    X(FD_PATH, "path") X(FD_NULL, "null")
+VALUES(few_writable, FEW_WRITABLE_ROWS)
 #define FEW_WRITABLE LIST_OF(few_writable)
-static const long few_epoll_values[] = {-1, FD_FILE, FD_EPOLL, FD_PATH};
-static const char *const few_epoll_names[] = {"-1", "file", "epoll", "path"};
+#define FEW_EPOLL_ROWS(X)                                                  \
+    X(-1, "-1") X(FD_FILE, "file") X(FD_EPOLL, "epoll") X(FD_PATH, "path")
+VALUES(few_epoll, FEW_EPOLL_ROWS)
 #define FEW_EPOLL LIST_OF(few_epoll)
 /* Directories that paths may be relative to. */
-static const long from_values[] = {-1, AT_FDCWD, FD_FILE, FD_DIR, FD_PATH, FD_PATH_DIR, FD_PIPE_READ};
-static const char *const from_names[] = {"-1", "cwd", "file", "dir", "path", "path-dir", "pipe-read"};
+#define FROM_ROWS(X)                                                                      \
+    X(-1, "-1") X(AT_FDCWD, "cwd") X(FD_FILE, "file") X(FD_DIR, "dir") X(FD_PATH, "path") \
+    X(FD_PATH_DIR, "path-dir") X(FD_PIPE_READ, "pipe-read")
+VALUES(from, FROM_ROWS)
 #define FROM LIST_OF(from)
-static const long few_from_values[] = {-1, AT_FDCWD, FD_FILE, FD_DIR};
-static const char *const few_from_names[] = {"-1", "cwd", "file", "dir"};
+#define FEW_FROM_ROWS(X)                                               \
+    X(-1, "-1") X(AT_FDCWD, "cwd") X(FD_FILE, "file") X(FD_DIR, "dir")
+VALUES(few_from, FEW_FROM_ROWS)
 #define FEW_FROM LIST_OF(few_from)
 
-static const long path_values[] = {0,           HOLE,        PATH_AT(0),  PATH_AT(1),  PATH_AT(2),
-                                   PATH_AT(3),  PATH_AT(4),  PATH_AT(5),  PATH_AT(6),  PATH_AT(7),
-                                   PATH_AT(8),  PATH_AT(9),  PATH_AT(10), PATH_AT(11), PATH_AT(12),
-                                   PATH_AT(13), PATH_AT(14), PATH_AT(15), PATH_AT(16), PATH_AT(17),
-                                   PATH_AT(18), PATH_AT(19), PATH_AT(20), PATH_AT(21), PATH_AT(22)};
-static const char *const path_names[] = {
-    "null", "hole",     "''",          "file",     "dir",       "nowhere",     "nowhere/x", "file/x", "file/",
-    "dir/", "nowhere/", "loop",        "dangling", "link",      "closed/file", ".",         "dir/..", "/",
-    "fifo", "own/file", "sticky/file", "empty",    "long-name", "too-long",    "endless"};
+#define PATH_ROWS(X)                                                                             \
+    X(0, "null") X(HOLE, "hole") X(PATH_AT(0), "''") X(PATH_AT(1), "file") X(PATH_AT(2), "dir")  \
+    X(PATH_AT(3), "nowhere") X(PATH_AT(4), "nowhere/x") X(PATH_AT(5), "file/x")                  \
+    X(PATH_AT(6), "file/") X(PATH_AT(7), "dir/") X(PATH_AT(8), "nowhere/") X(PATH_AT(9), "loop") \
+    X(PATH_AT(10), "dangling") X(PATH_AT(11), "link") X(PATH_AT(12), "closed/file")              \
+    X(PATH_AT(13), ".") X(PATH_AT(14), "dir/..") X(PATH_AT(15), "/") X(PATH_AT(16), "fifo")      \
+    X(PATH_AT(17), "own/file") X(PATH_AT(18), "sticky/file") X(PATH_AT(19), "empty")             \
+    X(PATH_AT(20), "long-name") X(PATH_AT(21), "too-long") X(PATH_AT(22), "endless")
+VALUES(path, PATH_ROWS)
 #define PATH LIST_OF(path)
-static const long few_path_values[] = {0,          PATH_AT(0), PATH_AT(1),  PATH_AT(2),  PATH_AT(3),
-                                       PATH_AT(5), PATH_AT(9), PATH_AT(11), PATH_AT(12), PATH_AT(17)};
-static const char *const few_path_names[] = {"null",   "''",   "file", "dir",         "nowhere",
-                                             "file/x", "loop", "link", "closed/file", "own/file"};
+#define FEW_PATH_ROWS(X)                                                                          \
+    X(0, "null") X(PATH_AT(0), "''") X(PATH_AT(1), "file") X(PATH_AT(2), "dir")                   \
+    X(PATH_AT(3), "nowhere") X(PATH_AT(5), "file/x") X(PATH_AT(9), "loop") X(PATH_AT(11), "link") \
+    X(PATH_AT(12), "closed/file") X(PATH_AT(17), "own/file")
+VALUES(few_path, FEW_PATH_ROWS)
 #define FEW_PATHS LIST_OF(few_path)
 
-static const long memory_values[] = {0, HOLE, -4096, SHUT, FIXED, OPEN, EDGE, JUNK};
-static const char *const memory_names[] = {"null", "hole", "kernel", "shut", "fixed", "open", "edge", "junk"};
+#define MEMORY_ROWS(X)                                                                \
+    X(0, "null") X(HOLE, "hole") X(-4096, "kernel") X(SHUT, "shut") X(FIXED, "fixed") \
+    X(OPEN, "open") X(EDGE, "edge") X(JUNK, "junk")
+VALUES(memory, MEMORY_ROWS)
 #define MEMORY LIST_OF(memory)
-static const long few_memory_values[] = {0, HOLE, FIXED, OPEN, JUNK};
-static const char *const few_memory_names[] = {"null", "hole", "fixed", "open", "junk"};
+#define FEW_MEMORY_ROWS(X)                                                         \
+    X(0, "null") X(HOLE, "hole") X(FIXED, "fixed") X(OPEN, "open") X(JUNK, "junk")
+VALUES(few_memory, FEW_MEMORY_ROWS)
 #define FEW_MEMORY LIST_OF(few_memory)
 #define FEW_SIZES OF(0, 1, 8, -1)
 

@@ -30,8 +30,31 @@ struct extra {
         return value;                                     \
     }                                                     \
     static void write_##name(word value) { __asm__ volatile(set : : "r"(value) : "memory"); }
+/* One that is read into memory and written from there. */
+#define IN_MEMORY(name, type, get, set)                   \
+    static word read_##name(void) {                       \
+        type value;                                       \
+        __asm__ volatile(get : "=m"(value));              \
+        return (word)value;                               \
+    }                                                     \
+    static void write_##name(word value) {                \
+        type in_memory = (type)value;                     \
+        __asm__ volatile(set : : "m"(in_memory));         \
+    }
 #define ROW(name, a, b, c, mask) {#name, read_##name, write_##name, {a, b, c}, mask, KEPT}
 #define ROW_BUT(name, a, b, c, mask, kept) {#name, read_##name, write_##name, {a, b, c}, mask, kept}
+
+/* A floating-point number of 64 bits as a word, and back. */
+static inline word bits_of(double value) {
+    word bits = 0;
+    __builtin_memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+static inline double with_bits(word bits) {
+    double value = 0;
+    __builtin_memcpy(&value, &bits, sizeof bits);
+    return value;
+}
 
 #if defined(__x86_64__)
 #include <asm/prctl.h>
@@ -62,35 +85,16 @@ static void write_fs(word value) {
     if (!bases_writable()) return;
     __asm__ volatile("rdfsbase %0\n mov %1, %%fs\n wrfsbase %0" : "=&r"(base) : "r"(value));
 }
-static word read_mxcsr(void) {
-    unsigned value;
-    __asm__ volatile("stmxcsr %0" : "=m"(value));
-    return value;
-}
-static void write_mxcsr(word value) {
-    unsigned v = (unsigned)value;
-    __asm__ volatile("ldmxcsr %0" : : "m"(v));
-}
-static word read_fcw(void) {
-    unsigned short value;
-    __asm__ volatile("fnstcw %0" : "=m"(value));
-    return value;
-}
-static void write_fcw(word value) {
-    unsigned short v = (unsigned short)value;
-    __asm__ volatile("fldcw %0" : : "m"(v));
-}
+IN_MEMORY(mxcsr, unsigned, "stmxcsr %0", "ldmxcsr %0")
+IN_MEMORY(fcw, unsigned short, "fnstcw %0", "fldcw %0")
 static word read_st0(void) {
     double value;
-    word bits;
     __asm__ volatile("fstl %0" : "=m"(value));
-    __builtin_memcpy(&bits, &value, sizeof bits);
-    return bits;
+    return bits_of(value);
 }
 /* One number on the x87 stack, which nothing else here uses. */
 static void write_st0(word bits) {
-    double value;
-    __builtin_memcpy(&value, &bits, sizeof value);
+    double value = with_bits(bits);
     __asm__ volatile("fninit\n fldl %0" : : "m"(value));
 }
 /* EFLAGS.ID: no code of the program depends on it. */
@@ -184,15 +188,11 @@ SPR(texasr, 130)
 SPR(ppr, 896)
 static word read_fpscr(void) {
     double value;
-    word bits;
     __asm__ volatile("mffs %0" : "=d"(value));
-    __builtin_memcpy(&bits, &value, sizeof bits);
-    return bits;
+    return bits_of(value);
 }
 static void write_fpscr(word bits) {
-    double value;
-    __builtin_memcpy(&value, &bits, sizeof value);
-    __asm__ volatile("mtfsf 255, %0" : : "d"(value));
+    __asm__ volatile("mtfsf 255, %0" : : "d"(with_bits(bits)));
 }
 static word read_vscr(void) {
     word two[2] __attribute__((aligned(16)));

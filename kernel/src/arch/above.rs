@@ -1,5 +1,5 @@
 //! What the architecture calls in rooms that stand above it. `boot`, which knows them all, keeps this
-//! contract (`arch_calls!`); the calls are direct, and inlined as any other.
+//! contract, and the kernel's root says so (`arch_calls!`); the calls are direct, and inlined as any other.
 
 use crate::mm::BootInfo;
 

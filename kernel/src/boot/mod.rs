@@ -1,5 +1,7 @@
 //! From the architecture's hand-over to the first program: the order in which the rooms are started.
 
+#![forbid(unsafe_code)]
+
 #[cfg(feature = "lockdep")]
 mod lockdep;
 pub mod selftest;
@@ -8,7 +10,7 @@ use crate::arch::above::Above;
 use crate::mm::BootInfo;
 
 /// What the architecture calls.
-struct Limen;
+pub struct Limen;
 
 impl Above for Limen {
     fn start(info: &BootInfo<'_>) -> ! {
@@ -25,8 +27,6 @@ impl Above for Limen {
         crate::time::timer_interrupt();
     }
 }
-
-crate::arch::above::arch_calls!(Limen);
 
 /// Everything before the boot CPU has its idle thread. Never inlined, nor are `sched::init` and what follows
 /// it: the compiler may assume that the running thread stays the same within a function, and `sched::init`

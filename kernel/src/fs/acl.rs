@@ -5,7 +5,7 @@ use crate::fs::inode::{FileType, Inode};
 use crate::fs::path::Path;
 use crate::fs::perm;
 use crate::fs::xattr;
-use crate::task::{Creds, current};
+use crate::task::{Creds, creds::cap, current};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use limen_linux_abi::Errno;
@@ -131,8 +131,7 @@ pub fn set(path: &Path, which: Which, bytes: Option<&[u8]>) -> Result<(), Errno>
         return Err(Errno::EPERM);
     }
     let acl = parsed.map(Parsed::check).transpose().map_err(errno)?;
-    let drop_group =
-        which == Which::Access && !creds.in_group(inode.gid()) && !creds.capable(perm::CAP_FSETID);
+    let drop_group = which == Which::Access && !creds.in_group(inode.gid()) && !creds.capable(cap::FSETID);
     let mode = acl.as_ref().filter(|_| which == Which::Access).map(Acl::mode);
     let kept = acl.filter(|acl| which == Which::Default || !acl.is_mode());
     put(inode, which, kept.map(Arc::new), |old| {

@@ -7,6 +7,7 @@ use crate::fs::memfd::SEAL_EXEC;
 use crate::fs::path::Path;
 use crate::fs::perm;
 use crate::mm::PAGE_SIZE;
+use crate::task::creds::cap;
 use core::sync::atomic::Ordering;
 use limen_linux_abi::Errno;
 
@@ -80,7 +81,7 @@ pub fn chmod(path: &Path, mode: u32) -> Result<(), Errno> {
     if inode.seals.load(Ordering::Relaxed) & SEAL_EXEC != 0 && (inode.mode() ^ mode) & 0o111 != 0 {
         return Err(Errno::EPERM);
     }
-    if !creds.in_group(inode.gid()) && !creds.capable(perm::CAP_FSETID) {
+    if !creds.in_group(inode.gid()) && !creds.capable(cap::FSETID) {
         mode &= !0o2000;
     }
     inode.set_mode(mode);
@@ -99,7 +100,7 @@ pub fn chown(path: &Path, uid: u32, gid: u32) -> Result<(), Errno> {
         if uid == u32::MAX { old_uid } else { uid },
         if gid == u32::MAX { old_gid } else { gid },
     );
-    if !creds.capable(perm::CAP_CHOWN) {
+    if !creds.capable(cap::CHOWN) {
         let owner = creds.fsuid == old_uid;
         if uid != u32::MAX && !(owner && new_uid == old_uid) {
             return Err(Errno::EPERM);
@@ -113,7 +114,7 @@ pub fn chown(path: &Path, uid: u32, gid: u32) -> Result<(), Errno> {
         let mode = inode.mode();
         let mut new = mode & !0o4000;
         if mode & 0o010 != 0
-            || (mode & 0o2000 != 0 && !creds.in_group(new_gid) && !creds.capable(perm::CAP_FSETID))
+            || (mode & 0o2000 != 0 && !creds.in_group(new_gid) && !creds.capable(cap::FSETID))
         {
             new &= !0o2000;
         }

@@ -3,10 +3,9 @@
 use crate::fs::dentry::Dentry;
 use crate::fs::inotify;
 use crate::fs::path::Path;
-use crate::fs::perm;
 use crate::sched::WaitQueue;
 use crate::sync::{Once, SpinLock};
-use crate::task::{TaskFlags, current};
+use crate::task::{TaskFlags, creds::cap, current};
 use alloc::string::String;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -280,7 +279,7 @@ pub fn initial_root() -> Path {
 
 /// `EPERM` unless the running task may mount and unmount.
 pub fn may_mount() -> Result<(), Errno> {
-    if crate::task::current().creds().capable(perm::CAP_SYS_ADMIN) {
+    if crate::task::current().creds().capable(cap::SYS_ADMIN) {
         Ok(())
     } else {
         Err(Errno::EPERM)

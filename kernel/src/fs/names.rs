@@ -9,7 +9,7 @@ use crate::fs::moves::Moving;
 use crate::fs::path::Path;
 use crate::fs::perm::{self, EXEC, WRITE};
 use crate::sync::SpinGuard;
-use crate::task::Creds;
+use crate::task::{Creds, creds::cap};
 use alloc::sync::Arc;
 use limen_linux_abi::Errno;
 
@@ -59,7 +59,7 @@ pub fn new_inode(dir: &Path, creds: &Creds, new: &New<'_>) -> Result<Arc<Inode>,
         gid = parent.gid();
         if new.kind == FileType::Directory {
             mode |= 0o2000;
-        } else if mode & 0o2010 == 0o2010 && !creds.in_group(gid) && !creds.capable(perm::CAP_FSETID) {
+        } else if mode & 0o2010 == 0o2010 && !creds.in_group(gid) && !creds.capable(cap::FSETID) {
             mode &= !0o2000;
         }
     }
@@ -105,7 +105,7 @@ pub fn create(dir: &Path, name: &[u8], creds: &Creds, new: &New<'_>) -> Result<A
     let whiteout = new.kind == FileType::CharDevice && new.rdev == Dev::default();
     if matches!(new.kind, FileType::CharDevice | FileType::BlockDevice)
         && !whiteout
-        && !creds.capable(perm::CAP_MKNOD)
+        && !creds.capable(cap::MKNOD)
     {
         return Err(Errno::EPERM);
     }

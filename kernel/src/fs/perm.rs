@@ -3,7 +3,7 @@
 use crate::fs::acl;
 use crate::fs::inode::{FileType, Inode};
 use crate::fs::path::Path;
-use crate::task::Creds;
+use crate::task::{Creds, creds::cap};
 use core::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 use limen_linux_abi::Errno;
 
@@ -13,23 +13,6 @@ pub const EXEC: u32 = 1;
 pub const WRITE: u32 = 2;
 /// Read.
 pub const READ: u32 = 4;
-
-/// `CAP_CHOWN`.
-pub const CAP_CHOWN: u32 = 0;
-/// `CAP_DAC_OVERRIDE`.
-pub const CAP_DAC_OVERRIDE: u32 = 1;
-/// `CAP_DAC_READ_SEARCH`.
-pub const CAP_DAC_READ_SEARCH: u32 = 2;
-/// `CAP_FOWNER`.
-pub const CAP_FOWNER: u32 = 3;
-/// `CAP_FSETID`.
-pub const CAP_FSETID: u32 = 4;
-/// `CAP_SYS_ADMIN`.
-pub const CAP_SYS_ADMIN: u32 = 21;
-/// `CAP_MKNOD`.
-pub const CAP_MKNOD: u32 = 27;
-/// `CAP_SETFCAP`.
-pub const CAP_SETFCAP: u32 = 31;
 
 /// Whether owner, group and mode of the inode, or the caller's capabilities, allow all of `mask`. `EACCES`.
 #[inline]
@@ -66,7 +49,7 @@ fn check(inode: &Inode, mode: u32, mask: u32, creds: &Creds) -> Result<(), Errno
         return Ok(());
     }
     let directory = inode.kind == FileType::Directory;
-    if (directory || mask & EXEC == 0 || mode & 0o111 != 0) && creds.capable(CAP_DAC_OVERRIDE) {
+    if (directory || mask & EXEC == 0 || mode & 0o111 != 0) && creds.capable(cap::DAC_OVERRIDE) {
         return Ok(());
     }
     let search = if directory {
@@ -74,7 +57,7 @@ fn check(inode: &Inode, mode: u32, mask: u32, creds: &Creds) -> Result<(), Errno
     } else {
         mask == READ
     };
-    if search && creds.capable(CAP_DAC_READ_SEARCH) {
+    if search && creds.capable(cap::DAC_READ_SEARCH) {
         Ok(())
     } else {
         Err(Errno::EACCES)
@@ -95,7 +78,7 @@ pub fn path_permission(path: &Path, mask: u32, creds: &Creds) -> Result<(), Errn
 
 /// Whether the caller owns the inode or has `CAP_FOWNER`.
 pub fn owner_or_capable(inode: &Inode, creds: &Creds) -> bool {
-    creds.fsuid == inode.uid() || creds.capable(CAP_FOWNER)
+    creds.fsuid == inode.uid() || creds.capable(cap::FOWNER)
 }
 
 /// Whether the entry of `victim` may be removed from `dir`: that needs write and search permission for the
@@ -106,7 +89,7 @@ pub fn may_delete(dir: &Path, victim: &Inode, creds: &Creds) -> Result<(), Errno
     if d.mode() & 0o1000 != 0
         && victim.uid() != creds.fsuid
         && d.uid() != creds.fsuid
-        && !creds.capable(CAP_FOWNER)
+        && !creds.capable(cap::FOWNER)
     {
         return Err(Errno::EPERM);
     }
@@ -192,7 +175,7 @@ pub fn drop_privilege_bits(inode: &Inode) {
 #[inline(never)]
 fn drop_set_bits(inode: &Inode) {
     let mode = inode.mode();
-    if crate::task::current().creds().capable(CAP_FSETID) {
+    if crate::task::current().creds().capable(cap::FSETID) {
         return;
     }
     let mut new = mode & !0o4000;

@@ -9,7 +9,7 @@ use crate::fs::perm;
 use crate::mm::copy::zeroed;
 use crate::mm::reserve::room_exact;
 use crate::mm::user::{read_bytes, write_bytes};
-use crate::task::current;
+use crate::task::{creds::cap, current};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -38,16 +38,16 @@ fn check(path: &Path, name: &[u8], write: bool) -> Result<(), Errno> {
         return Err(Errno::EOPNOTSUPP);
     }
     if name.starts_with(b"trusted.") {
-        return match creds.capable(perm::CAP_SYS_ADMIN) {
+        return match creds.capable(cap::SYS_ADMIN) {
             true => Ok(()),
             false => Err(if write { Errno::EPERM } else { Errno::ENODATA }),
         };
     }
     if name.starts_with(b"security.") {
         let cap = if name == b"security.capability" {
-            perm::CAP_SETFCAP
+            cap::SETFCAP
         } else {
-            perm::CAP_SYS_ADMIN
+            cap::SYS_ADMIN
         };
         return if write && !creds.capable(cap) {
             Err(Errno::EPERM)
@@ -144,7 +144,7 @@ pub fn get(path: &Path, name: &[u8], to: usize, size: usize) -> SysResult {
 
 /// `listxattr`.
 pub fn list(path: &Path, to: usize, size: usize) -> SysResult {
-    let admin = current().creds().capable(perm::CAP_SYS_ADMIN);
+    let admin = current().creds().capable(cap::SYS_ADMIN);
     let shown = |name: &&[u8]| admin || !name.starts_with(b"trusted.");
     let mut names = Vec::new();
     loop {

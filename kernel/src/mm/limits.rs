@@ -13,7 +13,7 @@ pub fn max_map_count() -> usize {
     MAX_MAP_COUNT.load(Relaxed)
 }
 
-/// `vm.mmap_min_addr`. 32-bit Arm programs may begin at 0x8000.
+/// `vm.mmap_min_addr`. Where words have 32 bits, programs may begin at 0x8000.
 pub static MMAP_MIN_ADDR: AtomicUsize = AtomicUsize::new(if usize::BITS == 32 { 4096 } else { 65536 });
 
 /// The lowest address that programs may map without privilege (`vm.mmap_min_addr`). Raising it does not

@@ -28,7 +28,9 @@ mod slot;
 pub mod space;
 mod stack;
 mod stats;
+mod symbol_room;
 pub mod table;
+mod told;
 mod trim;
 pub mod user;
 mod vma;
@@ -46,6 +48,8 @@ pub use slot::{CurrentSpace, MmSlot, current_space};
 pub use space::{AddressSpace, Layout, Mapped, VmaInfo};
 pub use stack::KernelStack;
 pub use stats::stats;
+pub use symbol_room::symbol_room;
+pub use told::Told;
 pub use vma::{FileMap, MappedFile, SpecialPages, VmFlags};
 pub use vmap::map_device;
 

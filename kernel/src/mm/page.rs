@@ -47,6 +47,15 @@ pub(in crate::mm) fn sync_for_exec(pfn: Pfn) {
     }
 }
 
+/// What the kernel shares with programs that map its page: only atomics, for which any bits are valid.
+///
+/// # Safety
+/// The implementer is that, and fits into a page.
+pub unsafe trait Shared: Sync + 'static {}
+
+// SAFETY: all its members are atomics.
+unsafe impl Shared for limen_vdso::ClockData {}
+
 /// A counted reference to a page frame. `clone` counts up; dropping the last one frees the frame.
 #[derive(Debug)]
 pub struct Page(NonZeroU32);
@@ -81,6 +90,16 @@ impl Page {
     #[inline(always)]
     pub fn as_ptr(&self) -> *mut u8 {
         frame::virt(self.0.get())
+    }
+    /// The beginning of the page as a `T`. The page is never freed.
+    pub fn shared_for_ever<T: Shared>(&self) -> &'static T {
+        const { assert!(size_of::<T>() <= PAGE_SIZE && align_of::<T>() <= PAGE_SIZE) };
+        assert!(self.is_addressed());
+        let page = core::mem::ManuallyDrop::new(self.clone());
+        // SAFETY: the page lies in the linear map, is aligned and large enough, and the reference that is not
+        // dropped keeps it. Its memory is always initialised, any bits are valid, and `T` is made for others
+        // that write to it.
+        unsafe { &*page.as_ptr().cast() }
     }
     #[inline(always)]
     fn view(&self) -> mmu::View {

@@ -117,6 +117,61 @@ impl<T: Plain> UserPtr<T> {
     }
 }
 
+/// A large value that is written where it lies, one member after the other.
+pub struct InOrder<'a, T: Plain> {
+    place: &'a mut core::mem::MaybeUninit<T>,
+    /// How many of its bytes are written.
+    done: usize,
+}
+
+impl<'a, T: Plain> InOrder<'a, T> {
+    /// Nothing is written yet.
+    #[inline(always)]
+    pub const fn new(place: &'a mut core::mem::MaybeUninit<T>) -> Self {
+        Self { place, done: 0 }
+    }
+    /// Writes the member at `offset`, which is the next one.
+    #[inline(always)]
+    pub fn put<M: Plain>(&mut self, offset: usize, member: M) {
+        assert!(offset == self.done && size_of::<M>() <= size_of::<T>() - offset);
+        // SAFETY: the member lies in the value.
+        unsafe {
+            self.place
+                .as_mut_ptr()
+                .byte_add(offset)
+                .cast::<M>()
+                .write_unaligned(member)
+        };
+        self.done += size_of::<M>();
+    }
+    /// Writes zeros to what is left, which must be aligned words.
+    #[inline(always)]
+    pub fn put_zeros(&mut self) {
+        const { assert!(align_of::<T>() >= align_of::<u64>()) };
+        assert!(self.done.is_multiple_of(align_of::<u64>()));
+        while self.done < size_of::<T>() {
+            assert!(size_of::<u64>() <= size_of::<T>() - self.done);
+            // Volatile: else the compiler would call a function to store so many zeros.
+            // SAFETY: the word lies in the value and is aligned.
+            unsafe {
+                self.place
+                    .as_mut_ptr()
+                    .byte_add(self.done)
+                    .cast::<u64>()
+                    .write_volatile(0)
+            };
+            self.done += size_of::<u64>();
+        }
+    }
+    /// The value, of which everything is written.
+    #[inline(always)]
+    pub fn all(self) -> &'a T {
+        assert!(self.done == size_of::<T>());
+        // SAFETY: all bytes were written, and `T` accepts any bits.
+        unsafe { self.place.assume_init_ref() }
+    }
+}
+
 /// # Safety
 /// `addr..addr + size_of::<T>()` lies in the user part.
 #[inline(always)]
@@ -176,6 +231,14 @@ impl<const LEN: usize> UserBlock<LEN> {
     pub fn new(addr: usize) -> Result<Self, Errno> {
         check(addr, LEN)?;
         Ok(Self { addr })
+    }
+    /// A block whose address was checked before.
+    ///
+    /// # Safety
+    /// It was.
+    #[inline(always)]
+    pub(in crate::mm) const unsafe fn checked(addr: usize) -> Self {
+        Self { addr }
     }
     /// Its address.
     #[inline(always)]

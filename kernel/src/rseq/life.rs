@@ -17,12 +17,12 @@ pub fn register(at: usize, len: u32, flags: u32, signature: u32) -> SysResult {
     match rules::judge(rseq.area(), (at, len, flags, signature), USER_END)? {
         Action::Register { area, slices } => {
             let (flags, slices) = slice::flags(area.mode(), slices);
-            memory::initialise(&area, flags)?;
+            let at = memory::initialise(&area, flags)?;
             rseq.event.store(Event::ALL.bits(), Relaxed);
             slice::set(rseq, slices);
             set_hooks(&task, Some(area.mode()));
             // Without a CPU, so that the way out always writes the ids.
-            rseq.set_area(area, memory::UNINITIALISED);
+            rseq.set_area(at, area, memory::UNINITIALISED);
             cid::prepare(&task);
             task.info.work.set(ThreadFlags::RSEQ);
         }
@@ -43,9 +43,11 @@ pub fn fork(parent: &Task, child: &Task, copied: bool) {
     if !copied {
         return;
     }
-    let Some(area) = parent.rseq.area() else { return };
+    let Some(at) = parent.rseq.told.place() else {
+        return;
+    };
     let rseq = &child.rseq;
-    rseq.set_area(area, parent.rseq.told());
+    rseq.set_area(at, parent.rseq.area_at(at), parent.rseq.told());
     slice::set(rseq, slice::is_enabled(&parent.rseq));
     // The parent's copied area may say that an extension is granted, which has just ended.
     let slice = parent.rseq.event() & Event::SLICE;
@@ -80,7 +82,7 @@ pub fn forget(task: &Task) {
     crate::sync::without_interrupts(|| {
         slice::ends(task);
         slice::set(rseq, false);
-        rseq.at.store(0, Relaxed);
+        rseq.told.set_at(None);
         rseq.legacy_cpu.store(CPU_ID_UNINITIALISED, Relaxed);
         rseq.event.store(0, Relaxed);
     });

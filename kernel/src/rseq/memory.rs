@@ -1,7 +1,7 @@
 //! User memory, as `limen_rseq` accesses it.
 
 use super::{stats, watch};
-use crate::mm::user::{UserPtr, exchange_rseq, read_bytes, write_bytes};
+use crate::mm::user::{UserBlock, UserPtr, exchange_rseq, read_bytes, write_bytes};
 use limen_linux_abi::Errno;
 use limen_rseq::update::{Fault, Ids, Memory, Seen};
 use limen_rseq::{Area, CPU_ID_UNINITIALISED, ORIGINAL_SIZE, Section, field};
@@ -50,24 +50,30 @@ impl Memory for User {
     }
 }
 
+/// Where an area lies: its original part.
+pub type Place = UserBlock<{ ORIGINAL_SIZE as usize }>;
+
 /// Writes to an area at its registration: no identifiers yet, and no critical section.
-pub fn initialise(area: &Area, flags: u32) -> Result<(), Errno> {
-    fill(area.at, CPU_ID_UNINITIALISED, flags)?;
+pub fn initialise(area: &Area, flags: u32) -> Result<Place, Errno> {
+    let place = fill(area.at, CPU_ID_UNINITIALISED, flags)?;
     if area.len > ORIGINAL_SIZE {
         write_bytes(area.at + ORIGINAL_SIZE as usize, &[0])?;
     }
-    Ok(())
+    Ok(place)
 }
 
 /// Writes to an area when it is unregistered.
 pub fn reset(at: usize) -> Result<(), Errno> {
-    fill(at, 0, 0)
+    fill(at, 0, 0)?;
+    Ok(())
 }
 
-fn fill(at: usize, cpu_id_start: u32, flags: u32) -> Result<(), Errno> {
+fn fill(at: usize, cpu_id_start: u32, flags: u32) -> Result<Place, Errno> {
     let mut bytes = [0; ORIGINAL_SIZE as usize];
     bytes[field::CPU_ID_START..][..4].copy_from_slice(&cpu_id_start.to_ne_bytes());
     bytes[field::CPU_ID..][..4].copy_from_slice(&CPU_ID_UNINITIALISED.to_ne_bytes());
     bytes[field::FLAGS..][..4].copy_from_slice(&flags.to_ne_bytes());
-    write_bytes(at, &bytes)
+    let place = Place::new(at)?;
+    place.write(0, &bytes)?;
+    Ok(place)
 }

@@ -6,6 +6,8 @@
 //! that CPU. Nothing is noted when the thread enters the kernel or is switched away from. When it runs again,
 //! it compares ([`resumed`]), and its way out to user mode does the rest ([`exit`]).
 
+#![forbid(unsafe_code)]
+
 mod cid;
 mod life;
 mod memory;
@@ -19,28 +21,26 @@ pub use stats::{Counts, NAMES, Sums, ThreadCounts};
 pub use watch::{COUNT, DEBUG, init, set_watch, switch, watch};
 
 use crate::arch::frame::Frame;
-use crate::arch::{mmu::USER_END, smp, uaccess};
-use crate::mm::AddressSpace;
+use crate::arch::{mmu::USER_END, smp};
+use crate::mm::{AddressSpace, Told};
 use crate::sched::{self, CpuSet};
 use crate::signal;
 use crate::task::{CurrentTask, Task, current};
 use alloc::sync::Arc;
 use core::mem::offset_of;
-use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use limen_entry::{Cause, ThreadFlags};
 use limen_linux_abi::Errno;
 use limen_rseq::cid::Own;
 use limen_rseq::{Area, CPU_ID_UNINITIALISED, Done, Event, Fatal, Ids, Mode, Said, Stop, Work, update};
-use memory::User;
+use memory::{Place, User};
 
 /// A thread's state for restartable sequences.
 #[repr(C)]
 pub struct Thread {
-    /// The area's address, 0 for none.
-    at: AtomicUsize,
-    /// What the kernel wrote to the area last, in the area's order (`Ids::words`): the CPU twice, the node,
-    /// the concurrency id.
-    told: [AtomicU32; 4],
+    /// The area's address, and what the kernel wrote to the area last: the CPU twice, the node, the
+    /// concurrency id.
+    told: Told,
     len: AtomicU32,
     signature: AtomicU32,
     /// [`Event`]'s bits.
@@ -63,8 +63,7 @@ impl Thread {
     /// Of a thread without an area.
     pub const fn new() -> Self {
         Self {
-            at: AtomicUsize::new(0),
-            told: [const { AtomicU32::new(0) }; 4],
+            told: Told::new(),
             len: AtomicU32::new(0),
             signature: AtomicU32::new(0),
             event: AtomicU32::new(0),
@@ -79,25 +78,28 @@ impl Thread {
     /// Whether the thread has registered an area.
     #[inline(always)]
     pub fn is_registered(&self) -> bool {
-        self.at.load(Relaxed) != 0
+        self.told.at() != 0
     }
 
     /// The registered area.
     #[inline(always)]
     pub fn area(&self) -> Option<Area> {
-        let at = self.at.load(Relaxed);
-        (at != 0).then(|| Area {
-            at,
+        self.told.place().map(|at| self.area_at(at))
+    }
+    #[inline(always)]
+    fn area_at(&self, at: Place) -> Area {
+        Area {
+            at: at.addr(),
             len: self.len.load(Relaxed),
             signature: self.signature.load(Relaxed),
-        })
+        }
     }
 
-    /// Registers an area, to which `ids` were written.
-    fn set_area(&self, area: Area, ids: Ids) {
+    /// Registers the area at `at`, to which `ids` were written.
+    fn set_area(&self, at: Place, area: Area, ids: Ids) {
         self.len.store(area.len, Relaxed);
         self.signature.store(area.signature, Relaxed);
-        self.at.store(area.at, Relaxed);
+        self.told.set_at(Some(at));
         self.set_told(ids);
     }
 
@@ -113,9 +115,9 @@ impl Thread {
     #[inline(always)]
     fn told(&self) -> Ids {
         Ids {
-            cpu: self.told[0].load(Relaxed),
-            node: self.told[2].load(Relaxed),
-            cid: self.told[3].load(Relaxed),
+            cpu: self.told.word::<0>(),
+            node: self.told.word::<2>(),
+            cid: self.told.word::<3>(),
         }
     }
 
@@ -134,9 +136,7 @@ impl Thread {
     }
 
     fn set_told(&self, ids: Ids) {
-        for (to, id) in self.told.iter().zip([ids.cpu, ids.cpu, ids.node, ids.cid]) {
-            to.store(id, Relaxed);
-        }
+        self.told.set_words([ids.cpu, ids.cpu, ids.node, ids.cid]);
         let legacy = self.area().is_some_and(|area| area.mode() == Mode::Legacy);
         let cpu = if legacy { ids.cpu } else { CPU_ID_UNINITIALISED };
         self.legacy_cpu.store(cpu, Relaxed);
@@ -151,17 +151,15 @@ const NEAR: usize = if offset_of!(Task, rseq) < 128 {
     offset_of!(Task, rseq)
 };
 /// The offset, from there, of the area's address.
-const AREA_AT: usize = offset_of!(Task, rseq) + offset_of!(Thread, at) - NEAR;
+const AREA_AT: usize = offset_of!(Task, rseq) + offset_of!(Thread, told) - NEAR;
 /// The offset, from there, of what was written to the area: four words of 32 bits.
-const TOLD: usize = offset_of!(Task, rseq) + offset_of!(Thread, told) - NEAR;
+const TOLD: usize = AREA_AT + size_of::<usize>();
 
 /// Whether the running thread's legacy area still says what the kernel wrote, and has no critical section.
 /// Also `false` if the area cannot be read without a fault.
 #[inline(always)]
 fn is_as_told(task: &Task) -> bool {
-    // SAFETY: a place in the task. A registered area lies in user memory. Only the running thread, or an
-    // interrupt on its CPU, writes what was told.
-    unsafe { uaccess::rseq_as_told::<AREA_AT, TOLD>((&raw const *task).byte_add(NEAR).cast()) }
+    task.rseq.told.is_said::<Task, NEAR, AREA_AT, TOLD>(task)
 }
 
 /// There is a single NUMA node.
@@ -201,7 +199,7 @@ fn resumed_with_area(task: &Task) {
     let rseq = &task.rseq;
     let Some(area) = rseq.area() else { return };
     let mode = area.mode();
-    let migrated = rseq.told[0].load(Relaxed) != smp::cpu_id() as u32;
+    let migrated = rseq.told.word::<0>() != smp::cpu_id() as u32;
     let user_irq = mode == Mode::Optimised && current().was_interrupted();
     slice::ends(task);
     if let Some(event) = Event::resumed(mode, migrated, user_irq) {

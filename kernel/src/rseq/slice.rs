@@ -108,11 +108,11 @@ impl Machine for Running<'_> {
         self.0.rseq.slice.store(bits(state), Relaxed);
     }
     fn control(&self) -> Result<Control, Fault> {
-        let said = control(self.0.rseq.at.load(Relaxed)).read();
+        let said = control(self.0.rseq.told.at()).read();
         said.map(Control).map_err(|_| Fault)
     }
     fn set_control(&self, said: Control) -> Result<(), Fault> {
-        let written = control(self.0.rseq.at.load(Relaxed)).write(said.0);
+        let written = control(self.0.rseq.told.at()).write(said.0);
         written.map_err(|_| Fault)
     }
     fn tell_over(&self) {

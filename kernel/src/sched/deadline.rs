@@ -1,8 +1,8 @@
 //! The ends of waits, as times of clocks, also of those that can be set meanwhile (`time::wall`).
 
-use super::{TaskState, current, schedule, sleep_timer};
+use super::{current, sleep_timer};
 use crate::task::{Task, all_processes};
-use crate::time::{Timer, monotonic_of_realtime, monotonic_of_tai, now_ns, sleep_until};
+use crate::time::{Timer, monotonic_of_realtime, monotonic_of_tai, now_ns, sleep_until, sleep_until_passed};
 use alloc::sync::Arc;
 use limen_linux_abi::Errno;
 
@@ -70,18 +70,7 @@ impl Deadline {
         }
         let me = current();
         let alarm = self.alarm(&me);
-        let result = loop {
-            me.sched.set_state(TaskState::INTERRUPTIBLE);
-            if alarm.is_over() {
-                break Ok(());
-            }
-            if me.signal_pending() {
-                break Err(Errno::ERESTARTSYS);
-            }
-            schedule();
-        };
-        me.sched.set_state(TaskState::RUNNING);
-        result
+        sleep_until_passed(|| alarm.is_over(), || ())
     }
 }
 

@@ -1,6 +1,8 @@
 //! System calls: a table per ABI, and short functions that read the arguments and call the room which does
 //! the work. The calls of each room are in a file here, which ends in a list `HANDLERS` of `(name, handler)`.
 
+#![forbid(unsafe_code)]
+
 use crate::arch::frame::Frame;
 use crate::arch::index;
 use crate::mm::user::UserPtr;

@@ -8,11 +8,11 @@ use crate::fs::walk::{AT_FDCWD, Walk, lookup};
 use crate::fs::{missing, mount};
 use crate::mm::PAGE_SIZE;
 use crate::mm::copy::with_path;
-use crate::mm::user::{Abi, UserPtr};
+use crate::mm::user::{Abi, InOrder, UserPtr};
 use crate::task::current;
-use core::mem::MaybeUninit;
+use core::mem::{MaybeUninit, offset_of};
 use core::sync::atomic::Ordering;
-use limen_linux_abi::abi::statx::Statx;
+use limen_linux_abi::abi::statx::{Statx, StatxTimestamp};
 use limen_linux_abi::{Errno, FileStatus, FsStatus, Layout, native, raw::general as abi};
 use limen_vdso::clock;
 
@@ -123,38 +123,37 @@ fn do_statx(dirfd: i32, path: usize, flags: u32, mask: u32, to: usize) -> SysRes
     const MOUNT_ROOT: u64 = 0x2000;
     let times = inode.times();
     let mut room = MaybeUninit::<Abi<Statx>>::uninit();
-    let x = room.as_mut_ptr().cast::<Statx>();
     // Field by field in place: together they do not fit into registers.
-    // SAFETY: all fields are in `room`, and all are written.
-    let shown = unsafe {
-        (&raw mut (*x).stx_mask).write(ALL);
-        (&raw mut (*x).stx_blksize).write(PAGE_SIZE as u32);
-        (&raw mut (*x).stx_attributes).write(if s.mount_root { MOUNT_ROOT } else { 0 });
-        (&raw mut (*x).stx_nlink).write(inode.nlink());
-        (&raw mut (*x).stx_uid).write(inode.uid());
-        (&raw mut (*x).stx_gid).write(inode.gid());
-        (&raw mut (*x).stx_mode).write(s.mode as u16);
-        (&raw mut (*x)._spare0).write(0);
-        (&raw mut (*x).stx_ino).write(inode.ino);
-        (&raw mut (*x).stx_size).write(s.size);
-        (&raw mut (*x).stx_blocks).write(s.blocks);
-        (&raw mut (*x).stx_attributes_mask).write(MOUNT_ROOT);
-        (&raw mut (*x).stx_atime).write(split(times.atime).into());
-        (&raw mut (*x).stx_btime).write(split(times.btime).into());
-        (&raw mut (*x).stx_ctime).write(split(times.ctime).into());
-        (&raw mut (*x).stx_mtime).write(split(times.mtime).into());
-        (&raw mut (*x).stx_rdev_major).write(inode.rdev.major());
-        (&raw mut (*x).stx_rdev_minor).write(inode.rdev.minor());
-        (&raw mut (*x).stx_dev_major).write(inode.sb.dev.major());
-        (&raw mut (*x).stx_dev_minor).write(inode.sb.dev.minor());
-        (&raw mut (*x).stx_mnt_id).write(s.mnt_id.into());
-        for spare in &mut (*x)._spare {
-            // Volatile: else the compiler would call a function to store so many zeros.
-            (&raw mut *spare).write_volatile(0);
-        }
-        room.assume_init_ref()
-    };
-    UserPtr::new(to).write_from(shown)?;
+    let mut shown = InOrder::new(&mut room);
+    macro_rules! put {
+        ($($field:ident = $value:expr,)*) => { $(shown.put(offset_of!(Statx, $field), $value);)* };
+    }
+    let time = |time: i64| Abi(StatxTimestamp::from(split(time)));
+    put! {
+        stx_mask = ALL,
+        stx_blksize = PAGE_SIZE as u32,
+        stx_attributes = if s.mount_root { MOUNT_ROOT } else { 0 },
+        stx_nlink = inode.nlink(),
+        stx_uid = inode.uid(),
+        stx_gid = inode.gid(),
+        stx_mode = s.mode as u16,
+        _spare0 = 0u16,
+        stx_ino = inode.ino,
+        stx_size = s.size,
+        stx_blocks = s.blocks,
+        stx_attributes_mask = MOUNT_ROOT,
+        stx_atime = time(times.atime),
+        stx_btime = time(times.btime),
+        stx_ctime = time(times.ctime),
+        stx_mtime = time(times.mtime),
+        stx_rdev_major = inode.rdev.major(),
+        stx_rdev_minor = inode.rdev.minor(),
+        stx_dev_major = inode.sb.dev.major(),
+        stx_dev_minor = inode.sb.dev.minor(),
+        stx_mnt_id = u64::from(s.mnt_id),
+    }
+    shown.put_zeros();
+    UserPtr::new(to).write_from(shown.all())?;
     Ok(0)
 }
 

@@ -1,12 +1,14 @@
 //! Clocks, timers and the timer interrupt.
 
+#![forbid(unsafe_code)]
+
 pub mod ntp;
 mod sleep;
 mod timer;
 pub mod vdso;
 pub mod wall;
 
-pub use sleep::sleep_until;
+pub use sleep::{sleep_until, sleep_until_passed};
 pub use timer::{Timer, TimerBase, tick_needed, timer_interrupt};
 
 use crate::sync::{IrqSpinLock, SpinLock};

@@ -12,6 +12,8 @@ use limen_vdso::image::{self, Description, Symbol};
 pub struct Vdso {
     /// The clock data, read-only for programs (`[vvar]`).
     pub data: Page,
+    /// What is in `data`.
+    clock: &'static ClockData,
     /// Header and code, read-only and executable (`[vdso]`).
     pub image: Vec<Page>,
 }
@@ -51,12 +53,11 @@ pub fn init() {
     for page in &image {
         crate::arch::mmu::sync_instructions(page.phys());
     }
-    let vdso = VDSO.get_or_init(|| Vdso {
-        data: allocate(),
-        image,
-    });
+    let data = allocate();
+    let clock = data.shared_for_ever();
+    let vdso = VDSO.get_or_init(|| Vdso { data, clock, image });
     let (base, mult) = crate::arch::time::clock_parameters();
-    clock_data(vdso).set_counter(base, mult);
+    vdso.clock.set_counter(base, mult);
 }
 
 /// The pages to map. `None` before [`init`].
@@ -68,7 +69,7 @@ pub fn get() -> Option<&'static Vdso> {
 /// to read.
 pub fn set_offsets(realtime: u64, tai: u64) {
     if let Some(vdso) = get() {
-        clock_data(vdso).set_offsets(realtime, tai);
+        vdso.clock.set_offsets(realtime, tai);
     }
 }
 
@@ -76,7 +77,7 @@ pub fn set_offsets(realtime: u64, tai: u64) {
 /// nanoseconds. See [`limen_vdso::Steering::set`].
 pub fn steer(raw: u64, rate: i64) {
     if let Some(vdso) = get() {
-        clock_data(vdso).steering().set(raw, rate);
+        vdso.clock.steering().set(raw, rate);
     }
 }
 
@@ -85,10 +86,4 @@ pub fn sigreturn_offset() -> usize {
     code::sigreturn().map_or(0, |function| {
         function - code::text().as_ptr() as usize + PAGE_SIZE
     })
-}
-
-fn clock_data(vdso: &'static Vdso) -> &'static ClockData {
-    // SAFETY: the page is never freed, zero bytes are a valid `ClockData`, and it is accessed only through
-    // atomics.
-    unsafe { &*vdso.data.as_ptr().cast::<ClockData>() }
 }

@@ -1,5 +1,7 @@
 //! Inspecting the kernel: symbols, backtraces, tracing.
 
+#![forbid(unsafe_code)]
+
 /// How many hexadecimal digits an address has.
 pub const WORD_DIGITS: usize = 2 * size_of::<usize>();
 

@@ -306,7 +306,7 @@ pub unsafe fn exchange_rseq(at: usize, ids: [u64; 2]) -> Option<[u64; 3]> {
 /// which the next window or the way out has.
 ///
 /// # Safety
-/// Both can be read, the area lies below `USER_END`, and nobody writes the words meanwhile.
+/// Both can be read, and the area lies below `USER_END`. The words may be written meanwhile.
 #[inline(always)]
 pub unsafe fn rseq_as_told<const AREA_AT: usize, const TOLD: usize>(near: *const u8) -> bool {
     // One instruction loads the address and the first word; one the first four words of the area.

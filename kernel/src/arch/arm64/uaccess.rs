@@ -217,7 +217,7 @@ pub unsafe fn exchange_rseq(at: usize, ids: [u64; 2]) -> Option<[u64; 3]> {
 /// section (`rseq_cs` is 0). `false` on a fault as well.
 ///
 /// # Safety
-/// Both can be read, the area lies below `USER_END`, and nobody writes the words meanwhile.
+/// Both can be read, and the area lies below `USER_END`. The words may be written meanwhile.
 #[inline(always)]
 pub unsafe fn rseq_as_told<const AREA_AT: usize, const TOLD: usize>(near: *const u8) -> bool {
     // SAFETY: the caller's promise; a fault is as a difference. The accesses are made as user mode would make

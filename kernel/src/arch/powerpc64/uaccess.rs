@@ -187,15 +187,22 @@ pub unsafe fn exchange_rseq(at: usize, ids: [u64; 2]) -> Option<[u64; 3]> {
 /// context-synchronising instruction, which the next window or the way out has.
 ///
 /// # Safety
-/// Both can be read, the area lies below `USER_END`, and nobody writes the words meanwhile.
+/// Both can be read, and the area lies below `USER_END`. The words may be written meanwhile.
 #[inline(always)]
 pub unsafe fn rseq_as_told<const AREA_AT: usize, const TOLD: usize>(near: *const u8) -> bool {
     let (first, second, section): (u64, u64, usize);
-    // SAFETY: the caller's promise. After a fault the area's address stands for what should have been found
-    // in it.
+    let (area, x, y): (usize, u64, u64);
+    // SAFETY: the caller's promise. The first loads are the processor's, so that the words may be written
+    // meanwhile. After a fault the area's address stands for what should have been found in it.
     unsafe {
-        let area = near.add(AREA_AT).cast::<usize>().read();
-        let [x, y] = near.add(TOLD).cast::<[u64; 2]>().read_unaligned();
+        asm!(
+            "ld {area}, {at}({near})",
+            "ld {x}, {told}({near})",
+            "ld {y}, {told} + 8({near})",
+            near = in(reg_nonzero) near, at = const AREA_AT, told = const TOLD,
+            area = out(reg) area, x = out(reg) x, y = out(reg) y,
+            options(nostack, readonly, preserves_flags)
+        );
         set_window(0);
         asm!(
             "2: ld {first}, 0({at})",

@@ -6,6 +6,7 @@ use super::switch::Fault;
 use super::{cpu, interrupt, uaccess};
 use crate::mm::Prot;
 use crate::signal::info::code::*;
+use crate::signal::{SIGBUS, SIGFPE, SIGILL, SIGKILL, SIGSEGV, SIGTRAP};
 use crate::threshold;
 use core::sync::atomic::{AtomicBool, Ordering};
 
@@ -43,15 +44,6 @@ const UNDERFLOWED: u32 = 1 << 4;
 
 /// What the debug status register holds when nothing happened.
 const DR6_NOTHING: usize = 0xffff_0ff0;
-
-const SIGILL: u32 = 4;
-const SIGTRAP: u32 = 5;
-const SIGBUS: u32 = 7;
-const SIGFPE: u32 = 8;
-const SIGKILL: u32 = 9;
-const SIGSEGV: u32 = 11;
-
-const SI_KERNEL: i32 = 0x80;
 
 const NAMES: [&str; 22] = [
     "divide error",
@@ -131,7 +123,7 @@ fn page_fault(frame: &mut Frame, addr: usize, error: usize, access: Prot, from_u
 /// kernel) to the stack of a far return. Linux ends the process, too.
 #[cold]
 fn own_access(addr: usize) {
-    crate::signal::force_fault(SIGKILL, SI_KERNEL, addr);
+    crate::signal::force_fault(SIGKILL, KERNEL, addr);
 }
 
 /// A single step or a data breakpoint.
@@ -160,14 +152,14 @@ fn exception(frame: &mut Frame, vector: u8, error: usize) {
     let ip = frame.rip;
     let (signal, code, addr) = match vector {
         DIVIDE => (SIGFPE, FPE_INTDIV, ip),
-        BREAKPOINT => (SIGTRAP, SI_KERNEL, 0),
-        OVERFLOW | BOUND => (SIGSEGV, SI_KERNEL, 0),
+        BREAKPOINT => (SIGTRAP, KERNEL, 0),
+        OVERFLOW | BOUND => (SIGSEGV, KERNEL, 0),
         INVALID_OPCODE | NO_COPROCESSOR => (SIGILL, ILL_ILLOPN, ip),
-        SEGMENT_NOT_PRESENT | STACK_FAULT => (SIGBUS, SI_KERNEL, 0),
+        SEGMENT_NOT_PRESENT | STACK_FAULT => (SIGBUS, KERNEL, 0),
         ALIGNMENT => (SIGBUS, BUS_ADRALN, 0),
         X87_ERROR => (SIGFPE, float_code(super::fpu::x87_exceptions()), ip),
         SIMD_ERROR => (SIGFPE, float_code(super::fpu::simd_exceptions()), ip),
-        _ => (SIGSEGV, SI_KERNEL, 0),
+        _ => (SIGSEGV, KERNEL, 0),
     };
     Fault::remember(vector, error, None);
     crate::signal::force_fault(signal, code, addr);

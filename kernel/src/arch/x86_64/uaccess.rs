@@ -347,13 +347,24 @@ macro_rules! compare {
 /// section (`rseq_cs` is 0). `false` on a fault as well.
 ///
 /// # Safety
-/// Both can be read, the area lies below `USER_END`, and nobody writes the words meanwhile.
+/// Both can be read, and the area lies below `USER_END`. The words may be written meanwhile.
 #[inline(always)]
 pub unsafe fn rseq_as_told<const AREA_AT: usize, const TOLD: usize>(near: *const u8) -> bool {
-    // SAFETY: the caller's promise.
+    let (at, first, second): (usize, u64, u64);
+    // SAFETY: the caller's promise. The loads are the processor's, so the words may be written meanwhile.
     unsafe {
-        let at = near.add(AREA_AT).cast::<usize>().read_unaligned();
-        let [first, second] = near.add(TOLD).cast::<[u64; 2]>().read_unaligned();
+        asm!(
+            "mov {at}, qword ptr [{near} + {area}]",
+            "mov {first}, qword ptr [{near} + {told}]",
+            "mov {second}, qword ptr [{near} + {told} + 8]",
+            near = in(reg) near,
+            area = const AREA_AT,
+            told = const TOLD,
+            at = out(reg) at,
+            first = out(reg) first,
+            second = out(reg) second,
+            options(nostack, readonly, preserves_flags)
+        );
         open_window();
         compare!(at, 0, in(reg) first);
         compare!(at, field::NODE_ID, in(reg) second);

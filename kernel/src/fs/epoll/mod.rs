@@ -47,7 +47,7 @@ const ALWAYS: u32 = PollEvents::ERR.union(PollEvents::HUP).bits();
 const DIRECTIONS: u32 = PollEvents::IN.union(PollEvents::OUT).bits();
 /// For an item that is marked here, not because another queue was woken.
 const FIRST_HAND: News = News { key: 0, depth: 0 };
-/// The size of `struct epoll_event` in bytes. It is packed on x86-64 only.
+/// The size of `struct epoll_event` in bytes. Some ABIs have it packed.
 pub const EVENT_SIZE: usize = size_of::<EpollEvent>();
 
 /// The key of an item: descriptor number, and address of the file.

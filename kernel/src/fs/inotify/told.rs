@@ -74,6 +74,15 @@ fn nobody() -> bool {
     WATCHES.load(Ordering::Relaxed) == 0
 }
 
+/// Does it if there is a watch. (With a closure instead, the test would stay out of line.)
+macro_rules! if_watched {
+    ($tell:expr) => {
+        if !nobody() {
+            $tell;
+        }
+    };
+}
+
 fn dir_bit(inode: &Inode) -> u32 {
     if inode.kind == FileType::Directory {
         ISDIR
@@ -119,9 +128,7 @@ fn about_unless(without: u32, dentry: &Arc<Dentry>, mask: u32) {
 
 /// An entry was made.
 pub fn created(dir: &Inode, child: &Arc<Dentry>) {
-    if !nobody() {
-        notify(dir, CREATE | dir_bit(&child.inode), 0, &child.name());
-    }
+    if_watched!(notify(dir, CREATE | dir_bit(&child.inode), 0, &child.name()));
 }
 /// An entry was removed.
 pub fn removed(dir: &Inode, child: &Arc<Dentry>) {
@@ -137,27 +144,19 @@ pub fn removed(dir: &Inode, child: &Arc<Dentry>) {
 }
 /// A device's name has come, other than by a program that makes one.
 pub fn name_made(dir: &Inode, name: &[u8]) {
-    if !nobody() {
-        notify(dir, CREATE, 0, name);
-    }
+    if_watched!(notify(dir, CREATE, 0, name));
 }
 /// Such a name has gone.
 pub fn name_gone(dir: &Inode, name: &[u8]) {
-    if !nobody() {
-        notify(dir, DELETE, 0, name);
-    }
+    if_watched!(notify(dir, DELETE, 0, name));
 }
 /// An inode's attributes changed.
 pub fn attrib(inode: &Inode) {
-    if !nobody() {
-        notify(inode, ATTRIB | dir_bit(inode), 0, b"");
-    }
+    if_watched!(notify(inode, ATTRIB | dir_bit(inode), 0, b""));
 }
 /// The attributes of the file that a name stands for changed.
 pub fn attrib_at(dentry: &Arc<Dentry>) {
-    if !nobody() {
-        about(dentry, ATTRIB);
-    }
+    if_watched!(about(dentry, ATTRIB));
 }
 /// A file was moved to another name or directory, perhaps replacing another file.
 pub fn moved(
@@ -183,35 +182,25 @@ pub fn moved(
 /// Opened.
 #[inline]
 pub fn opened(file: &File) {
-    if !nobody() {
-        about_file(file, OPEN);
-    }
+    if_watched!(about_file(file, OPEN));
 }
 /// A file was opened for execution.
 pub fn opened_inode(dentry: &Arc<Dentry>) {
-    if !nobody() {
-        about(dentry, OPEN);
-    }
+    if_watched!(about(dentry, OPEN));
 }
 /// Contents changed.
 #[inline]
 pub fn modified(file: &File) {
-    if !nobody() {
-        about_file(file, MODIFY);
-    }
+    if_watched!(about_file(file, MODIFY));
 }
 /// Contents changed; the caller knows the name, not an open file.
 pub fn modified_inode(dentry: &Arc<Dentry>) {
-    if !nobody() {
-        about(dentry, MODIFY);
-    }
+    if_watched!(about(dentry, MODIFY));
 }
 /// Contents were read.
 #[inline]
 pub fn accessed(file: &File) {
-    if !nobody() {
-        about_file(file, ACCESS);
-    }
+    if_watched!(about_file(file, ACCESS));
 }
 /// A read of `file` ended with `result`, which is given back. The file is asked for only if there is a watch.
 /// So no register of the callers has to keep either for the case that there is one.
@@ -241,10 +230,10 @@ fn moved_bytes(file: &File, mask: u32, result: SysResult) -> SysResult {
 /// A file was closed for good.
 #[inline]
 pub fn file_closed(file: &File) {
-    if !nobody() {
+    if_watched!({
         let write = file.mode().contains(FileMode::WRITE);
         about_file(file, if write { CLOSE_WRITE } else { CLOSE_NOWRITE });
-    }
+    });
 }
 /// The last mount of the file system that has `inode` is gone.
 pub fn unmounted(inode: &Inode) {

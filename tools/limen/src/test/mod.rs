@@ -14,6 +14,7 @@ mod host;
 mod licences;
 mod lines;
 mod memory;
+mod nmi;
 mod programs;
 mod rcu;
 mod rooms;
@@ -138,6 +139,7 @@ fn steps() -> Vec<Step> {
         steps.extend(traps::steps(arch));
         steps.extend(errors::steps(arch));
         steps.extend(memory::steps(arch));
+        steps.extend(nmi::steps(arch));
         steps.extend(selftests::steps(arch));
         steps.extend(rseq::steps(arch));
         steps.extend(rcu::steps(arch));

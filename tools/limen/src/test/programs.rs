@@ -30,6 +30,7 @@ const ASKING: &[&str] = &[
     "acls",
     "behaviour",
     "mappings",
+    "mlocked",
     "edges",
     "futexes",
     "files",
