@@ -638,7 +638,45 @@ static void continued_early(void) {
     sigprocmask(SIG_UNBLOCK, &set, NULL);
 }
 
-int main(void) {
+/* --- exec --- */
+
+/* A POSIX timer ends with its program, and so does its signal that is still pending. */
+static void timers_of_the_old_program(void) {
+    pid_t child = fork();
+    if (child == 0) {
+        sigset_t set;
+        sigemptyset(&set);
+        sigaddset(&set, SIGUSR1);
+        sigaddset(&set, SIGUSR2);
+        sigprocmask(SIG_BLOCK, &set, NULL);
+        timer_t timer;
+        struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGUSR1};
+        struct itimerspec at = {.it_value = {0, 1000000}};
+        if (timer_create(CLOCK_MONOTONIC, &event, &timer) || timer_settime(timer, 0, &at, NULL)) _exit(2);
+        do usleep(1000), sigpending(&set);
+        while (!sigismember(&set, SIGUSR1));
+        kill(getpid(), SIGUSR2);
+        execl("/proc/self/exe", "signalled", "pending", NULL);
+        _exit(3);
+    }
+    int status;
+    CHECK(waitpid(child, &status, 0) == child);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+/* What the program finds pending that `timers_of_the_old_program` executes: only what a process sent. */
+static int still_pending(void) {
+    sigset_t set;
+    sigpending(&set);
+    if (!sigismember(&set, SIGUSR2)) return 5;
+    sigemptyset(&set);
+    sigaddset(&set, SIGUSR1);
+    sigprocmask(SIG_UNBLOCK, &set, NULL);
+    return 0;
+}
+
+int main(int argc, char **argv) {
+    if (argc > 1 && !strcmp(argv[1], "pending")) return still_pending();
     alarm(150);
     setvbuf(stdout, NULL, _IONBF, 0);
     signal(SIGPIPE, SIG_IGN);
@@ -650,5 +688,6 @@ int main(void) {
     fatal_signals();
     ended_leaders();
     continued_early();
+    timers_of_the_old_program();
     return report();
 }

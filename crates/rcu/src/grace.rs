@@ -153,7 +153,8 @@ impl<A: Atomics> Default for Presence<A> {
 
 impl<A: Atomics> Presence<A> {
     /// The CPU is in no reader now, as an interrupt handler finds when the driver asked: the interrupted code
-    /// is user mode, or kernel code that may be preempted.
+    /// is user mode, or kernel code that may be preempted. The scheduler finds so, too.
+    #[inline]
     pub fn passes(&self) {
         self.0.store(self.0.load(Relaxed).wrapping_add(2), Release);
         A::fence();

@@ -117,7 +117,12 @@ fn exit() {
 
 /// What RCU protects is used where no reader is.
 fn rcu_outside() {
-    let _reader = crate::rcu::already();
+    static PLACE: crate::rcu::Slot<Nothing> = crate::rcu::Slot::empty();
+    struct Nothing;
+    impl crate::rcu::Retire for Nothing {}
+    let reader = alloc::boxed::Box::leak(alloc::boxed::Box::new(crate::rcu::read()));
+    crate::sched::preempt::enable();
+    let _ = PLACE.load(reader);
 }
 
 /// A reader sleeps.

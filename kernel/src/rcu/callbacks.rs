@@ -5,7 +5,7 @@ use super::driver::{self, Hurry};
 use super::stats;
 use crate::arch::smp;
 use crate::sched::{self, CpuSet, KERNEL_LEVEL, Policy, WaitQueue, current, online, policy};
-use crate::sync::{IrqSpinGuard, IrqSpinLock, MAX_CPUS, Mutex, Once, without_preemption};
+use crate::sync::{IrqSpinGuard, IrqSpinLock, MAX_CPUS, Mutex, Once, SpinLock, without_preemption};
 use crate::task::Task;
 use crate::time::now_ns;
 use alloc::sync::Arc;
@@ -105,8 +105,8 @@ struct Cpu {
     waiting: AtomicUsize,
     /// Some are due.
     due: AtomicBool,
-    /// The CPU is to switch to the thread, which then goes back to its usual priority.
-    forced: AtomicBool,
+    /// The thread has [`KERNEL_LEVEL`] until it has run what is due.
+    hurried: SpinLock<bool>,
     /// The thread, and where it sleeps.
     thread: Once<Arc<Task>>,
     /// See `thread`.
@@ -120,7 +120,7 @@ static CPUS: [Cpu; MAX_CPUS] = [const {
         list: IrqSpinLock::new(Callbacks::new()),
         waiting: AtomicUsize::new(0),
         due: AtomicBool::new(false),
-        forced: AtomicBool::new(false),
+        hurried: SpinLock::new(false),
         thread: Once::new(),
         sleeps: WaitQueue::new(),
         last: Link::new(),
@@ -138,14 +138,23 @@ pub(super) fn start() {
     }
 }
 
-/// Has CPU `n` switch to its thread as soon as preemption is on there.
-pub(super) fn switch_to_thread(n: usize) {
-    let cpu = &CPUS[n];
-    if let Some(thread) = cpu.thread.get()
-        && !cpu.forced.swap(true, Ordering::AcqRel)
-    {
-        policy::set_policy(thread, Policy::Fifo, KERNEL_LEVEL, 0, false);
-        cpu.sleeps.wake_all();
+impl Cpu {
+    /// Gives the thread a priority above all programs' until it has run what is due.
+    fn hurry(&self) {
+        let Some(thread) = self.thread.get() else { return };
+        let mut hurried = self.hurried.lock();
+        if !*hurried {
+            *hurried = true;
+            policy::set_policy(thread, Policy::Fifo, KERNEL_LEVEL, 0, false);
+        }
+    }
+    /// The thread has run what was due.
+    fn has_run(&self) {
+        let mut hurried = self.hurried.lock();
+        if *hurried {
+            *hurried = false;
+            policy::set_policy(&current(), Policy::Normal, 0, 0, false);
+        }
     }
 }
 
@@ -197,8 +206,12 @@ impl Cpu {
 pub(super) fn period_ended() {
     for n in online().iter() {
         let cpu = &CPUS[n];
-        if cpu.waiting.load(Ordering::Relaxed) != 0 {
+        let waiting = cpu.waiting.load(Ordering::Relaxed);
+        if waiting != 0 {
             cpu.advance(cpu.list.lock());
+        }
+        if waiting > MANY {
+            cpu.hurry();
         }
     }
 }
@@ -206,14 +219,8 @@ pub(super) fn period_ended() {
 /// A CPU's thread.
 fn run(cpu: &'static Cpu) {
     loop {
-        let has_work = |work: &AtomicBool| work.load(Ordering::Acquire);
         cpu.sleeps
-            .wait_until_uninterruptible(|| has_work(&cpu.due) || has_work(&cpu.forced));
-        if has_work(&cpu.forced) {
-            policy::set_policy(&current(), Policy::Normal, 0, 0, false);
-            cpu.forced.store(false, Ordering::Release);
-        }
-        cpu.due.store(false, Ordering::Release);
+            .wait_until_uninterruptible(|| cpu.due.swap(false, Ordering::AcqRel));
         let mut ready = cpu.list.lock().take_ready();
         let mut count = 0;
         while let Some(link) = ready.pop() {
@@ -223,9 +230,11 @@ fn run(cpu: &'static Cpu) {
                     run(link);
                 }
             }
-            cpu.waiting.fetch_sub(1, Ordering::Relaxed);
+            // Whoever sees that none waits sees what the callback did.
+            cpu.waiting.fetch_sub(1, Ordering::Release);
             count += 1;
         }
+        cpu.has_run();
         stats::ran(count);
     }
 }
@@ -249,8 +258,17 @@ static BARRIER: Mutex<()> = Mutex::new(());
 static LEFT: AtomicUsize = AtomicUsize::new(0);
 static PASSED: WaitQueue = WaitQueue::new();
 
-/// Waits until all callbacks that were asked for before have run. Sleeps.
+/// Waits until all callbacks that were asked for before have run. Sleeps. Not for a callback, nor for a caller
+/// who holds a lock that one takes.
 pub fn barrier() {
+    let me = current();
+    if CPUS
+        .iter()
+        .any(|cpu| cpu.thread.get().is_some_and(|thread| Arc::ptr_eq(thread, &me)))
+    {
+        warning!("WARNING: a callback of RCU waits for itself");
+        return;
+    }
     let _one = BARRIER.lock();
     begin_barrier();
     PASSED.wait_until_uninterruptible(|| LEFT.load(Ordering::Acquire) == 0);
@@ -295,8 +313,9 @@ pub fn hasten(ns: u64) -> bool {
     }
     {
         let _hurry = Hurry::up();
-        driver::wait_for(driver::cookie());
+        driver::wait_without_timer(driver::cookie());
     }
+    online().iter().for_each(|n| CPUS[n].hurry());
     let end = now_ns() + ns;
     while waiting() != 0 && now_ns() < end {
         sched::yield_now();

@@ -2,7 +2,7 @@
 
 use super::{callbacks, stats};
 use crate::sched::{self, Errand, KERNEL_LEVEL, Policy, WaitQueue, context, policy, preempt};
-use crate::sync::{MAX_CPUS, without_interrupts};
+use crate::sync::{MAX_CPUS, without_interrupts, without_preemption};
 use crate::time::now_ns;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 pub use limen_rcu::Cookie;
@@ -13,6 +13,8 @@ use limen_rcu::{GracePeriods, Machine, Native, Period, Presence, Seen};
 const PATIENCE: u64 = 1_000_000;
 /// How long CPUs are only asked, nanoseconds.
 const UNANSWERED: u64 = 3_000_000;
+/// After how long a CPU that has not answered takes no interrupts, nanoseconds.
+const NOT_TAKEN: u64 = 200_000_000;
 
 static PERIODS: GracePeriods<Native> = GracePeriods::new();
 /// The driver sleeps here.
@@ -57,9 +59,12 @@ pub fn is_over(cookie: Cookie) -> bool {
 
 /// Asks for a grace period.
 pub(super) fn want(cookie: Cookie) {
-    if PERIODS.want(cookie) {
-        DRIVER.wake_all();
-    }
+    // Others who want the same wake nobody, so nothing may come between the two.
+    without_preemption(|| {
+        if PERIODS.want(cookie) {
+            DRIVER.wake_all();
+        }
+    });
 }
 
 /// Waits until nobody can see what the caller removed before. Sleeps, for some milliseconds.
@@ -77,12 +82,30 @@ pub fn synchronize_expedited() {
 #[cfg_attr(any(debug_assertions, feature = "lockdep"), track_caller)]
 pub fn wait_for(cookie: Cookie) {
     sched::might_sleep();
-    if !STARTED.load(Ordering::Acquire) {
-        // Boot: one CPU runs, and it is in no reader.
+    if !STARTED.load(Ordering::Acquire) && sched::online().count() == 1 {
+        // Boot: the only CPU is in no reader.
         return;
     }
     want(cookie);
-    ENDED.wait_until_uninterruptible(|| PERIODS.is_over(cookie));
+    let mut reports = 0;
+    loop {
+        let until = now_ns()
+            .saturating_add(stats::stall_timeout(reports))
+            .saturating_add(PATIENCE);
+        if ENDED.wait_until_deadline_uninterruptible(until, || PERIODS.is_over(cookie)) {
+            return;
+        }
+        reports += 1;
+        stats::driver_stalled();
+    }
+}
+
+/// [`wait_for`] without a timer: for callers who may have set the thread's own.
+pub(super) fn wait_without_timer(cookie: Cookie) {
+    if STARTED.load(Ordering::Acquire) {
+        want(cookie);
+        ENDED.wait_until_uninterruptible(|| PERIODS.is_over(cookie));
+    }
 }
 
 /// While it exists, CPUs are asked at once.
@@ -134,12 +157,12 @@ fn wait_for_cpus(period: &mut Period<'_, Native>, began: u64) -> u64 {
         let now = now_ns();
         let answers = ANSWERS.load(Ordering::Acquire);
         for cpu in period.waits_for() {
-            if !ERRANDS[cpu].send(cpu) && now > first + UNANSWERED {
+            if !ERRANDS[cpu].send(cpu) && now > first + NOT_TAKEN {
                 stats::takes_no_interrupt(cpu);
             }
             if now > first + UNANSWERED {
-                // Each interrupt came while preemption was off. A thread that runs there ends that.
-                callbacks::switch_to_thread(cpu);
+                // Each interrupt came while preemption was off there.
+                sched::resched_cpu(cpu);
             }
         }
         if now - began > stats::stall_timeout(reports) {
@@ -149,6 +172,7 @@ fn wait_for_cpus(period: &mut Period<'_, Native>, began: u64) -> u64 {
         rounds += 1;
         pause(&|| ANSWERS.load(Ordering::Acquire) != answers);
     }
+    stats::settled();
     rounds
 }
 

@@ -24,11 +24,11 @@ pub use stats::stats;
 
 use crate::sched::preempt;
 use core::marker::PhantomData;
-use core::mem::ManuallyDrop;
 use driver::want;
 
 /// A reader: while it exists, the running thread is not preempted, and no element that it finds in a [`Slot`]
-/// is freed. It must not sleep. Nests.
+/// is freed. It must not sleep. Nests. Whoever leaks one and then sleeps breaks what the types promise; the
+/// validator reports the sleep.
 #[must_use]
 pub struct Reader(PhantomData<*const ()>);
 
@@ -40,15 +40,13 @@ pub fn read() -> Reader {
     Reader(PhantomData)
 }
 
-/// A reader for a caller who holds off preemption anyway, as an interrupt handler does, or a spinlock: costs
-/// nothing. The validated build checks that it is so.
+/// In builds with lock validation, reports a caller that can be preempted: its reader has ended.
 #[inline(always)]
-pub fn already() -> ManuallyDrop<Reader> {
+fn must_read() {
     #[cfg(feature = "lockdep")]
     if preempt::count() == 0 && crate::arch::irq::enabled() {
         crate::sched::context::complain("what RCU protects is used outside of a reader");
     }
-    ManuallyDrop::new(Reader(PhantomData))
 }
 
 impl Drop for Reader {

@@ -140,6 +140,7 @@ impl<T: Retire> Slot<T> {
     /// What it holds, as long as the caller reads.
     #[inline(always)]
     pub fn load<'r>(&self, _: &'r Reader) -> Option<&'r T> {
+        super::must_read();
         let object = self.object.load(Ordering::Acquire);
         // SAFETY: the slot's reference kept the object alive when it was found. It is freed a grace period
         // after the last reference, and the caller began to read before that one was dropped.
@@ -149,6 +150,7 @@ impl<T: Retire> Slot<T> {
     /// A counted reference to what it holds.
     #[inline]
     pub fn get(&self, _: &Reader) -> Option<Shared<T>> {
+        super::must_read();
         loop {
             let object = NonNull::new(self.object.load(Ordering::Acquire))?;
             // SAFETY: as in `load`.

@@ -104,3 +104,16 @@ pub(super) fn takes_no_interrupt(n: usize) {
         warning!("rcu: CPU {n} takes no interrupts");
     }
 }
+
+/// The grace period that was reported has ended after all: nobody has to show anything.
+pub(super) fn settled() {
+    if SHOW.load(Relaxed) != 0 {
+        SHOW.store(0, Relaxed);
+    }
+}
+
+/// Somebody has waited for a grace period for too long, and the driver has not reported why.
+pub(super) fn driver_stalled() {
+    STALLS.fetch_add(1, Relaxed);
+    warning!("rcu: INFO: rcu_gp has not ended a grace period; does its CPU take interrupts?");
+}

@@ -11,8 +11,7 @@
 #![forbid(unsafe_code)]
 
 use super::{
-    Domain, Retire, Shared, already, barrier, cookie, is_over, read, stats, synchronize,
-    synchronize_expedited,
+    Domain, Retire, Shared, barrier, cookie, is_over, read, stats, synchronize, synchronize_expedited,
 };
 use crate::arch::platform;
 use crate::sched::{CpuSet, Policy, WaitQueue, current, online, policy, spawn_kthread, yield_now};
@@ -194,7 +193,7 @@ fn read_and_sleep(chance: &mut Chance) {
 static TIMER: Once<Timer> = Once::new();
 
 fn read_in_interrupt() {
-    let _reader = already();
+    let _reader = read();
     ELEMENTS.look(|| spin(2_000));
     TIMER_READS.fetch_add(1, Relaxed);
     if !OVER.load(Acquire)

@@ -1,18 +1,16 @@
 //! The ends of waits, as times of clocks, also of those that can be set meanwhile (`time::wall`).
 
 use super::{current, sleep_timer};
-use crate::task::{Task, all_processes};
+use crate::task::{Task, all_tasks};
 use crate::time::{Timer, monotonic_of_realtime, monotonic_of_tai, now_ns, sleep_until, sleep_until_passed};
 use alloc::sync::Arc;
 use limen_linux_abi::Errno;
 
 /// A clock was set. A thread that this walk over all threads misses began its sleep after it.
 pub fn clock_was_set() {
-    for process in all_processes() {
-        for task in process.threads() {
-            if let Some(deadline) = *task.sched.wall_deadline.lock() {
-                sleep_timer(&task).arm(deadline.monotonic());
-            }
+    for task in all_tasks() {
+        if let Some(deadline) = *task.sched.wall_deadline.lock() {
+            sleep_timer(&task).arm(deadline.monotonic());
         }
     }
 }
@@ -85,7 +83,22 @@ impl Alarm<'_> {
     /// finds the thread asleep.
     #[inline]
     pub fn is_over(&self) -> bool {
-        is_over(sleep_timer(self.me), || self.deadline.monotonic())
+        let timer = sleep_timer(self.me);
+        match self.deadline {
+            Deadline::Monotonic(at) => is_over(timer, || at),
+            _ => self.wall_is_over(timer),
+        }
+    }
+    #[inline(never)]
+    fn wall_is_over(&self, timer: &Timer) -> bool {
+        if now_ns() >= self.deadline.monotonic() {
+            return true;
+        }
+        if !timer.is_armed() {
+            // The timer expired, and then the clock was set back.
+            self.deadline.arm_sleeper(self.me);
+        }
+        false
     }
     #[inline(never)]
     fn forget(&self) {

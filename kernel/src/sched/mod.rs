@@ -40,7 +40,7 @@ pub use inspect::user_state;
 pub use kthread::{end_thread, spawn_kthread, start_thread, try_spawn_kthread};
 pub use policy::yield_now;
 pub use queue::KERNEL_LEVEL;
-pub use run::{activate_mm, leave_mm, preempt_current, schedule, switch_preempted};
+pub use run::{activate_mm, leave_mm, preempt_current, resched_cpu, schedule, switch_preempted};
 pub use settle::settle;
 pub use wait::{News, WaitQueue, Waiter};
 pub use wake::{wake_new_task, wake_task};
@@ -145,6 +145,8 @@ pub fn start_secondaries() {
 /// A secondary CPU tells that it is online. Called once by each, on its idle thread.
 pub fn secondary_online() {
     cpu::ONLINE.fetch_or(1 << smp::cpu_id(), Ordering::Release);
+    // A driver of RCU that does not see this CPU online: what was written before it looked is seen here.
+    core::sync::atomic::fence(Ordering::SeqCst);
 }
 
 /// The idle loop: sleeps until there is work. Never returns.

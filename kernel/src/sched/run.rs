@@ -32,6 +32,18 @@ pub(super) fn resched_curr(cpu: &CpuData, inner: &Inner, flag: ThreadFlags) {
     }
 }
 
+/// Has CPU `n` call the scheduler as soon as preemption is on there. If its thread goes on, the CPU says that
+/// it was in no reader of RCU ([`limen_rcu::Presence::passes`]).
+pub fn resched_cpu(n: usize) {
+    if let Some(cpu) = super::cpu(n) {
+        crate::sync::without_interrupts(|| {
+            cpu.rq.lock.lock();
+            resched_curr(cpu, cpu.rq.inner(), ThreadFlags::NEED_RESCHED);
+            cpu.rq.lock.unlock();
+        });
+    }
+}
+
 /// The running thread calls the scheduler. If its state is not `RUNNING`, it sleeps until it is woken; else
 /// it gives up the CPU only to more deserving tasks. Interrupts are on, no spinlock is held.
 #[cfg_attr(feature = "lockdep", track_caller)]
@@ -123,6 +135,8 @@ fn switch_away(preempted: bool) {
     if prev.is(next_ptr) {
         rq.lock.unlock();
         crate::time::tick_needed(cpu, rq.running());
+        // No switch is counted, but no reader is interrupted either.
+        cpu.presence.passes();
         irq::local_enable();
         return;
     }

@@ -137,6 +137,16 @@ pub fn action(sig: u32, new: Option<Action>) -> Result<Action, Errno> {
     Ok(old)
 }
 
+/// Drops the pending signals of the running process's POSIX timers, which are gone. It has one thread.
+pub fn forget_timers() {
+    let task = current();
+    let mut shared = task.process.signals.lock();
+    shared.pending.discard_timers();
+    let mut own = task.signals.lock();
+    own.pending.discard_timers();
+    send::recalculate(&task, &shared, &own);
+}
+
 /// The signals that are pending for the running thread or its process and that the thread blocks.
 pub fn pending() -> SigSet {
     let task = current();

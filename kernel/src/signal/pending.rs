@@ -198,6 +198,22 @@ impl Pending {
             self.set = self.set.without(sig);
         }
     }
+    /// Drops the signals of POSIX timers.
+    pub fn discard_timers(&mut self) {
+        let mut queue = core::mem::take(&mut self.queue);
+        queue.retain(|info| {
+            let goes = info.timer_id().is_some();
+            if goes {
+                self.set = self.set.without(info.signal());
+                self.left(info);
+            }
+            !goes
+        });
+        for info in &queue {
+            self.set = self.set.with(info.signal());
+        }
+        self.queue = queue;
+    }
     /// Drops all pending signals of `set`.
     pub fn discard(&mut self, set: SigSet) {
         if !self.set.and(set).is_empty() {

@@ -25,7 +25,7 @@ pub mod wait;
 
 pub use crate::sched::{CurrentTask, current};
 pub use creds::Creds;
-pub use pid::{all_processes, find_process, find_task};
+pub use pid::{all_processes, all_tasks, find_process, find_task};
 pub use process::{ExitState, Process, Usage};
 pub use thread::{Task, TaskFlags};
 

@@ -256,20 +256,36 @@ pub fn find_session(id: i32) -> Option<Arc<Session>> {
 
 /// The process with the smallest id that is `from` or larger. For walks over all processes (`/proc`).
 pub fn next_process(from: i32) -> Option<Arc<Process>> {
+    next(from, |slot| slot.process.as_ref())
+}
+
+/// What `of` finds under the smallest number that is `from` or larger.
+fn next<T>(from: i32, of: impl Fn(&Slot) -> Option<&Arc<T>>) -> Option<Arc<T>> {
     let table = TABLE.lock();
     let from = from.max(1) as usize;
     let mut leaf = from / LEAF;
     let mut first = from % LEAF;
     while leaf < table.leaves.len() {
         if let Some(slots) = &table.leaves[leaf]
-            && let Some(process) = slots.slots[first..].iter().find_map(|slot| slot.process.as_ref())
+            && let Some(found) = slots.slots[first..].iter().find_map(&of)
         {
-            return Some(process.clone());
+            return Some(found.clone());
         }
         leaf += 1;
         first = 0;
     }
     None
+}
+
+/// All threads, in the order of their ids. The walk holds no lock: it visits those that exist when their turn
+/// comes.
+pub fn all_tasks() -> impl Iterator<Item = Arc<Task>> {
+    let mut from = 1;
+    core::iter::from_fn(move || {
+        let task = next(from, |slot| slot.task.as_ref())?;
+        from = task.tid() + 1;
+        Some(task)
+    })
 }
 
 /// All processes, zombies included, in the order of their ids. The walk holds no lock: it visits those that

@@ -148,11 +148,15 @@ pub fn set_realtime_ns(ns: u64) -> Result<(), Errno> {
 
 /// A leap second: `CLOCK_REALTIME` jumps by `seconds`, `CLOCK_TAI` does not.
 fn leap(seconds: i32) {
-    WALL_OFFSET.fetch_add(
-        (i64::from(seconds) * NSEC_PER_SEC as i64) as u64,
-        Ordering::Relaxed,
-    );
-    TAI_OFFSET.fetch_sub(seconds, Ordering::Relaxed);
+    let ns = (i64::from(seconds) * NSEC_PER_SEC as i64) as u64;
+    // Between the two `CLOCK_TAI` may be behind for a moment, but never ahead: a sleep by it would end early.
+    if seconds > 0 {
+        TAI_OFFSET.fetch_sub(seconds, Ordering::SeqCst);
+        WALL_OFFSET.fetch_add(ns, Ordering::SeqCst);
+    } else {
+        WALL_OFFSET.fetch_add(ns, Ordering::SeqCst);
+        TAI_OFFSET.fetch_sub(seconds, Ordering::SeqCst);
+    }
     tell_programs();
     wall::clock_was_set(true);
 }

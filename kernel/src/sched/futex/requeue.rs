@@ -108,7 +108,8 @@ fn wait_until_moved(
         Left::Granted => Ok(()),
         // The lock's owner died after this waiter was moved: the lock may be free now.
         Left::LetGo(orphan_of) => lock_until(to, shared, alarm, false, orphan_of),
-        Left::Waiting if alarm.is_some_and(Alarm::is_over) => Err(Errno::ETIMEDOUT),
+        // `sleep` found one or the other. A deadline that it found over may be ahead again.
+        Left::Waiting if !me.signal_pending() || alarm.is_some_and(Alarm::is_over) => Err(Errno::ETIMEDOUT),
         Left::Waiting if wait.waits.get() => Err(Errno::EAGAIN),
         Left::Waiting => Err(Errno::ERESTARTNOINTR),
     }

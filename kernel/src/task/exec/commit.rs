@@ -56,9 +56,9 @@ pub(super) fn commit(frame: &mut Frame, program: Program, image: Image) -> Resul
     exit::release_vfork_parent(&task);
     drop(old);
 
+    crate::task::timers::exec();
     reset_signals(&task, own_actions);
     task.files().close_on_exec();
-    crate::task::timers::exec();
     task.restart.forget();
     task.set_comm(base_name(&program.filename));
     let process = &task.process;

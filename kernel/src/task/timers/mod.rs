@@ -46,8 +46,8 @@ struct Interval {
     sending: Sending,
 }
 
-/// An expired timer's signal on its way. Until it has been sent, the timer looks armed, and setting it waits:
-/// a program that finds it disarmed, or sets it, gets no signal of it any more. Only the sender, in an
+/// An expired timer's signal on its way. Until it has been sent, whoever reads or sets the timer waits: a
+/// program that finds it disarmed, or sets it, gets no signal of it any more. Only the sender, in an
 /// interrupt, ends this: the signal may be taken, and the timer expire again, before the sender has seen that
 /// it was sent.
 #[derive(Clone, Copy, Default)]
@@ -63,16 +63,12 @@ impl Sending {
         self.again = self.now;
         !self.now
     }
-    /// The signal has been sent. Whether to look at the timer once more.
+    /// The signal has been sent: a timer that does not repeat is off. Whether to look at it once more.
     fn ends(&mut self, setting: &mut Setting) -> bool {
-        self.taken(setting);
-        core::mem::take(self).again
-    }
-    /// The signal has been taken, or was dropped: a timer that does not repeat is off.
-    fn taken(&self, setting: &mut Setting) {
         if self.now && setting.interval == 0 {
             setting.expires = 0;
         }
+        core::mem::take(self).again
     }
 }
 
@@ -154,13 +150,11 @@ pub fn get_itimer(which: Itimer) -> (u64, u64) {
     let Some(inner) = process.timers.inner.get() else {
         return (0, 0);
     };
+    let setting = |of| lock_settled(of, |timer: &Interval| timer.sending.now).setting;
     match which {
-        Itimer::Real => remaining(inner.real.lock().setting, now_ns()),
-        Itimer::Virtual => remaining(inner.virt.lock().setting, process_time(process, CpuKind::User)),
-        Itimer::Prof => remaining(
-            inner.prof.lock().setting,
-            process_time(process, CpuKind::UserSystem),
-        ),
+        Itimer::Real => remaining(setting(&inner.real), now_ns()),
+        Itimer::Virtual => remaining(setting(&inner.virt), process_time(process, CpuKind::User)),
+        Itimer::Prof => remaining(setting(&inner.prof), process_time(process, CpuKind::UserSystem)),
     }
 }
 
@@ -222,9 +216,15 @@ fn real_expired(process: &Arc<Process>) {
     loop {
         {
             let mut real = inner.real.lock();
-            let due = !real.parked && real.setting.expires != 0 && real.setting.expires <= now_ns();
-            if !due || !real.sending.may_begin() {
+            let expires = real.setting.expires;
+            if real.parked || expires == 0 || !real.sending.may_begin() {
                 return;
+            }
+            if expires > now_ns()
+                && let Some(timer) = inner.real_timer.get()
+            {
+                // It was set again meanwhile.
+                return timer.arm_under(&real, expires);
             }
             real.parked = real.setting.interval != 0;
             real.sending.now = true;
@@ -244,8 +244,6 @@ impl Inner {
     /// nanoseconds from now.
     fn real_goes_on(&self, pause: u64) {
         let mut real = self.real.lock();
-        let sending = real.sending;
-        sending.taken(&mut real.setting);
         if !real.parked {
             return;
         }
@@ -367,12 +365,16 @@ pub fn remove_posix(id: i32) -> Result<(), Errno> {
     Ok(())
 }
 
-/// The running process executes another program: its POSIX timers are deleted, its interval timers stay.
+/// The running process executes another program: its POSIX timers are deleted, with their signals that are
+/// pending; its interval timers stay. Comes before the handlers of signals are forgotten.
 pub fn exec() {
     if let Some(inner) = current().process.timers.inner.get() {
         let old = core::mem::take(&mut inner.posix.lock().timers);
         for timer in old.values() {
-            timer.disarm();
+            timer.delete();
+        }
+        if !old.is_empty() {
+            signal::mask::forget_timers();
         }
     }
 }

@@ -169,7 +169,7 @@ impl PosixTimer {
 
     /// The setting, with the time left until expiry.
     pub fn get(&self) -> Setting {
-        self.left(&self.state.lock())
+        self.left(&lock_settled(&self.state, |state| state.sending.now))
     }
 
     fn left(&self, state: &State) -> Setting {
@@ -196,8 +196,6 @@ impl PosixTimer {
     /// Its signal was taken: a repeating timer continues. Returns the overrun, if it was waiting for that.
     pub fn heard(&self) -> Option<i32> {
         let mut state = self.state.lock();
-        let sending = state.sending;
-        sending.taken(&mut state.setting);
         if !state.told {
             return None;
         }
@@ -221,8 +219,6 @@ impl PosixTimer {
     /// Nothing will take its signal and so make it continue: it continues by itself, at a low rate.
     fn unheard(&self) {
         let mut state = self.state.lock();
-        let sending = state.sending;
-        sending.taken(&mut state.setting);
         state.told = false;
         if state.parked {
             let now = self.now(&state);
