@@ -46,6 +46,7 @@ const ASKING: &[&str] = &[
     "watchers",
     "locks",
     "leases",
+    "descriptors",
 ];
 
 /// The steps of one architecture.
