@@ -58,6 +58,9 @@ char *map_pages(long bytes);
 /* Registers an rseq area as the C library would (32 bytes); processes made by fork inherit it. */
 void register_rseq(void);
 
+/* Starts a process that shares the descriptors, has used one and sleeps until the caller ends. */
+void share_descriptors(void);
+
 /* Waits for a child; fails unless it exited with 0. */
 void reap(pid_t child);
 

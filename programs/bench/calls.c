@@ -4,6 +4,8 @@
 
 #include <fcntl.h>
 #include <sched.h>
+#include <signal.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -56,6 +58,29 @@ static void read_zero(long n) {
     MEASURE(2000) MUST(read(fd, &byte, 1) == 1);
 }
 
+void share_descriptors(void) {
+    int fds[2];
+    char byte;
+    MUST(pipe(fds) == 0);
+    /* Not a thread of this process: the C library counts on being alone in its calls. */
+    pid_t child = (pid_t)syscall(SYS_clone, CLONE_FILES | SIGCHLD, 0, 0, 0, 0);
+    MUST(child >= 0);
+    if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        int fd = open("/dev/zero", O_RDONLY);
+        MUST(read(fd, &byte, 1) == 1 && close(fd) == 0 && write(fds[1], &byte, 1) == 1);
+        for (;;) pause();
+    }
+    MUST(read(fds[0], &byte, 1) == 1);
+    close(fds[0]);
+    close(fds[1]);
+}
+
+static void read_zero_shared(long n) {
+    share_descriptors();
+    read_zero(n);
+}
+
 static void write_null(long n) {
     char byte = 0;
     int fd = open("/dev/null", O_WRONLY);
@@ -82,6 +107,7 @@ const struct row call_rows[] = {
     {"gettid", gettid_call, 0},
     {"enosys", enosys, 0},
     {"read-zero", read_zero, 0},
+    {"read-zero-shared", read_zero_shared, 0},
     {"write-null", write_null, 0},
     {"yield-alone", yield_alone, 0},
     {"clock-gettime", clock_gettime_vdso, 0},

@@ -30,6 +30,11 @@ static void open_close(long n) {
     }
 }
 
+static void open_close_shared(long n) {
+    share_descriptors();
+    open_close(n);
+}
+
 static void stat_call(long n) {
     struct stat s;
     (void)n;
@@ -86,6 +91,7 @@ static const long byte_counts[] = {4096, MIB, 0};
 
 const struct row file_rows[] = {
     {"open-close", open_close, 0},
+    {"open-close-shared", open_close_shared, 0},
     {"stat", stat_call, 0},
     {"getdents", getdents, entry_counts},
     {"read-file", read_file, byte_counts},

@@ -126,6 +126,8 @@ owed! {
     /// compiler may ask once: code that makes another thread the running one, other than by switching stacks,
     /// must call what comes after as a function of its own.
     smp::current => fn() -> *const ThreadInfo;
+    /// The same, asked again where keeping it costs more than that. Any.
+    smp::current_again => fn() -> *const ThreadInfo;
     /// The thread that runs, and the top of its kernel stack. Interrupts off, on that stack or about to be.
     smp::set_current => unsafe fn(*const ThreadInfo, usize);
     /// How many CPUs there are. Any.

@@ -1,9 +1,8 @@
 //! Descriptor tables: small numbers for open files. The threads of a process share one (`CLONE_FILES`), fork
 //! copies it.
 
-use crate::arch::index;
 use crate::fs::file::{File, FileMode};
-use crate::sync::{SpinGuard, SpinLock};
+use crate::sync::loan::{Lender, LenderGuard, Place};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ptr;
@@ -38,36 +37,16 @@ struct Word {
 /// Descriptors per [`Word`].
 const WORD: usize = 64;
 
-/// What the table's lock protects.
+/// What the table's lock protects beside the files.
 #[derive(Default)]
 pub struct Table {
-    files: Vec<Option<Arc<File>>>,
-    /// As many as `files` needs. The length of `files` is a multiple of [`WORD`].
+    /// As many as the files need, of which there are a multiple of [`WORD`].
     words: Vec<Word>,
     /// All words before this one are full.
     room: usize,
 }
 
 impl Table {
-    /// The file behind `fd`. `EBADF`: there is none, or it is `O_PATH`.
-    #[inline]
-    pub fn get(&self, fd: i32) -> Result<&Arc<File>, Errno> {
-        match self.get_any(fd) {
-            Ok(file) if !file.mode().contains(FileMode::PATH) => Ok(file),
-            _ => Err(Errno::EBADF),
-        }
-    }
-    /// The file behind `fd`, even if it is `O_PATH`. `EBADF`.
-    #[inline]
-    pub fn get_any(&self, fd: i32) -> Result<&Arc<File>, Errno> {
-        match index::get(&self.files, fd as u32 as usize) {
-            Some(Some(file)) => Ok(file),
-            _ => Err(Errno::EBADF),
-        }
-    }
-    fn open(&self, fd: usize) -> bool {
-        self.files.get(fd).is_some_and(Option::is_some)
-    }
     fn cloexec(&self, fd: usize) -> bool {
         self.words
             .get(fd / WORD)
@@ -110,24 +89,31 @@ impl Table {
         }
         None
     }
-    /// Whether the number is reserved for a file that is being opened.
-    fn reserved(&self, fd: usize) -> bool {
-        self.words[fd / WORD].used >> (fd % WORD) & 1 != 0 && !self.open(fd)
-    }
-    fn take(&mut self, fd: usize, cloexec: bool) {
+    fn reserve(&mut self, fd: usize, cloexec: bool) {
         self.words[fd / WORD].used |= 1 << (fd % WORD);
         self.set_cloexec(fd, cloexec);
-    }
-    fn put(&mut self, fd: usize, file: Arc<File>, cloexec: bool) -> Option<Arc<File>> {
-        self.take(fd, cloexec);
-        self.files[fd].replace(file)
     }
     fn give_back(&mut self, fd: usize) {
         self.words[fd / WORD].used &= !(1 << (fd % WORD));
         self.room = self.room.min(fd / WORD);
     }
+}
+
+impl LenderGuard<'_, File, Table> {
+    fn open(&self, fd: usize) -> bool {
+        self.get(fd).is_some()
+    }
+    /// Whether the number is reserved for a file that is being opened.
+    fn reserved(&self, fd: usize) -> bool {
+        self.words[fd / WORD].used >> (fd % WORD) & 1 != 0 && !self.open(fd)
+    }
+    fn open_at(&mut self, fd: usize, file: Arc<File>, cloexec: bool) -> Option<Arc<File>> {
+        self.reserve(fd, cloexec);
+        self.put(fd, file)
+    }
+    #[inline(always)]
     fn clear(&mut self, fd: usize) -> Option<Arc<File>> {
-        let file = index::get_mut(&mut self.files, fd)?.take()?;
+        let file = self.take(fd)?;
         self.give_back(fd);
         Some(file)
     }
@@ -135,9 +121,10 @@ impl Table {
 
 /// A descriptor table.
 pub struct FdTable {
-    table: SpinLock<Table>,
+    table: Lender<File, Table>,
     /// The file that the table's only user is using without a reference of its own
-    /// (`CurrentTask::with_file`): no file may be taken out. Null: none.
+    /// (`CurrentTask::with_file`): no file may be taken out. Null: none. Threads that share the table have
+    /// borrowers instead.
     lent: AtomicPtr<File>,
 }
 
@@ -145,7 +132,7 @@ impl FdTable {
     /// An empty table.
     pub fn new() -> Arc<Self> {
         Arc::new(Self {
-            table: SpinLock::new(Table::default()),
+            table: Lender::new(Table::default()),
             lent: AtomicPtr::new(ptr::null_mut()),
         })
     }
@@ -153,21 +140,21 @@ impl FdTable {
     /// A copy that shares the open files (fork, `unshare(CLONE_FILES)`).
     pub fn copy(&self) -> Result<Arc<Self>, Errno> {
         let mut new = Self {
-            table: SpinLock::new(Table::default()),
+            table: Lender::new(Table::default()),
             lent: AtomicPtr::new(ptr::null_mut()),
         };
         loop {
-            let len = self.table.lock().files.len();
+            let len = self.table.lock().len();
             new.grow(len)?;
             let old = self.table.lock();
-            let t = new.table.get_mut();
-            if old.files.len() > t.files.len() {
+            if old.words.len() > new.table.get_mut().words.len() {
                 continue;
             }
             let mut fd = 0;
             while let Some(at) = old.find_used(fd) {
-                if let Some(file) = &old.files[at] {
-                    t.put(at, file.clone(), old.cloexec(at));
+                if let Some(file) = old.get_counted(at) {
+                    new.table.get_mut().reserve(at, old.cloexec(at));
+                    new.table.set(at, file);
                 }
                 fd = at + 1;
             }
@@ -179,12 +166,12 @@ impl FdTable {
     /// The file behind `fd`, counted. `EBADF`: there is none, or it is `O_PATH`.
     #[inline]
     pub fn get(&self, fd: i32) -> Result<Arc<File>, Errno> {
-        self.table.lock().get(fd).cloned()
+        self.get_any(fd)?.not_path()
     }
 
-    /// The lock around the table. For [`OwnSlot::look`](crate::sync::OwnSlot::look).
+    /// The files, for the threads that have the table.
     #[inline(always)]
-    pub fn lock(&self) -> &SpinLock<Table> {
+    pub fn files(&self) -> &Lender<File, Table> {
         &self.table
     }
     /// The file that the table's only user is using without a reference of its own, or null.
@@ -208,13 +195,17 @@ impl FdTable {
     /// The file behind `fd`, counted, even if it is `O_PATH`. `EBADF`.
     #[inline]
     pub fn get_any(&self, fd: i32) -> Result<Arc<File>, Errno> {
-        self.table.lock().get_any(fd).cloned()
+        let table = self.table.lock();
+        table.get_counted(fd as u32 as usize).ok_or(Errno::EBADF)
     }
 
     /// Makes room for descriptors below `len`. Memory is allocated without the lock.
     fn grow(&self, len: usize) -> Result<(), Errno> {
         loop {
-            let have = self.table.lock().files.len();
+            let (have, kept) = {
+                let t = self.table.lock();
+                (t.len(), t.outgrown())
+            };
             if len <= have {
                 return Ok(());
             }
@@ -222,23 +213,28 @@ impl FdTable {
                 .next_multiple_of(WORD)
                 .max((have * 2).min(nr_open()))
                 .max(WORD);
-            let (mut files, mut words) = (Vec::new(), Vec::new());
+            let (mut files, mut words, mut outgrown) = (Vec::new(), Vec::new(), Vec::new());
             crate::mm::reserve::room_exact(&mut files, size)?;
             crate::mm::reserve::room_exact(&mut words, size / WORD)?;
+            crate::mm::reserve::room_exact(&mut outgrown, kept)?;
+            Place::fill(&mut files, size);
             let mut t = self.table.lock();
-            if t.files.len() != have {
+            if t.len() != have || t.outgrown() > kept {
                 continue;
             }
-            files.append(&mut t.files);
-            files.resize_with(size, || None);
             words.extend_from_slice(&t.words);
             words.resize(size / WORD, Word::default());
             let old = (
-                core::mem::replace(&mut t.files, files),
+                t.move_to(files, outgrown),
                 core::mem::replace(&mut t.words, words),
             );
             drop(t);
-            drop(old);
+            if have != 0 {
+                drop(old);
+            } else {
+                // A new table: these lists have no memory.
+                core::mem::forget(old);
+            }
             return Ok(());
         }
     }
@@ -251,13 +247,13 @@ impl FdTable {
     /// Gives `file` the lowest free descriptor from `from` on (`F_DUPFD`). `EMFILE`: the limit is reached.
     pub fn install_from(&self, file: Arc<File>, from: usize, cloexec: bool) -> Result<i32, Errno> {
         let (mut t, fd) = self.lock_free(from)?;
-        t.put(fd, file, cloexec);
+        t.open_at(fd, file, cloexec);
         Ok(fd as i32)
     }
 
     /// Locks the table. Also returns the lowest free descriptor from `from` on.
     #[inline(always)]
-    fn lock_free(&self, from: usize) -> Result<(SpinGuard<'_, Table>, usize), Errno> {
+    fn lock_free(&self, from: usize) -> Result<(LenderGuard<'_, File, Table>, usize), Errno> {
         let limit = (crate::task::rlimit(crate::fs::RLIMIT_NOFILE) as usize).min(nr_open());
         loop {
             let mut t = self.table.lock();
@@ -265,7 +261,7 @@ impl FdTable {
             if fd >= limit {
                 return Err(Errno::EMFILE);
             }
-            if fd < t.files.len() {
+            if fd < t.len() {
                 return Ok((t, fd));
             }
             drop(t);
@@ -277,12 +273,12 @@ impl FdTable {
     /// [`Self::give_back`] there is no file behind it. `EMFILE`: the limit is reached.
     pub fn reserve(&self, cloexec: bool) -> Result<i32, Errno> {
         let (mut t, fd) = self.lock_free(0)?;
-        t.take(fd, cloexec);
+        t.reserve(fd, cloexec);
         Ok(fd as i32)
     }
     /// Puts `file` behind a reserved descriptor.
     pub fn fill(&self, fd: i32, file: Arc<File>) {
-        let old = self.table.lock().files[fd as usize].replace(file);
+        let old = self.table.lock().put(fd as usize, file);
         debug_assert!(old.is_none(), "a reserved descriptor was given to another file");
     }
     /// Frees a reserved descriptor: the file could not be opened.
@@ -327,7 +323,7 @@ impl FdTable {
         if t.reserved(index) {
             return Err(Errno::EBUSY);
         }
-        let old = t.put(index, file, cloexec);
+        let old = t.open_at(index, file, cloexec);
         drop(t);
         if let Some(old) = old {
             self.flush(&old);
@@ -401,7 +397,7 @@ impl FdTable {
     pub fn close_range(&self, first: u32, last: u32, only_cloexec: bool) {
         if only_cloexec {
             let mut t = self.table.lock();
-            let end = t.files.len().min((last as usize).saturating_add(1));
+            let end = t.len().min((last as usize).saturating_add(1));
             for fd in (first as usize)..end {
                 t.set_cloexec(fd, true);
             }
@@ -424,12 +420,12 @@ impl FdTable {
     /// The first open descriptor from `from` on, with its file (`/proc/<pid>/fd` in steps).
     pub fn next_open(&self, from: usize) -> Option<(i32, Arc<File>)> {
         let t = self.table.lock();
-        (from..t.files.len()).find_map(|fd| Some((fd as i32, t.files[fd].clone()?)))
+        (from..t.len()).find_map(|fd| Some((fd as i32, t.get_counted(fd)?)))
     }
 
     /// The size of the table in descriptors (`FDSize`).
     pub fn size(&self) -> usize {
-        self.table.lock().files.len().max(64)
+        self.table.lock().len().max(64)
     }
 }
 

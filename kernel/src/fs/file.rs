@@ -269,6 +269,15 @@ impl File {
         Ok(())
     }
 
+    /// `EBADF` if it is `O_PATH`.
+    #[inline(always)]
+    pub fn not_path(self: Arc<Self>) -> Result<Arc<Self>, Errno> {
+        if self.mode.contains(FileMode::PATH) {
+            Err(Errno::EBADF)
+        } else {
+            Ok(self)
+        }
+    }
     /// `EBADF` unless it was opened for `mode`.
     #[inline(always)]
     pub fn check(&self, mode: FileMode) -> Result<(), Errno> {

@@ -115,7 +115,7 @@ pub fn open(fd: i32, set: SigSet, flags: u32) -> SysResult {
     let set = set.minus(SigSet::UNBLOCKABLE);
     let task = current();
     if fd != -1 {
-        let file = task.files().get(fd)?;
+        let file = task.file(fd)?;
         let signalfd = file.ops().downcast::<SignalFd>().ok_or(Errno::EINVAL)?;
         *signalfd.set.lock() = set;
         let actions = task.process.signals.lock().actions.clone();

@@ -439,7 +439,7 @@ fn start<T>(dirfd: i32, path: &[u8], flags: Walk, begin: impl FnOnce(&Path) -> T
 /// The place of descriptor `dirfd`.
 #[inline(never)]
 fn start_at(dirfd: i32, path: &[u8]) -> Result<Path, Errno> {
-    let file = crate::task::current().files().get_any(dirfd)?;
+    let file = crate::task::current().file_any(dirfd)?;
     if !path.is_empty() && file.inode().kind != FileType::Directory {
         return Err(Errno::ENOTDIR);
     }

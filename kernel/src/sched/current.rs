@@ -2,14 +2,16 @@
 
 use crate::arch::smp;
 use crate::fs::context::Places;
-use crate::fs::fdtable::Table;
+use crate::fs::file::FileMode;
 use crate::fs::path::Path;
 use crate::fs::{FdTable, File, FsContext, inotify};
-use crate::task::{Creds, Task, root_creds};
+use crate::sync::loan::Stale;
+use crate::task::{Creds, Task, ThreadInfo, root_creds};
 use alloc::sync::Arc;
 use core::marker::PhantomData;
 use core::mem::ManuallyDrop;
 use core::ops::Deref;
+use core::ptr::{self, NonNull};
 use limen_linux_abi::{Errno, SysResult};
 
 /// The running thread, without a reference counted. Must not be handed to another thread.
@@ -21,10 +23,27 @@ pub struct CurrentTask {
 /// The running thread. Valid once `sched::init` has run.
 #[inline(always)]
 pub fn current() -> CurrentTask {
+    // SAFETY: it is the running thread's.
+    unsafe { running(smp::current()) }
+}
+
+/// The same, asked again: no register has to keep it since [`current`] was called.
+#[inline(always)]
+fn current_again() -> CurrentTask {
+    // SAFETY: it is the running thread's.
+    unsafe { running(smp::current_again()) }
+}
+
+/// The running thread by its info.
+///
+/// # Safety
+/// It is the running thread's.
+#[inline(always)]
+unsafe fn running(info: *const ThreadInfo) -> CurrentTask {
     // SAFETY: every running thread is a `Task` in an `Arc` (`info` is its first field) and holds a reference
     // to itself until it has been switched away from for the last time. This handle does not own that
     // reference and is never dropped.
-    let task = ManuallyDrop::new(unsafe { Arc::from_raw(smp::current().cast::<Task>()) });
+    let task = ManuallyDrop::new(unsafe { Arc::from_raw(info.cast::<Task>()) });
     CurrentTask {
         task,
         _local: PhantomData,
@@ -75,15 +94,40 @@ impl CurrentTask {
         // SAFETY: the running thread's own slot.
         unsafe { self.fs_slot().own() }.unwrap_or_else(FsContext::initial)
     }
+    /// Replaces its descriptors and returns the old ones, which the caller drops.
+    pub fn replace_files(&self, files: Option<Arc<FdTable>>) -> Option<Arc<FdTable>> {
+        let old = self.files_slot().replace(files);
+        if let Some(old) = &old {
+            // SAFETY: the running thread's own borrower, which borrows only from its table.
+            unsafe { self.borrower().leave(old.files()) };
+        }
+        old
+    }
     /// The open file behind one of its descriptors, counted. `EBADF`.
     #[inline]
     pub fn file(&self, fd: i32) -> Result<Arc<File>, Errno> {
-        // SAFETY: the running thread's own slot.
-        let found = unsafe {
-            self.files_slot()
-                .look(FdTable::lock, |table| table.get(fd).cloned())
+        self.file_any(fd)?.not_path()
+    }
+    /// As [`CurrentTask::file`], even if it is `O_PATH`.
+    #[inline]
+    pub fn file_any(&self, fd: i32) -> Result<Arc<File>, Errno> {
+        // SAFETY: the running thread's own slot, in which nothing is replaced here.
+        let Some(files) = (unsafe { self.files_slot().sole() }) else {
+            return shared_file(fd);
         };
-        found.unwrap_or(Err(Errno::EBADF))
+        // SAFETY: only the running thread could change the table.
+        let file = unsafe { files.files().peek(fd as u32 as usize) };
+        // SAFETY: the table has a counted reference.
+        file.map(|file| unsafe { counted(file) }).ok_or(Errno::EBADF)
+    }
+    /// Closes one of its descriptors. `EBADF`.
+    #[inline]
+    pub fn close(&self, fd: i32) -> Result<(), Errno> {
+        // SAFETY: the running thread's own slot. Whatever a file does when it is closed, it does not give the
+        // thread another table.
+        unsafe { self.files_slot().own_ref() }
+            .ok_or(Errno::EBADF)?
+            .close(fd)
     }
     /// Calls `look` with the thread's root and working directory and returns its result. `look` must be short
     /// and take no lock; it may be called twice.
@@ -103,63 +147,201 @@ impl CurrentTask {
     /// the file, and `f` must not close a descriptor of this thread (that panics). `EBADF`.
     #[inline(always)]
     pub fn with_file<R>(&self, fd: i32, f: impl FnOnce(&File) -> Result<R, Errno>) -> Result<R, Errno> {
-        self.lend::<Looks, R>(fd, |table| table.get(fd), f)
+        self.lend::<Looks, R>(fd, f)
+    }
+    /// [`CurrentTask::with_file`] for a loop, which is better off with a call if others share the table. If
+    /// there is no such file, the result is that of `missing`.
+    #[inline(always)]
+    pub fn with_one_of_many<R>(
+        &self,
+        fd: i32,
+        f: impl FnOnce(&File) -> R,
+        missing: impl FnOnce(i32) -> R + Copy,
+    ) -> R {
+        let found = self.lend_or::<Looks, R, _>(
+            fd,
+            move |file| Ok(f(file)),
+            move |_, fd, f| Ok(lend_one_of_many(fd, f, missing)),
+        );
+        found.unwrap_or_else(|_| missing(fd))
+    }
+    /// As [`CurrentTask::with_file`], even if it is `O_PATH`.
+    #[inline(always)]
+    pub fn with_any_file<R>(&self, fd: i32, f: impl FnOnce(&File) -> Result<R, Errno>) -> Result<R, Errno> {
+        self.lend::<Any, R>(fd, f)
     }
     /// [`CurrentTask::with_file`] for a read with [`File::read_to_user`], which the file's watchers are told
     /// of. `EBADF` for an `O_PATH` descriptor as well.
     #[inline(always)]
     pub fn with_file_to_read(&self, fd: i32, f: impl FnOnce(&File) -> SysResult) -> SysResult {
-        self.lend::<Reads, usize>(fd, |table| table.get_any(fd), f)
+        self.lend::<Reads, usize>(fd, f)
     }
     /// As [`CurrentTask::with_file_to_read`], for a write with [`File::write_from_user`].
     #[inline(always)]
     pub fn with_file_to_write(&self, fd: i32, f: impl FnOnce(&File) -> SysResult) -> SysResult {
-        self.lend::<Writes, usize>(fd, |table| table.get_any(fd), f)
+        self.lend::<Writes, usize>(fd, f)
     }
     #[inline(always)]
-    fn lend<U: Use<R>, R>(
+    fn lend<U: Use<R>, R>(&self, fd: i32, f: impl FnOnce(&File) -> Result<R, Errno>) -> Result<R, Errno> {
+        self.lend_or::<U, R, _>(fd, f, |shared, fd, f| match shared {
+            Some(files) => self.borrow::<U, R>(files, fd, f),
+            None => borrow_slowly::<U, R>(fd, f, Stale::NO),
+        })
+    }
+    /// Calls `or` if other threads have the table, too, with the table, or if there is none or the thread
+    /// uses one of its files already.
+    #[inline(always)]
+    fn lend_or<U: Use<R>, R, F: FnOnce(&File) -> Result<R, Errno>>(
         &self,
         fd: i32,
-        find: impl FnOnce(&Table) -> Result<&Arc<File>, Errno>,
-        f: impl FnOnce(&File) -> Result<R, Errno>,
+        f: F,
+        or: impl FnOnce(Option<&FdTable>, i32, F) -> Result<R, Errno>,
     ) -> Result<R, Errno> {
-        // SAFETY: the running thread's own slot. Should `f` replace the table all the same, dropping the
-        // table finds the mark and panics.
-        let files = match unsafe { self.files_slot().sole() } {
-            Some(files) if files.lent().is_null() => files,
-            _ => return with_counted::<U, R>(fd, f),
+        // SAFETY: the running thread's own slot. Should `f` replace the table all the same, dropping or
+        // leaving it finds the mark or the borrowed file, and panics.
+        let files = match unsafe { self.files_slot().own_and_sole() } {
+            Some((files, true)) if files.lent().is_null() => files,
+            Some((files, false)) => return or(Some(files), fd, f),
+            _ => return or(None, fd, f),
         };
         // SAFETY: only the running thread could change the table, and it does not do so here.
-        let file = Arc::as_ptr(find(unsafe { files.lock().peek() })?);
+        let file = match unsafe { files.files().peek(fd as u32 as usize) } {
+            Some(file) if U::may(file) => ptr::from_ref(file),
+            _ => return Err(Errno::EBADF),
+        };
         files.set_lent(file);
         // SAFETY: with the mark nothing can be taken out of the table, which holds a reference to the file.
         let result = f(unsafe { &*file });
         // SAFETY: the mark is the file, which is still in the table. It is read back only if somebody is
         // told, so no register has to keep the file.
         let result = U::is_over(result, || unsafe { &*files.lent() });
-        files.set_lent(core::ptr::null());
+        files.set_lent(ptr::null());
         result
+    }
+    /// [`CurrentTask::lend`] if other threads have the table, too. `files` is the thread's table.
+    #[inline(always)]
+    fn borrow<U: Use<R>, R>(
+        &self,
+        files: &FdTable,
+        fd: i32,
+        f: impl FnOnce(&File) -> Result<R, Errno>,
+    ) -> Result<R, Errno> {
+        // SAFETY: the running thread's own borrower, part of a `Task` that stays where it is. The thread
+        // leaves the table when its slot gets another one, and gives back what it borrows in this function
+        // and its like, one inside another.
+        match unsafe { self.borrower().borrow(files.files(), fd as u32 as usize) } {
+            // SAFETY: it was just borrowed.
+            Ok(file) => unsafe { use_borrowed::<U, R>(file, f) },
+            Err(stale) => borrow_slowly::<U, R>(fd, f, stale),
+        }
     }
 }
 
-/// [`CurrentTask::with_file`] if other threads have the table, too.
+/// Calls `f` with a borrowed file and gives it back.
+///
+/// # Safety
+/// The running thread has just borrowed it.
+#[inline(always)]
+unsafe fn use_borrowed<U: Use<R>, R>(
+    file: NonNull<File>,
+    f: impl FnOnce(&File) -> Result<R, Errno>,
+) -> Result<R, Errno> {
+    // SAFETY: it has not been given back.
+    let view = unsafe { file.as_ref() };
+    let result = if U::may(view) {
+        // SAFETY: what `f` borrowed it has given back, so this is the file.
+        U::is_over(f(view), || unsafe {
+            current_again().borrower().borrowed().as_ref()
+        })
+    } else {
+        Err(Errno::EBADF)
+    };
+    // SAFETY: as above.
+    unsafe { current_again().borrower().give_back(result) }
+}
+
+/// [`CurrentTask::with_file`] if the file must be looked up with the table's lock.
+#[cold]
 #[inline(never)]
-fn with_counted<U: Use<R>, R>(fd: i32, f: impl FnOnce(&File) -> Result<R, Errno>) -> Result<R, Errno> {
-    let file = current().files().get(fd)?;
-    let result = f(&file);
-    U::is_over(result, || &file)
+fn borrow_slowly<U: Use<R>, R>(
+    fd: i32,
+    f: impl FnOnce(&File) -> Result<R, Errno>,
+    stale: Stale,
+) -> Result<R, Errno> {
+    let task = current();
+    // SAFETY: as in `CurrentTask::lend`.
+    let files = unsafe { task.files_slot().own_ref() }.ok_or(Errno::EBADF)?;
+    // SAFETY: as in `CurrentTask::lend`, where `stale` comes from.
+    let found = unsafe {
+        task.borrower()
+            .borrow_slowly(files.files(), fd as u32 as usize, stale)
+    };
+    let (file, before) = found.ok_or(Errno::EBADF)?;
+    // SAFETY: it was just borrowed.
+    let result = unsafe { use_borrowed::<U, R>(file, f) };
+    // SAFETY: it has been given back.
+    unsafe { task.borrower().go_back(before) };
+    result
+}
+
+/// [`CurrentTask::with_one_of_many`] if other threads have the table, too.
+#[inline(never)]
+fn lend_one_of_many<R>(
+    fd: i32,
+    f: impl FnOnce(&File) -> Result<R, Errno>,
+    missing: impl FnOnce(i32) -> R,
+) -> R {
+    current().with_file(fd, f).unwrap_or_else(|_| missing(fd))
+}
+
+/// [`CurrentTask::file_any`] if other threads have the table, too.
+#[inline(never)]
+fn shared_file(fd: i32) -> Result<Arc<File>, Errno> {
+    // SAFETY: it is borrowed meanwhile, and that keeps a counted reference.
+    current().with_any_file(fd, |file| Ok(unsafe { counted(file) }))
+}
+
+/// A counted reference to an open file.
+///
+/// # Safety
+/// The file is in an `Arc`, and there is a reference that lives on meanwhile.
+#[inline(always)]
+unsafe fn counted(file: &File) -> Arc<File> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        Arc::increment_strong_count(file);
+        Arc::from_raw(file)
+    }
 }
 
 /// What is told of the use of a file when it is over.
 trait Use<R> {
+    /// Whether a file may be used so.
+    fn may(file: &File) -> bool;
     fn is_over<'a>(result: Result<R, Errno>, file: impl FnOnce() -> &'a File) -> Result<R, Errno>;
 }
 
+struct Any;
 struct Looks;
 struct Reads;
 struct Writes;
 
+impl<R> Use<R> for Any {
+    #[inline(always)]
+    fn may(_: &File) -> bool {
+        true
+    }
+    #[inline(always)]
+    fn is_over<'a>(result: Result<R, Errno>, _: impl FnOnce() -> &'a File) -> Result<R, Errno> {
+        result
+    }
+}
+
 impl<R> Use<R> for Looks {
+    #[inline(always)]
+    fn may(file: &File) -> bool {
+        !file.mode().contains(FileMode::PATH)
+    }
     #[inline(always)]
     fn is_over<'a>(result: Result<R, Errno>, _: impl FnOnce() -> &'a File) -> Result<R, Errno> {
         result
@@ -168,12 +350,20 @@ impl<R> Use<R> for Looks {
 
 impl Use<usize> for Reads {
     #[inline(always)]
+    fn may(_: &File) -> bool {
+        true
+    }
+    #[inline(always)]
     fn is_over<'a>(result: SysResult, file: impl FnOnce() -> &'a File) -> SysResult {
         inotify::was_read(file, result)
     }
 }
 
 impl Use<usize> for Writes {
+    #[inline(always)]
+    fn may(_: &File) -> bool {
+        true
+    }
     #[inline(always)]
     fn is_over<'a>(result: SysResult, file: impl FnOnce() -> &'a File) -> SysResult {
         inotify::was_written(file, result)

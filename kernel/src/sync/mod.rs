@@ -1,6 +1,7 @@
 //! Locks, and cells for values that are made once. Sleeping locks use `sched::WaitQueue`.
 
 mod direct;
+pub mod loan;
 pub mod lockdep;
 mod mutex;
 mod once;

@@ -83,31 +83,53 @@ impl<T> OwnSlot<T> {
     ) -> Option<R> {
         self.get().map(|value| look(&lock(&value).lock()))
     }
-    /// The object, for the owner, if nobody else holds a reference to it. A thread that gets one while the
-    /// view lives can only read through it: for more the object would have to be shared, which only its owner
-    /// does, and the owner is here. (Whoever changes it from outside waits for the end of the view with
-    /// `sched::settle`.) `None`: the slot is empty, or others hold a reference.
+    /// The object, for the owner, and whether nobody else holds a reference to it. If so, a thread that gets
+    /// one while the view lives can only read through it: for more the object would have to be shared, which
+    /// only its owner does, and the owner is here. (Whoever changes it from outside waits for the end of the
+    /// view with `sched::settle`.) `None`: the slot is empty.
     ///
     /// # Safety
     /// The running thread owns the slot, and does not replace its contents while the view lives.
     #[inline(always)]
-    pub unsafe fn sole(&self) -> Option<&T> {
+    pub unsafe fn own_and_sole(&self) -> Option<(&T, bool)> {
         let raw = self.raw.load(Ordering::Relaxed);
         // SAFETY: the slot holds a reference to what `raw` points to, and the caller promises that it stays.
         // This handle does not own the reference.
         let value = (!raw.is_null()).then(|| ManuallyDrop::new(unsafe { Arc::from_raw(raw) }))?;
-        if Arc::strong_count(&value) != 1 {
-            return None;
+        let sole = Arc::strong_count(&value) == 1;
+        if sole {
+            // Other holders wrote before they dropped their references: these writes must be visible now.
+            fence(Ordering::Acquire);
         }
-        // Other holders wrote before they dropped their references: these writes must be visible now.
-        fence(Ordering::Acquire);
         // SAFETY: as for `value` above.
-        Some(unsafe { &*raw })
+        Some((unsafe { &*raw }, sole))
+    }
+    /// The object, for the owner, if nobody else holds a reference to it. `None`: the slot is empty, or others
+    /// hold a reference.
+    ///
+    /// # Safety
+    /// As for [`Self::own_and_sole`].
+    #[inline(always)]
+    pub unsafe fn sole(&self) -> Option<&T> {
+        // SAFETY: the caller's promise.
+        match unsafe { self.own_and_sole() } {
+            Some((value, true)) => Some(value),
+            _ => None,
+        }
     }
     /// The object, without a reference counted.
     ///
     /// # Safety
     /// The running thread owns the slot, and does not replace its contents while the view lives.
+    #[inline(always)]
+    pub unsafe fn own_ref(&self) -> Option<&T> {
+        // SAFETY: the slot holds a reference to the object, and the caller promises that it stays.
+        unsafe { self.raw.load(Ordering::Relaxed).as_ref() }
+    }
+    /// [`Self::own_ref`] as an `Arc` that is not to be dropped.
+    ///
+    /// # Safety
+    /// As for [`Self::own_ref`].
     #[inline(always)]
     unsafe fn view(&self) -> Option<ManuallyDrop<Arc<T>>> {
         let raw = self.raw.load(Ordering::Relaxed);

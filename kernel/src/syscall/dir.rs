@@ -329,7 +329,7 @@ crate::syscalls! {
         enter(lookup(AT_FDCWD, path.as_bytes(), Walk::FOLLOW | Walk::DIRECTORY)?)
     }
     fn fchdir(fd: i32) {
-        let file = current().files().get_any(fd)?;
+        let file = current().file_any(fd)?;
         if file.inode().kind != FileType::Directory {
             return Err(Errno::ENOTDIR);
         }

@@ -311,7 +311,7 @@ crate::syscalls! {
         to.write(at).map(|()| 0)
     }
     fn close(fd: i32) {
-        files().close(fd)?;
+        current().close(fd)?;
         Ok(0)
     }
     fn close_range(first: u32, last: u32, flags: u32) {
@@ -333,7 +333,7 @@ crate::syscalls! {
     }
     fn dup2(old: i32, new: i32) {
         if old == new {
-            files().get_any(old)?;
+            current().file_any(old)?;
             return Ok(new as usize);
         }
         dup_to(old, new, false)

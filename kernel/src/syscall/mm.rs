@@ -84,7 +84,7 @@ fn do_mmap(addr: usize, len: usize, prot: usize, flags: usize, fd: i32, offset: 
             None
         }
         false => {
-            let file = crate::sched::current().files().get(fd)?;
+            let file = crate::sched::current().file(fd)?;
             if len == 0 || flags & MAP_HUGETLB != 0 {
                 return Err(Errno::EINVAL);
             }

@@ -128,9 +128,7 @@ fn do_poll(at: usize, count: usize, timeout: Timeout) -> SysResult {
         let mut ready = 0;
         for fd in list.iter_mut() {
             let (number, events) = asked(fd);
-            let events = task
-                .with_file(number, move |file| Ok(poll::ask(file, events)))
-                .unwrap_or_else(|_| missing(number));
+            let events = task.with_one_of_many(number, move |file| poll::ask(file, events), missing);
             found(fd, events);
             ready += usize::from(!events.is_empty());
         }

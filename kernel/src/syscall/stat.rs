@@ -64,7 +64,7 @@ fn resolve_or_none(dirfd: i32, path: usize, flags: u32) -> Result<Path, Errno> {
 }
 
 pub(super) fn of_fd(fd: i32) -> Result<Path, Errno> {
-    Ok(current().files().get(fd)?.path.clone())
+    Ok(current().file(fd)?.path.clone())
 }
 
 /// Writes the ABI's structure; `layout` makes it.
@@ -103,8 +103,7 @@ fn stat_at<T: Layout>(
 }
 
 fn stat_of<T: Layout>(fd: i32, to: usize, layout: impl Fn(&FileStatus) -> Option<T>) -> SysResult {
-    let file = current().files().get_any(fd)?;
-    write_stat(to, &attr::stat(&file.path), layout)
+    current().with_any_file(fd, move |file| write_stat(to, &attr::stat(&file.path), layout))
 }
 
 fn do_statx(dirfd: i32, path: usize, flags: u32, mask: u32, to: usize) -> SysResult {
@@ -337,12 +336,12 @@ crate::syscalls! {
         do_statfs(to, &by_path(path, Walk::FOLLOW)?, native::Statfs64::new)
     }
     fn fstatfs(fd: i32, to: usize) {
-        let file = current().files().get_any(fd)?;
+        let file = current().file_any(fd)?;
         do_statfs(to, &file.path, native::Statfs::new)
     }
     fn fstatfs64(fd: i32, size: usize, to: usize) {
         check_statfs64_size(size)?;
-        let file = current().files().get_any(fd)?;
+        let file = current().file_any(fd)?;
         do_statfs(to, &file.path, native::Statfs64::new)
     }
     fn access(path: usize, mode: u32) {

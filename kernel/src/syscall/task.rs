@@ -272,7 +272,7 @@ crate::syscalls! {
 
     fn setns(fd: i32, kind: u32) {
         let _ = kind;
-        current().files().get(fd)?;
+        current().file(fd)?;
         // There is one namespace of each kind, and no descriptors for them.
         Err(Errno::EINVAL)
     }

@@ -55,7 +55,7 @@ pub fn open(process: &Arc<Process>, flags: u32) -> Result<i32, Errno> {
 /// The process for which descriptor `fd` stands, and whether the descriptor is non-blocking. `EBADF`: it is
 /// no pidfd.
 pub fn process_and_mode(fd: i32) -> Result<(Arc<Process>, bool), Errno> {
-    let file = current().files().get(fd)?;
+    let file = current().file(fd)?;
     let pidfd = file.ops().downcast::<PidFd>().ok_or(Errno::EBADF)?;
     Ok((pidfd.process.clone(), file.nonblocking()))
 }
@@ -63,7 +63,7 @@ pub fn process_and_mode(fd: i32) -> Result<(Arc<Process>, bool), Errno> {
 /// The process to which signals through descriptor `fd` go. `fd` is a pidfd, or a directory of procfs.
 /// `EBADF`.
 pub fn signal_target(fd: i32) -> Result<Arc<Process>, Errno> {
-    let file = current().files().get(fd)?;
+    let file = current().file(fd)?;
     match file.ops().downcast::<PidFd>() {
         Some(pidfd) => Ok(pidfd.process.clone()),
         None => file.inode().ops.process().ok_or(Errno::EBADF),

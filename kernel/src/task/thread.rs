@@ -2,10 +2,11 @@
 //! [`super::Process`].
 
 use super::{Creds, Process, ThreadInfo};
-use crate::fs::{FdTable, FsContext};
+use crate::fs::{FdTable, File, FsContext};
 use crate::mm::{AddressSpace, KernelStack, MmSlot};
 use crate::sched::entity::{ContextCell, SchedEntity};
 use crate::signal::TaskSignals;
+use crate::sync::loan::Borrower;
 use crate::sync::{IrqSpinLock, OwnSlot, SpinLock};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -111,6 +112,8 @@ pub struct Task {
     creds: OwnSlot<Creds>,
     mm: MmSlot,
     files: OwnSlot<FdTable>,
+    /// What it has borrowed from its descriptors, if others share them.
+    borrower: Borrower<File>,
     fs: OwnSlot<FsContext>,
     comm: SpinLock<[u8; 16]>,
     /// Signal mask, pending signals of the thread, alternate stack. Locked after the process's `signals`.
@@ -200,6 +203,7 @@ impl Task {
             creds: OwnSlot::new(Some(new.creds)),
             mm: MmSlot::new(new.mm),
             files: OwnSlot::new(new.files),
+            borrower: Borrower::new(),
             fs: OwnSlot::new(new.fs),
             comm: SpinLock::new(new.comm),
             signals: IrqSpinLock::new(new.signals),
@@ -328,9 +332,10 @@ impl Task {
     pub fn try_files(&self) -> Option<Arc<FdTable>> {
         self.files.get()
     }
-    /// Replaces the descriptors and returns the old ones, which the caller drops.
-    pub fn replace_files(&self, files: Option<Arc<FdTable>>) -> Option<Arc<FdTable>> {
-        self.files.replace(files)
+    /// What it has borrowed from its descriptors. For `CurrentTask`.
+    #[inline(always)]
+    pub fn borrower(&self) -> &Borrower<File> {
+        &self.borrower
     }
     /// Its directories and umask, if it has any. For `/proc`.
     pub fn try_fs(&self) -> Option<Arc<FsContext>> {

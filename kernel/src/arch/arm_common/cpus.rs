@@ -126,6 +126,12 @@ pub fn current() -> *const ThreadInfo {
     sysreg::thread()
 }
 
+/// The same. Registers are saved in pairs, so the compiler may as well keep it.
+#[inline(always)]
+pub fn current_again() -> *const ThreadInfo {
+    current()
+}
+
 /// Makes `thread` the running thread of this CPU (the context switch, and boot). `kernel_stack_top` is where
 /// entries from user mode start.
 ///

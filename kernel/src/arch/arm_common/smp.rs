@@ -7,7 +7,7 @@ use crate::sched::cpu::CpuLocal;
 use core::sync::atomic::Ordering;
 use limen_linux_abi::Errno;
 
-pub use cpus::{count, cpu_data, cpu_id, cpu_local, current, set_current};
+pub use cpus::{count, cpu_data, cpu_id, cpu_local, current, current_again, set_current};
 
 /// The boot CPU's interrupt stack, and the CPUs the devicetree names, the boot CPU first. Heap working, no
 /// interrupt yet.

@@ -130,6 +130,13 @@ pub fn current() -> *const ThreadInfo {
     unsafe { local!(current, pure, nomem) }
 }
 
+/// The same, asked again: no register has to keep it since it was asked before.
+#[inline(always)]
+pub fn current_again() -> *const ThreadInfo {
+    // SAFETY: as for `current`.
+    unsafe { local!(current, nomem) }
+}
+
 /// Makes `thread` the running thread of this CPU (the context switch, and boot). `kernel_stack_top` is where
 /// entries from user mode start.
 ///

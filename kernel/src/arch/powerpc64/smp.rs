@@ -11,7 +11,7 @@ use core::arch::asm;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use limen_linux_abi::Errno;
 
-pub use cpus::{count, cpu_data, cpu_id, cpu_local, current, set_current};
+pub use cpus::{count, cpu_data, cpu_id, cpu_local, current, current_again, set_current};
 
 /// What a secondary CPU finds (`head::secondary_start`).
 #[repr(C)]

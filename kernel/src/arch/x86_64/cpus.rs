@@ -129,6 +129,13 @@ pub fn current() -> *const ThreadInfo {
     unsafe { local!(current, pure, nomem) }
 }
 
+/// The same, asked again: no register has to keep it since it was asked before.
+#[inline(always)]
+pub fn current_again() -> *const ThreadInfo {
+    // SAFETY: as for `current`.
+    unsafe { local!(current, nomem) }
+}
+
 /// How many CPUs the machine has (at least 1; the boot CPU is 0).
 pub fn count() -> usize {
     (COUNT.load(Ordering::Relaxed) as usize).max(1)

@@ -2,7 +2,7 @@
 //! start-up interrupts that name a page below 1 MiB. The code there (`head`) goes on in the image, on tables
 //! that map one page of it (read and execute only) where it is physically, and the kernel.
 
-pub use super::cpus::{count, cpu_data, cpu_id, cpu_local, current};
+pub use super::cpus::{count, cpu_data, cpu_id, cpu_local, current, current_again};
 
 use super::cpu::{self, EFER_LME, EFER_NXE};
 use super::descriptor::{self, EmergencyStacks};

@@ -41,6 +41,10 @@ pub const ROWS: &[Row] = &[
     row("gettid", "gettid through syscall()"),
     row("enosys", "a system call that is none (ENOSYS)"),
     row("read-zero", "read 1 byte of /dev/zero"),
+    row(
+        "read-zero-shared",
+        "the same with descriptors that another process shares",
+    ),
     row("write-null", "write 1 byte to /dev/null"),
     row("yield-alone", "sched_yield, nothing else to run"),
     row("clock-gettime", "clock_gettime (vDSO)"),
@@ -87,6 +91,10 @@ pub const ROWS: &[Row] = &[
         true,
     ),
     row("open-close", "open + close"),
+    row(
+        "open-close-shared",
+        "the same with descriptors that another process shares",
+    ),
     row("stat", "stat"),
     sized(
         "getdents",

@@ -47,6 +47,7 @@ const ASKING: &[&str] = &[
     "watchers",
     "locks",
     "leases",
+    "descriptors",
 ];
 
 /// The steps of one architecture.
