@@ -1,7 +1,7 @@
 /*
  * Descriptors that threads share: read, closed, replaced and opened at the same time. The last use of a file
- * closes it, and no descriptor gives another file's data. Called by tools/limen/src/test/programs.rs, on every
- * architecture; on Linux it can be run by hand, as root.
+ * closes it, and no descriptor gives another file's data. Called by tools/limen/src/test/programs.rs, on
+ * every architecture; on Linux it can be run by hand, as root.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -326,7 +326,7 @@ static unsigned next(unsigned *seed) {
     return *seed >> 16;
 }
 
-/* Reads from places that others change: slot n has only files of which the number divided by SLOTS leaves n. */
+/* Reads from places that others change: slot n has only files whose number divided by SLOTS leaves n. */
 static void *reads_slots(void *argument) {
     unsigned seed = (unsigned)(long)argument;
     struct stat s;

@@ -258,8 +258,8 @@ static BARRIER: Mutex<()> = Mutex::new(());
 static LEFT: AtomicUsize = AtomicUsize::new(0);
 static PASSED: WaitQueue = WaitQueue::new();
 
-/// Waits until all callbacks that were asked for before have run. Sleeps. Not for a callback, nor for a caller
-/// who holds a lock that one takes.
+/// Waits until all callbacks that were asked for before have run. Sleeps. Not for a callback, nor for a
+/// caller who holds a lock that one takes.
 pub fn barrier() {
     let me = current();
     if CPUS

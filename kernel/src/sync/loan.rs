@@ -351,8 +351,8 @@ impl<T> Borrower<T> {
         Ok(unsafe { NonNull::new_unchecked(found.wrapping_byte_sub(LENT)) })
     }
 
-    /// [`Self::borrow`] with the lock. `None`: the place is empty, or there is none. What has been borrowed is
-    /// given back with [`Self::give_back`] and then [`Self::go_back`].
+    /// [`Self::borrow`] with the lock. `None`: the place is empty, or there is none. What has been borrowed
+    /// is given back with [`Self::give_back`] and then [`Self::go_back`].
     ///
     /// # Safety
     /// As for [`Self::borrow`], which the same thread has just called and which has returned `stale`.

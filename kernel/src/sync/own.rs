@@ -104,8 +104,8 @@ impl<T> OwnSlot<T> {
         // SAFETY: as for `value` above.
         Some((unsafe { &*raw }, sole))
     }
-    /// The object, for the owner, if nobody else holds a reference to it. `None`: the slot is empty, or others
-    /// hold a reference.
+    /// The object, for the owner, if nobody else holds a reference to it. `None`: the slot is empty, or
+    /// others hold a reference.
     ///
     /// # Safety
     /// As for [`Self::own_and_sole`].
