@@ -355,6 +355,17 @@ static void files(void) {
         _exit(failed);
     }
     CHECK(waitpid(child, &status, 0) == child && status == 0);
+    /* Not a multiple of what a table grows by. */
+    CHECK(put_number("fs/nr_open", 1000));
+    child = fork();
+    if (child == 0) {
+        failed = 0;
+        CHECK(dup2(1, 511) == 511 && dup2(1, 512) == 512 && dup2(1, 959) == 959);
+        CHECK(dup2(1, 960) == -1 && errno == EBADF && fcntl(1, F_DUPFD, 960) == -1 && errno == EMFILE);
+        CHECK(syscall(SYS_close_range, 0u, ~0u, 4) == 0 && fcntl(959, F_GETFD) == FD_CLOEXEC);
+        _exit(failed);
+    }
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
     CHECK(put("fs/nr_open", "1") == -1 && errno == EINVAL && put_number("fs/nr_open", 1048576));
     /* The number of open files, and its limit. */
     long before = number("fs/file-nr"), after;

@@ -209,10 +209,12 @@ impl FdTable {
             if len <= have {
                 return Ok(());
             }
-            let size = len
-                .next_multiple_of(WORD)
-                .max((have * 2).min(nr_open()))
-                .max(WORD);
+            // `fs.nr_open` may be any number; a table has whole words.
+            let most = nr_open() / WORD * WORD;
+            if len > most {
+                return Err(Errno::EMFILE);
+            }
+            let size = len.next_multiple_of(WORD).max((have * 2).min(most));
             let (mut files, mut words, mut outgrown) = (Vec::new(), Vec::new(), Vec::new());
             crate::mm::reserve::room_exact(&mut files, size)?;
             crate::mm::reserve::room_exact(&mut words, size / WORD)?;
@@ -317,7 +319,10 @@ impl FdTable {
         if fd < 0 || index >= (crate::task::rlimit(crate::fs::RLIMIT_NOFILE) as usize).min(nr_open()) {
             return Err(Errno::EBADF);
         }
-        self.grow(index + 1)?;
+        self.grow(index + 1).map_err(|error| match error {
+            Errno::EMFILE => Errno::EBADF,
+            other => other,
+        })?;
         self.nothing_lent();
         let mut t = self.table.lock();
         if t.reserved(index) {

@@ -20,7 +20,7 @@ use alloc::vec::Vec;
 use core::mem;
 use core::ops::{Deref, DerefMut};
 use core::ptr::{self, NonNull};
-use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
 /// In a place: the object has been lent. In a borrower's word: it is not counted.
 const LENT: usize = 1;
@@ -234,7 +234,15 @@ impl<T, S> LenderGuard<'_, T, S> {
         for (from, to) in ledger.places.iter().zip(&places) {
             // A borrower who looked here before the object left had stored it in its word before, so whoever
             // takes it out of its new place sees that. Later ones find nothing here, and take the lock.
-            to.0.store(from.0.swap(ptr::null_mut(), Ordering::SeqCst), Ordering::Relaxed);
+            let object = if wanted == 0 {
+                // There are no borrowers, and the lock is held. The old place gives its reference away.
+                let object = from.0.load(Ordering::Relaxed);
+                from.0.store(ptr::null_mut(), Ordering::Relaxed);
+                object
+            } else {
+                from.0.swap(ptr::null_mut(), Ordering::SeqCst)
+            };
+            to.0.store(object, Ordering::Relaxed);
         }
         let mut old = mem::replace(&mut ledger.places, places);
         // The places are seen no later than that there are so many.
@@ -293,6 +301,8 @@ pub struct Borrower<T> {
     /// The object that the thread has borrowed last: with [`LENT`] it is not counted, without a reference
     /// belongs to the thread. Null: none. [`STRANGER`].
     word: AtomicPtr<T>,
+    /// Whether the thread is in the lender's list. Only it itself asks.
+    listed: AtomicBool,
     /// In the lender's list.
     next: AtomicPtr<Borrower<T>>,
 }
@@ -317,6 +327,7 @@ impl<T> Borrower<T> {
     pub const fn new() -> Self {
         Self {
             word: AtomicPtr::new(ptr::without_provenance_mut(STRANGER)),
+            listed: AtomicBool::new(false),
             next: AtomicPtr::new(ptr::null_mut()),
         }
     }
@@ -368,13 +379,14 @@ impl<T> Borrower<T> {
             unsafe { self.give_back(()) };
         }
         let mut guard = lender.lock();
-        if self.word.load(Ordering::Relaxed).addr() == STRANGER {
+        if !self.is_listed() {
             self.enter(&mut guard.ledger);
         }
         let place = index::get(&guard.ledger.places, at)?;
         let object = place.object()?;
         let mut before = self.word.load(Ordering::Relaxed);
-        if before.addr() == STRANGER {
+        if !self.is_listed() {
+            // What the word had before, if anything, is counted, too.
             // SAFETY: the place has a reference. The new one belongs to the thread.
             mem::forget(unsafe { counted(object) });
             self.word.store(object.as_ptr(), Ordering::Relaxed);
@@ -397,7 +409,8 @@ impl<T> Borrower<T> {
     /// # Safety
     /// The running thread owns the borrower, and nothing was borrowed in between that is not given back.
     pub unsafe fn go_back(&self, before: Before<T>) {
-        self.word.store(before.0, Ordering::Relaxed);
+        // `Release`: whoever sees that the object is no longer used may end it.
+        self.word.store(before.0, Ordering::Release);
     }
 
     /// What was borrowed last.
@@ -417,7 +430,13 @@ impl<T> Borrower<T> {
         ledger.count += 1;
         self.next.store(ledger.borrowers.cast_mut(), Ordering::Relaxed);
         ledger.borrowers = self;
+        self.listed.store(true, Ordering::Relaxed);
         self.word.store(ptr::null_mut(), Ordering::Relaxed);
+    }
+
+    #[inline(always)]
+    fn is_listed(&self) -> bool {
+        self.listed.load(Ordering::Relaxed)
     }
 
     /// Gives back what was borrowed last. Returns `result`, which no register has to keep meanwhile.
@@ -431,8 +450,22 @@ impl<T> Borrower<T> {
         if object.addr() & LENT != 0 {
             result
         } else {
-            drop_counted(object, result)
+            self.drop_counted(object, result)
         }
+    }
+
+    /// Drops the reference to what the thread has given back. Returns `result`.
+    #[cold]
+    #[inline(never)]
+    fn drop_counted<R>(&self, object: *mut T, result: R) -> R {
+        if !self.is_listed() {
+            // The object's end must not find a word that looks like a borrower's.
+            self.word
+                .store(ptr::without_provenance_mut(STRANGER), Ordering::Relaxed);
+        }
+        // SAFETY: it was borrowed, and the word said that it is counted: a reference belongs to the thread.
+        drop(unsafe { Arc::from_raw(object) });
+        result
     }
 
     /// The thread will have nothing more to do with the lender.
@@ -440,10 +473,10 @@ impl<T> Borrower<T> {
     /// # Safety
     /// The running thread owns the borrower. It is the lender from which it has borrowed, if it has.
     pub unsafe fn leave<S>(&self, lender: &Lender<T, S>) {
-        let word = self.word.load(Ordering::Relaxed);
-        if word.addr() == STRANGER {
+        if !self.is_listed() {
             return;
         }
+        let word = self.word.load(Ordering::Relaxed);
         assert!(word.is_null(), "a thread leaves with what it has borrowed");
         let mut guard = lender.lock();
         let next = self.next.load(Ordering::Relaxed);
@@ -460,18 +493,10 @@ impl<T> Borrower<T> {
             }
         }
         guard.ledger.count -= 1;
+        self.listed.store(false, Ordering::Relaxed);
         self.word
             .store(ptr::without_provenance_mut(STRANGER), Ordering::Relaxed);
     }
-}
-
-/// Drops the reference to what a thread has given back. Returns `result`.
-#[cold]
-#[inline(never)]
-fn drop_counted<T, R>(object: *mut T, result: R) -> R {
-    // SAFETY: it was borrowed, and the word said that it is counted: a reference belongs to the thread.
-    drop(unsafe { Arc::from_raw(object) });
-    result
 }
 
 impl<T> Drop for Borrower<T> {
