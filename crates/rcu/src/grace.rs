@@ -125,10 +125,11 @@ pub trait Machine {
     /// What a CPU says of itself; `None`: it does not run. A CPU that begins to run executes a fence of
     /// sequential consistency before its first reader.
     fn presence(&self, cpu: usize) -> Option<&Presence<Self::Atomics>>;
-    /// A count that changes with each switch of a CPU between threads. Either it is read with acquire, and
-    /// the CPU writes it with release, after the readers of the thread that is left, and executes a fence of
-    /// sequential consistency before the first reader of the next. Or it is read under a lock that the CPU
-    /// holds from before the count changes until the next thread runs.
+    /// A count that changes with each switch of a CPU between threads, and may change at other moments when
+    /// it is in no reader. Either it is read with acquire, and the CPU writes it with release, after the
+    /// readers of the thread that is left, and executes a fence of sequential consistency before the first
+    /// reader of the next. Or it is read under a lock that the CPU holds from before the count changes until
+    /// the next thread runs.
     fn switches(&self, cpu: usize) -> usize;
 }
 
@@ -153,8 +154,7 @@ impl<A: Atomics> Default for Presence<A> {
 
 impl<A: Atomics> Presence<A> {
     /// The CPU is in no reader now, as an interrupt handler finds when the driver asked: the interrupted code
-    /// is user mode, or kernel code that may be preempted. The scheduler finds so, too.
-    #[inline]
+    /// is user mode, or kernel code that may be preempted.
     pub fn passes(&self) {
         self.0.store(self.0.load(Relaxed).wrapping_add(2), Release);
         A::fence();

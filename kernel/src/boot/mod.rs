@@ -65,15 +65,11 @@ fn with_threads(info: &BootInfo<'_>) -> ! {
     crate::rcu::start();
     if selftest::wanted() {
         selftest::start();
-        crate::sync::lockdep::booted();
-        crate::sched::idle()
-    }
-    if let Some(seconds) = crate::rcu::torture::wanted() {
+    } else if let Some(seconds) = crate::rcu::torture::wanted() {
         crate::rcu::torture::start(seconds);
-        crate::sync::lockdep::booted();
-        crate::sched::idle()
+    } else {
+        crate::task::start_init(info.initrd);
     }
-    crate::task::start_init(info.initrd);
     crate::sync::lockdep::booted();
     // Not earlier: another CPU may run it at once, and code that runs at boot may do what the validator would
     // report.

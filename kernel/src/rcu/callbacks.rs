@@ -138,26 +138,6 @@ pub(super) fn start() {
     }
 }
 
-impl Cpu {
-    /// Gives the thread a priority above all programs' until it has run what is due.
-    fn hurry(&self) {
-        let Some(thread) = self.thread.get() else { return };
-        let mut hurried = self.hurried.lock();
-        if !*hurried {
-            *hurried = true;
-            policy::set_policy(thread, Policy::Fifo, KERNEL_LEVEL, 0, false);
-        }
-    }
-    /// The thread has run what was due.
-    fn has_run(&self) {
-        let mut hurried = self.hurried.lock();
-        if *hurried {
-            *hurried = false;
-            policy::set_policy(&current(), Policy::Normal, 0, 0, false);
-        }
-    }
-}
-
 /// Has `run` called with `link` after a grace period, in a thread that may sleep. In any context but an NMI
 /// handler and under the scheduler's locks.
 ///
@@ -180,6 +160,24 @@ pub(super) unsafe fn call(link: *mut Link, run: unsafe fn(*mut Link)) {
 }
 
 impl Cpu {
+    /// Gives the thread a priority above all programs' until it has run what is due.
+    fn hurry(&self) {
+        let Some(thread) = self.thread.get() else { return };
+        let mut hurried = self.hurried.lock();
+        if !*hurried {
+            *hurried = true;
+            policy::set_policy(thread, Policy::Fifo, KERNEL_LEVEL, 0, false);
+        }
+    }
+    /// The thread has run what was due.
+    fn has_run(&self) {
+        let mut hurried = self.hurried.lock();
+        if *hurried {
+            *hurried = false;
+            policy::set_policy(&current(), Policy::Normal, 0, 0, false);
+        }
+    }
+
     fn push(&self, new: List) {
         self.waiting.fetch_add(new.count, Ordering::Relaxed);
         let mut list = self.list.lock();
@@ -315,7 +313,12 @@ pub fn hasten(ns: u64) -> bool {
         let _hurry = Hurry::up();
         driver::wait_without_timer(driver::cookie());
     }
-    online().iter().for_each(|n| CPUS[n].hurry());
+    for n in online().iter() {
+        // The others would have the priority until they have something to run.
+        if CPUS[n].waiting.load(Ordering::Relaxed) != 0 {
+            CPUS[n].hurry();
+        }
+    }
     let end = now_ns() + ns;
     while waiting() != 0 && now_ns() < end {
         sched::yield_now();

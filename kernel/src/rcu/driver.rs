@@ -35,7 +35,7 @@ impl Machine for Cpus {
         context::presence(cpu)
     }
     fn switches(&self, cpu: usize) -> usize {
-        sched::stats::switches_of(cpu)
+        sched::stats::decisions_of(cpu)
     }
 }
 

@@ -6,8 +6,6 @@
 //! all readers, when it has switched to another thread. A CPU that does not switch is asked by an interrupt,
 //! which finds out whether it came while a reader could run; only then is the driver itself run there.
 
-#![deny(unsafe_op_in_unsafe_fn)]
-
 mod callbacks;
 mod driver;
 pub mod selftest;

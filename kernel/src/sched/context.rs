@@ -6,13 +6,9 @@
 //! from idle makes the CPU come back for as long as its handler runs; one from user mode is an entry.
 
 #[cfg(not(feature = "lockdep"))]
-pub use off::{check_interrupt, idle, interrupt_ends, interrupt_from_idle, must_watch, nmi_begins, nmi_ends};
-#[cfg(not(feature = "lockdep"))]
-pub use off::{user_enter, user_exit};
+pub use off::*;
 #[cfg(feature = "lockdep")]
-pub use on::{check_interrupt, idle, interrupt_ends, interrupt_from_idle, must_watch, nmi_begins, nmi_ends};
-#[cfg(feature = "lockdep")]
-pub use on::{complain, user_enter, user_exit};
+pub use on::*;
 
 use limen_rcu::{Native, Presence};
 

@@ -32,8 +32,7 @@ pub(super) fn resched_curr(cpu: &CpuData, inner: &Inner, flag: ThreadFlags) {
     }
 }
 
-/// Has CPU `n` call the scheduler as soon as preemption is on there. If its thread goes on, the CPU says that
-/// it was in no reader of RCU ([`limen_rcu::Presence::passes`]).
+/// Has CPU `n` call the scheduler as soon as preemption is on there (see [`super::stats::decisions_of`]).
 pub fn resched_cpu(n: usize) {
     if let Some(cpu) = super::cpu(n) {
         crate::sync::without_interrupts(|| {
@@ -133,10 +132,10 @@ fn switch_away(preempted: bool) {
         next_ptr = about_to_idle(cpu, inner, !idle, now);
     }
     if prev.is(next_ptr) {
+        let stays = rq.stays.load(Ordering::Relaxed);
+        rq.stays.store(stays.wrapping_add(1), Ordering::Relaxed);
         rq.lock.unlock();
         crate::time::tick_needed(cpu, rq.running());
-        // No switch is counted, but no reader is interrupted either.
-        cpu.presence.passes();
         irq::local_enable();
         return;
     }

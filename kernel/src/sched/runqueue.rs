@@ -10,7 +10,7 @@ use alloc::sync::Arc;
 use core::cell::UnsafeCell;
 use core::ops::Deref;
 use core::ptr;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// A CPU's run queue.
 pub struct RunQueue {
@@ -20,8 +20,10 @@ pub struct RunQueue {
     pub(super) nr_running: AtomicU32,
     /// The least virtual run time, as of the last [`RunQueue::settle_least`]. Written under the lock.
     pub(super) min_vruntime: AtomicU64,
-    /// How often the CPU switched.
+    /// How often the CPU switched. Written under the lock.
     pub(super) switches: AtomicU64,
+    /// How often the scheduler was called and let the same thread go on. Written under the lock.
+    pub(super) stays: AtomicUsize,
 }
 
 // SAFETY: `inner` is used only under `lock`, which a switch hands to the next thread of the same CPU.
@@ -103,6 +105,7 @@ impl RunQueue {
             nr_running: AtomicU32::new(0),
             min_vruntime: AtomicU64::new(0),
             switches: AtomicU64::new(0),
+            stays: AtomicUsize::new(0),
         }
     }
 

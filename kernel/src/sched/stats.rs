@@ -133,16 +133,17 @@ pub fn total_switches() -> u64 {
         .sum()
 }
 
-/// A count that changes with each switch of CPU `n` between threads. Read under the lock that the CPU holds
-/// from before the count changes until the next thread runs: what the caller did before is seen by a thread
-/// that comes later, and what a thread that has gone did is seen by the caller.
-pub fn switches_of(n: usize) -> usize {
+/// A count that changes whenever the scheduler of CPU `n` decides which thread is next, even if the same one
+/// goes on. Read under the lock that the CPU holds until then: what the caller did before is seen by the code
+/// that goes on there, and what was done there before is seen by the caller.
+pub fn decisions_of(n: usize) -> usize {
     cpu(n).map_or(0, |cpu| {
         without_interrupts(|| {
             cpu.rq.lock.lock();
-            let switches = cpu.rq.switches.load(Ordering::Relaxed);
+            let switches = cpu.rq.switches.load(Ordering::Relaxed) as usize;
+            let decisions = switches.wrapping_add(cpu.rq.stays.load(Ordering::Relaxed));
             cpu.rq.lock.unlock();
-            switches as usize
+            decisions
         })
     })
 }

@@ -9,36 +9,9 @@
  * stretch adds up. The output is one line per address that was executed, `ADDRESS COUNT`, after a first line
  * `stretches N`.
  *
- * QEMU's header for plugins is not in Debian's packages, so what is used of the interface (stable since
- * version 0) is declared here. Counting is exact under `-icount`, where there is one thread for all
- * processors.
+ * Counting is exact under `-icount`, where there is one thread for all processors.
  */
-#include <inttypes.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-typedef uint64_t qemu_plugin_id_t;
-struct qemu_plugin_tb;
-struct qemu_plugin_insn;
-enum { NO_REGISTERS = 0 };
-enum { INLINE_ADD_U64 = 0 };
-
-extern void qemu_plugin_register_vcpu_tb_trans_cb(qemu_plugin_id_t id,
-                                                  void (*cb)(qemu_plugin_id_t, struct qemu_plugin_tb *));
-extern void qemu_plugin_register_atexit_cb(qemu_plugin_id_t id, void (*cb)(qemu_plugin_id_t, void *),
-                                           void *data);
-extern size_t qemu_plugin_tb_n_insns(const struct qemu_plugin_tb *tb);
-extern struct qemu_plugin_insn *qemu_plugin_tb_get_insn(const struct qemu_plugin_tb *tb, size_t i);
-extern uint64_t qemu_plugin_insn_vaddr(const struct qemu_plugin_insn *insn);
-extern void qemu_plugin_register_vcpu_insn_exec_inline(struct qemu_plugin_insn *insn, int op, void *p,
-                                                       uint64_t add);
-extern void qemu_plugin_register_vcpu_insn_exec_cb(struct qemu_plugin_insn *insn,
-                                                   void (*cb)(unsigned, void *), int flags, void *data);
-
-/* Which version of the interface this was written for. */
-int qemu_plugin_version = 1;
+#include "qemu.h"
 
 struct counter {
     uint64_t address, count, at_begin, total;

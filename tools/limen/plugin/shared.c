@@ -10,44 +10,9 @@
  * `ROW LINE CPU COUNT PC VIRTUAL` per writing instruction and processor.
  *
  * What QEMU's helpers write behind the back of plugins is not seen (arm64's `dc zva`). It needs one thread
- * for all processors (`-icount`, or `thread=single`): nothing here is locked. As for count.c, what is used of
- * QEMU's interface is declared here.
+ * for all processors (`-icount`, or `thread=single`): nothing here is locked.
  */
-#include <inttypes.h>
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-typedef uint64_t qemu_plugin_id_t;
-typedef uint32_t qemu_plugin_meminfo_t;
-struct qemu_plugin_tb;
-struct qemu_plugin_insn;
-struct qemu_plugin_hwaddr;
-enum { NO_REGISTERS = 0 };
-enum { MEM_W = 2 };
-
-extern void qemu_plugin_register_vcpu_tb_trans_cb(qemu_plugin_id_t id,
-                                                  void (*cb)(qemu_plugin_id_t, struct qemu_plugin_tb *));
-extern void qemu_plugin_register_atexit_cb(qemu_plugin_id_t id, void (*cb)(qemu_plugin_id_t, void *),
-                                           void *data);
-extern size_t qemu_plugin_tb_n_insns(const struct qemu_plugin_tb *tb);
-extern struct qemu_plugin_insn *qemu_plugin_tb_get_insn(const struct qemu_plugin_tb *tb, size_t i);
-extern uint64_t qemu_plugin_insn_vaddr(const struct qemu_plugin_insn *insn);
-extern void qemu_plugin_register_vcpu_insn_exec_cb(struct qemu_plugin_insn *insn,
-                                                   void (*cb)(unsigned, void *), int flags, void *data);
-extern void qemu_plugin_register_vcpu_mem_cb(struct qemu_plugin_insn *insn,
-                                             void (*cb)(unsigned, qemu_plugin_meminfo_t, uint64_t, void *),
-                                             int flags, int rw, void *data);
-extern bool qemu_plugin_mem_is_store(qemu_plugin_meminfo_t info);
-extern unsigned qemu_plugin_mem_size_shift(qemu_plugin_meminfo_t info);
-extern struct qemu_plugin_hwaddr *qemu_plugin_get_hwaddr(qemu_plugin_meminfo_t info, uint64_t vaddr);
-extern bool qemu_plugin_hwaddr_is_io(const struct qemu_plugin_hwaddr *address);
-extern uint64_t qemu_plugin_hwaddr_phys_addr(const struct qemu_plugin_hwaddr *address);
-
-/* Which version of the interface this was written for. */
-int qemu_plugin_version = 1;
+#include "qemu.h"
 
 enum { LINE_SHIFT = 6, MOST_CPUS = 64, MOST_ROWS = 64 };
 

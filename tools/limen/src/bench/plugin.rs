@@ -11,11 +11,13 @@ use object::{Object, ObjectSymbol, SymbolKind};
 use crate::arch::Arch;
 use crate::{made, packages, tree};
 
-/// The plugin `name`, built when it is missing or older than its source.
+/// The plugin `name`, built when it is missing or older than its sources.
 pub fn built(name: &str) -> Result<PathBuf> {
-    let source = tree::root().join(format!("tools/limen/plugin/{name}.c"));
+    let folder = tree::root().join("tools/limen/plugin");
+    let source = folder.join(format!("{name}.c"));
+    let sources = [source.clone(), folder.join("qemu.h")];
     let made = tree::cache("plugin")?.join(format!("{name}.so"));
-    made::ensure(&made, std::slice::from_ref(&source), |new| {
+    made::ensure(&made, &sources, |new| {
         packages::ensure_tool("cc", &["gcc", "libc6-dev"])?;
         let output = Command::new("cc")
             .args(["-O2", "-shared", "-fPIC", "-o"])

@@ -29,9 +29,12 @@ const SCRIPT: &str = "\
     cd /; rm -rf /tmp/h
     /storm 4 200 | tail -n 1
     /registers | tail -n 1
-    for cpu in 0 1; do for i in $(seq 100); do sha256sum < /hostile; done > /tmp/sums$cpu & done; wait
-    cat /tmp/sums? | sort -u | wc -l; cat /tmp/sums? | wc -l\n";
-const SAID: &str = "hostile 0\nnothing lost\nregisters kept\n1\n200\n";
+    end=$(($(date +%s) + 10))
+    for cpu in 0 1; do
+        while [ $(date +%s) -lt $end ]; do sha256sum < /hostile; done > /tmp/sums$cpu &
+    done; wait
+    cat /tmp/sums? | sort -u | wc -l\n";
+const SAID: &str = "hostile 0\nnothing lost\nregisters kept\n1\n";
 
 /// The step, where QEMU's machine has NMIs that are not the end: only those of x86.
 pub fn steps(arch: Arch) -> Vec<Step> {
