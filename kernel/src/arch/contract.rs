@@ -49,6 +49,11 @@ owed! {
     cpuinfo::show => fn(usize, &mut String);
     /// What this CPU executes next is what memory holds now. This CPU.
     patch::synchronize => fn();
+    /// Where the call at an address goes. The next two: makes it go elsewhere, while nobody executes it; text
+    /// has been written that this CPU may execute next. Boot.
+    patch::target => unsafe fn(*const u8) -> usize;
+    patch::put_call => unsafe fn(*mut u8, usize);
+    patch::text_has_changed => fn();
     /// A backtrace of how the caller was called, and one from a frame on. Any.
     stack::here => fn() -> backtrace::Start;
     stack::from => fn(usize) -> backtrace::Start;

@@ -27,6 +27,7 @@ mod irq_calls;
 #[cfg(target_pointer_width = "64")]
 mod linear;
 mod stack_calls;
+pub mod tracked;
 mod vdso_calls;
 
 pub use imp::*;

@@ -41,10 +41,6 @@ impl Text {
         self.bytes.clear();
         self.cut = false;
     }
-    /// The text so far.
-    pub fn bytes(&self) -> &[u8] {
-        &self.bytes
-    }
     /// The whole text. `ENOMEM`: a part is missing.
     pub fn whole(self) -> Result<Vec<u8>, Errno> {
         if self.cut {

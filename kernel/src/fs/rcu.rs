@@ -23,7 +23,17 @@ fn show(out: &mut Text) -> Result<(), Errno> {
     Ok(())
 }
 
+/// `synchronize` and `expedited` wait for a grace period.
+fn store(text: &[u8]) -> Result<(), Errno> {
+    match text.trim_ascii() {
+        b"synchronize" => rcu::synchronize(),
+        b"expedited" => rcu::synchronize_expedited(),
+        _ => return Err(Errno::EINVAL),
+    }
+    Ok(())
+}
+
 /// Registers the file in debugfs.
 pub fn init() {
-    super::debugfs::TREE.add("rcu", Node::text(show));
+    super::debugfs::TREE.add("rcu", Node::setting(show, store));
 }

@@ -1,16 +1,18 @@
-//! Context tracking: whether a CPU is in the kernel, in user mode or idle, as RCU and the validator's checks
-//! see it. Only builds with lock validation track it; the others cost nothing, and RCU asks their CPUs
-//! instead.
+//! Context tracking: whether a CPU is in the kernel, in user mode or idle, as RCU sees it.
 //!
-//! Interrupts are off in all of these. User mode and idle are *away*: no reader can run there. An interrupt
-//! from idle makes the CPU come back for as long as its handler runs; one from user mode is an entry.
+//! User mode and idle are *away*: no reader can run there. An interrupt from idle makes the CPU come back for
+//! as long as its handler runs; one from user mode is an entry. Interrupts are off in all of these functions.
+//!
+//! A CPU that is not tracked is always here, and RCU asks it by an interrupt. It is tracked with
+//! `context_tracking=force` or `nohz_full=` on the command line (`arch::tracked` makes the entry stubs call
+//! code that tracks), and in builds with lock validation, which check it besides.
 
-#[cfg(not(feature = "lockdep"))]
-pub use off::*;
-#[cfg(feature = "lockdep")]
-pub use on::*;
-
+use super::cpu::{CpuData, this_cpu};
+use core::sync::atomic::Ordering;
 use limen_rcu::{Native, Presence};
+
+/// Builds with lock validation track always.
+pub const ALWAYS: bool = cfg!(feature = "lockdep");
 
 /// What CPU `n` says of itself. `None`: it does not schedule.
 pub fn presence(n: usize) -> Option<&'static Presence<Native>> {
@@ -21,96 +23,102 @@ pub fn presence(n: usize) -> Option<&'static Presence<Native>> {
     }
 }
 
-#[cfg(not(feature = "lockdep"))]
-mod off {
-    #[inline(always)]
-    pub fn user_enter() {}
-    #[inline(always)]
-    pub fn user_exit() {}
-    #[inline(always)]
-    pub fn interrupt_from_idle() -> bool {
-        false
+/// Whether CPUs are tracked.
+pub fn is_on() -> bool {
+    ALWAYS || crate::arch::tracked::is_on()
+}
+
+/// User mode begins. Runs where nothing may be traced any more.
+#[inline(always)]
+pub fn user_enter() {
+    this_cpu().presence.goes();
+}
+
+/// User mode ended. Runs where nothing may be traced yet.
+#[inline(always)]
+pub fn user_exit() {
+    this_cpu().presence.comes_back();
+}
+
+/// This CPU's data, `None` until the scheduler works.
+#[inline(always)]
+fn here() -> Option<&'static CpuData> {
+    super::ready().then(this_cpu)
+}
+
+/// An interrupt or a fault came from kernel mode. `true`: the CPU was idle, and is no longer.
+#[inline(always)]
+pub fn interrupt_from_idle() -> bool {
+    let Some(cpu) = here() else { return false };
+    let idle = cpu.idle.load(Ordering::Relaxed) && !cpu.presence.is_here();
+    if idle {
+        cpu.presence.comes_back();
     }
-    #[inline(always)]
-    pub fn interrupt_ends() {}
-    #[inline(always)]
-    pub fn check_interrupt() {}
-    #[inline(always)]
-    pub fn nmi_begins() -> bool {
-        false
+    idle
+}
+
+/// An interrupt ends for which [`interrupt_from_idle`] was `true`.
+#[inline(always)]
+pub fn interrupt_ends() {
+    user_enter();
+}
+
+/// An NMI came. Whether the CPU was away.
+#[inline(always)]
+pub fn nmi_begins() -> bool {
+    let away = here().is_some_and(|cpu| !cpu.presence.is_here());
+    if away {
+        user_exit();
     }
-    #[inline(always)]
-    pub fn nmi_ends(_: bool) {}
-    #[inline(always)]
-    pub fn must_watch() {}
-    #[inline(always)]
-    pub fn idle(wait: impl FnOnce()) {
-        wait();
+    away
+}
+
+/// An NMI ends; `away` is what [`nmi_begins`] returned.
+#[inline(always)]
+pub fn nmi_ends(away: bool) {
+    if away {
+        user_enter();
     }
 }
 
+/// Idles until an interrupt comes: `wait` turns interrupts on and waits. Interrupts are off before and
+/// afterwards if idle is tracked.
+#[inline(always)]
+pub fn idle<const TRACKED: bool>(wait: impl FnOnce()) {
+    if !(TRACKED || ALWAYS) {
+        return wait();
+    }
+    let cpu = this_cpu();
+    cpu.idle.store(true, Ordering::Relaxed);
+    cpu.presence.goes();
+    wait();
+    crate::arch::irq::local_disable();
+    cpu.presence.comes_back();
+    cpu.idle.store(false, Ordering::Relaxed);
+}
+
 #[cfg(feature = "lockdep")]
-mod on {
-    use crate::arch::smp;
-    use crate::sched::CpuData;
+pub use checks::*;
+#[cfg(not(feature = "lockdep"))]
+pub use unchecked::*;
+
+#[cfg(not(feature = "lockdep"))]
+mod unchecked {
+    #[inline(always)]
+    pub fn check_interrupt() {}
+    #[inline(always)]
+    pub fn must_watch() {}
+}
+
+#[cfg(feature = "lockdep")]
+mod checks {
+    use super::here;
     use core::sync::atomic::{AtomicU32, Ordering};
 
-    /// This CPU's data, `None` until the scheduler works.
-    #[inline(always)]
-    fn here() -> Option<&'static CpuData> {
-        // SAFETY: null, or this CPU's data, which is never freed.
-        unsafe { smp::cpu_data().as_ref() }
-    }
-
-    /// User mode begins. Runs where nothing may be traced any more.
-    #[inline(always)]
-    pub fn user_enter() {
-        if let Some(cpu) = here() {
-            cpu.presence.goes();
-        }
-    }
-    /// User mode ended. Runs where nothing may be traced yet.
-    #[inline(always)]
-    pub fn user_exit() {
-        if let Some(cpu) = here() {
-            cpu.presence.comes_back();
-        }
-    }
-    /// An interrupt or a fault came from kernel mode. `true`: the CPU was idle, and is no longer.
-    #[inline(always)]
-    pub fn interrupt_from_idle() -> bool {
-        let Some(cpu) = here() else { return false };
-        let idle = cpu.idle.load(Ordering::Relaxed) && !cpu.presence.is_here();
-        if idle {
-            cpu.presence.comes_back();
-        }
-        idle
-    }
-    /// An interrupt ends for which [`interrupt_from_idle`] was `true`.
-    #[inline(always)]
-    pub fn interrupt_ends() {
-        user_enter();
-    }
     /// An interrupt or a fault came from kernel mode, and the CPU was not idle: it must be in the kernel.
     #[inline(always)]
     pub fn check_interrupt() {
         must_watch_at("an interrupt came before the CPU was back in the kernel");
-    }
-    /// An NMI came. Whether the CPU was away.
-    #[inline(always)]
-    pub fn nmi_begins() -> bool {
-        let away = here().is_some_and(|cpu| !cpu.presence.is_here());
-        if away {
-            user_exit();
-        }
-        away
-    }
-    /// An NMI ends; `away` is what [`nmi_begins`] returned.
-    #[inline(always)]
-    pub fn nmi_ends(away: bool) {
-        if away {
-            user_enter();
-        }
     }
     /// A reader begins.
     #[inline(always)]
@@ -123,18 +131,6 @@ mod on {
         if here().is_some_and(|cpu| !cpu.presence.is_here()) {
             complain(what);
         }
-    }
-
-    /// Idles until an interrupt comes: `wait` turns interrupts on and waits. Interrupts are off before and
-    /// afterwards.
-    pub fn idle(wait: impl FnOnce()) {
-        let Some(cpu) = here() else { return wait() };
-        cpu.idle.store(true, Ordering::Relaxed);
-        cpu.presence.goes();
-        wait();
-        crate::arch::irq::local_disable();
-        cpu.presence.comes_back();
-        cpu.idle.store(false, Ordering::Relaxed);
     }
 
     /// Reports wrong use of RCU, eight times at most.

@@ -56,7 +56,6 @@ pub struct CpuData {
     /// Whether it may be in readers of RCU, and how often that ended.
     pub presence: Presence<Native>,
     /// Its idle thread waits for an interrupt. Only context tracking uses it.
-    #[cfg(feature = "lockdep")]
     pub(super) idle: core::sync::atomic::AtomicBool,
 }
 
@@ -109,11 +108,10 @@ pub(super) fn add_cpu(n: usize, idle: Arc<Task>) -> *const CpuData {
         bit: 1 << n,
         rq: RunQueue::new(idle),
         calls: super::call::CallQueue::new(),
-        timers: crate::time::TimerBase::new(),
+        timers: crate::time::TimerBase::new(super::nohz::full().contains(n)),
         stats: CpuStats::new(),
         rseq: crate::rseq::Counts::new(),
         presence: Presence::new(),
-        #[cfg(feature = "lockdep")]
         idle: core::sync::atomic::AtomicBool::new(false),
     });
     let data = alloc::boxed::Box::into_raw(data);

@@ -1,6 +1,7 @@
 //! Sets of CPUs.
 
 use crate::sync::MAX_CPUS;
+use core::fmt;
 
 const _: () = assert!(MAX_CPUS <= 64, "a CpuSet is one word");
 
@@ -13,6 +14,37 @@ impl CpuSet {
     pub const EMPTY: Self = Self(0);
     /// Every CPU there could be.
     pub const ALL: Self = Self(u64::MAX);
+
+    /// From a list as Linux's command line has it: `1-3,5`, `all`, `N` for the last CPU, `0-31:2/8` for two of
+    /// each eight. `None`: it is none, or names a number that cannot be a CPU. `count` CPUs exist.
+    pub fn from_list(list: &str, count: usize) -> Option<Self> {
+        let number = |word: &str| match word {
+            "N" => Some(count.saturating_sub(1)),
+            _ => word.parse().ok().filter(|n| *n < MAX_CPUS),
+        };
+        if list == "all" {
+            return Some(Self(u64::MAX >> (64 - count.clamp(1, 64))));
+        }
+        let mut set = Self::EMPTY;
+        for part in list.split(',') {
+            let (range, used, group) = match part.split_once(':') {
+                None => (part, 1, 1),
+                Some((range, share)) => {
+                    let (used, group) = share.split_once('/')?;
+                    (range, used.parse::<usize>().ok()?, group.parse::<usize>().ok()?)
+                }
+            };
+            let (first, last) = range.split_once('-').unwrap_or((range, range));
+            let (first, last) = (number(first)?, number(last)?);
+            if first > last || used == 0 || used > group {
+                return None;
+            }
+            for n in (first..=last).filter(|n| (n - first) % group < used) {
+                set = set.with(n);
+            }
+        }
+        Some(set)
+    }
 
     /// From a word, bit `n` for CPU `n`.
     pub const fn from_bits(bits: u64) -> Self {
@@ -71,5 +103,25 @@ impl CpuSet {
             left &= left - 1;
             Some(n)
         })
+    }
+}
+
+/// As a list: `0-3,5`.
+impl fmt::Display for CpuSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut left = self.0;
+        let mut comma = "";
+        while left != 0 {
+            let first = left.trailing_zeros();
+            let length = (left >> first).trailing_ones();
+            let last = first + length - 1;
+            match length {
+                1 => write!(f, "{comma}{first}")?,
+                _ => write!(f, "{comma}{first}-{last}")?,
+            }
+            left &= !(u64::MAX >> (64 - length) << first);
+            comma = ",";
+        }
+        Ok(())
     }
 }

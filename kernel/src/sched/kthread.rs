@@ -1,7 +1,7 @@
 //! Kernel threads.
 
 use super::entity::{ContextCell, TaskState};
-use super::{current, schedule, wake_new_task};
+use super::{CpuSet, current, nohz, schedule, wake, wake_new_task};
 use crate::arch::frame::Frame;
 use crate::arch::switch::Context;
 use crate::mm::KernelStack;
@@ -23,6 +23,7 @@ pub fn try_spawn_kthread(name: &str, f: impl FnOnce() + Send + 'static) -> Optio
     let context = Context::new(stack.top(), &Frame::new_user(0, 0));
     let task = Task::new_kernel(name, stack, ContextCell::new(context), false);
     *task.kernel_function.lock() = Some(Box::new(f));
+    wake::set_affinity(&task, nohz::housekeeping());
     wake_new_task(&task);
     Some(task)
 }
@@ -40,6 +41,8 @@ pub fn start_thread() {
         if current().mm().is_none() {
             end_thread();
         }
+        // A program may run anywhere.
+        wake::set_affinity(&current(), CpuSet::ALL);
     }
 }
 

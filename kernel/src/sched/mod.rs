@@ -18,6 +18,7 @@ pub mod futex;
 mod inspect;
 mod kthread;
 pub mod membarrier;
+pub mod nohz;
 pub mod policy;
 pub mod preempt;
 mod queue;
@@ -62,6 +63,7 @@ use limen_linux_abi::Errno;
 /// the running one.
 #[inline(never)]
 pub fn init() {
+    nohz::init();
     let idle = new_idle();
     let count = preempt::count();
     idle.info.preempt_count.store(count, Ordering::Relaxed);
@@ -140,6 +142,10 @@ pub fn start_secondaries() {
         irq::spin_hint();
     }
     info!("{} of {} CPUs online", online().count(), count);
+    if context::is_on() {
+        info!("context tracking: on for all CPUs");
+    }
+    nohz::start();
 }
 
 /// A secondary CPU tells that it is online. Called once by each, on its idle thread.
@@ -151,6 +157,14 @@ pub fn secondary_online() {
 
 /// The idle loop: sleeps until there is work. Never returns.
 pub fn idle() -> ! {
+    if context::is_on() {
+        idle_loop::<true>()
+    } else {
+        idle_loop::<false>()
+    }
+}
+
+fn idle_loop<const TRACKED: bool>() -> ! {
     cpu::IDLE.fetch_or(this_cpu().bit, Ordering::Relaxed);
     irq::local_enable();
     loop {
@@ -163,7 +177,7 @@ pub fn idle() -> ! {
             schedule();
             cpu::IDLE.fetch_or(this_cpu().bit, Ordering::Relaxed);
         } else {
-            context::idle(irq::enable_and_wait);
+            context::idle::<TRACKED>(irq::enable_and_wait);
         }
     }
 }

@@ -21,10 +21,11 @@ pub fn settle(task: &Arc<Task>) {
         return;
     }
     // The task clears this flag before its next return to user mode. If it is in user mode now, its next tick
-    // at the latest brings it into the kernel.
+    // at the latest brings it into the kernel, or an interrupt where there is no tick.
     task.info.work.set(ThreadFlags::NOTIFY_RESUME);
     let pause = WaitQueue::new();
     while task.info.work.has(ThreadFlags::NOTIFY_RESUME) && !sleeps(task) {
+        super::nohz::interrupt(task);
         pause.wait_until_deadline_uninterruptible(crate::time::now_ns() + PAUSE, || false);
     }
     core::sync::atomic::fence(Ordering::Acquire);

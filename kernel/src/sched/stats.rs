@@ -12,7 +12,7 @@ use crate::task::Task;
 use crate::time::raw_ns;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// One CPU's times in nanoseconds. Only that CPU writes them.
+/// One CPU's times in nanoseconds. Only that CPU writes them, or a CPU that holds its run queue's lock.
 pub struct CpuStats {
     user: AtomicU64,
     nice: AtomicU64,
@@ -66,9 +66,12 @@ impl CpuStats {
     /// Charges the time since the last tick, or the end of idling, to the task and mode that the tick
     /// interrupted.
     pub(super) fn tick(&self, now: u64, task: &Task) {
+        self.charge(now, task, self.from_user.load(Ordering::Relaxed));
+    }
+    /// The same, by any CPU: the task runs there now, in user mode or not. The run queue is locked.
+    pub(super) fn charge(&self, now: u64, task: &Task, user: bool) {
         let since = now.saturating_sub(self.charged.load(Ordering::Relaxed));
         self.charged.store(now, Ordering::Relaxed);
-        let user = self.from_user.load(Ordering::Relaxed);
         add(
             if user {
                 &task.sched.user_samples
@@ -148,13 +151,14 @@ pub fn decisions_of(n: usize) -> usize {
     })
 }
 
+/// Interrupts of CPU `n` since boot: of devices, its timer, and other CPUs.
+pub fn interrupts_of(n: usize) -> u64 {
+    cpu(n).map_or(0, |c| c.stats.interrupts.load(Ordering::Relaxed))
+}
+
 /// Interrupts since boot, all CPUs.
 pub fn total_interrupts() -> u64 {
-    online()
-        .iter()
-        .filter_map(cpu)
-        .map(|c| c.stats.interrupts.load(Ordering::Relaxed))
-        .sum()
+    online().iter().map(interrupts_of).sum()
 }
 
 /// Runnable tasks, all CPUs.

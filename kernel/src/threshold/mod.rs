@@ -9,10 +9,17 @@ use limen_entry::token::{InKernel, IrqsOff};
 use limen_entry::{CallWork, Cause, FaultIrqs, Observers, Processor, ThreadFlags, ThreadWork, WorkWords};
 use limen_linux_abi::Errno;
 
-/// The kernel, as the threshold sees it.
-struct Limen;
+/// The kernel, as the threshold sees it. `TRACKED`: context tracking is told of each crossing. Which of the
+/// two the entry stubs call is decided at boot (`arch::tracked`), so that crossings that are not tracked cost
+/// nothing.
+struct Limen<const TRACKED: bool>;
 
-impl Processor for Limen {
+/// Whether this instance tells context tracking.
+const fn tracks(tracked: bool) -> bool {
+    tracked || context::ALWAYS
+}
+
+impl<const TRACKED: bool> Processor for Limen<TRACKED> {
     type Frame = Frame;
 
     #[inline(always)]
@@ -60,7 +67,7 @@ impl Processor for Limen {
     }
 }
 
-impl Observers for Limen {
+impl<const TRACKED: bool> Observers for Limen<TRACKED> {
     #[inline(always)]
     fn lockdep_irqs_off(&self) {
         lockdep::irqs_off();
@@ -79,15 +86,19 @@ impl Observers for Limen {
     }
     #[inline(always)]
     fn context_user_exit(&self) {
-        context::user_exit();
+        if tracks(TRACKED) {
+            context::user_exit();
+        }
     }
     #[inline(always)]
     fn context_user_enter(&self) {
-        context::user_enter();
+        if tracks(TRACKED) {
+            context::user_enter();
+        }
     }
     #[inline(always)]
     fn context_irq_enter_if_idle(&self) -> bool {
-        context::interrupt_from_idle()
+        tracks(TRACKED) && context::interrupt_from_idle()
     }
     #[inline(always)]
     fn context_irq_exit(&self) {
@@ -100,7 +111,7 @@ impl Observers for Limen {
     #[inline(always)]
     fn nmi_enter(&self, _: &Frame) -> u32 {
         preempt::add(preempt::NMI + preempt::HARDIRQ);
-        let away = context::nmi_begins();
+        let away = tracks(TRACKED) && context::nmi_begins();
         lockdep::enter_nmi() << 1 | u32::from(away)
     }
     #[inline(always)]
@@ -119,7 +130,7 @@ impl Observers for Limen {
     }
 }
 
-impl ThreadWork for Limen {
+impl<const TRACKED: bool> ThreadWork for Limen<TRACKED> {
     #[inline(always)]
     fn work(&self) -> &WorkWords {
         &preempt::current_info().work
@@ -166,7 +177,7 @@ impl crate::signal::Areas for Rseq {
     }
 }
 
-impl CallWork for Limen {
+impl<const TRACKED: bool> CallWork for Limen<TRACKED> {
     #[inline(always)]
     fn dispatch(&self, frame: &mut Frame, number: isize, _: &InKernel) {
         crate::syscall::dispatch(frame, number as usize);
@@ -252,14 +263,14 @@ mod stack {
 
 /// A system call. Interrupts are off. The caller, the entry stub, restores the frame afterwards.
 #[inline(always)]
-pub fn syscall(frame: &mut Frame) {
-    limen_entry::syscall(&Limen, frame, IrqsOff::established());
+pub fn syscall<const TRACKED: bool>(frame: &mut Frame) {
+    limen_entry::syscall(&Limen::<TRACKED>, frame, IrqsOff::established());
 }
 
 /// A hardware interrupt. `handler` runs on the interrupt stack, with interrupts off, and may not sleep.
 #[inline(always)]
-pub fn interrupt(frame: &mut Frame, handler: impl FnOnce(&mut Frame)) {
-    limen_entry::interrupt(&Limen, frame, IrqsOff::established(), |frame| {
+pub fn interrupt<const TRACKED: bool>(frame: &mut Frame, handler: impl FnOnce(&mut Frame)) {
+    limen_entry::interrupt(&Limen::<TRACKED>, frame, IrqsOff::established(), |frame| {
         // Interrupts are first turned on by the scheduler.
         crate::sched::this_cpu()
             .stats
@@ -270,9 +281,9 @@ pub fn interrupt(frame: &mut Frame, handler: impl FnOnce(&mut Frame)) {
 
 /// A fault whose handler runs with interrupts as the faulting code had them. It may sleep if they were on.
 #[inline(always)]
-pub fn fault(frame: &mut Frame, handler: impl FnOnce(&mut Frame)) {
+pub fn fault<const TRACKED: bool>(frame: &mut Frame, handler: impl FnOnce(&mut Frame)) {
     limen_entry::fault(
-        &Limen,
+        &Limen::<TRACKED>,
         frame,
         IrqsOff::established(),
         FaultIrqs::AsInterrupted,
@@ -283,19 +294,25 @@ pub fn fault(frame: &mut Frame, handler: impl FnOnce(&mut Frame)) {
 /// A fault whose handler must run with interrupts off.
 #[inline(always)]
 #[allow(dead_code, reason = "not every processor has such faults")]
-pub fn fault_irqs_off(frame: &mut Frame, handler: impl FnOnce(&mut Frame)) {
-    limen_entry::fault(&Limen, frame, IrqsOff::established(), FaultIrqs::Off, handler);
+pub fn fault_irqs_off<const TRACKED: bool>(frame: &mut Frame, handler: impl FnOnce(&mut Frame)) {
+    limen_entry::fault(
+        &Limen::<TRACKED>,
+        frame,
+        IrqsOff::established(),
+        FaultIrqs::Off,
+        handler,
+    );
 }
 
 /// An NMI. `handler` may neither sleep nor take a lock.
 #[inline(always)]
-pub fn nmi(frame: &mut Frame, handler: impl FnOnce(&mut Frame)) {
-    limen_entry::nmi(&Limen, frame, IrqsOff::established(), handler);
+pub fn nmi<const TRACKED: bool>(frame: &mut Frame, handler: impl FnOnce(&mut Frame)) {
+    limen_entry::nmi(&Limen::<TRACKED>, frame, IrqsOff::established(), handler);
 }
 
 /// A new thread's first way to user mode. The architecture's `ret_from_fork` stub calls it with the frame at
 /// the top of the thread's kernel stack.
 #[inline(always)]
-pub fn return_from_fork(frame: &mut Frame) {
-    limen_entry::return_from_fork(&Limen, frame);
+pub fn return_from_fork<const TRACKED: bool>(frame: &mut Frame) {
+    limen_entry::return_from_fork(&Limen::<TRACKED>, frame);
 }

@@ -9,7 +9,7 @@ pub mod vdso;
 pub mod wall;
 
 pub use sleep::{sleep_until, sleep_until_passed};
-pub use timer::{Timer, TimerBase, tick_needed, timer_interrupt};
+pub use timer::{TICK_ALONE, Timer, TimerBase, tick_needed, timer_interrupt};
 
 use crate::sync::{IrqSpinLock, SpinLock};
 use core::sync::atomic::{AtomicI32, AtomicU64, Ordering};

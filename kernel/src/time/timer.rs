@@ -16,7 +16,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 /// The period of the tick while several tasks want to run, nanoseconds.
 const TICK_BUSY: u64 = 4_000_000;
 /// The period of the tick while one task runs alone, nanoseconds. It only samples user and system time.
-const TICK_ALONE: u64 = 20_000_000;
+pub const TICK_ALONE: u64 = 20_000_000;
 
 const NO_CPU: u32 = u32::MAX;
 
@@ -130,17 +130,25 @@ pub struct TimerBase {
     tick: AtomicU64,
     /// The next tick is set, and it is one of the shorter period.
     tick_short: AtomicBool,
+    /// No tick is needed for one task (`sched::nohz`).
+    full: bool,
 }
 
 impl TimerBase {
-    /// Without timers.
-    pub const fn new() -> Self {
+    /// Without timers. `full`: of a CPU that has no tick while one task runs.
+    pub const fn new(full: bool) -> Self {
         Self {
             heap: IrqSpinLock::new(ArcHeap::new()),
             programmed: AtomicU64::new(u64::MAX),
             tick: AtomicU64::new(u64::MAX),
             tick_short: AtomicBool::new(false),
+            full,
         }
+    }
+
+    /// Whether the tick runs that several tasks need, or comes once more. In any context.
+    pub fn ticks(&self) -> bool {
+        self.tick_short.load(Ordering::Relaxed)
     }
 
     /// Sets the hardware timer to `deadline` if it is set to a later time.
@@ -163,6 +171,9 @@ pub fn tick_needed(cpu: &CpuData, running: u32) {
         return;
     }
     if running == 0 || running == 1 && base.tick.load(Ordering::Relaxed) != u64::MAX {
+        return;
+    }
+    if running == 1 && base.full {
         return;
     }
     let at = now_ns() + if running > 1 { TICK_BUSY } else { TICK_ALONE };

@@ -37,7 +37,7 @@ pub fn options(words: &str) {
             site = site.add(1);
         }
     }
-    super::mmu::drop_instructions();
+    super::patch::text_has_changed();
 }
 
 /// On every CPU, once the final map is live: traps, what user mode may do.

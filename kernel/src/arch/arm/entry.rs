@@ -8,6 +8,7 @@
 
 use super::frame::{FRAME_SIZE, Frame};
 use super::{cpus, exception, interrupt, mmu, sysreg};
+use crate::arch::tracked::crossing;
 use crate::mm::STACK_SHIFT;
 use crate::sync::MAX_CPUS;
 use crate::threshold;
@@ -25,6 +26,7 @@ const MODE_UNDEFINED: u32 = 27;
 const OVERFLOW_STACK: usize = 16384;
 
 global_asm!(
+    crossing!(),
     r#"
     .macro begin name
     .balign 32
@@ -34,19 +36,19 @@ global_asm!(
 
     // Called in the mode that the exception came in: its link register and SPSR say where the user goes on
     // and how; r0 to r12 are the user's. Builds the frame and calls \handler.
-    .macro save_user handler
+    .macro save_user handler, tracked
     srsdb   sp!, #{supervisor}
     cps     #{supervisor}
     stmdb   sp, {{r0-r12, sp, lr}}^
     sub     sp, sp, #{pc}
     mov     r11, #0
     mov     r0, sp
-    bl      \handler
+    crossing bl, \handler, \tracked
     .endm
 
     // r0: the scratch words with r0, r1, pc, cpsr; r1: the interrupted stack pointer. Supervisor mode, a
     // frame's room at the stack pointer.
-    .macro save_kernel handler
+    .macro save_kernel handler, tracked
     str     r1, [sp, #{sp}]
     str     lr, [sp, #{lr}]
     add     r1, sp, #{regs} + 8
@@ -58,12 +60,12 @@ global_asm!(
     str     r2, [sp, #4]
     mov     r11, sp
     mov     r0, sp
-    bl      \handler
+    crossing bl, \handler, \tracked
     .endm
 
     // An exception that may come from user or kernel, taken in a mode of its own with its return address
     // \adjust bytes ahead.
-    .macro exception name, adjust, from_user, from_kernel
+    .macro exception name, adjust, from_user, tracked_user, from_kernel, tracked_kernel
     begin   \name
     .if     \adjust
     sub     lr, lr, #\adjust
@@ -73,7 +75,7 @@ global_asm!(
     tst     r0, #0xf
     bne     1f
     ldr     r0, [sp]
-    save_user \from_user
+    save_user \from_user, \tracked_user
     b       return_to_user
 1:  str     r0, [sp, #12]
     mov     r0, sp
@@ -83,7 +85,7 @@ global_asm!(
     tst     sp, #{stack_bit}
     beq     stack_overflow
     bic     sp, sp, #4              // a function's prologue may have been interrupted
-    save_kernel \from_kernel
+    save_kernel \from_kernel, \tracked_kernel
     b       return_to_kernel
     .size   \name, . - \name
     .endm
@@ -98,18 +100,18 @@ vector_bad:
     .endr
 
     begin   vector_svc
-    save_user {svc}
+    save_user {svc}, {tracked_svc}
 return_to_user:
     add     sp, sp, #{pc}
     ldmdb   sp, {{r0-r12, sp, lr}}^
     rfeia   sp!
     .size   vector_svc, . - vector_svc
 
-    exception vector_irq, 4, {irq}, {irq_kernel}
-    exception vector_data, 8, {data}, {data_kernel}
-    exception vector_prefetch, 4, {prefetch}, {prefetch_kernel}
-    exception vector_undefined, 0, {undefined}, {undefined_kernel}
-    exception vector_fiq, 4, {fiq}, {fiq}
+    exception vector_irq, 4, {irq}, {tracked_irq}, {irq_kernel}, {tracked_irq_kernel}
+    exception vector_data, 8, {data}, {tracked_data}, {data_kernel}, {tracked_data_kernel}
+    exception vector_prefetch, 4, {prefetch}, {tracked_prefetch}, {prefetch_kernel}, {tracked_prefetch_kernel}
+    exception vector_undefined, 0, {undefined}, {tracked_undefined}, {undefined_kernel}, {undefined_kernel}
+    exception vector_fiq, 4, {fiq}, {fiq}, {fiq}, {fiq}
 
     // The last two words, where the return instruction takes them from, go below the interrupted stack
     // pointer.
@@ -130,14 +132,14 @@ return_to_user:
     begin   ret_from_fork
     mov     r11, #0
     mov     r0, sp
-    bl      {fork}
+    crossing bl, {fork}, {tracked_fork}
     b       return_to_user
     .size   ret_from_fork, . - ret_from_fork
 
     // The stack is at its end. The report runs on a stack of its own.
     begin   stack_overflow
     ldr     sp, ={overflow_stack} + {overflow} - {size}
-    save_kernel {overflowed}
+    save_kernel {overflowed}, {overflowed}
     .ltorg
     .size   stack_overflow, . - stack_overflow
     "#,
@@ -150,17 +152,26 @@ return_to_user:
     stack_bit = const 1 << STACK_SHIFT,
     overflow = const OVERFLOW_STACK,
     overflow_stack = sym OVERFLOW_STACK_MEMORY,
-    svc = sym svc,
-    irq = sym irq,
-    irq_kernel = sym irq_kernel,
+    svc = sym svc::<false>,
+    tracked_svc = sym svc::<true>,
+    irq = sym irq::<false>,
+    tracked_irq = sym irq::<true>,
+    irq_kernel = sym irq_kernel::<false>,
+    tracked_irq_kernel = sym irq_kernel::<true>,
     fiq = sym fiq,
-    data = sym data,
-    data_kernel = sym data_kernel,
-    prefetch = sym prefetch,
-    prefetch_kernel = sym prefetch_kernel,
-    undefined = sym undefined,
+    data = sym data::<false>,
+    tracked_data = sym data::<true>,
+    data_kernel = sym data_kernel::<false>,
+    tracked_data_kernel = sym data_kernel::<true>,
+    prefetch = sym prefetch::<false>,
+    tracked_prefetch = sym prefetch::<true>,
+    prefetch_kernel = sym prefetch_kernel::<false>,
+    tracked_prefetch_kernel = sym prefetch_kernel::<true>,
+    undefined = sym undefined::<false>,
+    tracked_undefined = sym undefined::<true>,
     undefined_kernel = sym undefined_kernel,
-    fork = sym fork,
+    fork = sym fork::<false>,
+    tracked_fork = sym fork::<true>,
     overflowed = sym overflowed,
 );
 
@@ -232,24 +243,24 @@ fn enter_user(frame: &mut Frame) {
 }
 
 #[unsafe(link_section = ".noinstr.text")]
-extern "C" fn svc(frame: &mut Frame) {
+extern "C" fn svc<const TRACKED: bool>(frame: &mut Frame) {
     mmu::close_user();
     frame.begin_syscall();
-    threshold::syscall(frame);
+    threshold::syscall::<TRACKED>(frame);
     mmu::open_user();
 }
 
 #[unsafe(link_section = ".noinstr.text")]
-extern "C" fn irq(frame: &mut Frame) {
+extern "C" fn irq<const TRACKED: bool>(frame: &mut Frame) {
     enter_user(frame);
-    threshold::interrupt(frame, |_| interrupt::handle());
+    threshold::interrupt::<TRACKED>(frame, |_| interrupt::handle());
     mmu::open_user();
 }
 
 #[unsafe(link_section = ".noinstr.text")]
-extern "C" fn irq_kernel(frame: &mut Frame) {
+extern "C" fn irq_kernel<const TRACKED: bool>(frame: &mut Frame) {
     let open = enter_kernel(frame);
-    threshold::interrupt(frame, |_| interrupt::handle());
+    threshold::interrupt::<TRACKED>(frame, |_| interrupt::handle());
     leave_kernel(open);
 }
 
@@ -257,18 +268,18 @@ extern "C" fn irq_kernel(frame: &mut Frame) {
 macro_rules! abort {
     ($kind:ident, $user:ident, $kernel:ident) => {
         #[unsafe(link_section = ".noinstr.text")]
-        extern "C" fn $user(frame: &mut Frame) {
+        extern "C" fn $user<const TRACKED: bool>(frame: &mut Frame) {
             let syndrome = exception::Syndrome::$kind();
             enter_user(frame);
-            threshold::fault(frame, |frame| exception::user_abort(frame, &syndrome));
+            threshold::fault::<TRACKED>(frame, |frame| exception::user_abort(frame, &syndrome));
             mmu::open_user();
         }
 
         #[unsafe(link_section = ".noinstr.text")]
-        extern "C" fn $kernel(frame: &mut Frame) {
+        extern "C" fn $kernel<const TRACKED: bool>(frame: &mut Frame) {
             let syndrome = exception::Syndrome::$kind();
             let open = enter_kernel(frame);
-            threshold::fault(frame, |frame| exception::kernel_abort(frame, &syndrome));
+            threshold::fault::<TRACKED>(frame, |frame| exception::kernel_abort(frame, &syndrome));
             leave_kernel(open);
         }
     };
@@ -277,9 +288,9 @@ abort!(data, data, data_kernel);
 abort!(prefetch, prefetch, prefetch_kernel);
 
 #[unsafe(link_section = ".noinstr.text")]
-extern "C" fn undefined(frame: &mut Frame) {
+extern "C" fn undefined<const TRACKED: bool>(frame: &mut Frame) {
     enter_user(frame);
-    threshold::fault(frame, exception::user_undefined);
+    threshold::fault::<TRACKED>(frame, exception::user_undefined);
     mmu::open_user();
 }
 
@@ -289,7 +300,7 @@ macro_rules! fatal {
         #[unsafe(link_section = ".noinstr.text")]
         extern "C" fn $name(frame: &mut Frame) {
             mmu::close_user();
-            threshold::nmi(frame, |frame| {
+            threshold::nmi::<false>(frame, |frame| {
                 exception::die(frame, &exception::Syndrome::NONE, $what)
             });
         }
@@ -300,7 +311,7 @@ fatal!(fiq, "unexpected FIQ");
 fatal!(overflowed, "kernel stack overflow");
 
 #[unsafe(link_section = ".noinstr.text")]
-extern "C" fn fork(frame: &mut Frame) {
-    threshold::return_from_fork(frame);
+extern "C" fn fork<const TRACKED: bool>(frame: &mut Frame) {
+    threshold::return_from_fork::<TRACKED>(frame);
     mmu::open_user();
 }

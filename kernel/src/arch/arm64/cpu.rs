@@ -46,16 +46,7 @@ pub fn init_boot() {
             site = site.add(1);
         }
     }
-    // SAFETY: barriers and cache maintenance.
-    unsafe {
-        core::arch::asm!(
-            "dsb ish",
-            "ic iallu",
-            "dsb ish",
-            "isb",
-            options(nostack, preserves_flags)
-        )
-    }
+    super::patch::text_has_changed();
 }
 
 /// What the command line says about the processor: nothing. Once, before the final map is live.

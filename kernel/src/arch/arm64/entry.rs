@@ -7,6 +7,7 @@
 
 use super::frame::{FRAME_SIZE, Frame};
 use super::{exception, interrupt, sysreg};
+use crate::arch::tracked::crossing;
 use crate::mm::STACK_SHIFT;
 use crate::sched::cpu::CpuLocal;
 use crate::threshold;
@@ -29,6 +30,7 @@ macro_rules! registers {
 }
 
 global_asm!(
+    crossing!(),
     r#"
     .macro begin name, align
     .balign \align
@@ -46,7 +48,7 @@ global_asm!(
     .endm
 
     // `SP_EL0`, the user's stack pointer till now, is the running thread's info in the kernel.
-    .macro from_user name, handler
+    .macro from_user name, handler, tracked
     begin   \name, 128
     sub     sp, sp, #{size}
     save_registers
@@ -58,24 +60,28 @@ global_asm!(
     msr     sp_el0, x24
     mov     x29, xzr
     mov     x0, sp
-    bl      \handler
+    crossing bl, \handler, \tracked
     b       return_to_user
     .size   \name, . - \name
     .endm
 
     // A frame's room is on the stack. The frame record makes backtraces go on through it.
-    .macro save_kernel handler
+    .macro save_kernel handler, tracked
     save_registers
     add     x21, sp, #{size}
     stp     x30, x21, [sp, #{lr}]
     stp     x29, x22, [sp, #{record}]
     add     x29, sp, #{record}
     mov     x0, sp
+    .ifb    \tracked
     bl      \handler
+    .else
+    crossing bl, \handler, \tracked
+    .endif
     .endm
 
     // The stack pointer is tested without a register to spare: x0 and sp take turns.
-    .macro from_kernel name, handler
+    .macro from_kernel name, handler, tracked
     begin   \name, 128
     sub     sp, sp, #{size}
     add     sp, sp, x0
@@ -83,7 +89,7 @@ global_asm!(
     tbz     x0, #{shift}, 1f
     sub     x0, sp, x0
     sub     sp, sp, x0
-    save_kernel \handler
+    save_kernel \handler, \tracked
     b       return_to_kernel
 1:  b       stack_overflow
     .size   \name, . - \name
@@ -114,14 +120,14 @@ exception_vectors:
     .irp    kind, sync, irq, fiq, error
     unexpected el1t_\kind
     .endr
-    from_kernel el1_sync, {el1_sync}
-    from_kernel el1_irq, {el1_irq}
+    from_kernel el1_sync, {el1_sync}, {tracked_el1_sync}
+    from_kernel el1_irq, {el1_irq}, {tracked_el1_irq}
     unexpected el1_fiq
     from_kernel el1_error, {error}
-    from_user el0_sync, {el0_sync}
-    from_user el0_irq, {el0_irq}
+    from_user el0_sync, {el0_sync}, {tracked_el0_sync}
+    from_user el0_irq, {el0_irq}, {tracked_el0_irq}
     unexpected el0_fiq
-    from_user el0_error, {error}
+    from_user el0_error, {error}, {error}
     .irp    kind, sync, irq, fiq, error
     unexpected el0_32_\kind
     .endr
@@ -131,7 +137,7 @@ exception_vectors:
     begin   ret_from_fork, 64
     mov     x0, sp
     add     x29, sp, #{record}
-    bl      {fork}
+    crossing bl, {fork}, {tracked_fork}
 return_to_user:
     ldr     x21, [sp, #{sp}]
     msr     sp_el0, x21
@@ -164,13 +170,18 @@ return_to_kernel:
     shift = const STACK_SHIFT,
     overflow = const OVERFLOW_STACK,
     overflow_stack = sym OVERFLOW_STACK_MEMORY,
-    el0_sync = sym el0_sync,
-    el0_irq = sym el0_irq,
-    el1_sync = sym el1_sync,
-    el1_irq = sym el1_irq,
+    el0_sync = sym el0_sync::<false>,
+    el0_irq = sym el0_irq::<false>,
+    el1_sync = sym el1_sync::<false>,
+    el1_irq = sym el1_irq::<false>,
+    tracked_el0_sync = sym el0_sync::<true>,
+    tracked_el0_irq = sym el0_irq::<true>,
+    tracked_el1_sync = sym el1_sync::<true>,
+    tracked_el1_irq = sym el1_irq::<true>,
     error = sym error,
     bad = sym bad,
-    fork = sym fork,
+    fork = sym fork::<false>,
+    tracked_fork = sym fork::<true>,
     overflowed = sym overflowed,
 );
 
@@ -194,38 +205,38 @@ pub(super) fn init_cpu() {
 }
 
 #[unsafe(link_section = ".noinstr.text")]
-extern "C" fn el0_sync(frame: &mut Frame) {
+extern "C" fn el0_sync<const TRACKED: bool>(frame: &mut Frame) {
     if exception::is_system_call() {
         frame.begin_syscall();
-        threshold::syscall(frame);
+        threshold::syscall::<TRACKED>(frame);
     } else {
         frame.forget_syscall();
-        exception::from_user(frame, exception::Syndrome::read());
+        exception::from_user::<TRACKED>(frame, exception::Syndrome::read());
     }
 }
 
 #[unsafe(link_section = ".noinstr.text")]
-extern "C" fn el0_irq(frame: &mut Frame) {
+extern "C" fn el0_irq<const TRACKED: bool>(frame: &mut Frame) {
     frame.forget_syscall();
-    threshold::interrupt(frame, |_| interrupt::handle());
+    threshold::interrupt::<TRACKED>(frame, |_| interrupt::handle());
 }
 
 #[unsafe(link_section = ".noinstr.text")]
-extern "C" fn el1_sync(frame: &mut Frame) {
+extern "C" fn el1_sync<const TRACKED: bool>(frame: &mut Frame) {
     frame.forget_syscall();
-    exception::from_kernel(frame, exception::Syndrome::read());
+    exception::from_kernel::<TRACKED>(frame, exception::Syndrome::read());
 }
 
 #[unsafe(link_section = ".noinstr.text")]
-extern "C" fn el1_irq(frame: &mut Frame) {
+extern "C" fn el1_irq<const TRACKED: bool>(frame: &mut Frame) {
     frame.forget_syscall();
-    threshold::interrupt(frame, |_| interrupt::handle());
+    threshold::interrupt::<TRACKED>(frame, |_| interrupt::handle());
 }
 
 #[unsafe(link_section = ".noinstr.text")]
 extern "C" fn error(frame: &mut Frame) {
     let syndrome = exception::Syndrome::read();
-    threshold::nmi(frame, |frame| {
+    threshold::nmi::<false>(frame, |frame| {
         exception::die(frame, &syndrome, "SError interrupt")
     });
 }
@@ -233,7 +244,7 @@ extern "C" fn error(frame: &mut Frame) {
 #[unsafe(link_section = ".noinstr.text")]
 extern "C" fn bad(frame: &mut Frame) {
     let syndrome = exception::Syndrome::read();
-    threshold::nmi(frame, |frame| {
+    threshold::nmi::<false>(frame, |frame| {
         exception::die(frame, &syndrome, "unexpected exception")
     });
 }
@@ -242,12 +253,12 @@ extern "C" fn bad(frame: &mut Frame) {
 extern "C" fn overflowed(frame: &mut Frame) {
     frame.sp = (sysreg::read!("tpidr_el0") as usize).wrapping_add(FRAME_SIZE);
     let syndrome = exception::Syndrome::read();
-    threshold::nmi(frame, |frame| {
+    threshold::nmi::<false>(frame, |frame| {
         exception::die(frame, &syndrome, "kernel stack overflow")
     });
 }
 
 #[unsafe(link_section = ".noinstr.text")]
-extern "C" fn fork(frame: &mut Frame) {
-    threshold::return_from_fork(frame);
+extern "C" fn fork<const TRACKED: bool>(frame: &mut Frame) {
+    threshold::return_from_fork::<TRACKED>(frame);
 }

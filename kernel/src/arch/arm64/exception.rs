@@ -112,15 +112,15 @@ pub fn is_system_call() -> bool {
 
 /// Any synchronous exception from user mode but a system call.
 #[inline(always)]
-pub fn from_user(frame: &mut Frame, syndrome: Syndrome) {
+pub fn from_user<const TRACKED: bool>(frame: &mut Frame, syndrome: Syndrome) {
     match syndrome.class() {
         class::DATA_USER | class::INSTRUCTION_USER => {
-            threshold::fault(frame, |frame| user_abort(frame, &syndrome));
+            threshold::fault::<TRACKED>(frame, |frame| user_abort(frame, &syndrome));
         }
         class::BREAKPOINT_USER | class::STEP_USER | class::WATCHPOINT_USER => {
-            threshold::fault_irqs_off(frame, |frame| user_other(frame, &syndrome));
+            threshold::fault_irqs_off::<TRACKED>(frame, |frame| user_other(frame, &syndrome));
         }
-        _ => threshold::fault(frame, |frame| user_other(frame, &syndrome)),
+        _ => threshold::fault::<TRACKED>(frame, |frame| user_other(frame, &syndrome)),
     }
 }
 
@@ -200,8 +200,8 @@ fn float_code(esr: u64) -> i32 {
 
 /// Any synchronous exception from kernel mode. Only copies to and from user memory may fault.
 #[inline(always)]
-pub fn from_kernel(frame: &mut Frame, syndrome: Syndrome) {
-    threshold::fault(frame, |frame| kernel(frame, &syndrome));
+pub fn from_kernel<const TRACKED: bool>(frame: &mut Frame, syndrome: Syndrome) {
+    threshold::fault::<TRACKED>(frame, |frame| kernel(frame, &syndrome));
 }
 
 fn kernel(frame: &mut Frame, syndrome: &Syndrome) {

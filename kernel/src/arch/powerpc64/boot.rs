@@ -4,6 +4,7 @@
 use super::devicetree_ranges::Ranges;
 use super::openfirmware::Firmware;
 use super::{console, cpu, cpus, devicetree, extable, kmap, layout, patch, pid, time};
+use crate::arch::tracked;
 use crate::mm::PhysAddr;
 use crate::mm::{BootInfo, PhysRange};
 
@@ -44,6 +45,12 @@ pub(super) extern "C" fn primary(initrd_or_tree: usize, initrd_size: usize, firm
     let tree = devicetree::parse(data);
     devicetree::keep(tree);
     console::init();
+    let chosen = tree.find_node("/chosen");
+    let command_line = chosen
+        .as_ref()
+        .and_then(|chosen| chosen.property("bootargs")?.as_str())
+        .unwrap_or("");
+    tracked::adapt(command_line);
     time::init();
 
     let mut memory = Ranges::new();
@@ -64,7 +71,6 @@ pub(super) extern "C" fn primary(initrd_or_tree: usize, initrd_size: usize, firm
         reserved.push(reservation.address(), reservation.size());
     }
 
-    let chosen = tree.find_node("/chosen");
     let number = |name| devicetree::property(chosen.as_ref()?, name);
     let passed = match (number("linux,initrd-start"), number("linux,initrd-end")) {
         (Some(start), Some(end)) if end > start => Some((start, end - start)),
@@ -98,11 +104,6 @@ pub(super) extern "C" fn primary(initrd_or_tree: usize, initrd_size: usize, firm
     }
     kmap::activate();
     cpu::init();
-    let command_line = chosen
-        .as_ref()
-        .and_then(|chosen| chosen.property("bootargs")?.as_str())
-        .unwrap_or("");
-
     crate::arch::above::start(&BootInfo {
         memory: memory.as_slice(),
         reserved: reserved.as_slice(),

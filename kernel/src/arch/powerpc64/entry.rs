@@ -20,6 +20,7 @@ use super::cpus::{self, SCRATCH_CR, SCRATCH_R12, SCRATCH_TOC};
 use super::frame::{FRAME_SIZE, Frame, TRAP_SC, TRAP_SCV};
 use super::stack::LEAST;
 use super::{exception, spr};
+use crate::arch::tracked::crossing;
 use crate::sched::cpu::CpuLocal;
 use crate::threshold;
 use core::arch::global_asm;
@@ -31,6 +32,7 @@ const EMERGENCY_STACK: usize = 16384;
 const RED_ZONE: usize = 288;
 
 global_asm!(
+    crossing!(),
     r#"
     // General registers at their places in the frame at \base.
     .macro general op, base, list:vararg
@@ -68,13 +70,13 @@ global_asm!(
     .endm
 
     // Calls Rust with the frame above \base, the new stack pointer. r0 is saved already.
-    .macro call base, function
+    .macro call base, function, tracked
     mflr    0
     std     0, {link}(\base)
     mr      1, \base
     ld      2, {toc}(13)
     addi    3, 1, {least}
-    bl      \function
+    crossing bl, \function, \tracked
     .endm
 
     .section .vectors, "ax", @progbits
@@ -110,7 +112,7 @@ interrupt_vectors:
     std     11, {nip}(10)
     std     12, {msr}(10)
     mfspr   13, {sprg0}
-    call    10, {system_call}
+    call    10, {system_call}, {tracked_system_call}
     ld      9, {changed}(1)
     cmpdi   9, 0
     bne     exception_return
@@ -161,7 +163,7 @@ emergency_entry:
     std     0, {ctr}(11)
     mfxer   0
     std     0, {xer}(11)
-    call    11, {exception}
+    call    11, {exception}, {tracked_exception}
 exception_return:
     // A reservation made since belongs to other code: a store gives it up, whether it is done or not.
     stdcx.  0, 0, 1
@@ -176,7 +178,7 @@ exception_return:
     function!("ret_from_fork", ".noinstr.text"),
     r#"
     addi    3, 1, {least}
-    bl      {fork}
+    crossing bl, {fork}, {tracked_fork}
     b       exception_return
     "#,
     srr0 = const spr::SRR0,
@@ -207,9 +209,12 @@ exception_return:
     pr = const spr::MSR_PR,
     shift = const crate::mm::STACK_SHIFT,
     emergency = const EMERGENCY_STACK,
-    system_call = sym system_call,
-    exception = sym exception_from_stub,
-    fork = sym fork,
+    system_call = sym system_call::<false>,
+    exception = sym exception_from_stub::<false>,
+    fork = sym fork::<false>,
+    tracked_system_call = sym system_call::<true>,
+    tracked_exception = sym exception_from_stub::<true>,
+    tracked_fork = sym fork::<true>,
 );
 
 #[repr(C, align(16))]
@@ -219,16 +224,16 @@ struct Stack([u8; EMERGENCY_STACK]);
 static mut EMERGENCY_STACK_MEMORY: Stack = Stack([0; EMERGENCY_STACK]);
 
 #[unsafe(link_section = ".noinstr.text")]
-extern "C" fn system_call(frame: &mut Frame) {
+extern "C" fn system_call<const TRACKED: bool>(frame: &mut Frame) {
     frame.syscallno = frame.gpr[0] as isize;
     frame.orig_gpr3 = frame.gpr[3];
     frame.changed = 0;
-    threshold::syscall(frame);
+    threshold::syscall::<TRACKED>(frame);
 }
 
 /// Nothing has touched the registers that the vectors use since.
 #[unsafe(link_section = ".noinstr.text")]
-extern "C" fn exception_from_stub(frame: &mut Frame) {
+extern "C" fn exception_from_stub<const TRACKED: bool>(frame: &mut Frame) {
     // SAFETY: this CPU's own block, interrupts off.
     let scratch = unsafe { &(*cpus::cpu_local()).scratch };
     frame.gpr[11] = spr::read!(spr::SPRG2);
@@ -238,10 +243,10 @@ extern "C" fn exception_from_stub(frame: &mut Frame) {
     frame.nip = spr::read!(spr::SRR0);
     frame.msr = spr::read!(spr::SRR1);
     frame.syscallno = -1;
-    exception::handle(frame);
+    exception::handle::<TRACKED>(frame);
 }
 
 #[unsafe(link_section = ".noinstr.text")]
-extern "C" fn fork(frame: &mut Frame) {
-    threshold::return_from_fork(frame);
+extern "C" fn fork<const TRACKED: bool>(frame: &mut Frame) {
+    threshold::return_from_fork::<TRACKED>(frame);
 }

@@ -53,9 +53,9 @@ const SRR1_STATUS: usize = 0x783f_0000;
 
 /// Any interrupt but a system call.
 #[inline(always)]
-pub fn handle(frame: &mut Frame) {
+pub fn handle<const TRACKED: bool>(frame: &mut Frame) {
     if frame.msr & MSR_PR != 0 {
-        return dispatch(frame);
+        return dispatch::<TRACKED>(frame);
     }
     if SCV_STUBS.contains(&frame.nip) && frame.trap & EMERGENCY == 0 {
         // In the first steps of `scv`, with the user's registers still: what came comes again when they go
@@ -66,10 +66,10 @@ pub fn handle(frame: &mut Frame) {
     // The window to user memory is not the interrupted copy's alone: shut for us, and open again for it.
     let window = spr::read!(spr::AMR);
     if window == AMR_SHUT {
-        dispatch(frame);
+        dispatch::<TRACKED>(frame);
     } else {
         set_window(AMR_SHUT);
-        dispatch(frame);
+        dispatch::<TRACKED>(frame);
         set_window(window);
     }
     // The thread may go on on another CPU than it was interrupted on.
@@ -77,12 +77,12 @@ pub fn handle(frame: &mut Frame) {
 }
 
 #[inline(always)]
-fn dispatch(frame: &mut Frame) {
+fn dispatch<const TRACKED: bool>(frame: &mut Frame) {
     match frame.trap {
         vector::DATA_STORAGE => {
             frame.dar = spr::read!(spr::DAR);
             frame.dsisr = spr::read!(spr::DSISR);
-            threshold::fault(frame, |frame| {
+            threshold::fault::<TRACKED>(frame, |frame| {
                 let access = if frame.dsisr & STORE != 0 {
                     Prot::WRITE
                 } else {
@@ -94,25 +94,25 @@ fn dispatch(frame: &mut Frame) {
         vector::INSTRUCTION_STORAGE => {
             frame.dsisr = frame.msr & SRR1_STATUS;
             frame.dar = frame.nip;
-            threshold::fault(frame, |frame| {
+            threshold::fault::<TRACKED>(frame, |frame| {
                 page_fault(frame, frame.nip, Prot::EXEC, frame.dsisr)
             });
         }
-        vector::DECREMENTER => threshold::interrupt(frame, |_| time::interrupt()),
-        vector::EXTERNAL => threshold::interrupt(frame, |_| interrupt::handle()),
+        vector::DECREMENTER => threshold::interrupt::<TRACKED>(frame, |_| time::interrupt()),
+        vector::EXTERNAL => threshold::interrupt::<TRACKED>(frame, |_| interrupt::handle()),
         vector::FP_UNAVAILABLE | vector::VEC_UNAVAILABLE | vector::VSX_UNAVAILABLE
             if frame.msr & MSR_PR != 0 =>
         {
-            threshold::fault_irqs_off(frame, switch::use_math);
+            threshold::fault_irqs_off::<TRACKED>(frame, switch::use_math);
         }
-        vector::DOORBELL | vector::PERFORMANCE => threshold::interrupt(frame, |_| ()),
-        vector::TRACE => threshold::fault_irqs_off(frame, other),
+        vector::DOORBELL | vector::PERFORMANCE => threshold::interrupt::<TRACKED>(frame, |_| ()),
+        vector::TRACE => threshold::fault_irqs_off::<TRACKED>(frame, other),
         trap if trap & EMERGENCY != 0 => emergency(frame),
         _ => {
             if matches!(frame.trap, vector::DATA_SEGMENT | vector::ALIGNMENT) {
                 frame.dar = spr::read!(spr::DAR);
             }
-            threshold::fault(frame, other);
+            threshold::fault::<TRACKED>(frame, other);
         }
     }
 }
@@ -136,7 +136,7 @@ fn emergency(frame: &mut Frame) -> ! {
 
 #[unsafe(link_section = ".noinstr.text")]
 extern "C" fn fatal(frame: &mut Frame) {
-    threshold::nmi(frame, |frame| die(frame, name(frame.trap)));
+    threshold::nmi::<false>(frame, |frame| die(frame, name(frame.trap)));
 }
 
 #[inline(always)]

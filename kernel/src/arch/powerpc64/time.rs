@@ -15,13 +15,16 @@ static FREQUENCY: AtomicU64 = AtomicU64::new(512_000_000);
 /// When each CPU's event is due, in steps.
 static DUE: [AtomicU64; MAX_CPUS] = [const { AtomicU64::new(u64::MAX) }; MAX_CPUS];
 
-/// The longest the decrementer counts whatever its width: an event further away is armed again.
-const LONGEST: u64 = 0x7fff_ffff;
+/// The longest the decrementer counts: an event further away is armed again. The least it has is 32 bits.
+static LONGEST: AtomicU64 = AtomicU64::new(0x7fff_ffff);
 
 /// Reads the frequency. Called when the devicetree is there, long before anyone needs the time.
 pub(super) fn init() {
     if let Some(frequency @ 1..) = devicetree::of_cpus("timebase-frequency") {
         FREQUENCY.store(frequency, Ordering::Relaxed);
+    }
+    if let Some(bits @ 33..=64) = devicetree::of_cpus("ibm,dec-bits") {
+        LONGEST.store(u64::MAX >> (65 - bits), Ordering::Relaxed);
     }
     let frequency = frequency();
     TO_NS.store(mult_for(frequency), Ordering::Relaxed);
@@ -44,7 +47,7 @@ pub fn now_ns() -> u64 {
 }
 
 fn arm(due: u64) {
-    let steps = due.saturating_sub(counter()).min(LONGEST);
+    let steps = due.saturating_sub(counter()).min(LONGEST.load(Ordering::Relaxed));
     // SAFETY: this CPU's own timer; its interrupt is handled.
     unsafe { spr::write!(spr::DEC, steps) }
 }

@@ -16,6 +16,7 @@
 
 use super::frame::{Frame, USER_CS, USER_DS};
 use super::{cpu, exception, uaccess};
+use crate::arch::tracked::crossing;
 use crate::sched::cpu::CpuLocal;
 use crate::threshold;
 use core::arch::{asm, global_asm};
@@ -62,8 +63,9 @@ global_asm!(
 .endm
 .macro RESTORE_ALL"#,
     registers!(load: "r15" "r14" "r13" "r12" "rbx" "rbp" "r10" "r9" "r8" "rax" "rdx" "rsi" "rdi" "r11" "rcx"),
-    r#".endm
-
+    ".endm",
+    crossing!(),
+    r#"
 .pushsection .noinstr.text, "ax"
 .balign 64
 .globl syscall_entry, return_iretq, x86_ret_from_fork, trap_stubs
@@ -85,7 +87,7 @@ begin syscall_entry
     SAVE_REST
     xor ebp, ebp
     lea rdi, [rsp + 8]
-    call {syscall}
+    crossing call, {syscall}, {tracked_syscall}
     cmp dword ptr [rsp + {cs} + 4], 0
     jne return_from_trap"#,
     registers!(load: "rbp" "r10" "r9" "r8" "rax" "rdx" "rsi" "rdi"),
@@ -104,7 +106,7 @@ begin trap_common
     test byte ptr [rsp + {cs}], 3
     jz 7f
     swapgs
-7:  call {trap}
+7:  crossing call, {trap}, {tracked_trap}
 return_from_trap:
     RESTORE_ALL
     test byte ptr [rsp + {cs}], 3
@@ -119,7 +121,7 @@ return_iretq:
 // says where the frame to return by lies: if it was `return_iretq`, not where it was stored.
 begin trap_segment
     SAVE_TRAP
-    call {segment}
+    crossing call, {segment}, {tracked_segment}
     lea rsp, [rax - 8]
     jmp return_from_trap
 .size trap_segment, . - trap_segment
@@ -128,7 +130,7 @@ begin trap_segment
 // it as other traps do.
 begin trap_paranoid
     SAVE_TRAP
-    call {paranoid}
+    crossing call, {paranoid}, {tracked_paranoid}
     jmp return_from_trap
 .size trap_paranoid, . - trap_paranoid
 
@@ -136,7 +138,7 @@ begin trap_paranoid
 begin x86_ret_from_fork
     xor ebp, ebp
     lea rdi, [rsp + 8]
-    call {fork}
+    crossing call, {fork}, {tracked_fork}
     jmp return_from_trap
 .size x86_ret_from_fork, . - x86_ret_from_fork
 
@@ -192,11 +194,16 @@ begin trap_stubs
     cs = const offset_of!(Frame, cs) + 8,
     eflags = const offset_of!(Frame, eflags) + 8,
     rsp = const offset_of!(Frame, rsp) + 8,
-    syscall = sym x86_syscall,
-    trap = sym x86_trap,
-    segment = sym x86_segment,
-    paranoid = sym x86_paranoid,
-    fork = sym x86_return_from_fork,
+    syscall = sym x86_syscall::<false>,
+    trap = sym x86_trap::<false>,
+    segment = sym x86_segment::<false>,
+    paranoid = sym x86_paranoid::<false>,
+    fork = sym x86_return_from_fork::<false>,
+    tracked_syscall = sym x86_syscall::<true>,
+    tracked_trap = sym x86_trap::<true>,
+    tracked_segment = sym x86_segment::<true>,
+    tracked_paranoid = sym x86_paranoid::<true>,
+    tracked_fork = sym x86_return_from_fork::<true>,
 );
 
 unsafe extern "C" {
@@ -218,16 +225,16 @@ pub fn stub_address(vector: usize) -> usize {
 
 /// A system call.
 #[unsafe(link_section = ".noinstr.text")]
-extern "C" fn x86_syscall(frame: &mut Frame) {
-    threshold::syscall(frame);
+extern "C" fn x86_syscall<const TRACKED: bool>(frame: &mut Frame) {
+    threshold::syscall::<TRACKED>(frame);
     debug_assert!(frame.is_changed() || frame.fits_sysret());
 }
 
 /// An exception or interrupt with its vector and error code.
 #[unsafe(link_section = ".noinstr.text")]
-extern "C" fn x86_trap(frame: &mut Frame, vector: usize, error: usize) {
+extern "C" fn x86_trap<const TRACKED: bool>(frame: &mut Frame, vector: usize, error: usize) {
     uaccess::close_window();
-    exception::trap(frame, vector as u8, error);
+    exception::trap::<TRACKED>(frame, vector as u8, error);
 }
 
 /// An exception that `iretq` may raise, before any `swapgs`. Returns the frame to go back to.
@@ -239,7 +246,11 @@ extern "C" fn x86_trap(frame: &mut Frame, vector: usize, error: usize) {
 /// # Safety
 /// By the entry stub only.
 #[unsafe(link_section = ".noinstr.text")]
-unsafe extern "C" fn x86_segment(frame: *mut Frame, vector: usize, error: usize) -> *mut Frame {
+unsafe extern "C" fn x86_segment<const TRACKED: bool>(
+    frame: *mut Frame,
+    vector: usize,
+    error: usize,
+) -> *mut Frame {
     const REGISTERS: usize = offset_of!(Frame, rip) / size_of::<usize>();
     let mut at = frame;
     // SAFETY: the frame is the stub's. The stack pointer in it is that of `return_iretq`, above which nothing
@@ -255,7 +266,7 @@ unsafe extern "C" fn x86_segment(frame: *mut Frame, vector: usize, error: usize)
         if (*at).cs & 3 != 0 {
             swapgs();
         }
-        segment(at, vector, error)
+        segment::<TRACKED>(at, vector, error)
     }
 }
 
@@ -266,10 +277,10 @@ unsafe extern "C" fn x86_segment(frame: *mut Frame, vector: usize, error: usize)
 /// The frame is the entry stub's, or the one it stands for.
 #[unsafe(link_section = ".noinstr.text")]
 #[inline(never)]
-unsafe fn segment(frame: *mut Frame, vector: usize, error: usize) -> *mut Frame {
+unsafe fn segment<const TRACKED: bool>(frame: *mut Frame, vector: usize, error: usize) -> *mut Frame {
     uaccess::close_window();
     // SAFETY: the caller's promise; nobody else uses it.
-    exception::fault(unsafe { &mut *frame }, vector as u8, error);
+    exception::fault::<TRACKED>(unsafe { &mut *frame }, vector as u8, error);
     frame
 }
 
@@ -290,16 +301,16 @@ unsafe fn swapgs() {
 /// # Safety
 /// By the entry stub only.
 #[unsafe(link_section = ".noinstr.text")]
-unsafe extern "C" fn x86_paranoid(frame: *mut Frame, vector: usize, error: usize) {
+unsafe extern "C" fn x86_paranoid<const TRACKED: bool>(frame: *mut Frame, vector: usize, error: usize) {
     // SAFETY: frame and what is above it are the stub's; the block is this CPU's.
     unsafe {
         if (*frame).cs & 3 != 0 {
             swapgs();
-            return paranoid(&mut *frame, vector, error);
+            return paranoid::<TRACKED>(&mut *frame, vector, error);
         }
         let gs = cpu::rdmsr(cpu::MSR_GS_BASE);
         cpu::wrmsr(cpu::MSR_GS_BASE, frame.add(1).cast::<u64>().read());
-        paranoid(&mut *frame, vector, error);
+        paranoid::<TRACKED>(&mut *frame, vector, error);
         cpu::wrmsr(cpu::MSR_GS_BASE, gs);
     }
 }
@@ -307,13 +318,13 @@ unsafe extern "C" fn x86_paranoid(frame: *mut Frame, vector: usize, error: usize
 /// An NMI, double fault or machine check, with the kernel's GS. (A function of its own, as [`segment`].)
 #[unsafe(link_section = ".noinstr.text")]
 #[inline(never)]
-fn paranoid(frame: &mut Frame, vector: usize, error: usize) {
+fn paranoid<const TRACKED: bool>(frame: &mut Frame, vector: usize, error: usize) {
     uaccess::close_window();
-    exception::paranoid(frame, vector as u8, error);
+    exception::paranoid::<TRACKED>(frame, vector as u8, error);
 }
 
 /// A new thread's first steps.
 #[unsafe(link_section = ".noinstr.text")]
-extern "C" fn x86_return_from_fork(frame: &mut Frame) {
-    threshold::return_from_fork(frame);
+extern "C" fn x86_return_from_fork<const TRACKED: bool>(frame: &mut Frame) {
+    threshold::return_from_fork::<TRACKED>(frame);
 }

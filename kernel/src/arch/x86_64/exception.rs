@@ -72,9 +72,9 @@ const NAMES: [&str; 22] = [
 
 /// Any vector but the paranoid ones. The frame's own stub restores it afterwards.
 #[inline(always)]
-pub fn trap(frame: &mut Frame, vector: u8, error: usize) {
+pub fn trap<const TRACKED: bool>(frame: &mut Frame, vector: u8, error: usize) {
     if vector >= 32 {
-        threshold::interrupt(frame, |_| interrupt::dispatch(vector));
+        threshold::interrupt::<TRACKED>(frame, |_| interrupt::dispatch(vector));
     } else if vector == PAGE_FAULT {
         let addr = cpu::read_cr2();
         let access = if error & PF_FETCH != 0 {
@@ -85,18 +85,18 @@ pub fn trap(frame: &mut Frame, vector: u8, error: usize) {
             Prot::READ
         };
         let from_user = error & PF_USER != 0;
-        threshold::fault(frame, |frame| page_fault(frame, addr, error, access, from_user));
+        threshold::fault::<TRACKED>(frame, |frame| page_fault(frame, addr, error, access, from_user));
     } else if vector == DEBUG {
-        threshold::fault_irqs_off(frame, debug);
+        threshold::fault_irqs_off::<TRACKED>(frame, debug);
     } else {
-        fault(frame, vector, error);
+        fault::<TRACKED>(frame, vector, error);
     }
 }
 
 /// An exception with a handler of no special kind, of user mode or the kernel.
 #[inline(always)]
-pub fn fault(frame: &mut Frame, vector: u8, error: usize) {
-    threshold::fault(frame, |frame| exception(frame, vector, error));
+pub fn fault<const TRACKED: bool>(frame: &mut Frame, vector: u8, error: usize) {
+    threshold::fault::<TRACKED>(frame, |frame| exception(frame, vector, error));
 }
 
 #[inline(always)]
@@ -184,8 +184,8 @@ static PANICKING: AtomicBool = AtomicBool::new(false);
 
 /// NMI, double fault, machine check.
 #[inline(always)]
-pub fn paranoid(frame: &mut Frame, vector: u8, error: usize) {
-    threshold::nmi(frame, |frame| emergency(frame, vector, error));
+pub fn paranoid<const TRACKED: bool>(frame: &mut Frame, vector: u8, error: usize) {
+    threshold::nmi::<TRACKED>(frame, |frame| emergency(frame, vector, error));
 }
 
 #[cold]

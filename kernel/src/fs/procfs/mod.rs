@@ -23,8 +23,6 @@ use alloc::format;
 use alloc::sync::Arc;
 use limen_linux_abi::Errno;
 
-pub use status::cpu_list;
-
 /// `PROC_SUPER_MAGIC`.
 const MAGIC: u64 = 0x9fa0;
 /// The cookies of processes begin here. Lower ones belong to fixed names.

@@ -10,7 +10,6 @@ use crate::task::current;
 use crate::task::process::ExitState;
 use crate::task::{Task, TaskFlags, Usage};
 use alloc::string::String;
-use alloc::vec::Vec;
 use core::fmt::Write;
 use core::sync::atomic::Ordering::Relaxed;
 use limen_linux_abi::Errno;
@@ -316,13 +315,9 @@ pub fn status(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
     );
     if let Some(task) = task {
         let online = crate::sched::online();
-        let allowed: Vec<usize> = online
-            .iter()
-            .filter(|c| task.sched.affinity().contains(*c))
-            .collect();
-        let mask = allowed.iter().fold(0u64, |m, c| m | 1 << c);
-        let _ = write!(out, "Cpus_allowed:\t{}\nCpus_allowed_list:\t", cpu_mask(mask));
-        cpu_list(out, &allowed);
+        let allowed = task.sched.affinity().and(online);
+        let mask = cpu_mask(allowed.bits());
+        let _ = write!(out, "Cpus_allowed:\t{mask}\nCpus_allowed_list:\t{allowed}");
         let (voluntary, involuntary) = task.sched.switches();
         let _ = writeln!(
             out,
@@ -339,27 +334,6 @@ fn cpu_mask(mask: u64) -> String {
     match digits.checked_sub(8) {
         None | Some(0) => alloc::format!("{mask:0digits$x}"),
         Some(more) => alloc::format!("{:0more$x},{:08x}", mask >> 32, mask as u32),
-    }
-}
-
-/// `0-3,5`.
-pub fn cpu_list(out: &mut Text, cpus: &[usize]) {
-    let mut i = 0;
-    while i < cpus.len() {
-        let first = cpus[i];
-        while i + 1 < cpus.len() && cpus[i + 1] == cpus[i] + 1 {
-            i += 1;
-        }
-        let comma = if out.bytes().last().is_some_and(u8::is_ascii_digit) {
-            ","
-        } else {
-            ""
-        };
-        let _ = match cpus[i] {
-            last if last == first => write!(out, "{comma}{first}"),
-            last => write!(out, "{comma}{first}-{last}"),
-        };
-        i += 1;
     }
 }
 

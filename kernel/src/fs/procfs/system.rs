@@ -175,6 +175,11 @@ fn interrupts(out: &mut Text) {
         }
         let _ = writeln!(out, "  {name}");
     });
+    out.add(b"ALL: ");
+    for cpu in crate::sched::online().iter() {
+        let _ = write!(out, "{:10} ", crate::sched::stats::interrupts_of(cpu));
+    }
+    out.add(b"  Interrupts of all kinds\n");
 }
 
 fn kallsyms(out: &mut Text) {

@@ -5,7 +5,7 @@ use crate::driver::tty;
 use crate::driver::virtio::{blk, console};
 use crate::fs::dentry::Dentry;
 use crate::fs::inode::FileType;
-use crate::fs::pseudo::{self, Directory, Node, Text, Tree};
+use crate::fs::pseudo::{self, Directory, Node, Tree};
 use crate::fs::superblock::FsType;
 use alloc::format;
 use alloc::string::String;
@@ -167,17 +167,11 @@ fn cpus() -> Vec<String> {
 }
 
 fn cpu_ranges() -> String {
-    let mut out = Text::default();
-    let online: Vec<usize> = crate::sched::online().iter().collect();
-    crate::fs::procfs::cpu_list(&mut out, &online);
-    String::from_utf8_lossy(out.bytes()).into_owned()
+    format!("{}", crate::sched::online())
 }
 
 fn cpu_mask() -> String {
-    let mask = crate::sched::online()
-        .iter()
-        .fold(0u64, |mask, cpu| mask | 1 << cpu);
-    format!("{mask:x}")
+    format!("{:x}", crate::sched::online().bits())
 }
 
 fn node_memory() -> String {
@@ -194,12 +188,13 @@ fn node_memory() -> String {
 /// `/sys/devices/system/cpu`: fixed files, and a directory for each CPU.
 struct Cpus;
 
-const CPU_FILES: [&str; 4] = ["kernel_max", "online", "possible", "present"];
+const CPU_FILES: [&str; 5] = ["kernel_max", "nohz_full", "online", "possible", "present"];
 
 impl Directory for Cpus {
     fn get(&self, name: &[u8]) -> Option<Node> {
         match name {
             b"kernel_max" => Some(line(|| format!("{}", crate::sync::MAX_CPUS - 1))),
+            b"nohz_full" => Some(line(|| format!("{}", crate::sched::nohz::full()))),
             b"online" | b"possible" | b"present" => Some(line(cpu_ranges)),
             _ => {
                 let name = core::str::from_utf8(name).ok()?;

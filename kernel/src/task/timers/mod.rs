@@ -393,14 +393,19 @@ pub fn ended(process: &Process) {
     }
 }
 
+/// Whether the process has timers or limits of CPU time, so that ticks have to check.
+pub fn counts_cpu(process: &Process) -> bool {
+    process.limits.soft(rlimit::which::CPU) != rlimit::INFINITY
+        || process.timers.counts_cpu.load(Ordering::Relaxed)
+}
+
 /// For the task that the tick interrupted: timers and limits of CPU time. Interrupts are off.
 pub fn cpu_tick(task: &Arc<Task>) {
     let process = &task.process;
-    let limit = process.limits.soft(rlimit::which::CPU);
-    let counts = process.timers.counts_cpu.load(Ordering::Relaxed);
-    if limit == rlimit::INFINITY && !counts {
+    if !counts_cpu(process) {
         return;
     }
+    let limit = process.limits.soft(rlimit::which::CPU);
     if limit != rlimit::INFINITY {
         let used = process_time(process, CpuKind::UserSystem) / NSEC_PER_SEC;
         let limits = process.limits.get(rlimit::which::CPU);

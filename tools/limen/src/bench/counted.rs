@@ -53,6 +53,7 @@ impl<'a> Subject<'a> {
             memory: MEMORY,
             cpus: 1,
             words: Vec::new(),
+            kernel_words: Vec::new(),
             icount: true,
             plugin: None,
             timeout: PATIENCE,
@@ -72,6 +73,8 @@ pub struct Run<'a> {
     pub cpus: u32,
     /// Arguments of init.
     pub words: Vec<String>,
+    /// More words for the kernel.
+    pub kernel_words: Vec<String>,
     /// Whether the guest's clock counts instructions (`-icount`); else it is the host's clock.
     pub icount: bool,
     /// QEMU's `-plugin` with its options.
@@ -131,6 +134,7 @@ impl Run<'_> {
                 Arch::Arm | Arch::Powerpc64 => {}
             }
         }
+        words.extend(self.kernel_words.iter().cloned());
         if !self.words.is_empty() {
             words.push("--".to_owned());
             words.extend(self.words.iter().cloned());

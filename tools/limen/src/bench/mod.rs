@@ -18,6 +18,7 @@ pub mod rseq;
 mod shared;
 mod svg;
 mod table;
+mod tracked;
 mod wall;
 
 use std::time::Duration;
@@ -138,7 +139,7 @@ fn check(options: &BenchOptions, arch: Arch) -> Result<bool> {
     let guest = guest::prepare(arch)?;
     let cpu = cpu(options, arch);
     let subject = subject(options, arch, &cpu, &kernel, &guest);
-    let figures = rows_of(options, subject)?;
+    let figures = rows_of(subject, &options.only, &[])?;
     let only_boot = |name: &str| name == "boot" && wanted(options, name);
     let boot = boot::measure(subject, &only_boot)?;
     let mut failed: Vec<String> = figures
@@ -304,13 +305,14 @@ fn measure(options: &BenchOptions, arch: Arch) -> Result<Report> {
     let mut measured = Vec::new();
     for kernel in kernels(options, arch)? {
         let subject = subject(options, arch, &cpu, &kernel, &guest);
-        let ours = |r: &&rows::Row| !perf::is(r.name) && wanted(options, r.name);
+        let ours = |r: &&rows::Row| !perf::is(r.name) && !tracked::is(r.name) && wanted(options, r.name);
         let mut figures = if rows::ROWS.iter().any(|r| ours(&r)) {
-            rows_of(options, subject)?
+            rows_of(subject, &options.only, &[])?
         } else {
             Figures::default()
         };
         let is_wanted = |name: &str| wanted(options, name);
+        tracked::measure(subject, &is_wanted, &mut figures)?;
         // Limits are only kept for rows that every CI run measures.
         if !options.update_limits {
             perf::measure(subject, &is_wanted, &mut figures)?;
@@ -339,14 +341,15 @@ fn measure(options: &BenchOptions, arch: Arch) -> Result<Report> {
     })
 }
 
-/// All rows of one kernel, in one boot.
-fn rows_of(options: &BenchOptions, subject: Subject) -> Result<Figures> {
+/// All rows of one kernel, or those that `only` names, in one boot with more words for the kernel.
+fn rows_of(subject: Subject, only: &[String], kernel_words: &[&str]) -> Result<Figures> {
     let mut words = vec![format!("settle={SETTLE}")];
-    if !options.only.is_empty() {
-        words.push(format!("only=calibrate,{}", options.only.join(",")));
+    if !only.is_empty() {
+        words.push(format!("only=calibrate,{}", only.join(",")));
     }
     let run = Run {
         words,
+        kernel_words: kernel_words.iter().map(|word| (*word).to_owned()).collect(),
         ..subject.boot(&subject.guest.rows.path)
     };
     let (name, arch) = (&subject.kernel.name, subject.arch);

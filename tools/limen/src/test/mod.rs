@@ -15,6 +15,7 @@ mod licences;
 mod lines;
 mod memory;
 mod nmi;
+mod nohz;
 mod programs;
 mod rcu;
 mod rooms;
@@ -140,6 +141,7 @@ fn steps() -> Vec<Step> {
         steps.extend(errors::steps(arch));
         steps.extend(memory::steps(arch));
         steps.extend(nmi::steps(arch));
+        steps.extend(nohz::steps(arch));
         steps.extend(selftests::steps(arch));
         steps.extend(rseq::steps(arch));
         steps.extend(rcu::steps(arch));
@@ -171,6 +173,8 @@ const LENGTHY: &[&str] = &[
     "lockdep-abi-arm64",
     "lockdep-abi-arm",
     "lockdep-abi-powerpc64",
+    "nohz-arm",
+    "nohz-powerpc64",
     "rcutorture-arm",
     "rcutorture-powerpc64",
     "rcutorture-long-x86_64",

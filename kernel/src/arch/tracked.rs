@@ -1,0 +1,73 @@
+//! The entry stubs call Rust functions that exist twice: one tells context tracking of each crossing, one
+//! does not and is what the image calls. Boot may replace the calls, so that either costs only itself.
+//!
+//! Each call has an entry in the section `.tracked`: the offset of the call from the entry, and a call of the
+//! other function, which is never executed and shows what the first is to become.
+
+use super::patch::{self, CALL};
+use core::sync::atomic::{AtomicBool, Ordering};
+
+/// Assembler text: the macro `crossing call, function, tracked`, which calls the first function with
+/// instruction `call` and lets boot make it a call of the second.
+macro_rules! crossing {
+    () => {
+        r#"
+    .macro crossing call, function, tracked
+771:\call   \function
+    .pushsection .tracked, "a"
+    .balign 4
+    .long   771b - .
+    \call   \tracked
+    .balign 4
+    .popsection
+    .endm
+"#
+    };
+}
+pub(super) use crossing;
+
+unsafe extern "C" {
+    static __tracked_start: [u32; 0];
+    static __tracked_end: [u32; 0];
+}
+
+/// Bytes of an entry.
+const ENTRY: usize = (4 + CALL).next_multiple_of(4);
+
+/// The calls were replaced.
+static REPLACED: AtomicBool = AtomicBool::new(false);
+
+/// Whether the stubs tell context tracking. Any context.
+pub fn is_on() -> bool {
+    REPLACED.load(Ordering::Relaxed)
+}
+
+/// Whether a word of the command line wants context tracking.
+fn wants(word: &str) -> bool {
+    word == "context_tracking=force" || word.starts_with("nohz_full=")
+}
+
+/// Replaces the calls if the command line wants context tracking. Boot CPU, once, while the early tables let
+/// text be written and before a stub has run.
+pub fn adapt(command_line: &str) {
+    let mut words = command_line
+        .split_ascii_whitespace()
+        .take_while(|word| *word != "--");
+    if !words.any(wants) {
+        return;
+    }
+    REPLACED.store(true, Ordering::Relaxed);
+    let mut entry = (&raw const __tracked_start).cast::<u8>();
+    while entry < (&raw const __tracked_end).cast() {
+        // SAFETY: the linker script delimits the table, in which each entry has the size above. What it
+        // refers to is a call in the stubs, which nobody executes yet.
+        unsafe {
+            let call = entry
+                .wrapping_offset(entry.cast::<i32>().read() as isize)
+                .cast_mut();
+            patch::put_call(call, patch::target(entry.add(4)));
+            entry = entry.add(ENTRY);
+        }
+    }
+    patch::text_has_changed();
+}
