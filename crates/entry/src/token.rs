@@ -20,10 +20,11 @@ impl IrqsOff {
     }
 }
 
-/// Context tracking says "kernel" on this CPU and RCU, once there is one, watches it: code may be traced, may
-/// read RCU-protected data and may take locks. Limen has no RCU yet and no context tracking: today the token
-/// only proves that the lock validator has been told of the entry, and so marks where instrumentation may
-/// begin.
+/// The kernel knows that this CPU is in it: the lock validator and context tracking have been told of the
+/// entry, so RCU waits for this CPU's readers. Code may be traced, may read RCU-protected data and may take
+/// locks. The token begins and ends where the linked image has the marks of
+/// [`crate::Observers::instrumentation_begin`] and its opposite; the build checks that no path reaches a
+/// reader, a call or a pointer outside of them. So code behind the threshold needs no token in hand.
 #[must_use]
 #[derive(Debug)]
 pub struct InKernel(Local);

@@ -34,8 +34,25 @@ pub struct Reader(PhantomData<*const ()>);
 #[inline(always)]
 pub fn read() -> Reader {
     preempt::disable();
+    mark();
     crate::sched::context::must_watch();
     Reader(PhantomData)
+}
+
+/// Marks the place in the linked image. The build checks that no path leads here before the threshold has
+/// established that the CPU is in the kernel (`limen_entry::token::InKernel`).
+#[inline(always)]
+fn mark() {
+    // SAFETY: emits no instruction, only an address into a section that is not loaded.
+    unsafe {
+        core::arch::asm!(
+            "773:",
+            ".pushsection .noinstr.reader,\"\",%progbits",
+            crate::arch::mark_address!("773b"),
+            ".popsection",
+            options(nomem, nostack, preserves_flags)
+        )
+    }
 }
 
 /// In builds with lock validation, reports a caller that can be preempted: its reader has ended.

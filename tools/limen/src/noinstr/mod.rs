@@ -5,8 +5,9 @@
 //! established, the kernel emits a *begin* mark (an address in the section `.noinstr.begin`), and where it
 //! ends an *end* mark (`.noinstr.end`); neither is an instruction. This check follows every path through
 //! every function of the section, starting with "not established", and fails if a path calls or jumps out of
-//! the section, or through a pointer, while the state is not established. It also fails if a function of the
-//! section has a patchable entry.
+//! the section, or through a pointer, while the state is not established, or if RCU is read there: each place
+//! where a reader begins has a mark as well (`.noinstr.reader`), since readers are inlined. It also fails if a
+//! function of the section has a patchable entry.
 
 mod arm;
 mod arm64;
@@ -61,6 +62,8 @@ struct Image<'a> {
     code: &'a [u8],
     begin: BTreeSet<u64>,
     end: BTreeSet<u64>,
+    /// Where readers of RCU begin, in the whole image.
+    readers: BTreeSet<u64>,
     /// Functions of the whole image by address.
     names: BTreeMap<u64, String>,
 }
@@ -107,9 +110,13 @@ fn check_image(data: &[u8]) -> Result<Report> {
         code: section.data()?,
         begin: marks(&file, ".noinstr.begin")?,
         end: marks(&file, ".noinstr.end")?,
+        readers: marks(&file, ".noinstr.reader")?,
         names,
         range: range.clone(),
     };
+    if image.readers.is_empty() {
+        bail!("the image has no marks of readers (.noinstr.reader)");
+    }
     if image.begin.is_empty() {
         bail!("the image has no begin marks (.noinstr.begin): nothing would ever be established");
     }
@@ -181,6 +188,9 @@ fn walk(image: &Image<'_>, decode: fn(&[u8], u64) -> Step, start: u64, errors: &
                     errors.insert(format!("{}: {what}", image.name(at)));
                 }
             };
+            if image.readers.contains(&at) {
+                complain("reads under RCU".into());
+            }
             match step.flow {
                 Flow::Next => {}
                 Flow::End => break,
@@ -221,12 +231,17 @@ mod tests {
 
     /// A section of arm64 instructions at 0x1000; `outside` calls go to 0x8000.
     fn run(words: &[u32], begin: &[u64], end: &[u64]) -> Vec<String> {
+        run_with_readers(words, begin, end, &[])
+    }
+
+    fn run_with_readers(words: &[u32], begin: &[u64], end: &[u64], readers: &[u64]) -> Vec<String> {
         let code: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
         let image = Image {
             range: 0x1000..0x1000 + code.len() as u64,
             code: &code,
             begin: begin.iter().copied().collect(),
             end: end.iter().copied().collect(),
+            readers: readers.iter().copied().collect(),
             names: BTreeMap::from([(0x1000, "stub".to_string()), (0x8000, "outside".to_string())]),
         };
         let mut errors = BTreeSet::new();
@@ -261,6 +276,13 @@ mod tests {
         // cbz x0, +8 skips the begin mark.
         let code = [0xb400_0040, NOP, BLR_X0, RET];
         assert_eq!(run(&code, &[0x1004], &[]), ["stub+0x8: calls through a pointer"]);
+    }
+
+    #[test]
+    fn a_reader_outside_of_the_marks_is_found() {
+        let code = [NOP, NOP, NOP, RET];
+        let found = run_with_readers(&code, &[0x1004], &[0x1008], &[0x1000, 0x1004, 0x1008]);
+        assert_eq!(found, ["stub+0x0: reads under RCU", "stub+0x8: reads under RCU"]);
     }
 
     #[test]
