@@ -1,5 +1,5 @@
-//! RCU under torture: the kernel's own (`limen.rcutorture`), which must be silent, and the same with a writer
-//! that does not wait, which must be found.
+//! RCU under torture: the kernel's own (`limen.rcutorture`), which must be silent, a third as long with
+//! context tracking, and the same with a writer that does not wait, which must be found.
 
 use anyhow::{Result, bail};
 
@@ -34,12 +34,15 @@ fn check(context: &Context, arch: Arch, seconds: u32) -> Result<Verdict> {
     if context.kernel.is_some() {
         return Ok(Verdict::Skipped("only for Limen".into()));
     }
-    let ran = torture(context, arch, seconds, "")?;
-    let counts = line(&ran, "reads ").unwrap_or_default().to_owned();
-    if line(&ran, "--- End of test: SUCCESS").is_none() {
-        bail!("RCU did not stand the torture\n{}", ran.everything());
+    let mut counts = String::new();
+    for (seconds, words) in [(seconds / 3, " context_tracking=force"), (seconds, "")] {
+        let ran = torture(context, arch, seconds, words)?;
+        line(&ran, "reads ").unwrap_or_default().clone_into(&mut counts);
+        if line(&ran, "--- End of test: SUCCESS").is_none() {
+            bail!("RCU did not stand the torture{words}\n{}", ran.everything());
+        }
+        ran.clean_log()?;
     }
-    ran.clean_log()?;
     let planted = torture(context, arch, PLANTED, " limen.rcutorture.planted")?;
     if !line(&planted, "--- End of test: FAILURE").is_some_and(|l| l.contains("must not see")) {
         bail!(
