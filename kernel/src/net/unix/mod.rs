@@ -6,6 +6,7 @@
 //! a limited number (`flight`), and sockets that are in flight only to each other are found and closed
 //! (`cycles`).
 
+mod bound;
 mod connect;
 mod cycles;
 pub mod file;
@@ -343,7 +344,7 @@ impl Sock {
             sock.close();
         }
         if let Some(name) = name {
-            name::release(name, self);
+            bound::release(&name, self);
         }
         self.wake();
         flight::empty(self);
