@@ -1,7 +1,7 @@
 //! Glances: readers that are so short that writers spin until they have ended (`limen_rcu::Glances`), and the
-//! places at which they look ([`Shown`]). For tables whose objects come and go more often than they are looked
-//! up, so that a grace period for each of them would cost more than looking without one saves: if nobody
-//! reads at that moment, what is taken out is dropped at once.
+//! places at which they look ([`Shown`]). For tables whose objects come and go more often than they are
+//! looked up, so that a grace period for each of them would cost more than looking without one saves: if
+//! nobody reads at that moment, what is taken out is dropped at once.
 
 use super::{Reader, read};
 use crate::arch::smp;
