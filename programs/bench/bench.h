@@ -60,6 +60,8 @@ void register_rseq(void);
 
 /* Starts a process that shares the descriptors, has used one and sleeps until the caller ends. */
 void share_descriptors(void);
+/* The same; it also shares the directories and the umask, and has looked up a name. */
+void share_directories(void);
 
 /* Waits for a child; fails unless it exited with 0. */
 void reap(pid_t child);

@@ -58,12 +58,12 @@ static void read_zero(long n) {
     MEASURE(2000) MUST(read(fd, &byte, 1) == 1);
 }
 
-void share_descriptors(void) {
+static void share(unsigned long what) {
     int fds[2];
     char byte;
     MUST(pipe(fds) == 0);
     /* Not a thread of this process: the C library counts on being alone in its calls. */
-    pid_t child = (pid_t)syscall(SYS_clone, CLONE_FILES | SIGCHLD, 0, 0, 0, 0);
+    pid_t child = (pid_t)syscall(SYS_clone, what | SIGCHLD, 0, 0, 0, 0);
     MUST(child >= 0);
     if (child == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -75,6 +75,10 @@ void share_descriptors(void) {
     close(fds[0]);
     close(fds[1]);
 }
+
+void share_descriptors(void) { share(CLONE_FILES); }
+
+void share_directories(void) { share(CLONE_FILES | CLONE_FS); }
 
 static void read_zero_shared(long n) {
     share_descriptors();

@@ -42,6 +42,11 @@ static void stat_call(long n) {
     MEASURE(500) stat("/tmp/file", &s);
 }
 
+static void stat_shared(long n) {
+    share_directories();
+    stat_call(n);
+}
+
 /* The cost per entry of a directory with n entries. */
 static void getdents(long n) {
     static char buffer[32 << 10];
@@ -93,6 +98,7 @@ const struct row file_rows[] = {
     {"open-close", open_close, 0},
     {"open-close-shared", open_close_shared, 0},
     {"stat", stat_call, 0},
+    {"stat-shared", stat_shared, 0},
     {"getdents", getdents, entry_counts},
     {"read-file", read_file, byte_counts},
     {"write-file", write_file, byte_counts},

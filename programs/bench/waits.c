@@ -33,10 +33,17 @@ static void epoll_call(long n) {
     MEASURE(200) MUST(epoll_wait(epoll, found, 8, 1000) == 1);
 }
 
+static void epoll_shared(long n) {
+    share_descriptors();
+    epoll_call(n);
+}
+
 static const long descriptor_counts[] = {1, 10, 100, 1000, 0};
+static const long few_descriptors[] = {10, 0};
 
 const struct row wait_rows[] = {
     {"poll", poll_call, descriptor_counts},
     {"epoll", epoll_call, descriptor_counts},
+    {"epoll-shared", epoll_shared, few_descriptors},
     {0, 0, 0},
 };

@@ -8,7 +8,7 @@
 
 #![cfg(loom)]
 
-use limen_rcu::{Atomics, GracePeriods, Machine, Presence, Reader, Seen, Sleepable, Word};
+use limen_rcu::{Atomics, Glances, GracePeriods, Machine, Presence, Reader, Seen, Sleepable, Word};
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicUsize, Ordering, fence};
@@ -320,5 +320,71 @@ fn reading_after_leaving_is_caught() {
     explore_sleepable::<Fenced>(|domain, reader| {
         domain.readers.leave(1, reader);
         domain.structure.look();
+    });
+}
+
+/// Readers that writers spin for.
+struct Brief<A: Atomics> {
+    structure: Structure,
+    cpu: Glances<A>,
+}
+
+/// A CPU that reads twice, against a writer.
+fn explore_glances<A: Atomics + 'static>(read: fn(&Brief<A>)) {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(move || {
+        let brief = Arc::new(Brief::<A> {
+            structure: Structure::new(),
+            cpu: Glances::default(),
+        });
+        let reader = {
+            let brief = brief.clone();
+            thread::spawn(move || {
+                read(&brief);
+                read(&brief);
+            })
+        };
+        brief.structure.remove();
+        A::fence();
+        if let Some(seen) = brief.cpu.reads() {
+            while !brief.cpu.has_ended(seen) {
+                thread::yield_now();
+            }
+        }
+        brief.structure.free();
+        reader.join().unwrap();
+    });
+}
+
+#[test]
+fn no_glance_sees_what_is_free() {
+    explore_glances::<Fenced>(|brief| {
+        let outer = brief.cpu.enter();
+        brief.structure.look();
+        let inner = brief.cpu.enter();
+        brief.cpu.leave(inner);
+        brief.structure.look();
+        brief.cpu.leave(outer);
+    });
+}
+
+#[test]
+#[should_panic(expected = "Causality violation")]
+fn a_glance_without_a_fence_is_caught() {
+    explore_glances::<Weak>(|brief| {
+        let glance = brief.cpu.enter();
+        brief.structure.look();
+        brief.cpu.leave(glance);
+    });
+}
+
+#[test]
+#[should_panic(expected = "Causality violation")]
+fn reading_after_a_glance_is_caught() {
+    explore_glances::<Fenced>(|brief| {
+        let glance = brief.cpu.enter();
+        brief.cpu.leave(glance);
+        brief.structure.look();
     });
 }

@@ -10,6 +10,7 @@ use crate::fs::pipe::Pipe;
 use crate::fs::readdir::DirSink;
 use crate::fs::superblock::SuperBlock;
 use crate::mm::PageCache;
+use crate::rcu::Shown;
 use crate::sync::{Once, SpinLock};
 use crate::task::Process;
 use alloc::boxed::Box;
@@ -263,7 +264,7 @@ pub struct Inode {
     /// The pipe behind a FIFO while somebody has it open.
     pub pipe: SpinLock<Weak<Pipe>>,
     /// The listener bound to a socket's name.
-    pub socket: SpinLock<Option<Weak<dyn core::any::Any + Send + Sync>>>,
+    pub socket: Shown<Weak<dyn core::any::Any + Send + Sync>>,
     /// Whether an inotify watch exists: operations on inodes without watches cost one load.
     pub watched: AtomicBool,
     /// inotify watches.
@@ -311,7 +312,7 @@ impl Inode {
             xattrs: SpinLock::new(None),
             locks: Once::new(),
             pipe: SpinLock::new(Weak::new()),
-            socket: SpinLock::new(None),
+            socket: Shown::empty(),
             watched: AtomicBool::new(false),
             watches: SpinLock::new(crate::fs::inotify::Watchers::default()),
         }

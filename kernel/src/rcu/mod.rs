@@ -8,6 +8,7 @@
 
 mod callbacks;
 mod driver;
+mod glance;
 pub mod selftest;
 mod shared;
 mod sleepable;
@@ -16,6 +17,7 @@ pub mod torture;
 
 pub use callbacks::{barrier, hasten};
 pub use driver::{cookie, is_over, start, synchronize, synchronize_expedited};
+pub use glance::{Former, Glance, Shown, glance};
 pub use shared::{Retire, Shared, Slot};
 pub use sleepable::Domain;
 pub use stats::stats;

@@ -1,7 +1,8 @@
 //! The room's own tests (see `boot::selftest`). `torture` runs much longer.
 
 use super::{
-    Domain, Retire, Shared, Slot, barrier, cookie, is_over, read, synchronize, synchronize_expedited,
+    Domain, Retire, Shared, Shown, Slot, barrier, cookie, glance, is_over, read, synchronize,
+    synchronize_expedited,
 };
 use crate::check;
 use crate::sched::{CpuSet, WaitQueue, current, online, policy, spawn_kthread, yield_now};
@@ -11,6 +12,7 @@ use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Acquire, Ordering::R
 /// The room's tests.
 pub const TESTS: &[crate::selftest::Test] = &[
     ("what a reader found is not freed", readers),
+    ("what a glance found is not dropped", glances),
     ("a reader holds up a grace period", held_up),
     ("readers that sleep", sleepers),
     ("references, and what is due", counted),
@@ -118,6 +120,76 @@ fn readers() -> Result<(), &'static str> {
     check!(place.wrong.load(Relaxed) == 0);
     check!(MADE.load(Relaxed) == DROPPED.load(Relaxed));
     check!(MADE.load(Relaxed) == RETIRED.load(Relaxed));
+    Ok(())
+}
+
+/// Dropped by the writer itself, as soon as nobody looks at it.
+struct Seen(AtomicUsize);
+
+impl Drop for Seen {
+    fn drop(&mut self) {
+        self.0.store(0, Relaxed);
+    }
+}
+
+fn glances() -> Result<(), &'static str> {
+    struct Place {
+        shown: Shown<Seen>,
+        over: AtomicBool,
+        wrong: AtomicUsize,
+        looks: AtomicUsize,
+    }
+    let place = Arc::new(Place {
+        shown: Shown::empty(),
+        over: AtomicBool::new(false),
+        wrong: AtomicUsize::new(0),
+        looks: AtomicUsize::new(0),
+    });
+    let ended = Arc::new((AtomicUsize::new(0), WaitQueue::new()));
+    let cpus = online();
+    for n in cpus.iter() {
+        let place = place.clone();
+        on_cpu(n, &ended, move || {
+            let wrong = |seen: &Seen| {
+                if seen.0.load(Relaxed) != LIVES {
+                    place.wrong.fetch_add(1, Relaxed);
+                }
+            };
+            while !place.over.load(Acquire) {
+                let kept = {
+                    let outer = glance();
+                    if let Some(seen) = place.shown.look(&outer) {
+                        // One inside another does not end it.
+                        drop(glance());
+                        (0..50).for_each(|_| wrong(seen));
+                    }
+                    place.shown.get(&outer)
+                };
+                if let Some(kept) = &kept {
+                    wrong(kept);
+                }
+                place.looks.fetch_add(1, Relaxed);
+                yield_now();
+            }
+        });
+    }
+    let mut rounds = 0;
+    while rounds < 3_000 || place.looks.load(Relaxed) < 100 {
+        let new = (rounds % 8 != 0).then(|| Arc::new(Seen(AtomicUsize::new(LIVES))));
+        drop(place.shown.replace(new));
+        rounds += 1;
+        yield_now();
+    }
+    place.over.store(true, Release);
+    ended
+        .1
+        .wait_until_uninterruptible(|| ended.0.load(Acquire) == cpus.count());
+    check!(place.wrong.load(Relaxed) == 0);
+    let last = Arc::new(Seen(AtomicUsize::new(LIVES)));
+    drop(place.shown.replace(Some(last.clone())));
+    check!(Arc::strong_count(&last) == 2);
+    drop(place.shown.replace(None));
+    check!(Arc::strong_count(&last) == 1);
     Ok(())
 }
 

@@ -79,8 +79,17 @@ impl CurrentTask {
     /// Its credentials.
     #[inline]
     pub fn creds(&self) -> Arc<Creds> {
-        // SAFETY: the running thread's own slot.
-        unsafe { self.creds_slot().own() }.unwrap_or_else(root_creds)
+        // SAFETY: the running thread's own, which only it replaces.
+        unsafe { self.creds_shown().own_counted() }.unwrap_or_else(root_creds)
+    }
+    /// Calls `look` with its credentials, which are not counted. `look` must not replace them.
+    #[inline]
+    pub fn with_creds<R>(&self, look: impl FnOnce(&Creds) -> R) -> R {
+        // SAFETY: as in `creds`, and `look` does not replace them.
+        match unsafe { self.creds_shown().own() } {
+            Some(creds) => look(creds),
+            None => look(&root_creds()),
+        }
     }
     /// Its descriptors. Kernel threads, and threads that have exited, have an empty table.
     #[inline]

@@ -247,8 +247,10 @@ fn do_epoll_wait(fd: i32, to: usize, max: i32, timeout: Timeout) -> SysResult {
         .ok()
         .filter(|m| *m > 0 && *m <= i32::MAX as usize / epoll::EVENT_SIZE)
         .ok_or(Errno::EINVAL)?;
+    // One word goes into each of the ways to the file.
+    let wanted = &(to, max, timeout);
     current()
-        .with_file(fd, move |file| epoll::wait(file, to, max, timeout))
+        .with_file(fd, move |file| epoll::wait(file, wanted.0, wanted.1, wanted.2))
         .map_err(|e| no_events(e, to, max))
 }
 
@@ -260,6 +262,14 @@ fn no_events(e: Errno, to: usize, max: usize) -> Errno {
         Errno::ERESTARTSYS => Errno::EINTR,
         e => user::check(to, max * epoll::EVENT_SIZE).err().unwrap_or(e),
     }
+}
+
+/// `epoll_ctl`. The file that is watched is counted, as the item refers to it; the epoll file is not.
+fn control(epfd: i32, op: i32, fd: i32, event: (u32, u64)) -> SysResult {
+    let file = file(fd);
+    // An epoll file that is not there is the error that comes first, but both are `EBADF`.
+    current().with_file(epfd, |epfile| epoll::control(epfile, op, fd, &file?, event))?;
+    Ok(0)
 }
 
 /// A timeout in milliseconds. Negative: none.
@@ -312,8 +322,7 @@ crate::syscalls! {
     }
     fn epoll_ctl(epfd: i32, op: i32, fd: i32, event: usize) {
         let event = epoll::read_event(op, event)?;
-        epoll::control(&file(epfd)?, op, fd, &file(fd)?, event)?;
-        Ok(0)
+        control(epfd, op, fd, event)
     }
     fn epoll_wait(epfd: i32, to: usize, max: i32, ms: i32) {
         do_epoll_wait(epfd, to, max, millis(ms))

@@ -8,7 +8,7 @@ use crate::sched::{self, CpuSet, Policy, online, policy};
 use crate::sync::MAX_CPUS;
 use crate::task::creds::cap;
 use crate::task::rlimit::which::{NICE, RTPRIO};
-use crate::task::{Task, all_processes, current, find_task};
+use crate::task::{Task, all_processes, current, find_task, pid};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
@@ -31,6 +31,15 @@ fn target(pid: i32) -> Result<Arc<Task>, Errno> {
 /// [`target`] for calls that treat a negative number like the id of a thread that does not exist.
 fn found(pid: i32) -> Result<Arc<Task>, Errno> {
     if pid < 0 { Err(Errno::ESRCH) } else { target(pid) }
+}
+
+/// What `look` sees of the thread with this id, or of the caller (0). The thread is not counted: `look` must
+/// be short and take no locks. `ESRCH`.
+fn seen<R>(pid: i32, look: impl FnOnce(&Task) -> R) -> Result<R, Errno> {
+    match pid {
+        0 => Ok(look(&current())),
+        n => pid::with_task(n, |task, _| look(task)).ok_or(Errno::ESRCH),
+    }
 }
 
 /// Whether the running thread may change the scheduling of `task`: they have the same owner, or it is
@@ -98,10 +107,12 @@ fn policy_number(task: &Task) -> u32 {
         }
 }
 
+/// `which` of `setpriority` and `getpriority`.
+const PRIO_PROCESS: i32 = 0;
+
 /// The threads that `setpriority` and `getpriority` name: the leader of a process, those of a group, or those
 /// of a user.
 fn by_who(which: i32, who: i32) -> Result<Vec<Arc<Task>>, Errno> {
-    const PRIO_PROCESS: i32 = 0;
     const PRIO_PGRP: i32 = 1;
     const PRIO_USER: i32 = 2;
     let me = current();
@@ -170,7 +181,10 @@ crate::syscalls! {
     }
 
     fn sched_getscheduler(pid: i32) {
-        Ok(policy_number(&*target(pid)?) as usize)
+        if pid < 0 {
+            return Err(Errno::EINVAL);
+        }
+        Ok(seen(pid, policy_number)? as usize)
     }
 
     fn sched_setparam(pid: i32, param: UserPtr<i32>) {
@@ -185,7 +199,7 @@ crate::syscalls! {
         if param.is_null() || pid < 0 {
             return Err(Errno::EINVAL);
         }
-        param.write(i32::from(target(pid)?.sched.rt_priority()))?;
+        param.write(i32::from(seen(pid, |task| task.sched.rt_priority())?))?;
         Ok(0)
     }
 
@@ -268,8 +282,7 @@ crate::syscalls! {
             || (len as usize) < sched::online().count().div_ceil(8) {
             return Err(Errno::EINVAL);
         }
-        let task = found(pid)?;
-        let set = task.sched.affinity().and(online());
+        let set = seen(pid, |task| task.sched.affinity())?.and(online());
         let n = set_bytes().min(len as usize);
         write_bytes(mask, &set.bits().to_le_bytes()[..n])?;
         Ok(n)
@@ -292,8 +305,10 @@ crate::syscalls! {
     }
 
     fn sched_rr_get_interval/sched_rr_get_interval_time64(pid: i32, at: UserPtr<[Time; 2]>) {
-        let task = target(pid)?;
-        let ns = match task.sched.policy() {
+        if pid < 0 {
+            return Err(Errno::EINVAL);
+        }
+        let ns = match seen(pid, |task| task.sched.policy())? {
             Policy::RoundRobin => policy::rr_slice().into(),
             Policy::Fifo => 0,
             _ => policy::SLICE,
@@ -304,8 +319,12 @@ crate::syscalls! {
 
     fn getpriority(which: i32, who: i32) {
         // Returned as 20 - nice, which is never negative.
+        let number = |task: &Task| (20 - task.sched.nice()) as usize;
+        if which == PRIO_PROCESS {
+            return seen(who, number);
+        }
         let found = by_who(which, who)?;
-        Ok(found.iter().map(|t| (20 - t.sched.nice()) as usize).max().unwrap_or(20))
+        Ok(found.iter().map(|t| number(t)).max().unwrap_or(20))
     }
 
     fn setpriority(which: i32, who: i32, nice: i32) {

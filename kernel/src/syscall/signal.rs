@@ -100,6 +100,11 @@ fn process_with(id: i32) -> Result<Arc<Process>, Errno> {
 #[inline(never)]
 fn kill_others(pid: i32, sig: i32) -> SysResult {
     match pid {
+        1.. if sig == 0
+            && let Some(may) = access::may_signal_leader(pid) =>
+        {
+            may.map(|()| 0)
+        }
         1.. => kill_process(&process_with(pid)?, sig, None).map(|()| 0),
         0 => kill_group(current().process.pgrp(), sig),
         -1 => {

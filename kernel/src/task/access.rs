@@ -1,7 +1,7 @@
 //! Which thread may inspect which process (Linux: `ptrace_may_access`), which may signal which, and `kcmp`.
 
 use super::creds::{Creds, cap};
-use super::{Process, Task, current, find_process, find_task};
+use super::{Process, Task, current, find_process, find_task, pid};
 use crate::fs::{File, epoll};
 use crate::mm::AddressSpace;
 use crate::mm::user::UserPtr;
@@ -52,23 +52,31 @@ pub fn may_look(
 
 /// Whether the running thread may send `sig` (`None`: 0) to `process`, or to its thread that acts as
 /// `theirs`. `EPERM` if not.
-pub fn may_signal(process: &Arc<Process>, theirs: &Creds, sig: Option<u32>) -> Result<(), Errno> {
+pub fn may_signal(process: &Process, theirs: &Creds, sig: Option<u32>) -> Result<(), Errno> {
     let me = current();
-    let mine = me.creds();
-    let same = || {
-        [mine.euid, mine.uid]
-            .iter()
-            .any(|id| *id == theirs.suid || *id == theirs.uid)
-    };
-    if Arc::ptr_eq(&me.process, process)
-        || mine.capable(cap::KILL)
-        || same()
+    if core::ptr::eq(&*me.process, process)
+        || me.with_creds(|mine| may_send(mine, theirs))
         || sig == Some(SIGCONT) && me.process.sid() == process.sid()
     {
         Ok(())
     } else {
         Err(Errno::EPERM)
     }
+}
+
+/// Whether a thread with the credentials `mine` may send any signal to one with `theirs`.
+fn may_send(mine: &Creds, theirs: &Creds) -> bool {
+    let same = |id| id == theirs.suid || id == theirs.uid;
+    mine.capable(cap::KILL) || same(mine.euid) || same(mine.uid)
+}
+
+/// Whether the running thread may signal the process with the id `pid` (`kill` with signal 0). `None`: there
+/// is none, or its leader has ended.
+pub fn may_signal_leader(pid: i32) -> Option<Result<(), Errno>> {
+    pid::with_task(pid, |task, glance| {
+        let theirs = task.creds_shown().look(glance)?;
+        (task.tgid() == pid).then(|| may_signal(&task.process, theirs, None))
+    })?
 }
 
 /// Returns what `take` reads out of `target`, whose memory it is given, if the running thread may inspect

@@ -123,13 +123,13 @@ type Gone = Spare<Number, Arc<Process>>;
 fn leave_process(task: &Arc<Task>, status: i32) {
     let process = &task.process;
     let mut gone = Gone::new();
-    let last;
+    let (last, number);
     {
         let _tree = lock_without_exe(process);
         // Comes before any other thread can see it gone: a parent that has waited for the process finds
         // nothing under its number, and a thread in exec that waits for the others can take over the leader's
         // number.
-        pid::forget_task(task.tid());
+        number = pid::forget_task(task.tid());
         let leader = task.tid() == process.tgid;
         if leader {
             *process.remains.lock() = Some((task.comm(), task.creds()));
@@ -151,6 +151,7 @@ fn leave_process(task: &Arc<Task>, status: i32) {
             process.exit_wait.wake_all();
         }
     }
+    drop(number);
     // These may be the last references. They are dropped without the tree lock.
     while let Some(process) = gone.pop() {
         crate::fs::procfs::process_gone(process.range().value.tgid);

@@ -2,13 +2,17 @@
 //!
 //! One table maps a number to all that has it: a thread, the process that it leads, a process group and a
 //! session. The number is free when all of these are gone. The table is a radix tree of two levels. It grows
-//! with the largest number in use, and a lookup is two loads under a lock that is held for a few
-//! instructions.
+//! with the largest number in use.
+//!
+//! Threads and processes are looked up without a lock (`rcu::glance`): a lookup is three loads, and writes
+//! only the count of what it found, if that is kept ([`with_task`] does not). They come and go under a lock.
+//! Groups and sessions are looked up under that lock: whoever looks for one locks its members next.
 
 use super::session::{ProcessGroup, Session};
 use super::{Process, Task};
 use crate::mm::reserve::{room_behind, room_exact};
-use crate::sync::IrqSpinLock;
+use crate::rcu::{self, Former, Glance, Reader, Retire, Shared, Shown, glance};
+use crate::sync::{IrqSpinLock, Once};
 use alloc::boxed::Box;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
@@ -25,43 +29,82 @@ const LEAF: usize = 256;
 /// Numbers must be below this (`/proc/sys/kernel/pid_max`).
 pub static PID_MAX: AtomicI32 = AtomicI32::new(32768);
 
-#[derive(Default)]
+/// What is looked up by a number without a lock.
 struct Slot {
-    used: bool,
-    task: Option<Arc<Task>>,
+    task: Shown<Task>,
     /// Stays after the leader's exit until a parent has waited for the process.
-    process: Option<Arc<Process>>,
+    process: Shown<Process>,
+}
+
+/// Where everybody finds the leaves.
+struct Index {
+    leaves: Box<[Once<&'static [Slot]>]>,
+}
+
+impl Index {
+    /// With room for this many. `ENOMEM`.
+    fn new(room: usize) -> Result<Self, Errno> {
+        let mut leaves = Vec::new();
+        room_exact(&mut leaves, room)?;
+        leaves.resize_with(room, Once::new);
+        Ok(Self {
+            leaves: leaves.into_boxed_slice(),
+        })
+    }
+    /// Shows a leaf. Under [`TABLE`]'s lock.
+    fn show(&self, number: usize, leaf: &Leaf) {
+        let _ = self.leaves[number].set(leaf.slots);
+    }
+}
+
+impl Retire for Index {}
+
+/// Replaced by a larger one under [`TABLE`]'s lock.
+static INDEX: rcu::Slot<Index> = rcu::Slot::empty();
+
+/// The slot of a number, if its leaf was ever made.
+#[inline(always)]
+fn slot(pid: i32, reader: &Reader) -> Option<&'static Slot> {
+    let pid = usize::try_from(pid).ok()?;
+    let slots: &'static [Slot] = INDEX.load(reader)?.leaves.get(pid / LEAF)?.get()?;
+    slots.get(pid % LEAF)
+}
+
+/// What else has a number.
+#[derive(Default)]
+struct Others {
+    used: bool,
     group: Option<Weak<ProcessGroup>>,
     session: Option<Weak<Session>>,
 }
 
+/// A leaf is there for good.
 struct Leaf {
     used: usize,
-    /// `LEAF` slots. They are made on the heap directly: an array would first lie on the stack.
-    slots: Box<[Slot]>,
+    slots: &'static [Slot],
+    /// `LEAF` of them. They are made on the heap directly: an array would first lie on the stack.
+    others: Box<[Others]>,
 }
 
+/// What the lock protects.
 struct Table {
     last: i32,
     leaves: Vec<Option<Leaf>>,
+    /// For how many leaves the index has room.
+    room: usize,
 }
 
 static TABLE: IrqSpinLock<Table> = IrqSpinLock::new(Table {
     last: 0,
     leaves: Vec::new(),
+    room: 0,
 });
 
 impl Table {
-    fn slot(&self, pid: i32) -> Option<&Slot> {
+    fn others(&mut self, pid: i32) -> Option<&mut Others> {
         let pid = usize::try_from(pid).ok()?;
-        let slot = &self.leaves.get(pid / LEAF)?.as_ref()?.slots[pid % LEAF];
-        slot.used.then_some(slot)
-    }
-
-    fn slot_mut(&mut self, pid: i32) -> Option<&mut Slot> {
-        let pid = usize::try_from(pid).ok()?;
-        let slot = &mut self.leaves.get_mut(pid / LEAF)?.as_mut()?.slots[pid % LEAF];
-        slot.used.then_some(slot)
+        let others = &mut self.leaves.get_mut(pid / LEAF)?.as_mut()?.others[pid % LEAF];
+        others.used.then_some(others)
     }
 
     /// The first free number in `from..to`.
@@ -70,7 +113,7 @@ impl Table {
         while pid < to {
             match self.leaves.get(pid / LEAF) {
                 Some(Some(leaf)) if leaf.used == LEAF => pid = (pid / LEAF + 1) * LEAF,
-                Some(Some(leaf)) if leaf.slots[pid % LEAF].used => pid += 1,
+                Some(Some(leaf)) if leaf.others[pid % LEAF].used => pid += 1,
                 _ => return Some(pid as i32),
             }
         }
@@ -83,24 +126,36 @@ impl Table {
             return false;
         };
         leaf.used += 1;
-        leaf.slots[pid as usize % LEAF].used = true;
+        leaf.others[pid as usize % LEAF].used = true;
         true
+    }
+
+    /// The leaf of a number, and the number's place in it.
+    fn leaf(&mut self, pid: i32) -> Option<(&mut Leaf, usize)> {
+        let leaf = self.leaves.get_mut(pid as usize / LEAF)?.as_mut()?;
+        Some((leaf, pid as usize % LEAF))
     }
 
     /// Frees the number if nothing has it.
     fn release(&mut self, pid: i32) {
-        let Some(leaf) = self.leaves.get_mut(pid as usize / LEAF).and_then(Option::as_mut) else {
-            return;
-        };
-        let slot = &mut leaf.slots[pid as usize % LEAF];
-        if slot.used
-            && slot.task.is_none()
-            && slot.process.is_none()
-            && slot.group.is_none()
-            && slot.session.is_none()
+        if let Some((leaf, at)) = self.leaf(pid) {
+            leaf.release(at);
+        }
+    }
+}
+
+impl Leaf {
+    /// [`Table::release`] for the number at a place.
+    fn release(&mut self, at: usize) {
+        let (slot, others) = (&self.slots[at], &mut self.others[at]);
+        if others.used
+            && slot.task.is_empty()
+            && slot.process.is_empty()
+            && others.group.is_none()
+            && others.session.is_none()
         {
-            slot.used = false;
-            leaf.used -= 1;
+            others.used = false;
+            self.used -= 1;
         }
     }
 }
@@ -110,24 +165,61 @@ impl Table {
 #[inline(never)]
 fn make_leaf(pid: i32) -> Result<(), Errno> {
     let number = pid as usize / LEAF;
+    let mut others = Vec::new();
+    room_exact(&mut others, LEAF)?;
+    others.resize_with(LEAF, Others::default);
     let mut slots = Vec::new();
     room_exact(&mut slots, LEAF)?;
-    slots.resize_with(LEAF, Slot::default);
-    let leaf = Leaf {
-        used: 0,
-        slots: slots.into_boxed_slice(),
-    };
-    let more = (number + 1).saturating_sub(TABLE.lock().leaves.len());
-    let mut table = room_behind(|| TABLE.lock(), |table| &mut table.leaves, more)?;
-    if table.leaves.len() <= number {
-        table.leaves.resize_with(number + 1, || None);
+    slots.resize_with(LEAF, || Slot {
+        task: Shown::empty(),
+        process: Shown::empty(),
+    });
+    let slots = slots.into_boxed_slice();
+    loop {
+        let (len, room) = {
+            let table = TABLE.lock();
+            (table.leaves.len(), table.room)
+        };
+        let larger = match number < room {
+            true => None,
+            false => Some(Shared::new(Index::new((number + 1).max(2 * room))?)),
+        };
+        let former;
+        let more = (number + 1).saturating_sub(len);
+        let mut table = room_behind(|| TABLE.lock(), |table| &mut table.leaves, more)?;
+        if table.room != room {
+            continue;
+        }
+        if table.leaves.len() <= number {
+            table.leaves.resize_with(number + 1, || None);
+        }
+        if table.leaves[number].is_some() {
+            return Ok(());
+        }
+        let leaf = Leaf {
+            used: 0,
+            slots: Box::leak(slots),
+            others: others.into_boxed_slice(),
+        };
+        if let Some(larger) = larger {
+            let all = table.leaves.iter().enumerate();
+            for (number, leaf) in all.filter_map(|(number, leaf)| Some((number, leaf.as_ref()?))) {
+                larger.show(number, leaf);
+            }
+            larger.show(number, &leaf);
+            table.room = larger.leaves.len();
+            former = INDEX.replace(Some(larger));
+        } else {
+            former = None;
+            if let Some(index) = INDEX.load(&rcu::read()) {
+                index.show(number, &leaf);
+            }
+        }
+        table.leaves[number] = Some(leaf);
+        drop(table);
+        drop(former);
+        return Ok(());
     }
-    let mut new = Some(leaf);
-    if table.leaves[number].is_none() {
-        table.leaves[number] = new.take();
-    }
-    drop(table);
-    Ok(())
 }
 
 /// Takes a free number. `EAGAIN`: there is none.
@@ -161,7 +253,7 @@ pub fn allocate_exact(pid: i32, may: impl FnOnce() -> bool) -> Result<i32, Errno
     }
     loop {
         let mut table = TABLE.lock();
-        if table.slot(pid).is_some() {
+        if table.others(pid).is_some() {
             return Err(Errno::EEXIST);
         }
         if table.take(pid) {
@@ -177,45 +269,44 @@ pub fn release(pid: i32) {
     TABLE.lock().release(pid);
 }
 
-/// Makes a thread findable. `leader`: its process, too.
+/// Makes a thread findable, under a number that is its own. `leader`: its process, too.
 pub fn register(task: &Arc<Task>, leader: bool) {
+    let Some(slot) = slot(task.tid(), &rcu::read()) else {
+        return;
+    };
+    // A thread that becomes the leader by exec finds its process there already.
+    if leader && slot.process.is_empty() {
+        slot.process.show(task.process.clone());
+    }
+    slot.task.show(task.clone());
+}
+
+/// Removes a thread. What is returned is dropped without locks: it may be the last reference.
+pub fn forget_task(tid: i32) -> Former<Task> {
     let mut table = TABLE.lock();
-    if let Some(slot) = table.slot_mut(task.tid()) {
-        slot.task = Some(task.clone());
-        if leader {
-            slot.process = Some(task.process.clone());
-        }
-    }
+    let Some((leaf, at)) = table.leaf(tid) else {
+        return Former::nothing();
+    };
+    let gone = leaf.slots[at].task.replace(None);
+    leaf.release(at);
+    gone
 }
 
-/// Removes a thread.
-pub fn forget_task(tid: i32) {
-    let gone;
-    {
-        let mut table = TABLE.lock();
-        gone = table.slot_mut(tid).and_then(|slot| slot.task.take());
-        table.release(tid);
-    }
-    // Dropped without the lock: this may be the last reference.
-    drop(gone);
-}
-
-/// Removes a process for which a parent has waited.
+/// Removes a process for which a parent has waited. The caller has a reference to it.
 pub fn forget_process(pid: i32) {
-    let gone;
-    {
-        let mut table = TABLE.lock();
-        gone = table.slot_mut(pid).and_then(|slot| slot.process.take());
-        table.release(pid);
-    }
+    let mut table = TABLE.lock();
+    let Some((leaf, at)) = table.leaf(pid) else { return };
+    let gone = leaf.slots[at].process.replace(None);
+    leaf.release(at);
+    drop(table);
     drop(gone);
 }
 
 /// Sets the process group with this number; removes it with `None`.
 pub fn set_group(id: i32, group: Option<&Arc<ProcessGroup>>) {
     let mut table = TABLE.lock();
-    if let Some(slot) = table.slot_mut(id) {
-        slot.group = group.map(Arc::downgrade);
+    if let Some(others) = table.others(id) {
+        others.group = group.map(Arc::downgrade);
     }
     table.release(id);
 }
@@ -223,58 +314,69 @@ pub fn set_group(id: i32, group: Option<&Arc<ProcessGroup>>) {
 /// Sets the session with this number; removes it with `None`.
 pub fn set_session(id: i32, session: Option<&Arc<Session>>) {
     let mut table = TABLE.lock();
-    if let Some(slot) = table.slot_mut(id) {
-        slot.session = session.map(Arc::downgrade);
+    if let Some(others) = table.others(id) {
+        others.session = session.map(Arc::downgrade);
     }
     table.release(id);
 }
 
 /// Whether a thread, process, group or session has this number.
 pub fn is_used(id: i32) -> bool {
-    TABLE.lock().slot(id).is_some()
+    TABLE.lock().others(id).is_some()
 }
 
 /// The thread with id `tid`.
 pub fn find_task(tid: i32) -> Option<Arc<Task>> {
-    TABLE.lock().slot(tid)?.task.clone()
+    let glance = glance();
+    slot(tid, &glance)?.task.get(&glance)
 }
 
 /// The process with id `pid`, even if it is a zombie.
 pub fn find_process(pid: i32) -> Option<Arc<Process>> {
-    TABLE.lock().slot(pid)?.process.clone()
+    let glance = glance();
+    slot(pid, &glance)?.process.get(&glance)
+}
+
+/// Calls `look` with the thread with id `tid`, which is not counted. `look` is a part of the glance: it must
+/// be short, take no locks and not sleep.
+pub fn with_task<R>(tid: i32, look: impl FnOnce(&Task, &Glance) -> R) -> Option<R> {
+    let glance = glance();
+    let task = slot(tid, &glance)?.task.look(&glance)?;
+    Some(look(task, &glance))
 }
 
 /// The process group with id `id`.
 pub fn find_group(id: i32) -> Option<Arc<ProcessGroup>> {
-    TABLE.lock().slot(id)?.group.as_ref()?.upgrade()
+    TABLE.lock().others(id)?.group.as_ref()?.upgrade()
 }
 
 /// The session with id `id`.
 pub fn find_session(id: i32) -> Option<Arc<Session>> {
-    TABLE.lock().slot(id)?.session.as_ref()?.upgrade()
+    TABLE.lock().others(id)?.session.as_ref()?.upgrade()
 }
 
 /// The process with the smallest id that is `from` or larger. For walks over all processes (`/proc`).
 pub fn next_process(from: i32) -> Option<Arc<Process>> {
-    next(from, |slot| slot.process.as_ref())
+    next(from, |slot| &slot.process)
 }
 
 /// What `of` finds under the smallest number that is `from` or larger.
-fn next<T>(from: i32, of: impl Fn(&Slot) -> Option<&Arc<T>>) -> Option<Arc<T>> {
-    let table = TABLE.lock();
+fn next<T: 'static>(from: i32, of: impl Fn(&'static Slot) -> &'static Shown<T>) -> Option<Arc<T>> {
     let from = from.max(1) as usize;
     let mut leaf = from / LEAF;
     let mut first = from % LEAF;
-    while leaf < table.leaves.len() {
-        if let Some(slots) = &table.leaves[leaf]
-            && let Some(found) = slots.slots[first..].iter().find_map(&of)
-        {
-            return Some(found.clone());
+    loop {
+        // One glance for each leaf, as others may wait for it.
+        let glance = glance();
+        if let Some(slots) = INDEX.load(&glance)?.leaves.get(leaf)?.get() {
+            let slots: &'static [Slot] = slots;
+            if let Some(found) = slots[first..].iter().find_map(|slot| of(slot).get(&glance)) {
+                return Some(found);
+            }
         }
         leaf += 1;
         first = 0;
     }
-    None
 }
 
 /// All threads, in the order of their ids. The walk holds no lock: it visits those that exist when their turn
@@ -282,7 +384,7 @@ fn next<T>(from: i32, of: impl Fn(&Slot) -> Option<&Arc<T>>) -> Option<Arc<T>> {
 pub fn all_tasks() -> impl Iterator<Item = Arc<Task>> {
     let mut from = 1;
     core::iter::from_fn(move || {
-        let task = next(from, |slot| slot.task.as_ref())?;
+        let task = next(from, |slot| &slot.task)?;
         from = task.tid() + 1;
         Some(task)
     })

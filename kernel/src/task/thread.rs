@@ -4,6 +4,7 @@
 use super::{Creds, Process, ThreadInfo};
 use crate::fs::{FdTable, File, FsContext};
 use crate::mm::{AddressSpace, KernelStack, MmSlot};
+use crate::rcu::{Shown, glance};
 use crate::sched::entity::{ContextCell, SchedEntity};
 use crate::signal::TaskSignals;
 use crate::sync::loan::Borrower;
@@ -109,7 +110,7 @@ pub struct Task {
     /// Its process.
     pub process: Arc<Process>,
     flags: AtomicU32,
-    creds: OwnSlot<Creds>,
+    creds: Shown<Creds>,
     mm: MmSlot,
     files: OwnSlot<FdTable>,
     /// What it has borrowed from its descriptors, if others share them.
@@ -200,7 +201,7 @@ impl Task {
             tid: AtomicI32::new(new.tid),
             process: new.process,
             flags: AtomicU32::new(new.flags.bits()),
-            creds: OwnSlot::new(Some(new.creds)),
+            creds: Shown::new(Some(new.creds)),
             mm: MmSlot::new(new.mm),
             files: OwnSlot::new(new.files),
             borrower: Borrower::new(),
@@ -290,7 +291,7 @@ impl Task {
     }
     /// Its credentials. For the running thread `CurrentTask` has a cheaper way.
     pub fn creds(&self) -> Arc<Creds> {
-        self.creds.get().unwrap_or_else(super::root_creds)
+        self.creds.get(&glance()).unwrap_or_else(super::root_creds)
     }
     /// Replaces the credentials. Only for the thread itself.
     pub fn set_creds(&self, creds: Arc<Creds>) {
@@ -298,9 +299,9 @@ impl Task {
         self.process.saved_uid.store(creds.suid, Ordering::Relaxed);
         drop(self.creds.replace(Some(creds)));
     }
-    /// The slot with its credentials.
+    /// Where its credentials are shown. Only the thread itself replaces them.
     #[inline(always)]
-    pub fn creds_slot(&self) -> &OwnSlot<Creds> {
+    pub fn creds_shown(&self) -> &Shown<Creds> {
         &self.creds
     }
     /// Its address space. `None` for kernel threads and threads that have ended.

@@ -563,18 +563,12 @@ fn write_event(to: UserPtr<Abi<EpollEvent>>, events: u32, data: u64) -> Result<(
 }
 
 /// `epoll_ctl`, with the result of [`read_event`].
-pub fn control(
-    epfile: &Arc<File>,
-    op: i32,
-    fd: i32,
-    file: &Arc<File>,
-    event: (u32, u64),
-) -> Result<(), Errno> {
+pub fn control(epfile: &File, op: i32, fd: i32, file: &Arc<File>, event: (u32, u64)) -> Result<(), Errno> {
     if !file.mode().contains(FileMode::POLLS) {
         return Err(Errno::EPERM);
     }
     let epoll = epoll_of(epfile)?;
-    if Arc::ptr_eq(epfile, file) {
+    if core::ptr::eq(epfile, Arc::as_ptr(file)) {
         return Err(Errno::EINVAL);
     }
     if event.0 & EXCLUSIVE != 0

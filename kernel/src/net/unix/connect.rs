@@ -1,7 +1,7 @@
 //! Connections of local sockets: names, listening, connecting, accepting.
 
 use super::peer::Identity;
-use super::{Kind, Sock, name, name::Name};
+use super::{Kind, Sock, bound, name::Name};
 use crate::fs::inode::Inode;
 use crate::fs::procfs::sysctl::net::MAX_BACKLOG;
 use crate::mm::reserve::room_behind;
@@ -63,10 +63,10 @@ impl Sock {
         match inode {
             Some(inode) => {
                 let me: Arc<dyn Any + Send + Sync> = self.clone();
-                *inode.socket.lock() = Some(Arc::downgrade(&me));
+                drop(inode.socket.replace(Some(Arc::new(Arc::downgrade(&me)))));
             }
             None => {
-                if let Err(e) = name::claim(name, self) {
+                if let Err(e) = bound::claim(name, self) {
                     self.state.lock().name = None;
                     return Err(e);
                 }

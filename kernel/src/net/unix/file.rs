@@ -181,7 +181,7 @@ pub fn receive(sock: &Arc<Sock>, dst: &mut IoDst<'_>, how: How) -> Result<Receiv
         let first = out.len == 0;
         let step = sock.receive(nonblock, !how.peek, seen, |m| {
             // Data of different senders is not mixed, nor is data behind descriptors.
-            if !first && (!m.files.files().is_empty() || out.cred != Some(m.cred)) {
+            if !first && (m.files.any() || out.cred != Some(m.cred)) {
                 return Err(Errno::EAGAIN);
             }
             let n = if m.at < m.data.len() {
@@ -198,10 +198,14 @@ pub fn receive(sock: &Arc<Sock>, dst: &mut IoDst<'_>, how: How) -> Result<Receiv
                 m.data.len() - m.at
             };
             if how.peek {
-                out.files.extend(m.files.copy());
+                if m.files.any() {
+                    out.files.extend(m.files.copy());
+                }
                 return Ok((n, false));
             }
-            out.files.append(&mut m.files.land());
+            if m.files.any() {
+                out.files.append(&mut m.files.land());
+            }
             m.at += n;
             Ok((n, sock.kind != Kind::Stream || m.at == m.data.len()))
         });

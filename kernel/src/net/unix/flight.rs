@@ -7,6 +7,7 @@ use crate::fs::file::File;
 use crate::sync::SpinLock;
 use crate::task::creds::cap;
 use crate::task::{current, rlimit};
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -15,10 +16,12 @@ use limen_linux_abi::Errno;
 /// How many files in flight each user has, by the sender's real user id.
 static COUNTS: SpinLock<BTreeMap<u32, usize>> = SpinLock::new(BTreeMap::new());
 
-/// Files that are sent with a message.
+/// Files that are sent with a message. Most messages have none, and carry no list.
 #[derive(Default)]
-pub struct Flight {
-    files: Vec<Arc<File>>,
+pub struct Flight(Option<Box<Files>>);
+
+struct Files {
+    list: Vec<Arc<File>>,
     /// The user for whom they count.
     uid: u32,
 }
@@ -46,39 +49,54 @@ impl Flight {
         *count += files.len();
         drop(counts);
         cycles::while_nobody_looks(&files, 1, || {});
-        Ok(Self {
-            files,
+        Ok(Self(Some(Box::new(Files {
+            list: files,
             uid: creds.uid,
-        })
+        }))))
+    }
+    /// Whether there are any.
+    #[inline]
+    pub fn any(&self) -> bool {
+        self.0.is_some()
     }
     /// The files, which stay in flight.
     pub fn files(&self) -> &[Arc<File>] {
-        &self.files
+        self.0.as_ref().map_or(&[], |files| &files.list)
     }
     /// References to the files, which stay in flight.
     pub fn copy(&self) -> Vec<Arc<File>> {
         cycles::copy(self)
     }
     /// The files, which have been received.
+    #[inline]
     pub fn land(&mut self) -> Vec<Arc<File>> {
-        let files = core::mem::take(&mut self.files);
-        if !files.is_empty() {
-            cycles::while_nobody_looks(&files, -1, || {});
-            let mut counts = COUNTS.lock();
-            if let Some(count) = counts.get_mut(&self.uid) {
-                *count -= files.len().min(*count);
-                if *count == 0 {
-                    counts.remove(&self.uid);
-                }
+        self.0.take().map_or_else(Vec::new, |files| files.land())
+    }
+}
+
+impl Files {
+    #[cold]
+    #[inline(never)]
+    fn land(self: Box<Self>) -> Vec<Arc<File>> {
+        cycles::while_nobody_looks(&self.list, -1, || {});
+        let mut counts = COUNTS.lock();
+        if let Some(count) = counts.get_mut(&self.uid) {
+            *count -= self.list.len().min(*count);
+            if *count == 0 {
+                counts.remove(&self.uid);
             }
         }
-        files
+        drop(counts);
+        self.list
     }
 }
 
 impl Drop for Flight {
+    #[inline]
     fn drop(&mut self) {
-        self.land();
+        if self.any() {
+            drop(self.land());
+        }
     }
 }
 

@@ -126,12 +126,17 @@ impl Sock {
                 } else {
                     s.queue.get_mut(skip).map(|place| core::mem::replace(place, m))
                 };
-                let senders = s.take_senders();
+                let roomy = s.is_roomy(self.kind);
+                let senders = (roomy && s.senders.any()).then(|| s.take_senders());
                 drop(s);
                 drop(guard);
                 drop(used);
-                self.room_wait.wake_all();
-                senders.wake();
+                if roomy {
+                    self.room_wait.wake_all();
+                }
+                if let Some(senders) = senders {
+                    senders.wake();
+                }
                 return result.map(|(r, _)| Some(r));
             }
             if skip != 0 {

@@ -6,6 +6,7 @@
 //! a limited number (`flight`), and sockets that are in flight only to each other are found and closed
 //! (`cycles`).
 
+mod bound;
 mod connect;
 mod cycles;
 pub mod file;
@@ -37,6 +38,8 @@ pub const BUFFER: i32 = 212_992;
 /// How many bytes a message counts for in addition to its own: what Linux needs for the shortest message on
 /// 64-bit machines.
 const OVERHEAD: usize = 768;
+/// Who waits for space in a stream's queue is woken when no more than this is used.
+const ROOMY: usize = BUFFER as usize / 4;
 /// How many bytes of a stream are copied at once.
 pub const PIECE: usize = 32 * 1024;
 
@@ -105,9 +108,21 @@ impl State {
         !self.connected || core::ptr::eq(self.peer.as_ptr(), sender)
     }
 
+    /// What the messages in the queue count for.
+    fn used(&self) -> usize {
+        self.bytes + self.queue.len() * OVERHEAD
+    }
+
     /// Whether the queue has space for another message.
     fn has_space(&self) -> bool {
-        self.bytes + self.queue.len() * OVERHEAD < BUFFER as usize
+        self.used() < BUFFER as usize
+    }
+
+    /// Whether those who wait for space are to be told of it. Of a stream they are not told of each message
+    /// that was received, but when three quarters of the queue are free (as Linux does): each of them would
+    /// run for the one message that it can add.
+    fn is_roomy(&self, kind: Kind) -> bool {
+        self.closed || self.shut_in || kind != Kind::Stream && self.has_space() || self.used() <= ROOMY
     }
 
     /// Whether a sender need not wait: there is space, or there is an error to return.
@@ -115,13 +130,9 @@ impl State {
         self.closed || self.shut_in || self.has_space()
     }
 
-    /// If there is space: takes the senders that wait for it, to be told.
+    /// Takes the senders that wait for space, to be told of it.
     fn take_senders(&mut self) -> Senders {
-        if self.lets_go_on() {
-            core::mem::take(&mut self.senders)
-        } else {
-            Senders::default()
-        }
+        core::mem::take(&mut self.senders)
     }
 
     /// Whether there may be something to receive.
@@ -308,8 +319,10 @@ impl Sock {
         self.read_wait.wake_all();
         self.write_wait.wake_all();
         self.room_wait.wake_all();
-        let senders = self.state.lock().take_senders();
-        senders.wake();
+        let mut s = self.state.lock();
+        let senders = s.lets_go_on().then(|| s.take_senders());
+        drop(s);
+        senders.unwrap_or_default().wake();
     }
 
     /// The last descriptor was closed.
@@ -343,7 +356,7 @@ impl Sock {
             sock.close();
         }
         if let Some(name) = name {
-            name::release(name, self);
+            bound::release(&name, self);
         }
         self.wake();
         flight::empty(self);

@@ -1,14 +1,12 @@
-//! Names of local sockets: addresses (`struct sockaddr_un`), and which socket is bound to an abstract name or
-//! a path.
+//! Names of local sockets: addresses (`struct sockaddr_un`), and which socket is bound to one.
 
-use super::{Kind, Sock};
+use super::{Kind, Sock, bound};
 use crate::fs::inode::{FileType, Inode};
 use crate::fs::perm::{WRITE, path_permission};
 use crate::fs::walk::{AT_FDCWD, Walk, lookup};
 use crate::net::AF_UNIX;
-use crate::sync::SpinLock;
-use alloc::collections::BTreeMap;
-use alloc::sync::{Arc, Weak};
+use crate::rcu::glance;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use limen_linux_abi::Errno;
 
@@ -44,33 +42,10 @@ pub fn address_of(name: Option<&Name>) -> Vec<u8> {
     raw
 }
 
-/// The sockets that are bound to abstract names. Each kind of socket has names of its own.
-static ABSTRACT: SpinLock<BTreeMap<(Kind, Name), Weak<Sock>>> = SpinLock::new(BTreeMap::new());
-
-/// Binds a socket to an abstract name. `EADDRINUSE`: another one is bound to it.
-pub(super) fn claim(name: Name, sock: &Arc<Sock>) -> Result<(), Errno> {
-    let mut all = ABSTRACT.lock();
-    let name = (sock.kind, name);
-    if all.get(&name).is_some_and(|w| w.strong_count() != 0) {
-        return Err(Errno::EADDRINUSE);
-    }
-    all.insert(name, Arc::downgrade(sock));
-    Ok(())
-}
-
-/// Releases the name if it is an abstract one to which the socket is bound.
-pub(super) fn release(name: Name, sock: &Sock) {
-    let mut all = ABSTRACT.lock();
-    let name = (sock.kind, name);
-    if all.get(&name).is_some_and(|w| core::ptr::eq(w.as_ptr(), sock)) {
-        all.remove(&name);
-    }
-}
-
 /// The socket of `kind` that is bound to a name. `ECONNREFUSED`: there is none.
 pub fn find(kind: Kind, name: Name) -> Result<Arc<Sock>, Errno> {
     let bound = if name.first() == Some(&0) {
-        ABSTRACT.lock().get(&(kind, name)).and_then(Weak::upgrade)
+        bound::find(kind, &name)
     } else {
         let at = lookup(AT_FDCWD, &name, Walk::FOLLOW)?;
         path_permission(&at, WRITE, &crate::task::current().creds())?;
@@ -88,5 +63,6 @@ fn find_bound(inode: &Inode) -> Option<Arc<Sock>> {
     if inode.kind != FileType::Socket {
         return None;
     }
-    inode.socket.lock().as_ref()?.upgrade()?.downcast().ok()
+    let sock = inode.socket.look(&glance())?.upgrade()?;
+    sock.downcast().ok()
 }

@@ -13,6 +13,11 @@ pub(super) struct Senders {
 }
 
 impl Senders {
+    /// Whether there are any.
+    #[inline]
+    pub(super) fn any(&self) -> bool {
+        !self.all.is_empty()
+    }
     /// Adds a sender that is not in the list yet.
     pub(super) fn add(&mut self, sender: &Arc<Sock>) {
         if self.all.len() >= self.tidy_at {

@@ -146,7 +146,7 @@ fn become_single(task: &CurrentTask) -> Result<(), Errno> {
     drop(shared);
     let tid = task.tid();
     if tid != process.tgid {
-        pid::forget_task(tid);
+        drop(pid::forget_task(tid));
         task.set_tid(process.tgid);
         // No other thread is left whose children they could be.
         let tree = TREE.lock();

@@ -313,7 +313,7 @@ fn measure(options: &BenchOptions, arch: Arch) -> Result<Report> {
         };
         let is_wanted = |name: &str| wanted(options, name);
         tracked::measure(subject, &is_wanted, &mut figures)?;
-        // Limits are only kept for rows that every CI run measures.
+        // What these rows cost is written into the limits by hand: not every host measures them.
         if !options.update_limits {
             perf::measure(subject, &is_wanted, &mut figures)?;
         }

@@ -27,6 +27,11 @@ pub fn is(name: &str) -> bool {
     name.starts_with("perf-")
 }
 
+/// Whether this host can measure them.
+pub fn is_here() -> bool {
+    Arch::host() == Some(Arch::X86_64)
+}
+
 /// Runs the rows that `wanted` selects and adds their figures.
 pub fn measure(subject: Subject, wanted: &dyn Fn(&str) -> bool, figures: &mut Figures) -> Result<()> {
     let (arch, kernel) = (subject.arch, subject.kernel);
@@ -34,7 +39,7 @@ pub fn measure(subject: Subject, wanted: &dyn Fn(&str) -> bool, figures: &mut Fi
     if arch != Arch::X86_64 || chosen.is_empty() {
         return Ok(());
     }
-    if Arch::host() != Some(arch) {
+    if !is_here() {
         eprintln!("limen: perf bench is left out: this host has no perf for {arch}");
         return Ok(());
     }

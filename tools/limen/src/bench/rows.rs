@@ -96,6 +96,10 @@ pub const ROWS: &[Row] = &[
         "the same with descriptors that another process shares",
     ),
     row("stat", "stat"),
+    row(
+        "stat-shared",
+        "the same with directories that another process shares",
+    ),
     sized(
         "getdents",
         "getdents, per entry of a directory of n",
@@ -108,6 +112,12 @@ pub const ROWS: &[Row] = &[
     sized(
         "epoll",
         "epoll_wait of n descriptors, one ready",
+        "descriptors",
+        true,
+    ),
+    sized(
+        "epoll-shared",
+        "the same with descriptors that another process shares",
         "descriptors",
         true,
     ),

@@ -29,12 +29,17 @@ const SHOWN: usize = 3;
 const ONE: &str = "one-line";
 const OWN: &str = "own-lines";
 /// All rows, in the order in which the guest runs them.
-const ROWS: [(&str, &str); 5] = [
+const ROWS: [(&str, &str); 10] = [
     (ONE, "adding to one word"),
     (OWN, "each adding to a word of its own"),
     ("getpid", "getpid"),
     ("read-zero", "read 1 byte of /dev/zero"),
+    ("read-common", "the same by one descriptor"),
+    ("epoll", "epoll_wait, one of its own ready"),
     ("stat", "stat of one name"),
+    ("kill-0", "kill(one process, 0)"),
+    ("getpriority", "getpriority of one process"),
+    ("getaffinity", "sched_getaffinity of one process"),
 ];
 
 /// A line that several processors write often.
