@@ -11,6 +11,7 @@
 pub mod acl;
 pub mod anon;
 pub mod attr;
+mod children;
 pub mod closing;
 pub mod context;
 pub mod count;
@@ -91,7 +92,7 @@ pub fn init() {
 
 /// What Linux's built-in initramfs contains: a console, which init can open before anything is mounted on
 /// `/dev`, and root's home.
-fn populate(root: &alloc::sync::Arc<dentry::Dentry>) {
+fn populate(root: &crate::rcu::Shared<dentry::Dentry>) {
     let new = |kind, mode, rdev| inode::NewInode {
         kind,
         mode,

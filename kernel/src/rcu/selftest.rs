@@ -1,7 +1,8 @@
 //! The room's own tests (see `boot::selftest`). `torture` runs much longer.
 
 use super::{
-    Domain, Retire, Shared, Slot, barrier, cookie, is_over, read, synchronize, synchronize_expedited,
+    Domain, Retire, Retiring, Shared, Slot, barrier, cookie, is_over, read, synchronize,
+    synchronize_expedited,
 };
 use crate::check;
 use crate::sched::{CpuSet, WaitQueue, current, online, policy, spawn_kthread, yield_now};
@@ -33,7 +34,7 @@ impl Element {
 }
 
 impl Retire for Element {
-    fn retire(&self) {
+    fn retire(&self, _: &Retiring) {
         RETIRED.fetch_add(1, Relaxed);
     }
 }
