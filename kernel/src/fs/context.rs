@@ -3,7 +3,7 @@
 use crate::fs::dentry::Dentry;
 use crate::fs::mount::Mount;
 use crate::fs::path::Path;
-use crate::rcu::{Held, Reader, Retire, Retiring, Shared, Slot, read};
+use crate::rcu::{Found, Held, Reader, Retire, Retiring, Shared, Slot, read};
 use crate::sync::SpinLock;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -17,13 +17,14 @@ pub struct Place {
 }
 
 impl Place {
-    fn new(path: Path) -> Shared<Self> {
-        Shared::new(Self {
+    fn new(path: Path) -> Self {
+        Self {
             mnt: Held::new(path.mnt),
             dentry: Held::new(path.dentry),
-        })
+        }
     }
-    fn path(&self) -> Path {
+    /// As a path, counted.
+    pub fn path(&self) -> Path {
         Path {
             mnt: self.mnt.clone(),
             dentry: self.dentry.clone(),
@@ -34,110 +35,118 @@ impl Place {
     }
 }
 
-impl Retire for Place {
+/// Root and working directory as they are at one moment. A process that is forked shares its parent's until
+/// one of them changes its own.
+pub struct Places {
+    /// Where absolute path names begin.
+    pub root: Place,
+    /// Where relative path names begin.
+    pub cwd: Place,
+}
+
+impl Retire for Places {
     fn retire(&self, retiring: &Retiring) {
-        self.dentry.give_up(retiring);
-        self.mnt.give_up(retiring);
+        for place in [&self.cwd, &self.root] {
+            place.dentry.give_up(retiring);
+            place.mnt.give_up(retiring);
+        }
     }
     fn seen(&self) {
-        self.dentry.seen();
-        self.mnt.seen();
+        for place in [&self.cwd, &self.root] {
+            place.dentry.seen();
+            place.mnt.seen();
+        }
     }
 }
 
 /// Root, working directory, umask.
 pub struct FsContext {
-    /// Where absolute path names begin. Never empty.
-    root: Slot<Place>,
-    /// Where relative path names begin. Never empty.
-    cwd: Slot<Place>,
-    /// Held by who changes one of them, and by who wants both as they are at one moment.
+    /// Never empty.
+    places: Slot<Places>,
+    /// Held by who changes them.
     changes: SpinLock<()>,
     umask: AtomicU32,
 }
 
-/// A counted reference to what `slot` holds, which is not empty.
-fn held(slot: &Slot<Place>) -> Shared<Place> {
-    slot.get(&read()).expect("a context has its places")
-}
-
 impl FsContext {
-    fn with(root: Shared<Place>, cwd: Shared<Place>, umask: u32) -> Arc<Self> {
+    #[inline(always)]
+    fn with(places: Shared<Places>, umask: u32) -> Arc<Self> {
         Arc::new(Self {
-            root: Slot::new(root),
-            cwd: Slot::new(cwd),
+            places: Slot::new(places),
             changes: SpinLock::new(()),
             umask: AtomicU32::new(umask),
         })
     }
     /// At the root of the first mount, umask 022.
     pub fn initial() -> Arc<Self> {
-        let root = Place::new(crate::fs::mount::initial_root());
-        Self::with(root.clone(), root, 0o022)
+        let root = crate::fs::mount::initial_root();
+        let places = Places {
+            root: Place::new(root.clone()),
+            cwd: Place::new(root),
+        };
+        Self::with(Shared::new(places), 0o022)
     }
     /// A copy, for a new process.
     pub fn copy(&self) -> Arc<Self> {
-        let (root, cwd) = {
-            let _changes = self.changes.lock();
-            (held(&self.root), held(&self.cwd))
-        };
-        Self::with(root, cwd, self.umask())
+        Self::with(self.held(), self.umask())
     }
-    /// For readers: the root, or the working directory.
+    /// For readers: root and working directory.
     #[inline(always)]
-    pub fn place<'r>(&self, root: bool, reader: &'r Reader) -> Option<&'r Place> {
-        let slot = if root { &self.root } else { &self.cwd };
-        slot.load(reader)
+    pub fn places<'r>(&self, reader: &'r Reader) -> Option<Found<'r, Places>> {
+        self.places.found(reader)
+    }
+    /// Root and working directory, counted.
+    fn held(&self) -> Shared<Places> {
+        self.places.get(&read()).expect("a context has its places")
     }
     /// The root.
     pub fn root(&self) -> Path {
-        held(&self.root).path()
+        self.held().root.path()
     }
     /// The working directory.
     pub fn cwd(&self) -> Path {
-        held(&self.cwd).path()
+        self.held().cwd.path()
     }
     /// Root and working directory as they are at one moment.
     pub fn both(&self) -> (Path, Path) {
-        let _changes = self.changes.lock();
-        (self.root(), self.cwd())
+        let held = self.held();
+        (held.root.path(), held.cwd.path())
     }
-    fn set(&self, slot: &Slot<Place>, path: Path) {
-        let new = Place::new(path);
-        let old = {
-            let _changes = self.changes.lock();
-            slot.replace(Some(new))
+    /// Changes what `new` makes of the present places: root and working directory.
+    fn change(&self, new: impl FnOnce(Path, Path) -> (Path, Path)) {
+        let changes = self.changes.lock();
+        let (root, cwd) = self.both();
+        let (root, cwd) = new(root, cwd);
+        let places = Places {
+            root: Place::new(root),
+            cwd: Place::new(cwd),
         };
+        let old = self.places.replace(Some(Shared::new(places)));
+        drop(changes);
         drop(old);
     }
     /// `chroot`.
     pub fn set_root(&self, root: Path) {
-        self.set(&self.root, root);
+        // What is replaced is held until the lock is given back.
+        let held = self.held();
+        self.change(|_, cwd| (root, cwd));
+        drop(held);
     }
     /// `chdir`.
     pub fn set_cwd(&self, cwd: Path) {
-        self.set(&self.cwd, cwd);
+        let held = self.held();
+        self.change(|root, _| (root, cwd));
+        drop(held);
     }
     /// Whether its root or its working directory is `place`.
     pub fn is_at(&self, place: &Path) -> bool {
-        let reader = read();
-        [true, false]
-            .iter()
-            .any(|root| self.place(*root, &reader).is_some_and(|own| own.is_at(place)))
+        let held = self.held();
+        held.root.is_at(place) || held.cwd.is_at(place)
     }
     /// `pivot_root`: root or working directory is changed to `to` if it is `from`.
     pub fn replace(&self, from: &Path, to: &Path) {
-        let new = Place::new(to.clone());
-        let mut old = (None, None);
-        let changes = self.changes.lock();
-        if held(&self.root).is_at(from) {
-            old.0 = self.root.replace(Some(new.clone()));
-        }
-        if held(&self.cwd).is_at(from) {
-            old.1 = self.cwd.replace(Some(new));
-        }
-        drop(changes);
-        drop(old);
+        let moved = |at: Path| if at == *from { to.clone() } else { at };
+        self.change(|root, cwd| (moved(root), moved(cwd)));
     }
     /// The umask.
     #[inline]

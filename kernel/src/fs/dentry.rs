@@ -2,9 +2,10 @@
 //! dentry *are* the directory. In file systems that make their entries up at each lookup (`procfs`), a dentry
 //! has only entries on which something is mounted.
 //!
-//! Locks. `Dentry.dir` (the entries): a parent's before its child's. Two unrelated directories are locked
-//! together only by rename, under the superblock's `rename_lock`, the one with the lower address first.
-//! `Dentry.link` (name and parent) comes last. See `docs/fs.md`.
+//! Readers find entries by name without a lock (`children.rs`). Locks, for all others: `Dentry.dir` (the
+//! entries): a parent's before its child's. Two unrelated directories are locked together only by rename,
+//! under the superblock's `rename_lock`, the one with the lower address first. `Dentry.link` (name and
+//! parent) comes last. See `docs/fs.md`.
 
 use crate::fs::children::Children;
 use crate::fs::inode::{FileType, Inode};

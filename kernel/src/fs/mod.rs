@@ -50,6 +50,7 @@ mod rcu;
 pub mod readdir;
 pub mod regular;
 pub mod rseq;
+pub mod selftest;
 pub mod signalfd;
 pub mod splice;
 pub mod superblock;

@@ -4,7 +4,9 @@
 //! processors read; this continues where it stopped. Each step then takes one short lock, the directory's,
 //! and counts one reference. Memory is allocated only for symbolic links.
 
+use crate::fs::context::Places;
 use crate::fs::dentry::Dentry;
+use crate::fs::file::File;
 use crate::fs::inode::{FileType, Link};
 use crate::fs::mount::{MS_NOSYMFOLLOW, Mount};
 use crate::fs::moves::Seen;
@@ -20,6 +22,7 @@ use bitflags::bitflags;
 use core::convert::Infallible;
 use core::ops::Range;
 use limen_linux_abi::Errno;
+use limen_name_table::Wanted;
 
 bitflags! {
     /// How to resolve a path.
@@ -106,6 +109,8 @@ pub struct Walker {
     pub cur: Path,
     /// The root that it must not go above, if that is not the task's, or if the task's has been looked up.
     root: Option<Path>,
+    /// Where it began, if that was the task's root, which another thread may change meanwhile.
+    began: Option<Shared<Places>>,
     flags: Walk,
     /// For a scoped walk: the number of moves when it began.
     seen: Seen,
@@ -122,6 +127,7 @@ impl Walker {
         let scoped = flags.intersects(SCOPED);
         Self {
             root: scoped.then(|| start.clone()),
+            began: None,
             cur: start,
             flags,
             seen: if scoped { Seen::now() } else { Seen::NEVER },
@@ -140,10 +146,11 @@ impl Walker {
     }
 
     /// Continues after a plain walk of `walked` bytes. `met`: the entry with the next name, if known.
-    fn after(place: Path, (walked, met): (usize, Option<Shared<Dentry>>), flags: Walk) -> Self {
+    fn after(place: Path, (walked, met, began): Rest, flags: Walk) -> Self {
         Self {
             walked,
             met,
+            began,
             ..Self::new(place, flags)
         }
     }
@@ -163,7 +170,10 @@ impl Walker {
 
     /// The root. Looked up at first use, and the same from then on.
     fn root(&mut self) -> &Path {
-        self.root.get_or_insert_with(|| crate::task::current().root())
+        self.root.get_or_insert_with(|| match &self.began {
+            Some(places) => places.root.path(),
+            None => crate::task::current().root(),
+        })
     }
 
     #[cold]
@@ -454,12 +464,16 @@ fn walker_for_all(dirfd: i32, path: &[u8], flags: Walk) -> Result<Walker, Errno>
     Ok(walker)
 }
 
+/// The rest of a path behind its plain part: how many bytes were walked, the entry with the next name, if
+/// known, and the root if the path began there.
+type Rest = (usize, Option<Shared<Dentry>>, Option<Shared<Places>>);
+
 /// What came of the plain part of a path.
 enum Begun<R> {
     /// The whole path was plain, and was looked at.
     Seen(R),
-    /// It ended here, which is counted.
-    At(Path, End<Shared<Dentry>>),
+    /// It ended here, which is counted, and this is left to be walked.
+    At(Path, Option<Rest>),
     /// Something moved, or was freed: the walk must begin again, and count what it finds.
     Again,
 }
@@ -468,7 +482,7 @@ enum Begun<R> {
 /// counted.
 enum Met<R> {
     Seen(R),
-    Counted(Option<Shared<Mount>>, Option<Shared<Dentry>>, End<Shared<Dentry>>),
+    Counted(Option<Shared<Mount>>, Option<Shared<Dentry>>, Option<Rest>),
 }
 
 /// Walks the plain part of `path` from a place. If that is all, `look` is called with the end of the path; it
@@ -477,24 +491,31 @@ enum Met<R> {
 fn read_from<'r, R>(
     seen: Seen,
     reader: &'r Reader,
-    (mnt, dentry): (Found<'r, Mount>, Found<'r, Dentry>),
+    (mnt, dentry, root): (Found<'r, Mount>, Found<'r, Dentry>, Option<Found<'r, Places>>),
     path: &[u8],
     last: plain::Last,
     look: impl FnOnce(&'r Mount, &'r Dentry) -> Option<R>,
 ) -> Met<R> {
     let mut plain = Plain::at(mnt, dentry, reader);
-    let end = match plain.walk(path, last) {
+    let rest = match plain.walk(path, last) {
         End::Whole => {
             if seen.still()
                 && let Some(result) = look(plain.mnt.value(), plain.dentry.value())
             {
                 return Met::Seen(result);
             }
-            End::Whole
+            None
         }
-        End::Rest(walked, met) => End::Rest(walked, met.and_then(Found::get)),
+        End::Rest(walked, met) => {
+            let began = root.and_then(Found::get);
+            if root.is_some() && began.is_none() {
+                // Another thread has just changed the root, which the rest must not leave.
+                return Met::Counted(None, None, None);
+            }
+            Some((walked, met.and_then(Found::get), began))
+        }
     };
-    Met::Counted(plain.mnt.get(), plain.dentry.get(), end)
+    Met::Counted(plain.mnt.get(), plain.dentry.get(), rest)
 }
 
 impl<R> Met<R> {
@@ -503,8 +524,8 @@ impl<R> Met<R> {
     fn check(self, seen: Seen) -> Begun<R> {
         match self {
             Self::Seen(result) => Begun::Seen(result),
-            Self::Counted(Some(mnt), Some(dentry), end) if seen.is_still_counted() => {
-                Begun::At(Path { mnt, dentry }, end)
+            Self::Counted(Some(mnt), Some(dentry), rest) if seen.is_still_counted() => {
+                Begun::At(Path { mnt, dentry }, rest)
             }
             Self::Counted(..) => Begun::Again,
         }
@@ -525,45 +546,44 @@ fn begin<R>(
         return Err(Errno::ENOENT);
     }
     let absolute = path.first() == Some(&b'/');
-    if !absolute && dirfd != AT_FDCWD {
-        return begin_at_descriptor(dirfd, path, last, look);
-    }
+    let file = if absolute || dirfd == AT_FDCWD {
+        None
+    } else {
+        Some(directory(dirfd, path)?)
+    };
     let task = crate::task::current();
     let seen = Seen::at_once();
     let met = {
         let reader = read();
-        let place = task.places().and_then(|places| places.place(absolute, &reader));
-        let Some(place) = place else {
-            return Ok(Begun::Again);
+        let from = match &file {
+            Some(file) => {
+                let place = &file.path;
+                let (mnt, dentry) = (&place.mnt, &place.dentry);
+                (Shared::found(mnt, &reader), Shared::found(dentry, &reader), None)
+            }
+            None => {
+                let Some(places) = task.places().and_then(|fs| fs.places(&reader)) else {
+                    return Ok(Begun::Again);
+                };
+                let at = places.value();
+                let at = if absolute { &at.root } else { &at.cwd };
+                let root = absolute.then_some(places);
+                (at.mnt.found(&reader), at.dentry.found(&reader), root)
+            }
         };
-        let from = (place.mnt.found(&reader), place.dentry.found(&reader));
         read_from(seen, &reader, from, path, last, look)
     };
     Ok(met.check(seen))
 }
 
-/// [`begin`] in the directory of a descriptor.
+/// The file of descriptor `dirfd`, where `path` begins.
 #[inline(never)]
-fn begin_at_descriptor<R>(
-    dirfd: i32,
-    path: &[u8],
-    last: plain::Last,
-    look: impl FnOnce(&Mount, &Dentry) -> Option<R>,
-) -> Result<Begun<R>, Errno> {
+fn directory(dirfd: i32, path: &[u8]) -> Result<Arc<File>, Errno> {
     let file = crate::task::current().file_any(dirfd)?;
     if !path.is_empty() && file.inode().kind != FileType::Directory {
         return Err(Errno::ENOTDIR);
     }
-    let seen = Seen::at_once();
-    let met = {
-        let reader = read();
-        let from = (
-            Shared::found(&file.path.mnt, &reader),
-            Shared::found(&file.path.dentry, &reader),
-        );
-        read_from(seen, &reader, from, path, last, look)
-    };
-    Ok(met.check(seen))
+    Ok(file)
 }
 
 /// A walker for `path`, relative to descriptor `dirfd`. The caller walks the last component. `ENOENT`: the
@@ -573,8 +593,8 @@ pub fn walker(dirfd: i32, path: &[u8], flags: Walk) -> Result<Walker, Errno> {
         return walker_for_all(dirfd, path, flags);
     }
     match begin(dirfd, path, flags, plain::Last::Left, |_, _| None::<Infallible>)? {
-        Begun::At(place, End::Rest(walked, met)) => Ok(Walker::after(place, (walked, met), flags)),
-        Begun::At(_, End::Whole) | Begun::Seen(_) => Err(Errno::ENOENT),
+        Begun::At(place, Some(rest)) => Ok(Walker::after(place, rest, flags)),
+        Begun::At(_, None) | Begun::Seen(_) => Err(Errno::ENOENT),
         Begun::Again => walker_for_all(dirfd, path, flags),
     }
 }
@@ -594,38 +614,36 @@ pub fn lookup(dirfd: i32, path: &[u8], flags: Walk) -> Result<Path, Errno> {
     if !PLAIN.contains(flags) {
         return lookup_all(dirfd, path, flags);
     }
-    let (found, rest) = match begin(dirfd, path, flags, last_of(flags), |_, _| None::<Infallible>)? {
-        Begun::At(found, End::Whole) => (found, None),
-        Begun::At(place, End::Rest(walked, met)) => (place, Some((walked, met))),
+    let found = match begin(dirfd, path, flags, last_of(flags), |_, _| None::<Infallible>)? {
+        Begun::At(found, None) => found,
+        Begun::At(place, Some(rest)) => return lookup_rest(place, rest, path, flags),
         _ => return lookup_all(dirfd, path, flags),
     };
-    if let Some(rest) = rest {
-        return lookup_rest(found, rest, path, flags);
-    }
     if flags.contains(Walk::DIRECTORY) && found.dentry.inode.kind != FileType::Directory {
         return Err(Errno::ENOTDIR);
     }
     Ok(found)
 }
 
-/// Calls `look` with the mount and the name to which `path` leads, relative to descriptor `dirfd`, and returns
-/// its result. `look` must not sleep: nothing is counted if the path is plain. `flags` are those that a plain
-/// walk obeys, without [`Walk::DIRECTORY`]. May sleep before.
+/// Calls `look` with the mount and the name to which `path` leads, relative to descriptor `dirfd`. `look`
+/// must not sleep, since nothing is counted. `Some`: the path is not plain, `look` was not called, and this
+/// is where the path leads. `flags` are those that a plain walk obeys, without [`Walk::DIRECTORY`]. May sleep.
 #[inline(always)]
-pub fn look<R>(
+pub fn look(
     dirfd: i32,
     path: &[u8],
     flags: Walk,
-    look: impl Fn(&Mount, &Dentry) -> R,
-) -> Result<R, Errno> {
-    let place = match begin(dirfd, path, flags, last_of(flags), |mnt, dentry| {
-        Some(look(mnt, dentry))
-    })? {
-        Begun::Seen(result) => return Ok(result),
-        Begun::At(place, End::Rest(walked, met)) => lookup_rest(place, (walked, met), path, flags)?,
-        Begun::At(_, End::Whole) | Begun::Again => lookup_all(dirfd, path, flags)?,
+    look: impl FnOnce(&Mount, &Dentry),
+) -> Result<Option<Path>, Errno> {
+    let looked = |mnt: &Mount, dentry: &Dentry| {
+        look(mnt, dentry);
+        Some(())
     };
-    Ok(look(&place.mnt, &place.dentry))
+    match begin(dirfd, path, flags, last_of(flags), looked)? {
+        Begun::Seen(()) => Ok(None),
+        Begun::At(place, Some(rest)) => lookup_rest(place, rest, path, flags).map(Some),
+        Begun::At(_, None) | Begun::Again => lookup_all(dirfd, path, flags).map(Some),
+    }
 }
 
 /// [`lookup`] of what does not begin with a plain part.
@@ -636,13 +654,15 @@ fn lookup_all(dirfd: i32, path: &[u8], flags: Walk) -> Result<Path, Errno> {
 
 /// [`lookup`] of the rest, behind the plain part.
 #[inline(never)]
-fn lookup_rest(
-    place: Path,
-    walked: (usize, Option<Shared<Dentry>>),
-    path: &[u8],
-    flags: Walk,
-) -> Result<Path, Errno> {
-    Walker::after(place, walked, flags).finish(path)
+fn lookup_rest(place: Path, mut rest: Rest, path: &[u8], flags: Walk) -> Result<Path, Errno> {
+    if rest.1.is_none() && place.dentry.inode.for_everybody() {
+        // Most often a name that the reader did not see, and that is not there.
+        let wanted = Wanted::first_of(&path[rest.0..]);
+        if !wanted.is_special() {
+            rest.1 = Some(place.dentry.lookup(wanted.name)?);
+        }
+    }
+    Walker::after(place, rest, flags).finish(path)
 }
 
 /// A path of which all but the last component has been resolved.

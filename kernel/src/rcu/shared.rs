@@ -391,10 +391,13 @@ impl<T: Retire> Slot<T> {
     }
 
     /// Holds `first`.
+    #[inline]
     pub fn new(first: Shared<T>) -> Self {
-        let slot = Self::empty();
-        slot.replace(Some(first));
-        slot
+        first.object().mark();
+        Self {
+            object: AtomicPtr::new(first.into_raw()),
+            _owns: PhantomData,
+        }
     }
 
     /// What it holds, as long as the caller reads.
@@ -438,6 +441,8 @@ impl<T: Retire> Slot<T> {
 
 impl<T: Retire> Drop for Slot<T> {
     fn drop(&mut self) {
-        self.replace(None);
+        if let Some(object) = NonNull::new(*self.object.get_mut()) {
+            drop(Shared::owning(object));
+        }
     }
 }

@@ -262,8 +262,8 @@ pub fn all_unmounted(sb: &SuperBlock) {
         unmounted(&inode);
     }
 }
-/// The inode has no user any more. If it still has a name, as a pipe's has, nothing is reported and its watches
-/// stay.
+/// The inode has no user any more. If it still has a name, as a pipe's has, nothing is reported and its
+/// watches stay.
 pub fn inode_gone(inode: &Inode) {
     if inode.nlink() != 0 {
         return;

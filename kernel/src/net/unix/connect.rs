@@ -5,7 +5,6 @@ use super::{Kind, Sock, name, name::Name};
 use crate::fs::inode::Inode;
 use crate::fs::procfs::sysctl::net::MAX_BACKLOG;
 use crate::mm::reserve::room_behind;
-use crate::rcu::Shared;
 use alloc::sync::{Arc, Weak};
 use core::any::Any;
 use core::sync::atomic::Ordering;
@@ -54,7 +53,7 @@ impl Sock {
     }
 
     /// `bind`: to an abstract name, or to `inode`, which was made at a path for this.
-    pub fn bind(self: &Arc<Self>, name: Name, inode: Option<&Shared<Inode>>) -> Result<(), Errno> {
+    pub fn bind(self: &Arc<Self>, name: Name, inode: Option<&Inode>) -> Result<(), Errno> {
         let mut s = self.state.lock();
         if s.name.is_some() {
             return Err(Errno::EINVAL);
