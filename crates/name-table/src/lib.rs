@@ -1,14 +1,9 @@
-//! The entries of a directory by name. Names are hashed and compared a word at a time, and hashed while their
-//! end in a path is being found. The table is `hashbrown`'s. The kernel's `fs::dentry` has one for each
-//! directory, under its lock.
+//! How the entries of a directory are found by name. Names are hashed and compared a word at a time, and
+//! hashed while their end in a path is being found. The tables are the kernel's (`fs::children`): readers look
+//! into them without a lock.
 
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
-
-extern crate alloc;
-
-use alloc::sync::Arc;
-use hashbrown::{HashTable, TryReserveError};
 
 /// A name that is looked up.
 pub struct Wanted<'a> {
@@ -105,136 +100,58 @@ impl<'a> Wanted<'a> {
         const DOTS: usize = DOT | DOT << 8;
         matches!((self.name.len(), self.tail), (0, _) | (1, DOT) | (2, DOTS))
     }
+    /// What is to be kept with the name.
     #[inline(always)]
-    fn is<T>(&self, entry: &Entry<T>) -> bool {
-        if self.tail != entry.tail || self.name.len() != entry.name.len() {
+    pub fn key(&self) -> Key {
+        Key {
+            hash: self.hash,
+            tail: self.tail,
+        }
+    }
+    /// Among `places` chains, a power of two, the one that has this name.
+    #[inline(always)]
+    pub fn place(&self, places: usize) -> usize {
+        place(self.hash, places)
+    }
+    /// Whether it is the name `name`, with which `key` was kept.
+    #[inline(always)]
+    pub fn is(&self, key: &Key, name: &[u8]) -> bool {
+        if self.tail != key.tail || self.name.len() != name.len() {
             return false;
         }
-        let (ours, theirs) = (self.name.as_chunks::<WORD>().0, entry.name.as_chunks::<WORD>().0);
+        let (ours, theirs) = (self.name.as_chunks::<WORD>().0, name.as_chunks::<WORD>().0);
         ours.iter()
             .zip(theirs)
             .all(|(a, b)| usize::from_ne_bytes(*a) == usize::from_ne_bytes(*b))
     }
 }
 
-struct Entry<T> {
-    name: Arc<[u8]>,
-    /// The name's [`Wanted::tail`].
+/// What a table keeps with a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Key {
+    hash: u32,
+    /// The last bytes, which do not fill a word.
     tail: usize,
-    value: T,
 }
 
-/// From this number of names on, a table takes much memory.
-const MANY: usize = 200;
-
-/// Values by name.
-pub struct NameTable<T>(HashTable<Entry<T>>);
-
-impl<T> Default for NameTable<T> {
-    fn default() -> Self {
-        Self(HashTable::new())
+impl Key {
+    /// See [`Wanted::place`].
+    #[inline(always)]
+    pub fn place(&self, places: usize) -> usize {
+        place(self.hash, places)
     }
 }
 
-/// The hash for the table, which uses the bits of both ends.
+/// Uses the bits of both ends of the hash.
 #[inline(always)]
-fn spread(hash: u32) -> u64 {
-    u64::from(hash) << 32 | u64::from(hash ^ hash >> 15)
-}
-
-fn hash_of<T>(entry: &Entry<T>) -> u64 {
-    spread(Wanted::new(&entry.name).hash)
-}
-
-impl<T> NameTable<T> {
-    /// How many names there are.
-    pub fn len(&self) -> usize {
-        self.0.len()
-    }
-    /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-    /// The value with the wanted name.
-    #[inline(always)]
-    pub fn find(&self, wanted: &Wanted<'_>) -> Option<&T> {
-        Some(&self.0.find(spread(wanted.hash), |entry| wanted.is(entry))?.value)
-    }
-    /// The value with the wanted name, to be changed.
-    pub fn find_mut(&mut self, wanted: &Wanted<'_>) -> Option<&mut T> {
-        Some(
-            &mut self
-                .0
-                .find_mut(spread(wanted.hash), |entry| wanted.is(entry))?
-                .value,
-        )
-    }
-    /// Whether adding a name needs much memory, which is better allocated without the lock around the table:
-    /// see [`Self::with_room`].
-    #[inline(always)]
-    pub fn must_grow(&self) -> bool {
-        self.0.len() == self.0.capacity() && self.0.len() >= MANY
-    }
-    /// An empty table with room for `count` names. `Err`: there is no memory.
-    pub fn with_room(count: usize) -> Result<Self, TryReserveError> {
-        let mut table = HashTable::new();
-        table.try_reserve(count, hash_of)?;
-        Ok(Self(table))
-    }
-    /// Moves all entries into the memory of `other`, which is empty and has room for them; `other` gets this
-    /// table's memory.
-    pub fn move_to(&mut self, other: &mut Self) {
-        for entry in self.0.drain() {
-            let hash = hash_of(&entry);
-            other.0.insert_unique(hash, entry, hash_of);
-        }
-        core::mem::swap(self, other);
-    }
-    /// Makes room for one more. `Err`: there is no memory, and nothing has changed.
-    pub fn reserve(&mut self) -> Result<(), TryReserveError> {
-        self.0.try_reserve(1, hash_of)
-    }
-    /// Adds a value under a free name. [`Self::reserve`] was called before.
-    pub fn insert(&mut self, name: Arc<[u8]>, value: T) {
-        let Wanted { tail, hash, .. } = Wanted::new(&name);
-        self.0
-            .insert_unique(spread(hash), Entry { name, tail, value }, hash_of);
-    }
-    /// Removes the value with the name.
-    pub fn remove(&mut self, wanted: &Wanted<'_>) -> Option<T> {
-        let found = self.0.find_entry(spread(wanted.hash), |entry| wanted.is(entry));
-        Some(found.ok()?.remove().0.value)
-    }
+fn place(hash: u32, places: usize) -> usize {
+    (hash ^ hash >> 15) as usize & places.wrapping_sub(1)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use std::collections::BTreeMap;
-
-    #[test]
-    fn large_tables_grow_into_memory_made_before() {
-        let mut table = NameTable::default();
-        let mut grown = 0;
-        for n in 0..5000usize {
-            if table.must_grow() {
-                let mut new = NameTable::with_room(2 * table.len()).unwrap();
-                assert!(!new.must_grow());
-                table.move_to(&mut new);
-                assert!(new.is_empty() && !table.must_grow());
-                grown += 1;
-            }
-            let before = table.0.capacity();
-            table.reserve().unwrap();
-            assert!(n < MANY * 2 || table.0.capacity() == before);
-            table.insert(Arc::from(n.to_string().as_bytes()), n);
-        }
-        assert!((3..10).contains(&grown));
-        for n in 0..5000 {
-            assert_eq!(table.find(&Wanted::new(n.to_string().as_bytes())), Some(&n));
-        }
-    }
 
     #[test]
     fn usual_names_lie_apart() {
@@ -272,20 +189,12 @@ mod tests {
             let size = names.len().next_power_of_two();
             let mut places = vec![0u64; size];
             for name in &names {
-                let hash = spread(Wanted::new(name.as_bytes()).hash);
-                places[hash as usize & (size - 1)] += 1;
+                places[Wanted::new(name.as_bytes()).place(size)] += 1;
             }
             // How many names share a place on average: up to 2 if places were random.
             let met = places.iter().map(|n| n * n).sum::<u64>() as f64 / names.len() as f64;
             assert!(met < 2.3, "{what}: {met}");
         }
-    }
-
-    #[test]
-    fn an_empty_table_has_nothing() {
-        let mut table = NameTable::<u8>::default();
-        assert!(table.is_empty() && table.find(&Wanted::new(b"x")).is_none());
-        assert!(table.find_mut(&Wanted::new(b"")).is_none() && table.remove(&Wanted::new(b"x")).is_none());
     }
 
     /// Similar names, few enough to be equal sometimes.
@@ -302,31 +211,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn as_an_ordinary_map(steps in proptest::collection::vec((name(), 0..4u8), 1..400)) {
-            let (mut table, mut map) = (NameTable::default(), BTreeMap::new());
-            for (n, (name, what)) in steps.into_iter().enumerate() {
-                let wanted = Wanted::new(&name);
-                prop_assert_eq!(table.find(&wanted), map.get(&name));
-                match what {
-                    0 => prop_assert_eq!(table.remove(&wanted), map.remove(&name)),
-                    1 => {
-                        let (ours, theirs) = (table.find_mut(&wanted), map.get_mut(&name));
-                        prop_assert_eq!(&ours, &theirs);
-                        if let (Some(ours), Some(theirs)) = (ours, theirs) {
-                            (*ours, *theirs) = (n, n);
-                        }
-                    }
-                    _ if map.contains_key(&name) => {}
-                    _ => {
-                        table.reserve().unwrap();
-                        table.insert(Arc::from(&name[..]), n);
-                        map.insert(name, n);
-                    }
-                }
-                prop_assert_eq!(table.len(), map.len());
-            }
-            for (name, n) in &map {
-                prop_assert_eq!(table.find(&Wanted::new(name)), Some(n));
+        fn a_name_is_itself_only(one in name(), other in name()) {
+            let (wanted, key) = (Wanted::new(&one), Wanted::new(&other).key());
+            prop_assert_eq!(wanted.is(&key, &other), one == other);
+            prop_assert!(wanted.is(&wanted.key(), &one));
+            for places in [1, 2, 64] {
+                prop_assert!(wanted.place(places) < places);
+                prop_assert_eq!(wanted.place(places), wanted.key().place(places));
             }
         }
 

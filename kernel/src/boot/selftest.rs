@@ -11,6 +11,7 @@ const ROOMS: &[(&str, &[Test])] = &[
     ("mm", crate::mm::selftest::TESTS),
     ("sched", crate::sched::selftest::TESTS),
     ("rcu", crate::rcu::selftest::TESTS),
+    ("fs", crate::fs::selftest::TESTS),
 ];
 
 /// Whether the command line asks for the self-tests.

@@ -7,6 +7,7 @@ use crate::fs::inode::{Dev, FileType, Inode, InodeOps, NewInode, NoOps, new_root
 use crate::fs::mount::{MS_NODEV, MS_NOEXEC, MS_NOSUID, Mount};
 use crate::fs::path::Path;
 use crate::fs::superblock::{StatFs, SuperBlock, SuperOps};
+use crate::rcu::Shared;
 use crate::sync::SpinLock;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -26,14 +27,14 @@ impl SuperOps for Internal {
 struct Anonymous;
 
 impl InodeOps for Anonymous {
-    fn open(&self, _: &Arc<Inode>, _: u32) -> Result<Option<Arc<dyn FileOps>>, Errno> {
+    fn open(&self, _: &Shared<Inode>, _: u32) -> Result<Option<Arc<dyn FileOps>>, Errno> {
         Err(Errno::ENXIO)
     }
 }
 
 /// An internal mount, made at first use.
 struct Lazy {
-    mount: SpinLock<Option<Arc<Mount>>>,
+    mount: SpinLock<Option<Shared<Mount>>>,
     name: &'static str,
     magic: u64,
     /// `MS_*`.
@@ -49,7 +50,7 @@ impl Lazy {
             flags,
         }
     }
-    fn get(&self) -> Arc<Mount> {
+    fn get(&self) -> Shared<Mount> {
         if let Some(m) = self.mount.lock().as_ref() {
             return m.clone();
         }
@@ -70,7 +71,7 @@ static DETACHED: Lazy = Lazy::new("tmpfs", 0x0102_1994, 0);
 /// One shared place for each class of anonymous files.
 static CLASSES: SpinLock<BTreeMap<&'static str, Path>> = SpinLock::new(BTreeMap::new());
 
-fn place(mnt: Arc<Mount>, inode: Arc<Inode>, label: &[u8]) -> Path {
+fn place(mnt: Shared<Mount>, inode: Shared<Inode>, label: &[u8]) -> Path {
     Path {
         dentry: Dentry::new_detached(inode, label),
         mnt,
@@ -94,7 +95,7 @@ pub fn pipe_place() -> Path {
     let mnt = PIPES.get();
     let inode = Inode::new(&mnt.root.inode.sb, Box::new(NoOps), &owned(FileType::Fifo, 0o600));
     let label = format!("pipe:[{}]", inode.ino);
-    place(mnt, Arc::new(inode), label.as_bytes())
+    place(mnt, Shared::new(inode), label.as_bytes())
 }
 
 /// Whether this is the place of a `pipe2` pipe, and no FIFO of a file system.
@@ -111,7 +112,7 @@ pub fn socket_place() -> Path {
         &owned(FileType::Socket, 0o777),
     );
     let label = format!("socket:[{}]", inode.ino);
-    place(mnt, Arc::new(inode), label.as_bytes())
+    place(mnt, Shared::new(inode), label.as_bytes())
 }
 
 /// An anonymous file of class `name` (`[eventfd]`) that can be polled and has no position. `ENFILE`.
@@ -132,7 +133,7 @@ pub fn file(
             ..owned(FileType::Anonymous, 0)
         };
         let inode = Inode::new(&mnt.root.inode.sb, Box::new(Anonymous), &new);
-        let path = place(mnt, Arc::new(inode), format!("anon_inode:{name}").as_bytes());
+        let path = place(mnt, Shared::new(inode), format!("anon_inode:{name}").as_bytes());
         CLASSES.lock().entry(name).or_insert(path).clone()
     });
     let mode = mode | FileMode::NO_PREAD | FileMode::POLLS;
@@ -140,6 +141,6 @@ pub fn file(
 }
 
 /// A place outside the tree for a file of another file system (memfds).
-pub fn detached(inode: Arc<Inode>, label: &[u8]) -> Path {
+pub fn detached(inode: Shared<Inode>, label: &[u8]) -> Path {
     place(DETACHED.get(), inode, label)
 }

@@ -4,6 +4,7 @@ use crate::fs::dentry::Dentry;
 use crate::fs::inode::{FileType, Inode, Time, now};
 use crate::fs::inotify;
 use crate::fs::memfd::SEAL_EXEC;
+use crate::fs::mount::Mount;
 use crate::fs::path::Path;
 use crate::fs::perm;
 use crate::mm::PAGE_SIZE;
@@ -32,8 +33,8 @@ pub struct Stat<'a> {
 /// The size of a directory in memory, as Linux's tmpfs computes it.
 fn directory_size(dentry: &Dentry) -> u64 {
     const ENTRY: u64 = 20;
-    match dentry.lock_dir() {
-        Ok(dir) if dentry.inode.ops.writable_directory() => (dir.len() as u64 + 2) * ENTRY,
+    match dentry.children() {
+        Some(children) if dentry.inode.ops.writable_directory() => (children.len() as u64 + 2) * ENTRY,
         _ => 0,
     }
 }
@@ -50,19 +51,25 @@ fn size_without_pages(dentry: &Dentry) -> u64 {
 /// What `stat` shows of `path`. Inlined, since callers convert the result to another layout at once.
 #[inline(always)]
 pub fn stat(path: &Path) -> Stat<'_> {
-    let inode = &*path.dentry.inode;
+    stat_of(&path.mnt, &path.dentry)
+}
+
+/// [`stat`] of a place that need not be counted. Does not sleep.
+#[inline(always)]
+pub fn stat_of<'a>(mnt: &Mount, dentry: &'a Dentry) -> Stat<'a> {
+    let inode = &**dentry.inode;
     inode.ops.refresh(inode);
     let (size, blocks) = match &inode.pages {
         Some(pages) => (pages.size(), (pages.resident() * (PAGE_SIZE / 512)) as u64),
-        None => (size_without_pages(&path.dentry), 0),
+        None => (size_without_pages(dentry), 0),
     };
     Stat {
         inode,
         mode: inode.st_mode(),
         size,
         blocks,
-        mnt_id: path.mnt.id,
-        mount_root: alloc::sync::Arc::ptr_eq(&path.mnt.root, &path.dentry),
+        mnt_id: mnt.id,
+        mount_root: core::ptr::eq(&**mnt.root, dentry),
     }
 }
 

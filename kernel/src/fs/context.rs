@@ -1,101 +1,152 @@
 //! The root directory, working directory and umask of a process. `CLONE_FS` shares them, fork copies them.
 
+use crate::fs::dentry::Dentry;
+use crate::fs::mount::Mount;
 use crate::fs::path::Path;
+use crate::rcu::{Found, Held, Reader, Retire, Retiring, Shared, Slot, read};
 use crate::sync::SpinLock;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU32, Ordering};
 
-/// What the context's lock protects.
-pub struct Places {
-    /// Where absolute path names begin.
-    pub root: Path,
-    /// Where relative path names begin.
-    pub cwd: Path,
+/// A place that readers find.
+pub struct Place {
+    /// The mount.
+    pub mnt: Held<Mount>,
+    /// The name.
+    pub dentry: Held<Dentry>,
 }
 
-impl Places {
-    /// The root of the first mount.
-    #[cold]
-    pub fn initial() -> Self {
-        let root = crate::fs::mount::initial_root();
+impl Place {
+    fn new(path: Path) -> Self {
         Self {
-            cwd: root.clone(),
-            root,
+            mnt: Held::new(path.mnt),
+            dentry: Held::new(path.dentry),
+        }
+    }
+    /// As a path, counted.
+    pub fn path(&self) -> Path {
+        Path {
+            mnt: self.mnt.clone(),
+            dentry: self.dentry.clone(),
+        }
+    }
+    fn is_at(&self, path: &Path) -> bool {
+        self.dentry.is(&path.dentry) && self.mnt.is(&path.mnt)
+    }
+}
+
+/// Root and working directory as they are at one moment. A process that is forked shares its parent's until
+/// one of them changes its own.
+pub struct Places {
+    /// Where absolute path names begin.
+    pub root: Place,
+    /// Where relative path names begin.
+    pub cwd: Place,
+}
+
+impl Retire for Places {
+    fn retire(&self, retiring: &Retiring) {
+        for place in [&self.cwd, &self.root] {
+            place.dentry.give_up(retiring);
+            place.mnt.give_up(retiring);
+        }
+    }
+    fn seen(&self) {
+        for place in [&self.cwd, &self.root] {
+            place.dentry.seen();
+            place.mnt.seen();
         }
     }
 }
 
 /// Root, working directory, umask.
 pub struct FsContext {
-    places: SpinLock<Places>,
+    /// Never empty.
+    places: Slot<Places>,
+    /// Held by who changes them.
+    changes: SpinLock<()>,
     umask: AtomicU32,
 }
 
 impl FsContext {
+    #[inline(always)]
+    fn with(places: Shared<Places>, umask: u32) -> Arc<Self> {
+        Arc::new(Self {
+            places: Slot::new(places),
+            changes: SpinLock::new(()),
+            umask: AtomicU32::new(umask),
+        })
+    }
     /// At the root of the first mount, umask 022.
     pub fn initial() -> Arc<Self> {
-        Arc::new(Self {
-            places: SpinLock::new(Places::initial()),
-            umask: AtomicU32::new(0o022),
-        })
+        let root = crate::fs::mount::initial_root();
+        let places = Places {
+            root: Place::new(root.clone()),
+            cwd: Place::new(root),
+        };
+        Self::with(Shared::new(places), 0o022)
     }
     /// A copy, for a new process.
     pub fn copy(&self) -> Arc<Self> {
-        let p = self.places.lock();
-        let places = Places {
-            root: p.root.clone(),
-            cwd: p.cwd.clone(),
-        };
-        Arc::new(Self {
-            places: SpinLock::new(places),
-            umask: AtomicU32::new(self.umask()),
-        })
+        Self::with(self.held(), self.umask())
     }
-    /// The lock around the directories. For [`OwnSlot::look`](crate::sync::OwnSlot::look).
+    /// For readers: root and working directory.
     #[inline(always)]
-    pub fn places(&self) -> &SpinLock<Places> {
-        &self.places
+    pub fn places<'r>(&self, reader: &'r Reader) -> Option<Found<'r, Places>> {
+        self.places.found(reader)
+    }
+    /// Root and working directory, counted.
+    fn held(&self) -> Shared<Places> {
+        self.places.get(&read()).expect("a context has its places")
     }
     /// The root.
     pub fn root(&self) -> Path {
-        self.places.lock().root.clone()
+        self.held().root.path()
     }
     /// The working directory.
     pub fn cwd(&self) -> Path {
-        self.places.lock().cwd.clone()
+        self.held().cwd.path()
     }
     /// Root and working directory as they are at one moment.
     pub fn both(&self) -> (Path, Path) {
-        let p = self.places.lock();
-        (p.root.clone(), p.cwd.clone())
+        let held = self.held();
+        (held.root.path(), held.cwd.path())
+    }
+    /// Changes what `new` makes of the present places: root and working directory.
+    fn change(&self, new: impl FnOnce(Path, Path) -> (Path, Path)) {
+        let changes = self.changes.lock();
+        let (root, cwd) = self.both();
+        let (root, cwd) = new(root, cwd);
+        let places = Places {
+            root: Place::new(root),
+            cwd: Place::new(cwd),
+        };
+        let old = self.places.replace(Some(Shared::new(places)));
+        drop(changes);
+        drop(old);
     }
     /// `chroot`.
     pub fn set_root(&self, root: Path) {
-        let old = core::mem::replace(&mut self.places.lock().root, root);
-        drop(old);
+        // What is replaced is held until the lock is given back.
+        let held = self.held();
+        self.change(|_, cwd| (root, cwd));
+        drop(held);
     }
     /// `chdir`.
     pub fn set_cwd(&self, cwd: Path) {
-        let old = core::mem::replace(&mut self.places.lock().cwd, cwd);
-        drop(old);
+        let held = self.held();
+        self.change(|root, _| (root, cwd));
+        drop(held);
     }
     /// Whether its root or its working directory is `place`.
     pub fn is_at(&self, place: &Path) -> bool {
-        let p = self.places.lock();
-        p.root == *place || p.cwd == *place
+        let held = self.held();
+        held.root.is_at(place) || held.cwd.is_at(place)
     }
     /// `pivot_root`: root or working directory is changed to `to` if it is `from`.
     pub fn replace(&self, from: &Path, to: &Path) {
-        let mut old = (None, None);
-        let mut p = self.places.lock();
-        if p.root == *from {
-            old.0 = Some(core::mem::replace(&mut p.root, to.clone()));
-        }
-        if p.cwd == *from {
-            old.1 = Some(core::mem::replace(&mut p.cwd, to.clone()));
-        }
-        drop(p);
-        drop(old);
+        let moved = |at: Path| if at == *from { to.clone() } else { at };
+        self.change(|root, cwd| (moved(root), moved(cwd)));
     }
     /// The umask.
     #[inline]

@@ -5,8 +5,8 @@ use crate::fs::dentry::Dentry;
 use crate::fs::mount::Mount;
 use crate::fs::pseudo::{self, Fixed, Plain, Tree};
 use crate::fs::superblock::FsType;
+use crate::rcu::Shared;
 use crate::sync::Once;
-use alloc::sync::Arc;
 use limen_linux_abi::Errno;
 
 /// `DEBUGFS_MAGIC`.
@@ -22,10 +22,10 @@ pub static DEBUGFS: FsType = FsType {
 /// Its names.
 pub static TREE: Tree = Tree::new();
 
-fn mount(_: &[u8], _: &str) -> Result<Arc<Dentry>, Errno> {
+fn mount(_: &[u8], _: &str) -> Result<Shared<Dentry>, Errno> {
     static ONLY: pseudo::Only = pseudo::Only::new();
     /// The kernel's own mount: who watches a file hears of no unmounting.
-    static OWN: Once<Arc<Mount>> = Once::new();
+    static OWN: Once<Shared<Mount>> = Once::new();
     let root = ONLY.root("debugfs", Plain(MAGIC), Fixed(&TREE));
     OWN.get_or_init(|| Mount::new_internal(root.clone(), 0));
     Ok(root)

@@ -2,13 +2,15 @@
 //! dentry *are* the directory. In file systems that make their entries up at each lookup (`procfs`), a dentry
 //! has only entries on which something is mounted.
 //!
-//! Locks. `Dentry.dir` (the entries): a parent's before its child's. Two unrelated directories are locked
-//! together only by rename, under the superblock's `rename_lock`, the one with the lower address first.
-//! `Dentry.link` (name and parent) comes last. See `docs/fs.md`.
+//! Readers find entries by name without a lock (`children.rs`). Locks, for all others: `Dentry.dir` (the
+//! entries): a parent's before its child's. Two unrelated directories are locked together only by rename,
+//! under the superblock's `rename_lock`, the one with the lower address first. `Dentry.link` (name and
+//! parent) comes last. See `docs/fs.md`.
 
+use crate::fs::children::Children;
 use crate::fs::inode::{FileType, Inode};
 use crate::fs::mountpoint::Mountpoint;
-use crate::sync::lockdep::fallible;
+use crate::rcu::{Held, Retire, Retiring, Shared};
 use crate::sync::{SpinGuard, SpinLock};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -16,7 +18,6 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use limen_linux_abi::Errno;
-use limen_name_table::{NameTable, Wanted};
 
 /// The longest name in bytes (`NAME_MAX`).
 pub const NAME_MAX: usize = 255;
@@ -25,110 +26,111 @@ pub const NAME_MAX: usize = 255;
 pub type Name = Arc<[u8]>;
 
 /// Entries by cookie, together with their names: the name in a dentry is behind a lock.
-type Entries = BTreeMap<u64, (Name, Arc<Dentry>)>;
+type Entries = BTreeMap<u64, (Name, Shared<Dentry>)>;
 
-/// An entry of a directory.
-struct Child {
-    dentry: Arc<Dentry>,
-    /// Its place in listings. Never changes while the entry exists.
-    cookie: u64,
-}
-
-/// The entries of a directory.
+/// The entries of a directory in the order of listings.
 #[derive(Default)]
-pub struct Directory {
-    by_name: NameTable<Child>,
+struct Listing {
     by_cookie: Entries,
     next_cookie: u64,
     /// The directory has been removed: nothing may be added.
     dead: bool,
 }
 
-impl Directory {
+/// What a directory has besides a name.
+struct Inner {
+    children: Children,
+    listing: SpinLock<Listing>,
+}
+
+/// The entries of a directory, locked.
+pub struct Directory<'a> {
+    children: &'a Children,
+    listing: SpinGuard<'a, Listing>,
+}
+
+impl Directory<'_> {
     /// The entry called `name`.
     #[inline]
-    pub fn get(&self, name: &[u8]) -> Option<&Arc<Dentry>> {
-        self.find(&Wanted::new(name))
+    pub fn get(&self, name: &[u8]) -> Option<Shared<Dentry>> {
+        self.children.get(name)
     }
-    /// The entry with the name `wanted`.
-    #[inline(always)]
-    pub fn find(&self, wanted: &Wanted<'_>) -> Option<&Arc<Dentry>> {
-        Some(&self.by_name.find(wanted)?.dentry)
+    /// Whether there is an entry called `name`.
+    pub fn has(&self, name: &[u8]) -> bool {
+        self.children.has(name)
     }
-    /// Entries.
-    pub fn len(&self) -> usize {
-        self.by_name.len()
+    /// Whether `dentry` is the entry called `name`.
+    pub fn is(&self, name: &[u8], dentry: &Shared<Dentry>) -> bool {
+        self.children.is(name, dentry)
     }
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
-        self.by_name.is_empty()
+        self.children.len() == 0
     }
     /// Whether the directory has been removed.
     pub fn is_dead(&self) -> bool {
-        self.dead
+        self.listing.dead
     }
     /// Marks it removed.
     pub fn kill(&mut self) {
-        self.dead = true;
+        self.listing.dead = true;
     }
     /// Adds an entry. The caller has checked that the name is free and the directory not removed. `ENOMEM`.
-    pub fn insert(&mut self, name: Name, dentry: Arc<Dentry>) -> Result<(), Errno> {
-        self.by_name.reserve().map_err(|_| Errno::ENOMEM)?;
-        let cookie = self.next_cookie.max(FIRST_COOKIE);
-        self.next_cookie = cookie + 1;
-        self.by_cookie.insert(cookie, (name.clone(), dentry.clone()));
-        self.by_name.insert(name, Child { dentry, cookie });
+    pub fn insert(&mut self, name: Name, dentry: Shared<Dentry>) -> Result<(), Errno> {
+        self.children.reserve()?;
+        let cookie = self.listing.next_cookie.max(FIRST_COOKIE);
+        self.listing.next_cookie = cookie + 1;
+        let listed = (name.clone(), dentry.clone());
+        self.listing.by_cookie.insert(cookie, listed);
+        self.children.insert(name, dentry, cookie);
         Ok(())
     }
     /// Removes an entry.
-    pub fn remove(&mut self, name: &[u8]) -> Option<Arc<Dentry>> {
-        let child = self.by_name.remove(&Wanted::new(name))?;
-        self.by_cookie.remove(&child.cookie);
-        Some(child.dentry)
+    pub fn remove(&mut self, name: &[u8]) -> Option<Shared<Dentry>> {
+        let (dentry, cookie) = self.children.remove(name)?;
+        self.listing.by_cookie.remove(&cookie);
+        Some(dentry)
     }
     /// Changes the name of an entry to a free one. The entry keeps its place in listings. `ENOMEM`.
     pub fn rename(&mut self, old: &[u8], new: Name) -> Result<(), Errno> {
-        self.by_name.reserve().map_err(|_| Errno::ENOMEM)?;
-        if let Some(child) = self.by_name.remove(&Wanted::new(old)) {
-            if let Some((name, _)) = self.by_cookie.get_mut(&child.cookie) {
+        self.children.reserve()?;
+        if let Some((dentry, cookie)) = self.children.remove(old) {
+            if let Some((name, _)) = self.listing.by_cookie.get_mut(&cookie) {
                 *name = new.clone();
             }
-            self.by_name.insert(new, child);
+            self.children.insert(new, dentry, cookie);
         }
         Ok(())
     }
     /// Replaces the dentry of an existing entry (rename over it, exchange).
-    pub fn replace(&mut self, name: &[u8], dentry: Arc<Dentry>) -> Option<Arc<Dentry>> {
-        let child = self.by_name.find_mut(&Wanted::new(name))?;
-        if let Some((_, listed)) = self.by_cookie.get_mut(&child.cookie) {
-            *listed = dentry.clone();
+    pub fn replace(&mut self, name: &[u8], dentry: Shared<Dentry>) -> Option<Shared<Dentry>> {
+        let (old, cookie) = self.children.replace(name, dentry.clone())?;
+        if let Some((_, listed)) = self.listing.by_cookie.get_mut(&cookie) {
+            *listed = dentry;
         }
-        Some(core::mem::replace(&mut child.dentry, dentry))
+        Some(old)
     }
     /// The end of a listing that begins now. Entries that are added later have cookies from here on.
     #[inline(always)]
     pub fn end(&self) -> u64 {
-        self.next_cookie
+        self.listing.next_cookie
     }
     /// Whether no entry has cookie `from` or a higher one.
     #[inline(always)]
     pub fn ends_before(&self, from: u64) -> bool {
-        from >= self.next_cookie
+        from >= self.listing.next_cookie
     }
     /// The entries with cookie `from` or a higher one.
     #[inline(always)]
-    pub fn from(&self, from: u64) -> impl Iterator<Item = (u64, &[u8], &Arc<Dentry>)> {
-        self.by_cookie
+    pub fn from(&self, from: u64) -> impl Iterator<Item = (u64, &[u8], &Shared<Dentry>)> {
+        self.listing
+            .by_cookie
             .range(from..)
             .map(|(cookie, (name, dentry))| (*cookie, &**name, dentry))
     }
-    /// Takes all names away (the tree is being thrown away); the entries are still listed.
-    fn take_names(&mut self) -> NameTable<Child> {
-        core::mem::take(&mut self.by_name)
-    }
-    /// After that: takes the first entry out.
-    fn take_first(&mut self) -> Option<Arc<Dentry>> {
-        self.by_cookie.pop_first().map(|(_, (_, dentry))| dentry)
+    /// Takes the first entry out of the listing (the tree is being thrown away).
+    fn take_first(&mut self) -> Option<Shared<Dentry>> {
+        self.listing.by_cookie.pop_first().map(|(_, (_, dentry))| dentry)
     }
 }
 
@@ -145,7 +147,7 @@ pub fn any_pinned() -> bool {
 
 /// Name and parent of a dentry.
 struct LinkState {
-    parent: Option<Arc<Dentry>>,
+    parent: Option<Shared<Dentry>>,
     name: Name,
     unlinked: bool,
 }
@@ -153,18 +155,22 @@ struct LinkState {
 /// A name in the tree.
 pub struct Dentry {
     /// The file it names.
-    pub inode: Arc<Inode>,
+    pub inode: Held<Inode>,
     link: SpinLock<LinkState>,
-    dir: Option<Box<SpinLock<Directory>>>,
+    dir: Option<Box<Inner>>,
     /// What is mounted on this name.
     pub mounted: Mountpoint,
 }
 
 impl Dentry {
-    fn build(inode: Arc<Inode>, parent: Option<Arc<Dentry>>, name: Name) -> Arc<Self> {
-        let dir = (inode.kind == FileType::Directory).then(|| Box::new(SpinLock::new(Directory::default())));
-        Arc::new(Self {
-            inode,
+    fn build(inode: Shared<Inode>, parent: Option<Shared<Dentry>>, name: Name) -> Shared<Self> {
+        let inner = || Inner {
+            children: Children::new(),
+            listing: SpinLock::new(Listing::default()),
+        };
+        let dir = (inode.kind == FileType::Directory).then(|| Box::new(inner()));
+        Shared::new(Self {
+            inode: Held::new(inode),
             link: SpinLock::new(LinkState {
                 parent,
                 name,
@@ -176,33 +182,40 @@ impl Dentry {
     }
 
     /// The root of a tree.
-    pub fn new_root(inode: Arc<Inode>) -> Arc<Self> {
+    pub fn new_root(inode: Shared<Inode>) -> Shared<Self> {
         Self::build(inode, None, Arc::from(&b"/"[..]))
     }
     /// A file outside any tree. `label`: what `/proc/<pid>/fd` shows for it.
-    pub fn new_detached(inode: Arc<Inode>, label: &[u8]) -> Arc<Self> {
+    pub fn new_detached(inode: Shared<Inode>, label: &[u8]) -> Shared<Self> {
         Self::build(inode, None, Arc::from(label))
     }
     /// An entry of `parent`, which the caller may add to its entries.
-    pub fn new(parent: &Arc<Dentry>, name: &[u8], inode: Arc<Inode>) -> Arc<Self> {
+    pub fn new(parent: &Shared<Dentry>, name: &[u8], inode: Shared<Inode>) -> Shared<Self> {
         Self::build(inode, Some(parent.clone()), Arc::from(name))
     }
 
-    /// The entries, if it is a directory.
-    #[inline]
-    pub fn directory(&self) -> Result<&SpinLock<Directory>, Errno> {
+    fn inner(&self) -> Result<&Inner, Errno> {
         self.dir.as_deref().ok_or(Errno::ENOTDIR)
+    }
+    /// The entries by name, for readers. `None`: it is no directory.
+    #[inline(always)]
+    pub fn children(&self) -> Option<&Children> {
+        Some(&self.dir.as_deref()?.children)
     }
     /// Locks the entries.
     #[cfg_attr(feature = "lockdep", track_caller)]
-    pub fn lock_dir(&self) -> Result<SpinGuard<'_, Directory>, Errno> {
-        Ok(self.directory()?.lock())
+    pub fn lock_dir(&self) -> Result<Directory<'_>, Errno> {
+        let inner = self.inner()?;
+        Ok(Directory {
+            children: &inner.children,
+            listing: inner.listing.lock(),
+        })
     }
     /// Locks the entries after making room for one more. `ENOMEM`.
     #[inline]
-    pub fn lock_dir_to_add(&self) -> Result<SpinGuard<'_, Directory>, Errno> {
+    pub fn lock_dir_to_add(&self) -> Result<Directory<'_>, Errno> {
         let directory = self.lock_dir()?;
-        if !directory.by_name.must_grow() {
+        if !directory.children.must_grow() {
             return Ok(directory);
         }
         drop(directory);
@@ -211,35 +224,40 @@ impl Dentry {
     /// Makes room. Memory for a large directory is allocated without its lock.
     #[cold]
     #[inline(never)]
-    fn grow(&self) -> Result<SpinGuard<'_, Directory>, Errno> {
+    fn grow(&self) -> Result<Directory<'_>, Errno> {
         loop {
-            let count = self.lock_dir()?.by_name.len();
-            let new = fallible(|| NameTable::with_room(2 * count));
-            let mut new = new.map_err(|_| Errno::ENOMEM)?;
-            let mut directory = self.lock_dir()?;
-            if directory.by_name.len() <= count {
-                directory.by_name.move_to(&mut new);
-            }
+            let count = self.lock_dir()?.children.len();
+            let new = Children::room_for(2 * count)?;
+            let directory = self.lock_dir()?;
+            let old = if directory.children.must_grow() && directory.children.len() <= 2 * count {
+                directory.children.move_to(new)
+            } else {
+                Some(new)
+            };
             drop(directory);
             // The old memory is freed without the lock.
-            drop(new);
+            drop(old);
             let directory = self.lock_dir()?;
-            if !directory.by_name.must_grow() {
+            if !directory.children.must_grow() {
                 return Ok(directory);
             }
         }
     }
     /// Locks the entries while those of `rank` other directories are locked: 1 for the second directory of a
     /// rename, 2 for the directory that is removed or replaced.
-    pub fn lock_dir_nested(&self, rank: usize) -> Result<SpinGuard<'_, Directory>, Errno> {
-        Ok(self.directory()?.lock_nested(rank))
+    pub fn lock_dir_nested(&self, rank: usize) -> Result<Directory<'_>, Errno> {
+        let inner = self.inner()?;
+        Ok(Directory {
+            children: &inner.children,
+            listing: inner.listing.lock_nested(rank),
+        })
     }
     /// Whether it is the root of a tree.
     pub fn is_root(&self) -> bool {
         self.link.lock().parent.is_none()
     }
     /// The parent; `None` for a root.
-    pub fn parent(&self) -> Option<Arc<Dentry>> {
+    pub fn parent(&self) -> Option<Shared<Dentry>> {
         self.link.lock().parent.clone()
     }
     /// The parent's inode number; `None` for a root.
@@ -251,7 +269,7 @@ impl Dentry {
         self.link.lock().name.clone()
     }
     /// Name and parent as they are at one moment.
-    pub fn position(&self) -> (Option<Arc<Dentry>>, Name) {
+    pub fn position(&self) -> (Option<Shared<Dentry>>, Name) {
         let link = self.link.lock();
         (link.parent.clone(), link.name.clone())
     }
@@ -264,7 +282,7 @@ impl Dentry {
         self.link.lock().unlinked = true;
     }
     /// Notes a new name or parent. The caller has locked the entries of both parents.
-    pub fn set_position(&self, parent: &Arc<Dentry>, name: Name) {
+    pub fn set_position(&self, parent: &Shared<Dentry>, name: Name) {
         let old = {
             let mut link = self.link.lock();
             link.name = name;
@@ -272,76 +290,6 @@ impl Dentry {
         };
         drop(old);
     }
-    /// Finds an entry: in the dentry, else by asking the file system.
-    #[inline]
-    pub fn lookup(self: &Arc<Self>, name: &[u8]) -> Result<Arc<Dentry>, Errno> {
-        if let Some(d) = self.lock_dir()?.get(name) {
-            return Ok(d.clone());
-        }
-        self.make_up(name)
-    }
-    /// [`Dentry::lookup`] of an entry that is not in the dentry.
-    #[inline(never)]
-    pub fn make_up(self: &Arc<Self>, name: &[u8]) -> Result<Arc<Dentry>, Errno> {
-        if name.len() > NAME_MAX {
-            return Err(Errno::ENAMETOOLONG);
-        }
-        let inode = self.inode.ops.lookup(&self.inode, name)?;
-        Ok(Dentry::new(self, name, inode))
-    }
-
-    /// Something is to be mounted on this name: the dentry by which lookups find it from now on. An entry
-    /// that its file system makes up is kept in its directory, `self` unless one is kept already; others are
-    /// in it anyway.
-    pub fn pinned(self: &Arc<Self>) -> Result<Arc<Dentry>, Errno> {
-        let mut made_up = Vec::new();
-        let mut dentry = self.clone();
-        while let Some(parent) = dentry.made_up_in() {
-            made_up.push(core::mem::replace(&mut dentry, parent));
-        }
-        for mut child in made_up.into_iter().rev() {
-            let (parent, name) = child.position();
-            if !parent.is_some_and(|p| Arc::ptr_eq(&p, &dentry)) {
-                child = Dentry::new(&dentry, &name, child.inode.clone());
-            }
-            let mut dir = dentry.lock_dir()?;
-            let there = dir.get(&name).cloned();
-            if there.is_none() {
-                dir.insert(name, child.clone())?;
-                PINNED.fetch_add(1, Ordering::Relaxed);
-            }
-            drop(dir);
-            dentry = there.unwrap_or(child);
-        }
-        Ok(dentry)
-    }
-
-    /// Undoes [`Dentry::pinned`] if nothing is mounted on the name or below it any more.
-    pub fn unpin(self: &Arc<Self>) {
-        let mut dentry = self.clone();
-        while let Some(parent) = dentry.made_up_in() {
-            {
-                let Ok(mut dir) = parent.lock_dir() else { return };
-                let holds_others = dentry.lock_dir_nested(2).is_ok_and(|entries| !entries.is_empty());
-                let name = dentry.name();
-                if holds_others
-                    || dentry.mounted.is_used()
-                    || !dir.get(&name).is_some_and(|d| Arc::ptr_eq(d, &dentry))
-                {
-                    return;
-                }
-                dir.remove(&name);
-                PINNED.fetch_sub(1, Ordering::Relaxed);
-            }
-            dentry = parent;
-        }
-    }
-
-    /// The directory that made this entry up, if one did.
-    fn made_up_in(&self) -> Option<Arc<Dentry>> {
-        self.parent().filter(|dir| !dir.inode.ops.writable_directory())
-    }
-
     /// Calls `f` while the name can be neither removed nor moved. `ENOENT`: it has been removed.
     pub fn while_named(&self, f: impl FnOnce()) -> Result<(), Errno> {
         loop {
@@ -353,18 +301,87 @@ impl Dentry {
             if self.is_unlinked() {
                 return Err(Errno::ENOENT);
             }
-            if self.parent().is_some_and(|now| Arc::ptr_eq(&now, &parent)) {
+            if self.parent().is_some_and(|now| Shared::ptr_eq(&now, &parent)) {
                 f();
                 return Ok(());
             }
         }
     }
+}
+
+impl Shared<Dentry> {
+    /// Finds an entry: in the dentry, else by asking the file system.
+    #[inline]
+    pub fn lookup(&self, name: &[u8]) -> Result<Shared<Dentry>, Errno> {
+        if let Some(d) = self.lock_dir()?.get(name) {
+            return Ok(d);
+        }
+        self.make_up(name)
+    }
+    /// [`Dentry::lookup`] of an entry that is not in the dentry.
+    #[inline(never)]
+    pub fn make_up(&self, name: &[u8]) -> Result<Shared<Dentry>, Errno> {
+        if name.len() > NAME_MAX {
+            return Err(Errno::ENAMETOOLONG);
+        }
+        let inode = self.inode.ops.lookup(&self.inode, name)?;
+        Ok(Dentry::new(self, name, inode))
+    }
+
+    /// Something is to be mounted on this name: the dentry by which lookups find it from now on. An entry
+    /// that its file system makes up is kept in its directory, `self` unless one is kept already; others are
+    /// in it anyway.
+    pub fn pinned(&self) -> Result<Shared<Dentry>, Errno> {
+        let mut made_up = Vec::new();
+        let mut dentry = self.clone();
+        while let Some(parent) = dentry.made_up_in() {
+            made_up.push(core::mem::replace(&mut dentry, parent));
+        }
+        for mut child in made_up.into_iter().rev() {
+            let (parent, name) = child.position();
+            if !parent.is_some_and(|p| Shared::ptr_eq(&p, &dentry)) {
+                child = Dentry::new(&dentry, &name, child.inode.clone());
+            }
+            let mut dir = dentry.lock_dir()?;
+            let there = dir.get(&name);
+            if there.is_none() {
+                dir.insert(name, child.clone())?;
+                PINNED.fetch_add(1, Ordering::Relaxed);
+            }
+            drop(dir);
+            dentry = there.unwrap_or(child);
+        }
+        Ok(dentry)
+    }
+
+    /// Undoes [`Dentry::pinned`] if nothing is mounted on the name or below it any more.
+    pub fn unpin(&self) {
+        let mut dentry = self.clone();
+        while let Some(parent) = dentry.made_up_in() {
+            {
+                let Ok(mut dir) = parent.lock_dir() else { return };
+                let holds_others = dentry.lock_dir_nested(2).is_ok_and(|entries| !entries.is_empty());
+                let name = dentry.name();
+                if holds_others || dentry.mounted.is_used() || !dir.is(&name, &dentry) {
+                    return;
+                }
+                dir.remove(&name);
+                PINNED.fetch_sub(1, Ordering::Relaxed);
+            }
+            dentry = parent;
+        }
+    }
+
+    /// The directory that made this entry up, if one did.
+    fn made_up_in(&self) -> Option<Shared<Dentry>> {
+        self.parent().filter(|dir| !dir.inode.ops.writable_directory())
+    }
 
     /// Whether `self` is `other` or below it, in the same tree.
-    pub fn is_below(self: &Arc<Self>, other: &Arc<Dentry>) -> bool {
+    pub fn is_below(&self, other: &Shared<Dentry>) -> bool {
         let mut d = self.clone();
         loop {
-            if Arc::ptr_eq(&d, other) {
+            if Shared::ptr_eq(&d, other) {
                 return true;
             }
             match d.parent() {
@@ -376,7 +393,7 @@ impl Dentry {
 
     /// Its name if it is in the root of its tree, else that of the directory there below which it is. `None`:
     /// it is the root.
-    pub fn name_at_top(self: &Arc<Self>) -> Option<Name> {
+    pub fn name_at_top(&self) -> Option<Name> {
         let mut d = self.clone();
         loop {
             let (parent, name) = d.position();
@@ -390,30 +407,30 @@ impl Dentry {
 
     /// Frees a tree in memory, whose parents and children refer to each other. Called when its last mount is
     /// gone.
-    pub fn dismantle(self: &Arc<Self>) {
+    pub fn dismantle(&self) {
         /// What is found is seen before what is below it.
         fn enter(dentry: &Dentry) {
             crate::fs::inotify::unmounted(&dentry.inode);
-            if let Ok(dir) = dentry.directory() {
-                let names = {
-                    let mut dir = dir.lock();
-                    dir.kill();
-                    dir.take_names()
-                };
-                drop(names);
+            if let Ok(mut dir) = dentry.lock_dir() {
+                dir.kill();
+                let names = dir.children.take();
+                drop(dir);
+                if let Some(names) = names {
+                    names.clear();
+                }
             }
         }
         // The way back is by the parents, which needs no memory: there may be very many.
         enter(self);
         let mut at = self.clone();
         loop {
-            let child = at.directory().ok().and_then(|dir| dir.lock().take_first());
+            let child = at.lock_dir().ok().and_then(|mut dir| dir.take_first());
             if let Some(child) = child {
                 enter(&child);
                 at = child;
                 continue;
             }
-            if Arc::ptr_eq(&at, self) {
+            if Shared::ptr_eq(&at, self) {
                 break;
             }
             let Some(above) = at.parent() else { break };
@@ -422,13 +439,17 @@ impl Dentry {
     }
 }
 
-impl Drop for Dentry {
+impl Retire for Dentry {
     /// Frees a chain of removed directories, which refer to their parents, in a loop: recursion would be as
     /// deep as a program makes the chain.
-    fn drop(&mut self) {
-        let mut parent = self.link.get_mut().parent.take();
-        while let Some(p) = parent {
-            parent = Arc::into_inner(p).and_then(|mut d| d.link.get_mut().parent.take());
+    fn retire(&self, retiring: &Retiring) {
+        self.inode.give_up(retiring);
+        let mut parent = self.link.lock().parent.take();
+        while let Some(last) = parent.and_then(Shared::release) {
+            parent = last.link.lock().parent.take();
         }
+    }
+    fn seen(&self) {
+        self.inode.seen();
     }
 }

@@ -6,6 +6,7 @@ use crate::fs::inode::{Dev, FileType, Inode, NewInode};
 use crate::fs::mount::Mount;
 use crate::fs::superblock::FsType;
 use crate::fs::tmpfs;
+use crate::rcu::Shared;
 use crate::sync::SpinLock;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -18,7 +19,7 @@ static CHAR_DEVICES: SpinLock<BTreeMap<Dev, OpenDevice>> = SpinLock::new(BTreeMa
 static BLOCK_DEVICES: SpinLock<BTreeMap<Dev, OpenDevice>> = SpinLock::new(BTreeMap::new());
 /// devtmpfs, in a mount of the kernel's own, so that it is never unmounted. All mounts show this
 /// instance.
-static OWN: SpinLock<Option<Arc<Mount>>> = SpinLock::new(None);
+static OWN: SpinLock<Option<Shared<Mount>>> = SpinLock::new(None);
 
 /// devtmpfs.
 pub static DEVTMPFS: FsType = FsType {
@@ -28,7 +29,7 @@ pub static DEVTMPFS: FsType = FsType {
 };
 
 /// The devtmpfs root, made on first use.
-pub fn root() -> Arc<Dentry> {
+pub fn root() -> Shared<Dentry> {
     if let Some(own) = OWN.lock().as_ref() {
         return own.root.clone();
     }

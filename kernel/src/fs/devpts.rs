@@ -6,6 +6,7 @@ use crate::fs::file::FileOps;
 use crate::fs::inode::{Dev, FileType, Inode, InodeOps, NewInode};
 use crate::fs::readdir::DirSink;
 use crate::fs::superblock::{FsType, StatFs, SuperBlock, SuperOps};
+use crate::rcu::Shared;
 use crate::sync::{Once, SpinLock};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -78,12 +79,12 @@ fn options(data: &str) -> Result<(), Errno> {
     Ok(())
 }
 
-static ROOT: Once<Arc<Dentry>> = Once::new();
+static ROOT: Once<Shared<Dentry>> = Once::new();
 /// A node exists as long as its pair, so that changes of its owner and permissions stay.
-static NODES: SpinLock<BTreeMap<u32, (Arc<Inode>, Weak<crate::driver::tty::Tty>)>> =
+static NODES: SpinLock<BTreeMap<u32, (Shared<Inode>, Weak<crate::driver::tty::Tty>)>> =
     SpinLock::new(BTreeMap::new());
 
-fn mount(_: &[u8], data: &str) -> Result<Arc<Dentry>, Errno> {
+fn mount(_: &[u8], data: &str) -> Result<Shared<Dentry>, Errno> {
     options(data)?;
     Ok(ROOT
         .get_or_init(|| {
@@ -123,7 +124,7 @@ impl InodeOps for Node {
     fn made_up(&self) -> bool {
         self.0.is_none()
     }
-    fn open(&self, _: &Arc<Inode>, flags: u32) -> Result<Option<Arc<dyn FileOps>>, Errno> {
+    fn open(&self, _: &Shared<Inode>, flags: u32) -> Result<Option<Arc<dyn FileOps>>, Errno> {
         match self.0 {
             None => pty::open_ptmx().map(Some),
             Some(index) => pty::slave(index).ok_or(Errno::EIO)?.open(flags).map(Some),
@@ -131,7 +132,13 @@ impl InodeOps for Node {
     }
 }
 
-fn node(dir: &Arc<Inode>, which: Option<u32>, mode: u32, (uid, gid): (u32, u32), rdev: Dev) -> Arc<Inode> {
+fn node(
+    dir: &Shared<Inode>,
+    which: Option<u32>,
+    mode: u32,
+    (uid, gid): (u32, u32),
+    rdev: Dev,
+) -> Shared<Inode> {
     let new = NewInode {
         kind: FileType::CharDevice,
         mode,
@@ -141,11 +148,11 @@ fn node(dir: &Arc<Inode>, which: Option<u32>, mode: u32, (uid, gid): (u32, u32),
         target: b"",
     };
     let ino = which.map_or(2, |index| u64::from(index) + 3);
-    Arc::new(Inode::with_ino(&dir.sb, ino, Box::new(Node(which)), &new))
+    Shared::new(Inode::with_ino(&dir.sb, ino, Box::new(Node(which)), &new))
 }
 
 impl InodeOps for Root {
-    fn lookup(&self, dir: &Arc<Inode>, name: &[u8]) -> Result<Arc<Inode>, Errno> {
+    fn lookup(&self, dir: &Shared<Inode>, name: &[u8]) -> Result<Shared<Inode>, Errno> {
         if name == b"ptmx" {
             return Ok(node(dir, None, PTMX_MODE.load(Relaxed), (0, 0), Dev::new(5, 2)));
         }
@@ -171,7 +178,7 @@ impl InodeOps for Root {
         }
         Ok(inode)
     }
-    fn list(&self, _: &Arc<Inode>, pos: u64, sink: &mut DirSink<'_>) -> Result<(), Errno> {
+    fn list(&self, _: &Shared<Inode>, pos: u64, sink: &mut DirSink<'_>) -> Result<(), Errno> {
         if pos <= 2 && !sink.add(b"ptmx", 2, FileType::CharDevice, 3) {
             return Ok(());
         }

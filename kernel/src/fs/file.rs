@@ -8,6 +8,7 @@ use crate::fs::path::Path;
 use crate::fs::poll::{PollEvents, PollTable};
 use crate::fs::readdir::DirSink;
 use crate::mm::reserve::room_behind;
+use crate::rcu::Shared;
 use crate::sync::{DirectArc, Mutex, SpinLock};
 use alloc::boxed::Box;
 use alloc::sync::{Arc, Weak};
@@ -238,7 +239,7 @@ impl File {
     }
     /// The inode.
     #[inline(always)]
-    pub fn inode(&self) -> &Arc<Inode> {
+    pub fn inode(&self) -> &Shared<Inode> {
         &self.path.dentry.inode
     }
     /// What it may be used for.

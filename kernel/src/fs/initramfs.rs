@@ -12,10 +12,10 @@ use crate::fs::path::Path;
 use crate::fs::{mount, tmpfs};
 use crate::mm::PhysRange;
 use crate::mm::initrd::Initrd;
+use crate::rcu::Shared;
 use crate::task::Creds;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
-use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 use limen_cpio::{Header, Reader, Unpack};
@@ -35,7 +35,7 @@ enum Body {
     /// Nowhere: it is skipped.
     None,
     /// To a regular file, which has been written up to the given offset.
-    File(Arc<Inode>, u64),
+    File(Shared<Inode>, u64),
     /// To the target of a symbolic link.
     Link(Path, Vec<u8>, Vec<u8>),
 }
@@ -45,11 +45,11 @@ struct Writer {
     root: Path,
     creds: Creds,
     /// Files with several names: (device, inode, type) to the first name. Cleared after each archive.
-    links: BTreeMap<(u32, u32, u32, u32), Arc<Dentry>>,
+    links: BTreeMap<(u32, u32, u32, u32), Shared<Dentry>>,
     header: Header,
     body: Body,
     /// The times of directories are set last, since making entries changes them.
-    directories: Vec<(Arc<Inode>, u32)>,
+    directories: Vec<(Shared<Inode>, u32)>,
     files: usize,
     failed: usize,
     error: Option<Errno>,
@@ -151,7 +151,7 @@ impl Writer {
     }
 
     /// Sets owner, permissions and times.
-    fn dress(&mut self, inode: &Arc<Inode>, header: &Header) {
+    fn dress(&mut self, inode: &Shared<Inode>, header: &Header) {
         inode.set_owner(header.uid, header.gid);
         if inode.kind != FileType::Symlink {
             inode.set_mode(header.mode);
@@ -177,7 +177,7 @@ fn set_time(inode: &Inode, seconds: u32) {
 }
 
 /// The directory, inside `root`, to which a link in an archive's path leads.
-fn dir_of_link(root: &Path, link: &Arc<Dentry>) -> Result<(Arc<Dentry>, ()), Errno> {
+fn dir_of_link(root: &Path, link: &Shared<Dentry>) -> Result<(Shared<Dentry>, ()), Errno> {
     use crate::fs::walk::{Walk, Walker};
     let start = Path {
         mnt: root.mnt.clone(),

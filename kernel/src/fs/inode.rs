@@ -10,7 +10,7 @@ use crate::fs::pipe::Pipe;
 use crate::fs::readdir::DirSink;
 use crate::fs::superblock::SuperBlock;
 use crate::mm::PageCache;
-use crate::rcu::Shown;
+use crate::rcu::{Retire, Retiring, Shared, Shown};
 use crate::sync::{Once, SpinLock};
 use crate::task::Process;
 use alloc::boxed::Box;
@@ -147,18 +147,18 @@ pub struct NewInode<'a> {
 pub trait InodeOps: Send + Sync {
     /// Looks up `name` in a directory whose entries are made up by the file system (procfs). Directories that
     /// keep all entries as dentries need not implement it.
-    fn lookup(&self, dir: &Arc<Inode>, name: &[u8]) -> Result<Arc<Inode>, Errno> {
+    fn lookup(&self, dir: &Shared<Inode>, name: &[u8]) -> Result<Shared<Inode>, Errno> {
         let _ = (dir, name);
         Err(Errno::ENOENT)
     }
     /// Lists the made-up entries of a directory, from cookie `pos` (>= 2) on. They follow the entries that
     /// are dentries.
-    fn list(&self, dir: &Arc<Inode>, pos: u64, sink: &mut DirSink<'_>) -> Result<(), Errno> {
+    fn list(&self, dir: &Shared<Inode>, pos: u64, sink: &mut DirSink<'_>) -> Result<(), Errno> {
         let _ = (dir, pos, sink);
         Ok(())
     }
     /// Makes an inode for a new entry of this directory.
-    fn create(&self, dir: &Arc<Inode>, new: &NewInode<'_>) -> Result<Arc<Inode>, Errno> {
+    fn create(&self, dir: &Shared<Inode>, new: &NewInode<'_>) -> Result<Shared<Inode>, Errno> {
         let _ = (dir, new);
         Err(Errno::EPERM)
     }
@@ -172,12 +172,12 @@ pub trait InodeOps: Send + Sync {
         false
     }
     /// Where a symbolic link leads.
-    fn follow(&self, inode: &Arc<Inode>) -> Result<Link, Errno> {
+    fn follow(&self, inode: &Shared<Inode>) -> Result<Link, Errno> {
         let _ = inode;
         Err(Errno::EINVAL)
     }
     /// The text of a symbolic link; by default what `follow` says.
-    fn readlink(&self, inode: &Arc<Inode>) -> Result<Vec<u8>, Errno> {
+    fn readlink(&self, inode: &Shared<Inode>) -> Result<Vec<u8>, Errno> {
         match self.follow(inode)? {
             Link::Text(text) => Ok(text),
             Link::Jump(path) => path.display(),
@@ -185,11 +185,11 @@ pub trait InodeOps: Send + Sync {
     }
     /// The operations of a newly opened file; `None` for the ordinary ones of this type of file. `flags` are
     /// those of `open`.
-    fn open(&self, inode: &Arc<Inode>, flags: u32) -> Result<Option<Arc<dyn FileOps>>, Errno> {
+    fn open(&self, inode: &Shared<Inode>, flags: u32) -> Result<Option<Arc<dyn FileOps>>, Errno> {
         let _ = (inode, flags);
         Ok(None)
     }
-    /// A chance to bring the attributes up to date before they are shown or checked.
+    /// A chance to bring the attributes up to date before they are shown or checked. Must not sleep.
     fn refresh(&self, inode: &Inode) {
         let _ = inode;
     }
@@ -198,7 +198,7 @@ pub trait InodeOps: Send + Sync {
         let _ = (inode, mask);
         None
     }
-    /// `st_size` of inodes that are neither regular files nor directories.
+    /// `st_size` of inodes that are neither regular files nor directories. Must not sleep.
     fn size(&self, inode: &Inode) -> u64 {
         let _ = inode;
         0
@@ -207,8 +207,9 @@ pub trait InodeOps: Send + Sync {
     fn process(&self) -> Option<Arc<Process>> {
         None
     }
-    /// Called when the inode goes away: it has no name and no user any more.
-    fn evict(&self, inode: &mut Inode) {
+    /// Called when the inode goes away: it has no name and no user any more. Readers may still look at its
+    /// attributes.
+    fn evict(&self, inode: &Inode) {
         let _ = inode;
     }
 }
@@ -499,15 +500,18 @@ impl Inode {
     }
 }
 
-impl Drop for Inode {
-    fn drop(&mut self) {
+impl Retire for Inode {
+    fn retire(&self, _: &Retiring) {
         crate::fs::inotify::inode_gone(self);
         if self.nlink() == 0 {
             self.sb.nameless.fetch_sub(1, Ordering::Relaxed);
         }
-        // The operations are taken out of the inode so that `evict` can have the inode mutably.
-        let ops = core::mem::replace(&mut self.ops, Box::new(NoOps));
-        ops.evict(self);
+        if let Some(pages) = &self.pages
+            && Arc::strong_count(pages) == 1
+        {
+            pages.empty();
+        }
+        self.ops.evict(self);
     }
 }
 
@@ -517,7 +521,7 @@ pub fn now() -> Time {
 }
 
 /// The dentry of a fresh tree: see [`Dentry::new_root`].
-pub fn new_root(sb: &Arc<SuperBlock>, ops: Box<dyn InodeOps>, mode: u32) -> Arc<Dentry> {
+pub fn new_root(sb: &Arc<SuperBlock>, ops: Box<dyn InodeOps>, mode: u32) -> Shared<Dentry> {
     let new = NewInode {
         kind: FileType::Directory,
         mode,
@@ -526,5 +530,5 @@ pub fn new_root(sb: &Arc<SuperBlock>, ops: Box<dyn InodeOps>, mode: u32) -> Arc<
         rdev: Dev::default(),
         target: b"",
     };
-    Dentry::new_root(Arc::new(Inode::with_ino(sb, 1, ops, &new)))
+    Dentry::new_root(Shared::new(Inode::with_ino(sb, 1, ops, &new)))
 }

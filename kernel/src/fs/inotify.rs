@@ -10,6 +10,7 @@ use crate::fs::poll::{PollEvents, PollTable};
 use crate::fs::pseudo::Text;
 use crate::mm::reserve::room_behind;
 use crate::mm::user::UserPtr;
+use crate::rcu::Shared;
 use crate::sched::WaitQueue;
 use crate::sync::SpinLock;
 use crate::task::user::{self, Account};
@@ -146,7 +147,7 @@ impl Queue {
 /// watched, and stands for all others with the same number.
 pub struct MadeUp {
     any: AtomicBool,
-    by_number: SpinLock<RangeTree<(), Arc<Inode>>>,
+    by_number: SpinLock<RangeTree<(), Shared<Inode>>>,
 }
 
 impl MadeUp {
@@ -158,12 +159,12 @@ impl MadeUp {
             by_number: SpinLock::new(RangeTree::new()),
         }
     }
-    fn find(&self, number: u64) -> Option<Arc<Inode>> {
+    fn find(&self, number: u64) -> Option<Shared<Inode>> {
         let found = self.by_number.lock();
         found.get((number, ())).map(|found| found.value.clone())
     }
     /// The first inode with a number above `after`.
-    fn behind(&self, after: Option<u64>) -> Option<Arc<Inode>> {
+    fn behind(&self, after: Option<u64>) -> Option<Shared<Inode>> {
         let tree = self.by_number.lock();
         let found = match after {
             None => tree.first(),
@@ -230,7 +231,7 @@ pub struct Watch {
     mask: AtomicU32,
     owner: Weak<Inotify>,
     user: Arc<Account>,
-    inode: Weak<Inode>,
+    inode: crate::rcu::Weak<Inode>,
 }
 
 impl Drop for Watch {
@@ -452,14 +453,14 @@ enum Placed {
     /// It has this number.
     At(i32),
     /// There is no room for it among those of this inode.
-    Full(Arc<Inode>),
+    Full(Shared<Inode>),
 }
 
 /// The watch of an instance on `named`, or on what stands for it, changed or made with `node`.
 fn put_watch(
     me: &Arc<Inotify>,
-    named: &Arc<Inode>,
-    node: &mut Option<NodeBox<(), Arc<Inode>>>,
+    named: &Shared<Inode>,
+    node: &mut Option<NodeBox<(), Shared<Inode>>>,
     mask: u32,
 ) -> Result<Placed, Errno> {
     let keep = mask & (EVENTS | EXCL_UNLINK | ONESHOT);
@@ -497,7 +498,7 @@ fn put_watch(
         mask: AtomicU32::new(keep),
         owner: Arc::downgrade(me),
         user: me.user.clone(),
-        inode: Arc::downgrade(inode),
+        inode: Shared::downgrade(inode),
     });
     list.add(&watch);
     inode.watched.store(true, Ordering::Release);
@@ -512,7 +513,7 @@ fn put_watch(
 }
 
 /// A node for [`MadeUp`]. `ENOMEM`.
-fn new_node(inode: &Arc<Inode>) -> Result<NodeBox<(), Arc<Inode>>, Errno> {
+fn new_node(inode: &Shared<Inode>) -> Result<NodeBox<(), Shared<Inode>>, Errno> {
     let range = Range {
         first: inode.ino,
         last: inode.ino,

@@ -6,6 +6,7 @@ use crate::fs::file::{File, FileMode};
 use crate::fs::inode::{Dev, FileType, NewInode};
 use crate::fs::regular::{Regular, SEAL_FUTURE_WRITE, SEAL_GROW, SEAL_SHRINK, SEAL_WRITE};
 use crate::fs::tmpfs;
+use crate::rcu::Shared;
 use crate::sync::SpinLock;
 use alloc::format;
 use alloc::sync::Arc;
@@ -23,9 +24,9 @@ const SEAL_SEAL: u32 = 1;
 pub const SEAL_EXEC: u32 = 32;
 
 /// The file system of memfds. Made at first use.
-static TREE: SpinLock<Option<Arc<Dentry>>> = SpinLock::new(None);
+static TREE: SpinLock<Option<Shared<Dentry>>> = SpinLock::new(None);
 
-fn tree() -> Result<Arc<Dentry>, Errno> {
+fn tree() -> Result<Shared<Dentry>, Errno> {
     if let Some(t) = TREE.lock().as_ref() {
         return Ok(t.clone());
     }

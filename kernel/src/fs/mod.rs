@@ -11,6 +11,7 @@
 pub mod acl;
 pub mod anon;
 pub mod attr;
+mod children;
 pub mod closing;
 pub mod context;
 pub mod count;
@@ -49,6 +50,7 @@ mod rcu;
 pub mod readdir;
 pub mod regular;
 pub mod rseq;
+pub mod selftest;
 pub mod signalfd;
 pub mod splice;
 pub mod superblock;
@@ -91,7 +93,7 @@ pub fn init() {
 
 /// What Linux's built-in initramfs contains: a console, which init can open before anything is mounted on
 /// `/dev`, and root's home.
-fn populate(root: &alloc::sync::Arc<dentry::Dentry>) {
+fn populate(root: &crate::rcu::Shared<dentry::Dentry>) {
     let new = |kind, mode, rdev| inode::NewInode {
         kind,
         mode,

@@ -3,11 +3,11 @@
 use crate::fs::dentry::Dentry;
 use crate::fs::inotify;
 use crate::fs::path::Path;
+use crate::rcu::{Held, Retire, Retiring, Shared};
 use crate::sched::WaitQueue;
 use crate::sync::{Once, SpinLock};
 use crate::task::{TaskFlags, creds::cap, current};
 use alloc::string::String;
-use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use limen_linux_abi::Errno;
 
@@ -65,7 +65,7 @@ pub struct Mount {
     /// Number shown in `mountinfo`.
     pub id: u32,
     /// The root of the part of the tree that it shows.
-    pub root: Arc<Dentry>,
+    pub root: Held<Dentry>,
     /// `MS_*` flags of this mount.
     flags: AtomicU32,
     /// The source, as given to `mount`.
@@ -84,11 +84,11 @@ static NEXT_ID: AtomicU32 = AtomicU32::new(1);
 static ROOT: Once<Path> = Once::new();
 
 impl Mount {
-    fn build(root: Arc<Dentry>, flags: u32, source: &[u8], internal: bool) -> Arc<Self> {
+    fn build(root: Shared<Dentry>, flags: u32, source: &[u8], internal: bool) -> Shared<Self> {
         root.inode.sb.mounts.fetch_add(1, Ordering::Relaxed);
-        Arc::new(Self {
+        Shared::new(Self {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
-            root,
+            root: Held::new(root),
             flags: AtomicU32::new(flags & PER_MOUNT),
             source: String::from_utf8_lossy(source).into_owned(),
             at: SpinLock::new(None),
@@ -114,7 +114,7 @@ impl Mount {
         }
     }
     /// A mount for files outside any tree (pipes, sockets, anonymous files), with `MS_*` flags.
-    pub fn new_internal(root: Arc<Dentry>, flags: u32) -> Arc<Self> {
+    pub fn new_internal(root: Shared<Dentry>, flags: u32) -> Shared<Self> {
         Self::build(root, flags, b"none", true)
     }
     /// Whether it is a mount for files outside any tree.
@@ -193,7 +193,7 @@ fn make_read_only(flags: &AtomicU32, busy: &[&AtomicU32]) -> Result<(), Errno> {
 fn remount(at: &Path, flags: u32, data: &str) -> Result<(), Errno> {
     let _change = CHANGE.lock();
     at.mnt.check_listed()?;
-    if !Arc::ptr_eq(&at.dentry, &at.mnt.root) {
+    if !Shared::ptr_eq(&at.dentry, &at.mnt.root) {
         return Err(Errno::EINVAL);
     }
     let sb = &at.mnt.root.inode.sb;
@@ -220,8 +220,20 @@ fn remount(at: &Path, flags: u32, data: &str) -> Result<(), Errno> {
     Ok(())
 }
 
-impl Drop for Mount {
-    fn drop(&mut self) {
+impl Retire for Mount {
+    fn retire(&self, retiring: &Retiring) {
+        self.leave();
+        drop(self.at.lock().take());
+        self.root.give_up(retiring);
+    }
+    fn seen(&self) {
+        self.root.seen();
+    }
+}
+
+impl Mount {
+    /// It shows its file system no more.
+    fn leave(&self) {
         let sb = &self.root.inode.sb;
         if sb.mounts.fetch_sub(1, Ordering::AcqRel) != 1 {
             return;
@@ -262,7 +274,7 @@ impl Changes {
 }
 
 /// Makes `root` the first root.
-pub fn init(root: Arc<Dentry>) {
+pub fn init(root: Shared<Dentry>) {
     let mnt = Mount::build(root.clone(), 0, b"rootfs", false);
     mnt.listed.store(true, Ordering::Relaxed);
     let node = node(&mnt, u64::from(mnt.id)).expect("memory for the first mount");

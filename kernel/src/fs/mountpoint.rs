@@ -1,25 +1,29 @@
 //! What is mounted on a name. It is kept with the name, so that walks which cross different mounts take
-//! different locks.
+//! different locks, and most none.
 
 use crate::fs::mount::Mount;
+use crate::rcu::{Found, Reader, Retire, Shared, Slot, read};
 use crate::sync::SpinLock;
-use alloc::boxed::Box;
-use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU32, Ordering};
 
 /// A mount at this name.
 struct Hung {
     /// The address of the mount in which the name is: a tree may be mounted several times.
     below: usize,
-    mnt: Arc<Mount>,
-    next: Option<Box<Hung>>,
+    /// Nothing once it is removed, so that the mount need not wait for a grace period.
+    mnt: Slot<Mount>,
+    next: Slot<Hung>,
 }
+
+impl Retire for Hung {}
 
 /// The mounts at a name. Most names have none.
 pub struct Mountpoint {
     /// How many there are, so that a load tells that there is none.
     count: AtomicU32,
-    first: SpinLock<Option<Box<Hung>>>,
+    first: Slot<Hung>,
+    /// Held by who changes the mounts here, and by who must not miss one.
+    changes: SpinLock<()>,
 }
 
 impl Mountpoint {
@@ -28,7 +32,8 @@ impl Mountpoint {
     pub const fn new() -> Self {
         Self {
             count: AtomicU32::new(0),
-            first: SpinLock::new(None),
+            first: Slot::empty(),
+            changes: SpinLock::new(()),
         }
     }
     /// Whether something is mounted here, in any of the mounts of this tree.
@@ -36,61 +41,69 @@ impl Mountpoint {
     pub fn is_used(&self) -> bool {
         self.count.load(Ordering::Acquire) != 0
     }
-    /// The mount at this name in the mount `below`.
+    /// The mount at this name in the mount at address `below`, for readers. `None`: there is none, or it
+    /// cannot be seen now, while mounts here change.
     #[inline(always)]
-    pub fn find(&self, below: &Arc<Mount>) -> Option<Arc<Mount>> {
-        let below = Arc::as_ptr(below).addr();
-        let first = self.first.lock();
-        let mut at = first.as_deref();
-        while let Some(hung) = at {
-            if hung.below == below {
-                hung.mnt.used();
-                return Some(hung.mnt.clone());
-            }
-            at = hung.next.as_deref();
+    pub fn found<'r>(&self, below: usize, reader: &'r Reader) -> Option<Found<'r, Mount>> {
+        let mnt = self.hung(below, reader)?.mnt.found(reader)?;
+        mnt.value().used();
+        Some(mnt)
+    }
+    #[inline(always)]
+    fn hung<'r>(&self, below: usize, reader: &'r Reader) -> Option<&'r Hung> {
+        let mut at = self.first.load(reader);
+        while let Some(hung) = at
+            && hung.below != below
+        {
+            at = hung.next.load(reader);
         }
-        None
+        at
+    }
+    /// The mount at this name in the mount `below`.
+    pub fn find(&self, below: &Shared<Mount>) -> Option<Shared<Mount>> {
+        let _changes = self.changes.lock();
+        self.found(Shared::address(below), &read())?.get()
     }
     /// Adds `mnt` in `below`, where nothing is mounted on this name.
-    pub fn add(&self, below: &Arc<Mount>, mnt: Arc<Mount>) {
-        let mut new = Box::new(Hung {
-            below: Arc::as_ptr(below).addr(),
-            mnt,
-            next: None,
+    pub fn add(&self, below: &Shared<Mount>, mnt: Shared<Mount>) {
+        let new = Shared::new(Hung {
+            below: Shared::address(below),
+            mnt: Slot::new(mnt),
+            next: Slot::empty(),
         });
-        let mut first = self.first.lock();
-        new.next = first.take();
-        *first = Some(new);
+        let _changes = self.changes.lock();
+        drop(new.next.replace(self.first.replace(None)));
+        drop(self.first.replace(Some(new)));
         self.count.fetch_add(1, Ordering::Release);
     }
     /// Replaces the mount in `below` by `mnt`.
-    pub fn replace(&self, below: &Arc<Mount>, mnt: Arc<Mount>) {
-        let below = Arc::as_ptr(below).addr();
+    pub fn replace(&self, below: &Shared<Mount>, mnt: Shared<Mount>) {
         let old = {
-            let mut first = self.first.lock();
-            let mut at = first.as_deref_mut();
-            while at.as_ref().is_some_and(|hung| hung.below != below) {
-                at = at.and_then(|hung| hung.next.as_deref_mut());
-            }
-            at.map(|hung| core::mem::replace(&mut hung.mnt, mnt))
+            let _changes = self.changes.lock();
+            let reader = read();
+            self.hung(Shared::address(below), &reader)
+                .and_then(|hung| hung.mnt.replace(Some(mnt)))
         };
         drop(old);
     }
     /// Removes the mount in `below`.
-    pub fn remove(&self, below: &Arc<Mount>) {
-        let below = Arc::as_ptr(below).addr();
+    pub fn remove(&self, below: &Shared<Mount>) {
+        let below = Shared::address(below);
         let gone = {
-            let mut first = self.first.lock();
-            let mut at = &mut *first;
-            while at.as_ref().is_some_and(|hung| hung.below != below) {
-                at = &mut at.as_mut().expect("it was just there").next;
+            let _changes = self.changes.lock();
+            let reader = read();
+            let mut place = &self.first;
+            while let Some(hung) = place.load(&reader)
+                && hung.below != below
+            {
+                place = &hung.next;
             }
-            let mut gone = at.take();
-            if let Some(gone) = &mut gone {
-                *at = gone.next.take();
+            let gone = place.replace(None);
+            if let Some(gone) = &gone {
+                place.replace(gone.next.replace(None));
                 self.count.fetch_sub(1, Ordering::Release);
             }
-            gone
+            gone.and_then(|hung| hung.mnt.replace(None))
         };
         // Perhaps the last reference; it is dropped without the lock.
         drop(gone);

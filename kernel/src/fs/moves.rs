@@ -3,12 +3,16 @@
 //! A reader takes note before it reads, and asks afterwards (a sequence count).
 
 use core::hint::spin_loop;
-use core::sync::atomic::{AtomicU64, Ordering, fence};
+use core::sync::atomic::{AtomicUsize, Ordering, fence};
 
-/// How many moves have begun.
-static BEGUN: AtomicU64 = AtomicU64::new(0);
+/// A count in a line of its own, as every walk reads it.
+#[repr(align(64))]
+struct Count(AtomicUsize);
+
+/// How many moves have begun. No reader lasts so long that the counts come around.
+static BEGUN: Count = Count(AtomicUsize::new(0));
 /// How many moves have ended.
-static ENDED: AtomicU64 = AtomicU64::new(0);
+static ENDED: Count = Count(AtomicUsize::new(0));
 
 /// How long to wait for the end of a move, which takes a few stores.
 const PATIENCE: u32 = 1000;
@@ -23,20 +27,20 @@ impl Moving {
     /// Called before the first change that readers can see.
     #[inline]
     pub fn begin() -> Self {
-        BEGUN.fetch_add(1, Ordering::AcqRel);
+        BEGUN.0.fetch_add(1, Ordering::SeqCst);
         Self(())
     }
 }
 
 impl Drop for Moving {
     fn drop(&mut self) {
-        ENDED.fetch_add(1, Ordering::Release);
+        ENDED.0.fetch_add(1, Ordering::Release);
     }
 }
 
 /// The number of moves at some moment.
 #[derive(Clone, Copy)]
-pub struct Seen(u64);
+pub struct Seen(usize);
 
 impl Seen {
     /// For readers that never ask.
@@ -45,20 +49,36 @@ impl Seen {
     /// The number of moves up to now.
     pub fn now() -> Self {
         for _ in 0..PATIENCE {
-            let ended = ENDED.load(Ordering::Acquire);
-            if BEGUN.load(Ordering::Relaxed) == ended {
+            let ended = ENDED.0.load(Ordering::Acquire);
+            if BEGUN.0.load(Ordering::Relaxed) == ended {
                 return Self(ended);
             }
             spin_loop();
         }
-        Self(ENDED.load(Ordering::Acquire))
+        Self(ENDED.0.load(Ordering::Acquire))
+    }
+
+    /// The number of moves that have ended. If one goes on, [`Self::still`] will say that something moved.
+    #[inline(always)]
+    pub fn at_once() -> Self {
+        Self(ENDED.0.load(Ordering::Acquire))
     }
 
     /// Whether nothing has moved since. Every place that the reader looked at is locked when it is written
-    /// and when it is read. So a reader that saw a change of a mover also sees that the move has begun.
+    /// and when it is read, or is a pointer of [`crate::rcu::Slot`], which is loaded with acquire and stored
+    /// with release. So a reader that saw a change of a mover also sees that the move has begun.
+    #[inline(always)]
     pub fn still(self) -> bool {
         fence(Ordering::Acquire);
-        BEGUN.load(Ordering::Relaxed) == self.0
+        BEGUN.0.load(Ordering::Relaxed) == self.0
+    }
+
+    /// [`Self::still`] of a reader that has just counted a reference. A mover that looks at the count after
+    /// it has begun sees that reference, or the reader sees the mover.
+    #[inline(always)]
+    pub fn is_still_counted(self) -> bool {
+        fence(Ordering::SeqCst);
+        BEGUN.0.load(Ordering::SeqCst) == self.0
     }
 }
 

@@ -8,13 +8,13 @@ use crate::fs::inotify;
 use crate::fs::moves::Moving;
 use crate::fs::path::Path;
 use crate::fs::perm::{self, EXEC, WRITE};
-use crate::sync::SpinGuard;
+use crate::rcu::Shared;
 use crate::task::{Creds, creds::cap};
 use alloc::sync::Arc;
 use limen_linux_abi::Errno;
 
 /// Adds a new inode to a directory under `name`. `EEXIST`; `ENOENT`: the directory has been removed.
-pub fn insert_new(dir: &Arc<Dentry>, name: &[u8], inode: Arc<Inode>) -> Result<Arc<Dentry>, Errno> {
+pub fn insert_new(dir: &Shared<Dentry>, name: &[u8], inode: Shared<Inode>) -> Result<Shared<Dentry>, Errno> {
     if name.len() > NAME_MAX {
         return Err(Errno::ENAMETOOLONG);
     }
@@ -26,7 +26,7 @@ pub fn insert_new(dir: &Arc<Dentry>, name: &[u8], inode: Arc<Inode>) -> Result<A
         if entries.is_dead() {
             return Err(Errno::ENOENT);
         }
-        if entries.get(name).is_some() {
+        if entries.has(name) {
             return Err(Errno::EEXIST);
         }
         entries.insert(key, child.clone())?;
@@ -52,7 +52,7 @@ pub struct New<'a> {
 
 /// Makes an inode for directory `dir`, which has no name yet. Its owner follows from the directory and the
 /// creator.
-pub fn new_inode(dir: &Path, creds: &Creds, new: &New<'_>) -> Result<Arc<Inode>, Errno> {
+pub fn new_inode(dir: &Path, creds: &Creds, new: &New<'_>) -> Result<Shared<Inode>, Errno> {
     let parent = &dir.dentry.inode;
     let (mut gid, mut mode) = (creds.fsgid, new.mode & 0o7777);
     if parent.mode() & 0o2000 != 0 {
@@ -90,7 +90,7 @@ pub fn new_inode(dir: &Path, creds: &Creds, new: &New<'_>) -> Result<Arc<Inode>,
 }
 
 /// Makes an entry: checks, makes the inode and adds the name.
-pub fn create(dir: &Path, name: &[u8], creds: &Creds, new: &New<'_>) -> Result<Arc<Dentry>, Errno> {
+pub fn create(dir: &Path, name: &[u8], creds: &Creds, new: &New<'_>) -> Result<Shared<Dentry>, Errno> {
     match dir.dentry.lookup(name) {
         Ok(_) => return Err(Errno::EEXIST),
         Err(Errno::ENOENT) => {}
@@ -119,11 +119,11 @@ pub fn link(dir: &Path, name: &[u8], creds: &Creds, old: &Path, unnamed_ok: bool
     if name.len() > NAME_MAX {
         return Err(Errno::ENAMETOOLONG);
     }
-    let inode = &old.dentry.inode;
+    let inode: &Shared<Inode> = &old.dentry.inode;
     if dir.dentry.lookup(name).is_ok() {
         return Err(Errno::EEXIST);
     }
-    if !Arc::ptr_eq(&dir.mnt, &old.mnt) {
+    if !Shared::ptr_eq(&dir.mnt, &old.mnt) {
         return Err(Errno::EXDEV);
     }
     dir.mnt.check_writable()?;
@@ -139,7 +139,7 @@ pub fn link(dir: &Path, name: &[u8], creds: &Creds, old: &Path, unnamed_ok: bool
         if entries.is_dead() {
             return Err(Errno::ENOENT);
         }
-        if entries.get(name).is_some() {
+        if entries.has(name) {
             return Err(Errno::EEXIST);
         }
         match inode.link() {
@@ -181,7 +181,7 @@ fn try_remove(dir: &Path, name: &[u8], creds: &Creds, directory: bool, slash: bo
     }
     {
         let mut entries = dir.dentry.lock_dir()?;
-        if !entries.get(name).is_some_and(|d| Arc::ptr_eq(d, &child)) {
+        if !entries.is(name, &child) {
             return Ok(false);
         }
         if child.mounted.is_used() {
@@ -202,7 +202,7 @@ fn try_remove(dir: &Path, name: &[u8], creds: &Creds, directory: bool, slash: bo
 
 /// Takes a link from an inode that is being removed. A directory must be empty; nothing can be added to it
 /// afterwards. The entries of its parent are locked.
-fn bury(child: &Arc<Dentry>) -> Result<(), Errno> {
+fn bury(child: &Shared<Dentry>) -> Result<(), Errno> {
     if child.inode.kind == FileType::Directory {
         let mut own = child.lock_dir_nested(2)?;
         if !own.is_empty() {
@@ -233,17 +233,17 @@ pub struct Side<'a> {
 
 /// The entries of two directories, or those of one.
 enum Locked<'a> {
-    One(SpinGuard<'a, Directory>),
-    Two(SpinGuard<'a, Directory>, SpinGuard<'a, Directory>),
+    One(Directory<'a>),
+    Two(Directory<'a>, Directory<'a>),
 }
 
-impl Locked<'_> {
-    fn from(&mut self) -> &mut Directory {
+impl<'a> Locked<'a> {
+    fn from(&mut self) -> &mut Directory<'a> {
         match self {
             Locked::One(a) | Locked::Two(a, _) => a,
         }
     }
-    fn to(&mut self) -> &mut Directory {
+    fn to(&mut self) -> &mut Directory<'a> {
         match self {
             Locked::One(a) => a,
             Locked::Two(_, b) => b,
@@ -253,8 +253,8 @@ impl Locked<'_> {
 
 /// Locks both: an ancestor before a directory below it, unrelated ones by address. If they differ, the caller
 /// holds the superblock's rename lock.
-fn lock_both<'a>(from: &'a Arc<Dentry>, to: &'a Arc<Dentry>) -> Result<Locked<'a>, Errno> {
-    if Arc::ptr_eq(from, to) {
+fn lock_both<'a>(from: &'a Shared<Dentry>, to: &'a Shared<Dentry>) -> Result<Locked<'a>, Errno> {
+    if Shared::ptr_eq(from, to) {
         return Ok(Locked::One(from.lock_dir()?));
     }
     let from_first = if to.is_below(from) {
@@ -262,7 +262,7 @@ fn lock_both<'a>(from: &'a Arc<Dentry>, to: &'a Arc<Dentry>) -> Result<Locked<'a
     } else if from.is_below(to) {
         false
     } else {
-        Arc::as_ptr(from).addr() < Arc::as_ptr(to).addr()
+        Shared::address(from) < Shared::address(to)
     };
     Ok(if from_first {
         let a = from.lock_dir()?;
@@ -286,7 +286,7 @@ pub fn check_flags(flags: u32) -> Result<(), Errno> {
 pub fn rename(old: &Side<'_>, new: &Side<'_>, creds: &Creds, flags: u32) -> Result<(), Errno> {
     let (from_dir, to_dir) = (&old.dir.dentry, &new.dir.dentry);
     let sb = from_dir.inode.sb.clone();
-    let _order = if Arc::ptr_eq(from_dir, to_dir) {
+    let _order = if Shared::ptr_eq(from_dir, to_dir) {
         None
     } else {
         Some(sb.rename_lock.lock())
@@ -331,7 +331,7 @@ fn try_rename(old: &Side<'_>, new: &Side<'_>, creds: &Creds, flags: u32) -> Resu
     }
     if target
         .as_ref()
-        .is_some_and(|t| Arc::ptr_eq(&t.inode, &source.inode))
+        .is_some_and(|t| Shared::ptr_eq(&t.inode, &source.inode))
     {
         return Ok(true);
     }
@@ -349,7 +349,7 @@ fn try_rename(old: &Side<'_>, new: &Side<'_>, creds: &Creds, flags: u32) -> Resu
         }
         None => perm::path_permission(new.dir, WRITE | EXEC, creds)?,
     }
-    if source_is_dir && !Arc::ptr_eq(from_dir, to_dir) {
+    if source_is_dir && !Shared::ptr_eq(from_dir, to_dir) {
         perm::permission(&source.inode, WRITE, creds)?;
     }
     if !from_dir.inode.ops.writable_directory() || !to_dir.inode.ops.writable_directory() {
@@ -366,13 +366,12 @@ fn try_rename(old: &Side<'_>, new: &Side<'_>, creds: &Creds, flags: u32) -> Resu
         if both.to().is_dead() {
             return Err(Errno::ENOENT);
         }
-        let same = |found: Option<&Arc<Dentry>>, want: Option<&Arc<Dentry>>| match (found, want) {
-            (Some(a), Some(b)) => Arc::ptr_eq(a, b),
-            (None, None) => true,
-            _ => false,
-        };
-        if !same(both.from().get(old.name), Some(&source)) || !same(both.to().get(new.name), target.as_ref())
-        {
+        let unchanged = both.from().is(old.name, &source)
+            && match &target {
+                Some(target) => both.to().is(new.name, target),
+                None => !both.to().has(new.name),
+            };
+        if !unchanged {
             return Ok(false);
         }
         // Mounting on a name needs the lock of the name's directory, which is held.

@@ -13,6 +13,7 @@ use crate::fs::readdir::DirOps;
 use crate::fs::regular::{self, Regular};
 use crate::fs::walk::{AT_FDCWD, LastKind, Walk, Walker, lookup, walker};
 use crate::fs::{dentry::Dentry, inotify, missing, pipe};
+use crate::rcu::Shared;
 use crate::sync::SpinLock;
 use crate::task::{Creds, current};
 use alloc::sync::Arc;
@@ -33,17 +34,17 @@ pub struct How {
 }
 
 /// Operations without a state of their own, which all files of a kind share.
-struct Shared {
+struct Common {
     regular: Arc<dyn FileOps>,
     directory: Arc<dyn FileOps>,
     path: Arc<dyn FileOps>,
 }
 
-static SHARED: SpinLock<Option<Shared>> = SpinLock::new(None);
+static COMMON: SpinLock<Option<Common>> = SpinLock::new(None);
 
-fn shared(pick: impl FnOnce(&Shared) -> &Arc<dyn FileOps>) -> Arc<dyn FileOps> {
-    let mut s = SHARED.lock();
-    let s = s.get_or_insert_with(|| Shared {
+fn common(pick: impl FnOnce(&Common) -> &Arc<dyn FileOps>) -> Arc<dyn FileOps> {
+    let mut s = COMMON.lock();
+    let s = s.get_or_insert_with(|| Common {
         regular: Arc::new(Regular),
         directory: Arc::new(DirOps),
         path: Arc::new(PathOnly),
@@ -164,7 +165,7 @@ pub fn finish(path: Path, flags: u32, creds: &Creds, check: bool) -> Result<Arc<
         return Err(Errno::ENOTDIR);
     }
     if flags & abi::O_PATH != 0 {
-        return Ok(File::new(shared(|s| &s.path), path, flags, FileMode::STREAM));
+        return Ok(File::new(common(|s| &s.path), path, flags, FileMode::STREAM));
     }
     let access = flags & abi::O_ACCMODE;
     let mut want = match access {
@@ -259,14 +260,14 @@ fn read_only(path: Path, flags: u32) -> Result<Arc<File>, Errno> {
 }
 
 /// The operations of a file that is opened, and what else to know of it.
-fn ops_of(inode: &Arc<Inode>, flags: u32) -> Result<(Arc<dyn FileOps>, FileMode), Errno> {
+fn ops_of(inode: &Shared<Inode>, flags: u32) -> Result<(Arc<dyn FileOps>, FileMode), Errno> {
     if let Some(ops) = inode.ops.open(inode, flags)? {
         let mode = ops.mode();
         return Ok((ops, mode));
     }
     Ok(match inode.kind {
-        FileType::Regular => (shared(|s| &s.regular), FileMode::SENDS | FileMode::RECEIVES),
-        FileType::Directory => (shared(|s| &s.directory), FileMode::empty()),
+        FileType::Regular => (common(|s| &s.regular), FileMode::SENDS | FileMode::RECEIVES),
+        FileType::Directory => (common(|s| &s.directory), FileMode::empty()),
         FileType::CharDevice | FileType::BlockDevice => {
             let ops = devices::open(inode, flags)?;
             let mode = ops.mode();
@@ -319,7 +320,7 @@ pub fn open_exec(dirfd: i32, path: &[u8], nofollow: bool, empty: bool) -> Result
     leases::opening(&inode, abi::O_RDONLY)?;
     let ops = match inode.ops.open(&inode, abi::O_RDONLY)? {
         Some(ops) => ops,
-        None => shared(|s| &s.regular),
+        None => common(|s| &s.regular),
     };
     inotify::opened_inode(&found.dentry);
     Ok(File::new(ops, found, abi::O_RDONLY, FileMode::EXEC))

@@ -3,7 +3,7 @@
 use crate::fs::dentry::Dentry;
 use crate::fs::mount::Mount;
 use crate::fs::moves::steadily;
-use alloc::sync::Arc;
+use crate::rcu::Shared;
 use alloc::vec::Vec;
 use limen_linux_abi::Errno;
 
@@ -11,14 +11,14 @@ use limen_linux_abi::Errno;
 #[derive(Clone)]
 pub struct Path {
     /// The mount.
-    pub mnt: Arc<Mount>,
+    pub mnt: Shared<Mount>,
     /// The name.
-    pub dentry: Arc<Dentry>,
+    pub dentry: Shared<Dentry>,
 }
 
 impl PartialEq for Path {
     fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.dentry, &other.dentry) && Arc::ptr_eq(&self.mnt, &other.mnt)
+        Shared::ptr_eq(&self.dentry, &other.dentry) && Shared::ptr_eq(&self.mnt, &other.mnt)
     }
 }
 
@@ -31,7 +31,7 @@ impl Path {
             if root == Some(&place) {
                 return Ok(None);
             }
-            if !Arc::ptr_eq(&place.dentry, &place.mnt.root) {
+            if !Shared::ptr_eq(&place.dentry, &place.mnt.root) {
                 break;
             }
             match place.mnt.mountpoint() {
@@ -61,7 +61,7 @@ impl Path {
     pub fn is_under(&self, root: &Path) -> Result<bool, Errno> {
         let (under, still) = steadily(|| {
             let mut place = self.clone();
-            while !Arc::ptr_eq(&place.mnt, &root.mnt) {
+            while !Shared::ptr_eq(&place.mnt, &root.mnt) {
                 match place.mnt.mountpoint() {
                     Some(at) => place = at,
                     None => return false,
@@ -75,7 +75,7 @@ impl Path {
     /// The inode number of the place above; at the root its own.
     pub fn parent_ino(&self) -> u64 {
         let own = self.dentry.inode.ino;
-        if Arc::ptr_eq(&self.dentry, &self.mnt.root) {
+        if Shared::ptr_eq(&self.dentry, &self.mnt.root) {
             let above = self.up(None).ok().flatten();
             return above.map_or(own, |above| above.dentry.inode.ino);
         }
@@ -114,7 +114,7 @@ impl Path {
             if place == *root {
                 break true;
             }
-            if Arc::ptr_eq(&place.dentry, &place.mnt.root) {
+            if Shared::ptr_eq(&place.dentry, &place.mnt.root) {
                 match place.mnt.mountpoint() {
                     Some(p) => place = p,
                     None => break false,

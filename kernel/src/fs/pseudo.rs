@@ -8,6 +8,7 @@ use crate::fs::inode::{Dev, FileType, Inode, InodeOps, Link, NewInode};
 use crate::fs::io::{IoDst, IoSrc};
 use crate::fs::readdir::DirSink;
 use crate::fs::superblock::{StatFs, SuperBlock, SuperOps};
+use crate::rcu::Shared;
 use crate::sync::{Mutex, Once, SpinLock};
 use crate::task::Process;
 use alloc::boxed::Box;
@@ -188,7 +189,7 @@ fn number(parent: u64, name: &[u8], which: u64) -> u64 {
 }
 
 impl InodeOps for Ops {
-    fn lookup(&self, dir: &Arc<Inode>, name: &[u8]) -> Result<Arc<Inode>, Errno> {
+    fn lookup(&self, dir: &Shared<Inode>, name: &[u8]) -> Result<Shared<Inode>, Errno> {
         let Node::Directory(_, directory) = &self.0 else {
             return Err(Errno::ENOTDIR);
         };
@@ -197,14 +198,14 @@ impl InodeOps for Ops {
             Node::Directory(mode, inner) => inner.own(*mode),
             _ => directory.owner(),
         };
-        Ok(Arc::new(node.inode(
+        Ok(Shared::new(node.inode(
             &dir.sb,
             number(dir.ino, name, directory.which(name)),
             owner,
             directory.splices(),
         )))
     }
-    fn list(&self, dir: &Arc<Inode>, pos: u64, sink: &mut DirSink<'_>) -> Result<(), Errno> {
+    fn list(&self, dir: &Shared<Inode>, pos: u64, sink: &mut DirSink<'_>) -> Result<(), Errno> {
         let Node::Directory(_, directory) = &self.0 else {
             return Err(Errno::ENOTDIR);
         };
@@ -232,13 +233,13 @@ impl InodeOps for Ops {
             Err(Errno::EACCES)
         })
     }
-    fn follow(&self, _: &Arc<Inode>) -> Result<Link, Errno> {
+    fn follow(&self, _: &Shared<Inode>) -> Result<Link, Errno> {
         match &self.0 {
             Node::Link(follow) => follow(),
             _ => Err(Errno::EINVAL),
         }
     }
-    fn open(&self, _: &Arc<Inode>, flags: u32) -> Result<Option<Arc<dyn FileOps>>, Errno> {
+    fn open(&self, _: &Shared<Inode>, flags: u32) -> Result<Option<Arc<dyn FileOps>>, Errno> {
         Ok(match &self.0 {
             Node::File(_, show, store) => Some(Arc::new(TextFile::new(show.clone(), store.clone(), self.1))),
             Node::Special(_, _, _, open) | Node::Strict(_, open) => Some(open(flags)?),
@@ -428,9 +429,9 @@ impl Directory for Fixed {
 }
 
 /// Makes the root of a file system that shows `directory`.
-pub fn root(sb: &Arc<SuperBlock>, mode: u32, directory: Arc<dyn Directory>) -> Arc<Dentry> {
+pub fn root(sb: &Arc<SuperBlock>, mode: u32, directory: Arc<dyn Directory>) -> Shared<Dentry> {
     let owner = directory.owner();
-    Dentry::new_root(Arc::new(
+    Dentry::new_root(Shared::new(
         Node::Directory(mode, directory).inode(sb, 1, owner, true),
     ))
 }
@@ -445,7 +446,7 @@ impl SuperOps for Plain {
 }
 
 /// The root of a file system that has one instance for all mounts.
-pub struct Only(Once<Arc<Dentry>>);
+pub struct Only(Once<Shared<Dentry>>);
 
 impl Only {
     /// Not made yet.
@@ -459,7 +460,7 @@ impl Only {
         name: &'static str,
         ops: impl SuperOps,
         directory: impl Directory + 'static,
-    ) -> Arc<Dentry> {
+    ) -> Shared<Dentry> {
         let make = || {
             let sb = SuperBlock::new(name, Box::new(ops), true);
             root(&sb, 0o555, Arc::new(directory))

@@ -4,7 +4,7 @@ use crate::fs::dentry::{Dentry, Directory, FIRST_COOKIE};
 use crate::fs::file::{File, FileOps};
 use crate::fs::inode::FileType;
 use crate::fs::io::{IoDst, IoSrc};
-use alloc::sync::Arc;
+use crate::rcu::Shared;
 use core::sync::atomic::Ordering;
 use limen_linux_abi::Errno;
 use limen_linux_abi::SysResult;
@@ -65,7 +65,7 @@ impl FileOps for DirOps {
 /// Adds the entries of a directory from the present position on. Returns whether there was room for all. Not
 /// inlined, so that it has all registers for itself.
 #[inline(never)]
-fn add_all(entries: &Directory, sink: &mut DirSink<'_>) -> bool {
+fn add_all(entries: &Directory<'_>, sink: &mut DirSink<'_>) -> bool {
     entries
         .from(sink.pos)
         .all(|(cookie, name, child)| sink.add(name, child.inode.ino, child.inode.kind, cookie + 1))
@@ -74,14 +74,14 @@ fn add_all(entries: &Directory, sink: &mut DirSink<'_>) -> bool {
 /// [`add_all`] up to the end of the listing, if entries were added behind it.
 #[cold]
 #[inline(never)]
-fn add_until(entries: &Directory, sink: &mut DirSink<'_>, end: u64) {
+fn add_until(entries: &Directory<'_>, sink: &mut DirSink<'_>, end: u64) {
     let pos = sink.pos;
     let mut emit =
         |name: &[u8], ino: u64, kind: FileType, next: u64| next <= end && sink.add(name, ino, kind, next);
     add_all(entries, &mut DirSink::new(pos, &mut emit));
 }
 
-fn list(file: &File, dentry: &Arc<Dentry>, sink: &mut DirSink<'_>) -> Result<(), Errno> {
+fn list(file: &File, dentry: &Shared<Dentry>, sink: &mut DirSink<'_>) -> Result<(), Errno> {
     let inode = &dentry.inode;
     let real_only = inode.ops.writable_directory();
     // Asked before the entries are locked, because it locks the name.
@@ -118,7 +118,7 @@ fn list(file: &File, dentry: &Arc<Dentry>, sink: &mut DirSink<'_>) -> Result<(),
     // too, and must not appear twice.
     let start = sink.pos - MADE_UP + FIRST_COOKIE;
     let mut emit = |name: &[u8], ino: u64, kind: FileType, next: u64| {
-        if dentry.lock_dir().is_ok_and(|d| d.get(name).is_some()) {
+        if dentry.lock_dir().is_ok_and(|d| d.has(name)) {
             sink.pos = next - FIRST_COOKIE + MADE_UP;
             return true;
         }

@@ -5,6 +5,7 @@ use crate::fs::inode::{FileType, Inode};
 use crate::fs::io::{IoDst, IoSrc};
 use crate::fs::{RLIMIT_FSIZE, perm};
 use crate::mm::{PAGE_SHIFT, PAGE_SIZE, PageCache};
+use crate::rcu::Shared;
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 use limen_linux_abi::SysResult;
@@ -236,7 +237,7 @@ impl FileOps for Regular {
 }
 
 /// Changes a regular file's size (`truncate`, `O_TRUNC`). The caller has checked permissions.
-pub fn set_size(inode: &Arc<Inode>, size: u64) -> Result<(), Errno> {
+pub fn set_size(inode: &Shared<Inode>, size: u64) -> Result<(), Errno> {
     match inode.kind {
         FileType::Regular => {}
         FileType::Directory => return Err(Errno::EISDIR),

@@ -193,7 +193,7 @@ pub fn copy_file_range(
     let len = len
         .min(MAX_RW)
         .min(source.inode().size().saturating_sub(start).min(MAX_RW as u64) as usize);
-    if Arc::ptr_eq(source.inode(), out.inode())
+    if source.inode().is(out.inode())
         && start < dest.saturating_add(len as u64)
         && dest < start.saturating_add(len as u64)
         && len != 0

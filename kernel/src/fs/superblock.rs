@@ -3,6 +3,7 @@
 use crate::fs::dentry::Dentry;
 use crate::fs::inode::{Dev, FileType};
 use crate::fs::inotify::MadeUp;
+use crate::rcu::Shared;
 use crate::sync::{Mutex, SpinLock};
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -143,7 +144,7 @@ pub struct FsType {
     /// Whether it needs a block device (`nodev` in `/proc/filesystems` if not).
     pub needs_device: bool,
     /// Makes or finds an instance and returns its root. `source` and `data` are those of `mount(2)`.
-    pub mount: fn(source: &[u8], data: &str) -> Result<Arc<Dentry>, Errno>,
+    pub mount: fn(source: &[u8], data: &str) -> Result<Shared<Dentry>, Errno>,
 }
 
 static TYPES: SpinLock<Vec<&'static FsType>> = SpinLock::new(Vec::new());

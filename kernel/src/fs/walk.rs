@@ -1,23 +1,28 @@
 //! Path resolution: `.`, `..`, mounts, symbolic links, trailing slashes, and the rules of `openat2`.
 //!
-//! [`Plain`] resolves most paths, and the first part of the others; this continues where it stopped. Each
-//! step takes one short lock, the directory's, and counts one reference. Memory is allocated only for
-//! symbolic links.
+//! [`Plain`] resolves most paths, and the first part of the others, as a reader who writes nothing that other
+//! processors read; this continues where it stopped. Each step then takes one short lock, the directory's,
+//! and counts one reference. Memory is allocated only for symbolic links.
 
+use crate::fs::context::Places;
 use crate::fs::dentry::Dentry;
+use crate::fs::file::File;
 use crate::fs::inode::{FileType, Link};
-use crate::fs::mount::MS_NOSYMFOLLOW;
+use crate::fs::mount::{MS_NOSYMFOLLOW, Mount};
 use crate::fs::moves::Seen;
 use crate::fs::path::Path;
 use crate::fs::perm;
 use crate::fs::plain::{self, End, Plain};
+use crate::rcu::{Found, Reader, Shared, read};
 use crate::task::Creds;
 use alloc::borrow::Cow;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use bitflags::bitflags;
+use core::convert::Infallible;
 use core::ops::Range;
 use limen_linux_abi::Errno;
+use limen_name_table::Wanted;
 
 bitflags! {
     /// How to resolve a path.
@@ -104,6 +109,8 @@ pub struct Walker {
     pub cur: Path,
     /// The root that it must not go above, if that is not the task's, or if the task's has been looked up.
     root: Option<Path>,
+    /// Where it began, if that was the task's root, which another thread may change meanwhile.
+    began: Option<Shared<Places>>,
     flags: Walk,
     /// For a scoped walk: the number of moves when it began.
     seen: Seen,
@@ -111,7 +118,7 @@ pub struct Walker {
     /// How many bytes of the path a plain walk has walked.
     walked: usize,
     /// The entry with the next name, if the plain walk found it.
-    met: Option<Arc<Dentry>>,
+    met: Option<Shared<Dentry>>,
 }
 
 impl Walker {
@@ -120,6 +127,7 @@ impl Walker {
         let scoped = flags.intersects(SCOPED);
         Self {
             root: scoped.then(|| start.clone()),
+            began: None,
             cur: start,
             flags,
             seen: if scoped { Seen::now() } else { Seen::NEVER },
@@ -138,11 +146,12 @@ impl Walker {
     }
 
     /// Continues after a plain walk of `walked` bytes. `met`: the entry with the next name, if known.
-    fn after(plain: Plain, (walked, met): (usize, Option<Arc<Dentry>>), flags: Walk) -> Self {
+    fn after(place: Path, (walked, met, began): Rest, flags: Walk) -> Self {
         Self {
             walked,
             met,
-            ..Self::new(plain.place(), flags)
+            began,
+            ..Self::new(place, flags)
         }
     }
 
@@ -161,7 +170,10 @@ impl Walker {
 
     /// The root. Looked up at first use, and the same from then on.
     fn root(&mut self) -> &Path {
-        self.root.get_or_insert_with(|| crate::task::current().root())
+        self.root.get_or_insert_with(|| match &self.began {
+            Some(places) => places.root.path(),
+            None => crate::task::current().root(),
+        })
     }
 
     #[cold]
@@ -176,7 +188,7 @@ impl Walker {
     }
 
     fn move_to(&mut self, to: Path) -> Result<(), Errno> {
-        if self.flags.contains(Walk::NO_XDEV) && !Arc::ptr_eq(&to.mnt, &self.cur.mnt) {
+        if self.flags.contains(Walk::NO_XDEV) && !Shared::ptr_eq(&to.mnt, &self.cur.mnt) {
             return Err(Errno::EXDEV);
         }
         self.cur = to;
@@ -233,7 +245,7 @@ impl Walker {
 
     /// The entry `name`, the next one, of the current directory.
     #[inline]
-    pub fn child(&mut self, name: &[u8]) -> Result<Arc<Dentry>, Errno> {
+    pub fn child(&mut self, name: &[u8]) -> Result<Shared<Dentry>, Errno> {
         match self.met.take() {
             Some(child) => Ok(child),
             None => self.cur.dentry.lookup(name),
@@ -243,7 +255,7 @@ impl Walker {
     /// Goes to `child` of the current directory or, if that is a link, to where it leads. `Some(target)`: the
     /// text of a link, to be walked from here.
     #[inline]
-    pub fn enter(&mut self, child: Arc<Dentry>, follow: bool) -> Result<Option<Vec<u8>>, Errno> {
+    pub fn enter(&mut self, child: Shared<Dentry>, follow: bool) -> Result<Option<Vec<u8>>, Errno> {
         if child.mounted.is_used() {
             return self.cross(child, follow);
         }
@@ -256,7 +268,7 @@ impl Walker {
 
     /// [`Walker::enter`] for the last component.
     #[inline]
-    pub fn enter_last(&mut self, child: Arc<Dentry>, follow: bool) -> Result<Option<Vec<u8>>, Errno> {
+    pub fn enter_last(&mut self, child: Shared<Dentry>, follow: bool) -> Result<Option<Vec<u8>>, Errno> {
         if child.inode.kind == FileType::Symlink && follow {
             perm::may_follow(&self.cur.dentry.inode, &child.inode)?;
         }
@@ -265,13 +277,13 @@ impl Walker {
 
     /// Goes to `child`, or to what is mounted on it, which may be a link, too.
     #[inline(never)]
-    fn cross(&mut self, child: Arc<Dentry>, follow: bool) -> Result<Option<Vec<u8>>, Errno> {
+    fn cross(&mut self, child: Shared<Dentry>, follow: bool) -> Result<Option<Vec<u8>>, Errno> {
         let mut to = Path {
             mnt: self.cur.mnt.clone(),
             dentry: child,
         };
         to.cross_mounts();
-        if self.flags.contains(Walk::NO_XDEV) && !Arc::ptr_eq(&to.mnt, &self.cur.mnt) {
+        if self.flags.contains(Walk::NO_XDEV) && !Shared::ptr_eq(&to.mnt, &self.cur.mnt) {
             return Err(Errno::EXDEV);
         }
         if to.dentry.inode.kind == FileType::Symlink && follow {
@@ -283,7 +295,7 @@ impl Walker {
 
     /// Goes to where `link` leads. `mount_flags`: those of its mount.
     #[cold]
-    fn follow(&mut self, link: &Arc<Dentry>, mount_flags: u32) -> Result<Option<Vec<u8>>, Errno> {
+    fn follow(&mut self, link: &Shared<Dentry>, mount_flags: u32) -> Result<Option<Vec<u8>>, Errno> {
         self.links += 1;
         if self.links > MAX_LINKS
             || self.flags.contains(Walk::NO_SYMLINKS)
@@ -421,25 +433,18 @@ impl Walker {
 /// `AT_FDCWD`.
 pub const AT_FDCWD: i32 = -100;
 
-/// The result of `begin` for the place where `path` begins: the running task's root or working directory, or
-/// the directory of descriptor `dirfd`. `ENOENT`: the path is empty and `flags` do not allow that.
-#[inline(always)]
-fn start<T>(dirfd: i32, path: &[u8], flags: Walk, begin: impl FnOnce(&Path) -> T + Copy) -> Result<T, Errno> {
-    if path.is_empty() && !flags.contains(Walk::EMPTY) {
-        return Err(Errno::ENOENT);
-    }
+/// The place where `path` begins, counted: the running task's root or working directory, or the directory of
+/// descriptor `dirfd`.
+fn start(dirfd: i32, path: &[u8], flags: Walk) -> Result<Path, Errno> {
     let absolute = path.first() == Some(&b'/') && !flags.contains(Walk::IN_ROOT);
-    if absolute || dirfd == AT_FDCWD {
-        let task = crate::task::current();
-        return Ok(task.look_at_places(move |p| begin(if absolute { &p.root } else { &p.cwd })));
+    let task = crate::task::current();
+    if absolute {
+        return Ok(task.root());
     }
-    Ok(begin(&start_at(dirfd, path)?))
-}
-
-/// The place of descriptor `dirfd`.
-#[inline(never)]
-fn start_at(dirfd: i32, path: &[u8]) -> Result<Path, Errno> {
-    let file = crate::task::current().file_any(dirfd)?;
+    if dirfd == AT_FDCWD {
+        return Ok(task.cwd());
+    }
+    let file = task.file_any(dirfd)?;
     if !path.is_empty() && file.inode().kind != FileType::Directory {
         return Err(Errno::ENOTDIR);
     }
@@ -449,11 +454,136 @@ fn start_at(dirfd: i32, path: &[u8]) -> Result<Path, Errno> {
 /// A walker that has not walked yet, for paths that do not begin with a plain part.
 #[inline(never)]
 fn walker_for_all(dirfd: i32, path: &[u8], flags: Walk) -> Result<Walker, Errno> {
-    let mut walker = Walker::new(start(dirfd, path, flags, Path::clone)?, flags);
+    if path.is_empty() && !flags.contains(Walk::EMPTY) {
+        return Err(Errno::ENOENT);
+    }
+    let mut walker = Walker::new(start(dirfd, path, flags)?, flags);
     if path.first() == Some(&b'/') {
         walker.root.get_or_insert_with(|| walker.cur.clone());
     }
     Ok(walker)
+}
+
+/// The rest of a path behind its plain part: how many bytes were walked, the entry with the next name, if
+/// known, and the root if the path began there.
+type Rest = (usize, Option<Shared<Dentry>>, Option<Shared<Places>>);
+
+/// What came of the plain part of a path.
+enum Begun<R> {
+    /// The whole path was plain, and was looked at.
+    Seen(R),
+    /// It ended here, which is counted, and this is left to be walked.
+    At(Path, Option<Rest>),
+    /// Something moved, or was freed: the walk must begin again, and count what it finds.
+    Again,
+}
+
+/// What a reader found: what `look` made of it, or what is to be used without the reader, if it could be
+/// counted.
+enum Met<R> {
+    Seen(R),
+    Counted(Option<Shared<Mount>>, Option<Shared<Dentry>>, Option<Rest>),
+}
+
+/// Walks the plain part of `path` from a place. If that is all, `look` is called with the end of the path; it
+/// must not sleep. If it returns `None`, and else, what the walk has found is counted.
+#[inline(always)]
+fn read_from<'r, R>(
+    seen: Seen,
+    reader: &'r Reader,
+    (mnt, dentry, root): (Found<'r, Mount>, Found<'r, Dentry>, Option<Found<'r, Places>>),
+    path: &[u8],
+    last: plain::Last,
+    look: impl FnOnce(&'r Mount, &'r Dentry) -> Option<R>,
+) -> Met<R> {
+    let mut plain = Plain::at(mnt, dentry, reader);
+    let rest = match plain.walk(path, last) {
+        End::Whole => {
+            if seen.still()
+                && let Some(result) = look(plain.mnt.value(), plain.dentry.value())
+            {
+                return Met::Seen(result);
+            }
+            None
+        }
+        End::Rest(walked, met) => {
+            let began = root.and_then(Found::get);
+            if root.is_some() && began.is_none() {
+                // Another thread has just changed the root, which the rest must not leave.
+                return Met::Counted(None, None, None);
+            }
+            Some((walked, met.and_then(Found::get), began))
+        }
+    };
+    Met::Counted(plain.mnt.get(), plain.dentry.get(), rest)
+}
+
+impl<R> Met<R> {
+    /// Called when the reader has ended: a reference that is not needed is dropped here.
+    #[inline(always)]
+    fn check(self, seen: Seen) -> Begun<R> {
+        match self {
+            Self::Seen(result) => Begun::Seen(result),
+            Self::Counted(Some(mnt), Some(dentry), rest) if seen.is_still_counted() => {
+                Begun::At(Path { mnt, dentry }, rest)
+            }
+            Self::Counted(..) => Begun::Again,
+        }
+    }
+}
+
+/// Walks the plain part of `path`, relative to descriptor `dirfd`, as [`read_from`]. `ENOENT`: the path is
+/// empty and `flags`, which a plain walk obeys, do not allow that.
+#[inline(always)]
+fn begin<R>(
+    dirfd: i32,
+    path: &[u8],
+    flags: Walk,
+    last: plain::Last,
+    look: impl FnOnce(&Mount, &Dentry) -> Option<R>,
+) -> Result<Begun<R>, Errno> {
+    if path.is_empty() && !flags.contains(Walk::EMPTY) {
+        return Err(Errno::ENOENT);
+    }
+    let absolute = path.first() == Some(&b'/');
+    let file = if absolute || dirfd == AT_FDCWD {
+        None
+    } else {
+        Some(directory(dirfd, path)?)
+    };
+    let task = crate::task::current();
+    let seen = Seen::at_once();
+    let met = {
+        let reader = read();
+        let from = match &file {
+            Some(file) => {
+                let place = &file.path;
+                let (mnt, dentry) = (&place.mnt, &place.dentry);
+                (Shared::found(mnt, &reader), Shared::found(dentry, &reader), None)
+            }
+            None => {
+                let Some(places) = task.places().and_then(|fs| fs.places(&reader)) else {
+                    return Ok(Begun::Again);
+                };
+                let at = places.value();
+                let at = if absolute { &at.root } else { &at.cwd };
+                let root = absolute.then_some(places);
+                (at.mnt.found(&reader), at.dentry.found(&reader), root)
+            }
+        };
+        read_from(seen, &reader, from, path, last, look)
+    };
+    Ok(met.check(seen))
+}
+
+/// The file of descriptor `dirfd`, where `path` begins.
+#[inline(never)]
+fn directory(dirfd: i32, path: &[u8]) -> Result<Arc<File>, Errno> {
+    let file = crate::task::current().file_any(dirfd)?;
+    if !path.is_empty() && file.inode().kind != FileType::Directory {
+        return Err(Errno::ENOTDIR);
+    }
+    Ok(file)
 }
 
 /// A walker for `path`, relative to descriptor `dirfd`. The caller walks the last component. `ENOENT`: the
@@ -462,43 +592,77 @@ pub fn walker(dirfd: i32, path: &[u8], flags: Walk) -> Result<Walker, Errno> {
     if !PLAIN.contains(flags) {
         return walker_for_all(dirfd, path, flags);
     }
-    let mut plain = start(dirfd, path, flags, Plain::at)?;
-    match plain.walk(path, plain::Last::Left)? {
-        End::Rest(walked, met) => Ok(Walker::after(plain, (walked, met), flags)),
-        End::Whole => Err(Errno::ENOENT),
+    match begin(dirfd, path, flags, plain::Last::Left, |_, _| None::<Infallible>)? {
+        Begun::At(place, Some(rest)) => Ok(Walker::after(place, rest, flags)),
+        Begun::At(_, None) | Begun::Seen(_) => Err(Errno::ENOENT),
+        Begun::Again => walker_for_all(dirfd, path, flags),
+    }
+}
+
+/// How a plain walk treats the last name.
+#[inline(always)]
+fn last_of(flags: Walk) -> plain::Last {
+    if flags.contains(Walk::FOLLOW) {
+        plain::Last::Followed
+    } else {
+        plain::Last::Kept
     }
 }
 
 /// Resolves `path`, relative to descriptor `dirfd`. May sleep.
 pub fn lookup(dirfd: i32, path: &[u8], flags: Walk) -> Result<Path, Errno> {
     if !PLAIN.contains(flags) {
-        return walker_for_all(dirfd, path, flags)?.finish(path);
+        return lookup_all(dirfd, path, flags);
     }
-    let last = if flags.contains(Walk::FOLLOW) {
-        plain::Last::Followed
-    } else {
-        plain::Last::Kept
+    let found = match begin(dirfd, path, flags, last_of(flags), |_, _| None::<Infallible>)? {
+        Begun::At(found, None) => found,
+        Begun::At(place, Some(rest)) => return lookup_rest(place, rest, path, flags),
+        _ => return lookup_all(dirfd, path, flags),
     };
-    let mut plain = start(dirfd, path, flags, Plain::at)?;
-    if let End::Rest(walked, met) = plain.walk(path, last)? {
-        return lookup_rest(plain, (walked, met), path, flags);
-    }
-    let found = plain.place();
     if flags.contains(Walk::DIRECTORY) && found.dentry.inode.kind != FileType::Directory {
         return Err(Errno::ENOTDIR);
     }
     Ok(found)
 }
 
-/// [`lookup`] of the rest, behind the plain part.
-#[inline(never)]
-fn lookup_rest(
-    plain: Plain,
-    walked: (usize, Option<Arc<Dentry>>),
+/// Calls `look` with the mount and the name to which `path` leads, relative to descriptor `dirfd`. `look`
+/// must not sleep, since nothing is counted. `Some`: the path is not plain, `look` was not called, and this
+/// is where the path leads. `flags` are those that a plain walk obeys, without [`Walk::DIRECTORY`]. May sleep.
+#[inline(always)]
+pub fn look(
+    dirfd: i32,
     path: &[u8],
     flags: Walk,
-) -> Result<Path, Errno> {
-    Walker::after(plain, walked, flags).finish(path)
+    look: impl FnOnce(&Mount, &Dentry),
+) -> Result<Option<Path>, Errno> {
+    let looked = |mnt: &Mount, dentry: &Dentry| {
+        look(mnt, dentry);
+        Some(())
+    };
+    match begin(dirfd, path, flags, last_of(flags), looked)? {
+        Begun::Seen(()) => Ok(None),
+        Begun::At(place, Some(rest)) => lookup_rest(place, rest, path, flags).map(Some),
+        Begun::At(_, None) | Begun::Again => lookup_all(dirfd, path, flags).map(Some),
+    }
+}
+
+/// [`lookup`] of what does not begin with a plain part.
+#[inline(never)]
+fn lookup_all(dirfd: i32, path: &[u8], flags: Walk) -> Result<Path, Errno> {
+    walker_for_all(dirfd, path, flags)?.finish(path)
+}
+
+/// [`lookup`] of the rest, behind the plain part.
+#[inline(never)]
+fn lookup_rest(place: Path, mut rest: Rest, path: &[u8], flags: Walk) -> Result<Path, Errno> {
+    if rest.1.is_none() && place.dentry.inode.for_everybody() {
+        // Most often a name that the reader did not see, and that is not there.
+        let wanted = Wanted::first_of(&path[rest.0..]);
+        if !wanted.is_special() {
+            rest.1 = Some(place.dentry.lookup(wanted.name)?);
+        }
+    }
+    Walker::after(place, rest, flags).finish(path)
 }
 
 /// A path of which all but the last component has been resolved.

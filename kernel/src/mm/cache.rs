@@ -381,10 +381,18 @@ impl PageCache {
     }
 }
 
-impl Drop for PageCache {
-    fn drop(&mut self) {
-        let pages = core::mem::take(self.pages.get_mut());
+impl PageCache {
+    /// Frees all pages. Nobody uses the file any more, but its size may still be asked for.
+    pub fn empty(&self) {
+        let pages = core::mem::take(&mut *self.pages.lock());
+        self.resident.store(0, Relaxed);
         CACHED.fetch_sub(pages.len(), Relaxed);
         self.uncharge(pages.len());
+    }
+}
+
+impl Drop for PageCache {
+    fn drop(&mut self) {
+        self.empty();
     }
 }

@@ -1,7 +1,7 @@
 //! The room's own tests (see `boot::selftest`). `torture` runs much longer.
 
 use super::{
-    Domain, Retire, Shared, Shown, Slot, barrier, cookie, glance, is_over, read, synchronize,
+    Domain, Retire, Retiring, Shared, Shown, Slot, barrier, cookie, glance, is_over, read, synchronize,
     synchronize_expedited,
 };
 use crate::check;
@@ -35,7 +35,7 @@ impl Element {
 }
 
 impl Retire for Element {
-    fn retire(&self) {
+    fn retire(&self, _: &Retiring) {
         RETIRED.fetch_add(1, Relaxed);
     }
 }

@@ -215,9 +215,9 @@ fn write_once(chance: &mut Chance, planted: bool) {
         return;
     }
     match way {
-        0 => drop(Shared::new(Due(old))),
+        0 => drop(Shared::seen(Due(old))),
         1 => {
-            drop(Shared::new(Due(old)));
+            drop(Shared::seen(Due(old)));
             barrier();
         }
         2 => {

@@ -1,7 +1,6 @@
 //! The running thread.
 
 use crate::arch::smp;
-use crate::fs::context::Places;
 use crate::fs::file::FileMode;
 use crate::fs::path::Path;
 use crate::fs::{FdTable, File, FsContext, inotify};
@@ -138,18 +137,23 @@ impl CurrentTask {
             .ok_or(Errno::EBADF)?
             .close(fd)
     }
-    /// Calls `look` with the thread's root and working directory and returns its result. `look` must be short
-    /// and take no lock; it may be called twice.
+    /// Its root and working directory, which other threads may change. `None`: it is a thread of the kernel.
     #[inline(always)]
-    pub fn look_at_places<R>(&self, look: impl FnOnce(&Places) -> R + Copy) -> R {
-        // SAFETY: the running thread's own slot.
-        let seen = unsafe { self.fs_slot().look(FsContext::places, look) };
-        seen.unwrap_or_else(|| look(&Places::initial()))
+    pub fn places(&self) -> Option<&FsContext> {
+        // SAFETY: the running thread's own slot. Whoever has the view does not replace the context.
+        unsafe { self.fs_slot().own_ref() }
     }
     /// Its root directory, where absolute path names begin.
     #[inline]
     pub fn root(&self) -> Path {
-        self.look_at_places(|p| p.root.clone())
+        self.places()
+            .map_or_else(crate::fs::mount::initial_root, FsContext::root)
+    }
+    /// Its working directory, where relative path names begin.
+    #[inline]
+    pub fn cwd(&self) -> Path {
+        self.places()
+            .map_or_else(crate::fs::mount::initial_root, FsContext::cwd)
     }
     /// Calls `f` with the open file behind one of the thread's descriptors, as nearly every call on one
     /// descriptor does. If no other thread has the table, the file's count is not touched: the table holds

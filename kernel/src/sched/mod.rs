@@ -26,7 +26,6 @@ pub mod resume;
 mod run;
 mod runqueue;
 pub mod selftest;
-mod settle;
 pub mod stats;
 mod wait;
 mod wake;
@@ -42,7 +41,6 @@ pub use kthread::{end_thread, spawn_kthread, start_thread, try_spawn_kthread};
 pub use policy::yield_now;
 pub use queue::KERNEL_LEVEL;
 pub use run::{activate_mm, leave_mm, preempt_current, resched_cpu, schedule, switch_preempted};
-pub use settle::settle;
 pub use wait::{News, WaitQueue, Waiter};
 pub use wake::{wake_new_task, wake_task};
 

@@ -81,12 +81,3 @@ fn sample(n: usize) {
         ERRANDS[n].send(n);
     }
 }
-
-/// The task's CPU, if it has no tick, takes an interrupt: for callers who wait until the task has come into
-/// the kernel.
-pub(super) fn interrupt(task: &crate::task::Task) {
-    let n = task.info.cpu.load(Ordering::Relaxed) as usize;
-    if full().contains(n) && online().contains(n) {
-        crate::arch::interrupt::send_ipi(n, crate::arch::interrupt::Ipi::Reschedule);
-    }
-}

@@ -55,38 +55,9 @@ impl<T> OwnSlot<T> {
         // SAFETY: the caller's promise.
         unsafe { self.view() }.map(|value| Arc::clone(&value))
     }
-    /// For the owner: calls `look` with data that a lock inside the object protects. If nobody else holds a
-    /// reference to the object ([`Self::sole`]), the lock is not taken. `look` must be short and take no
-    /// lock. `None`: the slot is empty.
-    ///
-    /// # Safety
-    /// The running thread owns the slot.
-    #[inline(always)]
-    pub unsafe fn look<L, R>(
-        &self,
-        lock: impl for<'a> FnOnce(&'a T) -> &'a SpinLock<L>,
-        look: impl FnOnce(&L) -> R,
-    ) -> Option<R> {
-        // SAFETY: the caller's promise. `look` does not replace the object.
-        let Some(value) = (unsafe { self.sole() }) else {
-            return self.look_shared(lock, look);
-        };
-        // SAFETY: only the running thread could change the data, and `look` does not.
-        Some(look(unsafe { lock(value).peek() }))
-    }
-    /// [`Self::look`] if others hold a reference, too. Not inlined, as it would be most of its callers' code.
-    #[inline(never)]
-    fn look_shared<L, R>(
-        &self,
-        lock: impl for<'a> FnOnce(&'a T) -> &'a SpinLock<L>,
-        look: impl FnOnce(&L) -> R,
-    ) -> Option<R> {
-        self.get().map(|value| look(&lock(&value).lock()))
-    }
     /// The object, for the owner, and whether nobody else holds a reference to it. If so, a thread that gets
     /// one while the view lives can only read through it: for more the object would have to be shared, which
-    /// only its owner does, and the owner is here. (Whoever changes it from outside waits for the end of the
-    /// view with `sched::settle`.) `None`: the slot is empty.
+    /// only its owner does, and the owner is here. `None`: the slot is empty.
     ///
     /// # Safety
     /// The running thread owns the slot, and does not replace its contents while the view lives.

@@ -11,7 +11,6 @@ use crate::fs::walk::{AT_FDCWD, Parent, Walk, lookup, with_parent};
 use crate::mm::copy::{Records, UserString, copy_out, copy_out_within, read_path};
 use crate::mm::user::write_bytes;
 use crate::task::{creds::cap, current};
-use alloc::sync::Arc;
 use limen_linux_abi::{Errno, raw::general as abi};
 
 fn make(dirfd: i32, path: usize, new: &New<'_>) -> SysResult {
@@ -134,7 +133,7 @@ fn do_rename(old_dir: i32, old: usize, new_dir: i32, new: usize, flags: u32) -> 
     let new = read_path(new)?;
     let to = Parent::of(new_dir, new.as_bytes())?;
     let (from_dir, to_dir) = (&from.walker.cur, &to.walker.cur);
-    if !Arc::ptr_eq(&from_dir.mnt, &to_dir.mnt) {
+    if !from_dir.mnt.is(&to_dir.mnt) {
         return Err(Errno::EXDEV);
     }
     let not_a_name = if flags & names::RENAME_NOREPLACE != 0 {

@@ -133,7 +133,7 @@ fn do_bind(fd: i32, addr: usize, len: usize) -> SysResult {
             names::create(&w.cur, last, &w.creds(), &new)
         });
         let made = made.map_err(|e| if e == Errno::EEXIST { Errno::EADDRINUSE } else { e })?;
-        sock.bind(name, Some(&made.inode))?;
+        sock.bind(name, Some(&**made.inode))?;
         Ok(0)
     })
 }

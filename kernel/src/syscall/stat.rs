@@ -4,7 +4,7 @@ use super::SysResult;
 use super::time::TimeWord;
 use crate::fs::attr::{self, SetTime, Stat};
 use crate::fs::path::Path;
-use crate::fs::walk::{AT_FDCWD, Walk, lookup};
+use crate::fs::walk::{AT_FDCWD, Walk, look, lookup};
 use crate::fs::{missing, mount};
 use crate::mm::PAGE_SIZE;
 use crate::mm::copy::with_path;
@@ -42,16 +42,8 @@ fn split_unusual(time: i64) -> (i64, u32) {
 
 /// Resolves a path as the `*at` calls with `AT_SYMLINK_NOFOLLOW` and `AT_EMPTY_PATH` do.
 fn resolve(dirfd: i32, path: usize, flags: u32) -> Result<Path, Errno> {
-    let mut walk = if flags & abi::AT_SYMLINK_NOFOLLOW != 0 {
-        Walk::empty()
-    } else {
-        Walk::FOLLOW
-    };
-    if flags & abi::AT_EMPTY_PATH != 0 {
-        walk |= Walk::EMPTY;
-    }
     with_path(path, |path| {
-        lookup(dirfd, path, walk).inspect_err(|e| missing::note(*e, dirfd, path))
+        lookup(dirfd, path, walk_of(flags)).inspect_err(|e| missing::note(*e, dirfd, path))
     })
 }
 
@@ -67,12 +59,12 @@ pub(super) fn of_fd(fd: i32) -> Result<Path, Errno> {
     Ok(current().file(fd)?.path.clone())
 }
 
-/// Writes the ABI's structure; `layout` makes it.
+/// The ABI's structure, which `layout` makes. `None`: a value does not fit into it.
 #[inline(always)]
-fn write_stat<T: Layout>(to: usize, s: &Stat<'_>, layout: impl Fn(&FileStatus) -> Option<T>) -> SysResult {
+fn shown<T>(s: &Stat<'_>, layout: impl Fn(&FileStatus) -> Option<T>) -> Option<T> {
     let inode = s.inode;
     let times = inode.times();
-    let status = FileStatus {
+    layout(&FileStatus {
         dev: inode.sb.dev.encode(),
         ino: inode.ino,
         mode: s.mode,
@@ -86,9 +78,28 @@ fn write_stat<T: Layout>(to: usize, s: &Stat<'_>, layout: impl Fn(&FileStatus) -
         atime: split(times.atime),
         mtime: split(times.mtime),
         ctime: split(times.ctime),
-    };
-    UserPtr::new(to).write(Abi(layout(&status).ok_or(Errno::EOVERFLOW)?))?;
+    })
+}
+
+/// Writes the ABI's structure.
+#[inline(always)]
+fn write_stat<T: Layout>(to: usize, shown: Option<T>) -> SysResult {
+    UserPtr::new(to).write(Abi(shown.ok_or(Errno::EOVERFLOW)?))?;
     Ok(0)
+}
+
+/// How a path is to be resolved.
+#[inline(always)]
+fn walk_of(flags: u32) -> Walk {
+    let mut walk = if flags & abi::AT_SYMLINK_NOFOLLOW != 0 {
+        Walk::empty()
+    } else {
+        Walk::FOLLOW
+    };
+    if flags & abi::AT_EMPTY_PATH != 0 {
+        walk |= Walk::EMPTY;
+    }
+    walk
 }
 
 fn stat_at<T: Layout>(
@@ -99,11 +110,35 @@ fn stat_at<T: Layout>(
     if flags & !(abi::AT_SYMLINK_NOFOLLOW | abi::AT_NO_AUTOMOUNT | abi::AT_EMPTY_PATH) != 0 {
         return Err(Errno::EINVAL);
     }
-    write_stat(to, &attr::stat(&resolve_or_none(dirfd, path, flags)?), layout)
+    if path == 0 && flags & abi::AT_EMPTY_PATH != 0 {
+        return stat_counted(&resolve_or_none(dirfd, path, flags)?, to, layout);
+    }
+    let mut found = None;
+    let counted = with_path(path, |path| {
+        if path.is_empty() && flags & abi::AT_EMPTY_PATH != 0 && dirfd != AT_FDCWD {
+            // As the C library asks for `fstat`.
+            return current().with_any_file(dirfd, |file| Ok(Some(file.path.clone())));
+        }
+        let look_at = |mnt: &_, dentry: &_| found = shown(&attr::stat_of(mnt, dentry), &layout).map(Abi);
+        look(dirfd, path, walk_of(flags), look_at).inspect_err(|e| missing::note(*e, dirfd, path))
+    })?;
+    if let Some(path) = counted {
+        return stat_counted(&path, to, layout);
+    }
+    UserPtr::new(to).write_from(found.as_ref().ok_or(Errno::EOVERFLOW)?)?;
+    Ok(0)
+}
+
+/// Shows a place that is counted. Not inlined, so that the other way has the registers for itself.
+#[inline(never)]
+fn stat_counted<T: Layout>(path: &Path, to: usize, layout: impl Fn(&FileStatus) -> Option<T>) -> SysResult {
+    write_stat(to, shown(&attr::stat(path), layout))
 }
 
 fn stat_of<T: Layout>(fd: i32, to: usize, layout: impl Fn(&FileStatus) -> Option<T>) -> SysResult {
-    current().with_any_file(fd, move |file| write_stat(to, &attr::stat(&file.path), layout))
+    current().with_any_file(fd, move |file| {
+        write_stat(to, shown(&attr::stat(&file.path), layout))
+    })
 }
 
 fn do_statx(dirfd: i32, path: usize, flags: u32, mask: u32, to: usize) -> SysResult {

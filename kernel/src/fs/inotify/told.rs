@@ -9,7 +9,7 @@ use crate::fs::dentry::Dentry;
 use crate::fs::file::{File, FileMode};
 use crate::fs::inode::{FileType, Inode};
 use crate::fs::superblock::SuperBlock;
-use alloc::sync::Arc;
+use crate::rcu::Shared;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, Ordering};
 use limen_linux_abi::SysResult;
@@ -93,7 +93,7 @@ fn dir_bit(inode: &Inode) -> u32 {
 
 /// Something happened to the file that `dentry` names: tells its watchers and those of its directory, even if
 /// the name has been removed.
-fn about(dentry: &Arc<Dentry>, mask: u32) {
+fn about(dentry: &Shared<Dentry>, mask: u32) {
     about_unless(0, dentry, mask);
 }
 
@@ -114,7 +114,7 @@ fn about_file(file: &File, mask: u32) {
     about_unless(without, dentry, mask);
 }
 
-fn about_unless(without: u32, dentry: &Arc<Dentry>, mask: u32) {
+fn about_unless(without: u32, dentry: &Shared<Dentry>, mask: u32) {
     let mask = mask | dir_bit(&dentry.inode);
     // The name is asked for only if somebody hears it: every read and write comes here while there is a watch
     // anywhere.
@@ -127,11 +127,11 @@ fn about_unless(without: u32, dentry: &Arc<Dentry>, mask: u32) {
 }
 
 /// An entry was made.
-pub fn created(dir: &Inode, child: &Arc<Dentry>) {
+pub fn created(dir: &Inode, child: &Shared<Dentry>) {
     if_watched!(notify(dir, CREATE | dir_bit(&child.inode), 0, &child.name()));
 }
 /// An entry was removed.
-pub fn removed(dir: &Inode, child: &Arc<Dentry>) {
+pub fn removed(dir: &Inode, child: &Shared<Dentry>) {
     if nobody() {
         return;
     }
@@ -155,7 +155,7 @@ pub fn attrib(inode: &Inode) {
     if_watched!(notify(inode, ATTRIB | dir_bit(inode), 0, b""));
 }
 /// The attributes of the file that a name stands for changed.
-pub fn attrib_at(dentry: &Arc<Dentry>) {
+pub fn attrib_at(dentry: &Shared<Dentry>) {
     if_watched!(about(dentry, ATTRIB));
 }
 /// A file was moved to another name or directory, perhaps replacing another file.
@@ -164,8 +164,8 @@ pub fn moved(
     old: &[u8],
     to: &Inode,
     new: &[u8],
-    moved: &Arc<Dentry>,
-    over: Option<&Arc<Dentry>>,
+    moved: &Shared<Dentry>,
+    over: Option<&Shared<Dentry>>,
 ) {
     if nobody() {
         return;
@@ -185,7 +185,7 @@ pub fn opened(file: &File) {
     if_watched!(about_file(file, OPEN));
 }
 /// A file was opened for execution.
-pub fn opened_inode(dentry: &Arc<Dentry>) {
+pub fn opened_inode(dentry: &Shared<Dentry>) {
     if_watched!(about(dentry, OPEN));
 }
 /// Contents changed.
@@ -194,7 +194,7 @@ pub fn modified(file: &File) {
     if_watched!(about_file(file, MODIFY));
 }
 /// Contents changed; the caller knows the name, not an open file.
-pub fn modified_inode(dentry: &Arc<Dentry>) {
+pub fn modified_inode(dentry: &Shared<Dentry>) {
     if_watched!(about(dentry, MODIFY));
 }
 /// Contents were read.
@@ -262,13 +262,13 @@ pub fn all_unmounted(sb: &SuperBlock) {
         unmounted(&inode);
     }
 }
-/// The inode is being freed. If it still has a name, as a pipe's has, nothing is reported and its watches
-/// stay.
-pub fn inode_gone(inode: &mut Inode) {
+/// The inode has no user any more. If it still has a name, as a pipe's has, nothing is reported and its
+/// watches stay.
+pub fn inode_gone(inode: &Inode) {
     if inode.nlink() != 0 {
         return;
     }
-    let all = core::mem::take(&mut inode.watches.get_mut().list);
+    let all = core::mem::take(&mut inode.watches.lock().list);
     for w in all.into_iter().filter_map(|(_, w)| w.upgrade()) {
         if let Some(owner) = w.owner.upgrade() {
             if w.mask.load(Ordering::Relaxed) & DELETE_SELF != 0 {

@@ -4,7 +4,7 @@ use super::tree::{CHANGE, LIST, behind};
 use super::{MS_NOATIME, MS_NODEV, MS_NODIRATIME, MS_NOEXEC, MS_NOSUID, MS_NOSYMFOLLOW, MS_RDONLY, Mount};
 use crate::fs::path::Path;
 use crate::fs::pseudo::{Text, with_string};
-use alloc::sync::Arc;
+use crate::rcu::Shared;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 use limen_linux_abi::Errno;
@@ -50,7 +50,7 @@ fn escape(text: &[u8], out: &mut Text) {
 }
 
 /// Calls `f` with each mount below `root`, and with its place as seen from there.
-fn for_each(root: &Path, mut f: impl FnMut(&Arc<Mount>, &[u8])) -> Result<(), Errno> {
+fn for_each(root: &Path, mut f: impl FnMut(&Shared<Mount>, &[u8])) -> Result<(), Errno> {
     // Nothing may be unmounted meanwhile: the references held here would make mounts look busy.
     let _change = CHANGE.lock();
     let mut last = (0, 0);

@@ -10,9 +10,9 @@ use crate::fs::moves::Moving;
 use crate::fs::path::Path;
 use crate::fs::superblock::find_fs_type;
 use crate::mm::reserve::room;
+use crate::rcu::Shared;
 use crate::sync::{Mutex, SpinLock};
 use crate::task::{TaskFlags, current};
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 use limen_linux_abi::Errno;
@@ -29,12 +29,12 @@ static HANGING: SpinLock<Listed> = SpinLock::new(RangeTree::new());
 /// Held by the one thread that changes the tree of mounts.
 pub(super) static CHANGE: Mutex<()> = Mutex::new(());
 /// Mounts by some number and their addresses.
-pub(super) type Listed = RangeTree<usize, Arc<Mount>>;
+pub(super) type Listed = RangeTree<usize, Shared<Mount>>;
 /// Where one is among them.
 pub(super) type Place = (u64, usize);
 
 /// For one of them, where it is to be by `first`. `ENOMEM`.
-pub(super) fn node(mnt: &Arc<Mount>, first: u64) -> Result<NodeBox<usize, Arc<Mount>>, Errno> {
+pub(super) fn node(mnt: &Shared<Mount>, first: u64) -> Result<NodeBox<usize, Shared<Mount>>, Errno> {
     let range = Range {
         first,
         last: first,
@@ -44,12 +44,12 @@ pub(super) fn node(mnt: &Arc<Mount>, first: u64) -> Result<NodeBox<usize, Arc<Mo
     Node::new(range).ok_or(Errno::ENOMEM)
 }
 
-fn address(mnt: &Arc<Mount>) -> u64 {
-    Arc::as_ptr(mnt).addr() as u64
+fn address(mnt: &Shared<Mount>) -> u64 {
+    Shared::address(mnt) as u64
 }
 
 /// The first mount behind a place, and its own.
-pub(super) fn behind(list: &SpinLock<Listed>, place: Place) -> Option<(Place, Arc<Mount>)> {
+pub(super) fn behind(list: &SpinLock<Listed>, place: Place) -> Option<(Place, Shared<Mount>)> {
     let list = list.lock();
     list.behind(place)
         .map(|found| (found.place(), found.value.clone()))
@@ -57,13 +57,13 @@ pub(super) fn behind(list: &SpinLock<Listed>, place: Place) -> Option<(Place, Ar
 
 /// What it needs to be among those that hang, and among all.
 struct Nodes {
-    hanging: NodeBox<usize, Arc<Mount>>,
-    listed: NodeBox<usize, Arc<Mount>>,
+    hanging: NodeBox<usize, Shared<Mount>>,
+    listed: NodeBox<usize, Shared<Mount>>,
 }
 
 impl Nodes {
     /// For a new mount at `at`. `ENOMEM`.
-    fn new(mnt: &Arc<Mount>, at: &Path) -> Result<Self, Errno> {
+    fn new(mnt: &Shared<Mount>, at: &Path) -> Result<Self, Errno> {
         Ok(Self {
             hanging: node(mnt, address(&at.mnt))?,
             listed: node(mnt, u64::from(mnt.id))?,
@@ -73,7 +73,7 @@ impl Nodes {
 
 /// A made-up entry that was pinned for a mount. If the mount fails, the entry is unpinned, and the next
 /// lookup makes it anew.
-struct Pin(Option<Arc<Dentry>>);
+struct Pin(Option<Shared<Dentry>>);
 
 impl Drop for Pin {
     fn drop(&mut self) {
@@ -87,7 +87,7 @@ impl Drop for Pin {
 /// was removed. The caller holds `CHANGE`.
 fn place_for(mut at: Path) -> Result<(Path, Pin), Errno> {
     let mut pin = Pin(None);
-    if !Arc::ptr_eq(&at.dentry, &at.mnt.root) {
+    if !Shared::ptr_eq(&at.dentry, &at.mnt.root) {
         at.dentry = at.dentry.pinned()?;
         pin.0 = Some(at.dentry.clone());
     }
@@ -106,7 +106,7 @@ fn differ(at: &Path, root: &Dentry) -> bool {
 
 /// Mounts `mnt` at `at`, where nothing is mounted. Returns where it was mounted before; it still is there,
 /// too. `ENOENT`: the name was removed meanwhile. The caller holds `CHANGE`.
-fn hang(mnt: &Arc<Mount>, at: Path) -> Result<Option<Path>, Errno> {
+fn hang(mnt: &Shared<Mount>, at: Path) -> Result<Option<Path>, Errno> {
     // Set first: from the moment at which a walk can enter the mount, it must find the way up.
     let old = mnt.at.lock().replace(at.clone());
     match at
@@ -130,11 +130,11 @@ fn clear(at: Option<Path>) {
 }
 
 /// The mounts to be made below a new one, each with its place and its nodes.
-type Below = Vec<(Arc<Mount>, Path, Nodes)>;
+type Below = Vec<(Shared<Mount>, Path, Nodes)>;
 
 /// Mounts `mnt` at `at`, and the mounts `below` in it. `ENOSPC`: there would be too many mounts. The caller
 /// holds `CHANGE`.
-fn attach(mnt: Arc<Mount>, at: Path, below: Below) -> Result<(), Errno> {
+fn attach(mnt: Shared<Mount>, at: Path, below: Below) -> Result<(), Errno> {
     if differ(&at, &mnt.root) {
         return Err(Errno::ENOTDIR);
     }
@@ -162,7 +162,7 @@ fn list(mnt: &Mount, nodes: Nodes) {
 }
 
 /// Among those that hang, `mnt` hangs in another one from now on: the one at `to`.
-fn relist(mnt: &Arc<Mount>, from: Option<&Path>, to: &Path) {
+fn relist(mnt: &Shared<Mount>, from: Option<&Path>, to: &Path) {
     let Some(from) = from else { return };
     let mut list = HANGING.lock();
     if let Some(mut node) = list.remove((address(&from.mnt), address(mnt) as usize)) {
@@ -173,7 +173,7 @@ fn relist(mnt: &Arc<Mount>, from: Option<&Path>, to: &Path) {
 }
 
 /// Unmounts `mnt` and removes it from the lists. The caller holds `CHANGE`.
-fn detach(mnt: &Arc<Mount>) {
+fn detach(mnt: &Shared<Mount>) {
     let key = address(mnt) as usize;
     let at = mnt.at.lock().take();
     let hung = at
@@ -186,7 +186,7 @@ fn detach(mnt: &Arc<Mount>) {
 }
 
 /// The first mount directly below `mnt` behind an address. The caller holds `CHANGE`.
-fn child(mnt: &Arc<Mount>, after: usize) -> Option<(usize, Arc<Mount>)> {
+fn child(mnt: &Shared<Mount>, after: usize) -> Option<(usize, Shared<Mount>)> {
     let above = address(mnt);
     let found = behind(&HANGING, (above, after));
     found.and_then(|((first, key), child)| (first == above).then_some((key, child)))
@@ -199,7 +199,7 @@ fn mount_new(fs_type: &[u8], source: &[u8], at: Path, flags: u32, data: &str) ->
     let _change = CHANGE.lock();
     let (at, _pin) = place_for(at)?;
     at.mnt.check_listed()?;
-    let again = Arc::ptr_eq(&at.dentry, &at.mnt.root) && Arc::ptr_eq(&at.dentry, &root);
+    let again = Shared::ptr_eq(&at.dentry, &at.mnt.root) && Shared::ptr_eq(&at.dentry, &root);
     if again && !root.inode.sb.ops.stands_for_many() {
         return Err(Errno::EBUSY);
     }
@@ -209,7 +209,7 @@ fn mount_new(fs_type: &[u8], source: &[u8], at: Path, flags: u32, data: &str) ->
 /// Copies of the mounts below `from`, each with its place in `to` or in an earlier copy. The copies are not
 /// of them hangs yet: what is bound below itself would find its copies among what is to be copied. `ENOSPC`,
 /// `ENOMEM`.
-fn copies_below(from: &Path, to: &Arc<Mount>) -> Result<Below, Errno> {
+fn copies_below(from: &Path, to: &Shared<Mount>) -> Result<Below, Errno> {
     let mut copies = Below::new();
     let mut todo = Vec::new();
     room(&mut todo, 1)?;
@@ -279,7 +279,7 @@ pub fn do_mount(
     }
     if flags & MS_PROPAGATION != 0 {
         // With one namespace every mount is private, and asking for that is no error.
-        return if Arc::ptr_eq(&at.dentry, &at.mnt.root) {
+        return if Shared::ptr_eq(&at.dentry, &at.mnt.root) {
             Ok(())
         } else {
             Err(Errno::EINVAL)
@@ -298,7 +298,7 @@ fn move_mount(from: &Path, at: Path) -> Result<(), Errno> {
     let (at, _pin) = place_for(at)?;
     at.mnt.check_listed()?;
     from.mnt.check_listed()?;
-    if !Arc::ptr_eq(&from.dentry, &from.mnt.root)
+    if !Shared::ptr_eq(&from.dentry, &from.mnt.root)
         || from.mnt.mountpoint().is_none()
         || differ(&at, &from.mnt.root)
     {
@@ -307,7 +307,7 @@ fn move_mount(from: &Path, at: Path) -> Result<(), Errno> {
     // A mount cannot be moved below itself.
     let mut place = Some(at.clone());
     while let Some(p) = place {
-        if Arc::ptr_eq(&p.mnt, &from.mnt) {
+        if Shared::ptr_eq(&p.mnt, &from.mnt) {
             return Err(Errno::ELOOP);
         }
         place = p.mnt.mountpoint();
@@ -344,7 +344,7 @@ pub fn to_umount<T>(flags: u32, walk: impl FnOnce() -> T) -> T {
 pub fn umount(path: Path, flags: u32) -> Result<(), Errno> {
     may_mount()?;
     let Path { mnt, dentry } = path;
-    if !Arc::ptr_eq(&dentry, &mnt.root) {
+    if !Shared::ptr_eq(&dentry, &mnt.root) {
         return Err(Errno::EINVAL);
     }
     drop(dentry);
@@ -358,25 +358,26 @@ pub fn umount(path: Path, flags: u32) -> Result<(), Errno> {
         return Err(Errno::EINVAL);
     }
     if flags & MNT_DETACH != 0 {
-        detach_all(mnt);
+        detach_all(mnt, Moving::begin());
         return Ok(());
     }
+    // A walk that counts a reference looks afterwards whether this has begun ([`Seen::is_still_counted`]).
+    let moving = Moving::begin();
     // The mountpoint, the two lists and `path` hold a reference each. Another one means that the mount is in
     // use.
-    if child(&mnt, 0).is_some() || Arc::strong_count(&mnt) > 4 {
+    if child(&mnt, 0).is_some() || Shared::references(&mnt) > 4 {
         return Err(Errno::EBUSY);
     }
     // The first time it is only marked.
     if expire && !mnt.expiring.swap(true, Ordering::Relaxed) {
         return Err(Errno::EAGAIN);
     }
-    detach_all(mnt);
+    detach_all(mnt, moving);
     Ok(())
 }
 
 /// Unmounts a mount and all mounts below it. The caller holds `CHANGE`.
-fn detach_all(mnt: Arc<Mount>) {
-    let _moving = Moving::begin();
+fn detach_all(mnt: Shared<Mount>, moving: Moving) {
     let mut at = mnt.clone();
     // What hangs lowest goes first: the way back up needs no memory.
     loop {
@@ -385,13 +386,15 @@ fn detach_all(mnt: Arc<Mount>) {
         }
         let above = at.mountpoint().map(|at| at.mnt);
         detach(&at);
-        if Arc::ptr_eq(&at, &mnt) {
+        if Shared::ptr_eq(&at, &mnt) {
             break;
         }
         let Some(above) = above else { break };
         at = above;
     }
     CHANGES.announce();
+    // Freeing the mount, if nobody has it, is none of it.
+    drop((at, moving));
 }
 
 /// `pivot_root(2)`.
@@ -404,10 +407,10 @@ pub fn pivot_root(new_root: Path, put_old: Path) -> Result<(), Errno> {
     if new_root.dentry.is_unlinked() {
         return Err(Errno::ENOENT);
     }
-    if Arc::ptr_eq(&new_root.mnt, &root.mnt) || Arc::ptr_eq(&put_old.mnt, &root.mnt) {
+    if Shared::ptr_eq(&new_root.mnt, &root.mnt) || Shared::ptr_eq(&put_old.mnt, &root.mnt) {
         return Err(Errno::EBUSY);
     }
-    let is_root = |p: &Path| Arc::ptr_eq(&p.dentry, &p.mnt.root);
+    let is_root = |p: &Path| Shared::ptr_eq(&p.dentry, &p.mnt.root);
     let Some(root_at) = root.mnt.mountpoint() else {
         return Err(Errno::EINVAL);
     };
@@ -432,9 +435,6 @@ pub fn pivot_root(new_root: Path, put_old: Path) -> Result<(), Errno> {
         for t in p.threads() {
             let Some(fs) = t.try_fs() else { continue };
             if fs.is_at(&root) {
-                // With the reference that is held here, the thread takes the lock when it reads its
-                // directories. A read that began before, without the lock, must be over.
-                crate::sched::settle(&t);
                 fs.replace(&root, &new_root);
             }
         }
@@ -443,13 +443,13 @@ pub fn pivot_root(new_root: Path, put_old: Path) -> Result<(), Errno> {
 }
 
 /// Unmounts what is mounted on names that no longer exist.
-pub fn forget(gone: impl Fn(&Arc<Dentry>) -> bool) {
+pub fn forget(gone: impl Fn(&Shared<Dentry>) -> bool) {
     let _change = CHANGE.lock();
     let mut last = (0, 0);
     while let Some((place, mnt)) = behind(&LIST, last) {
         last = place;
         if mnt.mountpoint().is_some_and(|at| gone(&at.dentry)) {
-            detach_all(mnt);
+            detach_all(mnt, Moving::begin());
         }
     }
 }

@@ -9,6 +9,7 @@ use crate::fs::io::{IoDst, IoSrc};
 use crate::fs::path::Path;
 use crate::fs::poll::{PollEvents, PollTable};
 use crate::mm::user::UserPtr;
+use crate::rcu::Shared;
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 use limen_linux_abi::SysResult;
@@ -138,7 +139,7 @@ pub fn create(flags: u32) -> Result<(Arc<File>, Arc<File>), Errno> {
 
 /// Opens a FIFO. Waits for the other side as POSIX says. A pipe that is opened again through `/proc` (process
 /// substitution of a shell) never waits, since its other side may have come and gone.
-pub fn open_fifo(inode: &Arc<Inode>, flags: u32) -> Result<Arc<dyn FileOps>, Errno> {
+pub fn open_fifo(inode: &Shared<Inode>, flags: u32) -> Result<Arc<dyn FileOps>, Errno> {
     let pipe = {
         let mut known = inode.pipe.lock();
         match known.upgrade() {

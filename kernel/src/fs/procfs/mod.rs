@@ -17,6 +17,7 @@ use crate::fs::inode::{FileType, Link};
 use crate::fs::mount;
 use crate::fs::pseudo::{self, Directory, Node, Tree};
 use crate::fs::superblock::{FsType, StatFs, SuperBlock, SuperOps};
+use crate::rcu::Shared;
 use crate::task::{self, current};
 use alloc::boxed::Box;
 use alloc::format;
@@ -42,7 +43,7 @@ const NAME: &str = "proc";
 pub static TREE: Tree = Tree::new();
 
 /// Each mount has an instance of its own.
-fn root() -> Arc<Dentry> {
+fn root() -> Shared<Dentry> {
     let sb = SuperBlock::new(NAME, Box::new(Super), false);
     pseudo::root(&sb, 0o555, Arc::new(Root))
 }

@@ -7,6 +7,7 @@ use crate::fs::dentry::Dentry;
 use crate::fs::inode::FileType;
 use crate::fs::pseudo::{self, Directory, Node, Tree};
 use crate::fs::superblock::FsType;
+use crate::rcu::Shared;
 use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -27,7 +28,7 @@ pub static SYSFS: FsType = FsType {
 /// The fixed names.
 pub static TREE: Tree = Tree::new();
 
-fn mount(_: &[u8], _: &str) -> Result<Arc<Dentry>, Errno> {
+fn mount(_: &[u8], _: &str) -> Result<Shared<Dentry>, Errno> {
     static ONLY: pseudo::Only = pseudo::Only::new();
     Ok(ONLY.root("sysfs", pseudo::Plain(MAGIC), pseudo::Fixed(&TREE)))
 }

@@ -6,6 +6,7 @@ use crate::fs::inode::{FileType, Inode, InodeOps, Link, NewInode, new_root};
 use crate::fs::superblock::{FsType, StatFs, SuperBlock, SuperOps};
 use crate::mm::cache::Budget;
 use crate::mm::{PAGE_SIZE, PageCache};
+use crate::rcu::Shared;
 use crate::sync::SpinLock;
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -175,14 +176,14 @@ fn account(sb: &SuperBlock) -> Result<&Arc<Account>, Errno> {
     Ok(&sb.ops.downcast::<Super>().ok_or(Errno::EINVAL)?.account)
 }
 
-fn evict(inode: &mut Inode) {
+fn evict(inode: &Inode) {
     if let Ok(a) = account(&inode.sb) {
         a.inodes.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 impl InodeOps for Node {
-    fn create(&self, dir: &Arc<Inode>, new: &NewInode<'_>) -> Result<Arc<Inode>, Errno> {
+    fn create(&self, dir: &Shared<Inode>, new: &NewInode<'_>) -> Result<Shared<Inode>, Errno> {
         make(&dir.sb, new)
     }
     fn writable_directory(&self) -> bool {
@@ -197,13 +198,13 @@ impl InodeOps for Node {
             0
         }
     }
-    fn evict(&self, inode: &mut Inode) {
+    fn evict(&self, inode: &Inode) {
         evict(inode);
     }
 }
 
 impl InodeOps for Symlink {
-    fn follow(&self, _: &Arc<Inode>) -> Result<Link, Errno> {
+    fn follow(&self, _: &Shared<Inode>) -> Result<Link, Errno> {
         let mut text = Vec::new();
         crate::mm::reserve::room_exact(&mut text, self.0.len())?;
         text.extend_from_slice(&self.0);
@@ -212,13 +213,13 @@ impl InodeOps for Symlink {
     fn size(&self, _: &Inode) -> u64 {
         self.0.len() as u64
     }
-    fn evict(&self, inode: &mut Inode) {
+    fn evict(&self, inode: &Inode) {
         evict(inode);
     }
 }
 
 /// Makes an inode of `sb`. `ENOSPC`: there are as many inodes as allowed.
-pub fn make(sb: &Arc<SuperBlock>, new: &NewInode<'_>) -> Result<Arc<Inode>, Errno> {
+pub fn make(sb: &Arc<SuperBlock>, new: &NewInode<'_>) -> Result<Shared<Inode>, Errno> {
     let a = account(sb)?;
     let max = a.max_inodes.load(Ordering::Relaxed);
     a.inodes
@@ -234,17 +235,17 @@ pub fn make(sb: &Arc<SuperBlock>, new: &NewInode<'_>) -> Result<Arc<Inode>, Errn
     if new.kind == FileType::Regular {
         inode.pages = Some(PageCache::with(Some(a.pages.clone()), None));
     }
-    Ok(Arc::new(inode))
+    Ok(Shared::new(inode))
 }
 
 /// Adds an entry to a directory, for the kernel itself. `EEXIST`: there is one with this name.
-pub fn add(dir: &Arc<Dentry>, name: &[u8], new: &NewInode<'_>) -> Result<Arc<Dentry>, Errno> {
+pub fn add(dir: &Shared<Dentry>, name: &[u8], new: &NewInode<'_>) -> Result<Shared<Dentry>, Errno> {
     let inode = make(&dir.inode.sb, new)?;
     crate::fs::names::insert_new(dir, name, inode)
 }
 
 /// Makes an instance. `fs_type` is its type's name.
-pub fn new_tree(fs_type: &'static str, data: &str) -> Result<Arc<Dentry>, Errno> {
+pub fn new_tree(fs_type: &'static str, data: &str) -> Result<Shared<Dentry>, Errno> {
     let mut options = Options::parse(data)?;
     let half = (total_pages() / 2).max(64);
     let limit = match options.size {

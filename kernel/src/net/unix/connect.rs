@@ -53,7 +53,7 @@ impl Sock {
     }
 
     /// `bind`: to an abstract name, or to `inode`, which was made at a path for this.
-    pub fn bind(self: &Arc<Self>, name: Name, inode: Option<&Arc<Inode>>) -> Result<(), Errno> {
+    pub fn bind(self: &Arc<Self>, name: Name, inode: Option<&Inode>) -> Result<(), Errno> {
         let mut s = self.state.lock();
         if s.name.is_some() {
             return Err(Errno::EINVAL);

@@ -38,6 +38,7 @@ const ASKING: &[&str] = &[
     "tasks",
     "terminals",
     "trees",
+    "walks",
     "wakes",
     "clones",
     "sysctl",
