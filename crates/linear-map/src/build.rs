@@ -12,9 +12,9 @@ pub trait Build: Tables {
 }
 
 impl Map {
-    /// Maps `[phys, phys + size)` at `addr`, with the largest leaves that fit and that the map may have. Where
-    /// sizes never change, and permissions will, that should be pages. `end` of the address space is not to be
-    /// reached.
+    /// Maps `[phys, phys + size)` at `addr`, with the largest leaves that fit and that the map may have.
+    /// Where sizes never change, and permissions will, that should be pages. `end` of the address space is
+    /// not to be reached.
     pub fn build(
         &self,
         tables: &mut impl Build,

@@ -1,8 +1,8 @@
 //! A change of a range, step by step.
 //!
 //! [`Change`] is an iterator that is driven from outside: it says a step, the caller does it, and so on. It
-//! keeps addresses, never tables, from one [`Step::Pause`] to the next, so that other changes may come between.
-//! What it does in a row is bounded by the work on a few tables.
+//! keeps addresses, never tables, from one [`Step::Pause`] to the next, so that other changes may come
+//! between. What it does in a row is bounded by the work on a few tables.
 
 use crate::queue::Queue;
 use crate::{Access, Attributes, Count, Entry, Error, Leaf, MAX_LEVELS, Map, Resize, Step, Table, Tables};
@@ -145,7 +145,8 @@ const PIECE: usize = 512;
 /// A change under way.
 ///
 /// The caller holds its lock of the map from the beginning, and from one [`Step::Pause`] to the next. It does
-/// each step before it asks for the next one. A change that is dropped half way, at a pause, leaves a sound map.
+/// each step before it asks for the next one. A change that is dropped half way, at a pause, leaves a sound
+/// map.
 #[derive(Debug)]
 pub struct Change {
     pub(crate) map: Map,
@@ -168,7 +169,8 @@ pub struct Change {
 
 impl Change {
     /// A change of `[start, end)`; what is not mapped in it stays so. `reserve` has what [`Map::needs`] said.
-    /// `merges`: what becomes equal is merged at the end; otherwise [`Change::merge`] can do it at another time.
+    /// `merges`: what becomes equal is merged at the end; otherwise [`Change::merge`] can do it at another
+    /// time. Merges park by the rule, whatever [`Map::needs`] said of the range itself.
     pub fn new(
         map: &Map,
         start: u64,
@@ -341,7 +343,7 @@ impl Change {
         let form = self.map.geometry.level(found.level);
         let size = form.size();
         let Entry::Leaf(leaf) = found.entry else {
-            self.at = found.addr + size;
+            self.at = found.addr.saturating_add(size);
             return self.worked(1);
         };
         let unit = if leaf.grouped { form.group_size() } else { size };
@@ -401,7 +403,7 @@ impl Change {
         if !old.is_present() {
             return;
         }
-        let (start, end, level) = (run.addr, run.addr + bytes, run.level);
+        let (start, end, level) = (run.addr, run.addr.saturating_add(bytes), run.level);
         let stale = self.stale.get_or_insert(Stale {
             start,
             end,
@@ -412,8 +414,8 @@ impl Change {
         stale.levels = (stale.levels.0.min(level), stale.levels.1.max(level));
     }
 
-    /// Replaces entries by others of another size, by the rule. `between`: what is there, or will be; a form of
-    /// it is there in between. `tables`: tables are taken out.
+    /// Replaces entries by others of another size, by the rule. `between`: what is there, or will be; a form
+    /// of it is there in between. `tables`: tables are taken out.
     #[allow(clippy::too_many_arguments)]
     pub(crate) fn replace(
         &mut self,
@@ -426,7 +428,7 @@ impl Change {
         tables: bool,
     ) {
         let rule = self.map.rule;
-        let (start, end) = (run.addr, run.addr + bytes);
+        let (start, end) = (run.addr, run.addr.saturating_add(bytes));
         let invalidate = |tables| Step::Invalidate {
             start,
             end,

@@ -10,8 +10,8 @@ pub struct Level {
     pub bits: u8,
     /// Whether an entry can be a leaf.
     pub leaf: bool,
-    /// log2 of the entries that the processor may keep as one translation when they are marked (a *group*); 0:
-    /// there are no groups. A group is aligned to its size, in addresses of both kinds.
+    /// log2 of the entries that the processor may keep as one translation when they are marked (a *group*);
+    /// 0: there are no groups. A group is aligned to its size, in addresses of both kinds.
     pub group: u8,
 }
 

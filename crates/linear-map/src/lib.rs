@@ -1,9 +1,10 @@
 //! The kernel's own map of memory, changed while everything runs on it.
 //!
-//! RAM is mapped with the largest blocks there are. Then a module's text becomes read-only, a secret page goes
-//! away, and the block around it has to become smaller ones. Other CPUs use the same block at that moment, and
-//! have translations of it in their TLBs. This crate says in which order tables are written, made visible,
-//! invalidated and freed, so that nobody sees anything but what was mapped before and what is mapped then.
+//! RAM is mapped with the largest blocks there are. Then a module's text becomes read-only, a secret page
+//! goes away, and the block around it has to become smaller ones. Other CPUs use the same block at that
+//! moment, and have translations of it in their TLBs. This crate says in which order tables are written, made
+//! visible, invalidated and freed, so that nobody sees anything but what was mapped before and what is mapped
+//! then.
 //!
 //! It writes nothing itself. A [`Change`] says one [`Step`] after the other, and the kernel does them:
 //!
@@ -25,32 +26,34 @@
 //! the second, and add the difference. (This holds for inverted addresses of entries that are not present, as
 //! Linux's for L1TF, too. In a format where a group's entries are equal, it holds from group to group.)
 //!
-//! **Splitting** is done at the two ends of a range, and only as far as needed: what lies within it is changed
-//! in blocks. All tables that an end needs are filled and linked to each other before the one write that puts
-//! them in place of the block. They come from the caller ([`Map::needs`] says how many, [`Reserve`]), so that
-//! nothing is allocated here, and a change can be made in any context. A table of the reserve must have room
-//! for any level below the root.
+//! **Splitting** is done at the two ends of a range, and only as far as needed: what lies within it is
+//! changed in blocks. All tables that an end needs are filled and linked to each other before the one write
+//! that puts them in place of the block. They come from the caller ([`Map::needs`] says how many,
+//! [`Reserve`]), so that nothing is allocated here, and a change can be made in any context. A table of the
+//! reserve must have room for any level below the root.
 //!
-//! **Merging** comes at the end of a change, or at another time ([`Change::merge`]): a table whose entries all
-//! say the same becomes a block, and is freed after the invalidation; so for groups.
+//! **Merging** comes at the end of a change, or at another time ([`Change::merge`]): a table whose entries
+//! all say the same becomes a block, and is freed after the invalidation; so for groups.
 //!
-//! **Groups** are entries that the processor may keep as one translation (Arm's contiguous hint; large pages of
-//! short descriptors). A group has one set of attributes; before one of its entries is changed alone, the group
-//! becomes single entries, by the rule.
+//! **Groups** are entries that the processor may keep as one translation (Arm's contiguous hint; large pages
+//! of short descriptors). A group has one set of attributes; before one of its entries is changed alone, the
+//! group becomes single entries, by the rule.
 //!
-//! **Leaves that are not present** keep their address and attributes, in bits that the processor ignores in an
-//! invalid entry; one is told from an empty entry by not being zero. So they are split and merged as others
-//! are, without any rule: nothing of them is in a TLB. Nothing need be invalidated when one becomes present.
+//! **Leaves that are not present** keep their address and attributes, in bits that the processor ignores in
+//! an invalid entry; one is told from an empty entry by not being zero. So they are split and merged as
+//! others are, without any rule: nothing of them is in a TLB. Nothing need be invalidated when one becomes
+//! present.
 //!
 //! **Where nothing may be done live** ([`Resize::Break`], or a rule that is not [`Rule::quiet`]) a change of
 //! size is between [`Step::Park`] and [`Step::Unpark`]: other CPUs wait on a map of their own, or where they
-//! use nothing of the range; the stack is not in it; the tables themselves are written through another mapping,
-//! if they are. Who cannot give that builds the map of pages in the first place and has [`rule::FIXED`]: then a
-//! change that would need more is refused, never widened.
+//! use nothing of the range; the stack is not in it; tables that lie in it are written through another
+//! mapping. Who cannot give that builds the map of pages in the first place and has [`rule::FIXED`]: then a
+//! change that would need more is refused, never widened. [`Map::needs`] says beforehand whether there will be
+//! such a time.
 //!
-//! **Time.** From one [`Step::Pause`] to the next a change writes and looks at a few tables at most. Nothing is
-//! stale at a pause. Other changes may be made there, even of the same range: a change goes down from the root
-//! again afterwards. `end` is exclusive, so that the last page of the address space is in no range.
+//! **Time.** From one [`Step::Pause`] to the next a change writes and looks at a few tables at most. Nothing
+//! is stale at a pause. Other changes may be made there, even of the same range: a change goes down from the
+//! root again afterwards. `end` is exclusive, so that the last page of the address space is in no range.
 //!
 //! The tests have a model of a memory management unit that keeps all it may keep and fetches at any moment.
 

@@ -2,7 +2,7 @@
 
 use crate::{Entry, Geometry, Leaf, MAX_LEVELS, Resize, Rule, Table, Tables};
 
-/// A map of memory. All its methods only read.
+/// A map of memory. Its methods, but for [`Map::build`], only read; the caller holds its lock of the map.
 #[derive(Clone, Copy, Debug)]
 pub struct Map {
     /// The tables' form.
@@ -22,7 +22,7 @@ pub struct Map {
 pub enum Error {
     /// An end of the range is not one of a page.
     Unaligned,
-    /// The range would need a change of size that the rule forbids. Nothing was changed.
+    /// The range would need a change of size that the rule forbids. No attribute was changed.
     Refused,
     /// Too few tables were supplied. What was done so far is whole; with more tables it can go on.
     NoTables,
@@ -243,7 +243,7 @@ impl<T: Tables> Iterator for Leaves<'_, T> {
         while self.at < self.end {
             let found = self.map.find(self.tables, self.at, 0);
             let size = self.map.geometry.level(found.level).size();
-            self.at = found.addr + size;
+            self.at = found.addr.saturating_add(size);
             if let Entry::Leaf(leaf) = found.entry {
                 return Some(Mapped {
                     addr: found.addr,

@@ -1,7 +1,7 @@
 //! Merging: blocks and groups where everything is equal again.
 //!
-//! Level by level from the pages on: each table that the range has a part in becomes a block if all its entries
-//! say the same; what stays a table gets groups. Leaves that are not present merge among themselves.
+//! Level by level from the pages on: each table that the range has a part in becomes a block if all its
+//! entries say the same; what stays a table gets groups. Leaves that are not present merge among themselves.
 
 use crate::change::{Phase, Run};
 use crate::{Change, Entry, Leaf, Map, Resize, Step, Tables};
@@ -43,7 +43,9 @@ impl Change {
             return self.begin_groups(level);
         }
         let found = self.map.find(tables, self.at, level + 1);
-        self.at = found.addr + self.map.geometry.level(found.level).size();
+        self.at = found
+            .addr
+            .saturating_add(self.map.geometry.level(found.level).size());
         let Entry::Table(table) = found.entry else {
             return self.worked(1);
         };
@@ -89,10 +91,12 @@ impl Change {
         let form = self.map.geometry.level(level);
         let at = self.at;
         if found.level != level {
-            self.at = found.addr + self.map.geometry.level(found.level).size();
+            self.at = found
+                .addr
+                .saturating_add(self.map.geometry.level(found.level).size());
             return self.worked(1);
         }
-        self.at = at + form.group_size();
+        self.at = at.saturating_add(form.group_size());
         let Entry::Leaf(first) = found.entry else {
             return self.worked(1);
         };

@@ -1,8 +1,8 @@
 //! How the size of a live mapping may change: the processors' rules, as data.
 //!
 //! **Arm** (DDI 0487, D8.16.1 and the sections on `FEAT_BBM`; the rules' names are the manual's). A
-//! break-before-make sequence is: write an invalid entry, `DSB`, invalidate, `DSB`, write the new entry, `DSB`
-//! (RDDMVT). It is demanded for each change of a block's size (RWHZWS), unless the processor has more
+//! break-before-make sequence is: write an invalid entry, `DSB`, invalidate, `DSB`, write the new entry,
+//! `DSB` (RDDMVT). It is demanded for each change of a block's size (RWHZWS), unless the processor has more
 //! (RKFLJB):
 //!
 //! * level 1 has the bit nT in block descriptors (IPJZBK): such a block is not kept in a way that conflicts
@@ -10,20 +10,20 @@
 //!   may raise a translation fault (RMRRPW), so nobody may access the block meanwhile. The Contiguous bit may
 //!   change without a break (RKHRBC), but may make an access abort (RFCPSG).
 //! * level 2: the size changes in one write. Until the old translation is invalidated, an access may end in
-//!   a TLB conflict abort (IHYQMB). Processors that never raise it are known by name only, as in Linux's list;
-//!   for others nobody may access the block meanwhile.
+//!   a TLB conflict abort (IHYQMB). Processors that never raise it are known by name, as in Linux's list
+//!   (or say so themselves, as level 3); for others nobody may access the block meanwhile.
 //!
 //! All this is about sizes only (RPVTFW). A change of permissions needs no break at any level, only the
 //! invalidation after it (RGPPYH); while entries of a group differ, an access has the permissions of one of
 //! them (RJQQTC).
 //!
-//! **32-bit Arm** (DDI 0406, B3.10.1): as level 0. The sixteen descriptors of a large page or supersection are
-//! equal, always (B3.5.1), so that even its permissions change by a break.
+//! **32-bit Arm** (DDI 0406, B3.10.1): as level 0. The sixteen descriptors of a large page or supersection
+//! are equal, always (B3.5.1), so that even its permissions change by a break.
 //!
-//! **x86** (Intel SDM, volume 3A, 4.10.2.3 and 4.10.4.2): the processor may keep translations of several sizes
-//! for one address, and use either. So no one write changes the size and the permissions; and the old size is
-//! invalidated before permissions change, lest two translations differ in both. (AMD says as much, APM volume
-//! 2, 5.5.2, and has processors that stop over it: revision guide of family 10h, erratum 383.)
+//! **x86** (Intel SDM, volume 3A, 4.10.2.3 and 4.10.4.2): the processor may keep translations of several
+//! sizes for one address, and use either. So no one write changes the size and the permissions; and the old
+//! size is invalidated before permissions change, lest two translations differ in both. (AMD says as much,
+//! APM volume 2, 5.5.2, and has processors that stop over it: revision guide of family 10h, erratum 383.)
 //!
 //! **Power** (Power ISA 3.1, book III, 6.10.1.2 "Modifying a Translation Table Entry"): the general case is
 //! the invalid entry, `ptesync`, `tlbie`, `eieio`, `tlbsync`, `ptesync`, then the new entry. Only what the

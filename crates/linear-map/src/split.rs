@@ -5,9 +5,9 @@ use crate::map::Found;
 use crate::{Change, Entry, Error, Leaf, MAX_LEVELS, Map, Resize, Step, Table, Tables};
 
 impl Change {
-    /// Does what is to be done so that no leaf, and no group, has `addr` in its midst. `other` is where another
-    /// leaf will have to begin: groups that have it in their midst are not made in the first place. `true`:
-    /// nothing is to be done any more.
+    /// Does what is to be done so that no leaf, and no group, has `addr` in its midst. `other` is where
+    /// another leaf will have to begin: groups that have it in their midst are not made in the first place.
+    /// `true`: nothing is to be done any more.
     pub(crate) fn split(&mut self, tables: &impl Tables, addr: u64, other: u64) -> Result<bool, Error> {
         let found = self.map.find(tables, addr, 0);
         let Entry::Leaf(leaf) = found.entry else {
@@ -115,8 +115,8 @@ impl Change {
         Ok(())
     }
 
-    /// Fills a table of `level`, which nobody has yet, with leaves that map what `block` (at `addr`) does: the
-    /// part around `ends[0]`.
+    /// Fills a table of `level`, which nobody has yet, with leaves that map what `block` (at `addr`) does:
+    /// the part around `ends[0]`.
     fn fill(&mut self, table: Table, level: usize, block: Leaf, addr: u64, ends: [u64; 2]) {
         let form = self.map.geometry.level(level);
         let whole = self.map.geometry.level(level + 1).size();

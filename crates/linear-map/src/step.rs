@@ -74,11 +74,11 @@ pub enum Step {
         /// The address that the first entry maps.
         addr: u64,
     },
-    /// Whoever walks the tables sees all writes before this step before any of those after it. At the end of a
-    /// change it also means that the caller itself can use what has become valid.
+    /// Whoever walks the tables sees all writes before this step before any of those after it. At the end of
+    /// a change it also means that the caller itself can use what has become valid.
     Barrier,
-    /// No CPU keeps, after this step, a translation for `[start, end)` that it made before it; if `tables`, of
-    /// the tables on the way there neither. What was written before was seen by then: the barriers of an
+    /// No CPU keeps, after this step, a translation for `[start, end)` that it made before it; if `tables`,
+    /// of the tables on the way there neither. What was written before was seen by then: the barriers of an
     /// invalidation belong to it.
     Invalidate {
         /// The first address.
@@ -118,8 +118,8 @@ pub trait Tables {
     /// An entry.
     fn read(&self, table: Table, level: usize, index: usize) -> Entry;
 
-    /// Whether the `count` entries from `index` on are leaves with the attributes of `leaf`, at `leaf.phys` and
-    /// what follows: then how many of them are grouped. (`size` is the level's.) The implementation of a
+    /// Whether the `count` entries from `index` on are leaves with the attributes of `leaf`, at `leaf.phys`
+    /// and what follows: then how many of them are grouped. (`size` is the level's.) The implementation of a
     /// format can do it without decoding each.
     fn alike(
         &self,

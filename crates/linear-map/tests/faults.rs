@@ -1,4 +1,5 @@
-//! The model finds what is wrong: engines with a fault each, against every rule under which the fault matters.
+//! The model finds what is wrong: engines with a fault each, against every rule under which the fault
+//! matters.
 
 mod common;
 
@@ -9,8 +10,8 @@ const PAGE: u64 = 4096;
 const BASE: u64 = 1 << 20;
 const PAGES: u64 = 16;
 
-/// A fault: it may do something else than the step says. It gets what it has done so far, and says whether the
-/// step is done.
+/// A fault: it may do something else than the step says. It gets what it has done so far, and says whether
+/// the step is done.
 type Fault = fn(&mut State, &mut Model, &Step) -> Result<bool, String>;
 
 #[derive(Default)]
@@ -99,8 +100,8 @@ fn always_found(name: &str, fault: Fault, matters: impl Fn(&Rule) -> bool) {
     }
 }
 
-/// Each rule finds the fault on some occasions; on others it does not matter, because a later step makes up for
-/// it before anybody could tell: nobody has a right to a page that is about to come, for example.
+/// Each rule finds the fault on some occasions; on others it does not matter, because a later step makes up
+/// for it before anybody could tell: nobody has a right to a page that is about to come, for example.
 fn found(name: &str, fault: Fault, matters: impl Fn(&Rule) -> bool) {
     for (of, rule) in rules(false) {
         let (found, missed) = try_all(rule, fault);
@@ -150,6 +151,23 @@ fn an_invalidation_too_short() {
         Ok(false)
     };
     found("short invalidation", fault, all);
+}
+
+#[test]
+fn an_invalidation_of_the_wrong_size() {
+    let fault: Fault = |state, model, step| {
+        let mut other = *step;
+        if let Step::Invalidate { levels, .. } = &mut other
+            && levels.1 > 0
+            && state.strikes()
+        {
+            *levels = (levels.0, levels.1 - 1);
+            model.step(&other)?;
+            return Ok(true);
+        }
+        Ok(false)
+    };
+    found("size", fault, |rule| *rule == limen_linear_map::rule::POWER);
 }
 
 #[test]

@@ -1,6 +1,6 @@
-//! Tables in the processors' own bits. What the engine asks of a format is met by all of them: leaves that are
-//! not present keep what they are, and a write of many entries is a loop that adds the difference of the first
-//! two.
+//! Tables in the processors' own bits. What the engine asks of a format is met by all of them: leaves that
+//! are not present keep what they are, and a write of many entries is a loop that adds the difference of the
+//! first two.
 
 mod common;
 

@@ -106,7 +106,7 @@ fn real_map(geometry: &'static Geometry, rule: Rule) -> Map {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 12, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 5, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// Two of the largest leaves and a few pages, in every geometry. Pages at the ends of the changes are
     /// followed, and some others.
@@ -269,6 +269,36 @@ fn holes() {
     assert!(model.map.at(&model, 100 << 12).is_none());
 }
 
+/// The last addresses there are. The last page itself is in no range.
+#[test]
+fn the_end_of_the_address_space() {
+    let base = (3u64 << 30).wrapping_neg();
+    let map = tiny::map(&ARM64_4K, rule::ARM64_BBM_2_NO_ABORT);
+    let near: Vec<u64> = (u64::MAX - 0xffff..u64::MAX - 0xfff)
+        .step_by(4096)
+        .map(|at| at & !0xfff)
+        .collect();
+    let mut model = Model::new(map, base, 1 << 32, (3 << 30) - 4096, Some(&near));
+    let size = |model: &Model| {
+        model
+            .map
+            .leaves(model, 0xffff << 48, u64::MAX)
+            .map(|m| m.size)
+            .sum::<u64>()
+    };
+    assert_eq!(size(&model), (3 << 30) - 4096);
+    let last = u64::MAX - 0xfff;
+    let report = model.change(base + 0x1000, last, read_only(), true).unwrap();
+    assert_eq!(
+        (report.bytes, report.splits),
+        ((3 << 30) - 0x2000, [0, 1, 1, 0, 0])
+    );
+    let report = model.change(base, last, writable(), true).unwrap();
+    assert_eq!(report.collapses, [0, 1, 1, 0, 0]);
+    assert_eq!(size(&model), (3 << 30) - 4096);
+    model.merge(0xffff << 48, last).unwrap();
+}
+
 /// Other changes come in the pauses of a long one, and merge what its ends were in.
 #[test]
 fn changes_in_pauses() {
@@ -339,7 +369,7 @@ fn bounded_pieces() {
     let mut longest = 0;
     let mut check = |model: &Model| {
         let pieces = model.log.split(|step| *step == Step::Pause);
-        longest = longest.max(pieces.map(|piece| written(piece)).max().unwrap());
+        longest = longest.max(pieces.map(written).max().unwrap());
     };
     for (start, end, edit) in [
         (0x1000, (4u64 << 30) - 0x1000, read_only()),
