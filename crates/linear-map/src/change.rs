@@ -460,6 +460,7 @@ impl Change {
                 queue.push(run.write(Entry::Leaf(marked)));
                 queue.push(invalidate(tables));
                 queue.push(run.write(new));
+                // What was kept of the marked block conflicts with nothing, but is not to stay.
                 queue.push(invalidate(false));
             }
             Resize::Break => {

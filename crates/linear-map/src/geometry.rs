@@ -121,7 +121,7 @@ impl Geometry {
     }
 }
 
-/// arm64, 4K granule, 48 bits: 4K, 64K, 2M, 32M, 1G. (Arm ARM DDI 0487, D8.7.1 "The Contiguous bit": 16
+/// arm64, 4K granule, 48 bits: 4K, 64K, 2M, 32M, 1G. (DDI 0487, chapter D8, on the Contiguous bit: 16
 /// entries at either level. It has 16G too, of which Linux makes no use.)
 pub const ARM64_4K: Geometry = Geometry::new(&[
     Level::leaves(12, 9, 4),
@@ -163,7 +163,7 @@ pub const X86_64_5: Geometry = Geometry::new(&[
     Level::tables(48, 9),
 ]);
 
-/// 32-bit Arm, long descriptors: 4K, 64K, 2M, 32M, 1G. (Arm ARM DDI 0406, B3.6.)
+/// 32-bit Arm, long descriptors: 4K, 64K, 2M, 32M, 1G. (DDI 0406, B3.6.)
 pub const ARM_LONG: Geometry = Geometry::new(&[
     Level::leaves(12, 9, 4),
     Level::leaves(21, 9, 4),
@@ -171,11 +171,11 @@ pub const ARM_LONG: Geometry = Geometry::new(&[
 ]);
 
 /// 32-bit Arm, short descriptors: 4K, 64K (a large page: sixteen equal descriptors), 1M, 16M (a supersection:
-/// sixteen equal descriptors). (Arm ARM DDI 0406, B3.5.) A table has 1 KiB, the root 16 KiB.
+/// sixteen equal descriptors). (DDI 0406, B3.5.) A table has 1 KiB, the root 16 KiB.
 pub const ARM_SHORT: Geometry = Geometry::new(&[Level::leaves(12, 8, 4), Level::leaves(20, 12, 4)]);
 
-/// Power, radix trees, 4K pages: 4K, 2M, 1G. (Power ISA 3.1, book III, 6.7.10; the sizes that the processors
-/// have are `ibm,processor-radix-AP-encodings` of the devicetree.)
+/// Power, radix trees, 4K pages: 4K, 2M, 1G. (Power ISA, book III, on radix trees; the sizes that the
+/// processors have are `ibm,processor-radix-AP-encodings` of the devicetree.)
 pub const POWER_4K: Geometry = Geometry::new(&[
     Level::leaves(12, 9, 0),
     Level::leaves(21, 9, 0),

@@ -47,9 +47,9 @@
 //! **Where nothing may be done live** ([`Resize::Break`], or a rule that is not [`Rule::quiet`]) a change of
 //! size is between [`Step::Park`] and [`Step::Unpark`]: other CPUs wait on a map of their own, or where they
 //! use nothing of the range; the stack is not in it; tables that lie in it are written through another
-//! mapping. Who cannot give that builds the map of pages in the first place and has [`rule::FIXED`]: then a
-//! change that would need more is refused, never widened. [`Map::needs`] says beforehand whether there will be
-//! such a time.
+//! mapping. Who cannot give that builds the map of pages in the first place and has [`rule::FIXED`]: then
+//! a change that would need more is refused, never widened. [`Map::needs`] says beforehand whether a split
+//! will need it.
 //!
 //! **Time.** From one [`Step::Pause`] to the next a change writes and looks at a few tables at most. Nothing
 //! is stale at a pause. Other changes may be made there, even of the same range: a change goes down from the

@@ -1,9 +1,9 @@
 //! How the size of a live mapping may change: the processors' rules, as data.
 //!
-//! **Arm** (DDI 0487, D8.16.1 and the sections on `FEAT_BBM`; the rules' names are the manual's). A
-//! break-before-make sequence is: write an invalid entry, `DSB`, invalidate, `DSB`, write the new entry,
-//! `DSB` (RDDMVT). It is demanded for each change of a block's size (RWHZWS), unless the processor has more
-//! (RKFLJB):
+//! **Arm** (DDI 0487, chapter D8, "Using break-before-make when updating translation table entries" and
+//! what follows on `FEAT_BBM`; the rules' names are the manual's). A break-before-make sequence is: write an
+//! invalid entry, `DSB`, invalidate, `DSB`, write the new entry, `DSB` (RDDMVT). It is demanded for each
+//! change of a block's size (RWHZWS), unless the processor has more (RKFLJB):
 //!
 //! * level 1 has the bit nT in block descriptors (IPJZBK): such a block is not kept in a way that conflicts
 //!   with others. It is set, the block invalidated, and the table written. But as long as it is set, accesses
@@ -22,13 +22,13 @@
 //!
 //! **x86** (Intel SDM, volume 3A, 4.10.2.3 and 4.10.4.2): the processor may keep translations of several
 //! sizes for one address, and use either. So no one write changes the size and the permissions; and the old
-//! size is invalidated before permissions change, lest two translations differ in both. (AMD says as much,
-//! APM volume 2, 5.5.2, and has processors that stop over it: revision guide of family 10h, erratum 383.)
+//! size is invalidated before permissions change, lest two translations differ in both. (There are
+//! processors that stop over it: AMD's revision guide of family 10h, erratum 383.)
 //!
-//! **Power** (Power ISA 3.1, book III, 6.10.1.2 "Modifying a Translation Table Entry"): the general case is
-//! the invalid entry, `ptesync`, `tlbie`, `eieio`, `tlbsync`, `ptesync`, then the new entry. Only what the
-//! section lists goes without the invalid entry; a size is not in the list. More access authority needs no
-//! `tlbie`, less needs one after the store.
+//! **Power** (Power ISA 3.0, book III, 5.10.1.2 "Modifying a Translation Table Entry"; chapter 6 in 3.1): the
+//! general case is the invalid entry, `ptesync`, `tlbie`, `eieio`, `tlbsync`, `ptesync`, then the new entry.
+//! Only what the section lists goes without the invalid entry; a size is not in the list. More access
+//! authority needs no `tlbie`, less needs one after the store.
 
 /// How one kind of change is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
