@@ -321,7 +321,8 @@ static void move_below(void) {
 static void look_up(void) {
     struct stat st;
     __atomic_fetch_add(&looks, 1, __ATOMIC_RELAXED);
-    if (stat("u/a/sub/in/../../f", &st) != 0 ? errno != ENOENT : st.st_ino != one && st.st_ino != two) bad(171);
+    if (stat("u/a/sub/in/../../f", &st) != 0 ? errno != ENOENT : st.st_ino != one && st.st_ino != two)
+        bad(171);
     if (stat("u/b/sub/in", &st) != 0 ? errno != ENOENT : !S_ISDIR(st.st_mode)) bad(172);
 }
 static void moved_below(void) {

@@ -1,6 +1,6 @@
 //! How the entries of a directory are found by name. Names are hashed and compared a word at a time, and
-//! hashed while their end in a path is being found. The tables are the kernel's (`fs::children`): readers look
-//! into them without a lock.
+//! hashed while their end in a path is being found. The tables are the kernel's (`fs::children`): readers
+//! look into them without a lock.
 
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]

@@ -627,7 +627,8 @@ pub fn lookup(dirfd: i32, path: &[u8], flags: Walk) -> Result<Path, Errno> {
 
 /// Calls `look` with the mount and the name to which `path` leads, relative to descriptor `dirfd`. `look`
 /// must not sleep, since nothing is counted. `Some`: the path is not plain, `look` was not called, and this
-/// is where the path leads. `flags` are those that a plain walk obeys, without [`Walk::DIRECTORY`]. May sleep.
+/// is where the path leads. `flags` are those that a plain walk obeys, without [`Walk::DIRECTORY`]. May
+/// sleep.
 #[inline(always)]
 pub fn look(
     dirfd: i32,

@@ -4,9 +4,8 @@
 use super::driver::{self, Hurry};
 use super::stats;
 use crate::arch::smp;
-use crate::sched::{self, CpuSet, KERNEL_LEVEL, Policy, WaitQueue, current, online, policy};
+use crate::sched::{self, CpuSet, KERNEL_LEVEL, KernelThread, Policy, WaitQueue, current, online, policy};
 use crate::sync::{IrqSpinGuard, IrqSpinLock, MAX_CPUS, Mutex, Once, SpinLock, without_preemption};
-use crate::task::Task;
 use crate::time::now_ns;
 use alloc::sync::Arc;
 use core::cell::UnsafeCell;
@@ -108,7 +107,7 @@ struct Cpu {
     /// The thread has [`KERNEL_LEVEL`] until it has run what is due.
     hurried: SpinLock<bool>,
     /// The thread, and where it sleeps.
-    thread: Once<Arc<Task>>,
+    thread: Once<KernelThread>,
     /// See `thread`.
     sleeps: WaitQueue,
     /// For [`barrier`].

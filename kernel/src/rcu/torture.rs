@@ -14,9 +14,10 @@ use super::{
     Domain, Retire, Shared, barrier, cookie, is_over, read, stats, synchronize, synchronize_expedited,
 };
 use crate::arch::platform;
-use crate::sched::{CpuSet, Policy, WaitQueue, current, online, policy, spawn_kthread, yield_now};
+use crate::sched::{
+    CpuSet, KernelThread, Policy, WaitQueue, current, online, policy, spawn_kthread, yield_now,
+};
 use crate::sync::{IrqSpinLock, Once};
-use crate::task::Task;
 use crate::time::{NSEC_PER_SEC, Timer, now_ns, sleep_until};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -120,7 +121,7 @@ pub fn wanted() -> Option<u64> {
 
 /// Starts a thread, with a real-time priority unless `level` is 0. `f` does one round of its work, and is
 /// called again until the time is over.
-fn torturer(name: &'static str, level: u8, mut f: impl FnMut() + Send + 'static) -> Arc<Task> {
+fn torturer(name: &'static str, level: u8, mut f: impl FnMut() + Send + 'static) -> KernelThread {
     RUNNING.fetch_add(1, Relaxed);
     spawn_kthread(name, move || {
         if level > 0 {

@@ -15,8 +15,8 @@ impl CpuSet {
     /// Every CPU there could be.
     pub const ALL: Self = Self(u64::MAX);
 
-    /// From a list as Linux's command line has it: `1-3,5`, `all`, `N` for the last CPU, `0-31:2/8` for two of
-    /// each eight. `None`: it is none, or names a number that cannot be a CPU. `count` CPUs exist.
+    /// From a list as Linux's command line has it: `1-3,5`, `all`, `N` for the last CPU, `0-31:2/8` for two
+    /// of each eight. `None`: it is none, or names a number that cannot be a CPU. `count` CPUs exist.
     pub fn from_list(list: &str, count: usize) -> Option<Self> {
         let number = |word: &str| match word {
             "N" => Some(count.saturating_sub(1)),

@@ -9,11 +9,14 @@ use crate::task::Task;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 
+/// A thread of the kernel, for who started it.
+pub type KernelThread = Arc<Task>;
+
 /// Starts a kernel thread that runs `f` and then ends. At boot and when devices appear. May sleep.
 ///
 /// # Panics
 /// If there is no memory for a kernel stack.
-pub fn spawn_kthread(name: &str, f: impl FnOnce() + Send + 'static) -> Arc<Task> {
+pub fn spawn_kthread(name: &str, f: impl FnOnce() + Send + 'static) -> KernelThread {
     try_spawn_kthread(name, f).expect("memory for a kernel thread")
 }
 

@@ -139,7 +139,10 @@ fn check(options: &BenchOptions, arch: Arch) -> Result<bool> {
     let guest = guest::prepare(arch)?;
     let cpu = cpu(options, arch);
     let subject = subject(options, arch, &cpu, &kernel, &guest);
-    let figures = rows_of(subject, &options.only, &[])?;
+    let mut figures = rows_of(subject, &options.only, &[])?;
+    let has_limit = |name: &str| limits.contains_key(name);
+    tracked::measure(subject, &has_limit, &mut figures)?;
+    perf::measure(subject, &has_limit, &mut figures)?;
     let only_boot = |name: &str| name == "boot" && wanted(options, name);
     let boot = boot::measure(subject, &only_boot)?;
     let mut failed: Vec<String> = figures

@@ -6,8 +6,8 @@
 //! ends an *end* mark (`.noinstr.end`); neither is an instruction. This check follows every path through
 //! every function of the section, starting with "not established", and fails if a path calls or jumps out of
 //! the section, or through a pointer, while the state is not established, or if RCU is read there: each place
-//! where a reader begins has a mark as well (`.noinstr.reader`), since readers are inlined. It also fails if a
-//! function of the section has a patchable entry.
+//! where a reader begins has a mark as well (`.noinstr.reader`), since readers are inlined. It also fails if
+//! a function of the section has a patchable entry.
 
 mod arm;
 mod arm64;
