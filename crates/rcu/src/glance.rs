@@ -38,6 +38,8 @@ impl<A: Atomics> Glances<A> {
     pub fn enter(&self) -> Glance {
         let before = self.0.load(Relaxed);
         if before & 1 != 0 {
+            // The outer reader may have been interrupted before its own fence.
+            A::fence();
             return Glance { after: before };
         }
         // `Release`: a writer that waits for an earlier reader may see this value first.

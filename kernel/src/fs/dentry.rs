@@ -344,11 +344,19 @@ impl Shared<Dentry> {
             }
             let mut dir = dentry.lock_dir()?;
             let there = dir.get(&name);
-            if there.is_none() {
-                dir.insert(name, child.clone())?;
+            let added = match there {
+                Some(_) => Ok(()),
+                None => dir.insert(name, child.clone()),
+            };
+            if added.is_ok() && there.is_none() {
                 PINNED.fetch_add(1, Ordering::Relaxed);
             }
             drop(dir);
+            if let Err(e) = added {
+                // What was pinned above it is not needed.
+                dentry.unpin();
+                return Err(e);
+            }
             dentry = there.unwrap_or(child);
         }
         Ok(dentry)

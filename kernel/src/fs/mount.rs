@@ -223,7 +223,8 @@ fn remount(at: &Path, flags: u32, data: &str) -> Result<(), Errno> {
 impl Retire for Mount {
     fn retire(&self, retiring: &Retiring) {
         self.leave();
-        drop(self.at.lock().take());
+        let at = self.at.lock().take();
+        drop(at);
         self.root.give_up(retiring);
     }
     fn seen(&self) {

@@ -107,7 +107,7 @@ fn create(mut w: Walker, path: &[u8], flags: u32, mode: u32) -> Result<Arc<File>
                 let creds = w.creds();
                 w.check_scope()?;
                 perm::may_open_existing(dir, &w.cur.dentry.inode, &creds)?;
-                return finish(w.cur, flags, &creds, true);
+                return finish(w.into_place(), flags, &creds, true);
             }
             Err(Errno::ENOENT) => {
                 let new = New {

@@ -139,8 +139,10 @@ impl Path {
     /// a removed name.
     pub fn display(&self) -> Result<Vec<u8>, Errno> {
         let root = crate::fs::context::current_root();
+        // Asked first: it may be moved, then removed, and what is removed stays so.
+        let removed = self.dentry.is_unlinked();
         let (mut name, _) = self.absolute(&root)?;
-        if self.dentry.is_unlinked() {
+        if removed {
             const MARK: &[u8] = b" (deleted)";
             crate::mm::reserve::room(&mut name, MARK.len())?;
             name.extend_from_slice(MARK);

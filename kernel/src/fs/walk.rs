@@ -122,6 +122,11 @@ pub struct Walker {
 }
 
 impl Walker {
+    /// Where it is. What it began with is given up.
+    pub fn into_place(self) -> Path {
+        self.cur
+    }
+
     /// Starts at `start`, as the running task.
     fn new(start: Path, flags: Walk) -> Self {
         let scoped = flags.intersects(SCOPED);
@@ -638,7 +643,8 @@ pub fn look(
 ) -> Result<Option<Path>, Errno> {
     let looked = |mnt: &Mount, dentry: &Dentry| {
         look(mnt, dentry);
-        Some(())
+        // If the last name has been removed meanwhile, what was seen may be half gone.
+        (dentry.inode.nlink() != 0).then_some(())
     };
     match begin(dirfd, path, flags, last_of(flags), looked)? {
         Begun::Seen(()) => Ok(None),

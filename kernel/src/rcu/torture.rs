@@ -19,7 +19,6 @@ use crate::sched::{
 };
 use crate::sync::{IrqSpinLock, Once};
 use crate::time::{NSEC_PER_SEC, Timer, now_ns, sleep_until};
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::AcqRel, Ordering::Acquire};
 use core::sync::atomic::{Ordering::Relaxed, Ordering::Release};

@@ -16,27 +16,34 @@ impl CpuSet {
     pub const ALL: Self = Self(u64::MAX);
 
     /// From a list as Linux's command line has it: `1-3,5`, `all`, `N` for the last CPU, `0-31:2/8` for two
-    /// of each eight. `None`: it is none, or names a number that cannot be a CPU. `count` CPUs exist.
+    /// of each eight. `None`: it is none, or names a CPU that does not exist. `count` CPUs do.
     pub fn from_list(list: &str, count: usize) -> Option<Self> {
+        let last_cpu = count.min(MAX_CPUS).checked_sub(1)?;
         let number = |word: &str| match word {
-            "N" => Some(count.saturating_sub(1)),
-            _ => word.parse().ok().filter(|n| *n < MAX_CPUS),
+            "N" => Some(last_cpu),
+            _ if word.bytes().all(|byte| byte.is_ascii_digit()) => word.parse::<usize>().ok(),
+            _ => None,
         };
-        if list == "all" {
-            return Some(Self(u64::MAX >> (64 - count.clamp(1, 64))));
-        }
         let mut set = Self::EMPTY;
-        for part in list.split(',') {
-            let (range, used, group) = match part.split_once(':') {
-                None => (part, 1, 1),
-                Some((range, share)) => {
-                    let (used, group) = share.split_once('/')?;
-                    (range, used.parse::<usize>().ok()?, group.parse::<usize>().ok()?)
-                }
+        for part in list.split(',').filter(|part| !part.is_empty()) {
+            let (range, share) = match part.split_once(':') {
+                Some((range, share)) => (range, Some(share)),
+                None => (part, None),
             };
-            let (first, last) = range.split_once('-').unwrap_or((range, range));
-            let (first, last) = (number(first)?, number(last)?);
-            if first > last || used == 0 || used > group {
+            let (first, last) = match range.split_once('-') {
+                _ if range.eq_ignore_ascii_case("all") => (0, last_cpu),
+                Some((first, last)) => (number(first)?, number(last)?),
+                None if share.is_some() => return None,
+                None => (number(range)?, number(range)?),
+            };
+            let (used, group) = match share {
+                Some(share) => {
+                    let (used, group) = share.split_once('/')?;
+                    (number(used)?, number(group)?)
+                }
+                None => (1, 1),
+            };
+            if first > last || last > last_cpu || group == 0 || used > group {
                 return None;
             }
             for n in (first..=last).filter(|n| (n - first) % group < used) {

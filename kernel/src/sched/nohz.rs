@@ -9,10 +9,11 @@
 
 use super::call::Errand;
 use super::cpuset::CpuSet;
-use super::{current, online};
+use super::entity::on_rq;
+use super::{current, online, stats};
 use crate::sync::{MAX_CPUS, Once};
 use crate::task::timers;
-use crate::time::{TICK_ALONE, Timer, now_ns, raw_ns};
+use crate::time::{TICK_ALONE, Timer, now_ns, raw_ns, tick_needed};
 use core::sync::atomic::{AtomicU64, Ordering};
 
 static FULL: AtomicU64 = AtomicU64::new(0);
@@ -47,13 +48,14 @@ pub(super) fn init() {
 /// Begins to do what the tick does elsewhere. Boot CPU, when all CPUs are online.
 pub(super) fn start() {
     static SAMPLER: Once<Timer> = Once::new();
-    if full().and(online()).is_empty() {
+    if full().is_empty() {
         return;
     }
-    info!("nohz_full: no tick on CPUs {}", full().and(online()));
+    info!("nohz_full: no tick on CPUs {}", full());
     let sampler = SAMPLER.get_or_init(|| {
         Timer::new(|| {
             full().and(online()).iter().for_each(sample);
+            stats::update_load(raw_ns());
             if let Some(sampler) = SAMPLER.get() {
                 sampler.arm(now_ns() + TICK_ALONE);
             }
@@ -62,22 +64,35 @@ pub(super) fn start() {
     sampler.arm(now_ns() + TICK_ALONE);
 }
 
-/// What CPU `n` is sent to do if its process has timers of CPU time.
-static ERRANDS: [Errand; MAX_CPUS] = [const { Errand::new(&|| timers::cpu_tick(&current())) }; MAX_CPUS];
+/// What CPU `n` is sent to do if its process has timers of CPU time, or if a second thread has become runnable
+/// and the tick is still off.
+static ERRANDS: [Errand; MAX_CPUS] = [const { Errand::new(&tick) }; MAX_CPUS];
+
+fn tick() {
+    timers::cpu_tick(&current());
+    let cpu = super::this_cpu();
+    tick_needed(cpu, cpu.rq.running());
+}
 
 /// Does the work of a tick for CPU `n`. In an interrupt.
 fn sample(n: usize) {
     let Some(cpu) = super::cpu(n) else { return };
-    cpu.rq.lock.lock();
-    let curr = cpu.rq.inner().curr;
-    // A tick that several threads need does it itself.
-    let alone = !curr.is(cpu.rq.inner().idle) && !cpu.timers.ticks();
+    let rq = &cpu.rq;
+    rq.lock.lock();
+    let inner = rq.inner();
+    let curr = inner.curr;
+    // A tick that several threads need does it itself. A thread that leaves has been charged.
+    let runs = !curr.is(inner.idle) && curr.sched.on_rq.load(Ordering::Relaxed) == on_rq::QUEUED;
+    let alone = runs && !cpu.timers.ticks();
     if alone {
-        cpu.stats.charge(raw_ns(), &curr, !cpu.presence.is_here());
+        let now = raw_ns();
+        rq.update_curr(inner, now);
+        rq.settle_least(inner);
+        cpu.stats.charge(now, &curr, !cpu.presence.is_here());
     }
-    let timed = alone && timers::counts_cpu(&curr.process);
-    cpu.rq.lock.unlock();
-    if timed {
+    let wanted = alone && (timers::counts_cpu(&curr.process) || rq.running() > 1);
+    rq.lock.unlock();
+    if wanted {
         ERRANDS[n].send(n);
     }
 }

@@ -16,6 +16,7 @@ use crate::sync::{IrqSpinLock, Once};
 use alloc::boxed::Box;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
+use core::ptr;
 use core::sync::atomic::{AtomicI32, Ordering};
 use limen_linux_abi::Errno;
 
@@ -274,11 +275,12 @@ pub fn register(task: &Arc<Task>, leader: bool) {
     let Some(slot) = slot(task.tid(), &rcu::read()) else {
         return;
     };
+    // The thread comes first: a process without it is taken for one whose leader has ended.
+    slot.task.show(task.clone());
     // A thread that becomes the leader by exec finds its process there already.
     if leader && slot.process.is_empty() {
         slot.process.show(task.process.clone());
     }
-    slot.task.show(task.clone());
 }
 
 /// Removes a thread. What is returned is dropped without locks: it may be the last reference.
@@ -302,22 +304,36 @@ pub fn forget_process(pid: i32) {
     drop(gone);
 }
 
-/// Sets the process group with this number; removes it with `None`.
-pub fn set_group(id: i32, group: Option<&Arc<ProcessGroup>>) {
-    let mut table = TABLE.lock();
-    if let Some(others) = table.others(id) {
-        others.group = group.map(Arc::downgrade);
+/// Sets the process group with this number.
+pub fn set_group(id: i32, group: &Arc<ProcessGroup>) {
+    if let Some(others) = TABLE.lock().others(id) {
+        others.group = Some(Arc::downgrade(group));
     }
-    table.release(id);
 }
 
-/// Sets the session with this number; removes it with `None`.
-pub fn set_session(id: i32, session: Option<&Arc<Session>>) {
+/// Removes a process group that ends. Another may have its number by now, which stays.
+pub fn forget_group(group: &ProcessGroup) {
     let mut table = TABLE.lock();
-    if let Some(others) = table.others(id) {
-        others.session = session.map(Arc::downgrade);
+    if let Some(others) = table.others(group.id) {
+        others.group.take_if(|now| ptr::eq(now.as_ptr(), group));
     }
-    table.release(id);
+    table.release(group.id);
+}
+
+/// Sets the session with this number.
+pub fn set_session(id: i32, session: &Arc<Session>) {
+    if let Some(others) = TABLE.lock().others(id) {
+        others.session = Some(Arc::downgrade(session));
+    }
+}
+
+/// Removes a session that ends, as [`forget_group`].
+pub fn forget_session(session: &Session) {
+    let mut table = TABLE.lock();
+    if let Some(others) = table.others(session.id) {
+        others.session.take_if(|now| ptr::eq(now.as_ptr(), session));
+    }
+    table.release(session.id);
 }
 
 /// Whether a thread, process, group or session has this number.

@@ -34,7 +34,7 @@ pub struct Session {
 impl Drop for Session {
     fn drop(&mut self) {
         if self.id > 0 {
-            pid::set_session(self.id, None);
+            pid::forget_session(self);
         }
     }
 }
@@ -48,7 +48,7 @@ impl Session {
             left_behind: IrqSpinLock::new(Weak::new()),
         });
         if id > 0 {
-            pid::set_session(id, Some(&session));
+            pid::set_session(id, &session);
         }
         session
     }
@@ -197,7 +197,7 @@ pub fn member_node(process: &Arc<Process>) -> MemberNode {
 impl Drop for ProcessGroup {
     fn drop(&mut self) {
         if self.id > 0 {
-            pid::set_group(self.id, None);
+            pid::forget_group(self);
         }
     }
 }
@@ -216,7 +216,7 @@ impl ProcessGroup {
             forks: WaitQueue::new(),
         });
         if id > 0 {
-            pid::set_group(id, Some(&group));
+            pid::set_group(id, &group);
         }
         group
     }

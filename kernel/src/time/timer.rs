@@ -200,8 +200,9 @@ pub fn timer_interrupt() {
     let mut now = now_ns();
     if base.tick.load(Ordering::Relaxed) <= now {
         base.tick.store(u64::MAX, Ordering::Relaxed);
-        base.tick_short.store(false, Ordering::Relaxed);
+        // Until it has been done no other CPU does its work (`sched::nohz`).
         sched::tick(cpu, raw_ns());
+        base.tick_short.store(false, Ordering::Relaxed);
         tick_needed(cpu, cpu.rq.running());
     }
     loop {

@@ -421,7 +421,8 @@ pub fn pivot_root(new_root: Path, put_old: Path) -> Result<(), Errno> {
     if !put_old.is_under(&new_root)? || !new_root.is_under(&root)? {
         return Err(Errno::EINVAL);
     }
-    {
+    // For a moment the mounts form a circle, in which walkers would go round as long as this thread waits.
+    crate::sync::without_preemption(|| {
         let _moving = Moving::begin();
         hang(&root.mnt, put_old.clone())?;
         relist(&root.mnt, Some(&root_at), &put_old);
@@ -429,7 +430,8 @@ pub fn pivot_root(new_root: Path, put_old: Path) -> Result<(), Errno> {
         let old = new_root.mnt.at.lock().replace(root_at.clone());
         relist(&new_root.mnt, old.as_ref(), &root_at);
         clear(old);
-    }
+        Ok::<(), Errno>(())
+    })?;
     CHANGES.announce();
     for p in crate::task::all_processes() {
         for t in p.threads() {
