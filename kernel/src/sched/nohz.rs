@@ -64,8 +64,8 @@ pub(super) fn start() {
     sampler.arm(now_ns() + TICK_ALONE);
 }
 
-/// What CPU `n` is sent to do if its process has timers of CPU time, or if a second thread has become runnable
-/// and the tick is still off.
+/// What CPU `n` is sent to do if its process has timers of CPU time, or if a second thread has become
+/// runnable and the tick is still off.
 static ERRANDS: [Errand; MAX_CPUS] = [const { Errand::new(&tick) }; MAX_CPUS];
 
 fn tick() {
