@@ -3,7 +3,7 @@
 //! plain part ends (`.`, `..`, a symbolic link, a directory with other permissions, a name that is not
 //! there), [`super::walk`] continues.
 
-use crate::fs::dentry::Dentry;
+use crate::fs::dentry::{Dentry, NAME_MAX};
 use crate::fs::inode::FileType;
 use crate::fs::mount::Mount;
 use crate::rcu::{Found, Reader};
@@ -26,6 +26,8 @@ pub enum End<D> {
     /// Before something that is not plain. How many bytes were walked, and the entry with the next name, if
     /// that is known.
     Rest(usize, Option<D>),
+    /// Before a name that is not there, as its directory's lock has told.
+    Missing,
 }
 
 impl<'r> Plain<'r> {
@@ -47,8 +49,10 @@ impl<'r> Plain<'r> {
             if ends && (last == Last::Left || end != next) || wanted.is_special() {
                 return End::Rest(pos, None);
             }
-            if let Err(met) = self.step(&wanted, ends && last == Last::Kept) {
-                return End::Rest(pos, met.0);
+            match self.step(&wanted, ends && last == Last::Kept) {
+                Ok(()) => {}
+                Err(Met::Known(next)) => return End::Rest(pos, next),
+                Err(Met::Nothing) => return End::Missing,
             }
             pos = next;
             if ends {
@@ -63,21 +67,35 @@ impl<'r> Plain<'r> {
     fn step(&mut self, wanted: &Wanted<'_>, link: bool) -> Result<(), Met<'r>> {
         let here = self.dentry.value();
         if !here.inode.for_everybody() {
-            return Err(Met(None));
+            return Err(Met::Known(None));
         }
         let found = here.children().and_then(|all| all.find(wanted, self.reader));
         let Some(child) = found else {
-            return Err(Met(None));
+            return Err(Self::not_found(here, wanted.name));
         };
         let named = child.value();
         if named.mounted.is_used() {
             return self.cross(child, link);
         }
         if named.inode.kind == FileType::Symlink && !link {
-            return Err(Met(Some(child)));
+            return Err(Met::Known(Some(child)));
         }
         self.dentry = child;
         Ok(())
+    }
+
+    /// A reader did not find `name` in `here`, which proves nothing: entries may move among the chains. If all
+    /// entries are in the directory, its lock tells.
+    #[inline(never)]
+    fn not_found(here: &Dentry, name: &[u8]) -> Met<'r> {
+        if name.len() <= NAME_MAX
+            && here.inode.ops.writable_directory()
+            && here.lock_dir().is_ok_and(|dir| !dir.has(name))
+        {
+            Met::Nothing
+        } else {
+            Met::Known(None)
+        }
     }
 
     /// [`Self::step`] to `child`, where something is mounted, perhaps in another mount of this tree.
@@ -93,15 +111,20 @@ impl<'r> Plain<'r> {
             (mnt, dentry) = (over, over.value().root.found(self.reader));
         }
         if dentry.value().inode.kind == FileType::Symlink && !link {
-            return Err(Met(None));
+            return Err(Met::Known(None));
         }
         (self.mnt, self.dentry) = (mnt, dentry);
         Ok(())
     }
 }
 
-/// What ended a plain walk: the entry with the next name, if it is known.
-struct Met<'r>(Option<Found<'r, Dentry>>);
+/// What ended a plain walk.
+enum Met<'r> {
+    /// Something that is not plain. The entry with the next name, if it is known.
+    Known(Option<Found<'r, Dentry>>),
+    /// There is no such name.
+    Nothing,
+}
 
 /// How the last name of a path is treated.
 #[derive(Clone, Copy, PartialEq, Eq)]

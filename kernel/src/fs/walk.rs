@@ -487,6 +487,7 @@ enum Begun<R> {
 /// counted.
 enum Met<R> {
     Seen(R),
+    Missing,
     Counted(Option<Shared<Mount>>, Option<Shared<Dentry>>, Option<Rest>),
 }
 
@@ -511,6 +512,8 @@ fn read_from<'r, R>(
             }
             None
         }
+        End::Missing if seen.still() => return Met::Missing,
+        End::Missing => return Met::Counted(None, None, None),
         End::Rest(walked, met) => {
             let began = root.and_then(Found::get);
             if root.is_some() && began.is_none() {
@@ -526,13 +529,14 @@ fn read_from<'r, R>(
 impl<R> Met<R> {
     /// Called when the reader has ended: a reference that is not needed is dropped here.
     #[inline(always)]
-    fn check(self, seen: Seen) -> Begun<R> {
+    fn check(self, seen: Seen) -> Result<Begun<R>, Errno> {
         match self {
-            Self::Seen(result) => Begun::Seen(result),
+            Self::Seen(result) => Ok(Begun::Seen(result)),
+            Self::Missing => Err(Errno::ENOENT),
             Self::Counted(Some(mnt), Some(dentry), rest) if seen.is_still_counted() => {
-                Begun::At(Path { mnt, dentry }, rest)
+                Ok(Begun::At(Path { mnt, dentry }, rest))
             }
-            Self::Counted(..) => Begun::Again,
+            Self::Counted(..) => Ok(Begun::Again),
         }
     }
 }
@@ -578,7 +582,7 @@ fn begin<R>(
         };
         read_from(seen, &reader, from, path, last, look)
     };
-    Ok(met.check(seen))
+    met.check(seen)
 }
 
 /// The file of descriptor `dirfd`, where `path` begins.
