@@ -84,8 +84,8 @@ impl<'r> Plain<'r> {
         Ok(())
     }
 
-    /// A reader did not find `name` in `here`, which proves nothing: entries may move among the chains. If all
-    /// entries are in the directory, its lock tells.
+    /// A reader did not find `name` in `here`, which proves nothing: entries may move among the chains. If
+    /// all entries are in the directory, its lock tells.
     #[inline(never)]
     fn not_found(here: &Dentry, name: &[u8]) -> Met<'r> {
         if name.len() <= NAME_MAX
