@@ -77,7 +77,7 @@ impl Flight {
 impl Files {
     #[cold]
     #[inline(never)]
-    fn land(self: Box<Self>) -> Vec<Arc<File>> {
+    fn land(self) -> Vec<Arc<File>> {
         cycles::while_nobody_looks(&self.list, -1, || {});
         let mut counts = COUNTS.lock();
         if let Some(count) = counts.get_mut(&self.uid) {
