@@ -318,7 +318,7 @@ impl Shared<Dentry> {
         }
         self.make_up(name)
     }
-    /// [`Dentry::lookup`] of an entry that is not in the dentry.
+    /// `lookup` of an entry that is not in the dentry.
     #[inline(never)]
     pub fn make_up(&self, name: &[u8]) -> Result<Shared<Dentry>, Errno> {
         if name.len() > NAME_MAX {
@@ -362,7 +362,7 @@ impl Shared<Dentry> {
         Ok(dentry)
     }
 
-    /// Undoes [`Dentry::pinned`] if nothing is mounted on the name or below it any more.
+    /// Undoes `pinned` if nothing is mounted on the name or below it any more.
     pub fn unpin(&self) {
         let mut dentry = self.clone();
         while let Some(parent) = dentry.made_up_in() {
