@@ -8,10 +8,10 @@ use super::guest::Guest;
 use super::{Context, Step, Verdict};
 use crate::arch::Arch;
 
-/// Three CPUs: 0 does the kernel's work and shell's, 1 computes, 2 makes processes and waits for grace
-/// periods.
+/// Three CPUs: 0 does the kernel's work, the shell's and that of all that runs already, 1 computes, 2 makes
+/// processes and waits for grace periods.
 const SCRIPT: &str = "\
-    taskset -p 1 $$ > /dev/null
+    for p in /proc/[0-9]*; do taskset -p 1 ${p#/proc/}; done > /dev/null 2>&1
     mkdir -p /sys/kernel/debug; mount -t debugfs none /sys/kernel/debug
     rcu=/sys/kernel/debug/rcu
     row() { sed -n 's/^ALL: *[0-9]* *\\([0-9]*\\) .*/\\1/p' /proc/interrupts; }
