@@ -4,6 +4,7 @@
 //! keeps addresses, never tables, from one [`Step::Pause`] to the next, so that other changes may come
 //! between. What it does in a row is bounded by the work on a few tables.
 
+use crate::map::Found;
 use crate::queue::Queue;
 use crate::{Access, Attributes, Count, Entry, Error, Leaf, MAX_LEVELS, Map, Resize, Step, Table, Tables};
 
@@ -127,6 +128,16 @@ pub(crate) struct Run {
 }
 
 impl Run {
+    /// The one entry that was found.
+    pub(crate) fn of(found: &Found) -> Self {
+        Self {
+            table: found.table,
+            level: found.level,
+            index: found.index,
+            count: 1,
+            addr: found.addr,
+        }
+    }
     pub(crate) fn write(&self, entry: Entry) -> Step {
         Step::Write {
             table: self.table,
@@ -182,14 +193,27 @@ impl Change {
         if !Map::aligned(start | end, map.geometry.level(0).size()) {
             return Err(Error::Unaligned);
         }
-        Ok(Self {
+        let phase = if start < end { Phase::First } else { Phase::Done };
+        Ok(Self::over(map, (start, end), edit, merges, reserve, phase))
+    }
+
+    /// Of a range, before its first step.
+    fn over(
+        map: &Map,
+        (start, end): (u64, u64),
+        edit: Edit,
+        merges: bool,
+        reserve: Reserve,
+        phase: Phase,
+    ) -> Self {
+        Self {
             map: *map,
             start,
             end,
             edit,
             merges,
             reserve,
-            phase: if start < end { Phase::First } else { Phase::Done },
+            phase,
             at: start,
             queue: Queue::new(),
             stale: None,
@@ -197,7 +221,7 @@ impl Change {
             work: 0,
             error: None,
             report: Report::default(),
-        })
+        }
     }
 
     /// Merges what `[start, end)` has a part in and is equal throughout.
@@ -208,22 +232,7 @@ impl Change {
         };
         let page = map.geometry.level(0).size() - 1;
         let (start, end) = (start & !page, (end + page) & !page);
-        let mut change = Self {
-            map: *map,
-            start,
-            end,
-            edit,
-            merges: true,
-            reserve: Reserve::new(),
-            phase: Phase::Done,
-            at: start,
-            queue: Queue::new(),
-            stale: None,
-            unordered: false,
-            work: 0,
-            error: None,
-            report: Report::default(),
-        };
+        let mut change = Self::over(map, (start, end), edit, true, Reserve::new(), Phase::Done);
         if start < end {
             change.begin_level(0);
         }

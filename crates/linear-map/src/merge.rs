@@ -61,13 +61,7 @@ impl Change {
         else {
             return self.worked(form.entries());
         };
-        let run = Run {
-            table: found.table,
-            level: found.level,
-            index: found.index,
-            count: 1,
-            addr: found.addr,
-        };
+        let run = Run::of(&found);
         let leaf = Leaf {
             grouped: false,
             ..first

@@ -98,13 +98,7 @@ impl Change {
         if how == Resize::Live || !leaf.is_present() {
             self.queue.push(Step::Barrier);
         } // Otherwise the block's invalidation comes between.
-        let run = Run {
-            table: found.table,
-            level: found.level,
-            index: found.index,
-            count: 1,
-            addr: found.addr,
-        };
+        let run = Run::of(found);
         let (levels, bytes) = (
             (found.level - depth, found.level),
             self.map.geometry.level(found.level).size(),
