@@ -15,6 +15,7 @@
 //! acquire.
 
 use crate::{Atomics, Native, Word};
+use core::fmt;
 use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -149,6 +150,12 @@ impl Presence<Native> {
 impl<A: Atomics> Default for Presence<A> {
     fn default() -> Self {
         Self(A::Word::new(1))
+    }
+}
+
+impl<A: Atomics> fmt::Debug for Presence<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Presence").field(&self.0.load(Relaxed)).finish()
     }
 }
 

@@ -31,7 +31,7 @@ impl Place {
         }
     }
     fn is_at(&self, path: &Path) -> bool {
-        self.dentry.is(&path.dentry) && self.mnt.is(&path.mnt)
+        Shared::ptr_eq(&self.dentry, &path.dentry) && Shared::ptr_eq(&self.mnt, &path.mnt)
     }
 }
 

@@ -421,7 +421,8 @@ pub fn check_mask(mask: u32) -> Result<(), Errno> {
 
 /// `inotify_add_watch`. Returns the watch's number.
 pub fn add_watch(file: &File, path: usize, mask: u32) -> SysResult {
-    use crate::fs::walk::{AT_FDCWD, Walk, lookup};
+    use crate::fs::lookup::{AT_FDCWD, lookup};
+    use crate::fs::walk::Walk;
     let me = instance(file)?;
     let mut walk = if mask & DONT_FOLLOW != 0 {
         Walk::empty()

@@ -7,8 +7,8 @@
 //! at boot.
 
 use crate::fs::debugfs;
+use crate::fs::lookup::AT_FDCWD;
 use crate::fs::pseudo::{Node, Text};
-use crate::fs::walk::AT_FDCWD;
 use crate::mm::reserve::room;
 use crate::sync::SpinLock;
 use crate::task::current;

@@ -31,6 +31,7 @@ pub mod inotify;
 pub mod io;
 pub mod locks;
 mod long_text;
+pub mod lookup;
 pub mod map;
 pub mod memfd;
 pub mod missing;

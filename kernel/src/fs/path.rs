@@ -23,6 +23,11 @@ impl PartialEq for Path {
 }
 
 impl Path {
+    /// Whether both places are in the same mount.
+    pub fn is_in_mount_of(&self, other: &Path) -> bool {
+        Shared::ptr_eq(&self.mnt, &other.mnt)
+    }
+
     /// The place above, across mount points. `None` at the very top, at `root`, and at the root of a mount on
     /// `root`. `ENOENT`: a directory above was moved out of the part of the tree that the mount shows.
     pub fn up(&self, root: Option<&Path>) -> Result<Option<Path>, Errno> {

@@ -1,7 +1,7 @@
 //! The plain part of a path: names of entries of directories that everyone may search. Most paths have no
-//! other part. It is walked by a reader ([`crate::rcu`]), who takes no lock and counts nothing. Where the
-//! plain part ends (`.`, `..`, a symbolic link, a directory with other permissions, a name that is not
-//! there), [`super::walk`] continues.
+//! other part. It is walked by a reader ([`crate::rcu`]), who counts nothing, and takes a directory's lock
+//! only for a name that is not there. Where the plain part ends (`.`, `..`, a symbolic link, a directory with
+//! other permissions, a name that is made up), [`super::walk`] continues.
 
 use crate::fs::dentry::{Dentry, NAME_MAX};
 use crate::fs::inode::FileType;

@@ -37,7 +37,11 @@ fn as_a_map() -> Result<(), &'static str> {
         match known {
             Some((dentry, _)) => {
                 check!(children.is(&name, dentry));
-                check!(children.get(&name).is_some_and(|found| found.is(dentry)));
+                check!(
+                    children
+                        .get(&name)
+                        .is_some_and(|found| Shared::ptr_eq(&found, dentry))
+                );
             }
             None => check!(children.get(&name).is_none()),
         }
@@ -48,14 +52,14 @@ fn as_a_map() -> Result<(), &'static str> {
                     .remove(&name)
                     .ok_or("a name that is there was not removed")?;
                 let theirs = map.remove(&name).ok_or("it was in the map")?;
-                check!(ours.0.is(&theirs.0) && ours.1 == theirs.1);
+                check!(Shared::ptr_eq(&ours.0, &theirs.0) && ours.1 == theirs.1);
             }
             6 if known.is_some() => {
                 let new = dentry(&name);
                 let ours = children.replace(&name, new.clone());
                 let ours = ours.ok_or("a name that is there was not replaced")?;
                 let theirs = map.get_mut(&name).ok_or("it was in the map")?;
-                check!(ours.0.is(&theirs.0) && ours.1 == theirs.1);
+                check!(Shared::ptr_eq(&ours.0, &theirs.0) && ours.1 == theirs.1);
                 theirs.0 = new;
             }
             _ if known.is_none() && step < 15_000 => {

@@ -11,6 +11,7 @@ use crate::fs::pipe::{self, Buf, Pipe, Slot};
 use crate::mm::PAGE_SIZE;
 use crate::mm::copy::{IoVec, MAX_RW};
 use crate::mm::user::UserPtr;
+use crate::rcu::Shared;
 use alloc::sync::Arc;
 use limen_linux_abi::SysResult;
 use limen_linux_abi::{Errno, raw::general as abi};
@@ -193,7 +194,7 @@ pub fn copy_file_range(
     let len = len
         .min(MAX_RW)
         .min(source.inode().size().saturating_sub(start).min(MAX_RW as u64) as usize);
-    if source.inode().is(out.inode())
+    if Shared::ptr_eq(source.inode(), out.inode())
         && start < dest.saturating_add(len as u64)
         && dest < start.saturating_add(len as u64)
         && len != 0

@@ -58,66 +58,74 @@ fn on_cpu(n: usize, ended: &Arc<(AtomicUsize, WaitQueue)>, f: impl FnOnce() + Se
     });
 }
 
-fn readers() -> Result<(), &'static str> {
-    struct Place {
-        slot: Slot<Element>,
-        over: AtomicBool,
-        wrong: AtomicUsize,
-        looks: AtomicUsize,
+/// A place at which threads on all CPUs look, and what they tell.
+struct Watched<P> {
+    place: P,
+    over: AtomicBool,
+    wrong: AtomicUsize,
+    looks: AtomicUsize,
+}
+
+impl<P> Watched<P> {
+    fn new(place: P) -> Arc<Self> {
+        Arc::new(Self {
+            place,
+            over: AtomicBool::new(false),
+            wrong: AtomicUsize::new(0),
+            looks: AtomicUsize::new(0),
+        })
     }
-    let place = Arc::new(Place {
-        slot: Slot::empty(),
-        over: AtomicBool::new(false),
-        wrong: AtomicUsize::new(0),
-        looks: AtomicUsize::new(0),
-    });
+}
+
+fn readers() -> Result<(), &'static str> {
+    let watched = Watched::new(Slot::<Element>::empty());
     let ended = Arc::new((AtomicUsize::new(0), WaitQueue::new()));
     let cpus = online();
     for n in cpus.iter() {
-        let place = place.clone();
+        let watched = watched.clone();
         on_cpu(n, &ended, move || {
             let mut kept = None;
-            while !place.over.load(Acquire) {
+            while !watched.over.load(Acquire) {
                 {
                     let reader = read();
-                    if let Some(element) = place.slot.load(&reader) {
+                    if let Some(element) = watched.place.load(&reader) {
                         for _ in 0..50 {
                             if element.0.load(Relaxed) != LIVES {
-                                place.wrong.fetch_add(1, Relaxed);
+                                watched.wrong.fetch_add(1, Relaxed);
                             }
                         }
                     }
-                    if place.looks.fetch_add(1, Relaxed).is_multiple_of(8) {
-                        kept = place.slot.get(&reader);
+                    if watched.looks.fetch_add(1, Relaxed).is_multiple_of(8) {
+                        kept = watched.place.get(&reader);
                     }
                 }
                 if kept
                     .as_ref()
                     .is_some_and(|element| element.0.load(Relaxed) != LIVES)
                 {
-                    place.wrong.fetch_add(1, Relaxed);
+                    watched.wrong.fetch_add(1, Relaxed);
                 }
                 yield_now();
             }
         });
     }
     for round in 0..3_000 {
-        drop(place.slot.replace(Some(Element::shared())));
+        drop(watched.place.replace(Some(Element::shared())));
         if round % 200 == 0 {
             synchronize();
         }
         yield_now();
     }
-    while place.looks.load(Relaxed) < 100 {
+    while watched.looks.load(Relaxed) < 100 {
         yield_now();
     }
-    place.over.store(true, Release);
+    watched.over.store(true, Release);
     ended
         .1
         .wait_until_uninterruptible(|| ended.0.load(Acquire) == cpus.count());
-    drop(place.slot.replace(None));
+    drop(watched.place.replace(None));
     barrier();
-    check!(place.wrong.load(Relaxed) == 0);
+    check!(watched.wrong.load(Relaxed) == 0);
     check!(MADE.load(Relaxed) == DROPPED.load(Relaxed));
     check!(MADE.load(Relaxed) == RETIRED.load(Relaxed));
     Ok(())
@@ -133,62 +141,51 @@ impl Drop for Seen {
 }
 
 fn glances() -> Result<(), &'static str> {
-    struct Place {
-        shown: Shown<Seen>,
-        over: AtomicBool,
-        wrong: AtomicUsize,
-        looks: AtomicUsize,
-    }
-    let place = Arc::new(Place {
-        shown: Shown::empty(),
-        over: AtomicBool::new(false),
-        wrong: AtomicUsize::new(0),
-        looks: AtomicUsize::new(0),
-    });
+    let watched = Watched::new(Shown::<Seen>::empty());
     let ended = Arc::new((AtomicUsize::new(0), WaitQueue::new()));
     let cpus = online();
     for n in cpus.iter() {
-        let place = place.clone();
+        let watched = watched.clone();
         on_cpu(n, &ended, move || {
             let wrong = |seen: &Seen| {
                 if seen.0.load(Relaxed) != LIVES {
-                    place.wrong.fetch_add(1, Relaxed);
+                    watched.wrong.fetch_add(1, Relaxed);
                 }
             };
-            while !place.over.load(Acquire) {
+            while !watched.over.load(Acquire) {
                 let kept = {
                     let outer = glance();
-                    if let Some(seen) = place.shown.look(&outer) {
+                    if let Some(seen) = watched.place.look(&outer) {
                         // One inside another does not end it.
                         drop(glance());
                         (0..50).for_each(|_| wrong(seen));
                     }
-                    place.shown.get(&outer)
+                    watched.place.get(&outer)
                 };
                 if let Some(kept) = &kept {
                     wrong(kept);
                 }
-                place.looks.fetch_add(1, Relaxed);
+                watched.looks.fetch_add(1, Relaxed);
                 yield_now();
             }
         });
     }
     let mut rounds = 0;
-    while rounds < 3_000 || place.looks.load(Relaxed) < 100 {
+    while rounds < 3_000 || watched.looks.load(Relaxed) < 100 {
         let new = (rounds % 8 != 0).then(|| Arc::new(Seen(AtomicUsize::new(LIVES))));
-        drop(place.shown.replace(new));
+        drop(watched.place.replace(new));
         rounds += 1;
         yield_now();
     }
-    place.over.store(true, Release);
+    watched.over.store(true, Release);
     ended
         .1
         .wait_until_uninterruptible(|| ended.0.load(Acquire) == cpus.count());
-    check!(place.wrong.load(Relaxed) == 0);
+    check!(watched.wrong.load(Relaxed) == 0);
     let last = Arc::new(Seen(AtomicUsize::new(LIVES)));
-    drop(place.shown.replace(Some(last.clone())));
+    drop(watched.place.replace(Some(last.clone())));
     check!(Arc::strong_count(&last) == 2);
-    drop(place.shown.replace(None));
+    drop(watched.place.replace(None));
     check!(Arc::strong_count(&last) == 1);
     Ok(())
 }
@@ -272,7 +269,7 @@ fn counted() -> Result<(), &'static str> {
     let found = slot
         .get(&read())
         .ok_or("a slot that holds something gives nothing")?;
-    check!(found.is(&first));
+    check!(Shared::ptr_eq(&found, &first));
     drop((first, found));
     barrier();
     check!(RETIRED.load(Relaxed) == retired);

@@ -119,12 +119,6 @@ impl<T: Retire> Shared<T> {
         ManuallyDrop::new(self).object.as_ptr()
     }
 
-    /// Whether both are the same object.
-    #[inline(always)]
-    pub fn is(&self, other: &Self) -> bool {
-        self.object == other.object
-    }
-
     /// Whether both are the same object (as `Arc::ptr_eq`).
     #[inline(always)]
     pub fn ptr_eq(one: &Self, other: &Self) -> bool {

@@ -7,7 +7,7 @@
 //! `context_tracking=force` or `nohz_full=` on the command line (`arch::tracked` makes the entry stubs call
 //! code that tracks), and in builds with lock validation, which check it besides.
 
-use super::cpu::{CpuData, this_cpu};
+use super::cpu::{own_presence, this_cpu};
 use core::sync::atomic::Ordering;
 use limen_rcu::{Native, Presence};
 
@@ -17,7 +17,7 @@ pub const ALWAYS: bool = cfg!(feature = "lockdep");
 /// What CPU `n` says of itself. `None`: it does not schedule.
 pub fn presence(n: usize) -> Option<&'static Presence<Native>> {
     if super::online().contains(n) {
-        super::cpu(n).map(|cpu| &cpu.presence)
+        super::cpu(n).map(|cpu| cpu.presence)
     } else {
         None
     }
@@ -31,28 +31,22 @@ pub fn is_on() -> bool {
 /// User mode begins. Runs where nothing may be traced any more.
 #[inline(always)]
 pub fn user_enter() {
-    this_cpu().presence.goes();
+    own_presence().goes();
 }
 
 /// User mode ended. Runs where nothing may be traced yet.
 #[inline(always)]
 pub fn user_exit() {
-    this_cpu().presence.comes_back();
-}
-
-/// This CPU's data, `None` until the scheduler works.
-#[inline(always)]
-fn here() -> Option<&'static CpuData> {
-    super::ready().then(this_cpu)
+    own_presence().comes_back();
 }
 
 /// An interrupt or a fault came from kernel mode. `true`: the CPU was idle, and is no longer.
 #[inline(always)]
 pub fn interrupt_from_idle() -> bool {
-    let Some(cpu) = here() else { return false };
-    let idle = cpu.idle.load(Ordering::Relaxed) && !cpu.presence.is_here();
+    let presence = own_presence();
+    let idle = !presence.is_here() && this_cpu().idle.load(Ordering::Relaxed);
     if idle {
-        cpu.presence.comes_back();
+        presence.comes_back();
     }
     idle
 }
@@ -66,7 +60,7 @@ pub fn interrupt_ends() {
 /// An NMI came. Whether the CPU was away.
 #[inline(always)]
 pub fn nmi_begins() -> bool {
-    let away = here().is_some_and(|cpu| !cpu.presence.is_here());
+    let away = !own_presence().is_here();
     if away {
         user_exit();
     }
@@ -112,7 +106,7 @@ mod unchecked {
 
 #[cfg(feature = "lockdep")]
 mod checks {
-    use super::here;
+    use super::own_presence;
     use core::sync::atomic::{AtomicU32, Ordering};
 
     /// An interrupt or a fault came from kernel mode, and the CPU was not idle: it must be in the kernel.
@@ -128,7 +122,7 @@ mod checks {
 
     #[inline(always)]
     fn must_watch_at(what: &'static str) {
-        if here().is_some_and(|cpu| !cpu.presence.is_here()) {
+        if !own_presence().is_here() {
             complain(what);
         }
     }

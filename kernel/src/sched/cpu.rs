@@ -33,6 +33,8 @@ pub struct CpuLocal {
     pub data: *const CpuData,
     /// Whose floating-point registers the processor's are; null: nobody's.
     pub float_owner: super::float::Whose,
+    /// Whether this CPU may be in readers of RCU, and how often that ended.
+    pub presence: Presence<Native>,
     /// Saved vector registers, while the kernel uses them for a moment with interrupts off.
     pub lent: [u128; 4],
 }
@@ -53,8 +55,8 @@ pub struct CpuData {
     pub stats: CpuStats,
     /// What it did for restartable sequences.
     pub rseq: crate::rseq::Counts,
-    /// Whether it may be in readers of RCU, and how often that ended.
-    pub presence: Presence<Native>,
+    /// The block's [`CpuLocal::presence`].
+    pub presence: &'static Presence<Native>,
     /// Its idle thread waits for an interrupt. Only context tracking uses it.
     pub(super) idle: core::sync::atomic::AtomicBool,
 }
@@ -94,9 +96,16 @@ pub fn ready() -> bool {
     !smp::cpu_data().is_null()
 }
 
+/// This CPU's presence. The caller must not be migrated while it uses it. At any time.
+#[inline(always)]
+pub(super) fn own_presence() -> &'static Presence<Native> {
+    // SAFETY: the block is this CPU's, and never freed once the scheduler knows it.
+    unsafe { &(*smp::cpu_local()).presence }
+}
+
 /// Makes the data of CPU `n` with its idle thread, which is never freed. The caller lets the CPU's local
-/// block point to it.
-pub(super) fn add_cpu(n: usize, idle: Arc<Task>) -> *const CpuData {
+/// block, which `presence` is a part of, point to it.
+pub(super) fn add_cpu(n: usize, idle: Arc<Task>, presence: &'static Presence<Native>) -> *const CpuData {
     idle.sched.set_state_relaxed(TaskState::RUNNING);
     idle.sched.on_cpu.store(true, Ordering::Relaxed);
     idle.sched.on_rq.store(on_rq::QUEUED, Ordering::Relaxed);
@@ -111,7 +120,7 @@ pub(super) fn add_cpu(n: usize, idle: Arc<Task>) -> *const CpuData {
         timers: crate::time::TimerBase::new(super::nohz::full().contains(n)),
         stats: CpuStats::new(),
         rseq: crate::rseq::Counts::new(),
-        presence: Presence::new(),
+        presence,
         idle: core::sync::atomic::AtomicBool::new(false),
     });
     let data = alloc::boxed::Box::into_raw(data);

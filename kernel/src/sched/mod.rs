@@ -55,6 +55,7 @@ use core::sync::atomic::Ordering;
 use entity::ContextCell;
 use limen_entry::ThreadFlags;
 use limen_linux_abi::Errno;
+use limen_rcu::Presence;
 
 /// Prepares the boot CPU: the code that runs now becomes its idle thread. What follows `set_current` is a
 /// function of its own, because within this one the compiler may still assume that the thread before it is
@@ -67,7 +68,7 @@ pub fn init() {
     idle.info.preempt_count.store(count, Ordering::Relaxed);
     let info = &raw const idle.info;
     let top = idle.stack.top();
-    let data = cpu::add_cpu(0, idle);
+    let data = cpu::add_cpu(0, idle, cpu::own_presence());
     // SAFETY: interrupts are off, and from here on the boot code is this thread. It goes on running on the
     // boot stack; the top of its own stack is used only by entries from user mode, where the idle thread
     // never is.
@@ -113,11 +114,14 @@ pub fn start_secondaries() {
             scratch: [0; 4],
             irq_stack_top: irq_stack.top(),
             id: n,
-            data: cpu::add_cpu(n, idle),
+            data: core::ptr::null(),
             float_owner: core::ptr::null(),
+            presence: Presence::new(),
             lent: [0; 4],
         }));
         local.this = &raw const *local;
+        // SAFETY: the block is never freed; nothing writes this part of it by reference.
+        local.data = cpu::add_cpu(n, idle, unsafe { &*&raw const local.presence });
         core::mem::forget(irq_stack);
         match smp::start(n, local, stack_top) {
             Ok(()) => wanted = wanted.with(n),

@@ -3,11 +3,12 @@
 use super::SysResult;
 use crate::fs::file::File;
 use crate::fs::inode::{Dev, FileType};
+use crate::fs::lookup::{AT_FDCWD, Parent, lookup, with_parent};
 use crate::fs::names::{self, New, Side};
 use crate::fs::path::Path;
 use crate::fs::perm;
 use crate::fs::readdir::DirSink;
-use crate::fs::walk::{AT_FDCWD, Parent, Walk, lookup, with_parent};
+use crate::fs::walk::Walk;
 use crate::mm::copy::{Records, UserString, copy_out, copy_out_within, read_path};
 use crate::mm::user::write_bytes;
 use crate::task::{creds::cap, current};
@@ -133,7 +134,7 @@ fn do_rename(old_dir: i32, old: usize, new_dir: i32, new: usize, flags: u32) -> 
     let new = read_path(new)?;
     let to = Parent::of(new_dir, new.as_bytes())?;
     let (from_dir, to_dir) = (&from.walker.cur, &to.walker.cur);
-    if !from_dir.mnt.is(&to_dir.mnt) {
+    if !from_dir.is_in_mount_of(to_dir) {
         return Err(Errno::EXDEV);
     }
     let not_a_name = if flags & names::RENAME_NOREPLACE != 0 {

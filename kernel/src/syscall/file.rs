@@ -6,8 +6,9 @@ use crate::fs::file::{File, FileMode};
 use crate::fs::inode::FileType;
 use crate::fs::io::{IoDst, IoSrc};
 use crate::fs::locks::leases;
+use crate::fs::lookup::AT_FDCWD;
 use crate::fs::regular::MAX_SIZE;
-use crate::fs::walk::{AT_FDCWD, Walk};
+use crate::fs::walk::Walk;
 use crate::fs::{inotify, memfd, regular, splice};
 use crate::mm::copy::{self, read_iovecs, with_path};
 use crate::mm::user::{Plain, UserPtr};
@@ -212,7 +213,9 @@ fn generic_ioctl(fd: i32, file: &Arc<File>, cmd: u32, arg: usize) -> Option<SysR
 
 fn do_truncate(path: usize, size: i64) -> SysResult {
     let size = u64::try_from(size).map_err(|_| Errno::EINVAL)?;
-    let at = with_path(path, |path| crate::fs::walk::lookup(AT_FDCWD, path, Walk::FOLLOW))?;
+    let at = with_path(path, |path| {
+        crate::fs::lookup::lookup(AT_FDCWD, path, Walk::FOLLOW)
+    })?;
     let inode = &at.dentry.inode;
     match inode.kind {
         FileType::Directory => return Err(Errno::EISDIR),

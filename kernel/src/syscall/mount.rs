@@ -1,8 +1,9 @@
 //! The arguments of `mount`, `umount2` and `pivot_root`.
 
 use super::SysResult;
+use crate::fs::lookup::{AT_FDCWD, lookup};
 use crate::fs::mount;
-use crate::fs::walk::{AT_FDCWD, Walk, lookup};
+use crate::fs::walk::Walk;
 use crate::mm::copy::{UserString, copy_in, read_path, zeroed};
 use alloc::string::String;
 use limen_linux_abi::Errno;

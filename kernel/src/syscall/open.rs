@@ -1,9 +1,10 @@
 //! System calls that open files by path.
 
 use super::SysResult;
+use crate::fs::lookup::AT_FDCWD;
 use crate::fs::missing;
 use crate::fs::open::{self, How, O_TMPFILE_BIT};
-use crate::fs::walk::{AT_FDCWD, Walk};
+use crate::fs::walk::Walk;
 use crate::mm::copy::with_path;
 use crate::mm::user::UserPtr;
 use crate::task::current;

@@ -3,8 +3,9 @@
 use super::SysResult;
 use super::time::TimeWord;
 use crate::fs::attr::{self, SetTime, Stat};
+use crate::fs::lookup::{AT_FDCWD, look, lookup};
 use crate::fs::path::Path;
-use crate::fs::walk::{AT_FDCWD, Walk, look, lookup};
+use crate::fs::walk::Walk;
 use crate::fs::{missing, mount};
 use crate::mm::PAGE_SIZE;
 use crate::mm::copy::with_path;
@@ -150,15 +151,44 @@ fn do_statx(dirfd: i32, path: usize, flags: u32, mask: u32, to: usize) -> SysRes
     {
         return Err(Errno::EINVAL);
     }
-    let path = resolve_or_none(dirfd, path, flags)?;
-    let s = attr::stat(&path);
+    if path == 0 && flags & abi::AT_EMPTY_PATH != 0 {
+        return statx_counted(&resolve_or_none(dirfd, path, flags)?, to);
+    }
+    let mut room = MaybeUninit::uninit();
+    let mut found = None;
+    let (told, place) = (&mut found, &mut room);
+    let counted = with_path(path, move |path| {
+        let look_at = move |mnt: &_, dentry: &_| {
+            // Moved, so that what is made there outlives the closure.
+            let place = place;
+            *told = Some(statx_in(place, &attr::stat_of(mnt, dentry)));
+        };
+        look(dirfd, path, walk_of(flags), look_at).inspect_err(|e| missing::note(*e, dirfd, path))
+    })?;
+    if let Some(path) = counted {
+        return statx_counted(&path, to);
+    }
+    UserPtr::new(to).write_from(found.ok_or(Errno::ENOENT)?)?;
+    Ok(0)
+}
+
+/// Shows a place that is counted.
+#[inline(never)]
+fn statx_counted(path: &Path, to: usize) -> SysResult {
+    let mut room = MaybeUninit::uninit();
+    UserPtr::new(to).write_from(statx_in(&mut room, &attr::stat(path)))?;
+    Ok(0)
+}
+
+/// Makes the structure in `room`.
+#[inline(always)]
+fn statx_in<'a>(room: &'a mut MaybeUninit<Abi<Statx>>, s: &Stat<'_>) -> &'a Abi<Statx> {
     let inode = s.inode;
     const ALL: u32 = 0x17ff | 0x800;
     const MOUNT_ROOT: u64 = 0x2000;
     let times = inode.times();
-    let mut room = MaybeUninit::<Abi<Statx>>::uninit();
     // Field by field in place: together they do not fit into registers.
-    let mut shown = InOrder::new(&mut room);
+    let mut shown = InOrder::new(room);
     macro_rules! put {
         ($($field:ident = $value:expr,)*) => { $(shown.put(offset_of!(Statx, $field), $value);)* };
     }
@@ -187,8 +217,7 @@ fn do_statx(dirfd: i32, path: usize, flags: u32, mask: u32, to: usize) -> SysRes
         stx_mnt_id = u64::from(s.mnt_id),
     }
     shown.put_zeros();
-    UserPtr::new(to).write_from(shown.all())?;
-    Ok(0)
+    shown.all()
 }
 
 fn do_statfs<T: Layout>(to: usize, at: &Path, layout: impl Fn(&FsStatus) -> Option<T>) -> SysResult {

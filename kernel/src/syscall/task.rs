@@ -3,7 +3,7 @@
 use super::SysResult;
 use crate::arch::index;
 use crate::fs::fdtable;
-use crate::fs::walk::AT_FDCWD;
+use crate::fs::lookup::AT_FDCWD;
 use crate::mm::user::{UserPtr, check, read_bytes};
 use crate::signal;
 use crate::task::access::By;

@@ -6,6 +6,7 @@ use crate::sched::{CpuData, cpu::CpuLocal};
 use crate::sync::MAX_CPUS;
 use crate::task::ThreadInfo;
 use core::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use limen_rcu::Presence;
 
 /// The boot CPU's block until the scheduler has made a proper one.
 static mut BOOT_LOCAL: CpuLocal = CpuLocal {
@@ -17,6 +18,7 @@ static mut BOOT_LOCAL: CpuLocal = CpuLocal {
     id: 0,
     data: core::ptr::null(),
     float_owner: core::ptr::null(),
+    presence: Presence::new(),
     lent: [0; 4],
 };
 

@@ -8,6 +8,7 @@ use crate::task::ThreadInfo;
 use core::arch::asm;
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicUsize, Ordering};
+use limen_rcu::Presence;
 
 /// Words of scratch in the local block: r12 and the condition register on entry, the table of contents.
 pub const SCRATCH_R12: usize = 0;
@@ -26,6 +27,7 @@ static mut BOOT_LOCAL: CpuLocal = CpuLocal {
     id: 0,
     data: core::ptr::null(),
     float_owner: core::ptr::null(),
+    presence: Presence::new(),
     lent: [0; 4],
 };
 static BOOT_THREAD: ThreadInfo = ThreadInfo::new();

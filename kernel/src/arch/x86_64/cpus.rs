@@ -10,6 +10,7 @@ use core::arch::asm;
 use core::cell::UnsafeCell;
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicU32, Ordering};
+use limen_rcu::Presence;
 
 /// Bytes of a kernel stack.
 const STACK: usize = 1 << STACK_SHIFT;
@@ -61,6 +62,7 @@ static BOOT_LOCAL: Local = Local(UnsafeCell::new(CpuLocal {
     id: 0,
     data: core::ptr::null(),
     float_owner: core::ptr::null(),
+    presence: Presence::new(),
     lent: [0; 4],
 }));
 

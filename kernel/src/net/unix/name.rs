@@ -2,8 +2,9 @@
 
 use super::{Kind, Sock, bound};
 use crate::fs::inode::{FileType, Inode};
+use crate::fs::lookup::{AT_FDCWD, lookup};
 use crate::fs::perm::{WRITE, path_permission};
-use crate::fs::walk::{AT_FDCWD, Walk, lookup};
+use crate::fs::walk::Walk;
 use crate::net::AF_UNIX;
 use crate::rcu::glance;
 use alloc::sync::Arc;

@@ -33,12 +33,7 @@ pub fn steps(arch: Arch) -> Vec<Step> {
             return Ok(Verdict::Skipped("only for Limen".into()));
         }
         // The command itself fails if one of its two known rows comes out wrong.
-        // 32-bit Arm's C library asks by `statx`, which still counts the file.
-        let rows = if arch == Arch::Arm {
-            "one-line,getpid,read-common,epoll,kill-0,getpriority,getaffinity"
-        } else {
-            "one-line,getpid,read-common,epoll,stat,kill-0,getpriority,getaffinity"
-        };
+        let rows = "one-line,getpid,read-common,epoll,stat,kill-0,getpriority,getaffinity";
         let output = Command::new(tree::own_program())
             .args(["bench", "--arch", arch.name()])
             .args(["--shared-lines", "--against", "none", "--only", rows])
