@@ -20,6 +20,7 @@ use super::imp::{
     switch, syscalls, time, uaccess, vdso,
 };
 use crate::arch::devices::{PciConfig, VirtioMmio};
+use crate::arch::tracked::Call;
 use crate::mm::{PhysAddr, Prot};
 use crate::sched::{CpuData, cpu::CpuLocal, resume::Resume};
 use crate::signal::{Delivery, Restored};
@@ -49,10 +50,11 @@ owed! {
     cpuinfo::show => fn(usize, &mut String);
     /// What this CPU executes next is what memory holds now. This CPU.
     patch::synchronize => fn();
-    /// Where the call at an address goes. The next two: makes it go elsewhere, while nobody executes it; text
-    /// has been written that this CPU may execute next. Boot.
-    patch::target => unsafe fn(*const u8) -> usize;
-    patch::put_call => unsafe fn(*mut u8, usize);
+    /// Writes a word of text that nobody executes. The next: text has been written that this CPU may execute.
+    /// Boot.
+    patch::write => unsafe fn(*mut u32, u32);
+    /// How a call is put together.
+    patch::CALL => Call;
     patch::text_has_changed => fn();
     /// A backtrace of how the caller was called, and one from a frame on. Any.
     stack::here => fn() -> backtrace::Start;

@@ -31,8 +31,20 @@ unsafe extern "C" {
     static __tracked_end: [u32; 0];
 }
 
+/// The processor's call instruction.
+pub struct Call {
+    /// Its bytes.
+    pub size: usize,
+    /// Which of them is the first of the word that holds the distance to the target.
+    pub word: usize,
+    /// The word's bits that do.
+    pub distance: u32,
+    /// The distance's unit, bytes, as a power of two.
+    pub unit: u32,
+}
+
 /// Bytes of an entry.
-const ENTRY: usize = (4 + CALL).next_multiple_of(4);
+const ENTRY: usize = (4 + CALL.size).next_multiple_of(4);
 
 /// The calls were replaced.
 static REPLACED: AtomicBool = AtomicBool::new(false);
@@ -62,10 +74,14 @@ pub fn adapt(command_line: &str) {
         // SAFETY: the linker script delimits the table, in which each entry has the size above. What it
         // refers to is a call in the stubs, which nobody executes yet.
         unsafe {
-            let call = entry
-                .wrapping_offset(entry.cast::<i32>().read() as isize)
-                .cast_mut();
-            patch::put_call(call, patch::target(entry.add(4)));
+            let offset = entry.cast::<i32>().read() as isize;
+            let (call, like) = (entry.wrapping_offset(offset), entry.add(4));
+            let word = |of: *const u8| of.add(CALL.word).cast::<u32>().read_unaligned();
+            // From the one that is replaced it is this much farther to the same target.
+            let farther = ((like as usize).wrapping_sub(call as usize) >> CALL.unit) as u32;
+            let distance = word(like).wrapping_add(farther);
+            let new = word(call) & !CALL.distance | distance & CALL.distance;
+            patch::write(call.add(CALL.word).cast::<u32>().cast_mut(), new);
             entry = entry.add(ENTRY);
         }
     }

@@ -1,7 +1,7 @@
 //! What this processor can do: what the kernel needs is checked at boot, registers are set on every CPU, and
 //! user programs are told (`AT_HWCAP`).
 
-use super::sysreg;
+use super::{patch, sysreg};
 use core::arch::asm;
 use core::sync::atomic::{AtomicU64, Ordering};
 use limen_arm_registers::Features;
@@ -32,12 +32,11 @@ pub fn options(words: &str) {
         // and the early tables make text writable.
         unsafe {
             let place = (site as usize).wrapping_add_signed(site.read() as isize) as *mut u32;
-            place.write_volatile(NOP);
-            sysreg::write!(DCCMVAU, place as u32);
+            patch::write(place, NOP);
             site = site.add(1);
         }
     }
-    super::patch::text_has_changed();
+    patch::text_has_changed();
 }
 
 /// On every CPU, once the final map is live: traps, what user mode may do.

@@ -1,7 +1,7 @@
 //! What this processor can do: features found once at boot, registers set on every CPU, and what user
 //! programs are told (`AT_HWCAP`).
 
-use super::sysreg;
+use super::{patch, sysreg};
 use core::arch::asm;
 use core::sync::atomic::{AtomicBool, Ordering};
 
@@ -41,12 +41,11 @@ pub fn init_boot() {
                 .cast::<u32>();
             // The placeholders are `nop` (to close: PAN 1) and `yield` (to open: PAN 0).
             let close = place.read() == NOP;
-            place.write_volatile(MSR_PAN | u32::from(close) << 8);
-            core::arch::asm!("dc cvau, {}", in(reg) place, options(nostack, preserves_flags));
+            patch::write(place, MSR_PAN | u32::from(close) << 8);
             site = site.add(1);
         }
     }
-    super::patch::text_has_changed();
+    patch::text_has_changed();
 }
 
 /// What the command line says about the processor: nothing. Once, before the final map is live.

@@ -1,31 +1,23 @@
 //! Changing code at run time.
 
-/// Bytes of a call.
-pub const CALL: usize = 4;
-/// The bits of `bl` that hold its distance, in words.
-const DISTANCE: u32 = (1 << 26) - 1;
+use crate::arch::tracked::Call;
 
-/// Where a call goes.
+/// `bl`.
+pub const CALL: Call = Call {
+    size: 4,
+    word: 0,
+    distance: (1 << 26) - 1,
+    unit: 2,
+};
+
+/// Writes a word of text, back to where instructions are fetched from.
 ///
 /// # Safety
-/// There is a `bl` at `at`.
-pub unsafe fn target(at: *const u8) -> usize {
-    // SAFETY: the caller's promise.
-    let distance = unsafe { at.cast::<u32>().read() } & DISTANCE;
-    let signed = (distance << 6) as i32 >> 6;
-    (at as usize).wrapping_add_signed(4 * signed as isize)
-}
-
-/// Makes the call at `at` one of `target`.
-///
-/// # Safety
-/// There is a `bl` at `at`, which can be written and nobody executes.
-pub unsafe fn put_call(at: *mut u8, target: usize) {
-    let at = at.cast::<u32>();
-    let distance = target.wrapping_sub(at as usize) as u32 >> 2;
+/// It can be written, and nobody executes it.
+pub unsafe fn write(at: *mut u32, word: u32) {
     // SAFETY: the caller's promise; then its cache line is written back.
     unsafe {
-        at.write_volatile(at.read() & !DISTANCE | distance & DISTANCE);
+        at.write_volatile(word);
         core::arch::asm!("dc cvau, {}", in(reg) at, options(nostack, preserves_flags));
     }
 }

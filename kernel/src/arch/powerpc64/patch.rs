@@ -2,6 +2,7 @@
 //! any.
 
 use super::cpu;
+use crate::arch::tracked::Call;
 use core::arch::asm;
 use core::ptr::without_provenance_mut;
 
@@ -36,51 +37,34 @@ pub fn adapt() {
             let from = (entry as usize).wrapping_add_signed(at as isize);
             let target = (entry as usize + 4).wrapping_add_signed(to as isize);
             // `b`.
-            put_branch(without_provenance_mut(from), 18 << 26, target);
+            let distance = target.wrapping_sub(from) as u32;
+            write(without_provenance_mut(from), 18 << 26 | distance & CALL.distance);
             entry = entry.add(1);
         }
     }
 }
 
-/// Bytes of a call.
-pub const CALL: usize = 4;
-/// The bits of a branch that hold its distance in bytes.
-const DISTANCE: u32 = 0x3ff_fffc;
+/// `bl`, with a distance in bytes.
+pub const CALL: Call = Call {
+    size: 4,
+    word: 0,
+    distance: 0x3ff_fffc,
+    unit: 0,
+};
 
-/// Writes a branch to `target`; `instruction` is the rest of it.
+/// Writes a word of text and makes it known.
 ///
 /// # Safety
-/// There is an instruction at `at`, which can be written and nobody executes.
-unsafe fn put_branch(at: *mut u32, instruction: u32, target: usize) {
-    let distance = target.wrapping_sub(at as usize) as u32;
+/// It can be written, and nobody executes it.
+pub unsafe fn write(at: *mut u32, word: u32) {
     // SAFETY: the caller's promise.
     unsafe {
-        at.write_volatile(instruction & !DISTANCE | distance & DISTANCE);
+        at.write_volatile(word);
         asm!(
             "dcbst 0, {at}", "sync", "icbi 0, {at}", "sync", "isync", at = in(reg) at,
             options(nostack, preserves_flags),
         );
     }
-}
-
-/// Where a call goes.
-///
-/// # Safety
-/// There is a `bl` at `at`.
-pub unsafe fn target(at: *const u8) -> usize {
-    // SAFETY: the caller's promise.
-    let distance = unsafe { at.cast::<u32>().read() } & DISTANCE;
-    (at as usize).wrapping_add_signed((distance << 6) as i32 as isize >> 6)
-}
-
-/// Makes the call at `at` one of `target`.
-///
-/// # Safety
-/// There is a `bl` at `at`, which can be written and nobody executes.
-pub unsafe fn put_call(at: *mut u8, target: usize) {
-    let at = at.cast::<u32>();
-    // SAFETY: the caller's promise.
-    unsafe { put_branch(at, at.read(), target) };
 }
 
 /// Text has been written that this CPU may execute next: each line was made known as it was written.

@@ -1,26 +1,22 @@
 //! Changing code at run time.
 
-/// Bytes of a call: `call`, and how far the target is from its end.
-pub const CALL: usize = 5;
+use crate::arch::tracked::Call;
 
-/// Where a call goes.
+/// `call`, and how far the target is from its end.
+pub const CALL: Call = Call {
+    size: 5,
+    word: 1,
+    distance: u32::MAX,
+    unit: 0,
+};
+
+/// Writes a word of text.
 ///
 /// # Safety
-/// There is a `call` at `at`.
-pub unsafe fn target(at: *const u8) -> usize {
+/// It can be written, and nobody executes it.
+pub unsafe fn write(at: *mut u32, word: u32) {
     // SAFETY: the caller's promise.
-    let distance = unsafe { at.add(1).cast::<i32>().read_unaligned() };
-    (at as usize + CALL).wrapping_add_signed(distance as isize)
-}
-
-/// Makes the call at `at` one of `target`.
-///
-/// # Safety
-/// There is a `call` at `at`, which can be written and nobody executes.
-pub unsafe fn put_call(at: *mut u8, target: usize) {
-    let distance = target.wrapping_sub(at as usize + CALL) as u32;
-    // SAFETY: the caller's promise.
-    unsafe { at.add(1).cast::<u32>().write_unaligned(distance) }
+    unsafe { at.write_unaligned(word) }
 }
 
 /// Text has been written that this CPU may execute next.
