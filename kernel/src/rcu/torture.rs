@@ -6,7 +6,7 @@
 //! Words on the command line, with Linux's meaning: `rcutorture.nreaders=N` (default: twice the CPUs),
 //! `rcutorture.nfakewriters=N` (threads that only wait for grace periods; default 4),
 //! `rcutorture.shuffle_interval=SECONDS` (how often readers must leave a CPU; default 3), and of our own
-//! `limen.rcutorture.planted`: a writer does not wait, which must be found.
+//! `limen.rcutorture.planted`: a writer does not wait, which must be found; the test ends when it is.
 
 #![forbid(unsafe_code)]
 
@@ -25,6 +25,8 @@ use core::sync::atomic::{Ordering::Relaxed, Ordering::Release};
 
 /// What a spoilt element holds.
 const SPOILT: usize = 0xbad;
+/// The first number that an element in use holds, above `SPOILT`.
+const NUMBERS: usize = 0x1000;
 /// The period of the readers in timer interrupts, nanoseconds.
 const TIMER_PERIOD: u64 = 70_000;
 
@@ -32,10 +34,17 @@ const TIMER_PERIOD: u64 = 70_000;
 struct Elements {
     all: [AtomicUsize; 64],
     seen: AtomicUsize,
-    /// Those that nobody can see, a bit for each.
-    free: IrqSpinLock<u64>,
-    /// Readers that saw a spoilt one.
+    free: IrqSpinLock<Free>,
+    /// Readers under which one changed.
     wrong: AtomicUsize,
+}
+
+/// Elements that nobody can see.
+struct Free {
+    /// A bit for each.
+    elements: u64,
+    /// How often one was taken.
+    taken: usize,
 }
 
 impl Elements {
@@ -43,40 +52,45 @@ impl Elements {
         Self {
             all: [const { AtomicUsize::new(0) }; 64],
             seen: AtomicUsize::new(0),
-            free: IrqSpinLock::new(!1),
+            free: IrqSpinLock::new(Free {
+                elements: !1,
+                taken: 0,
+            }),
             wrong: AtomicUsize::new(0),
         }
     }
 
-    /// A reader looks, and once more when `meanwhile` has run.
+    /// A reader looks, and once more when `meanwhile` has run. An element that is in use again holds another
+    /// number, so it does not hide that it was spoilt in between.
     fn look(&self, meanwhile: impl FnOnce()) {
         let element = &self.all[self.seen.load(Acquire)];
         let first = element.load(Relaxed);
         meanwhile();
-        if first == SPOILT || element.load(Relaxed) == SPOILT {
+        if first == SPOILT || element.load(Relaxed) != first {
             self.wrong.fetch_add(1, Relaxed);
         }
     }
 
     /// Lets readers see another element. Returns the former one; `None`: all others wait for a grace period.
     fn replace(&self) -> Option<usize> {
-        let new = {
+        let (new, number) = {
             let mut free = self.free.lock();
-            let new = free.trailing_zeros() as usize;
-            if *free == 0 {
+            if free.elements == 0 {
                 return None;
             }
-            *free &= *free - 1;
-            new
+            let new = free.elements.trailing_zeros() as usize;
+            free.elements &= free.elements - 1;
+            free.taken += 1;
+            (new, free.taken)
         };
-        self.all[new].store(0, Relaxed);
+        self.all[new].store(NUMBERS + number, Relaxed);
         Some(self.seen.swap(new, AcqRel))
     }
 
     /// Nobody can see `element` any more.
     fn spoil(&self, element: usize) {
         self.all[element].store(SPOILT, Relaxed);
-        *self.free.lock() |= 1 << element;
+        self.free.lock().elements |= 1 << element;
     }
 }
 
@@ -304,7 +318,7 @@ fn run(seconds: u64) {
     TIMER.get_or_init(|| Timer::new(read_in_interrupt)).arm(now_ns());
     let end = now_ns() + seconds * NSEC_PER_SEC;
     let mut round = 0;
-    while now_ns() < end {
+    while now_ns() < end && !(planted && wrong() > 0) {
         nap((shuffle * NSEC_PER_SEC).min(end.saturating_sub(now_ns())));
         // One CPU after the other is left to itself.
         if cpus > 1 {
@@ -321,8 +335,13 @@ fn run(seconds: u64) {
     report();
 }
 
+/// Readers that found a mistake.
+fn wrong() -> usize {
+    ELEMENTS.wrong.load(Relaxed) + SLEEPY.wrong.load(Relaxed)
+}
+
 fn report() {
-    let wrong = ELEMENTS.wrong.load(Relaxed) + SLEEPY.wrong.load(Relaxed);
+    let wrong = wrong();
     let stats = stats();
     let [call, barriers, sync, expedited, polled] = [0, 1, 2, 3, 4].map(|way| WRITES[way].load(Relaxed));
     info!(
