@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -302,6 +303,25 @@ static void bits(void) {
     umask(022);
 }
 
+/* An owner gives rights to a file while root takes it away: root's file never has them. */
+static void taken(void) {
+    int status, wrong = 0;
+    make_file("taken");
+    pid_t owner = fork();
+    if (!owner) {
+        if (setgid(5) || setuid(5)) _exit(1);
+        for (;;) chmod("taken", 04755);
+    }
+    for (int i = 0; i < 30000; i++) {
+        if (chown("taken", 5, 5)) wrong++;
+        for (volatile int spin = i % 64; spin > 0; spin--) {}
+        if (chown("taken", 0, 0)) wrong++;
+        for (int again = 0; again < 2; again++) wrong += (mode("taken") & 04000) != 0;
+    }
+    CHECK(wrong == 0);
+    CHECK(kill(owner, SIGKILL) == 0 && waitpid(owner, &status, 0) == owner && WIFSIGNALED(status));
+}
+
 static void elsewhere(void) {
     CHECK(mkdir("other", 0755) == 0 && mount("none", "other", "tmpfs", MS_RDONLY, NULL) == 0);
     CHECK(set("other", ACCESS, "u::7 g::7 o::7") == -1 && errno == EROFS &&
@@ -348,6 +368,7 @@ int main(void) {
     permissions();
     inheritance();
     bits();
+    taken();
     elsewhere();
     CHECK(chdir("/") == 0 && umount(place) == 0 && rmdir(place) == 0);
     of_users();

@@ -1,11 +1,13 @@
 //! Access control lists of files (`crates/posix-acl`). They are kept with the extended attributes; a bit next
 //! to the permission bits tells whether a file has one.
 
-use crate::fs::inode::{FileType, Inode};
+use crate::fs::inode::{FileType, Inode, Xattrs};
 use crate::fs::path::Path;
 use crate::fs::perm;
 use crate::fs::xattr;
+use crate::sync::SpinGuard;
 use crate::task::{Creds, creds::cap, current};
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use limen_linux_abi::Errno;
@@ -95,7 +97,7 @@ fn check_support(inode: &Inode) -> Result<(), Errno> {
 
 /// A list and the mode with which it belongs together.
 fn find(inode: &Inode, which: Which) -> Option<(Arc<Acl>, u32)> {
-    let all = inode.xattrs.lock();
+    let all = inode.lock_attributes();
     let acl = all.as_ref()?.acls.get(which)?.clone();
     Some((acl, inode.mode()))
 }
@@ -131,10 +133,15 @@ pub fn set(path: &Path, which: Which, bytes: Option<&[u8]>) -> Result<(), Errno>
         return Err(Errno::EPERM);
     }
     let acl = parsed.map(Parsed::check).transpose().map_err(errno)?;
-    let drop_group = which == Which::Access && !creds.in_group(inode.gid()) && !creds.capable(cap::FSETID);
     let mode = acl.as_ref().filter(|_| which == Which::Access).map(Acl::mode);
     let kept = acl.filter(|acl| which == Which::Default || !acl.is_mode());
-    put(inode, which, kept.map(Arc::new), |old| {
+    let kept = kept.map(Arc::new);
+    let still = inode.lock_attributes();
+    if !perm::owner_or_capable(inode, &creds) {
+        return Err(Errno::EPERM);
+    }
+    let drop_group = which == Which::Access && !creds.in_group(inode.gid()) && !creds.capable(cap::FSETID);
+    put(inode, still, which, kept, |old| {
         let new = mode.map_or(old, |bits| old & !0o777 | bits);
         if drop_group { new & !0o2000 } else { new }
     });
@@ -143,25 +150,29 @@ pub fn set(path: &Path, which: Which, bytes: Option<&[u8]>) -> Result<(), Errno>
     Ok(())
 }
 
-/// Stores a list and changes the mode with it.
-fn put(inode: &Inode, which: Which, acl: Option<Arc<Acl>>, mode: impl Fn(u32) -> u32) {
+/// Stores a list and changes the mode with it; `all` are the inode's locked attributes.
+fn put(
+    inode: &Inode,
+    mut all: SpinGuard<'_, Option<Box<Xattrs>>>,
+    which: Which,
+    acl: Option<Arc<Acl>>,
+    mode: impl Fn(u32) -> u32,
+) {
     let bit = match which {
         Which::Access => Inode::HAS_ACL,
         Which::Default => Inode::HAS_DEFAULT_ACL,
     };
-    let old = {
-        let mut all = inode.xattrs.lock();
-        let there = acl.is_some();
-        let old = match (&mut *all, acl) {
-            (None, None) => None,
-            (all, acl) => core::mem::replace(all.get_or_insert_default().acls.slot(which), acl),
-        };
-        inode.change_mode(|word| {
-            let word = word & !0o7777 | mode(word & 0o7777);
-            if there { word | bit } else { word & !bit }
-        });
-        old
+    let there = acl.is_some();
+    let old = match (&mut *all, acl) {
+        (None, None) => None,
+        (all, acl) => core::mem::replace(all.get_or_insert_default().acls.slot(which), acl),
     };
+    inode.change_mode(|word| {
+        let word = word & !0o7777 | mode(word & 0o7777);
+        if there { word | bit } else { word & !bit }
+    });
+    // The old list is dropped without the lock.
+    drop(all);
     drop(old);
 }
 
@@ -175,18 +186,34 @@ pub fn default_of(dir: &Inode) -> Option<Arc<Acl>> {
 #[cold]
 pub fn give(inode: &Inode, acl: Arc<Acl>) {
     if inode.kind == FileType::Directory {
-        put(inode, Which::Default, Some(acl.clone()), |mode| mode);
+        put(
+            inode,
+            inode.lock_attributes(),
+            Which::Default,
+            Some(acl.clone()),
+            |mode| mode,
+        );
     }
     if !acl.is_mode() {
-        put(inode, Which::Access, Some(acl), |mode| mode);
+        put(inode, inode.lock_attributes(), Which::Access, Some(acl), |mode| {
+            mode
+        });
     }
 }
 
-/// Whether the access list allows all of `mask` to a user who is not the owner. `None`: there is no list, or
-/// its mask allows nothing, so the permission bits decide.
+/// Whether the access list allows all of `mask` to a user who is not the owner. `Err`: there is no list, or
+/// its mask allows nothing, so the permission bits decide, which are in it. A list that was removed took its
+/// mask along: the bits of before would give it to the group.
 #[cold]
 #[inline(never)]
-pub fn allows(inode: &Inode, mask: u32, creds: &Creds) -> Option<bool> {
-    let (acl, mode) = find(inode, Which::Access)?;
-    (mode & 0o070 != 0).then(|| acl.allows(mode, inode.gid(), creds, mask))
+pub fn allows(inode: &Inode, mask: u32, creds: &Creds) -> Result<bool, u32> {
+    let (acl, mode) = {
+        let all = inode.lock_attributes();
+        let acl = all.as_ref().and_then(|all| all.acls.get(Which::Access)).cloned();
+        (acl, inode.mode())
+    };
+    match acl {
+        Some(acl) if mode & 0o070 != 0 => Ok(acl.allows(mode, inode.gid(), creds, mask)),
+        _ => Err(mode),
+    }
 }

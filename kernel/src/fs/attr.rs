@@ -81,6 +81,7 @@ pub fn chmod(path: &Path, mode: u32) -> Result<(), Errno> {
     if inode.kind == FileType::Symlink {
         return Err(Errno::EOPNOTSUPP);
     }
+    let still = inode.lock_attributes();
     if !perm::owner_or_capable(inode, &creds) || inode.sb.ops.fixed_modes() {
         return Err(Errno::EPERM);
     }
@@ -92,6 +93,7 @@ pub fn chmod(path: &Path, mode: u32) -> Result<(), Errno> {
         mode &= !0o2000;
     }
     inode.set_mode(mode);
+    drop(still);
     inode.touch_changed();
     inotify::attrib_at(&path.dentry);
     Ok(())
@@ -102,6 +104,8 @@ pub fn chown(path: &Path, uid: u32, gid: u32) -> Result<(), Errno> {
     let inode = &path.dentry.inode;
     let creds = crate::task::current().creds();
     path.mnt.check_writable()?;
+    // With the lock: an owner who has just lost the file does not give it rights (set-user-ID) afterwards.
+    let still = inode.lock_attributes();
     let (old_uid, old_gid) = (inode.uid(), inode.gid());
     let (new_uid, new_gid) = (
         if uid == u32::MAX { old_uid } else { uid },
@@ -127,6 +131,7 @@ pub fn chown(path: &Path, uid: u32, gid: u32) -> Result<(), Errno> {
         }
         inode.set_mode(new);
     }
+    drop(still);
     inode.touch_changed();
     inotify::attrib_at(&path.dentry);
     Ok(())

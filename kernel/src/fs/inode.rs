@@ -11,7 +11,7 @@ use crate::fs::readdir::DirSink;
 use crate::fs::superblock::SuperBlock;
 use crate::mm::PageCache;
 use crate::rcu::{Retire, Retiring, Shared, Shown};
-use crate::sync::{Once, SpinLock};
+use crate::sync::{Once, SpinGuard, SpinLock};
 use crate::task::Process;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -257,8 +257,9 @@ pub struct Inode {
     pub seals: AtomicU32,
     /// `F_SET_RW_HINT`: stored, not used.
     pub write_hint: AtomicU8,
-    /// Extended attributes.
-    pub xattrs: SpinLock<Option<Box<Xattrs>>>,
+    /// Extended attributes. A change of owner, permission bits or lists holds this lock from its check to its
+    /// end ([`Inode::lock_attributes`]).
+    xattrs: SpinLock<Option<Box<Xattrs>>>,
     /// Advisory locks; empty until the first lock is taken, so `close` of a file without locks costs one
     /// load.
     pub locks: Once<Arc<FileLocks>>,
@@ -349,6 +350,16 @@ impl Inode {
     #[inline(always)]
     pub fn nlink(&self) -> u32 {
         self.nlink.load(Ordering::Relaxed)
+    }
+    /// Locks owner, permission bits, lists and extended attributes: what a change of them checks stays true
+    /// until it is made. One of them alone is read without the lock.
+    pub fn lock_attributes(&self) -> SpinGuard<'_, Option<Box<Xattrs>>> {
+        self.xattrs.lock()
+    }
+    /// Permission bits, owner and group at one moment, for those who give rights by all three.
+    pub fn identity(&self) -> (u32, u32, u32) {
+        let _still = self.xattrs.lock();
+        (self.mode(), self.uid(), self.gid())
     }
     /// Sets the permission bits.
     pub fn set_mode(&self, mode: u32) {

@@ -33,17 +33,28 @@ fn check(inode: &Inode, mode: u32, mask: u32, creds: &Creds) -> Result<(), Errno
     if let Some(verdict) = inode.ops.permission(inode, mask) {
         return verdict;
     }
-    let by_list = |allowed| if allowed { mask } else { 0 };
+    let of_class = |mode| {
+        if creds.in_group(inode.gid()) {
+            mode >> 3
+        } else {
+            mode
+        }
+    };
     let bits = if creds.fsuid == inode.uid() {
         mode >> 6
-    } else if mode & Inode::HAS_ACL != 0
-        && let Some(allowed) = acl::allows(inode, mask, creds)
-    {
-        by_list(allowed)
-    } else if creds.in_group(inode.gid()) {
-        mode >> 3
+    } else if mode & Inode::HAS_ACL != 0 {
+        match acl::allows(inode, mask, creds) {
+            Ok(allowed) => {
+                if allowed {
+                    mask
+                } else {
+                    0
+                }
+            }
+            Err(mode) => of_class(mode),
+        }
     } else {
-        mode
+        of_class(mode)
     };
     if mask & !bits & 7 == 0 {
         return Ok(());
@@ -174,16 +185,18 @@ pub fn drop_privilege_bits(inode: &Inode) {
 #[cold]
 #[inline(never)]
 fn drop_set_bits(inode: &Inode) {
-    let mode = inode.mode();
     if crate::task::current().creds().capable(cap::FSETID) {
         return;
     }
-    let mut new = mode & !0o4000;
-    if new & 0o2010 == 0o2010 {
-        new &= !0o2000;
-    }
-    if new != mode {
-        inode.set_mode(new);
+    let dropped = |mode: u32| match mode & 0o2010 {
+        0o2010 => 0o6000,
+        _ => 0o4000,
+    };
+    let still = inode.lock_attributes();
+    let mode = inode.mode();
+    inode.set_mode(mode & !dropped(mode));
+    drop(still);
+    if mode & dropped(mode) != 0 {
         inode.touch_changed();
     }
 }

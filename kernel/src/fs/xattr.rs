@@ -91,7 +91,7 @@ pub fn set(path: &Path, name: &[u8], value: usize, size: usize, flags: u32) -> R
     }
     let (key, data): (Box<[u8]>, _) = (name.into(), Arc::new(data));
     let old = {
-        let mut all = inode.xattrs.lock();
+        let mut all = inode.lock_attributes();
         let all = &mut all.get_or_insert_default().named;
         let exists = all.contains_key(name);
         if flags & XATTR_CREATE != 0 && exists {
@@ -126,7 +126,7 @@ fn give(data: &[u8], to: usize, size: usize) -> SysResult {
 
 /// The value of `name`, for the kernel itself (exec reads `security.capability`).
 pub fn value(inode: &Inode, name: &[u8]) -> Option<Arc<Vec<u8>>> {
-    inode.xattrs.lock().as_ref()?.named.get(name).cloned()
+    inode.lock_attributes().as_ref()?.named.get(name).cloned()
 }
 
 /// `getxattr`.
@@ -148,7 +148,7 @@ pub fn list(path: &Path, to: usize, size: usize) -> SysResult {
     let shown = |name: &&[u8]| admin || !name.starts_with(b"trusted.");
     let mut names = Vec::new();
     loop {
-        let all = path.dentry.inode.xattrs.lock();
+        let all = path.dentry.inode.lock_attributes();
         let listed = || {
             let kept = all.iter().flat_map(|all| all.named.keys());
             let acls = all.iter().flat_map(|all| all.acls.names());
@@ -176,8 +176,7 @@ pub fn remove(path: &Path, name: &[u8]) -> Result<(), Errno> {
     check(path, name, true)?;
     let inode = &path.dentry.inode;
     let old = inode
-        .xattrs
-        .lock()
+        .lock_attributes()
         .as_mut()
         .and_then(|all| all.named.remove(name));
     if old.is_none() {

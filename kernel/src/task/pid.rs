@@ -373,11 +373,12 @@ pub fn find_session(id: i32) -> Option<Arc<Session>> {
 
 /// The process with the smallest id that is `from` or larger. For walks over all processes (`/proc`).
 pub fn next_process(from: i32) -> Option<Arc<Process>> {
-    next(from, |slot| &slot.process)
+    next(from, |slot| &slot.process).map(|(_, process)| process)
 }
 
-/// What `of` finds under the smallest number that is `from` or larger.
-fn next<T: 'static>(from: i32, of: impl Fn(&'static Slot) -> &'static Shown<T>) -> Option<Arc<T>> {
+/// What `of` finds under the smallest number that is `from` or larger, and that number. (A thread that calls
+/// exec gets another one meanwhile.)
+fn next<T: 'static>(from: i32, of: impl Fn(&'static Slot) -> &'static Shown<T>) -> Option<(i32, Arc<T>)> {
     let from = from.max(1) as usize;
     let mut leaf = from / LEAF;
     let mut first = from % LEAF;
@@ -386,8 +387,9 @@ fn next<T: 'static>(from: i32, of: impl Fn(&'static Slot) -> &'static Shown<T>) 
         let glance = glance();
         if let Some(slots) = INDEX.load(&glance)?.leaves.get(leaf)?.get() {
             let slots: &'static [Slot] = slots;
-            if let Some(found) = slots[first..].iter().find_map(|slot| of(slot).get(&glance)) {
-                return Some(found);
+            let mut rest = slots.iter().enumerate().skip(first);
+            if let Some((at, found)) = rest.find_map(|(at, slot)| Some((at, of(slot).get(&glance)?))) {
+                return Some(((leaf * LEAF + at) as i32, found));
             }
         }
         leaf += 1;
@@ -400,8 +402,8 @@ fn next<T: 'static>(from: i32, of: impl Fn(&'static Slot) -> &'static Shown<T>) 
 pub fn all_tasks() -> impl Iterator<Item = Arc<Task>> {
     let mut from = 1;
     core::iter::from_fn(move || {
-        let task = next(from, |slot| &slot.task)?;
-        from = task.tid() + 1;
+        let (tid, task) = next(from, |slot| &slot.task)?;
+        from = tid + 1;
         Some(task)
     })
 }

@@ -169,6 +169,9 @@ pub struct TestOptions {
     /// Leave out the tests that take long
     #[arg(long)]
     pub quick: bool,
+    /// Run those, too, that otherwise run only when their name is given
+    #[arg(long, conflicts_with = "quick")]
+    pub all: bool,
     /// Steps that run at the same time
     #[arg(short, long, default_value_t = 2)]
     pub jobs: usize,

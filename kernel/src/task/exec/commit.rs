@@ -146,13 +146,14 @@ fn become_single(task: &CurrentTask) -> Result<(), Errno> {
     drop(shared);
     let tid = task.tid();
     if tid != process.tgid {
-        drop(pid::forget_task(tid));
         task.set_tid(process.tgid);
         // No other thread is left whose children they could be.
         let tree = TREE.lock();
         process.children().for_each(|child| child.set_creator(0));
         drop(tree);
+        // Found under its new number before it is gone from the old one: no signal misses it.
         pid::register(task, true);
+        drop(pid::forget_task(tid));
     }
     Ok(())
 }
@@ -178,14 +179,16 @@ fn new_creds(task: &CurrentTask, program: &Program) -> (Creds, bool) {
     let old = task.creds();
     let mut new = (*old).clone();
     let inode = program.file.inode();
-    let mode = inode.mode();
     let may_set =
         program.file.path.mnt.flags() & NOSUID == 0 && !task.flags().contains(TaskFlags::NO_NEW_PRIVS);
-    if may_set && mode & SET_UID != 0 {
-        new.euid = inode.uid();
-    }
-    if may_set && mode & (SET_GID | GROUP_EXEC) == SET_GID | GROUP_EXEC {
-        new.egid = inode.gid();
+    if may_set && inode.mode() & (SET_UID | SET_GID) != 0 {
+        let (mode, uid, gid) = inode.identity();
+        if mode & SET_UID != 0 {
+            new.euid = uid;
+        }
+        if mode & (SET_GID | GROUP_EXEC) == SET_GID | GROUP_EXEC {
+            new.egid = gid;
+        }
     }
     let changed = new.euid != old.euid || new.egid != old.egid;
     new.suid = new.euid;

@@ -276,7 +276,9 @@ pub fn test(options: &TestOptions) -> Result<i32> {
                     let began = Instant::now();
                     let result = match (&blocked, steps[i].by_name) {
                         (Some(why), _) => Ok(Verdict::Skipped(format!("{why} failed"))),
-                        (None, true) if options.only.is_empty() => Ok(Verdict::Skipped(MINUTES.to_owned())),
+                        (None, true) if options.only.is_empty() && !options.all => {
+                            Ok(Verdict::Skipped(MINUTES.to_owned()))
+                        }
                         (None, _) => run(&steps[i], &context),
                     };
                     let state = report(&steps[i], &result, began.elapsed());
