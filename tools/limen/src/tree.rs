@@ -34,6 +34,22 @@ pub fn cache(name: &str) -> Result<PathBuf> {
     Ok(dir)
 }
 
+/// A folder for what other trees of the same user can use, too: `limen/NAME` in `XDG_CACHE_HOME`, else in
+/// `~/.cache`, else [`cache`]. Made if it is missing.
+pub fn shared_cache(name: &str) -> Result<PathBuf> {
+    let absolute = |name: &str| {
+        std::env::var_os(name)
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+    };
+    let of_user = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")));
+    let dir = of_user.map(|dir| dir.join("limen").join(name));
+    match dir {
+        Some(dir) if std::fs::create_dir_all(&dir).is_ok() => Ok(dir),
+        _ => cache(name),
+    }
+}
+
 /// When the newest file below these paths changed. Missing paths do not count; neither do `target` folders.
 pub fn newest(paths: &[PathBuf]) -> SystemTime {
     let mut newest = SystemTime::UNIX_EPOCH;

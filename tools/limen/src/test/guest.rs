@@ -11,6 +11,7 @@ use crate::arch::Arch;
 use crate::tree;
 
 /// A run that is to be made.
+#[derive(Clone)]
 pub struct Guest {
     arguments: Vec<String>,
     program: Vec<String>,
@@ -74,8 +75,9 @@ impl Guest {
         .timeout(120)
     }
 
-    /// The options and the input on which the result depends.
+    /// The options and the input on which the result depends; the same in every tree.
     pub fn describe(&self) -> String {
+        let tree = tree::root().display().to_string();
         let words: Vec<&str> = self
             .arguments
             .iter()
@@ -88,6 +90,7 @@ impl Guest {
             self.program.join(" "),
             String::from_utf8_lossy(&self.input)
         )
+        .replace(&tree, ".")
     }
 
     /// One more option of `limen run`.
