@@ -156,9 +156,9 @@ pub fn verdict(right: usize) -> Verdict {
     ))
 }
 
-/// Runs the cases on both kernels and compares them; returns the number of cases. Linux's results are kept for
-/// other runs, of other trees too: the same scripts on the same image need not run again. But what differs from
-/// them is compared with what Linux says now.
+/// Runs the cases on both kernels and compares them; returns the number of cases. Linux's results are kept
+/// for other runs, of other trees too: the same scripts on the same image need not run again. But what
+/// differs from them is compared with what Linux says now.
 pub fn compare(cases: &[Case], ours: Guest, theirs: Guest) -> Result<usize> {
     let name = format!("linux-{:016x}", hash(cases, &theirs.describe()));
     let kept = tree::shared_cache("test")?.join(name);
