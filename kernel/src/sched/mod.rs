@@ -120,8 +120,9 @@ pub fn start_secondaries() {
             lent: [0; 4],
         }));
         local.this = &raw const *local;
+        let presence = &raw const local.presence;
         // SAFETY: the block is never freed; nothing writes this part of it by reference.
-        local.data = cpu::add_cpu(n, idle, unsafe { &*&raw const local.presence });
+        local.data = cpu::add_cpu(n, idle, unsafe { &*presence });
         core::mem::forget(irq_stack);
         match smp::start(n, local, stack_top) {
             Ok(()) => wanted = wanted.with(n),
