@@ -73,7 +73,7 @@ impl Site<'_> {
     }
 }
 
-/// A branch that may need a veneer.
+/// A branch that may need a veneer, or an instruction that needs something else in a veneer's place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Branch {
     /// What is added to the symbol's value, before the place is subtracted.

@@ -227,8 +227,8 @@ fn veneers() {
     let m = load::<Arm64>(&file, from(PLACE), kernel.clone()).unwrap();
     // far, far + 4, near, weak; and for init: far, inside, inside + 4.
     assert_eq!(m.layout.veneer_count(), 7);
-    assert_eq!(m.layout.used(Part::Text), 128 + 4 * 20);
-    assert_eq!(m.layout.used(Part::InitText), 64 + 3 * 20);
+    assert_eq!(m.layout.used(Part::Text), 128 + 4 * 24);
+    assert_eq!(m.layout.used(Part::InitText), 64 + 3 * 24);
     // Those that are used: init's calls within the module reach.
     assert_eq!(m.linked.veneers, 4);
     let at = |section, n: u64| follow(&m, m.address(section) + n * 4);
@@ -275,7 +275,40 @@ fn others_are_refused() {
             .unwrap_err()
             .to_string()
     };
-    assert!(told(311).contains("-fno-pic"));
+    assert!(told(300).contains("-fno-pic"));
     assert!(told(549).contains("threads"));
     assert!(told(1).contains("unknown"));
+}
+
+#[test]
+fn addresses_of_weak_symbols() {
+    let code = [0x9000_0000u32, 0xf940_0000, 0x5800_0000, 0x9400_0000]
+        .map(u32::to_le_bytes)
+        .concat();
+    let mut w = Writer::module::<Arm64>();
+    let text = w.section(".text", A | X, 4, &[&code[..], &code[..]].concat());
+    let init = w.section(".init.text", A | X, 4, &code);
+    let (weak, there) = (
+        w.symbol("weak", WEAK, NOTYPE, 0, 0),
+        w.symbol("there", WEAK, NOTYPE, 0, 0),
+    );
+    for (section, at, symbol) in [(text, 0, weak), (text, 16, there), (init, 0, there)] {
+        for (n, kind) in [311, 312, 309, 283].into_iter().enumerate() {
+            w.relocate(section, at + n as u64 * 4, kind, symbol, 0);
+        }
+    }
+    let kernel = Kernel::with(&[("there", 0x1234_5678_9abc_def0)]);
+    let m = load::<Arm64>(&w.build(), from(PLACE), kernel).unwrap();
+    assert_eq!((m.layout.veneer_count(), m.linked.veneers), (6, 6));
+    for (section, at, right) in [
+        (text, 0, 0),
+        (text, 16, 0x1234_5678_9abc_def0),
+        (init, 0, 0x1234_5678_9abc_def0),
+    ] {
+        let at = m.address(section) + at;
+        let slot = decode(m.u32(at), at) + decode(m.u32(at + 4), at + 4);
+        assert_eq!(decode(m.u32(at + 8), at + 8), slot);
+        assert_eq!((slot % 8, m.u64(slot)), (0, right));
+        assert_eq!(follow(&m, at + 12), right);
+    }
 }

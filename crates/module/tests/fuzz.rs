@@ -339,6 +339,7 @@ fn garbled_objects() {
     ]);
     arm64.extend([264, 266, 268, 269, 276, 288, 290, 292, 293].map(|kind| (kind, FAR, true)));
     arm64.extend([267, 271, 272].map(|kind| (kind, NEAR, true)));
+    arm64.extend([309, 311, 312].map(|kind| (kind, NULL, true)));
     arm64.extend([270, 299].map(|kind| (kind, NULL, true)));
     arm64.extend([273, 274, 279, 280, 287].map(|kind| (kind, OWN, false)));
     arm64.extend([275, 277, 278, 284, 285, 286, 289, 291].map(|kind| (kind, DATA, true)));

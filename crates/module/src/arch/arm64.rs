@@ -2,9 +2,13 @@
 //!
 //! Modules are built with `-mcmodel=small -fno-pic`: what they address with ADRP lies within 4 GiB. Branches
 //! reach 128 MiB; further ones go through veneers, which may use `x16`, as the procedure call standard allows.
+//!
+//! The address of a weak symbol is loaded from memory even so (it may be 0, which ADRP does not reach). There
+//! is no global offset table: what takes a veneer's place among the veneers holds that address.
 
 use crate::Fault;
 use crate::machine::{Addends, Branch, Class, Machine, Site, Target, aligned, either, signed, unsigned};
+use crate::read::put;
 
 /// arm64.
 #[derive(Debug)]
@@ -49,6 +53,13 @@ const MOVW_PREL_G2: u32 = 291;
 const MOVW_PREL_G2_NC: u32 = 292;
 const MOVW_PREL_G3: u32 = 293;
 const LDST128_ABS_LO12_NC: u32 = 299;
+const GOT_LD_PREL19: u32 = 309;
+const ADR_GOT_PAGE: u32 = 311;
+const LD64_GOT_LO12_NC: u32 = 312;
+
+/// Variants of veneers: instructions that go to an address, or the address itself.
+const CODE: u8 = 0;
+const ADDRESS: u8 = 1;
 
 /// The bits of an instruction that hold 16 of MOVZ, MOVN and MOVK.
 const MOVW_IMM: u32 = 0xffff << 5;
@@ -94,24 +105,33 @@ impl Machine for Arm64 {
     const NUMBER: u16 = 183;
     const CLASS: Class = Class::Bits64;
     const ADDENDS: Addends = Addends::Apart;
-    const VENEER: (u64, u64) = (20, 4);
+    const VENEER: (u64, u64) = (24, 8);
 
     fn is_marker(name: &[u8]) -> bool {
         matches!(name, [b'$', b'x' | b'd'] | [b'$', b'x' | b'd', b'.', ..])
     }
 
     fn branch(kind: u32, _: &[u8], addend: i64, _: &Target) -> Option<Branch> {
-        matches!(kind, JUMP26 | CALL26).then_some(Branch {
+        let (reach, variant) = match kind {
+            JUMP26 | CALL26 => ((-(1 << 27), (1 << 27) - 4), CODE),
+            GOT_LD_PREL19 | ADR_GOT_PAGE | LD64_GOT_LO12_NC => ((i64::MIN, i64::MAX), ADDRESS),
+            _ => return None,
+        };
+        Some(Branch {
             addend,
             mask: 0,
             bias: 0,
-            reach: (-(1 << 27), (1 << 27) - 4),
-            direct: true,
-            variant: 0,
+            reach,
+            direct: variant == CODE,
+            variant,
         })
     }
 
-    fn write_veneer(bytes: &mut [u8], _: u8, to: u64) {
+    fn write_veneer(bytes: &mut [u8], variant: u8, to: u64) {
+        if variant == ADDRESS {
+            let _ = put(bytes, to.to_le_bytes());
+            return;
+        }
         let part = |shift: u32| ((to >> shift & 0xffff) as u32) << 5;
         // MOVZ x16, then three MOVKs, then BR x16: it may land on a BTI C.
         let code = [
@@ -176,8 +196,19 @@ impl Machine for Arm64 {
                 let way = branch.way(target, site.address, veneer)?;
                 distance(site, way.distance, 26, 0)
             }
+            GOT_LD_PREL19 | ADR_GOT_PAGE | LD64_GOT_LO12_NC => {
+                let branch = Self::branch(kind, site.bytes, site.addend, target).ok_or(Fault::Unknown)?;
+                let far = branch.way(target, site.address, veneer)?.distance;
+                let slot = site.address.wrapping_add_signed(far);
+                let pages = ((slot & !0xfff).wrapping_sub(site.address & !0xfff)) as i64;
+                match kind {
+                    GOT_LD_PREL19 => distance(site, far, 19, 5),
+                    ADR_GOT_PAGE => adr(site, signed(pages, 33)? >> 12),
+                    _ => low12(site, slot, 3),
+                }
+            }
             300..=313 => Err(Fault::Refused(
-                "needs a global offset table: the module must be compiled with -fno-pic -mcmodel=small",
+                "is relative to a global offset table: the module must be compiled with -fno-pic -mcmodel=small",
             )),
             512..=573 => Err(Fault::Refused("is for variables of threads")),
             _ => Err(Fault::Unknown),

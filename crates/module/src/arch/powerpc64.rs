@@ -39,6 +39,8 @@ const TOC: u32 = 51;
 const ADDR16_LO_DS: u32 = 57;
 const TOC16_DS: u32 = 63;
 const TOC16_LO_DS: u32 = 64;
+const ADDR16_HIGH: u32 = 110;
+const ADDR16_HIGHA: u32 = 111;
 const ENTRY: u32 = 118;
 const REL16: u32 = 249;
 const REL16_LO: u32 = 250;
@@ -152,6 +154,8 @@ impl Machine for Powerpc64 {
             ADDR16_LO_DS => half_ds(site, value),
             ADDR16_HI => half(site, signed(value, 32)? >> 16),
             ADDR16_HA => half(site, signed(adjusted(value, 0), 32)? >> 16),
+            ADDR16_HIGH => half(site, value >> 16),
+            ADDR16_HIGHA => half(site, adjusted(value, 16)),
             ADDR16_HIGHER => half(site, value >> 32),
             ADDR16_HIGHERA => half(site, adjusted(value, 32)),
             ADDR16_HIGHEST => half(site, value >> 48),
