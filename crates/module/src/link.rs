@@ -8,7 +8,7 @@ use crate::machine::{Branch, Machine, Site, Target};
 use crate::memory::{self, Parts, at_mut};
 use crate::object::{FUNC, Home, NOTYPE, Object, Relocation};
 use crate::params::Parameters;
-use crate::read::{push, range, room};
+use crate::read::{push, room};
 use crate::symbols::{Named, Symbols};
 use crate::tables::{self, Export};
 use crate::{Error, Fault};
@@ -301,7 +301,6 @@ impl<'a, M: Machine> Linker<'_, 'a, '_, M> {
             };
             push(&mut list, named)?;
         }
-        let names = range(object.names(), 0, object.names().len() as u64).unwrap_or(b"");
-        Ok((init, exit, Symbols::new(list, names)?))
+        Ok((init, exit, Symbols::new(list, object.names())?))
     }
 }

@@ -79,8 +79,6 @@ pub(crate) struct Symbol {
 pub(crate) const NOTYPE: u8 = 0;
 pub(crate) const OBJECT: u8 = 1;
 pub(crate) const FUNC: u8 = 2;
-const SECTION: u8 = 3;
-const FILE: u8 = 4;
 const TLS_SYMBOL: u8 = 6;
 const IFUNC: u8 = 10;
 
@@ -261,7 +259,7 @@ impl<'a, M: Machine> Object<'a, M> {
         for (index, section) in sections.iter_mut().enumerate() {
             let wrong = |section, what| Err(Error::Section { section, index, what });
             // So far it holds the offset in the table of names.
-            let Some(name) = string(names, section.entry_name()) else {
+            let Some(name) = string(names, section.name_offset()) else {
                 return wrong(b"", "has a bad name");
             };
             section.name = name;
@@ -541,21 +539,17 @@ impl<'a, M: Machine> Object<'a, M> {
         }
     }
 
-    /// The numbers of symbols that a program has names for: functions, objects and labels in sections.
+    /// Whether the list of the module's own symbols has this one: functions, objects, and labels in `code`.
     pub(crate) fn is_listed(symbol: &Symbol, name: &[u8], code: bool) -> bool {
-        let kind = match symbol.kind() {
-            FUNC | OBJECT => true,
-            NOTYPE => code,
-            SECTION | FILE => false,
-            _ => false,
-        };
-        kind && !name.is_empty() && !name.starts_with(b".L") && !M::is_marker(name)
+        let kind = symbol.kind();
+        let named = matches!(kind, FUNC | OBJECT) || kind == NOTYPE && code;
+        named && !name.is_empty() && !name.starts_with(b".L") && !M::is_marker(name)
     }
 }
 
 impl Section<'_> {
     /// The offset of its name, as long as `name` is its field in the header.
-    fn entry_name(&self) -> usize {
+    fn name_offset(&self) -> usize {
         u32_at(self.name, 0).unwrap_or(0) as usize
     }
 }

@@ -32,7 +32,7 @@ fn arm(code: u32, at: u32) -> u32 {
     assert_eq!(code >> 25 & 7, 5, "{code:#x}");
     let to = at.wrapping_add(8).wrapping_add(distance);
     if code >> 28 == 15 {
-        to + (code >> 23 & 2) | 1
+        (to + (code >> 23 & 2)) | 1
     } else {
         to
     }
@@ -121,7 +121,7 @@ proptest! {
                 prop_assert!(!surely || from_thumb != to_thumb && !calls);
             }
             // Through a veneer, which is in the state of the branch.
-            let veneer = place + 4096 & !3;
+            let veneer = (place + 4096) & !3;
             let distant = Target { value: (address ^ 0x4000_0000 | u32::from(to_thumb)).into(), ..target };
             let made = make(kind, code, place, distant, Some(veneer)).unwrap();
             let gone = if from_thumb { thumb(made, place) } else { arm(made, place) };

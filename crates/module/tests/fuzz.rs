@@ -114,7 +114,7 @@ impl Exports for Others {
     fn find(&mut self, name: &[u8]) -> Option<Exported<u8>> {
         let address = match name {
             b"near" => 0x8010_0000,
-            b"far" => u64::MAX / 3 * 2 & if self.0 { u64::MAX } else { 0xffff_fffc },
+            b"far" => (u64::MAX / 3 * 2) & if self.0 { u64::MAX } else { 0xffff_fffc },
             _ if name.len() == 3 => name[0].into(),
             _ => return None,
         };
