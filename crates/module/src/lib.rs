@@ -21,9 +21,9 @@
 //!
 //! **Whom it trusts.** Who loads a module may do anything, and its code can. But an object that is truncated,
 //! garbled, or made to harm its reader is refused with an [`Error`]: there is no panic for any input, memory
-//! is at most a dozen times the file's size (and what the caller's limit lets the parts have), and time is that
-//! of sorting what is in the file. For this no byte of a file may belong to two sections, and names are read
-//! up to [`MAX_NAME`] bytes. What is written lies in the section that is relocated, or in a parameter's
+//! is at most a dozen times the file's size (and what the caller's limit lets the parts have), and time is
+//! that of sorting what is in the file. For this no byte of a file may belong to two sections, and names are
+//! read up to [`MAX_NAME`] bytes. What is written lies in the section that is relocated, or in a parameter's
 //! variable.
 //!
 //! **What a module contains**, besides code and data:

@@ -113,7 +113,11 @@ proptest! {
                 let gone = if from_thumb { thumb(made, place) } else { arm(made, place) };
                 prop_assert_eq!(u64::from(gone), target.value, "{} {:#x}", kind, made);
                 if !calls {
-                    let kept = match kind { THM_JUMP24 => 0xf800_d000, THM_JUMP19 => 0xfbc0_d000, _ => 0xff00_0000 };
+                    let kept = match kind {
+                        THM_JUMP24 => 0xf800_d000,
+                        THM_JUMP19 => 0xfbc0_d000,
+                        _ => 0xff00_0000,
+                    };
                     prop_assert_eq!(made & kept, code & kept);
                 }
             } else {

@@ -152,7 +152,8 @@ proptest! {
                 prop_assert_eq!(upper & !rest, number as u64 & !rest);
             }
         }
-        let (g3, g2, g1, g0) = (make(293, 0xd2e0_0001, place, value, 0), make(292, 0xf2c0_0001, place, value, 0),
+        let (g3, g2, g1, g0) = (make(293, 0xd2e0_0001, place, value, 0),
+            make(292, 0xf2c0_0001, place, value, 0),
             make(290, 0xf2a0_0001, place, value, 0), make(288, 0xf280_0001, place, value, 0));
         prop_assert_eq!(moved(&[g3.unwrap(), g2.unwrap(), g1.unwrap(), g0.unwrap()]), far as u64);
     }
@@ -160,7 +161,8 @@ proptest! {
     #[test]
     fn data(value in any::<i64>(), shift in 0..64u32, addend in -100..100i64) {
         let value = value >> shift;
-        let made = |kind, place| one::<Arm64>(kind, &[0; 8], place, own(value.wrapping_sub(addend) as u64), addend, None)
+        let symbol = own(value.wrapping_sub(addend) as u64);
+        let made = |kind, place| one::<Arm64>(kind, &[0; 8], place, symbol, addend, None)
             .map(|b| u64::from_le_bytes(b.try_into().unwrap()));
         prop_assert_eq!(made(257, 0), Ok(value as u64));
         prop_assert_eq!(made(260, 1000), Ok(value.wrapping_sub(1000) as u64));

@@ -189,6 +189,11 @@ fn attempt<M: Machine>(file: &[u8], args: &[u8], memories: &mut Memories, page: 
         Err(e) => end(e),
         Ok(linked) => {
             assert!(linked.veneers <= layout.veneer_count());
+            for part in Part::ALL {
+                let rest =
+                    &parts[part as usize].bytes[..layout.size(part) as usize][layout.used(part) as usize..];
+                assert!(rest.iter().all(|b| *b == 0), "written behind what is used");
+            }
             let inside = |address: u64| {
                 let within = |p: Part| {
                     let start = parts[p as usize].address;

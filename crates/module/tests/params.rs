@@ -7,6 +7,14 @@ use limen_module::*;
 
 /// A module with parameters: name, type, elements, and whether the number is wanted. Each has 64 bytes.
 fn module<M: Machine>(list: &[(&str, &str, u64, bool)]) -> Result<(Loaded, usize), (String, u16)> {
+    module_with::<M>(list, A | W)
+}
+
+/// One whose variables are in a section with `flags`.
+fn module_with<M: Machine>(
+    list: &[(&str, &str, u64, bool)],
+    flags: u64,
+) -> Result<(Loaded, usize), (String, u16)> {
     let mut info = "name=m\0license=GPL\0limen_abi=1\0".to_string();
     let mut w = Writer::new::<M>();
     let word = M::CLASS.word();
@@ -24,7 +32,7 @@ fn module<M: Machine>(list: &[(&str, &str, u64, bool)]) -> Result<(Loaded, usize
     }
     w.section(".modinfo", A, 1, info.as_bytes());
     let names = w.section(".rodata", A, 1, &names);
-    let data = w.section(".data", A | W, 64, &vec![0xee; list.len() * 64]);
+    let data = w.section(".data", flags, 64, &vec![0xee; list.len() * 64]);
     let numbers = w.section(".data.numbers", A | W, 8, &vec![0xee; list.len() * 4]);
     if M::ADDENDS == Addends::InPlace {
         // Constants are in place.
@@ -337,5 +345,11 @@ fn descriptions_that_are_refused() {
         let (told, errno) = module::<X86_64>(&[list]).err().unwrap();
         assert!(told.contains(text), "{list:?}: {told}");
         assert_eq!(errno, 8);
+    }
+    for flags in [A, A | X] {
+        let (told, _) = module_with::<X86_64>(&[("x", "int", 1, false)], flags)
+            .err()
+            .unwrap();
+        assert!(told.contains("not in the module's data"), "{told}");
     }
 }

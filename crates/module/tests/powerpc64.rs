@@ -31,7 +31,8 @@ proptest! {
         let far = (far >> shift).wrapping_add(off);
         // addis and addi; addis and ori; what is relative to the TOC, to the place, to nothing.
         for (ha, lo, hi, whole) in [(50, 48, 49, 47), (252, 250, 251, 249), (6, 4, 5, 0)] {
-            let (place, base) = if whole == 249 { (PLACE, 0) } else { (0, if whole == 47 { PLACE } else { 0 }) };
+            let place = if whole == 249 { PLACE } else { 0 };
+            let base = if whole == 47 { PLACE } else { 0 };
             let value = (if whole == 0 { 0 } else { PLACE }).wrapping_add_signed(far);
             let low = half(lo, place, value, base).unwrap();
             match half(ha, place, value, base) {
@@ -47,7 +48,8 @@ proptest! {
             }
             if whole != 0 {
                 let fits = i64::from(far as i16) == far;
-                prop_assert_eq!(half(whole, place, value, base), if fits { Ok(far) } else { Err(Fault::Overflow) });
+                let right = if fits { Ok(far) } else { Err(Fault::Overflow) };
+                prop_assert_eq!(half(whole, place, value, base), right);
             }
         }
         let value = far as u64;
@@ -69,7 +71,8 @@ proptest! {
     #[test]
     fn data(value in any::<i64>(), shift in 0..64u32, addend in -100..100i64) {
         let value = value >> shift;
-        let made = |kind, place| one::<Powerpc64>(kind, &[0; 8], place, own(value.wrapping_sub(addend) as u64), addend,
+        let symbol = own(value.wrapping_sub(addend) as u64);
+        let made = |kind, place| one::<Powerpc64>(kind, &[0; 8], place, symbol, addend,
             None).map(|b| u64::from_le_bytes(b.try_into().unwrap()));
         prop_assert_eq!(made(38, 0), Ok(value as u64));
         prop_assert_eq!(made(44, 1000), Ok(value.wrapping_sub(1000) as u64));

@@ -1,7 +1,7 @@
 //! Relocations of arm64 ("ELF for the Arm 64-bit Architecture", "Static AArch64 relocations").
 //!
 //! Modules are built with `-mcmodel=small -fno-pic`: what they address with ADRP lies within 4 GiB. Branches
-//! reach 128 MiB; further ones go through veneers, which may use `x16`, as the procedure call standard allows.
+//! reach 128 MiB; further ones go through veneers, which use `x16`, as the procedure call standard allows.
 //!
 //! The address of a weak symbol is loaded from memory even so (it may be 0, which ADRP does not reach). There
 //! is no global offset table: what takes a veneer's place among the veneers holds that address.
@@ -208,7 +208,7 @@ impl Machine for Arm64 {
                 }
             }
             300..=313 => Err(Fault::Refused(
-                "is relative to a global offset table: the module must be compiled with -fno-pic -mcmodel=small",
+                "is relative to a global offset table: modules are compiled with -fno-pic -mcmodel=small",
             )),
             512..=573 => Err(Fault::Refused("is for variables of threads")),
             _ => Err(Fault::Unknown),
