@@ -1,0 +1,170 @@
+//! The module's own tables: what it exports, and its parameters. Both are arrays of words that relocations
+//! have filled.
+
+use alloc::vec::Vec;
+
+use crate::Error;
+use crate::info::Info;
+use crate::layout::Layout;
+use crate::machine::{Class, Machine};
+use crate::memory::{Parts, Span, at_mut, locate, name_at};
+use crate::object::Object;
+use crate::params::{Parameter, Parameters, Type};
+use crate::read::{push, u32_at, u64_at};
+
+/// The section of exported symbols.
+pub const EXPORTS: &str = ".limen.exports";
+/// The section of parameters.
+pub const PARAMETERS: &str = ".limen.params";
+
+/// A symbol that a module exports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Export {
+    /// Its name, in the module's constants.
+    pub name: Span,
+    /// Its address.
+    pub address: u64,
+    /// Whether it is only for modules with a licence compatible with the GPL.
+    pub gpl_only: bool,
+}
+
+/// Calls `take` with each entry of the sections called `name`, each of `N` words; it returns what is wrong.
+fn entries<'a, M: Machine, const N: usize>(
+    object: &Object<'a, M>,
+    layout: &Layout,
+    parts: &mut Parts<'_>,
+    name: &str,
+    mut take: impl FnMut(&Parts<'_>, [u64; N]) -> Result<(), Failed>,
+) -> Result<(), Error<'a>> {
+    let word = M::CLASS.word();
+    for (index, section) in object.sections().iter().enumerate() {
+        let Some(place) = layout.place(index) else {
+            continue;
+        };
+        if section.name != name.as_bytes() {
+            continue;
+        }
+        let wrong = |what| Error::Section {
+            section: section.name,
+            index,
+            what,
+        };
+        if section.data.len() % (word * N) != 0 {
+            return Err(wrong("has entries of another size"));
+        }
+        for entry in 0..section.data.len() / (word * N) {
+            let bytes = at_mut(parts, place);
+            let words = core::array::from_fn(|n| {
+                let at = (entry * N + n) * word;
+                match M::CLASS {
+                    Class::Bits32 => u32_at(bytes, at).map(u64::from),
+                    Class::Bits64 => u64_at(bytes, at),
+                }
+                .unwrap_or(0)
+            });
+            take(parts, words).map_err(|failed| match failed {
+                Failed::Entry(what) => wrong(what),
+                Failed::NoMemory => Error::NoMemory,
+            })?;
+        }
+    }
+    Ok(())
+}
+
+/// Why an entry is not taken.
+enum Failed {
+    Entry(&'static str),
+    NoMemory,
+}
+
+impl From<Error<'_>> for Failed {
+    fn from(_: Error<'_>) -> Self {
+        Self::NoMemory
+    }
+}
+
+/// Reads what the module exports: name, address, flags (bit 0: only for the GPL).
+pub(crate) fn exports<'a, M: Machine>(
+    object: &Object<'a, M>,
+    layout: &Layout,
+    parts: &mut Parts<'_>,
+) -> Result<Vec<Export>, Error<'a>> {
+    let mut exports = Vec::new();
+    entries(object, layout, parts, EXPORTS, |parts, [name, address, flags]| {
+        let name = name_at(layout, parts, name).ok_or(Failed::Entry("has a bad name"))?;
+        let place = locate(layout, parts, M::code_address(address), 1);
+        if place.is_none_or(|place| place.part.is_init()) {
+            return Err(Failed::Entry(
+                "exports what is not the module's, or does not stay",
+            ));
+        }
+        if flags > 1 {
+            return Err(Failed::Entry("has unknown flags"));
+        }
+        let export = Export {
+            name,
+            address,
+            gpl_only: flags == 1,
+        };
+        Ok(push(&mut exports, export)?)
+    })?;
+    Ok(exports)
+}
+
+/// Reads the parameters: name, variable, number of values or null, elements, mode in sysfs.
+pub(crate) fn parameters<'a, M: Machine>(
+    object: &Object<'a, M>,
+    info: &Info<'a>,
+    layout: &Layout,
+    parts: &mut Parts<'_>,
+) -> Result<Parameters, Error<'a>> {
+    let types = info.types()?;
+    let mut list = Vec::new();
+    entries(object, layout, parts, PARAMETERS, |parts, words| {
+        let [name, variable, count, elements, mode] = words;
+        let name = name_at(layout, parts, name).ok_or(Failed::Entry("has a bad name"))?;
+        let text = name.bytes(parts);
+        if text
+            .iter()
+            .any(|b| !b.is_ascii_graphic() || matches!(b, b'/' | b'=' | b'"'))
+        {
+            return Err(Failed::Entry("has a bad name"));
+        }
+        let at = types.partition_point(|(name, _)| *name < text);
+        let kind = match types.get(at) {
+            Some((name, kind)) if *name == text => *kind,
+            _ => return Err(Failed::Entry("has a parameter without a type (parmtype)")),
+        };
+        let (kind, array) = match kind.strip_prefix(b"array of ") {
+            Some(kind) => (kind, true),
+            None => (kind, false),
+        };
+        let kind = Type::named(kind, M::CLASS).ok_or(Failed::Entry("has a parameter of an unknown type"))?;
+        if array && kind.is_text() || !(array || kind.is_text()) && elements != 1 || mode > 0o7777 {
+            return Err(Failed::Entry("has a parameter that is described wrongly"));
+        }
+        let written = |address, size: Option<u64>| {
+            locate(layout, parts, address, size?).filter(|place| place.part.is_written())
+        };
+        let variable = written(variable, elements.checked_mul(kind.size().into()));
+        let number = if count == 0 {
+            None
+        } else {
+            Some(written(count, Some(4)))
+        };
+        let (Some(variable), Some(number)) = (variable, number.map_or(Some(None), |n| n.map(Some))) else {
+            return Err(Failed::Entry("has a parameter that is not in the module's data"));
+        };
+        let parameter = Parameter {
+            name,
+            kind,
+            array,
+            variable,
+            number,
+            elements: u32::try_from(elements).map_err(|_| Failed::Entry("has too many elements"))?,
+            mode: mode as u16,
+        };
+        Ok(push(&mut list, parameter)?)
+    })?;
+    Ok(Parameters::new(list, parts))
+}
