@@ -163,8 +163,7 @@ fn steps() -> Vec<Step> {
         .collect()
 }
 
-/// Steps that take too long for a run of all tests. The kernel with lock validation is in every run on
-/// x86_64; what runs on it there runs by name on the kernel as shipped.
+/// Steps that take too long for a run of all tests (`docs/testing.md` has them by kind).
 const LENGTHY: &[&str] = &[
     "build-lockdep-arm",
     "build-lockdep-arm64",
