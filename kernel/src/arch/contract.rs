@@ -16,17 +16,19 @@
 //! [`mmu::USER_END`].
 
 use super::imp::{
-    console, cpu, cpuinfo, frame::Frame, interrupt, irq, mmu, patch, platform, serial, signal, smp, stack,
-    switch, syscalls, time, uaccess, vdso,
+    console, cpu, cpuinfo, frame::Frame, interrupt, irq, kernel_map, mmu, patch, platform, serial, signal,
+    smp, stack, switch, syscalls, time, uaccess, vdso,
 };
 use crate::arch::devices::{PciConfig, VirtioMmio};
 use crate::arch::tracked::Call;
+use crate::mm::kernel_map::{Area, Run};
 use crate::mm::{PhysAddr, Prot};
 use crate::sched::{CpuData, cpu::CpuLocal, resume::Resume};
 use crate::signal::{Delivery, Restored};
 use crate::task::ThreadInfo;
 use crate::trace::backtrace;
 use alloc::{string::String, vec::Vec};
+use limen_linear_map::{Entry, Map, Table};
 use limen_linux_abi::{Errno, sysno::Abi};
 
 /// Items that have to be there, each of a type.
@@ -233,6 +235,21 @@ owed! {
     mmu::clear_page => fn(PhysAddr);
     /// To, from.
     mmu::copy_page => fn(PhysAddr, PhysAddr);
+}
+
+// The kernel's own map, as `crates/linear-map` knows it. Addresses and tables are as the processor's tables
+// count. Any.
+owed! {
+    /// The form of the tables, the processor's rule for sizes, the root.
+    kernel_map::map => fn() -> Map;
+    /// An entry: table, level, index.
+    kernel_map::read => fn(Table, usize, usize) -> Entry;
+    /// The parts of the kernel's addresses, the linear map first.
+    kernel_map::areas => fn() -> [Area; kernel_map::AREAS];
+    /// Writes a line of `kernel_page_tables`, with this processor's words; whether they have the memory's
+    /// address.
+    kernel_map::show => fn(&mut dyn core::fmt::Write, &Run) -> core::fmt::Result;
+    kernel_map::SHOWS_MEMORY => bool;
 }
 
 // User memory, in a thread. A page that is not there is brought in, which may sleep; where that is forbidden

@@ -29,6 +29,7 @@ pub mod initramfs;
 pub mod inode;
 pub mod inotify;
 pub mod io;
+mod kernel_map;
 pub mod locks;
 mod long_text;
 pub mod lookup;
@@ -85,6 +86,7 @@ pub fn init() {
     sysfs::init();
     debugfs::init();
     rcu::init();
+    kernel_map::init();
     rseq::init();
     missing::init();
     let root = tmpfs::new_tree("rootfs", "").expect("no options");

@@ -128,6 +128,10 @@ impl Node {
     pub fn text(show: impl Fn(&mut Text) -> Result<(), Errno> + Send + Sync + 'static) -> Self {
         Self::File(0o444, Arc::new(show), None)
     }
+    /// A text file that only its owner may read: kernel addresses are in it.
+    pub fn private(show: impl Fn(&mut Text) -> Result<(), Errno> + Send + Sync + 'static) -> Self {
+        Self::File(0o400, Arc::new(show), None)
+    }
     /// A text file that its owner may write, too.
     pub fn setting(
         show: impl Fn(&mut Text) -> Result<(), Errno> + Send + Sync + 'static,

@@ -14,6 +14,7 @@ pub mod frame;
 mod gather;
 mod heap;
 pub mod initrd;
+pub mod kernel_map;
 pub mod layout;
 pub mod limits;
 pub mod mmap;

@@ -1,6 +1,7 @@
 //! Short page table descriptors, as entries of the tables that `mm` knows (`short`). Re-exported by `mmu`.
 
 use crate::mm::{PhysAddr, Prot};
+use limen_linear_map::{self as linear_map, Access, Attributes, Leaf};
 
 /// How a kernel mapping's memory behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,6 +107,49 @@ impl Entry {
         prot.set(Prot::WRITE, self.0 & READ_ONLY == 0);
         prot.set(Prot::EXEC, self.0 & NO_EXEC == 0);
         prot
+    }
+    /// In the kind of a leaf of the kernel's: user mode may access it.
+    pub(super) const KIND_USER: u8 = 1;
+    /// Device registers.
+    pub(super) const KIND_DEVICE: u8 = 2;
+    /// User mode may execute it: what it may not, the kernel may not either.
+    pub(super) const KIND_USER_EXEC: u8 = 8;
+
+    /// An entry of the kernel's map at `level`, as `crates/linear-map` has it: of the processor's tables.
+    pub(super) fn kernel(self, level: usize) -> linear_map::Entry {
+        const TABLE_ADDRESS: u32 = !0x3ff;
+        const SECTION_ADDRESS: u32 = !0xf_ffff;
+        if self.is_empty() {
+            return linear_map::Entry::Empty;
+        }
+        if level > 0 && self.is_table() {
+            return linear_map::Entry::Table(linear_map::Table(u64::from(self.0 & TABLE_ADDRESS)));
+        }
+        // A section has the bits of the attributes six higher; execution is bit 4.
+        let (high, no_exec, address) = if level > 0 {
+            (self.0 >> 6, self.0 >> 4 & 1 != 0, SECTION_ADDRESS)
+        } else {
+            (self.0, self.0 & NO_EXEC != 0, ADDRESS)
+        };
+        let mut access = Access::READ;
+        access.set(Access::PRESENT, self.0 & PAGE != 0);
+        access.set(Access::WRITE, high & READ_ONLY == 0);
+        access.set(Access::EXECUTE, !no_exec);
+        let user = if high & USER != 0 { Self::KIND_USER } else { 0 };
+        let device = if self.0 & CACHED == 0 {
+            Self::KIND_DEVICE
+        } else {
+            0
+        };
+        linear_map::Entry::Leaf(Leaf {
+            phys: u64::from(self.0 & address),
+            attributes: Attributes {
+                access,
+                kind: user | device,
+            },
+            grouped: false,
+            marked: false,
+        })
     }
     /// The same page without permission to write; `None` if it has none.
     #[inline(always)]

@@ -16,7 +16,7 @@ use core::sync::atomic::Ordering;
 pub use super::layout::image_to_phys;
 
 /// Where device pages needed before `mm` is up are mapped.
-const FIXED: usize = 0xffe0_0000;
+pub(super) const FIXED: usize = 0xffe0_0000;
 /// Where the devicetree is mapped until the final map is live, in the early tables.
 const EARLY_DEVICETREE: usize = 0xf000_0000;
 

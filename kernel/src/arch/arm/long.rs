@@ -10,6 +10,8 @@ use crate::mm::PhysAddr;
 use core::arch::asm;
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
+use limen_linear_map::{Map, Table, geometry, rule};
+
 pub use super::asid::MmContext;
 pub use super::descriptor::{Entry, MemoryKind};
 
@@ -40,6 +42,17 @@ pub(super) const LARGEST_LEAF: usize = 1;
 pub(super) const BLOCK_SHIFT: usize = 21;
 /// Physical addresses have 40 bits.
 pub(super) const PHYS_END: u64 = 1 << 40;
+
+/// The kernel's map, as `crates/linear-map` knows it.
+pub(super) fn kernel_map() -> Map {
+    Map {
+        geometry: &geometry::ARM_LONG,
+        rule: rule::ARM_BREAK,
+        root: Table(super::mmu::kernel_root().as_u64()),
+        largest: LARGEST_LEAF,
+        groups: false,
+    }
+}
 
 /// Reads an entry in memory, before anything that follows. With long descriptors aligned double words are
 /// read and written at once.

@@ -53,6 +53,7 @@ pub mod irq;
 #[cfg(not(feature = "short-descriptors"))]
 #[path = "../kernel_levels.rs"]
 mod kernel_levels;
+pub mod kernel_map;
 #[path = "../kernel_tables.rs"]
 mod kernel_tables;
 mod kmap;

@@ -13,6 +13,7 @@ use crate::mm::frame::{self, For};
 use crate::mm::{PAGE_SIZE, PhysAddr};
 use crate::sync::IrqSpinLock;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use limen_linear_map::{Map, Table, geometry, rule};
 
 pub use super::asid::MmContext;
 pub use super::descriptor::{Entry, MemoryKind};
@@ -59,6 +60,17 @@ pub(super) static MM_ROOT: AtomicUsize = AtomicUsize::new(0);
 #[inline(always)]
 pub(super) fn kernel_table() -> usize {
     KERNEL_TABLE.load(Ordering::Relaxed)
+}
+
+/// The kernel's map, as `crates/linear-map` knows it: with the processor's root, not `mm`'s.
+pub(super) fn kernel_map() -> Map {
+    Map {
+        geometry: &geometry::ARM_SHORT,
+        rule: rule::ARM_SHORT,
+        root: Table(kernel_table() as u64),
+        largest: 1,
+        groups: false,
+    }
 }
 
 /// An entry of the processor's root at `table` (physical).

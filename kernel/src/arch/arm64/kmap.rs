@@ -15,7 +15,7 @@ use core::sync::atomic::Ordering;
 pub use super::mmu::image_to_phys;
 
 /// Where device pages needed before `mm` is up are mapped: the end of the image's gigabyte.
-const FIXED: usize = IMAGE_BASE + (1 << 30) - (2 << 20);
+pub(super) const FIXED: usize = IMAGE_BASE + (1 << 30) - (2 << 20);
 /// Where the devicetree is mapped until the final map is live, in the early tables.
 const EARLY_DEVICETREE: usize = IMAGE_BASE + (1 << 29);
 

@@ -2,6 +2,7 @@
 //! Re-exported by `mmu`.
 
 use crate::mm::{PhysAddr, Prot};
+use limen_linear_map::{self as linear_map, Access, Attributes, Leaf};
 
 /// How a kernel mapping's memory behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +22,8 @@ const AP_READ_ONLY: u64 = 1 << 7;
 const INNER_SHAREABLE: u64 = 3 << 8;
 const ACCESSED: u64 = 1 << 10;
 const NOT_GLOBAL: u64 = 1 << 11;
+/// One of a group that the processor may keep as one.
+const CONTIGUOUS: u64 = 1 << 52;
 const PRIVILEGED_NO_EXEC: u64 = 1 << 53;
 const USER_NO_EXEC: u64 = 1 << 54;
 /// What every kernel entry has so that user mode cannot execute it: `UXN` where that is a bit of its own. On
@@ -30,6 +33,8 @@ const KERNEL_NO_USER_EXEC: u64 = if cfg!(target_pointer_width = "64") {
 } else {
     0
 };
+/// The bit beside `PRIVILEGED_NO_EXEC` that keeps the kernel from executing a page.
+const KERNEL_NO_EXEC: u64 = USER_NO_EXEC & !KERNEL_NO_USER_EXEC;
 /// Software: a page that is kept but may not be accessed (`PROT_NONE`); `VALID` is clear.
 const PROT_NONE: u64 = 1 << 58;
 const ADDRESS: u64 = 0x0000_ffff_ffff_f000;
@@ -123,6 +128,45 @@ impl Entry {
         prot.set(Prot::WRITE, self.0 & AP_READ_ONLY == 0);
         prot.set(Prot::EXEC, self.0 & USER_NO_EXEC == 0);
         prot
+    }
+    /// In the kind of a leaf of the kernel's: user mode may access it.
+    pub(super) const KIND_USER: u8 = 1;
+    /// Device registers.
+    pub(super) const KIND_DEVICE: u8 = 2;
+    /// In one address space only.
+    pub(super) const KIND_NOT_GLOBAL: u8 = 4;
+    /// User mode may execute it.
+    pub(super) const KIND_USER_EXEC: u8 = 8;
+
+    /// An entry of the kernel's map at `level`, as `crates/linear-map` has it.
+    pub(super) fn kernel(self, level: usize) -> linear_map::Entry {
+        if self.is_empty() {
+            return linear_map::Entry::Empty;
+        }
+        if level > 0 && self.is_table() {
+            return linear_map::Entry::Table(linear_map::Table(self.phys().as_u64()));
+        }
+        let has = |bit| self.0 & bit != 0;
+        let mut access = Access::READ;
+        access.set(Access::PRESENT, has(VALID));
+        access.set(Access::WRITE, !has(AP_READ_ONLY));
+        access.set(Access::EXECUTE, !has(PRIVILEGED_NO_EXEC) && !has(KERNEL_NO_EXEC));
+        let kinds = [
+            (has(AP_USER), Self::KIND_USER),
+            (!has(ATTR_NORMAL), Self::KIND_DEVICE),
+            (has(NOT_GLOBAL), Self::KIND_NOT_GLOBAL),
+            (!has(USER_NO_EXEC), Self::KIND_USER_EXEC),
+        ];
+        let kinds = kinds.into_iter().filter(|(there, _)| *there);
+        linear_map::Entry::Leaf(Leaf {
+            phys: self.phys().as_u64(),
+            attributes: Attributes {
+                access,
+                kind: kinds.map(|(_, kind)| kind).sum(),
+            },
+            grouped: has(CONTIGUOUS),
+            marked: false,
+        })
     }
     /// The same page without permission to write; `None` if it has none.
     #[inline(always)]

@@ -6,6 +6,7 @@
 
 use crate::mm::{PhysAddr, Prot};
 use core::sync::atomic::AtomicU64;
+use limen_linear_map::{self as linear_map, Access, Attributes, Leaf};
 
 /// An entry in memory.
 pub type Slot = AtomicU64;
@@ -124,6 +125,44 @@ impl Entry {
         prot.set(Prot::WRITE, self.has(WRITE));
         prot.set(Prot::EXEC, self.has(EXECUTE));
         prot
+    }
+    /// In the kind of a leaf of the kernel's: user mode may access it.
+    pub(super) const KIND_USER: u8 = 1;
+    /// Device registers.
+    pub(super) const KIND_DEVICE: u8 = 2;
+
+    /// An entry of the kernel's map at `level`, as `crates/linear-map` has it.
+    pub(super) fn kernel(self, level: usize) -> linear_map::Entry {
+        if self.is_empty() {
+            return linear_map::Entry::Empty;
+        }
+        if level > 0 && self.is_table() {
+            return linear_map::Entry::Table(linear_map::Table(self.phys().as_u64()));
+        }
+        let mut access = Access::empty();
+        for (bit, allowed) in [
+            (VALID, Access::PRESENT),
+            (READ, Access::READ),
+            (WRITE, Access::WRITE),
+            (EXECUTE, Access::EXECUTE),
+        ] {
+            access.set(allowed, self.has(bit));
+        }
+        let user = if self.has(PRIVILEGED) { 0 } else { Self::KIND_USER };
+        let device = if self.has(NON_IDEMPOTENT) {
+            Self::KIND_DEVICE
+        } else {
+            0
+        };
+        linear_map::Entry::Leaf(Leaf {
+            phys: self.phys().as_u64(),
+            attributes: Attributes {
+                access,
+                kind: user | device,
+            },
+            grouped: false,
+            marked: false,
+        })
     }
     /// The same page without permission to write; `None` if it has none.
     #[inline(always)]

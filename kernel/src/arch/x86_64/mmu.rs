@@ -3,6 +3,7 @@
 use super::{cpu, page, tlb};
 use crate::mm::{PhysAddr, Prot};
 use core::sync::atomic::{AtomicU64, Ordering};
+use limen_linear_map::{self as linear_map, Access, Attributes, Leaf};
 
 pub use super::tlb::MmContext;
 pub use crate::arch::linear::{HIGH_MEMORY, View, linear_end, load_part, load_slot, store_slot};
@@ -140,6 +141,42 @@ impl Entry {
         prot.set(Prot::WRITE, self.0 & WRITE != 0);
         prot.set(Prot::EXEC, self.0 & NO_EXECUTE == 0);
         prot
+    }
+    /// In the kind of a leaf of the kernel's: user mode may access it.
+    pub(super) const KIND_USER: u8 = 1;
+    /// Device registers.
+    pub(super) const KIND_DEVICE: u8 = 2;
+    /// The same in all address spaces.
+    pub(super) const KIND_GLOBAL: u8 = 4;
+
+    /// An entry of the kernel's map at `level`, as `crates/linear-map` has it.
+    pub(super) fn kernel(self, level: usize) -> linear_map::Entry {
+        if self.is_empty() {
+            return linear_map::Entry::Empty;
+        }
+        if level > 0 && self.is_table() {
+            return linear_map::Entry::Table(linear_map::Table(self.phys().as_u64()));
+        }
+        let has = |bit| self.0 & bit != 0;
+        let mut access = Access::READ;
+        access.set(Access::PRESENT, has(PRESENT));
+        access.set(Access::WRITE, has(WRITE));
+        access.set(Access::EXECUTE, !has(NO_EXECUTE));
+        let kinds = [
+            (USER, Self::KIND_USER),
+            (CACHE_DISABLE, Self::KIND_DEVICE),
+            (GLOBAL, Self::KIND_GLOBAL),
+        ];
+        let kinds = kinds.into_iter().filter(|(bit, _)| has(*bit));
+        linear_map::Entry::Leaf(Leaf {
+            phys: self.phys().as_u64(),
+            attributes: Attributes {
+                access,
+                kind: kinds.map(|(_, kind)| kind).sum(),
+            },
+            grouped: false,
+            marked: false,
+        })
     }
     /// The same page without permission to write; `None` if it has none.
     #[inline(always)]

@@ -17,6 +17,7 @@ pub mod frame;
 mod head;
 pub mod interrupt;
 pub mod irq;
+pub mod kernel_map;
 mod kmap;
 #[path = "../last_fault.rs"]
 mod last_fault;

@@ -93,6 +93,14 @@ fn meminfo(out: &mut Text) {
         out,
         "HugePages_Surp:        0\nHugepagesize:       2048 kB\nHugetlb:               0 kB"
     );
+    for (size, kib) in crate::mm::kernel_map::direct() {
+        let (size, unit) = match size.ilog2() {
+            0..20 => (size >> 10, 'k'),
+            20..30 => (size >> 20, 'M'),
+            _ => (size >> 30, 'G'),
+        };
+        let _ = writeln!(out, "{:<14} {kib:8} kB", alloc::format!("DirectMap{size}{unit}:"));
+    }
 }
 
 fn uptime(out: &mut Text) {

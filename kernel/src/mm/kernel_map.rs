@@ -1,0 +1,157 @@
+//! The kernel's own map, as it is at this moment: how large its leaves are, what they allow, and whether any
+//! of them allows to write and to execute.
+
+use crate::arch::kernel_map;
+use core::fmt::{self, Write};
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use limen_linear_map::{Access, Entry, Leaf, MAX_LEVELS, Mapped, Table, Tables};
+
+/// The live tables.
+struct Live;
+
+impl Tables for Live {
+    fn read(&self, table: Table, level: usize, index: usize) -> Entry {
+        kernel_map::read(table, level, index)
+    }
+}
+
+/// A part of the kernel's addresses.
+#[derive(Clone, Copy, Debug)]
+pub struct Area {
+    /// The first address, as the tables count.
+    pub start: u64,
+    /// One past the last.
+    pub end: u64,
+    /// Its name in the list of leaves, with Linux's words.
+    pub name: &'static str,
+}
+
+/// Leaves that follow each other and say the same.
+#[derive(Clone, Copy, Debug)]
+pub struct Run {
+    /// The first address, as the tables count.
+    pub start: u64,
+    /// One past the last.
+    pub end: u64,
+    /// The first leaf.
+    pub leaf: Leaf,
+    /// The level of all of them.
+    pub level: usize,
+}
+
+/// Bytes as Linux's lists of leaves have them: a number in nine columns, and its unit.
+pub struct Size(pub u64);
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (mut size, mut units) = (self.0 >> 10, "KMGTPE".chars());
+        let mut unit = units.next();
+        while size & 1023 == 0 && size > 0 {
+            size >>= 10;
+            unit = units.next();
+        }
+        write!(f, "{size:9}{}", unit.unwrap_or('?'))
+    }
+}
+
+/// Calls `f` for each run of `area`. What changes meanwhile is seen before or after the change.
+fn runs(area: &Area, mut f: impl FnMut(&Run)) {
+    let map = kernel_map::map();
+    let mut run: Option<Run> = None;
+    for Mapped {
+        addr,
+        size,
+        level,
+        leaf,
+    } in map.leaves(&Live, area.start, area.end)
+    {
+        if let Some(now) = &mut run {
+            let same = now.level == level
+                && now.end == addr
+                && now.leaf.attributes == leaf.attributes
+                && now.leaf.grouped == leaf.grouped
+                && (!kernel_map::SHOWS_MEMORY || now.leaf.phys + (addr - now.start) == leaf.phys);
+            if same {
+                now.end = addr + size;
+                continue;
+            }
+            f(now);
+        }
+        run = Some(Run {
+            start: addr,
+            end: addr + size,
+            leaf,
+            level,
+        });
+    }
+    if let Some(last) = run {
+        f(&last);
+    }
+}
+
+/// Writes the list of all leaves, in the format of Linux's `kernel_page_tables` on this processor.
+pub fn show(out: &mut impl Write) {
+    for area in kernel_map::areas() {
+        let _ = writeln!(out, "---[ {} ]---", area.name);
+        runs(&area, |run| {
+            let _ = kernel_map::show(out, run);
+        });
+    }
+}
+
+/// How many pages can be written and executed.
+pub fn writable_and_executable() -> u64 {
+    let both = Access::PRESENT | Access::WRITE | Access::EXECUTE;
+    let page = kernel_map::map().geometry.level(0).size();
+    let mut pages = 0;
+    for area in kernel_map::areas() {
+        runs(&area, |run| {
+            if run.leaf.attributes.access.contains(both) {
+                pages += (run.end - run.start) / page;
+            }
+        });
+    }
+    pages
+}
+
+/// Looks for such pages; the log has the verdict, with Linux's words. Returns whether there are none.
+pub fn check() -> bool {
+    match writable_and_executable() {
+        0 => {
+            info!("Checked W+X mappings: passed, no W+X pages found");
+            true
+        }
+        pages => {
+            crate::log!(Warning, "Checked W+X mappings: FAILED, {pages} W+X pages found");
+            false
+        }
+    }
+}
+
+/// KiB of the linear map by the size of leaves: those of each level, and those in groups.
+static DIRECT: [[AtomicU64; 2]; MAX_LEVELS] = [const { [const { AtomicU64::new(0) }; 2] }; MAX_LEVELS];
+
+/// Counts the leaves of the linear map, and checks the whole. Boot, when the map is final.
+pub fn init() {
+    let map = kernel_map::map();
+    let area = &kernel_map::areas()[0];
+    for Mapped {
+        size, level, leaf, ..
+    } in map.leaves(&Live, area.start, area.end)
+    {
+        DIRECT[level][usize::from(leaf.grouped)].fetch_add(size >> 10, Relaxed);
+    }
+    check();
+}
+
+/// The linear map by the size of its leaves, for `/proc/meminfo`: bytes of a leaf (of a group, as the
+/// processor keeps it), and KiB mapped by such.
+pub fn direct() -> impl Iterator<Item = (u64, u64)> {
+    let map = kernel_map::map();
+    let levels = map.geometry.levels().iter().enumerate().take(map.largest + 1);
+    levels.flat_map(move |(level, form)| {
+        let kib = |grouped: usize| DIRECT[level][grouped].load(Relaxed);
+        let group = (map.groups && form.group > 0).then(|| (form.group_size(), kib(1)));
+        [Some((form.size(), kib(0))), group].into_iter().flatten()
+    })
+}
