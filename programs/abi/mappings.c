@@ -20,7 +20,7 @@
 #include <unistd.h>
 #include "check.h"
 
-#define PAGE 4096l
+#define PAGE sysconf(_SC_PAGESIZE)
 /* The size of memory that takes a while to unmap, copy or write. */
 #define MUCH (16l << 20)
 

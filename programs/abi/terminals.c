@@ -449,8 +449,10 @@ static int adjusts(void *with, int tell) {
 /* Writes to a disk from memory of which the end is not mapped: the rest of the disk must stay as it was. */
 static void disk(const char *name) {
     int fd = open(name, O_RDWR), good = 1;
-    char *memory = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), got[4096];
-    CHECK(fd >= 0 && munmap(memory + 4096, 4096) == 0);
+    long page = sysconf(_SC_PAGESIZE);
+    char *memory = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), got[4096];
+    CHECK(fd >= 0 && munmap(memory + page, page) == 0);
+    memory += page - 4096;
     memset(memory, 'a', 4096);
     CHECK(pwrite(fd, memory, 4096, 0) == 4096);
     memset(memory, 'b', 4096);

@@ -188,7 +188,7 @@ pub fn build(out: &mut [u8], d: &Description<'_>) -> Result<(), TooBig> {
     w.u16(0);
     w.u16(0);
 
-    w.program_header(PT_LOAD, 5, 0, total, 4096);
+    w.program_header(PT_LOAD, 5, 0, total, d.code_offset);
     w.program_header(PT_DYNAMIC, 4, dynamic, DYNAMIC_ENTRIES * sizes.dynamic, 8);
 
     // A single bucket: a chain through all symbols. Each program looks a symbol up once.

@@ -159,13 +159,16 @@ owed! {
 
 // The address layout.
 owed! {
+    /// What `pages` says.
     mmu::PAGE_SHIFT => usize;
     /// One past the last user address, a multiple of the page size.
     mmu::USER_END => usize;
     /// Levels of a user page table; level 0 holds pages, `LEVELS - 1` is the root.
     mmu::LEVELS => usize;
-    /// log2 of the entries of one table.
+    /// log2 of the entries of one table; of a table of pages; of the root.
     mmu::TABLE_SHIFT => usize;
+    mmu::LEAF_SHIFT => usize;
+    mmu::ROOT_SHIFT => usize;
     /// The kernel's addresses for stacks, device registers and the like: first, one past the last.
     mmu::VMAP => (usize, usize);
     /// What user mode sees of the kernel's part: start, end, name.
@@ -183,13 +186,19 @@ owed! {
     mmu::virt_to_phys => fn(*const u8) -> PhysAddr;
 }
 
+const _: () = assert!(
+    mmu::PAGE_SHIFT == super::pages::SHIFT,
+    "this processor has no pages of that size"
+);
+
 // Page table entries, as values: what is in memory, in the processor's order.
 owed! {
     mmu::Entry::EMPTY => mmu::Entry;
     mmu::Entry::user_page => fn(PhysAddr, Prot) -> mmu::Entry;
     /// At a level, of a kind of memory.
     mmu::Entry::kernel_leaf => fn(PhysAddr, Prot, mmu::MemoryKind, usize) -> mmu::Entry;
-    mmu::Entry::table => fn(PhysAddr) -> mmu::Entry;
+    /// A pointer to a table of a level.
+    mmu::Entry::table => fn(PhysAddr, usize) -> mmu::Entry;
     mmu::Entry::is_empty => fn(mmu::Entry) -> bool;
     mmu::Entry::is_table => fn(mmu::Entry) -> bool;
     mmu::Entry::phys => fn(mmu::Entry) -> PhysAddr;

@@ -1,13 +1,9 @@
 //! Mapping in the kernel's own tables (`kernel_tables`) where all levels are alike.
 
 use super::kernel_tables::Tables;
-use super::mmu::{Entry, LARGEST_LEAF, LEVELS, MemoryKind, PAGE_SHIFT, TABLE_SHIFT, image_at, image_to_phys};
+use super::mmu::{Entry, LARGEST_LEAF, LEVELS, MemoryKind, image_at, image_to_phys};
+use crate::mm::table::{index, level_shift};
 use crate::mm::{PhysAddr, Prot};
-
-/// Where the entry for `virt` is in a table of `level`.
-fn index(virt: usize, level: usize) -> usize {
-    virt >> (PAGE_SHIFT + TABLE_SHIFT * level) & ((1 << TABLE_SHIFT) - 1)
-}
 
 impl Tables {
     /// Maps `[phys, phys + size)` at `virt` with the largest leaves that fit; everything is page-aligned.
@@ -19,7 +15,7 @@ impl Tables {
         prot: Prot,
         kind: MemoryKind,
     ) {
-        let bytes = |level: usize| 1u64 << (PAGE_SHIFT + TABLE_SHIFT * level);
+        let bytes = |level: usize| 1u64 << level_shift(level);
         while size > 0 {
             let fits =
                 |&level: &usize| (virt as u64 | phys) & (bytes(level) - 1) == 0 && size >= bytes(level);
@@ -46,7 +42,12 @@ impl Tables {
             table = if current.is_empty() {
                 let lower = self.table();
                 // SAFETY: the slot lies in one of the image's tables, which nothing else writes yet.
-                unsafe { slot.write(Entry::table(PhysAddr::new(image_to_phys(lower as usize)))) };
+                unsafe {
+                    slot.write(Entry::table(
+                        PhysAddr::new(image_to_phys(lower as usize)),
+                        level - 1,
+                    ))
+                };
                 lower
             } else {
                 image_at(current.phys()).cast()

@@ -5,6 +5,7 @@ use crate::fs::fasync::Async;
 use crate::fs::file::{File, FileMode, FileOps, MapBacking};
 use crate::fs::inode::Dev;
 use crate::fs::io::{IoDst, IoSrc};
+use crate::mm::PAGE_SIZE;
 use crate::mm::user::UserPtr;
 use alloc::sync::Arc;
 use limen_linux_abi::{Errno, SysResult, native::ioc};
@@ -144,7 +145,7 @@ fn stir(src: &mut IoSrc<'_>) -> SysResult {
         };
         crate::random::add_entropy(&bytes[..n], 0);
         total += n;
-        if total % 4096 == 0 && crate::task::current().signal_pending() {
+        if total % PAGE_SIZE == 0 && crate::task::current().signal_pending() {
             break;
         }
     }
@@ -167,7 +168,7 @@ fn random(dst: &mut IoDst<'_>) -> SysResult {
             }
             Err(e) => return if total > 0 { Ok(total) } else { Err(e) },
         }
-        if total % 4096 == 0 && crate::task::current().signal_pending() {
+        if total % PAGE_SIZE == 0 && crate::task::current().signal_pending() {
             break;
         }
     }

@@ -24,7 +24,7 @@ pub use file::{MODE, create, of, open_fifo};
 /// Writes of up to this many bytes are not mixed with others.
 pub const PIPE_BUF: usize = 4096;
 /// How many pages a new pipe has.
-const DEFAULT_SLOTS: usize = if PAGE_SIZE >= 65536 { 1 } else { 65536 / PAGE_SIZE };
+const DEFAULT_SLOTS: usize = 16;
 /// How many pages a new pipe has if its user has too many.
 const LEAST_SLOTS: usize = 2;
 /// How many bytes an unprivileged user's pipe may have (`fs.pipe-max-size`).

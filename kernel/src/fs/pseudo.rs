@@ -69,7 +69,7 @@ pub type Open = Arc<dyn Fn(u32) -> Result<Arc<dyn FileOps>, Errno> + Send + Sync
 pub type Follow = Arc<dyn Fn() -> Result<Link, Errno> + Send + Sync>;
 
 /// How many bytes a write to a text file may have.
-const STORE_MAX: usize = 4096;
+const STORE_MAX: usize = crate::mm::PAGE_SIZE;
 
 /// What a name stands for.
 #[derive(Clone)]

@@ -35,7 +35,7 @@ impl StatFs {
     pub fn made_up(magic: u64) -> Self {
         Self {
             magic,
-            block_size: 4096,
+            block_size: crate::mm::PAGE_SIZE as u64,
             ..Self::default()
         }
     }

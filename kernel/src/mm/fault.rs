@@ -26,7 +26,7 @@ pub enum FaultError {
 }
 
 /// How many neighbouring file pages are mapped along with the faulting one, if they are in memory.
-const AROUND: usize = 16;
+const AROUND: usize = 65536 >> PAGE_SHIFT;
 
 impl AddressSpace {
     /// Makes an access to `addr` possible, if the mapping there allows it. May sleep.

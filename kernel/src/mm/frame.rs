@@ -565,9 +565,15 @@ fn give(start: u64, end: u64) -> usize {
 }
 
 fn set_limits(total: usize) {
-    // 1/64 of memory, but at least 256 KiB and at most 4 MiB: enough to let a victim of the OOM killer get to
+    const RESERVE_LEAST: usize = if PAGE_SIZE > 16384 {
+        16
+    } else {
+        (256 << 10) / PAGE_SIZE
+    };
+    const RESERVE_MOST: usize = 4 * RESERVE_LEAST;
+    // 1/64 of memory, but at least 256 KiB and at most 4 MiB (more where that is few pages): enough to let a victim of the OOM killer get to
     // its end.
-    let reserve = (total / 64).clamp(64, 1024);
+    let reserve = (total / 64).clamp(RESERVE_LEAST, RESERVE_MOST);
     RESERVE.store(reserve, Relaxed);
     // In addition an eighth of the linear map, if there is memory outside of it.
     let more = match HIGH_START.load(Relaxed) {

@@ -13,11 +13,22 @@ use core::ptr::null_mut;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use limen_page_alloc::NONE;
 
-/// Object sizes, ascending; each is a multiple of 16.
-const SIZES: [usize; 14] = [16, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048];
-/// log2 of the pages of a slab, per class.
-const ORDER: [u8; 14] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1];
-const CLASSES: usize = SIZES.len();
+/// Object sizes, ascending; each is a multiple of 16. Those above half a page are not used.
+const ALL_SIZES: [usize; 17] = [
+    16, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 4096, 8192, 16384,
+];
+const SIZES: &[usize] = ALL_SIZES.split_at(CLASSES).0;
+const CLASSES: usize = {
+    let mut count = ALL_SIZES.len();
+    while ALL_SIZES[count - 1] > PAGE_SIZE / 2 {
+        count -= 1;
+    }
+    count
+};
+/// log2 of the pages of a slab, which has at least six objects, or four.
+const fn order(class: usize) -> usize {
+    (6 * SIZES[class] > PAGE_SIZE) as usize
+}
 const LARGEST: usize = SIZES[CLASSES - 1];
 /// Contiguous frames are used up to this order. Larger blocks are made of single frames by `vmap`.
 const MAX_CONTIGUOUS: usize = 3;
@@ -249,7 +260,7 @@ fn flush(cache: &mut Cache, class: usize, down_to: u32) {
 }
 
 fn new_slab(class: usize) -> Option<Pfn> {
-    let wanted = ORDER[class] as usize;
+    let wanted = order(class);
     let (slab, order) = match frame::alloc_block(wanted, For::Kernel) {
         Some(slab) => (slab, wanted),
         None => (frame::alloc_block(0, For::Kernel)?, 0),

@@ -1,13 +1,13 @@
 //! Where the parts of a new address space lie: the stack at the top, mappings below its limit, growing
 //! downwards.
 
-use super::{PAGE_SIZE, space::STACK_GAP};
+use super::{PAGE_SHIFT, PAGE_SIZE, space::STACK_GAP};
 use crate::arch::mmu::USER_END;
 
 /// How many bits of randomness the place of mappings has, in pages.
-const MMAP_RANDOM_BITS: u32 = if usize::BITS == 64 { 28 } else { 8 };
+const MMAP_RANDOM_BITS: u32 = if usize::BITS == 64 { 40 } else { 20 } - PAGE_SHIFT as u32;
 /// How many bits of randomness the stack's top has, in pages.
-const STACK_RANDOM_BITS: u32 = if usize::BITS == 64 { 22 } else { 11 };
+const STACK_RANDOM_BITS: u32 = if usize::BITS == 64 { 34 } else { 23 } - PAGE_SHIFT as u32;
 
 /// Where mappings end at the top, for a stack limit of `stack_limit` bytes. `random`: any bits; 0 does not
 /// randomise.

@@ -66,7 +66,7 @@ pub const PAGE_SIZE: usize = 1 << PAGE_SHIFT;
 /// slot. The slot has twice the stack's size and is aligned to its own size; its lower half is not mapped. So
 /// one bit of the stack pointer tells of an overflow. Entry code tests that bit, as it has no register to
 /// spare for more.
-pub const STACK_SHIFT: usize = 15;
+pub const STACK_SHIFT: usize = if PAGE_SHIFT > 15 { PAGE_SHIFT } else { 15 };
 
 /// A physical address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -3,11 +3,14 @@
 
 use super::frame::{self, For, Pfn};
 use super::{PAGE_SHIFT, PhysAddr};
-use crate::arch::mmu::{self, Entry, LEVELS, Slot, TABLE_SHIFT};
+use crate::arch::mmu::{self, Entry, LEAF_SHIFT, LEVELS, ROOT_SHIFT, Slot, TABLE_SHIFT};
 use core::sync::atomic::Ordering;
 
-/// Entries of one table.
+/// Entries of a table, the most that one has.
 pub const ENTRIES: usize = 1 << TABLE_SHIFT;
+/// Entries of a table of pages.
+pub const LEAF_ENTRIES: usize = 1 << LEAF_SHIFT;
+const _: () = assert!(LEAF_SHIFT <= TABLE_SHIFT && ROOT_SHIFT <= TABLE_SHIFT);
 
 /// A page table. Several CPUs and the processor's own table walk change its entries.
 pub type Table = [Slot; ENTRIES];
@@ -23,16 +26,25 @@ pub fn table(phys: PhysAddr) -> &'static Table {
     unsafe { &*mmu::phys_to_virt(phys).cast::<Table>() }
 }
 
+/// The root's level.
+const ROOT: usize = LEVELS - 1;
+
 /// How many bytes one entry of a table of `level` covers, as a shift.
 #[inline(always)]
 pub const fn level_shift(level: usize) -> usize {
-    PAGE_SHIFT + level * TABLE_SHIFT
+    let less = if level > 0 { TABLE_SHIFT - LEAF_SHIFT } else { 0 };
+    PAGE_SHIFT + level * TABLE_SHIFT - less
 }
 
 /// The index into a table of `level` for `addr`.
 #[inline(always)]
 pub const fn index(addr: usize, level: usize) -> usize {
-    addr >> level_shift(level) & (ENTRIES - 1)
+    let entries = match level {
+        0 => LEAF_ENTRIES,
+        ROOT => 1 << ROOT_SHIFT,
+        _ => ENTRIES,
+    };
+    addr >> level_shift(level) & (entries - 1)
 }
 
 /// Reads an entry.
@@ -75,7 +87,7 @@ pub fn find_or_make(root: PhysAddr, addr: usize, whom: For, made: impl Fn(Pfn)) 
         at = if entry.is_table() {
             entry.phys()
         } else {
-            make(slot, whom, &made)?
+            make(slot, level - 1, whom, &made)?
         };
         level -= 1;
     }
@@ -84,9 +96,9 @@ pub fn find_or_make(root: PhysAddr, addr: usize, whom: For, made: impl Fn(Pfn)) 
 
 #[cold]
 #[inline(never)]
-fn make(slot: &Slot, whom: For, made: &impl Fn(Pfn)) -> Option<PhysAddr> {
+fn make(slot: &Slot, level: usize, whom: For, made: &impl Fn(Pfn)) -> Option<PhysAddr> {
     let new = new_table(whom)?;
-    let entry = Entry::table(frame::phys(new));
+    let entry = Entry::table(frame::phys(new), level);
     match slot.compare_exchange(Entry::EMPTY.0, entry.0, Ordering::AcqRel, Ordering::Acquire) {
         Ok(_) => {
             made(new);

@@ -16,7 +16,7 @@ impl AddressSpace {
     /// next mapping.
     pub(super) fn many_tables(&self) -> bool {
         let resident = self.anon.load(Relaxed) + self.file.load(Relaxed);
-        self.table_count.load(Relaxed) >= 48 + resident / 128
+        self.table_count.load(Relaxed) >= 48 + resident / (table::LEAF_ENTRIES / 4)
     }
 
     /// Frees tables around the just unmapped `[start, end)`: those whose whole span lies in `[below, above)`,

@@ -59,7 +59,7 @@ static DEAD: AtomicUsize = AtomicUsize::new(0);
 static USED: AtomicUsize = AtomicUsize::new(0);
 
 /// Freed areas are unmapped when they have more pages than this.
-const PURGE: usize = 256;
+const PURGE: usize = (1 << 20) / PAGE_SIZE;
 
 /// How many bytes of addresses the range should have, if the architecture's range is that large.
 const ENOUGH: usize = 256 << 20;
@@ -93,7 +93,7 @@ pub fn init() {
     for entry in &root[table::index(start, level)..=table::index(end - 1, level)] {
         if table::load(entry).is_empty() {
             let new = table::new_table(For::Kernel).expect("no memory for the kernel's page tables");
-            table::store(entry, Entry::table(frame::phys(new)));
+            table::store(entry, Entry::table(frame::phys(new), level - 1));
         }
     }
     AREAS.lock().cursor = middle();

@@ -4,6 +4,7 @@ use super::SysResult;
 use crate::fs::lookup::{AT_FDCWD, lookup};
 use crate::fs::mount;
 use crate::fs::walk::Walk;
+use crate::mm::PAGE_SIZE;
 use crate::mm::copy::{UserString, copy_in, read_path, zeroed};
 use alloc::string::String;
 use limen_linux_abi::Errno;
@@ -16,7 +17,7 @@ fn optional(addr: usize) -> Result<Option<UserString>, Errno> {
     if addr == 0 {
         Ok(None)
     } else {
-        UserString::read(addr, 4096).map(Some)
+        UserString::read(addr, PAGE_SIZE).map(Some)
     }
 }
 
@@ -25,11 +26,11 @@ fn options(addr: usize) -> Result<String, Errno> {
     if addr == 0 {
         return Ok(String::new());
     }
-    let mut page = zeroed(4096)?;
+    let mut page = zeroed(PAGE_SIZE)?;
     let n = copy_in(&mut page, addr);
     let n = if n == 0 {
         // The page may be followed by an unmapped one: copies what can be read.
-        let whole = UserString::read(addr, 4096)?;
+        let whole = UserString::read(addr, PAGE_SIZE)?;
         page[..whole.as_bytes().len()].copy_from_slice(whole.as_bytes());
         whole.as_bytes().len()
     } else {

@@ -86,7 +86,7 @@ fn do_openat2(dirfd: i32, path: usize, how: usize, size: usize) -> SysResult {
     if size < 24 {
         return Err(Errno::EINVAL);
     }
-    if size > 4096 {
+    if size > crate::mm::PAGE_SIZE {
         return Err(Errno::E2BIG);
     }
     let [flags, mode, resolve] = UserPtr::<[u64; 3]>::new(how).read()?;

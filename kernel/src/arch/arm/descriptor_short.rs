@@ -79,7 +79,8 @@ impl Entry {
     }
     /// A pointer to a lower table of user space.
     #[inline]
-    pub fn table(phys: PhysAddr) -> Self {
+    pub fn table(phys: PhysAddr, level: usize) -> Self {
+        let _ = level;
         Self(phys.as_usize() as u32 | TABLE | USER_DOMAIN)
     }
     /// Whether nothing is there.

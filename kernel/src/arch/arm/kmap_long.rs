@@ -26,7 +26,7 @@ impl Tables {
 
     /// Hangs a table of pages in.
     pub(super) fn set_table(&mut self, virt: usize, table: *mut Entry) {
-        let entry = Entry::table(PhysAddr::new(image_to_phys(table as usize)));
+        let entry = Entry::table(PhysAddr::new(image_to_phys(table as usize)), 0);
         self.set(virt, 1, entry);
     }
 

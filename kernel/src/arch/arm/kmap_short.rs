@@ -81,7 +81,7 @@ impl Tables {
         let mut table = unsafe { slot.read() };
         if table.is_empty() {
             let lower = self.table();
-            table = Entry::table(PhysAddr::new(image_to_phys(lower as usize)));
+            table = Entry::table(PhysAddr::new(image_to_phys(lower as usize)), 0);
             // SAFETY: the slot lies in `mm`'s root, which nothing else writes yet.
             unsafe { slot.write(table) };
         }
@@ -94,7 +94,7 @@ impl Tables {
 
     /// Hangs a table of pages in.
     pub(super) fn set_table(&mut self, virt: usize, table: *mut Entry) {
-        let entry = Entry::table(PhysAddr::new(image_to_phys(table as usize)));
+        let entry = Entry::table(PhysAddr::new(image_to_phys(table as usize)), 0);
         // SAFETY: `mm`'s root is ours.
         unsafe { self.root.add(virt >> 22).write(entry) };
         for n in 0..4 {

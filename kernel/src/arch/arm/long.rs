@@ -31,6 +31,10 @@ pub type Slot = AtomicU64;
 pub const LEVELS: usize = 3;
 /// log2 of the entries of one table.
 pub const TABLE_SHIFT: usize = 9;
+/// A table of pages, and the root, are like the others.
+pub const LEAF_SHIFT: usize = TABLE_SHIFT;
+/// See there.
+pub const ROOT_SHIFT: usize = TABLE_SHIFT;
 /// `TTBCR` with user space open.
 pub(super) const OPEN: u32 = sysreg::TTBCR;
 /// And closed: no walks through `TTBR0`, and the identifier is that of `TTBR1` (none), so that no user

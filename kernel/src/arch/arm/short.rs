@@ -34,6 +34,10 @@ pub type Slot = AtomicU32;
 pub const LEVELS: usize = 2;
 /// log2 of the entries of one table.
 pub const TABLE_SHIFT: usize = 10;
+/// A table of pages, and the root, are like the others.
+pub const LEAF_SHIFT: usize = TABLE_SHIFT;
+/// See there.
+pub const ROOT_SHIFT: usize = TABLE_SHIFT;
 /// log2 of what the kernel's own map has in blocks.
 pub(super) const BLOCK_SHIFT: usize = 20;
 /// Physical addresses have 32 bits.

@@ -10,10 +10,12 @@ use super::cpus::{self, START};
 use super::image::{
     __boot_stack_top, __bss_end, __bss_start, __idmap_tables, __image_end, __image_start, __table_pool_start,
 };
-use super::mmu::{PAGE_SHIFT, TABLE_SHIFT};
+use super::mmu::{EARLY_LEVEL, EARLY_TABLES, LEVELS};
+use super::refuse::refuse;
 use super::smp;
 use super::sysreg::{self, read, write};
-use crate::mm::PAGE_SIZE;
+use crate::mm::table::{ENTRIES, index, level_shift};
+use crate::mm::{PAGE_SHIFT, PAGE_SIZE, STACK_SHIFT};
 use core::arch::{asm, global_asm};
 use core::sync::atomic::Ordering;
 
@@ -25,13 +27,24 @@ const ICC_SRE_ENABLE: u64 = 1 | 1 << 3;
 const EL2: u64 = 2 << 2;
 /// A table below another.
 const TABLE: u64 = 3;
-/// An early block: valid, normal memory, inner shareable, accessed.
-const EARLY_BLOCK: u64 = 1 | 1 << 2 | 3 << 8 | 1 << 10;
+/// An early block, or page: valid, normal memory, inner shareable, accessed.
+const EARLY_BLOCK: u64 = if EARLY_LEVEL == 0 { 3 } else { 1 } | 1 << 2 | 3 << 8 | 1 << 10;
 /// The identity map's block: read-only, executable at EL1 only, not global (its addresses are later those of
 /// programs).
 const IDMAP_BLOCK: u64 = EARLY_BLOCK | 1 << 7 | 1 << 11 | 1 << 54;
-/// log2 of the bytes of a block.
-const BLOCK_SHIFT: usize = PAGE_SHIFT + TABLE_SHIFT;
+/// What the identity map covers from the image's start on: there is all that runs with the memory management
+/// unit off or changing.
+const IDENTITY: usize = 2 << 20;
+/// What is said where the processor does not have the kernel's pages.
+const NO_SUCH_PAGES: &[u8] = match PAGE_SHIFT {
+    12 => b"limen: this processor has no pages of 4 KiB\n",
+    14 => b"limen: this processor has no pages of 16 KiB\n",
+    _ => b"limen: this processor has no pages of 64 KiB\n",
+};
+/// log2 of the bytes of an early block.
+const BLOCK_SHIFT: usize = level_shift(EARLY_LEVEL);
+/// The page size in the header: 1 for 4K, 2 for 16K, 3 for 64K.
+const HEADER_PAGES: usize = (PAGE_SHIFT - 10) / 2;
 
 // The devicetree is in x0. The header is what the boot protocol says.
 global_asm!(
@@ -44,7 +57,7 @@ _start:
     .long   0
     .quad   0                       // load offset from a 2 MiB boundary
     .quad   __image_size
-    .quad   0xa                     // little-endian, 4K pages, anywhere in RAM
+    .quad   {flags}                 // little-endian, page size, anywhere in RAM
     .quad   0, 0, 0
     .ascii  "ARM\x64"
     .long   0
@@ -56,8 +69,18 @@ _start:
     b       {start}
     .ltorg
     .size   _start, . - _start
+
+    // For the linker script, too.
+    .globl  __page_size, __stack_size, __early_tables_size
+    .set    __page_size, {page}
+    .set    __stack_size, {stack}
+    .set    __early_tables_size, {page} * {tables}
     "#,
     start = sym start,
+    flags = const HEADER_PAGES << 1 | 8,
+    page = const PAGE_SIZE,
+    stack = const 1 << STACK_SHIFT,
+    tables = const EARLY_TABLES,
 );
 
 /// Where the symbol is linked.
@@ -78,6 +101,10 @@ macro_rules! linked {
 /// a link address. If the kernel has its table already, this is a secondary CPU.
 #[unsafe(link_section = ".idmap.text")]
 unsafe extern "C" fn start(devicetree: usize, offset: usize) -> ! {
+    if !sysreg::has_page_size() {
+        // SAFETY: everything is off; the boot protocol passes a devicetree, and to the boot CPU only.
+        unsafe { refuse(devicetree, NO_SUCH_PAGES) };
+    }
     if read!("CurrentEL") == EL2 {
         leave_el2();
     } else {
@@ -171,44 +198,44 @@ fn leave_el2() {
     }
 }
 
-/// Makes the early tables, three each: at `identity` the block with this code where it is, at `kernel` the
-/// whole image where it is linked. The kernel's own map replaces them before anything else happens.
+/// Makes the early tables: at `identity` the blocks with this code where it is, at `kernel` the whole image
+/// where it is linked. The kernel's own map replaces them before anything else happens.
 ///
 /// # Safety
 /// The first CPU; nobody else runs. The tables are there, physically, and so is the image.
 #[inline(always)]
 unsafe fn early_tables(identity: *mut u64, kernel: *mut u64, image: usize) {
-    let entries = 1 << TABLE_SHIFT;
     let linked = linked!(__image_start);
     let size = linked!(__image_end) - linked;
-    // Fills the upper two of three tables for an address; where its entry is in the third.
+    // Fills all but the last of the tables for an address; where its entry is in the last.
     let way = |tables: *mut u64, address: usize| {
-        for level in 0..2 {
-            let index = address >> (PAGE_SHIFT + TABLE_SHIFT * (3 - level)) & (entries - 1);
+        for n in 0..EARLY_TABLES - 1 {
             // SAFETY: as the caller promises.
             unsafe {
-                let next = tables as usize + (level + 1) * PAGE_SIZE;
+                let next = tables as usize + (n + 1) * PAGE_SIZE;
                 tables
-                    .add(level * entries + index)
+                    .add(n * ENTRIES + index(address, LEVELS - 1 - n))
                     .write_volatile(next as u64 | TABLE);
             }
         }
         // SAFETY: as the caller promises.
-        unsafe { tables.add(2 * entries + (address >> BLOCK_SHIFT & (entries - 1))) }
+        unsafe { tables.add((EARLY_TABLES - 1) * ENTRIES + index(address, EARLY_LEVEL)) }
     };
     // SAFETY: as the caller promises. Volatile: loops stay loops.
     unsafe {
-        for n in 0..3 * entries {
+        for n in 0..EARLY_TABLES * ENTRIES {
             identity.add(n).write_volatile(0);
             kernel.add(n).write_volatile(0);
         }
-        way(identity, image).write_volatile(image as u64 | IDMAP_BLOCK);
-        let blocks = way(kernel, linked);
-        for n in 0..size.div_ceil(1 << BLOCK_SHIFT) {
-            blocks
-                .add(n)
-                .write_volatile((image + (n << BLOCK_SHIFT)) as u64 | EARLY_BLOCK);
-        }
+        let fill = |blocks: *mut u64, size: usize, attributes| {
+            for n in 0..size.div_ceil(1 << BLOCK_SHIFT) {
+                blocks
+                    .add(n)
+                    .write_volatile((image + (n << BLOCK_SHIFT)) as u64 | attributes);
+            }
+        };
+        fill(way(identity, image), IDENTITY, IDMAP_BLOCK);
+        fill(way(kernel, linked), size, EARLY_BLOCK);
     }
 }
 

@@ -5,7 +5,7 @@ use super::mmu::{self, Entry, IMAGE_BASE, LARGEST_LEAF, LINEAR_BASE, VMAP};
 use crate::arch::linear::kernel_slot;
 use crate::mm::kernel_map::{Area, Run, Size};
 use core::fmt::{Result, Write};
-use limen_linear_map::{self as linear_map, Access, Map, Table, geometry, rule};
+use limen_linear_map::{self as linear_map, Access, Map, Table, rule};
 
 /// The parts of the kernel's addresses.
 pub const AREAS: usize = 4;
@@ -15,7 +15,7 @@ pub const SHOWS_MEMORY: bool = false;
 /// The form of the tables, the rule for sizes, the root.
 pub fn map() -> Map {
     Map {
-        geometry: &geometry::ARM64_4K,
+        geometry: mmu::GEOMETRY,
         rule: rule::ARM_BREAK,
         root: Table(mmu::kernel_root().as_u64()),
         largest: LARGEST_LEAF,

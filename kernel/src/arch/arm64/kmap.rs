@@ -6,8 +6,12 @@
 use super::cpus::START;
 use super::image::{__boot_stack_guard, __image_end, __rodata_end, __table_pool_start, __text_end, address};
 use super::kernel_tables::Tables;
-use super::mmu::{self, EMPTY_ROOT, Entry, IMAGE_BASE, IMAGE_PHYS, LINEAR_BASE, MemoryKind, TABLE_SHIFT};
+use super::mmu::{
+    self, EARLY_LEVEL, EARLY_TABLES, EMPTY_ROOT, Entry, IMAGE_BASE, IMAGE_PHYS, LINEAR_BASE, MemoryKind,
+    TABLE_SHIFT,
+};
 use crate::mm::PhysRange;
+use crate::mm::table::{index, level_shift};
 use crate::mm::{PAGE_SIZE, PhysAddr, Prot};
 use core::arch::naked_asm;
 use core::sync::atomic::Ordering;
@@ -16,8 +20,9 @@ pub use super::mmu::image_to_phys;
 
 /// Where device pages needed before `mm` is up are mapped: the end of the image's gigabyte.
 pub(super) const FIXED: usize = IMAGE_BASE + (1 << 30) - (2 << 20);
-/// Where the devicetree is mapped until the final map is live, in the early tables.
-const EARLY_DEVICETREE: usize = IMAGE_BASE + (1 << 29);
+/// Where the devicetree is mapped until the final map is live, in the early tables: in the middle of what their
+/// last table covers.
+const EARLY_DEVICETREE: usize = IMAGE_BASE + (1 << (level_shift(EARLY_LEVEL + 1) - 1));
 
 /// Notes where the image is. First of all.
 pub fn init(image_phys: u64) {
@@ -28,24 +33,23 @@ pub fn init(image_phys: u64) {
 /// most the protocol allows.
 pub fn early_devicetree(phys: u64) -> *const u8 {
     const BLOCK: u64 = 2 << 20;
-    // The early tables are the first three pages of the pool; the third maps 2 MiB blocks of the image's
-    // gigabyte.
+    // The early tables are the first pages of the pool; the last of them has the image.
     // SAFETY: the linker script places the pool; nobody else uses it yet.
     let table = unsafe {
         (&raw const __table_pool_start)
             .cast_mut()
             .cast::<u64>()
-            .add(2 << TABLE_SHIFT)
+            .add((EARLY_TABLES - 1) << TABLE_SHIFT)
     };
-    let first = (EARLY_DEVICETREE >> 21) & 511;
-    for n in 0..2u64 {
+    let (first, shift) = (index(EARLY_DEVICETREE, EARLY_LEVEL), level_shift(EARLY_LEVEL));
+    for n in 0..2 * BLOCK >> shift {
         let entry = Entry::kernel_leaf(
-            PhysAddr::new((phys & !(BLOCK - 1)) + n * BLOCK),
+            PhysAddr::new((phys & !(BLOCK - 1)) + (n << shift)),
             Prot::READ,
             MemoryKind::Normal,
-            1,
+            EARLY_LEVEL,
         );
-        // SAFETY: within the third table; that slot was empty.
+        // SAFETY: within the last table; that slot was empty.
         unsafe { table.add(first + n as usize).write_volatile(entry.0) };
     }
     mmu::update_kernel(EARLY_DEVICETREE, EARLY_DEVICETREE + (4 << 20));
@@ -56,10 +60,10 @@ pub fn early_devicetree(phys: u64) -> *const u8 {
 pub struct Builder(Tables);
 
 impl Builder {
-    /// An empty map. The tables come from the pool in the image, after the three early tables, which are
+    /// An empty map. The tables come from the pool in the image, after the early tables, which are
     /// live.
     pub fn new() -> Self {
-        let mut tables = Tables::new(&raw const __table_pool_start as usize + 3 * PAGE_SIZE);
+        let mut tables = Tables::new(&raw const __table_pool_start as usize + EARLY_TABLES * PAGE_SIZE);
         tables.root = tables.table();
         let empty = tables.table();
         EMPTY_ROOT.store(image_to_phys(empty as usize), Ordering::Relaxed);

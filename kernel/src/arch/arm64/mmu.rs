@@ -1,19 +1,19 @@
 //! Page table entries, the address layout, TLB maintenance. The kernel's own map is built in `kmap`,
-//! address-space identifiers are handed out in `asid`. 4K pages, four levels in both halves: user space
-//! through `TTBR0_EL1`, the kernel through `TTBR1_EL1`.
+//! address-space identifiers are handed out in `asid`. Addresses of 48 bits in both halves, whatever the page
+//! size: user space through `TTBR0_EL1`, the kernel through `TTBR1_EL1`.
 
 use super::copy::{PIECE, copy_vectors};
 use super::{asid, cpus, sysreg};
 use crate::mm::PhysAddr;
 use core::arch::asm;
 use core::sync::atomic::{AtomicU64, Ordering};
+use limen_linear_map::{Geometry, geometry};
 
 pub use super::asid::MmContext;
 pub use super::descriptor::{Entry, MemoryKind};
 pub use crate::arch::linear::{HIGH_MEMORY, View, linear_end, load_part, load_slot, store_slot};
 
-/// log2 of the page size.
-pub const PAGE_SHIFT: usize = 12;
+pub use crate::arch::pages::SHIFT as PAGE_SHIFT;
 /// One past the largest user address (a multiple of the page size).
 pub const USER_END: usize = 1 << 48;
 /// What user mode can read and execute in the kernel's part, as `/proc/PID/maps` shows it: start, end, name.
@@ -24,9 +24,13 @@ pub const READABLE: crate::mm::Prot = crate::mm::Prot::all();
 /// An entry in memory.
 pub type Slot = AtomicU64;
 /// Levels of a user page table; level 0 holds pages, `LEVELS - 1` is the root.
-pub const LEVELS: usize = 4;
-/// log2 of the entries of one table.
-pub const TABLE_SHIFT: usize = 9;
+pub const LEVELS: usize = (48 - PAGE_SHIFT).div_ceil(TABLE_SHIFT);
+/// log2 of the entries of one table: it is as large as a page.
+pub const TABLE_SHIFT: usize = PAGE_SHIFT - 3;
+/// A table of pages is like the others.
+pub const LEAF_SHIFT: usize = TABLE_SHIFT;
+/// log2 of the entries of the root: it has the bits that are left.
+pub const ROOT_SHIFT: usize = 48 - PAGE_SHIFT - (LEVELS - 1) * TABLE_SHIFT;
 /// Where the linear map of RAM starts: virtual = physical + this.
 pub const LINEAR_BASE: usize = 0xffff_0000_0000_0000;
 /// Kernel virtual range for dynamic mappings (stacks, device registers), as `(start, end)`.
@@ -65,8 +69,20 @@ pub(super) fn image_at(phys: PhysAddr) -> *mut u8 {
     (IMAGE_BASE + (phys.as_u64() - IMAGE_PHYS.load(Ordering::Relaxed)) as usize) as *mut u8
 }
 
-/// The highest level with leaves: they are of 1 GiB.
-pub(super) const LARGEST_LEAF: usize = 2;
+/// The tables' form.
+pub(super) const GEOMETRY: &Geometry = match PAGE_SHIFT {
+    12 => &geometry::ARM64_4K,
+    14 => &geometry::ARM64_16K,
+    _ => &geometry::ARM64_64K,
+};
+/// The highest level with leaves: they are of 1 GiB (4K pages), 32 MiB (16K), 512 MiB (64K).
+pub(super) const LARGEST_LEAF: usize = GEOMETRY.largest();
+
+/// The level of the early map's entries: blocks of 2 MiB, to which images are aligned, or pages where blocks are
+/// larger.
+pub(super) const EARLY_LEVEL: usize = if PAGE_SHIFT == 12 { 1 } else { 0 };
+/// Tables of an early map: one of each level.
+pub(super) const EARLY_TABLES: usize = LEVELS - EARLY_LEVEL;
 
 /// Physical address of a table with nothing in it.
 pub(super) static EMPTY_ROOT: AtomicU64 = AtomicU64::new(0);

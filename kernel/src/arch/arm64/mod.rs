@@ -63,6 +63,7 @@ pub mod patch;
 pub mod platform;
 #[path = "../arm_common/psci.rs"]
 mod psci;
+mod refuse;
 #[path = "../arm_common/serial.rs"]
 pub mod serial;
 pub mod signal;

@@ -1,5 +1,7 @@
 //! System registers by name, and the encodings of those bits of them that the kernel sets.
 
+use crate::mm::PAGE_SHIFT;
+
 /// Reads a system register.
 macro_rules! read {
     ($name:literal) => {{
@@ -56,14 +58,31 @@ pub const SCTLR_EL1_OFF: u64 = 1 << 11 | 1 << 20 | 1 << 22 | 1 << 23 | 1 << 28 |
 /// `MAIR_EL1`: attribute 0 is device memory nGnRE, 1 is normal write-back, 2 is normal non-cached.
 pub const MAIR_EL1: u64 = 0x04 | 0xff << 8 | 0x44 << 16;
 
-/// `TCR_EL1` without the fields that depend on the processor (IPS, AS, HA): 48-bit user and kernel halves, 4K
-/// pages, write-back inner shareable walks, the top byte of user addresses ignored (`TBI0`, part of Linux's
-/// ABI).
+/// `TG0` and `TG1` of `TCR_EL1` for the page size, and where `ID_AA64MMFR0_EL1` says whether the processor has
+/// it: the field's first bit, and what it then says, from the least to the most.
+const GRANULE: (u64, u64, u32, (u64, u64)) = match PAGE_SHIFT {
+    12 => (0, 2, 28, (0, 7)),
+    14 => (2, 1, 20, (1, 15)),
+    _ => (1, 3, 24, (0, 7)),
+};
+
+/// Whether the processor has pages of the size the kernel was built for.
+#[inline(always)]
+pub fn has_page_size() -> bool {
+    let (least, most) = GRANULE.3;
+    let says = read!("id_aa64mmfr0_el1") >> GRANULE.2 & 15;
+    least <= says && says <= most
+}
+
+/// `TCR_EL1` without the fields that depend on the processor (IPS, AS, HA): 48-bit user and kernel halves, the
+/// page size, write-back inner shareable walks, the top byte of user addresses ignored (`TBI0`, part of
+/// Linux's ABI).
 pub const TCR_EL1: u64 = 16 // T0SZ
     | 1 << 8 | 1 << 10 | 3 << 12 // IRGN0, ORGN0, SH0
     | 16 << 16 // T1SZ
     | 1 << 24 | 1 << 26 | 3 << 28 // IRGN1, ORGN1, SH1
-    | 2 << 30 // TG1: 4K
+    | GRANULE.0 << 14
+    | GRANULE.1 << 30
     | 1 << 37; // TBI0
 
 /// `SPSR`: EL1 with its own stack pointer, everything masked.

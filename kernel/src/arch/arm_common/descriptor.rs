@@ -100,7 +100,8 @@ impl Entry {
     }
     /// A pointer to a lower table.
     #[inline]
-    pub fn table(phys: PhysAddr) -> Self {
+    pub fn table(phys: PhysAddr, level: usize) -> Self {
+        let _ = level;
         Self(phys.as_u64() | VALID | TABLE_OR_PAGE)
     }
     /// Whether nothing is there.

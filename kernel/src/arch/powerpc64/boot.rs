@@ -3,7 +3,7 @@
 
 use super::devicetree_ranges::Ranges;
 use super::openfirmware::Firmware;
-use super::{console, cpu, cpus, devicetree, extable, kmap, layout, patch, pid, time};
+use super::{console, cpu, cpus, devicetree, extable, kmap, layout, patch, pid, time, tlb};
 use crate::arch::tracked;
 use crate::mm::PhysAddr;
 use crate::mm::{BootInfo, PhysRange};
@@ -52,6 +52,7 @@ pub(super) extern "C" fn primary(initrd_or_tree: usize, initrd_size: usize, firm
         .unwrap_or("");
     tracked::adapt(command_line);
     time::init();
+    tlb::init();
 
     let mut memory = Ranges::new();
     for node in devicetree::of_type("memory") {

@@ -9,6 +9,7 @@ use super::boot;
 use super::smp::Start;
 use super::spr::{self, MSR_KERNEL, MSR_RELOCATE};
 use super::stack::LEAST;
+use crate::mm::{PAGE_SIZE, STACK_SHIFT};
 use core::arch::global_asm;
 use core::mem::offset_of;
 
@@ -77,7 +78,14 @@ global_asm!(
     mtcr    12
     blr
 2:  rfid
+
+    // For the linker script, too.
+    .globl  __page_size, __stack_size
+    .set    __page_size, {page}
+    .set    __stack_size, {stack_size}
     "#,
+    page = const PAGE_SIZE,
+    stack_size = const 1 << STACK_SHIFT,
     srr0 = const spr::SRR0,
     srr1 = const spr::SRR1,
     least = const LEAST,

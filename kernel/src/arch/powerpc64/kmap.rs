@@ -22,8 +22,8 @@ unsafe extern "C" {
     static __table_pool_start: u8;
 }
 
-/// What the vectors occupy at the start of memory.
-const VECTORS: u64 = 0x8000;
+/// What the vectors occupy at the start of memory, and nothing else.
+const VECTORS: u64 = 0x8000u64.next_multiple_of(PAGE_SIZE as u64);
 
 fn address(symbol: &'static u8) -> usize {
     core::ptr::from_ref(symbol) as usize

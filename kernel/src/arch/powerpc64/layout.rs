@@ -7,8 +7,8 @@ unsafe extern "C" {
     static __kernel_root: u8;
 }
 
-/// log2 of the page size.
-pub const PAGE_SHIFT: usize = 12;
+pub use crate::arch::pages::SHIFT as PAGE_SHIFT;
+const _: () = assert!(PAGE_SHIFT != 14, "the processors have pages of 4 and 64 KiB");
 /// One past the largest user address (a multiple of the page size).
 pub const USER_END: usize = 1 << 47;
 /// What user mode can read and execute in the kernel's part, as `/proc/PID/maps` shows it: start, end, name.

@@ -1,6 +1,6 @@
 //! What `arch/contract.rs` asks of the memory management unit: here address spaces, flushing and pages'
 //! contents; the rest is re-exported. Page table entries are in `radix`, the address layout is in `layout`,
-//! the kernel's own map is built in `kmap`; `pid` hands out the identifiers of address spaces. 4K pages.
+//! the kernel's own map is built in `kmap`; `pid` hands out the identifiers of address spaces.
 
 use super::cache::order_instructions;
 use super::copy::{PIECE, copy_vectors};

@@ -11,9 +11,10 @@
 //! is taken out, and what the TLBs hold of it is forgotten.
 
 use super::layout::{LINEAR_BASE, PAGE_SHIFT, USER_END, kernel_root, to_phys};
-use super::radix::{Entry, TABLE_SHIFT};
+use super::radix::{Entry, LEVELS};
 use super::{cache, cpus, irq, spr, tlb};
 use crate::mm::PhysAddr;
+use crate::mm::table::level_shift;
 use crate::sync::{IrqSpinLock, MAX_CPUS};
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 pub use limen_context_ids::Context as MmContext;
@@ -32,7 +33,7 @@ pub const ROOT_SIZE: usize = 65536;
 /// it.
 const SMALL: u64 = 256 << 20;
 /// Where a root's index begins.
-const ROOT_SHIFT: usize = PAGE_SHIFT + 3 * TABLE_SHIFT;
+const ROOT_SHIFT: usize = level_shift(LEVELS - 1);
 /// Entries of a root that user addresses reach.
 const ROOT_ENTRIES: usize = USER_END >> ROOT_SHIFT;
 

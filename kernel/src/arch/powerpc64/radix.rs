@@ -1,12 +1,13 @@
 //! Page table entries (radix trees). The hardware's root has 13 bits of index, of which 9 are used, so a tree
-//! of four equal levels it is.
+//! of four equal levels it is, but that with pages of 64 KiB a table of pages has few entries.
 //!
 //! The processor reads entries in big-endian byte order, and an [`Entry`] is what it reads: constants are
 //! swapped when the kernel is compiled, addresses when they are used.
 
+use super::layout::PAGE_SHIFT;
 use crate::mm::{PhysAddr, Prot};
 use core::sync::atomic::AtomicU64;
-use limen_linear_map::{self as linear_map, Access, Attributes, Leaf};
+use limen_linear_map::{self as linear_map, Access, Attributes, Geometry, Leaf, geometry};
 
 /// An entry in memory.
 pub type Slot = AtomicU64;
@@ -16,6 +17,15 @@ pub const LEVELS: usize = 4;
 pub(super) const LARGEST_LEAF: usize = 2;
 /// log2 of the entries of one table.
 pub const TABLE_SHIFT: usize = 9;
+/// log2 of the entries of a table of pages: they are of 2 MiB together.
+pub const LEAF_SHIFT: usize = 21 - PAGE_SHIFT;
+/// The root is like the others.
+pub const ROOT_SHIFT: usize = TABLE_SHIFT;
+/// The tables' form.
+pub(super) const GEOMETRY: &Geometry = match PAGE_SHIFT {
+    12 => &geometry::POWER_4K,
+    _ => &geometry::POWER_64K,
+};
 
 /// How a kernel mapping's memory behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,10 +104,11 @@ impl Entry {
         }
         Self::new(phys.as_u64() | bits)
     }
-    /// A pointer to a lower table.
+    /// A pointer to a table of `level`. It has the table's size.
     #[inline]
-    pub fn table(phys: PhysAddr) -> Self {
-        Self(phys.as_u64().to_be() | (VALID | TABLE_SHIFT as u64).to_be())
+    pub fn table(phys: PhysAddr, level: usize) -> Self {
+        let shift = if level == 0 { LEAF_SHIFT } else { TABLE_SHIFT };
+        Self(phys.as_u64().to_be() | (VALID | shift as u64).to_be())
     }
     /// Whether nothing is there.
     #[inline(always)]

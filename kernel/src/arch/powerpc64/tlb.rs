@@ -1,7 +1,37 @@
 //! TLB maintenance: what page tables no longer say, or say only now, and the processors must know.
 
-use super::layout::PAGE_SHIFT;
+use super::devicetree;
+use crate::mm::{PAGE_SHIFT, PAGE_SIZE};
 use core::arch::asm;
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+/// What the processor calls the page size in an invalidation, in place.
+static PAGE_SIZE_CODE: AtomicUsize = AtomicUsize::new(0);
+
+#[inline(always)]
+fn page_size_code() -> usize {
+    PAGE_SIZE_CODE.load(Ordering::Relaxed)
+}
+
+/// Asks the devicetree for that. Boot.
+///
+/// # Panics
+/// The processor has no pages of this size.
+pub(super) fn init() {
+    // Three bits of code, and log2 of the size; the smallest first.
+    let codes = devicetree::of_type("cpu")
+        .next()
+        .and_then(|cpu| cpu.property("ibm,processor-radix-AP-encodings"))
+        .map_or(&[][..], |codes| codes.value);
+    let mut codes = (0..).map_while(|n| devicetree::cell(codes, n));
+    let Some(code) = codes.find(|code| (code & 0x1fff_ffff) as usize == PAGE_SHIFT) else {
+        panic!(
+            "radix trees with pages of {} KiB need another processor",
+            PAGE_SIZE / 1024
+        )
+    };
+    PAGE_SIZE_CODE.store((code >> 29 << 5) as usize, Ordering::Relaxed);
+}
 
 /// More pages than this are not invalidated one by one.
 const FLUSH_ALL_ABOVE: usize = 32;
@@ -26,7 +56,7 @@ pub(super) unsafe fn tlbie(what: What, pid: usize, addr: usize) {
     let rs = pid << 32;
     // Bits 52 and 53 choose the scope: 0 an address, 1 an identifier.
     let rb = if what == What::Page {
-        addr & !0xfff
+        addr & !(PAGE_SIZE - 1) | page_size_code()
     } else {
         1 << 10
     };

@@ -23,6 +23,10 @@ pub type Slot = AtomicU64;
 pub const LEVELS: usize = 4;
 /// log2 of the entries of one table.
 pub const TABLE_SHIFT: usize = 9;
+/// A table of pages, and the root, are like the others.
+pub const LEAF_SHIFT: usize = TABLE_SHIFT;
+/// See there.
+pub const ROOT_SHIFT: usize = TABLE_SHIFT;
 /// Kernel virtual range for dynamic mappings (stacks, device registers), as `(start, end)`.
 pub const VMAP: (usize, usize) = (0xffff_c900_0000_0000, 0xffff_c980_0000_0000);
 /// Where physical address 0 lies in the kernel's linear map of RAM.
@@ -113,7 +117,8 @@ impl Entry {
     }
     /// A pointer to a lower table. (The user bit only permits; the leaf decides.)
     #[inline(always)]
-    pub fn table(phys: PhysAddr) -> Self {
+    pub fn table(phys: PhysAddr, level: usize) -> Self {
+        let _ = level;
         Self(phys.as_u64() | PRESENT | WRITE | USER | ACCESSED)
     }
     /// Whether nothing is there.

@@ -4,7 +4,7 @@ use super::{AT_FDCWD, Program};
 use crate::arch::mmu::USER_END;
 use crate::fs::file::File;
 use crate::fs::open;
-use crate::mm::{AddressSpace, MapFlags, PAGE_SIZE, Prot, layout};
+use crate::mm::{AddressSpace, MapFlags, PAGE_SHIFT, PAGE_SIZE, Prot, layout};
 use crate::random;
 use crate::task::current;
 use crate::task::rlimit::which;
@@ -23,7 +23,7 @@ const READ_IMPLIES_EXEC: u32 = 0x040_0000;
 /// How many bytes of the stack are mapped at first, in addition to the strings. Faults extend it.
 const STACK_START: usize = 128 << 10;
 /// How many bits of randomness the address of a relocatable program has, in pages.
-const PROGRAM_RANDOM_BITS: u32 = if usize::BITS == 64 { 28 } else { 8 };
+const PROGRAM_RANDOM_BITS: u32 = if usize::BITS == 64 { 40 } else { 20 } - PAGE_SHIFT as u32;
 
 /// A program, mapped into an address space in which no thread runs yet.
 pub(super) struct Image {

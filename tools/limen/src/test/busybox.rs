@@ -47,6 +47,12 @@ pub fn steps(arch: Arch) -> Vec<Step> {
         plain.after(format!("boot-{arch}")),
         validated.after(format!("busybox-{arch}")),
     ];
+    for flavour in flavour::pages(arch) {
+        let step = flavour.on(arch, &flavour.named("busybox"), move |context| {
+            compare(context, arch, &flavour.options())
+        });
+        steps.push(step.after(format!("busybox-{arch}")));
+    }
     if arch == Arch::Arm {
         let short = flavour::SHORT.on(arch, "short-busybox", move |context| {
             compare(context, arch, &flavour::SHORT.options())

@@ -25,7 +25,33 @@ pub const SHORT: Flavour = Flavour {
     feature: "short-descriptors",
 };
 
+/// With pages of 16 KiB.
+const PAGES_16K: Flavour = Flavour {
+    name: "16k",
+    feature: "pages-16k",
+};
+
+/// With pages of 64 KiB.
+const PAGES_64K: Flavour = Flavour {
+    name: "64k",
+    feature: "pages-64k",
+};
+
+/// The other page sizes of an architecture's processors.
+pub const fn pages(arch: Arch) -> &'static [Flavour] {
+    match arch {
+        Arch::X86_64 | Arch::Arm => &[],
+        Arch::Arm64 => &[PAGES_64K, PAGES_16K],
+        Arch::Powerpc64 => &[PAGES_64K],
+    }
+}
+
 impl Flavour {
+    /// A step of the same name, on this kernel.
+    pub fn named(&self, step: &str) -> String {
+        format!("{}-{step}", self.name)
+    }
+
     /// Options of `limen run` that choose this kernel.
     pub const fn options(&self) -> [&'static str; 2] {
         ["--features", self.feature]
@@ -81,5 +107,8 @@ impl Flavour {
 pub fn builds() -> Vec<Step> {
     let mut steps: Vec<Step> = Arch::ALL.into_iter().map(|arch| LOCKDEP.build(arch)).collect();
     steps.push(SHORT.build(Arch::Arm));
+    for arch in Arch::ALL {
+        steps.extend(pages(arch).iter().map(|flavour| flavour.build(arch)));
+    }
     steps
 }

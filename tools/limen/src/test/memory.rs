@@ -1,10 +1,10 @@
 //! Memory pressure: guests with 16 MiB and with more memory than their kernel can map, a program that
 //! allocates everything, a fork bomb, and whether all memory is free afterwards.
 
-use anyhow::bail;
+use anyhow::{Result, bail};
 
 use super::guest::Guest;
-use super::{Step, Verdict};
+use super::{Context, Step, Verdict, flavour};
 use crate::agent;
 use crate::arch::Arch;
 
@@ -30,47 +30,7 @@ pub fn steps(arch: Arch) -> Vec<Step> {
         )))
     });
     let pressure = Step::on(arch, "memory-pressure", move |context| {
-        let program = agent::program(arch, "memory")?;
-        let script = "\
-            /memory locks; echo locks $?
-            /memory eat; s=$?; [ $s = 137 ] || [ $s = 12 ]; echo eater $?
-            echo alive
-            /memory touch; s=$?; [ $s = 137 ] || [ $s = 12 ]; echo toucher $?
-            /memory bomb; echo bomb $?
-            sleep 0.5
-            ps | wc -l | awk '{ print ($1 < 100) }'
-            /memory rounds 100 > /dev/null
-            /memory rounds 1000; echo rounds $?
-            echo end\n";
-        let guest = Guest::new(context, arch).smp(2).option("--mem=128M").timeout(400);
-        let ran = guest
-            .option(format!("--add={}:/memory", program.display()))
-            .script(script)
-            .run()?;
-        let text = ran.text();
-        let wanted = [
-            "locks 0",
-            "eater 0",
-            "alive",
-            "toucher 0",
-            "bomb 0",
-            "1",
-            "rounds 0",
-            "end",
-        ];
-        let lines: Vec<&str> = text.lines().filter(|l| wanted.contains(l)).collect();
-        if ran.status != 0 || lines != wanted {
-            bail!("status {}\n{}", ran.status, ran.everything());
-        }
-        if ran.log.contains("Kernel panic") {
-            bail!("the kernel panicked\n{}", ran.everything());
-        }
-        Ok(Verdict::Passed(
-            text.lines()
-                .find(|l| l.starts_with("free"))
-                .unwrap_or_default()
-                .to_owned(),
-        ))
+        pressure(context, arch, &[])
     });
     // More than a 32-bit kernel can map.
     let large = Step::on(arch, "memory-large", move |context| {
@@ -96,8 +56,62 @@ pub fn steps(arch: Arch) -> Vec<Step> {
     });
     let boot = format!("boot-{arch}");
     let mut steps = vec![small.after(&boot), pressure.after(&boot)];
+    for flavour in flavour::pages(arch) {
+        steps.push(
+            flavour.on(arch, &flavour.named("memory-pressure"), move |context| {
+                pressure(context, arch, &flavour.options())
+            }),
+        );
+    }
     if arch == Arch::Arm {
         steps.push(large.after(&boot));
     }
     steps
+}
+
+/// Little memory: everything is taken, by one program and by many, and all comes back. `options` choose the
+/// kernel.
+fn pressure(context: &Context, arch: Arch, options: &[&str]) -> Result<Verdict> {
+    let program = agent::program(arch, "memory")?;
+    let script = "\
+        /memory locks; echo locks $?
+        /memory eat; s=$?; [ $s = 137 ] || [ $s = 12 ]; echo eater $?
+        echo alive
+        /memory touch; s=$?; [ $s = 137 ] || [ $s = 12 ]; echo toucher $?
+        /memory bomb; echo bomb $?
+        sleep 0.5
+        ps | wc -l | awk '{ print ($1 < 100) }'
+        /memory rounds 100 > /dev/null
+        /memory rounds 1000; echo rounds $?
+        echo end\n";
+    let guest = Guest::new(context, arch).smp(2).option("--mem=128M").timeout(400);
+    let guest = options.iter().fold(guest, |guest, option| guest.option(*option));
+    let ran = guest
+        .option(format!("--add={}:/memory", program.display()))
+        .script(script)
+        .run()?;
+    let text = ran.text();
+    let wanted = [
+        "locks 0",
+        "eater 0",
+        "alive",
+        "toucher 0",
+        "bomb 0",
+        "1",
+        "rounds 0",
+        "end",
+    ];
+    let lines: Vec<&str> = text.lines().filter(|l| wanted.contains(l)).collect();
+    if ran.status != 0 || lines != wanted {
+        bail!("status {}\n{}", ran.status, ran.everything());
+    }
+    if ran.log.contains("Kernel panic") {
+        bail!("the kernel panicked\n{}", ran.everything());
+    }
+    Ok(Verdict::Passed(
+        text.lines()
+            .find(|l| l.starts_with("free"))
+            .unwrap_or_default()
+            .to_owned(),
+    ))
 }

@@ -165,6 +165,22 @@ fn steps() -> Vec<Step> {
 
 /// Steps that take too long for a run of all tests (`docs/testing.md` has them by kind).
 const LENGTHY: &[&str] = &[
+    "16k-abi-arm64",
+    "16k-busybox-arm64",
+    "16k-hostile-arm64",
+    "16k-memory-pressure-arm64",
+    "16k-threads-arm64",
+    "64k-abi-powerpc64",
+    "64k-busybox-arm64",
+    "64k-busybox-powerpc64",
+    "64k-hostile-arm64",
+    "64k-hostile-powerpc64",
+    "64k-memory-pressure-arm64",
+    "64k-memory-pressure-powerpc64",
+    "64k-threads-arm64",
+    "64k-threads-powerpc64",
+    "build-16k-arm64",
+    "build-64k-powerpc64",
     "build-lockdep-arm",
     "build-lockdep-arm64",
     "build-lockdep-powerpc64",

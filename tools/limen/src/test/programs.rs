@@ -5,8 +5,9 @@
 
 use anyhow::bail;
 
+use super::flavour::{self, Flavour};
 use super::guest::Guest;
-use super::{Context, Step, Verdict, flavour};
+use super::{Context, Step, Verdict};
 use crate::agent;
 use crate::arch::Arch;
 
@@ -15,6 +16,9 @@ const CALLS: u32 = 2_100_000;
 /// The same on 32-bit Arm, where a call takes ten times as long: QEMU forgets all translations at every
 /// kernel entry.
 const CALLS_ARM: u32 = CALLS / 4;
+
+/// The same on kernels with other pages: most calls do not know of these.
+const CALLS_PAGES: u32 = CALLS / 4;
 
 /// KiB of memory that may stay in use after the program: inodes, dentries and the like that are cached.
 const KEPT: u64 = 16 << 10;
@@ -54,42 +58,8 @@ const ASKING: &[&str] = &[
 /// The steps of one architecture.
 pub fn steps(arch: Arch) -> Vec<Step> {
     let hostile = Step::on(arch, "hostile", move |context| {
-        let program = agent::program(arch, "hostile")?;
         let calls = if arch == Arch::Arm { CALLS_ARM } else { CALLS };
-        let mut total = 0u64;
-        for (uid, seed) in [(0, 7), (1000, 8)] {
-            let script = format!(
-                "free() {{ sed -n 's/^MemFree: *\\([0-9]*\\).*/free \\1/p' /proc/meminfo; }}\n\
-                 free; mkdir -p /tmp/h && chmod 777 /tmp/h && cd /tmp/h && \
-                 /hostile {calls} {uid} {seed} -v; echo status $?\n\
-                 echo alive | tr a-z A-Z; ls / > /dev/null && echo shell works; \
-                 cd /; rm -rf /tmp/h; sleep 1; free\n"
-            );
-            let guest = Guest::new(context, arch).smp(2).timeout(500).option("--mem=256M");
-            let ran = guest
-                .option(format!("--add={}:/hostile", program.display()))
-                .script(&script)
-                .run()?;
-            let text = ran.text();
-            if ran.status != 0 || !text.contains("status 0\nALIVE\nshell works\n") {
-                bail!("as user {uid}: status {}\n{}", ran.status, ran.everything());
-            }
-            ran.clean_log()?;
-            let number = |line: &str, name: &str| line.strip_prefix(name).and_then(|n| n.parse::<u64>().ok());
-            let free: Vec<u64> = text.lines().filter_map(|l| number(l, "free ")).collect();
-            match free[..] {
-                [before, after] if after + KEPT >= before => {}
-                _ => bail!(
-                    "as user {uid}: free memory before and after, in KiB: {free:?}\n{}",
-                    ran.everything()
-                ),
-            }
-            total += text.lines().find_map(|l| number(l, "calls ")).unwrap_or(0);
-        }
-        if total < 2 * u64::from(calls) {
-            bail!("only {total} calls were made");
-        }
-        Ok(Verdict::Passed(format!("{total} calls, as root and as a user")))
+        hostile(context, arch, calls, &[])
     });
     let registers = Step::on(arch, "registers", move |context| {
         let program = agent::program(arch, "registers")?;
@@ -144,24 +114,87 @@ pub fn steps(arch: Arch) -> Vec<Step> {
         }
         Ok(Verdict::Passed(said.join("; ")))
     });
-    let threads = Step::on(arch, "threads", move |context| threads(context, arch));
+    let threads = Step::on(arch, "threads", move |context| threads(context, arch, &[]));
     let boot = format!("boot-{arch}");
-    vec![
+    let mut steps = vec![
         threads.after(&boot).alone(),
         registers.after(&boot),
         validated.after(format!("abi-{arch}")),
         abi.after(&boot),
         storm.after(&boot).alone(),
         hostile.after(&boot).long(),
-    ]
+    ];
+    steps.extend(
+        flavour::pages(arch)
+            .iter()
+            .flat_map(|flavour| on_pages(arch, flavour)),
+    );
+    steps
+}
+
+/// The steps on a kernel with other pages.
+fn on_pages(arch: Arch, flavour: &'static Flavour) -> [Step; 3] {
+    let options = flavour.options();
+    let abi = flavour.on(arch, &flavour.named("abi"), move |context| {
+        ask(context, arch, &options)
+    });
+    let threads = flavour.on(arch, &flavour.named("threads"), move |context| {
+        threads(context, arch, &options)
+    });
+    let hostile = flavour.on(arch, &flavour.named("hostile"), move |context| {
+        hostile(context, arch, CALLS_PAGES, &options)
+    });
+    [abi, threads.alone(), hostile]
+}
+
+/// `guest`, with more options.
+fn with(guest: Guest, options: &[&str]) -> Guest {
+    options.iter().fold(guest, |guest, option| guest.option(*option))
+}
+
+/// `calls` hostile calls per user. `options` choose the kernel.
+fn hostile(context: &Context, arch: Arch, calls: u32, options: &[&str]) -> anyhow::Result<Verdict> {
+    let program = agent::program(arch, "hostile")?;
+    let mut total = 0u64;
+    for (uid, seed) in [(0, 7), (1000, 8)] {
+        let script = format!(
+            "free() {{ sed -n 's/^MemFree: *\\([0-9]*\\).*/free \\1/p' /proc/meminfo; }}\n\
+             free; mkdir -p /tmp/h && chmod 777 /tmp/h && cd /tmp/h && \
+             /hostile {calls} {uid} {seed} -v; echo status $?\n\
+             echo alive | tr a-z A-Z; ls / > /dev/null && echo shell works; \
+             cd /; rm -rf /tmp/h; sleep 1; free\n"
+        );
+        let guest = Guest::new(context, arch).smp(2).timeout(500).option("--mem=256M");
+        let guest = with(guest, options);
+        let ran = guest
+            .option(format!("--add={}:/hostile", program.display()))
+            .script(&script)
+            .run()?;
+        let text = ran.text();
+        if ran.status != 0 || !text.contains("status 0\nALIVE\nshell works\n") {
+            bail!("as user {uid}: status {}\n{}", ran.status, ran.everything());
+        }
+        ran.clean_log()?;
+        let number = |line: &str, name: &str| line.strip_prefix(name).and_then(|n| n.parse::<u64>().ok());
+        let free: Vec<u64> = text.lines().filter_map(|l| number(l, "free ")).collect();
+        match free[..] {
+            [before, after] if after + KEPT >= before => {}
+            _ => bail!(
+                "as user {uid}: free memory before and after, in KiB: {free:?}\n{}",
+                ran.everything()
+            ),
+        }
+        total += text.lines().find_map(|l| number(l, "calls ")).unwrap_or(0);
+    }
+    if total < 2 * u64::from(calls) {
+        bail!("only {total} calls were made");
+    }
+    Ok(Verdict::Passed(format!("{total} calls, as root and as a user")))
 }
 
 /// Runs all of `programs/abi` in one guest; `options` choose its kernel.
 fn ask(context: &Context, arch: Arch, options: &[&str]) -> anyhow::Result<Verdict> {
-    let mut guest = Guest::new(context, arch).smp(2).timeout(300);
-    for option in options {
-        guest = guest.option(*option);
-    }
+    let mut guest = with(Guest::new(context, arch).smp(2).timeout(300), options);
     for name in ASKING {
         let program = agent::program_in(arch, "abi", name)?;
         guest = guest.option(format!("--add={}:/{name}", program.display()));
@@ -180,8 +213,8 @@ fn ask(context: &Context, arch: Arch, options: &[&str]) -> anyhow::Result<Verdic
 }
 
 /// The behaviour that programs with threads rely on (`programs/threads`), on four processors: with Debian's
-/// glibc and musl, static and dynamic.
-fn threads(context: &Context, arch: Arch) -> anyhow::Result<Verdict> {
+/// glibc and musl, static and dynamic. `options` choose the kernel.
+fn threads(context: &Context, arch: Arch, options: &[&str]) -> anyhow::Result<Verdict> {
     let (musl, _) = agent::musl(arch, "threads", true)?;
     let (dynamic_musl, tree) = agent::musl(arch, "threads", false)?;
     let programs = [
@@ -192,7 +225,7 @@ fn threads(context: &Context, arch: Arch) -> anyhow::Result<Verdict> {
     ];
     let mut said = Vec::new();
     for (library, program, tree) in programs {
-        let guest = Guest::new(context, arch).smp(4);
+        let guest = with(Guest::new(context, arch).smp(4), options);
         let program = program.display();
         let ran = match tree {
             Some(tree) => guest

@@ -67,7 +67,7 @@ impl Value for Fixed {
 pub static STRICT: AtomicI32 = AtomicI32::new(1);
 
 /// How many bytes of a write are looked at.
-const LONGEST: usize = 4095;
+const LONGEST: usize = crate::mm::PAGE_SIZE - 1;
 /// How many digits a number may have.
 const DIGITS: usize = 21;
 
