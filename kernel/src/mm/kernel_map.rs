@@ -1,19 +1,11 @@
 //! The kernel's own map, as it is at this moment: how large its leaves are, what they allow, and whether any
 //! of them allows to write and to execute.
 
+use super::linear::Live;
 use crate::arch::kernel_map;
 use core::fmt::{self, Write};
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use limen_linear_map::{Access, Entry, Leaf, MAX_LEVELS, Mapped, Table, Tables};
-
-/// The live tables.
-struct Live;
-
-impl Tables for Live {
-    fn read(&self, table: Table, level: usize, index: usize) -> Entry {
-        kernel_map::read(table, level, index)
-    }
-}
+use core::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+use limen_linear_map::{Access, Leaf, MAX_LEVELS, Mapped, Report};
 
 /// A part of the kernel's addresses.
 #[derive(Clone, Copy, Debug)]
@@ -128,20 +120,51 @@ pub fn check() -> bool {
     }
 }
 
-/// KiB of the linear map by the size of leaves: those of each level, and those in groups.
-static DIRECT: [[AtomicU64; 2]; MAX_LEVELS] = [const { [const { AtomicU64::new(0) }; 2] }; MAX_LEVELS];
+/// Leaves of the linear map: those of each level on their own, and those in groups.
+static DIRECT: [[AtomicI64; 2]; MAX_LEVELS] = [const { [const { AtomicI64::new(0) }; 2] }; MAX_LEVELS];
+/// Blocks that became tables since boot, by their level, and tables that became blocks.
+static SPLITS: [AtomicU64; MAX_LEVELS] = [const { AtomicU64::new(0) }; MAX_LEVELS];
+static COLLAPSES: [AtomicU64; MAX_LEVELS] = [const { AtomicU64::new(0) }; MAX_LEVELS];
 
 /// Counts the leaves of the linear map, and checks the whole. Boot, when the map is final.
 pub fn init() {
     let map = kernel_map::map();
     let area = &kernel_map::areas()[0];
-    for Mapped {
-        size, level, leaf, ..
-    } in map.leaves(&Live, area.start, area.end)
-    {
-        DIRECT[level][usize::from(leaf.grouped)].fetch_add(size >> 10, Relaxed);
+    for Mapped { level, leaf, .. } in map.leaves(&Live, area.start, area.end) {
+        DIRECT[level][usize::from(leaf.grouped)].fetch_add(1, Relaxed);
     }
     check();
+}
+
+/// Whether the counts of leaves are those of the tables, now.
+pub fn counts_are_true() -> bool {
+    let map = kernel_map::map();
+    let area = &kernel_map::areas()[0];
+    let mut counts = [[0; 2]; MAX_LEVELS];
+    for Mapped { level, leaf, .. } in map.leaves(&Live, area.start, area.end) {
+        counts[level][usize::from(leaf.grouped)] += 1;
+    }
+    let counted = DIRECT
+        .each_ref()
+        .map(|level| level.each_ref().map(|n| n.load(Relaxed)));
+    counts == counted
+}
+
+/// Counts what a change has done; `direct`: to the linear map.
+pub(super) fn note(report: &Report, direct: bool) {
+    for level in 0..MAX_LEVELS {
+        let leaves = report.leaves[level];
+        if direct && (leaves.single, leaves.grouped) != (0, 0) {
+            DIRECT[level][0].fetch_add(leaves.single, Relaxed);
+            DIRECT[level][1].fetch_add(leaves.grouped, Relaxed);
+        }
+        if report.splits[level] != 0 {
+            SPLITS[level].fetch_add(u64::from(report.splits[level]), Relaxed);
+        }
+        if report.collapses[level] != 0 {
+            COLLAPSES[level].fetch_add(u64::from(report.collapses[level]), Relaxed);
+        }
+    }
 }
 
 /// The linear map by the size of its leaves, for `/proc/meminfo`: bytes of a leaf (of a group, as the
@@ -150,8 +173,23 @@ pub fn direct() -> impl Iterator<Item = (u64, u64)> {
     let map = kernel_map::map();
     let levels = map.geometry.levels().iter().enumerate().take(map.largest + 1);
     levels.flat_map(move |(level, form)| {
-        let kib = |grouped: usize| DIRECT[level][grouped].load(Relaxed);
+        let kib = |grouped: usize| {
+            let leaves = DIRECT[level][grouped].load(Relaxed);
+            u64::try_from(leaves).unwrap_or(0) * (form.size() >> 10)
+        };
         let group = (map.groups && form.group > 0).then(|| (form.group_size(), kib(1)));
         [Some((form.size(), kib(0))), group].into_iter().flatten()
     })
+}
+
+/// Splits and collapses of blocks of the linear map at the levels above pages, from the lowest.
+pub fn changes() -> impl Iterator<Item = (u64, u64)> {
+    let count = |n: &AtomicU64| n.load(Relaxed);
+    (1..3).map(move |level| (count(&SPLITS[level]), count(&COLLAPSES[level])))
+}
+
+/// How many tables the map has, the root included, and its leaves in the linear map by bytes of each: goes
+/// through all of it.
+pub fn tables() -> usize {
+    kernel_map::map().tables(&Live)
 }

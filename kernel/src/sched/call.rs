@@ -6,7 +6,7 @@ use super::cpu::{self, CpuData, online, this_cpu};
 use crate::arch::interrupt::{Ipi, send_ipi};
 use crate::arch::irq;
 use crate::sched::preempt;
-use crate::sync::MAX_CPUS;
+use crate::sync::{MAX_CPUS, Mutex};
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 use core::ptr;
@@ -95,6 +95,54 @@ pub fn on_each_cpu(cpus: CpuSet, f: &(dyn Fn() + Sync)) {
     } else if cpus.contains(here) {
         crate::sync::without_interrupts(f);
     }
+    preempt::enable();
+}
+
+/// Runs `f` here, with interrupts off, while every other CPU waits, with interrupts off, in code that uses
+/// nothing but its stack and words of the image. One at a time. Thread; the caller holds no spinlock.
+pub fn alone(f: &mut (dyn FnMut() + Send)) {
+    /// Only one CPU may be waited for by all others.
+    static ONE: Mutex<()> = Mutex::new(());
+    /// How many wait, and whether they may go on: changes when they may.
+    static WAITING: AtomicUsize = AtomicUsize::new(0);
+    static ROUND: AtomicUsize = AtomicUsize::new(0);
+
+    /// What only the caller's CPU uses.
+    struct Work<'a>(UnsafeCell<&'a mut (dyn FnMut() + Send)>);
+    // SAFETY: see above.
+    unsafe impl Sync for Work<'_> {}
+    impl Work<'_> {
+        /// # Safety
+        /// Once, on the caller's CPU.
+        unsafe fn run(&self) {
+            // SAFETY: as the caller promises.
+            (unsafe { &mut *self.0.get() })();
+        }
+    }
+
+    let _one = ONE.lock();
+    preempt::disable();
+    let here = crate::arch::smp::cpu_id();
+    let cpus = online().with(here);
+    let others = cpus.count() - 1;
+    let round = ROUND.load(Ordering::Relaxed);
+    WAITING.store(0, Ordering::Relaxed);
+    let work = Work(UnsafeCell::new(f));
+    on_each_cpu(cpus, &|| {
+        if crate::arch::smp::cpu_id() != here {
+            WAITING.fetch_add(1, Ordering::AcqRel);
+            while ROUND.load(Ordering::Acquire) == round {
+                irq::spin_hint();
+            }
+            return;
+        }
+        while WAITING.load(Ordering::Acquire) != others {
+            irq::spin_hint();
+        }
+        // SAFETY: the one call on this CPU.
+        unsafe { work.run() };
+        ROUND.store(round.wrapping_add(1), Ordering::Release);
+    });
     preempt::enable();
 }
 

@@ -1,11 +1,15 @@
 //! The kernel's own map, as `crates/linear-map` knows it.
 
-use super::kmap::FIXED;
+use super::bbm;
+use super::image;
+use super::image::{__boot_stack_guard, __image_end, __image_start, __rodata_end, __text_end};
+use super::kernel_tables::Image;
+use super::kmap::{FIXED, image_to_phys};
 use super::mmu::{self, Entry, IMAGE_BASE, LARGEST_LEAF, LINEAR_BASE, VMAP};
-use crate::arch::linear::kernel_slot;
+use crate::mm::PhysAddr;
 use crate::mm::kernel_map::{Area, Run, Size};
 use core::fmt::{Result, Write};
-use limen_linear_map::{self as linear_map, Access, Map, Table, geometry, rule};
+use limen_linear_map::{Access, Map, Table, geometry};
 
 /// The parts of the kernel's addresses.
 pub const AREAS: usize = 4;
@@ -16,16 +20,63 @@ pub const SHOWS_MEMORY: bool = false;
 pub fn map() -> Map {
     Map {
         geometry: &geometry::ARM64_4K,
-        rule: rule::ARM_BREAK,
+        rule: bbm::rule(),
         root: Table(mmu::kernel_root().as_u64()),
         largest: LARGEST_LEAF,
-        groups: false,
+        groups: bbm::live(),
     }
 }
 
-/// An entry of a table.
-pub fn read(table: Table, level: usize, index: usize) -> linear_map::Entry {
-    Entry(mmu::load_slot(kernel_slot(table.0, index))).kernel(level)
+/// Where the image lies in memory.
+pub(super) fn image() -> Image {
+    // SAFETY: linker symbols; only their addresses are used.
+    let at = unsafe {
+        [
+            &__image_start,
+            &__text_end,
+            &__rodata_end,
+            &__boot_stack_guard,
+            &__image_end,
+        ]
+    };
+    let [text, rodata, data, guard, end] = at.map(|symbol| image_to_phys(symbols::address(symbol)));
+    Image {
+        text,
+        rodata,
+        data,
+        guard,
+        end,
+    }
+}
+
+/// The image's part of the linear map, first address and one past the last: what changes of size need is in
+/// it.
+pub fn image_range() -> (u64, u64) {
+    let image = image();
+    let at = |phys| address(mmu::phys_to_virt(PhysAddr::new(phys)) as usize);
+    (at(image.text), at(image.end))
+}
+
+/// Whether all leaves are to be pages here.
+pub fn wants_pages() -> bool {
+    bbm::off()
+}
+
+/// An address as the tables count.
+pub fn address(addr: usize) -> u64 {
+    addr as u64
+}
+
+/// No CPU keeps a translation of the range from before, of leaves of that level or above; nor of tables on the
+/// way, if `tables`. In any context, with the map's lock.
+pub fn invalidate(start: u64, end: u64, level: usize, tables: bool) {
+    // An invalidation by address forgets tables on the way, too.
+    let _ = tables;
+    mmu::flush_kernel_by(
+        start as usize,
+        end as usize,
+        usize::from(map().geometry.level(level).shift),
+    );
 }
 
 /// The linear map first.

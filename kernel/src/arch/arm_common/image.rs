@@ -10,6 +10,7 @@ unsafe extern "C" {
     pub(super) static __bss_end: u8;
     pub(super) static __idmap_tables: u8;
     pub(super) static __table_pool_start: u8;
+    pub(super) static __table_pool_end: u8;
     pub(super) static __image_end: u8;
 }
 

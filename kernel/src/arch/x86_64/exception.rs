@@ -191,7 +191,10 @@ pub fn paranoid<const TRACKED: bool>(frame: &mut Frame, vector: u8, error: usize
 #[cold]
 fn emergency(frame: &mut Frame, vector: u8, error: usize) {
     if vector == NMI {
-        // Nobody sends NMIs but a host that wants to look at a hanging machine.
+        if super::tlb::serve_now() {
+            return;
+        }
+        // Nobody else sends NMIs but a host that wants to look at a hanging machine.
         if !PANICKING.load(Ordering::Relaxed) {
             log!(
                 Emerg,

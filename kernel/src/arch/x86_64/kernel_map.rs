@@ -1,11 +1,14 @@
 //! The kernel's own map, as `crates/linear-map` knows it.
 
 use super::cpu::{self, Features};
+use super::kernel_tables::Image;
 use super::mmu::{self, Entry, KERNEL_BASE, LINEAR_BASE, VMAP};
-use crate::arch::linear::kernel_slot;
+use super::tlb;
+use super::{cpus, kmap};
+use crate::mm::PhysAddr;
 use crate::mm::kernel_map::{Area, Run, Size};
 use core::fmt::{Result, Write};
-use limen_linear_map::{self as linear_map, Access, Map, Table, geometry, rule};
+use limen_linear_map::{Access, Map, Table, geometry, rule};
 
 /// The parts of the kernel's addresses.
 pub const AREAS: usize = 3;
@@ -23,9 +26,41 @@ pub fn map() -> Map {
     }
 }
 
-/// An entry of a table.
-pub fn read(table: Table, level: usize, index: usize) -> linear_map::Entry {
-    Entry(mmu::load_slot(kernel_slot(table.0, index))).kernel(level)
+/// Where the image lies in memory.
+pub(super) fn image() -> Image {
+    let [text, rodata, data, end] = kmap::image().map(kmap::image_phys);
+    Image {
+        text,
+        rodata,
+        data,
+        guard: kmap::image_phys(cpus::boot_stack_guard()),
+        end,
+    }
+}
+
+/// The image's part of the linear map, first address and one past the last: what changes of size need is in
+/// it.
+pub fn image_range() -> (u64, u64) {
+    let image = image();
+    let at = |phys| address(mmu::phys_to_virt(PhysAddr::new(phys)) as usize);
+    (at(image.text), at(image.end))
+}
+
+/// Whether all leaves are to be pages here.
+pub fn wants_pages() -> bool {
+    false
+}
+
+/// An address as the tables count.
+pub fn address(addr: usize) -> u64 {
+    addr as u64
+}
+
+/// No CPU keeps a translation of the range from before, of leaves of that level or above; nor of tables on the
+/// way, if `tables`. In any context, with the map's lock.
+pub fn invalidate(start: u64, end: u64, level: usize, tables: bool) {
+    let _ = (level, tables);
+    tlb::flush_now(start as usize, end as usize);
 }
 
 /// The linear map first.

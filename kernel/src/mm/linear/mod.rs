@@ -1,0 +1,460 @@
+//! The linear map of memory, and the kernel's other mappings, changed while everything runs on them: what may
+//! be done with a range is taken or given, and blocks become smaller, and large again (`crates/linear-map`).
+//!
+//! Changes are made in any context, interrupts off included, with tables that are kept in reserve. Only where
+//! the processor's rule wants that nobody uses a block whose size changes, other CPUs have to wait
+//! ([`call::alone`]), and so must be able to: there a change that needs it comes from a thread.
+//!
+//! While others wait, what this CPU needs is not in the block: code, stack and statics are in the image or in
+//! `mm::vmap`, both of which are mapped by pages, and the table with the block's entry is written through a
+//! page of its own ([`Window`]) if it lies there.
+
+pub(super) mod selftest;
+mod set;
+
+pub use set::{aliases, reset, set_executable, set_no_exec, set_present, set_read_only, set_writable};
+
+use super::frame::{self, For, FrameList};
+use super::{PAGE_SIZE, PhysAddr, kernel_map as seen, table, vmap};
+use crate::arch::mmu::{self, Entry, MemoryKind};
+use crate::arch::{irq, kernel_map};
+use crate::cmdline;
+use crate::mm::Prot;
+use crate::sched::{call, preempt};
+use crate::sync::IrqSpinLock;
+use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use limen_linear_map::{
+    self as linear_map, Access, Change, Edit, Error, MAX_RESERVE, Map, Mapped, Reserve, Step, Table, Tables,
+    rule,
+};
+use limen_linux_abi::Errno;
+
+/// The live tables.
+pub(super) struct Live;
+
+/// An entry in memory.
+fn slot(table: Table, index: usize) -> *const mmu::Slot {
+    mmu::phys_to_virt(PhysAddr::new(table.0))
+        .cast::<mmu::Slot>()
+        .wrapping_add(index)
+}
+
+impl Tables for Live {
+    #[inline]
+    fn read(&self, table: Table, level: usize, index: usize) -> linear_map::Entry {
+        // SAFETY: the caller found the table in the kernel's map, and has its lock or only looks at it;
+        // entries are accessed only by atomics.
+        let slot = unsafe { &*slot(table, index) };
+        table::load(slot).kernel(level)
+    }
+}
+
+/// Why a range is changed: who is counted as having split blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// A module's memory.
+    Module,
+    /// `memfd_secret`.
+    Secret,
+    /// Memory that is read-only elsewhere.
+    Alias,
+    /// `debug_pagealloc`.
+    Debug,
+    /// The image.
+    Image,
+    /// Blocks are not wanted at all.
+    Pages,
+    /// A self-test.
+    Test,
+}
+
+/// Their names, in debugfs.
+pub const REASONS: [&str; 7] = ["module", "secret", "alias", "debug", "image", "pages", "test"];
+
+static REASON_SPLITS: [AtomicU64; REASONS.len()] = [const { AtomicU64::new(0) }; REASONS.len()];
+
+/// How many blocks were split, by [`REASONS`].
+pub fn splits() -> [u64; REASONS.len()] {
+    core::array::from_fn(|n| REASON_SPLITS[n].load(Relaxed))
+}
+
+/// Tables that are kept in reserve, at most.
+const POOL: usize = 64;
+/// So many there should be before a change begins: what any one needs, and what making more may need.
+const LOW: usize = 2 * MAX_RESERVE;
+
+/// The tables in reserve.
+struct Pool {
+    tables: [Table; POOL],
+    count: usize,
+}
+
+impl Pool {
+    fn put(&mut self, table: Table, surplus: &mut FrameList) {
+        if self.count < POOL {
+            self.tables[self.count] = table;
+            self.count += 1;
+        } else {
+            surplus.push(frame::pfn(PhysAddr::new(table.0)));
+        }
+    }
+
+    fn take(&mut self, reserve: &mut Reserve, wanted: usize) {
+        while reserve.count() < wanted && self.count > 0 {
+            self.count -= 1;
+            reserve.put(self.tables[self.count]);
+        }
+    }
+}
+
+/// The lock of the map, and the reserve.
+static MAP: IrqSpinLock<Pool> = IrqSpinLock::new_allocator(Pool {
+    tables: [Table(0); POOL],
+    count: 0,
+});
+
+/// Makes room for `wanted` tables.
+fn refill(wanted: usize) -> Result<(), Errno> {
+    while MAP.lock().count < wanted {
+        let pfn = frame::alloc(For::Kernel).ok_or(Errno::ENOMEM)?;
+        let mut surplus = FrameList::new();
+        MAP.lock().put(Table(frame::phys(pfn).as_u64()), &mut surplus);
+        frame::free_list(surplus);
+    }
+    Ok(())
+}
+
+/// How many tables are in reserve.
+pub fn in_reserve() -> usize {
+    MAP.lock().count
+}
+
+/// The way to a table that lies in the range that nobody may access now.
+struct Window {
+    /// The range, of physical addresses; empty if there is none.
+    closed: (u64, u64),
+    /// The table that is mapped at [`WINDOW`].
+    table: Option<Table>,
+}
+
+/// A page of the kernel's addresses for [`Window`]; 0 where the rule needs none.
+static WINDOW: AtomicUsize = AtomicUsize::new(0);
+
+impl Window {
+    const CLOSED: Self = Self {
+        closed: (0, 0),
+        table: None,
+    };
+
+    /// Nobody accesses `[start, end)` from now on, and this CPU does so only through the window.
+    fn open(start: u64, end: u64) -> Self {
+        let mapped = kernel_map::map().at(&Live, start);
+        let phys = mapped.map_or(0, |mapped| mapped.leaf.phys);
+        let phys = match mapped {
+            Some(Mapped { addr, .. }) => phys + (start - addr),
+            None => phys,
+        };
+        Self {
+            closed: (phys, phys + (end - start)),
+            table: None,
+        }
+    }
+
+    /// Where an entry is written.
+    fn slot(&mut self, table: Table, index: usize) -> *const mmu::Slot {
+        if !(self.closed.0..self.closed.1).contains(&table.0) {
+            return slot(table, index);
+        }
+        let window = WINDOW.load(Relaxed);
+        if self.table != Some(table) {
+            // The first write is the one that takes the block away: until then the tables of `vmap` can be
+            // reached, wherever they are.
+            let page = PhysAddr::new(table.0 & !(PAGE_SIZE as u64 - 1));
+            let entry = Entry::kernel_leaf(page, Prot::READ | Prot::WRITE, MemoryKind::Normal, 0);
+            if let Some(slot) = table::find(mmu::kernel_root(), window) {
+                table::store(slot, entry);
+            }
+            mmu::flush_kernel(window, window + PAGE_SIZE);
+            self.table = Some(table);
+        }
+        let at = window + (table.0 as usize & (PAGE_SIZE - 1));
+        (at as *const mmu::Slot).wrapping_add(index)
+    }
+}
+
+/// Does `Step::Write`.
+fn write(window: &mut Window, step: &Step) {
+    let &Step::Write {
+        table,
+        level,
+        index,
+        count,
+        entry,
+        ..
+    } = step
+    else {
+        return;
+    };
+    let first = Entry::of_kernel(entry, level).number();
+    let second = match entry {
+        linear_map::Entry::Leaf(leaf) => {
+            let phys = leaf.phys + kernel_map::map().geometry.level(level).size();
+            Entry::of_kernel(linear_map::Entry::Leaf(linear_map::Leaf { phys, ..leaf }), level).number()
+        }
+        _ => first,
+    };
+    let more = second.wrapping_sub(first);
+    let mut number = first;
+    let mut at = window.slot(table, index);
+    for _ in 0..count {
+        // SAFETY: the caller has the map's lock, and the engine names entries of tables of the map, or of
+        // the reserve.
+        let slot = unsafe { &*at };
+        mmu::store_slot(slot, Entry::of_number(number).0);
+        number = number.wrapping_add(more);
+        at = at.wrapping_add(1);
+    }
+}
+
+/// Whether this code may wait for other CPUs.
+fn may_wait() -> bool {
+    preempt::count() == 0 && irq::enabled()
+}
+
+/// What a change does at the end to what has become equal.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Merge {
+    Yes,
+    No,
+}
+
+/// Drives one change, with the lock held; lets it go at pauses if `pauses`.
+fn drive(change: &mut Change, pauses: bool) {
+    let mut surplus = FrameList::new();
+    let mut pool = MAP.lock();
+    let mut window = Window::CLOSED;
+    while let Some(step) = change.next(&Live) {
+        match step {
+            Step::Write { .. } => write(&mut window, &step),
+            Step::Barrier => mmu::update_kernel(0, 0),
+            Step::Invalidate {
+                start,
+                end,
+                levels,
+                tables,
+            } => kernel_map::invalidate(start, end, levels.0, tables),
+            Step::Free { table, .. } => pool.put(table, &mut surplus),
+            Step::Park { start, end } => window = Window::open(start, end),
+            Step::Unpark => window = Window::CLOSED,
+            Step::Pause if pauses => {
+                drop(pool);
+                pool = MAP.lock();
+            }
+            Step::Pause => {}
+        }
+    }
+    while let Some(table) = change.rest().take() {
+        pool.put(table, &mut surplus);
+    }
+    drop(pool);
+    frame::free_list(surplus);
+}
+
+/// Changes `[start, end)`, by addresses as the tables count.
+fn change(map: &Map, (start, end): (u64, u64), edit: Edit, merge: Merge, why: Reason) -> Result<(), Errno> {
+    let direct = {
+        let area = &kernel_map::areas()[0];
+        (area.start..area.end).contains(&start)
+    };
+    loop {
+        let needs = {
+            let _lock = MAP.lock();
+            map.needs(&Live, start, end).map_err(errno)?
+        };
+        if MAP.lock().count < needs.tables + LOW {
+            // What there is may be enough, if there is no memory for more.
+            let more = refill(needs.tables + LOW);
+            if MAP.lock().count < needs.tables {
+                more?;
+                continue;
+            }
+        }
+        if needs.parks && !may_park() {
+            return Err(Errno::EBUSY);
+        }
+        let mut reserve = Reserve::new();
+        MAP.lock().take(&mut reserve, needs.tables);
+        // Where others would have to wait for it, what is equal is merged afterwards, if anything is.
+        let merges = merge == Merge::Yes && !map.rule.parks(map.rule.table);
+        let mut change = Change::new(map, start, end, edit, reserve, merges).map_err(errno)?;
+        if needs.parks {
+            alone(&mut || drive(&mut change, false));
+        } else {
+            drive(&mut change, irq::enabled());
+        }
+        let report = *change.report();
+        seen::note(&report, direct);
+        let split: u32 = report.splits.iter().sum();
+        REASON_SPLITS[why as usize].fetch_add(u64::from(split), Relaxed);
+        match change.outcome() {
+            Ok(_) => break,
+            // The map changed at a pause.
+            Err(Error::NoTables) => {}
+            Err(error) => return Err(errno(error)),
+        }
+    }
+    if merge == Merge::Yes && map.rule.parks(map.rule.table) && may_park() {
+        merge_alone(map, start, end, direct);
+    }
+    Ok(())
+}
+
+fn errno(error: Error) -> Errno {
+    match error {
+        Error::Unaligned => Errno::EINVAL,
+        Error::Refused => Errno::EBUSY,
+        Error::NoTables => Errno::ENOMEM,
+        Error::Occupied => Errno::EEXIST,
+    }
+}
+
+/// Whether other CPUs can be made to wait here: in threads; and as long as there are none.
+fn may_park() -> bool {
+    !STARTED.load(Relaxed) || may_wait()
+}
+
+/// Whether there are, or may be, other CPUs.
+static STARTED: AtomicBool = AtomicBool::new(false);
+
+/// Runs `f` while other CPUs wait.
+fn alone(f: &mut (dyn FnMut() + Send)) {
+    if STARTED.load(Relaxed) {
+        call::alone(f);
+    } else {
+        f();
+    }
+}
+
+/// Merges the blocks around `[start, end)` that have become equal, while other CPUs wait.
+fn merge_alone(map: &Map, start: u64, end: u64, direct: bool) {
+    for level in 1..=map.largest {
+        let size = map.geometry.level(level).size();
+        let mut at = start & !(size - 1);
+        while at < end {
+            if whole(map, at, size) {
+                let mut change = Change::merge(map, at, at + size);
+                alone(&mut || drive(&mut change, false));
+                seen::note(change.report(), direct);
+            }
+            at += size;
+        }
+    }
+}
+
+/// Whether the table for `[at, at + size)` can become a block.
+fn whole(map: &Map, at: u64, size: u64) -> bool {
+    let _lock = MAP.lock();
+    let Some(first) = map.at(&Live, at) else {
+        return false;
+    };
+    let image = kernel_map::image_range();
+    let apart = at + size <= image.0 || at >= image.1;
+    if first.size >= size || !first.leaf.phys.is_multiple_of(size) || !apart {
+        return false;
+    }
+    let mut next = at;
+    let equal = |found: &Mapped| {
+        let expected = first.leaf.phys + (found.addr - at);
+        found.leaf.phys == expected && found.leaf.attributes == first.leaf.attributes
+    };
+    for found in map.leaves(&Live, at, at + size) {
+        if found.addr != next || !equal(&found) {
+            return false;
+        }
+        next = found.addr + found.size;
+    }
+    next == at + size
+}
+
+/// Takes and gives what may be done with `pages` pages of the linear map from the one at `phys` on. Errors:
+/// `ENOMEM`; `EBUSY` if other CPUs would have to wait and this code may not. In any context.
+pub fn change_linear(phys: PhysAddr, pages: usize, edit: Edit, why: Reason) -> Result<(), Errno> {
+    if mmu::HIGH_MEMORY && phys.as_u64() >= mmu::linear_end() {
+        return Ok(());
+    }
+    let start = kernel_map::address(mmu::phys_to_virt(phys) as usize);
+    let end = start + (pages * PAGE_SIZE) as u64;
+    change(&map(), (start, end), edit, Merge::Yes, why)
+}
+
+/// The map, as it may be changed.
+fn map() -> Map {
+    let map = kernel_map::map();
+    if !FIXED.load(Relaxed) {
+        return map;
+    }
+    Map {
+        rule: rule::FIXED,
+        largest: 0,
+        groups: false,
+        ..map
+    }
+}
+
+/// How sizes change, in a word for debugfs: in one store, while others wait, or never.
+pub fn sizes() -> &'static str {
+    let rule = map().rule;
+    match rule.table {
+        linear_map::Resize::Never => "fixed",
+        how if rule.parks(how) => "alone",
+        _ => "live",
+    }
+}
+
+/// Whether all leaves are pages, for good.
+static FIXED: AtomicBool = AtomicBool::new(false);
+
+/// An edit that only makes leaves begin and end where it does.
+const NOTHING: Edit = Edit {
+    clear: Access::empty(),
+    set: Access::empty(),
+};
+
+/// Makes pages of all blocks of the linear map.
+fn to_pages() -> Result<(), Errno> {
+    let map = Map {
+        groups: false,
+        ..kernel_map::map()
+    };
+    let area = &kernel_map::areas()[0];
+    let page = map.geometry.level(0).size();
+    let mut at = area.start;
+    loop {
+        let found = {
+            let _lock = MAP.lock();
+            map.leaves(&Live, at, area.end)
+                .find(|found| found.level > 0 || found.leaf.grouped)
+        };
+        let Some(found) = found else { return Ok(()) };
+        let middle = (found.addr + page, found.addr + 2 * page);
+        change(&map, middle, NOTHING, Merge::No, Reason::Pages)?;
+        at = found.addr;
+    }
+}
+
+/// Boot CPU, when memory can be allocated: the reserve, and a map of pages if it is asked for.
+pub(super) fn init() {
+    let map = kernel_map::map();
+    if map.rule.parks(map.rule.table) {
+        WINDOW.store(vmap::reserve_page().expect("no address for a page"), Relaxed);
+    }
+    if kernel_map::wants_pages() || cmdline::value("kernel_map") == Some("pages") {
+        to_pages().expect("no memory for a map of pages");
+        FIXED.store(true, Relaxed);
+    }
+}
+
+/// Other CPUs will start.
+pub fn start() {
+    STARTED.store(true, Relaxed);
+}
