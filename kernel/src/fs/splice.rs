@@ -483,6 +483,12 @@ pub fn vmsplice(file: &File, list: &[IoVec], flags: u32) -> SysResult {
     }
     let pipe = pipe::of(file).ok_or(Errno::EBADF)?;
     if file.mode().contains(FileMode::WRITE) {
+        // What lies in a pipe can be reached by the kernel.
+        let mm = crate::task::current().mm();
+        let secret = |part: &IoVec| mm.as_ref().is_some_and(|mm| mm.has_secret(part.addr, part.len));
+        if list.iter().any(secret) {
+            return Err(Errno::EFAULT);
+        }
         pipe.write_some(&mut IoSrc::vector(list), nonblock)
     } else {
         pipe.read(&mut IoDst::vector(list), nonblock)

@@ -116,7 +116,11 @@ impl AddressSpace {
         let access = if write { Prot::WRITE } else { Prot::READ };
         {
             let regions = self.regions.read();
-            let flags = regions.map.containing(addr).map(|region| region.value.flags);
+            let region = regions.map.containing(addr);
+            let flags = region.map(|region| region.value.flags);
+            if region.is_some_and(|region| region.value.is_secret()) {
+                return Err(FaultError::Access);
+            }
             if flags.is_some_and(|flags| flags.contains(VmFlags::KERNEL_DATA)) {
                 return Err(FaultError::Access);
             }

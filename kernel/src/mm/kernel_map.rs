@@ -126,28 +126,31 @@ static DIRECT: [[AtomicI64; 2]; MAX_LEVELS] = [const { [const { AtomicI64::new(0
 static SPLITS: [AtomicU64; MAX_LEVELS] = [const { AtomicU64::new(0) }; MAX_LEVELS];
 static COLLAPSES: [AtomicU64; MAX_LEVELS] = [const { AtomicU64::new(0) }; MAX_LEVELS];
 
-/// Counts the leaves of the linear map, and checks the whole. Boot, when the map is final.
-pub fn init() {
-    let map = kernel_map::map();
-    let area = &kernel_map::areas()[0];
-    for Mapped { level, leaf, .. } in map.leaves(&Live, area.start, area.end) {
-        DIRECT[level][usize::from(leaf.grouped)].fetch_add(1, Relaxed);
-    }
-    check();
-}
-
-/// Whether the counts of leaves are those of the tables, now.
-pub fn counts_are_true() -> bool {
+/// The leaves of the linear map, counted.
+fn count() -> [[i64; 2]; MAX_LEVELS] {
     let map = kernel_map::map();
     let area = &kernel_map::areas()[0];
     let mut counts = [[0; 2]; MAX_LEVELS];
     for Mapped { level, leaf, .. } in map.leaves(&Live, area.start, area.end) {
         counts[level][usize::from(leaf.grouped)] += 1;
     }
-    let counted = DIRECT
-        .each_ref()
-        .map(|level| level.each_ref().map(|n| n.load(Relaxed)));
-    counts == counted
+    counts
+}
+
+/// Counts the leaves of the linear map, and checks the whole. Boot, when the map is final.
+pub fn init() {
+    for (level, counts) in DIRECT.iter().zip(count()) {
+        for (leaves, count) in level.iter().zip(counts) {
+            leaves.store(count, Relaxed);
+        }
+    }
+    check();
+}
+
+/// Whether the counts of leaves are those of the tables, now.
+pub fn counts_are_true() -> bool {
+    let counted = DIRECT.each_ref();
+    count() == counted.map(|level| level.each_ref().map(|leaves| leaves.load(Relaxed)))
 }
 
 /// Counts what a change has done; `direct`: to the linear map.

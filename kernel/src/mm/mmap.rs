@@ -393,7 +393,9 @@ impl AddressSpace {
             Dead::default()
         };
         let populate = flags.contains(MapFlags::POPULATE) && !flags.contains(MapFlags::NONBLOCK)
-            || vma.flags.contains(VmFlags::LOCKED) && !vma.flags.contains(VmFlags::LOCKONFAULT);
+            || !vma.is_secret()
+                && vma.flags.contains(VmFlags::LOCKED)
+                && !vma.flags.contains(VmFlags::LOCKONFAULT);
         regions.add(self, start, end, vma);
         drop(regions);
         drop(dead);
@@ -444,6 +446,12 @@ impl AddressSpace {
                 }
                 match file.cache {
                     Some(cache) => {
+                        if cache.is_secret() {
+                            if !shared {
+                                return Err(Errno::EINVAL);
+                            }
+                            vm |= VmFlags::LOCKED | VmFlags::DONTDUMP;
+                        }
                         return Ok(Vma {
                             flags: account(vm),
                             backing: Backing::File {

@@ -1,7 +1,8 @@
 //! The kernel's own map, as `crates/linear-map` knows it.
 
-use super::image;
-use super::image::{__boot_stack_guard, __image_end, __image_start, __rodata_end, __text_end};
+use super::image::{
+    self as symbols, __boot_stack_guard, __image_end, __image_start, __rodata_end, __text_end,
+};
 use super::kernel_tables::Image;
 use super::kmap::{FIXED, image_to_phys};
 use super::kuser;

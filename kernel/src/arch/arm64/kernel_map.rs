@@ -1,8 +1,9 @@
 //! The kernel's own map, as `crates/linear-map` knows it.
 
 use super::bbm;
-use super::image;
-use super::image::{__boot_stack_guard, __image_end, __image_start, __rodata_end, __text_end};
+use super::image::{
+    self as symbols, __boot_stack_guard, __image_end, __image_start, __rodata_end, __text_end,
+};
 use super::kernel_tables::Image;
 use super::kmap::{FIXED, image_to_phys};
 use super::mmu::{self, Entry, IMAGE_BASE, LARGEST_LEAF, LINEAR_BASE, VMAP};

@@ -31,6 +31,7 @@ const ASKING: &[&str] = &[
     "behaviour",
     "mappings",
     "mlocked",
+    "secret",
     "edges",
     "futexes",
     "files",
