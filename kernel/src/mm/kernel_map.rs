@@ -1,7 +1,7 @@
 //! The kernel's own map, as it is at this moment: how large its leaves are, what they allow, and whether any
 //! of them allows to write and to execute.
 
-use super::linear::Live;
+use super::linear::each_leaf;
 use crate::arch::kernel_map;
 use core::fmt::{self, Write};
 use core::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
@@ -48,15 +48,14 @@ impl fmt::Display for Size {
 
 /// Calls `f` for each run of `area`. What changes meanwhile is seen before or after the change.
 fn runs(area: &Area, mut f: impl FnMut(&Run)) {
-    let map = kernel_map::map();
     let mut run: Option<Run> = None;
-    for Mapped {
-        addr,
-        size,
-        level,
-        leaf,
-    } in map.leaves(&Live, area.start, area.end)
-    {
+    each_leaf(area.start, area.end, |found| {
+        let &Mapped {
+            addr,
+            size,
+            level,
+            leaf,
+        } = found;
         if let Some(now) = &mut run {
             let same = now.level == level
                 && now.end == addr
@@ -65,7 +64,7 @@ fn runs(area: &Area, mut f: impl FnMut(&Run)) {
                 && (!kernel_map::SHOWS_MEMORY || now.leaf.phys + (addr - now.start) == leaf.phys);
             if same {
                 now.end = addr + size;
-                continue;
+                return;
             }
             f(now);
         }
@@ -75,7 +74,7 @@ fn runs(area: &Area, mut f: impl FnMut(&Run)) {
             leaf,
             level,
         });
-    }
+    });
     if let Some(last) = run {
         f(&last);
     }
@@ -128,12 +127,11 @@ static COLLAPSES: [AtomicU64; MAX_LEVELS] = [const { AtomicU64::new(0) }; MAX_LE
 
 /// The leaves of the linear map, counted.
 fn count() -> [[i64; 2]; MAX_LEVELS] {
-    let map = kernel_map::map();
     let area = &kernel_map::areas()[0];
     let mut counts = [[0; 2]; MAX_LEVELS];
-    for Mapped { level, leaf, .. } in map.leaves(&Live, area.start, area.end) {
-        counts[level][usize::from(leaf.grouped)] += 1;
-    }
+    each_leaf(area.start, area.end, |found| {
+        counts[found.level][usize::from(found.leaf.grouped)] += 1;
+    });
     counts
 }
 
@@ -189,10 +187,4 @@ pub fn direct() -> impl Iterator<Item = (u64, u64)> {
 pub fn changes() -> impl Iterator<Item = (u64, u64)> {
     let count = |n: &AtomicU64| n.load(Relaxed);
     (1..3).map(move |level| (count(&SPLITS[level]), count(&COLLAPSES[level])))
-}
-
-/// How many tables the map has, the root included, and its leaves in the linear map by bytes of each: goes
-/// through all of it.
-pub fn tables() -> usize {
-    kernel_map::map().tables(&Live)
 }

@@ -21,11 +21,11 @@ use crate::arch::{irq, kernel_map};
 use crate::cmdline;
 use crate::mm::Prot;
 use crate::sched::{call, preempt};
-use crate::sync::IrqSpinLock;
+use crate::sync::{IrqSpinGuard, IrqSpinLock};
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use limen_linear_map::{
-    self as linear_map, Access, Change, Edit, Error, MAX_RESERVE, Map, Mapped, Reserve, Step, Table, Tables,
-    rule,
+    self as linear_map, Access, Change, Edit, Error, MAX_RESERVE, Map, Mapped, Report, Reserve, Step, Table,
+    Tables, rule,
 };
 use limen_linux_abi::Errno;
 
@@ -80,8 +80,8 @@ pub fn splits() -> [u64; REASONS.len()] {
 
 /// Tables that are kept in reserve, at most.
 const POOL: usize = 64;
-/// So many there should be before a change begins: what any one needs, and what making more may need.
-const LOW: usize = 2 * MAX_RESERVE;
+/// So many more than are needed are made when there are too few.
+const SPARE: usize = MAX_RESERVE;
 
 /// The tables in reserve.
 struct Pool {
@@ -228,11 +228,28 @@ enum Merge {
     No,
 }
 
-/// Drives one change, with the lock held; lets it go at pauses if `pauses`.
-fn drive(change: &mut Change, pauses: bool) {
-    let mut surplus = FrameList::new();
-    let mut pool = MAP.lock();
+/// How a change is driven.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum How {
+    /// Other CPUs go on. The lock is let go at pauses.
+    Beside,
+    /// The same, interrupts off: it is not let go.
+    AtOnce,
+    /// Other CPUs wait, as long as sizes have to change.
+    Alone,
+}
+
+/// Drives one change. `parks`: whether sizes still have to change in a way for which others must wait. Returns
+/// the lock; `false`: it was left at a pause, because that has become so, or is not so any more.
+fn drive<'a>(
+    change: &mut Change,
+    how: How,
+    mut pool: IrqSpinGuard<'a, Pool>,
+    surplus: &mut FrameList,
+    parks: impl Fn() -> bool,
+) -> (IrqSpinGuard<'a, Pool>, bool) {
     let mut window = Window::CLOSED;
+    let mut whole = true;
     while let Some(step) = change.next(&Live) {
         match step {
             Step::Write { .. } => write(&mut window, &step),
@@ -243,70 +260,110 @@ fn drive(change: &mut Change, pauses: bool) {
                 levels,
                 tables,
             } => kernel_map::invalidate(start, end, levels.0, tables),
-            Step::Free { table, .. } => pool.put(table, &mut surplus),
+            Step::Free { table, .. } => pool.put(table, surplus),
             Step::Park { start, end } => window = Window::open(start, end),
             Step::Unpark => window = Window::CLOSED,
-            Step::Pause if pauses => {
-                drop(pool);
-                pool = MAP.lock();
+            Step::Pause => {
+                if how == How::Beside {
+                    drop(pool);
+                    pool = MAP.lock();
+                }
+                if parks() != (how == How::Alone) {
+                    whole = false;
+                    break;
+                }
             }
-            Step::Pause => {}
         }
     }
     while let Some(table) = change.rest().take() {
-        pool.put(table, &mut surplus);
+        pool.put(table, surplus);
     }
-    drop(pool);
-    frame::free_list(surplus);
+    (pool, whole)
 }
 
 /// Changes `[start, end)`, by addresses as the tables count.
 fn change(map: &Map, (start, end): (u64, u64), edit: Edit, merge: Merge, why: Reason) -> Result<(), Errno> {
-    let direct = {
-        let area = &kernel_map::areas()[0];
-        (area.start..area.end).contains(&start)
-    };
+    let direct = is_direct(start);
+    let resizes_alone = map.rule.parks(map.rule.table);
+    // Where others would have to wait for it, what is equal is merged afterwards, if anything is.
+    let merges = merge == Merge::Yes && !resizes_alone;
+    let needs = || map.needs(&Live, start, end);
+    let parks = || resizes_alone && needs().is_ok_and(|needs| needs.parks);
+    let mut alone_now = false;
     loop {
-        let needs = {
-            let _lock = MAP.lock();
-            map.needs(&Live, start, end).map_err(errno)?
-        };
-        if MAP.lock().count < needs.tables + LOW {
-            // What there is may be enough, if there is no memory for more.
-            let more = refill(needs.tables + LOW);
-            if MAP.lock().count < needs.tables {
-                more?;
-                continue;
+        let mut surplus = FrameList::new();
+        let mut done = None;
+        let mut attempt = |how| -> Result<(), Errno> {
+            let mut pool = MAP.lock();
+            let needs = needs().map_err(errno)?;
+            if needs.parks && how != How::Alone {
+                done = Some(Attempt::MustBeAlone);
+                return Ok(());
             }
-        }
-        if needs.parks && !may_park() {
-            return Err(Errno::EBUSY);
-        }
-        let mut reserve = Reserve::new();
-        MAP.lock().take(&mut reserve, needs.tables);
-        // Where others would have to wait for it, what is equal is merged afterwards, if anything is.
-        let merges = merge == Merge::Yes && !map.rule.parks(map.rule.table);
-        let mut change = Change::new(map, start, end, edit, reserve, merges).map_err(errno)?;
-        if needs.parks {
-            alone(&mut || drive(&mut change, false));
+            if pool.count < needs.tables {
+                done = Some(Attempt::Tables(needs.tables));
+                return Ok(());
+            }
+            let mut reserve = Reserve::new();
+            pool.take(&mut reserve, needs.tables);
+            let mut change = Change::new(map, start, end, edit, reserve, merges).map_err(errno)?;
+            let (pool, whole) = drive(&mut change, how, pool, &mut surplus, parks);
+            drop(pool);
+            note(change.report(), direct, why);
+            done = Some(match change.outcome() {
+                Ok(_) if whole => Attempt::Done,
+                // The map changed at a pause.
+                Ok(_) | Err(Error::NoTables) => Attempt::Again,
+                Err(error) => return Err(errno(error)),
+            });
+            Ok(())
+        };
+        let mut result = Ok(());
+        if alone_now {
+            alone(&mut || result = attempt(How::Alone));
+        } else if irq::enabled() {
+            result = attempt(How::Beside);
         } else {
-            drive(&mut change, irq::enabled());
+            result = attempt(How::AtOnce);
         }
-        let report = *change.report();
-        seen::note(&report, direct);
-        let split: u32 = report.splits.iter().sum();
-        REASON_SPLITS[why as usize].fetch_add(u64::from(split), Relaxed);
-        match change.outcome() {
-            Ok(_) => break,
-            // The map changed at a pause.
-            Err(Error::NoTables) => {}
-            Err(error) => return Err(errno(error)),
+        frame::free_list(surplus);
+        result?;
+        match done {
+            Some(Attempt::Done) => break,
+            Some(Attempt::Tables(wanted)) => refill(wanted + SPARE)?,
+            Some(Attempt::MustBeAlone) if !may_park() => return Err(Errno::EBUSY),
+            Some(Attempt::MustBeAlone) => alone_now = true,
+            _ => alone_now = false,
         }
     }
-    if merge == Merge::Yes && map.rule.parks(map.rule.table) && may_park() {
+    if merge == Merge::Yes && resizes_alone && may_park() {
         merge_alone(map, start, end, direct);
     }
     Ok(())
+}
+
+/// How an attempt at a change ended.
+enum Attempt {
+    Done,
+    /// It is to go on, as the map is now.
+    Again,
+    /// Others have to wait.
+    MustBeAlone,
+    /// The reserve has fewer tables than that.
+    Tables(usize),
+}
+
+/// Whether an address, as the tables count, is in the linear map.
+fn is_direct(addr: u64) -> bool {
+    let area = &kernel_map::areas()[0];
+    (area.start..area.end).contains(&addr)
+}
+
+/// Counts what a change has done.
+fn note(report: &Report, direct: bool, why: Reason) {
+    seen::note(report, direct);
+    let split: u32 = report.splits.iter().sum();
+    REASON_SPLITS[why as usize].fetch_add(u64::from(split), Relaxed);
 }
 
 fn errno(error: Error) -> Errno {
@@ -341,9 +398,11 @@ fn merge_alone(map: &Map, start: u64, end: u64, direct: bool) {
         let size = map.geometry.level(level).size();
         let mut at = start & !(size - 1);
         while at < end {
-            if whole(map, at, size) {
+            if is_whole(map, at.max(start), level) {
+                let mut surplus = FrameList::new();
                 let mut change = Change::merge(map, at, at + size);
-                alone(&mut || drive(&mut change, false));
+                alone(&mut || drop(drive(&mut change, How::Alone, MAP.lock(), &mut surplus, || true)));
+                frame::free_list(surplus);
                 seen::note(change.report(), direct);
             }
             at += size;
@@ -351,29 +410,55 @@ fn merge_alone(map: &Map, start: u64, end: u64, direct: bool) {
     }
 }
 
-/// Whether the table for `[at, at + size)` can become a block.
-fn whole(map: &Map, at: u64, size: u64) -> bool {
+/// Whether the table below `level` that maps `addr` can become a block: all its entries are leaves that say the
+/// same. Nothing of the image's surroundings can: what merging needs is there.
+fn is_whole(map: &Map, addr: u64, level: usize) -> bool {
+    let size = map.geometry.level(level).size();
+    let at = addr & !(size - 1);
+    let image = kernel_map::image_range();
+    if at < image.1 && image.0 < at + size {
+        return false;
+    }
     let _lock = MAP.lock();
+    // Most often it is seen here that they are not.
+    if map.at(&Live, addr).is_none_or(|found| found.level + 1 != level) {
+        return false;
+    }
     let Some(first) = map.at(&Live, at) else {
         return false;
     };
-    let image = kernel_map::image_range();
-    let apart = at + size <= image.0 || at >= image.1;
-    if first.size >= size || !first.leaf.phys.is_multiple_of(size) || !apart {
-        return false;
+    let step = map.geometry.level(level - 1).size();
+    let phys = first.leaf.phys;
+    phys.is_multiple_of(size)
+        && (0..size / step).all(|n| {
+            map.at(&Live, at + n * step).is_some_and(|found| {
+                found.level + 1 == level
+                    && found.leaf.phys == phys + n * step
+                    && found.leaf.attributes == first.leaf.attributes
+            })
+        })
+}
+
+/// Calls `f` with each leaf of `[start, end)`. The lock is held while one is looked up, not while `f` runs: what
+/// changes meanwhile is seen before or after the change.
+pub(super) fn each_leaf(start: u64, end: u64, mut f: impl FnMut(&Mapped)) {
+    let map = kernel_map::map();
+    let mut at = start;
+    loop {
+        let found = {
+            let _lock = MAP.lock();
+            map.leaves(&Live, at, end).next()
+        };
+        let Some(found) = found else { return };
+        f(&found);
+        at = found.addr.saturating_add(found.size);
     }
-    let mut next = at;
-    let equal = |found: &Mapped| {
-        let expected = first.leaf.phys + (found.addr - at);
-        found.leaf.phys == expected && found.leaf.attributes == first.leaf.attributes
-    };
-    for found in map.leaves(&Live, at, at + size) {
-        if found.addr != next || !equal(&found) {
-            return false;
-        }
-        next = found.addr + found.size;
-    }
-    next == at + size
+}
+
+/// How many tables the map has, the root included. The lock is held meanwhile.
+pub fn tables() -> usize {
+    let _lock = MAP.lock();
+    kernel_map::map().tables(&Live)
 }
 
 /// Takes and gives what may be done with `pages` pages of the linear map from the one at `phys` on. Errors:
@@ -429,17 +514,16 @@ fn to_pages() -> Result<(), Errno> {
     let area = &kernel_map::areas()[0];
     let page = map.geometry.level(0).size();
     let mut at = area.start;
-    loop {
-        let found = {
-            let _lock = MAP.lock();
-            map.leaves(&Live, at, area.end)
-                .find(|found| found.level > 0 || found.leaf.grouped)
-        };
-        let Some(found) = found else { return Ok(()) };
+    // Boot: nobody else changes the map.
+    while let Some(found) = map
+        .leaves(&Live, at, area.end)
+        .find(|found| found.level > 0 || found.leaf.grouped)
+    {
         let middle = (found.addr + page, found.addr + 2 * page);
         change(&map, middle, NOTHING, Merge::No, Reason::Pages)?;
         at = found.addr;
     }
+    Ok(())
 }
 
 /// Boot CPU, when memory can be allocated: the reserve, and a map of pages if it is asked for.

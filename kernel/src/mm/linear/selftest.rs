@@ -71,6 +71,7 @@ fn pattern(n: usize) -> u64 {
 }
 
 fn found(at: usize) -> Option<Mapped> {
+    let _lock = MAP.lock();
     map().at(&Live, crate::arch::kernel_map::address(at))
 }
 
@@ -80,7 +81,7 @@ fn allows(at: usize, access: Access) -> bool {
 
 /// Leaves of the linear map by size, and tables without those in reserve.
 fn figures() -> (Vec<(u64, u64)>, usize) {
-    (kernel_map::direct().collect(), kernel_map::tables())
+    (kernel_map::direct().collect(), super::tables())
 }
 
 fn one_page() -> Result<(), &'static str> {

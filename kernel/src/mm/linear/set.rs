@@ -1,11 +1,11 @@
 //! What other rooms ask of the map: pages become read-only, writable, executable, or are not there at all. What
 //! is read-only in `mm::vmap` is so in the linear map, too (`rodata=full`).
 
-use super::{Live, Merge, Reason, change, change_linear, map};
+use super::{Merge, Reason, change, change_linear, each_leaf, map};
 use crate::arch::{kernel_map, mmu};
 use crate::cmdline;
 use crate::mm::{PAGE_SIZE, PhysAddr, table, vmap};
-use limen_linear_map::{Access, Edit, Mapped};
+use limen_linear_map::{Access, Edit};
 use limen_linux_abi::Errno;
 
 /// What a [`change_linear`] does that takes `clear` and gives `set`.
@@ -105,12 +105,11 @@ fn must_not(at: usize, pages: usize, access: Access) -> Result<(), Errno> {
         kernel_map::address(at),
         kernel_map::address(at + pages * PAGE_SIZE),
     );
-    let map = kernel_map::map();
-    let allowed = |found: Mapped| found.leaf.attributes.access.contains(access);
-    if map.leaves(&Live, start, end).any(allowed) {
-        return Err(Errno::EINVAL);
-    }
-    Ok(())
+    let mut allowed = false;
+    each_leaf(start, end, |found| {
+        allowed |= found.leaf.attributes.access.contains(access);
+    });
+    if allowed { Err(Errno::EINVAL) } else { Ok(()) }
 }
 
 /// The linear map's part of memory of `vmap` is as other memory's again: `pages` pages at `at`, which are still
