@@ -28,6 +28,15 @@ fn boot(context: &Context, arch: Arch, smp: u32, options: &[&str]) -> Result<Str
     ))
 }
 
+/// Other ways in which the kernel's map may be made and changed, for the self-tests.
+const MAPS: &[(Arch, &str)] = &[
+    (Arch::X86_64, "--append=kernel_map=pages"),
+    (Arch::Arm64, "--append=arm64.bbml2=off"),
+    (Arch::Arm64, "--cpu=cortex-a57"),
+    (Arch::Arm, "--append=kernel_map=pages"),
+    (Arch::Powerpc64, "--append=kernel_map=pages"),
+];
+
 /// Runs the kernel's self-tests; returns their last line.
 fn selftest(context: &Context, arch: Arch, options: &[&str]) -> Result<String> {
     let mut guest = Guest::new(context, arch)
@@ -281,7 +290,19 @@ pub fn more_steps(arch: Arch) -> Vec<Step> {
         if context.kernel.is_some() {
             return Ok(Verdict::Skipped("only for Limen".into()));
         }
-        Ok(Verdict::Passed(selftest(context, arch, &[])?))
+        let said = selftest(context, arch, &[])?;
+        for option in MAPS
+            .iter()
+            .filter(|(of, _)| *of == arch)
+            .map(|(_, option)| option)
+        {
+            selftest(context, arch, &[*option]).with_context(|| (*option).to_owned())?;
+        }
+        Ok(Verdict::Passed(said))
+    });
+    let map_long = Step::on(arch, "map-long", move |context| {
+        let options = ["--smp=4", "--timeout=7200", "--append=limen.map_rounds=100000"];
+        Ok(Verdict::Passed(selftest(context, arch, &options)?))
     });
     let first = format!("boot-{arch}");
     let mut steps = vec![
@@ -289,6 +310,7 @@ pub fn more_steps(arch: Arch) -> Vec<Step> {
         machines.after(&first),
         lockdep.alone(),
         selftest.after(&first),
+        map_long.after(&first).alone(),
     ];
     if arch == Arch::Arm {
         let short = flavour::SHORT.on(arch, "short-descriptors", move |context| {
