@@ -11,7 +11,7 @@ use super::mmu::{self, Entry};
 use crate::mm::PhysAddr;
 use crate::mm::kernel_map::{Area, Run, Size};
 use core::fmt::{Result, Write};
-use limen_linear_map::{Access, Map, Table};
+use limen_linear_map::{Access, Map};
 
 /// The parts of the kernel's addresses.
 pub const AREAS: usize = 5;

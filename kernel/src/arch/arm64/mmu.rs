@@ -60,11 +60,6 @@ pub fn image_to_phys(address: usize) -> u64 {
     (address - IMAGE_BASE) as u64 + IMAGE_PHYS.load(Ordering::Relaxed)
 }
 
-/// The inverse of [`image_to_phys`].
-pub(super) fn image_at(phys: PhysAddr) -> *mut u8 {
-    (IMAGE_BASE + (phys.as_u64() - IMAGE_PHYS.load(Ordering::Relaxed)) as usize) as *mut u8
-}
-
 /// The highest level with leaves: they are of 1 GiB.
 pub(super) const LARGEST_LEAF: usize = 2;
 

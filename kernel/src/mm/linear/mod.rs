@@ -11,57 +11,32 @@
 
 pub(super) mod selftest;
 mod set;
+mod tables;
 
 pub use set::{aliases, reset, set_executable, set_no_exec, set_present, set_read_only, set_writable};
 
-use super::frame::{self, For, FrameList};
-use super::{PAGE_SIZE, PhysAddr, kernel_map as seen, table, vmap};
-use crate::arch::mmu::{self, Entry, MemoryKind};
-use crate::arch::{irq, kernel_map};
+use super::frame::{self, FrameList};
+use super::{PAGE_SIZE, PhysAddr, kernel_map as seen};
+use crate::arch::{irq, kernel_map, mmu};
 use crate::cmdline;
-use crate::mm::Prot;
 use crate::sched::{call, preempt};
-use crate::sync::{IrqSpinGuard, IrqSpinLock};
-use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use crate::sync::IrqSpinGuard;
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use limen_linear_map::{
-    self as linear_map, Access, Change, Edit, Error, MAX_RESERVE, Map, Mapped, Report, Reserve, Step, Table,
-    Tables, rule,
+    self as linear_map, Access, Change, Edit, Error, MAX_RESERVE, Map, Mapped, Report, Reserve, Step, rule,
 };
 use limen_linux_abi::Errno;
+use tables::{Live, MAP, Pool, Window, refill, write};
 
-/// The live tables.
-pub(super) struct Live;
-
-/// An entry in memory.
-fn slot(table: Table, index: usize) -> *const mmu::Slot {
-    mmu::phys_to_virt(PhysAddr::new(table.0))
-        .cast::<mmu::Slot>()
-        .wrapping_add(index)
-}
-
-impl Tables for Live {
-    #[inline]
-    fn read(&self, table: Table, level: usize, index: usize) -> linear_map::Entry {
-        // SAFETY: the caller found the table in the kernel's map, and has its lock or only looks at it;
-        // entries are accessed only by atomics.
-        let slot = unsafe { &*slot(table, index) };
-        table::load(slot).kernel(level)
-    }
-}
+pub use tables::in_reserve;
 
 /// Why a range is changed: who is counted as having split blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// A module's memory.
-    Module,
     /// `memfd_secret`.
     Secret,
     /// Memory that is read-only elsewhere.
     Alias,
-    /// `debug_pagealloc`.
-    Debug,
-    /// The image.
-    Image,
     /// Blocks are not wanted at all.
     Pages,
     /// A self-test.
@@ -69,7 +44,7 @@ pub enum Reason {
 }
 
 /// Their names, in debugfs.
-pub const REASONS: [&str; 7] = ["module", "secret", "alias", "debug", "image", "pages", "test"];
+pub const REASONS: [&str; 4] = ["secret", "alias", "pages", "test"];
 
 static REASON_SPLITS: [AtomicU64; REASONS.len()] = [const { AtomicU64::new(0) }; REASONS.len()];
 
@@ -78,143 +53,8 @@ pub fn splits() -> [u64; REASONS.len()] {
     core::array::from_fn(|n| REASON_SPLITS[n].load(Relaxed))
 }
 
-/// Tables that are kept in reserve, at most.
-const POOL: usize = 64;
-/// So many more than are needed are made when there are too few.
+/// So many tables more than are needed are made when there are too few.
 const SPARE: usize = MAX_RESERVE;
-
-/// The tables in reserve.
-struct Pool {
-    tables: [Table; POOL],
-    count: usize,
-}
-
-impl Pool {
-    fn put(&mut self, table: Table, surplus: &mut FrameList) {
-        if self.count < POOL {
-            self.tables[self.count] = table;
-            self.count += 1;
-        } else {
-            surplus.push(frame::pfn(PhysAddr::new(table.0)));
-        }
-    }
-
-    fn take(&mut self, reserve: &mut Reserve, wanted: usize) {
-        while reserve.count() < wanted && self.count > 0 {
-            self.count -= 1;
-            reserve.put(self.tables[self.count]);
-        }
-    }
-}
-
-/// The lock of the map, and the reserve.
-static MAP: IrqSpinLock<Pool> = IrqSpinLock::new_allocator(Pool {
-    tables: [Table(0); POOL],
-    count: 0,
-});
-
-/// Makes room for `wanted` tables.
-fn refill(wanted: usize) -> Result<(), Errno> {
-    while MAP.lock().count < wanted {
-        let pfn = frame::alloc(For::Kernel).ok_or(Errno::ENOMEM)?;
-        let mut surplus = FrameList::new();
-        MAP.lock().put(Table(frame::phys(pfn).as_u64()), &mut surplus);
-        frame::free_list(surplus);
-    }
-    Ok(())
-}
-
-/// How many tables are in reserve.
-pub fn in_reserve() -> usize {
-    MAP.lock().count
-}
-
-/// The way to a table that lies in the range that nobody may access now.
-struct Window {
-    /// The range, of physical addresses; empty if there is none.
-    closed: (u64, u64),
-    /// The table that is mapped at [`WINDOW`].
-    table: Option<Table>,
-}
-
-/// A page of the kernel's addresses for [`Window`]; 0 where the rule needs none.
-static WINDOW: AtomicUsize = AtomicUsize::new(0);
-
-impl Window {
-    const CLOSED: Self = Self {
-        closed: (0, 0),
-        table: None,
-    };
-
-    /// Nobody accesses `[start, end)` from now on, and this CPU does so only through the window.
-    fn open(start: u64, end: u64) -> Self {
-        let mapped = kernel_map::map().at(&Live, start);
-        let phys = mapped.map_or(0, |mapped| mapped.leaf.phys);
-        let phys = match mapped {
-            Some(Mapped { addr, .. }) => phys + (start - addr),
-            None => phys,
-        };
-        Self {
-            closed: (phys, phys + (end - start)),
-            table: None,
-        }
-    }
-
-    /// Where an entry is written.
-    fn slot(&mut self, table: Table, index: usize) -> *const mmu::Slot {
-        if !(self.closed.0..self.closed.1).contains(&table.0) {
-            return slot(table, index);
-        }
-        let window = WINDOW.load(Relaxed);
-        if self.table != Some(table) {
-            // The first write is the one that takes the block away: until then the tables of `vmap` can be
-            // reached, wherever they are.
-            let page = PhysAddr::new(table.0 & !(PAGE_SIZE as u64 - 1));
-            let entry = Entry::kernel_leaf(page, Prot::READ | Prot::WRITE, MemoryKind::Normal, 0);
-            if let Some(slot) = table::find(mmu::kernel_root(), window) {
-                table::store(slot, entry);
-            }
-            mmu::flush_kernel(window, window + PAGE_SIZE);
-            self.table = Some(table);
-        }
-        let at = window + (table.0 as usize & (PAGE_SIZE - 1));
-        (at as *const mmu::Slot).wrapping_add(index)
-    }
-}
-
-/// Does `Step::Write`.
-fn write(window: &mut Window, step: &Step) {
-    let &Step::Write {
-        table,
-        level,
-        index,
-        count,
-        entry,
-        ..
-    } = step
-    else {
-        return;
-    };
-    let first = Entry::of_kernel(entry, level).number();
-    let second = match entry {
-        linear_map::Entry::Leaf(leaf) => {
-            let phys = leaf.phys + kernel_map::map().geometry.level(level).size();
-            Entry::of_kernel(linear_map::Entry::Leaf(linear_map::Leaf { phys, ..leaf }), level).number()
-        }
-        _ => first,
-    };
-    let more = second.wrapping_sub(first);
-    let mut number = first;
-    let mut at = window.slot(table, index);
-    for _ in 0..count {
-        // SAFETY: the caller has the map's lock, and the engine names entries of tables of the map, or of
-        // the reserve.
-        let slot = unsafe { &*at };
-        mmu::store_slot(slot, Entry::of_number(number).0);
-        number = number.wrapping_add(more);
-        at = at.wrapping_add(1);
-    }
-}
 
 /// Whether this code may wait for other CPUs.
 fn may_wait() -> bool {
@@ -528,10 +368,7 @@ fn to_pages() -> Result<(), Errno> {
 
 /// Boot CPU, when memory can be allocated: the reserve, and a map of pages if it is asked for.
 pub(super) fn init() {
-    let map = kernel_map::map();
-    if map.rule.parks(map.rule.table) {
-        WINDOW.store(vmap::reserve_page().expect("no address for a page"), Relaxed);
-    }
+    tables::init();
     if kernel_map::wants_pages() || cmdline::value("kernel_map") == Some("pages") {
         to_pages().expect("no memory for a map of pages");
         FIXED.store(true, Relaxed);

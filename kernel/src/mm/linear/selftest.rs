@@ -199,7 +199,7 @@ fn while_read() -> Result<(), &'static str> {
         spawn_kthread("map-reader", move || read(&shared));
     }
     let rounds = cmdline::value("limen.map_rounds").and_then(|n| n.parse().ok());
-    let changed = change_all(&block, rounds.unwrap_or(50));
+    let changed = change_all(&block, rounds.unwrap_or(20));
     shared.stop.store(true, Relaxed);
     while shared.running.load(Relaxed) > 0 {
         crate::sched::yield_now();
