@@ -138,14 +138,19 @@ impl Build for Tables {
     }
 
     fn write(&mut self, table: Table, level: usize, index: usize, count: usize, entry: linear_map::Entry) {
-        let size = kernel_map::map().geometry.level(level).size();
-        let mut entry = entry;
+        let first = Entry::of_kernel(entry, level).number();
+        let second = match entry {
+            linear_map::Entry::Leaf(leaf) if count > 1 => {
+                let phys = leaf.phys + kernel_map::map().geometry.level(level).size();
+                Entry::of_kernel(linear_map::Entry::Leaf(linear_map::Leaf { phys, ..leaf }), level).number()
+            }
+            _ => first,
+        };
+        let mut number = first;
         for n in 0..count {
             // SAFETY: an entry of a table that came from here, which nobody else writes yet.
-            unsafe { self.slot(table, index + n).write(Entry::of_kernel(entry, level)) };
-            if let linear_map::Entry::Leaf(leaf) = &mut entry {
-                leaf.phys += size;
-            }
+            unsafe { self.slot(table, index + n).write(Entry::of_number(number)) };
+            number = number.wrapping_add(second.wrapping_sub(first));
         }
     }
 }

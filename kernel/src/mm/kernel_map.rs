@@ -1,7 +1,7 @@
 //! The kernel's own map, as it is at this moment: how large its leaves are, what they allow, and whether any
 //! of them allows to write and to execute.
 
-use super::linear::each_leaf;
+use super::linear::{Stretch, each_stretch};
 use crate::arch::kernel_map;
 use core::fmt::{self, Write};
 use core::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
@@ -49,13 +49,14 @@ impl fmt::Display for Size {
 /// Calls `f` for each run of `area`. What changes meanwhile is seen before or after the change.
 fn runs(area: &Area, mut f: impl FnMut(&Run)) {
     let mut run: Option<Run> = None;
-    each_leaf(area.start, area.end, |found| {
-        let &Mapped {
+    each_stretch(area.start, area.end, |found| {
+        let Mapped {
             addr,
             size,
             level,
             leaf,
-        } = found;
+        } = found.first;
+        let size = size * found.count as u64;
         if let Some(now) = &mut run {
             let same = now.level == level
                 && now.end == addr
@@ -90,24 +91,32 @@ pub fn show(out: &mut impl Write) {
     }
 }
 
+/// How many of its pages can be written and executed.
+fn wrong(found: &Stretch) -> u64 {
+    let both = Access::PRESENT | Access::WRITE | Access::EXECUTE;
+    if found.first.leaf.attributes.access.contains(both) {
+        found.first.size / crate::mm::PAGE_SIZE as u64 * found.count as u64
+    } else {
+        0
+    }
+}
+
 /// How many pages can be written and executed.
 pub fn writable_and_executable() -> u64 {
-    let both = Access::PRESENT | Access::WRITE | Access::EXECUTE;
-    let page = kernel_map::map().geometry.level(0).size();
     let mut pages = 0;
     for area in kernel_map::areas() {
-        runs(&area, |run| {
-            if run.leaf.attributes.access.contains(both) {
-                pages += (run.end - run.start) / page;
-            }
-        });
+        each_stretch(area.start, area.end, |found| pages += wrong(found));
     }
     pages
 }
 
 /// Looks for such pages; the log has the verdict, with Linux's words. Returns whether there are none.
 pub fn check() -> bool {
-    match writable_and_executable() {
+    tell(writable_and_executable())
+}
+
+fn tell(pages: u64) -> bool {
+    match pages {
         0 => {
             info!("Checked W+X mappings: passed, no W+X pages found");
             true
@@ -125,30 +134,38 @@ static DIRECT: [[AtomicI64; 2]; MAX_LEVELS] = [const { [const { AtomicI64::new(0
 static SPLITS: [AtomicU64; MAX_LEVELS] = [const { AtomicU64::new(0) }; MAX_LEVELS];
 static COLLAPSES: [AtomicU64; MAX_LEVELS] = [const { AtomicU64::new(0) }; MAX_LEVELS];
 
-/// The leaves of the linear map, counted.
-fn count() -> [[i64; 2]; MAX_LEVELS] {
-    let area = &kernel_map::areas()[0];
-    let mut counts = [[0; 2]; MAX_LEVELS];
-    each_leaf(area.start, area.end, |found| {
-        counts[found.level][usize::from(found.leaf.grouped)] += 1;
-    });
-    counts
+/// Counts leaves.
+fn count(counts: &mut [[i64; 2]; MAX_LEVELS], found: &Stretch) {
+    counts[found.first.level][usize::from(found.first.leaf.grouped)] += found.count as i64;
 }
 
 /// Counts the leaves of the linear map, and checks the whole. Boot, when the map is final.
 pub fn init() {
-    for (level, counts) in DIRECT.iter().zip(count()) {
+    let mut pages = 0;
+    let mut counts = [[0; 2]; MAX_LEVELS];
+    for (n, area) in kernel_map::areas().iter().enumerate() {
+        each_stretch(area.start, area.end, |found| {
+            pages += wrong(found);
+            if n == 0 {
+                count(&mut counts, found);
+            }
+        });
+    }
+    for (level, counts) in DIRECT.iter().zip(counts) {
         for (leaves, count) in level.iter().zip(counts) {
             leaves.store(count, Relaxed);
         }
     }
-    check();
+    tell(pages);
 }
 
 /// Whether the counts of leaves are those of the tables, now.
 pub fn counts_are_true() -> bool {
+    let area = &kernel_map::areas()[0];
+    let mut counts = [[0; 2]; MAX_LEVELS];
+    each_stretch(area.start, area.end, |found| count(&mut counts, found));
     let counted = DIRECT.each_ref();
-    count() == counted.map(|level| level.each_ref().map(|leaves| leaves.load(Relaxed)))
+    counts == counted.map(|level| level.each_ref().map(|leaves| leaves.load(Relaxed)))
 }
 
 /// Counts what a change has done; `direct`: to the linear map.

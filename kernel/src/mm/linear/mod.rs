@@ -23,12 +23,13 @@ use crate::sched::{call, preempt};
 use crate::sync::IrqSpinGuard;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use limen_linear_map::{
-    self as linear_map, Access, Change, Edit, Error, MAX_RESERVE, Map, Mapped, Report, Reserve, Step, rule,
+    self as linear_map, Access, Change, Edit, Error, MAX_RESERVE, Map, Report, Reserve, Step, rule,
 };
 use limen_linux_abi::Errno;
 use tables::{Live, MAP, Pool, Window, refill, write};
 
 pub use tables::in_reserve;
+pub(super) use tables::{Stretch, each_stretch};
 
 /// Why a range is changed: who is counted as having split blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -277,22 +278,6 @@ fn is_whole(map: &Map, addr: u64, level: usize) -> bool {
                     && found.leaf.attributes == first.leaf.attributes
             })
         })
-}
-
-/// Calls `f` with each leaf of `[start, end)`. The lock is held while one is looked up, not while `f` runs: what
-/// changes meanwhile is seen before or after the change.
-pub(super) fn each_leaf(start: u64, end: u64, mut f: impl FnMut(&Mapped)) {
-    let map = kernel_map::map();
-    let mut at = start;
-    loop {
-        let found = {
-            let _lock = MAP.lock();
-            map.leaves(&Live, at, end).next()
-        };
-        let Some(found) = found else { return };
-        f(&found);
-        at = found.addr.saturating_add(found.size);
-    }
 }
 
 /// How many tables the map has, the root included. The lock is held meanwhile.

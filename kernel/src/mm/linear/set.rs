@@ -1,7 +1,7 @@
 //! What other rooms ask of the map: pages become read-only, writable, executable, or are not there at all. What
 //! is read-only in `mm::vmap` is so in the linear map, too (`rodata=full`).
 
-use super::{Merge, Reason, change, change_linear, each_leaf, map};
+use super::{Merge, Reason, change, change_linear, each_stretch, map};
 use crate::arch::{kernel_map, mmu};
 use crate::cmdline;
 use crate::mm::{PAGE_SIZE, PhysAddr, table, vmap};
@@ -106,8 +106,8 @@ fn must_not(at: usize, pages: usize, access: Access) -> Result<(), Errno> {
         kernel_map::address(at + pages * PAGE_SIZE),
     );
     let mut allowed = false;
-    each_leaf(start, end, |found| {
-        allowed |= found.leaf.attributes.access.contains(access);
+    each_stretch(start, end, |found| {
+        allowed |= found.first.leaf.attributes.access.contains(access);
     });
     if allowed { Err(Errno::EINVAL) } else { Ok(()) }
 }

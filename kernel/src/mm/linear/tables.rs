@@ -6,7 +6,7 @@ use crate::mm::frame::{self, For, FrameList};
 use crate::mm::{PAGE_SIZE, PhysAddr, Prot, table, vmap};
 use crate::sync::IrqSpinLock;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use limen_linear_map::{self as linear_map, Mapped, Reserve, Step, Table, Tables};
+use limen_linear_map::{self as linear_map, Map, Mapped, Reserve, Step, Table, Tables};
 use limen_linux_abi::Errno;
 
 /// The live tables.
@@ -26,6 +26,84 @@ impl Tables for Live {
         // entries are accessed only by atomics.
         let slot = unsafe { &*slot(table, index) };
         table::load(slot).kernel(level)
+    }
+}
+
+/// Leaves of one table that follow each other, in addresses and in memory, and are alike otherwise.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::mm) struct Stretch {
+    /// The first of them.
+    pub first: Mapped,
+    /// How many.
+    pub count: usize,
+}
+
+/// Finds the next leaves at `at` or behind, before `end`. The caller has the lock. `Err`: there are none up to
+/// that address.
+fn stretch(map: &Map, at: u64, end: u64) -> Result<Stretch, u64> {
+    let mut table = map.root;
+    let mut level = map.geometry.top();
+    loop {
+        let form = map.geometry.level(level);
+        let index = form.index(at);
+        let addr = at & !(form.size() - 1);
+        let number = |n: usize| {
+            // SAFETY: as in `Live::read`; the index is one of the table's.
+            table::load(unsafe { &*slot(table, index + n) }).number()
+        };
+        let room = (form.entries() - index).min(((end - addr).div_ceil(form.size())) as usize);
+        match Live.read(table, level, index) {
+            linear_map::Entry::Table(below) => {
+                table = below;
+                level -= 1;
+            }
+            linear_map::Entry::Empty => {
+                let empty = (1..room).find(|&n| number(n) != 0).unwrap_or(room);
+                return Err(addr.saturating_add(empty as u64 * form.size()));
+            }
+            linear_map::Entry::Leaf(leaf) => {
+                let first = number(0);
+                let next = linear_map::Leaf {
+                    phys: leaf.phys + form.size(),
+                    ..leaf
+                };
+                let more = Entry::of_kernel(linear_map::Entry::Leaf(next), level)
+                    .number()
+                    .wrapping_sub(first);
+                let other = |n: &usize| number(*n) != first.wrapping_add(more.wrapping_mul(*n as u64));
+                let mapped = Mapped {
+                    addr,
+                    size: form.size(),
+                    level,
+                    leaf,
+                };
+                return Ok(Stretch {
+                    first: mapped,
+                    count: (1..room).find(other).unwrap_or(room),
+                });
+            }
+        }
+    }
+}
+
+/// Calls `f` with all leaves of `[start, end)`, a stretch at a time. The lock is held while one is looked for, not
+/// while `f` runs: what changes meanwhile is seen before or after the change.
+pub(in crate::mm) fn each_stretch(start: u64, end: u64, mut f: impl FnMut(&Stretch)) {
+    let map = kernel_map::map();
+    let mut at = start;
+    while at < end {
+        let found = {
+            let _lock = MAP.lock();
+            stretch(&map, at, end)
+        };
+        at = match found {
+            Ok(found) => {
+                f(&found);
+                let size = found.first.size * found.count as u64;
+                found.first.addr.saturating_add(size)
+            }
+            Err(next) => next,
+        };
     }
 }
 
