@@ -286,6 +286,10 @@ pub fn more_steps(arch: Arch) -> Vec<Step> {
         Ok(Verdict::Passed(format!("{count} machines and processors")))
     });
     let lockdep = flavour::LOCKDEP.on(arch, "lockdep", move |context| lockdep(context, arch));
+    let map_long = Step::on(arch, "map-long", move |context| {
+        let options = ["--smp=4", "--timeout=7200", "--append=limen.map_rounds=100000"];
+        Ok(Verdict::Passed(selftest(context, arch, &options)?))
+    });
     let selftest = Step::on(arch, "selftest", move |context| {
         if context.kernel.is_some() {
             return Ok(Verdict::Skipped("only for Limen".into()));
@@ -299,10 +303,6 @@ pub fn more_steps(arch: Arch) -> Vec<Step> {
             selftest(context, arch, &[*option]).with_context(|| (*option).to_owned())?;
         }
         Ok(Verdict::Passed(said))
-    });
-    let map_long = Step::on(arch, "map-long", move |context| {
-        let options = ["--smp=4", "--timeout=7200", "--append=limen.map_rounds=100000"];
-        Ok(Verdict::Passed(selftest(context, arch, &options)?))
     });
     let first = format!("boot-{arch}");
     let mut steps = vec![
