@@ -6,6 +6,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -33,6 +34,23 @@ static int secret(unsigned flags) {
 #endif
 }
 
+struct exchange {
+    int fd;
+    char *at;
+    volatile int *stop;
+};
+
+/* Puts secret and other memory at one address, one after the other, until it is told to stop. */
+static void *exchange(void *argument) {
+    struct exchange *work = argument;
+    while (!*work->stop) {
+        mmap(work->at, page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, work->fd, 0);
+        *(volatile char *)work->at;
+        mmap(work->at, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    }
+    return NULL;
+}
+
 static char *mapped(int fd, size_t pages) {
     char *at = mmap(NULL, pages * page, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     CHECK(at != MAP_FAILED);
@@ -47,15 +65,21 @@ static void as_a_file(void) {
     CHECK(fd >= 0 && fcntl(fd, F_GETFD) == FD_CLOEXEC);
     CHECK(fstat(fd, &is) == 0 && S_ISREG(is.st_mode) && is.st_size == 0);
     FAILS(secret(1), EINVAL);
-    CHECK(read(fd, text, 4) == -1 && write(fd, text, 4) == -1);
-    CHECK(pread(fd, text, 4, 0) == -1 && pwrite(fd, text, 4, 0) == -1);
+    CHECK(is.st_nlink == 1 && (is.st_mode & 0777) == 0600);
+    FAILS(read(fd, text, 4), EINVAL);
+    FAILS(write(fd, text, 4), EINVAL);
+    FAILS(pread(fd, text, 4, 0), ESPIPE);
+    FAILS(pwrite(fd, text, 4, 0), ESPIPE);
+    FAILS(lseek(fd, 0, SEEK_SET), ESPIPE);
     CHECK(ftruncate(fd, 2 * page) == 0 && fstat(fd, &is) == 0 && is.st_size == 2 * page);
     FAILS(ftruncate(fd, page), EINVAL);
     FAILS(ftruncate(fd, 4 * page), EINVAL);
     FAILS(mmap(NULL, page, PROT_READ, MAP_PRIVATE, fd, 0), EINVAL);
     FAILS(fcntl(fd, F_GET_SEALS), EINVAL);
+    FAILS(fallocate(fd, 0, 0, page), EOPNOTSUPP);
     char *at = mapped(fd, 2);
     strcpy(at + page, "kept");
+    CHECK(fstat(fd, &is) == 0 && is.st_blocks == 0);
     CHECK(close(fd) == 0 && strcmp(at + page, "kept") == 0 && at[0] == 0);
     CHECK(munmap(at, 2 * page) == 0);
 }
@@ -87,6 +111,45 @@ static void kept_secret(void) {
     CHECK(waitpid(child, &got, 0) == child && got == 0);
     CHECK(strcmp(at, "changed") == 0);
     CHECK(munmap(at, page) == 0 && close(fd) == 0 && close(ends[0]) == 0 && close(ends[1]) == 0);
+}
+
+/* It is locked and stays so; nobody fills it but who touches it. */
+static void stays_locked(void) {
+    int fd = secret(0);
+    CHECK(ftruncate(fd, 2 * page) == 0);
+    char *at = mapped(fd, 2);
+    CHECK(row("/proc/self/status", NULL, "VmLck", NULL) == 2 * page / 1024);
+    CHECK(munlock(at, 2 * page) == 0 && munlockall() == 0);
+    CHECK(row("/proc/self/status", NULL, "VmLck", NULL) == 2 * page / 1024);
+    FAILS(mlock(at, page), ENOMEM);
+    FAILS(madvise(at, page, MADV_DONTNEED), EINVAL);
+    FAILS(madvise(at, page, 22 /* MADV_POPULATE_READ */), EINVAL);
+    FAILS(syscall(SYS_futex, at, 0 /* FUTEX_WAIT */, 1, NULL, NULL, 0), EFAULT);
+    FAILS(syscall(SYS_futex, at, 128 /* and FUTEX_PRIVATE_FLAG */, 1, NULL, NULL, 0), EAGAIN);
+    CHECK(munmap(at, 2 * page) == 0 && close(fd) == 0);
+    CHECK(row("/proc/self/status", NULL, "VmLck", NULL) == 0);
+}
+
+/* Nor is it reached while it takes the place of other memory. */
+static void exchanged(void) {
+    int fd = secret(0), read_any = 0;
+    CHECK(ftruncate(fd, page) == 0);
+    char *at = zeros(1, PROT_READ | PROT_WRITE, MAP_PRIVATE);
+    int *stop = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    char *own = mapped(fd, 1);
+    strcpy(own, "password");
+    pthread_t thread;
+    struct exchange work = { fd, at, stop };
+    CHECK(pthread_create(&thread, NULL, exchange, &work) == 0);
+    for (int n = 0; n < 20000; n++) {
+        char text[16] = "";
+        struct iovec here = { text, 9 }, there = { at, 9 };
+        process_vm_readv(getpid(), &here, 1, &there, 1, 0);
+        read_any |= !strcmp(text, "password");
+    }
+    *stop = 1;
+    CHECK(pthread_join(thread, NULL) == 0 && !read_any);
+    CHECK(munmap(own, page) == 0 && close(fd) == 0);
 }
 
 /* It counts as locked memory. */
@@ -154,6 +217,8 @@ int main(void) {
     if (secret(0) == -1 && errno == ENOSYS) return report();
     as_a_file();
     kept_secret();
+    stays_locked();
+    exchanged();
     limited();
     ends();
     many();

@@ -151,9 +151,7 @@ pub fn secret_place(pages: Arc<PageCache>) -> Path {
         &owned(FileType::Regular, 0o600),
     );
     inode.pages = Some(pages);
-    let inode = Shared::new(inode);
-    inode.set_nlink(0);
-    let path = place(mnt, inode, b"/secretmem");
+    let path = place(mnt, Shared::new(inode), b"/secretmem");
     path.dentry.set_unlinked();
     path
 }

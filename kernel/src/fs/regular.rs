@@ -248,12 +248,12 @@ pub fn set_size(inode: &Shared<Inode>, size: u64) -> Result<(), Errno> {
     }
     let Some(pages) = &inode.pages else { return Ok(()) };
     let mut pages = pages.writing();
+    if pages.is_secret() && pages.size() != 0 {
+        return Err(Errno::EINVAL);
+    }
     let old = pages.size();
     if size > old {
         limit(size - 1, 1, MAX_SIZE)?;
-    }
-    if pages.is_secret() && old != 0 {
-        return Err(Errno::EINVAL);
     }
     let seals = inode.seals.load(Ordering::Relaxed);
     if (size < old && seals & SEAL_SHRINK != 0) || (size > old && seals & SEAL_GROW != 0) {

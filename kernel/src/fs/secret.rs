@@ -14,6 +14,9 @@ impl FileOps for Secret {
     fn mmap(&self, _: &File) -> Result<MapBacking, Errno> {
         Ok(MapBacking::Pages(self.0.clone()))
     }
+    fn fallocate(&self, _: &File, _: u32, _: u64, _: u64) -> Result<(), Errno> {
+        Err(Errno::EOPNOTSUPP)
+    }
 }
 
 /// `memfd_secret`, whose only flag is `O_CLOEXEC`: the caller handles it, and installs the file. Errors:
@@ -36,6 +39,6 @@ pub fn create(flags: u32) -> Result<Arc<File>, Errno> {
         Arc::new(Secret(pages)),
         path,
         abi::O_RDWR | abi::O_LARGEFILE,
-        FileMode::empty(),
+        FileMode::STREAM | FileMode::NO_PREAD | FileMode::NO_READ | FileMode::NO_WRITE,
     ))
 }

@@ -188,7 +188,12 @@ pub fn copy_file_range(
     let (Ok(start), Ok(dest)) = (u64::try_from(start), u64::try_from(dest)) else {
         return Err(Errno::EINVAL);
     };
-    if !Arc::ptr_eq(&source.inode().sb, &out.inode().sb) && source.inode().pages.is_none() {
+    let in_memory = source
+        .inode()
+        .pages
+        .as_ref()
+        .is_some_and(|pages| !pages.is_secret());
+    if !Arc::ptr_eq(&source.inode().sb, &out.inode().sb) && !in_memory {
         return Err(Errno::EXDEV);
     }
     let len = len

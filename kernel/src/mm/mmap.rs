@@ -393,9 +393,7 @@ impl AddressSpace {
             Dead::default()
         };
         let populate = flags.contains(MapFlags::POPULATE) && !flags.contains(MapFlags::NONBLOCK)
-            || !vma.is_secret()
-                && vma.flags.contains(VmFlags::LOCKED)
-                && !vma.flags.contains(VmFlags::LOCKONFAULT);
+            || vma.flags.contains(VmFlags::LOCKED) && !vma.flags.contains(VmFlags::LOCKONFAULT);
         regions.add(self, start, end, vma);
         drop(regions);
         drop(dead);

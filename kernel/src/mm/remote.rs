@@ -100,6 +100,9 @@ impl AddressSpace {
         write: bool,
     ) -> Result<Result<(usize, u64), Prot>, Errno> {
         let vma = &region.value;
+        if vma.is_secret() {
+            return Err(Errno::EFAULT);
+        }
         let writable = vma.flags.contains(VmFlags::WRITE);
         if !writable && (write || !vma.flags.contains(VmFlags::READ)) {
             return Err(Errno::EFAULT);

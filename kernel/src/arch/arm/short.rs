@@ -88,6 +88,12 @@ fn note_kernel_entry(slot: &Slot, entry: Entry) {
     if at & !(PAGE_SIZE - 1) == MM_ROOT.load(Ordering::Relaxed) {
         copy_kernel_entry(at % PAGE_SIZE / 4, entry);
     }
+    let kernel = phys_to_virt(PhysAddr::new(kernel_table() as u64)) as usize;
+    if at.wrapping_sub(kernel) < ROOT_ENTRIES * 4 {
+        // The linear map, of pages now: other CPUs begin with it.
+        entry_of(START_TABLE.load(Ordering::Relaxed), at.wrapping_sub(kernel) / 4)
+            .store(entry.0, Ordering::Relaxed);
+    }
 }
 
 #[cold]

@@ -13,21 +13,21 @@ static OFF: AtomicBool = AtomicBool::new(false);
 /// Whether the command line says that they can.
 static FORCE: AtomicBool = AtomicBool::new(false);
 
-/// A processor: implementer and part (`MIDR_EL1`), and up to which revision (variant and revision, of four
-/// bits each) it is known to raise no TLB conflict aborts.
-struct Known(u64, u64, u64);
+/// A processor: implementer and part (`MIDR_EL1`), and from which revision to which (variant and revision, of
+/// four bits each) it is known to change sizes rightly and to raise no TLB conflict aborts.
+struct Known(u64, u64, u64, u64);
 
 /// Linux's list.
 const KNOWN: [Known; 6] = [
-    // Cortex-X4 up to r0p3, Neoverse V3 up to r0p2, Neoverse V3AE up to r0p2.
-    Known(0x41, 0xd82, 0x03),
-    Known(0x41, 0xd84, 0x02),
-    Known(0x41, 0xd83, 0x02),
+    // Cortex-X4 from r0p3 on, Neoverse V3 and V3AE from r0p2 on: before, an erratum demands break before make.
+    Known(0x41, 0xd82, 0x03, 0x0f),
+    Known(0x41, 0xd84, 0x02, 0x0f),
+    Known(0x41, 0xd83, 0x02, 0x0f),
     // NVIDIA Olympus.
-    Known(0x4e, 0x010, 0xff),
+    Known(0x4e, 0x010, 0x00, 0xff),
     // Ampere 1 and 1A.
-    Known(0xc0, 0xac3, 0xff),
-    Known(0xc0, 0xac4, 0xff),
+    Known(0xc0, 0xac3, 0x00, 0xff),
+    Known(0xc0, 0xac4, 0x00, 0xff),
 ];
 
 /// Implementer 0 is for software, `Q` is QEMU's `max`: it says what it has.
@@ -43,7 +43,7 @@ fn has() -> bool {
     (implementer, part) == SOFTWARE && level >= 2
         || KNOWN
             .iter()
-            .any(|known| (known.0, known.1) == (implementer, part) && revision <= known.2)
+            .any(|known| (known.0, known.1) == (implementer, part) && (known.2..=known.3).contains(&revision))
 }
 
 /// Decides for the boot CPU, by the command line and by itself.
@@ -60,6 +60,12 @@ pub(super) fn init(words: &str) {
         }
     }
     LIVE.store(!off() && (FORCE.load(Relaxed) || has()), Relaxed);
+}
+
+/// Whether this CPU may take part: if sizes change live, it must be able to bear that. Another one's map is not
+/// made again.
+pub(super) fn fits() -> bool {
+    !live() || FORCE.load(Relaxed) || has()
 }
 
 /// Whether the command line takes it away: then the map is of pages, as Linux's on processors without it.

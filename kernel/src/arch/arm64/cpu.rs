@@ -53,6 +53,11 @@ pub fn options(words: &str) {
     super::bbm::init(words);
 }
 
+/// Whether this CPU can run on the kernel's map, whose sizes may change in a way that not all can bear.
+pub(super) fn fits() -> bool {
+    super::bbm::fits()
+}
+
 /// On every CPU, once the final map is live: traps, what user mode may do.
 pub fn init() {
     // ID_AA64DFR0_EL1.PMUVer: there are performance counters, as the architecture defines them.

@@ -26,7 +26,7 @@ use limen_linear_map::{
     self as linear_map, Access, Change, Edit, Error, MAX_RESERVE, Map, Report, Reserve, Step, rule,
 };
 use limen_linux_abi::Errno;
-use tables::{Live, MAP, Pool, Window, refill, write};
+use tables::{Live, MAP, Pool, Window, refill, stretch, write};
 
 pub use tables::in_reserve;
 pub(super) use tables::{Stretch, each_stretch};
@@ -103,7 +103,7 @@ fn drive<'a>(
             } => kernel_map::invalidate(start, end, levels.0, tables),
             Step::Free { table, .. } => pool.put(table, surplus),
             Step::Park { start, end } => window = Window::open(start, end),
-            Step::Unpark => window = Window::CLOSED,
+            Step::Unpark => window.close(),
             Step::Pause => {
                 if how == How::Beside {
                     drop(pool);
@@ -123,6 +123,8 @@ fn drive<'a>(
 }
 
 /// Changes `[start, end)`, by addresses as the tables count.
+///
+/// `EINVAL`: a leaf of the range would allow to write and to execute.
 fn change(map: &Map, (start, end): (u64, u64), edit: Edit, merge: Merge, why: Reason) -> Result<(), Errno> {
     let direct = is_direct(start);
     let resizes_alone = map.rule.parks(map.rule.table);
@@ -136,6 +138,7 @@ fn change(map: &Map, (start, end): (u64, u64), edit: Edit, merge: Merge, why: Re
         let mut done = None;
         let mut attempt = |how| -> Result<(), Errno> {
             let mut pool = MAP.lock();
+            must_not_be_both(map, start, end, edit)?;
             let needs = needs().map_err(errno)?;
             if needs.parks && how != How::Alone {
                 done = Some(Attempt::MustBeAlone);
@@ -171,7 +174,12 @@ fn change(map: &Map, (start, end): (u64, u64), edit: Edit, merge: Merge, why: Re
         result?;
         match done {
             Some(Attempt::Done) => break,
-            Some(Attempt::Tables(wanted)) => refill(wanted + SPARE)?,
+            Some(Attempt::Tables(wanted)) => {
+                let more = refill(wanted + SPARE);
+                if in_reserve() < wanted {
+                    more?;
+                }
+            }
             Some(Attempt::MustBeAlone) if !may_park() => return Err(Errno::EBUSY),
             Some(Attempt::MustBeAlone) => alone_now = true,
             _ => alone_now = false,
@@ -179,6 +187,28 @@ fn change(map: &Map, (start, end): (u64, u64), edit: Edit, merge: Merge, why: Re
     }
     if merge == Merge::Yes && resizes_alone && may_park() {
         merge_alone(map, start, end, direct);
+    }
+    Ok(())
+}
+
+/// `EINVAL` if `edit` would make a leaf of the range writable and executable. The caller has the lock.
+fn must_not_be_both(map: &Map, start: u64, end: u64, edit: Edit) -> Result<(), Errno> {
+    let both = Access::WRITE | Access::EXECUTE;
+    if !edit.set.intersects(both) {
+        return Ok(());
+    }
+    let mut at = start;
+    while at < end {
+        at = match stretch(map, at, end) {
+            Ok(found) => {
+                if edit.of(found.first.leaf.attributes).access.contains(both) {
+                    return Err(Errno::EINVAL);
+                }
+                let size = found.first.size * found.count as u64;
+                found.first.addr.saturating_add(size)
+            }
+            Err(next) => next,
+        };
     }
     Ok(())
 }

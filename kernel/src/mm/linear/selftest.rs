@@ -199,7 +199,11 @@ fn while_read() -> Result<(), &'static str> {
         spawn_kthread("map-reader", move || read(&shared));
     }
     let rounds = cmdline::value("limen.map_rounds").and_then(|n| n.parse().ok());
-    let changed = change_all(&block, rounds.unwrap_or(20));
+    let rounds = rounds.unwrap_or(20);
+    let mut changed = change_all(&block, rounds);
+    while changed.is_ok() && readers > 0 && shared.rounds.load(Relaxed) == 0 {
+        changed = change_all(&block, rounds);
+    }
     shared.stop.store(true, Relaxed);
     while shared.running.load(Relaxed) > 0 {
         crate::sched::yield_now();

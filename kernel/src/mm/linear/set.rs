@@ -1,7 +1,7 @@
 //! What other rooms ask of the map: pages become read-only, writable, executable, or are not there at all. What
 //! is read-only in `mm::vmap` is so in the linear map, too (`rodata=full`).
 
-use super::{Merge, Reason, change, change_linear, each_stretch, map};
+use super::{Merge, Reason, change, change_linear, map};
 use crate::arch::{kernel_map, mmu};
 use crate::cmdline;
 use crate::mm::{PAGE_SIZE, PhysAddr, table, vmap};
@@ -19,13 +19,13 @@ fn change_mapping(at: usize, pages: usize, edit: Edit, alias: Edit, why: Reason)
         kernel_map::address(at),
         kernel_map::address(at + pages * PAGE_SIZE),
     );
-    let map = map();
+    change(&map(), (start, end), edit, Merge::No, why)?;
     if aliases() {
         each_run(at, pages, |phys, pages| {
             change_linear(phys, pages, alias, Reason::Alias)
         })?;
     }
-    change(&map, (start, end), edit, Merge::No, why)
+    Ok(())
 }
 
 /// Calls `f` with each run of pages of `vmap`'s that follow each other in memory.
@@ -54,20 +54,19 @@ fn each_run(
 }
 
 /// `pages` pages at `at`, in the linear map or in `mm::vmap`, become read-only; what is read-only there is so
-/// in the linear map, too. Errors: `EINVAL`: not mapped; `ENOMEM`; `EBUSY` (as [`change_linear`]).
+/// in the linear map, too. Errors: `EINVAL`: not mapped; `ENOMEM`; `EBUSY` (as [`change_linear`]). After an error
+/// a part may have been changed: memory of `vmap` is then to be given to [`reset`] before it is freed.
 pub fn set_read_only(at: usize, pages: usize, why: Reason) -> Result<(), Errno> {
     both(at, pages, edit(Access::WRITE, Access::empty()), why)
 }
 
 /// They become writable; they must not be executable (`EINVAL`). Other errors as [`set_read_only`].
 pub fn set_writable(at: usize, pages: usize, why: Reason) -> Result<(), Errno> {
-    must_not(at, pages, Access::EXECUTE)?;
     both(at, pages, edit(Access::empty(), Access::WRITE), why)
 }
 
 /// They become executable; they must not be writable (`EINVAL`). Other errors as [`set_read_only`].
 pub fn set_executable(at: usize, pages: usize, why: Reason) -> Result<(), Errno> {
-    must_not(at, pages, Access::WRITE)?;
     both(at, pages, edit(Access::empty(), Access::EXECUTE), why)
 }
 
@@ -97,19 +96,6 @@ fn both(at: usize, pages: usize, change: Edit, why: Reason) -> Result<(), Errno>
         return change_mapping(at, pages, change, alias, why);
     }
     change_linear(mmu::virt_to_phys(at as *const u8), pages, change, why)
-}
-
-/// `EINVAL` if a page allows that.
-fn must_not(at: usize, pages: usize, access: Access) -> Result<(), Errno> {
-    let (start, end) = (
-        kernel_map::address(at),
-        kernel_map::address(at + pages * PAGE_SIZE),
-    );
-    let mut allowed = false;
-    each_stretch(start, end, |found| {
-        allowed |= found.first.leaf.attributes.access.contains(access);
-    });
-    if allowed { Err(Errno::EINVAL) } else { Ok(()) }
 }
 
 /// The linear map's part of memory of `vmap` is as other memory's again: `pages` pages at `at`, which are still

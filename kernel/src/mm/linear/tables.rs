@@ -40,7 +40,7 @@ pub(in crate::mm) struct Stretch {
 
 /// Finds the next leaves at `at` or behind, before `end`. The caller has the lock. `Err`: there are none up to
 /// that address.
-fn stretch(map: &Map, at: u64, end: u64) -> Result<Stretch, u64> {
+pub(super) fn stretch(map: &Map, at: u64, end: u64) -> Result<Stretch, u64> {
     let mut table = map.root;
     let mut level = map.geometry.top();
     loop {
@@ -184,6 +184,18 @@ impl Window {
         }
     }
 
+    /// Everybody may access the range again: the window is not needed any more, and maps nothing.
+    pub(super) fn close(&mut self) {
+        if self.table.is_some() {
+            let window = WINDOW.load(Relaxed);
+            if let Some(slot) = table::find(mmu::kernel_root(), window) {
+                table::store(slot, Entry::EMPTY);
+            }
+            mmu::flush_kernel(window, window + PAGE_SIZE);
+        }
+        *self = Self::CLOSED;
+    }
+
     /// Where an entry is written.
     fn slot(&mut self, table: Table, index: usize) -> *const mmu::Slot {
         if !(self.closed.0..self.closed.1).contains(&table.0) {
@@ -198,7 +210,7 @@ impl Window {
             if let Some(slot) = table::find(mmu::kernel_root(), window) {
                 table::store(slot, entry);
             }
-            mmu::flush_kernel(window, window + PAGE_SIZE);
+            mmu::update_kernel(window, window + PAGE_SIZE);
             self.table = Some(table);
         }
         let at = window + (table.0 as usize & (PAGE_SIZE - 1));
