@@ -1,7 +1,7 @@
 /*
- * memfd_secret: memory that only its own program can reach. Where the kernel has no such call there is nothing
- * to check. Called by tools/limen/src/test/programs.rs, on every architecture; on Linux it can be run by hand,
- * as root.
+ * memfd_secret: memory that only its own program can reach. Where the kernel has no such call there is
+ * nothing to check. Called by tools/limen/src/test/programs.rs, on every architecture; on Linux it can be run
+ * by hand, as root.
  */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -30,7 +30,8 @@ pub(super) struct Image {
 }
 
 impl Tables {
-    /// An empty root: it and what follows will be in `[next, end)`, which is at physical addresses lower by `offset`.
+    /// An empty root: it and what follows will be in `[next, end)`, which is at physical addresses lower by
+    /// `offset`.
     pub(super) fn new(next: usize, end: usize, offset: usize) -> Self {
         let mut tables = Self {
             root: core::ptr::null_mut(),
@@ -78,8 +79,8 @@ impl Tables {
     /// runs; what it runs on elsewhere is read-only here, unless that is not wanted. The guard page is left
     /// out where the stack is used by these addresses.
     ///
-    /// Where the size of a block changes only while nobody uses it, the image's surroundings are of pages: the
-    /// code that does it, and what that needs, must not be in such a block.
+    /// Where the size of a block changes only while nobody uses it, the image's surroundings are of pages:
+    /// the code that does it, and what that needs, must not be in such a block.
     pub(super) fn map_ram(&mut self, map: &Map, range: PhysRange, image: &Image, runs_here: bool) {
         let page = PAGE_SIZE as u64;
         let start = range.start.as_u64().next_multiple_of(page);

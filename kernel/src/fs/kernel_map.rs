@@ -1,6 +1,7 @@
-//! `/sys/kernel/debug/kernel_page_tables`: the leaves of the kernel's map. `/sys/kernel/debug/check_wx_pages`:
-//! whether any of them can be written and executed. `/sys/kernel/debug/kernel_map`: how the map may change, how
-//! many tables and leaves it has, and for whom blocks were split.
+//! `/sys/kernel/debug/kernel_page_tables`: the leaves of the kernel's map.
+//! `/sys/kernel/debug/check_wx_pages`: whether any of them can be written and executed.
+//! `/sys/kernel/debug/kernel_map`: how the map may change, how many tables and leaves it has, and for whom
+//! blocks were split.
 
 use super::debugfs::TREE;
 use super::pseudo::{Node, Text};

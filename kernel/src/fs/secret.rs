@@ -1,5 +1,5 @@
-//! `memfd_secret`: files whose content only programs can reach that map them. The kernel's own map does not have
-//! their pages; they are mapped shared, and are neither read nor written in another way.
+//! `memfd_secret`: files whose content only programs can reach that map them. The kernel's own map does not
+//! have their pages; they are mapped shared, and are neither read nor written in another way.
 
 use crate::fs::file::{File, FileMode, FileOps, MapBacking};
 use crate::fs::{anon, count};

@@ -434,8 +434,8 @@ impl PageCache {
     }
 }
 
-/// A secret page is an ordinary one again, without its content. If the linear map cannot have it back (there is
-/// no memory to split a block), nobody else gets it.
+/// A secret page is an ordinary one again, without its content. If the linear map cannot have it back (there
+/// is no memory to split a block), nobody else gets it.
 fn forget_secret(page: Page) {
     match linear::set_present(page.phys(), 1, true, linear::Reason::Secret) {
         Ok(()) => crate::arch::mmu::clear_page(page.phys()),

@@ -86,8 +86,8 @@ impl AddressSpace {
 
     /// Makes an access to `addr` possible if there is no obstacle. `CHECK`: only if the mapping allows it;
     /// otherwise (for debuggers) private mappings may be written and all may be read whatever their
-    /// permissions. `FORCE`: for others than the program; the page is returned, counted, unless it is of a kind
-    /// that only the program reaches.
+    /// permissions. `FORCE`: for others than the program; the page is returned, counted, unless it is of a
+    /// kind that only the program reaches.
     #[inline(always)]
     fn attempt<const FORCE: bool, const CHECK: bool>(
         &self,

@@ -160,8 +160,8 @@ fn reserve(pages: usize, owns: bool) -> Option<usize> {
     }
 }
 
-/// An address for a page of the kernel's, which nothing is mapped at, and its tables. Never given back. `None`:
-/// no memory.
+/// An address for a page of the kernel's, which nothing is mapped at, and its tables. Never given back.
+/// `None`: no memory.
 pub(super) fn reserve_page() -> Option<usize> {
     let at = reserve(1, false)?;
     slot(at).map(|_| at)

@@ -1,6 +1,6 @@
-//! Whether the size of a live mapping may change in one store (`FEAT_BBM` level 2, and no TLB conflict abort):
-//! known of some processors by name, as on Linux, and trusted of those that are software. `arm64.bbml2=` on the
-//! command line decides otherwise. The rules are `limen_linear_map::rule`'s.
+//! Whether the size of a live mapping may change in one store (`FEAT_BBM` level 2, and no TLB conflict
+//! abort): known of some processors by name, as on Linux, and trusted of those that are software.
+//! `arm64.bbml2=` on the command line decides otherwise. The rules are `limen_linear_map::rule`'s.
 
 use super::sysreg;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -19,7 +19,8 @@ struct Known(u64, u64, u64, u64);
 
 /// Linux's list.
 const KNOWN: [Known; 6] = [
-    // Cortex-X4 from r0p3 on, Neoverse V3 and V3AE from r0p2 on: before, an erratum demands break before make.
+    // Cortex-X4 from r0p3 on, Neoverse V3 and V3AE from r0p2 on: before, an erratum demands break before
+    // make.
     Known(0x41, 0xd82, 0x03, 0x0f),
     Known(0x41, 0xd84, 0x02, 0x0f),
     Known(0x41, 0xd83, 0x02, 0x0f),
@@ -62,8 +63,8 @@ pub(super) fn init(words: &str) {
     LIVE.store(!off() && (FORCE.load(Relaxed) || has()), Relaxed);
 }
 
-/// Whether this CPU may take part: if sizes change live, it must be able to bear that. Another one's map is not
-/// made again.
+/// Whether this CPU may take part: if sizes change live, it must be able to bear that. Another one's map is
+/// not made again.
 pub(super) fn fits() -> bool {
     !live() || FORCE.load(Relaxed) || has()
 }
@@ -78,8 +79,8 @@ pub(super) fn live() -> bool {
     LIVE.load(Relaxed)
 }
 
-/// The rule that holds. Where sizes may not change live, other CPUs wait while one does: blocks are kept, which
-/// Linux does not do.
+/// The rule that holds. Where sizes may not change live, other CPUs wait while one does: blocks are kept,
+/// which Linux does not do.
 pub(super) fn rule() -> Rule {
     if live() {
         rule::ARM64_BBM_2_NO_ABORT

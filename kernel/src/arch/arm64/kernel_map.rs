@@ -68,8 +68,8 @@ pub fn address(addr: usize) -> u64 {
     addr as u64
 }
 
-/// No CPU keeps a translation of the range from before, of leaves of that level or above; nor of tables on the
-/// way, if `tables`. In any context, with the map's lock.
+/// No CPU keeps a translation of the range from before, of leaves of that level or above; nor of tables on
+/// the way, if `tables`. In any context, with the map's lock.
 pub fn invalidate(start: u64, end: u64, level: usize, tables: bool) {
     // An invalidation by address forgets tables on the way, too.
     let _ = tables;

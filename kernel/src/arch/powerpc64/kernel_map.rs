@@ -1,5 +1,5 @@
-//! The kernel's own map, as `crates/linear-map` knows it. The tree is that of quadrant 3: its addresses are the
-//! kernel's without the upper two bits.
+//! The kernel's own map, as `crates/linear-map` knows it. The tree is that of quadrant 3: its addresses are
+//! the kernel's without the upper two bits.
 
 use super::kmap;
 use super::mmu::{self, Entry, LARGEST_LEAF, LINEAR_BASE, VMAP};
@@ -43,8 +43,8 @@ pub fn address(addr: usize) -> u64 {
     (addr & !LINEAR_BASE) as u64
 }
 
-/// No CPU keeps a translation of the range from before, of leaves of that level or above; nor of tables on the
-/// way, if `tables`. In any context, with the map's lock.
+/// No CPU keeps a translation of the range from before, of leaves of that level or above; nor of tables on
+/// the way, if `tables`. In any context, with the map's lock.
 pub fn invalidate(start: u64, end: u64, level: usize, tables: bool) {
     if level > 0 || tables {
         // Large pages would have to be named by their size.

@@ -80,8 +80,8 @@ unsafe extern "C" {
 }
 
 /// Runs `f` with the kernel allowed to touch floating-point and vector registers. Interrupts are off
-/// meanwhile, so a fault in `f` goes straight to its place in the exception table. The lock validator is told:
-/// the way back from such a fault leaves it as it was on the way in.
+/// meanwhile, so a fault in `f` goes straight to its place in the exception table. The lock validator is
+/// told: the way back from such a fault leaves it as it was on the way in.
 #[inline(always)]
 pub(super) fn with_registers<R>(f: impl FnOnce() -> R) -> R {
     let msr = spr::msr();

@@ -188,9 +188,9 @@ pub fn paranoid<const TRACKED: bool>(frame: &mut Frame, vector: u8, error: usize
     threshold::nmi::<TRACKED>(frame, |frame| emergency(frame, vector, error));
 }
 
-/// The NMI may have come between the `sti` and the `hlt` of a CPU that is about to sleep: the way back ends the
-/// moment in which no interrupt arrives, one that wakes a thread may come first, and the CPU would sleep all the
-/// same. It does not sleep: its loop looks again.
+/// The NMI may have come between the `sti` and the `hlt` of a CPU that is about to sleep: the way back ends
+/// the moment in which no interrupt arrives, one that wakes a thread may come first, and the CPU would sleep
+/// all the same. It does not sleep: its loop looks again.
 fn wake_idle(frame: &mut Frame) {
     const HLT: u8 = 0xf4;
     if frame.cs & 3 == 0 {

@@ -169,8 +169,8 @@ static NOW: Request = Request {
 };
 
 /// Drops a range of the kernel's on every CPU, whatever it is doing: others are asked in an NMI, for they may
-/// be waiting, with interrupts off, for a lock that the caller holds. One caller at a time, in any context but
-/// an NMI.
+/// be waiting, with interrupts off, for a lock that the caller holds. One caller at a time, in any context
+/// but an NMI.
 pub(super) fn flush_now(start: usize, end: usize) {
     preempt::disable();
     core::sync::atomic::fence(Ordering::SeqCst);

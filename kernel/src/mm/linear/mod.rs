@@ -80,8 +80,8 @@ enum How {
     Alone,
 }
 
-/// Drives one change. `parks`: whether sizes still have to change in a way for which others must wait. Returns
-/// the lock; `false`: it was left at a pause, because that has become so, or is not so any more.
+/// Drives one change. `parks`: whether sizes still have to change in a way for which others must wait.
+/// Returns the lock; `false`: it was left at a pause, because that has become so, or is not so any more.
 fn drive<'a>(
     change: &mut Change,
     how: How,
@@ -281,8 +281,8 @@ fn merge_alone(map: &Map, start: u64, end: u64, direct: bool) {
     }
 }
 
-/// Whether the table below `level` that maps `addr` can become a block: all its entries are leaves that say the
-/// same. Nothing of the image's surroundings can: what merging needs is there.
+/// Whether the table below `level` that maps `addr` can become a block: all its entries are leaves that say
+/// the same. Nothing of the image's surroundings can: what merging needs is there.
 fn is_whole(map: &Map, addr: u64, level: usize) -> bool {
     let size = map.geometry.level(level).size();
     let at = addr & !(size - 1);

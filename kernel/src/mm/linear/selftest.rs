@@ -1,4 +1,5 @@
-//! The map's self-tests (see `boot::selftest`): blocks become pages and blocks again while other CPUs read them.
+//! The map's self-tests (see `boot::selftest`): blocks become pages and blocks again while other CPUs read
+//! them.
 
 use super::{Live, MAP, Reason, map, may_park, set_executable, set_present, set_read_only, set_writable};
 use crate::arch::mmu;

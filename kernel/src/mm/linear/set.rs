@@ -1,5 +1,5 @@
-//! What other rooms ask of the map: pages become read-only, writable, executable, or are not there at all. What
-//! is read-only in `mm::vmap` is so in the linear map, too (`rodata=full`).
+//! What other rooms ask of the map: pages become read-only, writable, executable, or are not there at all.
+//! What is read-only in `mm::vmap` is so in the linear map, too (`rodata=full`).
 
 use super::{Merge, Reason, change, change_linear, map};
 use crate::arch::{kernel_map, mmu};
@@ -54,8 +54,8 @@ fn each_run(
 }
 
 /// `pages` pages at `at`, in the linear map or in `mm::vmap`, become read-only; what is read-only there is so
-/// in the linear map, too. Errors: `EINVAL`: not mapped; `ENOMEM`; `EBUSY` (as [`change_linear`]). After an error
-/// a part may have been changed: memory of `vmap` is then to be given to [`reset`] before it is freed.
+/// in the linear map, too. Errors: `EINVAL`: not mapped; `ENOMEM`; `EBUSY` (as [`change_linear`]). After an
+/// error a part may have been changed: memory of `vmap` is then to be given to [`reset`] before it is freed.
 pub fn set_read_only(at: usize, pages: usize, why: Reason) -> Result<(), Errno> {
     both(at, pages, edit(Access::WRITE, Access::empty()), why)
 }
@@ -98,8 +98,9 @@ fn both(at: usize, pages: usize, change: Edit, why: Reason) -> Result<(), Errno>
     change_linear(mmu::virt_to_phys(at as *const u8), pages, change, why)
 }
 
-/// The linear map's part of memory of `vmap` is as other memory's again: `pages` pages at `at`, which are still
-/// mapped there. Called before their frames are free. Errors as [`set_read_only`]: then they must not be freed.
+/// The linear map's part of memory of `vmap` is as other memory's again: `pages` pages at `at`, which are
+/// still mapped there. Called before their frames are free. Errors as [`set_read_only`]: then they must not
+/// be freed.
 pub fn reset(at: usize, pages: usize) -> Result<(), Errno> {
     if !aliases() {
         return Ok(());

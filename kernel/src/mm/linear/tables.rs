@@ -38,8 +38,8 @@ pub(in crate::mm) struct Stretch {
     pub count: usize,
 }
 
-/// Finds the next leaves at `at` or behind, before `end`. The caller has the lock. `Err`: there are none up to
-/// that address.
+/// Finds the next leaves at `at` or behind, before `end`. The caller has the lock. `Err`: there are none up
+/// to that address.
 pub(super) fn stretch(map: &Map, at: u64, end: u64) -> Result<Stretch, u64> {
     let mut table = map.root;
     let mut level = map.geometry.top();
@@ -86,8 +86,8 @@ pub(super) fn stretch(map: &Map, at: u64, end: u64) -> Result<Stretch, u64> {
     }
 }
 
-/// Calls `f` with all leaves of `[start, end)`, a stretch at a time. The lock is held while one is looked for, not
-/// while `f` runs: what changes meanwhile is seen before or after the change.
+/// Calls `f` with all leaves of `[start, end)`, a stretch at a time. The lock is held while one is looked
+/// for, not while `f` runs: what changes meanwhile is seen before or after the change.
 pub(in crate::mm) fn each_stretch(start: u64, end: u64, mut f: impl FnMut(&Stretch)) {
     let map = kernel_map::map();
     let mut at = start;
