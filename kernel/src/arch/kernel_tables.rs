@@ -3,6 +3,7 @@
 
 use super::kernel_map;
 use super::mmu::{self, Entry, MemoryKind};
+use crate::mm::kernel_map::Image;
 use crate::mm::{PAGE_SIZE, PhysAddr, PhysRange, Prot};
 use limen_linear_map::{self as linear_map, Build, Map, Table, Tables as Read};
 
@@ -15,18 +16,6 @@ pub(super) struct Tables {
     end: usize,
     /// What is added to a table's physical address for the one here.
     offset: usize,
-}
-
-/// Where the image lies in memory: text, constants, data up to the page below the boot stack, end. Physical
-/// addresses.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Image {
-    pub(super) text: u64,
-    pub(super) rodata: u64,
-    pub(super) data: u64,
-    /// The page that nobody may touch.
-    pub(super) guard: u64,
-    pub(super) end: u64,
 }
 
 impl Tables {

@@ -18,6 +18,21 @@ pub struct Area {
     pub name: &'static str,
 }
 
+/// Where the image lies in memory: physical addresses.
+#[derive(Clone, Copy, Debug)]
+pub struct Image {
+    /// Its text.
+    pub text: u64,
+    /// Its constants, up to which text goes.
+    pub rodata: u64,
+    /// Its data.
+    pub data: u64,
+    /// In it, the page below the boot stack, which nobody may touch.
+    pub guard: u64,
+    /// Its end.
+    pub end: u64,
+}
+
 /// Leaves that follow each other and say the same.
 #[derive(Clone, Copy, Debug)]
 pub struct Run {

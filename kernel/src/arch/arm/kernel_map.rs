@@ -3,16 +3,16 @@
 use super::image::{
     self as symbols, __boot_stack_guard, __image_end, __image_start, __rodata_end, __text_end,
 };
-use super::kernel_tables::Image;
-use super::kmap::{FIXED, image_to_phys};
 use super::kuser;
-use super::layout::{LINEAR_BASE, LINEAR_SIZE, VMAP, WINDOW};
+use super::layout::{LINEAR_BASE, LINEAR_SIZE, VMAP, WINDOW, image_to_phys};
 use super::mmu::{self, Entry};
 use crate::mm::PhysAddr;
-use crate::mm::kernel_map::{Area, Run, Size};
+use crate::mm::kernel_map::{Area, Image, Run, Size};
 use core::fmt::{Result, Write};
 use limen_linear_map::{Access, Map};
 
+/// Where device pages needed before `mm` is up are mapped.
+pub(super) const FIXED: usize = 0xffe0_0000;
 /// The parts of the kernel's addresses.
 pub const AREAS: usize = 5;
 /// Lines have no addresses of memory.
@@ -20,7 +20,7 @@ pub const SHOWS_MEMORY: bool = false;
 
 /// The form of the tables, the rule for sizes, the root.
 pub fn map() -> Map {
-    mmu::kernel_map()
+    mmu::kernel_map(mmu::kernel_root().as_u64())
 }
 
 /// Where the image lies in memory.

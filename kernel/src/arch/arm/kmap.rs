@@ -4,7 +4,7 @@
 
 use super::cpus::START;
 use super::image::{__table_pool_end, __table_pool_start};
-use super::kernel_map;
+use super::kernel_map::{self, FIXED};
 use super::kernel_tables::Tables;
 use super::layout::{IMAGE_BASE, LINEAR_BASE, PAGE_SHIFT, WINDOW, set_phys_base};
 use super::mmu::{self, BLOCK_SHIFT, Entry, KERNEL_ROOT, MemoryKind, TABLE_SHIFT, linear_end};
@@ -17,8 +17,6 @@ use limen_linear_map::Map;
 
 pub use super::layout::image_to_phys;
 
-/// Where device pages needed before `mm` is up are mapped.
-pub(super) const FIXED: usize = 0xffe0_0000;
 /// Where the devicetree is mapped until the final map is live, in the early tables.
 const EARLY_DEVICETREE: usize = 0xf000_0000;
 

@@ -63,7 +63,7 @@ pub(super) fn kernel_table() -> usize {
 }
 
 /// The kernel's map, as `crates/linear-map` knows it: with the processor's root, not `mm`'s.
-pub(super) fn kernel_map() -> Map {
+pub(super) fn kernel_map(_: u64) -> Map {
     Map {
         geometry: &geometry::ARM_SHORT,
         rule: rule::ARM_SHORT,

@@ -4,14 +4,14 @@ use super::bbm;
 use super::image::{
     self as symbols, __boot_stack_guard, __image_end, __image_start, __rodata_end, __text_end,
 };
-use super::kernel_tables::Image;
-use super::kmap::{FIXED, image_to_phys};
-use super::mmu::{self, Entry, IMAGE_BASE, LARGEST_LEAF, LINEAR_BASE, VMAP};
+use super::mmu::{self, Entry, IMAGE_BASE, LARGEST_LEAF, LINEAR_BASE, VMAP, image_to_phys};
 use crate::mm::PhysAddr;
-use crate::mm::kernel_map::{Area, Run, Size};
+use crate::mm::kernel_map::{Area, Image, Run, Size};
 use core::fmt::{Result, Write};
 use limen_linear_map::{Access, Map, Table, geometry};
 
+/// Where device pages needed before `mm` is up are mapped: the end of the image's gigabyte.
+pub(super) const FIXED: usize = IMAGE_BASE + (1 << 30) - (2 << 20);
 /// The parts of the kernel's addresses.
 pub const AREAS: usize = 4;
 /// Lines have no addresses of memory.

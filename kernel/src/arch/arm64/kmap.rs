@@ -7,7 +7,7 @@ use super::cpus::START;
 use super::image::{
     __boot_stack_guard, __image_end, __rodata_end, __table_pool_end, __table_pool_start, __text_end, address,
 };
-use super::kernel_map;
+use super::kernel_map::{self, FIXED};
 use super::kernel_tables::Tables;
 use super::mmu::{self, EMPTY_ROOT, Entry, IMAGE_BASE, IMAGE_PHYS, MemoryKind, TABLE_SHIFT};
 use crate::mm::PhysRange;
@@ -18,8 +18,6 @@ use limen_linear_map::{Map, Table};
 
 pub use super::mmu::image_to_phys;
 
-/// Where device pages needed before `mm` is up are mapped: the end of the image's gigabyte.
-pub(super) const FIXED: usize = IMAGE_BASE + (1 << 30) - (2 << 20);
 /// Where the devicetree is mapped until the final map is live, in the early tables.
 const EARLY_DEVICETREE: usize = IMAGE_BASE + (1 << 29);
 

@@ -1,13 +1,21 @@
 //! The kernel's own map, as `crates/linear-map` knows it. The tree is that of quadrant 3: its addresses are
 //! the kernel's without the upper two bits.
 
-use super::kmap;
+use super::layout::to_phys;
 use super::mmu::{self, Entry, LARGEST_LEAF, LINEAR_BASE, VMAP};
 use super::tlb;
 use crate::mm::PhysAddr;
-use crate::mm::kernel_map::{Area, Run, Size};
+use crate::mm::kernel_map::{Area, Image, Run, Size};
 use core::fmt::{Result, Write};
 use limen_linear_map::{Access, Map, Table, geometry, rule};
+
+unsafe extern "C" {
+    static __image_start: u8;
+    static __text_end: u8;
+    static __rodata_end: u8;
+    static __boot_stack_guard: u8;
+    static __table_pool_end: u8;
+}
 
 /// The parts of the kernel's addresses.
 pub const AREAS: usize = 2;
@@ -25,10 +33,32 @@ pub fn map() -> Map {
     }
 }
 
+/// Where the image is.
+pub(super) fn image() -> Image {
+    // SAFETY: linker symbols; only their addresses are used.
+    let at = unsafe {
+        [
+            &__image_start,
+            &__text_end,
+            &__rodata_end,
+            &__boot_stack_guard,
+            &__table_pool_end,
+        ]
+    };
+    let [text, rodata, data, guard, end] = at.map(|symbol| to_phys(core::ptr::from_ref(symbol) as usize));
+    Image {
+        text,
+        rodata,
+        data,
+        guard,
+        end,
+    }
+}
+
 /// The image's part of the linear map, first address and one past the last: what changes of size need is in
 /// it.
 pub fn image_range() -> (u64, u64) {
-    let image = kmap::image();
+    let image = image();
     let at = |phys| address(mmu::phys_to_virt(PhysAddr::new(phys)) as usize);
     (at(image.text), at(image.end))
 }

@@ -5,7 +5,7 @@
 use super::cache::order_instructions;
 use super::hcall;
 use super::kernel_map;
-use super::kernel_tables::{Image, Tables};
+use super::kernel_tables::Tables;
 use super::layout::{LINEAR_BASE, kernel_root, phys_to_virt, to_phys};
 use super::pid::{self, ROOT_SIZE};
 use super::radix::MemoryKind;
@@ -14,12 +14,8 @@ use crate::mm::{PhysAddr, PhysRange, Prot};
 use limen_linear_map::Map;
 
 unsafe extern "C" {
-    static __image_start: u8;
-    static __text_end: u8;
-    static __rodata_end: u8;
     static __vectors_load: u8;
     static __vectors_size: u8;
-    static __boot_stack_guard: u8;
     static __table_pool_start: u8;
     static __table_pool_end: u8;
 }
@@ -39,28 +35,6 @@ pub fn install_vectors() {
         core::ptr::copy_nonoverlapping(from as *const u8, LINEAR_BASE as *mut u8, size);
     }
     order_instructions(LINEAR_BASE as *const u8);
-}
-
-/// Where the image is.
-pub(super) fn image() -> Image {
-    // SAFETY: linker symbols; only their addresses are used.
-    let at = unsafe {
-        [
-            &__image_start,
-            &__text_end,
-            &__rodata_end,
-            &__boot_stack_guard,
-            &__table_pool_end,
-        ]
-    };
-    let [text, rodata, data, guard, end] = at.map(|symbol| to_phys(address(symbol)));
-    Image {
-        text,
-        rodata,
-        data,
-        guard,
-        end,
-    }
 }
 
 /// The map under construction.
@@ -98,7 +72,7 @@ impl Builder {
                 size: end.saturating_sub(VECTORS),
             };
         }
-        self.tables.map_ram(&self.map, range, &image(), true);
+        self.tables.map_ram(&self.map, range, &kernel_map::image(), true);
     }
 }
 

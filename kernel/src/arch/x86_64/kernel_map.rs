@@ -1,14 +1,35 @@
 //! The kernel's own map, as `crates/linear-map` knows it.
 
 use super::cpu::{self, Features};
-use super::kernel_tables::Image;
+use super::cpus;
 use super::mmu::{self, Entry, KERNEL_BASE, LINEAR_BASE, VMAP};
 use super::tlb;
-use super::{cpus, kmap};
 use crate::mm::PhysAddr;
-use crate::mm::kernel_map::{Area, Run, Size};
+use crate::mm::kernel_map::{Area, Image, Run, Size};
 use core::fmt::{Result, Write};
 use limen_linear_map::{Access, Map, Table, geometry, rule};
+
+unsafe extern "C" {
+    static _text: u8;
+    static _etext: u8;
+    static _erodata: u8;
+    static _end: u8;
+}
+
+/// The image's bounds: text, constants, data (each to the next), end.
+pub(super) fn image_parts() -> [usize; 4] {
+    [
+        &raw const _text as usize,
+        &raw const _etext as usize,
+        &raw const _erodata as usize,
+        &raw const _end as usize,
+    ]
+}
+
+/// The physical address of something in the image.
+pub(super) fn image_phys(virt: usize) -> u64 {
+    (virt - KERNEL_BASE) as u64
+}
 
 /// The parts of the kernel's addresses.
 pub const AREAS: usize = 3;
@@ -28,12 +49,12 @@ pub fn map() -> Map {
 
 /// Where the image lies in memory.
 pub(super) fn image() -> Image {
-    let [text, rodata, data, end] = kmap::image().map(kmap::image_phys);
+    let [text, rodata, data, end] = image_parts().map(image_phys);
     Image {
         text,
         rodata,
         data,
-        guard: kmap::image_phys(cpus::boot_stack_guard()),
+        guard: image_phys(cpus::boot_stack_guard()),
         end,
     }
 }

@@ -4,37 +4,15 @@
 
 use super::cpu::{self, Features};
 use super::cpus;
-use super::kernel_map;
+use super::kernel_map::{self, image_parts, image_phys};
 use super::kernel_tables::Tables;
-use super::mmu::{KERNEL_BASE, KERNEL_ROOT, MemoryKind};
+use super::mmu::{KERNEL_ROOT, MemoryKind};
 use super::pvh::Info;
 use crate::mm::Prot;
 use core::sync::atomic::{AtomicU64, Ordering};
 use limen_linear_map::{Map, Table};
 
 const PAGE: u64 = 4096;
-
-unsafe extern "C" {
-    static _text: u8;
-    static _etext: u8;
-    static _erodata: u8;
-    static _end: u8;
-}
-
-/// The image's bounds: text, constants, data (each to the next), end.
-pub fn image() -> [usize; 4] {
-    [
-        &raw const _text as usize,
-        &raw const _etext as usize,
-        &raw const _erodata as usize,
-        &raw const _end as usize,
-    ]
-}
-
-/// The physical address of something in the image.
-pub fn image_phys(virt: usize) -> u64 {
-    (virt - KERNEL_BASE) as u64
-}
 
 static LOW_END: AtomicU64 = AtomicU64::new(0);
 static HIGH_END: AtomicU64 = AtomicU64::new(0);
@@ -69,7 +47,7 @@ fn find_room(info: &Info, image_end: u64, size: u64) -> u64 {
 /// Boot CPU, once, on the first tables.
 pub unsafe fn build(info: &mut Info) {
     assert!(cpu::has(Features::NX), "the processor has no no-execute pages");
-    let [text, rodata, data, end] = image();
+    let [text, rodata, data, end] = image_parts();
     info.reserve(image_phys(text), (end - text) as u64);
     let top = info.memory().last().map_or(0, |r| r.start.as_u64() + r.size);
     for range in info.memory() {
