@@ -6,7 +6,7 @@ use super::cache::order_instructions;
 use super::hcall;
 use super::kernel_map;
 use super::kernel_tables::Tables;
-use super::layout::{LINEAR_BASE, kernel_root, phys_to_virt, to_phys};
+use super::layout::{LINEAR_BASE, kernel_root, phys_to_virt};
 use super::pid::{self, ROOT_SIZE};
 use super::radix::MemoryKind;
 use super::spr::{self, MSR_RELOCATE};
