@@ -10,7 +10,7 @@ use crate::sync::{MAX_CPUS, Mutex};
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 use core::ptr;
-use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
 /// A call.
 struct Call {
@@ -107,6 +107,10 @@ pub fn alone(f: &mut (dyn FnMut() + Send)) {
     static WAITING: AtomicUsize = AtomicUsize::new(0);
     static ROUND: AtomicUsize = AtomicUsize::new(0);
 
+    /// A CPU that does not come waits, with interrupts off, for a lock that one which waits here has: after so
+    /// long all go on, and it is tried again.
+    const PATIENCE_NS: u64 = 100_000_000;
+
     /// What only the caller's CPU uses.
     struct Work<'a>(UnsafeCell<&'a mut (dyn FnMut() + Send)>);
     // SAFETY: see above.
@@ -121,29 +125,38 @@ pub fn alone(f: &mut (dyn FnMut() + Send)) {
     }
 
     let _one = ONE.lock();
-    preempt::disable();
-    let here = crate::arch::smp::cpu_id();
-    let cpus = online().with(here);
-    let others = cpus.count() - 1;
-    let round = ROUND.load(Ordering::Relaxed);
-    WAITING.store(0, Ordering::Relaxed);
     let work = Work(UnsafeCell::new(f));
-    on_each_cpu(cpus, &|| {
-        if crate::arch::smp::cpu_id() != here {
-            WAITING.fetch_add(1, Ordering::AcqRel);
-            while ROUND.load(Ordering::Acquire) == round {
-                irq::spin_hint();
+    let done = AtomicBool::new(false);
+    while !done.load(Ordering::Relaxed) {
+        preempt::disable();
+        let here = crate::arch::smp::cpu_id();
+        let cpus = online().with(here);
+        let others = cpus.count() - 1;
+        let round = ROUND.load(Ordering::Relaxed);
+        WAITING.store(0, Ordering::Relaxed);
+        let deadline = crate::arch::time::now_ns() + PATIENCE_NS;
+        on_each_cpu(cpus, &|| {
+            if crate::arch::smp::cpu_id() != here {
+                WAITING.fetch_add(1, Ordering::AcqRel);
+                while ROUND.load(Ordering::Acquire) == round {
+                    irq::spin_hint();
+                }
+                return;
             }
-            return;
-        }
-        while WAITING.load(Ordering::Acquire) != others {
-            irq::spin_hint();
-        }
-        // SAFETY: the one call on this CPU.
-        unsafe { work.run() };
-        ROUND.store(round.wrapping_add(1), Ordering::Release);
-    });
-    preempt::enable();
+            let mut late = false;
+            while WAITING.load(Ordering::Acquire) != others && !late {
+                irq::spin_hint();
+                late = crate::arch::time::now_ns() > deadline;
+            }
+            if !late {
+                // SAFETY: the one call on this CPU.
+                unsafe { work.run() };
+                done.store(true, Ordering::Relaxed);
+            }
+            ROUND.store(round.wrapping_add(1), Ordering::Release);
+        });
+        preempt::enable();
+    }
 }
 
 /// Lets `cpu` run `call`, soon.
