@@ -21,7 +21,7 @@ use super::imp::{
 };
 use crate::arch::devices::{PciConfig, VirtioMmio};
 use crate::arch::tracked::Call;
-use crate::mm::kernel_map::{Area, Run};
+use crate::mm::kernel_map::{Area, Image, Run};
 use crate::mm::{PhysAddr, Prot};
 use crate::sched::{CpuData, cpu::CpuLocal, resume::Resume};
 use crate::signal::{Delivery, Restored};
@@ -248,8 +248,8 @@ owed! {
 owed! {
     /// The form of the tables, the processor's rule for sizes, the root.
     kernel_map::map => fn() -> Map;
-    /// The image's part of the linear map: first address, one past the last.
-    kernel_map::image_range => fn() -> (u64, u64);
+    /// Where the image lies in memory.
+    kernel_map::image => fn() -> Image;
     /// Whether all leaves are to be pages, though nobody asked for it. Boot.
     kernel_map::wants_pages => fn() -> bool;
     /// An address as the tables count.

@@ -3,7 +3,7 @@
 
 use super::kernel_map;
 use super::mmu::{self, Entry, MemoryKind};
-use crate::mm::kernel_map::Image;
+use crate::mm::kernel_map::{Image, numbers};
 use crate::mm::{PAGE_SIZE, PhysAddr, PhysRange, Prot};
 use limen_linear_map::{self as linear_map, Build, Map, Table, Tables as Read};
 
@@ -90,23 +90,23 @@ impl Tables {
         };
         let (low, high) = (image.text & !(block - 1), image.end.next_multiple_of(block));
         let parts = [
-            (0, low, write, map),
-            (low, image.text, write, &pages),
-            (image.text, image.rodata, text, map),
-            (image.rodata, image.data, read, map),
-            (image.data, guard, write, map),
-            (behind, image.end, write, map),
-            (image.end, high, write, &pages),
-            (high, u64::MAX, write, map),
+            (0, low, write),
+            (low, image.text, write),
+            (image.text, image.rodata, text),
+            (image.rodata, image.data, read),
+            (image.data, guard, write),
+            (behind, image.end, write),
+            (image.end, high, write),
+            (high, u64::MAX, write),
         ];
-        for (from, to, prot, map) in parts {
+        for (from, to, prot) in parts {
+            let map = if block > 1 && from >= low && to <= high {
+                &pages
+            } else {
+                map
+            };
             let (from, to) = (from.max(start), to.min(end));
             if from < to {
-                let map = if block > 1 && from >= low && to <= high {
-                    &pages
-                } else {
-                    map
-                };
                 let virt = mmu::phys_to_virt(PhysAddr::new(from)) as usize;
                 self.map(map, virt, from, to - from, prot, MemoryKind::Normal);
             }
@@ -128,19 +128,11 @@ impl Build for Tables {
     }
 
     fn write(&mut self, table: Table, level: usize, index: usize, count: usize, entry: linear_map::Entry) {
-        let first = Entry::of_kernel(entry, level).number();
-        let second = match entry {
-            linear_map::Entry::Leaf(leaf) if count > 1 => {
-                let phys = leaf.phys + kernel_map::map().geometry.level(level).size();
-                Entry::of_kernel(linear_map::Entry::Leaf(linear_map::Leaf { phys, ..leaf }), level).number()
-            }
-            _ => first,
-        };
-        let mut number = first;
+        let (mut number, more) = numbers(entry, level);
         for n in 0..count {
             // SAFETY: an entry of a table that came from here, which nobody else writes yet.
             unsafe { self.slot(table, index + n).write(Entry::of_number(number)) };
-            number = number.wrapping_add(second.wrapping_sub(first));
+            number = number.wrapping_add(more);
         }
     }
 }

@@ -60,7 +60,6 @@ pub fn stat_of<'a>(mnt: &Mount, dentry: &'a Dentry) -> Stat<'a> {
     let inode = &**dentry.inode;
     inode.ops.refresh(inode);
     let (size, blocks) = match &inode.pages {
-        Some(pages) if pages.is_secret() => (pages.size(), 0),
         Some(pages) => (pages.size(), (pages.resident() * (PAGE_SIZE / 512)) as u64),
         None => (size_without_pages(dentry), 0),
     };

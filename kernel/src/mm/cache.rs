@@ -115,7 +115,8 @@ pub struct PageCache {
     /// The lock of the one writer: [`Writing`].
     writer: Mutex<()>,
     pages: SpinLock<Radix<Page>>,
-    /// How many pages there are. Written under the lock, read without.
+    /// How many pages there are; none of a secret file count, as on Linux. Written under the lock, read
+    /// without.
     resident: AtomicUsize,
     size: AtomicU64,
     mappers: SpinLock<Mappers>,
@@ -287,7 +288,9 @@ impl PageCache {
         }
         page.set_kind(PageKind::Cache);
         pages.insert(index, page.clone());
-        self.resident.store(pages.len(), Relaxed);
+        if !self.secret {
+            self.resident.store(pages.len(), Relaxed);
+        }
         drop(pages);
         CACHED.fetch_add(1, Relaxed);
         Ok(page)

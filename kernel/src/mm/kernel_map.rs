@@ -3,9 +3,10 @@
 
 use super::linear::{Stretch, each_stretch};
 use crate::arch::kernel_map;
+use crate::arch::mmu::Entry;
 use core::fmt::{self, Write};
 use core::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
-use limen_linear_map::{Access, Leaf, MAX_LEVELS, Mapped, Report};
+use limen_linear_map::{self as linear_map, Access, Leaf, MAX_LEVELS, Mapped, Report};
 
 /// A part of the kernel's addresses.
 #[derive(Clone, Copy, Debug)]
@@ -16,6 +17,17 @@ pub struct Area {
     pub end: u64,
     /// Its name in the list of leaves, with Linux's words.
     pub name: &'static str,
+}
+
+impl Area {
+    /// Of these addresses.
+    pub fn new(start: usize, end: usize, name: &'static str) -> Self {
+        Self {
+            start: kernel_map::address(start),
+            end: kernel_map::address(end),
+            name,
+        }
+    }
 }
 
 /// Where the image lies in memory: physical addresses.
@@ -33,6 +45,19 @@ pub struct Image {
     pub end: u64,
 }
 
+impl Image {
+    /// With these bounds, in their order.
+    pub fn new([text, rodata, data, guard, end]: [u64; 5]) -> Self {
+        Self {
+            text,
+            rodata,
+            data,
+            guard,
+            end,
+        }
+    }
+}
+
 /// Leaves that follow each other and say the same.
 #[derive(Clone, Copy, Debug)]
 pub struct Run {
@@ -44,6 +69,18 @@ pub struct Run {
     pub leaf: Leaf,
     /// The level of all of them.
     pub level: usize,
+}
+
+/// An entry of `level` as a number, and what is to be added for each that follows it: leaves follow each
+/// other in memory.
+pub fn numbers(entry: linear_map::Entry, level: usize) -> (u64, u64) {
+    let number = |entry| Entry::of_kernel(entry, level).number();
+    let first = number(entry);
+    let linear_map::Entry::Leaf(mut next) = entry else {
+        return (first, 0);
+    };
+    next.phys += kernel_map::map().geometry.level(level).size();
+    (first, number(linear_map::Entry::Leaf(next)).wrapping_sub(first))
 }
 
 /// Bytes as Linux's lists of leaves have them: a number in nine columns, and its unit.

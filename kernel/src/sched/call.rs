@@ -107,8 +107,8 @@ pub fn alone(f: &mut (dyn FnMut() + Send)) {
     static WAITING: AtomicUsize = AtomicUsize::new(0);
     static ROUND: AtomicUsize = AtomicUsize::new(0);
 
-    /// A CPU that does not come waits, with interrupts off, for a lock that one which waits here has: after so
-    /// long all go on, and it is tried again.
+    /// A CPU that does not come waits, with interrupts off, for a lock that one which waits here has: after
+    /// so long all go on, and it is tried again.
     const PATIENCE_NS: u64 = 100_000_000;
 
     /// What only the caller's CPU uses.

@@ -1,13 +1,10 @@
 //! The kernel's own map, as `crates/linear-map` knows it.
 
-use super::image::{
-    self as symbols, __boot_stack_guard, __image_end, __image_start, __rodata_end, __text_end,
-};
+pub use super::image::image;
 use super::kuser;
-use super::layout::{LINEAR_BASE, LINEAR_SIZE, VMAP, WINDOW, image_to_phys};
+use super::layout::{LINEAR_BASE, LINEAR_SIZE, VMAP, WINDOW};
 use super::mmu::{self, Entry};
-use crate::mm::PhysAddr;
-use crate::mm::kernel_map::{Area, Image, Run, Size};
+use crate::mm::kernel_map::{Area, Run, Size};
 use core::fmt::{Result, Write};
 use limen_linear_map::{Access, Map};
 
@@ -21,36 +18,6 @@ pub const SHOWS_MEMORY: bool = false;
 /// The form of the tables, the rule for sizes, the root.
 pub fn map() -> Map {
     mmu::kernel_map(mmu::kernel_root().as_u64())
-}
-
-/// Where the image lies in memory.
-pub(super) fn image() -> Image {
-    // SAFETY: linker symbols; only their addresses are used.
-    let at = unsafe {
-        [
-            &__image_start,
-            &__text_end,
-            &__rodata_end,
-            &__boot_stack_guard,
-            &__image_end,
-        ]
-    };
-    let [text, rodata, data, guard, end] = at.map(|symbol| image_to_phys(symbols::address(symbol)));
-    Image {
-        text,
-        rodata,
-        data,
-        guard,
-        end,
-    }
-}
-
-/// The image's part of the linear map, first address and one past the last: what changes of size need is in
-/// it.
-pub fn image_range() -> (u64, u64) {
-    let image = image();
-    let at = |phys| address(mmu::phys_to_virt(PhysAddr::new(phys)) as usize);
-    (at(image.text), at(image.end))
 }
 
 /// Whether all leaves are to be pages here.
@@ -77,17 +44,12 @@ pub fn invalidate(start: u64, end: u64, level: usize, tables: bool) {
 
 /// The linear map first.
 pub fn areas() -> [Area; AREAS] {
-    let area = |start: usize, end: usize, name| Area {
-        start: start as u64,
-        end: end as u64,
-        name,
-    };
     [
-        area(LINEAR_BASE, LINEAR_BASE + LINEAR_SIZE as usize, "Kernel Mapping"),
-        area(VMAP.0, VMAP.1, "vmalloc() Area"),
-        area(WINDOW.0, WINDOW.1, "Persistent kmap() Area"),
-        area(FIXED, FIXED + (1 << 20), "Fixmap Area"),
-        area(kuser::ADDRESS, kuser::ADDRESS + 4096, "Vectors"),
+        Area::new(LINEAR_BASE, LINEAR_BASE + LINEAR_SIZE as usize, "Kernel Mapping"),
+        Area::new(VMAP.0, VMAP.1, "vmalloc() Area"),
+        Area::new(WINDOW.0, WINDOW.1, "Persistent kmap() Area"),
+        Area::new(FIXED, FIXED + (1 << 20), "Fixmap Area"),
+        Area::new(kuser::ADDRESS, kuser::ADDRESS + 4096, "Vectors"),
     ]
 }
 

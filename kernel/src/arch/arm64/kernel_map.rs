@@ -1,12 +1,9 @@
 //! The kernel's own map, as `crates/linear-map` knows it.
 
 use super::bbm;
-use super::image::{
-    self as symbols, __boot_stack_guard, __image_end, __image_start, __rodata_end, __text_end,
-};
-use super::mmu::{self, Entry, IMAGE_BASE, LARGEST_LEAF, LINEAR_BASE, VMAP, image_to_phys};
-use crate::mm::PhysAddr;
-use crate::mm::kernel_map::{Area, Image, Run, Size};
+pub use super::image::image;
+use super::mmu::{self, Entry, IMAGE_BASE, LARGEST_LEAF, LINEAR_BASE, VMAP};
+use crate::mm::kernel_map::{Area, Run, Size};
 use core::fmt::{Result, Write};
 use limen_linear_map::{Access, Map, Table, geometry};
 
@@ -26,36 +23,6 @@ pub fn map() -> Map {
         largest: LARGEST_LEAF,
         groups: bbm::live(),
     }
-}
-
-/// Where the image lies in memory.
-pub(super) fn image() -> Image {
-    // SAFETY: linker symbols; only their addresses are used.
-    let at = unsafe {
-        [
-            &__image_start,
-            &__text_end,
-            &__rodata_end,
-            &__boot_stack_guard,
-            &__image_end,
-        ]
-    };
-    let [text, rodata, data, guard, end] = at.map(|symbol| image_to_phys(symbols::address(symbol)));
-    Image {
-        text,
-        rodata,
-        data,
-        guard,
-        end,
-    }
-}
-
-/// The image's part of the linear map, first address and one past the last: what changes of size need is in
-/// it.
-pub fn image_range() -> (u64, u64) {
-    let image = image();
-    let at = |phys| address(mmu::phys_to_virt(PhysAddr::new(phys)) as usize);
-    (at(image.text), at(image.end))
 }
 
 /// Whether all leaves are to be pages here.
@@ -82,16 +49,11 @@ pub fn invalidate(start: u64, end: u64, level: usize, tables: bool) {
 
 /// The linear map first.
 pub fn areas() -> [Area; AREAS] {
-    let area = |start: usize, end: usize, name| Area {
-        start: start as u64,
-        end: end as u64,
-        name,
-    };
     [
-        area(LINEAR_BASE, VMAP.0, "Linear Mapping start"),
-        area(VMAP.0, VMAP.1, "vmalloc() area"),
-        area(IMAGE_BASE, FIXED, "Kernel image start"),
-        area(FIXED, IMAGE_BASE + (1 << 30), "Fixmap start"),
+        Area::new(LINEAR_BASE, VMAP.0, "Linear Mapping start"),
+        Area::new(VMAP.0, VMAP.1, "vmalloc() area"),
+        Area::new(IMAGE_BASE, FIXED, "Kernel image start"),
+        Area::new(FIXED, IMAGE_BASE + (1 << 30), "Fixmap start"),
     ]
 }
 

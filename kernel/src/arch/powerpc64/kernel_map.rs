@@ -4,7 +4,6 @@
 use super::layout::to_phys;
 use super::mmu::{self, Entry, LARGEST_LEAF, LINEAR_BASE, VMAP};
 use super::tlb;
-use crate::mm::PhysAddr;
 use crate::mm::kernel_map::{Area, Image, Run, Size};
 use core::fmt::{Result, Write};
 use limen_linear_map::{Access, Map, Table, geometry, rule};
@@ -33,8 +32,8 @@ pub fn map() -> Map {
     }
 }
 
-/// Where the image is.
-pub(super) fn image() -> Image {
+/// Where the image lies in memory.
+pub fn image() -> Image {
     // SAFETY: linker symbols; only their addresses are used.
     let at = unsafe {
         [
@@ -45,22 +44,7 @@ pub(super) fn image() -> Image {
             &__table_pool_end,
         ]
     };
-    let [text, rodata, data, guard, end] = at.map(|symbol| to_phys(core::ptr::from_ref(symbol) as usize));
-    Image {
-        text,
-        rodata,
-        data,
-        guard,
-        end,
-    }
-}
-
-/// The image's part of the linear map, first address and one past the last: what changes of size need is in
-/// it.
-pub fn image_range() -> (u64, u64) {
-    let image = image();
-    let at = |phys| address(mmu::phys_to_virt(PhysAddr::new(phys)) as usize);
-    (at(image.text), at(image.end))
+    Image::new(at.map(|symbol| to_phys(core::ptr::from_ref(symbol) as usize)))
 }
 
 /// Whether all leaves are to be pages here.
@@ -86,14 +70,9 @@ pub fn invalidate(start: u64, end: u64, level: usize, tables: bool) {
 
 /// The linear map first.
 pub fn areas() -> [Area; AREAS] {
-    let area = |start: usize, end: usize, name| Area {
-        start: (start & !LINEAR_BASE) as u64,
-        end: (end & !LINEAR_BASE) as u64,
-        name,
-    };
     [
-        area(LINEAR_BASE, VMAP.0, "Start of kernel VM"),
-        area(VMAP.0, VMAP.1, "vmalloc() Area"),
+        Area::new(LINEAR_BASE, VMAP.0, "Start of kernel VM"),
+        Area::new(VMAP.0, VMAP.1, "vmalloc() Area"),
     ]
 }
 

@@ -4,7 +4,6 @@ use super::cpu::{self, Features};
 use super::cpus;
 use super::mmu::{self, Entry, KERNEL_BASE, LINEAR_BASE, VMAP};
 use super::tlb;
-use crate::mm::PhysAddr;
 use crate::mm::kernel_map::{Area, Image, Run, Size};
 use core::fmt::{Result, Write};
 use limen_linear_map::{Access, Map, Table, geometry, rule};
@@ -48,23 +47,9 @@ pub fn map() -> Map {
 }
 
 /// Where the image lies in memory.
-pub(super) fn image() -> Image {
-    let [text, rodata, data, end] = image_parts().map(image_phys);
-    Image {
-        text,
-        rodata,
-        data,
-        guard: image_phys(cpus::boot_stack_guard()),
-        end,
-    }
-}
-
-/// The image's part of the linear map, first address and one past the last: what changes of size need is in
-/// it.
-pub fn image_range() -> (u64, u64) {
-    let image = image();
-    let at = |phys| address(mmu::phys_to_virt(PhysAddr::new(phys)) as usize);
-    (at(image.text), at(image.end))
+pub fn image() -> Image {
+    let [text, rodata, data, end] = image_parts();
+    Image::new([text, rodata, data, cpus::boot_stack_guard(), end].map(image_phys))
 }
 
 /// Whether all leaves are to be pages here.
@@ -86,15 +71,10 @@ pub fn invalidate(start: u64, end: u64, level: usize, tables: bool) {
 
 /// The linear map first.
 pub fn areas() -> [Area; AREAS] {
-    let area = |start: usize, end: usize, name| Area {
-        start: start as u64,
-        end: end as u64,
-        name,
-    };
     [
-        area(LINEAR_BASE, LINEAR_BASE + (64 << 40), "Low Kernel Mapping"),
-        area(VMAP.0, VMAP.1, "vmalloc() Area"),
-        area(KERNEL_BASE, KERNEL_BASE + (1 << 30), "High Kernel Mapping"),
+        Area::new(LINEAR_BASE, LINEAR_BASE + (64 << 40), "Low Kernel Mapping"),
+        Area::new(VMAP.0, VMAP.1, "vmalloc() Area"),
+        Area::new(KERNEL_BASE, KERNEL_BASE + (1 << 30), "High Kernel Mapping"),
     ]
 }
 

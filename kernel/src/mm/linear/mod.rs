@@ -23,10 +23,10 @@ use crate::sched::{call, preempt};
 use crate::sync::IrqSpinGuard;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use limen_linear_map::{
-    self as linear_map, Access, Change, Edit, Error, MAX_RESERVE, Map, Report, Reserve, Step, rule,
+    self as linear_map, Access, Change, Edit, Error, Leaf, MAX_RESERVE, Map, Report, Reserve, Step, rule,
 };
 use limen_linux_abi::Errno;
-use tables::{Live, MAP, Pool, Window, refill, stretch, write};
+use tables::{Live, MAP, Pool, Window, refill, write};
 
 pub use tables::in_reserve;
 pub(super) use tables::{Stretch, each_stretch};
@@ -74,8 +74,6 @@ enum Merge {
 enum How {
     /// Other CPUs go on. The lock is let go at pauses.
     Beside,
-    /// The same, interrupts off: it is not let go.
-    AtOnce,
     /// Other CPUs wait, as long as sizes have to change.
     Alone,
 }
@@ -165,10 +163,8 @@ fn change(map: &Map, (start, end): (u64, u64), edit: Edit, merge: Merge, why: Re
         let mut result = Ok(());
         if alone_now {
             alone(&mut || result = attempt(How::Alone));
-        } else if irq::enabled() {
-            result = attempt(How::Beside);
         } else {
-            result = attempt(How::AtOnce);
+            result = attempt(How::Beside);
         }
         frame::free_list(surplus);
         result?;
@@ -197,18 +193,9 @@ fn must_not_be_both(map: &Map, start: u64, end: u64, edit: Edit) -> Result<(), E
     if !edit.set.intersects(both) {
         return Ok(());
     }
-    let mut at = start;
-    while at < end {
-        at = match stretch(map, at, end) {
-            Ok(found) => {
-                if edit.of(found.first.leaf.attributes).access.contains(both) {
-                    return Err(Errno::EINVAL);
-                }
-                let size = found.first.size * found.count as u64;
-                found.first.addr.saturating_add(size)
-            }
-            Err(next) => next,
-        };
+    let is_both = |leaf: Leaf| edit.of(leaf.attributes).access.contains(both);
+    if map.leaves(&Live, start, end).any(|found| is_both(found.leaf)) {
+        return Err(Errno::EINVAL);
     }
     Ok(())
 }
@@ -269,7 +256,7 @@ fn merge_alone(map: &Map, start: u64, end: u64, direct: bool) {
         let size = map.geometry.level(level).size();
         let mut at = start & !(size - 1);
         while at < end {
-            if is_whole(map, at.max(start), level) {
+            if can_merge(map, at, size, level) {
                 let mut surplus = FrameList::new();
                 let mut change = Change::merge(map, at, at + size);
                 alone(&mut || drop(drive(&mut change, How::Alone, MAP.lock(), &mut surplus, || true)));
@@ -281,33 +268,14 @@ fn merge_alone(map: &Map, start: u64, end: u64, direct: bool) {
     }
 }
 
-/// Whether the table below `level` that maps `addr` can become a block: all its entries are leaves that say
-/// the same. Nothing of the image's surroundings can: what merging needs is there.
-fn is_whole(map: &Map, addr: u64, level: usize) -> bool {
-    let size = map.geometry.level(level).size();
-    let at = addr & !(size - 1);
-    let image = kernel_map::image_range();
-    if at < image.1 && image.0 < at + size {
-        return false;
-    }
+/// Whether a table that maps `[at, at + size)` can become a block of `level`. Nothing of the image's
+/// surroundings can: what merging needs is there.
+fn can_merge(map: &Map, at: u64, size: u64, level: usize) -> bool {
+    let image = kernel_map::image();
+    let addr = |phys| kernel_map::address(mmu::phys_to_virt(PhysAddr::new(phys)) as usize);
+    let apart = at + size <= addr(image.text) || at >= addr(image.end);
     let _lock = MAP.lock();
-    // Most often it is seen here that they are not.
-    if map.at(&Live, addr).is_none_or(|found| found.level + 1 != level) {
-        return false;
-    }
-    let Some(first) = map.at(&Live, at) else {
-        return false;
-    };
-    let step = map.geometry.level(level - 1).size();
-    let phys = first.leaf.phys;
-    phys.is_multiple_of(size)
-        && (0..size / step).all(|n| {
-            map.at(&Live, at + n * step).is_some_and(|found| {
-                found.level + 1 == level
-                    && found.leaf.phys == phys + n * step
-                    && found.leaf.attributes == first.leaf.attributes
-            })
-        })
+    apart && map.merges(&Live, at, level)
 }
 
 /// How many tables the map has, the root included. The lock is held meanwhile.
@@ -318,7 +286,7 @@ pub fn tables() -> usize {
 
 /// Takes and gives what may be done with `pages` pages of the linear map from the one at `phys` on. Errors:
 /// `ENOMEM`; `EBUSY` if other CPUs would have to wait and this code may not. In any context.
-pub fn change_linear(phys: PhysAddr, pages: usize, edit: Edit, why: Reason) -> Result<(), Errno> {
+fn change_linear(phys: PhysAddr, pages: usize, edit: Edit, why: Reason) -> Result<(), Errno> {
     if mmu::HIGH_MEMORY && phys.as_u64() >= mmu::linear_end() {
         return Ok(());
     }

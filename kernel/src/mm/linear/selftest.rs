@@ -1,7 +1,7 @@
 //! The map's self-tests (see `boot::selftest`): blocks become pages and blocks again while other CPUs read
 //! them.
 
-use super::{Live, MAP, Reason, map, may_park, set_executable, set_present, set_read_only, set_writable};
+use super::{Live, MAP, Reason, map, set_executable, set_present, set_read_only, set_writable};
 use crate::arch::mmu;
 use crate::check;
 use crate::cmdline;
@@ -154,11 +154,13 @@ fn without_interrupts() -> Result<(), &'static str> {
     let block = Block::new()?;
     let before = figures();
     let at = block.at() + PAGES / 2 * PAGE_SIZE;
+    let rule = map().rule;
+    let splits = found(at).is_some_and(|found| found.level > 0);
     let (first, second) = crate::sync::without_interrupts(|| {
         let first = set_read_only(at + PAGE_SIZE, 1, Reason::Test);
         (first, set_writable(at + PAGE_SIZE, 1, Reason::Test))
     });
-    if map().rule.parks(map().rule.table) && !may_park_here(at) {
+    if rule.parks(rule.table) && splits {
         // Where others would have to wait it is refused, and nothing is changed.
         check!(first == Err(Errno::EBUSY));
     } else {
@@ -166,12 +168,6 @@ fn without_interrupts() -> Result<(), &'static str> {
     }
     check!(figures() == before && block.is_whole());
     Ok(())
-}
-
-/// Whether a page can be made at `at` with interrupts off although others would have to wait: it is one.
-fn may_park_here(at: usize) -> bool {
-    let _ = may_park;
-    found(at).is_some_and(|found| found.level == 0)
 }
 
 /// What readers and the changer share.
@@ -243,10 +239,9 @@ fn change_all(block: &Block, rounds: usize) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// After all of it: no W+X page, the lock is free, and all counts are those of the tables.
+/// After all of it: no W+X page, and all counts are those of the tables.
 fn as_before() -> Result<(), &'static str> {
     check!(kernel_map::writable_and_executable() == 0);
-    drop(MAP.lock());
     check!(kernel_map::counts_are_true());
     Ok(())
 }

@@ -60,7 +60,8 @@ pub fn set_read_only(at: usize, pages: usize, why: Reason) -> Result<(), Errno> 
     both(at, pages, edit(Access::WRITE, Access::empty()), why)
 }
 
-/// They become writable; they must not be executable (`EINVAL`). Other errors as [`set_read_only`].
+/// They become writable; they must not be executable there (`EINVAL`; other mappings of the same memory are
+/// not asked). Other errors as [`set_read_only`].
 pub fn set_writable(at: usize, pages: usize, why: Reason) -> Result<(), Errno> {
     both(at, pages, edit(Access::empty(), Access::WRITE), why)
 }

@@ -3,6 +3,7 @@
 use crate::arch::kernel_map;
 use crate::arch::mmu::{self, Entry, MemoryKind};
 use crate::mm::frame::{self, For, FrameList};
+use crate::mm::kernel_map::numbers;
 use crate::mm::{PAGE_SIZE, PhysAddr, Prot, table, vmap};
 use crate::sync::IrqSpinLock;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -40,7 +41,7 @@ pub(in crate::mm) struct Stretch {
 
 /// Finds the next leaves at `at` or behind, before `end`. The caller has the lock. `Err`: there are none up
 /// to that address.
-pub(super) fn stretch(map: &Map, at: u64, end: u64) -> Result<Stretch, u64> {
+fn stretch(map: &Map, at: u64, end: u64) -> Result<Stretch, u64> {
     let mut table = map.root;
     let mut level = map.geometry.top();
     loop {
@@ -62,14 +63,7 @@ pub(super) fn stretch(map: &Map, at: u64, end: u64) -> Result<Stretch, u64> {
                 return Err(addr.saturating_add(empty as u64 * form.size()));
             }
             linear_map::Entry::Leaf(leaf) => {
-                let first = number(0);
-                let next = linear_map::Leaf {
-                    phys: leaf.phys + form.size(),
-                    ..leaf
-                };
-                let more = Entry::of_kernel(linear_map::Entry::Leaf(next), level)
-                    .number()
-                    .wrapping_sub(first);
+                let (first, more) = numbers(linear_map::Entry::Leaf(leaf), level);
                 let other = |n: &usize| number(*n) != first.wrapping_add(more.wrapping_mul(*n as u64));
                 let mapped = Mapped {
                     addr,
@@ -109,6 +103,7 @@ pub(in crate::mm) fn each_stretch(start: u64, end: u64, mut f: impl FnMut(&Stret
 
 /// Tables that are kept in reserve, at most.
 const POOL: usize = 64;
+
 /// The tables in reserve.
 pub(super) struct Pool {
     tables: [Table; POOL],
@@ -231,16 +226,7 @@ pub(super) fn write(window: &mut Window, step: &Step) {
     else {
         return;
     };
-    let first = Entry::of_kernel(entry, level).number();
-    let second = match entry {
-        linear_map::Entry::Leaf(leaf) => {
-            let phys = leaf.phys + kernel_map::map().geometry.level(level).size();
-            Entry::of_kernel(linear_map::Entry::Leaf(linear_map::Leaf { phys, ..leaf }), level).number()
-        }
-        _ => first,
-    };
-    let more = second.wrapping_sub(first);
-    let mut number = first;
+    let (mut number, more) = numbers(entry, level);
     let mut at = window.slot(table, index);
     for _ in 0..count {
         // SAFETY: the caller has the map's lock, and the engine names entries of tables of the map, or of
