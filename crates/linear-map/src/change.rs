@@ -260,10 +260,7 @@ impl Change {
                         self.phase = Phase::Apply;
                     }
                 }),
-                Phase::Apply => {
-                    self.apply(tables);
-                    Ok(())
-                }
+                Phase::Apply => self.apply(tables),
                 Phase::Collapse { level } => {
                     self.collapse(tables, level);
                     Ok(())
@@ -339,28 +336,29 @@ impl Change {
     }
 
     /// Changes the next entries, or passes over them.
-    fn apply(&mut self, tables: &impl Tables) {
+    fn apply(&mut self, tables: &impl Tables) -> Result<(), Error> {
         if self.at >= self.end {
             self.flush();
             self.phase = Phase::Done;
             if self.merges {
                 self.begin_level(0);
             }
-            return;
+            return Ok(());
         }
         let found = self.map.find(tables, self.at, 0);
         let form = self.map.geometry.level(found.level);
         let size = form.size();
         let Entry::Leaf(leaf) = found.entry else {
             self.at = found.addr.saturating_add(size);
-            return self.worked(1);
+            self.worked(1);
+            return Ok(());
         };
         let unit = if leaf.grouped { form.group_size() } else { size };
         if !Map::aligned(self.at, unit) || self.end - self.at < unit {
             // Somebody has merged what the ends were in, during a pause.
             self.flush();
             self.phase = Phase::First;
-            return;
+            return Ok(());
         }
         let mut most = (form.entries() - found.index).min(((self.end - self.at) >> form.shift) as usize);
         if leaf.grouped {
@@ -382,6 +380,9 @@ impl Change {
         }
         let bytes = (count as u64) << form.shift;
         let attributes = self.edit.of(leaf.attributes);
+        if attributes.is_dangerous() && !leaf.attributes.is_dangerous() {
+            return Err(Error::WriteAndExecute);
+        }
         if attributes != leaf.attributes {
             let run = Run {
                 table: found.table,
@@ -397,6 +398,7 @@ impl Change {
         if self.at < self.end {
             self.worked(count);
         }
+        Ok(())
     }
 
     /// Writes new attributes.

@@ -355,6 +355,32 @@ fn changes_in_pauses() {
     }
 }
 
+/// What is executable does not become writable, nor the other way round; what comes before it is changed.
+#[test]
+fn never_both() {
+    let map = tiny::map(&X86_64, rule::X86);
+    let code = RO | Access::EXECUTE;
+    let set = |set| Edit {
+        clear: Access::empty(),
+        set,
+    };
+    for (access, edit) in [(code, writable()), (RW, set(Access::EXECUTE))] {
+        let mut model = Model::new(map, BASE, 0, 4096, Some(&[]));
+        model.unmap_all();
+        model.add(BASE, 0, 2 * 4096, plain(RO), Some(&[]));
+        model.add(BASE + 2 * 4096, 2 * 4096, 2 * 4096, plain(access), Some(&[]));
+        let map = model.map;
+        let mut change = Change::new(&map, BASE, BASE + 4 * 4096, edit, Reserve::new(), true).unwrap();
+        while let Some(step) = change.next(&model) {
+            model.step(&step).unwrap();
+        }
+        assert_eq!(change.outcome(), Err(Error::WriteAndExecute));
+        let found = |page: u64| map.at(&model, BASE + page * 4096).unwrap().leaf.attributes;
+        assert_eq!((found(1), found(2)), (plain(RO | edit.set), plain(access)));
+        model.settle().unwrap();
+    }
+}
+
 /// Between two pauses there are few steps, and few entries are read and written.
 #[test]
 fn bounded_pieces() {

@@ -9,8 +9,6 @@ use limen_linear_map::{self as linear_map, Build, Map, Table, Tables as Read};
 
 /// The tables of the map.
 pub(super) struct Tables {
-    /// The one at the root, in the format that `mm` knows.
-    pub(super) root: *mut Entry,
     /// Where the next table goes, by its address here, and where the range ends.
     pub(super) next: usize,
     end: usize,
@@ -19,17 +17,10 @@ pub(super) struct Tables {
 }
 
 impl Tables {
-    /// An empty root: it and what follows will be in `[next, end)`, which is at physical addresses lower by
+    /// None yet: they will be in `[next, end)`, which is at physical addresses lower by
     /// `offset`.
     pub(super) fn new(next: usize, end: usize, offset: usize) -> Self {
-        let mut tables = Self {
-            root: core::ptr::null_mut(),
-            next,
-            end,
-            offset,
-        };
-        tables.root = tables.pages(1);
-        tables
+        Self { next, end, offset }
     }
 
     /// An empty table, or so many pages one behind the other.

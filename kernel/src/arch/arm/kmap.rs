@@ -55,7 +55,8 @@ impl Builder {
         let end = &raw const __table_pool_end as usize;
         let offset = IMAGE_BASE.wrapping_sub(image_to_phys(IMAGE_BASE) as usize);
         let mut tables = Tables::new(start, end, offset);
-        KERNEL_ROOT.store(tables.phys(tables.root) as usize, Ordering::Relaxed);
+        let root = tables.pages(1);
+        KERNEL_ROOT.store(tables.phys(root) as usize, Ordering::Relaxed);
         tables.begin();
         Self {
             tables,
@@ -115,7 +116,7 @@ impl Builder {
         // SAFETY: the identity map of early boot is current, so the function can be called at its physical
         // address; the new map has this code, this stack and all data at the same addresses as the old one.
         unsafe { core::mem::transmute::<usize, unsafe extern "C" fn(u32)>(replace)(live) }
-        kmap_format::live(&self.tables);
+        kmap_format::live();
         mmu::switch_to_kernel();
         mmu::flush_kernel(0, usize::MAX);
         PhysRange {

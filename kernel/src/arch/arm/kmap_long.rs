@@ -3,7 +3,8 @@
 use super::format::{EMPTY_ROOT, Entry};
 use super::image::__table_pool_start;
 use super::kernel_tables::Tables;
-use super::layout::{LINEAR_BASE, image_to_phys};
+use super::layout::{LINEAR_BASE, image_to_phys, phys_to_virt};
+use super::mmu::kernel_root;
 use crate::mm::PAGE_SIZE;
 use core::sync::atomic::Ordering;
 use limen_linear_map::{self as linear_map, Map, Table};
@@ -16,7 +17,7 @@ pub(super) fn set_early(virt: usize, entry: Entry) {
 }
 
 /// The map is live.
-pub(super) fn live(_tables: &Tables) {}
+pub(super) fn live() {}
 
 impl Tables {
     /// What the format needs besides the root.
@@ -42,10 +43,9 @@ impl Tables {
 
     /// What `TTBR1` is to hold, on this CPU and on the others.
     pub(super) fn finish(&self) -> (u32, u32) {
+        let root = phys_to_virt(kernel_root()).cast::<Entry>();
         // SAFETY: the root is ours; the kernel's gigabyte is its last entry.
-        let table = unsafe { self.root.add(LINEAR_BASE >> 30).read() }
-            .phys()
-            .as_usize() as u32;
+        let table = unsafe { root.add(LINEAR_BASE >> 30).read() }.phys().as_usize() as u32;
         (table, table)
     }
 }

@@ -6,6 +6,7 @@ use super::format::{Entry, KERNEL_TABLE, MM_ROOT, ROOT_ENTRIES, START_TABLE, ent
 use super::image::__idmap_tables;
 use super::kernel_tables::Tables;
 use super::layout::{IMAGE_BASE, PAGE_SHIFT, image_to_phys, phys_to_virt};
+use super::mmu::kernel_root;
 use super::sysreg;
 use crate::mm::PhysAddr;
 use core::sync::atomic::Ordering;
@@ -19,8 +20,8 @@ pub(super) fn set_early(virt: usize, entry: Entry) {
 }
 
 /// The map is live: the identity map goes out of it.
-pub(super) fn live(tables: &Tables) {
-    MM_ROOT.store(tables.root as usize, Ordering::Relaxed);
+pub(super) fn live() {
+    MM_ROOT.store(root() as usize, Ordering::Relaxed);
     entry_of(kernel_table(), identity()).store(0, Ordering::Relaxed);
     sysreg::store_barrier();
 }
@@ -28,6 +29,11 @@ pub(super) fn live(tables: &Tables) {
 /// The entry of the identity map: the first MiB of the image, where what runs with it is (`head`).
 fn identity() -> usize {
     image_to_phys(IMAGE_BASE) as usize >> 20
+}
+
+/// The root, as `mm` knows it.
+fn root() -> *mut Entry {
+    phys_to_virt(kernel_root()).cast()
 }
 
 impl Tables {
@@ -44,7 +50,7 @@ impl Tables {
     pub(super) fn set(&mut self, _: &Map, virt: usize, entry: Entry) {
         let section = entry_of(kernel_table(), virt >> 20);
         // SAFETY: `mm`'s root is ours.
-        let slot = unsafe { self.root.add(virt >> 22) };
+        let slot = unsafe { root().add(virt >> 22) };
         // SAFETY: the slot lies in `mm`'s root.
         let mut table = unsafe { slot.read() };
         if table.is_empty() {
@@ -64,7 +70,7 @@ impl Tables {
     pub(super) fn set_table(&mut self, _: &Map, virt: usize, table: *mut Entry) {
         let entry = Entry::table(PhysAddr::new(image_to_phys(table as usize)));
         // SAFETY: `mm`'s root is ours.
-        unsafe { self.root.add(virt >> 22).write(entry) };
+        unsafe { root().add(virt >> 22).write(entry) };
         for n in 0..4 {
             entry_of(kernel_table(), (virt >> 20) + n).store(entry.quarter(n, true), Ordering::Relaxed);
         }

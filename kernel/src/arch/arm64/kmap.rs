@@ -68,9 +68,10 @@ impl Builder {
         let end = &raw const __table_pool_end as usize;
         let offset = IMAGE_BASE.wrapping_sub(image_to_phys(IMAGE_BASE) as usize);
         let mut tables = Tables::new(start, end, offset);
+        let root = tables.pages(1);
         let empty = tables.pages(1);
         EMPTY_ROOT.store(image_to_phys(empty as usize), Ordering::Relaxed);
-        let root = Table(tables.phys(tables.root));
+        let root = Table(tables.phys(root));
         let map = Map {
             root,
             ..kernel_map::map()

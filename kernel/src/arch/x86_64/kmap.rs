@@ -63,8 +63,10 @@ pub unsafe fn build(info: &mut Info) {
     let room = find_room(info, image_phys(end), tables * PAGE);
     // The first tables map RAM below 4 GiB at 0.
     let mut b = Tables::new(room as usize, (room + tables * PAGE) as usize, 0);
+    let root = b.pages(1);
+    let root = b.phys(root);
     let map = Map {
-        root: Table(b.phys(b.root)),
+        root: Table(root),
         ..kernel_map::map()
     };
     let guard = cpus::boot_stack_guard();

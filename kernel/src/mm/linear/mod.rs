@@ -23,13 +23,13 @@ use crate::sched::{call, preempt};
 use crate::sync::IrqSpinGuard;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use limen_linear_map::{
-    self as linear_map, Access, Change, Edit, Error, Leaf, MAX_RESERVE, Map, Report, Reserve, Step, rule,
+    self as linear_map, Access, Change, Edit, Error, MAX_RESERVE, Map, Report, Reserve, Step, rule,
 };
 use limen_linux_abi::Errno;
 use tables::{Live, MAP, Pool, Window, refill, write};
 
-pub use tables::in_reserve;
 pub(super) use tables::{Stretch, each_stretch};
+pub use tables::{count as tables, in_reserve};
 
 /// Why a range is changed: who is counted as having split blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,7 +122,7 @@ fn drive<'a>(
 
 /// Changes `[start, end)`, by addresses as the tables count.
 ///
-/// `EINVAL`: a leaf of the range would allow to write and to execute.
+/// `EINVAL`: a leaf of the range would allow to write and to execute; what comes before it has been changed.
 fn change(map: &Map, (start, end): (u64, u64), edit: Edit, merge: Merge, why: Reason) -> Result<(), Errno> {
     let direct = is_direct(start);
     let resizes_alone = map.rule.parks(map.rule.table);
@@ -136,7 +136,6 @@ fn change(map: &Map, (start, end): (u64, u64), edit: Edit, merge: Merge, why: Re
         let mut done = None;
         let mut attempt = |how| -> Result<(), Errno> {
             let mut pool = MAP.lock();
-            must_not_be_both(map, start, end, edit)?;
             let needs = needs().map_err(errno)?;
             if needs.parks && how != How::Alone {
                 done = Some(Attempt::MustBeAlone);
@@ -187,19 +186,6 @@ fn change(map: &Map, (start, end): (u64, u64), edit: Edit, merge: Merge, why: Re
     Ok(())
 }
 
-/// `EINVAL` if `edit` would make a leaf of the range writable and executable. The caller has the lock.
-fn must_not_be_both(map: &Map, start: u64, end: u64, edit: Edit) -> Result<(), Errno> {
-    let both = Access::WRITE | Access::EXECUTE;
-    if !edit.set.intersects(both) {
-        return Ok(());
-    }
-    let is_both = |leaf: Leaf| edit.of(leaf.attributes).access.contains(both);
-    if map.leaves(&Live, start, end).any(|found| is_both(found.leaf)) {
-        return Err(Errno::EINVAL);
-    }
-    Ok(())
-}
-
 /// How an attempt at a change ended.
 enum Attempt {
     Done,
@@ -226,7 +212,7 @@ fn note(report: &Report, direct: bool, why: Reason) {
 
 fn errno(error: Error) -> Errno {
     match error {
-        Error::Unaligned => Errno::EINVAL,
+        Error::Unaligned | Error::WriteAndExecute => Errno::EINVAL,
         Error::Refused => Errno::EBUSY,
         Error::NoTables => Errno::ENOMEM,
         Error::Occupied => Errno::EEXIST,
@@ -276,12 +262,6 @@ fn can_merge(map: &Map, at: u64, size: u64, level: usize) -> bool {
     let apart = at + size <= addr(image.text) || at >= addr(image.end);
     let _lock = MAP.lock();
     apart && map.merges(&Live, at, level)
-}
-
-/// How many tables the map has, the root included. The lock is held meanwhile.
-pub fn tables() -> usize {
-    let _lock = MAP.lock();
-    kernel_map::map().tables(&Live)
 }
 
 /// Takes and gives what may be done with `pages` pages of the linear map from the one at `phys` on. Errors:

@@ -101,6 +101,34 @@ pub(in crate::mm) fn each_stretch(start: u64, end: u64, mut f: impl FnMut(&Stret
     }
 }
 
+/// How many tables the map has, the root included. The lock is held for one of them at a time.
+pub fn count() -> usize {
+    let map = kernel_map::map();
+    let top = map.geometry.level(map.geometry.top());
+    let end = top.size() * top.entries() as u64;
+    let (mut at, mut count) = (0, 1);
+    while at < end {
+        let _lock = MAP.lock();
+        let (mut table, mut level) = (map.root, map.geometry.top());
+        at = loop {
+            let size = map.geometry.level(level).size();
+            let next = (at | (size - 1)) + 1;
+            let linear_map::Entry::Table(below) =
+                Live.read(table, level, map.geometry.level(level).index(at))
+            else {
+                break next;
+            };
+            // Each is come to from its first entry on.
+            count += usize::from(at.is_multiple_of(size));
+            if level == 1 {
+                break next;
+            }
+            (table, level) = (below, level - 1);
+        };
+    }
+    count
+}
+
 /// Tables that are kept in reserve, at most.
 const POOL: usize = 64;
 
