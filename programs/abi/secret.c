@@ -1,7 +1,7 @@
 /*
  * memfd_secret: memory that only its own program can reach; arm and powerpc64 have no such call. Called by
- * tools/limen/src/test/programs.rs, on every architecture; on Linux it can be run by hand, as root (before 6.5
- * with `secretmem.enable=1` on its command line).
+ * tools/limen/src/test/programs.rs, on every architecture; on Linux it can be run by hand, as root (before
+ * 6.5 with `secretmem.enable=1` on its command line).
  */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -175,6 +175,8 @@ pub struct Change {
     /// How much was done since the last pause.
     pub(crate) work: usize,
     error: Option<Error>,
+    /// Why it goes no further, when it has merged what it has split.
+    refused: Option<Error>,
     pub(crate) report: Report,
 }
 
@@ -220,6 +222,7 @@ impl Change {
             unordered: false,
             work: 0,
             error: None,
+            refused: None,
             report: Report::default(),
         }
     }
@@ -269,12 +272,20 @@ impl Change {
                     self.fold(tables, level);
                     Ok(())
                 }
-                Phase::Done => return None,
+                Phase::Done => {
+                    self.error = self.refused;
+                    return None;
+                }
             };
             if let Err(error) = done {
-                self.error = Some(error);
-                // What was changed before the map changed under us is not left stale.
+                // What was changed before is not left stale.
                 self.flush();
+                if error == Error::WriteAndExecute && self.merges {
+                    self.refused = Some(error);
+                    self.begin_level(0);
+                } else {
+                    self.error = Some(error);
+                }
             }
         }
     }
@@ -379,10 +390,7 @@ impl Change {
             count += 1;
         }
         let bytes = (count as u64) << form.shift;
-        let attributes = self.edit.of(leaf.attributes);
-        if attributes.is_dangerous() && !leaf.attributes.is_dangerous() {
-            return Err(Error::WriteAndExecute);
-        }
+        let attributes = self.edited(leaf)?;
         if attributes != leaf.attributes {
             let run = Run {
                 table: found.table,
@@ -399,6 +407,15 @@ impl Change {
             self.worked(count);
         }
         Ok(())
+    }
+
+    /// What a leaf of the range will allow.
+    pub(crate) fn edited(&self, leaf: Leaf) -> Result<Attributes, Error> {
+        let attributes = self.edit.of(leaf.attributes);
+        if attributes.is_dangerous() && !leaf.attributes.is_dangerous() {
+            return Err(Error::WriteAndExecute);
+        }
+        Ok(attributes)
     }
 
     /// Writes new attributes.

@@ -381,6 +381,33 @@ fn never_both() {
     }
 }
 
+/// A change that is refused leaves no block split: neither where it would have been executable, nor where it
+/// began.
+#[test]
+fn refused_and_whole() {
+    const BLOCK: u64 = 2 << 20;
+    let map = tiny::map(&X86_64, rule::X86);
+    let code = RO | Access::EXECUTE;
+    for (first, last) in [(code, code), (RW, code), (code, RW)] {
+        let mut model = Model::new(map, BASE, 0, 2 * BLOCK, Some(&[]));
+        model.unmap_all();
+        model.add(BASE, 0, BLOCK, plain(first), Some(&[]));
+        model.add(BASE + BLOCK, BLOCK, BLOCK, plain(last), Some(&[]));
+        let map = model.map;
+        let range = (BASE + 0x3000, BASE + BLOCK + 0x5000);
+        let reserve = model.reserve(range.0, range.1).unwrap();
+        let mut change = Change::new(&map, range.0, range.1, writable(), reserve, true).unwrap();
+        while let Some(step) = change.next(&model) {
+            model.step(&step).unwrap();
+        }
+        assert_eq!(change.outcome(), Err(Error::WriteAndExecute));
+        for (at, access) in [(BASE, first), (BASE + BLOCK, last)] {
+            let found = map.at(&model, at).unwrap();
+            assert_eq!((found.size, found.leaf.attributes), (BLOCK, plain(access)));
+        }
+    }
+}
+
 /// Between two pauses there are few steps, and few entries are read and written.
 #[test]
 fn bounded_pieces() {

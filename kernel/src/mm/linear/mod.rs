@@ -131,7 +131,7 @@ fn change(map: &Map, (start, end): (u64, u64), edit: Edit, merge: Merge, why: Re
     let needs = || map.needs(&Live, start, end);
     let parks = || resizes_alone && needs().is_ok_and(|needs| needs.parks);
     let mut alone_now = false;
-    loop {
+    let result = loop {
         let mut surplus = FrameList::new();
         let mut done = None;
         let mut attempt = |how| -> Result<(), Errno> {
@@ -166,24 +166,24 @@ fn change(map: &Map, (start, end): (u64, u64), edit: Edit, merge: Merge, why: Re
             result = attempt(How::Beside);
         }
         frame::free_list(surplus);
-        result?;
         match done {
-            Some(Attempt::Done) => break,
+            _ if result.is_err() => break result,
+            Some(Attempt::Done) => break Ok(()),
             Some(Attempt::Tables(wanted)) => {
                 let more = refill(wanted + SPARE);
-                if in_reserve() < wanted {
-                    more?;
+                if in_reserve() < wanted && more.is_err() {
+                    break more;
                 }
             }
             Some(Attempt::MustBeAlone) if !may_park() => return Err(Errno::EBUSY),
             Some(Attempt::MustBeAlone) => alone_now = true,
             _ => alone_now = false,
         }
-    }
+    };
     if merge == Merge::Yes && resizes_alone && may_park() {
         merge_alone(map, start, end, direct);
     }
-    Ok(())
+    result
 }
 
 /// How an attempt at a change ended.
