@@ -160,6 +160,13 @@ fn reserve(pages: usize, owns: bool) -> Option<usize> {
     }
 }
 
+/// An address for a page of the kernel's, which nothing is mapped at, and its tables. Never given back.
+/// `None`: no memory.
+pub(super) fn reserve_page() -> Option<usize> {
+    let at = reserve(1, false)?;
+    slot(at).map(|_| at)
+}
+
 /// Maps `size` bytes of device registers at physical address `phys`, which need not be aligned to pages. The
 /// mapping is never removed. Null: there is no room.
 pub fn map_device(phys: u64, size: usize) -> *mut u8 {

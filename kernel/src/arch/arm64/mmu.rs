@@ -64,11 +64,6 @@ pub fn image_to_phys(address: usize) -> u64 {
     (address - IMAGE_BASE) as u64 + IMAGE_PHYS.load(Ordering::Relaxed)
 }
 
-/// The inverse of [`image_to_phys`].
-pub(super) fn image_at(phys: PhysAddr) -> *mut u8 {
-    (IMAGE_BASE + (phys.as_u64() - IMAGE_PHYS.load(Ordering::Relaxed)) as usize) as *mut u8
-}
-
 /// The tables' form.
 pub(super) const GEOMETRY: &Geometry = match PAGE_SHIFT {
     12 => &geometry::ARM64_4K,
@@ -78,8 +73,8 @@ pub(super) const GEOMETRY: &Geometry = match PAGE_SHIFT {
 /// The highest level with leaves: they are of 1 GiB (4K pages), 32 MiB (16K), 512 MiB (64K).
 pub(super) const LARGEST_LEAF: usize = GEOMETRY.largest();
 
-/// The level of the early map's entries: blocks of 2 MiB, to which images are aligned, or pages where blocks are
-/// larger.
+/// The level of the early map's entries: blocks of 2 MiB, to which images are aligned, or pages where blocks
+/// are larger.
 pub(super) const EARLY_LEVEL: usize = if PAGE_SHIFT == 12 { 1 } else { 0 };
 /// Tables of an early map: one of each level.
 pub(super) const EARLY_TABLES: usize = LEVELS - EARLY_LEVEL;
@@ -187,10 +182,15 @@ pub fn update_user(context: &MmContext, addr: usize, was_valid: bool) {
 
 /// Forgets cached translations of a kernel range on every CPU.
 pub fn flush_kernel(start: usize, end: usize) {
+    flush_kernel_by(start, end, PAGE_SHIFT);
+}
+
+/// The same, where every leaf has at least `1 << shift` bytes. In any context.
+pub(super) fn flush_kernel_by(start: usize, end: usize, shift: usize) {
     // SAFETY: as for `flush_user`.
     unsafe {
         asm!("dsb ishst", options(nostack, preserves_flags));
-        if (end - start) >> PAGE_SHIFT > FLUSH_ALL_ABOVE {
+        if (end - start) >> shift > FLUSH_ALL_ABOVE {
             asm!("tlbi vmalle1is", options(nostack, preserves_flags));
         } else {
             let mut addr = start;
@@ -199,7 +199,7 @@ pub fn flush_kernel(start: usize, end: usize) {
                     "tlbi vaae1is, {}", in(reg) (addr as u64 >> 12) & 0xfff_ffff_ffff,
                     options(nostack, preserves_flags),
                 );
-                addr += 1 << PAGE_SHIFT;
+                addr += 1 << shift;
             }
         }
         asm!("dsb ish", "isb", options(nostack, preserves_flags));

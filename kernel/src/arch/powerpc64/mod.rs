@@ -47,8 +47,6 @@ mod hcall;
 mod head;
 pub mod interrupt;
 pub mod irq;
-#[path = "../kernel_levels.rs"]
-mod kernel_levels;
 pub mod kernel_map;
 #[path = "../kernel_tables.rs"]
 mod kernel_tables;

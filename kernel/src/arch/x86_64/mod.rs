@@ -18,6 +18,8 @@ mod head;
 pub mod interrupt;
 pub mod irq;
 pub mod kernel_map;
+#[path = "../kernel_tables.rs"]
+mod kernel_tables;
 mod kmap;
 #[path = "../last_fault.rs"]
 mod last_fault;

@@ -35,6 +35,7 @@ const ASKING: &[&str] = &[
     "behaviour",
     "mappings",
     "mlocked",
+    "secret",
     "edges",
     "futexes",
     "files",
@@ -194,7 +195,12 @@ fn hostile(context: &Context, arch: Arch, calls: u32, options: &[&str]) -> anyho
 
 /// Runs all of `programs/abi` in one guest; `options` choose its kernel.
 fn ask(context: &Context, arch: Arch, options: &[&str]) -> anyhow::Result<Verdict> {
-    let mut guest = with(Guest::new(context, arch).smp(2).timeout(300), options);
+    let guest = Guest::new(context, arch)
+        .smp(2)
+        .timeout(300)
+        // Linux before 6.5 has it off.
+        .option("--append=secretmem.enable=1");
+    let mut guest = with(guest, options);
     for name in ASKING {
         let program = agent::program_in(arch, "abi", name)?;
         guest = guest.option(format!("--add={}:/{name}", program.display()));
