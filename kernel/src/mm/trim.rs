@@ -3,7 +3,7 @@
 use super::frame;
 use super::gather::Gather;
 use super::space::AddressSpace;
-use super::{PhysAddr, table};
+use super::{PAGE_SIZE, PhysAddr, table};
 use crate::arch::mmu::{self, Entry, USER_END};
 use core::sync::atomic::Ordering::Relaxed;
 use limen_page_alloc::NONE;
@@ -11,12 +11,15 @@ use limen_page_alloc::NONE;
 /// In the `Frame::info` of a table: it was taken out of the tree.
 const TABLE_DEAD: u32 = 1;
 
+/// Empty tables of an address space that are kept for the next mapping: 192 KiB of them.
+const SPARE: usize = (192 << 10) / PAGE_SIZE;
+
 impl AddressSpace {
     /// Whether there are so many tables that looking for empty ones is worthwhile. A few are kept for the
     /// next mapping.
     pub(super) fn many_tables(&self) -> bool {
         let resident = self.anon.load(Relaxed) + self.file.load(Relaxed);
-        self.table_count.load(Relaxed) >= 48 + resident / (table::LEAF_ENTRIES / 4)
+        self.table_count.load(Relaxed) >= SPARE + resident / (table::LEAF_ENTRIES / 4)
     }
 
     /// Frees tables around the just unmapped `[start, end)`: those whose whole span lies in `[below, above)`,

@@ -10,6 +10,7 @@ use super::layout::{LINEAR_BASE, kernel_root, phys_to_virt};
 use super::pid::{self, ROOT_SIZE};
 use super::radix::MemoryKind;
 use super::spr::{self, MSR_RELOCATE};
+use crate::mm::PAGE_SIZE;
 use crate::mm::{PhysAddr, PhysRange, Prot};
 use limen_linear_map::Map;
 

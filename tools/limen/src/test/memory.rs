@@ -29,7 +29,7 @@ pub fn steps(arch: Arch) -> Vec<Step> {
             total.trim()
         )))
     });
-    let pressure = Step::on(arch, "memory-pressure", move |context| {
+    let under_pressure = Step::on(arch, "memory-pressure", move |context| {
         pressure(context, arch, &[])
     });
     // More than a 32-bit kernel can map.
@@ -55,7 +55,7 @@ pub fn steps(arch: Arch) -> Vec<Step> {
         Ok(Verdict::Passed("1700 MiB of 2 GiB in one program".into()))
     });
     let boot = format!("boot-{arch}");
-    let mut steps = vec![small.after(&boot), pressure.after(&boot)];
+    let mut steps = vec![small.after(&boot), under_pressure.after(&boot)];
     for flavour in flavour::pages(arch) {
         steps.push(
             flavour.on(arch, &flavour.named("memory-pressure"), move |context| {
