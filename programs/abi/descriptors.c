@@ -110,7 +110,8 @@ static void closed_in_read(void) {
 
 /* A write goes on, too: the reader does not see the end before. */
 static void closed_in_write(void) {
-    static char full[1 << 20], buffer[1 << 16];
+    /* More than a pipe holds with the largest pages. */
+    static char full[2 << 20], buffer[1 << 16];
     int fds[2];
     CHECK(pipe(fds) == 0);
     struct use use = {.fd = fds[1], .writes = 1, .data = full, .size = sizeof full};

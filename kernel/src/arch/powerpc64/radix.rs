@@ -179,7 +179,9 @@ impl Entry {
     pub fn of_kernel(entry: linear_map::Entry, level: usize) -> Self {
         let leaf = match entry {
             linear_map::Entry::Empty => return Self::EMPTY,
-            linear_map::Entry::Table(table) => return Self::table(PhysAddr::new(table.0), level.saturating_sub(1)),
+            linear_map::Entry::Table(table) => {
+                return Self::table(PhysAddr::new(table.0), level.saturating_sub(1));
+            }
             linear_map::Entry::Leaf(leaf) => leaf,
         };
         let has = |access| leaf.attributes.access.contains(access);
