@@ -130,14 +130,15 @@ static int page_at(unsigned long at) {
 }
 
 static void low_is_free(void) {
-    CHECK(page_at(0x30000));
+    CHECK(page_at(3L * getpagesize()));
     CHECK(put("vm/mmap_min_addr", "4096") == -1 && errno == EACCES);
 }
 
 static void low_is_not(void) {
     CHECK(!page_at(0x80000 - getpagesize()) && errno == EPERM);
     /* An address that is only a hint is moved up to this one. */
-    void *got = mmap((void *)0x30000, getpagesize(), PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *at = (void *)(3L * getpagesize());
+    void *got = mmap(at, getpagesize(), PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     CHECK(got != MAP_FAILED && (unsigned long)got >= 0x80000);
     if (sizeof(long) == 8) CHECK((unsigned long)got == 0x80000);
 }
@@ -177,7 +178,7 @@ static void settings(void) {
     as_user(low_is_free);
     CHECK(put("vm/mmap_min_addr", "524288") == 6 && number("vm/mmap_min_addr") == 524288);
     as_user(low_is_not);
-    CHECK(page_at(0x30000));
+    CHECK(page_at(3L * getpagesize()));
     CHECK(put("vm/mmap_min_addr", "-1") == -1 && errno == EINVAL);
     snprintf(old, sizeof old, "%ld", least);
     CHECK(put("vm/mmap_min_addr", old) > 0);

@@ -450,7 +450,8 @@ static int adjusts(void *with, int tell) {
 static void disk(const char *name) {
     int fd = open(name, O_RDWR), good = 1;
     long page = sysconf(_SC_PAGESIZE);
-    char *memory = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), got[4096];
+    char *memory = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    char got[4096];
     CHECK(fd >= 0 && munmap(memory + page, page) == 0);
     memory += page - 4096;
     memset(memory, 'a', 4096);

@@ -43,7 +43,7 @@ pub fn early_devicetree(phys: u64) -> *const u8 {
             .add((EARLY_TABLES - 1) << TABLE_SHIFT)
     };
     let (first, shift) = (index(EARLY_DEVICETREE, EARLY_LEVEL), level_shift(EARLY_LEVEL));
-    for n in 0..2 * BLOCK >> shift {
+    for n in 0..(2 * BLOCK) >> shift {
         let entry = Entry::kernel_leaf(
             PhysAddr::new((phys & !(BLOCK - 1)) + (n << shift)),
             Prot::READ,

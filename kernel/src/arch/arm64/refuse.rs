@@ -1,6 +1,6 @@
-//! What is said when the kernel cannot run on this processor, with the memory management unit off: by the first
-//! PL011 of the devicetree, if there is one. As all that runs then (`head`), it calls nothing, and reads words
-//! and bytes at their natural alignment only.
+//! What is said when the kernel cannot run on this processor, with the memory management unit off: by the
+//! first PL011 of the devicetree, if there is one. As all that runs then (`head`), it calls nothing, and
+//! reads words and bytes at their natural alignment only.
 
 /// Tokens of a flattened devicetree's structure.
 const BEGIN_NODE: u32 = 1;

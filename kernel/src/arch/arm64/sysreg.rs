@@ -58,8 +58,8 @@ pub const SCTLR_EL1_OFF: u64 = 1 << 11 | 1 << 20 | 1 << 22 | 1 << 23 | 1 << 28 |
 /// `MAIR_EL1`: attribute 0 is device memory nGnRE, 1 is normal write-back, 2 is normal non-cached.
 pub const MAIR_EL1: u64 = 0x04 | 0xff << 8 | 0x44 << 16;
 
-/// `TG0` and `TG1` of `TCR_EL1` for the page size, and where `ID_AA64MMFR0_EL1` says whether the processor has
-/// it: the field's first bit, and what it then says, from the least to the most.
+/// `TG0` and `TG1` of `TCR_EL1` for the page size, and where `ID_AA64MMFR0_EL1` says whether the processor
+/// has it: the field's first bit, and what it then says, from the least to the most.
 const GRANULE: (u64, u64, u32, (u64, u64)) = match PAGE_SHIFT {
     12 => (0, 2, 28, (0, 7)),
     14 => (2, 1, 20, (1, 15)),
@@ -74,8 +74,8 @@ pub fn has_page_size() -> bool {
     least <= says && says <= most
 }
 
-/// `TCR_EL1` without the fields that depend on the processor (IPS, AS, HA): 48-bit user and kernel halves, the
-/// page size, write-back inner shareable walks, the top byte of user addresses ignored (`TBI0`, part of
+/// `TCR_EL1` without the fields that depend on the processor (IPS, AS, HA): 48-bit user and kernel halves,
+/// the page size, write-back inner shareable walks, the top byte of user addresses ignored (`TBI0`, part of
 /// Linux's ABI).
 pub const TCR_EL1: u64 = 16 // T0SZ
     | 1 << 8 | 1 << 10 | 3 << 12 // IRGN0, ORGN0, SH0
