@@ -570,7 +570,7 @@ fn set_limits(total: usize) {
     } else {
         (256 << 10) / PAGE_SIZE
     };
-    const RESERVE_MOST: usize = 4 * RESERVE_LEAST;
+    const RESERVE_MOST: usize = 16 * RESERVE_LEAST;
     // 1/64 of memory, but at least 256 KiB and at most 4 MiB (more where that is few pages): enough to let a
     // victim of the OOM killer get to its end.
     let reserve = (total / 64).clamp(RESERVE_LEAST, RESERVE_MOST);
